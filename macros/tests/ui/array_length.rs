@@ -1,0 +1,15 @@
+#[path = "../fixture/mod.rs"]
+mod fixture;
+
+use abi::{NvProxy, Uuid};
+
+#[derive(NvProxy)]
+#[nvproxy(name = "KEY_PARAMS", crate = "crate::fixture")]
+#[repr(C)]
+struct Mine {
+    label: [u8; 12],
+    uuid: Uuid,
+    level: i32,
+}
+
+fn main() {}

@@ -1,0 +1,14 @@
+#[path = "../fixture/mod.rs"]
+mod fixture;
+
+use abi::NvProxy;
+
+#[derive(NvProxy)]
+#[nvproxy(name = "GATE_PARAMS", crate = "crate::fixture")]
+#[repr(C)]
+enum Mine {
+    One,
+    Two,
+}
+
+fn main() {}

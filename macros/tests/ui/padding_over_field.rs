@@ -1,0 +1,15 @@
+#[path = "../fixture/mod.rs"]
+mod fixture;
+
+use abi::NvProxy;
+
+#[derive(NvProxy)]
+#[nvproxy(name = "GATE_PARAMS", crate = "crate::fixture")]
+#[repr(C)]
+struct Mine {
+    base: u64,
+    count: u32,
+    _pad: [u8; 4],
+}
+
+fn main() {}

@@ -1,0 +1,13 @@
+#[path = "../fixture/mod.rs"]
+mod fixture;
+
+use abi::NvProxy;
+
+#[derive(NvProxy)]
+#[nvproxy(name = "DRAIN_PARAMS", since = "100.10", crate = "crate::fixture")]
+#[repr(C)]
+struct Mine {
+    depth: u32,
+}
+
+fn main() {}

@@ -1,0 +1,11 @@
+#[path = "../fixture/mod.rs"]
+mod fixture;
+
+use abi::NvProxy;
+
+#[derive(NvProxy)]
+#[nvproxy(name = "FORD_PARAMS", since = "100.1", crate = "crate::fixture")]
+#[repr(C)]
+struct Mine(u32);
+
+fn main() {}

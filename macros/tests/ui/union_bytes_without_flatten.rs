@@ -1,0 +1,14 @@
+#[path = "../fixture/mod.rs"]
+mod fixture;
+
+use abi::NvProxy;
+
+#[derive(NvProxy)]
+#[nvproxy(name = "SIGNAL_PARAMS", crate = "crate::fixture")]
+#[repr(C, align(8))]
+struct Mine {
+    kind: u32,
+    data: [u8; 16],
+}
+
+fn main() {}

@@ -1,0 +1,542 @@
+//! What to emit, as plain data: definitions, constants and calls, each with the views it is in.
+//!
+//! A *view* is what one or more tags have in common: all definitions, constants and calls.
+//! A definition is shared by every view in which it, and all it is made of, is the same.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::sync::Arc;
+
+use crate::diagnostic::{Diagnostic, Report};
+use crate::globs::Globs;
+use crate::lock::{Fact, History, ItemKind, Lock, Placed, state_at};
+use crate::model::split_array;
+use crate::spec::{self, Item, Spec};
+use crate::tag::Tag;
+
+pub(super) type DefId = usize;
+
+/// A type to emit.
+#[derive(Debug)]
+pub(super) struct Def {
+    /// The driver's name.
+    pub(super) name: String,
+    /// The Rust name: the driver's, unless two surfaces use one name for two layouts.
+    pub(super) ident: String,
+    pub(super) fact: Arc<Fact>,
+    /// The definitions that its canonical types name.
+    pub(super) uses: BTreeMap<String, DefId>,
+    pub(super) place: Place,
+    pub(super) views: BTreeSet<usize>,
+}
+
+/// Where a definition stands, at the first tag that has it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Place {
+    pub(super) source: String,
+    pub(super) since: Tag,
+}
+
+/// A constant to emit.
+#[derive(Debug)]
+pub(super) struct Const {
+    pub(super) name: String,
+    pub(super) fact: Fact,
+    pub(super) place: Place,
+    /// The spec asks for it.
+    pub(super) documented: bool,
+    pub(super) views: BTreeSet<usize>,
+}
+
+/// A call to emit.
+#[derive(Debug)]
+pub(super) struct Call<'s> {
+    pub(super) item: &'s Item,
+    pub(super) number: i128,
+    /// The parameter types: the driver's name and what it is.
+    pub(super) params: Vec<(String, Param)>,
+    pub(super) views: BTreeSet<usize>,
+}
+
+/// A parameter's type.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Param {
+    Def(DefId),
+    /// A typedef of a type that is no record.
+    Scalar {
+        canonical: String,
+        size: u64,
+    },
+}
+
+/// Tags with the same definitions, constants and calls.
+#[derive(Debug)]
+pub(super) struct View {
+    /// Names the view.
+    pub(super) first: Tag,
+}
+
+/// One driver and which view each of its tags has.
+#[derive(Debug)]
+pub(super) struct Driver {
+    pub(super) name: String,
+    pub(super) feature: String,
+    pub(super) tags: Vec<(Tag, usize)>,
+}
+
+#[derive(Debug, Default)]
+pub(super) struct Plan<'s> {
+    pub(super) defs: Vec<Def>,
+    pub(super) constants: Vec<Const>,
+    pub(super) calls: Vec<Call<'s>>,
+    pub(super) views: Vec<View>,
+    pub(super) drivers: Vec<Driver>,
+}
+
+/// Plans the emission of the specs' closures, or of everything.
+pub(super) fn plan<'s>(lock: &Lock, specs: &'s [&'s Spec], full: bool) -> Result<Plan<'s>, Report> {
+    let mut planner = Planner::new(lock);
+    for spec in specs {
+        planner.driver(spec, full);
+    }
+    planner.report.into_result(planner.plan).map(|(plan, _)| plan)
+}
+
+/// Where an item of the lock is: its header and history, for each header that ever had it.
+type Index<'l> = HashMap<(&'l str, ItemKind, &'l str), Vec<(&'l str, &'l History)>>;
+
+struct Planner<'l, 's> {
+    lock: &'l Lock,
+    index: Index<'l>,
+    plan: Plan<'s>,
+    by_name: HashMap<String, Vec<DefId>>,
+    constants: HashMap<String, Vec<usize>>,
+    calls: HashMap<(spec::ItemKind, &'s str), Vec<usize>>,
+    seen: HashMap<Content, usize>,
+    report: Report,
+}
+
+/// What a view is made of; equal content, same view.
+#[derive(Debug, Default, PartialEq, Eq, Hash)]
+struct Content {
+    defs: BTreeSet<DefId>,
+    constants: BTreeSet<usize>,
+    calls: BTreeSet<usize>,
+}
+
+/// One tag being looked at.
+struct Look<'a> {
+    spec: &'a Spec,
+    tag: usize,
+    content: Content,
+    /// By surface and name; `None` while it is being looked at, or where it does not exist.
+    known: HashMap<(usize, String), Option<DefId>>,
+    names: HashMap<String, DefId>,
+}
+
+impl<'l, 's> Planner<'l, 's> {
+    fn new(lock: &'l Lock) -> Self {
+        let mut index: Index<'l> = HashMap::new();
+        for ((surface, path), header) in &lock.headers {
+            for ((kind, name), history) in &header.items {
+                index.entry((surface, *kind, name)).or_default().push((path, history));
+            }
+        }
+        Self {
+            lock,
+            index,
+            plan: Plan::default(),
+            by_name: HashMap::new(),
+            constants: HashMap::new(),
+            calls: HashMap::new(),
+            seen: HashMap::new(),
+            report: Report::default(),
+        }
+    }
+
+    fn driver(&mut self, spec: &'s Spec, full: bool) {
+        let tags: Vec<usize> = (0..self.lock.tags.len())
+            .filter(|i| self.lock.tags[*i].tag.branch() == spec.driver)
+            .collect();
+        let changing = self.changing_tags(spec);
+        let constants = match (tags.first(), tags.last()) {
+            (Some(first), Some(last)) => self.sort_constants(spec, *first, *last, full),
+            _ => Constants::default(),
+        };
+        let mut driver =
+            Driver { name: spec.driver.clone(), feature: spec.name.clone(), tags: Vec::new() };
+        for (i, tag) in tags.iter().enumerate() {
+            let view = match driver.tags.last() {
+                Some((_, view)) if i > 0 && !changing.contains(tag) => *view,
+                _ => self.view(spec, *tag, full, &constants),
+            };
+            driver.tags.push((self.lock.tags[*tag].tag.clone(), view));
+        }
+        if driver.tags.is_empty() {
+            self.report.push(
+                Diagnostic::error(
+                    "lock-no-tag",
+                    format!("the lock has no tag of driver {}", spec.driver),
+                )
+                .at(spec.place())
+                .help("`nvabi lock TAG` adds one"),
+            );
+        }
+        for id in constants.stable {
+            let views = driver.tags.iter().map(|(_, view)| *view);
+            self.plan.constants[id].views.extend(views);
+        }
+        self.plan.drivers.push(driver);
+    }
+
+    /// Reads through the constants of a driver once: most never change in its tags, and need not
+    /// be looked at again for each view.
+    fn sort_constants(
+        &mut self,
+        spec: &'s Spec,
+        first: usize,
+        last: usize,
+        full: bool,
+    ) -> Constants<'l> {
+        let lock = self.lock;
+        let globs = Globs::new(spec.constants.iter().map(|c| c.name.as_str()));
+        let numbers: HashSet<&str> = spec.items.iter().map(|item| item.name.as_str()).collect();
+        let asked = |name: &str| numbers.contains(name) || globs.matches(name);
+        let wanted = |name: &str| full || asked(name);
+        let mut constants = Constants::default();
+        let mut taken: HashSet<&str> = HashSet::new();
+        for surface in &spec.surfaces {
+            let range = (surface.name.clone(), String::new())..;
+            let headers = lock.headers.range(range).take_while(|((s, _), _)| *s == surface.name);
+            for ((_, path), header) in headers {
+                for ((kind, name), history) in &header.items {
+                    let stable = history.iter().all(|s| s.from <= first || s.from > last);
+                    match kind {
+                        ItemKind::Enum => constants.enums.push((path, name, history)),
+                        ItemKind::Constant if !wanted(name) => {}
+                        ItemKind::Constant if stable => {
+                            if let (Some(placed), true) =
+                                (state_at(history, first), taken.insert(name))
+                            {
+                                let id =
+                                    self.constant(name, &placed.fact, path, placed.line, first);
+                                self.plan.constants[id].documented = !full || asked(name);
+                                constants.stable.push(id);
+                            }
+                        }
+                        ItemKind::Constant => constants.changing.push((path, name, history)),
+                        _ => {}
+                    }
+                }
+            }
+        }
+        constants.wanted_enumerators = (constants.enums.iter())
+            .flat_map(|(_, _, history)| history.iter().filter_map(|s| s.value.as_ref()))
+            .filter_map(|placed| match &*placed.fact {
+                Fact::Enum { variants, .. } => Some(variants.keys().map(String::as_str)),
+                _ => None,
+            })
+            .flatten()
+            .filter(|name| wanted(name))
+            .collect();
+        constants.stable_names = taken;
+        constants
+    }
+
+    /// Tags at which any fact of the lock, or any item of the spec, changes.
+    fn changing_tags(&self, spec: &Spec) -> BTreeSet<usize> {
+        let histories = self.lock.headers.values().flat_map(|h| h.items.values());
+        let mut tags: BTreeSet<usize> = histories.flatten().map(|state| state.from).collect();
+        let bounds = spec.items.iter().flat_map(|item| [&item.since, &item.until]);
+        for tag in bounds.flatten() {
+            tags.insert(self.lock.tags.partition_point(|t| t.tag < *tag));
+        }
+        tags
+    }
+
+    fn view(&mut self, spec: &'s Spec, tag: usize, full: bool, constants: &Constants<'l>) -> usize {
+        let mut look = Look {
+            spec,
+            tag,
+            content: Content::default(),
+            known: HashMap::new(),
+            names: HashMap::new(),
+        };
+        let at = self.lock.tags[tag].tag.clone();
+        for item in spec.items.iter().filter(|item| item.holds_at(&at)) {
+            self.call(&mut look, item);
+        }
+        for named in &spec.extra_types {
+            self.param(&mut look, named);
+        }
+        if full {
+            self.everything(&mut look);
+        }
+        self.constants(&mut look, constants);
+        let content = look.content;
+        if let Some(view) = self.seen.get(&content) {
+            return *view;
+        }
+        let view = self.plan.views.len();
+        content.defs.iter().for_each(|id| _ = self.plan.defs[*id].views.insert(view));
+        content.constants.iter().for_each(|id| _ = self.plan.constants[*id].views.insert(view));
+        content.calls.iter().for_each(|id| _ = self.plan.calls[*id].views.insert(view));
+        self.plan.views.push(View { first: at });
+        self.seen.insert(content, view);
+        view
+    }
+
+    /// The fact that holds for a name in a surface at a tag, with the header's path.
+    fn at(
+        &self,
+        surface: &str,
+        kind: ItemKind,
+        name: &str,
+        tag: usize,
+    ) -> Option<(&'l str, &'l Placed)> {
+        let places = self.index.get(&(surface, kind, name) as &(&str, ItemKind, &str))?;
+        places.iter().find_map(|(path, history)| Some((*path, state_at(history, tag)?)))
+    }
+
+    /// The definition of a type's name in a surface, made when it is new.
+    fn def(&mut self, look: &mut Look<'_>, surface: usize, name: &str) -> Option<DefId> {
+        if let Some(known) = look.known.get(&(surface, name.to_owned())) {
+            return *known;
+        }
+        look.known.insert((surface, name.to_owned()), None);
+        let surface_name = look.spec.surfaces[surface].name.as_str();
+        let (path, placed) = self
+            .at(surface_name, ItemKind::Record, name, look.tag)
+            .or_else(|| self.at(surface_name, ItemKind::Enum, name, look.tag))
+            .or_else(|| self.at(surface_name, ItemKind::Alias, name, look.tag))?;
+        let mut uses = BTreeMap::new();
+        let bases: Vec<&str> = match &*placed.fact {
+            Fact::Record { fields, .. } => {
+                fields.iter().map(|f| split_array(&f.canonical).0).collect()
+            }
+            Fact::Alias { ty, .. } => vec![split_array(ty).0],
+            _ => Vec::new(),
+        };
+        for base in bases {
+            if !uses.contains_key(base) {
+                if let Some(id) = self.def(look, surface, base) {
+                    uses.insert(base.to_owned(), id);
+                }
+            }
+        }
+        // A typedef of a builtin type is not a definition of its own.
+        if matches!(&*placed.fact, Fact::Alias { .. }) && uses.is_empty() {
+            return None;
+        }
+        let id = self.intern(look, name, surface_name, path, placed, uses);
+        look.known.insert((surface, name.to_owned()), Some(id));
+        look.content.defs.insert(id);
+        Some(id)
+    }
+
+    fn intern(
+        &mut self,
+        look: &mut Look<'_>,
+        name: &str,
+        surface: &str,
+        path: &str,
+        placed: &Placed,
+        uses: BTreeMap<String, DefId>,
+    ) -> DefId {
+        let candidates = self.by_name.entry(name.to_owned()).or_default();
+        let same = |id: &&DefId| {
+            let def = &self.plan.defs[**id];
+            (Arc::ptr_eq(&def.fact, &placed.fact) || def.fact == placed.fact) && def.uses == uses
+        };
+        let id = match candidates.iter().find(same) {
+            Some(id) => *id,
+            None => {
+                let id = self.plan.defs.len();
+                candidates.push(id);
+                self.plan.defs.push(Def {
+                    name: name.to_owned(),
+                    ident: name.replace("::", "_"),
+                    fact: placed.fact.clone(),
+                    uses,
+                    place: Place {
+                        source: format!("{path}:{}", placed.line),
+                        since: self.lock.tags[look.tag].tag.clone(),
+                    },
+                    views: BTreeSet::new(),
+                });
+                id
+            }
+        };
+        let first = *look.names.entry(name.to_owned()).or_insert(id);
+        if first != id {
+            let ident = format!("{}_{surface}", name.replace("::", "_"));
+            self.plan.defs[id].ident = ident;
+        }
+        id
+    }
+
+    fn call(&mut self, look: &mut Look<'_>, item: &'s Item) {
+        let params: Vec<(String, Param)> = (item.params.iter())
+            .filter_map(|named| Some((named.name.clone(), self.param(look, named)?)))
+            .collect();
+        for of in item.pointers.iter().filter_map(|p| p.of.as_ref()) {
+            self.find(look, &of.name);
+        }
+        let Some(number) = self.number(look, item) else {
+            let missing = format!("driver {} has no number `{}`", self.tag(look), item.name);
+            self.complain(
+                Diagnostic::error("spec-unknown-item", missing)
+                    .at(item.place.place())
+                    .help("give `since` or `until`, or its `number`"),
+            );
+            return;
+        };
+        let candidates = self.calls.entry((item.kind, &item.name)).or_default();
+        let same = |id: &&usize| {
+            let call = &self.plan.calls[**id];
+            std::ptr::eq(call.item, item) && call.number == number && call.params == params
+        };
+        let id = candidates.iter().find(same).copied().unwrap_or_else(|| {
+            let id = self.plan.calls.len();
+            candidates.push(id);
+            self.plan.calls.push(Call { item, number, params, views: BTreeSet::new() });
+            id
+        });
+        look.content.calls.insert(id);
+    }
+
+    /// A name that one tag lacks is mostly lacked by others too: the first of them is told.
+    fn complain(&mut self, diagnostic: Diagnostic) {
+        let same =
+            |told: &Diagnostic| (told.code, &told.place) == (diagnostic.code, &diagnostic.place);
+        if !self.report.diagnostics.iter().any(same) {
+            self.report.push(diagnostic);
+        }
+    }
+
+    fn tag(&self, look: &Look<'_>) -> &Tag {
+        &self.lock.tags[look.tag].tag
+    }
+
+    /// The first surface that has the name decides.
+    fn find(&mut self, look: &mut Look<'_>, name: &str) -> Option<DefId> {
+        (0..look.spec.surfaces.len()).find_map(|surface| self.def(look, surface, name))
+    }
+
+    fn param(&mut self, look: &mut Look<'_>, named: &spec::Named) -> Option<Param> {
+        if let Some(id) = self.find(look, &named.name) {
+            return Some(Param::Def(id));
+        }
+        let alias = look
+            .spec
+            .surfaces
+            .iter()
+            .find_map(|surface| self.at(&surface.name, ItemKind::Alias, &named.name, look.tag));
+        if let Some((_, Placed { fact, .. })) = alias {
+            if let Fact::Alias { ty, size } = &**fact {
+                return Some(Param::Scalar { canonical: ty.clone(), size: *size });
+            }
+        }
+        let missing = format!("driver {} has no type `{}`", self.tag(look), named.name);
+        self.complain(
+            Diagnostic::error("spec-unknown-type", missing)
+                .at(named.place.place())
+                .help("`nvabi lint` looks for near names"),
+        );
+        None
+    }
+
+    fn number(&self, look: &Look<'_>, item: &Item) -> Option<i128> {
+        let value = |fact: &Fact| match fact {
+            Fact::Constant(value) => Some(*value),
+            _ => None,
+        };
+        let found = look.spec.surfaces.iter().find_map(|surface| {
+            let (_, placed) = self.at(&surface.name, ItemKind::Constant, &item.name, look.tag)?;
+            value(&placed.fact)
+        });
+        found.or_else(|| self.enumerator(look, &item.name)).or(item.number.map(i128::from))
+    }
+
+    fn enumerator(&self, look: &Look<'_>, name: &str) -> Option<i128> {
+        self.index.iter().filter(|((_, kind, _), _)| *kind == ItemKind::Enum).find_map(
+            |(_, places)| {
+                places.iter().find_map(|(_, history)| match &*state_at(history, look.tag)?.fact {
+                    Fact::Enum { variants, .. } => variants.get(name).copied(),
+                    _ => None,
+                })
+            },
+        )
+    }
+
+    fn everything(&mut self, look: &mut Look<'_>) {
+        let keys: BTreeSet<(&str, &str)> = (self.index.keys())
+            .filter(|(_, kind, _)| *kind != ItemKind::Constant)
+            .map(|(surface, _, name)| (*surface, *name))
+            .collect();
+        for (surface, name) in keys {
+            let position = look.spec.surfaces.iter().position(|s| s.name == surface);
+            if let Some(surface) = position {
+                self.def(look, surface, name);
+            }
+        }
+    }
+
+    /// The constants that differ from tag to tag, and the enumerators that are wanted or whose
+    /// enum is emitted.
+    fn constants(&mut self, look: &mut Look<'_>, constants: &Constants<'l>) {
+        let mut taken: HashSet<&'l str> = HashSet::new();
+        let mut put =
+            |this: &mut Self, look: &mut Look<'_>, name: &'l str, fact: &Fact, path, line| {
+                if !constants.stable_names.contains(name) && taken.insert(name) {
+                    let id = this.constant(name, fact, path, line, look.tag);
+                    look.content.constants.insert(id);
+                }
+            };
+        for (path, name, history) in &constants.changing {
+            if let Some(placed) = state_at(history, look.tag) {
+                put(self, look, name, &placed.fact, path, placed.line);
+            }
+        }
+        for (path, name, history) in &constants.enums {
+            let Some(placed) = state_at(history, look.tag) else { continue };
+            let Fact::Enum { variants, .. } = &*placed.fact else { continue };
+            let emitted = look.names.contains_key(*name);
+            for (variant, value) in variants {
+                if emitted || constants.wanted_enumerators.contains(variant.as_str()) {
+                    put(self, look, variant, &Fact::Constant(*value), path, placed.line);
+                }
+            }
+        }
+    }
+
+    fn constant(&mut self, name: &str, fact: &Fact, path: &str, line: u32, tag: usize) -> usize {
+        let candidates = self.constants.entry(name.to_owned()).or_default();
+        let same = |id: &&usize| self.plan.constants[**id].fact == *fact;
+        candidates.iter().find(same).copied().unwrap_or_else(|| {
+            let id = self.plan.constants.len();
+            candidates.push(id);
+            let since = self.lock.tags[tag].tag.clone();
+            self.plan.constants.push(Const {
+                name: name.to_owned(),
+                fact: fact.clone(),
+                place: Place { source: format!("{path}:{line}"), since },
+                documented: true,
+                views: BTreeSet::new(),
+            });
+            id
+        })
+    }
+}
+
+/// The constants of one driver.
+#[derive(Default)]
+struct Constants<'l> {
+    /// Those that are the same at each of its tags.
+    stable: Vec<usize>,
+    stable_names: HashSet<&'l str>,
+    /// Header, name and history of the others.
+    changing: Vec<(&'l str, &'l str, &'l History)>,
+    enums: Vec<(&'l str, &'l str, &'l History)>,
+    /// The enumerators that the spec names.
+    wanted_enumerators: HashSet<&'l str>,
+}

@@ -1,0 +1,238 @@
+//! Calls as types with their numbers and parameters, and the table that the derive checks with.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Write as _;
+use std::rc::Rc;
+
+use proc_macro2::Ident;
+use quote::{format_ident, quote};
+
+use super::plan::{Call, Driver, Param, Plan};
+use super::types::{self, Named};
+use super::{Group, Options, ident, path};
+use crate::lock::Fact;
+use crate::spec::{Direction, ItemKind};
+
+/// A call: a type without values that names its number and parameters.
+///
+/// As source, like every table here: there are hundreds of them, all alike.
+pub(super) fn call(text: &mut String, plan: &Plan<'_>, id: usize, groups: &[Group]) {
+    let call = &plan.calls[id];
+    let item = call.item;
+    let (name, kind, number) =
+        (ident(&item.name), trait_name(item.kind), call.number & 0xffff_ffff);
+    let params: Vec<String> =
+        call.params.iter().map(|(name, p)| param(plan, name, p, groups)).collect();
+    let default = params.last().map_or("()", String::as_str);
+    for line in doc(call).lines() {
+        let _ = writeln!(text, "///{line}");
+    }
+    let _ = writeln!(text, "pub enum {name} {{}}");
+    let _ = writeln!(text, "impl nvabi::call::Call for {name} {{");
+    let _ = writeln!(text, "    type Params = {default};");
+    let _ = writeln!(text, "    const INFO: &'static nvabi::call::Info = &nvabi::call::Info {{");
+    info(text, call);
+    let _ = writeln!(text, "    }};\n}}");
+    let number_name = number_name(item.kind);
+    let _ = writeln!(text, "impl nvabi::call::{kind} for {name} {{");
+    let _ = writeln!(text, "    const {number_name}: u32 = {number:#x};\n}}");
+    for param in &params {
+        let _ = writeln!(text, "impl nvabi::call::Accepts<{param}> for {name} {{}}");
+    }
+}
+
+fn doc(call: &Call<'_>) -> String {
+    let mut doc = format!(" `{}`, number {:#x}", call.item.name, call.number);
+    let names: Vec<String> = call.params.iter().map(|(name, _)| format!("`{name}`")).collect();
+    match (names.as_slice(), call.item.array) {
+        ([], _) => doc.push_str(", without parameters."),
+        (names, true) => doc.push_str(&format!(", with an array of {}.", names.join(" or "))),
+        (names, false) => doc.push_str(&format!(", with {}.", names.join(" or "))),
+    }
+    if let Some(note) = &call.item.note {
+        doc.push_str("\n\n ");
+        // A note is plain text; rustdoc would take these for links and tags.
+        doc.push_str(&note.replace('[', "\\[").replace(']', "\\]").replace('<', "\\<"));
+    }
+    doc
+}
+
+fn trait_name(kind: ItemKind) -> &'static str {
+    match kind {
+        ItemKind::Frontend => "Frontend",
+        ItemKind::Uvm => "Uvm",
+        ItemKind::Control => "Control",
+        ItemKind::Class => "Class",
+        ItemKind::Ioctl => "Ioctl",
+    }
+}
+
+fn number_name(kind: ItemKind) -> &'static str {
+    match kind {
+        ItemKind::Frontend => "NR",
+        ItemKind::Uvm | ItemKind::Ioctl => "REQUEST",
+        ItemKind::Control => "CMD",
+        ItemKind::Class => "CLASS",
+    }
+}
+
+/// The Rust type of a parameter, from inside a section of a group.
+fn param(plan: &Plan<'_>, name: &str, param: &Param, groups: &[Group]) -> String {
+    let tokens = match param {
+        Param::Def(id) => {
+            let path = path(plan, *id, groups);
+            quote!(super::#path)
+        }
+        Param::Scalar { canonical, size } => {
+            let (element, dimensions) = types::element(name, canonical, *size, |_| Named::Other);
+            types::array(element.rust(|_| quote!(())), &dimensions)
+        }
+    };
+    tokens.to_string().replace(" :: ", "::")
+}
+
+fn info(text: &mut String, call: &Call<'_>) {
+    let item = call.item;
+    let params: Vec<&str> = call.params.iter().map(|(name, _)| name.as_str()).collect();
+    let fds: Vec<&str> = item.fds.iter().map(|fd| fd.name.as_str()).collect();
+    let _ = writeln!(text, "        name: {:?},", item.name);
+    let _ = writeln!(text, "        kind: nvabi::call::Kind::{},", trait_name(item.kind));
+    let _ = writeln!(text, "        number: {:#x},", call.number & 0xffff_ffff);
+    let _ = writeln!(text, "        params: &{params:?},");
+    let _ = writeln!(text, "        array: {},", item.array);
+    let _ = writeln!(text, "        fds: &{fds:?},");
+    let _ = writeln!(text, "        caps: &{:?},", item.caps);
+    let _ = writeln!(text, "        pointers: &[");
+    for pointer in &item.pointers {
+        let direction = match pointer.dir {
+            Some(Direction::In) => "Some(nvabi::call::Direction::In)",
+            Some(Direction::Out) => "Some(nvabi::call::Direction::Out)",
+            Some(Direction::InOut) => "Some(nvabi::call::Direction::InOut)",
+            None => "None",
+        };
+        let _ = writeln!(
+            text,
+            "            nvabi::call::Pointer {{ field: {:?}, len: {:?}, of: {:?}, direction: {direction}, opaque: {} }},",
+            pointer.field.name,
+            pointer.len,
+            pointer.of.as_ref().map(|of| &of.name),
+            pointer.opaque
+        );
+    }
+    text.push_str("        ],\n");
+}
+
+/// The calls of each group, by number; they stand apart so that no module re-exports them.
+pub(super) fn lists(text: &mut String, plan: &Plan<'_>, groups: &[Group], nvabi: &str) {
+    text.push_str("mod calls {\n");
+    for group in groups.iter().filter(|group| !group.calls.is_empty()) {
+        let _ = writeln!(text, "pub mod {} {{", group.name);
+        for (kind, calls) in &group.calls {
+            let (list, section) = (list_name(*kind), kind.section());
+            let _ = writeln!(
+                text,
+                "pub const {list}: &[&{nvabi}::call::Info] = {{\nuse super::super::layouts::{}::{section}::*;\n&[",
+                group.name
+            );
+            for name in calls.iter().map(|id| ident(&plan.calls[*id].item.name)) {
+                let _ = writeln!(text, "<{name} as {nvabi}::call::Call>::INFO,");
+            }
+            text.push_str("]\n};\n");
+        }
+        text.push_str("}\n");
+    }
+    text.push_str("}\n");
+}
+
+/// `FRONTEND`, `CONTROL`, …
+pub(super) fn list_name(kind: ItemKind) -> Ident {
+    format_ident!("{}", kind.section().to_uppercase())
+}
+
+/// The table of every driver, its tags and the layouts of its types, as source.
+pub(super) fn abi(text: &mut String, plan: &Plan<'_>, groups: &[Group], options: Options<'_>) {
+    let (nvabi, known) = (options.nvabi, options.known);
+    let _ = writeln!(text, "/// The drivers of this build: what the derive looks names up in.");
+    let _ = writeln!(text, "pub static ABI: {nvabi}::check::Abi = {{");
+    let _ = writeln!(
+        text,
+        "#[allow(unused_imports)] use {nvabi}::check::{{Driver as D, Field as F, Item as I, Kind as K, Layout as L, Type as T}};"
+    );
+    let _ = writeln!(text, "{nvabi}::check::Abi {{ known: &{known:?}, drivers: &[");
+    for driver in &plan.drivers {
+        let tags: Vec<&str> = driver.tags.iter().map(|(tag, _)| tag.as_str()).collect();
+        let (name, feature) = (&driver.name, &driver.feature);
+        let _ =
+            writeln!(text, "D {{ name: {name:?}, feature: {feature:?}, tags: &{tags:?}, items: &[");
+        items(text, plan, driver, groups);
+        text.push_str("] },\n");
+    }
+    text.push_str("] }\n};\n");
+}
+
+/// The items of a driver by name, each with the tags at which its layout changes.
+fn items(text: &mut String, plan: &Plan<'_>, driver: &Driver, groups: &[Group]) {
+    let mut by_name: BTreeMap<&str, BTreeMap<usize, Rc<str>>> = BTreeMap::new();
+    let mut put = |name, views: &BTreeSet<usize>, layout: String| {
+        let layout: Rc<str> = layout.into();
+        let by_view: &mut BTreeMap<_, _> = by_name.entry(name).or_default();
+        for view in views {
+            by_view.entry(*view).or_insert_with(|| layout.clone());
+        }
+    };
+    for (id, def) in plan.defs.iter().enumerate() {
+        if let Some(layout) = layout(plan, id, groups) {
+            put(&def.name, &def.views, layout);
+        }
+    }
+    for call in &plan.calls {
+        for (name, param) in &call.params {
+            if let Param::Scalar { canonical, size } = param {
+                put(name, &call.views, scalar_layout(name, canonical, *size, driver));
+            }
+        }
+    }
+    for (name, views) in &by_name {
+        let mut events = String::new();
+        let mut current: Option<&Rc<str>> = None;
+        for (index, (_, view)) in driver.tags.iter().enumerate() {
+            let layout = views.get(view);
+            if layout != current {
+                let _ = match layout {
+                    Some(layout) => write!(events, "({index}, Some({layout})), "),
+                    None => write!(events, "({index}, None), "),
+                };
+                current = layout;
+            }
+        }
+        if !events.is_empty() {
+            let _ = writeln!(text, "I {{ name: {name:?}, events: &[{events}] }},");
+        }
+    }
+}
+
+/// The path of a definition's layout, from the root of the emitted code.
+fn layout(plan: &Plan<'_>, id: usize, groups: &[Group]) -> Option<String> {
+    let def = &plan.defs[id];
+    match &*def.fact {
+        Fact::Record { .. } if types::is_uuid(&def.name) => None,
+        Fact::Record { .. } => {
+            let group = &groups.iter().find(|group| group.views == def.views)?.name;
+            Some(format!("layouts::{group}::{}::LAYOUT", ident(&def.ident)))
+        }
+        Fact::Alias { ty, .. } => layout(plan, *def.uses.get(ty)?, groups),
+        _ => None,
+    }
+}
+
+/// The layout of a typedef of a builtin type, such as `NvHandle`.
+fn scalar_layout(name: &str, canonical: &str, size: u64, driver: &Driver) -> String {
+    let (element, dimensions) = types::element(name, canonical, size, |_| Named::Other);
+    let align = element.align(|_| 1);
+    let ty = types::check_array(element.check(|_| String::new()), &dimensions);
+    let since = driver.tags.first().map_or("", |(tag, _)| tag.as_str());
+    format!(
+        "&L {{ name: {name:?}, kind: K::Alias, size: {size}, align: {align}, since: {since:?}, \
+         source: \"a typedef of a builtin type\", fields: &[F {{ name: \"\", offset: 0, ty: {ty} }}] }}"
+    )
+}

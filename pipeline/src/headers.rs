@@ -1,0 +1,415 @@
+//! Driver headers, read by tag: from a git repository without a checkout, or from extracted trees.
+
+use std::collections::{BTreeMap, HashMap};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use glob::{MatchOptions, Pattern};
+
+use crate::diagnostic::Diagnostic;
+use crate::tag::Tag;
+
+/// The headers that one translation unit reads, by their path in the driver's tree.
+#[derive(Debug, Clone, Default)]
+pub struct Tree {
+    /// Path to content; content is shared between tags that have the same blob.
+    pub files: BTreeMap<String, Arc<File>>,
+}
+
+/// One header.
+#[derive(Debug)]
+pub struct File {
+    /// Names the content: equal ids, equal bytes.
+    pub id: String,
+    /// Text; bytes that are not UTF-8 (in comments) are replaced.
+    pub text: Arc<str>,
+}
+
+/// A tag's files, none of them read yet.
+#[derive(Debug, Default)]
+pub struct Listing {
+    files: BTreeMap<String, Place>,
+}
+
+#[derive(Debug, Clone)]
+enum Place {
+    Blob(git2::Oid),
+    Disk(PathBuf),
+}
+
+impl Listing {
+    /// The paths that a pattern such as `src/*/inc/*.h` names; `*` does not cross a slash.
+    pub fn matching<'a>(&'a self, pattern: &'a Pattern) -> impl Iterator<Item = &'a str> {
+        let options = MatchOptions {
+            case_sensitive: true,
+            require_literal_separator: true,
+            require_literal_leading_dot: false,
+        };
+        self.files.keys().map(String::as_str).filter(move |p| pattern.matches_with(p, options))
+    }
+}
+
+/// The folder of a path or pattern up to its first wildcard.
+pub fn folder_of(pattern: &str) -> &str {
+    let literal = pattern.find(['*', '?', '[']).map_or(pattern, |at| &pattern[..at]);
+    literal.rfind('/').map_or("", |at| &literal[..at])
+}
+
+/// Where headers come from.
+pub struct Source {
+    path: PathBuf,
+    kind: Kind,
+    blobs: HashMap<git2::Oid, Arc<File>>,
+}
+
+enum Kind {
+    Git(git2::Repository),
+    Trees,
+    /// The folder itself is the tree of this one tag.
+    Tree(Tag),
+}
+
+impl Source {
+    /// Opens a git repository (bare or not) or a folder that holds one folder per tag.
+    pub fn open(path: &Path) -> Result<Self, Diagnostic> {
+        if !path.is_dir() {
+            return Err(Diagnostic::error(
+                "headers-not-found",
+                format!("there is no folder at {}", path.display()),
+            )
+            .help("NVABI_HEADERS or --headers names a git repository of the driver, or a folder of extracted trees"));
+        }
+        // zlib's own checksum tells damage; hashing every header again would take longer than
+        // parsing some of them.
+        git2::opts::strict_hash_verification(false);
+        let flags = git2::RepositoryOpenFlags::NO_SEARCH;
+        let none: [&Path; 0] = [];
+        let kind = match git2::Repository::open_ext(path, flags, none) {
+            Ok(repository) => Kind::Git(repository),
+            Err(error) if error.code() == git2::ErrorCode::NotFound => Kind::Trees,
+            Err(error) => return Err(damaged(path, &error)),
+        };
+        Ok(Self { path: path.to_owned(), kind, blobs: HashMap::new() })
+    }
+
+    /// Takes a folder as the one tree there is, under a tag of the caller's choice: headers that
+    /// a system installs do not lie in folders by version.
+    pub fn single(path: &Path, tag: Tag) -> Result<Self, Diagnostic> {
+        match path.is_dir() {
+            true => {
+                Ok(Self { path: path.to_owned(), kind: Kind::Tree(tag), blobs: HashMap::new() })
+            }
+            false => Err(Diagnostic::error(
+                "headers-not-found",
+                format!("there is no folder at {}", path.display()),
+            )),
+        }
+    }
+
+    /// The folder it was opened at.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Every tag there is, in version order.
+    pub fn tags(&self) -> Result<Vec<Tag>, Diagnostic> {
+        let mut tags: Vec<Tag> = match &self.kind {
+            Kind::Git(repository) => {
+                let names = repository.tag_names(None).map_err(|e| damaged(&self.path, &e))?;
+                names.iter().flatten().flatten().filter_map(|name| name.parse().ok()).collect()
+            }
+            Kind::Trees => self.folders()?.into_iter().map(|(tag, _)| tag).collect(),
+            Kind::Tree(tag) => vec![tag.clone()],
+        };
+        tags.sort();
+        tags.dedup();
+        Ok(tags)
+    }
+
+    /// The folders of extracted trees: `TAG`, or a name that ends in `-TAG`.
+    fn folders(&self) -> Result<Vec<(Tag, PathBuf)>, Diagnostic> {
+        let entries = fs::read_dir(&self.path).map_err(|e| unreadable(&self.path, &e))?;
+        let mut found = Vec::new();
+        for entry in entries {
+            let path = entry.map_err(|e| unreadable(&self.path, &e))?.path();
+            let name = path.file_name().and_then(|n| n.to_str()).unwrap_or_default();
+            let tag = name.parse().ok().or_else(|| name.rsplit('-').next()?.parse().ok());
+            if let (Some(tag), true) = (tag, path.is_dir()) {
+                found.push((tag, path));
+            }
+        }
+        found.sort();
+        Ok(found)
+    }
+
+    /// The files below `folders` of a tag.
+    ///
+    /// Folders that the tag lacks are passed over: whether a header is missed is for the
+    /// surface that asks for it to say.
+    pub fn list(&self, tag: &Tag, folders: &[&str]) -> Result<Listing, Diagnostic> {
+        let mut listing = Listing::default();
+        match &self.kind {
+            Kind::Git(repository) => {
+                let root = git_root(repository, tag).map_err(|e| self.tag_error(tag, &e))?;
+                for folder in folders {
+                    list_git(repository, &root, folder, &mut listing).map_err(|e| {
+                        damaged(&self.path, &e).note(format!("while listing {folder} of {tag}"))
+                    })?;
+                }
+            }
+            Kind::Trees => {
+                let found = self.folders()?.into_iter().find(|(t, _)| t == tag);
+                let Some((_, root)) = found else { return Err(self.missing_tag(tag)) };
+                for folder in folders {
+                    list_folder(&root, folder, &mut listing)?;
+                }
+            }
+            Kind::Tree(only) if only != tag => return Err(self.missing_tag(tag)),
+            Kind::Tree(_) => {
+                for folder in folders {
+                    list_folder(&self.path, folder, &mut listing)?;
+                }
+            }
+        }
+        Ok(listing)
+    }
+
+    /// Reads `headers` and what they include, as far as it lies in the listing.
+    ///
+    /// An include that a condition turns off is read as well: it does no harm.
+    pub fn read(
+        &mut self,
+        listing: &Listing,
+        headers: &[String],
+        include: &[String],
+    ) -> Result<Tree, Diagnostic> {
+        let mut tree = Tree::default();
+        let mut pending: Vec<String> = headers.to_vec();
+        while let Some(path) = pending.pop() {
+            if tree.files.contains_key(&path) {
+                continue;
+            }
+            let Some(place) = listing.files.get(&path) else { continue };
+            let file = self.file(&path, place)?;
+            for name in includes(&file.text) {
+                let beside = path.rfind('/').map_or("", |at| &path[..at]);
+                let candidates = std::iter::once(beside).chain(include.iter().map(String::as_str));
+                let joined = candidates.filter_map(|folder| join(folder, name));
+                pending.extend(joined.filter(|path| listing.files.contains_key(path)));
+            }
+            tree.files.insert(path, file);
+        }
+        Ok(tree)
+    }
+
+    fn file(&mut self, path: &str, place: &Place) -> Result<Arc<File>, Diagnostic> {
+        match place {
+            Place::Disk(disk) => {
+                let bytes = fs::read(disk).map_err(|e| unreadable(disk, &e))?;
+                let id = git2::Oid::hash_object(git2::ObjectType::Blob, &bytes)
+                    .map_err(|e| damaged(disk, &e))?;
+                Ok(Arc::new(File { id: id.to_string(), text: text(bytes) }))
+            }
+            Place::Blob(id) => {
+                if let Some(file) = self.blobs.get(id) {
+                    return Ok(file.clone());
+                }
+                let Kind::Git(repository) = &self.kind else { return Err(self.no_blob(path)) };
+                let blob = repository
+                    .find_blob(*id)
+                    .map_err(|e| damaged(&self.path, &e).note(format!("while reading {path}")))?;
+                let text = text(blob.content().to_vec());
+                let file = Arc::new(File { id: id.to_string(), text });
+                self.blobs.insert(*id, file.clone());
+                Ok(file)
+            }
+        }
+    }
+
+    fn no_blob(&self, path: &str) -> Diagnostic {
+        let message = format!("{path} is listed in a repository, but this is a folder of trees");
+        Diagnostic::error("headers-unreadable", message)
+    }
+
+    fn tag_error(&self, tag: &Tag, error: &git2::Error) -> Diagnostic {
+        match error.code() {
+            git2::ErrorCode::NotFound if error.class() == git2::ErrorClass::Reference => {
+                self.missing_tag(tag)
+            }
+            _ => damaged(&self.path, error).note(format!("while looking up tag {tag}")),
+        }
+    }
+
+    fn missing_tag(&self, tag: &Tag) -> Diagnostic {
+        let diagnostic = Diagnostic::error(
+            "headers-no-tag",
+            format!("there is no tag {tag} in {}", self.path.display()),
+        )
+        .help(format!("`nvabi headers fetch {tag}` fetches it, when it has been published"));
+        let tags = self.tags().unwrap_or_default();
+        let at = tags.partition_point(|t| t < tag);
+        let near: Vec<&str> =
+            tags[at.saturating_sub(2)..(at + 2).min(tags.len())].iter().map(Tag::as_str).collect();
+        match near.is_empty() {
+            true => diagnostic.note("it holds no tag at all"),
+            false => diagnostic.note(format!(
+                "it has {} tags; next to it: {}",
+                tags.len(),
+                near.join(", ")
+            )),
+        }
+    }
+}
+
+fn git_root<'r>(
+    repository: &'r git2::Repository,
+    tag: &Tag,
+) -> Result<git2::Tree<'r>, git2::Error> {
+    repository.find_reference(&format!("refs/tags/{tag}"))?.peel_to_tree()
+}
+
+fn list_git(
+    repository: &git2::Repository,
+    root: &git2::Tree<'_>,
+    folder: &str,
+    listing: &mut Listing,
+) -> Result<(), git2::Error> {
+    let found = match folder {
+        "" => None,
+        _ => match root.get_path(Path::new(folder)) {
+            Ok(entry) => Some(entry.to_object(repository)?),
+            Err(error) if error.code() == git2::ErrorCode::NotFound => return Ok(()),
+            Err(error) => return Err(error),
+        },
+    };
+    let below = match &found {
+        None => root,
+        Some(object) => match object.as_tree() {
+            Some(tree) => tree,
+            None => return Ok(()),
+        },
+    };
+    below.walk(git2::TreeWalkMode::PreOrder, |parent, entry| {
+        if let (Some(git2::ObjectType::Blob), Ok(name)) = (entry.kind(), entry.name()) {
+            if let Some(path) = join(folder, &format!("{parent}{name}")) {
+                listing.files.insert(path, Place::Blob(entry.id()));
+            }
+        }
+        git2::TreeWalkResult::Ok
+    })
+}
+
+fn list_folder(root: &Path, folder: &str, listing: &mut Listing) -> Result<(), Diagnostic> {
+    let mut pending = vec![root.join(folder)];
+    while let Some(path) = pending.pop() {
+        let Ok(entries) = fs::read_dir(&path) else { continue };
+        for entry in entries {
+            let path = entry.map_err(|e| unreadable(&path, &e))?.path();
+            if path.is_dir() {
+                pending.push(path);
+            } else if let Some(name) = path.strip_prefix(root).ok().and_then(Path::to_str) {
+                listing.files.insert(name.to_owned(), Place::Disk(path));
+            }
+        }
+    }
+    Ok(())
+}
+
+/// The names in the `#include` lines of a header.
+fn includes(text: &str) -> impl Iterator<Item = &str> {
+    text.lines().filter_map(|line| {
+        let rest = line.trim_start().strip_prefix('#')?.trim_start().strip_prefix("include")?;
+        let rest = rest.trim_start();
+        let close = match rest.as_bytes().first()? {
+            b'"' => '"',
+            b'<' => '>',
+            _ => return None,
+        };
+        rest[1..].split(close).next()
+    })
+}
+
+/// `folder/name` with `.` and `..` resolved; `None` when it leaves the tree.
+fn join(folder: &str, name: &str) -> Option<String> {
+    let mut parts: Vec<&str> = Vec::new();
+    for part in folder.split('/').chain(name.split('/')) {
+        match part {
+            "" | "." => {}
+            ".." => {
+                parts.pop()?;
+            }
+            part => parts.push(part),
+        }
+    }
+    Some(parts.join("/"))
+}
+
+/// Git's name for some content, shortened; empty when git2 cannot hash, which it always can.
+pub fn id_of(bytes: &[u8]) -> String {
+    let id = git2::Oid::hash_object(git2::ObjectType::Blob, bytes);
+    id.map_or(String::new(), |id| id.to_string()[..16].to_owned())
+}
+
+fn text(bytes: Vec<u8>) -> Arc<str> {
+    match String::from_utf8(bytes) {
+        Ok(text) => text.into(),
+        Err(error) => String::from_utf8_lossy(error.as_bytes()).into(),
+    }
+}
+
+fn damaged(path: &Path, error: &git2::Error) -> Diagnostic {
+    Diagnostic::error(
+        "headers-damaged",
+        format!("cannot read the repository at {}: {}", path.display(), error.message()),
+    )
+    .help("`git fsck` tells what is damaged; `nvabi headers fetch TAG` makes a fresh copy")
+}
+
+fn unreadable(path: &Path, error: &std::io::Error) -> Diagnostic {
+    Diagnostic::error("headers-unreadable", format!("cannot read {}: {error}", path.display()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn joins_inside_the_tree_only() {
+        assert_eq!(join("a/b", "../c.h").as_deref(), Some("a/c.h"));
+        assert_eq!(join("", "x.h").as_deref(), Some("x.h"));
+        assert_eq!(join("a", "../../etc/passwd"), None);
+    }
+
+    #[test]
+    fn one_folder_is_the_tree_of_its_tag() {
+        let folder = tempfile::tempdir().unwrap();
+        fs::create_dir(folder.path().join("sub")).unwrap();
+        fs::write(folder.path().join("a.h"), "#include \"sub/b.h\"\n#include <stdint.h>\n")
+            .unwrap();
+        fs::write(folder.path().join("sub/b.h"), "").unwrap();
+        let tag: Tag = "1.4".parse().unwrap();
+        let mut source = Source::single(folder.path(), tag.clone()).unwrap();
+        assert_eq!(source.tags().unwrap(), std::slice::from_ref(&tag));
+        let listing = source.list(&tag, &[""]).unwrap();
+        let tree = source.read(&listing, &["a.h".to_owned()], &[]).unwrap();
+        assert_eq!(tree.files.keys().collect::<Vec<_>>(), ["a.h", "sub/b.h"]);
+        let other = source.list(&"1.5".parse().unwrap(), &[""]).unwrap_err();
+        assert_eq!(other.code, "headers-no-tag");
+        assert!(Source::single(&folder.path().join("a.h"), tag).is_err());
+    }
+
+    #[test]
+    fn finds_includes() {
+        let text = "#include <a.h>\n #  include \"b/c.h\" // why\n#define include\n#include X\n";
+        assert_eq!(includes(text).collect::<Vec<_>>(), ["a.h", "b/c.h"]);
+    }
+
+    #[test]
+    fn folder_before_the_wildcard() {
+        assert_eq!(folder_of("a/b/*.h"), "a/b");
+        assert_eq!(folder_of("a/b/nv-*.h"), "a/b");
+        assert_eq!(folder_of("a/*/x.h"), "a");
+        assert_eq!(folder_of("x.h"), "");
+    }
+}

@@ -1,0 +1,26 @@
+//! From driver headers to checked Rust.
+//!
+//! ```text
+//! spec → headers → extract (libclang) → model → lock / verify → emit
+//! ```
+#![forbid(unsafe_op_in_unsafe_fn)]
+
+pub mod build;
+pub mod compare;
+pub mod diagnostic;
+pub mod emit;
+#[cfg(feature = "libclang")]
+pub mod extract;
+#[cfg(feature = "libclang")]
+pub mod facts;
+mod globs;
+#[cfg(feature = "headers")]
+pub mod headers;
+pub mod lint;
+pub mod lock;
+pub mod model;
+pub mod render;
+pub mod spec;
+pub mod tag;
+#[cfg(feature = "libclang")]
+pub mod verify;

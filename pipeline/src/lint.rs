@@ -1,0 +1,339 @@
+//! Whether a spec fits the driver: its names exist, its paths lead to fields, and nothing that
+//! looks like a pointer or a file descriptor goes without a role.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::diagnostic::{Diagnostic, Report, nearest};
+use crate::lock::Lock;
+use crate::model::{Facts, Record, Surface, split_array};
+use crate::spec::{Item, Named, Spec, SpecPlace};
+use crate::tag::Tag;
+
+/// Lints a spec against every locked tag of its driver; a complaint names the tags it holds for.
+pub fn lint(lock: &Lock, spec: &Spec) -> Report {
+    let tags: Vec<usize> =
+        (0..lock.tags.len()).filter(|i| lock.tags[*i].tag.branch() == spec.driver).collect();
+    let mut found: BTreeMap<Key, (Complaint, Vec<&Tag>)> = BTreeMap::new();
+    let mut seen: BTreeMap<&str, usize> = BTreeMap::new();
+    for i in &tags {
+        let locked = &lock.tags[*i];
+        // Tags with the same headers get the same answer.
+        let twin = seen.get(locked.headers.as_str()).copied();
+        let same_items = |other: usize| {
+            let other = &lock.tags[other].tag;
+            spec.items.iter().all(|item| item.holds_at(other) == item.holds_at(&locked.tag))
+        };
+        if let Some(other) = twin.filter(|other| same_items(*other)) {
+            for (_, tags) in found.values_mut() {
+                if tags.contains(&&lock.tags[other].tag) {
+                    tags.push(&locked.tag);
+                }
+            }
+            continue;
+        }
+        seen.insert(&locked.headers, *i);
+        let Some(facts) = lock.facts(&locked.tag) else { continue };
+        for complaint in Linter::new(spec, &facts).run() {
+            found
+                .entry(complaint.key())
+                .or_insert_with(|| (complaint, Vec::new()))
+                .1
+                .push(&locked.tag);
+        }
+    }
+    let mut report = Report::default();
+    if tags.is_empty() {
+        report.push(
+            Diagnostic::error(
+                "lock-no-tag",
+                format!("the lock has no tag of driver {}", spec.driver),
+            )
+            .help("`nvabi lock TAG` adds one"),
+        );
+    }
+    for (complaint, held) in found.into_values() {
+        report.push(complaint.diagnostic(&held, tags.len()));
+    }
+    report.sorted()
+}
+
+type Key = (&'static str, String, String);
+
+struct Complaint {
+    code: &'static str,
+    message: String,
+    place: SpecPlace,
+    source: Option<String>,
+    help: Option<String>,
+}
+
+impl Complaint {
+    fn key(&self) -> Key {
+        let place = self.place.place();
+        (self.code, format!("{}:{:09}", place.path, place.span.start), self.message.clone())
+    }
+
+    fn diagnostic(self, held: &[&Tag], all: usize) -> Diagnostic {
+        let mut diagnostic = Diagnostic::error(self.code, self.message).at(self.place.place());
+        if let Some(source) = self.source {
+            diagnostic = diagnostic.note(format!("the driver declares it at {source}"));
+        }
+        let tags = match (held, held.len() == all) {
+            (_, true) => format!("at all {all} tags"),
+            ([only], _) => format!("at {only}"),
+            ([first, .., last], _) => format!("at {} of {all} tags, {first} to {last}", held.len()),
+            ([], _) => String::new(),
+        };
+        diagnostic = diagnostic.note(tags);
+        match self.help {
+            Some(help) => diagnostic.help(help),
+            None => diagnostic,
+        }
+    }
+}
+
+struct Linter<'a> {
+    spec: &'a Spec,
+    facts: &'a Facts,
+    complaints: Vec<Complaint>,
+}
+
+/// A scalar member somewhere in a parameter type.
+struct Leaf {
+    /// `a.b`, array dimensions left out.
+    path: String,
+    name: String,
+    declared: String,
+    canonical: String,
+    source: String,
+}
+
+impl<'a> Linter<'a> {
+    fn new(spec: &'a Spec, facts: &'a Facts) -> Self {
+        Self { spec, facts, complaints: Vec::new() }
+    }
+
+    fn run(mut self) -> Vec<Complaint> {
+        let spec = self.spec;
+        for item in spec.items_at(&self.facts.tag) {
+            self.item(item);
+        }
+        for named in &spec.extra_types {
+            self.known_type(named);
+        }
+        self.complaints
+    }
+
+    fn surfaces(&self) -> impl Iterator<Item = &'a Surface> + use<'a> {
+        let (spec, facts) = (self.spec, self.facts);
+        spec.surfaces.iter().filter_map(|surface| facts.surfaces.get(&surface.name))
+    }
+
+    fn item(&mut self, item: &Item) {
+        self.number(item);
+        if item.params.is_empty() && !item.parameterless {
+            self.complain(
+                "lint-no-parameters",
+                format!("`{}` has no parameters", item.name),
+                &item.place,
+                None,
+                Some(
+                    "give `params`, or say `parameterless = true` when the driver takes none"
+                        .into(),
+                ),
+            );
+        }
+        let mut leaves = Vec::new();
+        for named in &item.params {
+            if self.known_type(named) {
+                if let Some((surface, name, record)) = self.record(&named.name) {
+                    self.leaves(surface, name, record, "", &mut leaves);
+                }
+            }
+        }
+        self.roles(item, &leaves);
+        self.lookalikes(item, &leaves);
+    }
+
+    fn number(&mut self, item: &Item) {
+        let found = self.surfaces().any(|surface| has_constant(surface, &item.name));
+        if found || item.number.is_some() {
+            return;
+        }
+        let names: BTreeSet<&str> =
+            self.surfaces().flat_map(|s| s.constants.keys().map(String::as_str)).collect();
+        let near = nearest(&item.name, names).map(|near| format!("did you mean `{near}`?"));
+        self.complain(
+            "lint-unknown-item",
+            format!("the driver has no constant `{}`", item.name),
+            &item.place,
+            None,
+            near.or(Some("give `since` or `until`, or its `number`".into())),
+        );
+    }
+
+    fn known_type(&mut self, named: &Named) -> bool {
+        let known = self.surfaces().any(|surface| has_type(surface, &named.name));
+        if !known {
+            let names: BTreeSet<&str> = self
+                .surfaces()
+                .flat_map(|s| s.records.keys().chain(s.aliases.keys()).map(String::as_str))
+                .collect();
+            let near = nearest(&named.name, names).map(|near| format!("did you mean `{near}`?"));
+            self.complain(
+                "lint-unknown-type",
+                format!("the driver has no type `{}`", named.name),
+                &named.place,
+                None,
+                near,
+            );
+        }
+        known
+    }
+
+    /// A record by name or through a typedef.
+    fn record(&self, name: &str) -> Option<(&'a Surface, &'a str, &'a Record)> {
+        self.surfaces().find_map(|surface| {
+            let name = surface.aliases.get(name).map_or(name, |alias| alias.ty.as_str());
+            let (name, record) = surface.records.get_key_value(name)?;
+            Some((surface, name.as_str(), record))
+        })
+    }
+
+    fn leaves(
+        &self,
+        surface: &'a Surface,
+        name: &str,
+        record: &'a Record,
+        prefix: &str,
+        leaves: &mut Vec<Leaf>,
+    ) {
+        for field in &record.fields {
+            let path = match (prefix, field.name.as_str()) {
+                ("", name) => name.to_owned(),
+                (prefix, "") => prefix.to_owned(),
+                (prefix, name) => format!("{prefix}.{name}"),
+            };
+            let base = split_array(&field.canonical).0;
+            match surface.records.get(base) {
+                Some(inner) if base != name => self.leaves(surface, base, inner, &path, leaves),
+                _ => leaves.push(Leaf {
+                    path,
+                    name: field.name.clone(),
+                    declared: field.ty.clone(),
+                    canonical: field.canonical.clone(),
+                    source: record.source.to_string(),
+                }),
+            }
+        }
+    }
+
+    /// Paths lead to fields; lengths and element types exist.
+    fn roles(&mut self, item: &Item, leaves: &[Leaf]) {
+        for fd in &item.fds {
+            self.path(item, fd, leaves);
+        }
+        for pointer in &item.pointers {
+            self.path(item, &pointer.field, leaves);
+            if let Some(of) = &pointer.of {
+                let builtin = self.surfaces().any(|s| has_type(s, &of.name));
+                if !builtin {
+                    self.known_type(of);
+                }
+            }
+            let Some(len) = &pointer.len else { continue };
+            let known = len.parse::<u64>().is_ok()
+                || leaves.iter().any(|leaf| leaf.path == plain(len))
+                || self.surfaces().any(|surface| has_constant(surface, len));
+            if !known {
+                self.complain(
+                    "lint-unknown-length",
+                    format!("`{}`: `{len}` is neither a field nor a constant", item.name),
+                    &pointer.field.place,
+                    None,
+                    None,
+                );
+            }
+        }
+    }
+
+    fn path(&mut self, item: &Item, named: &Named, leaves: &[Leaf]) {
+        let wanted = plain(&named.name);
+        if leaves.iter().any(|leaf| leaf.path == wanted) || item.params.is_empty() {
+            return;
+        }
+        let near = nearest(&wanted, leaves.iter().map(|leaf| leaf.path.as_str()));
+        self.complain(
+            "lint-unknown-field",
+            format!("`{}` has no field `{}`", item.name, named.name),
+            &named.place,
+            None,
+            near.map(|near| format!("did you mean `{near}`?")),
+        );
+    }
+
+    /// Fields that look like pointers or file descriptors have a role.
+    fn lookalikes(&mut self, item: &Item, leaves: &[Leaf]) {
+        let roles: BTreeSet<String> = (item.fds.iter())
+            .chain(item.pointers.iter().map(|pointer| &pointer.field))
+            .map(|named| plain(&named.name))
+            .collect();
+        for leaf in leaves.iter().filter(|leaf| !roles.contains(&leaf.path)) {
+            let Some(looks) = looks_like(leaf) else { continue };
+            let (name, path) = (&item.name, &leaf.path);
+            let message = match item.is_simple() {
+                true => format!(
+                    "`{name}` is declared simple, but its field `{path}` looks like {looks}"
+                ),
+                false => {
+                    format!("`{name}` has a field `{path}` that looks like {looks} and has no role")
+                }
+            };
+            self.complain(
+                "lint-hidden-role",
+                message,
+                &item.place,
+                Some(leaf.source.clone()),
+                Some("name the field in `fds` or `pointers`".into()),
+            );
+        }
+    }
+
+    fn complain(
+        &mut self,
+        code: &'static str,
+        message: String,
+        place: &SpecPlace,
+        source: Option<String>,
+        help: Option<String>,
+    ) {
+        self.complaints.push(Complaint { code, message, place: place.clone(), source, help });
+    }
+}
+
+/// A path without its array marks: `a[].b` is `a.b`.
+fn plain(path: &str) -> String {
+    path.replace("[]", "")
+}
+
+fn looks_like(leaf: &Leaf) -> Option<&'static str> {
+    let name = leaf.name.to_ascii_lowercase();
+    if leaf.canonical.contains('*') || split_array(&leaf.declared).0.ends_with("NvP64") {
+        Some("a pointer")
+    } else if name.ends_with("fd") || name.ends_with("descriptor") {
+        Some("a file descriptor")
+    } else {
+        None
+    }
+}
+
+fn has_constant(surface: &Surface, name: &str) -> bool {
+    surface.constants.contains_key(name)
+        || surface.enums.values().any(|e| e.variants.contains_key(name))
+}
+
+fn has_type(surface: &Surface, name: &str) -> bool {
+    surface.records.contains_key(name)
+        || surface.aliases.contains_key(name)
+        || surface.enums.contains_key(name)
+}

@@ -1,0 +1,340 @@
+//! Lock files on disk.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use super::text::{self, Bad, Scanner, TagNames};
+use super::{Fact, Header, History, ItemKind, Lock, LockedTag};
+use crate::diagnostic::{Diagnostic, Place, Report};
+use crate::globs::Globs;
+use crate::model::split_array;
+use crate::spec::Spec;
+use crate::tag::Tag;
+
+const TAGS: &str = "tags";
+const EXTENSION: &str = "lock";
+const REDO: &str = "the lock is written by `nvabi lock` alone: restore it from version control, or lock its tags again";
+
+/// Reads a whole lock.
+///
+/// Files that were edited by hand are complained of, and read all the same where they can be:
+/// comparing them with the driver then tells what was changed.
+pub fn read(folder: &Path) -> Result<(Lock, Report), Report> {
+    let files = Files::open(folder)?;
+    let mut report = Report::default();
+    let mut lock = Lock { tags: files.tags.clone(), headers: BTreeMap::new() };
+    let names = files.tag_names();
+    for file in &files.files {
+        match file.parse(&names, &mut report) {
+            Ok(header) => {
+                lock.headers.insert((file.surface.clone(), file.path.clone()), header);
+            }
+            Err(bad) => report.push(file.complaint(&bad)),
+        }
+    }
+    if report.diagnostics.iter().any(|d| d.code == "lock-damaged") {
+        return Err(report);
+    }
+    Ok((lock, report))
+}
+
+/// The locked tags alone.
+pub fn read_tags(folder: &Path) -> Result<Vec<LockedTag>, Report> {
+    let path = folder.join(TAGS);
+    let text = fs::read_to_string(&path).map_err(|e| unreadable(&path, &e))?;
+    parse_tags(&text).map_err(|bad| complaint(TAGS, &text, &bad).into())
+}
+
+/// The part of a lock that emitting the specs needs: the types in the closure of their items, the
+/// enums, and the constants that they name. Moves of lines are left out.
+///
+/// The other items are passed over without being read, so that a build does not wait for them.
+pub fn read_closure(folder: &Path, specs: &[&Spec]) -> Result<Lock, Report> {
+    let files = Files::open(folder)?;
+    let names = files.tag_names();
+    let mut report = Report::default();
+    let mut lock = Lock { tags: files.tags.clone(), headers: BTreeMap::new() };
+    let mut types: HashMap<&str, Vec<(usize, ItemKind, usize)>> = HashMap::new();
+    // A call's number is wanted as well: its name is a pattern without a star.
+    let names_of_numbers = specs.iter().flat_map(|spec| &spec.items).map(|i| i.name.as_str());
+    let patterns = specs.iter().flat_map(|spec| &spec.constants).map(|c| c.name.as_str());
+    let wanted = Globs::new(names_of_numbers.chain(patterns));
+    let needless = |start: &str| wanted.rules_out(start);
+    for (i, file) in files.files.iter().enumerate() {
+        report.diagnostics.extend(file.edited());
+        let mut scan = || -> Result<(), Bad> {
+            let mut scanner = Scanner::new(file.body()?, &file.surface, &file.path, &names)?;
+            scanner.pass_over_where(&needless);
+            while let Some(entry) = scanner.next()? {
+                let needed = match entry.kind {
+                    ItemKind::Enum => true,
+                    ItemKind::Constant => wanted.matches(scanner.name()),
+                    _ => {
+                        let name = entry.name().unwrap_or_default();
+                        types.entry(name).or_default().push((i, entry.kind, entry.at));
+                        false
+                    }
+                };
+                if needed {
+                    put(&mut lock, file, entry.kind, scanner.name(), entry.events(&names)?);
+                }
+            }
+            Ok(())
+        };
+        if let Err(bad) = scan() {
+            report.push(file.complaint(&bad));
+        }
+    }
+    let mut pending: Vec<String> = roots(specs).map(str::to_owned).collect();
+    let mut seen: HashSet<String> = pending.iter().cloned().collect();
+    while let Some(name) = pending.pop() {
+        for (i, kind, at) in types.get(name.as_str()).into_iter().flatten() {
+            let file = &files.files[*i];
+            match file.events_at(*at, &names) {
+                Ok(events) => {
+                    let used =
+                        events.iter().filter_map(|e| e.value.as_ref()).flat_map(|p| uses(&p.fact));
+                    pending.extend(
+                        used.filter(|name| seen.insert((*name).to_owned())).map(str::to_owned),
+                    );
+                    put(&mut lock, file, *kind, &name, events);
+                }
+                Err(bad) => report.push(file.complaint(&bad)),
+            }
+        }
+    }
+    report.into_result(lock).map(|(lock, _)| lock)
+}
+
+fn put(lock: &mut Lock, file: &File, kind: ItemKind, name: &str, events: History) {
+    let header = lock.headers.entry((file.surface.clone(), file.path.clone())).or_default();
+    header.items.insert((kind, name.to_owned()), events);
+}
+
+/// The types that the specs name themselves.
+fn roots<'s>(specs: &[&'s Spec]) -> impl Iterator<Item = &'s str> {
+    specs.iter().flat_map(|spec| {
+        let items = spec.items.iter().flat_map(|item| {
+            item.params.iter().chain(item.pointers.iter().filter_map(|p| p.of.as_ref()))
+        });
+        items.chain(&spec.extra_types).map(|named| named.name.as_str())
+    })
+}
+
+/// The types that a fact is made of.
+fn uses(fact: &Fact) -> Vec<&str> {
+    match fact {
+        Fact::Record { fields, .. } => fields.iter().map(|f| split_array(&f.canonical).0).collect(),
+        Fact::Alias { ty, .. } => vec![split_array(ty).0],
+        _ => Vec::new(),
+    }
+}
+
+/// Writes a lock: each file beside the old one and renamed over it, files of headers that are gone
+/// removed, the list of tags last.
+pub fn write(folder: &Path, lock: &Lock) -> Result<(), Report> {
+    let mut kept = BTreeSet::new();
+    for ((surface, path), header) in &lock.headers {
+        let target = folder.join(surface).join(format!("{path}.{EXTENSION}"));
+        let text = text::print(surface, path, header, &lock.tags);
+        replace(&target, &text)?;
+        kept.insert(target);
+    }
+    for file in walk(folder)? {
+        if file.extension().is_some_and(|e| e == EXTENSION) && !kept.contains(&file) {
+            fs::remove_file(&file).map_err(|e| unwritable(&file, &e))?;
+        }
+    }
+    let mut text = format!("{}\n", text::MAGIC);
+    for LockedTag { tag, headers } in &lock.tags {
+        text.push_str(&format!("{tag} {headers}\n"));
+    }
+    text::seal(&mut text, lock.tags.len());
+    replace(&folder.join(TAGS), &text)
+}
+
+/// Writes beside, then renames, so that no partial file is ever seen; leaves equal files alone.
+fn replace(target: &Path, text: &str) -> Result<(), Report> {
+    if fs::read(target).is_ok_and(|old| old == text.as_bytes()) {
+        return Ok(());
+    }
+    let mut beside = target.as_os_str().to_owned();
+    beside.push(format!(".{}.new", std::process::id()));
+    let beside = PathBuf::from(beside);
+    let write = || {
+        if let Some(parent) = target.parent() {
+            fs::create_dir_all(parent)?;
+        }
+        fs::write(&beside, text)?;
+        fs::rename(&beside, target)
+    };
+    write().map_err(|error| {
+        // Nothing to do when this fails as well: the file may never have been made.
+        let _ = fs::remove_file(&beside);
+        unwritable(target, &error).into()
+    })
+}
+
+struct Files {
+    tags: Vec<LockedTag>,
+    files: Vec<File>,
+}
+
+struct File {
+    surface: String,
+    path: String,
+    text: Arc<str>,
+}
+
+impl Files {
+    fn open(folder: &Path) -> Result<Self, Report> {
+        let tags = read_tags(folder)?;
+        let mut files = Vec::new();
+        for path in walk(folder)? {
+            let relative = path.strip_prefix(folder).ok().and_then(Path::to_str);
+            let Some(header) = relative.and_then(|r| r.strip_suffix(".lock")) else { continue };
+            let Some((surface, header)) = header.split_once('/') else { continue };
+            let text = fs::read_to_string(&path).map_err(|e| unreadable(&path, &e))?;
+            files.push(File {
+                surface: surface.to_owned(),
+                path: header.to_owned(),
+                text: text.into(),
+            });
+        }
+        Ok(Self { tags, files })
+    }
+
+    fn tag_names(&self) -> TagNames<'_> {
+        self.tags.iter().enumerate().map(|(i, t)| (t.tag.as_str(), i)).collect()
+    }
+}
+
+impl File {
+    fn body(&self) -> Result<&str, Bad> {
+        let (body, ..) =
+            text::unseal(&self.text).map_err(|why| Bad { at: self.text.len(), why })?;
+        Ok(body)
+    }
+
+    /// Complains when the checksum does not fit.
+    fn edited(&self) -> Option<Diagnostic> {
+        let (body, _, sum) = text::unseal(&self.text).ok()?;
+        (text::checksum(body) != sum).then(|| {
+            Diagnostic::error(
+                "lock-edited",
+                format!("the lock of {} ({}) was edited by hand", self.path, self.surface),
+            )
+            .note(format!(
+                "file {}/{}.{EXTENSION}: its checksum does not fit its text",
+                self.surface, self.path
+            ))
+            .help(REDO)
+        })
+    }
+
+    /// The last line tells how many items there are; where the text was edited that is told already.
+    fn check_count(&self, count: usize) -> Result<(), Bad> {
+        match text::unseal(&self.text) {
+            Ok((body, told, sum)) if told != count && text::checksum(body) == sum => {
+                let why = format!("its last line tells of {told} items, but it has {count}");
+                Err(Bad { at: body.len(), why })
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn parse(&self, tags: &TagNames<'_>, report: &mut Report) -> Result<Header, Bad> {
+        report.diagnostics.extend(self.edited());
+        let mut scanner = Scanner::new(self.body()?, &self.surface, &self.path, tags)?;
+        let mut events = Vec::new();
+        while let Some(entry) = scanner.next()? {
+            events.push(((entry.kind, scanner.name().to_owned()), entry.events(tags)?));
+        }
+        self.check_count(events.len())?;
+        let moves = scanner.into_moves();
+        let items = events.into_iter().map(|(key, e)| (key, text::expand(e, &moves))).collect();
+        Ok(Header { items })
+    }
+
+    fn events_at(&self, at: usize, tags: &TagNames<'_>) -> Result<History, Bad> {
+        let mut scanner = Scanner::new(self.body()?, &self.surface, &self.path, tags)?;
+        scanner.seek(at)?;
+        match scanner.next()? {
+            Some(entry) => entry.events(tags),
+            None => Err(Bad { at, why: "an item is missing".into() }),
+        }
+    }
+
+    fn complaint(&self, bad: &Bad) -> Diagnostic {
+        complaint(&format!("{}/{}.{EXTENSION}", self.surface, self.path), &self.text, bad)
+    }
+}
+
+fn complaint(path: &str, text: &str, bad: &Bad) -> Diagnostic {
+    let end = text[bad.at.min(text.len())..].find('\n').map_or(text.len(), |n| bad.at + n);
+    Diagnostic::error("lock-damaged", format!("cannot read the lock: {}", bad.why))
+        .at(Place { path: format!("lock/{path}"), text: text.into(), span: bad.at..end })
+        .help(REDO)
+}
+
+fn parse_tags(text: &str) -> Result<Vec<LockedTag>, Bad> {
+    let (body, count, sum) = text::unseal(text).map_err(|why| Bad { at: text.len(), why })?;
+    let mut tags: Vec<LockedTag> = Vec::new();
+    let mut at = 0;
+    for line in body.split_inclusive('\n') {
+        let start = at;
+        at += line.len();
+        let bad = |why: String| Err(Bad { at: start, why });
+        let line = line.trim_end();
+        if start == 0 {
+            match line == text::MAGIC {
+                true => continue,
+                false => return bad("it is not a lock of this version of nvabi".into()),
+            }
+        }
+        let Some((tag, headers)) = line.split_once(' ') else {
+            return bad("a line is a tag and a digest".into());
+        };
+        let tag: Tag = match tag.parse() {
+            Ok(tag) => tag,
+            Err(why) => return bad(why),
+        };
+        if tags.last().is_some_and(|last| last.tag >= tag) {
+            return bad("the tags are not in version order".into());
+        }
+        tags.push(LockedTag { tag, headers: headers.to_owned() });
+    }
+    match count == tags.len() && text::checksum(body) == sum {
+        true => Ok(tags),
+        false => Err(Bad { at: body.len(), why: "the list of tags was edited by hand".into() }),
+    }
+}
+
+/// Every file below a folder, sorted.
+fn walk(folder: &Path) -> Result<Vec<PathBuf>, Report> {
+    let mut files = Vec::new();
+    let mut pending = vec![folder.to_owned()];
+    while let Some(path) = pending.pop() {
+        let Ok(entries) = fs::read_dir(&path) else { continue };
+        for entry in entries {
+            let path = entry.map_err(|e| unreadable(folder, &e))?.path();
+            match path.is_dir() {
+                true => pending.push(path),
+                false => files.push(path),
+            }
+        }
+    }
+    files.sort();
+    Ok(files)
+}
+
+fn unreadable(path: &Path, error: &std::io::Error) -> Diagnostic {
+    Diagnostic::error("lock-unreadable", format!("cannot read {}: {error}", path.display()))
+        .help("`nvabi lock TAG` makes a lock")
+}
+
+fn unwritable(path: &Path, error: &std::io::Error) -> Diagnostic {
+    Diagnostic::error("lock-unwritable", format!("cannot write {}: {error}", path.display()))
+}

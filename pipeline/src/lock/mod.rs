@@ -1,0 +1,328 @@
+//! The lock: facts of many tags, as text, written by machine and reviewed by people.
+//!
+//! One file per surface and header, at the header's own path. An item is written once with its
+//! first layout; each later change is an event under it, named by the tag that made it. A tag that
+//! changes nothing adds one line to the list of tags and touches nothing else.
+//!
+//! [`Lock`] is the plain data; `text` is the format; `folder` reads and writes files.
+
+mod folder;
+mod text;
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+
+pub use folder::{read, read_closure, read_tags, write};
+
+use crate::model::{
+    Alias, BitRange, Constant, Enum, Facts, Field, Record, RecordKind, Source, Surface,
+};
+use crate::tag::Tag;
+
+/// Every locked fact.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Lock {
+    /// In version order.
+    pub tags: Vec<LockedTag>,
+    /// By surface, then by the header's path.
+    pub headers: BTreeMap<(String, String), Header>,
+}
+
+/// A tag and the identity of the headers its facts were read from.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LockedTag {
+    /// The driver version.
+    pub tag: Tag,
+    /// Digest over the paths and contents of every header read: equal digests, equal facts.
+    pub headers: String,
+}
+
+/// What one header declares, over all tags.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Header {
+    /// By kind and name.
+    pub items: BTreeMap<(ItemKind, String), History>,
+}
+
+/// What sort of thing an item is; the same name may be one of each.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum ItemKind {
+    /// A struct or union.
+    Record,
+    /// A named enum.
+    Enum,
+    /// A typedef.
+    Alias,
+    /// An integer constant or a bit range.
+    Constant,
+}
+
+/// The states of one item in tag order: each holds from its tag until the next begins.
+pub type History = Vec<State>;
+
+/// What holds from a tag on.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct State {
+    /// Index into [`Lock::tags`].
+    pub from: usize,
+    /// `None` where the item is gone.
+    pub value: Option<Placed>,
+}
+
+/// A fact and its line in the header.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Placed {
+    /// The fact.
+    pub fact: Arc<Fact>,
+    /// Line in the header at that tag.
+    pub line: u32,
+}
+
+/// A fact without its place.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Fact {
+    /// The layout of a struct or union.
+    Record {
+        /// Struct or union.
+        kind: RecordKind,
+        /// Bytes.
+        size: u64,
+        /// Bytes.
+        align: u64,
+        /// In the order of the declaration.
+        fields: Vec<Field>,
+    },
+    /// A named enum.
+    Enum {
+        /// Bytes.
+        size: u64,
+        /// By name.
+        variants: BTreeMap<String, i128>,
+    },
+    /// A typedef.
+    Alias {
+        /// What it stands for.
+        ty: String,
+        /// Bytes.
+        size: u64,
+    },
+    /// An integer constant.
+    Constant(i128),
+    /// Bits `high:low`.
+    BitRange(i64, i64),
+}
+
+/// The state that holds at a tag.
+pub fn state_at(history: &[State], tag: usize) -> Option<&Placed> {
+    let after = history.partition_point(|state| state.from <= tag);
+    history.get(after.checked_sub(1)?)?.value.as_ref()
+}
+
+impl Lock {
+    /// Index of a tag.
+    pub fn tag_index(&self, tag: &Tag) -> Option<usize> {
+        self.tags.binary_search_by(|t| t.tag.cmp(tag)).ok()
+    }
+
+    /// The facts of one locked tag.
+    pub fn facts(&self, tag: &Tag) -> Option<Facts> {
+        let at = self.tag_index(tag)?;
+        let mut surfaces: BTreeMap<String, Surface> = BTreeMap::new();
+        for ((surface, path), header) in &self.headers {
+            let path: Arc<str> = path.as_str().into();
+            let surface = surfaces.entry(surface.clone()).or_default();
+            for ((_, name), history) in &header.items {
+                if let Some(placed) = state_at(history, at) {
+                    let source = Source { path: path.clone(), line: placed.line };
+                    add(surface, name, &placed.fact, source);
+                }
+            }
+        }
+        surfaces.retain(|_, surface| *surface != Surface::default());
+        Some(Facts { tag: tag.clone(), surfaces })
+    }
+
+    /// Takes in the facts of a tag, replacing those it may have had.
+    pub fn insert(&mut self, facts: &Facts, headers: String) {
+        self.remove(&facts.tag);
+        let at = self.tags.partition_point(|t| t.tag < facts.tag);
+        let last = at == self.tags.len();
+        self.tags.insert(at, LockedTag { tag: facts.tag.clone(), headers });
+        let mut new = by_header(facts);
+        for (key, values) in &new {
+            if !self.headers.contains_key(key) && !values.is_empty() {
+                self.headers.insert(key.clone(), Header::default());
+            }
+        }
+        for (key, header) in &mut self.headers {
+            let mut values = new.remove(key).unwrap_or_default();
+            for (item, history) in &mut header.items {
+                insert_state(history, at, last, values.remove(item));
+            }
+            for (item, value) in values {
+                let mut history = History::new();
+                insert_state(&mut history, at, last, Some(value));
+                header.items.insert(item, history);
+            }
+        }
+    }
+
+    /// Forgets a tag and all that only it had.
+    pub fn remove(&mut self, tag: &Tag) {
+        let Some(at) = self.tag_index(tag) else { return };
+        self.tags.remove(at);
+        for header in self.headers.values_mut() {
+            for history in header.items.values_mut() {
+                remove_state(history, at, self.tags.len());
+            }
+            header.items.retain(|_, history| !history.is_empty());
+        }
+        self.headers.retain(|_, header| !header.items.is_empty());
+    }
+}
+
+/// Puts `value` at index `at`; what held at later tags goes on holding there.
+fn insert_state(history: &mut History, at: usize, last: bool, value: Option<Placed>) {
+    let next = state_at(history, at).cloned();
+    for state in history.iter_mut().filter(|state| state.from >= at) {
+        state.from += 1;
+    }
+    let place = history.partition_point(|state| state.from < at);
+    history.insert(place, State { from: at, value });
+    let taken = history.get(place + 1).is_some_and(|state| state.from == at + 1);
+    if !last && !taken {
+        history.insert(place + 1, State { from: at + 1, value: next });
+    }
+    normalise(history);
+}
+
+fn remove_state(history: &mut History, at: usize, count: usize) {
+    let next = state_at(history, at + 1).cloned();
+    history.retain(|state| state.from != at && state.from != at + 1);
+    for state in history.iter_mut().filter(|state| state.from > at) {
+        state.from -= 1;
+    }
+    if at < count {
+        let place = history.partition_point(|state| state.from < at);
+        history.insert(place, State { from: at, value: next });
+    }
+    normalise(history);
+}
+
+/// Drops states that say again what holds already.
+fn normalise(history: &mut History) {
+    history.dedup_by(|later, earlier| later.value == earlier.value);
+    if history.first().is_some_and(|state| state.value.is_none()) {
+        history.remove(0);
+    }
+}
+
+type Values = BTreeMap<(ItemKind, String), Placed>;
+
+/// The facts of a tag, sorted into the headers that declare them.
+fn by_header(facts: &Facts) -> HashMap<(String, String), Values> {
+    let mut headers: HashMap<(String, String), Values> = HashMap::new();
+    for (surface_name, surface) in &facts.surfaces {
+        let mut put = |kind, name: &String, source: &Source, fact: Fact| {
+            let key = (surface_name.clone(), source.path.to_string());
+            let placed = Placed { fact: Arc::new(fact), line: source.line };
+            headers.entry(key).or_default().insert((kind, name.clone()), placed);
+        };
+        for (name, r) in &surface.records {
+            let (kind, size, align, fields) = (r.kind, r.size, r.align, r.fields.clone());
+            put(ItemKind::Record, name, &r.source, Fact::Record { kind, size, align, fields });
+        }
+        for (name, e) in &surface.enums {
+            let fact = Fact::Enum { size: e.size, variants: e.variants.clone() };
+            put(ItemKind::Enum, name, &e.source, fact);
+        }
+        for (name, a) in &surface.aliases {
+            let fact = Fact::Alias { ty: a.ty.clone(), size: a.size };
+            put(ItemKind::Alias, name, &a.source, fact);
+        }
+        for (name, c) in &surface.constants {
+            put(ItemKind::Constant, name, &c.source, Fact::Constant(c.value));
+        }
+        for (name, b) in &surface.bit_ranges {
+            put(ItemKind::Constant, name, &b.source, Fact::BitRange(b.high, b.low));
+        }
+    }
+    headers
+}
+
+/// Adds a fact to a surface of the model.
+pub fn add(surface: &mut Surface, name: &str, fact: &Fact, source: Source) {
+    let name = name.to_owned();
+    match fact {
+        Fact::Record { kind, size, align, fields } => {
+            let (kind, size, align, fields) = (*kind, *size, *align, fields.clone());
+            surface.records.insert(name, Record { kind, size, align, source, fields });
+        }
+        Fact::Enum { size, variants } => {
+            let (size, variants) = (*size, variants.clone());
+            surface.enums.insert(name, Enum { size, source, variants });
+        }
+        Fact::Alias { ty, size } => {
+            surface.aliases.insert(name, Alias { ty: ty.clone(), size: *size, source });
+        }
+        Fact::Constant(value) => {
+            surface.constants.insert(name, Constant { value: *value, source });
+        }
+        Fact::BitRange(high, low) => {
+            surface.bit_ranges.insert(name, BitRange { high: *high, low: *low, source });
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn facts(tag: &str, constants: &[(&str, i128, u32)]) -> Facts {
+        let mut surface = Surface::default();
+        for (name, value, line) in constants {
+            let source = Source { path: "a.h".into(), line: *line };
+            add(&mut surface, name, &Fact::Constant(*value), source);
+        }
+        let surfaces = BTreeMap::from([("rm".to_owned(), surface)]);
+        Facts { tag: tag.parse().unwrap(), surfaces }
+    }
+
+    /// Same facts whatever the order in which the tags came.
+    #[test]
+    fn order_of_insertion_does_not_matter() {
+        let all = [
+            facts("1.1", &[("A", 1, 1), ("B", 2, 2)]),
+            facts("1.2", &[("A", 1, 1), ("C", 9, 2), ("B", 2, 3)]),
+            facts("1.3", &[("A", 1, 1), ("B", 3, 2)]),
+            facts("1.4", &[("A", 1, 1), ("B", 2, 2)]),
+        ];
+        let orders = [[0, 1, 2, 3], [3, 2, 1, 0], [2, 0, 3, 1], [1, 3, 0, 2]];
+        let locks = orders.map(|order| {
+            let mut lock = Lock::default();
+            for i in order {
+                lock.insert(&all[i], format!("{i}"));
+            }
+            lock
+        });
+        for lock in &locks {
+            assert_eq!(*lock, locks[0]);
+            for facts in &all {
+                assert_eq!(lock.facts(&facts.tag).as_ref(), Some(facts));
+            }
+        }
+    }
+
+    #[test]
+    fn removing_undoes_inserting() {
+        let mut lock = Lock::default();
+        lock.insert(&facts("1.1", &[("A", 1, 1)]), String::new());
+        lock.insert(&facts("1.3", &[("A", 3, 1)]), String::new());
+        let before = lock.clone();
+        for tag in ["1.0", "1.2", "1.4"] {
+            lock.insert(&facts(tag, &[("A", 7, 9), ("B", 1, 1)]), String::new());
+            lock.remove(&tag.parse().unwrap());
+            assert_eq!(lock, before, "{tag}");
+        }
+    }
+}

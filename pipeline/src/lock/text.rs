@@ -1,0 +1,743 @@
+//! The format of a lock file.
+//!
+//! ```text
+//! nvabi-lock 1 rm src/common/sdk/nvidia/inc/nvos.h
+//! moved 550.54.14 412+3 900-1          lines from 412 on lie 3 further down, from 900 on 1 up
+//! [550.40.07]                          items that the header has from this tag on, by line
+//! struct NVOS54_PARAMETERS 32/8 @2070  size/alignment, line
+//! →0 4 hClient NvHandle = unsigned int offset, size, name, type, canonical type
+//!  > 550.90.07 36/8 @2080              from this tag on another layout
+//!  > 550.100 gone
+//! alias NvHandle 4 @201 unsigned int
+//! enum NV_FOO 4 @30
+//! →NV_FOO_A 0
+//! NVC5B5_NOP 0x100 @24                 a constant; no line: the one after the item above;
+//!                                      what stands at the margin always states its line
+//!  PARAMETER 31:0                      NVC5B5_NOP_PARAMETER: its name goes on from the one above
+//! NV_FOO                               the start of names, no constant itself
+//!  A 3 | 550.90.07 4 @31 | 550.100 gone
+//!  B 5
+//! end 7 0123456789abcdef               number of items, checksum
+//! ```
+//! (`→` is a tab.) A bit-field writes `offset.bit:width` in place of the offset, an unnamed member
+//! `-` in place of the name.
+
+use std::collections::{BTreeMap, HashMap};
+use std::fmt::Write as _;
+use std::sync::Arc;
+
+use super::{Fact, Header, History, ItemKind, LockedTag, Placed, State, state_at};
+use crate::model::{Bits, Field, RecordKind};
+
+pub(super) const MAGIC: &str = "nvabi-lock 1";
+
+/// A checksum that notices edits by hand and merges gone wrong; it is no protection from malice.
+pub(super) fn checksum(text: &str) -> u64 {
+    const PRIME: u64 = 0x9E37_79B9_7F4A_7C15;
+    let mut sum = text.len() as u64;
+    for chunk in text.as_bytes().chunks(8) {
+        let mut word = [0; 8];
+        word[..chunk.len()].copy_from_slice(chunk);
+        sum = (sum ^ u64::from_le_bytes(word)).wrapping_mul(PRIME).rotate_left(29);
+    }
+    sum ^ (sum >> 31)
+}
+
+/// Adds the last line, which tells a whole file from a truncated or edited one.
+pub(super) fn seal(text: &mut String, items: usize) {
+    let sum = checksum(text);
+    let _ = writeln!(text, "end {items} {sum:016x}");
+}
+
+/// Takes the last line off; `Err` says what is wrong with the file.
+pub(super) fn unseal(text: &str) -> Result<(&str, usize, u64), String> {
+    let trimmed = text.strip_suffix('\n').ok_or("the last line is cut off")?;
+    let start = trimmed.rfind('\n').map_or(0, |at| at + 1);
+    let mut words = trimmed[start..].split(' ');
+    match (words.next(), words.next(), words.next()) {
+        (Some("end"), Some(items), Some(sum)) => {
+            let items = items.parse().map_err(|_| "the last line is damaged")?;
+            let sum = u64::from_str_radix(sum, 16).map_err(|_| "the last line is damaged")?;
+            Ok((&text[..start], items, sum))
+        }
+        _ => Err("it does not end with an `end` line: it is truncated".into()),
+    }
+}
+
+// Writing.
+
+/// How the lines of a header moved at one tag: from each line on, by so much.
+type Steps = Vec<(u32, i64)>;
+
+/// An item with the line, in the first tag that has it.
+type Row<'a> = (u32, ItemKind, &'a str, &'a History);
+
+/// The text of one header.
+pub(super) fn print(surface: &str, path: &str, header: &Header, tags: &[LockedTag]) -> String {
+    let mut text = format!("{MAGIC} {surface} {path}\n");
+    let moves = moves(header);
+    for (tag, steps) in &moves {
+        let _ = write!(text, "moved {}", tags[*tag].tag);
+        for (line, delta) in steps {
+            let _ = write!(text, " {line}{delta:+}");
+        }
+        text.push('\n');
+    }
+    let mut sections: BTreeMap<usize, Vec<Row<'_>>> = BTreeMap::new();
+    for ((kind, name), history) in &header.items {
+        if let Some(State { from, value: Some(placed) }) = history.first() {
+            sections.entry(*from).or_default().push((placed.line, *kind, name, history));
+        }
+    }
+    for (from, mut items) in sections {
+        items.sort_unstable_by_key(|(line, kind, name, _)| (*line, *kind, *name));
+        let _ = writeln!(text, "[{}]", tags[from].tag);
+        let mut printer = Printer { tags, moves: &moves, line: 0 };
+        let mut rest = items.as_slice();
+        while let Some((line, kind, name, history)) = rest.first() {
+            let constants = rest.iter().take_while(|item| item.1 == ItemKind::Constant).count();
+            if constants > 0 {
+                printer.constants(&mut text, &rest[..constants], 0, 0);
+                rest = &rest[constants..];
+            } else {
+                printer.item(&mut text, *kind, name, history);
+                printer.line = *line;
+                rest = &rest[1..];
+            }
+        }
+    }
+    seal(&mut text, header.items.len());
+    text
+}
+
+/// What is left to say of an item's history once the moves of its header are said.
+fn events(history: &History, moves: &[(usize, Steps)]) -> Vec<State> {
+    let mut events: Vec<State> = Vec::new();
+    let mut expected: Option<(Arc<Fact>, u32, usize)> = None;
+    for state in history {
+        let moved =
+            expected.as_ref().map(|(_, line, since)| move_line(*line, *since, state.from, moves));
+        let told = match (&expected, &state.value) {
+            (Some((fact, ..)), Some(placed)) => *fact == placed.fact && moved == Some(placed.line),
+            _ => false,
+        };
+        if !told {
+            events.push(state.clone());
+        }
+        expected = state.value.as_ref().map(|p| (p.fact.clone(), p.line, state.from));
+    }
+    events
+}
+
+/// The line at tag `to` of what stood at `line` at tag `since`.
+fn move_line(line: u32, since: usize, to: usize, moves: &[(usize, Steps)]) -> u32 {
+    let start = moves.partition_point(|(tag, _)| *tag <= since);
+    let due = moves[start..].iter().take_while(|(tag, _)| *tag <= to);
+    due.fold(line, |line, (_, steps)| step(line, steps))
+}
+
+fn step(line: u32, steps: &Steps) -> u32 {
+    let after = steps.partition_point(|(from, _)| *from <= line);
+    let delta = after.checked_sub(1).map_or(0, |i| steps[i].1);
+    u32::try_from(i64::from(line).saturating_add(delta)).unwrap_or(0)
+}
+
+/// The moves that explain where items whose fact stayed stand at each tag.
+fn moves(header: &Header) -> Vec<(usize, Steps)> {
+    let mut tags: Vec<usize> =
+        header.items.values().flat_map(|h| h.iter().skip(1).map(|s| s.from)).collect();
+    tags.sort_unstable();
+    tags.dedup();
+    let mut moves = Vec::new();
+    for tag in tags {
+        let mut shifts: Vec<(u32, i64)> = Vec::new();
+        for history in header.items.values() {
+            let (before, after) = (state_at(history, tag - 1), state_at(history, tag));
+            if let (Some(before), Some(after)) = (before, after) {
+                if before.fact == after.fact {
+                    let delta = i64::from(after.line) - i64::from(before.line);
+                    shifts.push((before.line, delta));
+                }
+            }
+        }
+        shifts.sort_unstable();
+        shifts.dedup_by_key(|(line, _)| *line);
+        let mut current = 0;
+        let mut steps = Steps::new();
+        for (line, delta) in shifts {
+            if delta != current {
+                steps.push((line, delta));
+                current = delta;
+            }
+        }
+        if !steps.is_empty() {
+            moves.push((tag, steps));
+        }
+    }
+    moves
+}
+
+/// Before a constant that must state its line: there is no line 0 that could follow.
+const NO_LINE: u32 = u32::MAX;
+
+struct Printer<'a> {
+    tags: &'a [LockedTag],
+    moves: &'a [(usize, Steps)],
+    /// Line of the item above.
+    line: u32,
+}
+
+impl Printer<'_> {
+    fn item(&mut self, text: &mut String, kind: ItemKind, name: &str, history: &History) {
+        let events = events(history, self.moves);
+        let Some(Placed { fact, line }) = events.first().and_then(|e| e.value.as_ref()) else {
+            return;
+        };
+        let word = match &**fact {
+            Fact::Record { kind, .. } => kind.keyword(),
+            Fact::Enum { .. } => "enum",
+            _ => "alias",
+        };
+        debug_assert!(kind != ItemKind::Constant);
+        let _ = write!(text, "{word} {name} ");
+        self.body(text, fact, *line);
+        for event in &events[1..] {
+            let _ = write!(text, " > {} ", self.tags[event.from].tag);
+            match &event.value {
+                Some(placed) => {
+                    if let Fact::Record { kind, .. } = &*placed.fact {
+                        let _ = write!(text, "{} ", kind.keyword());
+                    }
+                    self.body(text, &placed.fact, placed.line);
+                }
+                None => text.push_str("gone\n"),
+            }
+        }
+    }
+
+    fn body(&self, text: &mut String, fact: &Fact, line: u32) {
+        match fact {
+            Fact::Record { size, align, fields, .. } => {
+                let _ = writeln!(text, "{size}/{align} @{line}");
+                fields.iter().for_each(|field| print_field(text, field));
+            }
+            Fact::Enum { size, variants } => {
+                let _ = writeln!(text, "{size} @{line}");
+                for (name, value) in variants {
+                    let _ = writeln!(text, "\t{name} {}", number(*value));
+                }
+            }
+            Fact::Alias { ty, size } => {
+                let _ = writeln!(text, "{size} @{line} {ty}");
+            }
+            Fact::Constant(_) | Fact::BitRange(..) => {}
+        }
+    }
+
+    /// Prints constants whose names share their first `common` bytes, which stand above already.
+    fn constants(&mut self, text: &mut String, rows: &[Row<'_>], common: usize, depth: usize) {
+        let mut rest = rows;
+        while let Some(first) = rest.first() {
+            let (count, shared) = group(rest, common);
+            let starts_itself = first.2.len() == shared;
+            let saved = count * (shared + 1 - common);
+            let spent = depth + (shared + 1 - common) + count;
+            // What starts at the margin states its line, so that a reader may pass over all that
+            // is indented under what it does not need.
+            if depth == 0 {
+                self.line = NO_LINE;
+            }
+            if count > 1 && (starts_itself || saved > spent) {
+                let below = if starts_itself {
+                    self.constant(text, first, common, depth);
+                    &rest[1..count]
+                } else {
+                    indent(text, depth);
+                    let _ = writeln!(text, "{}", &first.2[common..shared]);
+                    &rest[..count]
+                };
+                self.constants(text, below, shared + 1, depth + 1);
+                rest = &rest[count..];
+            } else {
+                self.constant(text, first, common, depth);
+                rest = &rest[1..];
+            }
+        }
+    }
+
+    fn constant(&mut self, text: &mut String, row: &Row<'_>, common: usize, depth: usize) {
+        let (_, _, name, history) = row;
+        indent(text, depth);
+        let _ = write!(text, "{} ", &name[common..]);
+        for (i, event) in events(history, self.moves).iter().enumerate() {
+            if i > 0 {
+                let _ = write!(text, " | {} ", self.tags[event.from].tag);
+            }
+            let Some(Placed { fact, line }) = &event.value else {
+                text.push_str("gone");
+                continue;
+            };
+            push_value(text, fact);
+            if i > 0 || *line != self.line.wrapping_add(1) {
+                let _ = write!(text, " @{line}");
+            }
+            if i == 0 {
+                self.line = *line;
+            }
+        }
+        text.push('\n');
+    }
+}
+
+fn indent(text: &mut String, depth: usize) {
+    text.extend(std::iter::repeat_n(' ', depth));
+}
+
+/// How many rows from the first on share a start of their names that ends before a `_` and is
+/// longer than `common`, and how long the longest such start is.
+fn group(rows: &[Row<'_>], common: usize) -> (usize, usize) {
+    let first = rows[0].2;
+    let starts = |name: &str, end: usize| {
+        name.starts_with(&first[..end]) && name.as_bytes().get(end) == Some(&b'_')
+    };
+    let component = |from: usize| first[from..].find('_').map_or(first.len(), |at| from + at);
+    let mut shared = component(common);
+    let count = 1 + rows[1..].iter().take_while(|row| starts(row.2, shared)).count();
+    while count > 1 && shared < first.len() {
+        let longer = component(shared + 1);
+        if longer < first.len() && !starts(first, longer)
+            || !rows[1..count].iter().all(|row| starts(row.2, longer))
+        {
+            break;
+        }
+        shared = longer;
+    }
+    (count, shared)
+}
+
+fn print_field(text: &mut String, field: &Field) {
+    let _ = write!(text, "\t{}", field.offset);
+    if let Some(bits) = field.bits {
+        let _ = write!(text, ".{}:{}", bits.bit_offset, bits.bit_width);
+    }
+    let name = if field.name.is_empty() { "-" } else { &field.name };
+    let _ = write!(text, " {} {name} {}", field.size, field.ty);
+    if field.canonical != field.ty {
+        let _ = write!(text, " = {}", field.canonical);
+    }
+    text.push('\n');
+}
+
+fn push_value(text: &mut String, fact: &Fact) {
+    match fact {
+        Fact::Constant(value) => text.push_str(&number(*value)),
+        Fact::BitRange(high, low) => {
+            let _ = write!(text, "{high}:{low}");
+        }
+        _ => {}
+    }
+}
+
+/// Small and negative numbers in decimal, others as the driver's headers mostly write them.
+fn number(value: i128) -> String {
+    match value {
+        10.. => format!("{value:#x}"),
+        _ => value.to_string(),
+    }
+}
+
+// Reading.
+
+/// What is wrong, and at which byte.
+#[derive(Debug)]
+pub(super) struct Bad {
+    pub(super) at: usize,
+    pub(super) why: String,
+}
+
+pub(super) type TagNames<'t> = HashMap<&'t str, usize>;
+
+/// One item as it stands in the file, not yet read.
+pub(super) struct Entry<'t> {
+    pub(super) kind: ItemKind,
+    /// Byte where it starts.
+    pub(super) at: usize,
+    /// The name, unless it is put together from several lines as a constant's is.
+    name: Option<&'t str>,
+    /// The first line after the name.
+    head: &'t str,
+    /// The lines under it.
+    body: &'t str,
+    section: usize,
+    /// Line of the item above, for a constant that does not state its own.
+    above: u32,
+    record: RecordKind,
+}
+
+/// Goes over the items of a file without reading those that nobody asks for.
+pub(super) struct Scanner<'t> {
+    text: &'t str,
+    at: usize,
+    tags: &'t TagNames<'t>,
+    section: usize,
+    line: u32,
+    /// Name of the constant last met, and where the names it goes on from end.
+    name: String,
+    ends: Vec<usize>,
+    moves: Vec<(usize, Steps)>,
+    needless: Option<&'t dyn Fn(&str) -> bool>,
+}
+
+impl<'t> Scanner<'t> {
+    /// Over `text` without its last line; checks the first.
+    pub(super) fn new(
+        text: &'t str,
+        surface: &str,
+        path: &str,
+        tags: &'t TagNames<'t>,
+    ) -> Result<Self, Bad> {
+        let first = text.split('\n').next().unwrap_or_default();
+        let bad = |why: &str| Err(Bad { at: 0, why: why.into() });
+        let Some(of) = first.strip_prefix(MAGIC) else {
+            return bad("it is not a lock file of this version of nvabi");
+        };
+        if of.trim_start().split_once(' ') != Some((surface, path)) {
+            return bad("its first line names another surface or header than its path");
+        }
+        let at = (first.len() + 1).min(text.len());
+        let (name, ends) = (String::new(), Vec::new());
+        let (moves, needless) = (Vec::new(), None);
+        Ok(Self { text, at, tags, section: 0, line: 0, name, ends, moves, needless })
+    }
+
+    /// Goes to the item that starts at byte `at`, minding the section it is in.
+    pub(super) fn seek(&mut self, at: usize) -> Result<(), Bad> {
+        let before = self.text.get(..at).unwrap_or_default();
+        let section = before.rfind("\n[").map_or(0, |newline| newline + 2);
+        let tag = self.text[section..].split(']').next().unwrap_or_default();
+        self.section = self.tag(section, tag)?;
+        self.at = at;
+        Ok(())
+    }
+
+    /// The name of the entry given last.
+    pub(super) fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn bad<T>(&self, at: usize, why: &str) -> Result<T, Bad> {
+        Err(Bad { at, why: why.into() })
+    }
+
+    fn line(&mut self) -> Option<(usize, &'t str)> {
+        let rest = self.text.get(self.at..).filter(|rest| !rest.is_empty())?;
+        let length = rest.find('\n').unwrap_or(rest.len());
+        let start = self.at;
+        self.at += length + 1;
+        Some((start, &rest[..length]))
+    }
+
+    fn tag(&self, at: usize, name: &str) -> Result<usize, Bad> {
+        match self.tags.get(name) {
+            Some(index) => Ok(*index),
+            None => self.bad(at, "it names a tag that is not in the list of tags"),
+        }
+    }
+
+    /// The next item, if any.
+    pub(super) fn next(&mut self) -> Result<Option<Entry<'t>>, Bad> {
+        while let Some((at, line)) = self.line() {
+            if let Some(rest) = line.strip_prefix('[') {
+                let Some(tag) = rest.strip_suffix(']') else {
+                    return self.bad(at, "`]` is missing");
+                };
+                self.section = self.tag(at, tag)?;
+                self.line = 0;
+                self.ends.clear();
+            } else if let Some(rest) = line.strip_prefix("moved ") {
+                let moved = self.moved(at, rest)?;
+                self.moves.push(moved);
+            } else if line.trim_start_matches(' ').contains(' ') {
+                return self.entry(at, line).map(Some);
+            } else {
+                self.go_on(at, line)?;
+                if self.ends.len() == 1 && self.needless.is_some_and(|needless| needless(line)) {
+                    self.pass_over();
+                }
+            }
+        }
+        Ok(None)
+    }
+
+    /// Tells which starts of names nobody asks for, so that the names are not even read.
+    pub(super) fn pass_over_where(&mut self, needless: &'t dyn Fn(&str) -> bool) {
+        self.needless = Some(needless);
+    }
+
+    /// Goes to the next line that is not indented.
+    fn pass_over(&mut self) {
+        while let Some(rest) = self.text.get(self.at..).filter(|rest| rest.starts_with(' ')) {
+            self.at += rest.find('\n').map_or(rest.len(), |length| length + 1);
+        }
+    }
+
+    fn moved(&self, at: usize, rest: &str) -> Result<(usize, Steps), Bad> {
+        let mut words = rest.split(' ');
+        let tag = self.tag(at, words.next().unwrap_or_default())?;
+        let mut steps = Steps::new();
+        for word in words {
+            let Some(sign) = word.find(['+', '-']) else {
+                return self.bad(at, "a move is written `line+n` or `line-n`");
+            };
+            match (word[..sign].parse(), word[sign..].parse()) {
+                (Ok(line), Ok(delta)) => steps.push((line, delta)),
+                _ => return self.bad(at, "a move is written `line+n` or `line-n`"),
+            }
+        }
+        Ok((tag, steps))
+    }
+
+    fn entry(&mut self, at: usize, line: &'t str) -> Result<Entry<'t>, Bad> {
+        let (kind, record, rest) = match line.split_once(' ') {
+            Some(("struct", rest)) => (ItemKind::Record, RecordKind::Struct, rest),
+            Some(("union", rest)) => (ItemKind::Record, RecordKind::Union, rest),
+            Some(("enum", rest)) => (ItemKind::Enum, RecordKind::Struct, rest),
+            Some(("alias", rest)) => (ItemKind::Alias, RecordKind::Struct, rest),
+            _ => return self.constant(at, line),
+        };
+        let Some((name, head)) = rest.split_once(' ') else {
+            return self.bad(at, "an item needs a name and its facts");
+        };
+        self.name.clear();
+        self.name.push_str(name);
+        self.ends.clear();
+        let body = self.body();
+        let above = self.line;
+        self.line = match head.split(' ').find_map(|word| word.strip_prefix('@')) {
+            Some(line) => line.parse().or_else(|_| self.bad(at, "`@` needs a line number"))?,
+            None => return self.bad(at, "the line in the header is missing"),
+        };
+        let section = self.section;
+        Ok(Entry { kind, at, name: Some(name), head, body, section, above, record })
+    }
+
+    /// The lines that belong to the item above them.
+    fn body(&mut self) -> &'t str {
+        let start = self.at.min(self.text.len());
+        while self.text[self.at.min(self.text.len())..].starts_with(['\t', ' ']) {
+            let rest = &self.text[self.at..];
+            if rest.starts_with(' ') && !rest.starts_with(" > ") {
+                break;
+            }
+            self.line();
+        }
+        &self.text[start..self.at.min(self.text.len())]
+    }
+
+    /// Takes up a name that is indented under the one it goes on from.
+    fn go_on(&mut self, at: usize, line: &str) -> Result<(), Bad> {
+        let suffix = line.trim_start_matches(' ');
+        let depth = line.len() - suffix.len();
+        if depth > self.ends.len() {
+            return self.bad(at, "there is no name above that this one could go on from");
+        }
+        self.ends.truncate(depth);
+        self.name.truncate(self.ends.last().copied().unwrap_or(0));
+        if depth > 0 {
+            self.name.push('_');
+        }
+        self.name.push_str(suffix);
+        self.ends.push(self.name.len());
+        Ok(())
+    }
+
+    fn constant(&mut self, at: usize, line: &'t str) -> Result<Entry<'t>, Bad> {
+        let depth = line.len() - line.trim_start_matches(' ').len();
+        let Some((suffix, head)) = line[depth..].split_once(' ') else {
+            return self.bad(at, "a constant needs a name and a value");
+        };
+        self.go_on(at, &line[..depth + suffix.len()])?;
+        let above = self.line;
+        let first = head.split(" | ").next().unwrap_or_default();
+        self.line = match first.split_once(" @") {
+            Some((_, line)) => line.parse().or_else(|_| self.bad(at, "`@` needs a line number"))?,
+            None => above.saturating_add(1),
+        };
+        let (kind, record, section) = (ItemKind::Constant, RecordKind::Struct, self.section);
+        Ok(Entry { kind, at, name: None, head, body: "", section, above, record })
+    }
+
+    /// How lines moved; known once the first item was given.
+    pub(super) fn into_moves(self) -> Vec<(usize, Steps)> {
+        self.moves
+    }
+}
+
+impl<'t> Entry<'t> {
+    /// The name of a type.
+    pub(super) fn name(&self) -> Option<&'t str> {
+        self.name
+    }
+
+    /// The item's events: its first state and each change, moves of lines left out.
+    pub(super) fn events(&self, tags: &TagNames<'_>) -> Result<Vec<State>, Bad> {
+        let events = match self.kind {
+            ItemKind::Constant => self.constant_events(tags),
+            _ => self.item_events(tags),
+        };
+        events.map_err(|why| Bad { at: self.at, why })
+    }
+
+    fn constant_events(&self, tags: &TagNames<'_>) -> Result<Vec<State>, String> {
+        let mut events = Vec::new();
+        for (i, part) in self.head.split(" | ").enumerate() {
+            let mut words = part.split(' ');
+            let from = match i {
+                0 => self.section,
+                _ => tag(tags, words.next())?,
+            };
+            let value = words.next().ok_or("a value is missing")?;
+            if i > 0 && value == "gone" {
+                events.push(State { from, value: None });
+                continue;
+            }
+            let line = match words.next() {
+                Some(word) => place(word)?,
+                None if i == 0 => self.above.saturating_add(1),
+                None => return Err("the line in the header is missing".into()),
+            };
+            let fact = Arc::new(parse_value(value)?);
+            events.push(State { from, value: Some(Placed { fact, line }) });
+        }
+        Ok(events)
+    }
+
+    fn item_events(&self, tags: &TagNames<'_>) -> Result<Vec<State>, String> {
+        let mut lines = self.body.lines().peekable();
+        let mut events = Vec::new();
+        let (mut from, mut head, mut record) = (self.section, self.head, self.record);
+        loop {
+            let mut under = Vec::new();
+            while let Some(line) = lines.next_if(|line| line.starts_with('\t')) {
+                under.push(&line[1..]);
+            }
+            let value = match head {
+                "gone" => None,
+                _ => Some(self.placed(head, record, &under)?),
+            };
+            events.push(State { from, value });
+            let Some(next) = lines.next() else { return Ok(events) };
+            let next = next.strip_prefix(" > ").ok_or("this line belongs to no item")?;
+            let (name, rest) = next.split_once(' ').ok_or("an event needs a tag and its facts")?;
+            from = tag(tags, Some(name))?;
+            (record, head) = match rest.split_once(' ') {
+                Some(("struct", rest)) => (RecordKind::Struct, rest),
+                Some(("union", rest)) => (RecordKind::Union, rest),
+                _ => (record, rest),
+            };
+        }
+    }
+
+    fn placed(&self, head: &str, kind: RecordKind, under: &[&str]) -> Result<Placed, String> {
+        let (size, rest) = head.split_once(" @").ok_or("a size and a line are needed")?;
+        let (line, ty) = rest.split_once(' ').unwrap_or((rest, ""));
+        let line = line.parse().map_err(|_| "`@` needs a line number")?;
+        let fact = match self.kind {
+            ItemKind::Record => {
+                let (size, align) = size.split_once('/').ok_or("an alignment is needed")?;
+                let fields =
+                    under.iter().map(|line| parse_field(line)).collect::<Result<_, _>>()?;
+                Fact::Record { kind, size: natural(size)?, align: natural(align)?, fields }
+            }
+            ItemKind::Enum => {
+                let mut variants = BTreeMap::new();
+                for line in under {
+                    let (name, value) =
+                        line.split_once(' ').ok_or("an enumerator needs a value")?;
+                    variants.insert(name.to_owned(), parse_number(value)?);
+                }
+                Fact::Enum { size: natural(size)?, variants }
+            }
+            _ => Fact::Alias { ty: ty.to_owned(), size: natural(size)? },
+        };
+        Ok(Placed { fact: Arc::new(fact), line })
+    }
+}
+
+fn tag(tags: &TagNames<'_>, name: Option<&str>) -> Result<usize, String> {
+    let name = name.unwrap_or_default();
+    tags.get(name).copied().ok_or_else(|| format!("`{name}` is not in the list of tags"))
+}
+
+fn place(word: &str) -> Result<u32, String> {
+    let line = word.strip_prefix('@').and_then(|line| line.parse().ok());
+    line.ok_or_else(|| format!("`{word}` is not a line such as @12"))
+}
+
+fn natural(text: &str) -> Result<u64, String> {
+    text.parse().map_err(|_| format!("`{text}` is not a number of bytes"))
+}
+
+fn parse_value(text: &str) -> Result<Fact, String> {
+    match text.split_once(':') {
+        Some((high, low)) => match (high.parse(), low.parse()) {
+            (Ok(high), Ok(low)) => Ok(Fact::BitRange(high, low)),
+            _ => Err(format!("`{text}` is not a bit range such as 31:0")),
+        },
+        None => parse_number(text).map(Fact::Constant),
+    }
+}
+
+fn parse_number(text: &str) -> Result<i128, String> {
+    let parsed = match text.strip_prefix("0x") {
+        Some(digits) => i128::from_str_radix(digits, 16),
+        None => text.parse(),
+    };
+    parsed.map_err(|_| format!("`{text}` is not an integer"))
+}
+
+fn parse_field(line: &str) -> Result<Field, String> {
+    let mut words = line.splitn(4, ' ');
+    let (Some(place), Some(size), Some(name), Some(types)) =
+        (words.next(), words.next(), words.next(), words.next())
+    else {
+        return Err("a field is `offset size name type`".into());
+    };
+    let (offset, bits) = match place.split_once('.') {
+        None => (natural(place)?, None),
+        Some((offset, bits)) => {
+            let (bit, width) = bits.split_once(':').ok_or("a bit-field is `offset.bit:width`")?;
+            let bits = Bits { bit_offset: natural(bit)?, bit_width: natural(width)? };
+            (natural(offset)?, Some(bits))
+        }
+    };
+    let (ty, canonical) = types.split_once(" = ").unwrap_or((types, types));
+    Ok(Field {
+        name: if name == "-" { String::new() } else { name.to_owned() },
+        ty: ty.to_owned(),
+        canonical: canonical.to_owned(),
+        offset,
+        size: natural(size)?,
+        bits,
+    })
+}
+
+/// Puts the moves of lines back into a history.
+pub(super) fn expand(events: Vec<State>, moves: &[(usize, Steps)]) -> History {
+    let mut history = History::new();
+    for (i, event) in events.iter().enumerate() {
+        history.push(event.clone());
+        let Some(placed) = &event.value else { continue };
+        let until = events.get(i + 1).map_or(usize::MAX, |next| next.from);
+        let mut line = placed.line;
+        for (tag, steps) in moves.iter().filter(|(tag, _)| *tag > event.from && *tag < until) {
+            let moved = step(line, steps);
+            if moved != line {
+                line = moved;
+                let value = Some(Placed { fact: placed.fact.clone(), line });
+                history.push(State { from: *tag, value });
+            }
+        }
+    }
+    history
+}

@@ -1,0 +1,217 @@
+//! The facts of one driver version: plain data, no I/O, no knowledge of clang or Rust tokens.
+//!
+//! Sizes and offsets are bytes; only names that start with `bit_` count bits.
+//! Everything is ordered by name, so that the same facts always print as the same bytes.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::Arc;
+
+use serde::{Serialize, Serializer};
+
+use crate::tag::Tag;
+
+/// Everything the headers of one tag say.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Facts {
+    /// The driver version.
+    #[serde(serialize_with = "as_text")]
+    pub tag: Tag,
+    /// By surface name: `rm`, `uvm`, `modeset`, `drm`.
+    pub surfaces: BTreeMap<String, Surface>,
+}
+
+/// The facts of one translation unit.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+pub struct Surface {
+    /// Structs and unions.
+    pub records: BTreeMap<String, Record>,
+    /// Typedefs that do not name a record or enum themselves.
+    pub aliases: BTreeMap<String, Alias>,
+    /// Named enums.
+    pub enums: BTreeMap<String, Enum>,
+    /// Macros that are integer constant expressions, and enumerators of unnamed enums.
+    pub constants: BTreeMap<String, Constant>,
+    /// Macros that are bit ranges `high:low`.
+    pub bit_ranges: BTreeMap<String, BitRange>,
+}
+
+/// A header and a line, such as `src/common/sdk/nvidia/inc/nvos.h:2081`.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Source {
+    /// The header's path in the driver's tree.
+    pub path: Arc<str>,
+    /// Counted from 1.
+    pub line: u32,
+}
+
+impl fmt::Display for Source {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}", self.path, self.line)
+    }
+}
+
+impl Serialize for Source {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+fn as_text<T: fmt::Display, S: Serializer>(value: &T, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.collect_str(value)
+}
+
+/// Struct or union.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum RecordKind {
+    /// Members follow each other.
+    Struct,
+    /// Members share their place.
+    Union,
+}
+
+impl RecordKind {
+    /// The C keyword.
+    pub fn keyword(self) -> &'static str {
+        match self {
+            Self::Struct => "struct",
+            Self::Union => "union",
+        }
+    }
+}
+
+/// The layout of a struct or union.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Record {
+    /// Struct or union.
+    pub kind: RecordKind,
+    /// Bytes, with tail padding.
+    pub size: u64,
+    /// Bytes.
+    pub align: u64,
+    /// Where it is defined.
+    pub source: Source,
+    /// In the order of the declaration.
+    pub fields: Vec<Field>,
+}
+
+impl Record {
+    /// Whether size, alignment, kind and every field agree; the place in the header may differ.
+    pub fn same_layout(&self, other: &Self) -> bool {
+        (self.kind, self.size, self.align) == (other.kind, other.size, other.align)
+            && self.fields == other.fields
+    }
+}
+
+/// A member of a record.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Field {
+    /// Empty for an unnamed member.
+    pub name: String,
+    /// As declared, without the keyword of a tag: `NvU32[4]`.
+    #[serde(rename = "type")]
+    pub ty: String,
+    /// Typedefs resolved, `const` and `volatile` dropped: `unsigned int[4]`.
+    pub canonical: String,
+    /// From the start of the record.
+    pub offset: u64,
+    /// Bytes of the declared type; 0 for a flexible array.
+    pub size: u64,
+    /// For a bit-field.
+    #[serde(flatten)]
+    pub bits: Option<Bits>,
+}
+
+/// Where a bit-field lies: `offset` of the field is that of the byte it starts in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+pub struct Bits {
+    /// From the field's byte `offset`, below 8.
+    pub bit_offset: u64,
+    /// Width; 0 for the unnamed member that ends a unit.
+    pub bit_width: u64,
+}
+
+/// A typedef.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Alias {
+    /// What it stands for, typedefs resolved.
+    #[serde(rename = "type")]
+    pub ty: String,
+    /// Bytes; 0 when the type is incomplete.
+    pub size: u64,
+    /// Where it is declared.
+    pub source: Source,
+}
+
+/// A named enum.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Enum {
+    /// Bytes.
+    pub size: u64,
+    /// Where it is defined.
+    pub source: Source,
+    /// By name.
+    pub variants: BTreeMap<String, i128>,
+}
+
+/// An integer constant.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Constant {
+    /// The value; every C integer fits.
+    pub value: i128,
+    /// Where the macro is defined.
+    pub source: Source,
+}
+
+impl Serialize for Constant {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_i128(self.value)
+    }
+}
+
+/// A range of bits, as the driver's registers and methods are described.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct BitRange {
+    /// The highest bit, included.
+    pub high: i64,
+    /// The lowest bit.
+    pub low: i64,
+    /// Where the macro is defined.
+    pub source: Source,
+}
+
+/// A canonical type without its array dimensions, and the dimensions in C order.
+///
+/// `T[2][3]` gives `("T", [2, 3])`; a flexible `T[]` gives the dimension 0. A pointer to an array,
+/// `T[4] *`, has no dimensions.
+pub fn split_array(canonical: &str) -> (&str, Vec<u64>) {
+    let (mut base, mut counts) = (canonical, Vec::new());
+    while let Some((before, count)) = base.strip_suffix(']').and_then(|open| open.rsplit_once('['))
+    {
+        base = before;
+        counts.push(count.parse().unwrap_or(0));
+    }
+    counts.reverse();
+    (base, counts)
+}
+
+/// Names of the records that `record` holds by value.
+pub fn nested<'a>(record: &'a Record) -> impl Iterator<Item = &'a str> + 'a {
+    record.fields.iter().map(|field| split_array(&field.canonical).0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn splits_arrays() {
+        assert_eq!(split_array("unsigned int"), ("unsigned int", vec![]));
+        assert_eq!(split_array("T[2][3]"), ("T", vec![2, 3]));
+        assert_eq!(split_array("unsigned char[]"), ("unsigned char", vec![0]));
+        assert_eq!(split_array("unsigned int[4] *"), ("unsigned int[4] *", vec![]));
+        assert_eq!(split_array("unsigned int[4] *[2]"), ("unsigned int[4] *", vec![2]));
+        assert_eq!(split_array("]"), ("]", vec![]));
+    }
+}

@@ -1,0 +1,656 @@
+//! Specs: what people say about a driver, in TOML.
+//!
+//! A spec says where the headers are, how they are parsed, and which calls there are with which
+//! parameters and roles. It never says what a layout is: that is the lock's, and the driver's.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::fs;
+use std::ops::Range;
+use std::path::Path;
+use std::sync::Arc;
+
+use serde::Deserialize;
+use serde::de::value::{MapAccessDeserializer, SeqAccessDeserializer};
+use serde::de::{Deserializer, MapAccess, SeqAccess, Visitor};
+use toml::Spanned;
+
+use crate::diagnostic::{Diagnostic, Place, Report, nearest};
+use crate::tag::Tag;
+
+/// A spec with what it inherits already filled in.
+#[derive(Debug, Clone)]
+pub struct Spec {
+    /// `driver-550`: the file's stem, and the feature that turns it on.
+    pub name: String,
+    /// `550`: tags whose first component this is belong to the spec.
+    pub driver: String,
+    /// Where upstream publishes the headers.
+    pub repository: Option<String>,
+    /// Machines that the facts are recorded for; the first is the one that decides.
+    pub targets: Vec<String>,
+    /// Translation units, in the order of the file: the first wins where two name a type alike.
+    pub surfaces: Vec<Surface>,
+    /// Calls, by kind and then by name.
+    pub items: Vec<Item>,
+    /// Records to emit that no item names.
+    pub extra_types: Vec<Named>,
+    /// Globs over the names of constants to emit.
+    pub constants: Vec<Named>,
+    file: File,
+}
+
+/// A name in a spec, with its place.
+#[derive(Debug, Clone)]
+pub struct Named {
+    /// The name.
+    pub name: String,
+    /// Where it stands.
+    pub place: SpecPlace,
+}
+
+/// A span in one of the spec files.
+#[derive(Debug, Clone)]
+pub struct SpecPlace {
+    file: File,
+    span: Range<usize>,
+}
+
+impl SpecPlace {
+    /// For a diagnostic.
+    pub fn place(&self) -> Place {
+        Place {
+            path: self.file.path.to_string(),
+            text: self.file.text.clone(),
+            span: self.span.clone(),
+        }
+    }
+}
+
+#[derive(Debug, Clone)]
+struct File {
+    path: Arc<str>,
+    text: Arc<str>,
+}
+
+/// One translation unit over the driver's headers.
+#[derive(Debug, Clone)]
+pub struct Surface {
+    /// `rm`, `uvm`, `modeset`, `drm`.
+    pub name: String,
+    /// Where it is declared.
+    pub place: SpecPlace,
+    /// Globs of the headers it includes; `*` does not cross a slash.
+    pub headers: Vec<Named>,
+    /// Globs of headers among them to leave out.
+    pub exclude: Vec<String>,
+    /// Folders to search for includes.
+    pub include: Vec<String>,
+    /// `NAME` or `NAME=value`.
+    pub defines: Vec<String>,
+    /// C text before the first include.
+    pub prelude: String,
+    /// Globs of headers in the tree whose names are not recorded.
+    pub system: Vec<String>,
+    /// `c` or `c++`.
+    pub language: String,
+}
+
+/// Which table of the driver an item belongs to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum ItemKind {
+    /// An ioctl of `/dev/nvidiactl` and `/dev/nvidia*`.
+    Frontend,
+    /// An ioctl of `/dev/nvidia-uvm`.
+    Uvm,
+    /// A command of `NV_ESC_RM_CONTROL`.
+    Control,
+    /// A class of `NV_ESC_RM_ALLOC`.
+    Class,
+    /// An ioctl of another driver, whose constant is the whole request.
+    Ioctl,
+}
+
+impl ItemKind {
+    /// Every kind, in the order of the spec's sections.
+    pub const ALL: [Self; 5] = [Self::Frontend, Self::Uvm, Self::Control, Self::Class, Self::Ioctl];
+
+    /// The section of the spec.
+    pub fn section(self) -> &'static str {
+        match self {
+            Self::Frontend => "frontend",
+            Self::Uvm => "uvm",
+            Self::Control => "control",
+            Self::Class => "class",
+            Self::Ioctl => "ioctl",
+        }
+    }
+}
+
+/// A call and what is known of its parameters.
+#[derive(Debug, Clone)]
+pub struct Item {
+    /// The table it is in.
+    pub kind: ItemKind,
+    /// The name of its number in the headers.
+    pub name: String,
+    /// Where it stands.
+    pub place: SpecPlace,
+    /// Parameter types; where there are several the size of the call tells which.
+    pub params: Vec<Named>,
+    /// Stated to have none.
+    pub parameterless: bool,
+    /// The parameters are an array of the type that fills the call's size.
+    pub array: bool,
+    /// Paths of the fields that hold file descriptors.
+    pub fds: Vec<Named>,
+    /// The fields that hold pointers.
+    pub pointers: Vec<Pointer>,
+    /// Capability groups.
+    pub caps: Vec<String>,
+    /// The number, where the headers have no constant of that name.
+    pub number: Option<u32>,
+    /// First tag it holds for.
+    pub since: Option<Tag>,
+    /// First tag it no longer holds for.
+    pub until: Option<Tag>,
+    /// Why, for a person.
+    pub note: Option<String>,
+}
+
+impl Item {
+    /// Whether it holds for `tag`.
+    pub fn holds_at(&self, tag: &Tag) -> bool {
+        self.since.as_ref().is_none_or(|since| tag >= since)
+            && self.until.as_ref().is_none_or(|until| tag < until)
+    }
+
+    /// Whether the parameters can be copied as they are: neither fds nor pointers.
+    pub fn is_simple(&self) -> bool {
+        self.fds.is_empty() && self.pointers.is_empty()
+    }
+}
+
+/// A field that holds an address in the caller's memory.
+#[derive(Debug, Clone)]
+pub struct Pointer {
+    /// Path of the field.
+    pub field: Named,
+    /// What gives the length: a field, a constant, or a number.
+    pub len: Option<String>,
+    /// Element type; without it the length counts bytes.
+    pub of: Option<Named>,
+    /// Which way the data goes.
+    pub dir: Option<Direction>,
+    /// The kernel keeps it or gives it back, but does not follow it in this call.
+    pub opaque: bool,
+}
+
+/// Which way the data behind a pointer goes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Direction {
+    /// The kernel reads it.
+    In,
+    /// The kernel writes it.
+    Out,
+    /// Both.
+    InOut,
+}
+
+impl Spec {
+    /// Reads every `*.toml` of a folder and resolves parents.
+    pub fn load_folder(folder: &Path) -> Result<Vec<Spec>, Report> {
+        let unreadable = |e| {
+            Diagnostic::error("spec-unreadable", format!("cannot read {}: {e}", folder.display()))
+        };
+        let mut paths = Vec::new();
+        for entry in fs::read_dir(folder).map_err(unreadable)? {
+            let path = entry.map_err(unreadable)?.path();
+            if path.extension().is_some_and(|e| e == "toml") {
+                paths.push(path);
+            }
+        }
+        paths.sort();
+        let mut files = Vec::new();
+        for path in paths {
+            let text = fs::read_to_string(&path).map_err(|e| {
+                Diagnostic::error("spec-unreadable", format!("cannot read {}: {e}", path.display()))
+            })?;
+            let stem = path.file_stem().and_then(|s| s.to_str()).unwrap_or_default().to_owned();
+            let shown = format!("{}/{stem}.toml", last_component(folder));
+            files.push((stem, shown, text));
+        }
+        Self::parse_all(&files)
+    }
+
+    /// Reads specs from memory: `(name, path to show, text)` each.
+    pub fn parse_all(files: &[(String, String, String)]) -> Result<Vec<Spec>, Report> {
+        let mut report = Report::default();
+        let mut raw = BTreeMap::new();
+        for (name, path, text) in files {
+            let file = File { path: path.as_str().into(), text: text.as_str().into() };
+            match toml::from_str::<RawSpec>(text) {
+                Ok(spec) => {
+                    raw.insert(name.clone(), (file, spec));
+                }
+                Err(error) => report.push(parse_error(&error, &file)),
+            }
+        }
+        let mut specs = Vec::new();
+        for name in raw.keys() {
+            match chain(name, &raw).and_then(|chain| merge(name, &chain)) {
+                Ok(spec) => specs.push(spec),
+                Err(diagnostics) => report.diagnostics.extend(diagnostics.diagnostics),
+            }
+        }
+        specs.sort_by(|a, b| by_number(&a.driver).cmp(&by_number(&b.driver)));
+        report.diagnostics.dedup();
+        report.sorted().into_result(specs).map(|(specs, _)| specs)
+    }
+
+    /// A place of this spec's own file, for complaints about the whole of it.
+    pub fn place(&self) -> Place {
+        Place { path: self.file.path.to_string(), text: self.file.text.clone(), span: 0..0 }
+    }
+
+    /// The items that hold for a tag.
+    pub fn items_at<'a>(&'a self, tag: &'a Tag) -> impl Iterator<Item = &'a Item> {
+        self.items.iter().filter(|item| item.holds_at(tag))
+    }
+}
+
+fn last_component(path: &Path) -> &str {
+    path.file_name().and_then(|n| n.to_str()).unwrap_or("abi-specs")
+}
+
+/// Drivers in version order, words before numbers.
+fn by_number(driver: &str) -> (u64, &str) {
+    (driver.parse().unwrap_or(0), driver)
+}
+
+fn parse_error(error: &toml::de::Error, file: &File) -> Diagnostic {
+    let message = error.message().lines().next().unwrap_or("not valid TOML").to_owned();
+    let diagnostic = Diagnostic::error("spec-parse", message);
+    match error.span() {
+        Some(span) => diagnostic.at(SpecPlace { file: file.clone(), span }.place()),
+        None => diagnostic.note(format!("in {}", file.path)),
+    }
+}
+
+type RawSpecs = BTreeMap<String, (File, RawSpec)>;
+
+/// The spec and its ancestors, the oldest first.
+fn chain<'a>(name: &str, raw: &'a RawSpecs) -> Result<Vec<&'a (File, RawSpec)>, Report> {
+    let mut chain: Vec<&(File, RawSpec)> = Vec::new();
+    let mut seen = vec![name.to_owned()];
+    let mut current = raw.get(name);
+    while let Some(entry) = current {
+        chain.push(entry);
+        let Some(parent) = &entry.1.parent else { break };
+        let place = || SpecPlace { file: entry.0.clone(), span: parent.span() }.place();
+        let parent_name = parent.get_ref();
+        if seen.contains(parent_name) {
+            seen.push(parent_name.clone());
+            return Err(Diagnostic::error(
+                "spec-parent-cycle",
+                "a spec cannot inherit from itself",
+            )
+            .at(place())
+            .note(format!("the chain of parents is {}", seen.join(" → ")))
+            .into());
+        }
+        current = raw.get(parent_name);
+        if current.is_none() {
+            let unknown = Diagnostic::error(
+                "spec-unknown-parent",
+                format!("there is no spec `{parent_name}`"),
+            )
+            .at(place());
+            let others = raw.keys().filter(|other| !seen.contains(other));
+            let near = nearest(parent_name, others.map(String::as_str));
+            return Err(match near {
+                Some(near) => unknown.help(format!("did you mean `{near}`?")),
+                None => unknown,
+            }
+            .into());
+        }
+        seen.push(parent_name.clone());
+    }
+    chain.reverse();
+    Ok(chain)
+}
+
+/// Lays the specs of a chain over each other: what a child says replaces what its parent said.
+fn merge(name: &str, chain: &[&(File, RawSpec)]) -> Result<Spec, Report> {
+    let Some((file, own)) = chain.last() else {
+        return Err(Diagnostic::error("spec-unreadable", format!("no spec `{name}`")).into());
+    };
+    let mut report = Report::default();
+    let mut spec = Spec {
+        name: name.to_owned(),
+        driver: own.driver.clone(),
+        repository: None,
+        targets: Vec::new(),
+        surfaces: Vec::new(),
+        items: Vec::new(),
+        extra_types: Vec::new(),
+        constants: Vec::new(),
+        file: file.clone(),
+    };
+    let mut items: BTreeMap<(ItemKind, String), Vec<Item>> = BTreeMap::new();
+    for (file, raw) in chain {
+        spec.repository = raw.repository.clone().or(spec.repository);
+        if !raw.targets.is_empty() {
+            spec.targets.clone_from(&raw.targets);
+        }
+        merge_surfaces(&mut spec.surfaces, raw, file);
+        for (kind, section) in raw.sections() {
+            for (item_name, RawItems(alternatives)) in section {
+                let key = (kind, item_name.get_ref().clone());
+                items.remove(&key);
+                let kept: Vec<Item> = alternatives
+                    .iter()
+                    .filter(|raw| !raw.removed)
+                    .filter_map(|raw| item(kind, item_name, raw, file, &mut report))
+                    .collect();
+                if !kept.is_empty() {
+                    items.insert(key, kept);
+                }
+            }
+        }
+        spec.extra_types.extend(raw.types.extra.iter().map(|n| named(n, file)));
+        spec.constants.extend(raw.constants.names.iter().map(|n| named(n, file)));
+    }
+    spec.items = items.into_values().flatten().collect();
+    report.into_result(spec).map(|(spec, _)| spec)
+}
+
+fn merge_surfaces(surfaces: &mut Vec<Surface>, raw: &RawSpec, file: &File) {
+    let mut own: Vec<_> = raw.surface.iter().collect();
+    own.sort_by_key(|(_, surface)| surface.span().start);
+    for (name, spanned) in own {
+        let raw = spanned.get_ref();
+        let surface = Surface {
+            name: name.clone(),
+            place: SpecPlace { file: file.clone(), span: spanned.span() },
+            headers: raw.headers.iter().map(|n| named(n, file)).collect(),
+            exclude: raw.exclude.clone(),
+            include: raw.include.clone(),
+            defines: raw.defines.clone(),
+            prelude: raw.prelude.clone(),
+            system: raw.system.clone(),
+            language: raw.language.as_ref().map_or("c", Language::name).to_owned(),
+        };
+        match surfaces.iter_mut().find(|s| s.name == *name) {
+            Some(inherited) => *inherited = surface,
+            None => surfaces.push(surface),
+        }
+    }
+}
+
+fn named(name: &Spanned<String>, file: &File) -> Named {
+    Named {
+        name: name.get_ref().clone(),
+        place: SpecPlace { file: file.clone(), span: name.span() },
+    }
+}
+
+fn item(
+    kind: ItemKind,
+    name: &Spanned<String>,
+    raw: &RawItem,
+    file: &File,
+    report: &mut Report,
+) -> Option<Item> {
+    let place = SpecPlace { file: file.clone(), span: name.span() };
+    let mut tag = |text: &Option<Spanned<String>>| {
+        let text = text.as_ref()?;
+        match text.get_ref().parse::<Tag>() {
+            Ok(tag) => Some(tag),
+            Err(why) => {
+                let place = SpecPlace { file: file.clone(), span: text.span() }.place();
+                report.push(Diagnostic::error("spec-parse", why).at(place));
+                None
+            }
+        }
+    };
+    let (since, until) = (tag(&raw.since), tag(&raw.until));
+    let params = raw.params.as_ref().map_or(Vec::new(), |params| {
+        let named = |(name, span): &(String, Option<Range<usize>>)| {
+            let span = span.clone().unwrap_or(params.span());
+            Named { name: name.clone(), place: SpecPlace { file: file.clone(), span } }
+        };
+        params.get_ref().0.iter().map(named).collect()
+    });
+    if raw.parameterless && !params.is_empty() {
+        let message = format!("`{}` cannot have `params` and be `parameterless`", name.get_ref());
+        report.push(Diagnostic::error("spec-parse", message).at(place.place()));
+        return None;
+    }
+    Some(Item {
+        kind,
+        name: name.get_ref().clone(),
+        place,
+        params,
+        parameterless: raw.parameterless,
+        array: raw.array,
+        fds: raw.fds.iter().map(|n| named(n, file)).collect(),
+        pointers: raw.pointers.iter().map(|p| pointer(p, file)).collect(),
+        caps: raw.caps.clone(),
+        number: raw.number,
+        since,
+        until,
+        note: raw.note.clone(),
+    })
+}
+
+fn pointer(raw: &RawPointer, file: &File) -> Pointer {
+    Pointer {
+        field: named(&raw.field, file),
+        len: raw.len.as_ref().map(|len| len.0.clone()),
+        of: raw.of.as_ref().map(|of| named(of, file)),
+        dir: raw.dir,
+        opaque: raw.opaque,
+    }
+}
+
+// The TOML as it is written. Unknown keys are refused everywhere.
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct RawSpec {
+    driver: String,
+    parent: Option<Spanned<String>>,
+    repository: Option<String>,
+    #[serde(default)]
+    targets: Vec<String>,
+    #[serde(default)]
+    surface: BTreeMap<String, Spanned<RawSurface>>,
+    #[serde(default)]
+    frontend: RawSection,
+    #[serde(default)]
+    uvm: RawSection,
+    #[serde(default)]
+    control: RawSection,
+    #[serde(default)]
+    class: RawSection,
+    #[serde(default)]
+    ioctl: RawSection,
+    #[serde(default)]
+    types: RawTypes,
+    #[serde(default)]
+    constants: RawConstants,
+}
+
+type RawSection = BTreeMap<Spanned<String>, RawItems>;
+
+impl RawSpec {
+    fn sections(&self) -> [(ItemKind, &RawSection); 5] {
+        let sections = [&self.frontend, &self.uvm, &self.control, &self.class, &self.ioctl];
+        std::array::from_fn(|i| (ItemKind::ALL[i], sections[i]))
+    }
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct RawSurface {
+    headers: Vec<Spanned<String>>,
+    #[serde(default)]
+    exclude: Vec<String>,
+    #[serde(default)]
+    include: Vec<String>,
+    #[serde(default)]
+    defines: Vec<String>,
+    #[serde(default)]
+    prelude: String,
+    #[serde(default)]
+    system: Vec<String>,
+    language: Option<Language>,
+}
+
+#[derive(Debug, Deserialize)]
+enum Language {
+    #[serde(rename = "c")]
+    C,
+    #[serde(rename = "c++")]
+    Cpp,
+}
+
+impl Language {
+    fn name(&self) -> &'static str {
+        match self {
+            Self::C => "c",
+            Self::Cpp => "c++",
+        }
+    }
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct RawTypes {
+    extra: Vec<Spanned<String>>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct RawConstants {
+    names: Vec<Spanned<String>>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct RawItem {
+    params: Option<Spanned<RawParams>>,
+    #[serde(default)]
+    parameterless: bool,
+    #[serde(default)]
+    array: bool,
+    #[serde(default)]
+    fds: Vec<Spanned<String>>,
+    #[serde(default)]
+    pointers: Vec<RawPointer>,
+    #[serde(default)]
+    caps: Vec<String>,
+    number: Option<u32>,
+    since: Option<Spanned<String>>,
+    until: Option<Spanned<String>>,
+    note: Option<String>,
+    #[serde(default)]
+    removed: bool,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct RawPointer {
+    field: Spanned<String>,
+    len: Option<RawLength>,
+    of: Option<Spanned<String>>,
+    dir: Option<Direction>,
+    #[serde(default)]
+    opaque: bool,
+}
+
+/// One table, or several that hold for different tags.
+#[derive(Debug)]
+struct RawItems(Vec<RawItem>);
+
+impl<'de> Deserialize<'de> for RawItems {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Items;
+        impl<'de> Visitor<'de> for Items {
+            type Value = RawItems;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a table such as { params = \"NAME\" }, or an array of them")
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<RawItems, A::Error> {
+                let item = RawItem::deserialize(MapAccessDeserializer::new(map))?;
+                Ok(RawItems(vec![item]))
+            }
+
+            fn visit_seq<A: SeqAccess<'de>>(self, seq: A) -> Result<RawItems, A::Error> {
+                Vec::deserialize(SeqAccessDeserializer::new(seq)).map(RawItems)
+            }
+        }
+        deserializer.deserialize_any(Items)
+    }
+}
+
+/// The name of a parameter type, or several, each with its span inside an array.
+#[derive(Debug)]
+struct RawParams(Vec<(String, Option<Range<usize>>)>);
+
+impl<'de> Deserialize<'de> for RawParams {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Params;
+        impl<'de> Visitor<'de> for Params {
+            type Value = RawParams;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("the name of a parameter type, or an array of names")
+            }
+
+            fn visit_str<E>(self, name: &str) -> Result<RawParams, E> {
+                Ok(RawParams(vec![(name.to_owned(), None)]))
+            }
+
+            fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<RawParams, A::Error> {
+                let mut names = Vec::new();
+                while let Some(name) = seq.next_element::<Spanned<String>>()? {
+                    let span = name.span();
+                    names.push((name.into_inner(), Some(span)));
+                }
+                Ok(RawParams(names))
+            }
+        }
+        deserializer.deserialize_any(Params)
+    }
+}
+
+/// A field, a constant, or a number.
+#[derive(Debug)]
+struct RawLength(String);
+
+impl<'de> Deserialize<'de> for RawLength {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Length;
+        impl Visitor<'_> for Length {
+            type Value = RawLength;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a field's path, a constant's name, or a number")
+            }
+
+            fn visit_str<E>(self, text: &str) -> Result<RawLength, E> {
+                Ok(RawLength(text.to_owned()))
+            }
+
+            fn visit_i64<E>(self, number: i64) -> Result<RawLength, E> {
+                Ok(RawLength(number.to_string()))
+            }
+        }
+        deserializer.deserialize_any(Length)
+    }
+}

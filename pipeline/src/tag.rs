@@ -1,0 +1,112 @@
+//! Driver versions: `550.54.14` is a *tag*, its first component the *branch*.
+
+use std::cmp::Ordering;
+use std::fmt;
+use std::str::FromStr;
+
+/// A released driver version, as its publisher writes it.
+///
+/// Order is numeric by component, so `550.100` follows `550.90.12`. Two-part tags exist and are
+/// not the same as the three-part tag with a zero: `550.100` is not `550.100.00`.
+/// A word may stand before the numbers (`tegra-r36.4`); tags with different words sort by word.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Tag(String);
+
+impl Tag {
+    /// The text, as published.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+
+    /// The first component, such as `550`.
+    pub fn branch(&self) -> &str {
+        self.0.split('.').next().unwrap_or(&self.0)
+    }
+
+    /// As part of a Rust identifier: `550_54_14`.
+    pub fn ident(&self) -> String {
+        self.0.replace(['.', '-'], "_")
+    }
+
+    fn word(&self) -> &str {
+        self.0.trim_end_matches(|c: char| c.is_ascii_digit() || c == '.')
+    }
+
+    fn numbers(&self) -> impl Iterator<Item = (u64, &str)> {
+        self.0[self.word().len()..].split('.').map(|part| (part.parse().unwrap_or(u64::MAX), part))
+    }
+}
+
+impl FromStr for Tag {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let tag = Self(text.to_owned());
+        let numeric = tag.numbers().all(|(_, p)| !p.is_empty() && p.len() <= 9);
+        let word_ok = tag.word().bytes().all(|b| b.is_ascii_lowercase() || b == b'-');
+        if numeric && word_ok && text.contains('.') && text.len() <= 64 {
+            Ok(tag)
+        } else {
+            Err(format!("`{text}` is not a driver version such as 550.54.14"))
+        }
+    }
+}
+
+impl Ord for Tag {
+    fn cmp(&self, other: &Self) -> Ordering {
+        // The text decides last, so that 550.07 and 550.7 differ and order stays total.
+        (self.word().cmp(other.word()))
+            .then_with(|| self.numbers().map(|n| n.0).cmp(other.numbers().map(|n| n.0)))
+            .then_with(|| self.0.cmp(&other.0))
+    }
+}
+
+impl PartialOrd for Tag {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl fmt::Display for Tag {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn tag(text: &str) -> Tag {
+        text.parse().unwrap()
+    }
+
+    #[test]
+    fn orders_by_number() {
+        let mut tags =
+            ["550.100", "550.54.14", "550.40.07", "550.107.02", "535.288.01", "550.90.12"].map(tag);
+        tags.sort();
+        let texts: Vec<_> = tags.iter().map(Tag::as_str).collect();
+        let wanted = ["535.288.01", "550.40.07", "550.54.14", "550.90.12", "550.100", "550.107.02"];
+        assert_eq!(texts, wanted);
+    }
+
+    #[test]
+    fn two_parts_are_not_three() {
+        assert_ne!(tag("550.100"), tag("550.100.00"));
+        assert!(tag("550.100") < tag("550.100.00"));
+    }
+
+    #[test]
+    fn refuses_what_is_no_version() {
+        for text in ["", "550", "550.", "550..1", "V550.1", "550.1; rm", "550.1/..", "../550.1"] {
+            assert!(text.parse::<Tag>().is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_word_may_lead() {
+        assert_eq!(tag("tegra-r36.4").branch(), "tegra-r36");
+        assert!(tag("tegra-r35.4.1") < tag("tegra-r36.4"));
+    }
+}

@@ -1,0 +1,251 @@
+//! The commands that read facts and compare them.
+
+use std::collections::BTreeSet;
+
+use clap::CommandFactory;
+use clap_complete::Shell;
+use nvabi_pipeline::diagnostic::{Diagnostic, Report, nearest};
+use nvabi_pipeline::extract::{Cache, Clang};
+use nvabi_pipeline::facts::{self, Options};
+use nvabi_pipeline::lock::{self, Lock};
+use nvabi_pipeline::model::{Facts, Surface};
+use nvabi_pipeline::tag::Tag;
+use nvabi_pipeline::verify::Reader;
+use nvabi_pipeline::{lint as linting, render, verify as verifying};
+
+use crate::Outcome;
+use crate::args;
+use crate::context::{Context, spec_of};
+
+pub(crate) fn extract(context: &Context<'_>, args: &args::Extract) -> Result<Outcome, Report> {
+    let specs = context.specs()?;
+    let mut spec = spec_of(&specs, &args.tag)?.clone();
+    if let Some(wanted) = &args.surface {
+        let names: Vec<String> = spec.surfaces.iter().map(|s| s.name.clone()).collect();
+        spec.surfaces.retain(|surface| surface.name == *wanted);
+        if spec.surfaces.is_empty() {
+            let message = format!("driver {} has no surface `{wanted}`", spec.driver);
+            let help = format!("it has {}", names.join(", "));
+            return Err(Diagnostic::error("spec-no-surface", message).help(help).into());
+        }
+    }
+    let mut source = context.source()?;
+    let clang = Clang::load()?;
+    let units = facts::units(&mut source, &spec, &args.tag)?;
+    let first = spec.targets.first().map_or("", String::as_str);
+    let target = args.target.as_deref().unwrap_or(first);
+    let options = Options { target, constants: !args.no_constants };
+    let (facts, warnings) =
+        facts::extract_units(&clang, &units, &args.tag, options, &mut Cache::default())?;
+    context.complain(&warnings);
+    match context.json() {
+        true => context.print_json(&facts)?,
+        false => context.print(&summary(&facts))?,
+    }
+    context.status("Extracted", &format!("{} for {target}", args.tag));
+    Ok(Outcome::Same)
+}
+
+fn summary(facts: &Facts) -> String {
+    let mut text = format!(
+        "{:<10}{:>9}{:>7}{:>10}{:>11}{:>12}\n",
+        "surface", "records", "enums", "typedefs", "constants", "bit ranges"
+    );
+    for (name, surface) in &facts.surfaces {
+        text.push_str(&format!(
+            "{name:<10}{:>9}{:>7}{:>10}{:>11}{:>12}\n",
+            surface.records.len(),
+            surface.enums.len(),
+            surface.aliases.len(),
+            surface.constants.len(),
+            surface.bit_ranges.len()
+        ));
+    }
+    text
+}
+
+pub(crate) fn lock(context: &Context<'_>, args: &args::Lock) -> Result<Outcome, Report> {
+    let specs = context.specs()?;
+    let folder = context.lock_folder();
+    let mut source = context.source()?;
+    let clang = Clang::load()?;
+    let (mut locked, tags) = match (&args.driver, args.tags.as_slice()) {
+        (Some(driver), _) => {
+            let mut tags = source.tags()?;
+            tags.retain(|tag| tag.branch() == driver);
+            (existing(&folder)?, tags)
+        }
+        // Anew from the list of tags alone: this mends a lock that was edited or damaged.
+        (None, []) => {
+            let tags = lock::read_tags(&folder)?.into_iter().map(|t| t.tag).collect();
+            (Lock::default(), tags)
+        }
+        (None, tags) => (existing(&folder)?, tags.to_vec()),
+    };
+    if tags.is_empty() {
+        let message = "there is no tag to lock";
+        return Err(Diagnostic::error("lock-no-tag", message)
+            .help("name one: nvabi lock 550.163.01")
+            .into());
+    }
+    let mut reader = Reader::new(&clang, &mut source);
+    let bar = context.progress(tags.len());
+    bar.set_message("Locking");
+    for tag in &tags {
+        let read = reader.read(spec_of(&specs, tag)?, tag)?;
+        bar.suspend(|| context.complain(&read.warnings));
+        locked.insert(&read.facts, read.headers);
+        bar.inc(1);
+    }
+    bar.finish_and_clear();
+    lock::write(&folder, &locked)?;
+    context.status("Locked", &format!("{}, {}", told(&tags), clang.version()));
+    Ok(Outcome::Same)
+}
+
+/// The lock there is, or an empty one; one that was edited is not built upon.
+fn existing(folder: &std::path::Path) -> Result<Lock, Report> {
+    if !folder.join("tags").exists() {
+        return Ok(Lock::default());
+    }
+    let (lock, report) = lock::read(folder)?;
+    report.into_result(lock).map(|(lock, _)| lock)
+}
+
+fn told(tags: &[Tag]) -> String {
+    match tags {
+        [only] => only.to_string(),
+        _ => format!("{} tags", tags.len()),
+    }
+}
+
+pub(crate) fn verify(context: &Context<'_>, args: &args::Verify) -> Result<Outcome, Report> {
+    let specs = context.specs()?;
+    let (locked, edited) = lock::read(&context.lock_folder())?;
+    let mut source = context.source()?;
+    let clang = Clang::load()?;
+    let tags: Vec<Tag> = match args.tags.is_empty() {
+        true => locked.tags.iter().map(|t| t.tag.clone()).collect(),
+        false => args.tags.clone(),
+    };
+    let mut findings = edited;
+    let mut reader = Reader::new(&clang, &mut source);
+    let bar = context.progress(tags.len());
+    bar.set_message("Verifying");
+    for tag in &tags {
+        let read = reader.read(spec_of(&specs, tag)?, tag)?;
+        bar.suspend(|| context.complain(&read.warnings));
+        findings.diagnostics.extend(verifying::compare(&locked, &read).diagnostics);
+        bar.inc(1);
+    }
+    bar.finish_and_clear();
+    report(context, &findings, "verify", &format!("{} against headers", told(&tags)))
+}
+
+pub(crate) fn lint(context: &Context<'_>, args: &args::Lint) -> Result<Outcome, Report> {
+    let specs = context.specs()?;
+    for driver in &args.drivers {
+        if !specs.iter().any(|spec| spec.driver == *driver) {
+            let names: Vec<&str> = specs.iter().map(|spec| spec.driver.as_str()).collect();
+            let help = format!("there are specs for {}", names.join(", "));
+            let message = format!("no spec says what driver {driver} is");
+            return Err(Diagnostic::error("spec-no-driver", message).help(help).into());
+        }
+    }
+    let (locked, edited) = lock::read(&context.lock_folder())?;
+    let mut findings = edited;
+    let mut items = 0;
+    for spec in &specs {
+        if args.drivers.is_empty() || args.drivers.contains(&spec.driver) {
+            items += spec.items.len();
+            findings.diagnostics.extend(linting::lint(&locked, spec).diagnostics);
+        }
+    }
+    report(context, &findings, "lint", &format!("{items} items"))
+}
+
+/// Prints findings, and one summary line; the outcome says whether there were any.
+fn report(
+    context: &Context<'_>,
+    findings: &Report,
+    job: &str,
+    what: &str,
+) -> Result<Outcome, Report> {
+    let count = findings.diagnostics.len();
+    if context.json() {
+        context.print_json(&findings.diagnostics)?;
+    } else if count > 0 {
+        context.find(findings)?;
+    }
+    match count {
+        0 => context.status("Ok", &format!("{job}: {what}, nothing found")),
+        _ => context.status("Found", &format!("{job}: {what}, {count} findings")),
+    }
+    Ok(if findings.has_errors() { Outcome::Different } else { Outcome::Same })
+}
+
+pub(crate) fn show(context: &Context<'_>, args: &args::Show) -> Result<Outcome, Report> {
+    let (locked, edited) = lock::read(&context.lock_folder())?;
+    context.complain(&edited);
+    let tag = match &args.tag {
+        Some(tag) => tag.clone(),
+        None => match locked.tags.last() {
+            Some(newest) => newest.tag.clone(),
+            None => return Err(Diagnostic::error("lock-no-tag", "the lock is empty").into()),
+        },
+    };
+    let Some(mut facts) = locked.facts(&tag) else {
+        let mut names: Vec<&str> = locked.tags.iter().map(|t| t.tag.as_str()).collect();
+        let at = locked.tags.partition_point(|t| t.tag < tag);
+        names = names[at.saturating_sub(2)..(at + 2).min(names.len())].to_vec();
+        return Err(Diagnostic::error("lock-no-tag", format!("the lock has no tag {tag}"))
+            .note(format!("it has {} tags; next to it: {}", locked.tags.len(), names.join(", ")))
+            .into());
+    };
+    let text = render::item(&facts, &args.name);
+    if text.is_empty() {
+        return Err(unknown(&facts, &args.name).into());
+    }
+    match context.json() {
+        true => {
+            facts.surfaces.values_mut().for_each(|surface| keep(surface, &args.name));
+            facts.surfaces.retain(|_, surface| *surface != Surface::default());
+            context.print_json(&facts)?;
+        }
+        false => context.print(&text)?,
+    }
+    context.status("Shown", &format!("as of {tag}"));
+    Ok(Outcome::Same)
+}
+
+/// Leaves one name in a surface, and the record that it is a typedef of.
+fn keep(surface: &mut Surface, name: &str) {
+    let record = surface.aliases.get(name).map_or(name, |alias| alias.ty.as_str()).to_owned();
+    surface.records.retain(|n, _| *n == record);
+    surface.aliases.retain(|n, _| n == name);
+    surface.enums.retain(|n, _| n == name);
+    surface.constants.retain(|n, _| n == name);
+    surface.bit_ranges.retain(|n, _| n == name);
+}
+
+fn unknown(facts: &Facts, name: &str) -> Diagnostic {
+    let names: BTreeSet<&str> = (facts.surfaces.values())
+        .flat_map(|s| {
+            (s.records.keys().chain(s.aliases.keys()).chain(s.enums.keys()))
+                .chain(s.constants.keys().chain(s.bit_ranges.keys()))
+        })
+        .map(String::as_str)
+        .collect();
+    let diagnostic =
+        Diagnostic::error("show-unknown", format!("{} has nothing named `{name}`", facts.tag));
+    match nearest(name, names) {
+        Some(near) => diagnostic.help(format!("did you mean `{near}`?")),
+        None => diagnostic,
+    }
+}
+
+pub(crate) fn completions(shell: Shell) -> Result<Outcome, Report> {
+    let mut command = args::Args::command();
+    clap_complete::generate(shell, &mut command, "nvabi", &mut std::io::stdout());
+    Ok(Outcome::Same)
+}

@@ -1,0 +1,130 @@
+//! What the commands share: specs, lock, headers, and how to speak to a person.
+
+use std::io::{BufWriter, IsTerminal as _, Write as _};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use clap::ColorChoice;
+use indicatif::{ProgressBar, ProgressStyle};
+use nvabi_pipeline::diagnostic::{Diagnostic, Report, nearest};
+use nvabi_pipeline::headers::Source;
+use nvabi_pipeline::spec::Spec;
+use nvabi_pipeline::tag::Tag;
+use nvabi_pipeline::verify;
+use serde::Serialize;
+
+use crate::args::Options;
+
+pub(crate) struct Context<'a> {
+    options: &'a Options,
+}
+
+impl<'a> Context<'a> {
+    pub(crate) fn new(options: &'a Options) -> Self {
+        Self { options }
+    }
+
+    pub(crate) fn json(&self) -> bool {
+        self.options.json
+    }
+
+    /// The folder of the specs: as given, else `abi-specs` here, else the one this was built from.
+    pub(crate) fn specs_folder(&self) -> PathBuf {
+        let here = PathBuf::from("abi-specs");
+        match &self.options.specs {
+            Some(folder) => folder.clone(),
+            None if here.is_dir() => here,
+            None => Path::new(env!("CARGO_MANIFEST_DIR")).join("abi-specs"),
+        }
+    }
+
+    pub(crate) fn lock_folder(&self) -> PathBuf {
+        self.specs_folder().join("lock")
+    }
+
+    pub(crate) fn specs(&self) -> Result<Vec<Spec>, Report> {
+        Spec::load_folder(&self.specs_folder())
+    }
+
+    pub(crate) fn source(&self) -> Result<Source, Report> {
+        Ok(Source::open(&verify::headers_path(self.options.headers.as_deref())?)?)
+    }
+
+    /// A status for a person: a verb, then what.
+    pub(crate) fn status(&self, verb: &str, what: &str) {
+        // A closed stderr is no reason to stop.
+        let _ = writeln!(std::io::stderr(), "{verb:>12} {what}");
+    }
+
+    /// Complaints about the job itself, on stderr.
+    pub(crate) fn complain(&self, report: &Report) {
+        if !report.diagnostics.is_empty() {
+            let colour = self.colour(std::io::stderr().is_terminal());
+            let _ = writeln!(std::io::stderr(), "{}", report.render(colour));
+        }
+    }
+
+    /// Findings, on stdout.
+    pub(crate) fn find(&self, report: &Report) -> Result<(), Report> {
+        let colour = self.colour(std::io::stdout().is_terminal());
+        self.print(&format!("{}\n", report.render(colour)))
+    }
+
+    fn colour(&self, terminal: bool) -> bool {
+        match self.options.color {
+            ColorChoice::Always => true,
+            ColorChoice::Never => false,
+            ColorChoice::Auto => terminal && std::env::var_os("NO_COLOR").is_none(),
+        }
+    }
+
+    /// Text on stdout.
+    pub(crate) fn print(&self, text: &str) -> Result<(), Report> {
+        written(std::io::stdout().write_all(text.as_bytes()))
+    }
+
+    /// The model on stdout, as it goes: a tag's facts are some 100,000 lines.
+    pub(crate) fn print_json(&self, value: &impl Serialize) -> Result<(), Report> {
+        let mut out = BufWriter::new(std::io::stdout().lock());
+        let done = serde_json::to_writer_pretty(&mut out, value).map_err(std::io::Error::from);
+        written(done.and_then(|()| out.write_all(b"\n")).and_then(|()| out.flush()))
+    }
+
+    /// A progress bar when stderr is a terminal.
+    pub(crate) fn progress(&self, steps: usize) -> ProgressBar {
+        if !std::io::stderr().is_terminal() || steps < 2 {
+            return ProgressBar::hidden();
+        }
+        let bar = ProgressBar::new(steps as u64);
+        if let Ok(style) = ProgressStyle::with_template("{msg:>12} [{bar:40}] {pos}/{len} {eta}") {
+            bar.set_style(style.progress_chars("=> "));
+        }
+        bar.enable_steady_tick(Duration::from_millis(200));
+        bar
+    }
+}
+
+/// The spec that a tag belongs to.
+pub(crate) fn spec_of<'s>(specs: &'s [Spec], tag: &Tag) -> Result<&'s Spec, Report> {
+    let found = specs.iter().find(|spec| spec.driver == tag.branch());
+    found.ok_or_else(|| {
+        let message = format!("no spec says what driver {} is", tag.branch());
+        let drivers: Vec<&str> = specs.iter().map(|spec| spec.driver.as_str()).collect();
+        let diagnostic = Diagnostic::error("spec-no-driver", message)
+            .note(format!("there are specs for {}", drivers.join(", ")));
+        match nearest(tag.branch(), drivers) {
+            Some(near) => diagnostic.help(format!("did you mean a tag of {near}?")),
+            None => diagnostic.help("write abi-specs/driver-N.toml, see CONTRIBUTING.md"),
+        }
+        .into()
+    })
+}
+
+/// A reader that goes away, such as `head`, ends the command quietly.
+fn written(result: std::io::Result<()>) -> Result<(), Report> {
+    match result {
+        Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => std::process::exit(0),
+        Err(error) => Err(Diagnostic::error("output", format!("cannot write: {error}")).into()),
+        Ok(()) => Ok(()),
+    }
+}

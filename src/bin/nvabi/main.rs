@@ -1,0 +1,47 @@
+//! The command `nvabi`: findings on stdout, progress and statuses on stderr,
+//! exit 0 same or ok, 1 different or found, 2 error.
+
+mod args;
+mod commands;
+mod context;
+mod fetch;
+
+use std::process::ExitCode;
+
+use clap::Parser;
+
+use args::{Args, Command};
+use context::Context;
+use nvabi_pipeline::diagnostic::Report;
+
+/// How a command ended, when it did not fail.
+pub(crate) enum Outcome {
+    /// The same, or done.
+    Same,
+    /// Something was found, or differs.
+    Different,
+}
+
+fn main() -> ExitCode {
+    let args = Args::parse();
+    let context = Context::new(&args.options);
+    let outcome = match &args.command {
+        Command::Headers(args::Headers::Fetch(args)) => fetch::fetch(&context, args),
+        Command::Extract(args) => commands::extract(&context, args),
+        Command::Lock(args) => commands::lock(&context, args),
+        Command::Verify(args) => commands::verify(&context, args),
+        Command::Lint(args) => commands::lint(&context, args),
+        Command::Show(args) => commands::show(&context, args),
+        Command::Completions { shell } => commands::completions(*shell),
+    };
+    match outcome {
+        Ok(Outcome::Same) => ExitCode::SUCCESS,
+        Ok(Outcome::Different) => ExitCode::from(1),
+        Err(report) => fail(&context, &report),
+    }
+}
+
+fn fail(context: &Context<'_>, report: &Report) -> ExitCode {
+    context.complain(report);
+    ExitCode::from(2)
+}

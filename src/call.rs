@@ -1,0 +1,111 @@
+//! Calls of the driver as types: each carries its number and the type of its parameters.
+
+/// What is known of a call.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Info {
+    /// The name of its number in the driver's headers.
+    pub name: &'static str,
+    /// The table it is in.
+    pub kind: Kind,
+    /// Its number: what [`Kind`] says it is.
+    pub number: u32,
+    /// The driver's names of its parameter types; the size of the call tells which is meant.
+    pub params: &'static [&'static str],
+    /// The parameters are an array that fills the size of the call.
+    pub array: bool,
+    /// Paths of the fields that hold file descriptors: `a.b`, `a[].b`.
+    pub fds: &'static [&'static str],
+    /// The fields that hold addresses in the caller's memory.
+    pub pointers: &'static [Pointer],
+    /// Capability groups, as gVisor names them.
+    pub caps: &'static [&'static str],
+}
+
+impl Info {
+    /// Whether the parameters can be copied as they are: neither fds nor pointers.
+    pub const fn is_simple(&self) -> bool {
+        self.fds.is_empty() && self.pointers.is_empty()
+    }
+}
+
+/// Which table of the driver a call is in, and so what its number is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Kind {
+    /// An ioctl of `/dev/nvidiactl` or `/dev/nvidia*`: the ioctl's `nr`.
+    Frontend,
+    /// An ioctl of `/dev/nvidia-uvm`: the whole request.
+    Uvm,
+    /// `cmd` of `NV_ESC_RM_CONTROL`.
+    Control,
+    /// `hClass` of `NV_ESC_RM_ALLOC`.
+    Class,
+    /// An ioctl of another driver: the whole request.
+    Ioctl,
+}
+
+/// A field that holds an address in the caller's memory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Pointer {
+    /// Path of the field.
+    pub field: &'static str,
+    /// The field, constant or number that gives the length: elements of `of`, else bytes.
+    pub len: Option<&'static str>,
+    /// The driver's name of the element type.
+    pub of: Option<&'static str>,
+    /// Which way the data goes.
+    pub direction: Option<Direction>,
+    /// The driver keeps it or gives it back, but does not follow it in this call.
+    pub opaque: bool,
+}
+
+/// Which way the data behind a pointer goes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Direction {
+    /// The driver reads it.
+    In,
+    /// The driver writes it.
+    Out,
+    /// Both.
+    InOut,
+}
+
+/// A call of the driver.
+pub trait Call {
+    /// Its parameters; where it accepts several types, the newest form. `()` when it has none.
+    type Params;
+    /// All that is known of it.
+    const INFO: &'static Info;
+}
+
+/// The call accepts parameters of type `P`.
+pub trait Accepts<P>: Call {}
+
+/// An ioctl of `/dev/nvidiactl` or `/dev/nvidia*`.
+pub trait Frontend: Call {
+    /// The ioctl's `nr`; its type is `NV_IOCTL_MAGIC`.
+    const NR: u32;
+}
+
+/// An ioctl of `/dev/nvidia-uvm`.
+pub trait Uvm: Call {
+    /// The whole request: it carries neither direction nor size.
+    const REQUEST: u32;
+}
+
+/// A command of `NV_ESC_RM_CONTROL`.
+pub trait Control: Call {
+    /// The command's number.
+    const CMD: u32;
+}
+
+/// A class of `NV_ESC_RM_ALLOC`.
+pub trait Class: Call {
+    /// The class's number.
+    const CLASS: u32;
+}
+
+/// An ioctl of another driver.
+pub trait Ioctl: Call {
+    /// The whole request.
+    const REQUEST: u32;
+}

@@ -1,0 +1,101 @@
+//! NVIDIA's driver ioctl interface as checked Rust types, for every driver version.
+//!
+//! ```text
+//! abi-specs/*.toml   what people say: where headers are, which calls there are
+//! abi-specs/lock/    what the headers say, tag by tag; written by `nvabi lock` alone
+//!        │  build.rs: no network, no libclang
+//!        ▼
+//! nvabi::r550        the newest tag of a branch; nvabi::abi::v550_90_07 one tag
+//! #[derive(NvProxy)] your own struct, checked against them at compile time
+//! ```
+//!
+//! # The driver's types
+//!
+#![cfg_attr(feature = "driver-550", doc = "```")]
+#![cfg_attr(not(feature = "driver-550"), doc = "```ignore")]
+//! use nvabi::call::Control;
+//! use nvabi::r550::{self, NVOS54_PARAMETERS};
+//! use nvabi::{Handle, P64};
+//!
+//! type Cmd = r550::control::NV0000_CTRL_CMD_SYSTEM_GET_BUILD_VERSION;
+//! let call = NVOS54_PARAMETERS {
+//!     hClient: Handle(0xc1d0_0001),
+//!     hObject: Handle(0xc1d0_0001),
+//!     cmd: Cmd::CMD,
+//!     flags: 0,
+//!     params: P64(0),
+//!     paramsSize: size_of::<<Cmd as nvabi::call::Call>::Params>() as u32,
+//!     status: 0,
+//! };
+//! assert_eq!((call.cmd, call.paramsSize), (0x101, 40));
+//! ```
+//!
+//! # Your own types
+//!
+#![cfg_attr(feature = "driver-550", doc = "```")]
+#![cfg_attr(not(feature = "driver-550"), doc = "```ignore")]
+//! #[derive(nvabi::NvProxy)]
+//! #[nvproxy(name = "NVOS00_PARAMETERS", driver = "550")]
+//! #[repr(C)]
+//! struct Free {
+//!     #[nvproxy(name = "hRoot")]
+//!     client: nvabi::Handle,
+//!     #[nvproxy(name = "hObjectParent")]
+//!     parent: nvabi::Handle,
+//!     #[nvproxy(name = "hObjectOld")]
+//!     object: nvabi::Handle,
+//!     status: u32,
+//! }
+//! ```
+//!
+//! It does not compile when a field moves, has another width or kind, or is missing; see
+//! [`NvProxy`].
+//!
+//! # Features
+//!
+//! `driver-550` … turn on a branch each, `all-drivers` all of them. `full` emits everything the
+//! headers have instead of the specs' items and what they need. `zerocopy` adds zerocopy's traits
+//! to the emitted types. `libclang` verifies the lock against the headers in `NVABI_HEADERS` during
+//! the build. `cli` is the command `nvabi`. Nothing is on by default. The minimum Rust is 1.85.
+//!
+//! # What it does not do
+//!
+//! It opens no device and makes no call: it says what the bytes are. Types are for 64-bit
+//! little-endian Linux.
+#![deny(missing_docs)]
+
+pub mod abi;
+pub mod bits;
+pub mod call;
+pub mod check;
+mod scalar;
+
+pub use abi::ABI;
+#[cfg(feature = "driver-550")]
+pub use abi::r550;
+pub use bits::BitRange;
+pub use nvabi_macros::NvProxy;
+pub use scalar::{Handle, P64, Uuid};
+#[cfg(feature = "zerocopy")]
+#[doc(hidden)]
+pub use zerocopy;
+
+/// What every emitted record has; called by the emitted code alone.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! records {
+    ($($name:ident),*) => {
+        $(
+            impl ::core::marker::Copy for $name {}
+            impl ::core::clone::Clone for $name {
+                #[inline]
+                fn clone(&self) -> Self {
+                    *self
+                }
+            }
+            impl $crate::check::FieldType for $name {
+                const TYPE: $crate::check::Type = $crate::check::Type::Record(Self::LAYOUT);
+            }
+        )*
+    };
+}
