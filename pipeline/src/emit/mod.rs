@@ -33,6 +33,13 @@ pub struct Options<'a> {
     pub known: &'a [String],
 }
 
+impl Options<'_> {
+    /// Whether the code is emitted into nvabi itself.
+    fn in_nvabi(&self) -> bool {
+        self.nvabi == "crate"
+    }
+}
+
 /// The Rust source for the specs' drivers.
 pub fn emit(lock: &Lock, specs: &[&Spec], options: Options<'_>) -> Result<String, Report> {
     let plan = plan::plan(lock, specs, options.full)?;
@@ -50,11 +57,11 @@ pub fn emit(lock: &Lock, specs: &[&Spec], options: Options<'_>) -> Result<String
         };
         let _ = writeln!(text, "/// {}\npub mod {} {{", group.doc, group.name);
         text.push_str(&pretty(uses)?);
-        let defs = (group.defs.iter())
-            .map(|def| records::definition(&plan, *def, &groups, options.zerocopy));
+        let defs =
+            (group.defs.iter()).map(|def| records::definition(&plan, *def, &groups, options));
         text.push_str(&pretty(quote! { #(#defs)* })?);
         text.push_str(&pretty(records::traits(&plan, &group.defs))?);
-        records::layouts(&mut text, &plan, &group.defs, &groups);
+        records::layouts(&mut text, &plan, &group.defs, &groups, options);
         for constant in &group.constants {
             push_constant(&mut text, &plan.constants[*constant]);
         }
@@ -69,7 +76,7 @@ pub fn emit(lock: &Lock, specs: &[&Spec], options: Options<'_>) -> Result<String
     }
     text.push_str("}\n");
     tables::lists(&mut text, &plan, &groups, options.nvabi);
-    if options.nvabi != "crate" {
+    if !options.in_nvabi() {
         // The derive finds the module `check` beside the table.
         text.push_str(&pretty(quote! { pub use #nvabi::check; })?);
     }

@@ -7,7 +7,7 @@ use quote::{format_ident, quote};
 
 use super::plan::{Def, Place, Plan};
 use super::types::{self, Element, Named, is_uuid};
-use super::{Group, ident, path};
+use super::{Group, Options, ident, path};
 use crate::lock::Fact;
 use crate::model::{Field, RecordKind};
 
@@ -15,11 +15,11 @@ pub(super) fn definition(
     plan: &Plan<'_>,
     id: usize,
     groups: &[Group],
-    zerocopy: bool,
+    options: Options<'_>,
 ) -> TokenStream {
     let def = &plan.defs[id];
     let name = ident(&def.ident);
-    let writer = Writer { plan, def, groups, zerocopy };
+    let writer = Writer { plan, def, groups, options };
     match &*def.fact {
         Fact::Record { .. } if is_uuid(&def.name) => {
             let doc = writer.doc("struct");
@@ -43,9 +43,15 @@ pub(super) fn definition(
 }
 
 /// The tables that the derive compares with, as source: they are many and nobody reads them.
-pub(super) fn layouts(text: &mut String, plan: &Plan<'_>, defs: &[usize], groups: &[Group]) {
+pub(super) fn layouts(
+    text: &mut String,
+    plan: &Plan<'_>,
+    defs: &[usize],
+    groups: &[Group],
+    options: Options<'_>,
+) {
     for def in defs.iter().map(|id| &plan.defs[*id]).filter(|def| !is_uuid(&def.name)) {
-        let writer = Writer { plan, def, groups, zerocopy: false };
+        let writer = Writer { plan, def, groups, options };
         writer.layout(text, &ident(&def.ident), &def.fact);
     }
 }
@@ -67,7 +73,7 @@ struct Writer<'a> {
     plan: &'a Plan<'a>,
     def: &'a Def,
     groups: &'a [Group],
-    zerocopy: bool,
+    options: Options<'a>,
 }
 
 /// A member of the Rust type, in order.
@@ -283,11 +289,14 @@ impl<'a> Writer<'a> {
     /// What the layout allows: every type here is made of integers, so any bytes are a value;
     /// bytes can be read back where no union hides which of them were written.
     fn derives(&self, kind: RecordKind, packed: bool, members: &[Member<'_>]) -> TokenStream {
-        if !self.zerocopy {
+        if !self.options.zerocopy {
             return quote!();
         }
         let into_bytes =
             self.is_whole(kind, packed, members).then(|| quote!(, nvabi::zerocopy::IntoBytes));
+        // In nvabi itself zerocopy is found under its own name.
+        let path =
+            (!self.options.in_nvabi()).then(|| quote! { #[zerocopy(crate = "nvabi::zerocopy")] });
         quote! {
             #[derive(
                 nvabi::zerocopy::FromBytes,
@@ -295,7 +304,7 @@ impl<'a> Writer<'a> {
                 nvabi::zerocopy::KnownLayout
                 #into_bytes
             )]
-            #[zerocopy(crate = "nvabi::zerocopy")]
+            #path
         }
     }
 
