@@ -121,7 +121,7 @@ fn impls(target: &Target) -> TokenStream {
 fn field_entry(target: &Target, field: &TargetField) -> TokenStream {
     let ident = target.ident;
     let TargetField { member, ty, driver_name, .. } = field;
-    let ty = quote_spanned!(at(field.span)=> <#ty as __nvproxy_check::FieldType>::TYPE);
+    let ty = quote_spanned!(at(field.span)=> __nvproxy_check::type_of::<#ty>());
     quote_spanned! {Span::mixed_site()=>
         __nvproxy_check::Field {
             name: #driver_name,

@@ -171,6 +171,15 @@ fn header_that_does_not_parse() {
 }
 
 #[test]
+fn one_name_for_two_records() {
+    let header = "struct A { int x; };\ntypedef struct B { long y; int z; } A;\n";
+    let tree = Tree::new(&[("inc/clash.h", header)]);
+    if let Some(told) = tree.read(GOOD) {
+        snapshot("bad_name_clash", &told);
+    }
+}
+
+#[test]
 fn header_that_is_not_there() {
     let tree = Tree::new(&[("inc/a.h", "")]);
     let spec = GOOD.replace("[\"inc/*.h\"]", "[\"inc/*.h\", \"inc/gone.h\", \"other/*.h\"]");

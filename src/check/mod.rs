@@ -212,6 +212,22 @@ pub const fn assert_layout(layout: &Layout, size: usize, align: usize, offsets: 
     }
 }
 
+/// The type of a field of the user's struct.
+///
+/// # Panics
+///
+/// In const evaluation, when a hand-written [`FieldType`] says another size than the type has:
+/// what follows would be compared with something that is not there.
+#[doc(hidden)]
+#[track_caller]
+pub const fn type_of<T: FieldType>() -> Type {
+    assert!(
+        T::TYPE.size() as usize == size_of::<T>(),
+        "the FieldType of a field's type says another size than the type has"
+    );
+    T::TYPE
+}
+
 /// The type of a derived struct. It has been checked where it was derived, so it stands for the
 /// driver's own layout, names and all; or for its own where the lookup failed.
 #[doc(hidden)]

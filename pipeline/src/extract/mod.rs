@@ -97,7 +97,13 @@ fn parse<'c>(
         "-fno-spell-checking".into(),
         "-ferror-limit=0".into(),
         "-Wno-everything".into(),
+        // What may change a fact: an attribute or pragma that has no effect, a name taken twice.
         "-Wmacro-redefined".into(),
+        "-Wunknown-attributes".into(),
+        "-Wignored-attributes".into(),
+        "-Wattributes".into(),
+        "-Wpragma-pack".into(),
+        "-Wignored-pragmas".into(),
         "-Wextern-c-compat".into(),
     ];
     args.extend(request.defines.iter().map(|define| format!("-D{define}")));

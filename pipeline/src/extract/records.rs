@@ -28,7 +28,8 @@ pub(super) fn collect<'u>(
 ) -> Result<Vec<Macro>, Report> {
     let mut found = Found::default();
     gather(root, files, &mut found);
-    let mut collector = Collector { names: found.names(), surface, report: Report::default() };
+    let (names, defined) = (found.names(), HashMap::new());
+    let mut collector = Collector { names, surface, defined, report: Report::default() };
     for (cursor, source) in &found.tags {
         collector.tag(*cursor, source, "");
     }
@@ -98,6 +99,8 @@ fn direct_tag(ty: Type<'_>) -> Option<Cursor<'_>> {
 struct Collector<'u, 's> {
     names: HashMap<Cursor<'u>, String>,
     surface: &'s mut Surface,
+    /// Which record has each name.
+    defined: HashMap<String, Cursor<'u>>,
     report: Report,
 }
 
@@ -121,7 +124,7 @@ impl<'u> Collector<'u, '_> {
     fn record(&mut self, cursor: Cursor<'u>, source: &Source, fallback: &str) {
         let name = self.name_of(cursor).unwrap_or_else(|| fallback.to_owned());
         // An unnamed record that nothing declares cannot be referred to.
-        if name.is_empty() || self.surface.records.contains_key(&name) {
+        if name.is_empty() || !self.claim(&name, cursor, source) {
             return;
         }
         let ty = cursor.ty();
@@ -145,6 +148,26 @@ impl<'u> Collector<'u, '_> {
             }
         }
         self.surface.records.insert(name, record);
+    }
+
+    /// Takes a name for a record; false when it is taken, which is an error unless by itself.
+    ///
+    /// C keeps tags and typedefs apart, so one may name one record and the other another.
+    fn claim(&mut self, name: &str, cursor: Cursor<'u>, source: &Source) -> bool {
+        let Some(first) = self.defined.get(name) else {
+            self.defined.insert(name.to_owned(), cursor);
+            return true;
+        };
+        if *first != cursor {
+            let message = format!("two records go by the name `{name}`");
+            let other = self.surface.records.get(name).map(|r| r.source.to_string());
+            self.report.push(
+                Diagnostic::error("record-name-clash", message)
+                    .note(format!("one at {}, one at {source}", other.unwrap_or_default()))
+                    .help("a tag and a typedef of one name must name the same record; leave one of the headers out"),
+            );
+        }
+        false
     }
 
     fn field(
