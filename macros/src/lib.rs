@@ -59,7 +59,7 @@ use proc_macro::TokenStream;
 /// * `flatten`: compare leaf by leaf. Nested structs may be spelled out or moved into a struct of
 ///   their own, a union may be `[u8; N]` or one of its variants, extra fields may fill padding and
 ///   names do not count. Every scalar and array of scalars of the driver must still have a field of
-///   the same kind at the same offset, and the sizes must agree.
+///   the same kind at the same offset, and the sizes must agree; see [below](#what-flatten-accepts).
 /// * `crate = "path"`: a module that has `check` (nvabi's) and `ABI` (a table of drivers). It is
 ///   `::nvabi` by default: name it when you renamed the crate or check against another driver.
 ///
@@ -72,8 +72,26 @@ use proc_macro::TokenStream;
 /// Without `flatten`: the fields by name, their offsets, sizes and kinds, and the size and
 /// alignment of the whole. NvHandle is `Handle`, NvP64 is `P64`, NvProcessorUuid is `Uuid`, an
 /// enum is `u32`, a `char` is `u8` or `i8`, and an integer has its sign. A field that starts with
-/// `_` may fill bytes that the driver leaves as padding. A driver's alias, such as NvHandle, is
-/// compared by size and alignment, and the struct is then accepted where the alias is wanted.
+/// `_` may fill bytes that the driver leaves as padding.
+///
+/// A driver's alias of one value, such as NvHandle, is a struct of one field that is this value or
+/// the integer it is made of: `Handle` or `u32`. The struct is then accepted where the alias is
+/// wanted.
+///
+/// Bit-fields are one field for the bytes that they share, an integer or `[u8; N]`; a message about
+/// it says which bit-fields are in there.
+///
+/// # What `flatten` accepts
+///
+/// * Of a union, one variant. The bytes that only other variants have must then be bytes, or
+///   fields whose names start with `_`: a typed field would claim what is not known to be there,
+///   and Rust need not copy what is padding to it. The padding in a nested struct may be such, so
+///   it does not count; spell the variant out, or use `[u8; N]` for the whole union.
+/// * A union of your own for a union of the driver's, but never for a struct.
+/// * A smaller alignment than the driver's, as of a `packed` struct or of one that has bytes for a
+///   union: every byte is where the driver has it. Where such a struct is a field, its place is
+///   compared as that of any other. A larger alignment is refused, because the driver's bytes need
+///   not have it.
 #[proc_macro_derive(NvProxy, attributes(nvproxy))]
 pub fn derive_nv_proxy(input: TokenStream) -> TokenStream {
     let input = syn::parse_macro_input!(input as syn::DeriveInput);

@@ -148,7 +148,7 @@ struct SignalOneVariant {
     kind: u32,
     _pad: u32,
     span: SPAN,
-    rest: [u32; 2],
+    rest: [u8; 8],
 }
 
 #[derive(NvProxy)]

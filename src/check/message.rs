@@ -109,6 +109,7 @@ impl Message {
                 self.push("]");
             }
             Type::Record(layout) => self.push(layout.name),
+            Type::Bits(storage, _) => self.ty(storage, side),
             _ => self.push(scalar_name(ty, side)),
         }
     }
@@ -130,7 +131,7 @@ const fn scalar_name(ty: &Type, side: Side) -> &'static str {
         Type::P64 => "P64",
         Type::Uuid if driver => "NvProcessorUuid",
         Type::Uuid => "Uuid",
-        Type::Array(..) | Type::Record(_) => "",
+        Type::Array(..) | Type::Record(_) | Type::Bits(..) => "",
     }
 }
 

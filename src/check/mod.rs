@@ -122,6 +122,19 @@ pub enum Type {
     Array(&'static Type, u32),
     /// A struct, a union, or an alias of one.
     Record(&'static Layout),
+    /// Bytes that bit-fields share: an integer or bytes, and what lies in them.
+    Bits(&'static Type, &'static [Bit]),
+}
+
+/// A bit-field of the driver's, in the bytes of a [`Type::Bits`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Bit {
+    /// The driver's name for it.
+    pub name: &'static str,
+    /// Its lowest bit, counted from the lowest bit of the first byte.
+    pub bit_offset: u32,
+    /// Its width in bits.
+    pub bit_width: u32,
 }
 
 impl Type {
@@ -135,6 +148,7 @@ impl Type {
             Type::Uuid => 16,
             Type::Array(element, count) => element.size().saturating_mul(*count),
             Type::Record(layout) => layout.size,
+            Type::Bits(storage, _) => storage.size(),
         }
     }
 }

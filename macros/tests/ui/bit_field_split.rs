@@ -1,0 +1,17 @@
+#[path = "../fixture/mod.rs"]
+mod fixture;
+
+use abi::NvProxy;
+
+#[derive(NvProxy)]
+#[nvproxy(name = "LATCH_PARAMS", crate = "crate::fixture")]
+#[repr(C)]
+struct Mine {
+    base: u32,
+    ready: u8,
+    _reserved: u8,
+    level: u16,
+    count: u32,
+}
+
+fn main() {}

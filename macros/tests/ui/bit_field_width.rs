@@ -1,0 +1,16 @@
+#[path = "../fixture/mod.rs"]
+mod fixture;
+
+use abi::NvProxy;
+
+#[derive(NvProxy)]
+#[nvproxy(name = "LATCH_PARAMS", crate = "crate::fixture")]
+#[repr(C)]
+struct Mine {
+    base: u32,
+    bits0: u16,
+    _pad: u16,
+    count: u32,
+}
+
+fn main() {}

@@ -1,0 +1,15 @@
+#[path = "../fixture/mod.rs"]
+mod fixture;
+
+use abi::NvProxy;
+
+#[derive(NvProxy)]
+#[nvproxy(name = "VENT_PARAMS", flatten, crate = "crate::fixture")]
+#[repr(C)]
+struct Mine {
+    tag: u8,
+    value: u32,
+    flow: u64,
+}
+
+fn main() {}
