@@ -53,7 +53,7 @@
 //!
 //! # Features
 //!
-//! `driver-550` … turn on a branch each, `all-drivers` all of them. `full` emits everything the
+//! `driver-515` … `driver-595` turn on a branch each, `all-drivers` all of them. `full` emits everything the
 //! headers have instead of the specs' items and what they need. `zerocopy` adds zerocopy's traits
 //! to the emitted types. `libclang` verifies the lock against the headers in `NVABI_HEADERS` during
 //! the build. `cli` is the command `nvabi`. Nothing is on by default. The minimum Rust is 1.85.
@@ -68,11 +68,40 @@ pub mod abi;
 pub mod bits;
 pub mod call;
 pub mod check;
+pub mod driver;
 mod scalar;
 
 pub use abi::ABI;
+#[cfg(feature = "driver-515")]
+pub use abi::r515;
+#[cfg(feature = "driver-520")]
+pub use abi::r520;
+#[cfg(feature = "driver-525")]
+pub use abi::r525;
+#[cfg(feature = "driver-530")]
+pub use abi::r530;
+#[cfg(feature = "driver-535")]
+pub use abi::r535;
+#[cfg(feature = "driver-545")]
+pub use abi::r545;
 #[cfg(feature = "driver-550")]
 pub use abi::r550;
+#[cfg(feature = "driver-555")]
+pub use abi::r555;
+#[cfg(feature = "driver-560")]
+pub use abi::r560;
+#[cfg(feature = "driver-565")]
+pub use abi::r565;
+#[cfg(feature = "driver-570")]
+pub use abi::r570;
+#[cfg(feature = "driver-575")]
+pub use abi::r575;
+#[cfg(feature = "driver-580")]
+pub use abi::r580;
+#[cfg(feature = "driver-590")]
+pub use abi::r590;
+#[cfg(feature = "driver-595")]
+pub use abi::r595;
 pub use bits::BitRange;
 pub use nvabi_macros::NvProxy;
 pub use scalar::{Handle, P64, Uuid};
@@ -95,6 +124,20 @@ macro_rules! records {
             }
             impl $crate::check::FieldType for $name {
                 const TYPE: $crate::check::Type = $crate::check::Type::Record(Self::LAYOUT);
+            }
+        )*
+    };
+}
+
+/// Says of emitted records that they are ones; called by the emitted code alone.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! parameters {
+    ($($name:path),* $(,)?) => {
+        $(
+            // SAFETY: emitted records are made of integers and of bytes, for padding too.
+            unsafe impl $crate::driver::Record for $name {
+                const LAYOUT: &'static $crate::check::Layout = <$name>::LAYOUT;
             }
         )*
     };

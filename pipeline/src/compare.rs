@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::model::{Facts, Field, Record, Source, Surface};
+use crate::model::{Call, Facts, Field, Record, Source, Surface};
 
 /// One fact on which two sides disagree.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -92,6 +92,21 @@ impl Comparer<'_> {
             |this, name, a, b| {
                 let show = |r: &crate::model::BitRange| format!("{}:{}", r.high, r.low);
                 this.value(name, "bits", show(a), show(b), &b.source);
+            },
+        );
+        self.each(
+            "call",
+            &a.calls,
+            &b.calls,
+            |c| &c.source,
+            |this, name, a, b| {
+                let params = |c: &Call| c.params.clone().unwrap_or_else(|| "none".to_owned());
+                this.value(name, "parameters", params(a), params(b), &b.source);
+                let rest = |c: &Call| {
+                    let Call { optional, how, checked, differs, same_as, .. } = c;
+                    format!("{how} {optional} {checked} {differs:?} {same_as:?}")
+                };
+                this.value(name, "how the parameters are known", rest(a), rest(b), &b.source);
             },
         );
     }
@@ -216,5 +231,6 @@ pub fn only_in_second(first: &Surface, mut second: Surface) -> Surface {
     second.enums.retain(|name, e| first.enums.get(name) != Some(e));
     second.constants.retain(|name, c| first.constants.get(name) != Some(c));
     second.bit_ranges.retain(|name, b| first.bit_ranges.get(name) != Some(b));
+    second.calls.retain(|name, c| first.calls.get(name) != Some(c));
     second
 }

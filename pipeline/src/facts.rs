@@ -1,17 +1,75 @@
 //! From a spec and a tag to facts: reads the headers of each surface and runs libclang over them.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::fmt::Write as _;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use glob::Pattern;
 
-use crate::compare;
+use crate::calls;
 use crate::diagnostic::{Diagnostic, Report};
-use crate::extract::{Cache, Clang, Request, extract};
+use crate::extract::{self, Clang, Request, differences, extract};
 use crate::headers::{self, Source, Tree};
-use crate::model::{Facts, Surface};
-use crate::spec::{self, Spec, SpecPlace};
+use crate::model::{CALLS, Call, Facts, Surface};
+use crate::spec::{self, Named, Spec, SpecPlace};
 use crate::tag::Tag;
+
+/// What is kept from tag to tag. It changes how long an answer takes, never the answer.
+#[derive(Default)]
+pub struct Cache {
+    macros: extract::Cache,
+    calls: CallCache,
+}
+
+/// What the driver's sources say of calls, by path and content.
+#[derive(Default)]
+struct CallCache(Mutex<HashMap<(String, String), Arc<Said>>>);
+
+enum Said {
+    Header(Vec<calls::Define>),
+    Exported(Vec<calls::Method>),
+    Resources(Vec<calls::Resource>),
+}
+
+impl CallCache {
+    fn said(&self, path: &str, file: &headers::File) -> Option<Arc<Said>> {
+        let part = calls::part(path)?;
+        let key = (path.to_owned(), file.id.clone());
+        // Nothing is left half done when a thread that holds this panics.
+        let known = || self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(said) = known().get(&key) {
+            return Some(said.clone());
+        }
+        let said = Arc::new(match part {
+            calls::Part::Header => Said::Header(calls::parse_header(path, &file.text)),
+            calls::Part::Exported => Said::Exported(calls::parse_exported(&file.text)),
+            calls::Part::Resources => Said::Resources(calls::parse_resources(&file.text)),
+        });
+        known().insert(key, said.clone());
+        Some(said)
+    }
+
+    /// What the calls of a unit take, whose numbers `surface` has.
+    fn surface(&self, unit: &Unit<'_>, surface: &Surface) -> Surface {
+        let files = unit.tree.files.iter().chain(&unit.calls.files);
+        let said: Vec<(&str, Arc<Said>)> = files
+            .filter_map(|(path, file)| Some((path.as_str(), self.said(path, file)?)))
+            .collect();
+        let mut parsed = calls::Parsed::default();
+        for (path, said) in &said {
+            match &**said {
+                Said::Header(defines) => parsed.headers.push((path, defines)),
+                Said::Exported(methods) => parsed.exported.push((path, methods)),
+                Said::Resources(resources) => parsed.resource_list = Some((path, resources)),
+            }
+        }
+        let found = calls::join(&parsed, surface);
+        let mut calls: BTreeMap<String, Call> =
+            found.unmapped.iter().filter_map(calls::Unmapped::fact).collect();
+        calls.extend(found.calls.iter().map(calls::Call::fact));
+        Surface { calls, ..Surface::default() }
+    }
+}
 
 /// The headers of one surface at one tag, read.
 pub struct Unit<'s> {
@@ -19,6 +77,8 @@ pub struct Unit<'s> {
     headers: Vec<String>,
     system: Vec<String>,
     tree: Tree,
+    /// The driver's sources that say what calls take.
+    calls: Tree,
 }
 
 impl<'s> Unit<'s> {
@@ -30,6 +90,20 @@ impl<'s> Unit<'s> {
     /// The headers that are included, in order.
     pub fn headers(&self) -> &[String] {
         &self.headers
+    }
+
+    fn request<'r>(&'r self, options: Options<'r>) -> Request<'r> {
+        Request {
+            surface: &self.surface.name,
+            headers: self.headers.clone(),
+            include: &self.surface.include,
+            defines: &self.surface.defines,
+            prelude: &self.surface.prelude,
+            system: self.system.clone(),
+            target: options.target,
+            language: &self.surface.language,
+            constants: options.constants,
+        }
     }
 
     /// Every header that was read.
@@ -57,7 +131,8 @@ fn unit<'s>(
     surface: &'s spec::Surface,
     tag: &Tag,
 ) -> Result<Unit<'s>, Report> {
-    let patterns = surface.headers.iter().map(|h| headers::folder_of(&h.name));
+    let patterns = surface.headers.iter().chain(&surface.calls);
+    let patterns = patterns.map(|h| headers::folder_of(&h.name));
     let mut folders: Vec<&str> =
         patterns.chain(surface.include.iter().map(String::as_str)).collect();
     folders.sort_unstable();
@@ -68,30 +143,33 @@ fn unit<'s>(
     let system = globs(place, &surface.system)?;
     let excluded: Vec<&str> = excluded.iter().flat_map(|p| listing.matching(p)).collect();
     let mut report = Report::default();
-    let mut chosen: Vec<String> = Vec::new();
-    for header in &surface.headers {
-        let pattern = glob(&header.place, &header.name)?;
-        let before = chosen.len();
-        chosen.extend(
-            listing.matching(&pattern).filter(|p| !excluded.contains(p)).map(str::to_owned),
-        );
-        if chosen.len() == before {
-            report.push(
-                Diagnostic::error(
-                    "header-missing",
-                    format!("{tag} has no header `{}`", header.name),
-                )
-                .at(header.place.place())
-                .help("when this driver never had it, give the surface other headers in its spec"),
-            );
+    let mut choose = |patterns: &[Named]| {
+        let mut chosen: Vec<String> = Vec::new();
+        for header in patterns {
+            let pattern = glob(&header.place, &header.name)?;
+            let before = chosen.len();
+            let found = listing.matching(&pattern).filter(|p| !excluded.contains(p));
+            chosen.extend(found.map(str::to_owned));
+            if chosen.len() == before {
+                report.push(missing(header, tag));
+            }
         }
-    }
+        Ok::<_, Diagnostic>(chosen)
+    };
+    let (mut chosen, calls) = (choose(&surface.headers)?, choose(&surface.calls)?);
     let mut seen = std::collections::HashSet::new();
     chosen.retain(|path| seen.insert(path.clone()));
     let tree = source.read(&listing, &chosen, &surface.include)?;
     let system = system.iter().flat_map(|p| listing.matching(p)).map(str::to_owned).collect();
-    let unit = Unit { surface, headers: chosen, system, tree };
+    let calls = source.read_alone(&listing, &calls)?;
+    let unit = Unit { surface, headers: chosen, system, tree, calls };
     report.into_result(unit).map(|(unit, _)| unit)
+}
+
+fn missing(header: &Named, tag: &Tag) -> Diagnostic {
+    Diagnostic::error("header-missing", format!("{tag} has no header `{}`", header.name))
+        .at(header.place.place())
+        .help("when this driver never had it, give the surface other headers in its spec")
 }
 
 fn globs(place: &SpecPlace, patterns: &[String]) -> Result<Vec<Pattern>, Diagnostic> {
@@ -114,7 +192,7 @@ pub fn digest(units: &[Unit<'_>], targets: &[String]) -> String {
         let s = unit.surface;
         let how = (&s.name, &s.include, &s.defines, &s.prelude, &s.language);
         let _ = writeln!(text, "{how:?} {:?} {:?}", unit.headers, unit.system);
-        for (path, file) in &unit.tree.files {
+        for (path, file) in unit.tree.files.iter().chain(&unit.calls.files) {
             let _ = writeln!(text, "{} {path}", file.id);
         }
     }
@@ -136,30 +214,24 @@ pub fn extract_units(
     units: &[Unit<'_>],
     tag: &Tag,
     options: Options<'_>,
-    cache: &mut Cache,
+    cache: &Cache,
 ) -> Result<(Facts, Report), Report> {
     let mut report = Report::default();
     let mut surfaces: BTreeMap<String, Surface> = BTreeMap::new();
     for unit in units {
-        let request = Request {
-            surface: &unit.surface.name,
-            headers: unit.headers.clone(),
-            include: &unit.surface.include,
-            defines: &unit.surface.defines,
-            prelude: &unit.surface.prelude,
-            system: unit.system.clone(),
-            target: options.target,
-            language: &unit.surface.language,
-            constants: options.constants,
-        };
-        match extract(clang, &unit.tree, &request, cache) {
+        let request = unit.request(options);
+        match extract(clang, &unit.tree, &request, &cache.macros) {
             Ok((surface, warnings)) => {
+                if !unit.calls.files.is_empty() {
+                    surfaces.insert(CALLS.to_owned(), cache.calls.surface(unit, &surface));
+                }
                 surfaces.insert(unit.surface.name.clone(), surface);
                 report.diagnostics.extend(warnings.diagnostics);
             }
             Err(errors) => report.diagnostics.extend(errors.diagnostics),
         }
     }
+    report.diagnostics.dedup();
     report.into_result(Facts { tag: tag.clone(), surfaces })
 }
 
@@ -170,28 +242,29 @@ pub fn extract_all_targets(
     units: &[Unit<'_>],
     tag: &Tag,
     targets: &[String],
-    cache: &mut Cache,
+    cache: &Cache,
 ) -> Result<(Facts, Report), Report> {
-    let mut result: Option<(Facts, Report)> = None;
-    for target in targets {
-        let options = Options { target, constants: true };
-        let (facts, warnings) = extract_units(clang, units, tag, options, cache)?;
-        match &mut result {
-            None => result = Some((facts, warnings)),
-            Some((first, _)) => {
-                for (name, surface) in facts.surfaces {
-                    let base = first.surfaces.get(&name).cloned().unwrap_or_default();
-                    let other = compare::only_in_second(&base, surface);
-                    if other != Surface::default() {
-                        first.surfaces.insert(format!("{name}@{target}"), other);
-                    }
-                }
-            }
-        }
-    }
-    result.ok_or_else(|| {
-        Diagnostic::error("spec-parse", "the spec names no `targets`")
+    let Some((first, others)) = targets.split_first() else {
+        return Err(Diagnostic::error("spec-parse", "the spec names no `targets`")
             .help("such as targets = [\"x86_64-unknown-linux-gnu\"]")
-            .into()
-    })
+            .into());
+    };
+    let options = Options { target: first, constants: true };
+    let (mut facts, mut report) = extract_units(clang, units, tag, options, cache)?;
+    for unit in units {
+        let name = &unit.surface.name;
+        let Some(base) = facts.surfaces.get(name) else { continue };
+        let mut found = Vec::new();
+        for target in others {
+            let request = unit.request(options);
+            let (differs, warnings) =
+                differences(clang, &unit.tree, &request, target, base, &cache.macros)?;
+            report.diagnostics.extend(warnings.diagnostics);
+            found.push((format!("{name}@{target}"), differs));
+        }
+        found.retain(|(_, differs)| *differs != Surface::default());
+        facts.surfaces.extend(found);
+    }
+    report.diagnostics.dedup();
+    Ok((facts, report))
 }

@@ -1,5 +1,7 @@
 //! Which names a list of patterns such as `NV_ERR_*` takes in; fast over many names.
 
+use std::collections::HashSet;
+
 /// Bytes that tell at a glance what most names cannot match: enough for `NV2080_`.
 const GLANCE: usize = 7;
 /// Size of the table that a glance looks into.
@@ -10,6 +12,10 @@ const TABLE: usize = 4096;
 /// A driver has some 90,000 names and a spec wants a few thousand of them, and this runs in
 /// unoptimised build scripts: a name is first looked up by its first bytes.
 pub(crate) struct Globs<'p> {
+    /// Those without a star: most are names of calls, and there are hundreds with one beginning.
+    whole: HashSet<&'p str>,
+    /// Which slots these begin in.
+    starts: Vec<bool>,
     /// By the slot of the first literal.
     boxes: Vec<Vec<Vec<&'p str>>>,
     /// Those whose first literal is too short for a slot.
@@ -20,26 +26,35 @@ impl<'p> Globs<'p> {
     /// `*` stands for any text; every other character for itself.
     pub(crate) fn new(patterns: impl Iterator<Item = &'p str>) -> Self {
         let (mut boxes, mut short) = (vec![Vec::new(); TABLE], Vec::new());
+        let (mut whole, mut starts) = (HashSet::new(), vec![false; TABLE]);
         for pattern in patterns {
+            if let (false, Some(slot)) = (pattern.contains('*'), slot(pattern)) {
+                whole.insert(pattern);
+                starts[slot] = true;
+                continue;
+            }
             let parts: Vec<&str> = pattern.split('*').collect();
             match slot(parts[0]) {
                 Some(slot) => boxes[slot].push(parts),
                 None => short.push(parts),
             }
         }
-        Self { boxes, short }
+        Self { whole, starts, boxes, short }
     }
 
     /// Whether any pattern takes in the name.
     pub(crate) fn matches(&self, name: &str) -> bool {
         let boxed = slot(name).map_or(&[][..], |slot| &self.boxes[slot]);
-        self.short.iter().chain(boxed).any(|parts| matches(parts, name))
+        let slot_taken = slot(name).is_some_and(|slot| self.starts[slot]);
+        slot_taken && self.whole.contains(name)
+            || self.short.iter().chain(boxed).any(|parts| matches(parts, name))
     }
 
     /// Whether no pattern can take in any name that goes on from `start` with a `_`.
     pub(crate) fn rules_out(&self, start: &str) -> bool {
         let start = format!("{start}_");
-        let boxed = slot(&start).is_none_or(|slot| !self.boxes[slot].is_empty());
+        let taken = |slot: usize| self.starts[slot] || !self.boxes[slot].is_empty();
+        let boxed = slot(&start).is_none_or(taken);
         !boxed && !self.short.iter().any(|parts| start.starts_with(parts[0]))
     }
 }

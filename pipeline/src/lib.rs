@@ -5,9 +5,17 @@
 //! ```
 #![forbid(unsafe_op_in_unsafe_fn)]
 
+#[cfg(feature = "reports")]
+pub mod atlas;
 pub mod build;
+#[cfg(feature = "libclang")]
+pub mod calls;
 pub mod compare;
+#[cfg(feature = "reports")]
+pub mod coverage;
 pub mod diagnostic;
+#[cfg(feature = "reports")]
+pub mod diff;
 pub mod emit;
 #[cfg(feature = "libclang")]
 pub mod extract;
@@ -17,10 +25,17 @@ mod globs;
 #[cfg(feature = "headers")]
 pub mod headers;
 pub mod lint;
+#[cfg(feature = "reports")]
+pub mod list;
 pub mod lock;
 pub mod model;
+mod parallel;
+#[cfg(feature = "reports")]
+pub mod ranges;
 pub mod render;
 pub mod spec;
+#[cfg(feature = "libclang")]
+pub mod sweep;
 pub mod tag;
 #[cfg(feature = "libclang")]
 pub mod verify;

@@ -13,9 +13,18 @@ use crate::tag::Tag;
 pub fn lint(lock: &Lock, spec: &Spec) -> Report {
     let tags: Vec<usize> =
         (0..lock.tags.len()).filter(|i| lock.tags[*i].tag.branch() == spec.driver).collect();
+    lint_tags(lock, spec, &tags)
+}
+
+/// Lints a spec against one locked tag.
+pub fn lint_tag(lock: &Lock, spec: &Spec, tag: &Tag) -> Report {
+    lint_tags(lock, spec, &lock.tag_index(tag).into_iter().collect::<Vec<_>>())
+}
+
+fn lint_tags(lock: &Lock, spec: &Spec, tags: &[usize]) -> Report {
     let mut found: BTreeMap<Key, (Complaint, Vec<&Tag>)> = BTreeMap::new();
     let mut seen: BTreeMap<&str, usize> = BTreeMap::new();
-    for i in &tags {
+    for i in tags {
         let locked = &lock.tags[*i];
         // Tags with the same headers get the same answer.
         let twin = seen.get(locked.headers.as_str()).copied();

@@ -21,6 +21,9 @@ pub struct Facts {
     pub surfaces: BTreeMap<String, Surface>,
 }
 
+/// The surface of what calls take, made beside those of the headers.
+pub const CALLS: &str = "calls";
+
 /// The facts of one translation unit.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct Surface {
@@ -34,6 +37,10 @@ pub struct Surface {
     pub constants: BTreeMap<String, Constant>,
     /// Macros that are bit ranges `high:low`.
     pub bit_ranges: BTreeMap<String, BitRange>,
+    /// What the driver's own tables say of calls, by the name of the call's number. They stand in
+    /// a surface of their own, `calls`.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub calls: BTreeMap<String, Call>,
 }
 
 /// A header and a line, such as `src/common/sdk/nvidia/inc/nvos.h:2081`.
@@ -179,6 +186,38 @@ pub struct BitRange {
     pub low: i64,
     /// Where the macro is defined.
     pub source: Source,
+}
+
+/// A command or class and what it takes, by the driver's own word.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Call {
+    /// `command` or `class`.
+    pub kind: String,
+    /// The type of the parameters; `None` when it takes none or none is known.
+    pub params: Option<String>,
+    /// Whether the parameters may be left out.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub optional: bool,
+    /// How that is known: `finn`, `table`, `name`, `null`, `list`; or, with a `no-`, why it is not.
+    pub how: String,
+    /// Whether a second source says the same.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub checked: bool,
+    /// What a second source says otherwise: a type, or `none`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub differs: Option<String>,
+    /// The call that this is another name of.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub same_as: Option<String>,
+    /// Where its number is defined.
+    pub source: Source,
+}
+
+impl Call {
+    /// Whether it is known what the call takes.
+    pub fn is_mapped(&self) -> bool {
+        !self.how.starts_with("no-")
+    }
 }
 
 /// A canonical type without its array dimensions, and the dimensions in C order.

@@ -82,6 +82,8 @@ pub struct Surface {
     pub place: SpecPlace,
     /// Globs of the headers it includes; `*` does not cross a slash.
     pub headers: Vec<Named>,
+    /// Globs of the driver's sources that say what calls take.
+    pub calls: Vec<Named>,
     /// Globs of headers among them to leave out.
     pub exclude: Vec<String>,
     /// Folders to search for includes.
@@ -94,6 +96,23 @@ pub struct Surface {
     pub system: Vec<String>,
     /// `c` or `c++`.
     pub language: String,
+}
+
+impl Surface {
+    fn empty(name: &str, place: SpecPlace) -> Self {
+        Self {
+            name: name.to_owned(),
+            place,
+            headers: Vec::new(),
+            calls: Vec::new(),
+            exclude: Vec::new(),
+            include: Vec::new(),
+            defines: Vec::new(),
+            prelude: String::new(),
+            system: Vec::new(),
+            language: "c".to_owned(),
+        }
+    }
 }
 
 /// Which table of the driver an item belongs to.
@@ -344,7 +363,7 @@ fn merge(name: &str, chain: &[&(File, RawSpec)]) -> Result<Spec, Report> {
         if !raw.targets.is_empty() {
             spec.targets.clone_from(&raw.targets);
         }
-        merge_surfaces(&mut spec.surfaces, raw, file);
+        merge_surfaces(&mut spec.surfaces, raw, file, &mut report);
         for (kind, section) in raw.sections() {
             for (item_name, RawItems(alternatives)) in section {
                 let key = (kind, item_name.get_ref().clone());
@@ -359,6 +378,7 @@ fn merge(name: &str, chain: &[&(File, RawSpec)]) -> Result<Spec, Report> {
                 }
             }
         }
+        spec.extra_types.retain(|named| !raw.types.removed.contains(&named.name));
         spec.extra_types.extend(raw.types.extra.iter().map(|n| named(n, file)));
         spec.constants.extend(raw.constants.names.iter().map(|n| named(n, file)));
     }
@@ -366,26 +386,41 @@ fn merge(name: &str, chain: &[&(File, RawSpec)]) -> Result<Spec, Report> {
     report.into_result(spec).map(|(spec, _)| spec)
 }
 
-fn merge_surfaces(surfaces: &mut Vec<Surface>, raw: &RawSpec, file: &File) {
+fn merge_surfaces(surfaces: &mut Vec<Surface>, raw: &RawSpec, file: &File, report: &mut Report) {
     let mut own: Vec<_> = raw.surface.iter().collect();
     own.sort_by_key(|(_, surface)| surface.span().start);
     for (name, spanned) in own {
         let raw = spanned.get_ref();
-        let surface = Surface {
-            name: name.clone(),
-            place: SpecPlace { file: file.clone(), span: spanned.span() },
-            headers: raw.headers.iter().map(|n| named(n, file)).collect(),
-            exclude: raw.exclude.clone(),
-            include: raw.include.clone(),
-            defines: raw.defines.clone(),
-            prelude: raw.prelude.clone(),
-            system: raw.system.clone(),
-            language: raw.language.as_ref().map_or("c", Language::name).to_owned(),
-        };
-        match surfaces.iter_mut().find(|s| s.name == *name) {
-            Some(inherited) => *inherited = surface,
-            None => surfaces.push(surface),
+        let place = SpecPlace { file: file.clone(), span: spanned.span() };
+        let at = surfaces.iter().position(|s| s.name == *name).unwrap_or_else(|| {
+            surfaces.push(Surface::empty(name, place.clone()));
+            surfaces.len() - 1
+        });
+        let surface = &mut surfaces[at];
+        surface.place = place;
+        if let Some(headers) = &raw.headers {
+            surface.headers = headers.iter().map(|n| named(n, file)).collect();
         }
+        if let Some(calls) = &raw.calls {
+            surface.calls = calls.iter().map(|n| named(n, file)).collect();
+        }
+        replace(&mut surface.exclude, &raw.exclude);
+        replace(&mut surface.include, &raw.include);
+        replace(&mut surface.defines, &raw.defines);
+        replace(&mut surface.prelude, &raw.prelude);
+        replace(&mut surface.system, &raw.system);
+        replace(&mut surface.language, &raw.language.as_ref().map(|l| l.name().to_owned()));
+        if surface.headers.is_empty() {
+            let message = format!("surface `{name}` has no `headers`");
+            report.push(Diagnostic::error("spec-parse", message).at(surface.place.place()));
+        }
+    }
+}
+
+/// What a child says replaces what its parent said.
+fn replace<T: Clone>(inherited: &mut T, own: &Option<T>) {
+    if let Some(own) = own {
+        inherited.clone_from(own);
     }
 }
 
@@ -495,17 +530,13 @@ impl RawSpec {
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct RawSurface {
-    headers: Vec<Spanned<String>>,
-    #[serde(default)]
-    exclude: Vec<String>,
-    #[serde(default)]
-    include: Vec<String>,
-    #[serde(default)]
-    defines: Vec<String>,
-    #[serde(default)]
-    prelude: String,
-    #[serde(default)]
-    system: Vec<String>,
+    headers: Option<Vec<Spanned<String>>>,
+    calls: Option<Vec<Spanned<String>>>,
+    exclude: Option<Vec<String>>,
+    include: Option<Vec<String>>,
+    defines: Option<Vec<String>>,
+    prelude: Option<String>,
+    system: Option<Vec<String>>,
     language: Option<Language>,
 }
 
@@ -529,7 +560,11 @@ impl Language {
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct RawTypes {
+    #[serde(default)]
     extra: Vec<Spanned<String>>,
+    /// Inherited ones that the driver no longer has.
+    #[serde(default)]
+    removed: Vec<String>,
 }
 
 #[derive(Debug, Default, Deserialize)]

@@ -1,25 +1,23 @@
 //! Recomputes facts from headers and compares them with the lock.
 
-use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 
 use crate::compare::{self, Difference};
 use crate::diagnostic::{Diagnostic, Report};
-use crate::extract::{Cache, Clang};
-use crate::facts;
+use crate::extract::Clang;
+use crate::facts::{self, Cache};
 use crate::headers::Source;
-use crate::lock::{self, Lock};
+use crate::lock::{self, Lock, LockedTag};
 use crate::model::Facts;
 use crate::spec::Spec;
+use crate::sweep;
 use crate::tag::Tag;
 
-/// The facts of tags, from headers; tags with the same headers are parsed once.
+/// The facts of single tags, from headers; `sweep` reads many.
 pub struct Reader<'a> {
     clang: &'a Clang,
     source: &'a mut Source,
     cache: Cache,
-    /// The facts read last, by digest: neighbouring tags mostly have the same headers.
-    known: HashMap<String, Facts>,
 }
 
 /// What reading one tag gave.
@@ -28,31 +26,22 @@ pub struct Read {
     pub facts: Facts,
     /// Digest of the headers.
     pub headers: String,
-    /// What the parser warned of; empty when the headers were known already.
+    /// What the parser warned of.
     pub warnings: Report,
 }
 
 impl<'a> Reader<'a> {
     /// Reads with `clang` from `source`.
     pub fn new(clang: &'a Clang, source: &'a mut Source) -> Self {
-        Self { clang, source, cache: Cache::default(), known: HashMap::new() }
+        Self { clang, source, cache: Cache::default() }
     }
 
     /// The facts of one tag.
     pub fn read(&mut self, spec: &Spec, tag: &Tag) -> Result<Read, Report> {
         let units = facts::units(self.source, spec, tag)?;
         let headers = facts::digest(&units, &spec.targets);
-        if let Some(known) = self.known.get(&headers) {
-            let facts = Facts { tag: tag.clone(), surfaces: known.surfaces.clone() };
-            return Ok(Read { facts, headers, warnings: Report::default() });
-        }
         let (facts, warnings) =
-            facts::extract_all_targets(self.clang, &units, tag, &spec.targets, &mut self.cache)?;
-        // A few are kept: old branches are released between the tags of new ones.
-        if self.known.len() >= 4 {
-            self.known.clear();
-        }
-        self.known.insert(headers.clone(), facts.clone());
+            facts::extract_all_targets(self.clang, &units, tag, &spec.targets, &self.cache)?;
         Ok(Read { facts, headers, warnings })
     }
 }
@@ -85,6 +74,21 @@ pub fn compare(lock: &Lock, read: &Read) -> Report {
     report
 }
 
+/// Every disagreement between the lock and what a sweep over some tags read from the headers.
+pub fn compare_all(lock: &Lock, read: &Lock) -> Report {
+    let mut report = Report::default();
+    // Mostly nothing differs, and telling that takes no facts of single tags.
+    if lock == read {
+        return report;
+    }
+    for LockedTag { tag, headers } in &read.tags {
+        let Some(facts) = read.facts(tag) else { continue };
+        let read = Read { facts, headers: headers.clone(), warnings: Report::default() };
+        report.diagnostics.extend(compare(lock, &read).diagnostics);
+    }
+    report
+}
+
 fn complaint(difference: &Difference, tag: &Tag) -> Diagnostic {
     let Difference { surface, item, what, first, second, source } = difference;
     let diagnostic = Diagnostic::error(
@@ -98,16 +102,15 @@ fn complaint(difference: &Difference, tag: &Tag) -> Diagnostic {
 /// What a build with feature `libclang` does first: every locked tag of its drivers is verified.
 pub(crate) fn verify_for_build(folder: &Path, specs: &[&Spec]) -> Result<(), Report> {
     let (lock, edited) = lock::read(folder)?;
-    let mut source = Source::open(&headers_path(None)?)?;
-    let clang = Clang::load()?;
-    let mut reader = Reader::new(&clang, &mut source);
+    let drivers: Vec<&str> = specs.iter().map(|spec| spec.driver.as_str()).collect();
+    let tags: Vec<Tag> = (lock.tags.iter().map(|locked| locked.tag.clone()))
+        .filter(|tag| drivers.contains(&tag.branch()))
+        .collect();
+    let specs: Vec<Spec> = specs.iter().map(|spec| (*spec).clone()).collect();
+    let mut read = Lock::default();
+    sweep::sweep(&mut read, &headers_path(None)?, &specs, &tags, |_| {})?;
     let mut report = edited;
-    for spec in specs {
-        for locked in lock.tags.iter().filter(|t| t.tag.branch() == spec.driver) {
-            let read = reader.read(spec, &locked.tag)?;
-            report.diagnostics.extend(compare(&lock, &read).diagnostics);
-        }
-    }
+    report.diagnostics.extend(compare_all(&lock, &read).diagnostics);
     report.into_result(()).map(|_| ())
 }
 

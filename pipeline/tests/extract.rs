@@ -5,11 +5,16 @@
 mod common;
 
 use std::collections::BTreeSet;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use common::{clang, field, headers, read, record, snapshot, surface};
+use nvabi_pipeline::diagnostic::Report;
+use nvabi_pipeline::extract::Clang;
+use nvabi_pipeline::headers::Source;
 use nvabi_pipeline::model::{Bits, Facts, Record, RecordKind, Surface};
+use nvabi_pipeline::spec::Spec;
+use nvabi_pipeline::verify::{Read, Reader};
 
 const ARM: &str = "aarch64-unknown-linux-gnu";
 
@@ -186,7 +191,7 @@ fn the_first_direct_typedef_names_a_record() {
         assert_eq!(alias("NvtTwoSecond"), ("NvtTwoFirst", 8));
         assert_eq!(alias("NVT_OTHER_TAG_ALIAS_OF_ALIAS"), ("NVT_OTHER_TAG", 4));
         assert_eq!(alias("NvtResult"), ("unsigned int", 4));
-        assert_eq!(alias("NvtOpaque").1, 0);
+        assert_eq!(alias("NvtOpaque"), ("struct nvt_opaque", 0));
         assert!(!rm.aliases.contains_key("NVT_OTHER_TAG"));
         let record = record(rm, "NVT_TYPEDEFS");
         let spelled = |name| {
@@ -276,6 +281,7 @@ fn constants() {
             ("NVT_ROWS", 2),
             ("NVT_PAGE_SIZE", 4096),
             ("NVT_EXTERN_CONSTANT", 7),
+            ("NVT_PASTED", 42),
         ];
         for (name, value) in wanted {
             assert_eq!(rm.constants.get(*name).map(|c| c.value), Some(*value), "{name}");
@@ -315,6 +321,296 @@ fn bit_ranges() {
         assert_eq!(range("NVT_BITS_ALIAS_OF_ALIAS"), Some((7, 0)));
         assert_eq!(range("NVT_BITS_FAR"), Some((255, 224)));
     });
+}
+
+/// The facts of headers of one test, by name and text, with what was warned of; tag 1.1.
+fn facts_of(clang: &Clang, language: &str, headers: &[(&str, &str)]) -> Result<Read, Report> {
+    let folder = tempfile::tempdir().unwrap();
+    for (path, text) in headers {
+        let path = folder.path().join("1.1").join(path);
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(path, text).unwrap();
+    }
+    read_from(clang, folder.path(), language, &["1.1"]).map(|mut all| all.remove(0))
+}
+
+/// Reads tags of a folder of trees one after the other.
+fn read_from(
+    clang: &Clang,
+    folder: &Path,
+    language: &str,
+    tags: &[&str],
+) -> Result<Vec<Read>, Report> {
+    let spec = format!(
+        "driver = \"1\"\ntargets = [\"x86_64-unknown-linux-gnu\"]\n[surface.rm]\n\
+         headers = [\"inc/*.h\"]\ninclude = [\"inc\", \"sys\"]\nsystem = [\"sys/*.h\"]\n\
+         language = \"{language}\"\n"
+    );
+    let file = ("driver-1".to_owned(), "driver-1.toml".to_owned(), spec);
+    let spec = common::ok(Spec::parse_all(&[file])).remove(0);
+    let mut source = Source::open(folder).unwrap();
+    let mut reader = Reader::new(clang, &mut source);
+    tags.iter().map(|text| reader.read(&spec, &common::tag(text))).collect()
+}
+
+const PASTING: &str = "
+#define NVT_FIELD_SHIFT(range) (0 ? range)
+#define NVT_DEF(dev, field, value) (NVT ## dev ## field ## value << NVT_FIELD_SHIFT(NVT ## dev ## field))
+#define NVT_NUM(dev, field, n) ((n) << NVT_FIELD_SHIFT(NVT##dev##field))
+#define NVT1234_MODE 7:4
+#define NVT1234_MODE_FAST 0x3
+#define NVT1234_TEXT \"pasted, and no number\"
+#define NVT_PASTED_MODE NVT_DEF(1234, _MODE, _FAST)
+#define NVT_PASTED_TWICE (NVT_DEF(1234, _MODE, _FAST) | NVT_NUM(1234, _MODE, 8))
+#define NVT_USES_PASTED (NVT_PASTED_MODE + 1)
+#define NVT_PASTED_MISSING NVT_DEF(1234, _MODE, _SLOW)
+#define NVT_PASTED_TEXT NVT_DEF(1234, _TEXT, )
+#define NVT_PASTED_BARE NVT1234_MO ## DE_FAST
+#define NVT_LENGTH sizeof(NVT_TEXT_OF(four))
+#define NVT_TEXT_OF(x) #x
+#define NVT_WORD(range) range
+#define NVT_BYTE(i) (i) * 8 + 7:(i) * 8
+#define NVT_NIBBLE(i) NVT_WORD((i) * 4 + 3:(i) * 4)
+#define NVT_RANGE_GIVEN NVT_WORD(31:0)
+#define NVT_RANGE_MADE NVT_BYTE(2)
+#define NVT_RANGE_MADE_TWICE NVT_NIBBLE(1)
+#define NVT_RANGE_PASTED NVT_JOIN(NVT1234, _MODE)
+#define NVT_JOIN(a, b) a ## b
+#define NVT_SHIFT_GIVEN NVT_FIELD_SHIFT(15:8)
+#define NVT_SHIFT_MADE NVT_FIELD_SHIFT(NVT_BYTE(3))
+#define NVT_CHOICE NVT_WORD(1 ? 5 : 6)
+#define NVT_DROPS(what, value) value
+#define NVT_DROPPED NVT_DROPS(nowhere_to_be_found, 9)
+#define NVT_LAST(first, ...) __VA_ARGS__
+#define NVT_OF_REST NVT_LAST(1, 2)
+#define NVT_STRAY do_nothing(nowhere)
+";
+
+#[test]
+fn pasted_names_and_ranges_that_macros_make() {
+    let Some(clang) = clang() else { return };
+    let read = common::ok(facts_of(&clang, "c", &[("inc/paste.h", PASTING)]));
+    let rm = surface(&read.facts, "rm");
+    let constants: Vec<(&str, i128)> =
+        rm.constants.iter().map(|(name, c)| (name.as_str(), c.value)).collect();
+    let wanted = [
+        ("NVT1234_MODE_FAST", 3),
+        ("NVT_CHOICE", 5),
+        ("NVT_DROPPED", 9),
+        ("NVT_LENGTH", 5),
+        ("NVT_OF_REST", 2),
+        ("NVT_PASTED_BARE", 3),
+        ("NVT_PASTED_MODE", 0x30),
+        ("NVT_PASTED_TWICE", 0xb0),
+        ("NVT_SHIFT_GIVEN", 8),
+        ("NVT_SHIFT_MADE", 24),
+        ("NVT_USES_PASTED", 0x31),
+    ];
+    assert_eq!(constants, wanted);
+    let ranges: Vec<(&str, i64, i64)> =
+        rm.bit_ranges.iter().map(|(name, r)| (name.as_str(), r.high, r.low)).collect();
+    let wanted = [
+        ("NVT1234_MODE", 7, 4),
+        ("NVT_RANGE_GIVEN", 31, 0),
+        ("NVT_RANGE_MADE", 23, 16),
+        ("NVT_RANGE_MADE_TWICE", 7, 4),
+        ("NVT_RANGE_PASTED", 7, 4),
+    ];
+    assert_eq!(ranges, wanted);
+}
+
+/// A pasted name does not stand in the text of the macro: what it was in another tag must not show.
+#[test]
+fn pasted_names_are_not_remembered_from_tag_to_tag() {
+    let Some(clang) = clang() else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let texts = [
+        ("1.1", PASTING.to_owned()),
+        ("1.2", PASTING.replace("_FAST 0x3", "_FAST 0x5").replace("MODE 7:4", "MODE 11:8")),
+        ("1.3", PASTING.replace("#define NVT1234_MODE_FAST 0x3", "")),
+    ];
+    for (tag, text) in &texts {
+        std::fs::create_dir_all(folder.path().join(tag).join("inc")).unwrap();
+        std::fs::write(folder.path().join(tag).join("inc/paste.h"), text).unwrap();
+    }
+    for order in [["1.1", "1.2", "1.3"], ["1.3", "1.2", "1.1"]] {
+        let together = common::ok(read_from(&clang, folder.path(), "c", &order));
+        for (tag, read) in order.iter().zip(together) {
+            let alone = common::ok(read_from(&clang, folder.path(), "c", &[tag])).remove(0);
+            assert!(read.facts == alone.facts, "{tag} read in the order {order:?}");
+            let rm = surface(&read.facts, "rm");
+            let value = |name: &str| rm.constants.get(name).map(|c| c.value);
+            let wanted = match *tag {
+                "1.1" => Some(0x30),
+                "1.2" => Some(0x500),
+                _ => None,
+            };
+            assert_eq!(value("NVT_PASTED_MODE"), wanted, "{tag}");
+            assert_eq!(value("NVT_USES_PASTED"), wanted.map(|v| v + 1), "{tag}");
+        }
+    }
+}
+
+/// The value is the driver's, though a header of the system has a part in it.
+#[test]
+fn constants_of_what_the_system_defines() {
+    let Some(clang) = clang() else { return };
+    let header = "#include <sysonly.h>\n#include <stddef.h>\n\
+        struct nvt { char a; int b; };\n#define NVT_OF_SYSTEM (SYS_CONSTANT + 1)\n\
+        #define NVT_OFFSET offsetof(struct nvt, b)\n";
+    let files = [("inc/a.h", header), ("sys/sysonly.h", "#define SYS_CONSTANT 4\n")];
+    let read = common::ok(facts_of(&clang, "c", &files));
+    let rm = surface(&read.facts, "rm");
+    let constants: Vec<(&str, i128)> =
+        rm.constants.iter().map(|(name, c)| (name.as_str(), c.value)).collect();
+    assert_eq!(constants, [("NVT_OFFSET", 4), ("NVT_OF_SYSTEM", 5)]);
+}
+
+#[test]
+fn records_that_nothing_names_are_parts_of_what_declares_them() {
+    let Some(clang) = clang() else { return };
+    let header = "
+typedef struct { int x; } NvtCells[4];
+typedef struct { int y; } *NvtHidden;
+typedef union { int z; } (*NvtRows)[2];
+typedef enum { NVT_ON, NVT_OFF } NvtModes[3];
+typedef NvtHidden NvtHiddenToo;
+typedef struct { int d; } NvtDirect, *NvtDirectPointer;
+typedef struct nvt_behind { int t; } *NvtBehind;
+struct nvt_outer {
+    struct { int a; struct { int deep; } *deeper; } *unnamed;
+    struct nvt_inner { int b; struct nvt_inner *next; } *named;
+    union { int c; } (*rows)[2];
+    NvtCells cells;
+    NvtHidden hidden;
+    struct nvt_elsewhere *elsewhere;
+};
+";
+    let read = common::ok(facts_of(&clang, "c", &[("inc/a.h", header)]));
+    let rm = surface(&read.facts, "rm");
+    let records: Vec<(&str, String)> =
+        rm.records.iter().map(|(name, r)| (name.as_str(), r.source.to_string())).collect();
+    let wanted = [
+        ("NvtCells::anon0_t", "inc/a.h:2"),
+        ("NvtDirect", "inc/a.h:7"),
+        ("NvtHidden::anon0_t", "inc/a.h:3"),
+        ("NvtRows::anon0_t", "inc/a.h:4"),
+        ("nvt_behind", "inc/a.h:8"),
+        ("nvt_inner", "inc/a.h:11"),
+        ("nvt_outer", "inc/a.h:9"),
+        ("nvt_outer::rows_t", "inc/a.h:12"),
+        ("nvt_outer::unnamed_t", "inc/a.h:10"),
+        ("nvt_outer::unnamed_t::deeper_t", "inc/a.h:10"),
+    ];
+    assert_eq!(records, wanted.map(|(name, source)| (name, source.to_owned())));
+    let aliases: Vec<(&str, &str)> =
+        rm.aliases.iter().map(|(name, a)| (name.as_str(), a.ty.as_str())).collect();
+    let wanted = [
+        ("NvtBehind", "nvt_behind *"),
+        ("NvtCells", "NvtCells::anon0_t[4]"),
+        ("NvtDirectPointer", "NvtDirect *"),
+        ("NvtHidden", "NvtHidden::anon0_t *"),
+        ("NvtHiddenToo", "NvtHidden::anon0_t *"),
+        ("NvtModes", "NvtModes::anon0_t[3]"),
+        ("NvtRows", "NvtRows::anon0_t[2] *"),
+    ];
+    assert_eq!(aliases, wanted);
+    assert_eq!(rm.enums["NvtModes::anon0_t"].variants["NVT_OFF"], 1);
+    let outer: Vec<&str> =
+        record(rm, "nvt_outer").fields.iter().map(|f| f.canonical.as_str()).collect();
+    let wanted = [
+        "nvt_outer::unnamed_t *",
+        "nvt_inner *",
+        "nvt_outer::rows_t[2] *",
+        "NvtCells::anon0_t[4]",
+        "NvtHidden::anon0_t *",
+        "nvt_elsewhere *",
+    ];
+    assert_eq!(outer, wanted);
+    assert!(!json(&read.facts).contains("unnamed "), "clang's own words are in the facts");
+}
+
+/// What has no name and no place to take one from is refused.
+#[test]
+fn a_record_without_a_name_in_a_callback_is_refused() {
+    let Some(clang) = clang() else { return };
+    let header = "typedef struct { int a; } *NvtPointer;
+struct nvt_calls { void (*call)(struct { int x; } *argument); };
+typedef void (*NvtCall)(union { int y; } *argument);
+";
+    let report = common::refused(facts_of(&clang, "c", &[("inc/a.h", header)]));
+    let told: Vec<(&str, &str)> =
+        report.diagnostics.iter().map(|d| (d.code, d.message.as_str())).collect();
+    let wanted = [
+        ("record-layout", "nvt_calls: the type of `call` holds a record that has no name"),
+        ("record-unnamed", "the typedef `NvtCall` holds a record that has no name"),
+    ];
+    let errors: Vec<_> = told.into_iter().filter(|(code, _)| *code != "header-parse").collect();
+    assert_eq!(errors, wanted);
+}
+
+#[test]
+fn a_typedef_whose_body_is_nowhere_stands_for_its_tag() {
+    let Some(clang) = clang() else { return };
+    let header = "typedef struct NvtSame NvtSame;
+typedef union nvt_other_tag NvtOther;
+typedef NvtOther NvtOtherToo;
+typedef NvtSame *NvtSamePointer;
+typedef struct NvtLater NvtLater;
+struct NvtLater { int a; };
+";
+    let read = common::ok(facts_of(&clang, "c", &[("inc/a.h", header)]));
+    let rm = surface(&read.facts, "rm");
+    let aliases: Vec<(&str, &str, u64)> =
+        rm.aliases.iter().map(|(name, a)| (name.as_str(), a.ty.as_str(), a.size)).collect();
+    let wanted = [
+        ("NvtOther", "union nvt_other_tag", 0),
+        ("NvtOtherToo", "NvtOther", 0),
+        ("NvtSame", "struct NvtSame", 0),
+        ("NvtSamePointer", "NvtSame *", 8),
+    ];
+    assert_eq!(aliases, wanted);
+    assert!(rm.records.contains_key("NvtLater"));
+}
+
+/// An attribute or pragma that the parser drops, or one that reaches further than its header, may
+/// change a layout: it is said at its place.
+#[test]
+fn attributes_and_pragmas_that_do_nothing_are_told() {
+    let Some(clang) = clang() else { return };
+    let cases = [
+        ("c", "struct __attribute__((nvt_unheard_of)) nvt_a { int a; };", "nvt_unheard_of", 1),
+        ("c", "struct nvt_a;\nvoid f(struct nvt_a *a __attribute__((packed)));", "packed", 2),
+        ("c", "struct nvt_a { int a; };\n__attribute__((packed)) struct nvt_a g;", "packed", 2),
+        ("c", "#pragma pack(push, 3)\nstruct nvt_a { int a; };", "pack", 1),
+        ("c", "#pragma pack(4, nonsense, 2)\nstruct nvt_a { int a; };", "pack", 1),
+        (
+            "c",
+            "struct nvt_a { int a; };\n#pragma pack(push, 1)\nstruct nvt_b { int b; };",
+            "pack",
+            2,
+        ),
+        ("c", "#pragma pack(pop)\nstruct nvt_a { int a; };", "pack", 1),
+        ("c", "#define NVT_ONE 1\n#define NVT_ONE 2\n", "NVT_ONE", 2),
+        ("c++", "extern \"C\" {\nstruct nvt_empty { };\n}\n", "empty struct", 2),
+    ];
+    for (language, header, word, line) in cases {
+        let read = common::ok(facts_of(&clang, language, &[("inc/a.h", header)]));
+        let mut warnings = read.warnings.diagnostics.iter();
+        let Some(warning) = warnings.find(|warning| warning.place.is_some()) else {
+            panic!("{header}\nno warning in the header: {}", read.warnings);
+        };
+        assert_eq!(warning.code, "header-parse", "{header}");
+        assert!(warning.message.contains(word), "{header}\n{warning}");
+        let place = warning.place.as_ref().map(|place| place.line_and_column());
+        let at = place.unwrap_or_default();
+        assert!(at.starts_with(&format!("inc/a.h:{line}:")), "{header}\n{at}");
+    }
+    // What is done properly is not.
+    let right = "#pragma pack(push, 1)\nstruct nvt_a { int a; };\n#pragma pack(pop)\n\
+        struct __attribute__((packed, aligned(4))) nvt_b { char c; int b; };";
+    let read = common::ok(facts_of(&clang, "c", &[("inc/a.h", right)]));
+    assert_eq!(read.warnings.render(false), "");
 }
 
 /// Neither the headers that a spec calls `system` nor the stand-ins for the real ones are recorded.

@@ -14,8 +14,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use nvabi_pipeline::diagnostic::Report;
-use nvabi_pipeline::extract::{Cache, Clang};
-use nvabi_pipeline::facts::{self, Options, Unit};
+use nvabi_pipeline::extract::Clang;
+use nvabi_pipeline::facts::{self, Cache, Options, Unit};
 use nvabi_pipeline::headers::Source;
 use nvabi_pipeline::model::{Facts, Surface};
 use nvabi_pipeline::spec::Spec;
@@ -71,7 +71,7 @@ impl Subject {
         };
         let options = Options { target, constants: true };
         let units = self.units();
-        let read = facts::extract_units(&clang, &units, &self.tag, options, &mut Cache::default());
+        let read = facts::extract_units(&clang, &units, &self.tag, options, &Cache::default());
         Some(ok(read).0)
     }
 
@@ -108,7 +108,10 @@ pub(crate) fn write_tree(unit: &Unit<'_>, root: &Path) {
 
 /// Asks every C compiler about every fact of the subject.
 fn ask_compilers(subject: &Subject) {
-    let compilers = c::compilers();
+    ask(subject, c::compilers());
+}
+
+fn ask(subject: &Subject, compilers: Vec<c::Compiler>) {
     assert!(!compilers.is_empty(), "there is no C compiler at all");
     let folder = tempfile::tempdir().unwrap();
     let units = subject.units();
@@ -163,6 +166,28 @@ fn compilers_agree_on_our_headers() {
 fn compilers_agree_on_the_drivers_headers() {
     if let Some(subject) = Subject::real() {
         ask_compilers(&subject);
+    }
+}
+
+/// One tag of each other branch, its newest, and one compiler that is not what the facts came from.
+#[test]
+fn gcc_agrees_on_every_branch() {
+    let Some(subject) = Subject::real() else { return };
+    let tags = ok(nvabi_pipeline::lock::read_tags(&root().join("abi-specs/lock")));
+    for spec in ok(Spec::load_folder(&root().join("abi-specs"))) {
+        let newest = tags.iter().rev().find(|locked| locked.tag.branch() == spec.driver);
+        let tag = newest.unwrap().tag.clone();
+        if tag == subject.tag {
+            continue;
+        }
+        let gcc = c::compilers().into_iter().find(|c| c.program == "gcc");
+        let Some(gcc) = gcc else {
+            println!("skipped: no gcc");
+            return;
+        };
+        println!("{tag}");
+        let name = "branch";
+        ask(&Subject { name, spec, tag, source: subject.source.clone() }, vec![gcc]);
     }
 }
 

@@ -3,6 +3,7 @@
 //! The one module that knows Rust tokens. `plan` decides what there is, `records` writes a layout,
 //! `tables` what a program looks up; this file puts them into modules.
 
+mod drivers;
 mod plan;
 mod records;
 mod tables;
@@ -11,14 +12,11 @@ mod types;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 
-use proc_macro2::{Ident, Span, TokenStream};
-use quote::{format_ident, quote};
-
-use crate::diagnostic::{Diagnostic, Report};
+use crate::diagnostic::Report;
 use crate::lock::{Fact, Lock};
 use crate::spec::{ItemKind, Spec};
 
-use plan::{Const, Plan};
+use plan::{Const, Def, Driver, Plan};
 
 /// How to emit.
 #[derive(Debug, Clone, Copy)]
@@ -42,62 +40,57 @@ impl Options<'_> {
 
 /// The Rust source for the specs' drivers.
 pub fn emit(lock: &Lock, specs: &[&Spec], options: Options<'_>) -> Result<String, Report> {
-    let plan = plan::plan(lock, specs, options.full)?;
+    let mut plan = plan::plan(lock, specs, options.full)?;
     let groups = groups(&plan);
+    for group in &groups {
+        group.defs.iter().for_each(|id| plan.defs[*id].module = group.name.to_string());
+    }
     let mut text = String::from("// Generated from abi-specs by nvabi. Do not edit.\n");
-    let nvabi: TokenStream = syn::parse_str(options.nvabi).map_err(internal)?;
+    let nvabi = options.nvabi;
+    let mut values = Values::new();
     let _ = writeln!(text, "/// Definitions, each in the module of the tags that have it.");
     let _ = writeln!(text, "pub mod layouts {{");
     for group in &groups {
-        let uses = quote! {
-            #[allow(unused_imports)]
-            use #nvabi as nvabi;
-            #[allow(unused_imports)]
-            use nvabi::check::{Field as F, Type as T};
-        };
-        let _ = writeln!(text, "/// {}\npub mod {} {{", group.doc, group.name);
-        text.push_str(&pretty(uses)?);
-        let defs =
-            (group.defs.iter()).map(|def| records::definition(&plan, *def, &groups, options));
-        text.push_str(&pretty(quote! { #(#defs)* })?);
-        text.push_str(&pretty(records::traits(&plan, &group.defs))?);
-        records::layouts(&mut text, &plan, &group.defs, &groups, options);
-        for constant in &group.constants {
-            push_constant(&mut text, &plan.constants[*constant]);
+        let _ = writeln!(
+            text,
+            "/// {}\npub mod {} {{\n#[allow(unused_imports)]\nuse {nvabi} as nvabi;\n\
+             #[allow(unused_imports)]\nuse nvabi::check::{{Field as F, Type as T}};",
+            group.doc, group.name
+        );
+        for def in &group.defs {
+            records::definition(&mut text, &plan, *def, options);
         }
+        records::traits(&mut text, &plan, &group.defs);
+        records::layouts(&mut text, &plan, &group.defs, options);
+        constants(&mut text, &plan, &group.constants, &mut values);
         for (kind, calls) in &group.calls {
-            let _ = writeln!(text, "/// {}\npub mod {} {{", section_doc(*kind), kind.section());
-            text.push_str("#[allow(unused_imports)]\n");
-            text.push_str(&pretty(quote! { use #nvabi as nvabi; })?);
-            calls.iter().for_each(|call| tables::call(&mut text, &plan, *call, &groups));
+            let _ = writeln!(
+                text,
+                "/// {}\npub mod {} {{\n#[allow(unused_imports)]\nuse {nvabi} as nvabi;",
+                section_doc(*kind),
+                kind.section()
+            );
+            calls.iter().for_each(|call| tables::call(&mut text, &plan, *call));
             text.push_str("}\n");
         }
         text.push_str("}\n");
     }
     text.push_str("}\n");
-    tables::lists(&mut text, &plan, &groups, options.nvabi);
+    push_values(&mut text, &values, nvabi);
+    tables::lists(&mut text, &plan, &groups, nvabi);
+    drivers::drivers(&mut text, &plan, options);
     if !options.in_nvabi() {
         // The derive finds the module `check` beside the table.
-        text.push_str(&pretty(quote! { pub use #nvabi::check; })?);
+        let _ = writeln!(text, "pub use {nvabi}::check;");
     }
-    text.push_str(&pretty(views(&plan, &groups, &nvabi))?);
-    tables::abi(&mut text, &plan, &groups, options);
+    views(&mut text, &plan, &groups, nvabi);
+    tables::abi(&mut text, &plan, options);
     Ok(text)
-}
-
-fn internal(error: syn::Error) -> Report {
-    Diagnostic::error("emit-internal", format!("the emitted code does not parse: {error}"))
-        .help("this is a defect of nvabi: please report it with the spec and the tag")
-        .into()
-}
-
-fn pretty(tokens: TokenStream) -> Result<String, Report> {
-    Ok(prettyplease::unparse(&syn::parse2(tokens).map_err(internal)?))
 }
 
 /// Definitions, constants and calls that the same views have.
 struct Group {
-    name: Ident,
+    name: String,
     doc: String,
     views: BTreeSet<usize>,
     defs: Vec<usize>,
@@ -110,7 +103,7 @@ fn groups(plan: &Plan<'_>) -> Vec<Group> {
     let mut groups: BTreeMap<BTreeSet<usize>, Group> = BTreeMap::new();
     let mut put = |views: &BTreeSet<usize>, add: &mut dyn FnMut(&mut Group)| {
         let group = groups.entry(views.clone()).or_insert_with(|| Group {
-            name: format_ident!("unnamed"),
+            name: String::new(),
             doc: String::new(),
             views: views.clone(),
             defs: Vec::new(),
@@ -143,7 +136,7 @@ fn groups(plan: &Plan<'_>) -> Vec<Group> {
             }
         }
         debug_assert!(taken.insert(name.clone()));
-        group.name = Ident::new(&name, Span::call_site());
+        group.name = name;
         let told: Vec<String> = spans
             .iter()
             .map(|(first, until)| match until {
@@ -188,56 +181,63 @@ fn spans<'p>(plan: &'p Plan<'_>, views: &BTreeSet<usize>) -> Vec<(&'p str, Optio
 }
 
 /// One module per view, one name per tag, and one per driver for its newest tag.
-fn views(plan: &Plan<'_>, groups: &[Group], nvabi: &TokenStream) -> TokenStream {
-    let modules = plan.views.iter().enumerate().map(|(id, view)| {
-        let name = format_ident!("v{}", view.first.ident());
-        let tag = view.first.as_str();
-        let doc = format!("The driver's interface as of {tag}.");
+fn views(text: &mut String, plan: &Plan<'_>, groups: &[Group], nvabi: &str) {
+    for (id, view) in plan.views.iter().enumerate() {
+        let (name, tag) = (view.module(), view.first.as_str());
+        let _ = writeln!(text, "/// The driver's interface as of {tag}.\npub mod {name} {{");
         let members: Vec<&Group> = groups.iter().filter(|g| g.views.contains(&id)).collect();
-        let names = members.iter().filter(|g| !(g.defs.is_empty() && g.constants.is_empty()));
-        let names = names.map(|group| &group.name);
-        let sections = ItemKind::ALL.iter().filter_map(|kind| {
-            let with = members.iter().filter(|group| group.calls.contains_key(kind));
+        for group in members.iter().filter(|g| !(g.defs.is_empty() && g.constants.is_empty())) {
+            let _ = writeln!(text, "    pub use super::layouts::{}::*;", group.name);
+        }
+        let _ = writeln!(text, "    pub use super::drivers::{name} as View;");
+        for kind in ItemKind::ALL {
+            let with = members.iter().filter(|group| group.calls.contains_key(&kind));
             let names: Vec<_> = with.map(|group| &group.name).collect();
-            let section = format_ident!("{}", kind.section());
-            let (doc, list) = (section_doc(*kind), tables::list_name(*kind));
-            (!names.is_empty()).then(|| {
-                quote! {
-                    #[doc = #doc]
-                    pub mod #section {
-                        #(pub use super::super::layouts::#names::#section::*;)*
-                        /// Every call of this kind, in sorted parts.
-                        pub static ALL: &[&[&#nvabi::call::Info]] =
-                            &[#(super::super::calls::#names::#list),*];
-                    }
-                }
-            })
-        });
-        quote! {
-            #[doc = #doc]
-            pub mod #name {
-                #(pub use super::layouts::#names::*;)*
-                #(#sections)*
+            if !names.is_empty() {
+                section(text, kind, &names, &name.to_uppercase(), nvabi);
             }
         }
-    });
-    let aliases = plan.drivers.iter().flat_map(|driver| {
-        let aliases = driver.tags.iter().filter_map(|(tag, view)| {
-            let target = &plan.views[*view].first;
-            let (name, target) =
-                (format_ident!("v{}", tag.ident()), format_ident!("v{}", target.ident()));
-            let doc = format!("The driver's interface as of {tag}.");
-            (name != target).then(|| quote! { #[doc = #doc] pub use #target as #name; })
-        });
-        let newest = driver.tags.last().map(|(tag, _)| {
-            let name = format_ident!("r{}", driver.name.replace(['.', '-'], "_"));
-            let target = format_ident!("v{}", tag.ident());
-            let doc = format!("The interface of the newest locked tag of {}: {tag}.", driver.name);
-            quote! { #[doc = #doc] pub use #target as #name; }
-        });
-        aliases.chain(newest).collect::<Vec<_>>()
-    });
-    quote! { #(#modules)* #(#aliases)* }
+        text.push_str("}\n");
+    }
+    for driver in &plan.drivers {
+        aliases(text, plan, driver);
+    }
+}
+
+/// The calls of one kind in the module of a view.
+fn section(text: &mut String, kind: ItemKind, groups: &[&String], view: &str, nvabi: &str) {
+    let name = kind.section();
+    let _ = writeln!(text, "    /// {}\n    pub mod {name} {{", section_doc(kind));
+    for group in groups {
+        let _ = writeln!(text, "        pub use super::super::layouts::{group}::{name}::*;");
+    }
+    let _ = writeln!(
+        text,
+        "        /// Every call of this kind, in sorted parts.\n        \
+         pub static ALL: &[&[&{nvabi}::call::Info]] = super::super::calls::{view}.{name};\n    }}"
+    );
+}
+
+/// The names of a driver's tags, and of its newest.
+fn aliases(text: &mut String, plan: &Plan<'_>, driver: &Driver) {
+    for (tag, view) in &driver.tags {
+        let (name, target) = (format!("v{}", tag.ident()), plan.views[*view].module());
+        if name != target {
+            let _ = writeln!(
+                text,
+                "/// The driver's interface as of {tag}.\npub use {target} as {name};"
+            );
+        }
+    }
+    if let Some((tag, _)) = driver.tags.last() {
+        let _ = writeln!(
+            text,
+            "/// The interface of the newest locked tag of {}: {tag}.\npub use v{} as r{};",
+            driver.name,
+            tag.ident(),
+            driver.name.replace(['.', '-'], "_")
+        );
+    }
 }
 
 fn section_doc(kind: ItemKind) -> &'static str {
@@ -250,26 +250,63 @@ fn section_doc(kind: ItemKind) -> &'static str {
     }
 }
 
-/// A constant is one line; there are too many of them to go through a pretty-printer.
-fn push_constant(text: &mut String, constant: &Const) {
-    let Const { name, fact, place, documented, .. } = constant;
-    // Those that only `full` brings are ten times as many: their comments would cost more to
-    // compile than the constants, and `nvabi show` tells the same.
-    if *documented {
-        let _ = writeln!(text, "/// {} ({})", place.source, place.since);
-    }
-    match fact {
-        Fact::Constant(value) => {
-            let (ty, value) = integer(*value);
+/// Values of constants: by a name made of type and value, both of them as source.
+type Values = BTreeMap<String, (&'static str, String)>;
+
+/// The constants of a group.
+///
+/// Those that the spec names are items with a comment. Those that only `full` brings are twenty
+/// times as many with few different values: each is another name of its value, which rustc takes in
+/// a third of the time of an item. `nvabi show` tells where they come from.
+fn constants(text: &mut String, plan: &Plan<'_>, constants: &[usize], values: &mut Values) {
+    let mut names = String::new();
+    for Const { name, fact, place, documented, .. } in
+        constants.iter().map(|id| &plan.constants[*id])
+    {
+        let Some((ty, value)) = value(fact) else { continue };
+        if *documented {
+            let _ = writeln!(text, "/// {} ({})", place.source, place.since);
             let _ = writeln!(text, "pub const {name}: {ty} = {value};");
+        } else {
+            let key = value_name(fact);
+            let _ = writeln!(names, "{key} as {name},");
+            values.entry(key).or_insert((ty, value));
         }
+    }
+    if !names.is_empty() {
+        let _ = writeln!(text, "pub use super::super::values::{{\n{names}}};");
+    }
+}
+
+/// The values that constants are names of.
+fn push_values(text: &mut String, values: &Values, nvabi: &str) {
+    if values.is_empty() {
+        return;
+    }
+    let _ = writeln!(text, "mod values {{\n#[allow(unused_imports)]\nuse {nvabi} as nvabi;");
+    for (name, (ty, value)) in values {
+        let _ = writeln!(text, "pub const {name}: {ty} = {value};");
+    }
+    text.push_str("}\n");
+}
+
+/// The Rust type and text of a constant's value.
+fn value(fact: &Fact) -> Option<(&'static str, String)> {
+    match fact {
+        Fact::Constant(value) => Some(integer(*value)),
         Fact::BitRange(high, low) => {
-            let _ = writeln!(
-                text,
-                "pub const {name}: nvabi::BitRange = nvabi::BitRange {{ high: {high}, low: {low} }};"
-            );
+            Some(("nvabi::BitRange", format!("nvabi::BitRange {{ high: {high}, low: {low} }}")))
         }
-        _ => {}
+        _ => None,
+    }
+}
+
+fn value_name(fact: &Fact) -> String {
+    match fact {
+        Fact::BitRange(high, low) => format!("BITS_{high}_{low}").replace('-', "MINUS"),
+        Fact::Constant(value) if *value < 0 => format!("MINUS_{}", value.unsigned_abs()),
+        Fact::Constant(value) => format!("VALUE_{value:X}"),
+        _ => String::new(),
     }
 }
 
@@ -289,13 +326,13 @@ fn integer(value: i128) -> (&'static str, String) {
 }
 
 /// A name as an identifier: keywords become raw ones.
-fn ident(name: &str) -> Ident {
+fn ident(name: &str) -> String {
     if let "self" | "Self" | "super" | "crate" | "_" = name {
-        return format_ident!("{name}_");
+        return format!("{name}_");
     }
     match KEYWORDS.binary_search(&name) {
-        Ok(_) => Ident::new_raw(name, Span::call_site()),
-        Err(_) => Ident::new(name, Span::call_site()),
+        Ok(_) => format!("r#{name}"),
+        Err(_) => name.to_owned(),
     }
 }
 
@@ -308,12 +345,8 @@ const KEYWORDS: [&str; 46] = [
     "while", "yield",
 ];
 
-/// The path of a definition from inside a group's module.
-fn path(plan: &Plan<'_>, def: usize, groups: &[Group]) -> TokenStream {
-    let group = groups.iter().find(|group| group.views == plan.defs[def].views);
-    let name = ident(&plan.defs[def].ident);
-    match group.map(|group| &group.name) {
-        Some(group) => quote!(super::#group::#name),
-        None => quote!(#name),
-    }
+/// The path of a definition below `layouts`.
+fn path(plan: &Plan<'_>, def: usize) -> String {
+    let Def { module, ident: name, .. } = &plan.defs[def];
+    format!("{module}::{}", ident(name))
 }

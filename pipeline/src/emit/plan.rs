@@ -1,6 +1,7 @@
 //! What to emit, as plain data: definitions, constants and calls, each with the views it is in.
 //!
-//! A *view* is what one or more tags have in common: all definitions, constants and calls.
+//! A *view* is what one or more tags of a driver have in common: all definitions, constants and
+//! calls.
 //! A definition is shared by every view in which it, and all it is made of, is the same.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
@@ -27,6 +28,10 @@ pub(super) struct Def {
     pub(super) uses: BTreeMap<String, DefId>,
     pub(super) place: Place,
     pub(super) views: BTreeSet<usize>,
+    /// The specs name it themselves.
+    pub(super) named: bool,
+    /// The module in `layouts` that it stands in.
+    pub(super) module: String,
 }
 
 /// Where a definition stands, at the first tag that has it.
@@ -68,11 +73,18 @@ pub(super) enum Param {
     },
 }
 
-/// Tags with the same definitions, constants and calls.
+/// Tags of one driver with the same definitions, constants and calls.
 #[derive(Debug)]
 pub(super) struct View {
     /// Names the view.
     pub(super) first: Tag,
+}
+
+impl View {
+    /// The name of its module.
+    pub(super) fn module(&self) -> String {
+        format!("v{}", self.first.ident())
+    }
 }
 
 /// One driver and which view each of its tags has.
@@ -90,6 +102,21 @@ pub(super) struct Plan<'s> {
     pub(super) calls: Vec<Call<'s>>,
     pub(super) views: Vec<View>,
     pub(super) drivers: Vec<Driver>,
+}
+
+impl Plan<'_> {
+    /// The branch and the tags of a view.
+    pub(super) fn tags(&self, view: usize) -> (&str, Vec<&str>) {
+        let mut tags = Vec::new();
+        let mut branch = "";
+        for driver in &self.drivers {
+            for (tag, _) in driver.tags.iter().filter(|(_, of)| *of == view) {
+                branch = &driver.name;
+                tags.push(tag.as_str());
+            }
+        }
+        (branch, tags)
+    }
 }
 
 /// Plans the emission of the specs' closures, or of everything.
@@ -181,6 +208,8 @@ impl<'l, 's> Planner<'l, 's> {
                 .help("`nvabi lock TAG` adds one"),
             );
         }
+        // Another driver can have these definitions and calls with other constants.
+        self.seen.clear();
         for id in constants.stable {
             let views = driver.tags.iter().map(|(_, view)| *view);
             self.plan.constants[id].views.extend(views);
@@ -362,6 +391,8 @@ impl<'l, 's> Planner<'l, 's> {
                         since: self.lock.tags[look.tag].tag.clone(),
                     },
                     views: BTreeSet::new(),
+                    named: false,
+                    module: String::new(),
                 });
                 id
             }
@@ -393,7 +424,7 @@ impl<'l, 's> Planner<'l, 's> {
         let candidates = self.calls.entry((item.kind, &item.name)).or_default();
         let same = |id: &&usize| {
             let call = &self.plan.calls[**id];
-            std::ptr::eq(call.item, item) && call.number == number && call.params == params
+            call.number == number && call.params == params && says_the_same(call.item, item)
         };
         let id = candidates.iter().find(same).copied().unwrap_or_else(|| {
             let id = self.plan.calls.len();
@@ -417,9 +448,11 @@ impl<'l, 's> Planner<'l, 's> {
         &self.lock.tags[look.tag].tag
     }
 
-    /// The first surface that has the name decides.
+    /// A type that the spec names; the first surface that has it decides.
     fn find(&mut self, look: &mut Look<'_>, name: &str) -> Option<DefId> {
-        (0..look.spec.surfaces.len()).find_map(|surface| self.def(look, surface, name))
+        let id = (0..look.spec.surfaces.len()).find_map(|surface| self.def(look, surface, name))?;
+        self.plan.defs[id].named = true;
+        Some(id)
     }
 
     fn param(&mut self, look: &mut Look<'_>, named: &spec::Named) -> Option<Param> {
@@ -526,6 +559,22 @@ impl<'l, 's> Planner<'l, 's> {
             id
         })
     }
+}
+
+/// Whether two specs say the same of a call: a child repeats what it inherits from its parent.
+fn says_the_same(a: &Item, b: &Item) -> bool {
+    let pointer = |p: &spec::Pointer| {
+        let of = p.of.as_ref().map(|of| of.name.clone());
+        (p.field.name.clone(), p.len.clone(), of, p.dir, p.opaque)
+    };
+    let names = |named: &[spec::Named]| named.iter().map(|n| n.name.clone()).collect::<Vec<_>>();
+    std::ptr::eq(a, b)
+        || a.array == b.array
+            && a.caps == b.caps
+            && a.note == b.note
+            && names(&a.params) == names(&b.params)
+            && names(&a.fds) == names(&b.fds)
+            && a.pointers.iter().map(pointer).eq(b.pointers.iter().map(pointer))
 }
 
 /// The constants of one driver.

@@ -1,97 +1,77 @@
 //! One definition: a struct, union, enum or typedef, with its assertions and its description.
 
+use std::collections::HashSet;
 use std::fmt::Write as _;
 
-use proc_macro2::{Ident, TokenStream};
-use quote::{format_ident, quote};
-
-use super::plan::{Def, Place, Plan};
+use super::plan::{Def, DefId, Place, Plan};
 use super::types::{self, Element, Named, is_uuid};
-use super::{Group, Options, ident, path};
+use super::{Options, ident, path};
 use crate::lock::Fact;
 use crate::model::{Field, RecordKind};
 
-pub(super) fn definition(
-    plan: &Plan<'_>,
-    id: usize,
-    groups: &[Group],
-    options: Options<'_>,
-) -> TokenStream {
+pub(super) fn definition(text: &mut String, plan: &Plan<'_>, id: DefId, options: Options<'_>) {
     let def = &plan.defs[id];
     let name = ident(&def.ident);
-    let writer = Writer { plan, def, groups, options };
+    let writer = Writer { plan, def, options };
+    let mut alias = |keyword: &str, ty: &str| {
+        writer.doc(text, keyword);
+        let _ = writeln!(text, "pub type {name} = {ty};");
+    };
     match &*def.fact {
-        Fact::Record { .. } if is_uuid(&def.name) => {
-            let doc = writer.doc("struct");
-            quote! { #[doc = #doc] pub type #name = nvabi::Uuid; }
-        }
-        Fact::Record { kind, size, align, fields } => {
-            writer.record(&name, *kind, *size, *align, fields)
-        }
+        Fact::Record { .. } if is_uuid(&def.name) => alias("struct", "nvabi::Uuid"),
         Fact::Enum { size, .. } => {
-            let doc = writer.doc("enum");
-            let ty = Element::Enum { size: *size }.rust(|_| quote!());
-            quote! { #[doc = #doc] pub type #name = #ty; }
+            alias("enum", &Element::Enum { size: *size }.rust(|_| String::new()));
         }
-        Fact::Alias { ty, size } => {
-            let doc = writer.doc("typedef");
-            let ty = writer.rust(ty, ty, *size);
-            quote! { #[doc = #doc] pub type #name = #ty; }
+        Fact::Alias { ty, size } => alias("typedef", &writer.rust(ty, ty, *size)),
+        Fact::Record { kind, size, align, fields } => {
+            writer.record(text, &name, *kind, *size, *align, fields);
         }
-        Fact::Constant(_) | Fact::BitRange(..) => quote!(),
+        _ => {}
     }
 }
 
 /// The tables that the derive compares with, as source: they are many and nobody reads them.
-pub(super) fn layouts(
-    text: &mut String,
-    plan: &Plan<'_>,
-    defs: &[usize],
-    groups: &[Group],
-    options: Options<'_>,
-) {
+pub(super) fn layouts(text: &mut String, plan: &Plan<'_>, defs: &[DefId], options: Options<'_>) {
     for def in defs.iter().map(|id| &plan.defs[*id]).filter(|def| !is_uuid(&def.name)) {
-        let writer = Writer { plan, def, groups, options };
+        let writer = Writer { plan, def, options };
         writer.layout(text, &ident(&def.ident), &def.fact);
     }
 }
 
 /// `Copy`, `Clone` and the derive's `FieldType`, for all records of a module in one line.
-pub(super) fn traits(plan: &Plan<'_>, defs: &[usize]) -> TokenStream {
+pub(super) fn traits(text: &mut String, plan: &Plan<'_>, defs: &[DefId]) {
     let records = defs
         .iter()
         .map(|id| &plan.defs[*id])
         .filter(|def| !is_uuid(&def.name) && matches!(&*def.fact, Fact::Record { .. }));
     let names: Vec<_> = records.map(|def| ident(&def.ident)).collect();
-    match names.is_empty() {
-        true => quote!(),
-        false => quote! { nvabi::records!(#(#names),*); },
+    if !names.is_empty() {
+        let _ = writeln!(text, "nvabi::records!({});", names.join(", "));
     }
 }
 
 struct Writer<'a> {
     plan: &'a Plan<'a>,
     def: &'a Def,
-    groups: &'a [Group],
     options: Options<'a>,
 }
 
 /// A member of the Rust type, in order.
 enum Member<'f> {
     Field {
-        name: Ident,
+        name: String,
         field: &'f Field,
         element: Element,
         dimensions: Vec<u64>,
         bytes: bool,
     },
     Padding {
-        name: Ident,
+        name: String,
         size: u64,
     },
     /// Bit-fields that share bytes.
     Bits {
-        name: Ident,
+        name: String,
         offset: u64,
         size: u64,
         /// They are one integer rather than bytes.
@@ -101,9 +81,9 @@ enum Member<'f> {
 }
 
 impl<'a> Writer<'a> {
-    fn doc(&self, keyword: &str) -> String {
+    fn doc(&self, text: &mut String, keyword: &str) {
         let Def { name, place, .. } = self.def;
-        format!(" `{keyword} {name}`: {} at {}.", place.source, place.since)
+        let _ = writeln!(text, "/// `{keyword} {name}`: {} at {}.", place.source, place.since);
     }
 
     fn target(&self, name: &str) -> Option<&'a Def> {
@@ -120,14 +100,18 @@ impl<'a> Writer<'a> {
         })
     }
 
-    fn path(&self, name: &str) -> TokenStream {
+    /// The path of a type from inside a group's module.
+    fn path(&self, name: &str) -> String {
         match self.def.uses.get(name) {
-            Some(id) => path(self.plan, *id, self.groups),
-            None => quote!(()),
+            Some(id) if self.plan.defs[*id].module == self.def.module => {
+                ident(&self.plan.defs[*id].ident)
+            }
+            Some(id) => format!("super::{}", path(self.plan, *id)),
+            None => "()".into(),
         }
     }
 
-    fn rust(&self, declared: &str, canonical: &str, size: u64) -> TokenStream {
+    fn rust(&self, declared: &str, canonical: &str, size: u64) -> String {
         let (element, dimensions) = self.element(declared, canonical, size);
         types::array(element.rust(|name| self.path(name)), &dimensions)
     }
@@ -141,36 +125,30 @@ impl<'a> Writer<'a> {
 
     fn record(
         &self,
-        name: &Ident,
+        text: &mut String,
+        name: &str,
         kind: RecordKind,
         size: u64,
         align: u64,
         fields: &'a [Field],
-    ) -> TokenStream {
+    ) {
         let (members, packed) = self.members(kind, size, align, fields);
         let natural = members.iter().map(|m| self.natural_align(m)).max().unwrap_or(1);
-        let mut repr = vec![quote!(C)];
-        let limit = usize_literal(align);
-        if packed {
-            repr.push(quote!(packed(#limit)));
-        } else if align > natural {
-            repr.push(quote!(align(#limit)));
-        }
-        let keyword = format_ident!("{}", kind.keyword());
-        let doc = format!("{}\n\n {size} bytes, alignment {align}.", self.doc(kind.keyword()));
-        let declared = members.iter().map(|member| self.declare(member));
-        let derives = self.derives(kind, packed, &members);
-        // What a union's bytes hold is for the program to know.
-        let accessors = match kind {
-            RecordKind::Struct => accessors(name, &members),
-            RecordKind::Union => quote!(),
+        let keyword = kind.keyword();
+        self.doc(text, keyword);
+        let _ = writeln!(text, "///\n/// {size} bytes, alignment {align}.");
+        self.derives(text, kind, packed, &members);
+        let _ = match (packed, align > natural) {
+            (true, _) => writeln!(text, "#[repr(C, packed({align}))]"),
+            (false, true) => writeln!(text, "#[repr(C, align({align}))]"),
+            (false, false) => writeln!(text, "#[repr(C)]"),
         };
-        quote! {
-            #[doc = #doc]
-            #derives
-            #[repr(#(#repr),*)]
-            pub #keyword #name { #(#declared)* }
-            #accessors
+        let _ = writeln!(text, "pub {keyword} {name} {{");
+        members.iter().for_each(|member| self.declare(text, member));
+        text.push_str("}\n");
+        // What a union's bytes hold is for the program to know.
+        if kind == RecordKind::Struct {
+            accessors(text, name, &members, fields);
         }
     }
 
@@ -259,52 +237,46 @@ impl<'a> Writer<'a> {
         }
     }
 
-    fn declare(&self, member: &Member<'_>) -> TokenStream {
-        match member {
+    fn declare(&self, text: &mut String, member: &Member<'_>) {
+        let _ = match member {
             Member::Padding { name, size } => {
-                let size_literal = usize_literal(*size);
-                let doc = format!(" {size} bytes of padding.");
-                quote! { #[doc = #doc] pub #name: [u8; #size_literal], }
+                writeln!(text, "    /// {size} bytes of padding.\n    pub {name}: [u8; {size}],")
             }
             Member::Bits { name, offset, size, int, .. } => {
                 let ty = bits_type(*int, *size);
-                let doc = format!(" Offset {offset}, {size} bytes of bit-fields.");
-                quote! { #[doc = #doc] pub #name: #ty, }
+                let doc = format!("Offset {offset}, {size} bytes of bit-fields.");
+                writeln!(text, "    /// {doc}\n    pub {name}: {ty},")
             }
             Member::Field { name, field, element, dimensions, bytes } => {
-                let Field { offset, size, ty, .. } = field;
-                let doc = format!(" Offset {offset}, {size} bytes, `{ty}`.");
+                let Field { offset, size, ty: declared, .. } = field;
                 let ty = match bytes {
-                    true => {
-                        let size = usize_literal(*size);
-                        quote!([u8; #size])
-                    }
+                    true => format!("[u8; {size}]"),
                     false => types::array(element.rust(|name| self.path(name)), dimensions),
                 };
-                quote! { #[doc = #doc] pub #name: #ty, }
+                let doc = format!("Offset {offset}, {size} bytes, `{declared}`.");
+                writeln!(text, "    /// {doc}\n    pub {name}: {ty},")
             }
-        }
+        };
     }
 
     /// What the layout allows: every type here is made of integers, so any bytes are a value;
     /// bytes can be read back where no union hides which of them were written.
-    fn derives(&self, kind: RecordKind, packed: bool, members: &[Member<'_>]) -> TokenStream {
+    fn derives(&self, text: &mut String, kind: RecordKind, packed: bool, members: &[Member<'_>]) {
         if !self.options.zerocopy {
-            return quote!();
+            return;
         }
-        let into_bytes =
-            self.is_whole(kind, packed, members).then(|| quote!(, nvabi::zerocopy::IntoBytes));
+        let into_bytes = match self.is_whole(kind, packed, members) {
+            true => ", nvabi::zerocopy::IntoBytes",
+            false => "",
+        };
+        let _ = writeln!(
+            text,
+            "#[derive(nvabi::zerocopy::FromBytes, nvabi::zerocopy::Immutable, \
+             nvabi::zerocopy::KnownLayout{into_bytes})]"
+        );
         // In nvabi itself zerocopy is found under its own name.
-        let path =
-            (!self.options.in_nvabi()).then(|| quote! { #[zerocopy(crate = "nvabi::zerocopy")] });
-        quote! {
-            #[derive(
-                nvabi::zerocopy::FromBytes,
-                nvabi::zerocopy::Immutable,
-                nvabi::zerocopy::KnownLayout
-                #into_bytes
-            )]
-            #path
+        if !self.options.in_nvabi() {
+            text.push_str("#[zerocopy(crate = \"nvabi::zerocopy\")]\n");
         }
     }
 
@@ -332,7 +304,7 @@ impl<'a> Writer<'a> {
     }
 
     /// The table of a record and the assertion that rustc made the type as the table says.
-    fn layout(&self, text: &mut String, name: &Ident, fact: &'a Fact) {
+    fn layout(&self, text: &mut String, name: &str, fact: &'a Fact) {
         let Fact::Record { kind, size, align, fields } = fact else { return };
         let (members, _) = self.members(*kind, *size, *align, fields);
         let kind = match kind {
@@ -361,18 +333,28 @@ impl<'a> Writer<'a> {
     }
 
     /// The driver's name of a member, the Rust one, and where and what it is.
-    fn describe<'m>(&self, member: &'m Member<'_>) -> Option<(String, &'m Ident, u64, String)> {
+    fn describe<'m>(&self, member: &'m Member<'_>) -> Option<(String, &'m str, u64, String)> {
         match member {
             Member::Padding { .. } => None,
-            Member::Bits { name, offset, size, int, .. } => {
-                let ty = match int {
+            Member::Bits { name, offset, size, int, fields } => {
+                let storage = match int {
                     true => Element::Int { size: *size, signed: false },
                     false => Element::Bytes(*size),
                 };
-                Some((name.to_string(), name, *offset, ty.check(|_| String::new())))
+                let storage = storage.check(|_| String::new());
+                let mut bits = String::new();
+                for (field, at) in fields.iter().filter_map(|f| Some((f, f.bits?))) {
+                    let first = (field.offset - offset) * 8 + at.bit_offset;
+                    let _ = write!(
+                        bits,
+                        "nvabi::check::Bit {{ name: {:?}, bit_offset: {first}, bit_width: {} }}, ",
+                        field.name, at.bit_width
+                    );
+                }
+                Some((name.to_string(), name, *offset, format!("T::Bits(&{storage}, &[{bits}])")))
             }
             Member::Field { name, field, element, dimensions, .. } => {
-                let element = element.check(|name| self.path(name).to_string().replace(' ', ""));
+                let element = element.check(|name| self.path(name));
                 let ty = types::check_array(element, dimensions);
                 Some((field.name.clone(), name, field.offset, ty))
             }
@@ -415,73 +397,82 @@ fn push_bits<'f>(
     end
 }
 
-fn bits_type(int: bool, size: u64) -> TokenStream {
-    match (int, size) {
-        (true, 1) => quote!(u8),
-        (true, 2) => quote!(u16),
-        (true, 4) => quote!(u32),
-        (true, _) => quote!(u64),
-        _ => {
-            let size = usize_literal(size);
-            quote!([u8; #size])
-        }
+fn bits_type(int: bool, size: u64) -> String {
+    match int {
+        true => format!("u{}", size * 8),
+        false => format!("[u8; {size}]"),
     }
 }
 
 /// Getters and setters of bit-fields.
-fn accessors(name: &Ident, members: &[Member<'_>]) -> TokenStream {
-    let mut methods = Vec::new();
+fn accessors(text: &mut String, name: &str, members: &[Member<'_>], all: &[Field]) {
+    let mut methods = String::new();
+    // A setter gives way to what the driver calls by that name.
+    let mut taken: HashSet<String> = all.iter().map(|field| field.name.clone()).collect();
+    let mut setter = |field: &str| {
+        let mut name = format!("set_{field}");
+        while !taken.insert(name.clone()) {
+            name.push('_');
+        }
+        name
+    };
     for member in members {
         let Member::Bits { name: unit, offset, size, int, fields } = member else { continue };
         for field in fields.iter().filter(|field| !field.name.is_empty()) {
-            let Some(bits) = field.bits else { continue };
-            let at = usize_literal((field.offset - offset) * 8 + bits.bit_offset);
-            let width = usize_literal(bits.bit_width);
-            let (get, set) = (ident(&field.name), format_ident!("set_{}", field.name));
-            let doc = format!(
-                " `{}`: {} bits from bit {} of byte {}.",
-                field.name, bits.bit_width, bits.bit_offset, field.offset
-            );
-            let unit_type = bits_type(*int, *size);
-            let (read, write) = match int {
-                true => (
-                    quote!(&self.#unit.to_le_bytes()),
-                    quote! {
-                        let mut bytes = self.#unit.to_le_bytes();
-                        nvabi::bits::set(&mut bytes, #at, #width, value);
-                        self.#unit = <#unit_type>::from_le_bytes(bytes);
-                    },
-                ),
-                false => (
-                    quote!(&self.#unit),
-                    quote! {
-                        nvabi::bits::set(&mut self.#unit, #at, #width, value);
-                    },
-                ),
-            };
-            let signed = matches!(
-                field.canonical.as_str(),
-                "signed char" | "short" | "int" | "long" | "long long"
-            );
-            let (ty, read) = match signed {
-                true => (quote!(i64), quote!(nvabi::bits::get_signed(#read, #at, #width))),
-                false => (quote!(u64), quote!(nvabi::bits::get(#read, #at, #width))),
-            };
-            let cast = if signed { quote!(let value = value as u64;) } else { quote!() };
-            methods.push(quote! {
-                #[doc = #doc]
-                pub fn #get(&self) -> #ty { #read }
-                #[doc = #doc]
-                ///
-                /// Bits of `value` beyond the width are dropped, as in C.
-                pub fn #set(&mut self, value: #ty) { #cast #write }
-            });
+            let set = setter(&field.name);
+            accessor(&mut methods, &set, unit, *offset, int.then_some(*size), field);
         }
     }
-    match methods.is_empty() {
-        true => quote!(),
-        false => quote! { impl #name { #(#methods)* } },
+    if !methods.is_empty() {
+        let _ = writeln!(text, "impl {name} {{\n{methods}}}");
     }
+}
+
+/// One bit-field's; `int` is the size of the integer that holds it, where one does.
+fn accessor(
+    text: &mut String,
+    set: &str,
+    unit: &str,
+    offset: u64,
+    int: Option<u64>,
+    field: &Field,
+) {
+    let Some(bits) = field.bits else { return };
+    let at = (field.offset - offset) * 8 + bits.bit_offset;
+    let width = bits.bit_width;
+    let get = ident(&field.name);
+    let doc = format!(
+        "    /// `{}`: {width} bits from bit {} of byte {}.",
+        field.name, bits.bit_offset, field.offset
+    );
+    let (read, write) = match int {
+        Some(size) => (
+            format!("&self.{unit}.to_le_bytes()"),
+            format!(
+                "        let mut bytes = self.{unit}.to_le_bytes();\n        \
+                 nvabi::bits::set(&mut bytes, {at}, {width}, value);\n        \
+                 self.{unit} = <u{}>::from_le_bytes(bytes);\n",
+                size * 8
+            ),
+        ),
+        None => (
+            format!("&self.{unit}"),
+            format!("        nvabi::bits::set(&mut self.{unit}, {at}, {width}, value);\n"),
+        ),
+    };
+    let signed =
+        matches!(field.canonical.as_str(), "signed char" | "short" | "int" | "long" | "long long");
+    let (ty, function, cast) = match signed {
+        true => ("i64", "get_signed", "        let value = value as u64;\n"),
+        false => ("u64", "get", ""),
+    };
+    let _ = write!(
+        text,
+        "{doc}\n    pub fn {get}(&self) -> {ty} {{\n        \
+         nvabi::bits::{function}({read}, {at}, {width})\n    }}\n\
+         {doc}\n    ///\n    /// Bits of `value` beyond the width are dropped, as in C.\n    \
+         pub fn {set}(&mut self, value: {ty}) {{\n{cast}{write}    }}\n"
+    );
 }
 
 /// Member names that do not clash with the driver's.
@@ -498,32 +489,63 @@ impl Names {
         Self { taken, padding: 0, bits: 0, anonymous: 0 }
     }
 
-    fn field(&mut self, field: &Field) -> Ident {
+    fn field(&mut self, field: &Field) -> String {
         match field.name.is_empty() {
             true => fresh(&self.taken, "anon", &mut self.anonymous),
             false => ident(&field.name),
         }
     }
 
-    fn padding(&mut self) -> Ident {
+    fn padding(&mut self) -> String {
         fresh(&self.taken, "_pad", &mut self.padding)
     }
 
-    fn bits(&mut self) -> Ident {
+    fn bits(&mut self) -> String {
         fresh(&self.taken, "bits", &mut self.bits)
     }
 }
 
-fn fresh(taken: &[String], stem: &str, next: &mut usize) -> Ident {
+fn fresh(taken: &[String], stem: &str, next: &mut usize) -> String {
     loop {
         let name = format!("{stem}{next}");
         *next += 1;
         if !taken.contains(&name) {
-            return format_ident!("{name}");
+            return name;
         }
     }
 }
 
-fn usize_literal(value: u64) -> proc_macro2::Literal {
-    types::usize_literal(value)
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::Bits;
+
+    #[test]
+    fn setters_give_way_to_the_drivers_names() {
+        let field = |name: &str, bit_offset| Field {
+            name: name.into(),
+            ty: "NvU32".into(),
+            canonical: "unsigned int".into(),
+            offset: 0,
+            size: 4,
+            bits: Some(Bits { bit_offset, bit_width: 1 }),
+        };
+        let fields = [field("x", 0), field("set_x", 1), field("set_x_", 2), field("y", 3)];
+        let members = [Member::Bits {
+            name: "bits0".into(),
+            offset: 0,
+            size: 4,
+            int: true,
+            fields: fields.iter().collect(),
+        }];
+        let mut text = String::new();
+        accessors(&mut text, "T", &members, &fields);
+        let names: Vec<&str> = text
+            .split("pub fn ")
+            .skip(1)
+            .filter_map(|method| method.split([' ', '(']).next())
+            .collect();
+        let wanted = ["x", "set_x__", "set_x", "set_set_x", "set_x_", "set_set_x_", "y", "set_y"];
+        assert_eq!(names, wanted);
+    }
 }

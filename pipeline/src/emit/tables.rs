@@ -4,9 +4,6 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 use std::rc::Rc;
 
-use proc_macro2::Ident;
-use quote::{format_ident, quote};
-
 use super::plan::{Call, Driver, Param, Plan};
 use super::types::{self, Named};
 use super::{Group, Options, ident, path};
@@ -16,13 +13,12 @@ use crate::spec::{Direction, ItemKind};
 /// A call: a type without values that names its number and parameters.
 ///
 /// As source, like every table here: there are hundreds of them, all alike.
-pub(super) fn call(text: &mut String, plan: &Plan<'_>, id: usize, groups: &[Group]) {
+pub(super) fn call(text: &mut String, plan: &Plan<'_>, id: usize) {
     let call = &plan.calls[id];
     let item = call.item;
     let (name, kind, number) =
         (ident(&item.name), trait_name(item.kind), call.number & 0xffff_ffff);
-    let params: Vec<String> =
-        call.params.iter().map(|(name, p)| param(plan, name, p, groups)).collect();
+    let params: Vec<String> = call.params.iter().map(|(name, p)| param(plan, name, p)).collect();
     let default = params.last().map_or("()", String::as_str);
     for line in doc(call).lines() {
         let _ = writeln!(text, "///{line}");
@@ -77,18 +73,14 @@ fn number_name(kind: ItemKind) -> &'static str {
 }
 
 /// The Rust type of a parameter, from inside a section of a group.
-fn param(plan: &Plan<'_>, name: &str, param: &Param, groups: &[Group]) -> String {
-    let tokens = match param {
-        Param::Def(id) => {
-            let path = path(plan, *id, groups);
-            quote!(super::#path)
-        }
+fn param(plan: &Plan<'_>, name: &str, param: &Param) -> String {
+    match param {
+        Param::Def(id) => format!("super::super::{}", path(plan, *id)),
         Param::Scalar { canonical, size } => {
             let (element, dimensions) = types::element(name, canonical, *size, |_| Named::Other);
-            types::array(element.rust(|_| quote!(())), &dimensions)
+            types::array(element.rust(|_| "()".into()), &dimensions)
         }
-    };
-    tokens.to_string().replace(" :: ", "::")
+    }
 }
 
 fn info(text: &mut String, call: &Call<'_>) {
@@ -122,7 +114,7 @@ fn info(text: &mut String, call: &Call<'_>) {
     text.push_str("        ],\n");
 }
 
-/// The calls of each group, by number; they stand apart so that no module re-exports them.
+/// The calls of each group, by number, and those of each view; they stand apart so that no module re-exports them.
 pub(super) fn lists(text: &mut String, plan: &Plan<'_>, groups: &[Group], nvabi: &str) {
     text.push_str("mod calls {\n");
     for group in groups.iter().filter(|group| !group.calls.is_empty()) {
@@ -141,16 +133,30 @@ pub(super) fn lists(text: &mut String, plan: &Plan<'_>, groups: &[Group], nvabi:
         }
         text.push_str("}\n");
     }
+    for (number, view) in plan.views.iter().enumerate() {
+        let name = view.module().to_uppercase();
+        let _ =
+            writeln!(text, "pub static {name}: {nvabi}::driver::Calls = {nvabi}::driver::Calls {{");
+        for kind in ItemKind::ALL {
+            let with = groups
+                .iter()
+                .filter(|group| group.views.contains(&number) && group.calls.contains_key(&kind));
+            let lists: Vec<String> =
+                with.map(|group| format!("{}::{}", group.name, list_name(kind))).collect();
+            let _ = writeln!(text, "{}: &[{}],", kind.section(), lists.join(", "));
+        }
+        text.push_str("};\n");
+    }
     text.push_str("}\n");
 }
 
 /// `FRONTEND`, `CONTROL`, …
-pub(super) fn list_name(kind: ItemKind) -> Ident {
-    format_ident!("{}", kind.section().to_uppercase())
+pub(super) fn list_name(kind: ItemKind) -> String {
+    kind.section().to_uppercase()
 }
 
 /// The table of every driver, its tags and the layouts of its types, as source.
-pub(super) fn abi(text: &mut String, plan: &Plan<'_>, groups: &[Group], options: Options<'_>) {
+pub(super) fn abi(text: &mut String, plan: &Plan<'_>, options: Options<'_>) {
     let (nvabi, known) = (options.nvabi, options.known);
     let _ = writeln!(text, "/// The drivers of this build: what the derive looks names up in.");
     let _ = writeln!(text, "pub static ABI: {nvabi}::check::Abi = {{");
@@ -164,14 +170,14 @@ pub(super) fn abi(text: &mut String, plan: &Plan<'_>, groups: &[Group], options:
         let (name, feature) = (&driver.name, &driver.feature);
         let _ =
             writeln!(text, "D {{ name: {name:?}, feature: {feature:?}, tags: &{tags:?}, items: &[");
-        items(text, plan, driver, groups);
+        items(text, plan, driver);
         text.push_str("] },\n");
     }
     text.push_str("] }\n};\n");
 }
 
 /// The items of a driver by name, each with the tags at which its layout changes.
-fn items(text: &mut String, plan: &Plan<'_>, driver: &Driver, groups: &[Group]) {
+fn items(text: &mut String, plan: &Plan<'_>, driver: &Driver) {
     let mut by_name: BTreeMap<&str, BTreeMap<usize, Rc<str>>> = BTreeMap::new();
     let mut put = |name, views: &BTreeSet<usize>, layout: String| {
         let layout: Rc<str> = layout.into();
@@ -181,7 +187,7 @@ fn items(text: &mut String, plan: &Plan<'_>, driver: &Driver, groups: &[Group]) 
         }
     };
     for (id, def) in plan.defs.iter().enumerate() {
-        if let Some(layout) = layout(plan, id, groups) {
+        if let Some(layout) = layout(plan, id) {
             put(&def.name, &def.views, layout);
         }
     }
@@ -212,15 +218,12 @@ fn items(text: &mut String, plan: &Plan<'_>, driver: &Driver, groups: &[Group]) 
 }
 
 /// The path of a definition's layout, from the root of the emitted code.
-fn layout(plan: &Plan<'_>, id: usize, groups: &[Group]) -> Option<String> {
+fn layout(plan: &Plan<'_>, id: usize) -> Option<String> {
     let def = &plan.defs[id];
     match &*def.fact {
         Fact::Record { .. } if types::is_uuid(&def.name) => None,
-        Fact::Record { .. } => {
-            let group = &groups.iter().find(|group| group.views == def.views)?.name;
-            Some(format!("layouts::{group}::{}::LAYOUT", ident(&def.ident)))
-        }
-        Fact::Alias { ty, .. } => layout(plan, *def.uses.get(ty)?, groups),
+        Fact::Record { .. } => Some(format!("layouts::{}::LAYOUT", path(plan, id))),
+        Fact::Alias { ty, .. } => layout(plan, *def.uses.get(ty)?),
         _ => None,
     }
 }

@@ -1,8 +1,5 @@
 //! C types to Rust types.
 
-use proc_macro2::TokenStream;
-use quote::quote;
-
 use crate::model::split_array;
 
 /// What a field's innermost element is.
@@ -108,31 +105,27 @@ impl Element {
     }
 
     /// The Rust type; `record` gives the path of one.
-    pub(super) fn rust(&self, record: impl Fn(&str) -> TokenStream) -> TokenStream {
-        match self {
-            Self::Int { size: 1, signed: false } | Self::Char | Self::Enum { size: 1 } => {
-                quote!(u8)
-            }
-            Self::Int { size: 2, signed: false } | Self::Enum { size: 2 } => quote!(u16),
-            Self::Int { size: 8, signed: false } | Self::Enum { size: 8 } => quote!(u64),
-            Self::Int { size: 16, signed: false } => quote!(u128),
-            Self::Int { size: 1, .. } => quote!(i8),
-            Self::Int { size: 2, .. } => quote!(i16),
-            Self::Int { size: 4, signed: true } => quote!(i32),
-            Self::Int { size: 8, .. } => quote!(i64),
-            Self::Int { size: 16, .. } => quote!(i128),
-            Self::Int { .. } | Self::Enum { .. } => quote!(u32),
-            Self::Float { size: 4 } => quote!(f32),
-            Self::Float { .. } => quote!(f64),
-            Self::Handle => quote!(nvabi::Handle),
-            Self::P64 => quote!(nvabi::P64),
-            Self::Uuid => quote!(nvabi::Uuid),
-            Self::Record(name) => record(name),
-            Self::Bytes(size) => {
-                let size = usize_literal(*size);
-                quote!([u8; #size])
-            }
-        }
+    pub(super) fn rust(&self, record: impl Fn(&str) -> String) -> String {
+        let name = match self {
+            Self::Int { size: 1, signed: false } | Self::Char | Self::Enum { size: 1 } => "u8",
+            Self::Int { size: 2, signed: false } | Self::Enum { size: 2 } => "u16",
+            Self::Int { size: 8, signed: false } | Self::Enum { size: 8 } => "u64",
+            Self::Int { size: 16, signed: false } => "u128",
+            Self::Int { size: 1, .. } => "i8",
+            Self::Int { size: 2, .. } => "i16",
+            Self::Int { size: 4, signed: true } => "i32",
+            Self::Int { size: 8, .. } => "i64",
+            Self::Int { size: 16, .. } => "i128",
+            Self::Int { .. } | Self::Enum { .. } => "u32",
+            Self::Float { size: 4 } => "f32",
+            Self::Float { .. } => "f64",
+            Self::Handle => "nvabi::Handle",
+            Self::P64 => "nvabi::P64",
+            Self::Uuid => "nvabi::Uuid",
+            Self::Record(name) => return record(name),
+            Self::Bytes(size) => return format!("[u8; {size}]"),
+        };
+        name.to_owned()
     }
 
     /// Its description for the derive, as source; `record` gives the path of a record's type.
@@ -153,21 +146,13 @@ impl Element {
 }
 
 /// The Rust type of an array, the outermost dimension first.
-pub(super) fn array(element: TokenStream, dimensions: &[u64]) -> TokenStream {
-    dimensions.iter().rev().fold(element, |inner, count| {
-        let count = usize_literal(*count);
-        quote!([#inner; #count])
-    })
+pub(super) fn array(element: String, dimensions: &[u64]) -> String {
+    dimensions.iter().rev().fold(element, |inner, count| format!("[{inner}; {count}]"))
 }
 
 /// The description of an array, the outermost dimension first.
 pub(super) fn check_array(element: String, dimensions: &[u64]) -> String {
     (dimensions.iter().rev()).fold(element, |inner, count| format!("T::Array(&{inner}, {count})"))
-}
-
-/// An unsuffixed number.
-pub(super) fn usize_literal(value: u64) -> proc_macro2::Literal {
-    proc_macro2::Literal::u64_unsuffixed(value)
 }
 
 #[cfg(test)]

@@ -6,6 +6,7 @@
 
 use std::ffi::{CStr, CString, c_uint};
 use std::marker::PhantomData;
+use std::path::PathBuf;
 use std::ptr;
 
 use clang_sys::*;
@@ -29,7 +30,7 @@ impl Clang {
     /// Loads libclang from `LIBCLANG_PATH` or the usual places and checks its version.
     pub fn load() -> Result<Self, Diagnostic> {
         if !is_loaded() {
-            load().map_err(|why| {
+            find_and_load().map_err(|why| {
                 Diagnostic::error("libclang-missing", "cannot load libclang")
                     .note(why.lines().next().unwrap_or_default().to_owned())
                     .help(INSTALL)
@@ -56,6 +57,12 @@ impl Clang {
     /// Such as `Debian clang version 19.1.7`.
     pub fn version(&self) -> &str {
         &self.version
+    }
+
+    /// Whether it has code for a machine: an empty file parses then.
+    pub fn knows_target(&self, target: &str) -> bool {
+        let args = [format!("--target={target}"), "-nostdinc".to_owned()];
+        self.parse(&args, &[("/nvabi-empty.c".to_owned(), "")], false).is_ok()
     }
 
     /// Parses the file named by the last of `files`, all of which are given from memory.
@@ -112,6 +119,54 @@ impl Drop for Clang {
         // SAFETY: created in `load`; units borrow `self`, so none is left.
         unsafe { clang_disposeIndex(self.index) }
     }
+}
+
+/// By these a person says where libclang is; it is looked for nowhere else first, then.
+const SAID: [&str; 5] =
+    ["LIBCLANG_PATH", "LLVM_CONFIG_PATH", "LD_LIBRARY_PATH", "LIBRARY_PATH", "CLANG_PATH"];
+
+/// Loads the newest LLVM of Debian and its kin when there is one, else whatever clang-sys finds.
+///
+/// Its search runs `llvm-config` and looks into every folder of /usr/lib, which takes a fifth of
+/// the time in which a driver's headers are parsed.
+fn find_and_load() -> Result<(), String> {
+    let known = (SAID.iter().all(|name| std::env::var_os(name).is_none()))
+        .then(newest_llvm)
+        .flatten()
+        .filter(|_| is_only_thread());
+    let Some(folder) = known else { return load() };
+    // SAFETY: this is the only thread of the process, so no other reads the environment.
+    unsafe { std::env::set_var("LIBCLANG_PATH", folder) };
+    let loaded = load();
+    if is_only_thread() {
+        // SAFETY: as above.
+        unsafe { std::env::remove_var("LIBCLANG_PATH") };
+    }
+    loaded.or_else(|_| load())
+}
+
+/// `/usr/lib/llvm-N/lib` of the largest N with a libclang in it.
+fn newest_llvm() -> Option<PathBuf> {
+    let folders = std::fs::read_dir("/usr/lib").ok()?.flatten().filter_map(|entry| {
+        let version: u32 = entry.file_name().to_str()?.strip_prefix("llvm-")?.parse().ok()?;
+        let lib = entry.path().join("lib");
+        let is_libclang = |name: &str| {
+            (name.starts_with("libclang.so") || name.starts_with("libclang-"))
+                && name.contains(".so")
+                && !name.contains("-cpp.")
+        };
+        let mut files = std::fs::read_dir(&lib).ok()?.flatten();
+        files
+            .any(|file| file.file_name().to_str().is_some_and(is_libclang))
+            .then_some((version, lib))
+    });
+    let (version, lib) = folders.max()?;
+    (version >= OLDEST).then_some(lib)
+}
+
+/// Whether the process has one thread; false where the system does not tell.
+fn is_only_thread() -> bool {
+    std::fs::read_dir("/proc/self/task").is_ok_and(|tasks| tasks.count() == 1)
 }
 
 /// The number after the word "version".
@@ -281,11 +336,28 @@ impl<'u> Cursor<'u> {
         start(self.raw, visit);
     }
 
-    /// File, line and byte offset where it is declared.
-    pub fn place(self) -> (FileId, u32, u32) {
+    /// The file it is declared in and the byte where its name starts.
+    pub fn place(self) -> (FileId, u32) {
+        let (mut file, mut offset) = (ptr::null_mut(), 0);
+        // SAFETY: reads from a cursor whose unit is alive; the two places are valid to write to,
+        // and null means that line and column are not asked for: counting them takes time.
+        unsafe {
+            let location = clang_getCursorLocation(self.raw);
+            clang_getExpansionLocation(
+                location,
+                &mut file,
+                ptr::null_mut(),
+                ptr::null_mut(),
+                &mut offset,
+            );
+        }
+        (FileId(file as usize), offset)
+    }
+
+    /// The line it is declared in.
+    pub fn line(self) -> u32 {
         // SAFETY: reads from a cursor whose unit is alive.
-        let place = spell_location(unsafe { clang_getCursorLocation(self.raw) });
-        (FileId(place.file as usize), place.line, place.offset)
+        spell_location(unsafe { clang_getCursorLocation(self.raw) }).line
     }
 
     /// The name of the file it is declared in, as given to the parser.
@@ -294,14 +366,22 @@ impl<'u> Cursor<'u> {
         unsafe { text(clang_getFileName(spell_location(clang_getCursorLocation(self.raw)).file)) }
     }
 
-    /// Byte offsets of its text in its file.
-    pub fn extent(self) -> (u32, u32) {
-        // SAFETY: reads from a cursor whose unit is alive.
+    /// The tokens of its text, in a row.
+    pub fn tokens(self) -> String {
+        let (mut tokens, mut count) = (ptr::null_mut(), 0);
+        let mut joined = String::new();
+        // SAFETY: the unit is alive; `tokens` and `count` are valid to write to and describe an
+        // array that is read within its bounds and disposed of once.
         unsafe {
-            let range = clang_getCursorExtent(self.raw);
-            let start = spell_location(clang_getRangeStart(range)).offset;
-            (start, spell_location(clang_getRangeEnd(range)).offset)
+            let unit = clang_Cursor_getTranslationUnit(self.raw);
+            clang_tokenize(unit, clang_getCursorExtent(self.raw), &mut tokens, &mut count);
+            for i in 0..count as usize {
+                joined.push_str(&text(clang_getTokenSpelling(unit, *tokens.add(i))));
+                joined.push(' ');
+            }
+            clang_disposeTokens(unit, tokens, count);
         }
+        joined
     }
 
     /// Its type.
@@ -320,6 +400,14 @@ impl<'u> Cursor<'u> {
     pub fn is_anonymous(self) -> bool {
         // SAFETY: as above.
         unsafe { clang_Cursor_isAnonymous(self.raw) != 0 }
+    }
+
+    /// For a record or enum: whether its text stands in that of a record.
+    pub fn is_defined_in_record(self) -> bool {
+        // SAFETY: as above.
+        let parent = unsafe { clang_getCursorKind(clang_getCursorLexicalParent(self.raw)) };
+        matches!(parent, CXCursor_StructDecl | CXCursor_UnionDecl | CXCursor_ClassDecl)
+            && self.is_definition()
     }
 
     /// For a typedef: what it stands for.
@@ -360,12 +448,6 @@ impl<'u> Cursor<'u> {
         // SAFETY: as above.
         let ty = unsafe { clang_getCanonicalType(clang_getEnumDeclIntegerType(self.raw)) };
         (CXType_Bool..=CXType_UInt128).contains(&ty.kind)
-    }
-
-    /// For a macro: whether it takes arguments.
-    pub fn is_function_like(self) -> bool {
-        // SAFETY: as above.
-        unsafe { clang_Cursor_isMacroFunctionLike(self.raw) != 0 }
     }
 }
 

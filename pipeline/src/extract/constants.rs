@@ -3,25 +3,196 @@
 //! Each candidate becomes an enumerator of its own in a second translation unit. One that clang
 //! refuses (it is no constant expression, or was undefined again) is dropped by the line of the
 //! complaint. A candidate whose text, and the text of everything it uses, was evaluated before is
-//! answered from the [`Cache`].
+//! answered from the [`Cache`]. From tag to tag little changes, so the first unit already asks for
+//! what the headers that are new define: mostly that leaves nothing for a second one.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, HashSet};
 use std::fmt::Write as _;
 use std::hash::{DefaultHasher, Hash, Hasher};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use clang_sys::{CXCursor_EnumConstantDecl, CXCursor_EnumDecl};
+use rustc_hash::{FxBuildHasher, FxHashMap, FxHashSet};
 
 use super::clang::{Clang, Unit};
 use super::lexer::{self, Token};
-use super::records::Macro;
-use super::{ROOT, Request, main_file, parse};
+use super::machine;
+use super::records::{Macro, Macros};
+use super::{Request, main_file, main_name, parse};
 use crate::diagnostic::Report;
-use crate::headers::Tree;
+use crate::headers::{File, Tree};
 use crate::model::{BitRange, Constant, Surface};
 
-/// Values of macros by the text of all that they depend on; kept from tag to tag.
+/// What is kept from tag to tag. It changes how long an answer takes, never the answer.
 #[derive(Default)]
-pub struct Cache(HashMap<u64, Option<Value>>);
+pub struct Cache(Mutex<Known>);
+
+#[derive(Default)]
+struct Known {
+    /// Values of macros by the text of all that they depend on.
+    values: FxHashMap<u64, Option<Value>>,
+    /// Ids of the headers that were read.
+    headers: FxHashSet<String>,
+    /// By surface: the macros that have to be asked for each time.
+    each_time: BTreeMap<String, BTreeMap<String, Class>>,
+    /// By language, defines and two targets: the macros that clang predefines otherwise.
+    predefined: FxHashMap<u64, Arc<FxHashSet<String>>>,
+    words: machine::Words,
+    /// What machines disagree on, by the text of all that this depends on.
+    differences: FxHashMap<u64, Surface>,
+}
+
+impl Cache {
+    /// A thread that panicked held nothing half done: every change is one insertion.
+    fn known(&self) -> MutexGuard<'_, Known> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The macros that clang predefines otherwise for `target` than for the request's.
+    pub(super) fn predefined_otherwise(
+        &self,
+        clang: &Clang,
+        request: &Request<'_>,
+        target: &str,
+    ) -> Result<Arc<FxHashSet<String>>, Report> {
+        let key = hash((request.language, request.defines, request.target, target));
+        if let Some(names) = self.known().predefined.get(&key) {
+            return Ok(names.clone());
+        }
+        let first = super::predefined(clang, request)?;
+        let second = super::predefined(clang, &Request { target, ..request.clone() })?;
+        let names: FxHashSet<String> =
+            (first.symmetric_difference(&second)).map(|(name, _)| name.clone()).collect();
+        let names = Arc::new(names);
+        self.known().predefined.insert(key, names.clone());
+        Ok(names)
+    }
+
+    /// The parts of `tree` that hang on the predefined `names`.
+    pub(super) fn parts(&self, tree: &Tree, names: &FxHashSet<String>) -> Option<machine::Parts> {
+        machine::parts(tree, names, &mut self.known().words)
+    }
+
+    /// Names what two machines disagree on.
+    pub(super) fn key(&self, request: &Request<'_>, target: &str, parts: &machine::Parts) -> u64 {
+        let Request { surface, language, defines, prelude, include, .. } = request;
+        hash((surface, language, defines, prelude, include, request.target, target, parts.key))
+    }
+
+    pub(super) fn differences(&self, key: u64) -> Option<Surface> {
+        self.known().differences.get(&key).cloned()
+    }
+
+    pub(super) fn keep_differences(&self, key: u64, differences: &Surface) {
+        self.known().differences.insert(key, differences.clone());
+    }
+
+    /// What is worth asking for before the macros of `tree` are known.
+    pub(super) fn guesses(&self, tree: &Tree, request: &Request<'_>) -> Vec<Guess> {
+        let mut known = self.known();
+        let each_time = known.each_time.get(request.surface).into_iter().flatten();
+        let mut guesses: Vec<Guess> = each_time
+            .map(|(name, class)| {
+                let (shape, pastes) = (class.shape, class.pastes);
+                Guess { name: name.clone(), shape, pastes, certain: true, value: None }
+            })
+            .collect();
+        // Nobody knows what pasting does to the lines behind it.
+        guesses.sort_by_key(|guess| guess.pastes);
+        let new: Vec<&File> = (tree.files.values().map(|file| &**file))
+            .filter(|file| known.headers.insert(file.id.clone()))
+            .collect();
+        let names: BTreeMap<&str, Shape> =
+            new.iter().flat_map(|file| lexer::defines(&file.text)).filter_map(shape_of).collect();
+        if names.len() <= IN_ONE_UNIT {
+            guesses.extend(names.into_iter().map(|(name, shape)| Guess {
+                name: name.to_owned(),
+                shape,
+                pastes: false,
+                certain: false,
+                value: None,
+            }));
+        }
+        guesses
+    }
+}
+
+fn hash(value: impl Hash) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    value.hash(&mut hasher);
+    hasher.finish()
+}
+
+/// A macro that is asked for before it is known whether it is defined.
+pub(super) struct Guess {
+    name: String,
+    shape: Shape,
+    pastes: bool,
+    /// Whether a refusal tells that it has no value. What stands before the question may be to
+    /// blame for that otherwise.
+    certain: bool,
+    value: Option<Value>,
+}
+
+/// What a definition looks like by itself, if it may be a constant.
+fn shape_of<'t>((name, text): (&'t str, &'t str)) -> Option<(&'t str, Shape)> {
+    let tokens = lexer::tokens(text).filter(|tokens| !tokens.is_empty())?;
+    if text.starts_with('(') || !lexer::balanced(&tokens) {
+        return None;
+    }
+    let shape = if lexer::is_range(&tokens) { Shape::Range } else { Shape::Integer };
+    Some((name, shape))
+}
+
+/// Lines of one guess: the condition, the question, the end of the condition.
+const LINES: usize = 3;
+
+/// The guesses as questions, each an enum of its own; those that are not defined ask nothing.
+pub(super) fn questions_if_defined(guesses: &[Guess]) -> String {
+    let mut text = String::new();
+    for (at, (i, shape)) in guess_lines(guesses).iter().enumerate() {
+        let name = &guesses[*i].name;
+        let _ = writeln!(text, "#ifdef {name}\nenum {{ {} }};\n#endif", question(at, name, *shape));
+    }
+    text
+}
+
+fn guess_lines(guesses: &[Guess]) -> Vec<(usize, Shape)> {
+    let each = guesses.iter().enumerate();
+    each.flat_map(|(i, guess)| shapes(guess.shape).iter().map(move |shape| (i, *shape))).collect()
+}
+
+/// The guesses with the values that clang gave them.
+pub(super) fn guessed(
+    unit: &Unit<'_>,
+    request: &Request<'_>,
+    first_line: u32,
+    mut guesses: Vec<Guess>,
+) -> FxHashMap<String, Guess> {
+    let lines = guess_lines(&guesses);
+    let refused: HashSet<usize> =
+        refused(unit, request, first_line).into_iter().map(|line| line / LINES).collect();
+    for (at, value) in read(unit, lines.len()).into_iter().enumerate() {
+        if !refused.contains(&at) && value.is_some() {
+            guesses[lines[at].0].value = value;
+        }
+    }
+    // A macro of both kinds is asked for twice; what is certain came first and stays.
+    let mut by_name = FxHashMap::default();
+    for guess in guesses {
+        by_name.entry(guess.name.clone()).or_insert(guess);
+    }
+    by_name
+}
+
+/// The lines from `first_line` of the main file on that clang refused, counted from there.
+fn refused(unit: &Unit<'_>, request: &Request<'_>, first_line: u32) -> HashSet<usize> {
+    let main = main_name(request);
+    (unit.complaints().into_iter())
+        .filter(|c| c.is_error && c.file == main && c.line >= first_line)
+        .map(|c| (c.line - first_line) as usize)
+        .collect()
+}
 
 /// What a macro stands for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -35,13 +206,15 @@ pub(super) fn evaluate(
     clang: &Clang,
     tree: &Tree,
     request: &Request<'_>,
-    macros: &[Macro],
+    macros: &Macros<'_>,
+    guessed: &FxHashMap<String, Guess>,
     surface: &mut Surface,
-    cache: &mut Cache,
+    cache: &Cache,
 ) -> Result<(), Report> {
     let candidates = candidates(tree, request, macros, surface);
-    for (i, value) in values(clang, tree, request, macros, &candidates, cache)? {
-        let (name, source) = (macros[i].name.clone(), macros[i].source.clone());
+    let macros = &macros.own;
+    for (i, value) in values(clang, tree, request, macros, &candidates, guessed, cache)? {
+        let (name, source) = (macros[i].name.to_owned(), macros[i].source.clone());
         match value {
             Value::Integer(value) => {
                 surface.constants.insert(name, Constant { value, source });
@@ -58,16 +231,16 @@ pub(super) fn evaluate(
 fn candidates(
     tree: &Tree,
     request: &Request<'_>,
-    macros: &[Macro],
+    macros: &Macros<'_>,
     surface: &Surface,
 ) -> Vec<(usize, Class)> {
     let mut table = Table::new(tree, request, macros, surface);
     let mut candidates = Vec::new();
-    for (i, m) in macros.iter().enumerate() {
-        if m.function_like || !table.is_last(&m.name, i) {
+    for (i, m) in macros.own.iter().enumerate() {
+        if m.is_function_like() || !table.is_last(m.name, i) {
             continue;
         }
-        let class = table.classify(&m.name);
+        let class = table.classify(m.name);
         if class.shape != Shape::Other {
             candidates.push((i, class));
         }
@@ -75,43 +248,76 @@ fn candidates(
     candidates
 }
 
-/// The values of the candidates that have one: remembered ones, and the rest from clang.
+/// The values of the candidates that have one: remembered and guessed ones, the rest from clang.
 fn values(
     clang: &Clang,
     tree: &Tree,
     request: &Request<'_>,
-    macros: &[Macro],
+    macros: &[Macro<'_>],
     candidates: &[(usize, Class)],
-    cache: &mut Cache,
+    guessed: &FxHashMap<String, Guess>,
+    cache: &Cache,
 ) -> Result<Vec<(usize, Value)>, Report> {
-    // Macros of the same text have the same value: most of a driver's are `0x1`, `7:0` and the like.
-    let mut once = HashSet::new();
-    let asked: Vec<(usize, Class)> = (candidates.iter().copied())
-        .filter(|(_, class)| {
-            class.key.is_none_or(|key| !cache.0.contains_key(&key) && once.insert(key))
-        })
-        .collect();
-    let mut answers = Vec::with_capacity(asked.len());
+    let mut found: FxHashMap<u64, Option<Value>> = FxHashMap::default();
+    let mut own: FxHashMap<usize, Option<Value>> = FxHashMap::default();
+    let mut asked: Vec<(usize, Class)> = Vec::new();
+    let mut known = cache.known();
+    let mut each_time = BTreeMap::new();
+    for (i, class) in candidates {
+        // Macros of the same text have the same value: most of a driver's are `0x1`, `7:0` and
+        // the like.
+        let is_known = |key: &u64| known.values.contains_key(key) || found.contains_key(key);
+        if class.key.as_ref().is_some_and(is_known) {
+            continue;
+        }
+        let guess = guessed.get(macros[*i].name).and_then(|guess| guess.answer(class));
+        match (class.key, guess) {
+            (Some(key), Some(value)) => drop(found.insert(key, value)),
+            (None, Some(value)) => drop(own.insert(*i, value)),
+            (Some(key), None) => {
+                found.insert(key, None);
+                asked.push((*i, *class));
+            }
+            (None, None) => asked.push((*i, *class)),
+        }
+        if class.key.is_none() {
+            each_time.insert(macros[*i].name.to_owned(), *class);
+        }
+    }
+    known.each_time.entry(request.surface.to_owned()).or_default().extend(each_time);
+    drop(known);
     for some in asked.chunks(IN_ONE_UNIT) {
-        let questions: Vec<_> =
-            some.iter().map(|(i, class)| (macros[*i].name.as_str(), *class)).collect();
-        answers.extend(ask(clang, tree, request, &questions)?);
+        let questions: Vec<_> = some.iter().map(|(i, class)| (macros[*i].name, *class)).collect();
+        for ((i, class), answer) in some.iter().zip(ask(clang, tree, request, &questions)?) {
+            match class.key {
+                Some(key) => found.insert(key, answer),
+                None => own.insert(*i, answer),
+            };
+        }
     }
-    let mut own = HashMap::new();
-    for ((i, class), answer) in asked.iter().zip(answers) {
-        match class.key {
-            Some(key) => cache.0.insert(key, answer),
-            None => own.insert(*i, answer),
-        };
-    }
+    let mut known = cache.known();
+    known.values.extend(found);
     let value = |(i, class): &(usize, Class)| {
         let answer = match class.key {
-            Some(key) => cache.0.get(&key),
+            Some(key) => known.values.get(&key),
             None => own.get(i),
         };
         Some((*i, (*answer?)?))
     };
     Ok(candidates.iter().filter_map(value).collect())
+}
+
+impl Guess {
+    /// What the guess says of a macro that turned out to be of some class; `None` when it has to
+    /// be asked for after all.
+    fn answer(&self, class: &Class) -> Option<Option<Value>> {
+        let fits = match self.value {
+            None => self.certain && self.shape == class.shape,
+            Some(Value::Integer(_)) => class.shape != Shape::Range,
+            Some(Value::Range(..)) => class.shape != Shape::Integer,
+        };
+        fits.then_some(self.value)
+    }
 }
 
 /// Questions in one translation unit; more at once would take more memory than the headers do.
@@ -131,40 +337,59 @@ fn ask(
 ) -> Result<Vec<Option<Value>>, Report> {
     let mut text = main_file(request);
     let first_line = text.matches('\n').count() as u32 + 1;
+    let lines = lines(questions);
     let mut open = 0;
     // One question a line, so that the line of a complaint tells which is meant.
-    for (i, (name, class)) in questions.iter().enumerate() {
-        if open > 0 && (class.extreme || open == IN_ONE_ENUM) {
+    for (at, (i, shape)) in lines.iter().enumerate() {
+        let (name, class) = questions[*i];
+        let alone = class.extreme || class.pastes;
+        if open > 0 && (alone || open == IN_ONE_ENUM) {
             text.push_str("}; ");
             open = 0;
         }
         text.push_str(if open == 0 { "enum { " } else { "" });
-        // `1 ? 31:0` is 31 and `0 ? 31:0` is 0: how the driver itself takes a range apart.
-        let _ = match class.shape {
-            Shape::Range => {
-                write!(text, "nvabi_h{i} = (1 ? {name}), nvabi_l{i} = (0 ? {name}),")
-            }
-            _ => write!(text, "nvabi_v{i} = ({name}),"),
-        };
-        text.push_str(if class.extreme { " };\n" } else { "\n" });
-        open = if class.extreme { 0 } else { open + 1 };
+        text.push_str(&question(at, name, *shape));
+        text.push_str(if alone { " };\n" } else { "\n" });
+        open = if alone { 0 } else { open + 1 };
     }
     text.push_str(if open > 0 { "};\n" } else { "" });
     let unit = parse(clang, tree, request, &text, false)?;
-    let main = format!("{ROOT}{}.nvabi", request.surface);
-    let refused: HashSet<usize> = unit
-        .complaints()
-        .into_iter()
-        .filter(|c| c.is_error && c.file == main && c.line >= first_line)
-        .map(|c| (c.line - first_line) as usize)
-        .collect();
-    let mut answers = read(&unit, questions.len());
-    for i in refused {
-        if let Some(answer) = answers.get_mut(i) {
-            *answer = None;
+    let refused = refused(&unit, request, first_line);
+    let mut answers = vec![None; questions.len()];
+    for (at, value) in read(&unit, lines.len()).into_iter().enumerate() {
+        if !refused.contains(&at) && value.is_some() {
+            answers[lines[at].0] = value;
         }
     }
     Ok(answers)
+}
+
+/// What to ask, by the index of the question: of two shapes that a macro may have clang accepts one.
+/// What is pasted together comes last, since nobody knows what it does to the lines behind it.
+fn lines(questions: &[(&str, Class)]) -> Vec<(usize, Shape)> {
+    let of = |pastes: bool| {
+        let some = questions.iter().enumerate().filter(move |(_, (_, c))| c.pastes == pastes);
+        some.flat_map(move |(i, (_, class))| {
+            shapes(class.shape).iter().map(move |shape| (i, *shape))
+        })
+    };
+    of(false).chain(of(true)).collect()
+}
+
+fn shapes(shape: Shape) -> &'static [Shape] {
+    match shape {
+        Shape::Unsure => &[Shape::Integer, Shape::Range],
+        Shape::Range => &[Shape::Range],
+        _ => &[Shape::Integer],
+    }
+}
+
+/// `1 ? 31:0` is 31 and `0 ? 31:0` is 0: how the driver itself takes a range apart.
+fn question(at: usize, name: &str, shape: Shape) -> String {
+    match shape {
+        Shape::Range => format!("nvabi_h{at} = (1 ? {name}), nvabi_l{at} = (0 ? {name}),"),
+        _ => format!("nvabi_v{at} = ({name}),"),
+    }
 }
 
 /// Reads the enumerators back, by the kind and index in their names.
@@ -204,6 +429,8 @@ enum Shape {
     Integer,
     /// It may be `high:low`.
     Range,
+    /// It may be either: what a macro makes of its arguments is not looked into.
+    Unsure,
     /// It is something else.
     Other,
 }
@@ -211,14 +438,16 @@ enum Shape {
 #[derive(Debug, Clone, Copy)]
 struct Class {
     shape: Shape,
-    /// Names the text of the macro and all that it uses; `None` when a type takes part, whose
-    /// size may change while the text stays.
+    /// Names the text of the macro and all that it uses; `None` when something takes part that may
+    /// change while the text stays: the size of a type, a macro of the system, a pasted name.
     key: Option<u64>,
     /// It may be negative or larger than the largest signed number.
     extreme: bool,
+    /// It, or a macro that it uses, pastes names together.
+    pastes: bool,
 }
 
-const OTHER: Class = Class { shape: Shape::Other, key: None, extreme: false };
+const OTHER: Class = Class { shape: Shape::Other, key: None, extreme: false, pastes: false };
 
 struct Entry<'t> {
     index: usize,
@@ -229,11 +458,13 @@ struct Entry<'t> {
 
 /// Every macro by name, with what the surface declares beside them.
 struct Table<'t> {
-    macros: HashMap<&'t str, Entry<'t>>,
-    types: HashSet<&'t str>,
-    enumerators: HashMap<&'t str, i128>,
+    macros: FxHashMap<&'t str, Entry<'t>>,
+    types: FxHashSet<&'t str>,
+    /// Macros that are not the driver's.
+    others: &'t HashSet<String>,
+    enumerators: FxHashMap<&'t str, i128>,
     /// Names that some header undefines: they may have a text and yet no value.
-    undefined: HashSet<&'t str>,
+    undefined: FxHashSet<&'t str>,
     seed: u64,
 }
 
@@ -249,17 +480,13 @@ impl<'t> Table<'t> {
     fn new(
         tree: &'t Tree,
         request: &Request<'_>,
-        macros: &'t [Macro],
+        macros: &'t Macros<'t>,
         surface: &'t Surface,
     ) -> Self {
-        let mut table = HashMap::with_capacity(macros.len());
-        for (index, m) in macros.iter().enumerate() {
-            let text = tree.files.get(&*m.source.path).and_then(|file| {
-                file.text.get(m.extent.0 as usize + m.name.len()..m.extent.1 as usize)
-            });
-            let text = text.unwrap_or_default();
-            let entry = Entry { index, text, function_like: m.function_like, class: None };
-            table.insert(m.name.as_str(), entry);
+        let mut table = FxHashMap::with_capacity_and_hasher(macros.own.len(), FxBuildHasher);
+        for (index, m) in macros.own.iter().enumerate() {
+            let function_like = m.is_function_like();
+            table.insert(m.name, Entry { index, text: m.text, function_like, class: None });
         }
         let enums = surface.enums.values().flat_map(|e| &e.variants);
         let unnamed = surface.constants.iter().map(|(name, c)| (name.as_str(), c.value));
@@ -275,6 +502,7 @@ impl<'t> Table<'t> {
         Self {
             macros: table,
             types: types.collect(),
+            others: &macros.others,
             enumerators: enums.map(|(n, v)| (n.as_str(), *v)).chain(unnamed).collect(),
             undefined: tree.files.values().flat_map(|file| undefined(&file.text)).collect(),
             seed: hasher.finish(),
@@ -328,10 +556,12 @@ impl<'t> Table<'t> {
         (self.seed, function_like, tokens.as_slice()).hash(&mut hasher);
         let mut cacheable = !self.undefined.contains(name);
         let mut extreme = body.iter().any(may_be_extreme);
-        let mut shape = if lexer::is_range(body) { Shape::Range } else { Shape::Integer };
+        let mut pastes = lexer::pastes(body);
+        // What a macro is given may be pasted, dropped or taken apart by it.
+        let (mut unknown, mut calls, mut of_ranges) = (false, false, false);
         for (at, token) in body.iter().enumerate() {
             let Token::Ident(ident) = *token else { continue };
-            if parameters.contains(&ident) {
+            if parameters.contains(&ident) || (function_like && ident == "__VA_ARGS__") {
                 continue;
             }
             // A tag: the record may be known by its typedef's name instead.
@@ -344,17 +574,35 @@ impl<'t> Table<'t> {
                     class.key.hash(&mut hasher);
                     cacheable &= class.key.is_some();
                     extreme |= class.extreme;
-                    // A macro that only names a range is that range.
-                    if class.shape == Shape::Range && body.len() == 1 {
-                        shape = Shape::Range;
-                    }
+                    pastes |= class.pastes;
+                    of_ranges |= matches!(class.shape, Shape::Range | Shape::Unsure);
+                    calls |= self.is_function_like(ident);
                 }
                 Some(Part::Enumerator(value)) => value.hash(&mut hasher),
-                Some(Part::Type) => cacheable = false,
-                None => return OTHER,
+                Some(Part::Outside) => {
+                    cacheable = false;
+                    calls |= self.others.contains(ident);
+                }
+                None => unknown = true,
             }
         }
-        Class { shape, key: cacheable.then(|| hasher.finish()), extreme }
+        if unknown && !pastes && !calls {
+            return OTHER;
+        }
+        let is_range = lexer::is_range(body);
+        let shape = match body {
+            // A macro that only names a range is that range.
+            [Token::Ident(_)] if of_ranges && !calls => Shape::Range,
+            _ if pastes || (calls && (of_ranges || lexer::has_colon(body))) => Shape::Unsure,
+            _ if is_range => Shape::Range,
+            _ => Shape::Integer,
+        };
+        let cacheable = cacheable && !unknown && !pastes;
+        Class { shape, key: cacheable.then(|| hasher.finish()), extreme, pastes }
+    }
+
+    fn is_function_like(&self, name: &str) -> bool {
+        self.macros.get(name).is_some_and(|entry| entry.function_like)
     }
 
     /// What an identifier in a macro's body is; `None` when it rules out a constant.
@@ -366,8 +614,7 @@ impl<'t> Table<'t> {
         if let Some(value) = self.enumerators.get(ident) {
             return Some(Part::Enumerator(*value));
         }
-        (self.types.contains(ident) || ident.starts_with("_IO") || ident.starts_with("DRM_"))
-            .then_some(Part::Type)
+        (self.types.contains(ident) || self.others.contains(ident)).then_some(Part::Outside)
     }
 }
 
@@ -392,5 +639,6 @@ fn undefined(text: &str) -> impl Iterator<Item = &str> {
 enum Part {
     Macro(Class),
     Enumerator(i128),
-    Type,
+    /// A type, or a macro that is not the driver's: neither is looked into.
+    Outside,
 }

@@ -6,6 +6,7 @@
 mod clang;
 mod constants;
 mod lexer;
+mod machine;
 mod records;
 mod stubs;
 
@@ -14,9 +15,10 @@ use std::sync::Arc;
 
 pub use clang::Clang;
 pub use constants::Cache;
+use rustc_hash::FxHashSet;
 
 use crate::diagnostic::{Diagnostic, Place, Report};
-use crate::headers::Tree;
+use crate::headers::{File, Tree};
 use crate::model::{Source, Surface};
 
 use self::clang::{Cursor, FileId, Unit};
@@ -52,22 +54,68 @@ pub fn extract(
     clang: &Clang,
     tree: &Tree,
     request: &Request<'_>,
-    cache: &mut Cache,
+    cache: &Cache,
 ) -> Result<(Surface, Report), Report> {
     let main = main_file(request);
-    let unit = parse(clang, tree, request, &main, request.constants)?;
-    let report = complaints(&unit, tree, request);
+    let guesses = match request.constants {
+        true => cache.guesses(tree, request),
+        false => Vec::new(),
+    };
+    let questions = constants::questions_if_defined(&guesses);
+    let unit = parse(clang, tree, request, &format!("{main}{questions}"), request.constants)?;
+    let first_question = main.matches('\n').count() as u32 + 1;
+    let report = complaints(&unit, tree, request, first_question);
     if report.has_errors() {
         return Err(report);
     }
-    let mut files = Files::new(request);
+    let mut files = Files::new(tree, request);
     let mut surface = Surface::default();
     let macros = records::collect(unit.root(), &mut files, &mut surface)?;
+    let guessed = constants::guessed(&unit, request, first_question, guesses);
     drop(unit);
     if request.constants {
-        constants::evaluate(clang, tree, request, &macros, &mut surface, cache)?;
+        constants::evaluate(clang, tree, request, &macros, &guessed, &mut surface, cache)?;
     }
     Ok((surface, report))
+}
+
+/// The macros that clang predefines, each with its text.
+fn predefined(clang: &Clang, request: &Request<'_>) -> Result<FxHashSet<(String, String)>, Report> {
+    let unit = parse(clang, &Tree::default(), request, "", true)?;
+    let mut found = FxHashSet::default();
+    unit.root().for_each_child(|cursor| {
+        if cursor.kind() == clang_sys::CXCursor_MacroDefinition {
+            found.insert((cursor.name(), cursor.tokens()));
+        }
+    });
+    Ok(found)
+}
+
+/// What another machine has otherwise than `base`, which is what `request.target` has.
+///
+/// Where the parts of the headers that the machine takes part in are those of an earlier unit, so
+/// is the answer, and nothing is parsed.
+pub fn differences(
+    clang: &Clang,
+    tree: &Tree,
+    request: &Request<'_>,
+    target: &str,
+    base: &Surface,
+    cache: &Cache,
+) -> Result<(Surface, Report), Report> {
+    let names = cache.predefined_otherwise(clang, request, target)?;
+    let parts = cache.parts(tree, &names);
+    let key = parts.as_ref().map(|parts| cache.key(request, target, parts));
+    if let Some(known) = key.and_then(|key| cache.differences(key)) {
+        return Ok((known, Report::default()));
+    }
+    let other = Request { target, ..request.clone() };
+    let (surface, warnings) = extract(clang, tree, &other, cache)?;
+    let differs = crate::compare::only_in_second(base, surface);
+    if let (Some(key), Some(true)) = (key, parts.map(|parts| parts.explain(&differs))) {
+        cache.keep_differences(key, &differs);
+    }
+    Ok((differs, warnings))
 }
 
 fn main_file(request: &Request<'_>) -> String {
@@ -79,6 +127,10 @@ fn main_file(request: &Request<'_>) -> String {
         text.push_str(&format!("#include \"{ROOT}{header}\"\n"));
     }
     text
+}
+
+fn main_name(request: &Request<'_>) -> String {
+    format!("{ROOT}{}.nvabi", request.surface)
 }
 
 fn parse<'c>(
@@ -99,8 +151,7 @@ fn parse<'c>(
         "-Wno-everything".into(),
         // What may change a fact: an attribute or pragma that has no effect, a name taken twice.
         "-Wmacro-redefined".into(),
-        "-Wunknown-attributes".into(),
-        "-Wignored-attributes".into(),
+        // Those that clang does not know, and those that it ignores.
         "-Wattributes".into(),
         "-Wpragma-pack".into(),
         "-Wignored-pragmas".into(),
@@ -112,14 +163,32 @@ fn parse<'c>(
     let mut files: Vec<(String, &str)> =
         tree.files.iter().map(|(path, file)| (format!("{ROOT}{path}"), &*file.text)).collect();
     files.extend(stubs::files());
-    files.push((format!("{ROOT}{}.nvabi", request.surface), main));
-    clang.parse(&args, &files, detailed_macros).map_err(Report::from)
+    files.push((main_name(request), main));
+    clang.parse(&args, &files, detailed_macros).map_err(|failed| {
+        match clang.knows_target(request.target) {
+            true => failed.into(),
+            false => unknown_target(request.target).into(),
+        }
+    })
+}
+
+/// The same for every surface.
+fn unknown_target(target: &str) -> Diagnostic {
+    let message = format!("libclang does not know the target `{target}`");
+    Diagnostic::error("target-unknown", message)
+        .help("a target is machine-vendor-system, such as x86_64-unknown-linux-gnu or aarch64-unknown-linux-gnu")
 }
 
 /// The parser's words, each at its place in the header.
-fn complaints(unit: &Unit<'_>, tree: &Tree, request: &Request<'_>) -> Report {
+///
+/// From line `first_question` of the main file on, a complaint is an answer.
+fn complaints(unit: &Unit<'_>, tree: &Tree, request: &Request<'_>, first_question: u32) -> Report {
     let mut report = Report::default();
+    let main = main_name(request);
     for complaint in unit.complaints() {
+        if complaint.file == main && complaint.line >= first_question {
+            continue;
+        }
         let message = format!("surface {}: {}", request.surface, complaint.message);
         let mut diagnostic = match complaint.is_error {
             true => Diagnostic::error("header-parse", message),
@@ -148,26 +217,40 @@ fn complaints(unit: &Unit<'_>, tree: &Tree, request: &Request<'_>) -> Report {
 }
 
 /// Which of the parser's files are recorded, and under which path.
-struct Files<'a> {
-    request: &'a Request<'a>,
-    known: HashMap<FileId, Option<Arc<str>>>,
+struct Files<'t> {
+    tree: &'t Tree,
+    system: &'t [String],
+    known: HashMap<FileId, Option<Header<'t>>>,
 }
 
-impl<'a> Files<'a> {
-    fn new(request: &'a Request<'a>) -> Self {
-        Self { request, known: HashMap::new() }
+/// A recorded header.
+#[derive(Clone)]
+struct Header<'t> {
+    path: Arc<str>,
+    file: &'t File,
+}
+
+impl<'t> Files<'t> {
+    fn new(tree: &'t Tree, request: &'t Request<'_>) -> Self {
+        Self { tree, system: &request.system, known: HashMap::new() }
+    }
+
+    /// Header and byte of a declaration's name; `None` when it is not the driver's.
+    fn place(&mut self, cursor: Cursor<'_>) -> Option<(&Header<'t>, u32)> {
+        let (id, offset) = cursor.place();
+        let (tree, system) = (self.tree, self.system);
+        let header = self.known.entry(id).or_insert_with(|| {
+            let name = cursor.file_name();
+            let path = name.strip_prefix(ROOT)?;
+            let file = tree.files.get(path).filter(|_| !system.iter().any(|s| s == path))?;
+            Some(Header { path: path.into(), file })
+        });
+        header.as_ref().map(|header| (header, offset))
     }
 
     /// Header and line of a declaration; `None` when it is not the driver's.
     fn source(&mut self, cursor: Cursor<'_>) -> Option<Source> {
-        let (file, line, _) = cursor.place();
-        let request = self.request;
-        let path = self.known.entry(file).or_insert_with(|| {
-            let name = cursor.file_name();
-            let path = name.strip_prefix(ROOT)?;
-            let ours = !path.ends_with(".nvabi") && !request.system.iter().any(|s| s == path);
-            ours.then(|| path.into())
-        });
-        path.clone().map(|path| Source { path, line })
+        let (header, offset) = self.place(cursor)?;
+        Some(Source { path: header.path.clone(), line: header.file.line(offset) })
     }
 }

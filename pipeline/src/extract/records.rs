@@ -1,35 +1,54 @@
 //! Declarations to facts: names records, spells types, reads offsets.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use clang_sys::*;
 
-use super::Files;
 use super::clang::{Cursor, Type};
+use super::{Files, Header, lexer};
 use crate::diagnostic::{Diagnostic, Report};
 use crate::model::{
     Alias, Bits, Constant, Enum, Field, Record, RecordKind, Source, Surface, split_array,
 };
 
 /// A macro as it is defined, for `constants` to evaluate.
-pub(super) struct Macro {
-    pub(super) name: String,
+pub(super) struct Macro<'t> {
+    pub(super) name: &'t str,
     pub(super) source: Source,
-    /// Byte range of `NAME body` in the header.
-    pub(super) extent: (u32, u32),
-    pub(super) function_like: bool,
+    /// What stands behind the name: parameters and body.
+    pub(super) text: &'t str,
 }
 
-/// Fills `surface` with the declarations below `root`; gives back its macros in order.
-pub(super) fn collect<'u>(
-    root: Cursor<'u>,
-    files: &mut Files<'_>,
+impl Macro<'_> {
+    pub(super) fn is_function_like(&self) -> bool {
+        self.text.starts_with('(')
+    }
+}
+
+/// The macros of a unit.
+#[derive(Default)]
+pub(super) struct Macros<'t> {
+    /// Those that are recorded, in order.
+    pub(super) own: Vec<Macro<'t>>,
+    /// The names of all others: of system headers, of the command line, of clang itself.
+    pub(super) others: HashSet<String>,
+}
+
+/// Fills `surface` with the declarations below `root`; gives back its macros.
+pub(super) fn collect<'t>(
+    root: Cursor<'_>,
+    files: &mut Files<'t>,
     surface: &mut Surface,
-) -> Result<Vec<Macro>, Report> {
+) -> Result<Macros<'t>, Report> {
     let mut found = Found::default();
     gather(root, files, &mut found);
-    let (names, defined) = (found.names(), HashMap::new());
-    let mut collector = Collector { names, surface, defined, report: Report::default() };
+    let mut collector = Collector {
+        names: found.names(),
+        surface,
+        defined: HashMap::new(),
+        seen: HashSet::new(),
+        report: Report::default(),
+    };
     for (cursor, source) in &found.tags {
         collector.tag(*cursor, source, "");
     }
@@ -41,14 +60,14 @@ pub(super) fn collect<'u>(
 
 /// What stands at the top level, `extern "C"` blocks opened.
 #[derive(Default)]
-struct Found<'u> {
+struct Found<'u, 't> {
     tags: Vec<(Cursor<'u>, Source)>,
     typedefs: Vec<(Cursor<'u>, Source)>,
-    macros: Vec<Macro>,
+    macros: Macros<'t>,
 }
 
 #[allow(non_upper_case_globals)]
-fn gather<'u>(parent: Cursor<'u>, files: &mut Files<'_>, found: &mut Found<'u>) {
+fn gather<'u, 't>(parent: Cursor<'u>, files: &mut Files<'t>, found: &mut Found<'u, 't>) {
     parent.for_each_child(|cursor| match cursor.kind() {
         CXCursor_StructDecl | CXCursor_UnionDecl | CXCursor_EnumDecl => {
             if let (true, Some(source)) = (cursor.is_definition(), files.source(cursor)) {
@@ -60,32 +79,65 @@ fn gather<'u>(parent: Cursor<'u>, files: &mut Files<'_>, found: &mut Found<'u>) 
                 found.typedefs.push((cursor, source));
             }
         }
-        CXCursor_MacroDefinition => {
-            if let Some(source) = files.source(cursor) {
-                found.macros.push(Macro {
-                    name: cursor.name(),
-                    source,
-                    extent: cursor.extent(),
-                    function_like: cursor.is_function_like(),
-                });
+        CXCursor_MacroDefinition => match files.place(cursor) {
+            Some((header, offset)) => found.macros.own.extend(macro_at(header, offset)),
+            None => {
+                found.macros.others.insert(cursor.name());
             }
-        }
+        },
         // Older versions report `extern "C"` as unexposed.
         CXCursor_LinkageSpec | CXCursor_UnexposedDecl => gather(cursor, files, found),
         _ => {}
     });
 }
 
-impl<'u> Found<'u> {
-    /// The first typedef declared directly on a record or enum names it.
+/// The macro whose name starts at a byte of a header. Its text is taken from there: asking the
+/// parser for each of 100,000 names and extents takes longer than parsing.
+fn macro_at<'t>(header: &Header<'t>, offset: u32) -> Option<Macro<'t>> {
+    let text = header.file.text.get(offset as usize..)?;
+    let (name, rest) = text.split_at(lexer::identifier(text));
+    let source = Source { path: header.path.clone(), line: header.file.line(offset) };
+    Some(Macro { name, source, text: &rest[..lexer::directive(rest)] })
+}
+
+impl<'u> Found<'u, '_> {
+    /// The first typedef declared directly on a record or enum names it. One without a tag that a
+    /// typedef puts behind a pointer or into an array is an unnamed part of that typedef.
     fn names(&self) -> HashMap<Cursor<'u>, String> {
         let mut names = HashMap::new();
+        let mut indirect = Vec::new();
         for (typedef, _) in &self.typedefs {
-            if let Some(tag) = direct_tag(typedef.underlying()) {
-                names.entry(tag).or_insert_with(|| typedef.name());
+            let underlying = typedef.underlying();
+            match direct_tag(underlying) {
+                Some(tag) => {
+                    names.entry(tag).or_insert_with(|| typedef.name());
+                }
+                None => indirect.extend(innermost_tag(underlying).map(|(tag, _)| (tag, *typedef))),
+            }
+        }
+        for (tag, typedef) in indirect {
+            if tag.is_anonymous() {
+                names.entry(tag).or_insert_with(|| format!("{}::anon0_t", typedef.name()));
             }
         }
         names
+    }
+}
+
+/// The record or enum inside of a type's arrays and pointers, and whether it is held by value.
+#[allow(non_upper_case_globals)]
+fn innermost_tag(ty: Type<'_>) -> Option<(Cursor<'_>, bool)> {
+    let (mut ty, mut by_value) = (ty.canonical(), true);
+    loop {
+        match ty.kind() {
+            CXType_Record | CXType_Enum => return Some((ty.declaration(), by_value)),
+            CXType_ConstantArray | CXType_IncompleteArray => ty = ty.element(),
+            CXType_Pointer => {
+                by_value = false;
+                ty = ty.pointee();
+            }
+            _ => return None,
+        }
     }
 }
 
@@ -101,12 +153,17 @@ struct Collector<'u, 's> {
     surface: &'s mut Surface,
     /// Which record has each name.
     defined: HashMap<String, Cursor<'u>>,
+    /// The records and enums that were looked at.
+    seen: HashSet<Cursor<'u>>,
     report: Report,
 }
 
 #[allow(non_upper_case_globals)]
 impl<'u> Collector<'u, '_> {
     fn tag(&mut self, cursor: Cursor<'u>, source: &Source, fallback: &str) {
+        if !self.seen.insert(cursor) {
+            return;
+        }
         match cursor.kind() {
             CXCursor_EnumDecl => self.enumeration(cursor, source),
             _ => self.record(cursor, source, fallback),
@@ -183,56 +240,50 @@ impl<'u> Collector<'u, '_> {
         let bits = member.bit_width().map(|bit_width| Bits { bit_offset: bits_at % 8, bit_width });
         // libclang 16 and newer give unnamed members a made-up name that holds the path.
         let name = Some(member.name()).filter(|name| !name.contains('(')).unwrap_or_default();
-        let inner = match name.is_empty() && bits.is_none() {
-            true => {
-                *anonymous += 1;
-                format!("{parent}::anon{}_t", *anonymous - 1)
-            }
-            false => format!("{parent}::{name}_t"),
-        };
-        let (_, line, _) = member.place();
-        let source = Source { path: parent_source.path.clone(), line };
+        let unnamed = name.is_empty() && bits.is_none();
+        *anonymous += usize::from(unnamed);
         let ty = member.ty();
-        self.define(ty, &source, &inner);
-        Ok(Field {
+        if let Some((tag, by_value)) = innermost_tag(ty) {
+            // What a pointer leads to is recorded where it stands, unless it stands in here.
+            if !self.seen.contains(&tag) && (by_value || tag.is_defined_in_record()) {
+                let inner = match unnamed {
+                    true => format!("{parent}::anon{}_t", *anonymous - 1),
+                    false => format!("{parent}::{name}_t"),
+                };
+                self.define(tag, parent_source, &inner);
+            }
+        }
+        let field = Field {
             ty: self.spell(ty, false),
             canonical: self.spell(ty, true),
             offset: bits_at / 8,
             size: ty.size().unwrap_or(0),
             bits,
             name,
-        })
+        };
+        match has_no_name(&field.canonical) {
+            true => Err(format!("the type of `{}` holds a record that has no name", field.name)),
+            false => Ok(field),
+        }
     }
 
-    /// Records the record or enum that a member holds by value, when it is defined there.
-    fn define(&mut self, ty: Type<'u>, source: &Source, fallback: &str) {
-        let mut ty = ty.canonical();
-        while matches!(ty.kind(), CXType_ConstantArray | CXType_IncompleteArray) {
-            ty = ty.element().canonical();
-        }
-        if !matches!(ty.kind(), CXType_Record | CXType_Enum) {
-            return;
-        }
-        let tag = ty.declaration();
+    /// Records the record or enum of a member.
+    fn define(&mut self, tag: Cursor<'u>, parent: &Source, fallback: &str) {
         if self.name_of(tag).is_none() {
             self.names.insert(tag, fallback.to_owned());
         }
-        if !self.is_known(tag) {
-            let (_, line, _) = tag.place();
-            let source = Source { path: source.path.clone(), line };
-            self.tag(tag, &source, fallback);
-        }
-    }
-
-    fn is_known(&self, tag: Cursor<'u>) -> bool {
-        self.name_of(tag).is_some_and(|name| {
-            self.surface.records.contains_key(&name) || self.surface.enums.contains_key(&name)
-        })
+        let source = Source { path: parent.path.clone(), line: tag.line() };
+        self.tag(tag, &source, fallback);
     }
 
     /// A type as the model writes it: as declared, or with typedefs and qualifiers resolved.
     fn spell(&self, ty: Type<'u>, canonical: bool) -> String {
         let written = ty;
+        if canonical {
+            if let Some(name) = builtin(ty.canonical().kind()) {
+                return name.to_owned();
+            }
+        }
         let ty = if canonical { ty.canonical() } else { ty.named() };
         // Newer versions of libclang put the qualifiers of a typedef's name on the type around it.
         let qualifiers = match (canonical, written.qualifiers()) {
@@ -275,8 +326,7 @@ impl<'u> Collector<'u, '_> {
         let mut enumerators = Vec::new();
         cursor.for_each_child(|child| {
             if child.kind() == CXCursor_EnumConstantDecl {
-                let (_, line, _) = child.place();
-                enumerators.push((child.name(), child.enumerator(unsigned), line));
+                enumerators.push((child.name(), child.enumerator(unsigned), child.line()));
             }
         });
         match self.name_of(cursor) {
@@ -297,22 +347,65 @@ impl<'u> Collector<'u, '_> {
     fn typedef(&mut self, cursor: Cursor<'u>, source: &Source) {
         let name = cursor.name();
         let underlying = cursor.underlying();
-        let names_a_tag =
-            direct_tag(underlying).is_some_and(|tag| self.names.get(&tag) == Some(&name));
-        if names_a_tag && self.is_defined(&name) {
+        let own_tag = direct_tag(underlying).filter(|tag| self.names.get(tag) == Some(&name));
+        let ty = match own_tag {
+            Some(_) if self.is_defined(&name) => return,
+            // Its body is nowhere: what is left is the tag.
+            Some(tag) => format!("{} {}", keyword(tag), tag.name()),
+            None => self.spell(underlying, true),
+        };
+        if has_no_name(&ty) {
+            let message = format!("the typedef `{name}` holds a record that has no name");
+            self.report.push(
+                Diagnostic::error("record-unnamed", message)
+                    .note(format!("declared at {source}"))
+                    .help("give the record a tag, or leave the header out"),
+            );
             return;
         }
-        let alias = Alias {
-            ty: self.spell(underlying, true),
-            size: underlying.size().unwrap_or(0),
-            source: source.clone(),
-        };
+        let alias = Alias { ty, size: underlying.size().unwrap_or(0), source: source.clone() };
         self.surface.aliases.entry(name).or_insert(alias);
     }
 
     fn is_defined(&self, name: &str) -> bool {
         self.surface.records.contains_key(name) || self.surface.enums.contains_key(name)
     }
+}
+
+/// Whether clang had to make up a name: what has one in the model was given it before.
+fn has_no_name(spelling: &str) -> bool {
+    spelling.contains("(unnamed ") || spelling.contains("(anonymous ")
+}
+
+/// The keyword that goes with a tag.
+#[allow(non_upper_case_globals)]
+fn keyword(tag: Cursor<'_>) -> &'static str {
+    match tag.kind() {
+        CXCursor_UnionDecl => "union",
+        CXCursor_EnumDecl => "enum",
+        _ => "struct",
+    }
+}
+
+/// How the model writes a type that clang has built in, where that is always the same.
+#[allow(non_upper_case_globals)]
+fn builtin(kind: CXTypeKind) -> Option<&'static str> {
+    Some(match kind {
+        CXType_Void => "void",
+        CXType_Bool => "_Bool",
+        CXType_Char_S | CXType_Char_U => "char",
+        CXType_SChar => "signed char",
+        CXType_UChar => "unsigned char",
+        CXType_Short => "short",
+        CXType_UShort => "unsigned short",
+        CXType_Int => "int",
+        CXType_UInt => "unsigned int",
+        CXType_Long => "long",
+        CXType_ULong => "unsigned long",
+        CXType_LongLong => "long long",
+        CXType_ULongLong => "unsigned long long",
+        _ => return None,
+    })
 }
 
 /// Drops `const` and `volatile` from a builtin type's spelling when asked to.

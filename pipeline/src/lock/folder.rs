@@ -10,6 +10,7 @@ use super::{Fact, Header, History, ItemKind, Lock, LockedTag};
 use crate::diagnostic::{Diagnostic, Place, Report};
 use crate::globs::Globs;
 use crate::model::split_array;
+use crate::parallel;
 use crate::spec::Spec;
 use crate::tag::Tag;
 
@@ -26,8 +27,10 @@ pub fn read(folder: &Path) -> Result<(Lock, Report), Report> {
     let mut report = Report::default();
     let mut lock = Lock { tags: files.tags.clone(), headers: BTreeMap::new() };
     let names = files.tag_names();
-    for file in &files.files {
-        match file.parse(&names, &mut report) {
+    let parsed = parallel::map(&files.files, |file| (file.edited(), file.parse(&names)));
+    for (file, (edited, header)) in files.files.iter().zip(parsed) {
+        report.diagnostics.extend(edited);
+        match header {
             Ok(header) => {
                 lock.headers.insert((file.surface.clone(), file.path.clone()), header);
             }
@@ -47,59 +50,67 @@ pub fn read_tags(folder: &Path) -> Result<Vec<LockedTag>, Report> {
     parse_tags(&text).map_err(|bad| complaint(TAGS, &text, &bad).into())
 }
 
-/// The part of a lock that emitting the specs needs: the types in the closure of their items, the
-/// enums, and the constants that they name. Moves of lines are left out.
-///
-/// The other items are passed over without being read, so that a build does not wait for them.
+/// Which part of a lock to read.
+#[derive(Debug, Clone, Copy)]
+pub struct Part<'a> {
+    /// The types in the closure of their items, the enums, and the constants that they name.
+    pub specs: &'a [&'a Spec],
+    /// Globs of further constants.
+    pub constants: &'a [&'a str],
+    /// Whether moves of lines are wanted as well; else an item keeps the line it had at first.
+    pub lines: bool,
+}
+
+/// The part of a lock that emitting the specs needs, without moves of lines.
 pub fn read_closure(folder: &Path, specs: &[&Spec]) -> Result<Lock, Report> {
+    read_part(folder, Part { specs, constants: &[], lines: false })
+}
+
+/// Part of a lock.
+///
+/// The other items are passed over without being read, so that nobody waits for them.
+pub fn read_part(folder: &Path, part: Part<'_>) -> Result<Lock, Report> {
     let files = Files::open(folder)?;
     let names = files.tag_names();
     let mut report = Report::default();
     let mut lock = Lock { tags: files.tags.clone(), headers: BTreeMap::new() };
-    let mut types: HashMap<&str, Vec<(usize, ItemKind, usize)>> = HashMap::new();
+    let mut types: HashMap<&str, Vec<(&File, Type)>> = HashMap::new();
     // A call's number is wanted as well: its name is a pattern without a star.
+    let specs = part.specs;
     let names_of_numbers = specs.iter().flat_map(|spec| &spec.items).map(|i| i.name.as_str());
     let patterns = specs.iter().flat_map(|spec| &spec.constants).map(|c| c.name.as_str());
+    let patterns = patterns.chain(part.constants.iter().copied());
     let wanted = Globs::new(names_of_numbers.chain(patterns));
     let needless = |start: &str| wanted.rules_out(start);
-    for (i, file) in files.files.iter().enumerate() {
-        report.diagnostics.extend(file.edited());
-        let mut scan = || -> Result<(), Bad> {
-            let mut scanner = Scanner::new(file.body()?, &file.surface, &file.path, &names)?;
-            scanner.pass_over_where(&needless);
-            while let Some(entry) = scanner.next()? {
-                let needed = match entry.kind {
-                    ItemKind::Enum => true,
-                    ItemKind::Constant => wanted.matches(scanner.name()),
-                    _ => {
-                        let name = entry.name().unwrap_or_default();
-                        types.entry(name).or_default().push((i, entry.kind, entry.at));
-                        false
-                    }
-                };
-                if needed {
-                    put(&mut lock, file, entry.kind, scanner.name(), entry.events(&names)?);
+    let scanned = parallel::map(&files.files, |file| {
+        (file.edited(), file.scan(&names, &wanted, &needless, part.lines))
+    });
+    for (file, (edited, scanned)) in files.files.iter().zip(scanned) {
+        report.diagnostics.extend(edited);
+        match scanned {
+            Ok(scanned) => {
+                for (kind, name, events) in scanned.items {
+                    put(&mut lock, file, kind, &name, events);
+                }
+                for (name, ty) in scanned.types {
+                    types.entry(name).or_default().push((file, ty));
                 }
             }
-            Ok(())
-        };
-        if let Err(bad) = scan() {
-            report.push(file.complaint(&bad));
+            Err(bad) => report.push(file.complaint(&bad)),
         }
     }
     let mut pending: Vec<String> = roots(specs).map(str::to_owned).collect();
     let mut seen: HashSet<String> = pending.iter().cloned().collect();
     while let Some(name) = pending.pop() {
-        for (i, kind, at) in types.get(name.as_str()).into_iter().flatten() {
-            let file = &files.files[*i];
-            match file.events_at(*at, &names) {
+        for (file, ty) in types.get(name.as_str()).into_iter().flatten() {
+            match file.events_at(*ty, &names, part.lines) {
                 Ok(events) => {
                     let used =
                         events.iter().filter_map(|e| e.value.as_ref()).flat_map(|p| uses(&p.fact));
                     pending.extend(
                         used.filter(|name| seen.insert((*name).to_owned())).map(str::to_owned),
                     );
-                    put(&mut lock, file, *kind, &name, events);
+                    put(&mut lock, file, ty.kind, &name, events);
                 }
                 Err(bad) => report.push(file.complaint(&bad)),
             }
@@ -191,24 +202,37 @@ struct File {
 impl Files {
     fn open(folder: &Path) -> Result<Self, Report> {
         let tags = read_tags(folder)?;
-        let mut files = Vec::new();
-        for path in walk(folder)? {
+        let read = parallel::map(&walk(folder)?, |path| {
             let relative = path.strip_prefix(folder).ok().and_then(Path::to_str);
-            let Some(header) = relative.and_then(|r| r.strip_suffix(".lock")) else { continue };
-            let Some((surface, header)) = header.split_once('/') else { continue };
-            let text = fs::read_to_string(&path).map_err(|e| unreadable(&path, &e))?;
-            files.push(File {
-                surface: surface.to_owned(),
-                path: header.to_owned(),
-                text: text.into(),
-            });
-        }
-        Ok(Self { tags, files })
+            let header = relative.and_then(|r| r.strip_suffix(".lock"));
+            let Some((surface, header)) = header.and_then(|h| h.split_once('/')) else {
+                return Ok(None);
+            };
+            let text = fs::read_to_string(path).map_err(|e| unreadable(path, &e))?;
+            let (surface, path) = (surface.to_owned(), header.to_owned());
+            Ok(Some(File { surface, path, text: text.into() }))
+        });
+        let files: Vec<Option<File>> = read.into_iter().collect::<Result<_, Diagnostic>>()?;
+        Ok(Self { tags, files: files.into_iter().flatten().collect() })
     }
 
     fn tag_names(&self) -> TagNames<'_> {
         self.tags.iter().enumerate().map(|(i, t)| (t.tag.as_str(), i)).collect()
     }
+}
+
+/// What of a file was read, and where the rest stands.
+struct Scanned<'f> {
+    items: Vec<(ItemKind, String, History)>,
+    types: Vec<(&'f str, Type)>,
+}
+
+/// Where a type stands.
+#[derive(Clone, Copy)]
+struct Type {
+    kind: ItemKind,
+    at: usize,
+    section: usize,
 }
 
 impl File {
@@ -245,8 +269,7 @@ impl File {
         }
     }
 
-    fn parse(&self, tags: &TagNames<'_>, report: &mut Report) -> Result<Header, Bad> {
-        report.diagnostics.extend(self.edited());
+    fn parse(&self, tags: &TagNames<'_>) -> Result<Header, Bad> {
         let mut scanner = Scanner::new(self.body()?, &self.surface, &self.path, tags)?;
         let mut events = Vec::new();
         while let Some(entry) = scanner.next()? {
@@ -258,12 +281,52 @@ impl File {
         Ok(Header { items })
     }
 
-    fn events_at(&self, at: usize, tags: &TagNames<'_>) -> Result<History, Bad> {
+    /// The enums and the wanted constants, and where the other types stand.
+    fn scan<'f>(
+        &'f self,
+        tags: &'f TagNames<'f>,
+        wanted: &Globs<'_>,
+        needless: &'f (dyn Fn(&str) -> bool + Sync),
+        lines: bool,
+    ) -> Result<Scanned<'f>, Bad> {
         let mut scanner = Scanner::new(self.body()?, &self.surface, &self.path, tags)?;
-        scanner.seek(at)?;
+        scanner.pass_over_where(needless);
+        let mut scanned = Scanned { items: Vec::new(), types: Vec::new() };
+        while let Some(entry) = scanner.next()? {
+            let needed = match entry.kind {
+                ItemKind::Enum => true,
+                ItemKind::Call => false,
+                ItemKind::Constant => wanted.matches(scanner.name()),
+                ItemKind::Record | ItemKind::Alias => {
+                    let (kind, at, section) = (entry.kind, entry.at, entry.section);
+                    let name = entry.name().unwrap_or_default();
+                    scanned.types.push((name, Type { kind, at, section }));
+                    false
+                }
+            };
+            if needed {
+                let events = entry.events(tags)?;
+                scanned.items.push((entry.kind, scanner.name().to_owned(), events));
+            }
+        }
+        if lines {
+            let moves = scanner.into_moves();
+            for (_, _, events) in &mut scanned.items {
+                *events = text::expand(std::mem::take(events), &moves);
+            }
+        }
+        Ok(scanned)
+    }
+
+    fn events_at(&self, ty: Type, tags: &TagNames<'_>, lines: bool) -> Result<History, Bad> {
+        let mut scanner = Scanner::new(self.body()?, &self.surface, &self.path, tags)?;
+        if lines {
+            scanner.read_moves()?;
+        }
+        scanner.seek(ty.at, ty.section);
         match scanner.next()? {
-            Some(entry) => entry.events(tags),
-            None => Err(Bad { at, why: "an item is missing".into() }),
+            Some(entry) => Ok(text::expand(entry.events(tags)?, &scanner.into_moves())),
+            None => Err(Bad { at: ty.at, why: "an item is missing".into() }),
         }
     }
 

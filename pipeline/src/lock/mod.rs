@@ -12,10 +12,10 @@ mod text;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
-pub use folder::{read, read_closure, read_tags, write};
+pub use folder::{Part, read, read_closure, read_part, read_tags, write};
 
 use crate::model::{
-    Alias, BitRange, Constant, Enum, Facts, Field, Record, RecordKind, Source, Surface,
+    Alias, BitRange, Call, Constant, Enum, Facts, Field, Record, RecordKind, Source, Surface,
 };
 use crate::tag::Tag;
 
@@ -53,12 +53,45 @@ pub enum ItemKind {
     Enum,
     /// A typedef.
     Alias,
+    /// What a call takes.
+    Call,
     /// An integer constant or a bit range.
     Constant,
 }
 
 /// The states of one item in tag order: each holds from its tag until the next begins.
 pub type History = Vec<State>;
+
+/// A [`Call`] without its place.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CallFact {
+    /// `command` or `class`.
+    pub kind: String,
+    /// The type of the parameters.
+    pub params: Option<String>,
+    /// Whether the parameters may be left out.
+    pub optional: bool,
+    /// How that is known.
+    pub how: String,
+    /// Whether a second source says the same.
+    pub checked: bool,
+    /// What a second source says otherwise.
+    pub differs: Option<String>,
+    /// The call that this is another name of.
+    pub same_as: Option<String>,
+}
+
+impl CallFact {
+    fn of(call: &Call) -> Self {
+        let Call { kind, params, optional, how, checked, differs, same_as, .. } = call.clone();
+        Self { kind, params, optional, how, checked, differs, same_as }
+    }
+
+    fn at(&self, source: Source) -> Call {
+        let Self { kind, params, optional, how, checked, differs, same_as } = self.clone();
+        Call { kind, params, optional, how, checked, differs, same_as, source }
+    }
+}
 
 /// What holds from a tag on.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -106,6 +139,8 @@ pub enum Fact {
         /// Bytes.
         size: u64,
     },
+    /// What a call takes.
+    Call(CallFact),
     /// An integer constant.
     Constant(i128),
     /// Bits `high:low`.
@@ -145,26 +180,54 @@ impl Lock {
     /// Takes in the facts of a tag, replacing those it may have had.
     pub fn insert(&mut self, facts: &Facts, headers: String) {
         self.remove(&facts.tag);
-        let at = self.tags.partition_point(|t| t.tag < facts.tag);
-        let last = at == self.tags.len();
-        self.tags.insert(at, LockedTag { tag: facts.tag.clone(), headers });
+        let (at, last) = self.insert_tag(&facts.tag, headers);
         let mut new = by_header(facts);
-        for (key, values) in &new {
-            if !self.headers.contains_key(key) && !values.is_empty() {
-                self.headers.insert(key.clone(), Header::default());
-            }
+        for (surface, path) in new.keys() {
+            self.headers.entry(((*surface).to_owned(), (*path).to_owned())).or_default();
         }
-        for (key, header) in &mut self.headers {
-            let mut values = new.remove(key).unwrap_or_default();
-            for (item, history) in &mut header.items {
-                insert_state(history, at, last, values.remove(item));
-            }
-            for (item, value) in values {
-                let mut history = History::new();
-                insert_state(&mut history, at, last, Some(value));
-                header.items.insert(item, history);
-            }
+        for ((surface, path), header) in &mut self.headers {
+            let found = new.remove(&(surface.as_str(), path.as_str())).unwrap_or_default();
+            header.insert(found, at, last);
         }
+    }
+
+    /// Takes in a tag whose headers are those of `other`, which the lock has.
+    ///
+    /// False when it has no such tag.
+    pub fn insert_same(&mut self, tag: &Tag, other: &Tag) -> bool {
+        if tag != other {
+            self.remove(tag);
+        }
+        let Some(other) = self.tag_index(other) else { return false };
+        if self.tags[other].tag == *tag {
+            return true;
+        }
+        let headers = self.tags[other].headers.clone();
+        let (at, last) = self.insert_tag(tag, headers);
+        let other = if at <= other { other + 1 } else { other };
+        for header in self.headers.values_mut() {
+            for history in header.items.values_mut() {
+                // What held before `at` goes on holding, and that is what is wanted mostly.
+                if last && other + 1 == at {
+                    continue;
+                }
+                let value = match last {
+                    true => state_at(history, other).cloned(),
+                    false => state_before_insertion(history, other, at).cloned(),
+                };
+                insert_state(history, at, last, value);
+            }
+            header.items.retain(|_, history| !history.is_empty());
+        }
+        true
+    }
+
+    /// Makes room in the list of tags: the index, and whether it is the last.
+    fn insert_tag(&mut self, tag: &Tag, headers: String) -> (usize, bool) {
+        let at = self.tags.partition_point(|t| t.tag < *tag);
+        let last = at == self.tags.len();
+        self.tags.insert(at, LockedTag { tag: tag.clone(), headers });
+        (at, last)
     }
 
     /// Forgets a tag and all that only it had.
@@ -179,6 +242,42 @@ impl Lock {
         }
         self.headers.retain(|_, header| !header.items.is_empty());
     }
+}
+
+impl Header {
+    /// Takes in what a tag declares: `found` is sorted as the items are.
+    fn insert(&mut self, found: Vec<Found<'_>>, at: usize, last: bool) {
+        let mut found = found.into_iter().peekable();
+        let mut new = Vec::new();
+        for ((kind, name), history) in &mut self.items {
+            while let Some(f) = found.next_if(|f| (f.kind, f.name) < (*kind, name.as_str())) {
+                new.push(f);
+            }
+            let here = found.next_if(|f| (f.kind, f.name) == (*kind, name.as_str()));
+            // Most of a driver stays as it is from one tag to the next.
+            let now = history.last().and_then(|state| state.value.as_ref());
+            let same = match (&here, now) {
+                (Some(found), Some(placed)) => found.is(placed),
+                (None, None) => true,
+                _ => false,
+            };
+            if !(last && same) {
+                insert_state(history, at, last, here.map(|f| f.placed()));
+            }
+        }
+        new.extend(found);
+        for f in new {
+            let mut history = History::new();
+            insert_state(&mut history, at, last, Some(f.placed()));
+            self.items.insert((f.kind, f.name.to_owned()), history);
+        }
+        self.items.retain(|_, history| !history.is_empty());
+    }
+}
+
+/// `state_at`, for a history that does not know yet that a tag was put in at `at`.
+fn state_before_insertion(history: &[State], tag: usize, at: usize) -> Option<&Placed> {
+    state_at(history, if tag > at { tag - 1 } else { tag })
 }
 
 /// Puts `value` at index `at`; what held at later tags goes on holding there.
@@ -217,37 +316,90 @@ fn normalise(history: &mut History) {
     }
 }
 
-type Values = BTreeMap<(ItemKind, String), Placed>;
+/// A fact of the model where it lies.
+struct Found<'f> {
+    kind: ItemKind,
+    name: &'f str,
+    fact: FoundFact<'f>,
+    line: u32,
+}
 
-/// The facts of a tag, sorted into the headers that declare them.
-fn by_header(facts: &Facts) -> HashMap<(String, String), Values> {
-    let mut headers: HashMap<(String, String), Values> = HashMap::new();
-    for (surface_name, surface) in &facts.surfaces {
-        let mut put = |kind, name: &String, source: &Source, fact: Fact| {
-            let key = (surface_name.clone(), source.path.to_string());
-            let placed = Placed { fact: Arc::new(fact), line: source.line };
-            headers.entry(key).or_default().insert((kind, name.clone()), placed);
+enum FoundFact<'f> {
+    Record(&'f Record),
+    Enum(&'f Enum),
+    Alias(&'f Alias),
+    Value(Fact),
+}
+
+impl Found<'_> {
+    fn is(&self, placed: &Placed) -> bool {
+        self.line == placed.line
+            && match (&self.fact, &*placed.fact) {
+                (FoundFact::Record(r), Fact::Record { kind, size, align, fields }) => {
+                    (r.kind, r.size, r.align) == (*kind, *size, *align) && r.fields == *fields
+                }
+                (FoundFact::Enum(e), Fact::Enum { size, variants }) => {
+                    e.size == *size && e.variants == *variants
+                }
+                (FoundFact::Alias(a), Fact::Alias { ty, size }) => a.ty == *ty && a.size == *size,
+                (FoundFact::Value(value), fact) => value == fact,
+                _ => false,
+            }
+    }
+
+    fn placed(&self) -> Placed {
+        let fact = match &self.fact {
+            FoundFact::Record(r) => {
+                let (kind, size, align, fields) = (r.kind, r.size, r.align, r.fields.clone());
+                Fact::Record { kind, size, align, fields }
+            }
+            FoundFact::Enum(e) => Fact::Enum { size: e.size, variants: e.variants.clone() },
+            FoundFact::Alias(a) => Fact::Alias { ty: a.ty.clone(), size: a.size },
+            FoundFact::Value(value) => value.clone(),
         };
-        for (name, r) in &surface.records {
-            let (kind, size, align, fields) = (r.kind, r.size, r.align, r.fields.clone());
-            put(ItemKind::Record, name, &r.source, Fact::Record { kind, size, align, fields });
-        }
-        for (name, e) in &surface.enums {
-            let fact = Fact::Enum { size: e.size, variants: e.variants.clone() };
-            put(ItemKind::Enum, name, &e.source, fact);
-        }
-        for (name, a) in &surface.aliases {
-            let fact = Fact::Alias { ty: a.ty.clone(), size: a.size };
-            put(ItemKind::Alias, name, &a.source, fact);
-        }
-        for (name, c) in &surface.constants {
-            put(ItemKind::Constant, name, &c.source, Fact::Constant(c.value));
-        }
-        for (name, b) in &surface.bit_ranges {
-            put(ItemKind::Constant, name, &b.source, Fact::BitRange(b.high, b.low));
+        Placed { fact: Arc::new(fact), line: self.line }
+    }
+}
+
+/// The facts of a tag, sorted into the headers that declare them; in a header, by kind and name.
+fn by_header(facts: &Facts) -> HashMap<(&str, &str), Vec<Found<'_>>> {
+    let mut headers: HashMap<(&str, &str), Vec<Found<'_>>> = HashMap::new();
+    for (surface_name, surface) in &facts.surfaces {
+        for (source, found) in found(surface) {
+            headers.entry((surface_name, &source.path)).or_default().push(found);
         }
     }
+    // A bit range may stand between the constants.
+    headers.values_mut().for_each(|found| found.sort_by_key(|f| (f.kind, f.name)));
     headers
+}
+
+fn found(surface: &Surface) -> impl Iterator<Item = (&Source, Found<'_>)> {
+    let records = surface.records.iter().map(|(name, r)| {
+        let fact = FoundFact::Record(r);
+        (&r.source, Found { kind: ItemKind::Record, name, fact, line: r.source.line })
+    });
+    let enums = surface.enums.iter().map(|(name, e)| {
+        let fact = FoundFact::Enum(e);
+        (&e.source, Found { kind: ItemKind::Enum, name, fact, line: e.source.line })
+    });
+    let aliases = surface.aliases.iter().map(|(name, a)| {
+        let fact = FoundFact::Alias(a);
+        (&a.source, Found { kind: ItemKind::Alias, name, fact, line: a.source.line })
+    });
+    let constants = surface.constants.iter().map(|(name, c)| {
+        let fact = FoundFact::Value(Fact::Constant(c.value));
+        (&c.source, Found { kind: ItemKind::Constant, name, fact, line: c.source.line })
+    });
+    let ranges = surface.bit_ranges.iter().map(|(name, b)| {
+        let fact = FoundFact::Value(Fact::BitRange(b.high, b.low));
+        (&b.source, Found { kind: ItemKind::Constant, name, fact, line: b.source.line })
+    });
+    let calls = surface.calls.iter().map(|(name, c)| {
+        let fact = FoundFact::Value(Fact::Call(CallFact::of(c)));
+        (&c.source, Found { kind: ItemKind::Call, name, fact, line: c.source.line })
+    });
+    records.chain(enums).chain(aliases).chain(calls).chain(constants).chain(ranges)
 }
 
 /// Adds a fact to a surface of the model.
@@ -264,6 +416,9 @@ pub fn add(surface: &mut Surface, name: &str, fact: &Fact, source: Source) {
         }
         Fact::Alias { ty, size } => {
             surface.aliases.insert(name, Alias { ty: ty.clone(), size: *size, source });
+        }
+        Fact::Call(call) => {
+            surface.calls.insert(name, call.at(source));
         }
         Fact::Constant(value) => {
             surface.constants.insert(name, Constant { value: *value, source });
@@ -311,6 +466,38 @@ mod tests {
                 assert_eq!(lock.facts(&facts.tag).as_ref(), Some(facts));
             }
         }
+    }
+
+    /// A tag with another's headers is the same whether its facts are given or not.
+    #[test]
+    fn same_headers_need_no_facts() {
+        let all = [
+            facts("1.1", &[("A", 1, 1), ("B", 2, 2)]),
+            facts("1.3", &[("A", 1, 1), ("C", 9, 2)]),
+            facts("1.5", &[("B", 3, 2)]),
+        ];
+        for (tag, same) in [
+            ("1.2", 0),
+            ("1.2", 1),
+            ("1.4", 0),
+            ("1.4", 2),
+            ("1.6", 2),
+            ("1.6", 0),
+            ("1.0", 1),
+            ("1.3", 0),
+        ] {
+            let (mut told, mut given) = (Lock::default(), Lock::default());
+            for facts in &all {
+                told.insert(facts, facts.tag.to_string());
+                given.insert(facts, facts.tag.to_string());
+            }
+            let tag: Tag = tag.parse().unwrap();
+            assert!(told.insert_same(&tag, &all[same].tag));
+            let facts = Facts { tag, surfaces: all[same].surfaces.clone() };
+            given.insert(&facts, all[same].tag.to_string());
+            assert_eq!(told, given, "{} as {}", facts.tag, all[same].tag);
+        }
+        assert!(!Lock::default().insert_same(&all[0].tag, &all[1].tag));
     }
 
     #[test]

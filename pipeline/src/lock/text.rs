@@ -26,7 +26,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::fmt::Write as _;
 use std::sync::Arc;
 
-use super::{Fact, Header, History, ItemKind, LockedTag, Placed, State, state_at};
+use super::{CallFact, Fact, Header, History, ItemKind, LockedTag, Placed, State, state_at};
 use crate::model::{Bits, Field, RecordKind};
 
 pub(super) const MAGIC: &str = "nvabi-lock 1";
@@ -196,6 +196,7 @@ impl Printer<'_> {
         let word = match &**fact {
             Fact::Record { kind, .. } => kind.keyword(),
             Fact::Enum { .. } => "enum",
+            Fact::Call(_) => "call",
             _ => "alias",
         };
         debug_assert!(kind != ItemKind::Constant);
@@ -230,6 +231,7 @@ impl Printer<'_> {
             Fact::Alias { ty, size } => {
                 let _ = writeln!(text, "{size} @{line} {ty}");
             }
+            Fact::Call(call) => print_call(text, call, line),
             Fact::Constant(_) | Fact::BitRange(..) => {}
         }
     }
@@ -368,7 +370,7 @@ pub(super) struct Entry<'t> {
     head: &'t str,
     /// The lines under it.
     body: &'t str,
-    section: usize,
+    pub(super) section: usize,
     /// Line of the item above, for a constant that does not state its own.
     above: u32,
     record: RecordKind,
@@ -410,14 +412,20 @@ impl<'t> Scanner<'t> {
         Ok(Self { text, at, tags, section: 0, line: 0, name, ends, moves, needless })
     }
 
-    /// Goes to the item that starts at byte `at`, minding the section it is in.
-    pub(super) fn seek(&mut self, at: usize) -> Result<(), Bad> {
-        let before = self.text.get(..at).unwrap_or_default();
-        let section = before.rfind("\n[").map_or(0, |newline| newline + 2);
-        let tag = self.text[section..].split(']').next().unwrap_or_default();
-        self.section = self.tag(section, tag)?;
-        self.at = at;
+    /// Reads how lines moved, which stands before the first section.
+    pub(super) fn read_moves(&mut self) -> Result<(), Bad> {
+        while self.text[self.at.min(self.text.len())..].starts_with("moved ") {
+            if let Some((at, line)) = self.line() {
+                let moved = self.moved(at, line.trim_start_matches("moved "))?;
+                self.moves.push(moved);
+            }
+        }
         Ok(())
+    }
+
+    /// Goes to the item that starts at byte `at`, in a section met before.
+    pub(super) fn seek(&mut self, at: usize, section: usize) {
+        (self.at, self.section) = (at, section);
     }
 
     /// The name of the entry given last.
@@ -503,6 +511,7 @@ impl<'t> Scanner<'t> {
             Some(("union", rest)) => (ItemKind::Record, RecordKind::Union, rest),
             Some(("enum", rest)) => (ItemKind::Enum, RecordKind::Struct, rest),
             Some(("alias", rest)) => (ItemKind::Alias, RecordKind::Struct, rest),
+            Some(("call", rest)) => (ItemKind::Call, RecordKind::Struct, rest),
             _ => return self.constant(at, line),
         };
         let Some((name, head)) = rest.split_once(' ') else {
@@ -658,6 +667,7 @@ impl<'t> Entry<'t> {
                 }
                 Fact::Enum { size: natural(size)?, variants }
             }
+            ItemKind::Call => Fact::Call(parse_call(size, ty)?),
             _ => Fact::Alias { ty: ty.to_owned(), size: natural(size)? },
         };
         Ok(Placed { fact: Arc::new(fact), line })
@@ -694,6 +704,44 @@ fn parse_number(text: &str) -> Result<i128, String> {
         None => text.parse(),
     };
     parsed.map_err(|_| format!("`{text}` is not an integer"))
+}
+
+/// `command/finn @12 TYPE checked`: kind, how it is known, line, type or `-`, and what else is so.
+fn print_call(text: &mut String, call: &CallFact, line: u32) {
+    let params = call.params.as_deref().unwrap_or("-");
+    let _ = write!(text, "{}/{} @{line} {params}", call.kind, call.how);
+    for (said, word) in [(call.optional, "optional"), (call.checked, "checked")] {
+        let _ = if said { write!(text, " {word}") } else { Ok(()) };
+    }
+    for (name, mark) in [(&call.differs, '!'), (&call.same_as, '=')] {
+        let _ = name.as_ref().map(|name| write!(text, " {mark}{name}"));
+    }
+    text.push('\n');
+}
+
+fn parse_call(known: &str, rest: &str) -> Result<CallFact, String> {
+    let (kind, how) = known.split_once('/').ok_or("a call is `kind/how`")?;
+    let mut words = rest.split(' ');
+    let params = words.next().filter(|word| !word.is_empty()).ok_or("a type or `-` is needed")?;
+    let mut call = CallFact {
+        kind: kind.to_owned(),
+        params: (params != "-").then(|| params.to_owned()),
+        optional: false,
+        how: how.to_owned(),
+        checked: false,
+        differs: None,
+        same_as: None,
+    };
+    for word in words {
+        match (word, word.split_at_checked(1)) {
+            ("optional", _) => call.optional = true,
+            ("checked", _) => call.checked = true,
+            (_, Some(("!", ty))) => call.differs = Some(ty.to_owned()),
+            (_, Some(("=", name))) => call.same_as = Some(name.to_owned()),
+            _ => return Err(format!("`{word}` says nothing of a call")),
+        }
+    }
+    Ok(call)
 }
 
 fn parse_field(line: &str) -> Result<Field, String> {

@@ -45,12 +45,24 @@ pub(crate) enum Command {
     Extract(Extract),
     /// Write the facts of tags into the lock.
     Lock(Lock),
+    /// Take in a new tag: lock it, write what a new branch needs, say what changed.
+    Add(Add),
     /// Recompute the facts of locked tags from headers and compare.
     Verify(Verify),
     /// Check that the specs fit the driver.
     Lint(Lint),
     /// Print the layout of a type, or the value of a constant, from the lock.
     Show(Show),
+    /// Print what changed between two locked tags: layouts, numbers, meanings.
+    Diff(Diff),
+    /// Print every ioctl, control command or class of one tag.
+    List(List),
+    /// Print which tags have the same layout of a name, or the same ABI of many.
+    Ranges(Ranges),
+    /// Check that specs and lock have everything that another project supports.
+    Coverage(Coverage),
+    /// Write a static site: a page for every struct and call with its layout at every version.
+    Atlas(Atlas),
     /// Print a completion script for a shell.
     #[command(
         after_help = "Example:\n  nvabi completions bash > ~/.local/share/bash-completion/completions/nvabi"
@@ -110,6 +122,21 @@ pub(crate) struct Lock {
 
 #[derive(Debug, clap::Args)]
 #[command(
+    after_help = "Examples:\n  nvabi add 595.45.04\n  nvabi add 595.45.04 --out pull-request.md --no-snapshots"
+)]
+pub(crate) struct Add {
+    /// Driver version, such as 595.45.04.
+    pub(crate) tag: Tag,
+    /// Write the text of the pull request there; without this, it is printed.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) out: Option<PathBuf>,
+    /// Leave the snapshots as they are; renewing them takes a build.
+    #[arg(long)]
+    pub(crate) no_snapshots: bool,
+}
+
+#[derive(Debug, clap::Args)]
+#[command(
     after_help = "Examples:\n  nvabi verify\n  nvabi verify 550.163.01 --headers open-gpu-kernel-modules"
 )]
 pub(crate) struct Verify {
@@ -134,4 +161,85 @@ pub(crate) struct Show {
     /// Driver version; without this, the newest locked tag.
     #[arg(long)]
     pub(crate) tag: Option<Tag>,
+}
+
+#[derive(Debug, clap::Args)]
+#[command(
+    after_help = "Examples:\n  nvabi diff 550.40.07 550.163.01\n  nvabi diff 530.41.03 535.43.02 --only NVOS21_PARAMETERS\n  nvabi diff 570.86.15 575.51.02 --all --markdown"
+)]
+pub(crate) struct Diff {
+    /// Driver version to start from.
+    #[arg(value_name = "A")]
+    pub(crate) from: Tag,
+    /// Driver version to go to.
+    #[arg(value_name = "B")]
+    pub(crate) to: Tag,
+    /// Everything that the lock has, beyond the calls of the specs and what they need.
+    #[arg(long)]
+    pub(crate) all: bool,
+    /// Only what concerns this struct, call, enum or constant.
+    #[arg(long, value_name = "NAME")]
+    pub(crate) only: Option<String>,
+    /// Print Markdown, for a pull request.
+    #[arg(long, conflicts_with = "json")]
+    pub(crate) markdown: bool,
+}
+
+#[derive(Debug, clap::Args)]
+#[command(
+    after_help = "Examples:\n  nvabi ranges NVOS21_PARAMETERS\n  nvabi ranges\n  nvabi ranges --crate ../my-shim\n  nvabi ranges --nearest 580.159.03"
+)]
+pub(crate) struct Ranges {
+    /// A call, struct, union, enum, typedef, constant or bit range.
+    pub(crate) name: Option<String>,
+    /// Every call of the specs: so it is without a name, too.
+    #[arg(long, conflicts_with_all = ["name", "items", "krate"])]
+    pub(crate) spec: bool,
+    /// The names in a file, one a line; `#` begins a comment.
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["name", "krate"])]
+    pub(crate) items: Option<PathBuf>,
+    /// The structs that a crate derives NvProxy for; the folder of its Cargo.toml.
+    #[arg(long = "crate", value_name = "PATH", conflicts_with = "name")]
+    pub(crate) krate: Option<PathBuf>,
+    /// The nearest locked tag with the same ABI as this one, which the lock need not have.
+    #[arg(long, value_name = "TAG")]
+    pub(crate) nearest: Option<Tag>,
+}
+
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Example:\n  nvabi coverage nvproxy-coverage.json")]
+pub(crate) struct Coverage {
+    /// A table of versions and calls, in JSON.
+    pub(crate) file: PathBuf,
+}
+
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:\n  nvabi atlas --out atlas && xdg-open atlas/index.html")]
+pub(crate) struct Atlas {
+    /// Folder to write; it must be empty, not there yet, or an atlas, which is then replaced.
+    #[arg(long, value_name = "DIR")]
+    pub(crate) out: PathBuf,
+}
+
+#[derive(Debug, clap::Args)]
+#[command(
+    after_help = "Examples:\n  nvabi list commands --tag 550.163.01\n  nvabi list classes\n  nvabi list ioctls --json"
+)]
+pub(crate) struct List {
+    /// What to list.
+    pub(crate) what: Listing,
+    /// Driver version; without this, the newest locked tag.
+    #[arg(long)]
+    pub(crate) tag: Option<Tag>,
+}
+
+/// What there is to list.
+#[derive(Debug, Clone, Copy, clap::ValueEnum)]
+pub(crate) enum Listing {
+    /// Requests of the device files.
+    Ioctls,
+    /// Commands of `NV_ESC_RM_CONTROL`.
+    Commands,
+    /// Classes of `NV_ESC_RM_ALLOC`.
+    Classes,
 }

@@ -5,13 +5,14 @@ use std::collections::BTreeSet;
 use clap::CommandFactory;
 use clap_complete::Shell;
 use nvabi_pipeline::diagnostic::{Diagnostic, Report, nearest};
-use nvabi_pipeline::extract::{Cache, Clang};
-use nvabi_pipeline::facts::{self, Options};
+use nvabi_pipeline::extract::Clang;
+use nvabi_pipeline::facts::{self, Cache, Options};
 use nvabi_pipeline::lock::{self, Lock};
 use nvabi_pipeline::model::{Facts, Surface};
+use nvabi_pipeline::spec::Spec;
+use nvabi_pipeline::sweep::{Progress, sweep};
 use nvabi_pipeline::tag::Tag;
-use nvabi_pipeline::verify::Reader;
-use nvabi_pipeline::{lint as linting, render, verify as verifying};
+use nvabi_pipeline::{lint as linting, list, render, verify as verifying};
 
 use crate::Outcome;
 use crate::args;
@@ -36,7 +37,7 @@ pub(crate) fn extract(context: &Context<'_>, args: &args::Extract) -> Result<Out
     let target = args.target.as_deref().unwrap_or(first);
     let options = Options { target, constants: !args.no_constants };
     let (facts, warnings) =
-        facts::extract_units(&clang, &units, &args.tag, options, &mut Cache::default())?;
+        facts::extract_units(&clang, &units, &args.tag, options, &Cache::default())?;
     context.complain(&warnings);
     match context.json() {
         true => context.print_json(&facts)?,
@@ -67,11 +68,9 @@ fn summary(facts: &Facts) -> String {
 pub(crate) fn lock(context: &Context<'_>, args: &args::Lock) -> Result<Outcome, Report> {
     let specs = context.specs()?;
     let folder = context.lock_folder();
-    let mut source = context.source()?;
-    let clang = Clang::load()?;
     let (mut locked, tags) = match (&args.driver, args.tags.as_slice()) {
         (Some(driver), _) => {
-            let mut tags = source.tags()?;
+            let mut tags = context.source()?.tags()?;
             tags.retain(|tag| tag.branch() == driver);
             (existing(&folder)?, tags)
         }
@@ -88,23 +87,32 @@ pub(crate) fn lock(context: &Context<'_>, args: &args::Lock) -> Result<Outcome, 
             .help("name one: nvabi lock 550.163.01")
             .into());
     }
-    let mut reader = Reader::new(&clang, &mut source);
-    let bar = context.progress(tags.len());
-    bar.set_message("Locking");
-    for tag in &tags {
-        let read = reader.read(spec_of(&specs, tag)?, tag)?;
-        bar.suspend(|| context.complain(&read.warnings));
-        locked.insert(&read.facts, read.headers);
-        bar.inc(1);
-    }
-    bar.finish_and_clear();
+    read_into(context, &mut locked, &specs, &tags, "Locking")?;
     lock::write(&folder, &locked)?;
-    context.status("Locked", &format!("{}, {}", told(&tags), clang.version()));
+    context.status("Locked", &told(&tags));
     Ok(Outcome::Same)
 }
 
+/// Reads tags from headers into a lock, with a progress bar.
+pub(crate) fn read_into(
+    context: &Context<'_>,
+    locked: &mut Lock,
+    specs: &[Spec],
+    tags: &[Tag],
+    doing: &'static str,
+) -> Result<(), Report> {
+    let bar = context.progress(tags.len());
+    bar.set_message(doing);
+    sweep(locked, &context.headers()?, specs, tags, |progress| match progress {
+        Progress::Tag => bar.inc(1),
+        Progress::Warnings(warnings) => bar.suspend(|| context.complain(warnings)),
+    })?;
+    bar.finish_and_clear();
+    Ok(())
+}
+
 /// The lock there is, or an empty one; one that was edited is not built upon.
-fn existing(folder: &std::path::Path) -> Result<Lock, Report> {
+pub(crate) fn existing(folder: &std::path::Path) -> Result<Lock, Report> {
     if !folder.join("tags").exists() {
         return Ok(Lock::default());
     }
@@ -122,23 +130,14 @@ fn told(tags: &[Tag]) -> String {
 pub(crate) fn verify(context: &Context<'_>, args: &args::Verify) -> Result<Outcome, Report> {
     let specs = context.specs()?;
     let (locked, edited) = lock::read(&context.lock_folder())?;
-    let mut source = context.source()?;
-    let clang = Clang::load()?;
     let tags: Vec<Tag> = match args.tags.is_empty() {
         true => locked.tags.iter().map(|t| t.tag.clone()).collect(),
         false => args.tags.clone(),
     };
     let mut findings = edited;
-    let mut reader = Reader::new(&clang, &mut source);
-    let bar = context.progress(tags.len());
-    bar.set_message("Verifying");
-    for tag in &tags {
-        let read = reader.read(spec_of(&specs, tag)?, tag)?;
-        bar.suspend(|| context.complain(&read.warnings));
-        findings.diagnostics.extend(verifying::compare(&locked, &read).diagnostics);
-        bar.inc(1);
-    }
-    bar.finish_and_clear();
+    let mut read = Lock::default();
+    read_into(context, &mut read, &specs, &tags, "Verifying")?;
+    findings.diagnostics.extend(verifying::compare_all(&locked, &read).diagnostics);
     report(context, &findings, "verify", &format!("{} against headers", told(&tags)))
 }
 
@@ -184,24 +183,25 @@ fn report(
     Ok(if findings.has_errors() { Outcome::Different } else { Outcome::Same })
 }
 
+pub(crate) fn list(context: &Context<'_>, args: &args::List) -> Result<Outcome, Report> {
+    let specs = context.specs()?;
+    let facts = context.facts(args.tag.as_ref())?;
+    let (listed, what) = match args.what {
+        args::Listing::Ioctls => (list::ioctls(&facts, spec_of(&specs, &facts.tag)?), "ioctls"),
+        args::Listing::Commands => (list::calls(&facts, "command"), "commands"),
+        args::Listing::Classes => (list::calls(&facts, "class"), "classes"),
+    };
+    match context.json() {
+        true => context.print_json(&listed)?,
+        false => context.print(&list::text(&listed))?,
+    }
+    context.status("Listed", &format!("{} of {}", list::summary(&listed, what), facts.tag));
+    Ok(Outcome::Same)
+}
+
 pub(crate) fn show(context: &Context<'_>, args: &args::Show) -> Result<Outcome, Report> {
-    let (locked, edited) = lock::read(&context.lock_folder())?;
-    context.complain(&edited);
-    let tag = match &args.tag {
-        Some(tag) => tag.clone(),
-        None => match locked.tags.last() {
-            Some(newest) => newest.tag.clone(),
-            None => return Err(Diagnostic::error("lock-no-tag", "the lock is empty").into()),
-        },
-    };
-    let Some(mut facts) = locked.facts(&tag) else {
-        let mut names: Vec<&str> = locked.tags.iter().map(|t| t.tag.as_str()).collect();
-        let at = locked.tags.partition_point(|t| t.tag < tag);
-        names = names[at.saturating_sub(2)..(at + 2).min(names.len())].to_vec();
-        return Err(Diagnostic::error("lock-no-tag", format!("the lock has no tag {tag}"))
-            .note(format!("it has {} tags; next to it: {}", locked.tags.len(), names.join(", ")))
-            .into());
-    };
+    let mut facts = context.facts(args.tag.as_ref())?;
+    let tag = facts.tag.clone();
     let text = render::item(&facts, &args.name);
     if text.is_empty() {
         return Err(unknown(&facts, &args.name).into());
@@ -226,6 +226,7 @@ fn keep(surface: &mut Surface, name: &str) {
     surface.enums.retain(|n, _| n == name);
     surface.constants.retain(|n, _| n == name);
     surface.bit_ranges.retain(|n, _| n == name);
+    surface.calls.retain(|n, _| n == name);
 }
 
 fn unknown(facts: &Facts, name: &str) -> Diagnostic {

@@ -6,9 +6,12 @@ use std::time::Duration;
 
 use clap::ColorChoice;
 use indicatif::{ProgressBar, ProgressStyle};
-use nvabi_pipeline::diagnostic::{Diagnostic, Report, nearest};
+use nvabi_pipeline::diagnostic::{Diagnostic, Report};
 use nvabi_pipeline::headers::Source;
+use nvabi_pipeline::lock::{self, Lock};
+use nvabi_pipeline::model::Facts;
 use nvabi_pipeline::spec::Spec;
+pub(crate) use nvabi_pipeline::sweep::spec_of;
 use nvabi_pipeline::tag::Tag;
 use nvabi_pipeline::verify;
 use serde::Serialize;
@@ -46,8 +49,23 @@ impl<'a> Context<'a> {
         Spec::load_folder(&self.specs_folder())
     }
 
+    /// Where the headers are.
+    pub(crate) fn headers(&self) -> Result<PathBuf, Report> {
+        Ok(verify::headers_path(self.options.headers.as_deref())?)
+    }
+
     pub(crate) fn source(&self) -> Result<Source, Report> {
-        Ok(Source::open(&verify::headers_path(self.options.headers.as_deref())?)?)
+        Ok(Source::open(&self.headers()?)?)
+    }
+
+    /// The facts of a locked tag, or of the newest.
+    pub(crate) fn facts(&self, tag: Option<&Tag>) -> Result<Facts, Report> {
+        let (locked, edited) = lock::read(&self.lock_folder())?;
+        self.complain(&edited);
+        match tag.or(locked.tags.last().map(|newest| &newest.tag)) {
+            Some(tag) => facts_of(&locked, tag),
+            None => Err(Diagnostic::error("lock-no-tag", "the lock is empty").into()),
+        }
     }
 
     /// A status for a person: a verb, then what.
@@ -104,19 +122,15 @@ impl<'a> Context<'a> {
     }
 }
 
-/// The spec that a tag belongs to.
-pub(crate) fn spec_of<'s>(specs: &'s [Spec], tag: &Tag) -> Result<&'s Spec, Report> {
-    let found = specs.iter().find(|spec| spec.driver == tag.branch());
-    found.ok_or_else(|| {
-        let message = format!("no spec says what driver {} is", tag.branch());
-        let drivers: Vec<&str> = specs.iter().map(|spec| spec.driver.as_str()).collect();
-        let diagnostic = Diagnostic::error("spec-no-driver", message)
-            .note(format!("there are specs for {}", drivers.join(", ")));
-        match nearest(tag.branch(), drivers) {
-            Some(near) => diagnostic.help(format!("did you mean a tag of {near}?")),
-            None => diagnostic.help("write abi-specs/driver-N.toml, see CONTRIBUTING.md"),
-        }
-        .into()
+/// The facts that a lock has of a tag.
+pub(crate) fn facts_of(locked: &Lock, tag: &Tag) -> Result<Facts, Report> {
+    locked.facts(tag).ok_or_else(|| {
+        let names: Vec<&str> = locked.tags.iter().map(|t| t.tag.as_str()).collect();
+        let at = locked.tags.partition_point(|t| t.tag < *tag);
+        let near = names[at.saturating_sub(2)..(at + 2).min(names.len())].join(", ");
+        Diagnostic::error("lock-no-tag", format!("the lock has no tag {tag}"))
+            .note(format!("it has {} tags; next to it: {near}", names.len()))
+            .into()
     })
 }
 

@@ -84,7 +84,8 @@ fn remote_path(remote: &str) -> String {
 }
 
 fn folders(spec: &Spec) -> Vec<PathBuf> {
-    let patterns = spec.surfaces.iter().flat_map(|s| s.headers.iter().map(|h| folder_of(&h.name)));
+    let named = spec.surfaces.iter().flat_map(|s| s.headers.iter().chain(&s.calls));
+    let patterns = named.map(|h| folder_of(&h.name));
     let include = spec.surfaces.iter().flat_map(|s| s.include.iter().map(String::as_str));
     let mut folders: Vec<PathBuf> = patterns.chain(include).map(PathBuf::from).collect();
     folders.sort();

@@ -1,10 +1,15 @@
 //! The command `nvabi`: findings on stdout, progress and statuses on stderr,
 //! exit 0 same or ok, 1 different or found, 2 error.
 
+mod add;
 mod args;
+mod atlas;
 mod commands;
 mod context;
+mod coverage;
+mod diff;
 mod fetch;
+mod ranges;
 
 use std::process::ExitCode;
 
@@ -29,9 +34,15 @@ fn main() -> ExitCode {
         Command::Headers(args::Headers::Fetch(args)) => fetch::fetch(&context, args),
         Command::Extract(args) => commands::extract(&context, args),
         Command::Lock(args) => commands::lock(&context, args),
+        Command::Add(args) => add::add(&context, args),
         Command::Verify(args) => commands::verify(&context, args),
         Command::Lint(args) => commands::lint(&context, args),
         Command::Show(args) => commands::show(&context, args),
+        Command::Diff(args) => diff::diff(&context, args),
+        Command::List(args) => commands::list(&context, args),
+        Command::Ranges(args) => ranges::ranges(&context, args),
+        Command::Coverage(args) => coverage::coverage(&context, args),
+        Command::Atlas(args) => atlas::atlas(&context, args),
         Command::Completions { shell } => commands::completions(*shell),
     };
     match outcome {

@@ -1,0 +1,81 @@
+//! Text as HTML, and what every page has around its content.
+
+use std::fmt;
+
+/// Text that is shown as it is, in elements and in quoted attributes.
+pub(super) struct Esc<'a>(pub(super) &'a str);
+
+impl fmt::Display for Esc<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut rest = self.0;
+        while let Some(at) = rest.find(['&', '<', '>', '"', '\'']) {
+            f.write_str(&rest[..at])?;
+            f.write_str(match rest.as_bytes()[at] {
+                b'&' => "&amp;",
+                b'<' => "&lt;",
+                b'>' => "&gt;",
+                b'"' => "&quot;",
+                _ => "&#39;",
+            })?;
+            rest = &rest[at + 1..];
+        }
+        f.write_str(rest)
+    }
+}
+
+/// A part of a URL's path: what is not plain becomes `%` and two digits; slashes stay.
+pub(super) struct UrlPath<'a>(pub(super) &'a str);
+
+impl fmt::Display for UrlPath<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for byte in self.0.bytes() {
+            match byte {
+                b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'/' | b'-' | b'_' | b'.' => {
+                    write!(f, "{}", char::from(byte))?;
+                }
+                _ => write!(f, "%{byte:02X}")?,
+            }
+        }
+        Ok(())
+    }
+}
+
+/// A document: `up` leads to the atlas's folder, `class` is the body's.
+pub(super) fn document(title: &str, up: &str, class: &str, body: &str) -> String {
+    let title = Esc(title);
+    format!(
+        "<!doctype html>\n<html lang=en><meta charset=utf-8>\
+<meta name=viewport content=\"width=device-width\">\
+<title>{title} · nvabi atlas</title>\n<link rel=stylesheet href={up}style.css>\n\
+<body class={class}><header><a href={up}index.html>nvabi atlas</a>\
+<form action={up}search.html role=search><input name=q type=search aria-label=Search \
+placeholder=\"Search: struct, field, command, number\" autocomplete=off spellcheck=false></form>\
+</header>\n<main>\n{body}</main>\n<script src={up}atlas.js></script>\n"
+    )
+}
+
+/// `1 version`, `2 versions`.
+pub(super) fn counted(count: impl fmt::Display, noun: &str) -> String {
+    let count = count.to_string();
+    let plural = if count == "1" { "" } else { "s" };
+    format!("{count} {noun}{plural}")
+}
+
+/// A number as headers write it.
+pub(super) fn hex(value: i128) -> String {
+    match value {
+        10.. => format!("{value:#x}"),
+        _ => value.to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn escapes_everything_that_means_something() {
+        assert_eq!(Esc("a<b>&\"'c").to_string(), "a&lt;b&gt;&amp;&quot;&#39;c");
+        assert_eq!(UrlPath("a b/c#d\"é.h").to_string(), "a%20b/c%23d%22%C3%A9.h");
+    }
+}

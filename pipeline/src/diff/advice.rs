@@ -1,0 +1,160 @@
+//! What a shim must do about a diff, as far as the facts tell.
+
+use serde::Serialize;
+
+use super::text::{bytes, hex, listed};
+use super::{CallChange, Class, Diff, FieldChange, Instead, RecordChange, Role};
+
+/// One thing to do.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Advice {
+    /// The call or record it is about.
+    pub subject: String,
+    /// What to do.
+    pub what: String,
+}
+
+/// What to do about every change that is not harmless; constants speak for themselves.
+pub fn advice(diff: &Diff) -> Vec<Advice> {
+    let calls = diff.calls.iter().filter_map(|change| {
+        Some(Advice { subject: change.name.clone(), what: call(change, diff)? })
+    });
+    let records = diff.records.iter().filter(|r| r.carried_by.is_empty()).filter_map(|change| {
+        Some(Advice { subject: change.name.clone(), what: record(change, diff)? })
+    });
+    calls.chain(records).collect()
+}
+
+fn call(change: &CallChange, diff: &Diff) -> Option<String> {
+    let (from, to) = (&diff.from, &diff.to);
+    let (before, after) = match (&change.before, &change.after, change.class) {
+        (_, _, Class::Harmless) | (None, ..) => return None,
+        (Some(before), None, _) => {
+            let number = hex(before.number);
+            return Some(match &change.number_now {
+                Some(now) => {
+                    format!("gone; from {to} on {number} is {now}: tell them apart by version")
+                }
+                None => format!("gone: refuse {number} from {to} on"),
+            });
+        }
+        (Some(before), Some(after), _) => (before, after),
+    };
+    let mut what = Vec::new();
+    if before.number != after.number {
+        let taken = match &change.number_now {
+            Some(now) => format!(", where {} is {now}", hex(before.number)),
+            None => String::new(),
+        };
+        what.push(format!("send {} from {to} on{taken}", hex(after.number)));
+    }
+    if before.params != after.params {
+        what.push(format!("takes {} from {to} on", listed(after.params.iter().cloned())));
+    }
+    for (role, x, y) in
+        [(Role::Fd, &before.fds, &after.fds), (Role::Pointer, &before.pointers, &after.pointers)]
+    {
+        let only = |a: &[String], b: &[String]| -> Vec<String> {
+            a.iter().filter(|path| !b.contains(path)).cloned().collect()
+        };
+        for path in only(y, x) {
+            what.push(format!("translate {path}: {} from {to} on", role.words()));
+        }
+        for path in only(x, y) {
+            what.push(format!("leave {path} alone: {} until {from} alone", role.words()));
+        }
+    }
+    Some(what.join("; "))
+}
+
+fn record(change: &RecordChange, diff: &Diff) -> Option<String> {
+    if change.class == Class::Harmless {
+        return None;
+    }
+    // What takes one that is gone is told of its own: a call, or a record that held it.
+    change.after.as_ref()?;
+    let mut what = Vec::new();
+    if change.class == Class::Break {
+        what.push(regenerate(change, diff));
+    }
+    what.extend(fields(change, diff));
+    Some(what.join("; "))
+}
+
+fn regenerate(change: &RecordChange, diff: &Diff) -> String {
+    let carried: Vec<String> = (diff.records.iter())
+        .filter(|other| !other.carried_by.is_empty())
+        .filter(|other| change.held_by.iter().any(|holder| holder.record == other.name))
+        .map(|other| other.name.clone())
+        .collect();
+    let size = match change.resized() {
+        Some((before, after)) => format!(", {}, not {before}", bytes(after)),
+        None => ", the size stays".into(),
+    };
+    match carried.is_empty() {
+        true => format!("regenerate{size}"),
+        false => format!("regenerate{size}; with it {}", listed(carried.into_iter())),
+    }
+}
+
+fn fields(change: &RecordChange, diff: &Diff) -> Vec<String> {
+    let (mut moved, mut new, mut unset, mut gone) = (vec![], vec![], vec![], vec![]);
+    let mut what = Vec::new();
+    for field in change.fields.iter().filter(|field| field.class != Class::Harmless) {
+        let name = field.name().to_owned();
+        match (&field.before, &field.after, &field.instead) {
+            (None, Some(_), Some(Instead::Padding | Instead::Reserved(_))) => {
+                unset.push(described(field));
+            }
+            (None, Some(_), _) => new.push(described(field)),
+            (Some(_), None, _) => gone.push(name),
+            (Some(x), Some(y), _) if x.name != y.name => {
+                what.push(format!("{} is {} now, see whether it means the same", x.name, y.name));
+            }
+            (Some(x), Some(y), _) if x.offset != y.offset => moved.push(name),
+            _ => {}
+        }
+        what.extend(role(field));
+    }
+    let mut told = Vec::new();
+    let mut list = |names: Vec<String>, one: &str, many: &str| {
+        let verb = if names.len() == 1 { one } else { many };
+        if !names.is_empty() {
+            told.push(format!("{} {verb}", listed(names.into_iter())));
+        }
+    };
+    list(moved, "moved", "moved");
+    list(gone, "is gone", "are gone");
+    let unaware = format!("and callers built for {} do not set", diff.from);
+    list(new, &format!("is new {unaware} it"), &format!("are new {unaware} them"));
+    let zero = format!("is new in bytes that callers built for {} leave as they are", diff.from);
+    let zeros = zero.replacen("is", "are", 1);
+    list(unset, &format!("{zero}: zero it for them"), &format!("{zeros}: zero them for them"));
+    told.extend(what);
+    told
+}
+
+fn described(field: &FieldChange) -> String {
+    let length = field.after.as_ref().and_then(|state| state.length_of.as_ref());
+    match length {
+        Some(pointer) => format!("{} (the length of {pointer})", field.name()),
+        None => field.name().to_owned(),
+    }
+}
+
+/// What to translate that was not translated before, or the other way round.
+fn role(field: &FieldChange) -> Option<String> {
+    let role = |state: &Option<super::FieldState>| {
+        state.as_ref().and_then(|s| s.role).filter(|role| *role != Role::Handle)
+    };
+    let (before, after) = (role(&field.before), role(&field.after));
+    match (before, after) {
+        (before, Some(after)) if before != Some(after) => {
+            Some(format!("translate {}, {}", field.name(), after.words()))
+        }
+        (Some(before), None) if field.after.is_some() => {
+            Some(format!("{} is no longer {}", field.name(), before.words()))
+        }
+        _ => None,
+    }
+}

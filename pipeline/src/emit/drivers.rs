@@ -1,0 +1,205 @@
+//! The choice between drivers at run time: a table of all tags, a trait that every view implements,
+//! and the way from the one to the other.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Write as _;
+
+use super::plan::{Def, DefId, Plan};
+use super::{Options, ident, path, types};
+use crate::lock::Fact;
+
+/// Definitions of one name, by view.
+type ByView = BTreeMap<usize, DefId>;
+
+/// The associated types of the trait, by their Rust names.
+struct Types<'p> {
+    /// One definition that all views have.
+    shared: BTreeMap<&'p str, DefId>,
+    /// Different from view to view, or not in all.
+    others: BTreeMap<&'p str, ByView>,
+}
+
+pub(super) fn drivers(text: &mut String, plan: &Plan<'_>, options: Options<'_>) {
+    let nvabi = options.nvabi;
+    let types = types(plan);
+    let _ = writeln!(
+        text,
+        "/// The drivers of this build as types, so that code is written once for all of them.\n\
+         pub mod drivers {{\n#[allow(unused_imports)]\nuse {nvabi} as nvabi;"
+    );
+    traits(text, &types);
+    records(text, plan);
+    for view in 0..plan.views.len() {
+        self::view(text, plan, &types, view);
+    }
+    dispatch(text, plan, &types);
+    text.push_str("}\n");
+    table(text, plan, options);
+    if options.in_nvabi() {
+        with_driver(text, plan);
+    }
+}
+
+/// What the specs name themselves: the parameters, and what they point to.
+fn types<'p>(plan: &'p Plan<'_>) -> Types<'p> {
+    let (mut shared, mut others) = (BTreeMap::new(), BTreeMap::new());
+    let named = plan.defs.iter().enumerate();
+    for (id, def) in named.filter(|(id, def)| def.named && record(plan, *id).is_some()) {
+        if def.views.len() == plan.views.len() {
+            shared.insert(def.ident.as_str(), id);
+        } else {
+            let by_view: &mut ByView = others.entry(def.ident.as_str()).or_default();
+            by_view.extend(def.views.iter().map(|view| (*view, id)));
+        }
+    }
+    Types { shared, others }
+}
+
+/// The record that a definition is, or is a typedef of.
+fn record(plan: &Plan<'_>, id: DefId) -> Option<DefId> {
+    let Def { name, fact, uses, .. } = &plan.defs[id];
+    match &**fact {
+        Fact::Record { .. } => (!types::is_uuid(name)).then_some(id),
+        Fact::Alias { ty, .. } => record(plan, *uses.get(ty)?),
+        _ => None,
+    }
+}
+
+/// The trait in two parts: what no view has otherwise is said once, in the second.
+fn traits(text: &mut String, types: &Types<'_>) {
+    text.push_str(
+        "/// A driver's interface: what the tags of one branch that agree in everything have in common.\n\
+         ///\n\
+         /// Its types are the parameters of its calls. One that this driver has not, while another of\n\
+         /// this build has it, is [`Absent`](nvabi::driver::Absent).\n\
+         pub trait Driver: Shared + ::core::marker::Sized + 'static {\n\
+         /// The tags, in order.\n\
+         const TAGS: &'static [&'static str];\n\
+         /// The branch, such as `550`.\n\
+         const BRANCH: &'static str;\n\
+         /// What is known of the calls.\n\
+         const CALLS: &'static nvabi::driver::Calls;\n",
+    );
+    for name in types.others.keys() {
+        let _ = writeln!(text, "type {}: nvabi::driver::Record;", ident(name));
+    }
+    text.push_str(
+        "}\n/// The part of [`Driver`] that is the same for all drivers of this build.\n\
+         pub trait Shared {\n",
+    );
+    for name in types.shared.keys() {
+        let _ = writeln!(text, "type {}: nvabi::driver::Record;", ident(name));
+    }
+    text.push_str(
+        "}\n/// Something to be done for a driver that is known at run time only.\n\
+         pub trait Visitor {\n\
+         /// What comes of it.\n\
+         type Output;\n\
+         /// Does it for the driver `D`.\n\
+         fn visit<D: Driver>(self) -> Self::Output;\n}\n",
+    );
+}
+
+/// Says once for every record of the trait that it is one.
+fn records(text: &mut String, plan: &Plan<'_>) {
+    let named = (0..plan.defs.len()).filter(|id| plan.defs[*id].named);
+    let records: BTreeSet<DefId> = named.filter_map(|id| record(plan, id)).collect();
+    text.push_str("nvabi::parameters!(");
+    for id in records {
+        let _ = write!(text, "super::layouts::{}, ", path(plan, id));
+    }
+    text.push_str(");\n");
+}
+
+/// The type that stands for a view.
+fn view(text: &mut String, plan: &Plan<'_>, types: &Types<'_>, view: usize) {
+    let name = plan.views[view].module();
+    let (branch, tags) = plan.tags(view);
+    let told = match tags.as_slice() {
+        [only] => (*only).to_owned(),
+        [first, .., last] => format!("{} tags from {first} to {last}", tags.len()),
+        [] => String::new(),
+    };
+    let _ = writeln!(
+        text,
+        "/// The interface of {told}.\npub enum {name} {{}}\nimpl Driver for {name} {{\n\
+         const TAGS: &'static [&'static str] = &{tags:?};\n\
+         const BRANCH: &'static str = {branch:?};\n\
+         const CALLS: &'static nvabi::driver::Calls = &super::calls::{};",
+        name.to_uppercase()
+    );
+    for (name, by_view) in &types.others {
+        let _ = match by_view.get(&view) {
+            Some(id) => {
+                writeln!(text, "type {} = super::layouts::{};", ident(name), path(plan, *id))
+            }
+            None => writeln!(text, "type {} = nvabi::driver::Absent;", ident(name)),
+        };
+    }
+    text.push_str("}\n");
+}
+
+/// From the number of a view to its type.
+fn dispatch(text: &mut String, plan: &Plan<'_>, types: &Types<'_>) {
+    text.push_str("impl<D: Driver> Shared for D {\n");
+    for (name, id) in &types.shared {
+        let _ = writeln!(text, "type {} = super::layouts::{};", ident(name), path(plan, *id));
+    }
+    text.push_str("}\n");
+    let Some((last, views)) = plan.views.split_last() else { return };
+    text.push_str(
+        "/// Does something for a driver that is known at run time only: one of this table's, not of\n\
+         /// another crate's.\n\
+         pub fn visit<V: Visitor>(driver: &nvabi::driver::AnyDriver, visitor: V) -> V::Output {\n\
+         match driver.view() {\n",
+    );
+    for (number, view) in views.iter().enumerate() {
+        let _ = writeln!(text, "{number} => visitor.visit::<{}>(),", view.module());
+    }
+    let _ = writeln!(text, "_ => visitor.visit::<{}>(),\n}}\n}}", last.module());
+}
+
+/// Every tag, in order.
+fn table(text: &mut String, plan: &Plan<'_>, options: Options<'_>) {
+    let nvabi = options.nvabi;
+    let _ = writeln!(
+        text,
+        "/// Every driver of this build, to choose from at run time.\n\
+         pub static DRIVERS: {nvabi}::driver::Drivers = {{\n\
+         #[allow(unused_imports)] use {nvabi}::driver::AnyDriver as A;\n\
+         {nvabi}::driver::Drivers::new(&ABI, &["
+    );
+    for (number, driver) in plan.drivers.iter().enumerate() {
+        for (index, (_, view)) in driver.tags.iter().enumerate() {
+            let calls = plan.views[*view].module().to_uppercase();
+            let _ = writeln!(text, "A::new(&ABI, {number}, {index}, {view}, &calls::{calls}),");
+        }
+    }
+    text.push_str("])\n};\n");
+}
+
+/// The same as `visit` with a piece of code for the visitor, which then sees the fields of the
+/// driver's types.
+fn with_driver(text: &mut String, plan: &Plan<'_>) {
+    let Some((last, views)) = plan.views.split_last() else { return };
+    text.push_str(
+        "/// Runs code for a driver that is known at run time only, with the module of that driver.\n\
+         ///\n\
+         /// `with_driver!(driver, abi => expression)`: the expression is compiled once for every\n\
+         /// interface of this build, with `abi` as the name of its module, such as\n\
+         /// [`abi::r550`](crate::abi), so all of them must have what it names.\n\
+         #[macro_export]\nmacro_rules! with_driver {\n\
+         ($driver:expr, $abi:ident => $code:expr) => {\n\
+         match $crate::driver::AnyDriver::view($driver) {\n",
+    );
+    let arms = (views.iter().enumerate().map(|(number, view)| (number.to_string(), view)))
+        .chain([("_".to_owned(), last)]);
+    for (pattern, view) in arms {
+        let _ = writeln!(
+            text,
+            "{pattern} => {{ #[allow(unused_imports)] use $crate::abi::{} as $abi; $code }}",
+            view.module()
+        );
+    }
+    text.push_str("}\n};\n}\n");
+}

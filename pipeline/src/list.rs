@@ -1,0 +1,246 @@
+//! Every ioctl, command and class of one tag, with its number and parameters.
+
+use std::collections::BTreeMap;
+
+use serde::Serialize;
+
+use crate::model::{CALLS, Call, Facts, Surface};
+use crate::spec::{Item, ItemKind, Spec};
+
+/// One call.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+pub struct Listed {
+    /// The name of its number.
+    pub name: String,
+    /// `rm`, `uvm`, `modeset` or `drm`.
+    pub surface: String,
+    /// The ioctl's number.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub nr: Option<u64>,
+    /// The ioctl's type byte; UVM has none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub magic: Option<u64>,
+    /// `none`, `read`, `write` or `readwrite`, from the caller's side.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub dir: Option<&'static str>,
+    /// Bytes of the parameters.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub size: Option<u64>,
+    /// The whole request, as it is passed to `ioctl`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub request: Option<u64>,
+    /// The control command.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cmd: Option<u64>,
+    /// The class.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub class: Option<u64>,
+    /// The parameter types; where there are several the size of the call tells which.
+    pub params: Vec<String>,
+    /// Whether the parameters may be left out.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub optional: bool,
+    /// How the parameters are known, or why they are not: see [`Call::how`].
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub how: Option<String>,
+    /// The call that this is another name of.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub same_as: Option<String>,
+}
+
+/// Every control command, or every class, by number and name.
+pub fn calls(facts: &Facts, kind: &str) -> Vec<Listed> {
+    let empty = BTreeMap::new();
+    let all = facts.surfaces.get(CALLS).map_or(&empty, |surface| &surface.calls);
+    let mut listed: Vec<Listed> = all
+        .iter()
+        .filter(|(_, call)| call.kind == kind)
+        .map(|(name, call)| listed_call(facts, name, call))
+        .collect();
+    listed.sort_by(|a, b| (a.cmd, a.class, &a.name).cmp(&(b.cmd, b.class, &b.name)));
+    listed
+}
+
+fn listed_call(facts: &Facts, name: &str, call: &Call) -> Listed {
+    let surface = "rm".to_owned();
+    let number =
+        facts.surfaces.get(&surface).and_then(|rm| unsigned(rm.constants.get(name)?.value));
+    let (cmd, class) = if call.kind == "class" { (None, number) } else { (number, None) };
+    // What is no class of this driver has no parameters, whatever a header says of it.
+    let params: Vec<String> = call.params.iter().filter(|_| call.is_mapped()).cloned().collect();
+    Listed {
+        name: name.to_owned(),
+        size: params.first().and_then(|ty| size_of(facts, &surface, ty)),
+        surface,
+        cmd,
+        class,
+        params,
+        optional: call.optional,
+        how: Some(call.how.clone()),
+        same_as: call.same_as.clone(),
+        ..Listed::default()
+    }
+}
+
+/// Every ioctl: those of the spec, and those whose whole request is a constant or an enumerator.
+pub fn ioctls(facts: &Facts, spec: &Spec) -> Vec<Listed> {
+    let mut listed: Vec<Listed> =
+        spec.items_at(&facts.tag).filter_map(|item| listed_item(facts, item)).collect();
+    listed.extend(requests(facts, "drm"));
+    listed.extend(modeset(facts));
+    listed.sort_by(|a, b| (&a.surface, a.nr, &a.name).cmp(&(&b.surface, b.nr, &b.name)));
+    listed
+}
+
+fn listed_item(facts: &Facts, item: &Item) -> Option<Listed> {
+    let surface = match item.kind {
+        ItemKind::Frontend => "rm",
+        ItemKind::Uvm => "uvm",
+        ItemKind::Ioctl | ItemKind::Control | ItemKind::Class => return None,
+    };
+    let constant = |name: &str| unsigned(facts.surfaces.get(surface)?.constants.get(name)?.value);
+    let nr = constant(&item.name).or(item.number.map(u64::from))?;
+    let params: Vec<String> = item.params.iter().map(|named| named.name.clone()).collect();
+    let size = params.last().and_then(|ty| size_of(facts, surface, ty)).unwrap_or(0);
+    let magic = match item.kind {
+        ItemKind::Frontend => constant("NV_IOCTL_MAGIC"),
+        _ => None,
+    };
+    // A number of UVM is the request itself.
+    let request = match magic {
+        // An array is as long as the caller says, so the request has no one size.
+        Some(_) if item.array => None,
+        Some(magic) => Some(3 << 30 | size << 16 | magic << 8 | nr),
+        None => Some(nr),
+    };
+    Some(Listed {
+        name: item.name.clone(),
+        surface: surface.to_owned(),
+        nr: Some(nr),
+        magic,
+        dir: magic.map(|_| "readwrite"),
+        size: Some(size),
+        request,
+        params,
+        ..Listed::default()
+    })
+}
+
+/// Constants of a surface that are whole requests: they name their size, which is that of the type
+/// their name ends in.
+fn requests<'f>(facts: &'f Facts, surface: &'f str) -> impl Iterator<Item = Listed> + 'f {
+    let constants = facts.surfaces.get(surface).into_iter().flat_map(|s| &s.constants);
+    constants.filter(|(name, _)| name.contains("_IOCTL_")).filter_map(move |(name, constant)| {
+        let request = unsigned(constant.value)?;
+        let (nr, magic, size) = (request & 0xff, request >> 8 & 0xff, request >> 16 & 0x3fff);
+        let dir = DIRECTIONS[(request >> 30 & 3) as usize];
+        let (_, what) = name.split_once("_IOCTL_")?;
+        let params = typed(&facts.surfaces[surface], what, &["", "params"], size);
+        (magic != 0).then(|| Listed {
+            name: name.clone(),
+            surface: surface.to_owned(),
+            nr: Some(nr),
+            magic: Some(magic),
+            dir: Some(dir),
+            size: Some(size),
+            request: Some(request),
+            params: params.into_iter().collect(),
+            ..Listed::default()
+        })
+    })
+}
+
+const DIRECTIONS: [&str; 4] = ["none", "write", "read", "readwrite"];
+
+/// The display driver has one request; the enumerator in its parameters says what is asked.
+fn modeset(facts: &Facts) -> Vec<Listed> {
+    let Some(surface) = facts.surfaces.get("modeset") else { return Vec::new() };
+    let Some(commands) = surface.enums.get("NvKmsIoctlCommand") else { return Vec::new() };
+    let commands = commands.variants.iter().filter_map(|(name, value)| {
+        let what = name.strip_prefix("NVKMS_IOCTL_")?;
+        let params = typed(surface, &format!("NvKms{what}"), &["params"], 0);
+        Some(Listed {
+            name: name.clone(),
+            surface: "modeset".to_owned(),
+            nr: unsigned(*value),
+            size: params.as_ref().and_then(|ty| Some(surface.records.get(ty)?.size)),
+            params: params.into_iter().collect(),
+            ..Listed::default()
+        })
+    });
+    commands.collect()
+}
+
+/// The record that is named as a call is, but for case and underscores.
+fn typed(surface: &Surface, what: &str, suffixes: &[&str], size: u64) -> Option<String> {
+    let plain = |name: &str| name.replace('_', "").to_lowercase();
+    let what = plain(what);
+    let mut found = surface.records.iter().filter(|(name, record)| {
+        let name = plain(name);
+        (size == 0 || record.size == size)
+            && suffixes.iter().any(|suffix| {
+                let stem = name.strip_suffix(suffix);
+                stem.is_some_and(|stem| stem == what || stem == format!("drm{what}"))
+            })
+    });
+    found.next().map(|(name, _)| name.clone())
+}
+
+fn size_of(facts: &Facts, surface: &str, ty: &str) -> Option<u64> {
+    let surface = facts.surfaces.get(surface)?;
+    let record = || Some(surface.records.get(ty)?.size);
+    record().or_else(|| Some(surface.aliases.get(ty)?.size))
+}
+
+fn unsigned(value: i128) -> Option<u64> {
+    u64::try_from(value).ok()
+}
+
+/// The list as a table, and how many calls there are.
+pub fn text(listed: &[Listed]) -> String {
+    let number = |call: &Listed| call.cmd.or(call.class).or(call.request).or(call.nr);
+    let rows: Vec<[String; 5]> = listed
+        .iter()
+        .map(|call| {
+            let how = call.how.clone().unwrap_or_default();
+            let told = match &call.same_as {
+                Some(name) => format!("{how}, is {name}"),
+                None if call.optional => format!("{how}, optional"),
+                None => how,
+            };
+            let hex = number(call).map_or(String::new(), |number| format!("{number:#x}"));
+            let size = call.size.map_or(String::new(), |size| size.to_string());
+            [hex, size, call.name.clone(), call.params.join(" | "), told]
+        })
+        .collect();
+    let width = |i: usize| rows.iter().map(|row| row[i].len()).max().unwrap_or(0);
+    let (number, size, name, params) = (width(0), width(1), width(2), width(3));
+    let mut text = String::new();
+    for [a, b, c, d, e] in &rows {
+        let line = format!("{a:>number$}  {b:>size$}  {c:<name$}  {d:<params$}  {e}");
+        text.push_str(line.trim_end());
+        text.push('\n');
+    }
+    text
+}
+
+/// `1497 commands: 1325 by finn, …; not mapped: 23 no-evidence, …`.
+pub fn summary(listed: &[Listed], what: &str) -> String {
+    let mut counts: BTreeMap<(bool, &str), usize> = BTreeMap::new();
+    for how in listed.iter().filter_map(|call| call.how.as_deref()) {
+        *counts.entry((how.starts_with("no-"), how)).or_default() += 1;
+    }
+    let told = |missing: bool| {
+        let some = counts.iter().filter(|((no, _), _)| *no == missing);
+        some.map(|((_, how), count)| format!("{count} {how}")).collect::<Vec<_>>().join(", ")
+    };
+    let mut text = format!("{} {what}", listed.len());
+    for (missing, before) in [(false, ": known by "), (true, "; not mapped: ")] {
+        let told = told(missing);
+        if !told.is_empty() {
+            text.push_str(before);
+            text.push_str(&told);
+        }
+    }
+    text
+}

@@ -1,0 +1,63 @@
+//! `nvabi diff`: what changed between two locked tags.
+
+use nvabi_pipeline::diagnostic::Report;
+use nvabi_pipeline::diff::{self, Advice, Diff, Scope, Side};
+use nvabi_pipeline::lock;
+use nvabi_pipeline::model::Facts;
+use nvabi_pipeline::spec::Spec;
+use serde::Serialize;
+
+use crate::Outcome;
+use crate::args;
+use crate::context::{Context, facts_of, spec_of};
+
+/// What `--json` prints: the changes, and what follows from them.
+#[derive(Serialize)]
+struct Printed<'a> {
+    #[serde(flatten)]
+    diff: &'a Diff,
+    advice: Vec<Advice>,
+}
+
+pub(crate) fn diff(context: &Context<'_>, args: &args::Diff) -> Result<Outcome, Report> {
+    let specs = context.specs()?;
+    let (from, to) = facts(context, args, &specs)?;
+    let side = |facts| -> Result<Side<'_>, Report> {
+        let facts: &Facts = facts;
+        Ok(Side { facts, spec: spec_of(&specs, &facts.tag)? })
+    };
+    let scope = if args.all { Scope::All } else { Scope::Items };
+    let mut found = diff::diff(side(&from)?, side(&to)?, scope);
+    if let Some(name) = &args.only {
+        found = found.only(name);
+    }
+    match (context.json(), args.markdown) {
+        (true, _) => context.print_json(&Printed { diff: &found, advice: diff::advice(&found) })?,
+        (false, true) => context.print(&diff::markdown(&found))?,
+        (false, false) => context.print(&diff::text(&found))?,
+    }
+    if found.is_empty() {
+        context.status("Same", &diff::summary(&found));
+        return Ok(Outcome::Same);
+    }
+    context.status("Different", &diff::summary(&found));
+    Ok(Outcome::Different)
+}
+
+/// The facts of both tags: all of them, or what the items of their specs need.
+fn facts(
+    context: &Context<'_>,
+    args: &args::Diff,
+    specs: &[Spec],
+) -> Result<(Facts, Facts), Report> {
+    let folder = context.lock_folder();
+    let locked = if args.all {
+        let (locked, edited) = lock::read(&folder)?;
+        context.complain(&edited);
+        locked
+    } else {
+        let specs = &[spec_of(specs, &args.from)?, spec_of(specs, &args.to)?];
+        lock::read_part(&folder, lock::Part { specs, constants: &[], lines: true })?
+    };
+    Ok((facts_of(&locked, &args.from)?, facts_of(&locked, &args.to)?))
+}

@@ -1,0 +1,150 @@
+//! `nvabi add`, as a person runs it, on a copy of the lock.
+#![cfg(feature = "cli")]
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+use nvabi_pipeline::lock;
+use nvabi_pipeline::tag::Tag;
+
+const NEWEST: [&str; 3] = ["595.44.02", "595.44.03", "595.45.04"];
+
+fn root() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+}
+
+/// The headers, or nothing and a word about it.
+fn headers() -> Option<PathBuf> {
+    let headers = std::env::var_os("NVABI_HEADERS").map(PathBuf::from);
+    if headers.is_none() {
+        println!("skipped: NVABI_HEADERS names no driver headers");
+    }
+    headers
+}
+
+fn copy(from: &Path, to: &Path) {
+    fs::create_dir_all(to).unwrap();
+    for entry in fs::read_dir(from).unwrap() {
+        let path = entry.unwrap().path();
+        let target = to.join(path.file_name().unwrap());
+        match path.is_dir() {
+            true => copy(&path, &target),
+            false => drop(fs::copy(&path, &target).unwrap()),
+        }
+    }
+}
+
+/// Every file below a folder with its text.
+fn files(folder: &Path) -> BTreeMap<PathBuf, String> {
+    let mut found = BTreeMap::new();
+    let mut pending = vec![folder.to_owned()];
+    while let Some(path) = pending.pop() {
+        for entry in fs::read_dir(&path).unwrap() {
+            let path = entry.unwrap().path();
+            match path.is_dir() {
+                true => pending.push(path),
+                false => {
+                    let name = path.strip_prefix(folder).unwrap().to_owned();
+                    drop(found.insert(name, fs::read_to_string(&path).unwrap()));
+                }
+            }
+        }
+    }
+    found
+}
+
+/// A copy of the tree that `add` works in, without the newest three tags.
+fn older() -> tempfile::TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    copy(&root().join("abi-specs"), &folder.path().join("abi-specs"));
+    let lock_folder = folder.path().join("abi-specs/lock");
+    let (mut locked, report) = lock::read(&lock_folder).unwrap();
+    assert!(report.diagnostics.is_empty());
+    for tag in NEWEST {
+        locked.remove(&tag.parse::<Tag>().unwrap());
+    }
+    lock::write(&lock_folder, &locked).unwrap();
+    folder
+}
+
+fn add(folder: &Path, tag: &str) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_nvabi"))
+        .args(["add", tag, "--no-snapshots"])
+        .current_dir(folder)
+        .output()
+        .unwrap()
+}
+
+/// What stays in the tree when the newest tags are taken out and added again: every byte.
+#[test]
+fn adding_again_gives_the_same_bytes() {
+    if headers().is_none() {
+        return;
+    }
+    let folder = older();
+    let lock_folder = folder.path().join("abi-specs/lock");
+    let whole = files(&root().join("abi-specs/lock"));
+    assert_ne!(files(&lock_folder), whole);
+    for tag in NEWEST {
+        let output = add(folder.path(), tag);
+        let told = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(0), "{told}");
+        assert!(
+            String::from_utf8_lossy(&output.stdout).starts_with(&format!("# Add driver {tag}"))
+        );
+    }
+    let again = files(&lock_folder);
+    let differ: Vec<_> =
+        whole.iter().filter(|(path, text)| again.get(*path) != Some(text)).collect();
+    assert!(differ.is_empty() && again.len() == whole.len(), "{:?}", differ.first());
+}
+
+/// A branch that no spec knows gets one, its feature and its re-export; what the parent's items do
+/// not fit is for a person to decide, and the exit status says so.
+#[test]
+fn a_new_branch_gets_a_spec() {
+    if headers().is_none() {
+        return;
+    }
+    let folder = older();
+    let (specs, source) = (folder.path().join("abi-specs"), folder.path().join("src"));
+    fs::remove_file(specs.join("driver-595.toml")).unwrap();
+    fs::create_dir(&source).unwrap();
+    let without = |text: String| -> String {
+        text.lines().filter(|line| !line.contains("595")).map(|line| format!("{line}\n")).collect()
+    };
+    for file in ["Cargo.toml", "src/lib.rs"] {
+        let text = fs::read_to_string(root().join(file)).unwrap();
+        fs::write(folder.path().join(file), without(text)).unwrap();
+    }
+    let output = add(folder.path(), NEWEST[0]);
+    let (told, text) = (
+        String::from_utf8_lossy(&output.stderr).into_owned(),
+        String::from_utf8_lossy(&output.stdout).into_owned(),
+    );
+    assert_eq!(output.status.code(), Some(1), "{told}");
+    assert!(text.contains("## New branch") && text.contains("## To decide"), "{text}");
+    let spec = fs::read_to_string(specs.join("driver-595.toml")).unwrap();
+    assert!(spec.ends_with("driver = \"595\"\nparent = \"driver-590\"\n"), "{spec}");
+    let manifest = fs::read_to_string(folder.path().join("Cargo.toml")).unwrap();
+    assert!(manifest.contains("\ndriver-595 = []\n"), "{manifest}");
+    assert!(manifest.contains("\"driver-595\",\n"), "{manifest}");
+    let library = fs::read_to_string(folder.path().join("src/lib.rs")).unwrap();
+    assert!(library.contains("#[cfg(feature = \"driver-595\")]\npub use abi::r595;\n"));
+}
+
+#[test]
+fn an_unknown_tag_changes_nothing() {
+    if headers().is_none() {
+        return;
+    }
+    let folder = older();
+    let before = files(folder.path());
+    let output = add(folder.path(), "595.99");
+    assert_eq!(output.status.code(), Some(2));
+    assert!(String::from_utf8_lossy(&output.stderr).contains("there is no tag 595.99"));
+    assert_eq!(files(folder.path()), before);
+}

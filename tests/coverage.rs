@@ -1,0 +1,127 @@
+//! `nvabi coverage` as a user meets it, on a small table of our own.
+#![cfg(feature = "cli")]
+#![allow(clippy::unwrap_used)]
+
+use std::fs;
+use std::path::Path;
+use std::process::{Command, Output};
+
+/// The small table, read from the tests' folder.
+fn table() -> String {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/coverage/table.json");
+    fs::read_to_string(path).unwrap()
+}
+
+/// Runs the command on a table.
+fn coverage(table: &str, args: &[&str]) -> Output {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("table.json");
+    fs::write(&file, table).unwrap();
+    let mut command = Command::new(env!("CARGO_BIN_EXE_nvabi"));
+    command.current_dir(env!("CARGO_MANIFEST_DIR")).arg("coverage").arg(&file).args(args);
+    command.output().unwrap()
+}
+
+fn out(output: &Output) -> String {
+    String::from_utf8(output.stdout.clone()).unwrap()
+}
+
+fn err(output: &Output) -> String {
+    String::from_utf8(output.stderr.clone()).unwrap()
+}
+
+/// The table with one thing in it replaced.
+fn altered(from: &str, to: &str) -> String {
+    let table = table();
+    assert_eq!(table.matches(from).count(), 1, "{from}");
+    table.replace(from, to)
+}
+
+#[test]
+fn a_covered_table_is_shown_by_version_and_kind() {
+    let output = coverage(&table(), &[]);
+    assert_eq!(output.status.code(), Some(0), "{}{}", out(&output), err(&output));
+    assert_eq!(
+        out(&output),
+        "version       frontend     uvm   control     class   gaps  lacking\n\
+         535.104.05         2/2     1/1       1/1       1/2      0        1\n\
+         550.40.07          2/2     1/1       2/2       2/2      0        0\n\
+         580.159.03    not in the lock\n\
+         the driver has none: class GF100_SUBDEVICE_INFOROM at 535.104.05\n"
+    );
+    let told = "Covered 12 of 13 rows in 2 versions; the driver lacks 1, gaps 0\n";
+    assert!(err(&output).ends_with(told), "{}", err(&output));
+}
+
+#[test]
+fn each_gap_names_its_row_its_versions_and_what_is_missing() {
+    let told = [
+        (
+            "\"nr\": 34",
+            "\"nr\": 35",
+            "uvm `UVM_FREE`: the table has number 0x23, spec and lock 0x22",
+            "at 535.104.05, 550.40.07",
+        ),
+        (
+            "\"NVOS54_PARAMETERS\"",
+            "\"NVOS54\"",
+            "frontend `NV_ESC_RM_CONTROL`: the table has parameters NVOS54, the spec NVOS54_PARAMETERS",
+            "at 535.104.05, 550.40.07",
+        ),
+        (
+            "\"NV01_ROOT\"",
+            "\"NV01_ROOTS\"",
+            "class `NV01_ROOTS`: driver-550 has no such item in [class]",
+            "at 550.40.07",
+        ),
+        (
+            "\"missing_constants\"",
+            "\"missing\"",
+            "class `GF100_SUBDEVICE_INFOROM`: driver-535 has no such item in [class]",
+            "at 535.104.05",
+        ),
+    ];
+    for (from, to, gap, place) in told {
+        let output = coverage(&altered(from, to), &[]);
+        assert_eq!(output.status.code(), Some(1), "{}{}", out(&output), err(&output));
+        let text = out(&output);
+        assert!(text.contains(&format!("error[coverage-gap]: {gap}")), "{text}");
+        assert!(text.contains(&format!("= note: {place}\n")), "{text}");
+    }
+}
+
+#[test]
+fn json_has_the_gaps() {
+    let output = coverage(&altered("\"nr\": 34", "\"nr\": 35"), &["--json"]);
+    assert_eq!(output.status.code(), Some(1));
+    let json: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(json["gaps"][0]["name"], "UVM_FREE");
+    assert_eq!(json["gaps"][0]["versions"], serde_json::json!(["535.104.05", "550.40.07"]));
+    assert_eq!(json["versions"][2]["locked"], false);
+    assert_eq!(json["lacking"][0]["name"], "GF100_SUBDEVICE_INFOROM");
+}
+
+#[test]
+fn a_table_that_cannot_be_read_is_refused_at_its_place() {
+    let told = [
+        ("\"nr\": 34,", "\"nr\": 34", "table.json:12:35", "expected `,` or `}`"),
+        ("\"0x00000101\"", "\"101\"", "table.json:15:", "a number of 32 bits"),
+        ("\"frontend\": [", "\"fronted\": [", "table.json:23:", "missing field `frontend`"),
+    ];
+    for (from, to, place, message) in told {
+        let output = coverage(&altered(from, to), &[]);
+        assert_eq!((output.status.code(), out(&output).as_str()), (Some(2), ""));
+        let text = err(&output);
+        assert!(text.contains(place) && text.contains(message), "{text}");
+    }
+}
+
+#[test]
+fn a_table_that_is_not_there_says_so() {
+    let output = Command::new(env!("CARGO_BIN_EXE_nvabi"))
+        .args(["coverage", "/nowhere/table.json"])
+        .output()
+        .unwrap();
+    assert_eq!(output.status.code(), Some(2));
+    assert!(err(&output).contains("cannot read /nowhere/table.json: "), "{}", err(&output));
+}

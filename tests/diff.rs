@@ -1,0 +1,100 @@
+//! Real diffs as a person reads them, kept in `snapshots/`.
+
+#![allow(clippy::unwrap_used)]
+
+use std::path::Path;
+
+use nvabi_pipeline::diff::{self, Diff, Scope, Side};
+use nvabi_pipeline::lock;
+use nvabi_pipeline::spec::Spec;
+use nvabi_pipeline::tag::Tag;
+
+fn root() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+}
+
+/// The diffs of pairs of tags, `None` where the lock lacks one.
+fn diffs(pairs: &[[&str; 2]]) -> Vec<Option<Diff>> {
+    let (lock, report) = lock::read(&root().join("abi-specs/lock")).unwrap();
+    assert_eq!(report.to_string(), "", "the lock was edited");
+    let specs = Spec::load_folder(&root().join("abi-specs")).unwrap();
+    let compare = |pair: &[&str; 2]| {
+        let tags = pair.map(|text| text.parse::<Tag>().unwrap());
+        let spec = |tag: &Tag| specs.iter().find(|spec| spec.driver == tag.branch());
+        let [from, to] = [lock.facts(&tags[0])?, lock.facts(&tags[1])?];
+        let from = Side { facts: &from, spec: spec(&tags[0])? };
+        Some(diff::diff(from, Side { facts: &to, spec: spec(&tags[1])? }, Scope::Items))
+    };
+    pairs.iter().map(compare).collect()
+}
+
+/// Compares with `snapshots/NAME.snap`.
+fn snapshot(name: &str, text: &str) {
+    let mut settings = insta::Settings::clone_current();
+    settings.set_snapshot_path("../snapshots");
+    settings.set_prepend_module_to_snapshot(false);
+    settings.set_omit_expression(true);
+    settings.bind(|| insta::assert_snapshot!(name, text));
+}
+
+#[test]
+fn real_diffs() {
+    let pairs = [
+        // One branch from its first to its last tag.
+        ["550.40.07", "550.163.01"],
+        // Two branches: a field moves and the size stays.
+        ["530.41.03", "535.43.02"],
+        // A constant's value names something else, and no layout changes.
+        ["550.54.15", "550.90.07"],
+    ];
+    for (pair, found) in pairs.iter().zip(diffs(&pairs)) {
+        let [from, to] = pair;
+        let Some(found) = found else { panic!("the lock has not both {from} and {to}") };
+        snapshot(&format!("diff_{from}_{to}"), &diff::text(&found));
+        if *pair == pairs[0] {
+            snapshot(&format!("diff_{from}_{to}_markdown"), &diff::markdown(&found));
+        }
+    }
+}
+
+/// Output, statuses and exit codes of the command.
+#[cfg(feature = "cli")]
+mod command {
+    use std::process::{Command, Output};
+
+    fn nvabi(args: &[&str]) -> Output {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_nvabi"));
+        command.current_dir(super::root()).arg("diff").args(args).output().unwrap()
+    }
+
+    fn text(bytes: &[u8]) -> String {
+        String::from_utf8(bytes.to_vec()).unwrap()
+    }
+
+    #[test]
+    fn the_status_says_whether_they_differ() {
+        let same = nvabi(&["550.90.07", "550.90.07", "--all"]);
+        assert_eq!(same.status.code(), Some(0), "{}", text(&same.stderr));
+        assert_eq!(text(&same.stdout), "550.90.07 → 550.90.07: no difference\n");
+        let different = nvabi(&["550.40.07", "550.163.01"]);
+        assert_eq!(different.status.code(), Some(1), "{}", text(&different.stderr));
+        assert!(text(&different.stdout).contains("\nA SHIM MUST\n"));
+        assert_eq!(different.stdout, nvabi(&["550.40.07", "550.163.01"]).stdout, "every time");
+        let unknown = nvabi(&["550.90.07", "550.91"]);
+        assert_eq!((unknown.status.code(), unknown.stdout.len()), (Some(2), 0));
+        assert!(text(&unknown.stderr).contains("next to it: "), "{}", text(&unknown.stderr));
+    }
+
+    #[test]
+    fn one_name_as_json() {
+        let name = "UVM_TOOLS_GET_PROCESSOR_UUID_TABLE_PARAMS";
+        let output = nvabi(&["550.40.07", "550.163.01", "--only", name, "--json"]);
+        let json: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+        let records = json["records"].as_array().unwrap();
+        assert_eq!(records.len(), 1);
+        assert_eq!((&records[0]["name"], &records[0]["class"]), (&name.into(), &"break".into()));
+        assert_eq!(records[0]["fields"][0]["after"]["offset"], 16);
+        assert_eq!(records[0]["fields"][0]["instead"], "beyond");
+        assert_eq!(json["advice"].as_array().unwrap().len(), 1);
+    }
+}

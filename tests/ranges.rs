@@ -1,0 +1,263 @@
+//! `nvabi ranges` as a user meets it, and a fact about a real shim that it must reproduce.
+#![cfg(feature = "cli")]
+#![allow(clippy::unwrap_used)]
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::path::Path;
+use std::process::{Command, Output};
+
+use nvabi_pipeline::spec::Spec;
+use nvabi_pipeline::tag::Tag;
+use serde_json::Value;
+
+fn nvabi(args: &[&str]) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_nvabi"));
+    command.current_dir(env!("CARGO_MANIFEST_DIR")).args(args).output().unwrap()
+}
+
+fn out(output: &Output) -> String {
+    String::from_utf8(output.stdout.clone()).unwrap()
+}
+
+fn err(output: &Output) -> String {
+    String::from_utf8(output.stderr.clone()).unwrap()
+}
+
+fn json(args: &[&str]) -> Value {
+    let output = nvabi(args);
+    assert_eq!(output.status.code(), Some(0), "{}", err(&output));
+    serde_json::from_slice(&output.stdout).unwrap()
+}
+
+/// A file in a folder of its own.
+fn file(text: &str) -> (tempfile::TempDir, String) {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("names");
+    fs::write(&path, text).unwrap();
+    let path = path.to_str().unwrap().to_owned();
+    (folder, path)
+}
+
+/// 32 bytes before and after: the fields tell.
+#[test]
+fn layouts_of_one_size_are_told_apart() {
+    let output = nvabi(&["ranges", "NVOS21_PARAMETERS"]);
+    assert_eq!(output.status.code(), Some(0), "{}", err(&output));
+    let nvos = "src/common/sdk/nvidia/inc/nvos.h";
+    assert_eq!(
+        out(&output),
+        format!(
+            "NVOS21_PARAMETERS (type): 2 layouts in 193 tags\n\
+             \x20 A   515.43.04 … 530.41.03     49 tags  size 32, align 8  {nvos}:435\n\
+             \x20 B   535.43.02 … 595.45.04    144 tags  size 32, align 8  {nvos}:454\n"
+        )
+    );
+    let see = "nvabi diff 530.41.03 535.43.02 --only NVOS21_PARAMETERS";
+    assert!(err(&output).contains(see), "{}", err(&output));
+}
+
+/// 304 bytes, 360, 304 again, 360 again; the nested records and all calls that take it follow.
+#[test]
+fn a_layout_that_comes_back_has_several_spans() {
+    let found = json(&["ranges", "NV_CHANNEL_ALLOC_PARAMS", "--json"]);
+    let spans = |layout: usize| {
+        let spans = found["layouts"][layout]["spans"].as_array().unwrap().clone();
+        let end = |span: &Value, key: &str| span[key].as_str().unwrap().to_owned();
+        spans.iter().map(|s| (end(s, "first"), end(s, "last"))).collect::<Vec<_>>()
+    };
+    let pairs = |all: &[(&str, &str)]| {
+        all.iter().map(|(a, b)| ((*a).to_owned(), (*b).to_owned())).collect::<Vec<_>>()
+    };
+    assert_eq!(spans(0), pairs(&[("525.47.04", "535.43.02"), ("535.54.03", "535.54.03")]));
+    assert_eq!(spans(1), pairs(&[("535.43.08", "535.43.28"), ("535.86.05", "565.77")]));
+    let sizes = [0, 1, 2].map(|layout| found["layouts"][layout]["parts"][0]["size"].clone());
+    assert_eq!(sizes, [304, 360, 368]);
+    assert_eq!(found["absent"][0]["last"], "520.61.07");
+}
+
+#[test]
+fn a_call_is_shown_with_its_number_and_its_parameters() {
+    let found = json(&["ranges", "NV_ESC_RM_ALLOC", "--json"]);
+    assert_eq!(found["kind"], "frontend");
+    let parts = found["layouts"][0]["parts"].as_array().unwrap();
+    let names: Vec<_> = parts.iter().map(|part| part["name"].as_str().unwrap()).collect();
+    assert_eq!(names[..3], ["NV_ESC_RM_ALLOC", "NVOS21_PARAMETERS", "NVOS64_PARAMETERS"]);
+    assert_eq!((&parts[0]["value"], &parts[2]["size"]), (&"0x2b".into(), &40.into()));
+}
+
+#[test]
+fn a_constant_and_an_enum_are_names_too() {
+    let constant = nvabi(&["ranges", "NV_ERR_INVALID_ARGUMENT"]);
+    assert!(out(&constant).contains("(constant): 1 value in 193 tags"), "{}", out(&constant));
+    let found = nvabi(&["ranges", "NvHandle"]);
+    assert!(out(&found).contains("(type): 1 layout in 193 tags"), "{}", out(&found));
+}
+
+/// Every tag is in one range, and neighbours differ.
+#[test]
+fn the_ranges_of_the_specs_are_maximal() {
+    let found = json(&["ranges", "--json"]);
+    assert_eq!(json(&["ranges", "--spec", "--json"]), found);
+    let ranges = found["ranges"].as_array().unwrap();
+    let count: u64 = ranges.iter().map(|range| range["count"].as_u64().unwrap()).sum();
+    assert_eq!(count, 193);
+    assert!(ranges.windows(2).all(|pair| pair[0]["label"] != pair[1]["label"]));
+    assert!(ranges[1..].iter().all(|range| !range["changed"].as_array().unwrap().is_empty()));
+    // What 550.54.14 had was taken up again: 550.40.65 is the newer one.
+    let abis = found["abis"].as_array().unwrap();
+    let with = |tag: &str| {
+        abis.iter().find(|abi| abi["tags"].as_array().unwrap().contains(&tag.into())).unwrap()
+    };
+    assert_eq!(with("550.40.53"), with("550.54.14"));
+    assert_ne!(with("550.40.53"), with("550.40.65"));
+}
+
+#[test]
+fn an_unpublished_tag_is_placed_between_its_neighbours() {
+    let (_folder, same) = file("NVOS54_PARAMETERS # alike in all\n\n# a comment\nUVM_INITIALIZE\n");
+    let output = nvabi(&["ranges", "--items", &same, "--nearest", "580.159.03"]);
+    let text =
+        "580.159.03: between 580.142 and 590.44.01, same ABI on both sides; nearest 580.142\n";
+    assert_eq!((output.status.code(), out(&output).as_str()), (Some(0), text));
+
+    let (_folder, differing) = file("NV50_P2P\nNVOS54_PARAMETERS\n");
+    let output = nvabi(&["ranges", "--items", &differing, "--nearest", "580.159.03"]);
+    assert_eq!(output.status.code(), Some(1));
+    let text = "580.159.03: between 580.142 and 590.44.01, whose ABIs are not the same: 1 name differs\n    NV50_P2P\n";
+    assert!(out(&output).starts_with(text), "{}", out(&output));
+
+    let output = nvabi(&["ranges", "--nearest", "999.1"]);
+    let text = "999.1: after 595.45.04, nothing known\n";
+    assert_eq!((output.status.code(), out(&output).as_str()), (Some(1), text));
+}
+
+#[test]
+fn the_derives_of_a_crate_are_found() {
+    let output = nvabi(&["ranges", "--crate", "examples/shim"]);
+    assert_eq!(output.status.code(), Some(0), "{}", err(&output));
+    assert!(err(&output).contains("derives in examples/shim"), "{}", err(&output));
+    assert!(out(&output).starts_with("A   515.43.04 … "), "{}", out(&output));
+    let other = nvabi(&["ranges", "--crate", "examples/other-driver"]);
+    assert_eq!(other.status.code(), Some(2));
+    assert!(err(&other).contains("name another table with `crate"), "{}", err(&other));
+    let none = nvabi(&["ranges", "--crate", "tests"]);
+    assert!(err(&none).contains("tests has no folder `src`"), "{}", err(&none));
+}
+
+#[test]
+fn mistakes_are_told_where_they_are() {
+    let output = nvabi(&["ranges", "nvos21_parameter"]);
+    assert_eq!((output.status.code(), out(&output).as_str()), (Some(2), ""));
+    assert!(err(&output).contains("did you mean `NVOS21_PARAMETERS`?"), "{}", err(&output));
+
+    let (_folder, names) = file("NvHandle\n  NVOS54_PARAMETER # typo\nNVOS21_PARAM3TERS\n");
+    let output = nvabi(&["ranges", "--items", &names]);
+    assert_eq!(output.status.code(), Some(2));
+    let text = err(&output);
+    assert!(text.contains("names:2:3") && text.contains("names:3:1"), "{text}");
+    assert!(text.contains("did you mean `NVOS54_PARAMETERS`?"), "{text}");
+
+    let output = nvabi(&["ranges", "--items", "/nowhere/names"]);
+    assert!(err(&output).contains("cannot read /nowhere/names: "), "{}", err(&output));
+    let (_folder, empty) = file("# nothing\n");
+    let output = nvabi(&["ranges", "--items", &empty]);
+    assert!(err(&output).contains("names nothing"), "{}", err(&output));
+    let output = nvabi(&["ranges", "NvHandle", "--spec"]);
+    assert_eq!(output.status.code(), Some(2));
+}
+
+/// The driver versions that gVisor's nvproxy supports or has supported.
+const NVPROXY: [&str; 39] = [
+    "535.104.05",
+    "535.113.01",
+    "535.129.03",
+    "535.183.06",
+    "535.247.01",
+    "535.261.03",
+    "535.274.02",
+    "535.288.01",
+    "535.309.01",
+    "545.23.06",
+    "550.40.07",
+    "550.54.14",
+    "550.90.07",
+    "550.90.12",
+    "555.42.02",
+    "560.28.03",
+    "565.57.01",
+    "570.86.15",
+    "570.124.06",
+    "570.133.20",
+    "570.172.08",
+    "570.195.03",
+    "575.51.02",
+    "580.65.06",
+    "580.95.05",
+    "580.105.08",
+    "580.126.09",
+    "580.126.20",
+    "580.159.03",
+    "580.159.04",
+    "580.173.02",
+    "590.44.01",
+    "590.48.01",
+    "595.71.05",
+    "610.43.02",
+    "610.57.04",
+    "615.15.00",
+    "615.62.00",
+    "620.06.00",
+];
+
+/// Those of them where it knows a call that the driver itself has not.
+const NVPROXY_BEYOND: [&str; 3] = ["535.104.05", "535.113.01", "555.42.02"];
+
+/// Calls whose parameters nvproxy copies as bytes without looking, and which 595 changed.
+const UNREAD: [&str; 7] = [
+    "NV00F1_CTRL_CMD_GET_FABRIC_EVENTS",
+    "NV00F8_CTRL_CMD_DESCRIBE",
+    "NV00FB_CTRL_CMD_VALIDATE",
+    "NV00FD_CTRL_CMD_ATTACH_REMOTE_GPU",
+    "NV2080_CTRL_CMD_GPU_GET_NAME_STRING",
+    "NV2080_CTRL_CMD_GPU_GET_RECOVERY_ACTION",
+    "NV2080_CTRL_CMD_NVLINK_GET_PLATFORM_INFO",
+];
+
+/// Tags from 535.104.05 on, and those of them whose ABI, over nvproxy's calls without some, is that
+/// of a version where nvproxy knows nothing that the driver has not.
+fn matching_nvproxy(without: &[&str]) -> (usize, BTreeSet<Tag>) {
+    // The calls with capability groups are those of nvproxy.
+    let specs = Path::new(env!("CARGO_MANIFEST_DIR")).join("abi-specs");
+    let specs = Spec::load_folder(&specs).unwrap();
+    let items = specs.iter().flat_map(|spec| &spec.items).filter(|item| !item.caps.is_empty());
+    let names: BTreeSet<&str> = items.map(|item| item.name.as_str()).collect();
+    let names: Vec<&str> = names.into_iter().filter(|name| !without.contains(name)).collect();
+    let (_folder, names) = file(&names.join("\n"));
+    let found = json(&["ranges", "--items", &names, "--json"]);
+    let mut abis: BTreeMap<Tag, &str> = BTreeMap::new();
+    for abi in found["abis"].as_array().unwrap() {
+        for tag in abi["tags"].as_array().unwrap() {
+            abis.insert(tag.as_str().unwrap().parse().unwrap(), abi["label"].as_str().unwrap());
+        }
+    }
+    let exact = NVPROXY.iter().filter(|version| !NVPROXY_BEYOND.contains(version));
+    let known: BTreeSet<&str> =
+        exact.filter_map(|version| abis.get(&version.parse().unwrap()).copied()).collect();
+    let start: Tag = NVPROXY[0].parse().unwrap();
+    let all = abis.range(start..).count();
+    abis.retain(|tag, label| *tag >= NVPROXY[0].parse().unwrap() && known.contains(label));
+    (all, abis.into_keys().collect())
+}
+
+/// 117 of the 125 tags from 535.104.05 on match one of nvproxy's ABIs exactly, as nvproxy sees it:
+/// of what it copies as bytes it sees that it is there. Down to the last field three fewer match.
+#[test]
+fn tags_match_nvproxy_as_a_check_of_the_headers_says() {
+    let (all, matching) = matching_nvproxy(&UNREAD);
+    assert_eq!((all, matching.len()), (125, 117));
+    let (_, strictly) = matching_nvproxy(&[]);
+    let lost: Vec<&str> = matching.difference(&strictly).map(Tag::as_str).collect();
+    assert_eq!(lost, ["595.44.02", "595.44.03", "595.45.04"]);
+    assert!(strictly.is_subset(&matching));
+}
