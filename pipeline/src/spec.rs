@@ -16,6 +16,7 @@ use serde::de::{Deserializer, MapAccess, SeqAccess, Visitor};
 use toml::Spanned;
 
 use crate::diagnostic::{Diagnostic, Place, Report, nearest};
+use crate::parallel;
 use crate::tag::Tag;
 
 /// A spec with what it inherits already filled in.
@@ -247,18 +248,25 @@ impl Spec {
     pub fn parse_all(files: &[(String, String, String)]) -> Result<Vec<Spec>, Report> {
         let mut report = Report::default();
         let mut raw = BTreeMap::new();
-        for (name, path, text) in files {
+        let parsed = parallel::map(files, |(_, path, text)| {
             let file = File { path: path.as_str().into(), text: text.as_str().into() };
             match toml::from_str::<RawSpec>(text) {
-                Ok(spec) => {
-                    raw.insert(name.clone(), (file, spec));
-                }
-                Err(error) => report.push(parse_error(&error, &file)),
+                Ok(spec) => Ok((file, spec)),
+                Err(error) => Err(parse_error(&error, &file)),
+            }
+        });
+        for ((name, ..), parsed) in files.iter().zip(parsed) {
+            match parsed {
+                Ok(spec) => drop(raw.insert(name.clone(), spec)),
+                Err(complaint) => report.push(complaint),
             }
         }
+        let names: Vec<&String> = raw.keys().collect();
+        let merged =
+            parallel::map(&names, |name| chain(name, &raw).and_then(|chain| merge(name, &chain)));
         let mut specs = Vec::new();
-        for name in raw.keys() {
-            match chain(name, &raw).and_then(|chain| merge(name, &chain)) {
+        for spec in merged {
+            match spec {
                 Ok(spec) => specs.push(spec),
                 Err(diagnostics) => report.diagnostics.extend(diagnostics.diagnostics),
             }

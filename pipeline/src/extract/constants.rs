@@ -31,6 +31,8 @@ pub struct Cache(Mutex<Known>);
 struct Known {
     /// Values of macros by the text of all that they depend on.
     values: FxHashMap<u64, Option<Value>>,
+    /// By header and offset: the macros that name no other, and need no second look therefore.
+    lone: FxHashMap<(u64, u32), Class>,
     /// Ids of the headers that were read.
     headers: FxHashSet<String>,
     /// By surface: the macros that have to be asked for each time.
@@ -211,7 +213,7 @@ pub(super) fn evaluate(
     surface: &mut Surface,
     cache: &Cache,
 ) -> Result<(), Report> {
-    let candidates = candidates(tree, request, macros, surface);
+    let candidates = candidates(tree, request, macros, surface, cache);
     let macros = &macros.own;
     for (i, value) in values(clang, tree, request, macros, &candidates, guessed, cache)? {
         let (name, source) = (macros[i].name.to_owned(), macros[i].source.clone());
@@ -233,14 +235,24 @@ fn candidates(
     request: &Request<'_>,
     macros: &Macros<'_>,
     surface: &Surface,
+    cache: &Cache,
 ) -> Vec<(usize, Class)> {
     let mut table = Table::new(tree, request, macros, surface);
     let mut candidates = Vec::new();
+    let mut known = cache.known();
     for (i, m) in macros.own.iter().enumerate() {
         if m.is_function_like() || !table.is_last(m.name, i) {
             continue;
         }
-        let class = table.classify(m.name);
+        let place = (table.seed ^ m.header, m.offset);
+        let lone = known.lone.get(&place).filter(|_| !table.undefined.contains(m.name));
+        let class = match lone {
+            Some(class) => *class,
+            None => table.classify(m.name),
+        };
+        if class.lone && class.key.is_some() {
+            known.lone.insert(place, class);
+        }
         if class.shape != Shape::Other {
             candidates.push((i, class));
         }
@@ -445,9 +457,12 @@ struct Class {
     extreme: bool,
     /// It, or a macro that it uses, pastes names together.
     pastes: bool,
+    /// It names nothing.
+    lone: bool,
 }
 
-const OTHER: Class = Class { shape: Shape::Other, key: None, extreme: false, pastes: false };
+const OTHER: Class =
+    Class { shape: Shape::Other, key: None, extreme: false, pastes: false, lone: false };
 
 struct Entry<'t> {
     index: usize,
@@ -598,7 +613,8 @@ impl<'t> Table<'t> {
             _ => Shape::Integer,
         };
         let cacheable = cacheable && !unknown && !pastes;
-        Class { shape, key: cacheable.then(|| hasher.finish()), extreme, pastes }
+        let lone = !body.iter().any(|token| matches!(token, Token::Ident(_)));
+        Class { shape, key: cacheable.then(|| hasher.finish()), extreme, pastes, lone }
     }
 
     fn is_function_like(&self, name: &str) -> bool {

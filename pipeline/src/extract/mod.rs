@@ -11,6 +11,7 @@ mod records;
 mod stubs;
 
 use std::collections::HashMap;
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::sync::Arc;
 
 pub use clang::Clang;
@@ -228,6 +229,8 @@ struct Files<'t> {
 struct Header<'t> {
     path: Arc<str>,
     file: &'t File,
+    /// Names the content.
+    key: u64,
 }
 
 impl<'t> Files<'t> {
@@ -243,7 +246,9 @@ impl<'t> Files<'t> {
             let name = cursor.file_name();
             let path = name.strip_prefix(ROOT)?;
             let file = tree.files.get(path).filter(|_| !system.iter().any(|s| s == path))?;
-            Some(Header { path: path.into(), file })
+            let mut hasher = DefaultHasher::new();
+            file.id.hash(&mut hasher);
+            Some(Header { path: path.into(), file, key: hasher.finish() })
         });
         header.as_ref().map(|header| (header, offset))
     }

@@ -15,6 +15,10 @@ use crate::model::{
 pub(super) struct Macro<'t> {
     pub(super) name: &'t str,
     pub(super) source: Source,
+    /// Names the header's content.
+    pub(super) header: u64,
+    /// The byte of the header where the name starts.
+    pub(super) offset: u32,
     /// What stands behind the name: parameters and body.
     pub(super) text: &'t str,
 }
@@ -97,7 +101,8 @@ fn macro_at<'t>(header: &Header<'t>, offset: u32) -> Option<Macro<'t>> {
     let text = header.file.text.get(offset as usize..)?;
     let (name, rest) = text.split_at(lexer::identifier(text));
     let source = Source { path: header.path.clone(), line: header.file.line(offset) };
-    Some(Macro { name, source, text: &rest[..lexer::directive(rest)] })
+    let header = header.key;
+    Some(Macro { name, source, header, offset, text: &rest[..lexer::directive(rest)] })
 }
 
 impl<'u> Found<'u, '_> {

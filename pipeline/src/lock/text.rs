@@ -26,6 +26,8 @@ use std::collections::{BTreeMap, HashMap};
 use std::fmt::Write as _;
 use std::sync::Arc;
 
+use memchr::memchr;
+
 use super::{CallFact, Fact, Header, History, ItemKind, LockedTag, Placed, State, state_at};
 use crate::model::{Bits, Field, RecordKind};
 
@@ -439,7 +441,7 @@ impl<'t> Scanner<'t> {
 
     fn line(&mut self) -> Option<(usize, &'t str)> {
         let rest = self.text.get(self.at..).filter(|rest| !rest.is_empty())?;
-        let length = rest.find('\n').unwrap_or(rest.len());
+        let length = memchr(b'\n', rest.as_bytes()).unwrap_or(rest.len());
         let start = self.at;
         self.at += length + 1;
         Some((start, &rest[..length]))
@@ -485,7 +487,7 @@ impl<'t> Scanner<'t> {
     /// Goes to the next line that is not indented.
     fn pass_over(&mut self) {
         while let Some(rest) = self.text.get(self.at..).filter(|rest| rest.starts_with(' ')) {
-            self.at += rest.find('\n').map_or(rest.len(), |length| length + 1);
+            self.at += memchr(b'\n', rest.as_bytes()).map_or(rest.len(), |length| length + 1);
         }
     }
 
@@ -567,8 +569,9 @@ impl<'t> Scanner<'t> {
         };
         self.go_on(at, &line[..depth + suffix.len()])?;
         let above = self.line;
-        let first = head.split(" | ").next().unwrap_or_default();
-        self.line = match first.split_once(" @") {
+        // By single bytes, which neither a value nor a tag holds: there are 100,000 constants.
+        let first = memchr(b'|', head.as_bytes()).map_or(head, |end| head[..end].trim_end());
+        self.line = match first.split_once('@') {
             Some((_, line)) => line.parse().or_else(|_| self.bad(at, "`@` needs a line number"))?,
             None => above.saturating_add(1),
         };
