@@ -215,7 +215,10 @@ impl From<Diagnostic> for Report {
 pub fn nearest<'a>(wanted: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     candidates
         .into_iter()
-        .map(|name| (edit_distance(wanted, name), name))
+        .map(|name| match wanted.eq_ignore_ascii_case(name) {
+            true => (0, name),
+            false => (edit_distance(wanted, name), name),
+        })
         .filter(|(distance, _)| *distance <= 1 + wanted.len() / 5)
         .min()
         .map(|(_, name)| name)

@@ -30,6 +30,10 @@ pub(crate) fn extract(context: &Context<'_>, args: &args::Extract) -> Result<Out
             return Err(Diagnostic::error("spec-no-surface", message).help(help).into());
         }
     }
+    if args.no_constants {
+        // What calls take hangs on their numbers.
+        spec.surfaces.iter_mut().for_each(|surface| surface.calls.clear());
+    }
     let mut source = context.source()?;
     let clang = Clang::load()?;
     let units = facts::units(&mut source, &spec, &args.tag)?;
@@ -89,6 +93,9 @@ pub(crate) fn lock(context: &Context<'_>, args: &args::Lock) -> Result<Outcome, 
     }
     read_into(context, &mut locked, &specs, &tags, "Locking")?;
     lock::write(&folder, &locked)?;
+    if context.json() {
+        context.print_json(&tags.iter().map(Tag::as_str).collect::<Vec<_>>())?;
+    }
     context.status("Locked", &told(&tags));
     Ok(Outcome::Same)
 }
