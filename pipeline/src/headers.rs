@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, HashMap};
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use glob::{MatchOptions, Pattern};
 
@@ -83,8 +83,11 @@ pub fn folder_of(pattern: &str) -> &str {
 pub struct Source {
     path: PathBuf,
     kind: Kind,
-    blobs: HashMap<git2::Oid, Arc<File>>,
+    /// Shared with the other threads that read the same repository.
+    blobs: Blobs,
 }
+
+type Blobs = Arc<Mutex<HashMap<git2::Oid, Arc<File>>>>;
 
 enum Kind {
     Git(git2::Repository),
@@ -96,6 +99,18 @@ enum Kind {
 impl Source {
     /// Opens a git repository (bare or not) or a folder that holds one folder per tag.
     pub fn open(path: &Path) -> Result<Self, Diagnostic> {
+        Self::open_with(path, Blobs::default())
+    }
+
+    /// Opens the same once more, for another thread: what one reads the others have.
+    pub fn again(&self) -> Result<Self, Diagnostic> {
+        match &self.kind {
+            Kind::Tree(tag) => Self::single(&self.path, tag.clone()),
+            _ => Self::open_with(&self.path, self.blobs.clone()),
+        }
+    }
+
+    fn open_with(path: &Path, blobs: Blobs) -> Result<Self, Diagnostic> {
         if !path.is_dir() {
             return Err(Diagnostic::error(
                 "headers-not-found",
@@ -113,7 +128,7 @@ impl Source {
             Err(error) if error.code() == git2::ErrorCode::NotFound => Kind::Trees,
             Err(error) => return Err(damaged(path, &error)),
         };
-        Ok(Self { path: path.to_owned(), kind, blobs: HashMap::new() })
+        Ok(Self { path: path.to_owned(), kind, blobs })
     }
 
     /// Takes a folder as the one tree there is, under a tag of the caller's choice: headers that
@@ -121,7 +136,7 @@ impl Source {
     pub fn single(path: &Path, tag: Tag) -> Result<Self, Diagnostic> {
         match path.is_dir() {
             true => {
-                Ok(Self { path: path.to_owned(), kind: Kind::Tree(tag), blobs: HashMap::new() })
+                Ok(Self { path: path.to_owned(), kind: Kind::Tree(tag), blobs: Blobs::default() })
             }
             false => Err(Diagnostic::error(
                 "headers-not-found",
@@ -253,7 +268,7 @@ impl Source {
                 Ok(Arc::new(File::new(id.to_string(), text(&bytes))))
             }
             Place::Blob(id) => {
-                if let Some(file) = self.blobs.get(id) {
+                if let Some(file) = self.blobs().get(id) {
                     return Ok(file.clone());
                 }
                 let Kind::Git(repository) = &self.kind else { return Err(self.no_blob(path)) };
@@ -262,10 +277,15 @@ impl Source {
                     .map_err(|e| damaged(&self.path, &e).note(format!("while reading {path}")))?;
                 let text = text(blob.content());
                 let file = Arc::new(File::new(id.to_string(), text));
-                self.blobs.insert(*id, file.clone());
+                self.blobs().insert(*id, file.clone());
                 Ok(file)
             }
         }
+    }
+
+    /// Nothing is left half done when a thread that holds these panics.
+    fn blobs(&self) -> MutexGuard<'_, HashMap<git2::Oid, Arc<File>>> {
+        self.blobs.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn no_blob(&self, path: &str) -> Diagnostic {

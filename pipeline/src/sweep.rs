@@ -8,7 +8,7 @@ use std::thread;
 
 use crate::diagnostic::{Diagnostic, Report};
 use crate::extract::Clang;
-use crate::facts::{self, Cache};
+use crate::facts::{self, Cache, Unit};
 use crate::headers::Source;
 use crate::lock::Lock;
 use crate::model::Facts;
@@ -42,14 +42,11 @@ pub fn sweep(
     tags.sort_unstable_by_key(|(tag, _)| *tag);
     tags.dedup_by_key(|(tag, _)| *tag);
     let count = thread::available_parallelism().map_or(1, usize::from).min(tags.len().max(1));
-    let mut sources =
-        (0..count).map(|_| Source::open(path)).collect::<Result<Vec<_>, Diagnostic>>()?;
+    let first = Source::open(path)?;
+    let others = (1..count).map(|_| first.again()).collect::<Result<Vec<_>, Diagnostic>>()?;
+    let mut sources: Vec<Source> = std::iter::once(first).chain(others).collect();
 
-    let digests = digests(&mut sources, &tags)?;
-    let mut first: HashMap<&str, usize> = HashMap::new();
-    let firsts: Vec<usize> =
-        digests.iter().enumerate().map(|(i, digest)| *first.entry(digest).or_insert(i)).collect();
-    let distinct: Vec<usize> = (0..tags.len()).filter(|i| firsts[*i] == *i).collect();
+    let Found { digests, firsts, distinct } = find(&mut sources, &tags)?;
 
     let mut next = 0;
     // Takes in every tag up to `facts`, whose headers the tags before it had.
@@ -60,25 +57,26 @@ pub fn sweep(
         }
     };
     let cache = Cache::default();
-    let read = |source: &mut Source, clang: &mut Option<Clang>, i: usize| {
-        let (tag, spec) = tags[distinct[i]];
-        let units = facts::units(source, spec, tag)?;
+    let read = |_: &mut Source, clang: &mut Option<Clang>, i: usize| {
+        let (at, units) = &distinct[i];
+        let (tag, spec) = tags[*at];
         let clang = match clang {
             Some(clang) => clang,
             none => none.insert(Clang::load()?),
         };
-        facts::extract_all_targets(clang, &units, tag, &spec.targets, &cache)
+        facts::extract_all_targets(clang, units, tag, &spec.targets, &cache)
     };
     in_order(&mut sources, distinct.len(), read, |i, read: Read| {
         let (facts, warnings) = read;
-        take_until(lock, &mut next, distinct[i]);
-        lock.insert(&facts, digests[distinct[i]].clone());
+        let at = distinct[i].0;
+        take_until(lock, &mut next, at);
+        lock.insert(&facts, digests[at].clone());
         next += 1;
         if !warnings.diagnostics.is_empty() {
             progress(Progress::Warnings(&warnings));
         }
-        let until = distinct.get(i + 1).copied().unwrap_or(tags.len());
-        (distinct[i]..until).for_each(|_| progress(Progress::Tag));
+        let until = distinct.get(i + 1).map_or(tags.len(), |(until, _)| *until);
+        (at..until).for_each(|_| progress(Progress::Tag));
     })?;
     take_until(lock, &mut next, tags.len());
     Ok(())
@@ -100,15 +98,33 @@ pub fn spec_of<'s>(specs: &'s [Spec], tag: &Tag) -> Result<&'s Spec, Report> {
     })
 }
 
-/// The digest of the headers of each tag.
-fn digests(sources: &mut [Source], tags: &[(&Tag, &Spec)]) -> Result<Vec<String>, Report> {
-    let mut digests = Vec::with_capacity(tags.len());
+/// Which headers the tags have.
+struct Found<'s> {
+    /// Of each tag.
+    digests: Vec<String>,
+    /// Of each tag: the first that has the same headers.
+    firsts: Vec<usize>,
+    /// Those firsts, with what was read of them.
+    distinct: Vec<(usize, Vec<Unit<'s>>)>,
+}
+
+fn find<'s>(sources: &mut [Source], tags: &[(&Tag, &'s Spec)]) -> Result<Found<'s>, Report> {
+    let mut found = Found { digests: Vec::new(), firsts: Vec::new(), distinct: Vec::new() };
+    let mut known: HashMap<String, usize> = HashMap::new();
     let read = |source: &mut Source, _: &mut Option<Clang>, i: usize| {
-        let (tag, spec) = tags[i];
-        Ok(facts::digest(&facts::units(source, spec, tag)?, &spec.targets))
+        let (tag, spec): (&Tag, &'s Spec) = tags[i];
+        let units = facts::units(source, spec, tag)?;
+        Ok((facts::digest(&units, &spec.targets), units))
     };
-    in_order(sources, tags.len(), read, |_, digest| digests.push(digest))?;
-    Ok(digests)
+    in_order(sources, tags.len(), read, |i, (digest, units)| {
+        let first = *known.entry(digest.clone()).or_insert(i);
+        if first == i {
+            found.distinct.push((i, units));
+        }
+        found.digests.push(digest);
+        found.firsts.push(first);
+    })?;
+    Ok(found)
 }
 
 /// Does `count` jobs, each thread with what is its own, and takes their results in order.

@@ -146,13 +146,13 @@ fn uses(fact: &Fact) -> Vec<&str> {
 /// Writes a lock: each file beside the old one and renamed over it, files of headers that are gone
 /// removed, the list of tags last.
 pub fn write(folder: &Path, lock: &Lock) -> Result<(), Report> {
-    let mut kept = BTreeSet::new();
-    for ((surface, path), header) in &lock.headers {
+    let headers: Vec<(&(String, String), &Header)> = lock.headers.iter().collect();
+    let written = parallel::map(&headers, |((surface, path), header)| {
         let target = folder.join(surface).join(format!("{path}.{EXTENSION}"));
         let text = text::print(surface, path, header, &lock.tags);
-        replace(&target, &text)?;
-        kept.insert(target);
-    }
+        replace(&target, &text).map(|()| target)
+    });
+    let kept: BTreeSet<PathBuf> = written.into_iter().collect::<Result<_, Report>>()?;
     for file in walk(folder)? {
         if file.extension().is_some_and(|e| e == EXTENSION) && !kept.contains(&file) {
             fs::remove_file(&file).map_err(|e| unwritable(&file, &e))?;
