@@ -38,9 +38,18 @@ unit uvm "kernel-open/common/inc kernel-open/nvidia-uvm" \
     kernel-open/nvidia-uvm/uvm_ioctl.h kernel-open/nvidia-uvm/uvm_linux_ioctl.h
 unit modeset "src/nvidia-modeset/interface src/common/sdk/nvidia/inc src/common/inc src/common/unix/common/inc" \
     $(cd "$work" && ls src/nvidia-modeset/interface/*.h)
-if [ -e /usr/include/drm/drm.h ]; then
-    unit drm "kernel-open/common/inc" kernel-open/nvidia-drm/nvidia-drm-ioctl.h
-fi
+# What the drm unit needs of the system's DRM headers, so that both parse it everywhere.
+mkdir -p "$work/stubs/drm"
+cat > "$work/stubs/drm/drm.h" <<'H'
+#include <linux/types.h>
+#include <linux/ioctl.h>
+#define DRM_COMMAND_BASE 0x40
+#define DRM_IOWR(nr, type) _IOWR('d', nr, type)
+#define DRM_IOW(nr, type) _IOW('d', nr, type)
+#define DRM_IOR(nr, type) _IOR('d', nr, type)
+#define DRM_IO(nr) _IO('d', nr)
+H
+unit drm "kernel-open/common/inc stubs" kernel-open/nvidia-drm/nvidia-drm-ioctl.h
 bash "$work/all.sh"
 
 # Seconds of processor time (user and system) and KiB of one run.
