@@ -41,6 +41,7 @@ unit modeset "src/nvidia-modeset/interface src/common/sdk/nvidia/inc src/common/
 # What the drm unit needs of the system's DRM headers, so that both parse it everywhere.
 mkdir -p "$work/stubs/drm"
 cat > "$work/stubs/drm/drm.h" <<'H'
+#include <stdint.h>
 #include <linux/types.h>
 #include <linux/ioctl.h>
 #define DRM_COMMAND_BASE 0x40

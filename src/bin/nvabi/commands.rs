@@ -56,7 +56,7 @@ fn summary(facts: &Facts) -> String {
         "{:<10}{:>9}{:>7}{:>10}{:>11}{:>12}\n",
         "surface", "records", "enums", "typedefs", "constants", "bit ranges"
     );
-    for (name, surface) in &facts.surfaces {
+    for (name, surface) in facts.surfaces.iter().filter(|(_, s)| s.calls.is_empty()) {
         text.push_str(&format!(
             "{name:<10}{:>9}{:>7}{:>10}{:>11}{:>12}\n",
             surface.records.len(),
@@ -65,6 +65,11 @@ fn summary(facts: &Facts) -> String {
             surface.constants.len(),
             surface.bit_ranges.len()
         ));
+    }
+    for surface in facts.surfaces.values().filter(|surface| !surface.calls.is_empty()) {
+        let count = |kind: &str| surface.calls.values().filter(|call| call.kind == kind).count();
+        let (commands, classes) = (count("command"), count("class"));
+        text.push_str(&format!("calls: {commands} commands, {classes} classes\n"));
     }
     text
 }
