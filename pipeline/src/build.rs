@@ -9,11 +9,11 @@
 //! see `Build::headers`.
 
 use std::env;
-use std::fs;
 use std::path::{Path, PathBuf};
 
 use crate::diagnostic::{Diagnostic, Report};
 use crate::emit::{self, Options};
+use crate::files;
 use crate::lock;
 use crate::spec::Spec;
 
@@ -124,8 +124,7 @@ impl Build {
             Diagnostic::error("build-no-out-dir", "OUT_DIR is not set: this runs in a build script")
         })?;
         let target = Path::new(&folder).join(&self.output);
-        let beside = target.with_extension("new");
-        fs::write(&beside, text).and_then(|()| fs::rename(&beside, &target)).map_err(|error| {
+        files::write(&target, &text).map_err(|error| {
             Diagnostic::error(
                 "build-unwritable",
                 format!("cannot write {}: {error}", target.display()),

@@ -16,10 +16,8 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 
 use serde::Serialize;
 
-use crate::model::{self, Source, Surface};
+use crate::model::{self, Source, Surface, Takes};
 
-/// The folders below which everything lies that [`part`] knows, at every tag so far.
-pub const FOLDERS: [&str; 3] = [HEADERS, EXPORTED, RESOURCES];
 const HEADERS: &str = "src/common/sdk/nvidia/inc";
 const EXPORTED: &str = "src/nvidia/generated";
 const RESOURCES: &str = "src/nvidia/src/kernel/rmapi";
@@ -423,7 +421,7 @@ impl Call {
             Check::Differs(ty) => Some(ty.clone().unwrap_or_else(|| "none".to_owned())),
             _ => None,
         };
-        let call = model::Call {
+        let takes = Takes {
             kind: self.kind.word().to_owned(),
             params: self.params.clone(),
             optional: self.optional,
@@ -431,9 +429,8 @@ impl Call {
             checked: matches!(self.check, Check::Same | Check::Alias(_)),
             differs,
             same_as: self.same_as.clone(),
-            source: self.source.clone(),
         };
-        (self.name.clone(), call)
+        (self.name.clone(), model::Call { takes, source: self.source.clone() })
     }
 }
 
@@ -457,7 +454,7 @@ impl Unmapped {
             Why::NotAllocatable(ty) => ("no-resource", ty.as_ref()),
             Why::NoName(_) | Why::Unreadable => return None,
         };
-        let call = model::Call {
+        let takes = Takes {
             kind: self.kind.word().to_owned(),
             params: params.cloned(),
             optional: false,
@@ -465,9 +462,8 @@ impl Unmapped {
             checked: false,
             differs: None,
             same_as: None,
-            source: self.source.clone(),
         };
-        Some((self.name.clone(), call))
+        Some((self.name.clone(), model::Call { takes, source: self.source.clone() }))
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::model::{Call, Facts, Field, Record, Source, Surface};
+use crate::model::{Call, Facts, Field, Record, Source, Surface, Takes};
 
 /// One fact on which two sides disagree.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -100,10 +100,10 @@ impl Comparer<'_> {
             &b.calls,
             |c| &c.source,
             |this, name, a, b| {
-                let params = |c: &Call| c.params.clone().unwrap_or_else(|| "none".to_owned());
+                let params = |c: &Call| c.takes.params.clone().unwrap_or_else(|| "none".to_owned());
                 this.value(name, "parameters", params(a), params(b), &b.source);
                 let rest = |c: &Call| {
-                    let Call { optional, how, checked, differs, same_as, .. } = c;
+                    let Takes { optional, how, checked, differs, same_as, .. } = &c.takes;
                     format!("{how} {optional} {checked} {differs:?} {same_as:?}")
                 };
                 this.value(name, "how the parameters are known", rest(a), rest(b), &b.source);

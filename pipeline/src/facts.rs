@@ -131,13 +131,7 @@ fn unit<'s>(
     surface: &'s spec::Surface,
     tag: &Tag,
 ) -> Result<Unit<'s>, Report> {
-    let patterns = surface.headers.iter().chain(&surface.calls);
-    let patterns = patterns.map(|h| headers::folder_of(&h.name));
-    let mut folders: Vec<&str> =
-        patterns.chain(surface.include.iter().map(String::as_str)).collect();
-    folders.sort_unstable();
-    folders.dedup();
-    let listing = source.list(tag, &folders)?;
+    let listing = source.list(tag, &headers::folders_of(surface))?;
     let place = &surface.place;
     let excluded = globs(place, &surface.exclude)?;
     let system = globs(place, &surface.system)?;

@@ -8,6 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use glob::{MatchOptions, Pattern};
 
 use crate::diagnostic::Diagnostic;
+use crate::spec::Surface;
 use crate::tag::Tag;
 
 /// The headers that one translation unit reads, by their path in the driver's tree.
@@ -74,9 +75,19 @@ impl Listing {
 }
 
 /// The folder of a path or pattern up to its first wildcard.
-pub fn folder_of(pattern: &str) -> &str {
+fn folder_of(pattern: &str) -> &str {
     let literal = pattern.find(['*', '?', '[']).map_or(pattern, |at| &pattern[..at]);
     literal.rfind('/').map_or("", |at| &literal[..at])
+}
+
+/// The folders that the headers of a surface lie in.
+pub fn folders_of(surface: &Surface) -> Vec<&str> {
+    let patterns = surface.headers.iter().chain(&surface.calls);
+    let include = surface.include.iter().map(String::as_str);
+    let mut folders: Vec<&str> = patterns.map(|h| folder_of(&h.name)).chain(include).collect();
+    folders.sort_unstable();
+    folders.dedup();
+    folders
 }
 
 /// Where headers come from.
@@ -87,7 +98,8 @@ pub struct Source {
     blobs: Blobs,
 }
 
-type Blobs = Arc<Mutex<HashMap<git2::Oid, Arc<File>>>>;
+/// Headers by the name of their content.
+pub type Blobs = Arc<Mutex<HashMap<git2::Oid, Arc<File>>>>;
 
 enum Kind {
     Git(git2::Repository),
@@ -102,15 +114,13 @@ impl Source {
         Self::open_with(path, Blobs::default())
     }
 
-    /// Opens the same once more, for another thread: what one reads the others have.
-    pub fn again(&self) -> Result<Self, Diagnostic> {
-        match &self.kind {
-            Kind::Tree(tag) => Self::single(&self.path, tag.clone()),
-            _ => Self::open_with(&self.path, self.blobs.clone()),
-        }
+    /// What was read, for other threads to share.
+    pub fn blobs(&self) -> Blobs {
+        self.blobs.clone()
     }
 
-    fn open_with(path: &Path, blobs: Blobs) -> Result<Self, Diagnostic> {
+    /// Opens like `open`; what was read through `blobs` is not read again.
+    pub fn open_with(path: &Path, blobs: Blobs) -> Result<Self, Diagnostic> {
         if !path.is_dir() {
             return Err(Diagnostic::error(
                 "headers-not-found",
@@ -268,7 +278,7 @@ impl Source {
                 Ok(Arc::new(File::new(id.to_string(), text(&bytes))))
             }
             Place::Blob(id) => {
-                if let Some(file) = self.blobs().get(id) {
+                if let Some(file) = self.known().get(id) {
                     return Ok(file.clone());
                 }
                 let Kind::Git(repository) = &self.kind else { return Err(self.no_blob(path)) };
@@ -277,14 +287,14 @@ impl Source {
                     .map_err(|e| damaged(&self.path, &e).note(format!("while reading {path}")))?;
                 let text = text(blob.content());
                 let file = Arc::new(File::new(id.to_string(), text));
-                self.blobs().insert(*id, file.clone());
+                self.known().insert(*id, file.clone());
                 Ok(file)
             }
         }
     }
 
     /// Nothing is left half done when a thread that holds these panics.
-    fn blobs(&self) -> MutexGuard<'_, HashMap<git2::Oid, Arc<File>>> {
+    fn known(&self) -> MutexGuard<'_, HashMap<git2::Oid, Arc<File>>> {
         self.blobs.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

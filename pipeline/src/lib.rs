@@ -21,6 +21,7 @@ pub mod emit;
 pub mod extract;
 #[cfg(feature = "libclang")]
 pub mod facts;
+pub mod files;
 mod globs;
 #[cfg(feature = "headers")]
 pub mod headers;

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
-use crate::model::{CALLS, Call, Facts, Surface};
+use crate::model::{CALLS, Facts, Surface, Takes};
 use crate::spec::{Item, ItemKind, Spec};
 
 /// One call.
@@ -40,7 +40,7 @@ pub struct Listed {
     /// Whether the parameters may be left out.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub optional: bool,
-    /// How the parameters are known, or why they are not: see [`Call::how`].
+    /// How the parameters are known, or why they are not: see [`Takes::how`].
     #[serde(skip_serializing_if = "Option::is_none")]
     pub how: Option<String>,
     /// The call that this is another name of.
@@ -54,20 +54,20 @@ pub fn calls(facts: &Facts, kind: &str) -> Vec<Listed> {
     let all = facts.surfaces.get(CALLS).map_or(&empty, |surface| &surface.calls);
     let mut listed: Vec<Listed> = all
         .iter()
-        .filter(|(_, call)| call.kind == kind)
-        .map(|(name, call)| listed_call(facts, name, call))
+        .filter(|(_, call)| call.takes.kind == kind)
+        .map(|(name, call)| listed_call(facts, name, &call.takes))
         .collect();
     listed.sort_by(|a, b| (a.cmd, a.class, &a.name).cmp(&(b.cmd, b.class, &b.name)));
     listed
 }
 
-fn listed_call(facts: &Facts, name: &str, call: &Call) -> Listed {
+fn listed_call(facts: &Facts, name: &str, takes: &Takes) -> Listed {
     let surface = "rm".to_owned();
     let number =
         facts.surfaces.get(&surface).and_then(|rm| unsigned(rm.constants.get(name)?.value));
-    let (cmd, class) = if call.kind == "class" { (None, number) } else { (number, None) };
+    let (cmd, class) = if takes.kind == "class" { (None, number) } else { (number, None) };
     // What is no class of this driver has no parameters, whatever a header says of it.
-    let params: Vec<String> = call.params.iter().filter(|_| call.is_mapped()).cloned().collect();
+    let params: Vec<String> = takes.params.iter().filter(|_| takes.is_mapped()).cloned().collect();
     Listed {
         name: name.to_owned(),
         size: params.first().and_then(|ty| size_of(facts, &surface, ty)),
@@ -75,9 +75,9 @@ fn listed_call(facts: &Facts, name: &str, call: &Call) -> Listed {
         cmd,
         class,
         params,
-        optional: call.optional,
-        how: Some(call.how.clone()),
-        same_as: call.same_as.clone(),
+        optional: takes.optional,
+        how: Some(takes.how.clone()),
+        same_as: takes.same_as.clone(),
         ..Listed::default()
     }
 }

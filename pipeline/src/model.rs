@@ -191,6 +191,16 @@ pub struct BitRange {
 /// A command or class and what it takes, by the driver's own word.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Call {
+    /// What it takes.
+    #[serde(flatten)]
+    pub takes: Takes,
+    /// Where its number is defined.
+    pub source: Source,
+}
+
+/// What a call takes.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Takes {
     /// `command` or `class`.
     pub kind: String,
     /// The type of the parameters; `None` when it takes none or none is known.
@@ -209,14 +219,20 @@ pub struct Call {
     /// The call that this is another name of.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub same_as: Option<String>,
-    /// Where its number is defined.
-    pub source: Source,
 }
 
-impl Call {
+impl Takes {
     /// Whether it is known what the call takes.
     pub fn is_mapped(&self) -> bool {
         !self.how.starts_with("no-")
+    }
+}
+
+/// An integer as the driver's headers mostly write it: small and negative ones in decimal.
+pub fn hex(value: i128) -> String {
+    match value {
+        10.. => format!("{value:#x}"),
+        _ => value.to_string(),
     }
 }
 

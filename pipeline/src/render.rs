@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use crate::model::{Alias, Enum, Facts, Field, Record, RecordKind, Surface};
+use crate::model::{Alias, Enum, Facts, Field, Record, RecordKind, Surface, hex};
 
 /// Width of `type name` before the column of offsets.
 const COLUMN: usize = 56;
@@ -118,13 +118,6 @@ fn in_surface(surface: &Surface, name: &str) -> String {
         let _ = writeln!(text, "#define {name} {}:{} // {}", found.high, found.low, found.source);
     }
     text
-}
-
-fn hex(value: i128) -> String {
-    match value {
-        10.. => format!("{value:#x}"),
-        _ => value.to_string(),
-    }
 }
 
 #[cfg(test)]

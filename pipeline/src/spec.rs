@@ -287,6 +287,22 @@ impl Spec {
     }
 }
 
+/// The spec that a tag belongs to.
+pub fn spec_of<'s>(specs: &'s [Spec], tag: &Tag) -> Result<&'s Spec, Report> {
+    let found = specs.iter().find(|spec| spec.driver == tag.branch());
+    found.ok_or_else(|| {
+        let message = format!("no spec says what driver {} is", tag.branch());
+        let drivers: Vec<&str> = specs.iter().map(|spec| spec.driver.as_str()).collect();
+        let diagnostic = Diagnostic::error("spec-no-driver", message)
+            .note(format!("there are specs for {}", drivers.join(", ")));
+        match nearest(tag.branch(), drivers) {
+            Some(near) => diagnostic.help(format!("did you mean a tag of {near}?")),
+            None => diagnostic.help("write abi-specs/driver-N.toml, see CONTRIBUTING.md"),
+        }
+        .into()
+    })
+}
+
 fn last_component(path: &Path) -> &str {
     path.file_name().and_then(|n| n.to_str()).unwrap_or("abi-specs")
 }

@@ -6,13 +6,13 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc;
 use std::thread;
 
-use crate::diagnostic::{Diagnostic, Report};
+use crate::diagnostic::Report;
 use crate::extract::Clang;
 use crate::facts::{self, Cache, Unit};
 use crate::headers::Source;
 use crate::lock::Lock;
 use crate::model::Facts;
-use crate::spec::Spec;
+use crate::spec::{Spec, spec_of};
 use crate::tag::Tag;
 
 /// How far a sweep has come.
@@ -41,60 +41,29 @@ pub fn sweep(
         tags.iter().map(|tag| Ok((tag, spec_of(specs, tag)?))).collect::<Result<_, Report>>()?;
     tags.sort_unstable_by_key(|(tag, _)| *tag);
     tags.dedup_by_key(|(tag, _)| *tag);
-    let count = thread::available_parallelism().map_or(1, usize::from).min(tags.len().max(1));
-    let first = Source::open(path)?;
-    let others = (1..count).map(|_| first.again()).collect::<Result<Vec<_>, Diagnostic>>()?;
-    let mut sources: Vec<Source> = std::iter::once(first).chain(others).collect();
-
-    let Found { digests, firsts, distinct } = find(&mut sources, &tags)?;
-
-    let mut next = 0;
-    // Takes in every tag up to `facts`, whose headers the tags before it had.
-    let take_until = |lock: &mut Lock, next: &mut usize, end: usize| {
-        while *next < end {
-            lock.insert_same(tags[*next].0, tags[firsts[*next]].0);
-            *next += 1;
-        }
-    };
+    let threads = thread::available_parallelism().map_or(1, usize::from).min(tags.len().max(1));
+    let Found { digests, firsts, distinct } = find(path, threads, &tags)?;
     let cache = Cache::default();
-    let read = |_: &mut Source, clang: &mut Option<Clang>, i: usize| {
+    // libclang belongs to the thread that loads it.
+    let start = || Ok(Clang::load()?);
+    let read = |clang: &mut Clang, i: usize| {
         let (at, units) = &distinct[i];
         let (tag, spec) = tags[*at];
-        let clang = match clang {
-            Some(clang) => clang,
-            none => none.insert(Clang::load()?),
-        };
         facts::extract_all_targets(clang, units, tag, &spec.targets, &cache)
     };
-    in_order(&mut sources, distinct.len(), read, |i, read: Read| {
+    in_order(threads, distinct.len(), start, read, |i, read: Read| {
         let (facts, warnings) = read;
         let at = distinct[i].0;
-        take_until(lock, &mut next, at);
+        let until = distinct.get(i + 1).map_or(tags.len(), |(until, _)| *until);
         lock.insert(&facts, digests[at].clone());
-        next += 1;
+        // The tags up to the next new headers have those of a tag before them.
+        for same in at + 1..until {
+            lock.insert_same(tags[same].0, tags[firsts[same]].0);
+        }
         if !warnings.diagnostics.is_empty() {
             progress(Progress::Warnings(&warnings));
         }
-        let until = distinct.get(i + 1).map_or(tags.len(), |(until, _)| *until);
         (at..until).for_each(|_| progress(Progress::Tag));
-    })?;
-    take_until(lock, &mut next, tags.len());
-    Ok(())
-}
-
-/// The spec that a tag belongs to.
-pub fn spec_of<'s>(specs: &'s [Spec], tag: &Tag) -> Result<&'s Spec, Report> {
-    let found = specs.iter().find(|spec| spec.driver == tag.branch());
-    found.ok_or_else(|| {
-        let message = format!("no spec says what driver {} is", tag.branch());
-        let drivers: Vec<&str> = specs.iter().map(|spec| spec.driver.as_str()).collect();
-        let diagnostic = Diagnostic::error("spec-no-driver", message)
-            .note(format!("there are specs for {}", drivers.join(", ")));
-        match crate::diagnostic::nearest(tag.branch(), drivers) {
-            Some(near) => diagnostic.help(format!("did you mean a tag of {near}?")),
-            None => diagnostic.help("write abi-specs/driver-N.toml, see CONTRIBUTING.md"),
-        }
-        .into()
     })
 }
 
@@ -108,15 +77,17 @@ struct Found<'s> {
     distinct: Vec<(usize, Vec<Unit<'s>>)>,
 }
 
-fn find<'s>(sources: &mut [Source], tags: &[(&Tag, &'s Spec)]) -> Result<Found<'s>, Report> {
+fn find<'s>(path: &Path, threads: usize, tags: &[(&Tag, &'s Spec)]) -> Result<Found<'s>, Report> {
     let mut found = Found { digests: Vec::new(), firsts: Vec::new(), distinct: Vec::new() };
     let mut known: HashMap<String, usize> = HashMap::new();
-    let read = |source: &mut Source, _: &mut Option<Clang>, i: usize| {
+    let blobs = Source::open(path)?.blobs();
+    let start = || Ok(Source::open_with(path, blobs.clone())?);
+    let read = |source: &mut Source, i: usize| {
         let (tag, spec): (&Tag, &'s Spec) = tags[i];
         let units = facts::units(source, spec, tag)?;
         Ok((facts::digest(&units, &spec.targets), units))
     };
-    in_order(sources, tags.len(), read, |i, (digest, units)| {
+    in_order(threads, tags.len(), start, read, |i, (digest, units)| {
         let first = *known.entry(digest.clone()).or_insert(i);
         if first == i {
             found.distinct.push((i, units));
@@ -127,28 +98,35 @@ fn find<'s>(sources: &mut [Source], tags: &[(&Tag, &'s Spec)]) -> Result<Found<'
     Ok(found)
 }
 
-/// Does `count` jobs, each thread with what is its own, and takes their results in order.
+/// Does `count` jobs, each thread with what it starts with, and takes their results in order.
 ///
 /// Stops at the first job that fails.
-fn in_order<T: Send>(
-    sources: &mut [Source],
+fn in_order<S, T: Send>(
+    threads: usize,
     count: usize,
-    job: impl Fn(&mut Source, &mut Option<Clang>, usize) -> Result<T, Report> + Sync,
+    start: impl Fn() -> Result<S, Report> + Sync,
+    job: impl Fn(&mut S, usize) -> Result<T, Report> + Sync,
     mut take: impl FnMut(usize, T),
 ) -> Result<(), Report> {
     let claimed = AtomicUsize::new(0);
     thread::scope(|scope| {
         // A thread that is ahead waits until its result is taken: facts are large.
-        let (send, receive) = mpsc::sync_channel(sources.len());
-        for source in sources {
-            let (send, job, claimed) = (send.clone(), &job, &claimed);
+        let (send, receive) = mpsc::sync_channel(threads);
+        for _ in 0..threads {
+            let (send, start, job, claimed) = (send.clone(), &start, &job, &claimed);
             scope.spawn(move || {
-                // libclang belongs to the thread that loads it.
-                let mut clang = None;
+                let mut state = start();
                 loop {
                     let i = claimed.fetch_add(1, Ordering::Relaxed);
+                    if i >= count {
+                        return;
+                    }
+                    let done = match &mut state {
+                        Ok(state) => job(state, i),
+                        Err(report) => Err(report.clone()),
+                    };
                     // Nobody receives any more once a job has failed.
-                    if i >= count || send.send((i, job(source, &mut clang, i))).is_err() {
+                    if send.send((i, done)).is_err() {
                         return;
                     }
                 }

@@ -361,13 +361,16 @@ mod driver {
     use std::path::Path;
 
     use glob::Pattern;
-    use nvabi_pipeline::calls::FOLDERS;
     use nvabi_pipeline::extract::Clang;
     use nvabi_pipeline::headers;
     use nvabi_pipeline::spec::Spec;
     use nvabi_pipeline::verify::Reader;
 
     use super::*;
+
+    /// The folders below which everything lies that `part` knows, at every tag so far.
+    const FOLDERS: [&str; 3] =
+        ["src/common/sdk/nvidia/inc", "src/nvidia/generated", "src/nvidia/src/kernel/rmapi"];
 
     /// The files of the driver that matter here, at one tag.
     fn files(source: &mut headers::Source, tag: &str) -> headers::Tree {

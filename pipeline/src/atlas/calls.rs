@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 
 use super::history::{Surface, at};
-use crate::lock::{CallFact, Fact, Lock};
+use crate::lock::{Fact, Lock};
+use crate::model::Takes;
 use crate::spec::{Direction, Item, ItemKind, Pointer, Spec};
 
 /// A call and its states in tag order.
@@ -116,7 +117,7 @@ fn of_spec<'a>(item: &'a Item, tag: usize, surfaces: &[Surface<'_>]) -> State<'a
     }
 }
 
-fn of_lock<'a>(call: &'a CallFact, name: &str, tag: usize, surfaces: &[Surface<'_>]) -> State<'a> {
+fn of_lock<'a>(call: &'a Takes, name: &str, tag: usize, surfaces: &[Surface<'_>]) -> State<'a> {
     State {
         tags: tag..tag + 1,
         number: number(name, tag, surfaces),
@@ -127,7 +128,7 @@ fn of_lock<'a>(call: &'a CallFact, name: &str, tag: usize, surfaces: &[Surface<'
 }
 
 /// For a person: where the parameters are known from, and what else is.
-fn how(call: &CallFact) -> String {
+fn how(call: &Takes) -> String {
     let how = match call.how.as_str() {
         "finn" => "the header names the struct",
         "table" => "from the driver's table of methods",

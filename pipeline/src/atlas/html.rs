@@ -61,14 +61,6 @@ pub(super) fn counted(count: impl fmt::Display, noun: &str) -> String {
     format!("{count} {noun}{plural}")
 }
 
-/// A number as headers write it.
-pub(super) fn hex(value: i128) -> String {
-    match value {
-        10.. => format!("{value:#x}"),
-        _ => value.to_string(),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -5,10 +5,10 @@ use std::fmt::Write as _;
 use std::ops::Range;
 
 use super::calls::State;
-use super::html::{Esc, UrlPath, counted, document, hex};
+use super::html::{Esc, UrlPath, counted, document};
 use super::layout::{self, Layout, Mark, Row, Use, marked, place};
 use super::{Atlas, CallPage, Record, What, bytemap, tag};
-use crate::model::{RecordKind, split_array};
+use crate::model::{RecordKind, hex, split_array};
 
 /// The pattern of padding, once a page.
 const PATTERN: &str = "<svg width=0 height=0 aria-hidden=true class=defs><pattern id=pad width=6 \

@@ -5,9 +5,10 @@ use std::fmt::Write as _;
 
 use super::Atlas;
 use super::history::Spans;
-use super::html::{UrlPath, document, hex};
+use super::html::{UrlPath, document};
 use crate::globs::Globs;
 use crate::lock::Fact;
+use crate::model::hex;
 
 /// The page that shows results; the form on every page leads to it.
 pub(super) fn page() -> String {

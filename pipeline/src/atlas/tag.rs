@@ -4,9 +4,10 @@ use std::fmt::Write as _;
 
 use super::calls::State;
 use super::history::Spans;
-use super::html::{Esc, counted, document, hex};
+use super::html::{Esc, counted, document};
 use super::{Atlas, Change, What, layout, page};
 use crate::lock::Fact;
+use crate::model::hex;
 
 /// How many items change at each tag: calls, then records.
 pub(super) fn counts(atlas: &Atlas<'_>) -> Vec<(usize, usize)> {

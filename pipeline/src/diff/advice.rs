@@ -2,8 +2,9 @@
 
 use serde::Serialize;
 
-use super::text::{bytes, hex, listed};
+use super::text::{bytes, listed};
 use super::{CallChange, Class, Diff, FieldChange, Instead, RecordChange, Role};
+use crate::model::hex;
 
 /// One thing to do.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -108,10 +109,13 @@ fn fields(change: &RecordChange, diff: &Diff) -> Vec<String> {
             }
             (None, Some(_), _) => new.push(described(field)),
             (Some(_), None, _) => gone.push(name),
-            (Some(x), Some(y), _) if x.name != y.name => {
-                what.push(format!("{} is {} now, see whether it means the same", x.name, y.name));
+            (Some(x), Some(y), _) if x.field.name != y.field.name => {
+                what.push(format!(
+                    "{} is {} now, see whether it means the same",
+                    x.field.name, y.field.name
+                ));
             }
-            (Some(x), Some(y), _) if x.offset != y.offset => moved.push(name),
+            (Some(x), Some(y), _) if x.field.offset != y.field.offset => moved.push(name),
             _ => {}
         }
         what.extend(role(field));

@@ -1,6 +1,7 @@
 //! Ioctls, commands and classes: their numbers, parameters and roles.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::mem::swap;
 
 use serde::{Serialize, Serializer};
 
@@ -70,16 +71,11 @@ impl CallState {
 
 impl CallChange {
     pub(super) fn reversed(&self) -> Self {
-        let mut reversed = Self {
-            before: self.after.clone(),
-            after: self.before.clone(),
-            number_now: self.number_was.clone(),
-            number_was: self.number_now.clone(),
-            ..self.clone()
-        };
-        if let Some(before) = &self.name_before {
-            reversed.name.clone_from(before);
-            reversed.name_before = Some(self.name.clone());
+        let mut reversed = self.clone();
+        swap(&mut reversed.before, &mut reversed.after);
+        swap(&mut reversed.number_now, &mut reversed.number_was);
+        if let Some(before) = &mut reversed.name_before {
+            swap(before, &mut reversed.name);
         }
         reversed.class = reversed.classify();
         reversed

@@ -1,13 +1,14 @@
 //! Structs and unions, field by field.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::mem::swap;
 
 use serde::Serialize;
 
 use super::roles::{Role, Roles, is_reserved};
 use super::scope::Names;
 use super::{Class, Layer, Merge, Sides, merge, pairs};
-use crate::model::{Bits, Field, Record, RecordKind, Source, split_array};
+use crate::model::{Field, Record, RecordKind, Source, split_array};
 
 mod fields;
 mod holders;
@@ -88,20 +89,9 @@ pub struct FieldChange {
 /// A field as one side has it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct FieldState {
-    /// Empty for an unnamed member.
-    pub name: String,
-    /// As declared.
-    #[serde(rename = "type")]
-    pub ty: String,
-    /// Typedefs resolved.
-    pub canonical: String,
-    /// From the start of the record.
-    pub offset: u64,
-    /// Bytes.
-    pub size: u64,
-    /// For a bit-field.
+    /// What the record says of it.
     #[serde(flatten)]
-    pub bits: Option<Bits>,
+    pub field: Field,
     /// What a shim has to translate in it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub role: Option<Role>,
@@ -141,34 +131,33 @@ pub enum TypeChange {
 impl FieldState {
     /// Whether its bytes are not used, by its name.
     pub fn is_reserved(&self) -> bool {
-        is_reserved(&self.name)
+        is_reserved(&self.field.name)
     }
 
     /// Whether nothing of it differs that a caller could notice.
     fn same(&self, other: &Self) -> bool {
-        (&self.name, &self.ty, &self.canonical) == (&other.name, &other.ty, &other.canonical)
-            && (self.offset, self.size, self.bits) == (other.offset, other.size, other.bits)
-            && self.role == other.role
+        self.field == other.field && self.role == other.role
     }
 }
 
 impl FieldChange {
     /// The name on the second side, or on the first where it is gone.
     pub fn name(&self) -> &str {
-        self.after.as_ref().or(self.before.as_ref()).map_or("", |state| &state.name)
+        self.after.as_ref().or(self.before.as_ref()).map_or("", |state| &state.field.name)
     }
 
     /// Whether it lies elsewhere and nothing else of it differs; by how much.
     pub fn only_moved(&self) -> Option<i128> {
         let (before, after) = (self.before.as_ref()?, self.after.as_ref()?);
-        let there = FieldState { offset: after.offset, ..before.clone() };
-        let moved = i128::from(after.offset) - i128::from(before.offset);
+        let mut there = before.clone();
+        there.field.offset = after.field.offset;
+        let moved = i128::from(after.field.offset) - i128::from(before.field.offset);
         (moved != 0 && there.same(after)).then_some(moved)
     }
 
     fn reversed(&self) -> Self {
-        let mut reversed =
-            Self { before: self.after.clone(), after: self.before.clone(), ..self.clone() };
+        let mut reversed = self.clone();
+        swap(&mut reversed.before, &mut reversed.after);
         reversed.class = reversed.classify();
         reversed
     }
@@ -186,12 +175,12 @@ impl FieldChange {
         if before.is_reserved() && after.is_reserved() {
             return Class::Harmless;
         }
-        let place = |state: &FieldState| (state.offset, state.size, state.bits);
+        let place = |state: &FieldState| (state.field.offset, state.field.size, state.field.bits);
         if place(before) != place(after) || self.retyped == Some(TypeChange::Layout) {
             return Class::Break;
         }
         let read_otherwise = self.retyped == Some(TypeChange::Reading);
-        match before.name != after.name || before.role != after.role || read_otherwise {
+        match before.field.name != after.field.name || before.role != after.role || read_otherwise {
             true => Class::Meaning,
             false => Class::Harmless,
         }
@@ -223,20 +212,15 @@ impl RecordChange {
     }
 
     pub(super) fn reversed(&self) -> Self {
-        let (name, name_before) = match &self.name_before {
-            Some(before) => (before.clone(), Some(self.name.clone())),
-            None => (self.name.clone(), None),
-        };
-        let swap = |h: &Holder| Holder { before: h.after, after: h.before, ..h.clone() };
-        let mut reversed = Self {
-            name,
-            name_before,
-            before: self.after.clone(),
-            after: self.before.clone(),
-            fields: self.fields.iter().map(FieldChange::reversed).collect(),
-            held_by: self.held_by.iter().map(swap).collect(),
-            ..self.clone()
-        };
+        let mut reversed = self.clone();
+        swap(&mut reversed.before, &mut reversed.after);
+        if let Some(before) = &mut reversed.name_before {
+            swap(before, &mut reversed.name);
+        }
+        reversed.fields = self.fields.iter().map(FieldChange::reversed).collect();
+        for holder in &mut reversed.held_by {
+            swap(&mut holder.before, &mut holder.after);
+        }
         reversed.finish();
         reversed
     }
@@ -256,7 +240,8 @@ impl RecordChange {
 
     /// Brings everything into the order, and gives it the class, that follow from the rest.
     fn finish(&mut self) {
-        let place = |state: &FieldState| (state.offset, state.bits.map_or(0, |b| b.bit_offset));
+        let place =
+            |state: &FieldState| (state.field.offset, state.field.bits.map_or(0, |b| b.bit_offset));
         self.fields.sort_by(|x, y| {
             let key = |change: &FieldChange| {
                 let state = change.after.as_ref().or(change.before.as_ref());

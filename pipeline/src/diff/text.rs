@@ -7,7 +7,7 @@ use super::{
     CallChange, Class, Diff, EnumChange, FieldChange, FieldState, Holder, Instead, RecordChange,
     TypeChange, ValueChange, ValueState,
 };
-use crate::model::Source;
+use crate::model::{Source, hex};
 
 /// How many names of a list are told before the rest is counted.
 const TOLD: usize = 4;
@@ -285,10 +285,14 @@ pub(super) fn rows(record: &RecordChange) -> Vec<Vec<String>> {
 
 fn row(field: &FieldChange) -> Vec<String> {
     let (sign, name) = match (&field.before, &field.after) {
-        (None, Some(new)) => ("+", shown(&new.name).to_owned()),
-        (Some(gone), None) => ("-", shown(&gone.name).to_owned()),
-        (Some(x), Some(y)) if x.name != y.name => ("~", format!("{} → {}", x.name, y.name)),
-        (Some(x), Some(y)) if x.offset != y.offset => ("→", shown(&y.name).to_owned()),
+        (None, Some(new)) => ("+", shown(&new.field.name).to_owned()),
+        (Some(gone), None) => ("-", shown(&gone.field.name).to_owned()),
+        (Some(x), Some(y)) if x.field.name != y.field.name => {
+            ("~", format!("{} → {}", x.field.name, y.field.name))
+        }
+        (Some(x), Some(y)) if x.field.offset != y.field.offset => {
+            ("→", shown(&y.field.name).to_owned())
+        }
         _ => ("~", shown(field.name()).to_owned()),
     };
     let both = |show: &dyn Fn(&FieldState) -> String| {
@@ -298,10 +302,10 @@ fn row(field: &FieldChange) -> Vec<String> {
             [x, y] => y.or(x).unwrap_or_default(),
         }
     };
-    let types = both(&|state| state.ty.clone());
-    let place = both(&|state| match state.bits {
-        Some(bits) => format!("{}.{}:{}", state.offset, bits.bit_offset, bits.bit_width),
-        None => state.offset.to_string(),
+    let types = both(&|state| state.field.ty.clone());
+    let place = both(&|state| match state.field.bits {
+        Some(bits) => format!("{}.{}:{}", state.field.offset, bits.bit_offset, bits.bit_width),
+        None => state.field.offset.to_string(),
     });
     vec![format!("{sign} {name}"), types, format!("at {place}"), notes(field).join(", ")]
 }
@@ -315,8 +319,8 @@ pub(super) fn notes(field: &FieldChange) -> Vec<String> {
     let mut notes = Vec::new();
     match (&field.before, &field.after) {
         (Some(before), Some(after)) => {
-            if before.size != after.size {
-                notes.push(format!("{} → {} bytes", before.size, after.size));
+            if before.field.size != after.field.size {
+                notes.push(format!("{} → {} bytes", before.field.size, after.field.size));
             } else if field.retyped == Some(TypeChange::Layout) {
                 notes.push("made of something else".into());
             }
@@ -332,7 +336,7 @@ pub(super) fn notes(field: &FieldChange) -> Vec<String> {
             }
         }
         (Some(only), None) | (None, Some(only)) => {
-            notes.push(bytes(only.size));
+            notes.push(bytes(only.field.size));
             notes.extend(field.instead.as_ref().and_then(|i| instead(i, field.after.is_some())));
             notes.extend(only.role.map(|role| role.words().to_owned()));
             if let (Some(pointer), Some(_)) = (&only.length_of, &field.after) {
@@ -471,13 +475,6 @@ fn value(state: &ValueState) -> String {
         ValueState::Enumerator { value } | ValueState::Constant { value, .. } => hex(*value),
         ValueState::Bits { high, low, .. } => format!("{high}:{low}"),
         ValueState::Alias { ty, size, .. } => format!("{ty} ({size} bytes)"),
-    }
-}
-
-pub(super) fn hex(value: i128) -> String {
-    match value {
-        10.. => format!("{value:#x}"),
-        _ => value.to_string(),
     }
 }
 

@@ -1,6 +1,7 @@
 //! Enums, typedefs, constants and bit ranges.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::mem::swap;
 
 use serde::Serialize;
 
@@ -145,16 +146,11 @@ impl ValueChange {
     }
 
     pub(super) fn reversed(&self) -> Self {
-        let mut reversed = Self {
-            before: self.after.clone(),
-            after: self.before.clone(),
-            value_now: self.value_was.clone(),
-            value_was: self.value_now.clone(),
-            ..self.clone()
-        };
-        if let Some(before) = &self.name_before {
-            reversed.name.clone_from(before);
-            reversed.name_before = Some(self.name.clone());
+        let mut reversed = self.clone();
+        swap(&mut reversed.before, &mut reversed.after);
+        swap(&mut reversed.value_now, &mut reversed.value_was);
+        if let Some(before) = &mut reversed.name_before {
+            swap(before, &mut reversed.name);
         }
         reversed.class = reversed.classify();
         reversed
@@ -447,8 +443,8 @@ fn bounds(records: &[RecordChange]) -> BTreeMap<(&str, i128, i128), Vec<String>>
 
 /// The lengths that differ, where a field is an array of the same on both sides.
 fn lengths(field: &FieldChange) -> Option<Vec<(u64, u64)>> {
-    let (before, was) = split_array(&field.before.as_ref()?.canonical);
-    let (after, now) = split_array(&field.after.as_ref()?.canonical);
+    let (before, was) = split_array(&field.before.as_ref()?.field.canonical);
+    let (after, now) = split_array(&field.after.as_ref()?.field.canonical);
     let same = before == after && was.len() == now.len();
     same.then(|| was.into_iter().zip(now).filter(|(x, y)| x != y).collect())
 }

@@ -14,6 +14,7 @@ use std::fmt::Write as _;
 
 use crate::diagnostic::Report;
 use crate::lock::{Fact, Lock};
+use crate::model::hex;
 use crate::spec::{ItemKind, Spec};
 
 use plan::{Const, Def, Driver, Plan};
@@ -312,7 +313,7 @@ fn value_name(fact: &Fact) -> String {
 
 /// The Rust type and text of a C integer: `u32` where it fits, else what does.
 fn integer(value: i128) -> (&'static str, String) {
-    let text = if value < 10 { value.to_string() } else { format!("{value:#x}") };
+    let text = hex(value);
     let ty = if u32::try_from(value).is_ok() {
         "u32"
     } else if i32::try_from(value).is_ok() {

@@ -9,7 +9,7 @@
 use std::collections::{BTreeMap, HashSet};
 use std::fmt::Write as _;
 use std::hash::{DefaultHasher, Hash, Hasher};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use clang_sys::{CXCursor_EnumConstantDecl, CXCursor_EnumDecl};
 use rustc_hash::{FxBuildHasher, FxHashMap, FxHashSet};
@@ -25,7 +25,7 @@ use crate::model::{BitRange, Constant, Surface};
 
 /// What is kept from tag to tag. It changes how long an answer takes, never the answer.
 #[derive(Default)]
-pub struct Cache(Mutex<Known>);
+pub struct Cache(RwLock<Known>);
 
 #[derive(Default)]
 struct Known {
@@ -46,8 +46,12 @@ struct Known {
 
 impl Cache {
     /// A thread that panicked held nothing half done: every change is one insertion.
-    fn known(&self) -> MutexGuard<'_, Known> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    fn known(&self) -> RwLockReadGuard<'_, Known> {
+        self.0.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn learn(&self) -> RwLockWriteGuard<'_, Known> {
+        self.0.write().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The macros that clang predefines otherwise for `target` than for the request's.
@@ -66,13 +70,14 @@ impl Cache {
         let names: FxHashSet<String> =
             (first.symmetric_difference(&second)).map(|(name, _)| name.clone()).collect();
         let names = Arc::new(names);
-        self.known().predefined.insert(key, names.clone());
+        self.learn().predefined.insert(key, names.clone());
         Ok(names)
     }
 
     /// The parts of `tree` that hang on the predefined `names`.
     pub(super) fn parts(&self, tree: &Tree, names: &FxHashSet<String>) -> Option<machine::Parts> {
-        machine::parts(tree, names, &mut self.known().words)
+        let index = machine::index(tree, &mut self.learn().words);
+        machine::parts(&index, names)
     }
 
     /// Names what two machines disagree on.
@@ -86,12 +91,12 @@ impl Cache {
     }
 
     pub(super) fn keep_differences(&self, key: u64, differences: &Surface) {
-        self.known().differences.insert(key, differences.clone());
+        self.learn().differences.insert(key, differences.clone());
     }
 
     /// What is worth asking for before the macros of `tree` are known.
     pub(super) fn guesses(&self, tree: &Tree, request: &Request<'_>) -> Vec<Guess> {
-        let mut known = self.known();
+        let mut known = self.learn();
         let each_time = known.each_time.get(request.surface).into_iter().flatten();
         let mut guesses: Vec<Guess> = each_time
             .map(|(name, class)| {
@@ -239,7 +244,8 @@ fn candidates(
 ) -> Vec<(usize, Class)> {
     let mut table = Table::new(tree, request, macros, surface);
     let mut candidates = Vec::new();
-    let mut known = cache.known();
+    let mut new = Vec::new();
+    let known = cache.known();
     for (i, m) in macros.own.iter().enumerate() {
         if m.is_function_like() || !table.is_last(m.name, i) {
             continue;
@@ -248,15 +254,20 @@ fn candidates(
         let lone = known.lone.get(&place).filter(|_| !table.undefined.contains(m.name));
         let class = match lone {
             Some(class) => *class,
-            None => table.classify(m.name),
+            None => {
+                let class = table.classify(m.name);
+                if class.lone && class.key.is_some() {
+                    new.push((place, class));
+                }
+                class
+            }
         };
-        if class.lone && class.key.is_some() {
-            known.lone.insert(place, class);
-        }
         if class.shape != Shape::Other {
             candidates.push((i, class));
         }
     }
+    drop(known);
+    cache.learn().lone.extend(new);
     candidates
 }
 
@@ -273,7 +284,7 @@ fn values(
     let mut found: FxHashMap<u64, Option<Value>> = FxHashMap::default();
     let mut own: FxHashMap<usize, Option<Value>> = FxHashMap::default();
     let mut asked: Vec<(usize, Class)> = Vec::new();
-    let mut known = cache.known();
+    let known = cache.known();
     let mut each_time = BTreeMap::new();
     for (i, class) in candidates {
         // Macros of the same text have the same value: most of a driver's are `0x1`, `7:0` and
@@ -296,8 +307,8 @@ fn values(
             each_time.insert(macros[*i].name.to_owned(), *class);
         }
     }
-    known.each_time.entry(request.surface.to_owned()).or_default().extend(each_time);
     drop(known);
+    cache.learn().each_time.entry(request.surface.to_owned()).or_default().extend(each_time);
     for some in asked.chunks(IN_ONE_UNIT) {
         let questions: Vec<_> = some.iter().map(|(i, class)| (macros[*i].name, *class)).collect();
         for ((i, class), answer) in some.iter().zip(ask(clang, tree, request, &questions)?) {
@@ -307,8 +318,8 @@ fn values(
             };
         }
     }
-    let mut known = cache.known();
-    known.values.extend(found);
+    cache.learn().values.extend(found);
+    let known = cache.known();
     let value = |(i, class): &(usize, Class)| {
         let answer = match class.key {
             Some(key) => known.values.get(&key),
@@ -645,11 +656,9 @@ fn may_be_extreme(token: &Token<'_>) -> bool {
 
 /// The names in the `#undef` lines of a header.
 fn undefined(text: &str) -> impl Iterator<Item = &str> {
-    text.lines().filter_map(|line| {
-        let rest = line.trim_start().strip_prefix('#')?.trim_start().strip_prefix("undef")?;
-        let name = rest.strip_prefix([' ', '\t'])?.trim_start();
-        name.split(|c: char| !(c.is_ascii_alphanumeric() || c == '_')).next()
-    })
+    let directives = text.lines().filter_map(lexer::split_directive);
+    let undefs = directives.filter(|(directive, _)| *directive == "undef");
+    undefs.map(|(_, rest)| &rest[..lexer::identifier(rest)])
 }
 
 enum Part {

@@ -89,8 +89,7 @@ pub(super) fn defines(text: &str) -> impl Iterator<Item = (&str, &str)> {
         loop {
             let (line, _) = rest.split_once('\n').filter(|_| !rest.is_empty())?;
             let name = define(line);
-            let at = name.map_or(line.len() + 1, |at| at);
-            rest = &rest[at..];
+            rest = &rest[name.unwrap_or(line.len() + 1)..];
             if name.is_some() {
                 let (name, body) = rest.split_at(identifier(rest));
                 let (body, after) = body.split_at(directive(body));
@@ -103,9 +102,8 @@ pub(super) fn defines(text: &str) -> impl Iterator<Item = (&str, &str)> {
 
 /// Where the name stands that a line defines.
 fn define(line: &str) -> Option<usize> {
-    let rest = line.trim_start().strip_prefix('#')?.trim_start().strip_prefix("define")?;
-    let name = rest.strip_prefix([' ', '\t'])?.trim_start();
-    (identifier(name) > 0).then_some(line.len() - name.len())
+    let (directive, rest) = split_directive(line)?;
+    (directive == "define" && identifier(rest) > 0).then_some(line.len() - rest.len())
 }
 
 /// How long the identifier at the start of `text` is.

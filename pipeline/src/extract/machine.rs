@@ -61,22 +61,24 @@ impl Parts {
     }
 }
 
+/// Path, text and words of each header.
+pub(super) type Index<'t> = Vec<(&'t str, &'t str, Arc<[u64]>)>;
+
+pub(super) fn index<'t>(tree: &'t Tree, words: &mut Words) -> Index<'t> {
+    (tree.files.iter())
+        .map(|(path, file)| (path.as_str(), &*file.text, words.of(&file.id, &file.text)))
+        .collect()
+}
+
 /// Finds the parts that `predefined` takes part in: names that clang defines otherwise for another
 /// machine. `None` when that cannot be told from single lines.
-pub(super) fn parts(
-    tree: &Tree,
-    predefined: &FxHashSet<String>,
-    words: &mut Words,
-) -> Option<Parts> {
-    let index: Vec<(&str, &str, Arc<[u64]>)> = (tree.files.iter())
-        .map(|(path, file)| (path.as_str(), &*file.text, words.of(&file.id, &file.text)))
-        .collect();
+pub(super) fn parts(index: &Index<'_>, predefined: &FxHashSet<String>) -> Option<Parts> {
     let mut names = predefined.clone();
     let mut new: Vec<String> = names.iter().cloned().collect();
     let mut touched: BTreeMap<&str, &str> = BTreeMap::new();
     while !new.is_empty() {
         let wanted: Vec<u64> = new.iter().map(|name| hashed(name)).collect();
-        for (path, text, words) in &index {
+        for (path, text, words) in index {
             if wanted.iter().any(|word| words.binary_search(word).is_ok()) {
                 touched.insert(path, text);
             }
@@ -157,7 +159,7 @@ mod tests {
         let file = Arc::new(crate::headers::File::new(text.to_owned(), text.into()));
         let tree = Tree { files: BTreeMap::from([("a.h".to_owned(), file)]) };
         let predefined = FxHashSet::from_iter(["__arm__".to_owned()]);
-        parts(&tree, &predefined, &mut Words::default())
+        parts(&index(&tree, &mut Words::default()), &predefined)
     }
 
     fn explains(parts: &Parts, name: &str) -> bool {

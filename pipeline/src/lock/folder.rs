@@ -8,6 +8,7 @@ use std::sync::Arc;
 use super::text::{self, Bad, Scanner, TagNames};
 use super::{Fact, Header, History, ItemKind, Lock, LockedTag};
 use crate::diagnostic::{Diagnostic, Place, Report};
+use crate::files;
 use crate::globs::Globs;
 use crate::model::{CALLS, split_array};
 use crate::parallel;
@@ -166,26 +167,14 @@ pub fn write(folder: &Path, lock: &Lock) -> Result<(), Report> {
     replace(&folder.join(TAGS), &text)
 }
 
-/// Writes beside, then renames, so that no partial file is ever seen; leaves equal files alone.
+/// Leaves equal files alone.
 fn replace(target: &Path, text: &str) -> Result<(), Report> {
     if fs::read(target).is_ok_and(|old| old == text.as_bytes()) {
         return Ok(());
     }
-    let mut beside = target.as_os_str().to_owned();
-    beside.push(format!(".{}.new", std::process::id()));
-    let beside = PathBuf::from(beside);
-    let write = || {
-        if let Some(parent) = target.parent() {
-            fs::create_dir_all(parent)?;
-        }
-        fs::write(&beside, text)?;
-        fs::rename(&beside, target)
-    };
-    write().map_err(|error| {
-        // Nothing to do when this fails as well: the file may never have been made.
-        let _ = fs::remove_file(&beside);
-        unwritable(target, &error).into()
-    })
+    let folder = target.parent().map_or(Ok(()), fs::create_dir_all);
+    let written = folder.and_then(|()| files::write(target, text));
+    written.map_err(|error| unwritable(target, &error).into())
 }
 
 struct Files {

@@ -15,7 +15,7 @@ use std::sync::Arc;
 pub use folder::{Part, read, read_closure, read_part, read_tags, write};
 
 use crate::model::{
-    Alias, BitRange, Call, Constant, Enum, Facts, Field, Record, RecordKind, Source, Surface,
+    Alias, BitRange, Call, Constant, Enum, Facts, Field, Record, RecordKind, Source, Surface, Takes,
 };
 use crate::tag::Tag;
 
@@ -61,37 +61,6 @@ pub enum ItemKind {
 
 /// The states of one item in tag order: each holds from its tag until the next begins.
 pub type History = Vec<State>;
-
-/// A [`Call`] without its place.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct CallFact {
-    /// `command` or `class`.
-    pub kind: String,
-    /// The type of the parameters.
-    pub params: Option<String>,
-    /// Whether the parameters may be left out.
-    pub optional: bool,
-    /// How that is known.
-    pub how: String,
-    /// Whether a second source says the same.
-    pub checked: bool,
-    /// What a second source says otherwise.
-    pub differs: Option<String>,
-    /// The call that this is another name of.
-    pub same_as: Option<String>,
-}
-
-impl CallFact {
-    fn of(call: &Call) -> Self {
-        let Call { kind, params, optional, how, checked, differs, same_as, .. } = call.clone();
-        Self { kind, params, optional, how, checked, differs, same_as }
-    }
-
-    fn at(&self, source: Source) -> Call {
-        let Self { kind, params, optional, how, checked, differs, same_as } = self.clone();
-        Call { kind, params, optional, how, checked, differs, same_as, source }
-    }
-}
 
 /// What holds from a tag on.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -140,7 +109,7 @@ pub enum Fact {
         size: u64,
     },
     /// What a call takes.
-    Call(CallFact),
+    Call(Takes),
     /// An integer constant.
     Constant(i128),
     /// Bits `high:low`.
@@ -211,13 +180,11 @@ impl Lock {
                 if last && other + 1 == at {
                     continue;
                 }
-                let value = match last {
-                    true => state_at(history, other).cloned(),
-                    false => state_before_insertion(history, other, at).cloned(),
-                };
+                // The history does not know yet of the tag that was put in.
+                let before = if other > at { other - 1 } else { other };
+                let value = state_at(history, before).cloned();
                 insert_state(history, at, last, value);
             }
-            header.items.retain(|_, history| !history.is_empty());
         }
         true
     }
@@ -271,13 +238,7 @@ impl Header {
             insert_state(&mut history, at, last, Some(f.placed()));
             self.items.insert((f.kind, f.name.to_owned()), history);
         }
-        self.items.retain(|_, history| !history.is_empty());
     }
-}
-
-/// `state_at`, for a history that does not know yet that a tag was put in at `at`.
-fn state_before_insertion(history: &[State], tag: usize, at: usize) -> Option<&Placed> {
-    state_at(history, if tag > at { tag - 1 } else { tag })
 }
 
 /// Puts `value` at index `at`; what held at later tags goes on holding there.
@@ -396,7 +357,7 @@ fn found(surface: &Surface) -> impl Iterator<Item = (&Source, Found<'_>)> {
         (&b.source, Found { kind: ItemKind::Constant, name, fact, line: b.source.line })
     });
     let calls = surface.calls.iter().map(|(name, c)| {
-        let fact = FoundFact::Value(Fact::Call(CallFact::of(c)));
+        let fact = FoundFact::Value(Fact::Call(c.takes.clone()));
         (&c.source, Found { kind: ItemKind::Call, name, fact, line: c.source.line })
     });
     records.chain(enums).chain(aliases).chain(calls).chain(constants).chain(ranges)
@@ -417,8 +378,8 @@ pub fn add(surface: &mut Surface, name: &str, fact: &Fact, source: Source) {
         Fact::Alias { ty, size } => {
             surface.aliases.insert(name, Alias { ty: ty.clone(), size: *size, source });
         }
-        Fact::Call(call) => {
-            surface.calls.insert(name, call.at(source));
+        Fact::Call(takes) => {
+            surface.calls.insert(name, Call { takes: takes.clone(), source });
         }
         Fact::Constant(value) => {
             surface.constants.insert(name, Constant { value: *value, source });

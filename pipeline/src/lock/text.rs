@@ -28,8 +28,8 @@ use std::sync::Arc;
 
 use memchr::memchr;
 
-use super::{CallFact, Fact, Header, History, ItemKind, LockedTag, Placed, State, state_at};
-use crate::model::{Bits, Field, RecordKind};
+use super::{Fact, Header, History, ItemKind, LockedTag, Placed, State, state_at};
+use crate::model::{Bits, Field, RecordKind, Takes, hex};
 
 pub(super) const MAGIC: &str = "nvabi-lock 1";
 
@@ -227,7 +227,7 @@ impl Printer<'_> {
             Fact::Enum { size, variants } => {
                 let _ = writeln!(text, "{size} @{line}");
                 for (name, value) in variants {
-                    let _ = writeln!(text, "\t{name} {}", number(*value));
+                    let _ = writeln!(text, "\t{name} {}", hex(*value));
                 }
             }
             Fact::Alias { ty, size } => {
@@ -334,19 +334,11 @@ fn print_field(text: &mut String, field: &Field) {
 
 fn push_value(text: &mut String, fact: &Fact) {
     match fact {
-        Fact::Constant(value) => text.push_str(&number(*value)),
+        Fact::Constant(value) => text.push_str(&hex(*value)),
         Fact::BitRange(high, low) => {
             let _ = write!(text, "{high}:{low}");
         }
         _ => {}
-    }
-}
-
-/// Small and negative numbers in decimal, others as the driver's headers mostly write them.
-fn number(value: i128) -> String {
-    match value {
-        10.. => format!("{value:#x}"),
-        _ => value.to_string(),
     }
 }
 
@@ -710,7 +702,7 @@ fn parse_number(text: &str) -> Result<i128, String> {
 }
 
 /// `command/finn @12 TYPE checked`: kind, how it is known, line, type or `-`, and what else is so.
-fn print_call(text: &mut String, call: &CallFact, line: u32) {
+fn print_call(text: &mut String, call: &Takes, line: u32) {
     let params = call.params.as_deref().unwrap_or("-");
     let _ = write!(text, "{}/{} @{line} {params}", call.kind, call.how);
     for (said, word) in [(call.optional, "optional"), (call.checked, "checked")] {
@@ -722,11 +714,11 @@ fn print_call(text: &mut String, call: &CallFact, line: u32) {
     text.push('\n');
 }
 
-fn parse_call(known: &str, rest: &str) -> Result<CallFact, String> {
+fn parse_call(known: &str, rest: &str) -> Result<Takes, String> {
     let (kind, how) = known.split_once('/').ok_or("a call is `kind/how`")?;
     let mut words = rest.split(' ');
     let params = words.next().filter(|word| !word.is_empty()).ok_or("a type or `-` is needed")?;
-    let mut call = CallFact {
+    let mut call = Takes {
         kind: kind.to_owned(),
         params: (params != "-").then(|| params.to_owned()),
         optional: false,

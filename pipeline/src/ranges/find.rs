@@ -8,6 +8,7 @@ use super::{
     ABSENT, Asked, Layout, One, Part, Range, Set, SetAbi, Span, is_type, label, labels, runs,
 };
 use crate::lock::{Fact, Lock, state_at};
+use crate::model::hex;
 use crate::spec::{Item, ItemKind, Spec, Surface};
 
 /// The ABI of some names at every tag of a lock.
@@ -335,11 +336,4 @@ fn sorted_at(rows: &[Ids], tag: usize) -> Vec<u32> {
     ids.sort_unstable();
     ids.dedup();
     ids
-}
-
-fn hex(value: i128) -> String {
-    match value {
-        10.. => format!("{value:#x}"),
-        _ => value.to_string(),
-    }
 }

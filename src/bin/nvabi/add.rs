@@ -7,6 +7,7 @@ use std::process::Command;
 
 use nvabi_pipeline::diagnostic::{Diagnostic, Report};
 use nvabi_pipeline::diff::{self, Scope, Side};
+use nvabi_pipeline::files;
 use nvabi_pipeline::lint;
 use nvabi_pipeline::lock::{self, Lock};
 use nvabi_pipeline::spec::Spec;
@@ -38,7 +39,7 @@ pub(crate) fn add(context: &Context<'_>, args: &args::Add) -> Result<Outcome, Re
     let open = lint::lint_tag(&locked, spec_of(&specs, tag)?, tag);
     let text = pull_request(&locked, &specs, tag, &written, &open)?;
     match &args.out {
-        Some(path) => write_beside(path, &text)?,
+        Some(path) => write(path, &text)?,
         None => context.print(&text)?,
     }
     if !open.diagnostics.is_empty() {
@@ -69,7 +70,7 @@ fn new_branch(context: &Context<'_>, specs: &[Spec], branch: &str) -> Result<Vec
         "# Driver branch {branch}: nothing is known to differ from {}.\n\ndriver = \"{branch}\"\nparent = \"{}\"\n",
         parent.driver, parent.name
     );
-    write_beside(&spec, &text)?;
+    write(&spec, &text)?;
     let mut written = vec![spec];
     let root = folder.parent().unwrap_or(Path::new("."));
     let (old, new) = (&parent.driver, branch);
@@ -119,20 +120,14 @@ fn edit(path: &Path, edits: &[(String, String)]) -> Result<bool, Report> {
         }
         text = text.replacen(from, to, 1);
     }
-    write_beside(path, &text)?;
+    write(path, &text)?;
     Ok(true)
 }
 
-/// Writes beside, then renames.
-fn write_beside(path: &Path, text: &str) -> Result<(), Report> {
-    let mut beside = path.as_os_str().to_owned();
-    beside.push(format!(".{}.new", std::process::id()));
-    let write = || fs::write(&beside, text).and_then(|()| fs::rename(&beside, path));
-    write().map_err(|error| {
-        // It may never have been made.
-        let _ = fs::remove_file(&beside);
-        Diagnostic::error("output", format!("cannot write {}: {error}", path.display())).into()
-    })
+fn write(path: &Path, text: &str) -> Result<(), Report> {
+    Ok(files::write(path, text).map_err(|error| {
+        Diagnostic::error("output", format!("cannot write {}: {error}", path.display()))
+    })?)
 }
 
 /// What the pull request says: against the tag before, and what is left to decide.

@@ -11,7 +11,7 @@ use nvabi_pipeline::headers::Source;
 use nvabi_pipeline::lock::{self, Lock};
 use nvabi_pipeline::model::Facts;
 use nvabi_pipeline::spec::Spec;
-pub(crate) use nvabi_pipeline::sweep::spec_of;
+pub(crate) use nvabi_pipeline::spec::spec_of;
 use nvabi_pipeline::tag::Tag;
 use nvabi_pipeline::verify;
 use serde::Serialize;

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use nvabi_pipeline::diagnostic::{Diagnostic, Report};
-use nvabi_pipeline::headers::folder_of;
+use nvabi_pipeline::headers::folders_of;
 use nvabi_pipeline::spec::Spec;
 use nvabi_pipeline::verify;
 
@@ -84,10 +84,8 @@ fn remote_path(remote: &str) -> String {
 }
 
 fn folders(spec: &Spec) -> Vec<PathBuf> {
-    let named = spec.surfaces.iter().flat_map(|s| s.headers.iter().chain(&s.calls));
-    let patterns = named.map(|h| folder_of(&h.name));
-    let include = spec.surfaces.iter().flat_map(|s| s.include.iter().map(String::as_str));
-    let mut folders: Vec<PathBuf> = patterns.chain(include).map(PathBuf::from).collect();
+    let mut folders: Vec<PathBuf> =
+        spec.surfaces.iter().flat_map(folders_of).map(PathBuf::from).collect();
     folders.sort();
     folders.dedup();
     folders

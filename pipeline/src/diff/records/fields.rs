@@ -49,12 +49,7 @@ impl<'a> Comparer<'_, 'a> {
     fn state(&self, side: usize, record: &str, field: &Field) -> FieldState {
         let roles = &self.roles[side];
         FieldState {
-            name: field.name.clone(),
-            ty: field.ty.clone(),
-            canonical: field.canonical.clone(),
-            offset: field.offset,
-            size: field.size,
-            bits: field.bits,
+            field: field.clone(),
             role: roles.of(record, field),
             length_of: roles.length_of(record, &field.name).map(str::to_owned),
         }

@@ -172,8 +172,8 @@ fn a_renamed_field_is_told_once() {
     let found = change((4, &["0 4 a int"]), (4, &["0 4 b int"]));
     let field = one(&found);
     assert_eq!(field.class, Class::Meaning);
-    assert_eq!(field.before.as_ref().unwrap().name, "a");
-    assert_eq!(field.after.as_ref().unwrap().name, "b");
+    assert_eq!(field.before.as_ref().unwrap().field.name, "a");
+    assert_eq!(field.after.as_ref().unwrap().field.name, "b");
 }
 
 #[test]

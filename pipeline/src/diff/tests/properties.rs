@@ -130,7 +130,7 @@ fn add_record(
     }
     for field in &change.fields {
         for state in field.before.iter().chain(&field.after) {
-            add(&change.name, &state.name);
+            add(&change.name, &state.field.name);
         }
     }
     // A renamed one is one gone and one new.
