@@ -19,12 +19,66 @@ pub struct Info {
     pub pointers: &'static [Pointer],
     /// Capability groups, as gVisor names them.
     pub caps: &'static [&'static str],
+    /// What the ioctl is made on, where the driver's spec names its nodes: two nodes can know one
+    /// request by different names.
+    pub node: &'static str,
+    /// Those of the `fds` that come back new, and the node that they are then.
+    pub opens: &'static [(&'static str, &'static str)],
 }
 
 impl Info {
     /// Whether the parameters can be copied as they are: neither fds nor pointers.
     pub const fn is_simple(&self) -> bool {
         self.fds.is_empty() && self.pointers.is_empty()
+    }
+
+    /// The request, where the call's number is one.
+    pub const fn request(&self) -> Option<Request> {
+        match self.kind {
+            Kind::Ioctl => Some(Request(self.number)),
+            _ => None,
+        }
+    }
+}
+
+/// An ioctl's request as Linux packs it on x86-64 and arm64 (include/uapi/asm-generic/ioctl.h).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Request(pub u32);
+
+impl Request {
+    /// The driver's letter, bits 8 to 15.
+    pub const fn magic(self) -> u8 {
+        (self.0 >> 8) as u8
+    }
+
+    /// The command's number, bits 0 to 7.
+    pub const fn nr(self) -> u8 {
+        self.0 as u8
+    }
+
+    /// Size of the argument, bits 16 to 29.
+    pub const fn size(self) -> u16 {
+        (self.0 >> 16 & 0x3fff) as u16
+    }
+
+    /// Whether the driver reads the argument, bit 30.
+    pub const fn is_read_by_driver(self) -> bool {
+        self.0 & 1 << 30 != 0
+    }
+
+    /// Whether the driver writes the argument, bit 31.
+    pub const fn is_written_by_driver(self) -> bool {
+        self.0 & 1 << 31 != 0
+    }
+
+    /// Which way the argument goes; `None` where it is passed by value, or there is none.
+    pub const fn direction(self) -> Option<Direction> {
+        match (self.is_read_by_driver(), self.is_written_by_driver()) {
+            (true, true) => Some(Direction::InOut),
+            (true, false) => Some(Direction::In),
+            (false, true) => Some(Direction::Out),
+            (false, false) => None,
+        }
     }
 }
 

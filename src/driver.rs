@@ -369,7 +369,8 @@ impl fmt::Display for UnknownVersion {
         }
         let branch = self.version.split('.').next().unwrap_or_default();
         if known.contains(&branch) && !drivers.iter().any(|driver| driver.name == branch) {
-            write!(f, "; feature driver-{branch} adds its branch")?;
+            let kind = if branch.contains('-') { "" } else { "driver-" };
+            write!(f, "; feature {kind}{branch} adds its branch")?;
         }
         for (i, driver) in drivers.iter().enumerate() {
             f.write_str(if i == 0 { "; this build has " } else { ", " })?;

@@ -70,6 +70,7 @@ pub mod call;
 pub mod check;
 pub mod driver;
 mod scalar;
+pub mod tegra;
 
 pub use abi::ABI;
 #[cfg(feature = "driver-515")]

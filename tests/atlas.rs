@@ -32,7 +32,7 @@ fn site(lock: &Lock, specs: &[Spec]) -> Site {
 fn real() -> &'static (Lock, Vec<Spec>) {
     static REAL: OnceLock<(Lock, Vec<Spec>)> = OnceLock::new();
     REAL.get_or_init(|| {
-        let specs = Spec::load_folder(&specs_folder()).unwrap();
+        let specs = Spec::load_family(&specs_folder(), "").unwrap();
         let (all, _) = lock::read(&specs_folder().join("lock")).unwrap();
         let named = ["530.41.03", "535.43.08", "535.54.03", "535.86.05", "550.90.07", "570.86.15"];
         let named = named.map(|tag| tag.parse::<Tag>().unwrap());

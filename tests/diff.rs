@@ -17,7 +17,7 @@ fn root() -> &'static Path {
 fn diffs(pairs: &[[&str; 2]]) -> Vec<Option<Diff>> {
     let (lock, report) = lock::read(&root().join("abi-specs/lock")).unwrap();
     assert_eq!(report.to_string(), "", "the lock was edited");
-    let specs = Spec::load_folder(&root().join("abi-specs")).unwrap();
+    let specs = Spec::load_family(&root().join("abi-specs"), "").unwrap();
     let compare = |pair: &[&str; 2]| {
         let tags = pair.map(|text| text.parse::<Tag>().unwrap());
         let spec = |tag: &Tag| specs.iter().find(|spec| spec.driver == tag.branch());

@@ -18,13 +18,25 @@ fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
 }
 
+fn read(family: &str) -> Lock {
+    let folder = lock::folder(&root().join("abi-specs"), family);
+    let (lock, report) = lock::read(&folder).unwrap();
+    assert_eq!(report.to_string(), "", "the lock was edited");
+    lock
+}
+
 fn locked() -> &'static Lock {
-    static LOCK: LazyLock<Lock> = LazyLock::new(|| {
-        let (lock, report) = lock::read(&root().join("abi-specs/lock")).unwrap();
-        assert_eq!(report.to_string(), "", "the lock was edited");
-        lock
-    });
+    static LOCK: LazyLock<Lock> = LazyLock::new(|| read(""));
     &LOCK
+}
+
+/// The lock that a spec is about.
+fn lock_of(spec: &Spec) -> &'static Lock {
+    static TEGRA: LazyLock<Lock> = LazyLock::new(|| read("tegra"));
+    match spec.family() {
+        "tegra" => &TEGRA,
+        _ => locked(),
+    }
 }
 
 fn specs() -> Vec<Spec> {
@@ -77,8 +89,8 @@ fn layouts(facts: &Facts, spec: &Spec, kind: ItemKind) -> String {
 /// The layouts of every item, for the newest tag of each driver, in pahole's columns.
 #[test]
 fn layouts_of_the_items() {
-    let lock = locked();
     for spec in specs() {
+        let lock = lock_of(&spec);
         let newest = lock.tags.iter().rfind(|t| t.tag.branch() == spec.driver).unwrap();
         let facts = lock.facts(&newest.tag).unwrap();
         for kind in ItemKind::ALL {
@@ -151,7 +163,8 @@ fn few(text: &str) -> Spec {
 fn emitted_code() {
     let spec = few(FEW);
     let known = ["550".to_owned()];
-    let options = Options { nvabi: "::nvabi", full: false, zerocopy: false, known: &known };
+    let options =
+        Options { nvabi: "::nvabi", family: "", full: false, zerocopy: false, known: &known };
     let text = emit::emit(locked(), &[&spec], options).unwrap();
     snapshot("emitted", &text);
 }
@@ -174,8 +187,7 @@ fn lint_complaints() {
 /// The project's own specs have nothing to complain of.
 #[test]
 fn specs_are_clean() {
-    let lock = locked();
     for spec in specs() {
-        assert_eq!(lint::lint(lock, &spec).to_string(), "", "{}", spec.name);
+        assert_eq!(lint::lint(lock_of(&spec), &spec).to_string(), "", "{}", spec.name);
     }
 }

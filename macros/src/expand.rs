@@ -38,11 +38,24 @@ fn at(span: Span) -> Span {
 fn import(target: &Target) -> TokenStream {
     let path = match &target.args.krate {
         Some(path) => quote!(#path),
-        None => quote_spanned!(Span::call_site()=> ::nvabi),
+        None => match family(target) {
+            Some(family) => quote_spanned!(Span::call_site()=> ::nvabi::#family),
+            None => quote_spanned!(Span::call_site()=> ::nvabi),
+        },
     };
     quote_spanned! {Span::mixed_site()=>
         use #path::{ABI as __NVPROXY_ABI, check as __nvproxy_check};
     }
+}
+
+/// The module of nvabi for drivers whose names begin with a family: `tegra` for `tegra-r36`.
+fn family(target: &Target) -> Option<syn::Ident> {
+    let named = target.args.driver.as_ref().or(target.args.since.as_ref())?;
+    let value = named.value();
+    let (family, _) = value.split_once('-')?;
+    // What is no such name is told when the driver is looked up.
+    let family = syn::parse_str::<syn::Ident>(family).ok()?;
+    (family == "tegra").then_some(family)
 }
 
 fn constants(target: &Target) -> TokenStream {

@@ -22,6 +22,7 @@ use crate::spec::Spec;
 pub struct Build {
     specs: PathBuf,
     drivers: Option<Vec<String>>,
+    family: String,
     nvabi: String,
     output: String,
     full: bool,
@@ -38,6 +39,7 @@ impl Build {
         Self {
             specs: specs.into(),
             drivers: None,
+            family: String::new(),
             nvabi: "::nvabi".into(),
             output: "abi.rs".into(),
             full: false,
@@ -75,6 +77,12 @@ impl Build {
     /// Emits these specs only, by name (`driver-550`); without this, all.
     pub fn drivers(mut self, names: impl IntoIterator<Item = String>) -> Self {
         self.drivers = Some(names.into_iter().collect());
+        self
+    }
+
+    /// Emits the specs of a family, such as `tegra`; without this, those of none.
+    pub fn family(mut self, family: &str) -> Self {
+        self.family = family.to_owned();
         self
     }
 
@@ -135,16 +143,21 @@ impl Build {
 
     /// The text of the file.
     pub fn generate(&self) -> Result<String, Report> {
-        let all = Spec::load_folder(&self.specs)?;
+        let all = Spec::load_family(&self.specs, &self.family)?;
         let known: Vec<String> = all.iter().map(|spec| spec.driver.clone()).collect();
         let enabled = |spec: &&Spec| match &self.drivers {
             Some(drivers) => drivers.contains(&spec.name),
             None => true,
         };
         let specs: Vec<&Spec> = all.iter().filter(enabled).collect();
-        let folder = self.specs.join("lock");
-        let options =
-            Options { nvabi: &self.nvabi, full: self.full, zerocopy: self.zerocopy, known: &known };
+        let folder = lock::folder(&self.specs, &self.family);
+        let options = Options {
+            nvabi: &self.nvabi,
+            family: &self.family,
+            full: self.full,
+            zerocopy: self.zerocopy,
+            known: &known,
+        };
         if specs.is_empty() {
             return emit::emit(&lock::Lock::default(), &specs, options);
         }

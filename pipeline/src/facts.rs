@@ -9,7 +9,7 @@ use glob::Pattern;
 use crate::calls;
 use crate::diagnostic::{Diagnostic, Report};
 use crate::extract::{self, Clang, Request, differences, extract};
-use crate::headers::{self, Source, Tree};
+use crate::headers::{self, Listing, Source, Tree};
 use crate::model::{CALLS, Call, Facts, Surface};
 use crate::spec::{self, Named, Spec, SpecPlace};
 use crate::tag::Tag;
@@ -117,7 +117,7 @@ pub fn units<'s>(source: &mut Source, spec: &'s Spec, tag: &Tag) -> Result<Vec<U
     let mut report = Report::default();
     let mut units = Vec::new();
     for surface in &spec.surfaces {
-        match unit(source, surface, tag) {
+        match unit(source, spec, surface, tag) {
             Ok(unit) => units.push(unit),
             Err(diagnostics) => report.diagnostics.extend(diagnostics.diagnostics),
         }
@@ -128,10 +128,13 @@ pub fn units<'s>(source: &mut Source, spec: &'s Spec, tag: &Tag) -> Result<Vec<U
 
 fn unit<'s>(
     source: &mut Source,
+    spec: &'s Spec,
     surface: &'s spec::Surface,
     tag: &Tag,
 ) -> Result<Unit<'s>, Report> {
-    let listing = source.list(tag, &headers::folders_of(surface))?;
+    let reference = spec.reference(surface, tag)?;
+    let listings = source.list(reference, &headers::folders_of(surface))?;
+    let listing = that_has(surface, listings)?;
     let place = &surface.place;
     let excluded = globs(place, &surface.exclude)?;
     let system = globs(place, &surface.system)?;
@@ -158,6 +161,20 @@ fn unit<'s>(
     let calls = source.read_alone(&listing, &calls)?;
     let unit = Unit { surface, headers: chosen, system, tree, calls };
     report.into_result(unit).map(|(unit, _)| unit)
+}
+
+/// Repositories can have a tag of one name: the first that has a header of the surface is meant.
+fn that_has(surface: &spec::Surface, mut listings: Vec<Listing>) -> Result<Listing, Diagnostic> {
+    for at in 0..listings.len() {
+        for header in &surface.headers {
+            let pattern = glob(&header.place, &header.name)?;
+            if listings[at].matching(&pattern).next().is_some() {
+                return Ok(listings.swap_remove(at));
+            }
+        }
+    }
+    // What is missing is told header by header.
+    Ok(listings.pop().unwrap_or_default())
 }
 
 fn missing(header: &Named, tag: &Tag) -> Diagnostic {

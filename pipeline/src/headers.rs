@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use glob::{MatchOptions, Pattern};
 
 use crate::diagnostic::Diagnostic;
-use crate::spec::Surface;
+use crate::spec::{Reference, Surface};
 use crate::tag::Tag;
 
 /// The headers that one translation unit reads, by their path in the driver's tree.
@@ -58,7 +58,8 @@ pub struct Listing {
 
 #[derive(Debug, Clone)]
 enum Place {
-    Blob(git2::Oid),
+    /// In which of the places, and by what name.
+    Blob(usize, git2::Oid),
     Disk(PathBuf),
 }
 
@@ -90,28 +91,35 @@ pub fn folders_of(surface: &Surface) -> Vec<&str> {
     folders
 }
 
-/// Where headers come from.
+/// Where headers come from: repositories, or folders of extracted trees.
 pub struct Source {
-    path: PathBuf,
-    kind: Kind,
-    /// Shared with the other threads that read the same repository.
+    origins: Vec<Origin>,
+    /// Shared with the other threads that read the same repositories.
     blobs: Blobs,
 }
 
 /// Headers by the name of their content.
 pub type Blobs = Arc<Mutex<HashMap<git2::Oid, Arc<File>>>>;
 
+/// One of the places that headers are looked for in.
+struct Origin {
+    path: PathBuf,
+    kind: Kind,
+}
+
 enum Kind {
     Git(git2::Repository),
+    /// One folder per tag; where a driver has several trees, one folder per tree in that.
     Trees,
     /// The folder itself is the tree of this one tag.
     Tree(Tag),
 }
 
 impl Source {
-    /// Opens a git repository (bare or not) or a folder that holds one folder per tag.
-    pub fn open(path: &Path) -> Result<Self, Diagnostic> {
-        Self::open_with(path, Blobs::default())
+    /// Opens a git repository (bare or not), a folder that holds one folder per tag, or several of
+    /// them, written as `PATH` is.
+    pub fn open(paths: &Path) -> Result<Self, Diagnostic> {
+        Self::open_with(paths, Blobs::default())
     }
 
     /// What was read, for other threads to share.
@@ -120,114 +128,62 @@ impl Source {
     }
 
     /// Opens like `open`; what was read through `blobs` is not read again.
-    pub fn open_with(path: &Path, blobs: Blobs) -> Result<Self, Diagnostic> {
-        if !path.is_dir() {
-            return Err(Diagnostic::error(
-                "headers-not-found",
-                format!("there is no folder at {}", path.display()),
-            )
-            .help("NVABI_HEADERS or --headers names a git repository of the driver, or a folder of extracted trees"));
-        }
+    pub fn open_with(paths: &Path, blobs: Blobs) -> Result<Self, Diagnostic> {
         // zlib's own checksum tells damage; hashing every header again would take longer than
         // parsing some of them.
         git2::opts::strict_hash_verification(false);
-        let flags = git2::RepositoryOpenFlags::NO_SEARCH;
-        let none: [&Path; 0] = [];
-        let kind = match git2::Repository::open_ext(path, flags, none) {
-            Ok(repository) => Kind::Git(repository),
-            Err(error) if error.code() == git2::ErrorCode::NotFound => Kind::Trees,
-            Err(error) => return Err(damaged(path, &error)),
-        };
-        Ok(Self { path: path.to_owned(), kind, blobs })
+        let given = std::env::split_paths(paths).filter(|path| !path.as_os_str().is_empty());
+        let origins = given.map(Origin::open).collect::<Result<_, _>>()?;
+        Ok(Self { origins, blobs })
     }
 
     /// Takes a folder as the one tree there is, under a tag of the caller's choice: headers that
     /// a system installs do not lie in folders by version.
     pub fn single(path: &Path, tag: Tag) -> Result<Self, Diagnostic> {
         match path.is_dir() {
-            true => {
-                Ok(Self { path: path.to_owned(), kind: Kind::Tree(tag), blobs: Blobs::default() })
-            }
-            false => Err(Diagnostic::error(
-                "headers-not-found",
-                format!("there is no folder at {}", path.display()),
-            )),
+            true => Ok(Self {
+                origins: vec![Origin { path: path.to_owned(), kind: Kind::Tree(tag) }],
+                blobs: Blobs::default(),
+            }),
+            false => Err(no_folder(path)),
         }
-    }
-
-    /// The folder it was opened at.
-    pub fn path(&self) -> &Path {
-        &self.path
     }
 
     /// Every tag there is, in version order.
     pub fn tags(&self) -> Result<Vec<Tag>, Diagnostic> {
-        let mut tags: Vec<Tag> = match &self.kind {
-            Kind::Git(repository) => {
-                let names = repository.tag_names(None).map_err(|e| damaged(&self.path, &e))?;
-                names.iter().flatten().flatten().filter_map(|name| name.parse().ok()).collect()
-            }
-            Kind::Trees => self.folders()?.into_iter().map(|(tag, _)| tag).collect(),
-            Kind::Tree(tag) => vec![tag.clone()],
-        };
+        let mut tags = Vec::new();
+        for origin in &self.origins {
+            tags.extend(origin.tags()?);
+        }
         tags.sort();
         tags.dedup();
         Ok(tags)
     }
 
-    /// The folders of extracted trees: `TAG`, or a name that ends in `-TAG`.
-    fn folders(&self) -> Result<Vec<(Tag, PathBuf)>, Diagnostic> {
-        let entries = fs::read_dir(&self.path).map_err(|e| unreadable(&self.path, &e))?;
-        let mut found = Vec::new();
-        for entry in entries {
-            let path = entry.map_err(|e| unreadable(&self.path, &e))?.path();
-            let name = path.file_name().and_then(|n| n.to_str()).unwrap_or_default();
-            let tag = name.parse().ok().or_else(|| name.rsplit('-').next()?.parse().ok());
-            if let (Some(tag), true) = (tag, path.is_dir()) {
-                found.push((tag, path));
-            }
-        }
-        found.sort();
-        Ok(found)
-    }
-
-    /// The files below `folders` of a tag.
+    /// The files below `folders` of a tree, in every place that has it.
     ///
-    /// Folders that the tag lacks are passed over: whether a header is missed is for the
+    /// Folders that the tree lacks are passed over: whether a header is missed is for the
     /// surface that asks for it to say.
-    pub fn list(&self, tag: &Tag, folders: &[&str]) -> Result<Listing, Diagnostic> {
-        let mut listing = Listing::default();
+    pub fn list(
+        &self,
+        reference: Reference<'_>,
+        folders: &[&str],
+    ) -> Result<Vec<Listing>, Diagnostic> {
         // What lies below another folder is listed with that.
         let below = |folder: &str, other: &str| {
             let rest = folder.strip_prefix(other);
             rest.is_some_and(|rest| rest.starts_with('/') || (other.is_empty() && !rest.is_empty()))
         };
         let is_top = |folder: &&&str| !folders.iter().any(|other| below(folder, other));
-        let folders = folders.iter().filter(is_top);
-        match &self.kind {
-            Kind::Git(repository) => {
-                let root = git_root(repository, tag).map_err(|e| self.tag_error(tag, &e))?;
-                for folder in folders {
-                    list_git(repository, &root, folder, &mut listing).map_err(|e| {
-                        damaged(&self.path, &e).note(format!("while listing {folder} of {tag}"))
-                    })?;
-                }
-            }
-            Kind::Trees => {
-                let found = self.folders()?.into_iter().find(|(t, _)| t == tag);
-                let Some((_, root)) = found else { return Err(self.missing_tag(tag)) };
-                for folder in folders {
-                    list_folder(&root, folder, &mut listing)?;
-                }
-            }
-            Kind::Tree(only) if only != tag => return Err(self.missing_tag(tag)),
-            Kind::Tree(_) => {
-                for folder in folders {
-                    list_folder(&self.path, folder, &mut listing)?;
-                }
-            }
+        let folders: Vec<&str> = folders.iter().filter(is_top).copied().collect();
+        let mut listings = Vec::new();
+        for (at, origin) in self.origins.iter().enumerate() {
+            listings.extend(origin.list(at, reference, &folders)?);
         }
-        Ok(listing)
+        match listings.is_empty() {
+            true => Err(self.missing_tag(reference)),
+            false => Ok(listings),
+        }
     }
 
     /// Reads `headers` and what they include, as far as it lies in the listing.
@@ -277,14 +233,18 @@ impl Source {
                     .map_err(|e| damaged(disk, &e))?;
                 Ok(Arc::new(File::new(id.to_string(), text(&bytes))))
             }
-            Place::Blob(id) => {
+            Place::Blob(at, id) => {
                 if let Some(file) = self.known().get(id) {
                     return Ok(file.clone());
                 }
-                let Kind::Git(repository) = &self.kind else { return Err(self.no_blob(path)) };
+                let Some(Origin { path: from, kind: Kind::Git(repository) }) =
+                    self.origins.get(*at)
+                else {
+                    return Err(no_blob(path));
+                };
                 let blob = repository
                     .find_blob(*id)
-                    .map_err(|e| damaged(&self.path, &e).note(format!("while reading {path}")))?;
+                    .map_err(|e| damaged(from, &e).note(format!("while reading {path}")))?;
                 let text = text(blob.content());
                 let file = Arc::new(File::new(id.to_string(), text));
                 self.known().insert(*id, file.clone());
@@ -298,26 +258,30 @@ impl Source {
         self.blobs.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn no_blob(&self, path: &str) -> Diagnostic {
-        let message = format!("{path} is listed in a repository, but this is a folder of trees");
-        Diagnostic::error("headers-unreadable", message)
+    fn missing_tag(&self, reference: Reference<'_>) -> Diagnostic {
+        let Reference { tag, tree, name } = reference;
+        let paths: Vec<String> =
+            self.origins.iter().map(|o| o.path.display().to_string()).collect();
+        let places = paths.join(" and ");
+        let Some(tree) = tree else {
+            return self.next_to(
+                tag,
+                Diagnostic::error("headers-no-tag", format!("there is no tag {tag} in {places}"))
+                    .help(format!(
+                        "`nvabi headers fetch {tag}` fetches it, when it has been published"
+                    )),
+            );
+        };
+        Diagnostic::error("headers-no-tag", format!("there is no `{name}` of {tree} in {places}"))
+            .note(format!("that is where the headers of {tag} lie, says its spec"))
+            .help(format!(
+                "give NVABI_HEADERS the repository of each tree, one behind the other as in PATH, or \
+                 run `nvabi headers fetch {tag}`"
+            ))
     }
 
-    fn tag_error(&self, tag: &Tag, error: &git2::Error) -> Diagnostic {
-        match error.code() {
-            git2::ErrorCode::NotFound if error.class() == git2::ErrorClass::Reference => {
-                self.missing_tag(tag)
-            }
-            _ => damaged(&self.path, error).note(format!("while looking up tag {tag}")),
-        }
-    }
-
-    fn missing_tag(&self, tag: &Tag) -> Diagnostic {
-        let diagnostic = Diagnostic::error(
-            "headers-no-tag",
-            format!("there is no tag {tag} in {}", self.path.display()),
-        )
-        .help(format!("`nvabi headers fetch {tag}` fetches it, when it has been published"));
+    /// Tells which tags there are instead.
+    fn next_to(&self, tag: &Tag, diagnostic: Diagnostic) -> Diagnostic {
         let tags = self.tags().unwrap_or_default();
         let at = tags.partition_point(|t| t < tag);
         let near: Vec<&str> =
@@ -333,15 +297,115 @@ impl Source {
     }
 }
 
-fn git_root<'r>(
-    repository: &'r git2::Repository,
-    tag: &Tag,
-) -> Result<git2::Tree<'r>, git2::Error> {
-    repository.find_reference(&format!("refs/tags/{tag}"))?.peel_to_tree()
+impl Origin {
+    fn open(path: PathBuf) -> Result<Self, Diagnostic> {
+        if !path.is_dir() {
+            return Err(no_folder(&path).help(
+                "NVABI_HEADERS or --headers names a git repository of the driver, or a folder of extracted trees",
+            ));
+        }
+        let flags = git2::RepositoryOpenFlags::NO_SEARCH;
+        let none: [&Path; 0] = [];
+        let kind = match git2::Repository::open_ext(&path, flags, none) {
+            Ok(repository) => Kind::Git(repository),
+            Err(error) if error.code() == git2::ErrorCode::NotFound => Kind::Trees,
+            Err(error) => return Err(damaged(&path, &error)),
+        };
+        Ok(Self { path, kind })
+    }
+
+    fn tags(&self) -> Result<Vec<Tag>, Diagnostic> {
+        Ok(match &self.kind {
+            Kind::Git(repository) => {
+                let names = repository.tag_names(None).map_err(|e| damaged(&self.path, &e))?;
+                names.iter().flatten().flatten().filter_map(|name| name.parse().ok()).collect()
+            }
+            Kind::Trees => self.folders()?.into_iter().map(|(tag, _)| tag).collect(),
+            Kind::Tree(tag) => vec![tag.clone()],
+        })
+    }
+
+    /// The folders of extracted trees: `TAG`, or a name that ends in `-TAG`.
+    fn folders(&self) -> Result<Vec<(Tag, PathBuf)>, Diagnostic> {
+        let entries = fs::read_dir(&self.path).map_err(|e| unreadable(&self.path, &e))?;
+        let mut found = Vec::new();
+        for entry in entries {
+            let path = entry.map_err(|e| unreadable(&self.path, &e))?.path();
+            let name = path.file_name().and_then(|n| n.to_str()).unwrap_or_default();
+            let tag = name.parse().ok().or_else(|| name.rsplit('-').next()?.parse().ok());
+            if let (Some(tag), true) = (tag, path.is_dir()) {
+                found.push((tag, path));
+            }
+        }
+        found.sort();
+        Ok(found)
+    }
+
+    /// The files of a tree, when it is here.
+    fn list(
+        &self,
+        at: usize,
+        reference: Reference<'_>,
+        folders: &[&str],
+    ) -> Result<Option<Listing>, Diagnostic> {
+        let mut listing = Listing::default();
+        let root = match &self.kind {
+            Kind::Git(repository) => {
+                let Some(root) = self.git_root(repository, reference)? else { return Ok(None) };
+                for folder in folders {
+                    list_git(repository, at, &root, folder, &mut listing).map_err(|e| {
+                        let what = format!("while listing {folder} of {}", reference.name);
+                        damaged(&self.path, &e).note(what)
+                    })?;
+                }
+                return Ok(Some(listing));
+            }
+            Kind::Trees => {
+                let found = self.folders()?.into_iter().find(|(tag, _)| tag == reference.tag);
+                let Some((_, root)) = found else { return Ok(None) };
+                let below = reference.tree.map(|tree| root.join(tree));
+                below.filter(|below| below.is_dir()).unwrap_or(root)
+            }
+            Kind::Tree(only) if only != reference.tag => return Ok(None),
+            Kind::Tree(_) => self.path.clone(),
+        };
+        for folder in folders {
+            list_folder(&root, folder, &mut listing)?;
+        }
+        Ok(Some(listing))
+    }
+
+    /// The tree of a tag; of a branch too, where the spec says what a version is called.
+    fn git_root<'r>(
+        &self,
+        repository: &'r git2::Repository,
+        reference: Reference<'_>,
+    ) -> Result<Option<git2::Tree<'r>>, Diagnostic> {
+        let kinds: &[&str] = match reference.tree {
+            Some(_) => &["tags", "heads", "remotes/origin"],
+            None => &["tags"],
+        };
+        for kind in kinds {
+            let name = format!("refs/{kind}/{}", reference.name);
+            match repository.find_reference(&name).and_then(|found| found.peel_to_tree()) {
+                Ok(tree) => return Ok(Some(tree)),
+                Err(error)
+                    if error.code() == git2::ErrorCode::NotFound
+                        && error.class() == git2::ErrorClass::Reference => {}
+                Err(error) => {
+                    return Err(
+                        damaged(&self.path, &error).note(format!("while looking up {name}"))
+                    );
+                }
+            }
+        }
+        Ok(None)
+    }
 }
 
 fn list_git(
     repository: &git2::Repository,
+    at: usize,
     root: &git2::Tree<'_>,
     folder: &str,
     listing: &mut Listing,
@@ -364,7 +428,7 @@ fn list_git(
     below.walk(git2::TreeWalkMode::PreOrder, |parent, entry| {
         if let (Some(git2::ObjectType::Blob), Ok(name)) = (entry.kind(), entry.name()) {
             if let Some(path) = join(folder, &format!("{parent}{name}")) {
-                listing.files.insert(path, Place::Blob(entry.id()));
+                listing.files.insert(path, Place::Blob(at, entry.id()));
             }
         }
         git2::TreeWalkResult::Ok
@@ -451,6 +515,15 @@ fn text(bytes: &[u8]) -> Arc<str> {
     }
 }
 
+fn no_folder(path: &Path) -> Diagnostic {
+    Diagnostic::error("headers-not-found", format!("there is no folder at {}", path.display()))
+}
+
+fn no_blob(path: &str) -> Diagnostic {
+    let message = format!("{path} is listed in a repository, but this is a folder of trees");
+    Diagnostic::error("headers-unreadable", message)
+}
+
 fn damaged(path: &Path, error: &git2::Error) -> Diagnostic {
     Diagnostic::error(
         "headers-damaged",
@@ -484,10 +557,11 @@ mod tests {
         let tag: Tag = "1.4".parse().unwrap();
         let mut source = Source::single(folder.path(), tag.clone()).unwrap();
         assert_eq!(source.tags().unwrap(), std::slice::from_ref(&tag));
-        let listing = source.list(&tag, &[""]).unwrap();
+        let listing = source.list(Reference::whole(&tag), &[""]).unwrap().remove(0);
         let tree = source.read(&listing, &["a.h".to_owned()], &[]).unwrap();
         assert_eq!(tree.files.keys().collect::<Vec<_>>(), ["a.h", "sub/b.h"]);
-        let other = source.list(&"1.5".parse().unwrap(), &[""]).unwrap_err();
+        let other = "1.5".parse().unwrap();
+        let other = source.list(Reference::whole(&other), &[""]).unwrap_err();
         assert_eq!(other.code, "headers-no-tag");
         assert!(Source::single(&folder.path().join("a.h"), tag).is_err());
     }

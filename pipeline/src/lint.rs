@@ -5,8 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crate::diagnostic::{Diagnostic, Report, nearest};
 use crate::lock::Lock;
-use crate::model::{Facts, Record, Surface, split_array};
-use crate::spec::{Item, Named, Spec, SpecPlace};
+use crate::model::{Facts, Record, Surface, builtin, split_array};
+use crate::spec::{Item, ItemKind, Named, Spec, SpecPlace};
 use crate::tag::Tag;
 
 /// Lints a spec against every locked tag of its driver; a complaint names the tags it holds for.
@@ -160,8 +160,47 @@ impl<'a> Linter<'a> {
                 }
             }
         }
+        if item.kind == ItemKind::Ioctl {
+            self.request(item);
+        }
         self.roles(item, &leaves);
         self.lookalikes(item, &leaves);
+    }
+
+    /// A request says how long its parameters are, and is made on a node.
+    fn request(&mut self, item: &Item) {
+        if item.node.is_none() && !self.spec.nodes.is_empty() {
+            let message = format!("`{}` does not say what it is made on", item.name);
+            let nodes: Vec<&str> = self.spec.nodes.iter().map(|node| node.name.as_str()).collect();
+            let help = format!("give `node`: {}", nodes.join(", "));
+            self.complain("lint-no-node", message, &item.place, None, Some(help));
+        }
+        let value = self.surfaces().find_map(|s| Some(s.constants.get(&item.name)?.value));
+        let Some(value) = value.or(item.number.map(i128::from)) else { return };
+        let size = (value >> 16 & 0x3fff) as u64;
+        let sizes: Vec<u64> = item.params.iter().filter_map(|ty| self.size(&ty.name)).collect();
+        let expected = if item.params.is_empty() { size == 0 } else { sizes.contains(&size) };
+        if !expected {
+            let told = match (item.params.as_slice(), sizes.as_slice()) {
+                ([only, ..], [own, ..]) => format!("`{}` has {own}", only.name),
+                _ => "the spec names none".to_owned(),
+            };
+            self.complain(
+                "lint-request-size",
+                format!("`{}` takes {size} bytes of parameters, but {told}", item.name),
+                &item.place,
+                None,
+                None,
+            );
+        }
+    }
+
+    fn size(&self, name: &str) -> Option<u64> {
+        let known = self.surfaces().find_map(|surface| {
+            let record = surface.records.get(name).map(|record| record.size);
+            record.or_else(|| Some(surface.aliases.get(name)?.size))
+        });
+        known.or_else(|| Some(builtin(name)?.1))
     }
 
     fn number(&mut self, item: &Item) {
@@ -183,7 +222,7 @@ impl<'a> Linter<'a> {
 
     fn known_type(&mut self, named: &Named) -> bool {
         let known = self.surfaces().any(|surface| has_type(surface, &named.name));
-        if !known {
+        if !known && builtin(&named.name).is_none() {
             let names: BTreeSet<&str> = self
                 .surfaces()
                 .flat_map(|s| s.records.keys().chain(s.aliases.keys()).map(String::as_str))
@@ -239,7 +278,7 @@ impl<'a> Linter<'a> {
 
     /// Paths lead to fields; lengths and element types exist.
     fn roles(&mut self, item: &Item, leaves: &[Leaf]) {
-        for fd in &item.fds {
+        for fd in item.fds.iter().chain(item.opens.iter().map(|(fd, _)| fd)) {
             self.path(item, fd, leaves);
         }
         for pointer in &item.pointers {
@@ -268,7 +307,9 @@ impl<'a> Linter<'a> {
 
     fn path(&mut self, item: &Item, named: &Named, leaves: &[Leaf]) {
         let wanted = plain(&named.name);
-        if leaves.iter().any(|leaf| leaf.path == wanted) || item.params.is_empty() {
+        // Parameters that are no record are their only field.
+        let whole = named.name == "." && item.params.iter().all(|ty| builtin(&ty.name).is_some());
+        if leaves.iter().any(|leaf| leaf.path == wanted) || item.params.is_empty() || whole {
             return;
         }
         let near = nearest(&wanted, leaves.iter().map(|leaf| leaf.path.as_str()));

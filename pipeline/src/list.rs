@@ -12,8 +12,12 @@ use crate::spec::{Item, ItemKind, Spec};
 pub struct Listed {
     /// The name of its number.
     pub name: String,
-    /// `rm`, `uvm`, `modeset` or `drm`.
+    /// `rm`, `uvm`, `modeset` or `drm`; none where a node tells more.
+    #[serde(skip_serializing_if = "String::is_empty")]
     pub surface: String,
+    /// What the ioctl is made on, where the spec names nodes.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub node: Option<String>,
     /// The ioctl's number.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub nr: Option<u64>,
@@ -88,15 +92,41 @@ pub fn ioctls(facts: &Facts, spec: &Spec) -> Vec<Listed> {
         spec.items_at(&facts.tag).filter_map(|item| listed_item(facts, item)).collect();
     listed.extend(requests(facts, "drm"));
     listed.extend(modeset(facts));
-    listed.sort_by(|a, b| (&a.surface, a.nr, &a.name).cmp(&(&b.surface, b.nr, &b.name)));
+    let key = |call: &Listed| (call.surface.clone(), call.node.clone(), call.nr, call.name.clone());
+    listed.sort_by_cached_key(key);
     listed
+}
+
+/// An ioctl whose number is the whole request.
+fn listed_request(facts: &Facts, item: &Item) -> Option<Listed> {
+    let constants = facts.surfaces.values().find_map(|s| s.constants.get(&item.name));
+    let request = constants.map_or(item.number.map(u64::from), |c| unsigned(c.value))?;
+    Some(Listed {
+        name: item.name.clone(),
+        node: item.node.as_ref().map(|node| node.name.clone()),
+        params: item.params.iter().map(|named| named.name.clone()).collect(),
+        ..parts(request)
+    })
+}
+
+/// What a request tells of itself.
+fn parts(request: u64) -> Listed {
+    Listed {
+        nr: Some(request & 0xff),
+        magic: Some(request >> 8 & 0xff),
+        dir: Some(DIRECTIONS[(request >> 30 & 3) as usize]),
+        size: Some(request >> 16 & 0x3fff),
+        request: Some(request),
+        ..Listed::default()
+    }
 }
 
 fn listed_item(facts: &Facts, item: &Item) -> Option<Listed> {
     let surface = match item.kind {
         ItemKind::Frontend => "rm",
         ItemKind::Uvm => "uvm",
-        ItemKind::Ioctl | ItemKind::Control | ItemKind::Class => return None,
+        ItemKind::Ioctl => return listed_request(facts, item),
+        ItemKind::Control | ItemKind::Class => return None,
     };
     let constant = |name: &str| unsigned(facts.surfaces.get(surface)?.constants.get(name)?.value);
     let nr = constant(&item.name).or(item.number.map(u64::from))?;
@@ -132,20 +162,14 @@ fn requests<'f>(facts: &'f Facts, surface: &'f str) -> impl Iterator<Item = List
     let constants = facts.surfaces.get(surface).into_iter().flat_map(|s| &s.constants);
     constants.filter(|(name, _)| name.contains("_IOCTL_")).filter_map(move |(name, constant)| {
         let request = unsigned(constant.value)?;
-        let (nr, magic, size) = (request & 0xff, request >> 8 & 0xff, request >> 16 & 0x3fff);
-        let dir = DIRECTIONS[(request >> 30 & 3) as usize];
+        let parts = parts(request);
         let (_, what) = name.split_once("_IOCTL_")?;
-        let params = typed(&facts.surfaces[surface], what, &["", "params"], size);
-        (magic != 0).then(|| Listed {
+        let params = typed(&facts.surfaces[surface], what, &["", "params"], parts.size?);
+        (parts.magic != Some(0)).then(|| Listed {
             name: name.clone(),
             surface: surface.to_owned(),
-            nr: Some(nr),
-            magic: Some(magic),
-            dir: Some(dir),
-            size: Some(size),
-            request: Some(request),
             params: params.into_iter().collect(),
-            ..Listed::default()
+            ..parts
         })
     })
 }
@@ -199,7 +223,7 @@ fn unsigned(value: i128) -> Option<u64> {
 /// The list as a table, and how many calls there are.
 pub fn text(listed: &[Listed]) -> String {
     let number = |call: &Listed| call.cmd.or(call.class).or(call.request).or(call.nr);
-    let rows: Vec<[String; 5]> = listed
+    let rows: Vec<[String; 6]> = listed
         .iter()
         .map(|call| {
             let how = call.how.clone().unwrap_or_default();
@@ -210,14 +234,17 @@ pub fn text(listed: &[Listed]) -> String {
             };
             let hex = number(call).map_or(String::new(), |number| format!("{number:#x}"));
             let size = call.size.map_or(String::new(), |size| size.to_string());
-            [hex, size, call.name.clone(), call.params.join(" | "), told]
+            let node = call.node.clone().unwrap_or_default();
+            [hex, size, node, call.name.clone(), call.params.join(" | "), told]
         })
         .collect();
     let width = |i: usize| rows.iter().map(|row| row[i].len()).max().unwrap_or(0);
-    let (number, size, name, params) = (width(0), width(1), width(2), width(3));
+    let (number, size, name, params) = (width(0), width(1), width(3), width(4));
+    // The column of the nodes is there where there are any.
+    let node = if width(2) == 0 { 0 } else { width(2) + 2 };
     let mut text = String::new();
-    for [a, b, c, d, e] in &rows {
-        let line = format!("{a:>number$}  {b:>size$}  {c:<name$}  {d:<params$}  {e}");
+    for [a, b, c, d, e, f] in &rows {
+        let line = format!("{a:>number$}  {b:>size$}  {c:<node$}{d:<name$}  {e:<params$}  {f}");
         text.push_str(line.trim_end());
         text.push('\n');
     }

@@ -236,6 +236,19 @@ pub fn hex(value: i128) -> String {
     }
 }
 
+/// What the types of C and Linux are and how long: those that a request has instead of a record.
+pub fn builtin(name: &str) -> Option<(&'static str, u64)> {
+    Some(match name {
+        "int" | "__s32" => ("int", 4),
+        "unsigned int" | "__u32" => ("unsigned int", 4),
+        "long" => ("long", 8),
+        "unsigned long" => ("unsigned long", 8),
+        "__s64" => ("long long", 8),
+        "__u64" => ("unsigned long long", 8),
+        _ => return None,
+    })
+}
+
 /// A canonical type without its array dimensions, and the dimensions in C order.
 ///
 /// `T[2][3]` gives `("T", [2, 3])`; a flexible `T[]` gives the dimension 0. A pointer to an array,

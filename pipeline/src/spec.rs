@@ -17,7 +17,7 @@ use toml::Spanned;
 
 use crate::diagnostic::{Diagnostic, Place, Report, nearest};
 use crate::parallel;
-use crate::tag::Tag;
+use crate::tag::{self, Tag};
 
 /// A spec with what it inherits already filled in.
 #[derive(Debug, Clone)]
@@ -26,6 +26,12 @@ pub struct Spec {
     pub name: String,
     /// `550`: tags whose first component this is belong to the spec.
     pub driver: String,
+    /// The repositories of a driver that has several, by the name that surfaces know them by.
+    pub trees: BTreeMap<String, String>,
+    /// What those repositories call each tag: by tree, the name of a tag or a branch.
+    pub tags: BTreeMap<Tag, BTreeMap<String, String>>,
+    /// The device files and what else ioctls are made on, by name.
+    pub nodes: Vec<Node>,
     /// Where upstream publishes the headers.
     pub repository: Option<String>,
     /// Machines that the facts are recorded for; the first is the one that decides.
@@ -81,6 +87,8 @@ pub struct Surface {
     pub name: String,
     /// Where it is declared.
     pub place: SpecPlace,
+    /// Which of the driver's trees it lies in, where there are several.
+    pub tree: Option<Named>,
     /// Globs of the headers it includes; `*` does not cross a slash.
     pub headers: Vec<Named>,
     /// Globs of the driver's sources that say what calls take.
@@ -104,6 +112,7 @@ impl Surface {
         Self {
             name: name.to_owned(),
             place,
+            tree: None,
             headers: Vec::new(),
             calls: Vec::new(),
             exclude: Vec::new(),
@@ -114,6 +123,37 @@ impl Surface {
             language: "c".to_owned(),
         }
     }
+}
+
+/// One tree of one tag, as a spec names it.
+#[derive(Debug, Clone, Copy)]
+pub struct Reference<'a> {
+    /// The driver's version.
+    pub tag: &'a Tag,
+    /// Which of its trees, where it has several.
+    pub tree: Option<&'a str>,
+    /// What a repository calls it: a tag, or a branch.
+    pub name: &'a str,
+}
+
+impl<'a> Reference<'a> {
+    /// The only tree of a tag, in a repository that calls it by its version.
+    pub fn whole(tag: &'a Tag) -> Self {
+        Self { tag, tree: None, name: tag.as_str() }
+    }
+}
+
+/// Something that ioctls are made on: a device file, or an object whose fd an ioctl returns.
+#[derive(Debug, Clone)]
+pub struct Node {
+    /// Such as `ctrl`.
+    pub name: String,
+    /// Globs of the device files; none when only ioctls return such fds.
+    pub paths: Vec<String>,
+    /// What it is, for a person.
+    pub note: Option<String>,
+    /// Where it stands.
+    pub place: SpecPlace,
 }
 
 /// Which table of the driver an item belongs to.
@@ -164,6 +204,10 @@ pub struct Item {
     pub array: bool,
     /// Paths of the fields that hold file descriptors.
     pub fds: Vec<Named>,
+    /// Of an ioctl: what it is made on.
+    pub node: Option<Named>,
+    /// Those of the `fds` that come back new, and the node that they are then.
+    pub opens: Vec<(Named, Named)>,
     /// The fields that hold pointers.
     pub pointers: Vec<Pointer>,
     /// Capability groups.
@@ -244,6 +288,13 @@ impl Spec {
         Self::parse_all(&files)
     }
 
+    /// Reads the specs of a family, see [`Spec::family`].
+    pub fn load_family(folder: &Path, family: &str) -> Result<Vec<Spec>, Report> {
+        let mut specs = Self::load_folder(folder)?;
+        specs.retain(|spec| spec.family() == family);
+        Ok(specs)
+    }
+
     /// Reads specs from memory: `(name, path to show, text)` each.
     pub fn parse_all(files: &[(String, String, String)]) -> Result<Vec<Spec>, Report> {
         let mut report = Report::default();
@@ -274,6 +325,38 @@ impl Spec {
         specs.sort_by(|a, b| by_number(&a.driver).cmp(&by_number(&b.driver)));
         report.diagnostics.dedup();
         report.sorted().into_result(specs).map(|(specs, _)| specs)
+    }
+
+    /// What the drivers of one kind have in common: `tegra`, or nothing. Each family has a lock.
+    pub fn family(&self) -> &str {
+        tag::family(&self.driver)
+    }
+
+    /// What a repository calls the tree that a surface of a tag lies in.
+    pub fn reference<'a>(
+        &'a self,
+        surface: &'a Surface,
+        tag: &'a Tag,
+    ) -> Result<Reference<'a>, Diagnostic> {
+        let Some(tree) = &surface.tree else { return Ok(Reference::whole(tag)) };
+        let Some(trees) = self.tags.get(tag) else {
+            let near = nearest(tag.as_str(), self.tags.keys().map(Tag::as_str));
+            let unknown =
+                format!("driver {} does not say where the headers of {tag} lie", self.driver);
+            return Err(Diagnostic::error("spec-unknown-tag", unknown).at(self.place()).help(
+                match near {
+                    Some(near) => format!("add it to [tags]; did you mean {near}?"),
+                    None => "add it to [tags]".to_owned(),
+                },
+            ));
+        };
+        match trees.get(&tree.name) {
+            Some(name) => Ok(Reference { tag, tree: Some(&tree.name), name }),
+            None => {
+                let message = format!("[tags] does not say what {tag} is called in {}", tree.name);
+                Err(Diagnostic::error("spec-unknown-tag", message).at(self.place()))
+            }
+        }
     }
 
     /// A place of this spec's own file, for complaints about the whole of it.
@@ -307,9 +390,10 @@ fn last_component(path: &Path) -> &str {
     path.file_name().and_then(|n| n.to_str()).unwrap_or("abi-specs")
 }
 
-/// Drivers in version order, words before numbers.
-fn by_number(driver: &str) -> (u64, &str) {
-    (driver.parse().unwrap_or(0), driver)
+/// Drivers by family, and in version order.
+fn by_number(driver: &str) -> (&str, u64, &str) {
+    let numbers = driver.trim_start_matches(|c: char| !c.is_ascii_digit());
+    (tag::family(driver), numbers.parse().unwrap_or(0), driver)
 }
 
 fn parse_error(error: &toml::de::Error, file: &File) -> Diagnostic {
@@ -374,6 +458,9 @@ fn merge(name: &str, chain: &[&(File, RawSpec)]) -> Result<Spec, Report> {
         name: name.to_owned(),
         driver: own.driver.clone(),
         repository: None,
+        trees: BTreeMap::new(),
+        tags: BTreeMap::new(),
+        nodes: Vec::new(),
         targets: Vec::new(),
         surfaces: Vec::new(),
         items: Vec::new(),
@@ -387,7 +474,10 @@ fn merge(name: &str, chain: &[&(File, RawSpec)]) -> Result<Spec, Report> {
         if !raw.targets.is_empty() {
             spec.targets.clone_from(&raw.targets);
         }
+        spec.trees
+            .extend(raw.tree.iter().map(|(name, tree)| (name.clone(), tree.repository.clone())));
         merge_surfaces(&mut spec.surfaces, raw, file, &mut report);
+        merge_nodes(&mut spec.nodes, raw, file);
         for (kind, section) in raw.sections() {
             for (item_name, RawItems(alternatives)) in section {
                 let key = (kind, item_name.get_ref().clone());
@@ -407,6 +497,9 @@ fn merge(name: &str, chain: &[&(File, RawSpec)]) -> Result<Spec, Report> {
         spec.constants.extend(raw.constants.names.iter().map(|n| named(n, file)));
     }
     spec.items = items.into_values().flatten().collect();
+    spec.tags = tags(own, file, &mut report);
+    known_trees(&spec, &mut report);
+    known_nodes(&spec, &mut report);
     report.into_result(spec).map(|(spec, _)| spec)
 }
 
@@ -422,6 +515,9 @@ fn merge_surfaces(surfaces: &mut Vec<Surface>, raw: &RawSpec, file: &File, repor
         });
         let surface = &mut surfaces[at];
         surface.place = place;
+        if let Some(tree) = &raw.tree {
+            surface.tree = Some(named(tree, file));
+        }
         if let Some(headers) = &raw.headers {
             surface.headers = headers.iter().map(|n| named(n, file)).collect();
         }
@@ -438,6 +534,83 @@ fn merge_surfaces(surfaces: &mut Vec<Surface>, raw: &RawSpec, file: &File, repor
             let message = format!("surface `{name}` has no `headers`");
             report.push(Diagnostic::error("spec-parse", message).at(surface.place.place()));
         }
+    }
+}
+
+fn merge_nodes(nodes: &mut Vec<Node>, raw: &RawSpec, file: &File) {
+    for (name, node) in &raw.node {
+        let place = SpecPlace { file: file.clone(), span: name.span() };
+        let own = Node {
+            name: name.get_ref().clone(),
+            paths: node.paths.clone(),
+            note: node.note.clone(),
+            place,
+        };
+        match nodes.iter_mut().find(|known| known.name == own.name) {
+            Some(known) => *known = own,
+            None => nodes.push(own),
+        }
+    }
+}
+
+/// The tags that a driver of several trees lists: its own, none of its parent's.
+fn tags(
+    own: &RawSpec,
+    file: &File,
+    report: &mut Report,
+) -> BTreeMap<Tag, BTreeMap<String, String>> {
+    let mut tags = BTreeMap::new();
+    for (name, trees) in &own.tags {
+        let complain = |why: String| {
+            Diagnostic::error("spec-parse", why).at(SpecPlace {
+                file: file.clone(),
+                span: name.span(),
+            }
+            .place())
+        };
+        match name.get_ref().parse::<Tag>() {
+            Ok(tag) if tag.branch() == own.driver => _ = tags.insert(tag, trees.clone()),
+            Ok(tag) => report.push(complain(format!("{tag} is no tag of driver {}", own.driver))),
+            Err(why) => report.push(complain(why)),
+        }
+    }
+    tags
+}
+
+/// Surfaces and tags name trees that there are.
+fn known_trees(spec: &Spec, report: &mut Report) {
+    for tree in spec.surfaces.iter().filter_map(|surface| surface.tree.as_ref()) {
+        if !spec.trees.contains_key(&tree.name) {
+            report.push(unknown("tree", tree, spec.trees.keys().map(String::as_str)));
+        }
+    }
+    for (tag, trees) in &spec.tags {
+        for tree in trees.keys().filter(|tree| !spec.trees.contains_key(*tree)) {
+            let message = format!("[tags] names a tree `{tree}` for {tag}, which there is not");
+            report.push(Diagnostic::error("spec-parse", message).at(spec.place()));
+        }
+    }
+}
+
+/// Items name nodes that there are.
+fn known_nodes(spec: &Spec, report: &mut Report) {
+    let known = |node: &&Named| !spec.nodes.iter().any(|known| known.name == node.name);
+    let named = spec
+        .items
+        .iter()
+        .flat_map(|item| item.node.iter().chain(item.opens.iter().map(|(_, node)| node)));
+    for node in named.filter(known) {
+        report.push(unknown("node", node, spec.nodes.iter().map(|node| node.name.as_str())));
+    }
+}
+
+fn unknown<'a>(what: &str, named: &Named, known: impl Iterator<Item = &'a str>) -> Diagnostic {
+    let name = &named.name;
+    let diagnostic = Diagnostic::error("spec-parse", format!("there is no {what} `{name}`"))
+        .at(named.place.place());
+    match nearest(name, known) {
+        Some(near) => diagnostic.help(format!("did you mean `{near}`?")),
+        None => diagnostic.help(format!("declare [{what}.{name}]")),
     }
 }
 
@@ -495,6 +668,8 @@ fn item(
         parameterless: raw.parameterless,
         array: raw.array,
         fds: raw.fds.iter().map(|n| named(n, file)).collect(),
+        node: raw.node.as_ref().map(|n| named(n, file)),
+        opens: (raw.opens.iter()).map(|(f, n)| (named(f, file), named(n, file))).collect(),
         pointers: raw.pointers.iter().map(|p| pointer(p, file)).collect(),
         caps: raw.caps.clone(),
         number: raw.number,
@@ -522,6 +697,12 @@ struct RawSpec {
     driver: String,
     parent: Option<Spanned<String>>,
     repository: Option<String>,
+    #[serde(default)]
+    tree: BTreeMap<String, RawTree>,
+    #[serde(default)]
+    tags: BTreeMap<Spanned<String>, BTreeMap<String, String>>,
+    #[serde(default)]
+    node: BTreeMap<Spanned<String>, RawNode>,
     #[serde(default)]
     targets: Vec<String>,
     #[serde(default)]
@@ -553,7 +734,22 @@ impl RawSpec {
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
+struct RawTree {
+    repository: String,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct RawNode {
+    #[serde(default)]
+    paths: Vec<String>,
+    note: Option<String>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
 struct RawSurface {
+    tree: Option<Spanned<String>>,
     headers: Option<Vec<Spanned<String>>>,
     calls: Option<Vec<Spanned<String>>>,
     exclude: Option<Vec<String>>,
@@ -607,6 +803,9 @@ struct RawItem {
     array: bool,
     #[serde(default)]
     fds: Vec<Spanned<String>>,
+    node: Option<Spanned<String>>,
+    #[serde(default)]
+    opens: BTreeMap<Spanned<String>, Spanned<String>>,
     #[serde(default)]
     pointers: Vec<RawPointer>,
     #[serde(default)]

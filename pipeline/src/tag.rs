@@ -23,9 +23,15 @@ impl Tag {
         self.0.split('.').next().unwrap_or(&self.0)
     }
 
-    /// As part of a Rust identifier: `550_54_14`.
+    /// What the drivers of one kind have in common before their numbers: `tegra` for
+    /// `tegra-r36.4`, nothing for `550.54.14`. Tags of two families have no order in time.
+    pub fn family(&self) -> &str {
+        family(&self.0)
+    }
+
+    /// As part of a Rust identifier, beside those of the same family: `550_54_14`, `36_4`.
     pub fn ident(&self) -> String {
-        self.0.replace(['.', '-'], "_")
+        ident(&self.0)
     }
 
     fn word(&self) -> &str {
@@ -35,6 +41,16 @@ impl Tag {
     fn numbers(&self) -> impl Iterator<Item = (u64, &str)> {
         self.0[self.word().len()..].split('.').map(|part| (part.parse().unwrap_or(u64::MAX), part))
     }
+}
+
+/// The family that a tag or a driver is of, see [`Tag::family`].
+pub fn family(name: &str) -> &str {
+    name.split_once('-').map_or("", |(family, _)| family)
+}
+
+/// The numbers of a tag or a driver as part of a Rust identifier.
+pub(crate) fn ident(name: &str) -> String {
+    name.trim_start_matches(|c: char| !c.is_ascii_digit()).replace('.', "_")
 }
 
 impl FromStr for Tag {
@@ -107,6 +123,9 @@ mod tests {
     #[test]
     fn a_word_may_lead() {
         assert_eq!(tag("tegra-r36.4").branch(), "tegra-r36");
+        assert_eq!(tag("tegra-r36.4").family(), "tegra");
+        assert_eq!(tag("tegra-r36.4").ident(), "36_4");
+        assert_eq!(tag("550.54.14").family(), "");
         assert!(tag("tegra-r35.4.1") < tag("tegra-r36.4"));
     }
 }

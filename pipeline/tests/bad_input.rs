@@ -13,7 +13,7 @@ use nvabi_pipeline::diagnostic::Report;
 use nvabi_pipeline::emit::{self, Options};
 use nvabi_pipeline::extract::Clang;
 use nvabi_pipeline::headers::Source;
-use nvabi_pipeline::spec::Spec;
+use nvabi_pipeline::spec::{Reference, Spec};
 use nvabi_pipeline::verify::Reader;
 
 /// A spec that is right, to be made wrong.
@@ -122,7 +122,8 @@ extra = [\"NVT_NOWHERE\"]
     );
     let spec = ok(parse(&text));
     let known = ["1".to_owned()];
-    let options = Options { nvabi: "crate", full: false, zerocopy: false, known: &known };
+    let options =
+        Options { nvabi: "crate", family: "", full: false, zerocopy: false, known: &known };
     let report = refused(emit::emit(&lock, &[&spec], options));
     snapshot("bad_names", &report.sorted().render(false));
     // A driver of which no tag is locked.
@@ -282,7 +283,7 @@ fn headers_that_are_not_there() {
     snapshot_without("bad_headers_folder", &error.render(false), &[(&shown, "FOLDER")]);
     // A folder that holds no trees has no tags.
     let empty = Source::open(folder.path()).unwrap();
-    let error = refused(empty.list(&tag("1.1"), &["inc"]));
+    let error = refused(empty.list(Reference::whole(&tag("1.1")), &["inc"]));
     snapshot_without("bad_headers_empty", &error.render(false), &[(&shown, "FOLDER")]);
 }
 

@@ -363,7 +363,7 @@ mod driver {
     use glob::Pattern;
     use nvabi_pipeline::extract::Clang;
     use nvabi_pipeline::headers;
-    use nvabi_pipeline::spec::Spec;
+    use nvabi_pipeline::spec::{Reference, Spec};
     use nvabi_pipeline::verify::Reader;
 
     use super::*;
@@ -374,7 +374,8 @@ mod driver {
 
     /// The files of the driver that matter here, at one tag.
     fn files(source: &mut headers::Source, tag: &str) -> headers::Tree {
-        let listing = source.list(&tag.parse().unwrap(), &FOLDERS).unwrap();
+        let tag = tag.parse().unwrap();
+        let listing = source.list(Reference::whole(&tag), &FOLDERS).unwrap().remove(0);
         let all = Pattern::new("**/*").unwrap();
         let paths = listing.matching(&all).filter(|path| part(path).is_some());
         let paths: Vec<String> = paths.map(str::to_owned).collect();
@@ -411,7 +412,7 @@ mod driver {
             return;
         };
         let specs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../abi-specs");
-        let specs = Spec::load_folder(&specs).unwrap();
+        let specs = Spec::load_family(&specs, "").unwrap();
         let mut spec = specs.into_iter().find(|spec| spec.driver == "550").unwrap();
         spec.surfaces.retain(|surface| surface.name == "rm");
         let mut source = headers::Source::open(Path::new(&repository)).unwrap();

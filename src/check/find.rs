@@ -238,11 +238,14 @@ const fn explain(abi: &'static Abi, query: &Query, fault: Fault) -> Message {
 }
 
 const fn no_driver(message: &mut Message, abi: &Abi) {
-    message.push("no driver is enabled: add features = [\"driver-");
-    message.push(match abi.known {
-        [.., newest] => newest,
-        [] => "…",
-    });
+    message.push("no driver is enabled: add features = [\"");
+    feature(
+        message,
+        match abi.known {
+            [.., newest] => newest,
+            [] => "…",
+        },
+    );
     message.push("\"] to nvabi; known are ");
     names(message, abi.known);
 }
@@ -258,8 +261,8 @@ const fn disabled(message: &mut Message, abi: &'static Abi, query: &Query) {
         if in_branch(asked, abi.known[at]) {
             message.push("driver ");
             message.push(abi.known[at]);
-            message.push(" is not enabled: add features = [\"driver-");
-            message.push(abi.known[at]);
+            message.push(" is not enabled: add features = [\"");
+            feature(message, abi.known[at]);
             message.push("\"] to nvabi; this build has ");
             driver_names(message, abi.drivers);
             return;
@@ -270,6 +273,17 @@ const fn disabled(message: &mut Message, abi: &'static Abi, query: &Query) {
     message.push(asked);
     message.push(" is unknown; known are ");
     names(message, abi.known);
+}
+
+/// `driver-550` for 550; a driver of a family has the family's name in its own: `tegra-r36`.
+const fn feature(message: &mut Message, driver: &'static str) {
+    let bytes = driver.as_bytes();
+    let mut at = 0;
+    while at < bytes.len() && bytes[at] != b'-' {
+        at += 1;
+    }
+    message.push(if at == bytes.len() { "driver-" } else { "" });
+    message.push(driver);
 }
 
 const fn names(message: &mut Message, names: &[&str]) {

@@ -109,7 +109,7 @@ fn emitted(subject: &Subject, facts: &Facts, zerocopy: bool) -> Result<String, R
     let mut lock = Lock::default();
     lock.insert(facts, "0".into());
     let known = [subject.spec.driver.clone()];
-    let options = Options { nvabi: "::nvabi", full: true, zerocopy, known: &known };
+    let options = Options { nvabi: "::nvabi", family: "", full: true, zerocopy, known: &known };
     emit::emit(&lock, &[&subject.spec], options)
 }
 

@@ -36,7 +36,7 @@ pub(super) fn drivers(text: &mut String, plan: &Plan<'_>, options: Options<'_>) 
     text.push_str("}\n");
     table(text, plan, options);
     if options.in_nvabi() {
-        with_driver(text, plan);
+        with_driver(text, plan, options);
     }
 }
 
@@ -180,24 +180,30 @@ fn table(text: &mut String, plan: &Plan<'_>, options: Options<'_>) {
 
 /// The same as `visit` with a piece of code for the visitor, which then sees the fields of the
 /// driver's types.
-fn with_driver(text: &mut String, plan: &Plan<'_>) {
+fn with_driver(text: &mut String, plan: &Plan<'_>, options: Options<'_>) {
     let Some((last, views)) = plan.views.split_last() else { return };
-    text.push_str(
+    let module = options.module();
+    let name = match options.family {
+        "" => "with_driver".to_owned(),
+        family => format!("with_{family}"),
+    };
+    let _ = writeln!(
+        text,
         "/// Runs code for a driver that is known at run time only, with the module of that driver.\n\
          ///\n\
-         /// `with_driver!(driver, abi => expression)`: the expression is compiled once for every\n\
-         /// interface of this build, with `abi` as the name of its module, such as\n\
-         /// [`abi::r550`](crate::abi), so all of them must have what it names.\n\
-         #[macro_export]\nmacro_rules! with_driver {\n\
-         ($driver:expr, $abi:ident => $code:expr) => {\n\
-         match $crate::driver::AnyDriver::view($driver) {\n",
+         /// `{name}!(driver, abi => expression)`: the expression is compiled once for every\n\
+         /// interface of this build, with `abi` as the name of its module in\n\
+         /// [`{module}`](crate::{module}), so all of them must have what it names.\n\
+         #[macro_export]\nmacro_rules! {name} {{\n\
+         ($driver:expr, $abi:ident => $code:expr) => {{\n\
+         match $crate::driver::AnyDriver::view($driver) {{",
     );
     let arms = (views.iter().enumerate().map(|(number, view)| (number.to_string(), view)))
         .chain([("_".to_owned(), last)]);
     for (pattern, view) in arms {
         let _ = writeln!(
             text,
-            "{pattern} => {{ #[allow(unused_imports)] use $crate::abi::{} as $abi; $code }}",
+            "{pattern} => {{ #[allow(unused_imports)] use $crate::{module}::{} as $abi; $code }}",
             view.module()
         );
     }

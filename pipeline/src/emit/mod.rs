@@ -16,6 +16,7 @@ use crate::diagnostic::Report;
 use crate::lock::{Fact, Lock};
 use crate::model::hex;
 use crate::spec::{ItemKind, Spec};
+use crate::tag;
 
 use plan::{Const, Def, Driver, Plan};
 
@@ -24,6 +25,9 @@ use plan::{Const, Def, Driver, Plan};
 pub struct Options<'a> {
     /// Path of the nvabi crate in the emitted code: `crate` in nvabi itself, else `::nvabi`.
     pub nvabi: &'a str,
+    /// What the drivers have in common, see `Spec::family`: it names the module in nvabi that the
+    /// code is emitted into.
+    pub family: &'a str,
     /// Everything the lock has, not only what the specs name and what that needs.
     pub full: bool,
     /// Derive zerocopy's traits where the layout allows.
@@ -36,6 +40,14 @@ impl Options<'_> {
     /// Whether the code is emitted into nvabi itself.
     fn in_nvabi(&self) -> bool {
         self.nvabi == "crate"
+    }
+
+    /// The module of nvabi that the code is emitted into.
+    fn module(&self) -> String {
+        match self.family {
+            "" => "abi".to_owned(),
+            family => format!("{family}::abi"),
+        }
     }
 }
 
@@ -127,13 +139,13 @@ fn groups(plan: &Plan<'_>) -> Vec<Group> {
     for group in &mut groups {
         let spans = spans(plan, &group.views);
         let first = spans.first().map_or("none", |(first, _)| first);
-        let mut name = format!("v{}", first.replace(['.', '-'], "_"));
+        let mut name = format!("v{}", tag::ident(first));
         for (i, (first, until)) in spans.iter().enumerate() {
             if i > 0 {
-                let _ = write!(name, "_and_{}", first.replace(['.', '-'], "_"));
+                let _ = write!(name, "_and_{}", tag::ident(first));
             }
             if let Some(until) = until {
-                let _ = write!(name, "_until_{}", until.replace(['.', '-'], "_"));
+                let _ = write!(name, "_until_{}", tag::ident(until));
             }
         }
         debug_assert!(taken.insert(name.clone()));
@@ -236,7 +248,7 @@ fn aliases(text: &mut String, plan: &Plan<'_>, driver: &Driver) {
             "/// The interface of the newest locked tag of {}: {tag}.\npub use v{} as r{};",
             driver.name,
             tag.ident(),
-            driver.name.replace(['.', '-'], "_")
+            tag::ident(&driver.name)
         );
     }
 }

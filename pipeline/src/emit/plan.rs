@@ -10,7 +10,7 @@ use std::sync::Arc;
 use crate::diagnostic::{Diagnostic, Report};
 use crate::globs::Globs;
 use crate::lock::{Fact, History, ItemKind, Lock, Placed, state_at};
-use crate::model::split_array;
+use crate::model::{builtin, split_array};
 use crate::spec::{self, Item, Spec};
 use crate::tag::Tag;
 
@@ -469,6 +469,9 @@ impl<'l, 's> Planner<'l, 's> {
                 return Some(Param::Scalar { canonical: ty.clone(), size: *size });
             }
         }
+        if let Some((canonical, size)) = builtin(&named.name) {
+            return Some(Param::Scalar { canonical: canonical.to_owned(), size });
+        }
         let missing = format!("driver {} has no type `{}`", self.tag(look), named.name);
         self.complain(
             Diagnostic::error("spec-unknown-type", missing)
@@ -568,12 +571,17 @@ fn says_the_same(a: &Item, b: &Item) -> bool {
         (p.field.name.clone(), p.len.clone(), of, p.dir, p.opaque)
     };
     let names = |named: &[spec::Named]| named.iter().map(|n| n.name.clone()).collect::<Vec<_>>();
+    fn opens(item: &Item) -> impl Iterator<Item = (&str, &str)> {
+        item.opens.iter().map(|(fd, node)| (fd.name.as_str(), node.name.as_str()))
+    }
     std::ptr::eq(a, b)
         || a.array == b.array
             && a.caps == b.caps
             && a.note == b.note
             && names(&a.params) == names(&b.params)
             && names(&a.fds) == names(&b.fds)
+            && a.node.as_ref().map(|n| &n.name) == b.node.as_ref().map(|n| &n.name)
+            && opens(a).eq(opens(b))
             && a.pointers.iter().map(pointer).eq(b.pointers.iter().map(pointer))
 }
 

@@ -8,6 +8,7 @@ use super::plan::{Call, Driver, Param, Plan};
 use super::types::{self, Named};
 use super::{Group, Options, ident, path};
 use crate::lock::Fact;
+use crate::model::builtin;
 use crate::spec::{Direction, ItemKind};
 
 /// A call: a type without values that names its number and parameters.
@@ -94,6 +95,10 @@ fn info(text: &mut String, call: &Call<'_>) {
     let _ = writeln!(text, "        array: {},", item.array);
     let _ = writeln!(text, "        fds: &{fds:?},");
     let _ = writeln!(text, "        caps: &{:?},", item.caps);
+    let _ = writeln!(text, "        node: {:?},", item.node.as_ref().map_or("", |node| &node.name));
+    let opens: Vec<(&str, &str)> =
+        item.opens.iter().map(|(fd, node)| (fd.name.as_str(), node.name.as_str())).collect();
+    let _ = writeln!(text, "        opens: &{opens:?},");
     let _ = writeln!(text, "        pointers: &[");
     for pointer in &item.pointers {
         let direction = match pointer.dir {
@@ -193,7 +198,8 @@ fn items(text: &mut String, plan: &Plan<'_>, driver: &Driver) {
     }
     for call in &plan.calls {
         for (name, param) in &call.params {
-            if let Param::Scalar { canonical, size } = param {
+            // `int` is no name of the driver's.
+            if let (Param::Scalar { canonical, size }, false) = (param, builtin(name).is_some()) {
                 put(name, &call.views, scalar_layout(name, canonical, *size, driver));
             }
         }

@@ -19,6 +19,14 @@ const TAGS: &str = "tags";
 const EXTENSION: &str = "lock";
 const REDO: &str = "the lock is written by `nvabi lock` alone: restore it from version control, or lock its tags again";
 
+/// The folder of a family's lock, in the folder of the specs.
+pub fn folder(specs: &Path, family: &str) -> PathBuf {
+    match family {
+        "" => specs.join("lock"),
+        _ => specs.join(format!("lock-{family}")),
+    }
+}
+
 /// Reads a whole lock.
 ///
 /// Files that were edited by hand are complained of, and read all the same where they can be:

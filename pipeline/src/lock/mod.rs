@@ -12,7 +12,7 @@ mod text;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
-pub use folder::{Part, read, read_closure, read_part, read_tags, write};
+pub use folder::{Part, folder, read, read_closure, read_part, read_tags, write};
 
 use crate::model::{
     Alias, BitRange, Call, Constant, Enum, Facts, Field, Record, RecordKind, Source, Surface, Takes,

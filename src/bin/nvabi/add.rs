@@ -16,17 +16,17 @@ use nvabi_pipeline::tag::Tag;
 use crate::Outcome;
 use crate::args;
 use crate::commands::{existing, read_into};
-use crate::context::{Context, facts_of, spec_of};
+use crate::context::{Context, Family, facts_of, spec_of};
 
 pub(crate) fn add(context: &Context<'_>, args: &args::Add) -> Result<Outcome, Report> {
     let tag = &args.tag;
-    let folder = context.lock_folder();
+    let Family { mut specs, lock: folder, name } = context.family(Some(tag))?;
     let mut locked = existing(&folder)?;
-    let mut specs = context.specs()?;
     let mut written = Vec::new();
-    if !specs.iter().any(|spec| spec.driver == tag.branch()) {
+    // What a branch of several trees needs, a person must say.
+    if name.is_empty() && !specs.iter().any(|spec| spec.driver == tag.branch()) {
         written = new_branch(context, &specs, tag.branch())?;
-        specs = context.specs()?;
+        specs = context.family(Some(tag))?.specs;
     }
     let known = locked.tag_index(tag).is_some();
     // A branch whose headers cannot be read as its parent's leaves its spec behind: that is where

@@ -24,7 +24,11 @@ pub(crate) struct Options {
     /// Folder of the specs; the lock is the folder `lock` in it.
     #[arg(long, global = true, value_name = "DIR")]
     pub(crate) specs: Option<PathBuf>,
-    /// Driver headers: a git repository (bare or not), or a folder of extracted trees.
+    /// Drivers of another family than the desktop's where no tag tells, such as tegra.
+    #[arg(long, global = true, value_name = "NAME")]
+    pub(crate) family: Option<String>,
+    /// Driver headers: a git repository (bare or not), or a folder of extracted trees; several are
+    /// written one behind the other, as in PATH.
     /// Without this, NVABI_HEADERS; without that, what `nvabi headers fetch` fetched.
     #[arg(long, global = true, value_name = "PATH")]
     pub(crate) headers: Option<PathBuf>,

@@ -32,10 +32,10 @@ struct Summary {
 pub(crate) fn atlas(context: &Context<'_>, args: &args::Atlas) -> Result<Outcome, Report> {
     let folder = absolute(&args.out)?;
     check_replaceable(&folder)?;
-    let specs = context.specs()?;
-    let (locked, edited) = lock::read(&context.lock_folder())?;
+    let family = context.family(None)?;
+    let (locked, edited) = lock::read(&family.lock)?;
     context.complain(&edited);
-    let pages = site::pages(&locked, &specs);
+    let pages = site::pages(&locked, &family.specs);
     let bar = context.progress(pages.len());
     bar.set_message("Drawing");
     let beside = Beside::new(&folder)?;

@@ -11,15 +11,15 @@ use nvabi_pipeline::lock::{self, Lock};
 use nvabi_pipeline::model::{Facts, Surface};
 use nvabi_pipeline::spec::Spec;
 use nvabi_pipeline::sweep::{Progress, sweep};
-use nvabi_pipeline::tag::Tag;
+use nvabi_pipeline::tag::{Tag, family};
 use nvabi_pipeline::{lint as linting, list, render, verify as verifying};
 
 use crate::Outcome;
 use crate::args;
-use crate::context::{Context, spec_of};
+use crate::context::{Context, Family, spec_of};
 
 pub(crate) fn extract(context: &Context<'_>, args: &args::Extract) -> Result<Outcome, Report> {
-    let specs = context.specs()?;
+    let specs = context.family(Some(&args.tag))?.specs;
     let mut spec = spec_of(&specs, &args.tag)?.clone();
     if let Some(wanted) = &args.surface {
         let names: Vec<String> = spec.surfaces.iter().map(|s| s.name.clone()).collect();
@@ -76,34 +76,69 @@ fn summary(facts: &Facts) -> String {
 }
 
 pub(crate) fn lock(context: &Context<'_>, args: &args::Lock) -> Result<Outcome, Report> {
-    let specs = context.specs()?;
-    let folder = context.lock_folder();
-    let (mut locked, tags) = match (&args.driver, args.tags.as_slice()) {
-        (Some(driver), _) => {
-            let mut tags = context.source()?.tags()?;
-            tags.retain(|tag| tag.branch() == driver);
-            (existing(&folder)?, tags)
-        }
-        // Anew from the list of tags alone: this mends a lock that was edited or damaged.
-        (None, []) => {
-            let tags = lock::read_tags(&folder)?.into_iter().map(|t| t.tag).collect();
-            (Lock::default(), tags)
-        }
-        (None, tags) => (existing(&folder)?, tags.to_vec()),
-    };
-    if tags.is_empty() {
+    let mut all = Vec::new();
+    for family in families_of(context, args.driver.as_deref(), &args.tags)? {
+        let (mut locked, tags) = to_lock(context, &family, args)?;
+        read_into(context, &mut locked, &family.specs, &tags, "Locking")?;
+        lock::write(&family.lock, &locked)?;
+        all.extend(tags);
+    }
+    if all.is_empty() {
         let message = "there is no tag to lock";
         return Err(Diagnostic::error("lock-no-tag", message)
             .help("name one: nvabi lock 550.163.01")
             .into());
     }
-    read_into(context, &mut locked, &specs, &tags, "Locking")?;
-    lock::write(&folder, &locked)?;
     if context.json() {
-        context.print_json(&tags.iter().map(Tag::as_str).collect::<Vec<_>>())?;
+        context.print_json(&all.iter().map(Tag::as_str).collect::<Vec<_>>())?;
     }
-    context.status("Locked", &told(&tags));
+    context.status("Locked", &told(&all));
     Ok(Outcome::Same)
+}
+
+/// The lock to add to, and what to add.
+fn to_lock(
+    context: &Context<'_>,
+    family: &Family,
+    args: &args::Lock,
+) -> Result<(Lock, Vec<Tag>), Report> {
+    if let Some(driver) = &args.driver {
+        let listed = family.specs.iter().filter(|spec| spec.driver == *driver);
+        let mut tags: Vec<Tag> = listed.flat_map(|spec| spec.tags.keys().cloned()).collect();
+        if tags.is_empty() {
+            tags = context.source()?.tags()?;
+            tags.retain(|tag| tag.branch() == driver);
+        }
+        return Ok((existing(&family.lock)?, tags));
+    }
+    if args.tags.is_empty() {
+        // Anew from the list of tags alone: this mends a lock that was edited or damaged.
+        let tags = lock::read_tags(&family.lock)?.into_iter().map(|t| t.tag).collect();
+        return Ok((Lock::default(), tags));
+    }
+    Ok((existing(&family.lock)?, of_family(family, &args.tags)))
+}
+
+fn of_family(family: &Family, tags: &[Tag]) -> Vec<Tag> {
+    tags.iter().filter(|tag| tag.family() == family.name).cloned().collect()
+}
+
+/// The families of a driver, or of tags; all of them where neither is named.
+fn families_of(
+    context: &Context<'_>,
+    driver: Option<&str>,
+    tags: &[Tag],
+) -> Result<Vec<Family>, Report> {
+    let mut names: Vec<&str> = match driver {
+        Some(driver) => vec![family(driver)],
+        None => tags.iter().map(Tag::family).collect(),
+    };
+    if names.is_empty() {
+        return context.families();
+    }
+    names.sort_unstable();
+    names.dedup();
+    names.into_iter().map(|name| context.family_named(name)).collect()
 }
 
 /// Reads tags from headers into a lock, with a progress bar.
@@ -141,34 +176,45 @@ fn told(tags: &[Tag]) -> String {
 }
 
 pub(crate) fn verify(context: &Context<'_>, args: &args::Verify) -> Result<Outcome, Report> {
-    let specs = context.specs()?;
-    let (locked, edited) = lock::read(&context.lock_folder())?;
-    let tags: Vec<Tag> = match args.tags.is_empty() {
-        true => locked.tags.iter().map(|t| t.tag.clone()).collect(),
-        false => args.tags.clone(),
-    };
-    let mut findings = edited;
-    let mut read = Lock::default();
-    read_into(context, &mut read, &specs, &tags, "Verifying")?;
-    findings.diagnostics.extend(verifying::compare_all(&locked, &read).diagnostics);
-    report(context, &findings, "verify", &format!("{} against headers", told(&tags)))
+    let mut findings = Report::default();
+    let mut all = Vec::new();
+    for family in families_of(context, None, &args.tags)? {
+        let (locked, edited) = lock::read(&family.lock)?;
+        findings.diagnostics.extend(edited.diagnostics);
+        let tags = match args.tags.is_empty() {
+            true => locked.tags.iter().map(|t| t.tag.clone()).collect(),
+            false => of_family(&family, &args.tags),
+        };
+        let mut read = Lock::default();
+        read_into(context, &mut read, &family.specs, &tags, "Verifying")?;
+        findings.diagnostics.extend(verifying::compare_all(&locked, &read).diagnostics);
+        all.extend(tags);
+    }
+    report(context, &findings, "verify", &format!("{} against headers", told(&all)))
 }
 
 pub(crate) fn lint(context: &Context<'_>, args: &args::Lint) -> Result<Outcome, Report> {
-    let specs = context.specs()?;
+    let families = context.families()?;
+    let specs = || families.iter().flat_map(|family| &family.specs);
     for driver in &args.drivers {
-        if !specs.iter().any(|spec| spec.driver == *driver) {
-            let names: Vec<&str> = specs.iter().map(|spec| spec.driver.as_str()).collect();
+        if !specs().any(|spec| spec.driver == *driver) {
+            let names: Vec<&str> = specs().map(|spec| spec.driver.as_str()).collect();
             let help = format!("there are specs for {}", names.join(", "));
             let message = format!("no spec says what driver {driver} is");
             return Err(Diagnostic::error("spec-no-driver", message).help(help).into());
         }
     }
-    let (locked, edited) = lock::read(&context.lock_folder())?;
-    let mut findings = edited;
+    let mut findings = Report::default();
     let mut items = 0;
-    for spec in &specs {
-        if args.drivers.is_empty() || args.drivers.contains(&spec.driver) {
+    for family in &families {
+        let wanted = |spec: &&Spec| args.drivers.is_empty() || args.drivers.contains(&spec.driver);
+        let wanted: Vec<&Spec> = family.specs.iter().filter(wanted).collect();
+        if wanted.is_empty() {
+            continue;
+        }
+        let (locked, edited) = lock::read(&family.lock)?;
+        findings.diagnostics.extend(edited.diagnostics);
+        for spec in wanted {
             items += spec.items.len();
             findings.diagnostics.extend(linting::lint(&locked, spec).diagnostics);
         }
@@ -197,10 +243,11 @@ fn report(
 }
 
 pub(crate) fn list(context: &Context<'_>, args: &args::List) -> Result<Outcome, Report> {
-    let specs = context.specs()?;
-    let facts = context.facts(args.tag.as_ref())?;
+    let family = context.family(args.tag.as_ref())?;
+    let facts = context.facts(&family, args.tag.as_ref())?;
+    let spec = spec_of(&family.specs, &facts.tag)?;
     let (listed, what) = match args.what {
-        args::Listing::Ioctls => (list::ioctls(&facts, spec_of(&specs, &facts.tag)?), "ioctls"),
+        args::Listing::Ioctls => (list::ioctls(&facts, spec), "ioctls"),
         args::Listing::Commands => (list::calls(&facts, "command"), "commands"),
         args::Listing::Classes => (list::calls(&facts, "class"), "classes"),
     };
@@ -213,7 +260,7 @@ pub(crate) fn list(context: &Context<'_>, args: &args::List) -> Result<Outcome, 
 }
 
 pub(crate) fn show(context: &Context<'_>, args: &args::Show) -> Result<Outcome, Report> {
-    let mut facts = context.facts(args.tag.as_ref())?;
+    let mut facts = facts_with(context, args)?;
     let tag = facts.tag.clone();
     let text = render::item(&facts, &args.name);
     if text.is_empty() {
@@ -229,6 +276,23 @@ pub(crate) fn show(context: &Context<'_>, args: &args::Show) -> Result<Outcome, 
     }
     context.status("Shown", &format!("as of {tag}"));
     Ok(Outcome::Same)
+}
+
+/// The facts of the tag; without one, of the newest of the first family that knows the name.
+fn facts_with(context: &Context<'_>, args: &args::Show) -> Result<Facts, Report> {
+    if args.tag.is_some() {
+        return context.facts(&context.family(args.tag.as_ref())?, args.tag.as_ref());
+    }
+    let families = context.families()?;
+    let mut first = None;
+    for family in families.iter().filter(|family| family.lock.is_dir()) {
+        let facts = context.facts(family, None)?;
+        if !render::item(&facts, &args.name).is_empty() {
+            return Ok(facts);
+        }
+        first = first.or(Some(facts));
+    }
+    first.map_or_else(|| context.facts(&context.family(None)?, None), Ok)
 }
 
 /// Leaves one name in a surface, and the record that it is a typedef of.

@@ -18,6 +18,15 @@ use serde::Serialize;
 
 use crate::args::Options;
 
+/// Drivers that share a lock, such as those of Jetson.
+pub(crate) struct Family {
+    /// Nothing for the desktop's.
+    pub(crate) name: String,
+    pub(crate) specs: Vec<Spec>,
+    /// The folder of its lock.
+    pub(crate) lock: PathBuf,
+}
+
 pub(crate) struct Context<'a> {
     options: &'a Options,
 }
@@ -41,12 +50,42 @@ impl<'a> Context<'a> {
         }
     }
 
-    pub(crate) fn lock_folder(&self) -> PathBuf {
-        self.specs_folder().join("lock")
+    /// The family that a tag is of; without one, the family that was asked for.
+    pub(crate) fn family(&self, tag: Option<&Tag>) -> Result<Family, Report> {
+        let asked = self.options.family.as_deref().unwrap_or_default();
+        self.family_named(tag.map_or(asked, Tag::family))
     }
 
-    pub(crate) fn specs(&self) -> Result<Vec<Spec>, Report> {
-        Spec::load_folder(&self.specs_folder())
+    pub(crate) fn family_named(&self, name: &str) -> Result<Family, Report> {
+        let all = self.families_matching(Some(name))?;
+        all.into_iter().next().ok_or_else(|| {
+            let message = format!("there are no specs of family `{name}`");
+            Diagnostic::error("spec-no-driver", message).into()
+        })
+    }
+
+    /// Every family that there are specs of, or the one that was asked for.
+    pub(crate) fn families(&self) -> Result<Vec<Family>, Report> {
+        self.families_matching(self.options.family.as_deref())
+    }
+
+    fn families_matching(&self, wanted: Option<&str>) -> Result<Vec<Family>, Report> {
+        let folder = self.specs_folder();
+        let mut families: Vec<Family> = Vec::new();
+        for spec in Spec::load_folder(&folder)? {
+            let name = spec.family().to_owned();
+            if wanted.is_some_and(|wanted| wanted != name) {
+                continue;
+            }
+            match families.iter_mut().find(|family| family.name == name) {
+                Some(family) => family.specs.push(spec),
+                None => {
+                    let lock = lock::folder(&folder, &name);
+                    families.push(Family { name, specs: vec![spec], lock });
+                }
+            }
+        }
+        Ok(families)
     }
 
     /// Where the headers are.
@@ -58,9 +97,9 @@ impl<'a> Context<'a> {
         Ok(Source::open(&self.headers()?)?)
     }
 
-    /// The facts of a locked tag, or of the newest.
-    pub(crate) fn facts(&self, tag: Option<&Tag>) -> Result<Facts, Report> {
-        let (locked, edited) = lock::read(&self.lock_folder())?;
+    /// The facts of a locked tag, or of the newest of a family.
+    pub(crate) fn facts(&self, family: &Family, tag: Option<&Tag>) -> Result<Facts, Report> {
+        let (locked, edited) = lock::read(&family.lock)?;
         self.complain(&edited);
         match tag.or(locked.tags.last().map(|newest| &newest.tag)) {
             Some(tag) => facts_of(&locked, tag),

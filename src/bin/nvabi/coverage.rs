@@ -9,13 +9,13 @@ use nvabi_pipeline::{lock, ranges};
 
 use crate::Outcome;
 use crate::args;
-use crate::context::Context;
+use crate::context::{Context, Family};
 
 pub(crate) fn coverage(context: &Context<'_>, args: &args::Coverage) -> Result<Outcome, Report> {
     let table = read(&args.file)?;
-    let mut specs = context.specs()?;
+    let Family { mut specs, lock: folder, .. } = context.family(None)?;
     let request = ranges::request(&mut specs, Some(&table.names()));
-    let locked = lock::read_closure(&context.lock_folder(), &request.iter().collect::<Vec<_>>())?;
+    let locked = lock::read_closure(&folder, &request.iter().collect::<Vec<_>>())?;
     let found = coverage::check(&locked, &specs, &table)?;
     let gaps = found.report();
     match context.json() {

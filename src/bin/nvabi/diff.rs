@@ -1,15 +1,14 @@
 //! `nvabi diff`: what changed between two locked tags.
 
-use nvabi_pipeline::diagnostic::Report;
+use nvabi_pipeline::diagnostic::{Diagnostic, Report};
 use nvabi_pipeline::diff::{self, Advice, Diff, Scope, Side};
 use nvabi_pipeline::lock;
 use nvabi_pipeline::model::Facts;
-use nvabi_pipeline::spec::Spec;
 use serde::Serialize;
 
 use crate::Outcome;
 use crate::args;
-use crate::context::{Context, facts_of, spec_of};
+use crate::context::{Context, Family, facts_of, spec_of};
 
 /// What `--json` prints: the changes, and what follows from them.
 #[derive(Serialize)]
@@ -20,11 +19,18 @@ struct Printed<'a> {
 }
 
 pub(crate) fn diff(context: &Context<'_>, args: &args::Diff) -> Result<Outcome, Report> {
-    let specs = context.specs()?;
-    let (from, to) = facts(context, args, &specs)?;
+    let family = context.family(Some(&args.from))?;
+    if args.to.family() != family.name {
+        let message = format!("{} and {} are of different drivers", args.from, args.to);
+        return Err(Diagnostic::error("diff-families", message)
+            .help("`nvabi diff` compares two tags of one family")
+            .into());
+    }
+    let specs = &family.specs;
+    let (from, to) = facts(context, args, &family)?;
     let side = |facts| -> Result<Side<'_>, Report> {
         let facts: &Facts = facts;
-        Ok(Side { facts, spec: spec_of(&specs, &facts.tag)? })
+        Ok(Side { facts, spec: spec_of(specs, &facts.tag)? })
     };
     let scope = if args.all { Scope::All } else { Scope::Items };
     let mut found = diff::diff(side(&from)?, side(&to)?, scope);
@@ -48,16 +54,16 @@ pub(crate) fn diff(context: &Context<'_>, args: &args::Diff) -> Result<Outcome, 
 fn facts(
     context: &Context<'_>,
     args: &args::Diff,
-    specs: &[Spec],
+    family: &Family,
 ) -> Result<(Facts, Facts), Report> {
-    let folder = context.lock_folder();
+    let Family { specs, lock: folder, .. } = family;
     let locked = if args.all {
-        let (locked, edited) = lock::read(&folder)?;
+        let (locked, edited) = lock::read(folder)?;
         context.complain(&edited);
         locked
     } else {
         let specs = &[spec_of(specs, &args.from)?, spec_of(specs, &args.to)?];
-        lock::read_part(&folder, lock::Part { specs, constants: &[], lines: true })?
+        lock::read_part(folder, lock::Part { specs, constants: &[], lines: true })?
     };
     Ok((facts_of(&locked, &args.from)?, facts_of(&locked, &args.to)?))
 }

@@ -17,7 +17,7 @@ use crate::args::Fetch;
 use crate::context::{Context, spec_of};
 
 pub(crate) fn fetch(context: &Context<'_>, args: &Fetch) -> Result<Outcome, Report> {
-    let specs = context.specs()?;
+    let specs = context.family(Some(&args.tag))?.specs;
     let spec = spec_of(&specs, &args.tag)?;
     let remote = args.remote.as_ref().or(spec.repository.as_ref()).ok_or_else(|| {
         Diagnostic::error("fetch-no-remote", format!("driver {} names no repository", spec.driver))

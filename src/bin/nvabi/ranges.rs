@@ -4,29 +4,48 @@ use std::fs;
 use std::path::Path;
 
 use nvabi_pipeline::diagnostic::{Diagnostic, Place, Report};
-use nvabi_pipeline::lock;
+use nvabi_pipeline::lock::{self, Lock};
 use nvabi_pipeline::ranges::{self, Abis, Asked, One, derives};
 
 use crate::Outcome;
 use crate::args;
-use crate::context::Context;
+use crate::context::{Context, Family};
 
 pub(crate) fn ranges(context: &Context<'_>, args: &args::Ranges) -> Result<Outcome, Report> {
-    let names = names(context, args)?;
-    let mut specs = context.specs()?;
-    let request = ranges::request(&mut specs, names.as_deref());
-    let locked = lock::read_closure(&context.lock_folder(), &request.iter().collect::<Vec<_>>())?;
-    let abis = match &names {
-        None => Abis::of_specs(&locked, &specs),
-        Some(names) => match Abis::of_names(&locked, &specs, names) {
-            Ok(abis) => abis,
-            Err(missing) => return Err(unknown(context, &missing)?),
-        },
+    let Some(names) = names(context, args)? else {
+        let mut family = context.family(args.nearest.as_ref())?;
+        let locked = locked(&mut family, None)?;
+        return told(context, args, &Abis::of_specs(&locked, &family.specs));
     };
+    let families = match &args.nearest {
+        Some(tag) => vec![context.family(Some(tag))?],
+        None => context.families()?,
+    };
+    // Names are of one family; where none has them all, the first says what it misses.
+    let mut missed = None;
+    for mut family in families {
+        let name = family.name.clone();
+        let locked = locked(&mut family, Some(&names))?;
+        match Abis::of_names(&locked, &family.specs, &names) {
+            Ok(abis) => return told(context, args, &abis),
+            Err(missing) => missed = missed.or(Some((name, missing))),
+        }
+    }
+    let (family, missing) = missed.unwrap_or_default();
+    Err(unknown(&context.family_named(&family)?, &missing)?)
+}
+
+/// What is asked for of a family's lock; leaves the items that matter in its specs.
+fn locked(family: &mut Family, names: Option<&[Asked]>) -> Result<Lock, Report> {
+    let request = ranges::request(&mut family.specs, names);
+    lock::read_closure(&family.lock, &request.iter().collect::<Vec<_>>())
+}
+
+fn told(context: &Context<'_>, args: &args::Ranges, abis: &Abis<'_>) -> Result<Outcome, Report> {
     match (&args.nearest, &args.name) {
-        (Some(tag), _) => nearest(context, &abis, tag),
+        (Some(tag), _) => nearest(context, abis, tag),
         (None, Some(_)) => each(context, &abis.each()),
-        (None, None) => set(context, &abis),
+        (None, None) => set(context, abis),
     }
 }
 
@@ -79,10 +98,9 @@ fn of_file(path: &Path) -> Result<Vec<Asked>, Report> {
 }
 
 /// A complaint takes the whole lock, for what may have been meant.
-fn unknown(context: &Context<'_>, names: &[Asked]) -> Result<Report, Report> {
-    let specs = context.specs()?;
-    let (locked, _) = lock::read(&context.lock_folder())?;
-    Ok(ranges::unknown(&locked, &specs, names))
+fn unknown(family: &Family, names: &[Asked]) -> Result<Report, Report> {
+    let (locked, _) = lock::read(&family.lock)?;
+    Ok(ranges::unknown(&locked, &family.specs, names))
 }
 
 fn nearest(

@@ -18,7 +18,7 @@ static LOCKED: LazyLock<Locked> = LazyLock::new(|| {
     let specs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../abi-specs");
     let (lock, report) = lock::read(&specs.join("lock")).unwrap();
     assert_eq!(report.to_string(), "");
-    Locked { lock, specs: Spec::load_folder(&specs).unwrap() }
+    Locked { lock, specs: Spec::load_family(&specs, "").unwrap() }
 });
 
 fn spec(facts: &Facts) -> &'static Spec {
