@@ -97,6 +97,19 @@ pub enum Kind {
     Ioctl,
 }
 
+/// What a driver without a resource manager has in the place of a class or a command.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Substitute {
+    /// The desktop's name of it.
+    pub name: &'static str,
+    /// Class or control command.
+    pub kind: Kind,
+    /// Its number.
+    pub number: u32,
+    /// What is done in its place.
+    pub action: &'static str,
+}
+
 /// A field that holds an address in the caller's memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Pointer {

@@ -69,6 +69,8 @@ pub mod bits;
 pub mod call;
 pub mod check;
 pub mod driver;
+#[cfg(feature = "tegra")]
+pub mod ioctl;
 mod scalar;
 pub mod tegra;
 

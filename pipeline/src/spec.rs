@@ -40,6 +40,8 @@ pub struct Spec {
     pub surfaces: Vec<Surface>,
     /// Calls, by kind and then by name.
     pub items: Vec<Item>,
+    /// What stands for the resource manager's classes and commands, where there is none.
+    pub substitutes: Vec<Substitute>,
     /// Records to emit that no item names.
     pub extra_types: Vec<Named>,
     /// Globs over the names of constants to emit.
@@ -154,6 +156,19 @@ pub struct Node {
     pub note: Option<String>,
     /// Where it stands.
     pub place: SpecPlace,
+}
+
+/// What a driver without a resource manager has in the place of one of its classes or commands.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Substitute {
+    /// `Class` or `Control`.
+    pub kind: ItemKind,
+    /// The desktop's name.
+    pub name: String,
+    /// Its number.
+    pub number: u32,
+    /// What is done instead.
+    pub action: String,
 }
 
 /// Which table of the driver an item belongs to.
@@ -464,6 +479,7 @@ fn merge(name: &str, chain: &[&(File, RawSpec)]) -> Result<Spec, Report> {
         targets: Vec::new(),
         surfaces: Vec::new(),
         items: Vec::new(),
+        substitutes: Vec::new(),
         extra_types: Vec::new(),
         constants: Vec::new(),
         file: file.clone(),
@@ -478,6 +494,7 @@ fn merge(name: &str, chain: &[&(File, RawSpec)]) -> Result<Spec, Report> {
             .extend(raw.tree.iter().map(|(name, tree)| (name.clone(), tree.repository.clone())));
         merge_surfaces(&mut spec.surfaces, raw, file, &mut report);
         merge_nodes(&mut spec.nodes, raw, file);
+        merge_substitutes(&mut spec.substitutes, &raw.rm);
         for (kind, section) in raw.sections() {
             for (item_name, RawItems(alternatives)) in section {
                 let key = (kind, item_name.get_ref().clone());
@@ -549,6 +566,16 @@ fn merge_nodes(nodes: &mut Vec<Node>, raw: &RawSpec, file: &File) {
         match nodes.iter_mut().find(|known| known.name == own.name) {
             Some(known) => *known = own,
             None => nodes.push(own),
+        }
+    }
+}
+
+fn merge_substitutes(substitutes: &mut Vec<Substitute>, raw: &RawRm) {
+    for (kind, section) in [(ItemKind::Class, &raw.class), (ItemKind::Control, &raw.control)] {
+        for (name, RawSubstitute { number, action }) in section {
+            substitutes.retain(|known| (known.kind, &known.name) != (kind, name));
+            let (name, number, action) = (name.clone(), *number, action.clone());
+            substitutes.push(Substitute { kind, name, number, action });
         }
     }
 }
@@ -718,6 +745,8 @@ struct RawSpec {
     #[serde(default)]
     ioctl: RawSection,
     #[serde(default)]
+    rm: RawRm,
+    #[serde(default)]
     types: RawTypes,
     #[serde(default)]
     constants: RawConstants,
@@ -775,6 +804,22 @@ impl Language {
             Self::Cpp => "c++",
         }
     }
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct RawRm {
+    #[serde(default)]
+    class: BTreeMap<String, RawSubstitute>,
+    #[serde(default)]
+    control: BTreeMap<String, RawSubstitute>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct RawSubstitute {
+    number: u32,
+    action: String,
 }
 
 #[derive(Debug, Default, Deserialize)]

@@ -16,3 +16,45 @@ pub use abi::r36;
 // The derive finds both beside each other.
 #[doc(hidden)]
 pub use crate::check;
+
+#[cfg(feature = "tegra")]
+mod address_space;
+#[cfg(feature = "tegra")]
+mod call;
+#[cfg(feature = "tegra")]
+mod channel;
+#[cfg(feature = "tegra")]
+pub mod class;
+#[cfg(feature = "tegra")]
+mod devfreq;
+#[cfg(feature = "tegra")]
+mod device;
+#[cfg(feature = "tegra")]
+mod error;
+#[cfg(feature = "tegra")]
+mod memory;
+#[cfg(feature = "tegra")]
+mod push;
+#[cfg(feature = "tegra")]
+mod release;
+#[cfg(feature = "tegra")]
+pub mod rm;
+
+#[cfg(feature = "tegra")]
+use abi::v35_4_1;
+#[cfg(feature = "tegra")]
+pub use address_space::{AddressSpace, Buffer};
+#[cfg(feature = "tegra")]
+pub use channel::{Channel, ChannelOptions, Subcontext, Syncpoint, Ticket, Tsg};
+#[cfg(feature = "tegra")]
+pub use devfreq::Boost;
+#[cfg(feature = "tegra")]
+pub use device::Device;
+#[cfg(feature = "tegra")]
+pub use error::{Error, ErrorKind, Notification, Result};
+#[cfg(feature = "tegra")]
+pub use memory::{Cache, Memory, PAGE};
+#[cfg(feature = "tegra")]
+pub use push::{Lines, Push, Subchannel};
+#[cfg(feature = "tegra")]
+pub use release::{Characteristics, Release};

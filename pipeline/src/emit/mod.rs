@@ -98,6 +98,7 @@ pub fn emit(lock: &Lock, specs: &[&Spec], options: Options<'_>) -> Result<String
     }
     views(&mut text, &plan, &groups, nvabi);
     tables::abi(&mut text, &plan, options);
+    tables::substitutes(&mut text, specs, nvabi);
     Ok(text)
 }
 

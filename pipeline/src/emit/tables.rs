@@ -9,7 +9,7 @@ use super::types::{self, Named};
 use super::{Group, Options, ident, path};
 use crate::lock::Fact;
 use crate::model::builtin;
-use crate::spec::{Direction, ItemKind};
+use crate::spec::{Direction, ItemKind, Spec, Substitute};
 
 /// A call: a type without values that names its number and parameters.
 ///
@@ -179,6 +179,25 @@ pub(super) fn abi(text: &mut String, plan: &Plan<'_>, options: Options<'_>) {
         text.push_str("] },\n");
     }
     text.push_str("] }\n};\n");
+}
+
+/// What stands for the resource manager's classes and commands: as the newest of the specs says.
+pub(super) fn substitutes(text: &mut String, specs: &[&Spec], nvabi: &str) {
+    let Some(spec) = specs.last().filter(|spec| !spec.substitutes.is_empty()) else { return };
+    let _ = writeln!(
+        text,
+        "/// What stands for the classes and commands of the desktop's resource manager.\n\
+         pub static SUBSTITUTES: &[{nvabi}::call::Substitute] = &["
+    );
+    for Substitute { kind, name, number, action } in &spec.substitutes {
+        let kind = trait_name(*kind);
+        let _ = writeln!(
+            text,
+            "{nvabi}::call::Substitute {{ name: {name:?}, kind: {nvabi}::call::Kind::{kind}, \
+             number: {number:#x}, action: {action:?} }},"
+        );
+    }
+    text.push_str("];\n");
 }
 
 /// The items of a driver by name, each with the tags at which its layout changes.

@@ -1,0 +1,89 @@
+//! Methods of the engines' classes, as far as this module writes them.
+//!
+//! They are those of NVIDIA's class headers (clc46f.h, clc7b5.h, clc7c0.h in
+//! src/common/sdk/nvidia/inc/class of open-gpu-kernel-modules); `tests/tegra_class.rs` compares each
+//! with the lock. Orin's channel class 0xc76f has no header of its own there; its methods are those
+//! of the classes before it.
+
+/// Channels of Orin's GPU.
+pub const AMPERE_CHANNEL_GPFIFO_B: u32 = 0xc76f;
+/// Compute on Orin's GPU.
+pub const AMPERE_COMPUTE_B: u32 = 0xc7c0;
+/// Copies on Orin's GPU.
+pub const AMPERE_DMA_COPY_B: u32 = 0xc7b5;
+
+/// Methods of the host, which every subchannel has.
+pub mod host {
+    /// Binds a class to the subchannel.
+    pub const SET_OBJECT: u32 = 0x0;
+    /// Address of a semaphore, bits 31:2.
+    pub const SEM_ADDR_LO: u32 = 0x5c;
+    /// Address of a semaphore, bits 39:32.
+    pub const SEM_ADDR_HI: u32 = 0x60;
+    /// Its value.
+    pub const SEM_PAYLOAD_LO: u32 = 0x64;
+    /// Upper half of its value.
+    pub const SEM_PAYLOAD_HI: u32 = 0x68;
+    /// What to do with it.
+    pub const SEM_EXECUTE: u32 = 0x6c;
+    /// `SEM_EXECUTE`: write the value.
+    pub const SEM_EXECUTE_RELEASE: u32 = 1;
+    /// `SEM_EXECUTE`: wait until it is not before the value, with wrap-around.
+    pub const SEM_EXECUTE_ACQ_CIRC_GEQ: u32 = 3;
+    /// `SEM_EXECUTE`: let other channels run while it waits.
+    pub const SEM_EXECUTE_ACQUIRE_SWITCH_TSG: u32 = 1 << 12;
+    /// `SEM_EXECUTE`: wait until the engine is idle first.
+    pub const SEM_EXECUTE_RELEASE_WFI: u32 = 1 << 20;
+    /// Waits until the engine is idle.
+    pub const WFI: u32 = 0x78;
+    /// `WFI`: everything of the channel, not only what touches other memory.
+    pub const WFI_SCOPE_ALL: u32 = 1;
+}
+
+/// Methods of class 0xc7b5.
+pub mod copy {
+    /// Starts a copy.
+    pub const LAUNCH_DMA: u32 = 0x300;
+    /// Where from, upper half; the lower half, where to and the pitches follow.
+    pub const OFFSET_IN_UPPER: u32 = 0x400;
+    /// Bytes of a line; the number of lines follows.
+    pub const LINE_LENGTH_IN: u32 = 0x418;
+    /// A value to fill with; the components follow at 0x708.
+    pub const SET_REMAP_CONST_A: u32 = 0x700;
+    /// What each component of an element is.
+    pub const SET_REMAP_COMPONENTS: u32 = 0x708;
+    /// `LAUNCH_DMA`: after what came before it, not beside it.
+    pub const NON_PIPELINED: u32 = 2;
+    /// `LAUNCH_DMA`: make the result visible.
+    pub const FLUSH: u32 = 1 << 2;
+    /// `LAUNCH_DMA`: both sides are lines, not tiles.
+    pub const BOTH_PITCH: u32 = 1 << 7 | 1 << 8;
+    /// `LAUNCH_DMA`: more than one line.
+    pub const MULTI_LINE: u32 = 1 << 9;
+    /// `LAUNCH_DMA`: components go where `SET_REMAP_COMPONENTS` says.
+    pub const REMAP: u32 = 1 << 10;
+    /// `SET_REMAP_COMPONENTS`: one component of four bytes, the constant A.
+    pub const FILL_WORDS: u32 = 4 | 3 << 16;
+}
+
+/// Methods of class 0xc7c0.
+pub mod compute {
+    /// Bytes of a line that is sent inside the command stream; lines and the place follow.
+    pub const LINE_LENGTH_IN: u32 = 0x180;
+    /// Starts to take inline data.
+    pub const LAUNCH_DMA: u32 = 0x1b0;
+    /// The data.
+    pub const LOAD_INLINE_DATA: u32 = 0x1b4;
+    /// `LAUNCH_DMA`: lines, not tiles, and the result visible.
+    pub const LAUNCH_PITCH_FLUSH: u32 = 1 | 1 << 4;
+    /// Where a kernel's description lies, in units of 256 bytes.
+    pub const SEND_PCAS_A: u32 = 0x2b4;
+    /// Starts it.
+    pub const SEND_SIGNALING_PCAS2_B: u32 = 0x2c0;
+    /// `SEND_SIGNALING_PCAS2_B`: read the description anew, then schedule it.
+    pub const INVALIDATE_COPY_SCHEDULE: u32 = 3;
+    /// Where shaders see shared memory, upper half; the lower half follows.
+    pub const SET_SHADER_SHARED_MEMORY_WINDOW_A: u32 = 0x2a0;
+    /// Where shaders see local memory, upper half; the lower half follows.
+    pub const SET_SHADER_LOCAL_MEMORY_WINDOW_A: u32 = 0x7b0;
+}

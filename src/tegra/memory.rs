@@ -1,0 +1,234 @@
+//! Memory of nvmap: from a handle to a dma-buf that the CPU sees.
+
+use std::ffi::{c_ulong, c_void};
+use std::num::NonZeroUsize;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::ptr::NonNull;
+
+use nix::fcntl::{FcntlArg, fcntl};
+use nix::sys::mman::{MapFlags, ProtFlags, mmap, munmap};
+
+use super::call::{Outcome as _, call, call_value, own};
+use super::device::Device;
+use super::error::{Error, ErrorKind, Result};
+use super::release::Release;
+use super::{r32, r36};
+use crate::driver::Record as _;
+
+/// Size of a page: the CPU's, and the GPU's small ones.
+pub const PAGE: u64 = 4096;
+
+/// From here on memory is aligned for one entry of the SMMU's big pages.
+const LARGE: u64 = 8 << 20;
+
+/// The heap of pages behind the SMMU (`NVMAP_HEAP_IOVMM`, include/linux/nvmap.h).
+const HEAP_IOVMM: u32 = 1 << 30;
+
+/// Who allocates, in the upper half of the flags; without one the driver warns in its log.
+const TAG: u32 = 0x0900 << 16;
+
+/// How the CPU sees memory (`NVMAP_HANDLE_*`, include/linux/nvmap.h).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Cache {
+    /// Writes are gathered, reads are slow: for what the CPU only writes.
+    WriteCombine,
+    /// Cached, and coherent with the GPU where that snoops (`INNER_CACHEABLE`).
+    #[default]
+    Inner,
+    /// Cached with maintenance by hand (`CACHEABLE`).
+    Cacheable,
+    /// Not cached at all.
+    Uncached,
+}
+
+impl Cache {
+    fn flags(self) -> u32 {
+        match self {
+            Self::Uncached => 0,
+            Self::WriteCombine => 1,
+            Self::Inner => 2,
+            Self::Cacheable => 3,
+        }
+    }
+}
+
+/// A piece of memory, as a dma-buf.
+#[derive(Debug)]
+pub struct Memory {
+    dmabuf: OwnedFd,
+    size: u64,
+}
+
+impl Memory {
+    /// Allocates zeroed memory; the size is rounded up to pages.
+    ///
+    /// # Errors
+    ///
+    /// When the size is 0 or too large, and what the kernel refuses.
+    pub fn allocate(device: &Device, size: u64, cache: Cache) -> Result<Self> {
+        let rounded = size.checked_next_multiple_of(PAGE).filter(|size| *size > 0);
+        let Some(size) = rounded else {
+            return Err(Error::invalid(format!("there is no memory of {size} bytes")));
+        };
+        let handle = Handle::create(device, size)?;
+        handle.allocate(if size >= LARGE { 2 << 20 } else { PAGE as u32 }, cache)?;
+        // The dma-buf holds the memory from here on; the handle is not needed any more.
+        Ok(Self { dmabuf: handle.dmabuf()?, size })
+    }
+
+    /// Its size, in whole pages.
+    pub fn size(&self) -> u64 {
+        self.size
+    }
+
+    /// The dma-buf, to hand to another driver.
+    pub fn dmabuf(&self) -> BorrowedFd<'_> {
+        self.dmabuf.as_fd()
+    }
+
+    /// Maps all of it for the CPU: at `wanted`, when nothing else is there.
+    pub(super) fn map(&self, wanted: Option<u64>) -> Result<Mapping> {
+        Mapping::new(self.dmabuf.as_fd(), self.size, wanted)
+    }
+}
+
+/// A handle of nvmap, freed when it goes.
+struct Handle<'d> {
+    device: &'d Device,
+    id: u32,
+}
+
+impl<'d> Handle<'d> {
+    fn create(device: &'d Device, size: u64) -> Result<Self> {
+        let mut args = r36::nvmap_create_handle::zeroed();
+        args.anon0.anon2.anon0.size64 = size;
+        // SAFETY: the node is nvmap's, and there are no addresses.
+        unsafe { call::<r36::ioctl::NVMAP_IOC_CREATE_64>(device.nvmap(), &mut args) }.complete()?;
+        // SAFETY: whatever bytes there are, they are an integer.
+        let id = unsafe { args.anon0.anon2.anon0.handle64 };
+        Ok(Self { device, id })
+    }
+
+    fn allocate(&self, align: u32, cache: Cache) -> Result<()> {
+        let (handle, flags) = (self.id, TAG | cache.flags());
+        let nvmap = self.device.nvmap();
+        if self.device.release() == Release::R36 {
+            let mut args = r36::nvmap_alloc_handle {
+                handle,
+                heap_mask: HEAP_IOVMM,
+                flags,
+                align,
+                numa_nid: 0,
+            };
+            // SAFETY: the node is nvmap's, and there are no addresses.
+            return unsafe { call::<r36::ioctl::NVMAP_IOC_ALLOC>(nvmap, &mut args) }.complete();
+        }
+        let mut args = r32::nvmap_alloc_handle { handle, heap_mask: HEAP_IOVMM, flags, align };
+        // SAFETY: the node is nvmap's, and there are no addresses.
+        unsafe { call::<r32::ioctl::NVMAP_IOC_ALLOC>(nvmap, &mut args) }.complete()
+    }
+
+    fn dmabuf(&self) -> Result<OwnedFd> {
+        let mut args = r36::nvmap_create_handle::zeroed();
+        args.anon0.anon0.handle = self.id;
+        // SAFETY: the node is nvmap's, and there are no addresses.
+        unsafe { call::<r36::ioctl::NVMAP_IOC_GET_FD>(self.device.nvmap(), &mut args) }
+            .complete()?;
+        // SAFETY: whatever bytes there are, they are an integer.
+        let fd = unsafe { args.anon0.anon0.anon0.fd };
+        // SAFETY: GET_FD makes a new fd each time.
+        above_standard(unsafe { own(fd, "NVMAP_IOC_GET_FD") }?)
+    }
+}
+
+impl Drop for Handle<'_> {
+    fn drop(&mut self) {
+        // The kernel answers 0 whatever it is given.
+        // SAFETY: the argument is the handle itself.
+        let _ = unsafe {
+            call_value::<r36::ioctl::NVMAP_IOC_FREE>(self.device.nvmap(), c_ulong::from(self.id))
+        };
+    }
+}
+
+/// The driver takes fd 0 for none, which a program that closed its stdin can be given.
+fn above_standard(fd: OwnedFd) -> Result<OwnedFd> {
+    if fd.as_raw_fd() > 2 {
+        return Ok(fd);
+    }
+    let moved = fcntl(&fd, FcntlArg::F_DUPFD_CLOEXEC(3))
+        .map_err(|errno| Error::io(ErrorKind::Call, "F_DUPFD_CLOEXEC", errno.into()))?;
+    // SAFETY: fcntl has just made it.
+    unsafe { own(moved, "F_DUPFD_CLOEXEC") }
+}
+
+/// Memory that the CPU sees, until this goes.
+#[derive(Debug)]
+pub(super) struct Mapping {
+    start: NonNull<c_void>,
+    size: usize,
+}
+
+// SAFETY: it is shared memory; whoever reads and writes it keeps order among themselves.
+unsafe impl Send for Mapping {}
+// SAFETY: as above.
+unsafe impl Sync for Mapping {}
+
+impl Mapping {
+    /// Maps the first `size` bytes of a file.
+    pub(super) fn new(fd: BorrowedFd<'_>, size: u64, wanted: Option<u64>) -> Result<Self> {
+        let length = usize::try_from(size).ok().and_then(NonZeroUsize::new);
+        let Some(length) = length else {
+            return Err(Error::invalid(format!("cannot map {size} bytes")));
+        };
+        let place = wanted.and_then(|at| NonZeroUsize::new(usize::try_from(at).ok()?));
+        // Where something else is, any other address will do as well.
+        if place.is_some() {
+            if let Ok(mapping) = Self::map(fd, length, place) {
+                return Ok(mapping);
+            }
+        }
+        Self::map(fd, length, None)
+    }
+
+    fn map(fd: BorrowedFd<'_>, size: NonZeroUsize, at: Option<NonZeroUsize>) -> Result<Self> {
+        let protection = ProtFlags::PROT_READ | ProtFlags::PROT_WRITE;
+        let fixed = at.map_or(MapFlags::empty(), |_| MapFlags::MAP_FIXED_NOREPLACE);
+        // SAFETY: NOREPLACE leaves what is there, so nobody's memory is taken away.
+        let start = unsafe { mmap(at, size, protection, MapFlags::MAP_SHARED | fixed, fd, 0) }
+            .map_err(|errno| Error::io(ErrorKind::Call, "mmap", errno.into()))?;
+        Ok(Self { start, size: size.get() })
+    }
+
+    pub(super) fn address(&self) -> *mut u8 {
+        self.start.as_ptr().cast()
+    }
+
+    pub(super) fn size(&self) -> usize {
+        self.size
+    }
+
+    /// The word at a byte offset.
+    pub(super) fn word(&self, at: usize) -> *mut u32 {
+        assert!(at % 4 == 0 && at < self.size, "inside the mapping");
+        // SAFETY: the offset is inside.
+        unsafe { self.address().add(at) }.cast()
+    }
+
+    pub(super) fn load(&self, at: usize) -> u32 {
+        // SAFETY: the word is inside the mapping; the GPU may write it at any time.
+        unsafe { self.word(at).read_volatile() }
+    }
+
+    pub(super) fn store(&self, at: usize, value: u32) {
+        // SAFETY: the word is inside the mapping; the GPU may read it at any time.
+        unsafe { self.word(at).write_volatile(value) }
+    }
+}
+
+impl Drop for Mapping {
+    fn drop(&mut self) {
+        // SAFETY: it was mapped like this, and nothing borrows from it any more.
+        let _ = unsafe { munmap(self.start, self.size) };
+    }
+}
