@@ -67,6 +67,9 @@ pub(crate) enum Command {
     Coverage(Coverage),
     /// Write a static site: a page for every struct and call with its layout at every version.
     Atlas(Atlas),
+    /// Jetson: ask its GPU.
+    #[command(subcommand)]
+    Tegra(Tegra),
     /// Print a completion script for a shell.
     #[command(
         after_help = "Example:\n  nvabi completions bash > ~/.local/share/bash-completion/completions/nvabi"
@@ -75,6 +78,13 @@ pub(crate) enum Command {
         /// Which shell.
         shell: Shell,
     },
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Tegra {
+    /// Print what the GPU of this machine is.
+    #[command(after_help = "Example:\n  nvabi tegra probe")]
+    Probe,
 }
 
 #[derive(Debug, Subcommand)]

@@ -10,6 +10,7 @@ mod coverage;
 mod diff;
 mod fetch;
 mod ranges;
+mod tegra;
 
 use std::process::ExitCode;
 
@@ -43,6 +44,7 @@ fn main() -> ExitCode {
         Command::Ranges(args) => ranges::ranges(&context, args),
         Command::Coverage(args) => coverage::coverage(&context, args),
         Command::Atlas(args) => atlas::atlas(&context, args),
+        Command::Tegra(args::Tegra::Probe) => tegra::probe::probe(&context),
         Command::Completions { shell } => commands::completions(*shell),
     };
     match outcome {

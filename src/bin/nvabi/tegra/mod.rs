@@ -1,0 +1,3 @@
+//! `nvabi tegra`: what has to do with Jetson.
+
+pub(crate) mod probe;
