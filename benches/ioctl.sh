@@ -11,7 +11,7 @@ program="${CARGO_TARGET_DIR:-target}/release/examples/ioctl_cost"
 instructions() {
     objdump --disassemble="$1" --no-show-raw-insn --no-addresses "$program" |
         sed -n '/^<.*>:$/,$p' | tail -n +2 |
-        sed -E 's/0x[0-9a-f]+\(%rip\) *# <([^>]*)>/\1/; s/[0-9a-f]+ <([^+>]*)[^>]*>/<\1>/; s/ +$//; /^$/d'
+        sed -E 's/0x[0-9a-f]+\(%rip\) *# <([^>]*)>/\1/; s/[0-9a-f]+ <([^+>]*)[^>]*>/<\1>/; s/ +$//; /^$/d; /^Disassembly/d'
 }
 symbol() { nm "$program" | awk -v name="$1" '$3 == name { print $1 }'; }
 
