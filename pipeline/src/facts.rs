@@ -148,7 +148,7 @@ fn unit<'s>(
             let found = listing.matching(&pattern).filter(|p| !excluded.contains(p));
             chosen.extend(found.map(str::to_owned));
             if chosen.len() == before {
-                report.push(missing(header, tag));
+                report.push(missing(header, surface, tag));
             }
         }
         Ok::<_, Diagnostic>(chosen)
@@ -177,10 +177,17 @@ fn that_has(surface: &spec::Surface, mut listings: Vec<Listing>) -> Result<Listi
     Ok(listings.pop().unwrap_or_default())
 }
 
-fn missing(header: &Named, tag: &Tag) -> Diagnostic {
-    Diagnostic::error("header-missing", format!("{tag} has no header `{}`", header.name))
-        .at(header.place.place())
-        .help("when this driver never had it, give the surface other headers in its spec")
+fn missing(header: &Named, surface: &spec::Surface, tag: &Tag) -> Diagnostic {
+    let diagnostic =
+        Diagnostic::error("header-missing", format!("{tag} has no header `{}`", header.name))
+            .at(header.place.place())
+            .help("when this driver never had it, give the surface other headers in its spec");
+    match &surface.tree {
+        Some(tree) => {
+            diagnostic.help(format!("NVABI_HEADERS may lack the repository of `{}`", tree.name))
+        }
+        None => diagnostic,
+    }
 }
 
 fn globs(place: &SpecPlace, patterns: &[String]) -> Result<Vec<Pattern>, Diagnostic> {

@@ -4,7 +4,7 @@
 
 use std::fs;
 use std::io::IsTerminal as _;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Command, Stdio};
 
 use nvabi_pipeline::diagnostic::{Diagnostic, Report};
@@ -16,13 +16,20 @@ use crate::Outcome;
 use crate::args::Fetch;
 use crate::context::{Context, spec_of};
 
+/// One clone: what to fetch from where, and the folder that it becomes.
+struct Clone<'a> {
+    remote: &'a str,
+    /// What the repository calls the tag.
+    name: &'a str,
+    folders: Vec<&'a str>,
+    /// The folder below the tag's, where the driver has several trees.
+    below: &'a str,
+}
+
 pub(crate) fn fetch(context: &Context<'_>, args: &Fetch) -> Result<Outcome, Report> {
     let specs = context.family(Some(&args.tag))?.specs;
     let spec = spec_of(&specs, &args.tag)?;
-    let remote = args.remote.as_ref().or(spec.repository.as_ref()).ok_or_else(|| {
-        Diagnostic::error("fetch-no-remote", format!("driver {} names no repository", spec.driver))
-            .help("give --remote URL, or `repository` in the spec")
-    })?;
+    let clones = clones(spec, args)?;
     let cache = verify::cache_folder().ok_or_else(|| {
         Diagnostic::error("fetch-no-cache", "there is no folder for the cache")
             .help("set HOME or XDG_CACHE_HOME")
@@ -34,9 +41,12 @@ pub(crate) fn fetch(context: &Context<'_>, args: &Fetch) -> Result<Outcome, Repo
     }
     let beside = cache.join(format!(".{}.{}.new", args.tag, std::process::id()));
     fs::create_dir_all(&cache).map_err(|e| io_error(&cache, &e))?;
-    context.status("Fetching", &format!("{} from {remote}", args.tag));
-    let made = clone(spec, args, remote, &beside)
-        .and_then(|()| fs::rename(&beside, &target).map_err(|e| io_error(&target, &e).into()));
+    let made = clones.iter().try_for_each(|each| {
+        context.status("Fetching", &format!("{} from {}", each.name, each.remote));
+        clone(each, &beside.join(each.below))
+    });
+    let made =
+        made.and_then(|()| fs::rename(&beside, &target).map_err(|e| io_error(&target, &e).into()));
     if let Err(report) = made {
         // What was left half done must not be taken for headers.
         let _ = fs::remove_dir_all(&beside);
@@ -46,8 +56,43 @@ pub(crate) fn fetch(context: &Context<'_>, args: &Fetch) -> Result<Outcome, Repo
     Ok(Outcome::Same)
 }
 
-fn clone(spec: &Spec, args: &Fetch, remote: &str, folder: &Path) -> Result<(), Report> {
-    let tag = args.tag.as_str();
+/// What the surfaces of a tag need: one clone, or one for each tree.
+fn clones<'a>(spec: &'a Spec, args: &'a Fetch) -> Result<Vec<Clone<'a>>, Report> {
+    let mut clones: Vec<Clone<'a>> = Vec::new();
+    for surface in &spec.surfaces {
+        let reference = spec.reference(surface, &args.tag)?;
+        let below = reference.tree.unwrap_or_default();
+        let repository = match reference.tree {
+            Some(tree) => spec.trees.get(tree),
+            None => spec.repository.as_ref(),
+        };
+        let remote = args.remote.as_ref().or(repository).ok_or_else(|| {
+            let message = format!("driver {} names no repository", spec.driver);
+            Diagnostic::error("fetch-no-remote", message)
+                .help("give --remote URL, or `repository` in the spec")
+        })?;
+        let folders = folders_of(surface);
+        match clones.iter_mut().find(|clone| clone.below == below) {
+            Some(clone) => clone.folders.extend(folders),
+            None => clones.push(Clone { remote, name: reference.name, folders, below }),
+        }
+    }
+    if let (Some(remote), [first, .., last]) = (&args.remote, clones.as_slice()) {
+        let message = format!("the headers of {} lie in several repositories", args.tag);
+        return Err(Diagnostic::error("fetch-no-remote", message)
+            .note(format!("{remote} cannot be {} and {} at once", first.below, last.below))
+            .help("leave --remote out, or clone them and give NVABI_HEADERS all of them")
+            .into());
+    }
+    for clone in &mut clones {
+        clone.folders.sort_unstable();
+        clone.folders.dedup();
+    }
+    Ok(clones)
+}
+
+fn clone(wanted: &Clone<'_>, folder: &Path) -> Result<(), Report> {
+    let Clone { remote, name, folders, .. } = wanted;
     let progress = if std::io::stderr().is_terminal() { "--progress" } else { "--quiet" };
     let mut clone = git();
     clone.args([
@@ -58,11 +103,11 @@ fn clone(spec: &Spec, args: &Fetch, remote: &str, folder: &Path) -> Result<(), R
         "--depth=1",
         "--no-checkout",
     ]);
-    clone.args(["--filter=blob:none", "--single-branch", "--no-tags", "--branch", tag, "--"]);
-    run(clone.arg(remote_path(remote)).arg(folder), tag, remote)?;
+    clone.args(["--filter=blob:none", "--single-branch", "--no-tags", "--branch", name, "--"]);
+    run(clone.arg(remote_path(remote)).arg(folder), name, remote)?;
     let mut sparse = git();
-    sparse.arg("-C").arg(folder).args(["sparse-checkout", "set", "--"]).args(folders(spec));
-    run(&mut sparse, tag, remote)?;
+    sparse.arg("-C").arg(folder).args(["sparse-checkout", "set", "--"]).args(folders);
+    run(&mut sparse, name, remote)?;
     let mut checkout = git();
     checkout.arg("-C").arg(folder).args([
         "-c",
@@ -72,7 +117,7 @@ fn clone(spec: &Spec, args: &Fetch, remote: &str, folder: &Path) -> Result<(), R
         "--detach",
         "HEAD",
     ]);
-    run(&mut checkout, tag, remote)
+    run(&mut checkout, name, remote)
 }
 
 /// A local path may be shallow only when it is written as a URL.
@@ -81,14 +126,6 @@ fn remote_path(remote: &str) -> String {
         Ok(path) => format!("file://{}", path.display()),
         Err(_) => remote.to_owned(),
     }
-}
-
-fn folders(spec: &Spec) -> Vec<PathBuf> {
-    let mut folders: Vec<PathBuf> =
-        spec.surfaces.iter().flat_map(folders_of).map(PathBuf::from).collect();
-    folders.sort();
-    folders.dedup();
-    folders
 }
 
 fn git() -> Command {
