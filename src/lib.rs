@@ -58,10 +58,13 @@
 //! to the emitted types. `libclang` verifies the lock against the headers in `NVABI_HEADERS` during
 //! the build. `cli` is the command `nvabi`. Nothing is on by default. The minimum Rust is 1.85.
 //!
+//! `tegra-r32` … `tegra-r36` turn on the ioctls of a Jetson, `tegra` what opens its GPU and sends it
+//! work ([`tegra`]).
+//!
 //! # What it does not do
 //!
-//! It opens no device and makes no call: it says what the bytes are. Types are for 64-bit
-//! little-endian Linux.
+//! It opens no device of the desktop's and makes no call there: it says what the bytes are. Types are
+//! for 64-bit little-endian Linux.
 #![deny(missing_docs)]
 
 pub mod abi;
