@@ -56,7 +56,7 @@
 //! `driver-515` … `driver-595` turn on a branch each, `all-drivers` all of them. `full` emits everything the
 //! headers have instead of the specs' items and what they need. `zerocopy` adds zerocopy's traits
 //! to the emitted types. `libclang` verifies the lock against the headers in `NVABI_HEADERS` during
-//! the build. `cli` is the command `nvabi`. Nothing is on by default. The minimum Rust is 1.85.
+//! the build. `tegra-sim` is the simulated Tegra kernel. `cli` is the command `nvabi`. Nothing is on by default. The minimum Rust is 1.85.
 //!
 //! `tegra-r32` … `tegra-r36` turn on the ioctls of a Jetson, `tegra` what opens its GPU and sends it
 //! work ([`tegra`]).

@@ -39,6 +39,8 @@ mod push;
 mod release;
 #[cfg(feature = "tegra")]
 pub mod rm;
+#[cfg(feature = "tegra-sim")]
+pub mod sim;
 
 #[cfg(feature = "tegra")]
 use abi::v35_4_1;

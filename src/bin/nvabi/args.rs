@@ -67,7 +67,7 @@ pub(crate) enum Command {
     Coverage(Coverage),
     /// Write a static site: a page for every struct and call with its layout at every version.
     Atlas(Atlas),
-    /// Jetson: ask its GPU.
+    /// Jetson: ask its GPU, or simulate it.
     #[command(subcommand)]
     Tegra(Tegra),
     /// Print a completion script for a shell.
@@ -85,6 +85,42 @@ pub(crate) enum Tegra {
     /// Print what the GPU of this machine is.
     #[command(after_help = "Example:\n  nvabi tegra probe")]
     Probe,
+    /// Run a program as if it were on a Jetson Orin.
+    #[command(after_help = "Examples:\n  nvabi tegra sim -- python3 client.py\n  \
+        nvabi tegra sim --fault OPEN_CHANNEL:3:ENOMEM --report run.json -- ./client\n  \
+        nvabi tegra sim --fault GET_FD:*:delay=10ms -- ./client\n\n\
+        Exit status: the program's.")]
+    Sim(TegraSim),
+}
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct TegraSim {
+    /// Release of the drivers to play.
+    #[arg(long, default_value = "r36.4")]
+    pub(crate) release: TegraRelease,
+    /// Let a call fail or take long: CALL:N:ERRNO or CALL:N:delay=TIME. N counts from 1, `*` is all.
+    #[arg(long = "fault", value_name = "FAULT")]
+    pub(crate) faults: Vec<nvabi::tegra::sim::Fault>,
+    /// Write the report there, as JSON; without this, it is printed to stderr.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) report: Option<PathBuf>,
+    /// The program and its arguments.
+    #[arg(last = true, required = true)]
+    pub(crate) command: Vec<std::ffi::OsString>,
+}
+
+/// Releases that have the same rules.
+#[derive(Debug, Clone, Copy, clap::ValueEnum)]
+pub(crate) enum TegraRelease {
+    /// L4T r36.2
+    #[value(name = "r36.2")]
+    R36_2,
+    /// L4T r36.3
+    #[value(name = "r36.3")]
+    R36_3,
+    /// L4T r36.4
+    #[value(name = "r36.4")]
+    R36_4,
 }
 
 #[derive(Debug, Subcommand)]

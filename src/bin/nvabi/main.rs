@@ -45,6 +45,7 @@ fn main() -> ExitCode {
         Command::Coverage(args) => coverage::coverage(&context, args),
         Command::Atlas(args) => atlas::atlas(&context, args),
         Command::Tegra(args::Tegra::Probe) => tegra::probe::probe(&context),
+        Command::Tegra(args::Tegra::Sim(args)) => return tegra::sim::sim(&context, args),
         Command::Completions { shell } => commands::completions(*shell),
     };
     match outcome {

@@ -1,0 +1,42 @@
+//! What the kernel may do with the process that calls it.
+
+use std::time::Duration;
+
+use super::Errno;
+use crate::tegra::sim::memory::{Access, Inode, Node};
+
+/// The caller. Its memory is hostile: it may not be there, and changes between two reads.
+pub(crate) trait Client {
+    /// Its thread group.
+    fn process(&self) -> u32;
+
+    /// Copies from its memory; returns how many bytes were there.
+    fn read(&self, address: u64, into: &mut [u8]) -> usize;
+
+    /// Copies to its memory; returns how many bytes could be written.
+    fn write(&self, address: u64, from: &[u8]) -> usize;
+
+    /// What one of its file descriptors is.
+    fn descriptor(&self, fd: i32) -> Descriptor;
+
+    /// Gives it a descriptor of a file, closed by `exec`.
+    fn install(&self, node: &Node, access: Access) -> Result<i32, Errno>;
+
+    /// Takes a descriptor away from it.
+    fn close(&self, fd: i32);
+
+    /// Whether it has `CAP_SYS_NICE`.
+    fn may_reschedule(&self) -> bool;
+
+    /// Lets it wait before it gets its answer.
+    fn delay(&self, time: Duration);
+}
+
+/// What a file descriptor of the caller is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Descriptor {
+    /// No open file.
+    Closed,
+    /// A file, and how it was opened.
+    Open(Inode, Access),
+}

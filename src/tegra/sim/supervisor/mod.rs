@@ -1,0 +1,373 @@
+//! The supervisor: stops system calls, asks the kernel, answers them.
+//!
+//! One thread answers calls, one watches the doorbells. Calls that take long get a thread of their own.
+
+mod filter;
+mod notify;
+mod paths;
+mod poller;
+mod releases;
+mod target;
+
+use std::io;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::os::unix::process::CommandExt;
+use std::process::Command;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread;
+use std::time::Duration;
+
+use super::fault::{Effect, Faults};
+use super::kernel::{Client, Errno, File, FileId, Kernel};
+use super::log::Log;
+use super::memory::{Inode, check};
+use super::{Options, Outcome};
+use notify::{Listener, Notification};
+use paths::{Tree, Writer};
+use poller::Doorbell;
+use releases::Releases;
+use target::{Target, Threads, mappings};
+
+/// Runs a program and all that comes of it.
+pub(super) fn run(command: &mut Command, options: &Options) -> io::Result<Outcome> {
+    let program = filter::program()?;
+    let (ours, theirs) = socket_pair()?;
+    let socket = theirs.as_raw_fd();
+    // SAFETY: between `fork` and `exec` it makes system calls and nothing else.
+    unsafe {
+        command.pre_exec(move || {
+            let listener = filter::install(&program)?;
+            filter::send(socket, &listener)
+        });
+    }
+    let mut child = command.spawn().map_err(explain)?;
+    drop(theirs);
+    let shared = Arc::new(Shared::new(filter::receive(&ours)?, options)?);
+    let poller = spawn("doorbells", &shared, poller::watch)?;
+    let releaser = spawn("releases", &shared, Shared::watch_releases)?;
+    let served = serve(&shared);
+    let status = child.wait();
+    shared.is_over.store(true, Ordering::Release);
+    shared.doorbell_mapped.notify_all();
+    for thread in [poller, releaser] {
+        // A thread of ours that panicked has said so.
+        let _ = thread.join();
+    }
+    served?;
+    Ok(Outcome { status: status?, report: shared.finish() })
+}
+
+/// Whether a filter can be had: in a child, for it cannot be got rid of.
+pub(super) fn check_support() -> io::Result<()> {
+    let outcome = run(&mut Command::new("/bin/true"), &Options::default())?;
+    if outcome.status.success() {
+        return Ok(());
+    }
+    Err(io::Error::new(io::ErrorKind::Unsupported, format!("/bin/true: {}", outcome.status)))
+}
+
+fn explain(error: io::Error) -> io::Error {
+    match error.raw_os_error() {
+        Some(libc::EACCES | libc::EPERM | libc::EINVAL | libc::EBUSY | libc::ENOSYS) => {
+            let text = format!(
+                "cannot start the program under a seccomp filter with user notification: {error}"
+            );
+            io::Error::new(io::ErrorKind::Unsupported, text)
+        }
+        _ => error,
+    }
+}
+
+fn spawn(
+    name: &str,
+    shared: &Arc<Shared>,
+    body: fn(&Shared),
+) -> io::Result<thread::JoinHandle<()>> {
+    let shared = shared.clone();
+    thread::Builder::new().name(name.to_owned()).spawn(move || body(&shared))
+}
+
+fn socket_pair() -> io::Result<(OwnedFd, OwnedFd)> {
+    let mut ends = [-1; 2];
+    // SAFETY: `ends` has room for both descriptors, which are ours afterwards.
+    unsafe {
+        let kind = libc::SOCK_STREAM | libc::SOCK_CLOEXEC;
+        check(libc::socketpair(libc::AF_UNIX, kind, 0, ends.as_mut_ptr()))?;
+        Ok((OwnedFd::from_raw_fd(ends[0]), OwnedFd::from_raw_fd(ends[1])))
+    }
+}
+
+/// Answers calls until nobody is left to make any.
+fn serve(shared: &Arc<Shared>) -> io::Result<()> {
+    while let Some(notification) = shared.listener.next()? {
+        match shared.handle(&notification) {
+            Handled::Now => {}
+            Handled::Later(time) => {
+                let shared = shared.clone();
+                thread::Builder::new().spawn(move || {
+                    thread::sleep(time);
+                    shared.dispatch(&notification, false);
+                })?;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Everything that the threads of a run share.
+pub(super) struct Shared {
+    listener: Listener,
+    releases: Releases,
+    threads: Threads,
+    tree: Tree,
+    kernel: Mutex<Kernel>,
+    writers: Mutex<Vec<Writer>>,
+    doorbells: Mutex<Arc<Vec<Doorbell>>>,
+    doorbell_mapped: Condvar,
+    has_work: AtomicBool,
+    is_over: AtomicBool,
+}
+
+/// What becomes of a call.
+enum Reply {
+    /// The real kernel makes it.
+    Pass,
+    /// This is its result.
+    Answer(Result<i64, Errno>),
+    /// This is its result, after a while.
+    AnswerLater(Result<i64, Errno>, Duration),
+    /// It was answered.
+    Done,
+}
+
+enum Handled {
+    Now,
+    /// It was delayed by a fault.
+    Later(Duration),
+}
+
+impl Shared {
+    fn new(listener: OwnedFd, options: &Options) -> io::Result<Self> {
+        let log = Log::new(Faults::new(options.faults.clone()));
+        Ok(Self {
+            listener: Listener::new(listener),
+            releases: Releases::new()?,
+            threads: Threads::default(),
+            tree: Tree::new()?,
+            kernel: Mutex::new(Kernel::new(log)),
+            writers: Mutex::default(),
+            doorbells: Mutex::default(),
+            doorbell_mapped: Condvar::new(),
+            has_work: AtomicBool::new(false),
+            is_over: AtomicBool::new(false),
+        })
+    }
+
+    fn kernel(&self) -> MutexGuard<'_, Kernel> {
+        self.kernel.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn writers(&self) -> MutexGuard<'_, Vec<Writer>> {
+        self.writers.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn is_over(&self) -> bool {
+        self.is_over.load(Ordering::Acquire)
+    }
+
+    fn has_work(&self) -> bool {
+        self.has_work.load(Ordering::Acquire)
+    }
+
+    fn set_work(&self, has_work: bool) {
+        self.has_work.store(has_work, Ordering::Release);
+    }
+
+    /// The doorbells that are mapped.
+    fn doorbells(&self) -> Arc<Vec<Doorbell>> {
+        self.doorbells.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    fn wait_for_doorbell(&self, time: Duration) {
+        let doorbells = self.doorbells.lock().unwrap_or_else(PoisonError::into_inner);
+        if doorbells.is_empty() {
+            // Whether it was in time makes no difference: the caller looks again.
+            drop(self.doorbell_mapped.wait_timeout(doorbells, time));
+        }
+    }
+
+    fn update_doorbells(&self, kernel: &Kernel) {
+        let all = Arc::new(Doorbell::all(kernel));
+        *self.doorbells.lock().unwrap_or_else(PoisonError::into_inner) = all;
+        self.doorbell_mapped.notify_all();
+    }
+
+    fn tick(&self, doorbells: &[Doorbell]) {
+        let kernel = self.kernel();
+        for memory in doorbells.iter().filter_map(Doorbell::memory) {
+            kernel.tick(memory);
+        }
+    }
+
+    /// Releases what was let go while nobody makes a call.
+    fn watch_releases(&self) {
+        while !self.is_over() {
+            self.releases.wait(20);
+            let mut kernel = self.kernel();
+            let before = kernel.files().count();
+            self.releases.settle(&mut kernel);
+            self.settle_signals(&mut kernel);
+            if kernel.files().count() != before {
+                self.update_doorbells(&kernel);
+            }
+        }
+    }
+
+    /// Pipes that nobody has any more.
+    fn settle_signals(&self, kernel: &mut Kernel) {
+        let is_gone = |id: &FileId, kernel: &Kernel| {
+            kernel.file(*id).is_some_and(|open| {
+                matches!(open.file, File::Event | File::SyncFile { .. } | File::PollFd)
+                    && !open.node.is_open()
+            })
+        };
+        let all: Vec<FileId> = kernel.files().map(|(id, _)| id).collect();
+        for id in all {
+            if is_gone(&id, kernel) {
+                kernel.release(id);
+            }
+        }
+    }
+
+    /// What is left to say when all processes have ended.
+    fn finish(&self) -> super::Report {
+        let mut kernel = self.kernel();
+        self.releases.settle(&mut kernel);
+        self.releases.settle_all(&mut kernel);
+        let live = kernel.live_buffers();
+        let log = std::mem::take(&mut kernel.log);
+        super::Report { live_buffers: live, ..log.into_report() }
+    }
+
+    fn handle(&self, notification: &Notification) -> Handled {
+        self.dispatch(notification, true)
+    }
+
+    /// One call; when faults count, it may be one of them.
+    fn dispatch(&self, n: &Notification, faults_count: bool) -> Handled {
+        let Ok(thread) = self.threads.get(n.thread) else {
+            self.listener.pass(n);
+            return Handled::Now;
+        };
+        let target = Target::new(self, n, thread);
+        let reply = match n.call {
+            libc::SYS_ioctl => match self.ioctl(&target, n, faults_count) {
+                Ok(reply) => reply,
+                Err(time) => return Handled::Later(time),
+            },
+            libc::SYS_mmap => self.mmap(&target, n),
+            libc::SYS_exit_group => {
+                self.record_exit(&target);
+                Reply::Pass
+            }
+            _ => self.path_call(&target, n).unwrap_or(Reply::Pass),
+        };
+        match reply {
+            Reply::Pass => self.listener.pass(n),
+            Reply::Answer(result) => self.listener.answer(n, result),
+            Reply::AnswerLater(result, time) => {
+                thread::sleep(time);
+                self.listener.answer(n, result);
+            }
+            Reply::Done => {}
+        }
+        Handled::Now
+    }
+
+    /// An ioctl; the time that a fault delays it by, when it is to be made later.
+    fn ioctl(
+        &self,
+        target: &Target<'_>,
+        n: &Notification,
+        faults_count: bool,
+    ) -> Result<Reply, Duration> {
+        let (fd, request, argument) = (n.args[0] as i32, n.args[1] as u32, n.args[2]);
+        let Some(inode) = target.thread.inode(fd) else { return Ok(Reply::Pass) };
+        let mut kernel = self.kernel();
+        let Some(file) = kernel.file_of(inode) else { return Ok(Reply::Pass) };
+        self.releases.settle(&mut kernel);
+        let name = kernel.log.name(request);
+        if faults_count && kernel.log.has_faults() {
+            match kernel.log.fault(&name) {
+                Some(Effect::Delay(time)) => return Err(time),
+                Some(Effect::Fail(errno)) => {
+                    kernel.log.count(&name, Some(errno));
+                    return Ok(Reply::Answer(Err(errno)));
+                }
+                None => {}
+            }
+        }
+        let result = kernel.ioctl(target, file, request, argument);
+        kernel.log.count(&name, result.err());
+        self.set_work(true);
+        Ok(match target.delay.get() {
+            Duration::ZERO => Reply::Answer(result),
+            time => Reply::AnswerLater(result, time),
+        })
+    }
+
+    fn mmap(&self, target: &Target<'_>, n: &Notification) -> Reply {
+        let (length, fd, offset) = (n.args[1], n.args[4] as i32, n.args[5]);
+        let Some(inode) = target.thread.inode(fd) else { return Reply::Pass };
+        let mut kernel = self.kernel();
+        let Some(file) = kernel.file_of(inode) else { return Reply::Pass };
+        if length == 0 {
+            return Reply::Answer(Err(Errno::EINVAL));
+        }
+        self.forget_unmapped(&mut kernel, file, inode);
+        if let Err(errno) = kernel.check_mmap(file, length, offset) {
+            kernel.log.count("mmap", Some(errno));
+            return Reply::Answer(Err(errno));
+        }
+        kernel.log.count("mmap", None);
+        if matches!(kernel.file(file).map(|open| open.file), Some(File::Ctrl(_))) {
+            kernel.set_mapped_by(file, Some(target.process()));
+            self.update_doorbells(&kernel);
+        }
+        Reply::Pass
+    }
+
+    /// Nobody tells of `munmap`: whether the doorbell is still mapped is looked at when it matters.
+    fn forget_unmapped(&self, kernel: &mut Kernel, file: FileId, inode: Inode) {
+        let process = kernel.file(file).and_then(|open| open.mapped_by);
+        if process.is_some_and(|process| mappings(process, |number| number == inode.number()) == 0)
+        {
+            kernel.set_mapped_by(file, None);
+        }
+    }
+
+    /// What a process has when it ends by itself.
+    fn record_exit(&self, target: &Target<'_>) {
+        let process = target.process();
+        let mut kernel = self.kernel();
+        self.releases.settle(&mut kernel);
+        let mut kinds: std::collections::BTreeMap<&str, usize> = Default::default();
+        let folder = format!("/proc/{process}/fd");
+        for entry in std::fs::read_dir(folder).into_iter().flatten().flatten() {
+            let Some(fd) = entry.file_name().to_str().and_then(|fd| fd.parse().ok()) else {
+                continue;
+            };
+            let file = target.thread.inode(fd).and_then(|inode| kernel.file_of(inode));
+            if let Some(open) = file.and_then(|file| kernel.file(file)) {
+                *kinds.entry(open.file.kind()).or_default() += 1;
+                *kinds.entry("GPU mapping").or_default() += kernel.mappings_of(open.file);
+            }
+        }
+        *kinds.entry("nvmap handle").or_default() += kernel.handles_of(process);
+        *kinds.entry("CPU mapping").or_default() += mappings(process, |_| true);
+        for (kind, count) in kinds {
+            kernel.log.leak(process, kind, count);
+        }
+    }
+}

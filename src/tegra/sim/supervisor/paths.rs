@@ -1,0 +1,434 @@
+//! Paths: which of them are simulated, and the calls that name files by them.
+
+use std::ffi::OsString;
+use std::fs;
+use std::io;
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::unix::ffi::OsStringExt;
+use std::path::{Component, Path, PathBuf};
+
+use super::notify::{Give, Notification};
+use super::target::Target;
+use super::{Reply, Shared};
+use crate::tegra::sim::kernel::{Attribute, Client, Device, Errno, Kernel};
+use crate::tegra::sim::memory::{Access, check};
+
+const DEVFREQ: &str = "/sys/class/devfreq/17000000.gpu";
+
+/// Device files, as r36 names them and as older programs do.
+const DEVICES: [(&str, Device); 9] = [
+    ("/dev/nvmap", Device::Nvmap),
+    ("/dev/nvgpu/igpu0/ctrl", Device::Ctrl),
+    ("/dev/nvgpu/igpu0/as", Device::Space),
+    ("/dev/nvgpu/igpu0/channel", Device::Channel),
+    ("/dev/nvgpu/igpu0/tsg", Device::Tsg),
+    ("/dev/host1x-fence", Device::Fences),
+    ("/dev/nvhost-ctrl-gpu", Device::Ctrl),
+    ("/dev/nvhost-as-gpu", Device::Space),
+    ("/dev/nvhost-gpu", Device::Channel),
+];
+
+/// Folders of which all entries are simulated.
+const FOLDERS: [&str; 3] = ["/dev/nvgpu", "/dev/nvgpu/igpu0", DEVFREQ];
+
+/// The last parts of all simulated paths: most calls are about others.
+const NAMES: [&str; 19] = [
+    "nvmap",
+    "ctrl",
+    "as",
+    "channel",
+    "tsg",
+    "host1x-fence",
+    "nvhost-ctrl-gpu",
+    "nvhost-as-gpu",
+    "nvhost-gpu",
+    "nvgpu",
+    "igpu0",
+    "17000000.gpu",
+    "min_freq",
+    "max_freq",
+    "cur_freq",
+    "available_frequencies",
+    "governor",
+    ".",
+    "..",
+];
+
+/// Longest path.
+const PATH_MAX: usize = 4096;
+
+/// A simulated path.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Place {
+    Device(Device),
+    Attribute(Attribute),
+    /// By its place in [`FOLDERS`].
+    Folder(usize),
+}
+
+impl Place {
+    fn of(path: &Path) -> Option<Self> {
+        let path = path.to_str()?;
+        if let Some((_, device)) = DEVICES.iter().find(|(name, _)| *name == path) {
+            return Some(Self::Device(*device));
+        }
+        if let Some(folder) = FOLDERS.iter().position(|name| *name == path) {
+            return Some(Self::Folder(folder));
+        }
+        let name = path.strip_prefix(DEVFREQ)?.strip_prefix('/')?;
+        let (_, attribute) = Attribute::ALL.iter().find(|(other, _)| *other == name)?;
+        Some(Self::Attribute(*attribute))
+    }
+
+    fn mode(self) -> u32 {
+        match self {
+            Self::Device(_) => libc::S_IFCHR | 0o666,
+            Self::Folder(_) => libc::S_IFDIR | 0o755,
+            Self::Attribute(attribute) if attribute.is_writable() => libc::S_IFREG | 0o644,
+            Self::Attribute(_) => libc::S_IFREG | 0o444,
+        }
+    }
+}
+
+/// What stands for the simulated folders: real ones with the right names in them, so that they can be
+/// listed.
+#[derive(Debug)]
+pub(super) struct Tree {
+    root: PathBuf,
+}
+
+impl Tree {
+    pub(super) fn new() -> io::Result<Self> {
+        let template = std::env::temp_dir().join("nvabi-sim-XXXXXX");
+        let mut template = template.into_os_string().into_vec();
+        template.push(0);
+        // SAFETY: a C string that may be written.
+        if unsafe { libc::mkdtemp(template.as_mut_ptr().cast()) }.is_null() {
+            return Err(io::Error::last_os_error());
+        }
+        template.pop();
+        let tree = Self { root: OsString::from_vec(template).into() };
+        for folder in FOLDERS {
+            fs::create_dir_all(tree.real(folder))?;
+        }
+        let attributes = Attribute::ALL.iter().map(|(name, _)| format!("{DEVFREQ}/{name}"));
+        let devices = DEVICES.iter().map(|(name, _)| (*name).to_owned());
+        for path in devices.chain(attributes) {
+            fs::write(tree.real(&path), "")?;
+        }
+        Ok(tree)
+    }
+
+    fn real(&self, path: &str) -> PathBuf {
+        self.root.join(path.trim_start_matches('/'))
+    }
+
+    /// The simulated path of one of the folders here.
+    fn simulated(&self, path: PathBuf) -> PathBuf {
+        match path.strip_prefix(&self.root) {
+            Ok(rest) => Path::new("/").join(rest),
+            Err(_) => path,
+        }
+    }
+}
+
+impl Drop for Tree {
+    fn drop(&mut self) {
+        // What is left of it is a few empty files in the folder for such.
+        let _ = fs::remove_dir_all(&self.root);
+    }
+}
+
+/// An attribute that somebody has opened to write it.
+#[derive(Debug)]
+pub(super) struct Writer {
+    attribute: Attribute,
+    file: OwnedFd,
+    before: String,
+}
+
+/// The arguments of a call that names a file.
+struct Named {
+    folder: i32,
+    path: u64,
+}
+
+impl Shared {
+    /// A call that names a file by its path; `None` when it is not about a simulated one.
+    pub(super) fn path_call(&self, target: &Target<'_>, n: &Notification) -> Option<Reply> {
+        let at = |folder: usize, path: usize| Named {
+            folder: n.args[folder] as i32,
+            path: n.args[path],
+        };
+        let here = |path: usize| Named { folder: libc::AT_FDCWD, path: n.args[path] };
+        match n.call {
+            libc::SYS_openat => self.open(target, n, &at(0, 1), n.args[2] as i32),
+            libc::SYS_openat2 => {
+                let mut flags = [0; 8];
+                let place = self.place(target, &at(0, 1))?;
+                if target.read(n.args[2], &mut flags) < flags.len() {
+                    return Some(Reply::Answer(Err(Errno::EFAULT)));
+                }
+                Some(self.open_place(target, n, place, u64::from_le_bytes(flags) as i32))
+            }
+            libc::SYS_newfstatat => self.stat(target, &at(0, 1), n.args[2]),
+            libc::SYS_statx => self.statx(target, &at(0, 1), n.args[4]),
+            libc::SYS_faccessat | libc::SYS_faccessat2 => {
+                self.access(target, &at(0, 1), n.args[2] as i32)
+            }
+            libc::SYS_readlinkat => self.readlink(target, &at(0, 1)),
+            #[cfg(target_arch = "x86_64")]
+            libc::SYS_open => self.open(target, n, &here(0), n.args[1] as i32),
+            #[cfg(target_arch = "x86_64")]
+            libc::SYS_stat | libc::SYS_lstat => self.stat(target, &here(0), n.args[1]),
+            #[cfg(target_arch = "x86_64")]
+            libc::SYS_access => self.access(target, &here(0), n.args[1] as i32),
+            #[cfg(target_arch = "x86_64")]
+            libc::SYS_readlink => self.readlink(target, &here(0)),
+            _ => {
+                let _ = here;
+                None
+            }
+        }
+    }
+
+    /// The simulated file that a path means.
+    fn place(&self, target: &Target<'_>, named: &Named) -> Option<Place> {
+        let mut bytes = [0; PATH_MAX];
+        let length = read_path(target, named.path, &mut bytes)?;
+        let path = Path::new(std::str::from_utf8(&bytes[..length]).ok()?);
+        let name = path.components().next_back()?;
+        let is_known = match name {
+            Component::Normal(name) => NAMES.iter().any(|known| name == *known),
+            Component::CurDir | Component::ParentDir => true,
+            _ => false,
+        };
+        if !is_known {
+            return None;
+        }
+        let absolute = if path.is_absolute() {
+            path.to_owned()
+        } else {
+            let thread = target.notification.thread;
+            let folder = match named.folder {
+                libc::AT_FDCWD => format!("/proc/{thread}/cwd"),
+                fd => format!("/proc/{thread}/fd/{fd}"),
+            };
+            self.tree.simulated(fs::read_link(folder).ok()?).join(path)
+        };
+        Place::of(&normal(&absolute))
+    }
+
+    fn open(
+        &self,
+        target: &Target<'_>,
+        n: &Notification,
+        named: &Named,
+        flags: i32,
+    ) -> Option<Reply> {
+        let place = self.place(target, named)?;
+        Some(self.open_place(target, n, place, flags))
+    }
+
+    fn open_place(&self, target: &Target<'_>, n: &Notification, place: Place, flags: i32) -> Reply {
+        let how = Give::Answer { cloexec: flags & libc::O_CLOEXEC != 0 };
+        let opened = match place {
+            Place::Device(device) => self.open_device(target, n, device, flags, how),
+            Place::Attribute(attribute) => self.open_attribute(n, attribute, flags, how),
+            Place::Folder(_) if flags & libc::O_ACCMODE != libc::O_RDONLY => Err(Errno::EISDIR),
+            Place::Folder(folder) => fs::File::open(self.tree.real(FOLDERS[folder]))
+                .map_err(Errno::from)
+                .and_then(|folder| self.listener.give(n, folder.as_raw_fd(), how)),
+        };
+        match opened {
+            Ok(_) => Reply::Done,
+            Err(errno) => Reply::Answer(Err(errno)),
+        }
+    }
+
+    fn open_device(
+        &self,
+        target: &Target<'_>,
+        n: &Notification,
+        device: Device,
+        flags: i32,
+        how: Give,
+    ) -> Result<i32, Errno> {
+        if flags & libc::O_DIRECTORY != 0 {
+            return Err(Errno::ENOTDIR);
+        }
+        if flags & (libc::O_CREAT | libc::O_EXCL) == libc::O_CREAT | libc::O_EXCL {
+            return Err(Errno::EEXIST);
+        }
+        let mut kernel = self.kernel();
+        self.releases.settle(&mut kernel);
+        let id = kernel.open(target, device)?;
+        let node = kernel.file(id).map(|open| open.node.clone()).ok_or(Errno::EIO)?;
+        let given = node.open(Access::of(flags)).and_then(|file| {
+            self.releases.watch(&node)?;
+            Ok(file)
+        });
+        let given = given
+            .map_err(Errno::from)
+            .and_then(|file| self.listener.give(n, file.as_raw_fd(), how));
+        if given.is_err() {
+            kernel.release(id);
+        }
+        given
+    }
+
+    /// A copy of what the attribute says. What is written to it counts when somebody looks next.
+    fn open_attribute(
+        &self,
+        n: &Notification,
+        attribute: Attribute,
+        flags: i32,
+        how: Give,
+    ) -> Result<i32, Errno> {
+        let access = Access::of(flags);
+        if access != Access::Read && !attribute.is_writable() {
+            return Err(Errno::EACCES);
+        }
+        let mut kernel = self.kernel();
+        let mut writers = self.writers();
+        settle_writers(&mut kernel, &mut writers);
+        let before = if flags & libc::O_TRUNC != 0 || access == Access::Write {
+            String::new()
+        } else {
+            kernel.devfreq.show(attribute)
+        };
+        let file = text_file(&before)?;
+        let given = reopen(&file, access).map_err(Errno::from)?;
+        if access != Access::Read {
+            writers.push(Writer { attribute, file, before });
+        }
+        drop(kernel);
+        self.listener.give(n, given.as_raw_fd(), how)
+    }
+
+    fn stat(&self, target: &Target<'_>, named: &Named, out: u64) -> Option<Reply> {
+        let place = self.place(target, named)?;
+        // SAFETY: zeros are a value of it.
+        let mut stat: libc::stat = unsafe { std::mem::zeroed() };
+        stat.st_mode = place.mode();
+        stat.st_nlink = 1;
+        stat.st_blksize = 4096;
+        if let Place::Device(device) = place {
+            stat.st_rdev = libc::makedev(MAJOR, device as u32);
+        }
+        stat.st_size = if stat.st_mode & libc::S_IFMT == libc::S_IFREG { 4096 } else { 0 };
+        Some(Reply::Answer(put(target, out, &stat)))
+    }
+
+    fn statx(&self, target: &Target<'_>, named: &Named, out: u64) -> Option<Reply> {
+        let place = self.place(target, named)?;
+        // SAFETY: zeros are a value of it.
+        let mut stat: libc::statx = unsafe { std::mem::zeroed() };
+        stat.stx_mask = libc::STATX_BASIC_STATS;
+        stat.stx_mode = place.mode() as u16;
+        stat.stx_nlink = 1;
+        stat.stx_blksize = 4096;
+        if let Place::Device(device) = place {
+            stat.stx_rdev_major = MAJOR;
+            stat.stx_rdev_minor = device as u32;
+        }
+        stat.stx_size = if place.mode() & libc::S_IFMT == libc::S_IFREG { 4096 } else { 0 };
+        Some(Reply::Answer(put(target, out, &stat)))
+    }
+
+    fn access(&self, target: &Target<'_>, named: &Named, mode: i32) -> Option<Reply> {
+        let place = self.place(target, named)?;
+        let bits = place.mode() >> 6 & 7;
+        let is_allowed = (mode as u32 & 7) & !bits == 0;
+        Some(Reply::Answer(if is_allowed { Ok(0) } else { Err(Errno::EACCES) }))
+    }
+
+    fn readlink(&self, target: &Target<'_>, named: &Named) -> Option<Reply> {
+        self.place(target, named)?;
+        Some(Reply::Answer(Err(Errno::EINVAL)))
+    }
+}
+
+/// Major number of the simulated devices.
+const MAJOR: u32 = 505;
+
+/// Takes over what was written to attributes.
+pub(super) fn settle_writers(kernel: &mut Kernel, writers: &mut Vec<Writer>) {
+    writers.retain_mut(|writer| {
+        let path = format!("/proc/self/fd/{}", writer.file.as_raw_fd());
+        let now = fs::read_to_string(path).unwrap_or_default();
+        if now != writer.before {
+            // Each write is a value of its own.
+            let text = now.lines().next_back().unwrap_or_default();
+            if kernel.devfreq.store(writer.attribute, text).is_err() {
+                let text = format!("{text:?} is no frequency");
+                kernel.log.diagnose(0, "bad-frequency", text);
+            }
+            writer.before = now;
+        }
+        is_open(&writer.file)
+    });
+}
+
+/// Whether somebody else has the file open.
+fn is_open(file: &OwnedFd) -> bool {
+    // SAFETY: plain calls on a descriptor that we own.
+    unsafe {
+        let is_alone = libc::fcntl(file.as_raw_fd(), libc::F_SETLEASE, libc::F_WRLCK) == 0;
+        libc::fcntl(file.as_raw_fd(), libc::F_SETLEASE, libc::F_UNLCK);
+        !is_alone
+    }
+}
+
+fn text_file(text: &str) -> io::Result<OwnedFd> {
+    use std::io::Write;
+    use std::os::fd::FromRawFd;
+    // SAFETY: the name is a C string, and the descriptor is ours.
+    let mut file = unsafe {
+        fs::File::from_raw_fd(check(libc::memfd_create(c"devfreq".as_ptr(), libc::MFD_CLOEXEC))?)
+    };
+    file.write_all(text.as_bytes())?;
+    // The first descriptor of a memory file is not counted among its openings.
+    reopen(&file.into(), Access::Both)
+}
+
+fn reopen(file: &OwnedFd, access: Access) -> io::Result<OwnedFd> {
+    let path = format!("/proc/self/fd/{}", file.as_raw_fd());
+    let (read, write) = (access != Access::Write, access != Access::Read);
+    Ok(fs::OpenOptions::new().read(read).write(write).open(path)?.into())
+}
+
+/// A path in the caller's memory; `None` when it is not there or too long.
+fn read_path(target: &Target<'_>, address: u64, bytes: &mut [u8; PATH_MAX]) -> Option<usize> {
+    // Most paths are short and end before their page does.
+    let mut have = 0;
+    for want in [256, PATH_MAX] {
+        have += target.read(address.checked_add(have as u64)?, &mut bytes[have..want]);
+        if let Some(end) = bytes[..have].iter().position(|byte| *byte == 0) {
+            return Some(end);
+        }
+    }
+    None
+}
+
+/// Without `.` and `..`.
+fn normal(path: &Path) -> PathBuf {
+    let mut out = PathBuf::new();
+    for component in path.components() {
+        match component {
+            Component::CurDir => {}
+            Component::ParentDir => {
+                out.pop();
+            }
+            other => out.push(other),
+        }
+    }
+    out
+}
+
+fn put<T>(target: &Target<'_>, address: u64, value: &T) -> Result<i64, Errno> {
+    // SAFETY: `stat` and `statx` were made of zeros, so their padding is initialized.
+    let bytes =
+        unsafe { std::slice::from_raw_parts(std::ptr::from_ref(value).cast(), size_of::<T>()) };
+    if target.write(address, bytes) < bytes.len() { Err(Errno::EFAULT) } else { Ok(0) }
+}
