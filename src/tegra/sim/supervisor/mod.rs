@@ -266,7 +266,10 @@ impl Shared {
                 Ok(reply) => reply,
                 Err(time) => return Handled::Later(time),
             },
-            libc::SYS_mmap => self.mmap(&target, n),
+            libc::SYS_mmap => match self.mmap(&target, n, faults_count) {
+                Ok(reply) => reply,
+                Err(time) => return Handled::Later(time),
+            },
             libc::SYS_exit_group => {
                 self.record_exit(&target);
                 Reply::Pass
@@ -298,15 +301,8 @@ impl Shared {
         let Some(file) = kernel.file_of(inode) else { return Ok(Reply::Pass) };
         self.releases.settle(&mut kernel);
         let name = kernel.log.name(request);
-        if faults_count && kernel.log.has_faults() {
-            match kernel.log.fault(&name) {
-                Some(Effect::Delay(time)) => return Err(time),
-                Some(Effect::Fail(errno)) => {
-                    kernel.log.count(&name, Some(errno));
-                    return Ok(Reply::Answer(Err(errno)));
-                }
-                None => {}
-            }
+        if let Some(refused) = fault(&mut kernel, &name, faults_count)? {
+            return Ok(refused);
         }
         let result = kernel.ioctl(target, file, request, argument);
         kernel.log.count(&name, result.err());
@@ -317,25 +313,33 @@ impl Shared {
         })
     }
 
-    fn mmap(&self, target: &Target<'_>, n: &Notification) -> Reply {
+    fn mmap(
+        &self,
+        target: &Target<'_>,
+        n: &Notification,
+        faults_count: bool,
+    ) -> Result<Reply, Duration> {
         let (length, fd, offset) = (n.args[1], n.args[4] as i32, n.args[5]);
-        let Some(inode) = target.thread.inode(fd) else { return Reply::Pass };
+        let Some(inode) = target.thread.inode(fd) else { return Ok(Reply::Pass) };
         let mut kernel = self.kernel();
-        let Some(file) = kernel.file_of(inode) else { return Reply::Pass };
+        let Some(file) = kernel.file_of(inode) else { return Ok(Reply::Pass) };
         if length == 0 {
-            return Reply::Answer(Err(Errno::EINVAL));
+            return Ok(Reply::Answer(Err(Errno::EINVAL)));
+        }
+        if let Some(refused) = fault(&mut kernel, "mmap", faults_count)? {
+            return Ok(refused);
         }
         self.forget_unmapped(&mut kernel, file, inode);
         if let Err(errno) = kernel.check_mmap(file, length, offset) {
             kernel.log.count("mmap", Some(errno));
-            return Reply::Answer(Err(errno));
+            return Ok(Reply::Answer(Err(errno)));
         }
         kernel.log.count("mmap", None);
         if matches!(kernel.file(file).map(|open| open.file), Some(File::Ctrl(_))) {
             kernel.set_mapped_by(file, Some(target.process()));
             self.update_doorbells(&kernel);
         }
-        Reply::Pass
+        Ok(Reply::Pass)
     }
 
     /// Nobody tells of `munmap`: whether the doorbell is still mapped is looked at when it matters.
@@ -369,5 +373,20 @@ impl Shared {
         for (kind, count) in kinds {
             kernel.log.leak(process, kind, count);
         }
+    }
+}
+
+/// The answer that a fault makes of a call; the time that it delays it by as the error.
+fn fault(kernel: &mut Kernel, name: &str, counts: bool) -> Result<Option<Reply>, Duration> {
+    if !counts || !kernel.log.has_faults() {
+        return Ok(None);
+    }
+    match kernel.log.fault(name) {
+        Some(Effect::Delay(time)) => Err(time),
+        Some(Effect::Fail(errno)) => {
+            kernel.log.count(name, Some(errno));
+            Ok(Some(Reply::Answer(Err(errno))))
+        }
+        None => Ok(None),
     }
 }
