@@ -1,72 +1,89 @@
 //! Which names a list of patterns such as `NV_ERR_*` takes in; fast over many names.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 
-/// Bytes that tell at a glance what most names cannot match: enough for `NV2080_`.
-const GLANCE: usize = 7;
-/// Size of the table that a glance looks into.
-const TABLE: usize = 4096;
+/// Bytes of a name that are looked up in the table: enough for `NV2080_CTRL_GPU_`.
+const GLANCE: usize = 16;
+/// Size of the table; where two starts share a slot, more is compared than need be.
+const TABLE: usize = 1 << 14;
 
 /// Patterns, each as its literal parts between stars.
 ///
 /// A driver has some 90,000 names and a spec wants a few thousand of them, and this runs in
-/// unoptimised build scripts: a name is first looked up by its first bytes.
+/// unoptimised build scripts: most names are told apart by their first few bytes.
 pub(crate) struct Globs<'p> {
     /// Those without a star: most are names of calls, and there are hundreds with one beginning.
     whole: HashSet<&'p str>,
-    /// Which slots these begin in.
-    starts: Vec<bool>,
-    /// By the slot of the first literal.
-    boxes: Vec<Vec<Vec<&'p str>>>,
-    /// Those whose first literal is too short for a slot.
-    short: Vec<Vec<&'p str>>,
+    /// The others, by the slot of their first literal.
+    boxes: HashMap<usize, Vec<Vec<&'p str>>>,
+    /// What is known of the names that start in one way, by slot.
+    starts: Vec<Start>,
+}
+
+#[derive(Clone, Copy, Default)]
+struct Start {
+    /// Some pattern starts so too.
+    begun: bool,
+    /// There is a box.
+    boxed: bool,
 }
 
 impl<'p> Globs<'p> {
     /// `*` stands for any text; every other character for itself.
     pub(crate) fn new(patterns: impl Iterator<Item = &'p str>) -> Self {
-        let (mut boxes, mut short) = (vec![Vec::new(); TABLE], Vec::new());
-        let (mut whole, mut starts) = (HashSet::new(), vec![false; TABLE]);
+        let (mut whole, mut boxes) = (HashSet::new(), HashMap::<_, Vec<_>>::new());
+        let mut starts = vec![Start::default(); TABLE];
         for pattern in patterns {
-            if let (false, Some(slot)) = (pattern.contains('*'), slot(pattern)) {
+            let parts: Vec<&str> = pattern.split('*').collect();
+            slots(parts[0]).for_each(|slot| starts[slot].begun = true);
+            if parts.len() == 1 {
                 whole.insert(pattern);
-                starts[slot] = true;
                 continue;
             }
-            let parts: Vec<&str> = pattern.split('*').collect();
-            match slot(parts[0]) {
-                Some(slot) => boxes[slot].push(parts),
-                None => short.push(parts),
+            let last = slots(parts[0]).last().unwrap_or_default();
+            starts[last].boxed = true;
+            let boxed = boxes.entry(last).or_default();
+            // Two specs have most of their patterns in common.
+            if !boxed.contains(&parts) {
+                boxed.push(parts);
             }
         }
-        Self { whole, starts, boxes, short }
+        Self { whole, boxes, starts }
     }
 
     /// Whether any pattern takes in the name.
     pub(crate) fn matches(&self, name: &str) -> bool {
-        let boxed = slot(name).map_or(&[][..], |slot| &self.boxes[slot]);
-        let slot_taken = slot(name).is_some_and(|slot| self.starts[slot]);
-        slot_taken && self.whole.contains(name)
-            || self.short.iter().chain(boxed).any(|parts| matches(parts, name))
+        let boxed = |slot| self.boxes.get(&slot).into_iter().flatten();
+        let is_boxed = |slot| boxed(slot).any(|parts| matches(parts, name));
+        self.boxes_of(name).any(is_boxed) || (self.has_begun(name) && self.whole.contains(name))
     }
 
     /// Whether no pattern can take in any name that goes on from `start` with a `_`.
     pub(crate) fn rules_out(&self, start: &str) -> bool {
         let start = format!("{start}_");
-        let taken = |slot: usize| self.starts[slot] || !self.boxes[slot].is_empty();
-        let boxed = slot(&start).is_none_or(taken);
-        !boxed && !self.short.iter().any(|parts| start.starts_with(parts[0]))
+        !self.has_begun(&start) && self.boxes_of(&start).next().is_none()
+    }
+
+    /// Whether the first bytes of a name are also those of a pattern.
+    fn has_begun(&self, name: &str) -> bool {
+        slots(name).all(|slot| self.starts[slot].begun)
+    }
+
+    /// The slots of the boxes whose patterns may take in the name.
+    fn boxes_of(&self, name: &str) -> impl Iterator<Item = usize> {
+        let begun = slots(name).take_while(|slot| self.starts[*slot].begun);
+        begun.filter(|slot| self.starts[*slot].boxed)
     }
 }
 
-/// Where the first bytes of a name fall in the table; `None` when it has too few.
-fn slot(name: &str) -> Option<usize> {
-    let first = name.as_bytes().get(..GLANCE)?;
-    let mut slot = 0usize;
-    for byte in first {
-        slot = slot.wrapping_mul(31).wrapping_add(usize::from(*byte));
-    }
-    Some(slot % TABLE)
+/// Where each start of a name falls in the table: the empty one, that of one byte, and so on.
+fn slots(name: &str) -> impl Iterator<Item = usize> {
+    let next = |slot: &mut usize, byte: &u8| {
+        *slot = (*slot * 31 + usize::from(*byte)) % TABLE;
+        Some(*slot)
+    };
+    let first = name.as_bytes().iter().take(GLANCE);
+    std::iter::once(0).chain(first.scan(0, next))
 }
 
 fn matches(parts: &[&str], name: &str) -> bool {

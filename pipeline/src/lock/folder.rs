@@ -3,9 +3,9 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::OnceLock;
 
-use super::text::{self, Bad, Scanner, TagNames};
+use super::text::{self, Bad, Entry, Moves, Scanner, TagNames};
 use super::{Fact, Header, History, ItemKind, Lock, LockedTag};
 use crate::diagnostic::{Diagnostic, Place, Report};
 use crate::files;
@@ -82,8 +82,8 @@ pub fn read_part(folder: &Path, part: Part<'_>) -> Result<Lock, Report> {
     let files = Files::open(folder, |surface| surface != CALLS)?;
     let names = files.tag_names();
     let mut report = Report::default();
-    let mut lock = Lock { tags: files.tags.clone(), headers: BTreeMap::new() };
-    let mut types: HashMap<&str, Vec<(&File, Type)>> = HashMap::new();
+    let mut found: Vec<Vec<Item>> = Vec::new();
+    let mut types: HashMap<&str, Vec<(usize, Type)>> = HashMap::new();
     // A call's number is wanted as well: its name is a pattern without a star.
     let specs = part.specs;
     let names_of_numbers = specs.iter().flat_map(|spec| &spec.items).map(|i| i.name.as_str());
@@ -94,24 +94,22 @@ pub fn read_part(folder: &Path, part: Part<'_>) -> Result<Lock, Report> {
     let scanned = parallel::map(&files.files, |file| {
         (file.edited(), file.scan(&names, &wanted, &needless, part.lines))
     });
-    for (file, (edited, scanned)) in files.files.iter().zip(scanned) {
+    for (at, (edited, scanned)) in scanned.into_iter().enumerate() {
         report.diagnostics.extend(edited);
-        match scanned {
-            Ok(scanned) => {
-                for (kind, name, events) in scanned.items {
-                    put(&mut lock, file, kind, &name, events);
-                }
-                for (name, ty) in scanned.types {
-                    types.entry(name).or_default().push((file, ty));
-                }
-            }
-            Err(bad) => report.push(file.complaint(&bad)),
+        let scanned = scanned.unwrap_or_else(|bad| {
+            report.push(files.files[at].complaint(&bad));
+            Scanned::default()
+        });
+        found.push(scanned.items);
+        for (name, ty) in scanned.types {
+            types.entry(name).or_default().push((at, ty));
         }
     }
     let mut pending: Vec<String> = roots(specs).map(str::to_owned).collect();
     let mut seen: HashSet<String> = pending.iter().cloned().collect();
     while let Some(name) = pending.pop() {
-        for (file, ty) in types.get(name.as_str()).into_iter().flatten() {
+        for (at, ty) in types.get(name.as_str()).into_iter().flatten() {
+            let file = &files.files[*at];
             match file.events_at(*ty, &names, part.lines) {
                 Ok(events) => {
                     let used =
@@ -119,18 +117,17 @@ pub fn read_part(folder: &Path, part: Part<'_>) -> Result<Lock, Report> {
                     pending.extend(
                         used.filter(|name| seen.insert((*name).to_owned())).map(str::to_owned),
                     );
-                    put(&mut lock, file, ty.kind, &name, events);
+                    found[*at].push(((ty.kind, name.clone()), events));
                 }
                 Err(bad) => report.push(file.complaint(&bad)),
             }
         }
     }
-    report.into_result(lock).map(|(lock, _)| lock)
-}
-
-fn put(lock: &mut Lock, file: &File, kind: ItemKind, name: &str, events: History) {
-    let header = lock.headers.entry((file.surface.clone(), file.path.clone())).or_default();
-    header.items.insert((kind, name.to_owned()), events);
+    let Files { tags, files } = files;
+    let found = files.into_iter().zip(found).filter(|(_, items)| !items.is_empty());
+    let header = |items: Vec<Item>| Header { items: items.into_iter().collect() };
+    let headers = found.map(|(file, items)| ((file.surface, file.path), header(items))).collect();
+    report.into_result(Lock { tags, headers }).map(|(lock, _)| lock)
 }
 
 /// The types that the specs name themselves.
@@ -193,7 +190,9 @@ struct Files {
 struct File {
     surface: String,
     path: String,
-    text: Arc<str>,
+    text: String,
+    /// How lines moved, once somebody has asked.
+    moves: OnceLock<Moves>,
 }
 
 impl Files {
@@ -209,7 +208,7 @@ impl Files {
             };
             let text = fs::read_to_string(path).map_err(|e| unreadable(path, &e))?;
             let (surface, path) = (surface.to_owned(), header.to_owned());
-            Ok(Some(File { surface, path, text: text.into() }))
+            Ok(Some(File { surface, path, text, moves: OnceLock::new() }))
         });
         let files: Vec<Option<File>> = read.into_iter().collect::<Result<_, Diagnostic>>()?;
         Ok(Self { tags, files: files.into_iter().flatten().collect() })
@@ -220,9 +219,13 @@ impl Files {
     }
 }
 
+/// An item by its kind and name.
+type Item = ((ItemKind, String), History);
+
 /// What of a file was read, and where the rest stands.
+#[derive(Default)]
 struct Scanned<'f> {
-    items: Vec<(ItemKind, String, History)>,
+    items: Vec<Item>,
     types: Vec<(&'f str, Type)>,
 }
 
@@ -239,6 +242,10 @@ impl File {
         let (body, ..) =
             text::unseal(&self.text).map_err(|why| Bad { at: self.text.len(), why })?;
         Ok(body)
+    }
+
+    fn scanner<'f>(&'f self, tags: &'f TagNames<'f>) -> Result<Scanner<'f>, Bad> {
+        Scanner::new(self.body()?, &self.surface, &self.path, tags)
     }
 
     /// Complains when the checksum does not fit.
@@ -269,15 +276,15 @@ impl File {
     }
 
     fn parse(&self, tags: &TagNames<'_>) -> Result<Header, Bad> {
-        let mut scanner = Scanner::new(self.body()?, &self.surface, &self.path, tags)?;
-        let mut events = Vec::new();
+        let mut scanner = self.scanner(tags)?;
+        let moves = scanner.moves()?;
+        let mut items: Vec<Item> = Vec::new();
         while let Some(entry) = scanner.next()? {
-            events.push(((entry.kind, scanner.name().to_owned()), entry.events(tags)?));
+            let history = text::expand(entry.events(tags)?, &moves);
+            items.push(((entry.kind, scanner.name().to_owned()), history));
         }
-        self.check_count(events.len())?;
-        let moves = scanner.into_moves();
-        let items = events.into_iter().map(|(key, e)| (key, text::expand(e, &moves))).collect();
-        Ok(Header { items })
+        self.check_count(items.len())?;
+        Ok(Header { items: items.into_iter().collect() })
     }
 
     /// The enums and the wanted constants, and where the other types stand.
@@ -288,9 +295,9 @@ impl File {
         needless: &'f (dyn Fn(&str) -> bool + Sync),
         lines: bool,
     ) -> Result<Scanned<'f>, Bad> {
-        let mut scanner = Scanner::new(self.body()?, &self.surface, &self.path, tags)?;
+        let mut scanner = self.scanner(tags)?;
         scanner.pass_over_where(needless);
-        let mut scanned = Scanned { items: Vec::new(), types: Vec::new() };
+        let mut scanned = Scanned::default();
         while let Some(entry) = scanner.next()? {
             let needed = match entry.kind {
                 ItemKind::Enum => true,
@@ -304,27 +311,34 @@ impl File {
                 }
             };
             if needed {
-                let events = entry.events(tags)?;
-                scanned.items.push((entry.kind, scanner.name().to_owned(), events));
-            }
-        }
-        if lines {
-            let moves = scanner.into_moves();
-            for (_, _, events) in &mut scanned.items {
-                *events = text::expand(std::mem::take(events), &moves);
+                let history = self.history(&entry, tags, lines)?;
+                scanned.items.push(((entry.kind, scanner.name().to_owned()), history));
             }
         }
         Ok(scanned)
     }
 
-    fn events_at(&self, ty: Type, tags: &TagNames<'_>, lines: bool) -> Result<History, Bad> {
-        let mut scanner = Scanner::new(self.body()?, &self.surface, &self.path, tags)?;
-        if lines {
-            scanner.read_moves()?;
+    fn history(&self, entry: &Entry<'_>, tags: &TagNames<'_>, lines: bool) -> Result<History, Bad> {
+        let events = entry.events(tags)?;
+        if !lines {
+            return Ok(events);
         }
+        // Most files have nothing that anybody asks for.
+        let moves = match self.moves.get() {
+            Some(moves) => moves,
+            None => {
+                let moves = self.scanner(tags)?.moves()?;
+                self.moves.get_or_init(|| moves)
+            }
+        };
+        Ok(text::expand(events, moves))
+    }
+
+    fn events_at(&self, ty: Type, tags: &TagNames<'_>, lines: bool) -> Result<History, Bad> {
+        let mut scanner = self.scanner(tags)?;
         scanner.seek(ty.at, ty.section);
         match scanner.next()? {
-            Some(entry) => Ok(text::expand(entry.events(tags)?, &scanner.into_moves())),
+            Some(entry) => self.history(&entry, tags, lines),
             None => Err(Bad { at: ty.at, why: "an item is missing".into() }),
         }
     }
@@ -389,7 +403,8 @@ fn walk(folder: &Path) -> Result<Vec<PathBuf>, Report> {
             }
         }
     }
-    files.sort();
+    // By bytes: comparing folder by folder takes longer than listing them.
+    files.sort_unstable_by(|a, b| a.as_os_str().cmp(b.as_os_str()));
     Ok(files)
 }
 

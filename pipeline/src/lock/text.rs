@@ -71,6 +71,9 @@ pub(super) fn unseal(text: &str) -> Result<(&str, usize, u64), String> {
 /// How the lines of a header moved at one tag: from each line on, by so much.
 type Steps = Vec<(u32, i64)>;
 
+/// The moves of a header, by the tag that made them, in order.
+pub(super) type Moves = Vec<(usize, Steps)>;
+
 /// An item with the line, in the first tag that has it.
 type Row<'a> = (u32, ItemKind, &'a str, &'a History);
 
@@ -145,7 +148,7 @@ fn step(line: u32, steps: &Steps) -> u32 {
 }
 
 /// The moves that explain where items whose fact stayed stand at each tag.
-fn moves(header: &Header) -> Vec<(usize, Steps)> {
+fn moves(header: &Header) -> Moves {
     let mut tags: Vec<usize> =
         header.items.values().flat_map(|h| h.iter().skip(1).map(|s| s.from)).collect();
     tags.sort_unstable();
@@ -380,7 +383,6 @@ pub(super) struct Scanner<'t> {
     /// Name of the constant last met, and where the names it goes on from end.
     name: String,
     ends: Vec<usize>,
-    moves: Vec<(usize, Steps)>,
     needless: Option<&'t dyn Fn(&str) -> bool>,
 }
 
@@ -401,20 +403,24 @@ impl<'t> Scanner<'t> {
             return bad("its first line names another surface or header than its path");
         }
         let at = (first.len() + 1).min(text.len());
-        let (name, ends) = (String::new(), Vec::new());
-        let (moves, needless) = (Vec::new(), None);
-        Ok(Self { text, at, tags, section: 0, line: 0, name, ends, moves, needless })
+        let (name, ends, needless) = (String::new(), Vec::new(), None);
+        Ok(Self { text, at, tags, section: 0, line: 0, name, ends, needless })
     }
 
     /// Reads how lines moved, which stands before the first section.
-    pub(super) fn read_moves(&mut self) -> Result<(), Bad> {
-        while self.text[self.at.min(self.text.len())..].starts_with("moved ") {
-            if let Some((at, line)) = self.line() {
-                let moved = self.moved(at, line.trim_start_matches("moved "))?;
-                self.moves.push(moved);
-            }
+    pub(super) fn moves(&mut self) -> Result<Moves, Bad> {
+        let mut moves = Moves::new();
+        while let Some((at, rest)) = self.moved_line() {
+            moves.push(self.moved(at, rest)?);
         }
-        Ok(())
+        Ok(moves)
+    }
+
+    /// The next line, where it tells of a move.
+    fn moved_line(&mut self) -> Option<(usize, &'t str)> {
+        let is_move = self.text.get(self.at..)?.starts_with("moved ");
+        let (at, line) = is_move.then(|| self.line())??;
+        Some((at, line.strip_prefix("moved ")?))
     }
 
     /// Goes to the item that starts at byte `at`, in a section met before.
@@ -446,8 +452,9 @@ impl<'t> Scanner<'t> {
         }
     }
 
-    /// The next item, if any.
+    /// The next item, if any; `moves` are passed over.
     pub(super) fn next(&mut self) -> Result<Option<Entry<'t>>, Bad> {
+        while self.moved_line().is_some() {}
         while let Some((at, line)) = self.line() {
             if let Some(rest) = line.strip_prefix('[') {
                 let Some(tag) = rest.strip_suffix(']') else {
@@ -456,9 +463,6 @@ impl<'t> Scanner<'t> {
                 self.section = self.tag(at, tag)?;
                 self.line = 0;
                 self.ends.clear();
-            } else if let Some(rest) = line.strip_prefix("moved ") {
-                let moved = self.moved(at, rest)?;
-                self.moves.push(moved);
             } else if line.trim_start_matches(' ').contains(' ') {
                 return self.entry(at, line).map(Some);
             } else {
@@ -569,11 +573,6 @@ impl<'t> Scanner<'t> {
         };
         let (kind, record, section) = (ItemKind::Constant, RecordKind::Struct, self.section);
         Ok(Entry { kind, at, name: None, head, body: "", section, above, record })
-    }
-
-    /// How lines moved; known once the first item was given.
-    pub(super) fn into_moves(self) -> Vec<(usize, Steps)> {
-        self.moves
     }
 }
 
