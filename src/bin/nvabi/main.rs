@@ -20,6 +20,9 @@ use args::{Args, Command};
 use context::Context;
 use nvabi_pipeline::diagnostic::Report;
 
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 /// How a command ended, when it did not fail.
 pub(crate) enum Outcome {
     /// The same, or done.
