@@ -316,10 +316,17 @@ fn arguments(text: &str) -> Vec<&str> {
     found
 }
 
+/// Where the next comment starts. Looking for either kind by itself would go through the whole rest
+/// for each comment of the other.
+fn comment(text: &str) -> Option<usize> {
+    let bytes = text.as_bytes();
+    memchr::memchr_iter(b'/', bytes).find(|at| matches!(bytes.get(at + 1), Some(b'/' | b'*')))
+}
+
 /// The same text with its comments gone and its lines where they were.
 fn without_comments(text: &str) -> String {
     let (mut out, mut rest) = (String::with_capacity(text.len()), text);
-    while let Some(at) = rest.find("/*").into_iter().chain(rest.find("//")).min() {
+    while let Some(at) = comment(rest) {
         out.push_str(&rest[..at]);
         let block = rest[at..].starts_with("/*");
         let end = match block {

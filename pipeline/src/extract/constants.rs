@@ -12,6 +12,7 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use clang_sys::{CXCursor_EnumConstantDecl, CXCursor_EnumDecl};
+use memchr::memmem;
 use rustc_hash::{FxBuildHasher, FxHashMap, FxHashSet};
 
 use super::clang::{Clang, Unit};
@@ -220,17 +221,18 @@ pub(super) fn evaluate(
 ) -> Result<(), Report> {
     let candidates = candidates(tree, request, macros, surface, cache);
     let macros = &macros.own;
+    // Maps are made at once: putting one name after the other into its place takes twice the time.
+    let mut constants: Vec<_> = std::mem::take(&mut surface.constants).into_iter().collect();
+    let mut bit_ranges = Vec::new();
     for (i, value) in values(clang, tree, request, macros, &candidates, guessed, cache)? {
         let (name, source) = (macros[i].name.to_owned(), macros[i].source.clone());
         match value {
-            Value::Integer(value) => {
-                surface.constants.insert(name, Constant { value, source });
-            }
-            Value::Range(high, low) => {
-                surface.bit_ranges.insert(name, BitRange { high, low, source });
-            }
+            Value::Integer(value) => constants.push((name, Constant { value, source })),
+            Value::Range(high, low) => bit_ranges.push((name, BitRange { high, low, source })),
         }
     }
+    surface.constants = constants.into_iter().collect();
+    surface.bit_ranges = bit_ranges.into_iter().collect();
     Ok(())
 }
 
@@ -247,7 +249,7 @@ fn candidates(
     let mut new = Vec::new();
     let known = cache.known();
     for (i, m) in macros.own.iter().enumerate() {
-        if m.is_function_like() || !table.is_last(m.name, i) {
+        if m.function_like || table.replaced[i] {
             continue;
         }
         let place = (table.seed ^ m.header, m.offset);
@@ -485,6 +487,8 @@ struct Entry<'t> {
 /// Every macro by name, with what the surface declares beside them.
 struct Table<'t> {
     macros: FxHashMap<&'t str, Entry<'t>>,
+    /// By index: whether a later definition replaces this one.
+    replaced: Vec<bool>,
     types: FxHashSet<&'t str>,
     /// Macros that are not the driver's.
     others: &'t HashSet<String>,
@@ -510,9 +514,13 @@ impl<'t> Table<'t> {
         surface: &'t Surface,
     ) -> Self {
         let mut table = FxHashMap::with_capacity_and_hasher(macros.own.len(), FxBuildHasher);
+        let mut replaced = vec![false; macros.own.len()];
         for (index, m) in macros.own.iter().enumerate() {
-            let function_like = m.is_function_like();
-            table.insert(m.name, Entry { index, text: m.text, function_like, class: None });
+            let function_like = m.function_like;
+            let entry = Entry { index, text: m.text, function_like, class: None };
+            if let Some(earlier) = table.insert(m.name, entry) {
+                replaced[earlier.index] = true;
+            }
         }
         let enums = surface.enums.values().flat_map(|e| &e.variants);
         let unnamed = surface.constants.iter().map(|(name, c)| (name.as_str(), c.value));
@@ -527,17 +535,13 @@ impl<'t> Table<'t> {
         (request.language, request.defines).hash(&mut hasher);
         Self {
             macros: table,
+            replaced,
             types: types.collect(),
             others: &macros.others,
             enumerators: enums.map(|(n, v)| (n.as_str(), *v)).chain(unnamed).collect(),
             undefined: tree.files.values().flat_map(|file| undefined(&file.text)).collect(),
             seed: hasher.finish(),
         }
-    }
-
-    /// Whether no later definition replaces this one.
-    fn is_last(&self, name: &str, index: usize) -> bool {
-        self.macros.get(name).is_some_and(|entry| entry.index == index)
     }
 
     fn classify(&mut self, name: &'t str) -> Class {
@@ -656,7 +660,10 @@ fn may_be_extreme(token: &Token<'_>) -> bool {
 
 /// The names in the `#undef` lines of a header.
 fn undefined(text: &str) -> impl Iterator<Item = &str> {
-    let directives = text.lines().filter_map(lexer::split_directive);
+    // Few headers have the word at all.
+    let has_some = memmem::find(text.as_bytes(), b"undef").is_some();
+    let lines = has_some.then(|| text.lines()).into_iter().flatten();
+    let directives = lines.filter_map(lexer::split_directive);
     let undefs = directives.filter(|(directive, _)| *directive == "undef");
     undefs.map(|(_, rest)| &rest[..lexer::identifier(rest)])
 }

@@ -10,13 +10,12 @@ mod machine;
 mod records;
 mod stubs;
 
-use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::sync::Arc;
 
 pub use clang::Clang;
 pub use constants::Cache;
-use rustc_hash::FxHashSet;
+use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::diagnostic::{Diagnostic, Place, Report};
 use crate::headers::{File, Tree};
@@ -221,7 +220,7 @@ fn complaints(unit: &Unit<'_>, tree: &Tree, request: &Request<'_>, first_questio
 struct Files<'t> {
     tree: &'t Tree,
     system: &'t [String],
-    known: HashMap<FileId, Option<Header<'t>>>,
+    known: FxHashMap<FileId, Option<Header<'t>>>,
 }
 
 /// A recorded header.
@@ -235,7 +234,7 @@ struct Header<'t> {
 
 impl<'t> Files<'t> {
     fn new(tree: &'t Tree, request: &'t Request<'_>) -> Self {
-        Self { tree, system: &request.system, known: HashMap::new() }
+        Self { tree, system: &request.system, known: FxHashMap::default() }
     }
 
     /// Header and byte of a declaration's name; `None` when it is not the driver's.

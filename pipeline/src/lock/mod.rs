@@ -9,6 +9,7 @@
 mod folder;
 mod text;
 
+use std::cmp::Ordering;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
@@ -174,12 +175,12 @@ impl Lock {
         let headers = self.tags[other].headers.clone();
         let (at, last) = self.insert_tag(tag, headers);
         let other = if at <= other { other + 1 } else { other };
+        // What held before `at` goes on holding, and that is what is wanted mostly.
+        if last && other + 1 == at {
+            return true;
+        }
         for header in self.headers.values_mut() {
             for history in header.items.values_mut() {
-                // What held before `at` goes on holding, and that is what is wanted mostly.
-                if last && other + 1 == at {
-                    continue;
-                }
                 // The history does not know yet of the tag that was put in.
                 let before = if other > at { other - 1 } else { other };
                 let value = state_at(history, before).cloned();
@@ -217,10 +218,13 @@ impl Header {
         let mut found = found.into_iter().peekable();
         let mut new = Vec::new();
         for ((kind, name), history) in &mut self.items {
-            while let Some(f) = found.next_if(|f| (f.kind, f.name) < (*kind, name.as_str())) {
-                new.push(f);
-            }
-            let here = found.next_if(|f| (f.kind, f.name) == (*kind, name.as_str()));
+            let here = loop {
+                match found.peek().map(|f| (f.kind, f.name).cmp(&(*kind, name))) {
+                    Some(Ordering::Less) => new.extend(found.next()),
+                    Some(Ordering::Equal) => break found.next(),
+                    _ => break None,
+                }
+            };
             // Most of a driver stays as it is from one tag to the next.
             let now = history.last().and_then(|state| state.value.as_ref());
             let same = match (&here, now) {
@@ -325,9 +329,15 @@ impl Found<'_> {
 /// The facts of a tag, sorted into the headers that declare them; in a header, by kind and name.
 fn by_header(facts: &Facts) -> HashMap<(&str, &str), Vec<Found<'_>>> {
     let mut headers: HashMap<(&str, &str), Vec<Found<'_>>> = HashMap::new();
-    for (surface_name, surface) in &facts.surfaces {
+    for (name, surface) in &facts.surfaces {
+        // A surface's items share the paths they point to, and those are told apart at a glance.
+        let mut by_path: HashMap<*const u8, (&str, Vec<Found<'_>>)> = HashMap::new();
         for (source, found) in found(surface) {
-            headers.entry((surface_name, &source.path)).or_default().push(found);
+            let of_path = by_path.entry(source.path.as_ptr());
+            of_path.or_insert_with(|| (&source.path, Vec::new())).1.push(found);
+        }
+        for (path, found) in by_path.into_values() {
+            headers.entry((name, path)).or_default().extend(found);
         }
     }
     // A bit range may stand between the constants.
