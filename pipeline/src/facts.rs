@@ -11,6 +11,7 @@ use crate::diagnostic::{Diagnostic, Report};
 use crate::extract::{self, Clang, Request, differences, extract};
 use crate::headers::{self, Listing, Source, Tree};
 use crate::model::{CALLS, Call, Facts, Surface};
+use crate::parallel;
 use crate::spec::{self, Named, Spec, SpecPlace};
 use crate::tag::Tag;
 
@@ -19,6 +20,18 @@ use crate::tag::Tag;
 pub struct Cache {
     macros: extract::Cache,
     calls: CallCache,
+}
+
+impl Cache {
+    /// One that another thread is to `fill`; what needs an answer waits for that.
+    pub fn unfilled() -> Self {
+        Self { macros: extract::Cache::unfilled(), ..Self::default() }
+    }
+
+    /// Fills an unfilled one with what was remembered, if anything was.
+    pub fn fill(&self, remember: impl FnOnce() -> Option<extract::Cache>) {
+        self.macros.fill(remember);
+    }
 }
 
 /// What the driver's sources say of calls, by path and content.
@@ -51,10 +64,11 @@ impl CallCache {
 
     /// What the calls of a unit take, whose numbers `surface` has.
     fn surface(&self, unit: &Unit<'_>, surface: &Surface) -> Surface {
-        let files = unit.tree.files.iter().chain(&unit.calls.files);
-        let said: Vec<(&str, Arc<Said>)> = files
-            .filter_map(|(path, file)| Some((path.as_str(), self.said(path, file)?)))
-            .collect();
+        let files: Vec<_> = unit.tree.files.iter().chain(&unit.calls.files).collect();
+        let said = parallel::map(&files, |(path, file)| self.said(path, file));
+        let paths = files.iter().map(|(path, _)| path.as_str());
+        let said = paths.zip(said).filter_map(|(path, said)| Some((path, said?)));
+        let said: Vec<(&str, Arc<Said>)> = said.collect();
         let mut parsed = calls::Parsed::default();
         for (path, said) in &said {
             match &**said {
@@ -251,6 +265,27 @@ pub fn extract_units(
     }
     report.diagnostics.dedup();
     report.into_result(Facts { tag: tag.clone(), surfaces })
+}
+
+/// Takes the facts of one tag as answers for others, which mostly have the same text in the same
+/// place.
+pub fn remember(
+    clang: &Clang,
+    units: &[Unit<'_>],
+    mut facts: Facts,
+    targets: &[String],
+) -> Result<extract::Cache, Report> {
+    let cache = extract::Cache::default();
+    let Some((first, others)) = targets.split_first() else { return Ok(cache) };
+    for unit in units {
+        let mut take = |name: &str| facts.surfaces.remove(name).unwrap_or_default();
+        let name = &unit.surface.name;
+        let differs: Vec<(&str, Surface)> =
+            others.iter().map(|t| (t.as_str(), take(&format!("{name}@{t}")))).collect();
+        let request = unit.request(Options { target: first, constants: true });
+        extract::remember(clang, &unit.tree, &request, take(name), &differs, &cache)?;
+    }
+    Ok(cache)
 }
 
 /// The facts for every target of the spec: those of the first, and beside them, as surfaces

@@ -40,13 +40,24 @@ impl File {
         self.includes.get_or_init(|| includes(&self.text).map(str::to_owned).collect())
     }
 
-    /// The line, counted from 1, that a byte lies in.
-    pub fn line(&self, offset: u32) -> u32 {
-        let newlines = self.newlines.get_or_init(|| {
+    fn newlines(&self) -> &[u32] {
+        self.newlines.get_or_init(|| {
             let bytes = self.text.bytes().enumerate();
             bytes.filter(|(_, byte)| *byte == b'\n').map(|(at, _)| at as u32).collect()
-        });
-        newlines.partition_point(|newline| *newline < offset) as u32 + 1
+        })
+    }
+
+    /// The line, counted from 1, that a byte lies in.
+    pub fn line(&self, offset: u32) -> u32 {
+        self.newlines().partition_point(|newline| *newline < offset) as u32 + 1
+    }
+
+    /// The byte that a line, counted from 1, starts with.
+    pub fn line_start(&self, line: u32) -> Option<u32> {
+        match line.checked_sub(2) {
+            None => Some(0),
+            Some(before) => Some(self.newlines().get(before as usize)? + 1),
+        }
     }
 }
 

@@ -7,10 +7,10 @@ use std::sync::mpsc;
 use std::thread;
 
 use crate::diagnostic::Report;
-use crate::extract::Clang;
+use crate::extract::{self, Clang};
 use crate::facts::{self, Cache, Unit};
-use crate::headers::Source;
-use crate::lock::Lock;
+use crate::headers::{Blobs, Source};
+use crate::lock::{Lock, LockedTag};
 use crate::model::Facts;
 use crate::spec::{Spec, spec_of};
 use crate::tag::Tag;
@@ -42,8 +42,15 @@ pub fn sweep(
     tags.sort_unstable_by_key(|(tag, _)| *tag);
     tags.dedup_by_key(|(tag, _)| *tag);
     let threads = thread::available_parallelism().map_or(1, usize::from).min(tags.len().max(1));
-    let Found { digests, firsts, distinct } = find(path, threads, &tags)?;
-    let cache = Cache::default();
+    // The first to load libclang looks for it, and that is quick as long as there is one thread.
+    drop(Clang::load()?);
+    let blobs = Source::open(path)?.blobs();
+    let (found, nearest) = thread::scope(|scope| {
+        let nearest = scope.spawn(|| nearest(lock, &tags));
+        (find(path, threads, &blobs, &tags), nearest.join().ok().flatten())
+    });
+    let Found { digests, firsts, distinct } = found?;
+    let cache = Cache::unfilled();
     // libclang belongs to the thread that loads it.
     let start = || Ok(Clang::load()?);
     let read = |clang: &mut Clang, i: usize| {
@@ -51,7 +58,7 @@ pub fn sweep(
         let (tag, spec) = tags[*at];
         facts::extract_all_targets(clang, units, tag, &spec.targets, &cache)
     };
-    in_order(threads, distinct.len(), start, read, |i, read: Read| {
+    let take = |i: usize, read: Read| {
         let (facts, warnings) = read;
         let at = distinct[i].0;
         let until = distinct.get(i + 1).map_or(tags.len(), |(until, _)| *until);
@@ -64,7 +71,35 @@ pub fn sweep(
             progress(Progress::Warnings(&warnings));
         }
         (at..until).for_each(|_| progress(Progress::Tag));
+    };
+    thread::scope(|scope| {
+        scope.spawn(|| cache.fill(|| remember(nearest?, path, &blobs, specs)));
+        in_order(threads, distinct.len(), start, read, take)
     })
+}
+
+/// What the lock says of the tag next to the first of `tags` that is not one of them.
+fn nearest(lock: &Lock, tags: &[(&Tag, &Spec)]) -> Option<(LockedTag, Facts)> {
+    let (first, _) = tags.first()?;
+    let at = lock.tags.partition_point(|locked| locked.tag < **first);
+    let mut by_distance = lock.tags[..at].iter().rev().chain(&lock.tags[at..]);
+    let locked = by_distance.find(|locked| tags.iter().all(|(tag, _)| **tag != locked.tag))?;
+    Some((locked.clone(), lock.facts(&locked.tag)?))
+}
+
+/// Takes what the lock says of a tag as answers, so that clang is asked for what is new alone.
+/// Nothing, where the headers are not those that were locked.
+fn remember(
+    (locked, facts): (LockedTag, Facts),
+    path: &Path,
+    blobs: &Blobs,
+    specs: &[Spec],
+) -> Option<extract::Cache> {
+    let spec = spec_of(specs, &locked.tag).ok()?;
+    let mut source = Source::open_with(path, blobs.clone()).ok()?;
+    let units = facts::units(&mut source, spec, &locked.tag).ok()?;
+    let is_same = facts::digest(&units, &spec.targets) == locked.headers;
+    is_same.then(|| facts::remember(&Clang::load().ok()?, &units, facts, &spec.targets).ok())?
 }
 
 /// Which headers the tags have.
@@ -77,10 +112,14 @@ struct Found<'s> {
     distinct: Vec<(usize, Vec<Unit<'s>>)>,
 }
 
-fn find<'s>(path: &Path, threads: usize, tags: &[(&Tag, &'s Spec)]) -> Result<Found<'s>, Report> {
+fn find<'s>(
+    path: &Path,
+    threads: usize,
+    blobs: &Blobs,
+    tags: &[(&Tag, &'s Spec)],
+) -> Result<Found<'s>, Report> {
     let mut found = Found { digests: Vec::new(), firsts: Vec::new(), distinct: Vec::new() };
     let mut known: HashMap<String, usize> = HashMap::new();
-    let blobs = Source::open(path)?.blobs();
     let start = || Ok(Source::open_with(path, blobs.clone())?);
     let read = |source: &mut Source, i: usize| {
         let (tag, spec): (&Tag, &'s Spec) = tags[i];

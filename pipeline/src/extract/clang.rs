@@ -8,6 +8,7 @@ use std::ffi::{CStr, CString, c_uint};
 use std::marker::PhantomData;
 use std::path::PathBuf;
 use std::ptr;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use clang_sys::*;
 
@@ -30,7 +31,7 @@ impl Clang {
     /// Loads libclang from `LIBCLANG_PATH` or the usual places and checks its version.
     pub fn load() -> Result<Self, Diagnostic> {
         if !is_loaded() {
-            find_and_load().map_err(|why| {
+            load_once().map_err(|why| {
                 Diagnostic::error("libclang-missing", "cannot load libclang")
                     .note(why.lines().next().unwrap_or_default().to_owned())
                     .help(INSTALL)
@@ -124,6 +125,21 @@ impl Drop for Clang {
 /// By these a person says where libclang is; it is looked for nowhere else first, then.
 const SAID: [&str; 5] =
     ["LIBCLANG_PATH", "LLVM_CONFIG_PATH", "LD_LIBRARY_PATH", "LIBRARY_PATH", "CLANG_PATH"];
+
+/// What a thread has loaded, for the others: clang-sys has each look for the library by itself.
+static LOADED: Mutex<Option<Arc<SharedLibrary>>> = Mutex::new(None);
+
+fn load_once() -> Result<(), String> {
+    let mut loaded = LOADED.lock().unwrap_or_else(PoisonError::into_inner);
+    match &*loaded {
+        Some(library) => drop(set_library(Some(library.clone()))),
+        None => {
+            find_and_load()?;
+            *loaded = get_library();
+        }
+    }
+    Ok(())
+}
 
 /// Loads the newest LLVM of Debian and its kin when there is one, else whatever clang-sys finds.
 ///

@@ -9,7 +9,7 @@
 use std::collections::{BTreeMap, HashSet};
 use std::fmt::Write as _;
 use std::hash::{DefaultHasher, Hash, Hasher};
-use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::sync::{Arc, OnceLock, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use clang_sys::{CXCursor_EnumConstantDecl, CXCursor_EnumDecl};
 use memchr::memmem;
@@ -18,15 +18,16 @@ use rustc_hash::{FxBuildHasher, FxHashMap, FxHashSet};
 use super::clang::{Clang, Unit};
 use super::lexer::{self, Token};
 use super::machine;
-use super::records::{Macro, Macros};
-use super::{Request, main_file, main_name, parse};
+use super::records::{Macro, Macros, macro_at};
+use super::{Header, Request, main_file, main_name, parse};
 use crate::diagnostic::Report;
 use crate::headers::{File, Tree};
-use crate::model::{BitRange, Constant, Surface};
+use crate::model::{BitRange, Constant, Source, Surface};
 
 /// What is kept from tag to tag. It changes how long an answer takes, never the answer.
-#[derive(Default)]
-pub struct Cache(RwLock<Known>);
+///
+/// Where another thread is still filling it, what needs an answer waits.
+pub struct Cache(OnceLock<RwLock<Known>>);
 
 #[derive(Default)]
 struct Known {
@@ -45,14 +46,39 @@ struct Known {
     differences: FxHashMap<u64, Surface>,
 }
 
+/// The macro of a name that is defined at a place.
+fn defined_at<'t>(tree: &'t Tree, name: &str, source: &Source) -> Option<Macro<'t>> {
+    let file = tree.files.get(&*source.path)?;
+    let start = file.line_start(source.line)?;
+    let at = lexer::define(file.text.get(start as usize..)?.lines().next()?)?;
+    let header = Header::new(source.path.clone(), file);
+    macro_at(&header, start + at as u32).filter(|found| found.name == name)
+}
+
+impl Default for Cache {
+    fn default() -> Self {
+        Self(OnceLock::from(RwLock::default()))
+    }
+}
+
 impl Cache {
+    /// One that `fill` has yet to be called on.
+    pub fn unfilled() -> Self {
+        Self(OnceLock::new())
+    }
+
+    /// Fills an unfilled one; with nothing where `with` has nothing.
+    pub fn fill(&self, with: impl FnOnce() -> Option<Self>) {
+        self.0.get_or_init(|| with().and_then(|cache| cache.0.into_inner()).unwrap_or_default());
+    }
+
     /// A thread that panicked held nothing half done: every change is one insertion.
     fn known(&self) -> RwLockReadGuard<'_, Known> {
-        self.0.read().unwrap_or_else(PoisonError::into_inner)
+        self.0.get_or_init(RwLock::default).read().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn learn(&self) -> RwLockWriteGuard<'_, Known> {
-        self.0.write().unwrap_or_else(PoisonError::into_inner)
+        self.0.get_or_init(RwLock::default).write().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The macros that clang predefines otherwise for `target` than for the request's.
@@ -95,8 +121,37 @@ impl Cache {
         self.learn().differences.insert(key, differences.clone());
     }
 
+    /// Takes the values of the macros of `tree`, which `surface` has, for those of other headers that
+    /// have the same text.
+    ///
+    /// Where a value is, its macro is the last of its name, and the line it stands in is known. What
+    /// uses a macro without a value stays unknown.
+    pub(super) fn remember(&self, tree: &Tree, request: &Request<'_>, mut surface: Surface) {
+        let (mut values, mut macros) = (Vec::new(), Macros::default());
+        let mut take = |name: &str, source: &Source, value: Value| {
+            let Some(found) = defined_at(tree, name, source) else { return false };
+            macros.own.push(found);
+            values.push(value);
+            true
+        };
+        // The other constants are enumerators.
+        surface.constants.retain(|name, c| !take(name, &c.source, Value::Integer(c.value)));
+        for (name, range) in &surface.bit_ranges {
+            take(name, &range.source, Value::Range(range.high, range.low));
+        }
+        let candidates = candidates(tree, request, &macros, &surface, self);
+        let mut known = self.learn();
+        known.headers.extend(tree.files.values().map(|file| file.id.clone()));
+        let keyed = candidates.iter().filter_map(|(i, class)| Some((class.key?, values[*i])));
+        known.values.extend(keyed.map(|(key, value)| (key, Some(value))));
+    }
+
     /// What is worth asking for before the macros of `tree` are known.
     pub(super) fn guesses(&self, tree: &Tree, request: &Request<'_>) -> Vec<Guess> {
+        // A guess is not worth waiting for.
+        if self.0.get().is_none() {
+            return Vec::new();
+        }
         let mut known = self.learn();
         let each_time = known.each_time.get(request.surface).into_iter().flatten();
         let mut guesses: Vec<Guess> = each_time

@@ -101,7 +101,7 @@ pub(super) fn defines(text: &str) -> impl Iterator<Item = (&str, &str)> {
 }
 
 /// Where the name stands that a line defines.
-fn define(line: &str) -> Option<usize> {
+pub(super) fn define(line: &str) -> Option<usize> {
     let (directive, rest) = split_directive(line)?;
     (directive == "define" && identifier(rest) > 0).then_some(line.len() - rest.len())
 }

@@ -118,6 +118,26 @@ pub fn differences(
     Ok((differs, warnings))
 }
 
+/// Takes what is known of the headers of `tree` as answers for others: `surface` is what they have
+/// on the request's machine, `differs` what another has otherwise.
+pub fn remember(
+    clang: &Clang,
+    tree: &Tree,
+    request: &Request<'_>,
+    surface: Surface,
+    differs: &[(&str, Surface)],
+    cache: &Cache,
+) -> Result<(), Report> {
+    for (target, differs) in differs {
+        let names = cache.predefined_otherwise(clang, request, target)?;
+        if let Some(parts) = cache.parts(tree, &names).filter(|parts| parts.explain(differs)) {
+            cache.keep_differences(cache.key(request, target, &parts), differs);
+        }
+    }
+    cache.remember(tree, request, surface);
+    Ok(())
+}
+
 fn main_file(request: &Request<'_>) -> String {
     let mut text = String::from(request.prelude);
     if !text.is_empty() && !text.ends_with('\n') {
@@ -232,6 +252,14 @@ struct Header<'t> {
     key: u64,
 }
 
+impl<'t> Header<'t> {
+    fn new(path: Arc<str>, file: &'t File) -> Self {
+        let mut hasher = DefaultHasher::new();
+        file.id.hash(&mut hasher);
+        Self { path, file, key: hasher.finish() }
+    }
+}
+
 impl<'t> Files<'t> {
     fn new(tree: &'t Tree, request: &'t Request<'_>) -> Self {
         Self { tree, system: &request.system, known: FxHashMap::default() }
@@ -245,9 +273,7 @@ impl<'t> Files<'t> {
             let name = cursor.file_name();
             let path = name.strip_prefix(ROOT)?;
             let file = tree.files.get(path).filter(|_| !system.iter().any(|s| s == path))?;
-            let mut hasher = DefaultHasher::new();
-            file.id.hash(&mut hasher);
-            Some(Header { path: path.into(), file, key: hasher.finish() })
+            Some(Header::new(path.into(), file))
         });
         header.as_ref().map(|header| (header, offset))
     }

@@ -93,7 +93,7 @@ fn gather<'u, 't>(parent: Cursor<'u>, files: &mut Files<'t>, found: &mut Found<'
 
 /// The macro whose name starts at a byte of a header. Its text is taken from there: asking the
 /// parser for each of 100,000 names and extents takes longer than parsing.
-fn macro_at<'t>(header: &Header<'t>, offset: u32) -> Option<Macro<'t>> {
+pub(super) fn macro_at<'t>(header: &Header<'t>, offset: u32) -> Option<Macro<'t>> {
     let text = header.file.text.get(offset as usize..)?;
     let (name, rest) = text.split_at(lexer::identifier(text));
     let source = Source { path: header.path.clone(), line: header.file.line(offset) };

@@ -16,7 +16,8 @@ use nvabi_pipeline::tag::Tag;
 use crate::Outcome;
 use crate::args;
 use crate::commands::{existing, read_into};
-use crate::context::{Context, Family, facts_of, spec_of};
+use crate::context::{Context, Family, spec_of};
+use crate::diff::facts_of_items;
 
 pub(crate) fn add(context: &Context<'_>, args: &args::Add) -> Result<Outcome, Report> {
     let tag = &args.tag;
@@ -37,7 +38,7 @@ pub(crate) fn add(context: &Context<'_>, args: &args::Add) -> Result<Outcome, Re
     context.status("Locked", format!("{tag} {status}").trim_end());
 
     let open = lint::lint_tag(&locked, spec_of(&specs, tag)?, tag);
-    let text = pull_request(&locked, &specs, tag, &written, &open)?;
+    let text = pull_request(&folder, &locked, &specs, tag, &written, &open)?;
     match &args.out {
         Some(path) => write(path, &text)?,
         None => context.print(&text)?,
@@ -132,6 +133,7 @@ fn write(path: &Path, text: &str) -> Result<(), Report> {
 
 /// What the pull request says: against the tag before, and what is left to decide.
 fn pull_request(
+    folder: &Path,
     locked: &Lock,
     specs: &[Spec],
     tag: &Tag,
@@ -143,7 +145,7 @@ fn pull_request(
     match before {
         None => text.push_str("It is the first tag of the lock.\n"),
         Some(before) => {
-            let (from, to) = (facts_of(locked, &before.tag)?, facts_of(locked, tag)?);
+            let (from, to) = facts_of_items(folder, specs, &before.tag, tag)?;
             let side = |facts| -> Result<Side<'_>, Report> {
                 let facts: &nvabi_pipeline::model::Facts = facts;
                 Ok(Side { facts, spec: spec_of(specs, &facts.tag)? })

@@ -1,9 +1,13 @@
 //! `nvabi diff`: what changed between two locked tags.
 
+use std::path::Path;
+
 use nvabi_pipeline::diagnostic::{Diagnostic, Report};
 use nvabi_pipeline::diff::{self, Advice, Diff, Scope, Side};
 use nvabi_pipeline::lock;
 use nvabi_pipeline::model::Facts;
+use nvabi_pipeline::spec::Spec;
+use nvabi_pipeline::tag::Tag;
 use serde::Serialize;
 
 use crate::Outcome;
@@ -57,13 +61,22 @@ fn facts(
     family: &Family,
 ) -> Result<(Facts, Facts), Report> {
     let Family { specs, lock: folder, .. } = family;
-    let locked = if args.all {
-        let (locked, edited) = lock::read(folder)?;
-        context.complain(&edited);
-        locked
-    } else {
-        let specs = &[spec_of(specs, &args.from)?, spec_of(specs, &args.to)?];
-        lock::read_part(folder, lock::Part { specs, constants: &[], lines: true })?
-    };
+    if !args.all {
+        return facts_of_items(folder, specs, &args.from, &args.to);
+    }
+    let (locked, edited) = lock::read(folder)?;
+    context.complain(&edited);
     Ok((facts_of(&locked, &args.from)?, facts_of(&locked, &args.to)?))
+}
+
+/// Of the facts of both tags, what the items of their specs need.
+pub(crate) fn facts_of_items(
+    folder: &Path,
+    specs: &[Spec],
+    from: &Tag,
+    to: &Tag,
+) -> Result<(Facts, Facts), Report> {
+    let specs = &[spec_of(specs, from)?, spec_of(specs, to)?];
+    let locked = lock::read_part(folder, lock::Part { specs, constants: &[], lines: true })?;
+    Ok((facts_of(&locked, from)?, facts_of(&locked, to)?))
 }
