@@ -1,0 +1,137 @@
+//! Failures on demand, and files by their paths.
+
+use std::time::{Duration, Instant};
+
+use crate::client::*;
+use crate::{rules, simulate};
+
+#[test]
+fn the_third_of_a_call_fails() {
+    let name = concat!(module_path!(), "::the_third_of_a_call_fails");
+    let faults = ["OPEN_CHANNEL:3:ENOMEM", "CREATE_SUBCONTEXT:1:EINTR", "NVMAP_IOC_CREATE:2:EIO"];
+    let report = simulate(name, &faults, || {
+        let (nvmap, ctrl) = (nvmap(), ctrl());
+        assert!(open_channel(ctrl, -1).is_ok());
+        assert!(open_channel(ctrl, -1).is_ok());
+        assert_eq!(open_channel(ctrl, -1), Err(libc::ENOMEM));
+        assert!(open_channel(ctrl, -1).is_ok());
+        let (space, group) = (space(ctrl), tsg(ctrl));
+        assert_eq!(subcontext(group, space, 1), Err(libc::EINTR));
+        assert_eq!(subcontext(group, space, 1), Ok(1), "it did nothing");
+        assert!(create(nvmap, 4096).is_ok());
+        assert_eq!(create(nvmap, 4096), Err(libc::EIO));
+    });
+    if let Some(report) = report {
+        let count = &report.calls["NVGPU_GPU_IOCTL_OPEN_CHANNEL"];
+        assert_eq!((count.total, count.errors["ENOMEM"]), (4, 1));
+    }
+}
+
+#[test]
+fn a_call_takes_long_and_others_do_not() {
+    let name = concat!(module_path!(), "::a_call_takes_long_and_others_do_not");
+    simulate(name, &["ALLOC_AS:1:delay=300ms"], || {
+        let ctrl = ctrl();
+        let slow = std::thread::spawn(move || {
+            let start = Instant::now();
+            space(ctrl);
+            start.elapsed()
+        });
+        std::thread::sleep(Duration::from_millis(20));
+        let start = Instant::now();
+        channel(ctrl);
+        assert!(start.elapsed() < Duration::from_millis(200));
+        assert!(slow.join().unwrap() >= Duration::from_millis(300));
+    });
+}
+
+rules! {
+    nodes_look_like_devices {
+        use std::os::unix::fs::FileTypeExt;
+        for path in ["/dev/nvmap", "/dev/nvgpu/igpu0/ctrl", "/dev/host1x-fence"] {
+            assert!(std::fs::metadata(path).unwrap().file_type().is_char_device(), "{path}");
+        }
+        assert!(std::fs::metadata("/dev/nvgpu/igpu0").unwrap().is_dir());
+        let mut names: Vec<_> = std::fs::read_dir("/dev/nvgpu/igpu0")
+            .unwrap()
+            .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+            .collect();
+        names.sort();
+        assert_eq!(names, ["as", "channel", "ctrl", "tsg"]);
+        assert_eq!(open("/dev/nvgpu/igpu0/nothing"), Err(libc::ENOENT));
+        assert_eq!(std::fs::canonicalize("/dev/nvmap").unwrap().to_str(), Some("/dev/nvmap"));
+    }
+
+    relative_paths_reach_the_same_files {
+        std::env::set_current_dir("/dev").unwrap();
+        assert!(open("nvmap").is_ok());
+        assert!(open("./nvgpu/../nvgpu/igpu0/ctrl").is_ok());
+        let folder = open_with("/dev/nvgpu", libc::O_RDONLY).unwrap();
+        let fd = unsafe { libc::openat(folder, c"igpu0/ctrl".as_ptr(), libc::O_RDWR) };
+        assert!(fd >= 0);
+        assert!(tsg(fd) >= 0);
+    }
+
+    devfreq_reads_and_writes {
+        let base = "/sys/class/devfreq/17000000.gpu";
+        let read = |name: &str| std::fs::read_to_string(format!("{base}/{name}")).unwrap();
+        let max = read("max_freq");
+        assert_ne!(read("min_freq"), max);
+        std::fs::write(format!("{base}/min_freq"), &max).unwrap();
+        assert_eq!((read("min_freq"), read("cur_freq")), (max.clone(), max.clone()));
+        assert!(read("available_frequencies").split_whitespace().any(|f| f == max.trim()));
+        let cannot = std::fs::write(format!("{base}/cur_freq"), "1").unwrap_err();
+        assert_eq!(cannot.raw_os_error(), Some(libc::EACCES));
+        let mut file = std::fs::OpenOptions::new().write(true).open(format!("{base}/min_freq")).unwrap();
+        std::io::Write::write_all(&mut file, b"408000000").unwrap();
+        assert_eq!(read("min_freq"), "408000000\n", "before it is closed");
+    }
+
+    hostile_arguments_do_no_harm {
+        let (nvmap, ctrl) = (nvmap(), ctrl());
+        let (space, group, channel) = (space(ctrl), tsg(ctrl), channel(ctrl));
+        for fd in [nvmap, ctrl, space, group, channel] {
+            for magic in *b"NGATHX" {
+                for nr in 0..=130 {
+                    for size in [0, 1, 4, 8, 16, 24, 32, 40, 104, 264, 0x3fff] {
+                        for address in [0, 8, u64::MAX, 1 << 47, 0xFFFF_8000_0000_0000] {
+                            let _ = raw(fd, request(3, magic, nr, size), address);
+                        }
+                        if nr % 16 != 0 { break; }
+                    }
+                }
+            }
+        }
+        assert_eq!(raw(-1, request(3, b'G', 5, 16), 8), EBADF);
+        assert!(crate::client::open_channel(ctrl, -1).is_ok());
+    }
+
+    arguments_that_change_meanwhile_do_no_harm {
+        use std::sync::Arc;
+        use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+        let (nvmap, ctrl) = (nvmap(), ctrl());
+        let space = space(ctrl);
+        let fd = buffer(nvmap, 8192);
+        let at = reserve(space, 64, None).unwrap();
+        let args = Arc::new([const { AtomicU64::new(0) }; 5]);
+        let over = Arc::new(AtomicBool::new(false));
+        let writer = {
+            let (args, over) = (args.clone(), over.clone());
+            std::thread::spawn(move || {
+                let mut seed = 1_u64;
+                while !over.load(Ordering::Relaxed) {
+                    seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+                    args[(seed >> 33) as usize % 5].store(seed >> (seed % 64), Ordering::Relaxed);
+                    args[0].store(1 | (fd as u64) << 32, Ordering::Relaxed);
+                    args[4].store(at + (seed >> 40) % 64 * 4096, Ordering::Relaxed);
+                }
+            })
+        };
+        for _ in 0..3000 {
+            let _ = raw(space, request(3, b'A', 7, 40), args.as_ptr() as u64);
+        }
+        over.store(true, Ordering::Relaxed);
+        writer.join().unwrap();
+        assert!(map(space, fd).is_ok());
+    }
+}

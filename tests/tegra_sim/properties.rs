@@ -1,0 +1,1 @@
+//! Random sequences of calls against a small model of the rules.

@@ -1,0 +1,415 @@
+//! Section 8.11 and the engines: work that is executed.
+
+use std::time::{Duration, Instant};
+
+use nvabi::call::Ioctl;
+
+use crate::client::*;
+use crate::{reported, rules};
+
+/// A channel that takes work, and memory that it can reach.
+struct Gpu {
+    bound: Bound,
+    ring: Map,
+    userd: Map,
+    doorbell: Map,
+    commands: Map,
+    commands_at: u64,
+    notifier: Map,
+    token: u32,
+    put: u32,
+}
+
+/// Memory of both sides.
+struct Both {
+    cpu: Map,
+    at: u64,
+}
+
+const ENTRIES: u32 = 1024;
+const SLOT: usize = 4096;
+
+impl Gpu {
+    fn new() -> Self {
+        let (bound, ring, userd) = ready();
+        let token = setup(bound.channel, ring, userd).unwrap();
+        let notifier_fd = buffer(bound.nvmap, 4096);
+        notifier(bound.channel, notifier_fd, 0).unwrap();
+        let commands_fd = buffer(bound.nvmap, 16 * SLOT as u32);
+        Self {
+            ring: mmap(ring, 8192, 0).unwrap(),
+            userd: mmap(userd, 4096, 0).unwrap(),
+            doorbell: mmap(bound.ctrl, 0x1_0000, 0).unwrap(),
+            commands: mmap(commands_fd, 16 * SLOT, 0).unwrap(),
+            commands_at: map(bound.space, commands_fd).unwrap(),
+            notifier: mmap(notifier_fd, 4096, 0).unwrap(),
+            bound,
+            token,
+            put: 0,
+        }
+    }
+
+    fn memory(&self, size: u32) -> Both {
+        let fd = buffer(self.bound.nvmap, size);
+        Both { cpu: mmap(fd, size as usize, 0).unwrap(), at: map(self.bound.space, fd).unwrap() }
+    }
+
+    /// Puts commands into the ring, and tells nobody.
+    fn queue(&mut self, words: &[u32]) {
+        let slot = self.put as usize % 16 * SLOT;
+        assert!(words.len() * 4 <= SLOT);
+        for (i, word) in words.iter().enumerate() {
+            self.commands.write(slot + i * 4, *word);
+        }
+        let entry = self.commands_at + slot as u64 | (words.len() as u64) << 42;
+        self.ring.write(self.put as usize % ENTRIES as usize * 8, entry as u32);
+        self.ring.write(self.put as usize % ENTRIES as usize * 8 + 4, (entry >> 32) as u32);
+        self.put = (self.put + 1) % ENTRIES;
+        self.userd.write(0x8C, self.put);
+    }
+
+    fn knock(&self) {
+        self.doorbell.write(0x90, self.token);
+    }
+
+    fn submit(&mut self, words: &[u32]) {
+        self.queue(words);
+        self.knock();
+    }
+
+    fn done(&self) -> bool {
+        self.userd.read(0x88) == self.put
+    }
+
+    fn wait(&self) {
+        soon(|| self.done());
+    }
+
+    /// What the notifier says: error and status.
+    fn error(&self) -> (u32, u32) {
+        soon(|| self.notifier.read(12) != 0);
+        (self.notifier.read(8), self.notifier.read(12) >> 16)
+    }
+}
+
+fn soon(is_so: impl Fn() -> bool) {
+    let end = Instant::now() + Duration::from_secs(10);
+    while !is_so() {
+        assert!(Instant::now() < end, "it never comes");
+        std::thread::yield_now();
+    }
+}
+
+fn method(subchannel: u32, method: u32, data: &[u32]) -> Vec<u32> {
+    let mut words = vec![1 << 29 | (data.len() as u32) << 16 | subchannel << 13 | method >> 2];
+    words.extend(data);
+    words
+}
+
+fn high(at: u64) -> u32 {
+    (at >> 32) as u32
+}
+
+fn semaphore(at: u64, payload: u32, execute: u32) -> Vec<u32> {
+    method(0, 0x5C, &[at as u32, high(at), payload, 0, execute])
+}
+
+fn copy(from: u64, to: u64, length: u32) -> Vec<u32> {
+    [
+        method(4, 0, &[0xC7B5]),
+        method(4, 0x400, &[high(from), from as u32, high(to), to as u32]),
+        method(4, 0x418, &[length, 1]),
+        method(4, 0x300, &[2 | 1 << 7 | 1 << 8]),
+    ]
+    .concat()
+}
+
+rules! {
+    gp_put_alone_starts_nothing {
+        let mut gpu = Gpu::new();
+        let memory = gpu.memory(4096);
+        gpu.queue(&semaphore(memory.at, 5, 1));
+        std::thread::sleep(Duration::from_millis(100));
+        assert_eq!((memory.cpu.read(0), gpu.userd.read(0x88)), (0, 0));
+        gpu.knock();
+        gpu.wait();
+        assert_eq!(memory.cpu.read(0), 5);
+    }
+
+    ring_wraps_around {
+        let mut gpu = Gpu::new();
+        let memory = gpu.memory(4096);
+        for round in 0..2500 {
+            gpu.submit(&semaphore(memory.at, round, 1));
+            soon(|| memory.cpu.read(0) == round);
+        }
+        assert!(gpu.done());
+    }
+
+    two_doorbells_between_two_looks {
+        let mut first = Gpu::new();
+        let nvmap = first.bound.nvmap;
+        let second_channel = channel(first.bound.ctrl);
+        bind_space(first.bound.space, second_channel).unwrap();
+        bind_tsg(first.bound.tsg, second_channel, 0).unwrap();
+        watchdog(second_channel, 1).unwrap();
+        let (ring_fd, userd_fd) = (buffer(nvmap, 8192), buffer(nvmap, 4096));
+        let token = setup(second_channel, ring_fd, userd_fd).unwrap();
+        let (ring, userd) = (mmap(ring_fd, 8192, 0).unwrap(), mmap(userd_fd, 4096, 0).unwrap());
+        let memory = first.memory(4096);
+        let mut put = 0;
+        for round in 1..300 {
+            first.queue(&semaphore(memory.at, round, 1));
+            let entry = first.commands_at | 8 << 12 | 6 << 42;
+            for (i, word) in semaphore(memory.at + 16, round, 1).iter().enumerate() {
+                first.commands.write(8 * SLOT + i * 4, *word);
+            }
+            ring.write(put * 8, entry as u32);
+            ring.write(put * 8 + 4, (entry >> 32) as u32);
+            put += 1;
+            userd.write(0x8C, put as u32);
+            first.doorbell.write(0x90, first.token);
+            first.doorbell.write(0x90, token);
+            soon(|| memory.cpu.read(0) == round && memory.cpu.read(16) == round);
+            while first.put % 16 == 7 || first.put % 16 == 8 {
+                first.submit(&[0]);
+                first.wait();
+            }
+        }
+    }
+
+    semaphores_release_and_acquire {
+        let mut gpu = Gpu::new();
+        let memory = gpu.memory(4096);
+        let at = memory.at;
+        let mut words = semaphore(at, 7, 3 | 1 << 12);
+        words.extend(semaphore(at + 16, 9, 1 | 1 << 25));
+        gpu.submit(&words);
+        std::thread::sleep(Duration::from_millis(30));
+        assert_eq!(memory.cpu.read(16), 0, "it waits");
+        memory.cpu.write(0, 6);
+        std::thread::sleep(Duration::from_millis(10));
+        assert_eq!(memory.cpu.read(16), 0, "not there yet");
+        memory.cpu.write(0, 8);
+        gpu.wait();
+        assert_eq!(memory.cpu.read(16), 9);
+        assert_ne!(memory.cpu.read(24), 0, "with the time");
+    }
+
+    semaphore_reductions {
+        let mut gpu = Gpu::new();
+        let memory = gpu.memory(4096);
+        memory.cpu.write(0, 5);
+        gpu.submit(&semaphore(memory.at, 3, 6 | 5 << 27));
+        gpu.wait();
+        assert_eq!(memory.cpu.read(0), 8, "sum");
+        gpu.submit(&semaphore(memory.at, 3, 6 | 1 << 31));
+        gpu.wait();
+        assert_eq!(memory.cpu.read(0), 3, "minimum");
+    }
+
+    syncpoints_count_and_wake {
+        let mut gpu = Gpu::new();
+        let point = syncpoint(gpu.bound.channel).unwrap();
+        let fences = open("/dev/host1x-fence").unwrap();
+        let mut fence = host1x_create_fence {
+            id: point.syncpoint_id, threshold: point.syncpoint_max + 2, fence_fd: 0, reserved: [0] };
+        call::<HOST1X_IOCTL_CREATE_FENCE>(fences, &mut fence).unwrap();
+        gpu.submit(&semaphore(point.gpu_va, 12345, 1));
+        gpu.wait();
+        assert_eq!(syncpoint(gpu.bound.channel).unwrap().syncpoint_max, point.syncpoint_max + 1);
+        assert!(!crate::nvmap::is_readable(fence.fence_fd));
+        gpu.submit(&semaphore(point.gpu_va, 0, 1));
+        gpu.wait();
+        assert!(crate::nvmap::is_readable(fence.fence_fd));
+        let mut map: nvgpu_as_get_sync_ro_map_args = zeroed();
+        call::<NVGPU_AS_IOCTL_GET_SYNC_RO_MAP>(gpu.bound.space, &mut map).unwrap();
+        let here = map.base_gpuva + u64::from(point.syncpoint_id) * 0x1_0000;
+        gpu.submit(&semaphore(here, point.syncpoint_max + 2, 3));
+        gpu.wait();
+    }
+
+    copies_of_lines {
+        let mut gpu = Gpu::new();
+        let (from, to) = (gpu.memory(1 << 16), gpu.memory(1 << 16));
+        for (i, byte) in from.cpu.bytes().iter_mut().enumerate() {
+            *byte = (i * 7 + i / 256) as u8;
+        }
+        gpu.submit(&copy(from.at, to.at, 1 << 16));
+        gpu.wait();
+        assert_eq!(from.cpu.bytes(), to.cpu.bytes());
+        to.cpu.bytes().fill(0);
+        let words = [
+            method(4, 0, &[0xC7B5]),
+            method(4, 0x400, &[high(from.at), from.at as u32, high(to.at), to.at as u32, 64, 256, 32, 5]),
+            method(4, 0x300, &[2 | 1 << 7 | 1 << 8 | 1 << 9]),
+        ];
+        gpu.submit(&words.concat());
+        gpu.wait();
+        for line in 0..5 {
+            assert_eq!(to.cpu.bytes()[line * 256..][..32], from.cpu.bytes()[line * 64..][..32]);
+            assert_eq!(to.cpu.bytes()[line * 256 + 32..][..32], [0; 32]);
+        }
+    }
+
+    fills_and_swizzles {
+        let mut gpu = Gpu::new();
+        let (from, to) = (gpu.memory(4096), gpu.memory(4096));
+        from.cpu.bytes()[..8].copy_from_slice(&[1, 2, 3, 4, 5, 6, 7, 8]);
+        // Two pixels of four bytes: W, Z, a constant, and what was there.
+        to.cpu.bytes()[..8].fill(0xEE);
+        let components = 3 | 2 << 4 | 5 << 8 | 6 << 12 | 3 << 20 | 3 << 24;
+        let words = [
+            method(4, 0, &[0xC7B5]),
+            method(4, 0x400, &[high(from.at), from.at as u32, high(to.at), to.at as u32]),
+            method(4, 0x418, &[2, 1]),
+            method(4, 0x700, &[0, 0xAB, components]),
+            method(4, 0x300, &[2 | 1 << 7 | 1 << 8 | 1 << 10]),
+        ];
+        gpu.submit(&words.concat());
+        gpu.wait();
+        assert_eq!(to.cpu.bytes()[..8], [4, 3, 0xAB, 0xEE, 8, 7, 0xAB, 0xEE]);
+    }
+
+    copy_releases_its_semaphore {
+        let mut gpu = Gpu::new();
+        let (from, to, flag) = (gpu.memory(4096), gpu.memory(4096), gpu.memory(4096));
+        let words = [
+            method(4, 0, &[0xC7B5]),
+            method(4, 0x400, &[high(from.at), from.at as u32, high(to.at), to.at as u32]),
+            method(4, 0x418, &[4096, 1]),
+            method(4, 0x240, &[high(flag.at), flag.at as u32, 99]),
+            method(4, 0x300, &[1 | 2 << 3 | 1 << 7 | 1 << 8]),
+        ];
+        gpu.submit(&words.concat());
+        gpu.wait();
+        assert_eq!(flag.cpu.read(0), 99);
+        assert_ne!(flag.cpu.read(8), 0, "four words have the time");
+    }
+
+    inline_data {
+        let mut gpu = Gpu::new();
+        let to = gpu.memory(4096);
+        let mut words = [
+            method(1, 0, &[0xC7C0]),
+            method(1, 0x180, &[10, 1, high(to.at), to.at as u32]),
+            method(1, 0x1B0, &[0x41]),
+        ]
+        .concat();
+        words.extend([3 << 29 | 3 << 16 | 1 << 13 | 0x1B4 >> 2, 0x0403_0201, 0x0807_0605, 0xFFFF_0A09]);
+        gpu.submit(&words);
+        gpu.wait();
+        assert_eq!(to.cpu.bytes()[..11], [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 0]);
+    }
+
+    compute_class_releases_semaphores {
+        let mut gpu = Gpu::new();
+        let flag = gpu.memory(4096);
+        let report = [high(flag.at), flag.at as u32, 31, 1 << 28];
+        let words = [method(1, 0, &[0xC7C0]), method(1, 0x1B00, &report)];
+        gpu.submit(&words.concat());
+        gpu.wait();
+        assert_eq!(flag.cpu.read(0), 31);
+    }
+
+    headers_of_all_kinds {
+        let mut gpu = Gpu::new();
+        let memory = gpu.memory(4096);
+        let mut words = vec![0, 4 << 29 | 0 << 16 | 0x78 >> 2];
+        words.extend([5 << 29 | 2 << 16 | 0x5C >> 2, memory.at as u32, high(memory.at)]);
+        words.extend(method(0, 0x64, &[3, 0, 1]));
+        words.extend([7 << 29, 0xFFFF_FFFF]);
+        gpu.submit(&words);
+        gpu.wait();
+        assert_eq!(memory.cpu.read(0), 3, "and nothing behind the end was looked at");
+    }
+
+    copy_goes_on_beside_others {
+        let mut gpu = Gpu::new();
+        let (from, to) = (gpu.memory(48 << 20), gpu.memory(48 << 20));
+        from.cpu.bytes().fill(0x5A);
+        gpu.submit(&copy(from.at, to.at, 48 << 20));
+        let mut longest = Duration::ZERO;
+        while !gpu.done() {
+            let start = Instant::now();
+            create(gpu.bound.nvmap, 4096).unwrap();
+            longest = longest.max(start.elapsed());
+        }
+        assert!(to.cpu.bytes().iter().all(|byte| *byte == 0x5A));
+        assert!(longest < Duration::from_secs(2), "{longest:?}");
+    }
+
+    work_of_a_dead_channel_is_not_done {
+        let mut gpu = Gpu::new();
+        let memory = gpu.memory(4096);
+        raw(gpu.bound.channel, NVGPU_IOCTL_CHANNEL_FORCE_RESET::REQUEST, 0).unwrap();
+        gpu.submit(&semaphore(memory.at, 5, 1));
+        std::thread::sleep(Duration::from_millis(50));
+        assert_eq!(memory.cpu.read(0), 0);
+    }
+}
+
+reported! {
+    fault_of_an_address_is_told_by_the_notifier {
+        let mut gpu = Gpu::new();
+        gpu.submit(&semaphore(0x1234_5000, 5, 1));
+        assert_eq!(gpu.error(), (31, 0xffff), "FIFO_ERROR_MMU_ERR_FLT");
+        let mut dead = 0_u32;
+        raw(gpu.bound.channel, NVGPU_IOCTL_CHANNEL_GET_TIMEDOUT::REQUEST, (&raw mut dead) as u64).unwrap();
+        assert_eq!(dead, 1);
+    } gives "mmu-fault"
+
+    read_only_mapping_is_not_written {
+        let mut gpu = Gpu::new();
+        let fd = buffer(gpu.bound.nvmap, 4096);
+        let mut args = nvgpu_as_map_buffer_ex_args { flags: 1 << 10, ..map_args(fd) };
+        call::<NVGPU_AS_IOCTL_MAP_BUFFER_EX>(gpu.bound.space, &mut args).unwrap();
+        gpu.submit(&semaphore(args.offset, 5, 1));
+        assert_eq!(gpu.error().0, 31);
+    } gives "mmu-fault"
+
+    compute_launch_is_decoded_and_not_executed {
+        let mut gpu = Gpu::new();
+        let qmd = gpu.memory(4096);
+        qmd.cpu.write(384 / 8, 17);
+        qmd.cpu.write(576 / 8, 3 << 4 | 64 << 16);
+        let words = [
+            method(1, 0, &[0xC7C0]),
+            method(1, 0x2B4, &[(qmd.at >> 8) as u32]),
+            method(1, 0x2C0, &[9]),
+        ];
+        gpu.submit(&words.concat());
+        assert_eq!(gpu.error(), (13, 0xffff));
+    } gives "not-executed"
+
+    nonsense_is_an_error_of_the_channel {
+        let mut gpu = Gpu::new();
+        gpu.submit(&[6 << 29, 1, 2]);
+        assert_eq!(gpu.error(), (32, 0xffff), "PBDMA_ERROR");
+    } gives "bad-commands"
+
+    unknown_methods_are_told_and_not_fatal {
+        let mut gpu = Gpu::new();
+        let memory = gpu.memory(4096);
+        let mut words = method(0, 0xF0, &[1]);
+        words.extend(semaphore(memory.at, 5, 1));
+        gpu.submit(&words);
+        gpu.wait();
+        assert_eq!(memory.cpu.read(0), 5);
+    } gives "unknown-method"
+
+    mapping_in_a_window_of_the_shaders {
+        let mut gpu = Gpu::new();
+        let window = 0xFD_0000_0000_u64;
+        reserve(gpu.bound.space, 16, Some(window)).unwrap();
+        map_at(gpu.bound.space, buffer(gpu.bound.nvmap, 4096), window).unwrap();
+        gpu.submit(&[method(1, 0, &[0xC7C0]), method(1, 0x7B0, &[high(window), 0])].concat());
+        gpu.wait();
+    } gives "window-overlap"
+
+    doorbell_of_nobody {
+        let gpu = Gpu::new();
+        gpu.doorbell.write(0x90, 3);
+        soon(|| gpu.doorbell.read(0x90) != 3);
+    } gives "unknown-token"
+}
