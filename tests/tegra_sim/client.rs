@@ -308,6 +308,8 @@ impl Map {
         unsafe { self.start.add(offset).cast::<u32>().write_volatile(value) }
     }
 
+    // The other side writes at any time; nobody here keeps two of them.
+    #[allow(clippy::mut_from_ref)]
     pub(crate) fn bytes(&self) -> &mut [u8] {
         unsafe { std::slice::from_raw_parts_mut(self.start, self.size) }
     }

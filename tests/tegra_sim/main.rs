@@ -20,6 +20,7 @@ mod faults;
 mod lifetimes;
 mod nvmap;
 mod properties;
+mod python;
 mod tsg;
 mod work;
 

@@ -61,7 +61,7 @@ impl Gpu {
         for (i, word) in words.iter().enumerate() {
             self.commands.write(slot + i * 4, *word);
         }
-        let entry = self.commands_at + slot as u64 | (words.len() as u64) << 42;
+        let entry = (self.commands_at + slot as u64) | (words.len() as u64) << 42;
         self.ring.write(self.put as usize % ENTRIES as usize * 8, entry as u32);
         self.ring.write(self.put as usize % ENTRIES as usize * 8 + 4, (entry >> 32) as u32);
         self.put = (self.put + 1) % ENTRIES;
@@ -315,7 +315,7 @@ rules! {
     headers_of_all_kinds {
         let mut gpu = Gpu::new();
         let memory = gpu.memory(4096);
-        let mut words = vec![0, 4 << 29 | 0 << 16 | 0x78 >> 2];
+        let mut words = vec![0, 4 << 29 | 0x78 >> 2];
         words.extend([5 << 29 | 2 << 16 | 0x5C >> 2, memory.at as u32, high(memory.at)]);
         words.extend(method(0, 0x64, &[3, 0, 1]));
         words.extend([7 << 29, 0xFFFF_FFFF]);

@@ -183,15 +183,21 @@ impl Memory {
     /// The aligned word at an offset.
     pub(crate) fn word(&self, offset: u64) -> Option<&AtomicU32> {
         let at = self.at(offset, 4)?.cast::<AtomicU32>();
-        // SAFETY: the range is mapped for as long as `self` lives, and checked to be aligned.
-        at.is_aligned().then(|| unsafe { at.as_ref() })
+        if !at.is_aligned() {
+            return None;
+        }
+        // SAFETY: the range is mapped for as long as `self` lives, and aligned.
+        Some(unsafe { at.as_ref() })
     }
 
     /// The aligned double word at an offset.
     pub(crate) fn double(&self, offset: u64) -> Option<&AtomicU64> {
         let at = self.at(offset, 8)?.cast::<AtomicU64>();
+        if !at.is_aligned() {
+            return None;
+        }
         // SAFETY: as for `word`.
-        at.is_aligned().then(|| unsafe { at.as_ref() })
+        Some(unsafe { at.as_ref() })
     }
 
     /// The aligned word at an offset, read.

@@ -271,7 +271,7 @@ fn gpc_map(client: &dyn Client, size: u32, address: u64) -> Result<i64> {
 fn flush(args: &Args) -> Result<i64> {
     let bit = |bit: u32| args.word(0) >> bit & 1 != 0;
     let (l2_flush, l2_invalidate, fb_flush) = (bit(0), bit(1), bit(2));
-    if (!l2_flush && !fb_flush) || (!l2_flush && l2_invalidate) {
+    if !l2_flush && (!fb_flush || l2_invalidate) {
         return Err(Errno::EINVAL);
     }
     Ok(0)

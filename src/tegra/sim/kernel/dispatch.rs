@@ -42,9 +42,7 @@ impl Kernel {
             File::Fences => self.fence_ioctl(client, request, argument),
             // DMA_BUF_IOCTL_SYNC: memory here is always coherent.
             File::Buffer(_) if request.magic() == b'b' && request.nr() == 0 => Ok(0),
-            File::Buffer(_) | File::Event | File::SyncFile { .. } | File::PollFd => {
-                Err(Errno::ENOTTY)
-            }
+            File::Buffer(_) | File::Event | File::Fence { .. } | File::PollFd => Err(Errno::ENOTTY),
         }
     }
 

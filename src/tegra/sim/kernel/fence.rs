@@ -46,7 +46,7 @@ fn create_fence(k: &mut Kernel, client: &dyn Client, args: &mut Args) -> Result<
     if fence.reserved[0] != 0 || k.points.value(fence.id).is_none() {
         return Err(Errno::EINVAL);
     }
-    let file = File::SyncFile { point: fence.id, threshold: fence.threshold };
+    let file = File::Fence { point: fence.id, threshold: fence.threshold };
     let file = k.add_signal(file)?;
     fence.fence_fd = k.install(client, file)?;
     k.wait_for(file, fence.id, fence.threshold);
@@ -59,7 +59,7 @@ fn extract(k: &mut Kernel, client: &dyn Client, args: &mut Args) -> Result<()> {
     if wanted.reserved != [0; 2] {
         return Err(Errno::EINVAL);
     }
-    let Some(File::SyncFile { point, threshold }) = k.descriptor(client, wanted.fence_fd) else {
+    let Some(File::Fence { point, threshold }) = k.descriptor(client, wanted.fence_fd) else {
         return Err(Errno::EINVAL);
     };
     if wanted.num_fences > 0 {

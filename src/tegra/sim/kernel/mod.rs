@@ -73,7 +73,7 @@ pub(crate) enum File {
     /// Events of a channel group.
     Event,
     /// A fence: readable when the syncpoint has reached the threshold.
-    SyncFile { point: u32, threshold: u32 },
+    Fence { point: u32, threshold: u32 },
     /// Readable when a fence that was put to it is reached.
     PollFd,
 }
@@ -90,7 +90,7 @@ impl File {
             Self::Fences => "host1x-fence",
             Self::Buffer(_) => "dma-buf",
             Self::Event => "event",
-            Self::SyncFile { .. } => "fence",
+            Self::Fence { .. } => "fence",
             Self::PollFd => "pollfd",
         }
     }
@@ -204,7 +204,7 @@ impl Kernel {
             File::Tsg { tsg, ctrl } => self.release_tsg_file(tsg, ctrl),
             File::Channel(channel) => self.release_channel(channel),
             File::Buffer(buffer) => self.release_dmabuf(buffer),
-            File::SyncFile { .. } => {}
+            File::Fence { .. } => {}
         }
         self.points.forget(id);
     }

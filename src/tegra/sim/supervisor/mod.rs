@@ -228,7 +228,7 @@ impl Shared {
     fn settle_signals(&self, kernel: &mut Kernel) {
         let is_gone = |id: &FileId, kernel: &Kernel| {
             kernel.file(*id).is_some_and(|open| {
-                matches!(open.file, File::Event | File::SyncFile { .. } | File::PollFd)
+                matches!(open.file, File::Event | File::Fence { .. } | File::PollFd)
                     && !open.node.is_open()
             })
         };
