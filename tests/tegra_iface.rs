@@ -2,7 +2,7 @@
 //! program that the kernel is simulated for.
 
 #![cfg(all(feature = "cli", target_os = "linux"))]
-#![allow(clippy::unwrap_used, clippy::expect_used)]
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 use std::collections::BTreeMap;
 use std::path::Path;

@@ -280,6 +280,16 @@ pub enum Direction {
 impl Spec {
     /// Reads every `*.toml` of a folder and resolves parents.
     pub fn load_folder(folder: &Path) -> Result<Vec<Spec>, Report> {
+        Self::load_where(folder, |_| true)
+    }
+
+    /// Reads the specs of a family, see [`Spec::family`].
+    pub fn load_family(folder: &Path, family: &str) -> Result<Vec<Spec>, Report> {
+        Self::load_where(folder, |driver| tag::family(driver) == family)
+    }
+
+    /// Reads the specs of some drivers, by name: what others inherit takes time to lay together.
+    pub fn load_where(folder: &Path, wanted: impl Fn(&str) -> bool) -> Result<Vec<Spec>, Report> {
         let unreadable = |e| {
             Diagnostic::error("spec-unreadable", format!("cannot read {}: {e}", folder.display()))
         };
@@ -300,18 +310,18 @@ impl Spec {
             let shown = format!("{}/{stem}.toml", last_component(folder));
             files.push((stem, shown, text));
         }
-        Self::parse_all(&files)
-    }
-
-    /// Reads the specs of a family, see [`Spec::family`].
-    pub fn load_family(folder: &Path, family: &str) -> Result<Vec<Spec>, Report> {
-        let mut specs = Self::load_folder(folder)?;
-        specs.retain(|spec| spec.family() == family);
-        Ok(specs)
+        Self::parse_where(&files, wanted)
     }
 
     /// Reads specs from memory: `(name, path to show, text)` each.
     pub fn parse_all(files: &[(String, String, String)]) -> Result<Vec<Spec>, Report> {
+        Self::parse_where(files, |_| true)
+    }
+
+    fn parse_where(
+        files: &[(String, String, String)],
+        wanted: impl Fn(&str) -> bool,
+    ) -> Result<Vec<Spec>, Report> {
         let mut report = Report::default();
         let mut raw = BTreeMap::new();
         let parsed = parallel::map(files, |(_, path, text)| {
@@ -327,7 +337,8 @@ impl Spec {
                 Err(complaint) => report.push(complaint),
             }
         }
-        let names: Vec<&String> = raw.keys().collect();
+        let names = raw.iter().filter(|(_, (_, spec))| wanted(&spec.driver));
+        let names: Vec<&String> = names.map(|(name, _)| name).collect();
         let merged =
             parallel::map(&names, |name| chain(name, &raw).and_then(|chain| merge(name, &chain)));
         let mut specs = Vec::new();

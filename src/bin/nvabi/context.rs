@@ -12,7 +12,7 @@ use nvabi_pipeline::lock::{self, Lock};
 use nvabi_pipeline::model::Facts;
 use nvabi_pipeline::spec::Spec;
 pub(crate) use nvabi_pipeline::spec::spec_of;
-use nvabi_pipeline::tag::Tag;
+use nvabi_pipeline::tag::{Tag, family};
 use nvabi_pipeline::verify;
 use serde::Serialize;
 
@@ -56,6 +56,19 @@ impl<'a> Context<'a> {
         self.family_named(tag.map_or(asked, Tag::family))
     }
 
+    /// Like `family`, with the specs of two tags alone where there are both.
+    pub(crate) fn family_of_two(&self, from: &Tag, to: &Tag) -> Result<Family, Report> {
+        let folder = self.specs_folder();
+        let wanted = [from.branch(), to.branch()];
+        let specs = Spec::load_where(&folder, |driver| wanted.contains(&driver))?;
+        let (name, lock) = (from.family().to_owned(), lock::folder(&folder, from.family()));
+        match wanted.iter().all(|driver| specs.iter().any(|spec| spec.driver == *driver)) {
+            true => Ok(Family { name, specs, lock }),
+            // The complaint that follows names all there are.
+            false => self.family(Some(from)),
+        }
+    }
+
     pub(crate) fn family_named(&self, name: &str) -> Result<Family, Report> {
         let all = self.families_matching(Some(name))?;
         all.into_iter().next().ok_or_else(|| {
@@ -72,11 +85,9 @@ impl<'a> Context<'a> {
     fn families_matching(&self, wanted: Option<&str>) -> Result<Vec<Family>, Report> {
         let folder = self.specs_folder();
         let mut families: Vec<Family> = Vec::new();
-        for spec in Spec::load_folder(&folder)? {
+        let wanted = |driver: &str| wanted.is_none_or(|wanted| wanted == family(driver));
+        for spec in Spec::load_where(&folder, wanted)? {
             let name = spec.family().to_owned();
-            if wanted.is_some_and(|wanted| wanted != name) {
-                continue;
-            }
             match families.iter_mut().find(|family| family.name == name) {
                 Some(family) => family.specs.push(spec),
                 None => {

@@ -23,7 +23,7 @@ struct Printed<'a> {
 }
 
 pub(crate) fn diff(context: &Context<'_>, args: &args::Diff) -> Result<Outcome, Report> {
-    let family = context.family(Some(&args.from))?;
+    let family = context.family_of_two(&args.from, &args.to)?;
     if args.to.family() != family.name {
         let message = format!("{} and {} are of different drivers", args.from, args.to);
         return Err(Diagnostic::error("diff-families", message)
