@@ -86,6 +86,12 @@ fn slots(name: &str) -> impl Iterator<Item = usize> {
     std::iter::once(0).chain(first.scan(0, next))
 }
 
+/// Whether one pattern takes in a name.
+#[cfg(feature = "reports")]
+pub(crate) fn fits(pattern: &str, name: &str) -> bool {
+    matches(&pattern.split('*').collect::<Vec<_>>(), name)
+}
+
 fn matches(parts: &[&str], name: &str) -> bool {
     let [first, rest @ ..] = parts else { return false };
     let Some(mut name) = name.strip_prefix(first) else { return false };

@@ -13,6 +13,8 @@ pub mod calls;
 pub mod compare;
 #[cfg(feature = "reports")]
 pub mod coverage;
+#[cfg(feature = "reports")]
+pub mod decode;
 pub mod diagnostic;
 #[cfg(feature = "reports")]
 pub mod diff;

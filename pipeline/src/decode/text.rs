@@ -1,0 +1,281 @@
+//! What was found in logs, as text for people.
+
+use std::fmt::Write as _;
+
+use super::report::{Called, Decoded, Device, Phase, Row, Step, Telling};
+
+/// Width that steps of a loop are wrapped at.
+const WIDTH: usize = 96;
+/// Processes whose phases are printed; the model has all.
+const PROCESSES: usize = 8;
+
+/// Tables by device, what is unknown, and the phases.
+pub fn text(decoded: &Decoded) -> String {
+    let mut text = String::new();
+    if let Some(releases) = &decoded.releases {
+        let _ = writeln!(text, "{}\n", told(releases));
+    }
+    for device in decoded.devices.iter().filter(|device| !device.calls.is_empty()) {
+        device_table(&mut text, device);
+    }
+    unknown(&mut text, decoded);
+    elsewhere(&mut text, decoded);
+    phases(&mut text, &decoded.phases);
+    text
+}
+
+/// Which releases the requests are those of.
+fn told(releases: &[String]) -> String {
+    match releases {
+        [] => "No locked release of Jetson's knows all of its requests.".to_owned(),
+        [one] => format!("Jetson's requests are those of {one}."),
+        [first, .., last] => format!("Jetson's requests are those of {first} to {last}."),
+    }
+}
+
+fn device_table(text: &mut String, device: &Device) {
+    let path = device.path.as_deref().unwrap_or("fds that ioctls return");
+    let note = if device.note.is_empty() { String::new() } else { format!(" ({})", device.note) };
+    let _ = writeln!(text, "## {}: {path}{note}\n", device.node);
+    let rows = device
+        .calls
+        .iter()
+        .map(|row| [nr(row), hex(row), named(row), row.count.to_string(), notes(row)]);
+    table(text, ["Nr", "Hex", "Name", "Count", "Notes"], &rows.collect::<Vec<_>>());
+}
+
+/// The letter stands before the number where a request has one.
+fn nr(row: &Row) -> String {
+    row.request.map_or_else(String::new, super::report::letter)
+}
+
+fn hex(row: &Row) -> String {
+    row.request.map_or_else(String::new, |request| format!("{request:#010x}"))
+}
+
+/// The name; without one the four parts of the request, or the words of strace.
+fn named(row: &Row) -> String {
+    match (&row.name, &row.words) {
+        (Some(name), _) => name.clone(),
+        (None, Some(words)) => words.clone(),
+        (None, None) => parts(row),
+    }
+}
+
+/// `_IOC(readwrite, 'N', 0x0, 0x8)`: a table's cell has no room for strace's `|`.
+fn parts(row: &Row) -> String {
+    let (Some(magic), Some(nr), Some(dir), Some(size)) = (row.magic, row.nr, row.dir, row.size)
+    else {
+        return String::new();
+    };
+    let letter = u8::try_from(magic).ok().filter(u8::is_ascii_graphic);
+    let magic = letter.map_or_else(|| format!("{magic:#x}"), |l| format!("'{}'", char::from(l)));
+    format!("_IOC({dir}, {magic}, {nr:#x}, {size:#x})")
+}
+
+/// `1 failed: ENOTTY`, and what else there is.
+fn notes(row: &Row) -> String {
+    let mut notes: Vec<String> = Vec::new();
+    if row.name.is_none() {
+        notes.push("unknown".to_owned());
+    }
+    notes.extend(row.errors.iter().map(|(error, count)| format!("{count} failed: {error}")));
+    if row.guessed > 0 {
+        notes.push(format!("{} by the request alone", row.guessed));
+    }
+    notes.extend(row.notes.iter().cloned());
+    notes.join("; ")
+}
+
+/// A table of Markdown with columns of even width.
+fn table<const N: usize>(text: &mut String, head: [&str; N], rows: &[[String; N]]) {
+    let width = |at: usize| {
+        rows.iter().map(|row| row[at].chars().count()).max().unwrap_or(0).max(head[at].len())
+    };
+    let widths: [usize; N] = std::array::from_fn(width);
+    let mut line = |cells: [&str; N]| {
+        for (cell, width) in cells.iter().zip(widths) {
+            let _ = write!(text, "| {cell:<width$} ");
+        }
+        text.push_str("|\n");
+    };
+    line(head);
+    let rules = widths.map(|width| "-".repeat(width));
+    line(std::array::from_fn(|at| rules[at].as_str()));
+    for row in rows {
+        line(std::array::from_fn(|at| row[at].as_str()));
+    }
+    text.push('\n');
+}
+
+/// What no node knows. Requests of known devices stand in their tables as well.
+fn unknown(text: &mut String, decoded: &Decoded) {
+    if decoded.unknown.is_empty() {
+        return;
+    }
+    text.push_str("## Unknown requests\n\n");
+    let rows = decoded.unknown.iter().map(|unknown| {
+        let row = &unknown.row;
+        let on = match (&unknown.node, &unknown.path) {
+            (Some(_), Some(path)) => path.clone(),
+            (Some(node), None) => node.clone(),
+            (None, _) => "a file descriptor of unknown origin".to_owned(),
+        };
+        let what = row.words.clone().unwrap_or_else(|| parts(row));
+        [hex(row), what, row.count.to_string(), on, failures(row)]
+    });
+    table(text, ["Request", "Parts", "Count", "On", "Notes"], &rows.collect::<Vec<_>>());
+}
+
+fn failures(row: &Row) -> String {
+    let failed = row.errors.iter().map(|(error, count)| format!("{count} failed: {error}"));
+    failed.collect::<Vec<_>>().join("; ")
+}
+
+fn elsewhere(text: &mut String, decoded: &Decoded) {
+    if decoded.elsewhere.is_empty() {
+        return;
+    }
+    text.push_str("## Other files\n\n");
+    let rows = decoded.elsewhere.iter().map(|other| {
+        let row = &other.row;
+        let what = row.words.clone().unwrap_or_else(|| parts(row));
+        [hex(row), what, row.count.to_string(), other.path.clone(), failures(row)]
+    });
+    table(text, ["Request", "Parts", "Count", "On", "Notes"], &rows.collect::<Vec<_>>());
+}
+
+fn phases(text: &mut String, phases: &[Phase]) {
+    // Another log may have the same pid.
+    let same = |a: &Phase, b: &Phase| a.pid == b.pid && a.first <= b.first;
+    let processes: Vec<&[Phase]> = phases.chunk_by(same).collect();
+    // Those that did most, in the order of the log.
+    let mut by_calls: Vec<usize> = (0..processes.len()).collect();
+    by_calls
+        .sort_by_key(|at| std::cmp::Reverse(processes[*at].iter().map(|p| p.calls).sum::<u64>()));
+    by_calls.truncate(PROCESSES);
+    by_calls.sort_unstable();
+    for at in &by_calls {
+        process(text, processes[*at]);
+    }
+    if processes.len() > by_calls.len() {
+        let left = processes.len() - by_calls.len();
+        let _ = writeln!(text, "{left} more processes: --json has their phases.\n");
+    }
+}
+
+fn process(text: &mut String, phases: &[Phase]) {
+    match phases.first().map(|phase| phase.pid) {
+        Some(0) | None => text.push_str("## Sequence\n\n"),
+        Some(pid) => _ = writeln!(text, "## Sequence of process {pid}\n"),
+    }
+    for (phase, number) in phases.iter().zip(1..) {
+        let Phase { title, first, last, calls, .. } = phase;
+        let lines = if first == last {
+            format!("line {first}")
+        } else {
+            format!("lines {first} to {last}")
+        };
+        let many = if *calls == 1 { "call" } else { "calls" };
+        let _ = writeln!(text, "### Phase {number}: {title} ({lines}, {calls} {many})\n");
+        match phase.told {
+            Telling::Sequence => {}
+            Telling::Rounds => text.push_str("    rounds of a loop, by kind:\n"),
+            Telling::Counts => text.push_str("    calls, in the order of the first of each:\n"),
+        }
+        for step in &phase.steps {
+            let _ = writeln!(text, "    {}", wrapped(&shown(step)));
+        }
+        text.push('\n');
+    }
+    let called =
+        |name: &str| phases.iter().any(|phase| phase.steps.iter().any(|step| calls(step, name)));
+    if called("SETUP_BIND") && !called("SUBMIT_GPFIFO") {
+        text.push_str("No SUBMIT_GPFIFO: work is submitted from user mode, without ioctls.\n\n");
+    }
+}
+
+fn calls(step: &Step, wanted: &str) -> bool {
+    match step {
+        Step::Open { .. } => false,
+        Step::Call { name, .. } => name == wanted,
+        Step::Loop { steps, .. } => steps.iter().any(|step| calls(step, wanted)),
+    }
+}
+
+/// `2× N:15 GET_FD -> dmabuf`.
+fn shown(step: &Step) -> String {
+    let (times, body) = match step {
+        Step::Open { times, open } => (*times, format!("open {open}")),
+        Step::Call { times, nr, name, opens, failed } => {
+            let mut body = if nr.is_empty() { name.clone() } else { format!("{nr} {name}") };
+            if !opens.is_empty() {
+                let _ = write!(body, " -> {}", opens.join(", "));
+            }
+            if *failed {
+                body.push_str(" (fails)");
+            }
+            (*times, body)
+        }
+        Step::Loop { times, steps } => {
+            let steps: Vec<String> = steps.iter().map(shown).collect();
+            (*times, format!("({})", steps.join(", ")))
+        }
+    };
+    match times {
+        1 => body,
+        _ => format!("{times}× {body}"),
+    }
+}
+
+/// Breaks a long line behind commas.
+fn wrapped(text: &str) -> String {
+    let mut lines = String::new();
+    let mut width = 0;
+    for part in text.split_inclusive(", ") {
+        if width + part.len() > WIDTH && width > 0 {
+            lines.truncate(lines.trim_end().len());
+            lines.push_str("\n        ");
+            width = 4;
+        }
+        lines.push_str(part);
+        width += part.len();
+    }
+    lines
+}
+
+/// Adds one call on one line: line, pid, fd, node, name, argument, result.
+pub fn call(text: &mut String, called: &Called<'_>) {
+    let Called { line, pid, fd, .. } = called;
+    let _ = match pid {
+        0 => write!(text, "{line:>8} {:>7} {fd:>4} ", ""),
+        pid => write!(text, "{line:>8} {pid:>7} {fd:>4} "),
+    };
+    padded(text, called.node.or(called.path).unwrap_or("?"), 12);
+    match (called.name.or(called.words), called.request) {
+        (Some(name), _) => padded(text, name, 48),
+        (None, Some(request)) => {
+            let parts = format!("{} {request:#010x}", super::report::letter(request));
+            padded(text, &parts, 48);
+        }
+        (None, None) => padded(text, "?", 48),
+    }
+    match called.params {
+        [one] => padded(text, one, 40),
+        several => padded(text, &several.join(" | "), 40),
+    }
+    let _ = match (called.result, called.error) {
+        (Some(value), _) => write!(text, "= {value}"),
+        (None, error) => write!(text, "= {}", error.unwrap_or("?")),
+    };
+    if called.how == "request" {
+        text.push_str("  (by the request alone)");
+    }
+    text.push('\n');
+}
+
+/// A column and a space behind it; most of a log is columns, so this is done without a formatter.
+fn padded(text: &mut String, cell: &str, width: usize) {
+    text.push_str(cell);
+    text.extend(std::iter::repeat_n(' ', width.saturating_sub(cell.len()) + 1));
+}
