@@ -65,6 +65,9 @@ pub(crate) enum Command {
     Ranges(Ranges),
     /// Check that specs and lock have everything that another project supports.
     Coverage(Coverage),
+    /// Decode what was recorded: a log of strace, or the bytes of one struct.
+    #[command(subcommand)]
+    Decode(Decode),
     /// Write a static site: a page for every struct and call with its layout at every version.
     Atlas(Atlas),
     /// Jetson: ask its GPU, or simulate it.
@@ -261,6 +264,50 @@ pub(crate) struct Ranges {
 pub(crate) struct Coverage {
     /// A table of versions and calls, in JSON.
     pub(crate) file: PathBuf,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Decode {
+    /// Name the ioctls in logs of `strace -f` by the device that each is made on.
+    #[command(
+        after_help = "The log: strace -f -y -o cuda.strace PROGRAM (without -y file descriptors are\n\
+            followed through open, dup, fork, close and the ioctls that return them).\n\n\
+            Examples:\n  nvabi decode strace cuda.strace\n  nvabi decode strace cuda.strace --calls --tag tegra-r35.4.1\n  \
+            strace -f -o /dev/stdout PROGRAM | nvabi decode strace - --json"
+    )]
+    Strace(DecodeStrace),
+    /// Print the fields of a struct with the values that its bytes have.
+    #[command(
+        after_help = "Examples:\n  nvabi decode struct nvmap_create_handle 0010000000000000\n  \
+            nvabi decode struct NVOS54_PARAMETERS params.bin --tag 550.90.07\n  \
+            xxd -p params.bin | nvabi decode struct NVOS54_PARAMETERS -"
+    )]
+    Struct(DecodeStruct),
+}
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct DecodeStrace {
+    /// Logs; `-` for what comes in on stdin.
+    #[arg(required = true, value_name = "FILE")]
+    pub(crate) files: Vec<PathBuf>,
+    /// Driver version; once for the desktop's driver (else the newest locked tag) and once for
+    /// Jetson's (else all of them, and which ones fit is told).
+    #[arg(long = "tag", value_name = "TAG")]
+    pub(crate) tags: Vec<Tag>,
+    /// Print every call as well: line, pid, fd, node, name, argument, result.
+    #[arg(long)]
+    pub(crate) calls: bool,
+}
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct DecodeStruct {
+    /// A struct, union, or typedef of one.
+    pub(crate) name: String,
+    /// A file, `-` for stdin, or the bytes themselves in hexadecimal.
+    pub(crate) bytes: PathBuf,
+    /// Driver version; without this, the newest locked tag.
+    #[arg(long)]
+    pub(crate) tag: Option<Tag>,
 }
 
 #[derive(Debug, clap::Args)]

@@ -185,7 +185,7 @@ pub(crate) fn facts_of(locked: &Lock, tag: &Tag) -> Result<Facts, Report> {
 }
 
 /// A reader that goes away, such as `head`, ends the command quietly.
-fn written(result: std::io::Result<()>) -> Result<(), Report> {
+pub(crate) fn written(result: std::io::Result<()>) -> Result<(), Report> {
     match result {
         Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => std::process::exit(0),
         Err(error) => Err(Diagnostic::error("output", format!("cannot write: {error}")).into()),

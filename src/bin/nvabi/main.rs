@@ -7,6 +7,7 @@ mod atlas;
 mod commands;
 mod context;
 mod coverage;
+mod decode;
 mod diff;
 mod fetch;
 mod ranges;
@@ -46,6 +47,8 @@ fn main() -> ExitCode {
         Command::List(args) => commands::list(&context, args),
         Command::Ranges(args) => ranges::ranges(&context, args),
         Command::Coverage(args) => coverage::coverage(&context, args),
+        Command::Decode(args::Decode::Strace(args)) => decode::strace(&context, args),
+        Command::Decode(args::Decode::Struct(args)) => decode::structure(&context, args),
         Command::Atlas(args) => atlas::atlas(&context, args),
         Command::Tegra(args::Tegra::Probe) => tegra::probe::probe(&context),
         Command::Tegra(args::Tegra::Sim(args)) => return tegra::sim::sim(&context, args),
