@@ -28,6 +28,27 @@ fn the_third_of_a_call_fails() {
 }
 
 #[test]
+fn a_program_that_is_not_there() {
+    let mut command = std::process::Command::new("/nonexistent");
+    let error = nvabi::tegra::sim::run(&mut command, &Default::default()).unwrap_err();
+    match error.kind() {
+        std::io::ErrorKind::Unsupported => eprintln!("skipped: {error}"),
+        kind => assert_eq!(kind, std::io::ErrorKind::NotFound),
+    }
+}
+
+#[test]
+fn opening_and_mapping_fail() {
+    let name = concat!(module_path!(), "::opening_and_mapping_fail");
+    simulate(name, &["open:2:EMFILE", "mmap:1:ENOMEM"], || {
+        let ctrl = ctrl();
+        assert_eq!(open("/dev/nvmap"), Err(libc::EMFILE));
+        assert_eq!(mmap(ctrl, 4096, 0).err(), Some(libc::ENOMEM));
+        assert!(mmap(ctrl, 4096, 0).is_ok());
+    });
+}
+
+#[test]
 fn a_call_takes_long_and_others_do_not() {
     let name = concat!(module_path!(), "::a_call_takes_long_and_others_do_not");
     simulate(name, &["ALLOC_AS:1:delay=300ms"], || {

@@ -137,6 +137,26 @@ rules! {
         assert_eq!(alloc(nvmap, handle), Err(libc::EEXIST));
     }
 
+    fork_does_not_copy_mappings {
+        let (nvmap, ctrl) = (nvmap(), ctrl());
+        let memory = mmap(buffer(nvmap, 8192), 8192, 0).unwrap();
+        let doorbell = mmap(ctrl, 4096, 0).unwrap();
+        for map in [&memory, &doorbell] {
+            map.write(0, 1);
+            let child = unsafe { libc::fork() };
+            if child == 0 {
+                unsafe {
+                    libc::signal(libc::SIGSEGV, libc::SIG_DFL);
+                    libc::_exit(map.read(0) as i32);
+                }
+            }
+            let mut status = 0;
+            unsafe { libc::waitpid(child, &mut status, 0) };
+            assert!(libc::WIFSIGNALED(status) && libc::WTERMSIG(status) == libc::SIGSEGV);
+            assert_eq!(map.read(0), 1, "the parent's stays");
+        }
+    }
+
     dup_is_the_same_file {
         let (ctrl, nvmap) = (ctrl(), nvmap());
         let first = space(ctrl);

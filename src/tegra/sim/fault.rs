@@ -10,7 +10,8 @@ use super::kernel::Errno;
 /// `open:2:EMFILE`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Fault {
-    /// The driver's name of the call, or the end of it behind an underscore; or `open`, `mmap`.
+    /// The driver's name of the call, or the end of it behind an underscore; or `mmap`, or `open`,
+    /// which can fail and not be delayed.
     pub call: String,
     /// Which of them, from 1; 0 is all.
     pub occurrence: u64,

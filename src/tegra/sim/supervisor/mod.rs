@@ -8,6 +8,7 @@ mod paths;
 mod poller;
 mod releases;
 mod target;
+mod trace;
 
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
@@ -18,7 +19,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::Duration;
 
-use super::fault::{Effect, Faults};
+use super::fault::{Effect, Fault, Faults};
 use super::kernel::{Client, Errno, File, FileId, Kernel};
 use super::log::Log;
 use super::memory::{Inode, check};
@@ -37,17 +38,28 @@ pub(super) fn run(command: &mut Command, options: &Options) -> io::Result<Outcom
     // SAFETY: between `fork` and `exec` it makes system calls and nothing else.
     unsafe {
         command.pre_exec(move || {
-            let listener = filter::install(&program)?;
+            let listener = filter::install(&program).map_err(|_| not_supported())?;
             filter::send(socket, &listener)
         });
     }
-    let mut child = command.spawn().map_err(explain)?;
+    let faults = options.faults.clone();
+    // It must be there before the child is: even one that cannot begin its program makes calls.
+    let served =
+        thread::Builder::new().name("calls".to_owned()).spawn(move || attend(&ours, faults))?;
+    let child = command.spawn();
     drop(theirs);
-    let shared = Arc::new(Shared::new(filter::receive(&ours)?, options)?);
+    // Whoever waited for the child meanwhile would take the stops that `trace` waits for.
+    let shared = served.join().unwrap_or_else(|_| Err(io::ErrorKind::Other.into()));
+    let status = child.map_err(explain)?.wait()?;
+    Ok(Outcome { status, report: shared?.finish() })
+}
+
+/// Serves a child that sends its listener, until nobody is left to be served.
+fn attend(socket: &OwnedFd, faults: Vec<Fault>) -> io::Result<Arc<Shared>> {
+    let shared = Arc::new(Shared::new(filter::receive(socket)?, faults)?);
     let poller = spawn("doorbells", &shared, poller::watch)?;
     let releaser = spawn("releases", &shared, Shared::watch_releases)?;
     let served = serve(&shared);
-    let status = child.wait();
     shared.is_over.store(true, Ordering::Release);
     shared.doorbell_mapped.notify_all();
     for thread in [poller, releaser] {
@@ -55,7 +67,7 @@ pub(super) fn run(command: &mut Command, options: &Options) -> io::Result<Outcom
         let _ = thread.join();
     }
     served?;
-    Ok(Outcome { status: status?, report: shared.finish() })
+    Ok(shared)
 }
 
 /// Whether a filter can be had: in a child, for it cannot be got rid of.
@@ -68,15 +80,16 @@ pub(super) fn check_support() -> io::Result<()> {
 }
 
 fn explain(error: io::Error) -> io::Error {
-    match error.raw_os_error() {
-        Some(libc::EACCES | libc::EPERM | libc::EINVAL | libc::EBUSY | libc::ENOSYS) => {
-            let text = format!(
-                "cannot start the program under a seccomp filter with user notification: {error}"
-            );
-            io::Error::new(io::ErrorKind::Unsupported, text)
-        }
-        _ => error,
+    if error.raw_os_error() != not_supported().raw_os_error() {
+        return error;
     }
+    let text = "this machine does not permit seccomp filters with user notification";
+    io::Error::new(io::ErrorKind::Unsupported, text)
+}
+
+/// What a child says that cannot have its filter, as it can say no more than a number.
+fn not_supported() -> io::Error {
+    io::Error::from_raw_os_error(libc::ENOTSUP)
 }
 
 fn spawn(
@@ -101,19 +114,19 @@ fn socket_pair() -> io::Result<(OwnedFd, OwnedFd)> {
 /// Answers calls until nobody is left to make any.
 fn serve(shared: &Arc<Shared>) -> io::Result<()> {
     while let Some(notification) = shared.listener.next()? {
-        match shared.handle(&notification) {
+        match shared.dispatch(&notification, true) {
             Handled::Now => {}
-            Handled::Later(time) => {
+            later => {
                 let shared = shared.clone();
-                thread::Builder::new().spawn(move || {
-                    thread::sleep(time);
-                    shared.dispatch(&notification, false);
-                })?;
+                thread::Builder::new().spawn(move || shared.finish_later(&notification, later))?;
             }
         }
     }
     Ok(())
 }
+
+/// Milliseconds that the last processes have to close their files.
+const GRACE: u32 = 1000;
 
 /// Everything that the threads of a run share.
 pub(super) struct Shared {
@@ -133,6 +146,8 @@ pub(super) struct Shared {
 enum Reply {
     /// The real kernel makes it.
     Pass,
+    /// The real kernel makes it, a mapping of some length that children do not get.
+    PassUnshared(u64),
     /// This is its result.
     Answer(Result<i64, Errno>),
     /// This is its result, after a while.
@@ -141,15 +156,18 @@ enum Reply {
     Done,
 }
 
+/// What is left to do for a call.
 enum Handled {
     Now,
-    /// It was delayed by a fault.
+    /// All of it: it was delayed by a fault.
     Later(Duration),
+    /// To tell its result.
+    AnswerLater(Result<i64, Errno>, Duration),
 }
 
 impl Shared {
-    fn new(listener: OwnedFd, options: &Options) -> io::Result<Self> {
-        let log = Log::new(Faults::new(options.faults.clone()));
+    fn new(listener: OwnedFd, faults: Vec<Fault>) -> io::Result<Self> {
+        let log = Log::new(Faults::new(faults));
         Ok(Self {
             listener: Listener::new(listener),
             releases: Releases::new()?,
@@ -243,15 +261,34 @@ impl Shared {
     /// What is left to say when all processes have ended.
     fn finish(&self) -> super::Report {
         let mut kernel = self.kernel();
-        self.releases.settle(&mut kernel);
-        self.releases.settle_all(&mut kernel);
+        // A process makes no more calls some time before its files are closed.
+        for _ in 0..GRACE {
+            self.releases.settle_all(&mut kernel);
+            if kernel.files().next().is_none() {
+                break;
+            }
+            thread::sleep(Duration::from_millis(1));
+        }
         let live = kernel.live_buffers();
         let log = std::mem::take(&mut kernel.log);
         super::Report { live_buffers: live, ..log.into_report() }
     }
 
-    fn handle(&self, notification: &Notification) -> Handled {
-        self.dispatch(notification, true)
+    /// What was left to do for a call, by a thread that may wait.
+    fn finish_later(&self, n: &Notification, mut left: Handled) {
+        loop {
+            match left {
+                Handled::Now => return,
+                Handled::Later(time) => {
+                    thread::sleep(time);
+                    left = self.dispatch(n, false);
+                }
+                Handled::AnswerLater(result, time) => {
+                    thread::sleep(time);
+                    return self.listener.answer(n, result);
+                }
+            }
+        }
     }
 
     /// One call; when faults count, it may be one of them.
@@ -278,11 +315,9 @@ impl Shared {
         };
         match reply {
             Reply::Pass => self.listener.pass(n),
+            Reply::PassUnshared(length) => trace::pass_unshared(&self.listener, n, length),
             Reply::Answer(result) => self.listener.answer(n, result),
-            Reply::AnswerLater(result, time) => {
-                thread::sleep(time);
-                self.listener.answer(n, result);
-            }
+            Reply::AnswerLater(result, time) => return Handled::AnswerLater(result, time),
             Reply::Done => {}
         }
         Handled::Now
@@ -339,7 +374,7 @@ impl Shared {
             kernel.set_mapped_by(file, Some(target.process()));
             self.update_doorbells(&kernel);
         }
-        Ok(Reply::Pass)
+        Ok(Reply::PassUnshared(length))
     }
 
     /// Nobody tells of `munmap`: whether the doorbell is still mapped is looked at when it matters.

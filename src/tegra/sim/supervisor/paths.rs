@@ -10,6 +10,7 @@ use std::path::{Component, Path, PathBuf};
 use super::notify::{Give, Notification};
 use super::target::Target;
 use super::{Reply, Shared};
+use crate::tegra::sim::fault::Effect;
 use crate::tegra::sim::kernel::{Attribute, Client, Device, Errno, Kernel};
 use crate::tegra::sim::memory::{Access, check};
 
@@ -262,7 +263,12 @@ impl Shared {
         }
         let mut kernel = self.kernel();
         self.releases.settle(&mut kernel);
-        let id = kernel.open(target, device)?;
+        let opened = match kernel.log.fault("open") {
+            Some(Effect::Fail(errno)) => Err(errno),
+            _ => kernel.open(target, device),
+        };
+        kernel.log.count("open", opened.err());
+        let id = opened?;
         let node = kernel.file(id).map(|open| open.node.clone()).ok_or(Errno::EIO)?;
         let given = node.open(Access::of(flags)).and_then(|file| {
             self.releases.watch(&node)?;

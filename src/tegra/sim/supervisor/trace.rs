@@ -1,0 +1,175 @@
+//! Makes a system call in the place of another process, for what only it can do to itself.
+//!
+//! The drivers do not let their mappings be inherited by `fork`, and a process can say so of its own
+//! mappings alone. So after its `mmap` it is stopped, made to say it, and let go. It needs the rights
+//! of a debugger; where another debugger has the process, its mappings are inherited.
+
+use std::io;
+
+use super::notify::{Listener, Notification};
+use crate::tegra::sim::memory::check;
+
+/// Lets the real kernel make the caller's `mmap`, and keeps the mapping from its children.
+pub(super) fn pass_unshared(listener: &Listener, notification: &Notification, length: u64) {
+    let thread = notification.thread as libc::pid_t;
+    let Ok(trace) = Trace::begin(thread) else {
+        return listener.pass(notification);
+    };
+    listener.pass(notification);
+    // When it was killed meanwhile there is nothing to do, and nothing to tell.
+    let _ = trace.after_call(length);
+}
+
+/// A thread that we trace, let go at the end.
+struct Trace {
+    thread: libc::pid_t,
+}
+
+impl Drop for Trace {
+    fn drop(&mut self) {
+        // SAFETY: plain numbers.
+        unsafe { libc::ptrace(libc::PTRACE_DETACH, self.thread, 0, 0) };
+    }
+}
+
+impl Trace {
+    /// From now on; the thread stops when it leaves the call that it is in.
+    fn begin(thread: libc::pid_t) -> io::Result<Self> {
+        // SAFETY: plain numbers.
+        unsafe {
+            ptrace(libc::PTRACE_SEIZE, thread, 0, 0)?;
+            let trace = Self { thread };
+            ptrace(libc::PTRACE_INTERRUPT, thread, 0, 0)?;
+            Ok(trace)
+        }
+    }
+
+    fn after_call(&self, length: u64) -> io::Result<()> {
+        self.wait()?;
+        let registers = self.registers()?;
+        let Some(at) = registers.result() else { return Ok(()) };
+        let mask = self.set_mask(u64::MAX)?;
+        let advice =
+            registers.with_call(libc::SYS_madvise as u64, [at, length, libc::MADV_DONTFORK as u64]);
+        let done = self.set_registers(&advice).and_then(|()| self.step());
+        self.set_registers(&registers)?;
+        self.set_mask(mask)?;
+        done
+    }
+
+    fn step(&self) -> io::Result<()> {
+        // SAFETY: plain numbers.
+        unsafe { ptrace(libc::PTRACE_SINGLESTEP, self.thread, 0, 0)? };
+        self.wait()
+    }
+
+    /// Until it stops; an error when it has ended.
+    fn wait(&self) -> io::Result<()> {
+        let mut status = 0;
+        // SAFETY: the kernel writes one number.
+        check(unsafe { libc::waitpid(self.thread, &mut status, libc::__WALL) })?;
+        if libc::WIFSTOPPED(status) { Ok(()) } else { Err(io::ErrorKind::NotFound.into()) }
+    }
+
+    /// Replaces the signals that it blocks.
+    fn set_mask(&self, mask: u64) -> io::Result<u64> {
+        const GET: libc::c_uint = 0x420a;
+        const SET: libc::c_uint = 0x420b;
+        let mut old = 0_u64;
+        let size = size_of::<u64>();
+        // SAFETY: both masks are of the size that is told.
+        unsafe {
+            ptrace(GET as _, self.thread, size, (&raw mut old) as usize)?;
+            ptrace(SET as _, self.thread, size, (&raw const mask) as usize)?;
+        }
+        Ok(old)
+    }
+
+    fn registers(&self) -> io::Result<Registers> {
+        // SAFETY: zeros are a value of them, and the kernel writes no more than they are.
+        unsafe {
+            let mut registers: Registers = std::mem::zeroed();
+            let mut part = registers.part();
+            let address = (&raw mut part) as usize;
+            ptrace(libc::PTRACE_GETREGSET as _, self.thread, NT_PRSTATUS, address)?;
+            Ok(registers)
+        }
+    }
+
+    fn set_registers(&self, registers: &Registers) -> io::Result<()> {
+        let mut registers = *registers;
+        let mut part = registers.part();
+        let address = (&raw mut part) as usize;
+        // SAFETY: the kernel reads no more than they are.
+        unsafe {
+            ptrace(libc::PTRACE_SETREGSET as _, self.thread, NT_PRSTATUS, address)?;
+        }
+        Ok(())
+    }
+}
+
+/// General registers, as a register set.
+const NT_PRSTATUS: usize = 1;
+
+/// # Safety
+///
+/// As `ptrace(2)` has it for the request.
+unsafe fn ptrace(
+    request: libc::c_uint,
+    thread: libc::pid_t,
+    address: usize,
+    data: usize,
+) -> io::Result<()> {
+    // SAFETY: the caller's.
+    let result = unsafe { libc::ptrace(request as _, thread, address, data) };
+    check(result as libc::c_int)?;
+    Ok(())
+}
+
+/// The registers of a thread.
+#[derive(Clone, Copy)]
+#[repr(transparent)]
+struct Registers(libc::user_regs_struct);
+
+impl Registers {
+    fn part(&mut self) -> libc::iovec {
+        libc::iovec { iov_base: (&raw mut self.0).cast(), iov_len: size_of::<Self>() }
+    }
+}
+
+#[cfg(target_arch = "x86_64")]
+impl Registers {
+    /// What the call returned, unless it is an error.
+    fn result(&self) -> Option<u64> {
+        ((self.0.rax as i64) < -4095 || self.0.rax as i64 > 0).then_some(self.0.rax)
+    }
+
+    /// The same instruction again, for another call.
+    fn with_call(&self, call: u64, args: [u64; 3]) -> Self {
+        let mut registers = *self;
+        registers.0.rip -= 2;
+        registers.0.rax = call;
+        // There is no call to restart.
+        registers.0.orig_rax = u64::MAX;
+        [registers.0.rdi, registers.0.rsi, registers.0.rdx] = args;
+        registers
+    }
+}
+
+#[cfg(target_arch = "aarch64")]
+impl Registers {
+    /// What the call returned, unless it is an error.
+    fn result(&self) -> Option<u64> {
+        let result = self.0.regs[0];
+        ((result as i64) < -4095 || result as i64 > 0).then_some(result)
+    }
+
+    /// The same instruction again, for another call.
+    fn with_call(&self, call: u64, args: [u64; 3]) -> Self {
+        let mut registers = *self;
+        registers.0.pc -= 4;
+        registers.0.regs[8] = call;
+        registers.0.regs[..3].copy_from_slice(&args);
+        registers
+    }
+}
