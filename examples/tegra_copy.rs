@@ -13,11 +13,11 @@ use nvabi::tegra::{AddressSpace, Cache, Channel, ChannelOptions, Device, Push, S
 const SIZE: u64 = 64 << 20;
 const PATIENCE: Duration = Duration::from_secs(60);
 
-fn main() -> Result<(), Box<dyn Error>> {
+pub(crate) fn main() -> Result<(), Box<dyn Error>> {
     let device = Device::open()?;
     println!("{} of {}", device.characteristics().chip(), device.release().tags());
     let space = AddressSpace::new(&device)?;
-    let subcontext = Subcontext::new(&Tsg::new(&device)?, &space)?;
+    let subcontext = Subcontext::new(&Tsg::new(&device)?, &space);
     let mut channels = [
         Channel::new(&subcontext, &ChannelOptions::default())?,
         Channel::new(&subcontext, &ChannelOptions::default())?,

@@ -2,15 +2,15 @@
 
 use std::fmt;
 use std::ops::Range;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::sync::Arc;
 
 use super::call::{Outcome as _, call, own};
 use super::device::Device;
-use super::error::{Error, Result};
+use super::error::{Error, ErrorKind, Result};
 use super::memory::{Cache, Mapping, Memory, PAGE};
 use super::release::Release;
-use super::{r32, r36};
+use super::{r32, r35, r36};
 use crate::driver::Record as _;
 
 /// Where an address space begins: the driver wants neither 0 nor less than a directory's entry.
@@ -49,6 +49,9 @@ impl AddressSpace {
     ///
     /// What the kernel refuses.
     pub fn new(device: &Device) -> Result<Self> {
+        if device.release() == Release::R32 {
+            return Self::given(device);
+        }
         let bits = u32::from(device.characteristics().gpu_va_bit_count).clamp(32, 40);
         Self::with_range(device, START..(ADDRESSABLE.min(1 << bits) - KERNEL))
     }
@@ -58,8 +61,12 @@ impl AddressSpace {
     /// # Errors
     ///
     /// When the range is empty, is no multiple of 2 MiB, or leaves the driver no room below 2^40;
-    /// and what the kernel refuses.
+    /// on r32, whose driver chooses; and what the kernel refuses.
     pub fn with_range(device: &Device, range: Range<u64>) -> Result<Self> {
+        if device.release() == Release::R32 {
+            let message = "the driver of r32 chooses the addresses of an address space";
+            return Err(Error::new(ErrorKind::Unsupported, message));
+        }
         let aligned = range.start % DIRECTORY == 0 && range.end % DIRECTORY == 0;
         if range.start == 0 || range.is_empty() || !aligned || range.end > ADDRESSABLE - KERNEL {
             return Err(Error::invalid(format!(
@@ -70,13 +77,36 @@ impl AddressSpace {
                 ADDRESSABLE - KERNEL
             )));
         }
-        let fd = allocate(device, &range)?;
+        let mut args = r36::nvgpu_alloc_as_args::zeroed();
+        args.flags = r36::NVGPU_GPU_IOCTL_ALLOC_AS_FLAGS_UNIFIED_VA;
+        (args.va_range_start, args.va_range_end) = (range.start, range.end);
+        // SAFETY: the node is the control's, and there are no addresses of ours.
+        unsafe { call::<r36::ioctl::NVGPU_GPU_IOCTL_ALLOC_AS>(device.ctrl(), &mut args) }
+            .complete()?;
+        Self::opened(device, args.as_fd, |_| Ok(range))
+    }
+
+    /// Makes the address space that the driver of r32 gives, and asks what it is.
+    fn given(device: &Device) -> Result<Self> {
+        let mut args = r32::nvgpu_alloc_as_args::zeroed();
+        // SAFETY: the node is the control's, and there are no addresses of ours.
+        unsafe { call::<r32::ioctl::NVGPU_GPU_IOCTL_ALLOC_AS>(device.ctrl(), &mut args) }
+            .complete()?;
+        Self::opened(device, args.as_fd, regions)
+    }
+
+    /// Takes an address space that the driver made, and keeps the windows of shaders out of it.
+    fn opened(
+        device: &Device,
+        fd: RawFd,
+        range: impl FnOnce(BorrowedFd<'_>) -> Result<Range<u64>>,
+    ) -> Result<Self> {
+        // SAFETY: the driver has just made it.
+        let fd = unsafe { own(fd, "NVGPU_GPU_IOCTL_ALLOC_AS") }?;
+        let range = range(fd.as_fd())?;
         let space = Self(Arc::new(Inner { device: device.clone(), fd, range }));
-        for window in WINDOWS {
-            // What begins outside is not handed out in any case.
-            if space.range().contains(&window) {
-                space.reserve(window, WINDOW_SIZE.min(space.range().end - window))?;
-            }
+        for part in windows_in(&space.range()) {
+            space.reserve(part.start, part.end - part.start)?;
         }
         Ok(space)
     }
@@ -147,25 +177,42 @@ impl fmt::Debug for AddressSpace {
     }
 }
 
-fn allocate(device: &Device, range: &Range<u64>) -> Result<OwnedFd> {
-    let flags = r36::NVGPU_GPU_IOCTL_ALLOC_AS_FLAGS_UNIFIED_VA;
-    let fd = if device.release() == Release::R32 {
-        let mut args = r32::nvgpu_alloc_as_args::zeroed();
-        args.flags = flags;
-        // SAFETY: the node is the control's, and there are no addresses of ours.
-        unsafe { call::<r32::ioctl::NVGPU_GPU_IOCTL_ALLOC_AS>(device.ctrl(), &mut args) }
-            .complete()?;
-        args.as_fd
-    } else {
-        let mut args = r36::nvgpu_alloc_as_args::zeroed();
-        (args.flags, args.va_range_start, args.va_range_end) = (flags, range.start, range.end);
-        // SAFETY: the node is the control's, and there are no addresses of ours.
-        unsafe { call::<r36::ioctl::NVGPU_GPU_IOCTL_ALLOC_AS>(device.ctrl(), &mut args) }
-            .complete()?;
-        args.as_fd
+/// The parts of a range that shaders see through a window.
+fn windows_in(range: &Range<u64>) -> impl Iterator<Item = Range<u64>> + use<'_> {
+    WINDOWS
+        .iter()
+        .map(|at| (*at).max(range.start)..(at + WINDOW_SIZE).min(range.end))
+        .filter(|part| !part.is_empty())
+}
+
+/// The addresses of an address space, from the first region to the last.
+fn regions(fd: BorrowedFd<'_>) -> Result<Range<u64>> {
+    let mut found = [r32::nvgpu_as_va_region::zeroed(); 4];
+    let mut args = r32::nvgpu_as_get_va_regions_args::zeroed();
+    args.buf_addr = found.as_mut_ptr() as u64;
+    args.buf_size = size_of_val(&found) as u32;
+    // SAFETY: the driver writes no more than the size, which is that of the array.
+    unsafe { call::<r32::ioctl::NVGPU_AS_IOCTL_GET_VA_REGIONS>(fd, &mut args) }.complete()?;
+    let count = (args.buf_size as usize / size_of_val(&found[0])).min(found.len());
+    let region = |region: &r32::nvgpu_as_va_region| {
+        let size = region.pages.checked_mul(u64::from(region.page_size))?;
+        Some(region.offset..region.offset.checked_add(size)?)
     };
-    // SAFETY: the driver has just made it.
-    unsafe { own(fd, "NVGPU_GPU_IOCTL_ALLOC_AS") }
+    let regions = || found[..count].iter().filter_map(region);
+    match (regions().map(|r| r.start).min(), regions().map(|r| r.end).max()) {
+        (Some(start), Some(end)) if start < end => Ok(start..end),
+        _ => Err(Error::invalid("the driver's address space has no addresses")),
+    }
+}
+
+/// What a mapping must say: before r36 that its kinds are given outright, and whether the GPU is to
+/// look into the CPU's caches (both bits are refused since).
+fn map_flags(release: Release, cache: Cache) -> u32 {
+    if release == Release::R36 {
+        return 0;
+    }
+    let coherent = if cache.is_cached() { r35::NVGPU_AS_MAP_BUFFER_FLAGS_IO_COHERENT } else { 0 };
+    r35::NVGPU_AS_MAP_BUFFER_FLAGS_DIRECT_KIND_CTRL | coherent
 }
 
 /// Memory that the GPU sees, until this goes.
@@ -180,6 +227,7 @@ impl GpuMapping {
         let mut args = r36::nvgpu_as_map_buffer_ex_args::zeroed();
         // No compression; pitch is kind 0.
         (args.compr_kind, args.incompr_kind) = (-1, 0);
+        args.flags = map_flags(space.0.device.release(), memory.cache());
         args.dmabuf_fd = memory.dmabuf().as_raw_fd() as u32;
         args.page_size = PAGE as u32;
         // SAFETY: the node is an address space, and there are no addresses of ours.
@@ -236,6 +284,13 @@ impl Buffer {
     /// When they do not fit.
     pub fn write(&mut self, at: u64, bytes: &[u8]) -> Result<()> {
         let at = self.inside(at, bytes.len())?;
+        if self.memory.cache() == Cache::Uncached {
+            for (i, byte) in bytes.iter().enumerate() {
+                // SAFETY: the place is inside; wider accesses would have to be aligned.
+                unsafe { self.cpu.address().add(at + i).write_volatile(*byte) };
+            }
+            return Ok(());
+        }
         // SAFETY: the place is inside, and the caller's bytes are elsewhere.
         unsafe {
             std::ptr::copy_nonoverlapping(bytes.as_ptr(), self.cpu.address().add(at), bytes.len());
@@ -250,6 +305,13 @@ impl Buffer {
     /// When there are not so many.
     pub fn read(&self, at: u64, bytes: &mut [u8]) -> Result<()> {
         let at = self.inside(at, bytes.len())?;
+        if self.memory.cache() == Cache::Uncached {
+            for (i, byte) in bytes.iter_mut().enumerate() {
+                // SAFETY: the place is inside; wider accesses would have to be aligned.
+                *byte = unsafe { self.cpu.address().add(at + i).read_volatile() };
+            }
+            return Ok(());
+        }
         // SAFETY: the place is inside, and the caller's bytes are elsewhere.
         unsafe {
             std::ptr::copy_nonoverlapping(
@@ -274,5 +336,29 @@ impl Buffer {
                 self.size()
             ))),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn old_releases_want_flags_that_the_new_one_refuses() {
+        assert_eq!(map_flags(Release::R36, Cache::Inner), 0);
+        for release in [Release::R32, Release::R34, Release::R35_4] {
+            assert_eq!(map_flags(release, Cache::Inner), 1 << 8 | 1 << 4);
+            assert_eq!(map_flags(release, Cache::WriteCombine), 1 << 8);
+        }
+    }
+
+    #[test]
+    fn windows_are_cut_to_the_range() {
+        let parts = |range| windows_in(&range).collect::<Vec<_>>();
+        assert_eq!(parts(0x20_0000..0x20_0000_0000), []);
+        let all = parts(0x20_0000..0xff_0000_0000);
+        assert_eq!(all, [0xfd_0000_0000..0xfd_4000_0000, 0xfe_0000_0000..0xfe_4000_0000]);
+        let some = parts(0xfd_1000_0000..0xfe_2000_0000);
+        assert_eq!(some, [0xfd_1000_0000..0xfd_4000_0000, 0xfe_0000_0000..0xfe_2000_0000]);
     }
 }

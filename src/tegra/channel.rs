@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::fmt;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -13,7 +13,7 @@ use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use super::address_space::{AddressSpace, Buffer};
 use super::call::{Outcome as _, call, own};
 use super::class::{AMPERE_COMPUTE_B, AMPERE_DMA_COPY_B};
-use super::device::{Device, before_mmio};
+use super::device::{Device, after_wait, before_mmio};
 use super::error::{Error, ErrorKind, Notification, Result};
 use super::memory::{Cache, Mapping, Memory, PAGE};
 use super::push::{Push, Subchannel};
@@ -25,8 +25,7 @@ use crate::driver::Record as _;
 /// The runlist of graphics and compute, whose channels copy as well.
 const RUNLIST_GRAPHICS: i32 = -1;
 
-/// Where the GPU and we tell each other how far the ring is (`Nvc46fControl`).
-const GP_GET: usize = 0x88;
+/// Where the GPU is told how far the ring is filled (`Nvc46fControl`).
 const GP_PUT: usize = 0x8c;
 
 /// Room for commands that are under way.
@@ -41,7 +40,7 @@ pub struct Tsg(Arc<Group>);
 
 #[derive(Debug)]
 struct Group {
-    device: Device,
+    release: Release,
     fd: OwnedFd,
 }
 
@@ -67,7 +66,7 @@ impl Tsg {
         };
         // SAFETY: the driver has just made it.
         let fd = unsafe { own(fd as i32, "NVGPU_GPU_IOCTL_OPEN_TSG") }?;
-        Ok(Self(Arc::new(Group { device: device.clone(), fd })))
+        Ok(Self(Arc::new(Group { release: device.release(), fd })))
     }
 
     fn fd(&self) -> BorrowedFd<'_> {
@@ -87,6 +86,9 @@ impl Tsg {
 }
 
 /// The share of a group that works in one address space. Copies are the same one.
+///
+/// The driver gives it a number with the first channel in it, and takes the number back when the
+/// last of them closes.
 #[derive(Clone, Debug)]
 pub struct Subcontext(Arc<Share>);
 
@@ -94,63 +96,175 @@ pub struct Subcontext(Arc<Share>);
 struct Share {
     tsg: Tsg,
     space: AddressSpace,
+    seats: Mutex<Seats>,
+}
+
+/// The channels of a subcontext that are open.
+#[derive(Debug, Default)]
+struct Seats {
     veid: u32,
+    taken: usize,
 }
 
 impl Subcontext {
-    /// Makes a subcontext that runs beside others. Before r36 all channels of a group are in the
-    /// one that every group has.
-    ///
-    /// # Errors
-    ///
-    /// When there is none left, and what else the kernel refuses.
-    pub fn new(tsg: &Tsg, space: &AddressSpace) -> Result<Self> {
-        let mut veid = 0;
-        if tsg.0.device.release() == Release::R36 {
-            let mut args = r36::nvgpu_tsg_create_subcontext_args::zeroed();
-            args.r#type = r36::NVGPU_TSG_SUBCONTEXT_TYPE_ASYNC;
-            args.as_fd = space.fd().as_raw_fd();
-            // SAFETY: the node is a group, and there are no addresses.
-            unsafe { call::<calls::NVGPU_TSG_IOCTL_CREATE_SUBCONTEXT>(tsg.fd(), &mut args) }
-                .complete()?;
-            veid = args.veid;
-        }
-        Ok(Self(Arc::new(Share { tsg: tsg.clone(), space: space.clone(), veid })))
+    /// A subcontext that runs beside others of its group. Before r36 all channels of a group are in
+    /// the one that every group has.
+    pub fn new(tsg: &Tsg, space: &AddressSpace) -> Self {
+        let seats = Mutex::new(Seats::default());
+        Self(Arc::new(Share { tsg: tsg.clone(), space: space.clone(), seats }))
     }
 
-    /// Its number in the group.
-    pub fn veid(&self) -> u32 {
-        self.0.veid
+    /// Its number in the group, while there are channels in it.
+    pub fn veid(&self) -> Option<u32> {
+        let seats = self.seats();
+        (seats.taken > 0).then_some(seats.veid)
     }
 
     /// The address space that it works in.
     pub fn address_space(&self) -> &AddressSpace {
         &self.0.space
     }
-}
 
-impl Drop for Share {
-    fn drop(&mut self) {
-        if self.tsg.0.device.release() == Release::R36 {
-            let mut args = r36::nvgpu_tsg_delete_subcontext_args { veid: self.veid, reserved: 0 };
+    /// Nothing is left half done when a thread that holds these panics.
+    fn seats(&self) -> MutexGuard<'_, Seats> {
+        self.0.seats.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn is_numbered(&self) -> bool {
+        self.0.tsg.0.release == Release::R36
+    }
+
+    /// The number for a channel: made for the first.
+    fn number(&self, seats: &Seats) -> Result<u32> {
+        if seats.taken > 0 || !self.is_numbered() {
+            return Ok(seats.veid);
+        }
+        let mut args = r36::nvgpu_tsg_create_subcontext_args::zeroed();
+        args.r#type = r36::NVGPU_TSG_SUBCONTEXT_TYPE_ASYNC;
+        args.as_fd = self.0.space.fd().as_raw_fd();
+        // SAFETY: the node is a group, and there are no addresses.
+        unsafe { call::<calls::NVGPU_TSG_IOCTL_CREATE_SUBCONTEXT>(self.0.tsg.fd(), &mut args) }
+            .complete()?;
+        Ok(args.veid)
+    }
+
+    /// Gives back a number that no channel got.
+    fn give_back(&self, veid: u32) {
+        if self.is_numbered() {
+            let mut args = r36::nvgpu_tsg_delete_subcontext_args { veid, reserved: 0 };
             // The group goes soon, and takes with it what is left.
             // SAFETY: the node is a group, and there are no addresses.
             let _ = unsafe {
-                call::<calls::NVGPU_TSG_IOCTL_DELETE_SUBCONTEXT>(self.tsg.fd(), &mut args)
+                call::<calls::NVGPU_TSG_IOCTL_DELETE_SUBCONTEXT>(self.0.tsg.fd(), &mut args)
             };
         }
     }
 }
 
-/// A counter of host1x that a channel raises.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+/// A channel's fd and its place in a subcontext.
+#[derive(Debug)]
+struct Seat {
+    /// There until it is dropped.
+    fd: Option<OwnedFd>,
+    subcontext: Subcontext,
+}
+
+impl Seat {
+    fn take(subcontext: &Subcontext) -> Result<Self> {
+        let Share { tsg, space, .. } = &*subcontext.0;
+        let fd = open(space.device())?;
+        bind_space(&fd, space)?;
+        let mut seats = subcontext.seats();
+        let veid = subcontext.number(&seats)?;
+        if let Err(error) = bind_group(&fd, tsg, veid) {
+            if seats.taken == 0 {
+                subcontext.give_back(veid);
+            }
+            return Err(error);
+        }
+        *seats = Seats { veid, taken: seats.taken + 1 };
+        drop(seats);
+        Ok(Self { fd: Some(fd), subcontext: subcontext.clone() })
+    }
+
+    fn fd(&self) -> BorrowedFd<'_> {
+        match &self.fd {
+            Some(fd) => fd.as_fd(),
+            // It is taken by `drop` alone.
+            None => self.subcontext.0.tsg.fd(),
+        }
+    }
+}
+
+impl Drop for Seat {
+    fn drop(&mut self) {
+        // Nobody may be given the number between the last close and the count that says so.
+        let mut seats = self.subcontext.seats();
+        self.fd = None;
+        seats.taken = seats.taken.saturating_sub(1);
+    }
+}
+
+/// A counter of host1x that a channel raises, and that others can wait for. It is the channel's and
+/// goes with it.
+#[derive(Debug)]
 pub struct Syncpoint {
+    device: Device,
+    id: u32,
+    gpu_address: u64,
+    first: u32,
+}
+
+impl Syncpoint {
     /// Its number.
-    pub id: u32,
-    /// Where the GPU raises it.
-    pub gpu_address: u64,
+    pub fn id(&self) -> u32 {
+        self.id
+    }
+
+    /// Where the GPU raises it: by one, whatever is written there.
+    pub fn gpu_address(&self) -> u64 {
+        self.gpu_address
+    }
+
     /// What it was when the channel got it. A number that was used before starts high.
-    pub value: u32,
+    pub fn first(&self) -> u32 {
+        self.first
+    }
+
+    /// A sync file that is signalled when the counter has reached a value, to hand to others;
+    /// `None` before r36, which has no node for that.
+    ///
+    /// # Errors
+    ///
+    /// What the kernel refuses.
+    pub fn fence(&self, threshold: u32) -> Result<Option<OwnedFd>> {
+        let Some(node) = self.device.fence() else { return Ok(None) };
+        let mut args = r36::host1x_create_fence::zeroed();
+        (args.id, args.threshold) = (self.id, threshold);
+        // SAFETY: the node is that of fences, and there are no addresses.
+        unsafe { call::<calls::HOST1X_IOCTL_CREATE_FENCE>(node, &mut args) }.complete()?;
+        // SAFETY: the driver has just made it.
+        unsafe { own(args.fence_fd, "HOST1X_IOCTL_CREATE_FENCE") }.map(Some)
+    }
+
+    /// Waits until the counter has reached a value; `false` when it has not in time. Before r36 it
+    /// only sleeps a moment and says so.
+    ///
+    /// # Errors
+    ///
+    /// What the kernel refuses.
+    pub fn wait(&self, threshold: u32, timeout: Duration) -> Result<bool> {
+        let Some(fence) = self.fence(threshold)? else {
+            thread::sleep(timeout.min(Duration::from_micros(200)));
+            return Ok(false);
+        };
+        let timeout = PollTimeout::try_from(timeout).unwrap_or(PollTimeout::MAX);
+        match poll(&mut [PollFd::new(fence.as_fd(), PollFlags::POLLIN)], timeout) {
+            Ok(ready) => Ok(ready > 0),
+            Err(Errno::EINTR) => Ok(false),
+            Err(errno) => Err(Error::io(ErrorKind::Call, "poll of a fence", errno.into())),
+        }
+    }
 }
 
 /// What to make a channel with.
@@ -176,9 +290,9 @@ impl Default for ChannelOptions {
 
 /// A channel: commands go in, and are done one after the other.
 ///
-/// The channel itself goes first, then what it used, then the subcontext.
+/// The channel itself goes first, then what it used.
 pub struct Channel {
-    fd: OwnedFd,
+    seat: Seat,
     gpfifo: Mapping,
     userd: Mapping,
     notifier: Mapping,
@@ -187,7 +301,6 @@ pub struct Channel {
     token: u32,
     syncpoint: Syncpoint,
     _memory: [Memory; 3],
-    subcontext: Subcontext,
 }
 
 /// Something that was sent: what the counters are when it is done.
@@ -210,25 +323,30 @@ impl Channel {
     ///
     /// # Errors
     ///
-    /// What the kernel refuses; nothing is left behind then.
+    /// When the entries are no power of two or fewer than two, and what the kernel refuses; nothing
+    /// is left behind then.
     pub fn new(subcontext: &Subcontext, options: &ChannelOptions) -> Result<Self> {
-        let Share { space, tsg, .. } = &*subcontext.0;
+        if !options.entries.is_power_of_two() || options.entries < 2 {
+            let message = format!("a ring has no {} entries: it takes 2, 4, 8, …", options.entries);
+            return Err(Error::invalid(message));
+        }
+        let space = subcontext.address_space();
         let device = space.device();
-        let fd = open(device)?;
-        bind(&fd, subcontext, tsg)?;
-        stop_watchdog(&fd)?;
+        let seat = Seat::take(subcontext)?;
+        let fd = seat.fd();
+        stop_watchdog(fd)?;
         let memory = [
             // Small buffers of their own: the driver maps the whole of what it is given.
             Memory::allocate(device, u64::from(options.entries) * 8, Cache::WriteCombine)?,
             Memory::allocate(device, PAGE, Cache::WriteCombine)?,
-            Memory::allocate(device, PAGE, Cache::Uncached)?,
+            Memory::allocate(device, PAGE, Cache::WriteCombine)?,
         ];
-        let token = setup(&fd, device, options.entries, &memory)?;
-        let syncpoint = user_syncpoint(&fd)?;
+        let token = setup(fd, device, options.entries, &memory)?;
+        let syncpoint = user_syncpoint(fd, device)?;
         for (_, class) in &options.classes {
-            allocate_class(&fd, *class)?;
+            allocate_class(fd, *class)?;
         }
-        set_notifier(&fd, &memory[2])?;
+        set_notifier(fd, &memory[2])?;
         device.map_usermode()?;
         let mut channel = Self {
             gpfifo: memory[0].map(None)?,
@@ -236,11 +354,10 @@ impl Channel {
             notifier: memory[2].map(None)?,
             arena: Arena::new(space)?,
             ring: Ring { entries: options.entries, put: 0 },
-            fd,
+            seat,
             token,
             syncpoint,
             _memory: memory,
-            subcontext: subcontext.clone(),
         };
         channel.bind_classes(&options.classes)?;
         Ok(channel)
@@ -263,7 +380,7 @@ impl Channel {
     ///
     /// When it is no class of this GPU, and what else the kernel refuses.
     pub fn add_class(&mut self, subchannel: Subchannel, class: u32) -> Result<()> {
-        allocate_class(&self.fd, class)?;
+        allocate_class(self.seat.fd(), class)?;
         self.bind_classes(&[(subchannel, class)])
     }
 
@@ -273,8 +390,8 @@ impl Channel {
     }
 
     /// Its syncpoint.
-    pub fn syncpoint(&self) -> Syncpoint {
-        self.syncpoint
+    pub fn syncpoint(&self) -> &Syncpoint {
+        &self.syncpoint
     }
 
     /// Sends commands. Waits while the ring or the room for commands is full.
@@ -288,7 +405,7 @@ impl Channel {
         let mut tail = Push::new();
         tail.release(self.arena.semaphore(), ticket.sequence);
         // Whatever is written to its address raises it by one.
-        tail.release(self.syncpoint.gpu_address, 0);
+        tail.release(self.syncpoint.gpu_address(), 0);
         let words = push.words().len() + tail.words().len();
         let at = self.room_for(words)?;
         self.arena.put(at, push.words());
@@ -301,7 +418,7 @@ impl Channel {
 
     fn next(&self) -> Ticket {
         let sequence = self.arena.sequence.wrapping_add(1);
-        Ticket { sequence, threshold: self.syncpoint.value.wrapping_add(sequence) }
+        Ticket { sequence, threshold: self.syncpoint.first().wrapping_add(sequence) }
     }
 
     /// Writes an entry of the ring and rings.
@@ -313,7 +430,7 @@ impl Channel {
         // The entry before the count that covers it, and that before the doorbell.
         before_mmio();
         self.userd.store(GP_PUT, self.ring.put);
-        self.subcontext.address_space().device().ring(self.token);
+        self.syncpoint.device.ring(self.token);
     }
 
     /// Waits for a free entry and for room in the arena.
@@ -326,8 +443,9 @@ impl Channel {
         }
         let began = Instant::now();
         loop {
-            let free =
-                self.ring.after(self.ring.put) != self.userd.load(GP_GET) % self.ring.entries;
+            self.arena.settle();
+            // A ring that is full to the last entry looks empty.
+            let free = self.arena.taken.len() + 1 < self.ring.entries as usize;
             if let (true, Some(at)) = (free, self.arena.find(words)) {
                 return Ok(at);
             }
@@ -352,6 +470,7 @@ impl Channel {
     /// When the channel stops, or is not done in time; what the error notifier says is in it.
     pub fn wait(&self, ticket: Ticket, timeout: Duration) -> Result<()> {
         const LOOK: Duration = Duration::from_micros(50);
+        const LONGEST: Duration = Duration::from_millis(50);
         let began = Instant::now();
         while !self.is_done(ticket) {
             self.check()?;
@@ -362,36 +481,17 @@ impl Channel {
             if began.elapsed() < LOOK {
                 std::hint::spin_loop();
             } else {
-                self.sleep(ticket, left)?;
+                // Not long: a channel that stopped never gets there.
+                self.syncpoint.wait(ticket.threshold, left.min(LONGEST))?;
             }
         }
         Ok(())
     }
 
-    /// Sleeps until the syncpoint is there, but not long: a channel that stopped never gets there.
-    fn sleep(&self, ticket: Ticket, left: Duration) -> Result<()> {
-        const LONGEST: Duration = Duration::from_millis(50);
-        let left = left.min(LONGEST);
-        let Some(node) = self.subcontext.address_space().device().fence() else {
-            thread::sleep(left.min(Duration::from_micros(200)));
-            return Ok(());
-        };
-        let mut args = r36::host1x_create_fence::zeroed();
-        (args.id, args.threshold) = (self.syncpoint.id, ticket.threshold);
-        // SAFETY: the node is that of fences, and there are no addresses.
-        unsafe { call::<calls::HOST1X_IOCTL_CREATE_FENCE>(node, &mut args) }.complete()?;
-        // SAFETY: the driver has just made it.
-        let fence = unsafe { own(args.fence_fd, "HOST1X_IOCTL_CREATE_FENCE") }?;
-        let timeout = PollTimeout::try_from(left).unwrap_or(PollTimeout::ZERO);
-        match poll(&mut [PollFd::new(fence.as_fd(), PollFlags::POLLIN)], timeout) {
-            Ok(_) | Err(Errno::EINTR) => Ok(()),
-            Err(errno) => Err(Error::io(ErrorKind::Call, "poll of a fence", errno.into())),
-        }
-    }
-
     /// What the driver wrote when it stopped the channel, if it did.
     pub fn notification(&self) -> Option<Notification> {
         let last = self.notifier.load(12);
+        after_wait();
         let notification = Notification {
             info32: self.notifier.load(8),
             info16: last as u16,
@@ -406,7 +506,7 @@ impl Channel {
 
     /// The fd of the channel, for ioctls that this module does not make.
     pub fn fd(&self) -> BorrowedFd<'_> {
-        self.fd.as_fd()
+        self.seat.fd()
     }
 }
 
@@ -467,14 +567,19 @@ impl Arena {
     fn is_done(&self, sequence: u32) -> bool {
         // With wrap-around: what is less than half the numbers ahead is not there yet.
         let reached = self.buffer.cpu().load(ARENA as usize);
+        after_wait();
         reached.wrapping_sub(sequence) < 1 << 31
     }
 
-    /// A place for some words, when there is one.
-    fn find(&mut self, words: usize) -> Option<usize> {
+    /// Forgets what is done.
+    fn settle(&mut self) {
         while self.taken.front().is_some_and(|(sequence, ..)| self.is_done(*sequence)) {
             self.taken.pop_front();
         }
+    }
+
+    /// A place for some words, when there is one.
+    fn find(&self, words: usize) -> Option<usize> {
         let (Some((_, first, _)), Some((_, _, end))) = (self.taken.front(), self.taken.back())
         else {
             return Some(0);
@@ -502,29 +607,30 @@ fn open(device: &Device) -> Result<OwnedFd> {
     unsafe { own(fd, "NVGPU_GPU_IOCTL_OPEN_CHANNEL") }
 }
 
-/// First to the address space, then to the group: the driver compares the two.
-fn bind(fd: &OwnedFd, subcontext: &Subcontext, tsg: &Tsg) -> Result<()> {
-    let channel_fd = fd.as_raw_fd();
-    let mut args = r36::nvgpu_as_bind_channel_args { channel_fd: channel_fd as u32 };
-    let space = subcontext.address_space().fd();
+/// Before the group: the driver compares the address spaces of the two.
+fn bind_space(fd: &OwnedFd, space: &AddressSpace) -> Result<()> {
+    let mut args = r36::nvgpu_as_bind_channel_args { channel_fd: fd.as_raw_fd() as u32 };
     // SAFETY: the node is an address space, and there are no addresses of ours.
-    unsafe { call::<calls::NVGPU_AS_IOCTL_BIND_CHANNEL>(space, &mut args) }.complete()?;
+    unsafe { call::<calls::NVGPU_AS_IOCTL_BIND_CHANNEL>(space.fd(), &mut args) }.complete()
+}
+
+fn bind_group(fd: &OwnedFd, tsg: &Tsg, veid: u32) -> Result<()> {
     let mut args = r36::nvgpu_tsg_bind_channel_ex_args::zeroed();
-    (args.channel_fd, args.subcontext_id) = (channel_fd, subcontext.veid());
+    (args.channel_fd, args.subcontext_id) = (fd.as_raw_fd(), veid);
     // SAFETY: the node is a group, and there are no addresses.
     unsafe { call::<calls::NVGPU_TSG_IOCTL_BIND_CHANNEL_EX>(tsg.fd(), &mut args) }.complete()
 }
 
 /// A channel whose commands we write ourselves may not have one.
-fn stop_watchdog(fd: &OwnedFd) -> Result<()> {
+fn stop_watchdog(fd: BorrowedFd<'_>) -> Result<()> {
     let wdt_status = r36::NVGPU_IOCTL_CHANNEL_DISABLE_WDT;
     let mut args = r36::nvgpu_channel_wdt_args { wdt_status, timeout_ms: 0 };
     // SAFETY: the node is a channel, and there are no addresses.
-    unsafe { call::<calls::NVGPU_IOCTL_CHANNEL_WDT>(fd.as_fd(), &mut args) }.complete()
+    unsafe { call::<calls::NVGPU_IOCTL_CHANNEL_WDT>(fd, &mut args) }.complete()
 }
 
 /// Gives the driver the ring; the answer is what to write to the doorbell.
-fn setup(fd: &OwnedFd, device: &Device, entries: u32, memory: &[Memory; 3]) -> Result<u32> {
+fn setup(fd: BorrowedFd<'_>, device: &Device, entries: u32, memory: &[Memory; 3]) -> Result<u32> {
     let [gpfifo, userd] = [&memory[0], &memory[1]].map(|memory| memory.dmabuf().as_raw_fd());
     // The one is refused without the other.
     let flags = r36::NVGPU_CHANNEL_SETUP_BIND_FLAGS_USERMODE_SUPPORT
@@ -534,39 +640,36 @@ fn setup(fd: &OwnedFd, device: &Device, entries: u32, memory: &[Memory; 3]) -> R
         (args.num_gpfifo_entries, args.flags) = (entries, flags);
         (args.gpfifo_dmabuf_fd, args.userd_dmabuf_fd) = (gpfifo, userd);
         // SAFETY: the node is a channel, and there are no addresses of ours.
-        unsafe { call::<calls::NVGPU_IOCTL_CHANNEL_SETUP_BIND>(fd.as_fd(), &mut args) }
-            .complete()?;
+        unsafe { call::<calls::NVGPU_IOCTL_CHANNEL_SETUP_BIND>(fd, &mut args) }.complete()?;
         return Ok(args.work_submit_token);
     }
     let mut args = v35_4_1::nvgpu_channel_setup_bind_args::zeroed();
     (args.num_gpfifo_entries, args.flags) = (entries, flags);
     (args.gpfifo_dmabuf_fd, args.userd_dmabuf_fd) = (gpfifo, userd);
     // SAFETY: the node is a channel, and there are no addresses of ours.
-    unsafe { call::<v35_4_1::ioctl::NVGPU_IOCTL_CHANNEL_SETUP_BIND>(fd.as_fd(), &mut args) }
-        .complete()?;
+    unsafe { call::<v35_4_1::ioctl::NVGPU_IOCTL_CHANNEL_SETUP_BIND>(fd, &mut args) }.complete()?;
     Ok(args.work_submit_token)
 }
 
-fn user_syncpoint(fd: &OwnedFd) -> Result<Syncpoint> {
+fn user_syncpoint(fd: BorrowedFd<'_>, device: &Device) -> Result<Syncpoint> {
     let mut args = r36::nvgpu_get_user_syncpoint_args::zeroed();
     // SAFETY: the node is a channel, and there are no addresses of ours.
-    unsafe { call::<calls::NVGPU_IOCTL_CHANNEL_GET_USER_SYNCPOINT>(fd.as_fd(), &mut args) }
-        .complete()?;
+    unsafe { call::<calls::NVGPU_IOCTL_CHANNEL_GET_USER_SYNCPOINT>(fd, &mut args) }.complete()?;
     // What is called its maximum is its current value.
-    Ok(Syncpoint { id: args.syncpoint_id, gpu_address: args.gpu_va, value: args.syncpoint_max })
+    let (id, gpu_address, first) = (args.syncpoint_id, args.gpu_va, args.syncpoint_max);
+    Ok(Syncpoint { device: device.clone(), id, gpu_address, first })
 }
 
-fn allocate_class(fd: &OwnedFd, class: u32) -> Result<()> {
+fn allocate_class(fd: BorrowedFd<'_>, class: u32) -> Result<()> {
     let mut args = r36::nvgpu_alloc_obj_ctx_args::zeroed();
     args.class_num = class;
     // SAFETY: the node is a channel, and there are no addresses of ours.
-    unsafe { call::<calls::NVGPU_IOCTL_CHANNEL_ALLOC_OBJ_CTX>(fd.as_fd(), &mut args) }.complete()
+    unsafe { call::<calls::NVGPU_IOCTL_CHANNEL_ALLOC_OBJ_CTX>(fd, &mut args) }.complete()
 }
 
-fn set_notifier(fd: &OwnedFd, memory: &Memory) -> Result<()> {
+fn set_notifier(fd: BorrowedFd<'_>, memory: &Memory) -> Result<()> {
     let mut args = r36::nvgpu_set_error_notifier::zeroed();
     (args.size, args.mem) = (PAGE, memory.dmabuf().as_raw_fd() as u32);
     // SAFETY: the node is a channel, and there are no addresses of ours.
-    unsafe { call::<calls::NVGPU_IOCTL_CHANNEL_SET_ERROR_NOTIFIER>(fd.as_fd(), &mut args) }
-        .complete()
+    unsafe { call::<calls::NVGPU_IOCTL_CHANNEL_SET_ERROR_NOTIFIER>(fd, &mut args) }.complete()
 }

@@ -115,6 +115,18 @@ fn open(paths: &[&str]) -> Result<OwnedFd> {
         .map_err(|error| Error::io(ErrorKind::Open, format!("cannot open {path}"), error))
 }
 
+/// Orders what is read from memory after a word that the GPU wrote last.
+#[inline]
+pub(super) fn after_wait() {
+    #[cfg(target_arch = "aarch64")]
+    // SAFETY: it only keeps later reads from being made earlier.
+    unsafe {
+        std::arch::asm!("dmb oshld", options(nostack, preserves_flags));
+    }
+    #[cfg(not(target_arch = "aarch64"))]
+    std::sync::atomic::fence(std::sync::atomic::Ordering::Acquire);
+}
+
 /// Orders writes to memory before a write to a register.
 #[inline]
 pub(super) fn before_mmio() {

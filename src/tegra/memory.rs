@@ -32,12 +32,13 @@ const TAG: u32 = 0x0900 << 16;
 pub enum Cache {
     /// Writes are gathered, reads are slow: for what the CPU only writes.
     WriteCombine,
-    /// Cached, and coherent with the GPU where that snoops (`INNER_CACHEABLE`).
+    /// Cached, and coherent with the GPU where that snoops (`INNER_CACHEABLE`): so it is on Orin.
     #[default]
     Inner,
-    /// Cached with maintenance by hand (`CACHEABLE`).
+    /// Cached in all levels (`CACHEABLE`); where the GPU does not snoop, `NVMAP_IOC_CACHE` keeps the
+    /// two in step, which this module leaves to its caller.
     Cacheable,
-    /// Not cached at all.
+    /// Not cached at all: each access goes out as it is written, and must be aligned.
     Uncached,
 }
 
@@ -50,6 +51,11 @@ impl Cache {
             Self::Cacheable => 3,
         }
     }
+
+    /// Whether the CPU has copies that the GPU must look at.
+    pub(super) fn is_cached(self) -> bool {
+        matches!(self, Self::Inner | Self::Cacheable)
+    }
 }
 
 /// A piece of memory, as a dma-buf.
@@ -57,6 +63,7 @@ impl Cache {
 pub struct Memory {
     dmabuf: OwnedFd,
     size: u64,
+    cache: Cache,
 }
 
 impl Memory {
@@ -73,7 +80,12 @@ impl Memory {
         let handle = Handle::create(device, size)?;
         handle.allocate(if size >= LARGE { 2 << 20 } else { PAGE as u32 }, cache)?;
         // The dma-buf holds the memory from here on; the handle is not needed any more.
-        Ok(Self { dmabuf: handle.dmabuf()?, size })
+        Ok(Self { dmabuf: handle.dmabuf()?, size, cache })
+    }
+
+    /// How the CPU sees it.
+    pub fn cache(&self) -> Cache {
+        self.cache
     }
 
     /// Its size, in whole pages.

@@ -186,7 +186,7 @@ impl Rm {
             Object::Space(space) => Some(space),
             _ => None,
         })?;
-        Subcontext::new(tsg, space)
+        Ok(Subcontext::new(tsg, space))
     }
 
     fn new_channel(&self, group: Handle, options: &AllocOptions) -> Result<Channel> {
