@@ -34,7 +34,7 @@ if [ -n "${NVABI_HEADERS:-}" ] && command -v bindgen > /dev/null; then
     git -C "$NVABI_HEADERS" archive 550.163.01 src/common src/nvidia/arch/nvalloc/unix/include | tar x -C "$work"
     inc=$work/src/common/sdk/nvidia/inc
     (for h in "$inc"/*.h "$inc"/{alloc,class,ctrl}/*.h "$inc"/ctrl/*/*.h; do echo "#include \"$h\""; done) > "$work/all.h"
-    bindgen "$work/all.h" --rust-edition 2024 -o "$work/all.rs" -- -ffreestanding -I"$inc" \
+    bindgen "$work/all.h" --rust-target 1.85 --rust-edition 2024 -o "$work/all.rs" -- -ffreestanding -I"$inc" \
         -I"$work/src/common/shared/inc" -I"$work/src/nvidia/arch/nvalloc/unix/include" 2> /dev/null
 fi
 
