@@ -34,6 +34,14 @@ if [ -n "${NVABI_HEADERS:-}" ] && command -v bindgen > /dev/null; then
     git -C "$NVABI_HEADERS" archive 550.163.01 src/common src/nvidia/arch/nvalloc/unix/include | tar x -C "$work"
     inc=$work/src/common/sdk/nvidia/inc
     (for h in "$inc"/*.h "$inc"/{alloc,class,ctrl}/*.h "$inc"/ctrl/*/*.h; do echo "#include \"$h\""; done) > "$work/all.h"
+    # What bindgen is given is surface rm, so that is what it is compared with.
+    git clone --quiet . "$work/rm"
+    for spec in "$work"/rm/abi-specs/driver-*.toml; do
+        awk 'BEGIN { keep = 1 } /^\[/ { keep = $0 !~ /^\[(surface\.(uvm|modeset|drm)|uvm)\]/ } keep' "$spec" > "$work/spec"
+        cp "$work/spec" "$spec"
+    done
+    alone() { (cd "$work/rm" && CARGO_TARGET_DIR=$work/rm/target "$@"); }
+    alone cargo check --quiet --offline --features driver-550,full
     bindgen "$work/all.h" --rust-target 1.85 --rust-edition 2024 -o "$work/all.rs" -- -ffreestanding -I"$inc" \
         -I"$work/src/common/shared/inc" -I"$work/src/nvidia/arch/nvalloc/unix/include" 2> /dev/null
 fi
@@ -48,6 +56,8 @@ for _ in $(seq "$runs"); do
     touch src/lib.rs
     seconds cargo check --offline --features driver-550,full >> "$work/full.txt"
     if [ "$peer" = yes ]; then
+        touch "$work/rm/src/lib.rs"
+        alone seconds cargo check --offline --features driver-550,full >> "$work/rm.txt"
         seconds rustc --edition 2024 --crate-type lib --emit=metadata -A warnings "$work/all.rs" \
             -o "$work/all.rmeta" >> "$work/bindgen.txt"
     fi
@@ -59,6 +69,7 @@ echo "cargo check, all-drivers:    $(median < "$work/all.txt") s"
 echo "cargo check, driver-550:     $(median < "$work/check.txt") s"
 echo "cargo check, full:           $(median < "$work/full.txt") s"
 if [ "$peer" = yes ]; then
+    echo "cargo check, full, rm alone: $(median < "$work/rm.txt") s"
     echo "rustc on bindgen's output:   $(median < "$work/bindgen.txt") s (all of rm)"
 else
     echo "rustc on bindgen's output:   skipped: needs NVABI_HEADERS and bindgen (cargo install bindgen-cli)"
