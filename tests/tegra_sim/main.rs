@@ -18,6 +18,7 @@ mod ctrl;
 mod dispatch;
 mod faults;
 mod lifetimes;
+mod limits;
 mod nvmap;
 mod properties;
 mod python;

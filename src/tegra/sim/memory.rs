@@ -12,6 +12,8 @@ use std::ptr::{self, NonNull};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Mutex, OnceLock, PoisonError};
 
+use super::limits;
+
 /// What lists of mappings call our memory.
 pub(crate) const NODE_NAME: &str = "memfd:nvabi-sim";
 
@@ -142,6 +144,9 @@ impl Memory {
         }
         // The first descriptor of a memory file is not counted among its openings, which leases need.
         let file = reopen(made.as_raw_fd(), libc::O_RDWR)?;
+        if limits::is_spare(&file) {
+            return Err(io::Error::from_raw_os_error(libc::EMFILE));
+        }
         let inode = Inode::of(&stat(file.as_raw_fd())?);
         Ok(Self { file, inode, size, map: OnceLock::new() })
     }
@@ -253,6 +258,9 @@ impl Signal {
             check(libc::pipe2(ends.as_mut_ptr(), libc::O_CLOEXEC | libc::O_NONBLOCK))?;
             (OwnedFd::from_raw_fd(ends[0]), OwnedFd::from_raw_fd(ends[1]))
         };
+        if limits::is_spare(&write) {
+            return Err(io::Error::from_raw_os_error(libc::EMFILE));
+        }
         let inode = Inode::of(&stat(read.as_raw_fd())?);
         Ok(Self { read: Mutex::new(Some(read)), write, inode })
     }

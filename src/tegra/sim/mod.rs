@@ -23,6 +23,7 @@
 mod abi;
 mod fault;
 mod kernel;
+mod limits;
 mod log;
 mod memory;
 mod report;

@@ -23,7 +23,7 @@ use super::fault::{Effect, Fault, Faults};
 use super::kernel::{Client, Errno, File, FileId, Kernel};
 use super::log::Log;
 use super::memory::{Inode, check};
-use super::{Options, Outcome};
+use super::{Options, Outcome, limits};
 use notify::{Listener, Notification};
 use paths::{Tree, Writer};
 use poller::Doorbell;
@@ -35,9 +35,11 @@ pub(super) fn run(command: &mut Command, options: &Options) -> io::Result<Outcom
     let program = filter::program()?;
     let (ours, theirs) = socket_pair()?;
     let socket = theirs.as_raw_fd();
+    let limit = limits::raise()?;
     // SAFETY: between `fork` and `exec` it makes system calls and nothing else.
     unsafe {
         command.pre_exec(move || {
+            limits::set(&limit)?;
             let listener = filter::install(&program).map_err(|_| not_supported())?;
             filter::send(socket, &listener)
         });
@@ -293,9 +295,12 @@ impl Shared {
 
     /// One call; when faults count, it may be one of them.
     fn dispatch(&self, n: &Notification, faults_count: bool) -> Handled {
-        let Ok(thread) = self.threads.get(n.thread) else {
-            self.listener.pass(n);
-            return Handled::Now;
+        let thread = match self.threads.get(n.thread) {
+            Ok(thread) => thread,
+            Err(error) => {
+                self.refuse(n, error.into());
+                return Handled::Now;
+            }
         };
         let target = Target::new(self, n, thread);
         let reply = match n.call {
@@ -321,6 +326,16 @@ impl Shared {
             Reply::Done => {}
         }
         Handled::Now
+    }
+
+    /// What becomes of a call whose caller cannot be looked at: never the real kernel's, which would
+    /// not know the file. One that has ended does not see the answer, and ending cannot be refused.
+    fn refuse(&self, n: &Notification, errno: Errno) {
+        if n.call == libc::SYS_exit_group {
+            self.listener.pass(n);
+        } else {
+            self.listener.answer(n, Err(errno));
+        }
     }
 
     /// An ioctl; the time that a fault delays it by, when it is to be made later.

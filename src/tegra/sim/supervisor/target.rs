@@ -12,6 +12,7 @@ use std::time::Duration;
 use super::Shared;
 use super::notify::{Give, Notification};
 use crate::tegra::sim::kernel::{Client, Descriptor, Errno};
+use crate::tegra::sim::limits;
 use crate::tegra::sim::memory::{Access, Inode, NODE_NAME, Node, check};
 
 /// What is known of a thread.
@@ -25,25 +26,49 @@ pub(super) struct Thread {
 /// Threads that have made calls.
 #[derive(Debug, Default)]
 pub(super) struct Threads {
-    known: Mutex<HashMap<u32, Arc<Thread>>>,
+    known: Mutex<Known>,
 }
 
-/// More are forgotten and looked up again.
-const MAX_KNOWN: usize = 1024;
+#[derive(Debug, Default)]
+struct Known {
+    /// With when they were last asked for.
+    threads: HashMap<u32, (Arc<Thread>, u64)>,
+    now: u64,
+}
+
+/// More are forgotten, those first that made no call for longest, and looked up again.
+const MAX_KNOWN: usize = 512;
 
 impl Threads {
     /// A thread that waits for an answer, so its number is its own.
-    pub(super) fn get(&self, thread: u32) -> io::Result<Arc<Thread>> {
+    pub(super) fn get(&self, number: u32) -> io::Result<Arc<Thread>> {
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(thread) = known.get(&thread).filter(|thread| thread.is_alive()) {
-            return Ok(thread.clone());
+        known.now += 1;
+        let now = known.now;
+        if let Some((thread, used)) = known.threads.get_mut(&number) {
+            if thread.is_alive() {
+                *used = now;
+                return Ok(thread.clone());
+            }
         }
-        if known.len() >= MAX_KNOWN {
-            known.clear();
+        known.threads.remove(&number);
+        let thread = Arc::new(Thread::new(number)?);
+        if !limits::is_spare(&thread.folder) {
+            known.add(number, thread.clone());
         }
-        let found = Arc::new(Thread::new(thread)?);
-        known.insert(thread, found.clone());
-        Ok(found)
+        Ok(thread)
+    }
+}
+
+impl Known {
+    fn add(&mut self, number: u32, thread: Arc<Thread>) {
+        if self.threads.len() >= MAX_KNOWN {
+            let oldest = self.threads.iter().min_by_key(|(_, (_, used))| *used);
+            if let Some(oldest) = oldest.map(|(number, _)| *number) {
+                self.threads.remove(&oldest);
+            }
+        }
+        self.threads.insert(number, (thread, self.now));
     }
 }
 

@@ -1,0 +1,42 @@
+//! How many descriptors there may be: a client's files are ours as well, and those of all clients.
+
+use std::io;
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::sync::OnceLock;
+
+use super::memory::check;
+
+/// Descriptors that are kept for what lasts no longer than the answer to a call.
+const SPARE: u64 = 64;
+
+/// What we were started with, and so what programs are started with.
+static INHERITED: OnceLock<libc::rlimit> = OnceLock::new();
+
+/// Lets this process have as many descriptors as it may; returns how many it could have before.
+pub(super) fn raise() -> io::Result<libc::rlimit> {
+    let now = get()?;
+    let inherited = *INHERITED.get_or_init(|| now);
+    set(&libc::rlimit { rlim_cur: now.rlim_max, ..now })?;
+    Ok(inherited)
+}
+
+/// Sets the limit.
+///
+/// Between `fork` and `exec` this may be called.
+pub(super) fn set(limit: &libc::rlimit) -> io::Result<()> {
+    // SAFETY: the kernel reads one such struct.
+    check(unsafe { libc::setrlimit(libc::RLIMIT_NOFILE, limit) })?;
+    Ok(())
+}
+
+/// Whether a descriptor is one of the last, which nothing may keep. The lowest free is always given.
+pub(super) fn is_spare(fd: &OwnedFd) -> bool {
+    get().is_ok_and(|limit| fd.as_raw_fd() as u64 + SPARE >= limit.rlim_cur)
+}
+
+fn get() -> io::Result<libc::rlimit> {
+    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    // SAFETY: the kernel writes one such struct.
+    check(unsafe { libc::getrlimit(libc::RLIMIT_NOFILE, &mut limit) })?;
+    Ok(limit)
+}

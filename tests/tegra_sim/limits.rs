@@ -1,0 +1,69 @@
+//! Many files and many threads: what a client may have, and that no call goes to the real kernel.
+
+use std::process::{Command, Stdio};
+use std::sync::Barrier;
+
+use crate::client::*;
+use crate::rules;
+
+fn limit() -> libc::rlimit {
+    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    assert_eq!(unsafe { libc::getrlimit(libc::RLIMIT_NOFILE, &mut limit) }, 0);
+    limit
+}
+
+fn set_limit(rlim_cur: u64) {
+    let limit = libc::rlimit { rlim_cur, ..limit() };
+    assert_eq!(unsafe { libc::setrlimit(libc::RLIMIT_NOFILE, &limit) }, 0);
+}
+
+/// What a program ends with under a simulator that was started with few descriptors.
+fn with_few_descriptors(program: &str) -> Option<i32> {
+    let nvabi = option_env!("CARGO_BIN_EXE_nvabi")?;
+    let script = format!("ulimit -Sn 200 && {nvabi} tegra sim -- {program}");
+    let mut command = Command::new("sh");
+    let status = command.args(["-c", &script]).env(crate::CLIENT, "1").stdout(Stdio::null());
+    status.stderr(Stdio::null()).status().unwrap().code().filter(|code| *code != 2)
+}
+
+#[test]
+fn a_program_keeps_its_own_limit() {
+    assert!(matches!(with_few_descriptors("sh -c 'exit $(ulimit -Sn)'"), None | Some(200)));
+}
+
+#[test]
+fn few_descriptors_are_no_limit_of_clients() {
+    let tests = std::env::current_exe().unwrap();
+    for name in
+        ["limits::more_files_than_the_usual_limit", "limits::more_threads_than_are_remembered"]
+    {
+        let program = format!("{} --exact {name}", tests.display());
+        assert!(matches!(with_few_descriptors(&program), None | Some(crate::PASSED)), "{name}");
+    }
+}
+
+rules! {
+    more_files_than_the_usual_limit {
+        set_limit(limit().rlim_max);
+        let nvmap = nvmap();
+        let all: Vec<Fd> = (0..1500).map(|_| buffer(nvmap, 4096)).collect();
+        assert!(open("/dev/nvmap").is_ok());
+        assert_eq!(mmap(all[1499], 4096, 0).unwrap().read(0), 0);
+    }
+
+    more_threads_than_are_remembered {
+        let nvmap = nvmap();
+        let all = Barrier::new(1100);
+        std::thread::scope(|scope| {
+            for _ in 0..1100 {
+                let call = || {
+                    for _ in 0..2 {
+                        all.wait();
+                        assert!(create(nvmap, 4096).is_ok());
+                    }
+                };
+                std::thread::Builder::new().stack_size(1 << 16).spawn_scoped(scope, call).unwrap();
+            }
+        });
+    }
+}
