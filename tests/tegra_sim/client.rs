@@ -256,6 +256,7 @@ pub(crate) fn notifier(channel: Fd, mem: Fd, offset: u64) -> Result {
 }
 
 /// A channel with everything but its ring.
+#[derive(Clone, Copy)]
 pub(crate) struct Bound {
     pub(crate) nvmap: Fd,
     pub(crate) ctrl: Fd,
@@ -277,10 +278,23 @@ pub(crate) fn bound() -> Bound {
 /// One with its watchdog off, and buffers for its ring.
 pub(crate) fn ready() -> (Bound, Fd, Fd) {
     let bound = bound();
-    watchdog(bound.channel, 1).unwrap();
-    let ring = buffer(bound.nvmap, 8192);
-    let userd = buffer(bound.nvmap, 4096);
+    let (ring, userd) = bound.buffers();
     (bound, ring, userd)
+}
+
+impl Bound {
+    /// Another channel of the same group.
+    pub(crate) fn beside(&self, channel: Fd) -> Self {
+        bind_space(self.space, channel).unwrap();
+        bind_tsg(self.tsg, channel, 0).unwrap();
+        Self { channel, ..*self }
+    }
+
+    /// For its ring, with the watchdog off.
+    pub(crate) fn buffers(&self) -> (Fd, Fd) {
+        watchdog(self.channel, 1).unwrap();
+        (buffer(self.nvmap, 8192), buffer(self.nvmap, 4096))
+    }
 }
 
 /// Memory of a file, unmapped when it goes.

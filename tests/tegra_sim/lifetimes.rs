@@ -232,7 +232,7 @@ rules! {
     }
 }
 
-fn send(socket: Fd, fd: Fd) {
+pub(crate) fn send(socket: Fd, fd: Fd) {
     unsafe {
         let mut byte = [0_u8];
         let mut part = libc::iovec { iov_base: byte.as_mut_ptr().cast(), iov_len: 1 };
@@ -251,7 +251,7 @@ fn send(socket: Fd, fd: Fd) {
     }
 }
 
-fn receive(socket: Fd) -> Fd {
+pub(crate) fn receive(socket: Fd) -> Fd {
     unsafe {
         let mut byte = [0_u8];
         let mut part = libc::iovec { iov_base: byte.as_mut_ptr().cast(), iov_len: 1 };

@@ -1,5 +1,6 @@
 //! Section 8.11 and the engines: work that is executed.
 
+use std::rc::Rc;
 use std::time::{Duration, Instant};
 
 use nvabi::call::Ioctl;
@@ -12,7 +13,7 @@ struct Gpu {
     bound: Bound,
     ring: Map,
     userd: Map,
-    doorbell: Map,
+    doorbell: Rc<Map>,
     commands: Map,
     commands_at: u64,
     notifier: Map,
@@ -31,7 +32,17 @@ const SLOT: usize = 4096;
 
 impl Gpu {
     fn new() -> Self {
-        let (bound, ring, userd) = ready();
+        let bound = bound();
+        Self::on(bound, Rc::new(mmap(bound.ctrl, 0x1_0000, 0).unwrap()))
+    }
+
+    /// Another channel, rung by the same doorbell.
+    fn beside(&self, channel: Fd) -> Self {
+        Self::on(self.bound.beside(channel), self.doorbell.clone())
+    }
+
+    fn on(bound: Bound, doorbell: Rc<Map>) -> Self {
+        let (ring, userd) = bound.buffers();
         let token = setup(bound.channel, ring, userd).unwrap();
         let notifier_fd = buffer(bound.nvmap, 4096);
         notifier(bound.channel, notifier_fd, 0).unwrap();
@@ -39,7 +50,7 @@ impl Gpu {
         Self {
             ring: mmap(ring, 8192, 0).unwrap(),
             userd: mmap(userd, 4096, 0).unwrap(),
-            doorbell: mmap(bound.ctrl, 0x1_0000, 0).unwrap(),
+            doorbell,
             commands: mmap(commands_fd, 16 * SLOT, 0).unwrap(),
             commands_at: map(bound.space, commands_fd).unwrap(),
             notifier: mmap(notifier_fd, 4096, 0).unwrap(),
@@ -124,6 +135,18 @@ fn copy(from: u64, to: u64, length: u32) -> Vec<u32> {
     .concat()
 }
 
+/// Rings for two channels at once, again and again.
+fn ring_both(mut first: Gpu, mut second: Gpu) {
+    let memory = first.memory(4096);
+    for round in 1..300 {
+        first.queue(&semaphore(memory.at, round, 1));
+        second.queue(&semaphore(memory.at + 16, round, 1));
+        first.knock();
+        second.knock();
+        soon(|| memory.cpu.read(0) == round && memory.cpu.read(16) == round);
+    }
+}
+
 rules! {
     gp_put_alone_starts_nothing {
         let mut gpu = Gpu::new();
@@ -147,34 +170,53 @@ rules! {
     }
 
     two_doorbells_between_two_looks {
+        let first = Gpu::new();
+        let second = first.beside(channel(first.bound.ctrl));
+        ring_both(first, second);
+    }
+
+    two_doorbells_of_channels_of_two_nodes {
+        let first = Gpu::new();
+        let second = first.beside(open("/dev/nvgpu/igpu0/channel").unwrap());
+        ring_both(second, first);
+    }
+
+    two_doorbells_of_channels_of_two_processes {
+        let first = Gpu::new();
+        let mut ends = [0; 2];
+        unsafe { libc::socketpair(libc::AF_UNIX, libc::SOCK_DGRAM, 0, ends.as_mut_ptr()) };
+        let ctrl = first.bound.ctrl;
+        in_child(|| crate::lifetimes::send(ends[0], channel(ctrl)));
+        let second = first.beside(crate::lifetimes::receive(ends[1]));
+        ring_both(second, first);
+    }
+
+    a_doorbell_starts_no_other_channel {
         let mut first = Gpu::new();
-        let nvmap = first.bound.nvmap;
-        let second_channel = channel(first.bound.ctrl);
-        bind_space(first.bound.space, second_channel).unwrap();
-        bind_tsg(first.bound.tsg, second_channel, 0).unwrap();
-        watchdog(second_channel, 1).unwrap();
-        let (ring_fd, userd_fd) = (buffer(nvmap, 8192), buffer(nvmap, 4096));
-        let token = setup(second_channel, ring_fd, userd_fd).unwrap();
-        let (ring, userd) = (mmap(ring_fd, 8192, 0).unwrap(), mmap(userd_fd, 4096, 0).unwrap());
+        let mut second = first.beside(channel(first.bound.ctrl));
         let memory = first.memory(4096);
-        let mut put = 0;
-        for round in 1..300 {
-            first.queue(&semaphore(memory.at, round, 1));
-            let entry = first.commands_at | 8 << 12 | 6 << 42;
-            for (i, word) in semaphore(memory.at + 16, round, 1).iter().enumerate() {
-                first.commands.write(8 * SLOT + i * 4, *word);
-            }
-            ring.write(put * 8, entry as u32);
-            ring.write(put * 8 + 4, (entry >> 32) as u32);
-            put += 1;
-            userd.write(0x8C, put as u32);
-            first.doorbell.write(0x90, first.token);
-            first.doorbell.write(0x90, token);
-            soon(|| memory.cpu.read(0) == round && memory.cpu.read(16) == round);
-            while first.put % 16 == 7 || first.put % 16 == 8 {
-                first.submit(&[0]);
-                first.wait();
-            }
+        second.queue(&semaphore(memory.at, 5, 1));
+        std::thread::sleep(Duration::from_millis(100));
+        for _ in 0..3 {
+            first.submit(&[0]);
+            first.wait();
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        assert_eq!((memory.cpu.read(0), second.userd.read(0x88)), (0, 0));
+        second.knock();
+        second.wait();
+        assert_eq!(memory.cpu.read(0), 5);
+    }
+
+    a_doorbell_is_answered_whose_region_goes {
+        for _ in 0..20 {
+            let mut gpu = Gpu::new();
+            let memory = gpu.memory(4096);
+            gpu.submit(&semaphore(memory.at, 5, 1));
+            gpu.doorbell = Rc::new(mmap(buffer(gpu.bound.nvmap, 4096), 4096, 0).unwrap());
+            close(gpu.bound.ctrl);
+            gpu.wait();
+            close(gpu.bound.channel);
         }
     }
 

@@ -1,6 +1,7 @@
 //! Channels: streams of commands.
 
 use std::sync::Arc;
+use std::time::Instant;
 
 use super::args::Args;
 use super::client::Client;
@@ -38,6 +39,8 @@ pub(super) struct Channel {
     /// Its id and its address.
     pub(super) syncpoint: Option<(u32, u64)>,
     pub(super) engine: Engine,
+    /// A GP_PUT that nobody has rung for, and when it was first seen.
+    pub(super) unrung: Option<(u32, Instant)>,
 }
 
 /// What SETUP_BIND gave a channel.
@@ -70,7 +73,7 @@ impl Notifier {
 
 impl Kernel {
     /// Opens a channel on a runlist, −1 for that of the graphics engine (G/os/linux/ioctl_channel.c:480).
-    pub(super) fn open_channel(&mut self, runlist: i32) -> Result<FileId> {
+    pub(super) fn open_channel(&mut self, process: u32, runlist: i32) -> Result<FileId> {
         let runlist = match runlist {
             -1 => gpu::GRAPHICS_RUNLIST,
             other => gpu::runlist(other).ok_or(Errno::EINVAL)?,
@@ -78,7 +81,7 @@ impl Kernel {
         let memory = Memory::new(0)?;
         let chid = self.free_channels.pop().ok_or(Errno::ENOMEM)?;
         let channel = Channel {
-            process: 0,
+            process,
             runlist,
             space: None,
             tsg: None,
@@ -93,6 +96,7 @@ impl Kernel {
             notifier: None,
             syncpoint: None,
             engine: Engine::default(),
+            unrung: None,
         };
         self.channels.insert(chid, channel);
         self.add_file(File::Channel(chid), memory)
@@ -104,12 +108,7 @@ impl Kernel {
         client: &dyn Client,
         args: &mut Args,
     ) -> Result<i64> {
-        let file = self.open_channel(args.word(0) as i32)?;
-        if let Some(File::Channel(chid)) = self.files.get(&file).map(|open| open.file) {
-            if let Some(channel) = self.channels.get_mut(&chid) {
-                channel.process = client.process();
-            }
-        }
+        let file = self.open_channel(client.process(), args.word(0) as i32)?;
         let fd = self.install(client, file)?;
         args.put_word(0, fd as u32);
         Ok(0)

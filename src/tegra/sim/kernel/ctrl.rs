@@ -1,5 +1,7 @@
 //! The control node: what the GPU is, and the beginning of everything else.
 
+use std::sync::atomic::Ordering;
+
 use super::args::{self, Args, as_bytes, uncopied, write};
 use super::client::Client;
 use super::clock::Clock;
@@ -11,11 +13,22 @@ use crate::tegra::sim::memory::Memory;
 /// The region of the GPU that can be mapped: doorbell and timer.
 pub(crate) const USERMODE_SIZE: u64 = 64 << 10;
 /// The timer in it.
-pub(crate) const USERMODE_TIME: u64 = 0x80;
+const USERMODE_TIME: u64 = 0x80;
 /// The doorbell in it.
-pub(crate) const USERMODE_DOORBELL: u64 = 0x90;
+const USERMODE_DOORBELL: u64 = 0x90;
 /// What stands in the doorbell while nobody rings: no channel's token.
-pub(crate) const NO_TOKEN: u32 = u32::MAX;
+const NO_TOKEN: u32 = u32::MAX;
+
+/// Whether there is a token in the doorbell of a region.
+pub(crate) fn is_rung(region: &Memory) -> bool {
+    region.load(USERMODE_DOORBELL) != Some(NO_TOKEN)
+}
+
+/// Takes the token out of the doorbell of a region, so that the same one can come again.
+pub(crate) fn take_token(region: &Memory) -> Option<u32> {
+    let token = region.word(USERMODE_DOORBELL)?.swap(NO_TOKEN, Ordering::AcqRel);
+    (token != NO_TOKEN).then_some(token)
+}
 
 /// Nobody has more address than this.
 const USER_END: u64 = 1 << 47;

@@ -5,6 +5,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
 
 use super::args::Args;
 use super::channel::ENTRY;
@@ -29,6 +30,10 @@ pub(super) const TURN: u64 = 16 << 20;
 
 /// Subchannels of a channel.
 const SUBCHANNELS: usize = 8;
+
+/// A client rings right behind its write of GP_PUT. What has stood there for longer without a doorbell
+/// was not rung for.
+const RINGING: Duration = Duration::from_millis(10);
 
 /// How a channel runs.
 #[derive(Debug, Default)]
@@ -348,23 +353,46 @@ struct Ring<'a> {
 }
 
 impl Kernel {
-    /// A doorbell. The word holds the last token alone, and a client can ring for two channels
-    /// before anybody looks: so all channels of the process are looked at, as the hardware looks at
-    /// all of a group when one of them is scheduled.
+    /// A doorbell: the channel of the token starts.
     pub(crate) fn ring(&mut self, process: u32, token: u32) {
-        let chid = token & 0xffff;
-        let rung =
-            self.channels.get(&chid).map(|channel| (channel.runlist, channel.ring.is_some()));
-        if rung != Some((token >> 16, true)) {
-            let text = format!("doorbell with token {token:#x}, which is no channel's");
-            self.log.diagnose(process, "unknown-token", text);
-            return;
-        }
-        for (id, channel) in &mut self.channels {
-            let is_rung = *id == chid;
-            if (is_rung || channel.process == process) && !channel.is_dead {
-                channel.load_put(is_rung, &mut self.log);
+        let channel = self.channels.get_mut(&(token & 0xffff));
+        match channel.filter(|channel| channel.runlist == token >> 16 && channel.ring.is_some()) {
+            Some(channel) => channel.start(&mut self.log),
+            None => {
+                let text = format!("doorbell with token {token:#x}, which is no channel's");
+                self.log.diagnose(process, "unknown-token", text);
             }
+        }
+    }
+
+    /// After a doorbell: the word holds the last token alone, and clients may have rung for other
+    /// channels before anybody looked. Those start as well whose GP_PUT has just moved.
+    pub(crate) fn ring_overwritten(&mut self) {
+        for (chid, channel) in &mut self.channels {
+            if channel.may_have_been_rung() {
+                channel.start(&mut self.log);
+                let text = format!(
+                    "channel {chid} was started by the doorbell of another one: its own was not \
+                     seen, and may have been overwritten"
+                );
+                self.log.diagnose(channel.process, "overwritten-doorbell", text);
+            }
+        }
+    }
+
+    /// The doorbell of a region that nobody has any more.
+    pub(super) fn answer_last(&mut self, open: &super::OpenFile) {
+        let Node::Memory(memory) = &*open.node else { return };
+        if let Some(token) = super::ctrl::take_token(memory) {
+            self.ring(open.mapped_by.unwrap_or(0), token);
+            self.ring_overwritten();
+        }
+    }
+
+    /// Remembers where the GP_PUT of each channel stands that nobody has rung for, and since when.
+    pub(crate) fn watch_rings(&mut self) {
+        for channel in self.channels.values_mut() {
+            channel.watch_ring();
         }
     }
 
@@ -472,23 +500,43 @@ impl super::channel::Channel {
         !self.is_dead && self.is_enabled
     }
 
+    /// How far the client says that it has filled the ring.
+    fn put(&self) -> Option<u32> {
+        let ring = self.ring.as_ref().filter(|ring| ring.is_usermode)?;
+        match ring.userd_memory.as_deref()? {
+            Node::Memory(userd) => userd.load(USERD_PUT),
+            Node::Signal(_) => None,
+        }
+    }
+
     /// Takes over how far the client has filled the ring.
-    fn load_put(&mut self, is_rung: bool, log: &mut crate::tegra::sim::log::Log) {
+    fn start(&mut self, log: &mut crate::tegra::sim::log::Log) {
         let Some(ring) = self.ring.as_ref().filter(|ring| ring.is_usermode) else { return };
-        let Some(Node::Memory(userd)) = ring.userd_memory.as_deref() else { return };
-        let Some(put) = userd.load(USERD_PUT) else {
-            if is_rung {
-                log.diagnose(self.process, "userd-too-small", "userd has no GP_PUT".to_owned());
-            }
-            return;
-        };
-        if put >= ring.entries {
-            if is_rung {
-                let text = format!("GP_PUT {put} of a ring of {} entries", ring.entries);
+        let entries = ring.entries;
+        match self.put() {
+            _ if self.is_dead => {}
+            Some(put) if put < entries => self.engine.put = put,
+            Some(put) => {
+                let text = format!("GP_PUT {put} of a ring of {entries} entries");
                 log.diagnose(self.process, "bad-put", text);
             }
-            return;
+            None => {
+                log.diagnose(self.process, "userd-too-small", "userd has no GP_PUT".to_owned());
+            }
         }
-        self.engine.put = put;
+    }
+
+    fn watch_ring(&mut self) {
+        let put = self.put().filter(|put| *put != self.engine.put);
+        if self.unrung.map(|unrung| unrung.0) != put {
+            self.unrung = put.map(|put| (put, Instant::now()));
+        }
+    }
+
+    fn may_have_been_rung(&self) -> bool {
+        let Some(ring) = self.ring.as_ref().filter(|_| !self.is_dead) else { return false };
+        let Some(put) = self.put() else { return false };
+        let is_old = |(old, since): (u32, Instant)| old == put && since.elapsed() > RINGING;
+        put != self.engine.put && put < ring.entries && !self.unrung.is_some_and(is_old)
     }
 }

@@ -31,7 +31,7 @@ use super::log::Log;
 use super::memory::{Access, Inode, Memory, Node, Signal};
 use channel::Channel;
 pub(crate) use client::{Client, Descriptor};
-pub(crate) use ctrl::{NO_TOKEN, USERMODE_DOORBELL, USERMODE_SIZE};
+pub(crate) use ctrl::{USERMODE_SIZE, is_rung, take_token};
 pub(crate) use devfreq::Attribute;
 use devfreq::Devfreq;
 pub(crate) use dispatch::calls;
@@ -165,7 +165,7 @@ impl Kernel {
             Device::Nvmap => self.open_nvmap(client),
             Device::Ctrl => self.open_ctrl(),
             Device::Space => self.open_space(),
-            Device::Channel => self.open_channel(-1),
+            Device::Channel => self.open_channel(client.process(), -1),
             Device::Tsg => self.open_tsg(None),
             Device::Fences => self.add_file(File::Fences, Memory::new(0)?),
         }
@@ -199,7 +199,8 @@ impl Kernel {
         self.inodes.remove(&open.node.inode());
         match open.file {
             File::Nvmap { process } => self.release_nvmap(process),
-            File::Ctrl(_) | File::Fences | File::Event | File::PollFd => {}
+            File::Ctrl(_) => self.answer_last(&open),
+            File::Fences | File::Event | File::PollFd => {}
             File::Space(space) => self.put_space(space),
             File::Tsg { tsg, ctrl } => self.release_tsg_file(tsg, ctrl),
             File::Channel(channel) => self.release_channel(channel),

@@ -224,7 +224,8 @@ impl Shared {
     }
 
     fn tick(&self, doorbells: &[Doorbell]) {
-        let kernel = self.kernel();
+        let mut kernel = self.kernel();
+        kernel.watch_rings();
         for memory in doorbells.iter().filter_map(Doorbell::memory) {
             kernel.tick(memory);
         }
@@ -240,6 +241,7 @@ impl Shared {
             self.settle_signals(&mut kernel);
             if kernel.files().count() != before {
                 self.update_doorbells(&kernel);
+                self.set_work(true);
             }
         }
     }

@@ -1,28 +1,31 @@
 //! Watches the doorbells, which no system call tells of, and lets the channels run.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::thread;
 use std::time::{Duration, Instant};
 
 use super::Shared;
-use crate::tegra::sim::kernel::{File, Kernel, NO_TOKEN, USERMODE_DOORBELL};
+use crate::tegra::sim::kernel::{File, Kernel, is_rung, take_token};
 use crate::tegra::sim::memory::{Memory, Node};
 
 /// For so long after something happened the doorbells are looked at without pause.
 const ALERT: Duration = Duration::from_micros(200);
 /// Longest pause between two looks.
 const REST: Duration = Duration::from_micros(500);
+/// For no longer than this the timers stand still and the rings are not looked at.
+const TICK: Duration = Duration::from_millis(1);
 /// Pause when no doorbell is mapped.
 const NAP: Duration = Duration::from_millis(20);
 
 /// Until the run is over.
 pub(super) fn watch(shared: &Shared) {
     let mut last = Instant::now();
+    let mut ticked = last;
     let mut pause = Duration::ZERO;
     while !shared.is_over() {
         let doorbells = shared.doorbells();
-        if doorbells.is_empty() {
+        // Work goes on when the region goes that it was begun by.
+        if doorbells.is_empty() && !shared.has_work() {
             shared.wait_for_doorbell(NAP);
             continue;
         }
@@ -31,21 +34,27 @@ pub(super) fn watch(shared: &Shared) {
             let mut kernel = shared.kernel();
             shared.releases.settle(&mut kernel);
             for doorbell in doorbells.iter() {
-                if let Some(token) = doorbell.answer() {
+                if let Some(token) = doorbell.memory().and_then(take_token) {
                     kernel.ring(doorbell.process, token);
                     moved = true;
                 }
             }
+            if moved {
+                kernel.ring_overwritten();
+            }
             let (ran, has_work) = kernel.run();
             moved |= ran;
             shared.set_work(has_work);
+        }
+        if pause > Duration::ZERO || ticked.elapsed() > TICK {
+            shared.tick(&doorbells);
+            ticked = Instant::now();
         }
         if moved {
             last = Instant::now();
             pause = Duration::ZERO;
         } else if last.elapsed() > ALERT {
             pause = (pause * 2).clamp(Duration::from_micros(20), REST);
-            shared.tick(&doorbells);
             thread::sleep(pause);
         } else {
             thread::yield_now();
@@ -80,13 +89,6 @@ impl Doorbell {
     }
 
     fn is_rung(&self) -> bool {
-        self.memory().and_then(|memory| memory.load(USERMODE_DOORBELL)) != Some(NO_TOKEN)
-    }
-
-    /// Takes the token out, so that the same one can come again.
-    fn answer(&self) -> Option<u32> {
-        let word = self.memory()?.word(USERMODE_DOORBELL)?;
-        let token = word.swap(NO_TOKEN, Ordering::AcqRel);
-        (token != NO_TOKEN).then_some(token)
+        self.memory().is_some_and(is_rung)
     }
 }
