@@ -30,6 +30,34 @@ fn parameters(nvmap: Fd, handle: u32) -> Result<nvmap_handle_parameters> {
 }
 
 rules! {
+    a_long_copy_of_a_handle_holds_nobody_up {
+        use std::time::{Duration, Instant};
+        let nvmap = nvmap();
+        let handle = create(nvmap, 16 << 20).unwrap();
+        alloc(nvmap, handle).unwrap();
+        let bytes = vec![7_u8; 1 << 20];
+        let mut args = nvmap_rw_handle {
+            addr: bytes.as_ptr() as u64,
+            handle,
+            elem_size: 1,
+            hmem_stride: 2,
+            user_stride: 1,
+            count: 1 << 20,
+            ..zeroed()
+        };
+        let copying = std::thread::spawn(move || call::<NVMAP_IOC_WRITE>(nvmap, &mut args));
+        let mut longest = Duration::ZERO;
+        while !copying.is_finished() {
+            let start = Instant::now();
+            create(nvmap, 4096).unwrap();
+            longest = longest.max(start.elapsed());
+        }
+        assert_eq!(copying.join().unwrap(), Ok(0));
+        assert!(longest < Duration::from_millis(300), "{longest:?}");
+        let memory = mmap(get_fd(nvmap, handle).unwrap(), 2 << 20, 0).unwrap();
+        assert!(memory.bytes().chunks(2).all(|pair| pair == [7, 0]));
+    }
+
     create_size_0_and_bad_pointer {
         let nvmap = nvmap();
         assert_eq!(create(nvmap, 0), Err(libc::EINVAL));

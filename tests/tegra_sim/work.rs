@@ -381,6 +381,22 @@ rules! {
         assert!(longest < Duration::from_secs(2), "{longest:?}");
     }
 
+    many_copies_of_one_pushbuffer_hold_nobody_up {
+        let mut gpu = Gpu::new();
+        let (from, to) = (gpu.memory(4 << 20), gpu.memory(4 << 20));
+        let mut words = copy(from.at, to.at, 4 << 20);
+        words.push(3 << 29 | 900 << 16 | 4 << 13 | 0x300 >> 2);
+        words.extend([2 | 1 << 7 | 1 << 8; 900]);
+        gpu.submit(&words);
+        let (start, mut longest) = (Instant::now(), Duration::ZERO);
+        while !gpu.done() && start.elapsed() < Duration::from_secs(1) {
+            let start = Instant::now();
+            create(gpu.bound.nvmap, 4096).unwrap();
+            longest = longest.max(start.elapsed());
+        }
+        assert!(longest < Duration::from_millis(300), "{longest:?}");
+    }
+
     work_of_a_dead_channel_is_not_done {
         let mut gpu = Gpu::new();
         let memory = gpu.memory(4096);

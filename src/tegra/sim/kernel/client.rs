@@ -30,7 +30,13 @@ pub(crate) trait Client {
 
     /// Lets it wait before it gets its answer.
     fn delay(&self, time: Duration);
+
+    /// Lets others make calls while work is done, whose result is the answer.
+    fn go_on(&self, work: Work);
 }
+
+/// What is left to do of a call, and needs nothing but its caller's memory.
+pub(crate) type Work = Box<dyn FnOnce(&dyn Client) -> Result<i64, Errno> + Send>;
 
 /// What a file descriptor of the caller is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -1,7 +1,7 @@
 //! The copy engine, class 0xC7B5: lines of bytes, with or without the components of their pixels
 //! taken apart. (`clc7b5.h`.)
 
-use super::engine::{Bus, Fault, Outcome, Step, TURN};
+use super::engine::{Bus, Fault, Outcome, Step};
 use super::host;
 
 const SET_SEMAPHORE: u32 = 0x240;
@@ -20,8 +20,9 @@ const REMAP_COMPONENTS: u32 = 0x708;
 /// Behind the last method.
 const END: u32 = 0x800;
 
-/// Bytes that are moved at once.
-const CHUNK: u64 = 1 << 20;
+/// Bytes that are moved at once, and pixels.
+const CHUNK: u64 = 1 << 18;
+const PIXELS: u64 = 1 << 12;
 
 /// The engine: what its methods were given, and the copy that is under way.
 #[derive(Debug, Default)]
@@ -166,19 +167,16 @@ impl Copy {
 impl Job {
     /// A turn's worth of bytes; whether that was the rest.
     fn turn(&mut self, bus: &mut Bus<'_>) -> Outcome<bool> {
-        // Copies without end are given up on by nobody but the client, so lines without bytes cost
-        // as much as bytes do.
-        let mut budget = TURN;
+        let chunk = if self.remap.is_some() { PIXELS } else { CHUNK };
         while self.line < self.lines && self.length > 0 {
-            let part = CHUNK.min(self.length - self.done);
+            let part = chunk.min(self.length - self.done);
             self.part(bus, part)?;
             self.done += part;
             if self.done == self.length {
                 self.line += 1;
                 self.done = 0;
             }
-            budget = budget.saturating_sub(part.max(256));
-            if budget == 0 {
+            if bus.is_over() {
                 return Ok(self.line == self.lines);
             }
         }

@@ -23,10 +23,10 @@ use crate::tegra::sim::memory::Node;
 const USERD_GET: u64 = 0x88;
 const USERD_PUT: u64 = 0x8C;
 
-/// Methods of a channel in one turn.
-const METHODS: u32 = 1 << 16;
-/// Bytes that a channel copies in one turn.
-pub(super) const TURN: u64 = 16 << 20;
+/// For so long the channels run before others get at what they share.
+const TURN: Duration = Duration::from_millis(2);
+/// Methods between two looks at the time.
+const METHODS: u32 = 32;
 
 /// Subchannels of a channel.
 const SUBCHANNELS: usize = 8;
@@ -92,6 +92,7 @@ pub(super) struct Bus<'a> {
     space: &'a Space,
     points: &'a mut Points,
     clock: &'a Clock,
+    end: Instant,
     /// What a person should know.
     pub(super) notes: Vec<(&'static str, String)>,
     /// Windows that were given to the shaders.
@@ -102,6 +103,11 @@ impl Bus<'_> {
     /// The GPU's timer.
     pub(super) fn time(&self) -> u64 {
         self.clock.gpu()
+    }
+
+    /// Whether it is the others' turn.
+    pub(super) fn is_over(&self) -> bool {
+        Instant::now() >= self.end
     }
 
     /// Copies from GPU addresses.
@@ -212,12 +218,22 @@ impl Engine {
     /// One turn: until there is nothing left, or nothing more goes, or it is the others' turn.
     fn turn(&mut self, bus: &mut Bus<'_>, ring: &Ring<'_>) -> Outcome<bool> {
         let mut moved = false;
-        for _ in 0..METHODS {
+        let mut methods = 0;
+        loop {
+            if methods == METHODS {
+                if bus.is_over() {
+                    break;
+                }
+                methods = 0;
+            }
+            methods += 1;
             if self.at == self.words.len() {
                 if !self.fetch(bus, ring)? {
                     break;
                 }
                 moved = true;
+                // It may be long.
+                methods = METHODS;
                 continue;
             }
             if self.step(bus)? == Step::Again {
@@ -396,23 +412,28 @@ impl Kernel {
         }
     }
 
-    /// A turn of every channel that has something to do. Whether any of them has done something,
-    /// and whether any still has to.
+    /// A turn of the channels that have something to do, beginning behind the one that was last.
+    /// Whether any of them has done something, and whether any still has to.
     pub(crate) fn run(&mut self) -> (bool, bool) {
-        let busy: Vec<u32> = self
-            .channels
-            .iter()
-            .filter(|(_, channel)| channel.engine.is_busy() && channel.is_runnable())
-            .map(|(chid, _)| *chid)
-            .collect();
+        let is_busy =
+            |channel: &super::channel::Channel| channel.engine.is_busy() && channel.is_runnable();
+        let busy = self.channels.iter().filter(|(_, channel)| is_busy(channel));
+        let mut busy: Vec<u32> = busy.map(|(chid, _)| *chid).collect();
+        let first = busy.partition_point(|chid| *chid <= self.last_run);
+        busy.rotate_left(first);
+        let end = Instant::now() + TURN;
         let mut moved = false;
         for chid in &busy {
-            moved |= self.run_channel(*chid);
+            moved |= self.run_channel(*chid, end);
+            self.last_run = *chid;
+            if Instant::now() >= end {
+                return (true, true);
+            }
         }
         (moved, !busy.is_empty())
     }
 
-    fn run_channel(&mut self, chid: u32) -> bool {
+    fn run_channel(&mut self, chid: u32, end: Instant) -> bool {
         let Some(channel) = self.channels.get_mut(&chid) else { return false };
         let (Some(ring), Some(space_id)) = (channel.ring.clone(), channel.space) else {
             return false;
@@ -424,6 +445,7 @@ impl Kernel {
             space,
             points: &mut self.points,
             clock: &self.clock,
+            end,
             notes: Vec::new(),
             windows: Vec::new(),
         };

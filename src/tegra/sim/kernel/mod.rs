@@ -30,7 +30,7 @@ use std::sync::Arc;
 use super::log::Log;
 use super::memory::{Access, Inode, Memory, Node, Signal};
 use channel::Channel;
-pub(crate) use client::{Client, Descriptor};
+pub(crate) use client::{Client, Descriptor, Work};
 pub(crate) use ctrl::{USERMODE_SIZE, is_rung, take_token};
 pub(crate) use devfreq::Attribute;
 use devfreq::Devfreq;
@@ -131,6 +131,8 @@ pub(crate) struct Kernel {
     channels: BTreeMap<u32, Channel>,
     /// The next one is at the end.
     free_channels: Vec<u32>,
+    /// The channel that ran last.
+    last_run: u32,
     points: Points,
     clock: clock::Clock,
     pub(crate) devfreq: Devfreq,
@@ -152,6 +154,7 @@ impl Kernel {
             share_tokens: Vec::new(),
             channels: BTreeMap::new(),
             free_channels: (0..CHANNELS).collect(),
+            last_run: 0,
             points: Points::new(),
             clock: clock::Clock::new(),
             devfreq: Devfreq::new(),

@@ -548,71 +548,102 @@ fn copy_handle(
     if (!is_read && handle.read_only) || (is_read && buffer.heap == Some(VPR)) {
         return Err(Errno::EPERM);
     }
-    let result = copy_elements(client, buffer, &op, is_read);
-    let copied = *result.as_ref().unwrap_or(&0);
-    let count = at.wrapping_add(std::mem::offset_of!(nvmap_rw_handle, count) as u64);
-    client.write(count, &copied.to_le_bytes());
-    match result {
-        Ok(copied) if copied < op.count.wrapping_mul(op.elem_size) => Err(Errno::EINTR),
-        Ok(_) => Ok(0),
-        Err(errno) => Err(errno),
+    let elements = Elements::of(buffer, &op);
+    let copy = move |client: &dyn Client| {
+        let result = elements.and_then(|elements| elements.copy(client, is_read));
+        let copied = *result.as_ref().unwrap_or(&0);
+        let count = at.wrapping_add(std::mem::offset_of!(nvmap_rw_handle, count) as u64);
+        client.write(count, &copied.to_le_bytes());
+        match result {
+            Ok(copied) if copied < op.count.wrapping_mul(op.elem_size) => Err(Errno::EINTR),
+            Ok(_) => Ok(0),
+            Err(errno) => Err(errno),
+        }
+    };
+    if op.count > MANY || op.count.saturating_mul(op.elem_size) > LONG {
+        client.go_on(Box::new(copy));
+        return Ok(0);
     }
+    copy(client)
 }
 
-fn copy_elements(
-    client: &dyn Client,
-    buffer: &mut Buffer,
-    op: &nvmap_rw_handle,
-    is_read: bool,
-) -> Result<u64> {
-    if buffer.heap.is_none() {
-        return Err(Errno::EFAULT);
-    }
-    let (mut element, mut stride, mut user_stride, mut count) =
-        (op.elem_size, op.hmem_stride, op.user_stride, op.count);
-    if element == stride && element == user_stride && op.offset % 8 == 0 {
-        element = element.wrapping_mul(count);
-        (stride, user_stride, count) = (element, element, 1);
-    }
-    let size = buffer.size;
-    let last = stride.wrapping_mul(count - 1).wrapping_add(op.offset).wrapping_add(element);
-    if element > size
-        || op.offset >= size
-        || element > user_stride
-        || element > stride
-        || user_stride > (size - op.offset) / count
-        || last > size
-    {
-        return Err(Errno::EINVAL);
-    }
-    let node = buffer.node()?;
-    let Node::Memory(memory) = &*node else { return Err(Errno::ENOMEM) };
-    let mut bytes = vec![0; element.min(1 << 20) as usize];
-    let (mut offset, mut address, mut copied) = (op.offset, op.addr, 0);
-    for _ in 0..count {
-        let mut done = 0;
-        while done < element {
-            let part = bytes.len().min((element - done) as usize);
-            let part = &mut bytes[..part];
-            let there = if is_read {
-                memory.read(offset + done, part);
-                client.write(address.wrapping_add(done), part)
-            } else {
-                client.read(address.wrapping_add(done), part)
-            };
-            if !is_read {
-                memory.write(offset + done, &part[..there]);
-            }
-            if there < part.len() {
-                return Ok(copied);
-            }
-            done += there as u64;
+/// More elements and more bytes are copied while others make calls.
+const MANY: u64 = 1024;
+const LONG: u64 = 1 << 20;
+
+/// What READ and WRITE copy.
+struct Elements {
+    node: Arc<Node>,
+    size: u64,
+    count: u64,
+    offset: u64,
+    stride: u64,
+    address: u64,
+    user_stride: u64,
+}
+
+impl Elements {
+    fn of(buffer: &mut Buffer, op: &nvmap_rw_handle) -> Result<Self> {
+        if buffer.heap.is_none() {
+            return Err(Errno::EFAULT);
         }
-        copied += element;
-        offset = offset.wrapping_add(stride);
-        address = address.wrapping_add(user_stride);
+        let (mut element, mut stride, mut user_stride, mut count) =
+            (op.elem_size, op.hmem_stride, op.user_stride, op.count);
+        if element == stride && element == user_stride && op.offset % 8 == 0 {
+            element = element.wrapping_mul(count);
+            (stride, user_stride, count) = (element, element, 1);
+        }
+        let size = buffer.size;
+        let last = stride.wrapping_mul(count - 1).wrapping_add(op.offset).wrapping_add(element);
+        if element > size
+            || op.offset >= size
+            || element > user_stride
+            || element > stride
+            || user_stride > (size - op.offset) / count
+            || last > size
+        {
+            return Err(Errno::EINVAL);
+        }
+        let (offset, address) = (op.offset, op.addr);
+        Ok(Self {
+            node: buffer.node()?,
+            size: element,
+            count,
+            offset,
+            stride,
+            address,
+            user_stride,
+        })
     }
-    Ok(copied)
+
+    /// Returns how many bytes were copied, of whole elements.
+    fn copy(&self, client: &dyn Client, is_read: bool) -> Result<u64> {
+        let Node::Memory(memory) = &*self.node else { return Err(Errno::ENOMEM) };
+        let mut bytes = vec![0; self.size.min(1 << 20) as usize];
+        for index in 0..self.count {
+            let offset = self.offset.wrapping_add(index.wrapping_mul(self.stride));
+            let address = self.address.wrapping_add(index.wrapping_mul(self.user_stride));
+            let mut done = 0;
+            while done < self.size {
+                let part = bytes.len().min((self.size - done) as usize);
+                let part = &mut bytes[..part];
+                let there = if is_read {
+                    memory.read(offset + done, part);
+                    client.write(address.wrapping_add(done), part)
+                } else {
+                    client.read(address.wrapping_add(done), part)
+                };
+                if !is_read {
+                    memory.write(offset + done, &part[..there]);
+                }
+                if there < part.len() {
+                    return Ok(index * self.size);
+                }
+                done += there as u64;
+            }
+        }
+        Ok(self.count * self.size)
+    }
 }
 
 /// Carveouts alone: system memory is always there (M/nvmap_ioctl.c:1113).

@@ -1,8 +1,10 @@
 //! The supervisor: stops system calls, asks the kernel, answers them.
 //!
-//! One thread answers calls, one watches the doorbells. Calls that take long get a thread of their own.
+//! One thread answers calls, one those that are to take long, one watches the doorbells. Work that needs
+//! nothing but its caller gets a thread of its own.
 
 mod filter;
+mod later;
 mod notify;
 mod paths;
 mod poller;
@@ -14,16 +16,17 @@ use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::os::unix::process::CommandExt;
 use std::process::Command;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::Duration;
 
 use super::fault::{Effect, Fault, Faults};
-use super::kernel::{Client, Errno, File, FileId, Kernel};
+use super::kernel::{Client, Errno, File, FileId, Kernel, Work};
 use super::log::Log;
 use super::memory::{Inode, check};
 use super::{Options, Outcome, limits};
+use later::Later;
 use notify::{Listener, Notification};
 use paths::{Tree, Writer};
 use poller::Doorbell;
@@ -59,12 +62,17 @@ pub(super) fn run(command: &mut Command, options: &Options) -> io::Result<Outcom
 /// Serves a child that sends its listener, until nobody is left to be served.
 fn attend(socket: &OwnedFd, faults: Vec<Fault>) -> io::Result<Arc<Shared>> {
     let shared = Arc::new(Shared::new(filter::receive(socket)?, faults)?);
-    let poller = spawn("doorbells", &shared, poller::watch)?;
-    let releaser = spawn("releases", &shared, Shared::watch_releases)?;
-    let served = serve(&shared);
+    let threads = [
+        spawn("doorbells", &shared, |shared| poller::watch(shared)),
+        spawn("releases", &shared, |shared| shared.watch_releases()),
+        spawn("time", &shared, Shared::watch_time),
+    ];
+    let is_complete = threads.iter().all(Result::is_ok);
+    let served = if is_complete { serve(&shared) } else { Err(io::ErrorKind::OutOfMemory.into()) };
     shared.is_over.store(true, Ordering::Release);
     shared.doorbell_mapped.notify_all();
-    for thread in [poller, releaser] {
+    shared.later.stop();
+    for thread in threads.into_iter().flatten() {
         // A thread of ours that panicked has said so.
         let _ = thread.join();
     }
@@ -97,7 +105,7 @@ fn not_supported() -> io::Error {
 fn spawn(
     name: &str,
     shared: &Arc<Shared>,
-    body: fn(&Shared),
+    body: fn(&Arc<Shared>),
 ) -> io::Result<thread::JoinHandle<()>> {
     let shared = shared.clone();
     thread::Builder::new().name(name.to_owned()).spawn(move || body(&shared))
@@ -116,13 +124,8 @@ fn socket_pair() -> io::Result<(OwnedFd, OwnedFd)> {
 /// Answers calls until nobody is left to make any.
 fn serve(shared: &Arc<Shared>) -> io::Result<()> {
     while let Some(notification) = shared.listener.next()? {
-        match shared.dispatch(&notification, true) {
-            Handled::Now => {}
-            later => {
-                let shared = shared.clone();
-                thread::Builder::new().spawn(move || shared.finish_later(&notification, later))?;
-            }
-        }
+        let left = shared.dispatch(&notification, true);
+        shared.see_to(notification, left);
     }
     Ok(())
 }
@@ -137,6 +140,9 @@ pub(super) struct Shared {
     threads: Threads,
     tree: Tree,
     kernel: Mutex<Kernel>,
+    /// How many wait for the kernel.
+    waiting: AtomicUsize,
+    later: Later,
     writers: Mutex<Vec<Writer>>,
     doorbells: Mutex<Arc<Vec<Doorbell>>>,
     doorbell_mapped: Condvar,
@@ -154,6 +160,8 @@ enum Reply {
     Answer(Result<i64, Errno>),
     /// This is its result, after a while.
     AnswerLater(Result<i64, Errno>, Duration),
+    /// Its result comes of this.
+    Work(String, Work),
     /// It was answered.
     Done,
 }
@@ -165,6 +173,8 @@ enum Handled {
     Later(Duration),
     /// To tell its result.
     AnswerLater(Result<i64, Errno>, Duration),
+    /// What others need not wait for, and the name of the call.
+    Work(String, Work),
 }
 
 impl Shared {
@@ -176,6 +186,8 @@ impl Shared {
             threads: Threads::default(),
             tree: Tree::new()?,
             kernel: Mutex::new(Kernel::new(log)),
+            waiting: AtomicUsize::new(0),
+            later: Later::default(),
             writers: Mutex::default(),
             doorbells: Mutex::default(),
             doorbell_mapped: Condvar::new(),
@@ -185,7 +197,17 @@ impl Shared {
     }
 
     fn kernel(&self) -> MutexGuard<'_, Kernel> {
-        self.kernel.lock().unwrap_or_else(PoisonError::into_inner)
+        self.waiting.fetch_add(1, Ordering::Relaxed);
+        let kernel = self.kernel.lock().unwrap_or_else(PoisonError::into_inner);
+        self.waiting.fetch_sub(1, Ordering::Relaxed);
+        kernel
+    }
+
+    /// Lets those go first that wait for the kernel: the lock alone is not fair.
+    fn let_others(&self) {
+        while self.waiting.load(Ordering::Relaxed) > 0 {
+            thread::yield_now();
+        }
     }
 
     fn writers(&self) -> MutexGuard<'_, Vec<Writer>> {
@@ -278,23 +300,6 @@ impl Shared {
         super::Report { live_buffers: live, ..log.into_report() }
     }
 
-    /// What was left to do for a call, by a thread that may wait.
-    fn finish_later(&self, n: &Notification, mut left: Handled) {
-        loop {
-            match left {
-                Handled::Now => return,
-                Handled::Later(time) => {
-                    thread::sleep(time);
-                    left = self.dispatch(n, false);
-                }
-                Handled::AnswerLater(result, time) => {
-                    thread::sleep(time);
-                    return self.listener.answer(n, result);
-                }
-            }
-        }
-    }
-
     /// One call; when faults count, it may be one of them.
     fn dispatch(&self, n: &Notification, faults_count: bool) -> Handled {
         let thread = match self.threads.get(n.thread) {
@@ -325,6 +330,7 @@ impl Shared {
             Reply::PassUnshared(length) => trace::pass_unshared(&self.listener, n, length),
             Reply::Answer(result) => self.listener.answer(n, result),
             Reply::AnswerLater(result, time) => return Handled::AnswerLater(result, time),
+            Reply::Work(name, work) => return Handled::Work(name, work),
             Reply::Done => {}
         }
         Handled::Now
@@ -357,8 +363,11 @@ impl Shared {
             return Ok(refused);
         }
         let result = kernel.ioctl(target, file, request, argument);
-        kernel.log.count(&name, result.err());
         self.set_work(true);
+        if let Some(work) = target.work.take() {
+            return Ok(Reply::Work(name, work));
+        }
+        kernel.log.count(&name, result.err());
         Ok(match target.delay.get() {
             Duration::ZERO => Reply::Answer(result),
             time => Reply::AnswerLater(result, time),

@@ -30,6 +30,7 @@ pub(super) fn watch(shared: &Shared) {
             continue;
         }
         let mut moved = false;
+        shared.let_others();
         if doorbells.iter().any(|doorbell| doorbell.is_rung()) || shared.has_work() {
             let mut kernel = shared.kernel();
             shared.releases.settle(&mut kernel);

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use super::Shared;
 use super::notify::{Give, Notification};
-use crate::tegra::sim::kernel::{Client, Descriptor, Errno};
+use crate::tegra::sim::kernel::{Client, Descriptor, Errno, Work};
 use crate::tegra::sim::limits;
 use crate::tegra::sim::memory::{Access, Inode, NODE_NAME, Node, check};
 
@@ -155,6 +155,7 @@ pub(super) struct Target<'a> {
     pub(super) notification: &'a Notification,
     pub(super) thread: Arc<Thread>,
     pub(super) delay: Cell<Duration>,
+    pub(super) work: Cell<Option<Work>>,
 }
 
 impl Client for Target<'_> {
@@ -212,6 +213,10 @@ impl Client for Target<'_> {
     fn delay(&self, time: Duration) {
         self.delay.set(self.delay.get() + time);
     }
+
+    fn go_on(&self, work: Work) {
+        self.work.set(Some(work));
+    }
 }
 
 impl<'a> Target<'a> {
@@ -220,7 +225,13 @@ impl<'a> Target<'a> {
         notification: &'a Notification,
         thread: Arc<Thread>,
     ) -> Self {
-        Self { shared, notification, thread, delay: Cell::new(Duration::ZERO) }
+        Self {
+            shared,
+            notification,
+            thread,
+            delay: Cell::new(Duration::ZERO),
+            work: Cell::default(),
+        }
     }
 }
 
