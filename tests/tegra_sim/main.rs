@@ -16,6 +16,7 @@ mod channel;
 mod client;
 mod ctrl;
 mod dispatch;
+mod ending;
 mod faults;
 mod lifetimes;
 mod limits;
@@ -48,7 +49,7 @@ pub(crate) fn simulate(name: &str, faults: &[&str], body: fn()) -> Option<Report
     command.args(["--exact", name, "--nocapture", "--test-threads", "1"]).env(CLIENT, "1");
     command.stdout(std::process::Stdio::null());
     let faults: Vec<Fault> = faults.iter().map(|fault| fault.parse().expect("a fault")).collect();
-    match sim::run(&mut command, &Options { faults }) {
+    match sim::run(&mut command, &Options { faults, ..Options::default() }) {
         Ok(outcome) => {
             assert_eq!(outcome.status.code(), Some(PASSED), "{}", outcome.report);
             assert_eq!(outcome.report.live_buffers, 0, "memory is left");

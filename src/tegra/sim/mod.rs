@@ -42,6 +42,9 @@ pub use report::Report;
 pub struct Options {
     /// Calls that are to fail or to take long.
     pub faults: Vec<Fault>,
+    /// Whether SIGHUP, SIGINT and SIGTERM are passed on to the program instead of ending this process,
+    /// and what the program left ended by a second one. For processes that have no other threads.
+    pub pass_signals: bool,
 }
 
 /// How a run ended.

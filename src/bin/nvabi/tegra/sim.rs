@@ -27,7 +27,7 @@ fn run(context: &Context<'_>, args: &TegraSim) -> io::Result<ExitStatus> {
     };
     // The releases differ in nothing that is simulated.
     let _ = args.release;
-    let options = Options { faults: args.faults.clone() };
+    let options = Options { faults: args.faults.clone(), pass_signals: true };
     let Outcome { status, report } = sim::run(process::Command::new(program).args(rest), &options)?;
     match &args.report {
         Some(path) => fs::write(path, report.to_json())?,

@@ -8,13 +8,13 @@ mod later;
 mod notify;
 mod paths;
 mod poller;
+mod program;
 mod releases;
 mod target;
 mod trace;
 
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
-use std::os::unix::process::CommandExt;
 use std::process::Command;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -25,54 +25,52 @@ use super::fault::{Effect, Fault, Faults};
 use super::kernel::{Client, Errno, File, FileId, Kernel, Work};
 use super::log::Log;
 use super::memory::{Inode, check};
-use super::{Options, Outcome, limits};
+use super::{Options, Outcome};
 use later::Later;
 use notify::{Listener, Notification};
 use paths::{Tree, Writer};
 use poller::Doorbell;
+use program::Signals;
 use releases::Releases;
 use target::{Target, Threads, mappings};
 
 /// Runs a program and all that comes of it.
 pub(super) fn run(command: &mut Command, options: &Options) -> io::Result<Outcome> {
-    let program = filter::program()?;
     let (ours, theirs) = socket_pair()?;
-    let socket = theirs.as_raw_fd();
-    let limit = limits::raise()?;
-    // SAFETY: between `fork` and `exec` it makes system calls and nothing else.
-    unsafe {
-        command.pre_exec(move || {
-            limits::set(&limit)?;
-            let listener = filter::install(&program).map_err(|_| not_supported())?;
-            filter::send(socket, &listener)
-        });
-    }
+    let (over, end) = socket_pair()?;
+    let signals = if options.pass_signals { Some(Signals::keep()?) } else { None };
+    let threads = Arc::new(Threads::default());
+    let known = threads.clone();
     let faults = options.faults.clone();
     // It must be there before the child is: even one that cannot begin its program makes calls.
-    let served =
-        thread::Builder::new().name("calls".to_owned()).spawn(move || attend(&ours, faults))?;
-    let child = command.spawn();
+    let served = thread::Builder::new().name("calls".to_owned()).spawn(move || {
+        let served = attend(&ours, threads, faults);
+        drop(end);
+        served
+    })?;
+    let child = program::begin(command, theirs.as_raw_fd(), signals.as_ref());
     drop(theirs);
-    // Whoever waited for the child meanwhile would take the stops that `trace` waits for.
+    let status = child
+        .map_err(explain)
+        .and_then(|mut child| program::wait(&mut child, &over, signals.as_ref(), &known));
     let shared = served.join().unwrap_or_else(|_| Err(io::ErrorKind::Other.into()));
-    let status = child.map_err(explain)?.wait()?;
-    Ok(Outcome { status, report: shared?.finish() })
+    Ok(Outcome { status: status?, report: shared?.finish() })
 }
 
 /// Serves a child that sends its listener, until nobody is left to be served.
-fn attend(socket: &OwnedFd, faults: Vec<Fault>) -> io::Result<Arc<Shared>> {
-    let shared = Arc::new(Shared::new(filter::receive(socket)?, faults)?);
-    let threads = [
+fn attend(socket: &OwnedFd, threads: Arc<Threads>, faults: Vec<Fault>) -> io::Result<Arc<Shared>> {
+    let shared = Arc::new(Shared::new(filter::receive(socket)?, threads, faults)?);
+    let helpers = [
         spawn("doorbells", &shared, |shared| poller::watch(shared)),
         spawn("releases", &shared, |shared| shared.watch_releases()),
         spawn("time", &shared, Shared::watch_time),
     ];
-    let is_complete = threads.iter().all(Result::is_ok);
+    let is_complete = helpers.iter().all(Result::is_ok);
     let served = if is_complete { serve(&shared) } else { Err(io::ErrorKind::OutOfMemory.into()) };
     shared.is_over.store(true, Ordering::Release);
     shared.doorbell_mapped.notify_all();
     shared.later.stop();
-    for thread in threads.into_iter().flatten() {
+    for thread in helpers.into_iter().flatten() {
         // A thread of ours that panicked has said so.
         let _ = thread.join();
     }
@@ -137,7 +135,7 @@ const GRACE: u32 = 1000;
 pub(super) struct Shared {
     listener: Listener,
     releases: Releases,
-    threads: Threads,
+    threads: Arc<Threads>,
     tree: Tree,
     kernel: Mutex<Kernel>,
     /// How many wait for the kernel.
@@ -178,12 +176,12 @@ enum Handled {
 }
 
 impl Shared {
-    fn new(listener: OwnedFd, faults: Vec<Fault>) -> io::Result<Self> {
+    fn new(listener: OwnedFd, threads: Arc<Threads>, faults: Vec<Fault>) -> io::Result<Self> {
         let log = Log::new(Faults::new(faults));
         Ok(Self {
             listener: Listener::new(listener),
             releases: Releases::new()?,
-            threads: Threads::default(),
+            threads,
             tree: Tree::new()?,
             kernel: Mutex::new(Kernel::new(log)),
             waiting: AtomicUsize::new(0),

@@ -1,7 +1,7 @@
 //! The process that made a call: its memory and its descriptors.
 
 use std::cell::Cell;
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::ffi::CString;
 use std::fs;
 use std::io;
@@ -57,6 +57,13 @@ impl Threads {
             known.add(number, thread.clone());
         }
         Ok(thread)
+    }
+
+    /// Processes that have made calls and still can.
+    pub(super) fn processes(&self) -> BTreeSet<u32> {
+        let known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        let threads = known.threads.values().map(|(thread, _)| thread);
+        threads.filter(|thread| thread.is_alive()).map(|thread| thread.process).collect()
     }
 }
 
