@@ -27,6 +27,25 @@ fn alloc_as(change: impl FnOnce(&mut nvgpu_alloc_as_args)) -> Result {
 }
 
 rules! {
+    doorbell_is_mapped_once_by_two_threads {
+        let ctrl = ctrl();
+        for _ in 0..200 {
+            let start = std::sync::Barrier::new(2);
+            let map = || {
+                start.wait();
+                mmap(ctrl, 4096, 0).map(|map| {
+                    // Both must have tried before one lets go.
+                    start.wait();
+                    drop(map);
+                }).inspect_err(|_| { start.wait(); })
+            };
+            let both = std::thread::scope(|scope| {
+                [scope.spawn(map), scope.spawn(map)].map(|thread| thread.join().unwrap())
+            });
+            assert_eq!(both.iter().filter(|map| map.is_ok()).count(), 1);
+        }
+    }
+
     characteristics_buf_size_0_tells_328_alone {
         assert_eq!(characteristics(0, 8), (Ok(0), 328));
     }

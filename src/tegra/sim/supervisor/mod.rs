@@ -13,6 +13,7 @@ mod releases;
 mod target;
 mod trace;
 
+use std::collections::VecDeque;
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::process::Command;
@@ -27,7 +28,7 @@ use super::log::Log;
 use super::memory::{Inode, check};
 use super::{Options, Outcome};
 use later::Later;
-use notify::{Listener, Notification};
+use notify::{Listener, Next, Notification};
 use paths::{Tree, Writer};
 use poller::Doorbell;
 use program::Signals;
@@ -121,11 +122,22 @@ fn socket_pair() -> io::Result<(OwnedFd, OwnedFd)> {
 
 /// Answers calls until nobody is left to make any.
 fn serve(shared: &Arc<Shared>) -> io::Result<()> {
-    while let Some(notification) = shared.listener.next()? {
-        let left = shared.dispatch(&notification, true);
-        shared.see_to(notification, left);
+    let mut taken = VecDeque::new();
+    loop {
+        match shared.listener.next(taken.is_empty())? {
+            // A call that was not taken yet is interrupted by signals: each is as soon as it can be.
+            Next::Call(notification) => {
+                taken.push_back(notification);
+                continue;
+            }
+            Next::Over if taken.is_empty() => return Ok(()),
+            Next::Nothing | Next::Over => {}
+        }
+        if let Some(notification) = taken.pop_front() {
+            let left = shared.dispatch(&notification, true);
+            shared.see_to(notification, left);
+        }
     }
-    Ok(())
 }
 
 /// Milliseconds that the last processes have to close their files.

@@ -19,6 +19,22 @@ pub(super) struct Notification {
     pub(super) args: [u64; 6],
 }
 
+impl Notification {
+    fn of(raw: &libc::seccomp_notif) -> Self {
+        Self { id: raw.id, thread: raw.pid, call: raw.data.nr.into(), args: raw.data.args }
+    }
+}
+
+/// What a look for calls has found.
+#[derive(Debug)]
+pub(super) enum Next {
+    Call(Notification),
+    /// Nobody calls now.
+    Nothing,
+    /// No process is left.
+    Over,
+}
+
 /// Where the calls of all processes under the filter are read from.
 #[derive(Debug)]
 pub(super) struct Listener {
@@ -35,21 +51,19 @@ impl Listener {
         Self { fd }
     }
 
-    /// The next call; `None` when no process is left.
-    pub(super) fn next(&self) -> io::Result<Option<Notification>> {
+    /// The next call; waits for one, or says that there is none.
+    pub(super) fn next(&self, waits: bool) -> io::Result<Next> {
         loop {
             let mut poll =
                 libc::pollfd { fd: self.fd.as_raw_fd(), events: libc::POLLIN, revents: 0 };
+            let timeout = if waits { -1 } else { 0 };
             // SAFETY: one entry.
-            if unsafe { libc::poll(&mut poll, 1, -1) } < 0 {
-                let error = io::Error::last_os_error();
-                if error.kind() == io::ErrorKind::Interrupted {
-                    continue;
-                }
-                return Err(error);
-            }
-            if poll.revents & libc::POLLIN == 0 {
-                return Ok(None);
+            match check(unsafe { libc::poll(&mut poll, 1, timeout) }) {
+                Ok(0) => return Ok(Next::Nothing),
+                Ok(_) if poll.revents & libc::POLLIN == 0 => return Ok(Next::Over),
+                Ok(_) => {}
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+                Err(error) => return Err(error),
             }
             // SAFETY: zeros are a value of it, and what the kernel wants.
             let mut raw: libc::seccomp_notif = unsafe { std::mem::zeroed() };
@@ -57,14 +71,7 @@ impl Listener {
             match check(unsafe {
                 libc::ioctl(self.fd.as_raw_fd(), libc::SECCOMP_IOCTL_NOTIF_RECV as _, &mut raw)
             }) {
-                Ok(_) => {
-                    return Ok(Some(Notification {
-                        id: raw.id,
-                        thread: raw.pid,
-                        call: raw.data.nr.into(),
-                        args: raw.data.args,
-                    }));
-                }
+                Ok(_) => return Ok(Next::Call(Notification::of(&raw))),
                 // The caller was killed, or its time was up, before we looked.
                 Err(error) if matches!(error.raw_os_error(), Some(libc::ENOENT | libc::EINTR)) => {}
                 Err(error) => return Err(error),
