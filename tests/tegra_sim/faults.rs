@@ -28,6 +28,28 @@ fn the_third_of_a_call_fails() {
 }
 
 #[test]
+fn faults_that_never_come_are_told() {
+    let name = concat!(module_path!(), "::faults_that_never_come_are_told");
+    let report = simulate(name, &["open:1:EIO", "open:3:EIO", "ALLOC_AS:1:delay=1ms"], || {
+        assert_eq!(open("/dev/nvmap"), Err(libc::EIO));
+        assert!(open("/dev/nvmap").is_ok());
+    });
+    if let Some(report) = report {
+        assert_eq!(report.unmet_faults, ["open:3:EIO", "ALLOC_AS:1:delay=1000us"]);
+        assert_eq!((report.calls["open"].total, report.calls["open"].errors["EIO"]), (2, 1));
+    }
+}
+
+#[test]
+fn a_fault_of_no_call_is_refused() {
+    let faults = vec!["OPEN_CHANEL:1:EIO".parse().unwrap()];
+    let options = nvabi::tegra::sim::Options { faults, ..Default::default() };
+    let mut command = std::process::Command::new("/bin/true");
+    let error = nvabi::tegra::sim::run(&mut command, &options).unwrap_err();
+    assert_eq!(error.kind(), std::io::ErrorKind::InvalidInput);
+}
+
+#[test]
 fn a_program_that_is_not_there() {
     let mut command = std::process::Command::new("/nonexistent");
     let error = nvabi::tegra::sim::run(&mut command, &Default::default()).unwrap_err();

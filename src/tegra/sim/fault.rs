@@ -1,6 +1,8 @@
 //! Failures on demand.
 
 use std::collections::HashMap;
+use std::fmt;
+use std::io;
 use std::str::FromStr;
 use std::time::Duration;
 
@@ -26,6 +28,45 @@ pub enum Effect {
     Fail(Errno),
     /// It takes longer.
     Delay(Duration),
+}
+
+impl Fault {
+    /// Whether it means a call of this name.
+    fn names(&self, call: &str) -> bool {
+        self.call == call || call.strip_suffix(&self.call).is_some_and(|rest| rest.ends_with('_'))
+    }
+
+    /// Calls that share most words with its own, when it names none.
+    fn near_names(&self) -> Vec<&'static str> {
+        let shared =
+            |name: &str| self.call.split('_').filter(|word| is_word_of(name, word)).count();
+        let mut names: Vec<_> = all_names().filter(|name| shared(name) > 0).collect();
+        names.sort_by_key(|name| (std::cmp::Reverse(shared(name)), *name));
+        names.truncate(4);
+        names
+    }
+}
+
+/// Whether a word is part of a name.
+fn is_word_of(name: &str, word: &str) -> bool {
+    word.len() > 2 && name.split('_').any(|other| other.eq_ignore_ascii_case(word))
+}
+
+fn all_names() -> impl Iterator<Item = &'static str> {
+    super::kernel::calls().map(|(_, name)| name).chain(["mmap", "open"])
+}
+
+impl fmt::Display for Fault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.occurrence {
+            0 => write!(f, "{}:*:", self.call)?,
+            number => write!(f, "{}:{number}:", self.call)?,
+        }
+        match self.effect {
+            Effect::Fail(errno) => write!(f, "{errno}"),
+            Effect::Delay(time) => write!(f, "delay={}us", time.as_micros()),
+        }
+    }
 }
 
 impl FromStr for Fault {
@@ -63,12 +104,30 @@ fn duration(text: &str) -> Option<Duration> {
 #[derive(Debug, Default)]
 pub(crate) struct Faults {
     faults: Vec<Fault>,
+    /// Which of them have happened.
+    happened: Vec<bool>,
     made: HashMap<String, u64>,
 }
 
 impl Faults {
-    pub(crate) fn new(faults: Vec<Fault>) -> Self {
-        Self { faults, made: HashMap::new() }
+    /// Those of a run; one that names no call is refused.
+    pub(crate) fn new(faults: Vec<Fault>) -> io::Result<Self> {
+        if let Some(fault) = faults.iter().find(|fault| !all_names().any(|name| fault.names(name)))
+        {
+            let near = fault.near_names();
+            let near =
+                if near.is_empty() { String::new() } else { format!(": {}", near.join(", ")) };
+            let text = format!("no simulated call is named `{}`{near}", fault.call);
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, text));
+        }
+        let happened = vec![false; faults.len()];
+        Ok(Self { faults, happened, made: HashMap::new() })
+    }
+
+    /// Those that have not happened.
+    pub(crate) fn unmet(&self) -> Vec<String> {
+        let unmet = self.faults.iter().zip(&self.happened).filter(|(_, happened)| !**happened);
+        unmet.map(|(fault, _)| fault.to_string()).collect()
     }
 
     pub(crate) fn is_empty(&self) -> bool {
@@ -80,12 +139,12 @@ impl Faults {
         let made = self.made.entry(call.to_owned()).or_default();
         *made += 1;
         let made = *made;
-        let is_meant = |fault: &&Fault| {
-            let names = fault.call == call
-                || call.strip_suffix(&fault.call).is_some_and(|rest| rest.ends_with('_'));
-            names && (fault.occurrence == made || fault.occurrence == 0)
+        let is_meant = |fault: &Fault| {
+            fault.names(call) && (fault.occurrence == made || fault.occurrence == 0)
         };
-        self.faults.iter().find(is_meant).map(|fault| fault.effect)
+        let index = self.faults.iter().position(is_meant)?;
+        self.happened[index] = true;
+        Some(self.faults[index].effect)
     }
 }
 
@@ -109,11 +168,27 @@ mod tests {
     #[test]
     fn one_of_several_calls_is_meant() {
         let faults: Vec<Fault> = ["OPEN_CHANNEL:2:ENOMEM"].iter().flat_map(|f| f.parse()).collect();
-        let mut faults = Faults::new(faults);
+        let mut faults = Faults::new(faults).unwrap_or_default();
+        assert_eq!(faults.unmet(), ["OPEN_CHANNEL:2:ENOMEM"]);
         assert_eq!(faults.next("NVGPU_GPU_IOCTL_OPEN_CHANNEL"), None);
         assert_eq!(faults.next("NVGPU_IOCTL_CHANNEL_OPEN"), None);
         let second = faults.next("NVGPU_GPU_IOCTL_OPEN_CHANNEL");
         assert_eq!(second, Some(Effect::Fail(Errno::ENOMEM)));
+        assert_eq!(faults.unmet(), [""; 0]);
         assert_eq!(faults.next("NVGPU_GPU_IOCTL_OPEN_CHANNEL"), None);
+    }
+
+    #[test]
+    fn names_of_no_call_are_refused() {
+        let told = |text: &str| {
+            let fault: Vec<Fault> = text.parse().into_iter().collect();
+            Faults::new(fault).err().map(|error| error.to_string())
+        };
+        let text = "no simulated call is named `CHANNEL_OPENING`: ";
+        assert!(told("CHANNEL_OPENING:1:EIO").is_some_and(|told| told.starts_with(text)));
+        let told_of_open = told("OPEN_CHANEL:1:EIO").unwrap_or_default();
+        assert!(told_of_open.contains("NVGPU_IOCTL_CHANNEL_OPEN"), "{told_of_open}");
+        assert_eq!(told("open:1:EIO"), None);
+        assert_eq!(told("NVMAP_IOC_CREATE:1:EIO"), None);
     }
 }

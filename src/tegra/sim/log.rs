@@ -102,6 +102,7 @@ impl Log {
 
     pub(crate) fn into_report(self) -> super::Report {
         super::Report {
+            unmet_faults: self.faults.unmet(),
             calls: self.calls,
             diagnostics: self.diagnostics,
             repeated_diagnostics: self.dropped,

@@ -14,6 +14,8 @@ pub struct Report {
     pub diagnostics: Vec<Diagnostic>,
     /// How many more diagnostics there were that said the same, or came too late.
     pub repeated_diagnostics: usize,
+    /// Faults that were asked for, of calls that were not made so often.
+    pub unmet_faults: Vec<String>,
     /// What processes had when they ended.
     pub leaks: Vec<Leak>,
     /// Buffers that were still alive when all processes had ended: a bug of the simulation.
@@ -64,12 +66,15 @@ impl Report {
                 )
             })
             .collect();
+        let unmet: Vec<String> =
+            self.unmet_faults.iter().map(|fault| format!("    {}", quoted(fault))).collect();
         format!(
             "{{\n  \"calls\": {},\n  \"diagnostics\": {},\n  \"repeated_diagnostics\": {},\n  \
-             \"leaks\": {},\n  \"live_buffers\": {}\n}}\n",
+             \"unmet_faults\": {},\n  \"leaks\": {},\n  \"live_buffers\": {}\n}}\n",
             block('{', &calls, '}'),
             block('[', &diagnostics, ']'),
             self.repeated_diagnostics,
+            block('[', &unmet, ']'),
             block('[', &leaks, ']'),
             self.live_buffers
         )
@@ -83,6 +88,9 @@ impl fmt::Display for Report {
         }
         for Leak { process, kind, count } in &self.leaks {
             writeln!(f, "{:>24}  [{process}] {count} × {kind}", "left-at-exit")?;
+        }
+        for fault in &self.unmet_faults {
+            writeln!(f, "{:>24}  {fault}", "fault-not-met")?;
         }
         let total: u64 = self.calls.values().map(|count| count.total).sum();
         let failed: u64 = self.calls.values().flat_map(|count| count.errors.values()).sum();

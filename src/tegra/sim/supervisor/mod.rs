@@ -22,7 +22,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::Duration;
 
-use super::fault::{Effect, Fault, Faults};
+use super::fault::{Effect, Faults};
 use super::kernel::{Client, Errno, File, FileId, Kernel, Work};
 use super::log::Log;
 use super::memory::{Inode, check};
@@ -42,7 +42,7 @@ pub(super) fn run(command: &mut Command, options: &Options) -> io::Result<Outcom
     let signals = if options.pass_signals { Some(Signals::keep()?) } else { None };
     let threads = Arc::new(Threads::default());
     let known = threads.clone();
-    let faults = options.faults.clone();
+    let faults = Faults::new(options.faults.clone())?;
     // It must be there before the child is: even one that cannot begin its program makes calls.
     let served = thread::Builder::new().name("calls".to_owned()).spawn(move || {
         let served = attend(&ours, threads, faults);
@@ -59,7 +59,7 @@ pub(super) fn run(command: &mut Command, options: &Options) -> io::Result<Outcom
 }
 
 /// Serves a child that sends its listener, until nobody is left to be served.
-fn attend(socket: &OwnedFd, threads: Arc<Threads>, faults: Vec<Fault>) -> io::Result<Arc<Shared>> {
+fn attend(socket: &OwnedFd, threads: Arc<Threads>, faults: Faults) -> io::Result<Arc<Shared>> {
     let shared = Arc::new(Shared::new(filter::receive(socket)?, threads, faults)?);
     let helpers = [
         spawn("doorbells", &shared, |shared| poller::watch(shared)),
@@ -188,8 +188,8 @@ enum Handled {
 }
 
 impl Shared {
-    fn new(listener: OwnedFd, threads: Arc<Threads>, faults: Vec<Fault>) -> io::Result<Self> {
-        let log = Log::new(Faults::new(faults));
+    fn new(listener: OwnedFd, threads: Arc<Threads>, faults: Faults) -> io::Result<Self> {
+        let log = Log::new(faults);
         Ok(Self {
             listener: Listener::new(listener),
             releases: Releases::new()?,
