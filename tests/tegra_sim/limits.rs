@@ -3,6 +3,8 @@
 use std::process::{Command, Stdio};
 use std::sync::Barrier;
 
+use nvabi::call::Ioctl;
+
 use crate::client::*;
 use crate::rules;
 
@@ -43,6 +45,30 @@ fn few_descriptors_are_no_limit_of_clients() {
 }
 
 rules! {
+    descriptors_are_reserved_before_the_work {
+        let (nvmap, ctrl) = (nvmap(), ctrl());
+        let handle = create(nvmap, 4096).unwrap();
+        let bad_space = nvgpu_alloc_as_args { va_range_start: 1, ..as_args() };
+        assert_eq!(refused::<NVGPU_GPU_IOCTL_ALLOC_AS>(ctrl, bad_space), EINVAL);
+        assert_eq!(open_channel(ctrl, 77), Err(libc::EINVAL));
+        set_limit(64);
+        while unsafe { libc::dup(nvmap) } >= 0 {}
+        assert_eq!(refused::<NVGPU_GPU_IOCTL_ALLOC_AS>(ctrl, bad_space), Err(libc::EMFILE));
+        assert_eq!(open_channel(ctrl, 77), Err(libc::EMFILE));
+        assert_eq!(open_channel(ctrl, -1), Err(libc::EMFILE));
+        assert_eq!(get_fd(nvmap, handle), Err(libc::EMFILE));
+        assert_eq!(open("/dev/nvmap"), Err(libc::EMFILE));
+    }
+
+    descriptor_of_an_enormous_handle {
+        let nvmap = nvmap();
+        let mut args: [u64; 1] = [1 << 63];
+        raw(nvmap, NVMAP_IOC_CREATE_64::REQUEST, args.as_mut_ptr() as u64).unwrap();
+        let handle = args[0] as u32;
+        assert!(get_fd(nvmap, handle).is_ok());
+        assert_eq!(alloc(nvmap, handle), ENOMEM);
+    }
+
     more_files_than_the_usual_limit {
         set_limit(limit().rlim_max);
         let nvmap = nvmap();

@@ -108,7 +108,9 @@ impl Kernel {
         client: &dyn Client,
         args: &mut Args,
     ) -> Result<i64> {
-        let file = self.open_channel(client.process(), args.word(0) as i32)?;
+        let file = self
+            .open_channel(client.process(), args.word(0) as i32)
+            .map_err(|errno| Self::after_descriptor(client, errno))?;
         let fd = self.install(client, file)?;
         args.put_word(0, fd as u32);
         Ok(0)

@@ -22,6 +22,9 @@ pub(crate) trait Client {
     /// Gives it a descriptor of a file, closed by `exec`.
     fn install(&self, node: &Node, access: Access) -> Result<i32, Errno>;
 
+    /// Whether it may have another descriptor.
+    fn has_room(&self) -> bool;
+
     /// Takes a descriptor away from it.
     fn close(&self, fd: i32);
 

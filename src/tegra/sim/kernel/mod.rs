@@ -239,6 +239,11 @@ impl Kernel {
         given
     }
 
+    /// What a call fails with that reserves a descriptor before it does anything else.
+    fn after_descriptor(client: &dyn Client, errno: Errno) -> Errno {
+        if client.has_room() { errno } else { Errno::EMFILE }
+    }
+
     /// The file that a descriptor of the caller means.
     fn descriptor(&self, client: &dyn Client, fd: i32) -> Option<File> {
         self.files.get(&self.file_id(client, fd)?).map(|open| open.file)

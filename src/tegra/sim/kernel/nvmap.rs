@@ -35,6 +35,9 @@ const SYSTEM_MEMORY: u64 = 62 << 30;
 /// The carveouts that are there, and how large; the sizes depend on the board.
 const PRESENT: [(u32, u64); 2] = [(FSI, 512 << 10), (VPR, 672 << 20)];
 
+/// No file is longer.
+const LARGEST: u64 = i64::MAX as u64 & !(PAGE - 1);
+
 /// Bits of the flags of ALLOC that stay with the handle.
 const CACHE_MASK: u32 = 3;
 const WRITE_COMBINE: u32 = 1;
@@ -252,7 +255,9 @@ impl Buffer {
         if let Some(node) = &self.node {
             return Ok(node.clone());
         }
-        let node = Arc::new(Node::Memory(Memory::new(self.size)?));
+        // Sizes are limited when memory is allocated, and a handle without any can have a descriptor.
+        let size = self.size.min(LARGEST);
+        let node = Arc::new(Node::Memory(Memory::new(size)?));
         self.node = Some(node.clone());
         Ok(node)
     }

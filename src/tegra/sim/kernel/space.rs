@@ -321,26 +321,11 @@ impl Kernel {
         self.add_space(DEFAULT_START, DEFAULT_START + DEFAULT_SIZE)
     }
 
-    /// G/common/mm/as.c:60-140, common/mm/vm.c:726.
     pub(super) fn alloc_as(&mut self, client: &dyn Client, args: &mut Args) -> Result<i64> {
         let wanted: nvgpu_alloc_as_args = args.get();
-        // A power of two would have to be offered, and Orin offers none.
-        if wanted.big_page_size != 0 {
-            return Err(Errno::EINVAL);
-        }
-        for bound in [wanted.va_range_start, wanted.va_range_end] {
-            if bound == 0 || bound % PDE != 0 {
-                return Err(Errno::EINVAL);
-            }
-        }
-        if wanted.va_range_start >= wanted.va_range_end || wanted.va_range_split != 0 {
-            return Err(Errno::EINVAL);
-        }
-        let aperture = wanted.va_range_end.checked_add(KERNEL_WINDOW);
-        if aperture.is_none_or(|end| end > APERTURE) {
-            return Err(Errno::ENOMEM);
-        }
-        let file = self.add_space(wanted.va_range_start, wanted.va_range_end)?;
+        let file = check_bounds(&wanted)
+            .and_then(|()| self.add_space(wanted.va_range_start, wanted.va_range_end))
+            .map_err(|errno| Self::after_descriptor(client, errno))?;
         let fd = self.install(client, file)?;
         args.update(|args: &mut nvgpu_alloc_as_args| args.as_fd = fd);
         Ok(0)
@@ -638,6 +623,27 @@ impl Kernel {
         args.put(&wanted);
         Ok(0)
     }
+}
+
+/// G/common/mm/as.c:60-140, common/mm/vm.c:726.
+fn check_bounds(wanted: &nvgpu_alloc_as_args) -> Result<()> {
+    // A power of two would have to be offered, and Orin offers none.
+    if wanted.big_page_size != 0 {
+        return Err(Errno::EINVAL);
+    }
+    for bound in [wanted.va_range_start, wanted.va_range_end] {
+        if bound == 0 || bound % PDE != 0 {
+            return Err(Errno::EINVAL);
+        }
+    }
+    if wanted.va_range_start >= wanted.va_range_end || wanted.va_range_split != 0 {
+        return Err(Errno::EINVAL);
+    }
+    let aperture = wanted.va_range_end.checked_add(KERNEL_WINDOW);
+    if aperture.is_none_or(|end| end > APERTURE) {
+        return Err(Errno::ENOMEM);
+    }
+    Ok(())
 }
 
 /// Runs a handler on a struct and stores what it made of it.

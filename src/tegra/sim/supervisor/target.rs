@@ -200,6 +200,16 @@ impl Client for Target<'_> {
         self.shared.listener.give(self.notification, file.as_raw_fd(), how)
     }
 
+    fn has_room(&self) -> bool {
+        let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+        let process = self.process() as libc::pid_t;
+        let nofile = libc::RLIMIT_NOFILE;
+        // SAFETY: the kernel writes one such struct.
+        let known = unsafe { libc::prlimit(process, nofile, std::ptr::null(), &mut limit) } == 0;
+        let open = fs::read_dir(format!("/proc/{process}/fd"));
+        !known || open.is_ok_and(|open| (open.count() as u64) < limit.rlim_cur)
+    }
+
     fn close(&self, fd: i32) {
         if let Ok(null) = fs::File::open("/dev/null") {
             // The number may be gone by now, which is what was wanted.
