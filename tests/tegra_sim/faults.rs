@@ -49,6 +49,29 @@ fn a_fault_of_no_call_is_refused() {
     assert_eq!(error.kind(), std::io::ErrorKind::InvalidInput);
 }
 
+#[cfg(target_arch = "x86_64")]
+#[test]
+fn calls_of_another_architecture_are_told() {
+    if std::env::var_os(crate::CLIENT).is_some() {
+        // `getpid` of 32-bit programs.
+        unsafe { std::arch::asm!("int 0x80", inout("eax") 20 => _) };
+        return;
+    }
+    let mut command = std::process::Command::new(std::env::current_exe().unwrap());
+    command.args(["--exact", "faults::calls_of_another_architecture_are_told"]);
+    command.env(crate::CLIENT, "1").stdout(std::process::Stdio::null());
+    match nvabi::tegra::sim::run(&mut command, &Default::default()) {
+        Ok(outcome) => {
+            let found = outcome.report.diagnostics.iter().any(|d| d.code == "other-architecture");
+            assert!(found && !outcome.status.success(), "{}", outcome.report);
+        }
+        Err(error) => {
+            assert_eq!(error.kind(), std::io::ErrorKind::Unsupported);
+            eprintln!("skipped: {error}");
+        }
+    }
+}
+
 #[test]
 fn a_program_that_is_not_there() {
     let mut command = std::process::Command::new("/nonexistent");
@@ -103,6 +126,22 @@ rules! {
         assert_eq!(names, ["as", "channel", "ctrl", "tsg"]);
         assert_eq!(open("/dev/nvgpu/igpu0/nothing"), Err(libc::ENOENT));
         assert_eq!(std::fs::canonicalize("/dev/nvmap").unwrap().to_str(), Some("/dev/nvmap"));
+    }
+
+    a_name_alone_takes_no_calls {
+        let name = open_with("/dev/nvmap", libc::O_PATH).unwrap();
+        assert_eq!(raw(name, request(3, b'N', 0, 8), 8), EBADF);
+        assert_eq!(open_with("/dev/nvmap", libc::O_PATH | libc::O_DIRECTORY), Err(libc::ENOTDIR));
+        assert!(open_with("/dev/nvgpu", libc::O_PATH | libc::O_DIRECTORY).is_ok());
+    }
+
+    devfreq_lists_its_device {
+        let list = |path: &str| -> Vec<String> {
+            let entries = std::fs::read_dir(path).unwrap();
+            entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect()
+        };
+        assert_eq!(list("/sys/class/devfreq"), ["17000000.gpu"]);
+        assert_eq!(list("/sys/class/devfreq/17000000.gpu").len(), 5);
     }
 
     relative_paths_reach_the_same_files {

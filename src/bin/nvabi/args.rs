@@ -98,7 +98,7 @@ pub(crate) enum Tegra {
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct TegraSim {
-    /// Release of the drivers to play.
+    /// Release of the drivers to play. Those of r36 differ in nothing that is simulated: all play r36.4.
     #[arg(long, default_value = "r36.4")]
     pub(crate) release: TegraRelease,
     /// Let a call fail or take long: CALL:N:ERRNO or CALL:N:delay=TIME. N counts from 1, `*` is all.

@@ -16,7 +16,8 @@ mod trace;
 use std::collections::VecDeque;
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
-use std::process::Command;
+use std::os::unix::process::ExitStatusExt;
+use std::process::{Child, Command};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
@@ -51,11 +52,18 @@ pub(super) fn run(command: &mut Command, options: &Options) -> io::Result<Outcom
     })?;
     let child = program::begin(command, theirs.as_raw_fd(), signals.as_ref());
     drop(theirs);
+    let known_as = child.as_ref().map_or(0, Child::id);
     let status = child
         .map_err(explain)
         .and_then(|mut child| program::wait(&mut child, &over, signals.as_ref(), &known));
     let shared = served.join().unwrap_or_else(|_| Err(io::ErrorKind::Other.into()));
-    Ok(Outcome { status: status?, report: shared?.finish() })
+    let (status, shared) = (status?, shared?);
+    // That is how the filter ends a process whose calls it has no numbers of.
+    if status.signal() == Some(libc::SIGSYS) {
+        let text = "a system call of another architecture: 32-bit programs are not simulated";
+        shared.kernel().log.diagnose(known_as, "other-architecture", text.to_owned());
+    }
+    Ok(Outcome { status, report: shared.finish() })
 }
 
 /// Serves a child that sends its listener, until nobody is left to be served.
@@ -365,6 +373,9 @@ impl Shared {
     ) -> Result<Reply, Duration> {
         let (fd, request, argument) = (n.args[0] as i32, n.args[1] as u32, n.args[2]);
         let Some(inode) = target.thread.inode(fd) else { return Ok(Reply::Pass) };
+        if self.tree.is_name(inode) {
+            return Ok(Reply::Answer(Err(Errno::EBADF)));
+        }
         let mut kernel = self.kernel();
         let Some(file) = kernel.file_of(inode) else { return Ok(Reply::Pass) };
         self.releases.settle(&mut kernel);

@@ -1,10 +1,12 @@
 //! Paths: which of them are simulated, and the calls that name files by them.
 
+use std::collections::HashSet;
 use std::ffi::OsString;
 use std::fs;
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::ffi::OsStringExt;
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Component, Path, PathBuf};
 
 use super::notify::{Give, Notification};
@@ -12,7 +14,7 @@ use super::target::Target;
 use super::{Reply, Shared};
 use crate::tegra::sim::fault::Effect;
 use crate::tegra::sim::kernel::{Attribute, Client, Device, Errno, Kernel};
-use crate::tegra::sim::memory::{Access, check};
+use crate::tegra::sim::memory::{self, Access, Inode, check};
 
 const DEVFREQ: &str = "/sys/class/devfreq/17000000.gpu";
 
@@ -30,10 +32,10 @@ const DEVICES: [(&str, Device); 9] = [
 ];
 
 /// Folders of which all entries are simulated.
-const FOLDERS: [&str; 3] = ["/dev/nvgpu", "/dev/nvgpu/igpu0", DEVFREQ];
+const FOLDERS: [&str; 4] = ["/dev/nvgpu", "/dev/nvgpu/igpu0", "/sys/class/devfreq", DEVFREQ];
 
 /// The last parts of all simulated paths: most calls are about others.
-const NAMES: [&str; 19] = [
+const NAMES: [&str; 20] = [
     "nvmap",
     "ctrl",
     "as",
@@ -45,6 +47,7 @@ const NAMES: [&str; 19] = [
     "nvhost-gpu",
     "nvgpu",
     "igpu0",
+    "devfreq",
     "17000000.gpu",
     "min_freq",
     "max_freq",
@@ -81,6 +84,21 @@ impl Place {
         Some(Self::Attribute(*attribute))
     }
 
+    /// One of its names.
+    fn path(self) -> String {
+        match self {
+            Self::Device(device) => {
+                let named = DEVICES.iter().find(|(_, other)| *other == device);
+                named.map_or("", |(name, _)| name).to_owned()
+            }
+            Self::Folder(folder) => FOLDERS[folder].to_owned(),
+            Self::Attribute(attribute) => {
+                let named = Attribute::ALL.iter().find(|(_, other)| *other == attribute);
+                format!("{DEVFREQ}/{}", named.map_or("", |(name, _)| name))
+            }
+        }
+    }
+
     fn mode(self) -> u32 {
         match self {
             Self::Device(_) => libc::S_IFCHR | 0o666,
@@ -96,6 +114,8 @@ impl Place {
 #[derive(Debug)]
 pub(super) struct Tree {
     root: PathBuf,
+    /// Its files: what is opened as a name alone.
+    names: HashSet<Inode>,
 }
 
 impl Tree {
@@ -108,16 +128,22 @@ impl Tree {
             return Err(io::Error::last_os_error());
         }
         template.pop();
-        let tree = Self { root: OsString::from_vec(template).into() };
+        let mut tree = Self { root: OsString::from_vec(template).into(), names: HashSet::new() };
         for folder in FOLDERS {
             fs::create_dir_all(tree.real(folder))?;
         }
         let attributes = Attribute::ALL.iter().map(|(name, _)| format!("{DEVFREQ}/{name}"));
         let devices = DEVICES.iter().map(|(name, _)| (*name).to_owned());
         for path in devices.chain(attributes) {
-            fs::write(tree.real(&path), "")?;
+            let file = fs::File::create(tree.real(&path))?;
+            tree.names.insert(Inode::of(&memory::stat(file.as_raw_fd())?));
         }
         Ok(tree)
+    }
+
+    /// Whether a file stands for a name.
+    pub(super) fn is_name(&self, inode: Inode) -> bool {
+        self.names.contains(&inode)
     }
 
     fn real(&self, path: &str) -> PathBuf {
@@ -234,6 +260,7 @@ impl Shared {
     fn open_place(&self, target: &Target<'_>, n: &Notification, place: Place, flags: i32) -> Reply {
         let how = Give::Answer { cloexec: flags & libc::O_CLOEXEC != 0 };
         let opened = match place {
+            _ if flags & libc::O_PATH != 0 => self.open_name(n, place, flags, how),
             Place::Device(device) => self.open_device(target, n, device, flags, how),
             Place::Attribute(attribute) => self.open_attribute(n, attribute, flags, how),
             Place::Folder(_) if flags & libc::O_ACCMODE != libc::O_RDONLY => Err(Errno::EISDIR),
@@ -245,6 +272,21 @@ impl Shared {
             Ok(_) => Reply::Done,
             Err(errno) => Reply::Answer(Err(errno)),
         }
+    }
+
+    /// A descriptor of the name alone, on which no call of a driver can be made. It is of a file that
+    /// stands for it: descriptors that are names alone cannot be given.
+    fn open_name(
+        &self,
+        n: &Notification,
+        place: Place,
+        flags: i32,
+        how: Give,
+    ) -> Result<i32, Errno> {
+        let mut options = fs::OpenOptions::new();
+        options.read(true).custom_flags(flags & libc::O_DIRECTORY);
+        let file = options.open(self.tree.real(&place.path()))?;
+        self.listener.give(n, file.as_raw_fd(), how)
     }
 
     fn open_device(
