@@ -8,6 +8,33 @@ fn map_refused(space: Fd, args: nvgpu_as_map_buffer_ex_args) -> Result {
 }
 
 rules! {
+    map_batch_with_a_bad_second_entry {
+        let (nvmap, space) = (nvmap(), space(ctrl()));
+        let fd = buffer(nvmap, 4096);
+        reserve(space, 16, Some(0x4000_0000)).unwrap();
+        let map = nvgpu_as_map_buffer_ex_args { flags: 1, offset: 0x4000_0000, ..map_args(fd) };
+        let size = size_of::<nvgpu_as_map_buffer_ex_args>();
+        let maps = edge(size);
+        unsafe { (maps as *mut nvgpu_as_map_buffer_ex_args).write(map) };
+        let batch = nvgpu_as_map_buffer_batch_args { num_maps: 2, maps, ..zeroed() };
+        assert_eq!(refused::<NVGPU_AS_IOCTL_MAP_BUFFER_BATCH>(space, batch), EFAULT);
+        let other = buffer(nvmap, 4096);
+        assert_eq!(map_at(space, other, 0x4000_0000), Err(libc::EINVAL), "the first is mapped");
+    }
+
+    a_fixed_range_is_carved_out_and_merged_again {
+        let space = space_in(ctrl(), 0x20_0000, 0x40_0000);
+        reserve(space, 1, Some(0x20_1000)).unwrap();
+        let page = || reserve(space, 1, None).unwrap();
+        assert_eq!([page(), page(), page(), page()], [0x20_0000, 0x20_2000, 0x20_3000, 0x20_4000]);
+        assert_eq!(reserve(space, 256, None), Ok(0x30_0000));
+        assert_eq!(reserve(space, 256, None), Err(libc::ENOMEM));
+        for at in [0x20_0000, 0x20_1000, 0x20_2000, 0x20_3000, 0x20_4000, 0x30_0000] {
+            assert_eq!(unreserve(space, at), Ok(0));
+        }
+        assert_eq!(reserve(space, 512, None), Ok(0x20_0000), "all of it is one block again");
+    }
+
     bind_channel_wants_a_channel_without_a_space {
         let ctrl = ctrl();
         let (first, second, channel) = (space(ctrl), space(ctrl), channel(ctrl));

@@ -22,6 +22,15 @@ fn preemption(channel: Fd, graphics_preempt_mode: u32, compute_preempt_mode: u32
 }
 
 rules! {
+    notifier_is_lost_by_a_bad_offset {
+        let bound = bound();
+        let fd = buffer(bound.nvmap, 4096);
+        notifier(bound.channel, fd, 0).unwrap();
+        assert_eq!(notifier(bound.channel, fd, 4090), EINVAL);
+        raw(bound.channel, NVGPU_IOCTL_CHANNEL_FORCE_RESET::REQUEST, 0).unwrap();
+        assert_eq!(mmap(fd, 4096, 0).unwrap().read(12), 0, "it is told of nothing");
+    }
+
     wdt_takes_one_of_two {
         let channel = channel(ctrl());
         assert_eq!(watchdog(channel, 0), EINVAL);

@@ -13,6 +13,33 @@ fn nodes() -> [(Fd, u8, u32, u32); 4] {
 }
 
 rules! {
+    unreadable_argument_has_no_effect {
+        let ctrl = ctrl();
+        assert_eq!(raw(ctrl, NVGPU_GPU_IOCTL_OPEN_CHANNEL::REQUEST, 8), EFAULT);
+        let (bound, ring, userd) = ready();
+        assert_eq!(setup(bound.channel, ring, userd), Ok(511), "the first channel");
+    }
+
+    failed_copy_back_of_a_descriptor_leaves_it {
+        let ctrl = ctrl();
+        let next = unsafe { libc::dup(ctrl) };
+        close(next);
+        let memory = edge(4096);
+        unsafe {
+            (memory as *mut i32).write(-1);
+            libc::mprotect(memory as *mut libc::c_void, 4096, libc::PROT_READ);
+        }
+        assert_eq!(raw(ctrl, NVGPU_GPU_IOCTL_OPEN_CHANNEL::REQUEST, memory), Ok(4));
+        assert_eq!(watchdog(next, 1), Ok(0), "the channel is there");
+    }
+
+    failed_copy_back_of_a_fence_is_efault {
+        let fences = open("/dev/host1x-fence").unwrap();
+        let memory = edge(4096);
+        unsafe { libc::mprotect(memory as *mut libc::c_void, 4096, libc::PROT_READ) };
+        assert_eq!(raw(fences, HOST1X_IOCTL_CREATE_FENCE::REQUEST, memory), EFAULT);
+    }
+
     wrong_magic_nr_0_nr_past_last_or_oversize_is_einval {
         for (fd, magic, last, size) in nodes() {
             let bad = 8;

@@ -4,6 +4,18 @@ use crate::client::*;
 use crate::rules;
 
 rules! {
+    descriptors_of_calls_close_at_exec {
+        let opened = open_with("/dev/nvgpu/igpu0/ctrl", libc::O_RDWR).unwrap();
+        let closing = open("/dev/nvgpu/igpu0/ctrl").unwrap();
+        let channel = channel(opened);
+        let script = format!(
+            "[ -e /proc/self/fd/{opened} ] && ! [ -e /proc/self/fd/{closing} ] && \
+             ! [ -e /proc/self/fd/{channel} ]"
+        );
+        let status = std::process::Command::new("sh").args(["-c", &script]).status().unwrap();
+        assert!(status.success());
+    }
+
     nvmap_client_is_the_process {
         let (first, second) = (nvmap(), nvmap());
         let handle = create(first, 4096).unwrap();

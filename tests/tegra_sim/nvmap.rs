@@ -30,6 +30,13 @@ fn parameters(nvmap: Fd, handle: u32) -> Result<nvmap_handle_parameters> {
 }
 
 rules! {
+    from_fd_of_a_handle_without_memory {
+        let nvmap = nvmap();
+        let fd = get_fd(nvmap, create(nvmap, 4096).unwrap()).unwrap();
+        let mut args = [fd, 0];
+        assert_eq!(raw(nvmap, NVMAP_IOC_FROM_FD::REQUEST, args.as_mut_ptr() as u64), EINVAL);
+    }
+
     a_long_copy_of_a_handle_holds_nobody_up {
         use std::time::{Duration, Instant};
         let nvmap = nvmap();

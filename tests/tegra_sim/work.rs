@@ -47,13 +47,19 @@ impl Gpu {
         let notifier_fd = buffer(bound.nvmap, 4096);
         notifier(bound.channel, notifier_fd, 0).unwrap();
         let commands_fd = buffer(bound.nvmap, 16 * SLOT as u32);
+        let (ring_map, userd_map) = (mmap(ring, 8192, 0).unwrap(), mmap(userd, 4096, 0).unwrap());
+        let notifier_map = mmap(notifier_fd, 4096, 0).unwrap();
+        // The channel and the mappings hold them.
+        for fd in [ring, userd, notifier_fd] {
+            close(fd);
+        }
         Self {
-            ring: mmap(ring, 8192, 0).unwrap(),
-            userd: mmap(userd, 4096, 0).unwrap(),
+            ring: ring_map,
+            userd: userd_map,
             doorbell,
             commands: mmap(commands_fd, 16 * SLOT, 0).unwrap(),
             commands_at: map(bound.space, commands_fd).unwrap(),
-            notifier: mmap(notifier_fd, 4096, 0).unwrap(),
+            notifier: notifier_map,
             bound,
             token,
             put: 0,
@@ -63,6 +69,15 @@ impl Gpu {
     fn memory(&self, size: u32) -> Both {
         let fd = buffer(self.bound.nvmap, size);
         Both { cpu: mmap(fd, size as usize, 0).unwrap(), at: map(self.bound.space, fd).unwrap() }
+    }
+
+    /// Memory that nobody but the GPU has, full of a byte.
+    fn memory_alone(&self, size: u32, byte: u8) -> u64 {
+        let fd = buffer(self.bound.nvmap, size);
+        mmap(fd, size as usize, 0).unwrap().bytes().fill(byte);
+        let at = map(self.bound.space, fd).unwrap();
+        close(fd);
+        at
     }
 
     /// Puts commands into the ring, and tells nobody.
@@ -157,6 +172,54 @@ rules! {
         gpu.knock();
         gpu.wait();
         assert_eq!(memory.cpu.read(0), 5);
+    }
+
+    a_gpu_mapping_alone_keeps_contents {
+        let mut gpu = Gpu::new();
+        let (from, to) = (gpu.memory_alone(4096, 0x5A), gpu.memory(4096));
+        gpu.submit(&copy(from, to.at, 4096));
+        gpu.wait();
+        assert!(to.cpu.bytes().iter().all(|byte| *byte == 0x5A));
+    }
+
+    a_channel_alone_keeps_its_ring_and_userd {
+        let mut gpu = Gpu::new();
+        let memory = gpu.memory(4096);
+        gpu.queue(&semaphore(memory.at, 5, 1));
+        let other = || mmap(buffer(gpu.bound.nvmap, 8192), 8192, 0).unwrap();
+        (gpu.ring, gpu.userd) = (other(), other());
+        gpu.knock();
+        soon(|| memory.cpu.read(0) == 5);
+    }
+
+    sparse_reservations_read_as_zero {
+        let mut gpu = Gpu::new();
+        let to = gpu.memory(4096);
+        to.cpu.bytes().fill(0x5A);
+        let mut args = nvgpu_as_alloc_space_args { pages: 16, page_size: 4096, flags: 2, ..zeroed() };
+        call::<NVGPU_AS_IOCTL_ALLOC_SPACE>(gpu.bound.space, &mut args).unwrap();
+        gpu.submit(&copy(unsafe { args.o_a.offset }, to.at, 4096));
+        gpu.wait();
+        assert!(to.cpu.bytes().iter().all(|byte| *byte == 0));
+    }
+
+    a_process_that_is_killed_at_work_leaves_nothing {
+        let child = unsafe { libc::fork() };
+        if child == 0 {
+            let mut gpu = Gpu::new();
+            create(gpu.bound.nvmap, 4096).unwrap();
+            let (from, to) = (gpu.memory(64 << 20), gpu.memory(64 << 20));
+            let mut words = copy(from.at, to.at, 64 << 20);
+            words.extend(semaphore(to.at, 1, 0));
+            gpu.submit(&words);
+            unsafe { libc::kill(libc::getpid(), libc::SIGKILL) };
+        }
+        let mut status = 0;
+        unsafe { libc::waitpid(child, &mut status, 0) };
+        assert!(libc::WIFSIGNALED(status));
+        let ctrl = ctrl();
+        let all: Vec<Fd> = (0..512).map(|_| channel(ctrl)).collect();
+        assert_eq!(all.len(), 512);
     }
 
     ring_wraps_around {
