@@ -45,6 +45,20 @@ fn few_descriptors_are_no_limit_of_clients() {
 }
 
 rules! {
+    no_more_memory_than_the_machine_has {
+        let nvmap = nvmap();
+        let info = std::fs::read_to_string("/proc/meminfo").unwrap();
+        let total = info.lines().next().unwrap().split_whitespace().nth(1).unwrap();
+        let total = total.parse::<u64>().unwrap() * 1024;
+        let allocate = |size: u64| {
+            let mut args = [size];
+            raw(nvmap, NVMAP_IOC_CREATE_64::REQUEST, args.as_mut_ptr() as u64).unwrap();
+            alloc(nvmap, args[0] as u32)
+        };
+        assert_eq!(allocate(total), ENOMEM);
+        assert_eq!(allocate(64 << 20), Ok(0));
+    }
+
     descriptors_are_reserved_before_the_work {
         let (nvmap, ctrl) = (nvmap(), ctrl());
         let handle = create(nvmap, 4096).unwrap();

@@ -1,4 +1,5 @@
-//! How many descriptors there may be: a client's files are ours as well, and those of all clients.
+//! How much there may be of what clients share with us: their files are ours as well, and their memory
+//! is this machine's.
 
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -39,4 +40,12 @@ fn get() -> io::Result<libc::rlimit> {
     // SAFETY: the kernel writes one such struct.
     check(unsafe { libc::getrlimit(libc::RLIMIT_NOFILE, &mut limit) })?;
     Ok(limit)
+}
+
+/// Bytes that this machine can give without taking them from others.
+pub(super) fn memory() -> u64 {
+    let info = std::fs::read_to_string("/proc/meminfo").unwrap_or_default();
+    let line = info.lines().find_map(|line| line.strip_prefix("MemAvailable:"));
+    let kib = line.and_then(|line| line.trim().strip_suffix(" kB")?.parse::<u64>().ok());
+    kib.map_or(u64::MAX, |kib| kib.saturating_mul(1024))
 }

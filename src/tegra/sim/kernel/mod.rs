@@ -140,14 +140,14 @@ pub(crate) struct Kernel {
 }
 
 impl Kernel {
-    /// A device that was never used.
-    pub(crate) fn new(log: Log) -> Self {
+    /// A device that was never used, and bytes that the machine under it has.
+    pub(crate) fn new(log: Log, available: u64) -> Self {
         Self {
             files: BTreeMap::new(),
             inodes: HashMap::new(),
             last_file: 0,
             last_ctrl: 0,
-            nvmap: Nvmap::new(),
+            nvmap: Nvmap::new(available),
             spaces: BTreeMap::new(),
             last_space: 0,
             tsgs: BTreeMap::new(),

@@ -97,16 +97,19 @@ pub(super) struct Nvmap {
     last_buffer: u64,
     next_id: u32,
     used: BTreeMap<u32, u64>,
+    /// System memory that there is: no more than the machine under it has.
+    system: u64,
 }
 
 impl Nvmap {
-    pub(super) fn new() -> Self {
+    pub(super) fn new(available: u64) -> Self {
         Self {
             buffers: BTreeMap::new(),
             processes: BTreeMap::new(),
             last_buffer: 0,
             next_id: FIRST_ID,
             used: BTreeMap::new(),
+            system: SYSTEM_MEMORY.min(available),
         }
     }
 
@@ -215,7 +218,7 @@ impl Nvmap {
 
     fn free_in(&self, heap: u32) -> u64 {
         let total = if heap == IOVMM {
-            SYSTEM_MEMORY
+            self.system
         } else {
             PRESENT.iter().find(|(bit, _)| *bit == heap).map_or(0, |(_, size)| *size)
         };
@@ -225,7 +228,7 @@ impl Nvmap {
     /// M/nvmap_dev.c:598: system memory by what the machine has, a carveout by what is free.
     fn is_available(&self, size: u64, heaps: u32) -> bool {
         if heaps & IOVMM != 0 {
-            return size <= SYSTEM_MEMORY;
+            return size <= self.system;
         }
         let carveout = PRESENT.iter().find(|(bit, _)| heaps & bit != 0);
         carveout.is_some_and(|(bit, _)| size <= self.free_in(*bit))

@@ -27,7 +27,7 @@ use super::fault::{Effect, Faults};
 use super::kernel::{Client, Errno, File, FileId, Kernel, Work};
 use super::log::Log;
 use super::memory::{Inode, check};
-use super::{Options, Outcome};
+use super::{Options, Outcome, limits};
 use later::Later;
 use notify::{Listener, Next, Notification};
 use paths::{Tree, Writer};
@@ -203,7 +203,7 @@ impl Shared {
             releases: Releases::new()?,
             threads,
             tree: Tree::new()?,
-            kernel: Mutex::new(Kernel::new(log)),
+            kernel: Mutex::new(Kernel::new(log, limits::memory())),
             waiting: AtomicUsize::new(0),
             later: Later::default(),
             writers: Mutex::default(),
