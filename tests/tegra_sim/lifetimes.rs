@@ -222,28 +222,6 @@ rules! {
         assert_eq!(all.len(), 512);
     }
 
-    signals_interrupt_few_calls {
-        extern "C" fn nothing(_: i32) {}
-        let nvmap = nvmap();
-        for _ in 0..3 {
-            std::thread::spawn(move || loop { let _ = create(nvmap, 4096); });
-        }
-        let caller = unsafe {
-            let mut action: libc::sigaction = std::mem::zeroed();
-            action.sa_sigaction = nothing as *const () as usize;
-            libc::sigaction(libc::SIGALRM, &action, std::ptr::null_mut());
-            libc::pthread_self()
-        };
-        std::thread::spawn(move || loop {
-            unsafe { libc::pthread_kill(caller, libc::SIGALRM) };
-            std::thread::sleep(std::time::Duration::from_micros(50));
-        });
-        let results: Vec<_> = (0..10_000).map(|_| create(nvmap, 4096)).collect();
-        let interrupted = results.iter().filter(|result| **result == Err(libc::EINTR)).count();
-        assert!(results.iter().all(|result| result.is_ok() || *result == Err(libc::EINTR)));
-        assert!(interrupted < 1500, "{interrupted} of 10000");
-    }
-
     calls_of_many_threads {
         let threads: Vec<_> = (0..8)
             .map(|_| {
