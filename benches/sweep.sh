@@ -51,7 +51,7 @@ cat > "$work/diff.sh" <<X
 X
 for _ in $(seq "$runs"); do
     seconds bash -c floor >> "$work/floor.txt"
-    seconds "$nvabi" verify >> "$work/sweep.txt"
+    seconds "$nvabi" --family "" verify >> "$work/sweep.txt"
     seconds "$nvabi" --specs "$work/specs" add "$newest" --no-snapshots >> "$work/add.txt"
     for _ in 1 2 3 4 5; do
         seconds bash "$work/diff.sh" >> "$work/diff.txt"
