@@ -18,7 +18,8 @@ fn root() -> &'static Path {
 
 /// The headers, or nothing and a word about it.
 fn headers() -> Option<PathBuf> {
-    let headers = std::env::var_os("NVABI_HEADERS").map(PathBuf::from);
+    let headers =
+        std::env::var_os("NVABI_HEADERS").filter(|path| !path.is_empty()).map(PathBuf::from);
     if headers.is_none() {
         println!("skipped: NVABI_HEADERS names no driver headers");
     }

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crate::diagnostic::{Diagnostic, Report, nearest};
 use crate::lock::Lock;
-use crate::model::{Facts, Record, Surface, builtin, split_array};
+use crate::model::{Facts, Record, Surface, builtin, request_size, split_array};
 use crate::spec::{Item, ItemKind, Named, Spec, SpecPlace};
 use crate::tag::Tag;
 
@@ -177,7 +177,7 @@ impl<'a> Linter<'a> {
         }
         let value = self.surfaces().find_map(|s| Some(s.constants.get(&item.name)?.value));
         let Some(value) = value.or(item.number.map(i128::from)) else { return };
-        let size = (value >> 16 & 0x3fff) as u64;
+        let size = request_size(value as u64);
         let sizes: Vec<u64> = item.params.iter().filter_map(|ty| self.size(&ty.name)).collect();
         let expected = if item.params.is_empty() { size == 0 } else { sizes.contains(&size) };
         if !expected {
@@ -284,10 +284,7 @@ impl<'a> Linter<'a> {
         for pointer in &item.pointers {
             self.path(item, &pointer.field, leaves);
             if let Some(of) = &pointer.of {
-                let builtin = self.surfaces().any(|s| has_type(s, &of.name));
-                if !builtin {
-                    self.known_type(of);
-                }
+                self.known_type(of);
             }
             let Some(len) = &pointer.len else { continue };
             let known = len.parse::<u64>().is_ok()

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
-use crate::model::{CALLS, Facts, Surface, Takes};
+use crate::model::{CALLS, DIRECTIONS, Facts, Surface, Takes, request_size};
 use crate::spec::{Item, ItemKind, Spec};
 
 /// One call.
@@ -115,7 +115,7 @@ fn parts(request: u64) -> Listed {
         nr: Some(request & 0xff),
         magic: Some(request >> 8 & 0xff),
         dir: Some(DIRECTIONS[(request >> 30 & 3) as usize]),
-        size: Some(request >> 16 & 0x3fff),
+        size: Some(request_size(request)),
         request: Some(request),
         ..Listed::default()
     }
@@ -173,8 +173,6 @@ fn requests<'f>(facts: &'f Facts, surface: &'f str) -> impl Iterator<Item = List
         })
     })
 }
-
-const DIRECTIONS: [&str; 4] = ["none", "write", "read", "readwrite"];
 
 /// The display driver has one request; the enumerator in its parameters says what is asked.
 fn modeset(facts: &Facts) -> Vec<Listed> {

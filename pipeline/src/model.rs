@@ -236,6 +236,14 @@ pub fn hex(value: i128) -> String {
     }
 }
 
+/// What the two upper bits of an ioctl's request say, from the caller's side.
+pub const DIRECTIONS: [&str; 4] = ["none", "write", "read", "readwrite"];
+
+/// How many bytes of parameters an ioctl's request names, as Linux packs it.
+pub fn request_size(request: u64) -> u64 {
+    request >> 16 & 0x3fff
+}
+
 /// What the types of C and Linux are and how long: those that a request has instead of a record.
 pub fn builtin(name: &str) -> Option<(&'static str, u64)> {
     Some(match name {

@@ -403,7 +403,8 @@ mod driver {
 
     #[test]
     fn of_two_tags() {
-        let Some(repository) = std::env::var_os("NVABI_HEADERS") else {
+        let repository = std::env::var_os("NVABI_HEADERS").filter(|path| !path.is_empty());
+        let Some(repository) = repository else {
             println!("skipped: NVABI_HEADERS is not set");
             return;
         };

@@ -5,7 +5,7 @@ use std::ops::Range;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::sync::Arc;
 
-use super::call::{Outcome as _, call, own};
+use super::call::{call, own};
 use super::device::Device;
 use super::error::{Error, ErrorKind, Result};
 use super::memory::{Cache, Mapping, Memory, PAGE};
@@ -81,8 +81,7 @@ impl AddressSpace {
         args.flags = r36::NVGPU_GPU_IOCTL_ALLOC_AS_FLAGS_UNIFIED_VA;
         (args.va_range_start, args.va_range_end) = (range.start, range.end);
         // SAFETY: the node is the control's, and there are no addresses of ours.
-        unsafe { call::<r36::ioctl::NVGPU_GPU_IOCTL_ALLOC_AS>(device.ctrl(), &mut args) }
-            .complete()?;
+        unsafe { call::<r36::ioctl::NVGPU_GPU_IOCTL_ALLOC_AS>(device.ctrl(), &mut args) }?;
         Self::opened(device, args.as_fd, |_| Ok(range))
     }
 
@@ -90,8 +89,7 @@ impl AddressSpace {
     fn given(device: &Device) -> Result<Self> {
         let mut args = r32::nvgpu_alloc_as_args::zeroed();
         // SAFETY: the node is the control's, and there are no addresses of ours.
-        unsafe { call::<r32::ioctl::NVGPU_GPU_IOCTL_ALLOC_AS>(device.ctrl(), &mut args) }
-            .complete()?;
+        unsafe { call::<r32::ioctl::NVGPU_GPU_IOCTL_ALLOC_AS>(device.ctrl(), &mut args) }?;
         Self::opened(device, args.as_fd, regions)
     }
 
@@ -140,13 +138,12 @@ impl AddressSpace {
                 .map_err(|_| Error::invalid(format!("r32 cannot reserve {pages} pages at once")))?;
             (args.page_size, args.flags, args.o_a.offset) = (page_size, flags, at);
             // SAFETY: the node is an address space, and there are no addresses of ours.
-            return unsafe { call::<r32::ioctl::NVGPU_AS_IOCTL_ALLOC_SPACE>(self.fd(), &mut args) }
-                .complete();
+            return unsafe { call::<r32::ioctl::NVGPU_AS_IOCTL_ALLOC_SPACE>(self.fd(), &mut args) };
         }
         let mut args = r36::nvgpu_as_alloc_space_args::zeroed();
         (args.pages, args.page_size, args.flags, args.o_a.offset) = (pages, page_size, flags, at);
         // SAFETY: the node is an address space, and there are no addresses of ours.
-        unsafe { call::<r36::ioctl::NVGPU_AS_IOCTL_ALLOC_SPACE>(self.fd(), &mut args) }.complete()
+        unsafe { call::<r36::ioctl::NVGPU_AS_IOCTL_ALLOC_SPACE>(self.fd(), &mut args) }
     }
 
     /// Allocates memory and maps it for the GPU and for the CPU, at one address where that is free.
@@ -192,7 +189,7 @@ fn regions(fd: BorrowedFd<'_>) -> Result<Range<u64>> {
     args.buf_addr = found.as_mut_ptr() as u64;
     args.buf_size = size_of_val(&found) as u32;
     // SAFETY: the driver writes no more than the size, which is that of the array.
-    unsafe { call::<r32::ioctl::NVGPU_AS_IOCTL_GET_VA_REGIONS>(fd, &mut args) }.complete()?;
+    unsafe { call::<r32::ioctl::NVGPU_AS_IOCTL_GET_VA_REGIONS>(fd, &mut args) }?;
     let count = (args.buf_size as usize / size_of_val(&found[0])).min(found.len());
     let region = |region: &r32::nvgpu_as_va_region| {
         let size = region.pages.checked_mul(u64::from(region.page_size))?;
@@ -231,8 +228,7 @@ impl GpuMapping {
         args.dmabuf_fd = memory.dmabuf().as_raw_fd() as u32;
         args.page_size = PAGE as u32;
         // SAFETY: the node is an address space, and there are no addresses of ours.
-        unsafe { call::<r36::ioctl::NVGPU_AS_IOCTL_MAP_BUFFER_EX>(space.fd(), &mut args) }
-            .complete()?;
+        unsafe { call::<r36::ioctl::NVGPU_AS_IOCTL_MAP_BUFFER_EX>(space.fd(), &mut args) }?;
         Ok(Self { space: space.clone(), at: args.offset })
     }
 }

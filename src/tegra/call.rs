@@ -8,17 +8,19 @@ use super::error::{Error, ErrorKind, Result};
 use crate::call::{Call, Ioctl};
 use crate::ioctl;
 
-/// Makes a typed ioctl.
+/// Makes a typed ioctl, and fails as well when part of the answer could not be copied back: a driver
+/// that returns nothing on purpose returns how much is left.
 ///
 /// # Safety
 ///
 /// As [`ioctl::ioctl`].
 #[inline]
-pub(super) unsafe fn call<C: Ioctl>(fd: BorrowedFd<'_>, params: &mut C::Params) -> Result<c_int> {
+pub(super) unsafe fn call<C: Ioctl>(fd: BorrowedFd<'_>, params: &mut C::Params) -> Result<()> {
     loop {
         // SAFETY: the caller's promise. A call that a signal broke off has changed nothing.
         match unsafe { ioctl::ioctl::<C>(fd, params) } {
-            Ok(result) => return Ok(result),
+            Ok(0) => return Ok(()),
+            Ok(left) => return Err(not_copied::<C>(left)),
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
             Err(error) => return Err(refused::<C>(error)),
         }
@@ -39,26 +41,15 @@ pub(super) unsafe fn call_value<C: Ioctl<Params = ()>>(
 }
 
 #[cold]
+fn not_copied<C: Call>(left: c_int) -> Error {
+    let message =
+        format!("{}: the driver could not copy back {left} bytes of its answer", C::INFO.name);
+    Error::new(ErrorKind::CopyBack, message)
+}
+
+#[cold]
 fn refused<C: Call>(error: io::Error) -> Error {
     Error::io(ErrorKind::Call, C::INFO.name, error)
-}
-
-/// What a driver returned that returns nothing on purpose.
-pub(super) trait Outcome {
-    /// Fails when part of the answer could not be copied back.
-    fn complete(self) -> Result<()>;
-}
-
-impl Outcome for Result<c_int> {
-    fn complete(self) -> Result<()> {
-        match self? {
-            0 => Ok(()),
-            left => {
-                let message = format!("the driver could not copy back {left} bytes of its answer");
-                Err(Error::new(ErrorKind::CopyBack, message))
-            }
-        }
-    }
 }
 
 /// Takes an fd that a call gave.

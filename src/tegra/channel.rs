@@ -11,7 +11,7 @@ use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
 use super::address_space::{AddressSpace, Buffer};
-use super::call::{Outcome as _, call, own};
+use super::call::{call, own};
 use super::class::{AMPERE_COMPUTE_B, AMPERE_DMA_COPY_B};
 use super::device::{Device, after_wait, before_mmio};
 use super::error::{Error, ErrorKind, Notification, Result};
@@ -54,14 +54,12 @@ impl Tsg {
         let fd = if device.release() == Release::R36 {
             let mut args = r36::nvgpu_gpu_open_tsg_args::zeroed();
             // SAFETY: the node is the control's, and there are no addresses.
-            unsafe { call::<calls::NVGPU_GPU_IOCTL_OPEN_TSG>(device.ctrl(), &mut args) }
-                .complete()?;
+            unsafe { call::<calls::NVGPU_GPU_IOCTL_OPEN_TSG>(device.ctrl(), &mut args) }?;
             args.tsg_fd
         } else {
             let mut args = v35_4_1::nvgpu_gpu_open_tsg_args::zeroed();
             // SAFETY: the node is the control's, and there are no addresses.
-            unsafe { call::<v35_4_1::ioctl::NVGPU_GPU_IOCTL_OPEN_TSG>(device.ctrl(), &mut args) }
-                .complete()?;
+            unsafe { call::<v35_4_1::ioctl::NVGPU_GPU_IOCTL_OPEN_TSG>(device.ctrl(), &mut args) }?;
             args.tsg_fd
         };
         // SAFETY: the driver has just made it.
@@ -81,7 +79,7 @@ impl Tsg {
     pub fn set_timeslice(&self, microseconds: u32) -> Result<()> {
         let mut args = r36::nvgpu_timeslice_args { timeslice_us: microseconds, reserved: 0 };
         // SAFETY: the node is a group, and there are no addresses.
-        unsafe { call::<calls::NVGPU_IOCTL_TSG_SET_TIMESLICE>(self.fd(), &mut args) }.complete()
+        unsafe { call::<calls::NVGPU_IOCTL_TSG_SET_TIMESLICE>(self.fd(), &mut args) }
     }
 }
 
@@ -143,8 +141,7 @@ impl Subcontext {
         args.r#type = r36::NVGPU_TSG_SUBCONTEXT_TYPE_ASYNC;
         args.as_fd = self.0.space.fd().as_raw_fd();
         // SAFETY: the node is a group, and there are no addresses.
-        unsafe { call::<calls::NVGPU_TSG_IOCTL_CREATE_SUBCONTEXT>(self.0.tsg.fd(), &mut args) }
-            .complete()?;
+        unsafe { call::<calls::NVGPU_TSG_IOCTL_CREATE_SUBCONTEXT>(self.0.tsg.fd(), &mut args) }?;
         Ok(args.veid)
     }
 
@@ -242,7 +239,7 @@ impl Syncpoint {
         let mut args = r36::host1x_create_fence::zeroed();
         (args.id, args.threshold) = (self.id, threshold);
         // SAFETY: the node is that of fences, and there are no addresses.
-        unsafe { call::<calls::HOST1X_IOCTL_CREATE_FENCE>(node, &mut args) }.complete()?;
+        unsafe { call::<calls::HOST1X_IOCTL_CREATE_FENCE>(node, &mut args) }?;
         // SAFETY: the driver has just made it.
         unsafe { own(args.fence_fd, "HOST1X_IOCTL_CREATE_FENCE") }.map(Some)
     }
@@ -600,7 +597,7 @@ fn open(device: &Device) -> Result<OwnedFd> {
     let mut args = r36::nvgpu_gpu_open_channel_args::zeroed();
     args.anon0.r#in.runlist_id = RUNLIST_GRAPHICS;
     // SAFETY: the node is the control's, and there are no addresses.
-    unsafe { call::<calls::NVGPU_GPU_IOCTL_OPEN_CHANNEL>(device.ctrl(), &mut args) }.complete()?;
+    unsafe { call::<calls::NVGPU_GPU_IOCTL_OPEN_CHANNEL>(device.ctrl(), &mut args) }?;
     // SAFETY: whatever bytes there are, they are an integer.
     let fd = unsafe { args.anon0.out.channel_fd };
     // SAFETY: the driver has just made it.
@@ -611,14 +608,14 @@ fn open(device: &Device) -> Result<OwnedFd> {
 fn bind_space(fd: &OwnedFd, space: &AddressSpace) -> Result<()> {
     let mut args = r36::nvgpu_as_bind_channel_args { channel_fd: fd.as_raw_fd() as u32 };
     // SAFETY: the node is an address space, and there are no addresses of ours.
-    unsafe { call::<calls::NVGPU_AS_IOCTL_BIND_CHANNEL>(space.fd(), &mut args) }.complete()
+    unsafe { call::<calls::NVGPU_AS_IOCTL_BIND_CHANNEL>(space.fd(), &mut args) }
 }
 
 fn bind_group(fd: &OwnedFd, tsg: &Tsg, veid: u32) -> Result<()> {
     let mut args = r36::nvgpu_tsg_bind_channel_ex_args::zeroed();
     (args.channel_fd, args.subcontext_id) = (fd.as_raw_fd(), veid);
     // SAFETY: the node is a group, and there are no addresses.
-    unsafe { call::<calls::NVGPU_TSG_IOCTL_BIND_CHANNEL_EX>(tsg.fd(), &mut args) }.complete()
+    unsafe { call::<calls::NVGPU_TSG_IOCTL_BIND_CHANNEL_EX>(tsg.fd(), &mut args) }
 }
 
 /// A channel whose commands we write ourselves may not have one.
@@ -626,7 +623,7 @@ fn stop_watchdog(fd: BorrowedFd<'_>) -> Result<()> {
     let wdt_status = r36::NVGPU_IOCTL_CHANNEL_DISABLE_WDT;
     let mut args = r36::nvgpu_channel_wdt_args { wdt_status, timeout_ms: 0 };
     // SAFETY: the node is a channel, and there are no addresses.
-    unsafe { call::<calls::NVGPU_IOCTL_CHANNEL_WDT>(fd, &mut args) }.complete()
+    unsafe { call::<calls::NVGPU_IOCTL_CHANNEL_WDT>(fd, &mut args) }
 }
 
 /// Gives the driver the ring; the answer is what to write to the doorbell.
@@ -640,21 +637,21 @@ fn setup(fd: BorrowedFd<'_>, device: &Device, entries: u32, memory: &[Memory; 3]
         (args.num_gpfifo_entries, args.flags) = (entries, flags);
         (args.gpfifo_dmabuf_fd, args.userd_dmabuf_fd) = (gpfifo, userd);
         // SAFETY: the node is a channel, and there are no addresses of ours.
-        unsafe { call::<calls::NVGPU_IOCTL_CHANNEL_SETUP_BIND>(fd, &mut args) }.complete()?;
+        unsafe { call::<calls::NVGPU_IOCTL_CHANNEL_SETUP_BIND>(fd, &mut args) }?;
         return Ok(args.work_submit_token);
     }
     let mut args = v35_4_1::nvgpu_channel_setup_bind_args::zeroed();
     (args.num_gpfifo_entries, args.flags) = (entries, flags);
     (args.gpfifo_dmabuf_fd, args.userd_dmabuf_fd) = (gpfifo, userd);
     // SAFETY: the node is a channel, and there are no addresses of ours.
-    unsafe { call::<v35_4_1::ioctl::NVGPU_IOCTL_CHANNEL_SETUP_BIND>(fd, &mut args) }.complete()?;
+    unsafe { call::<v35_4_1::ioctl::NVGPU_IOCTL_CHANNEL_SETUP_BIND>(fd, &mut args) }?;
     Ok(args.work_submit_token)
 }
 
 fn user_syncpoint(fd: BorrowedFd<'_>, device: &Device) -> Result<Syncpoint> {
     let mut args = r36::nvgpu_get_user_syncpoint_args::zeroed();
     // SAFETY: the node is a channel, and there are no addresses of ours.
-    unsafe { call::<calls::NVGPU_IOCTL_CHANNEL_GET_USER_SYNCPOINT>(fd, &mut args) }.complete()?;
+    unsafe { call::<calls::NVGPU_IOCTL_CHANNEL_GET_USER_SYNCPOINT>(fd, &mut args) }?;
     // What is called its maximum is its current value.
     let (id, gpu_address, first) = (args.syncpoint_id, args.gpu_va, args.syncpoint_max);
     Ok(Syncpoint { device: device.clone(), id, gpu_address, first })
@@ -664,12 +661,12 @@ fn allocate_class(fd: BorrowedFd<'_>, class: u32) -> Result<()> {
     let mut args = r36::nvgpu_alloc_obj_ctx_args::zeroed();
     args.class_num = class;
     // SAFETY: the node is a channel, and there are no addresses of ours.
-    unsafe { call::<calls::NVGPU_IOCTL_CHANNEL_ALLOC_OBJ_CTX>(fd, &mut args) }.complete()
+    unsafe { call::<calls::NVGPU_IOCTL_CHANNEL_ALLOC_OBJ_CTX>(fd, &mut args) }
 }
 
 fn set_notifier(fd: BorrowedFd<'_>, memory: &Memory) -> Result<()> {
     let mut args = r36::nvgpu_set_error_notifier::zeroed();
     (args.size, args.mem) = (PAGE, memory.dmabuf().as_raw_fd() as u32);
     // SAFETY: the node is a channel, and there are no addresses of ours.
-    unsafe { call::<calls::NVGPU_IOCTL_CHANNEL_SET_ERROR_NOTIFIER>(fd, &mut args) }.complete()
+    unsafe { call::<calls::NVGPU_IOCTL_CHANNEL_SET_ERROR_NOTIFIER>(fd, &mut args) }
 }

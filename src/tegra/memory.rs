@@ -8,7 +8,7 @@ use std::ptr::NonNull;
 use nix::fcntl::{FcntlArg, fcntl};
 use nix::sys::mman::{MapFlags, ProtFlags, mmap, munmap};
 
-use super::call::{Outcome as _, call, call_value, own};
+use super::call::{call, call_value, own};
 use super::device::Device;
 use super::error::{Error, ErrorKind, Result};
 use super::release::Release;
@@ -115,7 +115,7 @@ impl<'d> Handle<'d> {
         let mut args = r36::nvmap_create_handle::zeroed();
         args.anon0.anon2.anon0.size64 = size;
         // SAFETY: the node is nvmap's, and there are no addresses.
-        unsafe { call::<r36::ioctl::NVMAP_IOC_CREATE_64>(device.nvmap(), &mut args) }.complete()?;
+        unsafe { call::<r36::ioctl::NVMAP_IOC_CREATE_64>(device.nvmap(), &mut args) }?;
         // SAFETY: whatever bytes there are, they are an integer.
         let id = unsafe { args.anon0.anon2.anon0.handle64 };
         Ok(Self { device, id })
@@ -133,19 +133,18 @@ impl<'d> Handle<'d> {
                 numa_nid: 0,
             };
             // SAFETY: the node is nvmap's, and there are no addresses.
-            return unsafe { call::<r36::ioctl::NVMAP_IOC_ALLOC>(nvmap, &mut args) }.complete();
+            return unsafe { call::<r36::ioctl::NVMAP_IOC_ALLOC>(nvmap, &mut args) };
         }
         let mut args = r32::nvmap_alloc_handle { handle, heap_mask: HEAP_IOVMM, flags, align };
         // SAFETY: the node is nvmap's, and there are no addresses.
-        unsafe { call::<r32::ioctl::NVMAP_IOC_ALLOC>(nvmap, &mut args) }.complete()
+        unsafe { call::<r32::ioctl::NVMAP_IOC_ALLOC>(nvmap, &mut args) }
     }
 
     fn dmabuf(&self) -> Result<OwnedFd> {
         let mut args = r36::nvmap_create_handle::zeroed();
         args.anon0.anon0.handle = self.id;
         // SAFETY: the node is nvmap's, and there are no addresses.
-        unsafe { call::<r36::ioctl::NVMAP_IOC_GET_FD>(self.device.nvmap(), &mut args) }
-            .complete()?;
+        unsafe { call::<r36::ioctl::NVMAP_IOC_GET_FD>(self.device.nvmap(), &mut args) }?;
         // SAFETY: whatever bytes there are, they are an integer.
         let fd = unsafe { args.anon0.anon0.anon0.fd };
         // SAFETY: GET_FD makes a new fd each time.

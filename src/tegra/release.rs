@@ -16,7 +16,7 @@ use std::mem::{offset_of, size_of};
 use std::os::fd::BorrowedFd;
 
 use super::abi::{v34_1, v35_4_1};
-use super::call::{Outcome as _, call};
+use super::call::call;
 use super::error::{Error, ErrorKind, Result};
 use super::{r32, r36};
 
@@ -182,8 +182,7 @@ fn ask(ctrl: BorrowedFd<'_>, bytes: &mut Bytes, size: u64) -> Result<u64> {
         gpu_characteristics_buf_addr: std::ptr::from_mut(bytes) as u64,
     };
     // SAFETY: the driver writes at most `size` bytes, and there are as many.
-    unsafe { call::<r36::ioctl::NVGPU_GPU_IOCTL_GET_CHARACTERISTICS>(ctrl, &mut args) }
-        .complete()?;
+    unsafe { call::<r36::ioctl::NVGPU_GPU_IOCTL_GET_CHARACTERISTICS>(ctrl, &mut args) }?;
     Ok(args.gpu_characteristics_buf_size)
 }
 

@@ -9,7 +9,7 @@ use rustc_hash::FxHashMap;
 use super::request;
 use crate::globs;
 use crate::list::{self, Listed};
-use crate::model::Facts;
+use crate::model::{Facts, request_size};
 use crate::spec::{Item, Spec};
 use crate::tag::Tag;
 
@@ -241,7 +241,7 @@ impl Catalog {
 
     /// The one node that knows a request: a number of no size says too little.
     pub(crate) fn only_node(&self, number: u32) -> Option<NodeId> {
-        if number >> 16 & 0x3fff == 0 {
+        if request_size(number.into()) == 0 {
             return None;
         }
         let ids = 0..NodeId::try_from(self.nodes.len()).unwrap_or(NodeId::MAX);
@@ -289,7 +289,7 @@ impl Catalog {
     pub(crate) fn notes(&self, id: NodeId, number: u32) -> Vec<String> {
         let Some(known) = self.known(id, number) else { return self.alike(id, number) };
         let mut notes: Vec<String> = known.note.iter().map(|note| (*note).to_owned()).collect();
-        let size = u64::from(number >> 16 & 0x3fff);
+        let size = request_size(number.into());
         if self.any_size(id) && !known.sizes.is_empty() && !known.sizes.contains(&size) {
             let sizes: Vec<String> = known.sizes.iter().map(u64::to_string).collect();
             let of_desktop = self.tags.iter().rfind(|tag| tag.family().is_empty());

@@ -48,6 +48,7 @@ pub use report::{
 };
 pub use text::{call, text};
 
+use crate::model::request_size;
 use catalog::NodeId;
 use fds::{FileId, How, Slot};
 use line::{Event, Result as Ended};
@@ -539,7 +540,7 @@ impl<'c> Decoder<'c> {
             };
         }
         // Terminals and others share the numbers of requests without an argument.
-        let telling = numbers.iter().any(|number| number >> 16 & 0x3fff != 0);
+        let telling = numbers.iter().any(|number| request_size((*number).into()) != 0);
         let (open, reused) = match slot.map(|slot| slot.how) {
             // The log shows what it is, unless it lacks that this was closed.
             Some(How::Seen | How::Confirmed | How::Matched | How::Guessed) => {

@@ -11,6 +11,7 @@ use super::line::Result as Ended;
 pub use super::phases::Telling;
 use super::phases::Told;
 use super::{Decoder, Key, Pid, Symbol, Tally};
+use crate::model::{DIRECTIONS, request_size};
 
 /// As many numbers of lines that could not be read are kept.
 pub(crate) const FIRST_LINES: usize = 8;
@@ -212,8 +213,6 @@ fn is_zero(count: &u64) -> bool {
     *count == 0
 }
 
-const DIRECTIONS: [&str; 4] = ["none", "write", "read", "readwrite"];
-
 /// Names of Linux's errors by number, as x86-64 and arm64 have them.
 #[rustfmt::skip]
 const ERRORS: &[&str] = &[
@@ -332,7 +331,7 @@ impl Decoder<'_> {
             nr: request.map(|request| request & 0xff),
             magic: request.map(|request| request >> 8 & 0xff),
             dir: request.map(|request| DIRECTIONS[(request >> 30) as usize]),
-            size: request.map(|request| request >> 16 & 0x3fff),
+            size: request.map(|request| request_size(request.into()) as u32),
             name: known.map(|known| known.name.clone()),
             short: short.map(str::to_owned),
             request,

@@ -2,6 +2,8 @@
 
 use std::collections::{BTreeMap, HashMap};
 
+use serde::Serialize;
+
 use super::fault::{Effect, Faults};
 use super::kernel::Errno;
 
@@ -9,7 +11,7 @@ use super::kernel::Errno;
 const MAX_DIAGNOSTICS: usize = 1000;
 
 /// Something that a person should know: a bug of a client, or where the simulation ends.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Diagnostic {
     /// The process.
     pub process: u32,
@@ -20,7 +22,7 @@ pub struct Diagnostic {
 }
 
 /// Objects that a process still had when it ended.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Leak {
     /// The process.
     pub process: u32,
@@ -42,7 +44,7 @@ pub(crate) struct Log {
 }
 
 /// How often a call was made, and how it ended.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct Count {
     /// How often.
     pub total: u64,

@@ -1,12 +1,14 @@
 //! What a run leaves to read.
 
 use std::collections::BTreeMap;
-use std::fmt::{self, Write};
+use std::fmt;
+
+use serde::Serialize;
 
 use super::log::{Count, Diagnostic, Leak};
 
 /// What was seen of a program.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct Report {
     /// Calls to the simulated drivers, by the drivers' names.
     pub calls: BTreeMap<String, Count>,
@@ -25,59 +27,10 @@ pub struct Report {
 impl Report {
     /// As JSON, the same for the same report.
     pub fn to_json(&self) -> String {
-        let calls: Vec<String> = self
-            .calls
-            .iter()
-            .map(|(name, count)| {
-                let errors: Vec<String> = count
-                    .errors
-                    .iter()
-                    .map(|(errno, times)| format!("{}: {times}", quoted(errno)))
-                    .collect();
-                format!(
-                    "    {}: {{\"total\": {}, \"errors\": {{{}}}}}",
-                    quoted(name),
-                    count.total,
-                    errors.join(", ")
-                )
-            })
-            .collect();
-        let diagnostics: Vec<String> = self
-            .diagnostics
-            .iter()
-            .map(|d| {
-                format!(
-                    "    {{\"process\": {}, \"code\": {}, \"text\": {}}}",
-                    d.process,
-                    quoted(d.code),
-                    quoted(&d.text)
-                )
-            })
-            .collect();
-        let leaks: Vec<String> = self
-            .leaks
-            .iter()
-            .map(|l| {
-                format!(
-                    "    {{\"process\": {}, \"kind\": {}, \"count\": {}}}",
-                    l.process,
-                    quoted(&l.kind),
-                    l.count
-                )
-            })
-            .collect();
-        let unmet: Vec<String> =
-            self.unmet_faults.iter().map(|fault| format!("    {}", quoted(fault))).collect();
-        format!(
-            "{{\n  \"calls\": {},\n  \"diagnostics\": {},\n  \"repeated_diagnostics\": {},\n  \
-             \"unmet_faults\": {},\n  \"leaks\": {},\n  \"live_buffers\": {}\n}}\n",
-            block('{', &calls, '}'),
-            block('[', &diagnostics, ']'),
-            self.repeated_diagnostics,
-            block('[', &unmet, ']'),
-            block('[', &leaks, ']'),
-            self.live_buffers
-        )
+        // Names, numbers and lists of them: nothing in it can be refused.
+        let mut json = serde_json::to_string_pretty(self).unwrap_or_default();
+        json.push('\n');
+        json
     }
 }
 
@@ -101,30 +54,4 @@ impl fmt::Display for Report {
             self.diagnostics.len() + self.repeated_diagnostics
         )
     }
-}
-
-fn block(open: char, lines: &[String], close: char) -> String {
-    match lines {
-        [] => format!("{open}{close}"),
-        lines => format!("{open}\n{}\n  {close}", lines.join(",\n")),
-    }
-}
-
-fn quoted(text: &str) -> String {
-    let mut out = String::from('"');
-    for c in text.chars() {
-        match c {
-            '"' | '\\' => {
-                out.push('\\');
-                out.push(c);
-            }
-            c if c < ' ' => {
-                // Writing to a string does not fail.
-                let _ = write!(out, "\\u{:04x}", u32::from(c));
-            }
-            c => out.push(c),
-        }
-    }
-    out.push('"');
-    out
 }
