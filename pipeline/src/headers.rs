@@ -29,11 +29,25 @@ pub struct File {
     newlines: OnceLock<Vec<u32>>,
     /// The names that it includes, once somebody has asked: a header is read for many tags.
     includes: OnceLock<Vec<String>>,
+    /// Its `#define` lines, once somebody has asked.
+    pub(crate) defines: OnceLock<Vec<Define>>,
+}
+
+/// A `#define`: bytes of its header, where its name starts, its text, and where that ends.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Define {
+    pub(crate) name: u32,
+    /// Parameters and body.
+    pub(crate) text: u32,
+    pub(crate) end: u32,
+    pub(crate) line: u32,
+    pub(crate) function_like: bool,
 }
 
 impl File {
     pub(crate) fn new(id: String, text: Arc<str>) -> Self {
-        Self { id, text, newlines: OnceLock::new(), includes: OnceLock::new() }
+        let (newlines, includes, defines) = Default::default();
+        Self { id, text, newlines, includes, defines }
     }
 
     fn includes(&self) -> &[String] {

@@ -279,7 +279,10 @@ pub(super) fn evaluate(
     // Maps are made at once: putting one name after the other into its place takes twice the time.
     let mut constants: Vec<_> = std::mem::take(&mut surface.constants).into_iter().collect();
     let mut bit_ranges = Vec::new();
-    for (i, value) in values(clang, tree, request, macros, &candidates, guessed, cache)? {
+    let mut values = values(clang, tree, request, macros, &candidates, guessed, cache)?;
+    // The maps sort too, but move whole constants about.
+    values.sort_unstable_by_key(|(i, _)| macros[*i].name);
+    for (i, value) in values {
         let (name, source) = (macros[i].name.to_owned(), macros[i].source.clone());
         match value {
             Value::Integer(value) => constants.push((name, Constant { value, source })),
@@ -307,7 +310,8 @@ fn candidates(
         if m.function_like || table.replaced[i] {
             continue;
         }
-        let place = (table.seed ^ m.header, m.offset);
+        let (header, offset) = m.place();
+        let place = (table.seed ^ header, offset);
         let lone = known.lone.get(&place).filter(|_| !table.undefined.contains(m.name));
         let class = match lone {
             Some(class) => *class,

@@ -7,6 +7,7 @@ use clang_sys::*;
 use super::clang::{Cursor, Type};
 use super::{Files, Header, lexer};
 use crate::diagnostic::{Diagnostic, Report};
+use crate::headers::{Define, File};
 use crate::model::{
     Alias, Bits, Constant, Enum, Field, Record, RecordKind, Source, Surface, split_array,
 };
@@ -16,13 +17,20 @@ pub(super) struct Macro<'t> {
     pub(super) name: &'t str,
     pub(super) source: Source,
     /// Names the header's content.
-    pub(super) header: u64,
+    header: u64,
     /// The byte of the header where the name starts.
-    pub(super) offset: u32,
+    offset: u32,
     /// What stands behind the name: parameters and body.
     pub(super) text: &'t str,
     /// Told while the text is at hand: to look at 100,000 texts once more takes time.
     pub(super) function_like: bool,
+}
+
+impl Macro<'_> {
+    /// Names the definition, whatever tag the header is read for.
+    pub(super) fn place(&self) -> (u64, u32) {
+        (self.header, self.offset)
+    }
 }
 
 /// The macros of a unit.
@@ -94,12 +102,44 @@ fn gather<'u, 't>(parent: Cursor<'u>, files: &mut Files<'t>, found: &mut Found<'
 /// The macro whose name starts at a byte of a header. Its text is taken from there: asking the
 /// parser for each of 100,000 names and extents takes longer than parsing.
 pub(super) fn macro_at<'t>(header: &Header<'t>, offset: u32) -> Option<Macro<'t>> {
-    let text = header.file.text.get(offset as usize..)?;
-    let (name, rest) = text.split_at(lexer::identifier(text));
-    let source = Source { path: header.path.clone(), line: header.file.line(offset) };
-    let (header, function_like) = (header.key, rest.starts_with('('));
-    let text = &rest[..lexer::directive(rest)];
-    Some(Macro { name, source, header, offset, text, function_like })
+    let define = define_at(header.file, offset)?;
+    let text = &header.file.text;
+    Some(Macro {
+        name: &text[offset as usize..define.text as usize],
+        source: Source { path: header.path.clone(), line: define.line },
+        header: header.key,
+        offset,
+        text: &text[define.text as usize..define.end as usize],
+        function_like: define.function_like,
+    })
+}
+
+/// The `#define` whose name starts at a byte. Most headers are read for many tags, and looked
+/// through once.
+fn define_at(file: &File, offset: u32) -> Option<Define> {
+    let defines = file.defines.get_or_init(|| {
+        let start = file.text.as_ptr().addr();
+        let names = lexer::defines(&file.text).map(|(name, _)| name.as_ptr().addr());
+        names.filter_map(|name| read_define(file, (name - start) as u32)).collect()
+    });
+    match defines.binary_search_by_key(&offset, |define| define.name) {
+        Ok(at) => Some(defines[at]),
+        // One that `lexer::defines` passes over, such as one behind a comment.
+        Err(_) => read_define(file, offset),
+    }
+}
+
+fn read_define(file: &File, offset: u32) -> Option<Define> {
+    let text = file.text.get(offset as usize..)?;
+    let name = lexer::identifier(text);
+    let rest = &text[name..];
+    Some(Define {
+        name: offset,
+        text: offset + name as u32,
+        end: offset + (name + lexer::directive(rest)) as u32,
+        line: file.line(offset),
+        function_like: rest.starts_with('('),
+    })
 }
 
 impl<'u> Found<'u, '_> {
