@@ -116,7 +116,8 @@ fn add_leaves(layer: Layer<'_>, base: &str, at: u64, depth: usize, leaves: &mut 
 fn size_class(leaves: &[String]) -> Option<u64> {
     let [only] = leaves else { return None };
     let scalar = only.strip_suffix("@0")?;
-    if scalar.ends_with('*') {
+    // An address, of a function too.
+    if scalar.ends_with('*') || scalar.contains("(*") {
         return Some(8);
     }
     Some(match scalar {

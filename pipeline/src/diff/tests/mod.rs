@@ -451,6 +451,17 @@ fn a_call_with_other_parameters_breaks() {
     assert_eq!(found.calls[0].class, Class::Break);
 }
 
+/// A pointer to a function is as long as any other.
+#[test]
+fn a_callback_that_becomes_an_address_moves_nothing() {
+    let found = change(
+        (8, &["0 8 pProc PROC = void (*)(void *, void *)"]),
+        (8, &["0 8 pProc NvP64 = void *"]),
+    );
+    assert_eq!(one(&found).retyped, Some(TypeChange::Reading));
+    assert_eq!(found.class, Class::Meaning);
+}
+
 #[test]
 fn only_the_items_and_what_they_need() {
     let of = |size: u64| {
