@@ -7,7 +7,7 @@ use serde::{Serialize, Serializer};
 
 use super::roles::find_record;
 use super::{Class, RecordChange, Scope, Side, Sides};
-use crate::model::Source;
+use crate::model::{Call, Source, Takes};
 use crate::spec::{Item, ItemKind};
 
 /// An ioctl, command or class that differs.
@@ -27,6 +27,9 @@ pub struct CallChange {
     pub before: Option<CallState>,
     /// On the second side; `None` where it is gone.
     pub after: Option<CallState>,
+    /// Whether its parameters are the same types, whatever they are called.
+    #[serde(skip)]
+    same_params: bool,
     /// What the number that it has on the first side names on the second.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub number_now: Option<String>,
@@ -42,6 +45,9 @@ pub struct CallState {
     pub number: i128,
     /// Parameter types.
     pub params: Vec<String>,
+    /// Whether nothing tells what its parameters are.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub unmapped: bool,
     /// Paths of the fields that hold file descriptors, as the spec says.
     pub fds: Vec<String>,
     /// Paths of the fields that hold pointers, as the spec says.
@@ -56,14 +62,6 @@ fn section<S: Serializer>(kind: &ItemKind, serializer: S) -> Result<S::Ok, S::Er
 }
 
 impl CallState {
-    fn same(&self, other: &Self) -> bool {
-        self.number == other.number && self.same_params(other) && self.same_roles(other)
-    }
-
-    fn same_params(&self, other: &Self) -> bool {
-        self.params == other.params
-    }
-
     fn same_roles(&self, other: &Self) -> bool {
         (&self.fds, &self.pointers) == (&other.fds, &other.pointers)
     }
@@ -90,7 +88,10 @@ impl CallChange {
             (Some(before), Some(after)) if before.number != after.number => Class::Break,
             // Whether it still does the same, a name cannot tell.
             (Some(_), Some(_)) if self.name_before.is_some() => Class::Meaning,
-            (Some(before), Some(after)) if !before.same_params(after) => Class::Break,
+            // What nobody knows may have been the same.
+            (Some(before), Some(after)) if before.unmapped != after.unmapped => Class::Meaning,
+            (Some(_), Some(_)) if !self.same_params => Class::Break,
+            (Some(before), Some(after)) if before.same_roles(after) => Class::Harmless,
             (Some(_), Some(_)) => Class::Meaning,
         }
     }
@@ -105,29 +106,93 @@ pub(super) fn compare(
     scope: Scope,
     records: &[RecordChange],
 ) -> Vec<CallChange> {
-    let both = [sides.from, sides.to].map(|side| (named_by_spec(side), commands(side)));
-    let [(from, commands_from), (to, commands_to)] = both;
-    // A number is looked up among all commands, also those that the specs do not name.
-    let numbers = [Numbers::new(&from, &commands_from), Numbers::new(&to, &commands_to)];
-    let (from, to) = match scope {
-        Scope::Items => (from, to),
-        Scope::All => (joined(from, commands_from), joined(to, commands_to)),
-    };
+    let [from, to] = in_scope(sides, scope);
+    let numbers = [Numbers::new(sides.from, &from), Numbers::new(sides.to, &to)];
+    let params = Params::new(sides, records);
     let keys: BTreeSet<&Key> = from.keys().chain(to.keys()).collect();
     let mut changes: Vec<CallChange> = keys
         .into_iter()
-        .filter_map(|key| change(key, [from.get(key), to.get(key)], &numbers))
+        .filter_map(|key| change(key, [from.get(key), to.get(key)], &numbers, &params))
         .collect();
-    join_renamed(&mut changes, records);
+    join_renamed(&mut changes, &params);
     changes
+}
+
+/// The calls of both sides: those that the specs name, or all.
+fn in_scope(sides: &Sides<'_>, scope: Scope) -> [Calls; 2] {
+    let both = [sides.from, sides.to];
+    let named = both.map(named_by_spec);
+    if scope == Scope::Items {
+        return named;
+    }
+    let mut all = named.clone();
+    for (side, other) in [(0, 1), (1, 0)] {
+        for (key, mut state) in told_by_driver(both[side]) {
+            // What the spec of one branch says of a call holds for the other's, which does not name
+            // it.
+            if let Some(named) = named[other].get(&key) {
+                (state.fds, state.pointers) = (named.fds.clone(), named.pointers.clone());
+                let told = |name: &String| resolved(both[other], name);
+                if named.params.iter().map(told).any(|name| state.params.contains(&name)) {
+                    state.params.clone_from(&named.params);
+                }
+            }
+            all[side].entry(key).or_insert(state);
+        }
+    }
+    all
+}
+
+/// When two lists of parameters are the same types.
+struct Params<'a> {
+    sides: [Side<'a>; 2],
+    /// The records whose name alone differs: what they are called on the second side.
+    renamed: BTreeMap<&'a str, &'a str>,
+}
+
+impl<'a> Params<'a> {
+    fn new(sides: &Sides<'a>, records: &'a [RecordChange]) -> Self {
+        let renamed = records.iter().filter_map(|r| Some((r.name_before.as_deref()?, &*r.name)));
+        Self { sides: [sides.from, sides.to], renamed: renamed.collect() }
+    }
+
+    /// Whether they are the same on both sides, through typedefs.
+    fn alike(&self, before: &CallState, after: &CallState) -> bool {
+        each(before, after, |x, y| self.one_alike(x, y))
+    }
+
+    /// Whether they are alike, or were renamed with all their fields.
+    fn same(&self, before: &CallState, after: &CallState) -> bool {
+        each(before, after, |x, y| {
+            let renamed = self.renamed.get(&*resolved(self.sides[0], x));
+            self.one_alike(x, y) || renamed.is_some_and(|now| *now == resolved(self.sides[1], y))
+        })
+    }
+
+    fn one_alike(&self, x: &str, y: &str) -> bool {
+        // A name may have become a typedef of the other, or ceased to be one.
+        let on = |side: usize| resolved(self.sides[side], x) == resolved(self.sides[side], y);
+        on(0) || on(1) || resolved(self.sides[0], x) == resolved(self.sides[1], y)
+    }
+}
+
+fn each(before: &CallState, after: &CallState, alike: impl Fn(&str, &str) -> bool) -> bool {
+    before.params.len() == after.params.len()
+        && before.params.iter().zip(&after.params).all(|(x, y)| alike(x, y))
 }
 
 fn change(
     key: &Key,
     [before, after]: [Option<&CallState>; 2],
     numbers: &[Numbers; 2],
+    params: &Params<'_>,
 ) -> Option<CallChange> {
-    if before.zip(after).is_some_and(|(before, after)| before.same(after)) {
+    let alike = |(before, after): (&CallState, &CallState)| {
+        (before.number, before.unmapped) == (after.number, after.unmapped)
+            && before.same_roles(after)
+            && params.alike(before, after)
+    };
+    if before.zip(after).is_some_and(alike) {
         return None;
     }
     let other = |at: usize, state: Option<&CallState>| {
@@ -140,6 +205,7 @@ fn change(
         class: Class::Harmless,
         before: before.cloned(),
         after: after.cloned(),
+        same_params: before.zip(after).is_some_and(|(before, after)| params.same(before, after)),
         number_now: other(1, before),
         number_was: other(0, after),
     };
@@ -151,10 +217,17 @@ fn change(
 struct Numbers(BTreeMap<(ItemKind, i128), BTreeSet<String>>);
 
 impl Numbers {
-    fn new(named: &Calls, commands: &Calls) -> Self {
+    /// Those in scope, and every command that is called as one: a number may come from, or go to,
+    /// one that no spec names.
+    fn new(side: Side<'_>, calls: &Calls) -> Self {
         let mut names: BTreeMap<(ItemKind, i128), BTreeSet<String>> = BTreeMap::new();
-        for ((kind, name), state) in commands.iter().chain(named) {
+        for ((kind, name), state) in calls {
             names.entry((*kind, state.number)).or_default().insert(name.clone());
+        }
+        let constants = side.facts.surfaces.values().flat_map(|surface| &surface.constants);
+        for (name, constant) in constants.filter(|(name, c)| is_command(name, c.value)) {
+            let named = names.entry((ItemKind::Control, constant.value)).or_default();
+            named.insert(name.clone());
         }
         Self(names)
     }
@@ -172,9 +245,7 @@ impl Numbers {
 }
 
 /// Joins a call that is gone and a new one with its number, when their parameters are the same.
-fn join_renamed(changes: &mut Vec<CallChange>, records: &[RecordChange]) {
-    let renamed: BTreeMap<&str, &str> =
-        records.iter().filter_map(|r| Some((r.name_before.as_deref()?, r.name.as_str()))).collect();
+fn join_renamed(changes: &mut Vec<CallChange>, params: &Params<'_>) {
     let mut gone: BTreeMap<Key, CallState> = BTreeMap::new();
     for change in changes.iter() {
         if let (Some(before), None) = (&change.before, &change.after) {
@@ -186,12 +257,10 @@ fn join_renamed(changes: &mut Vec<CallChange>, records: &[RecordChange]) {
         let (Some(after), Some(old)) = (&change.after, &change.number_was) else { continue };
         let key = (change.kind, old.clone());
         let Some(before) = gone.get(&key) else { continue };
-        let carried_over = before.params.iter().map(String::as_str);
-        let carried_over = carried_over.map(|name| renamed.get(name).copied().unwrap_or(name));
-        let same = carried_over.eq(after.params.iter().map(String::as_str));
-        if same && before.same_roles(after) && !taken.contains(&key) {
+        if params.same(before, after) && before.same_roles(after) && !taken.contains(&key) {
             change.before = Some(before.clone());
             change.name_before = Some(old.clone());
+            change.same_params = true;
             (change.number_now, change.number_was) = (None, None);
             change.class = change.classify();
             taken.insert(key);
@@ -212,6 +281,7 @@ fn named_by_spec(side: Side<'_>) -> Calls {
             let state = CallState {
                 number,
                 params: item.params.iter().filter(known).map(|n| n.name.clone()).collect(),
+                unmapped: false,
                 fds: names(&item.fds),
                 pointers: item.pointers.iter().map(|p| p.field.name.clone()).collect(),
                 source,
@@ -244,45 +314,45 @@ fn is_known(side: Side<'_>, name: &str) -> bool {
         || surfaces.any(|s| s.aliases.contains_key(name) || s.enums.contains_key(name))
 }
 
-/// The control commands that no spec needs to name: the headers call them so, and their number
-/// has their class in it.
-fn commands(side: Side<'_>) -> Calls {
-    let mut calls = Calls::new();
-    for surface in side.facts.surfaces.values() {
-        for (name, constant) in &surface.constants {
-            if !is_command(name, constant.value) {
-                continue;
-            }
-            let params = name.replacen("_CTRL_CMD_", "_CTRL_", 1) + "_PARAMS";
-            let id = surface.constants.get(&format!("{params}_MESSAGE_ID"));
-            let fits = id.is_some_and(|id| id.value == constant.value & 0xff);
-            let known = fits && surface.records.contains_key(&params);
-            let state = CallState {
-                number: constant.value,
-                params: if known { vec![params] } else { Vec::new() },
-                fds: Vec::new(),
-                pointers: Vec::new(),
-                source: Some(constant.source.clone()),
-            };
-            calls.insert((ItemKind::Control, name.clone()), state);
-        }
-    }
-    calls
+/// The commands and classes that the driver's own sources tell of: see [`crate::calls`].
+fn told_by_driver(side: Side<'_>) -> Calls {
+    let told = side.facts.surfaces.values().flat_map(|surface| &surface.calls);
+    let call = |(name, call): (&String, &Call)| {
+        let takes = &call.takes;
+        let kind = match takes.kind == "class" {
+            true => ItemKind::Class,
+            false => ItemKind::Control,
+        };
+        let constant = side.facts.surfaces.values().find_map(|s| s.constants.get(name))?;
+        let state = CallState {
+            number: constant.value,
+            params: takes.params.iter().map(|ty| resolved(side, ty)).collect(),
+            unmapped: !takes.is_mapped(),
+            fds: Vec::new(),
+            pointers: Vec::new(),
+            source: Some(call.source.clone()),
+        };
+        Some(((kind, name.clone()), state))
+    };
+    told.filter(|(_, call)| is_told(&call.takes)).filter_map(call).collect()
+}
+
+/// Whether the driver has it: a class that its resource list lacks is a name in a header.
+pub(super) fn is_told(takes: &Takes) -> bool {
+    takes.is_mapped() || takes.kind != "class"
+}
+
+/// What a typedef stands for: another name for the same parameters is no change.
+fn resolved(side: Side<'_>, ty: &str) -> String {
+    let record = find_record(side.facts, side.spec, ty);
+    record.map_or(ty, |(_, name, _)| name).to_owned()
 }
 
 /// Whether it is a control command: `NV2080_CTRL_CMD_…` is of class 0x2080, and its number says so.
-pub(super) fn is_command(name: &str, number: i128) -> bool {
+fn is_command(name: &str, number: i128) -> bool {
     let class = name.strip_prefix("NV").and_then(|rest| rest.split_at_checked(4));
     class.is_some_and(|(class, rest)| {
         let class = u32::from_str_radix(class, 16).ok();
         rest.starts_with("_CTRL_CMD_") && class.map(i128::from) == Some(number >> 16)
     })
-}
-
-/// What the spec says goes before what names alone say.
-fn joined(mut named: Calls, commands: Calls) -> Calls {
-    for (key, state) in commands {
-        named.entry(key).or_insert(state);
-    }
-    named
 }

@@ -2,6 +2,7 @@
 
 use std::collections::HashSet;
 
+use super::calls::is_told;
 use super::{Scope, Side, Sides};
 use crate::globs::Globs;
 use crate::model::split_array;
@@ -12,7 +13,7 @@ pub(super) struct Names<'a> {
     types: Option<HashSet<&'a str>>,
     /// Constants and bit ranges.
     constants: Globs<'a>,
-    /// Numbers of calls: they are told with the call.
+    /// Constants that are told with a call: its number.
     numbers: HashSet<&'a str>,
 }
 
@@ -20,7 +21,14 @@ impl<'a> Names<'a> {
     pub(super) fn new(sides: &Sides<'a>, scope: Scope) -> Self {
         let both = [sides.from, sides.to];
         let patterns = both.into_iter().flat_map(|side| &side.spec.constants);
-        let calls = both.into_iter().flat_map(items);
+        let mut numbers: HashSet<&str> =
+            both.into_iter().flat_map(items).map(|item| item.name.as_str()).collect();
+        if scope == Scope::All {
+            let surfaces = both.into_iter().flat_map(|side| side.facts.surfaces.values());
+            let told = surfaces.flat_map(|surface| &surface.calls);
+            let told = told.filter(|(_, call)| is_told(&call.takes));
+            numbers.extend(told.map(|(name, _)| name.as_str()));
+        }
         let types = match scope {
             Scope::All => None,
             Scope::Items => {
@@ -29,15 +37,7 @@ impl<'a> Names<'a> {
                 Some(seen)
             }
         };
-        Self {
-            types,
-            constants: Globs::new(patterns.map(|named| named.name.as_str())),
-            numbers: calls.map(|item| item.name.as_str()).collect(),
-        }
-    }
-
-    pub(super) fn has_all(&self) -> bool {
-        self.types.is_none()
+        Self { types, constants: Globs::new(patterns.map(|named| named.name.as_str())), numbers }
     }
 
     pub(super) fn has_type(&self, name: &str) -> bool {

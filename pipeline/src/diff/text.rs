@@ -175,7 +175,11 @@ fn call_notes(call: &CallChange) -> String {
                 notes.push(format!("{what} {} → {}", told(x), told(y)));
             }
         };
-        list("parameters", &before.params, &after.params);
+        let params = |state: &super::CallState| match state.unmapped {
+            true => vec!["unknown".to_owned()],
+            false => state.params.clone(),
+        };
+        list("parameters", &params(before), &params(after));
         list("fds", &before.fds, &after.fds);
         list("pointers", &before.pointers, &after.pointers);
     }

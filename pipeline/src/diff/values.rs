@@ -5,7 +5,6 @@ use std::mem::swap;
 
 use serde::Serialize;
 
-use super::calls::is_command;
 use super::scope::Names;
 use super::{Class, FieldChange, Layer, Merge, RecordChange, Sides, merge, pairs};
 use crate::model::{Alias, BitRange, Constant, Enum, Source, split_array};
@@ -355,14 +354,6 @@ pub(super) fn constants(
         source: constant.source.clone(),
     };
     let mut found = compare(sides, |s| &s.constants, same, |name| names.has_constant(name), state);
-    if names.has_all() {
-        // These are calls, and told as such.
-        found.retain(|change| {
-            !change.before.iter().chain(&change.after).any(|state| {
-            matches!(state, ValueState::Constant { value, .. } if is_command(&change.name, *value))
-        })
-        });
-    }
     add_namesakes(&mut found);
     let bounds = bounds(records);
     for change in &mut found {

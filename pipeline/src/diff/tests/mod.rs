@@ -6,8 +6,8 @@ use std::collections::BTreeMap;
 
 use super::{Class, Diff, FieldChange, Instead, RecordChange, Role, Scope, Side, TypeChange};
 use crate::lock::{Fact, add};
-use crate::model::{Bits, Facts, Field, RecordKind, Source, Surface};
-use crate::spec::Spec;
+use crate::model::{Bits, Facts, Field, RecordKind, Source, Surface, Takes};
+use crate::spec::{ItemKind, Spec};
 
 fn spec(items: &str) -> Spec {
     let text = format!("driver = \"1\"\n[surface.rm]\nheaders = [\"a.h\"]\n{items}");
@@ -64,6 +64,20 @@ impl Driver {
     fn enumeration(self, name: &str, variants: &[(&str, i128)]) -> Self {
         let variants = variants.iter().map(|(name, value)| ((*name).to_owned(), *value)).collect();
         self.with(name, &Fact::Enum { size: 4, variants })
+    }
+
+    /// A command or class, as the driver's sources tell of it.
+    fn call(self, name: &str, number: i128, kind: &str, how: &str, params: Option<&str>) -> Self {
+        let takes = Takes {
+            kind: kind.to_owned(),
+            params: params.map(str::to_owned),
+            optional: false,
+            how: how.to_owned(),
+            checked: false,
+            differs: None,
+            same_as: None,
+        };
+        self.constant(name, number).with(name, &Fact::Call(takes))
     }
 
     fn alias(self, name: &str, ty: &str, size: u64) -> Self {
@@ -408,9 +422,11 @@ fn bit_ranges_that_move_break() {
 #[test]
 fn a_command_number_that_names_another_command_breaks() {
     let of = |inforom, status| {
-        driver()
-            .constant("NV2080_CTRL_CMD_FB_QUERY_DRAM_ENCRYPTION_INFOROM_SUPPORT", inforom)
-            .constant("NV2080_CTRL_CMD_FB_QUERY_DRAM_ENCRYPTION_STATUS", status)
+        let command = |driver: Driver, name: &str, number| {
+            driver.call(&format!("NV2080_CTRL_CMD_FB_{name}"), number, "command", "null", None)
+        };
+        let driver = command(driver(), "QUERY_DRAM_ENCRYPTION_INFOROM_SUPPORT", inforom);
+        command(driver, "QUERY_DRAM_ENCRYPTION_STATUS", status)
     };
     let found = all(of(0x2080_1358, 0x2080_1359), of(0x2080_1357, 0x2080_1358));
     assert!(found.constants.is_empty(), "they are calls");
@@ -449,6 +465,69 @@ fn a_call_with_other_parameters_breaks() {
         "[class]\nC = [{ params = \"P\", until = \"1.2\" }, { params = \"Q\", since = \"1.2\" }]";
     let found = compare(driver(), driver(), items, Scope::Items);
     assert_eq!(found.calls[0].class, Class::Break);
+}
+
+/// Most commands and all classes are named by no spec, and some are not called as one.
+#[test]
+fn calls_that_no_spec_names_are_told_by_the_driver() {
+    let of = |class: Option<&str>, command: Option<&str>, number| {
+        let how = if command.is_some() { "table" } else { "no-evidence" };
+        driver()
+            .structure("P", 4, &["0 4 a int"])
+            .structure("Q", 4, &["0 4 other int"])
+            .alias("P_BY_ANOTHER_NAME", "P", 4)
+            .call("NOTIFY_BUFFER", 0xc365, "class", "list", class)
+            .call("NV_SURFACE_CTRL_CMD_BIND", number, "command", how, command)
+    };
+    let classes = all(of(None, None, 1), of(Some("P"), None, 1));
+    assert!(classes.constants.is_empty(), "they are calls");
+    let [class] = &classes.calls[..] else { panic!("{classes:?}") };
+    assert_eq!((class.kind, class.class), (ItemKind::Class, Class::Break));
+    let text = super::text(&classes);
+    assert!(text.contains("~ NOTIFY_BUFFER  0xc365 (parameters none → P)"), "{text}");
+    assert!(text.contains("NOTIFY_BUFFER: takes P from 1.2 on"), "{text}");
+
+    let moved = all(of(None, Some("P"), 1), of(None, Some("P"), 2));
+    assert_eq!((moved.calls.len(), moved.calls[0].class), (1, Class::Break));
+    let retyped = all(of(None, Some("P"), 1), of(None, Some("Q"), 1));
+    assert_eq!((retyped.calls.len(), retyped.calls[0].class), (1, Class::Break));
+    let alias = all(of(None, Some("P"), 1), of(None, Some("P_BY_ANOTHER_NAME"), 1));
+    assert!(alias.is_empty(), "{alias:?}");
+    let of = |own: &str, other: &str| {
+        let driver = driver().structure(own, 4, &["0 4 a int"]).alias(other, own, 4);
+        driver.call("NV_SURFACE_CTRL_CMD_BIND", 1, "command", "table", Some(own))
+    };
+    let swapped = all(of("P", "P_TOO"), of("P_TOO", "P"));
+    assert_eq!(swapped.calls, [], "a struct that became a typedef");
+    // That nobody knew is no change of the driver's.
+    let of = |how| driver().call("NV_SURFACE_CTRL_CMD_BIND", 1, "command", how, None);
+    let known = all(of("no-evidence"), of("null"));
+    assert_eq!((known.calls.len(), known.calls[0].class), (1, Class::Meaning));
+}
+
+/// A class that the resource list does not have cannot be allocated: its name is a constant.
+#[test]
+fn a_class_that_leaves_the_resource_list_is_gone() {
+    let of = |how: &str| driver().call("NVD0B7_VIDEO_ENCODER", 0xd0b7, "class", how, None);
+    let found = all(of("list"), of("no-resource"));
+    assert_eq!((found.calls.len(), found.calls[0].class), (1, Class::Break));
+    assert!(found.calls[0].after.is_none() && found.constants.is_empty(), "{found:?}");
+}
+
+/// What a branch's spec says of a call's fields is no news where the other branch has the call, too.
+#[test]
+fn a_call_that_one_spec_alone_names_is_the_same() {
+    let facts = |tag: &str| {
+        driver()
+            .structure("P", 4, &["0 4 fd int"])
+            .call("CMD", 1, "command", "table", Some("P"))
+            .facts(tag)
+    };
+    let (from, to) = (facts("1.1"), facts("1.2"));
+    let (without, with) = (spec(""), spec("[control]\nCMD = { params = \"P\", fds = [\"fd\"] }\n"));
+    let (from, to) = (Side { facts: &from, spec: &without }, Side { facts: &to, spec: &with });
+    assert_eq!(super::diff(from, to, Scope::All).calls, []);
+    assert_eq!(super::diff(to, from, Scope::All).calls, []);
 }
 
 /// A pointer to a function is as long as any other.

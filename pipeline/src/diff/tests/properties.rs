@@ -94,6 +94,15 @@ fn events(found: &Diff, from: &Facts, to: &Facts) -> BTreeSet<Event> {
             add_record(&mut events, surface, record, [from, to]);
         }
     }
+    for call in &found.calls {
+        let what = |state: &diff::CallState| (state.number, state.params.clone());
+        let differs = call.before.as_ref().map(what) != call.after.as_ref().map(what);
+        if differs || call.name_before.is_some() {
+            for name in call.name_before.iter().chain([&call.name]) {
+                events.insert((String::new(), "call", name.clone(), String::new()));
+            }
+        }
+    }
     for e in &found.enums {
         for (surface, value) in
             e.surfaces.iter().flat_map(|s| e.enumerators.iter().map(move |v| (s, v)))
@@ -180,6 +189,17 @@ fn undone((surface, kind, name, of): &Event, a: &Facts, c: &Facts) -> bool {
         "enum" => {
             let [x, y] = [a, c].map(|facts| {
                 get(facts, surface, |s| s.enums.get(name)).and_then(|e| e.variants.get(of))
+            });
+            x == y
+        }
+        "call" => {
+            let [x, y] = [a, c].map(|facts| {
+                let surfaces = || facts.surfaces.values();
+                let number = surfaces().find_map(|s| Some(s.constants.get(name)?.value));
+                let takes = surfaces().find_map(|s| s.calls.get(name)?.takes.params.as_deref());
+                // Under another name they are the same.
+                let alias = takes.and_then(|ty| get(facts, "rm", |s| s.aliases.get(ty)));
+                (number, alias.map(|alias| alias.ty.as_str()).or(takes))
             });
             x == y
         }
