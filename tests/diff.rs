@@ -85,6 +85,13 @@ mod command {
         assert!(text(&unknown.stderr).contains("next to it: "), "{}", text(&unknown.stderr));
     }
 
+    /// No spec names the command that had the number before.
+    #[test]
+    fn a_number_is_looked_up_among_all_commands() {
+        let found = text(&nvabi(&["570.211.01", "575.51.02"]).stdout);
+        assert!(found.contains("0x20801357 was NV2080_CTRL_CMD_FB_GET_STATUS"), "{found}");
+    }
+
     #[test]
     fn one_name_as_json() {
         let name = "UVM_TOOLS_GET_PROCESSOR_UUID_TABLE_PARAMS";

@@ -8,7 +8,7 @@ use serde::{Serialize, Serializer};
 use super::roles::find_record;
 use super::{Class, RecordChange, Scope, Side, Sides};
 use crate::model::{Call, Source, Takes};
-use crate::spec::{Item, ItemKind};
+use crate::spec::{Item, ItemKind, Spec};
 
 /// An ioctl, command or class that differs.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -355,4 +355,14 @@ fn is_command(name: &str, number: i128) -> bool {
         let class = u32::from_str_radix(class, 16).ok();
         rest.starts_with("_CTRL_CMD_") && class.map(i128::from) == Some(number >> 16)
     })
+}
+
+/// Patterns for the commands of the classes that specs name commands of: a number of theirs may come
+/// from, or go to, one that no spec names.
+pub fn commands_beside(specs: &[&Spec]) -> BTreeSet<String> {
+    let controls = specs.iter().flat_map(|spec| &spec.items);
+    let controls = controls.filter(|item| item.kind == ItemKind::Control);
+    controls
+        .filter_map(|item| Some(format!("{}_CTRL_CMD_*", item.name.split_once("_CTRL_CMD_")?.0)))
+        .collect()
 }

@@ -32,7 +32,7 @@ use std::fmt;
 use serde::{Serialize, Serializer};
 
 pub use advice::{Advice, advice};
-pub use calls::{CallChange, CallState};
+pub use calls::{CallChange, CallState, commands_beside};
 pub use markdown::markdown;
 pub use records::{
     FieldChange, FieldState, Holder, Instead, RecordChange, RecordState, TypeChange,

@@ -77,6 +77,9 @@ pub(crate) fn facts_of_items(
     to: &Tag,
 ) -> Result<(Facts, Facts), Report> {
     let specs = &[spec_of(specs, from)?, spec_of(specs, to)?];
-    let locked = lock::read_part(folder, lock::Part { specs, constants: &[], lines: true })?;
+    let commands = diff::commands_beside(specs);
+    let constants: Vec<&str> = commands.iter().map(String::as_str).collect();
+    let part = lock::Part { specs, constants: &constants, lines: true };
+    let locked = lock::read_part(folder, part)?;
     Ok((facts_of(&locked, from)?, facts_of(&locked, to)?))
 }
