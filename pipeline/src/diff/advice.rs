@@ -3,7 +3,7 @@
 use serde::Serialize;
 
 use super::text::{bytes, listed};
-use super::{CallChange, Class, Diff, FieldChange, Instead, RecordChange, Role};
+use super::{CallChange, Class, Diff, FieldChange, Instead, RecordChange, Role, TypeChange};
 use crate::model::hex;
 
 /// One thing to do.
@@ -42,6 +42,9 @@ fn call(change: &CallChange, diff: &Diff) -> Option<String> {
         (Some(before), Some(after), _) => (before, after),
     };
     let mut what = Vec::new();
+    if let Some(before) = &change.name_before {
+        what.push(format!("was {before} until {from}, see whether it means the same"));
+    }
     if before.number != after.number {
         let taken = match &change.number_now {
             Some(now) => format!(", where {} is {now}", hex(before.number)),
@@ -49,7 +52,8 @@ fn call(change: &CallChange, diff: &Diff) -> Option<String> {
         };
         what.push(format!("send {} from {to} on{taken}", hex(after.number)));
     }
-    if before.params != after.params {
+    // Where nothing tells what it takes, nothing follows.
+    if before.params != after.params && before.unmapped == after.unmapped {
         what.push(format!("takes {} from {to} on", listed(after.params.iter().cloned())));
     }
     for (role, x, y) in
@@ -65,7 +69,11 @@ fn call(change: &CallChange, diff: &Diff) -> Option<String> {
             what.push(format!("leave {path} alone: {} until {from} alone", role.words()));
         }
     }
-    Some(what.join("; "))
+    joined(what)
+}
+
+fn joined(what: Vec<String>) -> Option<String> {
+    (!what.is_empty()).then(|| what.join("; "))
 }
 
 fn record(change: &RecordChange, diff: &Diff) -> Option<String> {
@@ -79,7 +87,7 @@ fn record(change: &RecordChange, diff: &Diff) -> Option<String> {
         what.push(regenerate(change, diff));
     }
     what.extend(fields(change, diff));
-    Some(what.join("; "))
+    joined(what)
 }
 
 fn regenerate(change: &RecordChange, diff: &Diff) -> String {
@@ -109,6 +117,9 @@ fn fields(change: &RecordChange, diff: &Diff) -> Vec<String> {
             }
             (None, Some(_), _) => new.push(described(field)),
             (Some(_), None, _) => gone.push(name),
+            (Some(x), Some(y), _) if x.is_reserved() && !y.is_reserved() => {
+                unset.push(described(field));
+            }
             (Some(x), Some(y), _) if x.field.name != y.field.name => {
                 what.push(format!(
                     "{} is {} now, see whether it means the same",
@@ -116,6 +127,9 @@ fn fields(change: &RecordChange, diff: &Diff) -> Vec<String> {
                 ));
             }
             (Some(x), Some(y), _) if x.field.offset != y.field.offset => moved.push(name),
+            (Some(x), Some(y), _) if field.retyped == Some(TypeChange::Reading) => {
+                what.push(format!("{name} is {} now, not {}", y.field.ty, x.field.ty));
+            }
             _ => {}
         }
         what.extend(role(field));

@@ -503,6 +503,7 @@ fn calls_that_no_spec_names_are_told_by_the_driver() {
     let of = |how| driver().call("NV_SURFACE_CTRL_CMD_BIND", 1, "command", how, None);
     let known = all(of("no-evidence"), of("null"));
     assert_eq!((known.calls.len(), known.calls[0].class), (1, Class::Meaning));
+    assert!(super::advice(&known).is_empty(), "{:?}", super::advice(&known));
 }
 
 /// A class that the resource list does not have cannot be allocated: its name is a constant.
@@ -528,6 +529,31 @@ fn a_call_that_one_spec_alone_names_is_the_same() {
     let (from, to) = (Side { facts: &from, spec: &without }, Side { facts: &to, spec: &with });
     assert_eq!(super::diff(from, to, Scope::All).calls, []);
     assert_eq!(super::diff(to, from, Scope::All).calls, []);
+}
+
+#[test]
+fn whatever_must_be_done_is_said() {
+    let reads = |ty: &str| {
+        let field = format!("0 4 node {ty}");
+        let fields = [field.as_str(), "4 4 reserved NvU32 = unsigned int"];
+        let named = fields.map(|text| text.replace("reserved", "bSkip"));
+        let signed = ty.starts_with("NvS");
+        let fields = if signed { named.each_ref().map(String::as_str) } else { fields };
+        driver().structure("P", 8, &fields)
+    };
+    let found = all(reads("NvU32 = unsigned int"), reads("NvS32 = int"));
+    let told: Vec<String> = super::advice(&found).into_iter().map(|a| a.what).collect();
+    assert_eq!(
+        told,
+        ["bSkip is new in bytes that callers built for 1.1 leave as they are: zero it for them; \
+            node is NvS32 now, not NvU32"]
+    );
+    let renamed = |name: &str| driver().call(name, 1, "command", "null", None);
+    let found = all(renamed("NV0000_CTRL_CMD_A"), renamed("NV0000_CTRL_CMD_B"));
+    assert_eq!(
+        super::advice(&found)[0].what,
+        "was NV0000_CTRL_CMD_A until 1.1, see whether it means the same"
+    );
 }
 
 /// A pointer to a function is as long as any other.
