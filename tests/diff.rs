@@ -85,6 +85,20 @@ mod command {
         assert!(text(&unknown.stderr).contains("next to it: "), "{}", text(&unknown.stderr));
     }
 
+    /// A name that is nowhere is not the same on both sides, and one beyond the specs' items is
+    /// looked for as well.
+    #[test]
+    fn a_name_is_looked_for_among_all() {
+        let only = |name: &str| nvabi(&["525.147.05", "530.30.02", "--only", name]);
+        let beyond = only("NvKmsSetModeOneHeadReply");
+        assert_eq!(beyond.status.code(), Some(1), "{}", text(&beyond.stderr));
+        assert!(text(&beyond.stdout).contains("activeRmId → hwHead"), "{}", text(&beyond.stdout));
+        let unknown = only("NvKmsSetModeOneHeadRepl");
+        assert_eq!((unknown.status.code(), unknown.stdout.len()), (Some(2), 0));
+        let told = text(&unknown.stderr);
+        assert!(told.contains("did you mean `NvKmsSetModeOneHeadReply`?"), "{told}");
+    }
+
     /// No spec names the command that had the number before.
     #[test]
     fn a_number_is_looked_up_among_all_commands() {

@@ -21,6 +21,23 @@ pub struct Facts {
     pub surfaces: BTreeMap<String, Surface>,
 }
 
+impl Facts {
+    /// Every name of a type, an enumerator, a constant or a bit range; some several times.
+    pub fn names(&self) -> impl Iterator<Item = &str> {
+        self.surfaces.values().flat_map(Surface::names)
+    }
+}
+
+impl Surface {
+    /// As [`Facts::names`], of one surface.
+    fn names(&self) -> impl Iterator<Item = &str> {
+        let types = self.records.keys().chain(self.aliases.keys()).chain(self.enums.keys());
+        let enumerators = self.enums.values().flat_map(|e| e.variants.keys());
+        let values = self.constants.keys().chain(self.bit_ranges.keys());
+        types.chain(enumerators).chain(values).map(String::as_str)
+    }
+}
+
 /// The surface of what calls take, made beside those of the headers.
 pub const CALLS: &str = "calls";
 

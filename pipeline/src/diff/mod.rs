@@ -41,7 +41,7 @@ pub use roles::Role;
 pub use text::{summary, text};
 pub use values::{EnumChange, EnumState, ValueChange, ValueState};
 
-use crate::model::{Facts, Surface};
+use crate::model::{Facts, Surface, split_array};
 use crate::spec::Spec;
 use crate::tag::Tag;
 
@@ -52,6 +52,22 @@ pub struct Side<'a> {
     pub facts: &'a Facts,
     /// The spec of the tag's branch.
     pub spec: &'a Spec,
+}
+
+impl<'a> Side<'a> {
+    /// Every name that a change can have.
+    pub fn names(self) -> impl Iterator<Item = &'a str> {
+        let of_spec = self.spec.items_at(&self.facts.tag).map(|item| item.name.as_str());
+        self.facts.names().chain(of_spec)
+    }
+
+    /// The names of what is called `name`: a typedef is what it stands for, too.
+    pub fn called(self, name: &str) -> BTreeSet<&'a str> {
+        let mut called: BTreeSet<&str> = self.names().filter(|known| *known == name).collect();
+        let aliases = self.facts.surfaces.values().filter_map(|s| s.aliases.get(name));
+        called.extend(aliases.map(|alias| split_array(&alias.ty).0));
+        called
+    }
 }
 
 /// What takes part in a diff.
@@ -157,30 +173,31 @@ impl Diff {
         reversed.sorted()
     }
 
-    /// Leaves what concerns one name: what has it, holds it, or is called by it.
-    pub fn only(mut self, name: &str) -> Diff {
-        let inside = |of: &str| of == name || of.strip_prefix(name).is_some_and(inside_of);
+    /// Leaves what concerns one thing, under any of its names: what has it, holds it, or is called by
+    /// it. See [`Side::called`].
+    pub fn only(mut self, names: &BTreeSet<&str>) -> Diff {
+        let is = |of: &str| names.contains(of);
+        let is_any = |of: [Option<&String>; 2]| of.into_iter().flatten().any(|of| is(of));
+        let inside = |of: &str| is(of) || of.match_indices("::").any(|(at, _)| is(&of[..at]));
         let concerned: BTreeSet<String> = (self.calls.iter())
-            .filter(|call| call.name == name || call.name_before.as_deref() == Some(name))
+            .filter(|call| is_any([Some(&call.name), call.name_before.as_ref()]))
             .flat_map(|call| call.before.iter().chain(&call.after))
             .flat_map(|state| state.params.iter().cloned())
             .collect();
         self.calls.retain(|call| {
             let mut states = call.before.iter().chain(&call.after);
-            let is = |of: &str| of == name;
-            is(&call.name)
-                || call.name_before.as_deref().is_some_and(is)
+            is_any([Some(&call.name), call.name_before.as_ref()])
                 || states.any(|state| state.params.iter().any(|p| is(p)))
         });
         self.records.retain(|record| {
             let names = [Some(&record.name), record.name_before.as_ref()];
             names.into_iter().flatten().any(|of| inside(of) || concerned.contains(of))
-                || record.held_by.iter().any(|h| h.record == name || concerned.contains(&h.record))
-                || record.calls.iter().any(|call| call == name)
+                || record.held_by.iter().any(|h| is(&h.record) || concerned.contains(&h.record))
+                || record.calls.iter().any(|call| is(call))
         });
-        self.enums.retain(|e| inside(&e.name) || e.enumerators.iter().any(|v| v.name == name));
+        self.enums.retain(|e| inside(&e.name) || e.enumerators.iter().any(|v| is(&v.name)));
         for list in [&mut self.aliases, &mut self.constants, &mut self.bit_ranges] {
-            list.retain(|value| value.name == name);
+            list.retain(|value| is(&value.name));
         }
         self
     }
@@ -194,11 +211,6 @@ impl Diff {
         }
         self
     }
-}
-
-/// Whether what follows a record's name leads to a record declared inside it.
-fn inside_of(rest: &str) -> bool {
-    rest.starts_with("::")
 }
 
 /// Both sides of a diff.

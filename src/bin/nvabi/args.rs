@@ -230,7 +230,7 @@ pub(crate) struct Diff {
     /// Everything that the lock has, beyond the calls of the specs and what they need.
     #[arg(long)]
     pub(crate) all: bool,
-    /// Only what concerns this struct, call, enum or constant.
+    /// Only what concerns this struct, call, enum or constant, of all that the lock has.
     #[arg(long, value_name = "NAME")]
     pub(crate) only: Option<String>,
     /// Print Markdown, for a pull request.

@@ -1,7 +1,5 @@
 //! The commands that read facts and compare them.
 
-use std::collections::BTreeSet;
-
 use clap::CommandFactory;
 use clap_complete::Shell;
 use nvabi_pipeline::diagnostic::{Diagnostic, Report, nearest};
@@ -309,16 +307,9 @@ fn keep(surface: &mut Surface, name: &str) {
 }
 
 fn unknown(facts: &Facts, name: &str) -> Diagnostic {
-    let names: BTreeSet<&str> = (facts.surfaces.values())
-        .flat_map(|s| {
-            (s.records.keys().chain(s.aliases.keys()).chain(s.enums.keys()))
-                .chain(s.constants.keys().chain(s.bit_ranges.keys()))
-        })
-        .map(String::as_str)
-        .collect();
     let diagnostic =
         Diagnostic::error("show-unknown", format!("{} has nothing named `{name}`", facts.tag));
-    match nearest(name, names) {
+    match nearest(name, facts.names()) {
         Some(near) => diagnostic.help(format!("did you mean `{near}`?")),
         None => diagnostic,
     }

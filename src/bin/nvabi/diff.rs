@@ -1,8 +1,9 @@
 //! `nvabi diff`: what changed between two locked tags.
 
+use std::collections::BTreeSet;
 use std::path::Path;
 
-use nvabi_pipeline::diagnostic::{Diagnostic, Report};
+use nvabi_pipeline::diagnostic::{Diagnostic, Report, nearest};
 use nvabi_pipeline::diff::{self, Advice, Diff, Scope, Side};
 use nvabi_pipeline::lock;
 use nvabi_pipeline::model::Facts;
@@ -32,15 +33,13 @@ pub(crate) fn diff(context: &Context<'_>, args: &args::Diff) -> Result<Outcome, 
     }
     let specs = &family.specs;
     let (from, to) = facts(context, args, &family)?;
-    let side = |facts| -> Result<Side<'_>, Report> {
-        let facts: &Facts = facts;
-        Ok(Side { facts, spec: spec_of(specs, &facts.tag)? })
+    let from = Side { facts: &from, spec: spec_of(specs, &from.tag)? };
+    let to = Side { facts: &to, spec: spec_of(specs, &to.tag)? };
+    let found = match &args.only {
+        Some(name) => diff::diff(from, to, Scope::All).only(&called(name, from, to)?),
+        None if args.all => diff::diff(from, to, Scope::All),
+        None => diff::diff(from, to, Scope::Items),
     };
-    let scope = if args.all { Scope::All } else { Scope::Items };
-    let mut found = diff::diff(side(&from)?, side(&to)?, scope);
-    if let Some(name) = &args.only {
-        found = found.only(name);
-    }
     match (context.json(), args.markdown) {
         (true, _) => context.print_json(&Printed { diff: &found, advice: diff::advice(&found) })?,
         (false, true) => context.print(&diff::markdown(&found))?,
@@ -54,14 +53,32 @@ pub(crate) fn diff(context: &Context<'_>, args: &args::Diff) -> Result<Outcome, 
     Ok(Outcome::Different)
 }
 
-/// The facts of both tags: all of them, or what the items of their specs need.
+/// What somebody asks for by name: "no difference" is no answer where there is nothing.
+fn called<'a>(name: &str, from: Side<'a>, to: Side<'a>) -> Result<BTreeSet<&'a str>, Report> {
+    let mut called = from.called(name);
+    called.extend(to.called(name));
+    if !called.is_empty() {
+        return Ok(called);
+    }
+    let (a, b) = (&from.facts.tag, &to.facts.tag);
+    let message = format!("neither {a} nor {b} has anything named `{name}`");
+    let unknown = Diagnostic::error("diff-unknown", message);
+    Err(match nearest(name, from.names().chain(to.names())) {
+        Some(near) => unknown.help(format!("did you mean `{near}`?")),
+        None => unknown,
+    }
+    .into())
+}
+
+/// The facts of both tags: all of them, or what the items of their specs need. A name is looked for
+/// among all.
 fn facts(
     context: &Context<'_>,
     args: &args::Diff,
     family: &Family,
 ) -> Result<(Facts, Facts), Report> {
     let Family { specs, lock: folder, .. } = family;
-    if !args.all {
+    if !args.all && args.only.is_none() {
         return facts_of_items(folder, specs, &args.from, &args.to);
     }
     let (locked, edited) = lock::read(folder)?;

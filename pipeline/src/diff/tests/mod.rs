@@ -2,7 +2,7 @@
 
 mod properties;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::{Class, Diff, FieldChange, Instead, RecordChange, Role, Scope, Side, TypeChange};
 use crate::lock::{Fact, add};
@@ -568,6 +568,17 @@ fn a_callback_that_becomes_an_address_moves_nothing() {
 }
 
 #[test]
+fn a_typedef_is_looked_for_as_what_it_stands_for() {
+    let of = |size| driver().structure("P", size, &["0 4 a int"]).alias("OLD_P", "P", size);
+    let (from, to, spec) = (of(4).facts("1.1"), of(8).facts("1.2"), spec(""));
+    let (from, to) = (Side { facts: &from, spec: &spec }, Side { facts: &to, spec: &spec });
+    assert_eq!(from.called("OLD_P"), BTreeSet::from(["OLD_P", "P"]));
+    assert!(from.called("old_p").is_empty());
+    let found = super::diff(from, to, Scope::All).only(&from.called("OLD_P"));
+    assert_eq!(found.records.len(), 1);
+}
+
+#[test]
 fn only_the_items_and_what_they_need() {
     let of = |size: u64| {
         driver()
@@ -588,7 +599,7 @@ fn only_the_items_and_what_they_need() {
     assert_eq!(found.records[0].calls, ["CALL"]);
     let every = compare(of(4), of(8), items, Scope::All);
     assert_eq!(names(&every), ["Inner", "Other", "P", "NV_ERR_A", "OTHER"]);
-    assert_eq!(names(&every.only("P")), ["Inner", "P"]);
+    assert_eq!(names(&every.only(&BTreeSet::from(["P"]))), ["Inner", "P"]);
 }
 
 /// What another machine has otherwise is compared with what the first has.
