@@ -112,6 +112,17 @@ fn a_lock_edited_by_hand_is_found() {
     assert_eq!(output.status.code(), Some(1));
     assert!(out(&output).contains("error[lock-edited]"), "{}", out(&output));
     assert!(out(&output).contains("nvos.h"), "{}", out(&output));
+    // Nothing else is told from it.
+    for job in [
+        &["show", "NVOS21_PARAMETERS"][..],
+        &["diff", "530.41.03", "535.43.02"],
+        &["diff", "530.41.03", "535.43.02", "--all"],
+        &["ranges", "NVOS21_PARAMETERS"],
+    ] {
+        let output = nvabi(&[job, &["--specs", folder.path().to_str().unwrap()]].concat());
+        assert_eq!((output.status.code(), out(&output).as_str()), (Some(2), ""), "{job:?}");
+        assert!(err(&output).contains("error[lock-edited]"), "{job:?}: {}", err(&output));
+    }
 }
 
 #[test]

@@ -9,13 +9,13 @@ use std::fs;
 use std::io::{self, BufWriter, Write as _};
 use std::path::{Path, PathBuf};
 
+use nvabi_pipeline::atlas as site;
 use nvabi_pipeline::diagnostic::{Diagnostic, Report};
-use nvabi_pipeline::{atlas as site, lock};
 use serde::Serialize;
 
 use crate::Outcome;
 use crate::args;
-use crate::context::Context;
+use crate::context::{Context, read};
 
 /// The file that says that a folder is ours.
 const MARKER: &str = "nvabi-atlas";
@@ -33,8 +33,7 @@ pub(crate) fn atlas(context: &Context<'_>, args: &args::Atlas) -> Result<Outcome
     let folder = absolute(&args.out)?;
     check_replaceable(&folder)?;
     let family = context.family(None)?;
-    let (locked, edited) = lock::read(&family.lock)?;
-    context.complain(&edited);
+    let locked = read(&family.lock)?;
     let pages = site::pages(&locked, &family.specs);
     let bar = context.progress(pages.len());
     bar.set_message("Drawing");

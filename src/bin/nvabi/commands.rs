@@ -14,7 +14,7 @@ use nvabi_pipeline::{lint as linting, list, render, verify as verifying};
 
 use crate::Outcome;
 use crate::args;
-use crate::context::{Context, Family, spec_of};
+use crate::context::{Context, Family, read, spec_of};
 
 pub(crate) fn extract(context: &Context<'_>, args: &args::Extract) -> Result<Outcome, Report> {
     let specs = context.family(Some(&args.tag))?.specs;
@@ -162,8 +162,7 @@ pub(crate) fn existing(folder: &std::path::Path) -> Result<Lock, Report> {
     if !folder.join("tags").exists() {
         return Ok(Lock::default());
     }
-    let (lock, report) = lock::read(folder)?;
-    report.into_result(lock).map(|(lock, _)| lock)
+    read(folder)
 }
 
 fn told(tags: &[Tag]) -> String {

@@ -110,8 +110,7 @@ impl<'a> Context<'a> {
 
     /// The facts of a locked tag, or of the newest of a family.
     pub(crate) fn facts(&self, family: &Family, tag: Option<&Tag>) -> Result<Facts, Report> {
-        let (locked, edited) = lock::read(&family.lock)?;
-        self.complain(&edited);
+        let locked = read(&family.lock)?;
         match tag.or(locked.tags.last().map(|newest| &newest.tag)) {
             Some(tag) => facts_of(&locked, tag),
             None => Err(Diagnostic::error("lock-no-tag", "the lock is empty").into()),
@@ -170,6 +169,12 @@ impl<'a> Context<'a> {
         bar.enable_steady_tick(Duration::from_millis(200));
         bar
     }
+}
+
+/// A whole lock; nothing is answered from one that was edited by hand.
+pub(crate) fn read(folder: &Path) -> Result<Lock, Report> {
+    let (locked, edited) = lock::read(folder)?;
+    edited.into_result(locked).map(|(locked, _)| locked)
 }
 
 /// The facts that a lock has of a tag.

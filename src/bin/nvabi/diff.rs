@@ -13,7 +13,7 @@ use serde::Serialize;
 
 use crate::Outcome;
 use crate::args;
-use crate::context::{Context, Family, facts_of, spec_of};
+use crate::context::{Context, Family, facts_of, read, spec_of};
 
 /// What `--json` prints: the changes, and what follows from them.
 #[derive(Serialize)]
@@ -32,7 +32,7 @@ pub(crate) fn diff(context: &Context<'_>, args: &args::Diff) -> Result<Outcome, 
             .into());
     }
     let specs = &family.specs;
-    let (from, to) = facts(context, args, &family)?;
+    let (from, to) = facts(args, &family)?;
     let from = Side { facts: &from, spec: spec_of(specs, &from.tag)? };
     let to = Side { facts: &to, spec: spec_of(specs, &to.tag)? };
     let found = match &args.only {
@@ -72,17 +72,12 @@ fn called<'a>(name: &str, from: Side<'a>, to: Side<'a>) -> Result<BTreeSet<&'a s
 
 /// The facts of both tags: all of them, or what the items of their specs need. A name is looked for
 /// among all.
-fn facts(
-    context: &Context<'_>,
-    args: &args::Diff,
-    family: &Family,
-) -> Result<(Facts, Facts), Report> {
+fn facts(args: &args::Diff, family: &Family) -> Result<(Facts, Facts), Report> {
     let Family { specs, lock: folder, .. } = family;
     if !args.all && args.only.is_none() {
         return facts_of_items(folder, specs, &args.from, &args.to);
     }
-    let (locked, edited) = lock::read(folder)?;
-    context.complain(&edited);
+    let locked = read(folder)?;
     Ok((facts_of(&locked, &args.from)?, facts_of(&locked, &args.to)?))
 }
 
