@@ -144,8 +144,12 @@ fn an_unknown_tag_changes_nothing() {
     }
     let folder = older();
     let before = files(folder.path());
-    let output = add(folder.path(), "595.99");
-    assert_eq!(output.status.code(), Some(2));
-    assert!(String::from_utf8_lossy(&output.stderr).contains("there is no tag 595.99"));
-    assert_eq!(files(folder.path()), before);
+    // Of a branch that there is, and of one that there is not.
+    for tag in ["595.99", "999.1"] {
+        let output = add(folder.path(), tag);
+        assert_eq!(output.status.code(), Some(2));
+        let told = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(told.contains(&format!("there is no tag {tag}")), "{told}");
+        assert_eq!(files(folder.path()), before);
+    }
 }

@@ -8,9 +8,10 @@ use std::process::Command;
 use nvabi_pipeline::diagnostic::{Diagnostic, Report};
 use nvabi_pipeline::diff::{self, Scope, Side};
 use nvabi_pipeline::files;
+
 use nvabi_pipeline::lint;
 use nvabi_pipeline::lock::{self, Lock};
-use nvabi_pipeline::spec::Spec;
+use nvabi_pipeline::spec::{Reference, Spec};
 use nvabi_pipeline::tag::Tag;
 
 use crate::Outcome;
@@ -26,6 +27,8 @@ pub(crate) fn add(context: &Context<'_>, args: &args::Add) -> Result<Outcome, Re
     let mut written = Vec::new();
     // What a branch of several trees needs, a person must say.
     if name.is_empty() && !specs.iter().any(|spec| spec.driver == tag.branch()) {
+        // Nothing is written for a tag that is not there.
+        context.source()?.list(Reference::whole(tag), &[])?;
         written = new_branch(context, &specs, tag.branch())?;
         specs = context.family(Some(tag))?.specs;
     }
