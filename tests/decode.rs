@@ -139,7 +139,7 @@ fn bad_input_says_what_is_wrong() {
         ),
         (
             &["strace", "tests/decode/cuda-init.strace", "--tag", "other-1.1"],
-            "no specs of family `other`",
+            "there is no spec other-N.toml in",
         ),
         (
             &[

@@ -72,8 +72,11 @@ impl<'a> Context<'a> {
     pub(crate) fn family_named(&self, name: &str) -> Result<Family, Report> {
         let all = self.families_matching(Some(name))?;
         all.into_iter().next().ok_or_else(|| {
-            let message = format!("there are no specs of family `{name}`");
-            Diagnostic::error("spec-no-driver", message).into()
+            let folder = self.specs_folder();
+            let whose = if name.is_empty() { "driver" } else { name };
+            let message = format!("there is no spec {whose}-N.toml in {}", folder.display());
+            let help = "give the folder of the specs with --specs";
+            Diagnostic::error("spec-no-driver", message).help(help).into()
         })
     }
 
