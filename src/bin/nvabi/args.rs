@@ -320,7 +320,16 @@ pub(crate) struct Atlas {
 
 #[derive(Debug, clap::Args)]
 #[command(
-    after_help = "Examples:\n  nvabi list commands --tag 550.163.01\n  nvabi list classes\n  nvabi list ioctls --json"
+    after_help = "How the parameters of a command or class are known stands in its last column:\n  \
+                  finn         its number was made of this struct's message id, says the header\n  \
+                  table        the driver's table of exported methods has the struct's size\n  \
+                  list         the driver's list of resources\n  \
+                  name         a struct has the command's name\n  \
+                  null         the command does nothing\n\
+                  and where they are not known, why:\n  \
+                  no-evidence  no header and no table says anything of the command's parameters\n  \
+                  no-resource  the class is not in the list of resources: it cannot be allocated\n\n\
+                  Examples:\n  nvabi list commands --tag 550.163.01\n  nvabi list classes\n  nvabi list ioctls --json"
 )]
 pub(crate) struct List {
     /// What to list.
