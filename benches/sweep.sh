@@ -19,7 +19,7 @@ work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 
 # The first tag of each distinct set of headers, extracted, with its rm and uvm units as in the specs.
-tags=$(awk 'NR > 1 && $1 != "end" && !seen[$2]++ { print $1 }' abi-specs/lock/tags)
+tags=$(awk '$1 ~ /^[0-9]/ && !seen[$2]++ { print $1 }' abi-specs/lock/tags)
 for tag in $tags; do
     mkdir "$work/$tag"
     git -C "$NVABI_HEADERS" archive "$tag" src/common/sdk/nvidia/inc src/common/shared/inc \

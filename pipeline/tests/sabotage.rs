@@ -546,6 +546,21 @@ fn list_of_tags() {
     snapshot_without("sabotage_tags", &without_digests(&told), &[(&shown, "LOCK")]);
 }
 
+#[test]
+fn lock_files_gone_or_too_many() {
+    let Some(locked) = Locked::new() else { return };
+    let file = locked.path().join("rm/inc/constants.h.lock");
+    let text = fs::read_to_string(&file).unwrap();
+    fs::remove_file(&file).unwrap();
+    let shown = locked.path().display().to_string();
+    let mut told = format!("## deleted\n{}\n\n", refused(lock::read(locked.path())).render(false));
+    fs::write(&file, &text).unwrap();
+    ok(lock::read(locked.path()));
+    fs::write(file.with_file_name("more.h.lock"), &text).unwrap();
+    told += &format!("## one more\n{}\n", refused(lock::read(locked.path())).render(false));
+    snapshot_without("sabotage_files", &told, &[(&shown, "LOCK")]);
+}
+
 /// A line that is moved out of all bounds.
 #[test]
 fn moved_too_far() {

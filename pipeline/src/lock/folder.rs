@@ -16,6 +16,8 @@ use crate::spec::Spec;
 use crate::tag::Tag;
 
 const TAGS: &str = "tags";
+/// Tells in the list of tags how many lock files there are.
+const FILES: &str = "files";
 const EXTENSION: &str = "lock";
 const REDO: &str = "the lock is written by `nvabi lock` alone: restore it from version control, or lock its tags again";
 
@@ -54,9 +56,21 @@ pub fn read(folder: &Path) -> Result<(Lock, Report), Report> {
 
 /// The locked tags alone.
 pub fn read_tags(folder: &Path) -> Result<Vec<LockedTag>, Report> {
+    Ok(read_tag_list(folder)?.tags)
+}
+
+fn read_tag_list(folder: &Path) -> Result<TagList, Report> {
     let path = folder.join(TAGS);
     let text = fs::read_to_string(&path).map_err(|e| unreadable(&path, &e))?;
     parse_tags(&text).map_err(|bad| complaint(TAGS, &text, &bad).into())
+}
+
+/// What the list of tags holds.
+#[derive(Default)]
+struct TagList {
+    /// How many lock files there are beside it; locks were written without that once.
+    files: Option<usize>,
+    tags: Vec<LockedTag>,
 }
 
 /// Which part of a lock to read.
@@ -164,7 +178,7 @@ pub fn write(folder: &Path, lock: &Lock) -> Result<(), Report> {
             fs::remove_file(&file).map_err(|e| unwritable(&file, &e))?;
         }
     }
-    let mut text = format!("{}\n", text::MAGIC);
+    let mut text = format!("{}\n{FILES} {}\n", text::MAGIC, kept.len());
     for LockedTag { tag, headers } in &lock.tags {
         text.push_str(&format!("{tag} {headers}\n"));
     }
@@ -198,8 +212,16 @@ struct File {
 impl Files {
     /// The files of the surfaces that are wanted.
     fn open(folder: &Path, wanted: impl Fn(&str) -> bool + Sync) -> Result<Self, Report> {
-        let tags = read_tags(folder)?;
-        let read = parallel::map(&walk(folder)?, |path| {
+        let TagList { files, tags } = read_tag_list(folder)?;
+        let paths = walk(folder)?;
+        let found =
+            paths.iter().filter(|path| path.extension().is_some_and(|e| e == EXTENSION)).count();
+        if let Some(told) = files.filter(|told| *told != found) {
+            let what = format!("the lock has {found} files, but its list of tags tells of {told}");
+            let folder = format!("folder {}", folder.display());
+            return Err(Diagnostic::error("lock-damaged", what).note(folder).help(REDO).into());
+        }
+        let read = parallel::map(&paths, |path| {
             let relative = path.strip_prefix(folder).ok().and_then(Path::to_str);
             let header = relative.and_then(|r| r.strip_suffix(".lock"));
             let header = header.and_then(|h| h.split_once('/'));
@@ -355,9 +377,9 @@ fn complaint(path: &str, text: &str, bad: &Bad) -> Diagnostic {
         .help(REDO)
 }
 
-fn parse_tags(text: &str) -> Result<Vec<LockedTag>, Bad> {
+fn parse_tags(text: &str) -> Result<TagList, Bad> {
     let (body, count, sum) = text::unseal(text).map_err(|why| Bad { at: text.len(), why })?;
-    let mut tags: Vec<LockedTag> = Vec::new();
+    let TagList { mut files, mut tags } = TagList::default();
     let mut at = 0;
     for line in body.split_inclusive('\n') {
         let start = at;
@@ -373,6 +395,13 @@ fn parse_tags(text: &str) -> Result<Vec<LockedTag>, Bad> {
         let Some((tag, headers)) = line.split_once(' ') else {
             return bad("a line is a tag and a digest".into());
         };
+        if tag == FILES {
+            match headers.parse() {
+                Ok(count) => files = Some(count),
+                Err(_) => return bad("the number of files is no number".into()),
+            }
+            continue;
+        }
         let tag: Tag = match tag.parse() {
             Ok(tag) => tag,
             Err(why) => return bad(why),
@@ -383,7 +412,7 @@ fn parse_tags(text: &str) -> Result<Vec<LockedTag>, Bad> {
         tags.push(LockedTag { tag, headers: headers.to_owned() });
     }
     match count == tags.len() && text::checksum(body) == sum {
-        true => Ok(tags),
+        true => Ok(TagList { files, tags }),
         false => Err(Bad { at: body.len(), why: "the list of tags was edited by hand".into() }),
     }
 }
