@@ -47,10 +47,35 @@ fn a_covered_table_is_shown_by_version_and_kind() {
          535.104.05         2/2     1/1       1/1       1/2      0        1\n\
          550.40.07          2/2     1/1       2/2       2/2      0        0\n\
          580.159.03    not in the lock\n\
-         the driver has none: class GF100_SUBDEVICE_INFOROM at 535.104.05\n"
+         the driver has none, as header_check says: class GF100_SUBDEVICE_INFOROM at 535.104.05\n"
     );
     let told = "Covered 12 of 13 rows in 2 versions; the driver lacks 1, gaps 0\n";
     assert!(err(&output).ends_with(told), "{}", err(&output));
+}
+
+#[test]
+fn special_cases_are_judged_by_the_driver() {
+    let special = "\"special_cases\": {\
+        \"limits\": 4096,\
+        \"forms\": [{\"struct\": \"NVOS21_PARAMETERS\", \"size\": 32}, {\"struct\": \"NVOS64_PARAMETERS\", \"size\": 44}],\
+        \"numbers\": [{\"name\": \"UVM_FREE\", \"nr\": 34}, {\"name\": \"NV_ESC_RM_CONTROL\", \"nr\": 99}],\
+        \"names\": [\"NV_ESC_NUMA_INFO\", {\"rule\": \"a mask\", \"name\": \"NOT_IN_THE_DRIVER\"}]\
+        }, \"frontend\": [";
+    let output = coverage(&altered("\"frontend\": [", special), &[]);
+    let (_, told) = out(&output)
+        .split_once("at 535.104.05\n")
+        .map(|(a, b)| (a.to_owned(), b.to_owned()))
+        .unwrap();
+    assert_eq!(
+        told,
+        "forms: NVOS21_PARAMETERS: both say 32 bytes\n\
+         forms: NVOS64_PARAMETERS: the table says 44 bytes, the driver 48: the driver is right\n\
+         names: NV_ESC_NUMA_INFO: the driver has it, 0xd7\n\
+         names: NOT_IN_THE_DRIVER: the driver's headers have no such name\n\
+         numbers: UVM_FREE: both say 0x22\n\
+         numbers: NV_ESC_RM_CONTROL: the table says 0x63, the driver 0x2a: the driver is right\n"
+    );
+    assert_eq!(output.status.code(), Some(0), "{}", err(&output));
 }
 
 #[test]

@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::fmt::Write as _;
 
-use serde::de::{Deserializer, Error, Visitor};
+use serde::de::{Deserializer, Error, IgnoredAny, Visitor};
 use serde::{Deserialize, Serialize};
 
 use crate::diagnostic::{Diagnostic, Report};
@@ -31,6 +31,35 @@ pub struct Table {
     class: Vec<Row>,
     #[serde(default)]
     header_check: HeaderCheck,
+    /// By what is special about them.
+    #[serde(default)]
+    special_cases: BTreeMap<String, Specials>,
+}
+
+#[derive(Debug, Clone, Deserialize)]
+#[serde(untagged)]
+enum Specials {
+    List(Vec<SpecialRow>),
+    /// A limit, say: a matter of the other project alone.
+    Other(IgnoredAny),
+}
+
+#[derive(Debug, Clone, Deserialize)]
+#[serde(untagged)]
+enum SpecialRow {
+    Name(String),
+    Special(Special),
+    Other(IgnoredAny),
+}
+
+/// What the table says of a name outside of its rows.
+#[derive(Debug, Clone, Deserialize)]
+struct Special {
+    #[serde(alias = "struct")]
+    name: String,
+    #[serde(default, rename = "nr", alias = "class_id", deserialize_with = "some_number")]
+    number: Option<u32>,
+    size: Option<u64>,
 }
 
 #[derive(Debug, Clone, Deserialize)]
@@ -102,6 +131,10 @@ fn number<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u32, D::Error> {
     deserializer.deserialize_any(Number)
 }
 
+fn some_number<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<u32>, D::Error> {
+    number(deserializer).map(Some)
+}
+
 /// How far a table is covered.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Coverage {
@@ -113,6 +146,19 @@ pub struct Coverage {
     pub lacking: Vec<Finding>,
     /// Rows that name no type and are not simple: their name and number alone can be compared.
     pub untyped: BTreeSet<String>,
+    /// The table's special cases, each beside what the driver has.
+    pub special: Vec<SpecialCase>,
+}
+
+/// Something that a table says outside of its rows.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct SpecialCase {
+    /// What the table calls it, such as `control_passthrough`.
+    pub case: String,
+    /// The name it is about.
+    pub name: String,
+    /// Which side is right.
+    pub verdict: String,
 }
 
 /// One version of a table.
@@ -168,8 +214,26 @@ impl Table {
         let names = rows.flat_map(|row| {
             std::iter::once(&row.name).chain(row.structs.iter().map(|of| &of.driver))
         });
-        let names: BTreeSet<&String> = names.collect();
+        let specials = self.specials();
+        let names: BTreeSet<&String> =
+            names.chain(specials.iter().map(|(_, special)| &special.name)).collect();
         names.into_iter().map(|name| Asked { name: name.clone(), place: None }).collect()
+    }
+
+    /// Every name of the special cases, with what is said of it there.
+    fn specials(&self) -> Vec<(&str, Special)> {
+        let lists = self.special_cases.iter().filter_map(|(case, specials)| match specials {
+            Specials::List(rows) => Some(rows.iter().map(move |row| (case.as_str(), row))),
+            Specials::Other(_) => None,
+        });
+        let special = |(case, row): (_, &SpecialRow)| match row {
+            SpecialRow::Name(name) => {
+                Some((case, Special { name: name.clone(), number: None, size: None }))
+            }
+            SpecialRow::Special(special) => Some((case, special.clone())),
+            SpecialRow::Other(_) => None,
+        };
+        lists.flatten().filter_map(special).collect()
     }
 
     /// The tag of a version, and the version with all it descends from.
@@ -202,6 +266,8 @@ pub fn check(lock: &Lock, specs: &[Spec], table: &Table) -> Result<Coverage, Rep
     let mut report = Report::default();
     let mut found = Findings::default();
     let mut versions = Vec::new();
+    let specials = table.specials();
+    let mut verdicts = vec![BTreeMap::new(); specials.len()];
     for version in &table.versions {
         let (tag, lineage) = match table.lineage(version) {
             Ok(found) => found,
@@ -218,6 +284,11 @@ pub fn check(lock: &Lock, specs: &[Spec], table: &Table) -> Result<Coverage, Rep
         if let Some(facts) = &locked {
             let spec = specs.iter().find(|spec| spec.driver == tag.branch());
             let known = Known { spec, facts };
+            for ((_, special), verdicts) in specials.iter().zip(&mut verdicts) {
+                let versions: &mut Vec<String> =
+                    verdicts.entry(known.verdict(special)).or_default();
+                versions.push(tag.to_string());
+            }
             for (kind, rows) in table.rows() {
                 let rows = rows.iter().filter(|row| row.holds(&lineage));
                 kinds.push(found.rows(&known, table, kind, rows));
@@ -234,8 +305,23 @@ pub fn check(lock: &Lock, specs: &[Spec], table: &Table) -> Result<Coverage, Rep
         gaps: listed(found.gaps),
         lacking: listed(found.lacking),
         untyped: found.untyped,
+        special: specials.iter().zip(verdicts).map(|(s, verdicts)| judged(s, verdicts)).collect(),
     };
     report.into_result(coverage).map(|(coverage, _)| coverage)
+}
+
+/// A special case with its verdict, or its verdicts and their versions.
+fn judged(
+    (case, special): &(&str, Special),
+    verdicts: BTreeMap<String, Vec<String>>,
+) -> SpecialCase {
+    let alone = verdicts.len() == 1;
+    let told = verdicts.into_iter().map(|(verdict, versions)| match alone {
+        true => verdict,
+        false => format!("{verdict} at {}", versions.join(", ")),
+    });
+    let verdict = told.collect::<Vec<_>>().join("; ");
+    SpecialCase { case: (*case).into(), name: special.name.clone(), verdict }
 }
 
 /// Complains when other rows hold than the table counts: it was cut off, or edited badly.
@@ -374,6 +460,30 @@ impl<'a> Known<'a> {
         missing
     }
 
+    /// Who is right about a special case.
+    fn verdict(&self, special: &Special) -> String {
+        let Special { name, number, size } = special;
+        let record = self.surfaces().find_map(|surface| surface.records.get(name));
+        match (self.constant(name), record, number, size) {
+            (None, None, ..) => "the driver's headers have no such name".into(),
+            (Some(ours), _, Some(number), _) if ours == i128::from(*number) => {
+                format!("both say {number:#x}")
+            }
+            (Some(ours), _, Some(number), _) => {
+                format!("the table says {number:#x}, the driver {ours:#x}: the driver is right")
+            }
+            (_, Some(record), _, Some(size)) if record.size == *size => {
+                format!("both say {size} bytes")
+            }
+            (_, Some(record), _, Some(size)) => {
+                let ours = record.size;
+                format!("the table says {size} bytes, the driver {ours}: the driver is right")
+            }
+            (Some(ours), ..) => format!("the driver has it, {ours:#x}"),
+            (None, Some(_), ..) => "the driver has it".into(),
+        }
+    }
+
     fn has_type(&self, name: &str) -> bool {
         let has = |s: &Surface| s.records.contains_key(name) || s.aliases.contains_key(name);
         self.surfaces().any(has)
@@ -422,7 +532,14 @@ impl Coverage {
             };
         }
         for Finding { kind, name, versions, .. } in &self.lacking {
-            let _ = writeln!(text, "the driver has none: {kind} {name} at {}", versions.join(", "));
+            let _ = writeln!(
+                text,
+                "the driver has none, as header_check says: {kind} {name} at {}",
+                versions.join(", ")
+            );
+        }
+        for SpecialCase { case, name, verdict } in &self.special {
+            let _ = writeln!(text, "{case}: {name}: {verdict}");
         }
         text
     }
