@@ -1,5 +1,7 @@
 //! Section 7: what keeps what alive.
 
+use nvabi::call::Ioctl;
+
 use crate::client::*;
 use crate::rules;
 
@@ -47,6 +49,51 @@ rules! {
         assert_ne!(map(space, other), Ok(at), "the mapping holds buffer and address");
         memory.write(0, 1);
         assert_eq!(memory.read(0), 1);
+    }
+
+    a_notifier_keeps_memory {
+        let (nvmap, channel) = (nvmap(), channel(ctrl()));
+        let before = free_memory(nvmap);
+        let fd = buffer(nvmap, 1 << 20);
+        notifier(channel, fd, 0).unwrap();
+        close(fd);
+        assert_eq!(before - free_memory(nvmap), 1 << 20, "nothing else holds it");
+        assert_eq!(raw(channel, NVGPU_IOCTL_CHANNEL_FORCE_RESET::REQUEST, 0), Ok(0), "it is told");
+        let other = buffer(nvmap, 4096);
+        notifier(channel, other, 0).unwrap();
+        close(other);
+        assert_eq!(before - free_memory(nvmap), 4096, "another takes its place");
+        close(channel);
+        assert_eq!(free_memory(nvmap), before);
+    }
+
+    a_ring_and_its_userd_are_kept_by_the_channel {
+        let (bound, ring, userd) = ready();
+        let with = free_memory(bound.nvmap);
+        setup(bound.channel, ring, userd).unwrap();
+        close(ring);
+        close(userd);
+        assert_eq!(free_memory(bound.nvmap), with, "nothing else holds them");
+        close(bound.channel);
+        assert_eq!(free_memory(bound.nvmap) - with, 8192 + 4096);
+    }
+
+    mappings_go_with_the_last_reference_of_a_space {
+        let bound = bound();
+        let before = free_memory(bound.nvmap);
+        let mapped = buffer(bound.nvmap, 1 << 20);
+        map(bound.space, mapped).unwrap();
+        let at = reserve(bound.space, 16, None).unwrap();
+        let fixed = buffer(bound.nvmap, 4096);
+        map_at(bound.space, fixed, at).unwrap();
+        close(mapped);
+        close(fixed);
+        let held = (1 << 20) + 4096;
+        assert_eq!(before - free_memory(bound.nvmap), held, "the mappings hold it");
+        close(bound.space);
+        assert_eq!(before - free_memory(bound.nvmap), held, "the channel holds the space");
+        close(bound.channel);
+        assert_eq!(free_memory(bound.nvmap), before, "in the group's file is no reference");
     }
 
     a_space_lives_with_its_channels {
@@ -242,6 +289,13 @@ rules! {
             thread.join().unwrap();
         }
     }
+}
+
+/// Bytes of system memory that nothing holds.
+fn free_memory(nvmap: Fd) -> u64 {
+    let mut heap = nvmap_query_heap_params { heap_mask: IOVMM, ..zeroed() };
+    call::<NVMAP_IOC_QUERY_HEAP_PARAMS>(nvmap, &mut heap).unwrap();
+    heap.free
 }
 
 pub(crate) fn send(socket: Fd, fd: Fd) {

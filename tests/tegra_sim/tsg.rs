@@ -137,6 +137,27 @@ rules! {
         }
     }
 
+    bind_of_a_channel_that_is_in_a_group {
+        let (ctrl, space, group) = two();
+        let member = channel(ctrl);
+        bind_space(space, member).unwrap();
+        let bind = |group| {
+            let mut fd = member;
+            raw(group, NVGPU_TSG_IOCTL_BIND_CHANNEL::REQUEST, (&raw mut fd) as u64)
+        };
+        assert_eq!(bind(group), Ok(0));
+        assert_eq!(bind(group), EINVAL, "the same group");
+        let other = tsg(ctrl);
+        assert_eq!(bind(other), EINVAL, "another");
+        assert_eq!(bind_tsg(other, member, 0), EINVAL);
+        assert_eq!(subcontext(other, space, 0), Err(libc::ENOSPC), "its SYNC is taken all the same");
+        let second = channel(ctrl);
+        bind_space(space, second).unwrap();
+        assert_eq!(bind_tsg(other, second, 0), Ok(0), "for this space");
+        close(member);
+        assert_eq!(bind_tsg(group, second, 0), EINVAL, "so is this one");
+    }
+
     unbind_of_a_member_kills_the_channel {
         let (ctrl, space, group) = two();
         let channel = channel(ctrl);
