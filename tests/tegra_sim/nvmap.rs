@@ -178,6 +178,48 @@ rules! {
         assert!(map(space, fd).is_ok());
     }
 
+    free_of_a_descriptor_is_a_close {
+        let nvmap = nvmap();
+        let fd = buffer(nvmap, 4096);
+        let other = unsafe { libc::dup(fd) };
+        assert_eq!(free(nvmap, fd as u32), Ok(0));
+        assert_eq!(unsafe { libc::close(fd) }, -1, "EBADF");
+        assert_eq!(get_fd(nvmap, fd as u32), Err(libc::EBADF));
+        assert!(mmap(other, 4096, 0).is_ok(), "the other is of the same file");
+        assert_eq!(unsafe { libc::dup(0) }, fd, "the number is free again");
+    }
+
+    free_of_descriptors_by_many_threads_under_signals {
+        extern "C" fn nothing(_: i32) {}
+        let open = || std::fs::read_dir("/proc/self/fd").unwrap().count();
+        let nvmap = nvmap();
+        let before = open();
+        unsafe {
+            let mut action: libc::sigaction = std::mem::zeroed();
+            action.sa_sigaction = nothing as usize;
+            action.sa_flags = libc::SA_RESTART;
+            libc::sigaction(libc::SIGALRM, &action, std::ptr::null_mut());
+            let often = libc::timeval { tv_sec: 0, tv_usec: 300 };
+            let timer = libc::itimerval { it_interval: often, it_value: often };
+            libc::setitimer(libc::ITIMER_REAL, &timer, std::ptr::null_mut());
+        }
+        let threads: Vec<_> = (0..4)
+            .map(|_| {
+                std::thread::spawn(move || {
+                    for _ in 0..50 {
+                        let fd = buffer(nvmap, 4096);
+                        assert_eq!(free(nvmap, fd as u32), Ok(0));
+                    }
+                })
+            })
+            .collect();
+        for thread in threads {
+            thread.join().unwrap();
+        }
+        unsafe { libc::setitimer(libc::ITIMER_REAL, &std::mem::zeroed(), std::ptr::null_mut()) };
+        assert_eq!(open(), before, "each once, and nobody else's");
+    }
+
     free_is_by_value_and_never_fails {
         let nvmap = nvmap();
         let handle = create(nvmap, 4096).unwrap();

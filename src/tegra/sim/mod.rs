@@ -15,9 +15,9 @@
 //! checks, its errors, its addresses, its lifetimes. It executes copies, fills, inline data and
 //! semaphores. Shaders it does not: a launch is decoded, reported and failed by the error notifier.
 //!
-//! What differs: `NVMAP_IOC_FREE` of a descriptor leaves `/dev/null` in its place; a pollfd stays
-//! readable until it is triggered again; under another debugger a child made by `fork` inherits the
-//! mappings of dma-bufs and of the doorbell; the graphics context takes about as many addresses of the
+//! What differs: a pollfd stays readable until it is triggered again; under another debugger a child
+//! made by `fork` inherits the mappings of dma-bufs and of the doorbell, and `NVMAP_IOC_FREE` of a
+//! descriptor leaves `/dev/null` in its place; the graphics context takes about as many addresses of the
 //! kernel window as the real one.
 
 mod abi;

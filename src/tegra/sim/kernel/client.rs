@@ -25,7 +25,7 @@ pub(crate) trait Client {
     /// Whether it may have another descriptor.
     fn has_room(&self) -> bool;
 
-    /// Takes a descriptor away from it.
+    /// Closes one of its descriptors before it gets its answer.
     fn close(&self, fd: i32);
 
     /// Whether it has `CAP_SYS_NICE`.

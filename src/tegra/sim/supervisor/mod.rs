@@ -29,7 +29,7 @@ use super::log::Log;
 use super::memory::{Inode, check};
 use super::{Options, Outcome, limits};
 use later::Later;
-use notify::{Listener, Next, Notification};
+use notify::{Give, Listener, Next, Notification};
 use paths::{Tree, Writer};
 use poller::Doorbell;
 use program::Signals;
@@ -180,6 +180,8 @@ enum Reply {
     PassUnshared(u64),
     /// This is its result.
     Answer(Result<i64, Errno>),
+    /// This is its result, and the caller has closed a descriptor.
+    AnswerClosed(Result<i64, Errno>, i32),
     /// This is its result, after a while.
     AnswerLater(Result<i64, Errno>, Duration),
     /// Its result comes of this.
@@ -351,11 +353,24 @@ impl Shared {
             Reply::Pass => self.listener.pass(n),
             Reply::PassUnshared(length) => trace::pass_unshared(&self.listener, n, length),
             Reply::Answer(result) => self.listener.answer(n, result),
+            Reply::AnswerClosed(result, fd) => self.answer_closed(n, result, fd),
             Reply::AnswerLater(result, time) => return Handled::AnswerLater(result, time),
             Reply::Work(name, work) => return Handled::Work(name, work),
             Reply::Done => {}
         }
         Handled::Now
+    }
+
+    /// Answers a call that closes a descriptor of its caller.
+    fn answer_closed(&self, n: &Notification, result: Result<i64, Errno>, fd: i32) {
+        if trace::answer_closed(&self.listener, n, result, fd) {
+            return;
+        }
+        // A debugger has it: at least the file goes.
+        if let Ok(null) = std::fs::File::open("/dev/null") {
+            let _ = self.listener.give(n, null.as_raw_fd(), Give::Replace(fd));
+        }
+        self.listener.answer(n, result);
     }
 
     /// What becomes of a call whose caller cannot be looked at: never the real kernel's, which would
@@ -393,9 +408,10 @@ impl Shared {
             return Ok(Reply::Work(name, work));
         }
         kernel.log.count(&name, result.err());
-        Ok(match target.delay.get() {
-            Duration::ZERO => Reply::Answer(result),
-            time => Reply::AnswerLater(result, time),
+        Ok(match (target.closed.get(), target.delay.get()) {
+            (Some(fd), _) => Reply::AnswerClosed(result, fd),
+            (None, Duration::ZERO) => Reply::Answer(result),
+            (None, time) => Reply::AnswerLater(result, time),
         })
     }
 

@@ -1,23 +1,47 @@
 //! Makes a system call in the place of another process, for what only it can do to itself.
 //!
-//! The drivers do not let their mappings be inherited by `fork`, and a process can say so of its own
-//! mappings alone. So after its `mmap` it is stopped, made to say it, and let go. It needs the rights
-//! of a debugger; where another debugger has the process, its mappings are inherited.
+//! The drivers do not let their mappings be inherited by `fork`, and one of their calls closes a
+//! descriptor of its caller: a process can do both to itself alone. So when the caller leaves its call
+//! it is stopped, made to do it, and let go. It needs the rights of a debugger; where another debugger
+//! has the process, nothing is done.
 
 use std::io;
 
 use super::notify::{Listener, Notification};
+use crate::tegra::sim::kernel::Errno;
 use crate::tegra::sim::memory::check;
+
+/// A system call that is made for another: its number and its arguments.
+type Call = (libc::c_long, [u64; 3]);
 
 /// Lets the real kernel make the caller's `mmap`, and keeps the mapping from its children.
 pub(super) fn pass_unshared(listener: &Listener, notification: &Notification, length: u64) {
-    let thread = notification.thread as libc::pid_t;
-    let Ok(trace) = Trace::begin(thread) else {
+    let advise = |result: i64| {
+        let is_mapped = !(-4095..=0).contains(&result);
+        let advice = [result as u64, length, libc::MADV_DONTFORK as u64];
+        is_mapped.then_some((libc::SYS_madvise, advice))
+    };
+    let Ok(trace) = Trace::begin(notification.thread as libc::pid_t) else {
         return listener.pass(notification);
     };
     listener.pass(notification);
     // When it was killed meanwhile there is nothing to do, and nothing to tell.
-    let _ = trace.after_call(length);
+    let _ = trace.after_call(advise);
+}
+
+/// Answers a call whose caller has closed a descriptor before it sees the answer. `false`: it cannot be
+/// made to, and was not answered.
+pub(super) fn answer_closed(
+    listener: &Listener,
+    notification: &Notification,
+    result: Result<i64, Errno>,
+    fd: i32,
+) -> bool {
+    let Ok(trace) = Trace::begin(notification.thread as libc::pid_t) else { return false };
+    listener.answer(notification, result);
+    // As for a mapping.
+    let _ = trace.after_call(|_| Some((libc::SYS_close, [fd as u64, 0, 0])));
+    true
 }
 
 /// A thread that we trace, let go at the end.
@@ -44,14 +68,14 @@ impl Trace {
         }
     }
 
-    fn after_call(&self, length: u64) -> io::Result<()> {
+    /// Makes a call for the thread when it leaves the one that it is in, by what that one returned.
+    fn after_call(&self, then: impl FnOnce(i64) -> Option<Call>) -> io::Result<()> {
         self.wait()?;
         let registers = self.registers()?;
-        let Some(at) = registers.result() else { return Ok(()) };
+        let Some((call, args)) = then(registers.result()) else { return Ok(()) };
         let mask = self.set_mask(u64::MAX)?;
-        let advice =
-            registers.with_call(libc::SYS_madvise as u64, [at, length, libc::MADV_DONTFORK as u64]);
-        let done = self.set_registers(&advice).and_then(|()| self.step());
+        let instead = registers.with_call(call as u64, args);
+        let done = self.set_registers(&instead).and_then(|()| self.step());
         self.set_registers(&registers)?;
         self.set_mask(mask)?;
         done
@@ -139,9 +163,9 @@ impl Registers {
 
 #[cfg(target_arch = "x86_64")]
 impl Registers {
-    /// What the call returned, unless it is an error.
-    fn result(&self) -> Option<u64> {
-        ((self.0.rax as i64) < -4095 || self.0.rax as i64 > 0).then_some(self.0.rax)
+    /// What the call returned.
+    fn result(&self) -> i64 {
+        self.0.rax as i64
     }
 
     /// The same instruction again, for another call.
@@ -158,10 +182,9 @@ impl Registers {
 
 #[cfg(target_arch = "aarch64")]
 impl Registers {
-    /// What the call returned, unless it is an error.
-    fn result(&self) -> Option<u64> {
-        let result = self.0.regs[0];
-        ((result as i64) < -4095 || result as i64 > 0).then_some(result)
+    /// What the call returned.
+    fn result(&self) -> i64 {
+        self.0.regs[0] as i64
     }
 
     /// The same instruction again, for another call.
