@@ -23,7 +23,7 @@ mod address_space;
 mod call;
 #[cfg(feature = "tegra")]
 mod channel;
-#[cfg(feature = "tegra")]
+#[cfg(any(feature = "tegra", feature = "tegra-sim"))]
 pub mod class;
 #[cfg(feature = "tegra")]
 mod devfreq;

@@ -196,7 +196,7 @@ rules! {
         let before = open();
         unsafe {
             let mut action: libc::sigaction = std::mem::zeroed();
-            action.sa_sigaction = nothing as usize;
+            action.sa_sigaction = nothing as *const () as usize;
             action.sa_flags = libc::SA_RESTART;
             libc::sigaction(libc::SIGALRM, &action, std::ptr::null_mut());
             let often = libc::timeval { tv_sec: 0, tv_usec: 300 };

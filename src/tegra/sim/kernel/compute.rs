@@ -3,25 +3,8 @@
 
 use super::engine::{Bus, Fault, Outcome, Step};
 use super::host;
+use crate::tegra::class::compute::*;
 
-const SEMAPHORE_PAYLOAD: u32 = 0x158;
-const SEMAPHORE_ADDRESS: u32 = 0x160;
-const SEMAPHORE_EXECUTE: u32 = 0x168;
-const LINE_LENGTH: u32 = 0x180;
-const LINE_COUNT: u32 = 0x184;
-const OFFSET_OUT: u32 = 0x188;
-const PITCH_OUT: u32 = 0x190;
-const LAUNCH_DMA: u32 = 0x1B0;
-const LOAD_INLINE_DATA: u32 = 0x1B4;
-const INLINE_SEMAPHORE: u32 = 0x1DC;
-const SHARED_WINDOW: u32 = 0x2A0;
-const SEND_PCAS_A: u32 = 0x2B4;
-const SEND_PCAS_B: u32 = 0x2B8;
-const SIGNAL_PCAS: u32 = 0x2BC;
-const SIGNAL_PCAS2: u32 = 0x2C0;
-const INLINE_QMD: u32 = 0x318;
-const LOCAL_WINDOW: u32 = 0x7B0;
-const REPORT_SEMAPHORE: u32 = 0x1B00;
 /// Behind the last method.
 const END: u32 = 0x4000;
 
@@ -50,14 +33,18 @@ impl Compute {
         self.values.resize(END as usize / 4, 0);
         self.values[method as usize / 4] = data;
         match method {
-            SEMAPHORE_EXECUTE => return self.semaphore(bus, data),
+            REPORT_SEMAPHORE_EXECUTE => return self.semaphore(bus, data),
             LAUNCH_DMA => self.begin_inline(bus, data)?,
             LOAD_INLINE_DATA => self.load_inline(bus, data)?,
-            REPORT_SEMAPHORE_D => self.report(bus, data)?,
-            SHARED_WINDOW_B => bus.windows.push((self.address(SHARED_WINDOW), "shared memory")),
-            LOCAL_WINDOW_B => bus.windows.push((self.address(LOCAL_WINDOW), "local memory")),
-            SIGNAL_PCAS if data & 2 != 0 => return Err(self.launch(bus)),
-            SIGNAL_PCAS2 if ![0, 1, 6, 7, 8, 12, 13].contains(&(data & 0xf)) => {
+            SET_REPORT_SEMAPHORE_D => self.report(bus, data)?,
+            SET_SHADER_SHARED_MEMORY_WINDOW_B => {
+                bus.windows.push((self.address(SET_SHADER_SHARED_MEMORY_WINDOW_A), "shared memory"))
+            }
+            SET_SHADER_LOCAL_MEMORY_WINDOW_B => {
+                bus.windows.push((self.address(SET_SHADER_LOCAL_MEMORY_WINDOW_A), "local memory"))
+            }
+            SEND_SIGNALING_PCAS_B if data & 2 != 0 => return Err(self.launch(bus)),
+            SEND_SIGNALING_PCAS2_B if ![0, 1, 6, 7, 8, 12, 13].contains(&(data & 0xf)) => {
                 return Err(self.launch(bus));
             }
             SEND_PCAS_B if data != 0 => return Err(self.launch(bus)),
@@ -81,7 +68,7 @@ impl Compute {
         if launch & 1 == 0 && lines > 1 {
             return Err(Fault::Unsupported("inline data to a block-linear surface".to_owned()));
         }
-        let size = u64::from(self.value(LINE_LENGTH)) * lines;
+        let size = u64::from(self.value(LINE_LENGTH_IN)) * lines;
         if size > MAX_INLINE {
             return Err(Fault::Commands(format!("{size} bytes of inline data")));
         }
@@ -99,7 +86,7 @@ impl Compute {
         };
         inline.bytes.extend(data.to_le_bytes());
         // Each line begins with a new word.
-        let line = self.value(LINE_LENGTH) as usize;
+        let line = self.value(LINE_LENGTH_IN) as usize;
         let padded = line.next_multiple_of(4) * (inline.size / line.max(1));
         if inline.bytes.len() < padded {
             self.inline = Some(inline);
@@ -109,8 +96,8 @@ impl Compute {
     }
 
     fn finish_inline(&mut self, bus: &mut Bus<'_>, inline: &Inline) -> Outcome<()> {
-        let line = self.value(LINE_LENGTH) as usize;
-        let mut to = self.address(OFFSET_OUT);
+        let line = self.value(LINE_LENGTH_IN) as usize;
+        let mut to = self.address(OFFSET_OUT_UPPER);
         if line > 0 {
             for bytes in inline.bytes.chunks(line.next_multiple_of(4)) {
                 bus.write(to, &bytes[..line.min(bytes.len())])?;
@@ -118,8 +105,8 @@ impl Compute {
             }
         }
         if inline.launch >> 4 & 3 == 2 {
-            let at = self.address(INLINE_SEMAPHORE);
-            let payload = self.value(INLINE_SEMAPHORE + 8);
+            let at = self.address(SET_I2M_SEMAPHORE_A);
+            let payload = self.value(SET_I2M_SEMAPHORE_A + 8);
             let is_word = inline.launch >> 12 & 1 != 0;
             self.release(bus, at, payload.into(), if is_word { 1 } else { 4 })?;
         }
@@ -128,12 +115,12 @@ impl Compute {
 
     /// REPORT_SEMAPHORE_EXECUTE.
     fn semaphore(&self, bus: &mut Bus<'_>, execute: u32) -> Outcome {
-        let at = u64::from(self.value(SEMAPHORE_ADDRESS + 4) & 0xff) << 32
-            | u64::from(self.value(SEMAPHORE_ADDRESS));
-        let mut payload = u64::from(self.value(SEMAPHORE_PAYLOAD));
+        let at = u64::from(self.value(SET_REPORT_SEMAPHORE_ADDRESS_LOWER + 4) & 0xff) << 32
+            | u64::from(self.value(SET_REPORT_SEMAPHORE_ADDRESS_LOWER));
+        let mut payload = u64::from(self.value(SET_REPORT_SEMAPHORE_PAYLOAD_LOWER));
         let is_wide = execute >> 12 & 1 != 0;
         if is_wide {
-            payload |= u64::from(self.value(SEMAPHORE_PAYLOAD + 4)) << 32;
+            payload |= u64::from(self.value(SET_REPORT_SEMAPHORE_PAYLOAD_LOWER + 4)) << 32;
         }
         match execute & 3 {
             0 if execute >> 6 & 1 != 0 => {
@@ -161,13 +148,13 @@ impl Compute {
         Ok(Step::Done)
     }
 
-    /// SET_REPORT_SEMAPHORE_D.
+    /// `SET_REPORT_SEMAPHORE_D`.
     fn report(&self, bus: &mut Bus<'_>, report: u32) -> Outcome<()> {
         if report & 3 != 0 {
             return Ok(());
         }
-        let at = self.address(REPORT_SEMAPHORE);
-        let mut payload = u64::from(self.value(REPORT_SEMAPHORE + 8));
+        let at = self.address(SET_REPORT_SEMAPHORE_A);
+        let mut payload = u64::from(self.value(SET_REPORT_SEMAPHORE_A + 8));
         if report >> 3 & 1 != 0 {
             let value = bus.load(at)?.into();
             let is_signed = report >> 17 & 3 == 1;
@@ -187,7 +174,7 @@ impl Compute {
     /// A kernel would start: what it is, and that it does not run.
     fn launch(&self, bus: &mut Bus<'_>) -> Fault {
         let at = match self.value(SEND_PCAS_A) {
-            0 => self.address(INLINE_QMD) << 8,
+            0 => self.address(SET_INLINE_QMD_ADDRESS_A) << 8,
             shifted => u64::from(shifted) << 8,
         };
         match Qmd::read(bus, at) {
@@ -198,10 +185,6 @@ impl Compute {
         }
     }
 }
-
-const SHARED_WINDOW_B: u32 = SHARED_WINDOW + 4;
-const LOCAL_WINDOW_B: u32 = LOCAL_WINDOW + 4;
-const REPORT_SEMAPHORE_D: u32 = REPORT_SEMAPHORE + 12;
 
 /// The compute class counts its reductions differently: sum, minimum, maximum, up, down, and, or, xor.
 fn reduce(

@@ -3,20 +3,8 @@
 
 use super::engine::{Bus, Fault, Outcome, Step};
 use super::host;
+use crate::tegra::class::copy::*;
 
-const SET_SEMAPHORE: u32 = 0x240;
-const SET_SEMAPHORE_PAYLOAD: u32 = 0x248;
-const SET_RENDER_ENABLE_C: u32 = 0x25C;
-const LAUNCH_DMA: u32 = 0x300;
-const OFFSET_IN: u32 = 0x400;
-const OFFSET_OUT: u32 = 0x408;
-const PITCH_IN: u32 = 0x410;
-const PITCH_OUT: u32 = 0x414;
-const LINE_LENGTH: u32 = 0x418;
-const LINE_COUNT: u32 = 0x41C;
-const REMAP_CONST_A: u32 = 0x700;
-const REMAP_CONST_B: u32 = 0x704;
-const REMAP_COMPONENTS: u32 = 0x708;
 /// Behind the last method.
 const END: u32 = 0x800;
 
@@ -112,29 +100,29 @@ impl Copy {
         if bit(12) || bit(13) {
             return Err(Fault::Unsupported("copy of physical addresses".to_owned()));
         }
-        if !bit(7) || !bit(8) {
+        if launch & BOTH_PITCH != BOTH_PITCH {
             return Err(Fault::Unsupported("copy of a block-linear surface".to_owned()));
         }
         Ok(Some(Job {
-            from: self.address(OFFSET_IN),
-            to: self.address(OFFSET_OUT),
+            from: self.address(OFFSET_IN_UPPER),
+            to: self.address(OFFSET_OUT_UPPER),
             // A pitch may go backwards.
             pitch_in: self.value(PITCH_IN) as i32 as u64,
             pitch_out: self.value(PITCH_OUT) as i32 as u64,
-            length: self.value(LINE_LENGTH).into(),
-            lines: if bit(9) { self.value(LINE_COUNT).into() } else { 1 },
-            remap: bit(10).then(|| self.remap()),
+            length: self.value(LINE_LENGTH_IN).into(),
+            lines: if launch & MULTI_LINE != 0 { self.value(LINE_COUNT).into() } else { 1 },
+            remap: (launch & REMAP != 0).then(|| self.remap()),
             line: 0,
             done: 0,
         }))
     }
 
     fn remap(&self) -> Remap {
-        let how = self.value(REMAP_COMPONENTS);
+        let how = self.value(SET_REMAP_COMPONENTS);
         let count = (how >> 24 & 3) + 1;
         Remap {
             components: (0..count).map(|index| how >> (index * 4) & 7).collect(),
-            constants: [self.value(REMAP_CONST_A), self.value(REMAP_CONST_B)],
+            constants: [self.value(SET_REMAP_CONST_A), self.value(SET_REMAP_CONST_B)],
             size: (how >> 16 & 3) as usize + 1,
             sources: (how >> 20 & 3) as usize + 1,
         }
@@ -145,7 +133,7 @@ impl Copy {
         if kind == 0 {
             return Ok(());
         }
-        let at = self.address(SET_SEMAPHORE);
+        let at = self.address(SET_SEMAPHORE_A);
         let is_wide = launch >> 27 & 1 != 0;
         let mut payload = u64::from(self.value(SET_SEMAPHORE_PAYLOAD));
         if is_wide {

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
+use super::Kernel;
 use super::args::Args;
 use super::channel::ENTRY;
 use super::clock::Clock;
@@ -15,7 +16,7 @@ use super::copy::Copy;
 use super::host::Host;
 use super::space::{Space, Target};
 use super::syncpoint::Points;
-use super::{Kernel, gpu};
+use crate::tegra::class::{AMPERE_COMPUTE_B, AMPERE_DMA_COPY_B, host};
 use crate::tegra::sim::abi::*;
 use crate::tegra::sim::memory::Node;
 
@@ -339,7 +340,7 @@ impl Engine {
 
     /// One method, to whoever it belongs to.
     fn call(&mut self, bus: &mut Bus<'_>, subchannel: usize, method: u32, data: u32) -> Outcome {
-        if method == 0 {
+        if method == host::SET_OBJECT {
             self.classes[subchannel] = data & 0xffff;
             return Ok(Step::Done);
         }
@@ -347,8 +348,8 @@ impl Engine {
             return self.host.call(bus, method, data);
         }
         match self.classes[subchannel] {
-            gpu::COPY_CLASS => self.copy.call(bus, method, data),
-            gpu::COMPUTE_CLASS | 0xA140 => self.compute.call(bus, method, data),
+            AMPERE_DMA_COPY_B => self.copy.call(bus, method, data),
+            AMPERE_COMPUTE_B | 0xA140 => self.compute.call(bus, method, data),
             0 => Err(Fault::Commands(format!(
                 "method {method:#06x} on subchannel {subchannel}, which has no object"
             ))),

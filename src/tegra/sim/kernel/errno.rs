@@ -1,7 +1,10 @@
-//! Errors as the kernel numbers them.
+//! Errors as the kernel numbers them; their names are nix's.
 
 use std::fmt;
 use std::str::FromStr;
+
+/// Behind the last number.
+const END: i32 = 134;
 
 /// An error number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -12,9 +15,6 @@ macro_rules! errnos {
         impl Errno {
             $(#[doc = stringify!($name)] pub const $name: Errno = Errno(libc::$name);)*
         }
-
-        /// Those that have a name here.
-        const NAMES: &[(&str, Errno)] = &[$((stringify!($name), Errno::$name)),*];
     };
 }
 
@@ -25,9 +25,9 @@ errnos! {
 
 impl fmt::Display for Errno {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match NAMES.iter().find(|(_, errno)| errno == self) {
-            Some((name, _)) => f.write_str(name),
-            None => write!(f, "errno {}", self.0),
+        match nix::errno::Errno::from_raw(self.0) {
+            nix::errno::Errno::UnknownErrno => write!(f, "errno {}", self.0),
+            known => write!(f, "{known:?}"),
         }
     }
 }
@@ -36,10 +36,8 @@ impl FromStr for Errno {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        match NAMES.iter().find(|(name, _)| *name == text) {
-            Some((_, errno)) => Ok(*errno),
-            None => Err(format!("unknown error number `{text}`")),
-        }
+        let named = (1..END).map(Errno).find(|errno| errno.to_string() == text);
+        named.ok_or_else(|| format!("unknown error number `{text}`"))
     }
 }
 

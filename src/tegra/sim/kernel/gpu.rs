@@ -1,6 +1,7 @@
 //! What a GA10B says of itself: the GPU of a Jetson AGX Orin of 64 GB.
 
 use super::PAGE;
+use crate::tegra::class::{AMPERE_CHANNEL_GPFIFO_B, AMPERE_COMPUTE_B, AMPERE_DMA_COPY_B};
 use crate::tegra::sim::abi::*;
 
 /// The runlist of the graphics engine.
@@ -22,10 +23,6 @@ pub(super) const TPCS: u32 = 4;
 const SMS_PER_TPC: u32 = 2;
 pub(super) const SMS: u32 = GPCS * TPCS * SMS_PER_TPC;
 
-pub(super) const COMPUTE_CLASS: u32 = 0xC7C0;
-pub(super) const COPY_CLASS: u32 = 0xC7B5;
-pub(super) const CHANNEL_CLASS: u32 = 0xC76F;
-
 /// Hz.
 pub(super) const MIN_FREQUENCY: u64 = 306_000_000;
 pub(super) const MAX_FREQUENCY: u64 = 1_300_000_000;
@@ -46,7 +43,8 @@ pub(super) fn runlist(wanted: i32) -> Option<u32> {
 
 /// Classes that objects can be made of (G/hal/class/class_ga10b.c and the older lists it goes on to).
 pub(super) fn is_class(class: u32) -> bool {
-    const AMPERE: [u32; 5] = [0xC637, COMPUTE_CLASS, COPY_CLASS, CHANNEL_CLASS, 0xC797];
+    const AMPERE: [u32; 5] =
+        [0xC637, AMPERE_COMPUTE_B, AMPERE_DMA_COPY_B, AMPERE_CHANNEL_GPFIFO_B, 0xC797];
     const TURING: [u32; 5] = [0xC46F, 0xC5C0, 0xC5B5, 0xC4B7, 0xC597];
     const VOLTA: [u32; 4] = [0xC3C0, 0xC3B5, 0xC36F, 0xC397];
     const PASCAL: [u32; 4] = [0xC0B5, 0xC06F, 0xC097, 0xC0C0];
@@ -72,10 +70,10 @@ pub(super) fn characteristics(ctrl: u64, may_reschedule: bool) -> nvgpu_gpu_char
         flags: flags(may_reschedule),
         twod_class: 0x902D,
         threed_class: 0xC797,
-        compute_class: COMPUTE_CLASS,
-        gpfifo_class: CHANNEL_CLASS,
+        compute_class: AMPERE_COMPUTE_B,
+        gpfifo_class: AMPERE_CHANNEL_GPFIFO_B,
         inline_to_memory_class: 0xA140,
-        dma_copy_class: COPY_CLASS,
+        dma_copy_class: AMPERE_DMA_COPY_B,
         gpc_mask: 1,
         sm_arch_sm_version: 0x807,
         sm_arch_spa_version: 0x806,

@@ -2,6 +2,7 @@
 //! (`clc56f.h`; class 0xC76F has the same.)
 
 use super::engine::{Bus, Fault, Outcome, Step};
+use crate::tegra::class::host::*;
 
 /// What the methods before have said.
 #[derive(Debug, Default)]
@@ -15,18 +16,19 @@ pub(super) struct Host {
 impl Host {
     pub(super) fn call(&mut self, bus: &mut Bus<'_>, method: u32, data: u32) -> Outcome {
         match method {
-            0x04 => return Err(Fault::Commands("ILLEGAL".to_owned())),
-            0x10 => self.old[0] = data,
-            0x14 => self.old[1] = data,
-            0x18 => self.old[2] = data,
-            0x1C => return self.old_semaphore(bus, data),
-            0x5C => self.address[0] = data & !3,
-            0x60 => self.address[1] = data & 0xff,
-            0x64 => self.payload[0] = data,
-            0x68 => self.payload[1] = data,
-            0x6C => return self.semaphore(bus, data),
-            // NOP, interrupts, flushes, memory operations, references, waiting, yielding.
-            0x08 | 0x20..=0x34 | 0x50 | 0x78 | 0x80 | 0x84 => {}
+            ILLEGAL => return Err(Fault::Commands("ILLEGAL".to_owned())),
+            SEMAPHOREA => self.old[0] = data,
+            SEMAPHOREB => self.old[1] = data,
+            SEMAPHOREC => self.old[2] = data,
+            SEMAPHORED => return self.old_semaphore(bus, data),
+            SEM_ADDR_LO => self.address[0] = data & !3,
+            SEM_ADDR_HI => self.address[1] = data & 0xff,
+            SEM_PAYLOAD_LO => self.payload[0] = data,
+            SEM_PAYLOAD_HI => self.payload[1] = data,
+            SEM_EXECUTE => return self.semaphore(bus, data),
+            // The engines are never behind, and nobody looks at the rest.
+            NOP | NON_STALL_INTERRUPT | FB_FLUSH | MEM_OP_A..=MEM_OP_D => {}
+            SET_REFERENCE | WFI | YIELD | CLEAR_FAULTED => {}
             _ => {
                 let text = format!("host method {method:#04x} is unknown");
                 bus.notes.push(("unknown-method", text));
@@ -44,7 +46,7 @@ impl Host {
             payload |= u64::from(self.payload[1]) << 32;
         }
         let operation = execute & 7;
-        if operation == 1 {
+        if operation == SEM_EXECUTE_RELEASE {
             return release(bus, at, payload, is_wide, execute >> 25 & 1 != 0);
         }
         let value = if is_wide { bus.load64(at)? } else { bus.load(at)?.into() };
@@ -57,7 +59,7 @@ impl Host {
         let passes = match operation {
             0 => value == payload,
             2 => value >= payload,
-            3 => !is_behind(if is_wide { 64 } else { 32 }),
+            SEM_EXECUTE_ACQ_CIRC_GEQ => !is_behind(if is_wide { 64 } else { 32 }),
             4 => value & payload != 0,
             5 => value | payload != if is_wide { u64::MAX } else { u32::MAX.into() },
             other => return Err(Fault::Commands(format!("semaphore operation {other}"))),
