@@ -23,6 +23,7 @@ mod limits;
 mod nvmap;
 mod properties;
 mod python;
+mod releases;
 mod tsg;
 mod work;
 
@@ -39,6 +40,16 @@ const PASSED: i32 = 42;
 /// Runs a test's body as a client under the simulator; returns the report. `None` in the client, and
 /// where the machine does not permit it.
 pub(crate) fn simulate(name: &str, faults: &[&str], body: fn()) -> Option<Report> {
+    simulate_on("r36.4", name, faults, body)
+}
+
+/// The same, on a release.
+pub(crate) fn simulate_on(
+    release: &str,
+    name: &str,
+    faults: &[&str],
+    body: fn(),
+) -> Option<Report> {
     if std::env::var_os(CLIENT).is_some() {
         body();
         // So that a client that ran no body is not taken for one that passed.
@@ -48,8 +59,9 @@ pub(crate) fn simulate(name: &str, faults: &[&str], body: fn()) -> Option<Report
     let mut command = Command::new(std::env::current_exe().expect("this program"));
     command.args(["--exact", name, "--nocapture", "--test-threads", "1"]).env(CLIENT, "1");
     command.stdout(std::process::Stdio::null());
+    let release = release.parse().expect("a release");
     let faults: Vec<Fault> = faults.iter().map(|fault| fault.parse().expect("a fault")).collect();
-    match sim::run(&mut command, &Options { faults, ..Options::default() }) {
+    match sim::run(&mut command, &Options { release, faults, ..Options::default() }) {
         Ok(outcome) => {
             assert_eq!(outcome.status.code(), Some(PASSED), "{}", outcome.report);
             assert_eq!(outcome.report.live_buffers, 0, "memory is left");

@@ -98,9 +98,9 @@ pub(crate) enum Tegra {
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct TegraSim {
-    /// Release of the drivers to play. Those of r36 differ in nothing that is simulated: all play r36.4.
+    /// Release of L4T whose drivers are played: r32.7.1 to r36.4.3, or the beginning of one, such as r35.
     #[arg(long, default_value = "r36.4")]
-    pub(crate) release: TegraRelease,
+    pub(crate) release: nvabi::tegra::sim::Release,
     /// Let a call fail or take long: CALL:N:ERRNO or CALL:N:delay=TIME. N counts from 1, `*` is all.
     #[arg(long = "fault", value_name = "FAULT")]
     pub(crate) faults: Vec<nvabi::tegra::sim::Fault>,
@@ -110,20 +110,6 @@ pub(crate) struct TegraSim {
     /// The program and its arguments.
     #[arg(last = true, required = true)]
     pub(crate) command: Vec<std::ffi::OsString>,
-}
-
-/// Releases that have the same rules.
-#[derive(Debug, Clone, Copy, clap::ValueEnum)]
-pub(crate) enum TegraRelease {
-    /// L4T r36.2
-    #[value(name = "r36.2")]
-    R36_2,
-    /// L4T r36.3
-    #[value(name = "r36.3")]
-    R36_3,
-    /// L4T r36.4
-    #[value(name = "r36.4")]
-    R36_4,
 }
 
 #[derive(Debug, Subcommand)]

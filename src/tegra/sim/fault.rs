@@ -7,6 +7,7 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use super::kernel::Errno;
+use super::release::Release;
 
 /// A call that is to fail, or to take long: `OPEN_CHANNEL:3:ENOMEM`, `MAP_BUFFER_EX:1:delay=10ms`,
 /// `open:2:EMFILE`.
@@ -42,6 +43,7 @@ impl Fault {
             |name: &str| self.call.split('_').filter(|word| is_word_of(name, word)).count();
         let mut names: Vec<_> = all_names().filter(|name| shared(name) > 0).collect();
         names.sort_by_key(|name| (std::cmp::Reverse(shared(name)), *name));
+        names.dedup();
         names.truncate(4);
         names
     }
@@ -53,7 +55,8 @@ fn is_word_of(name: &str, word: &str) -> bool {
 }
 
 fn all_names() -> impl Iterator<Item = &'static str> {
-    super::kernel::calls().map(|(_, name)| name).chain(["mmap", "open"])
+    let releases = Release::all().flat_map(super::kernel::calls);
+    releases.map(|(_, name)| name).chain(["mmap", "open"])
 }
 
 impl fmt::Display for Fault {

@@ -6,6 +6,7 @@ use serde::Serialize;
 
 use super::fault::{Effect, Faults};
 use super::kernel::Errno;
+use super::release::Release;
 
 /// Diagnostics that are kept; a client in a loop makes more.
 const MAX_DIAGNOSTICS: usize = 1000;
@@ -53,8 +54,9 @@ pub struct Count {
 }
 
 impl Log {
-    pub(crate) fn new(faults: Faults) -> Self {
-        let names = super::kernel::calls().collect();
+    pub(crate) fn new(release: Release, faults: Faults) -> Self {
+        let ours = super::kernel::calls(Release::ours());
+        let names = ours.chain(super::kernel::calls(release)).collect();
         Self { names, faults, ..Self::default() }
     }
 

@@ -12,7 +12,8 @@
 //! others, and those that turn out not to be, go through to the real kernel.
 //!
 //! [`run`] is the whole interface. The simulated kernel does what L4T r36 does: the order of its
-//! checks, its errors, its addresses, its lifetimes. It executes copies, fills, inline data and
+//! checks, its errors, its addresses, its lifetimes. Other releases have their own requests and
+//! layouts, and r36's rules but for a few. It executes copies, fills, inline data and
 //! semaphores. Shaders it does not: a launch is decoded, reported and failed by the error notifier.
 //!
 //! What differs: a pollfd stays readable until it is triggered again; under another debugger a child
@@ -26,6 +27,7 @@ mod kernel;
 mod limits;
 mod log;
 mod memory;
+mod release;
 mod report;
 mod supervisor;
 
@@ -35,11 +37,14 @@ use std::process::{Command, ExitStatus};
 pub use fault::{Effect, Fault};
 pub use kernel::Errno;
 pub use log::{Count, Diagnostic, Leak};
+pub use release::Release;
 pub use report::Report;
 
 /// What to simulate.
 #[derive(Debug, Clone, Default)]
 pub struct Options {
+    /// Whose drivers.
+    pub release: Release,
     /// Calls that are to fail or to take long.
     pub faults: Vec<Fault>,
     /// Whether SIGHUP, SIGINT and SIGTERM are passed on to the program instead of ending this process,

@@ -25,9 +25,8 @@ fn run(context: &Context<'_>, args: &TegraSim) -> io::Result<ExitStatus> {
     let Some((program, rest)) = args.command.split_first() else {
         return Err(io::ErrorKind::InvalidInput.into());
     };
-    // The releases differ in nothing that is simulated.
-    let _ = args.release;
-    let options = Options { faults: args.faults.clone(), pass_signals: true };
+    let options =
+        Options { release: args.release, faults: args.faults.clone(), pass_signals: true };
     let Outcome { status, report } = sim::run(process::Command::new(program).args(rest), &options)?;
     match &args.report {
         Some(path) => fs::write(path, report.to_json())?,

@@ -1,8 +1,10 @@
 //! The argument of an ioctl: bytes of the caller's, seen as the driver's structs.
 
 use std::mem::MaybeUninit;
+use std::sync::Arc;
 
 use super::client::Client;
+use super::layouts::Move;
 use super::{Errno, Result};
 use crate::tegra::sim::abi::Record;
 
@@ -14,22 +16,54 @@ const MAX: usize = 264;
 pub(crate) struct Args {
     bytes: [u8; MAX],
     size: usize,
+    /// As it came, where it lies otherwise in the release that is played.
+    theirs: Option<Theirs>,
+}
+
+#[derive(Debug)]
+struct Theirs {
+    bytes: [u8; MAX],
+    moves: Arc<[Move]>,
 }
 
 impl Args {
     /// A copy that nothing was read into yet.
     pub(crate) fn new(size: usize) -> Self {
-        Self { bytes: [0; MAX], size: size.min(MAX) }
+        Self { bytes: [0; MAX], size: size.min(MAX), theirs: None }
     }
 
-    /// The part that the request covers.
-    pub(crate) fn bytes(&self) -> &[u8] {
-        &self.bytes[..self.size]
+    /// Reads it from the caller's memory; whether all of it was there.
+    pub(crate) fn read(&mut self, client: &dyn Client, address: u64) -> bool {
+        client.read(address, &mut self.bytes[..self.size]) == self.size
     }
 
-    /// The part that the request covers, to be filled.
-    pub(crate) fn bytes_mut(&mut self) -> &mut [u8] {
-        &mut self.bytes[..self.size]
+    /// Brings it from the layout of the release to that of the rules.
+    pub(super) fn enter(&mut self, moves: Option<Arc<[Move]>>) {
+        let Some(moves) = moves else { return };
+        let bytes = std::mem::replace(&mut self.bytes, [0; MAX]);
+        for part in moves.iter() {
+            let from = &bytes[part.theirs..part.theirs + part.length];
+            self.bytes[part.ours..part.ours + part.length].copy_from_slice(from);
+        }
+        self.theirs = Some(Theirs { bytes, moves });
+    }
+
+    /// Writes it to the caller's memory; returns how many bytes could not be written.
+    pub(crate) fn uncopied(&self, client: &dyn Client, address: u64) -> i64 {
+        let Some(Theirs { bytes, moves }) = &self.theirs else {
+            return uncopied(client, address, &self.bytes[..self.size]);
+        };
+        let mut bytes = *bytes;
+        for part in moves.iter() {
+            let from = &self.bytes[part.ours..part.ours + part.length];
+            bytes[part.theirs..part.theirs + part.length].copy_from_slice(from);
+        }
+        uncopied(client, address, &bytes[..self.size])
+    }
+
+    /// Writes it to the caller's memory.
+    pub(crate) fn write(&self, client: &dyn Client, address: u64) -> Result<()> {
+        if self.uncopied(client, address) != 0 { Err(Errno::EFAULT) } else { Ok(()) }
     }
 
     /// As a struct of the driver.

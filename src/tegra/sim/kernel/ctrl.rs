@@ -62,7 +62,9 @@ impl Kernel {
                 args.put(&gpu::zcull());
                 Ok(0)
             }
-            NVGPU_GPU_IOCTL_GET_CHARACTERISTICS::REQUEST => characteristics(client, ctrl, args),
+            NVGPU_GPU_IOCTL_GET_CHARACTERISTICS::REQUEST => {
+                self.characteristics(client, ctrl, args)
+            }
             NVGPU_GPU_IOCTL_ALLOC_AS::REQUEST => self.alloc_as(client, args),
             NVGPU_GPU_IOCTL_OPEN_TSG::REQUEST => self.open_tsg_call(client, ctrl, args),
             NVGPU_GPU_IOCTL_GET_TPC_MASKS::REQUEST => {
@@ -99,8 +101,16 @@ impl Kernel {
             }
             NVGPU_GPU_IOCTL_VSMS_MAPPING::REQUEST => {
                 let address = args.get::<nvgpu_gpu_vsms_mapping>().vsms_map_buf_addr;
-                let bytes: Vec<u8> =
-                    gpu::sms().iter().flat_map(|sm| as_bytes(sm).to_vec()).collect();
+                let bytes: Vec<u8> = match self.layouts.branch {
+                    36.. => gpu::sms().iter().flat_map(|sm| as_bytes(sm).to_vec()).collect(),
+                    // The GPC and the TPC, under other names.
+                    _ => {
+                        let place = |sm: &nvgpu_gpu_vsms_mapping_entry| {
+                            [sm.gpc_logical_index, sm.tpc_local_logical_index]
+                        };
+                        gpu::sms().iter().flat_map(place).collect()
+                    }
+                };
                 Ok(uncopied(client, address, &bytes))
             }
             NVGPU_GPU_IOCTL_GET_CPU_TIME_CORRELATION_INFO::REQUEST => self.correlate(args),
@@ -141,6 +151,33 @@ impl Kernel {
             | NVGPU_GPU_IOCTL_CLK_SET_INFO::REQUEST => self.not_simulated(client, request),
             _ => Err(Errno::ENOTTY),
         }
+    }
+
+    /// G/os/linux/ioctl_ctrl.c:365-586: however much fits is copied, and how much there is is told.
+    fn characteristics(&self, client: &dyn Client, ctrl: u64, args: &mut Args) -> Result<i64> {
+        let mut wanted: nvgpu_gpu_get_characteristics = args.get();
+        let last = |node| self.layouts.limits(node).last.into();
+        let gpu = nvgpu_gpu_characteristics {
+            gpu_ioctl_nr_last: last("ctrl"),
+            tsg_ioctl_nr_last: last("tsg"),
+            dbg_gpu_ioctl_nr_last: last("dbg"),
+            ioctl_channel_nr_last: last("channel"),
+            as_ioctl_nr_last: last("as"),
+            event_ioctl_nr_last: last("event"),
+            ctxsw_ioctl_nr_last: last("ctxsw"),
+            prof_ioctl_nr_last: last("prof"),
+            nvs_ioctl_nr_last: last("nvsched"),
+            ..gpu::characteristics(ctrl, client.may_reschedule())
+        };
+        let bytes = self.layouts.export(&gpu);
+        let room = usize::try_from(wanted.gpu_characteristics_buf_size).unwrap_or(usize::MAX);
+        let size = bytes.len().min(room);
+        let left = uncopied(client, wanted.gpu_characteristics_buf_addr, &bytes[..size]);
+        if left == 0 {
+            wanted.gpu_characteristics_buf_size = bytes.len() as u64;
+            args.put(&wanted);
+        }
+        Ok(left)
     }
 
     /// G/os/linux/ioctl_ctrl.c:1225-1270.
@@ -238,22 +275,7 @@ impl Kernel {
     }
 }
 
-/// G/os/linux/ioctl_ctrl.c:365-586: however much fits is copied, and how much there is is told.
-fn characteristics(client: &dyn Client, ctrl: u64, args: &mut Args) -> Result<i64> {
-    let mut wanted: nvgpu_gpu_get_characteristics = args.get();
-    let gpu = gpu::characteristics(ctrl, client.may_reschedule());
-    let bytes = as_bytes(&gpu);
-    let size =
-        bytes.len().min(wanted.gpu_characteristics_buf_size.try_into().unwrap_or(usize::MAX));
-    let left = uncopied(client, wanted.gpu_characteristics_buf_addr, &bytes[..size]);
-    if left == 0 {
-        wanted.gpu_characteristics_buf_size = bytes.len() as u64;
-        args.put(&wanted);
-    }
-    Ok(left)
-}
-
-/// The same for masks (G/os/linux/ioctl_ctrl.c:849-901).
+/// However much fits is copied, and how much there is is told (G/os/linux/ioctl_ctrl.c:849-901).
 fn negotiate(
     client: &dyn Client,
     args: &mut Args,

@@ -2,25 +2,16 @@
 //!
 //! A request is looked up by the file it was made on: its magic alone does not say whose it is.
 
-use super::args::{Args, uncopied};
+use super::args::Args;
 use super::client::Client;
 use super::{Errno, File, FileId, Kernel, Result};
 use crate::call::Request;
-use crate::tegra::sim::abi;
 
-/// How a node of nvgpu takes its requests.
-struct Limits {
-    magic: u8,
-    last: u8,
-    max_size: u16,
-    /// A copy back that fails says how many bytes were left (or else `EFAULT`).
-    counts: bool,
-}
-
-const CTRL: Limits = Limits { magic: b'G', last: 44, max_size: 264, counts: true };
-const SPACE: Limits = Limits { magic: b'A', last: 14, max_size: 40, counts: false };
-const TSG: Limits = Limits { magic: b'T', last: 21, max_size: 32, counts: true };
-const CHANNEL: Limits = Limits { magic: b'H', last: 128, max_size: 104, counts: true };
+/// The nodes of nvgpu, and their letters.
+const CTRL: (&str, u8) = ("ctrl", b'G');
+const SPACE: (&str, u8) = ("as", b'A');
+const TSG: (&str, u8) = ("tsg", b'T');
+const CHANNEL: (&str, u8) = ("channel", b'H');
 
 impl Kernel {
     /// An ioctl on one of our files.
@@ -35,10 +26,10 @@ impl Kernel {
         let request = Request(request);
         match file {
             File::Nvmap { process } => self.nvmap_ioctl(client, process, request, argument),
-            File::Ctrl(_) => self.nvgpu_ioctl(client, file, &CTRL, request, argument),
-            File::Space(_) => self.nvgpu_ioctl(client, file, &SPACE, request, argument),
-            File::Tsg { .. } => self.nvgpu_ioctl(client, file, &TSG, request, argument),
-            File::Channel(_) => self.nvgpu_ioctl(client, file, &CHANNEL, request, argument),
+            File::Ctrl(_) => self.nvgpu_ioctl(client, file, CTRL, request, argument),
+            File::Space(_) => self.nvgpu_ioctl(client, file, SPACE, request, argument),
+            File::Tsg { .. } => self.nvgpu_ioctl(client, file, TSG, request, argument),
+            File::Channel(_) => self.nvgpu_ioctl(client, file, CHANNEL, request, argument),
             File::Fences => self.fence_ioctl(client, request, argument),
             // DMA_BUF_IOCTL_SYNC: memory here is always coherent.
             File::Buffer(_) if request.magic() == b'b' && request.nr() == 0 => Ok(0),
@@ -52,11 +43,12 @@ impl Kernel {
         &mut self,
         client: &dyn Client,
         file: File,
-        limits: &Limits,
+        (node, magic): (&str, u8),
         request: Request,
         argument: u64,
     ) -> Result<i64> {
-        if request.magic() != limits.magic
+        let limits = self.layouts.limits(node);
+        if request.magic() != magic
             || request.nr() == 0
             || request.nr() > limits.last
             || request.size() > limits.max_size
@@ -64,23 +56,25 @@ impl Kernel {
             return Err(Errno::EINVAL);
         }
         let mut args = Args::new(request.size().into());
-        if request.is_read_by_driver()
-            && client.read(argument, args.bytes_mut()) < args.bytes().len()
-        {
+        if request.is_read_by_driver() && !args.read(client, argument) {
             return Err(Errno::EFAULT);
         }
+        let call = self.layouts.call(request.0).ok_or(Errno::ENOTTY)?;
+        let Some(known) = call.request else { return self.not_simulated(client, request.0) };
+        args.enter(call.moves);
         let outcome = match file {
-            File::Ctrl(ctrl) => self.ctrl_ioctl(client, ctrl, request.0, &mut args),
-            File::Space(space) => self.space_ioctl(client, space, request.0, &mut args),
-            File::Tsg { tsg, .. } => self.tsg_ioctl(client, tsg, request.0, &mut args),
-            File::Channel(channel) => self.channel_ioctl(client, channel, request.0, &mut args),
+            File::Ctrl(ctrl) => self.ctrl_ioctl(client, ctrl, known, &mut args),
+            File::Space(space) => self.space_ioctl(client, space, known, &mut args),
+            File::Tsg { tsg, .. } => self.tsg_ioctl(client, tsg, known, &mut args),
+            File::Channel(channel) => self.channel_ioctl(client, channel, known, &mut args),
             _ => Err(Errno::ENOTTY),
         }?;
         if outcome != 0 || !request.is_written_by_driver() {
             return Ok(outcome);
         }
-        match uncopied(client, argument, args.bytes()) {
-            left if left != 0 && !limits.counts => Err(Errno::EFAULT),
+        match args.uncopied(client, argument) {
+            // That of address spaces alone does not tell how many bytes were left.
+            left if left != 0 && node == SPACE.0 => Err(Errno::EFAULT),
             left => Ok(left),
         }
     }
@@ -91,11 +85,4 @@ impl Kernel {
         self.log.diagnose(client.process(), "not-simulated", format!("{name} is not simulated"));
         Err(Errno::ENOSYS)
     }
-}
-
-/// The calls of the nodes that are simulated: number and driver's name.
-pub(crate) fn calls() -> impl Iterator<Item = (u32, &'static str)> {
-    const NODES: [&str; 6] = ["nvmap", "ctrl", "as", "tsg", "channel", "host1x-fence"];
-    let all = abi::ALL.iter().copied().flatten();
-    all.filter(|call| NODES.contains(&call.node)).map(|call| (call.number, call.name))
 }

@@ -24,12 +24,12 @@ impl Kernel {
             _ => return Err(Errno::ENOTTY),
         };
         let mut args = Args::new(request.size().into());
-        if client.read(argument, args.bytes_mut()) < args.bytes().len() {
+        if !args.read(client, argument) {
             return Err(Errno::EFAULT);
         }
         handler(self, client, &mut args)?;
         if request.0 != HOST1X_IOCTL_TRIGGER_POLLFD::REQUEST {
-            write(client, argument, args.bytes())?;
+            args.write(client, argument)?;
         }
         Ok(0)
     }

@@ -52,7 +52,7 @@ pub(super) fn is_class(class: u32) -> bool {
     [&AMPERE as &[u32], &TURING, &VOLTA, &PASCAL, &OLDER].concat().contains(&class)
 }
 
-/// Everything that the driver says of the GPU. What differs between boards is that of the trace.
+/// Everything that the driver says of the GPU, but for its nodes. What differs between boards is that of the trace.
 pub(super) fn characteristics(ctrl: u64, may_reschedule: bool) -> nvgpu_gpu_characteristics {
     let mut chipname = [0; 8];
     chipname[..5].copy_from_slice(b"ga10b");
@@ -78,11 +78,6 @@ pub(super) fn characteristics(ctrl: u64, may_reschedule: bool) -> nvgpu_gpu_char
         sm_arch_sm_version: 0x807,
         sm_arch_spa_version: 0x806,
         sm_arch_warp_count: 48,
-        gpu_ioctl_nr_last: 44,
-        tsg_ioctl_nr_last: 21,
-        dbg_gpu_ioctl_nr_last: 29,
-        ioctl_channel_nr_last: 128,
-        as_ioctl_nr_last: 14,
         gpu_va_bit_count: 40,
         max_fbps_count: 2,
         fbp_en_mask: 1,
@@ -100,10 +95,6 @@ pub(super) fn characteristics(ctrl: u64, may_reschedule: bool) -> nvgpu_gpu_char
         default_graphics_preempt_mode: NVGPU_GRAPHICS_PREEMPTION_MODE_WFI,
         default_compute_preempt_mode: NVGPU_COMPUTE_PREEMPTION_MODE_WFI,
         reg_ops_limit: 1024,
-        event_ioctl_nr_last: 1,
-        ctxsw_ioctl_nr_last: 9,
-        prof_ioctl_nr_last: 11,
-        nvs_ioctl_nr_last: 4,
         max_ctxsw_ring_buffer_size: 0x100 * PAGE as u32,
         per_device_identifier: 0x4d1b_2c6a_10b0_0001,
         num_ppc_per_gpc: 2,

@@ -19,6 +19,7 @@ mod errno;
 mod fence;
 mod gpu;
 mod host;
+mod layouts;
 mod nvmap;
 mod space;
 mod syncpoint;
@@ -29,13 +30,15 @@ use std::sync::Arc;
 
 use super::log::Log;
 use super::memory::{Access, Inode, Memory, Node, Signal};
+use super::release::Release;
 use channel::Channel;
 pub(crate) use client::{Client, Descriptor, Work};
 pub(crate) use ctrl::{USERMODE_SIZE, is_rung, take_token};
 pub(crate) use devfreq::Attribute;
 use devfreq::Devfreq;
-pub(crate) use dispatch::calls;
 pub use errno::Errno;
+use layouts::Layouts;
+pub(crate) use layouts::calls;
 use nvmap::{BufferId, Nvmap};
 use space::{Space, SpaceId};
 use syncpoint::Points;
@@ -119,6 +122,7 @@ pub(crate) enum Device {
 /// Everything that the drivers know.
 #[derive(Debug)]
 pub(crate) struct Kernel {
+    layouts: Layouts,
     files: BTreeMap<FileId, OpenFile>,
     inodes: HashMap<Inode, FileId>,
     last_file: u64,
@@ -140,9 +144,10 @@ pub(crate) struct Kernel {
 }
 
 impl Kernel {
-    /// A device that was never used, and bytes that the machine under it has.
-    pub(crate) fn new(log: Log, available: u64) -> Self {
+    /// A device that was never used, the drivers of a release, and bytes that the machine under it has.
+    pub(crate) fn new(release: Release, log: Log, available: u64) -> Self {
         Self {
+            layouts: Layouts::new(release),
             files: BTreeMap::new(),
             inodes: HashMap::new(),
             last_file: 0,

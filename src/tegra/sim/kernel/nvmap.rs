@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use super::args::{Args, as_bytes, write};
 use super::client::Client;
+use super::layouts::Move;
 use super::space::page_align;
 use super::{Errno, File, FileId, Kernel, PAGE, Result};
 use crate::call::Request;
@@ -311,13 +312,18 @@ impl Kernel {
                 return Err(Errno::EFAULT);
             }
         }
-        match request.0 {
+        let call = self.layouts.call(request.0).ok_or(Errno::ENOTTY)?;
+        let Some(known) = call.request else { return self.not_simulated(client, request.0) };
+        match known {
             NVMAP_IOC_FREE::REQUEST => Ok(self.free_handle(client, process, argument)),
             NVMAP_IOC_GET_AVAILABLE_HEAPS::REQUEST => available_heaps(client, argument),
             NVMAP_IOC_GET_SCIIPCID::REQUEST | NVMAP_IOC_HANDLE_FROM_SCIIPCID::REQUEST => {
                 Err(Errno::EPERM)
             }
-            _ => self.nvmap_call(client, process, request, argument),
+            _ => {
+                let mut args = Args::new(request.size().into());
+                self.nvmap_call(client, process, known, (&mut args, call.moves), argument)
+            }
         }
     }
 
@@ -326,11 +332,15 @@ impl Kernel {
         &mut self,
         client: &dyn Client,
         process: u32,
-        request: Request,
+        request: u32,
+        (args, moves): (&mut Args, Option<Arc<[Move]>>),
         argument: u64,
     ) -> Result<i64> {
-        let mut args = Args::new(request.size().into());
-        let handler: NvmapHandler = match request.0 {
+        let handler: NvmapHandler = match request {
+            // How much was copied is told where other releases have no room for it.
+            NVMAP_IOC_READ::REQUEST | NVMAP_IOC_WRITE::REQUEST if moves.is_some() => {
+                return self.not_simulated(client, request);
+            }
             NVMAP_IOC_CREATE::REQUEST => create,
             NVMAP_IOC_CREATE_64::REQUEST => create_64,
             NVMAP_IOC_FROM_FD::REQUEST => from_fd,
@@ -355,20 +365,30 @@ impl Kernel {
             | NVMAP_IOC_GET_IVC_ID::REQUEST
             | NVMAP_IOC_GET_IVM_HEAPS::REQUEST
             | NVMAP_IOC_GET_FD_FOR_RANGE_FROM_LIST::REQUEST => {
-                return self.not_simulated(client, request.0);
+                return self.not_simulated(client, request);
             }
             _ => return Err(Errno::ENOTTY),
         };
-        if client.read(argument, args.bytes_mut()) < args.bytes().len() {
+        if !args.read(client, argument) {
             return Err(Errno::EFAULT);
         }
-        handler(self, client, process, &mut args, argument)
+        args.enter(moves);
+        handler(self, client, process, args, argument)
+    }
+
+    /// Before r34 a handle is the descriptor of its dma-buf.
+    fn has_numbers(&self) -> bool {
+        self.layouts.branch >= 34
     }
 
     /// A handle by its number; a number that is the descriptor of a dma-buf is none
     /// (M/nvmap_ioctl.c:59).
     fn handle(&self, client: &dyn Client, process: u32, id: u32) -> Option<Handle> {
-        self.dmabuf_of(client, id as i32).is_err().then(|| self.nvmap.handle(process, id)).flatten()
+        match self.dmabuf_of(client, id as i32) {
+            Ok(_) if self.has_numbers() => None,
+            Ok((buffer, access)) => Some(Handle { buffer, read_only: access == Access::Read }),
+            Err(_) => self.nvmap.handle(process, id),
+        }
     }
 
     /// The argument is the handle itself. Nothing that it can be is an error.
@@ -381,8 +401,10 @@ impl Kernel {
             self.nvmap.drop_handle(process, id);
         }
         if self.dmabuf_of(client, id as i32).is_ok() {
-            let text = format!("NVMAP_IOC_FREE was given descriptor {id}, which it closes");
-            self.log.diagnose(client.process(), "free-of-descriptor", text);
+            if self.has_numbers() {
+                let text = format!("NVMAP_IOC_FREE was given descriptor {id}, which it closes");
+                self.log.diagnose(client.process(), "free-of-descriptor", text);
+            }
             client.close(id as i32);
         }
         0
@@ -447,9 +469,14 @@ fn give_handle(
     handle: Handle,
     word: usize,
 ) -> Result<i64> {
+    if !k.has_numbers() {
+        let fd = k.dmabuf_fd(client, handle)?;
+        args.put_word(word, fd as u32);
+        return args.write(client, at).map(|()| 0);
+    }
     let id = k.nvmap.add_handle(process, handle)?;
     args.put_word(word, id);
-    if write(client, at, args.bytes()).is_err() {
+    if args.write(client, at).is_err() {
         k.nvmap.drop_handle(process, id);
         return Err(Errno::EFAULT);
     }
@@ -491,10 +518,10 @@ fn get_fd(k: &mut Kernel, client: &dyn Client, p: u32, args: &mut Args, at: u64)
     };
     // The driver writes the number before the descriptor exists; one that cannot be told is never
     // made.
-    write(client, at, args.bytes())?;
+    args.write(client, at)?;
     let fd = k.dmabuf_fd(client, handle)?;
     args.put_word(0, fd as u32);
-    write(client, at, args.bytes())?;
+    args.write(client, at)?;
     Ok(0)
 }
 
@@ -683,7 +710,7 @@ fn query_heap(
         heap.granule_size = PAGE as u32;
     }
     args.put(&heap);
-    write(client, at, args.bytes())?;
+    args.write(client, at)?;
     Ok(0)
 }
 
@@ -692,7 +719,7 @@ fn heap_size(_: &mut Kernel, client: &dyn Client, _: u32, args: &mut Args, at: u
     let present = PRESENT.iter().find(|(bit, _)| heap.heap & bit != 0);
     heap.size = present.ok_or(Errno::ENODEV)?.1;
     args.put(&heap);
-    write(client, at, args.bytes())?;
+    args.write(client, at)?;
     Ok(0)
 }
 
@@ -724,6 +751,6 @@ fn parameters(
     }
     out.serial_id = buffer.serial;
     args.put(&out);
-    write(client, at, args.bytes()).map_err(|_| Errno::ENODEV)?;
+    args.write(client, at).map_err(|_| Errno::ENODEV)?;
     Ok(0)
 }

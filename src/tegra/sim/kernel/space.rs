@@ -316,13 +316,21 @@ const MAP_FLAGS: u32 = NVGPU_AS_MAP_BUFFER_FLAGS_FIXED_OFFSET
     | 3 << NVGPU_AS_MAP_BUFFER_FLAGS_ACCESS_BITMASK_OFFSET
     | NVGPU_AS_MAP_BUFFER_FLAGS_TEGRA_RAW;
 
+/// Those that releases before it have besides: IO_COHERENT and DIRECT_KIND_CTRL.
+const OLD_MAP_FLAGS: u32 = 1 << 4 | 1 << 8;
+
 impl Kernel {
     pub(super) fn open_space(&mut self) -> Result<FileId> {
         self.add_space(DEFAULT_START, DEFAULT_START + DEFAULT_SIZE)
     }
 
     pub(super) fn alloc_as(&mut self, client: &dyn Client, args: &mut Args) -> Result<i64> {
-        let wanted: nvgpu_alloc_as_args = args.get();
+        let mut wanted: nvgpu_alloc_as_args = args.get();
+        if self.layouts.branch < 34 {
+            // The driver chooses.
+            wanted.va_range_start = DEFAULT_START;
+            wanted.va_range_end = DEFAULT_START + DEFAULT_SIZE;
+        }
         let file = check_bounds(&wanted)
             .and_then(|()| self.add_space(wanted.va_range_start, wanted.va_range_end))
             .map_err(|errno| Self::after_descriptor(client, errno))?;
@@ -510,7 +518,7 @@ impl Kernel {
         if wanted > NVGPU_AS_MAP_BUFFER_ACCESS_READ_WRITE
             // Orin does not support it.
             || args.flags & NVGPU_AS_MAP_BUFFER_FLAGS_TEGRA_RAW != 0
-            || args.flags & !MAP_FLAGS != 0
+            || args.flags & !self.map_flags() != 0
             || access == Access::Write
         {
             return Err(Errno::EINVAL);
@@ -537,6 +545,16 @@ impl Kernel {
         }
         args.offset = mapped.at;
         Ok(())
+    }
+
+    /// The flags of MAP_BUFFER_EX that are not refused.
+    fn map_flags(&self) -> u32 {
+        match self.layouts.branch {
+            36.. => MAP_FLAGS,
+            35 => MAP_FLAGS | OLD_MAP_FLAGS,
+            // What it does not know it does not see.
+            _ => u32::MAX,
+        }
     }
 
     /// A mapping that lies where a command stream put a window of the shaders is never reached.

@@ -294,14 +294,16 @@ impl Kernel {
         let channel = self.channels.get_mut(&chid).ok_or(Errno::EINVAL)?;
         let tsg = self.tsgs.get_mut(&id).ok_or(Errno::EINVAL)?;
         let veid = channel.subcontext;
-        if veid == 0 && !tsg.veid_spaces.contains_key(&0) {
+        // Before r36 a subcontext is whatever its first channel says.
+        let is_created = self.layouts.branch >= 36;
+        if is_created && veid == 0 && !tsg.veid_spaces.contains_key(&0) {
             tsg.take_sync()?;
             if let Some(space) = channel.space {
                 tsg.veid_spaces.insert(0, space);
             }
         }
         let expected = tsg.veid_spaces.get(&veid).copied();
-        if expected != channel.space {
+        if is_created && expected != channel.space {
             if expected.is_some_and(|space| !spaces.contains_key(&space)) {
                 let text = format!("subcontext {veid}: its address space is gone");
                 self.log.diagnose(channel.process, "stale-subcontext", text);

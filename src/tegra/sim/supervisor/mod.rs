@@ -27,7 +27,7 @@ use super::fault::{Effect, Faults};
 use super::kernel::{Client, Errno, File, FileId, Kernel, Work};
 use super::log::Log;
 use super::memory::{Inode, check};
-use super::{Options, Outcome, limits};
+use super::{Options, Outcome, Release, limits};
 use later::Later;
 use notify::{Give, Listener, Next, Notification};
 use paths::{Tree, Writer};
@@ -45,8 +45,9 @@ pub(super) fn run(command: &mut Command, options: &Options) -> io::Result<Outcom
     let known = threads.clone();
     let faults = Faults::new(options.faults.clone())?;
     // It must be there before the child is: even one that cannot begin its program makes calls.
+    let release = options.release;
     let served = thread::Builder::new().name("calls".to_owned()).spawn(move || {
-        let served = attend(&ours, threads, faults);
+        let served = attend(&ours, threads, release, faults);
         drop(end);
         served
     })?;
@@ -67,8 +68,13 @@ pub(super) fn run(command: &mut Command, options: &Options) -> io::Result<Outcom
 }
 
 /// Serves a child that sends its listener, until nobody is left to be served.
-fn attend(socket: &OwnedFd, threads: Arc<Threads>, faults: Faults) -> io::Result<Arc<Shared>> {
-    let shared = Arc::new(Shared::new(filter::receive(socket)?, threads, faults)?);
+fn attend(
+    socket: &OwnedFd,
+    threads: Arc<Threads>,
+    release: Release,
+    faults: Faults,
+) -> io::Result<Arc<Shared>> {
+    let shared = Arc::new(Shared::new(filter::receive(socket)?, threads, release, faults)?);
     let helpers = [
         spawn("doorbells", &shared, |shared| poller::watch(shared)),
         spawn("releases", &shared, |shared| shared.watch_releases()),
@@ -202,14 +208,19 @@ enum Handled {
 }
 
 impl Shared {
-    fn new(listener: OwnedFd, threads: Arc<Threads>, faults: Faults) -> io::Result<Self> {
-        let log = Log::new(faults);
+    fn new(
+        listener: OwnedFd,
+        threads: Arc<Threads>,
+        release: Release,
+        faults: Faults,
+    ) -> io::Result<Self> {
+        let log = Log::new(release, faults);
         Ok(Self {
             listener: Listener::new(listener),
             releases: Releases::new()?,
             threads,
-            tree: Tree::new()?,
-            kernel: Mutex::new(Kernel::new(log, limits::memory())),
+            tree: Tree::new(release)?,
+            kernel: Mutex::new(Kernel::new(release, log, limits::memory())),
             waiting: AtomicUsize::new(0),
             later: Later::default(),
             writers: Mutex::default(),

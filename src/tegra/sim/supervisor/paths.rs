@@ -11,14 +11,14 @@ use std::path::{Component, Path, PathBuf};
 
 use super::notify::{Give, Notification};
 use super::target::Target;
-use super::{Reply, Shared};
+use super::{Release, Reply, Shared};
 use crate::tegra::sim::fault::Effect;
 use crate::tegra::sim::kernel::{Attribute, Client, Device, Errno, Kernel};
 use crate::tegra::sim::memory::{self, Access, Inode, check};
 
 const DEVFREQ: &str = "/sys/class/devfreq/17000000.gpu";
 
-/// Device files, as r36 names them and as older programs do.
+/// Device files, as newer releases name them and as older ones do.
 const DEVICES: [(&str, Device); 9] = [
     ("/dev/nvmap", Device::Nvmap),
     ("/dev/nvgpu/igpu0/ctrl", Device::Ctrl),
@@ -85,10 +85,11 @@ impl Place {
     }
 
     /// One of its names.
-    fn path(self) -> String {
+    fn path(self, release: Release) -> String {
         match self {
             Self::Device(device) => {
-                let named = DEVICES.iter().find(|(_, other)| *other == device);
+                let mut there = DEVICES.iter().filter(|(name, _)| has_path(release, name));
+                let named = there.find(|(_, other)| *other == device);
                 named.map_or("", |(name, _)| name).to_owned()
             }
             Self::Folder(folder) => FOLDERS[folder].to_owned(),
@@ -114,12 +115,13 @@ impl Place {
 #[derive(Debug)]
 pub(super) struct Tree {
     root: PathBuf,
+    release: Release,
     /// Its files: what is opened as a name alone.
     names: HashSet<Inode>,
 }
 
 impl Tree {
-    pub(super) fn new() -> io::Result<Self> {
+    pub(super) fn new(release: Release) -> io::Result<Self> {
         let template = std::env::temp_dir().join("nvabi-sim-XXXXXX");
         let mut template = template.into_os_string().into_vec();
         template.push(0);
@@ -128,17 +130,25 @@ impl Tree {
             return Err(io::Error::last_os_error());
         }
         template.pop();
-        let mut tree = Self { root: OsString::from_vec(template).into(), names: HashSet::new() };
-        for folder in FOLDERS {
+        let root = OsString::from_vec(template).into();
+        let mut tree = Self { root, release, names: HashSet::new() };
+        for folder in FOLDERS.into_iter().filter(|path| has_path(release, path)) {
             fs::create_dir_all(tree.real(folder))?;
         }
         let attributes = Attribute::ALL.iter().map(|(name, _)| format!("{DEVFREQ}/{name}"));
         let devices = DEVICES.iter().map(|(name, _)| (*name).to_owned());
-        for path in devices.chain(attributes) {
-            let file = fs::File::create(tree.real(&path))?;
+        for path in devices.chain(attributes).filter(|path| has_path(release, path)) {
+            let path = tree.real(&path);
+            fs::create_dir_all(path.parent().unwrap_or(&tree.root))?;
+            let file = fs::File::create(path)?;
             tree.names.insert(Inode::of(&memory::stat(file.as_raw_fd())?));
         }
         Ok(tree)
+    }
+
+    /// The simulated file of a path.
+    fn place(&self, path: &Path) -> Option<Place> {
+        Place::of(path).filter(|_| path.to_str().is_some_and(|path| has_path(self.release, path)))
     }
 
     /// Whether a file stands for a name.
@@ -156,6 +166,15 @@ impl Tree {
             Ok(rest) => Path::new("/").join(rest),
             Err(_) => path,
         }
+    }
+}
+
+/// Whether a release has a path: fences came with r36, and the folder of the GPU with r34.
+fn has_path(release: Release, path: &str) -> bool {
+    match release.branch() {
+        36.. => true,
+        34.. => path != "/dev/host1x-fence",
+        _ => path != "/dev/host1x-fence" && !path.starts_with("/dev/nvgpu"),
     }
 }
 
@@ -243,7 +262,7 @@ impl Shared {
             };
             self.tree.simulated(fs::read_link(folder).ok()?).join(path)
         };
-        Place::of(&normal(&absolute))
+        self.tree.place(&normal(&absolute))
     }
 
     fn open(
@@ -285,7 +304,7 @@ impl Shared {
     ) -> Result<i32, Errno> {
         let mut options = fs::OpenOptions::new();
         options.read(true).custom_flags(flags & libc::O_DIRECTORY);
-        let file = options.open(self.tree.real(&place.path()))?;
+        let file = options.open(self.tree.real(&place.path(self.tree.release)))?;
         self.listener.give(n, file.as_raw_fd(), how)
     }
 
