@@ -8,6 +8,27 @@ fn map_refused(space: Fd, args: nvgpu_as_map_buffer_ex_args) -> Result {
 }
 
 rules! {
+    mapping_is_modified_from_its_beginning {
+        let (space, fd) = (space(ctrl()), buffer(nvmap(), 4 * 4096));
+        let map_address = map(space, fd).unwrap();
+        let whole = nvgpu_as_mapping_modify_args {
+            compr_kind: -1, incompr_kind: 6, map_address, buffer_size: 4 * 4096, ..zeroed() };
+        let modify = |mut args| call::<NVGPU_AS_IOCTL_MAPPING_MODIFY>(space, &mut args);
+        let with = |change: &dyn Fn(&mut nvgpu_as_mapping_modify_args)| {
+            let mut args = whole;
+            change(&mut args);
+            refused::<NVGPU_AS_IOCTL_MAPPING_MODIFY>(space, args)
+        };
+        assert_eq!(modify(whole), Ok(0));
+        assert_eq!(modify(nvgpu_as_mapping_modify_args { buffer_size: 4096, buffer_offset: 3 * 4096, ..whole }), Ok(0));
+        assert_eq!(with(&|args| args.map_address += 4096), EINVAL, "inside");
+        assert_eq!(with(&|args| args.buffer_offset = 4096), EINVAL, "past the end");
+        assert_eq!(with(&|args| args.buffer_offset = u64::MAX - 4095), EINVAL);
+        assert_eq!(with(&|args| args.buffer_size = 5 * 4096), EINVAL);
+        assert_eq!(with(&|args| args.buffer_size = 100), EINVAL, "no whole pages");
+        assert_eq!(with(&|args| args.incompr_kind = -1), EINVAL, "no kind");
+    }
+
     map_batch_with_a_bad_second_entry {
         let (nvmap, space) = (nvmap(), space(ctrl()));
         let fd = buffer(nvmap, 4096);

@@ -26,7 +26,54 @@ fn alloc_as(change: impl FnOnce(&mut nvgpu_alloc_as_args)) -> Result {
     result
 }
 
+/// What the clock is, of a kind.
+fn clock(ctrl: Fd, kind: u32) -> u64 {
+    let mut info: nvgpu_gpu_clk_info = zeroed();
+    let mut args: nvgpu_gpu_clk_get_info_args = zeroed();
+    (args.clk_type, args.num_entries) = (kind as _, 1);
+    args.clk_info_entries = (&raw mut info) as u64;
+    call::<NVGPU_GPU_IOCTL_CLK_GET_INFO>(ctrl, &mut args).unwrap();
+    info.freq_hz
+}
+
+fn set_clock(ctrl: Fd, domain: u32, hz: u64, entries: u16, flags: u32) -> Result<Fd> {
+    let mut info: nvgpu_gpu_clk_info = zeroed();
+    (info.clk_domain, info.freq_hz) = (domain, hz);
+    let mut args: nvgpu_gpu_clk_set_info_args = zeroed();
+    (args.flags, args.num_entries) = (flags, entries);
+    args.clk_info_entries = (&raw mut info) as u64;
+    call::<NVGPU_GPU_IOCTL_CLK_SET_INFO>(ctrl, &mut args)?;
+    Ok(args.completion_fd)
+}
+
 rules! {
+    clock_is_set_by_the_highest_wish {
+        let (ctrl, other) = (ctrl(), ctrl());
+        let gpc = NVGPU_GPU_CLK_DOMAIN_GPCCLK;
+        let (target, actual) = (NVGPU_GPU_CLK_TYPE_TARGET, NVGPU_GPU_CLK_TYPE_ACTUAL);
+        assert_eq!(clock(ctrl, actual), 306_000_000);
+        let done = set_clock(ctrl, gpc, 600_500_000, 1, 0).unwrap();
+        assert!(crate::nvmap::is_readable(done));
+        assert_eq!((clock(ctrl, target), clock(ctrl, actual)), (600_000_000, 612_000_000));
+        assert_eq!((clock(other, target), clock(other, actual)), (306_000_000, 612_000_000));
+        set_clock(other, gpc, 9_000_000_000, 1, 0).unwrap();
+        assert_eq!(clock(ctrl, actual), 1_300_000_000);
+        close(other);
+        assert_eq!(clock(ctrl, actual), 612_000_000, "it goes with its file");
+    }
+
+    clock_is_not_set {
+        let ctrl = ctrl();
+        let gpc = NVGPU_GPU_CLK_DOMAIN_GPCCLK;
+        let einval = Err(libc::EINVAL);
+        assert_eq!(set_clock(ctrl, gpc, 1, 1, 1), einval, "a flag");
+        assert_eq!(set_clock(ctrl, gpc, 1, 0, 0), einval, "nothing");
+        assert_eq!(set_clock(ctrl, gpc, 1, 2, 0), einval, "more than there are");
+        assert_eq!(set_clock(ctrl, gpc + 1, 1, 1, 0), einval, "another");
+        let args = nvgpu_gpu_clk_set_info_args { num_entries: 1, clk_info_entries: 8, ..zeroed() };
+        assert_eq!(refused::<NVGPU_GPU_IOCTL_CLK_SET_INFO>(ctrl, args), EFAULT);
+    }
+
     doorbell_is_mapped_once_by_two_threads {
         let ctrl = ctrl();
         for _ in 0..200 {

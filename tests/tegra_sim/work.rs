@@ -118,6 +118,68 @@ impl Gpu {
     }
 }
 
+/// A channel whose ring is the driver's, and commands in memory that it can reach.
+struct Submitted {
+    bound: Bound,
+    commands: Map,
+    commands_at: u64,
+    used: usize,
+}
+
+impl Submitted {
+    fn new() -> Self {
+        Self::on(bound(), 0)
+    }
+
+    fn on(bound: Bound, flags: u32) -> Self {
+        let mut args = nvgpu_channel_setup_bind_args { num_gpfifo_entries: 8, flags, ..zeroed() };
+        call::<NVGPU_IOCTL_CHANNEL_SETUP_BIND>(bound.channel, &mut args).unwrap();
+        let fd = buffer(bound.nvmap, 1 << 16);
+        let (commands, commands_at) =
+            (mmap(fd, 1 << 16, 0).unwrap(), map(bound.space, fd).unwrap());
+        Self { bound, commands, commands_at, used: 0 }
+    }
+
+    fn beside(&self) -> Self {
+        Self::on(self.bound.beside(channel(self.bound.ctrl)), 0)
+    }
+
+    /// The entry of some commands.
+    fn entry(&mut self, words: &[u32]) -> u64 {
+        let at = self.used * 4;
+        for (i, word) in words.iter().enumerate() {
+            self.commands.write(at + i * 4, *word);
+        }
+        self.used += words.len();
+        (self.commands_at + at as u64) | (words.len() as u64) << 42
+    }
+
+    fn send(&self, entries: &[u64], flags: u32, fence: (u32, u32)) -> Result<(u32, u32)> {
+        let mut args = nvgpu_submit_gpfifo_args {
+            gpfifo: entries.as_ptr() as u64,
+            num_entries: entries.len() as u32,
+            flags,
+            fence: nvgpu_fence { id: fence.0, value: fence.1 },
+        };
+        call::<NVGPU_IOCTL_CHANNEL_SUBMIT_GPFIFO>(self.bound.channel, &mut args)?;
+        Ok((args.fence.id, args.fence.value))
+    }
+}
+
+/// A file that becomes readable when a syncpoint is there.
+fn fence((id, threshold): (u32, u32)) -> Fd {
+    let fences = open("/dev/host1x-fence").unwrap();
+    let mut fence = host1x_create_fence { id, threshold, fence_fd: 0, reserved: [0] };
+    call::<HOST1X_IOCTL_CREATE_FENCE>(fences, &mut fence).unwrap();
+    close(fences);
+    fence.fence_fd
+}
+
+const WAIT: u32 = NVGPU_SUBMIT_GPFIFO_FLAGS_FENCE_WAIT;
+const GET: u32 = NVGPU_SUBMIT_GPFIFO_FLAGS_FENCE_GET;
+const FILE: u32 = NVGPU_SUBMIT_GPFIFO_FLAGS_SYNC_FENCE;
+const UNCOUNTED: u32 = NVGPU_SUBMIT_GPFIFO_FLAGS_SKIP_BUFFER_REFCOUNTING;
+
 fn soon(is_so: impl Fn() -> bool) {
     let end = Instant::now() + Duration::from_secs(10);
     while !is_so() {
@@ -163,6 +225,106 @@ fn ring_both(mut first: Gpu, mut second: Gpu) {
 }
 
 rules! {
+    submitted_work_is_done_and_its_fence_reached {
+        let mut channel = Submitted::new();
+        let fd = buffer(channel.bound.nvmap, 4096);
+        let (memory, at) = (mmap(fd, 4096, 0).unwrap(), map(channel.bound.space, fd).unwrap());
+        let mut last = None;
+        for round in 1..40 {
+            // Three entries and two of the driver's go around a ring of eight.
+            let entries = [0, 16, 32].map(|offset| channel.entry(&semaphore(at + offset, round, 1)));
+            let (id, value) = channel.send(&entries, GET, (0, 0)).unwrap();
+            assert_eq!(last.map_or((id, value), |(id, value)| (id, value + 1)), (id, value));
+            last = Some((id, value));
+            let done = fence((id, value));
+            soon(|| crate::nvmap::is_readable(done));
+            close(done);
+            assert_eq!([0, 16, 32].map(|offset| memory.read(offset)), [round; 3]);
+        }
+        let unasked = channel.entry(&semaphore(at, 77, 1));
+        assert_eq!(channel.send(&[unasked], 0, (5, 6)), Ok((5, 6)), "the fence is left alone");
+        soon(|| memory.read(0) == 77);
+    }
+
+    submitted_work_waits_for_fences {
+        let mut first = Submitted::new();
+        let mut second = first.beside();
+        let fd = buffer(first.bound.nvmap, 4096);
+        let (memory, at) = (mmap(fd, 4096, 0).unwrap(), map(first.bound.space, fd).unwrap());
+        let held = first.entry(&semaphore(at, 1, 3));
+        let held = first.send(&[held], GET, (0, 0)).unwrap();
+        let waiting = second.entry(&semaphore(at + 16, 2, 1));
+        let (file, _) = second.send(&[waiting], WAIT | GET, held).unwrap();
+        assert!(file < 1024, "a syncpoint");
+        let behind = second.entry(&semaphore(at + 32, 3, 1));
+        let (file, _) = second.send(&[behind], GET | FILE, (0, 0)).unwrap();
+        std::thread::sleep(Duration::from_millis(50));
+        assert!(!crate::nvmap::is_readable(file as Fd));
+        assert_eq!((memory.read(16), memory.read(32)), (0, 0));
+        memory.write(0, 1);
+        soon(|| crate::nvmap::is_readable(file as Fd));
+        assert_eq!((memory.read(16), memory.read(32)), (2, 3));
+        let last = second.entry(&semaphore(at + 48, 4, 1));
+        assert!(second.send(&[last], WAIT | FILE, (file, 0)).is_ok(), "a file can be waited for");
+        soon(|| memory.read(48) == 4);
+    }
+
+    submission_is_refused {
+        let bound = bound();
+        let bare = |channel, entries| {
+            let mut args = nvgpu_submit_gpfifo_args { gpfifo: 8, num_entries: entries, ..zeroed() };
+            call::<NVGPU_IOCTL_CHANNEL_SUBMIT_GPFIFO>(channel, &mut args)
+        };
+        assert_eq!(bare(channel(bound.ctrl), 1), Err(libc::ETIMEDOUT), "in no group");
+        assert_eq!(bare(bound.channel, 1), ENOMEM, "without a ring");
+        let gpu = Gpu::new();
+        assert_eq!(bare(gpu.bound.channel, 1), EINVAL, "whose ring is the client's");
+        let mut channel = Submitted::on(bound, 0);
+        assert_eq!(bare(bound.channel, 1), EFAULT);
+        assert_eq!(bare(bound.channel, 6), ENOMEM, "more than fit with the driver's");
+        assert_eq!(bare(bound.channel, u32::MAX), ENOMEM);
+        let entry = channel.entry(&[0]);
+        assert_eq!(channel.send(&[entry], WAIT, (1024, 0)), Err(libc::EINVAL), "no syncpoint");
+        let file = bound.nvmap as u32;
+        assert_eq!(channel.send(&[entry], WAIT | FILE, (file, 0)), Err(libc::EINVAL), "no fence");
+        let fd = buffer(bound.nvmap, 4096);
+        let at = map(bound.space, fd).unwrap();
+        let held = channel.entry(&semaphore(at, 1, 3));
+        assert!(channel.send(&[held], 0, (0, 0)).is_ok());
+        assert!(channel.send(&[held; 3], 0, (0, 0)).is_ok());
+        assert_eq!(channel.send(&[held], 0, (0, 0)), Err(libc::EAGAIN), "it is full");
+        let (id, value) = (17, 1 << 30);
+        let waits = fence((id, value));
+        raw(bound.channel, NVGPU_IOCTL_CHANNEL_FORCE_RESET::REQUEST, 0).unwrap();
+        assert_eq!(channel.send(&[held], 0, (0, 0)), Err(libc::ETIMEDOUT), "it has failed");
+        assert!(!crate::nvmap::is_readable(waits), "others are not concerned");
+    }
+
+    submission_to_a_deterministic_channel {
+        let bound = bound();
+        watchdog(bound.channel, 1).unwrap();
+        let mut channel = Submitted::on(bound, 2);
+        let entry = channel.entry(&[0]);
+        assert_eq!(channel.send(&[entry], 0, (0, 0)), Err(libc::EINVAL), "buffers are not counted");
+        assert_eq!(channel.send(&[entry], UNCOUNTED | GET | FILE, (0, 0)), Err(libc::EINVAL));
+        let (id, value) = channel.send(&[entry], UNCOUNTED | GET, (0, 0)).unwrap();
+        assert!(channel.send(&[entry], UNCOUNTED, (0, 0)).is_ok());
+        assert_eq!(channel.send(&[entry], UNCOUNTED | GET, (0, 0)), Ok((id, value + 1)), "one untracked");
+    }
+
+    a_channel_that_fails_lets_go_of_what_waits_for_its_submissions {
+        let mut channel = Submitted::new();
+        let bad = channel.entry(&copy(0xAB_0000_0000, 0xAB_1000_0000, 64));
+        let (file, _) = channel.send(&[bad], GET | FILE, (0, 0)).unwrap();
+        soon(|| crate::nvmap::is_readable(file as Fd));
+        let mut other = channel.beside();
+        let held = other.entry(&semaphore(channel.commands_at + 0x8000, 1, 3));
+        let (file, _) = other.send(&[held], GET | FILE, (0, 0)).unwrap();
+        assert!(!crate::nvmap::is_readable(file as Fd));
+        close(other.bound.channel);
+        soon(|| crate::nvmap::is_readable(file as Fd));
+    }
+
     gp_put_alone_starts_nothing {
         let mut gpu = Gpu::new();
         let memory = gpu.memory(4096);

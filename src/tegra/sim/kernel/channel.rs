@@ -9,6 +9,7 @@ use super::engine::Engine;
 use super::gpu;
 use super::nvmap::BufferId;
 use super::space::{SpaceId, Target};
+use super::submit::Submitter;
 use super::{Errno, File, FileId, Kernel, PAGE, Result};
 use crate::tegra::sim::abi::*;
 use crate::tegra::sim::memory::{Memory, Node};
@@ -29,7 +30,7 @@ pub(super) struct Channel {
     /// The subcontext it is on.
     pub(super) member: u32,
     has_watchdog: bool,
-    is_deterministic: bool,
+    pub(super) is_deterministic: bool,
     /// It runs nothing: not in a group, or failed.
     pub(super) is_dead: bool,
     pub(super) is_enabled: bool,
@@ -46,12 +47,12 @@ pub(super) struct Channel {
 /// What SETUP_BIND gave a channel.
 #[derive(Debug, Clone)]
 pub(super) struct Ring {
-    /// The client writes gpfifo and userd itself, and rings the doorbell.
-    pub(super) is_usermode: bool,
+    /// The driver's side, where the client does not write the ring itself and ring the doorbell.
+    pub(super) submitter: Option<Submitter>,
     pub(super) address: u64,
     pub(super) entries: u32,
-    gpfifo: Option<BufferId>,
-    userd: Option<BufferId>,
+    pub(super) gpfifo: Option<BufferId>,
+    pub(super) userd: Option<BufferId>,
     pub(super) userd_memory: Option<Arc<Node>>,
 }
 
@@ -145,6 +146,9 @@ impl Kernel {
         for buffer in [ring.gpfifo, ring.userd].into_iter().flatten() {
             self.nvmap.put_gpu(buffer);
         }
+        if let Some(submitter) = &ring.submitter {
+            self.drop_submitter(space, submitter);
+        }
     }
 
     pub(super) fn channel_ioctl(
@@ -201,9 +205,10 @@ impl Kernel {
             NVGPU_IOCTL_CHANNEL_SET_PREEMPTION_MODE::REQUEST => self.set_preemption(chid, args),
             // There is no boost on Orin.
             NVGPU_IOCTL_CHANNEL_SET_BOOSTED_CTX::REQUEST => Err(Errno::EINVAL),
-            NVGPU_IOCTL_CHANNEL_SUBMIT_GPFIFO::REQUEST
-            | NVGPU_IOCTL_CHANNEL_WAIT::REQUEST
-            | NVGPU_IOCTL_CHANNEL_ZCULL_BIND::REQUEST => self.not_simulated(client, request),
+            NVGPU_IOCTL_CHANNEL_SUBMIT_GPFIFO::REQUEST => self.submit(client, chid, args),
+            NVGPU_IOCTL_CHANNEL_WAIT::REQUEST | NVGPU_IOCTL_CHANNEL_ZCULL_BIND::REQUEST => {
+                self.not_simulated(client, request)
+            }
             _ => Err(Errno::ENOTTY),
         }
     }
@@ -319,26 +324,12 @@ impl Kernel {
         self.nvmap.get_gpu(gpfifo);
         self.nvmap.get_gpu(userd);
         Ok(Ring {
-            is_usermode: true,
+            submitter: None,
             address,
             entries: wanted.num_gpfifo_entries,
             gpfifo: Some(gpfifo),
             userd: Some(userd),
             userd_memory: Some(userd_memory),
-        })
-    }
-
-    /// The driver's own ring, for work that is submitted by ioctl.
-    fn kernel_ring(&mut self, space: SpaceId, entries: u32) -> Result<Ring> {
-        let size = u64::from(entries) * ENTRY;
-        let address = self.space_mut(space)?.map_own(size, Target::Nothing)?;
-        Ok(Ring {
-            is_usermode: false,
-            address,
-            entries,
-            gpfifo: None,
-            userd: None,
-            userd_memory: None,
         })
     }
 

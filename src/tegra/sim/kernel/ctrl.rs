@@ -1,5 +1,6 @@
 //! The control node: what the GPU is, and the beginning of everything else.
 
+use std::collections::BTreeMap;
 use std::sync::atomic::Ordering;
 
 use super::args::{self, Args, as_bytes, uncopied, write};
@@ -8,7 +9,7 @@ use super::clock::Clock;
 use super::nvmap::Metadata;
 use super::{CHANNELS, Errno, File, FileId, Kernel, Result, gpu};
 use crate::tegra::sim::abi::*;
-use crate::tegra::sim::memory::Memory;
+use crate::tegra::sim::memory::{Memory, Node};
 
 /// The region of the GPU that can be mapped: doorbell and timer.
 pub(crate) const USERMODE_SIZE: u64 = 64 << 10;
@@ -122,7 +123,8 @@ impl Kernel {
             NVGPU_GPU_IOCTL_GET_ENGINE_INFO::REQUEST => engines(client, args),
             NVGPU_GPU_IOCTL_CLK_GET_RANGE::REQUEST => clock_range(client, args),
             NVGPU_GPU_IOCTL_CLK_GET_VF_POINTS::REQUEST => clock_points(client, args),
-            NVGPU_GPU_IOCTL_CLK_GET_INFO::REQUEST => clock_info(client, args),
+            NVGPU_GPU_IOCTL_CLK_GET_INFO::REQUEST => self.clock_info(client, ctrl, args),
+            NVGPU_GPU_IOCTL_CLK_SET_INFO::REQUEST => self.set_clock(client, ctrl, args),
             NVGPU_GPU_IOCTL_SET_DETERMINISTIC_OPTS::REQUEST => self.deterministic(client, args),
             NVGPU_GPU_IOCTL_REGISTER_BUFFER::REQUEST => self.register_buffer(client, args),
             NVGPU_GPU_IOCTL_GET_BUFFER_INFO::REQUEST => self.buffer_info(client, args),
@@ -147,8 +149,9 @@ impl Kernel {
             | NVGPU_GPU_IOCTL_WAIT_FOR_PAUSE::REQUEST
             | NVGPU_GPU_IOCTL_RESUME_FROM_PAUSE::REQUEST
             | NVGPU_GPU_IOCTL_CLEAR_SM_ERRORS::REQUEST
-            | NVGPU_GPU_IOCTL_GET_TPC_EXCEPTION_EN_STATUS::REQUEST
-            | NVGPU_GPU_IOCTL_CLK_SET_INFO::REQUEST => self.not_simulated(client, request),
+            | NVGPU_GPU_IOCTL_GET_TPC_EXCEPTION_EN_STATUS::REQUEST => {
+                self.not_simulated(client, request)
+            }
             _ => Err(Errno::ENOTTY),
         }
     }
@@ -383,7 +386,7 @@ fn clock_points(client: &dyn Client, args: &mut Args) -> Result<i64> {
     if wanted.flags != 0 || wanted.clk_domain != NVGPU_GPU_CLK_DOMAIN_GPCCLK {
         return Err(Errno::EINVAL);
     }
-    let points = super::devfreq::FREQUENCIES.map(|hz| hz / 1_000_000 * 1_000_000);
+    let points = points();
     wanted.num_entries = 0;
     if wanted.max_entries == 0 {
         wanted.max_entries = points.len() as u16;
@@ -402,33 +405,90 @@ fn clock_points(client: &dyn Client, args: &mut Args) -> Result<i64> {
     Ok(left)
 }
 
-/// G/os/linux/ioctl_ctrl.c:1741-1835.
-fn clock_info(client: &dyn Client, args: &mut Args) -> Result<i64> {
-    let mut wanted: nvgpu_gpu_clk_get_info_args = args.get();
-    let Some(count) = domains(wanted.flags, wanted.num_entries, DOMAINS * 3)? else {
-        wanted.num_entries = DOMAINS;
-        args.put(&wanted);
-        return Ok(0);
-    };
-    for index in 0..u64::from(count) {
-        let size = size_of::<nvgpu_gpu_clk_info>() as u64;
-        let at = wanted.clk_info_entries.wrapping_add(index * size);
-        let mut info: nvgpu_gpu_clk_info = Args::new(0).get();
-        info.clk_domain = NVGPU_GPU_CLK_DOMAIN_GPCCLK;
-        info.clk_type = wanted.clk_type;
-        if wanted.flags != 0 {
-            info = args::read(client, at)?;
+/// What each ctrl file wants the clock to be, in Hz.
+#[derive(Debug, Default)]
+pub(super) struct Clocks {
+    targets: BTreeMap<u64, u64>,
+}
+
+impl Clocks {
+    fn target(&self, ctrl: u64) -> u64 {
+        self.targets.get(&ctrl).copied().unwrap_or(gpu::MIN_FREQUENCY)
+    }
+
+    /// The lowest point that is enough for all of them.
+    fn actual(&self) -> u64 {
+        let wanted = self.targets.values().copied().max().unwrap_or(gpu::MIN_FREQUENCY);
+        let enough = points().into_iter().find(|point| *point >= wanted);
+        enough.unwrap_or(gpu::MAX_FREQUENCY)
+    }
+
+    /// The file is gone.
+    pub(super) fn forget(&mut self, ctrl: u64) {
+        self.targets.remove(&ctrl);
+    }
+}
+
+impl Kernel {
+    /// G/os/linux/ioctl_ctrl.c:1741-1835.
+    fn clock_info(&self, client: &dyn Client, ctrl: u64, args: &mut Args) -> Result<i64> {
+        let mut wanted: nvgpu_gpu_clk_get_info_args = args.get();
+        let Some(count) = domains(wanted.flags, wanted.num_entries, DOMAINS * 3)? else {
+            wanted.num_entries = DOMAINS;
+            args.put(&wanted);
+            return Ok(0);
+        };
+        for index in 0..u64::from(count) {
+            let size = size_of::<nvgpu_gpu_clk_info>() as u64;
+            let at = wanted.clk_info_entries.wrapping_add(index * size);
+            let mut info: nvgpu_gpu_clk_info = Args::new(0).get();
+            info.clk_domain = NVGPU_GPU_CLK_DOMAIN_GPCCLK;
+            info.clk_type = wanted.clk_type;
+            if wanted.flags != 0 {
+                info = args::read(client, at)?;
+            }
+            let types = NVGPU_GPU_CLK_TYPE_TARGET..=NVGPU_GPU_CLK_TYPE_EFFECTIVE;
+            if info.clk_domain != NVGPU_GPU_CLK_DOMAIN_GPCCLK
+                || !types.contains(&info.clk_type.into())
+            {
+                return Err(Errno::EINVAL);
+            }
+            info.flags = 0;
+            info.freq_hz = match info.clk_type.into() {
+                NVGPU_GPU_CLK_TYPE_TARGET => self.clocks.target(ctrl),
+                _ => self.clocks.actual(),
+            };
+            write(client, at, as_bytes(&info))?;
         }
-        let types = NVGPU_GPU_CLK_TYPE_TARGET..=NVGPU_GPU_CLK_TYPE_EFFECTIVE;
-        if info.clk_domain != NVGPU_GPU_CLK_DOMAIN_GPCCLK || !types.contains(&info.clk_type.into())
-        {
+        wanted.num_entries = count;
+        args.put(&wanted);
+        Ok(0)
+    }
+
+    /// G/os/linux/ioctl_ctrl.c:1668-1738. The change is made at once, so the file that tells of it is
+    /// readable from the beginning.
+    fn set_clock(&mut self, client: &dyn Client, ctrl: u64, args: &mut Args) -> Result<i64> {
+        let mut wanted: nvgpu_gpu_clk_set_info_args = args.get();
+        if wanted.flags != 0 || wanted.num_entries == 0 || wanted.num_entries > DOMAINS {
             return Err(Errno::EINVAL);
         }
-        info.flags = 0;
-        info.freq_hz = gpu::MIN_FREQUENCY;
-        write(client, at, as_bytes(&info))?;
+        let info: nvgpu_gpu_clk_info = args::read(client, wanted.clk_info_entries)?;
+        if info.clk_domain != NVGPU_GPU_CLK_DOMAIN_GPCCLK {
+            return Err(Errno::EINVAL);
+        }
+        let file = self.add_signal(File::Event)?;
+        wanted.completion_fd = self.install(client, file)?;
+        if let Some(Node::Signal(signal)) = self.files.get(&file).map(|open| &*open.node) {
+            signal.raise();
+        }
+        // The driver counts in MHz.
+        self.clocks.targets.insert(ctrl, info.freq_hz / 1_000_000 * 1_000_000);
+        args.put(&wanted);
+        Ok(0)
     }
-    wanted.num_entries = count;
-    args.put(&wanted);
-    Ok(0)
+}
+
+/// What the clock can be, in whole MHz.
+fn points() -> [u64; super::devfreq::FREQUENCIES.len()] {
+    super::devfreq::FREQUENCIES.map(|hz| hz / 1_000_000 * 1_000_000)
 }

@@ -207,6 +207,21 @@ impl Engine {
         self.get != self.put || self.at < self.words.len()
     }
 
+    /// Where the next entry goes of a ring that the driver fills.
+    pub(super) fn end(&self) -> u32 {
+        self.put
+    }
+
+    /// It is there.
+    pub(super) fn advance(&mut self, entries: u32) {
+        self.put = (self.put + 1) % entries;
+    }
+
+    /// How many fit: a ring that is full to the last looks empty.
+    pub(super) fn room(&self, entries: u32) -> u32 {
+        entries - 1 - (entries + self.put - self.get) % entries
+    }
+
     /// Forgets what it was doing.
     pub(super) fn stop(&mut self) {
         self.put = self.get;
@@ -514,6 +529,10 @@ impl Kernel {
             if let Some((point, _)) = channel.syncpoint {
                 self.points.make_safe(point);
             }
+            if let Some(submitter) = channel.ring.as_ref().and_then(|ring| ring.submitter.as_ref())
+            {
+                submitter.finish(&mut self.points);
+            }
         }
     }
 }
@@ -525,7 +544,7 @@ impl super::channel::Channel {
 
     /// How far the client says that it has filled the ring.
     fn put(&self) -> Option<u32> {
-        let ring = self.ring.as_ref().filter(|ring| ring.is_usermode)?;
+        let ring = self.ring.as_ref().filter(|ring| ring.submitter.is_none())?;
         match ring.userd_memory.as_deref()? {
             Node::Memory(userd) => userd.load(USERD_PUT),
             Node::Signal(_) => None,
@@ -534,7 +553,9 @@ impl super::channel::Channel {
 
     /// Takes over how far the client has filled the ring.
     fn start(&mut self, log: &mut crate::tegra::sim::log::Log) {
-        let Some(ring) = self.ring.as_ref().filter(|ring| ring.is_usermode) else { return };
+        let Some(ring) = self.ring.as_ref().filter(|ring| ring.submitter.is_none()) else {
+            return;
+        };
         let entries = ring.entries;
         match self.put() {
             _ if self.is_dead => {}

@@ -34,6 +34,19 @@ impl Kernel {
         Ok(0)
     }
 
+    /// A file that becomes readable when a syncpoint has come so far.
+    pub(super) fn fence_file(
+        &mut self,
+        client: &dyn Client,
+        point: u32,
+        threshold: u32,
+    ) -> Result<i32> {
+        let file = self.add_signal(File::Fence { point, threshold })?;
+        let fd = self.install(client, file)?;
+        self.wait_for(file, point, threshold);
+        Ok(fd)
+    }
+
     fn wait_for(&mut self, file: super::FileId, point: u32, threshold: u32) {
         if let Some(open) = self.files.get(&file) {
             self.points.wait(file, open.node.clone(), point, threshold);
@@ -46,10 +59,7 @@ fn create_fence(k: &mut Kernel, client: &dyn Client, args: &mut Args) -> Result<
     if fence.reserved[0] != 0 || k.points.value(fence.id).is_none() {
         return Err(Errno::EINVAL);
     }
-    let file = File::Fence { point: fence.id, threshold: fence.threshold };
-    let file = k.add_signal(file)?;
-    fence.fence_fd = k.install(client, file)?;
-    k.wait_for(file, fence.id, fence.threshold);
+    fence.fence_fd = k.fence_file(client, fence.id, fence.threshold)?;
     args.put(&fence);
     Ok(())
 }

@@ -22,6 +22,7 @@ mod host;
 mod layouts;
 mod nvmap;
 mod space;
+mod submit;
 mod syncpoint;
 mod tsg;
 
@@ -139,6 +140,7 @@ pub(crate) struct Kernel {
     last_run: u32,
     points: Points,
     clock: clock::Clock,
+    clocks: ctrl::Clocks,
     pub(crate) devfreq: Devfreq,
     pub(crate) log: Log,
 }
@@ -162,6 +164,7 @@ impl Kernel {
             last_run: 0,
             points: Points::new(),
             clock: clock::Clock::new(),
+            clocks: ctrl::Clocks::default(),
             devfreq: Devfreq::new(),
             log,
         }
@@ -207,7 +210,10 @@ impl Kernel {
         self.inodes.remove(&open.node.inode());
         match open.file {
             File::Nvmap { process } => self.release_nvmap(process),
-            File::Ctrl(_) => self.answer_last(&open),
+            File::Ctrl(ctrl) => {
+                self.answer_last(&open);
+                self.clocks.forget(ctrl);
+            }
             File::Fences | File::Event | File::PollFd => {}
             File::Space(space) => self.put_space(space),
             File::Tsg { tsg, ctrl } => self.release_tsg_file(tsg, ctrl),

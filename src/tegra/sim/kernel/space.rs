@@ -398,9 +398,8 @@ impl Kernel {
                 });
                 Ok(0)
             }
-            NVGPU_AS_IOCTL_MAPPING_MODIFY::REQUEST | NVGPU_AS_IOCTL_REMAP::REQUEST => {
-                self.not_simulated(client, request)
-            }
+            NVGPU_AS_IOCTL_MAPPING_MODIFY::REQUEST => self.modify_mapping(id, args),
+            NVGPU_AS_IOCTL_REMAP::REQUEST => self.not_simulated(client, request),
             _ => Err(Errno::ENOTTY),
         }
     }
@@ -600,6 +599,19 @@ impl Kernel {
         if let Some(buffer) = space.unmap(at) {
             self.nvmap.put_gpu(buffer);
         }
+    }
+
+    /// G/os/linux/vm.c:461-600: another kind for part of a mapping, which nothing here looks at.
+    fn modify_mapping(&mut self, id: SpaceId, args: &Args) -> Result<i64> {
+        let wanted: nvgpu_as_mapping_modify_args = args.get();
+        let mapping = self.space_mut(id)?.mappings.get(&wanted.map_address).ok_or(Errno::EINVAL)?;
+        let (offset, size) = (wanted.buffer_offset, wanted.buffer_size);
+        let is_inside = size <= mapping.size && offset <= mapping.size - size;
+        // Nothing is compressed here, so the other kind is taken.
+        if offset % PAGE != 0 || size % PAGE != 0 || !is_inside || wanted.incompr_kind == -1 {
+            return Err(Errno::EINVAL);
+        }
+        Ok(0)
     }
 
     fn map_batch(&mut self, client: &dyn Client, id: SpaceId, args: &Args) -> Result<i64> {

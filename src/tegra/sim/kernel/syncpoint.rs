@@ -70,6 +70,13 @@ impl Points {
         self.advance(point, SAFE_JUMP);
     }
 
+    /// As far as a threshold, if it is not there yet.
+    pub(super) fn raise_to(&mut self, point: u32, threshold: u32) {
+        if let Some(value) = self.value(point).filter(|value| !has_reached(*value, threshold)) {
+            self.advance(point, threshold.wrapping_sub(value));
+        }
+    }
+
     /// Raises a file once the point has reached the threshold, which may be now.
     pub(super) fn wait(&mut self, file: FileId, node: Arc<Node>, point: u32, threshold: u32) {
         self.waiters.push(Waiter { file, node, point, threshold });

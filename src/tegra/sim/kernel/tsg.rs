@@ -358,6 +358,9 @@ impl Kernel {
         if let Some((point, _)) = channel.syncpoint {
             self.points.make_safe(point);
         }
+        if let Some(submitter) = channel.ring.as_ref().and_then(|ring| ring.submitter.as_ref()) {
+            submitter.finish(&mut self.points);
+        }
         let channels = &self.channels;
         if let Some(tsg) = self.tsgs.get_mut(&id) {
             tsg.channels.retain(|other| *other != chid);
