@@ -128,6 +128,34 @@ rules! {
         assert_eq!(std::fs::canonicalize("/dev/nvmap").unwrap().to_str(), Some("/dev/nvmap"));
     }
 
+    open_nodes_look_like_devices {
+        use std::os::fd::FromRawFd;
+        use std::os::unix::fs::{FileTypeExt, MetadataExt};
+        // `File::metadata` is statx of a descriptor, fstat the older way.
+        let both = |fd: Fd| {
+            let file = std::mem::ManuallyDrop::new(unsafe { std::fs::File::from_raw_fd(fd) });
+            let metadata = file.metadata().unwrap();
+            let mut stat: libc::stat = unsafe { std::mem::zeroed() };
+            assert_eq!(unsafe { libc::fstat(fd, &mut stat) }, 0);
+            assert_eq!((metadata.mode(), metadata.rdev()), (stat.st_mode, stat.st_rdev));
+            assert_eq!((metadata.size(), metadata.ino()), (stat.st_size as u64, stat.st_ino));
+            metadata
+        };
+        for path in ["/dev/nvmap", "/dev/nvgpu/igpu0/ctrl", "/dev/nvgpu/igpu0/as", "/dev/host1x-fence"] {
+            let (open, named) = (both(open(path).unwrap()), std::fs::metadata(path).unwrap());
+            assert!(open.file_type().is_char_device(), "{path}");
+            assert_eq!((open.mode(), open.rdev(), open.size()), (named.mode(), named.rdev(), 0));
+        }
+        let unnamed = both(space(ctrl()));
+        assert_eq!((unnamed.mode(), unnamed.size(), unnamed.rdev()), (0o600, 0, 0));
+        let memory = both(buffer(nvmap(), 8192));
+        assert_eq!((memory.mode(), memory.size()), (0o600, 8192));
+        let other = std::fs::File::open("/proc/self/exe").unwrap().metadata().unwrap();
+        assert!(other.is_file() && other.size() > 0, "others are what they are");
+        let null = std::fs::File::open("/dev/null").unwrap().metadata().unwrap();
+        assert!(null.file_type().is_char_device() && null.rdev() == libc::makedev(1, 3));
+    }
+
     a_name_alone_takes_no_calls {
         let name = open_with("/dev/nvmap", libc::O_PATH).unwrap();
         assert_eq!(raw(name, request(3, b'N', 0, 8), 8), EBADF);

@@ -105,6 +105,8 @@ impl File {
 pub(crate) struct OpenFile {
     pub(crate) file: File,
     pub(crate) node: Arc<Node>,
+    /// What it was opened as, by a path.
+    pub(crate) device: Option<Device>,
     /// Who has mapped the doorbell: one process at a time may.
     pub(crate) mapped_by: Option<u32>,
 }
@@ -172,14 +174,18 @@ impl Kernel {
 
     /// Opens a device file. The caller gives it to the client, or closes it again.
     pub(crate) fn open(&mut self, client: &dyn Client, device: Device) -> Result<FileId> {
-        match device {
+        let file = match device {
             Device::Nvmap => self.open_nvmap(client),
             Device::Ctrl => self.open_ctrl(),
             Device::Space => self.open_space(),
             Device::Channel => self.open_channel(client.process(), -1),
             Device::Tsg => self.open_tsg(None),
             Device::Fences => self.add_file(File::Fences, Memory::new(0)?),
+        }?;
+        if let Some(open) = self.files.get_mut(&file) {
+            open.device = Some(device);
         }
+        Ok(file)
     }
 
     /// The file that an inode is, when it is one of ours.
@@ -236,7 +242,7 @@ impl Kernel {
         self.last_file += 1;
         let id = FileId(self.last_file);
         self.inodes.insert(node.inode(), id);
-        self.files.insert(id, OpenFile { file, node, mapped_by: None });
+        self.files.insert(id, OpenFile { file, node, device: None, mapped_by: None });
         id
     }
 
@@ -306,6 +312,14 @@ impl Kernel {
     /// Buffers that anything still refers to.
     pub(crate) fn live_buffers(&self) -> usize {
         self.nvmap.live()
+    }
+
+    /// Bytes of an open file, as its driver tells.
+    pub(crate) fn size_of(&self, file: File) -> u64 {
+        match file {
+            File::Buffer(buffer) => self.nvmap.buffer(buffer).map_or(0, |buffer| buffer.size),
+            _ => 0,
+        }
     }
 
     /// Whether a file may be mapped with this length and offset, as its driver sees it.

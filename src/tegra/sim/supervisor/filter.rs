@@ -20,6 +20,9 @@ const RETURN: u16 = 0x06;
 const ALWAYS: &[i64] = &[
     libc::SYS_openat,
     libc::SYS_openat2,
+    libc::SYS_fstat,
+    libc::SYS_newfstatat,
+    libc::SYS_statx,
     libc::SYS_faccessat,
     libc::SYS_faccessat2,
     libc::SYS_readlinkat,
@@ -43,10 +46,6 @@ pub(super) fn program() -> io::Result<BpfProgram> {
         ALWAYS.iter().map(|call| (*call, Vec::new())).collect();
     // Mappings of files.
     rules.insert(libc::SYS_mmap, without(3, libc::MAP_ANONYMOUS as u64)?);
-    // `fstat` in disguise is about a file that is open already.
-    let empty = libc::AT_EMPTY_PATH as u64;
-    rules.insert(libc::SYS_newfstatat, without(3, empty)?);
-    rules.insert(libc::SYS_statx, without(2, empty)?);
     let filter = SeccompFilter::new(
         rules,
         SeccompAction::Allow,

@@ -217,8 +217,18 @@ impl Shared {
                 }
                 Some(self.open_place(target, n, place, u64::from_le_bytes(flags) as i32))
             }
-            libc::SYS_newfstatat => self.stat(target, &at(0, 1), n.args[2]),
-            libc::SYS_statx => self.statx(target, &at(0, 1), n.args[4]),
+            libc::SYS_fstat => {
+                let stat = self.open_stat(target, n.args[0] as i32)?;
+                Some(Reply::Answer(put(target, n.args[1], &stat)))
+            }
+            libc::SYS_newfstatat => {
+                let stat = self.stat(target, &at(0, 1), n.args[3] as i32)?;
+                Some(Reply::Answer(put(target, n.args[2], &stat)))
+            }
+            libc::SYS_statx => {
+                let stat = self.stat(target, &at(0, 1), n.args[2] as i32)?;
+                Some(Reply::Answer(put(target, n.args[4], &extended(&stat))))
+            }
             libc::SYS_faccessat | libc::SYS_faccessat2 => {
                 self.access(target, &at(0, 1), n.args[2] as i32)
             }
@@ -226,7 +236,10 @@ impl Shared {
             #[cfg(target_arch = "x86_64")]
             libc::SYS_open => self.open(target, n, &here(0), n.args[1] as i32),
             #[cfg(target_arch = "x86_64")]
-            libc::SYS_stat | libc::SYS_lstat => self.stat(target, &here(0), n.args[1]),
+            libc::SYS_stat | libc::SYS_lstat => {
+                let stat = self.stat(target, &here(0), 0)?;
+                Some(Reply::Answer(put(target, n.args[1], &stat)))
+            }
             #[cfg(target_arch = "x86_64")]
             libc::SYS_access => self.access(target, &here(0), n.args[1] as i32),
             #[cfg(target_arch = "x86_64")]
@@ -373,7 +386,15 @@ impl Shared {
         self.listener.give(n, given.as_raw_fd(), how)
     }
 
-    fn stat(&self, target: &Target<'_>, named: &Named, out: u64) -> Option<Reply> {
+    /// Of a simulated file, by a path, or by a descriptor where the path may be empty.
+    fn stat(&self, target: &Target<'_>, named: &Named, flags: i32) -> Option<libc::stat> {
+        if flags & libc::AT_EMPTY_PATH != 0 {
+            let file = target.thread.file(named.folder);
+            let is_folder = file.is_none_or(|file| file.st_mode & libc::S_IFMT == libc::S_IFDIR);
+            if !is_folder {
+                return self.open_stat(target, named.folder);
+            }
+        }
         let place = self.place(target, named)?;
         // SAFETY: zeros are a value of it.
         let mut stat: libc::stat = unsafe { std::mem::zeroed() };
@@ -381,26 +402,23 @@ impl Shared {
         stat.st_nlink = 1;
         stat.st_blksize = 4096;
         if let Place::Device(device) = place {
-            stat.st_rdev = libc::makedev(MAJOR, device as u32);
+            stat.st_rdev = number(device);
         }
         stat.st_size = if stat.st_mode & libc::S_IFMT == libc::S_IFREG { 4096 } else { 0 };
-        Some(Reply::Answer(put(target, out, &stat)))
+        Some(stat)
     }
 
-    fn statx(&self, target: &Target<'_>, named: &Named, out: u64) -> Option<Reply> {
-        let place = self.place(target, named)?;
-        // SAFETY: zeros are a value of it.
-        let mut stat: libc::statx = unsafe { std::mem::zeroed() };
-        stat.stx_mask = libc::STATX_BASIC_STATS;
-        stat.stx_mode = place.mode() as u16;
-        stat.stx_nlink = 1;
-        stat.stx_blksize = 4096;
-        if let Place::Device(device) = place {
-            stat.stx_rdev_major = MAJOR;
-            stat.stx_rdev_minor = device as u32;
-        }
-        stat.stx_size = if place.mode() & libc::S_IFMT == libc::S_IFREG { 4096 } else { 0 };
-        Some(Reply::Answer(put(target, out, &stat)))
+    /// Of a simulated file that is open. Those that calls return have no type, as files without a
+    /// name have.
+    fn open_stat(&self, target: &Target<'_>, fd: i32) -> Option<libc::stat> {
+        let mut stat = target.thread.file(fd)?;
+        let kernel = self.kernel();
+        let open = kernel.file(kernel.file_of(Inode::of(&stat))?)?;
+        stat.st_mode = open.device.map_or(0o600, |device| Place::Device(device).mode());
+        stat.st_rdev = open.device.map_or(0, number);
+        stat.st_size = kernel.size_of(open.file) as i64;
+        stat.st_blocks = 0;
+        Some(stat)
     }
 
     fn access(&self, target: &Target<'_>, named: &Named, mode: i32) -> Option<Reply> {
@@ -418,6 +436,28 @@ impl Shared {
 
 /// Major number of the simulated devices.
 const MAJOR: u32 = 505;
+
+fn number(device: Device) -> libc::dev_t {
+    libc::makedev(MAJOR, device as u32)
+}
+
+/// The same in the newer form.
+fn extended(stat: &libc::stat) -> libc::statx {
+    // SAFETY: zeros are a value of it.
+    let mut out: libc::statx = unsafe { std::mem::zeroed() };
+    out.stx_mask = libc::STATX_BASIC_STATS;
+    out.stx_mode = stat.st_mode as u16;
+    out.stx_nlink = stat.st_nlink as u32;
+    out.stx_blksize = stat.st_blksize as u32;
+    out.stx_ino = stat.st_ino;
+    (out.stx_uid, out.stx_gid) = (stat.st_uid, stat.st_gid);
+    (out.stx_rdev_major, out.stx_rdev_minor) =
+        (libc::major(stat.st_rdev), libc::minor(stat.st_rdev));
+    (out.stx_dev_major, out.stx_dev_minor) = (libc::major(stat.st_dev), libc::minor(stat.st_dev));
+    out.stx_size = stat.st_size as u64;
+    out.stx_blocks = stat.st_blocks as u64;
+    out
+}
 
 /// Takes over what was written to attributes.
 pub(super) fn settle_writers(kernel: &mut Kernel, writers: &mut Vec<Writer>) {

@@ -108,9 +108,14 @@ impl Thread {
         }
     }
 
+    /// What the real kernel says of the file that a descriptor means.
+    pub(super) fn file(&self, fd: i32) -> Option<libc::stat> {
+        self.stat(&descriptor_path(fd), 0)
+    }
+
     /// The file that a descriptor means.
     pub(super) fn inode(&self, fd: i32) -> Option<Inode> {
-        Some(Inode::of(&self.stat(&descriptor_path(fd), 0)?))
+        Some(Inode::of(&self.file(fd)?))
     }
 
     /// How a descriptor was opened: the permissions of its link say so.
