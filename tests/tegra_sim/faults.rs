@@ -2,6 +2,8 @@
 
 use std::time::{Duration, Instant};
 
+use nvabi::call::Ioctl;
+
 use crate::client::*;
 use crate::{rules, simulate};
 
@@ -91,6 +93,38 @@ fn opening_and_mapping_fail() {
         assert_eq!(mmap(ctrl, 4096, 0).err(), Some(libc::ENOMEM));
         assert!(mmap(ctrl, 4096, 0).is_ok());
     });
+}
+
+/// A locked scheduler, a driver that takes the channel away, a GPU without the region: nothing that
+/// clients of a whole device can bring about.
+#[test]
+fn rules_that_only_faults_reach() {
+    let name = concat!(module_path!(), "::rules_that_only_faults_reach");
+    let faults = ["BIND_CHANNEL_EX:1:EPERM", "CHANNEL_WDT:1:ETIMEDOUT", "mmap:1:ENOSYS"];
+    let report = simulate(name, &faults, || {
+        let ctrl = ctrl();
+        let (space, group, channel) = (space(ctrl), tsg(ctrl), channel(ctrl));
+        let veid = subcontext(group, space, 1).unwrap();
+        bind_space(space, channel).unwrap();
+        let args =
+            nvgpu_tsg_bind_channel_ex_args { channel_fd: channel, subcontext_id: veid, ..zeroed() };
+        let locked = refused::<NVGPU_TSG_IOCTL_BIND_CHANNEL_EX>(group, args);
+        assert_eq!(locked, Err(libc::EPERM), "the scheduler's control is locked");
+        let mut fd = channel;
+        let bind = NVGPU_TSG_IOCTL_BIND_CHANNEL::REQUEST;
+        assert_eq!(raw(group, bind, (&raw mut fd) as u64), Ok(0), "no subcontext was left on it");
+        assert_eq!(bind_tsg(group, channel, veid), EINVAL, "it is in the group");
+        let args = nvgpu_channel_wdt_args { wdt_status: 1, timeout_ms: 0 };
+        let gone = refused::<NVGPU_IOCTL_CHANNEL_WDT>(channel, args);
+        assert_eq!(gone, Err(libc::ETIMEDOUT), "the channel is not there any more");
+        assert_eq!(mmap(ctrl, 0x1_0000, 0).err(), Some(libc::ENOSYS), "no region");
+        assert!(mmap(ctrl, 0x1_0000, 0).is_ok(), "the slot of the file is still free");
+    });
+    if let Some(report) = report {
+        assert_eq!(report.unmet_faults, [""; 0]);
+        let errors = &report.calls["mmap"].errors;
+        assert_eq!((errors.len(), errors["ENOSYS"]), (1, 1));
+    }
 }
 
 #[test]

@@ -312,6 +312,27 @@ rules! {
         assert_eq!(channel.send(&[entry], UNCOUNTED | GET, (0, 0)), Ok((id, value + 1)), "one untracked");
     }
 
+    unbind_of_a_busy_channel_is_for_later {
+        let mut first = Submitted::new();
+        let second = first.beside();
+        let unbind = |channel: Fd| {
+            let fd = channel;
+            raw(first.bound.tsg, NVGPU_TSG_IOCTL_UNBIND_CHANNEL::REQUEST, (&raw const fd) as u64)
+        };
+        let fd = buffer(first.bound.nvmap, 4096);
+        let (memory, at) = (mmap(fd, 4096, 0).unwrap(), map(first.bound.space, fd).unwrap());
+        let mut waits = second;
+        let held = waits.entry(&semaphore(at, 1, 3));
+        let (file, _) = waits.send(&[held], GET | FILE, (0, 0)).unwrap();
+        assert_eq!(unbind(waits.bound.channel), Err(libc::EAGAIN));
+        memory.write(0, 1);
+        soon(|| crate::nvmap::is_readable(file as Fd));
+        soon(|| unbind(waits.bound.channel) == Ok(0));
+        let entry = first.entry(&[0]);
+        assert!(first.send(&[entry], 0, (0, 0)).is_ok(), "its sibling goes on");
+        assert_eq!(waits.send(&[held], 0, (0, 0)), Err(libc::ETIMEDOUT));
+    }
+
     a_channel_that_fails_lets_go_of_what_waits_for_its_submissions {
         let mut channel = Submitted::new();
         let bad = channel.entry(&copy(0xAB_0000_0000, 0xAB_1000_0000, 64));
