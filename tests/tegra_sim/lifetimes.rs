@@ -292,7 +292,7 @@ rules! {
 }
 
 /// Bytes of system memory that nothing holds.
-fn free_memory(nvmap: Fd) -> u64 {
+pub(crate) fn free_memory(nvmap: Fd) -> u64 {
     let mut heap = nvmap_query_heap_params { heap_mask: IOVMM, ..zeroed() };
     call::<NVMAP_IOC_QUERY_HEAP_PARAMS>(nvmap, &mut heap).unwrap();
     heap.free

@@ -166,6 +166,33 @@ impl Submitted {
     }
 }
 
+/// A sparse reservation of some pages.
+fn sparse(space: Fd, pages: u64) -> u64 {
+    let mut args = nvgpu_as_alloc_space_args { pages, page_size: 4096, flags: 2, ..zeroed() };
+    call::<NVGPU_AS_IOCTL_ALLOC_SPACE>(space, &mut args).unwrap();
+    unsafe { args.o_a.offset }
+}
+
+/// One page of a dma-buf.
+fn remap_op(fd: Fd, at: u64) -> nvgpu_as_remap_op {
+    nvgpu_as_remap_op {
+        flags: NVGPU_AS_REMAP_OP_FLAGS_PAGESIZE_4K,
+        compr_kind: -1,
+        mem_handle: fd as u32,
+        virt_offset_in_pages: at / 4096,
+        num_pages: 1,
+        ..zeroed()
+    }
+}
+
+/// The result, and how many are said to be done.
+fn remap(space: Fd, ops: &mut [nvgpu_as_remap_op]) -> (Result, u32) {
+    let mut args =
+        nvgpu_as_remap_args { num_ops: ops.len() as u32, ops: ops.as_mut_ptr() as u64, ..zeroed() };
+    let result = call::<NVGPU_AS_IOCTL_REMAP>(space, &mut args);
+    (result, args.num_ops)
+}
+
 /// A file that becomes readable when a syncpoint is there.
 fn fence((id, threshold): (u32, u32)) -> Fd {
     let fences = open("/dev/host1x-fence").unwrap();
@@ -344,6 +371,82 @@ rules! {
         assert!(!crate::nvmap::is_readable(file as Fd));
         close(other.bound.channel);
         soon(|| crate::nvmap::is_readable(file as Fd));
+    }
+
+    memory_is_put_into_sparse_reservations_by_the_page {
+        let mut gpu = Gpu::new();
+        let (nvmap, space) = (gpu.bound.nvmap, gpu.bound.space);
+        let to = gpu.memory(4 * 4096);
+        let base = sparse(space, 16);
+        let fd = buffer(nvmap, 4 * 4096);
+        let memory = mmap(fd, 4 * 4096, 0).unwrap();
+        for (page, byte) in [1_u8, 2, 3, 4].into_iter().enumerate() {
+            memory.bytes()[page * 4096..][..4096].fill(byte);
+        }
+        let mut pages = || {
+            gpu.submit(&copy(base, to.at, 4 * 4096));
+            gpu.wait();
+            [0, 1, 2, 3].map(|page| to.cpu.bytes()[page * 4096 + 4095])
+        };
+        let put = |at: u64, from: u64, count: u64| nvgpu_as_remap_op {
+            mem_offset_in_pages: from, num_pages: count, ..remap_op(fd, base + at * 4096) };
+        let take = |at: u64, count: u64| nvgpu_as_remap_op {
+            incompr_kind: -1, num_pages: count, ..remap_op(0, base + at * 4096) };
+        assert_eq!(remap(space, &mut [put(0, 1, 3)]), (Ok(0), 1));
+        assert_eq!(pages(), [2, 3, 4, 0], "holes are zeros");
+        assert_eq!(remap(space, &mut [put(1, 0, 1), put(3, 0, 1)]), (Ok(0), 2));
+        assert_eq!(pages(), [2, 1, 4, 1], "the same page in two places");
+        assert_eq!(remap(space, &mut [take(1, 2)]), (Ok(0), 1));
+        assert_eq!(pages(), [2, 0, 0, 1]);
+        close(fd);
+        drop(memory);
+        assert_eq!(pages(), [2, 0, 0, 1], "the reservation holds it");
+        let before = crate::lifetimes::free_memory(nvmap);
+        assert_eq!(remap(space, &mut [take(0, 1)]), (Ok(0), 1));
+        assert_eq!(crate::lifetimes::free_memory(nvmap), before);
+        unreserve(space, base).unwrap();
+        assert_eq!(crate::lifetimes::free_memory(nvmap) - before, 4 * 4096, "the last page goes with it");
+    }
+
+    remap_is_refused {
+        let bound = bound();
+        let space = bound.space;
+        let base = sparse(space, 16);
+        let (fd, dense) = (buffer(bound.nvmap, 8192), reserve(space, 16, None).unwrap());
+        let good = nvgpu_as_remap_op { num_pages: 2, ..remap_op(fd, base) };
+        let unmap = nvgpu_as_remap_op { incompr_kind: -1, ..remap_op(0, base) };
+        assert_eq!(remap(space, &mut []), (Ok(0), 0), "nothing to do");
+        type Op = nvgpu_as_remap_op;
+        for (what, op) in [
+            ("flag", Op { flags: 0x8000 | 1, ..good }),
+            ("no page size", Op { flags: 0, ..good }),
+            ("two", Op { flags: 0x18000, ..good }),
+            ("pages that there are not", Op { flags: 0x10000, virt_offset_in_pages: base >> 16, ..good }),
+            ("no pages", Op { num_pages: 0, ..good }),
+            ("too many", Op { num_pages: u64::MAX, ..good }),
+            ("past the buffer", Op { mem_offset_in_pages: 1, ..good }),
+            ("past the reservation", remap_op(fd, base + 16 * 4096)),
+            ("over its end", Op { virt_offset_in_pages: (base >> 12) + 15, ..good }),
+            ("not sparse", remap_op(fd, dense)),
+            ("no dma-buf", remap_op(bound.ctrl, base)),
+            ("closed", remap_op(999, base)),
+            ("a kind for nothing", Op { incompr_kind: 0, ..unmap }),
+            ("an offset in nothing", Op { mem_offset_in_pages: 1, ..unmap }),
+            ("a cache for nothing", Op { flags: 0x8004, ..unmap }),
+        ] {
+            assert_eq!(remap(space, &mut [op]), (EINVAL, 0), "{what}");
+            assert_eq!(remap(space, &mut [good, op]), (EINVAL, 0), "{what}, behind a good one");
+        }
+        let unallocated = get_fd(bound.nvmap, create(bound.nvmap, 4096).unwrap()).unwrap();
+        assert_eq!(remap(space, &mut [remap_op(unallocated, base)]), (ENOMEM, 0));
+        let mut args = nvgpu_as_remap_args { num_ops: 1, ops: 8, ..zeroed() };
+        assert_eq!(call::<NVGPU_AS_IOCTL_REMAP>(space, &mut args), EFAULT);
+        assert_eq!(args.num_ops, 1);
+        let mut ops = [good, Op { compr_kind: 3, ..unmap }];
+        ops[1].compr_kind = -1;
+        assert_eq!(remap(space, &mut ops), (Ok(0), 2));
+        assert_eq!(ops.map(|op| (op.mem_handle, op.num_pages, op.incompr_kind)), [(0, 1, 0), (0, 1, -1)],
+            "the last is copied over all, but for the kinds");
     }
 
     gp_put_alone_starts_nothing {

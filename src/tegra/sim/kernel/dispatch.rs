@@ -5,7 +5,8 @@
 use super::args::Args;
 use super::client::Client;
 use super::{Errno, File, FileId, Kernel, Result};
-use crate::call::Request;
+use crate::call::{Ioctl, Request};
+use crate::tegra::sim::abi::NVGPU_AS_IOCTL_REMAP;
 
 /// The nodes of nvgpu, and their letters.
 const CTRL: (&str, u8) = ("ctrl", b'G');
@@ -68,7 +69,12 @@ impl Kernel {
             File::Tsg { tsg, .. } => self.tsg_ioctl(client, tsg, known, &mut args),
             File::Channel(channel) => self.channel_ioctl(client, channel, known, &mut args),
             _ => Err(Errno::ENOTTY),
-        }?;
+        };
+        if outcome.is_err() && known == NVGPU_AS_IOCTL_REMAP::REQUEST {
+            // How far it got is told in any case.
+            args.write(client, argument)?;
+        }
+        let outcome = outcome?;
         if outcome != 0 || !request.is_written_by_driver() {
             return Ok(outcome);
         }

@@ -21,6 +21,7 @@ mod gpu;
 mod host;
 mod layouts;
 mod nvmap;
+mod remap;
 mod space;
 mod submit;
 mod syncpoint;

@@ -9,6 +9,7 @@ use super::args::{self, Args, as_bytes};
 use super::buddy::Buddy;
 use super::client::Client;
 use super::nvmap::BufferId;
+use super::remap::Remaps;
 use super::syncpoint::{POINT_SIZE, POINTS};
 use super::{Errno, File, FileId, Kernel, PAGE, Result};
 use crate::tegra::sim::abi::*;
@@ -41,6 +42,8 @@ pub(crate) struct Space {
     areas: Vec<Area>,
     last_area: u32,
     mappings: BTreeMap<u64, Mapping>,
+    /// What was put into sparse reservations.
+    pub(super) remaps: Remaps,
     /// What the driver mapped in its own window.
     own: BTreeMap<u64, Own>,
     /// All syncpoints, read-only.
@@ -104,6 +107,7 @@ impl Space {
             areas: Vec::new(),
             last_area: 0,
             mappings: BTreeMap::new(),
+            remaps: Remaps::default(),
             own: BTreeMap::new(),
             sync_map: None,
             shader_windows: Vec::new(),
@@ -162,10 +166,29 @@ impl Space {
                 return Some((what, own.size - offset));
             }
         }
+        if let Some(found) = self.remaps.target(at) {
+            return Some(found);
+        }
         let area = self.area_at(at).filter(|area| area.sparse)?;
         let end = area.start + area.size;
-        let next = self.mappings.range(at..).next().map_or(end, |(start, _)| *start);
-        Some((Target::Nothing, end.min(next) - at))
+        let mapping = self.mappings.range(at..).next().map(|(start, _)| *start);
+        let next = mapping.into_iter().chain(self.remaps.next(at)).fold(end, u64::min);
+        Some((Target::Nothing, next - at))
+    }
+
+    /// The sparse reservation that an operation is about: its start and its size. There are no pages
+    /// but small ones.
+    pub(super) fn pool(&self, op: &nvgpu_as_remap_op) -> Option<(u64, u64)> {
+        if op.flags & NVGPU_AS_REMAP_OP_FLAGS_PAGESIZE_4K == 0 {
+            return None;
+        }
+        let area = self.area_at(op.virt_offset_in_pages * PAGE).filter(|area| area.sparse)?;
+        Some((area.start, area.size))
+    }
+
+    /// The first address that no window has.
+    pub(super) fn limit(&self) -> u64 {
+        self.kernel.end()
     }
 
     /// Whether the driver warns of every context in it (its window reaches what registers cannot
@@ -361,8 +384,9 @@ impl Kernel {
             return;
         }
         if let Some(space) = self.spaces.remove(&id) {
-            for mapping in space.mappings.into_values() {
-                self.nvmap.put_gpu(mapping.buffer);
+            let mapped = space.mappings.into_values().map(|mapping| mapping.buffer);
+            for buffer in mapped.chain(space.remaps.into_buffers()) {
+                self.nvmap.put_gpu(buffer);
             }
         }
     }
@@ -399,7 +423,7 @@ impl Kernel {
                 Ok(0)
             }
             NVGPU_AS_IOCTL_MAPPING_MODIFY::REQUEST => self.modify_mapping(id, args),
-            NVGPU_AS_IOCTL_REMAP::REQUEST => self.not_simulated(client, request),
+            NVGPU_AS_IOCTL_REMAP::REQUEST => self.remap(client, id, args),
             _ => Err(Errno::ENOTTY),
         }
     }
@@ -489,10 +513,12 @@ impl Kernel {
             }
             released.extend(space.unmap(at));
         }
+        let change = space.remaps.clear(area.start, area.size);
         space.user.free(area.start);
         for buffer in released {
             self.nvmap.put_gpu(buffer);
         }
+        self.count(change);
         Ok(0)
     }
 
