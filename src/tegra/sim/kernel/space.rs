@@ -22,7 +22,7 @@ pub(super) const KERNEL_WINDOW: u64 = 4 << 30;
 /// All of an address space must lie below (`get_default_va_sizes`).
 const APERTURE: u64 = 1 << 49;
 /// Registers of the graphics engine keep bits 39:8 of some addresses of the kernel window.
-const REGISTER_LIMIT: u64 = 1 << 40;
+pub(super) const REGISTER_LIMIT: u64 = 1 << 40;
 /// `NVGPU_IOCTL_AS_MAP_BUFFER_BATCH_LIMIT`.
 const BATCH_LIMIT: u32 = 256;
 

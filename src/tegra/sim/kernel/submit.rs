@@ -7,7 +7,7 @@ use std::sync::Arc;
 use super::args::Args;
 use super::channel::{Channel, ENTRY, Ring};
 use super::client::Client;
-use super::space::{SpaceId, Target};
+use super::space::{REGISTER_LIMIT, SpaceId, Target};
 use super::syncpoint::{POINT_SIZE, Points};
 use super::{Errno, File, Kernel, Result};
 use crate::tegra::class::host::*;
@@ -239,7 +239,9 @@ impl Channel {
         if let Node::Memory(memory) = &*submitter.commands {
             memory.write(slot, &bytes);
         }
-        let entry = submitter.commands_at + slot | (words.len() as u64) << 42;
+        // An entry has room for as many bits of an address, as registers have.
+        let at = (submitter.commands_at + slot) & (REGISTER_LIMIT - 1);
+        let entry = at | (words.len() as u64) << 42;
         self.append(&entry.to_le_bytes());
     }
 
