@@ -59,6 +59,28 @@ rules! {
         assert_eq!(allocate(64 << 20), Ok(0));
     }
 
+    fence_files_are_reserved_before_work_is_submitted {
+        let bound = bound();
+        let mut args = nvgpu_channel_setup_bind_args { num_gpfifo_entries: 8, ..zeroed() };
+        call::<NVGPU_IOCTL_CHANNEL_SETUP_BIND>(bound.channel, &mut args).unwrap();
+        let submit = |flags, gpfifo| {
+            let mut args = nvgpu_submit_gpfifo_args { gpfifo, num_entries: 1, flags, ..zeroed() };
+            call::<NVGPU_IOCTL_CHANNEL_SUBMIT_GPFIFO>(bound.channel, &mut args)?;
+            Ok(args.fence)
+        };
+        let nothing = [0_u64];
+        let get = NVGPU_SUBMIT_GPFIFO_FLAGS_FENCE_GET;
+        let file = NVGPU_SUBMIT_GPFIFO_FLAGS_SYNC_FENCE;
+        let at = nothing.as_ptr() as u64;
+        let first = submit(get, at).unwrap();
+        set_limit(64);
+        while unsafe { libc::dup(bound.nvmap) } >= 0 {}
+        assert_eq!(submit(get | file, at).map(|_| ()), Err(libc::EMFILE));
+        assert_eq!(submit(get | file, 8).map(|_| ()), Err(libc::EMFILE), "before the entries are read");
+        let next = submit(get, at).unwrap();
+        assert_eq!((next.id, next.value), (first.id, first.value + 1), "nothing came between");
+    }
+
     descriptors_are_reserved_before_the_work {
         let (nvmap, ctrl) = (nvmap(), ctrl());
         let handle = create(nvmap, 4096).unwrap();

@@ -124,13 +124,14 @@ impl Kernel {
     ) -> Result<i64> {
         let mut call: nvgpu_submit_gpfifo_args = args.get();
         let wanted = Wanted { flags: call.flags, fence: call.fence };
-        let threshold = self.put_work(client, chid, &call, &wanted).map_err(|errno| {
-            let is_reserved = errno != Errno::ETIMEDOUT && wanted.gets() && wanted.is_file();
-            if is_reserved { Self::after_descriptor(client, errno) } else { errno }
-        })?;
+        let is_alive = self.channels.get(&chid).is_some_and(|channel| !channel.is_dead);
+        let gets_file = wanted.gets() && wanted.is_file();
+        if is_alive && gets_file && !client.has_room() {
+            return Err(Errno::EMFILE);
+        }
+        let (point, value) = self.put_work(client, chid, &call, &wanted)?;
         if wanted.gets() {
-            let (point, value) = threshold;
-            call.fence = match wanted.is_file() {
+            call.fence = match gets_file {
                 true => {
                     nvgpu_fence { id: self.fence_file(client, point, value)? as u32, ..call.fence }
                 }
