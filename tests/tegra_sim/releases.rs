@@ -130,6 +130,16 @@ of_release! {
         assert_eq!(free(nvmap, handle), Ok(0));
         assert!(!is_open(handle as Fd), "which FREE closes");
         assert!(mmap(other, 4096, 0).is_ok());
+        let unwritable = edge(8);
+        let page = (unwritable & !4095) as *mut libc::c_void;
+        unsafe {
+            (unwritable as *mut u32).write(4096);
+            libc::mprotect(page, 4096, libc::PROT_READ);
+        }
+        let next = unsafe { libc::dup(nvmap) };
+        close(next);
+        assert_eq!(raw(nvmap, NVMAP_IOC_CREATE::REQUEST, unwritable), EFAULT);
+        assert!(!is_open(next), "one that cannot be told is never made");
     }
 
     "r32.7": address_spaces_of_r32 {

@@ -472,7 +472,8 @@ fn give_handle(
     if !k.has_numbers() {
         let fd = k.dmabuf_fd(client, handle)?;
         args.put_word(word, fd as u32);
-        return args.write(client, at).map(|()| 0);
+        // One that cannot be told is never made.
+        return args.write(client, at).map(|()| 0).inspect_err(|_| client.close(fd));
     }
     let id = k.nvmap.add_handle(process, handle)?;
     args.put_word(word, id);
