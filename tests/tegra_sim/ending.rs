@@ -94,7 +94,8 @@ fn a_second_signal_ends_what_the_program_left() {
     while run.simulator.try_wait().unwrap().is_none() {
         assert!(start.elapsed() < Duration::from_secs(10), "it does not end");
         run.tell(libc::SIGTERM);
-        std::thread::sleep(Duration::from_millis(50));
+        // A third one may come when the simulator itself is about to end, on a busy machine.
+        std::thread::sleep(Duration::from_millis(500));
     }
     assert_eq!(run.wait().code(), Some(3));
 }

@@ -144,15 +144,19 @@ impl Signals {
 
     /// One that has come, and did not come to the program as well: a terminal tells both.
     fn next(&self) -> Option<i32> {
+        let told = self.read()?;
+        let is_of_terminal = told.ssi_code == SI_KERNEL && told.ssi_signo == libc::SIGINT as u32;
+        (!is_of_terminal).then_some(told.ssi_signo as i32)
+    }
+
+    fn read(&self) -> Option<libc::signalfd_siginfo> {
         // SAFETY: zeros are a value of it, and the kernel writes no more than one.
-        let told = unsafe {
+        unsafe {
             let mut told: libc::signalfd_siginfo = std::mem::zeroed();
             let size = size_of::<libc::signalfd_siginfo>();
             let read = libc::read(self.fd.as_raw_fd(), (&raw mut told).cast(), size);
-            (read == size as isize).then_some(told)?
-        };
-        let is_of_terminal = told.ssi_code == SI_KERNEL && told.ssi_signo == libc::SIGINT as u32;
-        (!is_of_terminal).then_some(told.ssi_signo as i32)
+            (read == size as isize).then_some(told)
+        }
     }
 }
 
@@ -161,6 +165,8 @@ const SI_KERNEL: i32 = 0x80;
 
 impl Drop for Signals {
     fn drop(&mut self) {
+        // What came after all had ended has nobody left to end, us neither.
+        while self.read().is_some() {}
         // SAFETY: a set that this thread had before.
         unsafe {
             libc::pthread_sigmask(libc::SIG_SETMASK, &self.before, std::ptr::null_mut());
