@@ -72,8 +72,13 @@ fn older() -> tempfile::TempDir {
 }
 
 fn add(folder: &Path, tag: &str) -> Output {
+    add_with(folder, tag, &[])
+}
+
+fn add_with(folder: &Path, tag: &str, args: &[&str]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_nvabi"))
         .args(["add", tag, "--no-snapshots"])
+        .args(args)
         .current_dir(folder)
         .output()
         .unwrap()
@@ -97,6 +102,10 @@ fn adding_again_gives_the_same_bytes() {
             String::from_utf8_lossy(&output.stdout).starts_with(&format!("# Add driver {tag}"))
         );
     }
+    let output = add_with(folder.path(), NEWEST[0], &["--json"]);
+    let told: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!((&told["tag"], &told["again"]), (&NEWEST[0].into(), &true.into()));
+    assert!(told["pull_request"].as_str().unwrap().starts_with("# Add driver"));
     let again = files(&lock_folder);
     let differ: Vec<_> =
         whole.iter().filter(|(path, text)| again.get(*path) != Some(text)).collect();

@@ -5,6 +5,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use serde::Serialize;
+
 use nvabi_pipeline::diagnostic::{Diagnostic, Report};
 use nvabi_pipeline::diff::{self, Scope, Side};
 use nvabi_pipeline::files;
@@ -42,9 +44,19 @@ pub(crate) fn add(context: &Context<'_>, args: &args::Add) -> Result<Outcome, Re
 
     let open = lint::lint_tag(&locked, spec_of(&specs, tag)?, tag);
     let text = pull_request(&folder, &locked, &specs, tag, &written, &open)?;
-    match &args.out {
-        Some(path) => write(path, &text)?,
-        None => context.print(&text)?,
+    if let Some(path) = &args.out {
+        write(path, &text)?;
+    }
+    match context.json() {
+        true => context.print_json(&Added {
+            tag: tag.as_str(),
+            again: known,
+            written: &written,
+            to_decide: &open.diagnostics,
+            pull_request: &text,
+        })?,
+        false if args.out.is_none() => context.print(&text)?,
+        false => {}
     }
     if !open.diagnostics.is_empty() {
         context.complain(&open);
@@ -55,6 +67,20 @@ pub(crate) fn add(context: &Context<'_>, args: &args::Add) -> Result<Outcome, Re
         snapshots(context)?;
     }
     Ok(Outcome::Same)
+}
+
+/// What `--json` prints.
+#[derive(Serialize)]
+struct Added<'a> {
+    tag: &'a str,
+    /// Whether the tag was locked before.
+    again: bool,
+    /// The files of a new branch.
+    written: &'a [PathBuf],
+    /// What lint found, for a person to decide.
+    to_decide: &'a [Diagnostic],
+    /// Markdown.
+    pull_request: &'a str,
 }
 
 /// Writes what a branch needs that no spec knows yet: a spec that inherits everything, the feature
