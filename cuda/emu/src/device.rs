@@ -1,0 +1,370 @@
+//! The device: its memory, its modules, and launches.
+
+use std::collections::HashMap;
+use std::str::FromStr;
+use std::sync::Arc;
+
+use crate::error::{DeviceError, LoadError, load_error};
+use crate::memory::Memory;
+use crate::program::{self, Program};
+use crate::ptx::{self, Init, Space};
+use crate::report::Report;
+use crate::run::{self, Grid};
+
+/// Most threads of a block.
+pub const MAX_BLOCK_THREADS: u32 = 1024;
+/// Most bytes of shared memory of a block.
+pub const MAX_SHARED_BYTES: u64 = 227 << 10;
+
+/// In which order blocks and warps run.
+///
+/// Either is deterministic: the same launch gives the same memory, output and events, on any number of
+/// threads, as long as blocks pass data to each other only by atomic or volatile accesses. For others,
+/// run on one thread.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Schedule {
+    /// Blocks by index; a warp runs until it waits, or has run for long.
+    #[default]
+    InOrder,
+    /// Blocks in an order, and warps in turns of a few instructions, that this seed decides.
+    Random(u64),
+}
+
+impl FromStr for Schedule {
+    type Err = String;
+
+    /// `in-order` or `random:SEED`.
+    fn from_str(text: &str) -> Result<Self, String> {
+        if text == "in-order" {
+            return Ok(Self::InOrder);
+        }
+        text.strip_prefix("random:")
+            .and_then(|seed| seed.parse().ok())
+            .map(Self::Random)
+            .ok_or_else(|| format!("`{text}` is no schedule: `in-order` or `random:SEED`"))
+    }
+}
+
+/// How to launch a kernel.
+#[derive(Debug, Clone)]
+pub struct Launch {
+    /// Blocks of the grid.
+    pub grid: [u32; 3],
+    /// Threads of a block.
+    pub block: [u32; 3],
+    /// Bytes of dynamic shared memory.
+    pub shared_bytes: u32,
+    /// In which order blocks and warps run.
+    pub schedule: Schedule,
+    /// Threads of this process that run blocks.
+    pub threads: usize,
+    /// Whether all blocks are there at once and may wait for each other; they share one thread then.
+    pub cooperative: bool,
+    /// Whether to report what each warp did.
+    pub observe: bool,
+    /// Instructions after which a block counts as endless, counted once per warp.
+    pub max_warp_instructions: u64,
+}
+
+impl Default for Launch {
+    /// One block of one thread, on all cores.
+    fn default() -> Self {
+        Self {
+            grid: [1; 3],
+            block: [1; 3],
+            shared_bytes: 0,
+            schedule: Schedule::InOrder,
+            threads: std::thread::available_parallelism().map_or(1, usize::from),
+            cooperative: false,
+            observe: false,
+            max_warp_instructions: 1 << 32,
+        }
+    }
+}
+
+/// The arguments of a kernel, laid out as it expects them.
+#[derive(Debug, Clone, Default)]
+pub struct Args {
+    bytes: Vec<u8>,
+}
+
+impl Args {
+    /// No arguments yet.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Adds an argument of any type, aligned to `align` bytes.
+    #[must_use]
+    pub fn bytes(mut self, value: &[u8], align: usize) -> Self {
+        self.bytes.resize(self.bytes.len().next_multiple_of(align.max(1)), 0);
+        self.bytes.extend_from_slice(value);
+        self
+    }
+
+    /// Adds a pointer or an unsigned 64-bit argument.
+    #[must_use]
+    pub fn u64(self, value: u64) -> Self {
+        self.bytes(&value.to_le_bytes(), 8)
+    }
+
+    /// Adds an unsigned 32-bit argument.
+    #[must_use]
+    pub fn u32(self, value: u32) -> Self {
+        self.bytes(&value.to_le_bytes(), 4)
+    }
+
+    /// Adds a signed 32-bit argument.
+    #[must_use]
+    pub fn i32(self, value: i32) -> Self {
+        self.bytes(&value.to_le_bytes(), 4)
+    }
+
+    /// Adds a `float` argument.
+    #[must_use]
+    pub fn f32(self, value: f32) -> Self {
+        self.bytes(&value.to_le_bytes(), 4)
+    }
+
+    /// Adds a `double` argument.
+    #[must_use]
+    pub fn f64(self, value: f64) -> Self {
+        self.bytes(&value.to_le_bytes(), 8)
+    }
+}
+
+/// A module that a device has loaded.
+#[derive(Debug)]
+pub struct Module {
+    program: Program,
+    /// Address and size of each variable.
+    symbols: HashMap<String, (u64, u64)>,
+    files: HashMap<u32, Arc<str>>,
+}
+
+impl Module {
+    /// Address and size of a `__device__` or `__constant__` variable, by its name in the PTX.
+    #[must_use]
+    pub fn symbol(&self, name: &str) -> Option<(u64, u64)> {
+        self.symbols.get(name).copied()
+    }
+
+    /// The names of the kernels.
+    pub fn kernels(&self) -> impl Iterator<Item = &str> {
+        self.program.kernels.keys().map(String::as_str)
+    }
+
+    /// Offset and size of each parameter of a kernel, in bytes.
+    #[must_use]
+    pub fn params(&self, kernel: &str) -> Option<&[(u64, u64)]> {
+        let at = self.program.kernels.get(kernel)?;
+        Some(&self.program.functions[*at].params)
+    }
+
+    /// Bytes of static shared memory of a kernel.
+    #[must_use]
+    pub fn shared_size(&self, kernel: &str) -> Option<u64> {
+        let at = self.program.kernels.get(kernel)?;
+        Some(self.program.functions[*at].shared_size)
+    }
+}
+
+/// A device: memory in this process's own address space, and the number of launches so far.
+#[derive(Debug, Default)]
+pub struct Device {
+    memory: Memory,
+    launches: u64,
+}
+
+impl Device {
+    /// A device with nothing on it.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Loads a module from its PTX text and initialises its variables.
+    ///
+    /// # Errors
+    ///
+    /// A syntax error, or an instruction that the emulator lacks, with its line.
+    pub fn load(&mut self, text: &str) -> Result<Module, LoadError> {
+        let parsed = ptx::parse(text)?;
+        let mut addresses = HashMap::new();
+        for variable in parsed.variables.iter().filter(|v| v.space != Space::Shared) {
+            if variable.external {
+                let what = format!("`{}` is declared but not in this module", variable.name);
+                return Err(load_error(variable.line, what));
+            }
+            let address = self.memory.alloc(variable.size).map_err(|error| {
+                load_error(variable.line, format!("`{}`: {error}", variable.name))
+            })?;
+            addresses.insert(variable.name, address);
+        }
+        let program = program::decode(&parsed, &addresses)?;
+        let code = program.addresses();
+        for variable in parsed.variables.iter().filter(|v| v.space != Space::Shared) {
+            let bytes = initial(variable, |name| addresses.get(name).or(code.get(name)).copied())?;
+            // The bytes are cut to the size that was allocated.
+            let _ = self.memory.write(addresses[variable.name], &bytes);
+        }
+        let size_of = |v: &ptx::Variable<'_>| (v.name.to_owned(), (addresses[v.name], v.size));
+        Ok(Module {
+            symbols: parsed
+                .variables
+                .iter()
+                .filter(|v| v.space != Space::Shared)
+                .map(size_of)
+                .collect(),
+            files: program.files.iter().map(|(n, path)| (*n, Arc::from(path.as_str()))).collect(),
+            program,
+        })
+    }
+
+    /// Frees the variables of a module.
+    pub fn unload(&mut self, module: &Module) {
+        for (address, _) in module.symbols.values() {
+            // Loading allocated them, and nothing else frees them.
+            let _ = self.memory.free(*address);
+        }
+    }
+
+    /// Allocates zeroed memory, aligned to 256 bytes.
+    ///
+    /// # Errors
+    ///
+    /// [`DeviceError::OutOfMemory`].
+    pub fn alloc(&mut self, size: u64) -> Result<u64, DeviceError> {
+        self.memory.alloc(size)
+    }
+
+    /// Makes memory of this process accessible to kernels, until [`Device::free`].
+    ///
+    /// # Safety
+    ///
+    /// The memory must stay valid, with its provenance exposed, until it is freed here.
+    pub unsafe fn register(&mut self, address: u64, size: u64) {
+        self.memory.register(address, size);
+    }
+
+    /// Frees memory.
+    ///
+    /// # Errors
+    ///
+    /// [`DeviceError::BadFree`] if the address is not the start of an allocation.
+    pub fn free(&mut self, address: u64) -> Result<(), DeviceError> {
+        self.memory.free(address)
+    }
+
+    /// Whether all of a range is inside one allocation.
+    #[must_use]
+    pub fn contains(&self, address: u64, size: u64) -> bool {
+        self.memory.find(address).is_some_and(|(_, end)| size <= end - address)
+    }
+
+    /// Start and end of the allocation around an address.
+    #[must_use]
+    pub fn allocation(&self, address: u64) -> Option<(u64, u64)> {
+        self.memory.find(address)
+    }
+
+    /// Writes memory.
+    ///
+    /// # Errors
+    ///
+    /// [`DeviceError::BadRange`] if the range is not inside one allocation.
+    pub fn write(&mut self, address: u64, bytes: &[u8]) -> Result<(), DeviceError> {
+        self.memory.write(address, bytes)
+    }
+
+    /// Reads memory.
+    ///
+    /// # Errors
+    ///
+    /// [`DeviceError::BadRange`] if the range is not inside one allocation.
+    pub fn read(&self, address: u64, bytes: &mut [u8]) -> Result<(), DeviceError> {
+        self.memory.read(address, bytes)
+    }
+
+    /// Runs a kernel to its end. Mistakes that the kernel makes are in the report, fatal ones too.
+    ///
+    /// # Errors
+    ///
+    /// The module has no such kernel, or the launch asks for more than a device has.
+    pub fn launch(
+        &mut self,
+        module: &Module,
+        kernel: &str,
+        launch: &Launch,
+        args: &Args,
+    ) -> Result<Report, DeviceError> {
+        let index = *module
+            .program
+            .kernels
+            .get(kernel)
+            .ok_or_else(|| DeviceError::NoKernel(kernel.to_owned()))?;
+        let function = &module.program.functions[index];
+        let refuse = |what: String| DeviceError::Launch { kernel: kernel.to_owned(), what };
+        check(launch, function.max_threads, function.shared_size).map_err(refuse)?;
+        let size = function.params.last().map_or(0, |(at, size)| at + size);
+        if (args.bytes.len() as u64) < size {
+            let what =
+                format!("its parameters have {size} bytes, the arguments {}", args.bytes.len());
+            return Err(refuse(what));
+        }
+        self.launches += 1;
+        let grid = Grid {
+            program: &module.program,
+            kernel: function,
+            kernel_index: index,
+            launch,
+            params: &args.bytes[..size as usize],
+            memory: &self.memory,
+            id: self.launches,
+            files: module.files.clone(),
+            turn: run::Turn::default(),
+        };
+        Ok(run::run(&grid))
+    }
+}
+
+/// What is wrong with the size of a launch.
+fn check(launch: &Launch, max_threads: Option<u64>, shared: u64) -> Result<(), String> {
+    let threads = launch.block.iter().map(|n| u64::from(*n)).product::<u64>();
+    let blocks = launch.grid.iter().try_fold(1u64, |all, n| all.checked_mul((*n).into()));
+    let shared = shared + u64::from(launch.shared_bytes);
+    let most = max_threads.unwrap_or(u64::MAX).min(MAX_BLOCK_THREADS.into());
+    match blocks {
+        Some(0) => Err("the grid is empty".to_owned()),
+        Some(1..=0xffff_ffff) if threads == 0 => Err("the block is empty".to_owned()),
+        Some(1..=0xffff_ffff) if threads > most => {
+            Err(format!("{threads} threads in a block, of at most {most}"))
+        }
+        Some(1..=0xffff_ffff) if shared > MAX_SHARED_BYTES => {
+            Err(format!("{shared} bytes of shared memory, of at most {MAX_SHARED_BYTES}"))
+        }
+        Some(1..=0xffff_ffff) => Ok(()),
+        _ => Err(format!("the grid {:?} is too large", launch.grid)),
+    }
+}
+
+/// The bytes that a variable starts with.
+fn initial(
+    variable: &ptx::Variable<'_>,
+    address: impl Fn(&str) -> Option<u64>,
+) -> Result<Vec<u8>, LoadError> {
+    let mut bytes = Vec::new();
+    for init in &variable.init {
+        let value = match init {
+            Init::Value(value) => *value,
+            Init::Symbol { name, offset } => match address(name) {
+                Some(address) => address.wrapping_add_signed(*offset),
+                None => return Err(load_error(variable.line, format!("there is no `{name}`"))),
+            },
+        };
+        bytes.extend_from_slice(&value.to_le_bytes()[..variable.width.min(8) as usize]);
+    }
+    bytes.truncate(variable.size as usize);
+    Ok(bytes)
+}

@@ -1,0 +1,46 @@
+//! What can go wrong before a kernel runs.
+
+/// A PTX text that cannot be loaded: a syntax error, or an instruction that the emulator lacks.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("PTX line {line}: {what}")]
+pub struct LoadError {
+    /// Line of the PTX text, from 1.
+    pub line: u32,
+    /// What is wrong there; it quotes the instruction.
+    pub what: String,
+}
+
+pub(crate) fn load_error(line: u32, what: impl Into<String>) -> LoadError {
+    LoadError { line, what: what.into() }
+}
+
+/// A call to the device that cannot be carried out.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum DeviceError {
+    /// The module has no kernel of this name.
+    #[error("the module has no kernel `{0}`")]
+    NoKernel(String),
+    /// Grid, block or shared memory are empty or larger than the device has.
+    #[error("cannot launch `{kernel}`: {what}")]
+    Launch {
+        /// The kernel.
+        kernel: String,
+        /// What is too large, or empty.
+        what: String,
+    },
+    /// Memory of this size could not be had.
+    #[error("{0} bytes of device memory cannot be had")]
+    OutOfMemory(u64),
+    /// The range is not inside one allocation.
+    #[error("{size} bytes at {address:#x} are not inside an allocation")]
+    BadRange {
+        /// First byte.
+        address: u64,
+        /// Number of bytes.
+        size: u64,
+    },
+    /// The address is not the start of an allocation.
+    #[error("{0:#x} is not the start of an allocation")]
+    BadFree(u64),
+}

@@ -1,0 +1,330 @@
+//! `cvt`: between integers, between floats, and from one to the other.
+
+use super::float::{Step, narrow};
+use super::{LaneFn, Opcode, lanes};
+
+pub(super) fn lookup(opcode: &Opcode<'_>) -> Option<LaneFn> {
+    let mut types = opcode.types();
+    let (to, from) = (types.next()?, types.next()?);
+    if types.next().is_some() || opcode.has("relu") || opcode.has("satfinite") {
+        return None;
+    }
+    match (is_float(to), is_float(from)) {
+        (false, false) if opcode.has("sat") => saturated(to, from),
+        (false, false) => integer(to, from),
+        (true, false) => from_integer(opcode, to, from),
+        (false, true) => to_integer(opcode, to, from),
+        (true, true) => floats(opcode, to, from),
+    }
+}
+
+fn is_float(kind: &str) -> bool {
+    matches!(kind, "f16" | "bf16" | "f32" | "f64")
+}
+
+macro_rules! by_int {
+    ($kind:expr, $T:ident, $f:expr) => {
+        match $kind {
+            "u8" | "b8" => {
+                type $T = u8;
+                $f
+            }
+            "s8" => {
+                type $T = i8;
+                $f
+            }
+            "u16" | "b16" => {
+                type $T = u16;
+                $f
+            }
+            "s16" => {
+                type $T = i16;
+                $f
+            }
+            "u32" | "b32" => {
+                type $T = u32;
+                $f
+            }
+            "s32" => {
+                type $T = i32;
+                $f
+            }
+            "u64" | "b64" => {
+                type $T = u64;
+                $f
+            }
+            "s64" => {
+                type $T = i64;
+                $f
+            }
+            _ => return None,
+        }
+    };
+}
+
+fn integer(to: &str, from: &str) -> Option<LaneFn> {
+    Some(by_int!(to, To, by_int!(from, From, lanes!(|a: From| a as To))))
+}
+
+fn saturated(to: &str, from: &str) -> Option<LaneFn> {
+    Some(by_int!(
+        to,
+        To,
+        by_int!(
+            from,
+            From,
+            lanes!(|a: From| (a as i128).clamp(To::MIN as i128, To::MAX as i128) as To)
+        )
+    ))
+}
+
+/// The rounding of a conversion between floats: `rn`, `rz`, `rm` or `rp`.
+fn toward<'a>(opcode: &Opcode<'a>) -> &'a str {
+    opcode
+        .modifiers
+        .iter()
+        .find(|word| matches!(**word, "rn" | "rz" | "rm" | "rp"))
+        .copied()
+        .unwrap_or("rn")
+}
+
+fn from_integer(opcode: &Opcode<'_>, to: &str, from: &str) -> Option<LaneFn> {
+    macro_rules! directed {
+        ($F:ty, $up:literal, $when:tt) => {
+            by_int!(from, From, lanes!(|a: From| {
+                let nearest = a as $F;
+                if (nearest as i128) $when (a as i128) { nearest.step($up) } else { nearest }
+            }))
+        };
+    }
+    Some(match (to, toward(opcode)) {
+        ("f32", "rn") => by_int!(from, From, lanes!(|a: From| a as f32)),
+        ("f64", "rn") => by_int!(from, From, lanes!(|a: From| a as f64)),
+        ("f32", "rm") => directed!(f32, false, >),
+        ("f64", "rm") => directed!(f64, false, >),
+        ("f32", "rp") => directed!(f32, true, <),
+        ("f64", "rp") => directed!(f64, true, <),
+        ("f32", "rz") => by_int!(
+            from,
+            From,
+            lanes!(|a: From| {
+                let nearest = a as f32;
+                if (nearest as i128).unsigned_abs() > (a as i128).unsigned_abs() {
+                    f32::from_bits(nearest.to_bits() - 1)
+                } else {
+                    nearest
+                }
+            })
+        ),
+        ("f64", "rz") => by_int!(
+            from,
+            From,
+            lanes!(|a: From| {
+                let nearest = a as f64;
+                if (nearest as i128).unsigned_abs() > (a as i128).unsigned_abs() {
+                    f64::from_bits(nearest.to_bits() - 1)
+                } else {
+                    nearest
+                }
+            })
+        ),
+        ("f16", "rn") => by_int!(from, From, lanes!(|a: From| half_bits(a as f64))),
+        _ => return None,
+    })
+}
+
+fn to_integer(opcode: &Opcode<'_>, to: &str, from: &str) -> Option<LaneFn> {
+    // The bits of NaN depend on both types (PTX ISA, cvt).
+    let nan_is_top = from == "f64" || matches!(to, "s64" | "u64" | "b64");
+    macro_rules! convert {
+        ($F:ty, $value:expr) => {
+            convert!($F, $value, rint "rni", trunc "rzi", floor "rmi", ceil "rpi")
+        };
+        ($F:ty, $value:expr, $($round:ident $name:literal),*) => {
+            match opcode.modifiers.iter().find(|word| matches!(**word, "rni" | "rzi" | "rmi" | "rpi")) {
+                $(Some(&$name) => if nan_is_top {
+                    by_int!(to, To, lanes!(|a: $F| {
+                        let value: f64 = $value(a);
+                        if value.is_nan() { 1 << (To::BITS - 1) } else { round::$round(value) as To }
+                    }))
+                } else {
+                    by_int!(to, To, lanes!(|a: $F| round::$round($value(a)) as To))
+                },)*
+                _ => return None,
+            }
+        };
+    }
+    Some(match from {
+        "f32" if opcode.has("ftz") => {
+            convert!(f32, |a: f32| if a.is_subnormal() { 0.0 } else { f64::from(a) })
+        }
+        "f32" => convert!(f32, f64::from),
+        "f64" => convert!(f64, |a: f64| a),
+        "f16" => convert!(u16, half_value),
+        _ => return None,
+    })
+}
+
+/// To an integral value.
+mod round {
+    pub(super) fn rint(a: f64) -> f64 {
+        a.round_ties_even()
+    }
+    pub(super) fn trunc(a: f64) -> f64 {
+        a.trunc()
+    }
+    pub(super) fn floor(a: f64) -> f64 {
+        a.floor()
+    }
+    pub(super) fn ceil(a: f64) -> f64 {
+        a.ceil()
+    }
+}
+
+fn floats(opcode: &Opcode<'_>, to: &str, from: &str) -> Option<LaneFn> {
+    let integral =
+        opcode.modifiers.iter().find(|word| matches!(**word, "rni" | "rzi" | "rmi" | "rpi"));
+    Some(match (to, from, integral.copied()) {
+        ("f32", "f32", Some("rni")) => lanes!(|a: f32| a.round_ties_even()),
+        ("f32", "f32", Some("rzi")) => lanes!(|a: f32| a.trunc()),
+        ("f32", "f32", Some("rmi")) => lanes!(|a: f32| a.floor()),
+        ("f32", "f32", Some("rpi")) => lanes!(|a: f32| a.ceil()),
+        ("f64", "f64", Some("rni")) => lanes!(|a: f64| a.round_ties_even()),
+        ("f64", "f64", Some("rzi")) => lanes!(|a: f64| a.trunc()),
+        ("f64", "f64", Some("rmi")) => lanes!(|a: f64| a.floor()),
+        ("f64", "f64", Some("rpi")) => lanes!(|a: f64| a.ceil()),
+        (_, _, Some(_)) => return None,
+        ("f32", "f32", None) if opcode.has("sat") => {
+            lanes!(|a: f32| if a > 0.0 { a.min(1.0) } else { 0.0 })
+        }
+        ("f64", "f64", None) if opcode.has("sat") => {
+            lanes!(|a: f64| if a > 0.0 { a.min(1.0) } else { 0.0 })
+        }
+        ("f32", "f32", None) if opcode.has("ftz") => {
+            lanes!(|a: f32| if a.is_subnormal() { 0f32.copysign(a) } else { a })
+        }
+        ("f32", "f32", None) => lanes!(|a: f32| a),
+        ("f64", "f64", None) => lanes!(|a: f64| a),
+        ("f64", "f32", None) => lanes!(|a: f32| f64::from(a)),
+        ("f32", "f64", None) if !opcode.has("sat") => match toward(opcode) {
+            "rn" => lanes!(|a: f64| a as f32),
+            "rz" => lanes!(|a: f64| narrow(a, "rz")),
+            "rm" => lanes!(|a: f64| narrow(a, "rm")),
+            _ => lanes!(|a: f64| narrow(a, "rp")),
+        },
+        ("f32", "f16", None) => lanes!(|a: u16| half_value(a) as f32),
+        ("f64", "f16", None) => lanes!(|a: u16| half_value(a)),
+        ("f16", "f32", None) if toward(opcode) == "rn" => lanes!(|a: f32| half_bits(f64::from(a))),
+        ("f16", "f64", None) if toward(opcode) == "rn" => lanes!(|a: f64| half_bits(a)),
+        ("f32", "bf16", None) => lanes!(|a: u16| f32::from_bits(u32::from(a) << 16)),
+        ("bf16", "f32", None) if toward(opcode) == "rn" => lanes!(|a: f32| brain_bits(a)),
+        _ => return None,
+    })
+}
+
+/// The value of a half.
+fn half_value(bits: u16) -> f64 {
+    let sign = if bits >> 15 == 0 { 1.0 } else { -1.0 };
+    let (exponent, fraction) = (i32::from(bits >> 10 & 31), f64::from(bits & 1023));
+    sign * match exponent {
+        31 if fraction == 0.0 => f64::INFINITY,
+        31 => f64::NAN,
+        0 => fraction * 2f64.powi(-24),
+        _ => (1024.0 + fraction) * 2f64.powi(exponent - 25),
+    }
+}
+
+/// The nearest half of a value, ties to even.
+fn half_bits(value: f64) -> u16 {
+    let sign = u16::from(value.is_sign_negative()) << 15;
+    let magnitude = value.abs();
+    if value.is_nan() {
+        return 0x7fff;
+    }
+    if magnitude >= 65520.0 {
+        return sign | 0x7c00;
+    }
+    // The unit in the last place at this magnitude; the carry of a rounding moves into the exponent.
+    let exponent = (magnitude.to_bits() >> 52) as i32 - 1023;
+    let unit = exponent.max(-14) - 10;
+    let steps = (magnitude * 2f64.powi(-unit)).round_ties_even() as u16;
+    let base = if exponent < -14 { 0 } else { ((exponent + 14) as u16) << 10 };
+    sign | (base + steps)
+}
+
+fn brain_bits(value: f32) -> u16 {
+    if value.is_nan() {
+        return 0x7fff;
+    }
+    let bits = value.to_bits();
+    ((u64::from(bits) + 0x7fff + u64::from(bits >> 16 & 1)) >> 16) as u16
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn run(text: &str, source: u64) -> u64 {
+        let f = lookup(&Opcode::new(text)).unwrap_or_else(|| panic!("{text}"));
+        let (mut out, zero) = ([0; 32], [0; 32]);
+        f(&mut out, &[&[source; 32], &zero, &zero, &zero]);
+        out[0]
+    }
+
+    fn f(value: f32) -> u64 {
+        value.to_bits().into()
+    }
+
+    #[test]
+    fn integers_extend_by_their_own_sign() {
+        assert_eq!(run("cvt.s64.s32", 0xffff_ffff), u64::MAX);
+        assert_eq!(run("cvt.u64.u32", 0xffff_ffff), 0xffff_ffff);
+        assert_eq!(run("cvt.s32.s8", 0x80), 0xffff_ff80);
+        assert_eq!(run("cvt.u32.u64", u64::MAX), 0xffff_ffff);
+        assert_eq!(run("cvt.sat.u8.s32", 0xffff_ffff), 0);
+        assert_eq!(run("cvt.sat.s8.u32", 300), 127);
+    }
+
+    #[test]
+    fn floats_become_integers_as_told() {
+        assert_eq!(run("cvt.rni.s32.f32", f(2.5)), 2);
+        assert_eq!(run("cvt.rzi.s32.f32", f(-2.9)), (-2i32) as u32 as u64);
+        assert_eq!(run("cvt.rmi.s32.f32", f(-2.1)), (-3i32) as u32 as u64);
+        assert_eq!(run("cvt.rpi.u32.f32", f(2.1)), 3);
+        assert_eq!(run("cvt.rzi.s32.f32", f(1e20)), 0x7fff_ffff);
+        assert_eq!(run("cvt.rzi.u32.f32", f(-1.0)), 0);
+        assert_eq!(run("cvt.rzi.s32.f32", f(f32::NAN)), 0);
+        assert_eq!(run("cvt.rzi.s64.f32", f(f32::NAN)), 1 << 63);
+    }
+
+    #[test]
+    fn integers_become_floats_in_every_direction() {
+        let odd = (1 << 24) + 1;
+        assert_eq!(run("cvt.rn.f32.u32", odd), f(16_777_216.0));
+        assert_eq!(run("cvt.rp.f32.u32", odd), f(16_777_218.0));
+        assert_eq!(run("cvt.rz.f32.s32", (odd as u32).wrapping_neg().into()), f(-16_777_216.0));
+        assert_eq!(run("cvt.rm.f32.s32", (odd as u32).wrapping_neg().into()), f(-16_777_218.0));
+        assert_eq!(run("cvt.rz.f64.u64", u64::MAX), 18_446_744_073_709_549_568f64.to_bits());
+    }
+
+    #[test]
+    fn halves_round_trip() {
+        for bits in (0..=0x7bff).chain(0x8000..=0xfbff) {
+            assert_eq!(half_bits(half_value(bits)), bits);
+        }
+        assert_eq!(half_bits(65519.9), 0x7bff);
+        assert_eq!(half_bits(65520.0), 0x7c00);
+        assert_eq!(half_bits(2f64.powi(-25)), 0);
+        assert_eq!(half_bits(2f64.powi(-25) * 1.01), 1);
+        assert_eq!(run("cvt.rn.bf16.f32", f(1.0)), 0x3f80);
+    }
+
+    #[test]
+    fn doubles_narrow_in_every_direction() {
+        let third = (1.0f64 / 3.0).to_bits();
+        let (down, up) = (run("cvt.rm.f32.f64", third), run("cvt.rp.f32.f64", third));
+        assert_eq!(up, down + 1);
+        assert_eq!(run("cvt.rz.f32.f64", 1e300f64.to_bits()), f(f32::MAX));
+        assert_eq!(run("cvt.rn.f32.f64", 1e300f64.to_bits()), f(f32::INFINITY));
+    }
+}

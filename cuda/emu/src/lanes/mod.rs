@@ -1,0 +1,235 @@
+//! What an instruction does to the 32 lanes of a warp: pure functions, chosen once when a module is
+//! loaded.
+//!
+//! A lane is 64 bits, whatever the type: narrower values are extended to it, signed types by their
+//! sign; predicates are 0 and 1. A function computes all lanes; the caller keeps those that are active.
+
+mod convert;
+mod float;
+mod integer;
+
+/// The values of one register in the lanes of a warp.
+pub(crate) type Lanes = [u64; 32];
+
+/// Computes a register from up to four.
+pub(crate) type LaneFn = fn(&mut Lanes, &[&Lanes; 4]);
+
+/// A value in a lane.
+trait Lane: Copy {
+    fn get(bits: u64) -> Self;
+    fn put(self) -> u64;
+}
+
+macro_rules! integer_lanes {
+    ($($int:ty)*) => {$(
+        impl Lane for $int {
+            fn get(bits: u64) -> Self { bits as $int }
+            fn put(self) -> u64 { self as u64 }
+        }
+    )*};
+}
+integer_lanes!(u8 u16 u32 u64 i8 i16 i64);
+
+impl Lane for i32 {
+    fn get(bits: u64) -> Self {
+        bits as i32
+    }
+    /// Not extended by the sign: 32-bit registers are addresses of shared memory, too.
+    fn put(self) -> u64 {
+        u64::from(self as u32)
+    }
+}
+
+impl Lane for bool {
+    fn get(bits: u64) -> Self {
+        bits & 1 != 0
+    }
+    fn put(self) -> u64 {
+        u64::from(self)
+    }
+}
+
+impl Lane for f32 {
+    fn get(bits: u64) -> Self {
+        f32::from_bits(bits as u32)
+    }
+    /// Every NaN is the one that a GPU makes.
+    fn put(self) -> u64 {
+        u64::from(if self.is_nan() { 0x7fff_ffff } else { self.to_bits() })
+    }
+}
+
+impl Lane for f64 {
+    fn get(bits: u64) -> Self {
+        f64::from_bits(bits)
+    }
+    fn put(self) -> u64 {
+        if self.is_nan() { 0xfff8_0000_0000_0000 } else { self.to_bits() }
+    }
+}
+
+/// A function over the lanes: `lanes!(|a: u32, b: u32| a.wrapping_add(b))`.
+macro_rules! lanes {
+    (|$a:ident: $A:ty| $e:expr) => {
+        (|d, s| {
+            for i in 0..32 {
+                let $a = <$A as $crate::lanes::Lane>::get(s[0][i]);
+                d[i] = $crate::lanes::Lane::put($e);
+            }
+        }) as $crate::lanes::LaneFn
+    };
+    (|$a:ident: $A:ty, $b:ident: $B:ty| $e:expr) => {
+        (|d, s| {
+            for i in 0..32 {
+                let $a = <$A as $crate::lanes::Lane>::get(s[0][i]);
+                let $b = <$B as $crate::lanes::Lane>::get(s[1][i]);
+                d[i] = $crate::lanes::Lane::put($e);
+            }
+        }) as $crate::lanes::LaneFn
+    };
+    (|$a:ident: $A:ty, $b:ident: $B:ty, $c:ident: $C:ty| $e:expr) => {
+        (|d, s| {
+            for i in 0..32 {
+                let $a = <$A as $crate::lanes::Lane>::get(s[0][i]);
+                let $b = <$B as $crate::lanes::Lane>::get(s[1][i]);
+                let $c = <$C as $crate::lanes::Lane>::get(s[2][i]);
+                d[i] = $crate::lanes::Lane::put($e);
+            }
+        }) as $crate::lanes::LaneFn
+    };
+    (|$a:ident: $A:ty, $b:ident: $B:ty, $c:ident: $C:ty, $x:ident: $X:ty| $e:expr) => {
+        (|d, s| {
+            for i in 0..32 {
+                let $a = <$A as $crate::lanes::Lane>::get(s[0][i]);
+                let $b = <$B as $crate::lanes::Lane>::get(s[1][i]);
+                let $c = <$C as $crate::lanes::Lane>::get(s[2][i]);
+                let $x = <$X as $crate::lanes::Lane>::get(s[3][i]);
+                d[i] = $crate::lanes::Lane::put($e);
+            }
+        }) as $crate::lanes::LaneFn
+    };
+}
+use lanes;
+
+/// An opcode taken apart at its dots.
+#[derive(Debug, Clone)]
+pub(crate) struct Opcode<'a> {
+    pub(crate) base: &'a str,
+    pub(crate) modifiers: Vec<&'a str>,
+}
+
+impl<'a> Opcode<'a> {
+    pub(crate) fn new(text: &'a str) -> Self {
+        let mut parts = text.split('.');
+        Self { base: parts.next().unwrap_or(""), modifiers: parts.collect() }
+    }
+
+    pub(crate) fn has(&self, modifier: &str) -> bool {
+        self.modifiers.contains(&modifier)
+    }
+
+    /// The types among the modifiers, in their order.
+    pub(crate) fn types(&self) -> impl Iterator<Item = &'a str> + '_ {
+        self.modifiers.iter().copied().filter(|word| type_bits(word).is_some())
+    }
+
+    /// The last type, which is that of the operands.
+    pub(crate) fn kind(&self) -> &'a str {
+        self.types().last().unwrap_or("")
+    }
+}
+
+/// Bits of a type without its dot; 1 for `pred`.
+pub(crate) fn type_bits(word: &str) -> Option<u32> {
+    Some(match word {
+        "pred" => 1,
+        "b8" | "u8" | "s8" => 8,
+        "b16" | "u16" | "s16" | "f16" | "bf16" => 16,
+        "b32" | "u32" | "s32" | "f32" | "f16x2" | "bf16x2" => 32,
+        "b64" | "u64" | "s64" | "f64" => 64,
+        _ => return None,
+    })
+}
+
+/// The modifiers that the functions heed, beside types; with any other an instruction means something
+/// else.
+const MODIFIERS: &[&str] = &[
+    "rn",
+    "rz",
+    "rm",
+    "rp",
+    "rni",
+    "rzi",
+    "rmi",
+    "rpi",
+    "ftz",
+    "sat",
+    "approx",
+    "full",
+    "NaN",
+    "lo",
+    "hi",
+    "wide",
+    "l",
+    "r",
+    "wrap",
+    "clamp",
+    "shiftamt",
+    "finite",
+    "infinite",
+    "number",
+    "notanumber",
+    "normal",
+    "subnormal",
+];
+
+/// The function of an opcode and the number of its sources, for opcodes that only compute.
+pub(crate) fn lookup(opcode: &Opcode<'_>) -> Option<(LaneFn, usize)> {
+    let known = |word: &&str| type_bits(word).is_some() || MODIFIERS.contains(word);
+    if !opcode.modifiers.iter().all(known) {
+        return None;
+    }
+    match opcode.base {
+        "cvt" => convert::lookup(opcode).map(|f| (f, 1)),
+        _ => integer::lookup(opcode).or_else(|| float::lookup(opcode)),
+    }
+}
+
+/// The comparison of `setp` and `set`.
+pub(crate) fn comparison(opcode: &Opcode<'_>) -> Option<LaneFn> {
+    let compare = *opcode.modifiers.first()?;
+    match opcode.kind() {
+        "f32" | "f64" => float::comparison(compare, opcode.kind(), opcode.has("ftz")),
+        kind => integer::comparison(compare, kind),
+    }
+}
+
+/// One step of an atomic operation: the new value from the old one and the operand.
+pub(crate) fn atomic(operation: &str, kind: &str) -> Option<fn(u64, u64) -> u64> {
+    integer::atomic(operation, kind).or_else(|| float::atomic(operation, kind))
+}
+
+/// Carry (or borrow) out of an addition (or subtraction) with carry in, and its value.
+pub(crate) fn carry(subtract: bool, wide: bool) -> (LaneFn, LaneFn) {
+    match (subtract, wide) {
+        (false, false) => (
+            lanes!(
+                |a: u32, b: u32, c: bool| u64::from(a) + u64::from(b) + u64::from(c) > 0xffff_ffff
+            ),
+            lanes!(|a: u32, b: u32, c: bool| a.wrapping_add(b).wrapping_add(c.into())),
+        ),
+        (false, true) => (
+            lanes!(|a: u64, b: u64, c: bool| (u128::from(a) + u128::from(b) + u128::from(c)) >> 64
+                != 0),
+            lanes!(|a: u64, b: u64, c: bool| a.wrapping_add(b).wrapping_add(c.into())),
+        ),
+        (true, false) => (
+            lanes!(|a: u32, b: u32, c: bool| u64::from(a) < u64::from(b) + u64::from(c)),
+            lanes!(|a: u32, b: u32, c: bool| a.wrapping_sub(b).wrapping_sub(c.into())),
+        ),
+        (true, true) => (
+            lanes!(|a: u64, b: u64, c: bool| u128::from(a) < u128::from(b) + u128::from(c)),
+            lanes!(|a: u64, b: u64, c: bool| a.wrapping_sub(b).wrapping_sub(c.into())),
+        ),
+    }
+}

@@ -1,0 +1,325 @@
+//! A module ready to run: typed operations on numbered registers.
+
+mod decode;
+mod flow;
+
+use std::collections::{HashMap, HashSet};
+
+use crate::lanes::LaneFn;
+use crate::ptx::Loc;
+
+pub(crate) use decode::decode;
+
+/// Number of a register in its function.
+pub(crate) type Reg = u32;
+
+/// Bit positions of the windows through which generic addresses reach what is not global memory.
+pub(crate) const WINDOW_SHIFT: u32 = 56;
+pub(crate) const SHARED_WINDOW: u64 = 1 << WINDOW_SHIFT;
+pub(crate) const LOCAL_WINDOW: u64 = 2 << WINDOW_SHIFT;
+pub(crate) const PARAM_WINDOW: u64 = 3 << WINDOW_SHIFT;
+pub(crate) const CODE_WINDOW: u64 = 4 << WINDOW_SHIFT;
+
+/// A loaded module.
+#[derive(Debug, Default)]
+pub(crate) struct Program {
+    pub(crate) functions: Vec<Function>,
+    pub(crate) kernels: HashMap<String, usize>,
+    /// Paths of the `.file` directives.
+    pub(crate) files: HashMap<u32, String>,
+    /// Bytes that one cell of the shared memory's shadow stands for.
+    pub(crate) shared_grain: u32,
+}
+
+/// A kernel or device function.
+#[derive(Debug, Default)]
+pub(crate) struct Function {
+    pub(crate) name: String,
+    pub(crate) code: Vec<Instruction>,
+    pub(crate) registers: u32,
+    /// Registers that hold a constant.
+    pub(crate) constants: Vec<(Reg, u64)>,
+    /// Bytes of local memory of one call, per thread.
+    pub(crate) local_size: u64,
+    /// Bytes of `.param` memory of one call, per thread.
+    pub(crate) param_size: u64,
+    /// Offset and size of each parameter, and of each result.
+    pub(crate) params: Vec<(u64, u64)>,
+    pub(crate) results: Vec<(u64, u64)>,
+    /// Of a kernel: bytes of static shared memory, where the dynamic one starts, and its most threads.
+    pub(crate) shared_size: u64,
+    pub(crate) dynamic_start: u64,
+    pub(crate) max_threads: Option<u64>,
+}
+
+/// One operation.
+#[derive(Debug)]
+pub(crate) struct Instruction {
+    pub(crate) op: Op,
+    /// Runs only in lanes where the register is true, or false if the flag says so.
+    pub(crate) guard: Option<(Reg, bool)>,
+    /// Line of the PTX text.
+    pub(crate) line: u32,
+    pub(crate) loc: Loc,
+}
+
+/// Special registers.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Special {
+    Tid(usize),
+    BlockDim(usize),
+    BlockIdx(usize),
+    GridDim(usize),
+    LaneId,
+    WarpId,
+    WarpCount,
+    /// Lanes for which the comparison of their number with this lane's holds.
+    LaneMask(fn(u32) -> u32),
+    Clock,
+    DynamicShared,
+    TotalShared,
+    GridId,
+}
+
+/// State spaces of memory operations.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) enum Space {
+    Generic,
+    Global,
+    Shared,
+    Local,
+    /// Parameters of the kernel.
+    Kernel,
+    /// Parameters of device functions.
+    Call,
+}
+
+/// An address: a value plus an offset.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Address {
+    pub(crate) space: Space,
+    pub(crate) base: Reg,
+    pub(crate) offset: i64,
+}
+
+/// How a memory operation orders others.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub(crate) struct Order {
+    /// Volatile or atomic: it does not race with others of its kind.
+    pub(crate) strong: bool,
+    pub(crate) acquire: bool,
+    pub(crate) release: bool,
+}
+
+/// The operations.
+#[derive(Debug)]
+pub(crate) enum Op {
+    /// Computes a register lane by lane.
+    Lanes {
+        f: LaneFn,
+        dst: Reg,
+        src: [Reg; 4],
+    },
+    Special {
+        special: Special,
+        dst: Reg,
+    },
+    /// The address of an offset in the local memory of this call.
+    Local {
+        offset: u64,
+        dst: Reg,
+    },
+    Load {
+        at: Address,
+        dst: Vec<Option<Reg>>,
+        width: u64,
+        signed: bool,
+        order: Order,
+    },
+    Store {
+        at: Address,
+        src: Vec<Reg>,
+        width: u64,
+        order: Order,
+    },
+    /// `commutes`: without a result, the order among others of its kind does not show.
+    Atomic {
+        at: Address,
+        dst: Option<Reg>,
+        rmw: Rmw,
+        src: Reg,
+        width: u64,
+        order: Order,
+        commutes: bool,
+    },
+    /// Copies from global to shared memory; the rest of `size` is filled with zeros.
+    CopyAsync {
+        to: Address,
+        from: Address,
+        size: u64,
+        source_size: Reg,
+    },
+    Fence,
+    Branch {
+        target: u32,
+        reconverge: u32,
+    },
+    BranchIndexed {
+        index: Reg,
+        targets: Vec<u32>,
+        reconverge: u32,
+    },
+    Call {
+        callee: Callee,
+        args: Vec<(u64, u64)>,
+        results: Vec<(u64, u64)>,
+    },
+    Return,
+    Exit,
+    Trap,
+    Barrier {
+        kind: BarrierKind,
+        id: Reg,
+        count: Option<Reg>,
+        aligned: bool,
+    },
+    SyncWarp {
+        mask: Reg,
+    },
+    Vote {
+        kind: Vote,
+        dst: Reg,
+        pred: Reg,
+        mask: Option<Reg>,
+    },
+    ActiveMask {
+        dst: Reg,
+    },
+    Shuffle {
+        kind: Shuffle,
+        dst: Reg,
+        pred: Option<Reg>,
+        src: Reg,
+        by: Reg,
+        clamp: Reg,
+        mask: Reg,
+    },
+    Match {
+        all: bool,
+        dst: Reg,
+        pred: Option<Reg>,
+        src: Reg,
+        bits: u32,
+        mask: Reg,
+    },
+    Reduce {
+        step: fn(u64, u64) -> u64,
+        dst: Reg,
+        src: Reg,
+        mask: Reg,
+    },
+    Elect {
+        dst: Option<Reg>,
+        pred: Reg,
+        mask: Reg,
+    },
+    /// Lets others run.
+    Yield,
+    Nop,
+}
+
+/// What an atomic operation does to memory.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Rmw {
+    Apply(fn(u64, u64) -> u64),
+    /// Stores the source where memory holds this.
+    CompareSwap(Reg),
+}
+
+/// What a call calls.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Callee {
+    Function(usize),
+    Indirect(Reg),
+    Printf,
+    AssertFail,
+    Malloc,
+    Free,
+}
+
+/// What a barrier does besides waiting.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum BarrierKind {
+    Sync,
+    Arrive,
+    /// The number of threads, or whether all or any, for which a predicate holds.
+    Count {
+        dst: Reg,
+        pred: Reg,
+    },
+    All {
+        dst: Reg,
+        pred: Reg,
+    },
+    Any {
+        dst: Reg,
+        pred: Reg,
+    },
+}
+
+/// Kinds of `vote`.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) enum Vote {
+    Ballot,
+    All,
+    Any,
+    Uniform,
+}
+
+/// Kinds of `shfl`.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) enum Shuffle {
+    Up,
+    Down,
+    Butterfly,
+    Index,
+}
+
+impl Program {
+    /// The addresses of functions, as function pointers have them.
+    pub(crate) fn addresses(&self) -> HashMap<&str, u64> {
+        let numbered = self.functions.iter().enumerate();
+        numbered.map(|(at, f)| (f.name.as_str(), CODE_WINDOW + at as u64)).collect()
+    }
+
+    /// Whether code that starts here may come to a barrier of the block.
+    pub(crate) fn reaches_barrier(&self, function: usize, pc: u32) -> bool {
+        let mut seen = HashSet::from([(function, pc)]);
+        let mut open = vec![(function, pc)];
+        while let Some((function, pc)) = open.pop() {
+            let Some(instruction) = self.functions[function].code.get(pc as usize) else {
+                continue;
+            };
+            let mut next = Vec::new();
+            let mut falls = true;
+            match &instruction.op {
+                Op::Barrier { .. } | Op::Call { callee: Callee::Indirect(_), .. } => return true,
+                Op::Branch { target, .. } => {
+                    next.push((function, *target));
+                    falls = instruction.guard.is_some();
+                }
+                Op::BranchIndexed { targets, .. } => {
+                    next.extend(targets.iter().map(|target| (function, *target)));
+                }
+                Op::Call { callee: Callee::Function(callee), .. } => next.push((*callee, 0)),
+                Op::Return | Op::Exit | Op::Trap => falls = instruction.guard.is_some(),
+                _ => {}
+            }
+            if falls {
+                next.push((function, pc + 1));
+            }
+            open.extend(next.into_iter().filter(|place| seen.insert(*place)));
+        }
+        false
+    }
+}

@@ -1,0 +1,189 @@
+//! What a launch tells: findings, what was printed, and the events of its warps.
+
+use std::fmt;
+use std::sync::Arc;
+
+/// A place in the source of a kernel.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
+pub struct Place {
+    /// Path of the source as the compiler wrote it; none without line tables.
+    pub file: Option<Arc<str>>,
+    /// Line, from 1; 0 without line tables.
+    pub line: u32,
+    /// Column, from 1; 0 without line tables.
+    pub column: u32,
+    /// Line of the PTX text, from 1.
+    pub ptx_line: u32,
+}
+
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.file {
+            Some(file) => {
+                write!(f, "{file}:{}:{} (PTX line {})", self.line, self.column, self.ptx_line)
+            }
+            None => write!(f, "PTX line {}", self.ptx_line),
+        }
+    }
+}
+
+/// What was found wrong.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum FindingKind {
+    /// An access outside of any allocation, variable or parameter.
+    OutOfBounds,
+    /// An address that is no multiple of the size accessed.
+    Misaligned,
+    /// Shared memory read before anything was written there.
+    UninitialisedShared,
+    /// A barrier, or a warp-wide instruction, that not all threads it names take part in.
+    BarrierDivergence,
+    /// All warps of a block wait, and none can go on.
+    Deadlock,
+    /// Accesses of two warps to the same shared memory, one of them a write, with no order between them.
+    Race,
+    /// `assert` failed.
+    Assert,
+    /// `__trap()`, or a call to what is no function.
+    Trap,
+    /// A block ran more instructions than the launch allows.
+    Endless,
+}
+
+impl fmt::Display for FindingKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::OutOfBounds => "out of bounds",
+            Self::Misaligned => "misaligned",
+            Self::UninitialisedShared => "uninitialised shared memory",
+            Self::BarrierDivergence => "barrier divergence",
+            Self::Deadlock => "deadlock",
+            Self::Race => "race",
+            Self::Assert => "assertion",
+            Self::Trap => "trap",
+            Self::Endless => "endless",
+        })
+    }
+}
+
+/// One mistake of a kernel; the same mistake at the same place in other threads is counted.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Finding {
+    /// What is wrong.
+    pub kind: FindingKind,
+    /// Whether it ended the launch with an error, as it would on a GPU.
+    pub fatal: bool,
+    /// The kernel's name.
+    pub kernel: String,
+    /// Index of the block.
+    pub block: [u32; 3],
+    /// Index of the thread in its block.
+    pub thread: [u32; 3],
+    /// Where the thread was.
+    pub place: Place,
+    /// The particulars: addresses, lanes, the other thread of a race and where that was.
+    pub message: String,
+    /// How often it was seen.
+    pub count: u64,
+}
+
+impl fmt::Display for Finding {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let triple = |[x, y, z]: [u32; 3]| format!("({x},{y},{z})");
+        write!(
+            f,
+            "{}: {}: kernel {}, block {}, thread {}: {}",
+            self.place,
+            self.kind,
+            self.kernel,
+            triple(self.block),
+            triple(self.thread),
+            self.message
+        )?;
+        if self.count > 1 {
+            write!(f, " ({} times)", self.count)?;
+        }
+        Ok(())
+    }
+}
+
+/// What a warp did.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum EventKind {
+    /// A conditional branch; the lanes that took it.
+    Branch {
+        /// Lanes for which the condition held.
+        taken: u32,
+    },
+    /// A jump through a table.
+    Switch,
+    /// A store to shared memory.
+    SharedStore {
+        /// The value that the lowest active lane stored.
+        value: u64,
+    },
+    /// An atomic operation on shared or global memory.
+    Atomic {
+        /// What was in memory before the lowest active lane's turn.
+        old: u64,
+        /// Whether memory is the block's shared memory.
+        shared: bool,
+    },
+    /// A kernel or device function was entered.
+    Entry {
+        /// Its name.
+        function: Arc<str>,
+    },
+    /// Lanes left a function.
+    Exit {
+        /// Its name.
+        function: Arc<str>,
+    },
+}
+
+/// An event of a warp.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Event {
+    /// What happened.
+    pub kind: EventKind,
+    /// The lanes that were active.
+    pub mask: u32,
+    /// Where.
+    pub place: Place,
+}
+
+/// The events of one warp, in its order.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct WarpEvents {
+    /// Index of the block.
+    pub block: [u32; 3],
+    /// Number of the warp in its block.
+    pub warp: u32,
+    /// What it did.
+    pub events: Vec<Event>,
+}
+
+/// What came of a launch.
+#[derive(Debug, Clone, Default)]
+pub struct Report {
+    /// What is wrong, by block; the last one is fatal if any is.
+    pub findings: Vec<Finding>,
+    /// What `printf` wrote, block after block.
+    pub output: Vec<u8>,
+    /// Events by block and warp, if the launch asked for them.
+    pub events: Vec<WarpEvents>,
+    /// Instructions run, counted once per warp.
+    pub warp_instructions: u64,
+    /// Instructions run, counted once per active lane.
+    pub lane_instructions: u64,
+}
+
+impl Report {
+    /// The finding that ended the launch.
+    #[must_use]
+    pub fn fatal(&self) -> Option<&Finding> {
+        self.findings.iter().find(|finding| finding.fatal)
+    }
+}

@@ -1,0 +1,335 @@
+//! A block: its warps in turn, its barriers, its shared memory.
+
+use std::collections::HashMap;
+
+use super::grid::{Grid, Random};
+use super::shared::{Access, BARRIERS, MAX_WARPS, Problem, Shared, Site};
+use super::warp::{Stop, Warp};
+use super::{Fault, Mistake};
+use crate::device::Schedule;
+use crate::lanes::Lanes;
+use crate::memory::View;
+use crate::program::{BarrierKind, Reg};
+use crate::report::{Finding, FindingKind, WarpEvents};
+
+/// Instructions that a warp runs before another may.
+const QUANTUM: u32 = 4096;
+
+/// A block while it runs.
+pub(super) struct Block<'a> {
+    pub(super) state: State<'a>,
+    warps: Vec<Warp>,
+    barriers: [Barrier; BARRIERS],
+    random: Option<Random>,
+    /// The warp that ran last.
+    last: usize,
+    failed: bool,
+}
+
+/// What the warps of a block share.
+pub(super) struct State<'a> {
+    pub(super) grid: &'a Grid<'a>,
+    /// Index in the grid.
+    pub(super) index: [u32; 3],
+    /// Place in the order of blocks.
+    pub(super) position: usize,
+    pub(super) shared: Shared,
+    pub(super) view: View,
+    pub(super) output: Vec<u8>,
+    pub(super) warp_instructions: u64,
+    pub(super) lane_instructions: u64,
+    findings: Vec<Finding>,
+    seen: HashMap<(FindingKind, Site), usize>,
+}
+
+/// A barrier that some warps have come to.
+#[derive(Default)]
+struct Barrier {
+    arrived: u32,
+    waiting: u32,
+    threads: u32,
+    /// Threads that must come; 0 is all of the block.
+    wanted: u32,
+    /// Of `bar.red`: threads whose predicate holds.
+    truths: u32,
+    results: Vec<(usize, BarrierKind)>,
+}
+
+/// What came of a block.
+pub(super) struct Outcome {
+    pub(super) findings: Vec<Finding>,
+    pub(super) output: Vec<u8>,
+    pub(super) events: Vec<WarpEvents>,
+    pub(super) warp_instructions: u64,
+    pub(super) lane_instructions: u64,
+    pub(super) failed: bool,
+}
+
+impl<'a> Block<'a> {
+    pub(super) fn new(grid: &'a Grid<'a>, index: [u32; 3], position: usize) -> Self {
+        let threads: u32 = grid.launch.block.iter().product();
+        let warps = threads.div_ceil(32) as usize;
+        let dynamic = u64::from(grid.launch.shared_bytes);
+        let size = match dynamic {
+            0 => grid.kernel.shared_size,
+            _ => grid.kernel.dynamic_start + dynamic,
+        };
+        let random = match grid.launch.schedule {
+            Schedule::InOrder => None,
+            Schedule::Random(seed) => {
+                Some(Random::new(seed, grid.id ^ (position as u64 + 1) << 20))
+            }
+        };
+        Self {
+            state: State {
+                grid,
+                index,
+                position,
+                shared: Shared::new(size, grid.program.shared_grain, warps),
+                view: View::default(),
+                output: Vec::new(),
+                warp_instructions: 0,
+                lane_instructions: 0,
+                findings: Vec::new(),
+                seen: HashMap::new(),
+            },
+            warps: (0..warps).map(|warp| Warp::new(grid, warp, threads)).collect(),
+            barriers: Default::default(),
+            random,
+            last: 0,
+            failed: false,
+        }
+    }
+
+    /// Lets warps run this many times; whether the block has ended.
+    pub(super) fn advance(&mut self, turns: u32) -> bool {
+        for _ in 0..turns {
+            if self.state.grid.turn.is_over(self.state.position) {
+                return true;
+            }
+            match self.turn() {
+                Ok(false) => {}
+                Ok(true) => return true,
+                Err(fault) => {
+                    self.state.findings.push(*fault);
+                    self.failed = true;
+                    return true;
+                }
+            }
+        }
+        false
+    }
+
+    pub(super) fn finish(self) -> Outcome {
+        let index = self.state.index;
+        let events = self
+            .warps
+            .into_iter()
+            .filter(|warp| !warp.events.is_empty())
+            .map(|warp| WarpEvents { block: index, warp: warp.index as u32, events: warp.events });
+        Outcome {
+            events: events.collect(),
+            findings: self.state.findings,
+            output: self.state.output,
+            warp_instructions: self.state.warp_instructions,
+            lane_instructions: self.state.lane_instructions,
+            failed: self.failed,
+        }
+    }
+
+    /// Lets one warp run; whether all have ended.
+    fn turn(&mut self) -> Result<bool, Fault> {
+        let Some(at) = self.pick() else {
+            return if self.warps.iter().all(Warp::has_ended) {
+                Ok(true)
+            } else {
+                Err(self.deadlock())
+            };
+        };
+        let quantum = match &mut self.random {
+            Some(random) => 1 + random.below(32),
+            None => QUANTUM,
+        };
+        let warp = &mut self.warps[at];
+        let stop = warp
+            .run(&mut self.state, quantum)
+            .map_err(|mistake| Box::new(self.state.finding(warp, *mistake)))?;
+        if self.state.warp_instructions > self.state.grid.launch.max_warp_instructions {
+            let message = format!("the block ran {} instructions", self.state.warp_instructions);
+            let mistake = Mistake { kind: FindingKind::Endless, lane: warp.first_lane(), message };
+            return Err(Box::new(self.state.finding(warp, mistake)));
+        }
+        match stop {
+            Stop::Paused => {}
+            // Leaving may be what a barrier waits for.
+            Stop::Ended => {
+                for id in 0..BARRIERS {
+                    self.release(id);
+                }
+            }
+            Stop::Barrier { id, kind, threads, truths } => {
+                self.arrive(at, id, kind, threads, truths)
+            }
+        }
+        Ok(false)
+    }
+
+    /// The next warp that can run: the same as long as it can, so that one is done before the next, or
+    /// any one.
+    fn pick(&mut self) -> Option<usize> {
+        let count = self.warps.len();
+        let start = match &mut self.random {
+            Some(random) => random.below(count as u32) as usize,
+            None => self.last,
+        };
+        let at =
+            (0..count).map(|step| (start + step) % count).find(|at| self.warps[*at].is_ready())?;
+        // After a whole quantum the others have their turn.
+        self.last = (at + 1) % count;
+        Some(at)
+    }
+
+    fn arrive(&mut self, at: usize, id: usize, kind: BarrierKind, wanted: u32, truths: u32) {
+        let barrier = &mut self.barriers[id];
+        barrier.arrived |= 1 << at;
+        barrier.threads += 32;
+        barrier.wanted = wanted;
+        barrier.truths += truths;
+        self.state.shared.arrive(id, at);
+        if !matches!(kind, BarrierKind::Arrive) {
+            barrier.waiting |= 1 << at;
+            barrier.results.push((at, kind));
+            self.warps[at].wait(id);
+        }
+        self.release(id);
+    }
+
+    /// Lets the warps of a barrier go if all that it waits for have come.
+    fn release(&mut self, id: usize) {
+        let barrier = &self.barriers[id];
+        if barrier.arrived == 0 {
+            return;
+        }
+        let complete = match barrier.wanted {
+            0 => (0..self.warps.len())
+                .all(|at| barrier.arrived >> at & 1 != 0 || self.warps[at].has_ended()),
+            wanted => barrier.threads >= wanted,
+        };
+        if !complete {
+            return;
+        }
+        let barrier = std::mem::take(&mut self.barriers[id]);
+        self.state.shared.leave(id, barrier.waiting);
+        let alive: u32 =
+            barrier.results.iter().map(|(at, _)| self.warps[*at].alive.count_ones()).sum();
+        for (at, kind) in barrier.results {
+            let (dst, value) = match kind {
+                BarrierKind::Sync | BarrierKind::Arrive => (None, 0),
+                BarrierKind::Count { dst, .. } => (Some(dst), barrier.truths),
+                BarrierKind::All { dst, .. } => (Some(dst), u32::from(barrier.truths == alive)),
+                BarrierKind::Any { dst, .. } => (Some(dst), u32::from(barrier.truths != 0)),
+            };
+            self.warps[at].resume(dst.map(|dst: Reg| (dst, [u64::from(value); 32] as Lanes)));
+        }
+    }
+
+    /// All warps wait, for what will not come.
+    fn deadlock(&self) -> Fault {
+        let waiting: Vec<String> = self
+            .warps
+            .iter()
+            .filter_map(|warp| Some((warp, warp.waits_at()?)))
+            .map(|(warp, id)| {
+                format!("warp {} at barrier {id}, {}", warp.index, self.state.place(warp.site()))
+            })
+            .collect();
+        let wanted: Vec<String> = self
+            .barriers
+            .iter()
+            .enumerate()
+            .filter(|(_, barrier)| barrier.arrived != 0 && barrier.wanted != 0)
+            .map(|(id, b)| format!("barrier {id} has {} of {} threads", b.threads, b.wanted))
+            .collect();
+        let message = format!("no warp can go on: {}", [waiting, wanted].concat().join("; "));
+        let first =
+            self.warps.iter().find(|warp| warp.waits_at().is_some()).unwrap_or(&self.warps[0]);
+        let lane = first.first_lane();
+        Box::new(self.state.finding(first, Mistake { kind: FindingKind::Deadlock, lane, message }))
+    }
+}
+
+impl State<'_> {
+    pub(super) fn place(&self, site: Site) -> crate::report::Place {
+        let code = &self.grid.program.functions[site.function as usize].code;
+        let instruction = &code[(site.pc as usize).min(code.len() - 1)];
+        self.grid.place(instruction.loc, instruction.line)
+    }
+
+    fn thread(&self, warp: usize, lane: usize) -> [u32; 3] {
+        let [x, y, _] = self.grid.launch.block;
+        let linear = (warp * 32 + lane) as u32;
+        [linear % x, linear / x % y, linear / x / y]
+    }
+
+    fn finding(&self, warp: &Warp, mistake: Mistake) -> Finding {
+        Finding {
+            kind: mistake.kind,
+            fatal: true,
+            kernel: self.grid.kernel.name.clone(),
+            block: self.index,
+            thread: self.thread(warp.index, mistake.lane),
+            place: self.place(warp.site()),
+            message: mistake.message,
+            count: 1,
+        }
+    }
+
+    /// Notes what is wrong with an access to shared memory, which does not end the launch.
+    pub(super) fn shared_problem(
+        &mut self,
+        warp: &Warp,
+        lane: usize,
+        offset: usize,
+        problem: Problem,
+    ) {
+        let kind = match problem {
+            Problem::Uninitialised => FindingKind::UninitialisedShared,
+            Problem::Race { .. } => FindingKind::Race,
+        };
+        self.note(warp, kind, lane, |state| match problem {
+            Problem::Uninitialised => format!("shared memory at {offset:#x} was never written"),
+            Problem::Race { other, write } => state.race(offset, &other, write),
+        });
+    }
+
+    /// Notes a mistake that does not end the launch, or counts it if it was seen at the same place.
+    pub(super) fn note(
+        &mut self,
+        warp: &Warp,
+        kind: FindingKind,
+        lane: usize,
+        message: impl FnOnce(&Self) -> String,
+    ) {
+        if let Some(at) = self.seen.get(&(kind, warp.site())) {
+            self.findings[*at].count += 1;
+            return;
+        }
+        self.seen.insert((kind, warp.site()), self.findings.len());
+        let mistake = Mistake { kind, lane, message: message(self) };
+        let finding = Finding { fatal: false, ..self.finding(warp, mistake) };
+        self.findings.push(finding);
+    }
+
+    fn race(&self, offset: usize, other: &Access, write: bool) -> String {
+        let [x, y, z] = self.thread(other.warp.into(), other.lane.into());
+        let what = if write { "written" } else { "read" };
+        format!(
+            "shared memory at {offset:#x} was {what} by thread ({x},{y},{z}) of warp {} at {}, with nothing \
+             that orders the two",
+            other.warp,
+            self.place(other.site)
+        )
+    }
+}
+
+const _: () = assert!(MAX_WARPS == 32, "masks of warps have 32 bits");

@@ -1,0 +1,58 @@
+//! Runs a kernel: a grid of blocks over the cores, the warps of a block in turn, lanes in lockstep.
+
+mod block;
+mod grid;
+mod memory;
+mod printf;
+mod shared;
+mod warp;
+mod wide;
+
+pub(crate) use grid::{Grid, Turn, run};
+
+use crate::report::{Finding, FindingKind};
+
+/// A mistake that ends the launch; boxed because it is rare.
+type Fault = Box<Finding>;
+
+/// A mistake, before it is known where the thread stands.
+#[derive(Debug)]
+struct Mistake {
+    kind: FindingKind,
+    lane: usize,
+    message: String,
+}
+
+fn mistake<T>(
+    kind: FindingKind,
+    lane: usize,
+    message: impl Into<String>,
+) -> Result<T, Box<Mistake>> {
+    Err(Box::new(Mistake { kind, lane, message: message.into() }))
+}
+
+/// Reads 1, 2, 4 or 8 bytes from the start of a slice.
+fn read_word(bytes: &[u8], width: u64) -> u64 {
+    fn part<const N: usize>(bytes: &[u8]) -> [u8; N] {
+        let mut out = [0; N];
+        out.copy_from_slice(&bytes[..N]);
+        out
+    }
+    match width {
+        1 => u8::from_le_bytes(part(bytes)).into(),
+        2 => u16::from_le_bytes(part(bytes)).into(),
+        4 => u32::from_le_bytes(part(bytes)).into(),
+        _ => u64::from_le_bytes(part(bytes)),
+    }
+}
+
+/// Writes the low 1, 2, 4 or 8 bytes of a value to the start of a slice.
+fn write_word(bytes: &mut [u8], width: u64, value: u64) {
+    let word = value.to_le_bytes();
+    match width {
+        1 => bytes[..1].copy_from_slice(&word[..1]),
+        2 => bytes[..2].copy_from_slice(&word[..2]),
+        4 => bytes[..4].copy_from_slice(&word[..4]),
+        _ => bytes[..8].copy_from_slice(&word),
+    }
+}

@@ -1,0 +1,758 @@
+//! A warp: 32 lanes in lockstep, a stack of calls, and in each call a stack of parted lanes.
+
+use super::block::State;
+use super::grid::Grid;
+use super::shared::{BARRIERS, Site};
+use super::{Mistake, mistake, printf};
+use crate::lanes::Lanes;
+use crate::program::{BarrierKind, CODE_WINDOW, Callee, Instruction, Op, Program, Reg, Special};
+use crate::report::{Event, EventKind, FindingKind};
+
+/// Deepest nesting of calls.
+const MAX_DEPTH: usize = 256;
+
+/// A warp while it runs.
+pub(super) struct Warp {
+    pub(super) index: usize,
+    /// Lanes that exist and have not exited.
+    pub(super) alive: u32,
+    pub(super) registers: Vec<Lanes>,
+    pub(super) local: PerLane,
+    pub(super) call_params: PerLane,
+    pub(super) events: Vec<Event>,
+    frames: Vec<Frame>,
+    state: Readiness,
+    tid: [Lanes; 3],
+}
+
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum Readiness {
+    Ready,
+    Waiting(usize),
+    Ended,
+}
+
+/// One call.
+pub(super) struct Frame {
+    function: usize,
+    /// Where the registers, local memory and parameters of this call start.
+    pub(super) registers: usize,
+    pub(super) local: u64,
+    pub(super) params: u64,
+    stack: Vec<Split>,
+    /// Where the caller wants the results.
+    results: Vec<(u64, u64)>,
+}
+
+/// Lanes that run together until they meet others.
+#[derive(Debug, Clone, Copy)]
+struct Split {
+    pc: u32,
+    reconverge: u32,
+    mask: u32,
+    /// Waits at an instruction for others to go ahead.
+    waits: bool,
+}
+
+impl Split {
+    fn new(pc: u32, reconverge: u32, mask: u32) -> Self {
+        Self { pc, reconverge, mask, waits: false }
+    }
+}
+
+/// Why a warp stopped running.
+pub(super) enum Stop {
+    Paused,
+    Ended,
+    /// It came to a barrier; `threads` is how many must, 0 for all.
+    Barrier {
+        id: usize,
+        kind: BarrierKind,
+        threads: u32,
+        truths: u32,
+    },
+}
+
+/// Bytes that each lane has for itself.
+#[derive(Debug, Default)]
+pub(super) struct PerLane {
+    stride: usize,
+    bytes: Vec<u8>,
+}
+
+impl PerLane {
+    /// Makes room for this many bytes in each lane.
+    fn grow(&mut self, size: u64) {
+        let size = size as usize;
+        if size <= self.stride {
+            return;
+        }
+        let stride = size.max(self.stride * 2);
+        let mut bytes = vec![0; stride * 32];
+        if self.stride != 0 {
+            for (new, old) in bytes.chunks_mut(stride).zip(self.bytes.chunks(self.stride)) {
+                new[..old.len()].copy_from_slice(old);
+            }
+        }
+        *self = Self { stride, bytes };
+    }
+
+    pub(super) fn slice(&mut self, lane: usize, at: u64, size: u64) -> &mut [u8] {
+        let start = lane * self.stride + at as usize;
+        &mut self.bytes[start..start + size as usize]
+    }
+}
+
+/// The lanes of a mask.
+pub(super) fn lanes_of(mask: u32) -> impl Iterator<Item = usize> {
+    let mut rest = mask;
+    std::iter::from_fn(move || {
+        let lane = rest.trailing_zeros() as usize;
+        rest &= rest.wrapping_sub(1);
+        (lane < 32).then_some(lane)
+    })
+}
+
+type Step = Result<Option<Stop>, Box<Mistake>>;
+
+impl Warp {
+    pub(super) fn new(grid: &Grid<'_>, index: usize, threads: u32) -> Self {
+        let [x, y, _] = grid.launch.block;
+        let count = threads - index as u32 * 32;
+        let linear = |lane: usize| (index * 32 + lane) as u32;
+        let tid = [
+            std::array::from_fn(|lane| (linear(lane) % x).into()),
+            std::array::from_fn(|lane| (linear(lane) / x % y).into()),
+            std::array::from_fn(|lane| (linear(lane) / x / y).into()),
+        ];
+        let mut warp = Self {
+            index,
+            alive: if count >= 32 { u32::MAX } else { (1 << count) - 1 },
+            registers: Vec::new(),
+            local: PerLane::default(),
+            call_params: PerLane::default(),
+            events: Vec::new(),
+            frames: Vec::new(),
+            state: Readiness::Ready,
+            tid,
+        };
+        warp.enter(grid.program, grid.kernel_index, warp.alive, Vec::new());
+        if grid.launch.observe {
+            let function = grid.kernel.name.as_str().into();
+            let place = grid.place(grid.kernel.code[0].loc, grid.kernel.code[0].line);
+            warp.events.push(Event {
+                kind: EventKind::Entry { function },
+                mask: warp.alive,
+                place,
+            });
+        }
+        warp
+    }
+
+    pub(super) fn is_ready(&self) -> bool {
+        self.state == Readiness::Ready
+    }
+
+    pub(super) fn has_ended(&self) -> bool {
+        self.state == Readiness::Ended
+    }
+
+    /// The barrier it waits at.
+    pub(super) fn waits_at(&self) -> Option<usize> {
+        match self.state {
+            Readiness::Waiting(id) => Some(id),
+            _ => None,
+        }
+    }
+
+    pub(super) fn wait(&mut self, id: usize) {
+        self.state = Readiness::Waiting(id);
+    }
+
+    /// Goes on after a barrier, with the result of a reduction.
+    pub(super) fn resume(&mut self, result: Option<(Reg, Lanes)>) {
+        self.state = Readiness::Ready;
+        if let Some((dst, value)) = result {
+            self.write(dst, &value, self.active());
+        }
+    }
+
+    pub(super) fn first_lane(&self) -> usize {
+        (self.active().trailing_zeros() as usize).min(31)
+    }
+
+    fn active(&self) -> u32 {
+        let top = self.frames.last().and_then(|frame| frame.stack.last());
+        top.map_or(self.alive, |split| split.mask)
+    }
+
+    /// Where the instruction is that runs or ran last.
+    pub(super) fn site(&self) -> Site {
+        let Some(frame) = self.frames.last() else { return Site::default() };
+        let pc = frame.stack.last().map_or(0, |split| split.pc.saturating_sub(1));
+        Site { function: frame.function as u32, pc }
+    }
+
+    pub(super) fn frame(&self) -> &Frame {
+        // A warp that runs an instruction has a call that it is in.
+        &self.frames[self.frames.len() - 1]
+    }
+
+    pub(super) fn register(&self, reg: Reg) -> &Lanes {
+        &self.registers[self.frame().registers + reg as usize]
+    }
+
+    /// The value of a register that ought to be the same in all lanes.
+    pub(super) fn uniform(&self, reg: Reg, mask: u32) -> u64 {
+        self.register(reg)[mask.trailing_zeros() as usize & 31]
+    }
+
+    /// Writes the lanes of a mask.
+    pub(super) fn write(&mut self, reg: Reg, value: &Lanes, mask: u32) {
+        let base = self.frame().registers;
+        write_masked(&mut self.registers[base + reg as usize], value, mask);
+    }
+
+    /// The lanes of a mask in which a predicate holds.
+    pub(super) fn truths(&self, pred: Reg, mask: u32) -> u32 {
+        let mut out = 0;
+        for (lane, value) in self.register(pred).iter().enumerate() {
+            out |= ((value & 1) as u32) << lane;
+        }
+        out & mask
+    }
+
+    fn enter(&mut self, program: &Program, function: usize, mask: u32, results: Vec<(u64, u64)>) {
+        let (local, params) = self.frames.last().map_or((0, 0), |frame| {
+            let caller = &program.functions[frame.function];
+            (frame.local + caller.local_size, frame.params + caller.param_size)
+        });
+        let callee = &program.functions[function];
+        let registers = self.registers.len();
+        self.registers.resize(registers + callee.registers as usize, [0; 32]);
+        for (reg, value) in &callee.constants {
+            self.registers[registers + *reg as usize] = [*value; 32];
+        }
+        self.local.grow(local + callee.local_size);
+        self.call_params.grow(params + callee.param_size);
+        let stack = vec![Split::new(0, u32::MAX, mask)];
+        self.frames.push(Frame { function, registers, local, params, stack, results });
+    }
+
+    /// Runs up to this many instructions.
+    pub(super) fn run(
+        &mut self,
+        state: &mut State<'_>,
+        quantum: u32,
+    ) -> Result<Stop, Box<Mistake>> {
+        let program = state.grid.program;
+        let mut left = quantum;
+        while left > 0 {
+            let Some(frame) = self.frames.last_mut() else {
+                self.state = Readiness::Ended;
+                return Ok(Stop::Ended);
+            };
+            let Some(split) = frame.stack.last_mut() else {
+                self.leave(program);
+                continue;
+            };
+            if split.pc == split.reconverge || split.mask == 0 {
+                frame.stack.pop();
+                continue;
+            }
+            let instruction = &program.functions[frame.function].code[split.pc as usize];
+            split.pc += 1;
+            let active = split.mask;
+            left -= 1;
+            state.warp_instructions += 1;
+            state.lane_instructions += u64::from(active.count_ones());
+            let mask = match instruction.guard {
+                Some((pred, negated)) => {
+                    let truths = self.truths(pred, active);
+                    if negated { active & !truths } else { truths }
+                }
+                None => active,
+            };
+            if let Op::Lanes { f, dst, src } = &instruction.op {
+                let base = self.frame().registers;
+                let registers = &mut self.registers[base..];
+                let mut out = [0; 32];
+                f(&mut out, &src.map(|reg| &registers[reg as usize]));
+                write_masked(&mut registers[*dst as usize], &out, mask);
+                continue;
+            }
+            if let Some(stop) = self.step(state, instruction, active, mask)? {
+                return Ok(stop);
+            }
+        }
+        Ok(Stop::Paused)
+    }
+
+    /// Any instruction but a computation.
+    fn step(
+        &mut self,
+        state: &mut State<'_>,
+        instruction: &Instruction,
+        active: u32,
+        mask: u32,
+    ) -> Step {
+        match &instruction.op {
+            Op::Branch { target, reconverge } => {
+                if instruction.guard.is_some() {
+                    self.observe(state, active, |_| EventKind::Branch { taken: mask });
+                }
+                self.part(*reconverge, &[(*target, mask)], active & !mask);
+                return Ok(None);
+            }
+            Op::BranchIndexed { index, targets, reconverge } => {
+                self.branch_indexed(state, *index, targets, *reconverge, active, mask)?;
+                return Ok(None);
+            }
+            Op::Barrier { kind, id, count, aligned } => {
+                if mask == 0 {
+                    return Ok(None);
+                }
+                if mask != self.alive && self.let_absent_go(state, self.alive & !mask) {
+                    return Ok(None);
+                }
+                return self.barrier(*kind, *id, *count, *aligned, mask).map(Some);
+            }
+            _ if mask == 0 => return Ok(None),
+            Op::Return => self.depart(state, mask),
+            Op::Exit => self.exit(state, mask),
+            Op::Trap => {
+                return mistake(
+                    FindingKind::Trap,
+                    mask.trailing_zeros() as usize,
+                    "the kernel executed `trap`",
+                );
+            }
+            Op::Call { callee, args, results } => self.call(state, *callee, args, results, mask)?,
+            Op::Special { special, dst } => {
+                let value = self.special(state, *special);
+                self.write(*dst, &value, mask);
+            }
+            Op::Local { offset, dst } => {
+                let value = self.frame().local + offset;
+                self.write(*dst, &[value; 32], mask);
+            }
+            Op::Fence => state.shared.fence(self.index),
+            Op::Yield => return Ok(Some(Stop::Paused)),
+            Op::Nop | Op::Lanes { .. } => {}
+            Op::Load { at, dst, width, signed, order } => {
+                self.load(state, at, dst, *width, *signed, *order, mask)?;
+            }
+            Op::Store { at, src, width, order } => {
+                self.store(state, at, src, *width, *order, mask)?
+            }
+            Op::Atomic { .. } => self.atomic(state, &instruction.op, mask)?,
+            Op::CopyAsync { to, from, size, source_size } => {
+                self.copy_async(state, to, from, *size, *source_size, mask)?;
+            }
+            wide => self.warp_wide(state, wide, mask)?,
+        }
+        Ok(None)
+    }
+
+    pub(super) fn observe(
+        &mut self,
+        state: &State<'_>,
+        mask: u32,
+        kind: impl FnOnce(&Self) -> EventKind,
+    ) {
+        if state.grid.launch.observe && mask != 0 {
+            let event = Event { kind: kind(self), mask, place: state.place(self.site()) };
+            self.events.push(event);
+        }
+    }
+
+    /// Sends lanes to targets, and the rest to the next instruction; they meet at `reconverge`.
+    fn part(&mut self, reconverge: u32, targets: &[(u32, u32)], rest: u32) {
+        let Some(frame) = self.frames.last_mut() else { return };
+        let Some(split) = frame.stack.last_mut() else { return };
+        let next = split.pc;
+        let parts = targets.iter().copied().chain([(next, rest)]).filter(|(_, mask)| *mask != 0);
+        if let [(pc, _)] = parts.clone().collect::<Vec<_>>()[..] {
+            split.pc = pc;
+            return;
+        }
+        if split.reconverge == reconverge {
+            // Those that meet there are waited for already.
+            frame.stack.pop();
+        } else {
+            split.pc = reconverge;
+            if reconverge == u32::MAX {
+                frame.stack.pop();
+            }
+        }
+        // The first target runs first.
+        let from = frame.stack.len();
+        frame.stack.extend(parts.map(|(pc, mask)| Split::new(pc, reconverge, mask)));
+        frame.stack[from..].reverse();
+    }
+
+    fn branch_indexed(
+        &mut self,
+        state: &State<'_>,
+        index: Reg,
+        targets: &[u32],
+        reconverge: u32,
+        active: u32,
+        mask: u32,
+    ) -> Result<(), Box<Mistake>> {
+        self.observe(state, mask, |_| EventKind::Switch);
+        let mut parts: Vec<(u32, u32)> = Vec::new();
+        for lane in lanes_of(mask) {
+            let value = self.register(index)[lane];
+            let Some(target) = targets.get(value as usize) else {
+                let message = format!("the jump table has {} entries, not {value}", targets.len());
+                return mistake(FindingKind::Trap, lane, message);
+            };
+            match parts.iter_mut().find(|(pc, _)| pc == target) {
+                Some((_, mask)) => *mask |= 1 << lane,
+                None => parts.push((*target, 1 << lane)),
+            }
+        }
+        self.part(reconverge, &parts, active & !mask);
+        Ok(())
+    }
+
+    /// Lanes return from the current call.
+    fn depart(&mut self, state: &State<'_>, mask: u32) {
+        let name = state.grid.program.functions[self.frame().function].name.as_str();
+        self.observe(state, mask, |_| EventKind::Exit { function: name.into() });
+        let kernel = self.frames.len() == 1;
+        if let Some(frame) = self.frames.last_mut() {
+            frame.stack.iter_mut().for_each(|split| split.mask &= !mask);
+        }
+        if kernel {
+            self.alive &= !mask;
+        }
+    }
+
+    fn exit(&mut self, state: &State<'_>, mask: u32) {
+        let name = state.grid.program.functions[self.frame().function].name.as_str();
+        self.observe(state, mask, |_| EventKind::Exit { function: name.into() });
+        self.alive &= !mask;
+        for split in self.frames.iter_mut().flat_map(|frame| &mut frame.stack) {
+            split.mask &= !mask;
+        }
+    }
+
+    /// All lanes of a call have returned.
+    fn leave(&mut self, program: &Program) {
+        let Some(frame) = self.frames.pop() else { return };
+        self.registers.truncate(frame.registers);
+        let Some(caller) = self.frames.last() else { return };
+        let from = &program.functions[frame.function].results;
+        for (to, from) in frame.results.iter().zip(from) {
+            let size = to.1.min(from.1);
+            // Lanes that did not call have nothing in these bytes that anyone reads.
+            for lane in lanes_of(caller.stack.last().map_or(0, |split| split.mask)) {
+                let bytes = self.call_params.slice(lane, frame.params + from.0, size).to_vec();
+                self.call_params.slice(lane, caller.params + to.0, size).copy_from_slice(&bytes);
+            }
+        }
+    }
+
+    fn call(
+        &mut self,
+        state: &mut State<'_>,
+        callee: Callee,
+        args: &[(u64, u64)],
+        results: &[(u64, u64)],
+        mask: u32,
+    ) -> Result<(), Box<Mistake>> {
+        match callee {
+            Callee::Function(function) => self.call_function(state, function, args, results, mask),
+            Callee::Indirect(reg) => {
+                // One function after the other: this instruction runs again for the lanes that are left.
+                let address = self.uniform(reg, mask);
+                let same: u32 = lanes_of(mask)
+                    .filter(|lane| self.register(reg)[*lane] == address)
+                    .map(|lane| 1 << lane)
+                    .sum();
+                let function = address.wrapping_sub(CODE_WINDOW) as usize;
+                if function >= state.grid.program.functions.len() {
+                    let lane = mask.trailing_zeros() as usize;
+                    return mistake(
+                        FindingKind::Trap,
+                        lane,
+                        format!("call of {address:#x}, which is no function"),
+                    );
+                }
+                if same != mask {
+                    self.split_call(same, mask & !same);
+                }
+                self.call_function(state, function, args, results, same)
+            }
+            Callee::Printf => self.print(state, args, results, mask),
+            Callee::AssertFail => self.assert_failed(state, args, mask),
+            Callee::Malloc => {
+                for lane in lanes_of(mask) {
+                    let size = self.argument(lane, args, 0);
+                    let address = state.grid.memory.alloc(size).unwrap_or(0);
+                    self.set_result(lane, results, address);
+                }
+                Ok(())
+            }
+            Callee::Free => {
+                for lane in lanes_of(mask) {
+                    let address = self.argument(lane, args, 0);
+                    if address == 0 {
+                        continue;
+                    }
+                    if let Err(error) = state.grid.memory.free(address) {
+                        return mistake(FindingKind::OutOfBounds, lane, error.to_string());
+                    }
+                }
+                Ok(())
+            }
+        }
+    }
+
+    /// Lets some lanes run this call before the others come to it again.
+    fn split_call(&mut self, now: u32, later: u32) {
+        let Some(frame) = self.frames.last_mut() else { return };
+        let Some(Split { pc, .. }) = frame.stack.last().copied() else { return };
+        frame.stack.extend([Split::new(pc - 1, pc, later), Split::new(pc, pc, now)]);
+    }
+
+    fn call_function(
+        &mut self,
+        state: &State<'_>,
+        function: usize,
+        args: &[(u64, u64)],
+        results: &[(u64, u64)],
+        mask: u32,
+    ) -> Result<(), Box<Mistake>> {
+        if self.frames.len() >= MAX_DEPTH {
+            let lane = mask.trailing_zeros() as usize;
+            return mistake(
+                FindingKind::Trap,
+                lane,
+                format!("calls are nested deeper than {MAX_DEPTH}"),
+            );
+        }
+        let from = self.frame().params;
+        self.enter(state.grid.program, function, mask, results.to_vec());
+        let to = self.frame().params;
+        let params = &state.grid.program.functions[function].params;
+        for (arg, param) in args.iter().zip(params) {
+            let size = arg.1.min(param.1);
+            for lane in lanes_of(mask) {
+                let bytes = self.call_params.slice(lane, from + arg.0, size).to_vec();
+                self.call_params.slice(lane, to + param.0, size).copy_from_slice(&bytes);
+            }
+        }
+        if state.grid.launch.observe {
+            let function = state.grid.program.functions[function].name.as_str().into();
+            self.observe(state, mask, |_| EventKind::Entry { function });
+        }
+        Ok(())
+    }
+
+    /// The value of an argument of a call, of up to 8 bytes.
+    fn argument(&mut self, lane: usize, args: &[(u64, u64)], number: usize) -> u64 {
+        let Some((at, size)) = args.get(number) else { return 0 };
+        let mut word = [0; 8];
+        let size = (*size).min(8);
+        let at = self.frame().params + at;
+        word[..size as usize].copy_from_slice(self.call_params.slice(lane, at, size));
+        u64::from_le_bytes(word)
+    }
+
+    fn set_result(&mut self, lane: usize, results: &[(u64, u64)], value: u64) {
+        let Some((at, size)) = results.first() else { return };
+        let size = (*size).min(8);
+        let at = self.frame().params + at;
+        let bytes = value.to_le_bytes();
+        self.call_params.slice(lane, at, size).copy_from_slice(&bytes[..size as usize]);
+    }
+
+    fn print(
+        &mut self,
+        state: &mut State<'_>,
+        args: &[(u64, u64)],
+        results: &[(u64, u64)],
+        mask: u32,
+    ) -> Result<(), Box<Mistake>> {
+        for lane in lanes_of(mask) {
+            let (format, values) = (self.argument(lane, args, 0), self.argument(lane, args, 1));
+            let format = self.string(state, lane, format)?;
+            let text = printf::format(&format, |what, at| match what {
+                printf::Get::Value(size) => {
+                    self.generic_load(state, lane, values + at, size).map(printf::Got::Value)
+                }
+                printf::Get::Text => {
+                    let address = self.generic_load(state, lane, values + at, 8)?;
+                    self.string(state, lane, address).map(printf::Got::Text)
+                }
+            })?;
+            state.output.extend_from_slice(&text.bytes);
+            self.set_result(lane, results, text.count);
+        }
+        Ok(())
+    }
+
+    fn assert_failed(
+        &mut self,
+        state: &mut State<'_>,
+        args: &[(u64, u64)],
+        mask: u32,
+    ) -> Result<(), Box<Mistake>> {
+        let lane = mask.trailing_zeros() as usize;
+        let mut text = |number| {
+            let address = self.argument(lane, args, number);
+            self.string(state, lane, address)
+                .map(|bytes| String::from_utf8_lossy(&bytes).into_owned())
+        };
+        let (what, file, function) = (text(0)?, text(1)?, text(3)?);
+        let line = self.argument(lane, args, 2);
+        mistake(
+            FindingKind::Assert,
+            lane,
+            format!("{file}:{line}: {function}: assertion `{what}` failed"),
+        )
+    }
+
+    /// Lanes that are missing at an instruction that needs them go ahead to their end, if nothing on the
+    /// way needs the others, and the instruction runs again then. It is how code that returns early
+    /// works; if there is more than the return, it is noted as a mistake.
+    pub(super) fn let_absent_go(&mut self, state: &mut State<'_>, absent: u32) -> bool {
+        let program = state.grid.program;
+        let [frame] = &mut self.frames[..] else { return false };
+        let code = &program.functions[frame.function].code;
+        let Some((top, waiting)) = frame.stack.split_last_mut() else { return false };
+        let mut ahead = Vec::new();
+        let mut rest = absent;
+        for split in waiting.iter_mut().rev().filter(|split| split.mask & absent != 0) {
+            if split.waits || program.reaches_barrier(frame.function, split.pc) {
+                return false;
+            }
+            ahead.push(Split::new(split.pc, u32::MAX, split.mask & rest));
+            rest &= !split.mask;
+        }
+        if rest != 0 {
+            return false;
+        }
+        let (active, quiet) = (top.mask, ahead.iter().all(|split| only_returns(code, split.pc)));
+        if !quiet {
+            state.note(
+                self,
+                FindingKind::BarrierDivergence,
+                absent.trailing_zeros() as usize,
+                |_| {
+                    format!(
+                        "lanes {absent:#010x} passed by where lanes {active:#010x} wait for them"
+                    )
+                },
+            );
+        }
+        let [frame] = &mut self.frames[..] else { return false };
+        for split in &mut frame.stack {
+            split.mask &= !absent;
+        }
+        if let Some(top) = frame.stack.last_mut() {
+            (top.pc, top.waits) = (top.pc - 1, true);
+        }
+        frame.stack.append(&mut ahead);
+        true
+    }
+
+    fn barrier(
+        &mut self,
+        kind: BarrierKind,
+        id: Reg,
+        count: Option<Reg>,
+        aligned: bool,
+        mask: u32,
+    ) -> Result<Stop, Box<Mistake>> {
+        if mask != self.alive {
+            let missing = self.alive & !mask;
+            let form = if aligned { "barrier" } else { "barrier (not aligned)" };
+            let message = format!(
+                "lanes {mask:#010x} of warp {} came to the {form}, lanes {missing:#010x} did not",
+                self.index
+            );
+            return mistake(
+                FindingKind::BarrierDivergence,
+                missing.trailing_zeros() as usize,
+                message,
+            );
+        }
+        let lane = mask.trailing_zeros() as usize;
+        let id = self.uniform(id, mask) as usize;
+        let threads = count.map_or(0, |count| self.uniform(count, mask) as u32);
+        if id >= BARRIERS || threads % 32 != 0 {
+            let message = format!(
+                "barrier {id} for {threads} threads: there are {BARRIERS}, for whole warps"
+            );
+            return mistake(FindingKind::BarrierDivergence, lane, message);
+        }
+        let truths = match kind {
+            BarrierKind::Count { pred, .. }
+            | BarrierKind::All { pred, .. }
+            | BarrierKind::Any { pred, .. } => self.truths(pred, mask).count_ones(),
+            _ => 0,
+        };
+        Ok(Stop::Barrier { id, kind, threads, truths })
+    }
+
+    fn special(&self, state: &State<'_>, special: Special) -> Lanes {
+        let launch = state.grid.launch;
+        let splat = |value: u64| [value; 32];
+        let each = |f: &dyn Fn(u32) -> u64| {
+            let mut out = [0; 32];
+            out.iter_mut().enumerate().for_each(|(lane, slot)| *slot = f(lane as u32));
+            out
+        };
+        match special {
+            Special::Tid(axis) => self.tid[axis],
+            Special::BlockDim(axis) => splat(launch.block[axis].into()),
+            Special::BlockIdx(axis) => splat(state.index[axis].into()),
+            Special::GridDim(axis) => splat(launch.grid[axis].into()),
+            Special::LaneId => each(&|lane| lane.into()),
+            Special::WarpId => splat(self.index as u64),
+            Special::WarpCount => splat(state.shared.warps() as u64),
+            Special::LaneMask(f) => each(&|lane| f(lane).into()),
+            // Time that depends on nothing but what has run.
+            Special::Clock => splat(state.warp_instructions),
+            Special::DynamicShared => splat(launch.shared_bytes.into()),
+            Special::TotalShared => splat(state.shared.size() as u64),
+            Special::GridId => splat(state.grid.id),
+        }
+    }
+}
+
+/// Whether code does nothing but leave: what is on the line of the return, such as a record of it, is
+/// part of leaving.
+fn only_returns(code: &[Instruction], mut pc: u32) -> bool {
+    let mut places = Vec::new();
+    for _ in 0..code.len() {
+        let next = &code[pc as usize];
+        let place = (next.loc.file, next.loc.line);
+        pc += 1;
+        match next.op {
+            Op::Return | Op::Exit if next.guard.is_none() => {
+                return places.iter().all(|other| *other == place && place.1 != 0);
+            }
+            Op::Branch { target, .. } if next.guard.is_none() => pc = target,
+            Op::Branch { .. } | Op::BranchIndexed { .. } | Op::Return | Op::Exit => return false,
+            Op::Nop => {}
+            _ => places.push(place),
+        }
+    }
+    false
+}
+
+fn write_masked(to: &mut Lanes, value: &Lanes, mask: u32) {
+    if mask == u32::MAX {
+        *to = *value;
+        return;
+    }
+    for lane in 0..32 {
+        let keep = u64::from(mask >> lane & 1).wrapping_sub(1);
+        to[lane] = to[lane] & keep | value[lane] & !keep;
+    }
+}
