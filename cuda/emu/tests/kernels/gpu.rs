@@ -1,0 +1,153 @@
+//! A device with a module of `cuda/kernels` on it, in every variant that can be had.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::OnceLock;
+
+use nvabi_emu::{Args, Device, Finding, Launch, Module, Report, Schedule};
+
+/// A device, a module, and how launches run.
+pub(crate) struct Gpu {
+    pub(crate) device: Device,
+    pub(crate) module: Module,
+    pub(crate) launch: Launch,
+    /// Names the variant in messages.
+    pub(crate) name: String,
+}
+
+/// How clang was asked to compile, and where the PTX is.
+struct Variant {
+    name: &'static str,
+    folder: PathBuf,
+}
+
+fn variants() -> &'static [Variant] {
+    static VARIANTS: OnceLock<Vec<Variant>> = OnceLock::new();
+    VARIANTS.get_or_init(|| {
+        let kernels = Path::new(env!("CARGO_MANIFEST_DIR")).join("../kernels");
+        let mut out = vec![Variant { name: "committed", folder: kernels.join("ptx") }];
+        for (name, flags) in [
+            ("O0", ["-O0", "--cuda-gpu-arch=sm_80"]),
+            ("O1", ["-O1", "--cuda-gpu-arch=sm_80"]),
+            ("O3", ["-O3", "--cuda-gpu-arch=sm_90"]),
+        ] {
+            let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("kernels-{name}"));
+            std::fs::create_dir_all(&folder).unwrap();
+            let mut compile = Command::new(kernels.join("compile.sh"));
+            match compile.arg(&folder).args(flags).output() {
+                Ok(output) if output.status.success() => out.push(Variant { name, folder }),
+                _ => eprintln!("skipped: {name}, no clang 19 for CUDA"),
+            }
+        }
+        out
+    })
+}
+
+/// The module in every variant and under several schedules.
+pub(crate) fn gpus(module: &'static str) -> impl Iterator<Item = Gpu> {
+    let schedules = [
+        (Schedule::InOrder, 1),
+        (Schedule::InOrder, 3),
+        (Schedule::Random(1), 2),
+        (Schedule::Random(0xdead_beef), 1),
+    ];
+    variants().iter().flat_map(move |variant| {
+        schedules.into_iter().map(move |(schedule, threads)| {
+            let path = variant.folder.join(format!("{module}.ptx"));
+            let text = std::fs::read_to_string(path).unwrap();
+            let mut device = Device::new();
+            let name = format!("{module} {}, {schedule:?}", variant.name);
+            let loaded = device.load(&text).unwrap_or_else(|error| panic!("{name}: {error}"));
+            let launch = Launch { schedule, threads, ..Launch::default() };
+            Gpu { device, module: loaded, launch, name }
+        })
+    })
+}
+
+/// Numbers that a kernel's memory holds.
+pub(crate) trait Plain: Copy + Default {
+    fn bytes(&self) -> Vec<u8>;
+    fn from(bytes: &[u8]) -> Self;
+}
+
+macro_rules! plain {
+    ($($T:ty)*) => {$(
+        impl Plain for $T {
+            fn bytes(&self) -> Vec<u8> { self.to_le_bytes().to_vec() }
+            fn from(bytes: &[u8]) -> Self { Self::from_le_bytes(bytes.try_into().unwrap()) }
+        }
+    )*};
+}
+plain!(u8 i8 i16 u16 i32 u32 i64 u64 f32 f64);
+
+impl Gpu {
+    pub(crate) fn up<T: Plain>(&mut self, values: &[T]) -> u64 {
+        let bytes: Vec<u8> = values.iter().flat_map(Plain::bytes).collect();
+        let address = self.device.alloc(bytes.len() as u64).unwrap();
+        self.device.write(address, &bytes).unwrap();
+        address
+    }
+
+    pub(crate) fn down<T: Plain>(&self, address: u64, count: usize) -> Vec<T> {
+        let mut bytes = vec![0; count * size_of::<T>()];
+        self.device.read(address, &mut bytes).unwrap();
+        bytes.chunks(size_of::<T>()).map(T::from).collect()
+    }
+
+    /// Launches, whatever the kernel finds.
+    pub(crate) fn launch<const G: usize, const B: usize>(
+        &mut self,
+        kernel: &str,
+        grid: [u32; G],
+        block: [u32; B],
+        args: Args,
+    ) -> Report {
+        let mut launch = self.launch.clone();
+        launch.grid[..G].copy_from_slice(&grid);
+        launch.block[..B].copy_from_slice(&block);
+        self.device.launch(&self.module, kernel, &launch, &args).unwrap()
+    }
+
+    /// Launches, and expects that nothing is wrong with the kernel.
+    pub(crate) fn run<const G: usize, const B: usize>(
+        &mut self,
+        kernel: &str,
+        grid: [u32; G],
+        block: [u32; B],
+        args: Args,
+    ) -> Report {
+        let report = self.launch(kernel, grid, block, args);
+        let findings: Vec<String> = report.findings.iter().map(Finding::to_string).collect();
+        assert!(findings.is_empty(), "{}: {findings:#?}", self.name);
+        assert!(report.lane_instructions > 0);
+        report
+    }
+}
+
+/// Numbers that look random and are the same each time.
+pub(crate) fn noise(count: usize, seed: u32) -> Vec<u32> {
+    let mut state = seed.wrapping_mul(747_796_405).wrapping_add(2_891_336_453);
+    let mut next = || {
+        state = state.wrapping_mul(747_796_405).wrapping_add(2_891_336_453);
+        let word = ((state >> ((state >> 28) + 4)) ^ state).wrapping_mul(277_803_737);
+        (word >> 22) ^ word
+    };
+    (0..count).map(|_| next()).collect()
+}
+
+pub(crate) fn ints(count: usize, seed: u32, range: std::ops::Range<i32>) -> Vec<i32> {
+    let span = (range.end - range.start) as u32;
+    noise(count, seed).into_iter().map(|n| range.start + (n % span) as i32).collect()
+}
+
+/// Floats between -1 and 1.
+pub(crate) fn floats(count: usize, seed: u32) -> Vec<f32> {
+    noise(count, seed).into_iter().map(|n| n as i32 as f32 / 2f32.powi(31)).collect()
+}
+
+pub(crate) fn close(got: &[f32], wanted: &[f32], tolerance: f32, what: &str) {
+    assert_eq!(got.len(), wanted.len());
+    for (at, (a, b)) in got.iter().zip(wanted).enumerate() {
+        assert!((a - b).abs() <= tolerance * b.abs().max(1.0), "{what}: [{at}] is {a}, not {b}");
+    }
+}
