@@ -1,0 +1,22 @@
+//! The CUDA driver and runtime libraries for machines without a GPU: what programs call is answered by
+//! nvabi's emulator.
+//!
+//! ```text
+//! program ─► runtime (cuda*) ─┬─► state ─► nvabi_emu::Device
+//!              driver (cu*) ──┘      ▲
+//!              fatbin: the PTX that clang put into the program
+//! ```
+//!
+//! One library is both: a folder with the links `libcuda.so.1` and `libcudart.so.12` to it, first in
+//! `LD_LIBRARY_PATH`, takes the place of CUDA's. Every call does its work before it returns, so streams
+//! are in order by themselves. The runtime launches and synchronises through the driver's exported
+//! functions, so that a preloaded library sees those calls.
+//!
+//! `NVABI_EMU_SCHEDULE` is `in-order` or `random:SEED`, `NVABI_EMU_THREADS` the number of threads that
+//! run blocks, `NVABI_EMU_REPORT` a file that findings are appended to instead of stderr.
+
+mod abi;
+mod driver;
+mod fatbin;
+mod runtime;
+mod state;

@@ -1,0 +1,422 @@
+//! What the driver and the runtime work on: one device, and handles for what is on it.
+
+use std::collections::HashMap;
+use std::ffi::c_void;
+use std::fs::OpenOptions;
+use std::io::Write;
+use std::sync::{LazyLock, Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
+
+use nvabi_emu::{Args, Device, DeviceError, FindingKind, Launch, Module, Report, Schedule};
+
+use crate::fatbin;
+
+/// A CUDA error: its number is the same in the driver and in the runtime.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(transparent)]
+pub(crate) struct Code(pub(crate) u32);
+
+pub(crate) const SUCCESS: Code = Code(0);
+pub(crate) const INVALID_VALUE: Code = Code(1);
+pub(crate) const OUT_OF_MEMORY: Code = Code(2);
+pub(crate) const INVALID_CONFIGURATION: Code = Code(9);
+pub(crate) const INVALID_SYMBOL: Code = Code(13);
+pub(crate) const INVALID_DEVICE_FUNCTION: Code = Code(98);
+pub(crate) const INVALID_DEVICE: Code = Code(101);
+pub(crate) const INVALID_CONTEXT: Code = Code(201);
+const NO_BINARY: Code = Code(209);
+const INVALID_PTX: Code = Code(218);
+pub(crate) const INVALID_HANDLE: Code = Code(400);
+pub(crate) const NOT_FOUND: Code = Code(500);
+const ILLEGAL_ADDRESS: Code = Code(700);
+const TIMEOUT: Code = Code(702);
+const ASSERT: Code = Code(710);
+const MISALIGNED: Code = Code(716);
+const LAUNCH_FAILED: Code = Code(719);
+pub(crate) const NOT_SUPPORTED: Code = Code(801);
+
+/// Name and description of an error.
+pub(crate) fn describe(code: u32) -> Option<(&'static std::ffi::CStr, &'static std::ffi::CStr)> {
+    Some(match Code(code) {
+        SUCCESS => (c"SUCCESS", c"no error"),
+        INVALID_VALUE => (c"INVALID_VALUE", c"invalid argument"),
+        OUT_OF_MEMORY => (c"OUT_OF_MEMORY", c"out of memory"),
+        INVALID_CONFIGURATION => (c"INVALID_CONFIGURATION", c"invalid configuration of a launch"),
+        INVALID_SYMBOL => (c"INVALID_SYMBOL", c"invalid device symbol"),
+        INVALID_DEVICE_FUNCTION => (c"INVALID_DEVICE_FUNCTION", c"invalid device function"),
+        INVALID_DEVICE => (c"INVALID_DEVICE", c"invalid device ordinal"),
+        INVALID_CONTEXT => (c"INVALID_CONTEXT", c"invalid device context"),
+        NO_BINARY => (c"NO_BINARY_FOR_GPU", c"no PTX for the emulator"),
+        INVALID_PTX => (c"INVALID_PTX", c"PTX that the emulator does not take"),
+        INVALID_HANDLE => (c"INVALID_HANDLE", c"invalid resource handle"),
+        NOT_FOUND => (c"NOT_FOUND", c"named symbol not found"),
+        ILLEGAL_ADDRESS => (c"ILLEGAL_ADDRESS", c"an illegal memory access was encountered"),
+        TIMEOUT => (c"LAUNCH_TIMEOUT", c"a launch does not end"),
+        ASSERT => (c"ASSERT", c"an assertion of a kernel failed"),
+        MISALIGNED => (c"MISALIGNED_ADDRESS", c"misaligned address"),
+        LAUNCH_FAILED => (c"LAUNCH_FAILED", c"a launch failed"),
+        NOT_SUPPORTED => (c"NOT_SUPPORTED", c"the emulator does not support this"),
+        _ => return None,
+    })
+}
+
+impl From<DeviceError> for Code {
+    fn from(error: DeviceError) -> Self {
+        match error {
+            DeviceError::NoKernel(_) => NOT_FOUND,
+            DeviceError::Launch { .. } => INVALID_CONFIGURATION,
+            DeviceError::OutOfMemory(_) => OUT_OF_MEMORY,
+            _ => INVALID_VALUE,
+        }
+    }
+}
+
+pub(crate) type Result<T = ()> = std::result::Result<T, Code>;
+
+/// Handles are numbers that look like pointers, so that wrong ones are noticed.
+fn handle(kind: usize, number: usize) -> *mut c_void {
+    std::ptr::without_provenance_mut((kind << 28) + (number + 1) * 16)
+}
+
+fn number(kind: usize, handle: *mut c_void) -> Result<usize> {
+    let offset = handle.addr().checked_sub(kind << 28).ok_or(INVALID_HANDLE)?;
+    if offset == 0 || offset % 16 != 0 || offset >= 1 << 28 {
+        return Err(INVALID_HANDLE);
+    }
+    Ok(offset / 16 - 1)
+}
+
+const MODULE: usize = 1;
+const FUNCTION: usize = 2;
+const STREAM: usize = 3;
+const EVENT: usize = 4;
+const CONTEXT: usize = 5;
+
+/// The one context.
+pub(crate) fn context() -> *mut c_void {
+    handle(CONTEXT, 0)
+}
+
+/// A launch, as the driver's function takes it.
+pub(crate) struct Request {
+    pub(crate) grid: [u32; 3],
+    pub(crate) block: [u32; 3],
+    pub(crate) shared_bytes: u32,
+    pub(crate) cooperative: bool,
+}
+
+/// Everything.
+pub(crate) struct State {
+    pub(crate) device: Device,
+    modules: Vec<Option<Module>>,
+    functions: Vec<(usize, std::ffi::CString)>,
+    streams: Vec<bool>,
+    events: Vec<Option<Option<Instant>>>,
+    /// Sizes of memory of the host that was allocated here.
+    pub(crate) pinned: HashMap<u64, u64>,
+    /// Sizes of memory of the device, for what is in use.
+    pub(crate) allocated: HashMap<u64, u64>,
+    /// The error of a kernel, which every later call returns.
+    sticky: Option<Code>,
+    launch: Launch,
+    report: Option<std::path::PathBuf>,
+}
+
+static STATE: LazyLock<Mutex<State>> = LazyLock::new(|| Mutex::new(State::new()));
+
+/// The state, for as long as the guard lives.
+pub(crate) fn state() -> MutexGuard<'static, State> {
+    STATE.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Says something to whoever runs the program.
+fn tell(text: &str) {
+    // There is nobody to tell that stderr is closed.
+    let _ = writeln!(std::io::stderr(), "nvabi-emu: {text}");
+}
+
+impl State {
+    fn new() -> Self {
+        let mut launch = Launch::default();
+        let variable = |name: &str| std::env::var(name).ok();
+        if let Some(text) = variable("NVABI_EMU_SCHEDULE") {
+            match text.parse::<Schedule>() {
+                Ok(schedule) => launch.schedule = schedule,
+                Err(error) => tell(&format!("NVABI_EMU_SCHEDULE: {error}")),
+            }
+        }
+        if let Some(text) = variable("NVABI_EMU_THREADS") {
+            match text.parse() {
+                Ok(threads @ 1..) => launch.threads = threads,
+                _ => tell(&format!("NVABI_EMU_THREADS: `{text}` is no number of threads")),
+            }
+        }
+        Self {
+            device: Device::new(),
+            modules: Vec::new(),
+            functions: Vec::new(),
+            streams: Vec::new(),
+            events: Vec::new(),
+            pinned: HashMap::new(),
+            allocated: HashMap::new(),
+            sticky: None,
+            launch,
+            report: variable("NVABI_EMU_REPORT").map(Into::into),
+        }
+    }
+
+    /// The error that a kernel left.
+    pub(crate) fn check(&self) -> Result {
+        self.sticky.map_or(Ok(()), Err)
+    }
+
+    pub(crate) fn reset(&mut self) {
+        for module in self.modules.iter().flatten() {
+            self.device.unload(module);
+        }
+        for address in self.allocated.drain().map(|(address, _)| address) {
+            // Allocated here and not freed since.
+            let _ = self.device.free(address);
+        }
+        self.modules.iter_mut().for_each(|module| *module = None);
+        self.streams.clear();
+        self.events.clear();
+        self.sticky = None;
+    }
+
+    /// Loads PTX text, or the PTX in a container.
+    pub(crate) fn load(&mut self, image: &[u8]) -> Result<*mut c_void> {
+        let text = if image.starts_with(&fatbin::CONTAINER.to_le_bytes()) {
+            fatbin::ptx(image).map_err(|error| {
+                tell(&error);
+                NO_BINARY
+            })?
+        } else if image.starts_with(b"\x7fELF") {
+            tell("the module is machine code: the emulator runs PTX");
+            return Err(NO_BINARY);
+        } else {
+            String::from_utf8_lossy(image).into_owned()
+        };
+        let module = self.device.load(&text).map_err(|error| {
+            tell(&error.to_string());
+            INVALID_PTX
+        })?;
+        self.modules.push(Some(module));
+        Ok(handle(MODULE, self.modules.len() - 1))
+    }
+
+    fn module(&self, module: usize) -> Result<&Module> {
+        self.modules.get(module).and_then(Option::as_ref).ok_or(INVALID_HANDLE)
+    }
+
+    pub(crate) fn unload(&mut self, module: *mut c_void) -> Result {
+        let slot = self.modules.get_mut(number(MODULE, module)?).ok_or(INVALID_HANDLE)?;
+        let module = slot.take().ok_or(INVALID_HANDLE)?;
+        self.device.unload(&module);
+        Ok(())
+    }
+
+    pub(crate) fn symbol(&self, module: *mut c_void, name: &str) -> Result<(u64, u64)> {
+        self.module(number(MODULE, module)?)?.symbol(name).ok_or(NOT_FOUND)
+    }
+
+    /// The handle of a kernel: the same each time.
+    pub(crate) fn function(
+        &mut self,
+        module: *mut c_void,
+        name: &std::ffi::CStr,
+    ) -> Result<*mut c_void> {
+        let module = number(MODULE, module)?;
+        let text = name.to_str().map_err(|_| NOT_FOUND)?;
+        self.module(module)?.params(text).ok_or(NOT_FOUND)?;
+        let known = self.functions.iter().position(|(m, n)| *m == module && n.as_c_str() == name);
+        let at = known.unwrap_or_else(|| {
+            self.functions.push((module, name.to_owned()));
+            self.functions.len() - 1
+        });
+        Ok(handle(FUNCTION, at))
+    }
+
+    fn kernel(&self, function: *mut c_void) -> Result<(usize, &std::ffi::CStr)> {
+        let (module, name) =
+            self.functions.get(number(FUNCTION, function)?).ok_or(INVALID_HANDLE)?;
+        Ok((*module, name))
+    }
+
+    pub(crate) fn module_of(&self, function: *mut c_void) -> Result<*mut c_void> {
+        Ok(handle(MODULE, self.kernel(function)?.0))
+    }
+
+    /// The name of a kernel. Functions are never forgotten, so it can be handed out.
+    pub(crate) fn name_of(&self, function: *mut c_void) -> Result<*const std::ffi::c_char> {
+        Ok(self.kernel(function)?.1.as_ptr())
+    }
+
+    pub(crate) fn shared_size(&self, function: *mut c_void) -> Result<u64> {
+        let (module, name) = self.kernel(function)?;
+        let name = name.to_str().map_err(|_| NOT_FOUND)?;
+        self.module(module)?.shared_size(name).ok_or(INVALID_HANDLE)
+    }
+
+    /// Offset and size of each parameter of a kernel.
+    pub(crate) fn params(&self, function: *mut c_void) -> Result<Vec<(u64, u64)>> {
+        let (module, name) = self.kernel(function)?;
+        let name = name.to_str().map_err(|_| NOT_FOUND)?;
+        Ok(self.module(module)?.params(name).ok_or(INVALID_HANDLE)?.to_vec())
+    }
+
+    /// Runs a kernel. What it does wrong is the error of the calls after this one, as with a GPU.
+    pub(crate) fn launch(
+        &mut self,
+        function: *mut c_void,
+        request: &Request,
+        args: &[u8],
+    ) -> Result {
+        self.check()?;
+        let (module, name) = self.kernel(function)?;
+        let name = name.to_str().map_err(|_| NOT_FOUND)?.to_owned();
+        let launch = Launch {
+            grid: request.grid,
+            block: request.block,
+            shared_bytes: request.shared_bytes,
+            cooperative: request.cooperative,
+            ..self.launch.clone()
+        };
+        let Some(module) = self.modules.get(module).and_then(Option::as_ref) else {
+            return Err(INVALID_HANDLE);
+        };
+        let args = Args::new().bytes(args, 1);
+        let report = self.device.launch(module, &name, &launch, &args).map_err(|error| {
+            tell(&error.to_string());
+            Code::from(error)
+        })?;
+        print(&report.output);
+        self.tell_findings(&report);
+        self.sticky = report.fatal().map(|finding| match finding.kind {
+            FindingKind::OutOfBounds => ILLEGAL_ADDRESS,
+            FindingKind::Misaligned => MISALIGNED,
+            FindingKind::Assert => ASSERT,
+            FindingKind::Deadlock | FindingKind::Endless => TIMEOUT,
+            _ => LAUNCH_FAILED,
+        });
+        Ok(())
+    }
+
+    fn tell_findings(&self, report: &Report) {
+        let Some(path) = &self.report else {
+            report.findings.iter().for_each(|finding| tell(&finding.to_string()));
+            return;
+        };
+        let lines: String = report.findings.iter().map(|finding| format!("{finding}\n")).collect();
+        let written = OpenOptions::new()
+            .create(true)
+            .append(true)
+            .open(path)
+            .and_then(|mut file| file.write_all(lines.as_bytes()));
+        if let Err(error) = written {
+            tell(&format!("{}: {error}", path.display()));
+        }
+    }
+
+    pub(crate) fn alloc(&mut self, size: u64) -> Result<u64> {
+        self.check()?;
+        let address = self.device.alloc(size)?;
+        self.allocated.insert(address, size);
+        Ok(address)
+    }
+
+    pub(crate) fn free(&mut self, address: u64) -> Result {
+        self.check()?;
+        self.allocated.remove(&address).ok_or(INVALID_VALUE)?;
+        Ok(self.device.free(address)?)
+    }
+
+    /// Memory of the host, which kernels reach, too.
+    pub(crate) fn alloc_host(&mut self, size: u64) -> Result<u64> {
+        let address = self.alloc(size)?;
+        self.pinned.insert(address, size);
+        Ok(address)
+    }
+
+    pub(crate) fn free_host(&mut self, address: u64) -> Result {
+        self.pinned.remove(&address).ok_or(INVALID_VALUE)?;
+        self.free(address)
+    }
+
+    /// Whether memory of the device is where a call says it is.
+    pub(crate) fn inside(&self, address: u64, size: u64) -> Result {
+        self.check()?;
+        if size == 0 || self.device.contains(address, size) { Ok(()) } else { Err(INVALID_VALUE) }
+    }
+
+    pub(crate) fn stream_create(&mut self) -> *mut c_void {
+        self.streams.push(true);
+        handle(STREAM, self.streams.len() - 1)
+    }
+
+    /// A stream, which may be one of the default ones.
+    pub(crate) fn stream(&self, stream: *mut c_void) -> Result {
+        self.check()?;
+        if stream.addr() <= 2 {
+            return Ok(());
+        }
+        let known = self.streams.get(number(STREAM, stream)?) == Some(&true);
+        if known { Ok(()) } else { Err(INVALID_HANDLE) }
+    }
+
+    pub(crate) fn stream_destroy(&mut self, stream: *mut c_void) -> Result {
+        match self.streams.get_mut(number(STREAM, stream)?) {
+            Some(alive @ true) => {
+                *alive = false;
+                Ok(())
+            }
+            _ => Err(INVALID_HANDLE),
+        }
+    }
+
+    pub(crate) fn event_create(&mut self) -> *mut c_void {
+        self.events.push(Some(None));
+        handle(EVENT, self.events.len() - 1)
+    }
+
+    fn event_slot(&mut self, event: *mut c_void) -> Result<&mut Option<Instant>> {
+        let slot = self.events.get_mut(number(EVENT, event)?);
+        slot.and_then(Option::as_mut).ok_or(INVALID_HANDLE)
+    }
+
+    pub(crate) fn event_record(&mut self, event: *mut c_void) -> Result {
+        self.check()?;
+        *self.event_slot(event)? = Some(Instant::now());
+        Ok(())
+    }
+
+    pub(crate) fn event(&mut self, event: *mut c_void) -> Result {
+        self.check()?;
+        self.event_slot(event).map(|_| ())
+    }
+
+    pub(crate) fn event_destroy(&mut self, event: *mut c_void) -> Result {
+        self.event_slot(event)?;
+        let slot = self.events.get_mut(number(EVENT, event)?).ok_or(INVALID_HANDLE)?;
+        *slot = None;
+        Ok(())
+    }
+
+    /// Milliseconds between two events.
+    pub(crate) fn elapsed(&mut self, start: *mut c_void, end: *mut c_void) -> Result<f32> {
+        let start = self.event_slot(start)?.ok_or(INVALID_HANDLE)?;
+        let end = self.event_slot(end)?.ok_or(INVALID_HANDLE)?;
+        Ok(end.saturating_duration_since(start).as_secs_f32() * 1e3)
+    }
+}
+
+/// Writes to C's stdout, so that it is in order with what the program prints.
+fn print(bytes: &[u8]) {
+    unsafe extern "C" {
+        static stdout: *mut libc::FILE;
+    }
+    if !bytes.is_empty() {
+        // SAFETY: the C library set its stdout up before main; the buffer is as long as said.
+        unsafe { libc::fwrite(bytes.as_ptr().cast(), 1, bytes.len(), stdout) };
+    }
+}

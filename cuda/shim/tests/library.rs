@@ -1,0 +1,318 @@
+//! The library as programs see it: loaded by name, called through its C functions.
+
+#![allow(clippy::unwrap_used)] // Functions beside tests count as none.
+
+use std::ffi::{CStr, CString, c_char, c_void};
+use std::path::PathBuf;
+use std::process::Command;
+
+/// The library that cargo built for this test.
+fn library() -> PathBuf {
+    let mut path = std::env::current_exe().unwrap();
+    path.pop();
+    path.join("libnvabi_cuda.so")
+}
+
+/// A function of the library, by its name.
+fn function(name: &str) -> *mut c_void {
+    let path = CString::new(library().to_str().unwrap()).unwrap();
+    let name = CString::new(name).unwrap();
+    // SAFETY: the library has no constructors that ask for anything; the names are strings.
+    unsafe {
+        let handle = libc::dlopen(path.as_ptr(), libc::RTLD_NOW | libc::RTLD_GLOBAL);
+        assert!(!handle.is_null(), "{:?}", CStr::from_ptr(libc::dlerror()));
+        let found = libc::dlsym(handle, name.as_ptr());
+        assert!(!found.is_null(), "{name:?}");
+        found
+    }
+}
+
+/// Calls a function with arguments that fit into registers; its code.
+macro_rules! call {
+    ($name:ident($($arg:expr),*)) => {{
+        // SAFETY: integers and pointers of at most 8 bytes are passed as C passes them.
+        let f: extern "C" fn($(call!(@word $arg)),*) -> u32 = unsafe { std::mem::transmute(function(stringify!($name))) };
+        f($($arg as usize),*)
+    }};
+    (@word $arg:expr) => { usize };
+}
+
+const PTX: &str = ".version 8.3\n.target sm_80\n.address_size 64
+.visible .const .align 4 .u32 step = 1;
+.visible .entry add(.param .u64 data, .param .u32 by, .param .u8 small) {
+    .reg .b32 %r<8>; .reg .b64 %rd<4>;
+    ld.param.u64 %rd1, [data];
+    ld.param.u32 %r1, [by];
+    ld.param.u8 %r6, [small];
+    ld.const.u32 %r2, [step];
+    mov.u32 %r3, %tid.x;
+    mul.wide.u32 %rd2, %r3, 4;
+    add.s64 %rd3, %rd1, %rd2;
+    ld.global.u32 %r4, [%rd3];
+    mad.lo.u32 %r5, %r1, %r2, %r4;
+    add.u32 %r5, %r5, %r6;
+    st.global.u32 [%rd3], %r5;
+    ret;
+}
+.visible .entry wrong() { .reg .b64 %rd<2>; mov.u64 %rd1, 8; st.global.u64 [%rd1], %rd1; ret; }
+";
+
+/// A container with one image of PTX, packed or not.
+fn fatbin(payload: &[u8], flags: u64, unpacked: usize) -> Vec<u8> {
+    let padded = payload.len().next_multiple_of(8);
+    let mut image = Vec::new();
+    image.extend([1, 0, 1, 1, 64, 0, 0, 0]);
+    image.extend((padded as u64).to_le_bytes());
+    image.extend((if flags & 0xa000 == 0 { 0 } else { payload.len() as u32 }).to_le_bytes());
+    image.extend([0; 8]);
+    image.extend(80u32.to_le_bytes());
+    image.extend([0; 8]);
+    image.extend((flags | 0x11).to_le_bytes());
+    image.extend([0; 8]);
+    image.extend((unpacked as u64).to_le_bytes());
+    image.extend(payload);
+    image.resize(64 + padded, 0);
+    let mut out = 0xba55_ed50u32.to_le_bytes().to_vec();
+    out.extend([1, 0, 16, 0]);
+    out.extend((image.len() as u64).to_le_bytes());
+    out.extend(image);
+    out
+}
+
+/// Calls share one device, and an error of a kernel is everybody's: one test after the other.
+#[test]
+fn the_driver_and_the_runtime_do_what_a_program_asks() {
+    loads_launches_and_copies();
+    takes_every_form_of_module();
+    refuses_what_is_wrong();
+    the_runtime_goes_through_the_driver();
+    errors_of_kernels_stay();
+}
+
+fn launch(kernel: usize, params: &mut [*mut c_void]) -> u32 {
+    call!(cuLaunchKernel(kernel, 1, 1, 1, 4, 1, 1, 0, 0, params.as_mut_ptr(), 0))
+}
+
+fn loads_launches_and_copies() {
+    let (mut module, mut kernel) = (0usize, 0usize);
+    let ptx = CString::new(PTX).unwrap();
+    assert_eq!(call!(cuInit(0)), 0);
+    assert_eq!(call!(cuModuleLoadData(&raw mut module, ptx.as_ptr())), 0);
+    assert_eq!(call!(cuModuleGetFunction(&raw mut kernel, module, c"add".as_ptr())), 0);
+    let (mut owner, mut name) = (0usize, std::ptr::null::<c_char>());
+    assert_eq!(call!(cuFuncGetModule(&raw mut owner, kernel)), 0);
+    assert_eq!(call!(cuFuncGetName(&raw mut name, kernel)), 0);
+    // SAFETY: the library handed out a string.
+    assert_eq!((owner, unsafe { CStr::from_ptr(name) }), (module, c"add"));
+
+    let (mut constant, mut size) = (0usize, 0usize);
+    assert_eq!(
+        call!(cuModuleGetGlobal_v2(&raw mut constant, &raw mut size, module, c"step".as_ptr())),
+        0
+    );
+    assert_eq!(size, 4);
+    let three = 3u32;
+    assert_eq!(call!(cuMemcpyHtoD_v2(constant, &raw const three, 4)), 0);
+
+    let mut data = 0usize;
+    assert_eq!(call!(cuMemAlloc_v2(&raw mut data, 16)), 0);
+    let mut values = [10u32, 20, 30, 40];
+    assert_eq!(call!(cuMemcpyHtoD_v2(data, values.as_ptr(), 16)), 0);
+    let (mut by, mut small) = (7u32, 1u8);
+    let mut params = [(&raw mut data).cast(), (&raw mut by).cast(), (&raw mut small).cast()];
+    assert_eq!(launch(kernel, &mut params), 0);
+    assert_eq!(call!(cuMemcpyDtoH_v2(values.as_mut_ptr(), data, 16)), 0);
+    assert_eq!(values, [32, 42, 52, 62]);
+
+    // The same arguments in one buffer.
+    let mut buffer = (data as u64).to_le_bytes().to_vec();
+    buffer.extend(by.to_le_bytes());
+    buffer.push(small);
+    let mut length = buffer.len();
+    let mut extra: [*mut c_void; 5] = [
+        std::ptr::without_provenance_mut(1),
+        buffer.as_mut_ptr().cast(),
+        std::ptr::without_provenance_mut(2),
+        (&raw mut length).cast(),
+        std::ptr::null_mut(),
+    ];
+    assert_eq!(call!(cuLaunchKernel(kernel, 1, 1, 1, 4, 1, 1, 0, 0, 0, extra.as_mut_ptr())), 0);
+    assert_eq!(call!(cuMemcpyDtoH_v2(values.as_mut_ptr(), data, 16)), 0);
+    assert_eq!(values, [54, 64, 74, 84]);
+
+    assert_eq!(call!(cuMemsetD32_v2(data, 5, 4)), 0);
+    assert_eq!(call!(cuMemcpyDtoH_v2(values.as_mut_ptr(), data, 16)), 0);
+    assert_eq!(values, [5; 4]);
+    assert_eq!(call!(cuMemFree_v2(data)), 0);
+    assert_eq!(call!(cuModuleUnload(module)), 0);
+}
+
+fn takes_every_form_of_module() {
+    let text = [PTX.as_bytes(), b"\0"].concat();
+    let lz4 = lz4_flex::block::compress(&text);
+    let zstd = zstd::bulk::compress(&text, 1).unwrap();
+    for (payload, flags) in [(&text, 0), (&lz4, 0x2000), (&zstd, 0x8000)] {
+        let container = fatbin(payload, flags, text.len());
+        let (mut module, mut kernel) = (0usize, 0usize);
+        assert_eq!(call!(cuModuleLoadData(&raw mut module, container.as_ptr())), 0, "{flags:#x}");
+        assert_eq!(call!(cuModuleGetFunction(&raw mut kernel, module, c"add".as_ptr())), 0);
+        assert_eq!(call!(cuModuleUnload(module)), 0);
+    }
+    // Damaged ones are refused.
+    let mut module = 0usize;
+    let whole = fatbin(&zstd, 0x8000, text.len());
+    for at in (16..whole.len() - 8).step_by(7) {
+        let mut damaged = whole.clone();
+        damaged[at] ^= 0x55;
+        let code = call!(cuModuleLoadData(&raw mut module, damaged.as_ptr()));
+        assert!(matches!(code, 0 | 209 | 218), "{code}");
+    }
+    assert_eq!(call!(cuModuleLoadData(&raw mut module, b"\x7fELF\x02\x01\x01".as_ptr())), 209);
+    assert_eq!(call!(cuModuleLoadData(&raw mut module, c".entry k() { frob; }".as_ptr())), 218);
+}
+
+fn refuses_what_is_wrong() {
+    let mut data = 0usize;
+    assert_eq!(call!(cuMemAlloc_v2(&raw mut data, 0)), 1);
+    assert_eq!(call!(cuMemAlloc_v2(0, 16)), 1);
+    assert_eq!(call!(cuMemAlloc_v2(&raw mut data, 16)), 0);
+    assert_eq!(call!(cuMemcpyHtoD_v2(data, [0u8; 32].as_ptr(), 17)), 1);
+    assert_eq!(call!(cuMemFree_v2(data + 1)), 1);
+    assert_eq!(call!(cuMemFree_v2(data)), 0);
+    assert_eq!(call!(cuMemFree_v2(data)), 1);
+    assert_eq!(call!(cuMemcpyDtoH_v2([0u8; 4].as_mut_ptr(), data, 4)), 1);
+    assert_eq!(call!(cuStreamSynchronize(0x1234)), 400);
+    assert_eq!(call!(cuEventQuery(0)), 400);
+    assert_eq!(call!(cuModuleUnload(0x1000_0000)), 400);
+    let mut kernel = 0usize;
+    assert_eq!(call!(cuModuleGetFunction(&raw mut kernel, 0x5555, c"add".as_ptr())), 400);
+    assert_eq!(call!(cudaSetDevice(1)), 101);
+    assert_eq!(call!(cudaGetLastError()), 101);
+    assert_eq!(call!(cudaGetLastError()), 0);
+    assert_eq!(call!(cudaLaunchKernel(0x99, 1, 1, 1, 0, 0, 0)), 98);
+    assert_eq!(call!(cudaPeekAtLastError()), 98);
+    assert_eq!(call!(cudaGetLastError()), 98);
+    // SAFETY: the function has this type, and the library's strings live as long as it does.
+    let name = unsafe {
+        let f: extern "C" fn(u32) -> *const c_char =
+            std::mem::transmute(function("cudaGetErrorName"));
+        CStr::from_ptr(f(700))
+    };
+    assert_eq!(name, c"cudaErrorIllegalAddress");
+}
+
+/// A program registers a container, launches by the address of a stand-in, and reaches a variable.
+fn the_runtime_goes_through_the_driver() {
+    let container = fatbin(PTX.as_bytes(), 0, 0).leak();
+    let wrapper: &[u64; 3] = Box::leak(Box::new([
+        0x4662_43b1 | 1 << 32,
+        container.as_ptr().expose_provenance() as u64,
+        0,
+    ]));
+    static KERNEL: u8 = 0;
+    static STEP: u8 = 0;
+    let (kernel, step) = (&raw const KERNEL, &raw const STEP);
+    // SAFETY: the function has this type.
+    let register: extern "C" fn(usize) -> usize =
+        unsafe { std::mem::transmute(function("__cudaRegisterFatBinary")) };
+    let handle = register(wrapper.as_ptr() as usize);
+    call!(__cudaRegisterFunction(
+        handle,
+        kernel,
+        c"add".as_ptr(),
+        c"add".as_ptr(),
+        0,
+        0,
+        0,
+        0,
+        0,
+        0
+    ));
+    call!(__cudaRegisterVar(handle, step, c"step".as_ptr(), c"step".as_ptr(), 0, 4, 1, 0));
+    let two = 2u32;
+    assert_eq!(call!(cudaMemcpyToSymbol(step, &raw const two, 4, 0, 1)), 0);
+    assert_eq!(call!(cudaMemcpyToSymbol(step, &raw const two, 4, 4, 1)), 1);
+    let mut data = 0usize;
+    assert_eq!(call!(cudaMalloc(&raw mut data, 16)), 0);
+    let mut values = [1u32, 2, 3, 4];
+    assert_eq!(call!(cudaMemcpy(data, values.as_ptr(), 16, 1)), 0);
+    let (mut by, mut small) = (100u32, 0u8);
+    let mut params: [*mut c_void; 3] =
+        [(&raw mut data).cast(), (&raw mut by).cast(), (&raw mut small).cast()];
+    // A dim3 is passed in two registers: x and y, then z.
+    let (grid, block) = (1usize | 1 << 32, 4usize | 1 << 32);
+    assert_eq!(call!(cudaLaunchKernel(kernel, grid, 1, block, 1, params.as_mut_ptr(), 0, 0)), 0);
+    assert_eq!(call!(cudaDeviceSynchronize()), 0);
+    assert_eq!(call!(cudaMemcpy(values.as_mut_ptr(), data, 16, 4)), 0);
+    assert_eq!(values, [201, 202, 203, 204]);
+}
+
+fn errors_of_kernels_stay() {
+    let (mut module, mut kernel, mut data) = (0usize, 0usize, 0usize);
+    let ptx = CString::new(PTX).unwrap();
+    assert_eq!(call!(cuModuleLoadData(&raw mut module, ptx.as_ptr())), 0);
+    assert_eq!(call!(cuModuleGetFunction(&raw mut kernel, module, c"wrong".as_ptr())), 0);
+    // As on a GPU, the launch is well and what follows is not.
+    assert_eq!(launch(kernel, &mut []), 0);
+    assert_eq!(call!(cuCtxSynchronize()), 700);
+    assert_eq!(call!(cuMemAlloc_v2(&raw mut data, 16)), 700);
+    assert_eq!(call!(cudaGetLastError()), 700);
+    assert_eq!(call!(cudaGetLastError()), 700);
+    assert_eq!(call!(cudaDeviceReset()), 0);
+    assert_eq!(call!(cudaMalloc(&raw mut data, 16)), 0);
+}
+
+/// The folder with CUDA's headers: `CUDA_PATH`, or what `cuda/toolkit.sh` fetches, as long as clang is
+/// there to read them.
+fn toolkit() -> Option<PathBuf> {
+    if Command::new("clang++-19").arg("--version").output().is_err() {
+        eprintln!("skipped: no clang++-19");
+        return None;
+    }
+    if let Some(path) = std::env::var_os("CUDA_PATH") {
+        return Some(path.into());
+    }
+    let folder = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).with_file_name("cuda-toolkit");
+    let script = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../toolkit.sh");
+    let fetched = Command::new(script).arg(&folder).output();
+    if !fetched.is_ok_and(|output| output.status.success()) {
+        eprintln!("skipped: no headers of CUDA, neither in CUDA_PATH nor by cuda/toolkit.sh");
+        return None;
+    }
+    Some(folder)
+}
+
+/// The samples, compiled by clang 19 with CUDA's headers.
+#[test]
+fn the_samples_run() {
+    let Some(cuda) = toolkit() else { return };
+    let work = tempfile::tempdir().unwrap();
+    for name in ["libcuda.so.1", "libcudart.so.12"] {
+        std::os::unix::fs::symlink(library(), work.path().join(name)).unwrap();
+    }
+    let samples = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../samples");
+    for sample in ["vectorAdd", "matrixMul"] {
+        let program = work.path().join(sample);
+        let compiled = Command::new("clang++-19")
+            .args(["-x", "cuda", "--cuda-gpu-arch=sm_80", "-O2"])
+            .arg(format!("--cuda-path={}", cuda.display()))
+            .arg(samples.join(format!("{sample}.cu")))
+            .args(["-l:libcudart.so.12", "-o"])
+            .arg(&program)
+            .arg(format!("-L{}", cuda.join("lib64").display()))
+            .output()
+            .unwrap();
+        assert!(compiled.status.success(), "{}", String::from_utf8_lossy(&compiled.stderr));
+        for schedule in ["in-order", "random:42"] {
+            let run = Command::new(&program)
+                .env("LD_LIBRARY_PATH", work.path())
+                .env("NVABI_EMU_SCHEDULE", schedule)
+                .output()
+                .unwrap();
+            let (out, err) =
+                (String::from_utf8_lossy(&run.stdout), String::from_utf8_lossy(&run.stderr));
+            assert!(run.status.success() && out.ends_with("passed\n"), "{sample}: {out}{err}");
+            assert_eq!(err, "", "{sample}");
+        }
+    }
+}
