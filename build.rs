@@ -1,4 +1,5 @@
-//! Specs and lock to `OUT_DIR/abi.rs` and `OUT_DIR/tegra.rs`; the work is done by `nvabi-pipeline`.
+//! Specs and locks to `abi.rs`, `tegra.rs` and `trace.rs` in `OUT_DIR`; the work is done by
+//! `nvabi-pipeline`.
 
 use std::env;
 
@@ -7,6 +8,13 @@ use nvabi_pipeline::build::Build;
 fn main() {
     emit(Build::new("abi-specs"), "DRIVER_");
     emit(Build::new("abi-specs").family("tegra").output("tegra.rs"), "TEGRA_R");
+    if env::var_os("CARGO_FEATURE_TRACE").is_some() {
+        let build = Build::new("cuda/abi-specs").output("trace.rs").nvabi("crate");
+        // Its header lies here, not among the driver's: tests/trace_abi.rs compares it.
+        #[cfg(feature = "libclang")]
+        let build = build.verify(false);
+        build.run();
+    }
 }
 
 /// Emits the specs whose features begin so: `CARGO_FEATURE_DRIVER_550` turns on `driver-550`.

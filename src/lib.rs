@@ -76,6 +76,8 @@ pub mod driver;
 pub mod ioctl;
 mod scalar;
 pub mod tegra;
+#[cfg(feature = "trace")]
+pub mod trace;
 
 pub use abi::ABI;
 #[cfg(feature = "driver-515")]

@@ -1,0 +1,67 @@
+//! What a warp did, one step at a time.
+
+use std::fmt;
+
+use serde::{Serialize, Serializer};
+
+use super::abi::r2 as abi;
+
+/// What an [`Event`] tells of. Kinds that this library has no name for are kept as they are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct EventKind(pub u8);
+
+impl EventKind {
+    /// A conditional branch or a switch; the value is an operand of its condition.
+    pub const BRANCH: Self = Self(abi::NVABI_TRACE_BRANCH as u8);
+    /// A store to shared memory; the value is what was stored.
+    pub const SHARED_STORE: Self = Self(abi::NVABI_TRACE_SHARED_STORE as u8);
+    /// An atomic operation; the value is its operand.
+    pub const ATOMIC: Self = Self(abi::NVABI_TRACE_ATOMIC as u8);
+    /// A function was entered.
+    pub const ENTRY: Self = Self(abi::NVABI_TRACE_ENTRY as u8);
+    /// A function was left.
+    pub const EXIT: Self = Self(abi::NVABI_TRACE_EXIT as u8);
+
+    /// The name as it is printed.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::BRANCH => "branch",
+            Self::SHARED_STORE => "shared-store",
+            Self::ATOMIC => "atomic",
+            Self::ENTRY => "entry",
+            Self::EXIT => "exit",
+            _ => "other",
+        }
+    }
+}
+
+impl fmt::Display for EventKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+impl Serialize for EventKind {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(self.name())
+    }
+}
+
+/// One event of a warp.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
+pub struct Event {
+    /// Where in the program: the key of the site, the same in every build of it.
+    pub site: u64,
+    /// What happened there.
+    pub kind: EventKind,
+    /// Of a branch, as the lowest active lane went: 1 when it was taken, the case of a switch.
+    pub direction: u32,
+    /// The lanes that were active, lane 0 in bit 0.
+    pub mask: u32,
+    /// Of a branch, the active lanes that took it, where the format records them.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ballot: Option<u32>,
+    /// The value of the event, where one was recorded.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub value: Option<u64>,
+}

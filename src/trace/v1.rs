@@ -1,0 +1,261 @@
+//! gddbg v1: one launch, its warps one after another, events of 16 bytes.
+
+use std::io::{self, Write};
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+
+use zerocopy::{FromBytes, IntoBytes};
+
+use super::abi::r2 as abi;
+use super::error::{Error, Problem};
+use super::event::{Event, EventKind};
+use super::map::{Map, fits, record};
+use super::records::{V1Event, V1File, V1Warp};
+
+/// Bytes of an event.
+pub(crate) const EVENT: usize = size_of::<V1Event>();
+const WARP: usize = size_of::<V1Warp>();
+const HEADER: usize = size_of::<V1File>();
+/// `NVABI_TRACE_V1_MAGIC`, filled up with zeros.
+const MAGIC: [u8; 12] = *b"GDDBGGPU\0\0\0\0";
+
+/// Whether a file starts as one of v1 does.
+pub(crate) fn is(bytes: &[u8]) -> bool {
+    bytes.starts_with(&MAGIC)
+}
+
+/// A file of v1.
+#[derive(Debug)]
+pub(crate) struct V1 {
+    path: PathBuf,
+    map: Map,
+    header: V1File,
+}
+
+impl V1 {
+    pub(crate) fn open(path: &Path, map: Map) -> Result<Self, Error> {
+        fits(path, &map, 0, "the header", HEADER as u64)?;
+        let error = |offset, problem| Err(Error::new(path, offset, problem));
+        let Some(header) = record::<V1File>(&map, 0) else { return error(0, Problem::NotATrace) };
+        if header.version != abi::NVABI_TRACE_V1_VERSION {
+            return error(12, Problem::Version(header.version));
+        }
+        if header.flags & !(abi::NVABI_TRACE_V1_FIXED) != 0 {
+            return error(16, Problem::Flags(header.flags));
+        }
+        Ok(Self { path: path.to_owned(), map, header })
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    pub(crate) fn bytes(&self) -> &[u8] {
+        &self.map
+    }
+
+    pub(crate) fn header(&self) -> &V1File {
+        &self.header
+    }
+
+    pub(crate) fn kernel(&self) -> String {
+        let name = &self.header.kernel;
+        let end = name.iter().position(|byte| *byte == 0).unwrap_or(name.len());
+        String::from_utf8_lossy(&name[..end]).into_owned()
+    }
+
+    pub(crate) fn release(&self, range: Range<usize>) {
+        self.map.release(range);
+    }
+
+    pub(crate) fn warps(&self) -> V1Warps<'_> {
+        V1Warps { file: self, next: 0, at: HEADER }
+    }
+
+    fn fixed(&self) -> bool {
+        self.header.flags & abi::NVABI_TRACE_V1_FIXED != 0
+    }
+}
+
+/// The warps of a file, in order.
+#[derive(Debug, Clone)]
+pub(crate) struct V1Warps<'a> {
+    file: &'a V1,
+    next: u32,
+    at: usize,
+}
+
+/// One warp: where its events are.
+#[derive(Debug, Clone)]
+pub(crate) struct V1Events<'a> {
+    pub(crate) file: &'a V1,
+    pub(crate) number: u32,
+    /// The bytes of its events in the file.
+    pub(crate) range: Range<usize>,
+    pub(crate) dropped: u64,
+}
+
+impl<'a> Iterator for V1Warps<'a> {
+    type Item = Result<V1Events<'a>, Error>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let file = self.file;
+        if self.next == file.header.warps {
+            return self.rest().map(Err);
+        }
+        let read = self.read();
+        if read.is_err() {
+            // What follows cannot be found: the way there is broken.
+            self.stop();
+        }
+        Some(read)
+    }
+}
+
+impl<'a> V1Warps<'a> {
+    fn stop(&mut self) {
+        self.next = self.file.header.warps;
+        self.at = self.file.map.len();
+    }
+
+    fn read(&mut self) -> Result<V1Events<'a>, Error> {
+        let file = self.file;
+        let (path, bytes, at) = (&file.path, file.bytes(), self.at);
+        fits(path, bytes, at as u64, "a warp's header", WARP as u64)?;
+        let Some(warp) = record::<V1Warp>(bytes, at) else {
+            return Err(Error::new(path, at as u64, Problem::Damaged("no header of a warp")));
+        };
+        let capacity = file.header.events_per_warp;
+        if warp.events > capacity && (file.fixed() || capacity > 0) {
+            let (value, limit) = (u64::from(warp.events), u64::from(capacity));
+            let problem = Problem::Invalid { what: "the number of a warp's events", value, limit };
+            return Err(Error::new(path, at as u64 + 8, problem));
+        }
+        let taken = if file.fixed() { capacity } else { warp.events };
+        let size = u64::from(taken) * EVENT as u64;
+        fits(path, bytes, (at + WARP) as u64, "the events of a warp", size)?;
+        let start = at + WARP;
+        let events = V1Events {
+            file,
+            number: self.next,
+            range: start..start + warp.events as usize * EVENT,
+            dropped: u64::from(warp.dropped.max(warp.total.saturating_sub(warp.events))),
+        };
+        self.at = start + size as usize;
+        self.next += 1;
+        Ok(events)
+    }
+
+    /// Complains once about what is behind the last warp.
+    fn rest(&mut self) -> Option<Error> {
+        let (at, len) = (self.at, self.file.map.len());
+        self.at = len;
+        (at < len).then(|| {
+            let problem = Problem::Damaged("there are bytes behind the last warp");
+            Error::new(&self.file.path, at as u64, problem)
+        })
+    }
+}
+
+impl V1Events<'_> {
+    pub(crate) fn bytes(&self) -> &[u8] {
+        self.file.map.get(self.range.clone()).unwrap_or_default()
+    }
+}
+
+/// The event in 16 bytes.
+pub(crate) fn event(bytes: &[u8]) -> Option<Event> {
+    let (event, _) = V1Event::ref_from_prefix(bytes).ok()?;
+    Some(Event {
+        site: u64::from(event.site),
+        kind: EventKind(event.kind),
+        direction: u32::from(event.direction),
+        mask: event.mask,
+        ballot: None,
+        value: Some(u64::from(event.value)),
+    })
+}
+
+/// What the header of a file says.
+#[derive(Debug, Clone)]
+pub struct V1Header {
+    /// The kernel; 64 bytes of it are kept.
+    pub kernel: String,
+    /// Blocks in x, y and z.
+    pub grid: [u32; 3],
+    /// Threads of a block in x, y and z.
+    pub block: [u32; 3],
+    /// Warps that will be written.
+    pub warps: u32,
+    /// The most events of a warp.
+    pub events_per_warp: u32,
+    /// Whether each warp takes room for `events_per_warp` events.
+    pub fixed: bool,
+}
+
+/// Writes a file of v1, warp after warp.
+#[derive(Debug)]
+pub struct V1Writer<W> {
+    out: W,
+    room: u32,
+    fixed: bool,
+}
+
+impl<W: Write> V1Writer<W> {
+    /// Writes the header.
+    ///
+    /// # Errors
+    ///
+    /// Those of the writer.
+    pub fn new(mut out: W, header: &V1Header) -> io::Result<Self> {
+        let mut kernel = [0; 64];
+        for (to, from) in kernel.iter_mut().zip(header.kernel.bytes()) {
+            *to = from;
+        }
+        let record = V1File {
+            magic: MAGIC,
+            version: abi::NVABI_TRACE_V1_VERSION,
+            flags: if header.fixed { abi::NVABI_TRACE_V1_FIXED } else { 0 },
+            grid: header.grid,
+            block: header.block,
+            warps: header.warps,
+            events_per_warp: header.events_per_warp,
+            reserved: [0; 3],
+            kernel,
+        };
+        out.write_all(record.as_bytes())?;
+        Ok(Self { out, room: header.events_per_warp, fixed: header.fixed })
+    }
+
+    /// Writes the next warp; `dropped` events came when it was full.
+    ///
+    /// # Errors
+    ///
+    /// `InvalidInput` when there are more events than the header says; those of the writer.
+    pub fn warp(&mut self, events: &[V1Event], dropped: u32) -> io::Result<()> {
+        let count = u32::try_from(events.len()).unwrap_or(u32::MAX);
+        if count > self.room {
+            let why = format!("{count} events in a warp that takes {}", self.room);
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, why));
+        }
+        let total = count.saturating_add(dropped);
+        let header = V1Warp { write_index: total, dropped, events: count, total };
+        self.out.write_all(header.as_bytes())?;
+        self.out.write_all(events.as_bytes())?;
+        if self.fixed {
+            let unused = (self.room - count) as u64 * EVENT as u64;
+            io::copy(&mut io::Read::take(io::repeat(0), unused), &mut self.out)?;
+        }
+        Ok(())
+    }
+
+    /// Hands the writer back.
+    ///
+    /// # Errors
+    ///
+    /// Those of flushing it.
+    pub fn finish(mut self) -> io::Result<W> {
+        self.out.flush()?;
+        Ok(self.out)
+    }
+}
