@@ -1,10 +1,12 @@
 //! Traces of GPU kernels, and where two of them part.
 
 pub mod abi;
+pub mod collect;
 mod error;
-mod event;
+pub mod event;
 mod map;
 pub mod records;
+pub mod report;
 mod v1;
 
 pub use error::{Error, Problem};

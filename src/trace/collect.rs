@@ -1,0 +1,400 @@
+//! From findings, one by one, to a [`Report`]: all are counted, some are kept.
+//!
+//! Memory does not grow with the findings: the first of each warp are kept up to a limit, then
+//! others; groups and pictures have limits of their own.
+
+use rustc_hash::FxHashMap;
+
+use super::report::{Finding, Group, Kind, Launch, Map, Note, Report, SCHEMA, Source, Status};
+
+/// Sites and kinds that are told apart, over all launches.
+const GROUPS: usize = 1 << 16;
+/// Notes of one kind that are kept.
+const NOTES: u64 = 100;
+/// Launches that get a picture.
+const MAPS: usize = 32;
+/// The largest picture of a launch.
+const ROWS: u64 = 128;
+const COLUMNS: u64 = 256;
+
+/// Where a finding is, and which one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Place {
+    /// The launch, an index into the collector's.
+    pub launch: u32,
+    /// The warp.
+    pub warp: u32,
+    /// How the traces part.
+    pub kind: Kind,
+    /// Where.
+    pub site: u64,
+    /// The event in the warp of A.
+    pub index_a: u64,
+}
+
+/// What is known of a comparison beside its findings.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct About {
+    /// The first trace, as it was given.
+    pub a: String,
+    /// The second.
+    pub b: String,
+    /// Whether values were compared.
+    pub values_compared: bool,
+}
+
+/// Gathers findings. A warp's findings go to one collector, in the order of its events, and warps in
+/// their order; collectors of other warps can be [absorbed](Self::absorb).
+#[derive(Debug, Clone)]
+pub struct Collector {
+    limit: usize,
+    launches: Vec<Launch>,
+    /// Events of the longest warp, by launch.
+    longest: Vec<u64>,
+    maps: usize,
+    last: Option<(u32, u32)>,
+    total: u64,
+    overflowed: u64,
+    ungrouped: u64,
+    groups: FxHashMap<(u32, u64, Kind), Tally>,
+    firsts: Vec<Finding>,
+    others: Vec<Finding>,
+    notes: Vec<Note>,
+    dropped_notes: FxHashMap<&'static str, u64>,
+}
+
+#[derive(Debug, Clone, Copy, Default)]
+struct Tally {
+    findings: u64,
+    warps: u64,
+    first_in: u64,
+    /// The warp of the last finding, and one more.
+    last: u64,
+}
+
+impl Collector {
+    /// A collector that keeps `limit` findings, over `launches` with the events of their longest
+    /// warps.
+    pub fn new(limit: usize, launches: Vec<(Launch, u64)>) -> Self {
+        let (launches, longest) = launches.into_iter().unzip();
+        Self {
+            limit,
+            launches,
+            longest,
+            maps: 0,
+            last: None,
+            total: 0,
+            overflowed: 0,
+            ungrouped: 0,
+            groups: FxHashMap::default(),
+            firsts: Vec::new(),
+            others: Vec::new(),
+            notes: Vec::new(),
+            dropped_notes: FxHashMap::default(),
+        }
+    }
+
+    /// Counts a finding; `finding` tells it in full, and is asked only if it is kept.
+    pub fn add(&mut self, place: Place, finding: impl FnOnce() -> Finding) {
+        let at = (place.launch, place.warp);
+        let first = self.last != Some(at);
+        self.last = Some(at);
+        self.total += 1;
+        self.count(place, first);
+        self.draw(place, first);
+        let kept = if first { &mut self.firsts } else { &mut self.others };
+        if kept.len() < self.limit {
+            kept.push(Finding { first, ..finding() });
+        }
+    }
+
+    fn count(&mut self, place: Place, first: bool) {
+        let key = (place.launch, place.site, place.kind);
+        if self.groups.len() >= GROUPS && !self.groups.contains_key(&key) {
+            self.ungrouped += 1;
+            return;
+        }
+        let tally = self.groups.entry(key).or_default();
+        let warp = u64::from(place.warp) + 1;
+        tally.findings += 1;
+        tally.warps += u64::from(tally.last != warp);
+        tally.first_in += u64::from(first);
+        tally.last = warp;
+    }
+
+    fn draw(&mut self, place: Place, first: bool) {
+        let at = place.launch as usize;
+        let Some(launch) = self.launches.get_mut(at) else { return };
+        launch.warps_divergent += u64::from(first);
+        if launch.map.is_none() && self.maps < MAPS {
+            let longest = self.longest.get(at).copied().unwrap_or_default();
+            launch.map = Some(Map::new(launch.warps, longest));
+            self.maps += 1;
+        }
+        if let Some(map) = &mut launch.map {
+            map.add(u64::from(place.warp), place.index_a);
+        }
+    }
+
+    /// Says that a warp lost events.
+    pub fn overflow(&mut self, launch: u32, warp: u32, lost_a: u64, lost_b: u64) {
+        self.overflowed += 1;
+        self.note(Note::Overflow { launch, warp, lost_a, lost_b });
+    }
+
+    /// Adds a note; of each kind some are kept and all counted.
+    pub fn note(&mut self, note: Note) {
+        let name = note.name();
+        let same = self.notes.iter().filter(|other| other.name() == name).count() as u64;
+        match same < NOTES {
+            true => self.notes.push(note),
+            false => *self.dropped_notes.entry(name).or_default() += 1,
+        }
+    }
+
+    /// Takes over what another collector, of the same launches and of other warps, has found.
+    pub fn absorb(&mut self, other: Self) {
+        self.total += other.total;
+        self.overflowed += other.overflowed;
+        self.ungrouped += other.ungrouped;
+        for (launch, theirs) in self.launches.iter_mut().zip(other.launches) {
+            launch.warps_divergent += theirs.warps_divergent;
+            match (&mut launch.map, theirs.map) {
+                (Some(map), Some(theirs)) => map.absorb(&theirs),
+                (map @ None, theirs) => *map = theirs,
+                (Some(_), None) => {}
+            }
+        }
+        for (key, theirs) in other.groups {
+            let ours = self.groups.entry(key).or_default();
+            ours.findings += theirs.findings;
+            ours.warps += theirs.warps;
+            ours.first_in += theirs.first_in;
+        }
+        self.firsts = merged(std::mem::take(&mut self.firsts), other.firsts, self.limit);
+        self.others = merged(std::mem::take(&mut self.others), other.others, self.limit);
+        other.notes.into_iter().for_each(|note| self.note(note));
+        for (name, count) in other.dropped_notes {
+            *self.dropped_notes.entry(name).or_default() += count;
+        }
+    }
+
+    /// The report; `source` knows the lines of the sites.
+    pub fn finish(self, about: About, source: impl Fn(u64) -> Option<Source>) -> Report {
+        let status = self.status();
+        let warps_divergent = self.launches.iter().map(|launch| launch.warps_divergent).sum();
+        let mut findings = self.firsts;
+        findings.extend(self.others.into_iter().take(self.limit - findings.len()));
+        findings.sort_by_key(Finding::order);
+        for finding in &mut findings {
+            finding.source = source(finding.site);
+        }
+        Report {
+            schema: SCHEMA,
+            status,
+            a: about.a,
+            b: about.b,
+            warps_compared: self.launches.iter().map(|launch| launch.warps).sum(),
+            warps_divergent,
+            overflowed: self.overflowed,
+            values_compared: about.values_compared,
+            total_findings: self.total,
+            findings,
+            groups: groups(self.groups, source),
+            launches: self.launches,
+            notes: notes(self.notes, self.dropped_notes, self.ungrouped),
+        }
+    }
+
+    fn status(&self) -> Status {
+        let has = |name| self.notes.iter().any(|note| note.name() == name);
+        if self.total > 0 || has("unmatched") {
+            return Status::Different;
+        }
+        if self.overflowed > 0 || has("damaged") {
+            return Status::Incomparable;
+        }
+        Status::Identical
+    }
+}
+
+fn merged(mut ours: Vec<Finding>, theirs: Vec<Finding>, limit: usize) -> Vec<Finding> {
+    ours.extend(theirs);
+    ours.sort_by_key(Finding::order);
+    ours.truncate(limit);
+    ours
+}
+
+fn groups(
+    tallies: FxHashMap<(u32, u64, Kind), Tally>,
+    source: impl Fn(u64) -> Option<Source>,
+) -> Vec<Group> {
+    let group = |((launch, site, kind), tally): (_, Tally)| {
+        let Tally { findings, warps, first_in, .. } = tally;
+        Group { launch, site, kind, findings, warps, first_in, source: source(site) }
+    };
+    let mut groups: Vec<Group> = tallies.into_iter().map(group).collect();
+    // What comes first in most warps is nearest to the cause.
+    groups.sort_by_key(|group| {
+        let Group { launch, site, kind, findings, first_in, .. } = *group;
+        (u64::MAX - first_in, u64::MAX - findings, launch, site, kind)
+    });
+    groups
+}
+
+fn notes(mut notes: Vec<Note>, dropped: FxHashMap<&'static str, u64>, ungrouped: u64) -> Vec<Note> {
+    notes.sort();
+    let mut more: Vec<_> = dropped.into_iter().collect();
+    if ungrouped > 0 {
+        more.push(("findings-in-no-group", ungrouped));
+    }
+    more.sort_unstable();
+    notes.extend(more.into_iter().map(|(of, count)| Note::More { of, count }));
+    notes
+}
+
+impl Finding {
+    fn order(&self) -> (u32, u32, u64, u64) {
+        (self.launch, self.warp, self.index_a, self.index_b)
+    }
+}
+
+impl Map {
+    /// An empty picture of `warps` warps, the longest with `events` events.
+    pub fn new(warps: u64, events: u64) -> Self {
+        let (warps, events) = (warps.max(1), events.max(1));
+        let (warps_per_row, events_per_column) = (warps.div_ceil(ROWS), events.div_ceil(COLUMNS));
+        let rows = warps.div_ceil(warps_per_row) as usize;
+        let columns = events.div_ceil(events_per_column) as usize;
+        Self { warps_per_row, events_per_column, rows, columns, counts: vec![0; rows * columns] }
+    }
+
+    /// Counts a finding; what lies beyond the picture counts at its edge.
+    pub fn add(&mut self, warp: u64, index: u64) {
+        let row = ((warp / self.warps_per_row) as usize).min(self.rows - 1);
+        let column = ((index / self.events_per_column) as usize).min(self.columns - 1);
+        if let Some(count) = self.counts.get_mut(row * self.columns + column) {
+            *count = count.saturating_add(1);
+        }
+    }
+
+    fn absorb(&mut self, other: &Self) {
+        for (ours, theirs) in self.counts.iter_mut().zip(&other.counts) {
+            *ours = ours.saturating_add(*theirs);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn launch(warps: u64) -> (Launch, u64) {
+        let launch = Launch {
+            kernel: "k".to_owned(),
+            order: 0,
+            grid: [1; 3],
+            block: [32, 1, 1],
+            warps,
+            warps_divergent: 0,
+            events_a: 0,
+            events_b: 0,
+            map: None,
+        };
+        (launch, 1000)
+    }
+
+    fn add(collector: &mut Collector, warp: u32, site: u64, index_a: u64) {
+        let kind = Kind::Mask;
+        let finding = || Finding {
+            launch: 0,
+            warp,
+            kind,
+            site,
+            index_a,
+            index_b: index_a,
+            first: false,
+            lanes: None,
+            count: None,
+            resync_a: None,
+            resync_b: None,
+            source: None,
+            event_a: None,
+            event_b: None,
+            class: None,
+            history: Vec::new(),
+        };
+        collector.add(Place { launch: 0, warp, kind, site, index_a }, finding);
+    }
+
+    fn report(collector: Collector) -> Report {
+        collector.finish(About::default(), |_| None)
+    }
+
+    /// Site 7 is first in each warp, site 9 follows twice.
+    fn warps(collector: &mut Collector, warps: std::ops::Range<u32>) {
+        for warp in warps {
+            add(collector, warp, 7, 10);
+            add(collector, warp, 9, 20);
+            add(collector, warp, 9, 30);
+        }
+    }
+
+    #[test]
+    fn counts_all_and_keeps_the_first_of_each_warp() {
+        let mut collector = Collector::new(5, vec![launch(4)]);
+        warps(&mut collector, 0..4);
+        let report = report(collector);
+        assert_eq!((report.total_findings, report.warps_divergent), (12, 4));
+        let kept: Vec<_> = report.findings.iter().map(|f| (f.warp, f.index_a, f.first)).collect();
+        let firsts = [(0, 10, true), (0, 20, false), (1, 10, true), (2, 10, true), (3, 10, true)];
+        assert_eq!(kept, firsts);
+        let groups: Vec<_> =
+            report.groups.iter().map(|g| (g.site, g.findings, g.warps, g.first_in)).collect();
+        assert_eq!(groups, [(7, 4, 4, 4), (9, 8, 4, 0)]);
+    }
+
+    #[test]
+    fn does_not_tell_how_warps_were_shared_out() {
+        let mut whole = Collector::new(5, vec![launch(4)]);
+        warps(&mut whole, 0..4);
+        let mut parts = Collector::new(5, vec![launch(4)]);
+        warps(&mut parts, 2..4);
+        let mut other = Collector::new(5, vec![launch(4)]);
+        warps(&mut other, 0..2);
+        parts.absorb(other);
+        assert_eq!(report(parts), report(whole));
+    }
+
+    #[test]
+    fn asks_for_no_finding_that_is_not_kept() {
+        let mut collector = Collector::new(0, vec![launch(1)]);
+        let place = Place { launch: 0, warp: 0, kind: Kind::Path, site: 1, index_a: 0 };
+        collector.add(place, || unreachable!("the limit is zero"));
+        assert_eq!(report(collector).total_findings, 1);
+    }
+
+    #[test]
+    fn lost_events_are_never_identical() {
+        let mut collector = Collector::new(5, vec![launch(200)]);
+        assert_eq!(report(collector.clone()).status, Status::Identical);
+        for warp in 0..200 {
+            collector.overflow(0, warp, 1, 0);
+        }
+        let report = report(collector);
+        assert_eq!((report.status, report.overflowed), (Status::Incomparable, 200));
+        assert_eq!(report.notes.len(), 101);
+        assert_eq!(report.notes.last(), Some(&Note::More { of: "overflow", count: 100 }));
+    }
+
+    #[test]
+    fn pictures_have_bounded_size() {
+        let map = Map::new(100_000, 5_000_000);
+        assert!(map.rows <= 128 && map.columns <= 256, "{} × {}", map.rows, map.columns);
+        let mut map = Map::new(3, 10);
+        assert_eq!((map.rows, map.columns), (3, 10));
+        map.add(2, 9);
+        map.add(7, 70);
+        assert_eq!(map.counts.last(), Some(&2));
+    }
+}
