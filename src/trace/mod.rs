@@ -4,11 +4,15 @@ pub mod abi;
 pub mod collect;
 mod error;
 pub mod event;
+mod file;
 mod map;
 pub mod records;
 pub mod report;
 mod v1;
+mod v2;
 
 pub use error::{Error, Problem};
 pub use event::{Event, EventKind};
+pub use file::{Events, Found, Launch, Trace, Warp, Warps};
 pub use v1::{V1Header, V1Writer};
+pub use v2::{SiteRow, V2Writer};

@@ -113,6 +113,11 @@ impl<'a> Iterator for V1Warps<'a> {
 }
 
 impl<'a> V1Warps<'a> {
+    /// The number of the next warp.
+    pub(crate) fn number(&self) -> u32 {
+        self.next
+    }
+
     fn stop(&mut self) {
         self.next = self.file.header.warps;
         self.at = self.file.map.len();
@@ -157,8 +162,8 @@ impl<'a> V1Warps<'a> {
     }
 }
 
-impl V1Events<'_> {
-    pub(crate) fn bytes(&self) -> &[u8] {
+impl<'a> V1Events<'a> {
+    pub(crate) fn bytes(&self) -> &'a [u8] {
         self.file.map.get(self.range.clone()).unwrap_or_default()
     }
 }
