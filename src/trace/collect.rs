@@ -3,6 +3,8 @@
 //! Memory does not grow with the findings: the first of each warp are kept up to a limit, then
 //! others; groups and pictures have limits of their own.
 
+use std::collections::BTreeMap;
+
 use rustc_hash::FxHashMap;
 
 use super::report::{Finding, Group, Kind, Launch, Map, Note, Report, SCHEMA, Source, Status};
@@ -186,8 +188,12 @@ impl Collector {
         let mut findings = self.firsts;
         findings.extend(self.others.into_iter().take(self.limit - findings.len()));
         findings.sort_by_key(Finding::order);
+        let groups = groups(self.groups);
+        let sites = findings.iter().flat_map(Finding::sites).chain(groups.iter().map(|g| g.site));
+        let sources: BTreeMap<u64, Source> =
+            sites.filter_map(|site| Some((site, source(site)?))).collect();
         for finding in &mut findings {
-            finding.source = source(finding.site);
+            finding.source = sources.get(&finding.site).cloned();
         }
         Report {
             schema: SCHEMA,
@@ -200,8 +206,9 @@ impl Collector {
             values_compared: about.values_compared,
             total_findings: self.total,
             findings,
-            groups: groups(self.groups, source),
+            groups,
             launches: self.launches,
+            sources,
             notes: notes(self.notes, self.dropped_notes, self.ungrouped),
         }
     }
@@ -225,13 +232,10 @@ fn merged(mut ours: Vec<Finding>, theirs: Vec<Finding>, limit: usize) -> Vec<Fin
     ours
 }
 
-fn groups(
-    tallies: FxHashMap<(u32, u64, Kind), Tally>,
-    source: impl Fn(u64) -> Option<Source>,
-) -> Vec<Group> {
+fn groups(tallies: FxHashMap<(u32, u64, Kind), Tally>) -> Vec<Group> {
     let group = |((launch, site, kind), tally): (_, Tally)| {
         let Tally { findings, warps, first_in, .. } = tally;
-        Group { launch, site, kind, findings, warps, first_in, source: source(site) }
+        Group { launch, site, kind, findings, warps, first_in }
     };
     let mut groups: Vec<Group> = tallies.into_iter().map(group).collect();
     // What comes first in most warps is nearest to the cause.

@@ -1,13 +1,16 @@
 //! Traces of GPU kernels, and where two of them part.
 
 pub mod abi;
+pub mod classify;
 pub mod collect;
 mod error;
 pub mod event;
 mod file;
 mod map;
 pub mod records;
+pub mod render;
 pub mod report;
+pub mod sources;
 mod v1;
 mod v2;
 

@@ -3,6 +3,8 @@
 //! Everything here is counted completely; of the findings themselves only some are kept (see
 //! [`Report::findings`]).
 
+use std::collections::BTreeMap;
+
 use serde::ser::SerializeSeq;
 use serde::{Serialize, Serializer};
 
@@ -38,6 +40,8 @@ pub struct Report {
     pub groups: Vec<Group>,
     /// The launches that were compared, in order.
     pub launches: Vec<Launch>,
+    /// The lines of the sites that are named above, as far as they are known.
+    pub sources: BTreeMap<u64, Source>,
     /// What else a reader must know.
     pub notes: Vec<Note>,
 }
@@ -131,7 +135,7 @@ pub struct Finding {
     /// The lanes that are active in one of the two only; as numbers in JSON.
     #[serde(skip_serializing_if = "Option::is_none", serialize_with = "lanes")]
     pub lanes: Option<u32>,
-    /// How many events one of the two has more.
+    /// Of a loop: how many more rounds one of the two made; else how many more events it has.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub count: Option<u64>,
     /// Where A goes on as B does.
@@ -188,9 +192,9 @@ pub struct Step {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(rename_all = "kebab-case", tag = "name")]
 pub enum Class {
-    /// Proven: the operand that the branch tests differs, and nothing differed before.
+    /// Proven: the recorded operand of the branch differs, and no value differs in the history.
     InputDependentBranch,
-    /// Proven: the recorded operand of the branch is the same, so what it is compared with differs.
+    /// Proven: the recorded operand of the branch is the same, so what it is compared with is not.
     OtherOperand,
     /// Proven: what one has more is a whole number of rounds of the loop that both went through.
     LoopBound {
@@ -201,9 +205,9 @@ pub enum Class {
         /// Events in a round.
         events: u64,
     },
-    /// Hint: the same lanes did the same atomic with other values, and nothing differed before.
+    /// Hint: the same lanes did the same atomic on another value, and nothing differed before.
     RaceSuspected,
-    /// Proven: a value that was recorded before differs already, although values were not compared.
+    /// Proven: a value in the history differs already, although the ways are the same up to here.
     EarlierValue {
         /// The site of that value.
         site: u64,
@@ -261,9 +265,16 @@ pub struct Group {
     pub warps: u64,
     /// In how many warps it is the first finding: the higher, the nearer to the cause.
     pub first_in: u64,
-    /// The line of the site.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub source: Option<Source>,
+}
+
+/// What tells groups apart: launch, site and kind.
+pub type GroupKey = (u32, u64, Kind);
+
+impl Group {
+    /// What tells it from others.
+    pub fn key(&self) -> GroupKey {
+        (self.launch, self.site, self.kind)
+    }
 }
 
 /// A launch that both traces have.
@@ -366,5 +377,23 @@ impl Note {
             Self::Damaged { .. } => "damaged",
             Self::More { .. } => "more",
         }
+    }
+}
+
+impl Finding {
+    /// The group that it is in.
+    pub fn group(&self) -> GroupKey {
+        (self.launch, self.site, self.kind)
+    }
+
+    /// Every site that it names.
+    pub fn sites(&self) -> impl Iterator<Item = u64> {
+        let events = self.event_a.iter().chain(&self.event_b).map(|event| event.site);
+        let class = match self.class {
+            Some(Class::LoopBound { site, .. } | Class::EarlierValue { site, .. }) => Some(site),
+            _ => None,
+        };
+        let history = self.history.iter().map(|step| step.a.site);
+        events.chain(class).chain(history).chain([self.site])
     }
 }

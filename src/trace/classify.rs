@@ -1,0 +1,141 @@
+//! What a finding is, as far as the recorded events prove it: no guesses but those called hints.
+
+use super::event::{Event, EventKind};
+use super::report::{Class, Finding, Kind};
+
+/// Events of a run that are looked at for rounds of a loop.
+const LONGEST: usize = 1 << 20;
+
+/// What a finding is, from its events and its history. Loops are told by [`rounds`], where the
+/// events that one has more are at hand.
+pub fn classify(finding: &Finding) -> Option<Class> {
+    let (a, b) = (finding.event_a?, finding.event_b?);
+    if a.site != b.site || a.mask != b.mask {
+        return None;
+    }
+    match finding.kind {
+        Kind::Direction => earlier(finding).or_else(|| operand(a, b)),
+        Kind::Value if a.kind == EventKind::ATOMIC && finding.first => {
+            earlier(finding).is_none().then_some(Class::RaceSuspected)
+        }
+        _ => None,
+    }
+}
+
+/// The first step of the history whose values differ.
+fn earlier(finding: &Finding) -> Option<Class> {
+    let step = finding.history.iter().find(|step| step.a.value != step.b.value)?;
+    Some(Class::EarlierValue { site: step.a.site, index_a: step.index_a })
+}
+
+fn operand(a: Event, b: Event) -> Option<Class> {
+    match a.value? == b.value? {
+        true => Some(Class::OtherOperand),
+        false => Some(Class::InputDependentBranch),
+    }
+}
+
+/// Whether `more`, which one trace has and the other has not, is rounds of a loop: the same sites
+/// again and again, either as often as twice or once more than right `before` it.
+pub fn rounds(before: &[Event], more: &[Event]) -> Option<Class> {
+    if more.is_empty() || more.len() > LONGEST {
+        return None;
+    }
+    let periods = (1..=more.len()).filter(|period| more.len() % period == 0);
+    let events = periods.into_iter().find(|period| {
+        let again = more.iter().zip(&more[*period..]).all(|(one, next)| one.site == next.site);
+        again && (*period < more.len() || repeats(before, more))
+    })?;
+    let round = &more[..events];
+    let head = round.iter().find(|event| event.kind == EventKind::BRANCH).or(round.first())?;
+    let (rounds, events) = ((more.len() / events) as u64, events as u64);
+    Some(Class::LoopBound { site: head.site, rounds, events })
+}
+
+/// Whether `before` ends with the sites of `round`.
+fn repeats(before: &[Event], round: &[Event]) -> bool {
+    let Some(start) = before.len().checked_sub(round.len()) else { return false };
+    before[start..].iter().zip(round).all(|(one, next)| one.site == next.site)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::trace::report::Step;
+
+    fn event(kind: EventKind, site: u64, value: u64) -> Event {
+        Event { site, kind, direction: 0, mask: !0, ballot: None, value: Some(value) }
+    }
+
+    fn sites(sites: &[u64]) -> Vec<Event> {
+        let kind = |site| EventKind(u8::from(site % 2 == 0));
+        sites.iter().map(|site| event(kind(site), *site, 0)).collect()
+    }
+
+    fn finding(kind: Kind, a: Event, b: Event) -> Finding {
+        Finding {
+            launch: 0,
+            warp: 0,
+            kind,
+            site: a.site,
+            index_a: 1,
+            index_b: 1,
+            first: true,
+            lanes: None,
+            count: None,
+            resync_a: None,
+            resync_b: None,
+            source: None,
+            event_a: Some(a),
+            event_b: Some(b),
+            class: None,
+            history: Vec::new(),
+        }
+    }
+
+    fn step(a: u64, b: u64) -> Step {
+        let store = |value| event(EventKind::SHARED_STORE, 3, value);
+        Step { index_a: 0, index_b: 0, a: store(a), b: store(b) }
+    }
+
+    #[test]
+    fn operands_tell_of_which_side_a_branch_depends() {
+        let branch = |value| event(EventKind::BRANCH, 5, value);
+        let mut found = finding(Kind::Direction, branch(1), branch(2));
+        assert_eq!(classify(&found), Some(Class::InputDependentBranch));
+        found.history = vec![step(4, 4)];
+        assert_eq!(classify(&found), Some(Class::InputDependentBranch));
+        found.history = vec![step(4, 5)];
+        assert_eq!(classify(&found), Some(Class::EarlierValue { site: 3, index_a: 0 }));
+        let found = finding(Kind::Direction, branch(1), branch(1));
+        assert_eq!(classify(&found), Some(Class::OtherOperand));
+        let unknown = Event { value: None, ..branch(1) };
+        assert_eq!(classify(&finding(Kind::Direction, unknown, branch(1))), None);
+    }
+
+    #[test]
+    fn atomics_hint_at_a_race_only_where_all_else_agrees() {
+        let atomic = |value| event(EventKind::ATOMIC, 5, value);
+        let mut found = finding(Kind::Value, atomic(1), atomic(2));
+        assert_eq!(classify(&found), Some(Class::RaceSuspected));
+        assert!(!Class::RaceSuspected.proven());
+        found.first = false;
+        assert_eq!(classify(&found), None);
+        let other_lanes = Event { mask: 1, ..atomic(2) };
+        assert_eq!(classify(&finding(Kind::Value, atomic(1), other_lanes)), None);
+        let store = event(EventKind::SHARED_STORE, 5, 1);
+        assert_eq!(classify(&finding(Kind::Value, store, Event { value: None, ..store })), None);
+    }
+
+    #[test]
+    fn rounds_are_whole_and_seen_more_than_once() {
+        let bound = |site, rounds, events| Some(Class::LoopBound { site, rounds, events });
+        assert_eq!(rounds(&sites(&[9, 1, 4]), &sites(&[1, 4])), bound(1, 1, 2));
+        assert_eq!(rounds(&sites(&[9]), &sites(&[1, 4, 1, 4, 1, 4])), bound(1, 3, 2));
+        assert_eq!(rounds(&sites(&[9]), &sites(&[4, 1, 4, 1])), bound(1, 2, 2));
+        assert_eq!(rounds(&[], &sites(&[6, 6, 6])), bound(6, 3, 1));
+        assert_eq!(rounds(&sites(&[9, 1]), &sites(&[1, 4])), None);
+        assert_eq!(rounds(&sites(&[1, 4]), &sites(&[1, 4, 1])), None);
+        assert_eq!(rounds(&sites(&[1, 4]), &[]), None);
+    }
+}
