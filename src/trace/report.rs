@@ -296,13 +296,13 @@ pub struct Launch {
     pub events_a: u64,
     /// Events of B.
     pub events_b: u64,
-    /// Where its findings are, if there are any.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    /// Where its findings are, if there are any. It is for drawing, and not in the JSON.
+    #[serde(skip)]
     pub map: Option<Map>,
 }
 
 /// Findings by warp and time: the picture of a launch, however large it is.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Map {
     /// Warps in a row.
     pub warps_per_row: u64,
