@@ -51,8 +51,8 @@ pub struct About {
 pub struct Collector {
     limit: usize,
     launches: Vec<Launch>,
-    /// Events of the longest warp, by launch.
-    longest: Vec<u64>,
+    /// Warps, and events of the longest, by launch: how large a picture is.
+    sizes: Vec<(u64, u64)>,
     maps: usize,
     last: Option<(u32, u32)>,
     total: u64,
@@ -78,11 +78,12 @@ impl Collector {
     /// A collector that keeps `limit` findings, over `launches` with the events of their longest
     /// warps.
     pub fn new(limit: usize, launches: Vec<(Launch, u64)>) -> Self {
-        let (launches, longest) = launches.into_iter().unzip();
+        let sizes = launches.iter().map(|(launch, longest)| (launch.warps, *longest)).collect();
+        let launches = launches.into_iter().map(|(launch, _)| launch).collect();
         Self {
             limit,
             launches,
-            longest,
+            sizes,
             maps: 0,
             last: None,
             total: 0,
@@ -94,6 +95,43 @@ impl Collector {
             notes: Vec::new(),
             dropped_notes: FxHashMap::default(),
         }
+    }
+
+    /// A collector of the same launches that has found nothing, for warps that another thread takes.
+    pub fn empty(&self) -> Self {
+        let mut launches = self.launches.clone();
+        for launch in &mut launches {
+            (launch.warps, launch.warps_divergent) = (0, 0);
+            (launch.events_a, launch.events_b) = (0, 0);
+            launch.map = None;
+        }
+        Self {
+            sizes: self.sizes.clone(),
+            maps: self.maps,
+            ..Self::new(self.limit, launches.into_iter().map(|launch| (launch, 0)).collect())
+        }
+    }
+
+    /// Counts a warp of a launch that is compared.
+    pub fn count_warp(&mut self, launch: u32) {
+        if let Some(launch) = self.launches.get_mut(launch as usize) {
+            launch.warps += 1;
+        }
+    }
+
+    /// Counts events of a launch.
+    pub fn count_events(&mut self, launch: u32, a: u64, b: u64) {
+        if let Some(launch) = self.launches.get_mut(launch as usize) {
+            launch.events_a += a;
+            launch.events_b += b;
+        }
+    }
+
+    /// Whether a finding will be kept, so that it is worth telling in full.
+    pub fn keeps(&self, place: &Place) -> bool {
+        let first = self.last != Some((place.launch, place.warp));
+        let kept = if first { &self.firsts } else { &self.others };
+        kept.len() < self.limit
     }
 
     /// Counts a finding; `finding` tells it in full, and is asked only if it is kept.
@@ -129,8 +167,8 @@ impl Collector {
         let Some(launch) = self.launches.get_mut(at) else { return };
         launch.warps_divergent += u64::from(first);
         if launch.map.is_none() && self.maps < MAPS {
-            let longest = self.longest.get(at).copied().unwrap_or_default();
-            launch.map = Some(Map::new(launch.warps, longest));
+            let (warps, longest) = self.sizes.get(at).copied().unwrap_or_default();
+            launch.map = Some(Map::new(warps, longest));
             self.maps += 1;
         }
         if let Some(map) = &mut launch.map {
@@ -160,7 +198,10 @@ impl Collector {
         self.overflowed += other.overflowed;
         self.ungrouped += other.ungrouped;
         for (launch, theirs) in self.launches.iter_mut().zip(other.launches) {
+            launch.warps += theirs.warps;
             launch.warps_divergent += theirs.warps_divergent;
+            launch.events_a += theirs.events_a;
+            launch.events_b += theirs.events_b;
             match (&mut launch.map, theirs.map) {
                 (Some(map), Some(theirs)) => map.absorb(&theirs),
                 (map @ None, theirs) => *map = theirs,
@@ -363,8 +404,8 @@ mod tests {
         let mut whole = Collector::new(5, vec![launch(4)]);
         warps(&mut whole, 0..4);
         let mut parts = Collector::new(5, vec![launch(4)]);
+        let mut other = parts.empty();
         warps(&mut parts, 2..4);
-        let mut other = Collector::new(5, vec![launch(4)]);
         warps(&mut other, 0..2);
         parts.absorb(other);
         assert_eq!(report(parts), report(whole));

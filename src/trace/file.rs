@@ -365,6 +365,7 @@ impl Cursor<'_> {
 }
 
 /// The events of a warp, in order. Ends at the first error.
+#[derive(Clone)]
 pub struct Events<'a> {
     cursor: Cursor<'a>,
     failed: bool,

@@ -14,7 +14,7 @@ use super::records::{V1Event, V1File, V1Warp};
 
 /// Bytes of an event.
 pub(crate) const EVENT: usize = size_of::<V1Event>();
-const WARP: usize = size_of::<V1Warp>();
+pub(crate) const WARP: usize = size_of::<V1Warp>();
 const HEADER: usize = size_of::<V1File>();
 /// `NVABI_TRACE_V1_MAGIC`, filled up with zeros.
 const MAGIC: [u8; 12] = *b"GDDBGGPU\0\0\0\0";

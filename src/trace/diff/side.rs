@@ -1,0 +1,214 @@
+//! One warp of one trace, as the differ walks along it.
+
+use std::collections::VecDeque;
+
+use rustc_hash::FxHashMap;
+
+use crate::trace::error::Error;
+use crate::trace::event::Event;
+use crate::trace::file::{Cursor, Data, Warp};
+use crate::trace::v1::{self, V1Events};
+
+/// Steps back that are remembered.
+pub(super) const BEHIND: u64 = 1024;
+/// Steps ahead that are looked at: where events must be kept in memory, and where they need not.
+const AHEAD: u64 = 1 << 16;
+const AHEAD_MAPPED: u64 = 1 << 22;
+/// Bytes after which memory is given back.
+const RELEASE: usize = 1 << 20;
+
+/// A warp and a place in it.
+pub(super) struct Side<'a> {
+    events: Events<'a>,
+    /// Sites by other names.
+    sites: Option<&'a FxHashMap<u64, u64>>,
+    /// Events before the place.
+    pub(super) at: u64,
+    pub(super) dropped: u64,
+}
+
+enum Events<'a> {
+    /// Any event can be read at any time.
+    Mapped { warp: V1Events<'a>, bytes: &'a [u8], released: usize },
+    /// Events come one after another; some are kept.
+    Buffered { cursor: Box<Cursor<'a>>, kept: VecDeque<Event>, base: u64, ended: bool },
+    /// A warp that the trace does not have.
+    None,
+}
+
+impl<'a> Side<'a> {
+    pub(super) fn new(warp: Option<&Warp<'a>>, sites: Option<&'a FxHashMap<u64, u64>>) -> Self {
+        let events = match warp {
+            None => Events::None,
+            Some(Warp(Data::V1(warp))) => {
+                let released = warp.range.start;
+                Events::Mapped { warp: warp.clone(), bytes: warp.bytes(), released }
+            }
+            Some(warp) => Events::Buffered {
+                cursor: Box::new(warp.cursor()),
+                kept: VecDeque::new(),
+                base: 0,
+                ended: false,
+            },
+        };
+        Self { events, sites, at: 0, dropped: warp.map_or(0, Warp::dropped) }
+    }
+
+    /// The event that is `ahead` steps ahead.
+    pub(super) fn peek(&mut self, ahead: u64) -> Result<Option<Event>, Error> {
+        self.event(self.at + ahead)
+    }
+
+    /// An event, of those that are within reach.
+    pub(super) fn event(&mut self, index: u64) -> Result<Option<Event>, Error> {
+        let event = match &mut self.events {
+            Events::Mapped { bytes, .. } => {
+                let start = usize::try_from(index).ok().and_then(|i| i.checked_mul(v1::EVENT));
+                start.and_then(|start| bytes.get(start..)).and_then(v1::event)
+            }
+            Events::Buffered { cursor, kept, base, ended } => {
+                while !*ended && *base + kept.len() as u64 <= index {
+                    match cursor.next()? {
+                        Some(event) => kept.push_back(event),
+                        None => *ended = true,
+                    }
+                }
+                let place = index.checked_sub(*base);
+                place.and_then(|place| kept.get(usize::try_from(place).ok()?)).copied()
+            }
+            Events::None => None,
+        };
+        Ok(event.map(|mut event| {
+            if let Some(other) = self.sites.and_then(|sites| sites.get(&event.site)) {
+                event.site = *other;
+            }
+            event
+        }))
+    }
+
+    /// How many steps ahead can be looked at.
+    pub(super) fn reach(&self) -> u64 {
+        match self.events {
+            Events::Mapped { .. } => AHEAD_MAPPED,
+            Events::Buffered { .. } | Events::None => AHEAD,
+        }
+    }
+
+    pub(super) fn advance(&mut self, steps: u64) {
+        self.at += steps;
+        match &mut self.events {
+            Events::Mapped { warp, released, .. } => {
+                let here = warp.range.start + self.at as usize * v1::EVENT;
+                if here.saturating_sub(*released) > 2 * RELEASE {
+                    warp.file.release(*released..here - RELEASE);
+                    *released = here - RELEASE;
+                }
+            }
+            Events::Buffered { kept, base, .. } => {
+                let forget = self.at.saturating_sub(BEHIND).saturating_sub(*base);
+                let forget = forget.min(kept.len() as u64);
+                kept.drain(..forget as usize);
+                *base += forget;
+            }
+            Events::None => {}
+        }
+    }
+
+    /// How many events are left.
+    pub(super) fn left(&mut self) -> Result<u64, Error> {
+        if let Events::Mapped { bytes, .. } = &self.events {
+            return Ok(((bytes.len() / v1::EVENT) as u64).saturating_sub(self.at));
+        }
+        let from = self.at;
+        while self.peek(0)?.is_some() {
+            self.advance(1);
+        }
+        Ok(std::mem::replace(&mut self.at, from) - from)
+    }
+
+    /// The bytes from here on, where they tell all there is to tell.
+    fn raw(&self) -> Option<&'a [u8]> {
+        match &self.events {
+            Events::Mapped { bytes, .. } if self.sites.is_none() => {
+                bytes.get(self.at as usize * v1::EVENT..)
+            }
+            _ => None,
+        }
+    }
+}
+
+/// Goes over what both have alike, and is fast as long as the bytes are the same.
+pub(super) fn skip_equal(a: &mut Side<'_>, b: &mut Side<'_>, values: bool) -> Result<(), Error> {
+    if let (Some(bytes_a), Some(bytes_b)) = (a.raw(), b.raw()) {
+        let len = bytes_a.len().min(bytes_b.len());
+        // Memory is given back from time to time, also within one warp.
+        for (a_part, b_part) in bytes_a[..len].chunks(RELEASE).zip(bytes_b[..len].chunks(RELEASE)) {
+            let same = equal_events(a_part, b_part, values);
+            a.advance(same as u64);
+            b.advance(same as u64);
+            if same * v1::EVENT < a_part.len() {
+                break;
+            }
+        }
+        return Ok(());
+    }
+    loop {
+        match (a.peek(0)?, b.peek(0)?) {
+            (Some(x), Some(y)) if super::step::difference(&x, &y, values).is_none() => {
+                a.advance(1);
+                b.advance(1);
+            }
+            _ => return Ok(()),
+        }
+    }
+}
+
+/// How many events two slices of the same length have alike from their start.
+fn equal_events(a: &[u8], b: &[u8], values: bool) -> usize {
+    const BLOCK: usize = 4096;
+    // The two unused bytes never count, the value only when it is asked for.
+    let (low, high) = (0x0000_ffff_ffff_ffff_u64, if values { u64::MAX } else { 0xffff_ffff });
+    let half = |bytes: &[u8], at: usize| {
+        bytes.get(at..at + 8).and_then(|b| b.try_into().ok()).map_or(0, u64::from_le_bytes)
+    };
+    let alike = |a: &[u8], b: &[u8]| {
+        (half(a, 0) ^ half(b, 0)) & low == 0 && (half(a, 8) ^ half(b, 8)) & high == 0
+    };
+    let mut same = 0;
+    for (a, b) in a.chunks(BLOCK).zip(b.chunks(BLOCK)) {
+        if a == b {
+            same += a.len() / v1::EVENT;
+            continue;
+        }
+        let pairs = a.chunks_exact(v1::EVENT).zip(b.chunks_exact(v1::EVENT));
+        let here = pairs.take_while(|(a, b)| alike(a, b)).count();
+        same += here;
+        if here * v1::EVENT < a.len() {
+            break;
+        }
+    }
+    same
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn equal_bytes_and_equal_events_are_told_apart() {
+        let a: Vec<u8> = (0..16 * 1000).map(|at| (at % 251) as u8).collect();
+        assert_eq!(equal_events(&a, &a, true), 1000);
+        for (at, values, same) in
+            [(0, false, 0), (16 * 700 + 3, false, 700), (16 * 700 + 13, true, 700)]
+        {
+            let mut b = a.clone();
+            b[at] ^= 1;
+            assert_eq!(equal_events(&a, &b, values), same, "byte {at}");
+        }
+        for at in [16 * 700 + 13, 16 * 700 + 6] {
+            let mut b = a.clone();
+            b[at] ^= 1;
+            assert_eq!(equal_events(&a, &b, false), 1000, "byte {at} does not count");
+        }
+    }
+}
