@@ -9,7 +9,7 @@ use super::event::Event;
 use super::map::Map;
 use super::report::Source;
 use super::v1::{self, V1, V1Events, V1Warps};
-use super::v2::{self, SiteRow, V2, V2Cursor, V2Events, V2Warps};
+use super::v2::{self, SiteRow, SiteTable, V2, V2Cursor, V2Events, V2Warps};
 
 /// A trace in a file. What it holds is read when it is asked for.
 #[derive(Debug)]
@@ -194,23 +194,17 @@ impl Trace {
 
     /// The line of a site, where the trace knows it.
     pub fn source(&self, launch: usize, site: u64) -> Option<Source> {
-        let File::V2(file) = &self.file else { return None };
-        let module = file.launches().get(launch)?.record.module;
-        file.modules().get(&module)?.source(site)
+        self.sites(launch)?.source(site)
     }
 
     /// How many sites the table of a launch has; 0 in v1.
     pub fn site_count(&self, launch: usize) -> usize {
-        let File::V2(file) = &self.file else { return 0 };
-        let launch = file.launches().get(launch);
-        launch.and_then(|l| file.modules().get(&l.record.module)).map_or(0, |sites| sites.len())
+        self.sites(launch).map_or(0, SiteTable::len)
     }
 
     /// A row of the site table of a launch.
     pub fn site(&self, launch: usize, index: u32) -> Option<SiteRow> {
-        let File::V2(file) = &self.file else { return None };
-        let module = file.launches().get(launch)?.record.module;
-        file.modules().get(&module)?.row(index)
+        self.sites(launch)?.row(index)
     }
 
     pub(crate) fn v1(&self) -> Option<&V1> {
@@ -220,11 +214,25 @@ impl Trace {
         }
     }
 
-    pub(crate) fn v2(&self) -> Option<&V2> {
-        match &self.file {
-            File::V1(_) => None,
-            File::V2(file) => Some(file),
-        }
+    fn sites(&self, launch: usize) -> Option<&SiteTable> {
+        let File::V2(file) = &self.file else { return None };
+        file.modules().get(&file.launches().get(launch)?.record.module)
+    }
+
+    /// The number of the module of a launch; none in v1.
+    pub(crate) fn module(&self, launch: usize) -> Option<u32> {
+        let File::V2(file) = &self.file else { return None };
+        Some(file.launches().get(launch)?.record.module)
+    }
+
+    /// The keys of the sites of a launch by index, where there is a table.
+    pub(crate) fn keys(&self, launch: usize) -> &[Option<u64>] {
+        self.sites(launch).map_or(&[], SiteTable::keys)
+    }
+
+    /// Whether the keys are the 32-bit numbers of v1.
+    pub(crate) fn keys_of_v1(&self, launch: usize) -> bool {
+        self.version() == 1 || self.sites(launch).is_some_and(SiteTable::from_v1)
     }
 }
 
@@ -343,14 +351,6 @@ pub(crate) enum Cursor<'a> {
 }
 
 impl Cursor<'_> {
-    /// Events before this place.
-    pub(crate) fn index(&self) -> u64 {
-        match self {
-            Self::V1 { index, .. } => *index,
-            Self::V2(cursor) => cursor.index,
-        }
-    }
-
     pub(crate) fn next(&mut self) -> Result<Option<Event>, Error> {
         match self {
             Self::V1 { warp, index } => {

@@ -3,6 +3,7 @@
 pub mod abi;
 pub mod classify;
 pub mod collect;
+pub mod convert;
 pub mod diff;
 mod error;
 pub mod event;
@@ -15,7 +16,7 @@ pub mod sources;
 mod v1;
 mod v2;
 
-pub use diff::{Options, diff, diff_warp};
+pub use diff::{Options, diff, diff_warp, site_map};
 pub use error::{Error, Problem};
 pub use event::{Event, EventKind};
 pub use file::{Events, Found, Launch, Trace, Warp, Warps};

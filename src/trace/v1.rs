@@ -204,6 +204,10 @@ pub struct V1Writer<W> {
     out: W,
     room: u32,
     fixed: bool,
+    /// Warps and events of the open warp that the header has promised.
+    warps: u32,
+    events: u32,
+    unused: u32,
 }
 
 impl<W: Write> V1Writer<W> {
@@ -229,28 +233,63 @@ impl<W: Write> V1Writer<W> {
             kernel,
         };
         out.write_all(record.as_bytes())?;
-        Ok(Self { out, room: header.events_per_warp, fixed: header.fixed })
+        let (room, fixed, warps) = (header.events_per_warp, header.fixed, header.warps);
+        Ok(Self { out, room, fixed, warps, events: 0, unused: 0 })
     }
 
     /// Writes the next warp; `dropped` events came when it was full.
     ///
     /// # Errors
     ///
-    /// `InvalidInput` when there are more events than the header says; those of the writer.
+    /// As [`begin_warp`](Self::begin_warp) and [`event`](Self::event).
     pub fn warp(&mut self, events: &[V1Event], dropped: u32) -> io::Result<()> {
-        let count = u32::try_from(events.len()).unwrap_or(u32::MAX);
-        if count > self.room {
-            let why = format!("{count} events in a warp that takes {}", self.room);
-            return Err(io::Error::new(io::ErrorKind::InvalidInput, why));
-        }
-        let total = count.saturating_add(dropped);
-        let header = V1Warp { write_index: total, dropped, events: count, total };
-        self.out.write_all(header.as_bytes())?;
+        self.begin_warp(u32::try_from(events.len()).unwrap_or(u32::MAX), dropped)?;
         self.out.write_all(events.as_bytes())?;
-        if self.fixed {
-            let unused = (self.room - count) as u64 * EVENT as u64;
-            io::copy(&mut io::Read::take(io::repeat(0), unused), &mut self.out)?;
+        self.events = 0;
+        Ok(())
+    }
+
+    /// Begins the next warp, of which `events` events follow.
+    ///
+    /// # Errors
+    ///
+    /// `InvalidInput` when there are more events or warps than the header says, or fewer events than
+    /// the warp before has promised; those of the writer.
+    pub fn begin_warp(&mut self, events: u32, dropped: u32) -> io::Result<()> {
+        self.end_warp()?;
+        if events > self.room {
+            return Err(invalid(format!("{events} events in a warp that takes {}", self.room)));
         }
+        let Some(warps) = self.warps.checked_sub(1) else {
+            return Err(invalid("more warps than the header says".to_owned()));
+        };
+        self.warps = warps;
+        let total = events.saturating_add(dropped);
+        let header = V1Warp { write_index: total, dropped, events, total };
+        self.events = events;
+        self.unused = if self.fixed { self.room - events } else { 0 };
+        self.out.write_all(header.as_bytes())
+    }
+
+    /// Writes an event of the open warp.
+    ///
+    /// # Errors
+    ///
+    /// `InvalidInput` when it is one more than was promised; those of the writer.
+    pub fn event(&mut self, event: &V1Event) -> io::Result<()> {
+        let Some(events) = self.events.checked_sub(1) else {
+            return Err(invalid("more events than the warp's header says".to_owned()));
+        };
+        self.events = events;
+        self.out.write_all(event.as_bytes())
+    }
+
+    fn end_warp(&mut self) -> io::Result<()> {
+        if self.events > 0 {
+            return Err(invalid(format!("{} events of the warp are missing", self.events)));
+        }
+        let unused = u64::from(std::mem::take(&mut self.unused)) * EVENT as u64;
+        io::copy(&mut io::Read::take(io::repeat(0), unused), &mut self.out)?;
         Ok(())
     }
 
@@ -258,9 +297,17 @@ impl<W: Write> V1Writer<W> {
     ///
     /// # Errors
     ///
-    /// Those of flushing it.
+    /// `InvalidInput` when warps or events are missing; those of the writer.
     pub fn finish(mut self) -> io::Result<W> {
+        self.end_warp()?;
+        if self.warps > 0 {
+            return Err(invalid(format!("{} warps are missing", self.warps)));
+        }
         self.out.flush()?;
         Ok(self.out)
     }
+}
+
+fn invalid(why: String) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidInput, why)
 }

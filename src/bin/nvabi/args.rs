@@ -73,6 +73,9 @@ pub(crate) enum Command {
     /// Jetson: ask its GPU, or simulate it.
     #[command(subcommand)]
     Tegra(Tegra),
+    /// Traces of GPU kernels: what is in them, and where two of them part.
+    #[command(subcommand)]
+    Trace(Trace),
     /// Print a completion script for a shell.
     #[command(
         after_help = "Example:\n  nvabi completions bash > ~/.local/share/bash-completion/completions/nvabi"
@@ -81,6 +84,141 @@ pub(crate) enum Command {
         /// Which shell.
         shell: Shell,
     },
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Trace {
+    /// Print what a trace holds, and whether all of it can be read.
+    #[command(after_help = "Example:\n  nvabi trace info run.nvtrace\n\n\
+        Exit status: 0 all of it can be read, 1 something is lost, 2 error.")]
+    Info(TraceInfo),
+    /// Print the events of a trace.
+    #[command(
+        after_help = "Examples:\n  nvabi trace dump run.nvtrace --warp 3 --from 100 --count 20\n  \
+        nvabi trace dump run.gddbg --json | jq -c 'select(.kind == \"atomic\")'"
+    )]
+    Dump(TraceDump),
+    /// Find where two runs part.
+    #[command(
+        after_help = "Examples:\n  nvabi trace diff good.nvtrace bad.nvtrace --values --history 5\n  \
+        nvabi trace diff a.gddbg b.gddbg --json | jq .total_findings\n  \
+        nvabi trace diff a.nvtrace b.nvtrace --html report.html --sarif report.sarif\n\n\
+        Exit status: 0 same, 1 different, 2 error, or events were lost and what is left is the same."
+    )]
+    Diff(TraceDiff),
+    /// Write a trace in the other format: gddbg v1 as nvtrace v2, and back.
+    #[command(after_help = "Examples:\n  nvabi trace convert run.gddbg run.nvtrace\n  \
+        nvabi trace convert run.nvtrace run.gddbg --to v1 --launch 2")]
+    Convert(TraceConvert),
+    /// Put the traces of several processes into one; each becomes a session of its own.
+    #[command(
+        after_help = "Example:\n  nvabi trace merge rank0.nvtrace rank1.nvtrace -o all.nvtrace"
+    )]
+    Merge(TraceMerge),
+    /// Write the events as a table: Parquet, a row for each event.
+    #[command(after_help = "Example:\n  nvabi trace export run.nvtrace run.parquet && \\\n  \
+        duckdb -c \"select line, count(*) from 'run.parquet' group by line\"")]
+    Export(TraceExport),
+}
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct TraceInfo {
+    /// The trace.
+    pub(crate) file: PathBuf,
+}
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct TraceDump {
+    /// The trace.
+    pub(crate) file: PathBuf,
+    /// One launch only, by its number in `nvabi trace info`.
+    #[arg(long, value_name = "N")]
+    pub(crate) launch: Option<usize>,
+    /// One warp only.
+    #[arg(long, value_name = "N")]
+    pub(crate) warp: Option<u32>,
+    /// The first event of each warp that is printed.
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    pub(crate) from: u64,
+    /// How many events of each warp are printed.
+    #[arg(long, value_name = "N")]
+    pub(crate) count: Option<u64>,
+}
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct TraceDiff {
+    /// The first trace.
+    pub(crate) a: PathBuf,
+    /// The second.
+    pub(crate) b: PathBuf,
+    /// Compare values too, not only the ways that warps went.
+    #[arg(long)]
+    pub(crate) values: bool,
+    /// Show this many steps before each finding.
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    pub(crate) history: usize,
+    /// Keep this many findings; all are counted.
+    #[arg(long, value_name = "N", default_value_t = 1000)]
+    pub(crate) limit: usize,
+    /// Compare launches of other grids or blocks, by the warps that both have.
+    #[arg(long)]
+    pub(crate) allow_different_grids: bool,
+    /// Sites that have another key in B than in A: a line for each with the two keys, `#` begins a
+    /// comment.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) map: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) outputs: crate::trace::outputs::Outputs,
+}
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct TraceConvert {
+    /// The trace.
+    pub(crate) from: PathBuf,
+    /// The file to write.
+    pub(crate) to: PathBuf,
+    /// Which format; without this, the one that the trace is not in.
+    #[arg(long = "to", value_name = "FORMAT")]
+    pub(crate) format: Option<TraceFormat>,
+    /// For v1, which has one launch: its number in `nvabi trace info`.
+    #[arg(long, value_name = "N")]
+    pub(crate) launch: Option<usize>,
+    /// For v1: cut what it cannot say, such as values of 64 bits.
+    #[arg(long)]
+    pub(crate) lossy: bool,
+    /// For v2: how much to compress, 1 to 19; 0 is not at all.
+    #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(i32).range(0..=19))]
+    pub(crate) level: i32,
+}
+
+/// Formats of traces.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum TraceFormat {
+    /// gddbg v1
+    V1,
+    /// nvtrace v2
+    V2,
+}
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct TraceMerge {
+    /// The traces.
+    #[arg(required = true)]
+    pub(crate) files: Vec<PathBuf>,
+    /// The file to write.
+    #[arg(short, long, value_name = "FILE")]
+    pub(crate) out: PathBuf,
+    /// How much to compress, 1 to 19; 0 is not at all.
+    #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(i32).range(0..=19))]
+    pub(crate) level: i32,
+}
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct TraceExport {
+    /// The trace.
+    pub(crate) file: PathBuf,
+    /// The file to write.
+    pub(crate) out: PathBuf,
 }
 
 #[derive(Debug, Subcommand)]

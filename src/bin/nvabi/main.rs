@@ -12,6 +12,7 @@ mod diff;
 mod fetch;
 mod ranges;
 mod tegra;
+mod trace;
 
 use std::process::ExitCode;
 
@@ -52,6 +53,7 @@ fn main() -> ExitCode {
         Command::Atlas(args) => atlas::atlas(&context, args),
         Command::Tegra(args::Tegra::Probe) => tegra::probe::probe(&context),
         Command::Tegra(args::Tegra::Sim(args)) => return tegra::sim::sim(&context, args),
+        Command::Trace(args) => trace::trace(&context, args),
         Command::Completions { shell } => commands::completions(*shell),
     };
     match outcome {

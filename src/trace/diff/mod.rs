@@ -12,6 +12,7 @@ mod align;
 mod launches;
 mod pairs;
 mod side;
+mod sites;
 mod step;
 mod warp;
 
@@ -23,6 +24,7 @@ use rustc_hash::FxHashMap;
 use self::launches::{Pair, incompatible, matched};
 use self::pairs::{Batch, Pairs};
 use self::side::Side;
+pub use self::sites::site_map;
 use self::warp::{Divergence, Walk};
 use super::classify::classify;
 use super::collect::{About, Collector, Place};

@@ -9,6 +9,7 @@ mod write;
 pub(crate) use events::{Found, V2Cursor, V2Events, V2Warps};
 pub(crate) use read::{V2, V2Launch};
 pub use sites::SiteRow;
+pub(crate) use sites::SiteTable;
 pub use write::V2Writer;
 
 use super::abi::r2 as abi;
