@@ -148,10 +148,7 @@ pub(super) fn anchor(a: Window<'_>, b: Window<'_>) -> Option<(usize, usize)> {
             best = Some((x, y));
         }
     }
-    let (x, y) = best.or_else(|| common_end(a, b))?;
-    let (before_a, before_b) = (a.tokens[..x].iter().rev(), b.tokens[..y].iter().rev());
-    let alike = before_a.zip(before_b).take_while(|(a, b)| a == b).count();
-    Some((x - alike, y - alike))
+    best.or_else(|| common_end(a, b))
 }
 
 /// A hash of each `ANCHOR` tokens in a row, and where they begin.

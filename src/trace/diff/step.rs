@@ -22,11 +22,15 @@ pub(super) fn difference(a: &Event, b: &Event, values: bool) -> Option<Kind> {
     (values && a.value.unwrap_or(0) != b.value.unwrap_or(0)).then_some(Kind::Value)
 }
 
-/// The lanes that make a difference.
+/// The lanes that make a difference, unless all of them went the other way.
 pub(super) fn lanes(a: &Event, b: &Event) -> Option<u32> {
-    let masks = a.mask ^ b.mask;
-    let ballots = a.ballot.zip(b.ballot).map_or(0, |(a, b)| a ^ b);
-    Some(masks | ballots).filter(|lanes| *lanes != 0)
+    let together =
+        |event: &Event| event.ballot.is_none_or(|taken| taken == 0 || taken == event.mask);
+    let ways = match together(a) && together(b) {
+        true => 0,
+        false => a.ballot.zip(b.ballot).map_or(0, |(a, b)| a ^ b),
+    };
+    Some(a.mask ^ b.mask | ways).filter(|lanes| *lanes != 0)
 }
 
 /// What stands for the place of an event.

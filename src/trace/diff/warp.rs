@@ -6,6 +6,7 @@
 use super::align::{Window, anchor, shortest};
 use super::side::{BEHIND, Side, skip_equal};
 use super::step::{difference, lanes, place, way};
+use crate::trace::classify::rounds;
 use crate::trace::error::Error;
 use crate::trace::event::{Event, EventKind};
 use crate::trace::report::{Class, Kind, Step};
@@ -19,6 +20,9 @@ const SHORTEST: u64 = 256;
 /// What aligning a warp may cost: at first, and with each event, in comparisons of tokens.
 const CREDIT: i64 = 1 << 20;
 const CREDIT_PER_EVENT: i64 = 32;
+
+/// What one has more is looked through for rounds up to this many events.
+const LONGEST_ROUNDS: u64 = 4096;
 
 /// A finding in a warp.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -44,6 +48,8 @@ pub(super) struct Walk<'a, 'b> {
     /// Where the two were last brought together.
     joined: (u64, u64),
     tokens: [Vec<u64>; 2],
+    /// As `tokens`, with the ways of branches.
+    ways: [Vec<u64>; 2],
 }
 
 /// Where the two go on alike, in steps from here.
@@ -57,7 +63,15 @@ struct Join {
 
 impl<'a, 'b> Walk<'a, 'b> {
     pub(super) fn new(a: &'b mut Side<'a>, b: &'b mut Side<'a>, values: bool) -> Self {
-        Self { a, b, values, credit: CREDIT, joined: (0, 0), tokens: [Vec::new(), Vec::new()] }
+        Self {
+            a,
+            b,
+            values,
+            credit: CREDIT,
+            joined: (0, 0),
+            tokens: Default::default(),
+            ways: Default::default(),
+        }
     }
 
     /// Hands each finding to `found`, in order.
@@ -185,17 +199,31 @@ impl<'a, 'b> Walk<'a, 'b> {
             return Ok(());
         }
         let (Some(x), Some(y)) = (self.a.peek(0)?, self.b.peek(0)?) else { return Ok(()) };
+        let Some(b_stays) = self.who_stays(branch)? else { return Ok(()) };
         let own = place(branch);
-        let join = match self.rounds(true, 64, |token| token == own)? {
-            Some(join) => Some(join),
-            None => self.rounds(false, 64, |token| token == own)?,
-        };
-        if let Some(join) = join {
+        let reach = if b_stays { self.b.reach() } else { self.a.reach() };
+        if let Some(join) = self.rounds(b_stays, reach, 2 * CONFIRM, |token| token == own)? {
             found(self, self.parted(&x, &y, Some(join)))?;
             self.step(join.a, join.b);
             self.joined = (self.a.at, self.b.at);
         }
         Ok(())
+    }
+
+    /// Which of the two goes at a branch the way that both went there the last time: in a loop, the one
+    /// that stays.
+    fn who_stays(&mut self, branch: &Event) -> Result<Option<bool>, Error> {
+        let here = self.a.at.saturating_sub(1);
+        for index in (here.saturating_sub(BEHIND / 2)..here).rev() {
+            match self.a.event(index)? {
+                Some(event) if place(&event) == place(branch) => {
+                    return Ok(Some(event.direction != branch.direction));
+                }
+                Some(_) => {}
+                None => break,
+            }
+        }
+        Ok(None)
     }
 
     /// Where the two go on alike.
@@ -217,16 +245,21 @@ impl<'a, 'b> Walk<'a, 'b> {
             let cost = (a.tokens.len() + b.tokens.len()) as i64;
             let join = match window <= SHORTEST {
                 true => {
-                    let join = shortest(a, b);
+                    let [x, y] = &self.ways;
+                    let ways = shortest(Window { tokens: x, ..a }, Window { tokens: y, ..b });
+                    let join = ways.or_else(|| shortest(a, b));
                     let edits = join.map_or(0, |(_, _, edits)| edits as i64);
                     self.credit -= edits * edits;
                     join.map(|(x, y, _)| (x, y))
                 }
                 false => anchor(a, b),
             };
+            // Before the first steps that are the same there may be some that part in their way alone.
+            let join = join.map(|(x, y)| back(a.tokens, b.tokens, x, y));
             self.credit -= 2 * cost;
             if let Some((a, b)) = join {
-                return Ok(Some(Join { a: a as u64, b: b as u64, rounds: None }));
+                let (a, b) = (a as u64, b as u64);
+                return Ok(Some(Join { a, b, rounds: self.rounds_of(a, b)? }));
             }
             // A window that holds all there is does not get better by growing.
             if ends.0 && ends.1 && window > SHORTEST {
@@ -240,10 +273,15 @@ impl<'a, 'b> Walk<'a, 'b> {
     fn fill(&mut self, which: usize, window: u64) -> Result<bool, Error> {
         let side = if which == 0 { &mut *self.a } else { &mut *self.b };
         let Some(tokens) = self.tokens.get_mut(which) else { return Ok(true) };
+        let Some(ways) = self.ways.get_mut(which) else { return Ok(true) };
         tokens.clear();
+        ways.clear();
         while (tokens.len() as u64) < window {
             match side.peek(tokens.len() as u64)? {
-                Some(event) => tokens.push(place(&event)),
+                Some(event) => {
+                    tokens.push(place(&event));
+                    ways.push(way(&event));
+                }
                 None => return Ok(true),
             }
         }
@@ -261,7 +299,7 @@ impl<'a, 'b> Walk<'a, 'b> {
             }
             let limit = if b_stays { self.b.reach() } else { self.a.reach() };
             let inside = |token| body.binary_search(&token).is_ok();
-            if let Some(join) = self.rounds(b_stays, limit, inside)? {
+            if let Some(join) = self.rounds(b_stays, limit, 0, inside)? {
                 return Ok(Some(join));
             }
         }
@@ -287,11 +325,13 @@ impl<'a, 'b> Walk<'a, 'b> {
         Ok(None)
     }
 
-    /// How far one goes on inside a loop until it does what the other does now.
+    /// How far one goes on inside a loop until it does what the other does now, `strictly` so for that
+    /// many steps.
     fn rounds(
         &mut self,
         b_stays: bool,
         limit: u64,
+        strictly: u64,
         inside: impl Fn(u64) -> bool,
     ) -> Result<Option<Join>, Error> {
         let (stayer, leaver) = match b_stays {
@@ -308,7 +348,10 @@ impl<'a, 'b> Walk<'a, 'b> {
         let mut ahead = 0;
         let joins = loop {
             let Some(event) = stayer.peek(ahead)?.filter(|_| ahead < limit) else { break false };
-            if ahead > 0 && Some(way(&event)) == target && confirmed(stayer, ahead, leaver)? {
+            if ahead > 0
+                && Some(way(&event)) == target
+                && confirmed(stayer, ahead, leaver, strictly)?
+            {
                 break true;
             }
             if !inside(place(&event)) {
@@ -338,6 +381,35 @@ impl<'a, 'b> Walk<'a, 'b> {
         }))
     }
 
+    /// The rounds of a loop that one has more and that the other may not have entered: what it has more
+    /// comes back to the branch that both just did, or is the same steps again and again.
+    fn rounds_of(&mut self, a: u64, b: u64) -> Result<Option<(u64, u64, u64)>, Error> {
+        let (side, len) = match (a, b) {
+            (0, len) => (&mut *self.b, len),
+            (len, 0) => (&mut *self.a, len),
+            _ => return Ok(None),
+        };
+        if len > LONGEST_ROUNDS {
+            return Ok(None);
+        }
+        let read = |side: &mut Side<'_>, from: u64, to: u64| -> Result<Vec<Event>, Error> {
+            (from..to).filter_map(|index| side.event(index).transpose()).collect()
+        };
+        let at = side.at;
+        let before = read(side, at.saturating_sub(len.min(BEHIND)), at)?;
+        let more = read(side, at, at + len)?;
+        let decided = before.last().filter(|event| event.kind == EventKind::BRANCH);
+        if let Some(branch) = decided.filter(|branch| more.last().map(place) == Some(place(branch)))
+        {
+            let rounds = more.iter().filter(|event| place(event) == place(branch)).count() as u64;
+            return Ok(Some((branch.site, rounds, len / rounds)));
+        }
+        Ok(match rounds(&before, &more) {
+            Some(Class::LoopBound { site, rounds, events }) => Some((site, rounds, events)),
+            _ => None,
+        })
+    }
+
     /// The steps before this one that both made, oldest first.
     pub(super) fn history(&mut self, steps: usize) -> Result<Vec<Step>, Error> {
         let alike = (self.a.at - self.joined.0).min(self.b.at - self.joined.1);
@@ -352,15 +424,28 @@ impl<'a, 'b> Walk<'a, 'b> {
     }
 }
 
+/// Goes back from a place in both as long as the steps before are the same.
+fn back(a: &[u64], b: &[u64], x: usize, y: usize) -> (usize, usize) {
+    let pairs = a[..x].iter().rev().zip(b[..y].iter().rev());
+    let same = pairs.take_while(|(a, b)| a == b).count();
+    (x - same, y - same)
+}
+
 /// Whether one does from a step on what the other does now.
-fn confirmed(stayer: &mut Side<'_>, ahead: u64, leaver: &mut Side<'_>) -> Result<bool, Error> {
-    for at in 0..CONFIRM {
+fn confirmed(
+    stayer: &mut Side<'_>,
+    ahead: u64,
+    leaver: &mut Side<'_>,
+    strictly: u64,
+) -> Result<bool, Error> {
+    for at in 0..CONFIRM.max(strictly) {
+        // What comes later may differ again; the first steps must not.
+        let enough = at >= CONFIRM / 2 && strictly == 0;
         match (stayer.peek(ahead + at)?, leaver.peek(at)?) {
             (Some(x), Some(y)) if way(&x) == way(&y) => {}
-            // What comes later may differ again; the first steps must not.
-            (Some(x), Some(y)) => return Ok(at >= CONFIRM / 2 && place(&x) == place(&y)),
+            (Some(x), Some(y)) => return Ok(enough && place(&x) == place(&y)),
             (None, None) => return Ok(true),
-            _ => return Ok(at >= CONFIRM / 2),
+            _ => return Ok(enough),
         }
     }
     Ok(true)

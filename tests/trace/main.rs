@@ -1,0 +1,6 @@
+//! Traces: files, damage, and where two of them part.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+mod abi;
+mod diff;
+mod pairs;
