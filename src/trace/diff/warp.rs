@@ -6,7 +6,6 @@
 use super::align::{Window, anchor, shortest};
 use super::side::{BEHIND, Side, skip_equal};
 use super::step::{difference, lanes, place, way};
-use crate::trace::classify::rounds;
 use crate::trace::error::Error;
 use crate::trace::event::{Event, EventKind};
 use crate::trace::report::{Class, Kind, Step};
@@ -396,7 +395,7 @@ impl<'a, 'b> Walk<'a, 'b> {
             (from..to).filter_map(|index| side.event(index).transpose()).collect()
         };
         let at = side.at;
-        let before = read(side, at.saturating_sub(len.min(BEHIND)), at)?;
+        let before = read(side, at.saturating_sub(1), at)?;
         let more = read(side, at, at + len)?;
         let decided = before.last().filter(|event| event.kind == EventKind::BRANCH);
         if let Some(branch) = decided.filter(|branch| more.last().map(place) == Some(place(branch)))
@@ -404,10 +403,12 @@ impl<'a, 'b> Walk<'a, 'b> {
             let rounds = more.iter().filter(|event| place(event) == place(branch)).count() as u64;
             return Ok(Some((branch.site, rounds, len / rounds)));
         }
-        Ok(match rounds(&before, &more) {
-            Some(Class::LoopBound { site, rounds, events }) => Some((site, rounds, events)),
-            _ => None,
-        })
+        Ok(repeated(&more).map(|events| {
+            let round = more.iter().take(events as usize);
+            let branch = round.clone().find(|event| event.kind == EventKind::BRANCH);
+            let site = branch.or(more.first()).map_or(0, |event| event.site);
+            (site, len / events, events)
+        }))
     }
 
     /// The steps before this one that both made, oldest first.
@@ -422,6 +423,14 @@ impl<'a, 'b> Walk<'a, 'b> {
         }
         Ok(history)
     }
+}
+
+/// How long the round is, if steps are rounds of the same places, two or more.
+fn repeated(more: &[Event]) -> Option<u64> {
+    let again =
+        |events: &usize| more.iter().zip(&more[*events..]).all(|(x, y)| place(x) == place(y));
+    let whole = |events: &usize| more.len() % events == 0;
+    (1..=more.len() / 2).filter(whole).find(again).map(|events| events as u64)
 }
 
 /// Goes back from a place in both as long as the steps before are the same.
