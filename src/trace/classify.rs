@@ -3,11 +3,7 @@
 use super::event::{Event, EventKind};
 use super::report::{Class, Finding, Kind};
 
-/// Events of a run that are looked at for rounds of a loop.
-const LONGEST: usize = 1 << 20;
-
-/// What a finding is, from its events and its history. Loops are told by [`rounds`], where the
-/// events that one has more are at hand.
+/// What a finding is, from its events and its history. Loops are told by who aligns the events.
 pub fn classify(finding: &Finding) -> Option<Class> {
     let (a, b) = (finding.event_a?, finding.event_b?);
     if a.site != b.site || a.mask != b.mask {
@@ -29,33 +25,12 @@ fn earlier(finding: &Finding) -> Option<Class> {
 }
 
 fn operand(a: Event, b: Event) -> Option<Class> {
-    match a.value? == b.value? {
-        true => Some(Class::OtherOperand),
-        false => Some(Class::InputDependentBranch),
+    match (a.value?, b.value?) {
+        // What was not recorded is zero in gddbg v1.
+        (0, 0) => None,
+        (a, b) if a == b => Some(Class::OtherOperand),
+        _ => Some(Class::InputDependentBranch),
     }
-}
-
-/// Whether `more`, which one trace has and the other has not, is rounds of a loop: the same sites
-/// again and again, either as often as twice or once more than right `before` it.
-pub fn rounds(before: &[Event], more: &[Event]) -> Option<Class> {
-    if more.is_empty() || more.len() > LONGEST {
-        return None;
-    }
-    let periods = (1..=more.len()).filter(|period| more.len() % period == 0);
-    let events = periods.into_iter().find(|period| {
-        let again = more.iter().zip(&more[*period..]).all(|(one, next)| one.site == next.site);
-        again && (*period < more.len() || repeats(before, more))
-    })?;
-    let round = &more[..events];
-    let head = round.iter().find(|event| event.kind == EventKind::BRANCH).or(round.first())?;
-    let (rounds, events) = ((more.len() / events) as u64, events as u64);
-    Some(Class::LoopBound { site: head.site, rounds, events })
-}
-
-/// Whether `before` ends with the sites of `round`.
-fn repeats(before: &[Event], round: &[Event]) -> bool {
-    let Some(start) = before.len().checked_sub(round.len()) else { return false };
-    before[start..].iter().zip(round).all(|(one, next)| one.site == next.site)
 }
 
 #[cfg(test)]
@@ -65,11 +40,6 @@ mod tests {
 
     fn event(kind: EventKind, site: u64, value: u64) -> Event {
         Event { site, kind, direction: 0, mask: !0, ballot: None, value: Some(value) }
-    }
-
-    fn sites(sites: &[u64]) -> Vec<Event> {
-        let kind = |site| EventKind(u8::from(site % 2 == 0));
-        sites.iter().map(|site| event(kind(site), *site, 0)).collect()
     }
 
     fn finding(kind: Kind, a: Event, b: Event) -> Finding {
@@ -109,6 +79,7 @@ mod tests {
         assert_eq!(classify(&found), Some(Class::EarlierValue { site: 3, index_a: 0 }));
         let found = finding(Kind::Direction, branch(1), branch(1));
         assert_eq!(classify(&found), Some(Class::OtherOperand));
+        assert_eq!(classify(&finding(Kind::Direction, branch(0), branch(0))), None);
         let unknown = Event { value: None, ..branch(1) };
         assert_eq!(classify(&finding(Kind::Direction, unknown, branch(1))), None);
     }
@@ -125,17 +96,5 @@ mod tests {
         assert_eq!(classify(&finding(Kind::Value, atomic(1), other_lanes)), None);
         let store = event(EventKind::SHARED_STORE, 5, 1);
         assert_eq!(classify(&finding(Kind::Value, store, Event { value: None, ..store })), None);
-    }
-
-    #[test]
-    fn rounds_are_whole_and_seen_more_than_once() {
-        let bound = |site, rounds, events| Some(Class::LoopBound { site, rounds, events });
-        assert_eq!(rounds(&sites(&[9, 1, 4]), &sites(&[1, 4])), bound(1, 1, 2));
-        assert_eq!(rounds(&sites(&[9]), &sites(&[1, 4, 1, 4, 1, 4])), bound(1, 3, 2));
-        assert_eq!(rounds(&sites(&[9]), &sites(&[4, 1, 4, 1])), bound(1, 2, 2));
-        assert_eq!(rounds(&[], &sites(&[6, 6, 6])), bound(6, 3, 1));
-        assert_eq!(rounds(&sites(&[9, 1]), &sites(&[1, 4])), None);
-        assert_eq!(rounds(&sites(&[1, 4]), &sites(&[1, 4, 1])), None);
-        assert_eq!(rounds(&sites(&[1, 4]), &[]), None);
     }
 }

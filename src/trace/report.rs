@@ -133,7 +133,7 @@ pub struct Finding {
     /// Whether nothing differs before it in this warp.
     pub first: bool,
     /// The lanes that are active in one of the two only; as numbers in JSON.
-    #[serde(skip_serializing_if = "Option::is_none", serialize_with = "lanes")]
+    #[serde(skip_serializing_if = "Option::is_none", serialize_with = "lane_numbers")]
     pub lanes: Option<u32>,
     /// Of a loop: how many more rounds one of the two made; else how many more events it has.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -161,7 +161,7 @@ pub struct Finding {
     pub history: Vec<Step>,
 }
 
-fn lanes<S: Serializer>(mask: &Option<u32>, serializer: S) -> Result<S::Ok, S::Error> {
+fn lane_numbers<S: Serializer>(mask: &Option<u32>, serializer: S) -> Result<S::Ok, S::Error> {
     let mask = mask.unwrap_or_default();
     let mut list = serializer.serialize_seq(Some(mask.count_ones() as usize))?;
     for lane in lanes_of(mask) {
@@ -173,6 +173,30 @@ fn lanes<S: Serializer>(mask: &Option<u32>, serializer: S) -> Result<S::Ok, S::E
 /// The lanes of a mask, lowest first.
 pub fn lanes_of(mask: u32) -> impl Iterator<Item = u32> {
     (0..u32::BITS).filter(move |lane| mask >> lane & 1 == 1)
+}
+
+/// Lanes as they are written: `lane 4` or `lanes 0-7, 9`.
+pub fn lanes(mask: u32) -> String {
+    let name = if mask.count_ones() == 1 { "lane" } else { "lanes" };
+    format!("{name} {}", ranges(lanes_of(mask)))
+}
+
+/// Sorted numbers, those in a row as a range.
+pub fn ranges(numbers: impl Iterator<Item = u32>) -> String {
+    let mut ranges: Vec<(u32, u32)> = Vec::new();
+    for number in numbers {
+        match ranges.last_mut() {
+            Some((_, last)) if *last == number || last.checked_add(1) == Some(number) => {
+                *last = number;
+            }
+            _ => ranges.push((number, number)),
+        }
+    }
+    let shown = ranges.iter().map(|(first, last)| match first == last {
+        true => first.to_string(),
+        false => format!("{first}-{last}"),
+    });
+    shown.collect::<Vec<_>>().join(", ")
 }
 
 /// A step that both warps made.
@@ -194,7 +218,7 @@ pub struct Step {
 pub enum Class {
     /// Proven: the recorded operand of the branch differs, and no value differs in the history.
     InputDependentBranch,
-    /// Proven: the recorded operand of the branch is the same, so what it is compared with is not.
+    /// Proven: the recorded operand of the branch is the same, so it depends on something else too.
     OtherOperand,
     /// Proven: what one has more is a whole number of rounds of the loop that both went through.
     LoopBound {

@@ -39,6 +39,11 @@ impl Sources {
         self.files.insert(name.to_owned(), text.lines().map(str::to_owned).collect());
     }
 
+    /// Whether no file was found.
+    pub fn is_empty(&self) -> bool {
+        self.files.is_empty()
+    }
+
     /// All lines of a file; nothing where it was not found.
     pub fn lines(&self, file: &str) -> &[String] {
         self.files.get(file).map_or(&[], Vec::as_slice)

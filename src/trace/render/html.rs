@@ -82,7 +82,7 @@ fn write_launch(out: &mut String, launch: &Launch) -> fmt::Result {
     }
 }
 
-/// Warps downwards, time to the right; the darker, the more findings.
+/// Warps downwards, time to the right; the stronger, the more findings.
 fn picture(out: &mut String, launch: &Launch, map: &Map) -> fmt::Result {
     let Map { warps_per_row, events_per_column, rows, columns, .. } = map;
     let (last, events) = (launch.warps.saturating_sub(1), events_per_column * *columns as u64);
@@ -104,7 +104,7 @@ fn picture(out: &mut String, launch: &Launch, map: &Map) -> fmt::Result {
         (words::plural(*warps_per_row, "warp"), words::plural(*events_per_column, "event"));
     writeln!(
         out,
-        "<figcaption>A cell is {per_row} × {per_column}; the darker, the more findings."
+        "<figcaption>A cell is {per_row} × {per_column}; the stronger, the more findings."
     )?;
     writeln!(out, "</figcaption>\n</figure>")
 }

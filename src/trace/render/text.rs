@@ -3,7 +3,7 @@
 use std::fmt::{self, Write};
 
 use super::{by_group, words};
-use crate::trace::report::{Finding, Group, Report, Step};
+use crate::trace::report::{Finding, Group, Report, Step, ranges};
 use crate::trace::sources::Sources;
 
 /// Findings of a group that are told in full.
@@ -74,7 +74,7 @@ fn write_group(
     write_source(out, report, sources, group.site)?;
     let warps: Vec<u32> = found.iter().filter(|f| f.first).map(|f| f.warp).collect();
     if warps.len() > 1 {
-        let listed = words::ranges(warps.iter().copied().take(WARPS));
+        let listed = ranges(warps.iter().copied().take(WARPS));
         let and_more = if group.first_in as usize > warps.len().min(WARPS) { ", …" } else { "" };
         writeln!(out, "   first in warps {listed}{and_more}")?;
     }

@@ -1,7 +1,7 @@
 //! The same sentences wherever a finding is told.
 
 use crate::trace::event::{Event, EventKind};
-use crate::trace::report::{Class, Finding, Kind, Launch, Note, Report, Source, Status, lanes_of};
+use crate::trace::report::{Class, Finding, Kind, Launch, Note, Report, Source, Status, lanes};
 
 /// `kernel.cu:19:5`, or the site's number where its line is not known.
 pub(crate) fn place(report: &Report, site: u64) -> String {
@@ -106,7 +106,7 @@ pub(crate) fn class(report: &Report, class: Class) -> String {
             "input-dependent branch: the operand that it tests differs".to_owned()
         }
         Class::OtherOperand => {
-            "its recorded operand is the same: what it is compared with differs".to_owned()
+            "its recorded operand is the same: something else that it tests differs".to_owned()
         }
         Class::LoopBound { events, .. } => {
             format!("loop bound: whole rounds of {}", plural(events, "event"))
@@ -202,30 +202,6 @@ pub(crate) fn summary(report: &Report) -> String {
         text += ": whether the runs agree is not known";
     }
     text
-}
-
-/// Lanes, as `lane 4` or `lanes 0-7, 9`.
-pub(crate) fn lanes(mask: u32) -> String {
-    let name = if mask.count_ones() == 1 { "lane" } else { "lanes" };
-    format!("{name} {}", ranges(lanes_of(mask)))
-}
-
-/// Sorted numbers, those in a row as a range.
-pub(crate) fn ranges(numbers: impl Iterator<Item = u32>) -> String {
-    let mut ranges: Vec<(u32, u32)> = Vec::new();
-    for number in numbers {
-        match ranges.last_mut() {
-            Some((_, last)) if *last == number || last.checked_add(1) == Some(number) => {
-                *last = number;
-            }
-            _ => ranges.push((number, number)),
-        }
-    }
-    let shown = ranges.iter().map(|(first, last)| match first == last {
-        true => first.to_string(),
-        false => format!("{first}-{last}"),
-    });
-    shown.collect::<Vec<_>>().join(", ")
 }
 
 pub(crate) fn plural(count: u64, what: &str) -> String {
