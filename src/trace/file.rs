@@ -192,6 +192,19 @@ impl Trace {
         }
     }
 
+    /// A warp of a launch; nothing when it was not recorded or cannot be read.
+    pub fn warp(&self, launch: usize, number: u32) -> Option<Warp<'_>> {
+        let warps = match &self.file {
+            File::V1(_) => self.warps(launch),
+            File::V2(file) => Warps(Inner::V2(file.warps_from(launch, number))),
+        };
+        let mut warps = warps.filter_map(|found| match found {
+            Found::Warp(warp) => Some(warp),
+            Found::Lost { .. } => None,
+        });
+        warps.find(|warp| warp.number() >= number).filter(|warp| warp.number() == number)
+    }
+
     /// The line of a site, where the trace knows it.
     pub fn source(&self, launch: usize, site: u64) -> Option<Source> {
         self.sites(launch)?.source(site)
@@ -381,5 +394,61 @@ impl Iterator for Events<'_> {
         let next = self.cursor.next().transpose();
         self.failed = matches!(next, Some(Err(_)));
         next
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::trace::event::EventKind;
+    use crate::trace::v2::V2Writer;
+
+    /// Some warps fill chunks alone, others share them; every third is recorded.
+    fn trace(path: &Path) {
+        let file = std::fs::File::create(path).unwrap();
+        let mut out = V2Writer::new(file, Some(1)).unwrap();
+        out.sites(0, 0, &[], false).unwrap();
+        for kernel in ["one", "two"] {
+            let launch = Launch { kernel: kernel.to_owned(), warps: 300, ..Launch::default() };
+            out.launch(&launch, 0).unwrap();
+            for warp in (0..300).step_by(3) {
+                out.warp(warp).unwrap();
+                for index in 0..if warp % 30 == 0 { 60_000 } else { 10 } {
+                    let event = Event {
+                        site: 0,
+                        kind: EventKind::BRANCH,
+                        direction: index & 1,
+                        mask: warp,
+                        ballot: None,
+                        value: None,
+                    };
+                    out.event(0, &event).unwrap();
+                }
+                out.end_warp(0).unwrap();
+            }
+            out.end_launch().unwrap();
+        }
+        out.finish().unwrap();
+    }
+
+    #[test]
+    fn a_warp_is_found_as_it_is_met() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a.trace");
+        trace(&path);
+        let trace = Trace::open(&path).unwrap();
+        for launch in 0..2 {
+            for number in 0..=300 {
+                let found = trace.warp(launch, number);
+                let there = number % 3 == 0 && number < 300;
+                assert_eq!(found.is_some(), there, "{number}");
+                let Some(found) = found else { continue };
+                let events: Result<Vec<Event>, Error> = found.events().collect();
+                let events = events.unwrap();
+                assert_eq!(events.len(), if number % 30 == 0 { 60_000 } else { 10 });
+                assert!(events.iter().all(|event| event.mask == number), "{number}");
+            }
+        }
+        assert!(trace.warp(2, 0).is_none());
     }
 }

@@ -108,6 +108,11 @@ pub fn diff(a: &Trace, b: &Trace, options: &Options) -> Result<Report, Error> {
     }))
 }
 
+/// The launches of A and of B that belong together, by kernel and order.
+pub fn matched_launches(a: &Trace, b: &Trace) -> Vec<(usize, usize)> {
+    matched(a, b).0.into_iter().map(|pair| (pair.a, pair.b)).collect()
+}
+
 /// Compares one warp of two traces; findings go to the collector, as those of launch `launch` of it.
 ///
 /// # Errors

@@ -76,6 +76,17 @@ impl<'a> V2Warps<'a> {
         Self { file, launch, next: 0, open: None, number, last_warp, skip, done: false }
     }
 
+    /// Begins at the chunk that a warp begins in.
+    pub(super) fn from(file: &'a V2, launch: usize, warp: u32) -> Self {
+        let mut warps = Self::new(file, launch);
+        let chunks = file.launches().get(launch).map_or(&[][..], |launch| &launch.events);
+        let chunk = |at: u32| file.chunks().get(at as usize).map(|place| place.chunk);
+        let before = |at: &u32| chunk(*at).is_some_and(|chunk| chunk.last_warp < warp);
+        warps.next = chunks.partition_point(before);
+        warps.number = chunks.get(warps.next).and_then(|at| chunk(*at)).map(|chunk| chunk.number);
+        warps
+    }
+
     fn record(&self) -> Option<&'a V2Launch> {
         self.file.launches().get(self.launch)
     }

@@ -108,6 +108,11 @@ impl V2 {
         V2Warps::new(self, launch)
     }
 
+    /// The warps of a launch from one on, or from one shortly before it.
+    pub(crate) fn warps_from(&self, launch: usize, number: u32) -> V2Warps<'_> {
+        V2Warps::from(self, launch, number)
+    }
+
     pub(crate) fn error(&self, offset: u64, problem: Problem) -> Error {
         Error::new(&self.path, offset, problem)
     }
