@@ -119,6 +119,10 @@ pub(crate) enum Trace {
     #[command(after_help = "Example:\n  nvabi trace export run.nvtrace run.parquet && \\\n  \
         duckdb -c \"select line, count(*) from 'run.parquet' group by line\"")]
     Export(TraceExport),
+    /// Look at two traces side by side, on a terminal.
+    #[command(after_help = "Example:\n  nvabi trace tui good.trace bad.trace --source src\n\n\
+        Keys: n next difference, ] next warp that differs, w warps, / search, ? help, q quit.")]
+    Tui(TraceTui),
 }
 
 #[derive(Debug, clap::Args)]
@@ -169,6 +173,26 @@ pub(crate) struct TraceDiff {
     pub(crate) map: Option<PathBuf>,
     #[command(flatten)]
     pub(crate) outputs: crate::trace::outputs::Outputs,
+}
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct TraceTui {
+    /// The first trace.
+    pub(crate) a: PathBuf,
+    /// The second.
+    pub(crate) b: PathBuf,
+    /// Compare values too, not only the ways that warps went.
+    #[arg(long)]
+    pub(crate) values: bool,
+    /// Compare launches of other grids or blocks, by the warps that both have.
+    #[arg(long)]
+    pub(crate) allow_different_grids: bool,
+    /// Sites that have another key in B than in A, as `diff --map`.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) map: Option<PathBuf>,
+    /// Where source files are looked for; can be given more than once.
+    #[arg(long = "source", value_name = "FOLDER", default_value = ".")]
+    pub(crate) folders: Vec<PathBuf>,
 }
 
 #[derive(Debug, clap::Args)]

@@ -5,6 +5,7 @@ use std::path::Path;
 use nvabi::trace::report::Status;
 use nvabi::trace::{Options, diff as compare, site_map};
 use nvabi_pipeline::diagnostic::{Diagnostic, Report};
+use rustc_hash::FxHashMap;
 
 use super::{failed, open, outputs};
 use crate::Outcome;
@@ -12,16 +13,12 @@ use crate::args::TraceDiff;
 use crate::context::Context;
 
 pub(crate) fn diff(context: &Context<'_>, args: &TraceDiff) -> Result<Outcome, Report> {
-    let sites = match &args.map {
-        Some(path) => site_map(path, &text(path)?).map_err(failed)?,
-        None => Default::default(),
-    };
     let options = Options {
         values: args.values,
         history: args.history,
         limit: args.limit,
         allow_different_grids: args.allow_different_grids,
-        sites,
+        sites: sites(args.map.as_deref())?,
         threads: None,
     };
     let (a, b) = (open(&args.a)?, open(&args.b)?);
@@ -36,6 +33,14 @@ pub(crate) fn diff(context: &Context<'_>, args: &TraceDiff) -> Result<Outcome, R
             let help = "record again with more room for each warp, or fewer warps";
             Err(Diagnostic::error("trace-incomparable", message).help(help).into())
         }
+    }
+}
+
+/// The keys that sites of A have in B.
+pub(super) fn sites(map: Option<&Path>) -> Result<FxHashMap<u64, u64>, Report> {
+    match map {
+        Some(path) => site_map(path, &text(path)?).map_err(failed),
+        None => Ok(FxHashMap::default()),
     }
 }
 

@@ -6,6 +6,7 @@ mod dump;
 mod export;
 mod info;
 pub(crate) mod outputs;
+mod tui;
 
 use std::path::Path;
 
@@ -24,6 +25,7 @@ pub(crate) fn trace(context: &Context<'_>, command: &args::Trace) -> Result<Outc
         args::Trace::Convert(args) => convert::convert(context, args),
         args::Trace::Merge(args) => convert::merge(context, args),
         args::Trace::Export(args) => export::export(context, args),
+        args::Trace::Tui(args) => tui::tui(args),
     }
 }
 
