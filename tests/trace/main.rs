@@ -3,4 +3,7 @@
 
 mod abi;
 mod diff;
+mod formats;
+#[cfg(feature = "cli")]
+mod hostile;
 mod pairs;

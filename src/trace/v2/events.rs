@@ -99,13 +99,13 @@ impl<'a> V2Warps<'a> {
     /// Opens the next chunk, or says what is lost.
     fn load(&mut self) -> Option<Result<(), Found<V2Events<'a>>>> {
         let Some((at, place)) = self.place() else { return self.end().map(Err) };
-        let gap = self.number != Some(place.chunk.number);
-        self.number = Some(place.chunk.number.wrapping_add(1));
-        if gap {
+        if self.number != Some(place.chunk.number) {
             // The chunk itself is taken the next time.
+            self.number = Some(place.chunk.number);
             let what = "damaged: chunks before this one are lost";
             return Some(Err(self.lost(place.offset, place.chunk.first_warp, what)));
         }
+        self.number = Some(place.chunk.number.wrapping_add(1));
         self.next += 1;
         match self.file.payload(&place) {
             Ok(bytes) => {

@@ -1,0 +1,203 @@
+//! Files that somebody made to do harm: each is answered within a second and 64 MiB.
+
+use std::os::unix::process::ExitStatusExt;
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use crate::pairs::{Format, Random, Warp, write};
+
+const FILES: usize = 600;
+const SECONDS: u64 = 1;
+const MIB: i64 = 64;
+
+/// How a run of the command ended: its exit status, its peak of memory in MiB, and how long it took.
+struct Run {
+    code: Option<i32>,
+    mib: i64,
+    took: Duration,
+    told: String,
+}
+
+fn run(arguments: &[&str], folder: &Path) -> Run {
+    let started = Instant::now();
+    let log = std::fs::File::create(folder.join("stderr")).unwrap();
+    let child = Command::new(env!("CARGO_BIN_EXE_nvabi"))
+        .arg("trace")
+        .args(arguments)
+        .current_dir(folder)
+        .stdout(Stdio::null())
+        .stderr(log)
+        .spawn()
+        .unwrap();
+    let (mut status, mut usage) = (0, std::mem::MaybeUninit::<libc::rusage>::zeroed());
+    // SAFETY: the child is ours and nobody else waits for it; both places can be written.
+    let waited = unsafe { libc::wait4(child.id() as i32, &mut status, 0, usage.as_mut_ptr()) };
+    assert_eq!(waited, child.id() as i32);
+    // SAFETY: wait4 has filled it, and it holds numbers alone.
+    let usage = unsafe { usage.assume_init() };
+    Run {
+        code: std::process::ExitStatus::from_raw(status).code(),
+        mib: usage.ru_maxrss / 1024,
+        took: started.elapsed(),
+        told: std::fs::read_to_string(folder.join("stderr")).unwrap(),
+    }
+}
+
+fn warps() -> Vec<Warp> {
+    let mut random = Random(11);
+    let build = |_| {
+        let mut warp = Warp::default();
+        warp.entry();
+        for _ in 0..random.below(40) {
+            let site = 10 * (1 + random.below(9) as u32);
+            warp.top_tested(site, random.below(9) as usize, 1 + random.below(3) as u32);
+        }
+        warp.exit();
+        warp
+    };
+    (0..60).map(build).collect()
+}
+
+/// Changes a file in one of the ways that hurt readers most.
+fn mutate(bytes: &mut Vec<u8>, random: &mut Random) {
+    const NASTY: [u32; 9] =
+        [0, 1, 0x7f, 0xff, 0x7fff_ffff, 0x8000_0000, 0xffff_fff0, 0xffff_ffff, 0x0100_0000];
+    for _ in 0..1 + random.below(4) {
+        let len = bytes.len() as u64;
+        let at = random.below(len) as usize;
+        match random.below(7) {
+            0 => bytes[at] ^= 1 << random.below(8),
+            1 => bytes.truncate(at.max(20)),
+            2 | 3 => {
+                // Numbers at the start and before warps are sizes.
+                let near =
+                    if random.below(2) == 0 { random.below(200.min(len)) } else { at as u64 };
+                let at = near as usize & !3;
+                let number = NASTY[random.below(NASTY.len() as u64) as usize].to_le_bytes();
+                if let Some(place) = bytes.get_mut(at..at + 4) {
+                    place.copy_from_slice(&number);
+                }
+            }
+            4 => {
+                let piece = bytes[at..(at + 100).min(bytes.len())].to_vec();
+                let to = random.below(len) as usize;
+                bytes.splice(to..to, piece);
+            }
+            5 => {
+                let end = (at + 1 + random.below(64) as usize).min(bytes.len());
+                bytes[at..end].fill(random.next() as u8);
+            }
+            _ => {
+                bytes.drain(at..(at + 1 + random.below(200) as usize).min(bytes.len()));
+            }
+        }
+        if bytes.is_empty() {
+            return;
+        }
+    }
+}
+
+/// Corrects the checksums of a file of v2, so that what is behind them is reached.
+fn seal(bytes: &mut [u8]) {
+    let mut at = 16;
+    while at + 40 <= bytes.len() {
+        if &bytes[at..at + 4] != b"NVTC" {
+            at += 8;
+            continue;
+        }
+        let stored = u32::from_le_bytes(bytes[at + 24..at + 28].try_into().unwrap()) as usize;
+        if let Some(payload) = bytes.get(at + 40..(at + 40).saturating_add(stored)) {
+            let check = crc32fast::hash(payload);
+            bytes[at + 8..at + 12].copy_from_slice(&check.to_le_bytes());
+        }
+        let check = crc32fast::hash(&bytes[at + 8..at + 40]);
+        bytes[at + 4..at + 8].copy_from_slice(&check.to_le_bytes());
+        at += 8;
+    }
+}
+
+#[test]
+fn every_file_is_answered() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    let mut originals = Vec::new();
+    for (name, format) in [
+        ("v1", Format::V1),
+        ("fixed", Format::V1Fixed),
+        ("v2", Format::V2),
+        ("st", Format::V2Stored),
+    ] {
+        write(&folder.join(name), format, &warps());
+        originals.push((name, std::fs::read(folder.join(name)).unwrap()));
+    }
+    let mut random = Random(1);
+    let mut codes = [0; 3];
+    for number in 0..FILES {
+        let (name, original) = &originals[number % originals.len()];
+        let mut bytes = original.clone();
+        mutate(&mut bytes, &mut random);
+        if number % 8 >= 4 && name.contains(['2', 's']) {
+            seal(&mut bytes);
+        }
+        std::fs::write(folder.join("bad"), &bytes).unwrap();
+        let commands: [&[&str]; 4] = [
+            &["diff", "bad", "bad", "--values"],
+            &["diff", name, "bad", "--json", "--history", "3"],
+            &["info", "bad"],
+            &["dump", "bad"],
+        ];
+        let run = run(commands[number / 4 % 4], folder);
+        let case = format!("file {number} of {name}: {:?}", commands[number / 4 % 4]);
+        let code = run.code.unwrap_or_else(|| panic!("{case} died: {}", run.told));
+        assert!((0..=2).contains(&code), "{case}: {code}: {}", run.told);
+        assert!(!run.told.contains("panicked"), "{case}: {}", run.told);
+        assert!(run.took < Duration::from_secs(SECONDS), "{case} took {:?}", run.took);
+        assert!(run.mib < MIB, "{case} took {} MiB", run.mib);
+        codes[code as usize] += 1;
+    }
+    assert!(codes.iter().all(|count| *count > 10), "exits 0, 1 and 2: {codes:?}");
+}
+
+#[test]
+fn sizes_that_are_only_said_cost_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    write(&folder.join("v1"), Format::V1, &warps());
+    let mut bytes = std::fs::read(folder.join("v1")).unwrap();
+    for at in [20, 32, 44, 48, 136] {
+        bytes[at..at + 4].copy_from_slice(&0xffff_fff0_u32.to_le_bytes());
+    }
+    std::fs::write(folder.join("huge"), &bytes).unwrap();
+    for arguments in [["diff", "huge", "huge"], ["diff", "v1", "huge"]] {
+        let run = run(&arguments, folder);
+        assert_eq!(run.code, Some(2), "{}", run.told);
+        assert!(run.mib < MIB, "{} MiB", run.mib);
+    }
+    // 200 KB that a frame of zstd makes of a hundred times as much, again and again.
+    let rows = vec![0_u8; 0x40_0000];
+    let packed = zstd::bulk::compress(&rows, 1).unwrap();
+    assert!(packed.len() < 2000);
+    let mut bomb = std::fs::read(folder.join("v1")).unwrap()[..0].to_vec();
+    bomb.extend_from_slice(b"NVTRACE\0");
+    bomb.extend_from_slice(&2_u32.to_le_bytes());
+    bomb.extend_from_slice(&16_u32.to_le_bytes());
+    for number in 0..400_u32 {
+        let mut chunk = vec![0_u8; 40];
+        chunk[..4].copy_from_slice(b"NVTC");
+        chunk[12..14].copy_from_slice(&1_u16.to_le_bytes());
+        chunk[14..16].copy_from_slice(&1_u16.to_le_bytes());
+        chunk[16..20].copy_from_slice(&number.to_le_bytes());
+        chunk[24..28].copy_from_slice(&(packed.len() as u32).to_le_bytes());
+        chunk[28..32].copy_from_slice(&(rows.len() as u32).to_le_bytes());
+        bomb.extend_from_slice(&chunk);
+        bomb.extend_from_slice(&packed);
+        bomb.resize(bomb.len().next_multiple_of(8), 0);
+    }
+    seal(&mut bomb);
+    std::fs::write(folder.join("bomb"), &bomb).unwrap();
+    let run = run(&["info", "bomb"], folder);
+    assert_eq!(run.code, Some(2), "{}", run.told);
+    assert!(run.told.contains("the size of all site tables"), "{}", run.told);
+    assert!(run.mib < MIB, "{} MiB", run.mib);
+}
