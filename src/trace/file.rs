@@ -245,7 +245,7 @@ impl Trace {
 
     /// Whether the keys are the 32-bit numbers of v1.
     pub(crate) fn keys_of_v1(&self, launch: usize) -> bool {
-        self.version() == 1 || self.sites(launch).is_some_and(SiteTable::from_v1)
+        self.version() == 1 || self.sites(launch).is_some_and(SiteTable::is_v1)
     }
 }
 
@@ -370,6 +370,7 @@ impl Cursor<'_> {
                 let at = *index as usize * v1::EVENT;
                 let event = warp.bytes().get(at..).filter(|b| !b.is_empty()).and_then(v1::event);
                 *index += u64::from(event.is_some());
+                warp.passed(*index);
                 Ok(event)
             }
             Self::V2(cursor) => cursor.next(),

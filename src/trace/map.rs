@@ -9,6 +9,9 @@ use memmap2::{Mmap, UncheckedAdvice};
 
 use super::error::{Error, Problem};
 
+/// The most that one access maps.
+const LARGE_PAGE: usize = 2 << 20;
+
 /// The bytes of a file.
 #[derive(Debug)]
 pub(crate) struct Map(Option<Mmap>);
@@ -34,10 +37,12 @@ impl Map {
     /// Gives the memory of a range back; reading it again fetches it again.
     pub(crate) fn release(&self, range: Range<usize>) {
         if let Some(map) = &self.0 {
+            // Touching one byte maps all of a large page, also what was given back before.
+            let start = range.start - range.start % LARGE_PAGE;
+            let len = range.end.saturating_sub(start);
             // SAFETY: the pages are the file's and never written: what is dropped is read again.
-            let dropped = unsafe {
-                map.unchecked_advise_range(UncheckedAdvice::DontNeed, range.start, range.len())
-            };
+            let dropped =
+                unsafe { map.unchecked_advise_range(UncheckedAdvice::DontNeed, start, len) };
             // It is a hint: without it, the kernel takes the memory back when it needs it.
             let _ = dropped;
         }

@@ -16,6 +16,8 @@ use super::records::{V1Event, V1File, V1Warp};
 pub(crate) const EVENT: usize = size_of::<V1Event>();
 pub(crate) const WARP: usize = size_of::<V1Warp>();
 const HEADER: usize = size_of::<V1File>();
+/// Bytes that stay in memory behind a reader.
+const BEHIND: usize = 16 << 20;
 /// `NVABI_TRACE_V1_MAGIC`, filled up with zeros.
 const MAGIC: [u8; 12] = *b"GDDBGGPU\0\0\0\0";
 
@@ -69,7 +71,7 @@ impl V1 {
     }
 
     pub(crate) fn warps(&self) -> V1Warps<'_> {
-        V1Warps { file: self, next: 0, at: HEADER }
+        V1Warps { file: self, next: 0, at: HEADER, released: 0 }
     }
 
     fn fixed(&self) -> bool {
@@ -83,6 +85,8 @@ pub(crate) struct V1Warps<'a> {
     file: &'a V1,
     next: u32,
     at: usize,
+    /// What lies before this was given back.
+    released: usize,
 }
 
 /// One warp: where its events are.
@@ -146,6 +150,11 @@ impl<'a> V1Warps<'a> {
             range: start..start + warp.events as usize * EVENT,
             dropped: u64::from(warp.dropped.max(warp.total.saturating_sub(warp.events))),
         };
+        // What was looked at before is done with, or fetched again where it is not.
+        if start.saturating_sub(self.released) > BEHIND {
+            file.release(self.released..at);
+            self.released = at;
+        }
         self.at = start + size as usize;
         self.next += 1;
         Ok(events)
@@ -165,6 +174,15 @@ impl<'a> V1Warps<'a> {
 impl<'a> V1Events<'a> {
     pub(crate) fn bytes(&self) -> &'a [u8] {
         self.file.map.get(self.range.clone()).unwrap_or_default()
+    }
+
+    /// Gives back what lies before an event, now and then.
+    pub(crate) fn passed(&self, index: u64) {
+        let at = index as usize * EVENT;
+        if at > 0 && at % BEHIND == 0 {
+            let here = self.range.start + at;
+            self.file.release(here - BEHIND..here);
+        }
     }
 }
 

@@ -359,7 +359,9 @@ fn ways_that_never_meet_are_one_finding() {
     };
     let (mut a, mut b) = (make(1000), make(100_000));
     // Without the exit that both have.
-    (a.events.pop(), b.events.pop());
+    for warp in [&mut a, &mut b] {
+        warp.events.pop();
+    }
     for format in FORMATS {
         let (a, b) = (std::slice::from_ref(&a), std::slice::from_ref(&b));
         let report = compare((format, a), (Format::V1, b), &Options::default());

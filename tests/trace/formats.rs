@@ -10,8 +10,11 @@ use nvabi::trace::{
 
 use crate::pairs::{FORMATS, Format, Pair, Random, Warp, write, write_v2};
 
+/// A warp and its events.
+type Read = (u32, Vec<Event>);
+
 /// The events that can be read of each warp, and the bytes of what cannot.
-fn read(trace: &Trace, launch: usize) -> (Vec<(u32, Vec<Event>)>, Vec<(u32, u32, u64)>) {
+fn read(trace: &Trace, launch: usize) -> (Vec<Read>, Vec<(u32, u32, u64)>) {
     let (mut warps, mut lost) = (Vec::new(), Vec::new());
     for found in trace.warps(launch) {
         match found {
@@ -323,7 +326,7 @@ fn sessions_stay_apart_when_they_are_merged() {
     for (at, trace) in traces.iter().enumerate() {
         let (merged, own) = (read(&all, at).0, read(trace, 0).0);
         assert_eq!(merged.len(), own.len());
-        let sites = |warps: &[(u32, Vec<Event>)]| -> Vec<u64> {
+        let sites = |warps: &[Read]| -> Vec<u64> {
             warps.iter().flat_map(|(_, events)| events).map(|event| event.site).collect()
         };
         assert_eq!(sites(&merged), sites(&own));

@@ -45,7 +45,7 @@ pub struct Options {
     pub allow_different_grids: bool,
     /// Keys that sites of A have in B.
     pub sites: FxHashMap<u64, u64>,
-    /// Threads; without this, one for each processor, eight at most.
+    /// Threads; without this, one for each processor, four at most.
     pub threads: Option<usize>,
 }
 
@@ -61,6 +61,9 @@ impl Default for Options {
         }
     }
 }
+
+/// Threads that a comparison takes: each holds windows of both files, and memory is bounded.
+const THREADS: usize = 4;
 
 /// Compares two traces.
 ///
@@ -222,7 +225,8 @@ impl<'a> Job<'a> {
         let (warps_a, warps_b) = (self.a.warps(self.pair.a), self.b.warps(self.pair.b));
         let pairs = Pairs::new(warps_a, warps_b, other_grid);
         let work = Mutex::new(Work { pairs, failed: None });
-        let processors = thread::available_parallelism().map_or(1, |count| count.get().min(8));
+        let processors =
+            thread::available_parallelism().map_or(1, |count| count.get().min(THREADS));
         let threads = self.options.threads.unwrap_or(processors).max(1);
         let empty = collector.empty();
         let parts: Vec<Collector> = thread::scope(|scope| {

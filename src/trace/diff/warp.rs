@@ -79,7 +79,6 @@ impl<'a, 'b> Walk<'a, 'b> {
         mut found: impl FnMut(&mut Self, Divergence) -> Result<(), Error>,
     ) -> Result<(), Error> {
         loop {
-            skip_equal(self.a, self.b, self.values)?;
             match (self.a.peek(0)?, self.b.peek(0)?) {
                 (None, None) => return Ok(()),
                 (Some(x), Some(y)) => match difference(&x, &y, self.values) {
@@ -97,7 +96,7 @@ impl<'a, 'b> Walk<'a, 'b> {
                             self.drift(&x, &mut found)?;
                         }
                     }
-                    None => self.step(1, 1),
+                    None => skip_equal(self.a, self.b, self.values)?,
                 },
                 (x, y) => {
                     if let Some(end) = self.end(x, y)? {

@@ -87,7 +87,7 @@ impl SiteTable {
         self.keys.len()
     }
 
-    pub(crate) fn from_v1(&self) -> bool {
+    pub(crate) fn is_v1(&self) -> bool {
         self.flags & abi::NVABI_TRACE_SITES_V1 != 0
     }
 
