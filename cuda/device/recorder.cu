@@ -1,0 +1,255 @@
+/* The device's half of the recorder. The pass carries this as bitcode, links it into the code it
+ * instruments and lets it be inlined there, so a call here is a few instructions at a site.
+ *
+ * Each warp has a region in global memory and a cursor in shared memory. Halves of a diverged warp may
+ * come between each other, so the cursor is moved atomically; nothing global is.
+ *
+ * A function computes `slot`, `below` and `end` once and hands them to its sites:
+ *   slot   where the warp's cursor is
+ *   below  lanes below this one; all ones where the warp is not recorded, so that no lane is the lowest
+ *   end    first position behind the region
+ * A position counts half words (4 bytes) from the start of all regions: 16 GiB of them at most. Those
+ * two constants, 2 and 4, are all that a site has to load (the count of a branch and the scale of an
+ * address share one). Past the end, events go to the slack behind the region and the cursor counts on.
+ */
+#include "nvabi_trace.h"
+#include "recorder.h"
+
+#define DEVICE __attribute__((device, always_inline))
+
+typedef unsigned long long u64;
+typedef unsigned int u32;
+
+struct Cursor {
+    u32 at;
+    u32 end;
+    u32 saved; /* of `at`, while recording is paused */
+    u32 region;
+};
+
+extern "C" {
+
+/* A unit of an image that is linked of several (-fgpu-rdc). Who runs code of it first puts it into a
+ * place of the list; the place's number is what tells its sites from those of other units. */
+struct Unit {
+    const void *sites;
+    u32 size; /* of the sites, in bytes */
+    u32 place; /* and 1; 0 until it has one */
+};
+__attribute__((device)) struct Unit *__nvabi_units[NVABI_TRACE_UNITS];
+
+__attribute__((constant)) struct nvabi_trace_buffer __nvabi_trace;
+__attribute__((shared)) struct Cursor __nvabi_cursors[32];
+
+/* Behind every position of a region, before the slack overflows: 8 GiB of events that did not fit. */
+#define PAUSED 0x80000000u
+
+static __attribute__((device, always_inline)) u32 active() {
+    u32 mask;
+    asm volatile("activemask.b32 %0;" : "=r"(mask));
+    return mask;
+}
+
+static __attribute__((device, always_inline)) u32 lanes_below() {
+    u32 below;
+    asm("mov.u32 %0, %%lanemask_lt;" : "=r"(below));
+    return below;
+}
+
+static __attribute__((device, always_inline)) u32 warp_of_block() {
+    u32 thread = __nvvm_read_ptx_sreg_tid_x() +
+                 __nvvm_read_ptx_sreg_ntid_x() *
+                     (__nvvm_read_ptx_sreg_tid_y() +
+                      __nvvm_read_ptx_sreg_ntid_y() * __nvvm_read_ptx_sreg_tid_z());
+    return thread / 32;
+}
+
+static __attribute__((device, always_inline)) u32 warp_of_launch(u32 warp) {
+    u32 threads = __nvvm_read_ptx_sreg_ntid_x() * __nvvm_read_ptx_sreg_ntid_y() *
+                  __nvvm_read_ptx_sreg_ntid_z();
+    u32 block = __nvvm_read_ptx_sreg_ctaid_x() +
+                __nvvm_read_ptx_sreg_nctaid_x() *
+                    (__nvvm_read_ptx_sreg_ctaid_y() +
+                     __nvvm_read_ptx_sreg_nctaid_y() * __nvvm_read_ptx_sreg_ctaid_z());
+    return block * ((threads + 31) / 32) + warp;
+}
+
+/* Shared memory is addressed as the instructions at a site want it: 32 bits, not generic. */
+static __attribute__((device, always_inline)) u32 read_shared(u32 address) {
+    u32 value;
+    asm volatile("ld.shared.b32 %0, [%1];" : "=r"(value) : "r"(address) : "memory");
+    return value;
+}
+
+static __attribute__((device, always_inline)) void write_shared(u32 address, u32 value) {
+    asm volatile("st.shared.b32 [%0], %1;" ::"r"(address), "r"(value) : "memory");
+}
+
+static __attribute__((device, always_inline)) u32 exchange_shared(u32 address, u32 value) {
+    u32 old;
+    asm volatile("atom.shared.exch.b32 %0, [%1], %2;"
+                 : "=r"(old)
+                 : "r"(address), "r"(value)
+                 : "memory");
+    return old;
+}
+
+#define AT 0
+#define END 4
+#define SAVED 8
+#define REGION 12
+
+DEVICE u32 __nvabi_slot() {
+    u32 base;
+    asm("{ .reg .b64 a; cvta.to.shared.u64 a, %1; cvt.u32.u64 %0, a; }"
+        : "=r"(base)
+        : "l"((void *)__nvabi_cursors));
+    return base + warp_of_block() * (u32)sizeof(struct Cursor);
+}
+
+DEVICE u32 __nvabi_end(u32 slot) { return read_shared(slot + END); }
+
+DEVICE u32 __nvabi_below(u32 end) { return end ? lanes_below() : ~0u; }
+
+/* What to add to a site of a unit. */
+DEVICE u32 __nvabi_unit(struct Unit *unit) {
+    u32 place = *(volatile u32 *)&unit->place;
+    for (u32 at = 0; place == 0 && at < NVABI_TRACE_UNITS; at++) {
+        u64 other;
+        asm volatile("atom.global.cas.b64 %0, [%1], 0, %2;"
+                     : "=l"(other)
+                     : "l"(&__nvabi_units[at]), "l"(unit)
+                     : "memory");
+        if (other == 0 || other == (u64)unit) {
+            place = at + 1;
+            *(volatile u32 *)&unit->place = place;
+        }
+    }
+    return (place - 1) * NVABI_TRACE_UNIT_SITES;
+}
+
+/* First of all in a kernel: the warp gets its region. */
+DEVICE u32 __nvabi_begin() {
+    u32 mask = active();
+    u32 slot = __nvabi_slot();
+    if ((mask & lanes_below()) == 0) {
+        u32 warp = warp_of_launch(warp_of_block());
+        u32 every = __nvabi_trace.sample_every;
+        u32 region = every > 1 ? warp / every : warp;
+        bool recorded = __nvabi_trace.warps && region < __nvabi_trace.regions &&
+                        (every <= 1 || region * every == warp);
+        u32 start = region * (__nvabi_trace.capacity + NVABI_TRACE_SLACK) * 2;
+        write_shared(slot + AT, start);
+        write_shared(slot + END, recorded ? start + __nvabi_trace.capacity * 2 : 0);
+        write_shared(slot + SAVED, start);
+        write_shared(slot + REGION, region);
+        if (recorded) {
+            ((struct nvabi_trace_warp *)__nvabi_trace.warps)[region].warp = warp;
+        }
+    }
+    __nvvm_bar_warp_sync(mask);
+    return slot;
+}
+
+/* Last of all in a kernel: how far the warp got. Lanes may leave one after another. */
+DEVICE void __nvabi_finish(u32 slot, u32 below, u32 end) {
+    u32 mask = active();
+    if ((mask & below) == 0) {
+        u32 at = read_shared(slot + AT);
+        at = at >= PAUSED ? read_shared(slot + SAVED) : at;
+        u32 words = (at - (end - __nvabi_trace.capacity * 2)) / 2;
+        u32 *to = &((struct nvabi_trace_warp *)__nvabi_trace.warps)[read_shared(slot + REGION)].words;
+        asm volatile("red.global.max.u32 [%0], %1;" ::"l"(to), "r"(words) : "memory");
+    }
+}
+
+/* The mask is read before anything filters lanes, and the lowest active lane records for all. */
+DEVICE void __nvabi_branch(u32 slot, u32 below, u32 end, u32 site, bool condition) {
+    u32 mask = active();
+    u32 taken = __nvvm_vote_ballot_sync(mask, condition);
+    asm volatile("{\n\t"
+                 ".reg .pred higher, some, split;\n\t"
+                 ".reg .b32 others, count, at, word;\n\t"
+                 ".reg .b64 to;\n\t"
+                 "and.b32 others, %5, %1;\n\t"
+                 "setp.ne.u32 higher, others, 0;\n\t"
+                 "@higher bra done;\n\t"
+                 "setp.ne.u32 some, %4, 0;\n\t"
+                 "setp.ne.and.u32 split, %4, %5, some;\n\t"
+                 "selp.b32 count, 4, 2, split;\n\t"
+                 "atom.shared.add.u32 at, [%0], count;\n\t"
+                 /* HAS_BALLOT is the count's 4 after the site lost the count's 2. */
+                 "mad.lo.u32 word, count, 0x08000000, %3;\n\t"
+                 "@some add.u32 word, word, 0x08000000;\n\t"
+                 "min.u32 at, at, %2;\n\t"
+                 "mul.wide.u32 to, at, 4;\n\t"
+                 "add.s64 to, to, %6;\n\t"
+                 "st.global.cs.v2.b32 [to], {word, %5};\n\t"
+                 "@split st.global.cs.b32 [to+8], %4;\n\t"
+                 "done:\n\t"
+                 "}" ::"r"(slot),
+                 "r"(below), "r"(end), "r"(site - NVABI_TRACE_HAS_BALLOT), "r"(taken), "r"(mask),
+                 "l"(__nvabi_trace.events));
+}
+
+static __attribute__((device, always_inline)) u64 *reserve(u32 slot, u32 end, u32 words) {
+    u32 at;
+    asm volatile("atom.shared.add.u32 %0, [%1], %2;"
+                 : "=r"(at)
+                 : "r"(slot), "r"(words * 2));
+    return (u64 *)__nvabi_trace.events + (at < end ? at : end) / 2;
+}
+
+static __attribute__((device, always_inline)) void write_word(u64 *to, u32 low, u32 high) {
+    asm volatile("st.global.cs.v2.b32 [%0], {%1, %2};" ::"l"(to), "r"(low), "r"(high));
+}
+
+/* A function is entered or left. */
+DEVICE void __nvabi_mark(u32 slot, u32 below, u32 end, u32 site) {
+    u32 mask = active();
+    if ((mask & below) == 0) {
+        write_word(reserve(slot, end, 1), site, mask);
+    }
+}
+
+/* Something with a value: the one of the lowest active lane. */
+DEVICE void __nvabi_value(u32 slot, u32 below, u32 end, u32 site, u64 value) {
+    u32 mask = active();
+    if ((mask & below) == 0) {
+        u64 *to = reserve(slot, end, 2);
+        write_word(to, site, mask);
+        write_word(to + 1, (u32)value, (u32)(value >> 32));
+    }
+}
+
+/* A store of which the compiler does not know whether it goes to shared memory: lanes for which it does
+ * are the event's. */
+DEVICE void __nvabi_maybe_shared(u32 slot, u32 below, u32 end, u32 site, u64 value, void *address) {
+    u32 mask = active();
+    u32 shared = __nvvm_vote_ballot_sync(mask, __nvvm_isspacep_shared(address));
+    bool mine = __nvvm_isspacep_shared(address);
+    if (mine && (shared & below) == 0) {
+        u64 *to = reserve(slot, end, 2);
+        write_word(to, site, shared);
+        write_word(to + 1, (u32)value, (u32)(value >> 32));
+    }
+}
+
+__attribute__((device, noinline)) void nvabi_trace_pause(void) {
+    u32 slot = __nvabi_slot();
+    u32 mask = active();
+    if ((mask & __nvabi_below(__nvabi_end(slot))) == 0 && read_shared(slot + AT) < PAUSED) {
+        write_shared(slot + SAVED, exchange_shared(slot + AT, PAUSED));
+    }
+    __nvvm_bar_warp_sync(mask);
+}
+
+__attribute__((device, noinline)) void nvabi_trace_resume(void) {
+    u32 slot = __nvabi_slot();
+    u32 mask = active();
+    if ((mask & __nvabi_below(__nvabi_end(slot))) == 0 && read_shared(slot + AT) >= PAUSED) {
+        exchange_shared(slot + AT, read_shared(slot + SAVED));
+    }
+    __nvvm_bar_warp_sync(mask);
+}
+}

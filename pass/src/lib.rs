@@ -1,0 +1,114 @@
+//! An LLVM pass that lets CUDA device code record its control flow.
+//!
+//! Loaded with `-fpass-plugin` into clang 19 or with `-load-pass-plugin` into opt 19. Built where LLVM
+//! 19 is installed; elsewhere there is nothing in here.
+#![cfg(llvm)]
+
+mod debug;
+mod instrument;
+mod options;
+mod prepare;
+mod runtime;
+mod select;
+mod sites;
+
+use std::error::Error;
+use std::ffi::{CString, c_char, c_int, c_void};
+use std::mem::ManuallyDrop;
+use std::{ptr, slice};
+
+use inkwell::llvm_sys::core::LLVMCreateMessage;
+use inkwell::llvm_sys::prelude::LLVMModuleRef;
+use inkwell::module::Module;
+
+use options::Options;
+
+/// What fails names the place itself: the message is all that is done with it.
+type Failure = Box<dyn Error>;
+
+/// `llvm::PassPluginLibraryInfo`.
+#[repr(C)]
+struct PluginInfo {
+    version: u32,
+    name: *const c_char,
+    plugin_version: *const c_char,
+    register: unsafe extern "C" fn(builder: *mut c_void),
+}
+
+unsafe extern "C" {
+    /// In `register.cpp`.
+    fn nvabi_register(builder: *mut c_void);
+}
+
+/// What LLVM looks for in a plugin.
+#[unsafe(no_mangle)]
+extern "C" fn llvmGetPassPluginInfo() -> PluginInfo {
+    PluginInfo {
+        version: 1,
+        name: c"nvabi-trace".as_ptr(),
+        plugin_version: c"1".as_ptr(),
+        register: nvabi_register,
+    }
+}
+
+/// Instruments a module as `options` say, or the environment where they are empty: 0 unchanged, 1
+/// changed, 2 failed, with a message for `LLVMDisposeMessage` in `error`.
+///
+/// # Safety
+///
+/// `module` is a module that nothing else uses meanwhile; `options` are `size` bytes; `error` may be
+/// written.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn nvabi_instrument(
+    module: LLVMModuleRef,
+    options: *const u8,
+    size: usize,
+    error: *mut *mut c_char,
+) -> c_int {
+    // SAFETY: the caller's promise. LLVM owns the module: it must not be dropped here.
+    let module = ManuallyDrop::new(unsafe { Module::new(module) });
+    let options = match size {
+        0 => &[],
+        // SAFETY: the caller's promise.
+        _ => unsafe { slice::from_raw_parts(options, size) },
+    };
+    match run(&module, options) {
+        Ok(changed) => c_int::from(changed),
+        Err(failure) => {
+            let message = CString::new(failure.to_string().replace('\0', " ")).unwrap_or_default();
+            // SAFETY: the caller's promise; LLVM copies the text.
+            unsafe { ptr::write(error, LLVMCreateMessage(message.as_ptr())) };
+            2
+        }
+    }
+}
+
+fn run(module: &Module<'_>, options: &[u8]) -> Result<bool, Failure> {
+    let triple = module.get_triple();
+    if !triple.as_str().to_bytes().starts_with(b"nvptx") || runtime::is_linked(module) {
+        return Ok(false);
+    }
+    let options = match options {
+        [] => Options::from_environment()?,
+        given => str::from_utf8(given)?.parse()?,
+    };
+    let selected = select::functions(module, &options);
+    if selected.is_empty() {
+        return Ok(false);
+    }
+    prepare::inline_wrappers(module)?;
+    prepare::lower_switches(module, &selected)?;
+    let runtime = runtime::link(module, &options)?;
+    let mut sites = sites::Sites::new(module, &options);
+    let kernels: Vec<_> = select::defined(module)
+        .filter(|function| instrument::is_kernel(module, *function) && !selected.contains(function))
+        .collect();
+    for function in selected {
+        instrument::function(module, &runtime, &options, &mut sites, function)?;
+    }
+    for kernel in kernels {
+        instrument::kernel(module, &runtime, kernel)?;
+    }
+    runtime.embed(module, &sites)?;
+    Ok(true)
+}

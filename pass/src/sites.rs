@@ -1,0 +1,169 @@
+//! The site table: what `nvabi_trace_sites` in `nvabi_trace.h` says, byte for byte.
+
+use std::collections::HashMap;
+use std::path::PathBuf;
+
+use inkwell::module::Module;
+
+use crate::Failure;
+use crate::debug::{self, Frame};
+use crate::options::{Kind, Options};
+
+/// Sites that an event can name.
+const MOST: usize = 1 << 24;
+
+/// What tells one site from another in every build; the key is a hash of it.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+struct Place {
+    kind: Kind,
+    file: String,
+    function: String,
+    inlined: String,
+    line: u32,
+    column: u32,
+}
+
+pub(crate) struct Sites {
+    root: PathBuf,
+    main: String,
+    entries: Vec<u8>,
+    count: u32,
+    strings: Strings,
+    ordinals: HashMap<Place, u16>,
+}
+
+impl Sites {
+    pub(crate) fn new(module: &Module<'_>, options: &Options) -> Self {
+        let source = module.get_source_file_name().to_string_lossy().into_owned();
+        // Debug information has absolute paths; the module's name is as the command line had it.
+        let here = std::env::current_dir().unwrap_or_default();
+        let source = debug::normal(&here.join(source));
+        let folder = || source.parent().map(PathBuf::from).unwrap_or_default();
+        let root = options.root.as_ref().map(|root| debug::normal(&here.join(root)));
+        let root = root.unwrap_or_else(folder);
+        Self {
+            main: debug::relative(&source, &root),
+            root,
+            entries: Vec::new(),
+            count: 0,
+            strings: Strings::default(),
+            ordinals: HashMap::new(),
+        }
+    }
+
+    /// Adds a site in a function, `frames` being where it stands, innermost first, or nothing where
+    /// that is not known. What comes back is what an event of it holds in its first half.
+    pub(crate) fn add(
+        &mut self,
+        kind: Kind,
+        function: &str,
+        mut frames: Vec<Frame>,
+        bytes: u8,
+    ) -> Result<u32, Failure> {
+        if self.count as usize == MOST {
+            return Err(format!("more than {MOST} sites in {}", self.main).into());
+        }
+        // An atomic stands where the program calls it, not inside CUDA's headers.
+        while frames.len() > 1 && frames.first().is_some_and(|frame| debug::is_wrapper(&frame.path))
+        {
+            frames.remove(0);
+        }
+        let place = self.place(kind, function, &frames);
+        let ordinal = self.ordinals.entry(place.clone()).or_default();
+        let key = key(&place, *ordinal);
+        let this = *ordinal;
+        *ordinal = ordinal.saturating_add(1);
+        self.write(&place, key, this, bytes);
+        self.count += 1;
+        Ok((self.count - 1) | (kind as u32) << 24)
+    }
+
+    fn place(&self, kind: Kind, function: &str, frames: &[Frame]) -> Place {
+        let Some((inner, outer)) = frames.split_first() else {
+            let (file, function) = (self.main.clone(), function.to_owned());
+            return Place { kind, file, function, inlined: String::new(), line: 0, column: 0 };
+        };
+        let call = |frame: &Frame| {
+            let (file, function) = (debug::relative(&frame.path, &self.root), &frame.function);
+            format!("{file}:{}:{}:{function}", frame.line, frame.column)
+        };
+        Place {
+            kind,
+            file: debug::relative(&inner.path, &self.root),
+            function: inner.function.clone(),
+            inlined: outer.iter().map(call).collect::<Vec<_>>().join(";"),
+            line: inner.line,
+            column: inner.column,
+        }
+    }
+
+    fn write(&mut self, place: &Place, key: u64, ordinal: u16, bytes: u8) {
+        let name = debug::demangled(&place.function);
+        let [file, function, inlined] =
+            [&place.file, &name, &place.inlined].map(|text| self.strings.offset(text));
+        self.entries.extend(key.to_le_bytes());
+        for word in [file, function, inlined, place.line, place.column] {
+            self.entries.extend(word.to_le_bytes());
+        }
+        self.entries.extend(ordinal.to_le_bytes());
+        self.entries.extend([place.kind as u8, bytes]);
+    }
+
+    pub(crate) fn count(&self) -> u32 {
+        self.count
+    }
+
+    /// The whole table.
+    pub(crate) fn bytes(&self) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        let strings = self.strings.bytes.len() as u32;
+        for word in [0, self.count, strings, 0] {
+            bytes.extend(word.to_le_bytes());
+        }
+        bytes.extend(&self.entries);
+        bytes.extend(&self.strings.bytes);
+        bytes
+    }
+}
+
+struct Strings {
+    bytes: Vec<u8>,
+    offsets: HashMap<String, u32>,
+}
+
+impl Default for Strings {
+    fn default() -> Self {
+        Self { bytes: vec![0], offsets: HashMap::from([(String::new(), 0)]) }
+    }
+}
+
+impl Strings {
+    fn offset(&mut self, text: &str) -> u32 {
+        if let Some(offset) = self.offsets.get(text) {
+            return *offset;
+        }
+        let offset = self.bytes.len() as u32;
+        self.bytes.extend(text.replace('\0', " ").bytes());
+        self.bytes.push(0);
+        self.offsets.insert(text.to_owned(), offset);
+        offset
+    }
+}
+
+/// FNV-1a over everything that tells the site from others, with zero bytes between texts.
+fn key(place: &Place, ordinal: u16) -> u64 {
+    let mut hash: u64 = 0xcbf2_9ce4_8422_2325;
+    let mut add = |bytes: &[u8]| {
+        for byte in bytes {
+            hash = (hash ^ u64::from(*byte)).wrapping_mul(0x100_0000_01b3);
+        }
+    };
+    for text in [&place.file, &place.function, &place.inlined] {
+        add(text.as_bytes());
+        add(&[0]);
+    }
+    for number in [place.line, place.column, place.kind as u32, u32::from(ordinal)] {
+        add(&number.to_le_bytes());
+    }
+    hash
+}
