@@ -15,6 +15,7 @@ mod sites;
 use std::error::Error;
 use std::ffi::{CString, c_char, c_int, c_void};
 use std::mem::ManuallyDrop;
+use std::panic::{self, AssertUnwindSafe};
 use std::{ptr, slice};
 
 use inkwell::llvm_sys::core::LLVMCreateMessage;
@@ -72,10 +73,15 @@ unsafe extern "C" fn nvabi_instrument(
         // SAFETY: the caller's promise.
         _ => unsafe { slice::from_raw_parts(options, size) },
     };
-    match run(&module, options) {
+    // A defect here must not take the compiler down without a word.
+    let outcome = panic::catch_unwind(AssertUnwindSafe(|| {
+        run(&module, options).map_err(|failure| failure.to_string())
+    }));
+    match outcome.unwrap_or_else(|_| Err("the pass has a defect; its message is above".to_owned()))
+    {
         Ok(changed) => c_int::from(changed),
         Err(failure) => {
-            let message = CString::new(failure.to_string().replace('\0', " ")).unwrap_or_default();
+            let message = CString::new(failure.replace('\0', " ")).unwrap_or_default();
             // SAFETY: the caller's promise; LLVM copies the text.
             unsafe { ptr::write(error, LLVMCreateMessage(message.as_ptr())) };
             2
@@ -92,11 +98,12 @@ fn run(module: &Module<'_>, options: &[u8]) -> Result<bool, Failure> {
         [] => Options::from_environment()?,
         given => str::from_utf8(given)?.parse()?,
     };
+    // First, because functions go when they are inlined everywhere.
+    prepare::inline_wrappers(module)?;
     let selected = select::functions(module, &options);
     if selected.is_empty() {
-        return Ok(false);
+        return Ok(true);
     }
-    prepare::inline_wrappers(module)?;
     prepare::lower_switches(module, &selected)?;
     let runtime = runtime::link(module, &options)?;
     let mut sites = sites::Sites::new(module, &options);
