@@ -1,0 +1,263 @@
+//! CUDA's driver interface: what the recorder calls of it, and errors that name the call.
+
+use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
+use std::fmt;
+use std::mem;
+use std::ptr;
+
+use crate::hooks;
+
+pub(crate) type Status = c_uint;
+pub(crate) type Address = u64;
+/// A context, module, function, stream or event.
+pub(crate) type Handle = *mut c_void;
+
+pub(crate) const SUCCESS: Status = 0;
+const NOT_FOUND: Status = 500;
+pub(crate) const NOT_READY: Status = 600;
+
+const NON_BLOCKING: c_uint = 1;
+const DISABLE_TIMING: c_uint = 2;
+const COMPUTE_MAJOR: c_int = 75;
+const COMPUTE_MINOR: c_int = 76;
+
+/// A call of the driver that failed, or that it does not have.
+#[derive(Debug)]
+pub(crate) struct Failure {
+    call: &'static str,
+    status: Option<Status>,
+    name: String,
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.status {
+            None => write!(f, "the driver has no {}", self.call),
+            Some(status) => write!(f, "{} failed: {} ({status})", self.call, self.name),
+        }
+    }
+}
+
+pub(crate) type Result<T> = std::result::Result<T, Failure>;
+
+/// Declares calls: each is looked up once, and is None where the driver does not have it.
+macro_rules! calls {
+    ($($(#[$doc:meta])* $name:ident = $symbol:literal ($($argument:ty),*);)*) => {
+        /// Calls of the driver.
+        pub(crate) struct Driver {
+            $($name: Option<unsafe extern "C" fn($($argument),*) -> Status>,)*
+        }
+
+        impl Driver {
+            /// Looks up what the loaded driver has.
+            pub(crate) fn load() -> Self {
+                let library = hooks::library();
+                Self {
+                    // SAFETY: the symbols have these types in every version of CUDA from 11 on.
+                    $($name: unsafe {
+                        mem::transmute::<*mut c_void, Option<unsafe extern "C" fn($($argument),*) -> Status>>(
+                            hooks::real(library, concat!($symbol, "\0").as_ptr().cast()),
+                        )
+                    },)*
+                }
+            }
+        }
+    };
+}
+
+calls! {
+    get_error_name = "cuGetErrorName" (Status, *mut *const c_char);
+    current = "cuCtxGetCurrent" (*mut Handle);
+    push = "cuCtxPushCurrent_v2" (Handle);
+    pop = "cuCtxPopCurrent_v2" (*mut Handle);
+    device = "cuCtxGetDevice" (*mut c_int);
+    attribute = "cuDeviceGetAttribute" (*mut c_int, c_int, c_int);
+    function_module = "cuFuncGetModule" (*mut Handle, Handle);
+    function_name = "cuFuncGetName" (*mut *const c_char, Handle);
+    kernel_function = "cuKernelGetFunction" (*mut Handle, Handle);
+    global = "cuModuleGetGlobal_v2" (*mut Address, *mut usize, Handle, *const c_char);
+    alloc = "cuMemAlloc_v2" (*mut Address, usize);
+    free = "cuMemFree_v2" (Address);
+    set = "cuMemsetD8Async" (Address, u8, usize, Handle);
+    to_device = "cuMemcpyHtoDAsync_v2" (Address, *const c_void, usize, Handle);
+    to_host = "cuMemcpyDtoHAsync_v2" (*mut c_void, Address, usize, Handle);
+    stream_create = "cuStreamCreate" (*mut Handle, c_uint);
+    stream_wait = "cuStreamWaitEvent" (Handle, Handle, c_uint);
+    stream_synchronize = "cuStreamSynchronize" (Handle);
+    stream_capturing = "cuStreamIsCapturing" (Handle, *mut c_uint);
+    event_create = "cuEventCreate" (*mut Handle, c_uint);
+    event_record = "cuEventRecord" (Handle, Handle);
+    event_query = "cuEventQuery" (Handle);
+    event_synchronize = "cuEventSynchronize" (Handle);
+    event_destroy = "cuEventDestroy_v2" (Handle);
+}
+
+/// Calls the driver and makes an error of what it says.
+macro_rules! call {
+    ($driver:expr, $name:ident, $symbol:literal $(, $argument:expr)*) => {
+        match $driver.$name {
+            None => Err(Failure { call: $symbol, status: None, name: String::new() }),
+            // SAFETY: the arguments are what the interface asks for; out-parameters are written to
+            // variables of the caller, and memory is as long as the caller says.
+            Some(function) => $driver.check($symbol, unsafe { function($($argument),*) }),
+        }
+    };
+}
+
+impl Driver {
+    fn check(&self, call: &'static str, status: Status) -> Result<()> {
+        if status == SUCCESS {
+            return Ok(());
+        }
+        let mut name = ptr::null();
+        let named = self.get_error_name.is_some_and(|function| {
+            // SAFETY: it writes a pointer to text that lives as long as the driver.
+            unsafe { function(status, &mut name) == SUCCESS }
+        });
+        let name = match named && !name.is_null() {
+            // SAFETY: as above.
+            true => unsafe { CStr::from_ptr(name) }.to_string_lossy().into_owned(),
+            false => "unknown error".to_owned(),
+        };
+        Err(Failure { call, status: Some(status), name })
+    }
+
+    pub(crate) fn current(&self) -> Result<Handle> {
+        let mut context = ptr::null_mut();
+        call!(self, current, "cuCtxGetCurrent", &mut context)?;
+        Ok(context)
+    }
+
+    pub(crate) fn push(&self, context: Handle) -> Result<()> {
+        call!(self, push, "cuCtxPushCurrent", context)
+    }
+
+    pub(crate) fn pop(&self) -> Result<()> {
+        let mut context = ptr::null_mut();
+        call!(self, pop, "cuCtxPopCurrent", &mut context)
+    }
+
+    /// 10 × major + minor of the current device.
+    pub(crate) fn arch(&self) -> Result<u32> {
+        let (mut device, mut major, mut minor) = (0, 0, 0);
+        call!(self, device, "cuCtxGetDevice", &mut device)?;
+        call!(self, attribute, "cuDeviceGetAttribute", &mut major, COMPUTE_MAJOR, device)?;
+        call!(self, attribute, "cuDeviceGetAttribute", &mut minor, COMPUTE_MINOR, device)?;
+        Ok(u32::try_from(major * 10 + minor).unwrap_or(0))
+    }
+
+    /// The module of what a program launches: a function, or a kernel that is in no context yet.
+    pub(crate) fn module(&self, launched: Handle) -> Result<(Handle, Handle)> {
+        let mut module = ptr::null_mut();
+        let direct = call!(self, function_module, "cuFuncGetModule", &mut module, launched);
+        if direct.is_ok() {
+            return Ok((launched, module));
+        }
+        let mut function = ptr::null_mut();
+        if call!(self, kernel_function, "cuKernelGetFunction", &mut function, launched).is_err() {
+            return direct.map(|()| (launched, module));
+        }
+        call!(self, function_module, "cuFuncGetModule", &mut module, function)?;
+        Ok((function, module))
+    }
+
+    pub(crate) fn name(&self, function: Handle) -> Result<String> {
+        let mut name = ptr::null();
+        call!(self, function_name, "cuFuncGetName", &mut name, function)?;
+        // SAFETY: the text belongs to the module.
+        Ok(unsafe { CStr::from_ptr(name) }.to_string_lossy().into_owned())
+    }
+
+    /// Where a variable of a module is, and its size; None where it has none of that name.
+    pub(crate) fn global(&self, module: Handle, name: &CStr) -> Result<Option<(Address, usize)>> {
+        let (mut address, mut size) = (0, 0);
+        let found = call!(
+            self,
+            global,
+            "cuModuleGetGlobal",
+            &mut address,
+            &mut size,
+            module,
+            name.as_ptr()
+        );
+        match found {
+            Ok(()) => Ok(Some((address, size))),
+            Err(Failure { status: Some(NOT_FOUND), .. }) => Ok(None),
+            Err(failure) => Err(failure),
+        }
+    }
+
+    pub(crate) fn alloc(&self, size: usize) -> Result<Address> {
+        let mut address = 0;
+        call!(self, alloc, "cuMemAlloc", &mut address, size)?;
+        Ok(address)
+    }
+
+    pub(crate) fn free(&self, address: Address) -> Result<()> {
+        call!(self, free, "cuMemFree", address)
+    }
+
+    pub(crate) fn clear(&self, address: Address, size: usize, stream: Handle) -> Result<()> {
+        call!(self, set, "cuMemsetD8Async", address, 0, size, stream)
+    }
+
+    /// `from` must live until the stream has come there.
+    pub(crate) fn to_device(&self, to: Address, from: &[u8], stream: Handle) -> Result<()> {
+        call!(self, to_device, "cuMemcpyHtoDAsync", to, from.as_ptr().cast(), from.len(), stream)
+    }
+
+    /// `to` must live until the stream has come there.
+    pub(crate) fn to_host(&self, to: &mut [u8], from: Address, stream: Handle) -> Result<()> {
+        call!(self, to_host, "cuMemcpyDtoHAsync", to.as_mut_ptr().cast(), from, to.len(), stream)
+    }
+
+    /// A stream that waits for no other.
+    pub(crate) fn stream(&self) -> Result<Handle> {
+        let mut stream = ptr::null_mut();
+        call!(self, stream_create, "cuStreamCreate", &mut stream, NON_BLOCKING)?;
+        Ok(stream)
+    }
+
+    pub(crate) fn wait(&self, stream: Handle, event: Handle) -> Result<()> {
+        call!(self, stream_wait, "cuStreamWaitEvent", stream, event, 0)
+    }
+
+    pub(crate) fn synchronize(&self, stream: Handle) -> Result<()> {
+        call!(self, stream_synchronize, "cuStreamSynchronize", stream)
+    }
+
+    /// Whether what is launched goes into a graph.
+    pub(crate) fn capturing(&self, stream: Handle) -> bool {
+        let mut state = 0;
+        call!(self, stream_capturing, "cuStreamIsCapturing", stream, &mut state).is_ok()
+            && state != 0
+    }
+
+    pub(crate) fn event(&self) -> Result<Handle> {
+        let mut event = ptr::null_mut();
+        call!(self, event_create, "cuEventCreate", &mut event, DISABLE_TIMING)?;
+        Ok(event)
+    }
+
+    pub(crate) fn record(&self, event: Handle, stream: Handle) -> Result<()> {
+        call!(self, event_record, "cuEventRecord", event, stream)
+    }
+
+    /// Whether all before the event is done.
+    pub(crate) fn done(&self, event: Handle) -> Result<bool> {
+        match call!(self, event_query, "cuEventQuery", event) {
+            Ok(()) => Ok(true),
+            Err(Failure { status: Some(NOT_READY), .. }) => Ok(false),
+            Err(failure) => Err(failure),
+        }
+    }
+
+    pub(crate) fn finish(&self, event: Handle) -> Result<()> {
+        call!(self, event_synchronize, "cuEventSynchronize", event)
+    }
+
+    pub(crate) fn drop_event(&self, event: Handle) {
+        // Nothing depends on it.
+        let _ = call!(self, event_destroy, "cuEventDestroy", event);
+    }
+}

@@ -1,0 +1,12 @@
+//! Records the launches of a CUDA program into a trace.
+//!
+//! `nvabi trace record` preloads this. A launch of an instrumented kernel gets regions for its warps in
+//! device memory; the module's own variable tells the kernel where they are. Once the launch is over,
+//! the regions are copied back and written. The program's results and CUDA's errors stay what they are:
+//! where recording fails, that is said and the launch goes on without.
+
+mod config;
+mod driver;
+mod hooks;
+mod output;
+mod recorder;

@@ -1,0 +1,104 @@
+//! From a launch's regions to the trace.
+
+use std::fs::File;
+use std::io::{self, BufWriter};
+use std::path::Path;
+
+use nvabi::trace::abi::r2 as abi;
+use nvabi::trace::{Launch, SiteRow, V2Writer};
+
+/// Level of zstd: the writer is in the program's way.
+const LEVEL: i32 = 1;
+
+/// A trace being written.
+pub(crate) struct Output {
+    writer: V2Writer<BufWriter<File>>,
+}
+
+/// Words of a warp, as the device left them.
+pub(crate) struct Region<'a> {
+    pub(crate) warp: u32,
+    /// Words that fitted.
+    pub(crate) words: &'a [u64],
+    /// Words that did not.
+    pub(crate) lost: u64,
+}
+
+impl Output {
+    /// Begins a file; beside it, named by the process, where another process has begun it.
+    pub(crate) fn create(path: &Path) -> io::Result<Self> {
+        let file = File::create_new(path).or_else(|error| match error.kind() {
+            io::ErrorKind::AlreadyExists => {
+                let mut name = path.as_os_str().to_owned();
+                name.push(format!(".{}", std::process::id()));
+                File::create(Path::new(&name))
+            }
+            _ => Err(error),
+        })?;
+        Ok(Self { writer: V2Writer::new(BufWriter::new(file), Some(LEVEL))? })
+    }
+
+    pub(crate) fn sites(&mut self, module: u32, first: u32, rows: &[SiteRow]) -> io::Result<()> {
+        self.writer.sites(module, first, rows, false)
+    }
+
+    /// Writes a launch; `site` says the index in the module's table of what the device calls a site.
+    pub(crate) fn launch<'a>(
+        &mut self,
+        launch: &Launch,
+        module: u32,
+        site: impl Fn(u32) -> u32,
+        regions: impl Iterator<Item = Region<'a>>,
+    ) -> io::Result<()> {
+        self.writer.launch(launch, module)?;
+        for region in regions {
+            self.writer.warp(region.warp)?;
+            let cut = each_event(region.words, |event| {
+                event[0] = event[0] & !u64::from(abi::NVABI_TRACE_SITE)
+                    | u64::from(site(event[0] as u32 & abi::NVABI_TRACE_SITE));
+                self.writer.words(event)
+            })?;
+            self.writer.end_warp(region.lost + cut)?;
+        }
+        self.writer.end_launch()
+    }
+
+    pub(crate) fn finish(self) -> io::Result<()> {
+        self.writer.finish().map(drop)
+    }
+}
+
+/// Hands on the events of a region as the file has them. What comes back is the words of an event at
+/// the end that did not fit.
+fn each_event(
+    mut words: &[u64],
+    mut write: impl FnMut(&mut [u64]) -> io::Result<()>,
+) -> io::Result<u64> {
+    while let Some(first) = words.first() {
+        let bits = *first as u32;
+        let ballot = usize::from(bits & abi::NVABI_TRACE_HAS_BALLOT != 0);
+        let value = usize::from(bits & abi::NVABI_TRACE_HAS_VALUE != 0);
+        let Some((event, rest)) = words.split_at_checked(1 + ballot + value) else {
+            return Ok(words.len() as u64);
+        };
+        words = rest;
+        let mut copy = [0; abi::NVABI_TRACE_EVENT_WORDS as usize];
+        let copy = &mut copy[..event.len()];
+        copy.copy_from_slice(event);
+        if ballot != 0 {
+            split(copy);
+        }
+        write(copy)?;
+    }
+    Ok(0)
+}
+
+/// Where lanes disagree, the device writes which took the branch and leaves the rest to the host: the
+/// other half of that word, and what the lowest lane did.
+fn split(event: &mut [u64]) {
+    let (mask, taken) = ((event[0] >> 32) as u32, event[1] as u32);
+    let lowest = mask & mask.wrapping_neg();
+    let direction = u64::from(abi::NVABI_TRACE_TAKEN);
+    event[0] = event[0] & !direction | if taken & lowest != 0 { direction } else { 0 };
+    event[1] = u64::from(taken);
+}
