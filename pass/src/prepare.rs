@@ -50,7 +50,17 @@ pub(crate) fn lower_switches(
     if switches.is_empty() {
         return Ok(());
     }
+    // LLVM passes over functions that are not to be optimised, as all are at -O0.
+    let context = module.get_context();
+    let kind = Attribute::get_named_enum_kind_id("optnone");
+    let place = AttributeLoc::Function;
+    let plain =
+        selected.iter().filter(|function| function.get_enum_attribute(place, kind).is_some());
+    let plain: Vec<_> = plain.copied().collect();
+    plain.iter().for_each(|function| function.remove_enum_attribute(place, kind));
     run(module, c"lower-switch")?;
+    let attribute = context.create_enum_attribute(kind, 0);
+    plain.iter().for_each(|function| function.add_attribute(place, attribute));
     for (block, place) in switches {
         let mut chain = vec![block];
         while let Some(block) = chain.pop() {

@@ -1,0 +1,216 @@
+//! Instrumented code as far as it goes without a GPU: PTX that ptxas assembles, units that nvlink
+//! links, sites that keep their keys.
+
+mod common;
+
+use std::collections::{HashMap, HashSet};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use common::{compile, plugin, sites_of_ptx, toolkit};
+
+fn run(command: &mut Command) {
+    let output = command.output().expect("it runs");
+    let error = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{command:?}: {error}");
+}
+
+fn events() -> PathBuf {
+    Path::new(common::KERNELS).join("events.cu")
+}
+
+#[test]
+fn ptxas_assembles_every_level_for_every_architecture() {
+    let (Some(plugin), Some(cuda)) = (plugin(), toolkit()) else { return };
+    let folder = tempfile::tempdir().expect("a folder");
+    for arch in ["sm_80", "sm_90"] {
+        for flags in [["-O0", "-g"], ["-O1", "-g"], ["-O2", "-g"], ["-O3", "-g0"]] {
+            let arch_flag = format!("--cuda-gpu-arch={arch}");
+            let ptx =
+                compile(&plugin, &events(), Some("kinds=all"), &[flags[0], flags[1], &arch_flag]);
+            let file = folder.path().join("events.ptx");
+            fs::write(&file, &ptx).expect("a file");
+            let to = folder.path().join("events.cubin");
+            run(Command::new(cuda.join("bin/ptxas"))
+                .arg("-arch")
+                .arg(arch)
+                .arg(&file)
+                .arg("-o")
+                .arg(to));
+        }
+    }
+}
+
+#[test]
+fn a_site_needs_no_global_atomic() {
+    let Some(plugin) = plugin() else { return };
+    let ptx = compile(&plugin, &events(), Some("kinds=branch;functions=nested"), &["-O2"]);
+    let atomics: Vec<_> = ptx.lines().filter(|line| line.contains("atom.global")).collect();
+    // The kernel that has atomics of its own has them still, and says at its end how far it got.
+    assert!(
+        atomics.iter().all(|line| line.contains("add.u64") || line.contains("cas.b64")),
+        "{atomics:?}"
+    );
+    assert!(ptx.contains("atom.shared.add.u32"));
+}
+
+#[test]
+fn keys_do_not_depend_on_where_and_how_the_code_is_built() {
+    let Some(plugin) = plugin() else { return };
+    let text = fs::read_to_string(events()).expect("the source");
+    let folder = tempfile::tempdir().expect("a folder");
+    let mut keys = Vec::new();
+    for place in ["one", "another/deeper"] {
+        let folder = folder.path().join(place);
+        fs::create_dir_all(&folder).expect("a folder");
+        let source = folder.join("events.cu");
+        fs::write(&source, &text).expect("a file");
+        let sites = sites_of_ptx(&compile(&plugin, &source, Some("kinds=all"), &["-O0", "-g"]));
+        assert!(sites.iter().any(|site| site.file == "events.cu"), "{sites:?}");
+        keys.push(
+            sites
+                .iter()
+                .filter(|site| site.file == "events.cu")
+                .map(|site| site.key)
+                .collect::<Vec<_>>(),
+        );
+    }
+    assert_eq!(keys[0], keys[1]);
+    // Lines above shift those below.
+    let moved = folder.path().join("one/events.cu");
+    fs::write(&moved, format!("\n{text}")).expect("a file");
+    let sites = sites_of_ptx(&compile(&plugin, &moved, Some("kinds=all"), &["-O0", "-g"]));
+    let now = sites.iter().filter(|site| site.file == "events.cu").map(|site| site.key);
+    assert_eq!(now.clone().count(), keys[0].len());
+    assert!(now.zip(&keys[0]).all(|(now, before)| now != *before));
+}
+
+#[test]
+fn a_root_tells_files_of_one_name_apart() {
+    let Some(plugin) = plugin() else { return };
+    let folder = tempfile::tempdir().expect("a folder");
+    let text = fs::read_to_string(events()).expect("the source");
+    let mut all: HashMap<u64, String> = HashMap::new();
+    for unit in ["a", "b"] {
+        fs::create_dir(folder.path().join(unit)).expect("a folder");
+        let source = folder.path().join(unit).join("same.cu");
+        fs::write(&source, &text).expect("a file");
+        let options = format!("kinds=branch;root={}", folder.path().display());
+        for site in sites_of_ptx(&compile(&plugin, &source, Some(&options), &["-O1", "-g"])) {
+            assert_eq!(site.file, format!("{unit}/same.cu"));
+            assert_eq!(all.insert(site.key, site.file.clone()), None, "{site:?}");
+        }
+    }
+}
+
+#[test]
+fn keys_of_a_module_are_all_different_with_and_without_debug_information() {
+    let Some(plugin) = plugin() else { return };
+    for debug in ["-g", "-g0", "-gline-tables-only"] {
+        for level in ["-O0", "-O2"] {
+            let sites =
+                sites_of_ptx(&compile(&plugin, &events(), Some("kinds=all"), &[level, debug]));
+            let keys: HashSet<_> = sites.iter().map(|site| site.key).collect();
+            assert_eq!(keys.len(), sites.len(), "{debug} {level}");
+            let known = sites.iter().filter(|site| site.line > 0).count();
+            match debug {
+                "-g0" => assert_eq!(known, 0),
+                _ => {
+                    assert_eq!(known, sites.len(), "{:?}", sites.iter().find(|site| site.line == 0))
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn units_that_are_linked_share_one_variable_and_keep_their_tables() {
+    let (Some(plugin), Some(cuda)) = (plugin(), toolkit()) else { return };
+    let folder = tempfile::tempdir().expect("a folder");
+    let mut objects = Vec::new();
+    for (unit, text) in [
+        (
+            "a",
+            "#include \"cuda.h\"\nextern __device__ u32 other(u32);\n\
+               extern \"C\" __global__ void k(u32 *out) { if (out[0] > 3) out[1] = other(out[2]); }\n",
+        ),
+        (
+            "b",
+            "#include \"cuda.h\"\n__device__ u32 other(u32 x) { u32 y = 0; while (x) { x /= 3; y += x; } return y; }\n",
+        ),
+    ] {
+        let source = folder.path().join(format!("{unit}.cu"));
+        fs::write(&source, text).expect("a file");
+        for level in ["-O0", "-O2"] {
+            let ptx = compile(&plugin, &source, Some("kinds=all;rdc"), &[level, "-g", "-fgpu-rdc"]);
+            let file = folder.path().join(format!("{unit}.ptx"));
+            fs::write(&file, &ptx).expect("a file");
+            let to = folder.path().join(format!("{unit}.o"));
+            run(Command::new(cuda.join("bin/ptxas"))
+                .args(["-arch=sm_80", "-c"])
+                .arg(&file)
+                .arg("-o")
+                .arg(&to));
+            assert!(sites_of_ptx(&ptx).len() > 2);
+        }
+        objects.push(folder.path().join(format!("{unit}.o")));
+    }
+    let image = folder.path().join("image.cubin");
+    run(Command::new(cuda.join("bin/nvlink"))
+        .arg("-arch=sm_80")
+        .args(&objects)
+        .arg("-o")
+        .arg(&image));
+    let image = fs::read(&image).expect("the image");
+    let has = |name: &[u8]| image.windows(name.len()).any(|window| window == name);
+    assert!(has(b"__nvabi_trace\0") && has(b"__nvabi_units\0"));
+}
+
+#[test]
+fn units_that_were_not_told_to_be_linked_are_refused() {
+    let (Some(plugin), Some(cuda)) = (plugin(), toolkit()) else { return };
+    let folder = tempfile::tempdir().expect("a folder");
+    let mut objects = Vec::new();
+    for unit in ["a", "b"] {
+        let source = folder.path().join(format!("{unit}.cu"));
+        let text = format!(
+            "#include \"cuda.h\"\nextern \"C\" __global__ void {unit}(u32 *o) {{ if (*o) *o = 1; }}"
+        );
+        fs::write(&source, text).expect("a file");
+        let ptx = compile(&plugin, &source, Some("kinds=branch"), &["-O1", "-fgpu-rdc"]);
+        let (file, to) = (folder.path().join("x.ptx"), folder.path().join(format!("{unit}.o")));
+        fs::write(&file, &ptx).expect("a file");
+        run(Command::new(cuda.join("bin/ptxas"))
+            .args(["-arch=sm_80", "-c"])
+            .arg(&file)
+            .arg("-o")
+            .arg(&to));
+        objects.push(to);
+    }
+    let mut command = Command::new(cuda.join("bin/nvlink"));
+    let output =
+        command.arg("-arch=sm_80").args(&objects).arg("-o").arg(folder.path().join("i")).output();
+    let output = output.expect("nvlink runs");
+    let error = String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned();
+    assert!(!output.status.success() && error.contains("__nvabi_"), "{error}");
+}
+
+#[test]
+fn mistakes_in_the_options_stop_the_compiler_and_say_what_there_is() {
+    let Some(plugin) = plugin() else { return };
+    for (options, expected) in [
+        (
+            "kinds=brunch",
+            "nvabi: NVABI_TRACE_PASS: unknown kind `brunch`; there are branch, store, atomic, entry, exit and all",
+        ),
+        (
+            "kind=branch",
+            "nvabi: NVABI_TRACE_PASS: unknown option `kind=branch`; there are kinds=LIST, functions=GLOBS, root=DIR, rdc",
+        ),
+    ] {
+        let output = common::clang(&plugin, &events(), Some(options), &["-O1"]);
+        let error = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(!output.status.success() && error.contains(expected), "{error}");
+    }
+}

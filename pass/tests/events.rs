@@ -1,0 +1,463 @@
+//! What instrumented kernels record when they run: in the emulator, against what follows from the
+//! source.
+
+mod common;
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use common::{Site, plugin};
+use nvabi_emu::{Args, Device, Launch};
+
+const TAKEN: u32 = 0x0800_0000;
+const HAS_BALLOT: u32 = 0x1000_0000;
+const HAS_VALUE: u32 = 0x2000_0000;
+const SITE: u32 = 0x00ff_ffff;
+const SLACK: u64 = 3;
+
+const BRANCH: u8 = 0;
+const STORE: u8 = 1;
+const ATOMIC: u8 = 2;
+const ENTRY: u8 = 3;
+const EXIT: u8 = 4;
+
+/// An event as it is in memory.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Event {
+    site: u32,
+    kind: u8,
+    mask: u32,
+    /// Lanes that took a branch.
+    taken: u32,
+    value: Option<u64>,
+}
+
+struct Recorded {
+    sites: Vec<Site>,
+    /// By the warp's number.
+    warps: BTreeMap<u32, Vec<Event>>,
+    /// Words that were asked for, fitting or not, by the warp's number.
+    words: BTreeMap<u32, u32>,
+    /// The kernel's own results.
+    out: Vec<u32>,
+}
+
+struct Run<'a> {
+    kernel: &'a str,
+    options: &'a str,
+    flags: &'a [&'a str],
+    grid: [u32; 3],
+    block: [u32; 3],
+    capacity: u32,
+    sample: u32,
+    n: u32,
+}
+
+impl Default for Run<'_> {
+    fn default() -> Self {
+        Self {
+            kernel: "",
+            options: "kinds=branch",
+            flags: &["-O2", "-g"],
+            grid: [1; 3],
+            block: [32, 1, 1],
+            capacity: 1024,
+            sample: 1,
+            n: 5,
+        }
+    }
+}
+
+impl Run<'_> {
+    fn record(&self, plugin: &Path) -> Recorded {
+        let source = Path::new(common::KERNELS).join("events.cu");
+        let ptx = common::compile(plugin, &source, Some(self.options), self.flags);
+        self.record_ptx(&ptx)
+    }
+
+    fn record_ptx(&self, ptx: &str) -> Recorded {
+        let mut device = Device::new();
+        let module = device.load(ptx).unwrap_or_else(|error| panic!("{error}"));
+        let blocks: u32 = self.grid.iter().product();
+        let warps = blocks * self.block.iter().product::<u32>().div_ceil(32);
+        let regions = u64::from(warps.div_ceil(self.sample));
+        let stride = u64::from(self.capacity) + SLACK;
+        let headers = device.alloc(regions * 16).expect("memory");
+        let events = device.alloc(regions * stride * 8).expect("memory");
+        device.write(headers, &vec![0; regions as usize * 16]).expect("headers");
+        let mut descriptor = Vec::new();
+        descriptor.extend(headers.to_le_bytes());
+        descriptor.extend(events.to_le_bytes());
+        for word in [self.capacity, regions as u32, self.sample, 0] {
+            descriptor.extend(word.to_le_bytes());
+        }
+        let (buffer, size) = module.symbol("__nvabi_trace").expect("the recorder's variable");
+        assert_eq!(size, 32);
+        device.write(buffer, &descriptor).expect("the variable");
+        let out = device.alloc(4096).expect("memory");
+        device.write(out, &[0; 4096]).expect("memory");
+        let launch = Launch { grid: self.grid, block: self.block, ..Launch::default() };
+        let args = Args::new().u64(out).u32(self.n);
+        let report = device.launch(&module, self.kernel, &launch, &args).expect("a launch");
+        assert!(report.findings.is_empty(), "{:?}", report.findings);
+
+        let (at, size) = module.symbol("__nvabi_sites").expect("a site table");
+        let mut table = vec![0; size as usize];
+        device.read(at, &mut table).expect("the table");
+        let read = |at: u64, words: usize| {
+            let mut bytes = vec![0; words * 4];
+            device.read(at, &mut bytes).expect("memory");
+            let (words, _) = bytes.as_chunks::<4>();
+            words.iter().map(|word| u32::from_le_bytes(*word)).collect::<Vec<u32>>()
+        };
+        let sites = common::sites(&table);
+        let (mut recorded, mut words) = (BTreeMap::new(), BTreeMap::new());
+        for region in 0..regions {
+            let header = read(headers + region * 16, 4);
+            let fitted = header[1].min(self.capacity) as usize;
+            let region = read(events + region * stride * 8, fitted * 2);
+            recorded.insert(header[0], parse(&region, &sites));
+            words.insert(header[0], header[1]);
+        }
+        Recorded { sites, warps: recorded, words, out: read(out, 1024) }
+    }
+}
+
+fn parse(words: &[u32], sites: &[Site]) -> Vec<Event> {
+    let (words, _) = words.as_chunks::<2>();
+    let mut words = words.iter();
+    let mut events = Vec::new();
+    while let Some([bits, mask]) = words.next() {
+        let kind = (bits >> 24 & 7) as u8;
+        let site = bits & SITE;
+        assert_eq!(sites[site as usize].kind, kind, "the kind is the site's");
+        let mut taken = if bits & TAKEN != 0 { *mask } else { 0 };
+        if bits & HAS_BALLOT != 0 {
+            let Some([ballot, _]) = words.next() else { break };
+            taken = *ballot;
+        }
+        let mut value = None;
+        if bits & HAS_VALUE != 0 {
+            let Some([low, high]) = words.next() else { break };
+            value = Some(u64::from(*low) | u64::from(*high) << 32);
+        }
+        events.push(Event { site, kind, mask: *mask, taken, value });
+    }
+    events
+}
+
+impl Recorded {
+    /// Mask and who took it, of the branches of a function, in order.
+    fn branches(&self, warp: u32, function: &str) -> Vec<(u32, u32)> {
+        let of = |event: &&Event| {
+            event.kind == BRANCH && self.sites[event.site as usize].function.starts_with(function)
+        };
+        self.warps[&warp].iter().filter(of).map(|event| (event.mask, event.taken)).collect()
+    }
+
+    fn of_kind(&self, warp: u32, kind: u8) -> Vec<Event> {
+        self.warps[&warp].iter().filter(|event| event.kind == kind).cloned().collect()
+    }
+}
+
+/// A branch's direction depends on how the compiler lays blocks out: the way that `lanes` went.
+fn either(branches: &[(u32, u32)], expected: &[(u32, u32)]) -> bool {
+    let flipped: Vec<_> = expected.iter().map(|(mask, taken)| (*mask, mask & !taken)).collect();
+    branches == expected || branches == flipped
+}
+
+const LEVELS: [&str; 4] = ["-O0", "-O1", "-O2", "-O3"];
+
+#[test]
+fn a_divergent_loop_is_recorded_round_by_round_at_every_level() {
+    let Some(plugin) = plugin() else { return };
+    for level in LEVELS {
+        // Rotated and peeled loops test in other places; without that, one test a round.
+        let flags = [level, "-g", "-fno-unroll-loops", "-mllvm", "-unroll-runtime=false"];
+        let run = Run { kernel: "divergent_loop", flags: &flags, ..Run::default() };
+        let recorded = run.record(&plugin);
+        let branches = recorded.branches(0, "divergent_loop");
+        // Lane n tests n times that it goes on and once that it leaves; lane 0 is the first to go.
+        let expected: Vec<_> =
+            (0..32).map(|round| (u32::MAX << round, (u32::MAX << round) << 1)).collect();
+        assert!(either(&branches, &expected), "{level}: {branches:x?}");
+        assert_eq!(recorded.words[&0], 32 + 31, "a ballot where lanes disagree, {level}");
+    }
+}
+
+#[test]
+fn where_lanes_agree_there_is_one_word() {
+    let Some(plugin) = plugin() else { return };
+    for (n, taken) in [(5, u32::MAX), (3, 0)] {
+        let recorded = Run { kernel: "uniform", n, ..Run::default() }.record(&plugin);
+        assert_eq!(recorded.words[&0], 1);
+        assert_eq!(recorded.branches(0, "uniform"), [(u32::MAX, taken)], "n = {n}");
+    }
+}
+
+#[test]
+fn the_lowest_active_lane_records_where_lane_0_is_not_there() {
+    let Some(plugin) = plugin() else { return };
+    for level in LEVELS {
+        let run = Run { kernel: "nested", flags: &[level, "-g"], ..Run::default() };
+        let branches = run.record(&plugin).branches(0, "nested");
+        let odd = 0xaaaa_aaaa;
+        // From -O1 on, the outer condition may come together with the inner one.
+        let inner = branches.iter().find(|(mask, _)| *mask == odd);
+        assert!(matches!(inner, Some((_, 0xaaaa | 0xaaaa_0000))), "{level}: {branches:x?}");
+    }
+}
+
+#[test]
+fn a_switch_is_a_chain_of_compares() {
+    let Some(plugin) = plugin() else { return };
+    for level in LEVELS {
+        let run = Run { kernel: "switched", flags: &[level, "-g"], ..Run::default() };
+        let recorded = run.record(&plugin);
+        let branches = recorded.branches(0, "switched");
+        assert!(branches.len() >= 2, "{level}: {branches:x?}");
+        let lines: Vec<_> =
+            recorded.sites.iter().filter(|site| site.function == "switched").collect();
+        assert!(lines.iter().all(|site| site.line > 0 && site.line == lines[0].line), "{lines:?}");
+        // What lanes did tells the case of each: four groups of eight lanes.
+        let mut ways: BTreeMap<Vec<(usize, bool)>, u32> = BTreeMap::new();
+        for lane in 0..32_u32 {
+            let way = branches.iter().enumerate().filter(|(_, (mask, _))| mask >> lane & 1 == 1);
+            let way = way.map(|(at, (_, taken))| (at, taken >> lane & 1 == 1)).collect();
+            *ways.entry(way).or_default() |= 1 << lane;
+        }
+        let mut groups: Vec<u32> = ways.into_values().collect();
+        groups.sort_unstable();
+        let expected = [0x1111_1111, 0x2222_2222, 0x4444_4444, 0x8888_8888];
+        assert_eq!(groups, expected, "{level}: {branches:x?}");
+    }
+}
+
+#[test]
+fn stores_to_shared_memory_keep_64_bits() {
+    let Some(plugin) = plugin() else { return };
+    for level in LEVELS {
+        let flags = [level, "-g"];
+        let run =
+            Run { kernel: "shared_store", options: "kinds=store", flags: &flags, ..Run::default() };
+        let recorded = run.record(&plugin);
+        let stores = recorded.of_kind(0, STORE);
+        assert_eq!(stores.len(), 1, "{level}: {stores:x?}");
+        assert_eq!((stores[0].mask, stores[0].value), (u32::MAX, Some(0x1122_3344_5566_7788)));
+        assert_eq!(recorded.sites[stores[0].site as usize].bytes, 8);
+    }
+}
+
+#[test]
+fn a_store_through_a_generic_pointer_is_of_the_lanes_that_store_to_shared_memory() {
+    let Some(plugin) = plugin() else { return };
+    for level in LEVELS {
+        let flags = [level, "-g"];
+        let run = Run {
+            kernel: "generic_store",
+            options: "kinds=store",
+            flags: &flags,
+            ..Run::default()
+        };
+        let recorded = run.record(&plugin);
+        let stores = recorded.of_kind(0, STORE);
+        let stores: Vec<_> = stores.iter().map(|store| (store.mask, store.value)).collect();
+        assert_eq!(stores, [(0xffff_ff00, Some(8))], "{level}");
+    }
+}
+
+#[test]
+fn atomics_record_what_was_there() {
+    let Some(plugin) = plugin() else { return };
+    for level in LEVELS {
+        let flags = [level, "-g"];
+        let run =
+            Run { kernel: "atomics", options: "kinds=atomic", flags: &flags, ..Run::default() };
+        let recorded = run.record(&plugin);
+        let atomics = recorded.of_kind(0, ATOMIC);
+        let atomics: Vec<_> = atomics.iter().map(|atomic| (atomic.mask, atomic.value)).collect();
+        assert_eq!(atomics, [(1, Some(0)), (1, Some(0x1_0000_0000))], "{level}");
+    }
+}
+
+#[test]
+fn functions_record_that_they_are_entered_and_left() {
+    let Some(plugin) = plugin() else { return };
+    for level in LEVELS {
+        let flags = [level, "-g"];
+        let run = Run {
+            kernel: "early_exit",
+            options: "kinds=entry,exit",
+            flags: &flags,
+            ..Run::default()
+        };
+        let recorded = run.record(&plugin);
+        assert_eq!(
+            recorded.of_kind(0, ENTRY).iter().map(|event| event.mask).collect::<Vec<_>>(),
+            [u32::MAX]
+        );
+        // Together or one after another, every lane leaves once.
+        let left = recorded.of_kind(0, EXIT);
+        let lanes = left.iter().fold(0, |lanes, event| {
+            assert_eq!(lanes & event.mask, 0, "{level}: a lane leaves twice: {left:x?}");
+            lanes | event.mask
+        });
+        assert_eq!(lanes, u32::MAX, "{level}: {left:x?}");
+    }
+}
+
+#[test]
+fn a_called_function_finds_the_cursor_of_its_warp() {
+    let Some(plugin) = plugin() else { return };
+    for level in LEVELS {
+        let flags = [level, "-g"];
+        let run = Run {
+            kernel: "calls",
+            flags: &flags,
+            block: [64, 1, 1],
+            grid: [2, 1, 1],
+            ..Run::default()
+        };
+        let recorded = run.record(&plugin);
+        assert_eq!(recorded.warps.len(), 4);
+        for warp in [0, 2] {
+            let branches = recorded.branches(warp, "callee(");
+            assert!(either(&branches, &[(u32::MAX, u32::MAX << 6)]), "{level}: {branches:x?}");
+        }
+        for warp in [1, 3] {
+            let branches = recorded.branches(warp, "callee(");
+            assert!(either(&branches, &[(u32::MAX, u32::MAX)]), "{level}: {branches:x?}");
+        }
+    }
+}
+
+#[test]
+fn an_inlined_function_names_the_calls_it_is_inlined_at() {
+    let Some(plugin) = plugin() else { return };
+    let recorded = Run { kernel: "inlines", ..Run::default() }.record(&plugin);
+    let of: Vec<_> =
+        recorded.sites.iter().filter(|site| site.function.starts_with("inlined")).collect();
+    assert_eq!(of.len(), 2, "{of:?}");
+    assert!(of[0].inlined.ends_with(":inlines") && of[1].inlined.ends_with(":inlines"), "{of:?}");
+    assert_ne!(of[0].inlined, of[1].inlined);
+    assert_ne!(of[0].key, of[1].key);
+    assert_eq!(of[0].line, of[1].line);
+    let branches = recorded.branches(0, "inlined");
+    assert_eq!(branches.len(), 2, "{branches:x?}");
+    assert!(
+        either(&branches, &[(u32::MAX, u32::MAX << 8), (u32::MAX, u32::MAX << 7)]),
+        "{branches:x?}"
+    );
+}
+
+#[test]
+fn recording_can_be_paused() {
+    let Some(plugin) = plugin() else { return };
+    for level in LEVELS {
+        let flags = [level, "-g"];
+        let recorded = Run { kernel: "paused", flags: &flags, ..Run::default() }.record(&plugin);
+        let branches = recorded.branches(0, "paused");
+        assert_eq!(branches.len(), 2, "{level}: {branches:x?}");
+        assert_eq!(recorded.words[&0], 2, "{level}");
+    }
+}
+
+#[test]
+fn what_does_not_fit_is_counted_and_overwrites_nothing() {
+    let Some(plugin) = plugin() else { return };
+    let grid = [4, 1, 1];
+    let all = Run { kernel: "divergent_loop", grid, ..Run::default() }.record(&plugin);
+    let few =
+        Run { kernel: "divergent_loop", grid, capacity: 10, ..Run::default() }.record(&plugin);
+    for warp in 0..4 {
+        assert_eq!(few.words[&warp], all.words[&warp], "what was asked for is counted");
+        assert_eq!(few.warps[&warp], all.warps[&warp][..few.warps[&warp].len()]);
+        assert_eq!(few.warps[&warp].len(), 5, "ten words are five events with a ballot");
+    }
+}
+
+#[test]
+fn sampled_warps_alone_record() {
+    let Some(plugin) = plugin() else { return };
+    let run =
+        Run { kernel: "uniform", grid: [3, 2, 1], block: [64, 1, 1], sample: 5, ..Run::default() };
+    let recorded = run.record(&plugin);
+    assert_eq!(recorded.warps.keys().copied().collect::<Vec<_>>(), [0, 5, 10]);
+    for warp in [0, 5, 10] {
+        assert_eq!(recorded.words[&warp], 1);
+    }
+}
+
+#[test]
+fn warps_of_blocks_with_three_dimensions_and_a_rest_have_their_own_regions() {
+    let Some(plugin) = plugin() else { return };
+    let run = Run { kernel: "uniform", grid: [2, 2, 2], block: [3, 5, 5], ..Run::default() };
+    let recorded = run.record(&plugin);
+    assert_eq!(recorded.warps.keys().copied().collect::<Vec<_>>(), (0..24).collect::<Vec<_>>());
+    for (warp, events) in &recorded.warps {
+        let lanes = if warp % 3 == 2 { 11 } else { 32 };
+        assert_eq!(events.len(), 1);
+        assert_eq!(events[0].mask, u32::MAX >> (32 - lanes), "warp {warp}");
+    }
+}
+
+#[test]
+fn annotations_win_over_globs() {
+    let Some(plugin) = plugin() else { return };
+    let names = |options: &str| {
+        let run = Run { kernel: "annotated", options, flags: &["-O0", "-g"], ..Run::default() };
+        let recorded = run.record(&plugin);
+        let mut names: Vec<_> = recorded.sites.iter().map(|site| site.function.clone()).collect();
+        names.sort();
+        names.dedup();
+        names
+    };
+    let all = names("kinds=branch");
+    assert!(all.contains(&"wanted(unsigned int)".to_owned()), "{all:?}");
+    assert!(!all.contains(&"unwanted(unsigned int)".to_owned()), "{all:?}");
+    assert_eq!(names("kinds=branch;functions=unwanted,nothing"), ["wanted(unsigned int)"]);
+    let without = names("kinds=branch;functions=!call*");
+    assert!(!without.contains(&"callee(unsigned int*, unsigned int)".to_owned()), "{without:?}");
+    assert!(without.contains(&"nested".to_owned()), "{without:?}");
+}
+
+#[test]
+fn results_stay_what_they_are() {
+    let Some(plugin) = plugin() else { return };
+    let source = Path::new(common::KERNELS).join("events.cu");
+    let kernels = [
+        "divergent_loop",
+        "uniform",
+        "nested",
+        "switched",
+        "shared_store",
+        "generic_store",
+        "atomics",
+        "calls",
+        "inlines",
+        "early_exit",
+        "paused",
+        "annotated",
+        "phis",
+    ];
+    for level in LEVELS {
+        let plain = common::compile(&plugin, &source, None, &[level]);
+        let traced = common::compile(&plugin, &source, Some("kinds=all"), &[level]);
+        for kernel in kernels {
+            let mut device = Device::new();
+            let module = device.load(&plain).unwrap_or_else(|error| panic!("{error}"));
+            let out = device.alloc(4096).expect("memory");
+            device.write(out, &[0; 4096]).expect("memory");
+            let launch = Launch { block: [32, 1, 1], ..Launch::default() };
+            let args = Args::new().u64(out).u32(5);
+            device.launch(&module, kernel, &launch, &args).expect("a launch");
+            let mut bytes = [0; 4096];
+            device.read(out, &mut bytes).expect("memory");
+            let (words, _) = bytes.as_chunks::<4>();
+            let words: Vec<_> = words.iter().map(|word| u32::from_le_bytes(*word)).collect();
+            let recorded = Run { kernel, ..Run::default() }.record_ptx(&traced);
+            assert!(recorded.out == words, "{kernel} {level}");
+            assert!(words.iter().any(|word| *word != 0) || kernel == "divergent_loop", "{kernel}");
+        }
+    }
+}
