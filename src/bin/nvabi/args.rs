@@ -123,6 +123,19 @@ pub(crate) enum Trace {
     #[command(after_help = "Example:\n  nvabi trace tui good.trace bad.trace --source src\n\n\
         Keys: n next difference, ] next warp that differs, w warps, / search, ? help, q quit.")]
     Tui(TraceTui),
+    /// Compile CUDA code with clang so that its kernels record what they do.
+    #[command(after_help = "Examples:\n  nvabi trace cc -- -O2 reduce.cu -o reduce\n  \
+        nvabi trace cc --kinds branch,atomic --functions 'reduce*' -- -O2 -c reduce.cu\n\n\
+        Exit status: clang's.")]
+    Cc(crate::trace::cc::CcArgs),
+    /// Run a program and record what its kernels do, on a GPU or in the emulator.
+    #[command(
+        after_help = "Examples:\n  nvabi trace record -o good.nvtrace -- ./reduce good.txt\n  \
+        nvabi trace record --emulate --schedule random:7 -- ./reduce good.txt\n  \
+        nvabi trace record --launches 10..20 --sample 8 -- ./train\n\n\
+        Exit status: the program's."
+    )]
+    Record(crate::trace::record::RecordArgs),
 }
 
 #[derive(Debug, clap::Args)]

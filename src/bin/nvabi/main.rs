@@ -53,6 +53,8 @@ fn main() -> ExitCode {
         Command::Atlas(args) => atlas::atlas(&context, args),
         Command::Tegra(args::Tegra::Probe) => tegra::probe::probe(&context),
         Command::Tegra(args::Tegra::Sim(args)) => return tegra::sim::sim(&context, args),
+        Command::Trace(args::Trace::Cc(args)) => return trace::cc::cc(&context, args),
+        Command::Trace(args::Trace::Record(args)) => return trace::record::record(&context, args),
         Command::Trace(args) => trace::trace(&context, args),
         Command::Completions { shell } => commands::completions(*shell),
     };

@@ -1,14 +1,19 @@
 //! `nvabi trace`: traces of GPU kernels.
 
+pub(crate) mod cc;
 mod convert;
 mod diff;
 mod dump;
 mod export;
 mod info;
 pub(crate) mod outputs;
+pub(crate) mod record;
 mod tui;
 
-use std::path::Path;
+use std::os::unix::process::ExitStatusExt as _;
+use std::path::{Path, PathBuf};
+use std::process::{ExitCode, ExitStatus};
+use std::{env, io};
 
 use nvabi::trace::{Error, Trace};
 use nvabi_pipeline::diagnostic::{Diagnostic, Report};
@@ -26,6 +31,8 @@ pub(crate) fn trace(context: &Context<'_>, command: &args::Trace) -> Result<Outc
         args::Trace::Merge(args) => convert::merge(context, args),
         args::Trace::Export(args) => export::export(context, args),
         args::Trace::Tui(args) => tui::tui(args),
+        // They end as the program does that they run.
+        args::Trace::Cc(_) | args::Trace::Record(_) => Ok(Outcome::Same),
     }
 }
 
@@ -35,4 +42,27 @@ fn open(path: &Path) -> Result<Trace, Report> {
 
 fn failed(error: Error) -> Report {
     Diagnostic::error("trace", error.to_string()).into()
+}
+
+/// A library that nvabi needs: as given, else where a variable says, else beside nvabi itself.
+fn beside(given: Option<&Path>, variable: &str, name: &str) -> io::Result<PathBuf> {
+    let named = given.map(PathBuf::from).or_else(|| env::var_os(variable).map(PathBuf::from));
+    let path = match named {
+        Some(path) => path,
+        None => env::current_exe()?.with_file_name(name),
+    };
+    // The program may run elsewhere.
+    std::path::absolute(&path).and_then(|path| match path.is_file() {
+        true => Ok(path),
+        false => {
+            let message = format!("no {} (built with the workspace; or set {variable})", path.display());
+            Err(io::Error::new(io::ErrorKind::NotFound, message))
+        }
+    })
+}
+
+/// As a shell tells it: a signal is 128 and its number.
+fn exit_code(status: ExitStatus) -> ExitCode {
+    let code = status.code().or_else(|| Some(128 + status.signal()?)).unwrap_or(2);
+    ExitCode::from(u8::try_from(code).unwrap_or(2))
 }

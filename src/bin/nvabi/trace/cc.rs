@@ -1,0 +1,137 @@
+//! `nvabi trace cc`: clang with what makes device code record.
+
+use std::env;
+use std::ffi::{OsStr, OsString};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode};
+
+use super::beside;
+use crate::context::Context;
+
+/// The compiler of the LLVM that the pass is built for.
+const CLANG: &str = "clang++-19";
+const PASS: &str = "libnvabi_pass.so";
+
+/// The architecture where none is asked for: the oldest that the emulator runs and GPUs still have.
+const ARCH: &str = "--cuda-gpu-arch=sm_80";
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct CcArgs {
+    /// What is recorded: branch, store, atomic, entry, exit, or all.
+    #[arg(long, value_name = "LIST", default_value = "branch")]
+    kinds: String,
+    /// Functions to record, by their names or mangled names; `!` before one leaves it out.
+    #[arg(long, value_name = "GLOBS")]
+    functions: Option<String>,
+    /// What the paths of sites are relative to; without this, the folder of each main file.
+    #[arg(long, value_name = "DIR")]
+    root: Option<PathBuf>,
+    /// CUDA's folder; without this, CUDA_PATH, and without that what clang finds.
+    #[arg(long, value_name = "DIR")]
+    cuda: Option<PathBuf>,
+    /// The compiler, which has to be clang 19.
+    #[arg(long, value_name = "PROGRAM", default_value = CLANG)]
+    clang: OsString,
+    /// The pass; without this, NVABI_PASS, and without that the one beside nvabi.
+    #[arg(long, value_name = "FILE")]
+    pass: Option<PathBuf>,
+    /// Print the command instead of running it.
+    #[arg(long)]
+    dry_run: bool,
+    /// What clang gets.
+    #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true)]
+    arguments: Vec<OsString>,
+}
+
+/// Runs clang; the exit status is its own, 2 when it could not be run.
+pub(crate) fn cc(context: &Context<'_>, args: &CcArgs) -> ExitCode {
+    let outcome = command(args).and_then(|mut command| {
+        if args.dry_run {
+            println!("{}", shown(&command));
+            return Ok(ExitCode::SUCCESS);
+        }
+        let status = command.status().map_err(|error| {
+            let program = args.clang.to_string_lossy();
+            io::Error::new(error.kind(), format!("{program}: {error}; the pass needs clang 19"))
+        })?;
+        Ok(super::exit_code(status))
+    });
+    outcome.unwrap_or_else(|error| {
+        context.status("Failed", &error.to_string());
+        ExitCode::from(2)
+    })
+}
+
+fn command(args: &CcArgs) -> io::Result<Command> {
+    let pass = beside(args.pass.as_deref(), "NVABI_PASS", PASS)?;
+    let has = |start: &str| args.arguments.iter().any(|argument| starts(argument, start));
+    let mut command = Command::new(&args.clang);
+    command.env("NVABI_TRACE_PASS", options(args, has("-fgpu-rdc")));
+    command.arg(joined("-fpass-plugin=", &pass));
+    if let Some(cuda) = args.cuda.clone().or_else(|| env::var_os("CUDA_PATH").map(PathBuf::from)) {
+        if !has("--cuda-path") {
+            command.arg(joined("--cuda-path=", &cuda));
+        }
+        if !has("-c") && !has("-S") && !has("-E") {
+            command.arg(joined("-L", &cuda.join("lib64")));
+        }
+    }
+    if !has("--cuda-gpu-arch") && !has("--offload-arch") {
+        command.arg(ARCH);
+    }
+    // Without lines a site is a number.
+    if !args.arguments.iter().any(|argument| starts(argument, "-g")) {
+        command.arg("-gline-tables-only");
+    }
+    // PTX for the emulator, as it is.
+    command.args(["-Xcuda-fatbinary", "--compress=false"]);
+    command.args(&args.arguments);
+    let links = !has("-c") && !has("-S") && !has("-E") && !has("-fsyntax-only");
+    if links && !has("-lcudart") {
+        command.arg("-lcudart");
+    }
+    Ok(command)
+}
+
+fn options(args: &CcArgs, rdc: bool) -> OsString {
+    let mut options = OsString::from(format!("kinds={}", args.kinds));
+    if let Some(functions) = &args.functions {
+        options.push(format!(";functions={functions}"));
+    }
+    if let Some(root) = &args.root {
+        options.push(";root=");
+        options.push(root);
+    }
+    if rdc {
+        options.push(";rdc");
+    }
+    options
+}
+
+fn starts(argument: &OsStr, start: &str) -> bool {
+    argument.as_encoded_bytes().starts_with(start.as_bytes())
+}
+
+fn joined(flag: &str, path: &Path) -> OsString {
+    let mut joined = OsString::from(flag);
+    joined.push(path);
+    joined
+}
+
+/// As a shell would take it.
+fn shown(command: &Command) -> String {
+    let quoted = |text: &OsStr| {
+        let text = text.to_string_lossy().into_owned();
+        let plain = |c: char| c.is_ascii_alphanumeric() || "-_=./,+:%@".contains(c);
+        match text.chars().all(plain) && !text.is_empty() {
+            true => text,
+            false => format!("'{}'", text.replace('\'', r"'\''")),
+        }
+    };
+    let set = command.get_envs().filter_map(|(name, value)| {
+        Some(format!("{}={}", name.to_string_lossy(), quoted(value?)))
+    });
+    let words = std::iter::once(command.get_program()).chain(command.get_args()).map(quoted);
+    set.chain(words).collect::<Vec<_>>().join(" ")
+}

@@ -1,0 +1,140 @@
+//! `nvabi trace record`: a program with the recorder before its launches.
+
+use std::env;
+use std::ffi::OsString;
+use std::fs;
+use std::io;
+use std::os::unix::fs::symlink;
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode, ExitStatus};
+
+use super::beside;
+use crate::context::Context;
+
+const RECORDER: &str = "libnvabi_record.so";
+const EMULATOR: &str = "libnvabi_cuda.so";
+
+/// The names under which programs look for CUDA; all are the emulator.
+const CUDA: [&str; 4] = ["libcuda.so.1", "libcuda.so", "libcudart.so.12", "libcudart.so"];
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct RecordArgs {
+    /// The trace to write. A process that the program starts writes beside it, its number at the end.
+    #[arg(short, long, value_name = "FILE", default_value = "trace.nvtrace")]
+    out: PathBuf,
+    /// Words of 8 bytes that a warp has room for: an event takes one to three.
+    #[arg(long, value_name = "N", default_value_t = 4096)]
+    capacity: u32,
+    /// MiB of device memory that the events of one launch may take.
+    #[arg(long, value_name = "MIB", default_value_t = 1024)]
+    memory: u64,
+    /// Record every Nth warp.
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    sample: u32,
+    /// Record these launches of instrumented kernels alone, counted from 0; either end may be left out.
+    #[arg(long, value_name = "FROM..TO")]
+    launches: Option<String>,
+    /// Record kernels with such a name alone; C++ names are mangled.
+    #[arg(long, value_name = "GLOB")]
+    kernels: Option<String>,
+    /// Run on the emulator, not on a GPU.
+    #[arg(long)]
+    emulate: bool,
+    /// In which order the emulator runs blocks and warps: in-order, or random:SEED.
+    #[arg(long, value_name = "ORDER", requires = "emulate")]
+    schedule: Option<String>,
+    /// The program and its arguments.
+    #[arg(last = true, required = true)]
+    command: Vec<OsString>,
+}
+
+/// Runs the program; the exit status is its own, 2 when it could not be run.
+pub(crate) fn record(context: &Context<'_>, args: &RecordArgs) -> ExitCode {
+    match run(context, args) {
+        Ok(status) => super::exit_code(status),
+        Err(error) => {
+            context.status("Failed", &error.to_string());
+            ExitCode::from(2)
+        }
+    }
+}
+
+fn run(context: &Context<'_>, args: &RecordArgs) -> io::Result<ExitStatus> {
+    let Some((program, rest)) = args.command.split_first() else {
+        return Err(io::ErrorKind::InvalidInput.into());
+    };
+    let recorder = beside(None, "NVABI_RECORDER", RECORDER)?;
+    let out = std::path::absolute(&args.out)?;
+    // The recorder begins a file of its own, so that two processes never write into one.
+    match fs::remove_file(&out) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(at(&out, error)),
+        _ => {}
+    }
+    let mut command = Command::new(program);
+    command.args(rest);
+    command.env("LD_PRELOAD", before("LD_PRELOAD", &recorder));
+    command.env("NVABI_RECORD", &out);
+    command.env("NVABI_RECORD_CAPACITY", args.capacity.to_string());
+    command.env("NVABI_RECORD_MEMORY", (args.memory << 20).to_string());
+    command.env("NVABI_RECORD_SAMPLE", args.sample.to_string());
+    if let Some(launches) = &args.launches {
+        command.env("NVABI_RECORD_LAUNCHES", launches);
+    }
+    if let Some(kernels) = &args.kernels {
+        command.env("NVABI_RECORD_KERNELS", kernels);
+    }
+    let emulator = args.emulate.then(|| Emulator::new(args, &mut command)).transpose()?;
+    let status = command.status().map_err(|error| at(Path::new(program), error))?;
+    drop(emulator);
+    match fs::metadata(&out) {
+        Ok(file) => context.status("Recorded", &format!("{} ({} bytes)", args.out.display(), file.len())),
+        Err(_) => context.status(
+            "Nothing",
+            "was recorded: the program launched no kernel that `nvabi trace cc` compiled",
+        ),
+    }
+    Ok(status)
+}
+
+/// The emulator under CUDA's names, in a folder that goes when this does.
+struct Emulator {
+    folder: PathBuf,
+}
+
+impl Emulator {
+    fn new(args: &RecordArgs, command: &mut Command) -> io::Result<Self> {
+        let library = beside(None, "NVABI_EMU", EMULATOR)?;
+        let folder = env::temp_dir().join(format!("nvabi-emulator-{}", std::process::id()));
+        fs::create_dir(&folder).map_err(|error| at(&folder, error))?;
+        let emulator = Self { folder };
+        for name in CUDA {
+            symlink(&library, emulator.folder.join(name))?;
+        }
+        command.env("LD_LIBRARY_PATH", before("LD_LIBRARY_PATH", &emulator.folder));
+        if let Some(schedule) = &args.schedule {
+            command.env("NVABI_EMU_SCHEDULE", schedule);
+        }
+        Ok(emulator)
+    }
+}
+
+impl Drop for Emulator {
+    fn drop(&mut self) {
+        // It is a folder of links in the folder for temporary files.
+        let _ = fs::remove_dir_all(&self.folder);
+    }
+}
+
+/// A list of paths with one more at its front.
+fn before(variable: &str, path: &Path) -> OsString {
+    let mut list = path.as_os_str().to_owned();
+    if let Some(rest) = env::var_os(variable).filter(|rest| !rest.is_empty()) {
+        list.push(":");
+        list.push(rest);
+    }
+    list
+}
+
+fn at(path: &Path, error: io::Error) -> io::Error {
+    io::Error::new(error.kind(), format!("{}: {error}", path.display()))
+}
