@@ -8,7 +8,7 @@
  *   slot   where the warp's cursor is
  *   below  lanes below this one; all ones where the warp is not recorded, so that no lane is the lowest
  *   end    first position behind the region
- * A position counts half words (4 bytes) from the start of all regions: 16 GiB of them at most. Those
+ * A position counts half words (4 bytes) from the start of all regions: 8 GiB of them at most. Those
  * two constants, 2 and 4, are all that a site has to load (the count of a branch and the scale of an
  * address share one). Past the end, events go to the slack behind the region and the cursor counts on.
  */
@@ -23,8 +23,7 @@ typedef unsigned int u32;
 struct Cursor {
     u32 at;
     u32 end;
-    u32 saved; /* of `at`, while recording is paused */
-    u32 region;
+    u64 header; /* the region's nvabi_trace_warp */
 };
 
 extern "C" {
@@ -41,7 +40,7 @@ __attribute__((device)) struct Unit *__nvabi_units[NVABI_TRACE_UNITS];
 __attribute__((constant)) struct nvabi_trace_buffer __nvabi_trace;
 __attribute__((shared)) struct Cursor __nvabi_cursors[32];
 
-/* Behind every position of a region, before the slack overflows: 8 GiB of events that did not fit. */
+/* Behind every position that a warp can come to. */
 #define PAUSED 0x80000000u
 
 static __attribute__((device, always_inline)) u32 active() {
@@ -96,8 +95,7 @@ static __attribute__((device, always_inline)) u32 exchange_shared(u32 address, u
 
 #define AT 0
 #define END 4
-#define SAVED 8
-#define REGION 12
+#define HEADER 8
 
 DEVICE u32 __nvabi_slot() {
     u32 base;
@@ -141,55 +139,67 @@ DEVICE u32 __nvabi_begin() {
         u32 start = region * (__nvabi_trace.capacity + NVABI_TRACE_SLACK) * 2;
         write_shared(slot + AT, start);
         write_shared(slot + END, recorded ? start + __nvabi_trace.capacity * 2 : 0);
-        write_shared(slot + SAVED, start);
-        write_shared(slot + REGION, region);
+        u64 header = __nvabi_trace.warps + region * sizeof(struct nvabi_trace_warp);
+        write_shared(slot + HEADER, (u32)header);
+        write_shared(slot + HEADER + 4, (u32)(header >> 32));
         if (recorded) {
-            ((struct nvabi_trace_warp *)__nvabi_trace.warps)[region].warp = warp;
+            ((struct nvabi_trace_warp *)header)->warp = warp;
         }
     }
     __nvvm_bar_warp_sync(mask);
     return slot;
 }
 
-/* Last of all in a kernel: how far the warp got. Lanes may leave one after another. */
-DEVICE void __nvabi_finish(u32 slot, u32 below, u32 end) {
+/* Last of all in a kernel: how far the warp got, as a position. Lanes may leave one after another. The
+ * assembler copies the end of a kernel to wherever it is left, so this is short. */
+DEVICE void __nvabi_finish(u32 slot, u32 below) {
     u32 mask = active();
-    if ((mask & below) == 0) {
-        u32 at = read_shared(slot + AT);
-        at = at >= PAUSED ? read_shared(slot + SAVED) : at;
-        u32 words = (at - (end - __nvabi_trace.capacity * 2)) / 2;
-        u32 *to = &((struct nvabi_trace_warp *)__nvabi_trace.warps)[read_shared(slot + REGION)].words;
-        asm volatile("red.global.max.u32 [%0], %1;" ::"l"(to), "r"(words) : "memory");
-    }
+    asm volatile("{\n\t"
+                 ".reg .pred lowest, on;\n\t"
+                 ".reg .b32 others, at;\n\t"
+                 ".reg .b64 header;\n\t"
+                 "and.b32 others, %2, %1;\n\t"
+                 "setp.eq.u32 lowest, others, 0;\n\t"
+                 "mov.b32 at, 0x80000000;\n\t"
+                 "@lowest ld.shared.b32 at, [%0];\n\t"
+                 "setp.lt.u32 on, at, 0x80000000;\n\t"
+                 "@on ld.shared.b64 header, [%0+8];\n\t"
+                 "@on red.global.max.u32 [header+4], at;\n\t"
+                 "}" ::"r"(slot),
+                 "r"(below), "r"(mask)
+                 : "memory");
 }
 
-/* The mask is read before anything filters lanes, and the lowest active lane records for all. */
+/* The mask is read before anything filters lanes, and the lowest active lane records for all. `way` is the
+ * lanes that went its way: by the mask under a predicate, because a vote that names its lanes brings all
+ * of them together first, which takes the assembler ten instructions and moves the program's threads. */
 DEVICE void __nvabi_branch(u32 slot, u32 below, u32 end, u32 site, bool condition) {
     u32 mask = active();
-    u32 taken = __nvvm_vote_ballot_sync(mask, condition);
     asm volatile("{\n\t"
-                 ".reg .pred higher, some, split;\n\t"
-                 ".reg .b32 others, count, at, word;\n\t"
+                 ".reg .pred taken, higher, split;\n\t"
+                 ".reg .b32 way, others, count, at, word;\n\t"
                  ".reg .b64 to;\n\t"
+                 "setp.ne.u32 taken, %4, 0;\n\t"
+                 "@taken activemask.b32 way;\n\t"
+                 "@!taken activemask.b32 way;\n\t"
                  "and.b32 others, %5, %1;\n\t"
                  "setp.ne.u32 higher, others, 0;\n\t"
                  "@higher bra done;\n\t"
-                 "setp.ne.u32 some, %4, 0;\n\t"
-                 "setp.ne.and.u32 split, %4, %5, some;\n\t"
+                 "setp.ne.u32 split, way, %5;\n\t"
                  "selp.b32 count, 4, 2, split;\n\t"
                  "atom.shared.add.u32 at, [%0], count;\n\t"
                  /* HAS_BALLOT is the count's 4 after the site lost the count's 2. */
                  "mad.lo.u32 word, count, 0x08000000, %3;\n\t"
-                 "@some add.u32 word, word, 0x08000000;\n\t"
+                 "@taken add.u32 word, word, 0x08000000;\n\t"
                  "min.u32 at, at, %2;\n\t"
                  "mul.wide.u32 to, at, 4;\n\t"
                  "add.s64 to, to, %6;\n\t"
                  "st.global.cs.v2.b32 [to], {word, %5};\n\t"
-                 "@split st.global.cs.b32 [to+8], %4;\n\t"
+                 "@split st.global.cs.b32 [to+8], way;\n\t"
                  "done:\n\t"
                  "}" ::"r"(slot),
-                 "r"(below), "r"(end), "r"(site - NVABI_TRACE_HAS_BALLOT), "r"(taken), "r"(mask),
-                 "l"(__nvabi_trace.events));
+                 "r"(below), "r"(end), "r"(site - NVABI_TRACE_HAS_BALLOT), "r"((u32)condition),
+                 "r"(mask), "l"(__nvabi_trace.events));
 }
 
 static __attribute__((device, always_inline)) u64 *reserve(u32 slot, u32 end, u32 words) {
@@ -235,11 +245,19 @@ DEVICE void __nvabi_maybe_shared(u32 slot, u32 below, u32 end, u32 site, u64 val
     }
 }
 
+static __attribute__((device, always_inline)) struct nvabi_trace_warp *header_of(u32 slot) {
+    u64 low = read_shared(slot + HEADER), high = read_shared(slot + HEADER + 4);
+    return (struct nvabi_trace_warp *)(low | high << 32);
+}
+
+/* While a warp pauses, its position is in `events` of its header. */
 __attribute__((device, noinline)) void nvabi_trace_pause(void) {
     u32 slot = __nvabi_slot();
     u32 mask = active();
-    if ((mask & __nvabi_below(__nvabi_end(slot))) == 0 && read_shared(slot + AT) < PAUSED) {
-        write_shared(slot + SAVED, exchange_shared(slot + AT, PAUSED));
+    u32 below = __nvabi_below(__nvabi_end(slot));
+    __nvabi_finish(slot, below);
+    if ((mask & below) == 0 && read_shared(slot + AT) < PAUSED) {
+        header_of(slot)->events = exchange_shared(slot + AT, PAUSED);
     }
     __nvvm_bar_warp_sync(mask);
 }
@@ -248,7 +266,7 @@ __attribute__((device, noinline)) void nvabi_trace_resume(void) {
     u32 slot = __nvabi_slot();
     u32 mask = active();
     if ((mask & __nvabi_below(__nvabi_end(slot))) == 0 && read_shared(slot + AT) >= PAUSED) {
-        exchange_shared(slot + AT, read_shared(slot + SAVED));
+        exchange_shared(slot + AT, header_of(slot)->events);
     }
     __nvvm_bar_warp_sync(mask);
 }

@@ -105,11 +105,12 @@ pub(crate) fn link<'ctx>(
         .get_functions()
         .filter(|function| function.count_basic_blocks() > 0)
         .map(|function| function.get_name().to_string_lossy().into_owned())
+        .map(|name| (module.get_function(&name).is_some(), name))
         .collect();
     module.link_in_module(recorder).map_err(|error| error.to_string())?;
-    for name in &names {
+    for (called, name) in &names {
         if let Some(function) = module.get_function(name) {
-            adapt(context, function, options);
+            adapt(context, function, *called, options);
         }
     }
     if let Some(cursors) = module.get_global("__nvabi_cursors") {
@@ -153,16 +154,15 @@ fn parse<'ctx>(
 }
 
 /// Takes from a function what ties it to the machine and the unit it was compiled for.
-fn adapt(context: ContextRef<'_>, function: FunctionValue<'_>, options: &Options) {
+/// `called` says that the program itself calls it.
+fn adapt(context: ContextRef<'_>, function: FunctionValue<'_>, called: bool, options: &Options) {
     for attribute in ["target-cpu", "target-features"] {
         function.remove_string_attribute(AttributeLoc::Function, attribute);
     }
-    let inlined = Attribute::get_named_enum_kind_id("alwaysinline");
-    let internal = function.get_enum_attribute(AttributeLoc::Function, inlined).is_some();
-    match (internal, options.rdc) {
-        (true, _) => function.set_linkage(Linkage::Internal),
-        (false, true) => function.set_linkage(Linkage::WeakODR),
-        (false, false) => {}
+    match (called, options.rdc) {
+        (false, _) => function.set_linkage(Linkage::Internal),
+        (true, true) => function.set_linkage(Linkage::WeakODR),
+        (true, false) => {}
     }
     let memory = Attribute::get_named_enum_kind_id("memory");
     let memory = context.create_enum_attribute(memory, OWN_MEMORY);

@@ -114,10 +114,12 @@ impl Run<'_> {
         let (mut recorded, mut words) = (BTreeMap::new(), BTreeMap::new());
         for region in 0..regions {
             let header = read(headers + region * 16, 4);
-            let fitted = header[1].min(self.capacity) as usize;
+            // The device says where the warp came to.
+            let asked = header[1].saturating_sub((region * stride) as u32 * 2) / 2;
+            let fitted = asked.min(self.capacity) as usize;
             let region = read(events + region * stride * 8, fitted * 2);
             recorded.insert(header[0], parse(&region, &sites));
-            words.insert(header[0], header[1]);
+            words.insert(header[0], asked);
         }
         Recorded { sites, warps: recorded, words, out: read(out, 1024) }
     }
@@ -133,8 +135,9 @@ fn parse(words: &[u32], sites: &[Site]) -> Vec<Event> {
         assert_eq!(sites[site as usize].kind, kind, "the kind is the site's");
         let mut taken = if bits & TAKEN != 0 { *mask } else { 0 };
         if bits & HAS_BALLOT != 0 {
-            let Some([ballot, _]) = words.next() else { break };
-            taken = *ballot;
+            // Lanes that went the way of the lowest.
+            let Some([same, _]) = words.next() else { break };
+            taken = if bits & TAKEN != 0 { *same } else { mask & !same };
         }
         let mut value = None;
         if bits & HAS_VALUE != 0 {

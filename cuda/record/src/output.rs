@@ -93,12 +93,10 @@ fn each_event(
     Ok(0)
 }
 
-/// Where lanes disagree, the device writes which took the branch and leaves the rest to the host: the
-/// other half of that word, and what the lowest lane did.
+/// Where lanes disagree, the device writes which lanes went the way of the lowest active one; the file
+/// has those that took the branch.
 fn split(event: &mut [u64]) {
-    let (mask, taken) = ((event[0] >> 32) as u32, event[1] as u32);
-    let lowest = mask & mask.wrapping_neg();
-    let direction = u64::from(abi::NVABI_TRACE_TAKEN);
-    event[0] = event[0] & !direction | if taken & lowest != 0 { direction } else { 0 };
-    event[1] = u64::from(taken);
+    let (mask, same) = ((event[0] >> 32) as u32, event[1] as u32);
+    let lowest_took = event[0] & u64::from(abi::NVABI_TRACE_TAKEN) != 0;
+    event[1] = u64::from(if lowest_took { same } else { mask & !same });
 }

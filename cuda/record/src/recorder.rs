@@ -20,7 +20,7 @@ const UNIT_SITES: u32 = 0x4000;
 const DESCRIPTOR: usize = 32;
 
 /// What one launch may take: positions in it are 32 bits that count half words.
-const MOST: u64 = 1 << 33;
+const MOST: u64 = 1 << 32;
 
 /// Launches that wait to be written before the oldest is waited for.
 const WAITING: usize = 64;
@@ -486,13 +486,16 @@ impl Recorder {
         self.driver.synchronize(stream)?;
         let mut recorded = Vec::with_capacity(headers.len());
         for (header, region) in headers.iter().zip(0_u64..) {
-            let fitted = header.words.min(pending.launch.words_per_warp);
+            // The device says where the warp came to, in half words from the first region.
+            let start = region * stride * 2;
+            let asked = u64::from(header.words).saturating_sub(start) / 2;
+            let fitted = asked.min(u64::from(pending.launch.words_per_warp));
             let mut words = vec![0_u64; fitted as usize];
             if fitted > 0 {
                 let from = events + region * stride * 8;
                 self.driver.to_host(words.as_mut_bytes(), from, stream)?;
             }
-            recorded.push(Recorded { words, lost: u64::from(header.words - fitted) });
+            recorded.push(Recorded { words, lost: asked - fitted });
         }
         self.driver.synchronize(stream)?;
         Ok(Some(recorded))

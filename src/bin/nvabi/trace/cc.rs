@@ -129,9 +129,9 @@ fn shown(command: &Command) -> String {
             false => format!("'{}'", text.replace('\'', r"'\''")),
         }
     };
-    let set = command.get_envs().filter_map(|(name, value)| {
-        Some(format!("{}={}", name.to_string_lossy(), quoted(value?)))
-    });
+    let set = command
+        .get_envs()
+        .filter_map(|(name, value)| Some(format!("{}={}", name.to_string_lossy(), quoted(value?))));
     let words = std::iter::once(command.get_program()).chain(command.get_args()).map(quoted);
     set.chain(words).collect::<Vec<_>>().join(" ")
 }

@@ -55,7 +55,8 @@ fn beside(given: Option<&Path>, variable: &str, name: &str) -> io::Result<PathBu
     std::path::absolute(&path).and_then(|path| match path.is_file() {
         true => Ok(path),
         false => {
-            let message = format!("no {} (built with the workspace; or set {variable})", path.display());
+            let message =
+                format!("no {} (built with the workspace; or set {variable})", path.display());
             Err(io::Error::new(io::ErrorKind::NotFound, message))
         }
     })

@@ -87,7 +87,9 @@ fn run(context: &Context<'_>, args: &RecordArgs) -> io::Result<ExitStatus> {
     let status = command.status().map_err(|error| at(Path::new(program), error))?;
     drop(emulator);
     match fs::metadata(&out) {
-        Ok(file) => context.status("Recorded", &format!("{} ({} bytes)", args.out.display(), file.len())),
+        Ok(file) => {
+            context.status("Recorded", &format!("{} ({} bytes)", args.out.display(), file.len()))
+        }
         Err(_) => context.status(
             "Nothing",
             "was recorded: the program launched no kernel that `nvabi trace cc` compiled",
