@@ -63,6 +63,10 @@ impl Sites {
         if self.count as usize == MOST {
             return Err(format!("more than {MOST} sites in {}", self.main).into());
         }
+        // Debug information of optimised code leaves mangled names out.
+        if let Some(outermost) = frames.last_mut() {
+            function.clone_into(&mut outermost.function);
+        }
         // An atomic stands where the program calls it, not inside CUDA's headers.
         while frames.len() > 1 && frames.first().is_some_and(|frame| debug::is_wrapper(&frame.path))
         {
