@@ -13,7 +13,8 @@ const INCLUDE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../cuda/include");
 /// The plugin with a pass in it; None, and why is said, where LLVM 19 is not there.
 pub(crate) fn plugin() -> Option<PathBuf> {
     let exe = env::current_exe().expect("the test's own path");
-    let folder = exe.parent().and_then(Path::parent).expect("target/PROFILE");
+    // Where cargo builds for tests; what lies one folder higher may be older.
+    let folder = exe.parent().expect("target/PROFILE/deps");
     let plugin = folder.join("libnvabi_pass.so");
     let has_pass = fs::read(&plugin)
         .is_ok_and(|bytes| bytes.windows(20).any(|window| window == b"llvmGetPassPluginInf"));
