@@ -111,11 +111,12 @@ pub(crate) fn relative(path: &Path, root: &Path) -> String {
     relative.to_string_lossy().into_owned()
 }
 
-/// `_Z6reducePf` as `reduce(float*)`; a name that is not mangled stays.
+/// `_Z6reducePf` as `reduce`; a name that is not mangled stays.
 pub(crate) fn demangled(name: &str) -> String {
+    let options = cpp_demangle::DemangleOptions::new().no_params().no_return_type();
     cpp_demangle::Symbol::new(name)
         .ok()
-        .and_then(|symbol| symbol.demangle().ok())
+        .and_then(|symbol| symbol.demangle_with_options(&options).ok())
         .unwrap_or_else(|| name.to_owned())
 }
 

@@ -26,11 +26,7 @@ pub(crate) fn functions<'ctx>(
         let mangled = function.get_name().to_string_lossy();
         match annotated.get(&function.as_value_ref()) {
             Some(wanted) => *wanted,
-            None => {
-                let full = debug::demangled(&mangled);
-                let short = full.split('(').next().unwrap_or_default();
-                options.wants(&[&mangled, &full, short])
-            }
+            None => options.wants(&[&mangled, &debug::demangled(&mangled)]),
         }
     };
     defined(module).filter(wanted).collect()

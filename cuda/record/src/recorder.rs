@@ -60,6 +60,8 @@ struct Module {
     /// The list of units, in an image that was linked of several.
     units: Option<Address>,
     sites: u32,
+    /// Sites, from the first one's index on, that the trace gets with the next launch.
+    unwritten: Vec<(u32, Vec<SiteRow>)>,
     /// After the last launch that used the buffer.
     last: Option<Handle>,
 }
@@ -276,7 +278,15 @@ impl Recorder {
             self.written += 1;
             self.modules.insert(
                 key,
-                Module { number, buffer, bases: vec![None; UNITS], units, sites: 0, last: None },
+                Module {
+                    number,
+                    buffer,
+                    bases: vec![None; UNITS],
+                    units,
+                    sites: 0,
+                    unwritten: Vec::new(),
+                    last: None,
+                },
             );
             if let Some((address, size)) = self.driver.global(module, SITES)? {
                 let table = self.fetch(address, size)?;
@@ -311,12 +321,12 @@ impl Recorder {
             return self.say("a site table is damaged: sites have numbers alone".to_owned());
         };
         let Some(module) = self.modules.get_mut(&module) else { return };
-        let (number, first) = (module.number, module.sites);
+        let first = module.sites;
         if let Some(base) = module.bases.get_mut(unit) {
             *base = Some(first);
         }
         module.sites += rows.len() as u32;
-        self.write(|output| output.sites(number, first, &rows));
+        module.unwritten.push((first, rows));
     }
 
     /// Writes to the trace, which begins with the first that there is to write.
@@ -524,7 +534,8 @@ impl Recorder {
     }
 
     fn write_launch(&mut self, pending: &Pending, recorded: &[Recorded]) {
-        let Some(module) = self.modules.get(&pending.module) else { return };
+        let Some(module) = self.modules.get_mut(&pending.module) else { return };
+        let sites = std::mem::take(&mut module.unwritten);
         let (number, linked, bases) = (module.number, module.units.is_some(), module.bases.clone());
         let site = |site: u32| match linked {
             false => site,
@@ -540,7 +551,10 @@ impl Recorder {
             lost: *lost,
         });
         let lost: u64 = recorded.iter().map(|recorded| recorded.lost).sum();
-        self.write(|output| output.launch(&pending.launch, number, site, warps));
+        self.write(|output| {
+            sites.iter().try_for_each(|(first, rows)| output.sites(number, *first, rows))?;
+            output.launch(&pending.launch, number, site, warps)
+        });
         if lost > 0 {
             say(&format!(
                 "{}: {lost} words of events did not fit; --capacity gives each warp more than {}",
