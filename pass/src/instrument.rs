@@ -338,12 +338,8 @@ impl<'a, 'ctx> Code<'a, 'ctx> {
     }
 
     fn finish(&self) -> Result<(), Failure> {
-        let Warp { slot, below, end, .. } = self.warp;
-        self.builder.build_call(
-            self.runtime.finish,
-            &[slot.into(), below.into(), end.into()],
-            "",
-        )?;
+        let Warp { slot, below, .. } = self.warp;
+        self.builder.build_call(self.runtime.finish, &[slot.into(), below.into()], "")?;
         Ok(())
     }
 

@@ -117,5 +117,6 @@ fn run(module: &Module<'_>, options: &[u8]) -> Result<bool, Failure> {
         instrument::kernel(module, &runtime, kernel)?;
     }
     runtime.embed(module, &sites)?;
+    module.verify().map_err(|error| format!("the pass has a defect: {error}"))?;
     Ok(true)
 }

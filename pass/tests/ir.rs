@@ -1,0 +1,116 @@
+//! What the pass makes of a module, as text.
+
+mod common;
+
+use std::io::Write as _;
+use std::process::{Command, Stdio};
+
+use common::plugin;
+
+const MODULE: &str = r#"
+target datalayout = "e-i64:64-i128:128-v16:16-v32:32-n16:32:64"
+target triple = "nvptx64-nvidia-cuda"
+
+@tile = internal addrspace(3) global [32 x i64] undef, align 8
+
+define i32 @phis(i32 %n) {
+entry:
+  br label %loop
+loop:
+  %i = phi i32 [ 0, %entry ], [ %next, %loop ]
+  %next = add i32 %i, 1
+  %more = icmp ult i32 %next, %n
+  br i1 %more, label %loop, label %done
+done:
+  %last = phi i32 [ %i, %loop ]
+  ret i32 %last
+}
+
+define void @kernel(ptr %p, i64 %v, i1 %c, i32 %s) {
+entry:
+  %slot = getelementptr [32 x i64], ptr addrspacecast (ptr addrspace(3) @tile to ptr), i64 0, i64 %v
+  store i64 %v, ptr %slot
+  store i64 %v, ptr %p
+  %old = atomicrmw add ptr %p, i64 %v seq_cst
+  %pair = cmpxchg ptr %p, i64 %old, i64 7 seq_cst seq_cst
+  switch i32 %s, label %out [
+    i32 3, label %three
+    i32 9, label %out
+  ]
+three:
+  %late = alloca i32
+  br i1 true, label %out, label %out
+out:
+  ret void
+}
+
+define void @untouched(i1 %c) {
+  br i1 %c, label %a, label %b
+a:
+  ret void
+b:
+  ret void
+}
+
+!nvvm.annotations = !{!0}
+!0 = !{ptr @kernel, !"kernel", i32 1}
+"#;
+
+fn instrumented(options: &str) -> Option<String> {
+    let mut command = Command::new("opt-19");
+    command.arg("-load-pass-plugin").arg(plugin()?).arg("-S");
+    command.arg(format!("-passes=nvabi-trace<{options}>,verify"));
+    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = command.spawn().expect("opt runs");
+    child.stdin.take().expect("a pipe").write_all(MODULE.as_bytes()).expect("opt reads");
+    let output = child.wait_with_output().expect("opt ends");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let text = String::from_utf8(output.stdout).expect("IR is text");
+    // The program's own functions: the recorder's are bitcode that clang made.
+    let functions = text.split("\ndefine ").skip(1).map(|function| {
+        let end = function.find("\n}").expect("an end");
+        format!("define {}\n}}\n", &function[..end])
+    });
+    let own = |function: &String| {
+        ["@phis", "@kernel", "@untouched"]
+            .iter()
+            .any(|name| function.lines().next().is_some_and(|line| line.contains(name)))
+    };
+    Some(functions.filter(own).collect::<Vec<_>>().join("\n"))
+}
+
+#[test]
+fn everything() {
+    let Some(text) = instrumented("kinds=all;functions=!untouched") else { return };
+    insta::assert_snapshot!(text);
+}
+
+#[test]
+fn branches_of_one_function() {
+    let Some(text) = instrumented("kinds=branch;functions=phi*") else { return };
+    insta::assert_snapshot!(text);
+}
+
+#[test]
+fn a_linked_unit_adds_its_place() {
+    let Some(text) = instrumented("kinds=branch;functions=phis;rdc") else { return };
+    insta::assert_snapshot!(text);
+}
+
+#[test]
+fn a_module_of_another_target_stays() {
+    let Some(plugin) = plugin() else { return };
+    let host = "target triple = \"x86_64-unknown-linux-gnu\"\n\
+                define void @f(i1 %c) {\n  br i1 %c, label %a, label %a\na:\n  ret void\n}\n";
+    let folder = tempfile::tempdir().expect("a folder");
+    let file = folder.path().join("host.ll");
+    std::fs::write(&file, host).expect("a file");
+    let mut command = Command::new("opt-19");
+    command.arg("-load-pass-plugin").arg(plugin).args(["-S", "-passes=nvabi-trace<kinds=all>"]);
+    let output = command.arg(&file).output().expect("opt runs");
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(
+        output.status.success() && text.contains("br i1") && !text.contains("nvabi_"),
+        "{text}"
+    );
+}
