@@ -96,7 +96,7 @@ fn run(module: &Module<'_>, options: &[u8]) -> Result<bool, Failure> {
     }
     let options = match options {
         [] => Options::from_environment()?,
-        given => str::from_utf8(given)?.parse()?,
+        given => std::str::from_utf8(given)?.parse()?,
     };
     // First, because functions go when they are inlined everywhere.
     prepare::inline_wrappers(module)?;

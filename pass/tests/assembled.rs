@@ -1,5 +1,6 @@
 //! Instrumented code as far as it goes without a GPU: PTX that ptxas assembles, units that nvlink
 //! links, sites that keep their keys.
+#![allow(clippy::expect_used, clippy::panic)]
 
 mod common;
 

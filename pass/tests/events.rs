@@ -1,5 +1,6 @@
 //! What instrumented kernels record when they run: in the emulator, against what follows from the
 //! source.
+#![allow(clippy::expect_used, clippy::panic)]
 
 mod common;
 
@@ -107,8 +108,7 @@ impl Run<'_> {
         let read = |at: u64, words: usize| {
             let mut bytes = vec![0; words * 4];
             device.read(at, &mut bytes).expect("memory");
-            let (words, _) = bytes.as_chunks::<4>();
-            words.iter().map(|word| u32::from_le_bytes(*word)).collect::<Vec<u32>>()
+            words_of(&bytes)
         };
         let sites = common::sites(&table);
         let (mut recorded, mut words) = (BTreeMap::new(), BTreeMap::new());
@@ -125,26 +125,30 @@ impl Run<'_> {
     }
 }
 
+fn words_of(bytes: &[u8]) -> Vec<u32> {
+    let word = |bytes: &[u8]| u32::from_le_bytes(bytes.try_into().expect("four bytes"));
+    bytes.chunks_exact(4).map(word).collect()
+}
+
 fn parse(words: &[u32], sites: &[Site]) -> Vec<Event> {
-    let (words, _) = words.as_chunks::<2>();
-    let mut words = words.iter();
+    let mut words = words.chunks_exact(2).map(|word| [word[0], word[1]]);
     let mut events = Vec::new();
     while let Some([bits, mask]) = words.next() {
         let kind = (bits >> 24 & 7) as u8;
         let site = bits & SITE;
         assert_eq!(sites[site as usize].kind, kind, "the kind is the site's");
-        let mut taken = if bits & TAKEN != 0 { *mask } else { 0 };
+        let mut taken = if bits & TAKEN != 0 { mask } else { 0 };
         if bits & HAS_BALLOT != 0 {
             // Lanes that went the way of the lowest.
             let Some([same, _]) = words.next() else { break };
-            taken = if bits & TAKEN != 0 { *same } else { mask & !same };
+            taken = if bits & TAKEN != 0 { same } else { mask & !same };
         }
         let mut value = None;
         if bits & HAS_VALUE != 0 {
             let Some([low, high]) = words.next() else { break };
-            value = Some(u64::from(*low) | u64::from(*high) << 32);
+            value = Some(u64::from(low) | u64::from(high) << 32);
         }
-        events.push(Event { site, kind, mask: *mask, taken, value });
+        events.push(Event { site, kind, mask, taken, value });
     }
     events
 }
@@ -456,8 +460,7 @@ fn results_stay_what_they_are() {
             device.launch(&module, kernel, &launch, &args).expect("a launch");
             let mut bytes = [0; 4096];
             device.read(out, &mut bytes).expect("memory");
-            let (words, _) = bytes.as_chunks::<4>();
-            let words: Vec<_> = words.iter().map(|word| u32::from_le_bytes(*word)).collect();
+            let words = words_of(&bytes);
             let recorded = Run { kernel, ..Run::default() }.record_ptx(&traced);
             assert!(recorded.out == words, "{kernel} {level}");
             assert!(words.iter().any(|word| *word != 0) || kernel == "divergent_loop", "{kernel}");

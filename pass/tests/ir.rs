@@ -1,4 +1,5 @@
 //! What the pass makes of a module, as text.
+#![allow(clippy::expect_used, clippy::panic)]
 
 mod common;
 

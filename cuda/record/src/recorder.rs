@@ -517,8 +517,8 @@ impl Recorder {
             return Ok(());
         };
         let list = self.fetch(units, UNITS * 8)?;
-        let (list, _) = list.as_chunks::<8>();
-        for (unit, address) in list.iter().map(|address| u64::from_le_bytes(*address)).enumerate() {
+        let address = |bytes: &[u8]| u64::from_le_bytes(bytes.try_into().unwrap_or_default());
+        for (unit, address) in list.chunks_exact(8).map(address).enumerate() {
             let known = self.modules.get(&module).and_then(|module| module.bases[unit]);
             if address == 0 || known.is_some() {
                 continue;

@@ -1,4 +1,5 @@
 //! What the recorder does to a program, and what it writes, with a driver that is played.
+#![allow(clippy::expect_used, clippy::panic)]
 
 use std::env;
 use std::path::{Path, PathBuf};
