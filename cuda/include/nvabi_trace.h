@@ -54,9 +54,9 @@ struct nvabi_trace_warp {
     uint32_t dropped; /* events that came when the region was full; stays at 0xffffffff */
 };
 
-/* What the device's variable `__nvabi_trace` holds. A recorder adds the words of an event to `words` of its
- * warp, and writes them when they fit; else it adds 1 to `dropped`. On the device `words` thus may be
- * more than the capacity and `events` is 0: the host corrects both before it writes the file. */
+/* What the device's variable `__nvabi_trace` holds. What a kernel leaves in a nvabi_trace_warp is said in
+ * cuda/device/recorder.h: the host corrects it before it writes the file, and counts what did not fit as
+ * `dropped`, by words, where it does not know of how many events they were. */
 struct nvabi_trace_buffer {
     uint64_t warps;        /* device address of the regions' nvabi_trace_warp; 0: nothing is recorded */
     uint64_t events;       /* device address of the regions' words, `capacity` each */
