@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Puts the parts of CUDA that clang needs into a folder that it takes as --cuda-path: headers, libdevice,
 # ptxas and the runtime of 12.3, and from 13 what 12's packages lack (fatbinary, nvlink, cuobjdump,
-# nvdisasm). From PyPI, some 75 MB; nothing is installed. Does nothing where the folder is there.
+# nvdisasm). Packages of pip, some 75 MB; nothing is installed. Does nothing where the folder is there.
 #
 #     cuda/toolkit.sh DIR
 set -euo pipefail

@@ -1,4 +1,4 @@
-//! What is to be recorded: `kinds=branch,atomic;functions=matmul*,!helper;root=/src;rdc`.
+//! What is to be recorded: `kinds=branch,atomic;functions=matmul*,!sum;root=/src;rdc`.
 
 use std::env;
 use std::path::PathBuf;

@@ -31,7 +31,7 @@ pub(crate) fn plugin() -> Option<PathBuf> {
     Some(plugin)
 }
 
-/// CUDA as clang wants it, from CUDA_PATH or from PyPI; None, and why is said, where neither is.
+/// CUDA as clang wants it, from CUDA_PATH or fetched; None, and why is said, where neither is.
 pub(crate) fn toolkit() -> Option<PathBuf> {
     static FOUND: OnceLock<Option<PathBuf>> = OnceLock::new();
     let found = FOUND.get_or_init(|| {
