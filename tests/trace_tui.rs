@@ -1,6 +1,6 @@
 //! `nvabi trace tui` on a terminal: real traces, keys typed, screens read.
 #![cfg(feature = "cli")]
-#![allow(clippy::unwrap_used)]
+#![allow(clippy::panic, clippy::unwrap_used)]
 
 use std::fs::File;
 use std::io::{Read as _, Write as _};

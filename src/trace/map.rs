@@ -39,7 +39,8 @@ impl Map {
         if let Some(map) = &self.0 {
             // Touching one byte maps all of a large page, also what was given back before.
             let start = range.start - range.start % LARGE_PAGE;
-            let len = range.end.saturating_sub(start);
+            let end = range.end.next_multiple_of(LARGE_PAGE).min(map.len());
+            let len = end.saturating_sub(start);
             // SAFETY: the pages are the file's and never written: what is dropped is read again.
             let dropped =
                 unsafe { map.unchecked_advise_range(UncheckedAdvice::DontNeed, start, len) };

@@ -17,7 +17,7 @@ pub(crate) const EVENT: usize = size_of::<V1Event>();
 pub(crate) const WARP: usize = size_of::<V1Warp>();
 const HEADER: usize = size_of::<V1File>();
 /// Bytes that stay in memory behind a reader.
-const BEHIND: usize = 16 << 20;
+const BEHIND: usize = 8 << 20;
 /// `NVABI_TRACE_V1_MAGIC`, filled up with zeros.
 const MAGIC: [u8; 12] = *b"GDDBGGPU\0\0\0\0";
 
@@ -152,8 +152,10 @@ impl<'a> V1Warps<'a> {
         };
         // What was looked at before is done with, or fetched again where it is not.
         if start.saturating_sub(self.released) > BEHIND {
-            file.release(self.released..at);
-            self.released = at;
+            // Threads are at work on what was handed out last.
+            let done = start - BEHIND / 2;
+            file.release(self.released..done);
+            self.released = done;
         }
         self.at = start + size as usize;
         self.next += 1;

@@ -19,6 +19,7 @@ struct Run {
     told: String,
 }
 
+#[allow(clippy::zombie_processes, reason = "wait4 waits for it, and says what it took")]
 fn run(arguments: &[&str], folder: &Path) -> Run {
     let started = Instant::now();
     let log = std::fs::File::create(folder.join("stderr")).unwrap();

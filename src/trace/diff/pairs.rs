@@ -5,7 +5,7 @@ use crate::trace::file::{Data, Found, Warp, Warps};
 use crate::trace::v1;
 
 /// What a batch holds: enough bytes to be worth a thread's while, and not too many warps.
-const BYTES: u64 = 2 << 20;
+const BYTES: u64 = 1 << 20;
 const WARPS: usize = 4096;
 
 /// Walks along the warps of both.
