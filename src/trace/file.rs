@@ -408,7 +408,7 @@ mod tests {
     fn trace(path: &Path) {
         let file = std::fs::File::create(path).unwrap();
         let mut out = V2Writer::new(file, Some(1)).unwrap();
-        out.sites(0, 0, &[], false).unwrap();
+        out.sites(0, 0, &[SiteRow::default()], false).unwrap();
         for kernel in ["one", "two"] {
             let launch = Launch { kernel: kernel.to_owned(), warps: 300, ..Launch::default() };
             out.launch(&launch, 0).unwrap();
