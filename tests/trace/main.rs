@@ -4,6 +4,4 @@
 mod abi;
 mod diff;
 mod formats;
-#[cfg(feature = "cli")]
-mod hostile;
 mod pairs;
