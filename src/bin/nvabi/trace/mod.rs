@@ -37,7 +37,8 @@ pub(crate) fn trace(context: &Context<'_>, command: &args::Trace) -> Result<Outc
 }
 
 fn open(path: &Path) -> Result<Trace, Report> {
-    Trace::open(path).map_err(failed)
+    Trace::open(path)
+        .map_err(|error| Diagnostic::error("trace-unreadable", error.to_string()).into())
 }
 
 fn failed(error: Error) -> Report {
