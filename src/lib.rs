@@ -71,6 +71,8 @@ pub mod abi;
 pub mod bits;
 pub mod call;
 pub mod check;
+#[cfg(feature = "devmem")]
+pub mod devmem;
 pub mod driver;
 #[cfg(feature = "tegra")]
 pub mod ioctl;

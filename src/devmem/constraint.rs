@@ -1,0 +1,319 @@
+//! What a device cannot do without: named 64-bit values, and how two of one name become one.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+/// Which requirement a [`Constraint`] is. The numbers are those on the wire.
+///
+/// The first three are of the C library; those from `0x6e76_0000` on are nvabi's own. Any other
+/// number is carried along and merges with an equal value alone.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct ConstraintName(pub u32);
+
+/// How two values of one name become one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Rule {
+    /// Both divide the result: the least common multiple, in so many bits. 0 asks for nothing.
+    Multiple(u32),
+    /// The smaller one.
+    Least,
+    /// The greater one.
+    Greatest,
+    /// The bits of both; none in common is a conflict.
+    Common,
+    /// They must be equal.
+    Equal,
+}
+
+/// Names of constraints, in the order of their numbers, with the text of each and its rule.
+const NAMES: [(ConstraintName, &str, Rule); 14] = [
+    (ConstraintName::ADDRESS_ALIGNMENT, "address-alignment", Rule::Multiple(64)),
+    (ConstraintName::PITCH_ALIGNMENT, "pitch-alignment", Rule::Multiple(32)),
+    (ConstraintName::MAX_PITCH, "max-pitch", Rule::Least),
+    (ConstraintName::OFFSET_ALIGNMENT, "offset-alignment", Rule::Multiple(64)),
+    (ConstraintName::SIZE_ALIGNMENT, "size-alignment", Rule::Multiple(64)),
+    (ConstraintName::ROW_PADDING, "row-padding", Rule::Greatest),
+    (ConstraintName::SIZE_PADDING, "size-padding", Rule::Greatest),
+    (ConstraintName::CONTIGUOUS, "contiguous", Rule::Greatest),
+    (ConstraintName::ADDRESS_BITS, "address-bits", Rule::Least),
+    (ConstraintName::PAGE_SIZE, "page-size", Rule::Multiple(64)),
+    (ConstraintName::PLACEMENT, "placement", Rule::Common),
+    (ConstraintName::COHERENCY, "coherency", Rule::Common),
+    (ConstraintName::MAX_SIZE, "max-size", Rule::Least),
+    (ConstraintName::ROW_ALIGNMENT, "row-alignment", Rule::Multiple(32)),
+];
+
+/// Where the numbers of nvabi's own constraints begin.
+const OWN: u32 = 0x6e76_0000;
+
+impl ConstraintName {
+    /// The start of the memory is at a multiple of so many bytes, in the device's addresses.
+    pub const ADDRESS_ALIGNMENT: Self = Self(0);
+    /// From one row to the next is a multiple of so many bytes; 32 bits.
+    pub const PITCH_ALIGNMENT: Self = Self(1);
+    /// From one row to the next is at most so many bytes; 32 bits.
+    pub const MAX_PITCH: Self = Self(2);
+    /// Each plane starts at a multiple of so many bytes in the memory.
+    pub const OFFSET_ALIGNMENT: Self = Self(OWN);
+    /// The size of the memory is a multiple of so many bytes.
+    pub const SIZE_ALIGNMENT: Self = Self(OWN + 1);
+    /// So many bytes follow the last pixel of each row before the next row begins.
+    pub const ROW_PADDING: Self = Self(OWN + 2);
+    /// So many bytes follow the last plane: a device reads ahead.
+    pub const SIZE_PADDING: Self = Self(OWN + 3);
+    /// 1: the device takes one piece of physical (or I/O virtual) memory; 0: any pages.
+    pub const CONTIGUOUS: Self = Self(OWN + 4);
+    /// The device reaches addresses of so many bits: 32 is memory below 4 GiB.
+    pub const ADDRESS_BITS: Self = Self(OWN + 5);
+    /// The memory is made of pages of a multiple of so many bytes.
+    pub const PAGE_SIZE: Self = Self(OWN + 6);
+    /// The heaps that the memory may be in: bits of [`placement`].
+    pub const PLACEMENT: Self = Self(OWN + 7);
+    /// How the CPU may see the memory: bits of [`coherency`].
+    pub const COHERENCY: Self = Self(OWN + 8);
+    /// The memory is at most so many bytes.
+    pub const MAX_SIZE: Self = Self(OWN + 9);
+    /// Each plane has a multiple of so many rows; 32 bits.
+    pub const ROW_ALIGNMENT: Self = Self(OWN + 10);
+
+    /// The names that have a meaning, by number.
+    pub fn known() -> impl Iterator<Item = Self> {
+        NAMES.iter().map(|(name, ..)| *name)
+    }
+
+    fn row(self) -> Option<&'static (Self, &'static str, Rule)> {
+        NAMES.iter().find(|(name, ..)| *name == self)
+    }
+
+    fn rule(self) -> Rule {
+        // The three of the C library are what is merged most.
+        match self {
+            Self::ADDRESS_ALIGNMENT => Rule::Multiple(64),
+            Self::PITCH_ALIGNMENT => Rule::Multiple(32),
+            Self::MAX_PITCH => Rule::Least,
+            _ => self.row().map_or(Rule::Equal, |(_, _, rule)| *rule),
+        }
+    }
+}
+
+impl fmt::Display for ConstraintName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.row() {
+            Some((_, text, _)) => f.write_str(text),
+            None => write!(f, "{:#x}", self.0),
+        }
+    }
+}
+
+impl fmt::Debug for ConstraintName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+impl From<ConstraintName> for String {
+    fn from(name: ConstraintName) -> Self {
+        name.to_string()
+    }
+}
+
+impl TryFrom<String> for ConstraintName {
+    type Error = String;
+
+    fn try_from(text: String) -> Result<Self, String> {
+        text.parse()
+    }
+}
+
+impl std::str::FromStr for ConstraintName {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        if let Some((name, ..)) = NAMES.iter().find(|(_, known, _)| *known == text) {
+            return Ok(*name);
+        }
+        let digits = text.strip_prefix("0x").and_then(|hex| u32::from_str_radix(hex, 16).ok());
+        digits.or_else(|| text.parse().ok()).map(Self).ok_or_else(|| {
+            let known: Vec<&str> = NAMES.iter().map(|(_, known, _)| *known).collect();
+            format!("`{text}` is neither a number nor one of {}", known.join(", "))
+        })
+    }
+}
+
+/// Heaps, the bits of [`ConstraintName::PLACEMENT`].
+pub mod placement {
+    /// Pages of the system's memory.
+    pub const SYSTEM: u64 = 1;
+    /// The kernel's contiguous memory (CMA).
+    pub const CONTIGUOUS: u64 = 1 << 1;
+    /// Memory of the device itself.
+    pub const LOCAL: u64 = 1 << 2;
+    /// Memory that was set apart when the system started.
+    pub const CARVEOUT: u64 = 1 << 3;
+    /// Memory that the CPU cannot read.
+    pub const PROTECTED: u64 = 1 << 4;
+}
+
+/// How the CPU sees memory, the bits of [`ConstraintName::COHERENCY`].
+pub mod coherency {
+    /// Through its caches: the device looks into them, or they are written back and dropped.
+    pub const CACHED: u64 = 1;
+    /// Writes are gathered, reads go out.
+    pub const WRITE_COMBINED: u64 = 1 << 1;
+    /// Each access goes out.
+    pub const UNCACHED: u64 = 1 << 2;
+}
+
+/// What a device cannot do without: one named value.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Constraint {
+    /// Which requirement.
+    pub name: ConstraintName,
+    /// Its value, in bytes where the name does not say otherwise.
+    pub value: u64,
+}
+
+/// Two values of one name that no value serves.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+pub struct Conflict {
+    /// Which requirement.
+    pub name: ConstraintName,
+    /// What the first list has.
+    pub left: u64,
+    /// What the second list has.
+    pub right: u64,
+    /// Why they cannot be merged.
+    pub kind: ConflictKind,
+}
+
+/// Why two values cannot be merged.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+#[non_exhaustive]
+pub enum ConflictKind {
+    /// Their least common multiple does not fit the field.
+    Overflow,
+    /// They have no bit in common.
+    Disjoint,
+    /// The name is not known, and the values differ.
+    Different,
+}
+
+impl Constraint {
+    /// A constraint by name and value.
+    pub const fn new(name: ConstraintName, value: u64) -> Self {
+        Self { name, value }
+    }
+
+    /// The value that serves both; both are of one name.
+    ///
+    /// # Errors
+    ///
+    /// When there is none. Constraints of two names are in conflict as different values are.
+    pub fn merge(self, other: Self) -> Result<Self, Conflict> {
+        let (left, right) = (self.value, other.value);
+        let conflict = |kind| Conflict { name: self.name, left, right, kind };
+        if self.name != other.name {
+            return Err(conflict(ConflictKind::Different));
+        }
+        let value = match self.name.rule() {
+            Rule::Multiple(bits) => {
+                multiple(left, right, bits).ok_or_else(|| conflict(ConflictKind::Overflow))?
+            }
+            Rule::Least => left.min(right),
+            Rule::Greatest => left.max(right),
+            Rule::Common if left & right == 0 => return Err(conflict(ConflictKind::Disjoint)),
+            Rule::Common => left & right,
+            Rule::Equal if left != right => return Err(conflict(ConflictKind::Different)),
+            Rule::Equal => left,
+        };
+        Ok(Self { name: self.name, value })
+    }
+}
+
+/// The least common multiple, where it fits into so many bits; 0 counts as 1.
+pub(crate) fn multiple(a: u64, b: u64, bits: u32) -> Option<u64> {
+    let (a, b) = (a.max(1), b.max(1));
+    let value = if a == b {
+        a
+    } else if a.is_power_of_two() && b.is_power_of_two() {
+        a.max(b)
+    } else {
+        a.checked_mul(b / common_divisor(a, b))?
+    };
+    (value <= u64::MAX >> (64 - bits)).then_some(value)
+}
+
+fn common_divisor(mut a: u64, mut b: u64) -> u64 {
+    while b != 0 {
+        (a, b) = (b, a % b);
+    }
+    a
+}
+
+/// Merges two lists: what is in one alone stays as it is, and names are keys. The order is that of
+/// the first list, then what only the second one has.
+///
+/// # Errors
+///
+/// The first conflict.
+pub fn merge(left: &[Constraint], right: &[Constraint]) -> Result<Vec<Constraint>, Conflict> {
+    let mut merged = Vec::with_capacity(left.len() + right.len());
+    merge_into(&mut merged, left, right)?;
+    Ok(merged)
+}
+
+/// Merges two lists into a third, which is emptied first.
+pub(crate) fn merge_into(
+    merged: &mut Vec<Constraint>,
+    left: &[Constraint],
+    right: &[Constraint],
+) -> Result<(), Conflict> {
+    merged.clear();
+    for constraint in left.iter().chain(right) {
+        match merged.iter_mut().find(|known| known.name == constraint.name) {
+            Some(known) => *known = known.merge(*constraint)?,
+            None => merged.push(*constraint),
+        }
+    }
+    Ok(())
+}
+
+impl fmt::Display for Constraint {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {}", self.name, shown(self.name, self.value))
+    }
+}
+
+/// A value in the words of its name.
+fn shown(name: ConstraintName, value: u64) -> String {
+    let words: &[&str] = match name {
+        ConstraintName::PLACEMENT => &["system", "contiguous", "local", "carveout", "protected"],
+        ConstraintName::COHERENCY => &["cached", "write-combined", "uncached"],
+        _ => return value.to_string(),
+    };
+    let known = words.iter().enumerate().filter(|(bit, _)| value >> bit & 1 == 1);
+    let mut shown: Vec<String> = known.map(|(_, word)| (*word).to_owned()).collect();
+    let rest = value >> words.len() << words.len();
+    if rest != 0 || shown.is_empty() {
+        shown.push(format!("{rest:#x}"));
+    }
+    shown.join("|")
+}
+
+impl fmt::Display for Conflict {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (left, right) = (shown(self.name, self.left), shown(self.name, self.right));
+        write!(f, "{} {left} and {right} ", self.name)?;
+        f.write_str(match self.kind {
+            ConflictKind::Overflow => "have no common multiple that can be represented",
+            ConflictKind::Disjoint => "have nothing in common",
+            ConflictKind::Different => "differ, and what they mean is not known",
+        })
+    }
+}
+
+impl std::error::Error for Conflict {}

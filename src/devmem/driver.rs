@@ -1,0 +1,116 @@
+//! What makes devices usable: a driver enumerates them, a device says what it can do and does it.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+use super::buffer::{Buffer, Description};
+use super::capability::CapabilitySet;
+use super::error::{Error, Result};
+use super::usage::{Image, Operation};
+
+/// What finds the devices of one kind: built in, or a plugin.
+pub trait Driver: Send + Sync {
+    /// Its name, such as `dma-heap`.
+    fn name(&self) -> &str;
+
+    /// The devices that are there now. None is no error.
+    ///
+    /// # Errors
+    ///
+    /// When devices are there, but cannot be asked.
+    fn devices(&self) -> Result<Vec<Box<dyn Device>>>;
+}
+
+/// What is known about a device without asking it for an image.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DeviceInfo {
+    /// Its name, unlike that of any other on this machine: `dma-heap:system`.
+    pub name: String,
+    /// Its file, such as `/dev/dma_heap/system`; empty where it has none.
+    pub node: String,
+    /// What it can do with memory.
+    pub operations: Vec<Operation>,
+    /// Whether it makes memory.
+    pub allocates: bool,
+    /// Whether it takes memory that another made.
+    pub imports: bool,
+}
+
+/// One device that touches memory, or makes it.
+pub trait Device: Send + Sync {
+    /// What is known about it.
+    fn info(&self) -> &DeviceInfo;
+
+    /// The ways in which it can do this with the image; empty when it cannot.
+    ///
+    /// # Errors
+    ///
+    /// When it cannot be asked.
+    fn sets(&self, image: &Image, operation: Operation) -> Result<Vec<CapabilitySet>>;
+
+    /// What memory of this kind costs it, to compare with other sets and devices: 0 is the best.
+    fn cost(&self, _set: &CapabilitySet) -> u64 {
+        0
+    }
+
+    /// Makes memory that is as described.
+    ///
+    /// # Errors
+    ///
+    /// When it makes none, or none such; with what the kernel said.
+    fn allocate(&self, _description: &Description) -> Result<Buffer> {
+        Err(Error::unsupported(format!("{} makes no memory", self.info().name)))
+    }
+
+    /// Takes memory that another made, until the import is dropped.
+    ///
+    /// # Errors
+    ///
+    /// When it takes none, or not this; with what the kernel said.
+    fn import(&self, _buffer: &Buffer) -> Result<Box<dyn Import>> {
+        Err(Error::unsupported(format!("{} takes no memory of others", self.info().name)))
+    }
+
+    /// What must be done between two operations, of which this device does one at least.
+    fn transition(&self, from: Operation, to: Operation) -> Transition {
+        Transition::between(from, to)
+    }
+}
+
+impl fmt::Debug for dyn Device {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Device").field(self.info()).finish()
+    }
+}
+
+/// Memory that a device has taken; dropped, the device lets go of it.
+pub trait Import: Send {
+    /// What the device calls it, such as a GEM handle; 0 where it has no name.
+    fn handle(&self) -> u64 {
+        0
+    }
+}
+
+/// What must be done to memory between two operations, in this order.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct Transition {
+    /// Wait until the first is finished.
+    pub wait: bool,
+    /// Write back what the CPU's caches hold.
+    pub write_back: bool,
+    /// Drop what the CPU's caches hold.
+    pub invalidate: bool,
+}
+
+impl Transition {
+    /// What is needed where nothing is known of the devices: all that could be.
+    pub fn between(from: Operation, to: Operation) -> Self {
+        Self {
+            // The CPU is finished when its call returns.
+            wait: !from.is_cpu() && (from.writes() || to.writes()),
+            write_back: from.is_cpu() && from.writes() && !to.is_cpu(),
+            invalidate: !from.is_cpu() && from.writes() && to.is_cpu(),
+        }
+    }
+}

@@ -1,0 +1,22 @@
+//! Device memory: which memory, layout and alignment serve every device that touches a buffer, and
+//! if none does, why.
+
+mod buffer;
+mod capability;
+pub mod constraint;
+mod driver;
+mod error;
+mod layout;
+mod usage;
+
+pub use buffer::{Buffer, Description, Identity};
+pub use capability::{
+    Capability, CapabilitySet, MODIFIER_INVALID, MODIFIER_LINEAR, VENDOR_BASE, VENDOR_DRM,
+};
+pub use constraint::{
+    Conflict, ConflictKind, Constraint, ConstraintName, coherency, merge, placement,
+};
+pub use driver::{Device, DeviceInfo, Driver, Import, Transition};
+pub use error::{Error, ErrorKind, Result};
+pub use layout::{Layout, Plane};
+pub use usage::{Fourcc, Image, Operation, Usage, Use};

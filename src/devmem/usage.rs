@@ -1,0 +1,232 @@
+//! What is to be done with memory: the image that all agree on, and what each device does with it.
+
+use std::fmt;
+use std::str::FromStr;
+
+use serde::{Deserialize, Serialize};
+
+/// A pixel format, as DRM numbers them: four characters, the first in the lowest byte.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct Fourcc(pub u32);
+
+impl Fourcc {
+    /// The format of four characters, such as `b"NV12"`.
+    pub const fn new(code: &[u8; 4]) -> Self {
+        Self(u32::from_le_bytes(*code))
+    }
+}
+
+impl fmt::Display for Fourcc {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let bytes = self.0.to_le_bytes();
+        match std::str::from_utf8(&bytes) {
+            Ok(text) if bytes.iter().all(|byte| (b' '..=b'~').contains(byte)) => {
+                f.write_str(text.trim_end())
+            }
+            _ => write!(f, "{:#010x}", self.0),
+        }
+    }
+}
+
+impl fmt::Debug for Fourcc {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+impl FromStr for Fourcc {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        if let Some(number) = text.strip_prefix("0x").filter(|hex| hex.len() == 8) {
+            if let Ok(number) = u32::from_str_radix(number, 16) {
+                return Ok(Self(number));
+            }
+        }
+        let bytes = text.as_bytes();
+        if bytes.is_empty() || bytes.len() > 4 || !bytes.iter().all(u8::is_ascii_graphic) {
+            return Err(format!("`{text}` is no fourcc: up to four characters, such as NV12"));
+        }
+        let mut code = *b"    ";
+        code.iter_mut().zip(bytes).for_each(|(to, from)| *to = *from);
+        Ok(Self::new(&code))
+    }
+}
+
+impl From<Fourcc> for String {
+    fn from(fourcc: Fourcc) -> Self {
+        fourcc.to_string()
+    }
+}
+
+impl TryFrom<String> for Fourcc {
+    type Error = String;
+
+    fn try_from(text: String) -> Result<Self, String> {
+        text.parse()
+    }
+}
+
+/// What every device must support: asserted usage.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Image {
+    /// Width in pixels.
+    pub width: u32,
+    /// Height in pixels.
+    pub height: u32,
+    /// How a pixel is stored.
+    pub format: Fourcc,
+}
+
+impl Image {
+    /// An image of so many pixels.
+    pub const fn new(width: u32, height: u32, format: Fourcc) -> Self {
+        Self { width, height, format }
+    }
+
+    /// So many bytes without pixels: one row of the format R8.
+    pub const fn bytes(size: u32) -> Self {
+        Self::new(size, 1, Fourcc::new(b"R8  "))
+    }
+}
+
+impl fmt::Display for Image {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}x{} {}", self.width, self.height, self.format)
+    }
+}
+
+/// What a device does with memory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+#[non_exhaustive]
+#[repr(u32)]
+pub enum Operation {
+    /// The CPU reads it.
+    CpuRead = 1,
+    /// The CPU writes it.
+    CpuWrite = 2,
+    /// A GPU samples it.
+    Texture = 3,
+    /// A GPU draws into it.
+    Render = 4,
+    /// A display shows it.
+    Scanout = 5,
+    /// A camera or another source writes it.
+    Capture = 6,
+    /// An encoder reads it.
+    Encode = 7,
+    /// A decoder writes it.
+    Decode = 8,
+    /// A copy engine reads or writes it.
+    Copy = 9,
+}
+
+impl Operation {
+    /// Every operation, by number.
+    pub const ALL: [Self; 9] = [
+        Self::CpuRead,
+        Self::CpuWrite,
+        Self::Texture,
+        Self::Render,
+        Self::Scanout,
+        Self::Capture,
+        Self::Encode,
+        Self::Decode,
+        Self::Copy,
+    ];
+
+    /// The operation of a number, as it is on the wire and in the C interface.
+    pub fn from_number(number: u32) -> Option<Self> {
+        Self::ALL.into_iter().find(|operation| *operation as u32 == number)
+    }
+
+    /// Whether it changes what is in the memory.
+    pub fn writes(self) -> bool {
+        matches!(self, Self::CpuWrite | Self::Render | Self::Capture | Self::Decode | Self::Copy)
+    }
+
+    /// Whether the CPU does it.
+    pub fn is_cpu(self) -> bool {
+        matches!(self, Self::CpuRead | Self::CpuWrite)
+    }
+
+    fn text(self) -> &'static str {
+        match self {
+            Self::CpuRead => "cpu-read",
+            Self::CpuWrite => "cpu-write",
+            Self::Texture => "texture",
+            Self::Render => "render",
+            Self::Scanout => "scanout",
+            Self::Capture => "capture",
+            Self::Encode => "encode",
+            Self::Decode => "decode",
+            Self::Copy => "copy",
+        }
+    }
+}
+
+impl fmt::Display for Operation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.text())
+    }
+}
+
+impl FromStr for Operation {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        Self::ALL.into_iter().find(|operation| operation.text() == text).ok_or_else(|| {
+            let known = Self::ALL.map(Self::text).join(", ");
+            format!("`{text}` is no operation: {known}")
+        })
+    }
+}
+
+/// What one device does with memory: requested usage.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Use {
+    /// Which device, by its name.
+    pub device: String,
+    /// What it does.
+    pub operation: Operation,
+}
+
+impl Use {
+    /// What a device does.
+    pub fn new(device: impl Into<String>, operation: Operation) -> Self {
+        Self { device: device.into(), operation }
+    }
+}
+
+impl fmt::Display for Use {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}", self.device, self.operation)
+    }
+}
+
+/// `gpu:texture`. A device's name may hold colons; the operation is behind the last one.
+impl FromStr for Use {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let (device, operation) = text
+            .rsplit_once(':')
+            .filter(|(device, _)| !device.is_empty())
+            .ok_or_else(|| format!("`{text}` is no DEVICE:OPERATION"))?;
+        Ok(Self::new(device, operation.parse()?))
+    }
+}
+
+/// All that is to be done with one piece of memory.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Usage {
+    /// What every device must support.
+    pub image: Image,
+    /// What each device does.
+    pub uses: Vec<Use>,
+}
