@@ -96,6 +96,11 @@ impl ConstraintName {
             _ => self.row().map_or(Rule::Equal, |(_, _, rule)| *rule),
         }
     }
+
+    /// Whether the field of the C library is 32 bits wide, its other half undefined.
+    fn is_half(self) -> bool {
+        matches!(self, Self::PITCH_ALIGNMENT | Self::MAX_PITCH)
+    }
 }
 
 impl fmt::Display for ConstraintName {
@@ -206,6 +211,12 @@ impl Constraint {
     /// A constraint by name and value.
     pub const fn new(name: ConstraintName, value: u64) -> Self {
         Self { name, value }
+    }
+
+    /// As the C library keeps it: the upper half of a 32-bit value is not looked at.
+    pub(crate) fn from_raw(name: u32, raw: u64) -> Self {
+        let name = ConstraintName(name);
+        Self { name, value: if name.is_half() { raw & u64::from(u32::MAX) } else { raw } }
     }
 
     /// The value that serves both; both are of one name.

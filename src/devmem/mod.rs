@@ -4,10 +4,12 @@
 mod buffer;
 mod capability;
 pub mod constraint;
+mod derive;
 mod driver;
 mod error;
 mod layout;
 mod usage;
+pub mod wire;
 
 pub use buffer::{Buffer, Description, Identity};
 pub use capability::{
@@ -16,6 +18,7 @@ pub use capability::{
 pub use constraint::{
     Conflict, ConflictKind, Constraint, ConstraintName, coherency, merge, placement,
 };
+pub use derive::{derive, derive_all, intersect};
 pub use driver::{Device, DeviceInfo, Driver, Import, Transition};
 pub use error::{Error, ErrorKind, Result};
 pub use layout::{Layout, Plane};
