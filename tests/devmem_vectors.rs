@@ -1,7 +1,8 @@
 //! What the C library gave for set operations, and what should have come out instead where that was
 //! wrong: `tests/devmem/vectors.json` (its key `format` explains it), and every file that
 //! `NVABI_DEVMEM_VECTORS` names, with colons between them.
-#![cfg(feature = "devmem")]
+
+#![allow(clippy::expect_used, clippy::panic)]
 
 use std::path::{Path, PathBuf};
 use std::{env, fs};

@@ -191,6 +191,7 @@ pub struct Conflict {
     /// What the second list has.
     pub right: u64,
     /// Why they cannot be merged.
+    #[serde(rename = "why")]
     pub kind: ConflictKind,
 }
 

@@ -86,7 +86,6 @@ fn sorted(mut sets: Vec<CapabilitySet>) -> Vec<CapabilitySet> {
 }
 
 /// Why a pair of sets gives none, or what it gives.
-#[expect(dead_code)]
 pub(crate) fn pair(left: &CapabilitySet, right: &CapabilitySet) -> Result<CapabilitySet, Failure> {
     let (left, right) = (Operand::new(left), Operand::new(right));
     let mut pair = Pair::default();

@@ -1,5 +1,11 @@
 //! Where the pixels of an image are in memory.
 
+use std::fmt;
+
+use super::capability::{Capability, CapabilitySet};
+use super::constraint::{ConstraintName, multiple};
+use super::format::{self, PlaneFormat};
+use super::usage::{Fourcc, Image};
 use serde::{Deserialize, Serialize};
 
 /// One plane of a [`Layout`], in bytes.
@@ -24,4 +30,214 @@ pub struct Layout {
     pub planes: Vec<Plane>,
     /// Bytes that all of it takes.
     pub size: u64,
+}
+
+/// Why an image has no layout.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum LayoutError {
+    /// How the pixels of this format lie is not known here.
+    UnknownFormat(Fourcc),
+    /// The set has no capability that is a layout, or one that only its vendor can lay out.
+    UnknownModifier(Option<Capability>),
+    /// The image has no pixels.
+    Empty,
+    /// The width or height is no multiple of what the format subsamples by or packs together.
+    Uneven(Image),
+    /// Rows of this plane need more bytes than the largest pitch.
+    Pitch {
+        /// Which plane, from 0.
+        plane: usize,
+        /// Bytes from one row to the next.
+        needed: u64,
+        /// The largest pitch that every device takes.
+        max: u64,
+    },
+    /// All of it is larger than the largest size.
+    Size {
+        /// Bytes that it takes.
+        needed: u64,
+        /// The largest size that every device takes.
+        max: u64,
+    },
+    /// Some number of it does not fit 64 bits.
+    Overflow,
+}
+
+impl fmt::Display for LayoutError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::UnknownFormat(format) => write!(f, "how {format} lies in memory is not known"),
+            Self::UnknownModifier(Some(capability)) => {
+                write!(f, "how {capability} lays out pixels, only its driver knows")
+            }
+            Self::UnknownModifier(None) => f.write_str("the set says nothing of a layout"),
+            Self::Empty => f.write_str("the image has no pixels"),
+            Self::Uneven(image) => {
+                write!(f, "{} stores pixels in groups that {image} does not fill", image.format)
+            }
+            Self::Pitch { plane, needed, max } => {
+                write!(f, "plane {plane} needs a pitch of {needed} bytes, over max-pitch {max}")
+            }
+            Self::Size { needed, max } => {
+                write!(f, "the image needs {needed} bytes, over max-size {max}")
+            }
+            Self::Overflow => f.write_str("the size does not fit 64 bits"),
+        }
+    }
+}
+
+impl std::error::Error for LayoutError {}
+
+/// Bytes across and rows down of the unit in which a modifier stores pixels.
+#[derive(Debug, Clone, Copy)]
+struct Tile {
+    width: u64,
+    height: u64,
+}
+
+const LINEAR: Tile = Tile { width: 1, height: 1 };
+
+/// Vendors of modifiers, in the upper 8 bits (`drm_fourcc.h`).
+const INTEL: u64 = 1;
+const NVIDIA: u64 = 3;
+
+impl Tile {
+    /// The tile of a modifier; `None` when only its driver knows.
+    fn of(modifier: u64) -> Option<Self> {
+        let (vendor, value) = (modifier >> 56, modifier & 0x00ff_ffff_ffff_ffff);
+        let tile = |width, height| Some(Self { width, height });
+        match (vendor, value) {
+            (0, 0) => Some(LINEAR),
+            // X-tiled; Y-tiled; tile 4: 4 KiB each.
+            (INTEL, 1) => tile(512, 8),
+            (INTEL, 2 | 9) => tile(128, 32),
+            // Tegra 2 to 4: tiles of 16 x 16 bytes.
+            (NVIDIA, 1) => tile(16, 16),
+            (NVIDIA, _) if value & !0x7f_f00f == 0x10 => Self::block_linear(value),
+            _ => None,
+        }
+    }
+
+    /// Blocks of GOBs one below the other, each 64 bytes wide. Bits 0 to 3: log2 of the GOBs in a
+    /// block; 20 and 21: generation of the GOB, 4 rows high in the second (G80), 8 in the others.
+    /// Compression (bits 23 to 25) takes memory that is not in the image.
+    fn block_linear(value: u64) -> Option<Self> {
+        let (gobs, generation) = (value & 0xf, value >> 20 & 3);
+        let rows = if generation == 1 { 4 } else { 8 };
+        (gobs <= 5 && generation <= 2).then(|| Self { width: 64, height: rows << gobs })
+    }
+
+    fn size(self) -> u64 {
+        self.width * self.height
+    }
+}
+
+/// Lays out an image as a set asks for: the first of its capabilities that can be laid out decides.
+///
+/// Planes follow each other. Each row takes its pixels and the row padding, rounded up to the pitch
+/// alignment and whole tiles; each plane takes whole tiles and starts at a multiple of the offset
+/// alignment.
+///
+/// # Errors
+///
+/// When the format or the layout is not known here, or the constraints leave no room.
+pub fn solve(image: &Image, set: &CapabilitySet) -> Result<Layout, LayoutError> {
+    let planes = format::planes(image.format).ok_or(LayoutError::UnknownFormat(image.format))?;
+    if image.width == 0 || image.height == 0 {
+        return Err(LayoutError::Empty);
+    }
+    let modifier = modifier(set)?;
+    let unknown = || LayoutError::UnknownModifier(Some(Capability::modifier(modifier)));
+    let tile = Tile::of(modifier).ok_or_else(unknown)?;
+    let rules = Rules::of(set);
+    let mut end = 0;
+    let mut laid = Vec::with_capacity(planes.len());
+    for (index, format) in planes.iter().enumerate() {
+        let plane = rules.plane(image, format, tile, index, end)?;
+        end = plane.offset.checked_add(plane.size).ok_or(LayoutError::Overflow)?;
+        laid.push(plane);
+    }
+    Ok(Layout { modifier, planes: laid, size: rules.size(end)? })
+}
+
+/// The modifier of the first capability that has one which this module, or any, can lay out.
+fn modifier(set: &CapabilitySet) -> Result<u64, LayoutError> {
+    let modifiers = || set.capabilities.iter().filter_map(Capability::as_modifier);
+    let known = modifiers().find(|modifier| Tile::of(*modifier).is_some());
+    known
+        .or_else(|| modifiers().next())
+        .ok_or_else(|| LayoutError::UnknownModifier(set.capabilities.first().cloned()))
+}
+
+/// The constraints of a set that say where pixels are.
+struct Rules {
+    pitch_alignment: u64,
+    max_pitch: u64,
+    row_padding: u64,
+    row_alignment: u64,
+    offset_alignment: u64,
+    size_alignment: Option<u64>,
+    size_padding: u64,
+    max_size: u64,
+}
+
+impl Rules {
+    fn of(set: &CapabilitySet) -> Self {
+        let value = |name, without| set.constraint(name).unwrap_or(without);
+        let sizes = (value(ConstraintName::SIZE_ALIGNMENT, 1), value(ConstraintName::PAGE_SIZE, 1));
+        Self {
+            pitch_alignment: value(ConstraintName::PITCH_ALIGNMENT, 1),
+            max_pitch: value(ConstraintName::MAX_PITCH, u64::MAX),
+            row_padding: value(ConstraintName::ROW_PADDING, 0),
+            row_alignment: value(ConstraintName::ROW_ALIGNMENT, 1),
+            offset_alignment: value(ConstraintName::OFFSET_ALIGNMENT, 1),
+            size_alignment: multiple(sizes.0, sizes.1, 64),
+            size_padding: value(ConstraintName::SIZE_PADDING, 0),
+            max_size: value(ConstraintName::MAX_SIZE, u64::MAX),
+        }
+    }
+
+    fn plane(
+        &self,
+        image: &Image,
+        format: &PlaneFormat,
+        tile: Tile,
+        index: usize,
+        end: u64,
+    ) -> Result<Plane, LayoutError> {
+        let (across, down) = (format.across, format.down);
+        if image.width % across != 0 || image.height % down != 0 {
+            return Err(LayoutError::Uneven(*image));
+        }
+        let blocks = u64::from(image.width / across).div_ceil(u64::from(format.samples));
+        let row = blocks * u64::from(format.bytes);
+        let row = row.checked_add(self.row_padding).ok_or(LayoutError::Overflow)?;
+        let pitch = rounded(row, both(self.pitch_alignment, tile.width)?)?;
+        if pitch > self.max_pitch {
+            return Err(LayoutError::Pitch { plane: index, needed: pitch, max: self.max_pitch });
+        }
+        let rows = rounded((image.height / down).into(), both(self.row_alignment, tile.height)?)?;
+        let offset = rounded(end, both(self.offset_alignment, tile.size())?)?;
+        let size = pitch.checked_mul(rows).ok_or(LayoutError::Overflow)?;
+        Ok(Plane { offset, pitch, size })
+    }
+
+    fn size(&self, end: u64) -> Result<u64, LayoutError> {
+        let padded = end.checked_add(self.size_padding).ok_or(LayoutError::Overflow)?;
+        let needed = rounded(padded, self.size_alignment.ok_or(LayoutError::Overflow)?)?;
+        match needed > self.max_size {
+            true => Err(LayoutError::Size { needed, max: self.max_size }),
+            false => Ok(needed),
+        }
+    }
+}
+
+fn both(a: u64, b: u64) -> Result<u64, LayoutError> {
+    multiple(a, b, 64).ok_or(LayoutError::Overflow)
+}
+
+/// The next multiple; of 0, any number is one.
+fn rounded(value: u64, step: u64) -> Result<u64, LayoutError> {
+    value.checked_next_multiple_of(step.max(1)).ok_or(LayoutError::Overflow)
 }

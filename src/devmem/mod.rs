@@ -7,6 +7,8 @@ pub mod constraint;
 mod derive;
 mod driver;
 mod error;
+mod explain;
+pub mod format;
 mod layout;
 mod usage;
 pub mod wire;
@@ -21,5 +23,6 @@ pub use constraint::{
 pub use derive::{derive, derive_all, intersect};
 pub use driver::{Device, DeviceInfo, Driver, Import, Transition};
 pub use error::{Error, ErrorKind, Result};
-pub use layout::{Layout, Plane};
+pub use explain::{Cause, Explanation, Offer, Place, Rejection, Relaxation, explain, plan};
+pub use layout::{Layout, LayoutError, Plane, solve};
 pub use usage::{Fourcc, Image, Operation, Usage, Use};

@@ -1,0 +1,10 @@
+//! Device memory: the algebra, its explanations, layouts and bytes.
+
+#![allow(clippy::expect_used, clippy::panic)]
+
+mod algebra;
+mod allocations;
+mod explain;
+mod layout;
+mod random;
+mod wire;
