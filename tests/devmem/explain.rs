@@ -74,7 +74,14 @@ fn three_of_which_any_two_agree() {
     let one = offer("gpu:render", [set(&[], &[a.clone(), b.clone()])]);
     let two = offer("display:scanout", [set(&[], &[b, c.clone()])]);
     let three = offer("encoder:encode", [set(&[], &[a, c])]);
-    assert_eq!(explain(&[one.clone(), two.clone(), three.clone()]).between.len(), 3);
+    let any = offer(
+        "camera:capture",
+        [1, 2, 3].map(|name| {
+            set(&[], &[1, 2, 3].map(|other| Capability::new(4318, (name + other) % 3 + 1, vec![])))
+        }),
+    );
+    let explanation = explain(&[one.clone(), any, two.clone(), three.clone()]);
+    assert_eq!(explanation.between, [&one, &two, &three].map(|offer| offer.of.clone()));
     insta::assert_snapshot!(text(&[one, two, three]), @r"
     no memory serves gpu:render and display:scanout and encoder:encode: no capability in common: 0x10de:2 and 0x10de:1 + 0x10de:3
       help: accept 0x10de:3 on gpu, for render

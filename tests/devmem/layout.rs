@@ -61,7 +61,7 @@ fn every_constraint_counts() {
 #[test]
 fn tiles() {
     // Block-linear: blocks of 16 GOBs are 64 bytes by 128 rows.
-    let layout = laid((1920, 1080, b"XR24"), 0x0300_0000_0060_6014, &[]).expect("a layout");
+    let layout = laid((1920, 1080, b"XR24"), 0x0300_0000_006f_e014, &[]).expect("a layout");
     assert_eq!(planes(&layout), [(0, 7680, 7680 * 1152)]);
     // GOBs of the generation of G80 have 4 rows.
     let layout = laid((64, 5, b"R8  "), 0x0300_0000_0010_0010, &[]).expect("a layout");
@@ -108,7 +108,7 @@ fn layouts_hold() {
     let modifiers = [
         0,
         0x0300_0000_0000_0010,
-        0x0300_0000_0060_6014,
+        0x0300_0000_006f_e014,
         0x0300_0000_0000_0001,
         0x0100_0000_0000_0009,
     ];
