@@ -4,8 +4,10 @@
 mod buffer;
 mod capability;
 pub mod constraint;
+pub mod convert;
 mod derive;
 mod driver;
+pub mod drivers;
 mod error;
 mod explain;
 pub mod format;

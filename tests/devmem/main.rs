@@ -4,6 +4,7 @@
 
 mod algebra;
 mod allocations;
+mod convert;
 mod explain;
 mod layout;
 mod random;

@@ -1,0 +1,119 @@
+//! The CPU: memory of memfd, which any Linux has.
+
+use std::fs::File;
+
+use nix::fcntl::{FcntlArg, SealFlag, fcntl};
+use nix::sys::memfd::{MFdFlags, memfd_create};
+
+use crate::devmem::buffer::{Buffer, Description};
+use crate::devmem::capability::{Capability, CapabilitySet};
+use crate::devmem::constraint::{Constraint, ConstraintName, coherency, placement};
+use crate::devmem::driver::{Device, DeviceInfo, Driver, Import};
+use crate::devmem::error::{Error, ErrorKind, Result};
+use crate::devmem::usage::{Image, Operation};
+
+/// The driver of the CPU.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Memfd;
+
+impl Driver for Memfd {
+    fn name(&self) -> &str {
+        "memfd"
+    }
+
+    fn devices(&self) -> Result<Vec<Box<dyn Device>>> {
+        let info = DeviceInfo {
+            name: "cpu".to_owned(),
+            node: String::new(),
+            operations: vec![Operation::CpuRead, Operation::CpuWrite],
+            allocates: true,
+            imports: true,
+        };
+        Ok(vec![Box::new(Cpu { info })])
+    }
+}
+
+#[derive(Debug)]
+struct Cpu {
+    info: DeviceInfo,
+}
+
+/// What is mapped is whole pages.
+const PAGE: u64 = 4096;
+
+impl Device for Cpu {
+    fn info(&self) -> &DeviceInfo {
+        &self.info
+    }
+
+    fn sets(&self, _image: &Image, operation: Operation) -> Result<Vec<CapabilitySet>> {
+        if !self.info.operations.contains(&operation) {
+            return Ok(Vec::new());
+        }
+        let visible = placement::SYSTEM | placement::CONTIGUOUS | placement::CARVEOUT;
+        let any = coherency::CACHED | coherency::WRITE_COMBINED | coherency::UNCACHED;
+        let constraints = [
+            Constraint::new(ConstraintName::SIZE_ALIGNMENT, PAGE),
+            Constraint::new(ConstraintName::PLACEMENT, visible),
+            Constraint::new(ConstraintName::COHERENCY, any),
+        ];
+        Ok(vec![CapabilitySet::new(constraints, [Capability::pitch_linear()])])
+    }
+
+    /// Memory that only the CPU has is the last choice where others make some too.
+    fn cost(&self, _set: &CapabilitySet) -> u64 {
+        1000
+    }
+
+    fn allocate(&self, description: &Description) -> Result<Buffer> {
+        demand(&description.set)?;
+        let size = description.layout.size.checked_next_multiple_of(PAGE).filter(|size| *size > 0);
+        let Some(size) = size else {
+            let size = description.layout.size;
+            return Err(Error::invalid(format!("there is no memory of {size} bytes")));
+        };
+        let refused =
+            |call: &str, error| Error::io(ErrorKind::Call, format!("{call}, {size} bytes"), error);
+        let fd = memfd_create(c"nvabi", MFdFlags::MFD_CLOEXEC | MFdFlags::MFD_ALLOW_SEALING)
+            .map_err(|errno| refused("memfd_create", errno.into()))?;
+        let file = File::from(fd);
+        file.set_len(size).map_err(|error| refused("ftruncate", error))?;
+        // Nobody who maps it is left without pages; udmabuf asks for this as well.
+        fcntl(&file, FcntlArg::F_ADD_SEALS(SealFlag::F_SEAL_SHRINK))
+            .map_err(|errno| refused("F_ADD_SEALS", errno.into()))?;
+        Buffer::new(file.into(), description.clone())
+    }
+
+    fn import(&self, _buffer: &Buffer) -> Result<Box<dyn Import>> {
+        Ok(Box::new(Taken))
+    }
+}
+
+struct Taken;
+
+impl Import for Taken {}
+
+/// Pages of the system, of which none is beside another by promise.
+fn demand(set: &CapabilitySet) -> Result<()> {
+    let value = |name| set.constraint(name);
+    let refuse = |name: ConstraintName, value: u64| {
+        let constraint = Constraint::new(name, value);
+        Err(Error::invalid(format!("memfd cannot give memory of {constraint}")))
+    };
+    match value(ConstraintName::CONTIGUOUS) {
+        Some(contiguous) if contiguous != 0 => {
+            return refuse(ConstraintName::CONTIGUOUS, contiguous);
+        }
+        _ => {}
+    }
+    for name in [ConstraintName::PAGE_SIZE, ConstraintName::ADDRESS_ALIGNMENT] {
+        match value(name) {
+            Some(page) if page != 0 && PAGE % page != 0 => return refuse(name, page),
+            _ => {}
+        }
+    }
+    match value(ConstraintName::PLACEMENT) {
+        Some(heaps) if heaps & placement::SYSTEM == 0 => refuse(ConstraintName::PLACEMENT, heaps),
+        _ => Ok(()),
+    }
+}
