@@ -1,4 +1,4 @@
-//! Specs and locks to `abi.rs`, `tegra.rs` and `trace.rs` in `OUT_DIR`; the work is done by
+//! Specs and locks to `abi.rs`, `tegra.rs`, `trace.rs` and `devmem.rs` in `OUT_DIR`; the work is done by
 //! `nvabi-pipeline`.
 
 use std::env;
@@ -9,11 +9,11 @@ fn main() {
     emit(Build::new("abi-specs"), "DRIVER_");
     emit(Build::new("abi-specs").family("tegra").output("tegra.rs"), "TEGRA_R");
     if env::var_os("CARGO_FEATURE_TRACE").is_some() {
-        let build = Build::new("cuda/abi-specs").output("trace.rs").nvabi("crate");
-        // Its header lies here, not among the driver's: tests/trace_abi.rs compares it.
-        #[cfg(feature = "libclang")]
-        let build = build.verify(false);
-        build.run();
+        own_header(Build::new("cuda/abi-specs").output("trace.rs").nvabi("crate"));
+    }
+    if env::var_os("CARGO_FEATURE_DEVMEM").is_some() {
+        // As in any other crate: what a driver's user gets besides, only nvabi's own drivers have.
+        own_header(Build::new("include/abi-specs").output("devmem.rs"));
     }
 }
 
@@ -29,4 +29,11 @@ fn emit(build: Build, kind: &str) {
         .full(env::var_os("CARGO_FEATURE_FULL").is_some())
         .zerocopy(env::var_os("CARGO_FEATURE_ZEROCOPY").is_some())
         .run();
+}
+
+/// Emits from a header that lies here, not among the driver's: a test compares it with its lock.
+fn own_header(build: Build) {
+    #[cfg(feature = "libclang")]
+    let build = build.verify(false);
+    build.run();
 }

@@ -67,6 +67,10 @@
 //! for 64-bit little-endian Linux.
 #![deny(missing_docs)]
 
+// The types of devmem's plugins are emitted as for any other crate.
+#[cfg(feature = "devmem")]
+extern crate self as nvabi;
+
 pub mod abi;
 pub mod bits;
 pub mod call;

@@ -19,10 +19,6 @@ pub const MODIFIER_LINEAR: u64 = 0;
 /// `DRM_FORMAT_MOD_INVALID`: which modifier it is, only the driver knows.
 pub const MODIFIER_INVALID: u64 = 0x00ff_ffff_ffff_ffff;
 
-const PITCH_LINEAR: u16 = 0;
-const EXPLICIT: u16 = 1;
-const IMPLICIT: u16 = 2;
-
 /// One property that memory can have, such as a tiling. Two are the same when vendor, name and
 /// payload are; whether they are required plays no part in that.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -41,6 +37,10 @@ pub struct Capability {
 }
 
 impl Capability {
+    pub(super) const PITCH_LINEAR: u16 = 0;
+    pub(super) const EXPLICIT: u16 = 1;
+    pub(super) const IMPLICIT: u16 = 2;
+
     /// A capability of a vendor, not required.
     pub const fn new(vendor: u32, name: u16, payload: Vec<u32>) -> Self {
         Self { vendor, name, required: false, payload }
@@ -48,21 +48,21 @@ impl Capability {
 
     /// Rows one behind the other.
     pub const fn pitch_linear() -> Self {
-        Self::new(VENDOR_BASE, PITCH_LINEAR, Vec::new())
+        Self::new(VENDOR_BASE, Self::PITCH_LINEAR, Vec::new())
     }
 
     /// An explicit DRM format modifier. `DRM_FORMAT_MOD_LINEAR` is [`Self::pitch_linear`].
     pub fn modifier(modifier: u64) -> Self {
         match modifier {
             MODIFIER_LINEAR => Self::pitch_linear(),
-            _ => Self::new(VENDOR_DRM, EXPLICIT, words(modifier)),
+            _ => Self::new(VENDOR_DRM, Self::EXPLICIT, words(modifier)),
         }
     }
 
     /// An implicit DRM format modifier: a layout that the driver of one device keeps to itself.
     /// `owner` tells devices apart, so that those of two never match.
     pub fn implicit(owner: u64) -> Self {
-        Self::new(VENDOR_DRM, IMPLICIT, words(owner))
+        Self::new(VENDOR_DRM, Self::IMPLICIT, words(owner))
     }
 
     /// A capability of a vendor whose payload is bytes; what is missing to whole words is zero.
@@ -94,9 +94,11 @@ impl Capability {
     /// `DRM_FORMAT_MOD_INVALID` for an implicit one.
     pub fn as_modifier(&self) -> Option<u64> {
         match (self.vendor, self.name, self.payload.as_slice()) {
-            (VENDOR_BASE, PITCH_LINEAR, []) => Some(MODIFIER_LINEAR),
-            (VENDOR_DRM, EXPLICIT, [low, high]) => Some(u64::from(*low) | u64::from(*high) << 32),
-            (VENDOR_DRM, IMPLICIT, [_, _]) => Some(MODIFIER_INVALID),
+            (VENDOR_BASE, Self::PITCH_LINEAR, []) => Some(MODIFIER_LINEAR),
+            (VENDOR_DRM, Self::EXPLICIT, [low, high]) => {
+                Some(u64::from(*low) | u64::from(*high) << 32)
+            }
+            (VENDOR_DRM, Self::IMPLICIT, [_, _]) => Some(MODIFIER_INVALID),
             _ => None,
         }
     }

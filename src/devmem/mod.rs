@@ -12,6 +12,7 @@ mod error;
 mod explain;
 pub mod format;
 mod layout;
+pub mod plugin;
 mod usage;
 pub mod wire;
 

@@ -6,6 +6,8 @@ mod algebra;
 mod allocations;
 mod convert;
 mod explain;
+mod header;
 mod layout;
+mod plugin;
 mod random;
 mod wire;

@@ -1,0 +1,69 @@
+/* Plugins that do not keep to the interface, one for each CASE. */
+#include <errno.h>
+#include <string.h>
+
+#include "nvabi-devmem.h"
+
+#define NO_DRIVER 1
+#define OTHER_VERSION 2
+#define SHORT 3
+#define NO_NAME 4
+#define NO_FUNCTIONS 5
+#define ENDLESS 6
+#define UNNAMED_DEVICE 7
+#define UNENDING_NAME 8
+#define NULL_SETS 9
+#define REFUSES 10
+#define SMALL_MEMORY 11
+
+#if CASE == SMALL_MEMORY
+#include <sys/mman.h>
+int memfd_create(const char *name, unsigned flags);
+#endif
+
+static int device(uint32_t index, nvabi_devmem_device *device)
+{
+    if (CASE != ENDLESS && index != 0)
+        return -ENODEV;
+    memset(device, 0, sizeof *device);
+    strcpy(device->name, CASE == UNNAMED_DEVICE ? "" : "bad");
+    if (CASE == UNENDING_NAME)
+        memset(device->name, 'x', sizeof device->name);
+    device->operations = 1u << NVABI_DEVMEM_COPY;
+    return 0;
+}
+
+static int sets(uint32_t index, const nvabi_devmem_image *image, uint32_t operation,
+                const nvabi_devmem_sink *sink)
+{
+    const nvabi_devmem_set set = { .constraint_count = 3 };
+
+    (void)index, (void)image, (void)operation;
+    if (CASE == REFUSES)
+        return -EBUSY;
+    sink->add(sink->context, &set);
+    return 0;
+}
+
+static int allocate(uint32_t index, const nvabi_devmem_memory *memory)
+{
+    (void)index, (void)memory;
+#if CASE == SMALL_MEMORY
+    return memfd_create("small", 0);
+#else
+    return -ENOMEM;
+#endif
+}
+
+const nvabi_devmem_driver *nvabi_devmem_driver_v1(void)
+{
+    static const nvabi_devmem_driver driver = {
+        .version = CASE == OTHER_VERSION ? 2 : NVABI_DEVMEM_VERSION,
+        .size = CASE == SHORT ? 16 : sizeof driver,
+        .name = CASE == NO_NAME ? 0 : "bad",
+        .device = CASE == NO_FUNCTIONS ? 0 : device,
+        .sets = sets,
+        .allocate = allocate,
+    };
+    return CASE == NO_DRIVER ? 0 : &driver;
+}
