@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 use super::buffer::{Buffer, Description};
 use super::capability::CapabilitySet;
 use super::error::{Error, Result};
+use super::memory::Memory;
 use super::usage::{Image, Operation};
 
 /// What finds the devices of one kind: built in, or a plugin.
@@ -72,6 +73,11 @@ pub trait Device: Send + Sync {
         Err(Error::unsupported(format!("{} takes no memory of others", self.info().name)))
     }
 
+    /// What the memory that it makes is like; `None` when it makes none, or none of one kind.
+    fn memory(&self) -> Option<Memory> {
+        None
+    }
+
     /// What must be done between two operations, of which this device does one at least.
     fn transition(&self, from: Operation, to: Operation) -> Transition {
         Transition::between(from, to)
@@ -95,12 +101,27 @@ pub trait Import: Send {
 /// What must be done to memory between two operations, in this order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Transition {
-    /// Wait until the first is finished.
-    pub wait: bool,
+    /// How to wait until the first is finished.
+    pub wait: Wait,
     /// Write back what the CPU's caches hold.
     pub write_back: bool,
     /// Drop what the CPU's caches hold.
     pub invalidate: bool,
+}
+
+/// What says that an operation is finished.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+#[repr(u32)]
+pub enum Wait {
+    /// Nothing has to.
+    #[default]
+    Nothing = 0,
+    /// The fences of the dma-buf: [`Buffer::wait`], or [`Buffer::export_fence`] for a device that
+    /// waits for a sync file.
+    Fences = 1,
+    /// The device's own interface, such as `VIDIOC_DQBUF`: it puts no fences.
+    Device = 2,
 }
 
 impl Transition {
@@ -108,7 +129,11 @@ impl Transition {
     pub fn between(from: Operation, to: Operation) -> Self {
         Self {
             // The CPU is finished when its call returns.
-            wait: !from.is_cpu() && (from.writes() || to.writes()),
+            wait: if !from.is_cpu() && (from.writes() || to.writes()) {
+                Wait::Fences
+            } else {
+                Wait::Nothing
+            },
             write_back: from.is_cpu() && from.writes() && !to.is_cpu(),
             invalidate: !from.is_cpu() && from.writes() && to.is_cpu(),
         }

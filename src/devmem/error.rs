@@ -23,6 +23,8 @@ pub enum ErrorKind {
     Mismatch,
     /// Bytes are not what their format asks for.
     Format,
+    /// A device was not finished in time.
+    Timeout,
     /// A plugin could not be used, or did not keep to the interface.
     Plugin,
 }

@@ -10,9 +10,15 @@ mod driver;
 pub mod drivers;
 mod error;
 mod explain;
+mod fence;
 pub mod format;
 mod layout;
+mod map;
+mod memory;
 pub mod plugin;
+mod probe;
+mod share;
+mod uapi;
 mod usage;
 pub mod wire;
 
@@ -24,8 +30,12 @@ pub use constraint::{
     Conflict, ConflictKind, Constraint, ConstraintName, coherency, merge, placement,
 };
 pub use derive::{derive, derive_all, intersect};
-pub use driver::{Device, DeviceInfo, Driver, Import, Transition};
+pub use driver::{Device, DeviceInfo, Driver, Import, Transition, Wait};
 pub use error::{Error, ErrorKind, Result};
 pub use explain::{Cause, Explanation, Offer, Place, Rejection, Relaxation, explain, plan};
+pub use fence::{Intent, wait_fence};
 pub use layout::{Layout, LayoutError, Plane, solve};
+pub use map::{Access, Mapping};
+pub use memory::Memory;
+pub use probe::Prober;
 pub use usage::{Fourcc, Image, Operation, Usage, Use};

@@ -83,6 +83,11 @@ impl Memory {
         Ok(Self { dmabuf: handle.dmabuf()?, size, cache })
     }
 
+    /// Takes a dma-buf that another driver made, of so many bytes in whole pages.
+    pub fn from_dmabuf(dmabuf: OwnedFd, size: u64, cache: Cache) -> Self {
+        Self { dmabuf, size, cache }
+    }
+
     /// How the CPU sees it.
     pub fn cache(&self) -> Cache {
         self.cache

@@ -10,6 +10,7 @@ use crate::devmem::capability::{Capability, CapabilitySet};
 use crate::devmem::constraint::{Constraint, ConstraintName, coherency, placement};
 use crate::devmem::driver::{Device, DeviceInfo, Driver, Import};
 use crate::devmem::error::{Error, ErrorKind, Result};
+use crate::devmem::memory::Memory;
 use crate::devmem::usage::{Image, Operation};
 
 /// The driver of the CPU.
@@ -65,8 +66,12 @@ impl Device for Cpu {
         1000
     }
 
+    fn memory(&self) -> Option<Memory> {
+        Some(Memory::PAGES)
+    }
+
     fn allocate(&self, description: &Description) -> Result<Buffer> {
-        demand(&description.set)?;
+        Memory::PAGES.serves(description)?;
         let size = description.layout.size.checked_next_multiple_of(PAGE).filter(|size| *size > 0);
         let Some(size) = size else {
             let size = description.layout.size;
@@ -92,28 +97,3 @@ impl Device for Cpu {
 struct Taken;
 
 impl Import for Taken {}
-
-/// Pages of the system, of which none is beside another by promise.
-fn demand(set: &CapabilitySet) -> Result<()> {
-    let value = |name| set.constraint(name);
-    let refuse = |name: ConstraintName, value: u64| {
-        let constraint = Constraint::new(name, value);
-        Err(Error::invalid(format!("memfd cannot give memory of {constraint}")))
-    };
-    match value(ConstraintName::CONTIGUOUS) {
-        Some(contiguous) if contiguous != 0 => {
-            return refuse(ConstraintName::CONTIGUOUS, contiguous);
-        }
-        _ => {}
-    }
-    for name in [ConstraintName::PAGE_SIZE, ConstraintName::ADDRESS_ALIGNMENT] {
-        match value(name) {
-            Some(page) if page != 0 && PAGE % page != 0 => return refuse(name, page),
-            _ => {}
-        }
-    }
-    match value(ConstraintName::PLACEMENT) {
-        Some(heaps) if heaps & placement::SYSTEM == 0 => refuse(ConstraintName::PLACEMENT, heaps),
-        _ => Ok(()),
-    }
-}

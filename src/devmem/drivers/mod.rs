@@ -1,10 +1,112 @@
-//! The drivers that are built in.
+//! The drivers that are built in, one a file: each finds its devices and speaks to them.
 
+mod dma_heap;
+mod drm;
 pub mod memfd;
+#[cfg(feature = "tegra")]
+mod nvmap;
+mod udmabuf;
+mod v4l2;
 
-use super::driver::Driver;
+use std::fs::{File, OpenOptions};
+use std::io;
+use std::path::{Path, PathBuf};
 
-/// Every built-in driver. Those whose devices are not there enumerate none.
+use super::{Capability, CapabilitySet, Device, Driver, Error, ErrorKind, Result};
+
+pub(super) use udmabuf::{one_piece, scattered};
+
+/// The drivers that are built in. They look at what is there when they are asked for devices.
 pub fn built_in() -> Vec<Box<dyn Driver>> {
-    vec![Box::new(memfd::Memfd)]
+    vec![
+        Box::new(memfd::Memfd),
+        Box::new(udmabuf::Udmabuf),
+        Box::new(dma_heap::DmaHeap),
+        Box::new(drm::Drm),
+        Box::new(v4l2::V4l2),
+        #[cfg(feature = "tegra")]
+        Box::new(nvmap::Nvmap),
+    ]
+}
+
+/// What drivers found.
+pub struct Found {
+    /// The devices, those whose memory costs least first.
+    pub devices: Vec<Box<dyn Device>>,
+    /// Which drivers could not ask their devices, by name, and why.
+    pub problems: Vec<(String, Error)>,
+}
+
+/// Asks drivers, such as those of [`built_in`], for their devices. One that cannot be asked hides no
+/// other.
+pub fn enumerate(drivers: &[Box<dyn Driver>]) -> Found {
+    let mut found = Found { devices: Vec::new(), problems: Vec::new() };
+    for driver in drivers {
+        match driver.devices() {
+            Ok(devices) => found.devices.extend(devices),
+            Err(error) => found.problems.push((driver.name().to_owned(), error)),
+        }
+    }
+    let rows = CapabilitySet::new(vec![], vec![Capability::pitch_linear()]);
+    found.devices.sort_by_key(|device| device.cost(&rows));
+    found
+}
+
+fn open(node: impl AsRef<Path>) -> Result<File> {
+    let node = node.as_ref();
+    let opened = OpenOptions::new().read(true).write(true).open(node);
+    let refused =
+        |error| Error::io(ErrorKind::Open, format!("cannot open {}", node.display()), error);
+    opened.map_err(refused)
+}
+
+/// Not there is no error: `None`. A node without a driver is not there either.
+fn found<T>(opened: Result<T>) -> Result<Option<T>> {
+    use nix::libc::{ENODEV, ENOENT, ENXIO};
+    match opened {
+        Ok(file) => Ok(Some(file)),
+        Err(error) if matches!(error.errno(), Some(ENOENT | ENODEV | ENXIO)) => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+/// The files of a folder whose names begin so, in the order of their numbers.
+fn nodes(folder: &str, begin: &str) -> Result<Vec<PathBuf>> {
+    let entries = match std::fs::read_dir(folder) {
+        Ok(entries) => entries,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+        Err(error) => {
+            return Err(Error::io(ErrorKind::Open, format!("cannot read {folder}"), error));
+        }
+    };
+    let names = entries.filter_map(|entry| entry.ok()?.file_name().into_string().ok());
+    let mut names: Vec<String> = names.filter(|name| name.starts_with(begin)).collect();
+    // video2 before video10.
+    names.sort_by_key(|name| (name.len(), name.clone()));
+    Ok(names.iter().map(|name| Path::new(folder).join(name)).collect())
+}
+
+/// What each node is, without those that cannot be used: unless that is all of them.
+fn each<T>(nodes: &[PathBuf], device: impl Fn(&Path) -> Result<Option<T>>) -> Result<Vec<T>> {
+    let (mut devices, mut refused) = (Vec::new(), None);
+    for node in nodes {
+        match found(device(node)) {
+            Ok(device) => devices.extend(device.flatten()),
+            Err(error) => refused = Some(error),
+        }
+    }
+    match refused {
+        Some(error) if devices.is_empty() => Err(error),
+        _ => Ok(devices),
+    }
+}
+
+/// The number that a file of the kernel holds.
+fn number_in(file: &str) -> Option<u64> {
+    std::fs::read_to_string(file).ok()?.trim().parse().ok()
+}
+
+/// The last part of a path.
+fn name_of(node: &Path) -> String {
+    node.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default()
 }

@@ -5,7 +5,7 @@ use std::ffi::{c_char, c_int, c_void};
 
 use crate::NvProxy;
 use crate::check::{FieldType, Type};
-use crate::devmem::driver::Transition;
+use crate::devmem::driver::{Transition, Wait};
 
 /// The header's own types and constants.
 #[allow(non_camel_case_types, non_snake_case, non_upper_case_globals)]
@@ -284,8 +284,9 @@ pub(super) mod value {
 pub(super) fn transition_of(raw: &RawTransition) -> Option<Transition> {
     Some(Transition {
         wait: match raw.wait {
-            0 => false,
-            1 | 2 => true,
+            0 => Wait::Nothing,
+            1 => Wait::Fences,
+            2 => Wait::Device,
             _ => return None,
         },
         write_back: raw.write_back != 0,
@@ -296,7 +297,7 @@ pub(super) fn transition_of(raw: &RawTransition) -> Option<Transition> {
 /// The same, for others.
 pub(super) fn transition(transition: Transition) -> RawTransition {
     RawTransition {
-        wait: u32::from(transition.wait),
+        wait: transition.wait as u32,
         write_back: u32::from(transition.write_back),
         invalidate: u32::from(transition.invalidate),
         reserved: 0,

@@ -1,0 +1,126 @@
+//! When devices are finished with memory: the fences of a dma-buf.
+
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::time::{Duration, Instant};
+
+use nix::errno::Errno;
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+
+use super::buffer::Buffer;
+use super::driver::{Transition, Wait};
+use super::error::{Error, ErrorKind, Result};
+use super::uapi::{self, DmaBufSyncFile};
+
+/// What is to be done with memory, and so whom it must wait for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Intent {
+    /// To read it: writers must be finished.
+    Read,
+    /// To write it: readers and writers must be.
+    Write,
+}
+
+impl Intent {
+    fn flags(self) -> u32 {
+        (match self {
+            Self::Read => uapi::SYNC_READ,
+            Self::Write => uapi::SYNC_WRITE,
+        }) as u32
+    }
+
+    fn events(self) -> PollFlags {
+        match self {
+            Self::Read => PollFlags::POLLIN,
+            Self::Write => PollFlags::POLLOUT,
+        }
+    }
+}
+
+impl Buffer {
+    /// Waits until the devices that put fences on the memory are finished; a memfd has none.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::Timeout`], and what the kernel says.
+    pub fn wait(&self, intent: Intent, patience: Duration) -> Result<()> {
+        wait(self.as_fd(), intent.events(), patience, "the fences of a buffer")
+    }
+
+    /// What the memory must wait for now, as a sync file: to hand to a device that waits for fences
+    /// explicitly. Needs Linux 6.0.
+    ///
+    /// # Errors
+    ///
+    /// When the memory is no dma-buf, and what the kernel says.
+    pub fn export_fence(&self, intent: Intent) -> Result<OwnedFd> {
+        let mut params = DmaBufSyncFile { flags: intent.flags(), fd: -1 };
+        // SAFETY: other files than dma-bufs answer ENOTTY, and the record has no addresses.
+        unsafe { uapi::DMA_BUF_EXPORT_SYNC_FILE.call(self.as_fd(), &mut params) }
+            // SAFETY: the kernel has just made it.
+            .and_then(|_| unsafe { uapi::own(params.fd) })
+            .map_err(|error| refused("DMA_BUF_IOCTL_EXPORT_SYNC_FILE", error))
+    }
+
+    /// Puts a fence on the memory, so that others wait for it: what a device with explicit fences
+    /// gave for its work. Needs Linux 6.0.
+    ///
+    /// # Errors
+    ///
+    /// When the memory is no dma-buf or the file no sync file, and what the kernel says.
+    pub fn import_fence(&self, intent: Intent, fence: BorrowedFd<'_>) -> Result<()> {
+        let mut params = DmaBufSyncFile { flags: intent.flags(), fd: fence.as_raw_fd() };
+        // SAFETY: as above; the kernel takes a reference of its own.
+        unsafe { uapi::DMA_BUF_IMPORT_SYNC_FILE.call(self.as_fd(), &mut params) }
+            .map(drop)
+            .map_err(|error| refused("DMA_BUF_IOCTL_IMPORT_SYNC_FILE", error))
+    }
+}
+
+impl Transition {
+    /// Waits as this transition asks for, where waiting is all that must be done: caches are kept in
+    /// step by [`Access`](super::Access), and a device that puts no fences says itself when it is
+    /// finished.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::Timeout`], and what the kernel says.
+    pub fn perform(self, buffer: &Buffer, intent: Intent, patience: Duration) -> Result<()> {
+        match self.wait {
+            Wait::Fences => buffer.wait(intent, patience),
+            Wait::Nothing | Wait::Device => Ok(()),
+        }
+    }
+}
+
+/// Waits for a sync file, such as [`Buffer::export_fence`] gives.
+///
+/// # Errors
+///
+/// [`ErrorKind::Timeout`], and what the kernel says.
+pub fn wait_fence(fence: BorrowedFd<'_>, patience: Duration) -> Result<()> {
+    wait(fence, PollFlags::POLLIN, patience, "a fence")
+}
+
+fn wait(fd: BorrowedFd<'_>, events: PollFlags, patience: Duration, what: &str) -> Result<()> {
+    let end = Instant::now() + patience;
+    loop {
+        let left = end.saturating_duration_since(Instant::now());
+        // Rounded up, so that the last round does not spin.
+        let left = left.as_millis() as u64 + u64::from(left.subsec_nanos() % 1_000_000 > 0);
+        let left = PollTimeout::try_from(left).unwrap_or(PollTimeout::MAX);
+        let mut polled = [PollFd::new(fd, events)];
+        match poll(&mut polled, left) {
+            Ok(0) if Instant::now() >= end => {
+                let what = format!("waited {patience:?} for {what}");
+                return Err(Error::new(ErrorKind::Timeout, what));
+            }
+            Ok(0) | Err(Errno::EINTR) => {}
+            Ok(_) => return Ok(()),
+            Err(errno) => return Err(refused("poll of a fence", errno.into())),
+        }
+    }
+}
+
+fn refused(call: &str, error: std::io::Error) -> Error {
+    Error::io(ErrorKind::Call, call, error)
+}
