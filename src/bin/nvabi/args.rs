@@ -76,6 +76,9 @@ pub(crate) enum Command {
     /// Traces of GPU kernels: what is in them, and where two of them part.
     #[command(subcommand)]
     Trace(Trace),
+    /// Device memory: who makes it, and who takes it.
+    #[command(subcommand)]
+    Alloc(Alloc),
     /// Print a completion script for a shell.
     #[command(
         after_help = "Example:\n  nvabi completions bash > ~/.local/share/bash-completion/completions/nvabi"
@@ -84,6 +87,13 @@ pub(crate) enum Command {
         /// Which shell.
         shell: Shell,
     },
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Alloc {
+    /// Print the devices of this machine: what memory each makes, and what it does with it.
+    #[command(after_help = "Examples:\n  nvabi alloc devices\n  nvabi alloc devices --json")]
+    Devices,
 }
 
 #[derive(Debug, Subcommand)]

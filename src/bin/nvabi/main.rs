@@ -2,6 +2,7 @@
 //! exit 0 same or ok, 1 different or found, 2 error.
 
 mod add;
+mod alloc;
 mod args;
 mod atlas;
 mod commands;
@@ -56,6 +57,7 @@ fn main() -> ExitCode {
         Command::Trace(args::Trace::Cc(args)) => return trace::cc::cc(&context, args),
         Command::Trace(args::Trace::Record(args)) => return trace::record::record(&context, args),
         Command::Trace(args) => trace::trace(&context, args),
+        Command::Alloc(args::Alloc::Devices) => alloc::devices::devices(&context),
         Command::Completions { shell } => commands::completions(*shell),
     };
     match outcome {

@@ -1,0 +1,3 @@
+//! `nvabi alloc`: what has to do with device memory.
+
+pub(crate) mod devices;
