@@ -76,7 +76,7 @@ pub(crate) enum Command {
     /// Traces of GPU kernels: what is in them, and where two of them part.
     #[command(subcommand)]
     Trace(Trace),
-    /// Device memory: who makes it, and who takes it.
+    /// Device memory: who makes it, who takes it, and which serves several devices.
     #[command(subcommand)]
     Alloc(Alloc),
     /// Print a completion script for a shell.
@@ -94,6 +94,48 @@ pub(crate) enum Alloc {
     /// Print the devices of this machine: what memory each makes, and what it does with it.
     #[command(after_help = "Examples:\n  nvabi alloc devices\n  nvabi alloc devices --json")]
     Devices,
+    /// Print which memory serves what devices are to do, and its layout; or why none does.
+    #[command(
+        after_help = "A device is one of `nvabi alloc devices`, or what it is for: cpu, gpu, display, camera,\n\
+        encoder or decoder. Operations: cpu-read, cpu-write, texture, render, scanout, capture, encode,\n\
+        decode, copy.\n\n\
+        Examples:\n  nvabi alloc plan --use gpu:texture --use display:scanout 1920x1080 NV12\n  \
+        nvabi alloc plan --use cpu:cpu-write --use isp:capture --offers isp.json 640x480 YUYV --json"
+    )]
+    Plan(AllocPlan),
+    /// Print why offers of devices do not go together, and what would help.
+    #[command(after_help = "Example:\n  nvabi alloc explain gpu.json display.json")]
+    Explain(AllocExplain),
+}
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct AllocPlan {
+    /// What a device does with the memory.
+    #[arg(long = "use", value_name = "DEVICE:OPERATION", required = true)]
+    pub(crate) uses: Vec<nvabi::devmem::Use>,
+    /// What devices can do that are not of this machine: a file of JSON with an offer, or a list.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) offers: Vec<PathBuf>,
+    /// Width and height in pixels.
+    #[arg(value_name = "WIDTHxHEIGHT", value_parser = size)]
+    pub(crate) size: (u32, u32),
+    /// Format, as DRM names it: NV12, XR24.
+    #[arg(value_name = "FOURCC")]
+    pub(crate) format: nvabi::devmem::Fourcc,
+}
+
+fn size(text: &str) -> Result<(u32, u32), String> {
+    let size = text
+        .split_once('x')
+        .and_then(|(width, height)| Some((width.parse().ok()?, height.parse().ok()?)));
+    size.ok_or_else(|| "no WIDTHxHEIGHT, such as 1920x1080".to_owned())
+}
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct AllocExplain {
+    /// Offers of devices: files of JSON with an offer each, or a list.
+    #[arg(required = true, value_name = "FILE")]
+    pub(crate) files: Vec<PathBuf>,
 }
 
 #[derive(Debug, Subcommand)]

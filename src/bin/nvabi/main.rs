@@ -58,6 +58,8 @@ fn main() -> ExitCode {
         Command::Trace(args::Trace::Record(args)) => return trace::record::record(&context, args),
         Command::Trace(args) => trace::trace(&context, args),
         Command::Alloc(args::Alloc::Devices) => alloc::devices::devices(&context),
+        Command::Alloc(args::Alloc::Plan(args)) => alloc::plan::alloc_plan(&context, args),
+        Command::Alloc(args::Alloc::Explain(args)) => alloc::explain::explain(&context, args),
         Command::Completions { shell } => commands::completions(*shell),
     };
     match outcome {

@@ -1,6 +1,7 @@
 //! `nvabi alloc devices`: who makes memory on this machine, and who does what with it.
 
-use nvabi::devmem::drivers::{built_in, enumerate};
+use nvabi::devmem::drivers::enumerate;
+use nvabi::devmem::plugin::drivers;
 use nvabi::devmem::{
     Capability, CapabilitySet, Constraint, ConstraintName, Device, DeviceInfo, Memory,
 };
@@ -22,7 +23,11 @@ struct Row {
 }
 
 pub(crate) fn devices(context: &Context<'_>) -> Result<Outcome, Report> {
-    let found = enumerate(&built_in());
+    let drivers = drivers();
+    for problem in &drivers.problems {
+        context.status("Skipped", &problem.to_string());
+    }
+    let found = enumerate(&drivers.drivers);
     for (driver, error) in &found.problems {
         context.status("Skipped", &format!("{driver}: {error}"));
     }
