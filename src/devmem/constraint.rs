@@ -261,7 +261,12 @@ pub(crate) fn multiple(a: u64, b: u64, bits: u32) -> Option<u64> {
 
 fn common_divisor(mut a: u64, mut b: u64) -> u64 {
     while b != 0 {
-        (a, b) = (b, a % b);
+        // Many processors divide 32 bits in a third of the time.
+        let rest = match (u32::try_from(a), u32::try_from(b)) {
+            (Ok(a), Ok(b)) => (a % b).into(),
+            _ => a % b,
+        };
+        (a, b) = (b, rest);
     }
     a
 }
@@ -285,10 +290,15 @@ pub(crate) fn merge_into(
     right: &[Constraint],
 ) -> Result<(), Conflict> {
     merged.clear();
-    for constraint in left.iter().chain(right) {
-        match merged.iter_mut().find(|known| known.name == constraint.name) {
-            Some(known) => *known = known.merge(*constraint)?,
-            None => merged.push(*constraint),
+    for list in [left, right] {
+        for (at, constraint) in list.iter().enumerate() {
+            // Lists are often alike.
+            let guess = merged.get(at).filter(|known| known.name == constraint.name).map(|_| at);
+            let like = |known: &Constraint| known.name == constraint.name;
+            match guess.or_else(|| merged.iter().position(like)) {
+                Some(at) => merged[at] = merged[at].merge(*constraint)?,
+                None => merged.push(*constraint),
+            }
         }
     }
     Ok(())

@@ -2,7 +2,7 @@
 //! intersected and constraints merged.
 //!
 //! Most pairs fail, so a failing pair costs no allocation: sets that can share nothing are told
-//! apart by 64 bits, and what is compared is put into lists that are used again.
+//! apart by 512 bits, and what is compared is put into lists that are used again.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -34,18 +34,27 @@ pub fn intersect(left: &[Capability], right: &[Capability]) -> Option<Vec<Capabi
     Some(shared.iter().map(|shared| shared.capability(&left)).collect())
 }
 
+/// Up to so many pairs are compared as they are.
+const FEW: usize = 16;
+
 /// Every pair of a left and a right set that gives one, left-major.
 ///
 /// Capabilities are intersected, constraints merged; a pair that fails in either is left out.
 pub fn derive(left: &[CapabilitySet], right: &[CapabilitySet]) -> Vec<CapabilitySet> {
     let mut derived = Vec::new();
-    let right: Vec<Operand<'_>> = right.iter().map(Operand::new).collect();
+    let mut right: Vec<Operand<'_>> = right.iter().map(Operand::new).collect();
+    // Preparing sets takes longer than comparing a few.
+    let many = left.len().saturating_mul(right.len()) > FEW;
+    let bits: Vec<Bits> = if many { right.iter().map(Bits::of).collect() } else { Vec::new() };
+    tell_alike(&mut right, &bits);
     let mut pair = Pair::default();
     for left in left {
         let left = Operand::new(left);
-        pair.last = None;
-        for right in &right {
-            if left.may_match(right) && pair.intersect(&left, right).is_ok() {
+        let of_left = many.then(|| Bits::of(&left));
+        pair.done = None;
+        for (at, right) in right.iter().enumerate() {
+            let differ = |of_left: Bits| !of_left.may_match(&bits[at]);
+            if !of_left.is_some_and(differ) && pair.intersect(&left, right).is_ok() {
                 derived.push(pair.result(&left));
             }
         }
@@ -93,47 +102,85 @@ pub(crate) fn pair(left: &CapabilitySet, right: &CapabilitySet) -> Result<Capabi
     Ok(pair.result(&left))
 }
 
-/// A set, ready to be compared with many.
+/// A set to compare with others.
 struct Operand<'a> {
-    constraints: &'a [Constraint],
-    /// The set's own list where nothing repeats in it.
-    capabilities: Cow<'a, Arc<[Capability]>>,
-    /// A bit for each capability, and for each that is required: what shares no bit is not equal.
-    bits: u64,
-    required: u64,
+    set: &'a CapabilitySet,
+    /// The capabilities, where some repeat in the set's own list.
+    folded: Option<Arc<[Capability]>>,
+    /// Operands of the same list with the same number have the same capabilities.
+    alike: Option<usize>,
 }
 
 impl<'a> Operand<'a> {
     fn new(set: &'a CapabilitySet) -> Self {
-        let capabilities = match folded(&set.capabilities) {
-            Cow::Borrowed(_) => Cow::Borrowed(&set.capabilities),
-            Cow::Owned(folded) => Cow::Owned(folded.into()),
+        let folded = match folded(&set.capabilities) {
+            Cow::Borrowed(_) => None,
+            Cow::Owned(folded) => Some(folded.into()),
         };
-        let (mut bits, mut required) = (0, 0);
-        for capability in capabilities.iter() {
-            let bit = bit(capability);
-            bits |= bit;
-            required |= if capability.required { bit } else { 0 };
-        }
-        Self { constraints: &set.constraints, capabilities, bits, required }
+        Self { set, folded, alike: None }
     }
 
-    /// False when a look at the bits shows that the pair fails.
-    fn may_match(&self, other: &Self) -> bool {
-        let shared = self.bits & other.bits;
-        shared != 0 && (self.required | other.required) & !shared == 0
+    fn capabilities(&self) -> &Arc<[Capability]> {
+        self.folded.as_ref().unwrap_or(&self.set.capabilities)
     }
 }
 
-/// One of 64 bits, by what is compared.
-fn bit(capability: &Capability) -> u64 {
+/// A bit for each capability of a set, and for each that is required: what shares no bit is not equal.
+/// There are so many that two sets of eight capabilities seldom share one by chance.
+#[derive(Clone, Copy, PartialEq)]
+struct Bits {
+    all: [u64; 8],
+    required: [u64; 8],
+}
+
+impl Bits {
+    fn of(operand: &Operand<'_>) -> Self {
+        let mut bits = Self { all: [0; 8], required: [0; 8] };
+        for capability in operand.capabilities().iter() {
+            let (word, bit) = bit(capability);
+            bits.all[word] |= bit;
+            bits.required[word] |= if capability.required { bit } else { 0 };
+        }
+        bits
+    }
+
+    /// False when a look shows that the pair fails.
+    fn may_match(&self, other: &Self) -> bool {
+        let (mut any, mut lost) = (0, 0);
+        for word in 0..self.all.len() {
+            let shared = self.all[word] & other.all[word];
+            any |= shared;
+            lost |= (self.required[word] | other.required[word]) & !shared;
+        }
+        any != 0 && lost == 0
+    }
+}
+
+/// Numbers operands by their capabilities: sets of one device often differ in constraints alone. Those
+/// without bits are not numbered.
+fn tell_alike(operands: &mut [Operand<'_>], bits: &[Bits]) {
+    for at in 0..bits.len() {
+        let same = |known: &usize| {
+            let (known, operand) = (*known, &operands[at]);
+            operands[known].alike == Some(known)
+                && bits[known] == bits[at]
+                && operands[known].capabilities() == operand.capabilities()
+        };
+        // Of those that are alike, the first bears its own index.
+        let first = (0..at).find(same).unwrap_or(at);
+        operands[at].alike = Some(first);
+    }
+}
+
+/// One of 512 bits, by what is compared: its word, and the bit in that.
+fn bit(capability: &Capability) -> (usize, u64) {
     const MIX: u64 = 0x9e37_79b9_7f4a_7c15;
     let head = u64::from(capability.vendor) << 16 | u64::from(capability.name);
     let words = capability.payload.iter();
     let hash = words.fold(head.wrapping_mul(MIX), |hash, word| {
         (hash.rotate_left(23) ^ u64::from(*word)).wrapping_mul(MIX)
     });
-    1 << (hash >> 58)
+    ((hash >> 61) as usize, 1 << (hash >> 55 & 63))
 }
 
 /// Repetitions as one, at the place of the first, required if any of them is.
@@ -204,37 +251,58 @@ fn shared_into(
 struct Pair {
     shared: Vec<Shared>,
     constraints: Vec<Constraint>,
-    /// The last result for the same left set: the next one is often the same.
-    last: Option<(Vec<Shared>, Arc<[Capability]>)>,
+    /// What came of the last right operand that was compared with the same left one.
+    done: Option<Done>,
+}
+
+struct Done {
+    alike: Option<usize>,
+    compared: Result<(), Failure>,
+    capabilities: Option<Arc<[Capability]>>,
 }
 
 impl Pair {
     fn intersect(&mut self, left: &Operand<'_>, right: &Operand<'_>) -> Result<(), Failure> {
-        shared_into(&mut self.shared, &left.capabilities, &right.capabilities)?;
-        let merged = merge_into(&mut self.constraints, left.constraints, right.constraints);
+        self.compare(left, right)?;
+        self.constraints.reserve(left.set.constraints.len());
+        let merged =
+            merge_into(&mut self.constraints, &left.set.constraints, &right.set.constraints);
         merged.map_err(Failure::Conflict)
     }
 
-    fn result(&mut self, left: &Operand<'_>) -> CapabilitySet {
-        CapabilitySet {
-            constraints: self.constraints.as_slice().to_vec(),
-            capabilities: self.capabilities(&left.capabilities),
+    fn compare(&mut self, left: &Operand<'_>, right: &Operand<'_>) -> Result<(), Failure> {
+        match &self.done {
+            Some(done) if done.alike.is_some() && done.alike == right.alike => done.compared,
+            _ => {
+                let (of_left, of_right) = (left.capabilities(), right.capabilities());
+                let same = !of_left.is_empty() && of_left == of_right;
+                let compared = match same {
+                    true => Ok(()),
+                    false => shared_into(&mut self.shared, of_left, of_right),
+                };
+                let capabilities = same.then(|| of_left.clone());
+                self.done = Some(Done { alike: right.alike, compared, capabilities });
+                compared
+            }
         }
     }
 
-    fn capabilities(&mut self, left: &Arc<[Capability]>) -> Arc<[Capability]> {
+    fn result(&mut self, left: &Operand<'_>) -> CapabilitySet {
+        let known = self.done.as_ref().and_then(|done| done.capabilities.clone());
+        let capabilities = known.unwrap_or_else(|| self.capabilities(left.capabilities()));
+        if let Some(done) = &mut self.done {
+            done.capabilities = Some(capabilities.clone());
+        }
+        // The list was made for this pair, or for one that failed.
+        CapabilitySet { constraints: std::mem::take(&mut self.constraints), capabilities }
+    }
+
+    /// The left set's own list where all of it is shared as it is.
+    fn capabilities(&self, left: &Arc<[Capability]>) -> Arc<[Capability]> {
         let same = |shared: &Shared| left[shared.at].required == shared.required;
-        if self.shared.len() == left.len() && self.shared.iter().all(same) {
-            return left.clone();
+        match self.shared.len() == left.len() && self.shared.iter().all(same) {
+            true => left.clone(),
+            false => self.shared.iter().map(|shared| shared.capability(left)).collect(),
         }
-        if let Some((shared, capabilities)) = &self.last {
-            if *shared == self.shared {
-                return capabilities.clone();
-            }
-        }
-        let capabilities: Arc<[Capability]> =
-            self.shared.iter().map(|shared| shared.capability(left)).collect();
-        self.last = Some((self.shared.clone(), capabilities.clone()));
-        capabilities
     }
 }
