@@ -1,4 +1,4 @@
-//! How often `derive` allocates.
+//! How often `derive` allocates, and how much readers do.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
@@ -9,14 +9,29 @@ struct Counting;
 
 thread_local! {
     static COUNT: Cell<usize> = const { Cell::new(0) };
+    static LARGEST: Cell<usize> = const { Cell::new(0) };
+}
+
+/// What a call gives, and the largest piece of memory that it asked for, in bytes.
+pub(crate) fn largest<T>(call: impl FnOnce() -> T) -> (T, usize) {
+    LARGEST.set(0);
+    (call(), LARGEST.get())
 }
 
 // SAFETY: every call goes to the system's allocator as it came.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         let _ = COUNT.try_with(|count| count.set(count.get() + 1));
+        let _ = LARGEST.try_with(|largest| largest.set(largest.get().max(layout.size())));
         // SAFETY: as the caller promises.
         unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn realloc(&self, at: *mut u8, layout: Layout, size: usize) -> *mut u8 {
+        let _ = COUNT.try_with(|count| count.set(count.get() + 1));
+        let _ = LARGEST.try_with(|largest| largest.set(largest.get().max(size)));
+        // SAFETY: as the caller promises.
+        unsafe { System.realloc(at, layout, size) }
     }
 
     unsafe fn dealloc(&self, at: *mut u8, layout: Layout) {

@@ -6,6 +6,7 @@ mod algebra;
 mod allocations;
 mod convert;
 mod explain;
+mod fuzz;
 mod header;
 mod layout;
 mod plugin;
