@@ -58,6 +58,8 @@
 //! to the emitted types. `libclang` verifies the lock against the headers in `NVABI_HEADERS` during
 //! the build. `tegra-sim` is the simulated Tegra kernel. `cli` is the command `nvabi`. Nothing is on by default. The minimum Rust is 1.85.
 //!
+//! `devmem` finds memory that serves several devices (`nvabi::devmem`).
+//!
 //! `tegra-r32` … `tegra-r36` turn on the ioctls of a Jetson, `tegra` what opens its GPU and sends it
 //! work ([`tegra`]).
 //!

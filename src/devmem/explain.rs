@@ -352,11 +352,13 @@ fn candidates(offers: &[Offer], group: &[usize]) -> Vec<Relaxation> {
             }
         }
     }
-    // What all devices can take as a rule, before what only some know.
-    for offer in members() {
+    // What all devices can take as a rule, before what only some know. A device that cannot do this at
+    // all takes nothing.
+    let able = || members().filter(|offer| !offer.sets.is_empty());
+    for offer in able() {
         add(Relaxation::Accept { of: offer.of.clone(), capability: Capability::pitch_linear() });
     }
-    for offer in members() {
+    for offer in able() {
         let others = members().filter(|other| other.of != offer.of);
         for capability in
             others.flat_map(|other| &other.sets).flat_map(|set| set.capabilities.iter())
