@@ -287,7 +287,7 @@ impl Description {
     ///
     /// # Errors
     ///
-    /// As [`write`].
+    /// As [`write()`].
     pub fn to_bytes(&self) -> Result<Vec<u8>, WriteError> {
         let Self { usage, set, layout, metadata } = self.clone();
         write(&Message { usage, sets: vec![set], layout: Some(layout), metadata })
