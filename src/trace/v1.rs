@@ -144,11 +144,12 @@ impl<'a> V1Warps<'a> {
         let size = u64::from(taken) * EVENT as u64;
         fits(path, bytes, (at + WARP) as u64, "the events of a warp", size)?;
         let start = at + WARP;
+        let came = warp.total.max(warp.write_index);
         let events = V1Events {
             file,
             number: self.next,
             range: start..start + warp.events as usize * EVENT,
-            dropped: u64::from(warp.dropped.max(warp.total.saturating_sub(warp.events))),
+            dropped: u64::from(warp.dropped.max(came.saturating_sub(warp.events))),
         };
         // What was looked at before is done with, or fetched again where it is not.
         if start.saturating_sub(self.released) > BEHIND {

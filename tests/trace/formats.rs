@@ -278,6 +278,19 @@ fn a_file_that_was_cut_is_read_up_to_its_last_whole_chunk() {
 }
 
 #[test]
+fn what_a_warp_began_to_write_and_did_not_is_lost() {
+    let (_folder, path) = file(Format::V1, &many(3, 2, 50));
+    let mut bytes = std::fs::read(&path).unwrap();
+    let events = u32::from_le_bytes(bytes[136..140].try_into().unwrap());
+    bytes[128..132].copy_from_slice(&(events + 9).to_le_bytes());
+    std::fs::write(&path, bytes).unwrap();
+    let trace = Trace::open(&path).unwrap();
+    assert_eq!(trace.warp(0, 0).unwrap().dropped(), 9);
+    let report = diff(&trace, &trace, &Options::default()).unwrap();
+    assert_eq!((report.status, report.overflowed), (Status::Incomparable, 1));
+}
+
+#[test]
 fn several_launches_are_matched_by_kernel_and_order() {
     let folder = tempfile::tempdir().unwrap();
     let (a, b) = (folder.path().join("a"), folder.path().join("b"));
@@ -369,7 +382,7 @@ fn what_is_no_trace_is_refused_with_its_byte() {
     assert_eq!(problem(&changed(16, 6), 16), "unknown flags 0x6");
     assert!(problem(&changed(139, 1), 136).starts_with("the number of a warp's events is"));
     let cut = whole.len() - 1;
-    let told = problem(&whole[..cut], u64::from_le_bytes([0; 8]) + last_warp(&whole) + 16);
+    let told = problem(&whole[..cut], last_warp(&whole) + 16);
     assert!(told.starts_with("the events of a warp takes"), "{told}");
     let longer = [&whole[..], &[0]].concat();
     let told = problem(&longer, whole.len() as u64);
