@@ -1,6 +1,7 @@
 //! From one format to the other, and several files to one.
 
 use std::collections::BTreeMap;
+use std::collections::hash_map::Entry;
 use std::io::{self, Write};
 use std::path::Path;
 
@@ -35,7 +36,8 @@ pub fn merge<W: Write>(traces: &[Trace], out: &mut V2Writer<W>) -> Result<(), Er
     for trace in traces {
         merge.add(trace, Some(session))?;
         let last = trace.launches().iter().map(|launch| launch.session).max().unwrap_or(0);
-        session += last + 1;
+        let next = last.checked_add(1).and_then(|sessions| sessions.checked_add(session));
+        session = next.ok_or_else(|| too_many_sessions(trace.path()))?;
     }
     Ok(())
 }
@@ -53,34 +55,37 @@ impl<'a, W: Write> Merge<'a, W> {
     fn add(&mut self, trace: &Trace, session: Option<u32>) -> Result<(), Error> {
         let mut modules = BTreeMap::new();
         for (at, launch) in trace.launches().iter().enumerate() {
+            let failed = |error| unwritable(trace.path(), error);
+            let sites = Indexes::of(trace, at)?;
             let known = trace.module(at).and_then(|module| modules.get(&module).copied());
             let module = known.unwrap_or(self.modules);
-            let launch =
-                Launch { session: launch.session + session.unwrap_or(0), ..launch.clone() };
-            self.out.launch(&launch, module).map_err(|error| unwritable(trace.path(), error))?;
-            // The indexes of a table that is known stay; those of v1 are made as sites come.
-            let mut sites = Indexes::of(trace, at);
-            for found in trace.warps(at) {
-                self.warp(trace, &warp_of(found)?, &mut sites)?;
-            }
-            self.out.end_launch().map_err(|error| unwritable(trace.path(), error))?;
             if known.is_none() {
+                // Before the events: a file that is cut off later names its sites all the same.
+                self.out.sites(module, 0, &sites.rows, sites.v1).map_err(failed)?;
                 self.modules += 1;
-                let rows = sites.rows(trace, at);
-                let written = self.out.sites(module, 0, &rows, sites.v1);
-                written.map_err(|error| unwritable(trace.path(), error))?;
                 modules.extend(trace.module(at).map(|number| (number, module)));
             }
+            let session = launch.session.checked_add(session.unwrap_or(0));
+            let session = session.ok_or_else(|| too_many_sessions(trace.path()))?;
+            let launch = Launch { session, ..launch.clone() };
+            self.out.launch(&launch, module).map_err(failed)?;
+            for found in trace.warps(at) {
+                self.warp(trace, &warp_of(found)?, &sites)?;
+            }
+            self.out.end_launch().map_err(failed)?;
         }
         Ok(())
     }
 
-    fn warp(&mut self, trace: &Trace, warp: &Warp<'_>, sites: &mut Indexes) -> Result<(), Error> {
+    fn warp(&mut self, trace: &Trace, warp: &Warp<'_>, sites: &Indexes) -> Result<(), Error> {
         let failed = |error| unwritable(trace.path(), error);
         self.out.warp(warp.number()).map_err(failed)?;
-        for event in warp.events() {
+        for event in warp.known_events() {
             let event = event?;
-            let index = sites.index(&event).map_err(failed)?;
+            let Some(index) = sites.by_key.get(&event.site).copied() else {
+                let changed = Problem::Damaged("the file changed while it was read");
+                return Err(Error::new(trace.path(), 0, changed));
+            };
             // Zero stands for no value in v1.
             let value = event.value.filter(|value| !(sites.v1 && *value == 0));
             self.out.event(index, &Event { value, ..event }).map_err(failed)?;
@@ -103,49 +108,55 @@ fn unwritable(path: &Path, error: io::Error) -> Error {
     }
 }
 
+fn too_many_sessions(path: &Path) -> Error {
+    let why = "more sessions than a file can number".to_owned();
+    Error::new(path, 0, Problem::Unwritable(why))
+}
+
 /// Which index each site has in a file.
 struct Indexes {
     by_key: FxHashMap<u64, u32>,
-    /// Sites of v1 in the order of their indexes, with what is recorded there.
-    found: Vec<(u64, u8)>,
+    rows: Vec<SiteRow>,
     v1: bool,
 }
 
 impl Indexes {
-    fn of(trace: &Trace, launch: usize) -> Self {
+    /// The table of a launch; one is made of its events where it has none, as in v1.
+    fn of(trace: &Trace, launch: usize) -> Result<Self, Error> {
+        let known = 0..trace.site_count(launch) as u32;
+        let rows: Vec<SiteRow> =
+            known.map(|index| trace.site(launch, index).unwrap_or_default()).collect();
         let mut by_key = FxHashMap::default();
         for (key, index) in trace.keys(launch).iter().zip(0..) {
             by_key.extend(key.map(|key| (key, index)));
         }
-        Self { by_key, found: Vec::new(), v1: trace.keys_of_v1(launch) }
+        let mut indexes = Self { by_key, rows, v1: trace.keys_of_v1(launch) };
+        if trace.version() == 1 {
+            for found in trace.warps(launch) {
+                for event in warp_of(found)?.events() {
+                    indexes.meet(&event?, trace.path())?;
+                }
+            }
+        }
+        Ok(indexes)
     }
 
-    fn index(&mut self, event: &Event) -> io::Result<u32> {
-        if let Some(index) = self.by_key.get(&event.site) {
-            return Ok(*index);
-        }
+    fn meet(&mut self, event: &Event, path: &Path) -> Result<(), Error> {
+        let next = self.rows.len();
+        let Entry::Vacant(entry) = self.by_key.entry(event.site) else { return Ok(()) };
         let limit = abi::NVABI_TRACE_SITES_MAX as usize / size_of::<super::records::Site>();
-        if self.found.len() == limit {
+        if next == limit {
             let why = format!("more than {limit} sites");
-            return Err(io::Error::new(io::ErrorKind::InvalidInput, why));
+            return Err(Error::new(path, 0, Problem::Unwritable(why)));
         }
-        let index = self.found.len() as u32;
-        self.by_key.insert(event.site, index);
-        self.found.push((event.site, event.kind.0));
-        Ok(index)
-    }
-
-    fn rows(&self, trace: &Trace, launch: usize) -> Vec<SiteRow> {
-        let known = 0..trace.site_count(launch) as u32;
-        let known = known.map(|index| trace.site(launch, index).unwrap_or_default());
-        let found = self.found.iter().map(|(key, kind)| SiteRow {
-            key: *key,
-            kind: *kind,
-            ..SiteRow::default()
-        });
-        known.chain(found).collect()
+        entry.insert(next as u32);
+        self.rows.push(SiteRow { key: event.site, kind: event.kind.0, ..SiteRow::default() });
+        Ok(())
     }
 }
+
+/// Warps of a launch that v1 writes although nothing was recorded of them: 256 MiB of headers.
+const UNRECORDED: u64 = 1 << 24;
 
 /// Writes a launch as gddbg v1. What v1 cannot say (64-bit values, the lanes of a branch, cases of a
 /// switch, 64-bit keys of sites) is an error, unless it may be `lossy`: then values and keys are cut
@@ -162,11 +173,17 @@ pub fn to_v1<W: Write>(trace: &Trace, launch: usize, lossy: bool, out: W) -> Res
         return Err(Error::new(path, 0, Problem::Unwritable(why)));
     };
     // The header says how many warps there are and how large one is.
-    let (mut warps, mut longest) = (about.warps, 0);
+    let (mut warps, mut longest, mut recorded) = (about.warps, 0, 0);
     for found in trace.warps(launch) {
         let warp = warp_of(found)?;
+        recorded += 1;
         warps = warps.max(warp.number().saturating_add(1));
         longest = longest.max(u32::try_from(warp.len()).unwrap_or(u32::MAX));
+    }
+    let unrecorded = u64::from(warps) - recorded;
+    if unrecorded > UNRECORDED {
+        let why = format!("{unrecorded} warps were not recorded: gddbg v1 has a header for each");
+        return Err(Error::new(path, 0, Problem::Unwritable(why)));
     }
     let header = V1Header {
         kernel: about.kernel.clone(),
@@ -188,7 +205,7 @@ pub fn to_v1<W: Write>(trace: &Trace, launch: usize, lossy: bool, out: W) -> Res
         next = warp.number() + 1;
         let (len, dropped) = (clamped(warp.len()), clamped(warp.dropped()));
         out.begin_warp(len, dropped).map_err(failed)?;
-        for event in warp.events() {
+        for event in warp.known_events() {
             let event = keys.event(&event?).map_err(|why| {
                 Error::new(path, 0, Problem::Unwritable(format!("{why}; --lossy writes it cut")))
             })?;

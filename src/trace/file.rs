@@ -348,7 +348,20 @@ impl<'a> Warp<'a> {
         Events { cursor: self.cursor(), failed: false }
     }
 
-    pub(crate) fn cursor(&self) -> Cursor<'a> {
+    /// What it did, up to an event whose site a damaged table does not name.
+    pub(crate) fn known_events(&self) -> Events<'a> {
+        Events { cursor: self.known(), failed: false }
+    }
+
+    /// As [`known_events`](Self::known_events).
+    pub(crate) fn known(&self) -> Cursor<'a> {
+        match &self.0 {
+            Data::V1(_) => self.cursor(),
+            Data::V2(warp) => Cursor::V2(warp.cursor().only_known()),
+        }
+    }
+
+    fn cursor(&self) -> Cursor<'a> {
         match &self.0 {
             Data::V1(warp) => Cursor::V1 { warp: warp.clone(), index: 0 },
             Data::V2(warp) => Cursor::V2(warp.cursor()),

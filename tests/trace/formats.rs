@@ -291,6 +291,59 @@ fn what_a_warp_began_to_write_and_did_not_is_lost() {
 }
 
 #[test]
+fn a_converted_file_that_was_cut_names_its_sites() {
+    let warps = many(6, 100, 1000);
+    let (folder, path) = file(Format::V1, &warps);
+    let whole = Trace::open(&path).unwrap();
+    let v2 = folder.path().join("v2");
+    let mut out = V2Writer::new(std::fs::File::create(&v2).unwrap(), None).unwrap();
+    convert::to_v2(&whole, &mut out).unwrap();
+    out.finish().unwrap();
+    let bytes = std::fs::read(&v2).unwrap();
+    std::fs::write(&v2, &bytes[..bytes.len() / 2]).unwrap();
+    let cut = Trace::open(&v2).unwrap();
+    let (read, _) = read(&cut, 0);
+    assert!(read.len() > 10);
+    assert!(read.iter().flat_map(|(_, events)| events).all(|event| event.site < 310));
+    let report = diff(&whole, &cut, &Options::default()).unwrap();
+    assert_eq!((report.status, report.total_findings), (Status::Incomparable, 0));
+}
+
+#[test]
+fn events_of_sites_that_are_lost_are_not_compared() {
+    let warps = many(6, 5, 100);
+    let pair = Pair::new((Format::V2, &warps), (Format::V2, &warps));
+    let mut bytes = std::fs::read(pair.path("b")).unwrap();
+    // The first chunk holds the sites.
+    bytes[16 + 60] ^= 1;
+    std::fs::write(pair.path("b"), bytes).unwrap();
+    let (a, b) = pair.open();
+    let report = diff(&a, &b, &Options::default()).unwrap();
+    assert_eq!((report.status, report.total_findings), (Status::Incomparable, 0));
+    let mut out = V2Writer::new(Vec::new(), None).unwrap();
+    assert!(convert::to_v2(&b, &mut out).is_err(), "keys are not made up");
+    // For the eye there is what can be read.
+    assert_eq!(read(&b, 0).0.len(), 5);
+}
+
+#[test]
+fn numbers_that_do_not_fit_are_refused_when_traces_are_rewritten() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("a");
+    let mut out = V2Writer::new(std::fs::File::create(&path).unwrap(), None).unwrap();
+    let launch = Launch { session: u32::MAX, warps: u32::MAX, ..Launch::default() };
+    out.launch(&launch, 0).unwrap();
+    out.end_launch().unwrap();
+    out.finish().unwrap();
+    let open = || Trace::open(&path).unwrap();
+    let error = convert::to_v1(&open(), 0, true, Vec::new()).unwrap_err().to_string();
+    assert!(error.contains("4294967295 warps were not recorded"), "{error}");
+    let mut out = V2Writer::new(Vec::new(), None).unwrap();
+    let error = convert::merge(&[open(), open()], &mut out).unwrap_err().to_string();
+    assert!(error.contains("more sessions than a file can number"), "{error}");
+}
+
+#[test]
 fn several_launches_are_matched_by_kernel_and_order() {
     let folder = tempfile::tempdir().unwrap();
     let (a, b) = (folder.path().join("a"), folder.path().join("b"));

@@ -45,7 +45,7 @@ impl<'a> Side<'a> {
                 Events::Mapped { warp: warp.clone(), bytes: warp.bytes(), released }
             }
             Some(warp) => Events::Buffered {
-                cursor: Box::new(warp.cursor()),
+                cursor: Box::new(warp.known()),
                 kept: VecDeque::new(),
                 base: 0,
                 ended: false,

@@ -277,6 +277,7 @@ impl<'a> V2Events<'a> {
             bytes: self.first.clone(),
             word: 0,
             index: 0,
+            only_known: false,
         }
     }
 }
@@ -292,9 +293,15 @@ pub(crate) struct V2Cursor<'a> {
     word: u32,
     /// Events before this place.
     pub(crate) index: u64,
+    /// A site that a damaged table does not have is an error, and gets no key of its own.
+    only_known: bool,
 }
 
 impl V2Cursor<'_> {
+    pub(crate) fn only_known(self) -> Self {
+        Self { only_known: true, ..self }
+    }
+
     pub(crate) fn next(&mut self) -> Result<Option<Event>, Error> {
         loop {
             let Some(part) = self.parts.get(self.part).copied() else { return Ok(None) };
@@ -365,7 +372,7 @@ impl V2Cursor<'_> {
             self.sites.and_then(|sites| sites.keys().get(index as usize).copied().flatten());
         match found {
             Some(key) => Ok(key),
-            None if self.file.damage().is_empty() => {
+            None if self.only_known || self.file.damage().is_empty() => {
                 Err(self.damaged(part, "an event names a site that the table does not have"))
             }
             None => Ok(UNKNOWN_SITE | u64::from(index)),
