@@ -181,7 +181,7 @@ pub(crate) fn note(report: &Report, note: &Note) -> String {
         }
         Note::Damaged { trace, offset, what } => {
             let trace = trace.to_ascii_uppercase();
-            format!("damaged: {trace} at byte {offset}: {what}")
+            format!("{trace} at byte {offset}: {what}")
         }
         Note::More { of, count } => format!("{count} more: {of}"),
     }

@@ -30,7 +30,10 @@ pub(crate) fn diff(context: &Context<'_>, args: &TraceDiff) -> Result<Outcome, R
         Status::Incomparable => {
             let message = "events were lost, and what is left is the same: nobody knows whether the \
                            runs are";
-            let help = "record again with more room for each warp, or fewer warps";
+            let help = match report.overflowed {
+                0 => "nvabi trace info says which part of a file is damaged",
+                _ => "record again with more room for each warp, or fewer warps",
+            };
             Err(Diagnostic::error("trace-incomparable", message).help(help).into())
         }
     }

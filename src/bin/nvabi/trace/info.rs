@@ -125,8 +125,8 @@ impl About {
         if self.events_dropped > 0 {
             let _ = writeln!(
                 text,
-                "    overflow: {} events of {} warps were not recorded",
-                self.events_dropped, self.warps_overflowed
+                "    overflow: warps that lost events: {}, events lost: {}",
+                self.warps_overflowed, self.events_dropped
             );
         }
     }
