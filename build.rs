@@ -9,10 +9,9 @@ fn main() {
     emit(Build::new("abi-specs"), "DRIVER_");
     emit(Build::new("abi-specs").family("tegra").output("tegra.rs"), "TEGRA_R");
     if env::var_os("CARGO_FEATURE_TRACE").is_some() {
-        own_header(Build::new("cuda/abi-specs").output("trace.rs").nvabi("crate"));
+        own_header(Build::new("cuda/abi-specs").output("trace.rs"));
     }
     if env::var_os("CARGO_FEATURE_DEVMEM").is_some() {
-        // As in any other crate: what a driver's user gets besides, only nvabi's own drivers have.
         own_header(Build::new("include/abi-specs").output("devmem.rs"));
     }
 }
@@ -31,7 +30,7 @@ fn emit(build: Build, kind: &str) {
         .run();
 }
 
-/// Emits from a header that lies here, not among the driver's: a test compares it with its lock.
+/// Emits from a header of our own, as in any other crate: a test compares it with its lock.
 fn own_header(build: Build) {
     #[cfg(feature = "libclang")]
     let build = build.verify(false);

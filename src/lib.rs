@@ -69,8 +69,8 @@
 //! for 64-bit little-endian Linux.
 #![deny(missing_docs)]
 
-// The types of devmem's plugins are emitted as for any other crate.
-#[cfg(feature = "devmem")]
+// The types of our own headers are emitted as for any other crate.
+#[cfg(any(feature = "devmem", feature = "trace"))]
 extern crate self as nvabi;
 
 pub mod abi;

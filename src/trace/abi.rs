@@ -3,6 +3,4 @@
 #![allow(non_camel_case_types, non_snake_case, non_upper_case_globals)]
 #![allow(missing_docs, unreachable_pub, clippy::all)]
 
-pub use crate::check;
-
 include!(concat!(env!("OUT_DIR"), "/trace.rs"));

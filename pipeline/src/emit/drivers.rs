@@ -35,8 +35,7 @@ pub(super) fn drivers(text: &mut String, plan: &Plan<'_>, options: Options<'_>) 
     dispatch(text, plan, &types);
     text.push_str("}\n");
     table(text, plan, options);
-    // Where nothing is called, as with a file format, nothing is chosen at run time either.
-    if options.in_nvabi() && !plan.calls.is_empty() {
+    if options.in_nvabi() {
         with_driver(text, plan, options);
     }
 }
