@@ -134,7 +134,7 @@ struct nvabi_trace_site {
 
 /* A launch. Its modules' sites stand before it, its events behind it. */
 struct nvabi_trace_launch {
-    uint8_t module_hash[32];   /* SHA-256 of the device code; zeros where it is not known */
+    uint8_t module_hash[32];   /* SHA-256 of the module's code; zeros where it is not known */
     uint64_t stream;           /* the stream, as the process numbers them */
     uint64_t order;            /* launches of the process before this one */
     uint32_t session;          /* the process, in a file that several were merged into */

@@ -5,6 +5,7 @@
 #![cfg(llvm)]
 
 mod debug;
+mod hash;
 mod instrument;
 mod options;
 mod prepare;
@@ -98,6 +99,7 @@ fn run(module: &Module<'_>, options: &[u8]) -> Result<bool, Failure> {
         [] => Options::from_environment()?,
         given => std::str::from_utf8(given)?.parse()?,
     };
+    let hash = hash::of(module);
     // First, because functions go when they are inlined everywhere.
     prepare::inline_wrappers(module)?;
     let selected = select::functions(module, &options);
@@ -116,7 +118,7 @@ fn run(module: &Module<'_>, options: &[u8]) -> Result<bool, Failure> {
     for kernel in kernels {
         instrument::kernel(module, &runtime, kernel)?;
     }
-    runtime.embed(module, &sites)?;
+    runtime.embed(module, &sites, &hash)?;
     module.verify().map_err(|error| format!("the pass has a defect: {error}"))?;
     Ok(true)
 }

@@ -16,9 +16,11 @@ use crate::sites::Sites;
 
 static BITCODE: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/recorder.bc"));
 
-/// What the recorder finds in the module: the descriptor of the buffer, and the site table.
+/// What the recorder finds in the module: the descriptor of the buffer, the site table, and the hash of
+/// the code.
 const BUFFER: &str = "__nvabi_trace";
 const SITES: &str = "__nvabi_sites";
+const HASH: &str = "__nvabi_module_hash";
 const UNITS: &str = "__nvabi_units";
 
 /// As in `recorder.h`.
@@ -47,17 +49,19 @@ pub(crate) struct Runtime<'ctx> {
 }
 
 impl<'ctx> Runtime<'ctx> {
-    /// Puts the site table where the recorder finds it.
-    pub(crate) fn embed(&self, module: &Module<'ctx>, sites: &Sites) -> Result<(), Failure> {
+    /// Puts the site table and the hash where the recorder finds them.
+    pub(crate) fn embed(
+        &self,
+        module: &Module<'ctx>,
+        sites: &Sites,
+        hash: &[u8; 32],
+    ) -> Result<(), Failure> {
         let context = module.get_context();
-        let bytes = sites.bytes();
-        let size = u32::try_from(bytes.len())?;
-        let table = context.const_string(&bytes, false);
-        let global = module.add_global(table.get_type(), Some(AddressSpace::from(GLOBAL)), SITES);
-        global.set_initializer(&table);
-        global.set_constant(true);
-        global.set_alignment(8);
+        let table = sites.bytes();
+        let size = u32::try_from(table.len())?;
+        let global = constant(module, SITES, &table);
         let Some(unit) = self.unit else {
+            constant(module, HASH, hash);
             // Nothing but the unit refers to the list.
             if let Some(units) = module.get_global(UNITS) {
                 units.set_linkage(Linkage::Internal);
@@ -80,6 +84,16 @@ impl<'ctx> Runtime<'ctx> {
         unit.set_initializer(&context.const_struct(&fields, false));
         Ok(())
     }
+}
+
+/// Bytes in the device's memory.
+fn constant<'ctx>(module: &Module<'ctx>, name: &str, bytes: &[u8]) -> GlobalValue<'ctx> {
+    let bytes = module.get_context().const_string(bytes, false);
+    let global = module.add_global(bytes.get_type(), Some(AddressSpace::from(GLOBAL)), name);
+    global.set_initializer(&bytes);
+    global.set_constant(true);
+    global.set_alignment(8);
+    global
 }
 
 fn unit_fields(context: ContextRef<'_>) -> [BasicTypeEnum<'_>; 3] {

@@ -9,7 +9,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use common::{compile, plugin, sites_of_ptx, toolkit};
+use common::{compile, constant, plugin, sites_of_ptx, toolkit};
 
 fn run(command: &mut Command) {
     let output = command.output().expect("it runs");
@@ -85,6 +85,31 @@ fn keys_do_not_depend_on_where_and_how_the_code_is_built() {
     let now = sites.iter().filter(|site| site.file == "events.cu").map(|site| site.key);
     assert_eq!(now.clone().count(), keys[0].len());
     assert!(now.zip(&keys[0]).all(|(now, before)| now != *before));
+}
+
+#[test]
+fn the_hash_of_a_module_is_that_of_its_code_alone() {
+    let Some(plugin) = plugin() else { return };
+    let text = fs::read_to_string(events()).expect("the source");
+    let folder = tempfile::tempdir().expect("a folder");
+    let hash = |place: &str, text: &str, options: &str, level: &str, debug: &str| {
+        let folder = folder.path().join(place);
+        fs::create_dir_all(&folder).expect("a folder");
+        let source = folder.join(format!("{}.cu", place.len()));
+        fs::write(&source, text).expect("a file");
+        let ptx = compile(&plugin, &source, Some(options), &[level, debug]);
+        constant(&ptx, "__nvabi_module_hash")
+    };
+    for level in ["-O0", "-O2"] {
+        let first = hash("one", &text, "kinds=branch", level, "-g");
+        assert!(first.len() == 32 && first.iter().any(|byte| *byte != 0));
+        assert_eq!(first, hash("another/deeper", &text, "kinds=branch", level, "-g"));
+        assert_eq!(first, hash("one", &text, "kinds=all", level, "-g"), "what is recorded");
+        let comment = format!("// New.\n{text}");
+        assert_eq!(first, hash("one", &comment, "kinds=branch", level, "-g"), "a comment");
+        let changed = text.replacen("n > 3", "n > 4", 1);
+        assert_ne!(first, hash("one", &changed, "kinds=branch", level, "-g"));
+    }
 }
 
 #[test]

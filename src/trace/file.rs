@@ -37,7 +37,8 @@ pub struct Launch {
     pub warps: u32,
     /// Compute capability, 10 × major + minor; 0 where it is not known.
     pub arch: u32,
-    /// SHA-256 of the device code; zeros where it is not known. In JSON as hexadecimal digits.
+    /// SHA-256 of the module's code before it was instrumented; zeros where it is not known. In JSON as
+    /// hexadecimal digits.
     #[serde(serialize_with = "hex")]
     pub module_hash: [u8; 32],
     /// The stream, as the process numbers them.

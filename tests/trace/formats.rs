@@ -1,6 +1,7 @@
 //! What is written is what is read, also after damage.
 
 use std::path::Path;
+use std::process::Command;
 
 use nvabi::trace::convert;
 use nvabi::trace::report::{Note, Status};
@@ -159,6 +160,34 @@ fn v2_says_what_v1_cannot() {
     assert!(error.contains("lanes of the branch at site 0x123456789abcdef disagree"), "{error}");
     let bytes = convert::to_v1(&trace, 0, true, Vec::new()).unwrap();
     assert_eq!(bytes.len(), 128 + 8 * 16 + 7 * 16);
+}
+
+#[test]
+fn info_tells_which_code_a_launch_ran() {
+    let Some(nvabi) = option_env!("CARGO_BIN_EXE_nvabi") else {
+        return println!("skipped: no command, only the library");
+    };
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("trace");
+    let mut out = V2Writer::new(std::fs::File::create(&path).unwrap(), None).unwrap();
+    let mut module_hash = [0xcd; 32];
+    module_hash[..2].copy_from_slice(&[0x01, 0xef]);
+    for hash in [module_hash, [0; 32]] {
+        out.launch(&Launch { arch: 80, module_hash: hash, ..Launch::default() }, 0).unwrap();
+        out.end_launch().unwrap();
+    }
+    out.finish().unwrap();
+    let info = |flags: &[&str]| {
+        let mut command = Command::new(nvabi);
+        let output = command.args(["trace", "info"]).args(flags).arg(&path).output().unwrap();
+        String::from_utf8(output.stdout).unwrap()
+    };
+    let text = info(&[]);
+    assert!(text.contains("sm_80, code 01efcdcdcdcdcdcd, 0 sites"), "{text}");
+    // What is not known is not shown.
+    assert_eq!(text.matches("code").count(), 1, "{text}");
+    let json = info(&["--json"]);
+    assert!(json.contains(&format!("01ef{}", "cd".repeat(30))), "{json}");
 }
 
 #[test]

@@ -27,6 +27,7 @@ const WAITING: usize = 64;
 
 const BUFFER: &std::ffi::CStr = c"__nvabi_trace";
 const SITES: &std::ffi::CStr = c"__nvabi_sites";
+const HASH: &std::ffi::CStr = c"__nvabi_module_hash";
 const LIST: &std::ffi::CStr = c"__nvabi_units";
 
 /// How many threads a launch has.
@@ -54,6 +55,8 @@ struct Kernel {
 struct Module {
     /// In the trace.
     number: u32,
+    /// Zeros in an image that was linked of several units.
+    hash: [u8; 32],
     buffer: Address,
     /// What a site's number on the device is in the trace, by unit.
     bases: Vec<Option<u32>>,
@@ -274,12 +277,17 @@ impl Recorder {
         let key = module.addr();
         if !self.modules.contains_key(&key) {
             let units = self.driver.global(module, LIST)?.map(|(address, _)| address);
+            let hash = match self.driver.global(module, HASH)? {
+                Some((address, size)) => self.fetch(address, size)?.try_into().unwrap_or_default(),
+                None => [0; 32],
+            };
             let number = self.written;
             self.written += 1;
             self.modules.insert(
                 key,
                 Module {
                     number,
+                    hash,
                     buffer,
                     bases: vec![None; UNITS],
                     units,
@@ -365,8 +373,9 @@ impl Recorder {
         }
         let descriptor = descriptor.into_boxed_slice();
         let arch = self.driver.arch().unwrap_or(0);
-        let buffer = self.modules.get(&kernel.module).map(|module| (module.buffer, module.last));
-        let (buffer, last) = buffer.unwrap_or_default();
+        let module = self.modules.get(&kernel.module);
+        let module = module.map(|module| (module.buffer, module.last, module.hash));
+        let (buffer, last, module_hash) = module.unwrap_or_default();
         let done = self.driver.event()?;
         // Launches of one module share its variable: one after another, in whatever streams.
         if let Some(last) = last {
@@ -381,6 +390,7 @@ impl Recorder {
             block: shape.block,
             warps: u32::try_from(warps).unwrap_or(u32::MAX),
             arch,
+            module_hash,
             stream: *self.streams.entry(stream.addr()).or_insert(streams),
             order,
             words_per_warp: capacity,

@@ -74,6 +74,8 @@ fn launches_are_written_with_their_sites() {
         let launch = &trace.launches()[1];
         assert_eq!((launch.kernel.as_str(), launch.order, launch.arch), ("run", 1, 86));
         assert_eq!((launch.grid, launch.block, launch.warps), ([1; 3], [64, 1, 1], 2));
+        let hash = launch.module_hash;
+        assert_eq!((hash[0], hash[1], hash[2], hash[31]), (0xca, 0xfe, 0, 0x42));
         let site = trace.site(1, 0).expect("a site");
         assert_eq!((site.key, site.file.as_str(), site.line), (42, "k.cu", 7));
         let mut warps = trace.warps(1).map(|found| match found {

@@ -125,12 +125,17 @@ pub(crate) fn sites(table: &[u8]) -> Vec<Site> {
 
 /// The site table in PTX.
 pub(crate) fn sites_of_ptx(ptx: &str) -> Vec<Site> {
-    let start = ptx.find("__nvabi_sites").expect("a site table");
+    sites(&constant(ptx, "__nvabi_sites"))
+}
+
+/// What a variable in PTX is initialised with.
+pub(crate) fn constant(ptx: &str, name: &str) -> Vec<u8> {
+    let start = ptx.find(&format!("{name}[")).unwrap_or_else(|| panic!("no {name}"));
     let line = &ptx[start..start + ptx[start..].find(';').expect("its end")];
     let list = line.split('{').nth(1).expect("its bytes").trim_end_matches('}');
     let mut bytes: Vec<u8> =
         list.split(',').map(|byte| byte.trim().parse().expect("a byte")).collect();
     let size = line.split(['[', ']']).nth(1).expect("its size").parse().expect("a number");
     bytes.resize(size, 0);
-    sites(&bytes)
+    bytes
 }

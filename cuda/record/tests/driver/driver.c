@@ -17,6 +17,8 @@ static struct {
     char text[10];
 } __attribute__((packed)) sites = {0, 1, 10, 0, 42, 1, 6, 0, 7, 3, 0, 0, 0, "\0k.cu\0run"};
 
+static uint8_t hash[32] = {0xca, 0xfe, [31] = 0x42};
+
 static Status fails(const char *call) {
     const char *name = getenv("FAIL");
     return name && strcmp(name, call) == 0 ? 2 : 0;
@@ -36,6 +38,7 @@ CALL(cuModuleGetGlobal_v2, Address *a, size_t *s, void *m, const char *n) {
     (void)m;
     if (strcmp(n, "__nvabi_trace") == 0) { *a = (Address)buffer; *s = sizeof buffer; return 0; }
     if (strcmp(n, "__nvabi_sites") == 0) { *a = (Address)&sites; *s = sizeof sites; return 0; }
+    if (strcmp(n, "__nvabi_module_hash") == 0) { *a = (Address)hash; *s = sizeof hash; return 0; }
     return 500;
 }
 CALL(cuMemAlloc_v2, Address *a, size_t s) { MAY_FAIL; return (*a = (Address)malloc(s)) == 0; }

@@ -109,12 +109,18 @@ impl Info {
 
 impl About {
     fn write(&self, at: usize, text: &mut String) {
-        let Launch { kernel, grid, block, warps, arch, stream, order, session, .. } = &self.launch;
+        let Launch { kernel, grid, block, warps, arch, module_hash, .. } = &self.launch;
+        let Launch { stream, order, session, .. } = &self.launch;
         let size = |[x, y, z]: &[u32; 3]| format!("{x} x {y} x {z}");
         let _ = writeln!(text, "launch {at}: {kernel}, {} blocks of {}", size(grid), size(block));
         let _ = write!(text, "    session {session}, order {order}, stream {stream}");
         if *arch > 0 {
             let _ = write!(text, ", sm_{arch}");
+        }
+        if *module_hash != [0; 32] {
+            // As many digits as tell modules apart; --json has all.
+            let digits = module_hash[..8].iter().map(|byte| format!("{byte:02x}"));
+            let _ = write!(text, ", code {}", digits.collect::<String>());
         }
         let _ = writeln!(text, ", {} sites", self.sites);
         let _ = writeln!(

@@ -1,0 +1,27 @@
+//! What tells one version of a module's code from another.
+
+use inkwell::llvm_sys::debuginfo::LLVMStripModuleDebugInfo;
+use inkwell::module::Module;
+use sha2::{Digest as _, Sha256};
+
+/// Ends the lines of annotations, which name the file and the line. In texts of the program quotes are
+/// escaped.
+const ANNOTATION: &[u8] = br#"section "llvm.metadata""#;
+
+/// SHA-256 of a module's text, without what only says where the source lies: neither the folder nor
+/// comments change it, nor what is recorded, as long as it is taken before anything is instrumented.
+pub(crate) fn of(module: &Module<'_>) -> [u8; 32] {
+    let bare = module.clone();
+    // SAFETY: `bare` is a module that nothing else knows of.
+    unsafe { LLVMStripModuleDebugInfo(bare.as_mut_ptr()) };
+    bare.set_name("");
+    bare.set_source_file_name("");
+    let text = bare.print_to_string();
+    let lines = text.to_bytes().split(|byte| *byte == b'\n');
+    let mut hash = Sha256::new();
+    for line in lines.filter(|line| !line.ends_with(ANNOTATION)) {
+        hash.update(line);
+        hash.update("\n");
+    }
+    hash.finalize().into()
+}
