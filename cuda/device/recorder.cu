@@ -8,9 +8,8 @@
  *   slot   where the warp's cursor is
  *   below  lanes below this one; all ones where the warp is not recorded, so that no lane is the lowest
  *   end    first position behind the region
- * A position counts half words (4 bytes) from the start of all regions: 8 GiB of them at most. Those
- * two constants, 2 and 4, are all that a site has to load (the count of a branch and the scale of an
- * address share one). Past the end, events go to the slack behind the region and the cursor counts on.
+ * A position counts half words (4 bytes) from the start of all regions: 8 GiB of them at most. So the
+ * count of a branch that is split and the scale of an address are one number, 4. Past the end, events go to the slack behind the region and the cursor counts on.
  */
 #include "nvabi_trace.h"
 #include "recorder.h"
@@ -175,6 +174,9 @@ DEVICE void __nvabi_finish(u32 slot, u32 below) {
  * of them together first, which takes the assembler ten instructions and moves the program's threads. */
 DEVICE void __nvabi_branch(u32 slot, u32 below, u32 end, u32 site, bool condition) {
     u32 mask = active();
+    /* Positions are even, so this is 4; but the assembler cannot know, and would load a constant at every
+     * site where it keeps this in a register. */
+    u32 four = (end & 1) | 4;
     asm volatile("{\n\t"
                  ".reg .pred taken, higher, split;\n\t"
                  ".reg .b32 way, others, count, at, word;\n\t"
@@ -186,20 +188,20 @@ DEVICE void __nvabi_branch(u32 slot, u32 below, u32 end, u32 site, bool conditio
                  "setp.ne.u32 higher, others, 0;\n\t"
                  "@higher bra done;\n\t"
                  "setp.ne.u32 split, way, %5;\n\t"
-                 "selp.b32 count, 4, 2, split;\n\t"
+                 "selp.b32 count, %7, 2, split;\n\t"
                  "atom.shared.add.u32 at, [%0], count;\n\t"
                  /* HAS_BALLOT is the count's 4 after the site lost the count's 2. */
                  "mad.lo.u32 word, count, 0x08000000, %3;\n\t"
                  "@taken add.u32 word, word, 0x08000000;\n\t"
                  "min.u32 at, at, %2;\n\t"
-                 "mul.wide.u32 to, at, 4;\n\t"
+                 "mul.wide.u32 to, at, %7;\n\t"
                  "add.s64 to, to, %6;\n\t"
                  "st.global.cs.v2.b32 [to], {word, %5};\n\t"
                  "@split st.global.cs.b32 [to+8], way;\n\t"
                  "done:\n\t"
                  "}" ::"r"(slot),
                  "r"(below), "r"(end), "r"(site - NVABI_TRACE_HAS_BALLOT), "r"((u32)condition),
-                 "r"(mask), "l"(__nvabi_trace.events));
+                 "r"(mask), "l"(__nvabi_trace.events), "r"(four));
 }
 
 static __attribute__((device, always_inline)) u64 *reserve(u32 slot, u32 end, u32 words) {
