@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::ffi::c_void;
 use std::fs::OpenOptions;
 use std::io::Write;
+use std::path::{Path, PathBuf};
 use std::sync::{LazyLock, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
@@ -73,6 +74,14 @@ impl From<DeviceError> for Code {
 
 pub(crate) type Result<T = ()> = std::result::Result<T, Code>;
 
+/// Adds text to a file; where that fails, it is said and the program goes on.
+fn append(path: &Path, text: &str) {
+    let file = OpenOptions::new().create(true).append(true).open(path);
+    if let Err(error) = file.and_then(|mut file| file.write_all(text.as_bytes())) {
+        tell(&format!("{}: {error}", path.display()));
+    }
+}
+
 /// Handles are numbers that look like pointers, so that wrong ones are noticed.
 fn handle(kind: usize, number: usize) -> *mut c_void {
     std::ptr::without_provenance_mut((kind << 28) + (number + 1) * 16)
@@ -119,7 +128,8 @@ pub(crate) struct State {
     /// The error of a kernel, which every later call returns.
     sticky: Option<Code>,
     launch: Launch,
-    report: Option<std::path::PathBuf>,
+    report: Option<PathBuf>,
+    counts: Option<PathBuf>,
 }
 
 static STATE: LazyLock<Mutex<State>> = LazyLock::new(|| Mutex::new(State::new()));
@@ -162,6 +172,7 @@ impl State {
             sticky: None,
             launch,
             report: variable("NVABI_EMU_REPORT").map(Into::into),
+            counts: variable("NVABI_EMU_COUNTS").map(Into::into),
         }
     }
 
@@ -292,6 +303,10 @@ impl State {
         })?;
         print(&report.output);
         self.tell_findings(&report);
+        if let Some(path) = &self.counts {
+            let Report { warp_instructions, lane_instructions, .. } = report;
+            append(path, &format!("{name} {warp_instructions} {lane_instructions}\n"));
+        }
         self.sticky = report.fatal().map(|finding| match finding.kind {
             FindingKind::OutOfBounds => ILLEGAL_ADDRESS,
             FindingKind::Misaligned => MISALIGNED,
@@ -308,14 +323,7 @@ impl State {
             return;
         };
         let lines: String = report.findings.iter().map(|finding| format!("{finding}\n")).collect();
-        let written = OpenOptions::new()
-            .create(true)
-            .append(true)
-            .open(path)
-            .and_then(|mut file| file.write_all(lines.as_bytes()));
-        if let Err(error) = written {
-            tell(&format!("{}: {error}", path.display()));
-        }
+        append(path, &lines);
     }
 
     pub(crate) fn alloc(&mut self, size: u64) -> Result<u64> {

@@ -89,6 +89,23 @@ fn the_driver_and_the_runtime_do_what_a_program_asks() {
     errors_of_kernels_stay();
 }
 
+#[test]
+fn instructions_are_counted_by_launch() {
+    let work = tempfile::tempdir().unwrap();
+    let counts = work.path().join("counts");
+    // In a process of its own, because the library reads the variable once.
+    let run = Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", "the_driver_and_the_runtime_do_what_a_program_asks"])
+        .env("NVABI_EMU_COUNTS", &counts)
+        .output()
+        .unwrap();
+    assert!(run.status.success());
+    let text = std::fs::read_to_string(&counts).unwrap();
+    // One warp with four lanes, twice; one of the twelve instructions is run in two steps.
+    let lines: Vec<&str> = text.lines().take(2).collect();
+    assert_eq!(lines, ["add 13 52"; 2], "{text}");
+}
+
 fn launch(kernel: usize, params: &mut [*mut c_void]) -> u32 {
     call!(cuLaunchKernel(kernel, 1, 1, 1, 4, 1, 1, 0, 0, params.as_mut_ptr(), 0))
 }
