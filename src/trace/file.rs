@@ -9,7 +9,7 @@ use super::event::Event;
 use super::map::Map;
 use super::report::Source;
 use super::v1::{self, V1, V1Events, V1Warps};
-use super::v2::{self, SiteRow, SiteTable, V2, V2Cursor, V2Events, V2Warps};
+use super::v2::{self, SiteRow, SiteTable, Twin, V2, V2Cursor, V2Events, V2Warps};
 
 /// A trace in a file. What it holds is read when it is asked for.
 #[derive(Debug)]
@@ -293,10 +293,17 @@ enum Inner<'a> {
     None,
 }
 
-impl<'a> Iterator for Warps<'a> {
-    type Item = Found<'a>;
+impl<'a> Warps<'a> {
+    /// What is being read, for the warps of a trace that goes along with this one.
+    pub(crate) fn twin(&self) -> Option<Twin<'a>> {
+        match &self.0 {
+            Inner::V2(warps) => warps.twin(),
+            Inner::V1(_) | Inner::None => None,
+        }
+    }
 
-    fn next(&mut self) -> Option<Found<'a>> {
+    /// The next, of which what is the same as in another trace is taken from there.
+    pub(crate) fn next_beside(&mut self, twin: Option<Twin<'a>>) -> Option<Found<'a>> {
         match &mut self.0 {
             Inner::V1(warps) => {
                 let first = warps.number();
@@ -305,12 +312,20 @@ impl<'a> Iterator for Warps<'a> {
                     Err(error) => Found::Lost { first, last: u32::MAX, error },
                 })
             }
-            Inner::V2(warps) => Some(match warps.next()? {
+            Inner::V2(warps) => Some(match warps.next_beside(twin)? {
                 v2::Found::Warp(warp) => Found::Warp(Warp(Data::V2(warp))),
                 v2::Found::Lost { first, last, error } => Found::Lost { first, last, error },
             }),
             Inner::None => None,
         }
+    }
+}
+
+impl<'a> Iterator for Warps<'a> {
+    type Item = Found<'a>;
+
+    fn next(&mut self) -> Option<Found<'a>> {
+        self.next_beside(None)
     }
 }
 

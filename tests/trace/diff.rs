@@ -421,6 +421,52 @@ fn all_are_counted_and_some_are_kept() {
     }
 }
 
+/// A map of sites that has none of them: the same comparison, but of every event.
+fn every_event() -> Options {
+    let sites = [(u64::MAX, u64::MAX)].into_iter().collect();
+    Options { values: true, history: 700, sites, ..Options::default() }
+}
+
+#[test]
+fn what_is_passed_over_unread_is_not_missed() {
+    let mut random = Random(23);
+    for (round, events) in [20, 700, 3000, 40_000].into_iter().enumerate() {
+        let make = |random: &mut Random| {
+            warp(|warp| {
+                for _ in 0..events {
+                    let site = 10 + random.below(30) as u32;
+                    warp.branch(site, random.below(2) == 1).events.last_mut().unwrap().value = 7;
+                }
+                // Both have the same sites.
+                warp.stores(900, 20);
+            })
+        };
+        let a: Vec<Warp> = (0..6).map(|_| make(&mut random)).collect();
+        let mut b = a.clone();
+        // Warp 1 loses events, 2 to 5 differ in other ways, 0 in none.
+        b[1].dropped = 4;
+        for at in 0..4 {
+            let place = |random: &mut Random| random.below(events) as usize;
+            b[2].events[place(&mut random)].direction ^= 1;
+            b[3].events[place(&mut random)].mask = 0xff;
+            b[4].events[place(&mut random)].value = at;
+            let to = place(&mut random);
+            b[5].events.splice(to..to, warp(|warp| _ = warp.stores(900, 20)).events);
+        }
+        for format in [Format::V2, Format::V2Stored] {
+            let pair = Pair::new((format, &a), (Format::V2, &b));
+            let (a, b) = pair.open();
+            let all = every_event();
+            let fast = Options { sites: Default::default(), ..all.clone() };
+            let (fast, all) = (diff(&a, &b, &fast).unwrap(), diff(&a, &b, &all).unwrap());
+            assert!(all.total_findings >= 12, "{}", all.total_findings);
+            assert_eq!(fast.findings, all.findings, "round {round}");
+            assert_eq!((&fast.notes, &fast.launches), (&all.notes, &all.launches));
+            assert_eq!((fast.status, fast.warps_compared), (all.status, all.warps_compared));
+        }
+    }
+}
+
 #[test]
 fn threads_do_not_change_the_report() {
     let make = |warp: &mut Warp, rounds| {

@@ -96,7 +96,8 @@ pub fn diff(a: &Trace, b: &Trace, options: &Options) -> Result<Report, Error> {
     let mut collector = Collector::new(options.limit, described).empty();
     notes.into_iter().for_each(|note| collector.note(note));
     for (at, pair) in pairs.iter().enumerate() {
-        let job = Job { a, b, pair: *pair, launch: at as u32, options };
+        let words = options.sites.is_empty() && same_sites(a.keys(pair.a), b.keys(pair.b));
+        let job = Job { a, b, pair: *pair, launch: at as u32, options, words };
         collector = job.run(collector)?;
     }
     let about = About {
@@ -128,10 +129,22 @@ pub fn diff_warp<'a>(
     options: &'a Options,
     collector: &mut Collector,
 ) -> Result<(), Error> {
+    compare(a, b, launch, options, false, collector)
+}
+
+/// As [`diff_warp`]; `words` says that the same words of nvtrace v2 are the same events in both.
+fn compare<'a>(
+    a: Option<&Warp<'a>>,
+    b: Option<&Warp<'a>>,
+    launch: u32,
+    options: &'a Options,
+    words: bool,
+    collector: &mut Collector,
+) -> Result<(), Error> {
     let warp = a.or(b).map_or(0, Warp::number);
     let sites = Some(&options.sites).filter(|sites| !sites.is_empty());
     let (mut a, mut b) = (Side::new(a, sites), Side::new(b, None));
-    Walk::new(&mut a, &mut b, options.values).run(|walk, found| {
+    Walk::new(&mut a, &mut b, options.values, words).run(|walk, found| {
         let Divergence { kind, site, index_a, .. } = found;
         let place = Place { launch, warp, kind, site, index_a };
         let history = match collector.keeps(&place) {
@@ -206,6 +219,12 @@ struct Job<'a> {
     pair: Pair,
     launch: u32,
     options: &'a Options,
+    /// Whether sites have the same indexes in both, so that the same words are the same events.
+    words: bool,
+}
+
+fn same_sites(a: &[Option<u64>], b: &[Option<u64>]) -> bool {
+    a == b && a.iter().all(Option::is_some)
 }
 
 /// What several threads share.
@@ -283,7 +302,8 @@ impl<'a> Job<'a> {
             }
             if !same {
                 let (a, b) = (a.as_ref(), b.as_ref());
-                if let Err(error) = diff_warp(a, b, self.launch, self.options, collector) {
+                if let Err(error) = compare(a, b, self.launch, self.options, self.words, collector)
+                {
                     let trace = if error.path() == self.a.path() { 'a' } else { 'b' };
                     collector.note(damaged(trace, &error));
                 }

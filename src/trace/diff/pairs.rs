@@ -3,6 +3,7 @@
 use crate::trace::error::Error;
 use crate::trace::file::{Data, Found, Warp, Warps};
 use crate::trace::v1;
+use crate::trace::v2::Twin;
 
 /// What a batch holds: enough bytes to be worth a thread's while, and not too many warps.
 const BYTES: u64 = 1 << 20;
@@ -61,8 +62,8 @@ impl<'a> Pairs<'a> {
     }
 
     fn pair(&mut self, batch: &mut Batch<'a>, bytes: &mut u64) -> bool {
-        self.a.fill();
-        self.b.fill();
+        self.a.fill(None);
+        self.b.fill(self.a.warps.twin());
         let number = |row: &Row<'_>| row.next.as_ref().map(Warp::number);
         let (a, b) = match (number(&self.a), number(&self.b)) {
             (None, None) => return false,
@@ -93,9 +94,9 @@ impl<'a> Row<'a> {
         Self { warps, next, lost, ended, problems, fatal: false, events: 0 }
     }
 
-    fn fill(&mut self) {
+    fn fill(&mut self, mut twin: Option<Twin<'a>>) {
         while self.next.is_none() && !self.ended {
-            match self.warps.next() {
+            match self.warps.next_beside(twin.take()) {
                 Some(Found::Warp(warp)) => {
                     self.events += warp.len();
                     self.next = Some(warp);

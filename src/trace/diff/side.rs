@@ -8,12 +8,16 @@ use crate::trace::error::Error;
 use crate::trace::event::Event;
 use crate::trace::file::{Cursor, Data, Warp};
 use crate::trace::v1::{self, V1Events};
+use crate::trace::v2::{Mark, V2Cursor};
 
 /// Steps back that are remembered.
 pub(super) const BEHIND: u64 = 1024;
 /// Steps ahead that are looked at: where events must be kept in memory, and where they need not.
 const AHEAD: u64 = 1 << 16;
 const AHEAD_MAPPED: u64 = 1 << 22;
+/// Fewer events than this are not worth comparing their words, and this many come before the next try.
+const FEW: u64 = 16;
+const SINGLY: u32 = 64;
 /// Bytes after which memory is given back.
 const RELEASE: usize = 1 << 20;
 
@@ -31,9 +35,20 @@ enum Events<'a> {
     /// Any event can be read at any time.
     Mapped { warp: V1Events<'a>, bytes: &'a [u8], released: usize },
     /// Events come one after another; some are kept.
-    Buffered { cursor: Box<Cursor<'a>>, kept: VecDeque<Event>, base: u64, ended: bool },
+    Buffered(Box<Buffered<'a>>),
     /// A warp that the trace does not have.
     None,
+}
+
+/// Events `base` and on are kept, up to those that the cursor comes to.
+struct Buffered<'a> {
+    cursor: Cursor<'a>,
+    kept: VecDeque<Event>,
+    base: u64,
+    ended: bool,
+    /// Two places behind, where what was passed without being read can be read from: one that is far
+    /// enough back, and the next.
+    marks: [Mark; 2],
 }
 
 impl<'a> Side<'a> {
@@ -44,12 +59,13 @@ impl<'a> Side<'a> {
                 let released = warp.range.start;
                 Events::Mapped { warp: warp.clone(), bytes: warp.bytes(), released }
             }
-            Some(warp) => Events::Buffered {
-                cursor: Box::new(warp.known()),
+            Some(warp) => Events::Buffered(Box::new(Buffered {
+                cursor: warp.known(),
                 kept: VecDeque::new(),
                 base: 0,
                 ended: false,
-            },
+                marks: [Mark::default(); 2],
+            })),
         };
         Self { events, sites, at: 0, dropped: warp.map_or(0, Warp::dropped) }
     }
@@ -66,16 +82,7 @@ impl<'a> Side<'a> {
                 let start = usize::try_from(index).ok().and_then(|i| i.checked_mul(v1::EVENT));
                 start.and_then(|start| bytes.get(start..)).and_then(v1::event)
             }
-            Events::Buffered { cursor, kept, base, ended } => {
-                while !*ended && *base + kept.len() as u64 <= index {
-                    match cursor.next()? {
-                        Some(event) => kept.push_back(event),
-                        None => *ended = true,
-                    }
-                }
-                let place = index.checked_sub(*base);
-                place.and_then(|place| kept.get(usize::try_from(place).ok()?)).copied()
-            }
+            Events::Buffered(buffered) => buffered.event(index, self.at)?,
             Events::None => None,
         };
         Ok(event.map(|mut event| {
@@ -90,7 +97,7 @@ impl<'a> Side<'a> {
     pub(super) fn reach(&self) -> u64 {
         match self.events {
             Events::Mapped { .. } => AHEAD_MAPPED,
-            Events::Buffered { .. } | Events::None => AHEAD,
+            Events::Buffered(_) | Events::None => AHEAD,
         }
     }
 
@@ -104,12 +111,7 @@ impl<'a> Side<'a> {
                     *released = here - RELEASE;
                 }
             }
-            Events::Buffered { kept, base, .. } => {
-                let forget = self.at.saturating_sub(BEHIND).saturating_sub(*base);
-                let forget = forget.min(kept.len() as u64);
-                kept.drain(..forget as usize);
-                *base += forget;
-            }
+            Events::Buffered(buffered) => buffered.forget(self.at.saturating_sub(BEHIND)),
             Events::None => {}
         }
     }
@@ -135,10 +137,86 @@ impl<'a> Side<'a> {
             _ => None,
         }
     }
+
+    /// The words from here on, where none of them are read yet.
+    fn words(&mut self) -> Option<&mut V2Cursor<'a>> {
+        match &mut self.events {
+            Events::Buffered(buffered) => buffered.words(self.at),
+            Events::Mapped { .. } | Events::None => None,
+        }
+    }
+
+    /// Says that the cursor of `words` passed some events.
+    fn passed(&mut self, events: u64) {
+        self.at += events;
+        if let Events::Buffered(buffered) = &mut self.events {
+            buffered.kept.clear();
+            buffered.base = self.at;
+        }
+    }
 }
 
-/// Goes over what both have alike, and is fast as long as the bytes are the same.
-pub(super) fn skip_equal(a: &mut Side<'_>, b: &mut Side<'_>, values: bool) -> Result<(), Error> {
+impl<'a> Buffered<'a> {
+    fn event(&mut self, index: u64, at: u64) -> Result<Option<Event>, Error> {
+        if index < self.base && index + BEHIND >= at {
+            self.read_back(at.saturating_sub(BEHIND))?;
+        }
+        while !self.ended && self.base + (self.kept.len() as u64) <= index {
+            match self.cursor.next()? {
+                Some(event) => self.kept.push_back(event),
+                None => self.ended = true,
+            }
+        }
+        let place = index.checked_sub(self.base);
+        Ok(place.and_then(|place| self.kept.get(usize::try_from(place).ok()?)).copied())
+    }
+
+    fn forget(&mut self, before: u64) {
+        let forget = before.saturating_sub(self.base).min(self.kept.len() as u64);
+        self.kept.drain(..forget as usize);
+        self.base += forget;
+    }
+
+    /// Reads events that were passed, from `first` to those that are kept.
+    fn read_back(&mut self, first: u64) -> Result<(), Error> {
+        let Cursor::V2(cursor) = &self.cursor else { return Ok(()) };
+        let [far, near] = self.marks;
+        let mut cursor = cursor.back(if near.index <= first { near } else { far })?;
+        let mut passed = Vec::new();
+        while cursor.index < self.base {
+            let index = cursor.index;
+            match cursor.next()? {
+                Some(event) if index >= first => passed.push(event),
+                Some(_) => {}
+                None => break,
+            }
+        }
+        self.base -= passed.len() as u64;
+        passed.into_iter().rev().for_each(|event| self.kept.push_front(event));
+        Ok(())
+    }
+
+    fn words(&mut self, at: u64) -> Option<&mut V2Cursor<'a>> {
+        let Cursor::V2(cursor) = &mut self.cursor else { return None };
+        if cursor.index != at {
+            return None;
+        }
+        let [_, near] = self.marks;
+        if at - near.index >= BEHIND {
+            self.marks = [near, cursor.mark()];
+        }
+        Some(cursor)
+    }
+}
+
+/// Goes over what both have alike, and is fast as long as the bytes are the same; `words` of nvtrace
+/// v2 tell that where both have the same sites.
+pub(super) fn skip_equal<'a>(
+    a: &mut Side<'a>,
+    b: &mut Side<'a>,
+    values: bool,
+    words: bool,
+) -> Result<(), Error> {
     if let (Some(bytes_a), Some(bytes_b)) = (a.raw(), b.raw()) {
         let len = bytes_a.len().min(bytes_b.len());
         // Memory is given back from time to time, also within one warp.
@@ -152,6 +230,8 @@ pub(super) fn skip_equal(a: &mut Side<'_>, b: &mut Side<'_>, values: bool) -> Re
         }
         return Ok(());
     }
+    // Where words differ often, events are read one by one for a while.
+    let mut singly = 0;
     loop {
         match (a.peek(0)?, b.peek(0)?) {
             (Some(x), Some(y)) if super::step::difference(&x, &y, values).is_none() => {
@@ -160,6 +240,26 @@ pub(super) fn skip_equal(a: &mut Side<'_>, b: &mut Side<'_>, values: bool) -> Re
             }
             _ => return Ok(()),
         }
+        match singly {
+            0 if words && pass_words(a, b)? < FEW => singly = SINGLY,
+            0 => {}
+            _ => singly -= 1,
+        }
+    }
+}
+
+/// Goes over events whose words are the same, and says how many.
+fn pass_words<'a>(a: &mut Side<'a>, b: &mut Side<'a>) -> Result<u64, Error> {
+    let mut passed = 0;
+    loop {
+        let (Some(own), Some(other)) = (a.words(), b.words()) else { return Ok(passed) };
+        let events = own.pass_alike(other)?;
+        if events == 0 {
+            return Ok(passed);
+        }
+        a.passed(events);
+        b.passed(events);
+        passed += events;
     }
 }
 

@@ -43,6 +43,8 @@ pub(super) struct Walk<'a, 'b> {
     pub(super) a: &'b mut Side<'a>,
     pub(super) b: &'b mut Side<'a>,
     values: bool,
+    /// Events of nvtrace v2 can be told to be alike by their words.
+    words: bool,
     credit: i64,
     /// Where the two were last brought together.
     joined: (u64, u64),
@@ -61,11 +63,12 @@ struct Join {
 }
 
 impl<'a, 'b> Walk<'a, 'b> {
-    pub(super) fn new(a: &'b mut Side<'a>, b: &'b mut Side<'a>, values: bool) -> Self {
+    pub(super) fn new(a: &'b mut Side<'a>, b: &'b mut Side<'a>, values: bool, words: bool) -> Self {
         Self {
             a,
             b,
             values,
+            words,
             credit: CREDIT,
             joined: (0, 0),
             tokens: Default::default(),
@@ -96,7 +99,7 @@ impl<'a, 'b> Walk<'a, 'b> {
                             self.drift(&x, &mut found)?;
                         }
                     }
-                    None => skip_equal(self.a, self.b, self.values)?,
+                    None => skip_equal(self.a, self.b, self.values, self.words)?,
                 },
                 (x, y) => {
                     if let Some(end) = self.end(x, y)? {

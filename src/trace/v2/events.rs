@@ -2,7 +2,9 @@
 
 use std::sync::Arc;
 
-use super::read::{Shared, V2, V2Launch};
+use zerocopy::FromBytes;
+
+use super::read::{Shared, Twin, V2, V2Launch};
 use super::sites::SiteTable;
 use crate::trace::abi::r2 as abi;
 use crate::trace::error::{Error, Problem};
@@ -15,6 +17,16 @@ const WORD: usize = size_of::<Word>();
 
 /// A site that the file's table does not have has this and its index as its key.
 const UNKNOWN_SITE: u64 = 0xffff_ffff_0000_0000;
+
+/// The bits that mean something in the low half of an event's first word.
+const KNOWN: u32 = abi::NVABI_TRACE_SITE
+    | abi::NVABI_TRACE_KIND
+    | abi::NVABI_TRACE_TAKEN
+    | abi::NVABI_TRACE_HAS_BALLOT
+    | abi::NVABI_TRACE_HAS_VALUE;
+
+/// Words that are compared at once.
+const WINDOW: usize = 1024;
 
 /// What comes next in a launch.
 pub(crate) enum Found<T> {
@@ -66,14 +78,16 @@ pub(crate) struct V2Warps<'a> {
     last_warp: Option<u32>,
     /// What is left of this warp is lost.
     skip: Option<u32>,
+    /// What another trace is reading.
+    twin: Option<Twin<'a>>,
     done: bool,
 }
 
 impl<'a> V2Warps<'a> {
     pub(super) fn new(file: &'a V2, launch: usize) -> Self {
         let number = file.launches().get(launch).map(|launch| launch.number.wrapping_add(1));
-        let (last_warp, skip) = (None, None);
-        Self { file, launch, next: 0, open: None, number, last_warp, skip, done: false }
+        let (open, last_warp, skip, twin) = (None, None, None, None);
+        Self { file, launch, next: 0, open, number, last_warp, skip, twin, done: false }
     }
 
     /// Begins at the chunk that a warp begins in.
@@ -85,6 +99,21 @@ impl<'a> V2Warps<'a> {
         warps.next = chunks.partition_point(before);
         warps.number = chunks.get(warps.next).and_then(|at| chunk(*at)).map(|chunk| chunk.number);
         warps
+    }
+
+    /// The chunk that is being read, for the warps of a trace that goes along with this one.
+    pub(crate) fn twin(&self) -> Option<Twin<'a>> {
+        let (chunk, bytes, _) = self.open.as_ref()?;
+        let place = *self.file.chunks().get(*chunk as usize)?;
+        Some(Twin { file: self.file, place, bytes: bytes.clone() })
+    }
+
+    /// The next, of which what is the same as in another trace is taken from there.
+    pub(crate) fn next_beside(&mut self, twin: Option<Twin<'a>>) -> Option<Found<V2Events<'a>>> {
+        self.twin = twin;
+        let next = self.next();
+        self.twin = None;
+        next
     }
 
     fn record(&self) -> Option<&'a V2Launch> {
@@ -107,9 +136,9 @@ impl<'a> V2Warps<'a> {
         }
         self.number = Some(place.chunk.number.wrapping_add(1));
         self.next += 1;
-        match self.file.payload(&place) {
+        match self.file.payload_beside(&place, self.twin.as_ref()) {
             Ok(bytes) => {
-                self.open = Some((at, Arc::new(bytes), 0));
+                self.open = Some((at, bytes, 0));
                 Some(Ok(()))
             }
             Err(error) => {
@@ -297,26 +326,86 @@ pub(crate) struct V2Cursor<'a> {
     only_known: bool,
 }
 
-impl V2Cursor<'_> {
+/// A place that a cursor can go back to.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Mark {
+    part: usize,
+    word: u32,
+    /// Events before it.
+    pub(crate) index: u64,
+}
+
+impl<'a> V2Cursor<'a> {
     pub(crate) fn only_known(self) -> Self {
         Self { only_known: true, ..self }
     }
 
     pub(crate) fn next(&mut self) -> Result<Option<Event>, Error> {
+        let Some(part) = self.part(None)? else { return Ok(None) };
+        let event = self.event(part)?;
+        self.index += 1;
+        Ok(Some(event))
+    }
+
+    /// The part that the next word is in, opened.
+    fn part(&mut self, twin: Option<&Twin<'_>>) -> Result<Option<Part>, Error> {
         loop {
             let Some(part) = self.parts.get(self.part).copied() else { return Ok(None) };
             if self.word < part.words {
-                let event = self.event(part)?;
-                self.index += 1;
-                return Ok(Some(event));
+                return Ok(Some(part));
             }
             self.part += 1;
             self.word = 0;
             let following = self.parts.get(self.part).filter(|next| next.chunk != part.chunk);
             if let Some(place) = following.and_then(|n| self.file.chunks().get(n.chunk as usize)) {
-                self.bytes = Arc::new(self.file.payload(place)?);
+                self.bytes = self.file.payload_beside(place, twin)?;
             }
         }
+    }
+
+    pub(crate) fn mark(&self) -> Mark {
+        Mark { part: self.part, word: self.word, index: self.index }
+    }
+
+    /// A cursor at a place before this one.
+    pub(crate) fn back(&self, mark: Mark) -> Result<Self, Error> {
+        let mut cursor = self.clone();
+        (cursor.part, cursor.word, cursor.index) = (mark.part, mark.word, mark.index);
+        let part = |at: usize| self.parts.get(at.min(self.parts.len().saturating_sub(1)));
+        let (open, wanted) = (part(self.part), part(mark.part));
+        let wanted = wanted.filter(|wanted| open.is_none_or(|open| open.chunk != wanted.chunk));
+        if let Some(place) = wanted.and_then(|part| self.file.chunks().get(part.chunk as usize)) {
+            cursor.bytes = Arc::new(self.file.payload(place)?);
+        }
+        Ok(cursor)
+    }
+
+    /// Goes over some events that both have word by word, without a look at what they say; says how
+    /// many, and 0 where the next differs or is none. Sites must have the same indexes in both.
+    pub(crate) fn pass_alike(&mut self, other: &mut Self) -> Result<u64, Error> {
+        let Some(own) = self.part(None)? else { return Ok(0) };
+        let place = self.file.chunks().get(own.chunk as usize);
+        let twin = place.map(|at| Twin { file: self.file, place: *at, bytes: self.bytes.clone() });
+        let Some(others) = other.part(twin.as_ref())? else { return Ok(0) };
+        let (a, b) = (self.window(own), other.window(others));
+        let alike = match std::ptr::eq(a.as_ptr(), b.as_ptr()) {
+            true => a.len().min(b.len()),
+            false => a.iter().zip(b).take_while(|(a, b)| a == b).count(),
+        };
+        let (words, events) = whole_events(&a[..alike], self.sites.map_or(0, SiteTable::len));
+        for cursor in [self, other] {
+            cursor.word += words;
+            cursor.index += events;
+        }
+        Ok(events)
+    }
+
+    /// The next words of a part, not too many.
+    fn window(&self, part: Part) -> &[[u8; WORD]] {
+        let start = part.offset as usize + self.word as usize * WORD;
+        let words = ((part.words - self.word) as usize).min(WINDOW);
+        let bytes = self.bytes.get(start..start + words * WORD).unwrap_or_default();
+        <[[u8; WORD]]>::ref_from_bytes(bytes).unwrap_or_default()
     }
 
     fn word(&mut self, part: Part) -> Result<[u8; WORD], Error> {
@@ -336,12 +425,7 @@ impl V2Cursor<'_> {
         let (site, mask) = (bits as u32, (bits >> 32) as u32);
         let kind = EventKind(((site & abi::NVABI_TRACE_KIND) >> abi::NVABI_TRACE_KIND_SHIFT) as u8);
         let taken = site & abi::NVABI_TRACE_TAKEN != 0;
-        let known = abi::NVABI_TRACE_SITE
-            | abi::NVABI_TRACE_KIND
-            | abi::NVABI_TRACE_TAKEN
-            | abi::NVABI_TRACE_HAS_BALLOT
-            | abi::NVABI_TRACE_HAS_VALUE;
-        if site & !known != 0 {
+        if site & !KNOWN != 0 {
             return Err(self.damaged(part, "damaged: an event has bits that mean nothing"));
         }
         let mut event = Event {
@@ -383,4 +467,21 @@ impl V2Cursor<'_> {
         let place = self.file.chunks().get(part.chunk as usize);
         self.file.error(place.map_or(0, |place| place.offset), Problem::Damaged(what))
     }
+}
+
+/// The words and the number of the whole events at the start of some words; stops at what is none.
+fn whole_events(words: &[[u8; WORD]], sites: usize) -> (u32, u64) {
+    let (mut at, mut events) = (0, 0);
+    while let Some(word) = words.get(at) {
+        let site = u64::from_le_bytes(*word) as u32;
+        let more = |flag: u32| usize::from(site & flag != 0);
+        let len = 1 + more(abi::NVABI_TRACE_HAS_BALLOT) + more(abi::NVABI_TRACE_HAS_VALUE);
+        let known = site & !KNOWN == 0 && ((site & abi::NVABI_TRACE_SITE) as usize) < sites;
+        if !known || at + len > words.len() {
+            break;
+        }
+        at += len;
+        events += 1;
+    }
+    (at as u32, events)
 }

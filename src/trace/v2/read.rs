@@ -229,6 +229,36 @@ impl V2 {
         }
     }
 
+    /// As `payload`; where the chunk of another file is the same, its bytes serve for both.
+    pub(super) fn payload_beside(
+        &self,
+        place: &Index,
+        twin: Option<&Twin<'_>>,
+    ) -> Result<Shared, Error> {
+        match twin.filter(|twin| self.is_stored_alike(place, twin)) {
+            Some(twin) => Ok(twin.bytes.clone()),
+            None => self.payload(place).map(Arc::new),
+        }
+    }
+
+    fn is_stored_alike(&self, place: &Index, twin: &Twin<'_>) -> bool {
+        let about = |chunk: &Chunk| (chunk.codec, chunk.stored, chunk.size, chunk.payload_check);
+        if about(&place.chunk) != about(&twin.place.chunk)
+            || self.header(place.offset) != Some(place.chunk)
+        {
+            return false;
+        }
+        let range = |place: &Index| {
+            let start = place.offset as usize + CHUNK as usize;
+            start..start + place.chunk.stored as usize
+        };
+        let (own, other) = (range(place), range(&twin.place));
+        let alike = self.map.get(own.clone()) == twin.file.map.get(other.clone());
+        self.map.release(own);
+        twin.file.map.release(other);
+        alike
+    }
+
     /// Sorts the chunks to modules and launches.
     fn gather(&mut self) -> Result<(), Error> {
         let mut by_number: BTreeMap<u32, usize> = BTreeMap::new();
@@ -306,3 +336,11 @@ impl V2 {
 
 /// Bytes that several share.
 pub(crate) type Shared = Arc<Vec<u8>>;
+
+/// A chunk of another file that may be the same, with its bytes once decompressed.
+#[derive(Debug)]
+pub(crate) struct Twin<'a> {
+    pub(super) file: &'a V2,
+    pub(super) place: Index,
+    pub(super) bytes: Shared,
+}
