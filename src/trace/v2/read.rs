@@ -16,6 +16,8 @@ use crate::trace::records::{Chunk, End, File, Footer, Index, Launch};
 
 const CHUNK: u64 = size_of::<Chunk>() as u64;
 const INDEX: usize = size_of::<Index>();
+/// Bytes after which memory is given back.
+const RELEASE: u64 = 1 << 20;
 const FOOTER: u64 = size_of::<Footer>() as u64;
 
 /// A file of v2.
@@ -156,11 +158,12 @@ impl V2 {
     /// Finds the chunks one after another. What is damaged is passed over up to the next header.
     fn scan(&mut self) -> Result<(), Error> {
         let mut at = size_of::<File>() as u64;
-        let mut gap = None;
+        let (mut gap, mut read) = (None, at);
         while at + CHUNK <= self.map.len() as u64 {
             let Some(header) = self.header(at) else {
                 gap = gap.or(Some(at));
                 at += 8;
+                self.give_back(&mut read, at);
                 continue;
             };
             if let Some(from) = gap.take() {
@@ -177,6 +180,7 @@ impl V2 {
                 return Err(self.error(at, Problem::Invalid { what, value, limit }));
             }
             self.chunks.push(Index { offset: at, chunk: header });
+            self.give_back(&mut read, at);
             at += CHUNK + padded(u64::from(header.stored));
         }
         let end = self.map.len() as u64;
@@ -186,6 +190,14 @@ impl V2 {
             None => {}
         }
         Ok(())
+    }
+
+    /// Gives back, from time to time, the memory of headers that were read: each takes more than itself.
+    fn give_back(&self, read: &mut u64, at: u64) {
+        if at.abs_diff(*read) > RELEASE {
+            self.map.release(at.min(*read) as usize..at.max(*read) as usize);
+            *read = at;
+        }
     }
 
     fn lose(&mut self, from: u64, to: u64) {
@@ -262,13 +274,15 @@ impl V2 {
     /// Sorts the chunks to modules and launches.
     fn gather(&mut self) -> Result<(), Error> {
         let mut by_number: BTreeMap<u32, usize> = BTreeMap::new();
-        let mut site_bytes = 0;
+        let (mut site_bytes, mut read) = (0, 0);
         for at in 0..self.chunks.len() {
             let Some(place) = self.chunks.get(at).copied() else { break };
             let owner = place.chunk.owner;
             if self.header(place.offset) != Some(place.chunk) {
                 let what = "damaged: the header of the chunk is not what the index says";
                 self.damage.push(self.error(place.offset, Problem::Damaged(what)));
+            } else {
+                self.give_back(&mut read, place.offset);
             }
             match place.chunk.kind {
                 kind::SITES => {
