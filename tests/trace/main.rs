@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 mod abi;
+mod corpus;
 mod diff;
 mod formats;
 mod pairs;
