@@ -664,7 +664,7 @@ mod tests {
              1.1                1/1     0/0       1/1       0/1      0        1\n\
              1.2                1/1     0/0       1/1       1/1      0        0\n\
              1.3           not in the lock\n\
-             the driver has none: class CLASS at 1.1\n"
+             the driver has none, as header_check says: class CLASS at 1.1\n"
         );
         assert_eq!(found.untyped, BTreeSet::from(["CLASS".to_owned()]));
         let totals =
