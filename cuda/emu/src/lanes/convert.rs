@@ -1,7 +1,7 @@
 //! `cvt`: between integers, between floats, and from one to the other.
 
 use super::float::{Step, narrow};
-use super::{LaneFn, Opcode, lanes};
+use super::{LaneFn, Opcode, by_name, lanes};
 
 pub(super) fn lookup(opcode: &Opcode<'_>) -> Option<LaneFn> {
     let mut types = opcode.types();
@@ -24,41 +24,12 @@ fn is_float(kind: &str) -> bool {
 
 macro_rules! by_int {
     ($kind:expr, $T:ident, $f:expr) => {
-        match $kind {
-            "u8" | "b8" => {
-                type $T = u8;
-                $f
-            }
-            "s8" => {
-                type $T = i8;
-                $f
-            }
-            "u16" | "b16" => {
-                type $T = u16;
-                $f
-            }
-            "s16" => {
-                type $T = i16;
-                $f
-            }
-            "u32" | "b32" => {
-                type $T = u32;
-                $f
-            }
-            "s32" => {
-                type $T = i32;
-                $f
-            }
-            "u64" | "b64" => {
-                type $T = u64;
-                $f
-            }
-            "s64" => {
-                type $T = i64;
-                $f
-            }
-            _ => return None,
-        }
+        by_name!(
+            $kind, $T:
+            "u8" | "b8" => u8, "s8" => i8, "u16" | "b16" => u16, "s16" => i16,
+            "u32" | "b32" => u32, "s32" => i32, "u64" | "b64" => u64, "s64" => i64;
+            $f
+        )
     };
 }
 

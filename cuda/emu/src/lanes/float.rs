@@ -422,17 +422,10 @@ pub(super) fn atomic(operation: &str, kind: &str) -> Option<fn(u64, u64) -> u64>
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::lanes::run_with;
 
     fn run(text: &str, sources: &[u64]) -> u64 {
-        let (f, count) = lookup(&Opcode::new(text)).unwrap_or_else(|| panic!("{text}"));
-        assert_eq!(count, sources.len(), "{text}");
-        let mut all = [[0; 32]; 4];
-        for (lanes, value) in all.iter_mut().zip(sources) {
-            *lanes = [*value; 32];
-        }
-        let mut out = [0; 32];
-        f(&mut out, &all.each_ref());
-        out[0]
+        run_with(lookup, text, sources)
     }
 
     fn f(text: &str, sources: &[f32]) -> f32 {

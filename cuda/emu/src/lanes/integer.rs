@@ -1,56 +1,20 @@
 //! Integer arithmetic, logic, shifts and bit fields.
 
-use super::{Lane, LaneFn, Opcode, lanes};
+use super::{Lane, LaneFn, Opcode, by_name, lanes};
 
-/// Chooses by type: `by_type!(kind, T in [u16 s16…], function)`.
 macro_rules! by_type {
     ($kind:expr, $T:ident, $f:expr) => {
-        match $kind {
-            "u16" | "b16" => {
-                type $T = u16;
-                $f
-            }
-            "s16" => {
-                type $T = i16;
-                $f
-            }
-            "u32" | "b32" => {
-                type $T = u32;
-                $f
-            }
-            "s32" => {
-                type $T = i32;
-                $f
-            }
-            "u64" | "b64" => {
-                type $T = u64;
-                $f
-            }
-            "s64" => {
-                type $T = i64;
-                $f
-            }
-            _ => return None,
-        }
+        by_name!(
+            $kind, $T:
+            "u16" | "b16" => u16, "s16" => i16, "u32" | "b32" => u32, "s32" => i32,
+            "u64" | "b64" => u64, "s64" => i64;
+            $f
+        )
     };
 }
 macro_rules! by_signed {
     ($kind:expr, $T:ident, $f:expr) => {
-        match $kind {
-            "s16" => {
-                type $T = i16;
-                $f
-            }
-            "s32" => {
-                type $T = i32;
-                $f
-            }
-            "s64" => {
-                type $T = i64;
-                $f
-            }
-            _ => return None,
-        }
+        by_name!($kind, $T: "s16" => i16, "s32" => i32, "s64" => i64; $f)
     };
 }
 
@@ -380,18 +344,10 @@ pub(super) fn atomic(operation: &str, kind: &str) -> Option<fn(u64, u64) -> u64>
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::lanes::run_with;
 
     fn run(text: &str, sources: &[u64]) -> u64 {
-        let (f, count) = lookup(&Opcode::new(text)).unwrap_or_else(|| panic!("{text}"));
-        assert_eq!(count, sources.len(), "{text}");
-        let mut all = [[0; 32]; 4];
-        for (lanes, value) in all.iter_mut().zip(sources) {
-            *lanes = [*value; 32];
-        }
-        let mut out = [0; 32];
-        f(&mut out, &all.each_ref());
-        assert!(out.iter().all(|lane| *lane == out[0]));
-        out[0]
+        run_with(lookup, text, sources)
     }
 
     #[test]

@@ -68,6 +68,21 @@ impl Lane for f64 {
     }
 }
 
+/// Chooses a type by a name of PTX, nothing where it is none of them:
+/// `by_name!(kind, T: "s16" => i16, "s32" => i32; function of T)`.
+macro_rules! by_name {
+    ($kind:expr, $T:ident: $($($name:literal)|+ => $type:ty),+; $f:expr) => {
+        match $kind {
+            $($($name)|+ => {
+                type $T = $type;
+                $f
+            })+
+            _ => return None,
+        }
+    };
+}
+use by_name;
+
 /// A function over the lanes: `lanes!(|a: u32, b: u32| a.wrapping_add(b))`.
 macro_rules! lanes {
     (|$a:ident: $A:ty| $e:expr) => {
@@ -232,4 +247,23 @@ pub(crate) fn carry(subtract: bool, wide: bool) -> (LaneFn, LaneFn) {
             lanes!(|a: u64, b: u64, c: bool| a.wrapping_sub(b).wrapping_sub(c.into())),
         ),
     }
+}
+
+/// What an opcode makes of the same sources in each lane: the same in each.
+#[cfg(test)]
+fn run_with(
+    lookup: fn(&Opcode<'_>) -> Option<(LaneFn, usize)>,
+    text: &str,
+    sources: &[u64],
+) -> u64 {
+    let (f, count) = lookup(&Opcode::new(text)).unwrap_or_else(|| panic!("{text}"));
+    assert_eq!(count, sources.len(), "{text}");
+    let mut all = [[0; 32]; 4];
+    for (lanes, value) in all.iter_mut().zip(sources) {
+        *lanes = [*value; 32];
+    }
+    let mut out = [0; 32];
+    f(&mut out, &all.each_ref());
+    assert!(out.iter().all(|lane| *lane == out[0]));
+    out[0]
 }
