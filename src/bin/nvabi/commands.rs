@@ -160,13 +160,22 @@ pub(crate) fn read_into(
     Ok(())
 }
 
-/// Lets the allocator keep what it has: every tag needs as much as the one before it, and taking
-/// pages back from the system costs a twentieth of a sweep.
+/// Lets both allocators, ours and libclang's, keep what they have: every tag needs as much as the one
+/// before it, and taking pages back from the system costs a tenth of a sweep.
 fn keep_memory() {
     /// mimalloc.h of versions 2 and 3; the crate has no name for it.
     const PURGE_DELAY: libmimalloc_sys::mi_option_t = 15;
     // SAFETY: it sets a number that mimalloc reads without further assumptions; -1 is "never".
     unsafe { libmimalloc_sys::mi_option_set(PURGE_DELAY, -1) };
+    #[cfg(target_env = "gnu")]
+    for (option, bytes) in [
+        (libc::M_TRIM_THRESHOLD, i32::MAX),
+        (libc::M_MMAP_THRESHOLD, 32 << 20),
+        (libc::M_TOP_PAD, 64 << 20),
+    ] {
+        // SAFETY: these are limits; glibc refuses one that it cannot keep, and goes on without.
+        unsafe { libc::mallopt(option, bytes) };
+    }
 }
 
 /// The lock there is, or an empty one; one that was edited is not built upon.
