@@ -1,7 +1,5 @@
 //! `nvabi alloc devices`: who makes memory on this machine, and who does what with it.
 
-use nvabi::devmem::drivers::enumerate;
-use nvabi::devmem::plugin::drivers;
 use nvabi::devmem::{
     Capability, CapabilitySet, Constraint, ConstraintName, Device, DeviceInfo, Memory,
 };
@@ -23,14 +21,7 @@ struct Row {
 }
 
 pub(crate) fn devices(context: &Context<'_>) -> Result<Outcome, Report> {
-    let drivers = drivers();
-    for problem in &drivers.problems {
-        context.status("Skipped", &problem.to_string());
-    }
-    let found = enumerate(&drivers.drivers);
-    for (driver, error) in &found.problems {
-        context.status("Skipped", &format!("{driver}: {error}"));
-    }
+    let found = super::found(context);
     let rows: Vec<Row> = found.devices.iter().map(|device| Row::new(&**device)).collect();
     match context.json() {
         true => context.print_json(&rows)?,

@@ -2,8 +2,7 @@
 
 use std::fmt::Write as _;
 
-use nvabi::devmem::drivers::{Found, enumerate};
-use nvabi::devmem::plugin::drivers;
+use nvabi::devmem::drivers::Found;
 use nvabi::devmem::{
     CapabilitySet, Device, Image, Layout, LayoutError, Offer, Operation, Prober, Usage, Use, plan,
     solve,
@@ -11,7 +10,7 @@ use nvabi::devmem::{
 use nvabi_pipeline::diagnostic::{Diagnostic, Report};
 use serde::Serialize;
 
-use super::offers;
+use super::{found, offers};
 use crate::Outcome;
 use crate::args::AllocPlan;
 use crate::context::Context;
@@ -37,7 +36,7 @@ pub(crate) fn alloc_plan(context: &Context<'_>, args: &AllocPlan) -> Result<Outc
     let known = |wanted: &Use| given.iter().find(|offer| offer.of == *wanted);
     // Devices are asked for when a use is of none that is given.
     let asked = args.uses.iter().any(|wanted| known(wanted).is_none());
-    let found = asked.then(|| devices(context));
+    let found = asked.then(|| found(context));
     let mut offers = Vec::new();
     for wanted in &args.uses {
         offers.push(match (known(wanted), &found) {
@@ -59,18 +58,6 @@ pub(crate) fn alloc_plan(context: &Context<'_>, args: &AllocPlan) -> Result<Outc
             Ok(Outcome::Different)
         }
     }
-}
-
-fn devices(context: &Context<'_>) -> Found {
-    let drivers = drivers();
-    for problem in &drivers.problems {
-        context.status("Skipped", &problem.to_string());
-    }
-    let found = enumerate(&drivers.drivers);
-    for (driver, error) in &found.problems {
-        context.status("Skipped", &format!("{driver}: {error}"));
-    }
-    found
 }
 
 /// What a device of this machine offers for a use, with what is found out by trial.
