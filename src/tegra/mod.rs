@@ -39,9 +39,9 @@ mod push;
 mod release;
 #[cfg(feature = "tegra")]
 pub mod rm;
-#[cfg(feature = "tegra-sim")]
-pub mod sim;
 
+#[cfg(feature = "tegra-sim")]
+pub use crate::sim::tegra as sim;
 #[cfg(feature = "tegra")]
 use abi::v35_4_1;
 #[cfg(feature = "tegra")]

@@ -328,9 +328,15 @@ pub(crate) struct TegraSim {
     /// Release of L4T whose drivers are played: r32.7.1 to r36.4.3, or the beginning of one, such as r35.
     #[arg(long, default_value = "r36.4")]
     pub(crate) release: nvabi::tegra::sim::Release,
+    #[command(flatten)]
+    pub(crate) simulated: Simulated,
+}
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct Simulated {
     /// Let a call fail or take long: CALL:N:ERRNO or CALL:N:delay=TIME. N counts from 1, `*` is all.
     #[arg(long = "fault", value_name = "FAULT")]
-    pub(crate) faults: Vec<nvabi::tegra::sim::Fault>,
+    pub(crate) faults: Vec<nvabi::sim::Fault>,
     /// Write the report there, as JSON; without this, it is printed to stderr.
     #[arg(long, value_name = "FILE")]
     pub(crate) report: Option<PathBuf>,

@@ -12,6 +12,7 @@ mod decode;
 mod diff;
 mod fetch;
 mod ranges;
+mod sim;
 mod tegra;
 mod trace;
 

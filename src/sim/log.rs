@@ -1,0 +1,104 @@
+//! What happened, for the report: calls, faults, diagnostics, and what processes left behind.
+
+use std::collections::BTreeMap;
+
+use serde::Serialize;
+
+use super::fault::{Effect, Faults};
+
+/// Diagnostics that are kept; a client in a loop makes more.
+const MAX_DIAGNOSTICS: usize = 1000;
+
+/// Something that a person should know: a bug of a client, or where the simulation ends.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Diagnostic {
+    /// The process.
+    pub process: u32,
+    /// What kind it is: a few words joined by hyphens, the same in every release.
+    pub code: &'static str,
+    /// What happened.
+    pub text: String,
+}
+
+/// Objects that a process still had when it ended.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Leak {
+    /// The process.
+    pub process: u32,
+    /// What kind of object: the kind of a file, "nvmap handle", "GPU mapping", "CPU mapping".
+    pub kind: String,
+    /// How many.
+    pub count: usize,
+}
+
+/// The record of a run.
+#[derive(Debug, Default)]
+pub(crate) struct Log {
+    calls: BTreeMap<String, Count>,
+    faults: Faults,
+    diagnostics: Vec<Diagnostic>,
+    dropped: usize,
+    leaks: Vec<Leak>,
+}
+
+/// How often a call was made, and how it ended.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+pub struct Count {
+    /// How often.
+    pub total: u64,
+    /// How often it failed, by error.
+    pub errors: BTreeMap<String, u64>,
+}
+
+impl Log {
+    pub(crate) fn new(faults: Faults) -> Self {
+        Self { faults, ..Self::default() }
+    }
+
+    /// What a call is to suffer: asked once for each call.
+    pub(crate) fn fault(&mut self, call: &str) -> Option<Effect> {
+        self.faults.next(call)
+    }
+
+    pub(crate) fn has_faults(&self) -> bool {
+        !self.faults.is_empty()
+    }
+
+    pub(crate) fn count(&mut self, call: &str, failure: Option<&str>) {
+        if !self.calls.contains_key(call) {
+            self.calls.insert(call.to_owned(), Count::default());
+        }
+        if let Some(count) = self.calls.get_mut(call) {
+            count.total += 1;
+            if let Some(failure) = failure {
+                *count.errors.entry(failure.to_owned()).or_default() += 1;
+            }
+        }
+    }
+
+    pub(crate) fn diagnose(&mut self, process: u32, code: &'static str, text: String) {
+        let diagnostic = Diagnostic { process, code, text };
+        if self.diagnostics.len() >= MAX_DIAGNOSTICS || self.diagnostics.contains(&diagnostic) {
+            self.dropped += 1;
+            return;
+        }
+        self.diagnostics.push(diagnostic);
+    }
+
+    pub(crate) fn leak(&mut self, process: u32, kind: &str, count: usize) {
+        if count > 0 {
+            self.leaks.push(Leak { process, kind: kind.to_owned(), count });
+        }
+    }
+
+    pub(crate) fn into_report(self) -> super::Report {
+        super::Report {
+            unmet_faults: self.faults.unmet(),
+            calls: self.calls,
+            diagnostics: self.diagnostics,
+            repeated_diagnostics: self.dropped,
+            leaks: self.leaks,
+            live_buffers: 0,
+        }
+    }
+}

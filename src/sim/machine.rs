@@ -1,0 +1,212 @@
+//! What the supervisor plays: the kernel of some machine, seen from outside.
+
+use std::sync::Arc;
+
+use super::client::Client;
+use super::errno::Errno;
+use super::fault::Refusal;
+use super::files::FileId;
+use super::log::Log;
+use super::memory::{Inode, Memory, Node};
+
+/// A simulated kernel. It knows its caller by [`Client`] alone and makes no system call but for the
+/// memory behind files.
+pub(crate) trait Machine: Send {
+    /// The files that it has by a path: the same from the beginning to the end.
+    fn entries(&self) -> Vec<Entry>;
+
+    /// Opens a device file. The caller gives it to the client, or releases it again.
+    fn open(&mut self, client: &dyn Client, device: Device) -> Result<FileId, Errno>;
+
+    /// The last release of an open file: what the kernel does when nobody has it open or mapped.
+    fn release(&mut self, id: FileId);
+
+    /// The file that an inode is, when it is one of ours.
+    fn file_of(&self, inode: Inode) -> Option<FileId>;
+
+    /// What is known of an open file.
+    fn file(&self, id: FileId) -> Option<FileInfo>;
+
+    /// All open files.
+    fn files(&self) -> Vec<FileId>;
+
+    /// The driver's name of an ioctl, or its number.
+    fn call_name(&self, client: &dyn Client, id: FileId, request: u32, argument: u64) -> String;
+
+    /// An ioctl on one of our files.
+    fn ioctl(&mut self, client: &dyn Client, id: FileId, request: u32, argument: u64) -> Answer;
+
+    /// What an ioctl answers that does nothing but fail as somebody asked for.
+    fn refuse(
+        &mut self,
+        client: &dyn Client,
+        id: FileId,
+        request: u32,
+        argument: u64,
+        refusal: Refusal,
+    ) -> Answer;
+
+    /// What a mapping of a file shows, when its driver permits it.
+    fn mmap(
+        &mut self,
+        client: &dyn Client,
+        id: FileId,
+        length: u64,
+        offset: u64,
+    ) -> Result<Mapping, Errno>;
+
+    /// What a file of text says.
+    fn text(&self, text: Text) -> String;
+
+    /// Takes over what was written to a file of text.
+    fn write_text(&mut self, text: Text, written: &str);
+
+    /// What a process has besides its descriptors, by kind; `files` are those that these mean.
+    fn held_by(&self, process: u32, files: &[FileId]) -> Vec<(&'static str, usize)>;
+
+    /// Buffers that anything still refers to.
+    fn live_buffers(&self) -> usize {
+        0
+    }
+
+    /// The record of the run.
+    fn log(&mut self) -> &mut Log;
+
+    /// Memory in which clients say that there is work, which no system call tells.
+    fn doorbells(&self) -> Vec<Doorbell> {
+        Vec::new()
+    }
+
+    /// Takes over what doorbells say; whether there was anything.
+    fn answer_doorbells(&mut self, _doorbells: &[Doorbell]) -> bool {
+        false
+    }
+
+    /// A turn of the work that clients have given: whether any of it was done, and whether any is left.
+    fn run(&mut self) -> (bool, bool) {
+        (false, false)
+    }
+
+    /// Time passes.
+    fn tick(&mut self, _doorbells: &[Doorbell]) {}
+}
+
+/// A file that has a path.
+#[derive(Debug, Clone)]
+pub(crate) struct Entry {
+    /// Absolute.
+    pub(crate) path: String,
+    pub(crate) kind: EntryKind,
+}
+
+/// What stands at a path.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum EntryKind {
+    Device(Device),
+    Text(Text),
+    /// A folder of which all entries are simulated.
+    Folder,
+}
+
+impl EntryKind {
+    /// As `stat` tells it.
+    pub(crate) fn mode(self) -> u32 {
+        match self {
+            Self::Device(_) => libc::S_IFCHR | 0o666,
+            Self::Folder => libc::S_IFDIR | 0o755,
+            Self::Text(text) if text.is_writable => libc::S_IFREG | 0o644,
+            Self::Text(_) => libc::S_IFREG | 0o444,
+        }
+    }
+}
+
+/// A device file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Device {
+    /// What the machine knows it by.
+    pub(crate) id: u32,
+    pub(crate) major: u32,
+    pub(crate) minor: u32,
+}
+
+impl Device {
+    pub(crate) fn number(self) -> libc::dev_t {
+        libc::makedev(self.major, self.minor)
+    }
+}
+
+/// A file of text, such as an attribute in sysfs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Text {
+    /// What the machine knows it by.
+    pub(crate) id: u32,
+    pub(crate) is_writable: bool,
+}
+
+/// What is known of an open file.
+#[derive(Debug, Clone)]
+pub(crate) struct FileInfo {
+    /// The real file behind it.
+    pub(crate) node: Arc<Node>,
+    /// What it was opened as, by a path.
+    pub(crate) device: Option<Device>,
+    /// What a person calls it.
+    pub(crate) kind: &'static str,
+    /// Bytes, as its driver tells.
+    pub(crate) size: u64,
+}
+
+/// What an ioctl answers.
+#[derive(Debug)]
+pub(crate) struct Answer {
+    pub(crate) result: Result<i64, Errno>,
+    /// What the driver says in the argument, when that is no success.
+    pub(crate) status: Option<String>,
+}
+
+impl From<Result<i64, Errno>> for Answer {
+    fn from(result: Result<i64, Errno>) -> Self {
+        Self { result, status: None }
+    }
+}
+
+impl Answer {
+    /// What it failed with.
+    pub(crate) fn failure(&self) -> Option<String> {
+        let errno = self.result.err().map(|errno| errno.to_string());
+        errno.or_else(|| self.status.clone())
+    }
+}
+
+/// What a mapping shows.
+#[derive(Debug)]
+pub(crate) enum Mapping {
+    /// The file itself.
+    Own,
+    /// The file itself, with a doorbell in it.
+    Doorbell,
+    /// Another one, from an offset on.
+    Other(Arc<Node>, u64),
+}
+
+/// A mapped region with a word in it that clients write when there is work.
+#[derive(Debug, Clone)]
+pub(crate) struct Doorbell {
+    pub(crate) region: Arc<Node>,
+    pub(crate) process: u32,
+    /// Whether the word says so.
+    pub(crate) is_rung: fn(&Memory) -> bool,
+}
+
+impl Doorbell {
+    pub(crate) fn memory(&self) -> Option<&Memory> {
+        match &*self.region {
+            Node::Memory(memory) => Some(memory),
+            Node::Signal(_) => None,
+        }
+    }
+
+    pub(crate) fn is_rung(&self) -> bool {
+        self.memory().is_some_and(self.is_rung)
+    }
+}

@@ -1,0 +1,45 @@
+//! Simulated kernels: run an unmodified program as if on a machine that has the drivers.
+//!
+//! ```text
+//! program ── system call ──► seccomp filter ──► supervisor ──► machine
+//!    ▲                                              │            │  plain data: the drivers' rules
+//!    └── result, injected descriptor, memory ───────┴────────────┘
+//!    └── doorbell in mapped memory ──► poller ──► the machine's engines
+//! ```
+//!
+//! The program makes real system calls, in any language. A filter stops those that could be about a
+//! file that the machine has; all others, and those that turn out not to be, go through to the real
+//! kernel.
+//!
+//! One supervisor plays every machine; `tegra` (feature `tegra-sim`) is a Jetson Orin.
+
+mod client;
+mod errno;
+mod fault;
+mod files;
+mod limits;
+mod log;
+mod machine;
+mod memory;
+mod report;
+mod status;
+mod supervisor;
+#[cfg(feature = "tegra-sim")]
+pub mod tegra;
+
+use std::process::ExitStatus;
+
+pub use errno::Errno;
+pub use fault::{Effect, Fault};
+pub use log::{Count, Diagnostic, Leak};
+pub use report::Report;
+pub use status::Status;
+
+/// How a run ended.
+#[derive(Debug)]
+pub struct Outcome {
+    /// How the program ended.
+    pub status: ExitStatus,
+    /// What was seen of it and of the processes it made.
+    pub report: Report,
+}

@@ -1,0 +1,498 @@
+//! The supervisor: stops system calls, asks the machine, answers them.
+//!
+//! One thread answers calls, one those that are to take long, one watches the doorbells. Work that needs
+//! nothing but its caller gets a thread of its own.
+
+mod filter;
+mod later;
+mod notify;
+mod paths;
+mod poller;
+mod program;
+mod releases;
+mod target;
+mod trace;
+
+use std::collections::{BTreeMap, VecDeque};
+use std::io;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::os::unix::process::ExitStatusExt;
+use std::process::{Child, Command};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread;
+use std::time::Duration;
+
+use super::client::{Client, Work};
+use super::fault::{Effect, Refusal};
+use super::machine::{Doorbell, Machine, Mapping};
+use super::memory::{Access, Node, check};
+use super::{Errno, Outcome};
+use later::Later;
+use notify::{Give, Listener, Next, Notification};
+use paths::{Tree, Writer};
+use program::Signals;
+use releases::Releases;
+use target::{Target, Threads, mappings};
+
+/// The kernel that is played.
+type Played = Box<dyn Machine>;
+
+/// Runs a program and all that comes of it.
+pub(super) fn run(
+    command: &mut Command,
+    machine: Played,
+    pass_signals: bool,
+) -> io::Result<Outcome> {
+    let (ours, theirs) = socket_pair()?;
+    let (over, end) = socket_pair()?;
+    let signals = if pass_signals { Some(Signals::keep()?) } else { None };
+    let threads = Arc::new(Threads::default());
+    let known = threads.clone();
+    // It must be there before the child is: even one that cannot begin its program makes calls.
+    let served = thread::Builder::new().name("calls".to_owned()).spawn(move || {
+        let served = attend(&ours, threads, machine);
+        drop(end);
+        served
+    })?;
+    let child = program::begin(command, theirs.as_raw_fd(), signals.as_ref());
+    drop(theirs);
+    let known_as = child.as_ref().map_or(0, Child::id);
+    let status = child
+        .map_err(explain)
+        .and_then(|mut child| program::wait(&mut child, &over, signals.as_ref(), &known));
+    let shared = served.join().unwrap_or_else(|_| Err(io::ErrorKind::Other.into()));
+    let (status, shared) = (status?, shared?);
+    // That is how the filter ends a process whose calls it has no numbers of.
+    if status.signal() == Some(libc::SIGSYS) {
+        let text = "a system call of another architecture: 32-bit programs are not simulated";
+        shared.machine().log().diagnose(known_as, "other-architecture", text.to_owned());
+    }
+    Ok(Outcome { status, report: shared.finish() })
+}
+
+/// Serves a child that sends its listener, until nobody is left to be served.
+fn attend(socket: &OwnedFd, threads: Arc<Threads>, machine: Played) -> io::Result<Arc<Shared>> {
+    let shared = Arc::new(Shared::new(filter::receive(socket)?, threads, machine)?);
+    let helpers = [
+        spawn("doorbells", &shared, |shared| poller::watch(shared)),
+        spawn("releases", &shared, |shared| shared.watch_releases()),
+        spawn("time", &shared, Shared::watch_time),
+    ];
+    let is_complete = helpers.iter().all(Result::is_ok);
+    let served = if is_complete { serve(&shared) } else { Err(io::ErrorKind::OutOfMemory.into()) };
+    shared.is_over.store(true, Ordering::Release);
+    shared.doorbell_mapped.notify_all();
+    shared.later.stop();
+    for thread in helpers.into_iter().flatten() {
+        // A thread of ours that panicked has said so.
+        let _ = thread.join();
+    }
+    served?;
+    Ok(shared)
+}
+
+fn explain(error: io::Error) -> io::Error {
+    if error.raw_os_error() != not_supported().raw_os_error() {
+        return error;
+    }
+    let text = "this machine does not permit seccomp filters with user notification";
+    io::Error::new(io::ErrorKind::Unsupported, text)
+}
+
+/// What a child says that cannot have its filter, as it can say no more than a number.
+fn not_supported() -> io::Error {
+    io::Error::from_raw_os_error(libc::ENOTSUP)
+}
+
+fn spawn(
+    name: &str,
+    shared: &Arc<Shared>,
+    body: fn(&Arc<Shared>),
+) -> io::Result<thread::JoinHandle<()>> {
+    let shared = shared.clone();
+    thread::Builder::new().name(name.to_owned()).spawn(move || body(&shared))
+}
+
+fn socket_pair() -> io::Result<(OwnedFd, OwnedFd)> {
+    let mut ends = [-1; 2];
+    // SAFETY: `ends` has room for both descriptors, which are ours afterwards.
+    unsafe {
+        let kind = libc::SOCK_STREAM | libc::SOCK_CLOEXEC;
+        check(libc::socketpair(libc::AF_UNIX, kind, 0, ends.as_mut_ptr()))?;
+        Ok((OwnedFd::from_raw_fd(ends[0]), OwnedFd::from_raw_fd(ends[1])))
+    }
+}
+
+/// Answers calls until nobody is left to make any.
+fn serve(shared: &Arc<Shared>) -> io::Result<()> {
+    /// Calls that are interrupted and made again come faster than they are answered.
+    const MOST: usize = 256;
+    let mut taken = VecDeque::new();
+    loop {
+        match shared.listener.next(taken.is_empty())? {
+            // A call that was not taken yet is interrupted by signals: each is as soon as it can be.
+            Next::Call(notification) => {
+                taken.push_back(notification);
+                if taken.len() < MOST {
+                    continue;
+                }
+            }
+            Next::Over if taken.is_empty() => return Ok(()),
+            Next::Nothing | Next::Over => {}
+        }
+        if let Some(notification) = taken.pop_front() {
+            let left = shared.dispatch(&notification, true);
+            shared.see_to(notification, left);
+        }
+    }
+}
+
+/// Milliseconds that the last processes have to close their files.
+const GRACE: u32 = 1000;
+
+/// Everything that the threads of a run share.
+pub(super) struct Shared {
+    listener: Listener,
+    releases: Releases,
+    threads: Arc<Threads>,
+    tree: Tree,
+    machine: Mutex<Played>,
+    /// How many wait for the machine.
+    waiting: AtomicUsize,
+    later: Later,
+    writers: Mutex<Vec<Writer>>,
+    doorbells: Mutex<Arc<Vec<Doorbell>>>,
+    doorbell_mapped: Condvar,
+    has_work: AtomicBool,
+    is_over: AtomicBool,
+}
+
+/// What becomes of a call.
+enum Reply {
+    /// The real kernel makes it.
+    Pass,
+    /// The real kernel makes it, a mapping of some length that children do not get.
+    PassUnshared(u64),
+    /// It becomes the same mapping of another file, from an offset on.
+    Map(Arc<Node>, u64),
+    /// This is its result.
+    Answer(Result<i64, Errno>),
+    /// This is its result, and the caller has closed a descriptor.
+    AnswerClosed(Result<i64, Errno>, i32),
+    /// This is its result, after a while.
+    AnswerLater(Result<i64, Errno>, Duration),
+    /// Its result comes of this.
+    Work(String, Work),
+    /// It was answered.
+    Done,
+}
+
+/// What is left to do for a call.
+enum Handled {
+    Now,
+    /// All of it: it was delayed by a fault.
+    Later(Duration),
+    /// To tell its result.
+    AnswerLater(Result<i64, Errno>, Duration),
+    /// What others need not wait for, and the name of the call.
+    Work(String, Work),
+}
+
+impl Shared {
+    fn new(listener: OwnedFd, threads: Arc<Threads>, machine: Played) -> io::Result<Self> {
+        Ok(Self {
+            listener: Listener::new(listener),
+            releases: Releases::new()?,
+            threads,
+            tree: Tree::new(machine.entries())?,
+            machine: Mutex::new(machine),
+            waiting: AtomicUsize::new(0),
+            later: Later::default(),
+            writers: Mutex::default(),
+            doorbells: Mutex::default(),
+            doorbell_mapped: Condvar::new(),
+            has_work: AtomicBool::new(false),
+            is_over: AtomicBool::new(false),
+        })
+    }
+
+    fn machine(&self) -> MutexGuard<'_, Played> {
+        self.waiting.fetch_add(1, Ordering::Relaxed);
+        let machine = self.machine.lock().unwrap_or_else(PoisonError::into_inner);
+        self.waiting.fetch_sub(1, Ordering::Relaxed);
+        machine
+    }
+
+    /// Lets those go first that wait for the machine: the lock alone is not fair.
+    fn let_others(&self) {
+        while self.waiting.load(Ordering::Relaxed) > 0 {
+            thread::yield_now();
+        }
+    }
+
+    fn writers(&self) -> MutexGuard<'_, Vec<Writer>> {
+        self.writers.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn is_over(&self) -> bool {
+        self.is_over.load(Ordering::Acquire)
+    }
+
+    fn has_work(&self) -> bool {
+        self.has_work.load(Ordering::Acquire)
+    }
+
+    fn set_work(&self, has_work: bool) {
+        self.has_work.store(has_work, Ordering::Release);
+    }
+
+    /// The doorbells that are mapped.
+    fn doorbells(&self) -> Arc<Vec<Doorbell>> {
+        self.doorbells.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    fn wait_for_doorbell(&self, time: Duration) {
+        let doorbells = self.doorbells.lock().unwrap_or_else(PoisonError::into_inner);
+        if doorbells.is_empty() {
+            // Whether it was in time makes no difference: the caller looks again.
+            drop(self.doorbell_mapped.wait_timeout(doorbells, time));
+        }
+    }
+
+    fn update_doorbells(&self, machine: &dyn Machine) {
+        let all = Arc::new(machine.doorbells());
+        *self.doorbells.lock().unwrap_or_else(PoisonError::into_inner) = all;
+        self.doorbell_mapped.notify_all();
+    }
+
+    fn tick(&self, doorbells: &[Doorbell]) {
+        self.machine().tick(doorbells);
+    }
+
+    /// Releases what was let go while nobody makes a call.
+    fn watch_releases(&self) {
+        while !self.is_over() {
+            self.releases.wait(20);
+            let mut machine = self.machine();
+            let before = machine.files().len();
+            self.releases.settle(&mut **machine);
+            settle_signals(&mut **machine);
+            if machine.files().len() != before {
+                self.update_doorbells(&**machine);
+                self.set_work(true);
+            }
+        }
+    }
+
+    /// What is left to say when all processes have ended.
+    fn finish(&self) -> super::Report {
+        let mut machine = self.machine();
+        // A process makes no more calls some time before its files are closed.
+        for _ in 0..GRACE {
+            self.releases.settle_all(&mut **machine);
+            if machine.files().is_empty() {
+                break;
+            }
+            thread::sleep(Duration::from_millis(1));
+        }
+        let live = machine.live_buffers();
+        let log = std::mem::take(machine.log());
+        super::Report { live_buffers: live, ..log.into_report() }
+    }
+
+    /// One call; when faults count, it may be one of them.
+    fn dispatch(&self, n: &Notification, faults_count: bool) -> Handled {
+        let thread = match self.threads.get(n.thread) {
+            Ok(thread) => thread,
+            Err(error) => {
+                self.refuse(n, error.into());
+                return Handled::Now;
+            }
+        };
+        let target = Target::new(self, n, thread);
+        let reply = match n.call {
+            libc::SYS_ioctl => match self.ioctl(&target, n, faults_count) {
+                Ok(reply) => reply,
+                Err(time) => return Handled::Later(time),
+            },
+            libc::SYS_mmap => match self.mmap(&target, n, faults_count) {
+                Ok(reply) => reply,
+                Err(time) => return Handled::Later(time),
+            },
+            libc::SYS_exit_group => {
+                self.record_exit(&target);
+                Reply::Pass
+            }
+            _ => self.path_call(&target, n).unwrap_or(Reply::Pass),
+        };
+        match reply {
+            Reply::Pass => self.listener.pass(n),
+            Reply::PassUnshared(length) => trace::pass_unshared(&self.listener, n, length),
+            Reply::Map(node, offset) => self.map(n, &node, offset),
+            Reply::Answer(result) => self.listener.answer(n, result),
+            Reply::AnswerClosed(result, fd) => self.answer_closed(n, result, fd),
+            Reply::AnswerLater(result, time) => return Handled::AnswerLater(result, time),
+            Reply::Work(name, work) => return Handled::Work(name, work),
+            Reply::Done => {}
+        }
+        Handled::Now
+    }
+
+    /// Lets a caller map a file that it has no descriptor of.
+    fn map(&self, n: &Notification, node: &Node, offset: u64) {
+        // What a shared mapping may do is what the descriptor may.
+        let given = node
+            .open(Access::Both)
+            .map_err(Errno::from)
+            .and_then(|file| self.listener.give(n, file.as_raw_fd(), Give::New { cloexec: true }));
+        match given {
+            Ok(fd) => trace::map_instead(&self.listener, n, fd, offset),
+            Err(errno) => self.listener.answer(n, Err(errno)),
+        }
+    }
+
+    /// Answers a call that closes a descriptor of its caller.
+    fn answer_closed(&self, n: &Notification, result: Result<i64, Errno>, fd: i32) {
+        if trace::answer_closed(&self.listener, n, result, fd) {
+            return;
+        }
+        // A debugger has it: at least the file goes.
+        if let Ok(null) = std::fs::File::open("/dev/null") {
+            let _ = self.listener.give(n, null.as_raw_fd(), Give::Replace(fd));
+        }
+        self.listener.answer(n, result);
+    }
+
+    /// What becomes of a call whose caller cannot be looked at: never the real kernel's, which would
+    /// not know the file. One that has ended does not see the answer, and ending cannot be refused.
+    fn refuse(&self, n: &Notification, errno: Errno) {
+        if n.call == libc::SYS_exit_group {
+            self.listener.pass(n);
+        } else {
+            self.listener.answer(n, Err(errno));
+        }
+    }
+
+    /// An ioctl; the time that a fault delays it by, when it is to be made later.
+    fn ioctl(
+        &self,
+        target: &Target<'_>,
+        n: &Notification,
+        faults_count: bool,
+    ) -> Result<Reply, Duration> {
+        let (fd, request, argument) = (n.args[0] as i32, n.args[1] as u32, n.args[2]);
+        let Some(inode) = target.thread.inode(fd) else { return Ok(Reply::Pass) };
+        if self.tree.is_name(inode) {
+            return Ok(Reply::Answer(Err(Errno::EBADF)));
+        }
+        let mut machine = self.machine();
+        let Some(file) = machine.file_of(inode) else { return Ok(Reply::Pass) };
+        self.releases.settle(&mut **machine);
+        let name = machine.call_name(target, file, request, argument);
+        let refusal = fault(&mut **machine, &name, faults_count)?;
+        let answer = match refusal {
+            Some(refusal) => machine.refuse(target, file, request, argument, refusal),
+            None => {
+                let answer = machine.ioctl(target, file, request, argument);
+                self.set_work(true);
+                answer
+            }
+        };
+        if let Some(work) = target.work.take() {
+            return Ok(Reply::Work(name, work));
+        }
+        machine.log().count(&name, answer.failure().as_deref());
+        let result = answer.result;
+        Ok(match (target.closed.get(), target.delay.get()) {
+            (Some(fd), _) => Reply::AnswerClosed(result, fd),
+            (None, Duration::ZERO) => Reply::Answer(result),
+            (None, time) => Reply::AnswerLater(result, time),
+        })
+    }
+
+    fn mmap(
+        &self,
+        target: &Target<'_>,
+        n: &Notification,
+        faults_count: bool,
+    ) -> Result<Reply, Duration> {
+        let (length, fd, offset) = (n.args[1], n.args[4] as i32, n.args[5]);
+        let Some(inode) = target.thread.inode(fd) else { return Ok(Reply::Pass) };
+        let mut machine = self.machine();
+        let Some(file) = machine.file_of(inode) else { return Ok(Reply::Pass) };
+        if length == 0 {
+            return Ok(Reply::Answer(Err(Errno::EINVAL)));
+        }
+        let mapped = match fault(&mut **machine, "mmap", faults_count)? {
+            Some(Refusal::Errno(errno)) => Err(errno),
+            Some(Refusal::Status(_)) => Err(Errno::EINVAL),
+            None => machine.mmap(target, file, length, offset),
+        };
+        let failure = mapped.as_ref().err().map(Errno::to_string);
+        machine.log().count("mmap", failure.as_deref());
+        Ok(match mapped {
+            Ok(Mapping::Own) => Reply::PassUnshared(length),
+            Ok(Mapping::Doorbell) => {
+                self.update_doorbells(&**machine);
+                Reply::PassUnshared(length)
+            }
+            Ok(Mapping::Other(node, offset)) => Reply::Map(node, offset),
+            Err(errno) => Reply::Answer(Err(errno)),
+        })
+    }
+
+    /// What a process has when it ends by itself.
+    fn record_exit(&self, target: &Target<'_>) {
+        let process = target.process();
+        let mut machine = self.machine();
+        self.releases.settle(&mut **machine);
+        let mut kinds: BTreeMap<&str, usize> = BTreeMap::new();
+        let mut files = Vec::new();
+        for entry in
+            std::fs::read_dir(format!("/proc/{process}/fd")).into_iter().flatten().flatten()
+        {
+            let Some(fd) = entry.file_name().to_str().and_then(|fd| fd.parse().ok()) else {
+                continue;
+            };
+            let file = target.thread.inode(fd).and_then(|inode| machine.file_of(inode));
+            let Some((file, info)) = file.and_then(|file| Some((file, machine.file(file)?))) else {
+                continue;
+            };
+            *kinds.entry(info.kind).or_default() += 1;
+            files.push(file);
+        }
+        for (kind, count) in machine.held_by(process, &files) {
+            *kinds.entry(kind).or_default() += count;
+        }
+        *kinds.entry("CPU mapping").or_default() += mappings(process, |_| true);
+        for (kind, count) in kinds {
+            machine.log().leak(process, kind, count);
+        }
+    }
+}
+
+/// Pipes that nobody has any more: nobody tells of them.
+fn settle_signals(machine: &mut dyn Machine) {
+    for id in machine.files() {
+        let is_gone = machine
+            .file(id)
+            .is_some_and(|open| matches!(*open.node, Node::Signal(_)) && !open.node.is_open());
+        if is_gone {
+            machine.release(id);
+        }
+    }
+}
+
+/// What a fault makes of a call; the time that it delays it by as the error.
+fn fault(machine: &mut dyn Machine, name: &str, counts: bool) -> Result<Option<Refusal>, Duration> {
+    if !counts || !machine.log().has_faults() {
+        return Ok(None);
+    }
+    match machine.log().fault(name) {
+        Some(Effect::Delay(time)) => Err(time),
+        Some(Effect::Fail(errno)) => Ok(Some(Refusal::Errno(errno))),
+        Some(Effect::Refuse(status)) => Ok(Some(Refusal::Status(status))),
+        None => Ok(None),
+    }
+}

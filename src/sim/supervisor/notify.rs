@@ -1,0 +1,149 @@
+//! Notifications: system calls that wait for an answer.
+
+use std::io;
+use std::os::fd::{AsRawFd, OwnedFd, RawFd};
+
+use crate::sim::Errno;
+use crate::sim::memory::check;
+
+/// `SECCOMP_USER_NOTIF_FD_SYNC_WAKE_UP`: whoever waits runs on the processor of who wakes it.
+const SYNC_WAKE_UP: u64 = 1;
+
+/// A system call that waits.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Notification {
+    id: u64,
+    /// The thread that made it.
+    pub(super) thread: u32,
+    pub(super) call: i64,
+    pub(super) args: [u64; 6],
+}
+
+impl Notification {
+    fn of(raw: &libc::seccomp_notif) -> Self {
+        Self { id: raw.id, thread: raw.pid, call: raw.data.nr.into(), args: raw.data.args }
+    }
+}
+
+/// What a look for calls has found.
+#[derive(Debug)]
+pub(super) enum Next {
+    Call(Notification),
+    /// Nobody calls now.
+    Nothing,
+    /// No process is left.
+    Over,
+}
+
+/// Where the calls of all processes under the filter are read from.
+#[derive(Debug)]
+pub(super) struct Listener {
+    fd: OwnedFd,
+}
+
+impl Listener {
+    pub(super) fn new(fd: OwnedFd) -> Self {
+        // Kernels before 6.6 do not have it; they are slower, and that is all.
+        // SAFETY: a plain number.
+        unsafe {
+            libc::ioctl(fd.as_raw_fd(), libc::SECCOMP_IOCTL_NOTIF_SET_FLAGS as _, SYNC_WAKE_UP);
+        }
+        Self { fd }
+    }
+
+    /// The next call; waits for one, or says that there is none.
+    pub(super) fn next(&self, waits: bool) -> io::Result<Next> {
+        loop {
+            let mut poll =
+                libc::pollfd { fd: self.fd.as_raw_fd(), events: libc::POLLIN, revents: 0 };
+            let timeout = if waits { -1 } else { 0 };
+            // SAFETY: one entry.
+            match check(unsafe { libc::poll(&mut poll, 1, timeout) }) {
+                Ok(0) => return Ok(Next::Nothing),
+                Ok(_) if poll.revents & libc::POLLIN == 0 => return Ok(Next::Over),
+                Ok(_) => {}
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+                Err(error) => return Err(error),
+            }
+            // SAFETY: zeros are a value of it, and what the kernel wants.
+            let mut raw: libc::seccomp_notif = unsafe { std::mem::zeroed() };
+            // SAFETY: the kernel writes one such struct.
+            match check(unsafe {
+                libc::ioctl(self.fd.as_raw_fd(), libc::SECCOMP_IOCTL_NOTIF_RECV as _, &mut raw)
+            }) {
+                Ok(_) => return Ok(Next::Call(Notification::of(&raw))),
+                // The caller was killed, or its time was up, before we looked.
+                Err(error) if matches!(error.raw_os_error(), Some(libc::ENOENT | libc::EINTR)) => {}
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    /// Lets the real kernel make the call.
+    pub(super) fn pass(&self, notification: &Notification) {
+        self.respond(notification, 0, 0, libc::SECCOMP_USER_NOTIF_FLAG_CONTINUE as u32);
+    }
+
+    /// Answers a call. When the caller is gone nobody is answered, and that is fine.
+    pub(super) fn answer(&self, notification: &Notification, result: Result<i64, Errno>) {
+        match result {
+            Ok(value) => self.respond(notification, value, 0, 0),
+            Err(errno) => self.respond(notification, 0, -errno.0, 0),
+        }
+    }
+
+    fn respond(&self, notification: &Notification, val: i64, error: i32, flags: u32) {
+        let response = libc::seccomp_notif_resp { id: notification.id, val, error, flags };
+        // SAFETY: the kernel reads one such struct.
+        unsafe {
+            libc::ioctl(self.fd.as_raw_fd(), libc::SECCOMP_IOCTL_NOTIF_SEND as _, &response);
+        }
+    }
+
+    /// Whether the caller still waits: what was read from its memory was its own.
+    pub(super) fn is_valid(&self, notification: &Notification) -> bool {
+        // SAFETY: the kernel reads one number.
+        unsafe {
+            libc::ioctl(
+                self.fd.as_raw_fd(),
+                libc::SECCOMP_IOCTL_NOTIF_ID_VALID as _,
+                &notification.id,
+            ) == 0
+        }
+    }
+
+    /// Gives the caller a descriptor; by `how`, also as the answer, or in place of another.
+    pub(super) fn give(
+        &self,
+        notification: &Notification,
+        file: RawFd,
+        how: Give,
+    ) -> Result<i32, Errno> {
+        let (flags, newfd, newfd_flags) = match how {
+            Give::New { cloexec } => (0, 0, cloexec),
+            Give::Answer { cloexec } => (libc::SECCOMP_ADDFD_FLAG_SEND as u32, 0, cloexec),
+            Give::Replace(fd) => (libc::SECCOMP_ADDFD_FLAG_SETFD as u32, fd as u32, false),
+        };
+        let newfd_flags = if newfd_flags { libc::O_CLOEXEC as u32 } else { 0 };
+        let request = libc::seccomp_notif_addfd {
+            id: notification.id,
+            flags,
+            srcfd: file as u32,
+            newfd,
+            newfd_flags,
+        };
+        // SAFETY: the kernel reads one such struct.
+        let given = check(unsafe {
+            libc::ioctl(self.fd.as_raw_fd(), libc::SECCOMP_IOCTL_NOTIF_ADDFD as _, &request)
+        })?;
+        Ok(given)
+    }
+}
+
+/// How a descriptor is given.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Give {
+    New { cloexec: bool },
+    Answer { cloexec: bool },
+    Replace(i32),
+}
