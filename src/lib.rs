@@ -56,7 +56,8 @@
 //! `driver-515` … `driver-595` turn on a branch each, `all-drivers` all of them. `full` emits everything the
 //! headers have instead of the specs' items and what they need. `zerocopy` adds zerocopy's traits
 //! to the emitted types. `libclang` verifies the lock against the headers in `NVABI_HEADERS` during
-//! the build. `tegra-sim` runs programs on a simulated Tegra kernel. `cli` is the command `nvabi`. Nothing is on by default. The minimum Rust is 1.85.
+//! the build. `sim` runs programs on a simulated resource manager of the
+//! desktop's, `tegra-sim` on a simulated Tegra kernel. `cli` is the command `nvabi`. Nothing is on by default. The minimum Rust is 1.85.
 //!
 //! `devmem` finds memory that serves several devices (`nvabi::devmem`).
 //!

@@ -11,7 +11,8 @@
 //! file that the machine has; all others, and those that turn out not to be, go through to the real
 //! kernel.
 //!
-//! One supervisor plays every machine; `tegra` (feature `tegra-sim`) is a Jetson Orin.
+//! One supervisor plays every machine: [`rm`] is the desktop's resource manager and its unified memory,
+//! of any driver whose layouts are told; `tegra` (feature `tegra-sim`) is a Jetson Orin.
 
 mod client;
 mod errno;
@@ -22,6 +23,7 @@ mod log;
 mod machine;
 mod memory;
 mod report;
+pub mod rm;
 mod status;
 mod supervisor;
 #[cfg(feature = "tegra-sim")]

@@ -73,6 +73,9 @@ pub(crate) enum Command {
     /// Jetson: ask its GPU, or simulate it.
     #[command(subcommand)]
     Tegra(Tegra),
+    /// The desktop's resource manager: a driver to try programs on.
+    #[command(subcommand)]
+    Rm(Rm),
     /// Traces of GPU kernels: what is in them, and where two of them part.
     #[command(subcommand)]
     Trace(Trace),
@@ -328,6 +331,29 @@ pub(crate) struct TegraSim {
     /// Release of L4T whose drivers are played: r32.7.1 to r36.4.3, or the beginning of one, such as r35.
     #[arg(long, default_value = "r36.4")]
     pub(crate) release: nvabi::tegra::sim::Release,
+    #[command(flatten)]
+    pub(crate) simulated: Simulated,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Rm {
+    /// Run a program as if on a machine with NVIDIA's driver, of any tag of the lock.
+    #[command(after_help = "Examples:\n  nvabi rm sim -- ./client\n  \
+        nvabi rm sim --tag 535.183.01 --gpus 2 -- ./client\n  \
+        nvabi rm sim --fault GPU_GET_ID_INFO:1:NV_ERR_NO_MEMORY --report run.json -- ./client\n\n\
+        Exit status: the program's.")]
+    Sim(RmSim),
+}
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct RmSim {
+    /// Driver version whose requests, layouts and rules are played, such as 550.163.01.
+    #[arg(long, default_value = "550.163.01")]
+    pub(crate) tag: Tag,
+    /// How many GPUs there are.
+    #[arg(long, default_value_t = 1,
+        value_parser = clap::value_parser!(u32).range(1..=i64::from(nvabi::sim::rm::MAX_GPUS)))]
+    pub(crate) gpus: u32,
     #[command(flatten)]
     pub(crate) simulated: Simulated,
 }

@@ -12,6 +12,7 @@ mod decode;
 mod diff;
 mod fetch;
 mod ranges;
+mod rm;
 mod sim;
 mod tegra;
 mod trace;
@@ -55,6 +56,7 @@ fn main() -> ExitCode {
         Command::Atlas(args) => atlas::atlas(&context, args),
         Command::Tegra(args::Tegra::Probe) => tegra::probe::probe(&context),
         Command::Tegra(args::Tegra::Sim(args)) => return tegra::sim::sim(&context, args),
+        Command::Rm(args::Rm::Sim(args)) => return rm::sim::sim(&context, args),
         Command::Trace(args::Trace::Cc(args)) => return trace::cc::cc(&context, args),
         Command::Trace(args::Trace::Record(args)) => return trace::record::record(&context, args),
         Command::Trace(args) => trace::trace(&context, args),

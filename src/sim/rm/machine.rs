@@ -1,0 +1,147 @@
+//! What the supervisor asks of the driver.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use super::failed::Failed;
+use super::frontend::Caller;
+use super::{Driver, NodeKind, NvFile};
+use crate::sim::Errno;
+use crate::sim::client::Client;
+use crate::sim::fault::Refusal;
+use crate::sim::files::FileId;
+use crate::sim::log::Log;
+use crate::sim::machine::{Answer, Device, Entry, FileInfo, Machine, Mapping, Text};
+use crate::sim::memory::{Inode, Memory, Node};
+
+impl Machine for Driver {
+    fn entries(&self) -> Vec<Entry> {
+        self.all_entries()
+    }
+
+    fn open(&mut self, client: &dyn Client, device: Device) -> Result<FileId, Errno> {
+        let node = self.node_kind(device).ok_or(Errno::ENODEV)?;
+        let memory = Memory::new(0)?;
+        let attached = match node {
+            NodeKind::Gpu(gpu) => vec![gpu],
+            _ => Vec::new(),
+        };
+        for gpu in &attached {
+            self.gpus[*gpu].users += 1;
+        }
+        let file = NvFile { node, process: client.process(), control: None, attached };
+        let id = self.files.add(file, Arc::new(Node::Memory(memory)));
+        if let Some(open) = self.files.get_mut(id) {
+            open.device = Some(device);
+        }
+        Ok(id)
+    }
+
+    fn release(&mut self, id: FileId) {
+        let Some(open) = self.files.remove(id) else { return };
+        for gpu in open.file.attached {
+            self.gpus[gpu].users -= 1;
+        }
+        // A registered file keeps the control file that it was registered with.
+        for owner in [Some(id), open.file.control].into_iter().flatten() {
+            let is_kept = self.files.get(owner).is_some()
+                || self.files.iter().any(|(_, open)| open.file.control == Some(owner));
+            if !is_kept {
+                self.server.remove_all_of(owner);
+            }
+        }
+    }
+
+    fn file_of(&self, inode: Inode) -> Option<FileId> {
+        self.files.of(inode)
+    }
+
+    fn file(&self, id: FileId) -> Option<FileInfo> {
+        let open = self.files.get(id)?;
+        let kind = open.file.node.kind();
+        Some(FileInfo { node: open.node.clone(), device: open.device, kind, size: 0 })
+    }
+
+    fn files(&self) -> Vec<FileId> {
+        self.files.iter().map(|(id, _)| id).collect()
+    }
+
+    fn call_name(&self, client: &dyn Client, id: FileId, request: u32, argument: u64) -> String {
+        let node = self.files.get(id).map(|open| open.file.node);
+        if matches!(node, Some(NodeKind::Uvm | NodeKind::UvmTools)) {
+            let known = self.interface.ioctl(true, request);
+            return known.map_or(format!("uvm {request:#x}"), |call| call.name.clone());
+        }
+        let Ok(call) = self.call(client, request, argument) else {
+            return "NV_ESC_IOCTL_XFER_CMD".to_owned();
+        };
+        let Some(name) = call.name else { return format!("escape {:#x}", call.number) };
+        let (record, field) = match name.as_str() {
+            "NV_ESC_RM_CONTROL" => ("NVOS54_PARAMETERS", "cmd"),
+            "NV_ESC_RM_ALLOC" => ("NVOS21_PARAMETERS", "hClass"),
+            "NV_ESC_RM_ALLOC_MEMORY" => ("nv_ioctl_nvos02_parameters_with_fd", "params.hClass"),
+            _ => return name,
+        };
+        let read = self.read(client, record, call.address, call.size).map_err(Failed::from);
+        let Ok(number) = read.and_then(|args| Ok(args.word(field)?)) else { return name };
+        let inside = match field {
+            "cmd" => self.interface.command(number).map(|it| it.name.clone()),
+            _ => self.interface.class(number).map(|it| it.name.clone()),
+        };
+        inside.unwrap_or_else(|| format!("{name} {number:#x}"))
+    }
+
+    fn ioctl(&mut self, client: &dyn Client, id: FileId, request: u32, argument: u64) -> Answer {
+        let Some(open) = self.files.get(id) else { return Err(Errno::EBADF).into() };
+        let (node, owner) = (open.file.node, open.file.control.unwrap_or(id));
+        let caller = Caller { client, file: id, node, owner };
+        match node {
+            NodeKind::Control | NodeKind::Gpu(_) => self.frontend(caller, request, argument),
+            NodeKind::Uvm | NodeKind::UvmTools => {
+                let name = self.call_name(client, id, request, argument);
+                let failed = Failed::NotSimulated(super::Status::NOT_SUPPORTED, name);
+                self.answer(client, failed)
+            }
+        }
+    }
+
+    fn refuse(
+        &mut self,
+        client: &dyn Client,
+        id: FileId,
+        request: u32,
+        argument: u64,
+        refusal: Refusal,
+    ) -> Answer {
+        match (self.files.get(id).map(|open| open.file.node), refusal) {
+            (Some(NodeKind::Control | NodeKind::Gpu(_)), refusal) => {
+                self.refuse_frontend(client, request, argument, refusal)
+            }
+            (_, Refusal::Errno(errno)) => Err(errno).into(),
+            (_, Refusal::Status(_)) => Err(Errno::EINVAL).into(),
+        }
+    }
+
+    fn mmap(&mut self, _: &dyn Client, _: FileId, _: u64, _: u64) -> Result<Mapping, Errno> {
+        // N/nv-mmap.c: nothing was said about what to map.
+        Err(Errno::EINVAL)
+    }
+
+    fn text(&self, text: Text) -> String {
+        self.text_of(text)
+    }
+
+    fn write_text(&mut self, _: Text, _: &str) {}
+
+    fn held_by(&self, process: u32, _: &[FileId]) -> Vec<(&'static str, usize)> {
+        let mut held: BTreeMap<&'static str, usize> = BTreeMap::new();
+        for (kind, count) in self.server.held_by(process) {
+            *held.entry(kind).or_default() += count;
+        }
+        held.into_iter().collect()
+    }
+
+    fn log(&mut self) -> &mut Log {
+        &mut self.log
+    }
+}

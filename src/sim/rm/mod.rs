@@ -1,0 +1,134 @@
+//! The desktop's resource manager and its unified memory, as far as programs ask them what there is.
+//!
+//! Every request, size and layout is that of the driver that [`Interface`] describes, found at run time by
+//! the names of structs and fields: one build plays any driver. The rules are those of 550.163.01, with
+//! what differs in older drivers where it was found.
+//!
+//! Rules are cited by the driver's file and line in 550.163.01: `N` is `kernel-open/nvidia`, `A` is
+//! `src/nvidia/arch/nvalloc/unix/src`, `R` is `src/nvidia/src/kernel/rmapi`, `S` is
+//! `src/nvidia/src/libraries/resserv/src`.
+
+mod alloc;
+mod control;
+mod failed;
+mod frontend;
+mod gpu;
+mod interface;
+mod machine;
+mod paths;
+mod server;
+
+use std::io;
+use std::process::Command as Program;
+use std::sync::Arc;
+
+use super::fault::Faults;
+use super::files::{FileId, Files};
+use super::log::Log;
+use super::supervisor;
+use gpu::Gpu;
+use server::Server;
+
+pub use super::{Count, Diagnostic, Effect, Errno, Fault, Leak, Outcome, Report, Status};
+pub use interface::{Class, Command, Field, Interface, Ioctl, Layout};
+
+/// The most GPUs that there can be.
+pub const MAX_GPUS: u32 = 8;
+
+/// What to simulate.
+#[derive(Debug, Clone)]
+pub struct Options {
+    /// Which driver.
+    pub interface: Interface,
+    /// How many GPUs the machine has, up to [`MAX_GPUS`].
+    pub gpus: u32,
+    /// Calls that are to fail or to take long.
+    pub faults: Vec<Fault>,
+    /// Whether SIGHUP, SIGINT and SIGTERM are passed on to the program instead of ending this process,
+    /// and what the program left ended by a second one. For processes that have no other threads.
+    pub pass_signals: bool,
+}
+
+/// Runs a program on the simulated driver until it and all its descendants have ended.
+///
+/// # Errors
+///
+/// When the program cannot be started, or a fault names no call, or this machine does not permit seccomp
+/// user notification: [`io::ErrorKind::Unsupported`].
+pub fn run(command: &mut Program, options: &Options) -> io::Result<Outcome> {
+    let faults = Faults::new(options.faults.clone(), &names(&options.interface))?;
+    let driver = Driver::new(options.interface.clone(), options.gpus, Log::new(faults));
+    supervisor::run(command, Box::new(driver), options.pass_signals)
+}
+
+/// All that a call can be called: an ioctl's name, the command of a control, the class of an allocation.
+fn names(interface: &Interface) -> Vec<&str> {
+    let ioctls = interface.ioctls.iter().map(|call| call.name.as_str());
+    let commands = interface.commands.iter().map(|call| call.name.as_str());
+    ioctls.chain(commands).chain(interface.classes.iter().map(|it| it.name.as_str())).collect()
+}
+
+/// Everything that the driver knows.
+#[derive(Debug)]
+pub(crate) struct Driver {
+    interface: Arc<Interface>,
+    /// The numbers of its version.
+    version: Vec<u32>,
+    files: Files<NvFile>,
+    gpus: Vec<Gpu>,
+    server: Server,
+    /// Bytes of a block of memory, as the first process told (NV_ESC_SYS_PARAMS).
+    memory_block: u64,
+    log: Log,
+}
+
+/// An open file of the driver.
+#[derive(Debug)]
+struct NvFile {
+    node: NodeKind,
+    process: u32,
+    /// The control file that it was registered with.
+    control: Option<FileId>,
+    /// GPUs that are kept awake by it.
+    attached: Vec<usize>,
+}
+
+/// What was opened.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum NodeKind {
+    Control,
+    Gpu(usize),
+    Uvm,
+    UvmTools,
+}
+
+impl NodeKind {
+    /// What a person calls it.
+    fn kind(self) -> &'static str {
+        match self {
+            Self::Control => "nvidiactl",
+            Self::Gpu(_) => "nvidia",
+            Self::Uvm => "nvidia-uvm",
+            Self::UvmTools => "nvidia-uvm-tools",
+        }
+    }
+}
+
+impl Driver {
+    fn new(interface: Interface, gpus: u32, log: Log) -> Self {
+        Self {
+            version: interface.version(),
+            interface: Arc::new(interface),
+            files: Files::default(),
+            gpus: (0..gpus.clamp(1, MAX_GPUS)).map(Gpu::new).collect(),
+            server: Server::default(),
+            memory_block: 0,
+            log,
+        }
+    }
+
+    /// Whether the driver is at least this one.
+    fn is_since(&self, version: &[u32]) -> bool {
+        self.version.as_slice() >= version
+    }
+}
