@@ -36,6 +36,7 @@ fn operand(a: Event, b: Event) -> Option<Class> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::trace::collect::Place;
     use crate::trace::report::Step;
 
     fn event(kind: EventKind, site: u64, value: u64) -> Event {
@@ -43,24 +44,8 @@ mod tests {
     }
 
     fn finding(kind: Kind, a: Event, b: Event) -> Finding {
-        Finding {
-            launch: 0,
-            warp: 0,
-            kind,
-            site: a.site,
-            index_a: 1,
-            index_b: 1,
-            first: true,
-            lanes: None,
-            count: None,
-            resync_a: None,
-            resync_b: None,
-            source: None,
-            event_a: Some(a),
-            event_b: Some(b),
-            class: None,
-            history: Vec::new(),
-        }
+        let place = Place { launch: 0, warp: 0, kind, site: a.site, index_a: 1 };
+        Finding { first: true, event_a: Some(a), event_b: Some(b), ..Finding::at(place, 1) }
     }
 
     fn step(a: u64, b: u64) -> Step {

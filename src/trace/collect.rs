@@ -299,6 +299,29 @@ fn notes(mut notes: Vec<Note>, dropped: FxHashMap<&'static str, u64>, ungrouped:
 }
 
 impl Finding {
+    /// A finding of which no more is known than where it is.
+    pub fn at(place: Place, index_b: u64) -> Self {
+        let Place { launch, warp, kind, site, index_a } = place;
+        Self {
+            launch,
+            warp,
+            kind,
+            site,
+            index_a,
+            index_b,
+            first: false,
+            lanes: None,
+            count: None,
+            resync_a: None,
+            resync_b: None,
+            source: None,
+            event_a: None,
+            event_b: None,
+            class: None,
+            history: Vec::new(),
+        }
+    }
+
     fn order(&self) -> (u32, u32, u64, u64) {
         (self.launch, self.warp, self.index_a, self.index_b)
     }
@@ -350,26 +373,8 @@ mod tests {
     }
 
     fn add(collector: &mut Collector, warp: u32, site: u64, index_a: u64) {
-        let kind = Kind::Mask;
-        let finding = || Finding {
-            launch: 0,
-            warp,
-            kind,
-            site,
-            index_a,
-            index_b: index_a,
-            first: false,
-            lanes: None,
-            count: None,
-            resync_a: None,
-            resync_b: None,
-            source: None,
-            event_a: None,
-            event_b: None,
-            class: None,
-            history: Vec::new(),
-        };
-        collector.add(Place { launch: 0, warp, kind, site, index_a }, finding);
+        let place = Place { launch: 0, warp, kind: Kind::Mask, site, index_a };
+        collector.add(place, || Finding::at(place, index_a));
     }
 
     fn report(collector: Collector) -> Report {

@@ -44,24 +44,8 @@ fn branch(site: u64, direction: u32, value: u64) -> Event {
 }
 
 fn finding(warp: u32, kind: Kind, a: Event, b: Event) -> Finding {
-    Finding {
-        launch: 0,
-        warp,
-        kind,
-        site: a.site,
-        index_a: 40,
-        index_b: 40,
-        first: false,
-        lanes: None,
-        count: None,
-        resync_a: None,
-        resync_b: None,
-        source: None,
-        event_a: Some(a),
-        event_b: Some(b),
-        class: None,
-        history: Vec::new(),
-    }
+    let place = Place { launch: 0, warp, kind, site: a.site, index_a: 40 };
+    Finding { event_a: Some(a), event_b: Some(b), ..Finding::at(place, 40) }
 }
 
 /// One of each kind, at lines that are known and at sites that are not.

@@ -113,27 +113,13 @@ fn after(gap: &Gap) -> (u64, u64, u64) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use nvabi::trace::collect::Place;
     use nvabi::trace::report::Kind;
 
     fn gap(a: Range<u64>, b: Range<u64>) -> Finding {
-        Finding {
-            launch: 0,
-            warp: 0,
-            kind: Kind::Extra,
-            site: 0,
-            index_a: a.start,
-            index_b: b.start,
-            first: false,
-            lanes: None,
-            count: None,
-            resync_a: Some(a.end),
-            resync_b: Some(b.end),
-            source: None,
-            event_a: None,
-            event_b: None,
-            class: None,
-            history: Vec::new(),
-        }
+        let place = Place { launch: 0, warp: 0, kind: Kind::Extra, site: 0, index_a: a.start };
+        let (resync_a, resync_b) = (Some(a.end), Some(b.end));
+        Finding { resync_a, resync_b, ..Finding::at(place, b.start) }
     }
 
     fn shown(rows: &Rows) -> String {

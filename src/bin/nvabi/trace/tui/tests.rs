@@ -3,6 +3,7 @@
 use std::ops::Range;
 
 use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
+use nvabi::trace::collect::Place;
 use nvabi::trace::report::{Class, Finding, Kind, Source};
 use nvabi::trace::sources::Sources;
 use nvabi::trace::{Event, EventKind};
@@ -33,24 +34,7 @@ impl Made {
     }
 
     fn finding(warp: u32, kind: Kind, a: u64, b: u64) -> Finding {
-        Finding {
-            launch: 0,
-            warp,
-            kind,
-            site: 0x1000,
-            index_a: a,
-            index_b: b,
-            first: false,
-            lanes: None,
-            count: None,
-            resync_a: None,
-            resync_b: None,
-            source: None,
-            event_a: None,
-            event_b: None,
-            class: None,
-            history: Vec::new(),
-        }
+        Finding::at(Place { launch: 0, warp, kind, site: 0x1000, index_a: a }, b)
     }
 }
 
