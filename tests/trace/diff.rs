@@ -1,5 +1,6 @@
 //! The differ on pairs that are made for it: each with exactly the findings that are right.
 
+use nvabi::trace::records::V1Event;
 use nvabi::trace::report::{Class, Finding, Kind, Note, Report, Status};
 use nvabi::trace::{Options, diff};
 
@@ -200,6 +201,23 @@ fn a_loop_without_recorded_branches_ran_more_often() {
 }
 
 #[test]
+fn a_loop_without_recorded_branches_ran_far_more_often() {
+    let make = |warp: &mut Warp, rounds| {
+        (0..rounds).for_each(|_| {
+            warp.stores(30, 3);
+        });
+    };
+    // More events than are looked through for what repeats itself.
+    let (a, b) = (looping(make, &[0]), looping(make, &[5000]));
+    let expected = [Told {
+        count: Some(5000),
+        resync: Some((36, 36 + 15_000)),
+        ..finding(0, Kind::Extra, 30, (36, 36))
+    }];
+    expect(&a, &b, &Options::default(), &expected);
+}
+
+#[test]
 fn a_loop_that_records_its_test_alone_ran_more_often() {
     let make = |warp: &mut Warp, rounds| {
         // The outer loop records nothing, so that the same site comes again and again.
@@ -253,6 +271,88 @@ fn both_loops_of_a_warp_ran_otherwise() {
         Told { count: Some(3), resync: Some((54, 51)), ..finding(0, Kind::Missing, 40, (45, 51)) },
     ];
     expect(&a, &b, &Options::default(), &expected);
+}
+
+/// Warps that run loops at one site one after another, each as often as said, and what is right to
+/// tell of them: for each that ran more often the test that parts the two, and the rounds.
+fn loops_at_one_site(
+    rounds: [&[usize]; 2],
+    make: impl Fn(&mut Warp, usize),
+) -> ([Warp; 2], Vec<Told>) {
+    let [a, b] = rounds;
+    let mut warps = [Warp::default(), Warp::default()];
+    let mut expected = Vec::new();
+    for warp in &mut warps {
+        warp.entry();
+    }
+    for (in_a, in_b) in a.iter().zip(b) {
+        let begin = [warps[0].events.len(), warps[1].events.len()];
+        let round = {
+            let (mut one, mut two) = (Warp::default(), Warp::default());
+            make(&mut one, 1);
+            make(&mut two, 2);
+            two.events.len() - one.events.len()
+        };
+        make(&mut warps[0], *in_a);
+        make(&mut warps[1], *in_b);
+        if in_a == in_b {
+            continue;
+        }
+        let new = [&warps[0].events[begin[0]..], &warps[1].events[begin[1]..]];
+        let parts = |(x, y): &(&V1Event, &V1Event)| x.direction != y.direction;
+        let test = new[0].iter().zip(new[1]).position(|pair| parts(&pair)).unwrap();
+        let at = ((begin[0] + test) as u64, (begin[1] + test) as u64);
+        let behind = (at.0 + 1, at.1 + 1);
+        let more = in_a.abs_diff(*in_b) as u64;
+        let (kind, resync) = match in_a < in_b {
+            true => (Kind::Extra, (behind.0, behind.1 + more * round as u64)),
+            false => (Kind::Missing, (behind.0 + more * round as u64, behind.1)),
+        };
+        expected.push(finding(0, Kind::Direction, 19, at));
+        let (count, resync) = (Some(more), Some(resync));
+        expected.push(Told { count, resync, ..finding(0, kind, 19, behind) });
+    }
+    for warp in &mut warps {
+        warp.stores(200, 20).exit();
+    }
+    (warps, expected)
+}
+
+#[test]
+fn loops_one_after_another_at_one_site_ran_otherwise() {
+    type Make = fn(&mut Warp, usize);
+    let top: Make = |warp, rounds| _ = warp.top_tested(19, rounds, 3);
+    let bottom: Make = |warp, rounds| _ = warp.bottom_tested(19, rounds, 3);
+    let test_alone: Make = |warp, rounds| _ = warp.top_tested(19, rounds, 0);
+    let top_nested: Make = |warp, rounds| {
+        warp.branch(70, true).top_tested(19, rounds, 2).store(90);
+    };
+    let bottom_nested: Make = |warp, rounds| {
+        warp.branch(70, true).bottom_tested(19, rounds, 2).store(90);
+    };
+    let check = |make: Make, rounds: [&[usize]; 2]| {
+        println!("{rounds:?}");
+        let ([a, b], expected) = loops_at_one_site(rounds, make);
+        expect(&[a], &[b], &Options::default(), &expected);
+    };
+    for make in [top, bottom, test_alone, top_nested, bottom_nested] {
+        check(make, [&[5, 5], &[7, 5]]);
+        check(make, [&[3, 3, 3, 3, 3, 3], &[3, 5, 3, 3, 3, 3]]);
+        check(make, [&[5, 3, 8, 4, 6, 5], &[5, 6, 8, 4, 2, 5]]);
+        check(make, [&[40, 40], &[45, 40]]);
+        check(make, [&[100, 7, 100], &[300, 7, 150]]);
+    }
+    // Steps between the tests tell of loops that soon differ again.
+    for make in [top, bottom, top_nested, bottom_nested] {
+        check(make, [&[5, 5], &[7, 6]]);
+        check(make, [&[4, 4, 4, 4], &[2, 4, 4, 9]]);
+        check(make, [&[9, 9, 9], &[1, 9, 3]]);
+    }
+    // Where a round begins otherwise than what is behind the loop, a few rounds are enough.
+    for make in [top, top_nested] {
+        check(make, [&[2, 2, 2, 9], &[5, 5, 2, 9]]);
+        check(make, [&[3, 0, 3], &[3, 2, 3]]);
+    }
 }
 
 #[test]

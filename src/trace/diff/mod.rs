@@ -5,11 +5,13 @@
 //! pairs      their warps side by side, in batches; threads take them from there
 //! side       one warp of one trace; alike regions cost a comparison of memory
 //! warp       lockstep, and what only one of the two has
+//! loops      which of them are rounds that one of the two made more
 //! align      where two sequences go on alike; knows only tokens
 //! ```
 
 mod align;
 mod launches;
+mod loops;
 mod pairs;
 mod side;
 mod sites;
@@ -158,22 +160,15 @@ fn compare<'a>(
 
 fn finding(place: Place, found: Divergence, history: Vec<report::Step>) -> Finding {
     let mut finding = Finding {
-        launch: place.launch,
-        warp: place.warp,
-        kind: found.kind,
-        site: found.site,
-        index_a: found.index_a,
-        index_b: found.index_b,
-        first: false,
         lanes: found.lanes,
         count: found.count,
         resync_a: found.resync.map(|(a, _)| a),
         resync_b: found.resync.map(|(_, b)| b),
-        source: None,
         event_a: found.event_a,
         event_b: found.event_b,
         class: found.class,
         history,
+        ..Finding::at(place, found.index_b)
     };
     finding.class = finding.class.or_else(|| classify(&finding));
     finding
