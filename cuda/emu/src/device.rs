@@ -2,12 +2,11 @@
 
 use std::collections::HashMap;
 use std::str::FromStr;
-use std::sync::Arc;
 
 use crate::error::{DeviceError, LoadError, load_error};
 use crate::memory::Memory;
-use crate::program::{self, Program};
-use crate::ptx::{self, Init, Space};
+use crate::program::{self, CODE_WINDOW, Linked, Program, Target, Unit};
+use crate::ptx::{self, Init, Linkage, Space};
 use crate::report::Report;
 use crate::run::{self, Grid};
 
@@ -140,7 +139,8 @@ pub struct Module {
     program: Program,
     /// Address and size of each variable.
     symbols: HashMap<String, (u64, u64)>,
-    files: HashMap<u32, Arc<str>>,
+    /// Of all variables, those that share a name, too.
+    variables: Vec<u64>,
 }
 
 impl Module {
@@ -190,44 +190,82 @@ impl Device {
     ///
     /// A syntax error, or an instruction that the emulator lacks, with its line.
     pub fn load(&mut self, text: &str) -> Result<Module, LoadError> {
-        let parsed = ptx::parse(text)?;
-        let mut addresses = HashMap::new();
-        for variable in parsed.variables.iter().filter(|v| v.space != Space::Shared) {
-            if variable.external {
-                let what = format!("`{}` is declared but not in this module", variable.name);
-                return Err(load_error(variable.line, what));
+        self.link(&[("", text)])
+    }
+
+    /// Loads a module from several PTX texts, each with a name for messages. What is `.visible` or `.weak`
+    /// in one of them is found by the others' `.extern`.
+    ///
+    /// # Errors
+    ///
+    /// As [`Device::load`]; also a name that is defined twice or, where it is used, nowhere, or that two
+    /// modules disagree about.
+    pub fn link(&mut self, texts: &[(&str, &str)]) -> Result<Module, LoadError> {
+        let mut units = Vec::new();
+        for (name, text) in texts {
+            let module = ptx::parse(text).map_err(|error| error.in_unit(name))?;
+            units.push(Unit { name, module });
+        }
+        let linked = program::link(&units)?;
+        let mut variables = Vec::new();
+        let loaded = self.place(&units, &linked, &mut variables);
+        if loaded.is_err() {
+            self.free_all(&variables);
+        }
+        let program = loaded?;
+        let mut symbols = HashMap::new();
+        for ((_, variable), address) in linked.variables.iter().zip(&variables) {
+            // What others see, before what one module keeps to itself.
+            if variable.linkage != Linkage::Local || !symbols.contains_key(variable.name) {
+                symbols.insert(variable.name.to_owned(), (*address, variable.size));
             }
-            let address = self.memory.alloc(variable.size).map_err(|error| {
-                load_error(variable.line, format!("`{}`: {error}", variable.name))
-            })?;
-            addresses.insert(variable.name, address);
         }
-        let program = program::decode(&parsed, &addresses)?;
-        let code = program.addresses();
-        for variable in parsed.variables.iter().filter(|v| v.space != Space::Shared) {
-            let bytes = initial(variable, |name| addresses.get(name).or(code.get(name)).copied())?;
-            // The bytes are cut to the size that was allocated.
-            let _ = self.memory.write(addresses[variable.name], &bytes);
+        symbols.retain(|_, (address, _)| *address != 0);
+        Ok(Module { symbols, variables, program })
+    }
+
+    /// Allocates the variables of a program, decodes it, and writes what they start with.
+    fn place(
+        &mut self,
+        units: &[Unit<'_>],
+        linked: &Linked<'_, '_>,
+        addresses: &mut Vec<u64>,
+    ) -> Result<Program, LoadError> {
+        for (unit, variable) in &linked.variables {
+            // Shared variables are each block's.
+            let address = match variable.space {
+                Space::Shared => Ok(0),
+                _ => self.memory.alloc(variable.size),
+            };
+            addresses.push(address.map_err(|error| {
+                let what = format!("`{}`: {error}", variable.name);
+                load_error(variable.line, what).in_unit(units[*unit].name)
+            })?);
         }
-        let size_of = |v: &ptx::Variable<'_>| (v.name.to_owned(), (addresses[v.name], v.size));
-        Ok(Module {
-            symbols: parsed
-                .variables
-                .iter()
-                .filter(|v| v.space != Space::Shared)
-                .map(size_of)
-                .collect(),
-            files: program.files.iter().map(|(n, path)| (*n, Arc::from(path.as_str()))).collect(),
-            program,
-        })
+        let program = program::decode(units, linked, addresses)?;
+        for ((unit, variable), address) in linked.variables.iter().zip(&*addresses) {
+            let value = |name: &str| match *linked.scopes[*unit].get(name)? {
+                Target::Function(at) => Some(CODE_WINDOW + at as u64),
+                Target::Variable(at) => addresses.get(at).copied().filter(|address| *address != 0),
+            };
+            let bytes =
+                initial(variable, value).map_err(|error| error.in_unit(units[*unit].name))?;
+            // The bytes are cut to the size that was allocated; shared variables have none.
+            let _ = self.memory.write(*address, &bytes);
+        }
+        Ok(program)
+    }
+
+    fn free_all(&mut self, variables: &[u64]) {
+        for address in variables.iter().filter(|address| **address != 0) {
+            // Loading allocated them, and nothing else frees them.
+            let _ = self.memory.free(*address);
+        }
     }
 
     /// Frees the variables of a module.
     pub fn unload(&mut self, module: &Module) {
-        for (address, _) in module.symbols.values() {
-            // Loading allocated them, and nothing else frees them.
-            let _ = self.memory.free(*address);
-        }
+        self.free_all(&module.variables);
     }
 
     /// Allocates zeroed memory, aligned to 256 bytes.
@@ -322,7 +360,6 @@ impl Device {
             params: &args.bytes[..size as usize],
             memory: &self.memory,
             id: self.launches,
-            files: module.files.clone(),
             turn: run::Turn::default(),
         };
         Ok(run::run(&grid))

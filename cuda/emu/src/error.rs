@@ -2,8 +2,10 @@
 
 /// A PTX text that cannot be loaded: a syntax error, or an instruction that the emulator lacks.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("PTX line {line}: {what}")]
+#[error("{}PTX line {line}: {what}", prefix(unit))]
 pub struct LoadError {
+    /// The module, where several are linked; else empty.
+    pub unit: String,
     /// Line of the PTX text, from 1.
     pub line: u32,
     /// What is wrong there; it quotes the instruction.
@@ -11,7 +13,18 @@ pub struct LoadError {
 }
 
 pub(crate) fn load_error(line: u32, what: impl Into<String>) -> LoadError {
-    LoadError { line, what: what.into() }
+    LoadError { unit: String::new(), line, what: what.into() }
+}
+
+impl LoadError {
+    pub(crate) fn in_unit(mut self, unit: &str) -> Self {
+        unit.clone_into(&mut self.unit);
+        self
+    }
+}
+
+fn prefix(unit: &str) -> String {
+    if unit.is_empty() { String::new() } else { format!("{unit}, ") }
 }
 
 /// A call to the device that cannot be carried out.

@@ -14,15 +14,19 @@ pub struct Place {
     pub column: u32,
     /// Line of the PTX text, from 1.
     pub ptx_line: u32,
+    /// The module of that text, where several are linked.
+    pub unit: Option<Arc<str>>,
 }
 
 impl fmt::Display for Place {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let unit = self.unit.as_ref().map_or(String::new(), |unit| format!("{unit}, "));
         match &self.file {
             Some(file) => {
-                write!(f, "{file}:{}:{} (PTX line {})", self.line, self.column, self.ptx_line)
+                let (line, column) = (self.line, self.column);
+                write!(f, "{file}:{line}:{column} ({unit}PTX line {})", self.ptx_line)
             }
-            None => write!(f, "PTX line {}", self.ptx_line),
+            None => write!(f, "{unit}PTX line {}", self.ptx_line),
         }
     }
 }

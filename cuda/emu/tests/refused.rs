@@ -60,11 +60,11 @@ fn names_that_are_not_there_are_named_with_their_line() {
             .load(outside)
             .unwrap_err()
             .what
-            .contains("`g` is declared but not in this module")
+            .contains("`g` is declared but defined nowhere")
     );
     let variable = "\n.extern .global .u32 v;";
     let error = Device::new().load(variable).unwrap_err();
-    assert_eq!((error.line, error.what.as_str()), (2, "`v` is declared but not in this module"));
+    assert_eq!((error.line, error.what.as_str()), (2, "`v` is declared but defined nowhere"));
 }
 
 #[test]

@@ -3,6 +3,7 @@
 
 use std::ffi::{CStr, c_char, c_void};
 
+use crate::fatbin::{CONTAINER, WRAPPER};
 use crate::state::{Code, INVALID_VALUE, NOT_FOUND, Result};
 
 /// A call's answer.
@@ -123,16 +124,48 @@ pub(crate) fn arguments(
     Ok(out)
 }
 
-/// A whole module image: text that ends with a zero byte, or a container, wrapped or not.
-pub(crate) fn image<'a>(at: *const c_void) -> Result<&'a [u8]> {
-    let magic = u32::from_le_bytes(get(at.cast())?);
-    if magic == crate::fatbin::WRAPPER {
-        // The wrapper: magic, version, address of the container.
-        let address = bytes(at, 16)?;
-        let container = usize::from_le_bytes(address[8..16].try_into().map_err(|_| INVALID_VALUE)?);
-        return image(std::ptr::with_exposed_provenance(container));
+/// The images of a module: one, or those of the units that it was linked of (`-fgpu-rdc`).
+pub(crate) fn images<'a>(at: *const c_void) -> Result<Vec<&'a [u8]>> {
+    let wrapper: Wrapper = match u32::from_le_bytes(get(at.cast())?) {
+        WRAPPER => get(at.cast())?,
+        _ => return Ok(vec![image(at)?]),
+    };
+    let mut units = Vec::new();
+    if wrapper.version == LINKED && !wrapper.units.is_null() {
+        loop {
+            // SAFETY: the list of units ends with null.
+            let unit = get(unsafe { wrapper.units.add(units.len()) })?;
+            if unit.is_null() {
+                break;
+            }
+            units.push(image(unit)?);
+        }
     }
-    if magic == crate::fatbin::CONTAINER {
+    // What was linked is machine code: the units have the PTX.
+    if units.is_empty() { Ok(vec![image(wrapper.data)?]) } else { Ok(units) }
+}
+
+/// `__fatBinC_Wrapper_t`.
+#[derive(Clone, Copy)]
+#[repr(C)]
+struct Wrapper {
+    _magic: u32,
+    version: u32,
+    data: *const c_void,
+    /// Of version 2: the units' containers, then null.
+    units: *const *const c_void,
+}
+
+/// The wrapper's version where units were linked.
+const LINKED: u32 = 2;
+
+/// A whole image: text that ends with a zero byte, a container, or what `cuLinkComplete` made.
+fn image<'a>(at: *const c_void) -> Result<&'a [u8]> {
+    let magic = u32::from_le_bytes(get(at.cast())?);
+    if magic == crate::link::MAGIC {
+        return bytes(at, crate::link::length(get(at.cast())?));
+    }
+    if magic == CONTAINER {
         let header: [u8; 16] = get(at.cast())?;
         return bytes(at, crate::fatbin::length(&header).ok_or(INVALID_VALUE)?);
     }

@@ -3,7 +3,7 @@
 
 use std::ffi::{CString, c_char, c_int, c_uint, c_void};
 
-use crate::abi::{arguments, copy, done, fill, find, get, image, put, put_if_wanted, text};
+use crate::abi::{arguments, bytes, copy, done, fill, find, get, images, put, put_if_wanted, text};
 use crate::state::{
     Code, INVALID_DEVICE, INVALID_VALUE, NOT_FOUND, NOT_SUPPORTED, Request, Result, SUCCESS,
     context, describe, state,
@@ -79,7 +79,6 @@ nothing! {
 unsupported! {
     cuGraphLaunch;
     cuStreamBeginCapture_v2;
-    cuLinkCreate_v2;
     cuTexObjectCreate;
     cuArrayCreate_v2;
 }
@@ -145,13 +144,35 @@ calls! {
         load(out, data)
     }
     cuModuleLoad(out: *mut Handle, path: *const c_char) {
-        use std::os::unix::ffi::OsStrExt;
-        let path = std::path::Path::new(std::ffi::OsStr::from_bytes(text(path)?.to_bytes()));
-        // 301 is the error for a file that is not found.
-        let bytes = std::fs::read(path).map_err(|_| Code(301))?;
-        put(out, state().load(&bytes)?)
+        let bytes = read_file(text(path)?)?;
+        put(out, state().load(&[&bytes])?)
     }
     cuModuleUnload(module: Handle) { state().unload(module) }
+    cuLinkCreate_v2(n: c_uint, keys: Handle, values: Handle, out: *mut Handle) {
+        let _ = (n, keys, values);
+        put(out, state().linker_create())
+    }
+    cuLinkAddData_v2(
+        linker: Handle, kind: c_int, data: *const c_void, size: usize, name: *const c_char,
+        n: c_uint, keys: Handle, values: Handle
+    ) {
+        let _ = (kind, n, keys, values);
+        let name = if name.is_null() { "a text without a name".into() } else { text(name)?.to_string_lossy() };
+        state().linker_add(linker, &name, bytes(data, size)?)
+    }
+    cuLinkAddFile_v2(linker: Handle, kind: c_int, path: *const c_char, n: c_uint, keys: Handle, values: Handle) {
+        let _ = (kind, n, keys, values);
+        let path = text(path)?;
+        let bytes = read_file(path)?;
+        state().linker_add(linker, &path.to_string_lossy(), &bytes)
+    }
+    cuLinkComplete(linker: Handle, image: *mut *const c_void, size: *mut usize) {
+        let (start, length) = state().linker_complete(linker)?;
+        put(image, start)?;
+        put_if_wanted(size, length);
+        Ok(())
+    }
+    cuLinkDestroy(linker: Handle) { state().linker_destroy(linker) }
     cuModuleGetFunction(out: *mut Handle, module: Handle, name: *const c_char) {
         put(out, state().function(module, text(name)?)?)
     }
@@ -359,6 +380,12 @@ calls! {
     }
 }
 
+fn read_file(path: &std::ffi::CStr) -> Result<Vec<u8>> {
+    use std::os::unix::ffi::OsStrExt;
+    // 301 is the error for a file that is not found.
+    std::fs::read(std::ffi::OsStr::from_bytes(path.to_bytes())).map_err(|_| Code(301))
+}
+
 /// The function of a name, in the version that programs of today mean by it.
 pub(crate) fn newest(name: &std::ffi::CStr) -> Result<Handle> {
     let second = CString::new([name.to_bytes(), b"_v2"].concat()).map_err(|_| NOT_FOUND)?;
@@ -508,7 +535,7 @@ fn copy_plane(request: *const Copy2d) -> Result {
 }
 
 fn load(out: *mut Handle, data: *const c_void) -> Result {
-    put(out, state().load(image(data)?)?)
+    put(out, state().load(&images(data)?)?)
 }
 
 pub(crate) fn alloc(out: *mut u64, size: usize) -> Result {

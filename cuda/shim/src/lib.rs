@@ -20,5 +20,6 @@
 mod abi;
 mod driver;
 mod fatbin;
+mod link;
 mod runtime;
 mod state;

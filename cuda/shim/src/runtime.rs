@@ -6,7 +6,7 @@ use std::collections::HashMap;
 use std::ffi::{CStr, CString, c_char, c_int, c_uint, c_void};
 use std::sync::{LazyLock, Mutex, MutexGuard, PoisonError};
 
-use crate::abi::{done, find, get, image, put, put_if_wanted, text};
+use crate::abi::{done, find, get, images, put, put_if_wanted, text};
 use crate::driver::{
     self, Config, NAME, TOTAL_MEMORY, VERSION, alloc, alloc_host, answers, calls, device_attribute,
     nothing, register, set, transfer, unsupported,
@@ -28,7 +28,8 @@ struct Dim3 {
 
 /// A fatbin that the program registered; its module is loaded when it is first needed.
 struct Binary {
-    image: &'static [u8],
+    /// One, or those of the units that it was linked of.
+    images: Vec<&'static [u8]>,
     module: Option<usize>,
 }
 
@@ -53,7 +54,7 @@ impl Registry {
         if let Some(module) = binary.module {
             return Ok(std::ptr::without_provenance_mut(module));
         }
-        let module = state().load(binary.image)?;
+        let module = state().load(&binary.images)?;
         binary.module = Some(module.addr());
         Ok(module)
     }
@@ -420,8 +421,8 @@ extern "C" fn cudaGetErrorString(code: Code) -> *const c_char {
 extern "C" fn __cudaRegisterFatBinary(wrapper: *const c_void) -> *mut Handle {
     let mut registry = registry();
     // An image that cannot be read is an empty one: launches of its kernels tell.
-    let image = image(wrapper).unwrap_or_default();
-    registry.binaries.push(Binary { image, module: None });
+    let images = images(wrapper).unwrap_or_else(|_| vec![&[][..]]);
+    registry.binaries.push(Binary { images, module: None });
     std::ptr::without_provenance_mut(registry.binaries.len() * 16)
 }
 

@@ -11,6 +11,7 @@ use std::time::Instant;
 use nvabi_emu::{Args, Device, DeviceError, FindingKind, Launch, Module, Report, Schedule};
 
 use crate::fatbin;
+use crate::link::{self, Unit};
 
 /// A CUDA error: its number is the same in the driver and in the runtime.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -100,6 +101,7 @@ const FUNCTION: usize = 2;
 const STREAM: usize = 3;
 const EVENT: usize = 4;
 const CONTEXT: usize = 5;
+const LINKER: usize = 6;
 
 /// The one context.
 pub(crate) fn context() -> *mut c_void {
@@ -114,6 +116,13 @@ pub(crate) struct Request {
     pub(crate) cooperative: bool,
 }
 
+/// What `cuLinkCreate` makes.
+#[derive(Default)]
+struct Linker {
+    units: Vec<Unit>,
+    image: Vec<u8>,
+}
+
 /// Everything.
 pub(crate) struct State {
     pub(crate) device: Device,
@@ -121,6 +130,7 @@ pub(crate) struct State {
     functions: Vec<(usize, std::ffi::CString)>,
     streams: Vec<bool>,
     events: Vec<Option<Option<Instant>>>,
+    linkers: Vec<Option<Linker>>,
     /// Sizes of memory of the host that was allocated here.
     pub(crate) pinned: HashMap<u64, u64>,
     /// Sizes of memory of the device, for what is in use.
@@ -145,6 +155,22 @@ fn tell(text: &str) {
     let _ = writeln!(std::io::stderr(), "nvabi-emu: {text}");
 }
 
+/// The PTX of an image.
+fn text(image: &[u8]) -> Result<String> {
+    if image.starts_with(&fatbin::CONTAINER.to_le_bytes()) {
+        return fatbin::ptx(image).map_err(|error| {
+            tell(&error);
+            NO_BINARY
+        });
+    }
+    if image.starts_with(b"\x7fELF") {
+        tell("the module is machine code: the emulator runs PTX");
+        return Err(NO_BINARY);
+    }
+    let end = image.iter().position(|byte| *byte == 0).unwrap_or(image.len());
+    Ok(String::from_utf8_lossy(&image[..end]).into_owned())
+}
+
 impl State {
     fn new() -> Self {
         let mut launch = Launch::default();
@@ -167,6 +193,7 @@ impl State {
             functions: Vec::new(),
             streams: Vec::new(),
             events: Vec::new(),
+            linkers: Vec::new(),
             pinned: HashMap::new(),
             allocated: HashMap::new(),
             sticky: None,
@@ -195,25 +222,68 @@ impl State {
         self.sticky = None;
     }
 
-    /// Loads PTX text, or the PTX in a container.
-    pub(crate) fn load(&mut self, image: &[u8]) -> Result<*mut c_void> {
-        let text = if image.starts_with(&fatbin::CONTAINER.to_le_bytes()) {
-            fatbin::ptx(image).map_err(|error| {
-                tell(&error);
-                NO_BINARY
-            })?
-        } else if image.starts_with(b"\x7fELF") {
-            tell("the module is machine code: the emulator runs PTX");
-            return Err(NO_BINARY);
-        } else {
-            String::from_utf8_lossy(image).into_owned()
-        };
-        let module = self.device.load(&text).map_err(|error| {
-            tell(&error.to_string());
-            INVALID_PTX
-        })?;
+    /// Loads a module, or links several to one: PTX text, containers with PTX, or what a linker made.
+    pub(crate) fn load(&mut self, images: &[&[u8]]) -> Result<*mut c_void> {
+        let mut units = Vec::new();
+        for (number, image) in images.iter().enumerate() {
+            match link::units(image) {
+                Some(linked) => units.extend(linked?),
+                None => {
+                    units.push(Unit { name: format!("unit {}", number + 1), text: text(image)? })
+                }
+            }
+        }
+        if let [only] = &mut units[..] {
+            only.name.clear();
+        }
+        let module = self.link(&units)?;
         self.modules.push(Some(module));
         Ok(handle(MODULE, self.modules.len() - 1))
+    }
+
+    fn link(&mut self, units: &[Unit]) -> Result<Module> {
+        let texts: Vec<_> =
+            units.iter().map(|unit| (unit.name.as_str(), unit.text.as_str())).collect();
+        self.device.link(&texts).map_err(|error| {
+            tell(&error.to_string());
+            INVALID_PTX
+        })
+    }
+
+    pub(crate) fn linker_create(&mut self) -> *mut c_void {
+        self.linkers.push(Some(Linker::default()));
+        handle(LINKER, self.linkers.len() - 1)
+    }
+
+    fn linker(&mut self, linker: *mut c_void) -> Result<&mut Linker> {
+        let slot = self.linkers.get_mut(number(LINKER, linker)?);
+        slot.and_then(Option::as_mut).ok_or(INVALID_HANDLE)
+    }
+
+    pub(crate) fn linker_add(&mut self, linker: *mut c_void, name: &str, image: &[u8]) -> Result {
+        let unit = Unit { name: name.to_owned(), text: text(image)? };
+        self.linker(linker)?.units.push(unit);
+        Ok(())
+    }
+
+    /// The linked image, which lives as long as the linker.
+    pub(crate) fn linker_complete(
+        &mut self,
+        linker: *mut c_void,
+    ) -> Result<(*const c_void, usize)> {
+        let units = std::mem::take(&mut self.linker(linker)?.units);
+        let module = self.link(&units)?;
+        self.device.unload(&module);
+        let linker = self.linker(linker)?;
+        linker.image = link::image(&units);
+        Ok((linker.image.as_ptr().cast(), linker.image.len()))
+    }
+
+    pub(crate) fn linker_destroy(&mut self, linker: *mut c_void) -> Result {
+        self.linker(linker)?;
+        let slot = self.linkers.get_mut(number(LINKER, linker)?).ok_or(INVALID_HANDLE)?;
+        *slot = None;
+        Ok(())
     }
 
     fn module(&self, module: usize) -> Result<&Module> {

@@ -1,39 +1,46 @@
 //! A parsed module into a [`Program`]: names become numbers, opcodes become operations.
 
 use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
 
 use super::{
-    Address, BarrierKind, CODE_WINDOW, Callee, Function, Instruction, LOCAL_WINDOW, Op, Order,
-    PARAM_WINDOW, Program, Reg, Rmw, SHARED_WINDOW, Shuffle, Space, Special, Vote, flow,
+    Address, BarrierKind, CODE_WINDOW, Callee, Function, Instruction, LOCAL_WINDOW, Linked, Op,
+    Order, PARAM_WINDOW, Program, Reg, Rmw, SHARED_WINDOW, Shuffle, Space, Special, Target, Unit,
+    Vote, flow, link,
 };
 use crate::error::{LoadError, load_error};
 use crate::lanes::{self, LaneFn, Opcode};
 use crate::ptx;
 
-/// Decodes a module whose global and constant variables have these addresses.
+/// Decodes what was linked of `units`; `addresses` are those of its variables, by number, of which shared
+/// ones have none.
 pub(crate) fn decode(
-    module: &ptx::Module<'_>,
-    globals: &HashMap<&str, u64>,
+    units: &[Unit<'_>],
+    linked: &Linked<'_, '_>,
+    addresses: &[u64],
 ) -> Result<Program, LoadError> {
-    let shared = SharedLayout::new(module);
-    // A declaration may come before the definition: the definition counts.
-    let defined: Vec<&ptx::Function<'_>> = module.functions.iter().filter(|f| f.defined).collect();
-    let names = Names {
-        globals,
-        shared: &shared.offsets,
-        functions: defined.iter().enumerate().map(|(at, f)| (f.name, at)).collect(),
-        declared: module.functions.iter().map(|f| (f.name, f)).collect(),
-    };
-    let mut program = Program {
-        files: module.files.iter().map(|(number, path)| (*number, (*path).to_owned())).collect(),
-        shared_grain: shared.grain,
-        ..Program::default()
-    };
-    for (at, function) in defined.iter().enumerate() {
-        let mut decoded = Decoder::new(&names, function).decode(function)?;
+    let shared = SharedLayout::new(linked);
+    let mut program = Program { shared_grain: shared.grain, ..Program::default() };
+    let names: Vec<Names<'_>> = units
+        .iter()
+        .zip(&linked.scopes)
+        .map(|(unit, scope)| {
+            let functions = unit.module.functions.iter();
+            let declared = functions.map(|function| function.name).collect();
+            let files = unit.module.files.iter().map(|(number, path)| {
+                program.files.push(Arc::from(*path));
+                (*number, program.files.len() as u32)
+            });
+            Names { addresses, shared: &shared.offsets, scope, declared, files: files.collect() }
+        })
+        .collect();
+    for (at, (unit, function)) in linked.functions.iter().enumerate() {
+        let decoded = Decoder::new(&names[*unit], at, function).decode(function);
+        let mut decoded = decoded.map_err(|error| error.in_unit(units[*unit].name))?;
         decoded.dynamic_start = shared.dynamic_start;
+        decoded.unit = Some(units[*unit].name).filter(|name| !name.is_empty()).map(Arc::from);
         if function.entry {
-            decoded.shared_size = shared.sizes.get(function.name).copied().unwrap_or(0);
+            decoded.shared_size = shared.sizes.get(&at).copied().unwrap_or(0);
             program.kernels.insert(function.name.to_owned(), at);
         }
         program.functions.push(decoded);
@@ -41,42 +48,50 @@ pub(crate) fn decode(
     Ok(program)
 }
 
-/// What names outside of functions mean.
+/// What names outside of functions mean in one unit.
 struct Names<'a> {
-    globals: &'a HashMap<&'a str, u64>,
-    shared: &'a HashMap<(usize, &'a str), u64>,
-    functions: HashMap<&'a str, usize>,
-    declared: HashMap<&'a str, &'a ptx::Function<'a>>,
+    addresses: &'a [u64],
+    shared: &'a HashMap<Shared<'a>, u64>,
+    scope: &'a HashMap<&'a str, Target>,
+    declared: HashSet<&'a str>,
+    /// The program's numbers of the unit's files.
+    files: HashMap<u32, u32>,
+}
+
+/// A shared variable.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+enum Shared<'a> {
+    /// By its number among the program's variables.
+    Module(usize),
+    /// Of a function, by its name there.
+    Function(usize, &'a str),
 }
 
 /// Where shared variables lie: those of one kernel overlap those of others.
 struct SharedLayout<'a> {
-    /// Offsets by function (or [`MODULE`]) and name.
-    offsets: HashMap<(usize, &'a str), u64>,
+    offsets: HashMap<Shared<'a>, u64>,
     /// Static bytes of each kernel.
-    sizes: HashMap<&'a str, u64>,
+    sizes: HashMap<usize, u64>,
     dynamic_start: u64,
     grain: u32,
 }
 
-/// In the place of a function: the module.
-const MODULE: usize = usize::MAX;
-
 impl<'a> SharedLayout<'a> {
-    fn new(module: &ptx::Module<'a>) -> Self {
-        let functions: Vec<_> = module.functions.iter().filter(|f| f.defined).collect();
-        let mut variables: Vec<(usize, &ptx::Variable<'a>)> = Vec::new();
-        for variable in module.variables.iter().filter(|v| v.space == ptx::Space::Shared) {
-            variables.push((MODULE, variable));
+    fn new(linked: &Linked<'_, 'a>) -> Self {
+        let mut variables: Vec<(Shared<'a>, &ptx::Variable<'a>)> = Vec::new();
+        for (at, (_, variable)) in linked.variables.iter().enumerate() {
+            if variable.space == ptx::Space::Shared {
+                variables.push((Shared::Module(at), variable));
+            }
         }
-        let mut mentions: Vec<HashSet<&str>> = Vec::new();
+        let mut mentions: Vec<HashSet<Target>> = Vec::new();
         let mut grain = 4;
-        for (at, function) in functions.iter().enumerate() {
+        for (at, (unit, function)) in linked.functions.iter().enumerate() {
             let mut names = HashSet::new();
             for statement in &function.body {
                 match statement {
                     ptx::Statement::Variable(v) if v.space == ptx::Space::Shared => {
-                        variables.push((at, v));
+                        variables.push((Shared::Function(at, v.name), v));
                     }
                     ptx::Statement::Instruction(instruction) => {
                         instruction
@@ -88,57 +103,54 @@ impl<'a> SharedLayout<'a> {
                     _ => {}
                 }
             }
-            mentions.push(names);
+            let scope = &linked.scopes[*unit];
+            mentions.push(names.into_iter().filter_map(|name| scope.get(name).copied()).collect());
         }
+        let functions: Vec<_> = linked.functions.iter().map(|(_, function)| *function).collect();
         let reach: Vec<HashSet<usize>> =
             (0..functions.len()).map(|at| reachable(at, &functions, &mentions)).collect();
         let kernels: Vec<usize> = (0..functions.len()).filter(|at| functions[*at].entry).collect();
-        let users = |owner: usize, name: &str| -> Vec<usize> {
-            kernels
-                .iter()
-                .copied()
-                .filter(|k| {
-                    reach[*k]
-                        .iter()
-                        .any(|f| *f == owner || owner == MODULE && mentions[*f].contains(name))
-                })
-                .collect()
+        let uses = |function: usize, variable: Shared<'_>| match variable {
+            Shared::Module(at) => mentions[function].contains(&Target::Variable(at)),
+            Shared::Function(owner, _) => owner == function,
         };
+        let users = |variable: Shared<'_>| -> Vec<usize> {
+            let reaches = |kernel: &usize| reach[*kernel].iter().any(|f| uses(*f, variable));
+            kernels.iter().copied().filter(reaches).collect()
+        };
+        let sized: Vec<_> =
+            variables.iter().filter(|(_, v)| v.linkage != ptx::Linkage::Extern).copied().collect();
         // What several kernels use comes first, then each kernel's own.
         let mut offsets = HashMap::new();
         let mut common = 0;
-        for (owner, variable) in variables.iter().filter(|(_, v)| !v.external) {
-            if users(*owner, variable.name).len() > 1 {
+        for (key, variable) in &sized {
+            if users(*key).len() > 1 {
                 let at = common.next_multiple_of_u64(variable.align);
-                offsets.insert((*owner, variable.name), at);
+                offsets.insert(*key, at);
                 common = at + variable.size;
             }
         }
         let mut sizes = HashMap::new();
         for kernel in &kernels {
             let mut end = 0;
-            for (owner, variable) in variables.iter().filter(|(_, v)| !v.external) {
-                match &users(*owner, variable.name)[..] {
+            for (key, variable) in &sized {
+                match &users(*key)[..] {
                     [only] if only == kernel => {
                         let at = common.max(end).next_multiple_of_u64(variable.align);
-                        offsets.insert((*owner, variable.name), at);
+                        offsets.insert(*key, at);
                         end = at + variable.size;
                     }
                     several if several.contains(kernel) => {
-                        end = end.max(
-                            offsets
-                                .get(&(*owner, variable.name))
-                                .map_or(0, |at| at + variable.size),
-                        );
+                        end = end.max(offsets.get(key).map_or(0, |at| at + variable.size));
                     }
                     _ => {}
                 }
             }
-            sizes.insert(functions[*kernel].name, end);
+            sizes.insert(*kernel, end);
         }
         let dynamic_start = sizes.values().copied().max().unwrap_or(0).next_multiple_of_u64(16);
-        for (owner, variable) in &variables {
-            offsets.entry((*owner, variable.name)).or_insert(dynamic_start);
+        for (key, _) in &variables {
+            offsets.entry(*key).or_insert(dynamic_start);
         }
         Self { offsets, sizes, dynamic_start, grain }
     }
@@ -187,7 +199,7 @@ fn shared_access(opcode: &str) -> u32 {
 fn reachable(
     from: usize,
     functions: &[&ptx::Function<'_>],
-    mentions: &[HashSet<&str>],
+    mentions: &[HashSet<Target>],
 ) -> HashSet<usize> {
     let mut seen = HashSet::from([from]);
     let mut open = vec![from];
@@ -195,7 +207,8 @@ fn reachable(
         let indirect =
             functions[at].body.iter().any(|s| matches!(s, ptx::Statement::Prototype { .. }));
         for (next, function) in functions.iter().enumerate() {
-            let called = mentions[at].contains(function.name) || indirect && !function.entry;
+            let named = mentions[at].contains(&Target::Function(next));
+            let called = named || indirect && !function.entry;
             if called && seen.insert(next) {
                 open.push(next);
             }
@@ -245,10 +258,10 @@ struct Decoder<'n, 'a> {
 }
 
 impl<'n, 'a: 'n> Decoder<'n, 'a> {
-    fn new(names: &'n Names<'n>, function: &ptx::Function<'a>) -> Self {
+    fn new(names: &'n Names<'n>, function_index: usize, function: &ptx::Function<'a>) -> Self {
         Self {
             names,
-            function_index: names.functions.get(function.name).copied().unwrap_or(MODULE),
+            function_index,
             scopes: vec![(0, HashMap::new())],
             parents: vec![0],
             labels: HashMap::new(),
@@ -393,7 +406,8 @@ impl<'n, 'a: 'n> Decoder<'n, 'a> {
                 self.line = instruction.line;
                 // Line 0 is code that stands for no line: it belongs to what came before.
                 if instruction.loc.line != 0 {
-                    self.loc = instruction.loc;
+                    let file = self.names.files.get(&instruction.loc.file);
+                    self.loc = ptx::Loc { file: file.copied().unwrap_or(0), ..instruction.loc };
                 }
                 self.guard = match instruction.guard {
                     Some((name, negated)) => Some((self.read_register(name)?, negated)),
@@ -416,7 +430,7 @@ impl<'n, 'a: 'n> Decoder<'n, 'a> {
                 self.call_variable(variable);
             }
             ptx::Space::Shared => {
-                let key = (self.function_index, variable.name);
+                let key = Shared::Function(self.function_index, variable.name);
                 let at = self.names.shared.get(&key).copied().unwrap_or(0);
                 self.bind(variable.name, Binding::Shared(at));
             }
@@ -544,10 +558,14 @@ impl<'n, 'a: 'n> Decoder<'n, 'a> {
             self.always(Op::Special { special, dst });
             return Ok(dst);
         }
-        let shared = self.names.shared.get(&(MODULE, name)).copied();
-        let global = || self.names.globals.get(name).copied();
-        let code = || self.names.functions.get(name).map(|at| CODE_WINDOW + *at as u64);
-        match constant(name).or(shared).or_else(global).or_else(code) {
+        let linked = || match *self.names.scope.get(name)? {
+            Target::Function(at) => Some(CODE_WINDOW + at as u64),
+            Target::Variable(at) => {
+                let shared = self.names.shared.get(&Shared::Module(at));
+                shared.or(self.names.addresses.get(at)).copied()
+            }
+        };
+        match constant(name).or_else(linked) {
             Some(value) => Ok(self.constant(plus(value))),
             None => self.error(format!("there is no `{name}`")),
         }
@@ -783,12 +801,12 @@ impl<'n, 'a: 'n> Decoder<'n, 'a> {
             (_, "__assertfail") => Callee::AssertFail,
             (_, "malloc") => Callee::Malloc,
             (_, "free") => Callee::Free,
-            _ => match self.names.functions.get(name) {
-                Some(at) => Callee::Function(*at),
-                None if self.names.declared.contains_key(name) => {
-                    return self.error(format!("`{name}` is declared but not in this module"));
+            _ => match self.names.scope.get(name) {
+                Some(Target::Function(at)) => Callee::Function(*at),
+                _ if self.names.declared.contains(name) => {
+                    return Err(link::undefined(name, self.line));
                 }
-                None => return self.error(format!("there is no function `{name}`")),
+                _ => return self.error(format!("there is no function `{name}`")),
             },
         };
         self.emit(Op::Call { callee, args, results });

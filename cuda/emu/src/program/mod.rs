@@ -2,13 +2,16 @@
 
 mod decode;
 mod flow;
+mod link;
 
 use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
 
 use crate::lanes::LaneFn;
 use crate::ptx::Loc;
 
 pub(crate) use decode::decode;
+pub(crate) use link::{Linked, Target, Unit, link};
 
 /// Number of a register in its function.
 pub(crate) type Reg = u32;
@@ -20,13 +23,13 @@ pub(crate) const LOCAL_WINDOW: u64 = 2 << WINDOW_SHIFT;
 pub(crate) const PARAM_WINDOW: u64 = 3 << WINDOW_SHIFT;
 pub(crate) const CODE_WINDOW: u64 = 4 << WINDOW_SHIFT;
 
-/// A loaded module.
+/// A loaded module, or several that are linked.
 #[derive(Debug, Default)]
 pub(crate) struct Program {
     pub(crate) functions: Vec<Function>,
     pub(crate) kernels: HashMap<String, usize>,
-    /// Paths of the `.file` directives.
-    pub(crate) files: HashMap<u32, String>,
+    /// Paths of the `.file` directives; the number of the first is 1.
+    pub(crate) files: Vec<Arc<str>>,
     /// Bytes that one cell of the shared memory's shadow stands for.
     pub(crate) shared_grain: u32,
 }
@@ -35,6 +38,8 @@ pub(crate) struct Program {
 #[derive(Debug, Default)]
 pub(crate) struct Function {
     pub(crate) name: String,
+    /// The module it is of, where several are linked.
+    pub(crate) unit: Option<Arc<str>>,
     pub(crate) code: Vec<Instruction>,
     pub(crate) registers: u32,
     /// Registers that hold a constant.
@@ -286,12 +291,6 @@ pub(crate) enum Shuffle {
 }
 
 impl Program {
-    /// The addresses of functions, as function pointers have them.
-    pub(crate) fn addresses(&self) -> HashMap<&str, u64> {
-        let numbered = self.functions.iter().enumerate();
-        numbered.map(|(at, f)| (f.name.as_str(), CODE_WINDOW + at as u64)).collect()
-    }
-
     /// Whether code that starts here may come to a barrier of the block.
     pub(crate) fn reaches_barrier(&self, function: usize, pc: u32) -> bool {
         let mut seen = HashSet::from([(function, pc)]);

@@ -36,6 +36,19 @@ pub(crate) enum Space {
     Param,
 }
 
+/// Who sees a name of a module.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Linkage {
+    /// The module alone.
+    Local,
+    /// Every module; it is defined once.
+    Visible,
+    /// Every module; one of several definitions counts.
+    Weak,
+    /// It is defined elsewhere.
+    Extern,
+}
+
 /// A variable of any state space.
 #[derive(Debug, Clone)]
 pub(crate) struct Variable<'a> {
@@ -46,7 +59,7 @@ pub(crate) struct Variable<'a> {
     pub(crate) width: u64,
     /// Bytes of all of it; 0 for an array of unknown length.
     pub(crate) size: u64,
-    pub(crate) external: bool,
+    pub(crate) linkage: Linkage,
     pub(crate) init: Vec<Init<'a>>,
     pub(crate) line: u32,
 }
@@ -66,6 +79,7 @@ pub(crate) enum Init<'a> {
 #[derive(Debug)]
 pub(crate) struct Function<'a> {
     pub(crate) name: &'a str,
+    pub(crate) linkage: Linkage,
     pub(crate) entry: bool,
     /// Whether it has a body; `.extern` and forward declarations have none.
     pub(crate) defined: bool,

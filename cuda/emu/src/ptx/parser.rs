@@ -1,7 +1,9 @@
 //! Tokens into a [`Module`].
 
 use super::lexer::{Token, tokens};
-use super::{Function, Init, Instruction, Loc, Module, Operand, Space, Statement, Variable};
+use super::{
+    Function, Init, Instruction, Linkage, Loc, Module, Operand, Space, Statement, Variable,
+};
 use crate::error::{LoadError, load_error};
 
 /// Reads a module.
@@ -162,22 +164,23 @@ impl<'a> Parser<'a> {
 
     /// A variable or function of the module.
     fn declaration(&mut self, module: &mut Module<'a>) -> Result<(), LoadError> {
-        let mut external = false;
+        let mut linkage = Linkage::Local;
         loop {
             match self.peek() {
-                Some(Token::Word(".extern")) => external = true,
-                Some(Token::Word(".visible" | ".weak" | ".common")) => {}
+                Some(Token::Word(".extern")) => linkage = Linkage::Extern,
+                Some(Token::Word(".visible")) => linkage = Linkage::Visible,
+                Some(Token::Word(".weak" | ".common")) => linkage = Linkage::Weak,
                 Some(Token::Word(".entry")) => {
-                    module.functions.push(self.function(true)?);
+                    module.functions.push(self.function(true, linkage)?);
                     return Ok(());
                 }
                 Some(Token::Word(".func")) => {
-                    module.functions.push(self.function(false)?);
+                    module.functions.push(self.function(false, linkage)?);
                     return Ok(());
                 }
                 Some(Token::Word(word)) => match space(word) {
                     Some(space) => {
-                        let variable = self.variable(space, external)?;
+                        let variable = self.variable(space, linkage)?;
                         module.variables.push(variable);
                         return self.expect(b';');
                     }
@@ -190,7 +193,7 @@ impl<'a> Parser<'a> {
     }
 
     /// From the state space to before the `;`, `,` or `)`.
-    fn variable(&mut self, space: Space, external: bool) -> Result<Variable<'a>, LoadError> {
+    fn variable(&mut self, space: Space, linkage: Linkage) -> Result<Variable<'a>, LoadError> {
         self.at += 1;
         let line = self.line();
         let (mut align, mut width) = (0, None);
@@ -217,7 +220,7 @@ impl<'a> Parser<'a> {
                         align: if align == 0 { width } else { align },
                         width,
                         size: width,
-                        external,
+                        linkage,
                         init: Vec::new(),
                         line,
                     };
@@ -294,7 +297,7 @@ impl<'a> Parser<'a> {
         while !self.eat(b')') {
             match self.peek() {
                 Some(Token::Word(".param" | ".reg")) => {
-                    out.push(self.variable(Space::Param, false)?);
+                    out.push(self.variable(Space::Param, Linkage::Local)?);
                 }
                 _ => return self.error("`.param`"),
             }
@@ -303,7 +306,7 @@ impl<'a> Parser<'a> {
         Ok(out)
     }
 
-    fn function(&mut self, entry: bool) -> Result<Function<'a>, LoadError> {
+    fn function(&mut self, entry: bool, linkage: Linkage) -> Result<Function<'a>, LoadError> {
         self.at += 1;
         let line = self.line();
         let results = if entry { Vec::new() } else { self.parameters()? };
@@ -311,6 +314,7 @@ impl<'a> Parser<'a> {
         let params = self.parameters()?;
         let mut function = Function {
             name,
+            linkage,
             entry,
             defined: false,
             results,
@@ -382,7 +386,7 @@ impl<'a> Parser<'a> {
                 Some(Token::Word(".reg")) => self.registers(out)?,
                 Some(Token::Word(word)) if space(word).is_some() => {
                     let Some(space) = space(word) else { continue };
-                    out.push(Statement::Variable(self.variable(space, false)?));
+                    out.push(Statement::Variable(self.variable(space, Linkage::Local)?));
                     self.expect(b';')?;
                 }
                 Some(Token::Word(word)) => {
@@ -594,7 +598,7 @@ mod tests {
         let [a, p, dynamic] = &module.variables[..] else { panic!() };
         assert_eq!((a.size, a.width, a.init.len()), (8, 4, 2));
         assert!(matches!(p.init[0], Init::Symbol { name: "a", offset: 4 }));
-        assert_eq!((dynamic.size, dynamic.external), (0, true));
+        assert_eq!((dynamic.size, dynamic.linkage), (0, Linkage::Extern));
     }
 
     #[test]

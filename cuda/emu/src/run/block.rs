@@ -260,9 +260,9 @@ impl<'a> Block<'a> {
 
 impl State<'_> {
     pub(super) fn place(&self, site: Site) -> crate::report::Place {
-        let code = &self.grid.program.functions[site.function as usize].code;
-        let instruction = &code[(site.pc as usize).min(code.len() - 1)];
-        self.grid.place(instruction.loc, instruction.line)
+        let function = &self.grid.program.functions[site.function as usize];
+        let last = function.code.len() - 1;
+        self.grid.place(function, &function.code[(site.pc as usize).min(last)])
     }
 
     fn thread(&self, warp: usize, lane: usize) -> [u32; 3] {

@@ -2,13 +2,12 @@
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::sync::{Condvar, Mutex, PoisonError};
 
 use super::block::{Block, Outcome};
 use crate::device::{Launch, Schedule};
 use crate::memory::Memory;
-use crate::program::{Function, Program};
-use crate::ptx::Loc;
+use crate::program::{Function, Instruction, Program};
 use crate::report::{Place, Report};
 
 /// A launch, as its blocks see it.
@@ -21,14 +20,17 @@ pub(crate) struct Grid<'a> {
     pub(crate) memory: &'a Memory,
     /// Number of this launch on its device.
     pub(crate) id: u64,
-    pub(crate) files: HashMap<u32, Arc<str>>,
     pub(crate) turn: Turn,
 }
 
 impl Grid<'_> {
-    pub(crate) fn place(&self, loc: Loc, ptx_line: u32) -> Place {
-        let file = self.files.get(&loc.file).filter(|_| loc.line != 0).cloned();
-        Place { file, line: loc.line, column: loc.column, ptx_line }
+    /// Where an instruction of a function is.
+    pub(crate) fn place(&self, function: &Function, instruction: &Instruction) -> Place {
+        let loc = instruction.loc;
+        let number = (loc.file as usize).wrapping_sub(1);
+        let file = self.program.files.get(number).filter(|_| loc.line != 0).cloned();
+        let unit = function.unit.clone();
+        Place { file, line: loc.line, column: loc.column, ptx_line: instruction.line, unit }
     }
 
     fn block_count(&self) -> usize {

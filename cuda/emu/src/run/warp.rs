@@ -139,7 +139,7 @@ impl Warp {
         warp.enter(grid.program, grid.kernel_index, warp.alive, Vec::new());
         if grid.launch.observe {
             let function = grid.kernel.name.as_str().into();
-            let place = grid.place(grid.kernel.code[0].loc, grid.kernel.code[0].line);
+            let place = grid.place(grid.kernel, &grid.kernel.code[0]);
             warp.events.push(Event {
                 kind: EventKind::Entry { function },
                 mask: warp.alive,
