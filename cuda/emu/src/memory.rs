@@ -188,12 +188,17 @@ impl Cell {
         }
     }
 
-    /// Replaces 4 or 8 bytes by what a function makes of them; the old value.
+    /// Replaces 2, 4 or 8 bytes by what a function makes of them; the old value.
     pub(crate) fn update(self, width: u64, f: impl Fn(u64) -> u64) -> u64 {
         let order = (Ordering::AcqRel, Ordering::Acquire);
         // SAFETY: as in `load`.
         let result = unsafe {
-            if width == 4 {
+            if width == 2 {
+                AtomicU16::from_ptr(pointer(self.0))
+                    .fetch_update(order.0, order.1, |old| Some(f(old.into()) as u16))
+                    .map(u64::from)
+                    .map_err(u64::from)
+            } else if width == 4 {
                 AtomicU32::from_ptr(pointer(self.0))
                     .fetch_update(order.0, order.1, |old| Some(f(old.into()) as u32))
                     .map(u64::from)

@@ -1,21 +1,29 @@
 //! `cvt`: between integers, between floats, and from one to the other.
 
-use super::float::{Step, narrow};
+use super::float::{Rounding, Step, narrow};
+use super::half::{Brain, Half, Short, short, value, whole};
 use super::{LaneFn, Opcode, by_name, lanes};
 
-pub(super) fn lookup(opcode: &Opcode<'_>) -> Option<LaneFn> {
+pub(super) fn lookup(opcode: &Opcode<'_>) -> Option<(LaneFn, usize)> {
     let mut types = opcode.types();
     let (to, from) = (types.next()?, types.next()?);
-    if types.next().is_some() || opcode.has("relu") || opcode.has("satfinite") {
+    if types.next().is_some() {
         return None;
     }
-    match (is_float(to), is_float(from)) {
+    if matches!(to, "f16x2" | "bf16x2") {
+        return (from == "f32").then(|| two(opcode, to)).flatten().map(|f| (f, 2));
+    }
+    if opcode.has("relu") && !matches!(to, "f16" | "bf16") {
+        return None;
+    }
+    let f = match (is_float(to), is_float(from)) {
         (false, false) if opcode.has("sat") => saturated(to, from),
         (false, false) => integer(to, from),
         (true, false) => from_integer(opcode, to, from),
         (false, true) => to_integer(opcode, to, from),
         (true, true) => floats(opcode, to, from),
-    }
+    };
+    f.map(|f| (f, 1))
 }
 
 fn is_float(kind: &str) -> bool {
@@ -59,6 +67,71 @@ fn toward<'a>(opcode: &Opcode<'a>) -> &'a str {
         .unwrap_or("rn")
 }
 
+/// To 16 bits: rounded as told, clamped to 0…1 or to 0 and more where told.
+macro_rules! shortened {
+    ($op:expr, $S:ty, |$a:ident: $A:ty| $e:expr) => {
+        match (toward($op), $op.has("sat"), $op.has("relu")) {
+            ("rn", false, false) => lanes!(|$a: $A| short::<$S>($e, Rounding::Nearest)),
+            ("rz", false, false) => lanes!(|$a: $A| short::<$S>($e, Rounding::Zero)),
+            ("rm", false, false) => lanes!(|$a: $A| short::<$S>($e, Rounding::Down)),
+            ("rp", false, false) => lanes!(|$a: $A| short::<$S>($e, Rounding::Up)),
+            ("rn", true, false) => lanes!(|$a: $A| short::<$S>(unit($e), Rounding::Nearest)),
+            ("rz", true, false) => lanes!(|$a: $A| short::<$S>(unit($e), Rounding::Zero)),
+            ("rn", false, true) => lanes!(|$a: $A| short::<$S>(positive($e), Rounding::Nearest)),
+            ("rz", false, true) => lanes!(|$a: $A| short::<$S>(positive($e), Rounding::Zero)),
+            _ => return None,
+        }
+    };
+}
+
+/// Clamped to 0…1; NaN is 0.
+fn unit(value: f64) -> f64 {
+    if value > 0.0 { value.min(1.0) } else { 0.0 }
+}
+
+fn positive(value: f64) -> f64 {
+    if value <= 0.0 { 0.0 } else { value }
+}
+
+/// Two numbers into one register, the first above the second.
+fn two(opcode: &Opcode<'_>, to: &str) -> Option<LaneFn> {
+    fn pair<S: Short>(high: f32, low: f32, toward: Rounding, clamp: fn(f64) -> f64) -> u32 {
+        let [high, low] =
+            [high, low].map(|value| u32::from(short::<S>(clamp(value.into()), toward)));
+        high << 16 | low
+    }
+    macro_rules! paired {
+        ($S:ty) => {
+            match (toward(opcode), opcode.has("relu")) {
+                ("rn", false) => {
+                    lanes!(|a: f32, b: f32| pair::<$S>(a, b, Rounding::Nearest, |v| v))
+                }
+                ("rz", false) => lanes!(|a: f32, b: f32| pair::<$S>(a, b, Rounding::Zero, |v| v)),
+                ("rn", true) => {
+                    lanes!(|a: f32, b: f32| pair::<$S>(a, b, Rounding::Nearest, positive))
+                }
+                ("rz", true) => lanes!(|a: f32, b: f32| pair::<$S>(a, b, Rounding::Zero, positive)),
+                _ => return None,
+            }
+        };
+    }
+    if opcode.has("sat") {
+        return None;
+    }
+    Some(if to == "f16x2" { paired!(Half) } else { paired!(Brain) })
+}
+
+/// To an integral number of the same type.
+fn to_integral<S: Short>(word: &str) -> Option<LaneFn> {
+    Some(match word {
+        "rni" => lanes!(|a: u16| short::<S>(round::rint(value::<S>(a)), Rounding::Nearest)),
+        "rzi" => lanes!(|a: u16| short::<S>(round::trunc(value::<S>(a)), Rounding::Nearest)),
+        "rmi" => lanes!(|a: u16| short::<S>(round::floor(value::<S>(a)), Rounding::Nearest)),
+        "rpi" => lanes!(|a: u16| short::<S>(round::ceil(value::<S>(a)), Rounding::Nearest)),
+        _ => return None,
+    })
+}
+
 fn from_integer(opcode: &Opcode<'_>, to: &str, from: &str) -> Option<LaneFn> {
     macro_rules! directed {
         ($F:ty, $up:literal, $when:tt) => {
@@ -99,7 +172,8 @@ fn from_integer(opcode: &Opcode<'_>, to: &str, from: &str) -> Option<LaneFn> {
                 }
             })
         ),
-        ("f16", "rn") => by_int!(from, From, lanes!(|a: From| half_bits(a as f64))),
+        ("f16", _) => by_int!(from, From, shortened!(opcode, Half, |a: From| whole(a as i128))),
+        ("bf16", _) => by_int!(from, From, shortened!(opcode, Brain, |a: From| whole(a as i128))),
         _ => return None,
     })
 }
@@ -131,7 +205,8 @@ fn to_integer(opcode: &Opcode<'_>, to: &str, from: &str) -> Option<LaneFn> {
         }
         "f32" => convert!(f32, f64::from),
         "f64" => convert!(f64, |a: f64| a),
-        "f16" => convert!(u16, half_value),
+        "f16" => convert!(u16, value::<Half>),
+        "bf16" => convert!(u16, value::<Brain>),
         _ => return None,
     })
 }
@@ -164,6 +239,8 @@ fn floats(opcode: &Opcode<'_>, to: &str, from: &str) -> Option<LaneFn> {
         ("f64", "f64", Some("rzi")) => lanes!(|a: f64| a.trunc()),
         ("f64", "f64", Some("rmi")) => lanes!(|a: f64| a.floor()),
         ("f64", "f64", Some("rpi")) => lanes!(|a: f64| a.ceil()),
+        ("f16", "f16", Some(word)) => to_integral::<Half>(word)?,
+        ("bf16", "bf16", Some(word)) => to_integral::<Brain>(word)?,
         (_, _, Some(_)) => return None,
         ("f32", "f32", None) if opcode.has("sat") => {
             lanes!(|a: f32| if a > 0.0 { a.min(1.0) } else { 0.0 })
@@ -183,52 +260,20 @@ fn floats(opcode: &Opcode<'_>, to: &str, from: &str) -> Option<LaneFn> {
             "rm" => lanes!(|a: f64| narrow(a, "rm")),
             _ => lanes!(|a: f64| narrow(a, "rp")),
         },
-        ("f32", "f16", None) => lanes!(|a: u16| half_value(a) as f32),
-        ("f64", "f16", None) => lanes!(|a: u16| half_value(a)),
-        ("f16", "f32", None) if toward(opcode) == "rn" => lanes!(|a: f32| half_bits(f64::from(a))),
-        ("f16", "f64", None) if toward(opcode) == "rn" => lanes!(|a: f64| half_bits(a)),
-        ("f32", "bf16", None) => lanes!(|a: u16| f32::from_bits(u32::from(a) << 16)),
-        ("bf16", "f32", None) if toward(opcode) == "rn" => lanes!(|a: f32| brain_bits(a)),
+        ("f32", "f16", None) if !opcode.has("sat") => lanes!(|a: u16| value::<Half>(a) as f32),
+        ("f32", "bf16", None) if !opcode.has("sat") => lanes!(|a: u16| value::<Brain>(a) as f32),
+        ("f64", "f16", None) if !opcode.has("sat") => lanes!(|a: u16| value::<Half>(a)),
+        ("f64", "bf16", None) if !opcode.has("sat") => lanes!(|a: u16| value::<Brain>(a)),
+        ("f16", "f16", None) => shortened!(opcode, Half, |a: u16| value::<Half>(a)),
+        ("f16", "bf16", None) => shortened!(opcode, Half, |a: u16| value::<Brain>(a)),
+        ("f16", "f32", None) => shortened!(opcode, Half, |a: f32| f64::from(a)),
+        ("f16", "f64", None) => shortened!(opcode, Half, |a: f64| a),
+        ("bf16", "f16", None) => shortened!(opcode, Brain, |a: u16| value::<Half>(a)),
+        ("bf16", "bf16", None) => shortened!(opcode, Brain, |a: u16| value::<Brain>(a)),
+        ("bf16", "f32", None) => shortened!(opcode, Brain, |a: f32| f64::from(a)),
+        ("bf16", "f64", None) => shortened!(opcode, Brain, |a: f64| a),
         _ => return None,
     })
-}
-
-/// The value of a half.
-fn half_value(bits: u16) -> f64 {
-    let sign = if bits >> 15 == 0 { 1.0 } else { -1.0 };
-    let (exponent, fraction) = (i32::from(bits >> 10 & 31), f64::from(bits & 1023));
-    sign * match exponent {
-        31 if fraction == 0.0 => f64::INFINITY,
-        31 => f64::NAN,
-        0 => fraction * 2f64.powi(-24),
-        _ => (1024.0 + fraction) * 2f64.powi(exponent - 25),
-    }
-}
-
-/// The nearest half of a value, ties to even.
-fn half_bits(value: f64) -> u16 {
-    let sign = u16::from(value.is_sign_negative()) << 15;
-    let magnitude = value.abs();
-    if value.is_nan() {
-        return 0x7fff;
-    }
-    if magnitude >= 65520.0 {
-        return sign | 0x7c00;
-    }
-    // The unit in the last place at this magnitude; the carry of a rounding moves into the exponent.
-    let exponent = (magnitude.to_bits() >> 52) as i32 - 1023;
-    let unit = exponent.max(-14) - 10;
-    let steps = (magnitude * 2f64.powi(-unit)).round_ties_even() as u16;
-    let base = if exponent < -14 { 0 } else { ((exponent + 14) as u16) << 10 };
-    sign | (base + steps)
-}
-
-fn brain_bits(value: f32) -> u16 {
-    if value.is_nan() {
-        return 0x7fff;
-    }
-    let bits = value.to_bits();
-    ((u64::from(bits) + 0x7fff + u64::from(bits >> 16 & 1)) >> 16) as u16
 }
 
 #[cfg(test)]
@@ -236,7 +281,7 @@ mod tests {
     use super::*;
 
     fn run(text: &str, source: u64) -> u64 {
-        let f = lookup(&Opcode::new(text)).unwrap_or_else(|| panic!("{text}"));
+        let (f, _) = lookup(&Opcode::new(text)).unwrap_or_else(|| panic!("{text}"));
         let (mut out, zero) = ([0; 32], [0; 32]);
         f(&mut out, &[&[source; 32], &zero, &zero, &zero]);
         out[0]
@@ -279,15 +324,17 @@ mod tests {
     }
 
     #[test]
-    fn halves_round_trip() {
-        for bits in (0..=0x7bff).chain(0x8000..=0xfbff) {
-            assert_eq!(half_bits(half_value(bits)), bits);
-        }
-        assert_eq!(half_bits(65519.9), 0x7bff);
-        assert_eq!(half_bits(65520.0), 0x7c00);
-        assert_eq!(half_bits(2f64.powi(-25)), 0);
-        assert_eq!(half_bits(2f64.powi(-25) * 1.01), 1);
+    fn numbers_of_16_bits_come_and_go() {
         assert_eq!(run("cvt.rn.bf16.f32", f(1.0)), 0x3f80);
+        assert_eq!(run("cvt.f32.bf16", 0x3f80), f(1.0));
+        assert_eq!(run("cvt.rn.f16.f32", f(65520.0)), 0x7c00);
+        assert_eq!(run("cvt.rz.f16.f32", f(65520.0)), 0x7bff);
+        assert_eq!(run("cvt.rn.relu.f16.f32", f(-2.0)), 0);
+        assert_eq!(run("cvt.rn.bf16.s32", (-3i32) as u32 as u64), 0xc040);
+        assert_eq!(run("cvt.rn.bf16.u64", (1 << 60) + (1 << 52)), 0x5d80);
+        assert_eq!(run("cvt.rn.bf16.u64", (1 << 60) + (1 << 52) + 1), 0x5d81);
+        assert_eq!(run("cvt.rzi.s16.f16", 0xc500) as i16, -5);
+        assert_eq!(run("cvt.rni.f16.f16", 0x3e00), 0x4000);
     }
 
     #[test]

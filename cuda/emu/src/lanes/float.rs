@@ -3,6 +3,7 @@
 //! Basic operations are rounded as the instruction says. Those with `.approx` are rounded once from a
 //! double: they are at least as close to the true value as a GPU's, but not bit for bit the same.
 
+use super::half::{Brain, Half, flushed, value};
 use super::{Lane, LaneFn, Opcode, lanes};
 
 /// Zero for subnormal numbers, with their sign.
@@ -29,14 +30,14 @@ macro_rules! f32_op {
 
 /// Rounding of a result.
 #[derive(Clone, Copy, PartialEq)]
-enum Rounding {
+pub(super) enum Rounding {
     Nearest,
     Zero,
     Down,
     Up,
 }
 
-fn rounding(opcode: &Opcode<'_>) -> Rounding {
+pub(super) fn rounding(opcode: &Opcode<'_>) -> Rounding {
     let is = |word| opcode.has(word);
     match () {
         () if is("rz") => Rounding::Zero,
@@ -287,7 +288,7 @@ fn narrow_sticky(value: f64, rest: f64, toward: Rounding) -> f32 {
 }
 
 /// `a + b` as a double and what rounding lost.
-fn two_sum(a: f64, b: f64) -> (f64, f64) {
+pub(super) fn two_sum(a: f64, b: f64) -> (f64, f64) {
     let sum = a + b;
     let part = sum - a;
     (sum, (a - (sum - part)) + (b - part))
@@ -379,6 +380,18 @@ pub(super) fn comparison(compare: &str, kind: &str, ftz: bool) -> Option<LaneFn>
         (|$a:ident, $b:ident| $e:expr) => {
             match (kind, ftz) {
                 ("f64", _) => lanes!(|$a: f64, $b: f64| $e),
+                ("f16", false) => lanes!(|$a: u16, $b: u16| {
+                    let ($a, $b) = (value::<Half>($a), value::<Half>($b));
+                    $e
+                }),
+                ("f16", true) => lanes!(|$a: u16, $b: u16| {
+                    let ($a, $b) = (flushed::<Half>($a), flushed::<Half>($b));
+                    $e
+                }),
+                ("bf16", _) => lanes!(|$a: u16, $b: u16| {
+                    let ($a, $b) = (value::<Brain>($a), value::<Brain>($b));
+                    $e
+                }),
                 (_, false) => lanes!(|$a: f32, $b: f32| $e),
                 (_, true) => lanes!(|$a: f32, $b: f32| {
                     let ($a, $b) = (flush($a), flush($b));

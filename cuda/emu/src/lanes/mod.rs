@@ -6,6 +6,7 @@
 
 mod convert;
 mod float;
+mod half;
 mod integer;
 
 /// The values of one register in the lanes of a warp.
@@ -196,6 +197,7 @@ const MODIFIERS: &[&str] = &[
     "notanumber",
     "normal",
     "subnormal",
+    "relu",
 ];
 
 /// The function of an opcode and the number of its sources, for opcodes that only compute.
@@ -204,24 +206,41 @@ pub(crate) fn lookup(opcode: &Opcode<'_>) -> Option<(LaneFn, usize)> {
     if !opcode.modifiers.iter().all(known) {
         return None;
     }
+    let short = half::is_short(opcode.kind()) && !matches!(opcode.base, "mov" | "selp");
     match opcode.base {
-        "cvt" => convert::lookup(opcode).map(|f| (f, 1)),
+        "cvt" => convert::lookup(opcode),
+        _ if short => half::lookup(opcode),
+        _ if opcode.has("relu") => None,
         _ => integer::lookup(opcode).or_else(|| float::lookup(opcode)),
     }
 }
 
-/// The comparison of `setp` and `set`.
+/// The comparison of `setp` and `set`; of two numbers in one register, that of the lower ones.
 pub(crate) fn comparison(opcode: &Opcode<'_>) -> Option<LaneFn> {
     let compare = *opcode.modifiers.first()?;
     match opcode.kind() {
-        "f32" | "f64" => float::comparison(compare, opcode.kind(), opcode.has("ftz")),
+        kind @ ("f32" | "f64" | "f16" | "bf16") => {
+            float::comparison(compare, kind, opcode.has("ftz"))
+        }
+        "f16x2" => float::comparison(compare, "f16", opcode.has("ftz")),
+        "bf16x2" => float::comparison(compare, "bf16", false),
         kind => integer::comparison(compare, kind),
     }
 }
 
 /// One step of an atomic operation: the new value from the old one and the operand.
 pub(crate) fn atomic(operation: &str, kind: &str) -> Option<fn(u64, u64) -> u64> {
-    integer::atomic(operation, kind).or_else(|| float::atomic(operation, kind))
+    let float = || float::atomic(operation, kind).or_else(|| half::atomic(operation, kind));
+    integer::atomic(operation, kind).or_else(float)
+}
+
+/// The value of a number of 16 bits of a type.
+pub(crate) fn short_value(kind: &str) -> Option<fn(u16) -> f64> {
+    match kind {
+        "f16" => Some(half::value::<half::Half>),
+        "bf16" => Some(half::value::<half::Brain>),
+        _ => None,
+    }
 }
 
 /// Carry (or borrow) out of an addition (or subtraction) with carry in, and its value.

@@ -4,9 +4,9 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use super::{
-    Address, BarrierKind, CODE_WINDOW, Callee, Function, Instruction, LOCAL_WINDOW, Linked, Op,
-    Order, PARAM_WINDOW, Program, Reg, Rmw, SHARED_WINDOW, Shuffle, Space, Special, Target, Unit,
-    Vote, flow, link,
+    Address, BarrierKind, CODE_WINDOW, Callee, Function, Instruction, LOCAL_WINDOW, Linked,
+    MatrixMultiply, Op, Order, PARAM_WINDOW, Program, Reg, Rmw, SHARED_WINDOW, Shuffle, Space,
+    Special, Target, Unit, Vote, flow, link,
 };
 use crate::error::{LoadError, load_error};
 use crate::lanes::{self, LaneFn, Opcode};
@@ -676,6 +676,7 @@ impl<'n, 'a: 'n> Decoder<'n, 'a> {
                 let (src, mask) = (self.src(arg(1))?, self.src(arg(2))?);
                 self.emit(Op::Match { all: opcode.has("all"), dst, pred, src, bits, mask });
             }
+            "mma" => self.matrix_multiply(instruction, &opcode)?,
             "redux" => {
                 let operation = *opcode.modifiers.get(1).unwrap_or(&"");
                 let Some(step) =
@@ -857,11 +858,11 @@ impl<'n, 'a: 'n> Decoder<'n, 'a> {
             None => return self.unsupported(instruction),
         };
         let width = self.width(opcode)?;
-        if vector || width < 4 {
+        if vector || width < 2 {
             return self.unsupported(instruction);
         }
         let order = Order { strong: true, ..order(opcode) };
-        let commutes = !kind.starts_with('f')
+        let commutes = !(kind.starts_with('f') || kind.starts_with("bf"))
             && operation.is_some_and(|word| !matches!(*word, "exch" | "inc" | "dec" | "cas"));
         self.emit(Op::Atomic { at, dst, rmw, src, width, order, commutes });
         Ok(())
@@ -877,6 +878,18 @@ impl<'n, 'a: 'n> Decoder<'n, 'a> {
         let (a, b) = (self.src(operands.get(1))?, self.src(operands.get(2))?);
         let combine = opcode.modifiers.iter().find(|word| matches!(**word, "and" | "or" | "xor"));
         let (dst, second) = self.dst_pair(operands.first())?;
+        if opcode.kind().ends_with("x2") {
+            if combine.is_some() {
+                return self.unsupported(instruction);
+            }
+            let [low, high] = self.compare_both(f, a, b)?;
+            let mov = self.lane_fn("mov.pred")?;
+            self.compute(mov, dst, &[low]);
+            if let Some(second) = second {
+                self.compute(mov, second, &[high]);
+            }
+            return Ok(());
+        }
         if combine.is_none() && second.is_none() {
             self.compute(f, dst, &[a, b]);
             return Ok(());
@@ -899,6 +912,18 @@ impl<'n, 'a: 'n> Decoder<'n, 'a> {
         Ok(())
     }
 
+    /// What a comparison says of the two numbers in a register, the lower first.
+    fn compare_both(&mut self, f: LaneFn, a: Reg, b: Reg) -> Result<[Reg; 2], LoadError> {
+        let truths @ [low, high] = [self.register(), self.register()];
+        let (shift, by) = (self.lane_fn("shr.u32")?, self.constant(16));
+        let (upper_a, upper_b) = (self.register(), self.register());
+        self.compute(shift, upper_a, &[a, by]);
+        self.compute(shift, upper_b, &[b, by]);
+        self.compute(f, low, &[a, b]);
+        self.compute(f, high, &[upper_a, upper_b]);
+        Ok(truths)
+    }
+
     fn set(
         &mut self,
         instruction: &ptx::Instruction<'a>,
@@ -910,12 +935,30 @@ impl<'n, 'a: 'n> Decoder<'n, 'a> {
         };
         let (a, b) =
             (self.src(instruction.operands.get(1))?, self.src(instruction.operands.get(2))?);
-        let truth = self.register();
-        self.compute(f, truth, &[a, b]);
-        let one = if opcode.types().next() == Some("f32") { 1f32.to_bits() } else { u32::MAX };
+        let one = match opcode.types().next() {
+            Some("f32") => 1f32.to_bits(),
+            Some("f16" | "f16x2") => 0x3c00,
+            Some("bf16" | "bf16x2") => 0x3f80,
+            Some("u16" | "s16") => 0xffff,
+            _ => u32::MAX,
+        };
         let select = self.lane_fn("selp.b32")?;
-        let (one, zero) = (self.constant(one.into()), self.constant(0));
         let dst = self.dst(instruction.operands.first())?;
+        let zero = self.constant(0);
+        if opcode.kind().ends_with("x2") {
+            if opcode.types().next() != Some(opcode.kind()) {
+                return self.unsupported(instruction);
+            }
+            let [low, high] = self.compare_both(f, a, b)?;
+            let (below, above) = (self.constant(one.into()), self.constant(u64::from(one) << 16));
+            self.compute(select, low, &[below, zero, low]);
+            self.compute(select, high, &[above, zero, high]);
+            let or = self.lane_fn("or.b32")?;
+            self.compute(or, dst, &[low, high]);
+            return Ok(());
+        }
+        let (truth, one) = (self.register(), self.constant(one.into()));
+        self.compute(f, truth, &[a, b]);
         self.compute(select, dst, &[one, zero, truth]);
         Ok(())
     }
@@ -1130,6 +1173,32 @@ impl<'n, 'a: 'n> Decoder<'n, 'a> {
         let (dst, pred) = self.dst_pair(operands.first())?;
         self.emit(Op::Shuffle { kind, dst, pred, src, by, clamp, mask });
         Ok(())
+    }
+
+    /// `mma.sync.aligned.m16n8k16.row.col.f32.T.T.f32`, `T` being `f16` or `bf16`.
+    fn matrix_multiply(
+        &mut self,
+        instruction: &ptx::Instruction<'a>,
+        opcode: &Opcode<'a>,
+    ) -> Result<(), LoadError> {
+        let value = match &opcode.modifiers[..] {
+            ["sync", "aligned", "m16n8k16", "row", "col", "f32", a, b, "f32"] if a == b => {
+                lanes::short_value(a)
+            }
+            _ => None,
+        };
+        let [d, a, b, c] = &instruction.operands[..] else { return self.unsupported(instruction) };
+        let Some(value) = value else { return self.unsupported(instruction) };
+        let (a, b, c) = (self.sources(Some(a))?, self.sources(Some(b))?, self.sources(Some(c))?);
+        let d = self.destinations(Some(d))?;
+        let d: Vec<Reg> = d.into_iter().flatten().collect();
+        match (d.try_into(), a.try_into(), b.try_into(), c.try_into()) {
+            (Ok(d), Ok(a), Ok(b), Ok(c)) => {
+                self.emit(Op::MatrixMultiply(Box::new(MatrixMultiply { value, d, a, b, c })));
+                Ok(())
+            }
+            _ => self.unsupported(instruction),
+        }
     }
 
     fn copy_async(

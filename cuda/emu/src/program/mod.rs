@@ -223,6 +223,7 @@ pub(crate) enum Op {
         src: Reg,
         mask: Reg,
     },
+    MatrixMultiply(Box<MatrixMultiply>),
     Elect {
         dst: Option<Reg>,
         pred: Reg,
@@ -231,6 +232,17 @@ pub(crate) enum Op {
     /// Lets others run.
     Yield,
     Nop,
+}
+
+/// `d = a × b + c` of a warp: 16×8 from 16×16 and 16×8 numbers of 16 bits.
+#[derive(Debug)]
+pub(crate) struct MatrixMultiply {
+    /// What 16 bits of `a` and `b` stand for.
+    pub(crate) value: fn(u16) -> f64,
+    pub(crate) d: [Reg; 4],
+    pub(crate) a: [Reg; 4],
+    pub(crate) b: [Reg; 2],
+    pub(crate) c: [Reg; 4],
 }
 
 /// What an atomic operation does to memory.

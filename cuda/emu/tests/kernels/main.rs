@@ -6,6 +6,7 @@
 mod classic;
 mod control;
 mod gpu;
+mod halves;
 mod memories;
 mod mistakes;
 mod numbers;
