@@ -11,7 +11,10 @@ use crate::sim::Status;
 /// Numbers of classes, the same in every driver.
 const ROOTS: [u32; 3] = [0x0000, 0x0001, ROOT_CLIENT];
 const ROOT_CLIENT: u32 = 0x0041;
-const EVENTS: [u32; 4] = [0x0005, 0x0078, 0x0079, 0x007e];
+const EVENTS: [u32; 4] = [0x0005, 0x0078, OS_EVENT, 0x007e];
+pub(super) const OS_EVENT: u32 = 0x0079;
+pub(super) const SYSTEM_MEMORY: u32 = 0x003e;
+pub(super) const VIDEO_MEMORY: u32 = 0x0040;
 const DEVICE: u32 = 0x0080;
 const SUBDEVICE: u32 = 0x2080;
 
@@ -21,12 +24,18 @@ const MAX_DEVICES: u64 = 32;
 const MAX_SUBDEVICES: u64 = 8;
 
 /// Which objects may be right above one of a class (R/resource_list.h).
-fn is_parent(class: u32, parent: Kind) -> bool {
+fn is_parent(class: u32, parent: &Kind) -> bool {
     match class {
-        DEVICE => parent == Kind::Root,
-        SUBDEVICE => matches!(parent, Kind::Device(_)),
-        _ => false,
+        DEVICE => *parent == Kind::Root,
+        SUBDEVICE | SYSTEM_MEMORY => matches!(parent, Kind::Device(_)),
+        VIDEO_MEMORY => matches!(parent, Kind::Device(_) | Kind::Subdevice(_)),
+        _ => EVENTS.contains(&class),
     }
+}
+
+/// Whether objects of a class are played.
+fn is_played(class: u32) -> bool {
+    [DEVICE, SUBDEVICE, SYSTEM_MEMORY, VIDEO_MEMORY].contains(&class) || EVENTS.contains(&class)
 }
 
 impl Driver {
@@ -78,7 +87,7 @@ impl Driver {
         Ok(())
     }
 
-    fn alloc_object(
+    pub(super) fn alloc_object(
         &mut self,
         caller: Caller<'_>,
         class: u32,
@@ -91,20 +100,22 @@ impl Driver {
         if wanted == handle {
             return Err(Status::INVALID_OBJECT_PARENT.into());
         }
-        let above = client.object(parent)?.kind;
-        if ![DEVICE, SUBDEVICE].contains(&class) {
+        let above = client.object(parent)?.kind.clone();
+        if !is_played(class) {
             return Err(Failed::NotSimulated(Status::NOT_SUPPORTED, format!("class {name}")));
         }
-        if !is_parent(class, above) {
+        if !is_parent(class, &above) {
             return Err(Status::INVALID_OBJECT_PARENT.into());
         }
         let own = client.assign(handle, wanted)?;
         let kind = match class {
             DEVICE => self.device(handle, params.as_deref())?,
-            _ => self.subdevice(handle, parent, above, params.as_deref())?,
+            SUBDEVICE => self.subdevice(handle, parent, &above, params.as_deref())?,
+            SYSTEM_MEMORY | VIDEO_MEMORY => self.memory(class, &above, params)?,
+            _ => self.event(class, handle, params)?,
         };
         let client = self.server.client(handle, caller.owner)?;
-        client.add(own, Object { parent, kind });
+        client.add(own, Object::new(parent, kind));
         Ok(own)
     }
 
@@ -136,10 +147,10 @@ impl Driver {
         &self,
         client: u32,
         parent: u32,
-        above: Kind,
+        above: &Kind,
         params: Option<&Params>,
     ) -> Result<Kind> {
-        let Kind::Device(gpu) = above else { return Err(Status::INVALID_OBJECT_PARENT.into()) };
+        let Kind::Device(gpu) = *above else { return Err(Status::INVALID_OBJECT_PARENT.into()) };
         let instance = params.map_or(Ok(0), |params| params.get("subDeviceId"))?;
         // Each GPU is a device of its own.
         if instance >= MAX_SUBDEVICES || instance != 0 {
@@ -159,6 +170,7 @@ impl Driver {
         let client = self.server.client(handle, caller.owner)?;
         if object == handle {
             self.server.remove(handle);
+            self.free_events_of(handle);
         } else {
             client.remove(object);
         }
@@ -168,9 +180,9 @@ impl Driver {
 
 /// Where a new object is to be.
 #[derive(Clone, Copy)]
-struct Place {
-    client: u32,
-    parent: u32,
+pub(super) struct Place {
+    pub(super) client: u32,
+    pub(super) parent: u32,
     /// Its handle, or zero.
-    wanted: u32,
+    pub(super) wanted: u32,
 }

@@ -288,6 +288,13 @@ impl Driver {
             "NV_ESC_REGISTER_FD" => self.register(caller, args),
             "NV_ESC_RM_FREE" => self.free(caller, args),
             "NV_ESC_RM_CONTROL" => self.control(caller, args),
+            "NV_ESC_RM_ALLOC_MEMORY" => self.alloc_memory(caller, args),
+            "NV_ESC_RM_MAP_MEMORY" => self.map_memory(caller, args),
+            "NV_ESC_RM_UNMAP_MEMORY" => self.unmap_memory(caller, args),
+            "NV_ESC_RM_DUP_OBJECT" => self.duplicate(caller, args),
+            "NV_ESC_ALLOC_OS_EVENT" => self.alloc_os_event(caller, args),
+            "NV_ESC_FREE_OS_EVENT" => self.free_os_event(args),
+            "NV_ESC_RM_GET_EVENT_DATA" => self.event_data(),
             _ => Err(Failed::NotSimulated(Status::NOT_SUPPORTED, name.to_owned())),
         }
     }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use super::failed::Failed;
 use super::frontend::Caller;
+use super::uvm::Uvm;
 use super::{Driver, NodeKind, NvFile};
 use crate::sim::Errno;
 use crate::sim::client::Client;
@@ -19,7 +20,7 @@ impl Machine for Driver {
         self.all_entries()
     }
 
-    fn open(&mut self, client: &dyn Client, device: Device) -> Result<FileId, Errno> {
+    fn open(&mut self, _: &dyn Client, device: Device) -> Result<FileId, Errno> {
         let node = self.node_kind(device).ok_or(Errno::ENODEV)?;
         let memory = Memory::new(0)?;
         let attached = match node {
@@ -29,7 +30,7 @@ impl Machine for Driver {
         for gpu in &attached {
             self.gpus[*gpu].users += 1;
         }
-        let file = NvFile { node, process: client.process(), control: None, attached };
+        let file = NvFile { node, control: None, attached, shown: None, uvm: Uvm::default() };
         let id = self.files.add(file, Arc::new(Node::Memory(memory)));
         if let Some(open) = self.files.get_mut(id) {
             open.device = Some(device);
@@ -42,6 +43,12 @@ impl Machine for Driver {
         for gpu in open.file.attached {
             self.gpus[gpu].users -= 1;
         }
+        if let Uvm::Space(space) = open.file.uvm {
+            for gpu in space.gpus {
+                self.gpus[gpu].users -= 1;
+            }
+        }
+        self.events.retain(|event| event.file != id);
         // A registered file keeps the control file that it was registered with.
         for owner in [Some(id), open.file.control].into_iter().flatten() {
             let is_kept = self.files.get(owner).is_some()
@@ -97,11 +104,7 @@ impl Machine for Driver {
         let caller = Caller { client, file: id, node, owner };
         match node {
             NodeKind::Control | NodeKind::Gpu(_) => self.frontend(caller, request, argument),
-            NodeKind::Uvm | NodeKind::UvmTools => {
-                let name = self.call_name(client, id, request, argument);
-                let failed = Failed::NotSimulated(super::Status::NOT_SUPPORTED, name);
-                self.answer(client, failed)
-            }
+            NodeKind::Uvm | NodeKind::UvmTools => self.uvm(caller, request, argument),
         }
     }
 
@@ -117,14 +120,18 @@ impl Machine for Driver {
             (Some(NodeKind::Control | NodeKind::Gpu(_)), refusal) => {
                 self.refuse_frontend(client, request, argument, refusal)
             }
-            (_, Refusal::Errno(errno)) => Err(errno).into(),
-            (_, Refusal::Status(_)) => Err(Errno::EINVAL).into(),
+            (_, refusal) => self.refuse_uvm(client, request, argument, refusal),
         }
     }
 
-    fn mmap(&mut self, _: &dyn Client, _: FileId, _: u64, _: u64) -> Result<Mapping, Errno> {
-        // N/nv-mmap.c: nothing was said about what to map.
-        Err(Errno::EINVAL)
+    fn mmap(
+        &mut self,
+        _: &dyn Client,
+        id: FileId,
+        length: u64,
+        offset: u64,
+    ) -> Result<Mapping, Errno> {
+        self.mapping(id, length, offset)
     }
 
     fn text(&self, text: Text) -> String {

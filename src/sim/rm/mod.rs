@@ -10,13 +10,16 @@
 
 mod alloc;
 mod control;
+mod events;
 mod failed;
 mod frontend;
 mod gpu;
 mod interface;
 mod machine;
+mod memory;
 mod paths;
 mod server;
+mod uvm;
 
 use std::io;
 use std::process::Command as Program;
@@ -26,8 +29,11 @@ use super::fault::Faults;
 use super::files::{FileId, Files};
 use super::log::Log;
 use super::supervisor;
+use events::OsEvent;
 use gpu::Gpu;
+use memory::MapContext;
 use server::Server;
+use uvm::Uvm;
 
 pub use super::{Count, Diagnostic, Effect, Errno, Fault, Leak, Outcome, Report, Status};
 pub use interface::{Class, Command, Field, Interface, Ioctl, Layout};
@@ -79,6 +85,10 @@ pub(crate) struct Driver {
     server: Server,
     /// Bytes of a block of memory, as the first process told (NV_ESC_SYS_PARAMS).
     memory_block: u64,
+    events: Vec<OsEvent>,
+    last_buffer: u64,
+    /// Bytes that memory was said to take so far.
+    last_address: u64,
     log: Log,
 }
 
@@ -86,11 +96,13 @@ pub(crate) struct Driver {
 #[derive(Debug)]
 struct NvFile {
     node: NodeKind,
-    process: u32,
     /// The control file that it was registered with.
     control: Option<FileId>,
     /// GPUs that are kept awake by it.
     attached: Vec<usize>,
+    /// What it shows when it is mapped.
+    shown: Option<MapContext>,
+    uvm: Uvm,
 }
 
 /// What was opened.
@@ -123,6 +135,9 @@ impl Driver {
             gpus: (0..gpus.clamp(1, MAX_GPUS)).map(Gpu::new).collect(),
             server: Server::default(),
             memory_block: 0,
+            events: Vec::new(),
+            last_buffer: 0,
+            last_address: 0,
             log,
         }
     }

@@ -1,7 +1,9 @@
 //! Clients and their objects: who may name what, and what goes with what (S, R/client.c).
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
+use super::memory::Buffer;
 use crate::sim::Status;
 use crate::sim::files::FileId;
 
@@ -37,10 +39,18 @@ pub(super) struct Object {
     /// The client's own handle for what is right below it.
     pub(super) parent: u32,
     pub(super) kind: Kind,
+    /// Where the driver says that it is mapped.
+    pub(super) mappings: Vec<u64>,
+}
+
+impl Object {
+    pub(super) fn new(parent: u32, kind: Kind) -> Self {
+        Self { parent, kind, mappings: Vec::new() }
+    }
 }
 
 /// What an object is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Kind {
     /// The client itself.
     Root,
@@ -48,32 +58,39 @@ pub(super) enum Kind {
     Device(usize),
     /// The same, as one of those that work together.
     Subdevice(usize),
+    Memory(Arc<Buffer>),
+    Event,
 }
 
 impl Kind {
     /// The classes whose commands it takes, by their upper halves.
-    pub(super) fn commands(self) -> &'static [u32] {
+    pub(super) fn commands(&self) -> &'static [u32] {
         match self {
             Self::Root => &[0x0000],
             Self::Device(_) => &[0x0080],
             Self::Subdevice(_) => &[0x2080],
+            Self::Memory(_) => &[0x0041],
+            Self::Event => &[],
         }
     }
 
     /// The GPU that it is of.
-    pub(super) fn gpu(self) -> Option<usize> {
+    pub(super) fn gpu(&self) -> Option<usize> {
         match self {
-            Self::Root => None,
-            Self::Device(gpu) | Self::Subdevice(gpu) => Some(gpu),
+            Self::Root | Self::Event => None,
+            Self::Device(gpu) | Self::Subdevice(gpu) => Some(*gpu),
+            Self::Memory(buffer) => Some(buffer.gpu),
         }
     }
 
     /// What a person calls it.
-    pub(super) fn name(self) -> &'static str {
+    pub(super) fn name(&self) -> &'static str {
         match self {
             Self::Root => "RM client",
             Self::Device(_) => "RM device",
             Self::Subdevice(_) => "RM subdevice",
+            Self::Memory(_) => "RM memory",
+            Self::Event => "RM event",
         }
     }
 }
@@ -93,7 +110,7 @@ impl Server {
             }
             handle => handle,
         };
-        let root = Object { parent: 0, kind: Kind::Root };
+        let root = Object::new(0, Kind::Root);
         let objects = BTreeMap::from([(handle, root)]);
         self.clients.insert(handle, Client { owner, process, objects, chosen: 0 });
         Ok(handle)
@@ -162,6 +179,26 @@ impl Client {
         self.objects.get(&handle).ok_or(Status::OBJECT_NOT_FOUND)
     }
 
+    pub(super) fn object_mut(&mut self, handle: u32) -> Result<&mut Object, Status> {
+        self.objects.get_mut(&handle).ok_or(Status::OBJECT_NOT_FOUND)
+    }
+
+    /// Whether an object may be mapped by way of a device: of the client itself, what is right below it
+    /// (R/mapping_cpu.c: `serverMap_Prologue`).
+    pub(super) fn context(&self, client: u32, device: u32, object: u32) -> Result<(), Status> {
+        let is_of_client = self.object(object)?.parent == client;
+        if is_of_client != (device == client) {
+            return Err(Status::INVALID_OBJECT_PARENT);
+        }
+        if device == client {
+            return Ok(());
+        }
+        match self.object(device)?.kind {
+            Kind::Device(_) | Kind::Subdevice(_) => Ok(()),
+            _ => Err(Status::INVALID_OBJECT_PARENT),
+        }
+    }
+
     /// The objects right below one.
     pub(super) fn children(&self, parent: u32) -> impl Iterator<Item = (u32, &Object)> {
         let children = self.objects.iter().map(|(handle, object)| (*handle, object));
@@ -220,7 +257,7 @@ mod tests {
         let Ok(handle) = server.add_client(0, file, 1) else { panic!("no client") };
         let Ok(client) = server.client(handle, file) else { panic!("no client") };
         for (own, parent) in [(1, handle), (2, 1), (3, 2), (4, handle)] {
-            client.add(own, Object { parent, kind: Kind::Device(0) });
+            client.add(own, Object::new(parent, Kind::Device(0)));
         }
         client.remove(1);
         assert!([1, 2, 3].iter().all(|own| client.object(*own).is_err()));
@@ -238,7 +275,7 @@ mod tests {
         let Ok(client) = server.client(0xc1d0_0001, file) else { panic!("no client") };
         assert_eq!(client.assign(0xc1d0_0001, 0), Ok(0xcaf0_0000));
         assert_eq!(client.assign(0xc1d0_0001, 7), Ok(7));
-        client.add(7, Object { parent: 0xc1d0_0001, kind: Kind::Device(0) });
+        client.add(7, Object::new(0xc1d0_0001, Kind::Device(0)));
         assert_eq!(client.assign(0xc1d0_0001, 7), Err(Status::INSERT_DUPLICATE_NAME));
         for wrong in [0xc1d0_0001, 0xc9f0_0000] {
             assert_eq!(client.assign(0xc1d0_0001, wrong), Err(Status::INVALID_OBJECT_HANDLE));

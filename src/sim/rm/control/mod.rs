@@ -2,6 +2,7 @@
 //! S/rs_server.c: `serverControl`, S/rs_resource.c: `resControl_IMPL`).
 
 mod gpu;
+mod lists;
 mod system;
 
 use super::Driver;
@@ -27,7 +28,7 @@ type Handler = fn(&mut Driver, &Asked<'_>, &mut Params) -> Result;
 
 /// The handler of a command.
 fn handler(name: &str) -> Option<Handler> {
-    system::handler(name).or_else(|| gpu::handler(name))
+    system::handler(name).or_else(|| gpu::handler(name)).or_else(|| lists::handler(name))
 }
 
 impl Driver {
@@ -55,7 +56,7 @@ impl Driver {
         }
         let read = self.read(caller.client, &record, address, size);
         let mut params = read.map_err(|_| Status::INVALID_ADDRESS)?;
-        let kind = self.server.client(client, caller.owner)?.object(object)?.kind;
+        let kind = self.server.client(client, caller.owner)?.object(object)?.kind.clone();
         let Some(known) = known else {
             let what = format!("command {command:#010x}");
             return Err(Failed::Unknown(Status::NOT_SUPPORTED, what));
