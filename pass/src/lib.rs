@@ -103,22 +103,23 @@ fn run(module: &Module<'_>, options: &[u8]) -> Result<bool, Failure> {
     // First, because functions go when they are inlined everywhere.
     prepare::inline_wrappers(module)?;
     let selected = select::functions(module, &options);
-    if selected.is_empty() {
+    let kernels: Vec<_> = select::defined(module)
+        .filter(|function| instrument::is_kernel(module, *function))
+        .collect();
+    // What a kernel calls in another unit may be recorded.
+    if selected.is_empty() && !(options.rdc && !kernels.is_empty()) {
         return Ok(true);
     }
     prepare::lower_switches(module, &selected)?;
     let runtime = runtime::link(module, &options)?;
     let mut sites = sites::Sites::new(module, &options);
-    let kernels: Vec<_> = select::defined(module)
-        .filter(|function| instrument::is_kernel(module, *function) && !selected.contains(function))
-        .collect();
-    for function in selected {
-        instrument::function(module, &runtime, &options, &mut sites, function)?;
+    for function in &selected {
+        instrument::function(module, &runtime, &options, &mut sites, *function)?;
     }
-    for kernel in kernels {
-        instrument::kernel(module, &runtime, kernel)?;
+    for kernel in kernels.iter().filter(|kernel| !selected.contains(kernel)) {
+        instrument::kernel(module, &runtime, *kernel)?;
     }
-    runtime.embed(module, &sites, &hash)?;
+    runtime.embed(module, &sites, &hash, &kernels)?;
     module.verify().map_err(|error| format!("the pass has a defect: {error}"))?;
     Ok(true)
 }

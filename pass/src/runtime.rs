@@ -55,6 +55,7 @@ impl<'ctx> Runtime<'ctx> {
         module: &Module<'ctx>,
         sites: &Sites,
         hash: &[u8; 32],
+        kernels: &[FunctionValue<'ctx>],
     ) -> Result<(), Failure> {
         let context = module.get_context();
         let table = sites.bytes();
@@ -75,6 +76,12 @@ impl<'ctx> Runtime<'ctx> {
             .into());
         }
         global.set_linkage(Linkage::Internal);
+        // An image of several units has no hash; each kernel has its unit's.
+        for kernel in kernels {
+            let name = format!("{HASH}_{}", kernel.get_name().to_string_lossy());
+            // As the kernel: of templates there may be one in each unit.
+            constant(module, &name, hash).set_linkage(kernel.get_linkage());
+        }
         let generic = context.ptr_type(AddressSpace::default());
         let fields: [BasicValueEnum<'_>; 3] = [
             global.as_pointer_value().const_address_space_cast(generic).into(),

@@ -110,6 +110,14 @@ fn the_hash_of_a_module_is_that_of_its_code_alone() {
         let changed = text.replacen("n > 3", "n > 4", 1);
         assert_ne!(first, hash("one", &changed, "kinds=branch", level, "-g"));
     }
+    // A unit that is linked with others has it for each kernel.
+    let ptx =
+        |options: &str| compile(&plugin, &events(), Some(options), &["-O2", "-g", "-fgpu-rdc"]);
+    let of = |ptx: &str, kernel: &str| constant(ptx, &format!("__nvabi_module_hash_{kernel}"));
+    let (branches, all) = (ptx("kinds=branch;rdc"), ptx("kinds=all;functions=!*;rdc"));
+    assert_ne!(of(&branches, "uniform"), [0; 32]);
+    assert_eq!(of(&branches, "uniform"), of(&branches, "nested"));
+    assert_eq!(of(&branches, "uniform"), of(&all, "uniform"), "what is recorded");
 }
 
 #[test]

@@ -15,6 +15,7 @@ const HAS_BALLOT: u32 = 0x1000_0000;
 const HAS_VALUE: u32 = 0x2000_0000;
 const SITE: u32 = 0x00ff_ffff;
 const SLACK: u64 = 3;
+const UNIT_SITES: u32 = 0x4000;
 
 const BRANCH: u8 = 0;
 const STORE: u8 = 1;
@@ -77,8 +78,12 @@ impl Run<'_> {
     }
 
     fn record_ptx(&self, ptx: &str) -> Recorded {
+        self.record_linked(&[("alone", ptx)])
+    }
+
+    fn record_linked(&self, units: &[(&str, &str)]) -> Recorded {
         let mut device = Device::new();
-        let module = device.load(ptx).unwrap_or_else(|error| panic!("{error}"));
+        let module = device.link(units).unwrap_or_else(|error| panic!("{error}"));
         let blocks: u32 = self.grid.iter().product();
         let warps = blocks * self.block.iter().product::<u32>().div_ceil(32);
         let regions = u64::from(warps.div_ceil(self.sample));
@@ -102,15 +107,25 @@ impl Run<'_> {
         let report = device.launch(&module, self.kernel, &launch, &args).expect("a launch");
         assert!(report.findings.is_empty(), "{:?}", report.findings);
 
-        let (at, size) = module.symbol("__nvabi_sites").expect("a site table");
-        let mut table = vec![0; size as usize];
-        device.read(at, &mut table).expect("the table");
-        let read = |at: u64, words: usize| {
-            let mut bytes = vec![0; words * 4];
+        let bytes = |at: u64, size: usize| {
+            let mut bytes = vec![0; size];
             device.read(at, &mut bytes).expect("memory");
-            words_of(&bytes)
+            bytes
         };
-        let sites = common::sites(&table);
+        let read = |at: u64, words: usize| words_of(&bytes(at, words * 4));
+        // Of one unit, or of those that ran, as they have put themselves into the list.
+        let mut sites = Vec::new();
+        if units.len() == 1 {
+            let (at, size) = module.symbol("__nvabi_sites").expect("a site table");
+            sites.push(common::sites(&bytes(at, size as usize)));
+        } else {
+            let (list, _) = module.symbol("__nvabi_units").expect("a list of units");
+            let address = |words: &[u32]| u64::from(words[0]) | u64::from(words[1]) << 32;
+            for place in 0..units.len() as u64 {
+                let unit = read(address(&read(list + place * 8, 2)), 4);
+                sites.push(common::sites(&bytes(address(&unit), unit[2] as usize)));
+            }
+        }
         let (mut recorded, mut words) = (BTreeMap::new(), BTreeMap::new());
         for region in 0..regions {
             let header = read(headers + region * 16, 4);
@@ -121,7 +136,7 @@ impl Run<'_> {
             recorded.insert(header[0], parse(&region, &sites));
             words.insert(header[0], asked);
         }
-        Recorded { sites, warps: recorded, words, out: read(out, 1024) }
+        Recorded { sites: sites.concat(), warps: recorded, words, out: read(out, 1024) }
     }
 }
 
@@ -130,13 +145,16 @@ fn words_of(bytes: &[u8]) -> Vec<u32> {
     bytes.chunks_exact(4).map(word).collect()
 }
 
-fn parse(words: &[u32], sites: &[Site]) -> Vec<Event> {
+/// What the words of a region say; sites are numbered through all units.
+fn parse(words: &[u32], units: &[Vec<Site>]) -> Vec<Event> {
     let mut words = words.chunks_exact(2).map(|word| [word[0], word[1]]);
     let mut events = Vec::new();
     while let Some([bits, mask]) = words.next() {
         let kind = (bits >> 24 & 7) as u8;
-        let site = bits & SITE;
-        assert_eq!(sites[site as usize].kind, kind, "the kind is the site's");
+        let (unit, site) = ((bits & SITE) / UNIT_SITES, (bits & SITE) % UNIT_SITES);
+        assert_eq!(units[unit as usize][site as usize].kind, kind, "the kind is the site's");
+        let before: usize = units[..unit as usize].iter().map(Vec::len).sum();
+        let site = site + before as u32;
         let mut taken = if bits & TAKEN != 0 { mask } else { 0 };
         if bits & HAS_BALLOT != 0 {
             // Lanes that went the way of the lowest.
@@ -405,6 +423,64 @@ fn warps_of_blocks_with_three_dimensions_and_a_rest_have_their_own_regions() {
         let lanes = if warp % 3 == 2 { 11 } else { 32 };
         assert_eq!(events.len(), 1);
         assert_eq!(events[0].mask, u32::MAX >> (32 - lanes), "warp {warp}");
+    }
+}
+
+const CALLER: &str = "#include \"cuda.h\"
+extern __device__ u32 halvings(u32);
+extern \"C\" __global__ void caller(u32 *out, u32 n) {
+    if (lane() < n * 4) out[lane()] = halvings(lane());
+}
+";
+const CALLED: &str = "#include \"cuda.h\"
+__device__ u32 halvings(u32 x) {
+    u32 rounds = 0;
+    while (x) {
+        x /= 2;
+        rounds++;
+    }
+    return rounds;
+}
+";
+
+#[test]
+fn units_that_are_linked_record_into_one_buffer() {
+    let Some(plugin) = plugin() else { return };
+    let folder = tempfile::tempdir().expect("a folder");
+    let source = |name: &str, text: &str| {
+        let path = folder.path().join(name);
+        std::fs::write(&path, text).expect("a file");
+        path
+    };
+    let (a, b) = (source("a.cu", CALLER), source("b.cu", CALLED));
+    for level in LEVELS {
+        // The second time nothing of the kernel's own unit is recorded: it still has to set up the warps.
+        for functions in ["*", "halvings*"] {
+            let options = format!("kinds=branch;rdc;functions={functions}");
+            let ptx = |source: &Path| {
+                common::compile(&plugin, source, Some(&options), &[level, "-g", "-fgpu-rdc"])
+            };
+            let (a, b) = (ptx(&a), ptx(&b));
+            let run = Run { kernel: "caller", ..Run::default() };
+            let recorded = run.record_linked(&[("a", &a), ("b", &b)]);
+            for lane in 0..20_u32 {
+                assert_eq!(recorded.out[lane as usize], 32 - lane.leading_zeros(), "{level}");
+            }
+            let own = recorded.branches(0, "caller").len();
+            assert_eq!(own, usize::from(functions == "*"), "{level}");
+            let files: Vec<_> = recorded.sites.iter().map(|site| site.file.as_str()).collect();
+            assert_eq!(files.contains(&"a.cu"), functions == "*", "{level}: {files:?}");
+            // Lanes that have bits left, round by round, among the 20 that call.
+            let left = |round: u32| (0..20).filter(|n| n >> round != 0).map(|n| 1_u32 << n).sum();
+            let left: Vec<u32> = (0..5).map(left).collect();
+            let branches = recorded.branches(0, "halvings");
+            let masks: Vec<_> = branches.iter().map(|(mask, _)| *mask).collect();
+            match level {
+                "-O0" => assert_eq!(masks, [&[0xf_ffff], &left[..]].concat(), "{level}"),
+                // Rotated: the first test is of all, and each round tests what is left of it.
+                _ => assert!(masks.starts_with(&[0xf_ffff]) && masks.contains(&left[4]), "{level}"),
+            }
+        }
     }
 }
 

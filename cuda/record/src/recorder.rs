@@ -1,6 +1,7 @@
 //! What happens around a launch.
 
 use std::collections::{HashMap, HashSet, VecDeque};
+use std::ffi::CString;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use nvabi::trace::records::{self, Site, Sites};
@@ -27,7 +28,7 @@ const WAITING: usize = 64;
 
 const BUFFER: &std::ffi::CStr = c"__nvabi_trace";
 const SITES: &std::ffi::CStr = c"__nvabi_sites";
-const HASH: &std::ffi::CStr = c"__nvabi_module_hash";
+const HASH: &str = "__nvabi_module_hash";
 const LIST: &std::ffi::CStr = c"__nvabi_units";
 
 /// How many threads a launch has.
@@ -49,14 +50,14 @@ impl Shape {
 struct Kernel {
     name: String,
     module: usize,
+    /// Of the code: of the kernel's unit, in an image that was linked of several.
+    hash: [u8; 32],
 }
 
 /// A module with instrumented code in it.
 struct Module {
     /// In the trace.
     number: u32,
-    /// Zeros in an image that was linked of several units.
-    hash: [u8; 32],
     buffer: Address,
     /// What a site's number on the device is in the trace, by unit.
     bases: Vec<Option<u32>>,
@@ -277,17 +278,12 @@ impl Recorder {
         let key = module.addr();
         if !self.modules.contains_key(&key) {
             let units = self.driver.global(module, LIST)?.map(|(address, _)| address);
-            let hash = match self.driver.global(module, HASH)? {
-                Some((address, size)) => self.fetch(address, size)?.try_into().unwrap_or_default(),
-                None => [0; 32],
-            };
             let number = self.written;
             self.written += 1;
             self.modules.insert(
                 key,
                 Module {
                     number,
-                    hash,
                     buffer,
                     bases: vec![None; UNITS],
                     units,
@@ -301,7 +297,19 @@ impl Recorder {
                 self.add_sites(key, 0, &table);
             }
         }
-        Ok(Some(Kernel { name, module: key }))
+        let hash = self.hash(module, &name)?;
+        Ok(Some(Kernel { name, module: key, hash }))
+    }
+
+    /// The hash of the code that a kernel belongs to; zeros where there is none.
+    fn hash(&mut self, module: Handle, kernel: &str) -> Result<[u8; 32], Failure> {
+        for name in [HASH.to_owned(), format!("{HASH}_{kernel}")] {
+            let name = CString::new(name).unwrap_or_default();
+            if let Some((address, size)) = self.driver.global(module, &name)? {
+                return Ok(self.fetch(address, size)?.try_into().unwrap_or_default());
+            }
+        }
+        Ok([0; 32])
     }
 
     /// Copies from the device, in a stream of the recorder's own.
@@ -374,8 +382,7 @@ impl Recorder {
         let descriptor = descriptor.into_boxed_slice();
         let arch = self.driver.arch().unwrap_or(0);
         let module = self.modules.get(&kernel.module);
-        let module = module.map(|module| (module.buffer, module.last, module.hash));
-        let (buffer, last, module_hash) = module.unwrap_or_default();
+        let (buffer, last) = module.map(|module| (module.buffer, module.last)).unwrap_or_default();
         let done = self.driver.event()?;
         // Launches of one module share its variable: one after another, in whatever streams.
         if let Some(last) = last {
@@ -390,7 +397,7 @@ impl Recorder {
             block: shape.block,
             warps: u32::try_from(warps).unwrap_or(u32::MAX),
             arch,
-            module_hash,
+            module_hash: kernel.hash,
             stream: *self.streams.entry(stream.addr()).or_insert(streams),
             order,
             words_per_warp: capacity,

@@ -183,6 +183,9 @@ pub(crate) enum Trace {
         nvabi trace cc --kinds branch,atomic --functions 'reduce*' -- -O2 -c reduce.cu\n\n\
         Exit status: clang's.")]
     Cc(crate::trace::cc::CcArgs),
+    /// The linker of `nvabi trace cc -fgpu-rdc`.
+    #[command(hide = true)]
+    Link(crate::trace::link::LinkArgs),
     /// Run a program and record what its kernels do, on a GPU or in the emulator.
     #[command(
         after_help = "Examples:\n  nvabi trace record -o good.nvtrace -- ./reduce good.txt\n  \

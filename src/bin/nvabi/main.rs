@@ -58,6 +58,7 @@ fn main() -> ExitCode {
         Command::Tegra(args::Tegra::Sim(args)) => return tegra::sim::sim(&context, args),
         Command::Rm(args::Rm::Sim(args)) => return rm::sim::sim(&context, args),
         Command::Trace(args::Trace::Cc(args)) => return trace::cc::cc(&context, args),
+        Command::Trace(args::Trace::Link(args)) => return trace::link::link(&context, args),
         Command::Trace(args::Trace::Record(args)) => return trace::record::record(&context, args),
         Command::Trace(args) => trace::trace(&context, args),
         Command::Alloc(args::Alloc::Devices) => alloc::devices::devices(&context),

@@ -6,7 +6,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
-use super::beside;
+use super::{Scratch, beside, link};
 use crate::context::Context;
 
 /// The compiler of the LLVM that the pass is built for.
@@ -14,7 +14,13 @@ const CLANG: &str = "clang++-19";
 const PASS: &str = "libnvabi_pass.so";
 
 /// The architecture where none is asked for: the oldest that the emulator runs and GPUs still have.
-const ARCH: &str = "--cuda-gpu-arch=sm_80";
+const ARCH: &str = "sm_80";
+
+/// How clang is told others.
+const ARCHS: [&str; 2] = ["--cuda-gpu-arch=", "--offload-arch="];
+
+/// Units of device code are linked.
+const RDC: &str = "-fgpu-rdc";
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct CcArgs {
@@ -47,6 +53,11 @@ pub(crate) struct CcArgs {
 /// Runs clang; the exit status is its own, 2 when it could not be run.
 pub(crate) fn cc(context: &Context<'_>, args: &CcArgs) -> ExitCode {
     let outcome = command(args).and_then(|mut command| {
+        // It goes when clang has ended.
+        let scratch = (links(args) && has(args, RDC)).then(|| Scratch::new("cc")).transpose()?;
+        if let Some(scratch) = &scratch {
+            command.arg(linker(args, &scratch.folder)?);
+        }
         if args.dry_run {
             println!("{}", shown(&command));
             return Ok(ExitCode::SUCCESS);
@@ -65,20 +76,20 @@ pub(crate) fn cc(context: &Context<'_>, args: &CcArgs) -> ExitCode {
 
 fn command(args: &CcArgs) -> io::Result<Command> {
     let pass = beside(args.pass.as_deref(), "NVABI_PASS", PASS)?;
-    let has = |start: &str| args.arguments.iter().any(|argument| starts(argument, start));
+    let has = |start: &str| has(args, start);
     let mut command = Command::new(&args.clang);
-    command.env("NVABI_TRACE_PASS", options(args, has("-fgpu-rdc")));
+    command.env("NVABI_TRACE_PASS", options(args, has(RDC)));
     command.arg(joined("-fpass-plugin=", &pass));
-    if let Some(cuda) = args.cuda.clone().or_else(|| env::var_os("CUDA_PATH").map(PathBuf::from)) {
+    if let Some(cuda) = cuda(args) {
         if !has("--cuda-path") {
             command.arg(joined("--cuda-path=", &cuda));
         }
-        if !has("-c") && !has("-S") && !has("-E") {
+        if links(args) {
             command.arg(joined("-L", &cuda.join("lib64")));
         }
     }
-    if !has("--cuda-gpu-arch") && !has("--offload-arch") {
-        command.arg(ARCH);
+    if !ARCHS.iter().any(|flag| has(flag)) {
+        command.arg(format!("{}{ARCH}", ARCHS[0]));
     }
     // Without lines a site is a number.
     if !args.arguments.iter().any(|argument| starts(argument, "-g")) {
@@ -87,11 +98,40 @@ fn command(args: &CcArgs) -> io::Result<Command> {
     // PTX for the emulator, as it is.
     command.args(["-Xcuda-fatbinary", "--compress=false"]);
     command.args(&args.arguments);
-    let links = !has("-c") && !has("-S") && !has("-E") && !has("-fsyntax-only");
-    if links && !has("-lcudart") {
+    if links(args) && !has("-lcudart") {
         command.arg("-lcudart");
     }
     Ok(command)
+}
+
+fn has(args: &CcArgs, start: &str) -> bool {
+    args.arguments.iter().any(|argument| starts(argument, start))
+}
+
+fn links(args: &CcArgs) -> bool {
+    !["-c", "-S", "-E", "-fsyntax-only"].iter().any(|flag| args.arguments.iter().any(|a| a == flag))
+}
+
+fn cuda(args: &CcArgs) -> Option<PathBuf> {
+    args.cuda.clone().or_else(|| env::var_os("CUDA_PATH").map(PathBuf::from))
+}
+
+/// Device code of several units is linked before the program is.
+fn linker(args: &CcArgs, folder: &Path) -> io::Result<OsString> {
+    let values = |flag: &'static str| {
+        let texts = args.arguments.iter().filter_map(|argument| argument.to_str());
+        texts.filter_map(move |text| text.strip_prefix(flag))
+    };
+    let mut archs: Vec<&str> = ARCHS.iter().flat_map(|flag| values(flag)).collect();
+    archs = archs.iter().flat_map(|list| list.split(',')).collect();
+    if archs.is_empty() {
+        archs.push(ARCH);
+    }
+    let own = values("--ld-path=").last().map(String::from);
+    let kind = values("-fuse-ld=").last().map(|kind| format!("ld.{kind}"));
+    let ld = own.or(kind).unwrap_or_else(|| "ld".to_owned());
+    let script = link::script(folder, cuda(args).as_deref(), &args.clang, &archs, ld.as_ref())?;
+    Ok(joined("--ld-path=", &script))
 }
 
 fn options(args: &CcArgs, rdc: bool) -> OsString {
@@ -120,7 +160,7 @@ fn joined(flag: &str, path: &Path) -> OsString {
 }
 
 /// As a shell would take it.
-fn shown(command: &Command) -> String {
+pub(super) fn shown(command: &Command) -> String {
     let quoted = |text: &OsStr| {
         let text = text.to_string_lossy().into_owned();
         let plain = |c: char| c.is_ascii_alphanumeric() || "-_=./,+:%@".contains(c);

@@ -6,6 +6,7 @@ mod diff;
 mod dump;
 mod export;
 mod info;
+pub(crate) mod link;
 pub(crate) mod outputs;
 pub(crate) mod record;
 mod tui;
@@ -13,7 +14,7 @@ mod tui;
 use std::os::unix::process::ExitStatusExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{ExitCode, ExitStatus};
-use std::{env, io};
+use std::{env, fs, io};
 
 use nvabi::trace::{Error, Trace};
 use nvabi_pipeline::diagnostic::{Diagnostic, Report};
@@ -32,7 +33,7 @@ pub(crate) fn trace(context: &Context<'_>, command: &args::Trace) -> Result<Outc
         args::Trace::Export(args) => export::export(context, args),
         args::Trace::Tui(args) => tui::tui(args),
         // They end as the program does that they run.
-        args::Trace::Cc(_) | args::Trace::Record(_) => Ok(Outcome::Same),
+        args::Trace::Cc(_) | args::Trace::Link(_) | args::Trace::Record(_) => Ok(Outcome::Same),
     }
 }
 
@@ -61,6 +62,29 @@ fn beside(given: Option<&Path>, variable: &str, name: &str) -> io::Result<PathBu
             Err(io::Error::new(io::ErrorKind::NotFound, message))
         }
     })
+}
+
+/// A folder that goes when this does.
+struct Scratch {
+    folder: PathBuf,
+}
+
+impl Scratch {
+    /// `what` and the process's number name it, in the folder for temporary files.
+    fn new(what: &str) -> io::Result<Self> {
+        let folder = env::temp_dir().join(format!("nvabi-{what}-{}", std::process::id()));
+        fs::create_dir(&folder).map_err(|error| {
+            io::Error::new(error.kind(), format!("{}: {error}", folder.display()))
+        })?;
+        Ok(Self { folder })
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        // What stays is in the folder for temporary files.
+        let _ = fs::remove_dir_all(&self.folder);
+    }
 }
 
 /// As a shell tells it: a signal is 128 and its number.

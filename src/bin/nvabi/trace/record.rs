@@ -8,7 +8,7 @@ use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, ExitStatus};
 
-use super::beside;
+use super::{Scratch, beside};
 use crate::context::Context;
 
 const RECORDER: &str = "libnvabi_record.so";
@@ -83,7 +83,7 @@ fn run(context: &Context<'_>, args: &RecordArgs) -> io::Result<ExitStatus> {
     if let Some(kernels) = &args.kernels {
         command.env("NVABI_RECORD_KERNELS", kernels);
     }
-    let emulator = args.emulate.then(|| Emulator::new(args, &mut command)).transpose()?;
+    let emulator = args.emulate.then(|| emulator(args, &mut command)).transpose()?;
     let status = command.status().map_err(|error| at(Path::new(program), error))?;
     drop(emulator);
     match fs::metadata(&out) {
@@ -99,32 +99,17 @@ fn run(context: &Context<'_>, args: &RecordArgs) -> io::Result<ExitStatus> {
 }
 
 /// The emulator under CUDA's names, in a folder that goes when this does.
-struct Emulator {
-    folder: PathBuf,
-}
-
-impl Emulator {
-    fn new(args: &RecordArgs, command: &mut Command) -> io::Result<Self> {
-        let library = beside(None, "NVABI_EMU", EMULATOR)?;
-        let folder = env::temp_dir().join(format!("nvabi-emulator-{}", std::process::id()));
-        fs::create_dir(&folder).map_err(|error| at(&folder, error))?;
-        let emulator = Self { folder };
-        for name in CUDA {
-            symlink(&library, emulator.folder.join(name))?;
-        }
-        command.env("LD_LIBRARY_PATH", before("LD_LIBRARY_PATH", &emulator.folder));
-        if let Some(schedule) = &args.schedule {
-            command.env("NVABI_EMU_SCHEDULE", schedule);
-        }
-        Ok(emulator)
+fn emulator(args: &RecordArgs, command: &mut Command) -> io::Result<Scratch> {
+    let library = beside(None, "NVABI_EMU", EMULATOR)?;
+    let scratch = Scratch::new("emulator")?;
+    for name in CUDA {
+        symlink(&library, scratch.folder.join(name))?;
     }
-}
-
-impl Drop for Emulator {
-    fn drop(&mut self) {
-        // It is a folder of links in the folder for temporary files.
-        let _ = fs::remove_dir_all(&self.folder);
+    command.env("LD_LIBRARY_PATH", before("LD_LIBRARY_PATH", &scratch.folder));
+    if let Some(schedule) = &args.schedule {
+        command.env("NVABI_EMU_SCHEDULE", schedule);
     }
+    Ok(scratch)
 }
 
 /// A list of paths with one more at its front.

@@ -1,0 +1,207 @@
+//! `nvabi trace link`: what `nvabi trace cc -fgpu-rdc` lets clang call in the place of the linker.
+//!
+//! An object has the device code of its unit in a section, and hands it to a function of its own name that
+//! nobody defines: clang leaves it to others to link device code. nvlink does that here, and an object more
+//! has what it made and the functions. They register it as one, together with the units' own images, so
+//! that CUDA, and the emulator, can link their PTX where the machine code is of another architecture.
+
+use std::ffi::{OsStr, OsString};
+use std::fmt::Write as _;
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode, ExitStatus};
+
+use super::Scratch;
+use crate::context::Context;
+
+/// The section of an object in which its device code is.
+const SECTION: &[u8] = b"__nv_relfatbin";
+
+/// Before the name of each unit, in the list that nvlink writes.
+const LISTED: &str = "DEFINE_REGISTER_FUNC(";
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct LinkArgs {
+    /// CUDA's folder; without this, its tools are those of PATH.
+    #[arg(long, value_name = "DIR")]
+    cuda: Option<PathBuf>,
+    /// The compiler.
+    #[arg(long, value_name = "PROGRAM")]
+    clang: OsString,
+    /// Architectures of the device code.
+    #[arg(long = "arch", value_name = "ARCH", required = true)]
+    archs: Vec<String>,
+    /// The linker itself.
+    #[arg(long, value_name = "PROGRAM")]
+    ld: OsString,
+    /// What clang hands to the linker.
+    #[arg(last = true)]
+    arguments: Vec<OsString>,
+}
+
+/// Links; the exit status is the linker's, 2 when it could not be run.
+pub(crate) fn link(context: &Context<'_>, args: &LinkArgs) -> ExitCode {
+    match run(args) {
+        Ok(status) => super::exit_code(status),
+        Err(error) => {
+            context.status("Failed", &error.to_string());
+            ExitCode::from(2)
+        }
+    }
+}
+
+/// An executable that clang can call as its linker.
+pub(crate) fn script(
+    folder: &Path,
+    cuda: Option<&Path>,
+    clang: &OsStr,
+    archs: &[&str],
+    ld: &OsStr,
+) -> io::Result<PathBuf> {
+    use std::os::unix::fs::PermissionsExt as _;
+    let mut command = Command::new(std::env::current_exe()?);
+    command.args(["trace", "link"]);
+    if let Some(cuda) = cuda {
+        command.arg("--cuda").arg(cuda);
+    }
+    command.arg("--clang").arg(clang).arg("--ld").arg(ld);
+    command.args(archs.iter().flat_map(|arch| ["--arch", arch]));
+    let path = folder.join("ld");
+    fs::write(&path, format!("#!/bin/sh\nexec {} -- \"$@\"\n", super::cc::shown(&command)))?;
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o700))?;
+    Ok(path)
+}
+
+fn run(args: &LinkArgs) -> io::Result<ExitStatus> {
+    let units = with_device_code(&args.arguments)?;
+    let mut arguments = args.arguments.clone();
+    let scratch = Scratch::new("link")?;
+    if let Some(last) = units.last() {
+        let inputs: Vec<&OsStr> = units.iter().map(|at| args.arguments[*at].as_os_str()).collect();
+        arguments.insert(last + 1, device_link(args, &inputs, &scratch.folder)?.into());
+    }
+    Command::new(&args.ld).args(arguments).status().map_err(|error| named(&args.ld, error))
+}
+
+/// Which of the arguments are objects, or archives of some, with device code in them.
+fn with_device_code(arguments: &[OsString]) -> io::Result<Vec<usize>> {
+    let mut found = Vec::new();
+    for (at, argument) in arguments.iter().enumerate() {
+        let path = Path::new(argument);
+        let is_object = path.extension().is_some_and(|end| end == "o" || end == "a");
+        if is_object && path.is_file() {
+            let bytes = fs::read(path).map_err(|error| named(argument, error))?;
+            if bytes.windows(SECTION.len()).any(|window| window == SECTION) {
+                found.push(at);
+            }
+        }
+    }
+    Ok(found)
+}
+
+/// Links device code and makes an object of it.
+fn device_link(args: &LinkArgs, inputs: &[&OsStr], folder: &Path) -> io::Result<PathBuf> {
+    let list = folder.join("units");
+    let image = folder.join("linked.fatbin");
+    let mut pack = Command::new(tool(args, "fatbinary"));
+    pack.args(["-64", "--link"]).arg(flag("--create=", &image));
+    for arch in &args.archs {
+        let code = folder.join(format!("{arch}.cubin"));
+        let mut nvlink = Command::new(tool(args, "nvlink"));
+        nvlink.args(["-m64", &format!("-arch={arch}")]);
+        nvlink.arg(flag("--register-link-binaries=", &list)).args(inputs).arg("-o").arg(&code);
+        succeed(&mut nvlink)?;
+        pack.arg(flag(&format!("--image=profile={arch},file="), &code));
+    }
+    succeed(&mut pack)?;
+    let list = fs::read_to_string(&list).map_err(|error| named(list.as_os_str(), error))?;
+    let units: Vec<&str> = list
+        .split(LISTED)
+        .skip(1)
+        .filter_map(|rest| Some(rest.split_once(')')?.0.trim()))
+        .collect();
+    let (source, object) = (folder.join("linked.c"), folder.join("linked.o"));
+    fs::write(&source, registration(&units, &image))?;
+    let mut compile = Command::new(&args.clang);
+    compile.args(["-x", "c", "-O1", "-fPIC", "-c"]).arg(&source).arg("-o").arg(&object);
+    succeed(&mut compile)?;
+    Ok(object)
+}
+
+/// C that registers what was linked once the last unit has come.
+fn registration(units: &[&str], image: &Path) -> String {
+    let image = image.display();
+    let count = units.len();
+    let mut text = format!(
+        r#"typedef void (*registers)(void **);
+struct wrapper {{
+    int magic, version;
+    const void *data;
+    const void **units;
+}};
+void **__cudaRegisterFatBinary(struct wrapper *);
+void __cudaRegisterFatBinaryEnd(void **);
+void __cudaUnregisterFatBinary(void **);
+int atexit(void (*)(void));
+
+__asm__(".pushsection .nv_fatbin,\"a\"\n.balign 8\nnvabi_linked:\n.incbin \"{image}\"\n.popsection");
+extern const char nvabi_linked[] __attribute__((visibility("hidden")));
+
+static const void *units[{count} + 1];
+static registers kernels[{count}];
+static int came;
+static struct wrapper linked __attribute__((section(".nvFatBinSegment"))) = {{0x466243b1, 2, nvabi_linked, units}};
+static void **handle;
+
+static void leave(void) {{
+    __cudaUnregisterFatBinary(handle);
+}}
+
+static void come(registers unit, const struct wrapper *code) {{
+    units[came] = code->data;
+    kernels[came++] = unit;
+    if (came < {count})
+        return;
+    handle = __cudaRegisterFatBinary(&linked);
+    for (int at = 0; at < {count}; at++)
+        kernels[at](handle);
+    __cudaRegisterFatBinaryEnd(handle);
+    atexit(leave);
+}}
+
+"#
+    );
+    for unit in units {
+        // Writing to a string does not fail.
+        let _ = writeln!(
+            text,
+            "void __cudaRegisterLinkedBinary{unit}(registers unit, struct wrapper *code) {{ come(unit, code); }}"
+        );
+    }
+    text
+}
+
+fn tool(args: &LinkArgs, name: &str) -> PathBuf {
+    args.cuda.as_ref().map_or_else(|| name.into(), |cuda| cuda.join("bin").join(name))
+}
+
+fn flag(flag: &str, path: &Path) -> OsString {
+    let mut flag = OsString::from(flag);
+    flag.push(path);
+    flag
+}
+
+/// Runs a tool, whose messages are shown as they are.
+fn succeed(command: &mut Command) -> io::Result<()> {
+    let program = command.get_program().to_owned();
+    let status = command.status().map_err(|error| named(&program, error))?;
+    match status.success() {
+        true => Ok(()),
+        false => Err(io::Error::other(format!("{}: {status}", program.to_string_lossy()))),
+    }
+}
+
+fn named(what: &OsStr, error: io::Error) -> io::Error {
+    io::Error::new(error.kind(), format!("{}: {error}", what.to_string_lossy()))
+}
