@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::Path;
 
-#[path = "../../fuzz/checks.rs"]
+#[path = "../../fuzz/checks/devmem.rs"]
 mod checks;
 
 use crate::allocations::largest;

@@ -1,4 +1,4 @@
-//! What holds for any bytes; the fuzz targets and the test of their corpus share it.
+//! What holds for any bytes that devmem reads; the fuzz targets and the test of their corpus share it.
 
 use nvabi::devmem::wire::{v0, v1};
 
