@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::collections::hash_map::Entry;
 use std::io::{self, Write};
+use std::ops::RangeInclusive;
 use std::path::Path;
 
 use rustc_hash::FxHashMap;
@@ -15,13 +16,21 @@ use super::records::V1Event;
 use super::v1::{V1Header, V1Writer};
 use super::v2::{SiteRow, V2Writer};
 
-/// Writes a trace as nvtrace v2.
+/// Told of warps that cannot be read, up to `u32::MAX` where nobody knows the last, and why not.
+pub type Lost<'a> = dyn FnMut(RangeInclusive<u32>, Error) + 'a;
+
+/// Writes a trace as nvtrace v2. Of one that is damaged, what can be read is written; the rest is lost
+/// in what is written too, so that nobody takes it for whole.
 ///
 /// # Errors
 ///
-/// When warps cannot be read, when there is something that v2 cannot say, and those of the writer.
-pub fn to_v2<W: Write>(trace: &Trace, out: &mut V2Writer<W>) -> Result<(), Error> {
-    Merge::new(out).add(trace, None)
+/// When gddbg v1 is broken, when there is something that v2 cannot say, and those of the writer.
+pub fn to_v2<W: Write>(
+    trace: &Trace,
+    out: &mut V2Writer<W>,
+    lost: &mut Lost<'_>,
+) -> Result<(), Error> {
+    Merge::new(out, lost).add(trace, None)
 }
 
 /// Writes traces into one as nvtrace v2: each becomes a session of its own, or several where it is one
@@ -30,8 +39,12 @@ pub fn to_v2<W: Write>(trace: &Trace, out: &mut V2Writer<W>) -> Result<(), Error
 /// # Errors
 ///
 /// As [`to_v2`].
-pub fn merge<W: Write>(traces: &[Trace], out: &mut V2Writer<W>) -> Result<(), Error> {
-    let mut merge = Merge::new(out);
+pub fn merge<W: Write>(
+    traces: &[Trace],
+    out: &mut V2Writer<W>,
+    lost: &mut Lost<'_>,
+) -> Result<(), Error> {
+    let mut merge = Merge::new(out, lost);
     let mut session = 0;
     for trace in traces {
         merge.add(trace, Some(session))?;
@@ -42,14 +55,15 @@ pub fn merge<W: Write>(traces: &[Trace], out: &mut V2Writer<W>) -> Result<(), Er
     Ok(())
 }
 
-struct Merge<'a, W> {
+struct Merge<'a, 'b, W> {
     out: &'a mut V2Writer<W>,
+    lost: &'a mut Lost<'b>,
     modules: u32,
 }
 
-impl<'a, W: Write> Merge<'a, W> {
-    fn new(out: &'a mut V2Writer<W>) -> Self {
-        Self { out, modules: 0 }
+impl<'a, 'b, W: Write> Merge<'a, 'b, W> {
+    fn new(out: &'a mut V2Writer<W>, lost: &'a mut Lost<'b>) -> Self {
+        Self { out, lost, modules: 0 }
     }
 
     fn add(&mut self, trace: &Trace, session: Option<u32>) -> Result<(), Error> {
@@ -69,19 +83,48 @@ impl<'a, W: Write> Merge<'a, W> {
             let session = session.ok_or_else(|| too_many_sessions(trace.path()))?;
             let launch = Launch { session, ..launch.clone() };
             self.out.launch(&launch, module).map_err(failed)?;
+            let mut next = 0;
             for found in trace.warps(at) {
-                self.warp(trace, &warp_of(found)?, &sites)?;
+                let (first, last, error) = match found {
+                    Found::Warp(warp) => {
+                        next = warp.number().saturating_add(1);
+                        match self.warp(trace, &warp, &sites)? {
+                            Some(error) => (warp.number(), warp.number(), error),
+                            None => continue,
+                        }
+                    }
+                    Found::Lost { error, .. } if trace.version() == 1 => return Err(error),
+                    // It may name the last warp that was read, as long as nobody knows better.
+                    Found::Lost { first, last, error } => (first.max(next), last, error),
+                };
+                if first <= last {
+                    self.out.lost(first, last).map_err(failed)?;
+                    next = last.saturating_add(1);
+                }
+                (self.lost)(first..=last, error);
             }
-            self.out.end_launch().map_err(failed)?;
+            match launch.complete {
+                true => self.out.end_launch().map_err(failed)?,
+                false => self.out.abandon_launch().map_err(failed)?,
+            }
         }
         Ok(())
     }
 
-    fn warp(&mut self, trace: &Trace, warp: &Warp<'_>, sites: &Indexes) -> Result<(), Error> {
+    /// Writes a warp, or, where it cannot be read to its end, as much of it as can, and says why not.
+    fn warp(
+        &mut self,
+        trace: &Trace,
+        warp: &Warp<'_>,
+        sites: &Indexes,
+    ) -> Result<Option<Error>, Error> {
         let failed = |error| unwritable(trace.path(), error);
         self.out.warp(warp.number()).map_err(failed)?;
         for event in warp.known_events() {
-            let event = event?;
+            let event = match event {
+                Ok(event) => event,
+                Err(error) => return Ok(Some(error)),
+            };
             let Some(index) = sites.by_key.get(&event.site).copied() else {
                 let changed = Problem::Damaged("the file changed while it was read");
                 return Err(Error::new(trace.path(), 0, changed));
@@ -90,7 +133,8 @@ impl<'a, W: Write> Merge<'a, W> {
             let value = event.value.filter(|value| !(sites.v1 && *value == 0));
             self.out.event(index, &Event { value, ..event }).map_err(failed)?;
         }
-        self.out.end_warp(warp.dropped()).map_err(failed)
+        self.out.end_warp(warp.dropped()).map_err(failed)?;
+        Ok(None)
     }
 }
 
@@ -160,12 +204,18 @@ const UNRECORDED: u64 = 1 << 24;
 
 /// Writes a launch as gddbg v1. What v1 cannot say (64-bit values, the lanes of a branch, cases of a
 /// switch, 64-bit keys of sites) is an error, unless it may be `lossy`: then values and keys are cut
-/// or folded to 32 bits.
+/// or folded to 32 bits. A warp that is lost has no events, and lost one: v1 cannot say more.
 ///
 /// # Errors
 ///
-/// When warps cannot be read, when something cannot be said, and those of the writer.
-pub fn to_v1<W: Write>(trace: &Trace, launch: usize, lossy: bool, out: W) -> Result<W, Error> {
+/// When gddbg v1 or an event is broken, when something cannot be said, and those of the writer.
+pub fn to_v1<W: Write>(
+    trace: &Trace,
+    launch: usize,
+    lossy: bool,
+    out: W,
+    lost: &mut Lost<'_>,
+) -> Result<W, Error> {
     let path = trace.path();
     let failed = |error| unwritable(path, error);
     let Some(about) = trace.launches().get(launch) else {
@@ -175,7 +225,11 @@ pub fn to_v1<W: Write>(trace: &Trace, launch: usize, lossy: bool, out: W) -> Res
     // The header says how many warps there are and how large one is.
     let (mut warps, mut longest, mut recorded) = (about.warps, 0, 0);
     for found in trace.warps(launch) {
-        let warp = warp_of(found)?;
+        let warp = match found {
+            Found::Warp(warp) => warp,
+            Found::Lost { error, .. } if trace.version() == 1 => return Err(error),
+            Found::Lost { .. } => continue,
+        };
         recorded += 1;
         warps = warps.max(warp.number().saturating_add(1));
         longest = longest.max(u32::try_from(warp.len()).unwrap_or(u32::MAX));
@@ -197,7 +251,20 @@ pub fn to_v1<W: Write>(trace: &Trace, launch: usize, lossy: bool, out: W) -> Res
     let mut next = 0;
     let mut keys = Keys { folded: FxHashMap::default(), lossy };
     for found in trace.warps(launch) {
-        let warp = warp_of(found)?;
+        let warp = match found {
+            Found::Warp(warp) => warp,
+            Found::Lost { first, last, error } => {
+                let end = last.saturating_add(1).min(warps);
+                for number in next..end {
+                    let recorded = number % about.sample_every.max(1) == 0;
+                    let dropped = u32::from(recorded && number >= first);
+                    out.begin_warp(0, dropped).map_err(failed)?;
+                }
+                lost(first.max(next)..=last, error);
+                next = next.max(end);
+                continue;
+            }
+        };
         // Warps that were not recorded are empty in v1.
         for _ in next..warp.number() {
             out.begin_warp(0, 0).map_err(failed)?;

@@ -1,12 +1,13 @@
 //! What is written is what is read, also after damage.
 
+use std::ops::RangeInclusive;
 use std::path::Path;
 use std::process::Command;
 
 use nvabi::trace::convert;
 use nvabi::trace::report::{Note, Status};
 use nvabi::trace::{
-    Event, EventKind, Found, Launch, Options, Problem, SiteRow, Trace, V2Writer, diff,
+    Error, Event, EventKind, Found, Launch, Options, Problem, SiteRow, Trace, V2Writer, diff,
 };
 
 use crate::pairs::{FORMATS, Format, Pair, Random, Warp, write, write_v2};
@@ -84,10 +85,11 @@ fn v1_to_v2_and_back_is_the_same_file() {
     let (v2, again) = (folder.path().join("v2"), folder.path().join("again"));
     let trace = Trace::open(&path).unwrap();
     let mut out = V2Writer::new(std::fs::File::create(&v2).unwrap(), Some(3)).unwrap();
-    convert::to_v2(&trace, &mut out).unwrap();
+    convert::to_v2(&trace, &mut out, &mut nothing_lost).unwrap();
     out.finish().unwrap();
     let trace = Trace::open(&v2).unwrap();
-    convert::to_v1(&trace, 0, false, std::fs::File::create(&again).unwrap()).unwrap();
+    let file = std::fs::File::create(&again).unwrap();
+    convert::to_v1(&trace, 0, false, file, &mut nothing_lost).unwrap();
     assert!(std::fs::read(&path).unwrap() == std::fs::read(&again).unwrap());
     let small = std::fs::metadata(&v2).unwrap().len();
     assert!(small < std::fs::metadata(&path).unwrap().len() * 4 / 5, "{small} bytes");
@@ -156,9 +158,10 @@ fn v2_says_what_v1_cannot() {
     let inlined: Vec<_> = source.inlined_at.iter().map(|s| (s.file.as_str(), s.line)).collect();
     assert_eq!(inlined, [("a.h", 3), ("b.h", 5)]);
 
-    let error = convert::to_v1(&trace, 0, false, Vec::new()).unwrap_err().to_string();
+    let to_v1 = |lossy| convert::to_v1(&trace, 0, lossy, Vec::new(), &mut nothing_lost);
+    let error = to_v1(false).unwrap_err().to_string();
     assert!(error.contains("lanes of the branch at site 0x123456789abcdef disagree"), "{error}");
-    let bytes = convert::to_v1(&trace, 0, true, Vec::new()).unwrap();
+    let bytes = to_v1(true).unwrap();
     assert_eq!(bytes.len(), 128 + 8 * 16 + 7 * 16);
 }
 
@@ -211,6 +214,11 @@ fn lanes_that_disagree_are_told_where_both_know_them() {
     let report = diff(&Trace::open(&a).unwrap(), &Trace::open(&b).unwrap(), &Options::default());
     let findings = report.unwrap().findings;
     assert_eq!((findings.len(), findings[0].lanes), (1, Some(0xf0)));
+}
+
+/// For what is whole.
+fn nothing_lost(warps: RangeInclusive<u32>, error: Error) {
+    panic!("{warps:?}: {error}");
 }
 
 /// Where the chunks of events begin in a file.
@@ -326,7 +334,7 @@ fn a_converted_file_that_was_cut_names_its_sites() {
     let whole = Trace::open(&path).unwrap();
     let v2 = folder.path().join("v2");
     let mut out = V2Writer::new(std::fs::File::create(&v2).unwrap(), None).unwrap();
-    convert::to_v2(&whole, &mut out).unwrap();
+    convert::to_v2(&whole, &mut out, &mut nothing_lost).unwrap();
     out.finish().unwrap();
     let bytes = std::fs::read(&v2).unwrap();
     std::fs::write(&v2, &bytes[..bytes.len() / 2]).unwrap();
@@ -349,10 +357,117 @@ fn events_of_sites_that_are_lost_are_not_compared() {
     let (a, b) = pair.open();
     let report = diff(&a, &b, &Options::default()).unwrap();
     assert_eq!((report.status, report.total_findings), (Status::Incomparable, 0));
-    let mut out = V2Writer::new(Vec::new(), None).unwrap();
-    assert!(convert::to_v2(&b, &mut out).is_err(), "keys are not made up");
+    let (kept, lost) = rewritten(&b);
+    assert!(kept.is_empty(), "keys are not made up");
+    assert_eq!(lost, [(0, 0), (1, 1), (2, 2), (3, 3), (4, 4)]);
     // For the eye there is what can be read.
     assert_eq!(read(&b, 0).0.len(), 5);
+}
+
+/// What is left of a trace that was converted to v2, and which warps are told to be lost: by the one
+/// that converts and, the same, by the one who reads.
+fn rewritten(trace: &Trace) -> (Vec<Read>, Vec<(u32, u32)>) {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("again");
+    let mut out = V2Writer::new(std::fs::File::create(&path).unwrap(), Some(1)).unwrap();
+    let mut lost = Vec::new();
+    let mut tell = |warps: RangeInclusive<u32>, _| lost.push((*warps.start(), *warps.end()));
+    convert::to_v2(trace, &mut out, &mut tell).unwrap();
+    out.finish().unwrap();
+    let again = Trace::open(&path).unwrap();
+    assert_eq!(again.launches()[0].complete, trace.launches()[0].complete);
+    let (kept, told) = read(&again, 0);
+    let told: Vec<(u32, u32)> = told.iter().map(|(first, last, _)| (*first, *last)).collect();
+    assert_eq!(told, lost);
+    let report = diff(trace, &again, &Options { values: true, ..Options::default() }).unwrap();
+    let same = if lost.is_empty() { Status::Identical } else { Status::Incomparable };
+    assert_eq!((report.status, report.total_findings), (same, 0), "{:?}", report.findings);
+    (kept, lost)
+}
+
+#[test]
+fn what_can_be_read_of_a_damaged_file_is_rewritten() {
+    let warps = many(4, 90, 1000);
+    let (folder, path) = file(Format::V2Stored, &warps);
+    let whole = std::fs::read(&path).unwrap();
+    let (all, _) = read(&Trace::open(&path).unwrap(), 0);
+    let starts = chunks(&whole);
+    let flipped = |places: &[usize]| {
+        let mut bytes = whole.clone();
+        places.iter().for_each(|at| bytes[*at] ^= 4);
+        bytes
+    };
+    let mut without_index = flipped(&[starts[1] + 20]);
+    without_index.truncate(whole.len() - 24);
+    let cases = [
+        ("whole", whole.clone()),
+        ("the bytes of a chunk", flipped(&[starts[1] + 60])),
+        ("its header", flipped(&[starts[1] + 20])),
+        ("its header, and the index", without_index),
+        ("the first and the last chunk", flipped(&[starts[0] + 60, *starts.last().unwrap() + 60])),
+        ("two chunks", flipped(&[starts[1] + 60, starts[2] + 60])),
+        ("cut in a chunk", whole[..starts[3] + 1000].to_vec()),
+        ("cut behind a chunk", whole[..starts[3]].to_vec()),
+    ];
+    for (case, bytes) in cases {
+        println!("{case}");
+        std::fs::write(&path, &bytes).unwrap();
+        let trace = Trace::open(&path).unwrap();
+        let (left, lost) = read(&trace, 0);
+        assert_eq!(lost.is_empty(), case == "whole");
+        assert!(!left.is_empty());
+        let (kept, told) = rewritten(&trace);
+        assert!(kept == left, "{} warps of {}", kept.len(), left.len());
+        assert_eq!(told.len(), lost.len(), "{told:?}, {lost:?}");
+
+        // In v1, a warp that is lost lost something.
+        let mut v1 = Vec::new();
+        convert::to_v1(&trace, 0, false, &mut v1, &mut |_, _| {}).unwrap();
+        let v1_path = folder.path().join("v1");
+        std::fs::write(&v1_path, v1).unwrap();
+        let v1 = Trace::open(&v1_path).unwrap();
+        let found = v1.warps(0).map(|found| match found {
+            Found::Warp(warp) => (warp.number(), warp.len() as usize, warp.dropped()),
+            Found::Lost { error, .. } => panic!("{error}"),
+        });
+        let expected =
+            all.iter().map(|(number, events)| match left.iter().any(|(left, _)| left == number) {
+                true => (*number, events.len(), 0),
+                false => (*number, 0, 1),
+            });
+        assert!(found.eq(expected), "{case}");
+    }
+}
+
+#[test]
+fn sessions_that_are_damaged_are_merged_as_far_as_they_can_be_read() {
+    let Some(nvabi) = option_env!("CARGO_BIN_EXE_nvabi") else {
+        return println!("skipped: no command, only the library");
+    };
+    let (folder, path) = file(Format::V2Stored, &many(4, 90, 1000));
+    let bytes = std::fs::read(&path).unwrap();
+    let cut = folder.path().join("cut");
+    std::fs::write(&cut, &bytes[..bytes.len() / 2]).unwrap();
+    let run = |arguments: &[&str]| {
+        let mut command = Command::new(nvabi);
+        let output = command.arg("trace").args(arguments).current_dir(&folder).output().unwrap();
+        let told = String::from_utf8(output.stderr).unwrap();
+        (output.status.code(), told)
+    };
+    let name = path.file_name().unwrap().to_str().unwrap();
+    for arguments in [
+        &["merge", name, "cut", "-o", "out"][..],
+        &["convert", "cut", "out", "--to", "v2"],
+        &["convert", "cut", "out"],
+        &["export", "cut", "out"],
+    ] {
+        let (code, told) = run(arguments);
+        assert_eq!(code, Some(1), "{arguments:?}: {told}");
+        assert!(told.contains("warning") && told.contains("on are lost: cut: byte"), "{told}");
+        assert!(folder.path().join("out").exists(), "{told}");
+    }
+    let (code, told) = run(&["merge", name, name, "-o", "out"]);
+    assert_eq!((code, told.contains("warning")), (Some(0), false), "{told}");
 }
 
 #[test]
@@ -365,10 +480,12 @@ fn numbers_that_do_not_fit_are_refused_when_traces_are_rewritten() {
     out.end_launch().unwrap();
     out.finish().unwrap();
     let open = || Trace::open(&path).unwrap();
-    let error = convert::to_v1(&open(), 0, true, Vec::new()).unwrap_err().to_string();
+    let error = convert::to_v1(&open(), 0, true, Vec::new(), &mut nothing_lost).unwrap_err();
+    let error = error.to_string();
     assert!(error.contains("4294967295 warps were not recorded"), "{error}");
     let mut out = V2Writer::new(Vec::new(), None).unwrap();
-    let error = convert::merge(&[open(), open()], &mut out).unwrap_err().to_string();
+    let error = convert::merge(&[open(), open()], &mut out, &mut nothing_lost).unwrap_err();
+    let error = error.to_string();
     assert!(error.contains("more sessions than a file can number"), "{error}");
 }
 
@@ -413,7 +530,7 @@ fn sessions_stay_apart_when_they_are_merged() {
     write(&path("v2"), Format::V2, &two);
     let traces = [Trace::open(path("v1")).unwrap(), Trace::open(path("v2")).unwrap()];
     let mut out = V2Writer::new(std::fs::File::create(path("all")).unwrap(), Some(1)).unwrap();
-    convert::merge(&traces, &mut out).unwrap();
+    convert::merge(&traces, &mut out, &mut nothing_lost).unwrap();
     out.finish().unwrap();
     let all = Trace::open(path("all")).unwrap();
     let sessions: Vec<_> = all.launches().iter().map(|launch| launch.session).collect();

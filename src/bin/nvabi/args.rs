@@ -150,7 +150,8 @@ pub(crate) enum Trace {
     /// Print the events of a trace.
     #[command(
         after_help = "Examples:\n  nvabi trace dump run.nvtrace --warp 3 --from 100 --count 20\n  \
-        nvabi trace dump run.gddbg --json | jq -c 'select(.kind == \"atomic\")'"
+        nvabi trace dump run.gddbg --json | jq -c 'select(.kind == \"atomic\")'\n\n\
+        Exit status: 0 all of it can be read, 1 something is lost, 2 error."
     )]
     Dump(TraceDump),
     /// Find where two runs part.
@@ -163,16 +164,19 @@ pub(crate) enum Trace {
     Diff(TraceDiff),
     /// Write a trace in the other format: gddbg v1 as nvtrace v2, and back.
     #[command(after_help = "Examples:\n  nvabi trace convert run.gddbg run.nvtrace\n  \
-        nvabi trace convert run.nvtrace run.gddbg --to v1 --launch 2")]
+        nvabi trace convert run.nvtrace run.gddbg --to v1 --launch 2\n\n\
+        Exit status: 0 all of it was written, 1 something is lost, 2 error.")]
     Convert(TraceConvert),
     /// Put the traces of several processes into one; each becomes a session of its own.
     #[command(
-        after_help = "Example:\n  nvabi trace merge rank0.nvtrace rank1.nvtrace -o all.nvtrace"
+        after_help = "Example:\n  nvabi trace merge rank0.nvtrace rank1.nvtrace -o all.nvtrace\n\n\
+        Exit status: 0 all of it was written, 1 something is lost, 2 error."
     )]
     Merge(TraceMerge),
     /// Write the events as a table: Parquet, a row for each event.
     #[command(after_help = "Example:\n  nvabi trace export run.nvtrace run.parquet && \\\n  \
-        duckdb -c \"select line, count(*) from 'run.parquet' group by line\"")]
+        duckdb -c \"select line, count(*) from 'run.parquet' group by line\"\n\n\
+        Exit status: 0 all of it was written, 1 something is lost, 2 error.")]
     Export(TraceExport),
     /// Look at two traces side by side, on a terminal.
     #[command(after_help = "Example:\n  nvabi trace tui good.trace bad.trace --source src\n\n\

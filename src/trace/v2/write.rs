@@ -25,6 +25,8 @@ pub struct V2Writer<W> {
     out: W,
     offset: u64,
     index: Vec<Index>,
+    /// Numbers of chunks that are left out, for what is lost.
+    gaps: usize,
     /// None stores the chunks as they are.
     compressor: Option<zstd::bulk::Compressor<'static>>,
     launches: u32,
@@ -51,6 +53,7 @@ impl<W: Write> V2Writer<W> {
             out,
             offset: size as u64,
             index: Vec::new(),
+            gaps: 0,
             compressor: level.map(zstd::bulk::Compressor::new).transpose()?,
             launches: 0,
             chunk: Vec::with_capacity(CHUNK),
@@ -226,6 +229,33 @@ impl<W: Write> V2Writer<W> {
         Ok(())
     }
 
+    /// Leaves out the warps from `first` to `last`, which are lost, so that whoever reads the file is told
+    /// so; `u32::MAX` is to the end of the launch. Of `first` some events may have been written: they are
+    /// lost too.
+    ///
+    /// # Errors
+    ///
+    /// Those of the writer; `InvalidInput` when the first is neither the open warp nor behind the one
+    /// before, or the last is before the first.
+    pub fn lost(&mut self, first: u32, last: u32) -> io::Result<()> {
+        if last < first || (self.warp.is_some() && self.last != Some(first)) {
+            return Err(invalid(format!("warps {first} to {last} are not next")));
+        }
+        if self.warp.is_none() {
+            self.warp(first)?;
+        }
+        self.warp = None;
+        self.flush()?;
+        // A gap in the numbers is lost chunks: what is on both sides of it names the warps.
+        self.gaps += 1;
+        self.last = Some(last);
+        if last != u32::MAX {
+            self.part(last);
+            self.warp = None;
+        }
+        Ok(())
+    }
+
     fn patch(&mut self, at: usize, change: impl FnOnce(&mut Warp)) {
         let bytes = self.chunk.get_mut(at..at + size_of::<Warp>());
         if let Some(Ok(warp)) = bytes.map(<Warp as zerocopy::FromBytes>::mut_from_bytes) {
@@ -257,6 +287,15 @@ impl<W: Write> V2Writer<W> {
         self.out.flush()
     }
 
+    /// Leaves the launch without its end: readers take it for one that was not written whole.
+    ///
+    /// # Errors
+    ///
+    /// Those of the writer.
+    pub fn abandon_launch(&mut self) -> io::Result<()> {
+        self.flush()
+    }
+
     /// Writes the index, and hands the writer back.
     ///
     /// # Errors
@@ -265,7 +304,7 @@ impl<W: Write> V2Writer<W> {
     pub fn finish(mut self) -> io::Result<W> {
         let (index, at) = (std::mem::take(&mut self.index), self.offset);
         for (number, entries) in index.chunks(CHUNK / size_of::<Index>()).enumerate() {
-            let number = index.len() + number;
+            let number = index.len() + self.gaps + number;
             self.put(kind::INDEX, 0, entries.as_bytes(), (0, 0), number as u32)?;
         }
         let mut footer =
@@ -281,7 +320,7 @@ impl<W: Write> V2Writer<W> {
         if number == abi::NVABI_TRACE_CHUNKS_MAX as usize {
             return Err(invalid(format!("more than {number} chunks")));
         }
-        let chunk = self.put(kind, owner, bytes, warps, number as u32)?;
+        let chunk = self.put(kind, owner, bytes, warps, (number + self.gaps) as u32)?;
         self.index.push(Index { offset, chunk });
         Ok(())
     }

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use nvabi::trace::{Trace, V2Writer, convert as to};
 use nvabi_pipeline::diagnostic::{Diagnostic, Report};
 
-use super::{failed, open};
+use super::{Losses, failed, open};
 use crate::Outcome;
 use crate::args::{TraceConvert, TraceFormat, TraceMerge};
 use crate::context::Context;
@@ -16,25 +16,31 @@ pub(crate) fn convert(context: &Context<'_>, args: &TraceConvert) -> Result<Outc
     let trace = open(&args.from)?;
     let other = if trace.version() == 1 { TraceFormat::V2 } else { TraceFormat::V1 };
     let beside = Beside::new(&args.to)?;
+    let traces = std::slice::from_ref(&trace);
+    let mut losses = Losses::of(context, traces);
+    let mut lost = |warps, error| losses.warps(warps, &error);
     match args.format.unwrap_or(other) {
-        TraceFormat::V2 => write_v2(&beside, args.level, |out| to::to_v2(&trace, out))?,
+        TraceFormat::V2 => write_v2(&beside, args.level, |out| to::to_v2(&trace, out, &mut lost))?,
         TraceFormat::V1 => {
             let launch = one_launch(&trace, args.launch)?;
-            to::to_v1(&trace, launch, args.lossy, beside.writer()?).map_err(failed)?;
+            let out = beside.writer()?;
+            to::to_v1(&trace, launch, args.lossy, out, &mut lost).map_err(failed)?;
         }
     }
     beside.done()?;
     context.status("Written", &args.to.display().to_string());
-    Ok(Outcome::Same)
+    Ok(losses.outcome())
 }
 
 pub(crate) fn merge(context: &Context<'_>, args: &TraceMerge) -> Result<Outcome, Report> {
     let traces = args.files.iter().map(|path| open(path)).collect::<Result<Vec<_>, _>>()?;
     let beside = Beside::new(&args.out)?;
-    write_v2(&beside, args.level, |out| to::merge(&traces, out))?;
+    let mut losses = Losses::of(context, &traces);
+    let mut lost = |warps, error| losses.warps(warps, &error);
+    write_v2(&beside, args.level, |out| to::merge(&traces, out, &mut lost))?;
     beside.done()?;
     context.status("Written", &args.out.display().to_string());
-    Ok(Outcome::Same)
+    Ok(losses.outcome())
 }
 
 fn write_v2(

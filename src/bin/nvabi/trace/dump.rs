@@ -6,7 +6,7 @@ use nvabi::trace::{Event, Found, Trace, Warp};
 use nvabi_pipeline::diagnostic::{Diagnostic, Report};
 use serde::Serialize;
 
-use super::{failed, open};
+use super::{Losses, failed, open};
 use crate::Outcome;
 use crate::args::TraceDump;
 use crate::context::{Context, written};
@@ -33,7 +33,8 @@ pub(crate) fn dump(context: &Context<'_>, args: &TraceDump) -> Result<Outcome, R
         return Err(Diagnostic::error("trace-launch", message).into());
     }
     let mut out = BufWriter::new(std::io::stdout().lock());
-    let (mut lost, mut warps) = (false, 0);
+    let mut losses = Losses::of(context, std::slice::from_ref(&trace));
+    let mut warps = 0;
     for launch in (0..launches).filter(|at| args.launch.is_none_or(|launch| launch == *at)) {
         if !context.json() {
             let kernel = trace.launches().get(launch).map_or("", |launch| &launch.kernel);
@@ -46,19 +47,16 @@ pub(crate) fn dump(context: &Context<'_>, args: &TraceDump) -> Result<Outcome, R
                     dump_warp(context, args, &trace, launch, &warp, &mut out)?;
                 }
                 Found::Warp(_) => {}
-                Found::Lost { error, .. } => {
-                    lost = true;
-                    context.complain(&failed(error));
-                }
+                Found::Lost { first, last, error } => losses.warps(first..=last, &error),
             }
         }
     }
     written(out.flush())?;
-    if let Some(warp) = args.warp.filter(|_| warps == 0 && !lost) {
+    if let Some(warp) = args.warp.filter(|_| warps == 0 && losses.count == 0) {
         let message = format!("there is no warp {warp} in the trace");
         return Err(Diagnostic::error("trace-warp", message).into());
     }
-    Ok(if lost { Outcome::Different } else { Outcome::Same })
+    Ok(losses.outcome())
 }
 
 fn dump_warp(

@@ -15,7 +15,7 @@ use parquet::file::writer::SerializedFileWriter;
 use parquet::schema::parser::parse_message_type;
 
 use super::convert::Beside;
-use super::{failed, open};
+use super::{Losses, failed, open};
 use crate::Outcome;
 use crate::args::TraceExport;
 use crate::context::Context;
@@ -49,14 +49,13 @@ pub(crate) fn export(context: &Context<'_>, args: &TraceExport) -> Result<Outcom
         Report::from(Diagnostic::error("trace-unwritable", message))
     };
     let mut table = Table::new(beside.writer()?).map_err(unwritable)?;
-    let mut lost = false;
+    let mut losses = Losses::of(context, std::slice::from_ref(&trace));
     for (at, launch) in trace.launches().iter().enumerate() {
         for found in trace.warps(at) {
             let warp = match found {
                 Found::Warp(warp) => warp,
-                Found::Lost { error, .. } => {
-                    lost = true;
-                    context.complain(&failed(error));
+                Found::Lost { first, last, error } => {
+                    losses.warps(first..=last, &error);
                     continue;
                 }
             };
@@ -72,7 +71,7 @@ pub(crate) fn export(context: &Context<'_>, args: &TraceExport) -> Result<Outcom
     table.finish().map_err(unwritable)?;
     beside.done()?;
     context.status("Written", &args.out.display().to_string());
-    Ok(if lost { Outcome::Different } else { Outcome::Same })
+    Ok(losses.outcome())
 }
 
 struct Table {

@@ -11,6 +11,7 @@ pub(crate) mod outputs;
 pub(crate) mod record;
 mod tui;
 
+use std::ops::RangeInclusive;
 use std::os::unix::process::ExitStatusExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{ExitCode, ExitStatus};
@@ -44,6 +45,48 @@ fn open(path: &Path) -> Result<Trace, Report> {
 
 fn failed(error: Error) -> Report {
     Diagnostic::error("trace", error.to_string()).into()
+}
+
+/// What of a trace cannot be read: it is warned of, and the rest is taken.
+struct Losses<'a> {
+    context: &'a Context<'a>,
+    count: u64,
+}
+
+impl<'a> Losses<'a> {
+    /// Warnings that are printed.
+    const SHOWN: u64 = 100;
+
+    /// Warns of what was damaged when the traces were opened.
+    fn of(context: &'a Context<'a>, traces: &[Trace]) -> Self {
+        let mut losses = Self { context, count: 0 };
+        traces.iter().flat_map(Trace::damage).for_each(|error| losses.warn(error.to_string()));
+        losses
+    }
+
+    fn warps(&mut self, warps: RangeInclusive<u32>, error: &Error) {
+        let named = match (*warps.start(), *warps.end()) {
+            (first, u32::MAX) => format!("warps from {first} on are"),
+            (first, last) if first >= last => format!("warp {last} is"),
+            (first, last) => format!("warps {first} to {last} are"),
+        };
+        self.warn(format!("{named} lost: {error}"));
+    }
+
+    fn warn(&mut self, message: String) {
+        self.count += 1;
+        if self.count <= Self::SHOWN {
+            self.context.complain(&Diagnostic::warning("trace-lost", message).into());
+        }
+    }
+
+    fn outcome(self) -> Outcome {
+        if let Some(more) = self.count.checked_sub(Self::SHOWN).filter(|more| *more > 0) {
+            let message = format!("{more} more places cannot be read");
+            self.context.complain(&Diagnostic::warning("trace-lost", message).into());
+        }
+        if self.count == 0 { Outcome::Same } else { Outcome::Different }
+    }
 }
 
 /// A library that nvabi needs: as given, else where a variable says, else beside nvabi itself.
