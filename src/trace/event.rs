@@ -47,10 +47,21 @@ impl Serialize for EventKind {
     }
 }
 
+/// A site in JSON: as a number and in hexadecimal, for readers whose numbers have but 53 bits.
+pub(super) fn both<S: Serializer>(site: &u64, serializer: S) -> Result<S::Ok, S::Error> {
+    #[derive(Serialize)]
+    struct Both {
+        site: u64,
+        site_hex: String,
+    }
+    Both { site: *site, site_hex: format!("{site:#x}") }.serialize(serializer)
+}
+
 /// One event of a warp.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
 pub struct Event {
     /// Where in the program: the key of the site, the same in every build of it.
+    #[serde(flatten, serialize_with = "both")]
     pub site: u64,
     /// What happened there.
     pub kind: EventKind,

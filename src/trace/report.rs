@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use serde::ser::SerializeSeq;
 use serde::{Serialize, Serializer};
 
-use super::event::Event;
+use super::event::{Event, both};
 
 /// The version of the JSON: it changes when a key changes its meaning or goes; new keys may come.
 pub const SCHEMA: &str = "nvabi-trace-diff/1";
@@ -125,6 +125,7 @@ pub struct Finding {
     /// How they part.
     pub kind: Kind,
     /// Where: the site of A's event, of B's where A has none.
+    #[serde(flatten, serialize_with = "both")]
     pub site: u64,
     /// The event in the warp of A, its length where A has ended.
     pub index_a: u64,
@@ -223,6 +224,7 @@ pub enum Class {
     /// Proven: what one has more is a whole number of rounds of the loop that both went through.
     LoopBound {
         /// The site where a round begins.
+        #[serde(flatten, serialize_with = "both")]
         site: u64,
         /// How many more rounds.
         rounds: u64,
@@ -234,6 +236,7 @@ pub enum Class {
     /// Proven: a value in the history differs already, although the ways are the same up to here.
     EarlierValue {
         /// The site of that value.
+        #[serde(flatten, serialize_with = "both")]
         site: u64,
         /// Its index in A.
         index_a: u64,
@@ -280,6 +283,7 @@ pub struct Group {
     /// The launch, an index into [`Report::launches`].
     pub launch: u32,
     /// The site.
+    #[serde(flatten, serialize_with = "both")]
     pub site: u64,
     /// How the traces part there.
     pub kind: Kind,
