@@ -4,10 +4,14 @@
 //! others; groups and pictures have limits of their own.
 
 use std::collections::BTreeMap;
+use std::collections::hash_map::Entry;
+use std::ops::Range;
 
 use rustc_hash::FxHashMap;
 
-use super::report::{Finding, Group, Kind, Launch, Map, Note, Report, SCHEMA, Source, Status};
+use super::report::{
+    Finding, Group, GroupKey, Kind, Launch, Map, Note, Report, SCHEMA, Source, Status,
+};
 
 /// Sites and kinds that are told apart, over all launches.
 const GROUPS: usize = 1 << 16;
@@ -58,11 +62,67 @@ pub struct Collector {
     total: u64,
     overflowed: u64,
     ungrouped: u64,
-    groups: FxHashMap<(u32, u64, Kind), Tally>,
+    groups: Groups,
+    cell: Cell,
     firsts: Vec<Finding>,
     others: Vec<Finding>,
     notes: Vec<Note>,
     dropped_notes: FxHashMap<&'static str, u64>,
+}
+
+/// Findings by launch, site and kind.
+#[derive(Debug, Clone)]
+struct Groups {
+    tallies: Vec<(GroupKey, Tally)>,
+    places: FxHashMap<GroupKey, u32>,
+    /// Where the groups of some sites are: warps come to few sites again and again.
+    recent: [u32; RECENT],
+}
+
+const RECENT: usize = 256;
+
+impl Default for Groups {
+    fn default() -> Self {
+        Self { tallies: Vec::new(), places: FxHashMap::default(), recent: [0; RECENT] }
+    }
+}
+
+impl Groups {
+    /// The tally of a group; none where there are too many.
+    #[inline]
+    fn tally(&mut self, key: GroupKey) -> Option<&mut Tally> {
+        let recent = (key.1 as usize ^ ((key.2 as usize) << 5)) % RECENT;
+        let at = match self.tallies.get(self.recent[recent] as usize) {
+            Some((other, _)) if *other == key => self.recent[recent],
+            _ => {
+                let at = self.place(key)?;
+                self.recent[recent] = at;
+                at
+            }
+        };
+        self.tallies.get_mut(at as usize).map(|(_, tally)| tally)
+    }
+
+    fn place(&mut self, key: GroupKey) -> Option<u32> {
+        let full = self.tallies.len() >= GROUPS;
+        match self.places.entry(key) {
+            Entry::Occupied(entry) => Some(*entry.get()),
+            Entry::Vacant(_) if full => None,
+            Entry::Vacant(entry) => {
+                self.tallies.push((key, Tally::default()));
+                Some(*entry.insert(self.tallies.len() as u32 - 1))
+            }
+        }
+    }
+}
+
+/// The cell of a picture that was drawn last: what comes next is mostly in it.
+#[derive(Debug, Clone, Default)]
+struct Cell {
+    launch: u32,
+    warp: u32,
+    events: Range<u64>,
+    at: usize,
 }
 
 #[derive(Debug, Clone, Copy, Default)]
@@ -89,7 +149,8 @@ impl Collector {
             total: 0,
             overflowed: 0,
             ungrouped: 0,
-            groups: FxHashMap::default(),
+            groups: Groups::default(),
+            cell: Cell::default(),
             firsts: Vec::new(),
             others: Vec::new(),
             notes: Vec::new(),
@@ -149,12 +210,10 @@ impl Collector {
     }
 
     fn count(&mut self, place: Place, first: bool) {
-        let key = (place.launch, place.site, place.kind);
-        if self.groups.len() >= GROUPS && !self.groups.contains_key(&key) {
+        let Some(tally) = self.groups.tally((place.launch, place.site, place.kind)) else {
             self.ungrouped += 1;
             return;
-        }
-        let tally = self.groups.entry(key).or_default();
+        };
         let warp = u64::from(place.warp) + 1;
         tally.findings += 1;
         tally.warps += u64::from(tally.last != warp);
@@ -171,9 +230,14 @@ impl Collector {
             launch.map = Some(Map::new(warps, longest));
             self.maps += 1;
         }
-        if let Some(map) = &mut launch.map {
-            map.add(u64::from(place.warp), place.index_a);
+        let Some(map) = &mut launch.map else { return };
+        let cell = &mut self.cell;
+        let there = (cell.launch, cell.warp) == (place.launch, place.warp);
+        if !there || !cell.events.contains(&place.index_a) {
+            let (at, events) = map.cell(u64::from(place.warp), place.index_a);
+            *cell = Cell { launch: place.launch, warp: place.warp, events, at };
         }
+        map.count(cell.at);
     }
 
     /// Says that a warp lost events.
@@ -208,8 +272,11 @@ impl Collector {
                 (Some(_), None) => {}
             }
         }
-        for (key, theirs) in other.groups {
-            let ours = self.groups.entry(key).or_default();
+        for (key, theirs) in other.groups.tallies {
+            let Some(ours) = self.groups.tally(key) else {
+                self.ungrouped += theirs.findings;
+                continue;
+            };
             ours.findings += theirs.findings;
             ours.warps += theirs.warps;
             ours.first_in += theirs.first_in;
@@ -229,7 +296,7 @@ impl Collector {
         let mut findings = self.firsts;
         findings.extend(self.others.into_iter().take(self.limit - findings.len()));
         findings.sort_by_key(Finding::order);
-        let groups = groups(self.groups);
+        let groups = groups(self.groups.tallies);
         let sites = findings.iter().flat_map(Finding::sites).chain(groups.iter().map(|g| g.site));
         let sources: BTreeMap<u64, Source> =
             sites.filter_map(|site| Some((site, source(site)?))).collect();
@@ -273,8 +340,8 @@ fn merged(mut ours: Vec<Finding>, theirs: Vec<Finding>, limit: usize) -> Vec<Fin
     ours
 }
 
-fn groups(tallies: FxHashMap<(u32, u64, Kind), Tally>) -> Vec<Group> {
-    let group = |((launch, site, kind), tally): (_, Tally)| {
+fn groups(tallies: Vec<(GroupKey, Tally)>) -> Vec<Group> {
+    let group = |((launch, site, kind), tally): (GroupKey, Tally)| {
         let Tally { findings, warps, first_in, .. } = tally;
         Group { launch, site, kind, findings, warps, first_in }
     };
@@ -339,9 +406,21 @@ impl Map {
 
     /// Counts a finding; what lies beyond the picture counts at its edge.
     pub fn add(&mut self, warp: u64, index: u64) {
+        let (at, _) = self.cell(warp, index);
+        self.count(at);
+    }
+
+    /// Where a finding is counted, and the events of the warp that are counted there too.
+    fn cell(&self, warp: u64, index: u64) -> (usize, Range<u64>) {
         let row = ((warp / self.warps_per_row) as usize).min(self.rows - 1);
-        let column = ((index / self.events_per_column) as usize).min(self.columns - 1);
-        if let Some(count) = self.counts.get_mut(row * self.columns + column) {
+        let column = (index / self.events_per_column).min(self.columns as u64 - 1);
+        let first = column * self.events_per_column;
+        (row * self.columns + column as usize, first..first + self.events_per_column)
+    }
+
+    #[inline]
+    fn count(&mut self, at: usize) {
+        if let Some(count) = self.counts.get_mut(at) {
             *count = count.saturating_add(1);
         }
     }

@@ -190,6 +190,7 @@ impl<'a> V1Events<'a> {
 }
 
 /// The event in 16 bytes.
+#[inline]
 pub(crate) fn event(bytes: &[u8]) -> Option<Event> {
     let (event, _) = V1Event::ref_from_prefix(bytes).ok()?;
     Some(Event {

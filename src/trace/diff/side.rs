@@ -71,17 +71,18 @@ impl<'a> Side<'a> {
     }
 
     /// The event that is `ahead` steps ahead.
+    #[inline]
     pub(super) fn peek(&mut self, ahead: u64) -> Result<Option<Event>, Error> {
-        self.event(self.at + ahead)
+        match (&self.events, self.sites) {
+            (Events::Mapped { bytes, .. }, None) => Ok(mapped(bytes, self.at + ahead)),
+            _ => self.event(self.at + ahead),
+        }
     }
 
     /// An event, of those that are within reach.
     pub(super) fn event(&mut self, index: u64) -> Result<Option<Event>, Error> {
         let event = match &mut self.events {
-            Events::Mapped { bytes, .. } => {
-                let start = usize::try_from(index).ok().and_then(|i| i.checked_mul(v1::EVENT));
-                start.and_then(|start| bytes.get(start..)).and_then(v1::event)
-            }
+            Events::Mapped { bytes, .. } => mapped(bytes, index),
             Events::Buffered(buffered) => buffered.event(index, self.at)?,
             Events::None => None,
         };
@@ -101,6 +102,7 @@ impl<'a> Side<'a> {
         }
     }
 
+    #[inline]
     pub(super) fn advance(&mut self, steps: u64) {
         self.at += steps;
         match &mut self.events {
@@ -154,6 +156,12 @@ impl<'a> Side<'a> {
             buffered.base = self.at;
         }
     }
+}
+
+#[inline]
+fn mapped(bytes: &[u8], index: u64) -> Option<Event> {
+    let start = usize::try_from(index).ok()?.checked_mul(v1::EVENT)?;
+    v1::event(bytes.get(start..)?)
 }
 
 impl<'a> Buffered<'a> {
