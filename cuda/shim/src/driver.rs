@@ -77,10 +77,21 @@ nothing! {
 }
 
 unsupported! {
-    cuGraphLaunch;
     cuStreamBeginCapture_v2;
+    cuStreamEndCapture;
+    cuGraphCreate;
+    cuGraphAddKernelNode_v2;
+    cuGraphInstantiateWithFlags;
+    cuGraphLaunch;
+    cuGraphExecDestroy;
+    cuGraphDestroy;
     cuTexObjectCreate;
+    cuTexObjectDestroy;
+    cuSurfObjectCreate;
     cuArrayCreate_v2;
+    cuArray3DCreate_v2;
+    cuArrayDestroy;
+    cuMemcpy3D_v2;
 }
 
 answers! {

@@ -116,10 +116,23 @@ nothing! {
 
 unsupported! {
     cudaStreamBeginCapture;
+    cudaStreamEndCapture;
+    cudaGraphCreate;
+    cudaGraphAddKernelNode;
+    cudaGraphInstantiate;
+    cudaGraphInstantiateWithFlags;
     cudaGraphLaunch;
+    cudaGraphExecDestroy;
+    cudaGraphDestroy;
     cudaCreateTextureObject;
+    cudaDestroyTextureObject;
+    cudaCreateSurfaceObject;
     cudaMallocArray;
+    cudaMalloc3DArray;
+    cudaFreeArray;
+    cudaMemcpy2DToArray;
     cudaMalloc3D;
+    cudaMemcpy3D;
     cudaIpcGetMemHandle;
 }
 

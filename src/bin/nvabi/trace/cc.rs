@@ -96,7 +96,9 @@ fn command(args: &CcArgs) -> io::Result<Command> {
         command.arg("-gline-tables-only");
     }
     // PTX for the emulator, as it is.
-    command.args(["-Xcuda-fatbinary", "--compress=false"]);
+    if !["-S", "-E", "-fsyntax-only", "--cuda-device-only"].iter().any(|flag| given(args, flag)) {
+        command.args(["-Xcuda-fatbinary", "--compress=false"]);
+    }
     command.args(&args.arguments);
     if links(args) && !has("-lcudart") {
         command.arg("-lcudart");
@@ -109,7 +111,11 @@ fn has(args: &CcArgs, start: &str) -> bool {
 }
 
 fn links(args: &CcArgs) -> bool {
-    !["-c", "-S", "-E", "-fsyntax-only"].iter().any(|flag| args.arguments.iter().any(|a| a == flag))
+    !["-c", "-S", "-E", "-fsyntax-only"].iter().any(|flag| given(args, flag))
+}
+
+fn given(args: &CcArgs, flag: &str) -> bool {
+    args.arguments.iter().any(|argument| argument == flag)
 }
 
 fn cuda(args: &CcArgs) -> Option<PathBuf> {
