@@ -63,7 +63,7 @@ struct nvabi_trace_buffer {
     uint32_t capacity;     /* words of a region */
     uint32_t regions;      /* warps from regions * sample_every on are not recorded */
     uint32_t sample_every; /* warp n has region n / sample_every if that is whole; 0 is 1 */
-    uint32_t skip;         /* events of each warp that are passed over before the first is recorded */
+    uint32_t reserved;     /* 0 */
 };
 
 /* ---- A file of version 2 -------------------------------------------------------------------------- */
@@ -145,7 +145,7 @@ struct nvabi_trace_launch {
     uint32_t warps;            /* of the launch, recorded or not */
     uint32_t words_per_warp;   /* capacity of a region, in words; 0 where there was no limit */
     uint32_t sample_every;     /* as in nvabi_trace_buffer */
-    uint32_t skip;             /* as in nvabi_trace_buffer */
+    uint32_t reserved;         /* 0 */
     uint32_t kernel;           /* bytes of the kernel's name, which follows; no zero byte at its end */
 };
 

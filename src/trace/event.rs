@@ -15,7 +15,7 @@ impl EventKind {
     pub const BRANCH: Self = Self(abi::NVABI_TRACE_BRANCH as u8);
     /// A store to shared memory; the value is what was stored.
     pub const SHARED_STORE: Self = Self(abi::NVABI_TRACE_SHARED_STORE as u8);
-    /// An atomic operation; the value is its operand.
+    /// An atomic operation; the value is what was in memory before, in files of gddbg v1 its operand.
     pub const ATOMIC: Self = Self(abi::NVABI_TRACE_ATOMIC as u8);
     /// A function was entered.
     pub const ENTRY: Self = Self(abi::NVABI_TRACE_ENTRY as u8);

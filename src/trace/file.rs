@@ -51,8 +51,6 @@ pub struct Launch {
     pub words_per_warp: u32,
     /// Of this many warps one is recorded; 0 is 1.
     pub sample_every: u32,
-    /// Events of each warp that were passed over before the first was recorded.
-    pub skip: u32,
     /// Events in all, where the file says so.
     pub events: Option<u64>,
     /// Events that were not recorded because their warp was full, where the file says so.
@@ -79,7 +77,6 @@ impl Default for Launch {
             session: 0,
             words_per_warp: 0,
             sample_every: 1,
-            skip: 0,
             events: None,
             dropped: None,
             complete: true,
@@ -277,7 +274,6 @@ fn launch_v2(launch: &v2::V2Launch) -> Launch {
         session: record.session,
         words_per_warp: record.words_per_warp,
         sample_every: record.sample_every,
-        skip: record.skip,
         events: launch.end.map(|(_, end)| end.events),
         dropped: launch.end.map(|(_, end)| end.dropped),
         complete: launch.end.is_some(),

@@ -78,7 +78,7 @@ pub struct Launch {
     pub warps: u32,
     pub words_per_warp: u32,
     pub sample_every: u32,
-    pub skip: u32,
+    pub reserved: u32,
     pub kernel: u32,
 }
 

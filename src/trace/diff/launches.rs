@@ -56,14 +56,10 @@ fn keys(launches: &[Launch]) -> Vec<Key<'_>> {
 /// Why two launches of the same kernel cannot be compared.
 pub(super) fn incompatible(a: &Launch, b: &Launch, other_grids: bool) -> Option<String> {
     let kernel = &a.kernel;
-    if (a.sample_every.max(1), a.skip) != (b.sample_every.max(1), b.skip) {
+    let [a_every, b_every] = [a, b].map(|launch| launch.sample_every.max(1));
+    if a_every != b_every {
         return Some(format!(
-            "other warps or events of {kernel} were recorded: every {} of the warps without the first \
-             {} events, and every {} without the first {}",
-            a.sample_every.max(1),
-            a.skip,
-            b.sample_every.max(1),
-            b.skip
+            "other warps of {kernel} were recorded: one of {a_every}, and one of {b_every}"
         ));
     }
     if other_grids {

@@ -113,7 +113,7 @@ impl<W: Write> V2Writer<W> {
             warps: launch.warps,
             words_per_warp: launch.words_per_warp,
             sample_every: launch.sample_every,
-            skip: launch.skip,
+            reserved: 0,
             kernel: launch.kernel.len() as u32,
         };
         let mut payload = record.as_bytes().to_vec();
