@@ -36,7 +36,8 @@ fn name_string(_: &mut Driver, _: &Asked<'_>, params: &mut Params) -> Result {
     const UNICODE: u32 = 1;
     match params.word("gpuNameStringFlags")? {
         ASCII => Ok(params.put_text("gpuNameString.ascii", gpu::NAME)?),
-        UNICODE => {
+        // Since 595 there is no such form.
+        UNICODE if params.has("gpuNameString.unicode") => {
             let letters = gpu::NAME.bytes().chain([0]);
             let text: Vec<u8> = letters.flat_map(|letter| [letter, 0]).collect();
             Ok(params.put("gpuNameString.unicode", &text)?)

@@ -66,6 +66,9 @@ fn build_version_v2(driver: &mut Driver, _: &Asked<'_>, params: &mut Params) -> 
     params.put_text("driverVersionBuffer", &driver.interface.tag)?;
     params.put_text("versionBuffer", BRANCH)?;
     params.put_text("titleBuffer", TITLE)?;
+    if params.has("driverBranch") {
+        params.put_text("driverBranch", BRANCH)?;
+    }
     params.set("changelistNumber", 0_u32)?;
     params.set("officialChangelistNumber", 0_u32)?;
     Ok(())

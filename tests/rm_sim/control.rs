@@ -1,0 +1,318 @@
+//! Control commands.
+
+use crate::client::status::*;
+use crate::client::*;
+use crate::rules;
+
+const NO_GPU: u64 = 0xffff_ffff;
+const UUID: &[u8] = b"nvabi-simulated\0";
+const UUID_TEXT: &str = "GPU-6e766162-692d-7369-6d75-6c6174656400";
+const BINARY: u64 = 2;
+
+/// A command of the client itself.
+fn ask(client: &Client, name: &str, params: &mut Struct) -> u32 {
+    client.control(client.handle, name, params)
+}
+
+/// Whether the driver has a command.
+fn has(name: &str) -> bool {
+    let all = driver().calls().control.iter().copied().flatten();
+    all.copied().any(|info| info.name == name)
+}
+
+/// The parameters of a list of values that is in them.
+fn values(record: &str, list: &str, indices: &[u64]) -> Struct {
+    let mut params = Struct::new(record).with(&format!("{list}Size"), indices.len() as u64);
+    for (at, index) in indices.iter().enumerate() {
+        params.set(&format!("{list}[{at}].index"), *index);
+        params.set(&format!("{list}[{at}].data"), 0xdead);
+    }
+    params
+}
+
+rules! {
+    the_build_is_told_in_both_forms {
+        let client = Client::new();
+        let mut params = Struct::new("NV0000_CTRL_SYSTEM_GET_BUILD_VERSION_PARAMS");
+        let name = "NV0000_CTRL_CMD_SYSTEM_GET_BUILD_VERSION";
+        assert_eq!(ask(&client, name, &mut params), OK);
+        let longest = params.get("sizeOfStrings");
+        assert!(longest > driver().tag().len() as u64);
+        let mut buffers = [[0xff_u8; 64]; 3];
+        for (field, buffer) in ["pDriverVersionBuffer", "pVersionBuffer", "pTitleBuffer"]
+            .into_iter()
+            .zip(&mut buffers)
+        {
+            params.set(field, buffer.as_mut_ptr() as u64);
+        }
+        params.set("sizeOfStrings", longest - 1);
+        assert_eq!(ask(&client, name, &mut params), INVALID_PARAM_STRUCT);
+        params.set("sizeOfStrings", 64);
+        assert_eq!(ask(&client, name, &mut params), OK);
+        assert!(buffers[0].starts_with(format!("{}\0", driver().tag()).as_bytes()));
+        params.set("pTitleBuffer", 8);
+        assert_eq!(ask(&client, name, &mut params), INVALID_PARAM_STRUCT, "not to be written");
+        // The newer form has three texts of 256 bytes and two numbers, and since 595 four.
+        let told = [776, 1032].map(|size| {
+            let mut params = vec![0_u8; size];
+            let at = params.as_mut_ptr() as u64;
+            (client.control_with(client.handle, 0x13e, at, size), params)
+        });
+        let told: Vec<_> = told.into_iter().filter(|(status, _)| *status == OK).collect();
+        assert_eq!(told.len(), 1, "one size is right");
+        assert!(told[0].1.starts_with(format!("{}\0", driver().tag()).as_bytes()));
+    }
+
+    gpus_are_probed_and_attached {
+        let client = Client::new();
+        let attached = || {
+            let mut params = Struct::new("NV0000_CTRL_GPU_GET_ATTACHED_IDS_PARAMS");
+            assert_eq!(ask(&client, "NV0000_CTRL_CMD_GPU_GET_ATTACHED_IDS", &mut params), OK);
+            [params.get("gpuIds[0]"), params.get("gpuIds[1]")]
+        };
+        let mut params = Struct::new("NV0000_CTRL_GPU_GET_PROBED_IDS_PARAMS");
+        assert_eq!(ask(&client, "NV0000_CTRL_CMD_GPU_GET_PROBED_IDS", &mut params), OK);
+        assert_eq!((params.get("gpuIds[0]"), params.get("gpuIds[1]")), (0x100, NO_GPU));
+        assert_eq!(attached(), [NO_GPU; 2], "nobody has it open");
+        let gpu = open("/dev/nvidia0").unwrap();
+        assert_eq!(attached(), [0x100, NO_GPU]);
+        unsafe { libc::close(gpu) };
+        assert_eq!(attached(), [NO_GPU; 2]);
+    }
+
+    gpus_are_asked_for_by_their_numbers {
+        let client = Client::new();
+        let attach = |command: &str, ids: [u64; 2]| {
+            let mut params = Struct::new(&command.replace("_CMD", "").replace("IDS", "IDS_PARAMS"));
+            params.set("gpuIds[0]", ids[0]);
+            params.set("gpuIds[1]", ids[1]);
+            params.set("gpuIds[2]", NO_GPU);
+            ask(&client, command, &mut params)
+        };
+        let (on, off) = ("NV0000_CTRL_CMD_GPU_ATTACH_IDS", "NV0000_CTRL_CMD_GPU_DETACH_IDS");
+        assert_eq!(attach(on, [0xffff, 0]), OK, "all");
+        assert_eq!(attach(on, [0x100, NO_GPU]), OK);
+        assert_eq!(attach(on, [0x100, 0x700]), INVALID_ARGUMENT);
+        assert_eq!(attach(off, [0x100, NO_GPU]), INVALID_ARGUMENT, "it is not attached");
+        open("/dev/nvidia0").unwrap();
+        assert_eq!(attach(off, [0x100, NO_GPU]), OK);
+    }
+
+    gpus_tell_what_they_are {
+        let client = Client::new();
+        let id_info = |record: &str, name: &str, id: u64| {
+            let mut params = Struct::new(record).with("gpuId", id);
+            let status = ask(&client, name, &mut params);
+            (status, params.get("deviceInstance"), params.get("gpuFlags") & 1)
+        };
+        let forms = [
+            ("NV0000_CTRL_GPU_GET_ID_INFO_PARAMS", "NV0000_CTRL_CMD_GPU_GET_ID_INFO"),
+            ("NV0000_CTRL_GPU_GET_ID_INFO_V2_PARAMS", "NV0000_CTRL_CMD_GPU_GET_ID_INFO_V2"),
+        ];
+        for (record, name) in forms {
+            assert_eq!(id_info(record, name, 0x100).0, INVALID_ARGUMENT, "it is not attached");
+        }
+        let (_user, ..) = Client::with_device();
+        for (record, name) in forms {
+            assert_eq!(id_info(record, name, 0x100), (OK, 0, 1), "in use");
+            assert_eq!(id_info(record, name, 0x700).0, INVALID_ARGUMENT);
+        }
+        let mut params = Struct::new("NV0000_CTRL_GPU_GET_PCI_INFO_PARAMS").with("gpuId", 0x100);
+        assert_eq!(ask(&client, "NV0000_CTRL_CMD_GPU_GET_PCI_INFO", &mut params), OK);
+        assert_eq!((params.get("domain"), params.get("bus"), params.get("slot")), (0, 1, 0));
+        params.set("gpuId", 0x700);
+        let status = ask(&client, "NV0000_CTRL_CMD_GPU_GET_PCI_INFO", &mut params);
+        assert_eq!(status, INVALID_ARGUMENT);
+        let mut params = Struct::new("NV0000_CTRL_GPU_GET_DEVICE_IDS_PARAMS");
+        assert_eq!(ask(&client, "NV0000_CTRL_CMD_GPU_GET_DEVICE_IDS", &mut params), OK);
+        assert_eq!(params.get("deviceIds"), 1);
+    }
+
+    gpus_have_an_identity {
+        let (client, _, subdevice) = Client::with_device();
+        let uuid = |id: u64, flags: u64| {
+            let record = "NV0000_CTRL_GPU_GET_UUID_FROM_GPU_ID_PARAMS";
+            let mut params = Struct::new(record).with("gpuId", id).with("flags", flags);
+            let name = "NV0000_CTRL_CMD_GPU_GET_UUID_FROM_GPU_ID";
+            (ask(&client, name, &mut params), params)
+        };
+        let (status, params) = uuid(0x100, 0);
+        assert_eq!((status, params.text("gpuUuid").as_str()), (OK, UUID_TEXT));
+        assert_eq!(params.get("uuidStrLen"), UUID_TEXT.len() as u64 + 1);
+        let (status, params) = uuid(0x100, BINARY);
+        assert_eq!((status, &params.field("gpuUuid")[..16]), (OK, UUID));
+        assert_eq!(params.get("uuidStrLen"), 16);
+        assert_eq!(uuid(0x700, 0).0, OBJECT_NOT_FOUND);
+        let mut params = Struct::new("NV2080_CTRL_GPU_GET_GID_INFO_PARAMS").with("flags", BINARY);
+        let name = "NV2080_CTRL_CMD_GPU_GET_GID_INFO";
+        assert_eq!(client.control(subdevice, name, &mut params), OK);
+        assert_eq!((params.get("length"), &params.field("data")[..16]), (16, UUID));
+        // NV0000_CTRL_CMD_GPU_GET_UUID_INFO: 256 bytes, flags, the GPU's number, its instances.
+        let by_uuid = |uuid: &[u8]| {
+            let mut params = [0_u8; 272];
+            params[..uuid.len()].copy_from_slice(uuid);
+            params[256] = BINARY as u8;
+            let at = params.as_mut_ptr() as u64;
+            let status = client.control_with(client.handle, 0x274, at, params.len());
+            (status, [params[260], params[261], params[264]])
+        };
+        assert_eq!(by_uuid(UUID), (OK, [0, 1, 0]));
+        assert_eq!(by_uuid(b"another").0, OBJECT_NOT_FOUND);
+    }
+
+    subdevices_tell_of_their_gpu {
+        let (client, device, subdevice) = Client::with_device();
+        let mut params = Struct::new("NV0080_CTRL_GPU_GET_NUM_SUBDEVICES_PARAMS");
+        let name = "NV0080_CTRL_CMD_GPU_GET_NUM_SUBDEVICES";
+        assert_eq!(client.control(device, name, &mut params), OK);
+        assert_eq!(params.get("numSubDevices"), 1);
+        let mut params = Struct::new("NV2080_CTRL_GPU_GET_NAME_STRING_PARAMS");
+        let name = "NV2080_CTRL_CMD_GPU_GET_NAME_STRING";
+        assert_eq!(client.control(subdevice, name, &mut params), OK);
+        assert_eq!(params.text("gpuNameString.ascii"), "NVIDIA GeForce RTX 3090");
+        params.set("gpuNameStringFlags", 1);
+        let wide = client.control(subdevice, name, &mut params);
+        match params.bytes.len() {
+            132 => assert_eq!((wide, &params.bytes[4..8]), (OK, &b"N\0V\0"[..])),
+            _ => assert_eq!(wide, INVALID_ARGUMENT, "since 595 there is one form"),
+        }
+        params.set("gpuNameStringFlags", 2);
+        assert_eq!(client.control(subdevice, name, &mut params), INVALID_ARGUMENT);
+        let mut params = Struct::new("NV2080_CTRL_BUS_GET_PCI_INFO_PARAMS");
+        assert_eq!(client.control(subdevice, "NV2080_CTRL_CMD_BUS_GET_PCI_INFO", &mut params), OK);
+        assert_eq!(params.get("pciDeviceId"), 0x2204_10de);
+        let mut params = Struct::new("NV2080_CTRL_MC_GET_ARCH_INFO_PARAMS");
+        assert_eq!(client.control(subdevice, "NV2080_CTRL_CMD_MC_GET_ARCH_INFO", &mut params), OK);
+        assert_eq!((params.get("architecture"), params.get("implementation")), (0x170, 2));
+    }
+
+    lists_are_told_in_both_forms {
+        let (client, device, subdevice) = Client::with_device();
+        for (object, base, count, list, member) in [
+            (device, "NV0080_CTRL_GPU_GET_CLASSLIST", "numClasses", "classList", 0xc7c0),
+            (subdevice, "NV2080_CTRL_GPU_GET_ENGINES", "engineCount", "engineList", 9),
+        ] {
+            let (command, newer) = (
+                base.replace("CTRL_", "CTRL_CMD_"),
+                format!("{}_V2", base.replace("CTRL_", "CTRL_CMD_")),
+            );
+            let mut params = Struct::new(&format!("{base}_V2_PARAMS"));
+            assert_eq!(client.control(object, &newer, &mut params), OK);
+            let length = params.get(count);
+            let all: Vec<u32> =
+                (0..length).map(|at| params.get(&format!("{list}[{at}]")) as u32).collect();
+            assert!(all.contains(&member), "{all:x?}");
+            if !has(&command) {
+                continue;
+            }
+            let mut params = Struct::new(&format!("{base}_PARAMS"));
+            assert_eq!(client.control(object, &command, &mut params), OK);
+            assert_eq!(params.get(count), length, "how long it is");
+            let mut buffer = vec![0_u32; all.len()];
+            params.set(list, buffer.as_mut_ptr() as u64);
+            params.set(count, length - 1);
+            assert_eq!(client.control(object, &command, &mut params), INVALID_PARAM_STRUCT);
+            params.set(count, length);
+            assert_eq!(client.control(object, &command, &mut params), OK);
+            assert_eq!(buffer, all);
+            params.set(list, 8);
+            assert_eq!(client.control(object, &command, &mut params), INVALID_ADDRESS);
+        }
+    }
+
+    values_are_told_by_their_indices {
+        let (client, device, subdevice) = Client::with_device();
+        let fb = |params: &mut Struct| {
+            client.control(subdevice, "NV2080_CTRL_CMD_FB_GET_INFO_V2", params)
+        };
+        // RAM_SIZE, BUS_WIDTH and HEAP_FREE are 7, 11 and 22 in every driver.
+        let asked = || values("NV2080_CTRL_FB_GET_INFO_V2_PARAMS", "fbInfoList", &[7, 11, 22]);
+        let mut params = asked();
+        assert_eq!(fb(&mut params), OK);
+        let told: Vec<u64> =
+            (0..3).map(|at| params.get(&format!("fbInfoList[{at}].data"))).collect();
+        assert_eq!(told, [24 << 20, 384, 24 << 20]);
+        let mut memory = memory_params(VIDEO_MEMORY, 1 << 20);
+        client.alloc(device, VIDEO_MEMORY, Some(&mut memory)).unwrap();
+        let mut params = asked();
+        assert_eq!(fb(&mut params), OK);
+        assert_eq!(params.get("fbInfoList[2].data"), (24 << 20) - (1 << 10), "what is left");
+        let refused = |indices: &[u64], size: u64| {
+            let record = "NV2080_CTRL_FB_GET_INFO_V2_PARAMS";
+            fb(&mut values(record, "fbInfoList", indices).with("fbInfoListSize", size))
+        };
+        assert_eq!(refused(&[0xfff], 1), INVALID_ARGUMENT, "no such index");
+        assert_eq!((refused(&[], 0), refused(&[], 999)), (INVALID_ARGUMENT, INVALID_ARGUMENT));
+        let record = "NV2080_CTRL_GPU_GET_INFO_V2_PARAMS";
+        let mut params = values(record, "gpuInfoList", &[0x2c, 0x34]);
+        let name = "NV2080_CTRL_CMD_GPU_GET_INFO_V2";
+        assert_eq!(client.control(subdevice, name, &mut params), OK);
+        assert_eq!(params.get("gpuInfoList[0].data"), 0x806, "the version of its processors");
+    }
+
+    values_are_told_in_a_buffer_as_well {
+        let (client, _, subdevice) = Client::with_device();
+        let name = "NV2080_CTRL_CMD_FB_GET_INFO";
+        if !has(name) {
+            return;
+        }
+        let mut list = [7_u32, 0xdead, 11, 0xdead];
+        let mut params = Struct::new("NV2080_CTRL_FB_GET_INFO_PARAMS")
+            .with("fbInfoListSize", 2)
+            .with("fbInfoList", list.as_mut_ptr() as u64);
+        assert_eq!(client.control(subdevice, name, &mut params), OK);
+        assert_eq!(list, [7, 24 << 20, 11, 384]);
+        params.set("fbInfoList", 8);
+        assert_eq!(client.control(subdevice, name, &mut params), INVALID_ADDRESS);
+        params.set("fbInfoList", 0);
+        assert_eq!(client.control(subdevice, name, &mut params), INVALID_ARGUMENT);
+    }
+
+    commands_are_refused_in_the_drivers_order {
+        let (client, device, subdevice) = Client::with_device();
+        let ids = "NV0000_CTRL_CMD_GPU_GET_ATTACHED_IDS";
+        let mut params = Struct::new("NV0000_CTRL_GPU_GET_ATTACHED_IDS_PARAMS");
+        let (cmd, size) = (command(ids), params.bytes.len());
+        let at = params.address();
+        let ask = |handle, object, at, size| control_on(client.fd, handle, object, cmd, at, size);
+        assert_eq!(ask(client.handle + 0x400, 0, at, size), INVALID_CLIENT);
+        assert_eq!(ask(client.handle, client.handle, at, 0), INVALID_ARGUMENT);
+        assert_eq!(ask(client.handle, client.handle, 0, size), INVALID_ARGUMENT);
+        assert_eq!(ask(client.handle, client.handle, 8, size), INVALID_ADDRESS);
+        assert_eq!(ask(client.handle, 0x999, at, size), OBJECT_NOT_FOUND);
+        for object in [device, subdevice] {
+            assert_eq!(ask(client.handle, object, at, size), NOT_SUPPORTED, "of another class");
+        }
+        let other = control_file();
+        assert_eq!(control_on(other, client.handle, client.handle, cmd, at, size), INVALID_CLIENT);
+        // Since these, a size that does not fit is an argument that does not.
+        let is_535 = driver().branch() == "535";
+        let is_early = is_since(&[550, 40, 53]) || is_535 && is_since(&[535, 161, 7]);
+        let status = ask(client.handle, client.handle, at, size - 4);
+        assert_eq!(status, if is_early { INVALID_ARGUMENT } else { INVALID_PARAM_STRUCT });
+        for flags in [1, 2] {
+            let mut args = Struct::new("NVOS54_PARAMETERS")
+                .with("hClient", client.handle.into())
+                .with("hObject", client.handle.into())
+                .with("cmd", cmd.into())
+                .with("flags", flags)
+                .with("params", at)
+                .with("paramsSize", size as u64);
+            assert_eq!(escape(client.fd, 0x2a, &mut args), Ok(()));
+            assert_eq!(args.get("status") as u32, INVALID_ARGUMENT, "for the kernel alone");
+        }
+    }
+
+    commands_must_be_there_and_played {
+        let client = Client::new();
+        for nothing in [0, 0x2080_0000] {
+            assert_eq!(client.control_with(0x999, nothing, 0, 0), OK, "asks for nothing");
+        }
+        let mut bytes = [0_u8; 16];
+        let at = bytes.as_mut_ptr() as u64;
+        assert_eq!(client.control_with(client.handle, 0x7ff, at, 16), NOT_SUPPORTED);
+        let mut params = Struct::new("NV0000_CTRL_SYSTEM_GET_FEATURES_PARAMS");
+        let status = ask(&client, "NV0000_CTRL_CMD_SYSTEM_GET_FEATURES", &mut params);
+        assert_eq!(status, NOT_SUPPORTED, "known, and not played");
+    }
+}
