@@ -1,5 +1,7 @@
 //! Calls of the driver as types: each carries its number and the type of its parameters.
 
+use crate::driver::AnyDriver;
+
 /// What is known of a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Info {
@@ -136,16 +138,55 @@ pub enum Direction {
     InOut,
 }
 
+/// Which drivers of a build have something: one bit for each interface that differs from the others.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Views {
+    words: &'static [u64],
+    all: bool,
+}
+
+impl Views {
+    /// What the emitted code says.
+    #[doc(hidden)]
+    pub const fn new(words: &'static [u64], all: bool) -> Self {
+        Self { words, all }
+    }
+
+    /// Whether every driver of the build has it. It is known when the program is compiled, so what
+    /// follows from it costs nothing.
+    pub const fn are_all(self) -> bool {
+        self.all
+    }
+
+    /// Whether a driver has it.
+    pub const fn contain(self, driver: &AnyDriver) -> bool {
+        let view = driver.view() as usize;
+        let word = view / 64;
+        word < self.words.len() && self.words[word] >> (view % 64) & 1 != 0
+    }
+}
+
 /// A call of the driver.
 pub trait Call {
     /// Its parameters; where it accepts several types, the newest form. `()` when it has none.
     type Params;
+    /// The drivers that have exactly this call: its number, its roles, and parameters of this layout.
+    const VIEWS: Views;
     /// All that is known of it.
     const INFO: &'static Info;
 }
 
 /// The call accepts parameters of type `P`.
 pub trait Accepts<P>: Call {}
+
+/// The driver follows no pointer in the parameters, in this call or later: making it harms no memory of
+/// the program, whatever they are. An address that only comes back is none that it follows.
+#[diagnostic::on_unimplemented(
+    message = "the parameters of `{Self}` hold pointers that the driver follows",
+    label = "takes pointers",
+    note = "use the function of the same name that ends with `_with_pointers`, and see to them"
+)]
+pub trait PointerFree: Call {}
 
 /// An ioctl of `/dev/nvidiactl` or `/dev/nvidia*`.
 pub trait Frontend: Call {

@@ -86,6 +86,7 @@ pub mod ioctl;
 mod scalar;
 #[cfg(feature = "sim")]
 pub mod sim;
+pub mod status;
 pub mod tegra;
 #[cfg(feature = "trace")]
 pub mod trace;
@@ -124,6 +125,7 @@ pub use abi::r595;
 pub use bits::BitRange;
 pub use nvabi_macros::NvProxy;
 pub use scalar::{Handle, P64, Uuid};
+pub use status::NvStatus;
 #[cfg(feature = "zerocopy")]
 #[doc(hidden)]
 pub use zerocopy;

@@ -8,8 +8,8 @@ use std::path::Path;
 
 use nvabi::call::{Info, Kind};
 use nvabi::check::Layout;
-use nvabi::driver::{Absent, AnyDriver, Driver, Record, Visitor, visit};
-use nvabi::{Handle, with_driver};
+use nvabi::driver::{Absent, AnyDriver, Choice, Compat, Driver, Record, Used, Visitor, visit};
+use nvabi::{Handle, NvStatus, r515, r580, r590, with_driver};
 
 fn driver(version: &str) -> &'static AnyDriver {
     AnyDriver::for_version(version).unwrap()
@@ -194,4 +194,82 @@ fn drivers_with_the_same_interface_agree_in_every_layout() {
         interfaces.insert(pair[1].view());
     }
     assert!(interfaces.len() > 15, "{interfaces:?}");
+}
+
+#[test]
+fn a_call_is_in_the_drivers_that_have_exactly_it() {
+    type IdInfo = r590::control::NV0000_CTRL_CMD_GPU_GET_ID_INFO_V2;
+    type ClassList = r580::control::NV0080_CTRL_CMD_GPU_GET_CLASSLIST_V2;
+    let choice = |version| Choice::new(version, Compat::Exact).unwrap();
+    for driver in AnyDriver::all() {
+        let choice = choice(driver.tag());
+        assert!(choice.has::<IdInfo>());
+        // 580 made the list longer.
+        let layout = driver.layout("NV0080_CTRL_GPU_GET_CLASSLIST_V2_PARAMS");
+        let is_same = layout == Some(r580::NV0080_CTRL_GPU_GET_CLASSLIST_V2_PARAMS::LAYOUT);
+        assert_eq!(choice.has::<ClassList>(), is_same, "{driver:?}");
+        assert_eq!((choice.version(), choice.other().is_none()), (driver.tag(), true));
+    }
+    let has = |version| choice(version).has::<ClassList>();
+    assert!(!has("575.64.05") && has("580.65.06") && has("595.45.04"));
+}
+
+/// 580.159.03 has no tag upstream. It lies between 580.142 and 590.44.01, which are not alike.
+#[test]
+fn a_version_between_two_is_taken_where_what_is_used_is_alike() {
+    const ALIKE: &[Used] = &[
+        Used::call::<r580::control::NV2080_CTRL_CMD_FB_GET_INFO_V2>(),
+        Used::record::<r580::NV_CHANNEL_ALLOC_PARAMS>(),
+    ];
+    let between = |uses| Choice::new("580.159.03", Compat::SameAbi(uses));
+    let taken = between(ALIKE).unwrap();
+    assert_eq!((taken.version(), taken.driver().tag()), ("580.159.03", "580.142"));
+    assert_eq!(taken.other().map(AnyDriver::tag), Some("590.44.01"));
+    assert!(taken.has::<r580::control::NV2080_CTRL_CMD_FB_GET_INFO_V2>());
+
+    let (below, above) = (driver("580.142"), driver("590.44.01"));
+    assert!(!below.same_interface(above));
+    type Changed = r580::frontend::NV_ESC_RM_ALLOC_MEMORY;
+    let used = [ALIKE[0], Used::call::<Changed>()];
+    assert!(used[1].is_in(below) && !used[1].is_in(above), "it changed with 590");
+    // A call that was not named is refused when it is made.
+    assert!(!taken.has::<Changed>());
+    let refused = between(&used).unwrap_err();
+    assert_eq!(refused.item(), Some("NV_ESC_RM_ALLOC_MEMORY"));
+    assert_eq!(
+        refused.to_string(),
+        "driver 580.159.03 is not in this build, and its neighbours 580.142 and 590.44.01 differ in \
+         NV_ESC_RM_ALLOC_MEMORY"
+    );
+    let gone = Used::record::<r515::NV_CHANNELGPFIFO_ALLOCATION_PARAMETERS>();
+    assert!(between(&[gone]).is_err());
+    assert!(Choice::new("580.159.03", Compat::Exact).is_err());
+    // Newer than all, and older: there is nothing to compare with on one side.
+    for version in ["999.1", "1.0", "no version"] {
+        let refused = Choice::new(version, Compat::SameAbi(&[])).unwrap_err();
+        assert!(refused.to_string().contains("does not lie between two"), "{refused}");
+    }
+}
+
+#[test]
+fn statuses_have_the_names_of_the_driver() {
+    for driver in AnyDriver::all() {
+        let statuses: Vec<_> = driver.statuses().collect();
+        let numbers: BTreeSet<_> = statuses.iter().map(|(status, _)| status).collect();
+        assert!(statuses.len() > 120, "{driver:?} has {}", statuses.len());
+        assert_eq!(numbers.len(), statuses.len(), "{driver:?} has two names of one number");
+        for (status, name) in statuses {
+            assert_eq!(status.name_in(driver), Some(name));
+            assert!(status.is_warning() == name.starts_with("NV_WARN_"), "{name}");
+        }
+    }
+    assert_eq!(NvStatus::NV_ERR_INVALID_CLASS.to_string(), "NV_ERR_INVALID_CLASS (0x22)");
+    // One name, two numbers: 595 put another before it.
+    let name = |number, version| NvStatus(number).name_in(driver(version));
+    assert_eq!(name(0x8b, "580.94.10"), Some("NV_ERR_DMA_XFER_FAILED"));
+    assert_eq!(name(0x8c, "595.44.02"), Some("NV_ERR_DMA_XFER_FAILED"));
+    assert_ne!(name(0x8b, "595.44.02"), Some("NV_ERR_DMA_XFER_FAILED"));
+    assert_eq!(name(0x8b, "515.43.04"), None);
+    // What stands for statuses in the lock is what the modules have as constants.
+    assert_eq!(NvStatus(r580::NV_ERR_GPU_IS_LOST), NvStatus::NV_ERR_GPU_IS_LOST);
 }

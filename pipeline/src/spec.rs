@@ -46,6 +46,8 @@ pub struct Spec {
     pub extra_types: Vec<Named>,
     /// Globs over the names of constants to emit.
     pub constants: Vec<Named>,
+    /// Those of them that are what a call says came of it.
+    pub statuses: Vec<Named>,
     file: File,
 }
 
@@ -493,6 +495,7 @@ fn merge(name: &str, chain: &[&(File, RawSpec)]) -> Result<Spec, Report> {
         substitutes: Vec::new(),
         extra_types: Vec::new(),
         constants: Vec::new(),
+        statuses: Vec::new(),
         file: file.clone(),
     };
     let mut items: BTreeMap<(ItemKind, String), Vec<Item>> = BTreeMap::new();
@@ -522,7 +525,9 @@ fn merge(name: &str, chain: &[&(File, RawSpec)]) -> Result<Spec, Report> {
         }
         spec.extra_types.retain(|named| !raw.types.removed.contains(&named.name));
         spec.extra_types.extend(raw.types.extra.iter().map(|n| named(n, file)));
-        spec.constants.extend(raw.constants.names.iter().map(|n| named(n, file)));
+        let RawConstants { names, statuses } = &raw.constants;
+        spec.constants.extend(names.iter().chain(statuses).map(|n| named(n, file)));
+        spec.statuses.extend(statuses.iter().map(|n| named(n, file)));
     }
     spec.items = items.into_values().flatten().collect();
     spec.tags = tags(own, file, &mut report);
@@ -846,7 +851,10 @@ struct RawTypes {
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct RawConstants {
+    #[serde(default)]
     names: Vec<Spanned<String>>,
+    #[serde(default)]
+    statuses: Vec<Spanned<String>>,
 }
 
 #[derive(Debug, Deserialize)]

@@ -76,6 +76,10 @@ pub fn emit(lock: &Lock, specs: &[&Spec], options: Options<'_>) -> Result<String
         records::traits(&mut text, &plan, &group.defs);
         records::layouts(&mut text, &plan, &group.defs, options);
         constants(&mut text, &plan, &group.constants, &mut values);
+        if !group.calls.is_empty() {
+            let views = tables::views(&plan, &group.views, "nvabi");
+            let _ = writeln!(text, "const VIEWS: nvabi::call::Views = {views};");
+        }
         for (kind, calls) in &group.calls {
             let _ = writeln!(
                 text,
@@ -99,6 +103,9 @@ pub fn emit(lock: &Lock, specs: &[&Spec], options: Options<'_>) -> Result<String
     views(&mut text, &plan, &groups, nvabi);
     tables::abi(&mut text, &plan, options);
     tables::substitutes(&mut text, specs, nvabi);
+    if options.in_nvabi() && options.family.is_empty() {
+        tables::statuses(&mut text, &plan, specs, nvabi);
+    }
     Ok(text)
 }
 

@@ -7,6 +7,7 @@ use std::rc::Rc;
 use super::plan::{Call, Driver, Param, Plan};
 use super::types::{self, Named};
 use super::{Group, Options, ident, path};
+use crate::globs::Globs;
 use crate::lock::Fact;
 use crate::model::builtin;
 use crate::spec::{Direction, ItemKind, Spec, Substitute};
@@ -27,6 +28,7 @@ pub(super) fn call(text: &mut String, plan: &Plan<'_>, id: usize) {
     let _ = writeln!(text, "pub enum {name} {{}}");
     let _ = writeln!(text, "impl nvabi::call::Call for {name} {{");
     let _ = writeln!(text, "    type Params = {default};");
+    let _ = writeln!(text, "    const VIEWS: nvabi::call::Views = super::VIEWS;");
     let _ = writeln!(text, "    const INFO: &'static nvabi::call::Info = &nvabi::call::Info {{");
     info(text, call);
     let _ = writeln!(text, "    }};\n}}");
@@ -35,6 +37,9 @@ pub(super) fn call(text: &mut String, plan: &Plan<'_>, id: usize) {
     let _ = writeln!(text, "    const {number_name}: u32 = {number:#x};\n}}");
     for param in &params {
         let _ = writeln!(text, "impl nvabi::call::Accepts<{param}> for {name} {{}}");
+    }
+    if item.pointers.iter().all(|pointer| pointer.opaque && pointer.dir == Some(Direction::Out)) {
+        let _ = writeln!(text, "impl nvabi::call::PointerFree for {name} {{}}");
     }
 }
 
@@ -117,6 +122,46 @@ fn info(text: &mut String, call: &Call<'_>) {
         );
     }
     text.push_str("        ],\n");
+}
+
+/// Which views have something, as source.
+pub(super) fn views(plan: &Plan<'_>, views: &BTreeSet<usize>, nvabi: &str) -> String {
+    let mut words = vec![0_u64; plan.views.len().div_ceil(64)];
+    views.iter().for_each(|view| words[view / 64] |= 1 << (view % 64));
+    let words: Vec<String> = words.iter().map(|word| format!("{word:#x}")).collect();
+    let all = views.len() == plan.views.len();
+    format!("{nvabi}::call::Views::new(&[{}], {all})", words.join(", "))
+}
+
+/// What calls say came of them: a table by number, and constants of those that mean the same in all
+/// drivers.
+pub(super) fn statuses(text: &mut String, plan: &Plan<'_>, specs: &[&Spec], nvabi: &str) {
+    let globs = Globs::new(specs.iter().flat_map(|spec| &spec.statuses).map(|s| s.name.as_str()));
+    let mut rows: Vec<(u32, &str, String)> = Vec::new();
+    for constant in plan.constants.iter().filter(|constant| globs.matches(&constant.name)) {
+        if let Fact::Constant(value) = constant.fact {
+            if let Ok(number) = u32::try_from(value) {
+                rows.push((number, &constant.name, views(plan, &constant.views, nvabi)));
+            }
+        }
+    }
+    rows.sort();
+    let _ = writeln!(
+        text,
+        "/// What calls say came of them, by number.\n\
+         pub static STATUSES: &[{nvabi}::status::Row] = &["
+    );
+    for (number, name, views) in &rows {
+        let _ = writeln!(text, "{nvabi}::status::Row::new({number:#x}, {name:?}, {views}),");
+    }
+    let _ = writeln!(text, "];\nimpl {nvabi}::NvStatus {{");
+    let names: Vec<&str> = rows.iter().map(|(_, name, _)| *name).collect();
+    for (number, name, _) in &rows {
+        if names.iter().filter(|other| *other == name).count() == 1 {
+            let _ = writeln!(text, "/// {number:#x}\npub const {name}: Self = Self({number:#x});");
+        }
+    }
+    text.push_str("}\n");
 }
 
 /// The calls of each group, by number, and those of each view; they stand apart so that no module re-exports them.

@@ -49,6 +49,8 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
+mod choice;
+
 use std::cmp::Ordering;
 use std::error::Error;
 use std::fmt;
@@ -57,6 +59,7 @@ use std::fmt;
 pub use crate::abi::drivers::*;
 use crate::call::{Info, Kind};
 use crate::check::{Abi, Item, Layout};
+pub use choice::{Choice, Compat, Refused, Used};
 
 /// A record of the driver: a struct or a union.
 ///
