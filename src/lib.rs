@@ -59,6 +59,9 @@
 //! the build. `sim` runs programs on a simulated resource manager of the
 //! desktop's, `tegra-sim` on a simulated Tegra kernel. `cli` is the command `nvabi`. Nothing is on by default. The minimum Rust is 1.85.
 //!
+//! `rm` opens the desktop's driver and calls it, for the branches that are enabled: the resource manager
+//! (`nvabi::rm`) and unified memory (`nvabi::uvm`).
+//!
 //! `devmem` finds memory that serves several devices (`nvabi::devmem`).
 //!
 //! `tegra-r32` … `tegra-r36` turn on the ioctls of a Jetson, `tegra` what opens its GPU and sends it
@@ -66,12 +69,12 @@
 //!
 //! # What it does not do
 //!
-//! It opens no device of the desktop's and makes no call there: it says what the bytes are. Types are
-//! for 64-bit little-endian Linux.
+//! Without the features `rm`, `tegra` and `devmem` it opens no device: it says what the bytes are. It
+//! knows no GPU: what methods and registers do is not here. Types are for 64-bit little-endian Linux.
 #![deny(missing_docs)]
 
 // The types of our own headers are emitted as for any other crate.
-#[cfg(any(feature = "devmem", feature = "trace"))]
+#[cfg(any(feature = "devmem", feature = "rm", feature = "trace"))]
 extern crate self as nvabi;
 
 pub mod abi;
@@ -81,8 +84,10 @@ pub mod check;
 #[cfg(feature = "devmem")]
 pub mod devmem;
 pub mod driver;
-#[cfg(feature = "tegra")]
+#[cfg(any(feature = "rm", feature = "tegra"))]
 pub mod ioctl;
+#[cfg(feature = "rm")]
+pub mod rm;
 mod scalar;
 #[cfg(feature = "sim")]
 pub mod sim;
@@ -90,6 +95,8 @@ pub mod status;
 pub mod tegra;
 #[cfg(feature = "trace")]
 pub mod trace;
+#[cfg(feature = "rm")]
+pub mod uvm;
 
 pub use abi::ABI;
 #[cfg(feature = "driver-515")]

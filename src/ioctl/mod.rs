@@ -1,12 +1,21 @@
 //! Typed ioctls: the call's type names the request and what it takes.
+//!
+//! These are the calls as they are made, without any object or driver around them: each compiles to
+//! the instructions of the ioctl written by hand.
+
+#[cfg(feature = "rm")]
+mod rm;
 
 use std::ffi::{c_int, c_ulong};
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd};
 
-use nix::libc;
-
 use crate::call::Ioctl;
+
+#[cfg(feature = "rm")]
+pub use rm::{Failure, control, frontend, frontend_array, uvm};
+#[cfg(feature = "rm")]
+pub(crate) use rm::{address, escape};
 
 /// Makes an ioctl that takes a record, or nothing, and gives what the kernel returned.
 ///

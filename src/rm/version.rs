@@ -1,0 +1,89 @@
+//! Which driver the machine has.
+
+use std::fs;
+use std::os::fd::BorrowedFd;
+
+use super::error::{Error, ErrorKind, Result};
+use super::escape::{self, CheckVersion};
+
+/// The files that tell it to everyone.
+const FILES: [&str; 2] = ["/proc/driver/nvidia/version", "/sys/module/nvidia/version"];
+
+/// `NV_RM_API_VERSION_CMD_STRICT`: is this your version?
+const STRICT: u32 = 0;
+/// `NV_RM_API_VERSION_CMD_QUERY`: which version are you? Before 530 the number means something else.
+const QUERY: u32 = b'2' as u32;
+
+/// The version of the loaded driver, by the files that it makes, without opening a node; `None` where
+/// there are none.
+pub fn installed() -> Option<String> {
+    let texts = FILES.iter().filter_map(|path| fs::read_to_string(path).ok());
+    texts.filter_map(|text| version_in(&text).map(str::to_owned)).next()
+}
+
+/// The first word of a text that is a version: `550.90.07`.
+fn version_in(text: &str) -> Option<&str> {
+    let is_version = |word: &&str| {
+        let mut parts = word.split('.');
+        let is_number = |part: &str| !part.is_empty() && part.bytes().all(|b| b.is_ascii_digit());
+        word.contains('.') && parts.all(is_number)
+    };
+    text.lines().next()?.split_whitespace().find(is_version)
+}
+
+/// The version of the driver behind `/dev/nvidiactl` (`NV_ESC_CHECK_VERSION_STR`).
+///
+/// Where files tell a version the driver is asked whether that is it: what it answers counts, since a
+/// container or a simulator can have the files of another. A driver that is asked for a version that it
+/// is not says so in the kernel's log, so that is left for those that know no other way.
+pub(super) fn of_node(control: BorrowedFd<'_>) -> Result<String> {
+    let said = match installed() {
+        Some(version) => ask(control, STRICT, &version)?,
+        None => match ask(control, QUERY, "")? {
+            version if version.is_empty() => ask(control, STRICT, "")?,
+            version => version,
+        },
+    };
+    if said.is_empty() { Err(no_version()) } else { Ok(said) }
+}
+
+/// Asks, and gives what stands in the parameters then: what was asked for where that was right.
+fn ask(control: BorrowedFd<'_>, cmd: u32, version: &str) -> Result<String> {
+    let mut params = CheckVersion { cmd, reply: 0, version: [0; 64] };
+    let text = version.as_bytes();
+    params.version.get_mut(..text.len()).ok_or_else(no_version)?.copy_from_slice(text);
+    // SAFETY: there are no addresses in the parameters.
+    let called = unsafe { escape::call(control, escape::CHECK_VERSION_STR, &mut params) };
+    match called {
+        // It has written its own, and reports that as this error.
+        Err(error) if error.raw_os_error() != Some(libc::EINVAL) || params.reply == 0 => {
+            Err(Error::errno_of(&error).call(escape::CHECK_VERSION_STR))
+        }
+        _ => {
+            let end = params.version.iter().position(|byte| *byte == 0).unwrap_or(64);
+            Ok(String::from_utf8_lossy(&params.version[..end]).into_owned())
+        }
+    }
+}
+
+fn no_version() -> Error {
+    Error::new(ErrorKind::NoVersion).call(escape::CHECK_VERSION_STR)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_version_is_found_in_what_the_files_say() {
+        let closed = "NVRM version: NVIDIA UNIX x86_64 Kernel Module  550.90.07  Fri May 31 09:35:42 UTC 2024\n\
+                      GCC version:  gcc version 12.3.0\n";
+        let open = "NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  580.159.03  Release Build  (dvs)\n";
+        assert_eq!(version_in(closed), Some("550.90.07"));
+        assert_eq!(version_in(open), Some("580.159.03"));
+        assert_eq!(version_in("550.100\n"), Some("550.100"));
+        for text in ["", "\n", "no version", "550", "550.", ".5", "550.x"] {
+            assert_eq!(version_in(text), None, "{text}");
+        }
+    }
+}

@@ -1,0 +1,309 @@
+//! Unified memory: `/dev/nvidia-uvm`.
+//!
+//! Its calls are types of a driver's module, as those of the resource manager are ([`rm`](crate::rm)).
+//! Each says in its parameters what came of it, which [`Uvm::call`] looks at.
+//!
+#![cfg_attr(feature = "driver-550", doc = "```no_run")]
+#![cfg_attr(not(feature = "driver-550"), doc = "```ignore")]
+//! use nvabi::driver::Record;
+//! use nvabi::r550::{self, uvm};
+//! use nvabi::rm::RmClient;
+//! use nvabi::uvm::Uvm;
+//!
+//! let client = RmClient::open()?;
+//! let memory = Uvm::open(&client, 0)?;
+//! let mut params = r550::UVM_PAGEABLE_MEM_ACCESS_PARAMS::zeroed();
+//! memory.call::<uvm::UVM_PAGEABLE_MEM_ACCESS>(&mut params)?;
+//! println!("pageable memory: {}", params.pageableMemAccess != 0);
+//! # Ok::<(), nvabi::rm::Error>(())
+//! ```
+
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+
+use crate::call::{Call, Kind, PointerFree};
+use crate::check::{Layout, Type};
+use crate::driver::{Choice, Record};
+use crate::rm::{self, CallName, Error, ErrorKind, Result, RmClient};
+use crate::{Handle, NvProxy, NvStatus, Uuid, call};
+
+const PATH: &str = "/dev/nvidia-uvm";
+const INITIALIZE: CallName = named("UVM_INITIALIZE", 0x3000_0001);
+const MM_INITIALIZE: CallName = named("UVM_MM_INITIALIZE", 75);
+const REGISTER_GPU: CallName = named("UVM_REGISTER_GPU", 37);
+const UNREGISTER_GPU: CallName = named("UVM_UNREGISTER_GPU", 38);
+
+/// `NV_WARN_NOTHING_TO_DO`.
+const NOTHING_TO_DO: NvStatus = NvStatus(0x1_0006);
+
+const fn named(name: &'static str, number: u32) -> CallName {
+    CallName { name, kind: Kind::Uvm, number }
+}
+
+/// A space of unified memory.
+#[derive(Debug)]
+pub struct Uvm {
+    fd: OwnedFd,
+    /// Keeps the program's memory where the driver asks for it; closed after the other.
+    _memory: Option<OwnedFd>,
+    choice: Choice,
+}
+
+/// A GPU as unified memory knows it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct RegisteredGpu {
+    /// The NUMA node of its memory, where that is one.
+    pub numa_node: Option<i32>,
+}
+
+#[derive(NvProxy)]
+#[nvproxy(name = "UVM_INITIALIZE_PARAMS")]
+#[repr(C)]
+struct Initialize {
+    flags: u64,
+    #[nvproxy(name = "rmStatus")]
+    status: u32,
+    _pad: [u8; 4],
+}
+
+/// `UVM_MM_INITIALIZE_PARAMS`, which drivers have from 535 on.
+#[repr(C)]
+struct MmInitialize {
+    uvm_fd: i32,
+    status: u32,
+}
+
+#[derive(NvProxy)]
+#[nvproxy(name = "UVM_REGISTER_GPU_PARAMS")]
+#[repr(C)]
+struct RegisterGpu {
+    #[nvproxy(name = "gpu_uuid")]
+    uuid: Uuid,
+    #[nvproxy(name = "numaEnabled")]
+    numa_enabled: u8,
+    _pad: [u8; 3],
+    #[nvproxy(name = "numaNodeId")]
+    numa_node: i32,
+    #[nvproxy(name = "rmCtrlFd")]
+    control: i32,
+    #[nvproxy(name = "hClient")]
+    client: Handle,
+    #[nvproxy(name = "hSmcPartRef")]
+    partition: Handle,
+    #[nvproxy(name = "rmStatus")]
+    status: u32,
+}
+
+#[derive(NvProxy)]
+#[nvproxy(name = "UVM_UNREGISTER_GPU_PARAMS")]
+#[repr(C)]
+struct UnregisterGpu {
+    #[nvproxy(name = "gpu_uuid")]
+    uuid: Uuid,
+    #[nvproxy(name = "rmStatus")]
+    status: u32,
+}
+
+impl Uvm {
+    /// Opens unified memory for the driver of a client and makes a space (`UVM_INITIALIZE`). Where the
+    /// driver has `UVM_MM_INITIALIZE`, a second fd ties the space to the program's memory, unless the
+    /// driver says that it need not.
+    ///
+    /// # Errors
+    ///
+    /// When the node may not be opened, and what the kernel or the driver says.
+    pub fn open(client: &RmClient, flags: u64) -> Result<Self> {
+        let choice = client.driver().clone();
+        let fd = rm::open(PATH)?;
+        let mut params = Initialize { flags, status: 0, _pad: [0; 4] };
+        // SAFETY: there are no addresses in the parameters.
+        unsafe { made(fd.as_fd(), INITIALIZE, &mut params, |p| p.status, &choice) }?;
+        let memory = match choice.driver().uvm(MM_INITIALIZE.number) {
+            Some(_) => tie_memory(fd.as_fd(), &choice)?,
+            None => None,
+        };
+        Ok(Self { fd, _memory: memory, choice })
+    }
+
+    /// Makes a call without pointers.
+    ///
+    /// # Errors
+    ///
+    /// [`NotInDriver`](ErrorKind::NotInDriver) where the machine's driver has no such call, or another
+    /// under this name; and what the kernel or the driver says.
+    pub fn call<C>(&self, params: &mut C::Params) -> Result<()>
+    where
+        C: call::Uvm<Params: Record> + PointerFree,
+    {
+        // SAFETY: there are no pointers in the parameters that the driver would follow.
+        unsafe { self.call_with_pointers::<C>(params) }
+    }
+
+    /// Makes a call whose parameters hold addresses.
+    ///
+    /// # Errors
+    ///
+    /// As [`call`](Self::call).
+    ///
+    /// # Safety
+    ///
+    /// The addresses are those of memory that the driver may use as `C` says, for as long as it says.
+    /// What is done with ranges of the program's own addresses keeps to what lies there.
+    pub unsafe fn call_with_pointers<C>(&self, params: &mut C::Params) -> Result<()>
+    where
+        C: call::Uvm<Params: Record>,
+    {
+        let name = CallName::from(C::INFO);
+        if !self.choice.has::<C>() {
+            return Err(Error::new(ErrorKind::NotInDriver).call(name).driver_is(&self.choice));
+        }
+        // SAFETY: the driver has this call; the rest is the caller's promise.
+        unsafe { made(self.as_fd(), name, params, status_of::<C>, &self.choice) }
+    }
+
+    /// Makes a GPU known to this space (`UVM_REGISTER_GPU`). `client` must be the one that has it open.
+    ///
+    /// # Errors
+    ///
+    /// What the kernel or the driver says.
+    pub fn register_gpu(&self, client: &RmClient, uuid: Uuid) -> Result<RegisteredGpu> {
+        let mut params = RegisterGpu {
+            uuid,
+            numa_enabled: 0,
+            _pad: [0; 3],
+            numa_node: -1,
+            control: client.control_fd().as_raw_fd(),
+            client: client.client(),
+            partition: Handle(0),
+            status: 0,
+        };
+        // SAFETY: there are no addresses in the parameters.
+        unsafe { made(self.as_fd(), REGISTER_GPU, &mut params, |p| p.status, &self.choice) }?;
+        Ok(RegisteredGpu { numa_node: (params.numa_enabled != 0).then_some(params.numa_node) })
+    }
+
+    /// Forgets a GPU (`UVM_UNREGISTER_GPU`).
+    ///
+    /// # Errors
+    ///
+    /// What the kernel or the driver says.
+    pub fn unregister_gpu(&self, uuid: Uuid) -> Result<()> {
+        let mut params = UnregisterGpu { uuid, status: 0 };
+        // SAFETY: there are no addresses in the parameters.
+        unsafe { made(self.as_fd(), UNREGISTER_GPU, &mut params, |p| p.status, &self.choice) }
+    }
+
+    /// The driver that it is of.
+    pub fn driver(&self) -> &Choice {
+        &self.choice
+    }
+}
+
+impl AsFd for Uvm {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
+    }
+}
+
+/// Opens a second fd and ties the program's memory to the space of the first.
+fn tie_memory(space: BorrowedFd<'_>, choice: &Choice) -> Result<Option<OwnedFd>> {
+    let fd = rm::open(PATH)?;
+    let mut params = MmInitialize { uvm_fd: space.as_raw_fd(), status: 0 };
+    // SAFETY: there are no addresses in the parameters.
+    match unsafe { made(fd.as_fd(), MM_INITIALIZE, &mut params, |p| p.status, choice) } {
+        Ok(()) => Ok(Some(fd)),
+        Err(error) if error.status() == Some(NOTHING_TO_DO) => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+/// Makes a call, again where a signal came before anything was done.
+///
+/// # Safety
+///
+/// `P` is what the call takes in this driver, and the addresses in it are those of memory that the driver
+/// may use.
+unsafe fn made<P>(
+    fd: BorrowedFd<'_>,
+    name: CallName,
+    params: &mut P,
+    status: impl FnOnce(&P) -> u32,
+    choice: &Choice,
+) -> Result<()> {
+    let failed = |kind: ErrorKind| Err(Error::new(kind).call(name).driver_is(choice));
+    loop {
+        // SAFETY: the caller's promise.
+        if unsafe { libc::ioctl(fd.as_raw_fd(), name.number as _, std::ptr::from_mut(params)) }
+            != -1
+        {
+            break;
+        }
+        match std::io::Error::last_os_error().raw_os_error().unwrap_or_default() {
+            libc::EINTR => {}
+            errno => return failed(ErrorKind::Errno(errno)),
+        }
+    }
+    match NvStatus(status(params)) {
+        NvStatus::OK => Ok(()),
+        status => failed(ErrorKind::Status(status)),
+    }
+}
+
+/// What parameters say came of the call; those without a status say nothing, so all went well.
+fn status_of<C: Call<Params: Record>>(params: &C::Params) -> u32 {
+    let at: Option<usize> = const { status_offset(C::Params::LAYOUT) };
+    let Some(at) = at else { return 0 };
+    // SAFETY: the layout has 4 bytes there, and every record is made of bytes that may be read.
+    unsafe { std::ptr::from_ref(params).byte_add(at).cast::<u32>().read_unaligned() }
+}
+
+/// Where a struct has its `rmStatus`.
+const fn status_offset(layout: &Layout) -> Option<usize> {
+    let mut at = 0;
+    while at < layout.fields.len() {
+        let field = &layout.fields[at];
+        let is_number = matches!(field.ty, Type::Int { size: 4, signed: false });
+        if is_number && is_status(field.name.as_bytes()) {
+            return Some(field.offset as usize);
+        }
+        at += 1;
+    }
+    None
+}
+
+const fn is_status(name: &[u8]) -> bool {
+    matches!(name, b"rmStatus")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::driver::AnyDriver;
+
+    #[test]
+    fn numbers_and_parameters_are_those_of_every_driver() {
+        for driver in AnyDriver::all() {
+            for call in [INITIALIZE, MM_INITIALIZE, REGISTER_GPU, UNREGISTER_GPU] {
+                match driver.uvm(call.number) {
+                    Some(info) => assert_eq!(info.name, call.name, "{driver:?}"),
+                    None => assert_eq!(call, MM_INITIALIZE, "{driver:?}"),
+                }
+            }
+            if let Some(layout) = driver.layout("UVM_MM_INITIALIZE_PARAMS") {
+                let fields: Vec<_> = layout.fields.iter().map(|f| (f.name, f.offset)).collect();
+                assert_eq!(fields, [("uvmFd", 0), ("rmStatus", 4)]);
+                assert_eq!(layout.size as usize, size_of::<MmInitialize>());
+            }
+        }
+    }
+
+    #[test]
+    fn nearly_every_call_says_what_came_of_it() {
+        for driver in AnyDriver::all() {
+            for info in driver.calls().uvm.iter().flat_map(|part| part.iter()) {
+                for layout in driver.params(info) {
+                    assert!(status_offset(layout).is_some(), "{} of {driver:?}", info.name);
+                }
+            }
+        }
+    }
+}
