@@ -6,6 +6,11 @@ use std::env;
 use nvabi_pipeline::build::Build;
 
 fn main() {
+    // What calls the driver needs a driver's types.
+    println!("cargo::rustc-check-cfg=cfg(any_driver)");
+    if env::vars().any(|(name, _)| name.starts_with("CARGO_FEATURE_DRIVER_")) {
+        println!("cargo::rustc-cfg=any_driver");
+    }
     emit(Build::new("abi-specs"), "DRIVER_");
     emit(Build::new("abi-specs").family("tegra").output("tegra.rs"), "TEGRA_R");
     if env::var_os("CARGO_FEATURE_TRACE").is_some() {

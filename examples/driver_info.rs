@@ -46,7 +46,7 @@ fn main() -> ExitCode {
     }
 }
 
-fn run(classes: bool) -> Result<(), Box<dyn Error>> {
+pub(crate) fn run(classes: bool) -> Result<(), Box<dyn Error>> {
     let client = RmClient::open_with(Compat::SameAbi(USES))?;
     let driver = client.driver();
     match driver.other() {

@@ -60,7 +60,7 @@
 //! desktop's, `tegra-sim` on a simulated Tegra kernel. `cli` is the command `nvabi`. Nothing is on by default. The minimum Rust is 1.85.
 //!
 //! `rm` opens the desktop's driver and calls it, for the branches that are enabled: the resource manager
-//! (`nvabi::rm`) and unified memory (`nvabi::uvm`).
+//! (`nvabi::rm`) and unified memory (`nvabi::uvm`). Without a branch there is nothing to call.
 //!
 //! `devmem` finds memory that serves several devices (`nvabi::devmem`).
 //!
@@ -86,7 +86,7 @@ pub mod devmem;
 pub mod driver;
 #[cfg(any(feature = "rm", feature = "tegra"))]
 pub mod ioctl;
-#[cfg(feature = "rm")]
+#[cfg(all(feature = "rm", any_driver))]
 pub mod rm;
 mod scalar;
 #[cfg(feature = "sim")]
@@ -95,7 +95,7 @@ pub mod status;
 pub mod tegra;
 #[cfg(feature = "trace")]
 pub mod trace;
-#[cfg(feature = "rm")]
+#[cfg(all(feature = "rm", any_driver))]
 pub mod uvm;
 
 pub use abi::ABI;

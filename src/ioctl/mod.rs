@@ -3,7 +3,7 @@
 //! These are the calls as they are made, without any object or driver around them: each compiles to
 //! the instructions of the ioctl written by hand.
 
-#[cfg(feature = "rm")]
+#[cfg(all(feature = "rm", any_driver))]
 mod rm;
 
 use std::ffi::{c_int, c_ulong};
@@ -12,9 +12,9 @@ use std::os::fd::{AsRawFd, BorrowedFd};
 
 use crate::call::Ioctl;
 
-#[cfg(feature = "rm")]
+#[cfg(all(feature = "rm", any_driver))]
 pub use rm::{Failure, control, frontend, frontend_array, uvm};
-#[cfg(feature = "rm")]
+#[cfg(all(feature = "rm", any_driver))]
 pub(crate) use rm::{address, escape};
 
 /// Makes an ioctl that takes a record, or nothing, and gives what the kernel returned.
