@@ -254,5 +254,9 @@ rules! {
         assert_eq!(data.get("status") as u32, OPERATING_SYSTEM, "none has come");
         assert_eq!(os_event(fd, 207, client.handle, fd), OK);
         assert_eq!(os_event(fd, 207, client.handle, fd), INVALID_EVENT);
+        assert_eq!(os_event(fd, 206, client.handle, fd), OK);
+        unsafe { libc::close(fd) };
+        let again = open("/dev/nvidia0").unwrap();
+        assert_eq!((again, os_event(again, 206, client.handle, again)), (fd, OK), "it went with its file");
     }
 }

@@ -148,7 +148,7 @@ rules! {
         let mut args = wrap(210, size, inside.address());
         assert_eq!(escape(fd, 211, &mut args), Ok(()));
         assert_eq!(inside.text("versionString"), driver().tag());
-        assert_eq!(escape(fd, 211, &mut wrap(210, 0x1_0000, inside.address())), Err(EINVAL));
+        assert_eq!(escape(fd, 211, &mut wrap(210, 0x1_0000, 8)), Err(EINVAL), "too long");
         assert_eq!(escape(fd, 211, &mut wrap(210, size, 8)), Err(EFAULT));
         assert_eq!(raw(fd, request(211, 8), &mut [0; 8]), Err(EINVAL), "too short");
     }
