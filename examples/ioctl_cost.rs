@@ -97,7 +97,8 @@ pair!(
                 status: 0,
             };
             if libc_ioctl(fd, 0xc020_462a, &mut call) == -1 {
-                return Err(failed());
+                let number = io::Error::last_os_error().raw_os_error();
+                return Err(Failure::Errno(number.unwrap_or_default()));
             }
             match call.status {
                 0 => Ok(()),
@@ -106,11 +107,6 @@ pair!(
         }
     }
 );
-
-#[cold]
-fn failed() -> Failure {
-    Failure::Errno(io::Error::last_os_error().raw_os_error().unwrap_or_default())
-}
 
 fn main() -> io::Result<()> {
     let null = std::fs::File::open("/dev/null")?;

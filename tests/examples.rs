@@ -153,6 +153,29 @@ fn copy_shim(to: &Path) {
     fs::write(to.join("Cargo.toml"), changed).expect("the scratch folder is writable");
 }
 
+/// A typed call is the instructions of one by hand: `benches/ioctl.sh` compares them, here in a build
+/// that is optimised and otherwise a debug one, whose build script is there already.
+#[test]
+fn a_typed_ioctl_costs_nothing() {
+    if Command::new("objdump").arg("--version").output().is_err() {
+        eprintln!("skipped: no objdump");
+        return;
+    }
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let features = "rm,driver-550,tegra-r36";
+    let args = ["build", "--features", features, "--example", "ioctl_cost"];
+    let optimised = ["--config", "profile.dev.opt-level=3"];
+    let Some(said) = cargo(root, &[&args[..], &optimised].concat(), &[]) else { return };
+    assert!(said.success, "{}", said.stderr);
+    let program = scratch().join("target/debug/examples/ioctl_cost");
+    let compared = Command::new(root.join("benches/ioctl.sh")).arg(&program).output();
+    let said: Said = compared.expect("it is a script of the repository").into();
+    assert!(said.success, "{}{}", said.stdout, said.stderr);
+    for name in ["tegra", "frontend", "uvm", "control"] {
+        assert!(said.stdout.contains(&format!("{name}: the same")), "{}", said.stdout);
+    }
+}
+
 #[test]
 fn another_driver_runs() {
     let folder = examples().join("other-driver");

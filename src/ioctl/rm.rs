@@ -37,8 +37,8 @@ impl fmt::Display for Failure {
 impl std::error::Error for Failure {}
 
 impl Failure {
-    #[cold]
-    pub(crate) fn errno() -> Self {
+    #[inline]
+    fn errno() -> Self {
         Failure::Errno(io::Error::last_os_error().raw_os_error().unwrap_or_default())
     }
 }
