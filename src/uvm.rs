@@ -1,6 +1,6 @@
 //! Unified memory: `/dev/nvidia-uvm`.
 //!
-//! Its calls are types of a driver's module, as those of the resource manager are ([`rm`](crate::rm)).
+//! Its calls are types of a driver's module, as those of the resource manager are ([`rm`]).
 //! Each says in its parameters what came of it, which [`Uvm::call`] looks at.
 //!
 #![cfg_attr(feature = "driver-550", doc = "```no_run")]
