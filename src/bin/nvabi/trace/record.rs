@@ -41,11 +41,20 @@ pub(crate) struct RecordArgs {
     #[arg(long)]
     emulate: bool,
     /// In which order the emulator runs blocks and warps: in-order, or random:SEED.
-    #[arg(long, value_name = "ORDER", requires = "emulate")]
+    #[arg(long, value_name = "ORDER", requires = "emulate", value_parser = schedule)]
     schedule: Option<String>,
     /// The program and its arguments.
     #[arg(last = true, required = true)]
     command: Vec<OsString>,
+}
+
+/// As the emulator reads it.
+fn schedule(text: &str) -> Result<String, String> {
+    let seed = text.strip_prefix("random:").is_some_and(|seed| seed.parse::<u64>().is_ok());
+    match text == "in-order" || seed {
+        true => Ok(text.to_owned()),
+        false => Err("it is `in-order` or `random:SEED`, SEED being a number".to_owned()),
+    }
 }
 
 /// Runs the program; the exit status is its own, 2 when it could not be run.
@@ -92,7 +101,7 @@ fn run(context: &Context<'_>, args: &RecordArgs) -> io::Result<ExitStatus> {
         }
         Err(_) => context.status(
             "Nothing",
-            "was recorded: the program launched no kernel that `nvabi trace cc` compiled",
+            "was recorded: no kernel that `nvabi trace cc` compiled ran to its end",
         ),
     }
     Ok(status)
