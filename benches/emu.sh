@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # How many lane instructions per second the emulator runs, on a tiled matrix product and a reduction,
 # with every check on: by the time of the processor, which other work on the machine does not change,
-# and by the clock, which shows whether blocks run in parallel.
+# and by the clock, on one thread and on all cores in turn, which shows that blocks run in parallel.
 #
 #   benches/emu.sh [RUNS]
 #
@@ -28,10 +28,12 @@ for _ in $(seq "$runs"); do
     done
 done
 
-printf '%-10s %8s %28s %22s\n' kernel threads 'million lanes/s of processor' 'million lanes/s'
+printf '%-10s %8s %28s %22s %10s\n' kernel threads 'million lanes/s of processor' 'million lanes/s' 'to 1'
 for kernel in matmul reduction; do
     for threads in $(printf '%s\n' 1 "$cores" | sort -nu); do
-        printf '%-10s %8s %28.0f %22.0f\n' "$kernel" "$threads" \
-            "$(median < "$work/$kernel-$threads-cpu")" "$(median < "$work/$kernel-$threads-wall")"
+        wall=$(median < "$work/$kernel-$threads-wall")
+        [ "$threads" -ne 1 ] || alone=$wall
+        printf '%-10s %8s %28.0f %22.0f %9sx\n' "$kernel" "$threads" \
+            "$(median < "$work/$kernel-$threads-cpu")" "$wall" "$(echo "$wall $alone" | awk '{ printf "%.2f", $1 / $2 }')"
     done
 done
