@@ -18,6 +18,8 @@ pub(crate) const NOT_READY: Status = 600;
 
 const NON_BLOCKING: c_uint = 1;
 const DISABLE_TIMING: c_uint = 2;
+/// Of captures of streams into graphs: what the thread calls has nothing to do with them.
+pub(crate) const RELAXED: c_uint = 2;
 const COMPUTE_MAJOR: c_int = 75;
 const COMPUTE_MINOR: c_int = 76;
 
@@ -67,6 +69,7 @@ macro_rules! calls {
 
 calls! {
     get_error_name = "cuGetErrorName" (Status, *mut *const c_char);
+    capture_mode = "cuThreadExchangeStreamCaptureMode" (*mut c_uint);
     current = "cuCtxGetCurrent" (*mut Handle);
     push = "cuCtxPushCurrent_v2" (Handle);
     pop = "cuCtxPopCurrent_v2" (*mut Handle);
@@ -122,6 +125,14 @@ impl Driver {
         Err(Failure { call, status: Some(status), name })
     }
 
+    /// Says how calls of this thread get on with captures that are under way, and what was said before. A
+    /// call that allocates would end the program's capture otherwise.
+    pub(crate) fn exchange_mode(&self, mut mode: c_uint) -> c_uint {
+        // Drivers before CUDA 10.1 have no such modes.
+        let _ = call!(self, capture_mode, "cuThreadExchangeStreamCaptureMode", &mut mode);
+        mode
+    }
+
     pub(crate) fn current(&self) -> Result<Handle> {
         let mut context = ptr::null_mut();
         call!(self, current, "cuCtxGetCurrent", &mut context)?;
@@ -146,19 +157,18 @@ impl Driver {
         Ok(u32::try_from(major * 10 + minor).unwrap_or(0))
     }
 
-    /// The module of what a program launches: a function, or a kernel that is in no context yet.
-    pub(crate) fn module(&self, launched: Handle) -> Result<(Handle, Handle)> {
+    /// The module of a function.
+    pub(crate) fn module(&self, function: Handle) -> Result<Handle> {
         let mut module = ptr::null_mut();
-        let direct = call!(self, function_module, "cuFuncGetModule", &mut module, launched);
-        if direct.is_ok() {
-            return Ok((launched, module));
-        }
-        let mut function = ptr::null_mut();
-        if call!(self, kernel_function, "cuKernelGetFunction", &mut function, launched).is_err() {
-            return direct.map(|()| (launched, module));
-        }
         call!(self, function_module, "cuFuncGetModule", &mut module, function)?;
-        Ok((function, module))
+        Ok(module)
+    }
+
+    /// What a kernel of a library is in the current context.
+    pub(crate) fn function(&self, kernel: Handle) -> Result<Handle> {
+        let mut function = ptr::null_mut();
+        call!(self, kernel_function, "cuKernelGetFunction", &mut function, kernel)?;
+        Ok(function)
     }
 
     pub(crate) fn name(&self, function: Handle) -> Result<String> {

@@ -170,6 +170,8 @@ hooks! {
         |call| recorder::graph(stream, call);
     cuGraphLaunch_ptsz c"cuGraphLaunch_ptsz" (graph: Handle, stream: Handle)
         |call| recorder::graph(per_thread(stream), call);
+    cuLibraryGetKernel c"cuLibraryGetKernel" (kernel: *mut Handle, library: Handle, name: *const c_char)
+        |call| library_kernel(kernel, call);
     cuModuleUnload c"cuModuleUnload" (module: Handle) |call| recorder::unload(call);
     cuLibraryUnload c"cuLibraryUnload" (library: Handle) |call| recorder::unload(call);
     cuCtxDestroy_v2 c"cuCtxDestroy_v2" (context: Handle) |call| recorder::unload(call);
@@ -181,6 +183,17 @@ hooks! {
     cuGetProcAddress_v2 c"cuGetProcAddress_v2" (
         name: *const c_char, function: *mut *mut c_void, version: c_int, flags: u64, found: *mut c_uint
     ) |call| answer(name, function, version, flags, call);
+}
+
+/// A kernel of a library is launched as a function is, but the driver asks for neither in the place of the
+/// other.
+fn library_kernel(kernel: *const Handle, call: &dyn Fn() -> Status) -> Status {
+    let status = call();
+    if status == SUCCESS && !kernel.is_null() {
+        // SAFETY: CUDA wrote there.
+        recorder::library_kernel(unsafe { *kernel });
+    }
+    status
 }
 
 /// The default stream of a thread, by its own number.

@@ -9,7 +9,7 @@ use nvabi::trace::{Launch, SiteRow};
 use zerocopy::{FromBytes as _, FromZeros as _, IntoBytes as _};
 
 use crate::config::Config;
-use crate::driver::{Address, Driver, Failure, Handle, SUCCESS, Status};
+use crate::driver::{Address, Driver, Failure, Handle, RELAXED, SUCCESS, Status};
 use crate::output::{Output, Region};
 
 /// As in `recorder.h`.
@@ -105,6 +105,7 @@ struct Recorder {
     config: Config,
     output: Option<Output>,
     kernels: HashMap<usize, Option<Kernel>>,
+    library_kernels: HashSet<usize>,
     modules: HashMap<usize, Module>,
     written: u32,
     streams: HashMap<usize, u64>,
@@ -166,10 +167,17 @@ pub(crate) fn graph(stream: Handle, call: &dyn Fn() -> Status) -> Status {
     }
 }
 
+/// A program gets a kernel that is in no context yet.
+pub(crate) fn library_kernel(kernel: Handle) {
+    if let State::On(recorder) = &mut *state() {
+        recorder.library_kernels.insert(kernel.addr());
+    }
+}
+
 /// A module or a context goes: what was recorded with it has to be fetched before.
 pub(crate) fn unload(call: &dyn Fn() -> Status) -> Status {
     if let State::On(recorder) = &mut *state() {
-        recorder.forget();
+        recorder.aside(Recorder::forget);
     }
     call()
 }
@@ -178,7 +186,7 @@ pub(crate) fn unload(call: &dyn Fn() -> Status) -> Status {
 extern "C" fn finish() {
     let mut state = STATE.lock().unwrap_or_else(PoisonError::into_inner);
     if let State::On(mut recorder) = std::mem::replace(&mut *state, State::Off) {
-        recorder.drain(true);
+        recorder.aside(|recorder| recorder.drain(true));
         if let Some(Err(error)) = recorder.output.take().map(Output::finish) {
             say(&format!("{}: {error}", recorder.config.file.display()));
         }
@@ -196,6 +204,7 @@ impl Recorder {
             config,
             output: None,
             kernels: HashMap::new(),
+            library_kernels: HashSet::new(),
             modules: HashMap::new(),
             written: 0,
             streams: HashMap::new(),
@@ -221,27 +230,49 @@ impl Recorder {
         stream: Handle,
         call: &dyn Fn() -> Status,
     ) -> Status {
-        let Some(kernel) = self.kernel(function) else { return call() };
+        let before = self.aside(|recorder| recorder.before(function, shape, stream));
+        let status = call();
+        if let Some((kernel, pending)) = before {
+            self.aside(|recorder| {
+                recorder.after(&kernel, pending, stream, status);
+                recorder.drain(false);
+            });
+        }
+        status
+    }
+
+    /// Does what the program's captures of streams are not to notice.
+    fn aside<T>(&mut self, work: impl FnOnce(&mut Self) -> T) -> T {
+        let mode = self.driver.exchange_mode(RELAXED);
+        let outcome = work(self);
+        self.driver.exchange_mode(mode);
+        outcome
+    }
+
+    /// Before a launch: what it gets, where it is to be recorded.
+    fn before(
+        &mut self,
+        function: Handle,
+        shape: Shape,
+        stream: Handle,
+    ) -> Option<(Kernel, Pending)> {
+        let kernel = self.kernel(function)?;
         if self.driver.capturing(stream) {
             self.say(format!("{}: launched into a graph: graphs are not recorded", kernel.name));
-            return call();
+            return None;
         }
         let order = self.order;
         self.order += 1;
         if !self.config.launches.contains(&order) || !self.config.kernels.matches(&kernel.name) {
-            return call();
+            return None;
         }
-        let pending = match self.prepare(&kernel, shape, stream, order) {
-            Ok(pending) => pending,
+        match self.prepare(&kernel, shape, stream, order) {
+            Ok(pending) => Some((kernel, pending)),
             Err(why) => {
                 self.say(format!("{}: not recorded: {why}", kernel.name));
-                return call();
+                None
             }
-        };
-        let status = call();
-        self.after(&kernel, pending, stream, status);
-        self.drain(false);
-        status
+        }
     }
 
     fn graph(&mut self, stream: Handle, call: &dyn Fn() -> Status) -> Status {
@@ -272,7 +303,11 @@ impl Recorder {
     }
 
     fn look_up(&mut self, launched: Handle) -> Result<Option<Kernel>, Failure> {
-        let (function, module) = self.driver.module(launched)?;
+        let function = match self.library_kernels.contains(&launched.addr()) {
+            true => self.driver.function(launched)?,
+            false => launched,
+        };
+        let module = self.driver.module(function)?;
         let Some((buffer, _)) = self.driver.global(module, BUFFER)? else { return Ok(None) };
         let name = self.driver.name(function).unwrap_or_else(|_| "unnamed kernel".to_owned());
         let key = module.addr();

@@ -63,8 +63,8 @@ fn said(output: &Output) -> String {
 #[test]
 fn launches_are_written_with_their_sites() {
     let Some(setting) = Setting::new() else { return };
-    // Written as they end, or all at the end of the program.
-    for set in [&[][..], &[("SLOW", "1")][..]] {
+    // Written as they end, or all at the end of the program; a function, or the kernel of a library.
+    for set in [&[][..], &[("SLOW", "1")][..], &[("LIBRARY", "1")][..]] {
         let _ = std::fs::remove_file(setting.file());
         let output = setting.run(set);
         unchanged(&output);

@@ -19,6 +19,14 @@ static struct {
 
 static uint8_t hash[32] = {0xca, 0xfe, [31] = 0x42};
 
+/* A function, and the kernel of a library that it comes of: a driver asks for neither in the place of the other. */
+#define FUNCTION (void *)32
+#define KERNEL (void *)40
+
+/* Another stream is captured into a graph: 0 says that calls mind it, 2 that they do not. */
+static unsigned mode;
+#define MINDS_CAPTURES if (mode != 2) return 900
+
 static Status fails(const char *call) {
     const char *name = getenv("FAIL");
     return name && strcmp(name, call) == 0 ? 2 : 0;
@@ -32,7 +40,9 @@ CALL(cuCtxPushCurrent_v2, void *c) { return c != (void *)8; }
 CALL(cuCtxPopCurrent_v2, void **c) { *c = (void *)8; return 0; }
 CALL(cuCtxGetDevice, int *d) { *d = 0; return 0; }
 CALL(cuDeviceGetAttribute, int *v, int a, int d) { *v = a == 75 ? 8 : 6; return d; }
-CALL(cuFuncGetModule, void **m, void *f) { MAY_FAIL; *m = (void *)16; return f == 0; }
+CALL(cuFuncGetModule, void **m, void *f) { MAY_FAIL; if (f != FUNCTION) abort(); *m = (void *)16; return 0; }
+CALL(cuLibraryGetKernel, void **k, void *l, const char *n) { *k = KERNEL; return l == 0 || *n == 0; }
+CALL(cuKernelGetFunction, void **f, void *k) { if (k != KERNEL) abort(); *f = FUNCTION; return 0; }
 CALL(cuFuncGetName, const char **n, void *f) { *n = "run"; return f == 0; }
 CALL(cuModuleGetGlobal_v2, Address *a, size_t *s, void *m, const char *n) {
     (void)m;
@@ -41,25 +51,27 @@ CALL(cuModuleGetGlobal_v2, Address *a, size_t *s, void *m, const char *n) {
     if (strcmp(n, "__nvabi_module_hash") == 0) { *a = (Address)hash; *s = sizeof hash; return 0; }
     return 500;
 }
-CALL(cuMemAlloc_v2, Address *a, size_t s) { MAY_FAIL; return (*a = (Address)malloc(s)) == 0; }
+CALL(cuThreadExchangeStreamCaptureMode, unsigned *m) { unsigned was = mode; mode = *m; *m = was; return 0; }
+CALL(cuMemAlloc_v2, Address *a, size_t s) { MAY_FAIL; MINDS_CAPTURES; return (*a = (Address)malloc(s)) == 0; }
 CALL(cuMemFree_v2, Address a) { free((void *)a); return 0; }
 CALL(cuMemsetD8Async, Address a, uint8_t v, size_t s, void *q) { (void)q; memset((void *)a, v, s); return 0; }
 CALL(cuMemcpyHtoDAsync_v2, Address a, const void *f, size_t s, void *q) { MAY_FAIL; (void)q; memcpy((void *)a, f, s); return 0; }
 CALL(cuMemcpyDtoHAsync_v2, void *t, Address a, size_t s, void *q) { MAY_FAIL; (void)q; memcpy(t, (void *)a, s); return 0; }
 CALL(cuStreamCreate, void **q, unsigned f) { *q = (void *)24; return f != 1; }
 CALL(cuStreamWaitEvent, void *q, void *e, unsigned f) { (void)q; (void)e; return f; }
-CALL(cuStreamSynchronize, void *q) { (void)q; return 0; }
+CALL(cuStreamSynchronize, void *q) { MINDS_CAPTURES; (void)q; return 0; }
 CALL(cuStreamIsCapturing, void *q, unsigned *s) { (void)q; *s = getenv("CAPTURING") != 0; return 0; }
 CALL(cuEventCreate, void **e, unsigned f) { *e = malloc(1); return f != 2; }
 CALL(cuEventRecord, void *e, void *q) { (void)e; (void)q; return 0; }
 CALL(cuEventQuery, void *e) { (void)e; return getenv("SLOW") ? 600 : 0; }
-CALL(cuEventSynchronize, void *e) { (void)e; return 0; }
+CALL(cuEventSynchronize, void *e) { MINDS_CAPTURES; (void)e; return 0; }
 CALL(cuEventDestroy_v2, void *e) { free(e); return 0; }
 
 /* Writes 5 while it has regions to write to: what it records is not what it computes. */
 CALL(cuLaunchKernel, void *f, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz,
      unsigned s, void *q, void **arguments, void **extra) {
     MAY_FAIL;
+    if (mode != 0) return 1;
     (void)f; (void)gx; (void)gy; (void)gz; (void)bx; (void)by; (void)bz; (void)s; (void)q; (void)extra;
     **(int **)arguments[0] = 5;
     if (!buffer[0]) return 0;
