@@ -159,6 +159,30 @@ calls! {
         put(out, state().load(&[&bytes])?)
     }
     cuModuleUnload(module: Handle) { state().unload(module) }
+    // A library is a module here, and a kernel of it a function: there is one context.
+    cuLibraryLoadData(
+        out: *mut Handle, data: *const c_void, keys: Handle, values: Handle, n: c_uint, more_keys: Handle,
+        more_values: Handle, more: c_uint
+    ) {
+        let _ = (keys, values, n, more_keys, more_values, more);
+        load(out, data)
+    }
+    cuLibraryUnload(library: Handle) { state().unload(library) }
+    cuLibraryGetModule(out: *mut Handle, library: Handle) { put(out, library) }
+    cuLibraryGetKernel(out: *mut Handle, library: Handle, name: *const c_char) {
+        put(out, state().function(library, text(name)?)?)
+    }
+    cuKernelGetFunction(out: *mut Handle, kernel: Handle) {
+        state().module_of(kernel)?;
+        put(out, kernel)
+    }
+    cuLibraryGetGlobal(out: *mut u64, size: *mut usize, library: Handle, name: *const c_char) {
+        let name = text(name)?.to_str().map_err(|_| NOT_FOUND)?;
+        let (address, bytes) = state().symbol(library, name)?;
+        put_if_wanted(out, address);
+        put_if_wanted(size, bytes as usize);
+        Ok(())
+    }
     cuLinkCreate_v2(n: c_uint, keys: Handle, values: Handle, out: *mut Handle) {
         let _ = (n, keys, values);
         put(out, state().linker_create())

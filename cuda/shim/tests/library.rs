@@ -84,6 +84,7 @@ fn fatbin(payload: &[u8], flags: u64, unpacked: usize) -> Vec<u8> {
 fn the_driver_and_the_runtime_do_what_a_program_asks() {
     loads_launches_and_copies();
     takes_every_form_of_module();
+    links_modules();
     refuses_what_is_wrong();
     the_runtime_goes_through_the_driver();
     errors_of_kernels_stay();
@@ -186,6 +187,59 @@ fn takes_every_form_of_module() {
     }
     assert_eq!(call!(cuModuleLoadData(&raw mut module, b"\x7fELF\x02\x01\x01".as_ptr())), 209);
     assert_eq!(call!(cuModuleLoadData(&raw mut module, c".entry k() { frob; }".as_ptr())), 218);
+}
+
+/// A kernel that writes 3, by a function of another module.
+fn links_modules() {
+    const HEAD: &str = ".version 8.3\n.target sm_80\n.address_size 64\n";
+    let caller = format!(
+        "{HEAD}.extern .func (.param .b32 r) three();\n.visible .entry write(.param .u64 out) {{\n\
+         .reg .b64 %rd<2>; .reg .b32 %r<2>; {{ .param .b32 r; call.uni (r), three, (); ld.param.b32 %r1, [r]; }}\n\
+         ld.param.u64 %rd1, [out]; st.global.u32 [%rd1], %r1; ret; }}\n\0"
+    );
+    let called = format!(
+        "{HEAD}.visible .func (.param .b32 r) three() {{ .reg .b32 %r<2>; mov.u32 %r1, 3; \
+         st.param.b32 [r], %r1; ret; }}\n\0"
+    );
+    let run = |module: usize| {
+        let (mut kernel, mut data, mut out) = (0usize, 0usize, 0u32);
+        assert_eq!(call!(cuModuleGetFunction(&raw mut kernel, module, c"write".as_ptr())), 0);
+        assert_eq!(call!(cuMemAlloc_v2(&raw mut data, 4)), 0);
+        assert_eq!(launch(kernel, &mut [(&raw mut data).cast()]), 0);
+        assert_eq!(call!(cuMemcpyDtoH_v2(&raw mut out, data, 4)), 0);
+        assert_eq!(call!(cuMemFree_v2(data)), 0);
+        assert_eq!(out, 3);
+    };
+    let mut module = 0usize;
+    // By the driver's linker.
+    let (mut linker, mut image, mut size) = (0usize, 0usize, 0usize);
+    let add = |linker: usize, text: &str, name: &CStr| {
+        call!(cuLinkAddData_v2(linker, 1, text.as_ptr(), text.len(), name.as_ptr(), 0, 0, 0))
+    };
+    assert_eq!(call!(cuLinkCreate_v2(0, 0, 0, &raw mut linker)), 0);
+    assert_eq!(add(linker, &caller, c"caller"), 0);
+    assert_eq!(add(linker, &called, c"called"), 0);
+    assert_eq!(call!(cuLinkComplete(linker, &raw mut image, &raw mut size)), 0);
+    assert_eq!(call!(cuModuleLoadData(&raw mut module, image)), 0);
+    assert_eq!(call!(cuLinkDestroy(linker)), 0);
+    assert_eq!(call!(cuLinkDestroy(linker)), 400);
+    run(module);
+    // By a fatbin of version 2, as a program of several units has it, and as a library.
+    let units = [&caller, &called].map(|text| fatbin(text.as_bytes(), 0, text.len()));
+    let address = |bytes: &Vec<u8>| bytes.as_ptr().expose_provenance();
+    let list = [address(&units[0]), address(&units[1]), 0];
+    let code = fatbin(b"", 0, 0);
+    let wrapper = [2 << 32 | 0x4662_43b1, address(&code), list.as_ptr().expose_provenance()];
+    let (mut library, mut kernel, mut function) = (0usize, 0usize, 0usize);
+    assert_eq!(call!(cuLibraryLoadData(&raw mut library, wrapper.as_ptr(), 0, 0, 0, 0, 0, 0)), 0);
+    assert_eq!(call!(cuLibraryGetKernel(&raw mut kernel, library, c"write".as_ptr())), 0);
+    assert_eq!(call!(cuKernelGetFunction(&raw mut function, kernel)), 0);
+    assert_eq!(call!(cuLibraryGetModule(&raw mut module, library)), 0);
+    run(module);
+    // What is missing is an error when it is linked.
+    assert_eq!(call!(cuLinkCreate_v2(0, 0, 0, &raw mut linker)), 0);
+    assert_eq!(add(linker, &caller, c"caller"), 0);
+    assert_eq!(call!(cuLinkComplete(linker, &raw mut image, &raw mut size)), 218);
 }
 
 fn refuses_what_is_wrong() {
