@@ -107,7 +107,7 @@ fn run(module: &Module<'_>, options: &[u8]) -> Result<bool, Failure> {
         .filter(|function| instrument::is_kernel(module, *function))
         .collect();
     // What a kernel calls in another unit may be recorded.
-    if selected.is_empty() && !(options.rdc && !kernels.is_empty()) {
+    if selected.is_empty() && (!options.rdc || kernels.is_empty()) {
         return Ok(true);
     }
     prepare::lower_switches(module, &selected)?;
