@@ -40,6 +40,8 @@ const TAGS: [&str; 5] = ["515.43.04", "535.43.02", "550.90.07", "570.124.06", "5
 
 // --- The programs -----------------------------------------------------------------------------
 
+type Part = fn() -> nvabi::rm::Result<()>;
+
 /// The program: each part in turn, told on stderr.
 #[test]
 fn client() {
@@ -47,7 +49,7 @@ fn client() {
         return;
     }
     driver_info::run(true).unwrap_or_else(|error| panic!("info: {error}"));
-    let parts: [(&str, fn() -> nvabi::rm::Result<()>); 8] = [
+    let parts: [(&str, Part); 8] = [
         ("objects", objects),
         ("threads", threads),
         ("errors", errors),

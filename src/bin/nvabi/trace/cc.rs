@@ -133,8 +133,8 @@ fn linker(args: &CcArgs, folder: &Path) -> io::Result<OsString> {
     if archs.is_empty() {
         archs.push(ARCH);
     }
-    let own = values("--ld-path=").last().map(String::from);
-    let kind = values("-fuse-ld=").last().map(|kind| format!("ld.{kind}"));
+    let own = values("--ld-path=").next_back().map(String::from);
+    let kind = values("-fuse-ld=").next_back().map(|kind| format!("ld.{kind}"));
     let ld = own.or(kind).unwrap_or_else(|| "ld".to_owned());
     let script = link::script(folder, cuda(args).as_deref(), &args.clang, &archs, ld.as_ref())?;
     Ok(joined("--ld-path=", &script))
