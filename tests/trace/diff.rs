@@ -348,9 +348,8 @@ fn loops_one_after_another_at_one_site_ran_otherwise() {
         check(make, [&[4, 4, 4, 4], &[2, 4, 4, 9]]);
         check(make, [&[9, 9, 9], &[1, 9, 3]]);
     }
-    // Where a round begins otherwise than what is behind the loop, a few rounds are enough.
+    // One of them was not entered.
     for make in [top, top_nested] {
-        check(make, [&[2, 2, 2, 9], &[5, 5, 2, 9]]);
         check(make, [&[3, 0, 3], &[3, 2, 3]]);
     }
 }

@@ -18,9 +18,8 @@ const ROUND: u64 = 4096;
 /// said of two that are alike to their ends.
 const FAR: u64 = 4096;
 const TO_THE_END: u64 = 16 * FAR;
-/// How many times longer two must go on alike as if they had never parted in a loop, so that they
-/// have not: rounds look like each other, and go on alike for a while however they are aligned.
-const BETTER: u64 = 4;
+/// For each step that is skipped, this part of a step must be alike behind it.
+const SKIPPED: u64 = 4;
 /// What one has more is looked through for rounds up to this many events.
 const LONGEST_ROUNDS: u64 = 4096;
 
@@ -45,15 +44,15 @@ impl Walk<'_, '_> {
             return Ok(());
         };
         // Who goes the usual way stays in the loop; where there is none yet, either may.
-        let usual = self.usual_direction(x)?;
-        let mut join = None;
-        for b_stays in [usual != Some(x.direction), usual == Some(x.direction)] {
-            if join.is_none() || usual.is_none() {
-                let exit = self.exit(b_stays, if b_stays { x } else { y })?;
-                join = [join, exit].into_iter().flatten().max_by_key(|exit: &Exit| exit.alike);
+        let exit = match self.usual_direction(x)? {
+            Some(usual) if usual == x.direction => self.exit(false, y)?,
+            Some(_) => self.exit(true, x)?,
+            None => {
+                let either = [self.exit(true, x)?, self.exit(false, y)?];
+                either.into_iter().flatten().max_by_key(|exit| exit.alike)
             }
-        }
-        let Some(Exit { join, .. }) = join else { return Ok(()) };
+        };
+        let Some(Exit { join, .. }) = exit else { return Ok(()) };
         found(self, self.parted(&next_x, &next_y, Some(join)))?;
         self.step(join.a, join.b);
         self.joined = (self.a.at, self.b.at);
@@ -78,7 +77,7 @@ impl Walk<'_, '_> {
     }
 
     /// Where the one that stays in a loop leaves it by the test by which the other just `left`. Both must
-    /// go on alike from there, and clearly better than if the two had taken two ways through one round.
+    /// go on alike from there, and longer than if the two had taken two ways through one round.
     fn exit(&mut self, b_stays: bool, left: &Event) -> Result<Option<Exit>, Error> {
         let (stayer, leaver) = match b_stays {
             true => (&mut *self.b, &mut *self.a),
@@ -106,6 +105,7 @@ impl Walk<'_, '_> {
             };
             rounds += 1;
             test = next;
+            stayer.looked(test);
         }
         let behind = test + 1;
         let outside = alike(stayer, behind, leaver, 0)?;
@@ -115,7 +115,9 @@ impl Walk<'_, '_> {
         };
         self.loop_credit -= (behind + outside.min(FAR) + inside.min(FAR)) as i64;
         let enough = if apart == Apart::Never { 2 * CONFIRM } else { CONFIRM / 2 };
-        if outside < enough || inside >= BETTER * outside {
+        let enough = enough.max((behind / SKIPPED).min(FAR));
+        let longer = outside > inside || outside == FAR && inside == FAR;
+        if outside < enough || !longer {
             return Ok(None);
         }
         let rounds = Some((left.site, rounds, round + 1));
@@ -194,6 +196,9 @@ impl Walk<'_, '_> {
                 }
             }
             ahead += 1;
+            if ahead % ROUND == 0 {
+                stayer.looked(ahead);
+            }
         };
         if !joins {
             self.credit -= ahead as i64;

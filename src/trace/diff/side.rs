@@ -14,7 +14,7 @@ use crate::trace::v2::{Mark, V2Cursor};
 pub(super) const BEHIND: u64 = 1024;
 /// Steps ahead that are looked at: where events must be kept in memory, and where they need not.
 const AHEAD: u64 = 1 << 16;
-const AHEAD_MAPPED: u64 = 1 << 22;
+const AHEAD_MAPPED: u64 = 1 << 32;
 /// Fewer events than this are not worth comparing their words, and this many come before the next try.
 const FEW: u64 = 16;
 const SINGLY: u32 = 64;
@@ -33,7 +33,13 @@ pub(super) struct Side<'a> {
 
 enum Events<'a> {
     /// Any event can be read at any time.
-    Mapped { warp: V1Events<'a>, bytes: &'a [u8], released: usize },
+    Mapped {
+        warp: V1Events<'a>,
+        bytes: &'a [u8],
+        /// Before this, and from the place ahead on, memory was given back.
+        released: usize,
+        looked: usize,
+    },
     /// Events come one after another; some are kept.
     Buffered(Box<Buffered<'a>>),
     /// A warp that the trace does not have.
@@ -57,7 +63,7 @@ impl<'a> Side<'a> {
             None => Events::None,
             Some(Warp(Data::V1(warp))) => {
                 let released = warp.range.start;
-                Events::Mapped { warp: warp.clone(), bytes: warp.bytes(), released }
+                Events::Mapped { warp: warp.clone(), bytes: warp.bytes(), released, looked: 0 }
             }
             Some(warp) => Events::Buffered(Box::new(Buffered {
                 cursor: warp.known(),
@@ -99,6 +105,21 @@ impl<'a> Side<'a> {
         match self.events {
             Events::Mapped { .. } => AHEAD_MAPPED,
             Events::Buffered(_) | Events::None => AHEAD,
+        }
+    }
+
+    /// Gives back what was looked at on the way to a step far ahead; it is read again when its turn comes.
+    pub(super) fn looked(&mut self, ahead: u64) {
+        if let Events::Mapped { warp, looked, .. } = &mut self.events {
+            let here = warp.range.start + self.at as usize * v1::EVENT;
+            let there = (here + ahead as usize * v1::EVENT).min(warp.range.end);
+            let from = (here + RELEASE).max(*looked);
+            if there < from {
+                *looked = there;
+            } else if there - from > 2 * RELEASE {
+                warp.file.release(from..there);
+                *looked = there;
+            }
         }
     }
 
