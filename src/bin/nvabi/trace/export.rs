@@ -2,17 +2,20 @@
 
 use std::fs::File;
 use std::io::BufWriter;
+use std::iter::Peekable;
 use std::sync::Arc;
 
-use nvabi::trace::{Event, Found, Launch, Trace};
+use bytes::Bytes;
+use nvabi::trace::{Error, Event, Events, Found, Trace, Warp};
 use nvabi_pipeline::diagnostic::{Diagnostic, Report};
-use parquet::basic::{Compression, ZstdLevel};
-use parquet::column::writer::ColumnWriter;
-use parquet::data_type::ByteArray;
+use parquet::basic::{Compression, Encoding, ZstdLevel};
+use parquet::column::writer::{ColumnWriter, ColumnWriterImpl, get_column_writer};
+use parquet::data_type::{ByteArray, DataType};
 use parquet::errors::ParquetError;
-use parquet::file::properties::WriterProperties;
-use parquet::file::writer::SerializedFileWriter;
+use parquet::file::properties::{EnabledStatistics, WriterProperties, WriterPropertiesPtr};
+use parquet::file::writer::{SerializedFileWriter, SerializedPageWriter, TrackedWrite};
 use parquet::schema::parser::parse_message_type;
+use rustc_hash::FxHashMap;
 
 use super::convert::Beside;
 use super::{Losses, failed, open};
@@ -20,7 +23,7 @@ use crate::Outcome;
 use crate::args::TraceExport;
 use crate::context::Context;
 
-/// The columns, in the order in which `Rows::columns` has them.
+/// The columns, in the order in which `Table::write` has them.
 const SCHEMA: &str = "message events {
     REQUIRED INT32 launch (INTEGER(32, false));
     REQUIRED INT32 session (INTEGER(32, false));
@@ -38,184 +41,257 @@ const SCHEMA: &str = "message events {
     OPTIONAL INT32 line (INTEGER(32, false));
 }";
 
-/// Rows of a group: they lie in memory until the group is written.
-const ROWS: usize = 1 << 17;
+/// Rows of a group. What a file keeps in memory grows with its groups alone; the columns of a group are
+/// encoded as they come, and lie in memory until it is written.
+const ROWS: usize = 1 << 20;
+/// Rows of a page: until it is full, its values lie in memory unpacked.
+const PAGE: usize = 1 << 15;
+/// Rows that are encoded at once; all are of one warp.
+const BATCH: usize = 4096;
+/// Sites whose lines are remembered.
+const PLACES: usize = 1 << 14;
 
 pub(crate) fn export(context: &Context<'_>, args: &TraceExport) -> Result<Outcome, Report> {
     let trace = open(&args.file)?;
     let beside = Beside::new(&args.out)?;
-    let unwritable = |error: ParquetError| {
+    let mut losses = Losses::of(context, std::slice::from_ref(&trace));
+    let warps = (0..trace.launches().len())
+        .flat_map(|launch| trace.warps(launch).map(move |found| (launch, found)))
+        .filter_map(|(launch, found)| match found {
+            Found::Warp(warp) => Some((launch, warp)),
+            Found::Lost { first, last, error } => {
+                losses.warps(first..=last, &error);
+                None
+            }
+        });
+    let mut batches = warps.flat_map(|(launch, warp)| Batches::of(launch, &warp)).peekable();
+    let failed_parquet = |error: ParquetError| {
         let message = format!("cannot write {}: {error}", args.out.display());
         Report::from(Diagnostic::error("trace-unwritable", message))
     };
-    let mut table = Table::new(beside.writer()?).map_err(unwritable)?;
-    let mut losses = Losses::of(context, std::slice::from_ref(&trace));
-    for (at, launch) in trace.launches().iter().enumerate() {
-        for found in trace.warps(at) {
-            let warp = match found {
-                Found::Warp(warp) => warp,
-                Found::Lost { first, last, error } => {
-                    losses.warps(first..=last, &error);
-                    continue;
-                }
-            };
-            for (index, event) in (0..).zip(warp.events()) {
-                let event = event.map_err(failed)?;
-                table.rows.push(&trace, at, launch, warp.number(), index, &event);
-                if table.rows.warp.len() == ROWS {
-                    table.flush().map_err(unwritable)?;
-                }
-            }
-        }
+    let mut table = Table::new(&trace, beside.writer()?).map_err(failed_parquet)?;
+    while batches.peek().is_some() {
+        table.group(&mut batches).map_err(|stopped| match stopped {
+            Stopped::Reading(error) => failed(error),
+            Stopped::Writing(error) => failed_parquet(error),
+        })?;
     }
-    table.finish().map_err(unwritable)?;
+    drop(batches);
+    table.out.close().map_err(failed_parquet)?;
     beside.done()?;
     context.status("Written", &args.out.display().to_string());
     Ok(losses.outcome())
 }
 
-struct Table {
+/// Some events of a warp, in a row.
+struct Batch {
+    launch: usize,
+    warp: u32,
+    /// The index of the first.
+    first: u64,
+    events: Vec<Event>,
+}
+
+/// The events of a warp, batch after batch.
+struct Batches<'a> {
+    launch: usize,
+    warp: u32,
+    next: u64,
+    events: Events<'a>,
+}
+
+impl<'a> Batches<'a> {
+    fn of(launch: usize, warp: &Warp<'a>) -> Self {
+        Self { launch, warp: warp.number(), next: 0, events: warp.events() }
+    }
+}
+
+impl Iterator for Batches<'_> {
+    type Item = Result<Batch, Error>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let events: Result<Vec<Event>, Error> = self.events.by_ref().take(BATCH).collect();
+        let events = match events {
+            Ok(events) if events.is_empty() => return None,
+            Ok(events) => events,
+            Err(error) => return Some(Err(error)),
+        };
+        let first = self.next;
+        self.next += events.len() as u64;
+        Some(Ok(Batch { launch: self.launch, warp: self.warp, first, events }))
+    }
+}
+
+/// Why a table is not whole.
+enum Stopped {
+    Reading(Error),
+    Writing(ParquetError),
+}
+
+impl From<ParquetError> for Stopped {
+    fn from(error: ParquetError) -> Self {
+        Self::Writing(error)
+    }
+}
+
+struct Table<'a> {
+    trace: &'a Trace,
     out: SerializedFileWriter<BufWriter<File>>,
-    rows: Rows,
+    properties: WriterPropertiesPtr,
+    /// The lines of sites, so that each text is there once.
+    places: Vec<Place>,
+    known: FxHashMap<(usize, u64), Option<usize>>,
 }
 
-/// The columns of some rows. Optional ones have a level for each row: 1 where there is a value.
-#[derive(Default)]
-struct Rows {
-    launch: Vec<i32>,
-    session: Vec<i32>,
-    kernel: Vec<ByteArray>,
-    warp: Vec<i32>,
-    index: Vec<i64>,
-    site: Vec<i64>,
-    kind: Vec<ByteArray>,
-    direction: Vec<i32>,
-    mask: Vec<i32>,
-    ballot: (Vec<i32>, Vec<i16>),
-    value: (Vec<i64>, Vec<i16>),
-    file: (Vec<ByteArray>, Vec<i16>),
-    function: (Vec<ByteArray>, Vec<i16>),
-    line: (Vec<i32>, Vec<i16>),
-    /// What the last rows were about, so that texts are shared.
-    sources: std::collections::HashMap<(usize, u64), Option<Place>>,
-    kernels: std::collections::HashMap<usize, ByteArray>,
-}
-
-#[derive(Clone)]
 struct Place {
     file: ByteArray,
     function: ByteArray,
-    line: u32,
+    line: i32,
 }
 
-/// Sites whose lines are remembered.
-const SOURCES: usize = 1 << 14;
-
-impl Table {
-    fn new(out: BufWriter<File>) -> Result<Self, ParquetError> {
+impl<'a> Table<'a> {
+    fn new(trace: &'a Trace, out: BufWriter<File>) -> Result<Self, ParquetError> {
         let schema = Arc::new(parse_message_type(SCHEMA)?);
-        let properties = WriterProperties::builder()
-            .set_compression(Compression::ZSTD(ZstdLevel::try_new(3)?))
-            .build();
-        let out = SerializedFileWriter::new(out, schema, Arc::new(properties))?;
-        Ok(Self { out, rows: Rows::default() })
+        let mut properties = WriterProperties::builder()
+            .set_compression(Compression::ZSTD(ZstdLevel::try_new(1)?))
+            // What is said of each page would lie in memory up to the end of the file.
+            .set_statistics_enabled(EnabledStatistics::Chunk)
+            .set_offset_index_disabled(true)
+            .set_data_page_row_count_limit(PAGE);
+        // Numbers that are hardly ever the same again have no use for a dictionary.
+        for column in ["index", "value"] {
+            properties = properties
+                .set_column_dictionary_enabled(column.into(), false)
+                .set_column_encoding(column.into(), Encoding::DELTA_BINARY_PACKED);
+        }
+        let properties = Arc::new(properties.build());
+        let out = SerializedFileWriter::new(out, schema, properties.clone())?;
+        Ok(Self { trace, out, properties, places: Vec::new(), known: FxHashMap::default() })
     }
 
-    fn flush(&mut self) -> Result<(), ParquetError> {
-        let rows = std::mem::take(&mut self.rows);
+    /// Writes a group of rows: each column to memory, then one after another to the file.
+    fn group(
+        &mut self,
+        batches: &mut Peekable<impl Iterator<Item = Result<Batch, Error>>>,
+    ) -> Result<(), Stopped> {
+        let descriptors = self.out.schema_descr().columns().to_vec();
+        let mut sinks: Vec<_> = descriptors.iter().map(|_| TrackedWrite::new(Vec::new())).collect();
+        let mut columns: Vec<ColumnWriter<'_>> = sinks
+            .iter_mut()
+            .zip(descriptors)
+            .map(|(sink, descriptor)| {
+                let pages = Box::new(SerializedPageWriter::new(sink));
+                get_column_writer(descriptor, self.properties.clone(), pages)
+            })
+            .collect();
+        let mut rows = 0;
+        while rows < ROWS {
+            let Some(batch) = batches.next() else { break };
+            let batch = batch.map_err(Stopped::Reading)?;
+            self.write(&mut columns, &batch)?;
+            rows += batch.events.len();
+        }
+        let closed: Vec<_> =
+            columns.into_iter().map(ColumnWriter::close).collect::<Result<_, _>>()?;
         let mut group = self.out.next_row_group()?;
-        let mut number = 0;
-        while let Some(mut column) = group.next_column()? {
-            rows.write(number, column.untyped())?;
-            column.close()?;
-            number += 1;
+        for (sink, closed) in sinks.into_iter().zip(closed) {
+            group.append_column(&Bytes::from(sink.into_inner()?), closed)?;
         }
         group.close()?;
         Ok(())
     }
 
-    fn finish(mut self) -> Result<(), ParquetError> {
-        if !self.rows.warp.is_empty() {
-            self.flush()?;
-        }
-        self.out.close().map(|_| ())
-    }
-}
-
-impl Rows {
-    fn push(
+    fn write(
         &mut self,
-        trace: &Trace,
-        at: usize,
-        launch: &Launch,
-        warp: u32,
-        index: u64,
-        event: &Event,
-    ) {
-        let kernel = self.kernels.entry(at).or_insert_with(|| launch.kernel.as_str().into());
-        self.kernel.push(kernel.clone());
-        self.launch.push(at as i32);
-        self.session.push(launch.session as i32);
-        self.warp.push(warp as i32);
-        self.index.push(index as i64);
-        self.site.push(event.site as i64);
-        self.kind.push(event.kind.name().into());
-        self.direction.push(event.direction as i32);
-        self.mask.push(event.mask as i32);
-        optional(&mut self.ballot, event.ballot.map(|ballot| ballot as i32));
-        optional(&mut self.value, event.value.map(|value| value as i64));
-        if self.sources.len() == SOURCES {
-            self.sources.clear();
-        }
-        let place = self.sources.entry((at, event.site)).or_insert_with(|| {
-            let source = trace.source(at, event.site)?;
-            let (file, function) = (source.file.as_str().into(), source.function.as_str().into());
-            Some(Place { file, function, line: source.line })
-        });
-        optional(&mut self.file, place.as_ref().map(|place| place.file.clone()));
-        optional(&mut self.function, place.as_ref().map(|place| place.function.clone()));
-        optional(&mut self.line, place.as_ref().map(|place| place.line as i32));
-    }
-
-    fn write(&self, number: usize, column: &mut ColumnWriter<'_>) -> Result<(), ParquetError> {
-        use ColumnWriter::{ByteArrayColumnWriter, Int32ColumnWriter, Int64ColumnWriter};
-        match column {
-            Int32ColumnWriter(out) => {
-                let (values, levels) = match number {
-                    0 => (&self.launch, None),
-                    1 => (&self.session, None),
-                    3 => (&self.warp, None),
-                    7 => (&self.direction, None),
-                    8 => (&self.mask, None),
-                    9 => (&self.ballot.0, Some(&self.ballot.1)),
-                    _ => (&self.line.0, Some(&self.line.1)),
-                };
-                out.write_batch(values, levels.map(Vec::as_slice), None)?;
+        columns: &mut [ColumnWriter<'_>],
+        batch: &Batch,
+    ) -> Result<(), ParquetError> {
+        use ColumnWriter::Int64ColumnWriter as I64;
+        use ColumnWriter::{ByteArrayColumnWriter as Text, Int32ColumnWriter as I32};
+        let Batch { launch, warp, first, events } = batch;
+        let about = self.trace.launches().get(*launch);
+        let places = self.places(*launch, events);
+        let place = |at: &Option<usize>| at.and_then(|at| self.places.get(at));
+        let rows = events.len();
+        for (number, column) in columns.iter_mut().enumerate() {
+            match (number, column) {
+                (0, I32(out)) => same(out, rows, *launch as i32)?,
+                (1, I32(out)) => same(out, rows, about.map_or(0, |about| about.session as i32))?,
+                (2, Text(out)) => {
+                    same(out, rows, about.map_or("", |about| &about.kernel).into())?;
+                }
+                (3, I32(out)) => same(out, rows, *warp as i32)?,
+                (4, I64(out)) => each(out, *first..*first + rows as u64, |index| index as i64)?,
+                (5, I64(out)) => each(out, events, |event| event.site as i64)?,
+                (6, Text(out)) => each(out, events, kind)?,
+                (7, I32(out)) => each(out, events, |event| event.direction as i32)?,
+                (8, I32(out)) => each(out, events, |event| event.mask as i32)?,
+                (9, I32(out)) => some(out, events, |event| event.ballot.map(|lanes| lanes as i32))?,
+                (10, I64(out)) => some(out, events, |event| event.value.map(|value| value as i64))?,
+                (11, Text(out)) => some(out, &places, |at| Some(place(at)?.file.clone()))?,
+                (12, Text(out)) => some(out, &places, |at| Some(place(at)?.function.clone()))?,
+                (13, I32(out)) => some(out, &places, |at| Some(place(at)?.line))?,
+                _ => return Err(ParquetError::General("a column of another type".to_owned())),
             }
-            Int64ColumnWriter(out) => {
-                let (values, levels) = match number {
-                    4 => (&self.index, None),
-                    5 => (&self.site, None),
-                    _ => (&self.value.0, Some(&self.value.1)),
-                };
-                out.write_batch(values, levels.map(Vec::as_slice), None)?;
-            }
-            ByteArrayColumnWriter(out) => {
-                let (values, levels) = match number {
-                    2 => (&self.kernel, None),
-                    6 => (&self.kind, None),
-                    11 => (&self.file.0, Some(&self.file.1)),
-                    _ => (&self.function.0, Some(&self.function.1)),
-                };
-                out.write_batch(values, levels.map(Vec::as_slice), None)?;
-            }
-            _ => return Err(ParquetError::General("a column of another type".to_owned())),
         }
         Ok(())
     }
+
+    /// Where in `places` the lines of some events are.
+    fn places(&mut self, launch: usize, events: &[Event]) -> Vec<Option<usize>> {
+        if self.trace.site_count(launch) == 0 {
+            return vec![None; events.len()];
+        }
+        if self.places.len() > PLACES {
+            self.places.clear();
+            self.known.clear();
+        }
+        let place = |event: &Event| {
+            *self.known.entry((launch, event.site)).or_insert_with(|| {
+                let source = self.trace.source(launch, event.site)?;
+                let (file, function) =
+                    (source.file.as_str().into(), source.function.as_str().into());
+                self.places.push(Place { file, function, line: source.line as i32 });
+                Some(self.places.len() - 1)
+            })
+        };
+        events.iter().map(place).collect()
+    }
 }
 
-fn optional<T>((values, levels): &mut (Vec<T>, Vec<i16>), value: Option<T>) {
-    levels.push(i16::from(value.is_some()));
-    values.extend(value);
+fn kind(event: &Event) -> ByteArray {
+    Bytes::from_static(event.kind.name().as_bytes()).into()
+}
+
+/// A column of which all rows are the same.
+fn same<T: DataType>(
+    out: &mut ColumnWriterImpl<'_, T>,
+    rows: usize,
+    value: T::T,
+) -> Result<(), ParquetError> {
+    out.write_batch(&vec![value; rows], None, None).map(|_| ())
+}
+
+fn each<T: DataType, I: IntoIterator>(
+    out: &mut ColumnWriterImpl<'_, T>,
+    rows: I,
+    value: impl FnMut(I::Item) -> T::T,
+) -> Result<(), ParquetError> {
+    let values: Vec<T::T> = rows.into_iter().map(value).collect();
+    out.write_batch(&values, None, None).map(|_| ())
+}
+
+/// A column that may have no value: a level for each row says whether it has.
+fn some<T: DataType, I: IntoIterator>(
+    out: &mut ColumnWriterImpl<'_, T>,
+    rows: I,
+    mut value: impl FnMut(I::Item) -> Option<T::T>,
+) -> Result<(), ParquetError> {
+    let (mut values, mut levels) = (Vec::new(), Vec::new());
+    for row in rows {
+        let value = value(row);
+        levels.push(i16::from(value.is_some()));
+        values.extend(value);
+    }
+    out.write_batch(&values, Some(&levels), None).map(|_| ())
 }
