@@ -8,13 +8,13 @@
 # and rewritten for PRLX by examples/trace_pairs.rs; they lie in TMPDIR, and take five times their size.
 # `cmp` and one thread of memcmp over maps that are in memory say what the machine can do. PRLX is
 # what `pip install prlx` brings; PRLX=path names its prlx-diff, and without it its columns are skipped.
+# Tools take turns; what is printed are medians, and of both the peaks of memory.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 mib=${1:-2048}
 runs=${2:-5}
 
-cargo build --quiet --release --features cli
-cargo build --quiet --release --features trace --example trace_pairs
+cargo build --quiet --release --features cli --bin nvabi --example trace_pairs
 built=${CARGO_TARGET_DIR:-target}/release
 nvabi=$built/nvabi
 pairs=$built/examples/trace_pairs
@@ -29,10 +29,11 @@ trap 'rm -rf "$work"' EXIT
 
 # Seconds and KiB of one run; different is no error.
 once() {
-    local status=0
-    /usr/bin/time -f '%e %M' -o "$work/time" "$@" > "$work/out" 2> "$work/err" || status=$?
+    local status=0 started=$EPOCHREALTIME
+    /usr/bin/time -f '%M' -o "$work/time" "$@" > "$work/out" 2> "$work/err" || status=$?
     # time says first when a status is not 0.
-    tail -1 "$work/time"
+    awk -v from="$started" -v to="$EPOCHREALTIME" -v kib="$(tail -1 "$work/time")" \
+        'BEGIN { printf "%.6f %d\n", to - from, kib }'
     if [ "$status" -gt 1 ]; then
         echo "failed with $status: $*" >&2
         tail -3 "$work/err" >&2
@@ -69,19 +70,39 @@ measure() {
     for who in $tools; do
         report "$kind" "$who" "$(stat -c %s "$work/$kind/a.gddbg")"
     done
+    ratios "$kind"
     rm -r "${work:?}/$kind"
 }
 
+declare -A seconds peaks
 report() {
-    local seconds peak findings=
-    seconds=$(cut -d' ' -f1 "$work/$1/$2.txt" | median)
-    peak=$(cut -d' ' -f2 "$work/$1/$2.txt" | median)
+    local findings=
+    seconds[$2]=$(cut -d' ' -f1 "$work/$1/$2.txt" | median)
+    peaks[$2]=$(cut -d' ' -f2 "$work/$1/$2.txt" | median)
     case $2 in
         nvabi) findings=$(grep -o '"total_findings": [0-9]*' "$work/$1/$2.json" | grep -o '[0-9]*') ;;
         prlx) findings=$(grep -o '"total_divergences": [0-9]*' "$work/$1/$2.json" | grep -o '[0-9]*') ;;
     esac
-    awk -v kind="$1" -v who="$2" -v size="$3" -v s="$seconds" -v p="$peak" -v f="$findings" 'BEGIN {
+    awk -v kind="$1" -v who="$2" -v size="$3" -v s="${seconds[$2]}" -v p="${peaks[$2]}" -v f="$findings" 'BEGIN {
         printf "%-8s %-8s %9.3f %9.2f %10.1f %12s\n", kind, who, s, 2 * size / (s > 0 ? s : 0.001) / 1e9, p / 1024, f
+    }'
+}
+
+# What was asked, and what it is.
+ratios() {
+    local asked
+    case $1 in
+        same | one) asked=2 ;;
+        all) asked=20 ;;
+        *) asked=1 ;;
+    esac
+    awk -v kind="$1" -v asked="$asked" -v us="${seconds[nvabi]}" -v them="${seconds[prlx]:-0}" \
+        -v our="${peaks[nvabi]}" -v their="${peaks[prlx]:-0}" -v cmp="${seconds[cmp]}" 'BEGIN {
+        printf "%-8s ", kind
+        if (them > 0) {
+            printf "%.1f x the rate of PRLX (asked: %d), %.1f x less memory, ", them / us, asked, their / our
+        }
+        printf "%.1f x that of cmp; peak %.1f MiB (asked: 64)\n\n", cmp / us, our / 1024
     }'
 }
 
@@ -90,3 +111,4 @@ measure same "$mib" 100000
 measure one "$mib" 100000
 measure all $((mib < 64 ? mib : 64)) 100000
 measure drift 1 1000
+echo "Right are, of drift, 24 findings: the test and the rounds of a loop in 12 warps." >&2
