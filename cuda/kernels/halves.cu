@@ -50,14 +50,15 @@ KERNEL half_dot(const half *a, const half *b, float *out, int n) {
 KERNEL pairs(const u32 *in, u32 *out, int n) {
     int i = global_id();
     if (i >= n) return;
-    u32 a = in[2 * i], b = in[2 * i + 1], *to = out + 4 * i;
+    u32 a = in[2 * i], b = in[2 * i + 1], *to = out + 5 * i;
     asm("fma.rn.f16x2 %0, %1, %2, %1;" : "=r"(to[0]) : "r"(a), "r"(b));
     asm("set.lt.f16x2.f16x2 %0, %1, %2;" : "=r"(to[1]) : "r"(a), "r"(b));
     asm("{.reg .pred p, q; setp.gt.f16x2 p|q, %1, %2; selp.u32 %0, 1, 0, p; @q add.u32 %0, %0, 2;}"
         : "=r"(to[2])
         : "r"(a), "r"(b));
+    asm("set.gtu.u32.bf16x2 %0, %1, %2;" : "=r"(to[4]) : "r"(a), "r"(b));
     float x, y;
-    asm("{.reg .b16 low, high; mov.b32 {low, high}, %2; cvt.f32.f16 %0, low; cvt.f32.f16 %1, high;}"
+    asm("{.reg.b16 low, high; mov.b32 {low, high}, %2; cvt.f32.f16 %0, low; cvt.f32.f16 %1, high;}"
         : "=f"(x), "=f"(y)
         : "r"(a));
     asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(to[3]) : "f"(y), "f"(x));

@@ -935,7 +935,9 @@ impl<'n, 'a: 'n> Decoder<'n, 'a> {
         };
         let (a, b) =
             (self.src(instruction.operands.get(1))?, self.src(instruction.operands.get(2))?);
+        let both = opcode.kind().ends_with("x2");
         let one = match opcode.types().next() {
+            Some("u32" | "s32") if both => 0xffff,
             Some("f32") => 1f32.to_bits(),
             Some("f16" | "f16x2") => 0x3c00,
             Some("bf16" | "bf16x2") => 0x3f80,
@@ -945,10 +947,7 @@ impl<'n, 'a: 'n> Decoder<'n, 'a> {
         let select = self.lane_fn("selp.b32")?;
         let dst = self.dst(instruction.operands.first())?;
         let zero = self.constant(0);
-        if opcode.kind().ends_with("x2") {
-            if opcode.types().next() != Some(opcode.kind()) {
-                return self.unsupported(instruction);
-            }
+        if both {
             let [low, high] = self.compare_both(f, a, b)?;
             let (below, above) = (self.constant(one.into()), self.constant(u64::from(one) << 16));
             self.compute(select, low, &[below, zero, low]);

@@ -65,7 +65,9 @@ pub(super) fn tokens(text: &str) -> Result<Vec<(Token<'_>, u32)>, LoadError> {
                         break;
                     }
                 }
-                out.push((Token::Word(&text[start..at]), line));
+                let (space, rest) = split_space(&text[start..at]);
+                out.push((Token::Word(space), line));
+                out.extend(rest.map(|rest| (Token::Word(rest), line)));
             }
             b if b.is_ascii_punctuation() => {
                 out.push((Token::Mark(byte), line));
@@ -75,6 +77,16 @@ pub(super) fn tokens(text: &str) -> Result<Vec<(Token<'_>, u32)>, LoadError> {
         }
     }
     Ok(out)
+}
+
+/// `.reg.b32`, as CUDA's headers have it, is `.reg .b32`.
+fn split_space(word: &str) -> (&str, Option<&str>) {
+    let spaces = [".reg", ".param", ".local", ".shared", ".global", ".const"];
+    let begins = |space: &&str| word.strip_prefix(*space).is_some_and(|rest| rest.starts_with('.'));
+    match spaces.into_iter().find(begins) {
+        Some(space) => (&word[..space.len()], Some(&word[space.len()..])),
+        None => (word, None),
+    }
 }
 
 /// The value of a number: integers, `0f` and `0d` bits, and decimal fractions as doubles.
@@ -111,6 +123,15 @@ mod tests {
         assert_eq!(number("0d3FF0000000000000"), Some(1f64.to_bits()));
         assert_eq!(number("0x"), None);
         assert_eq!(number("99999999999999999999"), None);
+    }
+
+    #[test]
+    fn a_space_is_a_word_of_its_own() {
+        let words =
+            |text| tokens(text).unwrap().into_iter().map(|(token, _)| token).collect::<Vec<_>>();
+        assert_eq!(words(".reg.b32 f;"), words(".reg .b32 f;"));
+        assert_eq!(words("ld.global.b32").len(), 1);
+        assert_eq!(words(".regular").len(), 1);
     }
 
     #[test]

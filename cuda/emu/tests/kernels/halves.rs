@@ -137,9 +137,9 @@ fn two_numbers_in_a_register_are_computed_apart() {
     let n = 300;
     let input = noise(n * 2, 73);
     for mut gpu in gpus("halves") {
-        let (from, to) = (gpu.up(&input), gpu.up(&vec![0u32; n * 4]));
+        let (from, to) = (gpu.up(&input), gpu.up(&vec![0u32; n * 5]));
         gpu.run("pairs", [5], [64], Args::new().u64(from).u64(to).i32(n as i32));
-        for (ab, out) in input.chunks(2).zip(gpu.down::<u32>(to, n * 4).chunks(4)) {
+        for (ab, out) in input.chunks(2).zip(gpu.down::<u32>(to, n * 5).chunks(5)) {
             for shift in [0, 16] {
                 let [a, b] =
                     [ab[0], ab[1]].map(|word| f16::from_bits((word >> shift) as u16).to_f64());
@@ -149,6 +149,10 @@ fn two_numbers_in_a_register_are_computed_apart() {
                 assert_eq!(part(1), if a < b { 0x3c00 } else { 0 }, "{}", gpu.name);
                 assert_eq!(out[2] >> (shift / 16) & 1, u32::from(a > b), "{}", gpu.name);
                 same(part(3), brain(a), a.is_nan(), &gpu.name);
+                let [x, y] =
+                    [ab[0], ab[1]].map(|word| bf16::from_bits((word >> shift) as u16).to_f64());
+                let greater = x > y || x.is_nan() || y.is_nan();
+                assert_eq!(part(4), if greater { 0xffff } else { 0 }, "{}", gpu.name);
             }
         }
     }
