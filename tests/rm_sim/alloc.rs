@@ -48,7 +48,7 @@ rules! {
                 assert_eq!((status, handle >> 16), (OK, 0xc1d0), "{record} {class}");
             }
         }
-        assert_eq!(raw(fd, request(0x2b, 40), &mut [0; 40]), Err(EINVAL), "a third size");
+        assert_eq!(raw(fd, request(0x2b, 44), &mut [0; 44]), Err(EINVAL), "a third size");
     }
 
     a_client_may_choose_its_handle {

@@ -341,13 +341,20 @@ impl Shared {
 
     /// Lets a caller map a file that it has no descriptor of.
     fn map(&self, n: &Notification, node: &Node, offset: u64) {
-        // What a shared mapping may do is what the descriptor may.
-        let given = node
-            .open(Access::Both)
-            .map_err(Errno::from)
-            .and_then(|file| self.listener.give(n, file.as_raw_fd(), Give::New { cloexec: true }));
+        let file = match node.open(Access::Both) {
+            Ok(file) => file,
+            Err(error) => return self.listener.answer(n, Err(error.into())),
+        };
+        if trace::map_instead(&self.listener, n, &file, offset) {
+            return;
+        }
+        // A debugger has it: what it maps becomes the other file, which it can map from the beginning.
+        let given = match offset {
+            0 => self.listener.give(n, file.as_raw_fd(), Give::Replace(n.args[4] as i32)),
+            _ => Err(Errno::EPERM),
+        };
         match given {
-            Ok(fd) => trace::map_instead(&self.listener, n, fd, offset),
+            Ok(_) => self.listener.pass(n),
             Err(errno) => self.listener.answer(n, Err(errno)),
         }
     }

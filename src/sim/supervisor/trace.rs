@@ -6,8 +6,9 @@
 //! has the process, nothing is done.
 
 use std::io;
+use std::os::fd::{AsRawFd, OwnedFd};
 
-use super::notify::{Listener, Notification};
+use super::notify::{Give, Listener, Notification};
 use crate::sim::Errno;
 use crate::sim::memory::check;
 
@@ -28,23 +29,34 @@ pub(super) fn pass_unshared(listener: &Listener, notification: &Notification, le
     let _ = trace.after_call(advise);
 }
 
-/// Lets the caller's `mmap` map another file, which it has been given a descriptor of, from an offset
-/// on, and takes the descriptor away. The mapping is kept from its children.
-pub(super) fn map_instead(listener: &Listener, n: &Notification, fd: i32, offset: u64) {
-    let close = (libc::SYS_close, [fd as u64, 0, 0, 0, 0, 0]);
-    let Ok(trace) = Trace::begin(n.thread as libc::pid_t) else {
-        // A debugger has it, and it keeps the descriptor.
-        return listener.answer(n, Err(Errno::EPERM));
+/// Answers the caller's `mmap` with the same mapping of another file, from an offset on, which children
+/// do not get. `false`: the caller cannot be made to map it, and was not answered.
+pub(super) fn map_instead(
+    listener: &Listener,
+    notification: &Notification,
+    file: &OwnedFd,
+    offset: u64,
+) -> bool {
+    let Ok(trace) = Trace::begin(notification.thread as libc::pid_t) else { return false };
+    // It has the file for as long as it takes to map it.
+    let fd = match listener.give(notification, file.as_raw_fd(), Give::New { cloexec: true }) {
+        Ok(fd) => fd,
+        Err(errno) => {
+            listener.answer(notification, Err(errno));
+            return true;
+        }
     };
-    listener.answer(n, Err(Errno::EPERM));
-    let [address, length, protection, flags, ..] = n.args;
+    listener.answer(notification, Err(Errno::EINTR));
+    let [address, length, protection, flags, ..] = notification.args;
     let flags = flags | u64::from(super::filter::OURS);
     let map = (libc::SYS_mmap, [address, length, protection, flags, fd as u64, offset]);
+    let close = (libc::SYS_close, [fd as u64, 0, 0, 0, 0, 0]);
     // As for other mappings: when it was killed there is nothing to tell.
     let _ = trace.instead_of_call(map, |result| {
         let is_mapped = !(-4095..=0).contains(&result);
         is_mapped.then(|| unshare(result as u64, length)).into_iter().chain([close]).collect()
     });
+    true
 }
 
 /// Keeps a mapping from children.
