@@ -3,7 +3,8 @@
 //! Three places in a driver's sources say so, each in its own way. The headers, which NVIDIA's tool
 //! FINN writes, note beside a command's number which interface and which params struct it was made
 //! of. The tables of exported methods, against which the driver checks a caller's size, pair
-//! numbers with sizes. The resource list pairs classes with their allocation parameters.
+//! numbers with sizes. The resource list pairs classes with their allocation parameters. A fourth,
+//! the code that copies what commands point to, tells of their pointers: see [`embedded`].
 //!
 //! Each text is parsed on its own, so that a caller can keep the results by content over many tags;
 //! [`join`] then puts those of one tag together with its facts. Nothing here reads files.
@@ -16,7 +17,9 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 
 use serde::Serialize;
 
-use crate::model::{self, Source, Surface, Takes};
+use crate::model::{self, Embedded, Source, Surface, Takes};
+
+pub mod embedded;
 
 const HEADERS: &str = "src/common/sdk/nvidia/inc";
 const EXPORTED: &str = "src/nvidia/generated";
@@ -31,6 +34,8 @@ pub enum Part {
     Exported,
     /// For [`parse_resources`].
     Resources,
+    /// For [`embedded::parse`].
+    Embedded,
 }
 
 /// What to do with the file at this path of the driver's tree; `None` for nothing.
@@ -41,7 +46,11 @@ pub fn part(path: &str) -> Option<Part> {
     } else if below(EXPORTED).is_some_and(|rest| rest.ends_with("_nvoc.c")) {
         Some(Part::Exported)
     } else {
-        (below(RESOURCES)? == "resource_list.h").then_some(Part::Resources)
+        match below(RESOURCES)? {
+            "resource_list.h" => Some(Part::Resources),
+            "embedded_param_copy.c" => Some(Part::Embedded),
+            _ => None,
+        }
     }
 }
 
@@ -412,6 +421,8 @@ pub struct Call {
     pub same_as: Option<String>,
     /// For a class, what the resource list has besides.
     pub resource: Option<Resource>,
+    /// Of a command: the pointers that the driver follows itself.
+    pub pointers: Vec<Embedded>,
 }
 
 impl Call {
@@ -436,6 +447,7 @@ impl Call {
             checked: matches!(self.check, Check::Same | Check::Alias(_)),
             differs,
             same_as: self.same_as.clone(),
+            pointers: self.pointers.clone(),
         };
         (self.name.clone(), model::Call { takes, source: self.source.clone() })
     }
@@ -469,6 +481,7 @@ impl Unmapped {
             checked: false,
             differs: None,
             same_as: None,
+            pointers: Vec::new(),
         };
         Some((self.name.clone(), model::Call { takes, source: self.source.clone() }))
     }
@@ -526,6 +539,8 @@ pub struct Texts<'a> {
     pub resource_list: Option<(&'a str, &'a str)>,
     /// For [`parse_exported`].
     pub exported: Vec<(&'a str, &'a str)>,
+    /// For [`embedded::parse`].
+    pub embedded: Option<&'a str>,
 }
 
 /// The files of one tag: path and what was parsed.
@@ -537,6 +552,8 @@ pub struct Parsed<'a> {
     pub resource_list: Option<(&'a str, &'a [Resource])>,
     /// From [`parse_exported`].
     pub exported: Vec<(&'a str, &'a [Method])>,
+    /// From [`embedded::parse`].
+    pub embedded: &'a [embedded::Command],
 }
 
 /// Parses the files of one tag and joins them with the facts of its resource manager.
@@ -546,10 +563,12 @@ pub fn calls(texts: &Texts<'_>, surface: &Surface) -> Calls {
     let exported: Vec<_> =
         texts.exported.iter().map(|(path, text)| (*path, parse_exported(text))).collect();
     let list = texts.resource_list.map(|(path, text)| (path, parse_resources(text)));
+    let embedded = texts.embedded.map(embedded::parse).unwrap_or_default();
     let parsed = Parsed {
         headers: headers.iter().map(|(path, found)| (*path, found.as_slice())).collect(),
         resource_list: list.as_ref().map(|(path, found)| (*path, found.as_slice())),
         exported: exported.iter().map(|(path, found)| (*path, found.as_slice())).collect(),
+        embedded: &embedded,
     };
     join(&parsed, surface)
 }
@@ -576,6 +595,7 @@ struct Join<'a> {
     defines: BTreeMap<&'a str, (&'a str, &'a Define)>,
     /// By number; the tables of several driver classes can have the same method.
     table: HashMap<u64, Vec<Option<&'a str>>>,
+    pointers: HashMap<&'a str, &'a [Embedded]>,
     calls: Calls,
 }
 
@@ -602,7 +622,9 @@ impl<'a> Join<'a> {
                 types.push(method.params.as_deref());
             }
         }
-        Self { surface, defines, table, calls: Calls::default() }
+        let embedded = parsed.embedded.iter();
+        let pointers = embedded.map(|of| (of.name.as_str(), of.pointers.as_slice())).collect();
+        Self { surface, defines, table, pointers, calls: Calls::default() }
     }
 
     fn commands(&mut self) {
@@ -788,6 +810,7 @@ impl<'a> Join<'a> {
             check,
             same_as: None,
             resource: None,
+            pointers: self.pointers.get(name).map_or(Vec::new(), |pointers| pointers.to_vec()),
         });
     }
 

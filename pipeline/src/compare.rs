@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::model::{Call, Facts, Field, Record, Source, Surface, Takes};
+use crate::model::{Call, Embedded, Facts, Field, Record, Source, Surface, Takes};
 
 /// One fact on which two sides disagree.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -107,6 +107,14 @@ impl Comparer<'_> {
                     format!("{how} {optional} {checked} {differs:?} {same_as:?}")
                 };
                 this.value(name, "how the parameters are known", rest(a), rest(b), &b.source);
+                let pointers = |c: &Call| {
+                    let told = c.takes.pointers.iter().map(|p| {
+                        let Embedded { field, count, unit, direction } = p;
+                        format!("{field}:{count}:{unit}:{direction}")
+                    });
+                    told.collect::<Vec<_>>().join(" ")
+                };
+                this.value(name, "pointers", pointers(a), pointers(b), &b.source);
             },
         );
     }

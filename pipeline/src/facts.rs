@@ -42,6 +42,7 @@ enum Said {
     Header(Vec<calls::Define>),
     Exported(Vec<calls::Method>),
     Resources(Vec<calls::Resource>),
+    Embedded(Vec<calls::embedded::Command>),
 }
 
 impl CallCache {
@@ -57,6 +58,7 @@ impl CallCache {
             calls::Part::Header => Said::Header(calls::parse_header(path, &file.text)),
             calls::Part::Exported => Said::Exported(calls::parse_exported(&file.text)),
             calls::Part::Resources => Said::Resources(calls::parse_resources(&file.text)),
+            calls::Part::Embedded => Said::Embedded(calls::embedded::parse(&file.text)),
         });
         known().insert(key, said.clone());
         Some(said)
@@ -75,6 +77,7 @@ impl CallCache {
                 Said::Header(defines) => parsed.headers.push((path, defines)),
                 Said::Exported(methods) => parsed.exported.push((path, methods)),
                 Said::Resources(resources) => parsed.resource_list = Some((path, resources)),
+                Said::Embedded(commands) => parsed.embedded = commands,
             }
         }
         let found = calls::join(&parsed, surface);

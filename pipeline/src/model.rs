@@ -236,6 +236,22 @@ pub struct Takes {
     /// The call that this is another name of.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub same_as: Option<String>,
+    /// The pointers of a command that the driver follows before anything looks at its parameters.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub pointers: Vec<Embedded>,
+}
+
+/// A pointer in a command's parameters, as the driver's list of them has it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Embedded {
+    /// Path of the field.
+    pub field: String,
+    /// How many: a number, or fields joined by `*`; `?` where the list has code for it.
+    pub count: String,
+    /// What of: a type, or so many bytes; `?` where the list has code for it.
+    pub unit: String,
+    /// `in`, `out` or `inout`.
+    pub direction: String,
 }
 
 impl Takes {

@@ -64,6 +64,7 @@ fn joined(surface: &Surface, header: &str, table: &str, list: Option<&str>) -> C
         headers: vec![(CTRL, header)],
         resource_list: list.map(|list| (LIST, list)),
         exported: vec![(TABLE, table)],
+        embedded: None,
     };
     calls(&texts, surface)
 }
@@ -317,7 +318,8 @@ fn classes() {
         + &entry("NVT_MISSING", "RS_NONE");
     let unlisted_path = CLASS.replace("cl0aa0", "claa01");
     let headers = vec![(CLASS, device.as_str()), (unlisted_path.as_str(), unlisted.as_str())];
-    let mut texts = Texts { headers, resource_list: Some((LIST, &list)), exported: vec![] };
+    let mut texts =
+        Texts { headers, resource_list: Some((LIST, &list)), exported: vec![], embedded: None };
     let found = calls(&texts, &surface);
     let device = call(&found, "NVT_DEVICE");
     assert_eq!((device.kind, device.number, device.optional), (Kind::Class, 0xaa0, true));
@@ -390,6 +392,7 @@ mod driver {
                 Some(Part::Header) => texts.headers.push(both),
                 Some(Part::Exported) => texts.exported.push(both),
                 Some(Part::Resources) => texts.resource_list = Some(both),
+                Some(Part::Embedded) => texts.embedded = Some(both.1),
                 None => {}
             }
         }
@@ -417,8 +420,8 @@ mod driver {
         let mut spec = specs.into_iter().find(|spec| spec.driver == "550").unwrap();
         spec.surfaces.retain(|surface| surface.name == "rm");
         let mut source = headers::Source::open(Path::new(&repository)).unwrap();
-        for (tag, commands, by_finn, confirmed, classes) in
-            [("550.163.01", 1472, 1325, 1144, 152), ("595.45.04", 1604, 1450, 1256, 209)]
+        for (tag, commands, by_finn, confirmed, with_pointers, classes) in
+            [("550.163.01", 1472, 1325, 1144, 39, 152), ("595.45.04", 1604, 1450, 1256, 37, 209)]
         {
             let read = Reader::new(&clang, &mut source).read(&spec, &tag.parse().unwrap());
             let facts = read.unwrap_or_else(|report| panic!("{report}")).facts;
@@ -430,9 +433,11 @@ mod driver {
                 count(&calls, Kind::Command, |_| true),
                 count(&calls, Kind::Command, finn),
                 count(&calls, Kind::Command, |c| finn(c) && agrees(c)),
+                count(&calls, Kind::Command, |c| !c.pointers.is_empty()),
                 count(&calls, Kind::Class, |_| true),
             );
-            assert_eq!(counts, (commands, by_finn, confirmed, classes), "{tag}");
+            let expected = (commands, by_finn, confirmed, with_pointers, classes);
+            assert_eq!(counts, expected, "{tag}");
             check(&calls);
         }
     }

@@ -29,7 +29,7 @@ use std::sync::Arc;
 use memchr::memchr;
 
 use super::{Fact, Header, History, ItemKind, LockedTag, Placed, State, state_at};
-use crate::model::{Bits, Field, RecordKind, Takes, hex};
+use crate::model::{Bits, Embedded, Field, RecordKind, Takes, hex};
 
 pub(super) const MAGIC: &str = "nvabi-lock 1";
 
@@ -700,7 +700,8 @@ fn parse_number(text: &str) -> Result<i128, String> {
     parsed.map_err(|_| format!("`{text}` is not an integer"))
 }
 
-/// `command/finn @12 TYPE checked`: kind, how it is known, line, type or `-`, and what else is so.
+/// `command/finn @12 TYPE checked *list:count:T:in`: kind, how it is known, line, type or `-`, and
+/// what else is so, the pointers last.
 fn print_call(text: &mut String, call: &Takes, line: u32) {
     let params = call.params.as_deref().unwrap_or("-");
     let _ = write!(text, "{}/{} @{line} {params}", call.kind, call.how);
@@ -709,6 +710,9 @@ fn print_call(text: &mut String, call: &Takes, line: u32) {
     }
     for (name, mark) in [(&call.differs, '!'), (&call.same_as, '=')] {
         let _ = name.as_ref().map(|name| write!(text, " {mark}{name}"));
+    }
+    for Embedded { field, count, unit, direction } in &call.pointers {
+        let _ = write!(text, " *{field}:{count}:{unit}:{direction}");
     }
     text.push('\n');
 }
@@ -725,6 +729,7 @@ fn parse_call(known: &str, rest: &str) -> Result<Takes, String> {
         checked: false,
         differs: None,
         same_as: None,
+        pointers: Vec::new(),
     };
     for word in words {
         match (word, word.split_at_checked(1)) {
@@ -732,10 +737,21 @@ fn parse_call(known: &str, rest: &str) -> Result<Takes, String> {
             ("checked", _) => call.checked = true,
             (_, Some(("!", ty))) => call.differs = Some(ty.to_owned()),
             (_, Some(("=", name))) => call.same_as = Some(name.to_owned()),
+            (_, Some(("*", pointer))) => call.pointers.push(parse_embedded(pointer)?),
             _ => return Err(format!("`{word}` says nothing of a call")),
         }
     }
     Ok(call)
+}
+
+/// `field:count:unit:direction`.
+fn parse_embedded(text: &str) -> Result<Embedded, String> {
+    let parts: Vec<&str> = text.split(':').collect();
+    let [field, count, unit, direction @ ("in" | "out" | "inout")] = parts[..] else {
+        return Err(format!("`{text}` is not `field:count:unit:direction`"));
+    };
+    let [field, count, unit, direction] = [field, count, unit, direction].map(str::to_owned);
+    Ok(Embedded { field, count, unit, direction })
 }
 
 fn parse_field(line: &str) -> Result<Field, String> {

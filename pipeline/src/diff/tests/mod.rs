@@ -76,6 +76,7 @@ impl Driver {
             checked: false,
             differs: None,
             same_as: None,
+            pointers: Vec::new(),
         };
         self.constant(name, number).with(name, &Fact::Call(takes))
     }
