@@ -17,6 +17,8 @@ pub struct Info {
     pub array: bool,
     /// Paths of the fields that hold file descriptors: `a.b`, `a[].b`.
     pub fds: &'static [&'static str],
+    /// The fields that name objects.
+    pub handles: &'static [HandleRole],
     /// The fields that hold addresses in the caller's memory.
     pub pointers: &'static [Pointer],
     /// Capability groups, as gVisor names them.
@@ -112,19 +114,66 @@ pub struct Substitute {
     pub action: &'static str,
 }
 
+/// A field that names an object, by a handle of the caller's client.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct HandleRole {
+    /// Path of the field; `.` where the parameters are a handle themselves.
+    pub field: &'static str,
+    /// What it names.
+    pub means: Means,
+    /// It is in a union, and names something under this condition alone.
+    pub when: Option<When>,
+}
+
+/// What a handle names.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Means {
+    /// A client, the root of a tree of objects.
+    Client,
+    /// The object that another is, or will be, below.
+    Parent,
+    /// An object that is there.
+    Object,
+    /// An object that the call makes. With 0 the driver chooses the name, which comes back.
+    New,
+    /// A class: a number that is the same for every client.
+    Class,
+}
+
+/// A field has a value.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct When {
+    /// Path of the field.
+    pub field: &'static str,
+    /// The value.
+    pub value: u64,
+}
+
 /// A field that holds an address in the caller's memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Pointer {
     /// Path of the field.
     pub field: &'static str,
-    /// The field, constant or number that gives the length: elements of `of`, else bytes.
+    /// The length: fields and numbers, joined by `*` and `+`, that count elements of `unit` bytes.
     pub len: Option<&'static str>,
-    /// The driver's name of the element type.
+    /// The same for how much the driver has filled when it is back, where `len` is but a limit.
+    pub filled: Option<&'static str>,
+    /// The driver's name of the element type; without one the length counts bytes.
     pub of: Option<&'static str>,
+    /// Bytes of an element.
+    pub unit: u32,
+    /// What is there are the parameters of another call: of this kind, and with the number that the
+    /// field has, or that is written here. Those of a class are as long as the driver knows them to be,
+    /// whatever `len` says.
+    pub call: Option<(Kind, &'static str)>,
+    /// The fields of an element that name objects.
+    pub handles: &'static [HandleRole],
     /// Which way the data goes.
     pub direction: Option<Direction>,
     /// The driver keeps it or gives it back, but does not follow it in this call.
     pub opaque: bool,
+    /// It is in a union, and a pointer under this condition alone.
+    pub when: Option<When>,
 }
 
 /// Which way the data behind a pointer goes.

@@ -1,12 +1,16 @@
-//! Whether a spec fits the driver: its names exist, its paths lead to fields, and nothing that
-//! looks like a pointer or a file descriptor goes without a role.
+//! Whether a spec fits the driver: its names exist, its paths lead to fields, nothing that looks like
+//! a pointer, a file descriptor or a handle goes without a role, and what the driver's own tables say
+//! of its calls is what the spec says.
+
+mod driver;
+mod looks;
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::diagnostic::{Diagnostic, Report, nearest};
 use crate::lock::Lock;
-use crate::model::{Facts, Record, Surface, builtin, request_size, split_array};
-use crate::spec::{Item, ItemKind, Named, Spec, SpecPlace};
+use crate::model::{Facts, Record, RecordKind, Surface, builtin, request_size, split_array};
+use crate::spec::{Item, ItemKind, Named, Pointer, Spec, SpecPlace};
 use crate::tag::Tag;
 
 /// Lints a spec against every locked tag of its driver; a complaint names the tags it holds for.
@@ -115,6 +119,16 @@ struct Leaf {
     declared: String,
     canonical: String,
     source: String,
+    union: Option<Union>,
+}
+
+/// The innermost union that a member is in.
+#[derive(Clone)]
+struct Union {
+    /// `RECORD.field`, as the spec names it.
+    key: String,
+    /// The member of the union.
+    member: String,
 }
 
 impl<'a> Linter<'a> {
@@ -130,6 +144,7 @@ impl<'a> Linter<'a> {
         for named in &spec.extra_types {
             self.known_type(named);
         }
+        self.choices();
         self.complaints
     }
 
@@ -156,7 +171,7 @@ impl<'a> Linter<'a> {
         for named in &item.params {
             if self.known_type(named) {
                 if let Some((surface, name, record)) = self.record(&named.name) {
-                    self.leaves(surface, name, record, "", &mut leaves);
+                    self.leaves(surface, (name, record), ("", None), &mut leaves);
                 }
             }
         }
@@ -165,6 +180,8 @@ impl<'a> Linter<'a> {
         }
         self.roles(item, &leaves);
         self.lookalikes(item, &leaves);
+        self.unions(item, &leaves);
+        self.against_driver(item, &leaves);
     }
 
     /// A request says how long its parameters are, and is made on a node.
@@ -251,9 +268,8 @@ impl<'a> Linter<'a> {
     fn leaves(
         &self,
         surface: &'a Surface,
-        name: &str,
-        record: &'a Record,
-        prefix: &str,
+        (name, record): (&str, &'a Record),
+        (prefix, outer): (&str, Option<&Union>),
         leaves: &mut Vec<Leaf>,
     ) {
         for field in &record.fields {
@@ -262,50 +278,73 @@ impl<'a> Linter<'a> {
                 (prefix, "") => prefix.to_owned(),
                 (prefix, name) => format!("{prefix}.{name}"),
             };
+            // Inside of a union each field is one of its members.
+            let own = outer.filter(|union| union.member.is_empty());
+            let own = own.map(|union| Union { member: field.name.clone(), ..union.clone() });
+            let union = own.as_ref().or(outer);
             let base = split_array(&field.canonical).0;
             match surface.records.get(base) {
-                Some(inner) if base != name => self.leaves(surface, base, inner, &path, leaves),
+                Some(inner) if base != name => {
+                    let is_union = inner.kind == RecordKind::Union;
+                    let key = || format!("{name}.{}", field.name);
+                    let entered = is_union.then(|| Union { key: key(), member: String::new() });
+                    let union = entered.as_ref().or(union);
+                    self.leaves(surface, (base, inner), (&path, union), leaves);
+                }
                 _ => leaves.push(Leaf {
                     path,
                     name: field.name.clone(),
                     declared: field.ty.clone(),
                     canonical: field.canonical.clone(),
                     source: record.source.to_string(),
+                    union: union.cloned(),
                 }),
             }
         }
     }
 
-    /// Paths lead to fields; lengths and element types exist.
+    /// Paths lead to fields; lengths, calls and element types exist.
     fn roles(&mut self, item: &Item, leaves: &[Leaf]) {
-        for fd in item.fds.iter().chain(item.opens.iter().map(|(fd, _)| fd)) {
-            self.path(item, fd, leaves);
+        let opened = item.opens.iter().map(|(fd, _)| fd);
+        let handles = item.handles.iter().map(|(field, _)| field);
+        for field in item.fds.iter().chain(opened).chain(handles).chain(&item.plain) {
+            self.path(item, field, leaves);
         }
         for pointer in &item.pointers {
             self.path(item, &pointer.field, leaves);
             if let Some(of) = &pointer.of {
                 self.known_type(of);
             }
-            let Some(len) = &pointer.len else { continue };
-            let known = len.parse::<u64>().is_ok()
-                || leaves.iter().any(|leaf| leaf.path == plain(len))
-                || self.surfaces().any(|surface| has_constant(surface, len));
-            if !known {
-                self.complain(
-                    "lint-unknown-length",
-                    format!("`{}`: `{len}` is neither a field nor a constant", item.name),
-                    &pointer.field.place,
-                    None,
-                    None,
-                );
+            let lengths = [&pointer.len, &pointer.filled].into_iter().flatten();
+            for text in lengths.chain(pointer.call.as_ref().map(|(_, by)| by)) {
+                for term in text.split(['*', '+']).map(str::trim) {
+                    self.term(item, pointer, term, leaves);
+                }
             }
+        }
+    }
+
+    /// A part of a length is a number, a field or a constant.
+    fn term(&mut self, item: &Item, pointer: &Pointer, term: &str, leaves: &[Leaf]) {
+        let known = term.parse::<u64>().is_ok()
+            || leaves.iter().any(|leaf| leaf.path == plain(term))
+            || self.surfaces().any(|surface| has_constant(surface, term));
+        if !known {
+            self.complain(
+                "lint-unknown-length",
+                format!("`{}`: `{term}` is neither a field nor a constant", item.name),
+                &pointer.field.place,
+                None,
+                None,
+            );
         }
     }
 
     fn path(&mut self, item: &Item, named: &Named, leaves: &[Leaf]) {
         let wanted = plain(&named.name);
         // Parameters that are no record are their only field.
-        let whole = named.name == "." && item.params.iter().all(|ty| builtin(&ty.name).is_some());
+        let whole =
+            named.name == "." && item.params.iter().all(|ty| self.record(&ty.name).is_none());
         if leaves.iter().any(|leaf| leaf.path == wanted) || item.params.is_empty() || whole {
             return;
         }
@@ -317,33 +356,6 @@ impl<'a> Linter<'a> {
             None,
             near.map(|near| format!("did you mean `{near}`?")),
         );
-    }
-
-    /// Fields that look like pointers or file descriptors have a role.
-    fn lookalikes(&mut self, item: &Item, leaves: &[Leaf]) {
-        let roles: BTreeSet<String> = (item.fds.iter())
-            .chain(item.pointers.iter().map(|pointer| &pointer.field))
-            .map(|named| plain(&named.name))
-            .collect();
-        for leaf in leaves.iter().filter(|leaf| !roles.contains(&leaf.path)) {
-            let Some(looks) = looks_like(leaf) else { continue };
-            let (name, path) = (&item.name, &leaf.path);
-            let message = match item.is_simple() {
-                true => format!(
-                    "`{name}` is declared simple, but its field `{path}` looks like {looks}"
-                ),
-                false => {
-                    format!("`{name}` has a field `{path}` that looks like {looks} and has no role")
-                }
-            };
-            self.complain(
-                "lint-hidden-role",
-                message,
-                &item.place,
-                Some(leaf.source.clone()),
-                Some("name the field in `fds` or `pointers`".into()),
-            );
-        }
     }
 
     fn complain(
@@ -361,17 +373,6 @@ impl<'a> Linter<'a> {
 /// A path without its array marks: `a[].b` is `a.b`.
 fn plain(path: &str) -> String {
     path.replace("[]", "")
-}
-
-fn looks_like(leaf: &Leaf) -> Option<&'static str> {
-    let name = leaf.name.to_ascii_lowercase();
-    if leaf.canonical.contains('*') || split_array(&leaf.declared).0.ends_with("NvP64") {
-        Some("a pointer")
-    } else if name.ends_with("fd") || name.ends_with("descriptor") {
-        Some("a file descriptor")
-    } else {
-        None
-    }
 }
 
 fn has_constant(surface: &Surface, name: &str) -> bool {

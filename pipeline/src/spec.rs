@@ -42,6 +42,10 @@ pub struct Spec {
     pub items: Vec<Item>,
     /// What stands for the resource manager's classes and commands, where there is none.
     pub substitutes: Vec<Substitute>,
+    /// What fields that name objects name, by the name of the field.
+    pub handles: BTreeMap<String, Means>,
+    /// Which member of a union holds, by `RECORD.field`.
+    pub unions: BTreeMap<String, Choice>,
     /// Records to emit that no item names.
     pub extra_types: Vec<Named>,
     /// Globs over the names of constants to emit.
@@ -227,6 +231,10 @@ pub struct Item {
     pub opens: Vec<(Named, Named)>,
     /// The fields that hold pointers.
     pub pointers: Vec<Pointer>,
+    /// The fields that name objects otherwise than their names say in [`Spec::handles`].
+    pub handles: Vec<(Named, Means)>,
+    /// Fields that look like a pointer or a file descriptor and are none.
+    pub plain: Vec<Named>,
     /// Capability groups.
     pub caps: Vec<String>,
     /// The number, where the headers have no constant of that name.
@@ -257,14 +265,46 @@ impl Item {
 pub struct Pointer {
     /// Path of the field.
     pub field: Named,
-    /// What gives the length: a field, a constant, or a number.
+    /// What gives the length: fields, constants and numbers, joined by `*` and `+`.
     pub len: Option<String>,
+    /// The same for how much the driver has filled, where the length is a limit alone.
+    pub filled: Option<String>,
     /// Element type; without it the length counts bytes.
     pub of: Option<Named>,
+    /// What is there are the parameters of another call: its table, and the field, constant or number
+    /// that tells which it is.
+    pub call: Option<(ItemKind, String)>,
     /// Which way the data goes.
     pub dir: Option<Direction>,
     /// The kernel keeps it or gives it back, but does not follow it in this call.
     pub opaque: bool,
+}
+
+/// What a field that names an object names.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Means {
+    /// A client, the root of a tree of objects.
+    Client,
+    /// The object that another is, or will be, below.
+    Parent,
+    /// An object that is there.
+    Object,
+    /// An object that the call makes; 0 lets the driver choose the name.
+    New,
+    /// A class: a number that is the same for every client.
+    Class,
+    /// Nothing: the name misleads.
+    None,
+}
+
+/// Which member of a union holds.
+#[derive(Debug, Clone)]
+pub struct Choice {
+    /// The field that says so, in the record that has the union.
+    pub by: Named,
+    /// The constant or number that stands for each member.
+    pub members: BTreeMap<String, Named>,
 }
 
 /// Which way the data behind a pointer goes.
@@ -493,6 +533,8 @@ fn merge(name: &str, chain: &[&(File, RawSpec)]) -> Result<Spec, Report> {
         surfaces: Vec::new(),
         items: Vec::new(),
         substitutes: Vec::new(),
+        handles: BTreeMap::new(),
+        unions: BTreeMap::new(),
         extra_types: Vec::new(),
         constants: Vec::new(),
         statuses: Vec::new(),
@@ -509,6 +551,14 @@ fn merge(name: &str, chain: &[&(File, RawSpec)]) -> Result<Spec, Report> {
         merge_surfaces(&mut spec.surfaces, raw, file, &mut report);
         merge_nodes(&mut spec.nodes, raw, file);
         merge_substitutes(&mut spec.substitutes, &raw.rm);
+        for (means, names) in &raw.handles {
+            spec.handles.extend(names.iter().map(|name| (name.clone(), *means)));
+        }
+        spec.unions.extend(raw.unions.iter().map(|(union, raw)| {
+            let members = raw.members.iter();
+            let members = members.map(|(member, number)| (member.clone(), named(number, file)));
+            (union.clone(), Choice { by: named(&raw.by, file), members: members.collect() })
+        }));
         for (kind, section) in raw.sections() {
             for (item_name, RawItems(alternatives)) in section {
                 let key = (kind, item_name.get_ref().clone());
@@ -713,7 +763,9 @@ fn item(
         fds: raw.fds.iter().map(|n| named(n, file)).collect(),
         node: raw.node.as_ref().map(|n| named(n, file)),
         opens: (raw.opens.iter()).map(|(f, n)| (named(f, file), named(n, file))).collect(),
-        pointers: raw.pointers.iter().map(|p| pointer(p, file)).collect(),
+        pointers: raw.pointers.iter().map(|p| pointer(p, file, report)).collect(),
+        handles: raw.handles.iter().map(|(n, means)| (named(n, file), *means)).collect(),
+        plain: raw.plain.iter().map(|n| named(n, file)).collect(),
         caps: raw.caps.clone(),
         number: raw.number,
         since,
@@ -722,10 +774,27 @@ fn item(
     })
 }
 
-fn pointer(raw: &RawPointer, file: &File) -> Pointer {
+fn pointer(raw: &RawPointer, file: &File, report: &mut Report) -> Pointer {
+    let calls = [
+        (ItemKind::Frontend, &raw.frontend),
+        (ItemKind::Control, &raw.control),
+        (ItemKind::Class, &raw.class),
+    ];
+    let mut calls = calls.into_iter().filter_map(|(kind, by)| Some((kind, by.as_ref()?.0.clone())));
+    let call = calls.next();
+    if calls.next().is_some() || (call.is_some() && raw.of.is_some()) {
+        let message = format!("`{}` points to one thing alone", raw.field.get_ref());
+        report.push(
+            Diagnostic::error("spec-parse", message)
+                .at(named(&raw.field, file).place.place())
+                .help("give one of `of`, `frontend`, `control` and `class`"),
+        );
+    }
     Pointer {
         field: named(&raw.field, file),
         len: raw.len.as_ref().map(|len| len.0.clone()),
+        filled: raw.filled.as_ref().map(|len| len.0.clone()),
+        call,
         of: raw.of.as_ref().map(|of| named(of, file)),
         dir: raw.dir,
         opaque: raw.opaque,
@@ -762,6 +831,10 @@ struct RawSpec {
     ioctl: RawSection,
     #[serde(default)]
     rm: RawRm,
+    #[serde(default)]
+    handles: BTreeMap<Means, Vec<String>>,
+    #[serde(default)]
+    unions: BTreeMap<String, RawChoice>,
     #[serde(default)]
     types: RawTypes,
     #[serde(default)]
@@ -838,6 +911,13 @@ struct RawSubstitute {
     action: String,
 }
 
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct RawChoice {
+    by: Spanned<String>,
+    members: BTreeMap<String, Spanned<String>>,
+}
+
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct RawTypes {
@@ -873,6 +953,10 @@ struct RawItem {
     #[serde(default)]
     pointers: Vec<RawPointer>,
     #[serde(default)]
+    handles: BTreeMap<Spanned<String>, Means>,
+    #[serde(default)]
+    plain: Vec<Spanned<String>>,
+    #[serde(default)]
     caps: Vec<String>,
     number: Option<u32>,
     since: Option<Spanned<String>>,
@@ -887,7 +971,12 @@ struct RawItem {
 struct RawPointer {
     field: Spanned<String>,
     len: Option<RawLength>,
+    filled: Option<RawLength>,
     of: Option<Spanned<String>>,
+    /// The parameters of an ioctl, of a command, or of a class.
+    frontend: Option<RawLength>,
+    control: Option<RawLength>,
+    class: Option<RawLength>,
     dir: Option<Direction>,
     #[serde(default)]
     opaque: bool,
@@ -951,7 +1040,7 @@ impl<'de> Deserialize<'de> for RawParams {
     }
 }
 
-/// A field, a constant, or a number.
+/// Fields, constants and numbers; or a number.
 #[derive(Debug)]
 struct RawLength(String);
 
@@ -962,7 +1051,7 @@ impl<'de> Deserialize<'de> for RawLength {
             type Value = RawLength;
 
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("a field's path, a constant's name, or a number")
+                f.write_str("fields, constants and numbers")
             }
 
             fn visit_str<E>(self, text: &str) -> Result<RawLength, E> {

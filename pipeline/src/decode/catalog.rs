@@ -82,12 +82,14 @@ impl Catalog {
     pub fn add(&mut self, facts: &Facts, spec: &Spec) {
         let bit = 1u64.checked_shl(self.tags.len() as u32).unwrap_or(0);
         self.tags.push(facts.tag.clone());
-        for node in &spec.nodes {
-            let note = node.note.clone().unwrap_or_default();
-            self.node(&node.name, &node.paths, &note);
-        }
-        if spec.nodes.is_empty() {
-            self.desktop(facts);
+        match spec.family() {
+            "" => self.desktop(facts),
+            _ => {
+                for node in &spec.nodes {
+                    let note = node.note.clone().unwrap_or_default();
+                    self.node(&node.name, &node.paths, &note);
+                }
+            }
         }
         let items = spec.items_at(&facts.tag).map(|item| (item.name.as_str(), item));
         let items: HashMap<&str, &Item> = items.collect();

@@ -6,6 +6,7 @@
 mod drivers;
 mod plan;
 mod records;
+mod roles;
 mod tables;
 mod types;
 

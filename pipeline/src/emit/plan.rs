@@ -7,6 +7,7 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 
+use super::roles::{self, Roles};
 use crate::diagnostic::{Diagnostic, Report};
 use crate::globs::Globs;
 use crate::lock::{Fact, History, ItemKind, Lock, Placed, state_at};
@@ -59,6 +60,9 @@ pub(super) struct Call<'s> {
     pub(super) number: i128,
     /// The parameter types: the driver's name and what it is.
     pub(super) params: Vec<(String, Param)>,
+    /// What its pointers point to, where that is emitted.
+    targets: Vec<Option<DefId>>,
+    pub(super) roles: Roles,
     pub(super) views: BTreeSet<usize>,
 }
 
@@ -131,10 +135,10 @@ pub(super) fn plan<'s>(lock: &Lock, specs: &'s [&'s Spec], full: bool) -> Result
 /// Where an item of the lock is: its header and history, for each header that ever had it.
 type Index<'l> = HashMap<(&'l str, ItemKind, &'l str), Vec<(&'l str, &'l History)>>;
 
-struct Planner<'l, 's> {
+pub(super) struct Planner<'l, 's> {
     lock: &'l Lock,
     index: Index<'l>,
-    plan: Plan<'s>,
+    pub(super) plan: Plan<'s>,
     by_name: HashMap<String, Vec<DefId>>,
     constants: HashMap<String, Vec<usize>>,
     calls: HashMap<(spec::ItemKind, &'s str), Vec<usize>>,
@@ -151,8 +155,8 @@ struct Content {
 }
 
 /// One tag being looked at.
-struct Look<'a> {
-    spec: &'a Spec,
+pub(super) struct Look<'a> {
+    pub(super) spec: &'a Spec,
     tag: usize,
     content: Content,
     /// By surface and name; `None` while it is being looked at, or where it does not exist.
@@ -409,9 +413,9 @@ impl<'l, 's> Planner<'l, 's> {
         let params: Vec<(String, Param)> = (item.params.iter())
             .filter_map(|named| Some((named.name.clone(), self.param(look, named)?)))
             .collect();
-        for of in item.pointers.iter().filter_map(|p| p.of.as_ref()) {
-            self.find(look, &of.name);
-        }
+        let targets: Vec<Option<DefId>> = (item.pointers.iter())
+            .map(|p| p.of.as_ref().and_then(|of| self.find(look, &of.name)))
+            .collect();
         let Some(number) = self.number(look, item) else {
             let missing = format!("driver {} has no number `{}`", self.tag(look), item.name);
             self.complain(
@@ -421,16 +425,26 @@ impl<'l, 's> Planner<'l, 's> {
             );
             return;
         };
-        let candidates = self.calls.entry((item.kind, &item.name)).or_default();
-        let same = |id: &&usize| {
-            let call = &self.plan.calls[**id];
-            call.number == number && call.params == params && says_the_same(call.item, item)
-        };
-        let id = candidates.iter().find(same).copied().unwrap_or_else(|| {
-            let id = self.plan.calls.len();
-            candidates.push(id);
-            self.plan.calls.push(Call { item, number, params, views: BTreeSet::new() });
-            id
+        let alike: Vec<usize> = (self.calls.get(&(item.kind, item.name.as_str())).into_iter())
+            .flatten()
+            .copied()
+            .filter(|id| {
+                let call = &self.plan.calls[*id];
+                (call.number, &call.params, &call.targets) == (number, &params, &targets)
+                    && says_the_same(call.item, item)
+            })
+            .collect();
+        let fixed = alike.iter().find(|id| self.plan.calls[**id].roles.are_fixed);
+        let id = fixed.copied().unwrap_or_else(|| {
+            let roles = roles::resolve(self, look, item, &params, &targets);
+            let same = alike.iter().find(|id| self.plan.calls[**id].roles == roles);
+            same.copied().unwrap_or_else(|| {
+                let views = BTreeSet::new();
+                self.plan.calls.push(Call { item, number, params, targets, roles, views });
+                let id = self.plan.calls.len() - 1;
+                self.calls.entry((item.kind, &item.name)).or_default().push(id);
+                id
+            })
         });
         look.content.calls.insert(id);
     }
@@ -482,15 +496,35 @@ impl<'l, 's> Planner<'l, 's> {
     }
 
     fn number(&self, look: &Look<'_>, item: &Item) -> Option<i128> {
-        let value = |fact: &Fact| match fact {
-            Fact::Constant(value) => Some(*value),
-            _ => None,
-        };
+        self.value(look, &item.name).or(item.number.map(i128::from))
+    }
+
+    /// The value of a constant, or of an enumerator.
+    pub(super) fn value(&self, look: &Look<'_>, name: &str) -> Option<i128> {
         let found = look.spec.surfaces.iter().find_map(|surface| {
-            let (_, placed) = self.at(&surface.name, ItemKind::Constant, &item.name, look.tag)?;
-            value(&placed.fact)
+            let (_, placed) = self.at(&surface.name, ItemKind::Constant, name, look.tag)?;
+            match placed.fact.as_ref() {
+                Fact::Constant(value) => Some(*value),
+                _ => None,
+            }
         });
-        found.or_else(|| self.enumerator(look, &item.name)).or(item.number.map(i128::from))
+        found.or_else(|| self.enumerator(look, name))
+    }
+
+    /// Bytes of a type.
+    pub(super) fn size(&self, look: &Look<'_>, name: &str) -> Option<u64> {
+        let size = |kind| {
+            let surfaces = look.spec.surfaces.iter();
+            let mut found = surfaces.filter_map(|s| self.at(&s.name, kind, name, look.tag));
+            found.find_map(|(_, placed)| match *placed.fact {
+                Fact::Record { size, .. } | Fact::Enum { size, .. } | Fact::Alias { size, .. } => {
+                    Some(size)
+                }
+                _ => None,
+            })
+        };
+        let kinds = [ItemKind::Record, ItemKind::Enum, ItemKind::Alias];
+        kinds.into_iter().find_map(size).or_else(|| Some(builtin(name)?.1))
     }
 
     fn enumerator(&self, look: &Look<'_>, name: &str) -> Option<i128> {
@@ -568,7 +602,12 @@ impl<'l, 's> Planner<'l, 's> {
 fn says_the_same(a: &Item, b: &Item) -> bool {
     let pointer = |p: &spec::Pointer| {
         let of = p.of.as_ref().map(|of| of.name.clone());
-        (p.field.name.clone(), p.len.clone(), of, p.dir, p.opaque)
+        let length = (p.len.clone(), p.filled.clone());
+        (p.field.name.clone(), length, of, p.call.clone(), p.dir, p.opaque)
+    };
+    let handles = |item: &Item| {
+        let named = item.handles.iter().map(|(field, means)| (field.name.clone(), *means));
+        named.collect::<Vec<_>>()
     };
     let names = |named: &[spec::Named]| named.iter().map(|n| n.name.clone()).collect::<Vec<_>>();
     fn opens(item: &Item) -> impl Iterator<Item = (&str, &str)> {
@@ -582,6 +621,7 @@ fn says_the_same(a: &Item, b: &Item) -> bool {
             && names(&a.fds) == names(&b.fds)
             && a.node.as_ref().map(|n| &n.name) == b.node.as_ref().map(|n| &n.name)
             && opens(a).eq(opens(b))
+            && handles(a) == handles(b)
             && a.pointers.iter().map(pointer).eq(b.pointers.iter().map(pointer))
 }
 

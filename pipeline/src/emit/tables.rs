@@ -5,6 +5,7 @@ use std::fmt::Write as _;
 use std::rc::Rc;
 
 use super::plan::{Call, Driver, Param, Plan};
+use super::roles::{Handle, When};
 use super::types::{self, Named};
 use super::{Group, Options, ident, path};
 use crate::globs::Globs;
@@ -104,8 +105,9 @@ fn info(text: &mut String, call: &Call<'_>) {
     let opens: Vec<(&str, &str)> =
         item.opens.iter().map(|(fd, node)| (fd.name.as_str(), node.name.as_str())).collect();
     let _ = writeln!(text, "        opens: &{opens:?},");
+    let _ = writeln!(text, "        handles: {},", handles(&call.roles.handles));
     let _ = writeln!(text, "        pointers: &[");
-    for pointer in &item.pointers {
+    for (pointer, role) in item.pointers.iter().zip(&call.roles.pointers) {
         let direction = match pointer.dir {
             Some(Direction::In) => "Some(nvabi::call::Direction::In)",
             Some(Direction::Out) => "Some(nvabi::call::Direction::Out)",
@@ -114,11 +116,21 @@ fn info(text: &mut String, call: &Call<'_>) {
         };
         let _ = writeln!(
             text,
-            "            nvabi::call::Pointer {{ field: {:?}, len: {:?}, of: {:?}, direction: {direction}, opaque: {} }},",
+            "            nvabi::call::Pointer {{ field: {:?}, len: {:?}, filled: {:?}, of: {:?}, \
+             unit: {}, call: {}, handles: {}, direction: {direction}, opaque: {}, when: {} }},",
             pointer.field.name,
-            pointer.len,
+            role.len,
+            role.filled,
             pointer.of.as_ref().map(|of| &of.name),
-            pointer.opaque
+            role.unit,
+            match &role.call {
+                Some((kind, by)) =>
+                    format!("Some((nvabi::call::Kind::{}, {by:?}))", trait_name(*kind)),
+                None => "None".to_owned(),
+            },
+            handles(&role.handles),
+            pointer.opaque,
+            when(role.when.as_ref()),
         );
     }
     text.push_str("        ],\n");
@@ -162,6 +174,28 @@ pub(super) fn statuses(text: &mut String, plan: &Plan<'_>, specs: &[&Spec], nvab
         }
     }
     text.push_str("}\n");
+}
+
+fn handles(handles: &[Handle]) -> String {
+    let handle = |handle: &Handle| {
+        let Handle { field, means, when } = handle;
+        let when = self::when(when.as_ref());
+        format!(
+            "nvabi::call::HandleRole {{ field: {field:?}, means: nvabi::call::Means::{means:?}, \
+             when: {when} }}"
+        )
+    };
+    format!("&[{}]", handles.iter().map(handle).collect::<Vec<_>>().join(", "))
+}
+
+fn when(when: Option<&When>) -> String {
+    match when {
+        Some(When { field, value }) => {
+            let value = *value as u64;
+            format!("Some(nvabi::call::When {{ field: {field:?}, value: {value} }})")
+        }
+        None => "None".to_owned(),
+    }
 }
 
 /// The calls of each group, by number, and those of each view; they stand apart so that no module re-exports them.

@@ -26,7 +26,7 @@ pub(super) enum Element {
 }
 
 /// The driver's names of the types that nvabi has its own types for.
-const HANDLE: &str = "NvHandle";
+pub(super) const HANDLE: &str = "NvHandle";
 const P64: &str = "NvP64";
 
 /// Whether a record is the driver's UUID. It is declared as NvUuid, and NvProcessorUuid is another

@@ -1,0 +1,130 @@
+//! Fields that look like more than they are said to be.
+
+use std::collections::BTreeSet;
+
+use super::{Leaf, Linter, plain};
+use crate::model::split_array;
+use crate::spec::Item;
+
+/// What a field looks like, by its type or its name.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Looks {
+    Pointer,
+    Fd,
+    Handle,
+}
+
+impl Linter<'_> {
+    /// Fields that look like pointers, file descriptors or handles have a role, or are said to be none.
+    pub(super) fn lookalikes(&mut self, item: &Item, leaves: &[Leaf]) {
+        let roles = (item.fds.iter().chain(&item.plain))
+            .chain(item.pointers.iter().map(|pointer| &pointer.field))
+            .chain(item.handles.iter().map(|(field, _)| field));
+        let roles: BTreeSet<String> = roles.map(|named| plain(&named.name)).collect();
+        for leaf in leaves.iter().filter(|leaf| !roles.contains(&leaf.path)) {
+            match looks_like(leaf) {
+                Some(Looks::Handle) => self.handle(item, leaf),
+                Some(looks) => self.hidden(item, leaf, looks),
+                None => {}
+            }
+        }
+    }
+
+    fn hidden(&mut self, item: &Item, leaf: &Leaf, looks: Looks) {
+        let (name, path) = (&item.name, &leaf.path);
+        let (looks, role) = match looks {
+            Looks::Fd => ("a file descriptor", format!("fds = [\"{path}\"]")),
+            _ => ("a pointer", format!("pointers = [{}]", self.proposed(item, path))),
+        };
+        let message = match item.is_simple() {
+            true => {
+                format!("`{name}` is declared simple, but its field `{path}` looks like {looks}")
+            }
+            false => {
+                format!("`{name}` has a field `{path}` that looks like {looks} and has no role")
+            }
+        };
+        let help = format!("give it one: {role}, or plain = [\"{path}\"] when it is none");
+        let source = Some(leaf.source.clone());
+        self.complain("lint-hidden-role", message, &item.place, source, Some(help));
+    }
+
+    fn handle(&mut self, item: &Item, leaf: &Leaf) {
+        // A driver that tells nothing of handles has none.
+        if self.spec.handles.is_empty() || self.spec.handles.contains_key(&leaf.name) {
+            return;
+        }
+        let (name, path) = (&item.name, &leaf.path);
+        let message = format!("`{name}` has a field `{path}` that names an object, who knows what");
+        let help = "say what it is in [handles]: client, parent, object, new, class or none";
+        let source = Some(leaf.source.clone());
+        self.complain("lint-handle", message, &item.place, source, Some(help.to_owned()));
+    }
+
+    /// Which member of a union holds is known where one of them has a pointer or a handle.
+    pub(super) fn unions(&mut self, item: &Item, leaves: &[Leaf]) {
+        for leaf in leaves {
+            let Some(union) = &leaf.union else { continue };
+            if !matches!(looks_like(leaf), Some(Looks::Pointer | Looks::Handle)) {
+                continue;
+            }
+            let said = self.spec.unions.get(&union.key);
+            if said.is_some_and(|choice| choice.members.contains_key(&union.member)) {
+                continue;
+            }
+            let (name, path, key) = (&item.name, &leaf.path, &union.key);
+            let message = format!("`{name}`: nothing says when the union with `{path}` holds it");
+            let help = format!("say so in [unions.\"{key}\"], for the member `{}`", union.member);
+            let source = Some(leaf.source.clone());
+            self.complain("lint-union", message, &item.place, source, Some(help));
+        }
+    }
+
+    /// What [unions] names exists, for the records that the driver has.
+    pub(super) fn choices(&mut self) {
+        let spec = self.spec;
+        for (key, choice) in &spec.unions {
+            let Some((record, field)) = key.rsplit_once('.') else { continue };
+            let Some((surface, _, record)) = self.record(record) else { continue };
+            let union = record.fields.iter().find(|of| of.name == field);
+            let union = union.and_then(|of| surface.records.get(split_array(&of.canonical).0));
+            let Some(union) = union else { continue };
+            let by = &choice.by;
+            if !record.fields.iter().any(|of| of.name == by.name) {
+                let message = format!("`{key}` is chosen by `{}`, which is no field", by.name);
+                self.complain("lint-unknown-field", message, &by.place, None, None);
+            }
+            for (member, number) in &choice.members {
+                let there = union.fields.iter().any(|of| of.name == *member);
+                let known = number.name.parse::<u64>().is_ok()
+                    || self.surfaces().any(|surface| super::has_constant(surface, &number.name));
+                if there && !known {
+                    let message = format!("the driver has no constant `{}`", number.name);
+                    self.complain("lint-unknown-item", message, &number.place, None, None);
+                }
+            }
+        }
+    }
+}
+
+fn looks_like(leaf: &Leaf) -> Option<Looks> {
+    let name = leaf.name.to_ascii_lowercase();
+    let (declared, canonical) = (split_array(&leaf.declared).0, split_array(&leaf.canonical).0);
+    // `pName`, `hName`, `fdName`: a short word of its own, before a capital.
+    let prefixed = |prefix: &str| {
+        let rest = leaf.name.strip_prefix(prefix);
+        rest.is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_uppercase()))
+    };
+    let ends = |ends: &[&str]| ends.iter().any(|end| name.ends_with(end));
+    let is_wide = canonical.contains("long");
+    let pointer_by_name = prefixed("p") || ends(&["ptr", "pointer", "buffer"]);
+    if declared.ends_with("NvP64") || canonical.contains('*') || is_wide && pointer_by_name {
+        Some(Looks::Pointer)
+    } else if ends(&["fd", "fds", "descriptor", "descriptors"]) || prefixed("fd") {
+        Some(Looks::Fd)
+    } else if declared.ends_with("NvHandle") || prefixed("h") && canonical.ends_with("int") {
+        Some(Looks::Handle)
+    } else {
+        None
+    }
+}
