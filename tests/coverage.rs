@@ -78,6 +78,39 @@ fn special_cases_are_judged_by_the_driver() {
     assert_eq!(output.status.code(), Some(0), "{}", err(&output));
 }
 
+/// Roles that differ are listed with both sides' evidence, and are no gaps.
+#[test]
+fn fields_that_the_table_takes_for_something_else() {
+    let structs = "\"go_structs\": [{\"go_name\": \"C\", \"fields\": [\
+        [\"HClient\", \"Handle\"], [\"HObject\", \"uint32\"], [\"Cmd\", \"uint32\"], \
+        [\"Flags\", \"uint32\"], [\"Params\", \"uint64\"], [\"Size\", \"uint32\"], \
+        [\"Status\", \"int32\"]], \"offsets\": [0, 4, 8, 12, 16, 24, 28], \
+        \"fd_fields\": [\"Status\"]}], \"frontend\": [";
+    let table = altered("\"frontend\": [", structs);
+    let custom = "\"go\": \"E\"}], \"handler_kind\": \"custom\"";
+    let simple = "\"go\": \"E\"}], \"handler_kind\": \"simple\", \"handler\": \"copied\"";
+    assert_eq!(table.matches(custom).count(), 1);
+    let output = coverage(&table.replace(custom, simple), &[]);
+    let text = out(&output);
+    let roles: Vec<&str> = text.lines().filter(|line| line.starts_with("role: ")).collect();
+    // The line is that of the first tag with the layout.
+    let control = |what: &str| {
+        let place = "(; src/common/sdk/nvidia/inc/nvos.h:2176) at 535.104.05, 550.40.07";
+        format!("role: frontend NV_ESC_RM_CONTROL: at {what} {place}")
+    };
+    let expected = [
+        "role: control NV0000_CTRL_CMD_SYSTEM_GET_BUILD_VERSION: copied copies it as it is, the \
+         spec has roles for pDriverVersionBuffer, pVersionBuffer, pTitleBuffer at 535.104.05, \
+         550.40.07"
+            .to_owned(),
+        control("16 the table has `Params` as a number, the spec `params` as a pointer"),
+        control("28 the table has `Status` as a file descriptor, the spec `status` as a number"),
+        control("4 the table has `HObject` as a number, the spec `hObject` as a handle"),
+    ];
+    assert_eq!(roles, expected);
+    assert_eq!(output.status.code(), Some(0), "{}", err(&output));
+}
+
 #[test]
 fn each_gap_names_its_row_its_versions_and_what_is_missing() {
     let told = [

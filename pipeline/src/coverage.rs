@@ -5,6 +5,11 @@
 //! an item of its name for that tag, whose number is the row's, whose parameters are the row's types,
 //! and the lock has these types there. What the driver's headers lack themselves is no gap, where
 //! the table's own check of the headers (`header_check`) says the same.
+//!
+//! Beside that the roles of fields are compared ([`roles`]). Where the two sides disagree, neither need
+//! be wrong: a project that only forwards handles may well take one for a number.
+
+mod roles;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -29,6 +34,8 @@ pub struct Table {
     control: Vec<Row>,
     #[serde(rename = "alloc")]
     class: Vec<Row>,
+    #[serde(default, rename = "go_structs")]
+    structs: Vec<roles::Struct>,
     #[serde(default)]
     header_check: HeaderCheck,
     /// By what is special about them.
@@ -87,6 +94,8 @@ struct Row {
     number: u32,
     structs: Vec<Struct>,
     handler_kind: String,
+    #[serde(default)]
+    handler: String,
     since: Option<String>,
     until: Option<String>,
 }
@@ -94,6 +103,8 @@ struct Row {
 #[derive(Debug, Clone, Deserialize)]
 struct Struct {
     driver: String,
+    #[serde(default)]
+    go: Option<String>,
 }
 
 #[derive(Debug, Clone, Default, Deserialize)]
@@ -146,6 +157,8 @@ pub struct Coverage {
     pub lacking: Vec<Finding>,
     /// Rows that name no type and are not simple: their name and number alone can be compared.
     pub untyped: BTreeSet<String>,
+    /// Fields that the table takes for something else than the spec does.
+    pub roles: Vec<Finding>,
     /// The table's special cases, each beside what the driver has.
     pub special: Vec<SpecialCase>,
 }
@@ -305,6 +318,7 @@ pub fn check(lock: &Lock, specs: &[Spec], table: &Table) -> Result<Coverage, Rep
         gaps: listed(found.gaps),
         lacking: listed(found.lacking),
         untyped: found.untyped,
+        roles: listed(found.roles),
         special: specials.iter().zip(verdicts).map(|(s, verdicts)| judged(s, verdicts)).collect(),
     };
     report.into_result(coverage).map(|(coverage, _)| coverage)
@@ -354,6 +368,7 @@ struct Findings {
     gaps: BTreeMap<Key, Vec<String>>,
     lacking: BTreeMap<Key, Vec<String>>,
     untyped: BTreeSet<String>,
+    roles: BTreeMap<Key, Vec<String>>,
 }
 
 impl Findings {
@@ -381,6 +396,13 @@ impl Findings {
             }
             if row.is_untyped() {
                 self.untyped.insert(row.name.clone());
+            }
+            for what in known
+                .item(kind, &row.name)
+                .into_iter()
+                .flat_map(|item| known.disagreements(table, item, row))
+            {
+                self.roles.entry(key(what)).or_default().push(version.clone());
             }
         }
         count
@@ -537,6 +559,9 @@ impl Coverage {
                 "the driver has none, as header_check says: {kind} {name} at {}",
                 versions.join(", ")
             );
+        }
+        for Finding { kind, name, missing, versions } in &self.roles {
+            let _ = writeln!(text, "role: {kind} {name}: {missing} at {}", versions.join(", "));
         }
         for SpecialCase { case, name, verdict } in &self.special {
             let _ = writeln!(text, "{case}: {name}: {verdict}");
