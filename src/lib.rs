@@ -86,6 +86,7 @@ pub mod devmem;
 pub mod driver;
 #[cfg(any(feature = "rm", feature = "tegra"))]
 pub mod ioctl;
+pub mod proxy;
 #[cfg(all(feature = "rm", any_driver))]
 pub mod rm;
 mod scalar;

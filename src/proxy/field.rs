@@ -1,0 +1,114 @@
+//! Paths to places: where in the bytes of a layout the fields lie that roles name.
+
+use crate::call::When;
+use crate::check::{Field, Kind, Layout, Type};
+
+/// A field at one place: an array has as many as elements.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Place {
+    /// Byte in the parameters.
+    pub(super) at: usize,
+    pub(super) size: usize,
+    /// Whether the type is a pointer.
+    pub(super) is_pointer: bool,
+}
+
+/// Every place of a path such as `a.b` or `a[].b`; `.` is the whole of a type that is no record. None
+/// where the layout has no such field: of two types that a call accepts one may lack it.
+pub(super) fn places(layout: &'static Layout, path: &str) -> Vec<Place> {
+    let mut found = Vec::new();
+    match (layout.kind, layout.fields) {
+        (Kind::Alias, [only]) if path == "." => of_type(&only.ty, "", 0, &mut found),
+        _ => of_layout(layout, path, 0, &mut found),
+    }
+    found
+}
+
+fn of_layout(layout: &Layout, path: &str, base: usize, found: &mut Vec<Place>) {
+    let (name, rest) = path.split_once('.').unwrap_or((path, ""));
+    let name = name.trim_end_matches("[]");
+    for Field { name: own, offset, ty } in layout.fields {
+        let at = base + *offset as usize;
+        if *own == name {
+            of_type(ty, rest, at, found);
+        } else if own.is_empty() {
+            // The members of an unnamed member are the record's own.
+            if let Type::Record(inner) = ty {
+                of_layout(inner, path, at, found);
+            }
+        }
+    }
+}
+
+fn of_type(ty: &Type, rest: &str, at: usize, found: &mut Vec<Place>) {
+    match ty {
+        Type::Array(element, count) => {
+            for i in 0..*count as usize {
+                of_type(element, rest, at + i * element.size() as usize, found);
+            }
+        }
+        Type::Record(layout) if !rest.is_empty() => of_layout(layout, rest, at, found),
+        _ if rest.is_empty() => {
+            let is_pointer = matches!(ty, Type::P64);
+            found.push(Place { at, size: ty.size() as usize, is_pointer });
+        }
+        _ => {}
+    }
+}
+
+/// An integer of up to 8 bytes; `None` where the bytes end before it.
+pub(super) fn get(bytes: &[u8], place: Place) -> Option<u64> {
+    let bytes = bytes.get(place.at..place.at.checked_add(place.size)?)?;
+    let mut wide = [0; 8];
+    wide.get_mut(..bytes.len())?.copy_from_slice(bytes);
+    Some(u64::from_le_bytes(wide))
+}
+
+/// Writes the low bytes of an integer to where one was read.
+pub(super) fn set(bytes: &mut [u8], place: Place, value: u64) {
+    if let Some(bytes) = bytes.get_mut(place.at..place.at + place.size) {
+        let size = bytes.len().min(8);
+        bytes[..size].copy_from_slice(&value.to_le_bytes()[..size]);
+    }
+}
+
+/// The value of a field, of the place with this index where it has as many as another path, else of
+/// its first.
+pub(super) fn value(
+    layout: &'static Layout,
+    bytes: &[u8],
+    path: &str,
+    (index, count): (usize, usize),
+) -> Option<u64> {
+    let places = places(layout, path);
+    let place = if places.len() == count { places.get(index) } else { places.first() };
+    get(bytes, *place?)
+}
+
+/// What an expression of fields and numbers, joined by `*` and `+`, comes to; `None` where a field is
+/// missing or 64 bits do not suffice.
+pub(super) fn evaluate(
+    layout: &'static Layout,
+    bytes: &[u8],
+    text: &str,
+    place: (usize, usize),
+) -> Option<u64> {
+    text.split('+').try_fold(0u64, |sum, product| {
+        let product = product.split('*').try_fold(1u64, |product, factor| {
+            let factor = factor.trim();
+            let number = factor.parse().ok();
+            product.checked_mul(number.or_else(|| value(layout, bytes, factor, place))?)
+        })?;
+        sum.checked_add(product)
+    })
+}
+
+/// Whether a condition holds.
+pub(super) fn holds(
+    layout: &'static Layout,
+    bytes: &[u8],
+    when: Option<When>,
+    place: (usize, usize),
+) -> bool {
+    when.is_none_or(|when| value(layout, bytes, when.field, place) == Some(when.value))
+}

@@ -1,0 +1,397 @@
+//! A call and everything it points to, in one buffer.
+
+use super::field::{self, Place};
+use super::visit::{self, Fd, HandleField, Params};
+use super::{Error, Limits, Memory};
+use crate::call::{Direction, HandleRole, Info, Kind, Pointer};
+use crate::check::Layout;
+use crate::driver::AnyDriver;
+
+/// What a request begins with; the number is that of the format.
+const REQUEST: [u8; 4] = *b"nvq\x01";
+const REPLY: [u8; 4] = *b"nvp\x01";
+
+/// A request's head: what it begins with, kind, number and size of the parameters, 4 bytes each.
+const HEAD: usize = 16;
+
+/// Where parts begin: as the driver's own types would have it.
+const ALIGN: usize = 8;
+
+/// A call with its parameters and all that they point to.
+///
+/// The addresses in it are the caller's, except while [`Message::call`] runs.
+#[derive(Debug, Clone)]
+pub struct Message {
+    info: &'static Info,
+    bytes: Vec<u8>,
+    /// The parameters first; what a part points to comes after it.
+    parts: Vec<Part>,
+}
+
+/// A piece of the caller's memory.
+#[derive(Debug, Clone)]
+struct Part {
+    /// In the caller's memory.
+    address: u64,
+    /// In the message.
+    at: usize,
+    len: usize,
+    direction: Direction,
+    /// Where in the message the pointer to it is; the parameters have none.
+    pointer: Option<Place>,
+    content: Content,
+    /// How much of it comes back, where the driver tells.
+    filled: Option<Filled>,
+}
+
+#[derive(Debug, Clone, Copy)]
+enum Content {
+    Call(&'static Info, Option<&'static Layout>),
+    Records(&'static [HandleRole], Option<&'static Layout>),
+}
+
+/// What tells how much of a part the driver has filled.
+#[derive(Debug, Clone, Copy)]
+struct Filled {
+    role: &'static Pointer,
+    /// The record that the pointer is in: its layout, its place, and which of its places it is.
+    layout: &'static Layout,
+    at: usize,
+    index: (usize, usize),
+}
+
+impl Part {
+    fn goes(&self) -> bool {
+        self.direction != Direction::Out
+    }
+
+    fn comes_back(&self) -> bool {
+        self.direction != Direction::In
+    }
+
+    fn range(&self) -> std::ops::Range<usize> {
+        self.at..self.at + self.len
+    }
+}
+
+/// Copies a call with everything it points to out of the caller's memory: `size` bytes of parameters
+/// at `address`.
+///
+/// A null pointer stays one whatever its length says, and one that is not stays so where the length
+/// is 0: what the driver makes of either, it answers itself.
+///
+/// # Errors
+///
+/// When the call or one inside of it is unknown or has parameters of another size, when it exceeds
+/// the limits, and when memory cannot be read.
+pub fn marshal(
+    driver: &AnyDriver,
+    info: &'static Info,
+    address: u64,
+    size: usize,
+    memory: &impl Memory,
+    limits: Limits,
+) -> Result<Message, Error> {
+    collect(driver, info, (address, size), limits, &mut |address, to| {
+        let bytes = to.len();
+        memory.read(address, to).map_err(|source| Error::Memory { address, bytes, source })
+    })
+}
+
+/// Makes a call of what [`Message::request`] gave, on the side that has the device. What the driver
+/// writes alone is zero.
+///
+/// # Errors
+///
+/// As [`marshal`], and when the bytes are no request, or not exactly one.
+pub fn unmarshal(driver: &AnyDriver, request: &[u8], limits: Limits) -> Result<Message, Error> {
+    let (head, rest) = request
+        .split_at_checked(HEAD)
+        .ok_or(Error::Message { at: request.len(), why: "it ends before its head does" })?;
+    let word = |i: usize| [head[4 * i], head[4 * i + 1], head[4 * i + 2], head[4 * i + 3]];
+    let number = |i| u32::from_le_bytes(word(i));
+    if word(0) != REQUEST {
+        return Err(Error::Message { at: 0, why: "it is no request" });
+    }
+    let kind =
+        *KINDS.get(number(1) as usize).ok_or(Error::Message { at: 4, why: "no such kind" })?;
+    let info = find(driver, kind, number(2))?;
+    let mut left = rest;
+    let message = collect(driver, info, (0, number(3) as usize), limits, &mut |_, to| {
+        let at = request.len() - left.len();
+        let (now, later) = left
+            .split_at_checked(to.len())
+            .ok_or(Error::Message { at, why: "it ends before what it points to" })?;
+        to.copy_from_slice(now);
+        left = later;
+        Ok(())
+    })?;
+    match left {
+        [] => Ok(message),
+        more => Err(Error::Message { at: request.len() - more.len(), why: "it goes on" }),
+    }
+}
+
+/// The order of [`Kind`] in a request.
+const KINDS: [Kind; 5] = [Kind::Frontend, Kind::Uvm, Kind::Control, Kind::Class, Kind::Ioctl];
+
+fn find(driver: &AnyDriver, kind: Kind, number: u32) -> Result<&'static Info, Error> {
+    driver.calls().find(kind, number).ok_or(Error::Unknown { kind, number })
+}
+
+/// Fills a part from its address in the caller's memory.
+type Fill<'f> = dyn FnMut(u64, &mut [u8]) -> Result<(), Error> + 'f;
+
+fn collect(
+    driver: &AnyDriver,
+    info: &'static Info,
+    (address, size): (u64, usize),
+    limits: Limits,
+    fill: &mut Fill<'_>,
+) -> Result<Message, Error> {
+    let content = Content::Call(info, visit::layout(driver, info, size)?);
+    let direction = info.request().and_then(|request| request.direction());
+    let direction = direction.unwrap_or(Direction::InOut);
+    let mut message = Message { info, bytes: Vec::new(), parts: Vec::new() };
+    let root =
+        Target { address, len: size as u64, direction, content, pointer: None, filled: None };
+    message.push(root, ("", info.name), limits, fill)?;
+    let mut next = 0;
+    while let Some(part) = message.parts.get(next) {
+        if let Content::Call(info, Some(layout)) = part.content {
+            for (target, field) in message.targets(driver, info, layout, next)? {
+                message.push(target, (field, info.name), limits, fill)?;
+            }
+        }
+        next += 1;
+    }
+    Ok(message)
+}
+
+/// What a pointer points to, not yet looked at.
+struct Target {
+    address: u64,
+    len: u64,
+    direction: Direction,
+    content: Content,
+    pointer: Option<Place>,
+    filled: Option<Filled>,
+}
+
+impl Message {
+    /// Takes up a part, with its bytes where they go to the driver.
+    fn push(
+        &mut self,
+        target: Target,
+        (field, call): (&'static str, &'static str),
+        limits: Limits,
+        fill: &mut Fill<'_>,
+    ) -> Result<(), Error> {
+        let at = self.bytes.len().next_multiple_of(ALIGN);
+        let bytes = target.len.saturating_add(at as u64);
+        let end = usize::try_from(bytes).ok().filter(|end| *end <= limits.bytes);
+        let Some(end) = end.filter(|_| self.parts.len() < limits.parts) else {
+            return Err(Error::TooLarge { call, field, bytes });
+        };
+        self.bytes.resize(end, 0);
+        let Target { address, direction, content, pointer, filled, .. } = target;
+        let part = Part { address, at, len: end - at, direction, pointer, content, filled };
+        // Where there is nothing to read, the address need not lead anywhere.
+        if part.goes() && part.len > 0 {
+            fill(address, &mut self.bytes[at..end])?;
+        }
+        self.parts.push(part);
+        Ok(())
+    }
+
+    /// What the pointers of one part point to.
+    fn targets(
+        &self,
+        driver: &AnyDriver,
+        info: &'static Info,
+        layout: &'static Layout,
+        part: usize,
+    ) -> Result<Vec<(Target, &'static str)>, Error> {
+        let part = &self.parts[part];
+        let size = (layout.size as usize).max(1);
+        let mut found = Vec::new();
+        for (record, bytes) in self.bytes[part.range()].chunks_exact(size).enumerate() {
+            let at = part.at + record * size;
+            for role in info.pointers.iter().filter(|role| !role.opaque) {
+                let places = field::places(layout, role.field);
+                for (i, place) in places.iter().enumerate() {
+                    let index = (i, places.len());
+                    let address = field::get(bytes, *place).unwrap_or(0);
+                    if address == 0 || !field::holds(layout, bytes, role.when, index) {
+                        continue;
+                    }
+                    let (len, content) = behind(driver, info, role, (layout, bytes, index))?;
+                    let target = Target {
+                        address,
+                        len,
+                        direction: role.direction.unwrap_or(Direction::InOut),
+                        content,
+                        pointer: Some(Place { at: at + place.at, ..*place }),
+                        filled: role.filled.map(|_| Filled { role, layout, at, index }),
+                    };
+                    found.push((target, role.field));
+                }
+            }
+        }
+        Ok(found)
+    }
+
+    /// The call.
+    pub fn info(&self) -> &'static Info {
+        self.info
+    }
+
+    /// Its parameters.
+    pub fn params(&self) -> &[u8] {
+        self.parts.first().map_or(&[], |part| &self.bytes[part.range()])
+    }
+
+    /// Visits every file descriptor, also those in parameters inside of the parameters; always in the
+    /// same order.
+    pub fn visit_fds(&mut self, mut visit: impl FnMut(&mut Fd<'_>)) {
+        for part in &self.parts {
+            if let Content::Call(info, layout) = part.content {
+                let bytes = &mut self.bytes[part.range()];
+                Params::known(info, layout, bytes).visit_fds(&mut visit);
+            }
+        }
+    }
+
+    /// Visits every field that names an object, also in what the parameters point to.
+    pub fn visit_handles(&mut self, mut visit: impl FnMut(&mut HandleField<'_>)) {
+        for part in &self.parts {
+            let (roles, layout) = match part.content {
+                Content::Call(info, layout) => (info.handles, layout),
+                Content::Records(roles, layout) => (roles, layout),
+            };
+            if let Some(layout) = layout {
+                visit::visit_handles(roles, layout, &mut self.bytes[part.range()], &mut visit);
+            }
+        }
+    }
+
+    /// The bytes for [`unmarshal`]: head, parameters, and what goes to the driver besides.
+    pub fn request(&self) -> Vec<u8> {
+        let kind = KINDS.iter().position(|kind| *kind == self.info.kind).unwrap_or_default();
+        let size = self.params().len() as u32;
+        let mut request = REQUEST.to_vec();
+        for word in [kind as u32, self.info.number, size] {
+            request.extend(word.to_le_bytes());
+        }
+        for part in self.parts.iter().filter(|part| part.goes()) {
+            request.extend_from_slice(&self.bytes[part.range()]);
+        }
+        request
+    }
+
+    /// Makes the call: while `call` runs, which gets the address of the parameters, the pointers lead
+    /// to what the message holds.
+    pub fn call<R>(&mut self, call: impl FnOnce(*mut u8) -> R) -> R {
+        let base = self.bytes.as_mut_ptr();
+        self.point(|part| base as u64 + part.at as u64);
+        let result = call(base);
+        self.point(|part| part.address);
+        result
+    }
+
+    fn point(&mut self, to: impl Fn(&Part) -> u64) {
+        for part in &self.parts {
+            if let Some(pointer) = part.pointer {
+                field::set(&mut self.bytes, pointer, to(part));
+            }
+        }
+    }
+
+    /// The bytes for [`Message::take_reply`]: parameters, and what comes back from the driver besides.
+    pub fn reply(&self) -> Vec<u8> {
+        let mut reply = REPLY.to_vec();
+        for part in self.parts.iter().filter(|part| part.comes_back()) {
+            reply.extend_from_slice(&self.bytes[part.range()]);
+        }
+        reply
+    }
+
+    /// Takes what came back. Addresses stay the caller's, whatever the reply has there.
+    ///
+    /// # Errors
+    ///
+    /// When the bytes are not the reply to this call; the message is then as it was.
+    pub fn take_reply(&mut self, reply: &[u8]) -> Result<(), Error> {
+        let body =
+            reply.strip_prefix(&REPLY).ok_or(Error::Message { at: 0, why: "it is no reply" })?;
+        let expected: usize =
+            self.parts.iter().filter(|part| part.comes_back()).map(|part| part.len).sum();
+        if body.len() != expected {
+            let at = REPLY.len() + expected.min(body.len());
+            return Err(Error::Message { at, why: "it is the reply to another call" });
+        }
+        let mut left = body;
+        for part in self.parts.iter().filter(|part| part.comes_back()) {
+            let (now, later) = left.split_at(part.len);
+            self.bytes[part.range()].copy_from_slice(now);
+            left = later;
+        }
+        self.point(|part| part.address);
+        Ok(())
+    }
+
+    /// Writes what came back into the caller's memory, the parameters last.
+    ///
+    /// # Errors
+    ///
+    /// When memory cannot be written; what was written before stays.
+    pub fn write_back(&self, memory: &mut impl Memory) -> Result<(), Error> {
+        for part in self.parts.iter().rev().filter(|part| part.comes_back()) {
+            let bytes = &self.bytes[part.range()];
+            let bytes = &bytes[..self.filled(part).min(bytes.len())];
+            if bytes.is_empty() {
+                continue;
+            }
+            memory.write(part.address, bytes).map_err(|source| {
+                let (address, bytes) = (part.address, bytes.len());
+                Error::Memory { address, bytes, source }
+            })?;
+        }
+        Ok(())
+    }
+
+    /// How much of a part the driver has filled, as far as it tells.
+    fn filled(&self, part: &Part) -> usize {
+        let filled = part.filled.and_then(|Filled { role, layout, at, index }| {
+            let bytes = self.bytes.get(at..)?;
+            let count = field::evaluate(layout, bytes, role.filled?, index)?;
+            usize::try_from(count.checked_mul(role.unit.into())?).ok()
+        });
+        filled.unwrap_or(part.len)
+    }
+}
+
+/// How much lies behind a pointer, and what it is.
+fn behind(
+    driver: &AnyDriver,
+    info: &'static Info,
+    role: &'static Pointer,
+    (layout, bytes, index): (&'static Layout, &[u8], (usize, usize)),
+) -> Result<(u64, Content), Error> {
+    let missing = || Error::Length { call: info.name, field: role.field };
+    let evaluate = |text| field::evaluate(layout, bytes, text, index).ok_or_else(missing);
+    let len = |text| evaluate(text)?.checked_mul(role.unit.into()).ok_or_else(missing);
+    let Some((kind, by)) = role.call else {
+        let of = role.of.and_then(|of| driver.layout(of));
+        return Ok((len(role.len.ok_or_else(missing)?)?, Content::Records(role.handles, of)));
+    };
+    let number = u32::try_from(evaluate(by)?).map_err(|_| missing())?;
+    let inner = find(driver, kind, number)?;
+    let len = match role.len {
+        // Of a class the driver knows the size itself, and lets the caller's be 0.
+        Some(text) if kind != Kind::Class => len(text)?,
+        _ => driver.params(inner).next().map_or(0, |params| params.size.into()),
+    };
+    let size = usize::try_from(len).map_err(|_| missing())?;
+    Ok((len, Content::Call(inner, visit::layout(driver, inner, size)?)))
+}

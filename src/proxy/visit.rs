@@ -1,0 +1,245 @@
+//! One set of parameters, and what its roles find in it.
+
+use super::Error;
+use super::field::{self, Place};
+use crate::Handle;
+use crate::call::{Accepts, Direction, HandleRole, Info, Means, Pointer};
+use crate::check::Layout;
+use crate::driver::{AnyDriver, Record};
+
+/// The parameters of a call as bytes, with what is known of them.
+#[derive(Debug)]
+pub struct Params<'b> {
+    info: &'static Info,
+    /// Nothing where the parameters have none, or are copied without a look at them.
+    layout: Option<&'static Layout>,
+    bytes: &'b mut [u8],
+}
+
+impl<'b> Params<'b> {
+    /// Takes the parameters of a call that is known by number.
+    ///
+    /// # Errors
+    ///
+    /// When the call has roles, and takes no parameters of that size.
+    pub fn new(
+        driver: &AnyDriver,
+        info: &'static Info,
+        bytes: &'b mut [u8],
+    ) -> Result<Self, Error> {
+        let layout = layout(driver, info, bytes.len())?;
+        Ok(Self { info, layout, bytes })
+    }
+
+    /// Takes parameters whose layout was chosen before.
+    pub(super) fn known(
+        info: &'static Info,
+        layout: Option<&'static Layout>,
+        bytes: &'b mut [u8],
+    ) -> Self {
+        Self { info, layout, bytes }
+    }
+
+    /// Takes the parameters of a call that is known by type.
+    pub fn of<C: Accepts<P>, P: Record>(params: &'b mut P) -> Self {
+        let size = size_of::<P>();
+        // SAFETY: a `Record` is made of integers and bytes, padding included, so each of its bytes has
+        // a value, and whatever is written to them is a value of it. The borrow is handed on.
+        let bytes = unsafe { std::slice::from_raw_parts_mut((&raw mut *params).cast(), size) };
+        Self { info: C::INFO, layout: Some(P::LAYOUT), bytes }
+    }
+
+    /// The parameters.
+    pub fn bytes(&mut self) -> &mut [u8] {
+        self.bytes
+    }
+
+    /// Visits every file descriptor.
+    pub fn visit_fds(&mut self, mut visit: impl FnMut(&mut Fd<'_>)) {
+        let Some(layout) = self.layout else { return };
+        for role in self.info.fds {
+            let opens = self.info.opens.iter().find(|(fd, _)| fd == role).map(|(_, node)| *node);
+            each(layout, self.bytes, role, &mut |bytes, place, _| {
+                visit(&mut Fd { role, opens, bytes, place });
+            });
+        }
+    }
+
+    /// Visits every address in the caller's memory, also those that the driver does not follow.
+    pub fn visit_pointers(&mut self, mut visit: impl FnMut(&mut PointerField<'_>)) {
+        let Some(layout) = self.layout else { return };
+        for role in self.info.pointers {
+            each(layout, self.bytes, role.field, &mut |bytes, place, index| {
+                if !field::holds(layout, bytes, role.when, index) {
+                    return;
+                }
+                let len = role.len.and_then(|len| field::evaluate(layout, bytes, len, index));
+                let len = len.and_then(|len| len.checked_mul(role.unit.into()));
+                visit(&mut PointerField { role, len, bytes, place });
+            });
+        }
+    }
+
+    /// Visits every field that names an object, or would if it were not 0.
+    pub fn visit_handles(&mut self, visit: impl FnMut(&mut HandleField<'_>)) {
+        if let Some(layout) = self.layout {
+            visit_handles(self.info.handles, layout, self.bytes, visit);
+        }
+    }
+}
+
+/// Each place of a path, with the bytes of the record that it counts from: there are several where
+/// records follow each other.
+fn each(
+    layout: &'static Layout,
+    bytes: &mut [u8],
+    path: &str,
+    visit: &mut impl FnMut(&mut [u8], Place, (usize, usize)),
+) {
+    let places = field::places(layout, path);
+    for element in bytes.chunks_exact_mut((layout.size as usize).max(1)) {
+        for (i, place) in places.iter().enumerate() {
+            visit(element, *place, (i, places.len()));
+        }
+    }
+}
+
+/// Visits the handles in records of one layout that follow each other.
+pub(super) fn visit_handles(
+    roles: &'static [HandleRole],
+    layout: &'static Layout,
+    bytes: &mut [u8],
+    mut visit: impl FnMut(&mut HandleField<'_>),
+) {
+    for role in roles {
+        each(layout, bytes, role.field, &mut |bytes, place, index| {
+            if field::holds(layout, bytes, role.when, index) {
+                visit(&mut HandleField { role, bytes, place });
+            }
+        });
+    }
+}
+
+/// Which of a call's types parameters of this size are; none for a call without roles, whose
+/// parameters are copied whatever they are.
+pub(super) fn layout(
+    driver: &AnyDriver,
+    info: &'static Info,
+    size: usize,
+) -> Result<Option<&'static Layout>, Error> {
+    let fits = |layout: &&'static Layout| match info.array {
+        true => layout.size > 0 && size % layout.size as usize == 0,
+        false => layout.size as usize == size,
+    };
+    match driver.params(info).find(fits) {
+        None if info.is_simple() && info.handles.is_empty() => Ok(None),
+        None => Err(Error::Size { call: info.name, size }),
+        found => Ok(found),
+    }
+}
+
+/// A file descriptor in a call.
+#[derive(Debug)]
+pub struct Fd<'b> {
+    role: &'static str,
+    opens: Option<&'static str>,
+    bytes: &'b mut [u8],
+    place: Place,
+}
+
+impl Fd<'_> {
+    /// The field.
+    pub fn role(&self) -> &'static str {
+        self.role
+    }
+
+    /// What it is when the call is back, where it is a new one: a name such as `dmabuf`.
+    pub fn opens(&self) -> Option<&'static str> {
+        self.opens
+    }
+
+    /// Its number. `None` where there is none: a negative one, a null pointer, or more than a number
+    /// of a file descriptor can be.
+    pub fn get(&self) -> Option<i32> {
+        let value = field::get(self.bytes, self.place)?;
+        let absent = self.place.is_pointer && value == 0;
+        i32::try_from(value).ok().filter(|_| !absent)
+    }
+
+    /// Puts another number there, sign and all.
+    pub fn set(&mut self, fd: i32) {
+        field::set(self.bytes, self.place, i64::from(fd) as u64);
+    }
+}
+
+/// An address in a call.
+#[derive(Debug)]
+pub struct PointerField<'b> {
+    role: &'static Pointer,
+    len: Option<u64>,
+    bytes: &'b mut [u8],
+    place: Place,
+}
+
+impl PointerField<'_> {
+    /// What is known of it.
+    pub fn role(&self) -> &'static Pointer {
+        self.role
+    }
+
+    /// Which way the data goes.
+    pub fn direction(&self) -> Option<Direction> {
+        self.role.direction
+    }
+
+    /// How many bytes there are, where its role says so of itself and they are fewer than 2^64. What
+    /// holds the parameters of another call has their size.
+    pub fn len(&self) -> Option<u64> {
+        self.len
+    }
+
+    /// Whether there are no bytes.
+    pub fn is_empty(&self) -> bool {
+        self.len == Some(0)
+    }
+
+    /// The address; 0 for none.
+    pub fn get(&self) -> u64 {
+        field::get(self.bytes, self.place).unwrap_or(0)
+    }
+
+    /// Puts another address there.
+    pub fn set(&mut self, address: u64) {
+        field::set(self.bytes, self.place, address);
+    }
+}
+
+/// A field that names an object.
+#[derive(Debug)]
+pub struct HandleField<'b> {
+    role: &'static HandleRole,
+    bytes: &'b mut [u8],
+    place: Place,
+}
+
+impl HandleField<'_> {
+    /// The field.
+    pub fn role(&self) -> &'static str {
+        self.role.field
+    }
+
+    /// What it names.
+    pub fn means(&self) -> Means {
+        self.role.means
+    }
+
+    /// The handle; 0 names nothing.
+    pub fn get(&self) -> Handle {
+        Handle(field::get(self.bytes, self.place).unwrap_or(0) as u32)
+    }
+
+    /// Puts another there.
+    pub fn set(&mut self, handle: Handle) {
+        field::set(self.bytes, self.place, handle.0.into());
+    }
+}

@@ -1,0 +1,475 @@
+//! Calls that are carried from one memory to another: by their roles, bounded, and only as far as the
+//! driver reads and writes them.
+#![cfg(feature = "driver-550")]
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+use std::collections::BTreeMap;
+use std::io;
+use std::path::Path;
+
+use nvabi::call::{Call, Control, Frontend, Means};
+use nvabi::driver::{AnyDriver, Record};
+use nvabi::proxy::{Error, Limits, Memory, Message, Params, marshal, unmarshal};
+use nvabi::r550::{
+    self, NV0000_CTRL_OS_UNIX_EXPORT_OBJECT_TO_FD_PARAMS, NV0000_CTRL_SYSTEM_GET_P2P_CAPS_PARAMS,
+    NV0005_ALLOC_PARAMETERS, NV0080_CTRL_FIFO_GET_CHANNELLIST_PARAMS, NVOS21_PARAMETERS,
+    NVOS32_PARAMETERS, NVOS54_PARAMETERS, NVOS64_PARAMETERS, class, control, frontend,
+    nv_ioctl_xfer_t,
+};
+use nvabi::{Handle, P64};
+
+#[path = "../fuzz/proxy.rs"]
+mod fuzz;
+
+fn driver() -> &'static AnyDriver {
+    AnyDriver::for_version("550.90.07").unwrap()
+}
+
+/// Pieces of memory, each at its address.
+#[derive(Clone, Default)]
+struct Pieces(BTreeMap<u64, Vec<u8>>);
+
+impl Pieces {
+    fn with(mut self, address: u64, bytes: &[u8]) -> Self {
+        self.0.insert(address, bytes.to_vec());
+        self
+    }
+
+    fn with_record<P: Record>(self, address: u64, record: &P) -> Self {
+        self.with(address, bytes_of(record))
+    }
+
+    /// A part of one piece.
+    fn at(&self, address: u64, length: usize) -> io::Result<(u64, usize)> {
+        let fault = || io::Error::from_raw_os_error(libc::EFAULT);
+        let (start, bytes) = self.0.range(..=address).next_back().ok_or_else(fault)?;
+        let from = (address - start) as usize;
+        (from + length <= bytes.len()).then_some((*start, from)).ok_or_else(fault)
+    }
+}
+
+impl Memory for Pieces {
+    fn read(&self, address: u64, to: &mut [u8]) -> io::Result<()> {
+        let (piece, from) = self.at(address, to.len())?;
+        to.copy_from_slice(&self.0[&piece][from..from + to.len()]);
+        Ok(())
+    }
+
+    fn write(&mut self, address: u64, from: &[u8]) -> io::Result<()> {
+        let (piece, at) = self.at(address, from.len())?;
+        self.0.get_mut(&piece).unwrap()[at..at + from.len()].copy_from_slice(from);
+        Ok(())
+    }
+}
+
+fn bytes_of<P: Record>(record: &P) -> &[u8] {
+    // SAFETY: a record has no byte without a value.
+    unsafe { std::slice::from_raw_parts((&raw const *record).cast(), size_of::<P>()) }
+}
+
+/// The record that lies at an address of this process.
+fn record_at<P: Record>(address: u64) -> P {
+    // SAFETY: the address is that of a message's part, which is at least as long.
+    unsafe { (address as *const P).read_unaligned() }
+}
+
+fn carry<C: Call>(memory: &Pieces, address: u64, size: usize) -> Result<Message, Error> {
+    marshal(driver(), C::INFO, address, size, memory, Limits::default())
+}
+
+/// The message as it arrives.
+fn arrived(message: &Message) -> Message {
+    unmarshal(driver(), &message.request(), Limits::default()).unwrap()
+}
+
+// --- One set of parameters --------------------------------------------------------------------
+
+#[test]
+fn fds_by_type_and_by_number() {
+    let mut params = NV0000_CTRL_OS_UNIX_EXPORT_OBJECT_TO_FD_PARAMS { fd: 5, ..Record::zeroed() };
+    type Export = control::NV0000_CTRL_CMD_OS_UNIX_EXPORT_OBJECT_TO_FD;
+    let mut seen = Vec::new();
+    Params::of::<Export, _>(&mut params).visit_fds(|fd| {
+        seen.push((fd.role(), fd.get(), fd.opens()));
+        fd.set(-1);
+    });
+    assert_eq!((seen, params.fd), (vec![("fd", Some(5), None)], -1));
+    let mut bytes = bytes_of(&params).to_vec();
+    let mut by_number = Params::new(driver(), Export::INFO, &mut bytes).unwrap();
+    by_number.visit_fds(|fd| assert_eq!(fd.get(), None, "-1 is none"));
+}
+
+#[test]
+fn fds_in_pointers_are_none_where_they_are_null() {
+    let mut params = NV0005_ALLOC_PARAMETERS::zeroed();
+    let mut fds = |data: u64| {
+        params.data = P64(data);
+        let mut found = Vec::new();
+        Params::of::<class::NV01_EVENT_OS_EVENT, _>(&mut params)
+            .visit_fds(|fd| found.push(fd.get()));
+        found
+    };
+    assert_eq!([fds(0), fds(9), fds(u64::MAX), fds(1 << 40)], [[None], [Some(9)], [None], [None]]);
+}
+
+#[test]
+fn handles_and_what_they_mean() {
+    let mut call = NVOS64_PARAMETERS {
+        hRoot: Handle(1),
+        hObjectParent: Handle(2),
+        hObjectNew: Handle(3),
+        hClass: 4,
+        ..Record::zeroed()
+    };
+    let mut seen = Vec::new();
+    Params::of::<frontend::NV_ESC_RM_ALLOC, _>(&mut call).visit_handles(|handle| {
+        seen.push((handle.role(), handle.means(), handle.get().0));
+        if handle.means() == Means::Client {
+            handle.set(Handle(100));
+        }
+    });
+    let expected = [
+        ("hRoot", Means::Client, 1),
+        ("hObjectParent", Means::Parent, 2),
+        ("hObjectNew", Means::New, 3),
+        ("hClass", Means::Class, 4),
+    ];
+    assert_eq!((seen, call.hRoot), (expected.to_vec(), Handle(100)));
+}
+
+#[test]
+fn of_a_union_the_member_that_holds() {
+    let handles = |function: u32| {
+        let mut call = NVOS32_PARAMETERS { function, ..Record::zeroed() };
+        let mut seen = Vec::new();
+        Params::of::<frontend::NV_ESC_RM_VID_HEAP_CONTROL, _>(&mut call)
+            .visit_handles(|handle| seen.push((handle.role(), handle.means())));
+        seen
+    };
+    let common =
+        [("hRoot", Means::Client), ("hObjectParent", Means::Parent), ("hVASpace", Means::Object)];
+    let with = |more| [&common[..], &[more]].concat();
+    assert_eq!(handles(r550::NVOS32_FUNCTION_FREE), with(("data.Free.hMemory", Means::Object)));
+    let allocated = ("data.AllocSize.hMemory", Means::New);
+    assert_eq!(handles(r550::NVOS32_FUNCTION_ALLOC_SIZE), with(allocated));
+    assert_eq!(handles(r550::NVOS32_FUNCTION_INFO), common);
+}
+
+#[test]
+fn pointers_with_their_lengths() {
+    let mut params = NV0000_CTRL_SYSTEM_GET_P2P_CAPS_PARAMS {
+        gpuCount: 3,
+        busPeerIds: P64(0x10),
+        ..Record::zeroed()
+    };
+    type Caps = control::NV0000_CTRL_CMD_SYSTEM_GET_P2P_CAPS;
+    let mut seen = Vec::new();
+    Params::of::<Caps, _>(&mut params).visit_pointers(|pointer| {
+        seen.push((pointer.role().field, pointer.get(), pointer.len()));
+        pointer.set(0);
+    });
+    assert_eq!(seen, [("busPeerIds", 0x10, Some(36)), ("busEgmPeerIds", 0, Some(36))]);
+    assert_eq!(params.busPeerIds, P64(0));
+}
+
+#[test]
+fn parameters_of_another_size_are_refused() {
+    let mut short = [0; 31];
+    let refused = Params::new(driver(), frontend::NV_ESC_RM_CONTROL::INFO, &mut short).unwrap_err();
+    assert_eq!(refused.to_string(), "NV_ESC_RM_CONTROL does not take 31 bytes");
+    // An array is as many as there are; two and a half are none.
+    let cards = frontend::NV_ESC_CARD_INFO::INFO;
+    assert!(Params::new(driver(), cards, &mut [0; 144]).is_ok());
+    // What has no roles is copied whatever it is.
+    assert!(Params::new(driver(), cards, &mut [0; 100]).is_ok());
+}
+
+// --- Calls with what they point to ------------------------------------------------------------
+
+const CALL: u64 = 0x1000;
+const INNER: u64 = 0x2000;
+
+/// The ioctl of a control command whose parameters are at [`INNER`].
+fn command<C: Control, P: Record>(params: &P) -> Pieces {
+    let call = NVOS54_PARAMETERS {
+        hClient: Handle(7),
+        cmd: C::CMD,
+        params: P64(INNER),
+        paramsSize: size_of::<P>() as u32,
+        ..Record::zeroed()
+    };
+    Pieces::default().with_record(CALL, &call).with_record(INNER, params)
+}
+
+fn carry_command(memory: &Pieces) -> Result<Message, Error> {
+    carry::<frontend::NV_ESC_RM_CONTROL>(memory, CALL, size_of::<NVOS54_PARAMETERS>())
+}
+
+#[test]
+fn what_is_only_written_comes_back_and_what_is_only_read_goes() {
+    let params = NV0080_CTRL_FIFO_GET_CHANNELLIST_PARAMS {
+        numChannels: 2,
+        pChannelHandleList: P64(0x3000),
+        pChannelList: P64(0x4000),
+        ..Record::zeroed()
+    };
+    let mut memory = command::<control::NV0080_CTRL_CMD_FIFO_GET_CHANNELLIST, _>(&params)
+        .with(0x3000, b"handles!")
+        .with(0x4000, b"channels");
+    let mut message = carry_command(&memory).unwrap();
+    let mut handles = Vec::new();
+    message.visit_handles(|handle| handles.push((handle.role(), handle.means(), handle.get().0)));
+    assert_eq!(handles[0], ("hClient", Means::Client, 7));
+    let listed = [*b"hand", *b"les!"].map(|name| (".", Means::Object, u32::from_le_bytes(name)));
+    assert_eq!(handles[2..], listed, "what is behind pChannelHandleList");
+
+    let mut there = arrived(&message);
+    let status = there.call(|argument| {
+        let call: NVOS54_PARAMETERS = record_at(argument as u64);
+        let params: NV0080_CTRL_FIFO_GET_CHANNELLIST_PARAMS = record_at(call.params.0);
+        assert_eq!(&record_at::<Eight>(params.pChannelHandleList.0).0, b"handles!");
+        assert_eq!(&record_at::<Eight>(params.pChannelList.0).0, b"channels");
+        // SAFETY: both lists lie in the message, eight bytes each.
+        unsafe {
+            (params.pChannelHandleList.0 as *mut [u8; 8]).write_unaligned(*b"xxxxxxxx");
+            (params.pChannelList.0 as *mut [u8; 8]).write_unaligned(*b"answered");
+        }
+        17
+    });
+    assert_eq!(status, 17);
+    message.take_reply(&there.reply()).unwrap();
+    message.write_back(&mut memory).unwrap();
+    assert_eq!(
+        (&memory.0[&0x3000][..], &memory.0[&0x4000][..]),
+        (&b"handles!"[..], &b"answered"[..])
+    );
+    // The pointers are the caller's again.
+    assert_eq!(memory.0[&INNER], bytes_of(&params));
+}
+
+/// Eight bytes somewhere.
+#[derive(Clone, Copy)]
+#[repr(C)]
+struct Eight([u8; 8]);
+
+// SAFETY: it is made of bytes.
+unsafe impl Record for Eight {
+    const LAYOUT: &'static nvabi::check::Layout = NVOS54_PARAMETERS::LAYOUT;
+}
+
+#[test]
+fn what_is_only_written_does_not_go() {
+    let params = NV0000_CTRL_SYSTEM_GET_P2P_CAPS_PARAMS {
+        gpuCount: 2,
+        busPeerIds: P64(0x3000),
+        ..Record::zeroed()
+    };
+    let memory = command::<control::NV0000_CTRL_CMD_SYSTEM_GET_P2P_CAPS, _>(&params);
+    // Nothing can be read at 0x3000, and nothing has to be.
+    let message = carry_command(&memory).unwrap();
+    let params = size_of_val(&params);
+    assert_eq!(message.request().len(), 16 + 32 + params);
+    assert_eq!(message.reply().len(), 4 + 32 + params + 16);
+    let refused = message.write_back(&mut memory.clone()).unwrap_err();
+    assert!(matches!(refused, Error::Memory { address: 0x3000, bytes: 16, .. }), "{refused}");
+}
+
+#[test]
+fn null_stays_null_and_empty_stays_a_pointer() {
+    let params = NV0080_CTRL_FIFO_GET_CHANNELLIST_PARAMS {
+        numChannels: 5,
+        pChannelHandleList: P64(0),
+        pChannelList: P64(0),
+        ..Record::zeroed()
+    };
+    let mut there = arrived(
+        &carry_command(&command::<control::NV0080_CTRL_CMD_FIFO_GET_CHANNELLIST, _>(&params))
+            .unwrap(),
+    );
+    let inside = |argument: *mut u8| -> NV0080_CTRL_FIFO_GET_CHANNELLIST_PARAMS {
+        record_at(record_at::<NVOS54_PARAMETERS>(argument as u64).params.0)
+    };
+    let seen = there.call(inside);
+    assert_eq!((seen.pChannelList, seen.numChannels), (P64(0), 5));
+    let params = NV0080_CTRL_FIFO_GET_CHANNELLIST_PARAMS {
+        numChannels: 0,
+        pChannelHandleList: P64(0x9999),
+        pChannelList: P64(0),
+        ..Record::zeroed()
+    };
+    let memory = command::<control::NV0080_CTRL_CMD_FIFO_GET_CHANNELLIST, _>(&params);
+    let seen = arrived(&carry_command(&memory).unwrap()).call(inside);
+    assert!(!seen.pChannelHandleList.is_null() && seen.pChannelList.is_null());
+}
+
+#[test]
+fn the_class_tells_what_allocation_parameters_are() {
+    let call = NVOS21_PARAMETERS {
+        hClass: class::NV01_EVENT_OS_EVENT::INFO.number,
+        pAllocParms: P64(INNER),
+        ..Record::zeroed()
+    };
+    let params = NV0005_ALLOC_PARAMETERS { data: P64(11), ..Record::zeroed() };
+    let memory = Pieces::default().with_record(CALL, &call).with_record(INNER, &params);
+    let carried = carry::<frontend::NV_ESC_RM_ALLOC>(&memory, CALL, size_of_val(&call));
+    let mut fds = Vec::new();
+    let mut message = carried.unwrap();
+    message.visit_fds(|fd| fds.push((fd.role(), fd.get())));
+    assert_eq!(fds, [("data", Some(11))]);
+    assert_eq!(message.request().len(), 16 + size_of_val(&call) + size_of_val(&params));
+}
+
+#[test]
+fn a_call_in_a_call_in_a_call() {
+    let inner = NVOS54_PARAMETERS {
+        cmd: control::NV0000_CTRL_CMD_OS_UNIX_EXPORT_OBJECT_TO_FD::CMD,
+        params: P64(0x3000),
+        paramsSize: size_of::<NV0000_CTRL_OS_UNIX_EXPORT_OBJECT_TO_FD_PARAMS>() as u32,
+        ..Record::zeroed()
+    };
+    let params = NV0000_CTRL_OS_UNIX_EXPORT_OBJECT_TO_FD_PARAMS { fd: 3, ..Record::zeroed() };
+    let xfer = nv_ioctl_xfer_t {
+        cmd: frontend::NV_ESC_RM_CONTROL::NR,
+        size: size_of_val(&inner) as u32,
+        ptr: P64(INNER),
+    };
+    let memory = Pieces::default()
+        .with_record(CALL, &xfer)
+        .with_record(INNER, &inner)
+        .with_record(0x3000, &params);
+    let mut message =
+        carry::<frontend::NV_ESC_IOCTL_XFER_CMD>(&memory, CALL, size_of_val(&xfer)).unwrap();
+    message.visit_fds(|fd| fd.set(40 + fd.get().unwrap()));
+    let fd = arrived(&message).call(|argument| {
+        let xfer: nv_ioctl_xfer_t = record_at(argument as u64);
+        let call: NVOS54_PARAMETERS = record_at(xfer.ptr.0);
+        record_at::<NV0000_CTRL_OS_UNIX_EXPORT_OBJECT_TO_FD_PARAMS>(call.params.0).fd
+    });
+    assert_eq!(fd, 43);
+}
+
+#[test]
+fn what_cannot_be_carried_says_why() {
+    let caps = |gpu_count: u32| {
+        let params = NV0000_CTRL_SYSTEM_GET_P2P_CAPS_PARAMS {
+            gpuCount: gpu_count,
+            busPeerIds: P64(0x3000),
+            ..Record::zeroed()
+        };
+        command::<control::NV0000_CTRL_CMD_SYSTEM_GET_P2P_CAPS, _>(&params)
+    };
+    let told = |memory: &Pieces| carry_command(memory).unwrap_err().to_string();
+    let name = "NV0000_CTRL_CMD_SYSTEM_GET_P2P_CAPS";
+    assert_eq!(told(&caps(u32::MAX)), format!("{name}: busPeerIds has no length that is one"));
+    let too_large = told(&caps(1 << 16));
+    assert!(too_large.ends_with("17179869392 bytes exceed the limits"), "{too_large}");
+    let call = NVOS54_PARAMETERS { cmd: 0x1234_5678, params: P64(INNER), ..Record::zeroed() };
+    let unknown = told(&Pieces::default().with_record(CALL, &call));
+    let rest = "is unknown, and so is what it points to";
+    assert_eq!(unknown, format!("control command 0x12345678 {rest}"));
+    assert_eq!(
+        told(&Pieces::default()),
+        "cannot reach 32 bytes at 0x1000: Bad address (os error 14)"
+    );
+    let mut wrong = caps(1);
+    wrong.0.get_mut(&CALL).unwrap()[24] = 8;
+    assert_eq!(told(&wrong), format!("{name} does not take 8 bytes"));
+}
+
+#[test]
+fn the_limits_hold_on_both_sides() {
+    let params = NV0080_CTRL_FIFO_GET_CHANNELLIST_PARAMS {
+        numChannels: 4,
+        pChannelHandleList: P64(0x3000),
+        pChannelList: P64(0x3000),
+        ..Record::zeroed()
+    };
+    let memory =
+        command::<control::NV0080_CTRL_CMD_FIFO_GET_CHANNELLIST, _>(&params).with(0x3000, &[1; 16]);
+    let info = frontend::NV_ESC_RM_CONTROL::INFO;
+    let within = |bytes, parts| {
+        let limits = Limits { bytes, parts };
+        let sent = marshal(driver(), info, CALL, 32, &memory, limits);
+        let whole = carry_command(&memory).unwrap().request();
+        let received = unmarshal(driver(), &whole, limits);
+        assert_eq!(sent.is_ok(), received.is_ok(), "{bytes} bytes, {parts} parts");
+        sent.is_ok()
+    };
+    let all = 32 + size_of_val(&params) + 16 + 16;
+    assert_eq!([within(all, 4), within(all - 1, 4), within(all, 3)], [true, false, false]);
+}
+
+#[test]
+fn bytes_that_are_no_request_say_where() {
+    let params = NV0000_CTRL_SYSTEM_GET_P2P_CAPS_PARAMS::zeroed();
+    let memory = command::<control::NV0000_CTRL_CMD_SYSTEM_GET_P2P_CAPS, _>(&params);
+    let good = carry_command(&memory).unwrap().request();
+    let told =
+        |bytes: &[u8]| unmarshal(driver(), bytes, Limits::default()).unwrap_err().to_string();
+    assert_eq!(told(&good[..15]), "at byte 15 of the message: it ends before its head does");
+    assert_eq!(told(&good[1..]), "at byte 0 of the message: it is no request");
+    let cut = told(&good[..good.len() - 1]);
+    assert_eq!(cut, "at byte 48 of the message: it ends before what it points to");
+    let more = [&good[..], &[0]].concat();
+    assert_eq!(told(&more), format!("at byte {} of the message: it goes on", good.len()));
+    let mut kind = good.clone();
+    kind[4] = 9;
+    assert_eq!(told(&kind), "at byte 4 of the message: no such kind");
+    let mut message = carry_command(&memory).unwrap();
+    let before = message.reply();
+    assert!(message.take_reply(&good).is_err() && message.take_reply(&before[..9]).is_err());
+    assert_eq!(message.reply(), before, "a reply that is refused changes nothing");
+}
+
+// --- Anything ---------------------------------------------------------------------------------
+
+/// Numbers that look random and are the same each time (xorshift).
+struct Random(u64);
+
+impl Random {
+    fn next(&mut self) -> u64 {
+        for (left, by) in [(true, 13), (false, 7), (true, 17)] {
+            self.0 ^= if left { self.0 << by } else { self.0 >> by };
+        }
+        self.0
+    }
+}
+
+#[test]
+fn every_call_out_of_any_memory_is_carried_whole_or_refused() {
+    let (mut carried, mut tried) = (0, 0);
+    let mut random = Random(1);
+    for kind in 0..4 {
+        for number in 0..300 {
+            for _ in 0..3 {
+                tried += 1;
+                carried += usize::from(fuzz::call(driver(), kind, number, random.next()));
+            }
+        }
+    }
+    println!("{carried} of {tried} carried");
+    assert!(carried > tried / 2, "{carried} of {tried}");
+}
+
+#[test]
+fn the_corpus_and_what_is_near_to_it() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("fuzz/corpus/proxy");
+    let (mut files, mut good, mut near_good) = (0, 0, 0);
+    let mut random = Random(2);
+    for entry in std::fs::read_dir(folder).unwrap() {
+        let bytes = std::fs::read(entry.unwrap().path()).unwrap();
+        files += 1;
+        good += usize::from(fuzz::request(driver(), &bytes));
+        for _ in 0..256 {
+            let mut near = bytes.clone();
+            let at = random.next() as usize % near.len();
+            near[at] = [0, 1, 0x7f, 0x80, 0xff][random.next() as usize % 5];
+            if random.next() % 4 == 0 {
+                near.truncate(random.next() as usize % (near.len() + 1));
+            }
+            near_good += usize::from(fuzz::request(driver(), &near));
+        }
+    }
+    println!("{files} files, {good} good; near to them {near_good}");
+    assert!(files > 10 && good > 5 && near_good > 100, "{files} files, {good} good, {near_good}");
+}
