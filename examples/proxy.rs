@@ -1,0 +1,473 @@
+//! Two processes: one has the device, the other makes calls through it.
+//!
+//! ```text
+//! proxy device /run/nvidia.sock [TAG]     opens devices and makes calls for whoever connects
+//! proxy client /run/nvidia.sock           asks the driver a few things through it
+//! ```
+//!
+//! The client never holds a device. What it gets for one is an empty file that stands for it; file
+//! descriptors travel beside the calls, by `SCM_RIGHTS`, and where one of them is such a stand-in the
+//! other side takes the device in its place. Memory is not shared: `mmap` of a device is beyond this
+//! example, and so are the calls that hand memory to the driver.
+
+use std::collections::HashMap;
+use std::error::Error;
+use std::ffi::CString;
+use std::fs::{File, OpenOptions};
+use std::io::{self, IoSlice, IoSliceMut, Read, Write};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::Path;
+
+use nix::sys::memfd::{MFdFlags, memfd_create};
+use nix::sys::socket::{ControlMessage, ControlMessageOwned, MsgFlags, recvmsg, sendmsg};
+use nix::sys::stat::fstat;
+use nix::sys::uio::{RemoteIoVec, process_vm_readv, process_vm_writev};
+use nix::unistd::Pid;
+use nvabi::call::{Class, Control, Frontend, Info, Request, Uvm};
+use nvabi::driver::{AnyDriver, Record};
+use nvabi::proxy::{Limits, Memory, Message, marshal, unmarshal};
+use nvabi::{Handle, P64};
+
+type Result<T> = std::result::Result<T, Box<dyn Error + Send + Sync>>;
+
+/// The letter of the ioctls of `/dev/nvidiactl` and `/dev/nvidia*`; those of UVM have none.
+const FRONTEND: u8 = b'F';
+
+/// The longest frame: a call with all that it points to.
+const FRAME: usize = 17 << 20;
+
+/// The most file descriptors beside one frame.
+const FDS: usize = 64;
+
+// --- The wire ---------------------------------------------------------------------------------
+
+/// One end of the socket: frames of a word, a length and bytes, with file descriptors beside them.
+pub(crate) struct Wire(UnixStream);
+
+/// What came in.
+struct Frame {
+    word: i32,
+    bytes: Vec<u8>,
+    fds: Vec<OwnedFd>,
+}
+
+impl Wire {
+    fn send(&mut self, word: i32, bytes: &[u8], fds: &[RawFd]) -> Result<()> {
+        let mut head = word.to_le_bytes().to_vec();
+        head.extend((bytes.len() as u32).to_le_bytes());
+        let beside = [ControlMessage::ScmRights(fds)];
+        let beside = if fds.is_empty() { &[][..] } else { &beside[..] };
+        let parts = [IoSlice::new(&head)];
+        let sent = sendmsg::<()>(self.0.as_raw_fd(), &parts, beside, MsgFlags::MSG_NOSIGNAL, None)?;
+        self.0.write_all(&head[sent..])?;
+        Ok(self.0.write_all(bytes)?)
+    }
+
+    /// The next frame; `None` when the other end has hung up.
+    fn receive(&mut self) -> Result<Option<Frame>> {
+        let mut head = [0; 8];
+        let mut space = nix::cmsg_space!([RawFd; FDS]);
+        let mut parts = [IoSliceMut::new(&mut head)];
+        let flags = MsgFlags::MSG_CMSG_CLOEXEC;
+        let message = recvmsg::<()>(self.0.as_raw_fd(), &mut parts, Some(&mut space), flags)?;
+        let (got, mut fds) = (message.bytes, Vec::new());
+        for beside in message.cmsgs()? {
+            if let ControlMessageOwned::ScmRights(numbers) = beside {
+                // SAFETY: the kernel has just made these for this process, and nobody else knows them.
+                fds.extend(numbers.iter().map(|fd| unsafe { OwnedFd::from_raw_fd(*fd) }));
+            }
+        }
+        if got == 0 {
+            return Ok(None);
+        }
+        self.0.read_exact(&mut head[got..])?;
+        let word = |i: usize| i32::from_le_bytes([head[i], head[i + 1], head[i + 2], head[i + 3]]);
+        let length = word(4) as u32 as usize;
+        if length > FRAME {
+            return Err(format!("a frame of {length} bytes").into());
+        }
+        let mut bytes = vec![0; length];
+        self.0.read_exact(&mut bytes)?;
+        Ok(Some(Frame { word: word(0), bytes, fds }))
+    }
+}
+
+/// The word of a frame to the device's side: this, or the request of an ioctl.
+const OPEN: i32 = -1;
+
+/// The file descriptors of a call, in the order in which both sides visit them.
+fn fds(message: &mut Message) -> Vec<Option<RawFd>> {
+    let mut fds = Vec::new();
+    message.visit_fds(|fd| fds.push(fd.get()));
+    fds
+}
+
+/// Which of a call's types a request has, and how many bytes.
+fn described(driver: &AnyDriver, request: u32) -> Result<(&'static Info, usize)> {
+    let parts = Request(request);
+    let frontend = parts.magic() == FRONTEND;
+    let found = match frontend {
+        true => driver.frontend(parts.nr().into()),
+        false => driver.uvm(request),
+    };
+    let info = found.ok_or_else(|| format!("{} has no ioctl {request:#x}", driver.tag()))?;
+    let size = match frontend {
+        true => parts.size().into(),
+        false => driver.params(info).next().map_or(0, |params| params.size as usize),
+    };
+    Ok((info, size))
+}
+
+// --- The side that has the device -------------------------------------------------------------
+
+/// What the device's side asks of the system.
+pub(crate) trait Kernel {
+    fn open(&self, path: &Path) -> io::Result<OwnedFd>;
+    /// Returns what the ioctl does, or the error's number below zero.
+    fn ioctl(&self, fd: BorrowedFd<'_>, request: u32, argument: *mut u8) -> i32;
+}
+
+/// The machine's own.
+pub(crate) struct Machine;
+
+impl Kernel for Machine {
+    fn open(&self, path: &Path) -> io::Result<OwnedFd> {
+        Ok(OpenOptions::new().read(true).write(true).open(path)?.into())
+    }
+
+    fn ioctl(&self, fd: BorrowedFd<'_>, request: u32, argument: *mut u8) -> i32 {
+        // SAFETY: the argument is the message's, whose pointers lead to memory of the size that the
+        // driver's own headers and tables give them.
+        let done = unsafe { libc::ioctl(fd.as_raw_fd(), request.into(), argument) };
+        match done {
+            -1 => -io::Error::last_os_error().raw_os_error().unwrap_or(libc::EIO),
+            done => done,
+        }
+    }
+}
+
+/// Makes calls for one client until it hangs up.
+pub(crate) fn serve(stream: UnixStream, driver: &AnyDriver, kernel: &impl Kernel) -> Result<()> {
+    let mut wire = Wire(stream);
+    wire.send(0, driver.tag().as_bytes(), &[])?;
+    let mut devices = Devices::default();
+    while let Some(frame) = wire.receive()? {
+        match frame.word {
+            OPEN => match devices.open(kernel, &frame.bytes) {
+                Ok(stand_in) => wire.send(0, &[], &[stand_in.as_raw_fd()])?,
+                Err(error) => wire.send(-error.raw_os_error().unwrap_or(libc::EIO), &[], &[])?,
+            },
+            _ => match devices.call(driver, kernel, &frame) {
+                Ok((done, reply, new)) => {
+                    let new: Vec<RawFd> = new.iter().map(AsRawFd::as_raw_fd).collect();
+                    wire.send(done, &reply, &new)?;
+                }
+                Err(error) => {
+                    eprintln!("proxy: refused: {error}");
+                    wire.send(-libc::EINVAL, &[], &[])?;
+                }
+            },
+        }
+    }
+    Ok(())
+}
+
+/// The open devices, each by the file that stands for it.
+#[derive(Default)]
+struct Devices(HashMap<(u64, u64), OwnedFd>);
+
+impl Devices {
+    fn open(&mut self, kernel: &impl Kernel, path: &[u8]) -> io::Result<OwnedFd> {
+        let path =
+            std::str::from_utf8(path).map_err(|_| io::Error::from(io::ErrorKind::NotFound))?;
+        let name = path.strip_prefix("/dev/nvidia").filter(|name| !name.contains('/'));
+        if name.is_none() {
+            return Err(io::Error::from_raw_os_error(libc::EACCES));
+        }
+        let device = kernel.open(Path::new(path))?;
+        let name = CString::new(path)?;
+        let stand_in = memfd_create(name.as_c_str(), MFdFlags::MFD_CLOEXEC)?;
+        self.0.insert(identity(stand_in.as_fd())?, device);
+        Ok(stand_in)
+    }
+
+    /// The device that a client's file stands for, or that file.
+    fn behind<'f>(&'f self, fd: &'f OwnedFd) -> Result<BorrowedFd<'f>> {
+        Ok(self.0.get(&identity(fd.as_fd())?).unwrap_or(fd).as_fd())
+    }
+
+    fn call(
+        &self,
+        driver: &AnyDriver,
+        kernel: &impl Kernel,
+        frame: &Frame,
+    ) -> Result<(i32, Vec<u8>, Vec<OwnedFd>)> {
+        let request = frame.word as u32;
+        let mut message = unmarshal(driver, &frame.bytes, Limits::default())?;
+        let (info, size) = described(driver, request)?;
+        if info != message.info() || size != message.params().len() {
+            return Err(format!("{request:#x} is not {}", message.info().name).into());
+        }
+        let theirs = fds(&mut message);
+        let mut given = frame.fds.iter();
+        let device = self.behind(given.next().ok_or("an ioctl on nothing")?)?;
+        let mut ours = Vec::new();
+        for number in &theirs {
+            ours.push(match number {
+                Some(_) => Some(self.behind(given.next().ok_or("a file descriptor is missing")?)?),
+                None => None,
+            });
+        }
+        let mut at = ours.iter();
+        message.visit_fds(|fd| {
+            if let Some(Some(own)) = at.next() {
+                fd.set(own.as_raw_fd());
+            }
+        });
+        let done = message.call(|argument| kernel.ioctl(device, request, argument));
+        let (mut new, mut at) = (Vec::new(), theirs.iter());
+        message.visit_fds(|fd| match (at.next().copied().flatten(), fd.get()) {
+            (Some(theirs), _) => fd.set(theirs),
+            (None, Some(made)) if fd.opens().is_some() && done >= 0 => {
+                // SAFETY: by its role the driver has just made it for this process.
+                new.push(unsafe { OwnedFd::from_raw_fd(made) });
+            }
+            _ => {}
+        });
+        Ok((done, message.reply(), new))
+    }
+}
+
+/// Device and inode: the same file has the same, in whatever process.
+fn identity(fd: BorrowedFd<'_>) -> io::Result<(u64, u64)> {
+    let stat = fstat(fd)?;
+    Ok((stat.st_dev, stat.st_ino))
+}
+
+// --- The side that makes the calls ------------------------------------------------------------
+
+/// A driver at the other end of a socket.
+pub(crate) struct Remote {
+    wire: Wire,
+    driver: &'static AnyDriver,
+}
+
+impl Remote {
+    pub(crate) fn connect(stream: UnixStream) -> Result<Self> {
+        let mut wire = Wire(stream);
+        let hello = wire.receive()?.ok_or("nobody is there")?;
+        let driver = AnyDriver::for_version(std::str::from_utf8(&hello.bytes)?)?;
+        Ok(Self { wire, driver })
+    }
+
+    /// The driver's version.
+    pub(crate) fn driver(&self) -> &'static AnyDriver {
+        self.driver
+    }
+
+    /// Opens a device over there.
+    pub(crate) fn open(&mut self, path: &str) -> Result<OwnedFd> {
+        self.wire.send(OPEN, path.as_bytes(), &[])?;
+        let answer = self.wire.receive()?.ok_or("the other side is gone")?;
+        if answer.word < 0 {
+            return Err(io::Error::from_raw_os_error(-answer.word).into());
+        }
+        Ok(answer.fds.into_iter().next().ok_or("no file came")?)
+    }
+
+    /// Makes an ioctl over there, as `ioctl` would here: `argument` is an address of this process.
+    pub(crate) fn ioctl(&mut self, fd: BorrowedFd<'_>, request: u32, argument: u64) -> Result<i32> {
+        let (info, size) = described(self.driver, request)?;
+        let mut memory = Own;
+        let limits = Limits::default();
+        let mut message = marshal(self.driver, info, argument, size, &memory, limits)?;
+        let before = fds(&mut message);
+        let with = std::iter::once(fd.as_raw_fd()).chain(before.iter().flatten().copied());
+        self.wire.send(request as i32, &message.request(), &with.collect::<Vec<_>>())?;
+        let answer = self.wire.receive()?.ok_or("the other side is gone")?;
+        if answer.word < 0 {
+            return Err(io::Error::from_raw_os_error(-answer.word).into());
+        }
+        message.take_reply(&answer.bytes)?;
+        let (mut new, mut at) = (answer.fds.into_iter(), before.into_iter());
+        message.visit_fds(|fd| {
+            if let (Some(None), Some(_), Some(_)) = (at.next(), fd.get(), fd.opens()) {
+                // It is the caller's from here on, as any fd that an ioctl returns.
+                fd.set(new.next().map_or(-1, std::os::fd::IntoRawFd::into_raw_fd));
+            }
+        });
+        message.write_back(&mut memory)?;
+        Ok(answer.word)
+    }
+}
+
+/// The memory of this process, by system calls that fail where there is none.
+struct Own;
+
+impl Memory for Own {
+    fn read(&self, address: u64, to: &mut [u8]) -> io::Result<()> {
+        let len = to.len();
+        let from = [RemoteIoVec { base: address as usize, len }];
+        complete(process_vm_readv(Pid::this(), &mut [IoSliceMut::new(to)], &from)?, len)
+    }
+
+    fn write(&mut self, address: u64, from: &[u8]) -> io::Result<()> {
+        let len = from.len();
+        let to = [RemoteIoVec { base: address as usize, len }];
+        complete(process_vm_writev(Pid::this(), &[IoSlice::new(from)], &to)?, len)
+    }
+}
+
+fn complete(done: usize, len: usize) -> io::Result<()> {
+    match done == len {
+        true => Ok(()),
+        false => Err(io::Error::from_raw_os_error(libc::EFAULT)),
+    }
+}
+
+/// Asks the driver a few things: a call with nothing behind it, a class, a command whose parameters
+/// point further, and one that is refused.
+pub(crate) fn ask(remote: &mut Remote, told: &mut dyn Write) -> Result<()> {
+    let driver = remote.driver();
+    writeln!(told, "driver {}", driver.tag())?;
+    let ctl = remote.open("/dev/nvidiactl")?;
+    nvabi::with_driver!(driver, abi => {
+        use abi::{NVOS00_PARAMETERS, NVOS21_PARAMETERS, NVOS54_PARAMETERS, control, frontend};
+        fn request<F: Frontend, P>(_: &P) -> u32 {
+            3 << 30 | (size_of::<P>() as u32) << 16 | u32::from(FRONTEND) << 8 | F::NR
+        }
+        let mut root = NVOS21_PARAMETERS {
+            hClass: abi::class::NV01_ROOT::CLASS, ..Record::zeroed()
+        };
+        let number = request::<frontend::NV_ESC_RM_ALLOC, _>(&root);
+        remote.ioctl(ctl.as_fd(), number, &raw mut root as u64)?;
+        let client = root.hObjectNew;
+        writeln!(told, "client {}: status {:#x}", client != Handle(0), root.status)?;
+
+        type Version = control::NV0000_CTRL_CMD_SYSTEM_GET_BUILD_VERSION;
+        let mut ask = |cmd: u32, params: u64, size: usize| -> Result<u32> {
+            let mut call = NVOS54_PARAMETERS {
+                hClient: client, hObject: client, cmd, params: P64(params),
+                paramsSize: size as u32, ..Record::zeroed()
+            };
+            let number = request::<frontend::NV_ESC_RM_CONTROL, _>(&call);
+            remote.ioctl(ctl.as_fd(), number, &raw mut call as u64)?;
+            Ok(call.status)
+        };
+        let mut strings = [[0u8; 256]; 3];
+        let mut version = abi::NV0000_CTRL_SYSTEM_GET_BUILD_VERSION_PARAMS {
+            sizeOfStrings: 256,
+            pDriverVersionBuffer: P64(&raw mut strings[0] as u64),
+            pVersionBuffer: P64(&raw mut strings[1] as u64),
+            pTitleBuffer: P64(&raw mut strings[2] as u64),
+            ..Record::zeroed()
+        };
+        let status = ask(Version::CMD, &raw mut version as u64, size_of_val(&version))?;
+        let text = strings[0].split(|byte| *byte == 0).next().unwrap_or_default();
+        writeln!(told, "version {}: status {status:#x}", String::from_utf8_lossy(text))?;
+        let refused = ask(0x1234_5678, &raw mut version as u64, 8).map(|_| ());
+        writeln!(told, "unknown command: {}", refused.err().ok_or("it was carried")?)?;
+
+        let mut free = NVOS00_PARAMETERS { hRoot: client, hObjectOld: client, ..Record::zeroed() };
+        let number = request::<frontend::NV_ESC_RM_FREE, _>(&free);
+        remote.ioctl(ctl.as_fd(), number, &raw mut free as u64)?;
+        writeln!(told, "freed: status {:#x}", free.status)?;
+        Result::Ok(())
+    })
+}
+
+/// Asks a GPU for its classes: a file descriptor in a call, an object below another, a list whose
+/// length the driver tells first, and a call to unified memory.
+pub(crate) fn ask_gpu(remote: &mut Remote, told: &mut dyn Write) -> Result<()> {
+    let ctl = remote.open("/dev/nvidiactl")?;
+    let gpu = remote.open("/dev/nvidia0")?;
+    let uvm = remote.open("/dev/nvidia-uvm")?;
+    nvabi::with_driver!(remote.driver(), abi => {
+        use abi::{NVOS21_PARAMETERS, NVOS54_PARAMETERS, class, control, frontend, uvm};
+        fn request<F: Frontend, P>() -> u32 {
+            3 << 30 | (size_of::<P>() as u32) << 16 | u32::from(FRONTEND) << 8 | F::NR
+        }
+        let mut register = abi::nv_ioctl_register_fd_t { ctl_fd: ctl.as_raw_fd() };
+        let number = request::<frontend::NV_ESC_REGISTER_FD, abi::nv_ioctl_register_fd_t>();
+        let done = remote.ioctl(gpu.as_fd(), number, &raw mut register as u64)?;
+        let same = register.ctl_fd == ctl.as_raw_fd();
+        writeln!(told, "registered: {done}, the same fd: {same}")?;
+
+        let mut alloc = |root, parent, new, class: u32, params: u64| -> Result<(Handle, u32)> {
+            let mut call = NVOS21_PARAMETERS {
+                hRoot: root, hObjectParent: parent, hObjectNew: new, hClass: class,
+                pAllocParms: P64(params), ..Record::zeroed()
+            };
+            let number = request::<frontend::NV_ESC_RM_ALLOC, NVOS21_PARAMETERS>();
+            remote.ioctl(ctl.as_fd(), number, &raw mut call as u64)?;
+            Ok((call.hObjectNew, call.status))
+        };
+        let (root, _) = alloc(Handle(0), Handle(0), Handle(0), class::NV01_ROOT::CLASS, 0)?;
+        let mut params = abi::NV0080_ALLOC_PARAMETERS::zeroed();
+        let number = class::NV01_DEVICE_0::CLASS;
+        let (device, status) = alloc(root, root, Handle(0xcaf1), number, &raw mut params as u64)?;
+        writeln!(told, "device {device}: status {status:#x}")?;
+
+        let mut classes = abi::NV0080_CTRL_GPU_GET_CLASSLIST_PARAMS::zeroed();
+        let mut list = Vec::new();
+        for _ in 0..2 {
+            let mut call = NVOS54_PARAMETERS {
+                hClient: root, hObject: device,
+                cmd: control::NV0080_CTRL_CMD_GPU_GET_CLASSLIST::CMD,
+                params: P64(&raw mut classes as u64), paramsSize: size_of_val(&classes) as u32,
+                ..Record::zeroed()
+            };
+            let number = request::<frontend::NV_ESC_RM_CONTROL, NVOS54_PARAMETERS>();
+            remote.ioctl(ctl.as_fd(), number, &raw mut call as u64)?;
+            list.resize(classes.numClasses as usize, 0u32);
+            classes.classList = P64(list.as_mut_ptr() as u64);
+        }
+        let filled = !list.contains(&0);
+        writeln!(told, "classes: {}, all are there: {filled}", !list.is_empty())?;
+
+        let mut start = abi::UVM_INITIALIZE_PARAMS::zeroed();
+        remote.ioctl(uvm.as_fd(), uvm::UVM_INITIALIZE::REQUEST, &raw mut start as u64)?;
+        writeln!(told, "unified memory: status {:#x}", start.rmStatus)?;
+        Result::Ok(())
+    })
+}
+
+#[allow(dead_code)]
+fn main() {
+    if let Err(error) = run() {
+        eprintln!("proxy: {error}");
+        std::process::exit(1);
+    }
+}
+
+/// Runs one of the two sides.
+fn run() -> Result<()> {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    match arguments[..] {
+        ["device", socket] => device(socket, &version()?),
+        ["device", socket, tag] => device(socket, tag),
+        ["client", socket] => {
+            let mut remote = Remote::connect(UnixStream::connect(socket)?)?;
+            ask(&mut remote, &mut io::stdout())?;
+            ask_gpu(&mut remote, &mut io::stdout())
+        }
+        _ => Err("usage: proxy device SOCKET [TAG] | proxy client SOCKET".into()),
+    }
+}
+
+pub(crate) fn device(socket: &str, tag: &str) -> Result<()> {
+    let driver = AnyDriver::for_version(tag)?;
+    let listener = UnixListener::bind(socket)?;
+    eprintln!("proxy: {} at {socket}", driver.tag());
+    let (stream, _) = listener.accept()?;
+    serve(stream, driver, &Machine)
+}
+
+/// The version of the driver that is loaded.
+fn version() -> Result<String> {
+    let mut version = String::new();
+    File::open("/sys/module/nvidia/version")?.read_to_string(&mut version)?;
+    Ok(version.trim().to_owned())
+}
