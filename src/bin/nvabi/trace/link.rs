@@ -77,9 +77,10 @@ fn run(args: &LinkArgs) -> io::Result<ExitStatus> {
     let units = with_device_code(&args.arguments)?;
     let mut arguments = args.arguments.clone();
     let scratch = Scratch::new("link")?;
-    if let Some(last) = units.last() {
+    if let Some(first) = units.first() {
         let inputs: Vec<&OsStr> = units.iter().map(|at| args.arguments[*at].as_os_str()).collect();
-        arguments.insert(last + 1, device_link(args, &inputs, &scratch.folder)?.into());
+        // Before all archives that have units in them.
+        arguments.insert(*first, device_link(args, &inputs, &scratch.folder)?.into());
     }
     Command::new(&args.ld).args(arguments).status().map_err(|error| named(&args.ld, error))
 }
@@ -172,11 +173,13 @@ static void come(registers unit, const struct wrapper *code) {{
 
 "#
     );
+    // The units are asked for by name, so that those of archives are linked even where nothing else does.
     for unit in units {
         // Writing to a string does not fail.
         let _ = writeln!(
             text,
-            "void __cudaRegisterLinkedBinary{unit}(registers unit, struct wrapper *code) {{ come(unit, code); }}"
+            "extern const struct wrapper __fatbinwrap{unit};\n\
+             void __cudaRegisterLinkedBinary{unit}(registers unit) {{ come(unit, &__fatbinwrap{unit}); }}"
         );
     }
     text
