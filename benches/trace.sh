@@ -90,19 +90,20 @@ report() {
 
 # What was asked, and what it is.
 ratios() {
-    local asked
+    local asked=
     case $1 in
-        same | one) asked=2 ;;
-        all) asked=20 ;;
-        *) asked=1 ;;
+        same | one) asked=" (asked: 2)" ;;
+        all) asked=" (asked: 20)" ;;
     esac
     awk -v kind="$1" -v asked="$asked" -v us="${seconds[nvabi]}" -v them="${seconds[prlx]:-0}" \
         -v our="${peaks[nvabi]}" -v their="${peaks[prlx]:-0}" -v cmp="${seconds[cmp]}" 'BEGIN {
         printf "%-8s ", kind
         if (them > 0) {
-            printf "%.1f x the rate of PRLX (asked: %d), %.1f x less memory, ", them / us, asked, their / our
+            printf "%.1f x the rate of PRLX%s; its peak / ours: %.1f; ", them / us, asked, their / our
         }
-        printf "%.1f x that of cmp; peak %.1f MiB (asked: 64)\n\n", cmp / us, our / 1024
+        # Where the files differ, cmp stops.
+        if (kind == "same") printf "%.1f x the rate of cmp; ", cmp / us
+        printf "peak %.1f MiB (asked: 64)\n\n", our / 1024
     }'
 }
 

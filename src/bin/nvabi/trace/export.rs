@@ -43,9 +43,11 @@ const SCHEMA: &str = "message events {
 
 /// Rows of a group. What a file keeps in memory grows with its groups alone; the columns of a group are
 /// encoded as they come, and lie in memory until it is written.
-const ROWS: usize = 1 << 20;
+const ROWS: usize = 1 << 18;
 /// Rows of a page: until it is full, its values lie in memory unpacked.
 const PAGE: usize = 1 << 15;
+/// Bytes of a dictionary; a column with more different values is written without one.
+const DICTIONARY: usize = 1 << 18;
 /// Rows that are encoded at once; all are of one warp.
 const BATCH: usize = 4096;
 /// Sites whose lines are remembered.
@@ -157,7 +159,8 @@ impl<'a> Table<'a> {
             // What is said of each page would lie in memory up to the end of the file.
             .set_statistics_enabled(EnabledStatistics::Chunk)
             .set_offset_index_disabled(true)
-            .set_data_page_row_count_limit(PAGE);
+            .set_data_page_row_count_limit(PAGE)
+            .set_dictionary_page_size_limit(DICTIONARY);
         // Numbers that are hardly ever the same again have no use for a dictionary.
         for column in ["index", "value"] {
             properties = properties
