@@ -126,6 +126,9 @@ impl Uvm {
 
     /// Makes a call without pointers.
     ///
+    /// Some calls take ranges of addresses away. Only what was mapped by this fd is the space's to take,
+    /// and mapping it is an unsafe act: who does it sees to it that no call here takes it too early.
+    ///
     /// # Errors
     ///
     /// [`NotInDriver`](ErrorKind::NotInDriver) where the machine's driver has no such call, or another

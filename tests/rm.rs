@@ -16,17 +16,19 @@ use nvabi::call::{Call, Kind};
 use nvabi::driver::{Compat, Record, Used};
 use nvabi::r595::class::{NV01_DEVICE_0, NV01_MEMORY_SYSTEM, NV20_SUBDEVICE_0};
 use nvabi::r595::control::{
-    NV0000_CTRL_CMD_GPU_GET_ID_INFO_V2, NV0080_CTRL_CMD_GPU_GET_CLASSLIST_V2,
-    NV2080_CTRL_CMD_GPU_GET_GID_INFO,
+    NV0000_CTRL_CMD_GPU_GET_ID_INFO_V2, NV0000_CTRL_CMD_SYSTEM_GET_BUILD_VERSION,
+    NV0080_CTRL_CMD_GPU_GET_CLASSLIST_V2, NV2080_CTRL_CMD_GPU_GET_GID_INFO,
 };
-use nvabi::r595::uvm::UVM_PAGEABLE_MEM_ACCESS;
+use nvabi::r595::frontend::{NV_ESC_ATTACH_GPUS_TO_FD, NV_ESC_CHECK_VERSION_STR};
+use nvabi::r595::uvm::{UVM_DISCARD, UVM_PAGEABLE_MEM_ACCESS};
 use nvabi::r595::{
-    NV_MEMORY_ALLOCATION_PARAMS, NV0080_ALLOC_PARAMETERS, NV2080_ALLOC_PARAMETERS,
-    UVM_PAGEABLE_MEM_ACCESS_PARAMS,
+    NV_MEMORY_ALLOCATION_PARAMS, NV0000_CTRL_SYSTEM_GET_BUILD_VERSION_PARAMS,
+    NV0080_ALLOC_PARAMETERS, NV2080_ALLOC_PARAMETERS, UVM_PAGEABLE_MEM_ACCESS_PARAMS,
+    nv_ioctl_rm_api_version_t,
 };
 use nvabi::rm::{Access, Error, ErrorKind, NodeName, Object, RmClient};
 use nvabi::uvm::Uvm;
-use nvabi::{NvStatus, Uuid, r515, with_driver};
+use nvabi::{NvStatus, P64, Uuid, ioctl, r515, with_driver};
 use serde_json::Value;
 
 #[path = "../examples/driver_info.rs"]
@@ -34,6 +36,7 @@ use serde_json::Value;
 mod driver_info;
 
 const ROLE: &str = "NVABI_TEST_CLIENT";
+const PARTS: usize = 10;
 
 /// One tag of each form that the calls have had, and the oldest and the newest.
 const TAGS: [&str; 5] = ["515.43.04", "535.43.02", "550.90.07", "570.124.06", "595.45.04"];
@@ -49,7 +52,9 @@ fn client() {
         return;
     }
     driver_info::run(true).unwrap_or_else(|error| panic!("info: {error}"));
-    let parts: [(&str, Part); 8] = [
+    let parts: [(&str, Part); PARTS] = [
+        ("calls", calls),
+        ("transfers", transfers),
         ("objects", objects),
         ("threads", threads),
         ("errors", errors),
@@ -88,6 +93,64 @@ fn open() -> nvabi::rm::Result<Device> {
 
 fn subdevice(device: &Object) -> nvabi::rm::Result<Object> {
     device.alloc::<NV20_SUBDEVICE_0>(&mut NV2080_ALLOC_PARAMETERS { subDeviceId: 0 })
+}
+
+/// A client on an fd that was open, an ioctl that the module has nothing for, rights that are asked
+/// for, and a command with pointers.
+fn calls() -> nvabi::rm::Result<()> {
+    let client = RmClient::from_fd(control_node().into(), Compat::Exact)?;
+    let mut query = nv_ioctl_rm_api_version_t::zeroed();
+    let version = client.driver().version().to_owned();
+    query.versionString[..version.len()].copy_from_slice(version.as_bytes());
+    // SAFETY: there are no addresses in the parameters.
+    unsafe { client.frontend::<NV_ESC_CHECK_VERSION_STR, _>(&mut query)? };
+    assert_eq!(query.reply, 1);
+
+    let (mut own, mut branch, mut title) = ([0_u8; 64], [0_u8; 64], [0_u8; 64]);
+    let mut params = NV0000_CTRL_SYSTEM_GET_BUILD_VERSION_PARAMS {
+        sizeOfStrings: 64,
+        pDriverVersionBuffer: P64(own.as_mut_ptr() as u64),
+        pVersionBuffer: P64(branch.as_mut_ptr() as u64),
+        pTitleBuffer: P64(title.as_mut_ptr() as u64),
+        ..Record::zeroed()
+    };
+    // SAFETY: each of the three has as many bytes as it says.
+    unsafe {
+        client.control_with_pointers::<NV0000_CTRL_CMD_SYSTEM_GET_BUILD_VERSION>(&mut params)?;
+    }
+    let text = own.iter().chain(&branch).map(|byte| char::from(*byte)).collect::<String>();
+    assert!(text.contains(&version), "{text:?} has no {version}");
+
+    let Device { client: _client, device, _node } = open()?;
+    let sub = device.alloc_with_rights::<NV20_SUBDEVICE_0>(
+        &mut NV2080_ALLOC_PARAMETERS { subDeviceId: 0 },
+        0,
+    )?;
+    sub.free()
+}
+
+fn control_node() -> fs::File {
+    fs::OpenOptions::new().read(true).write(true).open("/dev/nvidiactl").unwrap()
+}
+
+/// Parameters that are too large for a request go by another ioctl, up to what the driver takes.
+fn transfers() -> nvabi::rm::Result<()> {
+    let gpu = RmClient::open()?.cards()?[0].gpu_id;
+    let attach = |count: usize| {
+        let node = control_node();
+        let mut ids = vec![0_u32; count];
+        ids[count - 1] = gpu;
+        // SAFETY: the ioctl reads the ids, and `node` is of the machine's driver, which has it.
+        let called = unsafe {
+            ioctl::frontend_array::<NV_ESC_ATTACH_GPUS_TO_FD, u32>(node.as_fd(), &mut ids)
+        };
+        called.map_err(|error| error.raw_os_error())
+    };
+    assert_eq!(attach(1), Ok(()));
+    assert_eq!(attach(4095), Ok(()));
+    assert_eq!(attach(4096), Ok(()), "16 KiB is more than a request can say");
+    assert_eq!(attach(4097), Err(Some(libc::EINVAL)));
+    Ok(())
 }
 
 /// Children go before their parents, whoever lets go first.
@@ -300,6 +363,13 @@ fn absent() -> nvabi::rm::Result<()> {
     if !driver.has::<r515::class::TURING_CHANNEL_GPFIFO_A>() {
         assert!(is(&old.unwrap_err()));
     }
+    // Unified memory has it since 580.
+    let discarded = Uvm::open(&client, 0)?.call::<UVM_DISCARD>(&mut Record::zeroed());
+    if !driver.has::<UVM_DISCARD>() {
+        let error = discarded.unwrap_err();
+        assert!(is(&error), "{error}");
+        assert!(error.to_string().starts_with("UVM_DISCARD (UVM ioctl "), "{error}");
+    }
     assert_eq!(NV01_MEMORY_SYSTEM::INFO.number, 0x3e);
     let mut params = NV_MEMORY_ALLOCATION_PARAMS::zeroed();
     let made = device.alloc::<NV01_MEMORY_SYSTEM>(&mut params);
@@ -363,7 +433,7 @@ fn one_binary_calls_every_driver() {
         let stdout = String::from_utf8_lossy(&output.stdout);
         let stderr = String::from_utf8_lossy(&output.stderr);
         assert!(output.status.success(), "{tag}:\n{stderr}");
-        assert_eq!(stderr.matches("passed: ").count(), 8, "{tag}:\n{stderr}");
+        assert_eq!(stderr.matches("passed: ").count(), PARTS, "{tag}:\n{stderr}");
         is_all_freed(&serde_json::from_slice(&fs::read(&report).unwrap()).unwrap());
         for text in [
             &format!("driver {tag}\n"),
