@@ -181,6 +181,19 @@ rules! {
         assert_eq!(client.alloc_as(client.handle, memory, DEVICE, Some(&mut device_params(0))), Ok(memory));
     }
 
+    objects_lie_no_deeper_than_six {
+        let client = Client::new();
+        let fd = control_file();
+        assert_eq!(os_event(fd, 206, client.handle, fd), OK);
+        let mut parent = client.handle;
+        for _ in 0..6 {
+            let mut params = event_params(client.handle, fd);
+            parent = client.alloc(parent, OS_EVENT, Some(&mut params)).unwrap();
+        }
+        let mut params = event_params(client.handle, fd);
+        assert_eq!(client.alloc(parent, OS_EVENT, Some(&mut params)), Err(ILLEGAL_ACTION));
+    }
+
     freeing_what_is_not_there_is_fine {
         let client = Client::new();
         assert_eq!(client.free(0x999), OK);

@@ -1,6 +1,6 @@
 //! Memory in a process.
 
-use libc::{EINVAL, ENXIO, ERANGE};
+use libc::{EINVAL, ENOMEM, ENXIO, ERANGE};
 
 use crate::client::status::*;
 use crate::client::*;
@@ -41,6 +41,27 @@ fn mmap(fd: Fd, length: usize, offset: i64) -> Result<&'static mut [u8], i32> {
             return Err(errno());
         }
         Ok(std::slice::from_raw_parts_mut(at.cast(), length))
+    }
+}
+
+/// Whether a program ends well that has a debugger.
+fn passes_when_traced(program: &dyn Fn()) -> bool {
+    unsafe {
+        let child = libc::fork();
+        if child == 0 {
+            libc::ptrace(libc::PTRACE_TRACEME, 0, 0, 0);
+            libc::raise(libc::SIGSTOP);
+            let done = std::panic::catch_unwind(std::panic::AssertUnwindSafe(program));
+            libc::_exit(i32::from(done.is_err()));
+        }
+        let mut status = 0;
+        loop {
+            assert_eq!(libc::waitpid(child, &mut status, 0), child);
+            if libc::WIFEXITED(status) {
+                return libc::WEXITSTATUS(status) == 0;
+            }
+            libc::ptrace(libc::PTRACE_CONT, child, 0, 0);
+        }
     }
 }
 
@@ -89,6 +110,7 @@ rules! {
         assert_eq!(map(&client, wish, fd).0, STATE_IN_USE, "once");
         assert_eq!(mmap(fd, 4096, 4096).err(), Some(EINVAL));
         assert_eq!(mmap(fd, 16_384, 0).err(), Some(ERANGE));
+        assert_eq!(mmap(fd, usize::MAX, 0).err(), Some(ENOMEM));
         assert!(mmap(fd, 4096, 0).is_ok());
     }
 
@@ -137,6 +159,16 @@ rules! {
         assert_eq!(client.free(client.handle), OK);
         unsafe { libc::close(fd) };
         assert_eq!(bytes[9], 9);
+    }
+
+    a_traced_process_maps_as_well {
+        let (client, device, _) = Client::with_device();
+        let memory = memory(&client, device, SYSTEM_MEMORY, 4096);
+        let (fd, other) = (control_file(), control_file());
+        assert_eq!(map(&client, (device, memory, 0, 4096, 0), fd).0, OK);
+        assert_eq!(map(&client, (device, memory, 0, 4096, 0), other).0, OK);
+        mmap(other, 4096, 0).unwrap()[5] = 5;
+        assert!(passes_when_traced(&|| assert_eq!(mmap(fd, 4096, 0).unwrap()[5], 5)));
     }
 
     the_older_way_maps_at_once {

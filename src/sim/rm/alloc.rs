@@ -18,6 +18,8 @@ pub(super) const VIDEO_MEMORY: u32 = 0x0040;
 const DEVICE: u32 = 0x0080;
 const SUBDEVICE: u32 = 0x2080;
 
+/// As deep as objects may lie below their client (S: RS_MAX_RESOURCE_DEPTH).
+const MAX_DEPTH: usize = 6;
 /// The most devices that there could be.
 const MAX_DEVICES: u64 = 32;
 /// The most that work together as one (NV2080_MAX_SUBDEVICES).
@@ -108,12 +110,16 @@ impl Driver {
             return Err(Status::INVALID_OBJECT_PARENT.into());
         }
         let own = client.assign(handle, wanted)?;
+        let is_too_deep = client.depth(parent) >= MAX_DEPTH;
         let kind = match class {
             DEVICE => self.device(handle, params.as_deref())?,
             SUBDEVICE => self.subdevice(handle, parent, &above, params.as_deref())?,
             SYSTEM_MEMORY | VIDEO_MEMORY => self.memory(class, &above, params)?,
             _ => self.event(class, handle, params)?,
         };
+        if is_too_deep {
+            return Err(Status::ILLEGAL_ACTION.into());
+        }
         let client = self.server.client(handle, caller.owner)?;
         client.add(own, Object::new(parent, kind));
         Ok(own)

@@ -285,11 +285,11 @@ impl Driver {
         if offset != 0 {
             return Err(Errno::EINVAL);
         }
-        let length = pages(length) * PAGE;
+        let length = length.checked_next_multiple_of(PAGE).ok_or(Errno::ENOMEM)?;
         if shown.buffer.is_video && length != shown.length {
             return Err(Errno::ENXIO);
         }
-        if shown.offset + length > shown.buffer.size {
+        if length > shown.buffer.size - shown.offset {
             return Err(Errno::ERANGE);
         }
         Ok(Mapping::Other(shown.buffer.node.clone(), shown.offset))

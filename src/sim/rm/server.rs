@@ -1,6 +1,6 @@
 //! Clients and their objects: who may name what, and what goes with what (S, R/client.c).
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use super::memory::Buffer;
@@ -211,7 +211,7 @@ impl Client {
         match wanted {
             0 => loop {
                 let handle = OBJECT_BASE + self.chosen % 0x8_0000;
-                self.chosen += 1;
+                self.chosen = self.chosen.wrapping_add(1);
                 if !self.objects.contains_key(&handle) {
                     return Ok(handle);
                 }
@@ -228,13 +228,29 @@ impl Client {
         self.objects.insert(handle, object);
     }
 
-    /// Frees an object and all below it, those first that were made last.
+    /// How many objects are above one.
+    pub(super) fn depth(&self, handle: u32) -> usize {
+        let above = |handle: &u32| {
+            let object = self.objects.get(handle)?;
+            (object.kind != Kind::Root).then_some(object.parent)
+        };
+        std::iter::successors(Some(handle), above).count() - 1
+    }
+
+    /// Frees an object and all below it.
     pub(super) fn remove(&mut self, handle: u32) {
-        let children: Vec<u32> = self.children(handle).map(|(child, _)| child).collect();
-        for child in children.into_iter().rev() {
-            self.remove(child);
+        let mut gone = BTreeSet::from([handle]);
+        loop {
+            let below = self.objects.iter().filter(|(own, object)| {
+                gone.contains(&object.parent) && object.kind != Kind::Root && !gone.contains(own)
+            });
+            let below: Vec<u32> = below.map(|(own, _)| *own).collect();
+            if below.is_empty() {
+                break;
+            }
+            gone.extend(below);
         }
-        self.objects.remove(&handle);
+        self.objects.retain(|own, _| !gone.contains(own));
     }
 }
 

@@ -1,7 +1,5 @@
 //! The facts of a tag as the simulated driver takes them.
 
-use std::collections::HashMap;
-
 use nvabi::sim::rm::{Class, Command, Field, Interface, Ioctl, Layout};
 use nvabi_pipeline::list::{self, Listed};
 use nvabi_pipeline::model::{self, Facts, Record, Surface};
@@ -22,19 +20,13 @@ pub(super) fn of(facts: &Facts, spec: &Spec) -> Interface {
 }
 
 fn add(interface: &mut Interface, surface: &Surface) {
-    for (name, record) in &surface.records {
-        interface.records.entry(name.clone()).or_insert_with(|| layout(record));
-    }
-    let aliases: HashMap<&str, &str> = surface
-        .aliases
-        .iter()
-        .filter(|(_, alias)| surface.records.contains_key(&alias.ty))
-        .map(|(name, alias)| (name.as_str(), alias.ty.as_str()))
-        .collect();
-    for (name, ty) in aliases {
-        if let Some(layout) = interface.records.get(ty).cloned() {
-            interface.records.entry(name.to_owned()).or_insert(layout);
-        }
+    let named = surface.aliases.iter().filter_map(|(name, alias)| {
+        let record = surface.records.get(&alias.ty)?;
+        Some((name, record))
+    });
+    for (name, record) in surface.records.iter().chain(named) {
+        let layout = || layout(surface, record);
+        interface.records.entry(name.clone()).or_insert_with(layout);
     }
     for (name, constant) in &surface.constants {
         if let Ok(value) = u64::try_from(constant.value) {
@@ -43,17 +35,16 @@ fn add(interface: &mut Interface, surface: &Surface) {
     }
 }
 
-fn layout(record: &Record) -> Layout {
+fn layout(surface: &Surface, record: &Record) -> Layout {
     let fields = record.fields.iter().map(|field| {
         let (element, counts) = model::split_array(&field.canonical);
         let count = counts.iter().product::<u64>() as usize;
-        let is_number = model::builtin(element).is_some() || element.contains(' ');
         Field {
             name: field.name.clone(),
             offset: field.offset as usize,
             size: field.size as usize / count.max(1),
             count,
-            record: (!is_number).then(|| element.to_owned()),
+            record: surface.records.contains_key(element).then(|| element.to_owned()),
         }
     });
     Layout { size: record.size as usize, fields: fields.collect() }
