@@ -418,6 +418,7 @@ fn bytes_that_are_no_request_say_where() {
     let mut message = carry_command(&memory).unwrap();
     let before = message.reply();
     assert!(message.take_reply(&good).is_err() && message.take_reply(&before[..9]).is_err());
+    assert!(message.take_reply(&[&before[..], &[0]].concat()).is_err());
     assert_eq!(message.reply(), before, "a reply that is refused changes nothing");
 }
 

@@ -19,6 +19,7 @@ pub(super) fn places(layout: &'static Layout, path: &str) -> Vec<Place> {
     let mut found = Vec::new();
     match (layout.kind, layout.fields) {
         (Kind::Alias, [only]) if path == "." => of_type(&only.ty, "", 0, &mut found),
+        _ if path == "." => {}
         _ => of_layout(layout, path, 0, &mut found),
     }
     found
@@ -111,4 +112,63 @@ pub(super) fn holds(
     place: (usize, usize),
 ) -> bool {
     when.is_none_or(|when| value(layout, bytes, when.field, place) == Some(when.value))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const U16: Type = Type::Int { size: 2, signed: false };
+    const U64: Type = Type::Int { size: 8, signed: false };
+
+    /// `{ u64 a; struct { u16 n; u16 m; } list[2]; union { u16 x; u16 y; }; }`
+    static LAYOUT: Layout = record(
+        18,
+        &[
+            Field { name: "a", offset: 0, ty: U64 },
+            Field { name: "list", offset: 8, ty: Type::Array(&Type::Record(&INNER), 2) },
+            Field { name: "", offset: 16, ty: Type::Record(&UNNAMED) },
+        ],
+    );
+    static INNER: Layout = record(
+        4,
+        &[Field { name: "n", offset: 0, ty: U16 }, Field { name: "m", offset: 2, ty: U16 }],
+    );
+    static UNNAMED: Layout = record(
+        2,
+        &[Field { name: "x", offset: 0, ty: U16 }, Field { name: "y", offset: 0, ty: U16 }],
+    );
+
+    const fn record(size: u32, fields: &'static [Field]) -> Layout {
+        Layout { name: "R", kind: Kind::Struct, size, align: 2, since: "", source: "", fields }
+    }
+
+    fn at(path: &str) -> Vec<usize> {
+        places(&LAYOUT, path).iter().map(|place| place.at).collect()
+    }
+
+    #[test]
+    fn paths_lead_through_arrays_and_unnamed_members() {
+        assert_eq!([at("a"), at("list[].m"), at("list.n")], [vec![0], vec![10, 14], vec![8, 12]]);
+        assert_eq!([at("y"), at("list.o"), at("a.b"), at(".")], [vec![16], vec![], vec![], vec![]]);
+    }
+
+    #[test]
+    fn lengths_that_exceed_64_bits_are_none() {
+        let with = |a: u64| {
+            let mut bytes = [0; 18];
+            bytes[..8].copy_from_slice(&a.to_le_bytes());
+            bytes[12] = 7;
+            move |text: &str| evaluate(&LAYOUT, &bytes, text, (1, 2))
+        };
+        let small = with(5);
+        assert_eq!(
+            [small("a * a"), small("2 * a + 1"), small("12")],
+            [Some(25), Some(11), Some(12)]
+        );
+        // Of as many places the one with the pointer's index.
+        assert_eq!([small("list[].n"), small("b"), small("a * b")], [Some(7), None, None]);
+        assert_eq!([with(1 << 33)("a * a"), with(u64::MAX)("a + 1")], [None, None]);
+        assert_eq!(evaluate(&LAYOUT, &[0; 7], "a", (0, 1)), None, "the bytes end before it");
+    }
 }
