@@ -6,8 +6,8 @@
 //! and the lock has these types there. What the driver's headers lack themselves is no gap, where
 //! the table's own check of the headers (`header_check`) says the same.
 //!
-//! Beside that the roles of fields are compared ([`roles`]). Where the two sides disagree, neither need
-//! be wrong: a project that only forwards handles may well take one for a number.
+//! Beside that the roles of fields are compared, by their offsets. Where the two sides disagree,
+//! neither need be wrong: a project that only forwards handles may well take one for a number.
 
 mod roles;
 
