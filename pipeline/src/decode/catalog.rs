@@ -17,12 +17,17 @@ use crate::tag::Tag;
 pub(crate) type NodeId = u16;
 
 /// The nodes of the desktop's driver: its specs need not say what their sections stand for.
-const DESKTOP: [(&str, &[&str], &str); 6] = [
+const DESKTOP: [(&str, &[&str], &str); 7] = [
     ("nvidiactl", &["/dev/nvidiactl"], "the resource manager"),
     ("nvidia", &["/dev/nvidia*"], "a GPU"),
     ("nvidia-uvm", &["/dev/nvidia-uvm", "/dev/nvidia-uvm-tools"], "unified memory"),
     ("nvidia-modeset", &["/dev/nvidia-modeset"], "display"),
     ("drm", &["/dev/dri/*"], "direct rendering"),
+    (
+        "nvidia-caps",
+        &["/dev/nvidia-caps/*"],
+        "a capability: it is opened, and nothing is asked of it",
+    ),
     ("nvidia-other", &["/dev/nvidia-*"], "a device whose requests no spec names"),
 ];
 
@@ -82,14 +87,9 @@ impl Catalog {
     pub fn add(&mut self, facts: &Facts, spec: &Spec) {
         let bit = 1u64.checked_shl(self.tags.len() as u32).unwrap_or(0);
         self.tags.push(facts.tag.clone());
-        match spec.family() {
-            "" => self.desktop(facts),
-            _ => {
-                for node in &spec.nodes {
-                    let note = node.note.clone().unwrap_or_default();
-                    self.node(&node.name, &node.paths, &note);
-                }
-            }
+        self.add_nodes(spec);
+        if spec.family().is_empty() {
+            self.desktop(facts);
         }
         let items = spec.items_at(&facts.tag).map(|item| (item.name.as_str(), item));
         let items: HashMap<&str, &Item> = items.collect();
@@ -100,6 +100,19 @@ impl Catalog {
             for node in self.nodes_of(&listed) {
                 self.learn(node, &listed, sizes(facts, &listed), &opens, bit);
             }
+        }
+    }
+
+    /// Takes in nodes alone: nothing is known of their requests.
+    pub(crate) fn add_nodes(&mut self, spec: &Spec) {
+        for node in &spec.nodes {
+            let note = node.note.clone().unwrap_or_default();
+            self.node(&node.name, &node.paths, &note);
+        }
+        // The specs of the desktop's driver need not name theirs.
+        for (name, paths, note) in DESKTOP.into_iter().filter(|_| spec.nodes.is_empty()) {
+            let paths: Vec<String> = paths.iter().map(|path| (*path).to_owned()).collect();
+            self.node(name, &paths, note);
         }
     }
 
@@ -120,12 +133,8 @@ impl Catalog {
         }
     }
 
-    /// The nodes of the desktop's driver, and the requests that its lists do not have.
+    /// The requests of the desktop's driver that its lists do not have.
     fn desktop(&mut self, facts: &Facts) {
-        for (name, paths, note) in DESKTOP {
-            let paths: Vec<String> = paths.iter().map(|path| (*path).to_owned()).collect();
-            self.node(name, &paths, note);
-        }
         for (name, number) in request::drm_core() {
             let listed = Listed {
                 name: name.to_owned(),
@@ -289,8 +298,16 @@ impl Catalog {
 
     /// What is to be said of one request: what strace cannot show, and a size that does not fit.
     pub(crate) fn notes(&self, id: NodeId, number: u32) -> Vec<String> {
+        let note = self.known(id, number).and_then(|known| known.note);
+        let mut notes: Vec<String> = note.iter().map(|note| (*note).to_owned()).collect();
+        notes.extend(self.sizes_noted(id, number));
+        notes
+    }
+
+    /// What is to be said of the number of a request: a size that does not fit, or others like it.
+    pub(crate) fn sizes_noted(&self, id: NodeId, number: u32) -> Vec<String> {
         let Some(known) = self.known(id, number) else { return self.alike(id, number) };
-        let mut notes: Vec<String> = known.note.iter().map(|note| (*note).to_owned()).collect();
+        let mut notes = Vec::new();
         let size = request_size(number.into());
         if self.any_size(id) && !known.sizes.is_empty() && !known.sizes.contains(&size) {
             let sizes: Vec<String> = known.sizes.iter().map(u64::to_string).collect();

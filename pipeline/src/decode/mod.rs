@@ -6,7 +6,8 @@
 //! ```
 //!
 //! This module reads from any [`BufRead`], keeps no line and opens no file. `value` shows the bytes
-//! of one struct; it has nothing to do with logs.
+//! of one struct, and `sniff` names calls that were caught with their memory; they have nothing to do
+//! with logs.
 //!
 //! # Whose request it is
 //!
@@ -33,6 +34,7 @@ mod phases;
 mod processes;
 mod report;
 mod request;
+pub mod sniff;
 mod text;
 pub mod value;
 mod words;

@@ -1,0 +1,23 @@
+//! Calls that were caught with their memory: named, and shown field by field.
+//!
+//! ```text
+//! Event (bytes) ─ tables (what is there to name) ─ parts (which memory is what) ─ Named ─ text, summary
+//! ```
+//!
+//! Whoever catches calls asks [`parts`] which memory to copy, and a record of it is named by the same
+//! code later. Nothing here reads files or knows processes.
+
+mod event;
+mod named;
+mod objects;
+mod parts;
+mod summary;
+mod tables;
+mod text;
+
+pub use event::{Event, File, How, Ioctl, Piece, What};
+pub use named::{Detail, Field, Named, Namer, Status};
+pub use parts::{MAX_PARTS, Part, Parts, parts};
+pub use summary::{Line, Summary};
+pub use tables::{Nodes, Tables};
+pub use text::line;
