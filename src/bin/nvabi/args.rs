@@ -65,9 +65,12 @@ pub(crate) enum Command {
     Ranges(Ranges),
     /// Check that specs and lock have everything that another project supports.
     Coverage(Coverage),
-    /// Decode what was recorded: a log of strace, or the bytes of one struct.
+    /// Decode what was recorded: a log of strace, a record of sniff, or the bytes of one struct.
     #[command(subcommand)]
     Decode(Decode),
+    /// Run a program and print what it asks of the driver, call by call.
+    #[command(after_help = SNIFF_HELP)]
+    Sniff(Sniff),
     /// Write a static site: a page for every struct and call with its layout at every version.
     Atlas(Atlas),
     /// Jetson: ask its GPU, or simulate it.
@@ -535,6 +538,89 @@ pub(crate) enum Decode {
             xxd -p params.bin | nvabi decode struct NVOS54_PARAMETERS -"
     )]
     Struct(DecodeStruct),
+    /// Print what `nvabi sniff --record` has recorded, as it was printed then.
+    #[command(
+        after_help = "Examples:\n  nvabi decode sniff cuda.sniff\n  nvabi decode sniff cuda.sniff --tag 570.86.15 --summary\n  \
+            nvabi decode sniff cuda.sniff --check gvisor:550.90.07"
+    )]
+    Sniff(DecodeSniff),
+}
+
+const SNIFF_HELP: &str = "\
+Lines go to stderr, or to --out; stdin and stdout are the program's. How the program ended is told at the
+end, on stderr and with --json; the exit status is 0, 1 where --check found what its list lacks, or 2.
+
+Examples:
+  nvabi sniff -- ./client
+  nvabi sniff --summary -- python3 train.py
+  nvabi sniff --record cuda.sniff --check gvisor -- ./client
+  nvabi sniff --json --out calls.jsonl --tag 550.90.07 -- ./client";
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct Sniff {
+    /// Driver version; once for the desktop's driver and once for Jetson's. Without this, what the
+    /// machine says, then what the driver tells the program, then the newest locked tag.
+    #[arg(long = "tag", value_name = "TAG")]
+    pub(crate) tags: Vec<Tag>,
+    /// How calls are caught; without this, by ptrace, and where that is not allowed by notify, which
+    /// knows no results.
+    #[arg(long)]
+    pub(crate) method: Option<Method>,
+    /// Where to print, instead of stderr.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) out: Option<PathBuf>,
+    /// Record the calls with their memory, for `nvabi decode sniff`.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) record: Option<PathBuf>,
+    /// Files that are no devices of NVIDIA's and are of interest too, such as /dev/kfd or /dev/pts/*.
+    #[arg(long = "path", value_name = "GLOB")]
+    pub(crate) paths: Vec<String>,
+    /// Bytes that are read at each pointer.
+    #[arg(long, value_name = "BYTES", default_value_t = 1 << 16)]
+    pub(crate) limit: usize,
+    #[command(flatten)]
+    pub(crate) view: SniffView,
+    /// The program and its arguments.
+    #[arg(required = true, last = true, value_name = "PROGRAM")]
+    pub(crate) command: Vec<std::ffi::OsString>,
+}
+
+/// What is told of calls.
+#[derive(Debug, clap::Args)]
+pub(crate) struct SniffView {
+    /// Print counts, failures, unknown numbers and times instead of each call.
+    #[arg(long)]
+    pub(crate) summary: bool,
+    /// Print what of it a list of allowed calls lacks: `gvisor`, or a file; of a list that knows
+    /// versions, the one behind a colon.
+    #[arg(long, value_name = "LIST[:VERSION]")]
+    pub(crate) check: Option<String>,
+    /// Print each call, beside what else is asked for.
+    #[arg(long)]
+    pub(crate) lines: bool,
+    /// Print every field, also those that are zero.
+    #[arg(long)]
+    pub(crate) full: bool,
+}
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct DecodeSniff {
+    /// A record.
+    pub(crate) file: PathBuf,
+    /// Driver version, instead of the one that it was recorded with.
+    #[arg(long = "tag", value_name = "TAG")]
+    pub(crate) tags: Vec<Tag>,
+    #[command(flatten)]
+    pub(crate) view: SniffView,
+}
+
+/// How calls are caught.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum Method {
+    /// Calls, their results and times.
+    Ptrace,
+    /// Calls alone, by seccomp user notification.
+    Notify,
 }
 
 #[derive(Debug, clap::Args)]

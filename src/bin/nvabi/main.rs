@@ -14,6 +14,7 @@ mod fetch;
 mod ranges;
 mod rm;
 mod sim;
+mod sniff;
 mod tegra;
 mod trace;
 
@@ -53,6 +54,8 @@ fn main() -> ExitCode {
         Command::Coverage(args) => coverage::coverage(&context, args),
         Command::Decode(args::Decode::Strace(args)) => decode::strace(&context, args),
         Command::Decode(args::Decode::Struct(args)) => decode::structure(&context, args),
+        Command::Decode(args::Decode::Sniff(args)) => sniff::decode(&context, args),
+        Command::Sniff(args) => sniff::sniff(&context, args),
         Command::Atlas(args) => atlas::atlas(&context, args),
         Command::Tegra(args::Tegra::Probe) => tegra::probe::probe(&context),
         Command::Tegra(args::Tegra::Sim(args)) => return tegra::sim::sim(&context, args),

@@ -1,0 +1,60 @@
+#!/usr/bin/env bash
+# What `nvabi sniff` adds to a call, in microseconds: to ioctls on a file that is of interest and to
+# ioctls on others, by ptrace and by notification, recorded or told, and to calls that nobody looks at.
+#
+#   benches/sniff.sh [RUNS] [CALLS]
+#
+# Runs alternate, and medians are compared. A program that makes no call is taken off, so that what starting
+# costs does not count; that is told by itself.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+runs=${1:-5}
+calls=${2:-200000}
+nvabi=${NVABI:-$(realpath -m "${CARGO_TARGET_DIR:-target}")/release/nvabi}
+[ -n "${NVABI:-}" ] || cargo build --quiet --release --features cli --bin nvabi
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+cc -O2 -static -pthread tests/sniff/program.c -o "$work/program"
+
+record() { "$nvabi" sniff --method "$method" --path '/dev/*ptmx' --record "$work/record" -- "$@"; }
+told() { "$nvabi" sniff --method "$method" --path '/dev/*ptmx' --out "$work/told" -- "$@"; }
+summed() { "$nvabi" sniff --method "$method" --path '/dev/*ptmx' --summary --out "$work/told" -- "$@"; }
+plain() { "$@"; }
+
+# HOW METHOD WHAT CALLS: adds a line of microseconds to the file of that name
+measure() {
+    local how=$1 method=$2 begin end
+    begin=${EPOCHREALTIME/./}
+    "$how" "$work/program" "$3" "$4" 2>"$work/said" || { cat "$work/said" >&2; exit 1; }
+    end=${EPOCHREALTIME/./}
+    echo $((end - begin)) >>"$work/$how.$method.$3.$4"
+}
+median() { sort -n "$work/$1" | awk '{v[NR] = $1} END {print v[int((NR + 1) / 2)]}'; }
+
+cases="plain:none told:ptrace record:ptrace summed:ptrace told:notify record:notify"
+methods=""
+for case in $cases; do
+    if measure "${case%:*}" "${case#*:}" none 0; then methods="$methods $case"; fi
+done
+for _ in $(seq "$runs"); do
+    for case in $methods; do
+        for what in calls other none; do
+            measure "${case%:*}" "${case#*:}" "$what" "$calls"
+        done
+        measure "${case%:*}" "${case#*:}" none 0
+    done
+done
+
+printf '%d calls, %d runs: microseconds a call more than without\n' "$calls" "$runs"
+printf '%-16s %12s %12s %12s %12s\n' "" "of interest" "others" "not stopped" "start, ms"
+for case in $methods; do
+    [ "$case" != plain:none ] || continue
+    name=${case%:*}.${case#*:}
+    start=$(($(median "$name.none.0") - $(median plain.none.none.0)))
+    line=""
+    for what in calls other none; do
+        more=$(($(median "$name.$what.$calls") - $(median "plain.none.$what.$calls") - start))
+        line="$line $(awk -v m=$more -v n="$calls" 'BEGIN {printf "%12.2f", m / n}')"
+    done
+    printf '%-16s%s %12.1f\n' "${case#*:}, ${case%:*}" "$line" "$(awk -v s=$start 'BEGIN {print s / 1000}')"
+done

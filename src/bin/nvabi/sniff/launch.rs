@@ -1,0 +1,322 @@
+//! The program: begun under a filter, told of signals, ended with us.
+
+use std::collections::BTreeSet;
+use std::ffi::{CString, OsString};
+use std::io::{self, Read as _, Write as _};
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::os::unix::ffi::OsStrExt as _;
+use std::os::unix::net::UnixStream;
+use std::os::unix::process::ExitStatusExt as _;
+use std::process::ExitStatus;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use seccompiler::sock_filter;
+
+use super::filter;
+
+/// Signals by which people and systems ask us to end.
+const ENDING: [i32; 4] = [libc::SIGHUP, libc::SIGINT, libc::SIGQUIT, libc::SIGTERM];
+/// Of a signal that no process has sent: a terminal did, to the program as well.
+const SI_KERNEL: i32 = 0x80;
+
+/// A program that waits to be let go.
+pub(super) struct Launched {
+    pub(super) pid: libc::pid_t,
+    socket: UnixStream,
+    pub(super) family: Family,
+}
+
+/// What went wrong in the child before the program began.
+#[derive(Debug)]
+pub(super) enum Unbegun {
+    /// The filter was refused.
+    Filter(io::Error),
+    /// The program cannot be executed.
+    Exec(io::Error),
+}
+
+/// How the child is to begin.
+#[derive(Clone, Copy)]
+pub(super) enum Under {
+    /// With a tracer.
+    Tracer,
+    /// With a listener, which comes over the socket.
+    Listener,
+}
+
+/// The program and all that comes of it, for whoever has to end them.
+#[derive(Clone, Default)]
+pub(super) struct Family(Arc<Mutex<Members>>);
+
+#[derive(Default)]
+struct Members {
+    program: libc::pid_t,
+    has_ended: bool,
+    alive: BTreeSet<u32>,
+}
+
+impl Family {
+    fn members(&self) -> MutexGuard<'_, Members> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn add(&self, process: u32) {
+        self.members().alive.insert(process);
+    }
+
+    pub(super) fn remove(&self, process: u32) {
+        self.members().alive.remove(&process);
+    }
+
+    /// Its number may be another's from now on.
+    pub(super) fn program_ended(&self) {
+        self.members().has_ended = true;
+    }
+
+    /// To the program; when it has ended, what it left is ended.
+    fn signal(&self, signal: i32) {
+        let members = self.members();
+        // SAFETY: plain numbers; all of them are waited for by us alone.
+        unsafe {
+            match members.has_ended {
+                false => drop(libc::kill(members.program, signal)),
+                true => members.alive.iter().for_each(|process| {
+                    libc::kill(*process as libc::pid_t, libc::SIGKILL);
+                }),
+            }
+        }
+    }
+}
+
+/// Forks a child that waits for [`Launched::go`], and passes it the signals that were kept.
+pub(super) fn launch(command: &[OsString], kept: &Kept) -> io::Result<Launched> {
+    let tracer = filter::program(libc::SECCOMP_RET_TRACE)?;
+    let listener = filter::program(libc::SECCOMP_RET_USER_NOTIF)?;
+    let strings: Result<Vec<CString>, _> =
+        command.iter().map(|part| CString::new(part.as_bytes())).collect();
+    let strings = strings?;
+    let mut arguments: Vec<*const libc::c_char> =
+        strings.iter().map(|part| part.as_ptr()).collect();
+    arguments.push(std::ptr::null());
+    let (ours, theirs) = UnixStream::pair()?;
+    // SAFETY: the child makes system calls and nothing else.
+    let pid = unsafe { libc::fork() };
+    match pid {
+        -1 => Err(io::Error::last_os_error()),
+        0 => {
+            // Else it would wait for itself.
+            drop(ours);
+            child(theirs.as_raw_fd(), &kept.before, [&tracer, &listener], &arguments)
+        }
+        _ => {
+            let family = Family::default();
+            family.members().program = pid;
+            let told = family.clone();
+            std::thread::Builder::new().name("signals".to_owned()).spawn(move || pass_on(&told))?;
+            Ok(Launched { pid, socket: ours, family })
+        }
+    }
+}
+
+/// The signals that ask us to end are kept from this thread, and from those that it begins.
+pub(super) struct Kept {
+    /// What was kept before.
+    before: libc::sigset_t,
+}
+
+impl Kept {
+    pub(super) fn new() -> io::Result<Self> {
+        // SAFETY: both sets are made here.
+        unsafe {
+            let (ending, mut before) = (ending(), std::mem::zeroed());
+            match libc::pthread_sigmask(libc::SIG_BLOCK, &ending, &mut before) {
+                0 => Ok(Self { before }),
+                error => Err(io::Error::from_raw_os_error(error)),
+            }
+        }
+    }
+}
+
+fn ending() -> libc::sigset_t {
+    // SAFETY: zeros are a value of it, and it is emptied first.
+    unsafe {
+        let mut ending = std::mem::zeroed();
+        libc::sigemptyset(&mut ending);
+        for signal in ENDING {
+            libc::sigaddset(&mut ending, signal);
+        }
+        ending
+    }
+}
+
+/// Passes signals on until this process ends.
+fn pass_on(family: &Family) {
+    let ending = ending();
+    loop {
+        // SAFETY: zeros are a value of it, and the kernel writes one.
+        let (signal, info) = unsafe {
+            let mut info: libc::siginfo_t = std::mem::zeroed();
+            (libc::sigwaitinfo(&ending, &mut info), info)
+        };
+        let of_terminal = info.si_code == SI_KERNEL && !family.members().has_ended;
+        if signal > 0 && !of_terminal {
+            family.signal(signal);
+        }
+    }
+}
+
+/// The child: waits to be told what to begin under, and becomes the program.
+fn child(
+    socket: RawFd,
+    mask: &libc::sigset_t,
+    [tracer, listener]: [&[sock_filter]; 2],
+    arguments: &[*const libc::c_char],
+) -> ! {
+    let mut under = 0_u8;
+    // SAFETY: system calls on memory that is here; after `fork` nothing is allocated.
+    unsafe {
+        libc::pthread_sigmask(libc::SIG_SETMASK, mask, std::ptr::null_mut());
+        // Who watches alone can let calls go on.
+        libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL);
+        if libc::read(socket, (&raw mut under).cast(), 1) != 1 {
+            libc::_exit(127);
+        }
+        let installed = match under {
+            b'l' => {
+                let flags = libc::SECCOMP_FILTER_FLAG_NEW_LISTENER
+                    | libc::SECCOMP_FILTER_FLAG_WAIT_KILLABLE_RECV;
+                match filter::install(listener, flags) {
+                    fd if fd >= 0 => send(socket, fd as RawFd),
+                    error => error,
+                }
+            }
+            _ => filter::install(tracer, 0),
+        };
+        if installed < 0 {
+            tell(socket, b'f', -installed as i32);
+        }
+        libc::execvp(arguments[0], arguments.as_ptr());
+        tell(socket, b'x', *libc::__errno_location())
+    }
+}
+
+/// Says why nothing begins.
+fn tell(socket: RawFd, what: u8, errno: i32) -> ! {
+    let mut message = [what, 0, 0, 0, 0];
+    message[1..].copy_from_slice(&errno.to_le_bytes());
+    // SAFETY: five bytes that are here.
+    unsafe {
+        libc::write(socket, message.as_ptr().cast(), message.len());
+        libc::_exit(127)
+    }
+}
+
+impl Launched {
+    /// Lets the child go on; with a listener returns that.
+    pub(super) fn go(&mut self, under: Under) -> io::Result<Option<OwnedFd>> {
+        let word = match under {
+            Under::Tracer => b"t",
+            Under::Listener => b"l",
+        };
+        self.socket.write_all(word)?;
+        match under {
+            Under::Tracer => Ok(None),
+            Under::Listener => receive(self.socket.as_raw_fd()),
+        }
+    }
+
+    /// Why the program did not begin, if so: to be asked once it runs or has ended.
+    pub(super) fn unbegun(&mut self) -> Option<Unbegun> {
+        let mut message = [0; 5];
+        self.socket.read_exact(&mut message).ok()?;
+        let [what, errno @ ..] = message;
+        let error = io::Error::from_raw_os_error(i32::from_le_bytes(errno));
+        Some(if what == b'f' { Unbegun::Filter(error) } else { Unbegun::Exec(error) })
+    }
+
+    /// Waits for a child that is not to begin.
+    pub(super) fn drop_child(self) {
+        drop(self.socket);
+        let _ = wait(self.pid);
+    }
+}
+
+/// Waits for a child; how it ended.
+pub(super) fn wait(pid: libc::pid_t) -> io::Result<ExitStatus> {
+    let mut status = 0;
+    loop {
+        // SAFETY: the kernel writes one number.
+        match unsafe { libc::waitpid(pid, &mut status, 0) } {
+            -1 => match io::Error::last_os_error() {
+                error if error.kind() == io::ErrorKind::Interrupted => {}
+                error => return Err(error),
+            },
+            _ => return Ok(ExitStatus::from_raw(status)),
+        }
+    }
+}
+
+/// Room for one descriptor beside a message.
+const CONTROL: usize = 4;
+
+/// Sends a descriptor: 0, or a negative error.
+fn send(socket: RawFd, fd: RawFd) -> i64 {
+    let mut byte = [b'l'];
+    let mut control = [0_u64; CONTROL];
+    // SAFETY: the header describes buffers that are here and hold one descriptor.
+    unsafe {
+        let mut part = libc::iovec { iov_base: byte.as_mut_ptr().cast(), iov_len: 1 };
+        let header = header(&mut part, &mut control);
+        let first = libc::CMSG_FIRSTHDR(&header);
+        (*first).cmsg_level = libc::SOL_SOCKET;
+        (*first).cmsg_type = libc::SCM_RIGHTS;
+        (*first).cmsg_len = libc::CMSG_LEN(size_of::<RawFd>() as u32) as _;
+        libc::CMSG_DATA(first).cast::<RawFd>().write_unaligned(fd);
+        match libc::sendmsg(socket, &header, 0) {
+            -1 => -i64::from(*libc::__errno_location()),
+            _ => {
+                libc::close(fd);
+                0
+            }
+        }
+    }
+}
+
+/// Receives a descriptor; none where the child says that it has none.
+fn receive(socket: RawFd) -> io::Result<Option<OwnedFd>> {
+    let mut byte = [0];
+    let mut control = [0_u64; CONTROL];
+    // SAFETY: as for `send`; what arrives is ours. What is not ours to take stays in the socket.
+    unsafe {
+        let mut peek = [0_u8];
+        let peeked = libc::recv(socket, peek.as_mut_ptr().cast(), 1, libc::MSG_PEEK);
+        if peeked != 1 || peek != [b'l'] {
+            return Ok(None);
+        }
+        let mut part = libc::iovec { iov_base: byte.as_mut_ptr().cast(), iov_len: 1 };
+        let mut header = header(&mut part, &mut control);
+        if libc::recvmsg(socket, &mut header, libc::MSG_CMSG_CLOEXEC) < 0 {
+            return Err(io::Error::last_os_error());
+        }
+        let first = libc::CMSG_FIRSTHDR(&header);
+        if first.is_null() || (*first).cmsg_type != libc::SCM_RIGHTS {
+            return Err(io::ErrorKind::UnexpectedEof.into());
+        }
+        Ok(Some(OwnedFd::from_raw_fd(libc::CMSG_DATA(first).cast::<RawFd>().read_unaligned())))
+    }
+}
+
+/// # Safety
+///
+/// Both outlive the header.
+unsafe fn header(part: &mut libc::iovec, control: &mut [u64; CONTROL]) -> libc::msghdr {
+    // SAFETY: zeros are a value of it, and the rest is arithmetic.
+    unsafe {
+        let mut header: libc::msghdr = std::mem::zeroed();
+        header.msg_iov = part;
+        header.msg_iovlen = 1;
+        header.msg_control = control.as_mut_ptr().cast();
+        header.msg_controllen = libc::CMSG_SPACE(size_of::<RawFd>() as u32) as _;
+        header
+    }
+}

@@ -1,0 +1,208 @@
+//! `nvabi sniff`: what any program asks of the driver, call by call.
+//!
+//! ```text
+//! launch ─ filter ─┬─ tracer   (ptrace: calls and their results) ─┬─ watch (bytes of a call) ─ view
+//!                  └─ listener (seccomp: calls alone)             ┘    └─ names (tags, tables)  ├─ check
+//! decode: record ───────────────────────────────────────────────────────────────────── view  ───┴─ record
+//! ```
+//!
+//! What names bytes is the pipeline's `decode::sniff`, the same for calls that come and for recorded ones.
+
+mod check;
+mod filter;
+mod launch;
+mod listener;
+mod names;
+mod record;
+mod target;
+mod tracer;
+mod view;
+mod watch;
+
+use std::fs::File;
+use std::io::{self, BufWriter, LineWriter, Write};
+use std::os::unix::process::ExitStatusExt as _;
+use std::path::Path;
+use std::process::ExitStatus;
+
+use nvabi_pipeline::diagnostic::{Diagnostic, Report};
+use nvabi_pipeline::tag::Tag;
+
+use crate::Outcome;
+use crate::args::{self, Method};
+use crate::context::Context;
+use check::{Check, List};
+use launch::{Kept, Launched, Unbegun, Under};
+use names::{Names, Versions};
+use record::{End, Reader, Record, Start, Writer};
+use view::{View, Wanted};
+use watch::{Copier, Limits, Sink as _};
+
+/// Runs a program and tells what it asks of the driver.
+pub(crate) fn sniff(context: &Context<'_>, args: &args::Sniff) -> Result<Outcome, Report> {
+    // Before there are threads, which would have to keep them as well.
+    let kept = Kept::new().map_err(|error| failure(&error))?;
+    let mut names = Names::new(context, Versions::of_machine(&args.tags))?;
+    let check = args.view.check.as_deref().map(List::read).transpose()?.map(Check::new);
+    let record = args.record.as_deref().map(|path| begin_record(path, args, &names)).transpose()?;
+    let out: Box<dyn Write> = match &args.out {
+        Some(path) => {
+            Box::new(BufWriter::new(File::create(path).map_err(|e| unwritable(path, &e))?))
+        }
+        None => Box::new(LineWriter::new(io::stderr())),
+    };
+    let is_silent = args.record.is_some() || args.view.check.is_some();
+    let view = View::new(context, out, wanted(&args.view, is_silent), check, record);
+    let limits = Limits { piece: args.limit, call: record::MAX_CALL };
+    let mut copier = Copier::new(names.nodes(&args.paths), &mut names, view, limits);
+    let status = run(context, args, &kept, &mut copier)?;
+    let Copier { sink: mut view, failed, .. } = copier;
+    failed.map_or(Ok(()), Err).map_err(|error| failure(&error))?;
+    names.failed().map_or(Ok(()), Err)?;
+    let end = match (status.code(), status.signal()) {
+        (Some(code), _) => End::Code(code),
+        (None, signal) => End::Signal(signal.unwrap_or(0)),
+    };
+    let lacks = view.end(Some(end)).map_err(|error| failure(&error))?;
+    context.status("Ended", &format!("{end}, {} calls of the driver's", view.count()));
+    Ok(if lacks { Outcome::Different } else { Outcome::Same })
+}
+
+/// Tells what a record holds, as it was told when it was recorded.
+pub(crate) fn decode(context: &Context<'_>, args: &args::DecodeSniff) -> Result<Outcome, Report> {
+    let bad = |error: &record::Error| Diagnostic::error("sniff-record", error.to_string());
+    let (mut reader, start) = Reader::open(&args.file).map_err(|error| bad(&error))?;
+    let tags =
+        |texts: &[String]| texts.iter().filter_map(|text| text.parse::<Tag>().ok()).collect();
+    let asked = if args.tags.is_empty() { tags(&start.asked) } else { args.tags.clone() };
+    let mut names = Names::new(context, Versions { asked, machine: tags(&start.machine) })?;
+    let check = args.view.check.as_deref().map(List::read).transpose()?.map(Check::new);
+    let out = Box::new(BufWriter::new(io::stdout()));
+    let is_silent = args.view.check.is_some();
+    let mut view = View::new(context, out, wanted(&args.view, is_silent), check, None);
+    let (mut end, mut broken) = (None, None);
+    loop {
+        match reader.next() {
+            Ok(Some(Record::Call(event))) => {
+                crate::context::written(view.take(&mut names, &event))?;
+            }
+            Ok(Some(Record::End(ended))) => end = Some(ended),
+            Ok(None) => break,
+            Err(error) => {
+                broken = Some(error);
+                break;
+            }
+        }
+    }
+    names.failed().map_or(Ok(()), Err)?;
+    let mut lacks = false;
+    crate::context::written(view.end(end).map(|found| lacks = found))?;
+    match broken {
+        Some(error) if !error.is_cut() => return Err(bad(&error).into()),
+        Some(error) => context.status("Cut", &format!("{error}; what is before it is whole")),
+        None => {}
+    }
+    let ended = end.map_or("its end is not in the record".to_owned(), |end| end.to_string());
+    let command = start.command.join(" ");
+    context
+        .status("Decoded", &format!("{command}: {} calls of the driver's; {ended}", view.count()));
+    Ok(if lacks { Outcome::Different } else { Outcome::Same })
+}
+
+/// Calls are told unless something else was asked for.
+fn wanted(args: &args::SniffView, is_silent: bool) -> Wanted {
+    let lines = args.lines || !(args.summary || is_silent);
+    Wanted { lines, full: args.full, summary: args.summary }
+}
+
+fn begin_record(path: &Path, args: &args::Sniff, names: &Names) -> Result<Writer, Report> {
+    let texts = |tags: &[Tag]| tags.iter().map(Tag::to_string).collect();
+    let Versions { asked, machine } = names.versions();
+    let command = args.command.iter().map(|part| part.to_string_lossy().into_owned()).collect();
+    let start = Start { asked: texts(asked), machine: texts(machine), command };
+    Writer::create(path, &start).map_err(|error| unwritable(path, &error))
+}
+
+fn unwritable(path: &Path, error: &io::Error) -> Report {
+    Diagnostic::error("sniff-output", format!("cannot write {}: {error}", path.display())).into()
+}
+
+fn failure(error: &io::Error) -> Report {
+    Diagnostic::error("sniff-failed", error.to_string()).into()
+}
+
+/// Runs the program under the method that this machine allows, and says which.
+fn run(
+    context: &Context<'_>,
+    args: &args::Sniff,
+    kept: &Kept,
+    copier: &mut Copier<'_, View<'_>>,
+) -> Result<ExitStatus, Report> {
+    let support = listener::support().map_err(|error| failure(&error))?;
+    let mut launched = launch::launch(&args.command, kept).map_err(|error| failure(&error))?;
+    let is_traced = match args.method {
+        Some(Method::Notify) => false,
+        method => match tracer::seize(&launched) {
+            Ok(()) => true,
+            Err(error) if method.is_some() => {
+                launched.drop_child();
+                return Err(refused(&format!("ptrace: {error}")));
+            }
+            Err(error) => {
+                context.status("Note", &format!("nobody may be traced here: {error}"));
+                false
+            }
+        },
+    };
+    let followed = if is_traced {
+        let every_call = support == listener::Support::Taken;
+        let how = match every_call {
+            true => "ptrace, at every system call: another filter comes before ours",
+            false => "ptrace",
+        };
+        context.status("Watching", &format!("by {how}"));
+        tracer::follow(launched, copier, every_call)
+    } else {
+        if support != listener::Support::Given {
+            launched.drop_child();
+            return Err(refused(match support {
+                listener::Support::Taken => "seccomp: there is a listener already",
+                _ => "seccomp: filters with a listener are refused",
+            }));
+        }
+        context.status("Watching", "by seccomp notification: results and times are not known");
+        match launched.go(Under::Listener).map_err(|error| failure(&error))? {
+            Some(listener) => listener::follow(launched, listener, copier),
+            None => return Err(not_begun(launched, args)),
+        }
+    };
+    let (launched, status) = followed.map_err(|error| failure(&error))?;
+    match status.code() {
+        Some(127) => unbegun(launched, args).map_or(Ok(status), Err),
+        _ => Ok(status),
+    }
+}
+
+fn refused(why: &str) -> Report {
+    let help = "where neither may be had, record a log of strace elsewhere: nvabi decode strace";
+    Diagnostic::error("sniff-refused", format!("this machine does not allow it: {why}"))
+        .help(help)
+        .into()
+}
+
+fn not_begun(launched: Launched, args: &args::Sniff) -> Report {
+    let none = || refused("the program did not begin");
+    unbegun(launched, args).unwrap_or_else(none)
+}
+
+/// Why a program did not begin.
+fn unbegun(mut launched: Launched, args: &args::Sniff) -> Option<Report> {
+    let program = args.command.first().map(|program| program.to_string_lossy().into_owned());
+    Some(match launched.unbegun()? {
+        Unbegun::Filter(error) => refused(&format!("seccomp: {error}")),
+        Unbegun::Exec(error) => {
+            let message = format!("cannot run {}: {error}", program.unwrap_or_default());
+            Diagnostic::error("sniff-program", message).into()
+        }
+    })
+}

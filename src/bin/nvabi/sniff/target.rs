@@ -1,0 +1,158 @@
+//! Another process: its memory and its descriptors.
+
+use std::collections::HashMap;
+use std::ffi::CStr;
+use std::fs;
+use std::io;
+use std::os::fd::{AsRawFd, OwnedFd};
+
+/// Threads that are remembered: each takes a descriptor of ours.
+const MAX_KNOWN: usize = 256;
+/// Smallest unit in which a process has memory or not.
+const PAGE: u64 = 4096;
+/// Pieces of one transfer.
+const PIECES: usize = 64;
+
+/// Threads that have made calls.
+#[derive(Default)]
+pub(super) struct Threads {
+    known: HashMap<u32, Thread>,
+}
+
+struct Thread {
+    /// Its folder in `/proc`, which stays that of this thread when its number is used again.
+    folder: OwnedFd,
+    process: u32,
+}
+
+/// A descriptor of another process.
+pub(super) struct Link {
+    /// What the kernel says that it stands for.
+    pub(super) text: String,
+    /// The process that has it.
+    pub(super) process: u32,
+}
+
+impl Threads {
+    /// What a descriptor stands for; nothing when it is closed.
+    pub(super) fn link(&mut self, thread: u32, fd: i32) -> Option<Link> {
+        let path = format!("fd/{fd}\0");
+        let path = CStr::from_bytes_with_nul(path.as_bytes()).ok()?;
+        let known = self.get(thread)?;
+        match read_link(&known.folder, path) {
+            Ok(text) => Some(Link { text, process: known.process }),
+            Err(error) if error.raw_os_error() == Some(libc::ESRCH) => {
+                // It has ended, and the number is another's.
+                self.known.remove(&thread);
+                let known = self.get(thread)?;
+                let text = read_link(&known.folder, path).ok()?;
+                Some(Link { text, process: known.process })
+            }
+            Err(_) => None,
+        }
+    }
+
+    /// Which file a descriptor means, by its inode.
+    pub(super) fn inode(&mut self, thread: u32, fd: i32) -> Option<u64> {
+        let path = format!("fd/{fd}\0");
+        let path = CStr::from_bytes_with_nul(path.as_bytes()).ok()?;
+        let known = self.get(thread)?;
+        // SAFETY: zeros are a value of `stat`, the path is a C string, and one `stat` is written.
+        unsafe {
+            let mut stat: libc::stat = std::mem::zeroed();
+            let result = libc::fstatat(known.folder.as_raw_fd(), path.as_ptr(), &mut stat, 0);
+            (result == 0).then_some(stat.st_ino)
+        }
+    }
+
+    /// The process that a thread is of.
+    pub(super) fn process(&mut self, thread: u32) -> u32 {
+        self.get(thread).map_or(thread, |thread| thread.process)
+    }
+
+    pub(super) fn forget(&mut self, thread: u32) {
+        self.known.remove(&thread);
+    }
+
+    fn get(&mut self, number: u32) -> Option<&Thread> {
+        if !self.known.contains_key(&number) {
+            let thread = Thread::new(number).ok()?;
+            if self.known.len() >= MAX_KNOWN {
+                self.known.clear();
+            }
+            self.known.insert(number, thread);
+        }
+        self.known.get(&number)
+    }
+}
+
+impl Thread {
+    fn new(number: u32) -> io::Result<Self> {
+        let folder = fs::File::open(format!("/proc/{number}"))?;
+        let status = fs::read_to_string(format!("/proc/{number}/status"))?;
+        let process = status
+            .lines()
+            .find_map(|line| line.strip_prefix("Tgid:"))
+            .and_then(|process| process.trim().parse().ok())
+            .ok_or(io::ErrorKind::InvalidData)?;
+        Ok(Self { folder: folder.into(), process })
+    }
+}
+
+fn read_link(folder: &OwnedFd, path: &CStr) -> io::Result<String> {
+    let mut text = [0_u8; 512];
+    // SAFETY: the path is a C string, and no more is written than there is room.
+    let length = unsafe {
+        libc::readlinkat(folder.as_raw_fd(), path.as_ptr(), text.as_mut_ptr().cast(), text.len())
+    };
+    let length = usize::try_from(length).map_err(|_| io::Error::last_os_error())?;
+    Ok(String::from_utf8_lossy(&text[..length]).into_owned())
+}
+
+/// Copies memory of another process, up to the first page that is not there.
+pub(super) fn read(thread: u32, address: u64, length: usize) -> Vec<u8> {
+    let mut bytes = vec![0; length];
+    let mut done = 0;
+    while done < length {
+        let none = libc::iovec { iov_base: std::ptr::null_mut(), iov_len: 0 };
+        let mut pieces = [none; PIECES];
+        let (mut count, mut planned) = (0, 0);
+        while count < PIECES && done + planned < length {
+            let Some(at) = address.checked_add((done + planned) as u64) else { break };
+            let size = (PAGE - at % PAGE).min((length - done - planned) as u64) as usize;
+            pieces[count] = libc::iovec { iov_base: at as *mut libc::c_void, iov_len: size };
+            count += 1;
+            planned += size;
+        }
+        let room = &mut bytes[done..done + planned];
+        let local = libc::iovec { iov_base: room.as_mut_ptr().cast(), iov_len: room.len() };
+        // SAFETY: `local` is a live buffer; what is remote is checked by the kernel.
+        let copied = unsafe {
+            libc::process_vm_readv(thread as i32, &local, 1, pieces.as_ptr(), count as _, 0)
+        };
+        let Ok(copied) = usize::try_from(copied) else { break };
+        done += copied;
+        if planned == 0 || copied < planned {
+            break;
+        }
+    }
+    bytes.truncate(done);
+    bytes
+}
+
+/// A text up to its zero.
+pub(super) fn read_text(thread: u32, address: u64) -> Option<String> {
+    // Paths of devices are short.
+    let bytes = read(thread, address, 256);
+    let end = bytes.iter().position(|byte| *byte == 0)?;
+    Some(String::from_utf8_lossy(&bytes[..end]).into_owned())
+}
+
+/// Which program a process runs has addresses of 32 bits.
+pub(super) fn is_32_bit(process: u32) -> bool {
+    use std::io::Read as _;
+    let mut start = [0; 5];
+    let file = fs::File::open(format!("/proc/{process}/exe"));
+    let read = file.and_then(|mut file| file.read_exact(&mut start));
+    read.is_ok() && start == *b"\x7fELF\x01"
+}

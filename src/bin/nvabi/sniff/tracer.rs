@@ -1,0 +1,215 @@
+//! By `ptrace`: calls stop when they are made, by the filter, and when they return.
+
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
+use std::io;
+use std::os::unix::process::ExitStatusExt as _;
+use std::process::ExitStatus;
+
+use super::launch::{Launched, Under};
+use super::watch::{Caller, Pending, Watch};
+
+/// In `si_signo` of stops at system calls.
+const SYSTEM_CALL: i32 = libc::SIGTRAP | 0x80;
+
+/// Whether a process may be traced here: an error says why not, and the child still waits.
+pub(super) fn seize(launched: &Launched) -> io::Result<()> {
+    let options = libc::PTRACE_O_TRACESYSGOOD
+        | libc::PTRACE_O_TRACEFORK
+        | libc::PTRACE_O_TRACEVFORK
+        | libc::PTRACE_O_TRACECLONE
+        | libc::PTRACE_O_TRACEEXEC
+        | libc::PTRACE_O_TRACESECCOMP
+        | libc::PTRACE_O_EXITKILL;
+    ptrace(libc::PTRACE_SEIZE, launched.pid, 0, options as usize)
+}
+
+/// What is known of a thread.
+#[derive(Default)]
+struct Thread {
+    /// The call that it is in.
+    pending: Option<Pending>,
+}
+
+struct Tracer<'w> {
+    launched: Launched,
+    watch: &'w mut dyn Watch,
+    threads: HashMap<i32, Thread>,
+    /// All calls stop, not those of our filter alone.
+    every_call: bool,
+    ended: Option<ExitStatus>,
+}
+
+/// Follows a seized program and all that comes of it until none is left; how the program ended.
+///
+/// `every_call`: other filters come before ours, so that it stops nothing.
+pub(super) fn follow(
+    mut launched: Launched,
+    watch: &mut dyn Watch,
+    every_call: bool,
+) -> io::Result<(Launched, ExitStatus)> {
+    if every_call {
+        // It is brought to a stop first, to be resumed in the other way.
+        ptrace(libc::PTRACE_INTERRUPT, launched.pid, 0, 0)?;
+    }
+    launched.go(Under::Tracer)?;
+    let threads = HashMap::new();
+    let mut tracer = Tracer { launched, watch, threads, every_call, ended: None };
+    loop {
+        let mut status = 0;
+        // SAFETY: the kernel writes one number.
+        let thread = unsafe { libc::waitpid(-1, &mut status, libc::__WALL) };
+        if thread > 0 {
+            tracer.changed(thread, status)?;
+            tracer.watch.settle();
+            continue;
+        }
+        let error = io::Error::last_os_error();
+        match error.raw_os_error() {
+            Some(libc::EINTR) => {}
+            // Nobody is left.
+            Some(libc::ECHILD) => {
+                let ended = tracer.ended.ok_or(error)?;
+                return Ok((tracer.launched, ended));
+            }
+            _ => return Err(error),
+        }
+    }
+}
+
+impl Tracer<'_> {
+    fn changed(&mut self, thread: i32, status: i32) -> io::Result<()> {
+        if !libc::WIFSTOPPED(status) {
+            self.gone(thread, status);
+            return Ok(());
+        }
+        if let Entry::Vacant(new) = self.threads.entry(thread) {
+            new.insert(Thread::default());
+            self.launched.family.add(thread as u32);
+        }
+        match self.stopped(thread, libc::WSTOPSIG(status), status >> 16) {
+            // It was killed meanwhile: its end is told next.
+            Err(error) if error.raw_os_error() == Some(libc::ESRCH) => Ok(()),
+            result => result,
+        }
+    }
+
+    fn gone(&mut self, thread: i32, status: i32) {
+        if let Some(pending) = self.threads.remove(&thread).and_then(|thread| thread.pending) {
+            self.watch.leave(pending, None);
+        }
+        self.launched.family.remove(thread as u32);
+        self.watch.gone(thread as u32);
+        if thread == self.launched.pid {
+            self.launched.family.program_ended();
+            self.ended = Some(ExitStatus::from_raw(status));
+        }
+    }
+
+    fn stopped(&mut self, thread: i32, signal: i32, event: i32) -> io::Result<()> {
+        match event {
+            0 if signal == SYSTEM_CALL => self.at_call(thread)?,
+            // It is on its way to the program.
+            0 => return self.resume(thread, signal),
+            libc::PTRACE_EVENT_SECCOMP if !self.every_call => self.at_call(thread)?,
+            libc::PTRACE_EVENT_EXEC => self.executed(thread)?,
+            libc::PTRACE_EVENT_STOP if is_job_control(signal) => {
+                // It stays stopped until it is continued, as without us.
+                return ptrace(libc::PTRACE_LISTEN, thread, 0, 0);
+            }
+            _ => {}
+        }
+        self.resume(thread, 0)
+    }
+
+    fn resume(&mut self, thread: i32, signal: i32) -> io::Result<()> {
+        let is_in_call = self.threads.get(&thread).is_some_and(|t| t.pending.is_some());
+        let how = match is_in_call || self.every_call {
+            true => libc::PTRACE_SYSCALL,
+            false => libc::PTRACE_CONT,
+        };
+        ptrace(how, thread, 0, signal as usize)
+    }
+
+    /// A call is made, or returns.
+    fn at_call(&mut self, thread: i32) -> io::Result<()> {
+        let info = call_info(thread)?;
+        let Some(known) = self.threads.get_mut(&thread) else { return Ok(()) };
+        // SAFETY: `op` says which member it is, and any bits are a value of each.
+        unsafe {
+            match info.op {
+                libc::PTRACE_SYSCALL_INFO_ENTRY | libc::PTRACE_SYSCALL_INFO_SECCOMP => {
+                    // Both begin alike.
+                    let call = info.u.entry;
+                    if info.arch != ARCHITECTURE {
+                        return Ok(());
+                    }
+                    if call.nr == libc::SYS_seccomp as u64 {
+                        self.every_call |= installs_listener(&call.args);
+                        return Ok(());
+                    }
+                    let caller =
+                        Caller { thread: thread as u32, call: call.nr as i64, args: call.args };
+                    known.pending = self.watch.enter(&caller);
+                }
+                libc::PTRACE_SYSCALL_INFO_EXIT => {
+                    if let Some(pending) = known.pending.take() {
+                        self.watch.leave(pending, Some(info.u.exit.sval));
+                    }
+                }
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+
+    /// A program was begun: of the threads of the process one is left, under its number.
+    fn executed(&mut self, thread: i32) -> io::Result<()> {
+        let mut before = 0_u64;
+        ptrace(libc::PTRACE_GETEVENTMSG, thread, 0, (&raw mut before) as usize)?;
+        if before as i32 != thread {
+            self.threads.remove(&(before as i32));
+            self.launched.family.remove(before as u32);
+        }
+        self.watch.gone(before as u32);
+        self.watch.gone(thread as u32);
+        self.watch.executed(thread as u32);
+        Ok(())
+    }
+}
+
+/// Whether a call of `seccomp` makes a filter that others answer to.
+fn installs_listener(args: &[u64; 6]) -> bool {
+    args[0] == u64::from(libc::SECCOMP_SET_MODE_FILTER)
+        && args[1] & libc::SECCOMP_FILTER_FLAG_NEW_LISTENER != 0
+}
+
+fn is_job_control(signal: i32) -> bool {
+    matches!(signal, libc::SIGSTOP | libc::SIGTSTP | libc::SIGTTIN | libc::SIGTTOU)
+}
+
+/// `AUDIT_ARCH_*` of this build.
+#[cfg(target_arch = "x86_64")]
+const ARCHITECTURE: u32 = 0xc000_003e;
+#[cfg(target_arch = "aarch64")]
+const ARCHITECTURE: u32 = 0xc000_00b7;
+
+fn call_info(thread: i32) -> io::Result<libc::ptrace_syscall_info> {
+    // SAFETY: zeros are a value of it, and the kernel writes no more than its size.
+    unsafe {
+        let mut info: libc::ptrace_syscall_info = std::mem::zeroed();
+        let size = size_of_val(&info);
+        let address = (&raw mut info) as usize;
+        ptrace(libc::PTRACE_GET_SYSCALL_INFO, thread, size, address)?;
+        Ok(info)
+    }
+}
+
+/// One request; addresses in it are of memory that outlives the call.
+fn ptrace(request: libc::c_uint, thread: i32, address: usize, data: usize) -> io::Result<()> {
+    // SAFETY: the requests made here write into what is given, at most.
+    match unsafe { libc::ptrace(request, thread, address, data) } {
+        -1 => Err(io::Error::last_os_error()),
+        _ => Ok(()),
+    }
+}

@@ -1,0 +1,200 @@
+// What the tests of `nvabi sniff` watch: calls on terminals, from threads, children and other programs.
+#define _GNU_SOURCE
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#define GET_NUMBER 0x80045430u // TIOCGPTN
+#define UNKNOWN 0xc0084e7fu    // eight bytes, and no terminal knows it
+
+static int terminal(void) {
+    int fd = open("/dev/ptmx", O_RDWR | O_NOCTTY | O_CLOEXEC);
+    if (fd < 0) _exit(40);
+    return fd;
+}
+
+static void number(int fd) {
+    unsigned number = 0xffffffff;
+    if (ioctl(fd, GET_NUMBER, &number) != 0 || number == 0xffffffff) _exit(41);
+}
+
+static void unknown(int fd) {
+    unsigned char bytes[8] = {1, 2, 3};
+    if (ioctl(fd, UNKNOWN, bytes) != -1 || errno != ENOTTY) _exit(42);
+}
+
+static void *calls(void *fd) {
+    for (int i = 0; i < 50; i++) number(*(int *)fd);
+    return NULL;
+}
+
+static void hand(int socket, int fd) {
+    char byte = 0;
+    struct iovec part = {&byte, 1};
+    union { char room[CMSG_SPACE(sizeof(int))]; struct cmsghdr align; } control = {0};
+    struct msghdr message = {.msg_iov = &part, .msg_iovlen = 1,
+                             .msg_control = control.room, .msg_controllen = sizeof(control.room)};
+    struct cmsghdr *header;
+    if (fd < 0) {
+        if (recvmsg(socket, &message, 0) != 1) _exit(43);
+        header = CMSG_FIRSTHDR(&message);
+        memcpy(&fd, CMSG_DATA(header), sizeof(fd));
+        number(fd);
+        return;
+    }
+    header = CMSG_FIRSTHDR(&message);
+    header->cmsg_level = SOL_SOCKET;
+    header->cmsg_type = SCM_RIGHTS;
+    header->cmsg_len = CMSG_LEN(sizeof(int));
+    memcpy(CMSG_DATA(header), &fd, sizeof(fd));
+    if (sendmsg(socket, &message, 0) != 1) _exit(44);
+}
+
+static int status_of(pid_t child) {
+    int status;
+    while (waitpid(child, &status, 0) < 0 && errno == EINTR) {}
+    return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+}
+
+static void stopped(pid_t child) {
+    int status;
+    if (waitpid(child, &status, WUNTRACED) != child || !WIFSTOPPED(status)) _exit(45);
+    kill(child, SIGCONT);
+}
+
+// Begins a program that may not make a system call.
+static int without(unsigned call, char **program) {
+    struct sock_filter filter[] = {
+        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, 0),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, call, 0, 1),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EPERM),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+    };
+    struct sock_fprog all = {sizeof(filter) / sizeof(*filter), filter};
+    prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
+    if (prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &all)) return 47;
+    execv(program[0], program);
+    return 48;
+}
+
+static volatile sig_atomic_t seen;
+static void handler(int signal) { seen = signal; }
+
+int main(int count, char **words) {
+    const char *what = count > 1 ? words[1] : "";
+    if (!strcmp(what, "basic")) {
+        int fd = terminal();
+        number(fd);
+        unknown(fd);
+        if (ioctl(999, GET_NUMBER, NULL) != -1) return 1;
+        close(fd);
+        puts("the program's own words");
+        return 3;
+    }
+    if (!strcmp(what, "threads")) {
+        int fd = terminal();
+        pthread_t threads[4];
+        for (int i = 0; i < 4; i++) pthread_create(&threads[i], NULL, calls, &fd);
+        for (int i = 0; i < 4; i++) pthread_join(threads[i], NULL);
+        return 0;
+    }
+    if (!strcmp(what, "family")) {
+        // A child by fork, with the descriptor under another number.
+        int fd = terminal();
+        int other = dup(fd);
+        pid_t child = fork();
+        if (child == 0) {
+            close(fd);
+            number(other);
+            _exit(0);
+        }
+        if (status_of(child) != 0) return 1;
+        // One that gets it over a socket.
+        int sockets[2];
+        if (socketpair(AF_UNIX, SOCK_STREAM, 0, sockets)) return 2;
+        child = fork();
+        if (child == 0) {
+            close(fd);
+            close(other);
+            hand(sockets[1], -1);
+            _exit(0);
+        }
+        hand(sockets[0], fd);
+        if (status_of(child) != 0) return 3;
+        // Another program, which has the duplicate but not the first, as that was to be closed.
+        child = vfork();
+        if (child == 0) {
+            char text[16];
+            snprintf(text, sizeof(text), "%d", other);
+            execl("/proc/self/exe", words[0], "inherited", text, NULL);
+            _exit(46);
+        }
+        return status_of(child);
+    }
+    if (!strcmp(what, "inherited")) {
+        number(atoi(words[2]));
+        return 7;
+    }
+    if (!strcmp(what, "signals")) {
+        // A stop and a continuation of a child; a handler; an interrupted sleep; a signal as the end.
+        pid_t child = fork();
+        if (child == 0) {
+            raise(SIGSTOP);
+            _exit(5);
+        }
+        stopped(child);
+        if (status_of(child) != 5) return 1;
+        signal(SIGUSR1, handler);
+        raise(SIGUSR1);
+        if (seen != SIGUSR1) return 2;
+        struct sigaction action = {.sa_handler = handler};
+        sigaction(SIGRTMIN + 1, &action, NULL);
+        seen = 0;
+        raise(SIGRTMIN + 1);
+        if (seen != SIGRTMIN + 1) return 3;
+        signal(SIGALRM, handler);
+        alarm(1);
+        if (pause() != -1 || errno != EINTR) return 4;
+        number(terminal());
+        raise(SIGTERM);
+        return 6;
+    }
+    if (!strcmp(what, "wait")) {
+        number(terminal());
+        printf("%d\n", getpid());
+        fflush(stdout);
+        pause();
+        return 0;
+    }
+    if (!strcmp(what, "without-ptrace")) return without(SYS_ptrace, words + 2);
+    if (!strcmp(what, "without-seccomp")) return without(SYS_seccomp, words + 2);
+    if (!strcmp(what, "calls")) {
+        int fd = terminal();
+        for (int i = atoi(words[2]); i > 0; i--) number(fd);
+        return 0;
+    }
+    if (!strcmp(what, "other")) {
+        // Calls on a file that is of no interest.
+        int fd = open("/dev/null", O_RDWR);
+        for (int i = atoi(words[2]); i > 0; i--) ioctl(fd, GET_NUMBER, NULL);
+        return 0;
+    }
+    if (!strcmp(what, "none")) {
+        for (int i = atoi(words[2]); i > 0; i--) getppid();
+        return 0;
+    }
+    return 50;
+}
