@@ -153,8 +153,8 @@ fn copy_shim(to: &Path) {
     fs::write(to.join("Cargo.toml"), changed).expect("the scratch folder is writable");
 }
 
-/// A typed call is the instructions of one by hand: `benches/ioctl.sh` compares them, here in a build
-/// that is optimised and otherwise a debug one, whose build script is there already.
+/// A typed call is the instructions of one by hand: `benches/ioctl.sh` compares them, here in a debug
+/// build of which nvabi alone is optimised.
 #[test]
 fn a_typed_ioctl_costs_nothing() {
     if Command::new("objdump").arg("--version").output().is_err() {
@@ -164,7 +164,7 @@ fn a_typed_ioctl_costs_nothing() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let features = "rm,driver-550,tegra-r36";
     let args = ["build", "--features", features, "--example", "ioctl_cost"];
-    let optimised = ["--config", "profile.dev.opt-level=3"];
+    let optimised = ["--config", "profile.dev.package.nvabi.opt-level=3"];
     let Some(said) = cargo(root, &[&args[..], &optimised].concat(), &[]) else { return };
     assert!(said.success, "{}", said.stderr);
     let program = scratch().join("target/debug/examples/ioctl_cost");
