@@ -25,7 +25,7 @@ plain() { "$@"; }
 measure() {
     local how=$1 method=$2 begin end
     begin=${EPOCHREALTIME/./}
-    "$how" "$work/program" "$3" "$4" 2>"$work/said" || { cat "$work/said" >&2; exit 1; }
+    "$how" "$work/program" "$3" "$4" 2>"$work/said" || { echo "skipped: $how by $method: $(tail -1 "$work/said")" >&2; return 1; }
     end=${EPOCHREALTIME/./}
     echo $((end - begin)) >>"$work/$how.$method.$3.$4"
 }
