@@ -105,14 +105,17 @@ impl Catalog {
 
     /// Takes in nodes alone: nothing is known of their requests.
     pub(crate) fn add_nodes(&mut self, spec: &Spec) {
+        // The specs of the desktop's driver name none that a program opens.
+        if spec.family().is_empty() {
+            for (name, paths, note) in DESKTOP {
+                let paths: Vec<String> = paths.iter().map(|path| (*path).to_owned()).collect();
+                self.node(name, &paths, note);
+            }
+            return;
+        }
         for node in &spec.nodes {
             let note = node.note.clone().unwrap_or_default();
             self.node(&node.name, &node.paths, &note);
-        }
-        // The specs of the desktop's driver need not name theirs.
-        for (name, paths, note) in DESKTOP.into_iter().filter(|_| spec.nodes.is_empty()) {
-            let paths: Vec<String> = paths.iter().map(|path| (*path).to_owned()).collect();
-            self.node(name, &paths, note);
         }
     }
 
