@@ -202,6 +202,7 @@ pub(crate) unsafe fn escape(
 }
 
 /// `_IOWR('F', nr, size)`.
+#[inline]
 const fn request(nr: u32, size: usize) -> u32 {
     3 << 30 | (size as u32) << 16 | MAGIC << 8 | nr
 }
