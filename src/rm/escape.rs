@@ -95,6 +95,14 @@ pub(super) fn said(status: u32) -> Result<(), Failure> {
     }
 }
 
+/// What came of making an object, which is there after a warning too.
+pub(super) fn made(result: Result<(), Failure>) -> Result<(), Failure> {
+    match result {
+        Err(Failure::Status(status)) if status.is_warning() => Ok(()),
+        result => result,
+    }
+}
+
 #[derive(NvProxy, Default)]
 #[nvproxy(name = "NVOS00_PARAMETERS")]
 #[repr(C)]
@@ -316,5 +324,15 @@ mod tests {
                 assert_eq!(found, Some(call.name), "{driver:?}");
             }
         }
+    }
+
+    #[test]
+    fn an_object_is_made_in_spite_of_a_warning() {
+        assert_eq!(made(said(0)), Ok(()));
+        assert_eq!(made(said(0x1_0006)), Ok(()));
+        let refused = Err(Failure::Status(NvStatus(0x51)));
+        assert_eq!(made(said(0x51)), refused);
+        let broken = Err(Failure::Errno(libc::EFAULT));
+        assert_eq!(made(broken), broken);
     }
 }

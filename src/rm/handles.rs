@@ -3,7 +3,9 @@
 use std::collections::VecDeque;
 use std::sync::{Mutex, PoisonError};
 
+use super::error::ErrorKind;
 use crate::Handle;
+use crate::ioctl::Failure;
 
 /// Below the ranges that the resource manager makes handles in by itself.
 const FIRST: u32 = 0x4e00_0001;
@@ -24,8 +26,24 @@ impl Handles {
         Self(Mutex::new(State { next: FIRST, free: VecDeque::new() }))
     }
 
+    /// Makes something under a new handle. That comes back where the resource manager has refused: after
+    /// another failure the object may be there, as when the kernel could not copy the answer.
+    pub(super) fn with_new(
+        &self,
+        make: impl FnOnce(Handle) -> Result<(), Failure>,
+    ) -> Result<Handle, ErrorKind> {
+        let no_handle = ErrorKind::Invalid("the client has no handle left");
+        let handle = self.take().ok_or(no_handle)?;
+        let made = make(handle);
+        if let Err(Failure::Status(_)) = made {
+            self.give_back(handle);
+        }
+        made?;
+        Ok(handle)
+    }
+
     /// One that no object has; `None` when all are taken.
-    pub(super) fn take(&self) -> Option<Handle> {
+    fn take(&self) -> Option<Handle> {
         let mut state = self.lock();
         if let Some(handle) = state.free.pop_front() {
             return Some(Handle(handle));
@@ -51,6 +69,7 @@ mod tests {
     use std::collections::BTreeSet;
 
     use super::*;
+    use crate::NvStatus;
 
     #[test]
     fn a_handle_is_given_out_once_until_it_comes_back() {
@@ -62,6 +81,16 @@ mod tests {
         assert_eq!(handles.take(), Some(Handle(FIRST + 7)));
         assert_eq!(handles.take(), Some(Handle(FIRST + 3)));
         assert_eq!(handles.take(), Some(Handle(FIRST + 100)));
+    }
+
+    #[test]
+    fn only_a_refused_one_comes_back() {
+        let handles = Handles::new();
+        let failing = |failure| handles.with_new(|_| Err(failure)).is_err();
+        assert!(failing(Failure::Status(NvStatus::NV_ERR_NO_MEMORY)));
+        assert_eq!(handles.take(), Some(Handle(FIRST)));
+        assert!(failing(Failure::Errno(libc::EFAULT)));
+        assert_eq!(handles.take(), Some(Handle(FIRST + 2)));
     }
 
     #[test]

@@ -140,7 +140,7 @@ impl Object {
         rights: P64,
     ) -> std::result::Result<Object, ErrorKind> {
         let client = &self.0.client;
-        let made = client.with_handle(|object| {
+        let made = client.handles.with_new(|object| {
             let (client_handle, parent) = (client.handle, self.handle());
             let asked =
                 Asked { client: client_handle, parent, object, class, params, params_size, rights };
@@ -157,7 +157,7 @@ impl Object {
     /// What the kernel or the resource manager says.
     pub fn dup_object(&self, source: &Object, flags: u32) -> Result<Object> {
         let client = &self.0.client;
-        let made = client.with_handle(|object| {
+        let made = client.handles.with_new(|object| {
             let mut params = escape::DupObject {
                 client: client.handle,
                 parent: self.handle(),
@@ -168,11 +168,11 @@ impl Object {
                 status: 0,
             };
             // SAFETY: there are no addresses in the parameters.
-            unsafe {
+            escape::made(unsafe {
                 escape::status_call(client.fd.as_fd(), escape::DUP_OBJECT, &mut params, |p| {
                     p.status
                 })
-            }
+            })
         });
         let handle = made.map_err(|kind| source.failed(escape::DUP_OBJECT, kind))?;
         Ok(self.child(ObjectName { handle, ..source.name() }))
@@ -283,22 +283,6 @@ struct AccessMask {
 }
 
 impl Client {
-    /// Makes something under a new handle, which comes back where that fails.
-    fn with_handle(
-        &self,
-        make: impl FnOnce(Handle) -> std::result::Result<(), Failure>,
-    ) -> std::result::Result<Handle, ErrorKind> {
-        let no_handle = ErrorKind::Invalid("the client has no handle left");
-        let handle = self.handles.take().ok_or(no_handle)?;
-        match make(handle) {
-            Ok(()) => Ok(handle),
-            Err(failure) => {
-                self.handles.give_back(handle);
-                Err(failure.into())
-            }
-        }
-    }
-
     /// An ioctl on the client's fd that is none of an object.
     pub(super) fn failed(&self, call: CallName, error: &io::Error) -> Error {
         Error::errno_of(error).call(call).driver_is(&self.choice)
