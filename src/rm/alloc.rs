@@ -120,8 +120,9 @@ impl Form {
 
 impl Bytes {
     fn u32(&self, at: usize) -> u32 {
-        let bytes = self.0[at..at + 4].iter().rev();
-        bytes.fold(0, |value, byte| value << 8 | u32::from(*byte))
+        let mut bytes = [0; 4];
+        bytes.copy_from_slice(&self.0[at..at + 4]);
+        u32::from_ne_bytes(bytes)
     }
 }
 
