@@ -29,6 +29,9 @@ pub enum ErrorKind {
     Open(String, io::Error),
     /// The kernel refused a call: its error number. The resource manager has not seen it.
     Errno(i32),
+    /// The kernel refused a system call that is not one of the driver's, such as `mmap`: its name, and
+    /// why.
+    System(&'static str, io::Error),
     /// The resource manager refused a call.
     Status(NvStatus),
     /// The machine's driver does not have this call, or has another of this name; nothing was asked
@@ -111,11 +114,11 @@ impl Error {
         }
     }
 
-    /// The kernel's error number, where it refused the call or the node.
+    /// The kernel's error number, where it refused the call, the node or another system call.
     pub fn errno(&self) -> Option<i32> {
         match &self.0.kind {
             ErrorKind::Errno(number) => Some(*number),
-            ErrorKind::Open(_, error) => error.raw_os_error(),
+            ErrorKind::Open(_, error) | ErrorKind::System(_, error) => error.raw_os_error(),
             _ => None,
         }
     }
@@ -178,6 +181,7 @@ impl fmt::Display for Error {
         match kind {
             ErrorKind::Open(path, error) => write!(f, "cannot open {path}: {error}")?,
             ErrorKind::Errno(number) => io::Error::from_raw_os_error(*number).fmt(f)?,
+            ErrorKind::System(call, error) => write!(f, "{call}: {error}")?,
             ErrorKind::Status(status) => {
                 status.told_in(driver.as_ref().map(Choice::driver)).fmt(f)?
             }
@@ -197,7 +201,7 @@ impl fmt::Display for Error {
 impl std::error::Error for Error {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match &self.0.kind {
-            ErrorKind::Open(_, error) => Some(error),
+            ErrorKind::Open(_, error) | ErrorKind::System(_, error) => Some(error),
             ErrorKind::UnknownDriver(refused) => Some(refused),
             _ => None,
         }
@@ -223,5 +227,14 @@ mod tests {
         let text = "NV20_SUBDEVICE_0 (class 0x2080) below 0x10 (NV01_DEVICE_0): the driver has no such call";
         assert_eq!(error.to_string(), text);
         assert_eq!((error.errno(), error.status()), (None, None));
+    }
+
+    #[test]
+    fn a_system_call_is_not_told_as_one_of_the_driver() {
+        let object = ObjectName { handle: Handle(0x10), class: 0x3e, class_name: "M" };
+        let denied = io::Error::from_raw_os_error(libc::EPERM);
+        let error = Error::new(ErrorKind::System("mmap", denied)).object(object);
+        assert_eq!(error.to_string(), "0x10 (M): mmap: Operation not permitted (os error 1)");
+        assert_eq!((error.errno(), error.call_name()), (Some(libc::EPERM), None));
     }
 }

@@ -1,11 +1,12 @@
 //! Events: what the driver tells a file that waits.
 
+use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use super::client::{NodeName, RmClient};
-use super::error::{Error, Result};
+use super::error::{Error, ErrorKind, Result};
 use super::escape;
 use super::object::{Node, Object};
 use crate::call::Kind;
@@ -103,22 +104,12 @@ impl OsEvent {
     ///
     /// # Errors
     ///
-    /// What the kernel says; a GPU that is gone is `EPIPE`.
+    /// [`System`](ErrorKind::System) with what the kernel says; a GPU that is gone is `EPIPE`.
     pub fn wait(&self, timeout: Duration) -> Result<bool> {
-        let mut poll = libc::pollfd {
-            fd: self.0.fd.as_raw_fd(),
-            events: libc::POLLIN | libc::POLLPRI,
-            revents: 0,
+        let told = |error| {
+            Error::new(ErrorKind::System("poll", error)).driver_is(&self.0.root.client.choice)
         };
-        let timeout = i32::try_from(timeout.as_millis()).unwrap_or(i32::MAX);
-        // SAFETY: one fd is polled, and the struct lives through the call.
-        let ready = unsafe { libc::poll(&mut poll, 1, timeout) };
-        let gone = poll.revents & (libc::POLLERR | libc::POLLHUP | libc::POLLNVAL) != 0;
-        match ready {
-            -1 => Err(Error::errno_of(&std::io::Error::last_os_error())),
-            _ if gone => Err(Error::errno_of(&std::io::Error::from_raw_os_error(libc::EPIPE))),
-            ready => Ok(ready > 0),
-        }
+        becomes_readable(self.as_fd(), timeout).map_err(told)
     }
 
     /// Takes what happened (`NV_ESC_RM_GET_EVENT_DATA`). What was subscribed to without data leaves
@@ -141,6 +132,37 @@ impl OsEvent {
         let escape::UnixEvent { object, notify_index, info32, info16, .. } = event;
         Ok(Event { subscription: object, notify_index, info32, info16, more: params.more != 0 })
     }
+}
+
+/// Waits for a file, on after signals; `false` where the time is over.
+fn becomes_readable(fd: BorrowedFd<'_>, timeout: Duration) -> io::Result<bool> {
+    let deadline = Instant::now().checked_add(timeout);
+    loop {
+        let left =
+            deadline.map_or(Duration::MAX, |at| at.saturating_duration_since(Instant::now()));
+        let events = libc::POLLIN | libc::POLLPRI;
+        let mut poll = libc::pollfd { fd: fd.as_raw_fd(), events, revents: 0 };
+        // SAFETY: one fd is polled, and the struct lives through the call.
+        match unsafe { libc::poll(&mut poll, 1, milliseconds(left)) } {
+            -1 => {
+                let error = io::Error::last_os_error();
+                if error.kind() != io::ErrorKind::Interrupted {
+                    return Err(error);
+                }
+            }
+            0 if left.is_zero() => return Ok(false),
+            0 => {}
+            _ if poll.revents & (libc::POLLERR | libc::POLLHUP | libc::POLLNVAL) != 0 => {
+                return Err(io::Error::from_raw_os_error(libc::EPIPE));
+            }
+            _ => return Ok(true),
+        }
+    }
+}
+
+/// As `poll` takes it: never less, or it would be asked again and again for the rest of one.
+fn milliseconds(time: Duration) -> libc::c_int {
+    i32::try_from(time.as_nanos().div_ceil(1_000_000)).unwrap_or(i32::MAX)
 }
 
 impl AsFd for OsEvent {
@@ -171,5 +193,53 @@ impl Drop for Inner {
 impl std::fmt::Debug for OsEvent {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_tuple("OsEvent").field(&self.0.fd).finish()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::net::UnixStream;
+    use std::os::unix::thread::JoinHandleExt as _;
+    use std::thread;
+
+    use super::*;
+
+    #[test]
+    fn parts_of_a_millisecond_are_waited_for() {
+        let times = [0, 1, 1_000_000, 1_000_001].map(Duration::from_nanos).map(milliseconds);
+        assert_eq!(times, [0, 1, 1, 2]);
+        assert_eq!(milliseconds(Duration::MAX), i32::MAX);
+    }
+
+    #[test]
+    fn signals_do_not_end_the_wait() -> io::Result<()> {
+        const TIME: Duration = Duration::from_millis(100);
+        extern "C" fn nothing(_: libc::c_int) {}
+        let handler = nothing as extern "C" fn(libc::c_int);
+        // SAFETY: the handler does nothing, and nobody else here uses this signal.
+        unsafe { libc::signal(libc::SIGUSR2, handler as libc::sighandler_t) };
+        let (reader, _writer) = UnixStream::pair()?;
+        let waits = thread::spawn(move || {
+            let start = Instant::now();
+            (becomes_readable(reader.as_fd(), TIME).ok(), start.elapsed())
+        });
+        while !waits.is_finished() {
+            // SAFETY: the thread is joined below, so its id is good until then.
+            unsafe { libc::pthread_kill(waits.as_pthread_t(), libc::SIGUSR2) };
+            thread::sleep(Duration::from_millis(10));
+        }
+        let (readable, time) = waits.join().unwrap_or_default();
+        assert_eq!(readable, Some(false));
+        assert!(time >= TIME, "{time:?}");
+        Ok(())
+    }
+
+    #[test]
+    fn a_file_whose_other_end_is_gone_is_an_error() -> io::Result<()> {
+        let (reader, writer) = UnixStream::pair()?;
+        drop(writer);
+        let waited = becomes_readable(reader.as_fd(), Duration::MAX);
+        assert_eq!(waited.map_err(|error| error.raw_os_error()), Err(Some(libc::EPIPE)));
+        Ok(())
     }
 }
