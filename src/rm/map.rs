@@ -1,6 +1,7 @@
 //! Memory of objects in the address space of the program.
 
 use std::fmt;
+use std::io;
 use std::os::fd::{AsFd, AsRawFd};
 use std::ptr::{self, NonNull};
 use std::sync::Arc;
@@ -115,8 +116,8 @@ impl Object {
                 Ok(mapping)
             }
             _ => {
-                let error = Error::errno_of(&std::io::Error::last_os_error());
-                Err(error.call(escape::MAP_MEMORY).object(self.name()).driver_is(self.driver()))
+                let kind = ErrorKind::System("mmap", io::Error::last_os_error());
+                Err(Error::new(kind).object(self.name()).driver_is(self.driver()))
             }
         }
     }
