@@ -22,7 +22,7 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
 use crate::call::{Call, Kind, PointerFree};
 use crate::check::{Layout, Type};
-use crate::driver::{Choice, Record};
+use crate::driver::{AnyDriver, Choice, Record};
 use crate::rm::{self, CallName, Error, ErrorKind, Result, RmClient};
 use crate::{Handle, NvProxy, NvStatus, Uuid, call};
 
@@ -110,17 +110,17 @@ impl Uvm {
     ///
     /// # Errors
     ///
-    /// When the node may not be opened, and what the kernel or the driver says.
+    /// When the node may not be opened, and what the kernel or the driver says;
+    /// [`NotInDriver`](ErrorKind::NotInDriver) where only one of the drivers that the machine's may be
+    /// has `UVM_MM_INITIALIZE`.
     pub fn open(client: &RmClient, flags: u64) -> Result<Self> {
         let choice = client.driver().clone();
+        let ties = ties_memory(&choice)?;
         let fd = rm::open(PATH)?;
         let mut params = Initialize { flags, status: 0, _pad: [0; 4] };
         // SAFETY: there are no addresses in the parameters.
         unsafe { made(fd.as_fd(), INITIALIZE, &mut params, |p| p.status, &choice) }?;
-        let memory = match choice.driver().uvm(MM_INITIALIZE.number) {
-            Some(_) => tie_memory(fd.as_fd(), &choice)?,
-            None => None,
-        };
+        let memory = if ties { tie_memory(fd.as_fd(), &choice)? } else { None };
         Ok(Self { fd, _memory: memory, choice })
     }
 
@@ -207,6 +207,16 @@ impl AsFd for Uvm {
     }
 }
 
+/// Whether the driver ties the program's memory to a space; what it may be instead must say the same.
+fn ties_memory(choice: &Choice) -> Result<bool> {
+    let ties = |driver: &AnyDriver| driver.uvm(MM_INITIALIZE.number).is_some();
+    let own = ties(choice.driver());
+    match choice.other().is_none_or(|other| ties(other) == own) {
+        true => Ok(own),
+        false => Err(Error::new(ErrorKind::NotInDriver).call(MM_INITIALIZE).driver_is(choice)),
+    }
+}
+
 /// Opens a second fd and ties the program's memory to the space of the first.
 fn tie_memory(space: BorrowedFd<'_>, choice: &Choice) -> Result<Option<OwnedFd>> {
     let fd = rm::open(PATH)?;
@@ -280,7 +290,8 @@ const fn is_status(name: &[u8]) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::driver::AnyDriver;
+    #[cfg(all(feature = "driver-530", feature = "driver-535"))]
+    use crate::driver::Compat;
 
     #[test]
     fn numbers_and_parameters_are_those_of_every_driver() {
@@ -297,6 +308,20 @@ mod tests {
                 assert_eq!(layout.size as usize, size_of::<MmInitialize>());
             }
         }
+    }
+
+    #[cfg(all(feature = "driver-530", feature = "driver-535"))]
+    #[test]
+    fn memory_is_not_left_untied_by_a_guess() {
+        let ties = |version| {
+            let choice =
+                Choice::new(version, Compat::SameAbi(&[])).map_err(|error| error.to_string());
+            choice.and_then(|choice| ties_memory(&choice).map_err(|error| error.to_string()))
+        };
+        assert_eq!((ties("530.41.03"), ties("535.43.02")), (Ok(false), Ok(true)));
+        let refused =
+            "UVM_MM_INITIALIZE (UVM ioctl 0x4b): the driver has no such call (driver 530.50)";
+        assert_eq!(ties("530.50"), Err(refused.to_owned()));
     }
 
     #[test]
