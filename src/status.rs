@@ -20,7 +20,7 @@
 use core::fmt;
 
 use crate::call::Views;
-use crate::driver::AnyDriver;
+use crate::driver::{AnyDriver, Choice};
 
 /// A status of the resource manager (`NV_STATUS`).
 ///
@@ -61,12 +61,10 @@ impl NvStatus {
         same.filter(|row| row.views.contain(driver)).map(|row| row.name).next()
     }
 
-    /// The name in one driver with the number, for messages.
-    pub(crate) fn told_in(self, driver: Option<&AnyDriver>) -> impl fmt::Display + use<> {
-        Told {
-            status: self,
-            name: driver.map_or_else(|| self.name(), |driver| self.name_in(driver)),
-        }
+    /// The name in the machine's driver with the number, for messages.
+    pub(crate) fn told_in(self, choice: Option<&Choice>) -> impl fmt::Display + use<> {
+        let name = choice.map_or_else(|| self.name(), |choice| choice.status_name(self));
+        Told { status: self, name }
     }
 }
 

@@ -4,6 +4,7 @@ use std::error::Error;
 use std::fmt;
 
 use super::{AnyDriver, Drivers, Record, UnknownVersion, Version};
+use crate::NvStatus;
 use crate::call::{Call, Info, Views};
 use crate::check::Layout;
 
@@ -127,6 +128,12 @@ impl Choice {
         C::VIEWS.are_all()
             || C::VIEWS.contain(self.driver)
                 && self.other.is_none_or(|other| C::VIEWS.contain(other))
+    }
+
+    /// The name of a status, where all that the driver can be have the same for it.
+    pub fn status_name(&self, status: NvStatus) -> Option<&'static str> {
+        let name = status.name_in(self.driver);
+        name.filter(|_| self.other.is_none_or(|other| status.name_in(other) == name))
     }
 
     /// Whether it has exactly this.
@@ -284,5 +291,20 @@ mod tests {
         }
         assert!(told("0.1").contains("does not lie between two"));
         assert!(told("3.2").contains("does not lie between two"));
+    }
+
+    #[cfg(all(feature = "driver-530", feature = "driver-535"))]
+    #[test]
+    fn a_status_has_a_name_where_both_neighbours_have_it() -> Result<(), Refused> {
+        // `NV_ERR_ALREADY_SIGNALLED` came with 535.
+        let [memory, signalled] = [NvStatus::NV_ERR_NO_MEMORY, NvStatus(0x7b)];
+        let above = Choice::new("535.43.02", Compat::Exact)?;
+        assert_eq!(above.status_name(signalled), Some("NV_ERR_ALREADY_SIGNALLED"));
+        let between = Choice::new("530.50", Compat::SameAbi(&[]))?;
+        assert_eq!(between.status_name(memory), Some("NV_ERR_NO_MEMORY"));
+        assert_eq!(between.status_name(signalled), None);
+        let swapped = Choice { driver: above.driver, other: Some(between.driver), ..between };
+        assert_eq!(swapped.status_name(signalled), None);
+        Ok(())
     }
 }
