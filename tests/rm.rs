@@ -20,7 +20,7 @@ use nvabi::r595::control::{
     NV0080_CTRL_CMD_GPU_GET_CLASSLIST_V2, NV2080_CTRL_CMD_GPU_GET_GID_INFO,
 };
 use nvabi::r595::frontend::{NV_ESC_ATTACH_GPUS_TO_FD, NV_ESC_CHECK_VERSION_STR};
-use nvabi::r595::uvm::{UVM_DISCARD, UVM_PAGEABLE_MEM_ACCESS};
+use nvabi::r595::uvm::{UVM_DEINITIALIZE, UVM_DISCARD, UVM_PAGEABLE_MEM_ACCESS};
 use nvabi::r595::{
     NV_MEMORY_ALLOCATION_PARAMS, NV0000_CTRL_SYSTEM_GET_BUILD_VERSION_PARAMS,
     NV0080_ALLOC_PARAMETERS, NV2080_ALLOC_PARAMETERS, UVM_PAGEABLE_MEM_ACCESS_PARAMS,
@@ -342,7 +342,8 @@ fn unified() -> nvabi::rm::Result<()> {
         text.starts_with("UVM_UNREGISTER_GPU (UVM ioctl 0x26): NV_ERR_INVALID_DEVICE"),
         "{text}"
     );
-    Ok(())
+    // A call without parameters.
+    memory.call::<UVM_DEINITIALIZE>(&mut ())
 }
 
 /// What the driver has otherwise, or not at all, is not asked of it.

@@ -86,17 +86,25 @@ pub struct Absent;
 
 // SAFETY: it holds no bytes.
 unsafe impl Record for Absent {
-    const LAYOUT: &'static Layout = &Layout {
-        name: "",
-        kind: crate::check::Kind::Struct,
-        size: 0,
-        align: 1,
-        since: "",
-        source: "",
-        fields: &[],
-    };
+    const LAYOUT: &'static Layout = NO_BYTES;
     const EXISTS: bool = false;
 }
+
+/// The parameters of a call that has none.
+// SAFETY: it holds no bytes.
+unsafe impl Record for () {
+    const LAYOUT: &'static Layout = NO_BYTES;
+}
+
+const NO_BYTES: &Layout = &Layout {
+    name: "",
+    kind: crate::check::Kind::Struct,
+    size: 0,
+    align: 1,
+    since: "",
+    source: "",
+    fields: &[],
+};
 
 /// The calls of a driver by kind, each kind in parts that are sorted by number.
 #[derive(Clone, Copy, Debug)]

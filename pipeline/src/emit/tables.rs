@@ -36,7 +36,8 @@ pub(super) fn call(text: &mut String, plan: &Plan<'_>, id: usize) {
     let number_name = number_name(item.kind);
     let _ = writeln!(text, "impl nvabi::call::{kind} for {name} {{");
     let _ = writeln!(text, "    const {number_name}: u32 = {number:#x};\n}}");
-    for param in &params {
+    let none = params.is_empty().then(|| "()".to_owned());
+    for param in params.iter().chain(&none) {
         let _ = writeln!(text, "impl nvabi::call::Accepts<{param}> for {name} {{}}");
     }
     if item.pointers.iter().all(|pointer| pointer.opaque && pointer.dir == Some(Direction::Out)) {
