@@ -126,7 +126,10 @@ fn calls() -> nvabi::rm::Result<()> {
         &mut NV2080_ALLOC_PARAMETERS { subDeviceId: 0 },
         0,
     )?;
-    sub.free()
+    sub.free()?;
+
+    // A client is freed by hand as well.
+    client.free()
 }
 
 fn control_node() -> fs::File {

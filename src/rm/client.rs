@@ -162,6 +162,15 @@ impl RmClient {
         called.map_err(|error| self.shared().failed(C::INFO.into(), &error))
     }
 
+    /// Frees it now, and tells what came of it.
+    ///
+    /// # Errors
+    ///
+    /// As [`Object::free`]: while it has objects yet, it is freed after the last of them.
+    pub fn free(self) -> Result<()> {
+        self.root.free()
+    }
+
     pub(super) fn shared(&self) -> &Arc<Client> {
         self.root.shared()
     }
