@@ -116,7 +116,7 @@ impl Uvm {
     pub fn open(client: &RmClient, flags: u64) -> Result<Self> {
         let choice = client.driver().clone();
         let ties = ties_memory(&choice)?;
-        let fd = rm::open(PATH)?;
+        let fd = open_node(&choice)?;
         let mut params = Initialize { flags, status: 0, _pad: [0; 4] };
         // SAFETY: there are no addresses in the parameters.
         unsafe { made(fd.as_fd(), INITIALIZE, &mut params, |p| p.status, &choice) }?;
@@ -207,6 +207,10 @@ impl AsFd for Uvm {
     }
 }
 
+fn open_node(choice: &Choice) -> Result<OwnedFd> {
+    rm::open(PATH).map_err(|error| error.driver_is(choice))
+}
+
 /// Whether the driver ties the program's memory to a space; what it may be instead must say the same.
 fn ties_memory(choice: &Choice) -> Result<bool> {
     let ties = |driver: &AnyDriver| driver.uvm(MM_INITIALIZE.number).is_some();
@@ -219,7 +223,7 @@ fn ties_memory(choice: &Choice) -> Result<bool> {
 
 /// Opens a second fd and ties the program's memory to the space of the first.
 fn tie_memory(space: BorrowedFd<'_>, choice: &Choice) -> Result<Option<OwnedFd>> {
-    let fd = rm::open(PATH)?;
+    let fd = open_node(choice)?;
     let mut params = MmInitialize { uvm_fd: space.as_raw_fd(), status: 0 };
     // SAFETY: there are no addresses in the parameters.
     match unsafe { made(fd.as_fd(), MM_INITIALIZE, &mut params, |p| p.status, choice) } {

@@ -269,6 +269,13 @@ fn errors() -> nvabi::rm::Result<()> {
     assert_eq!(error.errno(), Some(libc::EINVAL), "{error}");
     let error = client.open_gpu(77).unwrap_err();
     assert!(matches!(error.kind(), ErrorKind::Open(path, _) if path == "/dev/nvidia77"), "{error}");
+    assert!(error.to_string().ends_with(&format!(" (driver {version})")), "{error}");
+    let error = client.os_event(NodeName::Gpu(77)).unwrap_err();
+    assert_eq!(error.driver().map(|driver| driver.version()), Some(&*version), "{error}");
+    let memory = buffer(&device, 4096)?;
+    let node = NodeName::Gpu(77);
+    let error = memory.map_memory(&device, node, 0, 4096, Access::ReadOnly).unwrap_err();
+    assert_eq!(error.driver().map(|driver| driver.version()), Some(&*version), "{error}");
     Ok(())
 }
 

@@ -125,7 +125,7 @@ impl RmClient {
     ///
     /// When it may not be opened, and what the kernel says.
     pub fn open_gpu(&self, minor: u32) -> Result<OwnedFd> {
-        let fd = NodeName::Gpu(minor).open()?;
+        let fd = self.shared().open(NodeName::Gpu(minor))?;
         self.register_fd(fd.as_fd())?;
         Ok(fd)
     }
@@ -193,6 +193,11 @@ impl Deref for RmClient {
 }
 
 impl Client {
+    /// Opens a node of the same driver.
+    pub(super) fn open(&self, node: NodeName) -> Result<OwnedFd> {
+        node.open().map_err(|error| error.driver_is(&self.choice))
+    }
+
     pub(super) fn register_fd(&self, fd: BorrowedFd<'_>) -> Result<()> {
         let mut params = escape::RegisterFd { control: self.fd.as_raw_fd() };
         // SAFETY: there are no addresses in the parameters.

@@ -58,7 +58,7 @@ impl RmClient {
     ///
     /// When the node may not be opened, and what the kernel or the resource manager says.
     pub fn os_event(&self, node: NodeName) -> Result<OsEvent> {
-        let fd = node.open()?;
+        let fd = self.shared().open(node)?;
         self.register_fd(fd.as_fd())?;
         let number = fd.as_raw_fd() as u32;
         let mut params = escape::AllocOsEvent {

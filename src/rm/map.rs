@@ -63,7 +63,7 @@ impl Object {
             return Err(self.failed(escape::MAP_MEMORY, kind));
         }
         let client = self.shared();
-        let fd = node.open()?;
+        let fd = client.open(node)?;
         if let NodeName::Gpu(_) = node {
             client.register_fd(fd.as_fd())?;
         }

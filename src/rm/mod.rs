@@ -81,8 +81,8 @@
 //! # Errors
 //!
 //! The kernel and the resource manager refuse in different ways, [`ErrorKind::Errno`] and
-//! [`ErrorKind::Status`]; an [`Error`] names the call with its number, the object with its class, and the
-//! machine's driver.
+//! [`ErrorKind::Status`]; an [`Error`] names the call with its number and the object with its class, where
+//! it was made on one, and the machine's driver as soon as that is known.
 //!
 //! # Cost
 //!
