@@ -1,20 +1,21 @@
 //! Clients and their objects: who may name what, and what goes with what (S, R/client.c).
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
 use std::sync::Arc;
 
 use super::memory::Buffer;
 use crate::sim::Status;
 use crate::sim::files::FileId;
 
-/// Handles of clients begin with this (S: RS_CLIENT_HANDLE_BASE).
-const CLIENT_BASE: u32 = 0xc1d0_0000;
+/// Handles that the driver chooses for clients (S: RS_CLIENT_HANDLE_BASE); its own have the first ones.
+const CLIENTS: Range<u32> = 0xc1d0_0001..0xc1e0_0000;
 /// Clients whose handles agree in these bits are in one list (S: RS_CLIENT_HANDLE_BUCKET_MASK).
 const BUCKET: u32 = 0x3ff;
 /// Handles that the driver chooses for objects, and those that nobody may choose
 /// (RS_UNIQUE_HANDLE_BASE, RS_FW_UNIQUE_HANDLE_BASE).
-const OBJECT_BASE: u32 = 0xcaf0_0000;
-const RESTRICTED: std::ops::Range<u32> = 0xc9f0_0000..0xc9f8_0000;
+const OBJECTS: Range<u32> = 0xcaf0_0000..0xcaf8_0000;
+const RESTRICTED: Range<u32> = 0xc9f0_0000..0xc9f8_0000;
 
 /// All clients.
 #[derive(Debug, Default)]
@@ -104,7 +105,7 @@ impl Server {
         process: u32,
     ) -> Result<u32, Status> {
         let handle = match wanted {
-            0 => self.free_handle(),
+            0 => self.free_handle()?,
             taken if self.clients.contains_key(&taken) => {
                 return Err(Status::INSERT_DUPLICATE_NAME);
             }
@@ -116,15 +117,9 @@ impl Server {
         Ok(handle)
     }
 
-    fn free_handle(&mut self) -> u32 {
-        loop {
-            // The driver's own clients have the first ones.
-            self.next = (self.next + 1) & 0xf_ffff;
-            let handle = CLIENT_BASE | self.next;
-            if !self.clients.contains_key(&handle) {
-                return handle;
-            }
-        }
+    fn free_handle(&mut self) -> Result<u32, Status> {
+        let clients = &self.clients;
+        free(CLIENTS, &mut self.next, |handle| clients.contains_key(&handle))
     }
 
     /// A client by its handle (S/rs_server.c: `_serverFindClientEntry`).
@@ -209,13 +204,10 @@ impl Client {
     /// (S/rs_client.c: `clientAssignResourceHandle_IMPL`).
     pub(super) fn assign(&mut self, client: u32, wanted: u32) -> Result<u32, Status> {
         match wanted {
-            0 => loop {
-                let handle = OBJECT_BASE + self.chosen % 0x8_0000;
-                self.chosen = self.chosen.wrapping_add(1);
-                if !self.objects.contains_key(&handle) {
-                    return Ok(handle);
-                }
-            },
+            0 => {
+                let objects = &self.objects;
+                free(OBJECTS, &mut self.chosen, |handle| objects.contains_key(&handle))
+            }
             handle if handle == client || RESTRICTED.contains(&handle) => {
                 Err(Status::INVALID_OBJECT_HANDLE)
             }
@@ -254,6 +246,20 @@ impl Client {
     }
 }
 
+/// A handle of a range that is not taken, looked for from the `next` one on; the range is gone through once
+/// (S/rs_client.c: `clientGenResourceHandle_IMPL`).
+fn free(range: Range<u32>, next: &mut u32, is_taken: impl Fn(u32) -> bool) -> Result<u32, Status> {
+    let count = range.end - range.start;
+    for _ in 0..count {
+        let handle = range.start + *next;
+        *next = (*next + 1) % count;
+        if !is_taken(handle) {
+            return Ok(handle);
+        }
+    }
+    Err(Status::INSUFFICIENT_RESOURCES)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -278,6 +284,18 @@ mod tests {
         client.remove(1);
         assert!([1, 2, 3].iter().all(|own| client.object(*own).is_err()));
         assert!(client.object(4).is_ok() && client.object(handle).is_ok());
+    }
+
+    #[test]
+    fn where_all_handles_are_taken_there_is_an_error() {
+        let (mut taken, mut next) = (BTreeSet::from([8]), 0);
+        for expected in [Ok(7), Ok(9), Err(Status::INSUFFICIENT_RESOURCES)] {
+            let found = free(7..10, &mut next, |handle| taken.contains(&handle));
+            assert_eq!(found, expected);
+            taken.extend(found);
+        }
+        taken.remove(&8);
+        assert_eq!(free(7..10, &mut next, |handle| taken.contains(&handle)), Ok(8));
     }
 
     #[test]

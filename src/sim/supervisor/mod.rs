@@ -227,7 +227,7 @@ impl Shared {
     /// Lets those go first that wait for the machine: the lock alone is not fair.
     fn let_others(&self) {
         while self.waiting.load(Ordering::Relaxed) > 0 {
-            thread::yield_now();
+            thread::sleep(Duration::from_micros(10));
         }
     }
 
