@@ -167,6 +167,15 @@ fn signals_and_stops_are_the_programs() {
     }
 }
 
+#[test]
+fn a_program_ends_where_nobody_reads_it() {
+    for method in ["ptrace", "notify"] {
+        let Some(output) = sniff(method, &["--json"], &["pipe"]) else { return };
+        let objects = objects(&err(&output));
+        assert_eq!(objects.last().unwrap()["signal"], libc::SIGPIPE, "{method}");
+    }
+}
+
 /// A program that waits, and its number.
 fn waiting(method: &str) -> Option<(Child, i32)> {
     let program = program("program")?;

@@ -176,6 +176,8 @@ fn child(
     // SAFETY: system calls on memory that is here; after `fork` nothing is allocated.
     unsafe {
         libc::pthread_sigmask(libc::SIG_SETMASK, mask, std::ptr::null_mut());
+        // Rust ignores it for itself, which `exec` would hand on.
+        libc::signal(libc::SIGPIPE, libc::SIG_DFL);
         // Who watches alone can let calls go on.
         libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL);
         if libc::read(socket, (&raw mut under).cast(), 1) != 1 {
