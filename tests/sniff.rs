@@ -176,6 +176,25 @@ fn a_program_ends_where_nobody_reads_it() {
     }
 }
 
+/// A call of the first thread waits while another begins another program, in its place.
+#[test]
+fn what_another_program_cut_short_has_no_result() {
+    let folder = tempfile::tempdir().unwrap();
+    let fifo = folder.path().join("fifo");
+    let made = Command::new("mkfifo").arg(&fifo).status();
+    if !made.is_ok_and(|status| status.success()) {
+        return println!("skipped: no mkfifo");
+    }
+    let fifo = fifo.to_str().unwrap();
+    let words = ["replaced", fifo];
+    let Some(output) = sniff("ptrace", &["--json", "--path", fifo], &words) else { return };
+    let objects = objects(&err(&output));
+    let [opened, end] = objects.as_slice() else { panic!("{}", err(&output)) };
+    assert_eq!((&opened["call"], &opened["path"]), (&"open".into(), &fifo.into()));
+    assert_eq!((&opened["result"], &opened["error"]), (&Value::Null, &Value::Null));
+    assert_eq!(end["code"], 0);
+}
+
 /// A program that waits, and its number.
 fn waiting(method: &str) -> Option<(Child, i32)> {
     let program = program("program")?;

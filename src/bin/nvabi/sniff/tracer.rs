@@ -167,6 +167,13 @@ impl Tracer<'_> {
     fn executed(&mut self, thread: i32) -> io::Result<()> {
         let mut before = 0_u64;
         ptrace(libc::PTRACE_GETEVENTMSG, thread, 0, (&raw mut before) as usize)?;
+        // Nothing else that they were in returns: what does next is `execve`.
+        for of in [before as i32, thread] {
+            if let Some(pending) = self.threads.get_mut(&of).and_then(|known| known.pending.take())
+            {
+                self.watch.leave(pending, None);
+            }
+        }
         if before as i32 != thread {
             self.threads.remove(&(before as i32));
             self.launched.family.remove(before as u32);
