@@ -590,8 +590,11 @@ impl Played {
             before: bytes.clone(),
             after: Some(bytes),
         };
+        self.told(node, request, std::iter::once(argument).chain(more).collect())
+    }
+
+    fn told(&mut self, node: &str, request: u32, pieces: Vec<Piece>) -> Value {
         let file = File { path: "/dev/x".into(), node: node.into(), how: How::Path };
-        let pieces = std::iter::once(argument).chain(more).collect();
         let ioctl = Ioctl { fd: 3, file, request, argument: 0x1000, pieces, fds: Vec::new() };
         let (what, result, duration) = (What::Ioctl(ioctl), Some(0), Some(5));
         let event = Event { time: 0, process: 1, thread: 1, what, result, duration };
@@ -629,6 +632,23 @@ fn objects_of_older_calls() {
     assert_eq!(says(&freed, "hObjectOld"), "NV01_MEMORY_LOCAL_USER");
     let again = played.call("nvidiactl", rm(0x29, 16), &free, Vec::new());
     assert_eq!(says(&again, "hObjectOld"), Value::Null);
+}
+
+/// Where the argument cannot be read, nobody knows what was asked for.
+#[test]
+fn no_command_without_its_number() {
+    let mut played = Played::new("550.90.07");
+    let rm = |nr: u32, size: u32| 3 << 30 | size << 16 | 0x4600 | nr;
+    for (node, name, request) in [
+        ("nvidiactl", "NV_ESC_RM_CONTROL", rm(0x2a, 32)),
+        ("nvidiactl", "NV_ESC_RM_ALLOC", rm(0x2b, 48)),
+        ("nvidia-modeset", "NVKMS_IOCTL_CMD", 3 << 30 | 16 << 16 | 0x6d00),
+    ] {
+        let length = u64::from(request >> 16 & 0x3fff);
+        let unread = Piece { address: 0x1000, length, before: Vec::new(), after: None };
+        let told = played.told(node, request, vec![unread]);
+        assert_eq!((&told["name"], &told["detail"]), (&name.into(), &Value::Null), "{told}");
+    }
 }
 
 /// What display is asked for stands in its one argument; lists are told by their elements.

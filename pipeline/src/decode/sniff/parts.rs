@@ -81,20 +81,21 @@ impl<'t> Walk<'t, '_> {
         let bytes = self.follow(asked.family, part);
         let Some(ty) = ty else { return };
         let look = Look { family: asked.family, ty, bytes: &bytes, prefix: &prefix };
+        // A number that could not be read asks for nothing that is known.
         match asked.name {
             "NV_ESC_RM_CONTROL" => {
-                let number = look.number("cmd").unwrap_or(0) as u32;
+                let Some(number) = look.number("cmd") else { return };
                 let length = look.number("paramsSize");
-                self.numbered(look, ItemKind::Control, number, "params", length);
+                self.numbered(look, ItemKind::Control, number as u32, "params", length);
             }
             "NV_ESC_RM_ALLOC" => {
-                let number = look.number("hClass").unwrap_or(0) as u32;
-                self.numbered(look, ItemKind::Class, number, "pAllocParms", None);
+                let Some(number) = look.number("hClass") else { return };
+                self.numbered(look, ItemKind::Class, number as u32, "pAllocParms", None);
             }
             "NVKMS_IOCTL_CMD" => {
-                let number = look.number("cmd").unwrap_or(0) as u32;
+                let Some(number) = look.number("cmd") else { return };
                 let length = look.number("size");
-                self.numbered(look, ItemKind::Ioctl, number, "address", length);
+                self.numbered(look, ItemKind::Ioctl, number as u32, "address", length);
             }
             "NV_ESC_IOCTL_XFER_CMD" if prefix.is_empty() => {
                 let numbers = (look.number("cmd"), look.number("size"), look.number("ptr"));
