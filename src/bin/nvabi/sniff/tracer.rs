@@ -111,7 +111,7 @@ impl Tracer<'_> {
             0 if signal == SYSTEM_CALL => self.at_call(thread)?,
             // It is on its way to the program.
             0 => return self.resume(thread, signal),
-            libc::PTRACE_EVENT_SECCOMP if !self.every_call => self.at_call(thread)?,
+            libc::PTRACE_EVENT_SECCOMP if self.is_new(thread) => self.at_call(thread)?,
             libc::PTRACE_EVENT_EXEC => self.executed(thread)?,
             libc::PTRACE_EVENT_STOP if is_job_control(signal) => {
                 // It stays stopped until it is continued, as without us.
@@ -120,6 +120,22 @@ impl Tracer<'_> {
             _ => {}
         }
         self.resume(thread, 0)
+    }
+
+    /// Whether a call is not known yet: where every call stops, it may have been made before that.
+    fn is_new(&self, thread: i32) -> bool {
+        self.threads.get(&thread).is_none_or(|known| known.pending.is_none())
+    }
+
+    /// From now on all calls of all threads stop: those that run are resumed in the other way.
+    fn stop_at_every_call(&mut self) {
+        if std::mem::replace(&mut self.every_call, true) {
+            return;
+        }
+        for thread in self.threads.keys() {
+            // One that has ended meanwhile makes no call.
+            let _ = ptrace(libc::PTRACE_INTERRUPT, *thread, 0, 0);
+        }
     }
 
     fn resume(&mut self, thread: i32, signal: i32) -> io::Result<()> {
@@ -145,7 +161,9 @@ impl Tracer<'_> {
                         return Ok(());
                     }
                     if call.nr == libc::SYS_seccomp as u64 {
-                        self.every_call |= installs_listener(&call.args);
+                        if installs_listener(&call.args) {
+                            self.stop_at_every_call();
+                        }
                         return Ok(());
                     }
                     let caller =
