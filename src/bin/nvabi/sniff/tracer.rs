@@ -49,8 +49,7 @@ pub(super) fn follow(
     every_call: bool,
 ) -> io::Result<(Launched, ExitStatus)> {
     if every_call {
-        // It is brought to a stop first, to be resumed in the other way.
-        ptrace(libc::PTRACE_INTERRUPT, launched.pid, 0, 0)?;
+        resume_at_every_call(launched.pid)?;
     }
     launched.go(Under::Tracer)?;
     let threads = HashMap::new();
@@ -74,6 +73,23 @@ pub(super) fn follow(
             }
             _ => return Err(error),
         }
+    }
+}
+
+/// Brings a child that waits to a stop, and resumes it so that all of its calls stop.
+fn resume_at_every_call(child: i32) -> io::Result<()> {
+    ptrace(libc::PTRACE_INTERRUPT, child, 0, 0)?;
+    let mut status = 0;
+    // SAFETY: the kernel writes one number.
+    while unsafe { libc::waitpid(child, &mut status, libc::__WALL) } < 0 {
+        let error = io::Error::last_os_error();
+        if error.kind() != io::ErrorKind::Interrupted {
+            return Err(error);
+        }
+    }
+    match libc::WIFSTOPPED(status) {
+        true => ptrace(libc::PTRACE_SYSCALL, child, 0, 0),
+        false => Err(io::Error::other("the program was ended before it began")),
     }
 }
 
