@@ -64,7 +64,7 @@ pub(crate) fn sniff(context: &Context<'_>, args: &args::Sniff) -> Result<Outcome
         (None, signal) => End::Signal(signal.unwrap_or(0)),
     };
     let lacks = view.end(Some(end)).map_err(|error| failure(&error))?;
-    context.status("Ended", &format!("{end}, {} calls of the driver's", view.count()));
+    context.status("Ended", &format!("{end}, {} calls", view.count()));
     Ok(if lacks { Outcome::Different } else { Outcome::Same })
 }
 
@@ -104,8 +104,7 @@ pub(crate) fn decode(context: &Context<'_>, args: &args::DecodeSniff) -> Result<
     }
     let ended = end.map_or("its end is not in the record".to_owned(), |end| end.to_string());
     let command = start.command.join(" ");
-    context
-        .status("Decoded", &format!("{command}: {} calls of the driver's; {ended}", view.count()));
+    context.status("Decoded", &format!("{command}: {} calls; {ended}", view.count()));
     Ok(if lacks { Outcome::Different } else { Outcome::Same })
 }
 
