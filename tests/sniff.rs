@@ -196,9 +196,10 @@ fn what_another_program_cut_short_has_no_result() {
 }
 
 /// A program that waits, and its number.
-fn waiting(method: &str) -> Option<(Child, i32)> {
+fn waiting(method: &str, options: &[&str]) -> Option<(Child, i32)> {
     let program = program("program")?;
-    let mut command = nvabi(&["sniff", "--method", method, "--path", "/dev/*ptmx", "--"]);
+    let mut command = nvabi(&["sniff", "--method", method, "--path", "/dev/*ptmx"]);
+    command.args(options).arg("--");
     command.arg(program).arg("wait").stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = command.spawn().unwrap();
     let mut line = String::new();
@@ -227,7 +228,7 @@ fn is_there(process: i32) -> bool {
 #[test]
 fn who_asks_us_to_end_asks_the_program() {
     for method in ["ptrace", "notify"] {
-        let Some((child, program)) = waiting(method) else { return };
+        let Some((child, program)) = waiting(method, &[]) else { return };
         send(child.id() as i32, libc::SIGTERM);
         let output = child.wait_with_output().unwrap();
         assert!(err(&output).contains("Ended signal 15, 2 calls"), "{}", err(&output));
@@ -238,7 +239,7 @@ fn who_asks_us_to_end_asks_the_program() {
 #[test]
 fn a_program_does_not_outlive_us() {
     for method in ["ptrace", "notify"] {
-        let Some((mut child, program)) = waiting(method) else { return };
+        let Some((mut child, program)) = waiting(method, &[]) else { return };
         child.kill().unwrap();
         child.wait().unwrap();
         let until = Instant::now() + Duration::from_secs(10);
@@ -246,6 +247,24 @@ fn a_program_does_not_outlive_us() {
             assert!(Instant::now() < until, "{method}: {program} is left");
             std::thread::sleep(Duration::from_millis(10));
         }
+    }
+}
+
+/// Who follows the file of a program that goes on sees its calls.
+#[test]
+fn calls_are_written_as_they_come() {
+    let folder = tempfile::tempdir().unwrap();
+    let calls = folder.path().join("calls");
+    for method in ["ptrace", "notify"] {
+        let options = ["--out", calls.to_str().unwrap()];
+        let Some((mut child, program)) = waiting(method, &options) else { return };
+        let until = Instant::now() + Duration::from_secs(10);
+        while fs::read_to_string(&calls).unwrap().lines().count() < 2 {
+            assert!(Instant::now() < until && is_there(program), "{method}");
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        send(child.id() as i32, libc::SIGTERM);
+        child.wait().unwrap();
     }
 }
 

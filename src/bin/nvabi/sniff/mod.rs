@@ -47,7 +47,7 @@ pub(crate) fn sniff(context: &Context<'_>, args: &args::Sniff) -> Result<Outcome
     let record = args.record.as_deref().map(|path| begin_record(path, args, &names)).transpose()?;
     let out: Box<dyn Write> = match &args.out {
         Some(path) => {
-            Box::new(BufWriter::new(File::create(path).map_err(|e| unwritable(path, &e))?))
+            Box::new(LineWriter::new(File::create(path).map_err(|e| unwritable(path, &e))?))
         }
         None => Box::new(LineWriter::new(io::stderr())),
     };
