@@ -26,7 +26,7 @@ const MAGIC: &[u8; 12] = b"nvabi-sniff\n";
 const VERSION: u32 = 1;
 /// Bytes of a body: a call has at most `MAX_PARTS` pieces within the limits, before and after.
 const MAX_BODY: u32 = 4 << 20;
-/// Texts of a record; more are written out in place of their number's first use.
+/// Different paths and nodes of a record; a recording with more fails.
 const MAX_TEXTS: usize = 1 << 16;
 /// Bytes of a path or a name.
 const MAX_TEXT: usize = 4096;
