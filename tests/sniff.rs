@@ -196,11 +196,11 @@ fn what_another_program_cut_short_has_no_result() {
 }
 
 /// A program that waits, and its number.
-fn waiting(method: &str, options: &[&str]) -> Option<(Child, i32)> {
+fn waiting(method: &str, options: &[&str], how: &str) -> Option<(Child, i32)> {
     let program = program("program")?;
     let mut command = nvabi(&["sniff", "--method", method, "--path", "/dev/*ptmx"]);
     command.args(options).arg("--");
-    command.arg(program).arg("wait").stdout(Stdio::piped()).stderr(Stdio::piped());
+    command.arg(program).arg(how).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = command.spawn().unwrap();
     let mut line = String::new();
     BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
@@ -228,7 +228,7 @@ fn is_there(process: i32) -> bool {
 #[test]
 fn who_asks_us_to_end_asks_the_program() {
     for method in ["ptrace", "notify"] {
-        let Some((child, program)) = waiting(method, &[]) else { return };
+        let Some((child, program)) = waiting(method, &[], "wait") else { return };
         send(child.id() as i32, libc::SIGTERM);
         let output = child.wait_with_output().unwrap();
         assert!(err(&output).contains("Ended signal 15, 2 calls"), "{}", err(&output));
@@ -237,9 +237,25 @@ fn who_asks_us_to_end_asks_the_program() {
 }
 
 #[test]
+fn what_a_program_leaves_is_ended() {
+    for method in ["ptrace", "notify"] {
+        let Some((child, left)) = waiting(method, &[], "leave") else { return };
+        // Until the program's own end is seen, signals are its.
+        let until = Instant::now() + Duration::from_secs(10);
+        while is_there(left) {
+            assert!(Instant::now() < until, "{method}: {left} is left");
+            send(child.id() as i32, libc::SIGTERM);
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        let output = child.wait_with_output().unwrap();
+        assert!(err(&output).contains("Ended exit status 0"), "{}", err(&output));
+    }
+}
+
+#[test]
 fn a_program_does_not_outlive_us() {
     for method in ["ptrace", "notify"] {
-        let Some((mut child, program)) = waiting(method, &[]) else { return };
+        let Some((mut child, program)) = waiting(method, &[], "wait") else { return };
         child.kill().unwrap();
         child.wait().unwrap();
         let until = Instant::now() + Duration::from_secs(10);
@@ -257,7 +273,7 @@ fn calls_are_written_as_they_come() {
     let calls = folder.path().join("calls");
     for method in ["ptrace", "notify"] {
         let options = ["--out", calls.to_str().unwrap()];
-        let Some((mut child, program)) = waiting(method, &options) else { return };
+        let Some((mut child, program)) = waiting(method, &options, "wait") else { return };
         let until = Instant::now() + Duration::from_secs(10);
         while fs::read_to_string(&calls).unwrap().lines().count() < 2 {
             assert!(Instant::now() < until && is_there(program), "{method}");

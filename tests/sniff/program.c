@@ -192,6 +192,20 @@ int main(int count, char **words) {
         close(ends[0]);
         return write(ends[1], "", 1) < 0 ? 2 : 3;
     }
+    if (!strcmp(what, "leave")) {
+        // A child stays, of which a thread alone makes calls.
+        int fd = terminal();
+        pid_t parent = getpid();
+        if (fork()) return 0;
+        while (getppid() == parent) usleep(1000);
+        pthread_t thread;
+        pthread_create(&thread, NULL, calls, &fd);
+        pthread_join(thread, NULL);
+        printf("%d\n", getpid());
+        fflush(stdout);
+        pause();
+        return 0;
+    }
     if (!strcmp(what, "wait")) {
         number(terminal());
         printf("%d\n", getpid());

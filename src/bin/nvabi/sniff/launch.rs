@@ -1,6 +1,6 @@
 //! The program: begun under a filter, told of signals, ended with us.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::{CString, OsString};
 use std::io::{self, Read as _, Write as _};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
@@ -52,20 +52,44 @@ pub(super) struct Family(Arc<Mutex<Members>>);
 struct Members {
     program: libc::pid_t,
     has_ended: bool,
-    alive: BTreeSet<u32>,
+    /// Threads that we alone wait for: their numbers stay theirs until then.
+    traced: BTreeSet<u32>,
+    /// Processes of other threads, whose numbers may be a stranger's later.
+    seen: BTreeMap<u32, OwnedFd>,
+    /// As many of these are kept before those that have ended are looked for.
+    room: usize,
 }
+
+/// Processes that are kept at least.
+const MIN_SEEN: usize = 64;
 
 impl Family {
     fn members(&self) -> MutexGuard<'_, Members> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(super) fn add(&self, process: u32) {
-        self.members().alive.insert(process);
+    /// A thread that is traced.
+    pub(super) fn add(&self, thread: u32) {
+        self.members().traced.insert(thread);
     }
 
-    pub(super) fn remove(&self, process: u32) {
-        self.members().alive.remove(&process);
+    pub(super) fn remove(&self, thread: u32) {
+        self.members().traced.remove(&thread);
+    }
+
+    /// Whether nothing is kept of a thread, or what is kept has ended and the number is another's.
+    pub(super) fn is_new(&self, thread: u32) -> bool {
+        self.members().seen.get(&thread).is_none_or(has_ended)
+    }
+
+    /// The process of a thread that nobody traces.
+    pub(super) fn keep(&self, thread: u32, process: OwnedFd) {
+        let mut members = self.members();
+        if members.seen.len() >= members.room {
+            members.seen.retain(|_, process| !has_ended(process));
+            members.room = MIN_SEEN.max(2 * members.seen.len());
+        }
+        members.seen.insert(thread, process);
     }
 
     /// Its number may be another's from now on.
@@ -76,16 +100,28 @@ impl Family {
     /// To the program; when it has ended, what it left is ended.
     fn signal(&self, signal: i32) {
         let members = self.members();
-        // SAFETY: plain numbers; all of them are waited for by us alone.
+        // SAFETY: plain numbers, of those that are waited for by us alone, and descriptors of others.
         unsafe {
-            match members.has_ended {
-                false => drop(libc::kill(members.program, signal)),
-                true => members.alive.iter().for_each(|process| {
-                    libc::kill(*process as libc::pid_t, libc::SIGKILL);
-                }),
+            if !members.has_ended {
+                libc::kill(members.program, signal);
+                return;
+            }
+            for thread in &members.traced {
+                libc::kill(*thread as libc::pid_t, libc::SIGKILL);
+            }
+            for process in members.seen.values() {
+                let (fd, none) = (process.as_raw_fd(), std::ptr::null::<libc::siginfo_t>());
+                libc::syscall(libc::SYS_pidfd_send_signal, fd, libc::SIGKILL, none, 0);
             }
         }
     }
+}
+
+/// Whether a process has ended, by its descriptor.
+fn has_ended(process: &OwnedFd) -> bool {
+    let mut poll = libc::pollfd { fd: process.as_raw_fd(), events: libc::POLLIN, revents: 0 };
+    // SAFETY: one entry.
+    unsafe { libc::poll(&mut poll, 1, 0) == 1 }
 }
 
 /// Forks a child that waits for [`Launched::go`], and passes it the signals that were kept.

@@ -7,6 +7,7 @@ use std::process::ExitStatus;
 
 use super::filter;
 use super::launch::{self, Launched};
+use super::target;
 use super::watch::{Caller, Watch};
 
 /// `SECCOMP_USER_NOTIF_FD_SYNC_WAKE_UP`: whoever waits runs on the processor of who wakes it.
@@ -103,13 +104,17 @@ fn one(listener: &OwnedFd, launched: &Launched, watch: &mut dyn Watch) -> io::Re
             error => Err(error),
         };
     }
-    launched.family.add(raw.pid);
+    // Opened while the caller waits, or else dropped below: so it is of no stranger.
+    let process = launched.family.is_new(raw.pid).then(|| process_of(raw.pid)).flatten();
     let caller = Caller { thread: raw.pid, call: raw.data.nr.into(), args: raw.data.args };
     let pending = watch.enter(&caller);
     // SAFETY: the kernel reads one number.
     let is_valid = unsafe {
         libc::ioctl(listener.as_raw_fd(), libc::SECCOMP_IOCTL_NOTIF_ID_VALID as _, &raw.id) == 0
     };
+    if let (true, Some(process)) = (is_valid, process) {
+        launched.family.keep(raw.pid, process);
+    }
     // What was read is the caller's only if it still waits.
     if let (true, Some(pending)) = (is_valid, pending) {
         watch.leave(pending, None);
@@ -122,7 +127,13 @@ fn one(listener: &OwnedFd, launched: &Launched, watch: &mut dyn Watch) -> io::Re
     Ok(())
 }
 
-/// A descriptor that becomes readable when the program ends.
+/// The process that a thread is of: none where it cannot be had.
+fn process_of(thread: u32) -> Option<OwnedFd> {
+    let first = open_process(thread as libc::pid_t);
+    first.or_else(|_| open_process(target::process(thread)? as libc::pid_t)).ok()
+}
+
+/// A descriptor that becomes readable when a process ends.
 fn open_process(pid: libc::pid_t) -> io::Result<OwnedFd> {
     // SAFETY: plain numbers, and the descriptor is ours.
     unsafe {

@@ -89,14 +89,18 @@ impl Threads {
 impl Thread {
     fn new(number: u32) -> io::Result<Self> {
         let folder = fs::File::open(format!("/proc/{number}"))?;
-        let status = fs::read_to_string(format!("/proc/{number}/status"))?;
-        let process = status
-            .lines()
-            .find_map(|line| line.strip_prefix("Tgid:"))
-            .and_then(|process| process.trim().parse().ok())
-            .ok_or(io::ErrorKind::InvalidData)?;
-        Ok(Self { folder: folder.into(), process })
+        Ok(Self { folder: folder.into(), process: process(number)? })
     }
+}
+
+/// The number of the process that a thread is of.
+pub(super) fn process(thread: u32) -> io::Result<u32> {
+    let status = fs::read_to_string(format!("/proc/{thread}/status"))?;
+    let process = status
+        .lines()
+        .find_map(|line| line.strip_prefix("Tgid:"))
+        .and_then(|process| process.trim().parse().ok());
+    Ok(process.ok_or(io::ErrorKind::InvalidData)?)
 }
 
 fn read_link(folder: &OwnedFd, path: &CStr) -> io::Result<String> {
