@@ -6,7 +6,7 @@ use nvabi::driver::AnyDriver;
 use nvabi::proxy::{Error, Limits, Memory, marshal, unmarshal};
 
 /// Small enough that out-only memory, which costs the sender nothing, is soon refused.
-const LIMITS: Limits = Limits { bytes: 1 << 16, parts: 16 };
+const LIMITS: Limits = Limits { bytes: 1 << 16, parts: 16, opaque: true };
 
 /// A request that was read is written as the same bytes; a call that is made in between changes
 /// nothing but what the driver writes; the reply is that to this call alone. Says whether the bytes

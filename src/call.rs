@@ -170,7 +170,8 @@ pub struct Pointer {
     pub handles: &'static [HandleRole],
     /// Which way the data goes.
     pub direction: Option<Direction>,
-    /// The driver keeps it or gives it back, but does not follow it in this call.
+    /// What is there is not carried: the driver gives the address back, keeps it, or may pin or read what
+    /// is there in the process that makes the call.
     pub opaque: bool,
     /// It is in a union, and a pointer under this condition alone.
     pub when: Option<When>,

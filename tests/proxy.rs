@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::io;
 use std::path::Path;
 
-use nvabi::call::{Call, Control, Frontend, Means};
+use nvabi::call::{Call, Control, Frontend, Kind, Means};
 use nvabi::driver::{AnyDriver, Record};
 use nvabi::proxy::{Error, Limits, Memory, Message, Params, marshal, unmarshal};
 use nvabi::r550::{
@@ -377,6 +377,60 @@ fn what_cannot_be_carried_says_why() {
 }
 
 #[test]
+fn what_the_driver_would_take_for_its_callers_memory_is_refused() {
+    let mut call = NVOS32_PARAMETERS {
+        function: r550::NVOS32_FUNCTION_ALLOC_OS_DESCRIPTOR,
+        ..Record::zeroed()
+    };
+    let info = frontend::NV_ESC_RM_VID_HEAP_CONTROL::INFO;
+    Params::of::<frontend::NV_ESC_RM_VID_HEAP_CONTROL, _>(&mut call)
+        .visit_pointers(|pointer| pointer.set(0x40_0000));
+    let memory = Pieces::default().with_record(CALL, &call);
+    let (size, opaque) = (size_of_val(&call), Limits { opaque: true, ..Limits::default() });
+    let refused = carry::<frontend::NV_ESC_RM_VID_HEAP_CONTROL>(&memory, CALL, size).unwrap_err();
+    assert_eq!(
+        refused.to_string(),
+        "NV_ESC_RM_VID_HEAP_CONTROL: the driver may pin or read what data.AllocOsDesc.descriptor \
+         points to, so it must be null"
+    );
+    // Whoever asks for them gets them, and can put others there.
+    let sent = marshal(driver(), info, CALL, size, &memory, opaque).unwrap().request();
+    let refused = unmarshal(driver(), &sent, Limits::default()).unwrap_err();
+    assert!(matches!(refused, Error::Opaque { field: "data.AllocOsDesc.descriptor", .. }));
+    let mut there = unmarshal(driver(), &sent, opaque).unwrap();
+    let mut seen = Vec::new();
+    there.visit_pointers(|pointer| {
+        seen.push((pointer.role().field, pointer.get()));
+        pointer.set(0);
+    });
+    assert_eq!(seen, [("data.AllocOsDesc.descriptor", 0x40_0000)]);
+    assert!(unmarshal(driver(), &there.request(), Limits::default()).is_ok());
+    // An address that only comes back is not looked at.
+    call.function = r550::NVOS32_FUNCTION_ALLOC_SIZE;
+    Params::of::<frontend::NV_ESC_RM_VID_HEAP_CONTROL, _>(&mut call)
+        .visit_pointers(|pointer| pointer.set(1));
+    let memory = Pieces::default().with_record(CALL, &call);
+    assert!(carry::<frontend::NV_ESC_RM_VID_HEAP_CONTROL>(&memory, CALL, size).is_ok());
+}
+
+#[test]
+fn a_finn_message_is_refused_though_it_has_the_size_of_the_struct() {
+    let params = NV0000_CTRL_SYSTEM_GET_P2P_CAPS_PARAMS::zeroed();
+    let mut memory = command::<control::NV0000_CTRL_CMD_SYSTEM_GET_P2P_CAPS, _>(&params);
+    memory.0.get_mut(&CALL).unwrap()[12] = 4;
+    let refused = carry_command(&memory).unwrap_err().to_string();
+    assert_eq!(refused, "NV_ESC_RM_CONTROL: parameters in FINN's form are not carried");
+}
+
+#[test]
+fn pointers_to_another_call_say_which() {
+    let of = |info: &nvabi::call::Info| info.pointers[0].call;
+    assert_eq!(of(frontend::NV_ESC_RM_CONTROL::INFO), Some((Kind::Control, "cmd")));
+    assert_eq!(of(frontend::NV_ESC_RM_ALLOC::INFO), Some((Kind::Class, "hClass")));
+    assert_eq!(of(frontend::NV_ESC_IOCTL_XFER_CMD::INFO), Some((Kind::Frontend, "cmd")));
+}
+
+#[test]
 fn the_limits_hold_on_both_sides() {
     let params = NV0080_CTRL_FIFO_GET_CHANNELLIST_PARAMS {
         numChannels: 4,
@@ -388,7 +442,7 @@ fn the_limits_hold_on_both_sides() {
         command::<control::NV0080_CTRL_CMD_FIFO_GET_CHANNELLIST, _>(&params).with(0x3000, &[1; 16]);
     let info = frontend::NV_ESC_RM_CONTROL::INFO;
     let within = |bytes, parts| {
-        let limits = Limits { bytes, parts };
+        let limits = Limits { bytes, parts, opaque: false };
         let sent = marshal(driver(), info, CALL, 32, &memory, limits);
         let whole = carry_command(&memory).unwrap().request();
         let received = unmarshal(driver(), &whole, limits);

@@ -1,7 +1,7 @@
 //! A call and everything it points to, in one buffer.
 
 use super::field::{self, Place};
-use super::visit::{self, Fd, HandleField, Params};
+use super::visit::{self, Fd, HandleField, Params, PointerField};
 use super::{Error, Limits, Memory};
 use crate::call::{Direction, HandleRole, Info, Kind, Pointer};
 use crate::check::Layout;
@@ -13,6 +13,9 @@ const REPLY: [u8; 4] = *b"nvp\x01";
 
 /// A request's head: what it begins with, kind, number and size of the parameters, 4 bytes each.
 const HEAD: usize = 16;
+
+/// `NVOS54_FLAGS_FINN_SERIALIZED`: the parameters are a FINN message, not the command's struct.
+const FINN_SERIALIZED: u64 = 4;
 
 /// Where parts begin: as the driver's own types would have it.
 const ALIGN: usize = 8;
@@ -82,8 +85,8 @@ impl Part {
 ///
 /// # Errors
 ///
-/// When the call or one inside of it is unknown or has parameters of another size, when it exceeds
-/// the limits, and when memory cannot be read.
+/// When the call or one inside of it is unknown or has parameters of another size or in FINN's form,
+/// when it exceeds the limits, and when memory cannot be read.
 pub fn marshal(
     driver: &AnyDriver,
     info: &'static Info,
@@ -159,6 +162,9 @@ fn collect(
     let mut next = 0;
     while let Some(part) = message.parts.get(next) {
         if let Content::Call(info, Some(layout)) = part.content {
+            if !limits.opaque {
+                message.without_opaque(info, layout, next)?;
+            }
             for (target, field) in message.targets(driver, info, layout, next)? {
                 message.push(target, (field, info.name), limits, fill)?;
             }
@@ -202,6 +208,28 @@ impl Message {
         }
         self.parts.push(part);
         Ok(())
+    }
+
+    /// An opaque address would be taken for one of the process that makes the call. One that only comes
+    /// back is not looked at.
+    fn without_opaque(
+        &mut self,
+        info: &'static Info,
+        layout: &'static Layout,
+        part: usize,
+    ) -> Result<(), Error> {
+        let mut given = None;
+        let bytes = &mut self.bytes[self.parts[part].range()];
+        Params::known(info, Some(layout), bytes).visit_pointers(|pointer| {
+            let role = pointer.role();
+            if role.opaque && role.direction != Some(Direction::Out) && pointer.get() != 0 {
+                given = Some(role.field);
+            }
+        });
+        match given {
+            Some(field) => Err(Error::Opaque { call: info.name, field }),
+            None => Ok(()),
+        }
     }
 
     /// What the pointers of one part point to.
@@ -258,6 +286,18 @@ impl Message {
             if let Content::Call(info, layout) = part.content {
                 let bytes = &mut self.bytes[part.range()];
                 Params::known(info, layout, bytes).visit_fds(&mut visit);
+            }
+        }
+    }
+
+    /// Visits every address, also in parameters inside of the parameters; always in the same order.
+    ///
+    /// What is put into one that the driver follows is overwritten by [`Message::call`].
+    pub fn visit_pointers(&mut self, mut visit: impl FnMut(&mut PointerField<'_>)) {
+        for part in &self.parts {
+            if let Content::Call(info, layout) = part.content {
+                let bytes = &mut self.bytes[part.range()];
+                Params::known(info, layout, bytes).visit_pointers(&mut visit);
             }
         }
     }
@@ -385,6 +425,10 @@ fn behind(
         let of = role.of.and_then(|of| driver.layout(of));
         return Ok((len(role.len.ok_or_else(missing)?)?, Content::Records(role.handles, of)));
     };
+    let flags = (layout.name == "NVOS54_PARAMETERS").then(|| evaluate("flags")).transpose()?;
+    if flags.is_some_and(|flags| flags & FINN_SERIALIZED != 0) {
+        return Err(Error::Serialized { call: info.name });
+    }
     let number = u32::try_from(evaluate(by)?).map_err(|_| missing())?;
     let inner = find(driver, kind, number)?;
     let len = match role.len {

@@ -55,7 +55,7 @@ pub use message::{Message, marshal, unmarshal};
 pub use visit::{Fd, HandleField, Params, PointerField};
 
 #[allow(unused_imports)]
-use crate::call::Info;
+use crate::call::{Info, Pointer};
 
 /// The memory of the program that makes the calls: another process's, or one's own.
 pub trait Memory {
@@ -81,12 +81,17 @@ pub struct Limits {
     pub bytes: usize,
     /// Pieces of memory, the parameters among them.
     pub parts: usize,
+    /// Whether addresses go along that the driver is given and that no part stands for
+    /// ([`Pointer::opaque`]). It may pin or read what is there in the process that makes the call, so
+    /// who lets them through translates them first, by [`Message::visit_pointers`].
+    pub opaque: bool,
 }
 
 impl Default for Limits {
-    /// 16 MiB in 64 pieces. The driver itself takes 1 MiB behind a pointer, with few exceptions.
+    /// 16 MiB in 64 pieces, and no opaque address. The driver itself takes 1 MiB behind a pointer, with
+    /// few exceptions.
     fn default() -> Self {
-        Self { bytes: 16 << 20, parts: 64 }
+        Self { bytes: 16 << 20, parts: 64, opaque: false }
     }
 }
 
@@ -123,6 +128,18 @@ pub enum Error {
         field: &'static str,
         /// Bytes that it would take, with what is there already.
         bytes: u64,
+    },
+    /// An address is not null that the driver is given and that the limits do not let through.
+    Opaque {
+        /// The call.
+        call: &'static str,
+        /// The pointer's field.
+        field: &'static str,
+    },
+    /// The parameters of a command are a FINN message, which is carried for none.
+    Serialized {
+        /// The call that has them behind a pointer.
+        call: &'static str,
     },
     /// The caller's memory cannot be read or written.
     Memory {
@@ -162,6 +179,15 @@ impl fmt::Display for Error {
             }
             Self::TooLarge { call, field, bytes } => {
                 write!(f, "{call}: with what {field} points to, {bytes} bytes exceed the limits")
+            }
+            Self::Opaque { call, field } => {
+                write!(
+                    f,
+                    "{call}: the driver may pin or read what {field} points to, so it must be null"
+                )
+            }
+            Self::Serialized { call } => {
+                write!(f, "{call}: parameters in FINN's form are not carried")
             }
             Self::Memory { address, bytes, source } => {
                 write!(f, "cannot reach {bytes} bytes at {address:#x}: {source}")
