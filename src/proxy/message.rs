@@ -332,9 +332,10 @@ impl Message {
     /// Makes the call: while `call` runs, which gets the address of the parameters, the pointers lead
     /// to what the message holds.
     pub fn call<R>(&mut self, call: impl FnOnce(*mut u8) -> R) -> R {
-        let base = self.bytes.as_mut_ptr();
-        self.point(|part| base as u64 + part.at as u64);
-        let result = call(base);
+        let base = self.bytes.as_mut_ptr() as u64;
+        self.point(|part| base + part.at as u64);
+        // Taken anew: a pointer from before would not outlive the borrows that `point` makes.
+        let result = call(self.bytes.as_mut_ptr());
         self.point(|part| part.address);
         result
     }
