@@ -312,6 +312,7 @@ impl<'a> Linter<'a> {
         }
         for pointer in &item.pointers {
             self.path(item, &pointer.field, leaves);
+            self.followed(item, pointer);
             if let Some(of) = &pointer.of {
                 self.known_type(of);
             }
@@ -321,6 +322,25 @@ impl<'a> Linter<'a> {
                     self.term(item, pointer, term, leaves);
                 }
             }
+        }
+    }
+
+    /// How much is behind a pointer, and which way it is copied, is known of each that the driver follows,
+    /// where its calls are carried: a driver that tells nothing of handles has none of those.
+    fn followed(&mut self, item: &Item, pointer: &Pointer) {
+        if pointer.opaque || self.spec.handles.is_empty() {
+            return;
+        }
+        let (name, field) = (&item.name, &pointer.field);
+        let mut missing = |what: &str, help: &str| {
+            let message = format!("`{name}`: nothing says {what} `{}`", field.name);
+            self.complain("lint-pointer-role", message, &field.place, None, Some(help.to_owned()));
+        };
+        if pointer.len.is_none() && pointer.call.is_none() {
+            missing("how much is behind", "give `len`, `frontend`, `control` or `class`");
+        }
+        if pointer.dir.is_none() {
+            missing("which way to copy what is behind", "give `dir`: in, out or inout");
         }
     }
 

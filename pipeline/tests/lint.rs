@@ -183,6 +183,25 @@ const BROKEN: &[Broken] = &[
             ("lint-unknown-length", "`gpus` is neither a field nor a constant"),
         ],
     ),
+    // What a proxy has to know of a pointer that the driver follows.
+    (
+        "515",
+        "{ field = \"pEvent\", len = 1, of",
+        "{ field = \"pEvent\", of",
+        &[("lint-pointer-role", "nothing says how much is behind `pEvent`")],
+    ),
+    (
+        "515",
+        "of = \"NvUnixEvent\", dir = \"out\" }",
+        "of = \"NvUnixEvent\" }",
+        &[("lint-pointer-role", "nothing says which way to copy what is behind `pEvent`")],
+    ),
+    (
+        "515",
+        "control = \"cmd\", len = \"paramsSize\", ",
+        "",
+        &[("lint-pointer-role", "nothing says how much is behind `params`")],
+    ),
     (
         "515",
         "control = \"cmd\"",
