@@ -137,9 +137,9 @@ impl Kernel for Machine {
     }
 
     fn ioctl(&self, fd: BorrowedFd<'_>, request: u32, argument: *mut u8) -> i32 {
-        // SAFETY: the argument is the message's, whose pointers lead to memory of the size that the
+        // The request's type is the C library's. SAFETY: the argument is the message's, whose pointers lead to memory of the size that the
         // driver's own headers and tables give them.
-        let done = unsafe { libc::ioctl(fd.as_raw_fd(), request.into(), argument) };
+        let done = unsafe { libc::ioctl(fd.as_raw_fd(), request as _, argument) };
         match done {
             -1 => -io::Error::last_os_error().raw_os_error().unwrap_or(libc::EIO),
             done => done,
@@ -462,6 +462,8 @@ pub(crate) fn device(socket: &str, tag: &str) -> Result<()> {
     let listener = UnixListener::bind(socket)?;
     eprintln!("proxy: {} at {socket}", driver.tag());
     let (stream, _) = listener.accept()?;
+    // It serves one client, and a socket that stays would be in the next one's way.
+    std::fs::remove_file(socket)?;
     serve(stream, driver, &Machine)
 }
 

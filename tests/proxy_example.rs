@@ -289,6 +289,7 @@ mod simulated {
                 )
             );
             assert!(child.wait().unwrap().success(), "{tag}");
+            assert!(!folder.path().join("socket").exists(), "{tag}: the socket stays");
         }
     }
 }
