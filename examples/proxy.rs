@@ -24,7 +24,7 @@ use nix::sys::socket::{ControlMessage, ControlMessageOwned, MsgFlags, recvmsg, s
 use nix::sys::stat::fstat;
 use nix::sys::uio::{RemoteIoVec, process_vm_readv, process_vm_writev};
 use nix::unistd::Pid;
-use nvabi::call::{Class, Control, Frontend, Info, Request, Uvm};
+use nvabi::call::{Class, Control, Frontend, Info, Kind, Request, Uvm};
 use nvabi::driver::{AnyDriver, Record};
 use nvabi::proxy::{Limits, Memory, Message, marshal, unmarshal};
 use nvabi::{Handle, P64};
@@ -93,8 +93,11 @@ impl Wire {
     }
 }
 
-/// The word of a frame to the device's side: this, or the request of an ioctl.
+/// The word of a frame to the device's side: one of these two, or the request of an ioctl.
 const OPEN: i32 = -1;
+
+/// The device behind the file beside the frame is closed.
+const CLOSE: i32 = -2;
 
 /// The file descriptors of a call, in the order in which both sides visit them.
 fn fds(message: &mut Message) -> Vec<Option<RawFd>> {
@@ -158,6 +161,12 @@ pub(crate) fn serve(stream: UnixStream, driver: &AnyDriver, kernel: &impl Kernel
                 Ok(stand_in) => wire.send(0, &[], &[stand_in.as_raw_fd()])?,
                 Err(error) => wire.send(-error.raw_os_error().unwrap_or(libc::EIO), &[], &[])?,
             },
+            CLOSE => {
+                for stand_in in &frame.fds {
+                    devices.0.remove(&identity(stand_in.as_fd())?);
+                }
+                wire.send(0, &[], &[])?;
+            }
             _ => match devices.call(driver, kernel, &frame) {
                 Ok((done, reply, new)) => {
                     let new: Vec<RawFd> = new.iter().map(AsRawFd::as_raw_fd).collect();
@@ -175,26 +184,39 @@ pub(crate) fn serve(stream: UnixStream, driver: &AnyDriver, kernel: &impl Kernel
 
 /// The open devices, each by the file that stands for it.
 #[derive(Default)]
-struct Devices(HashMap<(u64, u64), OwnedFd>);
+struct Devices(HashMap<(u64, u64), Device>);
+
+/// An open device, and the kind of its ioctls.
+struct Device {
+    fd: OwnedFd,
+    kind: Kind,
+}
+
+/// The kind of the ioctls that a node takes; nothing for a node that is not served.
+fn kind_of(path: &str) -> Option<Kind> {
+    match path.strip_prefix("/dev/nvidia")? {
+        "ctl" => Some(Kind::Frontend),
+        "-uvm" | "-uvm-tools" => Some(Kind::Uvm),
+        number if number.parse::<u8>().is_ok() => Some(Kind::Frontend),
+        _ => None,
+    }
+}
 
 impl Devices {
     fn open(&mut self, kernel: &impl Kernel, path: &[u8]) -> io::Result<OwnedFd> {
         let path =
             std::str::from_utf8(path).map_err(|_| io::Error::from(io::ErrorKind::NotFound))?;
-        let name = path.strip_prefix("/dev/nvidia").filter(|name| !name.contains('/'));
-        if name.is_none() {
-            return Err(io::Error::from_raw_os_error(libc::EACCES));
-        }
-        let device = kernel.open(Path::new(path))?;
+        let kind = kind_of(path).ok_or_else(|| io::Error::from_raw_os_error(libc::EACCES))?;
+        let fd = kernel.open(Path::new(path))?;
         let name = CString::new(path)?;
         let stand_in = memfd_create(name.as_c_str(), MFdFlags::MFD_CLOEXEC)?;
-        self.0.insert(identity(stand_in.as_fd())?, device);
+        self.0.insert(identity(stand_in.as_fd())?, Device { fd, kind });
         Ok(stand_in)
     }
 
     /// The device that a client's file stands for, or that file.
     fn behind<'f>(&'f self, fd: &'f OwnedFd) -> Result<BorrowedFd<'f>> {
-        Ok(self.0.get(&identity(fd.as_fd())?).unwrap_or(fd).as_fd())
+        Ok(self.0.get(&identity(fd.as_fd())?).map_or(fd, |device| &device.fd).as_fd())
     }
 
     fn call(
@@ -211,7 +233,11 @@ impl Devices {
         }
         let theirs = fds(&mut message);
         let mut given = frame.fds.iter();
-        let device = self.behind(given.next().ok_or("an ioctl on nothing")?)?;
+        let on = identity(given.next().ok_or("an ioctl on nothing")?.as_fd())?;
+        let device = self.0.get(&on).ok_or("an ioctl on what is no device")?;
+        if device.kind != info.kind {
+            return Err(format!("{} is no ioctl of that device", info.name).into());
+        }
         let mut ours = Vec::new();
         for number in &theirs {
             ours.push(match number {
@@ -225,7 +251,7 @@ impl Devices {
                 fd.set(own.as_raw_fd());
             }
         });
-        let done = message.call(|argument| kernel.ioctl(device, request, argument));
+        let done = message.call(|argument| kernel.ioctl(device.fd.as_fd(), request, argument));
         let (mut new, mut at) = (Vec::new(), theirs.iter());
         message.visit_fds(|fd| match (at.next().copied().flatten(), fd.get()) {
             (Some(theirs), _) => fd.set(theirs),
@@ -235,7 +261,9 @@ impl Devices {
             }
             _ => {}
         });
-        Ok((done, message.reply(), new))
+        // With this error alone the driver has copied nothing back.
+        let reply = if done == -libc::EFAULT { Vec::new() } else { message.reply() };
+        Ok((done, reply, new))
     }
 }
 
@@ -276,6 +304,12 @@ impl Remote {
         Ok(answer.fds.into_iter().next().ok_or("no file came")?)
     }
 
+    /// Closes a device over there: dropping what stands for it leaves it open until this side hangs up.
+    pub(crate) fn close(&mut self, stand_in: &OwnedFd) -> Result<()> {
+        self.wire.send(CLOSE, &[], &[stand_in.as_raw_fd()])?;
+        self.wire.receive()?.map(drop).ok_or_else(|| "the other side is gone".into())
+    }
+
     /// Makes an ioctl over there, as `ioctl` would here: `argument` is an address of this process.
     pub(crate) fn ioctl(&mut self, fd: BorrowedFd<'_>, request: u32, argument: u64) -> Result<i32> {
         let (info, size) = described(self.driver, request)?;
@@ -286,8 +320,9 @@ impl Remote {
         let with = std::iter::once(fd.as_raw_fd()).chain(before.iter().flatten().copied());
         self.wire.send(request as i32, &message.request(), &with.collect::<Vec<_>>())?;
         let answer = self.wire.receive()?.ok_or("the other side is gone")?;
-        if answer.word < 0 {
-            return Err(io::Error::from_raw_os_error(-answer.word).into());
+        let failed = || Err(io::Error::from_raw_os_error(-answer.word).into());
+        if answer.word < 0 && answer.bytes.is_empty() {
+            return failed();
         }
         message.take_reply(&answer.bytes)?;
         let (mut new, mut at) = (answer.fds.into_iter(), before.into_iter());
@@ -297,8 +332,9 @@ impl Remote {
                 fd.set(new.next().map_or(-1, std::os::fd::IntoRawFd::into_raw_fd));
             }
         });
+        // The driver writes also what it fails with: the version that NV_ESC_CHECK_VERSION_STR misses.
         message.write_back(&mut memory)?;
-        Ok(answer.word)
+        if answer.word < 0 { failed() } else { Ok(answer.word) }
     }
 }
 
@@ -373,7 +409,7 @@ pub(crate) fn ask(remote: &mut Remote, told: &mut dyn Write) -> Result<()> {
         let number = request::<frontend::NV_ESC_RM_FREE, _>(&free);
         remote.ioctl(ctl.as_fd(), number, &raw mut free as u64)?;
         writeln!(told, "freed: status {:#x}", free.status)?;
-        Result::Ok(())
+        remote.close(&ctl)
     })
 }
 

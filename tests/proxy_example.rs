@@ -17,11 +17,11 @@ use std::path::Path;
 use std::thread;
 
 use nvabi::Handle;
-use nvabi::call::{Frontend, Request};
+use nvabi::call::{Frontend, Request, Uvm};
 use nvabi::driver::{AnyDriver, Record};
 use nvabi::r550::{
     NVOS21_PARAMETERS, NVOS54_PARAMETERS, frontend, nv_ioctl_export_to_dma_buf_fd_t,
-    nv_ioctl_register_fd_t,
+    nv_ioctl_register_fd_t, nv_ioctl_rm_api_version_t, uvm,
 };
 
 #[path = "../examples/proxy.rs"]
@@ -38,7 +38,9 @@ const UNKNOWN: i32 = -libc::ENOTTY;
 impl Kernel for Stub {
     fn open(&self, path: &Path) -> io::Result<OwnedFd> {
         match path.to_str() {
-            Some("/dev/nvidiactl" | "/dev/nvidia0") => Ok(tempfile::tempfile()?.into()),
+            Some("/dev/nvidiactl" | "/dev/nvidia0" | "/dev/nvidia-uvm") => {
+                Ok(tempfile::tempfile()?.into())
+            }
             _ => Err(io::Error::from_raw_os_error(libc::ENODEV)),
         }
     }
@@ -65,6 +67,11 @@ impl Kernel for Stub {
                     call.totalSize = made.metadata().unwrap().ino();
                     call.fd = made.into_raw_fd();
                     0
+                }
+                frontend::NV_ESC_CHECK_VERSION_STR::NR => {
+                    let call = &mut *argument.cast::<nv_ioctl_rm_api_version_t>();
+                    call.versionString[..9].copy_from_slice(b"550.90.07");
+                    -libc::EINVAL
                 }
                 _ => UNKNOWN,
             }
@@ -152,10 +159,6 @@ fn a_file_descriptor_that_the_driver_makes_arrives() {
 #[test]
 fn what_the_system_refuses_is_refused_here() {
     with_stub(|remote| {
-        let told = |result: Result<_, Box<dyn std::error::Error + Send + Sync>>| match result {
-            Ok(_) => panic!("it was not refused"),
-            Err(error) => error.to_string(),
-        };
         assert_eq!(told(remote.open("/dev/nvidia9")), "No such device (os error 19)");
         assert_eq!(told(remote.open("/dev/nvidia/../null")), "Permission denied (os error 13)");
         assert_eq!(told(remote.open("/etc/passwd")), "Permission denied (os error 13)");
@@ -163,6 +166,62 @@ fn what_the_system_refuses_is_refused_here() {
         let number = request::<frontend::NV_ESC_RM_FREE, [u8; 16]>();
         let refused = told(remote.ioctl(ctl.as_fd(), number, 8).map(drop).map(|()| ctl));
         assert_eq!(refused, "cannot reach 16 bytes at 0x8: Bad address (os error 14)");
+    });
+}
+
+fn told<T>(result: Result<T, Box<dyn std::error::Error + Send + Sync>>) -> String {
+    result.err().expect("it was not refused").to_string()
+}
+
+#[test]
+fn what_the_driver_writes_with_an_error_arrives() {
+    with_stub(|remote| {
+        let ctl = remote.open("/dev/nvidiactl").unwrap();
+        let mut call = nv_ioctl_rm_api_version_t::zeroed();
+        let number = request::<frontend::NV_ESC_CHECK_VERSION_STR, nv_ioctl_rm_api_version_t>();
+        let refused = told(remote.ioctl(ctl.as_fd(), number, &raw mut call as u64));
+        assert_eq!(refused, "Invalid argument (os error 22)");
+        assert_eq!(&call.versionString[..10], b"550.90.07\0");
+    });
+}
+
+#[test]
+fn a_call_is_made_on_the_node_that_has_it() {
+    with_stub(|remote| {
+        let ctl = remote.open("/dev/nvidiactl").unwrap();
+        let memory = remote.open("/dev/nvidia-uvm").unwrap();
+        let mut params = nvabi::r550::NVOS00_PARAMETERS::zeroed();
+        let number = request::<frontend::NV_ESC_RM_FREE, nvabi::r550::NVOS00_PARAMETERS>();
+        let mut free = |remote: &mut Remote, fd: BorrowedFd<'_>| {
+            remote.ioctl(fd, number, &raw mut params as u64)
+        };
+        assert_eq!(free(remote, ctl.as_fd()).unwrap(), 0);
+        let invalid = "Invalid argument (os error 22)";
+        assert_eq!(told(free(remote, memory.as_fd())), invalid);
+        // What the system answers on the right node is another error.
+        let mut start = nvabi::r550::UVM_INITIALIZE_PARAMS::zeroed();
+        let mut start = |remote: &mut Remote, fd: BorrowedFd<'_>| {
+            told(remote.ioctl(fd, uvm::UVM_INITIALIZE::REQUEST, &raw mut start as u64))
+        };
+        assert_eq!(start(remote, ctl.as_fd()), invalid);
+        assert!(start(remote, memory.as_fd()).contains("(os error 25)"));
+        // On a file of the client's own nothing is done.
+        let own: OwnedFd = tempfile::tempfile().unwrap().into();
+        assert_eq!(told(free(remote, own.as_fd())), invalid);
+        assert_eq!(told(remote.open("/dev/nvidia-modeset")), "Permission denied (os error 13)");
+    });
+}
+
+#[test]
+fn a_closed_device_is_no_device() {
+    with_stub(|remote| {
+        let ctl = remote.open("/dev/nvidiactl").unwrap();
+        let number = request::<frontend::NV_ESC_RM_FREE, nvabi::r550::NVOS00_PARAMETERS>();
+        let mut call = nvabi::r550::NVOS00_PARAMETERS::zeroed();
+        assert_eq!(remote.ioctl(ctl.as_fd(), number, &raw mut call as u64).unwrap(), 0);
+        remote.close(&ctl).unwrap();
+        let refused = told(remote.ioctl(ctl.as_fd(), number, &raw mut call as u64));
+        assert_eq!(refused, "Invalid argument (os error 22)");
     });
 }
 
