@@ -440,7 +440,7 @@ ioctl(8, 0x1, 0) = 0
         "0 3 nvidiactl NV_ESC_CHECK_VERSION_STR 0\n0 3 nvidiactl NV_ESC_CARD_INFO 0\n\
          0 4 nvidia NV_ESC_RM_ALLOC 0\n0 4 nvidia NV_ESC_RM_ALLOC 0\n0 4 nvidia NV_ESC_RM_ALLOC 0\n\
          0 5 nvidia-uvm UVM_INITIALIZE 0\n0 5 nvidia-uvm UVM_RESERVE_VA 0\n0 5 nvidia-uvm UVM_REGISTER_GPU 0\n\
-         0 6 nvidia-modeset CMD 0\n0 7 drm VERSION 0\n0 7 drm NVIDIA_GET_CRTC_CRC32 0\n0 8 nvidia-other 0x1 0\n"
+         0 6 nvidia-modeset CMD 0\n0 7 drm VERSION 0\n0 7 drm NVIDIA_GET_CRTC_CRC32 0\n0 8 nvidia-caps 0x1 0\n"
     );
     let decoded = report(log);
     let gpu = decoded.devices.iter().find(|device| device.path.as_deref() == Some("/dev/nvidia0"));
