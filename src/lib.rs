@@ -93,6 +93,9 @@ mod scalar;
 #[cfg(feature = "sim")]
 pub mod sim;
 pub mod status;
+#[cfg(feature = "sim")]
+#[doc(hidden)]
+pub mod supervise;
 pub mod tegra;
 #[cfg(feature = "trace")]
 pub mod trace;

@@ -50,6 +50,7 @@
 //! ```
 
 mod choice;
+mod installed;
 
 use std::cmp::Ordering;
 use std::error::Error;
@@ -60,6 +61,7 @@ pub use crate::abi::drivers::*;
 use crate::call::{Info, Kind};
 use crate::check::{Abi, Item, Layout};
 pub use choice::{Choice, Compat, Refused, Used};
+pub use installed::installed;
 
 /// A record of the driver: a struct or a union.
 ///

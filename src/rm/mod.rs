@@ -100,6 +100,7 @@ mod map;
 mod object;
 mod version;
 
+pub use crate::driver::installed;
 pub(crate) use client::open;
 pub use client::{Card, NodeName, Pci, RmClient};
 pub use error::{Error, ErrorKind, ObjectName, Result};
@@ -107,4 +108,3 @@ pub use escape::CallName;
 pub use event::{Event, OsEvent, Subscription};
 pub use map::{Access, Mapping};
 pub use object::Object;
-pub use version::installed;

@@ -1,35 +1,15 @@
-//! Which driver the machine has.
+//! Which driver is behind a node.
 
-use std::fs;
 use std::os::fd::BorrowedFd;
 
 use super::error::{Error, ErrorKind, Result};
 use super::escape::{self, CheckVersion};
-
-/// The files that tell it to everyone.
-const FILES: [&str; 2] = ["/proc/driver/nvidia/version", "/sys/module/nvidia/version"];
+use crate::driver::installed;
 
 /// `NV_RM_API_VERSION_CMD_STRICT`: is this your version?
 const STRICT: u32 = 0;
 /// `NV_RM_API_VERSION_CMD_QUERY`: which version are you? Before 530 the number means something else.
 const QUERY: u32 = b'2' as u32;
-
-/// The version of the loaded driver, by the files that it makes, without opening a node; `None` where
-/// there are none.
-pub fn installed() -> Option<String> {
-    let texts = FILES.iter().filter_map(|path| fs::read_to_string(path).ok());
-    texts.filter_map(|text| version_in(&text).map(str::to_owned)).next()
-}
-
-/// The first word of a text that is a version: `550.90.07`.
-fn version_in(text: &str) -> Option<&str> {
-    let is_version = |word: &&str| {
-        let mut parts = word.split('.');
-        let is_number = |part: &str| !part.is_empty() && part.bytes().all(|b| b.is_ascii_digit());
-        word.contains('.') && parts.all(is_number)
-    };
-    text.lines().next()?.split_whitespace().find(is_version)
-}
 
 /// The version of the driver behind `/dev/nvidiactl` (`NV_ESC_CHECK_VERSION_STR`).
 ///
@@ -68,22 +48,4 @@ fn ask(control: BorrowedFd<'_>, cmd: u32, version: &str) -> Result<String> {
 
 fn no_version() -> Error {
     Error::new(ErrorKind::NoVersion).call(escape::CHECK_VERSION_STR)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_version_is_found_in_what_the_files_say() {
-        let closed = "NVRM version: NVIDIA UNIX x86_64 Kernel Module  550.90.07  Fri May 31 09:35:42 UTC 2024\n\
-                      GCC version:  gcc version 12.3.0\n";
-        let open = "NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  580.159.03  Release Build  (dvs)\n";
-        assert_eq!(version_in(closed), Some("550.90.07"));
-        assert_eq!(version_in(open), Some("580.159.03"));
-        assert_eq!(version_in("550.100\n"), Some("550.100"));
-        for text in ["", "\n", "no version", "550", "550.", ".5", "550.x"] {
-            assert_eq!(version_in(text), None, "{text}");
-        }
-    }
 }

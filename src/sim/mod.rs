@@ -24,7 +24,7 @@ mod files;
 mod limits;
 mod log;
 mod machine;
-mod memory;
+pub(crate) mod memory;
 mod report;
 pub mod rm;
 mod status;

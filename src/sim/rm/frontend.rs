@@ -7,7 +7,6 @@ use super::{Driver, NodeKind, gpu};
 use crate::sim::Errno;
 use crate::sim::Status;
 use crate::sim::client::{Client, Descriptor};
-use crate::sim::fault::Refusal;
 use crate::sim::files::FileId;
 use crate::sim::machine::Answer;
 
@@ -140,12 +139,8 @@ impl Driver {
         client: &dyn Client,
         request: u32,
         argument: u64,
-        refusal: Refusal,
+        status: Status,
     ) -> Answer {
-        let status = match refusal {
-            Refusal::Errno(errno) => return Err(errno).into(),
-            Refusal::Status(status) => status,
-        };
         let read = self.call(client, request, argument).and_then(|call| {
             let record = self.record_of(&call);
             let args = self.read(client, &record, call.address, call.size)?;

@@ -116,11 +116,15 @@ impl Machine for Driver {
         argument: u64,
         refusal: Refusal,
     ) -> Answer {
-        match (self.files.get(id).map(|open| open.file.node), refusal) {
-            (Some(NodeKind::Control | NodeKind::Gpu(_)), refusal) => {
-                self.refuse_frontend(client, request, argument, refusal)
+        let status = match refusal {
+            Refusal::Errno(errno) => return Err(errno).into(),
+            Refusal::Status(status) => status,
+        };
+        match self.files.get(id).map(|open| open.file.node) {
+            Some(NodeKind::Control | NodeKind::Gpu(_)) => {
+                self.refuse_frontend(client, request, argument, status)
             }
-            (_, refusal) => self.refuse_uvm(client, request, argument, refusal),
+            _ => self.refuse_uvm(client, request, argument, status),
         }
     }
 

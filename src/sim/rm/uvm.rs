@@ -7,7 +7,6 @@ use super::frontend::Caller;
 use super::interface::Params;
 use super::{Driver, NodeKind};
 use crate::sim::client::Client;
-use crate::sim::fault::Refusal;
 use crate::sim::files::FileId;
 use crate::sim::machine::Answer;
 use crate::sim::{Errno, Status};
@@ -133,12 +132,8 @@ impl Driver {
         client: &dyn Client,
         request: u32,
         argument: u64,
-        refusal: Refusal,
+        status: Status,
     ) -> Answer {
-        let status = match refusal {
-            Refusal::Errno(errno) => return Err(errno).into(),
-            Refusal::Status(status) => status,
-        };
         let name = self.interface.ioctl(true, request).map(|call| call.name.clone());
         let (record, size) = self.uvm_record(&name.unwrap_or_default());
         match self.read(client, &record, argument, size) {

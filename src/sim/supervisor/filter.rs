@@ -1,22 +1,15 @@
 //! The seccomp filter: which system calls the supervisor gets to see.
 
-use std::collections::BTreeMap;
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 
-use seccompiler::{
-    BpfProgram, SeccompAction, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition, SeccompFilter,
-    SeccompRule, sock_filter,
-};
+use seccompiler::{BpfProgram, sock_filter};
 
 use crate::sim::memory::check;
+use crate::supervise;
 
-/// What the compiler of filters is told to return, for it knows no user notification.
-const MARK: u32 = 0x6e76;
 /// A flag of `mmap` that says nothing for a mapping of a file: with it we make the call for a program.
 pub(super) const OURS: u32 = 1 << 31;
-/// `BPF_RET | BPF_K`.
-const RETURN: u16 = 0x06;
 
 /// System calls that are always looked at.
 const ALWAYS: &[i64] = &[
@@ -44,59 +37,27 @@ const ALWAYS: &[i64] = &[
 
 /// The program, in the kernel's instructions.
 pub(super) fn program() -> io::Result<BpfProgram> {
-    let mut rules: BTreeMap<i64, Vec<SeccompRule>> =
-        ALWAYS.iter().map(|call| (*call, Vec::new())).collect();
     // Mappings of files.
-    rules.insert(libc::SYS_mmap, without(3, libc::MAP_ANONYMOUS as u64 | u64::from(OURS))?);
-    let filter = SeccompFilter::new(
-        rules,
-        SeccompAction::Allow,
-        SeccompAction::Trace(MARK),
-        std::env::consts::ARCH.try_into().map_err(io::Error::other)?,
-    )
-    .map_err(io::Error::other)?;
-    let mut program: BpfProgram = filter.try_into().map_err(io::Error::other)?;
-    for instruction in &mut program {
-        if instruction.code == RETURN && instruction.k == libc::SECCOMP_RET_TRACE | MARK {
-            instruction.k = libc::SECCOMP_RET_USER_NOTIF;
-        }
-    }
-    Ok(program)
-}
-
-/// Calls of which an argument lacks some flags.
-fn without(argument: u8, flags: u64) -> io::Result<Vec<SeccompRule>> {
-    let condition =
-        SeccompCondition::new(argument, SeccompCmpArgLen::Dword, SeccompCmpOp::MaskedEq(flags), 0);
-    let rule = SeccompRule::new(vec![condition.map_err(io::Error::other)?]);
-    Ok(vec![rule.map_err(io::Error::other)?])
+    let files = supervise::when(3, libc::MAP_ANONYMOUS as u64 | u64::from(OURS), 0)?;
+    let foreign = libc::SECCOMP_RET_KILL_PROCESS;
+    let rules = [(libc::SYS_mmap, files)];
+    supervise::program(ALWAYS, rules, libc::SECCOMP_RET_USER_NOTIF, foreign)
 }
 
 /// Puts this process, and what becomes of it, under a filter; returns what its calls are read from.
 ///
 /// Between `fork` and `exec` this may be called: it neither allocates nor locks.
 pub(super) fn install(program: &[sock_filter]) -> io::Result<OwnedFd> {
-    #[repr(C)]
-    struct Program {
-        length: u16,
-        instructions: *const sock_filter,
-    }
-    let program = Program { length: program.len() as u16, instructions: program.as_ptr() };
     let flags =
         libc::SECCOMP_FILTER_FLAG_NEW_LISTENER | libc::SECCOMP_FILTER_FLAG_WAIT_KILLABLE_RECV;
-    // SAFETY: plain numbers; then a program that outlives the call, and the descriptor that it
-    // returns is nobody's yet.
-    unsafe {
-        check(libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0))?;
-        let fd = libc::syscall(
-            libc::SYS_seccomp,
-            libc::SECCOMP_SET_MODE_FILTER,
-            flags,
-            std::ptr::from_ref(&program),
-        );
-        check(fd as libc::c_int)?;
-        Ok(OwnedFd::from_raw_fd(fd as RawFd))
+    // SAFETY: plain numbers.
+    check(unsafe { libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) })?;
+    let fd = RawFd::try_from(supervise::load(program, flags)).map_err(io::Error::other)?;
+    if fd < 0 {
+        return Err(io::Error::from_raw_os_error(-fd));
     }
+    // SAFETY: the listener's descriptor is nobody's yet.
+    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
 
 /// Sends a descriptor over a socket.

@@ -4,11 +4,11 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use super::notify::Notification;
 use super::target::Target;
 use super::{Handled, Shared};
 use crate::sim::Errno;
 use crate::sim::client::Work;
+use crate::supervise::Notification;
 
 /// What is due when.
 #[derive(Default)]

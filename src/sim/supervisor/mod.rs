@@ -5,7 +5,6 @@
 
 mod filter;
 mod later;
-mod notify;
 mod paths;
 mod poller;
 mod program;
@@ -28,8 +27,8 @@ use super::fault::{Effect, Refusal};
 use super::machine::{Doorbell, Machine, Mapping};
 use super::memory::{Access, Node, check};
 use super::{Errno, Outcome};
+use crate::supervise::{Give, Listener, Next, Notification};
 use later::Later;
-use notify::{Give, Listener, Next, Notification};
 use paths::{Tree, Writer};
 use program::Signals;
 use releases::Releases;

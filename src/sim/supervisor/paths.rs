@@ -9,7 +9,6 @@ use std::os::unix::ffi::OsStringExt;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Component, Path, PathBuf};
 
-use super::notify::{Give, Notification};
 use super::target::Target;
 use super::{Reply, Shared};
 use crate::sim::Errno;
@@ -17,6 +16,7 @@ use crate::sim::client::Client;
 use crate::sim::fault::Effect;
 use crate::sim::machine::{Device, Entry, EntryKind, Machine, Text};
 use crate::sim::memory::{self, Access, Inode, check};
+use crate::supervise::{Give, Notification};
 
 /// Longest path.
 const PATH_MAX: usize = 4096;

@@ -10,10 +10,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use super::Shared;
-use super::notify::{Give, Notification};
 use crate::sim::client::{Client, Descriptor, Work};
 use crate::sim::memory::{Access, Inode, NODE_NAME, Node, check};
 use crate::sim::{Errno, limits};
+use crate::supervise::{Give, Notification, process_of};
 
 /// What is known of a thread.
 #[derive(Debug)]
@@ -85,13 +85,7 @@ impl Thread {
         let flags = libc::O_PATH | libc::O_DIRECTORY | libc::O_CLOEXEC;
         // SAFETY: the path is a C string, and the descriptor is ours.
         let folder = unsafe { OwnedFd::from_raw_fd(check(libc::open(path.as_ptr(), flags))?) };
-        let status = fs::read_to_string(format!("/proc/{thread}/status"))?;
-        let process = status
-            .lines()
-            .find_map(|line| line.strip_prefix("Tgid:"))
-            .and_then(|process| process.trim().parse().ok())
-            .ok_or(io::ErrorKind::InvalidData)?;
-        Ok(Self { folder, process })
+        Ok(Self { folder, process: process_of(thread)? })
     }
 
     fn is_alive(&self) -> bool {

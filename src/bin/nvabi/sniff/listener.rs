@@ -5,13 +5,11 @@ use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::process::ExitStatus;
 
+use nvabi::supervise::{self, Listener, Next, Notification};
+
 use super::filter;
 use super::launch::{self, Launched};
-use super::target;
 use super::watch::{Caller, Watch};
-
-/// `SECCOMP_USER_NOTIF_FD_SYNC_WAKE_UP`: whoever waits runs on the processor of who wakes it.
-const SYNC_WAKE_UP: u64 = 1;
 
 /// Whether a filter with a listener can be had here.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -57,12 +55,7 @@ pub(super) fn follow(
     listener: OwnedFd,
     watch: &mut dyn Watch,
 ) -> io::Result<(Launched, ExitStatus)> {
-    // Kernels before 6.6 do not have it; they are slower, and that is all.
-    // SAFETY: a plain number.
-    unsafe {
-        let set = libc::SECCOMP_IOCTL_NOTIF_SET_FLAGS;
-        libc::ioctl(listener.as_raw_fd(), set as _, SYNC_WAKE_UP);
-    }
+    let listener = Listener::new(listener);
     let program = open_process(launched.pid)?;
     let mut ended = None;
     loop {
@@ -77,7 +70,10 @@ pub(super) fn follow(
             }
         }
         if polls[0].revents & libc::POLLIN != 0 {
-            one(&listener, &launched, watch)?;
+            // The caller may have been killed, or its call interrupted, before we look.
+            if let Next::Call(call) = listener.next(false)? {
+                one(&listener, &call, &launched, watch);
+            }
         } else if polls[1].revents != 0 {
             ended = Some(launch::wait(launched.pid)?);
             launched.family.program_ended();
@@ -92,45 +88,27 @@ pub(super) fn follow(
 }
 
 /// One call: looked at, and let go.
-fn one(listener: &OwnedFd, launched: &Launched, watch: &mut dyn Watch) -> io::Result<()> {
-    // SAFETY: zeros are a value of it, and what the kernel wants.
-    let mut raw: libc::seccomp_notif = unsafe { std::mem::zeroed() };
-    let receive = libc::SECCOMP_IOCTL_NOTIF_RECV;
-    // SAFETY: the kernel writes one such struct.
-    if unsafe { libc::ioctl(listener.as_raw_fd(), receive as _, &mut raw) } < 0 {
-        return match io::Error::last_os_error() {
-            // The caller was killed, or its call interrupted, before we looked.
-            error if matches!(error.raw_os_error(), Some(libc::ENOENT | libc::EINTR)) => Ok(()),
-            error => Err(error),
-        };
-    }
+fn one(listener: &Listener, call: &Notification, launched: &Launched, watch: &mut dyn Watch) {
+    let thread = call.thread;
     // Opened while the caller waits, or else dropped below: so it is of no stranger.
-    let process = launched.family.is_new(raw.pid).then(|| process_of(raw.pid)).flatten();
-    let caller = Caller { thread: raw.pid, call: raw.data.nr.into(), args: raw.data.args };
-    let pending = watch.enter(&caller);
-    // SAFETY: the kernel reads one number.
-    let is_valid = unsafe {
-        libc::ioctl(listener.as_raw_fd(), libc::SECCOMP_IOCTL_NOTIF_ID_VALID as _, &raw.id) == 0
-    };
+    let process = launched.family.is_new(thread).then(|| process_of(thread)).flatten();
+    let pending = watch.enter(&Caller { thread, call: call.call, args: call.args });
+    let is_valid = listener.is_valid(call);
     if let (true, Some(process)) = (is_valid, process) {
-        launched.family.keep(raw.pid, process);
+        launched.family.keep(thread, process);
     }
     // What was read is the caller's only if it still waits.
     if let (true, Some(pending)) = (is_valid, pending) {
         watch.leave(pending, None);
     }
-    let flags = libc::SECCOMP_USER_NOTIF_FLAG_CONTINUE as u32;
-    let response = libc::seccomp_notif_resp { id: raw.id, val: 0, error: 0, flags };
-    // SAFETY: the kernel reads one such struct. A caller that is gone needs no answer.
-    unsafe { libc::ioctl(listener.as_raw_fd(), libc::SECCOMP_IOCTL_NOTIF_SEND as _, &response) };
+    listener.pass(call);
     watch.settle();
-    Ok(())
 }
 
 /// The process that a thread is of: none where it cannot be had.
 fn process_of(thread: u32) -> Option<OwnedFd> {
     let first = open_process(thread as libc::pid_t);
-    first.or_else(|_| open_process(target::process(thread)? as libc::pid_t)).ok()
+    first.or_else(|_| open_process(supervise::process_of(thread)? as libc::pid_t)).ok()
 }
 
 /// A descriptor that becomes readable when a process ends.

@@ -11,8 +11,6 @@ use nvabi_pipeline::tag::Tag;
 
 use crate::context::{Context, Family, spec_of};
 
-/// Where a driver says its version.
-const VERSION_FILES: [&str; 2] = ["/proc/driver/nvidia/version", "/sys/module/nvidia/version"];
 /// Where L4T says its release.
 const TEGRA_FILE: &str = "/etc/nv_tegra_release";
 
@@ -31,8 +29,7 @@ pub(crate) struct Versions {
 impl Versions {
     /// What this machine says, beside what was asked for.
     pub(crate) fn of_machine(asked: &[Tag]) -> Self {
-        let desktop =
-            VERSION_FILES.iter().find_map(|path| version(&fs::read_to_string(path).ok()?));
+        let desktop = nvabi::driver::installed().and_then(|version| version.parse().ok());
         let tegra = fs::read_to_string(TEGRA_FILE).ok().and_then(|text| release(&text));
         Self { asked: asked.to_vec(), machine: desktop.into_iter().chain(tegra).collect() }
     }
@@ -40,15 +37,6 @@ impl Versions {
     fn of_family<'t>(tags: &'t [Tag], family: &str) -> Option<&'t Tag> {
         tags.iter().find(|tag| tag.family() == family)
     }
-}
-
-/// The version in `NVRM version: NVIDIA UNIX … 550.54.14  Thu …`, or alone.
-fn version(text: &str) -> Option<Tag> {
-    let first = text.lines().next()?;
-    first
-        .split_whitespace()
-        .filter_map(|word| word.parse::<Tag>().ok())
-        .find(|tag| tag.family().is_empty() && tag.branch().parse::<u32>().is_ok())
 }
 
 /// The release in `# R36 (release), REVISION: 4.3, GCID: …`.
@@ -149,7 +137,7 @@ impl Names {
             return;
         };
         let text = text.split(|byte| *byte == 0).next().unwrap_or_default();
-        if let Some(tag) = std::str::from_utf8(text).ok().and_then(version) {
+        if let Some(tag) = std::str::from_utf8(text).ok().and_then(|text| text.parse().ok()) {
             self.told = Some(tag);
             self.tables = None;
         }
@@ -238,11 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn machines_say_their_version() {
-        let text = "NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  580.126.09  Release Build\nGCC version: 13.3.0";
-        assert_eq!(version(text), Some(tag("580.126.09")));
-        assert_eq!(version("550.54.14\n"), Some(tag("550.54.14")));
-        assert_eq!(version(""), None);
+    fn jetsons_say_their_release() {
         let text = "# R36 (release), REVISION: 4.3, GCID: 38968081, BOARD: generic, EABI: aarch64";
         assert_eq!(release(text), Some(tag("tegra-r36.4.3")));
         assert_eq!(release("# R36 (release), REVISION: 4.0, GCID: 1"), Some(tag("tegra-r36.4")));

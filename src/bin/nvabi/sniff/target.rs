@@ -6,6 +6,8 @@ use std::fs;
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
 
+use nvabi::supervise::process_of;
+
 /// Threads that are remembered: each takes a descriptor of ours.
 const MAX_KNOWN: usize = 256;
 /// Smallest unit in which a process has memory or not.
@@ -89,18 +91,8 @@ impl Threads {
 impl Thread {
     fn new(number: u32) -> io::Result<Self> {
         let folder = fs::File::open(format!("/proc/{number}"))?;
-        Ok(Self { folder: folder.into(), process: process(number)? })
+        Ok(Self { folder: folder.into(), process: process_of(number)? })
     }
-}
-
-/// The number of the process that a thread is of.
-pub(super) fn process(thread: u32) -> io::Result<u32> {
-    let status = fs::read_to_string(format!("/proc/{thread}/status"))?;
-    let process = status
-        .lines()
-        .find_map(|line| line.strip_prefix("Tgid:"))
-        .and_then(|process| process.trim().parse().ok());
-    Ok(process.ok_or(io::ErrorKind::InvalidData)?)
 }
 
 fn read_link(folder: &OwnedFd, path: &CStr) -> io::Result<String> {

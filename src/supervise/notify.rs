@@ -11,12 +11,12 @@ const SYNC_WAKE_UP: u64 = 1;
 
 /// A system call that waits.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Notification {
+pub struct Notification {
     id: u64,
     /// The thread that made it.
-    pub(super) thread: u32,
-    pub(super) call: i64,
-    pub(super) args: [u64; 6],
+    pub thread: u32,
+    pub call: i64,
+    pub args: [u64; 6],
 }
 
 impl Notification {
@@ -27,7 +27,7 @@ impl Notification {
 
 /// What a look for calls has found.
 #[derive(Debug)]
-pub(super) enum Next {
+pub enum Next {
     Call(Notification),
     /// Nobody calls now.
     Nothing,
@@ -37,12 +37,18 @@ pub(super) enum Next {
 
 /// Where the calls of all processes under the filter are read from.
 #[derive(Debug)]
-pub(super) struct Listener {
+pub struct Listener {
     fd: OwnedFd,
 }
 
+impl AsRawFd for Listener {
+    fn as_raw_fd(&self) -> RawFd {
+        self.fd.as_raw_fd()
+    }
+}
+
 impl Listener {
-    pub(super) fn new(fd: OwnedFd) -> Self {
+    pub fn new(fd: OwnedFd) -> Self {
         // Kernels before 6.6 do not have it; they are slower, and that is all.
         // SAFETY: a plain number.
         unsafe {
@@ -52,7 +58,7 @@ impl Listener {
     }
 
     /// The next call; waits for one, or says that there is none.
-    pub(super) fn next(&self, waits: bool) -> io::Result<Next> {
+    pub fn next(&self, waits: bool) -> io::Result<Next> {
         loop {
             let mut poll =
                 libc::pollfd { fd: self.fd.as_raw_fd(), events: libc::POLLIN, revents: 0 };
@@ -80,12 +86,12 @@ impl Listener {
     }
 
     /// Lets the real kernel make the call.
-    pub(super) fn pass(&self, notification: &Notification) {
+    pub fn pass(&self, notification: &Notification) {
         self.respond(notification, 0, 0, libc::SECCOMP_USER_NOTIF_FLAG_CONTINUE as u32);
     }
 
     /// Answers a call. When the caller is gone nobody is answered, and that is fine.
-    pub(super) fn answer(&self, notification: &Notification, result: Result<i64, Errno>) {
+    pub fn answer(&self, notification: &Notification, result: Result<i64, Errno>) {
         match result {
             Ok(value) => self.respond(notification, value, 0, 0),
             Err(errno) => self.respond(notification, 0, -errno.0, 0),
@@ -101,7 +107,7 @@ impl Listener {
     }
 
     /// Whether the caller still waits: what was read from its memory was its own.
-    pub(super) fn is_valid(&self, notification: &Notification) -> bool {
+    pub fn is_valid(&self, notification: &Notification) -> bool {
         // SAFETY: the kernel reads one number.
         unsafe {
             libc::ioctl(
@@ -113,12 +119,7 @@ impl Listener {
     }
 
     /// Gives the caller a descriptor; by `how`, also as the answer, or in place of another.
-    pub(super) fn give(
-        &self,
-        notification: &Notification,
-        file: RawFd,
-        how: Give,
-    ) -> Result<i32, Errno> {
+    pub fn give(&self, notification: &Notification, file: RawFd, how: Give) -> Result<i32, Errno> {
         let (flags, newfd, newfd_flags) = match how {
             Give::New { cloexec } => (0, 0, cloexec),
             Give::Answer { cloexec } => (libc::SECCOMP_ADDFD_FLAG_SEND as u32, 0, cloexec),
@@ -142,7 +143,7 @@ impl Listener {
 
 /// How a descriptor is given.
 #[derive(Debug, Clone, Copy)]
-pub(super) enum Give {
+pub enum Give {
     New { cloexec: bool },
     Answer { cloexec: bool },
     Replace(i32),
