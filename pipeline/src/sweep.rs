@@ -58,11 +58,14 @@ pub fn sweep(
         let (tag, spec) = tags[*at];
         facts::extract_all_targets(clang, units, tag, &spec.targets, &cache)
     };
-    let take = |i: usize, read: Read| {
-        let (facts, warnings) = read;
+    let mut before: Option<Facts> = None;
+    let take = |i: usize, (facts, warnings): Read| {
         let at = distinct[i].0;
         let until = distinct.get(i + 1).map_or(tags.len(), |(until, _)| *until);
-        lock.insert(&facts, digests[at].clone());
+        match &before {
+            Some(before) => lock.insert_after(before, &facts, digests[at].clone()),
+            None => lock.insert(&facts, digests[at].clone()),
+        }
         // The tags up to the next new headers have those of a tag before them.
         for same in at + 1..until {
             lock.insert_same(tags[same].0, tags[firsts[same]].0);
@@ -71,6 +74,7 @@ pub fn sweep(
             progress(Progress::Warnings(&warnings));
         }
         (at..until).for_each(|_| progress(Progress::Tag));
+        before = Some(facts);
     };
     thread::scope(|scope| {
         scope.spawn(|| cache.fill(|| remember(nearest?, path, &blobs, specs)));

@@ -10,7 +10,7 @@ mod folder;
 mod text;
 
 use std::cmp::Ordering;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
 pub use folder::{Part, folder, read, read_closure, read_part, read_tags, write};
@@ -161,6 +161,38 @@ impl Lock {
         }
     }
 
+    /// Takes in the facts of a tag as `insert` does. That is quick where the tag comes behind all
+    /// others and `before`, which the lock has, is what it says of the last: then what both tags
+    /// have alike is not looked at.
+    pub fn insert_after(&mut self, before: &Facts, facts: &Facts, headers: String) {
+        let has_headers_of = |last: &LockedTag| {
+            let at = self.tag_index(&before.tag);
+            at.is_some_and(|at| self.tags[at].headers == last.headers) && last.tag < facts.tag
+        };
+        if !self.tags.last().is_some_and(has_headers_of) {
+            return self.insert(facts, headers);
+        }
+        let (at, _) = self.insert_tag(&facts.tag, headers);
+        let nothing = Surface::default();
+        let names = before.surfaces.keys().chain(facts.surfaces.keys());
+        for surface in names.collect::<BTreeSet<_>>() {
+            let before = before.surfaces.get(surface).unwrap_or(&nothing);
+            let now = facts.surfaces.get(surface).unwrap_or(&nothing);
+            let (gone, come) = changes(before, now);
+            let gone = gone.into_iter().map(|found| (found, None));
+            let come = come.into_iter().map(|found| (found, Some(found.1.placed())));
+            // What goes first may be the same item: what comes has the last word then.
+            for ((name, item), value) in gone.chain(come) {
+                let header = (surface.clone(), item.source().path.to_string());
+                let items = &mut self.headers.entry(header).or_default().items;
+                let history = items.entry((item.kind(), name.to_owned())).or_default();
+                history.retain(|state| state.from != at);
+                history.push(State { from: at, value });
+                normalise(history);
+            }
+        }
+    }
+
     /// Takes in a tag whose headers are those of `other`, which the lock has.
     ///
     /// False when it has no such tag.
@@ -219,7 +251,7 @@ impl Header {
         let mut new = Vec::new();
         for ((kind, name), history) in &mut self.items {
             let here = loop {
-                match found.peek().map(|f| (f.kind, f.name).cmp(&(*kind, name))) {
+                match found.peek().map(|f| (f.1.kind(), f.0).cmp(&(*kind, name))) {
                     Some(Ordering::Less) => new.extend(found.next()),
                     Some(Ordering::Equal) => break found.next(),
                     _ => break None,
@@ -228,19 +260,19 @@ impl Header {
             // Most of a driver stays as it is from one tag to the next.
             let now = history.last().and_then(|state| state.value.as_ref());
             let same = match (&here, now) {
-                (Some(found), Some(placed)) => found.is(placed),
+                (Some((_, item)), Some(placed)) => item.is(placed),
                 (None, None) => true,
                 _ => false,
             };
             if !(last && same) {
-                insert_state(history, at, last, here.map(|f| f.placed()));
+                insert_state(history, at, last, here.map(|(_, item)| item.placed()));
             }
         }
         new.extend(found);
-        for f in new {
+        for (name, item) in new {
             let mut history = History::new();
-            insert_state(&mut history, at, last, Some(f.placed()));
-            self.items.insert((f.kind, f.name.to_owned()), history);
+            insert_state(&mut history, at, last, Some(item.placed()));
+            self.items.insert((item.kind(), name.to_owned()), history);
         }
     }
 }
@@ -281,50 +313,78 @@ fn normalise(history: &mut History) {
     }
 }
 
-/// A fact of the model where it lies.
-struct Found<'f> {
-    kind: ItemKind,
-    name: &'f str,
-    fact: FoundFact<'f>,
-    line: u32,
-}
-
-enum FoundFact<'f> {
+/// An item of the model where it lies.
+#[derive(Clone, Copy)]
+enum Item<'f> {
     Record(&'f Record),
     Enum(&'f Enum),
     Alias(&'f Alias),
-    Value(Fact),
+    Call(&'f Call),
+    Constant(&'f Constant),
+    BitRange(&'f BitRange),
 }
 
-impl Found<'_> {
-    fn is(&self, placed: &Placed) -> bool {
-        self.line == placed.line
-            && match (&self.fact, &*placed.fact) {
-                (FoundFact::Record(r), Fact::Record { kind, size, align, fields }) => {
+impl<'f> Item<'f> {
+    fn kind(self) -> ItemKind {
+        match self {
+            Item::Record(_) => ItemKind::Record,
+            Item::Enum(_) => ItemKind::Enum,
+            Item::Alias(_) => ItemKind::Alias,
+            Item::Call(_) => ItemKind::Call,
+            Item::Constant(_) | Item::BitRange(_) => ItemKind::Constant,
+        }
+    }
+
+    fn source(self) -> &'f Source {
+        match self {
+            Item::Record(r) => &r.source,
+            Item::Enum(e) => &e.source,
+            Item::Alias(a) => &a.source,
+            Item::Call(c) => &c.source,
+            Item::Constant(c) => &c.source,
+            Item::BitRange(b) => &b.source,
+        }
+    }
+
+    fn fact(self) -> Fact {
+        match self {
+            Item::Record(r) => {
+                let (kind, size, align, fields) = (r.kind, r.size, r.align, r.fields.clone());
+                Fact::Record { kind, size, align, fields }
+            }
+            Item::Enum(e) => Fact::Enum { size: e.size, variants: e.variants.clone() },
+            Item::Alias(a) => Fact::Alias { ty: a.ty.clone(), size: a.size },
+            Item::Call(c) => Fact::Call(c.takes.clone()),
+            Item::Constant(c) => Fact::Constant(c.value),
+            Item::BitRange(b) => Fact::BitRange(b.high, b.low),
+        }
+    }
+
+    /// Whether the lock says the same.
+    fn is(self, placed: &Placed) -> bool {
+        self.source().line == placed.line
+            && match (self, &*placed.fact) {
+                (Item::Record(r), Fact::Record { kind, size, align, fields }) => {
                     (r.kind, r.size, r.align) == (*kind, *size, *align) && r.fields == *fields
                 }
-                (FoundFact::Enum(e), Fact::Enum { size, variants }) => {
+                (Item::Enum(e), Fact::Enum { size, variants }) => {
                     e.size == *size && e.variants == *variants
                 }
-                (FoundFact::Alias(a), Fact::Alias { ty, size }) => a.ty == *ty && a.size == *size,
-                (FoundFact::Value(value), fact) => value == fact,
+                (Item::Alias(a), Fact::Alias { ty, size }) => a.ty == *ty && a.size == *size,
+                (Item::Call(c), Fact::Call(takes)) => c.takes == *takes,
+                (Item::Constant(c), Fact::Constant(value)) => c.value == *value,
+                (Item::BitRange(b), Fact::BitRange(high, low)) => (b.high, b.low) == (*high, *low),
                 _ => false,
             }
     }
 
-    fn placed(&self) -> Placed {
-        let fact = match &self.fact {
-            FoundFact::Record(r) => {
-                let (kind, size, align, fields) = (r.kind, r.size, r.align, r.fields.clone());
-                Fact::Record { kind, size, align, fields }
-            }
-            FoundFact::Enum(e) => Fact::Enum { size: e.size, variants: e.variants.clone() },
-            FoundFact::Alias(a) => Fact::Alias { ty: a.ty.clone(), size: a.size },
-            FoundFact::Value(value) => value.clone(),
-        };
-        Placed { fact: Arc::new(fact), line: self.line }
+    fn placed(self) -> Placed {
+        Placed { fact: Arc::new(self.fact()), line: self.source().line }
     }
 }
+
+/// An item with its name.
+type Found<'f> = (&'f str, Item<'f>);
 
 /// The facts of a tag, sorted into the headers that declare them; in a header, by kind and name.
 fn by_header(facts: &Facts) -> HashMap<(&str, &str), Vec<Found<'_>>> {
@@ -332,45 +392,65 @@ fn by_header(facts: &Facts) -> HashMap<(&str, &str), Vec<Found<'_>>> {
     for (name, surface) in &facts.surfaces {
         // A surface's items share the paths they point to, and those are told apart at a glance.
         let mut by_path: HashMap<*const u8, (&str, Vec<Found<'_>>)> = HashMap::new();
-        for (source, found) in found(surface) {
-            let of_path = by_path.entry(source.path.as_ptr());
-            of_path.or_insert_with(|| (&source.path, Vec::new())).1.push(found);
+        for (name, item) in found(surface) {
+            let path = &item.source().path;
+            let of_path = by_path.entry(path.as_ptr());
+            of_path.or_insert_with(|| (path, Vec::new())).1.push((name, item));
         }
         for (path, found) in by_path.into_values() {
             headers.entry((name, path)).or_default().extend(found);
         }
     }
     // A bit range may stand between the constants.
-    headers.values_mut().for_each(|found| found.sort_by_key(|f| (f.kind, f.name)));
+    headers.values_mut().for_each(|found| found.sort_by_key(|(name, item)| (item.kind(), *name)));
     headers
 }
 
-fn found(surface: &Surface) -> impl Iterator<Item = (&Source, Found<'_>)> {
-    let records = surface.records.iter().map(|(name, r)| {
-        let fact = FoundFact::Record(r);
-        (&r.source, Found { kind: ItemKind::Record, name, fact, line: r.source.line })
-    });
-    let enums = surface.enums.iter().map(|(name, e)| {
-        let fact = FoundFact::Enum(e);
-        (&e.source, Found { kind: ItemKind::Enum, name, fact, line: e.source.line })
-    });
-    let aliases = surface.aliases.iter().map(|(name, a)| {
-        let fact = FoundFact::Alias(a);
-        (&a.source, Found { kind: ItemKind::Alias, name, fact, line: a.source.line })
-    });
-    let constants = surface.constants.iter().map(|(name, c)| {
-        let fact = FoundFact::Value(Fact::Constant(c.value));
-        (&c.source, Found { kind: ItemKind::Constant, name, fact, line: c.source.line })
-    });
-    let ranges = surface.bit_ranges.iter().map(|(name, b)| {
-        let fact = FoundFact::Value(Fact::BitRange(b.high, b.low));
-        (&b.source, Found { kind: ItemKind::Constant, name, fact, line: b.source.line })
-    });
-    let calls = surface.calls.iter().map(|(name, c)| {
-        let fact = FoundFact::Value(Fact::Call(c.takes.clone()));
-        (&c.source, Found { kind: ItemKind::Call, name, fact, line: c.source.line })
-    });
-    records.chain(enums).chain(aliases).chain(calls).chain(constants).chain(ranges)
+fn found(surface: &Surface) -> impl Iterator<Item = Found<'_>> {
+    let Surface { records, aliases, enums, constants, bit_ranges, calls } = surface;
+    (records.iter().map(|(name, r)| (name, Item::Record(r))))
+        .chain(enums.iter().map(|(name, e)| (name, Item::Enum(e))))
+        .chain(aliases.iter().map(|(name, a)| (name, Item::Alias(a))))
+        .chain(calls.iter().map(|(name, c)| (name, Item::Call(c))))
+        .chain(constants.iter().map(|(name, c)| (name, Item::Constant(c))))
+        .chain(bit_ranges.iter().map(|(name, b)| (name, Item::BitRange(b))))
+        .map(|(name, item)| (name.as_str(), item))
+}
+
+/// What two tags do not have alike: the items of the first, and those of the second.
+fn changes<'f>(before: &'f Surface, now: &'f Surface) -> (Vec<Found<'f>>, Vec<Found<'f>>) {
+    let mut changes = (Vec::new(), Vec::new());
+    let found = &mut changes;
+    unlike(&before.records, &now.records, Item::Record, found);
+    unlike(&before.enums, &now.enums, Item::Enum, found);
+    unlike(&before.aliases, &now.aliases, Item::Alias, found);
+    unlike(&before.calls, &now.calls, Item::Call, found);
+    unlike(&before.constants, &now.constants, Item::Constant, found);
+    unlike(&before.bit_ranges, &now.bit_ranges, Item::BitRange, found);
+    changes
+}
+
+fn unlike<'f, T: PartialEq>(
+    before: &'f BTreeMap<String, T>,
+    now: &'f BTreeMap<String, T>,
+    item: fn(&'f T) -> Item<'f>,
+    (gone, come): &mut (Vec<Found<'f>>, Vec<Found<'f>>),
+) {
+    let (mut before, mut now) = (before.iter().peekable(), now.iter().peekable());
+    loop {
+        let order = match (before.peek(), now.peek()) {
+            (Some(a), Some(b)) => a.0.cmp(b.0),
+            (Some(_), None) => Ordering::Less,
+            (None, Some(_)) => Ordering::Greater,
+            (None, None) => return,
+        };
+        let a = if order.is_le() { before.next() } else { None };
+        let b = if order.is_ge() { now.next() } else { None };
+        if a.map(|a| a.1) != b.map(|b| b.1) {
+            gone.extend(a.map(|(name, value)| (name.as_str(), item(value))));
+            come.extend(b.map(|(name, value)| (name.as_str(), item(value))));
+        }
+    }
 }
 
 /// Adds a fact to a surface of the model.
@@ -431,11 +511,55 @@ mod tests {
             }
             lock
         });
+        // One after the other, with what the tag before had.
+        let mut after = Lock::default();
+        after.insert(&all[0], "0".to_owned());
+        for i in 1..all.len() {
+            after.insert_after(&all[i - 1], &all[i], format!("{i}"));
+        }
+        assert_eq!(after, locks[0]);
         for lock in &locks {
             assert_eq!(*lock, locks[0]);
             for facts in &all {
                 assert_eq!(lock.facts(&facts.tag).as_ref(), Some(facts));
             }
+        }
+    }
+
+    /// Taking in what changed alone gives the same lock: items that come, go, come back, move to
+    /// another header and become something else.
+    #[test]
+    fn what_stays_need_not_be_looked_at() {
+        let of = |tag: &str, items: &[(&str, &str, Fact, u32)]| {
+            let mut facts = facts(tag, &[]);
+            for (path, name, fact, line) in items {
+                let source = Source { path: (*path).into(), line: *line };
+                add(facts.surfaces.entry("rm".to_owned()).or_default(), name, fact, source);
+            }
+            facts
+        };
+        let alias = |ty: &str| Fact::Alias { ty: ty.to_owned(), size: 4 };
+        let all = [
+            of("1.1", &[("a.h", "A", Fact::Constant(1), 1), ("a.h", "B", Fact::Constant(2), 2)]),
+            of("1.2", &[("b.h", "A", Fact::Constant(1), 1), ("a.h", "B", Fact::BitRange(2, 0), 2)]),
+            of("1.3", &[("b.h", "A", Fact::Constant(1), 9), ("a.h", "A", alias("int"), 3)]),
+            of("1.4", &[]),
+            of("1.5", &[("a.h", "A", alias("long"), 3), ("a.h", "B", Fact::Constant(2), 2)]),
+            of("1.7", &[("a.h", "A", Fact::Constant(1), 1), ("a.h", "B", Fact::Constant(2), 2)]),
+        ];
+        let digest = |facts: &Facts| facts.tag.to_string();
+        let (mut whole, mut after) = (Lock::default(), Lock::default());
+        for (i, facts) in all.iter().enumerate() {
+            whole.insert(facts, digest(facts));
+            after.insert_after(&all[i.saturating_sub(1)], facts, digest(facts));
+            assert_eq!(after, whole, "{}", facts.tag);
+        }
+        // Those that are not the last, or do not come behind it, are no help and do no harm.
+        for (before, tag) in [(0, "1.8"), (5, "1.6"), (4, "1.9")] {
+            let facts = of(tag, &[("a.h", "C", Fact::Constant(5), 1)]);
+            whole.insert(&facts, digest(&facts));
+            after.insert_after(&all[before], &facts, digest(&facts));
+            assert_eq!(after, whole, "{tag}");
         }
     }
 
