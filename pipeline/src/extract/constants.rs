@@ -18,7 +18,7 @@ use rustc_hash::{FxBuildHasher, FxHashMap, FxHashSet};
 use super::clang::{Clang, Unit};
 use super::lexer::{self, Token};
 use super::machine;
-use super::records::{Macro, Macros, macro_at};
+use super::records::{Macro, Macros, Place, macro_at};
 use super::{Header, Request, main_file, main_name, parse};
 use crate::diagnostic::Report;
 use crate::headers::{File, Tree};
@@ -33,8 +33,8 @@ pub struct Cache(OnceLock<RwLock<Known>>);
 struct Known {
     /// Values of macros by the text of all that they depend on.
     values: FxHashMap<u64, Option<Value>>,
-    /// By header and offset: the macros that name no other, and need no second look therefore.
-    lone: FxHashMap<(u64, u32), Class>,
+    /// What macros that name nothing stand for: they need no second look.
+    lone: FxHashMap<Place, Option<Value>>,
     /// Ids of the headers that were read.
     headers: FxHashSet<String>,
     /// By surface: the macros that have to be asked for each time.
@@ -42,6 +42,8 @@ struct Known {
     /// By language, defines and two targets: the macros that clang predefines otherwise.
     predefined: FxHashMap<u64, Arc<FxHashSet<String>>>,
     words: machine::Words,
+    /// By surface: where macros stood when those of an earlier unit were sorted by name.
+    ranks: BTreeMap<String, Arc<FxHashMap<Place, u32>>>,
     /// What machines disagree on, by the text of all that this depends on.
     differences: FxHashMap<u64, Surface>,
 }
@@ -139,11 +141,12 @@ impl Cache {
         for (name, range) in &surface.bit_ranges {
             take(name, &range.source, Value::Range(range.high, range.low));
         }
-        let candidates = candidates(tree, request, &macros, &surface, self);
+        let Candidates { open, .. } = candidates(tree, request, &macros, &surface, self);
         let mut known = self.learn();
         known.headers.extend(tree.files.values().map(|file| file.id.clone()));
-        let keyed = candidates.iter().filter_map(|(i, class)| Some((class.key?, values[*i])));
+        let keyed = open.iter().filter_map(|(i, class)| Some((class.key?, values[*i])));
         known.values.extend(keyed.map(|(key, value)| (key, Some(value))));
+        known.settle(request, &macros.own, &open);
     }
 
     /// What is worth asking for before the macros of `tree` are known.
@@ -274,15 +277,15 @@ pub(super) fn evaluate(
     surface: &mut Surface,
     cache: &Cache,
 ) -> Result<(), Report> {
-    let candidates = candidates(tree, request, macros, surface, cache);
+    let Candidates { mut known, open } = candidates(tree, request, macros, surface, cache);
     let macros = &macros.own;
     // Maps are made at once: putting one name after the other into its place takes twice the time.
     let mut constants: Vec<_> = std::mem::take(&mut surface.constants).into_iter().collect();
     let mut bit_ranges = Vec::new();
-    let mut values = values(clang, tree, request, macros, &candidates, guessed, cache)?;
+    known.extend(values(clang, tree, request, macros, &open, guessed, cache)?);
+    cache.learn().settle(request, macros, &open);
     // The maps sort too, but move whole constants about.
-    values.sort_unstable_by_key(|(i, _)| macros[*i].name);
-    for (i, value) in values {
+    for (i, value) in sorted_by_name(known, macros, request, cache) {
         let (name, source) = (macros[i].name.to_owned(), macros[i].source.clone());
         match value {
             Value::Integer(value) => constants.push((name, Constant { value, source })),
@@ -294,42 +297,100 @@ pub(super) fn evaluate(
     Ok(())
 }
 
+/// Sorts by name. Most macros were sorted for an earlier unit, and numbers are compared faster.
+fn sorted_by_name(
+    mut values: Vec<(usize, Value)>,
+    macros: &[Macro<'_>],
+    request: &Request<'_>,
+    cache: &Cache,
+) -> Vec<(usize, Value)> {
+    let ranks = cache.known().ranks.get(request.surface).cloned().unwrap_or_default();
+    let name = |(i, _): &(usize, Value)| macros[*i].name;
+    let (mut ranked, mut new) = (Vec::with_capacity(values.len()), Vec::new());
+    for value in values.drain(..) {
+        match ranks.get(&macros[value.0].place) {
+            Some(rank) => ranked.push((*rank, value)),
+            None => new.push(value),
+        }
+    }
+    ranked.sort_unstable_by_key(|(rank, _)| *rank);
+    new.sort_unstable_by_key(name);
+    let mut rest = ranked.as_slice();
+    let is_old = new.len() > ranked.len() / 8;
+    for value in new {
+        let before = rest.partition_point(|(_, ranked)| name(ranked) < name(&value));
+        values.extend(rest[..before].iter().map(|(_, ranked)| *ranked));
+        values.push(value);
+        rest = &rest[before..];
+    }
+    values.extend(rest.iter().map(|(_, ranked)| *ranked));
+    if is_old {
+        let places = values.iter().zip(0..).map(|((i, _), rank)| (macros[*i].place, rank));
+        let ranks = Arc::new(places.collect());
+        cache.learn().ranks.insert(request.surface.to_owned(), ranks);
+    }
+    values
+}
+
 /// The macros that may be integers or ranges, by index.
+struct Candidates {
+    /// Those whose value was found for an earlier unit, which had them in the same place.
+    known: Vec<(usize, Value)>,
+    open: Vec<(usize, Class)>,
+}
+
 fn candidates(
     tree: &Tree,
     request: &Request<'_>,
     macros: &Macros<'_>,
     surface: &Surface,
     cache: &Cache,
-) -> Vec<(usize, Class)> {
+) -> Candidates {
     let mut table = Table::new(tree, request, macros, surface);
-    let mut candidates = Vec::new();
-    let mut new = Vec::new();
+    let mut candidates = Candidates { known: Vec::new(), open: Vec::new() };
+    let seed = seed(request);
     let known = cache.known();
     for (i, m) in macros.own.iter().enumerate() {
         if m.function_like || table.replaced[i] {
             continue;
         }
-        let (header, offset) = m.place();
-        let place = (table.seed ^ header, offset);
-        let lone = known.lone.get(&place).filter(|_| !table.undefined.contains(m.name));
-        let class = match lone {
-            Some(class) => *class,
+        let lone = known.lone.get(&seeded(seed, m.place));
+        match lone.filter(|_| !table.undefined.contains(m.name)) {
+            Some(value) => candidates.known.extend(value.map(|value| (i, value))),
             None => {
-                let class = table.classify(m.name);
-                if class.lone && class.key.is_some() {
-                    new.push((place, class));
+                let class = table.classify(i);
+                if class.shape != Shape::Other {
+                    candidates.open.push((i, class));
                 }
-                class
             }
-        };
-        if class.shape != Shape::Other {
-            candidates.push((i, class));
         }
     }
-    drop(known);
-    cache.learn().lone.extend(new);
     candidates
+}
+
+/// A name for how the macros of a unit are read.
+///
+/// The target stays out: what does not use a type has the same value on every target that has a
+/// 64-bit `long`, and those are the ones there are drivers for.
+fn seed(request: &Request<'_>) -> u64 {
+    hash((request.language, request.defines))
+}
+
+/// A place, for one way of reading.
+fn seeded(seed: u64, (header, offset): Place) -> Place {
+    (seed ^ header, offset)
+}
+
+impl Known {
+    /// Keeps what macros that name nothing stand for, now that their values are known.
+    fn settle(&mut self, request: &Request<'_>, macros: &[Macro<'_>], open: &[(usize, Class)]) {
+        let seed = seed(request);
+        for (i, class) in open.iter().filter(|(_, class)| class.lone) {
+            if let Some(value) = class.key.and_then(|key| self.values.get(&key)) {
+                self.lone.insert(seeded(seed, macros[*i].place), *value);
+            }
+        }
+    }
 }
 
 /// The values of the candidates that have one: remembered and guessed ones, the rest from clang.
@@ -536,18 +597,15 @@ struct Class {
 const OTHER: Class =
     Class { shape: Shape::Other, key: None, extreme: false, pastes: false, lone: false };
 
-struct Entry<'t> {
-    index: usize,
-    text: &'t str,
-    function_like: bool,
-    class: Option<Class>,
-}
-
 /// Every macro by name, with what the surface declares beside them.
 struct Table<'t> {
-    macros: FxHashMap<&'t str, Entry<'t>>,
+    macros: &'t [Macro<'t>],
+    /// The last definition of each name.
+    by_name: FxHashMap<&'t str, u32>,
     /// By index: whether a later definition replaces this one.
     replaced: Vec<bool>,
+    /// By index, once somebody has asked.
+    classes: Vec<Option<Class>>,
     types: FxHashSet<&'t str>,
     /// Macros that are not the driver's.
     others: &'t HashSet<String>,
@@ -572,13 +630,11 @@ impl<'t> Table<'t> {
         macros: &'t Macros<'t>,
         surface: &'t Surface,
     ) -> Self {
-        let mut table = FxHashMap::with_capacity_and_hasher(macros.own.len(), FxBuildHasher);
+        let mut by_name = FxHashMap::with_capacity_and_hasher(macros.own.len(), FxBuildHasher);
         let mut replaced = vec![false; macros.own.len()];
-        for (index, m) in macros.own.iter().enumerate() {
-            let function_like = m.function_like;
-            let entry = Entry { index, text: m.text, function_like, class: None };
-            if let Some(earlier) = table.insert(m.name, entry) {
-                replaced[earlier.index] = true;
+        for (m, index) in macros.own.iter().zip(0..) {
+            if let Some(earlier) = by_name.insert(m.name, index) {
+                replaced[earlier as usize] = true;
             }
         }
         let enums = surface.enums.values().flat_map(|e| &e.variants);
@@ -588,38 +644,33 @@ impl<'t> Table<'t> {
             .chain(surface.enums.keys())
             .map(String::as_str)
             .chain(TYPE_WORDS);
-        let mut hasher = DefaultHasher::new();
-        // The target stays out: what does not use a type has the same value on every target
-        // that has a 64-bit `long`, and those are the ones there are drivers for.
-        (request.language, request.defines).hash(&mut hasher);
         Self {
-            macros: table,
+            macros: &macros.own,
+            by_name,
             replaced,
+            classes: vec![None; macros.own.len()],
             types: types.collect(),
             others: &macros.others,
             enumerators: enums.map(|(n, v)| (n.as_str(), *v)).chain(unnamed).collect(),
             undefined: tree.files.values().flat_map(|file| undefined(&file.text)).collect(),
-            seed: hasher.finish(),
+            seed: seed(request),
         }
     }
 
-    fn classify(&mut self, name: &'t str) -> Class {
-        self.classify_nested(name, 0)
+    fn classify(&mut self, index: usize) -> Class {
+        self.classify_nested(index, 0)
     }
 
-    fn classify_nested(&mut self, name: &'t str, depth: usize) -> Class {
-        let Some(entry) = self.macros.get(name) else { return OTHER };
-        if let Some(class) = entry.class {
+    fn classify_nested(&mut self, index: usize, depth: usize) -> Class {
+        if let Some(class) = self.classes[index] {
             return class;
         }
         if depth > DEEPEST {
             return OTHER;
         }
-        let (text, function_like) = (entry.text, entry.function_like);
+        let Macro { name, text, function_like, .. } = self.macros[index];
         let class = self.classify_text(name, text, function_like, depth);
-        if let Some(entry) = self.macros.get_mut(name) {
-            entry.class = Some(class);
-        }
+        self.classes[index] = Some(class);
         class
     }
 
@@ -692,13 +743,13 @@ impl<'t> Table<'t> {
     }
 
     fn is_function_like(&self, name: &str) -> bool {
-        self.macros.get(name).is_some_and(|entry| entry.function_like)
+        self.by_name.get(name).is_some_and(|index| self.macros[*index as usize].function_like)
     }
 
     /// What an identifier in a macro's body is; `None` when it rules out a constant.
     fn part(&mut self, within: &str, ident: &'t str, depth: usize) -> Option<Part> {
-        if ident != within && self.macros.contains_key(ident) {
-            let class = self.classify_nested(ident, depth + 1);
+        if let Some(index) = self.by_name.get(ident).filter(|_| ident != within) {
+            let class = self.classify_nested(*index as usize, depth + 1);
             return (class.shape != Shape::Other).then_some(Part::Macro(class));
         }
         if let Some(value) = self.enumerators.get(ident) {

@@ -10,6 +10,7 @@ mod machine;
 mod records;
 mod stubs;
 
+use std::cell::Cell;
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::sync::Arc;
 
@@ -244,19 +245,20 @@ struct Files<'t> {
 }
 
 /// A recorded header.
-#[derive(Clone)]
 struct Header<'t> {
     path: Arc<str>,
     file: &'t File,
     /// Names the content.
     key: u64,
+    /// Which of its `#define` lines is likely to be asked for next.
+    next: Cell<usize>,
 }
 
 impl<'t> Header<'t> {
     fn new(path: Arc<str>, file: &'t File) -> Self {
         let mut hasher = DefaultHasher::new();
         file.id.hash(&mut hasher);
-        Self { path, file, key: hasher.finish() }
+        Self { path, file, key: hasher.finish(), next: Cell::new(0) }
     }
 }
 

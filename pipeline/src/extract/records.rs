@@ -16,22 +16,16 @@ use crate::model::{
 pub(super) struct Macro<'t> {
     pub(super) name: &'t str,
     pub(super) source: Source,
-    /// Names the header's content.
-    header: u64,
-    /// The byte of the header where the name starts.
-    offset: u32,
+    pub(super) place: Place,
     /// What stands behind the name: parameters and body.
     pub(super) text: &'t str,
     /// Told while the text is at hand: to look at 100,000 texts once more takes time.
     pub(super) function_like: bool,
 }
 
-impl Macro<'_> {
-    /// Names the definition, whatever tag the header is read for.
-    pub(super) fn place(&self) -> (u64, u32) {
-        (self.header, self.offset)
-    }
-}
+/// Names a definition, whatever tag its header is read for: the header's content, and the byte where
+/// the name starts.
+pub(super) type Place = (u64, u32);
 
 /// The macros of a unit.
 #[derive(Default)]
@@ -102,13 +96,12 @@ fn gather<'u, 't>(parent: Cursor<'u>, files: &mut Files<'t>, found: &mut Found<'
 /// The macro whose name starts at a byte of a header. Its text is taken from there: asking the
 /// parser for each of 100,000 names and extents takes longer than parsing.
 pub(super) fn macro_at<'t>(header: &Header<'t>, offset: u32) -> Option<Macro<'t>> {
-    let define = define_at(header.file, offset)?;
+    let define = define_at(header, offset)?;
     let text = &header.file.text;
     Some(Macro {
         name: &text[offset as usize..define.text as usize],
         source: Source { path: header.path.clone(), line: define.line },
-        header: header.key,
-        offset,
+        place: (header.key, offset),
         text: &text[define.text as usize..define.end as usize],
         function_like: define.function_like,
     })
@@ -116,14 +109,24 @@ pub(super) fn macro_at<'t>(header: &Header<'t>, offset: u32) -> Option<Macro<'t>
 
 /// The `#define` whose name starts at a byte. Most headers are read for many tags, and looked
 /// through once.
-fn define_at(file: &File, offset: u32) -> Option<Define> {
+fn define_at(header: &Header<'_>, offset: u32) -> Option<Define> {
+    let file = header.file;
     let defines = file.defines.get_or_init(|| {
         let start = file.text.as_ptr().addr();
         let names = lexer::defines(&file.text).map(|(name, _)| name.as_ptr().addr());
         names.filter_map(|name| read_define(file, (name - start) as u32)).collect()
     });
-    match defines.binary_search_by_key(&offset, |define| define.name) {
-        Ok(at) => Some(defines[at]),
+    // They come one after the other mostly.
+    let next = defines.get(header.next.get()).filter(|define| define.name == offset);
+    let found = match next {
+        Some(_) => Ok(header.next.get()),
+        None => defines.binary_search_by_key(&offset, |define| define.name),
+    };
+    match found {
+        Ok(at) => {
+            header.next.set(at + 1);
+            Some(defines[at])
+        }
         // One that `lexer::defines` passes over, such as one behind a comment.
         Err(_) => read_define(file, offset),
     }
