@@ -166,8 +166,12 @@ pub struct Pointer {
     /// field has, or that is written here. Those of a class are as long as the driver knows them to be,
     /// whatever `len` says.
     pub call: Option<(Kind, &'static str)>,
+    /// Paths of the fields of an element that hold file descriptors; `.` where it is one itself.
+    pub fds: &'static [&'static str],
     /// The fields of an element that name objects.
     pub handles: &'static [HandleRole],
+    /// The fields of an element that hold addresses in their turn.
+    pub pointers: &'static [Pointer],
     /// Which way the data goes.
     pub direction: Option<Direction>,
     /// What is there is not carried: the driver gives the address back, keeps it, or may pin or read what

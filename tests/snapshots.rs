@@ -63,9 +63,7 @@ fn record<'f>(facts: &'f Facts, spec: &Spec, name: &str) -> Option<(&'f Surface,
 /// Every record in the closure of a section's items, by name.
 fn layouts(facts: &Facts, spec: &Spec, kind: ItemKind) -> String {
     let items = spec.items_at(&facts.tag).filter(|item| item.kind == kind);
-    let roots = items.flat_map(|item| {
-        item.params.iter().chain(item.pointers.iter().filter_map(|p| p.of.as_ref()))
-    });
+    let roots = items.flat_map(|item| item.params.iter().chain(item.pointees()));
     let mut pending: Vec<_> = roots.filter_map(|named| record(facts, spec, &named.name)).collect();
     let mut seen = BTreeSet::new();
     let mut texts = Vec::new();

@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use crate::diagnostic::{Diagnostic, Report, nearest};
 use crate::lock::Lock;
 use crate::model::{Facts, Record, RecordKind, Surface, builtin, request_size, split_array};
-use crate::spec::{Item, ItemKind, Named, Pointer, Spec, SpecPlace};
+use crate::spec::{Item, ItemKind, Means, Named, Pointer, Spec, SpecPlace};
 use crate::tag::Tag;
 
 /// Lints a spec against every locked tag of its driver; a complaint names the tags it holds for.
@@ -118,8 +118,56 @@ struct Leaf {
     name: String,
     declared: String,
     canonical: String,
-    source: String,
+    source: Option<String>,
     union: Option<Union>,
+}
+
+impl Leaf {
+    /// An element that is no record: the pointer's name tells what it is, or its type.
+    fn element(pointer: &Pointer, of: &str) -> Self {
+        let name = pointer.field.name.rsplit('.').next().unwrap_or_default();
+        Self {
+            path: ".".to_owned(),
+            name: name.to_owned(),
+            declared: of.to_owned(),
+            canonical: String::new(),
+            source: None,
+            union: None,
+        }
+    }
+}
+
+/// A call's parameters, or the elements behind one of its pointers, and what is said of their fields.
+struct Scope<'s> {
+    item: &'s Item,
+    /// `maps->` for what `maps` leads to; empty for the parameters.
+    prefix: String,
+    /// They are no record, but a value that `.` stands for.
+    is_scalar: bool,
+    fds: &'s [Named],
+    pointers: &'s [Pointer],
+    plain: &'s [Named],
+    handles: &'s [(Named, Means)],
+}
+
+impl<'s> Scope<'s> {
+    /// What the `of` of a pointer names.
+    fn behind(&self, pointer: &'s Pointer, is_scalar: bool) -> Self {
+        Self {
+            item: self.item,
+            prefix: format!("{}{}->", self.prefix, pointer.field.name),
+            is_scalar,
+            fds: &pointer.fds,
+            pointers: &pointer.pointers,
+            plain: &pointer.plain,
+            handles: &[],
+        }
+    }
+
+    /// A field as a complaint names it.
+    fn path(&self, path: &str) -> String {
+        format!("{}{path}", self.prefix)
+    }
 }
 
 /// The innermost union that a member is in.
@@ -178,10 +226,38 @@ impl<'a> Linter<'a> {
         if item.kind == ItemKind::Ioctl {
             self.request(item);
         }
-        self.roles(item, &leaves);
-        self.lookalikes(item, &leaves);
-        self.unions(item, &leaves);
+        let scope = Scope {
+            item,
+            prefix: String::new(),
+            is_scalar: item.params.iter().all(|ty| self.record(&ty.name).is_none()),
+            fds: &item.fds,
+            pointers: &item.pointers,
+            plain: &item.plain,
+            handles: &item.handles,
+        };
+        let opened = item.opens.iter().map(|(fd, _)| fd);
+        opened.for_each(|fd| self.path(&scope, fd, &leaves));
+        self.fields(&scope, &leaves);
         self.against_driver(item, &leaves);
+    }
+
+    /// What is said of some fields, and of those that their pointers lead to.
+    fn fields(&mut self, scope: &Scope<'_>, leaves: &[Leaf]) {
+        self.roles(scope, leaves);
+        self.lookalikes(scope, leaves);
+        self.unions(scope, leaves);
+        for pointer in scope.pointers.iter().filter(|pointer| !pointer.opaque) {
+            let Some(of) = &pointer.of else { continue };
+            let mut behind = Vec::new();
+            let found = self.record(&of.name);
+            match found {
+                Some((surface, name, record)) => {
+                    self.leaves(surface, (name, record), ("", None), &mut behind);
+                }
+                None => behind.push(Leaf::element(pointer, &of.name)),
+            }
+            self.fields(&scope.behind(pointer, found.is_none()), &behind);
+        }
     }
 
     /// A request says how long its parameters are, and is made on a node.
@@ -296,7 +372,7 @@ impl<'a> Linter<'a> {
                     name: field.name.clone(),
                     declared: field.ty.clone(),
                     canonical: field.canonical.clone(),
-                    source: record.source.to_string(),
+                    source: Some(record.source.to_string()),
                     union: union.cloned(),
                 }),
             }
@@ -304,22 +380,21 @@ impl<'a> Linter<'a> {
     }
 
     /// Paths lead to fields; lengths, calls and element types exist.
-    fn roles(&mut self, item: &Item, leaves: &[Leaf]) {
-        let opened = item.opens.iter().map(|(fd, _)| fd);
-        let handles = item.handles.iter().map(|(field, _)| field);
-        for field in item.fds.iter().chain(opened).chain(handles).chain(&item.plain) {
-            self.path(item, field, leaves);
+    fn roles(&mut self, scope: &Scope<'_>, leaves: &[Leaf]) {
+        let handles = scope.handles.iter().map(|(field, _)| field);
+        for field in scope.fds.iter().chain(handles).chain(scope.plain) {
+            self.path(scope, field, leaves);
         }
-        for pointer in &item.pointers {
-            self.path(item, &pointer.field, leaves);
-            self.followed(item, pointer);
+        for pointer in scope.pointers {
+            self.path(scope, &pointer.field, leaves);
+            self.followed(scope, pointer);
             if let Some(of) = &pointer.of {
                 self.known_type(of);
             }
             let lengths = [&pointer.len, &pointer.filled].into_iter().flatten();
             for text in lengths.chain(pointer.call.as_ref().map(|(_, by)| by)) {
                 for term in text.split(['*', '+']).map(str::trim) {
-                    self.term(item, pointer, term, leaves);
+                    self.term(scope, pointer, term, leaves);
                 }
             }
         }
@@ -327,13 +402,14 @@ impl<'a> Linter<'a> {
 
     /// How much is behind a pointer, and which way it is copied, is known of each that the driver follows,
     /// where its calls are carried: a driver that tells nothing of handles has none of those.
-    fn followed(&mut self, item: &Item, pointer: &Pointer) {
+    fn followed(&mut self, scope: &Scope<'_>, pointer: &Pointer) {
         if pointer.opaque || self.spec.handles.is_empty() {
             return;
         }
-        let (name, field) = (&item.name, &pointer.field);
+        let (name, field) = (&scope.item.name, &pointer.field);
+        let path = scope.path(&field.name);
         let mut missing = |what: &str, help: &str| {
-            let message = format!("`{name}`: nothing says {what} `{}`", field.name);
+            let message = format!("`{name}`: nothing says {what} `{path}`");
             self.complain("lint-pointer-role", message, &field.place, None, Some(help.to_owned()));
         };
         if pointer.len.is_none() && pointer.call.is_none() {
@@ -345,14 +421,14 @@ impl<'a> Linter<'a> {
     }
 
     /// A part of a length is a number, a field or a constant.
-    fn term(&mut self, item: &Item, pointer: &Pointer, term: &str, leaves: &[Leaf]) {
+    fn term(&mut self, scope: &Scope<'_>, pointer: &Pointer, term: &str, leaves: &[Leaf]) {
         let known = term.parse::<u64>().is_ok()
             || leaves.iter().any(|leaf| leaf.path == plain(term))
             || self.surfaces().any(|surface| has_constant(surface, term));
         if !known {
             self.complain(
                 "lint-unknown-length",
-                format!("`{}`: `{term}` is neither a field nor a constant", item.name),
+                format!("`{}`: `{term}` is neither a field nor a constant", scope.item.name),
                 &pointer.field.place,
                 None,
                 None,
@@ -360,18 +436,17 @@ impl<'a> Linter<'a> {
         }
     }
 
-    fn path(&mut self, item: &Item, named: &Named, leaves: &[Leaf]) {
-        let wanted = plain(&named.name);
-        // Parameters that are no record are their only field.
-        let whole =
-            named.name == "." && item.params.iter().all(|ty| self.record(&ty.name).is_none());
+    fn path(&mut self, scope: &Scope<'_>, named: &Named, leaves: &[Leaf]) {
+        let (item, wanted) = (scope.item, plain(&named.name));
+        // What is no record is its only field.
+        let whole = named.name == "." && scope.is_scalar;
         if leaves.iter().any(|leaf| leaf.path == wanted) || item.params.is_empty() || whole {
             return;
         }
         let near = nearest(&wanted, leaves.iter().map(|leaf| leaf.path.as_str()));
         self.complain(
             "lint-unknown-field",
-            format!("`{}` has no field `{}`", item.name, named.name),
+            format!("`{}` has no field `{}`", item.name, scope.path(&named.name)),
             &named.place,
             None,
             near.map(|near| format!("did you mean `{near}`?")),

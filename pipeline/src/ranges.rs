@@ -140,10 +140,7 @@ pub fn request(specs: &mut [Spec], names: Option<&[Asked]>) -> Option<Spec> {
         .collect();
     let items = || specs.iter().flat_map(|spec| &spec.items);
     let numbers = items().map(|item| Named { name: item.name.clone(), place: item.place.clone() });
-    let of_items = items().flat_map(|item| {
-        let pointees = item.pointers.iter().filter_map(|pointer| pointer.of.as_ref());
-        item.params.iter().chain(pointees).cloned()
-    });
+    let of_items = items().flat_map(|item| item.params.iter().chain(item.pointees()).cloned());
     let constants = once_each(asked.iter().cloned().chain(numbers));
     let extra_types = once_each(asked.into_iter().chain(of_items));
     let mut request = specs.first()?.clone();

@@ -258,6 +258,19 @@ impl Item {
     pub fn is_simple(&self) -> bool {
         self.fds.is_empty() && self.pointers.is_empty()
     }
+
+    /// The types that its pointers lead to, also those behind other pointers.
+    pub fn pointees(&self) -> impl Iterator<Item = &Named> {
+        fn add<'p>(pointers: &'p [Pointer], found: &mut Vec<&'p Named>) {
+            for pointer in pointers {
+                found.extend(&pointer.of);
+                add(&pointer.pointers, found);
+            }
+        }
+        let mut found = Vec::new();
+        add(&self.pointers, &mut found);
+        found.into_iter()
+    }
 }
 
 /// A field that holds an address in the caller's memory.
@@ -278,6 +291,12 @@ pub struct Pointer {
     pub dir: Option<Direction>,
     /// The kernel keeps it or gives it back, but does not follow it in this call.
     pub opaque: bool,
+    /// In an element: paths of the fields that hold file descriptors; `.` where it is one itself.
+    pub fds: Vec<Named>,
+    /// In an element: the fields that hold pointers.
+    pub pointers: Vec<Pointer>,
+    /// In an element: fields that look like a pointer or a file descriptor and are none.
+    pub plain: Vec<Named>,
 }
 
 /// What a field that names an object names.
@@ -790,6 +809,15 @@ fn pointer(raw: &RawPointer, file: &File, report: &mut Report) -> Pointer {
                 .help("give one of `of`, `frontend`, `control` and `class`"),
         );
     }
+    let has_inner = !(raw.fds.is_empty() && raw.pointers.is_empty() && raw.plain.is_empty());
+    if has_inner && (raw.of.is_none() || raw.opaque) {
+        let message = format!("`{}` has no elements that could have roles", raw.field.get_ref());
+        report.push(
+            Diagnostic::error("spec-parse", message)
+                .at(named(&raw.field, file).place.place())
+                .help("say in `of` what they are, and follow the pointer"),
+        );
+    }
     Pointer {
         field: named(&raw.field, file),
         len: raw.len.as_ref().map(|len| len.0.clone()),
@@ -798,6 +826,9 @@ fn pointer(raw: &RawPointer, file: &File, report: &mut Report) -> Pointer {
         of: raw.of.as_ref().map(|of| named(of, file)),
         dir: raw.dir,
         opaque: raw.opaque,
+        fds: raw.fds.iter().map(|n| named(n, file)).collect(),
+        pointers: raw.pointers.iter().map(|p| pointer(p, file, report)).collect(),
+        plain: raw.plain.iter().map(|n| named(n, file)).collect(),
     }
 }
 
@@ -980,6 +1011,12 @@ struct RawPointer {
     dir: Option<Direction>,
     #[serde(default)]
     opaque: bool,
+    #[serde(default)]
+    fds: Vec<Spanned<String>>,
+    #[serde(default)]
+    pointers: Vec<RawPointer>,
+    #[serde(default)]
+    plain: Vec<Spanned<String>>,
 }
 
 /// One table, or several that hold for different tags.

@@ -47,6 +47,16 @@ fn specs() {
             "unknown key of a pointer",
             with("[control]\nNVT_CALL = { pointers = [{ feild = \"x\" }] }"),
         ),
+        (
+            "roles of elements that nothing describes",
+            with(
+                "[control]\nNVT_CALL = { pointers = [{ field = \"x\", len = 1, fds = [\"a\"] }] }",
+            ),
+        ),
+        (
+            "a condition that is no union's",
+            with("[control]\nNVT_CALL = { pointers = [{ field = \"x\", when = \"a\" }] }"),
+        ),
         ("wrong type", with("[control]\nNVT_CALL = { array = \"yes\" }")),
         ("an item that is no table", with("[control]\nNVT_CALL = \"NVT_PARAMS\"")),
         ("params that are no names", with("[control]\nNVT_CALL = { params = 3 }")),

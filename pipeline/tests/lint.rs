@@ -183,6 +183,47 @@ const BROKEN: &[Broken] = &[
             ("lint-unknown-length", "`gpus` is neither a field nor a constant"),
         ],
     ),
+    // What lies behind pointers is looked at as the parameters are, and what lies behind that.
+    (
+        "515",
+        "of = \"NvUnixEvent\"",
+        "of = \"NVOS54_PARAMETERS\"",
+        &[("lint-hidden-role", "a field `pEvent->params` that looks like a pointer")],
+    ),
+    (
+        "515",
+        "of = \"NvUnixEvent\"",
+        "of = \"nv_ioctl_register_fd_t\"",
+        &[("lint-hidden-role", "a field `pEvent->ctl_fd` that looks like a file descriptor")],
+    ),
+    (
+        "515",
+        "of = \"NvUnixEvent\"",
+        "of = \"nv_ioctl_register_fd_t\", fds = [\"ctlfd\"], plain = [\"ctl_fd\"]",
+        &[("lint-unknown-field", "`NV_ESC_RM_GET_EVENT_DATA` has no field `pEvent->ctlfd`")],
+    ),
+    (
+        "515",
+        "of = \"NvUnixEvent\"",
+        "of = \"NVOS54_PARAMETERS\", pointers = [{ field = \"params\", len = \"paramSize\", of = \"NVOS54_PARAMETERS\" }]",
+        &[
+            ("lint-hidden-role", "a field `pEvent->params->params` that looks like a pointer"),
+            ("lint-pointer-role", "which way to copy what is behind `pEvent->params`"),
+            ("lint-unknown-length", "`paramSize` is neither a field nor a constant"),
+        ],
+    ),
+    (
+        "515",
+        "of = \"NvUnixEvent\"",
+        "of = \"NvP64\"",
+        &[("lint-hidden-role", "a field `pEvent->.` that looks like a pointer")],
+    ),
+    (
+        "515",
+        "\"pChannelHandleList\",",
+        "",
+        &[("lint-handle", "a field `pChannelHandleList->.` that names an object")],
+    ),
     // What a proxy has to know of a pointer that the driver follows.
     (
         "515",

@@ -67,9 +67,7 @@ fn items(side: Side<'_>) -> impl Iterator<Item = &crate::spec::Item> {
 
 /// The types that a side's spec names.
 pub(super) fn roots(side: Side<'_>) -> impl Iterator<Item = &str> {
-    let of_items = items(side).flat_map(|item| {
-        item.params.iter().chain(item.pointers.iter().filter_map(|p| p.of.as_ref()))
-    });
+    let of_items = items(side).flat_map(|item| item.params.iter().chain(item.pointees()));
     of_items.chain(&side.spec.extra_types).map(|named| named.name.as_str())
 }
 

@@ -60,7 +60,7 @@ pub(super) struct Call<'s> {
     pub(super) number: i128,
     /// The parameter types: the driver's name and what it is.
     pub(super) params: Vec<(String, Param)>,
-    /// What its pointers point to, where that is emitted.
+    /// What its pointers point to, where that is emitted; those in elements after their own.
     targets: Vec<Option<DefId>>,
     pub(super) roles: Roles,
     pub(super) views: BTreeSet<usize>,
@@ -413,9 +413,8 @@ impl<'l, 's> Planner<'l, 's> {
         let params: Vec<(String, Param)> = (item.params.iter())
             .filter_map(|named| Some((named.name.clone(), self.param(look, named)?)))
             .collect();
-        let targets: Vec<Option<DefId>> = (item.pointers.iter())
-            .map(|p| p.of.as_ref().and_then(|of| self.find(look, &of.name)))
-            .collect();
+        let mut targets = Vec::new();
+        self.targets(look, &item.pointers, &mut targets);
         let Some(number) = self.number(look, item) else {
             let missing = format!("driver {} has no number `{}`", self.tag(look), item.name);
             self.complain(
@@ -460,6 +459,20 @@ impl<'l, 's> Planner<'l, 's> {
 
     fn tag(&self, look: &Look<'_>) -> &Tag {
         &self.lock.tags[look.tag].tag
+    }
+
+    /// What each pointer leads to, and after it what those in its elements do.
+    fn targets(
+        &mut self,
+        look: &mut Look<'_>,
+        pointers: &[spec::Pointer],
+        found: &mut Vec<Option<DefId>>,
+    ) {
+        for pointer in pointers {
+            let of = pointer.of.as_ref();
+            found.push(of.and_then(|of| self.find(look, &of.name)));
+            self.targets(look, &pointer.pointers, found);
+        }
     }
 
     /// A type that the spec names; the first surface that has it decides.
@@ -600,11 +613,17 @@ impl<'l, 's> Planner<'l, 's> {
 
 /// Whether two specs say the same of a call: a child repeats what it inherits from its parent.
 fn says_the_same(a: &Item, b: &Item) -> bool {
-    let pointer = |p: &spec::Pointer| {
-        let of = p.of.as_ref().map(|of| of.name.clone());
-        let length = (p.len.clone(), p.filled.clone());
-        (p.field.name.clone(), length, of, p.call.clone(), p.dir, p.opaque)
-    };
+    fn point_alike(a: &[spec::Pointer], b: &[spec::Pointer]) -> bool {
+        let name = |of: &Option<spec::Named>| of.as_ref().map(|of| of.name.clone());
+        let alike = |(a, b): (&spec::Pointer, &spec::Pointer)| {
+            a.field.name == b.field.name
+                && (&a.len, &a.filled, &a.call) == (&b.len, &b.filled, &b.call)
+                && (a.dir, a.opaque, name(&a.of)) == (b.dir, b.opaque, name(&b.of))
+                && a.fds.iter().map(|fd| &fd.name).eq(b.fds.iter().map(|fd| &fd.name))
+                && point_alike(&a.pointers, &b.pointers)
+        };
+        a.len() == b.len() && a.iter().zip(b).all(alike)
+    }
     let handles = |item: &Item| {
         let named = item.handles.iter().map(|(field, means)| (field.name.clone(), *means));
         named.collect::<Vec<_>>()
@@ -622,7 +641,7 @@ fn says_the_same(a: &Item, b: &Item) -> bool {
             && a.node.as_ref().map(|n| &n.name) == b.node.as_ref().map(|n| &n.name)
             && opens(a).eq(opens(b))
             && handles(a) == handles(b)
-            && a.pointers.iter().map(pointer).eq(b.pointers.iter().map(pointer))
+            && point_alike(&a.pointers, &b.pointers)
 }
 
 /// The constants of one driver.

@@ -26,6 +26,8 @@ pub(super) struct Pointer {
     pub(super) call: Option<(ItemKind, String)>,
     /// In an element.
     pub(super) handles: Vec<Handle>,
+    /// In an element, as many as the spec has there.
+    pub(super) pointers: Vec<Pointer>,
     pub(super) when: Option<When>,
 }
 
@@ -77,9 +79,7 @@ pub(super) fn resolve(
             handles.push(handle);
         }
     }
-    let pointers = item.pointers.iter().zip(targets);
-    let pointers = pointers.map(|(pointer, target)| resolver.pointer(pointer, *target, &leaves));
-    let pointers = pointers.collect();
+    let pointers = resolver.pointers(&item.pointers, &mut targets.iter(), &leaves);
     Roles { pointers, handles, are_fixed: !resolver.used_constants }
 }
 
@@ -203,15 +203,25 @@ impl<'a> Resolver<'a, '_, '_> {
         }
     }
 
+    /// Takes the targets in the order of [`Planner::targets`].
+    fn pointers(
+        &mut self,
+        pointers: &[crate::spec::Pointer],
+        targets: &mut std::slice::Iter<'_, Option<DefId>>,
+        leaves: &[Leaf],
+    ) -> Vec<Pointer> {
+        pointers.iter().map(|pointer| self.pointer(pointer, targets, leaves)).collect()
+    }
+
     fn pointer(
         &mut self,
         pointer: &crate::spec::Pointer,
-        target: Option<DefId>,
+        targets: &mut std::slice::Iter<'_, Option<DefId>>,
         leaves: &[Leaf],
     ) -> Pointer {
         let of = pointer.of.as_ref().map(|of| of.name.as_str());
         let mut inside = Vec::new();
-        if let Some(id) = target {
+        if let Some(id) = targets.next().copied().flatten() {
             self.leaves(id, "", None, &mut inside);
         } else if of == Some(types::HANDLE) {
             // The name of the list tells what its elements are.
@@ -226,6 +236,7 @@ impl<'a> Resolver<'a, '_, '_> {
             unit: of.and_then(|of| self.planner.size(self.look, of)).unwrap_or(1),
             call: pointer.call.as_ref().map(|(kind, by)| (*kind, self.expression(by, leaves))),
             handles: handles_of(self.look.spec, None, &inside),
+            pointers: self.pointers(&pointer.pointers, targets, &inside),
             when: at.and_then(|leaf| leaf.when.clone()),
         }
     }

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use std::rc::Rc;
 
 use super::plan::{Call, Driver, Param, Plan};
-use super::roles::{Handle, When};
+use super::roles::{Handle, Pointer, When};
 use super::types::{self, Named};
 use super::{Group, Options, ident, path};
 use crate::globs::Globs;
@@ -107,18 +107,24 @@ fn info(text: &mut String, call: &Call<'_>) {
         item.opens.iter().map(|(fd, node)| (fd.name.as_str(), node.name.as_str())).collect();
     let _ = writeln!(text, "        opens: &{opens:?},");
     let _ = writeln!(text, "        handles: {},", handles(&call.roles.handles));
-    let _ = writeln!(text, "        pointers: &[");
-    for (pointer, role) in item.pointers.iter().zip(&call.roles.pointers) {
+    let _ = writeln!(text, "        pointers: {},", pointers(&item.pointers, &call.roles.pointers));
+}
+
+fn pointers(said: &[crate::spec::Pointer], roles: &[Pointer]) -> String {
+    let mut text = "&[".to_owned();
+    for (pointer, role) in said.iter().zip(roles) {
         let direction = match pointer.dir {
             Some(Direction::In) => "Some(nvabi::call::Direction::In)",
             Some(Direction::Out) => "Some(nvabi::call::Direction::Out)",
             Some(Direction::InOut) => "Some(nvabi::call::Direction::InOut)",
             None => "None",
         };
+        let fds: Vec<&str> = pointer.fds.iter().map(|fd| fd.name.as_str()).collect();
         let _ = writeln!(
             text,
             "            nvabi::call::Pointer {{ field: {:?}, len: {:?}, filled: {:?}, of: {:?}, \
-             unit: {}, call: {}, handles: {}, direction: {direction}, opaque: {}, when: {} }},",
+             unit: {}, call: {}, fds: &{fds:?}, handles: {}, pointers: {}, \
+             direction: {direction}, opaque: {}, when: {} }},",
             pointer.field.name,
             role.len,
             role.filled,
@@ -130,11 +136,12 @@ fn info(text: &mut String, call: &Call<'_>) {
                 None => "None".to_owned(),
             },
             handles(&role.handles),
+            pointers(&pointer.pointers, &role.pointers),
             pointer.opaque,
             when(role.when.as_ref()),
         );
     }
-    text.push_str("        ],\n");
+    text + "        ]"
 }
 
 /// Which views have something, as source.

@@ -105,10 +105,10 @@ impl<'a> Linter<'a> {
     }
 
     /// The role that the driver's list gives a field, or as much as can be said without it.
-    pub(super) fn proposed(&self, item: &Item, path: &str) -> String {
+    pub(super) fn proposed(&self, item: &Item, path: &str, own: &str) -> String {
         let told = self.told(item).into_iter().flat_map(|takes| &takes.pointers);
         let told = told.filter(|told| told.field == path).map(proposal).next();
-        told.unwrap_or_else(|| format!("{{ field = \"{path}\", len = …, dir = … }}"))
+        told.unwrap_or_else(|| format!("{{ field = \"{own}\", len = …, dir = … }}"))
     }
 }
 

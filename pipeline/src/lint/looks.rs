@@ -2,9 +2,8 @@
 
 use std::collections::BTreeSet;
 
-use super::{Leaf, Linter, plain};
+use super::{Leaf, Linter, Scope, plain};
 use crate::model::split_array;
-use crate::spec::Item;
 
 /// What a field looks like, by its type or its name.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -16,25 +15,27 @@ enum Looks {
 
 impl Linter<'_> {
     /// Fields that look like pointers, file descriptors or handles have a role, or are said to be none.
-    pub(super) fn lookalikes(&mut self, item: &Item, leaves: &[Leaf]) {
-        let roles = (item.fds.iter().chain(&item.plain))
-            .chain(item.pointers.iter().map(|pointer| &pointer.field))
-            .chain(item.handles.iter().map(|(field, _)| field));
+    pub(super) fn lookalikes(&mut self, scope: &Scope<'_>, leaves: &[Leaf]) {
+        let roles = (scope.fds.iter().chain(scope.plain))
+            .chain(scope.pointers.iter().map(|pointer| &pointer.field))
+            .chain(scope.handles.iter().map(|(field, _)| field));
         let roles: BTreeSet<String> = roles.map(|named| plain(&named.name)).collect();
         for leaf in leaves.iter().filter(|leaf| !roles.contains(&leaf.path)) {
             match looks_like(leaf) {
-                Some(Looks::Handle) => self.handle(item, leaf),
-                Some(looks) => self.hidden(item, leaf, looks),
+                Some(Looks::Handle) => self.handle(scope, leaf),
+                Some(looks) => self.hidden(scope, leaf, looks),
                 None => {}
             }
         }
     }
 
-    fn hidden(&mut self, item: &Item, leaf: &Leaf, looks: Looks) {
-        let (name, path) = (&item.name, &leaf.path);
+    fn hidden(&mut self, scope: &Scope<'_>, leaf: &Leaf, looks: Looks) {
+        let Scope { item, prefix, .. } = scope;
+        let (name, own) = (&item.name, &leaf.path);
+        let path = scope.path(own);
         let (looks, role) = match looks {
-            Looks::Fd => ("a file descriptor", format!("fds = [\"{path}\"]")),
-            _ => ("a pointer", format!("pointers = [{}]", self.proposed(item, path))),
+            Looks::Fd => ("a file descriptor", format!("fds = [\"{own}\"]")),
+            _ => ("a pointer", format!("pointers = [{}]", self.proposed(item, &path, own))),
         };
         let message = match item.is_simple() {
             true => {
@@ -44,25 +45,28 @@ impl Linter<'_> {
                 format!("`{name}` has a field `{path}` that looks like {looks} and has no role")
             }
         };
-        let help = format!("give it one: {role}, or plain = [\"{path}\"] when it is none");
-        let source = Some(leaf.source.clone());
+        let mut help = format!("give it one: {role}, or plain = [\"{own}\"] when it is none");
+        if let Some(pointer) = prefix.strip_suffix("->") {
+            help.push_str(&format!(", in the role of `{pointer}`"));
+        }
+        let source = leaf.source.clone();
         self.complain("lint-hidden-role", message, &item.place, source, Some(help));
     }
 
-    fn handle(&mut self, item: &Item, leaf: &Leaf) {
+    fn handle(&mut self, scope: &Scope<'_>, leaf: &Leaf) {
         // A driver that tells nothing of handles has none.
         if self.spec.handles.is_empty() || self.spec.handles.contains_key(&leaf.name) {
             return;
         }
-        let (name, path) = (&item.name, &leaf.path);
+        let (name, path) = (&scope.item.name, scope.path(&leaf.path));
         let message = format!("`{name}` has a field `{path}` that names an object, who knows what");
         let help = "say what it is in [handles]: client, parent, object, new, class or none";
-        let source = Some(leaf.source.clone());
-        self.complain("lint-handle", message, &item.place, source, Some(help.to_owned()));
+        let source = leaf.source.clone();
+        self.complain("lint-handle", message, &scope.item.place, source, Some(help.to_owned()));
     }
 
     /// Which member of a union holds is known where one of them has a pointer or a handle.
-    pub(super) fn unions(&mut self, item: &Item, leaves: &[Leaf]) {
+    pub(super) fn unions(&mut self, scope: &Scope<'_>, leaves: &[Leaf]) {
         for leaf in leaves {
             let Some(union) = &leaf.union else { continue };
             if !matches!(looks_like(leaf), Some(Looks::Pointer | Looks::Handle)) {
@@ -72,11 +76,11 @@ impl Linter<'_> {
             if said.is_some_and(|choice| choice.members.contains_key(&union.member)) {
                 continue;
             }
-            let (name, path, key) = (&item.name, &leaf.path, &union.key);
+            let (name, path, key) = (&scope.item.name, scope.path(&leaf.path), &union.key);
             let message = format!("`{name}`: nothing says when the union with `{path}` holds it");
             let help = format!("say so in [unions.\"{key}\"], for the member `{}`", union.member);
-            let source = Some(leaf.source.clone());
-            self.complain("lint-union", message, &item.place, source, Some(help));
+            let source = leaf.source.clone();
+            self.complain("lint-union", message, &scope.item.place, source, Some(help));
         }
     }
 

@@ -147,9 +147,7 @@ pub fn read_part(folder: &Path, part: Part<'_>) -> Result<Lock, Report> {
 /// The types that the specs name themselves.
 fn roots<'s>(specs: &[&'s Spec]) -> impl Iterator<Item = &'s str> {
     specs.iter().flat_map(|spec| {
-        let items = spec.items.iter().flat_map(|item| {
-            item.params.iter().chain(item.pointers.iter().filter_map(|p| p.of.as_ref()))
-        });
+        let items = spec.items.iter().flat_map(|item| item.params.iter().chain(item.pointees()));
         items.chain(&spec.extra_types).map(|named| named.name.as_str())
     })
 }

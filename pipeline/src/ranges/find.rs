@@ -327,7 +327,7 @@ impl Part {
 
 /// What the pointers of a call lead to.
 fn pointees(item: &Item) -> impl Iterator<Item = &str> {
-    item.pointers.iter().filter_map(|pointer| Some(pointer.of.as_ref()?.name.as_str()))
+    item.pointees().map(|of| of.name.as_str())
 }
 
 /// Numbers at a tag, so that the order in which a spec says them does not matter.

@@ -111,8 +111,7 @@ fn add_calls<'a>(
     calls: &mut HashMap<&'a str, BTreeSet<&'a str>>,
 ) {
     for item in side.spec.items_at(&side.facts.tag) {
-        let targets = item.pointers.iter().filter_map(|pointer| pointer.of.as_ref());
-        for named in item.params.iter().chain(targets) {
+        for named in item.params.iter().chain(item.pointees()) {
             let alias = layer.get(|s| &s.aliases, &named.name);
             let name = alias.map_or(named.name.as_str(), |alias| alias.ty.as_str());
             calls.entry(name).or_default().insert(&item.name);
