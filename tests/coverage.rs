@@ -49,7 +49,8 @@ fn a_covered_table_is_shown_by_version_and_kind() {
          580.159.03    not in the lock\n\
          the driver has none, as header_check says: class GF100_SUBDEVICE_INFOROM at 535.104.05\n"
     );
-    let told = "Covered 12 of 13 rows in 2 versions; the driver lacks 1, gaps 0\n";
+    let told = "Covered 12 of 13 rows in 2 versions; the driver lacks 1, gaps 0, roles that differ 0 \
+                and disputed 0\n";
     assert!(err(&output).ends_with(told), "{}", err(&output));
 }
 
@@ -78,7 +79,7 @@ fn special_cases_are_judged_by_the_driver() {
     assert_eq!(output.status.code(), Some(0), "{}", err(&output));
 }
 
-/// Roles that differ are listed with both sides' evidence, and are no gaps.
+/// Roles that differ are found with both sides' evidence, row by row and field by field.
 #[test]
 fn fields_that_the_table_takes_for_something_else() {
     let structs = "\"go_structs\": [{\"go_name\": \"C\", \"fields\": [\
@@ -92,23 +93,67 @@ fn fields_that_the_table_takes_for_something_else() {
     assert_eq!(table.matches(custom).count(), 1);
     let output = coverage(&table.replace(custom, simple), &[]);
     let text = out(&output);
-    let roles: Vec<&str> = text.lines().filter(|line| line.starts_with("role: ")).collect();
+    let found = "error[coverage-role]: ";
+    let roles: Vec<&str> = text.lines().filter_map(|line| line.strip_prefix(found)).collect();
     // The line is that of the first tag with the layout.
     let control = |what: &str| {
-        let place = "(; src/common/sdk/nvidia/inc/nvos.h:2176) at 535.104.05, 550.40.07";
-        format!("role: frontend NV_ESC_RM_CONTROL: at {what} {place}")
+        let place = "(; src/common/sdk/nvidia/inc/nvos.h:2176)";
+        format!("frontend `NV_ESC_RM_CONTROL`: at {what} {place}")
     };
     let expected = [
-        "role: control NV0000_CTRL_CMD_SYSTEM_GET_BUILD_VERSION: copied copies it as it is, the \
-         spec has roles for pDriverVersionBuffer, pVersionBuffer, pTitleBuffer at 535.104.05, \
-         550.40.07"
+        "control `NV0000_CTRL_CMD_SYSTEM_GET_BUILD_VERSION`: copied copies it as it is, the \
+         spec has roles for pDriverVersionBuffer, pVersionBuffer, pTitleBuffer"
             .to_owned(),
         control("16 the table has `Params` as a number, the spec `params` as a pointer"),
         control("28 the table has `Status` as a file descriptor, the spec `status` as a number"),
         control("4 the table has `HObject` as a number, the spec `hObject` as a handle"),
     ];
     assert_eq!(roles, expected);
-    assert_eq!(output.status.code(), Some(0), "{}", err(&output));
+    assert!(text.contains("= note: at 535.104.05, 550.40.07\n"), "{text}");
+    assert!(text.contains("help: mend the role, or say in [disputed] why it stands"), "{text}");
+    assert_eq!(output.status.code(), Some(1), "{}", err(&output));
+    assert!(err(&output).contains("roles that differ 4 and disputed 0"), "{}", err(&output));
+}
+
+/// What the spec says that the table takes a field for is listed with its evidence; anything else that it
+/// takes the field for is found.
+#[test]
+fn fields_that_the_spec_knows_to_be_disputed() {
+    let name = "NV83DE_CTRL_CMD_DEBUG_READ_MEMORY";
+    let table = |taken: &str| {
+        let row = format!(
+            "\"control\": [{{\"name\": \"{name}\", \"cmd\": \"0x83de0315\", \"structs\": \
+             [{{\"driver\": \"NV83DE_CTRL_DEBUG_READ_MEMORY_PARAMS\", \"go\": \"R\"}}], \
+             \"handler_kind\": \"custom\", \"handler\": \"own\"}},"
+        );
+        let structs = format!(
+            "\"go_structs\": [{{\"go_name\": \"R\", \"fields\": [[\"HMemory\", \"{taken}\"]], \
+             \"offsets\": [0]}}], \"uvm\": ["
+        );
+        let table = altered("\"control\": [", &row).replace("\"uvm\": [", &structs);
+        table.replace("\"control\": 1", "\"control\": 2").replace(
+            "\"control\": 2, \"alloc\": 2}},\n    {\"version\": \"580",
+            "\"control\": 3, \"alloc\": 2}},\n    {\"version\": \"580",
+        )
+    };
+    let output = coverage(&table("uint32"), &[]);
+    let text = out(&output);
+    let disputed = format!(
+        "disputed: control {name}: at 0 the table has `HMemory` as a number, the spec `hMemory` as a \
+         handle (own; "
+    );
+    assert!(
+        text.contains(&disputed) && text.contains("kernel_sm_debugger_session_ctrl.c:521"),
+        "{text}"
+    );
+    assert_eq!(output.status.code(), Some(0), "{text}{}", err(&output));
+    let output = coverage(&table("P64"), &[]);
+    let text = out(&output);
+    let found = format!(
+        "error[coverage-role]: control `{name}`: at 0 the table has `HMemory` as a pointer"
+    );
+    assert!(text.contains(&found) && !text.contains("disputed: "), "{text}");
+    assert_eq!(output.status.code(), Some(1), "{}", err(&output));
 }
 
 #[test]

@@ -7,7 +7,9 @@
 //! the table's own check of the headers (`header_check`) says the same.
 //!
 //! Beside that the roles of fields are compared, by their offsets. Where the two sides disagree,
-//! neither need be wrong: a project that only forwards handles may well take one for a number.
+//! neither need be wrong: a project that only forwards handles may well take one for a number. So a
+//! spec may say of a field what the table takes it for, and why its own role stands ([`Spec::disputed`]);
+//! every other disagreement is a finding.
 
 mod roles;
 
@@ -159,6 +161,8 @@ pub struct Coverage {
     pub untyped: BTreeSet<String>,
     /// Fields that the table takes for something else than the spec does.
     pub roles: Vec<Finding>,
+    /// Those of which the spec says so, with the evidence that it gives.
+    pub disputed: Vec<Finding>,
     /// The table's special cases, each beside what the driver has.
     pub special: Vec<SpecialCase>,
 }
@@ -319,6 +323,7 @@ pub fn check(lock: &Lock, specs: &[Spec], table: &Table) -> Result<Coverage, Rep
         lacking: listed(found.lacking),
         untyped: found.untyped,
         roles: listed(found.roles),
+        disputed: listed(found.disputed),
         special: specials.iter().zip(verdicts).map(|(s, verdicts)| judged(s, verdicts)).collect(),
     };
     report.into_result(coverage).map(|(coverage, _)| coverage)
@@ -369,6 +374,7 @@ struct Findings {
     lacking: BTreeMap<Key, Vec<String>>,
     untyped: BTreeSet<String>,
     roles: BTreeMap<Key, Vec<String>>,
+    disputed: BTreeMap<Key, Vec<String>>,
 }
 
 impl Findings {
@@ -397,12 +403,15 @@ impl Findings {
             if row.is_untyped() {
                 self.untyped.insert(row.name.clone());
             }
-            for what in known
-                .item(kind, &row.name)
-                .into_iter()
-                .flat_map(|item| known.disagreements(table, item, row))
-            {
-                self.roles.entry(key(what)).or_default().push(version.clone());
+            let item = known.item(kind, &row.name);
+            for told in item.into_iter().flat_map(|item| known.disagreements(table, item, row)) {
+                let (findings, what) = match known.disputed(row, &told) {
+                    Some(disputed) => {
+                        (&mut self.disputed, format!("{}; {}", told.what, disputed.evidence))
+                    }
+                    None => (&mut self.roles, told.what),
+                };
+                findings.entry(key(what)).or_default().push(version.clone());
             }
         }
         count
@@ -560,8 +569,8 @@ impl Coverage {
                 versions.join(", ")
             );
         }
-        for Finding { kind, name, missing, versions } in &self.roles {
-            let _ = writeln!(text, "role: {kind} {name}: {missing} at {}", versions.join(", "));
+        for Finding { kind, name, missing, versions } in &self.disputed {
+            let _ = writeln!(text, "disputed: {kind} {name}: {missing} at {}", versions.join(", "));
         }
         for SpecialCase { case, name, verdict } in &self.special {
             let _ = writeln!(text, "{case}: {name}: {verdict}");
@@ -569,16 +578,21 @@ impl Coverage {
         text
     }
 
-    /// The gaps as complaints.
+    /// The gaps and the roles that differ, as complaints.
     pub fn report(&self) -> Report {
-        let complaint = |gap: &Finding| {
-            let what = match gap.kind {
-                "" => gap.missing.clone(),
-                kind => format!("{kind} `{}`: {}", gap.name, gap.missing),
+        let complaint = |code, found: &Finding| {
+            let what = match found.kind {
+                "" => found.missing.clone(),
+                kind => format!("{kind} `{}`: {}", found.name, found.missing),
             };
-            Diagnostic::error("coverage-gap", what).note(format!("at {}", gap.versions.join(", ")))
+            Diagnostic::error(code, what).note(format!("at {}", found.versions.join(", ")))
         };
-        Report { diagnostics: self.gaps.iter().map(complaint).collect() }
+        let gaps = self.gaps.iter().map(|gap| complaint("coverage-gap", gap));
+        let roles = self.roles.iter().map(|role| {
+            let help = "mend the role, or say in [disputed] why it stands (docs/roles.md)";
+            complaint("coverage-role", role).help(help)
+        });
+        Report { diagnostics: gaps.chain(roles).collect() }
     }
 }
 

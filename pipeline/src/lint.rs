@@ -193,7 +193,21 @@ impl<'a> Linter<'a> {
             self.known_type(named);
         }
         self.choices();
+        self.disputed();
         self.complaints
+    }
+
+    /// What is disputed are fields of calls that the spec has, at whatever tag.
+    fn disputed(&mut self) {
+        let spec = self.spec;
+        for call in spec.disputed.iter().map(|disputed| &disputed.call) {
+            if !spec.items.iter().any(|item| item.name == call.name) {
+                let near = nearest(&call.name, spec.items.iter().map(|item| item.name.as_str()));
+                let message = format!("the spec has no call `{}`", call.name);
+                let near = near.map(|near| format!("did you mean `{near}`?"));
+                self.complain("lint-unknown-item", message, &call.place, None, near);
+            }
+        }
     }
 
     fn surfaces(&self) -> impl Iterator<Item = &'a Surface> + use<'a> {
@@ -237,6 +251,8 @@ impl<'a> Linter<'a> {
         };
         let opened = item.opens.iter().map(|(fd, _)| fd);
         opened.for_each(|fd| self.path(&scope, fd, &leaves));
+        let disputed = self.spec.disputed.iter().filter(|of| of.call.name == item.name);
+        disputed.for_each(|of| self.path(&scope, &of.field, &leaves));
         self.fields(&scope, &leaves);
         self.against_driver(item, &leaves);
     }

@@ -46,6 +46,8 @@ pub struct Spec {
     pub handles: BTreeMap<String, Means>,
     /// Which member of a union holds, by `RECORD.field`.
     pub unions: BTreeMap<String, Choice>,
+    /// Fields that another project takes for something else.
+    pub disputed: Vec<Disputed>,
     /// Records to emit that no item names.
     pub extra_types: Vec<Named>,
     /// Globs over the names of constants to emit.
@@ -320,10 +322,40 @@ pub enum Means {
 /// Which member of a union holds.
 #[derive(Debug, Clone)]
 pub struct Choice {
+    /// Where the union is named.
+    pub place: SpecPlace,
     /// The field that says so, in the record that has the union.
     pub by: Named,
     /// The constant or number that stands for each member.
     pub members: BTreeMap<String, Named>,
+}
+
+/// A field that another project's table takes for something else than the roles here, and why they
+/// stand.
+#[derive(Debug, Clone)]
+pub struct Disputed {
+    /// The call.
+    pub call: Named,
+    /// Path of the field.
+    pub field: Named,
+    /// What it is to the other project.
+    pub theirs: TakenFor,
+    /// Where the driver shows what it is, for a person.
+    pub evidence: String,
+}
+
+/// What a project takes a field for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum TakenFor {
+    /// A file descriptor.
+    Fd,
+    /// An address of the caller.
+    Pointer,
+    /// The name of an object.
+    Handle,
+    /// None of these.
+    Number,
 }
 
 /// Which way the data behind a pointer goes.
@@ -554,6 +586,7 @@ fn merge(name: &str, chain: &[&(File, RawSpec)]) -> Result<Spec, Report> {
         substitutes: Vec::new(),
         handles: BTreeMap::new(),
         unions: BTreeMap::new(),
+        disputed: Vec::new(),
         extra_types: Vec::new(),
         constants: Vec::new(),
         statuses: Vec::new(),
@@ -573,11 +606,8 @@ fn merge(name: &str, chain: &[&(File, RawSpec)]) -> Result<Spec, Report> {
         for (means, names) in &raw.handles {
             spec.handles.extend(names.iter().map(|name| (name.clone(), *means)));
         }
-        spec.unions.extend(raw.unions.iter().map(|(union, raw)| {
-            let members = raw.members.iter();
-            let members = members.map(|(member, number)| (member.clone(), named(number, file)));
-            (union.clone(), Choice { by: named(&raw.by, file), members: members.collect() })
-        }));
+        merge_unions(&mut spec.unions, raw, file, &mut report);
+        merge_disputed(&mut spec.disputed, raw, file);
         for (kind, section) in raw.sections() {
             for (item_name, RawItems(alternatives)) in section {
                 let key = (kind, item_name.get_ref().clone());
@@ -651,6 +681,39 @@ fn merge_nodes(nodes: &mut Vec<Node>, raw: &RawSpec, file: &File) {
         match nodes.iter_mut().find(|known| known.name == own.name) {
             Some(known) => *known = own,
             None => nodes.push(own),
+        }
+    }
+}
+
+fn merge_unions(
+    unions: &mut BTreeMap<String, Choice>,
+    raw: &RawSpec,
+    file: &File,
+    report: &mut Report,
+) {
+    for (union, raw) in &raw.unions {
+        let Named { name, place } = named(union, file);
+        if !name.contains('.') {
+            let message = format!("`{name}` names no union");
+            let bad = Diagnostic::error("spec-parse", message).at(place.place());
+            report.push(bad.help("say which field of which record: \"RECORD.field\""));
+        }
+        let members = raw.members.iter();
+        let members = members.map(|(member, number)| (member.clone(), named(number, file)));
+        let members = members.collect();
+        unions.insert(name, Choice { place, by: named(&raw.by, file), members });
+    }
+}
+
+fn merge_disputed(disputed: &mut Vec<Disputed>, raw: &RawSpec, file: &File) {
+    for (call, fields) in &raw.disputed {
+        for (field, RawDisputed { theirs, evidence }) in fields {
+            let (call, field) = (named(call, file), named(field, file));
+            let same = |other: &Disputed| {
+                (&other.call.name, &other.field.name) == (&call.name, &field.name)
+            };
+            disputed.retain(|other| !same(other));
+            disputed.push(Disputed { call, field, theirs: *theirs, evidence: evidence.clone() });
         }
     }
 }
@@ -865,7 +928,9 @@ struct RawSpec {
     #[serde(default)]
     handles: BTreeMap<Means, Vec<String>>,
     #[serde(default)]
-    unions: BTreeMap<String, RawChoice>,
+    unions: BTreeMap<Spanned<String>, RawChoice>,
+    #[serde(default)]
+    disputed: BTreeMap<Spanned<String>, BTreeMap<Spanned<String>, RawDisputed>>,
     #[serde(default)]
     types: RawTypes,
     #[serde(default)]
@@ -947,6 +1012,13 @@ struct RawSubstitute {
 struct RawChoice {
     by: Spanned<String>,
     members: BTreeMap<String, Spanned<String>>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct RawDisputed {
+    theirs: TakenFor,
+    evidence: String,
 }
 
 #[derive(Debug, Default, Deserialize)]

@@ -57,6 +57,11 @@ fn specs() {
             "a condition that is no union's",
             with("[control]\nNVT_CALL = { pointers = [{ field = \"x\", when = \"a\" }] }"),
         ),
+        ("a union without its record", with("[unions.data]\nby = \"type\"\nmembers = {}")),
+        (
+            "a dispute about nothing known",
+            with("[disputed.NVT_CALL]\nx = { theirs = \"bytes\", evidence = \"a.c:1\" }"),
+        ),
         ("wrong type", with("[control]\nNVT_CALL = { array = \"yes\" }")),
         ("an item that is no table", with("[control]\nNVT_CALL = \"NVT_PARAMS\"")),
         ("params that are no names", with("[control]\nNVT_CALL = { params = 3 }")),

@@ -224,6 +224,26 @@ const BROKEN: &[Broken] = &[
         "",
         &[("lint-handle", "a field `pChannelHandleList->.` that names an object")],
     ),
+    // Only a union's members have a condition.
+    (
+        "515",
+        "[handles]\nclient",
+        "[unions.\"NVOS54_PARAMETERS.cmd\"]\nby = \"flags\"\nmembers = { x = \"1\" }\n[handles]\nclient",
+        &[("lint-unknown-union", "`NVOS54_PARAMETERS.cmd` is no union, and so always holds")],
+    ),
+    // What is disputed is there.
+    (
+        "515",
+        "hMemory = { theirs = \"number\", evidence = \"ctrl83",
+        "hMemori = { theirs = \"number\", evidence = \"ctrl83",
+        &[("lint-unknown-field", "`NV83DE_CTRL_CMD_DEBUG_READ_MEMORY` has no field `hMemori`")],
+    ),
+    (
+        "515",
+        "[disputed.NV83DE_CTRL_CMD_DEBUG_READ_MEMORY]",
+        "[disputed.NV83DE_CTRL_CMD_DEBUG_READ_MEMORIES]",
+        &[("lint-unknown-item", "has no call `NV83DE_CTRL_CMD_DEBUG_READ_MEMORIES`")],
+    ),
     // What a proxy has to know of a pointer that the driver follows.
     (
         "515",

@@ -9,7 +9,7 @@ use serde::Deserialize;
 
 use super::{Known, Row, Table};
 use crate::model::{Record, Surface, split_array};
-use crate::spec::{Item, Means};
+use crate::spec::{Disputed, Item, Means, TakenFor};
 
 /// A struct as the other project writes it.
 #[derive(Debug, Clone, Deserialize)]
@@ -35,6 +35,17 @@ enum Role {
     Bytes,
 }
 
+impl From<TakenFor> for Role {
+    fn from(taken: TakenFor) -> Self {
+        match taken {
+            TakenFor::Fd => Self::Fd,
+            TakenFor::Pointer => Self::Pointer,
+            TakenFor::Handle => Self::Handle,
+            TakenFor::Number => Self::Data,
+        }
+    }
+}
+
 impl Role {
     fn word(self) -> &'static str {
         match self {
@@ -47,6 +58,13 @@ impl Role {
     }
 }
 
+/// What the two sides say differently of a row.
+pub(super) struct Told {
+    /// The spec's path of the field, and what the table takes it for; nothing where it is the whole row.
+    field: Option<(String, Role)>,
+    pub(super) what: String,
+}
+
 /// A field by its path, and what it is.
 struct Field {
     path: String,
@@ -56,8 +74,9 @@ struct Field {
 impl Known<'_> {
     /// Where a row takes a field for something else than the spec does, each with the place of the
     /// driver's declaration.
-    pub(super) fn disagreements(&self, table: &Table, item: &Item, row: &Row) -> Vec<String> {
+    pub(super) fn disagreements(&self, table: &Table, item: &Item, row: &Row) -> Vec<Told> {
         let mut found = Vec::new();
+        let whole = |what| Told { field: None, what };
         let fds = item.fds.len();
         let pointers = item.pointers.iter().filter(|pointer| !pointer.opaque);
         let followed: Vec<&str> = pointers.map(|pointer| pointer.field.name.as_str()).collect();
@@ -67,10 +86,11 @@ impl Known<'_> {
                 let fds = item.fds.iter().map(|fd| fd.name.as_str());
                 let named: Vec<&str> = fds.chain(followed).collect();
                 let named = named.join(", ");
-                found.push(format!("{handler} copies it as it is, the spec has roles for {named}"));
+                let what = format!("{handler} copies it as it is, the spec has roles for {named}");
+                found.push(whole(what));
             }
             "has_fd" if fds != 1 => {
-                found.push(format!("{handler} knows one file descriptor, the spec {fds}"));
+                found.push(whole(format!("{handler} knows one file descriptor, the spec {fds}")));
             }
             _ => {}
         }
@@ -83,11 +103,22 @@ impl Known<'_> {
             let mut ours = BTreeMap::new();
             self.fields(surface, record, item, ("", 0), &mut ours);
             let source = &record.source;
-            found.extend(
-                compare(&theirs, &ours).map(|what| format!("{what} ({handler}; {source})")),
-            );
+            found.extend(compare(&theirs, &ours).map(|(path, role, what)| Told {
+                field: Some((path, role)),
+                what: format!("{what} ({handler}; {source})"),
+            }));
         }
         found
+    }
+
+    /// What the spec says of a disagreement that it knows.
+    pub(super) fn disputed(&self, row: &Row, told: &Told) -> Option<&Disputed> {
+        let (path, role) = told.field.as_ref()?;
+        self.spec?.disputed.iter().find(|disputed| {
+            disputed.call.name == row.name
+                && disputed.field.name.replace("[]", "") == *path
+                && Role::from(disputed.theirs) == *role
+        })
     }
 
     fn record(&self, name: &str) -> Option<(&Surface, &Record)> {
@@ -169,11 +200,11 @@ impl Table {
     }
 }
 
-/// What one side has at an offset and the other has not.
+/// What one side has at an offset and the other has not: the spec's field, the table's role, and both.
 fn compare(
     theirs: &BTreeMap<u64, Field>,
     ours: &BTreeMap<u64, Vec<Field>>,
-) -> impl Iterator<Item = String> {
+) -> impl Iterator<Item = (String, Role, String)> {
     theirs.iter().filter_map(|(at, their)| {
         let here = ours.get(at)?;
         if their.role == Role::Bytes || here.iter().any(|own| own.role == their.role) {
@@ -182,7 +213,9 @@ fn compare(
         // What is data to both sides in some member of a union is no disagreement.
         let own = here.iter().find(|own| own.role != Role::Data).or(here.first())?;
         let (theirs, ours) = (their.role.word(), own.role.word());
-        let (their, own) = (&their.path, &own.path);
-        Some(format!("at {at} the table has `{their}` as {theirs}, the spec `{own}` as {ours}"))
+        let (name, path) = (&their.path, &own.path);
+        let what =
+            format!("at {at} the table has `{name}` as {theirs}, the spec `{path}` as {ours}");
+        Some((path.clone(), their.role, what))
     })
 }

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use super::{Leaf, Linter, Scope, plain};
-use crate::model::split_array;
+use crate::model::{RecordKind, split_array};
 
 /// What a field looks like, by its type or its name.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -92,7 +92,12 @@ impl Linter<'_> {
             let Some((surface, _, record)) = self.record(record) else { continue };
             let union = record.fields.iter().find(|of| of.name == field);
             let union = union.and_then(|of| surface.records.get(split_array(&of.canonical).0));
-            let Some(union) = union else { continue };
+            let Some(union) = union.filter(|union| union.kind == RecordKind::Union) else {
+                let message = format!("`{key}` is no union, and so always holds");
+                let help = Some("a condition is that of a union's member alone".to_owned());
+                self.complain("lint-unknown-union", message, &choice.place, None, help);
+                continue;
+            };
             let by = &choice.by;
             if !record.fields.iter().any(|of| of.name == by.name) {
                 let message = format!("`{key}` is chosen by `{}`, which is no field", by.name);

@@ -1,4 +1,5 @@
-//! `nvabi coverage`: whether specs and lock have everything that another project supports.
+//! `nvabi coverage`: whether specs and lock have everything that another project supports, and take its
+//! fields for the same.
 
 use std::fs;
 use std::path::Path;
@@ -17,31 +18,34 @@ pub(crate) fn coverage(context: &Context<'_>, args: &args::Coverage) -> Result<O
     let request = ranges::request(&mut specs, Some(&table.names()));
     let locked = lock::read_closure(&folder, &request.iter().collect::<Vec<_>>())?;
     let found = coverage::check(&locked, &specs, &table)?;
-    let gaps = found.report();
+    let report = found.report();
     match context.json() {
         true => context.print_json(&found)?,
         false => {
             context.print(&found.text())?;
-            if !gaps.diagnostics.is_empty() {
+            if !report.diagnostics.is_empty() {
                 context.print("\n")?;
-                context.find(&gaps)?;
+                context.find(&report)?;
             }
         }
     }
     let versions = found.versions.iter().filter(|version| version.locked).count();
     let what = format!(
-        "{} of {} rows in {versions} versions; the driver lacks {}, gaps {}",
+        "{} of {} rows in {versions} versions; the driver lacks {}, gaps {}, roles that differ {} \
+         and disputed {}",
         found.total(|count| count.covered),
         found.total(|count| count.rows),
         found.total(|count| count.lacking),
         found.total(Count::gaps),
+        found.roles.len(),
+        found.disputed.len(),
     );
     context.status("Covered", &what);
     if !found.untyped.is_empty() {
         let what = format!("{} rows by name and number alone: no types", found.untyped.len());
         context.status("Compared", &what);
     }
-    Ok(if gaps.diagnostics.is_empty() { Outcome::Same } else { Outcome::Different })
+    Ok(if report.diagnostics.is_empty() { Outcome::Same } else { Outcome::Different })
 }
 
 fn read(path: &Path) -> Result<Table, Report> {
