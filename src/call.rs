@@ -172,7 +172,8 @@ pub struct Pointer {
     pub handles: &'static [HandleRole],
     /// The fields of an element that hold addresses in their turn.
     pub pointers: &'static [Pointer],
-    /// Which way the data goes.
+    /// Which way the data goes; of what is `opaque`, the address itself: [`Direction::Out`] where the driver
+    /// does not look at what it is given and puts one there.
     pub direction: Option<Direction>,
     /// What is there is not carried: the driver gives the address back, keeps it, or may pin or read what
     /// is there in the process that makes the call.

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::io;
 use std::path::Path;
 
-use nvabi::call::{Call, Control, Frontend, Kind, Means};
+use nvabi::call::{Call, Control, Direction, Frontend, Info, Kind, Means, Pointer};
 use nvabi::driver::{AnyDriver, Record};
 use nvabi::proxy::{Error, Limits, Memory, Message, Params, marshal, unmarshal};
 use nvabi::r550::{
@@ -405,12 +405,129 @@ fn what_the_driver_would_take_for_its_callers_memory_is_refused() {
     });
     assert_eq!(seen, [("data.AllocOsDesc.descriptor", 0x40_0000)]);
     assert!(unmarshal(driver(), &there.request(), Limits::default()).is_ok());
-    // An address that only comes back is not looked at.
-    call.function = r550::NVOS32_FUNCTION_ALLOC_SIZE;
-    Params::of::<frontend::NV_ESC_RM_VID_HEAP_CONTROL, _>(&mut call)
-        .visit_pointers(|pointer| pointer.set(1));
-    let memory = Pieces::default().with_record(CALL, &call);
-    assert!(carry::<frontend::NV_ESC_RM_VID_HEAP_CONTROL>(&memory, CALL, size).is_ok());
+}
+
+/// An address that only comes back does not go: there it would be one of the process that makes the call.
+#[test]
+fn what_only_comes_back_goes_as_null() {
+    let mut call =
+        NVOS32_PARAMETERS { function: r550::NVOS32_FUNCTION_ALLOC_SIZE, ..Record::zeroed() };
+    let info = frontend::NV_ESC_RM_VID_HEAP_CONTROL::INFO;
+    let set = |call: &mut NVOS32_PARAMETERS, address| {
+        Params::of::<frontend::NV_ESC_RM_VID_HEAP_CONTROL, _>(call)
+            .visit_pointers(|pointer| pointer.set(address));
+    };
+    set(&mut call, 0x40_0000);
+    let (size, opaque) = (size_of_val(&call), Limits { opaque: true, ..Limits::default() });
+    let mut memory = Pieces::default().with_record(CALL, &call);
+    let mut message = carry::<frontend::NV_ESC_RM_VID_HEAP_CONTROL>(&memory, CALL, size).unwrap();
+    let held = |message: &mut Message| {
+        let mut seen = Vec::new();
+        message.visit_pointers(|pointer| seen.push(pointer.get()));
+        seen
+    };
+    assert_eq!(held(&mut message), [0]);
+    // Nor does it where the sender has left it in.
+    let sent = marshal(driver(), info, CALL, size, &memory, opaque).unwrap().request();
+    assert_eq!(held(&mut unmarshal(driver(), &sent, opaque).unwrap()), [0x40_0000]);
+    let mut there = unmarshal(driver(), &sent, Limits::default()).unwrap();
+    assert_eq!(held(&mut there), [0]);
+    there.call(|argument| {
+        let mut answer: NVOS32_PARAMETERS = record_at(argument as u64);
+        set(&mut answer, 0x7000);
+        // SAFETY: the argument is as long as the parameters.
+        unsafe { argument.cast::<NVOS32_PARAMETERS>().write_unaligned(answer) };
+    });
+    message.take_reply(&there.reply()).unwrap();
+    message.write_back(&mut memory).unwrap();
+    set(&mut call, 0x7000);
+    assert_eq!(memory.0[&CALL], bytes_of(&call), "what the driver puts there comes back");
+}
+
+/// A call whose list has elements with roles of their own, as no driver's has today.
+static LISTED: Info = Info {
+    name: "LISTED",
+    kind: Kind::Control,
+    number: 0,
+    params: &["NV0080_CTRL_FIFO_GET_CHANNELLIST_PARAMS"],
+    array: false,
+    fds: &[],
+    handles: &[],
+    pointers: &[Pointer {
+        field: "pChannelList",
+        len: Some("numChannels"),
+        filled: None,
+        of: Some("NVOS54_PARAMETERS"),
+        unit: 32,
+        call: None,
+        fds: &["cmd"],
+        handles: &[],
+        pointers: &[Pointer {
+            field: "params",
+            len: Some("paramsSize"),
+            filled: None,
+            of: None,
+            unit: 1,
+            call: None,
+            fds: &[],
+            handles: &[],
+            pointers: &[],
+            direction: Some(Direction::InOut),
+            opaque: false,
+            when: None,
+        }],
+        direction: Some(Direction::In),
+        opaque: false,
+        when: None,
+    }],
+    caps: &[],
+    node: "",
+    opens: &[],
+};
+
+#[test]
+fn elements_have_fds_and_pointers_of_their_own() {
+    let params = NV0080_CTRL_FIFO_GET_CHANNELLIST_PARAMS {
+        numChannels: 2,
+        pChannelList: P64(0x3000),
+        ..Record::zeroed()
+    };
+    let element = |cmd, params, size| NVOS54_PARAMETERS {
+        cmd,
+        params: P64(params),
+        paramsSize: size,
+        ..Record::zeroed()
+    };
+    let (one, two) = (element(5, 0x4000, 3), element(6, 0x5000, 4));
+    let mut memory = Pieces::default()
+        .with_record(CALL, &params)
+        .with(0x3000, &[bytes_of(&one), bytes_of(&two)].concat())
+        .with(0x4000, b"abc")
+        .with(0x5000, b"defg");
+    let size = size_of_val(&params);
+    let carry = |limits| marshal(driver(), &LISTED, CALL, size, &memory, limits);
+    let mut message = carry(Limits::default()).unwrap();
+    let mut fds = Vec::new();
+    message.visit_fds(|fd| fds.push((fd.role(), fd.get())));
+    assert_eq!(fds, [("cmd", Some(5)), ("cmd", Some(6))]);
+    let mut pointers = Vec::new();
+    message.visit_pointers(|pointer| pointers.push((pointer.get(), pointer.len())));
+    assert_eq!(pointers, [(0x3000, Some(64)), (0x4000, Some(3)), (0x5000, Some(4))]);
+    assert_eq!(
+        message.request()[16 + size..],
+        [bytes_of(&one), bytes_of(&two), b"abcdefg"].concat()
+    );
+    message.call(|argument| {
+        let params: NV0080_CTRL_FIFO_GET_CHANNELLIST_PARAMS = record_at(argument as u64);
+        let second: NVOS54_PARAMETERS = record_at(params.pChannelList.0 + 32);
+        // SAFETY: it points to as many bytes.
+        unsafe { (second.params.0 as *mut [u8; 4]).write_unaligned(*b"DEFG") };
+    });
+    // More elements than there may be pieces are refused.
+    let few = Limits { parts: 3, ..Limits::default() };
+    assert!(matches!(carry(few), Err(Error::TooLarge { call: "LISTED", field: "params", .. })));
+    message.write_back(&mut memory).unwrap();
+    assert_eq!((&memory.0[&0x4000][..], &memory.0[&0x5000][..]), (&b"abc"[..], &b"DEFG"[..]));
 }
 
 #[test]

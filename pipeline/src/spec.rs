@@ -289,7 +289,7 @@ pub struct Pointer {
     /// What is there are the parameters of another call: its table, and the field, constant or number
     /// that tells which it is.
     pub call: Option<(ItemKind, String)>,
-    /// Which way the data goes.
+    /// Which way the data goes; of what is opaque, the address itself.
     pub dir: Option<Direction>,
     /// The kernel keeps it or gives it back, but does not follow it in this call.
     pub opaque: bool,

@@ -1,7 +1,7 @@
 //! A call and everything it points to, in one buffer.
 
 use super::field::{self, Place};
-use super::visit::{self, Fd, HandleField, Params, PointerField};
+use super::visit::{self, Fd, HandleField, PointerField};
 use super::{Error, Limits, Memory};
 use crate::call::{Direction, HandleRole, Info, Kind, Pointer};
 use crate::check::Layout;
@@ -47,10 +47,30 @@ struct Part {
     filled: Option<Filled>,
 }
 
+/// What a part is: the parameters of a call, or elements behind one of its pointers.
 #[derive(Debug, Clone, Copy)]
-enum Content {
-    Call(&'static Info, Option<&'static Layout>),
-    Records(&'static [HandleRole], Option<&'static Layout>),
+struct Content {
+    call: &'static Info,
+    behind: Option<&'static Pointer>,
+    layout: Option<&'static Layout>,
+}
+
+impl Content {
+    fn fds(&self) -> &'static [&'static str] {
+        self.behind.map_or(self.call.fds, |pointer| pointer.fds)
+    }
+
+    fn opens(&self) -> &'static [(&'static str, &'static str)] {
+        self.behind.map_or(self.call.opens, |_| &[])
+    }
+
+    fn pointers(&self) -> &'static [Pointer] {
+        self.behind.map_or(self.call.pointers, |pointer| pointer.pointers)
+    }
+
+    fn handles(&self) -> &'static [HandleRole] {
+        self.behind.map_or(self.call.handles, |pointer| pointer.handles)
+    }
 }
 
 /// What tells how much of a part the driver has filled.
@@ -152,7 +172,8 @@ fn collect(
     limits: Limits,
     fill: &mut Fill<'_>,
 ) -> Result<Message, Error> {
-    let content = Content::Call(info, visit::layout(driver, info, size)?);
+    let layout = visit::layout(driver, info, size)?;
+    let content = Content { call: info, behind: None, layout };
     let direction = info.request().and_then(|request| request.direction());
     let direction = direction.unwrap_or(Direction::InOut);
     let mut message = Message { info, bytes: Vec::new(), parts: Vec::new() };
@@ -161,12 +182,13 @@ fn collect(
     message.push(root, ("", info.name), limits, fill)?;
     let mut next = 0;
     while let Some(part) = message.parts.get(next) {
-        if let Content::Call(info, Some(layout)) = part.content {
+        let content = part.content;
+        if let Some(layout) = content.layout {
             if !limits.opaque {
-                message.without_opaque(info, layout, next)?;
+                message.without_opaque(content, layout, next)?;
             }
-            for (target, field) in message.targets(driver, info, layout, next)? {
-                message.push(target, (field, info.name), limits, fill)?;
+            for (target, field) in message.targets(driver, content, layout, next, limits)? {
+                message.push(target, (field, content.call.name), limits, fill)?;
             }
         }
         next += 1;
@@ -210,42 +232,48 @@ impl Message {
         Ok(())
     }
 
-    /// An opaque address would be taken for one of the process that makes the call. One that only comes
-    /// back is not looked at.
+    /// An opaque address would be taken for one of the process that makes the call. Where one only comes
+    /// back, what is there before is none, and stays behind.
     fn without_opaque(
         &mut self,
-        info: &'static Info,
+        content: Content,
         layout: &'static Layout,
         part: usize,
     ) -> Result<(), Error> {
         let mut given = None;
         let bytes = &mut self.bytes[self.parts[part].range()];
-        Params::known(info, Some(layout), bytes).visit_pointers(|pointer| {
+        visit::visit_pointers(content.pointers(), layout, bytes, |pointer| {
             let role = pointer.role();
-            if role.opaque && role.direction != Some(Direction::Out) && pointer.get() != 0 {
-                given = Some(role.field);
+            match role.direction {
+                _ if !role.opaque || pointer.get() == 0 => {}
+                Some(Direction::Out) => pointer.set(0),
+                _ => given = Some(role.field),
             }
         });
         match given {
-            Some(field) => Err(Error::Opaque { call: info.name, field }),
+            Some(field) => Err(Error::Opaque { call: content.call.name, field }),
             None => Ok(()),
         }
     }
 
-    /// What the pointers of one part point to.
+    /// What the pointers of one part point to; of more than there may be, enough to tell.
     fn targets(
         &self,
         driver: &AnyDriver,
-        info: &'static Info,
+        content: Content,
         layout: &'static Layout,
         part: usize,
+        limits: Limits,
     ) -> Result<Vec<(Target, &'static str)>, Error> {
         let part = &self.parts[part];
         let size = (layout.size as usize).max(1);
         let mut found = Vec::new();
         for (record, bytes) in self.bytes[part.range()].chunks_exact(size).enumerate() {
             let at = part.at + record * size;
-            for role in info.pointers.iter().filter(|role| !role.opaque) {
+            if found.len() > limits.parts {
+                break;
+            }
+            for role in content.pointers().iter().filter(|role| !role.opaque) {
                 let places = field::places(layout, role.field);
                 for (i, place) in places.iter().enumerate() {
                     let index = (i, places.len());
@@ -253,7 +281,8 @@ impl Message {
                     if address == 0 || !field::holds(layout, bytes, role.when, index) {
                         continue;
                     }
-                    let (len, content) = behind(driver, info, role, (layout, bytes, index))?;
+                    let (len, content) =
+                        behind(driver, content.call, role, (layout, bytes, index))?;
                     let target = Target {
                         address,
                         len,
@@ -279,25 +308,24 @@ impl Message {
         self.parts.first().map_or(&[], |part| &self.bytes[part.range()])
     }
 
-    /// Visits every file descriptor, also those in parameters inside of the parameters; always in the
-    /// same order.
+    /// Visits every file descriptor, also those in what the parameters point to; always in the same order.
     pub fn visit_fds(&mut self, mut visit: impl FnMut(&mut Fd<'_>)) {
         for part in &self.parts {
-            if let Content::Call(info, layout) = part.content {
-                let bytes = &mut self.bytes[part.range()];
-                Params::known(info, layout, bytes).visit_fds(&mut visit);
+            if let Some(layout) = part.content.layout {
+                let (roles, bytes) = (part.content, &mut self.bytes[part.range()]);
+                visit::visit_fds((roles.fds(), roles.opens()), layout, bytes, &mut visit);
             }
         }
     }
 
-    /// Visits every address, also in parameters inside of the parameters; always in the same order.
+    /// Visits every address, also those in what the parameters point to; always in the same order.
     ///
     /// What is put into one that the driver follows is overwritten by [`Message::call`].
     pub fn visit_pointers(&mut self, mut visit: impl FnMut(&mut PointerField<'_>)) {
         for part in &self.parts {
-            if let Content::Call(info, layout) = part.content {
+            if let Some(layout) = part.content.layout {
                 let bytes = &mut self.bytes[part.range()];
-                Params::known(info, layout, bytes).visit_pointers(&mut visit);
+                visit::visit_pointers(part.content.pointers(), layout, bytes, &mut visit);
             }
         }
     }
@@ -305,12 +333,9 @@ impl Message {
     /// Visits every field that names an object, also in what the parameters point to.
     pub fn visit_handles(&mut self, mut visit: impl FnMut(&mut HandleField<'_>)) {
         for part in &self.parts {
-            let (roles, layout) = match part.content {
-                Content::Call(info, layout) => (info.handles, layout),
-                Content::Records(roles, layout) => (roles, layout),
-            };
-            if let Some(layout) = layout {
-                visit::visit_handles(roles, layout, &mut self.bytes[part.range()], &mut visit);
+            if let Some(layout) = part.content.layout {
+                let bytes = &mut self.bytes[part.range()];
+                visit::visit_handles(part.content.handles(), layout, bytes, &mut visit);
             }
         }
     }
@@ -423,8 +448,9 @@ fn behind(
     let evaluate = |text| field::evaluate(layout, bytes, text, index).ok_or_else(missing);
     let len = |text| evaluate(text)?.checked_mul(role.unit.into()).ok_or_else(missing);
     let Some((kind, by)) = role.call else {
-        let of = role.of.and_then(|of| driver.layout(of));
-        return Ok((len(role.len.ok_or_else(missing)?)?, Content::Records(role.handles, of)));
+        let layout = role.of.and_then(|of| driver.layout(of));
+        let content = Content { call: info, behind: Some(role), layout };
+        return Ok((len(role.len.ok_or_else(missing)?)?, content));
     };
     let flags = (layout.name == "NVOS54_PARAMETERS").then(|| evaluate("flags")).transpose()?;
     if flags.is_some_and(|flags| flags & FINN_SERIALIZED != 0) {
@@ -438,5 +464,6 @@ fn behind(
         _ => driver.params(inner).next().map_or(0, |params| params.size.into()),
     };
     let size = usize::try_from(len).map_err(|_| missing())?;
-    Ok((len, Content::Call(inner, visit::layout(driver, inner, size)?)))
+    let layout = visit::layout(driver, inner, size)?;
+    Ok((len, Content { call: inner, behind: None, layout }))
 }

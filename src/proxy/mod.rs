@@ -81,9 +81,10 @@ pub struct Limits {
     pub bytes: usize,
     /// Pieces of memory, the parameters among them.
     pub parts: usize,
-    /// Whether addresses go along that the driver is given and that no part stands for
-    /// ([`Pointer::opaque`]). It may pin or read what is there in the process that makes the call, so
-    /// who lets them through translates them first, by [`Message::visit_pointers`].
+    /// Whether addresses go along that no part stands for ([`Pointer::opaque`]). The driver may pin or
+    /// read what is there in the process that makes the call, so who lets them through translates them first,
+    /// by [`Message::visit_pointers`]. Without, a call is refused that gives the driver one, and what the
+    /// driver overwrites unseen is null over there.
     pub opaque: bool,
 }
 

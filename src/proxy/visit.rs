@@ -31,15 +31,6 @@ impl<'b> Params<'b> {
         Ok(Self { info, layout, bytes })
     }
 
-    /// Takes parameters whose layout was chosen before.
-    pub(super) fn known(
-        info: &'static Info,
-        layout: Option<&'static Layout>,
-        bytes: &'b mut [u8],
-    ) -> Self {
-        Self { info, layout, bytes }
-    }
-
     /// Takes the parameters of a call that is known by type.
     pub fn of<C: Accepts<P>, P: Record>(params: &'b mut P) -> Self {
         let size = size_of::<P>();
@@ -55,28 +46,16 @@ impl<'b> Params<'b> {
     }
 
     /// Visits every file descriptor.
-    pub fn visit_fds(&mut self, mut visit: impl FnMut(&mut Fd<'_>)) {
-        let Some(layout) = self.layout else { return };
-        for role in self.info.fds {
-            let opens = self.info.opens.iter().find(|(fd, _)| fd == role).map(|(_, node)| *node);
-            each(layout, self.bytes, role, &mut |bytes, place, _| {
-                visit(&mut Fd { role, opens, bytes, place });
-            });
+    pub fn visit_fds(&mut self, visit: impl FnMut(&mut Fd<'_>)) {
+        if let Some(layout) = self.layout {
+            visit_fds((self.info.fds, self.info.opens), layout, self.bytes, visit);
         }
     }
 
     /// Visits every address in the caller's memory, also those that the driver does not follow.
-    pub fn visit_pointers(&mut self, mut visit: impl FnMut(&mut PointerField<'_>)) {
-        let Some(layout) = self.layout else { return };
-        for role in self.info.pointers {
-            each(layout, self.bytes, role.field, &mut |bytes, place, index| {
-                if !field::holds(layout, bytes, role.when, index) {
-                    return;
-                }
-                let len = role.len.and_then(|len| field::evaluate(layout, bytes, len, index));
-                let len = len.and_then(|len| len.checked_mul(role.unit.into()));
-                visit(&mut PointerField { role, len, bytes, place });
-            });
+    pub fn visit_pointers(&mut self, visit: impl FnMut(&mut PointerField<'_>)) {
+        if let Some(layout) = self.layout {
+            visit_pointers(self.info.pointers, layout, self.bytes, visit);
         }
     }
 
@@ -101,6 +80,41 @@ fn each(
         for (i, place) in places.iter().enumerate() {
             visit(element, *place, (i, places.len()));
         }
+    }
+}
+
+/// Visits the file descriptors in records of one layout that follow each other; those that come back new
+/// are given with what they are then.
+pub(super) fn visit_fds(
+    (roles, opens): (&'static [&'static str], &'static [(&'static str, &'static str)]),
+    layout: &'static Layout,
+    bytes: &mut [u8],
+    mut visit: impl FnMut(&mut Fd<'_>),
+) {
+    for role in roles {
+        let opens = opens.iter().find(|(fd, _)| fd == role).map(|(_, node)| *node);
+        each(layout, bytes, role, &mut |bytes, place, _| {
+            visit(&mut Fd { role, opens, bytes, place });
+        });
+    }
+}
+
+/// Visits the addresses in records of one layout that follow each other.
+pub(super) fn visit_pointers(
+    roles: &'static [Pointer],
+    layout: &'static Layout,
+    bytes: &mut [u8],
+    mut visit: impl FnMut(&mut PointerField<'_>),
+) {
+    for role in roles {
+        each(layout, bytes, role.field, &mut |bytes, place, index| {
+            if !field::holds(layout, bytes, role.when, index) {
+                return;
+            }
+            let len = role.len.and_then(|len| field::evaluate(layout, bytes, len, index));
+            let len = len.and_then(|len| len.checked_mul(role.unit.into()));
+            visit(&mut PointerField { role, len, bytes, place });
+        });
     }
 }
 
