@@ -73,8 +73,8 @@ pub(super) fn set(bytes: &mut [u8], place: Place, value: u64) {
     }
 }
 
-/// The value of a field, of the place with this index where it has as many as another path, else of
-/// its first.
+/// The value of a field. Where it has several places, that which lies with the place of another path:
+/// which of how many that is.
 pub(super) fn value(
     layout: &'static Layout,
     bytes: &[u8],
@@ -82,7 +82,8 @@ pub(super) fn value(
     (index, count): (usize, usize),
 ) -> Option<u64> {
     let places = places(layout, path);
-    let place = if places.len() == count { places.get(index) } else { places.first() };
+    // Arrays that both are in come first in the order of either.
+    let place = places.get((index * places.len()).checked_div(count).unwrap_or(0));
     get(bytes, *place?)
 }
 
@@ -166,8 +167,12 @@ mod tests {
             [small("a * a"), small("2 * a + 1"), small("12")],
             [Some(25), Some(11), Some(12)]
         );
-        // Of as many places the one with the pointer's index.
+        // Of as many places the one with the pointer's index; of fewer the one that it lies with.
         assert_eq!([small("list[].n"), small("b"), small("a * b")], [Some(7), None, None]);
+        let mut bytes = [0; 18];
+        (bytes[8], bytes[12]) = (3, 4);
+        let nth = |index| evaluate(&LAYOUT, &bytes, "list[].n", (index, 6));
+        assert_eq!([0, 1, 2, 3, 4, 5].map(nth), [3, 3, 3, 4, 4, 4].map(Some));
         assert_eq!([with(1 << 33)("a * a"), with(u64::MAX)("a + 1")], [None, None]);
         assert_eq!(evaluate(&LAYOUT, &[0; 7], "a", (0, 1)), None, "the bytes end before it");
     }

@@ -3,7 +3,7 @@
 use super::Error;
 use super::field::{self, Place};
 use crate::Handle;
-use crate::call::{Accepts, Direction, HandleRole, Info, Means, Pointer};
+use crate::call::{Accepts, Direction, HandleRole, Info, Kind, Means, Pointer};
 use crate::check::Layout;
 use crate::driver::{AnyDriver, Record};
 
@@ -135,7 +135,8 @@ pub(super) fn visit_handles(
 }
 
 /// Which of a call's types parameters of this size are; none for a call without roles, whose
-/// parameters are copied whatever they are.
+/// parameters are copied whatever they are. But of a UVM ioctl and of a class the driver copies as much as it
+/// knows them to take, and so must be there.
 pub(super) fn layout(
     driver: &AnyDriver,
     info: &'static Info,
@@ -145,8 +146,12 @@ pub(super) fn layout(
         true => layout.size > 0 && size % layout.size as usize == 0,
         false => layout.size as usize == size,
     };
+    let is_free = match info.kind {
+        Kind::Uvm | Kind::Class => info.params.is_empty() && size == 0,
+        Kind::Frontend | Kind::Control | Kind::Ioctl => true,
+    };
     match driver.params(info).find(fits) {
-        None if info.is_simple() && info.handles.is_empty() => Ok(None),
+        None if is_free && info.is_simple() && info.handles.is_empty() => Ok(None),
         None => Err(Error::Size { call: info.name, size }),
         found => Ok(found),
     }
@@ -172,12 +177,13 @@ impl Fd<'_> {
         self.opens
     }
 
-    /// Its number. `None` where there is none: a negative one, a null pointer, or more than a number
-    /// of a file descriptor can be.
+    /// Its number. `None` where there is none: a negative one, or a null pointer. Of 64 bits it is the lower
+    /// half, whatever the other holds, for so the driver takes it (escape.c:111,
+    /// os.c:1440 and 4742 of 550.90.07).
     pub fn get(&self) -> Option<i32> {
         let value = field::get(self.bytes, self.place)?;
         let absent = self.place.is_pointer && value == 0;
-        i32::try_from(value).ok().filter(|_| !absent)
+        Some(value as u32 as i32).filter(|fd| *fd >= 0 && !absent)
     }
 
     /// Puts another number there, sign and all.
