@@ -15,6 +15,9 @@ pub struct Info {
     pub params: &'static [&'static str],
     /// The parameters are an array that fills the size of the call.
     pub array: bool,
+    /// Whether `fds`, `handles` and `pointers` are all that the parameters have of these. Without it
+    /// they are empty because nobody has looked: feature `full` brings calls that no spec names.
+    pub roles_known: bool,
     /// Paths of the fields that hold file descriptors: `a.b`, `a[].b`.
     pub fds: &'static [&'static str],
     /// The fields that name objects.
@@ -31,9 +34,10 @@ pub struct Info {
 }
 
 impl Info {
-    /// Whether the parameters can be copied as they are: neither fds nor pointers.
+    /// Whether the parameters can be copied as they are: neither fds nor pointers, as far as it is
+    /// known.
     pub const fn is_simple(&self) -> bool {
-        self.fds.is_empty() && self.pointers.is_empty()
+        self.roles_known && self.fds.is_empty() && self.pointers.is_empty()
     }
 
     /// The request, where the call's number is one.
@@ -236,8 +240,11 @@ pub trait Accepts<P>: Call {}
 
 /// The driver follows no pointer in the parameters, in this call or later: making it harms no memory of
 /// the program, whatever they are. An address that only comes back is none that it follows.
+///
+/// The spec of a call says so. Of a call that no spec names it is certain where no field is 64 bits
+/// wide or wider, in nested records, arrays and unions either: the driver's addresses are.
 #[diagnostic::on_unimplemented(
-    message = "the parameters of `{Self}` hold pointers that the driver follows",
+    message = "the parameters of `{Self}` hold pointers that the driver follows, or may hold some",
     label = "takes pointers",
     note = "use the function of the same name that ends with `_with_pointers`, and see to them"
 )]

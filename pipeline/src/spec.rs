@@ -223,6 +223,8 @@ pub struct Item {
     pub params: Vec<Named>,
     /// Stated to have none.
     pub parameterless: bool,
+    /// What is said of its fields is all that there is to say: so it is where a spec names it.
+    pub roles_known: bool,
     /// The parameters are an array of the type that fills the call's size.
     pub array: bool,
     /// Paths of the fields that hold file descriptors.
@@ -250,6 +252,30 @@ pub struct Item {
 }
 
 impl Item {
+    /// One of which nothing more is said.
+    pub fn new(kind: ItemKind, name: String, place: SpecPlace) -> Self {
+        Self {
+            kind,
+            name,
+            place,
+            params: Vec::new(),
+            parameterless: false,
+            roles_known: true,
+            array: false,
+            fds: Vec::new(),
+            node: None,
+            opens: Vec::new(),
+            pointers: Vec::new(),
+            handles: Vec::new(),
+            plain: Vec::new(),
+            caps: Vec::new(),
+            number: None,
+            since: None,
+            until: None,
+            note: None,
+        }
+    }
+
     /// Whether it holds for `tag`.
     pub fn holds_at(&self, tag: &Tag) -> bool {
         self.since.as_ref().is_none_or(|since| tag >= since)
@@ -836,9 +862,6 @@ fn item(
         return None;
     }
     Some(Item {
-        kind,
-        name: name.get_ref().clone(),
-        place,
         params,
         parameterless: raw.parameterless,
         array: raw.array,
@@ -853,6 +876,7 @@ fn item(
         since,
         until,
         note: raw.note.clone(),
+        ..Item::new(kind, name.get_ref().clone(), place)
     })
 }
 

@@ -135,12 +135,13 @@ impl Calls {
         }
     }
 
-    /// The call of a number; where several share it, one of them.
+    /// The call of a number; where several share it, one of those whose roles are known.
     pub fn find(&self, kind: Kind, number: u32) -> Option<&'static Info> {
-        self.of(kind).iter().find_map(|part| {
-            let at = part.binary_search_by_key(&number, |info| info.number).ok()?;
-            part.get(at).copied()
-        })
+        let found = self.of(kind).iter().flat_map(|part| {
+            let from = part.partition_point(|info| info.number < number);
+            part[from..].iter().take_while(|info| info.number == number)
+        });
+        found.copied().min_by_key(|info| !info.roles_known)
     }
 }
 

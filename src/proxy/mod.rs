@@ -107,6 +107,12 @@ pub enum Error {
         /// Its number.
         number: u32,
     },
+    /// The driver has the call, but no spec says what its fields are ([`Info::roles_known`]): that it
+    /// has no pointer or file descriptor is not known.
+    RolesUnknown {
+        /// The call.
+        call: &'static str,
+    },
     /// The call's parameters are of another size.
     Size {
         /// The call.
@@ -172,6 +178,9 @@ impl fmt::Display for Error {
                     Kind::Ioctl => "ioctl",
                 };
                 write!(f, "{what} {number:#x} is unknown, and so is what it points to")
+            }
+            Self::RolesUnknown { call } => {
+                write!(f, "{call} is in no spec, so what its parameters hold is unknown")
             }
             Self::Size { call, size } => write!(f, "{call} does not take {size} bytes"),
             Self::Length { call, field } => write!(f, "{call}: {field} has no length that is one"),

@@ -21,7 +21,7 @@ impl<'b> Params<'b> {
     ///
     /// # Errors
     ///
-    /// When the call has roles, and takes no parameters of that size.
+    /// When nobody knows the roles of the call, or it has some and takes no parameters of that size.
     pub fn new(
         driver: &AnyDriver,
         info: &'static Info,
@@ -31,8 +31,10 @@ impl<'b> Params<'b> {
         Ok(Self { info, layout, bytes })
     }
 
-    /// Takes the parameters of a call that is known by type.
+    /// Takes the parameters of a call that is known by type. One whose roles nobody knows
+    /// ([`Info::roles_known`]) does not compile.
     pub fn of<C: Accepts<P>, P: Record>(params: &'b mut P) -> Self {
+        const { assert!(C::INFO.roles_known, "no spec says what the parameters of this call hold") };
         let size = size_of::<P>();
         // SAFETY: a `Record` is made of integers and bytes, padding included, so each of its bytes has
         // a value, and whatever is written to them is a value of it. The borrow is handed on.
@@ -142,6 +144,9 @@ pub(super) fn layout(
     info: &'static Info,
     size: usize,
 ) -> Result<Option<&'static Layout>, Error> {
+    if !info.roles_known {
+        return Err(Error::RolesUnknown { call: info.name });
+    }
     let fits = |layout: &&'static Layout| match info.array {
         true => layout.size > 0 && size % layout.size as usize == 0,
         false => layout.size as usize == size,

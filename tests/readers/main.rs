@@ -7,6 +7,7 @@
 
 mod bindings;
 mod c;
+mod full;
 mod rust;
 
 use std::env;

@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 
-use super::plan::{Def, DefId, Plan};
+use super::plan::{Def, DefId, Param, Plan};
 use super::{Options, ident, path, types};
 use crate::lock::Fact;
 
@@ -100,10 +100,14 @@ fn traits(text: &mut String, types: &Types<'_>) {
     );
 }
 
-/// Says once for every record of the trait that it is one.
+/// Says once for every record of the trait, and for the parameters of all other calls, that it is one.
 fn records(text: &mut String, plan: &Plan<'_>) {
     let named = (0..plan.defs.len()).filter(|id| plan.defs[*id].named);
-    let records: BTreeSet<DefId> = named.filter_map(|id| record(plan, id)).collect();
+    let params = plan.calls.iter().flat_map(|call| &call.params).filter_map(|(_, param)| {
+        let Param::Def(id) = param else { return None };
+        Some(*id)
+    });
+    let records: BTreeSet<DefId> = named.chain(params).filter_map(|id| record(plan, id)).collect();
     text.push_str("nvabi::parameters!(");
     for id in records {
         let _ = write!(text, "super::layouts::{}, ", path(plan, id));

@@ -4,6 +4,7 @@
 //! `tables` what a program looks up; this file puts them into modules.
 
 mod drivers;
+mod known;
 mod plan;
 mod records;
 mod roles;
@@ -54,6 +55,12 @@ impl Options<'_> {
 
 /// The Rust source for the specs' drivers.
 pub fn emit(lock: &Lock, specs: &[&Spec], options: Options<'_>) -> Result<String, Report> {
+    let complete: Vec<Spec> = match options.full {
+        true => specs.iter().map(|spec| known::with_all_calls(lock, spec)).collect(),
+        false => Vec::new(),
+    };
+    let complete: Vec<&Spec> = complete.iter().collect();
+    let specs = if options.full { complete.as_slice() } else { specs };
     let mut plan = plan::plan(lock, specs, options.full)?;
     let groups = groups(&plan);
     for group in &groups {

@@ -232,7 +232,10 @@ impl<'l, 's> Planner<'l, 's> {
     ) -> Constants<'l> {
         let lock = self.lock;
         let globs = Globs::new(spec.constants.iter().map(|c| c.name.as_str()));
-        let numbers: HashSet<&str> = spec.items.iter().map(|item| item.name.as_str()).collect();
+        let numbers: HashSet<&str> = (spec.items.iter())
+            .filter(|item| item.roles_known)
+            .map(|item| item.name.as_str())
+            .collect();
         let asked = |name: &str| numbers.contains(name) || globs.matches(name);
         let wanted = |name: &str| full || asked(name);
         let mut constants = Constants::default();
@@ -299,7 +302,8 @@ impl<'l, 's> Planner<'l, 's> {
             self.call(&mut look, item);
         }
         for named in &spec.extra_types {
-            self.param(&mut look, named);
+            let extra = self.param(&mut look, named);
+            self.named(extra.as_ref());
         }
         if full {
             self.everything(&mut look);
@@ -413,8 +417,12 @@ impl<'l, 's> Planner<'l, 's> {
         let params: Vec<(String, Param)> = (item.params.iter())
             .filter_map(|named| Some((named.name.clone(), self.param(look, named)?)))
             .collect();
-        let mut targets = Vec::new();
+        let mut targets: Vec<Option<DefId>> = Vec::new();
         self.targets(look, &item.pointers, &mut targets);
+        if item.roles_known {
+            params.iter().for_each(|(_, param)| self.named(Some(param)));
+            targets.iter().flatten().for_each(|id| self.plan.defs[*id].named = true);
+        }
         let Some(number) = self.number(look, item) else {
             let missing = format!("driver {} has no number `{}`", self.tag(look), item.name);
             self.complain(
@@ -475,11 +483,16 @@ impl<'l, 's> Planner<'l, 's> {
         }
     }
 
-    /// A type that the spec names; the first surface that has it decides.
+    /// A type by its name; the first surface that has it decides.
     fn find(&mut self, look: &mut Look<'_>, name: &str) -> Option<DefId> {
-        let id = (0..look.spec.surfaces.len()).find_map(|surface| self.def(look, surface, name))?;
-        self.plan.defs[id].named = true;
-        Some(id)
+        (0..look.spec.surfaces.len()).find_map(|surface| self.def(look, surface, name))
+    }
+
+    /// Notes that a spec names a type itself.
+    fn named(&mut self, param: Option<&Param>) {
+        if let Some(Param::Def(id)) = param {
+            self.plan.defs[*id].named = true;
+        }
     }
 
     fn param(&mut self, look: &mut Look<'_>, named: &spec::Named) -> Option<Param> {
@@ -634,6 +647,7 @@ fn says_the_same(a: &Item, b: &Item) -> bool {
     }
     std::ptr::eq(a, b)
         || a.array == b.array
+            && a.roles_known == b.roles_known
             && a.caps == b.caps
             && a.note == b.note
             && names(&a.params) == names(&b.params)

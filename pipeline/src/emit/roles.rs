@@ -61,6 +61,9 @@ pub(super) fn resolve(
     params: &[(String, Param)],
     targets: &[Option<DefId>],
 ) -> Roles {
+    if !item.roles_known {
+        return Roles { pointers: Vec::new(), handles: Vec::new(), are_fixed: true };
+    }
     let mut resolver = Resolver { planner, look, used_constants: false };
     let mut leaves = Vec::new();
     for (name, param) in params {
@@ -99,6 +102,45 @@ fn handles_of(spec: &Spec, item: Option<&Item>, leaves: &[Leaf]) -> Vec<Handle> 
         (means != Means::None).then_some(Handle { field, means, when })
     };
     leaves.iter().filter_map(handle).collect()
+}
+
+/// Whether a field of the parameters is as wide as an address, in records, arrays and unions too.
+pub(super) fn holds_address(plan: &Plan<'_>, name: &str, param: &Param) -> bool {
+    match param {
+        Param::Def(id) => def_holds_address(plan, *id),
+        Param::Scalar { canonical, size } => {
+            is_wide(&types::element(name, canonical, *size, |_| Named::Other).0)
+        }
+    }
+}
+
+fn def_holds_address(plan: &Plan<'_>, id: DefId) -> bool {
+    let def = &plan.defs[id];
+    let inner = |name: &str| def.uses.get(name).is_some_and(|id| def_holds_address(plan, *id));
+    match &*def.fact {
+        Fact::Alias { ty, .. } => inner(split_array(ty).0),
+        Fact::Record { fields, .. } => fields.iter().any(|field| {
+            let named = |name: &str| match def.uses.get(name).map(|id| &*plan.defs[*id].fact) {
+                Some(Fact::Enum { size, .. }) => Named::Enum(*size),
+                Some(_) => Named::Record,
+                None => Named::Other,
+            };
+            match types::element(&field.ty, &field.canonical, field.size, named).0 {
+                Element::Record(name) => inner(&name),
+                element => is_wide(&element),
+            }
+        }),
+        _ => false,
+    }
+}
+
+fn is_wide(element: &Element) -> bool {
+    match element {
+        Element::Int { size, .. } | Element::Enum { size } => *size >= 8,
+        Element::P64 | Element::Bytes(_) => true,
+        Element::Char | Element::Float { .. } | Element::Handle | Element::Uuid => false,
+        Element::Record(_) => false,
+    }
 }
 
 /// A path without its array marks.

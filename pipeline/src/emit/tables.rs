@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use std::rc::Rc;
 
 use super::plan::{Call, Driver, Param, Plan};
-use super::roles::{Handle, Pointer, When};
+use super::roles::{self, Handle, Pointer, When};
 use super::types::{self, Named};
 use super::{Group, Options, ident, path};
 use crate::globs::Globs;
@@ -40,8 +40,19 @@ pub(super) fn call(text: &mut String, plan: &Plan<'_>, id: usize) {
     for param in params.iter().chain(&none) {
         let _ = writeln!(text, "impl nvabi::call::Accepts<{param}> for {name} {{}}");
     }
-    if item.pointers.iter().all(|pointer| pointer.opaque && pointer.dir == Some(Direction::Out)) {
+    if is_pointer_free(plan, call) {
         let _ = writeln!(text, "impl nvabi::call::PointerFree for {name} {{}}");
+    }
+}
+
+/// Whether the driver follows no pointer in the parameters: the spec says so, or where none does, no
+/// field could hold one.
+fn is_pointer_free(plan: &Plan<'_>, call: &Call<'_>) -> bool {
+    match call.item.roles_known {
+        // What only comes back is not followed.
+        true => (call.item.pointers.iter())
+            .all(|pointer| pointer.opaque && pointer.dir == Some(Direction::Out)),
+        false => !call.params.iter().any(|(name, param)| roles::holds_address(plan, name, param)),
     }
 }
 
@@ -52,6 +63,9 @@ fn doc(call: &Call<'_>) -> String {
         ([], _) => doc.push_str(", without parameters."),
         (names, true) => doc.push_str(&format!(", with an array of {}.", names.join(" or "))),
         (names, false) => doc.push_str(&format!(", with {}.", names.join(" or "))),
+    }
+    if !call.item.roles_known {
+        doc.push_str("\n\n No spec says what its fields are: its roles are not known.");
     }
     if let Some(note) = &call.item.note {
         doc.push_str("\n\n ");
@@ -100,6 +114,7 @@ fn info(text: &mut String, call: &Call<'_>) {
     let _ = writeln!(text, "        number: {:#x},", call.number & 0xffff_ffff);
     let _ = writeln!(text, "        params: &{params:?},");
     let _ = writeln!(text, "        array: {},", item.array);
+    let _ = writeln!(text, "        roles_known: {},", item.roles_known);
     let _ = writeln!(text, "        fds: &{fds:?},");
     let _ = writeln!(text, "        caps: &{:?},", item.caps);
     let _ = writeln!(text, "        node: {:?},", item.node.as_ref().map_or("", |node| &node.name));
