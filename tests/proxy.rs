@@ -664,3 +664,29 @@ fn the_corpus_and_what_is_near_to_it() {
     println!("{files} files, {good} good; near to them {near_good}");
     assert!(files > 10 && good > 5 && near_good > 100, "{files} files, {good} good, {near_good}");
 }
+
+// --- Calls that no spec names -------------------------------------------------------------------
+
+/// A call as feature `full` has it, whose roles nobody knows.
+fn unknown(info: &Info) -> &'static Info {
+    let empty = Info { fds: &[], handles: &[], pointers: &[], ..*info };
+    Box::leak(Box::new(Info { roles_known: false, ..empty }))
+}
+
+#[test]
+fn a_call_of_unknown_roles_is_refused_by_name() {
+    type Cmd = control::NV0000_CTRL_CMD_SYSTEM_GET_P2P_CAPS;
+    let info = unknown(Cmd::INFO);
+    assert!(!info.is_simple(), "nobody knows whether it is");
+    let size = size_of::<<Cmd as Call>::Params>();
+    let memory = Pieces::default().with(0x1000, &vec![0; size]);
+    let refused = marshal(driver(), info, 0x1000, size, &memory, Limits::default()).unwrap_err();
+    let call = "NV0000_CTRL_CMD_SYSTEM_GET_P2P_CAPS";
+    assert!(matches!(refused, Error::RolesUnknown { call: named } if named == call), "{refused}");
+    assert!(refused.to_string().starts_with(call), "{refused}");
+    let mut bytes = vec![0; size];
+    let refused = Params::new(driver(), info, &mut bytes).unwrap_err();
+    assert!(matches!(refused, Error::RolesUnknown { .. }), "{refused}");
+    // The same call with its roles is carried.
+    assert!(marshal(driver(), Cmd::INFO, 0x1000, size, &memory, Limits::default()).is_ok());
+}

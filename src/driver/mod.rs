@@ -432,3 +432,42 @@ impl PartialOrd for Version<'_> {
         Some(self.cmp(other))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const fn info(name: &'static str, number: u32, roles_known: bool) -> Info {
+        let (kind, params, array) = (Kind::Control, &[], false);
+        let (fds, handles, pointers, caps) = (&[], &[], &[], &[]);
+        let (node, opens) = ("", &[]);
+        Info {
+            name,
+            kind,
+            number,
+            params,
+            array,
+            roles_known,
+            fds,
+            handles,
+            pointers,
+            caps,
+            node,
+            opens,
+        }
+    }
+
+    #[test]
+    fn a_number_leads_to_the_call_whose_roles_are_known() {
+        static A: Info = info("ALIAS", 2, false);
+        static B: Info = info("OTHER", 2, false);
+        static C: Info = info("STATED", 2, true);
+        static D: Info = info("ALONE", 3, false);
+        static E: Info = info("FIRST", 1, true);
+        static PARTS: [&[&Info]; 2] = [&[&A, &B, &D], &[&E, &C]];
+        let calls = Calls { frontend: &[], uvm: &[], control: &PARTS, class: &[], ioctl: &[] };
+        let found = |number| calls.find(Kind::Control, number).map(|info| info.name);
+        let all = [found(0), found(1), found(2), found(3), found(4)];
+        assert_eq!(all, [None, Some("FIRST"), Some("STATED"), Some("ALONE"), None]);
+    }
+}
