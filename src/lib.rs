@@ -54,7 +54,9 @@
 //! # Features
 //!
 //! `driver-515` … `driver-595` turn on a branch each, `all-drivers` all of them. `full` emits everything the
-//! headers have instead of the specs' items and what they need. `zerocopy` adds zerocopy's traits
+//! headers have, and each command and class whose parameters the driver's tables tell, instead of the
+//! specs' items and what they need; [`call::Info::roles_known`] says which of the calls no spec
+//! describes. `zerocopy` adds zerocopy's traits
 //! to the emitted types. `libclang` verifies the lock against the headers in `NVABI_HEADERS` during
 //! the build. `sim` runs programs on a simulated resource manager of the
 //! desktop's, `tegra-sim` on a simulated Tegra kernel. `cli` is the command `nvabi`. Nothing is on by default. The minimum Rust is 1.85.
