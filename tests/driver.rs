@@ -15,6 +15,13 @@ fn driver(version: &str) -> &'static AnyDriver {
     AnyDriver::for_version(version).unwrap()
 }
 
+/// 525.47.04 moved it into a header of its own.
+#[test]
+fn constants_are_there_whichever_header_has_them() {
+    assert_eq!(r515::NV2080_NOTIFIERS_SW, r580::NV2080_NOTIFIERS_SW);
+    assert_eq!(r515::NV2080_NOTIFIERS_SW, r590::NV2080_NOTIFIERS_SW);
+}
+
 /// The versions that the lock has.
 fn locked() -> Vec<String> {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("abi-specs/lock/tags");

@@ -250,9 +250,9 @@ impl<'l, 's> Planner<'l, 's> {
                         ItemKind::Enum => constants.enums.push((path, name, history)),
                         ItemKind::Constant if !wanted(name) => {}
                         ItemKind::Constant if stable => {
-                            if let (Some(placed), true) =
-                                (state_at(history, first), taken.insert(name))
-                            {
+                            // One that has gone from here may be in another header by now.
+                            let placed = state_at(history, first);
+                            if let Some(placed) = placed.filter(|_| taken.insert(name)) {
                                 let id =
                                     self.constant(name, &placed.fact, path, placed.line, first);
                                 self.plan.constants[id].documented = !full || asked(name);
