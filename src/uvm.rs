@@ -18,6 +18,7 @@
 //! # Ok::<(), nvabi::rm::Error>(())
 //! ```
 
+use std::fmt;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
 use crate::call::{Call, Kind, PointerFree};
@@ -53,6 +54,25 @@ pub struct Uvm {
 pub struct RegisteredGpu {
     /// The NUMA node of its memory, where that is one.
     pub numa_node: Option<i32>,
+}
+
+/// What a call of unified memory is about, by what names it in the call's parameters.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum UvmObject {
+    /// A channel of the resource manager.
+    Channel(Handle),
+    /// A range of addresses.
+    Range {
+        /// The first.
+        base: u64,
+        /// Bytes; `None` where the call takes a whole range by its base.
+        length: Option<u64>,
+    },
+    /// A group of ranges, by its id.
+    RangeGroup(u64),
+    /// A GPU.
+    Gpu(Uuid),
 }
 
 #[derive(NvProxy)]
@@ -119,7 +139,8 @@ impl Uvm {
         let fd = open_node(&choice)?;
         let mut params = Initialize { flags, status: 0, _pad: [0; 4] };
         // SAFETY: there are no addresses in the parameters.
-        unsafe { made(fd.as_fd(), INITIALIZE, &mut params, |p| p.status, &choice) }?;
+        unsafe { made(fd.as_fd(), INITIALIZE.number, &mut params, |p| p.status) }
+            .map_err(|kind| Error::new(kind).call(INITIALIZE).driver_is(&choice))?;
         let memory = if ties { tie_memory(fd.as_fd(), &choice)? } else { None };
         Ok(Self { fd, _memory: memory, choice })
     }
@@ -157,10 +178,16 @@ impl Uvm {
     {
         let name = CallName::from(C::INFO);
         if !self.choice.has::<C>() {
-            return Err(Error::new(ErrorKind::NotInDriver).call(name).driver_is(&self.choice));
+            return Err(self.failed(ErrorKind::NotInDriver, name, object_of::<C>(params)));
         }
         // SAFETY: the driver has this call; the rest is the caller's promise.
-        unsafe { made(self.as_fd(), name, params, status_of::<C>, &self.choice) }
+        unsafe { made(self.as_fd(), name.number, params, status_of::<C>) }
+            .map_err(|kind| self.failed(kind, name, object_of::<C>(params)))
+    }
+
+    #[cold]
+    fn failed(&self, kind: ErrorKind, call: CallName, object: Option<UvmObject>) -> Error {
+        Error::new(kind).call(call).uvm(object).driver_is(&self.choice)
     }
 
     /// Makes a GPU known to this space (`UVM_REGISTER_GPU`). `client` must be the one that has it open.
@@ -180,7 +207,8 @@ impl Uvm {
             status: 0,
         };
         // SAFETY: there are no addresses in the parameters.
-        unsafe { made(self.as_fd(), REGISTER_GPU, &mut params, |p| p.status, &self.choice) }?;
+        unsafe { made(self.as_fd(), REGISTER_GPU.number, &mut params, |p| p.status) }
+            .map_err(|kind| self.failed(kind, REGISTER_GPU, Some(UvmObject::Gpu(uuid))))?;
         Ok(RegisteredGpu { numa_node: (params.numa_enabled != 0).then_some(params.numa_node) })
     }
 
@@ -192,7 +220,8 @@ impl Uvm {
     pub fn unregister_gpu(&self, uuid: Uuid) -> Result<()> {
         let mut params = UnregisterGpu { uuid, status: 0 };
         // SAFETY: there are no addresses in the parameters.
-        unsafe { made(self.as_fd(), UNREGISTER_GPU, &mut params, |p| p.status, &self.choice) }
+        unsafe { made(self.as_fd(), UNREGISTER_GPU.number, &mut params, |p| p.status) }
+            .map_err(|kind| self.failed(kind, UNREGISTER_GPU, Some(UvmObject::Gpu(uuid))))
     }
 
     /// The driver that it is of.
@@ -226,10 +255,10 @@ fn tie_memory(space: BorrowedFd<'_>, choice: &Choice) -> Result<Option<OwnedFd>>
     let fd = open_node(choice)?;
     let mut params = MmInitialize { uvm_fd: space.as_raw_fd(), status: 0 };
     // SAFETY: there are no addresses in the parameters.
-    match unsafe { made(fd.as_fd(), MM_INITIALIZE, &mut params, |p| p.status, choice) } {
+    match unsafe { made(fd.as_fd(), MM_INITIALIZE.number, &mut params, |p| p.status) } {
         Ok(()) => Ok(Some(fd)),
-        Err(error) if error.status() == Some(NOTHING_TO_DO) => Ok(None),
-        Err(error) => Err(error),
+        Err(ErrorKind::Status(NOTHING_TO_DO)) => Ok(None),
+        Err(kind) => Err(Error::new(kind).call(MM_INITIALIZE).driver_is(choice)),
     }
 }
 
@@ -241,45 +270,79 @@ fn tie_memory(space: BorrowedFd<'_>, choice: &Choice) -> Result<Option<OwnedFd>>
 /// may use.
 unsafe fn made<P>(
     fd: BorrowedFd<'_>,
-    name: CallName,
+    request: u32,
     params: &mut P,
     status: impl FnOnce(&P) -> u32,
-    choice: &Choice,
-) -> Result<()> {
-    let failed = |kind: ErrorKind| Err(Error::new(kind).call(name).driver_is(choice));
+) -> std::result::Result<(), ErrorKind> {
     loop {
         // SAFETY: the caller's promise.
-        if unsafe { libc::ioctl(fd.as_raw_fd(), name.number as _, std::ptr::from_mut(params)) }
-            != -1
-        {
+        if unsafe { libc::ioctl(fd.as_raw_fd(), request as _, std::ptr::from_mut(params)) } != -1 {
             break;
         }
         match std::io::Error::last_os_error().raw_os_error().unwrap_or_default() {
             libc::EINTR => {}
-            errno => return failed(ErrorKind::Errno(errno)),
+            errno => return Err(ErrorKind::Errno(errno)),
         }
     }
     match NvStatus(status(params)) {
         NvStatus::OK => Ok(()),
-        status => failed(ErrorKind::Status(status)),
+        status => Err(ErrorKind::Status(status)),
     }
 }
 
 /// What parameters say came of the call; those without a status say nothing, so all went well.
 fn status_of<C: Call<Params: Record>>(params: &C::Params) -> u32 {
-    let at: Option<usize> = const { status_offset(C::Params::LAYOUT) };
-    let Some(at) = at else { return 0 };
-    // SAFETY: the layout has 4 bytes there, and every record is made of bytes that may be read.
-    unsafe { std::ptr::from_ref(params).byte_add(at).cast::<u32>().read_unaligned() }
+    let at: Option<usize> = const { offset_of(C::Params::LAYOUT, STATUS, U32) };
+    // SAFETY: the layout has 4 bytes there.
+    at.map_or(0, |at| unsafe { field_at(params, at) })
 }
 
-/// Where a struct has its `rmStatus`.
-const fn status_offset(layout: &Layout) -> Option<usize> {
+/// What a call is about: the first of these that its parameters have.
+fn object_of<C: Call<Params: Record>>(params: &C::Params) -> Option<UvmObject> {
+    let channel: Option<usize> = const { offset_of(C::Params::LAYOUT, CHANNEL, Type::Handle) };
+    let base: Option<usize> = const { offset_of(C::Params::LAYOUT, BASES, U64) };
+    let length: Option<usize> = const { offset_of(C::Params::LAYOUT, LENGTHS, U64) };
+    let group: Option<usize> = const { offset_of(C::Params::LAYOUT, GROUP, U64) };
+    let gpu: Option<usize> = const { offset_of(C::Params::LAYOUT, GPUS, Type::Uuid) };
+    // SAFETY: the layout has 4 bytes there.
+    let channel = channel.map(|at| UvmObject::Channel(Handle(unsafe { field_at(params, at) })));
+    // SAFETY: the layout has 8 bytes there.
+    let number = |at: usize| -> u64 { unsafe { field_at(params, at) } };
+    let range = base.map(|at| UvmObject::Range { base: number(at), length: length.map(number) });
+    // None has the number 0: that is yet to be told.
+    let group = group.map(number).filter(|group| *group != 0).map(UvmObject::RangeGroup);
+    // SAFETY: the layout has 16 bytes there.
+    let gpu = gpu.map(|at| UvmObject::Gpu(Uuid(unsafe { field_at(params, at) })));
+    channel.or(range).or(group).or(gpu)
+}
+
+const U32: Type = Type::Int { size: 4, signed: false };
+const U64: Type = Type::Int { size: 8, signed: false };
+
+/// The driver's names of what it tells and of what calls are about.
+const STATUS: &[&str] = &["rmStatus"];
+const CHANNEL: &[&str] = &["hChannel"];
+const BASES: &[&str] = &["base", "requestedBase", "regionBase"];
+const LENGTHS: &[&str] = &["length", "regionLength"];
+const GROUP: &[&str] = &["rangeGroupId"];
+const GPUS: &[&str] = &["gpuUuid", "gpu_uuid", "gpuUuidA"];
+
+/// A field's value.
+///
+/// # Safety
+///
+/// The record has a field of this size there, and whatever bytes it holds are a `T`.
+unsafe fn field_at<R: Record, T: Copy>(record: &R, offset: usize) -> T {
+    // SAFETY: the caller's promise, and every record is made of bytes that may be read.
+    unsafe { std::ptr::from_ref(record).byte_add(offset).cast::<T>().read_unaligned() }
+}
+
+/// Where a struct has a field of one of some names, and of a type.
+const fn offset_of(layout: &Layout, names: &[&str], ty: Type) -> Option<usize> {
     let mut at = 0;
     while at < layout.fields.len() {
         let field = &layout.fields[at];
-        let is_number = matches!(field.ty, Type::Int { size: 4, signed: false });
-        if is_number && is_status(field.name.as_bytes()) {
+        if is_same(&field.ty, &ty) && is_one_of(field.name.as_bytes(), names) {
             return Some(field.offset as usize);
         }
         at += 1;
@@ -287,8 +350,47 @@ const fn status_offset(layout: &Layout) -> Option<usize> {
     None
 }
 
-const fn is_status(name: &[u8]) -> bool {
-    matches!(name, b"rmStatus")
+const fn is_same(ty: &Type, wanted: &Type) -> bool {
+    match (ty, wanted) {
+        (Type::Int { size, signed }, Type::Int { size: other, signed: other_signed }) => {
+            *size == *other && *signed == *other_signed
+        }
+        (Type::Handle, Type::Handle) | (Type::Uuid, Type::Uuid) => true,
+        _ => false,
+    }
+}
+
+const fn is_one_of(name: &[u8], names: &[&str]) -> bool {
+    let mut at = 0;
+    while at < names.len() {
+        if is_equal(name, names[at].as_bytes()) {
+            return true;
+        }
+        at += 1;
+    }
+    false
+}
+
+const fn is_equal(one: &[u8], other: &[u8]) -> bool {
+    let mut at = 0;
+    while at < one.len() && at < other.len() && one[at] == other[at] {
+        at += 1;
+    }
+    at == one.len() && at == other.len()
+}
+
+impl fmt::Display for UvmObject {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Channel(handle) => write!(f, "channel {handle}"),
+            Self::Range { base, length: Some(length) } => {
+                write!(f, "{length:#x} bytes at {base:#x}")
+            }
+            Self::Range { base, length: None } => write!(f, "the range at {base:#x}"),
+            Self::RangeGroup(id) => write!(f, "range group {id}"),
+            Self::Gpu(uuid) => write!(f, "GPU-{uuid}"),
+        }
+    }
 }
 
 #[cfg(test)]
@@ -329,11 +431,43 @@ mod tests {
     }
 
     #[test]
+    fn what_calls_are_about_is_found_by_the_names_of_fields() {
+        let about = |driver: &AnyDriver, name: &str| {
+            let layout = driver.layout(name)?;
+            let has = |names, ty| offset_of(layout, names, ty).is_some();
+            Some([
+                has(CHANNEL, Type::Handle),
+                has(BASES, U64),
+                has(LENGTHS, U64),
+                has(GROUP, U64),
+                has(GPUS, Type::Uuid),
+            ])
+        };
+        for driver in AnyDriver::all() {
+            for (name, expected) in [
+                ("UVM_REGISTER_CHANNEL_PARAMS", [true, true, true, false, true]),
+                ("UVM_MIGRATE_PARAMS", [false, true, true, false, false]),
+                ("UVM_SET_PREFERRED_LOCATION_PARAMS", [false, true, true, false, false]),
+                ("UVM_DESTROY_RANGE_GROUP_PARAMS", [false, false, false, true, false]),
+                ("UVM_ENABLE_PEER_ACCESS_PARAMS", [false, false, false, false, true]),
+                ("UVM_PAGEABLE_MEM_ACCESS_ON_GPU_PARAMS", [false, false, false, false, true]),
+                ("UVM_PAGEABLE_MEM_ACCESS_PARAMS", [false; 5]),
+            ] {
+                assert_eq!(about(driver, name), Some(expected), "{name} of {driver:?}");
+            }
+        }
+    }
+
+    #[test]
     fn nearly_every_call_says_what_came_of_it() {
         for driver in AnyDriver::all() {
             for info in driver.calls().uvm.iter().flat_map(|part| part.iter()) {
                 for layout in driver.params(info) {
-                    assert!(status_offset(layout).is_some(), "{} of {driver:?}", info.name);
+                    assert!(
+                        offset_of(layout, STATUS, U32).is_some(),
+                        "{} of {driver:?}",
+                        info.name
+                    );
                 }
             }
         }

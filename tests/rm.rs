@@ -20,14 +20,17 @@ use nvabi::r595::control::{
     NV0080_CTRL_CMD_GPU_GET_CLASSLIST_V2, NV2080_CTRL_CMD_GPU_GET_GID_INFO,
 };
 use nvabi::r595::frontend::{NV_ESC_ATTACH_GPUS_TO_FD, NV_ESC_CHECK_VERSION_STR};
-use nvabi::r595::uvm::{UVM_DEINITIALIZE, UVM_DISCARD, UVM_PAGEABLE_MEM_ACCESS};
+use nvabi::r595::uvm::{
+    UVM_DEINITIALIZE, UVM_DESTROY_RANGE_GROUP, UVM_DISCARD, UVM_PAGEABLE_MEM_ACCESS,
+    UVM_VALIDATE_VA_RANGE,
+};
 use nvabi::r595::{
     NV_MEMORY_ALLOCATION_PARAMS, NV0000_CTRL_SYSTEM_GET_BUILD_VERSION_PARAMS,
-    NV0080_ALLOC_PARAMETERS, NV2080_ALLOC_PARAMETERS, UVM_PAGEABLE_MEM_ACCESS_PARAMS,
-    nv_ioctl_rm_api_version_t,
+    NV0080_ALLOC_PARAMETERS, NV2080_ALLOC_PARAMETERS, UVM_DESTROY_RANGE_GROUP_PARAMS,
+    UVM_PAGEABLE_MEM_ACCESS_PARAMS, UVM_VALIDATE_VA_RANGE_PARAMS, nv_ioctl_rm_api_version_t,
 };
 use nvabi::rm::{Access, Error, ErrorKind, NodeName, Object, RmClient};
-use nvabi::uvm::Uvm;
+use nvabi::uvm::{Uvm, UvmObject};
 use nvabi::{NvStatus, P64, Uuid, ioctl, r515, with_driver};
 use serde_json::Value;
 
@@ -347,13 +350,31 @@ fn unified() -> nvabi::rm::Result<()> {
     memory.unregister_gpu(uuid)?;
     let error = memory.unregister_gpu(uuid).unwrap_err();
     assert_eq!(error.status(), Some(NvStatus::NV_ERR_INVALID_DEVICE), "{error}");
-    let text = error.to_string();
-    assert!(
-        text.starts_with("UVM_UNREGISTER_GPU (UVM ioctl 0x26): NV_ERR_INVALID_DEVICE"),
-        "{text}"
-    );
+    assert_eq!(error.uvm_object(), Some(UvmObject::Gpu(uuid)));
+    let start = format!("UVM_UNREGISTER_GPU (UVM ioctl 0x26) on GPU-{uuid}: NV_ERR_INVALID_DEVICE");
+    assert!(error.to_string().starts_with(&start), "{error}");
+    unified_errors(&memory);
     // A call without parameters.
     memory.call::<UVM_DEINITIALIZE>(&mut ())
+}
+
+/// Each error says what the call was about.
+fn unified_errors(memory: &Uvm) {
+    let mut params = UVM_DESTROY_RANGE_GROUP_PARAMS { rangeGroupId: 77, ..Record::zeroed() };
+    let error = memory.call::<UVM_DESTROY_RANGE_GROUP>(&mut params).unwrap_err();
+    let start =
+        "UVM_DESTROY_RANGE_GROUP (UVM ioctl 0x18) on range group 77: NV_ERR_OBJECT_NOT_FOUND";
+    assert!(error.to_string().starts_with(start), "{error}");
+
+    let mut params =
+        UVM_VALIDATE_VA_RANGE_PARAMS { base: 0x7000_0000, length: 0x1000, ..Record::zeroed() };
+    let error = memory.call::<UVM_VALIDATE_VA_RANGE>(&mut params).unwrap_err();
+    let range = UvmObject::Range { base: 0x7000_0000, length: Some(0x1000) };
+    assert_eq!(error.uvm_object(), Some(range), "{error}");
+    assert!(
+        error.to_string().contains(" on 0x1000 bytes at 0x70000000: NV_ERR_NOT_SUPPORTED"),
+        "{error}"
+    );
 }
 
 /// What the driver has otherwise, or not at all, is not asked of it.

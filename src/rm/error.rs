@@ -7,6 +7,7 @@ use super::escape::CallName;
 use crate::call::{Info, Kind};
 use crate::driver::{Choice, Refused};
 use crate::ioctl::Failure;
+use crate::uvm::UvmObject;
 use crate::{Handle, NvStatus};
 
 /// Why something did not work.
@@ -18,6 +19,7 @@ struct Inner {
     kind: ErrorKind,
     call: Option<CallName>,
     object: Option<ObjectName>,
+    uvm_object: Option<UvmObject>,
     driver: Option<Choice>,
 }
 
@@ -79,7 +81,8 @@ impl From<Failure> for ErrorKind {
 impl Error {
     #[cold]
     pub(crate) fn new(kind: impl Into<ErrorKind>) -> Self {
-        Self(Box::new(Inner { kind: kind.into(), call: None, object: None, driver: None }))
+        let kind = kind.into();
+        Self(Box::new(Inner { kind, call: None, object: None, uvm_object: None, driver: None }))
     }
 
     pub(crate) fn call(mut self, call: CallName) -> Self {
@@ -89,6 +92,11 @@ impl Error {
 
     pub(crate) fn object(mut self, object: ObjectName) -> Self {
         self.0.object = Some(object);
+        self
+    }
+
+    pub(crate) fn uvm(mut self, object: Option<UvmObject>) -> Self {
+        self.0.uvm_object = object;
         self
     }
 
@@ -133,6 +141,11 @@ impl Error {
         self.0.object
     }
 
+    /// What a call of unified memory was about.
+    pub fn uvm_object(&self) -> Option<UvmObject> {
+        self.0.uvm_object
+    }
+
     /// The machine's driver.
     pub fn driver(&self) -> Option<&Choice> {
         self.0.driver.as_ref()
@@ -160,7 +173,7 @@ impl fmt::Display for ObjectName {
 
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Inner { kind, call, object, driver } = &*self.0;
+        let Inner { kind, call, object, uvm_object, driver } = &*self.0;
         if let Some(call) = call {
             call.fmt(f)?;
         }
@@ -174,6 +187,9 @@ impl fmt::Display for Error {
                 " on "
             };
             write!(f, "{before}{object}")?;
+        }
+        if let Some(object) = uvm_object {
+            write!(f, " on {object}")?;
         }
         if call.is_some() || object.is_some() {
             f.write_str(": ")?;
