@@ -14,6 +14,7 @@ mod events;
 mod failed;
 mod frontend;
 mod gpu;
+mod handles;
 mod interface;
 mod machine;
 mod memory;

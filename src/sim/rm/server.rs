@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 use std::sync::Arc;
 
+use super::handles::Handles;
 use super::memory::Buffer;
 use crate::sim::Status;
 use crate::sim::files::FileId;
@@ -18,10 +19,16 @@ const OBJECTS: Range<u32> = 0xcaf0_0000..0xcaf8_0000;
 const RESTRICTED: Range<u32> = 0xc9f0_0000..0xc9f8_0000;
 
 /// All clients.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Server {
     clients: BTreeMap<u32, Client>,
-    next: u32,
+    handles: Handles,
+}
+
+impl Default for Server {
+    fn default() -> Self {
+        Self { clients: BTreeMap::new(), handles: Handles::new(CLIENTS) }
+    }
 }
 
 /// A client: the root of a tree of objects.
@@ -31,7 +38,9 @@ pub(super) struct Client {
     pub(super) owner: FileId,
     pub(super) process: u32,
     objects: BTreeMap<u32, Object>,
-    chosen: u32,
+    /// What is right below what: parents, each with one of its children.
+    below: BTreeSet<(u32, u32)>,
+    handles: Handles,
 }
 
 /// An object.
@@ -105,21 +114,15 @@ impl Server {
         process: u32,
     ) -> Result<u32, Status> {
         let handle = match wanted {
-            0 => self.free_handle()?,
+            0 => self.handles.choose()?,
             taken if self.clients.contains_key(&taken) => {
                 return Err(Status::INSERT_DUPLICATE_NAME);
             }
             handle => handle,
         };
-        let root = Object::new(0, Kind::Root);
-        let objects = BTreeMap::from([(handle, root)]);
-        self.clients.insert(handle, Client { owner, process, objects, chosen: 0 });
+        self.handles.take(handle);
+        self.clients.insert(handle, Client::new(handle, owner, process));
         Ok(handle)
-    }
-
-    fn free_handle(&mut self) -> Result<u32, Status> {
-        let clients = &self.clients;
-        free(CLIENTS, &mut self.next, |handle| clients.contains_key(&handle))
     }
 
     /// A client by its handle (S/rs_server.c: `_serverFindClientEntry`).
@@ -146,11 +149,14 @@ impl Server {
     /// Frees a client with all it has.
     pub(super) fn remove(&mut self, handle: u32) {
         self.clients.remove(&handle);
+        self.handles.give_back(handle);
     }
 
     /// Frees the clients of a file that nobody has any more.
     pub(super) fn remove_all_of(&mut self, owner: FileId) {
-        self.clients.retain(|_, client| client.owner != owner);
+        let all = self.clients.iter().filter(|(_, client)| client.owner == owner);
+        let handles: Vec<u32> = all.map(|(handle, _)| *handle).collect();
+        handles.into_iter().for_each(|handle| self.remove(handle));
     }
 
     /// What a process has, by kind.
@@ -170,6 +176,13 @@ impl Server {
 }
 
 impl Client {
+    fn new(handle: u32, owner: FileId, process: u32) -> Self {
+        let objects = BTreeMap::from([(handle, Object::new(0, Kind::Root))]);
+        let mut handles = Handles::new(OBJECTS);
+        handles.take(handle);
+        Self { owner, process, objects, below: BTreeSet::new(), handles }
+    }
+
     pub(super) fn object(&self, handle: u32) -> Result<&Object, Status> {
         self.objects.get(&handle).ok_or(Status::OBJECT_NOT_FOUND)
     }
@@ -196,18 +209,15 @@ impl Client {
 
     /// The objects right below one.
     pub(super) fn children(&self, parent: u32) -> impl Iterator<Item = (u32, &Object)> {
-        let children = self.objects.iter().map(|(handle, object)| (*handle, object));
-        children.filter(move |(handle, object)| object.parent == parent && *handle != parent)
+        let children = self.below.range((parent, 0)..=(parent, u32::MAX));
+        children.filter_map(|(_, handle)| Some((*handle, self.objects.get(handle)?)))
     }
 
     /// A handle that a new object may have, or one that the driver chooses
     /// (S/rs_client.c: `clientAssignResourceHandle_IMPL`).
     pub(super) fn assign(&mut self, client: u32, wanted: u32) -> Result<u32, Status> {
         match wanted {
-            0 => {
-                let objects = &self.objects;
-                free(OBJECTS, &mut self.chosen, |handle| objects.contains_key(&handle))
-            }
+            0 => self.handles.choose(),
             handle if handle == client || RESTRICTED.contains(&handle) => {
                 Err(Status::INVALID_OBJECT_HANDLE)
             }
@@ -217,6 +227,8 @@ impl Client {
     }
 
     pub(super) fn add(&mut self, handle: u32, object: Object) {
+        self.below.insert((object.parent, handle));
+        self.handles.take(handle);
         self.objects.insert(handle, object);
     }
 
@@ -231,33 +243,15 @@ impl Client {
 
     /// Frees an object and all below it.
     pub(super) fn remove(&mut self, handle: u32) {
-        let mut gone = BTreeSet::from([handle]);
-        loop {
-            let below = self.objects.iter().filter(|(own, object)| {
-                gone.contains(&object.parent) && object.kind != Kind::Root && !gone.contains(own)
-            });
-            let below: Vec<u32> = below.map(|(own, _)| *own).collect();
-            if below.is_empty() {
-                break;
+        let mut left = vec![handle];
+        while let Some(handle) = left.pop() {
+            left.extend(self.children(handle).map(|(child, _)| child));
+            if let Some(gone) = self.objects.remove(&handle) {
+                self.below.remove(&(gone.parent, handle));
+                self.handles.give_back(handle);
             }
-            gone.extend(below);
-        }
-        self.objects.retain(|own, _| !gone.contains(own));
-    }
-}
-
-/// A handle of a range that is not taken, looked for from the `next` one on; the range is gone through once
-/// (S/rs_client.c: `clientGenResourceHandle_IMPL`).
-fn free(range: Range<u32>, next: &mut u32, is_taken: impl Fn(u32) -> bool) -> Result<u32, Status> {
-    let count = range.end - range.start;
-    for _ in 0..count {
-        let handle = range.start + *next;
-        *next = (*next + 1) % count;
-        if !is_taken(handle) {
-            return Ok(handle);
         }
     }
-    Err(Status::INSUFFICIENT_RESOURCES)
 }
 
 #[cfg(test)]
@@ -284,18 +278,6 @@ mod tests {
         client.remove(1);
         assert!([1, 2, 3].iter().all(|own| client.object(*own).is_err()));
         assert!(client.object(4).is_ok() && client.object(handle).is_ok());
-    }
-
-    #[test]
-    fn where_all_handles_are_taken_there_is_an_error() {
-        let (mut taken, mut next) = (BTreeSet::from([8]), 0);
-        for expected in [Ok(7), Ok(9), Err(Status::INSUFFICIENT_RESOURCES)] {
-            let found = free(7..10, &mut next, |handle| taken.contains(&handle));
-            assert_eq!(found, expected);
-            taken.extend(found);
-        }
-        taken.remove(&8);
-        assert_eq!(free(7..10, &mut next, |handle| taken.contains(&handle)), Ok(8));
     }
 
     #[test]
