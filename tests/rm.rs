@@ -17,7 +17,8 @@ use nvabi::driver::{Compat, Record, Used};
 use nvabi::r595::class::{NV01_DEVICE_0, NV01_MEMORY_SYSTEM, NV20_SUBDEVICE_0};
 use nvabi::r595::control::{
     NV0000_CTRL_CMD_GPU_GET_ID_INFO_V2, NV0000_CTRL_CMD_SYSTEM_GET_BUILD_VERSION,
-    NV0080_CTRL_CMD_GPU_GET_CLASSLIST_V2, NV2080_CTRL_CMD_GPU_GET_GID_INFO,
+    NV0080_CTRL_CMD_GPU_GET_CLASSLIST_V2, NV2080_CTRL_CMD_EVENT_SET_NOTIFICATION,
+    NV2080_CTRL_CMD_EVENT_SET_TRIGGER, NV2080_CTRL_CMD_GPU_GET_GID_INFO,
 };
 use nvabi::r595::frontend::{NV_ESC_ATTACH_GPUS_TO_FD, NV_ESC_CHECK_VERSION_STR};
 use nvabi::r595::uvm::{
@@ -26,10 +27,13 @@ use nvabi::r595::uvm::{
 };
 use nvabi::r595::{
     NV_MEMORY_ALLOCATION_PARAMS, NV0000_CTRL_SYSTEM_GET_BUILD_VERSION_PARAMS,
-    NV0080_ALLOC_PARAMETERS, NV2080_ALLOC_PARAMETERS, UVM_DESTROY_RANGE_GROUP_PARAMS,
-    UVM_PAGEABLE_MEM_ACCESS_PARAMS, UVM_VALIDATE_VA_RANGE_PARAMS, nv_ioctl_rm_api_version_t,
+    NV01_EVENT_WITHOUT_EVENT_DATA, NV0080_ALLOC_PARAMETERS, NV2080_ALLOC_PARAMETERS,
+    NV2080_CTRL_EVENT_SET_NOTIFICATION_ACTION_DISABLE,
+    NV2080_CTRL_EVENT_SET_NOTIFICATION_ACTION_REPEAT, NV2080_CTRL_EVENT_SET_NOTIFICATION_PARAMS,
+    NV2080_NOTIFIERS_SW, UVM_DESTROY_RANGE_GROUP_PARAMS, UVM_PAGEABLE_MEM_ACCESS_PARAMS,
+    UVM_VALIDATE_VA_RANGE_PARAMS, nv_ioctl_rm_api_version_t,
 };
-use nvabi::rm::{Access, Error, ErrorKind, NodeName, Object, RmClient};
+use nvabi::rm::{Access, Error, ErrorKind, Event, NodeName, Object, OsEvent, RmClient};
 use nvabi::uvm::{Uvm, UvmObject};
 use nvabi::{NvStatus, P64, Uuid, ioctl, r515, with_driver};
 use serde_json::Value;
@@ -322,20 +326,83 @@ fn memory() -> nvabi::rm::Result<()> {
     read_only.free()
 }
 
+/// A subdevice tells files of what happens to it, as long as it is asked to.
 fn events() -> nvabi::rm::Result<()> {
     let Device { client, device, _node } = open()?;
     let sub = subdevice(&device)?;
-    let event = client.os_event(NodeName::Control)?;
-    let subscription = event.subscribe(&sub, 0)?;
-    assert_eq!(subscription.object().name().class_name, "NV01_EVENT_OS_EVENT");
-    // Nothing happens to a simulated GPU; its node is a plain file, which is always readable.
-    assert!(event.wait(Duration::from_millis(1))?);
+    for node in [NodeName::Control, NodeName::Gpu(0)] {
+        let event = client.os_event(node)?;
+        is_silent(&event)?;
+        let subscription = event.subscribe(&sub, NV2080_NOTIFIERS_SW)?;
+        assert_eq!(subscription.object().name().class_name, "NV01_EVENT_OS_EVENT");
+        happens(&sub)?;
+        is_silent(&event)?;
+
+        arm(&sub, NV2080_CTRL_EVENT_SET_NOTIFICATION_ACTION_REPEAT)?;
+        let told = |more| Event {
+            subscription: subscription.object().handle(),
+            notify_index: NV2080_NOTIFIERS_SW,
+            info32: 0,
+            info16: 0,
+            more,
+        };
+        happens(&sub)?;
+        happens(&sub)?;
+        assert!(event.wait(Duration::ZERO)?);
+        assert_eq!((event.take()?, event.take()?), (told(true), told(false)));
+        is_silent(&event)?;
+        thread::scope(|scope| {
+            let waits = scope.spawn(|| event.wait(Duration::from_secs(10)));
+            thread::sleep(Duration::from_millis(20));
+            happens(&sub)?;
+            assert!(waits.join().unwrap()?);
+            assert_eq!(event.take()?, told(false));
+            Ok::<_, Error>(())
+        })?;
+
+        arm(&sub, NV2080_CTRL_EVENT_SET_NOTIFICATION_ACTION_DISABLE)?;
+        happens(&sub)?;
+        is_silent(&event)?;
+        arm(&sub, NV2080_CTRL_EVENT_SET_NOTIFICATION_ACTION_REPEAT)?;
+        let error = arm(&sub, NV2080_CTRL_EVENT_SET_NOTIFICATION_ACTION_REPEAT).unwrap_err();
+        assert_eq!(error.status(), Some(NvStatus::NV_ERR_INVALID_STATE), "{error}");
+        drop(subscription);
+        happens(&sub)?;
+        is_silent(&event)?;
+
+        let subscription =
+            event.subscribe(&sub, NV2080_NOTIFIERS_SW | NV01_EVENT_WITHOUT_EVENT_DATA)?;
+        happens(&sub)?;
+        assert!(event.wait(Duration::ZERO)?, "of what has no data, a file tells no more than this");
+        is_silent(&event)?;
+        arm(&sub, NV2080_CTRL_EVENT_SET_NOTIFICATION_ACTION_DISABLE)?;
+        drop(event);
+        // The file is there as long as what names it.
+        drop(subscription);
+    }
+    let error = arm(&sub, NV2080_CTRL_EVENT_SET_NOTIFICATION_ACTION_REPEAT).unwrap_err();
+    assert_eq!(error.status(), Some(NvStatus::NV_ERR_INVALID_STATE), "nobody is told: {error}");
+    sub.free()
+}
+
+fn arm(sub: &Object, action: u32) -> nvabi::rm::Result<()> {
+    let event = NV2080_NOTIFIERS_SW;
+    let params = |p: &mut NV2080_CTRL_EVENT_SET_NOTIFICATION_PARAMS| {
+        (p.event, p.action) = (event, action);
+    };
+    sub.ask::<NV2080_CTRL_CMD_EVENT_SET_NOTIFICATION>(params).map(|_| ())
+}
+
+/// Something that programs can let happen.
+fn happens(sub: &Object) -> nvabi::rm::Result<()> {
+    sub.control::<NV2080_CTRL_CMD_EVENT_SET_TRIGGER>(&mut ())
+}
+
+fn is_silent(event: &OsEvent) -> nvabi::rm::Result<()> {
+    assert!(!event.wait(Duration::from_millis(1))?);
     let error = event.take().unwrap_err();
     assert_eq!(error.status(), Some(NvStatus::NV_ERR_OPERATING_SYSTEM), "{error}");
-    drop(event);
-    // The file is there as long as what names it.
-    drop(subscription);
-    sub.free()
+    Ok(())
 }
 
 fn unified() -> nvabi::rm::Result<()> {

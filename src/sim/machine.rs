@@ -55,6 +55,19 @@ pub(crate) trait Machine: Send {
         offset: u64,
     ) -> Result<Mapping, Errno>;
 
+    /// Whether it wants to know of polls: each of them costs the client a stop.
+    fn watches_polls(&self) -> bool {
+        false
+    }
+
+    /// Whether a poll that begins now would change anything.
+    fn awaits_poll(&self) -> bool {
+        false
+    }
+
+    /// A client begins to poll a file.
+    fn polled(&mut self, _id: FileId) {}
+
     /// What a file of text says.
     fn text(&self, text: Text) -> String;
 

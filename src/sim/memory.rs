@@ -85,7 +85,15 @@ impl Node {
     pub(crate) fn open(&self, access: Access) -> io::Result<OwnedFd> {
         match self {
             Self::Memory(memory) => reopen(memory.file.as_raw_fd(), access.flags()),
-            Self::Signal(signal) => signal.open(),
+            Self::Signal(signal) => signal.open(access),
+        }
+    }
+
+    /// A descriptor of ours, for watching it.
+    pub(crate) fn descriptor(&self) -> RawFd {
+        match self {
+            Self::Memory(memory) => memory.file.as_raw_fd(),
+            Self::Signal(signal) => signal.write.as_raw_fd(),
         }
     }
 
@@ -149,11 +157,6 @@ impl Memory {
         }
         let inode = Inode::of(&stat(file.as_raw_fd())?);
         Ok(Self { file, inode, size, map: OnceLock::new() })
-    }
-
-    /// Its descriptor, for watching it.
-    pub(crate) fn descriptor(&self) -> RawFd {
-        self.file.as_raw_fd()
     }
 
     fn is_open(&self) -> bool {
@@ -281,9 +284,14 @@ impl Signal {
         while unsafe { libc::read(read.as_raw_fd(), bytes.as_mut_ptr().cast(), 64) } > 0 {}
     }
 
-    fn open(&self) -> io::Result<OwnedFd> {
+    /// Only the first time: the client has all other openings from that one.
+    fn open(&self, access: Access) -> io::Result<OwnedFd> {
         let mut read = self.read.lock().unwrap_or_else(PoisonError::into_inner);
-        read.take().ok_or_else(|| io::Error::from_raw_os_error(libc::EBUSY))
+        let read = read.take().ok_or_else(|| io::Error::from_raw_os_error(libc::EBUSY))?;
+        match access {
+            Access::Read => Ok(read),
+            _ => reopen(read.as_raw_fd(), libc::O_RDWR | libc::O_NONBLOCK),
+        }
     }
 
     fn is_open(&self) -> bool {

@@ -14,21 +14,6 @@ fn free_on(fd: Fd, client: u32, object: u32) -> u32 {
     args.get("status") as u32
 }
 
-fn event_params(source: u32, fd: Fd) -> Struct {
-    Struct::new("NV0005_ALLOC_PARAMETERS")
-        .with("hSrcResource", source.into())
-        .with("data", fd as u64)
-}
-
-fn os_event(fd: Fd, number: u32, client: u32, event: Fd) -> u32 {
-    let record =
-        if number == 206 { "nv_ioctl_alloc_os_event_t" } else { "nv_ioctl_free_os_event_t" };
-    let mut args = Struct::new(record).with("hClient", client.into()).with("fd", event as u64);
-    args.set("Status", 0xdead);
-    assert_eq!(escape(fd, number, &mut args), Ok(()));
-    args.get("Status") as u32
-}
-
 fn duplicate(client: &Client, parent: u32, from: (u32, u32)) -> (u32, u32) {
     let mut args = Struct::new("NVOS55_PARAMETERS")
         .with("hClient", client.handle.into())
@@ -181,19 +166,6 @@ rules! {
         assert_eq!(client.alloc_as(client.handle, memory, DEVICE, Some(&mut device_params(0))), Ok(memory));
     }
 
-    objects_lie_no_deeper_than_six {
-        let client = Client::new();
-        let fd = control_file();
-        assert_eq!(os_event(fd, 206, client.handle, fd), OK);
-        let mut parent = client.handle;
-        for _ in 0..6 {
-            let mut params = event_params(client.handle, fd);
-            parent = client.alloc(parent, OS_EVENT, Some(&mut params)).unwrap();
-        }
-        let mut params = event_params(client.handle, fd);
-        assert_eq!(client.alloc(parent, OS_EVENT, Some(&mut params)), Err(ILLEGAL_ACTION));
-    }
-
     freeing_what_is_not_there_is_fine {
         let client = Client::new();
         assert_eq!(client.free(0x999), OK);
@@ -250,26 +222,5 @@ rules! {
             let (status, _) = duplicate(&other, own, (client.handle, memory));
             assert_eq!(status, INSUFFICIENT_PERMISSIONS);
         }));
-    }
-
-    events_are_told_by_a_file {
-        let (client, _, subdevice) = Client::with_device();
-        let fd = open("/dev/nvidia0").unwrap();
-        let event = |class, source, fd| client.alloc(subdevice, class, Some(&mut event_params(source, fd)));
-        assert_eq!(event(OS_EVENT, subdevice, fd), Err(OBJECT_NOT_FOUND), "not asked for");
-        assert_eq!(os_event(fd, 206, client.handle, fd), OK);
-        assert_eq!(os_event(fd, 206, client.handle, fd), INSUFFICIENT_RESOURCES);
-        assert!(event(OS_EVENT, subdevice, fd).is_ok());
-        assert_eq!(event(OS_EVENT, 0x999, fd), Err(OBJECT_NOT_FOUND));
-        assert_eq!(event(CALLBACK_EVENT, subdevice, fd), Err(ILLEGAL_ACTION));
-        let mut data = Struct::new("NVOS41_PARAMETERS");
-        assert_eq!(escape(fd, 0x52, &mut data), Ok(()));
-        assert_eq!(data.get("status") as u32, OPERATING_SYSTEM, "none has come");
-        assert_eq!(os_event(fd, 207, client.handle, fd), OK);
-        assert_eq!(os_event(fd, 207, client.handle, fd), INVALID_EVENT);
-        assert_eq!(os_event(fd, 206, client.handle, fd), OK);
-        unsafe { libc::close(fd) };
-        let again = open("/dev/nvidia0").unwrap();
-        assert_eq!((again, os_event(again, 206, client.handle, again)), (fd, OK), "it went with its file");
     }
 }

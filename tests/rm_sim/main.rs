@@ -14,6 +14,7 @@
 mod alloc;
 mod client;
 mod control;
+mod event;
 mod frontend;
 mod mapping;
 mod report;
@@ -85,7 +86,8 @@ pub(crate) fn diagnostics(report: &serde_json::Value) -> Vec<(String, String)> {
 fn run_all() {
     let tag = std::env::var("NVABI_SIM_TAG").expect("a tag");
     assert_eq!(client::driver().tag(), tag, "the driver that the machine says it has");
-    let all = [alloc::RULES, control::RULES, frontend::RULES, mapping::RULES, uvm::RULES];
+    let all =
+        [alloc::RULES, control::RULES, event::RULES, frontend::RULES, mapping::RULES, uvm::RULES];
     let failed: Vec<&str> =
         all.concat().iter().filter(|(_, rule)| !passes_in_child(rule)).map(|it| it.0).collect();
     assert!(failed.is_empty(), "{tag}: {}", failed.join(", "));

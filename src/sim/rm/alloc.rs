@@ -11,15 +11,14 @@ use crate::sim::Status;
 /// Numbers of classes, the same in every driver.
 const ROOTS: [u32; 3] = [0x0000, 0x0001, ROOT_CLIENT];
 const ROOT_CLIENT: u32 = 0x0041;
-const EVENTS: [u32; 4] = [0x0005, 0x0078, OS_EVENT, 0x007e];
+pub(super) const EVENTS: [u32; 4] = [EVENT, 0x0078, OS_EVENT, 0x007e];
+pub(super) const EVENT: u32 = 0x0005;
 pub(super) const OS_EVENT: u32 = 0x0079;
 pub(super) const SYSTEM_MEMORY: u32 = 0x003e;
 pub(super) const VIDEO_MEMORY: u32 = 0x0040;
 const DEVICE: u32 = 0x0080;
 const SUBDEVICE: u32 = 0x2080;
 
-/// As deep as objects may lie below their client (S: RS_MAX_RESOURCE_DEPTH).
-const MAX_DEPTH: usize = 6;
 /// The most devices that there could be.
 const MAX_DEVICES: u64 = 32;
 /// The most that work together as one (NV2080_MAX_SUBDEVICES).
@@ -94,9 +93,14 @@ impl Driver {
         caller: Caller<'_>,
         class: u32,
         name: &str,
-        place: Place,
-        params: Option<&mut Params>,
+        mut place: Place,
+        mut params: Option<&mut Params>,
     ) -> Result<u32> {
+        self.server.client(place.client, caller.owner)?;
+        let event = match EVENTS.contains(&class) {
+            true => Some(self.wanted_event(class, &mut place, params.as_deref_mut())?),
+            false => None,
+        };
         let Place { client: handle, parent, wanted } = place;
         let client = self.server.client(handle, caller.owner)?;
         if wanted == handle {
@@ -110,16 +114,12 @@ impl Driver {
             return Err(Status::INVALID_OBJECT_PARENT.into());
         }
         let own = client.assign(handle, wanted)?;
-        let is_too_deep = client.depth(parent) >= MAX_DEPTH;
-        let kind = match class {
-            DEVICE => self.device(handle, params.as_deref())?,
-            SUBDEVICE => self.subdevice(handle, parent, &above, params.as_deref())?,
-            SYSTEM_MEMORY | VIDEO_MEMORY => self.memory(class, &above, params)?,
-            _ => self.event(class, handle, params)?,
+        let kind = match (class, event) {
+            (_, Some(event)) => self.event(handle, own, &event)?,
+            (DEVICE, _) => self.device(handle, params.as_deref())?,
+            (SUBDEVICE, _) => self.subdevice(handle, parent, &above, params.as_deref())?,
+            _ => self.memory(class, &above, params)?,
         };
-        if is_too_deep {
-            return Err(Status::ILLEGAL_ACTION.into());
-        }
         let client = self.server.client(handle, caller.owner)?;
         client.add(own, Object::new(parent, kind));
         Ok(own)

@@ -289,7 +289,7 @@ impl Driver {
             "NV_ESC_RM_DUP_OBJECT" => self.duplicate(caller, args),
             "NV_ESC_ALLOC_OS_EVENT" => self.alloc_os_event(caller, args),
             "NV_ESC_FREE_OS_EVENT" => self.free_os_event(args),
-            "NV_ESC_RM_GET_EVENT_DATA" => self.event_data(),
+            "NV_ESC_RM_GET_EVENT_DATA" => self.event_data(caller, args),
             _ => Err(Failed::NotSimulated(Status::NOT_SUPPORTED, name.to_owned())),
         }
     }

@@ -13,7 +13,7 @@ use crate::sim::fault::Refusal;
 use crate::sim::files::FileId;
 use crate::sim::log::Log;
 use crate::sim::machine::{Answer, Device, Entry, FileInfo, Machine, Mapping, Text};
-use crate::sim::memory::{Inode, Memory, Node};
+use crate::sim::memory::{Inode, Memory, Node, Signal};
 
 impl Machine for Driver {
     fn entries(&self) -> Vec<Entry> {
@@ -22,7 +22,10 @@ impl Machine for Driver {
 
     fn open(&mut self, _: &dyn Client, device: Device) -> Result<FileId, Errno> {
         let node = self.node_kind(device).ok_or(Errno::ENODEV)?;
-        let memory = Memory::new(0)?;
+        let behind = match node {
+            NodeKind::Control | NodeKind::Gpu(_) => Node::Signal(Signal::new()?),
+            NodeKind::Uvm | NodeKind::UvmTools => Node::Memory(Memory::new(0)?),
+        };
         let attached = match node {
             NodeKind::Gpu(gpu) => vec![gpu],
             _ => Vec::new(),
@@ -30,8 +33,8 @@ impl Machine for Driver {
         for gpu in &attached {
             self.gpus[*gpu].users += 1;
         }
-        let file = NvFile { node, control: None, attached, shown: None, uvm: Uvm::default() };
-        let id = self.files.add(file, Arc::new(Node::Memory(memory)));
+        let file = NvFile { attached, ..NvFile::new(node) };
+        let id = self.files.add(file, Arc::new(behind));
         if let Some(open) = self.files.get_mut(id) {
             open.device = Some(device);
         }
@@ -136,6 +139,18 @@ impl Machine for Driver {
         offset: u64,
     ) -> Result<Mapping, Errno> {
         self.mapping(id, length, offset)
+    }
+
+    fn watches_polls(&self) -> bool {
+        true
+    }
+
+    fn awaits_poll(&self) -> bool {
+        self.has_bare_event()
+    }
+
+    fn polled(&mut self, id: FileId) {
+        self.take_bare_event(id);
     }
 
     fn text(&self, text: Text) -> String {

@@ -30,7 +30,7 @@ use super::fault::Faults;
 use super::files::{FileId, Files};
 use super::log::Log;
 use super::supervisor;
-use events::OsEvent;
+use events::{OsEvent, Queue};
 use gpu::Gpu;
 use memory::MapContext;
 use server::Server;
@@ -87,6 +87,8 @@ pub(crate) struct Driver {
     /// Bytes of a block of memory, as the first process told (NV_ESC_SYS_PARAMS).
     memory_block: u64,
     events: Vec<OsEvent>,
+    /// The number of the event, or of what stands for one, that was made last.
+    last_event: u64,
     last_buffer: u64,
     /// Bytes that memory was said to take so far.
     last_address: u64,
@@ -104,6 +106,20 @@ struct NvFile {
     /// What it shows when it is mapped.
     shown: Option<MapContext>,
     uvm: Uvm,
+    events: Queue,
+}
+
+impl NvFile {
+    fn new(node: NodeKind) -> Self {
+        Self {
+            node,
+            control: None,
+            attached: Vec::new(),
+            shown: None,
+            uvm: Uvm::default(),
+            events: Queue::default(),
+        }
+    }
 }
 
 /// What was opened.
@@ -137,6 +153,7 @@ impl Driver {
             server: Server::default(),
             memory_block: 0,
             events: Vec::new(),
+            last_event: 0,
             last_buffer: 0,
             last_address: 0,
             log,

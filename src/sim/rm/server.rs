@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 use std::sync::Arc;
 
+use super::events::Notifier;
 use super::handles::Handles;
 use super::memory::Buffer;
 use crate::sim::Status;
@@ -51,11 +52,13 @@ pub(super) struct Object {
     pub(super) kind: Kind,
     /// Where the driver says that it is mapped.
     pub(super) mappings: Vec<u64>,
+    /// Whom it tells of what happens to it.
+    pub(super) notifier: Notifier,
 }
 
 impl Object {
     pub(super) fn new(parent: u32, kind: Kind) -> Self {
-        Self { parent, kind, mappings: Vec::new() }
+        Self { parent, kind, mappings: Vec::new(), notifier: Notifier::default() }
     }
 }
 
@@ -69,7 +72,8 @@ pub(super) enum Kind {
     /// The same, as one of those that work together.
     Subdevice(usize),
     Memory(Arc<Buffer>),
-    Event,
+    /// By its number: handles are given out again.
+    Event(u64),
 }
 
 impl Kind {
@@ -80,14 +84,14 @@ impl Kind {
             Self::Device(_) => &[0x0080],
             Self::Subdevice(_) => &[0x2080],
             Self::Memory(_) => &[0x0041],
-            Self::Event => &[],
+            Self::Event(_) => &[],
         }
     }
 
     /// The GPU that it is of.
     pub(super) fn gpu(&self) -> Option<usize> {
         match self {
-            Self::Root | Self::Event => None,
+            Self::Root | Self::Event(_) => None,
             Self::Device(gpu) | Self::Subdevice(gpu) => Some(*gpu),
             Self::Memory(buffer) => Some(buffer.gpu),
         }
@@ -100,7 +104,7 @@ impl Kind {
             Self::Device(_) => "RM device",
             Self::Subdevice(_) => "RM subdevice",
             Self::Memory(_) => "RM memory",
-            Self::Event => "RM event",
+            Self::Event(_) => "RM event",
         }
     }
 }
@@ -173,6 +177,21 @@ impl Server {
     pub(super) fn objects(&self) -> impl Iterator<Item = &Object> {
         self.clients.values().flat_map(|client| client.objects.values())
     }
+
+    /// The same, to be changed.
+    pub(super) fn objects_mut(&mut self) -> impl Iterator<Item = &mut Object> {
+        self.clients.values_mut().flat_map(|client| client.objects.values_mut())
+    }
+
+    /// An object, whoever asks.
+    pub(super) fn object(&self, client: u32, object: u32) -> Option<&Object> {
+        self.clients.get(&client)?.objects.get(&object)
+    }
+
+    /// The same, to be changed.
+    pub(super) fn object_mut(&mut self, client: u32, object: u32) -> Option<&mut Object> {
+        self.clients.get_mut(&client)?.objects.get_mut(&object)
+    }
 }
 
 impl Client {
@@ -230,15 +249,6 @@ impl Client {
         self.below.insert((object.parent, handle));
         self.handles.take(handle);
         self.objects.insert(handle, object);
-    }
-
-    /// How many objects are above one.
-    pub(super) fn depth(&self, handle: u32) -> usize {
-        let above = |handle: &u32| {
-            let object = self.objects.get(handle)?;
-            (object.kind != Kind::Root).then_some(object.parent)
-        };
-        std::iter::successors(Some(handle), above).count() - 1
     }
 
     /// Frees an object and all below it.

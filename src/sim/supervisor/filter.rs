@@ -35,13 +35,21 @@ const ALWAYS: &[i64] = &[
     libc::SYS_readlink,
 ];
 
+/// Those that wait for files, which some machines want to know of.
+pub(super) const POLLS: &[i64] = &[
+    libc::SYS_ppoll,
+    #[cfg(target_arch = "x86_64")]
+    libc::SYS_poll,
+];
+
 /// The program, in the kernel's instructions.
-pub(super) fn program() -> io::Result<BpfProgram> {
+pub(super) fn program(with_polls: bool) -> io::Result<BpfProgram> {
     // Mappings of files.
     let files = supervise::when(3, libc::MAP_ANONYMOUS as u64 | u64::from(OURS), 0)?;
     let foreign = libc::SECCOMP_RET_KILL_PROCESS;
     let rules = [(libc::SYS_mmap, files)];
-    supervise::program(ALWAYS, rules, libc::SECCOMP_RET_USER_NOTIF, foreign)
+    let always = [ALWAYS, if with_polls { POLLS } else { &[] }].concat();
+    supervise::program(&always, rules, libc::SECCOMP_RET_USER_NOTIF, foreign)
 }
 
 /// Puts this process, and what becomes of it, under a filter; returns what its calls are read from.

@@ -45,6 +45,7 @@ pub(super) fn run(
 ) -> io::Result<Outcome> {
     let (ours, theirs) = socket_pair()?;
     let (over, end) = socket_pair()?;
+    let filter = filter::program(machine.watches_polls())?;
     let signals = if pass_signals { Some(Signals::keep()?) } else { None };
     let threads = Arc::new(Threads::default());
     let known = threads.clone();
@@ -54,7 +55,7 @@ pub(super) fn run(
         drop(end);
         served
     })?;
-    let child = program::begin(command, theirs.as_raw_fd(), signals.as_ref());
+    let child = program::begin(command, filter, theirs.as_raw_fd(), signals.as_ref());
     drop(theirs);
     let known_as = child.as_ref().map_or(0, Child::id);
     let status = child
@@ -149,6 +150,9 @@ fn serve(shared: &Arc<Shared>) -> io::Result<()> {
 
 /// Milliseconds that the last processes have to close their files.
 const GRACE: u32 = 1000;
+
+/// The most descriptors of one poll that are looked at.
+const MOST_POLLED: usize = 4096;
 
 /// Everything that the threads of a run share.
 pub(super) struct Shared {
@@ -276,7 +280,6 @@ impl Shared {
             let mut machine = self.machine();
             let before = machine.files().len();
             self.releases.settle(&mut **machine);
-            settle_signals(&mut **machine);
             if machine.files().len() != before {
                 self.update_doorbells(&**machine);
                 self.set_work(true);
@@ -321,6 +324,10 @@ impl Shared {
             },
             libc::SYS_exit_group => {
                 self.record_exit(&target);
+                Reply::Pass
+            }
+            call if filter::POLLS.contains(&call) => {
+                self.poll(&target, n);
                 Reply::Pass
             }
             _ => self.path_call(&target, n).unwrap_or(Reply::Pass),
@@ -448,6 +455,24 @@ impl Shared {
         })
     }
 
+    /// The real kernel waits, and the machine gets to know what for.
+    fn poll(&self, target: &Target<'_>, n: &Notification) {
+        let mut machine = self.machine();
+        if !machine.awaits_poll() {
+            return;
+        }
+        self.releases.settle(&mut **machine);
+        let mut list = vec![0; (n.args[1] as usize).min(MOST_POLLED) * size_of::<libc::pollfd>()];
+        let length = target.read(n.args[0], &mut list);
+        for entry in list[..length].chunks_exact(size_of::<libc::pollfd>()) {
+            let fd = i32::from_ne_bytes([entry[0], entry[1], entry[2], entry[3]]);
+            let inode = if fd < 0 { None } else { target.thread.inode(fd) };
+            if let Some(file) = inode.and_then(|inode| machine.file_of(inode)) {
+                machine.polled(file);
+            }
+        }
+    }
+
     /// What a process has when it ends by itself.
     fn record_exit(&self, target: &Target<'_>) {
         let process = target.process();
@@ -474,18 +499,6 @@ impl Shared {
         *kinds.entry("CPU mapping").or_default() += mappings(process, |_| true);
         for (kind, count) in kinds {
             machine.log().leak(process, kind, count);
-        }
-    }
-}
-
-/// Pipes that nobody has any more: nobody tells of them.
-fn settle_signals(machine: &mut dyn Machine) {
-    for id in machine.files() {
-        let is_gone = machine
-            .file(id)
-            .is_some_and(|open| matches!(*open.node, Node::Signal(_)) && !open.node.is_open());
-        if is_gone {
-            machine.release(id);
         }
     }
 }

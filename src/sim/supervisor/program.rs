@@ -5,6 +5,8 @@ use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, ExitStatus};
 
+use seccompiler::BpfProgram;
+
 use super::target::Threads;
 use super::{filter, not_supported};
 use crate::sim::limits;
@@ -16,10 +18,10 @@ const ENDING: [i32; 3] = [libc::SIGHUP, libc::SIGINT, libc::SIGTERM];
 /// Begins a program that sends its listener over a socket.
 pub(super) fn begin(
     command: &mut Command,
+    filter: BpfProgram,
     socket: RawFd,
     signals: Option<&Signals>,
 ) -> io::Result<Child> {
-    let program = filter::program()?;
     let limit = limits::raise()?;
     let mask = signals.map(|signals| signals.before);
     // SAFETY: a plain call.
@@ -32,7 +34,7 @@ pub(super) fn begin(
                 libc::pthread_sigmask(libc::SIG_SETMASK, mask, std::ptr::null_mut());
             }
             end_with(parent)?;
-            let listener = filter::install(&program).map_err(|_| not_supported())?;
+            let listener = filter::install(&filter).map_err(|_| not_supported())?;
             filter::send(socket, &listener)
         });
     }

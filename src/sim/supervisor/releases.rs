@@ -31,10 +31,9 @@ impl Releases {
         Ok(Self { events, watched: Mutex::new(HashMap::new()) })
     }
 
-    /// Begins to look at a file. Pipes are looked at now and then instead.
+    /// Begins to look at a file.
     pub(super) fn watch(&self, node: &Node) -> io::Result<()> {
-        let Node::Memory(memory) = node else { return Ok(()) };
-        let path = CString::new(format!("/proc/self/fd/{}", memory.descriptor()))?;
+        let path = CString::new(format!("/proc/self/fd/{}", node.descriptor()))?;
         let events = libc::IN_CLOSE_WRITE | libc::IN_CLOSE_NOWRITE;
         // SAFETY: the path is a C string.
         let watch = check(unsafe {
@@ -74,7 +73,7 @@ impl Releases {
         }
     }
 
-    /// Looks at every file, as nobody tells of pipes.
+    /// Looks at every file.
     pub(super) fn settle_all(&self, machine: &mut dyn Machine) {
         for file in machine.files() {
             self.settle_file(machine, file);

@@ -1,6 +1,7 @@
 //! Control commands: which object takes which, and in which order they are refused (R/control.c,
 //! S/rs_server.c: `serverControl`, S/rs_resource.c: `resControl_IMPL`).
 
+mod event;
 mod gpu;
 mod lists;
 mod system;
@@ -20,6 +21,8 @@ const MAX_PARAMS: usize = 1 << 20;
 /// What a command is asked of.
 pub(super) struct Asked<'a> {
     pub(super) caller: Caller<'a>,
+    pub(super) client: u32,
+    pub(super) object: u32,
     pub(super) kind: Kind,
 }
 
@@ -28,7 +31,8 @@ type Handler = fn(&mut Driver, &Asked<'_>, &mut Params) -> Result;
 
 /// The handler of a command.
 fn handler(name: &str) -> Option<Handler> {
-    system::handler(name).or_else(|| gpu::handler(name)).or_else(|| lists::handler(name))
+    let own = system::handler(name).or_else(|| gpu::handler(name));
+    own.or_else(|| lists::handler(name)).or_else(|| event::handler(name))
 }
 
 impl Driver {
@@ -70,7 +74,7 @@ impl Driver {
         let Some(handler) = handler(&known.name) else {
             return Err(Failed::NotSimulated(Status::NOT_SUPPORTED, known.name));
         };
-        let done = handler(self, &Asked { caller, kind }, &mut params);
+        let done = handler(self, &Asked { caller, client, object, kind }, &mut params);
         // What was found goes back even when the command fails.
         if caller.client.write(address, &params.bytes[..size]) < size {
             return Err(Status::INVALID_ADDRESS.into());
