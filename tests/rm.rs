@@ -19,11 +19,12 @@ use nvabi::r595::control::{
     NV0000_CTRL_CMD_GPU_GET_ID_INFO_V2, NV0000_CTRL_CMD_SYSTEM_GET_BUILD_VERSION,
     NV0080_CTRL_CMD_GPU_GET_CLASSLIST_V2, NV2080_CTRL_CMD_EVENT_SET_NOTIFICATION,
     NV2080_CTRL_CMD_EVENT_SET_TRIGGER, NV2080_CTRL_CMD_GPU_GET_GID_INFO,
+    NV2080_CTRL_CMD_GPU_QUERY_ECC_STATUS,
 };
 use nvabi::r595::frontend::{NV_ESC_ATTACH_GPUS_TO_FD, NV_ESC_CHECK_VERSION_STR};
 use nvabi::r595::uvm::{
     UVM_DEINITIALIZE, UVM_DESTROY_RANGE_GROUP, UVM_DISCARD, UVM_PAGEABLE_MEM_ACCESS,
-    UVM_VALIDATE_VA_RANGE,
+    UVM_UNREGISTER_CHANNEL, UVM_VALIDATE_VA_RANGE,
 };
 use nvabi::r595::{
     NV_MEMORY_ALLOCATION_PARAMS, NV0000_CTRL_SYSTEM_GET_BUILD_VERSION_PARAMS,
@@ -484,16 +485,76 @@ fn between() -> nvabi::rm::Result<()> {
     Ok(())
 }
 
+/// The program on a driver that the build does not have.
+#[test]
+fn client_of_another_version() {
+    if std::env::var_os(ROLE).is_none() {
+        return;
+    }
+    let done = match nvabi::rm::installed().as_deref() {
+        Some("580.159.03") => in_between(),
+        _ => outside(),
+    };
+    done.unwrap_or_else(|error| panic!("{error}"));
+    std::process::exit(0);
+}
+
+/// 580.159.03 is served as 580.142 and 590.44.01 have it, whichever of them it is.
+fn in_between() -> nvabi::rm::Result<()> {
+    const ALIKE: &[Used] = &[Used::call::<NV01_DEVICE_0>(), Used::call::<NV20_SUBDEVICE_0>()];
+    const OTHERWISE: &[Used] =
+        &[Used::call::<NV01_DEVICE_0>(), Used::call::<NV2080_CTRL_CMD_GPU_QUERY_ECC_STATUS>()];
+    let error = RmClient::open().unwrap_err();
+    assert!(error.to_string().starts_with("driver 580.159.03 is not in this build"), "{error}");
+    let error = RmClient::open_with(Compat::SameAbi(OTHERWISE)).unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        "driver 580.159.03 is not in this build, and its neighbours 580.142 and 590.44.01 differ in \
+         NV2080_CTRL_CMD_GPU_QUERY_ECC_STATUS"
+    );
+
+    let client = RmClient::open_with(Compat::SameAbi(ALIKE))?;
+    let driver = client.driver();
+    let other = driver.other().map(|other| other.tag());
+    let told = (driver.version(), driver.driver().tag(), other);
+    assert_eq!(told, ("580.159.03", "580.142", Some("590.44.01")));
+    let node = client.open_gpu(0)?;
+    let device = client.alloc::<NV01_DEVICE_0>(&mut Record::zeroed())?;
+    let sub = subdevice(&device)?;
+    sub.ask::<NV2080_CTRL_CMD_GPU_GET_GID_INFO>(|params| params.flags = 2)?;
+    // What was not named is looked at when it is asked for.
+    let error = sub.ask::<NV2080_CTRL_CMD_GPU_QUERY_ECC_STATUS>(|_| {}).map(|_| ()).unwrap_err();
+    assert!(matches!(error.kind(), ErrorKind::NotInDriver), "{error}");
+    let text = error.to_string();
+    let start = "NV2080_CTRL_CMD_GPU_QUERY_ECC_STATUS (command 0x2080012f) on ";
+    assert!(text.starts_with(start) && text.ends_with("(driver 580.159.03)"), "{text}");
+    let memory = Uvm::open(&client, 0)?;
+    memory.call::<UVM_PAGEABLE_MEM_ACCESS>(&mut Record::zeroed())?;
+    let error = memory.call::<UVM_UNREGISTER_CHANNEL>(&mut Record::zeroed()).unwrap_err();
+    assert!(matches!(error.kind(), ErrorKind::NotInDriver), "{error}");
+    drop(node);
+    driver_info::run(true).unwrap_or_else(|error| panic!("info: {error}"));
+    Ok(())
+}
+
+/// No two drivers of the build stand on both sides.
+fn outside() -> nvabi::rm::Result<()> {
+    let error = RmClient::open_with(Compat::SameAbi(&[])).unwrap_err();
+    assert!(error.to_string().contains(" does not lie between two of this build: "), "{error}");
+    Ok(())
+}
+
 // --- The test -----------------------------------------------------------------------------------
 
-/// Runs the program on a simulated driver; `None` where this machine does not permit it.
-fn simulated(tag: &str, report: &Path) -> Option<Output> {
+/// Runs a program on a simulated driver; `None` where this machine does not permit it.
+fn simulated(client: &str, args: &[&str], report: &Path) -> Option<Output> {
     let output = Command::new(env!("CARGO_BIN_EXE_nvabi"))
-        .args(["rm", "sim", "--tag", tag, "--gpus", "2", "--report"])
+        .args(["rm", "sim", "--gpus", "2", "--report"])
         .arg(report)
+        .args(args)
         .arg("--")
         .arg(std::env::current_exe().unwrap())
-        .args(["--exact", "client", "--nocapture"])
+        .args(["--exact", client, "--nocapture"])
         .env(ROLE, "1")
         .current_dir(env!("CARGO_MANIFEST_DIR"))
         .output()
@@ -528,7 +589,7 @@ fn one_binary_calls_every_driver() {
     let folder = tempfile::tempdir().unwrap();
     for tag in TAGS {
         let report = folder.path().join(tag);
-        let Some(output) = simulated(tag, &report) else { return };
+        let Some(output) = simulated("client", &["--tag", tag], &report) else { return };
         let stdout = String::from_utf8_lossy(&output.stdout);
         let stderr = String::from_utf8_lossy(&output.stderr);
         assert!(output.status.success(), "{tag}:\n{stderr}");
@@ -546,5 +607,31 @@ fn one_binary_calls_every_driver() {
         ] {
             assert!(stdout.contains(text), "{tag} does not tell {text:?}:\n{stdout}");
         }
+    }
+}
+
+/// One that lies between two of the build is served as both have it; others are refused.
+#[test]
+fn a_version_of_its_own_is_served_or_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let run = |tag, version| {
+        let args = ["--tag", tag, "--version", version];
+        let output = simulated("client_of_another_version", &args, &folder.path().join("report"))?;
+        let stderr = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{version} as {tag}:\n{stderr}");
+        Some(String::from_utf8_lossy(&output.stdout).into_owned())
+    };
+    for tag in ["580.142", "590.44.01"] {
+        let Some(stdout) = run(tag, "580.159.03") else { return };
+        for text in [
+            "driver 580.159.03, by what 580.142 and 590.44.01 have alike\n",
+            "2 cards, 2 attached\n",
+            "GPU 0x200: NVIDIA ",
+        ] {
+            assert!(stdout.contains(text), "{tag} does not tell {text:?}:\n{stdout}");
+        }
+    }
+    for version in ["999.1", "1.2.3"] {
+        let Some(_) = run("550.90.07", version) else { return };
     }
 }

@@ -158,4 +158,10 @@ fn what_cannot_be_played_is_refused() {
     assert_eq!(status, Some(2));
     assert!(told.contains("unknown status `NV_ERR_NOTHING`"), "{told}");
     assert_eq!(refused(&["--gpus", "9"]).0, Some(2));
+    let (status, told) = refused(&["--version", "580.159.03"]);
+    assert_eq!(status, Some(2));
+    assert!(told.contains("--tag"), "whose interface it has must be said: {told}");
+    let (status, told) = refused(&["--tag", "580.142", "--version", "580.x"]);
+    assert_eq!(status, Some(2));
+    assert!(told.contains("numbers with points between them"), "{told}");
 }

@@ -350,6 +350,7 @@ pub(crate) enum Rm {
     /// Run a program as if on a machine with NVIDIA's driver, of any tag of the lock.
     #[command(after_help = "Examples:\n  nvabi rm sim -- ./client\n  \
         nvabi rm sim --tag 535.183.01 --gpus 2 -- ./client\n  \
+        nvabi rm sim --tag 580.142 --version 580.159.03 -- ./client\n  \
         nvabi rm sim --fault GPU_GET_ID_INFO:1:NV_ERR_NO_MEMORY --report run.json -- ./client\n\n\
         Exit status: the program's.")]
     Sim(RmSim),
@@ -360,12 +361,26 @@ pub(crate) struct RmSim {
     /// Driver version whose requests, layouts and rules are played, such as 550.163.01.
     #[arg(long, default_value = "550.163.01")]
     pub(crate) tag: Tag,
+    /// Version that the driver of --tag calls itself, such as one between two of the lock.
+    #[arg(long, requires = "tag", value_parser = driver_version)]
+    pub(crate) version: Option<String>,
     /// How many GPUs there are.
     #[arg(long, default_value_t = 1,
         value_parser = clap::value_parser!(u32).range(1..=i64::from(nvabi::sim::rm::MAX_GPUS)))]
     pub(crate) gpus: u32,
     #[command(flatten)]
     pub(crate) simulated: Simulated,
+}
+
+/// As the driver has room for it.
+fn driver_version(text: &str) -> Result<String, &'static str> {
+    let is_number = |part: &str| !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_digit());
+    let is_version = text.len() < 64 && text.contains('.') && text.split('.').all(is_number);
+    if is_version {
+        Ok(text.to_owned())
+    } else {
+        Err("numbers with points between them, such as 580.159.03")
+    }
 }
 
 #[derive(Debug, clap::Args)]

@@ -356,7 +356,7 @@ impl Driver {
         if command == QUERY && self.interface.constants.contains_key(OVERRIDE) {
             return Ok(());
         }
-        let ours = self.interface.tag.clone();
+        let ours = self.told_version.clone();
         let theirs = args.bytes_of("versionString")?;
         let same = match command {
             QUERY => true,

@@ -47,6 +47,8 @@ pub const MAX_GPUS: u32 = 8;
 pub struct Options {
     /// Which driver.
     pub interface: Interface,
+    /// What it calls itself, where that is not the version of its interface.
+    pub version: Option<String>,
     /// How many GPUs the machine has, up to [`MAX_GPUS`].
     pub gpus: u32,
     /// Calls that are to fail or to take long.
@@ -64,7 +66,8 @@ pub struct Options {
 /// user notification: [`io::ErrorKind::Unsupported`].
 pub fn run(command: &mut Program, options: &Options) -> io::Result<Outcome> {
     let faults = Faults::new(options.faults.clone(), &names(&options.interface))?;
-    let driver = Driver::new(options.interface.clone(), options.gpus, Log::new(faults));
+    let version = options.version.clone().unwrap_or_else(|| options.interface.tag.clone());
+    let driver = Driver::new(options.interface.clone(), version, options.gpus, Log::new(faults));
     supervisor::run(command, Box::new(driver), options.pass_signals)
 }
 
@@ -79,7 +82,9 @@ fn names(interface: &Interface) -> Vec<&str> {
 #[derive(Debug)]
 pub(crate) struct Driver {
     interface: Arc<Interface>,
-    /// The numbers of its version.
+    /// What it calls itself.
+    told_version: String,
+    /// The numbers of its interface's version, which its rules are those of.
     version: Vec<u32>,
     files: Files<NvFile>,
     gpus: Vec<Gpu>,
@@ -144,8 +149,9 @@ impl NodeKind {
 }
 
 impl Driver {
-    fn new(interface: Interface, gpus: u32, log: Log) -> Self {
+    fn new(interface: Interface, told_version: String, gpus: u32, log: Log) -> Self {
         Self {
+            told_version,
             version: interface.version(),
             interface: Arc::new(interface),
             files: Files::default(),

@@ -59,13 +59,13 @@ impl Driver {
 
     /// What a file of text says.
     pub(super) fn text_of(&self, text: Text) -> String {
-        let tag = &self.interface.tag;
+        let version = &self.told_version;
         match text.id {
             VERSION => {
                 let arch = std::env::consts::ARCH;
                 // As the driver of these sources says it; no compiler made this one.
                 format!(
-                    "NVRM version: NVIDIA UNIX Open Kernel Module for {arch}  {tag}  Release Build  \
+                    "NVRM version: NVIDIA UNIX Open Kernel Module for {arch}  {version}  Release Build  \
                      (nvabi@simulated)\nGCC version:  none\n"
                 )
             }
@@ -74,7 +74,7 @@ impl Driver {
                            DeviceFileMode: 438\n"
                 .to_owned(),
             REGISTRY => "Binary: \"\"\n".to_owned(),
-            MODULE_VERSION => format!("{tag}\n"),
+            MODULE_VERSION => format!("{version}\n"),
             id => {
                 let gpu = self.gpus.iter().find(|gpu| gpu.minor + INFORMATION == id);
                 gpu.map(information).unwrap_or_default()

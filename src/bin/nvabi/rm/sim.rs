@@ -26,5 +26,6 @@ fn options(context: &Context<'_>, args: &RmSim) -> Result<Options, Report> {
     let facts = context.facts(&family, Some(&args.tag))?;
     let interface = interface::of(&facts, spec_of(&family.specs, &args.tag)?);
     let faults = args.simulated.faults.clone();
-    Ok(Options { interface, gpus: args.gpus, faults, pass_signals: true })
+    let version = args.version.clone();
+    Ok(Options { interface, version, gpus: args.gpus, faults, pass_signals: true })
 }

@@ -37,7 +37,7 @@ pub(super) fn handler(name: &str) -> Option<Handler> {
 
 /// `rmapi_deprecated_control.c`: texts go to three buffers of the caller's, or their length is told.
 fn build_version(driver: &mut Driver, asked: &Asked<'_>, params: &mut Params) -> Result {
-    let texts = [driver.interface.tag.as_str(), BRANCH, TITLE];
+    let texts = [driver.told_version.as_str(), BRANCH, TITLE];
     let longest = texts.iter().map(|text| text.len() + 1).max().unwrap_or(0) as u32;
     let fields = ["pDriverVersionBuffer", "pVersionBuffer", "pTitleBuffer"];
     let mut buffers = [0; 3];
@@ -63,7 +63,7 @@ fn build_version(driver: &mut Driver, asked: &Asked<'_>, params: &mut Params) ->
 }
 
 fn build_version_v2(driver: &mut Driver, _: &Asked<'_>, params: &mut Params) -> Result {
-    params.put_text("driverVersionBuffer", &driver.interface.tag)?;
+    params.put_text("driverVersionBuffer", &driver.told_version)?;
     params.put_text("versionBuffer", BRANCH)?;
     params.put_text("titleBuffer", TITLE)?;
     if params.has("driverBranch") {
