@@ -43,6 +43,22 @@ KERNEL options(Options o, const int *in, double *out, int n) {
     if (i < n) out[i] = o.scale * in[i] + o.offset + o.table[in[i] % 6];
 }
 
+// The same in functions: read where it lies, handed on by its address, and written to.
+__device__ __noinline__ static int element(Options o, int k) { return o.table[k % 6]; }
+__device__ __noinline__ static int behind(const short *table, int k) { return table[k % 6]; }
+__device__ __noinline__ static int handed_on(Options o, int k) { return behind(o.table, k); }
+__device__ __noinline__ static int changed(Options o, int k) {
+    o.table[k % 6] += 100;
+    return o.table[k % 3];
+}
+KERNEL options_of_functions(const short *in, int *out, int n) {
+    int i = global_id();
+    if (i >= n) return;
+    Options o = {i, 0.5, {}};
+    for (int k = 0; k < 6; k++) o.table[k] = in[i + k];
+    out[i] = element(o, i) + 1000 * handed_on(o, i + 1) + 1000000 * changed(o, i + 2);
+}
+
 // An array of each thread's own.
 KERNEL local_array(const int *in, int *out, int n) {
     int i = global_id(), digits[16];

@@ -239,6 +239,7 @@ type Label<'a> = (usize, &'a str);
 struct Decoder<'n, 'a> {
     names: &'n Names<'n>,
     function_index: usize,
+    is_kernel: bool,
     scopes: Vec<(usize, HashMap<&'a str, Binding<'a>>)>,
     /// The parent of each scope.
     parents: Vec<usize>,
@@ -262,6 +263,7 @@ impl<'n, 'a: 'n> Decoder<'n, 'a> {
         Self {
             names,
             function_index,
+            is_kernel: function.entry,
             scopes: vec![(0, HashMap::new())],
             parents: vec![0],
             labels: HashMap::new(),
@@ -606,10 +608,12 @@ impl<'n, 'a: 'n> Decoder<'n, 'a> {
             () if opcode.modifiers.iter().any(|word| word.starts_with("param")) => Space::Kernel,
             () => Space::Generic,
         };
-        if let (Space::Kernel, ptx::Operand::Name(name, _)) = (space, &**base) {
-            if matches!(self.find(name), Some(Binding::Call(..))) {
-                space = Space::Call;
-            }
+        // A register goes to parameters of the function that it is in.
+        let of_call = !self.is_kernel
+            || matches!(&**base, ptx::Operand::Name(name, _)
+                if matches!(self.find(name), Some(Binding::Call(..))));
+        if matches!(space, Space::Kernel) && of_call {
+            space = Space::Call;
         }
         let base = self.src(Some(base))?;
         Ok(Address { space, base, offset: *offset })

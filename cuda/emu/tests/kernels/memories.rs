@@ -59,6 +59,25 @@ fn a_struct_by_value() {
 }
 
 #[test]
+fn a_struct_by_value_for_functions() {
+    let n = 100;
+    let data: Vec<i16> = ints(n + 5, 66, 0..100).into_iter().map(|v| v as i16).collect();
+    let value = |i: usize| {
+        let mut table: Vec<i32> = data[i..i + 6].iter().map(|v| i32::from(*v)).collect();
+        let (element, handed_on) = (table[i % 6], table[(i + 1) % 6]);
+        table[(i + 2) % 6] += 100;
+        element + 1000 * handed_on + 1_000_000 * table[(i + 2) % 3]
+    };
+    let wanted: Vec<i32> = (0..n).map(value).collect();
+    for mut gpu in gpus("memories") {
+        let (input, out) = (gpu.up(&data), gpu.up(&vec![0; n]));
+        let args = Args::new().u64(input).u64(out).i32(n as i32);
+        gpu.run("options_of_functions", [2], [64], args);
+        assert_eq!(gpu.down::<i32>(out, n), wanted, "{}", gpu.name);
+    }
+}
+
+#[test]
 fn local_array() {
     let data = ints(100, 63, 0..1_000_000);
     let reverse = |v: i32| {
