@@ -263,15 +263,30 @@ impl Recorder {
         }
         let order = self.order;
         self.order += 1;
-        if !self.config.launches.contains(&order) || !self.config.kernels.matches(&kernel.name) {
+        if !self.config.launches.contains(&order) || !self.chosen(&kernel.name) {
+            self.stand_back(&kernel, stream);
             return None;
         }
         match self.prepare(&kernel, shape, stream, order) {
             Ok(pending) => Some((kernel, pending)),
             Err(why) => {
+                self.stand_back(&kernel, stream);
                 self.say(format!("{}: not recorded: {why}", kernel.name));
                 None
             }
+        }
+    }
+
+    fn chosen(&self, kernel: &str) -> bool {
+        let glob = &self.config.kernels;
+        glob.matches(kernel) || glob.matches(&source_name(kernel))
+    }
+
+    /// A launch that is not recorded must not find the regions of one that still is.
+    fn stand_back(&mut self, kernel: &Kernel, stream: Handle) {
+        let last = self.modules.get(&kernel.module).and_then(|module| module.last);
+        if let Some(Err(failure)) = last.map(|last| self.driver.wait(stream, last)) {
+            self.say(failure.to_string());
         }
     }
 
@@ -634,6 +649,14 @@ impl Recorder {
         self.modules.clear();
         self.copies.clear();
     }
+}
+
+/// A kernel as the program's source names it, without its parameters.
+fn source_name(mangled: &str) -> String {
+    let options = cpp_demangle::DemangleOptions::new().no_params().no_return_type();
+    let symbol = cpp_demangle::Symbol::new(mangled).ok();
+    let name = symbol.and_then(|symbol| symbol.demangle_with_options(&options).ok());
+    name.unwrap_or_else(|| mangled.to_owned())
 }
 
 /// Reads a site table as the pass embeds it.

@@ -107,6 +107,26 @@ fn a_window_records_its_launches_alone() {
 }
 
 #[test]
+fn a_launch_that_is_not_recorded_waits_for_the_regions_of_one_that_is() {
+    let Some(setting) = Setting::new() else { return };
+    let set = [("SLOW", "1"), ("WAITS", "1"), ("NVABI_RECORD_LAUNCHES", "0..1")];
+    let output = setting.run(&set);
+    unchanged(&output);
+    assert_eq!(said(&output).matches("waits").count(), 1, "{}", said(&output));
+}
+
+#[test]
+fn a_kernel_goes_by_its_name_in_the_source_too() {
+    let Some(setting) = Setting::new() else { return };
+    for (glob, fits) in [("walk", true), ("_Z4walk*", true), ("wal?", true), ("alk", false)] {
+        let output = setting.run(&[("NAME", "_Z4walkPiS_"), ("NVABI_RECORD_KERNELS", glob)]);
+        unchanged(&output);
+        assert_eq!(setting.file().exists(), fits, "{glob}");
+        let _ = std::fs::remove_file(setting.file());
+    }
+}
+
+#[test]
 fn a_call_that_fails_is_named_and_the_program_goes_on() {
     let Some(setting) = Setting::new() else { return };
     for (call, said_as) in [

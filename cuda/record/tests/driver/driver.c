@@ -1,6 +1,7 @@
 /* As much of a CUDA driver as the recorder calls. Memory is the process's; there is one module with one
  * kernel, which does what an instrumented kernel of two warps does. FAIL names a call that fails. */
 #include <stdint.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -43,7 +44,7 @@ CALL(cuDeviceGetAttribute, int *v, int a, int d) { *v = a == 75 ? 8 : 6; return 
 CALL(cuFuncGetModule, void **m, void *f) { MAY_FAIL; if (f != FUNCTION) abort(); *m = (void *)16; return 0; }
 CALL(cuLibraryGetKernel, void **k, void *l, const char *n) { *k = KERNEL; return l == 0 || *n == 0; }
 CALL(cuKernelGetFunction, void **f, void *k) { if (k != KERNEL) abort(); *f = FUNCTION; return 0; }
-CALL(cuFuncGetName, const char **n, void *f) { *n = "run"; return f == 0; }
+CALL(cuFuncGetName, const char **n, void *f) { *n = getenv("NAME") ? getenv("NAME") : "run"; return f == 0; }
 CALL(cuModuleGetGlobal_v2, Address *a, size_t *s, void *m, const char *n) {
     (void)m;
     if (strcmp(n, "__nvabi_trace") == 0) { *a = (Address)buffer; *s = sizeof buffer; return 0; }
@@ -58,7 +59,7 @@ CALL(cuMemsetD8Async, Address a, uint8_t v, size_t s, void *q) { (void)q; memset
 CALL(cuMemcpyHtoDAsync_v2, Address a, const void *f, size_t s, void *q) { MAY_FAIL; (void)q; memcpy((void *)a, f, s); return 0; }
 CALL(cuMemcpyDtoHAsync_v2, void *t, Address a, size_t s, void *q) { MAY_FAIL; (void)q; memcpy(t, (void *)a, s); return 0; }
 CALL(cuStreamCreate, void **q, unsigned f) { *q = (void *)24; return f != 1; }
-CALL(cuStreamWaitEvent, void *q, void *e, unsigned f) { (void)q; (void)e; return f; }
+CALL(cuStreamWaitEvent, void *q, void *e, unsigned f) { (void)q; (void)e; if (getenv("WAITS")) fputs("waits\n", stderr); return f; }
 CALL(cuStreamSynchronize, void *q) { MINDS_CAPTURES; (void)q; return 0; }
 CALL(cuStreamIsCapturing, void *q, unsigned *s) { (void)q; *s = getenv("CAPTURING") != 0; return 0; }
 CALL(cuEventCreate, void **e, unsigned f) { *e = malloc(1); return f != 2; }
