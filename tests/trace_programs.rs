@@ -91,12 +91,23 @@ fn units_that_are_linked_are_recorded_with_the_sites_of_each() {
     // One unit is compiled by itself, the other where the program is linked.
     let source = |name: &str| format!("{ROOT}/tests/linked/{name}.cu");
     nvabi(&["cc", "-fgpu-rdc", "-O0", "-c", &source("steps"), "-o", "steps.o"]);
-    nvabi(&["cc", "-fgpu-rdc", "-O0", &source("walk"), "steps.o", "-o", "walk"]);
-    let printed = nvabi(&["record", "--emulate", "-o", "walk.nvtrace", "--", "./walk"]);
+    let archive =
+        Command::new("ar").current_dir(&folder).args(["rc", "libsteps.a", "steps.o"]).output();
+    assert!(archive.is_ok_and(|output| output.status.success()));
+    for unit in [&["steps.o"][..], &["libsteps.a"], &["-L.", "-lsteps"]] {
+        let link = ["cc", "-fgpu-rdc", "-O0", &source("walk"), "-o", "walk"];
+        nvabi(&[&link, unit].concat());
+        let printed = nvabi(&["record", "--emulate", "-o", "walk.nvtrace", "--", "./walk"]);
+        both_units_are_recorded(&printed, &folder.path().join("walk.nvtrace"));
+    }
+}
+
+/// Of what `walk` printed and recorded.
+fn both_units_are_recorded(printed: &str, trace: &Path) {
     let total: u32 = (1..=40).map(steps).sum();
     assert_eq!(printed, format!("{total} steps, 40 calls\n"));
 
-    let trace = Trace::open(folder.path().join("walk.nvtrace")).expect("a trace");
+    let trace = Trace::open(trace).expect("a trace");
     let [launch] = trace.launches() else { panic!("{:?}", trace.launches()) };
     assert_ne!(launch.module_hash, [0; 32]);
     let rows: Vec<_> =

@@ -95,9 +95,10 @@ fn command(args: &CcArgs) -> io::Result<Command> {
     if !args.arguments.iter().any(|argument| starts(argument, "-g")) {
         command.arg("-gline-tables-only");
     }
-    // PTX for the emulator, as it is.
+    // PTX for the emulator, as it is; where objects alone are linked there is none to write.
     if !["-S", "-E", "-fsyntax-only", "--cuda-device-only"].iter().any(|flag| given(args, flag)) {
-        command.args(["-Xcuda-fatbinary", "--compress=false"]);
+        command.args(["--start-no-unused-arguments", "-Xcuda-fatbinary", "--compress=false"]);
+        command.arg("--end-no-unused-arguments");
     }
     command.args(&args.arguments);
     if links(args) && !has("-lcudart") {

@@ -4,6 +4,7 @@
 //! nobody defines: clang leaves it to others to link device code. nvlink does that here, and an object more
 //! has what it made and the functions. They register it as one, together with the units' own images, so
 //! that CUDA, and the emulator, can link their PTX where the machine code is of another architecture.
+//! Archives that are named by `-l` are looked for as the linker does.
 
 use std::ffi::{OsStr, OsString};
 use std::fmt::Write as _;
@@ -74,31 +75,69 @@ pub(crate) fn script(
 }
 
 fn run(args: &LinkArgs) -> io::Result<ExitStatus> {
-    let units = with_device_code(&args.arguments)?;
+    let mut units = Vec::new();
+    for (at, path) in inputs(&args.arguments) {
+        let bytes = fs::read(&path).map_err(|error| named(path.as_os_str(), error))?;
+        if bytes.windows(SECTION.len()).any(|window| window == SECTION) {
+            units.push((at, path));
+        }
+    }
     let mut arguments = args.arguments.clone();
     let scratch = Scratch::new("link")?;
-    if let Some(first) = units.first() {
-        let inputs: Vec<&OsStr> = units.iter().map(|at| args.arguments[*at].as_os_str()).collect();
+    if let Some((first, _)) = units.first() {
+        let paths: Vec<&OsStr> = units.iter().map(|(_, path)| path.as_os_str()).collect();
         // Before all archives that have units in them.
-        arguments.insert(*first, device_link(args, &inputs, &scratch.folder)?.into());
+        arguments.insert(*first, device_link(args, &paths, &scratch.folder)?.into());
     }
     Command::new(&args.ld).args(arguments).status().map_err(|error| named(&args.ld, error))
 }
 
-/// Which of the arguments are objects, or archives of some, with device code in them.
-fn with_device_code(arguments: &[OsString]) -> io::Result<Vec<usize>> {
+/// Objects and archives that the linker gets, with the arguments they are named by. A library is looked
+/// for in all folders, wherever they are named; in each, a shared one comes first while those are allowed.
+fn inputs(arguments: &[OsString]) -> Vec<(usize, PathBuf)> {
+    let texts: Vec<&str> = arguments.iter().map(|text| text.to_str().unwrap_or_default()).collect();
+    // The value of a flag that may be joined to it or stand behind it.
+    let value = |at: usize, flags: [&str; 2]| -> Option<&str> {
+        flags.into_iter().find_map(|flag| match texts[at].strip_prefix(flag)? {
+            "" => texts.get(at + 1).copied(),
+            joined => Some(joined),
+        })
+    };
+    let folders: Vec<&Path> = (0..texts.len())
+        .filter_map(|at| value(at, ["-L", "--library-path="]).map(Path::new))
+        .collect();
+    let mut shared = true;
     let mut found = Vec::new();
-    for (at, argument) in arguments.iter().enumerate() {
-        let path = Path::new(argument);
-        let is_object = path.extension().is_some_and(|end| end == "o" || end == "a");
-        if is_object && path.is_file() {
-            let bytes = fs::read(path).map_err(|error| named(argument, error))?;
-            if bytes.windows(SECTION.len()).any(|window| window == SECTION) {
-                found.push(at);
-            }
+    for (at, text) in texts.iter().enumerate() {
+        match *text {
+            "-Bstatic" | "-static" | "-dn" | "-non_shared" => shared = false,
+            "-Bdynamic" | "-dy" | "-call_shared" => shared = true,
+            _ => {}
         }
+        let path = match value(at, ["-l", "--library="]) {
+            Some(name) => library(&folders, name, shared),
+            None => Some(PathBuf::from(&arguments[at])),
+        };
+        let is_input = |path: &PathBuf| {
+            path.extension().is_some_and(|end| end == "o" || end == "a") && path.is_file()
+        };
+        // An archive that is named twice is one to nvlink.
+        let path =
+            path.filter(is_input).filter(|path| found.iter().all(|(_, known)| known != path));
+        found.extend(path.map(|path| (at, path)));
     }
-    Ok(found)
+    found
+}
+
+/// The file that `-lNAME` or `-l:FILE` stands for.
+fn library(folders: &[&Path], name: &str, shared: bool) -> Option<PathBuf> {
+    let names = match name.strip_prefix(':') {
+        Some(file) => vec![file.to_owned()],
+        None if shared => vec![format!("lib{name}.so"), format!("lib{name}.a")],
+        None => vec![format!("lib{name}.a")],
+    };
+    let files = folders.iter().flat_map(|folder| names.iter().map(|name| folder.join(name)));
+    files.into_iter().find(|file| file.is_file())
 }
 
 /// Links device code and makes an object of it.
@@ -207,4 +246,43 @@ fn succeed(command: &mut Command) -> io::Result<()> {
 
 fn named(what: &OsStr, error: io::Error) -> io::Error {
     io::Error::new(error.kind(), format!("{}: {error}", what.to_string_lossy()))
+}
+
+#[cfg(test)]
+#[allow(clippy::expect_used)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn libraries_are_found_as_the_linker_finds_them() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = |name: &str| folder.path().join(name).display().to_string();
+        for name in
+            ["one/libkernels.a", "two/libkernels.so", "two/libmore.a", "two/libmore.so", "main.o"]
+        {
+            fs::create_dir_all(folder.path().join(name).parent().expect("a parent"))
+                .expect("a folder");
+            fs::write(path(name), "").expect("a file");
+        }
+        let found = |arguments: &str| {
+            let arguments = arguments.replace('@', &format!("{}/", folder.path().display()));
+            let arguments: Vec<OsString> = arguments.split(' ').map(OsString::from).collect();
+            let place = |(at, path): (usize, PathBuf)| {
+                let name = path.strip_prefix(&folder).expect("below the folder");
+                format!("{at} {}", name.display())
+            };
+            inputs(&arguments).into_iter().map(place).collect::<Vec<_>>()
+        };
+        assert_eq!(
+            found("-o @out @main.o -lkernels -L@one -L @two"),
+            ["2 main.o", "3 one/libkernels.a"]
+        );
+        assert_eq!(
+            found("-L@two -L@one -l kernels -l:libmore.a"),
+            ["4 two/libmore.a"],
+            "a shared one is first"
+        );
+        assert_eq!(found("-L@two -lmore -Bstatic -lmore -Bdynamic -lmore"), ["3 two/libmore.a"]);
+        assert_eq!(found("@main.o @main.o -lnone @none.o"), ["0 main.o"]);
+    }
 }

@@ -23,18 +23,18 @@ pub(crate) struct RecordArgs {
     #[arg(short, long, value_name = "FILE", default_value = "trace.nvtrace")]
     out: PathBuf,
     /// Words of 8 bytes that a warp has room for: an event takes one to three.
-    #[arg(long, value_name = "N", default_value_t = 4096)]
+    #[arg(long, value_name = "N", default_value_t = 4096, value_parser = clap::value_parser!(u32).range(1..=1 << 24))]
     capacity: u32,
     /// MiB of device memory that the events of one launch may take.
     #[arg(long, value_name = "MIB", default_value_t = 1024)]
     memory: u64,
     /// Record every Nth warp.
-    #[arg(long, value_name = "N", default_value_t = 1)]
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
     sample: u32,
     /// Record these launches of instrumented kernels alone, counted from 0; either end may be left out.
-    #[arg(long, value_name = "FROM..TO")]
+    #[arg(long, value_name = "FROM..TO", value_parser = launches)]
     launches: Option<String>,
-    /// Record kernels with such a name alone; C++ names are mangled.
+    /// Record kernels with such a name alone, mangled or as in the source.
     #[arg(long, value_name = "GLOB")]
     kernels: Option<String>,
     /// Run on the emulator, not on a GPU.
@@ -57,6 +57,15 @@ fn schedule(text: &str) -> Result<String, String> {
     }
 }
 
+/// As the recorder reads it.
+fn launches(text: &str) -> Result<String, String> {
+    let number = |text: &str| text.is_empty() || text.parse::<u64>().is_ok();
+    match text.split_once("..").is_some_and(|(from, to)| number(from) && number(to)) {
+        true => Ok(text.to_owned()),
+        false => Err("it is `FROM..TO`; either number may be left out".to_owned()),
+    }
+}
+
 /// Runs the program; the exit status is its own, 2 when it could not be run.
 pub(crate) fn record(context: &Context<'_>, args: &RecordArgs) -> ExitCode {
     match run(context, args) {
@@ -74,6 +83,10 @@ fn run(context: &Context<'_>, args: &RecordArgs) -> io::Result<ExitStatus> {
     };
     let recorder = beside(None, "NVABI_RECORDER", RECORDER)?;
     let out = std::path::absolute(&args.out)?;
+    // Not only when the program has run.
+    if let Some(folder) = out.parent() {
+        fs::read_dir(folder).map_err(|error| at(folder, error))?;
+    }
     // The recorder begins a file of its own, so that two processes never write into one.
     match fs::remove_file(&out) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(at(&out, error)),
@@ -99,12 +112,16 @@ fn run(context: &Context<'_>, args: &RecordArgs) -> io::Result<ExitStatus> {
         Ok(file) => {
             context.status("Recorded", &format!("{} ({} bytes)", args.out.display(), file.len()))
         }
-        Err(_) => context.status(
-            "Nothing",
-            "was recorded: no kernel that `nvabi trace cc` compiled ran to its end",
-        ),
+        Err(_) => context.status("Nothing", &format!("was recorded: {}", why_nothing(args))),
     }
     Ok(status)
+}
+
+fn why_nothing(args: &RecordArgs) -> &'static str {
+    match args.kernels.is_some() || args.launches.is_some() {
+        true => "no kernel that --kernels and --launches choose ran to its end with the pass in it",
+        false => "no kernel that `nvabi trace cc` compiled ran to its end",
+    }
 }
 
 /// The emulator under CUDA's names, in a folder that goes when this does.
