@@ -7,32 +7,9 @@ mod common;
 use std::collections::BTreeMap;
 use std::path::Path;
 
+use common::regions::{ATOMIC, BRANCH, ENTRY, EXIT, Event, Regions, STORE, words_of};
 use common::{Site, plugin};
 use nvabi_emu::{Args, Device, EventKind, Launch};
-
-const TAKEN: u32 = 0x0800_0000;
-const HAS_BALLOT: u32 = 0x1000_0000;
-const HAS_VALUE: u32 = 0x2000_0000;
-const SITE: u32 = 0x00ff_ffff;
-const SLACK: u64 = 3;
-const UNIT_SITES: u32 = 0x4000;
-
-const BRANCH: u8 = 0;
-const STORE: u8 = 1;
-const ATOMIC: u8 = 2;
-const ENTRY: u8 = 3;
-const EXIT: u8 = 4;
-
-/// An event as it is in memory.
-#[derive(Debug, Clone, PartialEq, Eq)]
-struct Event {
-    site: u32,
-    kind: u8,
-    mask: u32,
-    /// Lanes that took a branch.
-    taken: u32,
-    value: Option<u64>,
-}
 
 struct Recorded {
     sites: Vec<Site>,
@@ -86,20 +63,7 @@ impl Run<'_> {
         let module = device.link(units).unwrap_or_else(|error| panic!("{error}"));
         let blocks: u32 = self.grid.iter().product();
         let warps = blocks * self.block.iter().product::<u32>().div_ceil(32);
-        let regions = u64::from(warps.div_ceil(self.sample));
-        let stride = u64::from(self.capacity) + SLACK;
-        let headers = device.alloc(regions * 16).expect("memory");
-        let events = device.alloc(regions * stride * 8).expect("memory");
-        device.write(headers, &vec![0; regions as usize * 16]).expect("headers");
-        let mut descriptor = Vec::new();
-        descriptor.extend(headers.to_le_bytes());
-        descriptor.extend(events.to_le_bytes());
-        for word in [self.capacity, regions as u32, self.sample, 0] {
-            descriptor.extend(word.to_le_bytes());
-        }
-        let (buffer, size) = module.symbol("__nvabi_trace").expect("the recorder's variable");
-        assert_eq!(size, 32);
-        device.write(buffer, &descriptor).expect("the variable");
+        let regions = Regions::new(&mut device, &module, warps, self.capacity, self.sample);
         let out = device.alloc(4096).expect("memory");
         device.write(out, &[0; 4096]).expect("memory");
         let launch = Launch { grid: self.grid, block: self.block, ..Launch::default() };
@@ -127,48 +91,12 @@ impl Run<'_> {
             }
         }
         let (mut recorded, mut words) = (BTreeMap::new(), BTreeMap::new());
-        for region in 0..regions {
-            let header = read(headers + region * 16, 4);
-            // The device says where the warp came to.
-            let asked = header[1].saturating_sub((region * stride) as u32 * 2) / 2;
-            let fitted = asked.min(self.capacity) as usize;
-            let region = read(events + region * stride * 8, fitted * 2);
-            recorded.insert(header[0], parse(&region, &sites));
-            words.insert(header[0], asked);
+        for (warp, asked, events) in regions.read(&device, &sites) {
+            recorded.insert(warp, events);
+            words.insert(warp, asked);
         }
         Recorded { sites: sites.concat(), warps: recorded, words, out: read(out, 1024) }
     }
-}
-
-fn words_of(bytes: &[u8]) -> Vec<u32> {
-    let word = |bytes: &[u8]| u32::from_le_bytes(bytes.try_into().expect("four bytes"));
-    bytes.chunks_exact(4).map(word).collect()
-}
-
-/// What the words of a region say; sites are numbered through all units.
-fn parse(words: &[u32], units: &[Vec<Site>]) -> Vec<Event> {
-    let mut words = words.chunks_exact(2).map(|word| [word[0], word[1]]);
-    let mut events = Vec::new();
-    while let Some([bits, mask]) = words.next() {
-        let kind = (bits >> 24 & 7) as u8;
-        let (unit, site) = ((bits & SITE) / UNIT_SITES, (bits & SITE) % UNIT_SITES);
-        assert_eq!(units[unit as usize][site as usize].kind, kind, "the kind is the site's");
-        let before: usize = units[..unit as usize].iter().map(Vec::len).sum();
-        let site = site + before as u32;
-        let mut taken = if bits & TAKEN != 0 { mask } else { 0 };
-        if bits & HAS_BALLOT != 0 {
-            // Lanes that went the way of the lowest.
-            let Some([same, _]) = words.next() else { break };
-            taken = if bits & TAKEN != 0 { same } else { mask & !same };
-        }
-        let mut value = None;
-        if bits & HAS_VALUE != 0 {
-            let Some([low, high]) = words.next() else { break };
-            value = Some(u64::from(low) | u64::from(high) << 32);
-        }
-        events.push(Event { site, kind, mask, taken, value });
-    }
-    events
 }
 
 impl Recorded {

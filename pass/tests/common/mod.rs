@@ -1,6 +1,8 @@
 //! The tools that the tests run, where they are.
 #![allow(dead_code)]
 
+pub(crate) mod regions;
+
 use std::env;
 use std::fs;
 use std::path::{Path, PathBuf};
