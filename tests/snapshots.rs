@@ -11,7 +11,7 @@ use std::sync::LazyLock;
 use nvabi_pipeline::emit::{self, Options};
 use nvabi_pipeline::lock::{self, Lock};
 use nvabi_pipeline::model::{Facts, Surface, split_array};
-use nvabi_pipeline::spec::{ItemKind, Spec};
+use nvabi_pipeline::spec::{ItemKind, Pointer, Spec};
 use nvabi_pipeline::{lint, render};
 
 fn root() -> &'static Path {
@@ -100,6 +100,16 @@ fn layouts_of_the_items() {
     }
 }
 
+/// Pointers and the descriptors that they lead to, as `maps->dmabuf_fd`.
+fn roles(prefix: &str, behind: &[Pointer], fds: &mut Vec<String>, pointers: &mut Vec<String>) {
+    for pointer in behind {
+        let path = format!("{prefix}{}", pointer.field.name);
+        pointers.push(path.clone());
+        fds.extend(pointer.fds.iter().map(|fd| format!("{path}->{}", fd.name)));
+        roles(&format!("{path}->"), &pointer.pointers, fds, pointers);
+    }
+}
+
 /// The numbers and parameters of every item, for the newest tag of each driver.
 #[test]
 fn calls_of_the_items() {
@@ -107,9 +117,9 @@ fn calls_of_the_items() {
         let text: Vec<String> = (spec.items.iter())
             .map(|item| {
                 let params: Vec<&str> = item.params.iter().map(|p| p.name.as_str()).collect();
-                let fds: Vec<&str> = item.fds.iter().map(|p| p.name.as_str()).collect();
-                let pointers: Vec<&str> =
-                    item.pointers.iter().map(|p| p.field.name.as_str()).collect();
+                let mut fds: Vec<String> = item.fds.iter().map(|p| p.name.clone()).collect();
+                let mut pointers = Vec::new();
+                roles("", &item.pointers, &mut fds, &mut pointers);
                 format!(
                     "{:<8} {:<60} {} fds [{}] pointers [{}]",
                     item.kind.section(),

@@ -126,7 +126,7 @@ fn info(text: &mut String, call: &Call<'_>) {
 }
 
 fn pointers(said: &[crate::spec::Pointer], roles: &[Pointer]) -> String {
-    let mut text = "&[".to_owned();
+    let mut text = String::new();
     for (pointer, role) in said.iter().zip(roles) {
         let direction = match pointer.dir {
             Some(Direction::In) => "Some(nvabi::call::Direction::In)",
@@ -156,7 +156,10 @@ fn pointers(said: &[crate::spec::Pointer], roles: &[Pointer]) -> String {
             when(role.when.as_ref()),
         );
     }
-    text + "        ]"
+    match text.is_empty() {
+        true => "&[]".to_owned(),
+        false => format!("&[\n{text}        ]"),
+    }
 }
 
 /// Which views have something, as source.
