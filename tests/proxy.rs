@@ -458,6 +458,7 @@ fn what_only_comes_back_goes_as_null() {
 static LISTED: Info = Info {
     name: "LISTED",
     kind: Kind::Control,
+    roles_known: true,
     number: 0,
     params: &["NV0080_CTRL_FIFO_GET_CHANNELLIST_PARAMS"],
     array: false,
