@@ -8,6 +8,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 use std::fs;
+use std::ops::Range;
 use std::path::Path;
 
 use nvabi_pipeline::decode::sniff::Named;
@@ -158,38 +159,44 @@ impl List {
     }
 
     fn of_text(source: &str, text: &str) -> Result<Self, Diagnostic> {
+        const HELP: &str =
+            "a line is KIND NUMBER [NAME] or KIND NAME, with `from` and `until` behind it";
         let mut list = Self::default();
         let mut at = 0;
-        for line in text.split_inclusive('\n') {
+        let lines = text.split_inclusive('\n').map(|line| {
             let said = line.split('#').next().unwrap_or_default();
-            let words: Vec<&str> = said.split_whitespace().collect();
-            if let Err(why) = list.line(&words) {
-                let span = at..at + said.trim_end().len().max(1);
-                let place = Place { path: source.to_owned(), text: text.into(), span };
-                let help =
-                    "a line is KIND NUMBER [NAME] or KIND NAME, with `from` and `until` behind it";
-                return Err(Diagnostic::error("sniff-list", why).at(place).help(help));
-            }
+            let span = at..at + said.trim_end().len().max(1);
             at += line.len();
+            (span, said.split_whitespace().collect())
+        });
+        let lines: Vec<(Range<usize>, Vec<&str>)> = lines.collect();
+        let bad = |span: &Range<usize>, why: String| {
+            let span = span.clone();
+            let place = Place { path: source.to_owned(), text: text.into(), span };
+            Diagnostic::error("sniff-list", why).at(place)
+        };
+        for (span, words) in &lines {
+            list.line(words).map_err(|why| bad(span, why).help(HELP))?;
         }
         if list.rows.is_empty() {
-            return Err(Diagnostic::error("sniff-list", format!("{source} allows nothing")));
+            let message = format!("{source} allows nothing");
+            return Err(Diagnostic::error("sniff-list", message).help(HELP));
         }
-        list.check_versions().map_err(|why| Diagnostic::error("sniff-list", why))?;
+        // What a line names may stand below it.
+        for (span, words) in &lines {
+            list.check_words(words).map_err(|why| bad(span, why))?;
+        }
         Ok(list)
     }
 
     fn line(&mut self, words: &[&str]) -> Result<(), String> {
         match words {
             [] => Ok(()),
-            ["version", version] => {
-                self.versions.push((version.parse()?, None));
-                Ok(())
-            }
+            ["version", version] => self.version_line(version.parse()?, None),
             ["version", version, "of", parent] => {
-                self.versions.push((version.parse()?, Some(parent.parse()?)));
-                Ok(())
+                self.version_line(version.parse()?, Some(parent.parse()?))
             }
+            ["version", ..] => Err("a version is `version V` or `version V of PARENT`".to_owned()),
             [kind, what, rest @ ..] => {
                 let known = KINDS.iter().find(|known| *known == kind);
                 let kind = known.ok_or_else(|| {
@@ -207,8 +214,12 @@ impl List {
                 }
                 for pair in rest.chunks(2) {
                     match pair {
-                        ["from", version] => row.from = Some(version.parse()?),
-                        ["until", version] => row.until = Some(version.parse()?),
+                        ["from", version] if row.from.is_none() => {
+                            row.from = Some(version.parse()?);
+                        }
+                        ["until", version] if row.until.is_none() => {
+                            row.until = Some(version.parse()?);
+                        }
                         _ => return Err(format!("`{}` is not understood", pair.join(" "))),
                     }
                 }
@@ -217,6 +228,30 @@ impl List {
             }
             [word] => Err(format!("`{word}` says nothing alone")),
         }
+    }
+
+    fn version_line(&mut self, version: Tag, parent: Option<Tag>) -> Result<(), String> {
+        if self.versions.iter().any(|(known, _)| *known == version) {
+            return Err(format!("version {version} is there already"));
+        }
+        self.versions.push((version, parent));
+        Ok(())
+    }
+
+    /// Every version that a line names is one, and none descends from itself.
+    fn check_words(&self, words: &[&str]) -> Result<(), String> {
+        for pair in words.windows(2).filter(|pair| ["from", "until", "of"].contains(&pair[0])) {
+            if !self.versions.iter().any(|(known, _)| known.as_str() == pair[1]) {
+                let known: Vec<&str> = self.versions.iter().map(|(v, _)| v.as_str()).collect();
+                let known = if known.is_empty() { "none".to_owned() } else { known.join(", ") };
+                return Err(format!("{} is no version of the list, which has {known}", pair[1]));
+            }
+        }
+        if let ["version", version, ..] = words {
+            let version = version.parse()?;
+            self.lineage(&version).ok_or(format!("{version} descends from itself"))?;
+        }
+        Ok(())
     }
 
     fn of_table(source: &str, text: &str) -> Result<Self, Diagnostic> {
@@ -363,7 +398,12 @@ fn number(text: &str) -> Result<Option<(u32, u32)>, String> {
         parsed.map_err(|_| format!("`{text}` is no number of 32 bits"))
     };
     Ok(Some(match text.split_once('/') {
-        Some((value, mask)) => (one(value)?, one(mask)?),
+        Some((value, mask)) => match (one(value)?, one(mask)?) {
+            (value, mask) if value & !mask != 0 => {
+                return Err(format!("`{text}` is no call: its value has bits that its mask lacks"));
+            }
+            pair => pair,
+        },
         None => (one(text)?, u32::MAX),
     }))
 }
@@ -514,12 +554,20 @@ mod tests {
             ("uvm 3\nioctls 4\n", "`ioctls` is no kind"),
             ("uvm 0x1ffffffff\n", "no number"),
             ("uvm 3 NAME since 5\n", "not understood"),
-            ("uvm 3 from 550.1\n", "none of its versions"),
+            ("uvm 3 from 550.1\n", "550.1 is no version of the list, which has none"),
+            ("version 550.2\nuvm 3 from 550.1\n", "which has 550.2"),
+            ("version 550.2 of 550.1\nuvm 3\n", "550.1 is no version"),
             ("version 550.1 of 550.1\nuvm 1\n", "descends from itself"),
+            ("version 550.1\nversion 550.1\nuvm 1\n", "there already"),
+            ("version 550.1 from 535.1\nuvm 1\n", "`version V of PARENT`"),
+            ("uvm 3 until 550.1 until 550.2\n", "`until 550.2` is not understood"),
+            ("control 0x12/0x0f\n", "its mask lacks"),
             ("uvm\n", "alone"),
         ] {
             let error = List::of_text("test", text).unwrap_err();
             assert!(error.message.contains(why), "{text}: {}", error.message);
+            // What is on a line is told with that.
+            assert_eq!(error.place.is_some(), !text.is_empty(), "{text}");
         }
     }
 
