@@ -124,7 +124,29 @@ fn a_listener_invents_no_results() {
     let Some(output) = sniff("notify", &[], &["basic"]) else { return };
     assert_eq!(err(&output).matches(" = ?\n").count(), 4, "{}", err(&output));
     let Some(output) = sniff("notify", &["--summary"], &["basic"]) else { return };
-    assert!(err(&output).contains("       1       0          ?          ?  -"), "{}", err(&output));
+    let line = "       1       0          ?          ?  /dev/ptmx";
+    assert!(err(&output).contains(line), "{}", err(&output));
+}
+
+/// A request means something else on each file that no spec knows.
+#[test]
+fn files_that_are_no_nodes_are_counted_apart() {
+    let folder = tempfile::tempdir().unwrap();
+    let (one, two) = (folder.path().join("one"), folder.path().join("two"));
+    fs::write(&one, "").unwrap();
+    fs::write(&two, "").unwrap();
+    let (one, two) = (one.to_str().unwrap(), two.to_str().unwrap());
+    let pattern = format!("{}/*", folder.path().display());
+    let words = ["two-files", one, two];
+    let options = ["--summary", "--json", "--path", &pattern];
+    let Some(output) = sniff("ptrace", &options, &words) else { return };
+    let summary = objects(&err(&output)).swap_remove(0);
+    let mut lines: Vec<_> = (summary["lines"].as_array().unwrap().iter())
+        .filter(|line| line["name"].as_str().unwrap().starts_with("ioctl"))
+        .map(|line| (line["path"].as_str().unwrap(), line["count"].as_u64().unwrap()))
+        .collect();
+    lines.sort_unstable();
+    assert_eq!(lines, [(one, 1), (two, 2)], "{summary}");
 }
 
 #[test]

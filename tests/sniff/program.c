@@ -154,6 +154,13 @@ int main(int count, char **words) {
         number(atoi(words[2]));
         return 7;
     }
+    if (!strcmp(what, "two-files")) {
+        int one = open(words[2], O_RDONLY), two = open(words[3], O_RDONLY);
+        unknown(one);
+        unknown(two);
+        unknown(two);
+        return 0;
+    }
     if (!strcmp(what, "signals")) {
         // A stop and a continuation of a child; a handler; an interrupted sleep; a signal as the end.
         pid_t child = fork();

@@ -8,7 +8,7 @@ use serde::Serialize;
 use super::named::Named;
 use super::text::time;
 
-/// All calls, by node, name and detail.
+/// All calls, by node, name and detail; on files that are no nodes by their paths.
 #[derive(Debug, Default)]
 pub struct Summary {
     lines: BTreeMap<(String, String, String), Line>,
@@ -19,6 +19,9 @@ pub struct Summary {
 pub struct Line {
     /// The node; none for files that are none.
     pub node: Option<String>,
+    /// The path of a file that is no node: two of them have nothing in common.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub path: Option<String>,
     /// The constant in the headers; for what has none the call and its request.
     pub name: String,
     /// The command or class.
@@ -46,7 +49,7 @@ impl Line {
 impl Summary {
     /// Takes in a call.
     pub fn add(&mut self, named: &Named) {
-        let node = named.node.clone().unwrap_or_default();
+        let file = named.node.as_ref().unwrap_or(&named.path).clone();
         let name = match (&named.name, named.request) {
             (Some(name), _) => name.clone(),
             (None, Some(request)) => format!("{}({request:#010x})", named.call),
@@ -55,13 +58,14 @@ impl Summary {
         let detail = named.detail.as_ref().map(|detail| {
             detail.name.clone().unwrap_or_else(|| format!("{} {:#x}", detail.kind, detail.number))
         });
-        let key = (node, name.clone(), detail.clone().unwrap_or_default());
+        let key = (file, name.clone(), detail.clone().unwrap_or_default());
         let line = self.lines.entry(key).or_default();
         if line.count == 0 {
             let nameless = |detail: &super::named::Detail| detail.name.is_none();
             line.unknown = named.call == "ioctl"
                 && (named.name.is_none() || named.detail.as_ref().is_some_and(nameless));
             (line.node, line.name, line.detail) = (named.node.clone(), name, detail);
+            line.path = named.node.is_none().then(|| named.path.clone());
         }
         line.count += 1;
         if let Some(failure) = named.failure() {
@@ -84,13 +88,13 @@ impl Summary {
     pub fn text(&self) -> String {
         let mut text = format!(
             "{:>8} {:>7} {:>10} {:>10}  {:<14} {}\n",
-            "calls", "failed", "total", "mean", "node", "call"
+            "calls", "failed", "total", "mean", "node or path", "call"
         );
         for line in self.lines() {
             let failed: u64 = line.failures.values().sum();
             let total = if line.timed == 0 { "?".to_owned() } else { time(line.total) };
             let mean = line.mean().map_or_else(|| "?".to_owned(), time);
-            let node = line.node.as_deref().unwrap_or("-");
+            let file = line.node.as_ref().or(line.path.as_ref()).map_or("-", String::as_str);
             let detail = line.detail.as_ref().map_or(String::new(), |detail| format!(" {detail}"));
             let failures: Vec<String> =
                 line.failures.iter().map(|(name, count)| format!("{count} {name}")).collect();
@@ -102,7 +106,7 @@ impl Summary {
             let unknown = if line.unknown { "  unknown" } else { "" };
             let _ = writeln!(
                 text,
-                "{:>8} {failed:>7} {total:>10} {mean:>10}  {node:<14} {}{detail}{why}{unknown}",
+                "{:>8} {failed:>7} {total:>10} {mean:>10}  {file:<14} {}{detail}{why}{unknown}",
                 line.count, line.name
             );
         }
