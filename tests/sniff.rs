@@ -149,6 +149,68 @@ fn files_that_are_no_nodes_are_counted_apart() {
     assert_eq!(lines, [(one, 1), (two, 2)], "{summary}");
 }
 
+/// Whatever path it is opened by: what counts is what was opened.
+#[test]
+fn every_way_to_open_a_file() {
+    for method in ["ptrace", "notify"] {
+        let folder = tempfile::tempdir().unwrap();
+        let words = ["opens", folder.path().to_str().unwrap()];
+        let Some(output) = sniff(method, &["--json"], &words) else { return };
+        let objects = objects(&err(&output));
+        assert_eq!(objects.last().unwrap()["code"], 0, "{}", err(&output));
+        let of = |call: &str| -> Vec<&Value> {
+            objects.iter().filter(|object| object["call"] == call).collect()
+        };
+        let opens = of("open");
+        assert!(opens.iter().all(|open| open["path"] == "/dev/ptmx"), "{}", err(&output));
+        assert_eq!((ioctls(&objects).len(), of("close").len()), (11, 11), "{}", err(&output));
+        if method == "ptrace" {
+            let (failed, done): (Vec<&Value>, Vec<&Value>) =
+                opens.into_iter().partition(|open| open["error"].is_string());
+            assert_eq!((failed.len(), done.len()), (1, 11), "{}", err(&output));
+            assert_eq!(failed[0]["error"], "ENOTDIR");
+        } else {
+            // Symbolic links of which the kernel has no copy at hand are not followed.
+            assert!(opens.len() >= 8, "{}", err(&output));
+        }
+    }
+}
+
+#[test]
+fn a_device_under_another_name() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("device");
+    for method in ["ptrace", "notify"] {
+        let words = ["elsewhere", path.to_str().unwrap()];
+        let options = ["--json", "--path", "/dev/zero"];
+        let Some(output) = sniff(method, &options, &words) else { return };
+        let objects = objects(&err(&output));
+        let (end, calls) = objects.split_last().unwrap();
+        if end["code"] == 52 {
+            return println!("skipped: nothing may be mounted here");
+        }
+        assert_eq!(end["code"], 0, "{}", err(&output));
+        let kinds: Vec<_> = calls.iter().map(|call| call["call"].as_str().unwrap()).collect();
+        assert_eq!(kinds, ["open", "ioctl", "close"], "{method}: {}", err(&output));
+        for call in calls {
+            assert_eq!((&call["path"], &call["how"]), (&path.to_str().into(), &"device".into()));
+        }
+    }
+}
+
+/// Copies under other numbers, from a parent, over a socket, out of another process, over `execve`.
+#[test]
+fn every_way_to_be_given_a_descriptor() {
+    for method in ["ptrace", "notify"] {
+        let Some(output) = sniff(method, &["--json"], &["given"]) else { return };
+        let objects = objects(&err(&output));
+        assert_eq!(objects.last().unwrap()["code"], 7, "{method}: {}", err(&output));
+        let calls = ioctls(&objects);
+        assert!(calls.iter().all(|call| call["path"] == "/dev/ptmx"), "{}", err(&output));
+        assert_eq!(calls.len(), 8, "{method}: {}", err(&output));
+    }
+}
+
 #[test]
 fn threads() {
     for method in ["ptrace", "notify"] {
@@ -488,6 +550,25 @@ fn a_client_of_the_desktops_driver() {
         assert_eq!(field(late, "hObject")["says"], Value::Null);
         let unknown = objects.iter().find(|o| o["request"] == 0xc008_4699_u32).unwrap();
         assert_eq!((&unknown["name"], &unknown["error"]), (&Value::Null, &"EINVAL".into()));
+    }
+}
+
+/// Descriptors of a simulator have no path: copies of them, here and in others, are known all the same.
+#[test]
+fn copies_of_descriptors_without_a_path() {
+    let folder = tempfile::tempdir().unwrap();
+    let calls = file(&folder, "calls");
+    for is_within in [true, false] {
+        let options = ["--json", "--out", calls.to_str().unwrap()];
+        let simulator = ["rm", "sim", "--tag", "570.86.15"];
+        let Some(output) = simulated(&simulator, &options, is_within, "copies") else { return };
+        assert_eq!(output.status.code(), Some(0), "{}", err(&output));
+        let objects = objects(&fs::read_to_string(&calls).unwrap());
+        let asked: Vec<_> = (objects.iter())
+            .filter(|object| object["name"] == "NV_ESC_CHECK_VERSION_STR")
+            .map(|object| object["path"].as_str().unwrap())
+            .collect();
+        assert_eq!(asked, ["/dev/nvidiactl"; 9], "{is_within}");
     }
 }
 

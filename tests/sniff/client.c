@@ -1,9 +1,15 @@
 // A client of a driver, as the tests of `nvabi sniff` watch it on simulated kernels. Layouts are those that
 // all tags have; whatever a driver answers is fine, and nothing here looks at it.
+#define _GNU_SOURCE
 #include <fcntl.h>
 #include <stdint.h>
 #include <string.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <sys/ioctl.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #define RM(nr, size) (3u << 30 | (unsigned)(size) << 16 | 'F' << 8 | (nr))
@@ -61,6 +67,76 @@ static int tegra(void) {
     return 0;
 }
 
+static void version(int ctl) {
+    char version[72] = {0};
+    ioctl(ctl, RM(0xd2, sizeof(version)), version);
+}
+
+// Sends a descriptor, or receives one where there is none.
+static int hand(int socket, int fd) {
+    char byte = 0;
+    struct iovec part = {&byte, 1};
+    union { char room[CMSG_SPACE(sizeof(int))]; struct cmsghdr align; } control = {0};
+    struct msghdr message = {.msg_iov = &part, .msg_iovlen = 1,
+                             .msg_control = control.room, .msg_controllen = sizeof(control.room)};
+    struct cmsghdr *header = CMSG_FIRSTHDR(&message);
+    if (fd < 0) {
+        if (recvmsg(socket, &message, 0) != 1) return -1;
+        memcpy(&fd, CMSG_DATA(CMSG_FIRSTHDR(&message)), sizeof(fd));
+        return fd;
+    }
+    header->cmsg_level = SOL_SOCKET;
+    header->cmsg_type = SCM_RIGHTS;
+    header->cmsg_len = CMSG_LEN(sizeof(int));
+    memcpy(CMSG_DATA(header), &fd, sizeof(fd));
+    return sendmsg(socket, &message, 0) == 1 ? fd : -1;
+}
+
+// One request on each copy of a descriptor: nine of them.
+static int copies(char **words) {
+    int sockets[2], ends[2], status;
+    if (chdir("/dev")) return 1;
+    int ctl = open("nvidiactl", O_RDWR);
+    if (ctl < 0 || socketpair(AF_UNIX, SOCK_STREAM, 0, sockets) || pipe(ends)) return 2;
+    version(ctl);
+    version(dup(ctl));
+    version(dup2(ctl, 100));
+    version(dup3(ctl, 101, O_CLOEXEC));
+    version(fcntl(ctl, F_DUPFD, 200));
+    // By fork; and in a child that has none, over a socket.
+    pid_t child = fork();
+    if (child == 0) {
+        version(200);
+        _exit(0);
+    }
+    if (waitpid(child, &status, 0) != child || status) return 3;
+    child = fork();
+    if (child == 0) {
+        for (int i = 3; i < 256; i++) if (i != sockets[1]) close(i);
+        version(hand(sockets[1], -1));
+        _exit(0);
+    }
+    if (hand(sockets[0], ctl) < 0 || waitpid(child, &status, 0) != child || status) return 4;
+    // Out of another process.
+    child = fork();
+    if (child == 0) {
+        char byte;
+        close(ends[1]);
+        _exit(read(ends[0], &byte, 1) != 0);
+    }
+    int process = (int)syscall(SYS_pidfd_open, child, 0);
+    version((int)syscall(SYS_pidfd_getfd, process, 200, 0));
+    close(ends[1]);
+    if (waitpid(child, &status, 0) != child || status) return 5;
+    execl("/proc/self/exe", words[0], "asks", "200", NULL);
+    return 6;
+}
+
 int main(int count, char **words) {
+    if (count > 1 && !strcmp(words[1], "copies")) return copies(words);
+    if (count > 2 && !strcmp(words[1], "asks")) {
+        version(atoi(words[2]));
+        return 0;
+    }
     return count > 1 && !strcmp(words[1], "tegra") ? tegra() : desktop();
 }

@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/filter.h>
+#include <linux/openat2.h>
 #include <linux/seccomp.h>
 #include <pthread.h>
 #include <signal.h>
@@ -10,7 +11,9 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
+#include <sched.h>
 #include <sys/mman.h>
+#include <sys/mount.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
@@ -90,6 +93,92 @@ static int without(unsigned call, char **program) {
     return 48;
 }
 
+// Opened by paths that are not its own, and asked once each.
+static void opened(int fd) {
+    if (fd < 0) _exit(51);
+    number(fd);
+    close(fd);
+}
+
+static int opens(const char *folder) {
+    struct open_how how = {.flags = O_RDWR | O_NOCTTY};
+    int flags = O_RDWR | O_NOCTTY;
+    char link[4000], long_path[4096] = "";
+    if (chdir(folder)) return 1;
+    if (symlink("/dev/ptmx", "link") || symlink("/dev", "folder") || symlink("/dev/none", "dangling")) return 2;
+    snprintf(link, sizeof(link), "%s/link", folder);
+    opened(open("link", flags));
+    opened(open(link, flags));
+    opened(open("folder/ptmx", flags));
+    opened((int)syscall(SYS_openat2, AT_FDCWD, link, &how, sizeof(how)));
+    for (int i = 0; i < 400; i++) strcat(long_path, "/dev/..");
+    strcat(long_path, "/dev/ptmx");
+    opened(open(long_path, flags));
+    opened(open("/dev/../dev/./ptmx", flags));
+    opened(open("/dev//ptmx", flags));
+    int dev = open("/dev", O_RDONLY | O_DIRECTORY);
+    opened(openat(dev, "ptmx", flags));
+    opened((int)syscall(SYS_openat2, dev, "ptmx", &how, sizeof(how)));
+    // What is refused is told as well, and what is not there is nothing.
+    if (open("link", O_RDONLY | O_DIRECTORY) >= 0 || open("dangling", O_RDONLY) >= 0) return 3;
+    if (chdir("/dev")) return 4;
+    opened(open("ptmx", flags));
+    opened(open("./ptmx", flags));
+    return 0;
+}
+
+// A device under another name.
+static int elsewhere(const char *path) {
+    close(open(path, O_WRONLY | O_CREAT, 0600));
+    if (unshare(CLONE_NEWNS) || mount("none", "/", NULL, MS_REC | MS_PRIVATE, NULL)) return 52;
+    if (mount("/dev/zero", path, NULL, MS_BIND, NULL)) return 52;
+    int fd = open(path, O_RDWR);
+    unknown(fd);
+    close(fd);
+    return 0;
+}
+
+// Every way to have a descriptor that was not opened here.
+static int given(char **words) {
+    int fd = terminal(), sockets[2];
+    int copy = dup(fd);
+    number(copy);
+    if (dup2(fd, 100) != 100 || dup3(fd, 101, O_CLOEXEC) != 101) return 1;
+    number(100);
+    number(101);
+    number(fcntl(fd, F_DUPFD, 200));
+    number(fcntl(fd, F_DUPFD_CLOEXEC, 300));
+    if (socketpair(AF_UNIX, SOCK_STREAM, 0, sockets)) return 2;
+    pid_t child = fork();
+    if (child == 0) {
+        // It has the descriptor, which is another's here: taken from it below.
+        char byte;
+        if (fcntl(fd, F_DUPFD, 400) != 400) _exit(1);
+        _exit(read(sockets[1], &byte, 1) != 1);
+    }
+    int process = (int)syscall(SYS_pidfd_open, child, 0);
+    int taken = -1;
+    for (int i = 0; i < 1000 && taken < 0; i++) {
+        taken = (int)syscall(SYS_pidfd_getfd, process, 400, 0);
+        if (taken < 0) usleep(1000);
+    }
+    if (taken < 0) return 3;
+    number(taken);
+    if (write(sockets[0], "", 1) != 1 || status_of(child) != 0) return 4;
+    child = fork();
+    if (child == 0) {
+        for (int i = 0; i < 512; i++) if (i != sockets[1]) close(i);
+        hand(sockets[1], -1);
+        _exit(0);
+    }
+    hand(sockets[0], fd);
+    if (status_of(child) != 0) return 5;
+    char text[16];
+    snprintf(text, sizeof(text), "%d", 200);
+    execl("/proc/self/exe", words[0], "inherited", text, NULL);
+    return 6;
+}
+
 static void *replace(void *name) {
     usleep(200000);
     execl("/proc/self/exe", name, "none", "0", NULL);
@@ -154,6 +243,7 @@ int main(int count, char **words) {
         number(atoi(words[2]));
         return 7;
     }
+    if (!strcmp(what, "opens")) return opens(words[2]);
     if (!strcmp(what, "two-files")) {
         int one = open(words[2], O_RDONLY), two = open(words[3], O_RDONLY);
         unknown(one);
@@ -161,6 +251,8 @@ int main(int count, char **words) {
         unknown(two);
         return 0;
     }
+    if (!strcmp(what, "elsewhere")) return elsewhere(words[2]);
+    if (!strcmp(what, "given")) return given(words);
     if (!strcmp(what, "signals")) {
         // A stop and a continuation of a child; a handler; an interrupted sleep; a signal as the end.
         pid_t child = fork();
@@ -231,6 +323,11 @@ int main(int count, char **words) {
         // Calls on a file that is of no interest.
         int fd = open("/dev/null", O_RDWR);
         for (int i = atoi(words[2]); i > 0; i--) ioctl(fd, GET_NUMBER, NULL);
+        return 0;
+    }
+    if (!strcmp(what, "opened")) {
+        // Files that are of no interest.
+        for (int i = atoi(words[2]); i > 0; i--) close(open("/dev/null", O_RDWR));
         return 0;
     }
     if (!strcmp(what, "none")) {

@@ -113,19 +113,22 @@ pub enum How {
     Ioctl,
     /// By a request that only one node knows.
     Request,
+    /// By the number of the device: its path is another.
+    Device,
 }
 
 impl How {
     /// Every way; a record has the index.
-    pub const ALL: [Self; 4] = [Self::Path, Self::Open, Self::Ioctl, Self::Request];
+    pub const ALL: [Self; 5] = [Self::Path, Self::Open, Self::Ioctl, Self::Request, Self::Device];
 
-    /// `path`, `open`, `ioctl` or `request`.
+    /// `path`, `open`, `ioctl`, `request` or `device`.
     pub fn name(self) -> &'static str {
         match self {
             Self::Path => "path",
             Self::Open => "open",
             Self::Ioctl => "ioctl",
             Self::Request => "request",
+            Self::Device => "device",
         }
     }
 }

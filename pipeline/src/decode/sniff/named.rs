@@ -35,7 +35,7 @@ pub struct Named {
     /// The node, by its name in the specs.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub node: Option<String>,
-    /// How the node is known: `path`, `open`, `ioctl` or `request`.
+    /// How the node is known: `path`, `open`, `ioctl`, `request` or `device`.
     pub how: &'static str,
     /// The whole request of an ioctl.
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -9,6 +9,7 @@
 //! What names bytes is the pipeline's `decode::sniff`, the same for calls that come and for recorded ones.
 
 mod check;
+mod devices;
 mod filter;
 mod launch;
 mod listener;

@@ -1,10 +1,11 @@
 //! Another process: its memory and its descriptors.
 
 use std::collections::HashMap;
-use std::ffi::CStr;
+use std::ffi::{CStr, CString};
 use std::fs;
 use std::io;
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::path::{Component, Path, PathBuf};
 
 use nvabi::supervise::process_of;
 
@@ -38,8 +39,40 @@ pub(super) struct Link {
 impl Threads {
     /// What a descriptor stands for; nothing when it is closed.
     pub(super) fn link(&mut self, thread: u32, fd: i32) -> Option<Link> {
-        let path = format!("fd/{fd}\0");
-        let path = CStr::from_bytes_with_nul(path.as_bytes()).ok()?;
+        self.read(thread, &CString::new(format!("fd/{fd}")).ok()?)
+    }
+
+    /// A path from the root on, as a thread means it; nothing where its folder is not known.
+    pub(super) fn absolute(&mut self, thread: u32, folder: i32, path: String) -> Option<String> {
+        if path.starts_with('/') {
+            return Some(path);
+        }
+        let folder = match folder {
+            libc::AT_FDCWD => self.read(thread, c"cwd"),
+            fd => self.link(thread, fd),
+        };
+        Some(format!("{}/{path}", folder?.text))
+    }
+
+    /// What a path from the root on leads to, by symbolic links too, and the device that it is; nothing
+    /// where the kernel would have to ask a file system for that, which one of the watched processes may be.
+    pub(super) fn leads_to(&mut self, thread: u32, path: &str) -> Option<(String, Option<u64>)> {
+        let path = CString::new(path).ok()?;
+        let known = self.get(thread)?;
+        let root = open_path(&known.folder, c"root", 0).ok()?;
+        let file = open_path(&root, &path, libc::RESOLVE_IN_ROOT | libc::RESOLVE_CACHED).ok()?;
+        let path = fs::read_link(format!("/proc/self/fd/{}", file.as_raw_fd())).ok()?;
+        Some((path.into_os_string().into_string().ok()?, device(&file, c"")))
+    }
+
+    /// The number of the device that a descriptor means, if that is one of characters.
+    pub(super) fn device(&mut self, thread: u32, fd: i32) -> Option<u64> {
+        let path = CString::new(format!("fd/{fd}")).ok()?;
+        device(&self.get(thread)?.folder, &path)
+    }
+
+    /// A link in the folder of a thread.
+    fn read(&mut self, thread: u32, path: &CStr) -> Option<Link> {
         let known = self.get(thread)?;
         match read_link(&known.folder, path) {
             Ok(text) => Some(Link { text, process: known.process }),
@@ -136,12 +169,56 @@ pub(super) fn read(thread: u32, address: u64, length: usize) -> Vec<u8> {
     bytes
 }
 
-/// A text up to its zero.
-pub(super) fn read_text(thread: u32, address: u64) -> Option<String> {
-    // Paths of devices are short.
-    let bytes = read(thread, address, 256);
-    let end = bytes.iter().position(|byte| *byte == 0)?;
-    Some(String::from_utf8_lossy(&bytes[..end]).into_owned())
+/// A path up to its zero.
+pub(super) fn read_path(thread: u32, address: u64) -> Option<String> {
+    // Most are short.
+    [256, libc::PATH_MAX as usize].into_iter().find_map(|length| {
+        let bytes = read(thread, address, length);
+        let end = bytes.iter().position(|byte| *byte == 0)?;
+        Some(String::from_utf8_lossy(&bytes[..end]).into_owned())
+    })
+}
+
+/// A path without `.` and `..`, as if no part of it were a symbolic link.
+pub(super) fn normal(path: &str) -> String {
+    let mut out = PathBuf::new();
+    for part in Path::new(path).components() {
+        match part {
+            Component::CurDir => {}
+            Component::ParentDir => drop(out.pop()),
+            other => out.push(other),
+        }
+    }
+    out.to_string_lossy().into_owned()
+}
+
+/// The number of a device of characters, by what is known of it: to ask its file system would be to wait.
+fn device(folder: &OwnedFd, path: &CStr) -> Option<u64> {
+    let flags = libc::AT_STATX_DONT_SYNC | libc::AT_EMPTY_PATH;
+    // SAFETY: zeros are a value of `statx`, the path is a C string, and one `statx` is written.
+    let stat = unsafe {
+        let mut stat: libc::statx = std::mem::zeroed();
+        let (folder, mask) = (folder.as_raw_fd(), libc::STATX_TYPE);
+        let result = libc::statx(folder, path.as_ptr(), flags, mask, &mut stat);
+        (result == 0).then_some(stat)?
+    };
+    let is_device = u32::from(stat.stx_mode) & libc::S_IFMT == libc::S_IFCHR;
+    is_device.then(|| libc::makedev(stat.stx_rdev_major, stat.stx_rdev_minor))
+}
+
+/// Opens a name alone, which asks nothing of a device.
+fn open_path(folder: &OwnedFd, path: &CStr, resolve: u64) -> io::Result<OwnedFd> {
+    // SAFETY: zeros are a value of it, the path is a C string, and the descriptor is ours.
+    unsafe {
+        let mut how: libc::open_how = std::mem::zeroed();
+        how.flags = (libc::O_PATH | libc::O_CLOEXEC) as u64;
+        how.resolve = resolve;
+        let (folder, size) = (folder.as_raw_fd(), size_of_val(&how));
+        match libc::syscall(libc::SYS_openat2, folder, path.as_ptr(), &raw const how, size) {
+            -1 => Err(io::Error::last_os_error()),
+            fd => Ok(OwnedFd::from_raw_fd(fd as i32)),
+        }
+    }
 }
 
 /// Which program a process runs has addresses of 32 bits.

@@ -7,6 +7,7 @@ use std::time::Instant;
 
 use nvabi_pipeline::decode::sniff::{Event, File, How, Ioctl, Nodes, Piece, What, parts};
 
+use super::devices::Devices;
 use super::names::Names;
 use super::target::{self, Link, Threads};
 
@@ -27,11 +28,13 @@ pub(super) struct Caller {
 pub(super) struct Pending {
     event: Event,
     begun: Instant,
+    /// Else it is an open, of which what was opened has to say.
+    is_of_interest: bool,
 }
 
 /// What receives calls from whoever catches them.
 pub(super) trait Watch {
-    /// A call is made: it is of interest if something comes back.
+    /// A call is made: how it ends is of interest if something comes back.
     fn enter(&mut self, caller: &Caller) -> Option<Pending>;
     /// It has returned, and its caller still stands; without a result it is not known what came of it.
     fn leave(&mut self, pending: Pending, result: Option<i64>);
@@ -63,6 +66,7 @@ pub(super) struct Limits {
 /// Copies what is of interest.
 pub(super) struct Copier<'n, S> {
     nodes: Nodes,
+    devices: Devices,
     names: &'n mut Names,
     pub(super) sink: S,
     limits: Limits,
@@ -90,6 +94,7 @@ impl<'n, S: Sink> Copier<'n, S> {
     pub(super) fn new(nodes: Nodes, names: &'n mut Names, sink: S, limits: Limits) -> Self {
         Self {
             nodes,
+            devices: Devices::default(),
             names,
             sink,
             limits,
@@ -109,7 +114,7 @@ impl<'n, S: Sink> Copier<'n, S> {
         let time = nanoseconds(begun - self.started);
         let thread = caller.thread;
         let event = Event { time, process, thread, what, result: None, duration: None };
-        Some(Pending { event, begun })
+        Some(Pending { event, begun, is_of_interest: true })
     }
 
     /// The file behind a descriptor, if it is of interest.
@@ -121,7 +126,10 @@ impl<'n, S: Sink> Copier<'n, S> {
         let node = self.nodes.node_of(&link.text);
         if node.is_some() || !is_unnamed(&link.text) {
             let path: Arc<str> = link.text.as_str().into();
-            let file = node.map(|node| File { node: node.into(), path, how: How::Path });
+            let file = match node {
+                Some(node) => Some(File { node: node.into(), path, how: How::Path }),
+                None => self.elsewhere(thread, fd, path),
+            };
             if self.paths.len() >= MAX_PATHS {
                 self.paths.clear();
             }
@@ -130,6 +138,13 @@ impl<'n, S: Sink> Copier<'n, S> {
         }
         let known = self.remembered(thread, fd, &link).cloned();
         known.or_else(|| self.guessed(link, request?))
+    }
+
+    /// A device by its number: its path is not where the nodes are.
+    fn elsewhere(&mut self, thread: u32, fd: i32, path: Arc<str>) -> Option<File> {
+        let number = self.threads.device(thread, fd)?;
+        let node = self.devices.node(number, &self.nodes)?;
+        Some(File { node, path, how: How::Device })
     }
 
     fn remembered(&mut self, thread: u32, fd: i32, link: &Link) -> Option<&File> {
@@ -219,15 +234,49 @@ impl<'n, S: Sink> Copier<'n, S> {
         Some(File { path: link.text.into(), node: "".into(), how: How::Path })
     }
 
-    fn opens(&mut self, caller: &Caller, path: usize, flags: Option<u64>) -> Option<Pending> {
-        let path = target::read_text(caller.thread, caller.args[path])?;
-        let node = self.nodes.node_of(&path)?.into();
-        let file = File { path: path.into(), node, how: How::Path };
+    fn opens(
+        &mut self,
+        caller: &Caller,
+        folder: i32,
+        path: u64,
+        flags: Option<u64>,
+    ) -> Option<Pending> {
+        let thread = caller.thread;
+        let written = target::read_path(thread, path).unwrap_or_default();
+        let whole = self.threads.absolute(thread, folder, written).unwrap_or_default();
+        let path = target::normal(&whole);
+        // Another file may be there now.
+        self.paths.remove(&path);
+        let node = self.nodes.node_of(&path).map(Arc::from);
+        let is_of_interest = node.is_some();
+        let file = match node {
+            Some(node) => File { path: path.into(), node, how: How::Path },
+            // By what it leads to it may be one, which is not known before.
+            None => File { path: whole.into(), node: "".into(), how: How::Path },
+        };
         let flags = flags.or_else(|| {
-            let bytes = target::read(caller.thread, caller.args[2], 8);
+            let bytes = target::read(thread, caller.args[2], 8);
             Some(u64::from_le_bytes(bytes.try_into().ok()?))
         });
-        self.begin(caller, What::Open { file, flags: flags.unwrap_or(0) })
+        let begun = self.begin(caller, What::Open { file, flags: flags.unwrap_or(0) })?;
+        Some(Pending { is_of_interest, ..begun })
+    }
+
+    /// What an open was of whose path is that of no node. Where no descriptor says it, the path is followed.
+    fn opened(&mut self, event: &Event, result: Option<i64>) -> Option<File> {
+        const NOT_FOUND: i64 = -(libc::ENOENT as i64);
+        match result {
+            Some(fd @ 0..) => self.file(event.thread, fd as i32, None),
+            Some(NOT_FOUND) => None,
+            _ => {
+                let (path, device) = self.threads.leads_to(event.thread, &event.file().path)?;
+                let (node, how) = match self.nodes.node_of(&path) {
+                    Some(node) => (node.into(), How::Path),
+                    None => (self.devices.node(device?, &self.nodes)?, How::Device),
+                };
+                Some(File { path: path.into(), node, how })
+            }
+        }
     }
 
     fn on_file(
@@ -296,10 +345,10 @@ impl<S: Sink> Watch for Copier<'_, S> {
         let args = &caller.args;
         match caller.call {
             libc::SYS_ioctl => self.ioctl(caller),
-            libc::SYS_openat => self.opens(caller, 1, Some(args[2])),
-            libc::SYS_openat2 => self.opens(caller, 1, None),
+            libc::SYS_openat => self.opens(caller, args[0] as i32, args[1], Some(args[2])),
+            libc::SYS_openat2 => self.opens(caller, args[0] as i32, args[1], None),
             #[cfg(target_arch = "x86_64")]
-            libc::SYS_open => self.opens(caller, 0, Some(args[1])),
+            libc::SYS_open => self.opens(caller, libc::AT_FDCWD, args[0], Some(args[1])),
             libc::SYS_close => self.on_file(caller, args[0], |caller, file| What::Close {
                 fd: caller.args[0] as i32,
                 file,
@@ -317,7 +366,13 @@ impl<S: Sink> Watch for Copier<'_, S> {
     }
 
     fn leave(&mut self, pending: Pending, result: Option<i64>) {
-        let Pending { mut event, begun } = pending;
+        let Pending { mut event, begun, is_of_interest } = pending;
+        if !is_of_interest {
+            let Some(opened) = self.opened(&event, result) else { return };
+            if let What::Open { file, .. } = &mut event.what {
+                *file = opened;
+            }
+        }
         event.result = result;
         if let Some(result) = result {
             event.duration = Some(nanoseconds(begun.elapsed()));
