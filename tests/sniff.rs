@@ -464,9 +464,33 @@ fn where_something_is_not_allowed() {
     let output = run("without-seccomp", &["--method", "notify"]);
     assert_eq!(output.status.code(), Some(2));
     assert!(err(&output).contains("filters with a listener are refused"), "{}", err(&output));
-    let output = run("without-seccomp", &[]);
+    let output = run("without-filters", &["--method", "notify"]);
     assert_eq!((output.status.code(), out(&output).as_str()), (Some(2), ""));
     assert!(err(&output).contains("this machine does not allow it: seccomp"), "{}", err(&output));
+    // A tracer needs no filter.
+    for lacking in ["without-seccomp", "without-filters"] {
+        let output = run(lacking, &[]);
+        let text = err(&output);
+        assert!(text.contains("at every system call: seccomp filters are refused"), "{text}");
+        assert!(text.contains("Ended exit status 3, 4 calls"), "{text}");
+        assert_eq!(out(&output), "the program's own words\n");
+    }
+}
+
+/// A tracer that has no filter to help sees the same, of threads and children too.
+#[test]
+fn without_filters_the_same_calls_are_seen() {
+    let Some(program) = program("program") else { return };
+    for (words, calls) in [("threads", 200), ("family", 3), ("given", 8), ("signals", 1)] {
+        let mut command = Command::new(program);
+        command.current_dir(root()).args(["without-filters", NVABI, "sniff", "--json"]);
+        command.args(["--path", "/dev/*ptmx", "--"]).arg(program).arg(words);
+        let output = command.output().unwrap();
+        if output.status.code() == Some(47) || err(&output).contains("nobody may be traced") {
+            return println!("skipped: {}", err(&output));
+        }
+        assert_eq!(ioctls(&objects(&err(&output))).len(), calls, "{words}: {}", err(&output));
+    }
 }
 
 /// A client of a simulated kernel, watched from within it or from without.

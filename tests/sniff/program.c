@@ -93,6 +93,24 @@ static int without(unsigned call, char **program) {
     return 48;
 }
 
+// Begins a program that may have no filter.
+static int without_filters(char **program) {
+    struct sock_filter filter[] = {
+        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, 0),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_seccomp, 3, 0),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_prctl, 0, 3),
+        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, args[0])),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, PR_SET_SECCOMP, 0, 1),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EPERM),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+    };
+    struct sock_fprog all = {sizeof(filter) / sizeof(*filter), filter};
+    prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
+    if (prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &all)) return 47;
+    execv(program[0], program);
+    return 48;
+}
+
 // Opened by paths that are not its own, and asked once each.
 static void opened(int fd) {
     if (fd < 0) _exit(51);
@@ -314,6 +332,7 @@ int main(int count, char **words) {
     }
     if (!strcmp(what, "without-ptrace")) return without(SYS_ptrace, words + 2);
     if (!strcmp(what, "without-seccomp")) return without(SYS_seccomp, words + 2);
+    if (!strcmp(what, "without-filters")) return without_filters(words + 2);
     if (!strcmp(what, "calls")) {
         int fd = terminal();
         for (int i = atoi(words[2]); i > 0; i--) number(fd);

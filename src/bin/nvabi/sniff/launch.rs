@@ -38,8 +38,10 @@ pub(super) enum Unbegun {
 /// How the child is to begin.
 #[derive(Clone, Copy)]
 pub(super) enum Under {
-    /// With a tracer.
+    /// With a tracer, and a filter that stops what it is to see.
     Tracer,
+    /// With a tracer that stops every call.
+    Nothing,
     /// With a listener, which comes over the socket.
     Listener,
 }
@@ -228,7 +230,8 @@ fn child(
                     error => error,
                 }
             }
-            _ => filter::install(tracer, 0),
+            b't' => filter::install(tracer, 0),
+            _ => 0,
         };
         if installed < 0 {
             tell(socket, b'f', -installed as i32);
@@ -254,11 +257,12 @@ impl Launched {
     pub(super) fn go(&mut self, under: Under) -> io::Result<Option<OwnedFd>> {
         let word = match under {
             Under::Tracer => b"t",
+            Under::Nothing => b"n",
             Under::Listener => b"l",
         };
         self.socket.write_all(word)?;
         match under {
-            Under::Tracer => Ok(None),
+            Under::Tracer | Under::Nothing => Ok(None),
             Under::Listener => receive(self.socket.as_raw_fd()),
         }
     }

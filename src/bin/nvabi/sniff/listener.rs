@@ -11,31 +11,34 @@ use super::filter;
 use super::launch::{self, Launched};
 use super::watch::{Caller, Watch};
 
-/// Whether a filter with a listener can be had here.
+/// Which filters can be had here.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Support {
-    /// It can.
+    /// Those with a listener.
     Given,
     /// There is one already, whose filter comes before ours.
     Taken,
-    /// It cannot.
+    /// Those without a listener.
+    Plain,
+    /// None.
     Refused,
 }
 
 /// Tries it in a child: a filter cannot be got rid of.
 pub(super) fn support() -> io::Result<Support> {
     // `BPF_RET | BPF_K`: all is allowed.
-    let allow = seccompiler::sock_filter { code: 0x06, jt: 0, jf: 0, k: libc::SECCOMP_RET_ALLOW };
+    let allow = [seccompiler::sock_filter { code: 0x06, jt: 0, jf: 0, k: libc::SECCOMP_RET_ALLOW }];
     // SAFETY: the child makes system calls and nothing else.
     let pid = unsafe { libc::fork() };
     match pid {
         -1 => return Err(io::Error::last_os_error()),
         0 => {
-            let result = filter::install(&[allow], libc::SECCOMP_FILTER_FLAG_NEW_LISTENER);
+            let result = filter::install(&allow, libc::SECCOMP_FILTER_FLAG_NEW_LISTENER);
             let code = match result {
                 0.. => 0,
                 error if error == -i64::from(libc::EBUSY) => 1,
-                _ => 2,
+                _ if filter::install(&allow, 0) >= 0 => 2,
+                _ => 3,
             };
             // SAFETY: a plain number.
             unsafe { libc::_exit(code) }
@@ -45,6 +48,7 @@ pub(super) fn support() -> io::Result<Support> {
     Ok(match launch::wait(pid)?.code() {
         Some(0) => Support::Given,
         Some(1) => Support::Taken,
+        Some(2) => Support::Plain,
         _ => Support::Refused,
     })
 }

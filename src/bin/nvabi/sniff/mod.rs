@@ -34,6 +34,7 @@ use crate::args::{self, Method};
 use crate::context::Context;
 use check::{Check, List};
 use launch::{Kept, Launched, Unbegun, Under};
+use listener::Support;
 use names::{Names, Versions};
 use record::{End, Reader, Record, Start, Writer};
 use view::{View, Wanted};
@@ -139,7 +140,8 @@ fn run(
     copier: &mut Copier<'_, View<'_>>,
 ) -> Result<ExitStatus, Report> {
     let support = listener::support().map_err(|error| failure(&error))?;
-    let mut launched = launch::launch(&args.command, kept).map_err(|error| failure(&error))?;
+    let mut launched =
+        launch::launch(&args.command, kept).map_err(|error| failure(&error))?;
     let is_traced = match args.method {
         Some(Method::Notify) => false,
         method => match tracer::seize(&launched) {
@@ -155,18 +157,21 @@ fn run(
         },
     };
     let followed = if is_traced {
-        let every_call = support == listener::Support::Taken;
-        let how = match every_call {
-            true => "ptrace, at every system call: another filter comes before ours",
-            false => "ptrace",
+        let why = match support {
+            Support::Taken => Some("another filter comes before ours"),
+            Support::Refused => {
+                Some("seccomp filters are refused here, and without one all are slow")
+            }
+            Support::Given | Support::Plain => None,
         };
-        context.status("Watching", &format!("by {how}"));
-        tracer::follow(launched, copier, every_call)
+        let how = why.map_or(String::new(), |why| format!(", at every system call: {why}"));
+        context.status("Watching", &format!("by ptrace{how}"));
+        tracer::follow(launched, copier, why.is_some())
     } else {
-        if support != listener::Support::Given {
+        if support != Support::Given {
             launched.drop_child();
             return Err(refused(match support {
-                listener::Support::Taken => "seccomp: there is a listener already",
+                Support::Taken => "seccomp: there is a listener already",
                 _ => "seccomp: filters with a listener are refused",
             }));
         }

@@ -35,14 +35,14 @@ struct Tracer<'w> {
     launched: Launched,
     watch: &'w mut dyn Watch,
     threads: HashMap<i32, Thread>,
-    /// All calls stop, not those of our filter alone.
+    /// All calls stop, not those of a filter alone.
     every_call: bool,
     ended: Option<ExitStatus>,
 }
 
 /// Follows a seized program and all that comes of it until none is left; how the program ended.
 ///
-/// `every_call`: other filters come before ours, so that it stops nothing.
+/// `every_call`: there is no filter of ours, or others come before it, so that it stops nothing.
 pub(super) fn follow(
     mut launched: Launched,
     watch: &mut dyn Watch,
@@ -51,7 +51,7 @@ pub(super) fn follow(
     if every_call {
         resume_at_every_call(launched.pid)?;
     }
-    launched.go(Under::Tracer)?;
+    launched.go(if every_call { Under::Nothing } else { Under::Tracer })?;
     let threads = HashMap::new();
     let mut tracer = Tracer { launched, watch, threads, every_call, ended: None };
     loop {
