@@ -50,6 +50,18 @@ pub fn when(argument: u8, mask: u64, value: u64) -> io::Result<Vec<SeccompRule>>
     Ok(vec![rule.map_err(io::Error::other)?])
 }
 
+/// Calls of which an argument of 32 bits is none of these.
+pub fn unless(argument: u8, values: &[u32]) -> io::Result<Vec<SeccompRule>> {
+    let conditions: Result<Vec<_>, _> = (values.iter())
+        .map(|value| {
+            let (length, differs) = (SeccompCmpArgLen::Dword, SeccompCmpOp::Ne);
+            SeccompCondition::new(argument, length, differs, u64::from(*value))
+        })
+        .collect();
+    let rule = SeccompRule::new(conditions.map_err(io::Error::other)?);
+    Ok(vec![rule.map_err(io::Error::other)?])
+}
+
 /// Puts this process, and what becomes of it, under a filter: 0, the descriptor of its listener if
 /// `flags` ask for one, or a negative error.
 ///

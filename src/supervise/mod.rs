@@ -6,7 +6,7 @@ mod notify;
 
 use std::{fs, io};
 
-pub use filter::{load, program, when};
+pub use filter::{load, program, unless, when};
 pub use notify::{Give, Listener, Next, Notification};
 
 /// The number of the process that a thread is of.

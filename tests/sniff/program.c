@@ -349,6 +349,12 @@ int main(int count, char **words) {
         for (int i = atoi(words[2]); i > 0; i--) close(open("/dev/null", O_RDWR));
         return 0;
     }
+    if (!strcmp(what, "terminals")) {
+        // What a library asks of any file.
+        int fd = open("/dev/null", O_RDWR), bytes;
+        for (int i = atoi(words[2]); i > 0; i--) ioctl(fd, FIONREAD, &bytes);
+        return 0;
+    }
     if (!strcmp(what, "none")) {
         for (int i = atoi(words[2]); i > 0; i--) getppid();
         return 0;

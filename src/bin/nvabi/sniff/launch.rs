@@ -127,9 +127,13 @@ fn has_ended(process: &OwnedFd) -> bool {
 }
 
 /// Forks a child that waits for [`Launched::go`], and passes it the signals that were kept.
-pub(super) fn launch(command: &[OsString], kept: &Kept) -> io::Result<Launched> {
-    let tracer = filter::program(libc::SECCOMP_RET_TRACE)?;
-    let listener = filter::program(libc::SECCOMP_RET_USER_NOTIF)?;
+pub(super) fn launch(
+    command: &[OsString],
+    kept: &Kept,
+    ioctls: filter::Ioctls,
+) -> io::Result<Launched> {
+    let tracer = filter::program(libc::SECCOMP_RET_TRACE, ioctls)?;
+    let listener = filter::program(libc::SECCOMP_RET_USER_NOTIF, ioctls)?;
     let strings: Result<Vec<CString>, _> =
         command.iter().map(|part| CString::new(part.as_bytes())).collect();
     let strings = strings?;

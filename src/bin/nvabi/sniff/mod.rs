@@ -33,6 +33,7 @@ use crate::Outcome;
 use crate::args::{self, Method};
 use crate::context::Context;
 use check::{Check, List};
+use filter::Ioctls;
 use launch::{Kept, Launched, Unbegun, Under};
 use listener::Support;
 use names::{Names, Versions};
@@ -56,8 +57,10 @@ pub(crate) fn sniff(context: &Context<'_>, args: &args::Sniff) -> Result<Outcome
     let is_silent = args.record.is_some() || args.view.check.is_some();
     let view = View::new(context, out, wanted(&args.view, is_silent), check, record);
     let limits = Limits { piece: args.limit, call: record::MAX_CALL };
-    let mut copier = Copier::new(names.nodes(&args.paths), &mut names, view, limits);
-    let status = run(context, args, &kept, &mut copier)?;
+    // What other files are asked for, nobody knows.
+    let ioctls = if args.paths.is_empty() { Ioctls::OfDrivers } else { Ioctls::All };
+    let mut copier = Copier::new(names.nodes(&args.paths), ioctls, &mut names, view, limits);
+    let status = run(context, args, &kept, ioctls, &mut copier)?;
     let Copier { sink: mut view, failed, .. } = copier;
     failed.map_or(Ok(()), Err).map_err(|error| failure(&error))?;
     names.failed().map_or(Ok(()), Err)?;
@@ -137,11 +140,12 @@ fn run(
     context: &Context<'_>,
     args: &args::Sniff,
     kept: &Kept,
+    ioctls: Ioctls,
     copier: &mut Copier<'_, View<'_>>,
 ) -> Result<ExitStatus, Report> {
     let support = listener::support().map_err(|error| failure(&error))?;
     let mut launched =
-        launch::launch(&args.command, kept).map_err(|error| failure(&error))?;
+        launch::launch(&args.command, kept, ioctls).map_err(|error| failure(&error))?;
     let is_traced = match args.method {
         Some(Method::Notify) => false,
         method => match tracer::seize(&launched) {

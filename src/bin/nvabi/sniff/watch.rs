@@ -8,6 +8,7 @@ use std::time::Instant;
 use nvabi_pipeline::decode::sniff::{Event, File, How, Ioctl, Nodes, Piece, What, parts};
 
 use super::devices::Devices;
+use super::filter::Ioctls;
 use super::names::Names;
 use super::target::{self, Link, Threads};
 
@@ -67,6 +68,7 @@ pub(super) struct Limits {
 pub(super) struct Copier<'n, S> {
     nodes: Nodes,
     devices: Devices,
+    ioctls: Ioctls,
     names: &'n mut Names,
     pub(super) sink: S,
     limits: Limits,
@@ -91,10 +93,17 @@ struct Key {
 }
 
 impl<'n, S: Sink> Copier<'n, S> {
-    pub(super) fn new(nodes: Nodes, names: &'n mut Names, sink: S, limits: Limits) -> Self {
+    pub(super) fn new(
+        nodes: Nodes,
+        ioctls: Ioctls,
+        names: &'n mut Names,
+        sink: S,
+        limits: Limits,
+    ) -> Self {
         Self {
             nodes,
             devices: Devices::default(),
+            ioctls,
             names,
             sink,
             limits,
@@ -199,6 +208,9 @@ impl<'n, S: Sink> Copier<'n, S> {
     fn ioctl(&mut self, caller: &Caller) -> Option<Pending> {
         let [fd, request, argument, ..] = caller.args;
         let (fd, request, thread) = (fd as i32, request as u32, caller.thread);
+        if !self.ioctls.has(request) {
+            return None;
+        }
         let file = self.file(thread, fd, Some(request))?;
         let limits = self.limits;
         let mut pieces: Vec<Piece> = Vec::new();
