@@ -2,6 +2,8 @@
  *
  *     trace_overhead PTX SAMPLE_EVERY SCALE RUNS
  *
+ * SAMPLE_EVERY is 0 where another recorder is preloaded.
+ *
  * A line for each: its name, a hash of what it computed, the median of its milliseconds, and how many
  * words of events did not fit.
  */
@@ -126,10 +128,10 @@ int main(int argc, char **argv) {
     };
     Address variable;
     size_t size;
-    const unsigned capacity = 4096;
-    int recorded = cuModuleGetGlobal_v2(&variable, &size, module, "__nvabi_trace") == 0;
+    const unsigned capacity = scale == 1 ? 4096 : 8192;
+    int recorded = every > 0 && cuModuleGetGlobal_v2(&variable, &size, module, "__nvabi_trace") == 0;
     struct nvabi_trace_buffer buffer = {.capacity = capacity, .sample_every = every};
-    const unsigned most = n / 16 / every + 1, stride = capacity + NVABI_TRACE_SLACK;
+    const unsigned most = recorded ? n / 16 / every + 1 : 0, stride = capacity + NVABI_TRACE_SLACK;
     if (recorded) {
         buffer.warps = device(0, most * sizeof(struct nvabi_trace_warp));
         buffer.events = device(0, (size_t)most * stride * 8);
@@ -138,7 +140,7 @@ int main(int argc, char **argv) {
         const char *name = kernels[k].name;
         unsigned *grid = kernels[k].grid, *block = kernels[k].block;
         unsigned warps = grid[0] * grid[1] * ((block[0] * block[1] + 31) / 32);
-        buffer.regions = (warps + every - 1) / every;
+        if (recorded) buffer.regions = (warps + every - 1) / every;
         void *function, *args[6];
         for (int i = 0; i < 6; i++) args[i] = &kernels[k].args[i];
         CHECK(cuModuleGetFunction(&function, module, name));
@@ -158,7 +160,7 @@ int main(int argc, char **argv) {
         }
         qsort(times, runs, sizeof *times, ascending);
         uint64_t lost = 0;
-        struct nvabi_trace_warp *headers = host(most * sizeof *headers);
+        struct nvabi_trace_warp *headers = host((most + 1) * sizeof *headers);
         if (recorded) CHECK(cuMemcpyDtoH_v2(headers, buffer.warps, most * sizeof *headers));
         for (uint64_t i = 0; recorded && i < buffer.regions; i++) {
             uint64_t last = i * stride * 2 + capacity * 2;

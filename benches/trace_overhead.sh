@@ -1,15 +1,12 @@
 #!/usr/bin/env bash
 # What recording costs twelve kernels: without the pass, with branches, with all events, and with all
 # events of every 8th warp. In the emulator by instructions that warps execute, which is the same on every
-# machine, and on a GPU, where there is one, by the time of the kernels.
+# machine; benches/gpu.sh measures the time of the kernels on a GPU. Ends with 1 where a kernel computes
+# something else when it is recorded.
 #
-#   benches/trace_overhead.sh [RUNS]
-#
-# On a GPU, runs alternate and medians are printed. Ends with 1 where a kernel computes something else
-# when it is recorded.
+#   benches/trace_overhead.sh
 set -euo pipefail
 cd "$(dirname "$0")/.."
-runs=${1:-5}
 target=$(realpath -m "${CARGO_TARGET_DIR:-target}")
 cargo build --quiet -p nvabi-pass
 cargo build --quiet --release -p nvabi-cuda-shim
@@ -33,14 +30,15 @@ build branches branch
 build all all
 cp "$work/all.ptx" "$work/sampled.ptx"
 
-# FOLDER SCALE RUNS: a line of each kernel in $work/NAME.out
+# A line of each kernel in $work/NAME.out
 run() {
     for name in plain branches all sampled; do
         local every=1
         [ $name != sampled ] || every=8
         rm -f "$work/counts"
-        LD_LIBRARY_PATH=$1 NVABI_EMU_COUNTS=$work/counts "$work/program" "$work/$name.ptx" "$every" "$2" "$3" >"$work/$name.out"
-        [ ! -e "$work/counts" ] || mv "$work/counts" "$work/$name.counts"
+        LD_LIBRARY_PATH=$work/emu NVABI_EMU_COUNTS=$work/counts \
+            "$work/program" "$work/$name.ptx" "$every" 1 1 >"$work/$name.out"
+        mv "$work/counts" "$work/$name.counts"
     done
     for name in branches all sampled; do
         if ! diff <(cut -d' ' -f1,2 "$work/plain.out") <(cut -d' ' -f1,2 "$work/$name.out"); then
@@ -73,27 +71,6 @@ table() {
 
 cc -O2 benches/trace_overhead.c -o "$work/program" -L"$work/emu" -l:libcuda.so.1
 echo "In the emulator, by executed instructions of warps:"
-run "$work/emu" 1 1
+run
 paste -d' ' "$work"/{plain,branches,all,sampled}.counts | awk '{print $1, $2, $5, $8, $11}' >"$work/table"
 table instructions
-
-echo
-if [ ! -e /dev/nvidia0 ]; then
-    echo "skipped: no GPU, so no time of kernels"
-    exit 0
-fi
-cc -O2 benches/trace_overhead.c -o "$work/program" -l:libcuda.so.1
-echo "On $(nvidia-smi --query-gpu=name --format=csv,noheader | head -1), by the time of kernels:"
-for _ in $(seq "$runs"); do
-    run "${LD_LIBRARY_PATH:-}" 64 5
-    paste -d' ' "$work"/{plain,branches,all,sampled}.out | awk '{print $1, $3, $7, $11, $15}' >>"$work/times"
-done
-# The median of each column, kernel by kernel.
-for kernel in $(cut -d' ' -f1 "$work/plain.out"); do
-    printf %s "$kernel"
-    for column in 2 3 4 5; do
-        awk -v k="$kernel" -v c=$column '$1 == k {print $c}' "$work/times" | sort -n | awk '{v[NR] = $1} END {printf " %s", v[int((NR + 1) / 2)]}'
-    done
-    echo
-done >"$work/table"
-table ms
