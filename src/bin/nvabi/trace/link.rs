@@ -136,8 +136,8 @@ fn library(folders: &[&Path], name: &str, shared: bool) -> Option<PathBuf> {
         None if shared => vec![format!("lib{name}.so"), format!("lib{name}.a")],
         None => vec![format!("lib{name}.a")],
     };
-    let files = folders.iter().flat_map(|folder| names.iter().map(|name| folder.join(name)));
-    files.into_iter().find(|file| file.is_file())
+    let mut files = folders.iter().flat_map(|folder| names.iter().map(|name| folder.join(name)));
+    files.find(|file| file.is_file())
 }
 
 /// Links device code and makes an object of it.
