@@ -1,6 +1,6 @@
 //! Programs compiled, recorded in the emulator and compared by `nvabi trace`, as a user does it.
 #![cfg(feature = "cli")]
-#![allow(clippy::expect_used)]
+#![allow(clippy::expect_used, clippy::panic)]
 
 use std::env;
 use std::path::{Path, PathBuf};
