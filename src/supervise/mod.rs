@@ -4,10 +4,24 @@
 mod filter;
 mod notify;
 
+use std::path::{Component, Path, PathBuf};
 use std::{fs, io};
 
 pub use filter::{load, program, unless, when};
 pub use notify::{Give, Listener, Next, Notification};
+
+/// A path without `.` and `..`, as if no part of it were a symbolic link.
+pub fn normal(path: &Path) -> PathBuf {
+    let mut out = PathBuf::new();
+    for part in path.components() {
+        match part {
+            Component::CurDir => {}
+            Component::ParentDir => drop(out.pop()),
+            other => out.push(other),
+        }
+    }
+    out
+}
 
 /// The number of the process that a thread is of.
 pub fn process_of(thread: u32) -> io::Result<u32> {

@@ -78,6 +78,15 @@ static void stopped(pid_t child) {
     kill(child, SIGCONT);
 }
 
+// Begins a program under a filter.
+static int under(struct sock_filter *filter, unsigned short length, char **program) {
+    struct sock_fprog all = {length, filter};
+    prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
+    if (prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &all)) return 47;
+    execv(program[0], program);
+    return 48;
+}
+
 // Begins a program that may not make a system call.
 static int without(unsigned call, char **program) {
     struct sock_filter filter[] = {
@@ -86,11 +95,7 @@ static int without(unsigned call, char **program) {
         BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EPERM),
         BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
     };
-    struct sock_fprog all = {sizeof(filter) / sizeof(*filter), filter};
-    prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
-    if (prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &all)) return 47;
-    execv(program[0], program);
-    return 48;
+    return under(filter, sizeof(filter) / sizeof(*filter), program);
 }
 
 // Begins a program that may have no filter.
@@ -104,11 +109,7 @@ static int without_filters(char **program) {
         BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EPERM),
         BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
     };
-    struct sock_fprog all = {sizeof(filter) / sizeof(*filter), filter};
-    prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
-    if (prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &all)) return 47;
-    execv(program[0], program);
-    return 48;
+    return under(filter, sizeof(filter) / sizeof(*filter), program);
 }
 
 // Opened by paths that are not its own, and asked once each.

@@ -1,6 +1,7 @@
 //! What the kernels' tests run on: a device whose kernels record, beside the same code that does not.
 
 use std::collections::HashMap;
+use std::ops::{Deref, DerefMut};
 use std::path::Path;
 use std::sync::{Mutex, OnceLock};
 
@@ -31,11 +32,7 @@ const NOT_COMPARED: [(&str, &str); 6] = [
 
 /// A device with a module that records, and how launches run.
 pub(crate) struct Gpu {
-    pub(crate) device: Device,
-    pub(crate) module: Module,
-    pub(crate) launch: Launch,
-    /// Names the variant in messages.
-    pub(crate) name: String,
+    bare: bare::Gpu,
     sites: Vec<Vec<Site>>,
     /// The code as it was, where events are compared with it.
     plain: Option<Module>,
@@ -74,28 +71,29 @@ pub(crate) fn gpus(module: &'static str) -> impl Iterator<Item = Gpu> {
         let plain = plain.map(|ptx| load(&ptx));
         let launch = Launch { schedule, threads, ..Launch::default() };
         let sites = vec![common::sites_of_ptx(&recorded)];
-        Some(Gpu { device, module: loaded, launch, name, sites, plain, memory: Vec::new() })
+        let bare = bare::Gpu { device, module: loaded, launch, name };
+        Some(Gpu { bare, sites, plain, memory: Vec::new() })
     })
+}
+
+impl Deref for Gpu {
+    type Target = bare::Gpu;
+    fn deref(&self) -> &bare::Gpu {
+        &self.bare
+    }
+}
+
+impl DerefMut for Gpu {
+    fn deref_mut(&mut self) -> &mut bare::Gpu {
+        &mut self.bare
+    }
 }
 
 impl Gpu {
     pub(crate) fn up<T: Plain>(&mut self, values: &[T]) -> u64 {
-        let bytes: Vec<u8> = values.iter().flat_map(Plain::bytes).collect();
-        let address = self.device.alloc(bytes.len() as u64).unwrap();
-        self.device.write(address, &bytes).unwrap();
-        self.memory.push((address, bytes.len()));
+        let address = self.bare.up(values);
+        self.memory.push((address, size_of_val(values)));
         address
-    }
-
-    pub(crate) fn down<T: Plain>(&self, address: u64, count: usize) -> Vec<T> {
-        let bytes = self.bytes(address, count * size_of::<T>());
-        bytes.chunks(size_of::<T>()).map(T::from).collect()
-    }
-
-    fn bytes(&self, address: u64, size: usize) -> Vec<u8> {
-        let mut bytes = vec![0; size];
-        self.device.read(address, &mut bytes).unwrap();
-        bytes
     }
 
     /// Launches, and expects that nothing is wrong with the kernel nor with what it recorded.
@@ -106,15 +104,14 @@ impl Gpu {
         block: [u32; B],
         args: Args,
     ) -> Report {
-        let mut launch = self.launch.clone();
-        launch.grid[..G].copy_from_slice(&grid);
-        launch.block[..B].copy_from_slice(&block);
+        let launch = self.sized(grid, block);
         let wanted = self.observed(kernel, &launch, &args);
 
         let per_block = launch.block.iter().product::<u32>().div_ceil(32);
         let warps = launch.grid.iter().product::<u32>() * per_block;
-        let regions = Regions::new(&mut self.device, &self.module, warps, CAPACITY, 1);
-        let report = self.device.launch(&self.module, kernel, &launch, &args).unwrap();
+        let bare::Gpu { device, module, .. } = &mut self.bare;
+        let regions = Regions::new(device, module, warps, CAPACITY, 1);
+        let report = device.launch(module, kernel, &launch, &args).unwrap();
         // Lanes that return early still have to record that they do, after the others' barrier.
         let own = |finding: &String| !finding.contains("passed by where");
         let findings: Vec<String> =
@@ -152,11 +149,11 @@ impl Gpu {
         }
         let plain = self.plain.as_ref()?;
         let before: Vec<Vec<u8>> =
-            self.memory.iter().map(|(address, size)| self.bytes(*address, *size)).collect();
+            self.memory.iter().map(|(address, size)| self.down(*address, *size)).collect();
         let launch = Launch { observe: true, ..launch.clone() };
-        let report = self.device.launch(plain, kernel, &launch, args).unwrap();
+        let report = self.bare.device.launch(plain, kernel, &launch, args).unwrap();
         for ((address, _), bytes) in self.memory.iter().zip(before) {
-            self.device.write(*address, &bytes).unwrap();
+            self.bare.device.write(*address, &bytes).unwrap();
         }
         let of_warp = |warp: &nvabi_emu::WarpEvents| {
             warp.events

@@ -348,13 +348,12 @@ fn candidates(
 ) -> Candidates {
     let mut table = Table::new(tree, request, macros, surface);
     let mut candidates = Candidates { known: Vec::new(), open: Vec::new() };
-    let seed = seed(request);
     let known = cache.known();
     for (i, m) in macros.own.iter().enumerate() {
         if m.function_like || table.replaced[i] {
             continue;
         }
-        let lone = known.lone.get(&seeded(seed, m.place));
+        let lone = known.lone.get(&seeded(table.seed, m.place));
         match lone.filter(|_| !table.undefined.contains(m.name)) {
             Some(value) => candidates.known.extend(value.map(|value| (i, value))),
             None => {

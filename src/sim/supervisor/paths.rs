@@ -16,7 +16,7 @@ use crate::sim::client::Client;
 use crate::sim::fault::Effect;
 use crate::sim::machine::{Device, Entry, EntryKind, Machine, Text};
 use crate::sim::memory::{self, Access, Inode, check};
-use crate::supervise::{Give, Notification};
+use crate::supervise::{Give, Notification, normal};
 
 /// Longest path.
 const PATH_MAX: usize = 4096;
@@ -416,21 +416,6 @@ fn read_path(target: &Target<'_>, address: u64, bytes: &mut [u8; PATH_MAX]) -> O
         }
     }
     None
-}
-
-/// Without `.` and `..`.
-fn normal(path: &Path) -> PathBuf {
-    let mut out = PathBuf::new();
-    for component in path.components() {
-        match component {
-            Component::CurDir => {}
-            Component::ParentDir => {
-                out.pop();
-            }
-            other => out.push(other),
-        }
-    }
-    out
 }
 
 fn put<T>(target: &Target<'_>, address: u64, value: &T) -> Result<i64, Errno> {

@@ -94,6 +94,18 @@ impl Gpu {
         bytes.chunks(size_of::<T>()).map(T::from).collect()
     }
 
+    /// A launch of some size.
+    pub(crate) fn sized<const G: usize, const B: usize>(
+        &self,
+        grid: [u32; G],
+        block: [u32; B],
+    ) -> Launch {
+        let mut launch = self.launch.clone();
+        launch.grid[..G].copy_from_slice(&grid);
+        launch.block[..B].copy_from_slice(&block);
+        launch
+    }
+
     /// Launches, whatever the kernel finds.
     pub(crate) fn launch<const G: usize, const B: usize>(
         &mut self,
@@ -102,9 +114,7 @@ impl Gpu {
         block: [u32; B],
         args: Args,
     ) -> Report {
-        let mut launch = self.launch.clone();
-        launch.grid[..G].copy_from_slice(&grid);
-        launch.block[..B].copy_from_slice(&block);
+        let launch = self.sized(grid, block);
         self.device.launch(&self.module, kernel, &launch, &args).unwrap()
     }
 

@@ -5,7 +5,6 @@ use std::ffi::{CStr, CString};
 use std::fs;
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
-use std::path::{Component, Path, PathBuf};
 
 use nvabi::supervise::process_of;
 
@@ -177,19 +176,6 @@ pub(super) fn read_path(thread: u32, address: u64) -> Option<String> {
         let end = bytes.iter().position(|byte| *byte == 0)?;
         Some(String::from_utf8_lossy(&bytes[..end]).into_owned())
     })
-}
-
-/// A path without `.` and `..`, as if no part of it were a symbolic link.
-pub(super) fn normal(path: &str) -> String {
-    let mut out = PathBuf::new();
-    for part in Path::new(path).components() {
-        match part {
-            Component::CurDir => {}
-            Component::ParentDir => drop(out.pop()),
-            other => out.push(other),
-        }
-    }
-    out.to_string_lossy().into_owned()
 }
 
 /// The number of a device of characters, by what is known of it: to ask its file system would be to wait.

@@ -2,9 +2,11 @@
 
 use std::collections::HashMap;
 use std::io;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Instant;
 
+use nvabi::supervise::normal;
 use nvabi_pipeline::decode::sniff::{Event, File, How, Ioctl, Nodes, Piece, What, parts};
 
 use super::devices::Devices;
@@ -256,7 +258,7 @@ impl<'n, S: Sink> Copier<'n, S> {
         let thread = caller.thread;
         let written = target::read_path(thread, path).unwrap_or_default();
         let whole = self.threads.absolute(thread, folder, written).unwrap_or_default();
-        let path = target::normal(&whole);
+        let path = normal(Path::new(&whole)).to_string_lossy().into_owned();
         // Another file may be there now.
         self.paths.remove(&path);
         let node = self.nodes.node_of(&path).map(Arc::from);
