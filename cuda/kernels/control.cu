@@ -159,7 +159,10 @@ KERNEL collatz(const u32 *in, int *out, int n) {
 KERNEL early_return(const int *in, int *out, int n) {
     __shared__ int s[96];
     int i = tid();
-    if (i >= n) return;
+    if (i >= n) {
+        atomic_add(&out[i], -1);
+        return;
+    }
     s[i] = in[i];
     __syncthreads();
     int v = s[n - 1 - i];

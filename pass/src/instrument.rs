@@ -17,6 +17,7 @@ use inkwell::values::{
 
 use crate::Failure;
 use crate::debug;
+use crate::exits::exits;
 use crate::options::{Kind, Options};
 use crate::runtime::Runtime;
 use crate::sites::Sites;
@@ -58,7 +59,7 @@ pub(crate) fn function<'ctx>(
 ) -> Result<(), Failure> {
     let kernel = is_kernel(module, function);
     let spots = spots(options, kernel, function);
-    let exits = exits(function);
+    let exits = exits(function, kernel)?;
     let ends = options.has(Kind::Entry) || options.has(Kind::Exit);
     if spots.is_empty() && !kernel && !ends {
         return Ok(());
@@ -91,7 +92,7 @@ pub(crate) fn kernel<'ctx>(
     function: FunctionValue<'ctx>,
 ) -> Result<(), Failure> {
     let Some(code) = Code::enter(module, runtime, function, true)? else { return Ok(()) };
-    for exit in exits(function) {
+    for exit in exits(function, true)? {
         code.builder.position_before(&exit);
         code.finish()?;
     }
@@ -183,7 +184,7 @@ fn is_shared(kernel: bool, mut pointer: LLVMValueRef) -> Option<bool> {
     }
 }
 
-fn callee(call: InstructionValue<'_>) -> String {
+pub(crate) fn callee(call: InstructionValue<'_>) -> String {
     let last = call.get_num_operands().saturating_sub(1);
     let callee = call.get_operand(last).and_then(|operand| operand.value());
     match callee {
@@ -192,20 +193,6 @@ fn callee(call: InstructionValue<'_>) -> String {
         }
         _ => String::new(),
     }
-}
-
-/// Where a function is left.
-fn exits(function: FunctionValue<'_>) -> Vec<InstructionValue<'_>> {
-    let leaves = |instruction: &InstructionValue<'_>| match instruction.get_opcode() {
-        InstructionOpcode::Return => true,
-        InstructionOpcode::Call => callee(*instruction) == "llvm.nvvm.exit",
-        _ => false,
-    };
-    function
-        .get_basic_block_iter()
-        .flat_map(|block| block.get_instructions())
-        .filter(leaves)
-        .collect()
 }
 
 /// Allocas first: inlining splits the block where the recorder is called, and an alloca behind the

@@ -5,6 +5,7 @@
 #![cfg(llvm)]
 
 mod debug;
+mod exits;
 mod hash;
 mod instrument;
 mod options;

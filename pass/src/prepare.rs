@@ -73,7 +73,7 @@ pub(crate) fn lower_switches(
     Ok(())
 }
 
-fn successors(block: BasicBlock<'_>) -> Vec<BasicBlock<'_>> {
+pub(crate) fn successors(block: BasicBlock<'_>) -> Vec<BasicBlock<'_>> {
     let Some(end) = block.get_terminator() else { return Vec::new() };
     let end = end.as_value_ref();
     // SAFETY: `end` is a terminator, and it is asked for as many successors as it has.

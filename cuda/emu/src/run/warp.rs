@@ -618,25 +618,29 @@ impl Warp {
 
     /// Lanes that are missing at an instruction that needs them go ahead to their end, if nothing on the
     /// way needs the others, and the instruction runs again then. It is how code that returns early
-    /// works; if there is more than the return, it is noted as a mistake.
+    /// works, whatever it does before; if there is code ahead for those that wait too, it is noted as a
+    /// mistake.
     pub(super) fn let_absent_go(&mut self, state: &mut State<'_>, absent: u32) -> bool {
         let program = state.grid.program;
         let [frame] = &mut self.frames[..] else { return false };
         let code = &program.functions[frame.function].code;
         let Some((top, waiting)) = frame.stack.split_last_mut() else { return false };
         let mut ahead = Vec::new();
+        let mut quiet = true;
         let mut rest = absent;
         for split in waiting.iter_mut().rev().filter(|split| split.mask & absent != 0) {
             if split.waits || program.reaches_barrier(frame.function, split.pc) {
                 return false;
             }
+            let joint = if split.mask & top.mask == 0 { split.reconverge } else { split.pc };
+            quiet &= joint == u32::MAX || only_returns(code, joint);
             ahead.push(Split::new(split.pc, u32::MAX, split.mask & rest));
             rest &= !split.mask;
         }
         if rest != 0 {
             return false;
         }
-        let (active, quiet) = (top.mask, ahead.iter().all(|split| only_returns(code, split.pc)));
+        let active = top.mask;
         if !quiet {
             state.note(
                 self,
@@ -725,22 +729,16 @@ impl Warp {
     }
 }
 
-/// Whether code does nothing but leave: what is on the line of the return, such as a record of it, is
-/// part of leaving.
+/// Whether code does nothing but leave.
 fn only_returns(code: &[Instruction], mut pc: u32) -> bool {
-    let mut places = Vec::new();
     for _ in 0..code.len() {
         let next = &code[pc as usize];
-        let place = (next.loc.file, next.loc.line);
         pc += 1;
         match next.op {
-            Op::Return | Op::Exit if next.guard.is_none() => {
-                return places.iter().all(|other| *other == place && place.1 != 0);
-            }
+            Op::Return | Op::Exit if next.guard.is_none() => return true,
             Op::Branch { target, .. } if next.guard.is_none() => pc = target,
-            Op::Branch { .. } | Op::BranchIndexed { .. } | Op::Return | Op::Exit => return false,
             Op::Nop => {}
-            _ => places.push(place),
+            _ => return false,
         }
     }
     false
