@@ -247,6 +247,24 @@ DEVICE void __nvabi_maybe_shared(u32 slot, u32 below, u32 end, u32 site, u64 val
     }
 }
 
+/* The first bytes, eight at most, of what is copied where the length shows at run time. Nothing branches,
+ * so that the lanes stay together; what is not of the copy is read from where there is something. */
+DEVICE u64 __nvabi_copied(const unsigned char *from, u64 bytes) {
+    u64 value = 0;
+    for (u32 at = 0; at < 8; at++) {
+        bool copied = at < bytes;
+        const unsigned char *byte = copied ? from + at : (const unsigned char *)&__nvabi_trace;
+        value |= (u64)(*byte & -(u32)copied) << 8 * at;
+    }
+    return value;
+}
+
+/* As above, of what is set to one byte. */
+DEVICE u64 __nvabi_filled(u64 byte, u64 bytes) {
+    u64 all = byte * 0x0101010101010101ull;
+    return bytes < 8 ? all & ((1ull << 8 * bytes) - 1) : all;
+}
+
 static __attribute__((device, always_inline)) struct nvabi_trace_warp *header_of(u32 slot) {
     u64 low = read_shared(slot + HEADER), high = read_shared(slot + HEADER + 4);
     return (struct nvabi_trace_warp *)(low | high << 32);

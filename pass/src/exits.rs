@@ -5,8 +5,8 @@ use inkwell::llvm_sys::core::LLVMSetSuccessor;
 use inkwell::values::{AsValueRef as _, FunctionValue, InstructionOpcode, InstructionValue};
 
 use crate::Failure;
-use crate::instrument::callee;
 use crate::prepare::successors;
+use crate::spots::callee;
 
 /// The instructions before which a function is over.
 ///

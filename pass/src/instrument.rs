@@ -1,18 +1,17 @@
 //! Puts calls of the recorder into a function.
 
+use std::num::NonZeroU32;
+
+use inkwell::AddressSpace;
+use inkwell::attributes::{Attribute, AttributeLoc};
 use inkwell::builder::Builder;
 use inkwell::context::ContextRef;
-use inkwell::llvm_sys::LLVMOpcode;
-use inkwell::llvm_sys::core::{
-    LLVMGetConstOpcode, LLVMGetInstructionOpcode, LLVMGetOperand, LLVMGetPointerAddressSpace,
-    LLVMIsAAllocaInst, LLVMIsAArgument, LLVMIsAConstantExpr, LLVMIsAInstruction, LLVMTypeOf,
-};
 use inkwell::llvm_sys::prelude::LLVMValueRef;
 use inkwell::module::Module;
 use inkwell::types::BasicTypeEnum;
 use inkwell::values::{
-    AsValueRef as _, BasicMetadataValueEnum, BasicValueEnum, FunctionValue, InstructionOpcode,
-    InstructionValue, IntValue, PointerValue,
+    AsValueRef as _, BasicMetadataValueEnum, BasicValueEnum, CallSiteValue, FunctionValue,
+    InstructionOpcode, InstructionValue, IntValue, PointerValue, StructValue,
 };
 
 use crate::Failure;
@@ -21,13 +20,10 @@ use crate::exits::exits;
 use crate::options::{Kind, Options};
 use crate::runtime::Runtime;
 use crate::sites::Sites;
+use crate::spots::{Old, Spot, Stored, spots};
 
 /// In an event: a value follows.
 const HAS_VALUE: u32 = 0x2000_0000;
-
-/// Address spaces of NVPTX.
-const GENERIC: u32 = 0;
-const SHARED: u32 = 3;
 
 /// The calling convention of kernels.
 const KERNEL: u32 = 71;
@@ -40,13 +36,6 @@ struct Warp<'ctx> {
     end: IntValue<'ctx>,
     /// To be added to a site.
     unit: IntValue<'ctx>,
-}
-
-/// Something to record.
-enum Spot<'ctx> {
-    Branch(InstructionValue<'ctx>, IntValue<'ctx>),
-    Store(InstructionValue<'ctx>, BasicValueEnum<'ctx>, Option<PointerValue<'ctx>>),
-    Atomic(InstructionValue<'ctx>),
 }
 
 /// Records what the options want of one function.
@@ -68,7 +57,7 @@ pub(crate) fn function<'ctx>(
     let name = function.get_name().to_string_lossy();
     if options.has(Kind::Entry) {
         let frames = debug::frame_of_function(function).into_iter().collect();
-        code.mark(sites.add(Kind::Entry, &name, frames, 0)?)?;
+        code.mark(sites.add(Kind::Entry, &name, frames, 0)?, None)?;
     }
     for spot in spots {
         code.record(spot, &name, sites)?;
@@ -76,7 +65,7 @@ pub(crate) fn function<'ctx>(
     for exit in exits {
         code.builder.position_before(&exit);
         if options.has(Kind::Exit) {
-            code.mark(sites.add(Kind::Exit, &name, code.frames(exit), 0)?)?;
+            code.mark(sites.add(Kind::Exit, &name, code.frames(exit), 0)?, None)?;
         }
         if kernel {
             code.finish()?;
@@ -110,89 +99,6 @@ pub(crate) fn is_kernel(module: &Module<'_>, function: FunctionValue<'_>) -> boo
     let annotations = || module.get_global_metadata("nvvm.annotations");
     function.get_call_conventions() == KERNEL
         || annotations().iter().any(|node| marked(node.as_value_ref()))
-}
-
-fn spots<'ctx>(options: &Options, kernel: bool, function: FunctionValue<'ctx>) -> Vec<Spot<'ctx>> {
-    let mut spots = Vec::new();
-    for block in function.get_basic_block_iter() {
-        for instruction in block.get_instructions() {
-            let spot = match instruction.get_opcode() {
-                InstructionOpcode::Br if options.has(Kind::Branch) => branch(instruction),
-                InstructionOpcode::Store if options.has(Kind::SharedStore) => {
-                    store(kernel, instruction)
-                }
-                InstructionOpcode::AtomicRMW | InstructionOpcode::AtomicCmpXchg
-                    if options.has(Kind::Atomic) =>
-                {
-                    Some(Spot::Atomic(instruction))
-                }
-                InstructionOpcode::Call if options.has(Kind::Atomic) => callee(instruction)
-                    .starts_with("llvm.nvvm.atomic.")
-                    .then_some(Spot::Atomic(instruction)),
-                _ => None,
-            };
-            spots.extend(spot);
-        }
-    }
-    spots
-}
-
-fn branch(instruction: InstructionValue<'_>) -> Option<Spot<'_>> {
-    if instruction.get_num_operands() != 3 {
-        return None;
-    }
-    let condition = instruction.get_operand(0)?.value()?.into_int_value();
-    (!condition.is_const()).then_some(Spot::Branch(instruction, condition))
-}
-
-fn store(kernel: bool, instruction: InstructionValue<'_>) -> Option<Spot<'_>> {
-    let value = instruction.get_operand(0)?.value()?;
-    let pointer = instruction.get_operand(1)?.value()?.into_pointer_value();
-    match is_shared(kernel, pointer.as_value_ref()) {
-        Some(true) => Some(Spot::Store(instruction, value, None)),
-        Some(false) => None,
-        None => Some(Spot::Store(instruction, value, Some(pointer))),
-    }
-}
-
-/// Whether a pointer goes to shared memory, where that can be told.
-fn is_shared(kernel: bool, mut pointer: LLVMValueRef) -> Option<bool> {
-    // SAFETY: `pointer` is a pointer; the first operand of what is looked through is one too.
-    unsafe {
-        loop {
-            match LLVMGetPointerAddressSpace(LLVMTypeOf(pointer)) {
-                GENERIC => {}
-                space => return Some(space == SHARED),
-            }
-            let opcode = if !LLVMIsAConstantExpr(pointer).is_null() {
-                LLVMGetConstOpcode(pointer)
-            } else if !LLVMIsAInstruction(pointer).is_null() {
-                LLVMGetInstructionOpcode(pointer)
-            } else {
-                // A kernel's pointers are the host's; a variable without a space is not shared.
-                let argument = !LLVMIsAArgument(pointer).is_null();
-                return if argument && !kernel { None } else { Some(false) };
-            };
-            match opcode {
-                LLVMOpcode::LLVMGetElementPtr
-                | LLVMOpcode::LLVMBitCast
-                | LLVMOpcode::LLVMAddrSpaceCast => pointer = LLVMGetOperand(pointer, 0),
-                _ if !LLVMIsAAllocaInst(pointer).is_null() => return Some(false),
-                _ => return None,
-            }
-        }
-    }
-}
-
-pub(crate) fn callee(call: InstructionValue<'_>) -> String {
-    let last = call.get_num_operands().saturating_sub(1);
-    let callee = call.get_operand(last).and_then(|operand| operand.value());
-    match callee {
-        Some(BasicValueEnum::PointerValue(callee)) => {
-            callee.get_name().to_string_lossy().into_owned()
-        }
-        _ => String::new(),
-    }
 }
 
 /// Allocas first: inlining splits the block where the recorder is called, and an alloca behind the
@@ -244,7 +150,7 @@ impl<'a, 'ctx> Code<'a, 'ctx> {
         let below = call(&builder, runtime.below, &[end.into()])?;
         let unit = match runtime.unit {
             Some(unit) => {
-                let generic = context.ptr_type(inkwell::AddressSpace::default());
+                let generic = context.ptr_type(AddressSpace::default());
                 let unit = unit.as_pointer_value().const_address_space_cast(generic);
                 call(&builder, runtime.unit_base, &[unit.into()])?
             }
@@ -264,64 +170,132 @@ impl<'a, 'ctx> Code<'a, 'ctx> {
                 let site = sites.add(Kind::Branch, name, self.frames(branch), 0)?;
                 self.call(self.runtime.branch, site, &[condition.into()])
             }
-            Spot::Store(store, value, pointer) => {
+            Spot::Store(store, stored, pointer) => {
                 self.builder.position_before(&store);
-                let (value, bytes) = self.bits(value)?;
+                let (value, bytes) = self.stored(store, stored)?;
                 let site = sites.add(Kind::SharedStore, name, self.frames(store), bytes)?;
-                match pointer {
-                    None => self.call(self.runtime.value, site | HAS_VALUE, &[value.into()]),
-                    Some(pointer) => self.call(
+                match (value, pointer) {
+                    (value, None) => self.mark(site, value),
+                    // Nothing is stored.
+                    (None, Some(_)) => Ok(()),
+                    (Some(value), Some(pointer)) => self.call(
                         self.runtime.maybe_shared,
                         site | HAS_VALUE,
                         &[value.into(), pointer.into()],
                     ),
                 }
             }
-            Spot::Atomic(atomic) => {
+            Spot::Atomic(atomic, old) => {
                 let Some(next) = atomic.get_next_instruction() else { return Ok(()) };
                 self.builder.position_before(&next);
-                let (old, bytes) = self.bits(self.old(atomic)?)?;
+                let (value, bytes) = match self.old(atomic, old)? {
+                    Some(old) => self.bits(old)?,
+                    None => (None, 0),
+                };
                 let site = sites.add(Kind::Atomic, name, self.frames(atomic), bytes)?;
-                self.call(self.runtime.value, site | HAS_VALUE, &[old.into()])
+                self.mark(site, value)
             }
         }
     }
 
     /// What was in memory before an atomic.
-    fn old(&self, atomic: InstructionValue<'ctx>) -> Result<BasicValueEnum<'ctx>, Failure> {
-        let result = match atomic.get_opcode() {
-            InstructionOpcode::AtomicCmpXchg => {
-                // SAFETY: its value is a struct of what was there and whether it was exchanged.
-                let pair = unsafe { inkwell::values::StructValue::new(atomic.as_value_ref()) };
-                self.builder.build_extract_value(pair, 0, "old")?
+    fn old(
+        &self,
+        atomic: InstructionValue<'ctx>,
+        old: Old,
+    ) -> Result<Option<BasicValueEnum<'ctx>>, Failure> {
+        let value = atomic.as_value_ref();
+        Ok(match old {
+            Old::Nowhere => None,
+            // SAFETY: its value is a basic one.
+            Old::Result => Some(unsafe { BasicValueEnum::new(value) }),
+            Old::Element(index) => {
+                // SAFETY: its value is a struct that has this element.
+                let results = unsafe { StructValue::new(value) };
+                Some(self.builder.build_extract_value(results, index, "old")?)
             }
-            // SAFETY: the value of an atomic instruction or intrinsic is a basic one.
-            _ => unsafe { BasicValueEnum::new(atomic.as_value_ref()) },
-        };
-        Ok(result)
+        })
     }
 
-    /// The bits of a value, and how many bytes they are; the first eight of what is longer.
-    fn bits(&self, value: BasicValueEnum<'ctx>) -> Result<(IntValue<'ctx>, u8), Failure> {
+    /// The bits of what is stored, and how many bytes the store has, or 0.
+    fn stored(
+        &self,
+        store: InstructionValue<'ctx>,
+        stored: Stored<'ctx>,
+    ) -> Result<(Option<IntValue<'ctx>>, u8), Failure> {
         let long = self.context.i64_type();
-        let Some(width) = width(value.get_type()) else { return Ok((long.const_zero(), 0)) };
+        let cast = |value| self.builder.build_int_cast_sign_flag(value, long, false, "");
+        let (function, from, length) = match stored {
+            Stored::Value(value) => return self.bits(value),
+            Stored::Unknown => return Ok((None, 0)),
+            Stored::Fill(byte, length) => (self.runtime.filled, cast(byte)?.into(), length),
+            Stored::Copy(from, length) => match length.get_zero_extended_constant() {
+                Some(bytes) => return self.copied(store, from, bytes),
+                None => (self.runtime.copied, self.generic(from)?.into(), length),
+            },
+        };
+        let bytes = length.get_zero_extended_constant().map_or(0, size);
+        let value = call(&self.builder, function, &[from, cast(length)?.into()])?;
+        Ok((Some(value), bytes))
+    }
+
+    /// The first bytes of what a copy of known length takes from elsewhere.
+    fn copied(
+        &self,
+        copy: InstructionValue<'ctx>,
+        from: PointerValue<'ctx>,
+        bytes: u64,
+    ) -> Result<(Option<IntValue<'ctx>>, u8), Failure> {
+        let bits = NonZeroU32::new(8 * u32::from(size(bytes.min(8)))).ok_or("a copy of nothing")?;
+        let kind = self.context.custom_width_int_type(bits)?;
+        let first = self.builder.build_load(kind, from, "")?;
+        let load = first.into_int_value().as_instruction().ok_or("a load that is none")?;
+        load.set_alignment(alignment_of_source(copy))?;
+        let (value, _) = self.bits(first)?;
+        Ok((value, size(bytes)))
+    }
+
+    fn generic(&self, pointer: PointerValue<'ctx>) -> Result<PointerValue<'ctx>, Failure> {
+        let generic = self.context.ptr_type(AddressSpace::default());
+        Ok(self.builder.build_address_space_cast(pointer, generic, "")?)
+    }
+
+    /// The bits of a value, and how many bytes they are; the first eight of what is longer. Of structs and
+    /// arrays the first element's, without a length.
+    fn bits(&self, value: BasicValueEnum<'ctx>) -> Result<(Option<IntValue<'ctx>>, u8), Failure> {
+        let long = self.context.i64_type();
+        let width = width(value.get_type()).unwrap_or(0);
         let whole = match value {
             BasicValueEnum::IntValue(value) => value,
             BasicValueEnum::PointerValue(value) => {
                 self.builder.build_ptr_to_int(value, long, "")?
             }
+            BasicValueEnum::StructValue(_) | BasicValueEnum::ArrayValue(_) => {
+                let first = match value {
+                    BasicValueEnum::StructValue(all) => {
+                        self.builder.build_extract_value(all, 0, "")
+                    }
+                    all => self.builder.build_extract_value(all.into_array_value(), 0, ""),
+                };
+                // There may be none.
+                return first.map_or(Ok((None, 0)), |first| Ok((self.bits(first)?.0, 0)));
+            }
             value => {
-                let bits = std::num::NonZeroU32::new(width).ok_or("a value of no bits")?;
+                let bits = NonZeroU32::new(width).ok_or("a value of no bits")?;
                 let kind = self.context.custom_width_int_type(bits)?;
                 self.builder.build_bit_cast(value, kind, "")?.into_int_value()
             }
         };
         let bits = self.builder.build_int_cast_sign_flag(whole, long, false, "")?;
-        Ok((bits, u8::try_from(width.div_ceil(8)).unwrap_or(u8::MAX)))
+        Ok((Some(bits), size(width.div_ceil(8).into())))
     }
 
-    fn mark(&self, site: u32) -> Result<(), Failure> {
-        self.call(self.runtime.mark, site, &[])
+    /// An event, with a value where there is one.
+    fn mark(&self, site: u32, value: Option<IntValue<'ctx>>) -> Result<(), Failure> {
+        match value {
+            None => self.call(self.runtime.mark, site, &[]),
+            Some(value) => self.call(self.runtime.value, site | HAS_VALUE, &[value.into()]),
+        }
     }
 
     fn finish(&self) -> Result<(), Failure> {
@@ -353,6 +327,22 @@ fn call<'ctx>(
 ) -> Result<IntValue<'ctx>, Failure> {
     let value = builder.build_call(function, arguments, "")?.try_as_basic_value().basic();
     Ok(value.ok_or("the recorder returns nothing")?.into_int_value())
+}
+
+/// Bytes as a site has them.
+fn size(bytes: u64) -> u8 {
+    u8::try_from(bytes).unwrap_or(u8::MAX)
+}
+
+/// What the compiler promises of the address that a copy reads.
+fn alignment_of_source(copy: InstructionValue<'_>) -> u32 {
+    let align = Attribute::get_named_enum_kind_id("align");
+    let source = AttributeLoc::Param(1);
+    let attribute = CallSiteValue::try_from(copy)
+        .ok()
+        .and_then(|call| call.get_enum_attribute(source, align))
+        .map(|attribute| attribute.get_enum_value());
+    attribute.and_then(|bytes| u32::try_from(bytes).ok()).unwrap_or(1)
 }
 
 /// Bits of a type; nothing of one that is made of others.

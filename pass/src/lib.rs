@@ -13,6 +13,7 @@ mod prepare;
 mod runtime;
 mod select;
 mod sites;
+mod spots;
 
 use std::error::Error;
 use std::ffi::{CString, c_char, c_int, c_void};

@@ -43,6 +43,8 @@ pub(crate) struct Runtime<'ctx> {
     pub(crate) mark: FunctionValue<'ctx>,
     pub(crate) value: FunctionValue<'ctx>,
     pub(crate) maybe_shared: FunctionValue<'ctx>,
+    pub(crate) copied: FunctionValue<'ctx>,
+    pub(crate) filled: FunctionValue<'ctx>,
     pub(crate) unit_base: FunctionValue<'ctx>,
     /// Of a module that is linked with others; filled in by `embed`.
     pub(crate) unit: Option<GlobalValue<'ctx>>,
@@ -162,6 +164,8 @@ pub(crate) fn link<'ctx>(
         mark: function("__nvabi_mark")?,
         value: function("__nvabi_value")?,
         maybe_shared: function("__nvabi_maybe_shared")?,
+        copied: function("__nvabi_copied")?,
+        filled: function("__nvabi_filled")?,
         unit_base: function("__nvabi_unit")?,
         unit,
     })

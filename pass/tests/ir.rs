@@ -32,6 +32,11 @@ entry:
   %slot = getelementptr [32 x i64], ptr addrspacecast (ptr addrspace(3) @tile to ptr), i64 0, i64 %v
   store i64 %v, ptr %slot
   store i64 %v, ptr %p
+  store { i32, i64 } { i32 5, i64 6 }, ptr addrspace(3) @tile
+  call void @llvm.memcpy.p3.p0.i64(ptr addrspace(3) @tile, ptr align 4 %p, i64 20, i1 false)
+  call void @llvm.memmove.p3.p3.i64(ptr addrspace(3) @tile, ptr addrspace(3) @tile, i64 %v, i1 false)
+  call void @llvm.memset.p3.i64(ptr addrspace(3) @tile, i8 1, i64 3, i1 false)
+  %asm = call { i32, i64 } asm "atom.add.u64 $1, [$2], 1; mov.u32 $0, 3;", "=r,=l,l"(ptr %p)
   %old = atomicrmw add ptr %p, i64 %v seq_cst
   %pair = cmpxchg ptr %p, i64 %old, i64 7 seq_cst seq_cst
   switch i32 %s, label %out [
@@ -44,6 +49,10 @@ three:
 out:
   ret void
 }
+
+declare void @llvm.memcpy.p3.p0.i64(ptr addrspace(3), ptr, i64, i1)
+declare void @llvm.memmove.p3.p3.i64(ptr addrspace(3), ptr addrspace(3), i64, i1)
+declare void @llvm.memset.p3.i64(ptr addrspace(3), i8, i64, i1)
 
 define void @untouched(i1 %c) {
   br i1 %c, label %a, label %b

@@ -122,3 +122,50 @@ extern "C" __global__ void phis(u32 *out, u32 n) {
     }
     out[lane()] = b;
 }
+
+struct Twelve { u32 first, second, third; };
+struct Three { unsigned char first, second, third; };
+__device__ Twelve twelves[2] = {{8, 7, 9}, {6, 5, 4}};
+__device__ Three threes[2] = {{1, 2, 3}, {4, 5, 6}};
+
+__device__ __noinline__ void copy_somewhere(void *to, const void *from, u32 bytes) {
+    __builtin_memcpy(to, from, bytes);
+}
+
+__device__ __noinline__ void fill_somewhere(void *to, u32 byte, u32 bytes) {
+    __builtin_memset(to, byte, bytes);
+}
+
+// Structs, known lengths, lengths that show at run time, and memory that is not shared.
+extern "C" __global__ void copies(u32 *out, u32 n) {
+    __shared__ Twelve tile[32];
+    __shared__ Three small[32];
+    __shared__ u32 bytes[32][4];
+    tile[lane()] = twelves[lane() % 2];
+    small[lane()] = threes[lane() % 2];
+    __builtin_memset(bytes[lane()], 0xab, 16);
+    copy_somewhere(lane() < 8 ? (void *)&out[4 * lane()] : bytes[lane()], &tile[lane()], n);
+    fill_somewhere(bytes[lane()], lane() + 1, lane() % 4 == 0 ? 0 : n - 2);
+    barrier();
+    out[lane()] += bytes[lane()][0] + tile[31 - lane()].first + small[31 - lane()].third;
+}
+
+// As CUDA's headers write what C++ has no word for.
+extern "C" __global__ void assembly(u64 *out, u32 n) {
+    __shared__ u32 tile[32];
+    u32 to = (u32)(u64)(__attribute__((address_space(3))) u32 *)&tile[lane()], old, below;
+    asm volatile("st.shared.u32 [%0], %1;" ::"r"(to), "r"(n + lane()) : "memory");
+    if (lane() == 3) {
+        asm volatile("{ atom.global.add.u32 %0,[%1],%2; }" : "=r"(old) : "l"(out), "r"(n) : "memory");
+        asm volatile("mov.u32 %0, %%lanemask_lt; atom.global.add.u32 %1, [%2], %3;"
+                     : "=r"(below), "=r"(old)
+                     : "l"(out), "r"(below + old)
+                     : "memory");
+        asm volatile("red.global.add.u32 [%0], %1;" ::"l"(out), "r"(old) : "memory");
+        asm volatile("{ .reg .pred p; setp.eq.u32 p, %1, 0; @p red.global.add.u32 [%0], 1; }" ::"l"(out),
+                     "r"(n)
+                     : "memory");
+    }
+    barrier();
+    out[lane() + 1] = tile[31 - lane()];
+}
