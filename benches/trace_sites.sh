@@ -19,12 +19,12 @@
 # CUDA_PATH is CUDA's folder; without it, cuda/toolkit.sh fetches one.
 set -euo pipefail
 cd "$(dirname "$0")/.."
-target=${CARGO_TARGET_DIR:-target}
+target=$(realpath -m "${CARGO_TARGET_DIR:-target}")
 archs=("$@")
 [ $# -gt 0 ] || archs=(sm_80 sm_90)
 
 cargo build --quiet -p nvabi-pass
-cuda=${CUDA_PATH:-$PWD/$target/cuda-toolkit}
+cuda=${CUDA_PATH:-$target/cuda-toolkit}
 cuda/toolkit.sh "$cuda"
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT

@@ -5,38 +5,55 @@ use inkwell::llvm_sys::core::LLVMSetSuccessor;
 use inkwell::values::{AsValueRef as _, FunctionValue, InstructionOpcode, InstructionValue};
 
 use crate::Failure;
+use crate::asm::Assembly;
 use crate::prepare::successors;
 use crate::spots::callee;
 
-/// The instructions before which a function is over.
+/// Where a function is left.
+#[derive(Clone, Copy)]
+pub(crate) struct Exit<'ctx> {
+    /// Before this it is over.
+    pub(crate) at: InstructionValue<'ctx>,
+    /// For the thread, too, wherever it was called.
+    pub(crate) of_thread: bool,
+}
+
+/// The places where a function is left.
 ///
 /// A kernel that has several ways out has them go through one block that does nothing but return. What is
 /// recorded must not stand there: lanes that leave early would wait for the others before they do, and
 /// these may wait for them at a barrier. So each way there gets its own.
-pub(crate) fn exits(
-    function: FunctionValue<'_>,
-    kernel: bool,
-) -> Result<Vec<InstructionValue<'_>>, Failure> {
-    let mut exits = Vec::new();
+pub(crate) fn exits(function: FunctionValue<'_>, kernel: bool) -> Result<Vec<Exit<'_>>, Failure> {
+    let mut exits: Vec<_> = thread_exits(function).map(|at| Exit { at, of_thread: true }).collect();
+    let mut add = |at| exits.push(Exit { at, of_thread: kernel });
     for block in function.get_basic_blocks() {
-        let is_exit = |instruction: &InstructionValue<'_>| {
-            instruction.get_opcode() == InstructionOpcode::Call
-                && callee(*instruction) == "llvm.nvvm.exit"
-        };
-        exits.extend(block.get_instructions().filter(is_exit));
         let end = block.get_terminator();
         let Some(end) = end.filter(|end| end.get_opcode() == InstructionOpcode::Return) else {
             continue;
         };
         let ways = if kernel && only_returns(block) { ways_to(block, function) } else { vec![] };
         if ways.is_empty() {
-            exits.push(end);
+            add(end);
         }
         for way in ways {
-            exits.push(own_way(way, block, end)?);
+            add(own_way(way, block, end)?);
         }
     }
     Ok(exits)
+}
+
+/// What ends a thread in the middle of a function.
+pub(crate) fn thread_exits<'ctx>(
+    function: FunctionValue<'ctx>,
+) -> impl Iterator<Item = InstructionValue<'ctx>> {
+    let is_exit = |instruction: &InstructionValue<'ctx>| {
+        instruction.get_opcode() == InstructionOpcode::Call
+            && match Assembly::of(*instruction) {
+                Some(assembly) => assembly.statements().iter().any(|it| it.opcode == "exit"),
+                None => callee(*instruction) == "llvm.nvvm.exit",
+            }
+    };
+    function.get_basic_block_iter().flat_map(|block| block.get_instructions()).filter(is_exit)
 }
 
 fn only_returns(block: BasicBlock<'_>) -> bool {
@@ -50,10 +67,16 @@ fn only_returns(block: BasicBlock<'_>) -> bool {
     })
 }
 
-/// The blocks from which control comes to one.
+/// The blocks from which control comes to one; none where the address of a label brings it there, which
+/// must stay the block's.
 fn ways_to<'ctx>(block: BasicBlock<'ctx>, function: FunctionValue<'ctx>) -> Vec<BasicBlock<'ctx>> {
     let comes = |from: &BasicBlock<'ctx>| successors(*from).contains(&block);
-    function.get_basic_block_iter().filter(comes).collect()
+    let ways: Vec<_> = function.get_basic_block_iter().filter(comes).collect();
+    let is_plain = |way: &BasicBlock<'ctx>| {
+        let end = way.get_terminator().map(|end| end.get_opcode());
+        matches!(end, Some(InstructionOpcode::Br | InstructionOpcode::Switch))
+    };
+    if ways.iter().all(is_plain) { ways } else { Vec::new() }
 }
 
 /// The jump from one block to the one that returns; where it is one way of several, in a block of its own.

@@ -2,7 +2,6 @@
 
 use std::num::NonZeroU32;
 
-use inkwell::AddressSpace;
 use inkwell::attributes::{Attribute, AttributeLoc};
 use inkwell::builder::Builder;
 use inkwell::context::ContextRef;
@@ -13,10 +12,11 @@ use inkwell::values::{
     AsValueRef as _, BasicMetadataValueEnum, BasicValueEnum, CallSiteValue, FunctionValue,
     InstructionOpcode, InstructionValue, IntValue, PointerValue, StructValue,
 };
+use inkwell::{AddressSpace, IntPredicate};
 
 use crate::Failure;
 use crate::debug;
-use crate::exits::exits;
+use crate::exits::{exits, thread_exits};
 use crate::options::{Kind, Options};
 use crate::runtime::Runtime;
 use crate::sites::Sites;
@@ -50,7 +50,8 @@ pub(crate) fn function<'ctx>(
     let spots = spots(options, kernel, function);
     let exits = exits(function, kernel)?;
     let ends = options.has(Kind::Entry) || options.has(Kind::Exit);
-    if spots.is_empty() && !kernel && !ends {
+    let leaves = kernel || exits.iter().any(|exit| exit.of_thread);
+    if spots.is_empty() && !leaves && !ends {
         return Ok(());
     }
     let Some(code) = Code::enter(module, runtime, function, kernel)? else { return Ok(()) };
@@ -63,26 +64,32 @@ pub(crate) fn function<'ctx>(
         code.record(spot, &name, sites)?;
     }
     for exit in exits {
-        code.builder.position_before(&exit);
+        code.builder.position_before(&exit.at);
         if options.has(Kind::Exit) {
-            code.mark(sites.add(Kind::Exit, &name, code.frames(exit), 0)?, None)?;
+            code.mark(sites.add(Kind::Exit, &name, code.frames(exit.at), 0)?, None)?;
         }
-        if kernel {
+        if exit.of_thread {
             code.finish()?;
         }
     }
     Ok(())
 }
 
-/// Sets up the warps of a kernel that is not recorded itself: what it calls may be.
-pub(crate) fn kernel<'ctx>(
+/// Sets up the warps of a kernel that is not recorded itself, because what it calls may be; and lets warps say
+/// how far they came where a function that is not recorded ends their threads.
+pub(crate) fn ends<'ctx>(
     module: &Module<'ctx>,
     runtime: &Runtime<'ctx>,
     function: FunctionValue<'ctx>,
 ) -> Result<(), Failure> {
-    let Some(code) = Code::enter(module, runtime, function, true)? else { return Ok(()) };
-    for exit in exits(function, true)? {
-        code.builder.position_before(&exit);
+    let kernel = is_kernel(module, function);
+    if !kernel && thread_exits(function).next().is_none() {
+        return Ok(());
+    }
+    let exits = exits(function, kernel)?;
+    let Some(code) = Code::enter(module, runtime, function, kernel)? else { return Ok(()) };
+    for exit in exits.iter().filter(|exit| exit.of_thread) {
+        code.builder.position_before(&exit.at);
         code.finish()?;
     }
     Ok(())
@@ -172,6 +179,8 @@ impl<'a, 'ctx> Code<'a, 'ctx> {
             }
             Spot::Store(store, stored, pointer) => {
                 self.builder.position_before(&store);
+                let pointer =
+                    pointer.map(|pointer| self.where_stored(&stored, pointer)).transpose()?;
                 let (value, bytes) = self.stored(store, stored)?;
                 let site = sites.add(Kind::SharedStore, name, self.frames(store), bytes)?;
                 match (value, pointer) {
@@ -255,6 +264,23 @@ impl<'a, 'ctx> Code<'a, 'ctx> {
         Ok((value, size(bytes)))
     }
 
+    /// Where a store goes: nowhere in lanes that store no bytes.
+    fn where_stored(
+        &self,
+        stored: &Stored<'ctx>,
+        pointer: PointerValue<'ctx>,
+    ) -> Result<PointerValue<'ctx>, Failure> {
+        let (Stored::Copy(_, length) | Stored::Fill(_, length)) = stored else {
+            return Ok(pointer);
+        };
+        let none = length.get_type().const_zero();
+        let any = self.builder.build_int_compare(IntPredicate::NE, *length, none, "")?;
+        let pointer = self.generic(pointer)?;
+        let chosen =
+            self.builder.build_select(any, pointer, pointer.get_type().const_null(), "")?;
+        Ok(chosen.into_pointer_value())
+    }
+
     fn generic(&self, pointer: PointerValue<'ctx>) -> Result<PointerValue<'ctx>, Failure> {
         let generic = self.context.ptr_type(AddressSpace::default());
         Ok(self.builder.build_address_space_cast(pointer, generic, "")?)
@@ -279,6 +305,13 @@ impl<'a, 'ctx> Code<'a, 'ctx> {
                 };
                 // There may be none.
                 return first.map_or(Ok((None, 0)), |first| Ok((self.bits(first)?.0, 0)));
+            }
+            BasicValueEnum::VectorValue(all)
+                if all.get_type().get_element_type().is_pointer_type() =>
+            {
+                let first = self.context.i32_type().const_zero();
+                let first = self.builder.build_extract_element(all, first, "")?;
+                return Ok((self.bits(first)?.0, size(width.div_ceil(8).into())));
             }
             value => {
                 let bits = NonZeroU32::new(width).ok_or("a value of no bits")?;

@@ -4,6 +4,7 @@
 //! 19 is installed; elsewhere there is nothing in here.
 #![cfg(llvm)]
 
+mod asm;
 mod debug;
 mod exits;
 mod hash;
@@ -118,8 +119,10 @@ fn run(module: &Module<'_>, options: &[u8]) -> Result<bool, Failure> {
     for function in &selected {
         instrument::function(module, &runtime, &options, &mut sites, *function)?;
     }
-    for kernel in kernels.iter().filter(|kernel| !selected.contains(kernel)) {
-        instrument::kernel(module, &runtime, *kernel)?;
+    let rest: Vec<_> =
+        select::defined(module).filter(|function| !selected.contains(function)).collect();
+    for function in rest {
+        instrument::ends(module, &runtime, function)?;
     }
     runtime.embed(module, &sites, &hash, &kernels)?;
     module.verify().map_err(|error| format!("the pass has a defect: {error}"))?;

@@ -1,12 +1,9 @@
 //! Finds what there is to record in a function.
 
-use std::slice;
-
 use inkwell::llvm_sys::LLVMOpcode;
 use inkwell::llvm_sys::core::{
-    LLVMGetCalledValue, LLVMGetConstOpcode, LLVMGetInlineAsmAsmString, LLVMGetInstructionOpcode,
-    LLVMGetOperand, LLVMGetPointerAddressSpace, LLVMIsAAllocaInst, LLVMIsAArgument,
-    LLVMIsAConstantExpr, LLVMIsAInlineAsm, LLVMIsAInstruction, LLVMTypeOf,
+    LLVMGetConstOpcode, LLVMGetInstructionOpcode, LLVMGetOperand, LLVMGetPointerAddressSpace,
+    LLVMIsAAllocaInst, LLVMIsAArgument, LLVMIsAConstantExpr, LLVMIsAInstruction, LLVMTypeOf,
 };
 use inkwell::llvm_sys::prelude::LLVMValueRef;
 use inkwell::values::{
@@ -14,6 +11,7 @@ use inkwell::values::{
     PointerValue,
 };
 
+use crate::asm::{self, Assembly, Statement};
 use crate::options::{Kind, Options};
 
 /// Address spaces of NVPTX.
@@ -77,8 +75,8 @@ fn spot(kernel: bool, instruction: InstructionValue<'_>) -> Option<Spot<'_>> {
         InstructionOpcode::AtomicRMW => Some(Spot::Atomic(instruction, Old::Result)),
         // Its value is a struct of what was there and whether it was exchanged.
         InstructionOpcode::AtomicCmpXchg => Some(Spot::Atomic(instruction, Old::Element(0))),
-        InstructionOpcode::Call => match assembly(instruction) {
-            Some(text) => assembled(instruction, &text),
+        InstructionOpcode::Call => match Assembly::of(instruction) {
+            Some(assembly) => assembled(instruction, &assembly),
             None => called(kernel, instruction),
         },
         _ => None,
@@ -154,20 +152,31 @@ fn called(kernel: bool, call: InstructionValue<'_>) -> Option<Spot<'_>> {
         BasicValueEnum::PointerValue(from) => Stored::Copy(from, length),
         byte => Stored::Fill(byte.into_int_value(), length),
     };
-    store(kernel, call, stored, operand(call, 0)?.into_pointer_value())
+    let pointer = operand(call, 0)?.into_pointer_value();
+    let spot = store(kernel, call, stored, pointer)?;
+    Some(match spot {
+        // Lanes may store nothing, which shows at run time, too.
+        Spot::Store(call, stored, None) if !length.is_const() => {
+            Spot::Store(call, stored, Some(pointer))
+        }
+        spot => spot,
+    })
 }
 
-/// Assembly with an atomic or a store to shared memory in it, as CUDA's headers have for numbers of 16
-/// bits. Under a predicate it cannot be told which lanes do it.
-fn assembled<'ctx>(call: InstructionValue<'ctx>, text: &str) -> Option<Spot<'ctx>> {
-    if text.contains('@') {
-        return None;
-    }
-    text.split([';', '{', '}']).find_map(|statement| {
-        let (opcode, operands) = statement.trim().split_once(char::is_whitespace)?;
+/// The first atomic or store to shared memory in assembly, as CUDA's headers have for numbers of 16 bits.
+fn assembled<'ctx>(call: InstructionValue<'ctx>, assembly: &Assembly) -> Option<Spot<'ctx>> {
+    assembly.statements().iter().find_map(|Statement { opcode, operands }| {
         let mut parts = opcode.split('.');
         match parts.next()? {
-            "atom" => Some(Spot::Atomic(call, old_of_assembly(call, operands))),
+            "atom" => {
+                let result = asm::first_operand(operands).and_then(|at| assembly.result(at));
+                let old = match result {
+                    None => Old::Nowhere,
+                    Some((_, 1)) => Old::Result,
+                    Some((element, _)) => Old::Element(element),
+                };
+                Some(Spot::Atomic(call, old))
+            }
             "red" => Some(Spot::Atomic(call, Old::Nowhere)),
             "st" if parts.any(|part| part.split("::").next() == Some("shared")) => {
                 Some(Spot::Store(call, Stored::Unknown, None))
@@ -175,35 +184,6 @@ fn assembled<'ctx>(call: InstructionValue<'ctx>, text: &str) -> Option<Spot<'ctx
             _ => None,
         }
     })
-}
-
-/// The first operand of assembly is where its result goes: `$0, [$1], $2`.
-fn old_of_assembly(call: InstructionValue<'_>, operands: &str) -> Old {
-    let first = operands.split(',').next().unwrap_or_default().trim();
-    let output = first.strip_prefix('$').and_then(|number| number.parse().ok());
-    match (output, call.get_type()) {
-        (Some(element), inkwell::types::AnyTypeEnum::StructType(outputs))
-            if element < outputs.count_fields() =>
-        {
-            Old::Element(element)
-        }
-        (Some(0), kind) if !kind.is_void_type() && !kind.is_struct_type() => Old::Result,
-        _ => Old::Nowhere,
-    }
-}
-
-/// The text of inline assembly.
-fn assembly(call: InstructionValue<'_>) -> Option<String> {
-    // SAFETY: `call` is a call; the text is as long as LLVM says.
-    unsafe {
-        let called = LLVMGetCalledValue(call.as_value_ref());
-        if LLVMIsAInlineAsm(called).is_null() {
-            return None;
-        }
-        let mut size = 0;
-        let text = LLVMGetInlineAsmAsmString(called, &raw mut size);
-        Some(String::from_utf8_lossy(slice::from_raw_parts(text.cast(), size)).into_owned())
-    }
 }
 
 /// The name of the function called, where it has one.

@@ -253,8 +253,8 @@ fn copies_to_shared_memory_record_their_first_bytes() {
             ("copies", 16, u32::MAX, Some(0xabab_abab_abab_abab)),
             // Five bytes, of the lowest lane that copies to shared memory.
             ("copy_somewhere", 0, 0xffff_ff00, Some(0x7_0000_0008)),
-            // Three, but none of them of the lowest lane.
-            ("fill_somewhere", 0, u32::MAX, Some(0)),
+            // Three, but none in every fourth lane.
+            ("fill_somewhere", 0, 0xeeee_eeee, Some(0x02_0202)),
         ];
         assert_eq!(seen, expected, "{level}");
     }
@@ -279,6 +279,21 @@ fn assembly_records_what_it_tells() {
         let expected = [(STORE, u32::MAX, None)].into_iter();
         let expected = expected.chain(atomics.map(|old| (ATOMIC, 8, old)));
         assert_eq!(seen, expected.collect::<Vec<_>>(), "{level}");
+    }
+}
+
+#[test]
+fn warps_whose_threads_end_inside_of_functions_keep_their_events() {
+    let Some(plugin) = plugin() else { return };
+    for level in LEVELS {
+        let flags = [level, "-g"];
+        let options = "kinds=branch;functions=!leave_quietly";
+        let run = Run { kernel: "ended", options, flags: &flags, ..Run::default() };
+        let recorded = run.record(&plugin);
+        let left = recorded.branches(0, "leave");
+        assert!(either(&left, &[(u32::MAX, 0xffe0_0000)]), "{level}: {left:x?}");
+        let rest = recorded.branches(0, "ended");
+        assert!(either(&rest, &[(0x1f_ffff, 0xa_aaaa)]), "{level}: {rest:x?}");
     }
 }
 
@@ -531,7 +546,7 @@ fn events_are_those_of_the_code_as_it_was() {
     assert!(compared > 50, "{compared} events");
 }
 
-const KERNELS_OF_EVENTS: [&str; 15] = [
+const KERNELS_OF_EVENTS: [&str; 17] = [
     "divergent_loop",
     "uniform",
     "nested",
@@ -547,6 +562,8 @@ const KERNELS_OF_EVENTS: [&str; 15] = [
     "phis",
     "copies",
     "assembly",
+    "ended",
+    "jumps",
 ];
 
 #[test]

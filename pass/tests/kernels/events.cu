@@ -169,3 +169,38 @@ extern "C" __global__ void assembly(u64 *out, u32 n) {
     barrier();
     out[lane() + 1] = tile[31 - lane()];
 }
+
+__device__ __noinline__ void leave(u32 *out, u32 value) {
+    if (value > 20) {
+        out[value] = 3;
+        __nvvm_exit();
+    }
+}
+
+__device__ __noinline__ void leave_quietly(u32 value) {
+    if (value < 30) {
+        asm volatile("exit;");
+    }
+}
+
+// All threads end inside of functions, one of which tests leave out.
+extern "C" __global__ void ended(u32 *out) {
+    leave(out, lane());
+    if (lane() % 2) {
+        out[lane()] = 5;
+    }
+    leave_quietly(lane());
+}
+
+// The end of the kernel has an address, which clang refuses at -O0.
+extern "C" __global__ void jumps(u32 *out, u32 n) {
+#ifdef __OPTIMIZE__
+    const void *to = out[lane()] + lane() > n ? &&end : &&work;
+    goto *to;
+work:
+    out[lane()] = lane() + 10;
+end:;
+#else
+    out[lane()] = n;
+#endif
+}
