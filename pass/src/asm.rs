@@ -1,18 +1,9 @@
 //! Inline assembly, as far as the pass has to understand it.
 
-use std::slice;
-
-use inkwell::llvm_sys::core::{
-    LLVMGetCalledValue, LLVMGetInlineAsmAsmString, LLVMGetInlineAsmConstraintString,
-    LLVMIsAInlineAsm,
-};
-use inkwell::llvm_sys::prelude::LLVMValueRef;
-use inkwell::values::{AsValueRef as _, InstructionOpcode, InstructionValue};
-
 /// The text of a call that is assembly, and the list of its operands.
 pub(crate) struct Assembly {
-    text: String,
-    constraints: String,
+    pub(crate) text: String,
+    pub(crate) constraints: String,
 }
 
 /// An instruction of it that all lanes execute which come there.
@@ -24,20 +15,6 @@ pub(crate) struct Statement {
 }
 
 impl Assembly {
-    pub(crate) fn of(call: InstructionValue<'_>) -> Option<Self> {
-        if call.get_opcode() != InstructionOpcode::Call {
-            return None;
-        }
-        // SAFETY: it is a call, and what it calls is asked for assembly only where it is that.
-        unsafe {
-            let called = LLVMGetCalledValue(call.as_value_ref());
-            (!LLVMIsAInlineAsm(called).is_null()).then(|| Self {
-                text: text(called, LLVMGetInlineAsmAsmString),
-                constraints: text(called, LLVMGetInlineAsmConstraintString),
-            })
-        }
-    }
-
     /// What is executed whenever the assembly is: nothing under a predicate, nor anything where there are
     /// jumps.
     pub(crate) fn statements(&self) -> Vec<Statement> {
@@ -63,24 +40,6 @@ impl Assembly {
         let own = outputs().nth(operand as usize)?;
         let before = outputs().take(operand as usize).filter(is_result).count();
         is_result(&own).then_some((before as u32, outputs().filter(is_result).count() as u32))
-    }
-}
-
-/// # Safety
-///
-/// `asm` is inline assembly, and `get` gives one of its texts with the length.
-unsafe fn text(
-    asm: LLVMValueRef,
-    get: unsafe extern "C" fn(LLVMValueRef, *mut usize) -> *const std::ffi::c_char,
-) -> String {
-    let mut size = 0;
-    // SAFETY: the caller's promise.
-    unsafe {
-        let start = get(asm, &raw mut size);
-        if start.is_null() {
-            return String::new();
-        }
-        String::from_utf8_lossy(slice::from_raw_parts(start.cast(), size)).into_owned()
     }
 }
 
@@ -128,45 +87,4 @@ pub(crate) fn first_operand(operands: &str) -> Option<u32> {
     let end = number.find(|c: char| !c.is_ascii_digit()).unwrap_or(number.len());
     let rest = number[end..].trim_end_matches('}');
     (rest.is_empty() || rest.starts_with(':')).then(|| number[..end].parse().ok())?
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn opcodes(text: &str) -> Vec<String> {
-        let assembly = Assembly { text: text.into(), constraints: String::new() };
-        assembly.statements().into_iter().map(|statement| statement.opcode).collect()
-    }
-
-    #[test]
-    fn what_every_lane_executes_is_told_from_the_rest() {
-        assert_eq!(opcodes("{ atom.global.add.u32 $0,[$1],$2; }"), ["atom.global.add.u32"]);
-        assert_eq!(opcodes("// add; @p\n\tatom.add.u32 $0, [$1], $2;"), ["atom.add.u32"]);
-        assert_eq!(opcodes("/* a */ here: st.shared::cta.u32 [$0], $1;"), ["st.shared::cta.u32"]);
-        assert_eq!(opcodes("@p red.add.u32 [$0], 1;\n exit;"), ["exit"]);
-        assert_eq!(opcodes("@p bra over; atom.add.u32 $0, [$1], 1; over:"), [""; 0]);
-        assert_eq!(opcodes("/* without an end"), [""; 0]);
-    }
-
-    #[test]
-    fn a_result_is_found_by_its_operand() {
-        let of =
-            |constraints: &str| Assembly { text: String::new(), constraints: constraints.into() };
-        assert_eq!(of("=r,l,r,~{memory}").result(0), Some((0, 1)));
-        assert_eq!(of("=*m,=r,=&r,l").result(2), Some((1, 2)));
-        assert_eq!(of("=*m,=r,l").result(0), None);
-        assert_eq!(of("=r,l").result(1), None);
-        for (operands, number) in [
-            ("$0, [$1]", Some(0)),
-            ("${12}, [$1]", Some(12)),
-            ("{$3, $4}, [$1]", Some(3)),
-            ("${2:x}, 1", Some(2)),
-            ("p|$1, 1", None),
-            ("%r1, 1", None),
-            ("", None),
-        ] {
-            assert_eq!(first_operand(operands), number, "{operands}");
-        }
-    }
 }

@@ -1,7 +1,7 @@
 //! Where code comes from: what the debug information says, as plain data.
 
 use std::ffi::c_char;
-use std::path::{Component, Path, PathBuf};
+use std::path::{Path, PathBuf};
 use std::slice;
 
 use inkwell::llvm_sys::LLVMOpcode;
@@ -16,6 +16,8 @@ use inkwell::llvm_sys::debuginfo::{
 };
 use inkwell::llvm_sys::prelude::{LLVMContextRef, LLVMMetadataRef, LLVMValueRef};
 use inkwell::values::{FunctionValue, InstructionValue};
+
+use crate::paths::normal;
 
 /// A place in the source, and the function it stands in.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -59,14 +61,6 @@ pub(crate) fn frame_of_function(function: FunctionValue<'_>) -> Option<Frame> {
     Some(Frame { path, line, column: 0, function })
 }
 
-/// Files of the CUDA headers whose functions a program calls as if they were instructions.
-pub(crate) fn is_wrapper(path: &Path) -> bool {
-    let name = path.file_name().unwrap_or_default().to_string_lossy();
-    ["__clang_", "sm_", "device_functions", "device_atomic_functions"]
-        .iter()
-        .any(|prefix| name.starts_with(prefix))
-}
-
 /// The file of a scope, such as a function.
 pub(crate) fn file_of_scope(scope: LLVMMetadataRef) -> PathBuf {
     // SAFETY: scopes have a file or null; the text belongs to the context.
@@ -82,33 +76,6 @@ pub(crate) fn file_of_scope(scope: LLVMMetadataRef) -> PathBuf {
         let name = text(name, size);
         normal(&Path::new(&directory).join(name))
     }
-}
-
-/// A path without `.` and, where there is something before it, `..`; nothing on disk is asked.
-pub(crate) fn normal(path: &Path) -> PathBuf {
-    let mut plain = PathBuf::new();
-    for part in path.components() {
-        match (part, plain.components().next_back()) {
-            (Component::CurDir, _) => {}
-            (Component::ParentDir, Some(Component::Normal(_))) => {
-                plain.pop();
-            }
-            _ => plain.push(part),
-        }
-    }
-    plain
-}
-
-/// `from` as seen from the folder `root`, with `..` where it lies beside it.
-pub(crate) fn relative(path: &Path, root: &Path) -> String {
-    if path.is_absolute() != root.is_absolute() {
-        return path.to_string_lossy().into_owned();
-    }
-    let (path, root): (Vec<_>, Vec<_>) = (path.components().collect(), root.components().collect());
-    let common = path.iter().zip(&root).take_while(|(a, b)| a == b).count();
-    let up = root[common..].iter().map(|_| Component::ParentDir);
-    let relative: PathBuf = up.chain(path[common..].iter().copied()).collect();
-    relative.to_string_lossy().into_owned()
 }
 
 /// `_Z6reducePf` as `reduce`; a name that is not mangled stays.

@@ -5,9 +5,8 @@ use inkwell::llvm_sys::core::LLVMSetSuccessor;
 use inkwell::values::{AsValueRef as _, FunctionValue, InstructionOpcode, InstructionValue};
 
 use crate::Failure;
-use crate::asm::Assembly;
 use crate::prepare::successors;
-use crate::spots::callee;
+use crate::spots::{assembly, callee};
 
 /// Where a function is left.
 #[derive(Clone, Copy)]
@@ -48,7 +47,7 @@ pub(crate) fn thread_exits<'ctx>(
 ) -> impl Iterator<Item = InstructionValue<'ctx>> {
     let is_exit = |instruction: &InstructionValue<'ctx>| {
         instruction.get_opcode() == InstructionOpcode::Call
-            && match Assembly::of(*instruction) {
+            && match assembly(*instruction) {
                 Some(assembly) => assembly.statements().iter().any(|it| it.opcode == "exit"),
                 None => callee(*instruction) == "llvm.nvvm.exit",
             }

@@ -6,6 +6,8 @@ use inkwell::module::Module;
 use inkwell::values::AsValueRef as _;
 use sha2::{Digest as _, Sha256};
 
+use crate::paths::without_unit;
+
 /// Ends the lines of annotations, which name the file and the line. In texts of the program quotes are
 /// escaped.
 const ANNOTATION: &[u8] = br#"section "llvm.metadata""#;
@@ -19,8 +21,8 @@ pub(crate) fn of(module: &Module<'_>) -> [u8; 32] {
     strip_places_of_assembly(&bare);
     bare.set_name("");
     bare.set_source_file_name("");
-    let text = bare.print_to_string();
-    let lines = text.to_bytes().split(|byte| *byte == b'\n');
+    let text = without_unit(&bare.print_to_string().to_string_lossy());
+    let lines = text.as_bytes().split(|byte| *byte == b'\n');
     let mut hash = Sha256::new();
     for line in lines.filter(|line| !line.ends_with(ANNOTATION)) {
         hash.update(line);

@@ -18,6 +18,7 @@ use crate::Failure;
 use crate::debug;
 use crate::exits::{exits, thread_exits};
 use crate::options::{Kind, Options};
+use crate::paths::is_toolkit;
 use crate::runtime::Runtime;
 use crate::sites::Sites;
 use crate::spots::{Old, Spot, Stored, spots};
@@ -171,10 +172,17 @@ impl<'a, 'ctx> Code<'a, 'ctx> {
     }
 
     fn record(&self, spot: Spot<'ctx>, name: &str, sites: &mut Sites) -> Result<(), Failure> {
+        let (Spot::Branch(at, _) | Spot::Store(at, ..) | Spot::Atomic(at, _)) = spot;
+        let frames = self.frames(at);
+        // What was inlined from CUDA's headers is not the program's, but for what atomics do to memory.
+        let inlined = frames.first().is_some_and(|frame| is_toolkit(&frame.path));
+        if inlined && !matches!(spot, Spot::Atomic(..)) {
+            return Ok(());
+        }
         match spot {
             Spot::Branch(branch, condition) => {
                 self.builder.position_before(&branch);
-                let site = sites.add(Kind::Branch, name, self.frames(branch), 0)?;
+                let site = sites.add(Kind::Branch, name, frames, 0)?;
                 self.call(self.runtime.branch, site, &[condition.into()])
             }
             Spot::Store(store, stored, pointer) => {
@@ -182,7 +190,7 @@ impl<'a, 'ctx> Code<'a, 'ctx> {
                 let pointer =
                     pointer.map(|pointer| self.where_stored(&stored, pointer)).transpose()?;
                 let (value, bytes) = self.stored(store, stored)?;
-                let site = sites.add(Kind::SharedStore, name, self.frames(store), bytes)?;
+                let site = sites.add(Kind::SharedStore, name, frames, bytes)?;
                 match (value, pointer) {
                     (value, None) => self.mark(site, value),
                     // Nothing is stored.
@@ -201,7 +209,7 @@ impl<'a, 'ctx> Code<'a, 'ctx> {
                     Some(old) => self.bits(old)?,
                     None => (None, 0),
                 };
-                let site = sites.add(Kind::Atomic, name, self.frames(atomic), bytes)?;
+                let site = sites.add(Kind::Atomic, name, frames, bytes)?;
                 self.mark(site, value)
             }
         }

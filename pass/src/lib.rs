@@ -10,6 +10,7 @@ mod exits;
 mod hash;
 mod instrument;
 mod options;
+mod paths;
 mod prepare;
 mod runtime;
 mod select;

@@ -117,5 +117,6 @@ fn globs(list: &str) -> Vec<(bool, WildMatch)> {
 }
 
 fn items(list: &str) -> impl Iterator<Item = &str> {
-    list.split(',').map(str::trim).filter(|item| !item.is_empty())
+    // LLVM parts what it is told to run at commas.
+    list.split([',', '+']).map(str::trim).filter(|item| !item.is_empty())
 }

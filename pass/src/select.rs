@@ -12,6 +12,7 @@ use inkwell::values::{AsValueRef as _, FunctionValue};
 
 use crate::debug;
 use crate::options::Options;
+use crate::paths;
 
 /// Functions of CUDA's own libraries: what they do is not the program's control flow.
 const FOREIGN: [&str; 4] = ["__nv_", "__nvabi_", "nvabi_trace_", "llvm."];
@@ -38,14 +39,22 @@ pub(crate) fn defined<'ctx>(module: &Module<'ctx>) -> impl Iterator<Item = Funct
         let name = function.get_name().to_string_lossy();
         function.count_basic_blocks() > 0
             && !FOREIGN.iter().any(|prefix| name.starts_with(prefix))
-            && !is_wrapper(*function)
+            && !is_foreign(*function)
     })
+}
+
+/// Functions that come with CUDA or clang.
+fn is_foreign(function: FunctionValue<'_>) -> bool {
+    match function.get_subprogram() {
+        Some(subprogram) => paths::is_toolkit(&debug::file_of_scope(subprogram.as_mut_ptr())),
+        None => is_wrapper(function),
+    }
 }
 
 /// Functions of the CUDA headers that a program calls as if they were instructions.
 pub(crate) fn is_wrapper(function: FunctionValue<'_>) -> bool {
     match function.get_subprogram() {
-        Some(subprogram) => debug::is_wrapper(&debug::file_of_scope(subprogram.as_mut_ptr())),
+        Some(subprogram) => paths::is_wrapper(&debug::file_of_scope(subprogram.as_mut_ptr())),
         None => {
             let name = function.get_name().to_string_lossy();
             let internal = name.strip_prefix("_ZL").unwrap_or_default();

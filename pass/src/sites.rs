@@ -8,6 +8,7 @@ use inkwell::module::Module;
 use crate::Failure;
 use crate::debug::{self, Frame};
 use crate::options::{Kind, Options};
+use crate::paths::{is_toolkit, normal, plain_name, shown, without_unit};
 
 /// Sites that an event can name.
 const MOST: usize = 1 << 24;
@@ -24,6 +25,7 @@ struct Place {
 }
 
 pub(crate) struct Sites {
+    here: PathBuf,
     root: PathBuf,
     main: String,
     entries: Vec<u8>,
@@ -37,12 +39,13 @@ impl Sites {
         let source = module.get_source_file_name().to_string_lossy().into_owned();
         // Debug information has absolute paths; the module's name is as the command line had it.
         let here = std::env::current_dir().unwrap_or_default();
-        let source = debug::normal(&here.join(source));
+        let source = normal(&here.join(source));
         let folder = || source.parent().map(PathBuf::from).unwrap_or_default();
-        let root = options.root.as_ref().map(|root| debug::normal(&here.join(root)));
+        let root = options.root.as_ref().map(|root| normal(&here.join(root)));
         let root = root.unwrap_or_else(folder);
         Self {
-            main: debug::relative(&source, &root),
+            main: shown(&source, &root),
+            here,
             root,
             entries: Vec::new(),
             count: 0,
@@ -68,8 +71,7 @@ impl Sites {
             function.clone_into(&mut outermost.function);
         }
         // An atomic stands where the program calls it, not inside CUDA's headers.
-        while frames.len() > 1 && frames.first().is_some_and(|frame| debug::is_wrapper(&frame.path))
-        {
+        while frames.len() > 1 && frames.first().is_some_and(|frame| is_toolkit(&frame.path)) {
             frames.remove(0);
         }
         let place = self.place(kind, function, &frames);
@@ -84,21 +86,25 @@ impl Sites {
 
     fn place(&self, kind: Kind, function: &str, frames: &[Frame]) -> Place {
         let Some((inner, outer)) = frames.split_first() else {
-            let (file, function) = (self.main.clone(), function.to_owned());
+            let (file, function) = (self.main.clone(), without_unit(function));
             return Place { kind, file, function, inlined: String::new(), line: 0, column: 0 };
         };
         let call = |frame: &Frame| {
-            let (file, function) = (debug::relative(&frame.path, &self.root), &frame.function);
+            let (file, function) = (shown(&frame.path, &self.root), self.name(frame));
             format!("{file}:{}:{}:{function}", frame.line, frame.column)
         };
         Place {
             kind,
-            file: debug::relative(&inner.path, &self.root),
-            function: inner.function.clone(),
+            file: shown(&inner.path, &self.root),
+            function: self.name(inner),
             inlined: outer.iter().map(call).collect::<Vec<_>>().join(";"),
             line: inner.line,
             column: inner.column,
         }
+    }
+
+    fn name(&self, frame: &Frame) -> String {
+        plain_name(&frame.function, &self.here, &self.root)
     }
 
     fn write(&mut self, place: &Place, key: u64, ordinal: u16, bytes: u8) {

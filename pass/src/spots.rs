@@ -1,9 +1,14 @@
 //! Finds what there is to record in a function.
 
+use std::ffi::c_char;
+use std::slice;
+
 use inkwell::llvm_sys::LLVMOpcode;
 use inkwell::llvm_sys::core::{
-    LLVMGetConstOpcode, LLVMGetInstructionOpcode, LLVMGetOperand, LLVMGetPointerAddressSpace,
-    LLVMIsAAllocaInst, LLVMIsAArgument, LLVMIsAConstantExpr, LLVMIsAInstruction, LLVMTypeOf,
+    LLVMGetCalledValue, LLVMGetConstOpcode, LLVMGetInlineAsmAsmString,
+    LLVMGetInlineAsmConstraintString, LLVMGetInstructionOpcode, LLVMGetOperand,
+    LLVMGetPointerAddressSpace, LLVMIsAAllocaInst, LLVMIsAArgument, LLVMIsAConstantExpr,
+    LLVMIsAInlineAsm, LLVMIsAInstruction, LLVMTypeOf,
 };
 use inkwell::llvm_sys::prelude::LLVMValueRef;
 use inkwell::values::{
@@ -75,7 +80,7 @@ fn spot(kernel: bool, instruction: InstructionValue<'_>) -> Option<Spot<'_>> {
         InstructionOpcode::AtomicRMW => Some(Spot::Atomic(instruction, Old::Result)),
         // Its value is a struct of what was there and whether it was exchanged.
         InstructionOpcode::AtomicCmpXchg => Some(Spot::Atomic(instruction, Old::Element(0))),
-        InstructionOpcode::Call => match Assembly::of(instruction) {
+        InstructionOpcode::Call => match assembly(instruction) {
             Some(assembly) => assembled(instruction, &assembly),
             None => called(kernel, instruction),
         },
@@ -184,6 +189,36 @@ fn assembled<'ctx>(call: InstructionValue<'ctx>, assembly: &Assembly) -> Option<
             _ => None,
         }
     })
+}
+
+/// A call's assembly, where it is that.
+pub(crate) fn assembly(call: InstructionValue<'_>) -> Option<Assembly> {
+    // SAFETY: `call` is a call, and what it calls is asked for assembly only where it is that.
+    unsafe {
+        let called = LLVMGetCalledValue(call.as_value_ref());
+        (!LLVMIsAInlineAsm(called).is_null()).then(|| Assembly {
+            text: text(called, LLVMGetInlineAsmAsmString),
+            constraints: text(called, LLVMGetInlineAsmConstraintString),
+        })
+    }
+}
+
+/// # Safety
+///
+/// `asm` is inline assembly, and `get` gives one of its texts with the length.
+unsafe fn text(
+    asm: LLVMValueRef,
+    get: unsafe extern "C" fn(LLVMValueRef, *mut usize) -> *const c_char,
+) -> String {
+    let mut size = 0;
+    // SAFETY: the caller's promise.
+    unsafe {
+        let start = get(asm, &raw mut size);
+        if start.is_null() {
+            return String::new();
+        }
+        String::from_utf8_lossy(slice::from_raw_parts(start.cast(), size)).into_owned()
+    }
 }
 
 /// The name of the function called, where it has one.

@@ -9,7 +9,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use common::{compile, constant, plugin, sites_of_ptx, toolkit};
+use common::{Site, compile, constant, plugin, sites_of_ptx, toolkit};
 
 fn run(command: &mut Command) {
     let output = command.output().expect("it runs");
@@ -154,6 +154,48 @@ fn keys_of_a_module_are_all_different_with_and_without_debug_information() {
                 }
             }
         }
+    }
+}
+
+#[test]
+fn what_comes_with_cuda_is_not_the_programs() {
+    let Some(plugin) = plugin() else { return };
+    let folder = tempfile::tempdir().expect("a folder");
+    let write = |name: &str, text: &str| {
+        let file = folder.path().join(name);
+        fs::create_dir_all(file.parent().expect("a folder")).expect("a folder");
+        fs::write(file, text).expect("a file");
+    };
+    write("cuda/crt/common_functions.h", "");
+    write(
+        "cuda/sm_9_atomics.h",
+        "static __device__ void add_one(u32 *p) { __nvvm_atom_add_gen_i((int *)p, 1); }\n",
+    );
+    write(
+        "cuda/loops.h",
+        "template <class F> __device__ __forceinline__ void times(u32 n, F f) {\n\
+           for (u32 i = 0; i < n; i++) f(i);\n}\n",
+    );
+    let text = "#include \"cuda.h\"\n#include \"sm_9_atomics.h\"\n#include \"loops.h\"\n\
+         static __global__ void walk(u32 *out) {\n\
+           times(out[9], [=](u32 i) {\n\
+             if (out[i] > 3) add_one(out);\n\
+           });\n}\n\
+         auto used = walk;\n";
+    let sites = |place: &str, level: &str| {
+        let name = format!("{place}/sm_walk.cu");
+        write(&name, text);
+        let include = format!("-I{}", folder.path().join("cuda").display());
+        let flags = [level, "-g", "-fgpu-rdc", "-std=c++17", &include];
+        let options = "kinds=branch,atomic;rdc";
+        sites_of_ptx(&compile(&plugin, &folder.path().join(name), Some(options), &flags))
+    };
+    for level in ["-O0", "-O2"] {
+        let (near, far) = (sites("one", level), sites("two/three/four", level));
+        let places: Vec<_> = near.iter().map(|site| (site.file.as_str(), site.line)).collect();
+        assert_eq!(places, [("sm_walk.cu", 6); 2], "{level}: {near:?}");
+        let keys = |sites: &[Site]| sites.iter().map(|site| site.key).collect::<Vec<_>>();
+        assert_eq!(keys(&near), keys(&far), "{level}: {near:?} {far:?}");
     }
 }
 

@@ -97,7 +97,7 @@ fn everything() {
 
 #[test]
 fn branches_of_one_function() {
-    let Some(text) = instrumented("kinds=branch;functions=phi*") else { return };
+    let Some(text) = instrumented("kinds=branch+branch;functions=phi*+!nothing") else { return };
     insta::assert_snapshot!(text);
 }
 

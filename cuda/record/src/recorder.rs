@@ -651,8 +651,10 @@ impl Recorder {
     }
 }
 
-/// A kernel as the program's source names it, without its parameters.
+/// A kernel as the program's source names it, without its parameters, and where it is static without the
+/// hash of its unit's path.
 fn source_name(mangled: &str) -> String {
+    let mangled = mangled.split("__intern__").next().unwrap_or(mangled);
     let options = cpp_demangle::DemangleOptions::new().no_params().no_return_type();
     let symbol = cpp_demangle::Symbol::new(mangled).ok();
     let name = symbol.and_then(|symbol| symbol.demangle_with_options(&options).ok());
