@@ -23,6 +23,10 @@ pub(crate) const RELAXED: c_uint = 2;
 const COMPUTE_MAJOR: c_int = 75;
 const COMPUTE_MINOR: c_int = 76;
 
+/// Statuses of kernels that went wrong: every call that comes after gets them. Illegal addresses, time that
+/// ran out, assertions, stacks, instructions, alignment, spaces, program counters, and all else.
+const FAULTS: [Status; 9] = [700, 702, 710, 714, 715, 716, 717, 718, 719];
+
 /// A call of the driver that failed, or that it does not have.
 #[derive(Debug)]
 pub(crate) struct Failure {
@@ -35,6 +39,10 @@ impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.status {
             None => write!(f, "the driver has no {}", self.call),
+            // What the driver was asked for met it, but did not do it.
+            Some(status) if FAULTS.contains(&status) => {
+                write!(f, "a kernel failed: {} ({status})", self.name)
+            }
             Some(status) => write!(f, "{} failed: {} ({status})", self.call, self.name),
         }
     }

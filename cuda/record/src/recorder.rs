@@ -623,11 +623,23 @@ impl Recorder {
             output.launch(&pending.launch, number, site, warps)
         });
         if lost > 0 {
-            say(&format!(
-                "{}: {lost} words of events did not fit; --capacity gives each warp more than {}",
-                pending.launch.kernel, pending.launch.words_per_warp
-            ));
+            self.say_what_did_not_fit(&pending.launch, lost);
         }
+    }
+
+    /// Once for each kernel.
+    fn say_what_did_not_fit(&mut self, launch: &Launch, lost: u64) {
+        let Launch { kernel, words_per_warp, .. } = launch;
+        if !self.said.insert(format!("{kernel}: overflow")) {
+            return;
+        }
+        let option = match *words_per_warp < self.config.capacity {
+            true => "--memory",
+            false => "--capacity",
+        };
+        say(&format!(
+            "{kernel}: {lost} words of events did not fit; {option} gives each warp more than {words_per_warp}"
+        ));
     }
 
     /// Writes all that was recorded and forgets what may no longer be there.

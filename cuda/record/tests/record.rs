@@ -144,6 +144,15 @@ fn a_call_that_fails_is_named_and_the_program_goes_on() {
 }
 
 #[test]
+fn a_kernel_that_went_wrong_is_told_from_a_call_that_failed() {
+    let Some(setting) = Setting::new() else { return };
+    let output = setting.run(&[("FAIL", "cuMemsetD8Async"), ("STATUS", "700")]);
+    unchanged(&output);
+    let said = said(&output);
+    assert!(said.contains("run: not recorded: a kernel failed: CUDA_ERROR (700)"), "{said}");
+}
+
+#[test]
 fn the_program_sees_its_own_errors() {
     let Some(setting) = Setting::new() else { return };
     let output = setting.run(&[("FAIL", "cuLaunchKernel")]);

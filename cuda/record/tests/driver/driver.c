@@ -1,5 +1,6 @@
 /* As much of a CUDA driver as the recorder calls. Memory is the process's; there is one module with one
- * kernel, which does what an instrumented kernel of two warps does. FAIL names a call that fails. */
+ * kernel, which does what an instrumented kernel of two warps does. FAIL names a call that fails,
+ * STATUS how if not by 2. */
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -30,10 +31,11 @@ static unsigned mode;
 
 static Status fails(const char *call) {
     const char *name = getenv("FAIL");
-    return name && strcmp(name, call) == 0 ? 2 : 0;
+    const char *status = getenv("STATUS");
+    return !name || strcmp(name, call) ? 0 : status ? (Status)atoi(status) : 2;
 }
 #define CALL(name, ...) Status name(__VA_ARGS__)
-#define MAY_FAIL if (fails(__func__)) return 2
+#define MAY_FAIL do { Status failed = fails(__func__); if (failed) return failed; } while (0)
 
 CALL(cuGetErrorName, Status s, const char **n) { *n = s == 2 ? "CUDA_ERROR_OUT_OF_MEMORY" : "CUDA_ERROR"; return 0; }
 CALL(cuCtxGetCurrent, void **c) { *c = (void *)8; return 0; }
@@ -55,7 +57,7 @@ CALL(cuModuleGetGlobal_v2, Address *a, size_t *s, void *m, const char *n) {
 CALL(cuThreadExchangeStreamCaptureMode, unsigned *m) { unsigned was = mode; mode = *m; *m = was; return 0; }
 CALL(cuMemAlloc_v2, Address *a, size_t s) { MAY_FAIL; MINDS_CAPTURES; return (*a = (Address)malloc(s)) == 0; }
 CALL(cuMemFree_v2, Address a) { free((void *)a); return 0; }
-CALL(cuMemsetD8Async, Address a, uint8_t v, size_t s, void *q) { (void)q; memset((void *)a, v, s); return 0; }
+CALL(cuMemsetD8Async, Address a, uint8_t v, size_t s, void *q) { MAY_FAIL; (void)q; memset((void *)a, v, s); return 0; }
 CALL(cuMemcpyHtoDAsync_v2, Address a, const void *f, size_t s, void *q) { MAY_FAIL; (void)q; memcpy((void *)a, f, s); return 0; }
 CALL(cuMemcpyDtoHAsync_v2, void *t, Address a, size_t s, void *q) { MAY_FAIL; (void)q; memcpy(t, (void *)a, s); return 0; }
 CALL(cuStreamCreate, void **q, unsigned f) { *q = (void *)24; return f != 1; }

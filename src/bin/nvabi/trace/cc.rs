@@ -6,6 +6,8 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
+use clap::builder::NonEmptyStringValueParser;
+
 use super::{Scratch, beside, link};
 use crate::context::Context;
 
@@ -25,10 +27,10 @@ const RDC: &str = "-fgpu-rdc";
 #[derive(Debug, clap::Args)]
 pub(crate) struct CcArgs {
     /// What is recorded: branch, store, atomic, entry, exit, or all.
-    #[arg(long, value_name = "LIST", default_value = "branch")]
+    #[arg(long, value_name = "LIST", default_value = "branch", value_parser = NonEmptyStringValueParser::new())]
     kinds: String,
     /// Functions to record, by their names or mangled names; `!` before one leaves it out.
-    #[arg(long, value_name = "GLOBS")]
+    #[arg(long, value_name = "GLOBS", value_parser = NonEmptyStringValueParser::new())]
     functions: Option<String>,
     /// What the paths of sites are relative to; without this, the folder of each main file.
     #[arg(long, value_name = "DIR")]

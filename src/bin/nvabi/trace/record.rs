@@ -26,7 +26,7 @@ pub(crate) struct RecordArgs {
     #[arg(long, value_name = "N", default_value_t = 4096, value_parser = clap::value_parser!(u32).range(1..=1 << 24))]
     capacity: u32,
     /// MiB of device memory that the events of one launch may take.
-    #[arg(long, value_name = "MIB", default_value_t = 1024)]
+    #[arg(long, value_name = "MIB", default_value_t = 1024, value_parser = clap::value_parser!(u64).range(1..=1 << 24))]
     memory: u64,
     /// Record every Nth warp.
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
@@ -120,7 +120,9 @@ fn run(context: &Context<'_>, args: &RecordArgs) -> io::Result<ExitStatus> {
 fn why_nothing(args: &RecordArgs) -> &'static str {
     match args.kernels.is_some() || args.launches.is_some() {
         true => "no kernel that --kernels and --launches choose ran to its end with the pass in it",
-        false => "no kernel that `nvabi trace cc` compiled ran to its end",
+        false => {
+            "no kernel ran to its end that `nvabi trace cc` compiled and its --functions chose"
+        }
     }
 }
 
