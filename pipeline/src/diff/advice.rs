@@ -1,4 +1,7 @@
 //! What a shim must do about a diff, as far as the facts tell.
+//!
+//! Two tags tell nothing of those between, before or after them: what is gone may come back. So all
+//! that is said is said of one tag or the other.
 
 use serde::Serialize;
 
@@ -34,27 +37,27 @@ fn call(change: &CallChange, diff: &Diff) -> Option<String> {
             let number = hex(before.number);
             return Some(match &change.number_now {
                 Some(now) => {
-                    format!("gone; from {to} on {number} is {now}: tell them apart by version")
+                    format!("gone at {to}, where {number} is {now}: tell them apart by version")
                 }
-                None => format!("gone: refuse {number} from {to} on"),
+                None => format!("gone at {to}: refuse {number} there"),
             });
         }
         (Some(before), Some(after), _) => (before, after),
     };
     let mut what = Vec::new();
     if let Some(before) = &change.name_before {
-        what.push(format!("was {before} until {from}, see whether it means the same"));
+        what.push(format!("was {before} at {from}, see whether it means the same"));
     }
     if before.number != after.number {
         let taken = match &change.number_now {
             Some(now) => format!(", where {} is {now}", hex(before.number)),
             None => String::new(),
         };
-        what.push(format!("send {} from {to} on{taken}", hex(after.number)));
+        what.push(format!("send {} at {to}{taken}", hex(after.number)));
     }
     // Where nothing tells what it takes, nothing follows.
     if before.params != after.params && before.unmapped == after.unmapped {
-        what.push(format!("takes {} from {to} on", listed(after.params.iter().cloned())));
+        what.push(format!("takes {} at {to}", listed(after.params.iter().cloned())));
     }
     for (role, x, y) in
         [(Role::Fd, &before.fds, &after.fds), (Role::Pointer, &before.pointers, &after.pointers)]
@@ -63,10 +66,10 @@ fn call(change: &CallChange, diff: &Diff) -> Option<String> {
             a.iter().filter(|path| !b.contains(path)).cloned().collect()
         };
         for path in only(y, x) {
-            what.push(format!("translate {path}: {} from {to} on", role.words()));
+            what.push(format!("translate {path} at {to}: {} there", role.words()));
         }
         for path in only(x, y) {
-            what.push(format!("leave {path} alone: {} until {from} alone", role.words()));
+            what.push(format!("leave {path} alone at {to}: it was {} at {from}", role.words()));
         }
     }
     joined(what)

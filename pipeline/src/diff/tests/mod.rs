@@ -486,7 +486,7 @@ fn calls_that_no_spec_names_are_told_by_the_driver() {
     assert_eq!((class.kind, class.class), (ItemKind::Class, Class::Break));
     let text = super::text(&classes);
     assert!(text.contains("~ NOTIFY_BUFFER  0xc365 (parameters none → P)"), "{text}");
-    assert!(text.contains("NOTIFY_BUFFER: takes P from 1.2 on"), "{text}");
+    assert!(text.contains("NOTIFY_BUFFER: takes P at 1.2"), "{text}");
 
     let moved = all(of(None, Some("P"), 1), of(None, Some("P"), 2));
     assert_eq!((moved.calls.len(), moved.calls[0].class), (1, Class::Break));
@@ -553,7 +553,36 @@ fn whatever_must_be_done_is_said() {
     let found = all(renamed("NV0000_CTRL_CMD_A"), renamed("NV0000_CTRL_CMD_B"));
     assert_eq!(
         super::advice(&found)[0].what,
-        "was NV0000_CTRL_CMD_A until 1.1, see whether it means the same"
+        "was NV0000_CTRL_CMD_A at 1.1, see whether it means the same"
+    );
+}
+
+/// A call that is gone may come back, and one that is the same in both may have changed between them.
+#[test]
+fn what_must_be_done_is_said_of_the_two_tags_alone() {
+    let of = |calls: &[(&str, i128)]| {
+        let fields = ["0 4 dev int", "8 8 address void *"];
+        let driver = driver().structure("P", 16, &fields);
+        calls.iter().fold(driver, |driver, (name, number)| driver.constant(name, *number))
+    };
+    let items = "[frontend]\nGONE = {}\nMOVED = {}\nTAKEN = {}\n\
+        ROLES = [{ params = \"P\", pointers = [{ field = \"address\", opaque = true }], until = \"1.2\" }, \
+        { params = \"P\", fds = [\"dev\"], since = \"1.2\" }]";
+    let items = items.replace("{}", "{ parameterless = true }");
+    let before = of(&[("GONE", 1), ("MOVED", 2), ("TAKEN", 3), ("ROLES", 4)]);
+    let after = of(&[("MOVED", 3), ("ROLES", 4)]);
+    let found = compare(before, after, &items, Scope::Items);
+    let calls = super::advice(&found).into_iter().map(|a| format!("{}: {}", a.subject, a.what));
+    let told: Vec<String> = calls.take(4).collect();
+    assert_eq!(
+        told,
+        [
+            "GONE: gone at 1.2: refuse 1 there",
+            "MOVED: send 3 at 1.2",
+            "ROLES: translate dev at 1.2: a file descriptor there; \
+                leave address alone at 1.2: it was a pointer at 1.1",
+            "TAKEN: gone at 1.2, where 3 is MOVED: tell them apart by version",
+        ]
     );
 }
 
