@@ -6,7 +6,10 @@
 use serde::Serialize;
 
 use super::text::{bytes, listed};
-use super::{CallChange, Class, Diff, FieldChange, Instead, RecordChange, Role, TypeChange};
+use super::{
+    CallChange, Class, Diff, EnumChange, FieldChange, FieldState, Instead, RecordChange, Role,
+    TypeChange, ValueState,
+};
 use crate::model::hex;
 
 /// One thing to do.
@@ -18,7 +21,8 @@ pub struct Advice {
     pub what: String,
 }
 
-/// What to do about every change that is not harmless; constants speak for themselves.
+/// What to do about every change of a call or record that is not harmless, and about enums whose values
+/// are others. Constants speak for themselves.
 pub fn advice(diff: &Diff) -> Vec<Advice> {
     let calls = diff.calls.iter().filter_map(|change| {
         Some(Advice { subject: change.name.clone(), what: call(change, diff)? })
@@ -26,7 +30,10 @@ pub fn advice(diff: &Diff) -> Vec<Advice> {
     let records = diff.records.iter().filter(|r| r.carried_by.is_empty()).filter_map(|change| {
         Some(Advice { subject: change.name.clone(), what: record(change, diff)? })
     });
-    calls.chain(records).collect()
+    let enums = diff.enums.iter().filter_map(|change| {
+        Some(Advice { subject: change.name.clone(), what: enumeration(change)? })
+    });
+    calls.chain(records).chain(enums).collect()
 }
 
 fn call(change: &CallChange, diff: &Diff) -> Option<String> {
@@ -93,6 +100,30 @@ fn record(change: &RecordChange, diff: &Diff) -> Option<String> {
     joined(what)
 }
 
+fn enumeration(change: &EnumChange) -> Option<String> {
+    let (Some(before), Some(after), Class::Break) = (&change.before, &change.after, change.class)
+    else {
+        return None;
+    };
+    let mut what = Vec::new();
+    if before.size != after.size {
+        what.push(format!("regenerate, {}, not {}", bytes(after.size), bytes(before.size)));
+    }
+    let others: Vec<String> = (change.enumerators.iter())
+        .filter_map(|value| match (&value.before, &value.after) {
+            (
+                Some(ValueState::Enumerator { value: x }),
+                Some(ValueState::Enumerator { value: y }),
+            ) if x != y => Some(format!("{} is {} now, not {}", value.name, hex(*y), hex(*x))),
+            _ => None,
+        })
+        .collect();
+    if !others.is_empty() {
+        what.push(format!("translate its values: {}", listed(others.into_iter())));
+    }
+    joined(what)
+}
+
 fn regenerate(change: &RecordChange, diff: &Diff) -> String {
     let carried: Vec<String> = (diff.records.iter())
         .filter(|other| !other.carried_by.is_empty())
@@ -129,11 +160,13 @@ fn fields(change: &RecordChange, diff: &Diff) -> Vec<String> {
                     x.field.name, y.field.name
                 ));
             }
-            (Some(x), Some(y), _) if x.field.offset != y.field.offset => moved.push(name),
-            (Some(x), Some(y), _) if field.retyped == Some(TypeChange::Reading) => {
-                what.push(format!("{name} is {} now, not {}", y.field.ty, x.field.ty));
+            (Some(x), Some(y), _) => {
+                if place(x) != place(y) {
+                    moved.push(name.clone());
+                }
+                what.extend(remade(field, x, y));
             }
-            _ => {}
+            (None, None, _) => {}
         }
         what.extend(role(field));
     }
@@ -155,6 +188,33 @@ fn fields(change: &RecordChange, diff: &Diff) -> Vec<String> {
     told
 }
 
+/// The first bit, from the record's start.
+fn place(state: &FieldState) -> u64 {
+    state.field.offset * 8 + state.field.bits.map_or(0, |bits| bits.bit_offset)
+}
+
+/// What it is now, where its bytes are more, fewer, or something else.
+fn remade(field: &FieldChange, x: &FieldState, y: &FieldState) -> Option<String> {
+    let width = |state: &FieldState| match state.field.bits {
+        Some(bits) => format!("{} bits", bits.bit_width),
+        None => bytes(state.field.size),
+    };
+    if width(x) == width(y) && matches!(field.retyped, None | Some(TypeChange::Spelling)) {
+        return None;
+    }
+    // A struct that grew is called as before.
+    let pairs = [
+        (y.field.ty.clone(), x.field.ty.clone()),
+        (y.field.canonical.clone(), x.field.canonical.clone()),
+        (width(y), width(x)),
+    ];
+    let name = field.name();
+    Some(match pairs.iter().find(|(now, before)| now != before) {
+        Some((now, before)) => format!("{name} is {now} now, not {before}"),
+        None => format!("{name} is made of something else"),
+    })
+}
+
 fn described(field: &FieldChange) -> String {
     let length = field.after.as_ref().and_then(|state| state.length_of.as_ref());
     match length {
@@ -165,7 +225,7 @@ fn described(field: &FieldChange) -> String {
 
 /// What to translate that was not translated before, or the other way round.
 fn role(field: &FieldChange) -> Option<String> {
-    let role = |state: &Option<super::FieldState>| {
+    let role = |state: &Option<FieldState>| {
         state.as_ref().and_then(|s| s.role).filter(|role| *role != Role::Handle)
     };
     let (before, after) = (role(&field.before), role(&field.after));

@@ -557,6 +557,52 @@ fn whatever_must_be_done_is_said() {
     );
 }
 
+/// `regenerate` alone does not tell what to look for.
+#[test]
+fn what_a_field_became_is_said() {
+    let told = |before: &[&str], after: &[&str]| {
+        let of = |fields: &[&str]| {
+            let inner = if fields == before { 4 } else { 8 };
+            let member = format!("0 {inner} a char[{inner}]");
+            driver().structure("Inner", inner, &[&member]).structure("S", 16, fields)
+        };
+        let advice = super::advice(&all(of(before), of(after)));
+        let of_s = advice.into_iter().find(|advice| advice.subject == "S").unwrap();
+        of_s.what
+    };
+    let cases: [(&[&str], &[&str], &str); 6] = [
+        (
+            &["0 1 mode NvU8 = unsigned char"],
+            &["0 2 mode NvU16 = unsigned short"],
+            "mode is NvU16 now, not NvU8",
+        ),
+        (&["0 5 table char[5]"], &["0 6 table char[6]"], "table is char[6] now, not char[5]"),
+        (
+            &["0 1 a char", "4 4 page unsigned int"],
+            &["0 1 a char", "8 8 page unsigned long"],
+            "page moved; page is unsigned long now, not unsigned int",
+        ),
+        (&["0.0:3 4 a int"], &["0.0:2 4 a int"], "a is 2 bits now, not 3 bits"),
+        (&["0.0:2 4 a int"], &["0.1:2 4 a int"], "a moved"),
+        (
+            &["0 4 inner Inner", "12 1 a char"],
+            &["0 8 inner Inner", "12 2 a short"],
+            "inner is 8 bytes now, not 4 bytes; a is short now, not char",
+        ),
+    ];
+    for (before, after, expected) in cases {
+        assert_eq!(told(before, after), format!("regenerate, the size stays; {expected}"));
+    }
+}
+
+#[test]
+fn an_enumerator_of_another_value_is_to_be_translated() {
+    let of = |variants: &[(&str, i128)]| driver().enumeration("E", variants);
+    let found = all(of(&[("LINEAR", 0), ("PQ", 1)]), of(&[("LINEAR", 0), ("SDR", 1), ("PQ", 2)]));
+    let told: Vec<String> = super::advice(&found).into_iter().map(|a| a.what).collect();
+    assert_eq!(told, ["translate its values: PQ is 2 now, not 1"]);
+}
+
 /// A call that is gone may come back, and one that is the same in both may have changed between them.
 #[test]
 fn what_must_be_done_is_said_of_the_two_tags_alone() {
