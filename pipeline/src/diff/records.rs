@@ -106,6 +106,8 @@ pub struct FieldState {
 pub enum Instead {
     /// Nothing: it ends before.
     Beyond,
+    /// Nothing, or bytes that are not used, and then its end.
+    Across,
     /// Bytes between fields, or after the last.
     Padding,
     /// Fields whose names say that they are not used.
@@ -189,11 +191,13 @@ impl FieldChange {
     fn classify_one(&self, only: &FieldState) -> Class {
         let gone = self.after.is_none();
         match &self.instead {
-            Some(Instead::Beyond | Instead::Fields(_)) => match only.is_reserved() {
-                // The record's size tells of it, or the fields that are in its place.
-                true => Class::Harmless,
-                false => Class::Break,
-            },
+            Some(Instead::Beyond | Instead::Across | Instead::Fields(_)) => {
+                match only.is_reserved() {
+                    // The record's size tells of it, or the fields that are in its place.
+                    true => Class::Harmless,
+                    false => Class::Break,
+                }
+            }
             Some(Instead::Padding | Instead::Reserved(_)) => match only.is_reserved() {
                 true => Class::Harmless,
                 false => Class::Meaning,

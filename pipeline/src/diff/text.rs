@@ -356,6 +356,7 @@ fn instead(instead: &Instead, new: bool) -> Option<String> {
     let (verb, end) = if new { ("was", "old") } else { ("now", "new") };
     Some(match instead {
         Instead::Beyond => format!("past the {end} end"),
+        Instead::Across => format!("across the {end} end"),
         Instead::Padding => format!("{verb} padding"),
         Instead::Reserved(names) => format!("{verb} {}", names.join(", ")),
         Instead::Fields(names) => {

@@ -190,8 +190,10 @@ fn instead(field: &Field, owner: &Record, other: &Record) -> Instead {
         overlapping.iter().copied().filter(|there| !is_reserved(&there.name)).collect();
     if !used.is_empty() {
         Instead::Fields(names(&used))
-    } else if field.offset + field.size > other.size {
+    } else if start >= other.size * 8 {
         Instead::Beyond
+    } else if end > other.size * 8 {
+        Instead::Across
     } else if !overlapping.is_empty() {
         Instead::Reserved(names(&overlapping))
     } else {

@@ -158,6 +158,17 @@ fn a_field_past_the_end_breaks() {
 }
 
 #[test]
+fn a_field_across_the_end_is_not_past_it() {
+    let found = change((1, &["0 1 unused char"]), (4, &["0 4 surface unsigned int"]));
+    let [_, new] = &found.fields[..] else { panic!("{found:?}") };
+    assert_eq!((new.class, &new.instead), (Class::Break, &Some(Instead::Across)));
+    let notes = super::text::notes(new);
+    assert_eq!(notes, ["4 bytes", "across the old end"]);
+    let gone = change((8, &["0 8 a long"]), (4, &[]));
+    assert_eq!(super::text::notes(one(&gone)), ["8 bytes", "across the new end"]);
+}
+
+#[test]
 fn padding_that_gets_a_name_is_new_meaning() {
     let found = change((8, &["0 1 a char"]), (8, &["0 1 a char", "1 1 b char"]));
     assert_eq!((found.class, &one(&found).instead), (Class::Meaning, &Some(Instead::Padding)));
