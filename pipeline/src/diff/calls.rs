@@ -63,7 +63,8 @@ fn section<S: Serializer>(kind: &ItemKind, serializer: S) -> Result<S::Ok, S::Er
 
 impl CallState {
     fn same_roles(&self, other: &Self) -> bool {
-        (&self.fds, &self.pointers) == (&other.fds, &other.pointers)
+        let set = |paths: &[String]| -> BTreeSet<String> { paths.iter().cloned().collect() };
+        set(&self.fds) == set(&other.fds) && set(&self.pointers) == set(&other.pointers)
     }
 }
 

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 use super::{
-    CallChange, Class, Diff, EnumChange, FieldChange, FieldState, Holder, Instead, RecordChange,
-    TypeChange, ValueChange, ValueState,
+    CallChange, CallState, Class, Diff, EnumChange, FieldChange, FieldState, Holder, Instead,
+    RecordChange, TypeChange, ValueChange, ValueState,
 };
 use crate::model::{Source, hex};
 
@@ -135,7 +135,7 @@ fn calls(calls: &[&CallChange]) -> String {
     let mut text = String::from("calls\n");
     let mut table = Table::default();
     for call in calls {
-        let number = |state: &super::CallState| hex(state.number);
+        let number = |state: &CallState| hex(state.number);
         let (sign, numbers) = match (&call.before, &call.after) {
             (Some(x), Some(y)) if x.number != y.number => {
                 ("→", format!("{} → {}", number(x), number(y)))
@@ -166,27 +166,31 @@ fn call_notes(call: &CallChange) -> String {
         notes.push(format!("{} was {number}", hex(after.number)));
     }
     if let (Some(before), Some(after)) = (&call.before, &call.after) {
-        let mut list = |what: &str, x: &[String], y: &[String]| {
-            if x != y {
-                let told = |names: &[String]| match names {
-                    [] => "none".to_owned(),
-                    names => names.join(", "),
-                };
-                notes.push(format!("{what} {} → {}", told(x), told(y)));
-            }
+        let params = |state: &CallState| match (state.unmapped, &state.params[..]) {
+            (true, _) => "unknown".to_owned(),
+            (false, []) => "none".to_owned(),
+            (false, names) => names.join(", "),
         };
-        let params = |state: &super::CallState| match state.unmapped {
-            true => vec!["unknown".to_owned()],
-            false => state.params.clone(),
-        };
-        list("parameters", &params(before), &params(after));
-        list("fds", &before.fds, &after.fds);
-        list("pointers", &before.pointers, &after.pointers);
+        if params(before) != params(after) {
+            notes.push(format!("parameters {} → {}", params(before), params(after)));
+        }
+        notes.extend(came_and_went("fds", &before.fds, &after.fds));
+        notes.extend(came_and_went("pointers", &before.pointers, &after.pointers));
     }
     match notes.is_empty() {
         true => String::new(),
         false => format!(" ({})", notes.join("; ")),
     }
+}
+
+/// `pointers - a, + b`: what is on both sides is not told.
+fn came_and_went(what: &str, before: &[String], after: &[String]) -> Option<String> {
+    let only = |sign: char, these: &[String], others: &[String]| -> Vec<String> {
+        let only = these.iter().filter(|name| !others.contains(name));
+        only.map(|name| format!("{sign} {name}")).collect()
+    };
+    let told = [only('-', before, after), only('+', after, before)].concat();
+    (!told.is_empty()).then(|| format!("{what} {}", told.join(", ")))
 }
 
 fn record(record: &RecordChange, diff: &Diff) -> String {

@@ -643,6 +643,27 @@ fn what_must_be_done_is_said_of_the_two_tags_alone() {
     );
 }
 
+/// Of many pointers, the one that is gone is not to be found by eye.
+#[test]
+fn only_the_pointers_that_came_or_went_are_told() {
+    let of = || driver().structure("P", 24, &["0 8 a void *", "8 8 b void *", "16 8 c void *"]);
+    let role = |of: &str| format!("{{ field = \"{of}\", opaque = true }}");
+    let items = format!(
+        "[frontend]\nCALL = [{{ params = \"P\", pointers = [{a}, {b}], until = \"1.2\" }}, \
+         {{ params = \"P\", pointers = [{a}, {c}], since = \"1.2\" }}]",
+        a = role("a"),
+        b = role("b"),
+        c = role("c"),
+    );
+    let of = || of().constant("CALL", 3);
+    let text = super::text(&compare(of(), of(), &items, Scope::Items));
+    assert!(text.contains("~ CALL  3 (pointers - b, + c)"), "{text}");
+    let other_order = items.replace(&format!("[{}, {}]", role("a"), role("c")), "[PAIR]");
+    let pair = format!("[{}, {}]", role("b"), role("a"));
+    let found = compare(of(), of(), &other_order.replace("[PAIR]", &pair), Scope::Items);
+    assert!(found.is_empty(), "in another order they are the same: {found:?}");
+}
+
 /// A pointer to a function is as long as any other.
 #[test]
 fn a_callback_that_becomes_an_address_moves_nothing() {
