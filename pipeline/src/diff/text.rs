@@ -470,11 +470,16 @@ pub(super) fn value_row(change: &ValueChange) -> Vec<String> {
     if !change.bounds.is_empty() {
         let _ = write!(notes, ", the length of {}", listed(change.bounds.iter().cloned()));
     }
+    // Of two values, which one it is that names something else.
+    let of = |state: &Option<ValueState>, verb: &str| match (before, after, state) {
+        (Some(_), Some(_), Some(state)) => format!("{}{verb}", value(state)),
+        _ => String::new(),
+    };
     if let Some(now) = &change.value_now {
-        let _ = write!(notes, ", now {now}");
+        let _ = write!(notes, ", {}now {now}", of(before, " is "));
     }
     if let Some(was) = &change.value_was {
-        let _ = write!(notes, ", was {was}");
+        let _ = write!(notes, ", {}was {was}", of(after, " "));
     }
     vec![name, text + &notes]
 }

@@ -52,10 +52,12 @@ pub struct ValueChange {
     pub before: Option<ValueState>,
     /// On the second side; `None` where it is gone.
     pub after: Option<ValueState>,
-    /// For a constant that is gone: what is named alike and has its value on the second side.
+    /// For a constant that is gone or has another value: what is named alike and has its value of the
+    /// first side on the second.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub value_now: Option<String>,
-    /// For a constant that is new: what is named alike and has its value on the first side.
+    /// For a constant that is new or has another value: what is named alike and has its value of the
+    /// second side on the first.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub value_was: Option<String>,
     /// Arrays whose length went from the one value to the other: `RECORD.field`.
@@ -354,7 +356,6 @@ pub(super) fn constants(
         source: constant.source.clone(),
     };
     let mut found = compare(sides, |s| &s.constants, same, |name| names.has_constant(name), state);
-    add_namesakes(&mut found);
     let bounds = bounds(records);
     for change in &mut found {
         if let (
@@ -369,38 +370,39 @@ pub(super) fn constants(
             change.class = change.classify();
         }
     }
+    add_namesakes(&mut found);
     found
 }
 
-/// Finds for each constant that is gone the new one that took its value, and the other way round.
+/// Finds for each constant that gave its value away what has it now, and the other way round.
 fn add_namesakes(changes: &mut [ValueChange]) {
-    let mut gone: BTreeMap<i128, Vec<String>> = BTreeMap::new();
-    let mut new: BTreeMap<i128, Vec<String>> = BTreeMap::new();
+    let mut names: [BTreeMap<i128, Vec<String>>; 2] = Default::default();
     for change in changes.iter() {
-        match (&change.before, &change.after) {
-            // Every family of flags has a zero.
-            (Some(ValueState::Constant { value: 0, .. }), None)
-            | (None, Some(ValueState::Constant { value: 0, .. })) => {}
-            (Some(ValueState::Constant { value, .. }), None) => {
-                gone.entry(*value).or_default().push(change.name.clone());
+        for (names, value) in names.iter_mut().zip(telling(change)) {
+            if let Some(value) = value {
+                names.entry(value).or_default().push(change.name.clone());
             }
-            (None, Some(ValueState::Constant { value, .. })) => {
-                new.entry(*value).or_default().push(change.name.clone());
-            }
-            _ => {}
         }
     }
+    let [before, after] = names;
     for change in changes {
-        match (&change.before, &change.after) {
-            (Some(ValueState::Constant { value, .. }), None) => {
-                change.value_now = new.get(value).and_then(|names| namesake(&change.name, names));
-            }
-            (None, Some(ValueState::Constant { value, .. })) => {
-                change.value_was = gone.get(value).and_then(|names| namesake(&change.name, names));
-            }
-            _ => {}
-        }
+        let [was, is] = telling(change);
+        let find = |value: Option<i128>, names: &BTreeMap<i128, Vec<String>>| {
+            namesake(&change.name, names.get(&value?)?)
+        };
+        (change.value_now, change.value_was) = (find(was, &after), find(is, &before));
     }
+}
+
+/// The values that it has on both sides, but for those that tell nothing: every family of flags has a
+/// zero, and the length of an array names nothing.
+fn telling(change: &ValueChange) -> [Option<i128>; 2] {
+    [&change.before, &change.after].map(|state| match state {
+        Some(ValueState::Constant { value, .. }) if *value != 0 && change.bounds.is_empty() => {
+            Some(*value)
+        }
+        _ => None,
+    })
 }
 
 /// The one name that shares most words at its start, and about half of them at least.

@@ -424,6 +424,30 @@ fn a_constant_whose_value_is_taken_names_the_other() {
     assert_eq!(new.value_was.as_deref(), Some("NV0_NOTIFIERS_VM_START"));
 }
 
+/// A status was put in between in 595.44.02.
+#[test]
+fn a_constant_that_moves_names_what_has_its_value() {
+    let of = |statuses: &[(&str, i128)]| {
+        statuses.iter().fold(driver(), |driver, (name, value)| driver.constant(name, *value))
+    };
+    let found = all(
+        of(&[("NV_ERR_DMA_XFER_FAILED", 0x8b)]),
+        of(&[("NV_ERR_OPERATION_ABORTED", 0x8b), ("NV_ERR_DMA_XFER_FAILED", 0x8c)]),
+    );
+    let text = super::text(&found);
+    assert!(text.contains("0x8b → 0x8c, 0x8b is now NV_ERR_OPERATION_ABORTED"), "{text}");
+    assert!(text.contains("NV_ERR_OPERATION_ABORTED  0x8b, was NV_ERR_DMA_XFER_FAILED"), "{text}");
+    let back = super::text(&found.reversed());
+    assert!(back.contains("0x8c → 0x8b, 0x8b was NV_ERR_OPERATION_ABORTED"), "{back}");
+    // The length of an array names nothing.
+    let array = |length: i128, size: u64| {
+        let driver = driver().structure("S", size, &[&format!("0 {size} a char[{length}]")]);
+        driver.constant("NV0_LIST_MAX", length).constant("NV0_LIST_LAST", length - 1)
+    };
+    let found = all(array(8, 8), array(9, 9));
+    assert!(found.constants.iter().all(|c| c.value_now.is_none() && c.value_was.is_none()));
+}
+
 #[test]
 fn bit_ranges_that_move_break() {
     let of = |high| driver().with("R", &Fact::BitRange(high, 0));
