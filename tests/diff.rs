@@ -2,9 +2,11 @@
 
 #![allow(clippy::unwrap_used)]
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 use nvabi_pipeline::diff::{self, Diff, Scope, Side};
+use nvabi_pipeline::list;
 use nvabi_pipeline::lock;
 use nvabi_pipeline::spec::Spec;
 use nvabi_pipeline::tag::Tag;
@@ -57,6 +59,36 @@ fn real_diffs() {
     }
 }
 
+/// Every call that `list` names, with other parameters or another number than before, is told of by its name.
+#[test]
+fn a_call_is_told_of_by_its_name_whoever_names_it() {
+    let (lock, _) = lock::read(&root().join("abi-specs/lock")).unwrap();
+    let specs = Spec::load_family(&root().join("abi-specs"), "").unwrap();
+    let tags = ["550.90.07", "595.45.04"].map(|tag| tag.parse::<Tag>().unwrap());
+    let facts = tags.each_ref().map(|tag| lock.facts(tag).unwrap());
+    let spec = |tag: &Tag| specs.iter().find(|spec| spec.driver == tag.branch()).unwrap();
+    let sides = [0, 1].map(|i| Side { facts: &facts[i], spec: spec(&tags[i]) });
+    let listed = sides.map(|side| {
+        let commands = list::calls(side.facts, "command").into_iter();
+        let all = commands.chain(list::calls(side.facts, "class"));
+        let all = all.chain(list::ioctls(side.facts, side.spec));
+        all.map(|call| (call.name.clone(), call)).collect::<BTreeMap<_, _>>()
+    });
+    let found = diff::diff(sides[0], sides[1], Scope::All);
+    let seen: BTreeSet<&str> = (found.calls.iter().map(|call| call.name.as_str()))
+        .chain(found.records.iter().flat_map(|r| r.calls.iter().map(String::as_str)))
+        .collect();
+    let mut changed = 0;
+    for (name, before) in &listed[0] {
+        let Some(after) = listed[1].get(name) else { continue };
+        if (before.size, before.cmd, before.request) != (after.size, after.cmd, after.request) {
+            assert!(seen.contains(name.as_str()), "{before:?} {after:?}");
+            changed += 1;
+        }
+    }
+    assert!(changed > 100, "{changed}");
+}
+
 /// Output, statuses and exit codes of the command.
 #[cfg(feature = "cli")]
 mod command {
@@ -97,6 +129,23 @@ mod command {
         assert_eq!((unknown.status.code(), unknown.stdout.len()), (Some(2), 0));
         let told = text(&unknown.stderr);
         assert!(told.contains("did you mean `NvKmsSetModeOneHeadReply`?"), "{told}");
+    }
+
+    /// Commands and ioctls of the display that no spec names, with what they take.
+    #[test]
+    fn a_call_that_no_spec_names_is_told_of() {
+        let only = |from, to, name, told: &str| {
+            let output = nvabi(&[from, to, "--only", name]);
+            assert_eq!(output.status.code(), Some(1), "{name}: {}", text(&output.stderr));
+            let found = text(&output.stdout);
+            assert!(found.contains(told), "{name}: {found}");
+            assert!(found.contains(&format!("    for {name}")), "{name}: {found}");
+        };
+        let (old, new) = ("550.90.07", "595.45.04");
+        only(old, new, "NV0073_CTRL_CMD_DP_GET_CAPS", "DP_GET_CAPS_PARAMS  56 → 60 bytes");
+        only(old, new, "DRM_IOCTL_NVIDIA_GET_DEV_INFO", "0xc0206443 → 0xc0246443");
+        only(old, new, "DRM_IOCTL_NVIDIA_GET_DEV_INFO", "dev_info_params  32 → 36 bytes");
+        only("595.44.03", new, "NVKMS_IOCTL_SET_MODE", "ModeValidationParams  176 → 168 bytes");
     }
 
     /// No spec names the command that had the number before.

@@ -86,6 +86,31 @@ fn a_call_is_shown_with_its_number_and_its_parameters() {
     assert_eq!((&parts[0]["value"], &parts[2]["size"]), (&"0x2b".into(), &40.into()));
 }
 
+/// A command and two ioctls of the display: each has the ranges of what it takes.
+#[test]
+fn a_call_that_no_spec_names_has_the_ranges_of_its_parameters() {
+    let spans = |found: &Value| {
+        let layouts = found["layouts"].as_array().unwrap();
+        layouts.iter().map(|layout| layout["spans"].clone()).collect::<Vec<_>>()
+    };
+    for (call, kind, params) in [
+        ("NV0073_CTRL_CMD_DP_GET_CAPS", "control", "NV0073_CTRL_CMD_DP_GET_CAPS_PARAMS"),
+        ("NVKMS_IOCTL_SET_MODE", "ioctl", "NvKmsSetModeParams"),
+        ("DRM_IOCTL_NVIDIA_GET_DEV_INFO", "ioctl", "drm_nvidia_get_dev_info_params"),
+    ] {
+        let (found, of_params) =
+            (json(&["ranges", call, "--json"]), json(&["ranges", params, "--json"]));
+        assert_eq!(found["kind"], kind);
+        assert_eq!(found["layouts"][0]["parts"][1]["name"], params);
+        assert_eq!(spans(&found), spans(&of_params), "{call}");
+        assert!(spans(&found).len() > 3, "{call}");
+    }
+    // The specs name it from 555 on; the driver has had it before.
+    let early = json(&["ranges", "NV90E7_CTRL_CMD_BBX_GET_LAST_FLUSH_TIME", "--json"]);
+    assert_eq!(early["layouts"][0]["spans"][0]["first"], "535.43.24");
+    assert_eq!(spans(&early).len(), 1);
+}
+
 #[test]
 fn a_constant_and_an_enum_are_names_too() {
     let constant = nvabi(&["ranges", "NV_ERR_INVALID_ARGUMENT"]);

@@ -27,6 +27,7 @@ pub mod files;
 mod globs;
 #[cfg(feature = "headers")]
 pub mod headers;
+mod known;
 pub mod lint;
 #[cfg(feature = "reports")]
 pub mod list;

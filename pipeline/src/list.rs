@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
-use crate::model::{CALLS, DIRECTIONS, Facts, Surface, Takes, request_size};
+use crate::known::display::{self, Ioctl};
+use crate::model::{CALLS, DIRECTIONS, Facts, Takes, request_size};
 use crate::spec::{Item, ItemKind, Spec};
 
 /// One call.
@@ -86,12 +87,12 @@ fn listed_call(facts: &Facts, name: &str, takes: &Takes) -> Listed {
     }
 }
 
-/// Every ioctl: those of the spec, and those whose whole request is a constant or an enumerator.
+/// Every ioctl: those of the spec, and those of the display.
 pub fn ioctls(facts: &Facts, spec: &Spec) -> Vec<Listed> {
     let mut listed: Vec<Listed> =
         spec.items_at(&facts.tag).filter_map(|item| listed_item(facts, item)).collect();
-    listed.extend(requests(facts, "drm"));
-    listed.extend(modeset(facts));
+    let display = display::ioctls(&display::Facts::of(facts));
+    listed.extend(display.iter().map(|ioctl| listed_display(facts, ioctl)));
     let key = |call: &Listed| (call.surface.clone(), call.node.clone(), call.nr, call.name.clone());
     listed.sort_by_cached_key(key);
     listed
@@ -156,56 +157,22 @@ fn listed_item(facts: &Facts, item: &Item) -> Option<Listed> {
     })
 }
 
-/// Constants of a surface that are whole requests: they name their size, which is that of the type
-/// their name ends in.
-fn requests<'f>(facts: &'f Facts, surface: &'f str) -> impl Iterator<Item = Listed> + 'f {
-    let constants = facts.surfaces.get(surface).into_iter().flat_map(|s| &s.constants);
-    constants.filter(|(name, _)| name.contains("_IOCTL_")).filter_map(move |(name, constant)| {
-        let request = unsigned(constant.value)?;
-        let parts = parts(request);
-        let (_, what) = name.split_once("_IOCTL_")?;
-        let params = typed(&facts.surfaces[surface], what, &["", "params"], parts.size?);
-        (parts.magic != Some(0)).then(|| Listed {
-            name: name.clone(),
-            surface: surface.to_owned(),
-            params: params.into_iter().collect(),
-            ..parts
-        })
-    })
-}
-
-/// The display driver has one request; the enumerator in its parameters says what is asked.
-fn modeset(facts: &Facts) -> Vec<Listed> {
-    let Some(surface) = facts.surfaces.get("modeset") else { return Vec::new() };
-    let Some(commands) = surface.enums.get("NvKmsIoctlCommand") else { return Vec::new() };
-    let commands = commands.variants.iter().filter_map(|(name, value)| {
-        let what = name.strip_prefix("NVKMS_IOCTL_")?;
-        let params = typed(surface, &format!("NvKms{what}"), &["params"], 0);
-        Some(Listed {
-            name: name.clone(),
-            surface: "modeset".to_owned(),
-            nr: unsigned(*value),
-            size: params.as_ref().and_then(|ty| Some(surface.records.get(ty)?.size)),
-            params: params.into_iter().collect(),
+/// An ioctl of the display.
+fn listed_display(facts: &Facts, ioctl: &Ioctl<'_>) -> Listed {
+    let of = match ioctl.request() {
+        Some(request) => parts(request),
+        None => Listed {
+            nr: unsigned(ioctl.number),
+            size: ioctl.params.and_then(|ty| size_of(facts, ioctl.surface, ty)),
             ..Listed::default()
-        })
-    });
-    commands.collect()
-}
-
-/// The record that is named as a call is, but for case and underscores.
-fn typed(surface: &Surface, what: &str, suffixes: &[&str], size: u64) -> Option<String> {
-    let plain = |name: &str| name.replace('_', "").to_lowercase();
-    let what = plain(what);
-    let mut found = surface.records.iter().filter(|(name, record)| {
-        let name = plain(name);
-        (size == 0 || record.size == size)
-            && suffixes.iter().any(|suffix| {
-                let stem = name.strip_suffix(suffix);
-                stem.is_some_and(|stem| stem == what || stem == format!("drm{what}"))
-            })
-    });
-    found.next().map(|(name, _)| name.clone())
+        },
+    };
+    Listed {
+        name: ioctl.name.to_owned(),
+        surface: ioctl.surface.to_owned(),
+        params: ioctl.params.into_iter().map(str::to_owned).collect(),
+        ..of
+    }
 }
 
 fn size_of(facts: &Facts, surface: &str, ty: &str) -> Option<u64> {

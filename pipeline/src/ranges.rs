@@ -5,7 +5,9 @@
 //! mean something else. Names of types, spellings of scalars and lines of headers do not. Facts are
 //! those of the first target of the spec.
 //!
-//! A call that the spec of a branch does not name is *absent* from the branch's tags.
+//! Of a name that is asked for, what the specs do not say of a call the driver's facts do
+//! ([`with_told_calls`]). Over the calls of the specs as a whole, one that the spec of a branch does not
+//! name is *absent* from the branch's tags.
 
 pub mod derives;
 mod find;
@@ -18,8 +20,9 @@ use std::collections::{HashMap, HashSet};
 use serde::Serialize;
 
 use crate::diagnostic::{Diagnostic, Place, Report, nearest as nearest_name};
+use crate::known;
 use crate::lock::{ItemKind as LockKind, Lock};
-use crate::spec::{Named, Spec};
+use crate::spec::{Item, Named, Spec};
 
 pub use find::Abis;
 pub use nearest::Nearest;
@@ -31,7 +34,7 @@ const ABSENT: u32 = 0;
 /// A name that somebody asks about.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Asked {
-    /// A call, a record, an enum, a typedef, a constant or a bit range.
+    /// A call, a record, an enum, a typedef, a constant, an enumerator or a bit range.
     pub name: String,
     /// Where it was asked, when that is a file.
     pub place: Option<Place>,
@@ -149,6 +152,33 @@ pub fn request(specs: &mut [Spec], names: Option<&[Asked]>) -> Option<Spec> {
     Some(request)
 }
 
+/// The specs, with an item for each call that is asked for where no spec names it and the driver tells of it.
+///
+/// What the spec of one branch says of a call holds for others that do not name it.
+pub fn with_told_calls(lock: &Lock, specs: &[Spec], names: &[Asked]) -> Vec<Spec> {
+    let wanted: HashSet<&str> = names.iter().map(|asked| asked.name.as_str()).collect();
+    let complete = |(at, spec): (usize, &Spec)| {
+        let mut complete = known::with_told_calls(lock, spec, &|name| wanted.contains(name));
+        for item in &mut complete.items[spec.items.len()..] {
+            let others =
+                specs.iter().enumerate().flat_map(|(i, s)| s.items.iter().map(move |o| (i, o)));
+            let alike = |other: &Item| {
+                let takes = |ty: &Named| other.params.iter().any(|param| param.name == ty.name);
+                (other.kind, &other.name) == (item.kind, &item.name)
+                    && item.params.iter().all(takes)
+            };
+            let nearest =
+                others.filter(|(_, other)| alike(other)).min_by_key(|(i, _)| i.abs_diff(at));
+            if let Some((_, other)) = nearest {
+                *item =
+                    Item { since: item.since.take(), until: item.until.take(), ..other.clone() };
+            }
+        }
+        complete
+    };
+    specs.iter().enumerate().map(complete).collect()
+}
+
 fn once_each(names: impl Iterator<Item = Named>) -> Vec<Named> {
     let mut seen = HashSet::new();
     names.filter(|named| seen.insert(named.name.clone())).collect()
@@ -156,8 +186,8 @@ fn once_each(names: impl Iterator<Item = Named>) -> Vec<Named> {
 
 /// Complains of names that neither specs nor lock have, with what was meant most likely.
 pub fn unknown(lock: &Lock, specs: &[Spec], names: &[Asked]) -> Report {
-    let types = lock.headers.values().flat_map(|header| header.items.keys());
-    let of_lock = types.map(|(_, name)| name.as_str());
+    let shapes = shapes::Shapes::new(lock);
+    let of_lock = shapes.names();
     let of_specs = specs.iter().flat_map(|spec| &spec.items).map(|item| item.name.as_str());
     let mut known: Vec<&str> = of_lock.chain(of_specs).collect();
     known.sort_unstable();

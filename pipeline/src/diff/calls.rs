@@ -7,7 +7,8 @@ use serde::{Serialize, Serializer};
 
 use super::roles::find_record;
 use super::{Class, RecordChange, Scope, Side, Sides};
-use crate::model::{Call, Source, Takes};
+use crate::known::{self, display};
+use crate::model::{Call, Source};
 use crate::spec::{Item, ItemKind, Spec};
 
 /// An ioctl, command or class that differs.
@@ -99,16 +100,16 @@ impl CallChange {
 }
 
 type Key = (ItemKind, String);
-type Calls = BTreeMap<Key, CallState>;
+/// One side's calls, by table and name.
+pub(super) type Calls = BTreeMap<Key, CallState>;
 
-/// Every call in scope that differs.
+/// Every call that differs.
 pub(super) fn compare(
     sides: &Sides<'_>,
-    scope: Scope,
+    [from, to]: &[Calls; 2],
     records: &[RecordChange],
 ) -> Vec<CallChange> {
-    let [from, to] = in_scope(sides, scope);
-    let numbers = [Numbers::new(sides.from, &from), Numbers::new(sides.to, &to)];
+    let numbers = [Numbers::new(sides.from, from), Numbers::new(sides.to, to)];
     let params = Params::new(sides, records);
     let keys: BTreeSet<&Key> = from.keys().chain(to.keys()).collect();
     let mut changes: Vec<CallChange> = keys
@@ -120,7 +121,7 @@ pub(super) fn compare(
 }
 
 /// The calls of both sides: those that the specs name, or all.
-fn in_scope(sides: &Sides<'_>, scope: Scope) -> [Calls; 2] {
+pub(super) fn in_scope(sides: &Sides<'_>, scope: Scope) -> [Calls; 2] {
     let both = [sides.from, sides.to];
     let named = both.map(named_by_spec);
     if scope == Scope::Items {
@@ -294,19 +295,22 @@ fn named_by_spec(side: Side<'_>) -> Calls {
 }
 
 fn number(side: Side<'_>, item: &Item) -> Option<(i128, Option<Source>)> {
-    let surfaces = || side.spec.surfaces.iter().filter_map(|s| side.facts.surfaces.get(&s.name));
-    let constant = surfaces().find_map(|surface| surface.constants.get(&item.name));
-    let of_enums = || {
-        let enums = surfaces().flat_map(|surface| surface.enums.values());
-        let mut found =
-            enums.filter_map(|e| Some((*e.variants.get(&item.name)?, e.source.clone())));
-        found.next()
-    };
-    let found = constant.map(|c| (c.value, c.source.clone())).or_else(of_enums);
-    match found {
+    match constant(side, &item.name) {
         Some((number, source)) => Some((number, Some(source))),
         None => item.number.map(|number| (i128::from(number), None)),
     }
+}
+
+/// The constant or enumerator of that name, in the first surface that has it.
+fn constant(side: Side<'_>, name: &str) -> Option<(i128, Source)> {
+    let surfaces = || side.spec.surfaces.iter().filter_map(|s| side.facts.surfaces.get(&s.name));
+    let constant = surfaces().find_map(|surface| surface.constants.get(name));
+    let of_enums = || {
+        let enums = surfaces().flat_map(|surface| surface.enums.values());
+        let mut found = enums.filter_map(|e| Some((*e.variants.get(name)?, e.source.clone())));
+        found.next()
+    };
+    constant.map(|c| (c.value, c.source.clone())).or_else(of_enums)
 }
 
 fn is_known(side: Side<'_>, name: &str) -> bool {
@@ -315,15 +319,11 @@ fn is_known(side: Side<'_>, name: &str) -> bool {
         || surfaces.any(|s| s.aliases.contains_key(name) || s.enums.contains_key(name))
 }
 
-/// The commands and classes that the driver's own sources tell of: see [`crate::calls`].
+/// The calls that the driver's own sources tell of: see [`known`].
 fn told_by_driver(side: Side<'_>) -> Calls {
     let told = side.facts.surfaces.values().flat_map(|surface| &surface.calls);
     let call = |(name, call): (&String, &Call)| {
         let takes = &call.takes;
-        let kind = match takes.kind == "class" {
-            true => ItemKind::Class,
-            false => ItemKind::Control,
-        };
         let constant = side.facts.surfaces.values().find_map(|s| s.constants.get(name))?;
         let state = CallState {
             number: constant.value,
@@ -333,14 +333,23 @@ fn told_by_driver(side: Side<'_>) -> Calls {
             pointers: Vec::new(),
             source: Some(call.source.clone()),
         };
-        Some(((kind, name.clone()), state))
+        Some(((known::kind(takes), name.clone()), state))
     };
-    told.filter(|(_, call)| is_told(&call.takes)).filter_map(call).collect()
+    let calls = told.filter(|(_, call)| known::is_told(&call.takes)).filter_map(call);
+    let display = display::ioctls(&display::Facts::of(side.facts));
+    calls.chain(display.iter().map(|ioctl| of_display(side, ioctl))).collect()
 }
 
-/// Whether the driver has it: a class that its resource list lacks is a name in a header.
-pub(super) fn is_told(takes: &Takes) -> bool {
-    takes.is_mapped() || takes.kind != "class"
+fn of_display(side: Side<'_>, ioctl: &display::Ioctl<'_>) -> (Key, CallState) {
+    let state = CallState {
+        number: ioctl.number,
+        params: ioctl.params.into_iter().map(str::to_owned).collect(),
+        unmapped: !ioctl.is_mapped(),
+        fds: Vec::new(),
+        pointers: Vec::new(),
+        source: constant(side, ioctl.name).map(|(_, source)| source),
+    };
+    ((ItemKind::Ioctl, ioctl.name.to_owned()), state)
 }
 
 /// What a typedef stands for: another name for the same parameters is no change.

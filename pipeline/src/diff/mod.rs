@@ -121,13 +121,14 @@ fn as_text<T: fmt::Display, S: Serializer>(value: &T, serializer: S) -> Result<S
 /// What is different between two sides.
 pub fn diff(from: Side<'_>, to: Side<'_>, scope: Scope) -> Diff {
     let sides = Sides { from, to };
-    let names = scope::Names::new(&sides, scope);
-    let records = records::compare(&sides, &names);
+    let in_scope = calls::in_scope(&sides, scope);
+    let names = scope::Names::new(&sides, scope, &in_scope);
+    let records = records::compare(&sides, &names, &in_scope);
     let constants = values::constants(&sides, &names, &records);
     let found = Diff {
         from: from.facts.tag.clone(),
         to: to.facts.tag.clone(),
-        calls: calls::compare(&sides, scope, &records),
+        calls: calls::compare(&sides, &in_scope, &records),
         enums: values::enums(&sides, &names),
         aliases: values::aliases(&sides, &names),
         bit_ranges: values::bit_ranges(&sides, &names),

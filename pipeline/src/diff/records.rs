@@ -5,6 +5,7 @@ use std::mem::swap;
 
 use serde::Serialize;
 
+use super::calls::Calls;
 use super::roles::{Role, Roles, is_reserved};
 use super::scope::Names;
 use super::{Class, Layer, Merge, Sides, merge, pairs};
@@ -318,7 +319,11 @@ fn records<'a>(layers: [Layer<'a>; 2], names: &Names<'_>) -> BTreeMap<&'a str, P
 }
 
 /// Every record in scope that differs.
-pub(super) fn compare(sides: &Sides<'_>, names: &Names<'_>) -> Vec<RecordChange> {
+pub(super) fn compare(
+    sides: &Sides<'_>,
+    names: &Names<'_>,
+    calls: &[Calls; 2],
+) -> Vec<RecordChange> {
     let roles = [Roles::new(sides.from), Roles::new(sides.to)];
     let mut found: BTreeMap<String, Vec<RecordChange>> = BTreeMap::new();
     for (surface, layers) in sides.layers() {
@@ -328,7 +333,7 @@ pub(super) fn compare(sides: &Sides<'_>, names: &Names<'_>) -> Vec<RecordChange>
         if changes.is_empty() {
             continue;
         }
-        let holders = Holders::new(sides, layers, &records);
+        let holders = Holders::new(sides, layers, calls, &records);
         for mut change in changes {
             holders.fill(&mut change);
             change.finish();

@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 
-use super::calls::is_told;
+use super::calls::Calls;
 use super::{Scope, Side, Sides};
 use crate::globs::Globs;
 use crate::model::split_array;
@@ -18,17 +18,12 @@ pub(super) struct Names<'a> {
 }
 
 impl<'a> Names<'a> {
-    pub(super) fn new(sides: &Sides<'a>, scope: Scope) -> Self {
+    pub(super) fn new(sides: &Sides<'a>, scope: Scope, calls: &'a [Calls; 2]) -> Self {
         let both = [sides.from, sides.to];
         let patterns = both.into_iter().flat_map(|side| &side.spec.constants);
         let mut numbers: HashSet<&str> =
             both.into_iter().flat_map(items).map(|item| item.name.as_str()).collect();
-        if scope == Scope::All {
-            let surfaces = both.into_iter().flat_map(|side| side.facts.surfaces.values());
-            let told = surfaces.flat_map(|surface| &surface.calls);
-            let told = told.filter(|(_, call)| is_told(&call.takes));
-            numbers.extend(told.map(|(name, _)| name.as_str()));
-        }
+        numbers.extend(calls.iter().flat_map(|calls| calls.keys()).map(|(_, name)| name.as_str()));
         let types = match scope {
             Scope::All => None,
             Scope::Items => {

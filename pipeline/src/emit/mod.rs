@@ -4,7 +4,6 @@
 //! `tables` what a program looks up; this file puts them into modules.
 
 mod drivers;
-mod known;
 mod plan;
 mod records;
 mod roles;
@@ -56,7 +55,7 @@ impl Options<'_> {
 /// The Rust source for the specs' drivers.
 pub fn emit(lock: &Lock, specs: &[&Spec], options: Options<'_>) -> Result<String, Report> {
     let complete: Vec<Spec> = match options.full {
-        true => specs.iter().map(|spec| known::with_all_calls(lock, spec)).collect(),
+        true => specs.iter().map(|spec| crate::known::with_all_calls(lock, spec)).collect(),
         false => Vec::new(),
     };
     let complete: Vec<&Spec> = complete.iter().collect();

@@ -61,7 +61,8 @@ impl<'a> Abis<'a> {
 
     /// The names asked for, each once; `Err` with those that nothing is known of.
     ///
-    /// A name is a call of the specs before it is a type, and a type before it is a constant.
+    /// A name is a call before it is a type, and a type before it is a constant. The calls are those of
+    /// `specs`: see [`super::with_told_calls`].
     pub fn of_names(
         lock: &'a Lock,
         specs: &'a [Spec],
@@ -290,6 +291,9 @@ impl<'a> Abis<'a> {
                 parts.extend(self.part(Kind::Type, name, tag));
             }
         }
+        if item.params.is_empty() && !item.parameterless {
+            parts.push(Part::new("parameters", Some("unknown".to_owned())));
+        }
         parts
     }
 
@@ -309,6 +313,9 @@ impl<'a> Abis<'a> {
         match &*placed.fact {
             Fact::Record { size, align, .. } => {
                 (part.size, part.align) = (Some(*size), Some(*align));
+            }
+            Fact::Enum { variants, .. } if kind == Kind::Constant => {
+                part.value = Some(hex(*variants.get(name)?));
             }
             Fact::Enum { size, .. } | Fact::Alias { size, .. } => part.size = Some(*size),
             Fact::Call(_) => {}

@@ -2,18 +2,19 @@
 //! all that it holds by value.
 
 use std::cmp::Reverse;
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::fmt::Write as _;
 use std::rc::Rc;
 
 use super::{ABSENT, is_type};
-use crate::lock::{Fact, History, ItemKind, Lock};
+use crate::lock::{Fact, History, ItemKind, Lock, State};
 use crate::model::{Field, split_array};
 
 /// The number of something's layout at each tag of the lock.
 pub(super) type Ids = Rc<[u32]>;
 
-/// One history of a name: there is one for each surface, kind and header it has been in.
+/// One history of a name: there is one for each surface, kind and header it has been in. That of an
+/// enumerator is its enum's.
 #[derive(Clone, Copy)]
 pub(super) struct Declared<'a> {
     pub(super) surface: &'a str,
@@ -43,6 +44,11 @@ impl<'a> Shapes<'a> {
                 }
                 let found = Declared { surface, path, kind: *kind, history };
                 declared.entry(name).or_default().push(found);
+                let variants: BTreeSet<&str> = history.iter().flat_map(variants).collect();
+                for variant in variants {
+                    let found = Declared { kind: ItemKind::Constant, ..found };
+                    declared.entry(variant).or_default().push(found);
+                }
             }
         }
         // Where a name is a record and a typedef, the record is filled in last and stands.
@@ -54,6 +60,11 @@ impl<'a> Shapes<'a> {
     /// Everything of a name, in any surface.
     pub(super) fn declared(&self, name: &str) -> &[Declared<'a>] {
         self.declared.get(name).map_or(&[], Vec::as_slice)
+    }
+
+    /// Every name that something has.
+    pub(super) fn names(&self) -> impl Iterator<Item = &str> {
+        self.declared.keys().copied()
     }
 
     /// A number for a text, the same for equal texts.
@@ -82,7 +93,7 @@ impl<'a> Shapes<'a> {
         Some(ids)
     }
 
-    /// The values of a constant or a bit range; `None` where the surface never has it.
+    /// The values of a constant, an enumerator or a bit range; `None` where the surface never has it.
     pub(super) fn constant_ids(&mut self, surface: &str, name: &str) -> Option<Ids> {
         let here = |found: &&Declared<'_>| found.surface == surface && !is_type(found.kind);
         let all: Vec<_> = self.declared(name).iter().filter(here).copied().collect();
@@ -90,7 +101,14 @@ impl<'a> Shapes<'a> {
         let tags = self.tags;
         let mut ids = vec![ABSENT; tags];
         for (fact, from, until) in all.iter().flat_map(|found| states(found.history, tags)) {
-            let id = self.number(shape(fact, &[]));
+            let text = match fact {
+                Fact::Enum { variants, .. } => match variants.get(name) {
+                    Some(value) => shape(&Fact::Constant(*value), &[]),
+                    None => continue,
+                },
+                _ => shape(fact, &[]),
+            };
+            let id = self.number(text);
             ids[from..until].fill(id);
         }
         Some(ids.into())
@@ -121,6 +139,15 @@ impl<'a> Shapes<'a> {
             _ => self.number(shape(fact, parts)),
         }
     }
+}
+
+/// The enumerators of an enum.
+fn variants(state: &State) -> impl Iterator<Item = &str> {
+    let variants = state.value.iter().filter_map(|placed| match &*placed.fact {
+        Fact::Enum { variants, .. } => Some(variants),
+        _ => None,
+    });
+    variants.flat_map(|variants| variants.keys()).map(String::as_str)
 }
 
 /// What holds, from which tag, until which.

@@ -4,17 +4,18 @@ use std::fs;
 use std::path::Path;
 
 use nvabi_pipeline::diagnostic::{Diagnostic, Place, Report};
-use nvabi_pipeline::lock::{self, Lock};
+use nvabi_pipeline::lock;
 use nvabi_pipeline::ranges::{self, Abis, Asked, One, derives};
 
 use crate::Outcome;
 use crate::args;
-use crate::context::{Context, Family};
+use crate::context::{Context, Family, read};
 
 pub(crate) fn ranges(context: &Context<'_>, args: &args::Ranges) -> Result<Outcome, Report> {
     let Some(names) = names(context, args)? else {
         let mut family = context.family(args.nearest.as_ref())?;
-        let locked = locked(&mut family, None)?;
+        let request = ranges::request(&mut family.specs, None);
+        let locked = lock::read_closure(&family.lock, &request.iter().collect::<Vec<_>>())?;
         return told(context, args, &Abis::of_specs(&locked, &family.specs));
     };
     let families = match &args.nearest {
@@ -23,22 +24,17 @@ pub(crate) fn ranges(context: &Context<'_>, args: &args::Ranges) -> Result<Outco
     };
     // Names are of one family; where none has them all, the first says what it misses.
     let mut missed = None;
-    for mut family in families {
-        let name = family.name.clone();
-        let locked = locked(&mut family, Some(&names))?;
-        match Abis::of_names(&locked, &family.specs, &names) {
+    for family in families {
+        // All of it: what a call takes that no spec names, the driver's own facts tell.
+        let locked = read(&family.lock)?;
+        let specs = ranges::with_told_calls(&locked, &family.specs, &names);
+        match Abis::of_names(&locked, &specs, &names) {
             Ok(abis) => return told(context, args, &abis),
-            Err(missing) => missed = missed.or(Some((name, missing))),
+            Err(missing) => missed = missed.or(Some((family.name, missing))),
         }
     }
     let (family, missing) = missed.unwrap_or_default();
     Err(unknown(&context.family_named(&family)?, &missing)?)
-}
-
-/// What is asked for of a family's lock; leaves the items that matter in its specs.
-fn locked(family: &mut Family, names: Option<&[Asked]>) -> Result<Lock, Report> {
-    let request = ranges::request(&mut family.specs, names);
-    lock::read_closure(&family.lock, &request.iter().collect::<Vec<_>>())
 }
 
 fn told(context: &Context<'_>, args: &args::Ranges, abis: &Abis<'_>) -> Result<Outcome, Report> {

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
 use super::{Holder, Pair, RecordChange};
+use crate::diff::calls::Calls;
 use crate::diff::{Layer, Side, Sides};
 use crate::model::{Field, split_array};
 
@@ -26,6 +27,7 @@ impl<'a> Holders<'a> {
     pub(super) fn new(
         sides: &Sides<'a>,
         layers: [Layer<'a>; 2],
+        all_calls: &'a [Calls; 2],
         records: &BTreeMap<&'a str, Pair<'a>>,
     ) -> Self {
         let mut direct = [HashMap::new(), HashMap::new()];
@@ -41,8 +43,11 @@ impl<'a> Holders<'a> {
             }
         }
         let mut calls = HashMap::new();
-        add_calls(sides.from, layers[0], &mut calls);
-        add_calls(sides.to, layers[1], &mut calls);
+        for (side, layer, of_side) in
+            [(sides.from, layers[0], &all_calls[0]), (sides.to, layers[1], &all_calls[1])]
+        {
+            add_calls(side, layer, of_side, &mut calls);
+        }
         Self { direct, calls }
     }
 
@@ -104,17 +109,21 @@ fn join(outer: &str, inner: &str) -> String {
     }
 }
 
-/// The calls of one side, by the records that they name.
+/// The calls of one side, by the records that they take and that their pointers lead to.
 fn add_calls<'a>(
     side: Side<'a>,
     layer: Layer<'a>,
+    of_side: &'a Calls,
     calls: &mut HashMap<&'a str, BTreeSet<&'a str>>,
 ) {
-    for item in side.spec.items_at(&side.facts.tag) {
-        for named in item.params.iter().chain(item.pointees()) {
-            let alias = layer.get(|s| &s.aliases, &named.name);
-            let name = alias.map_or(named.name.as_str(), |alias| alias.ty.as_str());
-            calls.entry(name).or_default().insert(&item.name);
-        }
+    let taken = of_side.iter().flat_map(|((_, name), state)| {
+        state.params.iter().map(move |ty| (ty.as_str(), name.as_str()))
+    });
+    let items = side.spec.items_at(&side.facts.tag);
+    let pointed_to =
+        items.flat_map(|item| item.pointees().map(|of| (of.name.as_str(), item.name.as_str())));
+    for (ty, call) in taken.chain(pointed_to) {
+        let ty = layer.get(|s| &s.aliases, ty).map_or(ty, |alias| alias.ty.as_str());
+        calls.entry(ty).or_default().insert(call);
     }
 }
