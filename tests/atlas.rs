@@ -9,6 +9,7 @@ use std::process::{Command, Output};
 use std::sync::OnceLock;
 
 use nvabi_pipeline::atlas;
+use nvabi_pipeline::list;
 use nvabi_pipeline::lock::{self, Lock};
 use nvabi_pipeline::model::{Bits, Constant, Facts, Field, Record, RecordKind, Source, Surface};
 use nvabi_pipeline::spec::Spec;
@@ -75,6 +76,29 @@ fn shows_layouts_that_come_back_once() {
     assert!(page.contains("NV_CHANNEL_ALLOC_PARAMS") && page.contains("<svg class=map"));
     let page = &real_site()["frontend/NV_ESC_RM_CONTROL.html"];
     assert!(page.contains("<code>0x2a</code>"), "{page}");
+}
+
+/// DRM's and the mode setter's, which no spec names.
+#[test]
+fn every_ioctl_that_is_listed_has_a_page() {
+    let (lock, specs) = real();
+    let search = &real_site()["search.js"];
+    for tag in ["550.90.07", "570.86.15"] {
+        let facts = lock.facts(&tag.parse().unwrap()).unwrap();
+        let spec = specs.iter().find(|spec| spec.driver == facts.tag.branch()).unwrap();
+        for call in list::ioctls(&facts, spec).iter().filter(|call| !call.surface.is_empty()) {
+            let folder = match call.surface.as_str() {
+                "rm" => "frontend",
+                "uvm" => "uvm",
+                _ => "ioctl",
+            };
+            let page = &real_site()[&format!("{folder}/{}.html", call.name)];
+            assert!(call.params.iter().all(|params| page.contains(params)), "{}", call.name);
+            assert!(search.contains(&format!("[\"{}\",\"{folder}/", call.name)), "{}", call.name);
+        }
+    }
+    let page = &real_site()["ioctl/DRM_IOCTL_NVIDIA_GET_DEV_INFO.html"];
+    assert!(page.contains("0xc0206443 → 0xc0246443"), "{page}");
 }
 
 /// What links lead to: attributes with and without quotes.

@@ -1,9 +1,10 @@
-//! Calls over all tags: as the specs have them, and beyond the specs as the lock has them.
+//! Calls over all tags: as the specs have them, and beyond the specs as the driver tells of them.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
 
 use super::history::{Surface, at};
+use crate::known::{self, display};
 use crate::lock::{Fact, Lock};
 use crate::model::Takes;
 use crate::spec::{Direction, Item, ItemKind, Pointer, Spec};
@@ -20,7 +21,7 @@ pub(super) struct State<'a> {
     pub(super) tags: Range<usize>,
     pub(super) number: Option<i128>,
     pub(super) params: Vec<&'a str>,
-    /// From the spec; `None` where it is the lock that has the call.
+    /// From the spec; `None` where it is the driver that tells of the call.
     pub(super) roles: Option<Roles>,
     /// How the lock knows the parameters.
     pub(super) how: String,
@@ -66,15 +67,19 @@ pub(super) fn calls<'a>(
     for (name, spans) in surfaces.iter().flat_map(|surface| &surface.calls) {
         for span in spans {
             let Fact::Call(call) = span.fact else { continue };
-            let kind = match call.kind.as_str() {
-                "class" => ItemKind::Class,
-                _ => ItemKind::Control,
-            };
-            let states = found.entry((kind, name)).or_default();
+            let states = found.entry((known::kind(call), name)).or_default();
             for tag in span.tags.clone() {
-                if !states.iter().any(|s| s.roles.is_some() && s.tags.contains(&tag)) {
+                if !is_in_spec(states, tag) {
                     add(states, of_lock(call, name, tag, surfaces));
                 }
+            }
+        }
+    }
+    for tag in 0..lock.tags.len() {
+        for ioctl in display::ioctls(&display::Facts::of_lock(lock, tag)) {
+            let states = found.entry((ItemKind::Ioctl, ioctl.name)).or_default();
+            if !is_in_spec(states, tag) {
+                add(states, of_display(&ioctl, tag));
             }
         }
     }
@@ -83,6 +88,10 @@ pub(super) fn calls<'a>(
         Call { kind, name, states }
     });
     calls.filter(|call| !call.states.is_empty()).collect()
+}
+
+fn is_in_spec(states: &[State<'_>], tag: usize) -> bool {
+    states.iter().any(|state| state.roles.is_some() && state.tags.contains(&tag))
 }
 
 /// Adds the state of one tag, or lets the one before go on.
@@ -127,15 +136,33 @@ fn of_lock<'a>(call: &'a Takes, name: &str, tag: usize, surfaces: &[Surface<'_>]
     }
 }
 
+fn of_display<'a>(ioctl: &display::Ioctl<'a>, tag: usize) -> State<'a> {
+    let how = match (ioctl.params, ioctl.is_mapped()) {
+        (Some(_), _) => NAMED,
+        (None, true) => "its request says that there are none",
+        (None, false) => UNKNOWN,
+    };
+    State {
+        tags: tag..tag + 1,
+        number: Some(ioctl.number),
+        params: ioctl.params.into_iter().collect(),
+        roles: None,
+        how: how.to_owned(),
+    }
+}
+
+const NAMED: &str = "a type has the name of the call";
+const UNKNOWN: &str = "nothing says what it takes";
+
 /// For a person: where the parameters are known from, and what else is.
 fn how(call: &Takes) -> String {
     let how = match call.how.as_str() {
         "finn" => "the header names the struct",
         "table" => "from the driver's table of methods",
-        "name" => "a type has the command's name",
+        "name" => NAMED,
         "null" => "the driver looks at no parameters",
         "list" => "from the driver's list of classes",
-        "no-evidence" => "nothing says what it takes",
+        "no-evidence" => UNKNOWN,
         "no-type" => "the type is in no header",
         "no-constant" => "the number is no constant of the headers",
         "no-resource" => "not in the driver's list of classes",
