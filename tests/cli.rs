@@ -37,6 +37,22 @@ fn shows_a_layout_from_the_lock() {
     );
 }
 
+/// What may be suggested may be shown.
+#[test]
+fn shows_an_enumerator() {
+    let name = "NV2080_CTRL_GPU_RECOVERY_ACTION_RECOVER_IMEX_DOMAIN";
+    let output = nvabi(&["show", name, "--tag", "595.45.04"]);
+    assert_eq!(output.status.code(), Some(0), "{}", err(&output));
+    let told = format!("{name} = 5 // of enum NV2080_CTRL_GPU_RECOVERY_ACTION, src/");
+    assert!(out(&output).starts_with(&told), "{}", out(&output));
+    let output = nvabi(&["show", name, "--tag", "595.45.04", "--json"]);
+    let found: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    let of = &found["surfaces"]["rm"]["enums"]["NV2080_CTRL_GPU_RECOVERY_ACTION"];
+    assert_eq!(of["variants"].as_object().unwrap().len(), 1);
+    let output = nvabi(&["ranges", name]);
+    assert!(out(&output).starts_with(&format!("{name} (constant): ")), "{}", out(&output));
+}
+
 #[test]
 fn shows_one_record_as_json() {
     let output = nvabi(&["show", "NVOS21_PARAMETERS", "--tag", "550.90.07", "--json"]);

@@ -105,6 +105,11 @@ fn in_surface(surface: &Surface, name: &str) -> String {
     if let Some(found) = surface.enums.get(name) {
         text.push_str(&enumeration(name, found));
     }
+    for (of, found) in &surface.enums {
+        if let Some(value) = found.variants.get(name) {
+            let _ = writeln!(text, "{name} = {} // of enum {of}, {}", hex(*value), found.source);
+        }
+    }
     if let Some(found) = surface.aliases.get(name) {
         text.push_str(&alias(name, found));
         if found.ty != name && surface.records.contains_key(&found.ty) {
@@ -124,6 +129,16 @@ fn in_surface(surface: &Surface, name: &str) -> String {
 mod tests {
     use super::*;
     use crate::model::Source;
+
+    #[test]
+    fn shows_an_enumerator_with_its_enum() {
+        let source = Source { path: "a.h".into(), line: 7 };
+        let variants = [("X_ON".to_owned(), 16), ("X_OFF".to_owned(), 0)].into();
+        let mut surface = Surface::default();
+        surface.enums.insert("X".to_owned(), Enum { size: 4, source, variants });
+        assert_eq!(in_surface(&surface, "X_ON"), "X_ON = 0x10 // of enum X, a.h:7\n");
+        assert_eq!(in_surface(&surface, "X_ONE"), "");
+    }
 
     #[test]
     fn shows_holes_and_padding() {

@@ -479,7 +479,7 @@ pub(crate) struct Lint {
     after_help = "Examples:\n  nvabi show NVOS54_PARAMETERS\n  nvabi show NV_ESC_RM_CONTROL --tag 550.90.07\n  nvabi show NVOS21_PARAMETERS --json"
 )]
 pub(crate) struct Show {
-    /// A struct, union, enum, typedef, constant or bit range.
+    /// A struct, union, enum, enumerator, typedef, constant or bit range.
     pub(crate) name: String,
     /// Driver version; without this, the newest locked tag.
     #[arg(long)]
@@ -513,7 +513,7 @@ pub(crate) struct Diff {
     after_help = "Examples:\n  nvabi ranges NVOS21_PARAMETERS\n  nvabi ranges\n  nvabi ranges --crate ../my-shim\n  nvabi ranges --nearest 580.159.03"
 )]
 pub(crate) struct Ranges {
-    /// A call, struct, union, enum, typedef, constant or bit range.
+    /// A call, struct, union, enum, enumerator, typedef, constant or bit range.
     pub(crate) name: Option<String>,
     /// Every call of the specs: so it is without a name, too.
     #[arg(long, conflicts_with_all = ["name", "items", "krate"])]

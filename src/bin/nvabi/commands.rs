@@ -315,12 +315,17 @@ fn facts_with(context: &Context<'_>, args: &args::Show) -> Result<Facts, Report>
     first.map_or_else(|| context.facts(&context.family(None)?, None), Ok)
 }
 
-/// Leaves one name in a surface, and the record that it is a typedef of.
+/// Leaves one name in a surface, the record that it is a typedef of, and of its enum an enumerator.
 fn keep(surface: &mut Surface, name: &str) {
     let record = surface.aliases.get(name).map_or(name, |alias| alias.ty.as_str()).to_owned();
     surface.records.retain(|n, _| *n == record);
     surface.aliases.retain(|n, _| n == name);
-    surface.enums.retain(|n, _| n == name);
+    surface.enums.retain(|n, found| {
+        if n != name {
+            found.variants.retain(|variant, _| variant == name);
+        }
+        !found.variants.is_empty()
+    });
     surface.constants.retain(|n, _| n == name);
     surface.bit_ranges.retain(|n, _| n == name);
     surface.calls.retain(|n, _| n == name);
