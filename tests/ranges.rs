@@ -138,6 +138,25 @@ fn the_ranges_of_the_specs_are_maximal() {
     assert_ne!(with("550.40.53"), with("550.40.65"));
 }
 
+/// Two tags of one range, between which constants have other values.
+#[test]
+fn what_is_compared_is_said() {
+    let output = nvabi(&["ranges"]);
+    assert!(
+        err(&output).contains("Compared numbers and layouts; `nvabi diff` tells of the values")
+    );
+    let found = json(&["ranges", "--json"]);
+    let both = |abi: &&Value| {
+        let tags = abi["tags"].as_array().unwrap();
+        ["580.94.18", "580.95.05"].iter().all(|tag| tags.contains(&(*tag).into()))
+    };
+    assert_eq!(found["abis"].as_array().unwrap().iter().filter(both).count(), 1);
+    let diff = nvabi(&["diff", "580.94.18", "580.95.05"]);
+    assert!(out(&diff).contains("0 layout breaks, 6 new meanings"), "{}", out(&diff));
+    let help = nvabi(&["ranges", "--help"]);
+    assert!(out(&help).contains("The values of constants are not"), "{}", out(&help));
+}
+
 #[test]
 fn an_unpublished_tag_is_placed_between_its_neighbours() {
     let (_folder, same) = file("NVOS54_PARAMETERS # alike in all\n\n# a comment\nUVM_INITIALIZE\n");

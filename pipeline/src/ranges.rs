@@ -2,8 +2,8 @@
 //!
 //! The ABI of a call at a tag is its number and the layouts of its parameters and of what its
 //! pointers lead to, all the way down. Names of fields count: the same bytes under another name
-//! mean something else. Names of types, spellings of scalars and lines of headers do not. Facts are
-//! those of the first target of the spec.
+//! mean something else. Names of types, spellings of scalars and lines of headers do not, nor do the
+//! values of constants that are not asked for by name. Facts are those of the first target of the spec.
 //!
 //! Of a name that is asked for, what the specs do not say of a call the driver's facts do
 //! ([`with_told_calls`]). Over the calls of the specs as a whole, one that the spec of a branch does not

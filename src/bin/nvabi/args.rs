@@ -510,7 +510,9 @@ pub(crate) struct Diff {
 
 #[derive(Debug, clap::Args)]
 #[command(
-    after_help = "Examples:\n  nvabi ranges NVOS21_PARAMETERS\n  nvabi ranges\n  nvabi ranges --crate ../my-shim\n  nvabi ranges --nearest 580.159.03"
+    after_help = "Compared are the numbers of calls, and the layouts of what they take with all that is in them.\n\
+    The values of constants are not, but for one that is named itself: `nvabi diff` tells of those.\n\n\
+    Examples:\n  nvabi ranges NVOS21_PARAMETERS\n  nvabi ranges\n  nvabi ranges --crate ../my-shim\n  nvabi ranges --nearest 580.159.03"
 )]
 pub(crate) struct Ranges {
     /// A call, struct, union, enum, enumerator, typedef, constant or bit range.

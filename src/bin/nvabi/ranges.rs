@@ -109,6 +109,7 @@ fn nearest(
         true => context.print_json(&found)?,
         false => context.print(&found.text())?,
     }
+    compared(context);
     Ok(if found.is_known() { Outcome::Same } else { Outcome::Different })
 }
 
@@ -145,5 +146,12 @@ fn set(context: &Context<'_>, abis: &Abis<'_>) -> Result<Outcome, Report> {
         found.ranges.len()
     );
     context.status("Found", &what);
+    compared(context);
     Ok(Outcome::Same)
+}
+
+/// Tags of one range need not be the same in all that `diff` tells of.
+fn compared(context: &Context<'_>) {
+    let what = "numbers and layouts; `nvabi diff` tells of the values of constants, too";
+    context.status("Compared", what);
 }
