@@ -6,10 +6,14 @@ use std::path::{Path, PathBuf};
 use syn::ext::IdentExt as _;
 use syn::meta::ParseNestedMeta;
 use syn::punctuated::Punctuated;
-use syn::{Attribute, Ident, Item, LitStr, Meta, Stmt, Token};
+use syn::{Attribute, Ident, Item, LitStr, Macro, Meta, Stmt, Token};
 
 use super::Asked;
 use crate::diagnostic::{Diagnostic, Place, Report};
+
+/// The derive's own name, and that of its attribute.
+const DERIVE: &str = "NvProxy";
+const ATTRIBUTE: &str = "nvproxy";
 
 /// What a crate derives.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -18,6 +22,8 @@ pub struct Derives {
     pub names: Vec<Asked>,
     /// How many name a table of their own with `crate = "…"`: the lock is not about these.
     pub foreign: usize,
+    /// The files in which macros speak of the derive: what these make is not seen.
+    pub macros: Vec<String>,
 }
 
 /// The derives in the folder `src` of a crate.
@@ -36,6 +42,7 @@ pub fn of_crate(folder: &Path) -> Result<Derives, Report> {
             Ok(found) => {
                 derives.names.extend(found.names);
                 derives.foreign += found.foreign;
+                derives.macros.extend(found.macros);
             }
             Err(complaint) => report.push(complaint),
         }
@@ -46,6 +53,10 @@ pub fn of_crate(folder: &Path) -> Result<Derives, Report> {
         if derives.foreign > 0 {
             let note = format!("{} name another table with `crate = \"…\"`", derives.foreign);
             complaint = complaint.note(note);
+        }
+        if !derives.macros.is_empty() {
+            let files = derives.macros.join(", ");
+            complaint = complaint.note(format!("what macros derive is not seen, in {files}"));
         }
         report.push(complaint);
     }
@@ -103,12 +114,24 @@ impl Reader<'_> {
             }
             Item::Fn(function) => {
                 for statement in &function.block.stmts {
-                    if let Stmt::Item(item) = statement {
-                        self.item(item);
+                    match statement {
+                        Stmt::Item(item) => self.item(item),
+                        Stmt::Macro(statement) => self.invoked(&statement.mac),
+                        _ => {}
                     }
                 }
             }
+            Item::Macro(item) => self.invoked(&item.mac),
             _ => {}
+        }
+    }
+
+    /// A macro, made or used: what its tokens come to is not known here.
+    fn invoked(&mut self, found: &Macro) {
+        let tokens = found.tokens.to_string();
+        let mut words = tokens.split(|c: char| !c.is_alphanumeric() && c != '_');
+        if words.any(|word| word == DERIVE || word == ATTRIBUTE) {
+            self.derives.macros = vec![self.path.to_owned()];
         }
     }
 
@@ -147,6 +170,7 @@ impl Reader<'_> {
 /// What matters here of a struct's attributes; mistakes in them are for the derive to tell.
 #[derive(Default)]
 struct Args {
+    /// By the derive's name; or, whatever it is called here, by the attribute that it alone has.
     derived: bool,
     name: Option<String>,
     foreign: bool,
@@ -158,7 +182,8 @@ impl Args {
         if list.path.is_ident("derive") {
             let paths = list.parse_args_with(Punctuated::<syn::Path, Token![,]>::parse_terminated);
             self.derived |= paths.is_ok_and(|paths| paths.iter().any(is_nvproxy));
-        } else if list.path.is_ident("nvproxy") {
+        } else if list.path.is_ident(ATTRIBUTE) {
+            self.derived = true;
             let _ = list.parse_nested_meta(|meta| self.key(&meta));
         } else if list.path.is_ident("cfg_attr") {
             // Whatever its condition: the crate is meant as a whole.
@@ -180,7 +205,7 @@ impl Args {
 }
 
 fn is_nvproxy(path: &syn::Path) -> bool {
-    path.segments.last().is_some_and(|last| last.ident == "NvProxy")
+    path.segments.last().is_some_and(|last| last.ident == DERIVE)
 }
 
 fn text(meta: &ParseNestedMeta<'_>) -> syn::Result<String> {
@@ -216,11 +241,31 @@ mod tests {
                 struct Local(u32);
             }
             #[derive(Clone)]
-            #[nvproxy(name = "NOT_DERIVED")]
             struct Other;
         "#;
         let wanted = ["NVOS54_PARAMETERS", "NvX", "NvHandle"].map(str::to_owned).to_vec();
         assert_eq!(names(text), (wanted, 0));
+    }
+
+    #[test]
+    fn the_derive_is_found_under_another_name() {
+        let text = r#"
+            use nvabi::NvProxy as P;
+            #[derive(P)] #[nvproxy(name = "NVOS64_PARAMETERS", driver = "550")] struct Alloc(u32);
+        "#;
+        assert_eq!(names(text), (vec!["NVOS64_PARAMETERS".to_owned()], 0));
+    }
+
+    #[test]
+    fn macros_that_derive_are_told_of() {
+        let of = |text: &str| of_text("src/a.rs", text).unwrap().macros;
+        let made = "macro_rules! m { ($n:ident) => { #[derive(nvabi::NvProxy)] struct $n(u32); } }";
+        assert_eq!(of(made), ["src/a.rs"]);
+        assert_eq!(
+            of("fn f() { wrap! { #[nvproxy(name = \"NvHandle\")] struct A(u32); } }"),
+            ["src/a.rs"]
+        );
+        assert_eq!(of("thread_local! { static NVPROXY: u32 = 0; }"), [] as [&str; 0]);
     }
 
     #[test]

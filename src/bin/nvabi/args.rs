@@ -523,7 +523,8 @@ pub(crate) struct Ranges {
     /// The names in a file, one a line; `#` begins a comment.
     #[arg(long, value_name = "FILE", conflicts_with_all = ["name", "krate"])]
     pub(crate) items: Option<PathBuf>,
-    /// The structs that a crate derives NvProxy for; the folder of its Cargo.toml.
+    /// The structs that a crate derives NvProxy for, but for those that macros make; the folder of its
+    /// Cargo.toml.
     #[arg(long = "crate", value_name = "PATH", conflicts_with = "name")]
     pub(crate) krate: Option<PathBuf>,
     /// The nearest locked tag with the same ABI as this one, which the lock need not have.

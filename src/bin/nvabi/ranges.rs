@@ -61,6 +61,9 @@ fn names(context: &Context<'_>, args: &args::Ranges) -> Result<Option<Vec<Asked>
         let what = format!("{} derives that name another table with `crate`", found.foreign);
         context.status("Left out", &what);
     }
+    for file in &found.macros {
+        context.status("Left out", &format!("what macros derive in {file}: they are not expanded"));
+    }
     Ok(Some(found.names))
 }
 
