@@ -148,6 +148,18 @@ mod command {
         only("595.44.03", new, "NVKMS_IOCTL_SET_MODE", "ModeValidationParams  176 → 168 bytes");
     }
 
+    /// What it named before, and what it names now.
+    #[test]
+    fn a_number_is_a_name_too() {
+        let found = nvabi(&["570.211.01", "575.51.02", "--only", "0x20801357"]);
+        assert_eq!(found.status.code(), Some(1), "{}", text(&found.stderr));
+        let found = text(&found.stdout);
+        assert!(found.contains("NV2080_CTRL_CMD_FB_GET_STATUS"), "{found}");
+        let none = nvabi(&["570.211.01", "575.51.02", "--only", "0x20801fff"]);
+        assert_eq!(none.status.code(), Some(2));
+        assert!(text(&none.stderr).contains("has a call with the number 0x20801fff"));
+    }
+
     /// No spec names the command that had the number before.
     #[test]
     fn a_number_is_looked_up_among_all_commands() {

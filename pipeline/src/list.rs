@@ -1,6 +1,6 @@
 //! Every ioctl, command and class of one tag, with its number and parameters.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde::Serialize;
 
@@ -108,6 +108,22 @@ fn listed_request(facts: &Facts, item: &Item) -> Option<Listed> {
         params: item.params.iter().map(|named| named.name.clone()).collect(),
         ..parts(request)
     })
+}
+
+/// The number that a text is, as a log has it: `0x2a`, or decimal.
+pub fn number(text: &str) -> Option<u64> {
+    match text.strip_prefix("0x").or(text.strip_prefix("0X")) {
+        Some(digits) => u64::from_str_radix(digits, 16).ok(),
+        None => text.parse().ok(),
+    }
+}
+
+/// The calls of a tag that have a number: ioctls, their requests, commands and classes.
+pub fn numbered(facts: &Facts, spec: &Spec, number: u64) -> BTreeSet<String> {
+    let calls = ["command", "class"].into_iter().flat_map(|kind| calls(facts, kind));
+    let all = calls.chain(ioctls(facts, spec));
+    let has = |call: &Listed| [call.cmd, call.class, call.request, call.nr].contains(&Some(number));
+    all.filter(has).map(|call| call.name).collect()
 }
 
 /// What a request tells of itself.

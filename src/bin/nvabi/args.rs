@@ -479,7 +479,7 @@ pub(crate) struct Lint {
     after_help = "Examples:\n  nvabi show NVOS54_PARAMETERS\n  nvabi show NV_ESC_RM_CONTROL --tag 550.90.07\n  nvabi show NVOS21_PARAMETERS --json"
 )]
 pub(crate) struct Show {
-    /// A struct, union, enum, enumerator, typedef, constant or bit range.
+    /// A struct, union, enum, enumerator, typedef, constant or bit range, or the number of a call.
     pub(crate) name: String,
     /// Driver version; without this, the newest locked tag.
     #[arg(long)]
@@ -500,7 +500,8 @@ pub(crate) struct Diff {
     /// Everything that the lock has, beyond the calls of the specs and what they need.
     #[arg(long)]
     pub(crate) all: bool,
-    /// Only what concerns this struct, call, enum or constant, of all that the lock has.
+    /// Only what concerns this struct, call, enum or constant, of all that the lock has. A number is
+    /// that of a call: 0x20801358.
     #[arg(long, value_name = "NAME")]
     pub(crate) only: Option<String>,
     /// Print Markdown, for a pull request.

@@ -1,5 +1,7 @@
 //! The commands that read facts and compare them.
 
+use std::collections::BTreeSet;
+
 use clap::CommandFactory;
 use clap_complete::Shell;
 use nvabi_pipeline::diagnostic::{Diagnostic, Report, nearest};
@@ -280,15 +282,15 @@ pub(crate) fn list(context: &Context<'_>, args: &args::List) -> Result<Outcome, 
 }
 
 pub(crate) fn show(context: &Context<'_>, args: &args::Show) -> Result<Outcome, Report> {
-    let mut facts = facts_with(context, args)?;
+    let (mut facts, names) = facts_with(context, args)?;
     let tag = facts.tag.clone();
-    let text = render::item(&facts, &args.name);
+    let text = rendered(&facts, &names);
     if text.is_empty() {
         return Err(unknown(&facts, &args.name).into());
     }
     match context.json() {
         true => {
-            facts.surfaces.values_mut().for_each(|surface| keep(surface, &args.name));
+            facts.surfaces.values_mut().for_each(|surface| keep(surface, &names));
             facts.surfaces.retain(|_, surface| *surface != Surface::default());
             context.print_json(&facts)?;
         }
@@ -298,42 +300,64 @@ pub(crate) fn show(context: &Context<'_>, args: &args::Show) -> Result<Outcome, 
     Ok(Outcome::Same)
 }
 
-/// The facts of the tag; without one, of the newest of the first family that knows the name.
-fn facts_with(context: &Context<'_>, args: &args::Show) -> Result<Facts, Report> {
+/// The facts of the tag; without one, of the newest of the first family that knows the name. With
+/// them the name, or those of the calls that have it as their number.
+fn facts_with(
+    context: &Context<'_>,
+    args: &args::Show,
+) -> Result<(Facts, BTreeSet<String>), Report> {
+    let of = |family: &Family| {
+        let facts = context.facts(family, args.tag.as_ref())?;
+        let names = match list::number(&args.name) {
+            Some(number) => list::numbered(&facts, spec_of(&family.specs, &facts.tag)?, number),
+            None => BTreeSet::from([args.name.clone()]),
+        };
+        Ok::<_, Report>((facts, names))
+    };
     if args.tag.is_some() {
-        return context.facts(&context.family(args.tag.as_ref())?, args.tag.as_ref());
+        return of(&context.family(args.tag.as_ref())?);
     }
     let families = context.families()?;
     let mut first = None;
     for family in families.iter().filter(|family| family.lock.is_dir()) {
-        let facts = context.facts(family, None)?;
-        if !render::item(&facts, &args.name).is_empty() {
-            return Ok(facts);
+        let found = of(family)?;
+        if !rendered(&found.0, &found.1).is_empty() {
+            return Ok(found);
         }
-        first = first.or(Some(facts));
+        first = first.or(Some(found));
     }
-    first.map_or_else(|| context.facts(&context.family(None)?, None), Ok)
+    first.map_or_else(|| of(&context.family(None)?), Ok)
 }
 
-/// Leaves one name in a surface, the record that it is a typedef of, and of its enum an enumerator.
-fn keep(surface: &mut Surface, name: &str) {
-    let record = surface.aliases.get(name).map_or(name, |alias| alias.ty.as_str()).to_owned();
-    surface.records.retain(|n, _| *n == record);
-    surface.aliases.retain(|n, _| n == name);
-    surface.enums.retain(|n, found| {
-        if n != name {
-            found.variants.retain(|variant, _| variant == name);
+fn rendered(facts: &Facts, names: &BTreeSet<String>) -> String {
+    let texts: Vec<String> = names.iter().map(|name| render::item(facts, name)).collect();
+    texts.join("")
+}
+
+/// Leaves some names in a surface, the records that they are typedefs of, and enumerators in their
+/// enums.
+fn keep(surface: &mut Surface, names: &BTreeSet<String>) {
+    let of_typedefs = names.iter().filter_map(|name| Some(&surface.aliases.get(name)?.ty));
+    let records: BTreeSet<&String> = names.iter().chain(of_typedefs).collect();
+    surface.records.retain(|name, _| records.contains(name));
+    surface.aliases.retain(|name, _| names.contains(name));
+    surface.enums.retain(|name, found| {
+        if !names.contains(name) {
+            found.variants.retain(|variant, _| names.contains(variant));
         }
         !found.variants.is_empty()
     });
-    surface.constants.retain(|n, _| n == name);
-    surface.bit_ranges.retain(|n, _| n == name);
-    surface.calls.retain(|n, _| n == name);
+    surface.constants.retain(|name, _| names.contains(name));
+    surface.bit_ranges.retain(|name, _| names.contains(name));
+    surface.calls.retain(|name, _| names.contains(name));
 }
 
 fn unknown(facts: &Facts, name: &str) -> Diagnostic {
-    let diagnostic =
-        Diagnostic::error("show-unknown", format!("{} has nothing named `{name}`", facts.tag));
+    let what = match list::number(name) {
+        Some(_) => format!("{} has no call with the number {name}", facts.tag),
+        None => format!("{} has nothing named `{name}`", facts.tag),
+    };
+    let diagnostic = Diagnostic::error("show-unknown", what);
     match nearest(name, facts.names()) {
         Some(near) => diagnostic.help(format!("did you mean `{near}`?")),
         None => diagnostic,

@@ -5,10 +5,10 @@ use std::path::Path;
 
 use nvabi_pipeline::diagnostic::{Diagnostic, Report, nearest};
 use nvabi_pipeline::diff::{self, Advice, Diff, Scope, Side};
-use nvabi_pipeline::lock;
 use nvabi_pipeline::model::Facts;
 use nvabi_pipeline::spec::Spec;
 use nvabi_pipeline::tag::Tag;
+use nvabi_pipeline::{list, lock};
 use serde::Serialize;
 
 use crate::Outcome;
@@ -55,13 +55,23 @@ pub(crate) fn diff(context: &Context<'_>, args: &args::Diff) -> Result<Outcome, 
 
 /// What somebody asks for by name: "no difference" is no answer where there is nothing.
 fn called<'a>(name: &str, from: Side<'a>, to: Side<'a>) -> Result<BTreeSet<&'a str>, Report> {
-    let mut called = from.called(name);
-    called.extend(to.called(name));
+    let number = list::number(name);
+    let of = |side: Side<'a>| match number {
+        Some(number) => {
+            let names = list::numbered(side.facts, side.spec, number);
+            names.iter().flat_map(|name| side.called(name)).collect()
+        }
+        None => side.called(name),
+    };
+    let called: BTreeSet<&str> = of(from).union(&of(to)).copied().collect();
     if !called.is_empty() {
         return Ok(called);
     }
     let (a, b) = (&from.facts.tag, &to.facts.tag);
-    let message = format!("neither {a} nor {b} has anything named `{name}`");
+    let message = match number {
+        Some(_) => format!("neither {a} nor {b} has a call with the number {name}"),
+        None => format!("neither {a} nor {b} has anything named `{name}`"),
+    };
     let unknown = Diagnostic::error("diff-unknown", message);
     Err(match nearest(name, from.names().chain(to.names())) {
         Some(near) => unknown.help(format!("did you mean `{near}`?")),
