@@ -61,13 +61,19 @@ fn shows_the_calls_that_have_a_number() {
         assert_eq!(output.status.code(), Some(0), "{}", err(&output));
         out(&output)
     };
-    assert!(shown("0x20801358").starts_with("#define NV2080_CTRL_CMD_FB_QUERY_DRAM_ENCRYPTION_STATUS 0x20801358 //"));
+    assert!(
+        shown("0x20801358")
+            .starts_with("#define NV2080_CTRL_CMD_FB_QUERY_DRAM_ENCRYPTION_STATUS 0x20801358 //")
+    );
     assert_eq!(shown("545264472"), shown("0x20801358"));
     assert!(shown("0xc0246443").starts_with("#define DRM_IOCTL_NVIDIA_GET_DEV_INFO "));
     let output = nvabi(&["show", "0x20801358", "--tag", "595.45.04", "--json"]);
     let found: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
     let constants = found["surfaces"]["rm"]["constants"].as_object().unwrap();
-    assert_eq!(constants.keys().collect::<Vec<_>>(), ["NV2080_CTRL_CMD_FB_QUERY_DRAM_ENCRYPTION_STATUS"]);
+    assert_eq!(
+        constants.keys().collect::<Vec<_>>(),
+        ["NV2080_CTRL_CMD_FB_QUERY_DRAM_ENCRYPTION_STATUS"]
+    );
     let none = nvabi(&["show", "0x20801fff"]);
     assert_eq!(none.status.code(), Some(2));
     assert!(err(&none).contains("595.45.04 has no call with the number 0x20801fff"));
@@ -100,6 +106,7 @@ fn an_unknown_tag_names_its_neighbours() {
     let output = nvabi(&["show", "NVOS54_PARAMETERS", "--tag", "550.91"]);
     assert_eq!(output.status.code(), Some(2));
     assert!(err(&output).contains("550.90.07, 550.90.12, 550.100, 550.107.02"), "{}", err(&output));
+    assert!(err(&output).contains("`nvabi ranges --nearest 550.91` tells"), "{}", err(&output));
 }
 
 #[test]

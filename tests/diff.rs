@@ -115,6 +115,12 @@ mod command {
         let unknown = nvabi(&["550.90.07", "550.91"]);
         assert_eq!((unknown.status.code(), unknown.stdout.len()), (Some(2), 0));
         assert!(text(&unknown.stderr).contains("next to it: "), "{}", text(&unknown.stderr));
+        let neither = nvabi(&["580.159.03", "590.99"]);
+        for tag in ["580.159.03", "590.99"] {
+            let told = text(&neither.stderr);
+            assert!(told.contains(&format!("the lock has no tag {tag}")), "{told}");
+            assert!(told.contains(&format!("`nvabi ranges --nearest {tag}` tells")), "{told}");
+        }
     }
 
     /// A name that is nowhere is not the same on both sides, and one beyond the specs' items is

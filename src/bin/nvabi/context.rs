@@ -188,8 +188,21 @@ pub(crate) fn facts_of(locked: &Lock, tag: &Tag) -> Result<Facts, Report> {
         let near = names[at.saturating_sub(2)..(at + 2).min(names.len())].join(", ");
         Diagnostic::error("lock-no-tag", format!("the lock has no tag {tag}"))
             .note(format!("it has {} tags; next to it: {near}", names.len()))
+            .help(format!("`nvabi ranges --nearest {tag}` tells which of them has the same ABI"))
             .into()
     })
+}
+
+/// Both, or the complaints about either.
+pub(crate) fn both<T>(a: Result<T, Report>, b: Result<T, Report>) -> Result<(T, T), Report> {
+    match (a, b) {
+        (Ok(a), Ok(b)) => Ok((a, b)),
+        (Err(mut report), Err(more)) => {
+            report.diagnostics.extend(more.diagnostics);
+            Err(report)
+        }
+        (Err(report), _) | (_, Err(report)) => Err(report),
+    }
 }
 
 /// A reader that goes away, such as `head`, ends the command quietly.

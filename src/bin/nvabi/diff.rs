@@ -13,7 +13,7 @@ use serde::Serialize;
 
 use crate::Outcome;
 use crate::args;
-use crate::context::{Context, Family, facts_of, read, spec_of};
+use crate::context::{Context, Family, both, facts_of, read, spec_of};
 
 /// What `--json` prints: the changes, and what follows from them.
 #[derive(Serialize)]
@@ -88,7 +88,7 @@ fn facts(args: &args::Diff, family: &Family) -> Result<(Facts, Facts), Report> {
         return facts_of_items(folder, specs, &args.from, &args.to);
     }
     let locked = read(folder)?;
-    Ok((facts_of(&locked, &args.from)?, facts_of(&locked, &args.to)?))
+    both(facts_of(&locked, &args.from), facts_of(&locked, &args.to))
 }
 
 /// Of the facts of both tags, what the items of their specs need.
@@ -103,5 +103,5 @@ pub(crate) fn facts_of_items(
     let constants: Vec<&str> = commands.iter().map(String::as_str).collect();
     let part = lock::Part { specs, constants: &constants, lines: true };
     let locked = lock::read_part(folder, part)?;
-    Ok((facts_of(&locked, from)?, facts_of(&locked, to)?))
+    both(facts_of(&locked, from), facts_of(&locked, to))
 }
