@@ -63,6 +63,8 @@ sweep=$(median < "$work/sweep.txt")
 echo "distinct sets of headers:   $(wc -w <<< "$tags")"
 echo "floor, clang alone:         $floor s"
 echo "sweep of all tags, verify:  $sweep s ($(awk -v a="$sweep" -v b="$floor" 'BEGIN { printf "%.1f", a / b }') × the floor)"
+# Measured where its authors' tree was studied, not here: a figure to set beside, not a race.
+echo "gVisor's parser, all tags:  57 s, for its 273 structs and 326 constants alone"
 echo "add of one tag:             $(median < "$work/add.txt") s"
 echo "diff:                       $(median < "$work/diff.txt") s"
 echo "ranges over everything:     $(median < "$work/ranges.txt") s"
