@@ -2,6 +2,9 @@
 #![cfg(feature = "cli")]
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
+#[path = "../pipeline/tests/common/at_hand.rs"]
+mod at_hand;
+
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -14,16 +17,6 @@ const NEWEST: [&str; 3] = ["595.44.02", "595.44.03", "595.45.04"];
 
 fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
-}
-
-/// The headers, or nothing and a word about it.
-fn headers() -> Option<PathBuf> {
-    let headers =
-        std::env::var_os("NVABI_HEADERS").filter(|path| !path.is_empty()).map(PathBuf::from);
-    if headers.is_none() {
-        println!("skipped: NVABI_HEADERS names no driver headers");
-    }
-    headers
 }
 
 fn copy(from: &Path, to: &Path) {
@@ -84,10 +77,17 @@ fn add_with(folder: &Path, tag: &str, args: &[&str]) -> Output {
         .unwrap()
 }
 
+/// The job that has the headers lets no test pass by for want of them.
+#[test]
+fn ci_requires_the_headers() {
+    let job = fs::read_to_string(root().join(".github/workflows/headers.yml")).unwrap();
+    assert!(job.contains(&format!("{}: 1\n", at_hand::REQUIRE)), "{job}");
+}
+
 /// What stays in the tree when the newest tags are taken out and added again: every byte.
 #[test]
 fn adding_again_gives_the_same_bytes() {
-    if headers().is_none() {
+    if at_hand::headers().is_none() {
         return;
     }
     let folder = older();
@@ -116,7 +116,7 @@ fn adding_again_gives_the_same_bytes() {
 /// not fit is for a person to decide, and the exit status says so.
 #[test]
 fn a_new_branch_gets_a_spec() {
-    if headers().is_none() {
+    if at_hand::headers().is_none() {
         return;
     }
     let folder = older();
@@ -148,7 +148,7 @@ fn a_new_branch_gets_a_spec() {
 
 #[test]
 fn an_unknown_tag_changes_nothing() {
-    if headers().is_none() {
+    if at_hand::headers().is_none() {
         return;
     }
     let folder = older();

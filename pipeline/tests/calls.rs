@@ -1,6 +1,9 @@
 //! Which parameters a call takes, read off small sources of our own and off the driver's.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
+#[path = "common/at_hand.rs"]
+mod at_hand;
+
 use nvabi_pipeline::calls::{
     Call, Calls, Check, Evidence, Kind, Meaning, Params, Part, Texts, Unmapped, Why, calls,
     parse_exported, parse_header, parse_resources, part,
@@ -406,20 +409,13 @@ mod driver {
 
     #[test]
     fn of_two_tags() {
-        let repository = std::env::var_os("NVABI_HEADERS").filter(|path| !path.is_empty());
-        let Some(repository) = repository else {
-            println!("skipped: NVABI_HEADERS is not set");
-            return;
-        };
-        let Ok(clang) = Clang::load() else {
-            println!("skipped: no libclang");
-            return;
-        };
+        let Some(repository) = at_hand::headers() else { return };
+        let Ok(clang) = Clang::load() else { return at_hand::skip("there is no libclang") };
         let specs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../abi-specs");
         let specs = Spec::load_family(&specs, "").unwrap();
         let mut spec = specs.into_iter().find(|spec| spec.driver == "550").unwrap();
         spec.surfaces.retain(|surface| surface.name == "rm");
-        let mut source = headers::Source::open(Path::new(&repository)).unwrap();
+        let mut source = headers::Source::open(&repository).unwrap();
         for (tag, commands, by_finn, confirmed, with_pointers, classes) in
             [("550.163.01", 1472, 1325, 1144, 39, 152), ("595.45.04", 1604, 1450, 1256, 37, 209)]
         {

@@ -55,7 +55,8 @@ pub(crate) fn compilers() -> Vec<Compiler> {
     all.retain(|compiler| {
         let there = runs(compiler.program);
         if !there {
-            println!("skipped: no {} for {}", compiler.program, compiler.target);
+            let why = format!("there is no {} for {}", compiler.program, compiler.target);
+            crate::at_hand::skip(&why);
         }
         there
     });

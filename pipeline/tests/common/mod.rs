@@ -2,6 +2,8 @@
 #![allow(dead_code, unreachable_pub)]
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
+pub mod at_hand;
+
 use std::path::{Path, PathBuf};
 
 use nvabi_pipeline::diagnostic::Report;
@@ -34,7 +36,7 @@ pub fn clang() -> Option<Clang> {
     match Clang::load() {
         Ok(clang) => Some(clang),
         Err(why) => {
-            println!("skipped: no libclang ({})", why.message);
+            at_hand::skip(&format!("there is no libclang ({})", why.message));
             None
         }
     }
