@@ -317,6 +317,8 @@ pub fn check(lock: &Lock, specs: &[Spec], table: &Table) -> Result<Coverage, Rep
         let version = version.version.clone();
         versions.push(VersionCoverage { version, locked: locked.is_some(), kinds });
     }
+    let judged = |(special, verdicts)| judged(&versions, special, verdicts);
+    let special = specials.iter().zip(verdicts).map(judged).collect();
     let coverage = Coverage {
         versions,
         gaps: listed(found.gaps),
@@ -324,20 +326,35 @@ pub fn check(lock: &Lock, specs: &[Spec], table: &Table) -> Result<Coverage, Rep
         untyped: found.untyped,
         roles: listed(found.roles),
         disputed: listed(found.disputed),
-        special: specials.iter().zip(verdicts).map(|(s, verdicts)| judged(s, verdicts)).collect(),
+        special,
     };
     report.into_result(coverage).map(|(coverage, _)| coverage)
 }
 
+/// Versions as a person reads them: three or more that follow each other in the table are a span.
+/// One that is not in the lock is compared nowhere, and breaks none.
+fn spans(all: &[VersionCoverage], versions: &[String]) -> String {
+    let compared: Vec<&str> =
+        all.iter().filter(|of| of.locked).map(|of| of.version.as_str()).collect();
+    let at = |version: &str| compared.iter().position(|other| *other == version);
+    let runs = versions.chunk_by(|a, b| at(a).is_some_and(|a| at(b) == Some(a + 1)));
+    let told = runs.map(|run| match run {
+        [first, _, .., last] => format!("{first} … {last}"),
+        few => few.join(", "),
+    });
+    told.collect::<Vec<_>>().join(", ")
+}
+
 /// A special case with its verdict, or its verdicts and their versions.
 fn judged(
+    all: &[VersionCoverage],
     (case, special): &(&str, Special),
     verdicts: BTreeMap<String, Vec<String>>,
 ) -> SpecialCase {
     let alone = verdicts.len() == 1;
     let told = verdicts.into_iter().map(|(verdict, versions)| match alone {
         true => verdict,
-        false => format!("{verdict} at {}", versions.join(", ")),
+        false => format!("{verdict} at {}", spans(all, &versions)),
     });
     let verdict = told.collect::<Vec<_>>().join("; ");
     SpecialCase { case: (*case).into(), name: special.name.clone(), verdict }
@@ -566,11 +583,12 @@ impl Coverage {
             let _ = writeln!(
                 text,
                 "the driver has none, as header_check says: {kind} {name} at {}",
-                versions.join(", ")
+                spans(&self.versions, versions)
             );
         }
         for Finding { kind, name, missing, versions } in &self.disputed {
-            let _ = writeln!(text, "disputed: {kind} {name}: {missing} at {}", versions.join(", "));
+            let at = spans(&self.versions, versions);
+            let _ = writeln!(text, "disputed: {kind} {name}: {missing} at {at}");
         }
         for SpecialCase { case, name, verdict } in &self.special {
             let _ = writeln!(text, "{case}: {name}: {verdict}");
@@ -585,7 +603,8 @@ impl Coverage {
                 "" => found.missing.clone(),
                 kind => format!("{kind} `{}`: {}", found.name, found.missing),
             };
-            Diagnostic::error(code, what).note(format!("at {}", found.versions.join(", ")))
+            let at = spans(&self.versions, &found.versions);
+            Diagnostic::error(code, what).note(format!("at {at}"))
         };
         let gaps = self.gaps.iter().map(|gap| complaint("coverage-gap", gap));
         let roles = self.roles.iter().map(|role| {
@@ -709,6 +728,24 @@ mod tests {
         let totals =
             [found.total(|c| c.rows), found.total(|c| c.covered), found.total(Count::gaps)];
         assert_eq!(totals, [6, 5, 0]);
+    }
+
+    #[test]
+    fn versions_that_follow_each_other_are_a_span() {
+        let version = |(version, locked): (&str, bool)| VersionCoverage {
+            version: version.to_owned(),
+            locked,
+            kinds: Vec::new(),
+        };
+        let all = [("1", true), ("2", true), ("2b", false), ("3", true), ("4", true), ("5", true)];
+        let all = all.map(version);
+        let told = |versions: &[&str]| {
+            spans(&all, &versions.iter().map(|version| (*version).to_owned()).collect::<Vec<_>>())
+        };
+        assert_eq!(told(&["1", "2", "3", "4", "5"]), "1 … 5");
+        assert_eq!(told(&["1", "2", "4"]), "1, 2, 4");
+        assert_eq!(told(&["1", "3", "4", "5"]), "1, 3 … 5");
+        assert_eq!(told(&["2b"]), "2b");
     }
 
     #[test]
