@@ -137,6 +137,11 @@ fn a_new_branch_gets_a_spec() {
     );
     assert_eq!(output.status.code(), Some(1), "{told}");
     assert!(text.contains("## New branch") && text.contains("## To decide"), "{text}");
+    let again = format!(
+        "`snapshots/` is as it was before {0}. Settle it, then run `nvabi add {0}` again.",
+        NEWEST[0]
+    );
+    assert!(text.ends_with(&format!("{again}\n")), "{text}");
     let spec = fs::read_to_string(specs.join("driver-595.toml")).unwrap();
     assert!(spec.ends_with("driver = \"595\"\nparent = \"driver-590\"\n"), "{spec}");
     let manifest = fs::read_to_string(folder.path().join("Cargo.toml")).unwrap();

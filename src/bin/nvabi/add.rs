@@ -60,7 +60,9 @@ pub(crate) fn add(context: &Context<'_>, args: &args::Add) -> Result<Outcome, Re
     }
     if !open.diagnostics.is_empty() {
         context.complain(&open);
-        context.status("To decide", &format!("{} findings of lint", open.diagnostics.len()));
+        let findings = open.diagnostics.len();
+        let then = format!("{findings} findings of lint; snapshots stay old until it has none");
+        context.status("To decide", &then);
         return Ok(Outcome::Different);
     }
     if !args.no_snapshots {
@@ -204,6 +206,11 @@ fn pull_request(
         for diagnostic in &open.diagnostics {
             let _ = writeln!(text, "- {}", diagnostic.message);
         }
+        let _ = writeln!(
+            text,
+            "\nUntil then tests fail, and `snapshots/` is as it was before {tag}. Settle it, then run \
+             `nvabi add {tag}` again."
+        );
     }
     Ok(text)
 }
