@@ -33,7 +33,7 @@ pub mod lint;
 pub mod list;
 pub mod lock;
 pub mod model;
-mod parallel;
+pub mod parallel;
 #[cfg(feature = "reports")]
 pub mod ranges;
 pub mod render;

@@ -1,12 +1,27 @@
-//! Work over a slice, spread over the machine's threads.
+//! Work over a slice, spread over threads.
 
 use std::num::NonZero;
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 
+static THREADS: OnceLock<NonZero<usize>> = OnceLock::new();
+
+/// Says how many threads this process works with; nothing that it writes depends on it. Without,
+/// there are as many as the machine has. The first word counts.
+pub fn set_threads(count: NonZero<usize>) {
+    let _ = THREADS.set(count);
+}
+
+/// How many threads to work with.
+pub(crate) fn threads() -> usize {
+    let machine = || thread::available_parallelism().ok();
+    THREADS.get().copied().or_else(machine).map_or(1, NonZero::get)
+}
+
 /// `job` of each item, in order, whichever thread did it.
 pub(crate) fn map<'t, T: Sync, R: Send>(items: &'t [T], job: impl Fn(&'t T) -> R + Sync) -> Vec<R> {
-    let threads = thread::available_parallelism().map_or(1, NonZero::get).min(items.len());
+    let threads = threads().min(items.len());
     if threads < 2 {
         return items.iter().map(job).collect();
     }

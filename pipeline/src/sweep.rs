@@ -12,6 +12,7 @@ use crate::facts::{self, Cache, Unit};
 use crate::headers::{Blobs, Source};
 use crate::lock::{Lock, LockedTag};
 use crate::model::Facts;
+use crate::parallel;
 use crate::spec::{Spec, spec_of};
 use crate::tag::Tag;
 
@@ -41,7 +42,7 @@ pub fn sweep(
         tags.iter().map(|tag| Ok((tag, spec_of(specs, tag)?))).collect::<Result<_, Report>>()?;
     tags.sort_unstable_by_key(|(tag, _)| *tag);
     tags.dedup_by_key(|(tag, _)| *tag);
-    let threads = thread::available_parallelism().map_or(1, usize::from).min(tags.len().max(1));
+    let threads = parallel::threads().min(tags.len().max(1));
     // The first to load libclang looks for it, and that is quick as long as there is one thread.
     drop(Clang::load()?);
     let blobs = Source::open(path)?.blobs();

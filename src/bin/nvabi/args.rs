@@ -1,5 +1,6 @@
 //! What the command understands.
 
+use std::num::NonZero;
 use std::path::PathBuf;
 
 use clap::{ColorChoice, Parser, Subcommand};
@@ -32,6 +33,9 @@ pub(crate) struct Options {
     /// Without this, NVABI_HEADERS; without that, what `nvabi headers fetch` fetched.
     #[arg(long, global = true, value_name = "PATH")]
     pub(crate) headers: Option<PathBuf>,
+    /// Threads to work with; without this, as many as the machine has. Nothing else depends on it.
+    #[arg(long, global = true, value_name = "N")]
+    pub(crate) threads: Option<NonZero<u8>>,
     /// Print the model as JSON.
     #[arg(long, global = true)]
     pub(crate) json: bool,

@@ -36,6 +36,11 @@ impl<'a> Context<'a> {
         Self { options }
     }
 
+    /// How many threads were asked for.
+    pub(crate) fn threads(&self) -> Option<usize> {
+        self.options.threads.map(|threads| threads.get().into())
+    }
+
     pub(crate) fn json(&self) -> bool {
         self.options.json
     }

@@ -39,6 +39,9 @@ pub(crate) enum Outcome {
 
 fn main() -> ExitCode {
     let args = Args::parse();
+    if let Some(threads) = args.options.threads {
+        nvabi_pipeline::parallel::set_threads(threads.into());
+    }
     let context = Context::new(&args.options);
     let outcome = match &args.command {
         Command::Headers(args::Headers::Fetch(args)) => fetch::fetch(&context, args),

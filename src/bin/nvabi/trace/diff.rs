@@ -19,7 +19,7 @@ pub(crate) fn diff(context: &Context<'_>, args: &TraceDiff) -> Result<Outcome, R
         limit: args.limit,
         allow_different_grids: args.allow_different_grids,
         sites: sites(args.map.as_deref())?,
-        threads: None,
+        threads: context.threads(),
     };
     let (a, b) = (open(&args.a)?, open(&args.b)?);
     let report = compare(&a, &b, &options).map_err(failed)?;
