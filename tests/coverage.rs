@@ -46,7 +46,7 @@ fn a_covered_table_is_shown_by_version_and_kind() {
         "version       frontend     uvm   control     class   gaps  lacking\n\
          535.104.05         2/2     1/1       1/1       1/2      0        1\n\
          550.40.07          2/2     1/1       2/2       2/2      0        0\n\
-         580.159.03    not in the lock\n\
+         580.9999.01   not in the lock\n\
          the driver has none, as header_check says: class GF100_SUBDEVICE_INFOROM at 535.104.05\n"
     );
     let told = "Covered 12 of 13 rows in 2 versions; the driver lacks 1, gaps 0, roles that differ 0 \

@@ -61,9 +61,11 @@ fn fields_moved_when_the_headers_say() {
     for (before, since, record, field, old, new) in MOVES {
         let found = [before, since].map(|tag| offset(&facts(tag), record, field));
         assert_eq!(found, [old, new], "{record}.{field} from {before} to {since}");
-        // The tag is the first that has it so: no locked tag lies between the two.
+        // The tag is the first of its branch that has it so: none of it lies between the two.
         let at = |tag: &str| LOCK.tag_index(&tag.parse().unwrap()).unwrap();
-        assert_eq!(at(before) + 1, at(since), "{before} {since}");
+        let between = &LOCK.tags[at(before) + 1..at(since)];
+        let branch = LOCK.tags[at(since)].tag.branch();
+        assert!(between.iter().all(|locked| locked.tag.branch() != branch), "{before} {since}");
     }
 }
 
@@ -104,13 +106,14 @@ fn one_number_named_two_commands() {
     assert_ne!(before, after);
 }
 
-/// What is the same at every tag since a feature began, from the first to the last.
+/// What is the same at every tag since a feature began, from the first to the last. Tags and
+/// branches are added and never leave.
 #[test]
 fn every_tag_is_there() {
-    assert_eq!(LOCK.tags.len(), 193);
+    assert!(LOCK.tags.len() >= 193, "{}", LOCK.tags.len());
     let mut branches: Vec<&str> = LOCK.tags.iter().map(|t| t.tag.branch()).collect();
     branches.dedup();
-    assert_eq!(branches.len(), 15);
+    assert!(branches.len() >= 15, "{branches:?}");
     for locked in &LOCK.tags {
         let size = facts(locked.tag.as_str()).surfaces["rm"].records["NVOS21_PARAMETERS"].size;
         assert_eq!(size, 32, "{}", locked.tag);

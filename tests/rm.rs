@@ -13,7 +13,7 @@ use std::thread;
 use std::time::Duration;
 
 use nvabi::call::{Call, Kind};
-use nvabi::driver::{Compat, Record, Used};
+use nvabi::driver::{AnyDriver, Compat, Record, Used};
 use nvabi::r595::class::{NV01_DEVICE_0, NV01_MEMORY_SYSTEM, NV20_SUBDEVICE_0};
 use nvabi::r595::control::{
     NV0000_CTRL_CMD_GPU_GET_ID_INFO_V2, NV0000_CTRL_CMD_SYSTEM_GET_BUILD_VERSION,
@@ -492,32 +492,46 @@ fn client_of_another_version() {
         return;
     }
     let done = match nvabi::rm::installed().as_deref() {
-        Some("580.159.03") => in_between(),
+        Some(BETWEEN) => in_between(),
         _ => outside(),
     };
     done.unwrap_or_else(|error| panic!("{error}"));
     std::process::exit(0);
 }
 
-/// 580.159.03 is served as 580.142 and 590.44.01 have it, whichever of them it is.
+/// Behind every tag that 580 will have.
+const BETWEEN: &str = "580.9999.01";
+
+/// The newest tag before it and the first behind it, which are not alike.
+fn neighbours() -> (&'static str, &'static str) {
+    let below = AnyDriver::all().iter().rfind(|driver| driver.branch() == "580").unwrap();
+    let above = AnyDriver::all().iter().find(|driver| driver.branch() == "590").unwrap();
+    (below.tag(), above.tag())
+}
+
+/// It is served as its neighbours have it, whichever of them it is.
 fn in_between() -> nvabi::rm::Result<()> {
+    let (below, above) = neighbours();
     const ALIKE: &[Used] = &[Used::call::<NV01_DEVICE_0>(), Used::call::<NV20_SUBDEVICE_0>()];
     const OTHERWISE: &[Used] =
         &[Used::call::<NV01_DEVICE_0>(), Used::call::<NV2080_CTRL_CMD_GPU_QUERY_ECC_STATUS>()];
     let error = RmClient::open().unwrap_err();
-    assert!(error.to_string().starts_with("driver 580.159.03 is not in this build"), "{error}");
+    let start = format!("driver {BETWEEN} is not in this build");
+    assert!(error.to_string().starts_with(&start), "{error}");
     let error = RmClient::open_with(Compat::SameAbi(OTHERWISE)).unwrap_err();
     assert_eq!(
         error.to_string(),
-        "driver 580.159.03 is not in this build, and its neighbours 580.142 and 590.44.01 differ in \
-         NV2080_CTRL_CMD_GPU_QUERY_ECC_STATUS"
+        format!(
+            "driver {BETWEEN} is not in this build, and its neighbours {below} and {above} differ \
+             in NV2080_CTRL_CMD_GPU_QUERY_ECC_STATUS"
+        )
     );
 
     let client = RmClient::open_with(Compat::SameAbi(ALIKE))?;
     let driver = client.driver();
     let other = driver.other().map(|other| other.tag());
     let told = (driver.version(), driver.driver().tag(), other);
-    assert_eq!(told, ("580.159.03", "580.142", Some("590.44.01")));
+    assert_eq!(told, (BETWEEN, below, Some(above)));
     let node = client.open_gpu(0)?;
     let device = client.alloc::<NV01_DEVICE_0>(&mut Record::zeroed())?;
     let sub = subdevice(&device)?;
@@ -527,7 +541,8 @@ fn in_between() -> nvabi::rm::Result<()> {
     assert!(matches!(error.kind(), ErrorKind::NotInDriver), "{error}");
     let text = error.to_string();
     let start = "NV2080_CTRL_CMD_GPU_QUERY_ECC_STATUS (command 0x2080012f) on ";
-    assert!(text.starts_with(start) && text.ends_with("(driver 580.159.03)"), "{text}");
+    let end = format!("(driver {BETWEEN})");
+    assert!(text.starts_with(start) && text.ends_with(&end), "{text}");
     let memory = Uvm::open(&client, 0)?;
     memory.call::<UVM_PAGEABLE_MEM_ACCESS>(&mut Record::zeroed())?;
     let error = memory.call::<UVM_UNREGISTER_CHANNEL>(&mut Record::zeroed()).unwrap_err();
@@ -621,13 +636,11 @@ fn a_version_of_its_own_is_served_or_refused() {
         assert!(output.status.success(), "{version} as {tag}:\n{stderr}");
         Some(String::from_utf8_lossy(&output.stdout).into_owned())
     };
-    for tag in ["580.142", "590.44.01"] {
-        let Some(stdout) = run(tag, "580.159.03") else { return };
-        for text in [
-            "driver 580.159.03, by what 580.142 and 590.44.01 have alike\n",
-            "2 cards, 2 attached\n",
-            "GPU 0x200: NVIDIA ",
-        ] {
+    let (below, above) = neighbours();
+    let first = format!("driver {BETWEEN}, by what {below} and {above} have alike\n");
+    for tag in [below, above] {
+        let Some(stdout) = run(tag, BETWEEN) else { return };
+        for text in [&first, "2 cards, 2 attached\n", "GPU 0x200: NVIDIA "] {
             assert!(stdout.contains(text), "{tag} does not tell {text:?}:\n{stdout}");
         }
     }

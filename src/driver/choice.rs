@@ -300,7 +300,7 @@ mod tests {
         let [memory, signalled] = [NvStatus::NV_ERR_NO_MEMORY, NvStatus(0x7b)];
         let above = Choice::new("535.43.02", Compat::Exact)?;
         assert_eq!(above.status_name(signalled), Some("NV_ERR_ALREADY_SIGNALLED"));
-        let between = Choice::new("530.50", Compat::SameAbi(&[]))?;
+        let between = Choice::new("530.9999.01", Compat::SameAbi(&[]))?;
         assert_eq!(between.status_name(memory), Some("NV_ERR_NO_MEMORY"));
         assert_eq!(between.status_name(signalled), None);
         let swapped = Choice { driver: above.driver, other: Some(between.driver), ..between };
