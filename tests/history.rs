@@ -2,11 +2,13 @@
 //! tag that made it, the struct, and where a field was and went to.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
+use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::LazyLock;
 
-use nvabi_pipeline::lock::{self, Lock};
+use nvabi_pipeline::lock::{self, Fact, Lock};
 use nvabi_pipeline::model::Facts;
+use nvabi_pipeline::spec::Spec;
 
 static LOCK: LazyLock<Lock> = LazyLock::new(|| {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("abi-specs/lock");
@@ -118,4 +120,32 @@ fn every_tag_is_there() {
         let size = facts(locked.tag.as_str()).surfaces["rm"].records["NVOS21_PARAMETERS"].size;
         assert_eq!(size, 32, "{}", locked.tag);
     }
+}
+
+/// What one spec names is a call to a shim, so a branch that has it and does not name it says that it is
+/// new in the next. Commands that come and go between tags were missed so.
+#[test]
+fn specs_name_a_command_or_class_wherever_the_driver_has_it() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("abi-specs");
+    let specs = Spec::load_family(&folder, "").unwrap();
+    let known: BTreeSet<&str> = specs.iter().flat_map(|s| &s.items).map(|i| &*i.name).collect();
+    let items = LOCK.headers.values().flat_map(|header| &header.items);
+    let calls: Vec<_> = items.filter(|((_, name), _)| known.contains(&**name)).collect();
+    let (mut found, mut missed) = (0, Vec::new());
+    for (at, tag) in LOCK.tags.iter().map(|locked| &locked.tag).enumerate() {
+        let spec = specs.iter().find(|spec| spec.driver == tag.branch()).unwrap();
+        let named: BTreeSet<&str> = spec.items_at(tag).map(|item| &*item.name).collect();
+        for ((_, name), history) in &calls {
+            let Some(Fact::Call(takes)) = lock::state_at(history, at).map(|p| &*p.fact) else {
+                continue;
+            };
+            // A class that the resource list lacks is a name in a header.
+            let has = takes.is_mapped() || takes.kind != "class";
+            found += usize::from(has);
+            if has && !named.contains(&**name) {
+                missed.push(format!("{tag} {name}"));
+            }
+        }
+    }
+    assert!(found > LOCK.tags.len() && missed.is_empty(), "{found} {missed:#?}");
 }
