@@ -168,3 +168,81 @@ KERNEL early_return(const int *in, int *out, int n) {
     int v = s[n - 1 - i];
     out[i] = v + shuffle_xor(FULL, v, 1) + __builtin_popcount(ballot(FULL, v & 1));
 }
+
+// Returns half-way leave no place in the code where all lanes that are left must come by.
+__device__ __noinline__ int exchange(int *s, int i, int v) {
+    s[i] = v;
+    __syncthreads();
+    return s[i ^ 33];
+}
+
+KERNEL return_then_call(const int *in, int *out, int n) {
+    __shared__ int s[64];
+    int i = tid();
+    s[i] = 0;
+    __syncthreads();
+    if (i >= n) return;
+    out[i] = exchange(s, i, in[i]);
+}
+
+KERNEL return_in_a_branch(const int *in, int *out, int n) {
+    __shared__ int s[64];
+    int i = tid();
+    s[i] = 0;
+    if (i < n) {
+        s[i] = in[i];
+        if (in[i] < -50) {
+            atomic_add(&out[i], 1);
+            return;
+        }
+    }
+    __syncthreads();
+    out[i] = s[i ^ 33];
+}
+
+KERNEL returns_in_a_chain(const int *in, int *out) {
+    __shared__ int s[64];
+    int i = tid(), v = in[i];
+    s[i] = v;
+    if (v % 8 == 0) {
+        out[i] = 5;
+        return;
+    } else if (v % 8 == 1) {
+        atomic_add(&out[i], 2);
+        return;
+    } else if (v % 8 == 2) {
+        if (i & 1) return;
+    } else if (v % 8 == 3) {
+        s[i] *= 2;
+    } else if (v % 8 == 6) {
+        for (int k = 0; k < i; k++) out[i] ^= k * 3;
+        return;
+    } else {
+        out[i] = 7;
+    }
+    __syncthreads();
+    out[i] += s[i ^ 33];
+}
+
+// One barrier in a function that lanes call from different places.
+__device__ __noinline__ int count_all(bool p) { return __nvvm_bar0_popc(p); }
+
+KERNEL calls_from_two_places(const int *in, int *out) {
+    int i = tid(), v = in[i];
+    if (v & 1)
+        out[i] = count_all(v > 0) * 2 + 1;
+    else
+        out[i] = count_all(v > 10) * 3;
+    out[i] += shuffle_xor(FULL, v, 7) + count_all(v & 2);
+}
+
+// Lanes 1 and 20 meet while others wait for lane 1.
+KERNEL meets_in_turn(const int *in, int *out) {
+    int i = tid(), v = in[i];
+    if (i == 1 || i == 20) v += shuffle_xor(1u << 1 | 1u << 20, v, 21);
+    if (i < 16) {
+        if (v == 1000) return;
+        v += shuffle_xor(0xffff, v, 1);
+    }
+    out[i] = v + shuffle_xor(FULL, v, 16);
+}

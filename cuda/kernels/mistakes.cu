@@ -87,3 +87,29 @@ KERNEL asserted(const int *in) {
 KERNEL prints(int n) {
     if (tid() < n) printf("thread %d of %s: %5.2f %lld\n", tid(), "prints", tid() * 0.5, 1ll << (tid() + 32));
 }
+
+KERNEL two_barriers(int *out) {
+    if (tid() & 1) {
+        __nvvm_barrier_sync(1); // the odd ones
+    } else {
+        __nvvm_barrier_sync(2);
+    }
+    out[tid()] = 1;
+}
+
+__device__ __noinline__ void meet(int *out) {
+    out[tid()] = 2;
+    __syncthreads(); // in a function
+}
+
+KERNEL left_out_of_call(int *out) {
+    if (tid() % 32 < 7) meet(out);
+    out[tid()] += 1;
+}
+
+KERNEL barrier_or_shuffle(int *out) {
+    int v = tid();
+    if (tid() & 1) meet(out);
+    else v = shuffle_xor(FULL, v, 1); // names the odd ones, too
+    out[tid()] = v;
+}

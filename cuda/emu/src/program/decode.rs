@@ -1110,7 +1110,6 @@ impl<'n, 'a: 'n> Decoder<'n, 'a> {
         if opcode.has("cluster") {
             return self.unsupported(instruction);
         }
-        let aligned = opcode.base == "bar" || opcode.has("aligned");
         let red = opcode.has("red");
         let first = usize::from(red);
         let id = self.src(operands.get(first))?;
@@ -1129,7 +1128,7 @@ impl<'n, 'a: 'n> Decoder<'n, 'a> {
         } else {
             BarrierKind::Sync
         };
-        self.emit(Op::Barrier { kind, id, count, aligned });
+        self.emit(Op::Barrier { kind, id, count });
         Ok(())
     }
 

@@ -4,7 +4,7 @@ mod decode;
 mod flow;
 mod link;
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use crate::lanes::LaneFn;
@@ -186,7 +186,6 @@ pub(crate) enum Op {
         kind: BarrierKind,
         id: Reg,
         count: Option<Reg>,
-        aligned: bool,
     },
     SyncWarp {
         mask: Reg,
@@ -300,37 +299,4 @@ pub(crate) enum Shuffle {
     Down,
     Butterfly,
     Index,
-}
-
-impl Program {
-    /// Whether code that starts here may come to a barrier of the block.
-    pub(crate) fn reaches_barrier(&self, function: usize, pc: u32) -> bool {
-        let mut seen = HashSet::from([(function, pc)]);
-        let mut open = vec![(function, pc)];
-        while let Some((function, pc)) = open.pop() {
-            let Some(instruction) = self.functions[function].code.get(pc as usize) else {
-                continue;
-            };
-            let mut next = Vec::new();
-            let mut falls = true;
-            match &instruction.op {
-                Op::Barrier { .. } | Op::Call { callee: Callee::Indirect(_), .. } => return true,
-                Op::Branch { target, .. } => {
-                    next.push((function, *target));
-                    falls = instruction.guard.is_some();
-                }
-                Op::BranchIndexed { targets, .. } => {
-                    next.extend(targets.iter().map(|target| (function, *target)));
-                }
-                Op::Call { callee: Callee::Function(callee), .. } => next.push((*callee, 0)),
-                Op::Return | Op::Exit | Op::Trap => falls = instruction.guard.is_some(),
-                _ => {}
-            }
-            if falls {
-                next.push((function, pc + 1));
-            }
-            open.extend(next.into_iter().filter(|place| seen.insert(*place)));
-        }
-        false
-    }
 }

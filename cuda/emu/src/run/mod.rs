@@ -3,6 +3,7 @@
 mod block;
 mod grid;
 mod memory;
+mod paths;
 mod printf;
 mod shared;
 mod warp;

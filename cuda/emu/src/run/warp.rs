@@ -2,6 +2,7 @@
 
 use super::block::State;
 use super::grid::Grid;
+use super::paths::{Path, site_of};
 use super::shared::{BARRIERS, Site};
 use super::{Mistake, mistake, printf};
 use crate::lanes::Lanes;
@@ -20,7 +21,10 @@ pub(super) struct Warp {
     pub(super) local: PerLane,
     pub(super) call_params: PerLane,
     pub(super) events: Vec<Event>,
-    frames: Vec<Frame>,
+    /// The calls of the lanes that run.
+    pub(super) frames: Vec<Frame>,
+    /// Lanes that go on when those have ended or wait.
+    pub(super) paths: Vec<Path>,
     state: Readiness,
     tid: [Lanes; 3],
 }
@@ -33,31 +37,25 @@ enum Readiness {
 }
 
 /// One call.
+#[derive(Clone)]
 pub(super) struct Frame {
-    function: usize,
-    /// Where the registers, local memory and parameters of this call start.
+    pub(super) function: usize,
+    /// Where the registers, local memory and parameters of this call start. Each lane has its own, so
+    /// that other lanes may have those of other calls at the same place.
     pub(super) registers: usize,
     pub(super) local: u64,
     pub(super) params: u64,
-    stack: Vec<Split>,
+    pub(super) stack: Vec<Split>,
     /// Where the caller wants the results.
     results: Vec<(u64, u64)>,
 }
 
 /// Lanes that run together until they meet others.
 #[derive(Debug, Clone, Copy)]
-struct Split {
-    pc: u32,
-    reconverge: u32,
-    mask: u32,
-    /// Waits at an instruction for others to go ahead.
-    waits: bool,
-}
-
-impl Split {
-    fn new(pc: u32, reconverge: u32, mask: u32) -> Self {
-        Self { pc, reconverge, mask, waits: false }
-    }
+pub(super) struct Split {
+    pub(super) pc: u32,
+    pub(super) reconverge: u32,
+    pub(super) mask: u32,
 }
 
 /// Why a warp stopped running.
@@ -133,6 +131,7 @@ impl Warp {
             call_params: PerLane::default(),
             events: Vec::new(),
             frames: Vec::new(),
+            paths: Vec::new(),
             state: Readiness::Ready,
             tid,
         };
@@ -174,6 +173,10 @@ impl Warp {
         self.state = Readiness::Ready;
         if let Some((dst, value)) = result {
             self.write(dst, &value, self.active());
+            for path in &self.paths {
+                let (base, mask) = path.top();
+                write_masked(&mut self.registers[base + dst as usize], &value, mask);
+            }
         }
     }
 
@@ -188,9 +191,7 @@ impl Warp {
 
     /// Where the instruction is that runs or ran last.
     pub(super) fn site(&self) -> Site {
-        let Some(frame) = self.frames.last() else { return Site::default() };
-        let pc = frame.stack.last().map_or(0, |split| split.pc.saturating_sub(1));
-        Site { function: frame.function as u32, pc }
+        site_of(&self.frames)
     }
 
     pub(super) fn frame(&self) -> &Frame {
@@ -215,27 +216,32 @@ impl Warp {
 
     /// The lanes of a mask in which a predicate holds.
     pub(super) fn truths(&self, pred: Reg, mask: u32) -> u32 {
-        let mut out = 0;
-        for (lane, value) in self.register(pred).iter().enumerate() {
-            out |= ((value & 1) as u32) << lane;
-        }
-        out & mask
+        truths(self.register(pred), mask)
     }
 
     fn enter(&mut self, program: &Program, function: usize, mask: u32, results: Vec<(u64, u64)>) {
-        let (local, params) = self.frames.last().map_or((0, 0), |frame| {
+        let (registers, local, params) = self.frames.last().map_or((0, 0, 0), |frame| {
             let caller = &program.functions[frame.function];
-            (frame.local + caller.local_size, frame.params + caller.param_size)
+            (
+                frame.registers + caller.registers as usize,
+                frame.local + caller.local_size,
+                frame.params + caller.param_size,
+            )
         });
         let callee = &program.functions[function];
-        let registers = self.registers.len();
-        self.registers.resize(registers + callee.registers as usize, [0; 32]);
+        let end = registers + callee.registers as usize;
+        if self.registers.len() < end {
+            self.registers.resize(end, [0; 32]);
+        }
+        for register in &mut self.registers[registers..end] {
+            write_masked(register, &[0; 32], mask);
+        }
         for (reg, value) in &callee.constants {
-            self.registers[registers + *reg as usize] = [*value; 32];
+            write_masked(&mut self.registers[registers + *reg as usize], &[*value; 32], mask);
         }
         self.local.grow(local + callee.local_size);
         self.call_params.grow(params + callee.param_size);
-        let stack = vec![Split::new(0, u32::MAX, mask)];
+        let stack = vec![Split { pc: 0, reconverge: u32::MAX, mask }];
         self.frames.push(Frame { function, registers, local, params, stack, results });
     }
 
@@ -249,8 +255,14 @@ impl Warp {
         let mut left = quantum;
         while left > 0 {
             let Some(frame) = self.frames.last_mut() else {
-                self.state = Readiness::Ended;
-                return Ok(Stop::Ended);
+                if self.paths.is_empty() {
+                    self.state = Readiness::Ended;
+                    return Ok(Stop::Ended);
+                }
+                if let Some(stop) = self.go_on_with_others(state)? {
+                    return Ok(stop);
+                }
+                continue;
             };
             let Some(split) = frame.stack.last_mut() else {
                 self.leave(program);
@@ -308,16 +320,14 @@ impl Warp {
                 self.branch_indexed(state, *index, targets, *reconverge, active, mask)?;
                 return Ok(None);
             }
-            Op::Barrier { kind, id, count, aligned } => {
-                if mask == 0 {
-                    return Ok(None);
-                }
-                if mask != self.alive && self.let_absent_go(state, self.alive & !mask) {
-                    return Ok(None);
-                }
-                return self.barrier(*kind, *id, *count, *aligned, mask).map(Some);
-            }
             _ if mask == 0 => return Ok(None),
+            Op::Barrier { kind, id, count } => {
+                if mask != self.alive {
+                    self.wait_for(state, self.alive & !mask, mask);
+                    return Ok(None);
+                }
+                return self.barrier(*kind, *id, *count, mask).map(Some);
+            }
             Op::Return => self.depart(state, mask),
             Op::Exit => self.exit(state, mask),
             Op::Trap => {
@@ -387,7 +397,7 @@ impl Warp {
         }
         // The first target runs first.
         let from = frame.stack.len();
-        frame.stack.extend(parts.map(|(pc, mask)| Split::new(pc, reconverge, mask)));
+        frame.stack.extend(parts.map(|(pc, mask)| Split { pc, reconverge, mask }));
         frame.stack[from..].reverse();
     }
 
@@ -442,7 +452,6 @@ impl Warp {
     /// All lanes of a call have returned.
     fn leave(&mut self, program: &Program) {
         let Some(frame) = self.frames.pop() else { return };
-        self.registers.truncate(frame.registers);
         let Some(caller) = self.frames.last() else { return };
         let from = &program.functions[frame.function].results;
         for (to, from) in frame.results.iter().zip(from) {
@@ -515,7 +524,10 @@ impl Warp {
     fn split_call(&mut self, now: u32, later: u32) {
         let Some(frame) = self.frames.last_mut() else { return };
         let Some(Split { pc, .. }) = frame.stack.last().copied() else { return };
-        frame.stack.extend([Split::new(pc - 1, pc, later), Split::new(pc, pc, now)]);
+        frame.stack.extend([
+            Split { pc: pc - 1, reconverge: pc, mask: later },
+            Split { pc, reconverge: pc, mask: now },
+        ]);
     }
 
     fn call_function(
@@ -616,75 +628,14 @@ impl Warp {
         )
     }
 
-    /// Lanes that are missing at an instruction that needs them go ahead to their end, if nothing on the
-    /// way needs the others, and the instruction runs again then. It is how code that returns early
-    /// works, whatever it does before; if there is code ahead for those that wait too, it is noted as a
-    /// mistake.
-    pub(super) fn let_absent_go(&mut self, state: &mut State<'_>, absent: u32) -> bool {
-        let program = state.grid.program;
-        let [frame] = &mut self.frames[..] else { return false };
-        let code = &program.functions[frame.function].code;
-        let Some((top, waiting)) = frame.stack.split_last_mut() else { return false };
-        let mut ahead = Vec::new();
-        let mut quiet = true;
-        let mut rest = absent;
-        for split in waiting.iter_mut().rev().filter(|split| split.mask & absent != 0) {
-            if split.waits || program.reaches_barrier(frame.function, split.pc) {
-                return false;
-            }
-            let joint = if split.mask & top.mask == 0 { split.reconverge } else { split.pc };
-            quiet &= joint == u32::MAX || only_returns(code, joint);
-            ahead.push(Split::new(split.pc, u32::MAX, split.mask & rest));
-            rest &= !split.mask;
-        }
-        if rest != 0 {
-            return false;
-        }
-        let active = top.mask;
-        if !quiet {
-            state.note(
-                self,
-                FindingKind::BarrierDivergence,
-                absent.trailing_zeros() as usize,
-                |_| {
-                    format!(
-                        "lanes {absent:#010x} passed by where lanes {active:#010x} wait for them"
-                    )
-                },
-            );
-        }
-        let [frame] = &mut self.frames[..] else { return false };
-        for split in &mut frame.stack {
-            split.mask &= !absent;
-        }
-        if let Some(top) = frame.stack.last_mut() {
-            (top.pc, top.waits) = (top.pc - 1, true);
-        }
-        frame.stack.append(&mut ahead);
-        true
-    }
-
-    fn barrier(
-        &mut self,
+    /// All lanes of the warp have come to a barrier: these, and those of other paths.
+    pub(super) fn barrier(
+        &self,
         kind: BarrierKind,
         id: Reg,
         count: Option<Reg>,
-        aligned: bool,
         mask: u32,
     ) -> Result<Stop, Box<Mistake>> {
-        if mask != self.alive {
-            let missing = self.alive & !mask;
-            let form = if aligned { "barrier" } else { "barrier (not aligned)" };
-            let message = format!(
-                "lanes {mask:#010x} of warp {} came to the {form}, lanes {missing:#010x} did not",
-                self.index
-            );
-            return mistake(
-                FindingKind::BarrierDivergence,
-                missing.trailing_zeros() as usize,
-                message,
-            );
-        }
         let lane = mask.trailing_zeros() as usize;
         let id = self.uniform(id, mask) as usize;
         let threads = count.map_or(0, |count| self.uniform(count, mask) as u32);
@@ -697,7 +648,12 @@ impl Warp {
         let truths = match kind {
             BarrierKind::Count { pred, .. }
             | BarrierKind::All { pred, .. }
-            | BarrierKind::Any { pred, .. } => self.truths(pred, mask).count_ones(),
+            | BarrierKind::Any { pred, .. } => {
+                let others = self.paths.iter().map(Path::top).map(|(base, mask)| {
+                    truths(&self.registers[base + pred as usize], mask).count_ones()
+                });
+                self.truths(pred, mask).count_ones() + others.sum::<u32>()
+            }
             _ => 0,
         };
         Ok(Stop::Barrier { id, kind, threads, truths })
@@ -729,19 +685,13 @@ impl Warp {
     }
 }
 
-/// Whether code does nothing but leave.
-fn only_returns(code: &[Instruction], mut pc: u32) -> bool {
-    for _ in 0..code.len() {
-        let next = &code[pc as usize];
-        pc += 1;
-        match next.op {
-            Op::Return | Op::Exit if next.guard.is_none() => return true,
-            Op::Branch { target, .. } if next.guard.is_none() => pc = target,
-            Op::Nop => {}
-            _ => return false,
-        }
+/// The lanes of a mask in which a predicate holds.
+fn truths(pred: &Lanes, mask: u32) -> u32 {
+    let mut out = 0;
+    for (lane, value) in pred.iter().enumerate() {
+        out |= ((value & 1) as u32) << lane;
     }
-    false
+    out & mask
 }
 
 fn write_masked(to: &mut Lanes, value: &Lanes, mask: u32) {

@@ -19,7 +19,13 @@ impl Warp {
                 self.write(*dst, &[mask.into(); 32], mask);
                 return Ok(());
             }
-            Op::MatrixMultiply(multiply) => return self.multiply(multiply, mask),
+            Op::MatrixMultiply(multiply) => {
+                if mask == self.alive {
+                    return self.multiply(multiply, mask);
+                }
+                self.wait_for(state, self.alive & !mask, mask);
+                return Ok(());
+            }
             Op::Vote { mask: members, .. } => *members,
             Op::SyncWarp { mask: members }
             | Op::Shuffle { mask: members, .. }
@@ -32,7 +38,8 @@ impl Warp {
             lanes_of(mask).fold(0, |all, lane| all | self.register(members)[lane] as u32)
         });
         let absent = named & self.alive & !mask;
-        if absent != 0 && self.let_absent_go(state, absent) {
+        if absent != 0 {
+            self.wait_for(state, absent, mask);
             return Ok(());
         }
         // Lanes that name different lanes are groups of their own.
@@ -91,24 +98,21 @@ impl Warp {
         Ok(())
     }
 
-    /// The lanes that the first of `rest` names: all must be here that have not exited, and name the
-    /// same lanes.
+    /// The lanes that the first of `rest` names: it must be one of them, and all must name the same.
     fn group(&self, members: Reg, rest: u32, mask: u32) -> Result<u32, Box<Mistake>> {
         let names = self.register(members);
         let first = rest.trailing_zeros() as usize;
         let named = names[first] as u32;
-        let absent = named & self.alive & !mask;
         let group = named & mask;
         let others = lanes_of(group).any(|lane| names[lane] as u32 != named);
-        if absent != 0 || others || named >> first & 1 == 0 {
-            let lane = if absent == 0 { first } else { absent.trailing_zeros() as usize };
+        if others || named >> first & 1 == 0 {
             let message = format!(
                 "lane {first} names lanes {named:#010x}, but lanes {mask:#010x} of warp {} are at the \
                  instruction{}",
                 self.index,
                 if others { ", and some name others" } else { "" }
             );
-            return mistake(FindingKind::BarrierDivergence, lane, message);
+            return mistake(FindingKind::BarrierDivergence, first, message);
         }
         Ok(group)
     }

@@ -214,3 +214,92 @@ fn threads_that_returned_are_not_waited_for() {
         assert_eq!(gpu.down::<i32>(out, 96), wanted, "{}", gpu.name);
     }
 }
+
+/// What a thread wrote to shared memory, if it did, for the one across the warps.
+fn across(written: &[Option<i32>]) -> Vec<i32> {
+    (0..written.len()).map(|i| written[i ^ 33].unwrap_or(0)).collect()
+}
+
+#[test]
+fn a_function_with_a_barrier_is_called_by_those_that_are_left() {
+    let data = ints(64, 30, -100..100);
+    for n in [64, 40, 33, 7] {
+        let written: Vec<_> = (0..64).map(|i| (i < n).then_some(data[i])).collect();
+        let mut wanted = across(&written);
+        wanted[n..].fill(-1);
+        for mut gpu in gpus("control") {
+            let (input, out) = (gpu.up(&data), gpu.up(&[-1; 64]));
+            let args = Args::new().u64(input).u64(out).i32(n as i32);
+            gpu.run("return_then_call", [1], [64], args);
+            assert_eq!(gpu.down::<i32>(out, 64), wanted, "{}", gpu.name);
+        }
+    }
+}
+
+#[test]
+fn a_return_in_a_branch_parts_those_that_come_to_a_barrier() {
+    let data = ints(64, 31, -100..100);
+    let n = 40;
+    let written: Vec<_> = (0..64).map(|i| (i < n).then_some(data[i])).collect();
+    let mut wanted = across(&written);
+    (0..n).filter(|i| data[*i] < -50).for_each(|i| wanted[i] = 1);
+    for mut gpu in gpus("control") {
+        let (input, out) = (gpu.up(&data), gpu.up(&[0; 64]));
+        let args = Args::new().u64(input).u64(out).i32(n as i32);
+        gpu.run("return_in_a_branch", [1], [64], args);
+        assert_eq!(gpu.down::<i32>(out, 64), wanted, "{}", gpu.name);
+    }
+}
+
+#[test]
+fn returns_in_a_chain_part_those_that_come_to_a_barrier() {
+    let data = ints(64, 32, 0..100);
+    let value = |i: usize| data[i] * if data[i] & 7 == 3 { 2 } else { 1 };
+    let thread = |i: usize| match data[i] & 7 {
+        0 => 5,
+        1 => 2,
+        2 if i & 1 != 0 => 0,
+        6 => (0..i as i32).fold(0, |x, k| x ^ (k * 3)),
+        2 | 3 => value(i ^ 33),
+        _ => 7 + value(i ^ 33),
+    };
+    let wanted: Vec<i32> = (0..64).map(thread).collect();
+    for mut gpu in gpus("control") {
+        let (input, out) = (gpu.up(&data), gpu.up(&[0; 64]));
+        gpu.run("returns_in_a_chain", [1], [64], Args::new().u64(input).u64(out));
+        assert_eq!(gpu.down::<i32>(out, 64), wanted, "{}", gpu.name);
+    }
+}
+
+#[test]
+fn a_barrier_in_a_function_is_one_wherever_it_is_called() {
+    let data = ints(64, 33, -50..50);
+    let odd = |v: i32| v & 1 != 0;
+    let first = data.iter().filter(|v| **v > if odd(**v) { 0 } else { 10 }).count() as i32;
+    let second = data.iter().filter(|v| **v & 2 != 0).count() as i32;
+    let thread = |i: usize| {
+        let own = if odd(data[i]) { first * 2 + 1 } else { first * 3 };
+        own + data[i ^ 7] + second
+    };
+    let wanted: Vec<i32> = (0..64).map(thread).collect();
+    for mut gpu in gpus("control") {
+        let (input, out) = (gpu.up(&data), gpu.up(&[0; 64]));
+        gpu.run("calls_from_two_places", [1], [64], Args::new().u64(input).u64(out));
+        assert_eq!(gpu.down::<i32>(out, 64), wanted, "{}", gpu.name);
+    }
+}
+
+#[test]
+fn lanes_meet_in_turn() {
+    let data = ints(32, 34, 0..100);
+    let mut v = data.clone();
+    (v[1], v[20]) = (data[1] + data[20], data[1] + data[20]);
+    let paired = v.clone();
+    (0..16).for_each(|i| v[i] += paired[i ^ 1]);
+    let wanted: Vec<i32> = (0..32).map(|i| v[i] + v[i ^ 16]).collect();
+    for mut gpu in gpus("control") {
+        let (input, out) = (gpu.up(&data), gpu.up(&[0; 32]));
+        gpu.run("meets_in_turn", [1], [32], Args::new().u64(input).u64(out));
+        assert_eq!(gpu.down::<i32>(out, 32), wanted, "{}", gpu.name);
+    }
+}

@@ -100,6 +100,45 @@ fn lanes_that_pass_a_barrier_by() {
 }
 
 #[test]
+fn lanes_at_two_barriers() {
+    for mut gpu in gpus("mistakes") {
+        let out = gpu.up(&[0; 64]);
+        let report = gpu.launch("two_barriers", [1], [64], Args::new().u64(out));
+        let finding = only(&gpu, &report, FindingKind::BarrierDivergence);
+        let (odd, even) = (line_of("the odd ones"), line_of("the odd ones") + 2);
+        let (here, there) = if finding.thread[0] & 1 == 0 { (odd, even) } else { (even, odd) };
+        assert_eq!(finding.place.line, here, "{finding}");
+        assert!(finding.message.contains(&format!("mistakes.cu:{there}:")), "{finding}");
+        assert_eq!(report.fatal(), Some(finding));
+    }
+}
+
+#[test]
+fn lanes_that_pass_a_call_with_a_barrier_by() {
+    for mut gpu in gpus("mistakes") {
+        let out = gpu.up(&[0; 64]);
+        let report = gpu.launch("left_out_of_call", [1], [64], Args::new().u64(out));
+        let finding = only(&gpu, &report, FindingKind::BarrierDivergence);
+        assert_eq!(finding.place.line, line_of("in a function"));
+        assert!(finding.message.contains("lanes 0xffffff80 passed by"), "{finding}");
+        assert_eq!(report.fatal(), None);
+    }
+}
+
+#[test]
+fn lanes_at_a_barrier_while_others_name_them() {
+    for mut gpu in gpus("mistakes") {
+        let out = gpu.up(&[0; 64]);
+        let report = gpu.launch("barrier_or_shuffle", [1], [64], Args::new().u64(out));
+        let finding = only(&gpu, &report, FindingKind::BarrierDivergence);
+        // The one that waits, or the one that it waits for.
+        let barrier = format!("mistakes.cu:{}:", line_of("in a function"));
+        assert!(finding.to_string().contains(&barrier), "{finding}");
+        assert_eq!(report.fatal(), Some(finding));
+    }
+}
+
+#[test]
 fn a_race_for_want_of_a_barrier() {
     for mut gpu in gpus("mistakes") {
         let out = gpu.up(&[0; 64]);
