@@ -105,3 +105,15 @@ KERNEL copies(const float4 *in, float4 *out) {
     __syncthreads();
     out[global_id()] = s[63 - tid()];
 }
+
+// Shared memory that belongs to the system, for groups of several warps.
+KERNEL reserved_shared(int *out) {
+    __shared__ int own[96];
+    int *reserved, i = tid();
+    asm("{ .reg .u32 at; .reg .u64 wide; mov.u32 at, %%reserved_smem_offset_1; cvt.u64.u32 wide, at; "
+        "cvta.shared.u64 %0, wide; }" : "=l"(reserved));
+    own[i] = i;
+    if (i < 72) reserved[i] = i * 3;
+    __syncthreads();
+    out[i] = own[95 - i] + reserved[i % 72];
+}

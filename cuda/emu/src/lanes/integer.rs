@@ -101,6 +101,7 @@ fn bits(opcode: &Opcode<'_>, kind: &str) -> Option<(LaneFn, usize)> {
         "prmt" if kind == "b32" && opcode.modifiers.len() == 1 => {
             (lanes!(|a: u32, b: u32, c: u32| permute(a, b, c)), 3)
         }
+        "fns" => (lanes!(|mask: u32, base: u32, n: i32| nth_set(mask, base, n)), 3),
         "lop3" => (lanes!(|a: u32, b: u32, c: u32, t: u8| logic3(a, b, c, t)), 4),
         "dp4a" => (
             match opcode.types().collect::<Vec<_>>()[..] {
@@ -268,6 +269,20 @@ fn insert(field: u64, into: u64, position: u32, length: u32, bits: u32) -> u64 {
     (u128::from(into) & !mask | (u128::from(field) << position) & mask) as u64
 }
 
+/// The position of the n-th bit that is set, from `base` upwards, or downwards if `n` is negative; of the
+/// bit at `base` itself if it is 0. All ones if there is none.
+fn nth_set(mask: u32, base: u32, n: i32) -> u32 {
+    let set = |at: &u32| mask.checked_shr(*at).is_some_and(|rest| rest & 1 != 0);
+    let nth = n.unsigned_abs().saturating_sub(1) as usize;
+    let found = match n {
+        0 => Some(base).filter(set),
+        1.. => (base..32).filter(set).nth(nth),
+        _ if base < 32 => (0..=base).rev().filter(set).nth(nth),
+        _ => None,
+    };
+    found.unwrap_or(u32::MAX)
+}
+
 fn permute(a: u32, b: u32, control: u32) -> u32 {
     let bytes = (u64::from(b) << 32 | u64::from(a)).to_le_bytes();
     let mut out = [0; 4];
@@ -396,6 +411,14 @@ mod tests {
         assert_eq!(run("bfind.u32", &[0x10]), 4);
         assert_eq!(run("bfind.shiftamt.s32", &[0xffff_fffe]), 31);
         assert_eq!(run("bfind.u32", &[0]), 0xffff_ffff);
+        let fns = |mask, base, n: i32| run("fns.b32", &[mask, base, u64::from(n as u32)]);
+        assert_eq!((fns(0b1011, 0, 1), fns(0b1011, 0, 3), fns(0b1011, 3, -2)), (0, 3, 1));
+        assert_eq!((fns(0b1011, 1, 0), fns(1 << 31, 31, 1)), (1, 31));
+        for (mask, base, n) in
+            [(0b1011, 2, 0), (0b1011, 0, 4), (0b1011, 0, -2), (7, 32, 1), (7, 32, -1)]
+        {
+            assert_eq!(fns(mask, base, n), 0xffff_ffff);
+        }
         assert_eq!(run("dp4a.s32.s32", &[0xff01_0203, 0x0101_0101, 10]), 15);
     }
 

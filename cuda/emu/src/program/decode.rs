@@ -20,7 +20,11 @@ pub(crate) fn decode(
     addresses: &[u64],
 ) -> Result<Program, LoadError> {
     let shared = SharedLayout::new(linked);
-    let mut program = Program { shared_grain: shared.grain, ..Program::default() };
+    let mut program = Program {
+        shared_grain: shared.grain,
+        shared_reserved: shared.reserved,
+        ..Program::default()
+    };
     let names: Vec<Names<'_>> = units
         .iter()
         .zip(&linked.scopes)
@@ -40,7 +44,8 @@ pub(crate) fn decode(
         decoded.dynamic_start = shared.dynamic_start;
         decoded.unit = Some(units[*unit].name).filter(|name| !name.is_empty()).map(Arc::from);
         if function.entry {
-            decoded.shared_size = shared.sizes.get(&at).copied().unwrap_or(0);
+            let end = shared.sizes.get(&at).copied().unwrap_or(0);
+            decoded.shared_size = end.saturating_sub(shared.reserved);
             program.kernels.insert(function.name.to_owned(), at);
         }
         program.functions.push(decoded);
@@ -67,11 +72,18 @@ enum Shared<'a> {
     Function(usize, &'a str),
 }
 
+/// Where shared memory starts that belongs to the system: for groups of several warps, by the header of
+/// cooperative groups, which names it without optimisation wherever it is included.
+const RESERVED_SHARED: &str = "%reserved_smem_offset_1";
+const RESERVED_SHARED_BYTES: u64 = 1024;
+
 /// Where shared variables lie: those of one kernel overlap those of others.
 struct SharedLayout<'a> {
     offsets: HashMap<Shared<'a>, u64>,
-    /// Static bytes of each kernel.
+    /// Where the static variables of each kernel end.
     sizes: HashMap<usize, u64>,
+    /// Bytes before the first variable.
+    reserved: u64,
     dynamic_start: u64,
     grain: u32,
 }
@@ -85,7 +97,7 @@ impl<'a> SharedLayout<'a> {
             }
         }
         let mut mentions: Vec<HashSet<Target>> = Vec::new();
-        let mut grain = 4;
+        let (mut grain, mut reserved) = (4, 0);
         for (at, (unit, function)) in linked.functions.iter().enumerate() {
             let mut names = HashSet::new();
             for statement in &function.body {
@@ -102,6 +114,9 @@ impl<'a> SharedLayout<'a> {
                     }
                     _ => {}
                 }
+            }
+            if names.contains(RESERVED_SHARED) {
+                reserved = RESERVED_SHARED_BYTES;
             }
             let scope = &linked.scopes[*unit];
             mentions.push(names.into_iter().filter_map(|name| scope.get(name).copied()).collect());
@@ -122,7 +137,7 @@ impl<'a> SharedLayout<'a> {
             variables.iter().filter(|(_, v)| v.linkage != ptx::Linkage::Extern).copied().collect();
         // What several kernels use comes first, then each kernel's own.
         let mut offsets = HashMap::new();
-        let mut common = 0;
+        let mut common = reserved;
         for (key, variable) in &sized {
             if users(*key).len() > 1 {
                 let at = common.next_multiple_of_u64(variable.align);
@@ -132,7 +147,7 @@ impl<'a> SharedLayout<'a> {
         }
         let mut sizes = HashMap::new();
         for kernel in &kernels {
-            let mut end = 0;
+            let mut end = reserved;
             for (key, variable) in &sized {
                 match &users(*key)[..] {
                     [only] if only == kernel => {
@@ -152,7 +167,7 @@ impl<'a> SharedLayout<'a> {
         for (key, _) in &variables {
             offsets.entry(*key).or_insert(dynamic_start);
         }
-        Self { offsets, sizes, dynamic_start, grain }
+        Self { offsets, sizes, reserved, dynamic_start, grain }
     }
 }
 
@@ -1285,7 +1300,7 @@ fn constant(name: &str) -> Option<u64> {
     match name {
         "WARP_SZ" => Some(32),
         // The one multiprocessor that there is.
-        "%smid" => Some(0),
+        "%smid" | RESERVED_SHARED => Some(0),
         "%nsmid" => Some(1),
         _ => None,
     }

@@ -32,6 +32,8 @@ pub(crate) struct Program {
     pub(crate) files: Vec<Arc<str>>,
     /// Bytes that one cell of the shared memory's shadow stands for.
     pub(crate) shared_grain: u32,
+    /// Bytes of shared memory before the program's own.
+    pub(crate) shared_reserved: u64,
 }
 
 /// A kernel or device function.

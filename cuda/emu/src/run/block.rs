@@ -71,7 +71,7 @@ impl<'a> Block<'a> {
         let warps = threads.div_ceil(32) as usize;
         let dynamic = u64::from(grid.launch.shared_bytes);
         let size = match dynamic {
-            0 => grid.kernel.shared_size,
+            0 => grid.program.shared_reserved + grid.kernel.shared_size,
             _ => grid.kernel.dynamic_start + dynamic,
         };
         let random = match grid.launch.schedule {

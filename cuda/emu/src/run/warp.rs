@@ -679,7 +679,9 @@ impl Warp {
             // Time that depends on nothing but what has run.
             Special::Clock => splat(state.warp_instructions),
             Special::DynamicShared => splat(launch.shared_bytes.into()),
-            Special::TotalShared => splat(state.shared.size() as u64),
+            Special::TotalShared => {
+                splat(state.shared.size() as u64 - state.grid.program.shared_reserved)
+            }
             Special::GridId => splat(state.grid.id),
         }
     }

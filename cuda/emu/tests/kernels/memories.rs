@@ -133,3 +133,13 @@ fn asynchronous_copies() {
         assert_eq!(gpu.down::<f32>(out, 512), wanted, "{}", gpu.name);
     }
 }
+
+#[test]
+fn shared_memory_of_the_system_is_apart() {
+    let wanted: Vec<i32> = (0..96).map(|i| 95 - i + i % 72 * 3).collect();
+    for mut gpu in gpus("memories") {
+        let out = gpu.up(&[0; 96]);
+        gpu.run("reserved_shared", [1], [96], Args::new().u64(out));
+        assert_eq!(gpu.down::<i32>(out, 96), wanted, "{}", gpu.name);
+    }
+}
