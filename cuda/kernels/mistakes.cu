@@ -113,3 +113,7 @@ KERNEL barrier_or_shuffle(int *out) {
     else v = shuffle_xor(FULL, v, 1); // names the odd ones, too
     out[tid()] = v;
 }
+
+KERNEL element(int *data, i64 at) {
+    data[at] = 1; // anywhere
+}

@@ -94,11 +94,13 @@ impl Memory {
         (address < end).then_some((*start, end))
     }
 
-    /// The nearest allocation below an address, for messages.
-    pub(crate) fn before(&self, address: u64) -> Option<(u64, u64)> {
+    /// Start and size of the allocation that is nearest to an address outside of all, for messages.
+    pub(crate) fn nearest(&self, address: u64) -> Option<(u64, u64)> {
         let allocations = self.allocations.read().unwrap_or_else(PoisonError::into_inner);
-        let (start, allocation) = allocations.range(..=address).next_back()?;
-        Some((*start, allocation.size))
+        let below = allocations.range(..=address).next_back();
+        let above = allocations.range(address..).next();
+        let both = below.into_iter().chain(above).map(|(start, with)| (*start, with.size));
+        both.min_by_key(|(start, size)| distance(address, *start, *size))
     }
 
     fn check(&self, address: u64, size: u64) -> Result<(), DeviceError> {
@@ -120,6 +122,11 @@ impl Memory {
         unsafe { std::ptr::copy(pointer(address), bytes.as_mut_ptr(), bytes.len()) };
         Ok(())
     }
+}
+
+/// Bytes between an address and an allocation.
+pub(crate) fn distance(address: u64, start: u64, size: u64) -> u64 {
+    start.saturating_sub(address).max(address.saturating_sub(start + size))
 }
 
 fn pointer<T>(address: u64) -> *mut T {

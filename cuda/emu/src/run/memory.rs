@@ -4,7 +4,7 @@ use super::block::State;
 use super::shared::{Problem, Who};
 use super::warp::{Warp, lanes_of};
 use super::{Mistake, mistake, read_word, write_word};
-use crate::memory::Cell;
+use crate::memory::{Cell, distance};
 use crate::program::{
     Address, LOCAL_WINDOW, Op, Order, PARAM_WINDOW, Reg, Rmw, SHARED_WINDOW, Space, WINDOW_SHIFT,
 };
@@ -19,6 +19,9 @@ enum Target {
     Kernel(usize),
     Call(u64),
 }
+
+/// Bytes around an allocation that are likely to be meant for it.
+const NEAR: u64 = 4096;
 
 /// Longest string that `printf` takes.
 const MAX_STRING: u64 = 1 << 16;
@@ -362,11 +365,18 @@ fn near(state: &State<'_>, space: Space, offset: u64) -> String {
     match space {
         Space::Shared => format!(", which has {} bytes", state.shared.size()),
         Space::Global if offset < 4096 => ", a null pointer".to_owned(),
-        Space::Global => match state.grid.memory.before(offset) {
-            Some((start, size)) if offset - start < size.saturating_mul(2).max(1 << 20) => {
-                format!(", {} bytes into an allocation of {size}", offset - start)
+        Space::Global => match state.grid.memory.nearest(offset) {
+            Some((start, size)) => {
+                let away = distance(offset, start, size);
+                if away > size.max(NEAR) {
+                    format!(", where nothing is: {away} bytes from an allocation of {size}")
+                } else if offset < start {
+                    format!(", {away} bytes before an allocation of {size}")
+                } else {
+                    format!(", {} bytes into an allocation of {size}", offset - start)
+                }
             }
-            _ => ", where nothing is allocated".to_owned(),
+            None => ", where nothing is allocated".to_owned(),
         },
         _ => String::new(),
     }

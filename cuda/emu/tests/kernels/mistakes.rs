@@ -32,6 +32,24 @@ fn an_access_past_the_end() {
 }
 
 #[test]
+fn an_access_far_from_any_allocation_is_said_to_be_far() {
+    let messages = [
+        (-1i64, ", 4 bytes before an allocation of 64"),
+        (20, ", 80 bytes into an allocation of 64"),
+        (1 << 40, "bytes from an allocation of "),
+    ];
+    for mut gpu in gpus("mistakes") {
+        // On either side of what the program allocates now, whatever lies there already.
+        let data = gpu.up(&[0; 16]);
+        for (at, message) in messages {
+            let report = gpu.launch("element", [1], [1], Args::new().u64(data).u64(at as u64));
+            let finding = only(&gpu, &report, FindingKind::OutOfBounds);
+            assert!(finding.message.contains(message), "{finding}");
+        }
+    }
+}
+
+#[test]
 fn a_misaligned_access() {
     for mut gpu in gpus("mistakes") {
         let data = gpu.up(&[0; 100]);
