@@ -22,6 +22,26 @@ pub(super) fn set_reconvergence(code: &mut [Instruction]) {
     }
 }
 
+/// An instruction near to one, in a file of the program's own: in its basic block the last before it, or
+/// else the first behind it; or else the last of a block that leads there.
+pub(crate) fn own_line(
+    code: &[Instruction],
+    pc: usize,
+    is_own: impl Fn(&Instruction) -> bool,
+) -> Option<&Instruction> {
+    if code.get(pc).is_some_and(&is_own) {
+        return code.get(pc);
+    }
+    let blocks = Blocks::new(code);
+    let range = |block: usize| blocks.ranges[block].0 as usize..blocks.ranges[block].1 as usize;
+    let block = (0..blocks.ranges.len()).find(|block| range(*block).contains(&pc))?;
+    let (before, behind) = code[range(block)].split_at(pc - range(block).start);
+    let leads = |other: &usize| blocks.successors[*other].contains(&block);
+    let leading =
+        (0..blocks.ranges.len()).filter(leads).flat_map(|other| code[range(other)].iter().rev());
+    before.iter().rev().chain(behind).chain(leading).find(|instruction| is_own(instruction))
+}
+
 /// The basic blocks of a function and the edges between them; the number of blocks is the exit.
 struct Blocks {
     ranges: Vec<(u32, u32)>,

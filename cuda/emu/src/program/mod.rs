@@ -11,6 +11,7 @@ use crate::lanes::LaneFn;
 use crate::ptx::Loc;
 
 pub(crate) use decode::decode;
+pub(crate) use flow::own_line;
 pub(crate) use link::{Linked, Target, Unit, link};
 
 /// Number of a register in its function.

@@ -10,7 +10,7 @@ use crate::device::Schedule;
 use crate::lanes::Lanes;
 use crate::memory::View;
 use crate::program::{BarrierKind, Reg};
-use crate::report::{Finding, FindingKind, WarpEvents};
+use crate::report::{Finding, FindingKind, Place, WarpEvents};
 
 /// Instructions that a warp runs before another may.
 const QUANTUM: u32 = 4096;
@@ -240,7 +240,11 @@ impl<'a> Block<'a> {
             .iter()
             .filter_map(|warp| Some((warp, warp.waits_at()?)))
             .map(|(warp, id)| {
-                format!("warp {} at barrier {id}, {}", warp.index, self.state.place(warp.site()))
+                format!(
+                    "warp {} at barrier {id}, {}",
+                    warp.index,
+                    self.state.own_place(warp.site(), warp.callers())
+                )
             })
             .collect();
         let wanted: Vec<String> = self
@@ -259,10 +263,23 @@ impl<'a> Block<'a> {
 }
 
 impl State<'_> {
-    pub(super) fn place(&self, site: Site) -> crate::report::Place {
+    pub(super) fn place(&self, site: Site) -> Place {
         let function = &self.grid.program.functions[site.function as usize];
         let last = function.code.len() - 1;
         self.grid.place(function, &function.code[(site.pc as usize).min(last)])
+    }
+
+    /// Where an instruction is, for people: in the program's own text, its callers' if need be.
+    pub(super) fn own_place(&self, site: Site, callers: impl Iterator<Item = Site>) -> Place {
+        let here = self.place(site);
+        let own = std::iter::once(site).chain(callers).find_map(|site| {
+            let function = &self.grid.program.functions[site.function as usize];
+            self.grid.own_place(function, site.pc as usize)
+        });
+        match own {
+            Some(own) => Place { ptx_line: here.ptx_line, unit: here.unit, ..own },
+            None => here,
+        }
     }
 
     fn thread(&self, warp: usize, lane: usize) -> [u32; 3] {
@@ -278,7 +295,7 @@ impl State<'_> {
             kernel: self.grid.kernel.name.clone(),
             block: self.index,
             thread: self.thread(warp.index, mistake.lane),
-            place: self.place(warp.site()),
+            place: self.own_place(warp.site(), warp.callers()),
             message: mistake.message,
             count: 1,
         }
@@ -327,7 +344,7 @@ impl State<'_> {
             "shared memory at {offset:#x} was {what} by thread ({x},{y},{z}) of warp {} at {}, with nothing \
              that orders the two",
             other.warp,
-            self.place(other.site)
+            self.own_place(other.site, std::iter::empty())
         )
     }
 }

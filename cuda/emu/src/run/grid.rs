@@ -7,7 +7,7 @@ use std::sync::{Condvar, Mutex, PoisonError};
 use super::block::{Block, Outcome};
 use crate::device::{Launch, Schedule};
 use crate::memory::Memory;
-use crate::program::{Function, Instruction, Program};
+use crate::program::{Function, Instruction, Program, own_line};
 use crate::report::{Place, Report};
 
 /// A launch, as its blocks see it.
@@ -33,6 +33,17 @@ impl Grid<'_> {
         Place { file, line: loc.line, column: loc.column, ptx_line: instruction.line, unit }
     }
 
+    /// The same in the program's own text: what functions of CUDA's and clang's headers do is done by the
+    /// line beside them. None if there is no such line.
+    pub(crate) fn own_place(&self, function: &Function, pc: usize) -> Option<Place> {
+        let is_own = |instruction: &Instruction| {
+            let file = self.place(function, instruction).file;
+            file.is_some_and(|file| !is_of_toolkit(&file))
+        };
+        let own = own_line(&function.code, pc.min(function.code.len() - 1), is_own)?;
+        Some(self.place(function, own))
+    }
+
     fn block_count(&self) -> usize {
         self.launch.grid.iter().map(|n| *n as usize).product()
     }
@@ -53,6 +64,20 @@ impl Grid<'_> {
         }
         order
     }
+}
+
+/// Whether a path is one of a header that comes with clang or CUDA.
+fn is_of_toolkit(path: &str) -> bool {
+    let is_cuda = |folder: &str| {
+        let version = folder.strip_prefix("cuda-");
+        folder == "cuda"
+            || version
+                .is_some_and(|v| v == "toolkit" || v.starts_with(|c: char| c.is_ascii_digit()))
+    };
+    let folders: Vec<&str> = path.split('/').collect();
+    path.contains("/lib/clang/")
+        || path.starts_with("/usr/include/")
+        || folders.windows(2).any(|two| is_cuda(two[0]) && matches!(two[1], "include" | "targets"))
 }
 
 /// Lets blocks do one at a time, in their order, what others can see.
@@ -231,4 +256,24 @@ fn merge(grid: &Grid<'_>, mut outcomes: Vec<(usize, Outcome)>) -> Report {
     });
     report.findings.sort_by_key(|finding| finding.fatal);
     report
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn headers_of_the_toolkit_are_told_from_the_programs_own() {
+        for path in [
+            "/usr/lib/llvm-19/lib/clang/19/include/__clang_cuda_device_functions.h",
+            "/usr/local/cuda-12.4/include/cuda_fp16.hpp",
+            "/opt/cuda/targets/x86_64-linux/include/cooperative_groups.h",
+            "/usr/include/device_functions.h",
+        ] {
+            assert!(is_of_toolkit(path), "{path}");
+        }
+        for path in ["./mistakes.cu", "/home/me/cuda/src/a.cuh", "cuda-samples/include/helper.h"] {
+            assert!(!is_of_toolkit(path), "{path}");
+        }
+    }
 }

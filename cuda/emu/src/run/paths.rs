@@ -40,6 +40,11 @@ pub(super) fn site_of(frames: &[Frame]) -> Site {
     Site { function: frame.function as u32, pc: top_pc(frame).saturating_sub(1) }
 }
 
+/// Where the calls are that led there, from the innermost.
+pub(super) fn callers_of(frames: &[Frame]) -> impl Iterator<Item = Site> {
+    (1..frames.len()).rev().map(|depth| site_of(&frames[..depth]))
+}
+
 fn top_pc(frame: &Frame) -> u32 {
     frame.stack.last().map_or(0, |split| split.pc)
 }
@@ -177,7 +182,8 @@ impl Warp {
                 let awaited = awaited & self.alive;
                 let first = awaited.trailing_zeros() as usize;
                 let where_ = self.paths.iter().find(|path| path.top().1 >> first & 1 != 0);
-                let place = state.place(where_.map_or(site, |path| site_of(&path.frames)));
+                let frames = where_.map_or(&self.frames, |path| &path.frames);
+                let place = state.own_place(site_of(frames), callers_of(frames));
                 let message = format!(
                     "lanes {mask:#010x} of warp {} wait for lanes {awaited:#010x}, but lane {first} waits \
                      at {place}",

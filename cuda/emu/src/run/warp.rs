@@ -2,7 +2,7 @@
 
 use super::block::State;
 use super::grid::Grid;
-use super::paths::{Path, site_of};
+use super::paths::{Path, callers_of, site_of};
 use super::shared::{BARRIERS, Site};
 use super::{Mistake, mistake, printf};
 use crate::lanes::Lanes;
@@ -192,6 +192,11 @@ impl Warp {
     /// Where the instruction is that runs or ran last.
     pub(super) fn site(&self) -> Site {
         site_of(&self.frames)
+    }
+
+    /// Where the calls are that led there, from the innermost.
+    pub(super) fn callers(&self) -> impl Iterator<Item = Site> {
+        callers_of(&self.frames)
     }
 
     pub(super) fn frame(&self) -> &Frame {

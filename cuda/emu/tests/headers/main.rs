@@ -39,6 +39,7 @@ fn compile(name: &str, arch: &str, level: &str) -> Option<String> {
     let source = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/headers").join(name);
     let output = Command::new("clang++-19")
         .args(["-x", "cuda", "--cuda-device-only", "-S", level, "-std=c++17", "-o", "-"])
+        .arg("-gline-tables-only")
         // Contracted, clang's default, CUDA's tgammaf is 7.3 units off instead of 1.9.
         .arg("-ffp-contract=off")
         .arg(format!("--cuda-gpu-arch={arch}"))
@@ -259,5 +260,28 @@ fn cooperative_groups_of_the_header() {
         let value = |i: usize| data[i] + odd(i) + data[i ^ 3];
         let wanted: Vec<i32> = (0..128).map(|i| value(i / 64 * 64 + 63 - i % 64)).collect();
         assert_eq!(download(&device, out), wanted, "{arch} {level}");
+    }
+}
+
+#[test]
+fn mistakes_in_functions_of_headers_are_on_the_line_that_calls_them() {
+    let source = include_str!("mistakes.cu");
+    for level in ["-O0", "-O1", "-O3"] {
+        let Some(text) = compile("mistakes.cu", "sm_80", level) else { return };
+        let mut device = Device::new();
+        let module = device.load(&text).unwrap_or_else(|error| panic!("{error}"));
+        let out = device.alloc(16).unwrap();
+        for name in ["adds", "loads", "traps"] {
+            device.write(out, &[0; 16]).unwrap();
+            let kernel = module.kernels().find(|kernel| kernel.contains(name)).unwrap();
+            let args = Args::new().u64(out).i32(1 << 20);
+            let report = device.launch(&module, kernel, &Launch::default(), &args).unwrap();
+            let [finding] = &report.findings[..] else { panic!("{level} {name}: {report:?}") };
+            let mark = format!("// {name}");
+            let line = source.lines().position(|line| line.ends_with(&mark)).unwrap() as u32 + 1;
+            let file = finding.place.file.as_deref().unwrap();
+            assert!(file.ends_with("mistakes.cu"), "{level}: {finding}");
+            assert_eq!(finding.place.line, line, "{level}: {finding}");
+        }
     }
 }
