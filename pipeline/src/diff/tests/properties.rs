@@ -4,47 +4,85 @@ use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::LazyLock;
 
-use crate::diff::{self, Diff, RecordChange, Scope, Side};
+use crate::diff::calls::{self, Calls};
+use crate::diff::scope::Names;
+use crate::diff::{self, Diff, RecordChange, Scope, Side, Sides};
+use crate::known::is_told;
 use crate::lock::{self, Lock};
 use crate::model::{Facts, Record, Surface};
 use crate::spec::Spec;
+use crate::tag::Tag;
 
 struct Locked {
-    lock: Lock,
+    /// What the items of all specs need, to compare in the default scope.
+    items: Lock,
+    all: Lock,
     specs: Vec<Spec>,
 }
 
 static LOCKED: LazyLock<Locked> = LazyLock::new(|| {
-    let specs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../abi-specs");
-    let (lock, report) = lock::read(&specs.join("lock")).unwrap();
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../abi-specs");
+    let specs = Spec::load_family(&folder, "").unwrap();
+    let (all, report) = lock::read(&folder.join("lock")).unwrap();
     assert_eq!(report.to_string(), "");
-    Locked { lock, specs: Spec::load_family(&specs, "").unwrap() }
+    let every: Vec<&Spec> = specs.iter().collect();
+    let commands = diff::commands_beside(&every);
+    let constants: Vec<&str> = commands.iter().map(String::as_str).collect();
+    let part = lock::Part { specs: &every, constants: &constants, lines: true };
+    Locked { items: lock::read_part(&folder.join("lock"), part).unwrap(), all, specs }
 });
 
-fn spec(facts: &Facts) -> &'static Spec {
-    LOCKED.specs.iter().find(|spec| spec.driver == facts.tag.branch()).unwrap()
+fn lock(scope: Scope) -> &'static Lock {
+    match scope {
+        Scope::Items => &LOCKED.items,
+        Scope::All => &LOCKED.all,
+    }
+}
+
+fn side(facts: &Facts) -> Side<'_> {
+    let spec = LOCKED.specs.iter().find(|spec| spec.driver == facts.tag.branch()).unwrap();
+    Side { facts, spec }
+}
+
+fn sides<'f>(from: &'f Facts, to: &'f Facts) -> Sides<'f> {
+    Sides { from: side(from), to: side(to) }
 }
 
 fn compare(from: &Facts, to: &Facts, scope: Scope) -> Diff {
-    let (a, b) = (spec(from), spec(to));
-    diff::diff(Side { facts: from, spec: a }, Side { facts: to, spec: b }, scope)
+    diff::diff(side(from), side(to), scope)
 }
 
-/// So many tags of the lock, the same in every run.
-fn sample(count: usize, mut seed: u64) -> Vec<Facts> {
-    let tags: Vec<_> = LOCKED.lock.tags.iter().map(|locked| locked.tag.clone()).collect();
-    let mut next = || {
+/// Tags of the lock by chance, one after the other: the same in every run, and others with `NVABI_SEED`.
+struct Tags(u64);
+
+impl Tags {
+    fn new() -> Self {
+        let seed = std::env::var("NVABI_SEED").map_or(1, |text| text.parse().unwrap());
+        println!("NVABI_SEED={seed}");
+        Self(seed)
+    }
+
+    fn next(&mut self) -> &'static Tag {
         // Knuth's generator; its high bits are good enough to choose tags with.
-        seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        usize::try_from(seed >> 33).unwrap() % tags.len()
-    };
-    (0..count).map(|_| LOCKED.lock.facts(&tags[next()]).unwrap()).collect()
+        self.0 =
+            self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        let tags = &LOCKED.all.tags;
+        &tags[usize::try_from(self.0 >> 33).unwrap() % tags.len()].tag
+    }
+
+    fn facts(&mut self, count: usize, scope: Scope) -> Vec<Facts> {
+        (0..count).map(|_| lock(scope).facts(self.next()).unwrap()).collect()
+    }
 }
+
+/// How many tags to try in each scope: everything takes long to compare in a debug build.
+const TRIED: [(Scope, usize); 2] = [(Scope::Items, 24), (Scope::All, 4)];
 
 #[test]
 fn a_tag_does_not_differ_from_itself() {
-    for facts in sample(2, 1) {
-        for scope in [Scope::Items, Scope::All] {
+    let mut tags = Tags::new();
+    for (scope, _) in TRIED {
+        for facts in tags.facts(2, scope) {
             let found = compare(&facts, &facts, scope);
             assert!(found.is_empty() && found.records.is_empty(), "{}", facts.tag);
         }
@@ -53,8 +91,9 @@ fn a_tag_does_not_differ_from_itself() {
 
 #[test]
 fn a_diff_reversed_is_the_diff_of_the_reverse() {
-    for pair in sample(6, 2).chunks_exact(2) {
-        for scope in [Scope::Items, Scope::All] {
+    let mut tags = Tags::new();
+    for (scope, count) in TRIED {
+        for pair in tags.facts(count / 2, scope).windows(2) {
             let there = compare(&pair[0], &pair[1], scope);
             let back = compare(&pair[1], &pair[0], scope);
             let title = format!("{} {} {scope:?}", pair[0].tag, pair[1].tag);
@@ -72,23 +111,83 @@ type Event = (String, &'static str, String, String);
 /// and nothing happens from A to C that happens on neither way.
 #[test]
 fn diffs_compose() {
-    for triple in sample(9, 3).chunks_exact(3) {
+    compose(TRIED[0]);
+}
+
+#[test]
+fn diffs_of_everything_compose() {
+    compose(TRIED[1]);
+}
+
+fn compose((scope, count): (Scope, usize)) {
+    let facts = Tags::new().facts(count, scope);
+    let events = |[from, to]: [&Facts; 2]| events(&compare(from, to, scope), from, to);
+    let steps: Vec<_> = facts.windows(2).map(|pair| events([&pair[0], &pair[1]])).collect();
+    for (triple, steps) in facts.windows(3).zip(steps.windows(2)) {
         let [a, b, c] = triple else { continue };
-        let events = |from: &Facts, to: &Facts| events(&compare(from, to, Scope::All), from, to);
-        let (whole, mut steps) = (events(a, c), events(a, b));
-        steps.extend(events(b, c));
-        let title = format!("{} {} {}", a.tag, b.tag, c.tag);
-        for event in &steps {
-            assert!(whole.contains(event) || undone(event, a, c), "{title}: {event:?}");
-        }
-        for event in whole.iter().filter(|event| !of_typedef(event, [a, b, c])) {
-            assert!(steps.contains(event), "{title}: {event:?}");
+        composes([a, b, c], scope, &events([a, c]), steps);
+    }
+}
+
+fn composes([a, b, c]: [&Facts; 3], scope: Scope, whole: &Events, steps: &[Events]) {
+    let title = format!("{} {} {} {scope:?}", a.tag, b.tag, c.tag);
+    let pairs = [[a, b], [b, c], [a, c]];
+    let calls = pairs.map(|[from, to]| calls::in_scope(&sides(from, to), scope));
+    let told = |at: usize| Told::new(pairs[at], scope, &calls[at]);
+    let [ab, bc, ac] = [0, 1, 2].map(told);
+    let lost = |event: &&Event| !whole.contains(event) && !undone(event, a, c);
+    let made = |event: &&Event| !steps.iter().any(|step| step.contains(event));
+    let lost = steps.iter().flatten().filter(|event| ac.has(event)).filter(lost);
+    let made = whole.iter().filter(|event| ab.has(event) && bc.has(event)).filter(made);
+    let mut wrong = lost.chain(made).filter(|event| !of_typedef(event, [a, b, c]));
+    assert_eq!(wrong.next(), None, "{title}");
+}
+
+/// What a diff between two tags tells of: in the default scope, types and constants that only a third
+/// tag's spec names are not compared. Calls are named wherever the driver has them.
+struct Told<'f> {
+    facts: [&'f Facts; 2],
+    names: Names<'f>,
+}
+
+impl<'f> Told<'f> {
+    fn new([from, to]: [&'f Facts; 2], scope: Scope, calls: &'f [Calls; 2]) -> Self {
+        Self { facts: [from, to], names: Names::new(&sides(from, to), scope, calls) }
+    }
+
+    fn has(&self, (surface, kind, name, _): &Event) -> bool {
+        match *kind {
+            "call" => true,
+            "constant" | "bits" => self.names.has_constant(name),
+            "enum" => {
+                let enums = self.facts.map(|facts| get(facts, surface, |s| s.enums.get(name)));
+                let variants = enums.into_iter().flatten().flat_map(|e| e.variants.keys());
+                self.names.has_enum(name, variants)
+            }
+            _ => self.names.has_type(name),
         }
     }
 }
 
-fn events(found: &Diff, from: &Facts, to: &Facts) -> BTreeSet<Event> {
-    let mut events = BTreeSet::new();
+/// What the default scope tells of calls is so where everything is compared.
+#[test]
+fn the_default_scope_tells_of_no_other_calls() {
+    let mut tags = Tags::new();
+    let facts = tags.facts(3, Scope::All);
+    for pair in facts.windows(2) {
+        let calls = |scope| -> Vec<diff::CallChange> { compare(&pair[0], &pair[1], scope).calls };
+        let all = calls(Scope::All);
+        for call in calls(Scope::Items) {
+            let told = all.iter().any(|other| (other.kind, &other.name) == (call.kind, &call.name));
+            assert!(told, "{} {}: {}", pair[0].tag, pair[1].tag, call.name);
+        }
+    }
+}
+
+type Events = BTreeSet<Event>;
+
+fn events(found: &Diff, from: &Facts, to: &Facts) -> Events {
+    let mut events = Events::new();
     for record in &found.records {
         for surface in &record.surfaces {
             add_record(&mut events, surface, record, [from, to]);
@@ -124,12 +223,7 @@ fn events(found: &Diff, from: &Facts, to: &Facts) -> BTreeSet<Event> {
     events
 }
 
-fn add_record(
-    events: &mut BTreeSet<Event>,
-    surface: &str,
-    change: &RecordChange,
-    sides: [&Facts; 2],
-) {
+fn add_record(events: &mut Events, surface: &str, change: &RecordChange, sides: [&Facts; 2]) {
     let mut add = |name: &str, of: &str| {
         events.insert((surface.to_owned(), "record", name.to_owned(), of.to_owned()));
     };
@@ -195,6 +289,11 @@ fn undone((surface, kind, name, of): &Event, a: &Facts, c: &Facts) -> bool {
         "call" => {
             let [x, y] = [a, c].map(|facts| {
                 let surfaces = || facts.surfaces.values();
+                // A class that the resource list lacks is none, whether or not a header names it.
+                let mut calls = surfaces().filter_map(|s| s.calls.get(name));
+                if calls.any(|call| !is_told(&call.takes)) {
+                    return (None, None);
+                }
                 let number = surfaces().find_map(|s| Some(s.constants.get(name)?.value));
                 let takes = surfaces().find_map(|s| s.calls.get(name)?.takes.params.as_deref());
                 // Under another name they are the same.
@@ -218,7 +317,20 @@ fn undone((surface, kind, name, of): &Event, a: &Facts, c: &Facts) -> bool {
     }
 }
 
-/// Where a name was a record and becomes a typedef, its changes are told of the other record.
-fn of_typedef((surface, _, name, _): &Event, tags: [&Facts; 3]) -> bool {
-    tags.iter().any(|facts| get(facts, surface, |s| s.aliases.get(name)).is_some())
+/// Where a name was a record and becomes a typedef, its changes are told of the other record; and what a
+/// call takes is the same where one of its names stands for the other.
+fn of_typedef((surface, kind, name, _): &Event, tags: [&Facts; 3]) -> bool {
+    let is_typedef = |surface: &str, name: &str| {
+        tags.iter().any(|facts| get(facts, surface, |s| s.aliases.get(name)).is_some())
+    };
+    match *kind {
+        "call" => tags.iter().any(|facts| {
+            let items = side(facts).spec.items_at(&facts.tag).filter(|item| item.name == *name);
+            let of_spec = items.flat_map(|item| &item.params).map(|named| named.name.as_str());
+            let calls = facts.surfaces.values().filter_map(|surface| surface.calls.get(name));
+            let mut params = of_spec.chain(calls.filter_map(|call| call.takes.params.as_deref()));
+            params.any(|params| facts.surfaces.keys().any(|surface| is_typedef(surface, params)))
+        }),
+        _ => is_typedef(surface, name),
+    }
 }
