@@ -117,3 +117,21 @@ KERNEL barrier_or_shuffle(int *out) {
 KERNEL element(int *data, i64 at) {
     data[at] = 1; // anywhere
 }
+
+// The compiler may make one end of both, and many copies of the loop: to the machine, those that leave
+// it early pass the barrier by.
+KERNEL leaves_a_loop(int *out) {
+    __shared__ int s[64];
+    int i = tid();
+    s[i] = 0;
+#pragma unroll
+    for (int k = 0; k < 8; k++) {
+        if (i == 3 * k) {
+            out[i] = k;
+            return;
+        }
+        __syncthreads(); // in each round
+        s[i] += k;
+    }
+    out[i] = s[i];
+}

@@ -18,6 +18,16 @@ pub struct Place {
     pub unit: Option<Arc<str>>,
 }
 
+impl Place {
+    /// The place in the source, which is the same for all copies that the compiler made of the code.
+    pub(crate) fn in_source(&self) -> Self {
+        match self.file {
+            Some(_) => Self { ptx_line: 0, unit: None, ..self.clone() },
+            None => self.clone(),
+        }
+    }
+}
+
 impl fmt::Display for Place {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let unit = self.unit.as_ref().map_or(String::new(), |unit| format!("{unit}, "));

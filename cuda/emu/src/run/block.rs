@@ -39,6 +39,8 @@ pub(super) struct State<'a> {
     pub(super) warp_instructions: u64,
     pub(super) lane_instructions: u64,
     findings: Vec<Finding>,
+    /// Numbers of findings by place in the source, and by instruction.
+    known: HashMap<(FindingKind, Place), usize>,
     seen: HashMap<(FindingKind, Site), usize>,
 }
 
@@ -91,6 +93,7 @@ impl<'a> Block<'a> {
                 warp_instructions: 0,
                 lane_instructions: 0,
                 findings: Vec::new(),
+                known: HashMap::new(),
                 seen: HashMap::new(),
             },
             warps: (0..warps).map(|warp| Warp::new(grid, warp, threads)).collect(),
@@ -327,14 +330,20 @@ impl State<'_> {
         lane: usize,
         message: impl FnOnce(&Self) -> String,
     ) {
-        if let Some(at) = self.seen.get(&(kind, warp.site())) {
+        let site = (kind, warp.site());
+        if let Some(at) = self.seen.get(&site) {
             self.findings[*at].count += 1;
             return;
         }
-        self.seen.insert((kind, warp.site()), self.findings.len());
         let mistake = Mistake { kind, lane, message: message(self) };
         let finding = Finding { fatal: false, ..self.finding(warp, mistake) };
-        self.findings.push(finding);
+        let at =
+            *self.known.entry((kind, finding.place.in_source())).or_insert(self.findings.len());
+        self.seen.insert(site, at);
+        match self.findings.get_mut(at) {
+            Some(known) => known.count += 1,
+            None => self.findings.push(finding),
+        }
     }
 
     fn race(&self, offset: usize, other: &Access, write: bool) -> String {

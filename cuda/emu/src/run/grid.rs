@@ -240,7 +240,7 @@ fn merge(grid: &Grid<'_>, mut outcomes: Vec<(usize, Outcome)>) -> Report {
         report.events.extend(outcome.events);
         for finding in outcome.findings {
             // The same mistake in many blocks is one finding.
-            let key = (finding.kind, finding.fatal, finding.place.clone());
+            let key = (finding.kind, finding.fatal, finding.place.in_source());
             match known.get(&key) {
                 Some(at) => report.findings[*at].count += finding.count,
                 None => {

@@ -157,6 +157,20 @@ fn lanes_at_a_barrier_while_others_name_them() {
 }
 
 #[test]
+fn a_barrier_in_many_copies_is_one_place() {
+    for mut gpu in gpus("mistakes") {
+        let out = gpu.up(&[0; 64]);
+        let report = gpu.launch("leaves_a_loop", [2], [64], Args::new().u64(out));
+        assert!(report.findings.len() <= 1, "{}: {:#?}", gpu.name, report.findings);
+        if let Some(finding) = report.findings.first() {
+            assert_eq!(finding.kind, FindingKind::BarrierDivergence);
+            assert_eq!(finding.place.line, line_of("in each round"));
+            assert_eq!((finding.count, report.fatal()), (16, None), "{}", gpu.name);
+        }
+    }
+}
+
+#[test]
 fn a_race_for_want_of_a_barrier() {
     for mut gpu in gpus("mistakes") {
         let out = gpu.up(&[0; 64]);
