@@ -1,23 +1,32 @@
 //! Global memory: allocations at real addresses of this process.
 //!
 //! Blocks run on several threads and may race as on a GPU, so every access is a relaxed atomic one.
-//! What lies outside of an allocation is never touched.
+//! What lies outside of an allocation is never touched. Addresses are the same in each run of a program
+//! that allocates in the same order: they are asked for, one after the other, where nothing else is.
 
-use std::alloc::Layout;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering};
-use std::sync::{PoisonError, RwLock};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 use crate::error::DeviceError;
 
 /// Between allocations, so that running over the end of one does not reach the next.
 const GUARD: u64 = 256;
-const ALIGN: usize = 256;
+const ALIGN: u64 = 256;
+
+/// Where the first chunk is asked for: above programs that are loaded low, and below 39 bits, which is
+/// all that some machines have.
+const FIRST: u64 = 1 << 36;
+
+/// Bytes of a chunk that small allocations share, a multiple of any size of pages.
+const CHUNK: u64 = 1 << 20;
 
 /// The allocations of a device.
 #[derive(Debug, Default)]
 pub(crate) struct Memory {
     allocations: RwLock<BTreeMap<u64, Allocation>>,
+    /// The chunk that small allocations are taken from, and the bytes taken.
+    current: Mutex<Option<(Arc<Chunk>, u64)>>,
     /// Counts frees: what was looked up before one may be gone.
     generation: AtomicU64,
 }
@@ -26,25 +35,33 @@ pub(crate) struct Memory {
 struct Allocation {
     size: u64,
     /// None for memory that the program registered.
-    owned: Option<Owned>,
+    _owned: Option<Arc<Chunk>>,
 }
 
-/// Memory to give back.
+/// Zeroed memory of the system.
 #[derive(Debug)]
-struct Owned {
-    bytes: *mut u8,
-    layout: Layout,
+struct Chunk {
+    start: u64,
+    size: u64,
 }
 
-// SAFETY: it is a right to free, which any thread may use; what is in the memory is not its matter.
-unsafe impl Send for Owned {}
-// SAFETY: as above; nothing can be done with a shared reference.
-unsafe impl Sync for Owned {}
+impl Chunk {
+    fn new(size: u64) -> Option<Self> {
+        static NEXT: AtomicU64 = AtomicU64::new(FIRST);
+        let hint = NEXT.fetch_add(size.next_multiple_of(CHUNK), Ordering::Relaxed);
+        let (access, kind) =
+            (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
+        // SAFETY: new memory, which the system puts elsewhere if something is at that address.
+        let bytes = unsafe { libc::mmap(pointer(hint), size as usize, access, kind, -1, 0) };
+        let start = bytes.expose_provenance() as u64;
+        (bytes != libc::MAP_FAILED).then_some(Self { start, size })
+    }
+}
 
-impl Drop for Owned {
+impl Drop for Chunk {
     fn drop(&mut self) {
-        // SAFETY: `Memory::alloc` allocated it with this layout.
-        unsafe { std::alloc::dealloc(self.bytes, self.layout) };
+        // SAFETY: `new` mapped it, and no allocation in it is left.
+        unsafe { libc::munmap(pointer(self.start), self.size as usize) };
     }
 }
 
@@ -54,22 +71,31 @@ impl Memory {
         let total = size
             .checked_add(GUARD)
             .filter(|total| *total < 1 << 46)
-            .ok_or(DeviceError::OutOfMemory(size))?;
-        let layout = Layout::from_size_align(total as usize, ALIGN)
-            .map_err(|_| DeviceError::OutOfMemory(size))?;
-        // SAFETY: the layout is not empty.
-        let bytes = unsafe { std::alloc::alloc_zeroed(layout) };
-        if bytes.is_null() {
-            return Err(DeviceError::OutOfMemory(size));
-        }
-        let start = bytes.expose_provenance() as u64;
-        self.insert(start, Allocation { size: size.max(1), owned: Some(Owned { bytes, layout }) });
+            .ok_or(DeviceError::OutOfMemory(size))?
+            .next_multiple_of(ALIGN);
+        let (chunk, offset) = self.take(total).ok_or(DeviceError::OutOfMemory(size))?;
+        let start = chunk.start + offset;
+        self.insert(start, Allocation { size: size.max(1), _owned: Some(chunk) });
         Ok(start)
+    }
+
+    /// Bytes that nothing had before, in a chunk.
+    fn take(&self, total: u64) -> Option<(Arc<Chunk>, u64)> {
+        if total > CHUNK / 4 {
+            return Some((Arc::new(Chunk::new(total)?), 0));
+        }
+        let mut current = self.current.lock().unwrap_or_else(PoisonError::into_inner);
+        let (chunk, taken) = match current.take() {
+            Some((chunk, taken)) if total <= chunk.size - taken => (chunk, taken),
+            _ => (Arc::new(Chunk::new(CHUNK)?), 0),
+        };
+        *current = Some((chunk.clone(), taken + total));
+        Some((chunk, taken))
     }
 
     /// Makes memory of the host accessible to kernels, until [`Memory::free`].
     pub(crate) fn register(&self, address: u64, size: u64) {
-        self.insert(address, Allocation { size, owned: None });
+        self.insert(address, Allocation { size, _owned: None });
     }
 
     fn insert(&self, start: u64, allocation: Allocation) {
@@ -80,10 +106,7 @@ impl Memory {
     pub(crate) fn free(&self, address: u64) -> Result<(), DeviceError> {
         let mut allocations = self.allocations.write().unwrap_or_else(PoisonError::into_inner);
         self.generation.fetch_add(1, Ordering::Relaxed);
-        allocations
-            .remove(&address)
-            .map(|gone| drop(gone.owned))
-            .ok_or(DeviceError::BadFree(address))
+        allocations.remove(&address).map(drop).ok_or(DeviceError::BadFree(address))
     }
 
     /// First byte and end of the allocation around an address.
@@ -242,6 +265,21 @@ mod tests {
         memory.free(address).unwrap();
         assert!(view.locate(&memory, address, 4).is_none());
         assert_eq!(memory.free(address), Err(DeviceError::BadFree(address)));
+    }
+
+    #[test]
+    fn freed_memory_is_not_handed_out_again() {
+        let memory = Memory::default();
+        for size in [1, 1000, CHUNK / 4, CHUNK, 3 * CHUNK + 1] {
+            let first = memory.alloc(size).unwrap();
+            memory.write(first, &[7]).unwrap();
+            memory.free(first).unwrap();
+            let second = memory.alloc(size).unwrap();
+            let mut byte = [1];
+            memory.read(second, &mut byte).unwrap();
+            assert_eq!((byte, first % ALIGN, second % ALIGN), ([0], 0, 0), "{size}");
+            assert_ne!(first, second);
+        }
     }
 
     #[test]
