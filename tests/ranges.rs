@@ -46,6 +46,10 @@ fn tags() -> Vec<Tag> {
     lock::read_tags(&folder).unwrap().into_iter().map(|locked| locked.tag).collect()
 }
 
+fn newest_of(branch: &str) -> String {
+    tags().iter().rfind(|tag| tag.branch() == branch).unwrap().to_string()
+}
+
 /// 32 bytes before and after: the fields tell.
 #[test]
 fn layouts_of_one_size_are_told_apart() {
@@ -67,8 +71,9 @@ fn layouts_of_one_size_are_told_apart() {
             span("B", new)
         )
     );
-    let see = "nvabi diff 530.41.03 535.43.02 --only NVOS21_PARAMETERS";
-    assert!(err(&output).contains(see), "{}", err(&output));
+    let before = &old[old.len() - 1];
+    let see = format!("nvabi diff {before} 535.43.02 --only NVOS21_PARAMETERS");
+    assert!(err(&output).contains(&see), "{}", err(&output));
 }
 
 /// 304 bytes, 360, 304 again, 360 again; the nested records and all calls that take it follow.
@@ -84,10 +89,10 @@ fn a_layout_that_comes_back_has_several_spans() {
         all.iter().map(|(a, b)| ((*a).to_owned(), (*b).to_owned())).collect::<Vec<_>>()
     };
     assert_eq!(spans(0), pairs(&[("525.47.04", "535.43.02"), ("535.54.03", "535.54.03")]));
-    assert_eq!(spans(1), pairs(&[("535.43.08", "535.43.28"), ("535.86.05", "565.77")]));
+    assert_eq!(spans(1), pairs(&[("535.43.08", "535.43.28"), ("535.86.05", &newest_of("565"))]));
     let sizes = [0, 1, 2].map(|layout| found["layouts"][layout]["parts"][0]["size"].clone());
     assert_eq!(sizes, [304, 360, 368]);
-    assert_eq!(found["absent"][0]["last"], "520.61.07");
+    assert_eq!(found["absent"][0]["last"], newest_of("520"));
 }
 
 #[test]
