@@ -1,7 +1,7 @@
 //! How a run ends: by signals, and when it cannot go on.
 
 use std::io::{BufRead, BufReader};
-use std::os::unix::process::ExitStatusExt;
+use std::os::unix::process::{CommandExt as _, ExitStatusExt};
 use std::path::PathBuf;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
@@ -19,13 +19,19 @@ fn begin(name: &str, first: &str, script: &str) -> Option<Run> {
     let folder = std::env::temp_dir().join(format!("nvabi-test-{name}-{}", std::process::id()));
     std::fs::create_dir_all(&folder).unwrap();
     let script = format!("{first}; echo $$; {script}");
-    let mut simulator = Command::new(nvabi)
-        .args(["tegra", "sim", "--", "sh", "-c", &script])
-        .env("TMPDIR", &folder)
-        .stdout(Stdio::piped())
-        .stderr(Stdio::null())
-        .spawn()
-        .unwrap();
+    let mut command = Command::new(nvabi);
+    command.args(["tegra", "sim", "--", "sh", "-c", &script]).env("TMPDIR", &folder);
+    command.stdout(Stdio::piped()).stderr(Stdio::null());
+    // Tests that run in the background are begun with signals ignored, and a shell sets no trap for those.
+    unsafe {
+        command.pre_exec(|| {
+            for signal in [libc::SIGHUP, libc::SIGINT, libc::SIGTERM] {
+                libc::signal(signal, libc::SIG_DFL);
+            }
+            Ok(())
+        });
+    }
+    let mut simulator = command.spawn().unwrap();
     let mut line = String::new();
     BufReader::new(simulator.stdout.take().unwrap()).read_line(&mut line).unwrap();
     match line.trim().parse() {
