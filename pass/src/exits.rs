@@ -42,7 +42,7 @@ pub(crate) fn exits(function: FunctionValue<'_>, kernel: bool) -> Result<Vec<Exi
 }
 
 /// What ends a thread in the middle of a function.
-pub(crate) fn thread_exits<'ctx>(
+fn thread_exits<'ctx>(
     function: FunctionValue<'ctx>,
 ) -> impl Iterator<Item = InstructionValue<'ctx>> {
     let is_exit = |instruction: &InstructionValue<'ctx>| {

@@ -16,7 +16,7 @@ use inkwell::{AddressSpace, IntPredicate};
 
 use crate::Failure;
 use crate::debug;
-use crate::exits::{exits, thread_exits};
+use crate::exits::exits;
 use crate::options::{Kind, Options};
 use crate::paths::is_toolkit;
 use crate::runtime::Runtime;
@@ -39,7 +39,8 @@ struct Warp<'ctx> {
     unit: IntValue<'ctx>,
 }
 
-/// Records what the options want of one function.
+/// Records what the options want of one function, and lets its warps say how far they came where their
+/// threads end.
 pub(crate) fn function<'ctx>(
     module: &Module<'ctx>,
     runtime: &Runtime<'ctx>,
@@ -72,26 +73,6 @@ pub(crate) fn function<'ctx>(
         if exit.of_thread {
             code.finish()?;
         }
-    }
-    Ok(())
-}
-
-/// Sets up the warps of a kernel that is not recorded itself, because what it calls may be; and lets warps say
-/// how far they came where a function that is not recorded ends their threads.
-pub(crate) fn ends<'ctx>(
-    module: &Module<'ctx>,
-    runtime: &Runtime<'ctx>,
-    function: FunctionValue<'ctx>,
-) -> Result<(), Failure> {
-    let kernel = is_kernel(module, function);
-    if !kernel && thread_exits(function).next().is_none() {
-        return Ok(());
-    }
-    let exits = exits(function, kernel)?;
-    let Some(code) = Code::enter(module, runtime, function, kernel)? else { return Ok(()) };
-    for exit in exits.iter().filter(|exit| exit.of_thread) {
-        code.builder.position_before(&exit.at);
-        code.finish()?;
     }
     Ok(())
 }

@@ -122,8 +122,10 @@ fn run(module: &Module<'_>, options: &[u8]) -> Result<bool, Failure> {
     }
     let rest: Vec<_> =
         select::defined(module).filter(|function| !selected.contains(function)).collect();
+    // What a kernel calls may be recorded, and a function may end threads, if they are not recorded themselves.
+    let nothing = Options::nothing();
     for function in rest {
-        instrument::ends(module, &runtime, function)?;
+        instrument::function(module, &runtime, &nothing, &mut sites, function)?;
     }
     runtime.embed(module, &sites, &hash, &kernels)?;
     module.verify().map_err(|error| format!("the pass has a defect: {error}"))?;

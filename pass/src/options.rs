@@ -56,6 +56,11 @@ impl Options {
         }
     }
 
+    /// No kinds.
+    pub(crate) fn nothing() -> Self {
+        Self { kinds: Vec::new(), ..Self::default() }
+    }
+
     pub(crate) fn has(&self, kind: Kind) -> bool {
         self.kinds.contains(&kind)
     }
