@@ -140,11 +140,7 @@ fn finn(expression: &str) -> Option<Meaning> {
 
 /// A literal such as `0x2080U`.
 fn number(text: &str) -> Option<u64> {
-    let text = text.trim_end_matches(['u', 'U', 'l', 'L']);
-    match text.strip_prefix("0x").or_else(|| text.strip_prefix("0X")) {
-        Some(digits) => u64::from_str_radix(digits, 16).ok(),
-        None => text.parse().ok(),
-    }
+    model::number(text.trim_end_matches(['u', 'U', 'l', 'L']))
 }
 
 /// A method that the driver exports as a control command.

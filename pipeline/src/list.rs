@@ -110,14 +110,6 @@ fn listed_request(facts: &Facts, item: &Item) -> Option<Listed> {
     })
 }
 
-/// The number that a text is, as a log has it: `0x2a`, or decimal.
-pub fn number(text: &str) -> Option<u64> {
-    match text.strip_prefix("0x").or(text.strip_prefix("0X")) {
-        Some(digits) => u64::from_str_radix(digits, 16).ok(),
-        None => text.parse().ok(),
-    }
-}
-
 /// The calls of a tag that have a number: ioctls, their requests, commands and classes.
 pub fn numbered(facts: &Facts, spec: &Spec, number: u64) -> BTreeSet<String> {
     let calls = ["command", "class"].into_iter().flat_map(|kind| calls(facts, kind));

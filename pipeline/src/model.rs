@@ -261,6 +261,14 @@ impl Takes {
     }
 }
 
+/// The number that a text is, as a log has it: `0x2a`, or decimal.
+pub fn number(text: &str) -> Option<u64> {
+    match text.strip_prefix("0x").or(text.strip_prefix("0X")) {
+        Some(digits) => u64::from_str_radix(digits, 16).ok(),
+        None => text.parse().ok(),
+    }
+}
+
 /// An integer as the driver's headers mostly write it: small and negative ones in decimal.
 pub fn hex(value: i128) -> String {
     match value {

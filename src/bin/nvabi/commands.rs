@@ -8,7 +8,7 @@ use nvabi_pipeline::diagnostic::{Diagnostic, Report, nearest};
 use nvabi_pipeline::extract::Clang;
 use nvabi_pipeline::facts::{self, Cache, Options};
 use nvabi_pipeline::lock::{self, Lock};
-use nvabi_pipeline::model::{Facts, Surface};
+use nvabi_pipeline::model::{self, Facts, Surface};
 use nvabi_pipeline::spec::Spec;
 use nvabi_pipeline::sweep::{Progress, sweep};
 use nvabi_pipeline::tag::{Tag, family};
@@ -308,7 +308,7 @@ fn facts_with(
 ) -> Result<(Facts, BTreeSet<String>), Report> {
     let of = |family: &Family| {
         let facts = context.facts(family, args.tag.as_ref())?;
-        let names = match list::number(&args.name) {
+        let names = match model::number(&args.name) {
             Some(number) => list::numbered(&facts, spec_of(&family.specs, &facts.tag)?, number),
             None => BTreeSet::from([args.name.clone()]),
         };
@@ -353,7 +353,7 @@ fn keep(surface: &mut Surface, names: &BTreeSet<String>) {
 }
 
 fn unknown(facts: &Facts, name: &str) -> Diagnostic {
-    let what = match list::number(name) {
+    let what = match model::number(name) {
         Some(_) => format!("{} has no call with the number {name}", facts.tag),
         None => format!("{} has nothing named `{name}`", facts.tag),
     };

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use nvabi_pipeline::diagnostic::{Diagnostic, Report, nearest};
 use nvabi_pipeline::diff::{self, Advice, Diff, Scope, Side};
-use nvabi_pipeline::model::Facts;
+use nvabi_pipeline::model::{self, Facts};
 use nvabi_pipeline::spec::Spec;
 use nvabi_pipeline::tag::Tag;
 use nvabi_pipeline::{list, lock};
@@ -55,7 +55,7 @@ pub(crate) fn diff(context: &Context<'_>, args: &args::Diff) -> Result<Outcome, 
 
 /// What somebody asks for by name: "no difference" is no answer where there is nothing.
 fn called<'a>(name: &str, from: Side<'a>, to: Side<'a>) -> Result<BTreeSet<&'a str>, Report> {
-    let number = list::number(name);
+    let number = model::number(name);
     let of = |side: Side<'a>| match number {
         Some(number) => {
             let names = list::numbered(side.facts, side.spec, number);
