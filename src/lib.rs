@@ -95,9 +95,6 @@ mod scalar;
 #[cfg(feature = "sim")]
 pub mod sim;
 pub mod status;
-#[cfg(feature = "sim")]
-#[doc(hidden)]
-pub mod supervise;
 pub mod tegra;
 #[cfg(feature = "trace")]
 pub mod trace;

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use super::errno::Errno;
 use crate::sim::memory::{Access, Inode, Node};
+use nvabi_supervise::Errno;
 
 /// The caller. Its memory is hostile: it may not be there, and changes between two reads.
 pub(crate) trait Client {

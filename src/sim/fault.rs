@@ -6,8 +6,8 @@ use std::io;
 use std::str::FromStr;
 use std::time::Duration;
 
-use super::errno::Errno;
 use super::status::Status;
+use nvabi_supervise::Errno;
 
 /// A call that is to fail, or to take long: `OPEN_CHANNEL:3:ENOMEM`, `MAP_BUFFER_EX:1:delay=10ms`,
 /// `open:2:EMFILE`, `GPU_GET_ATTACHED_IDS:1:NV_ERR_NO_MEMORY`.

@@ -5,7 +5,7 @@ use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::sync::OnceLock;
 
-use super::memory::check;
+use nvabi_supervise::check;
 
 /// Descriptors that are kept for what lasts no longer than the answer to a call.
 const SPARE: u64 = 64;

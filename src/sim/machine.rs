@@ -3,11 +3,11 @@
 use std::sync::Arc;
 
 use super::client::Client;
-use super::errno::Errno;
 use super::fault::Refusal;
 use super::files::FileId;
 use super::log::Log;
 use super::memory::{Inode, Memory, Node};
+use nvabi_supervise::Errno;
 
 /// A simulated kernel. It knows its caller by [`Client`] alone and makes no system call but for the
 /// memory behind files.

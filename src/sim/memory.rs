@@ -12,6 +12,8 @@ use std::ptr::{self, NonNull};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Mutex, OnceLock, PoisonError};
 
+use nvabi_supervise::check;
+
 use super::limits;
 
 /// What lists of mappings call our memory.
@@ -317,11 +319,6 @@ pub(crate) fn stat(fd: RawFd) -> io::Result<libc::stat> {
         check(libc::fstat(fd, &mut stat))?;
         Ok(stat)
     }
-}
-
-/// The result of a call, or what `errno` says of its failure.
-pub(crate) fn check(result: libc::c_int) -> io::Result<libc::c_int> {
-    if result < 0 { Err(io::Error::last_os_error()) } else { Ok(result) }
 }
 
 /// The descriptor that a call returned.

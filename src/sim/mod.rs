@@ -18,7 +18,6 @@
 #![cfg_attr(not(feature = "tegra-sim"), allow(dead_code))]
 
 mod client;
-mod errno;
 mod fault;
 mod files;
 mod limits;
@@ -34,9 +33,9 @@ pub mod tegra;
 
 use std::process::ExitStatus;
 
-pub use errno::Errno;
 pub use fault::{Effect, Fault};
 pub use log::{Count, Diagnostic, Leak};
+pub use nvabi_supervise::Errno;
 pub use report::Report;
 pub use status::Status;
 

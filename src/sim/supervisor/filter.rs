@@ -5,8 +5,8 @@ use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 
 use seccompiler::{BpfProgram, sock_filter};
 
-use crate::sim::memory::check;
-use crate::supervise;
+use nvabi_supervise as supervise;
+use nvabi_supervise::check;
 
 /// A flag of `mmap` that says nothing for a mapping of a file: with it we make the call for a program.
 pub(super) const OURS: u32 = 1 << 31;

@@ -8,7 +8,7 @@ use super::target::Target;
 use super::{Handled, Shared};
 use crate::sim::Errno;
 use crate::sim::client::Work;
-use crate::supervise::Notification;
+use nvabi_supervise::Notification;
 
 /// What is due when.
 #[derive(Default)]

@@ -15,8 +15,9 @@ use crate::sim::Errno;
 use crate::sim::client::Client;
 use crate::sim::fault::Effect;
 use crate::sim::machine::{Device, Entry, EntryKind, Machine, Text};
-use crate::sim::memory::{self, Access, Inode, check};
-use crate::supervise::{Give, Notification, normal};
+use crate::sim::memory::{self, Access, Inode};
+use nvabi_supervise::check;
+use nvabi_supervise::{Give, Notification, normal};
 
 /// Longest path.
 const PATH_MAX: usize = 4096;

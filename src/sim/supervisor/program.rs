@@ -10,7 +10,7 @@ use seccompiler::BpfProgram;
 use super::target::Threads;
 use super::{filter, not_supported};
 use crate::sim::limits;
-use crate::sim::memory::check;
+use nvabi_supervise::check;
 
 /// Signals by which people and systems ask us to end.
 const ENDING: [i32; 3] = [libc::SIGHUP, libc::SIGINT, libc::SIGTERM];

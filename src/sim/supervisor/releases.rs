@@ -12,7 +12,8 @@ use std::sync::{Mutex, PoisonError};
 
 use crate::sim::files::FileId;
 use crate::sim::machine::Machine;
-use crate::sim::memory::{Inode, Node, check};
+use crate::sim::memory::{Inode, Node};
+use nvabi_supervise::check;
 
 /// Who closed what.
 #[derive(Debug)]

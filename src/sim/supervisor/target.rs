@@ -11,9 +11,10 @@ use std::time::Duration;
 
 use super::Shared;
 use crate::sim::client::{Client, Descriptor, Work};
-use crate::sim::memory::{Access, Inode, NODE_NAME, Node, check};
+use crate::sim::memory::{Access, Inode, NODE_NAME, Node};
 use crate::sim::{Errno, limits};
-use crate::supervise::{Give, Notification, process_of};
+use nvabi_supervise::check;
+use nvabi_supervise::{Give, Notification, process_of};
 
 /// What is known of a thread.
 #[derive(Debug)]

@@ -9,8 +9,8 @@ use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
 
 use crate::sim::Errno;
-use crate::sim::memory::check;
-use crate::supervise::{Give, Listener, Notification};
+use nvabi_supervise::check;
+use nvabi_supervise::{Give, Listener, Notification};
 
 /// A system call that is made for another: its number and its arguments.
 type Call = (libc::c_long, [u64; 6]);

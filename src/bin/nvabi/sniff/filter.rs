@@ -2,7 +2,7 @@
 
 use std::io;
 
-use nvabi::supervise;
+use nvabi_supervise as supervise;
 use seccompiler::{BpfProgram, sock_filter};
 
 /// Calls that are always looked at.

@@ -5,7 +5,7 @@ use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::process::ExitStatus;
 
-use nvabi::supervise::{self, Listener, Next, Notification};
+use nvabi_supervise::{self as supervise, Listener, Next, Notification};
 
 use super::filter;
 use super::launch::{self, Launched};

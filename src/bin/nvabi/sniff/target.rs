@@ -6,7 +6,7 @@ use std::fs;
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 
-use nvabi::supervise::process_of;
+use nvabi_supervise::process_of;
 
 /// Threads that are remembered: each takes a descriptor of ours.
 const MAX_KNOWN: usize = 256;

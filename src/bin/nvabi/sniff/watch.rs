@@ -6,8 +6,8 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Instant;
 
-use nvabi::supervise::normal;
 use nvabi_pipeline::decode::sniff::{Event, File, How, Ioctl, Nodes, Piece, What, parts};
+use nvabi_supervise::normal;
 
 use super::devices::Devices;
 use super::filter::Ioctls;

@@ -1,12 +1,17 @@
-//! What stands between programs and the kernel needs of it: which of their system calls stop, and what is
-//! read of those that wait. The simulators use it, and the command `nvabi sniff`.
+//! Stops, reads and answers the system calls of other processes.
+//!
+//! [`filter`](program) chooses which calls stop, so that all others cost nothing; a [`Listener`] reads the
+//! calls that wait and answers them or lets the kernel make them. The simulators of `nvabi-sim` and the
+//! command `nvabi sniff` are built on it. It needs Linux 5.19 or newer.
 
+mod errno;
 mod filter;
 mod notify;
 
 use std::path::{Component, Path, PathBuf};
 use std::{fs, io};
 
+pub use errno::{Errno, check};
 pub use filter::{load, program, unless, when};
 pub use notify::{Give, Listener, Next, Notification};
 

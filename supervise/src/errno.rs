@@ -46,3 +46,12 @@ impl From<std::io::Error> for Errno {
         Errno(error.raw_os_error().unwrap_or(libc::EIO))
     }
 }
+
+/// The result of a C function, or the error in `errno` where it is negative.
+///
+/// # Errors
+///
+/// The error in `errno`.
+pub fn check(result: libc::c_int) -> std::io::Result<libc::c_int> {
+    if result < 0 { Err(std::io::Error::last_os_error()) } else { Ok(result) }
+}

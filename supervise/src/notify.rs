@@ -3,8 +3,7 @@
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 
-use crate::sim::Errno;
-use crate::sim::memory::check;
+use crate::{Errno, check};
 
 /// `SECCOMP_USER_NOTIF_FD_SYNC_WAKE_UP`: whoever waits runs on the processor of who wakes it.
 const SYNC_WAKE_UP: u64 = 1;
@@ -15,7 +14,9 @@ pub struct Notification {
     id: u64,
     /// The thread that made it.
     pub thread: u32,
+    /// Its number.
     pub call: i64,
+    /// Its arguments, as the registers had them.
     pub args: [u64; 6],
 }
 
@@ -28,6 +29,7 @@ impl Notification {
 /// What a look for calls has found.
 #[derive(Debug)]
 pub enum Next {
+    /// A call that waits for its answer.
     Call(Notification),
     /// Nobody calls now.
     Nothing,
@@ -48,6 +50,7 @@ impl AsRawFd for Listener {
 }
 
 impl Listener {
+    /// Reads from the descriptor that [`load`](crate::load) returned.
     pub fn new(fd: OwnedFd) -> Self {
         // Kernels before 6.6 do not have it; they are slower, and that is all.
         // SAFETY: a plain number.
@@ -141,10 +144,19 @@ impl Listener {
     }
 }
 
-/// How a descriptor is given.
+/// How the caller gets a descriptor.
 #[derive(Debug, Clone, Copy)]
 pub enum Give {
-    New { cloexec: bool },
-    Answer { cloexec: bool },
+    /// As a new one; the call still waits.
+    New {
+        /// Closed by `exec`.
+        cloexec: bool,
+    },
+    /// As a new one, which is the answer to the call.
+    Answer {
+        /// Closed by `exec`.
+        cloexec: bool,
+    },
+    /// In the place of this one of its descriptors.
     Replace(i32),
 }
