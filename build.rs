@@ -1,5 +1,4 @@
-//! Specs and locks to `abi.rs`, `tegra.rs`, `trace.rs` and `devmem.rs` in `OUT_DIR`; the work is done by
-//! `nvabi-pipeline`.
+//! Specs and locks to `abi.rs` and `tegra.rs` in `OUT_DIR`; the work is done by `nvabi-pipeline`.
 
 use std::env;
 
@@ -13,12 +12,6 @@ fn main() {
     }
     emit(Build::new("abi-specs"), "DRIVER_");
     emit(Build::new("abi-specs").family("tegra").output("tegra.rs"), "TEGRA_R");
-    if env::var_os("CARGO_FEATURE_TRACE").is_some() {
-        own_header(Build::new("cuda/abi-specs").output("trace.rs"));
-    }
-    if env::var_os("CARGO_FEATURE_DEVMEM").is_some() {
-        own_header(Build::new("include/abi-specs").output("devmem.rs"));
-    }
 }
 
 /// Emits the specs whose features begin so: `CARGO_FEATURE_DRIVER_550` turns on `driver-550`.
@@ -33,11 +26,4 @@ fn emit(build: Build, kind: &str) {
         .full(env::var_os("CARGO_FEATURE_FULL").is_some())
         .zerocopy(env::var_os("CARGO_FEATURE_ZEROCOPY").is_some())
         .run();
-}
-
-/// Emits from a header of our own, as in any other crate: a test compares it with its lock.
-fn own_header(build: Build) {
-    #[cfg(feature = "libclang")]
-    let build = build.verify(false);
-    build.run();
 }

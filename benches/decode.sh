@@ -11,7 +11,7 @@ cd "$(dirname "$0")/.."
 millions=${1:-4}
 runs=${2:-5}
 
-cargo build --quiet --release --features cli
+cargo build --quiet --release --package nvabi-cli
 nvabi=${CARGO_TARGET_DIR:-target}/release/nvabi
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT

@@ -5,5 +5,5 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-cargo build --quiet --release --features devmem --example devmem_derive
+cargo build --quiet --release --package nvabi-devmem --example derive
 exec "${CARGO_TARGET_DIR:-target}/release/examples/devmem_derive"

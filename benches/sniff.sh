@@ -12,7 +12,7 @@ cd "$(dirname "$0")/.."
 runs=${1:-5}
 calls=${2:-200000}
 nvabi=${NVABI:-$(realpath -m "${CARGO_TARGET_DIR:-target}")/release/nvabi}
-[ -n "${NVABI:-}" ] || cargo build --quiet --release --features cli --bin nvabi
+[ -n "${NVABI:-}" ] || cargo build --quiet --release --package nvabi-cli
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 cc -O2 -static -pthread tests/sniff/program.c -o "$work/program"

@@ -5,7 +5,7 @@
 #
 # Asked: of pairs that are the same or differ once in each warp at least twice PRLX's rate, where
 # everything differs at least 20 times, and never more than 64 MiB of memory. The traces are made here,
-# and rewritten for PRLX by examples/trace_pairs.rs; they lie in TMPDIR, and take five times their size.
+# and rewritten for PRLX by examples/pairs.rs; they lie in TMPDIR, and take five times their size.
 # `cmp` and one thread of memcmp over maps that are in memory say what the machine can do. PRLX is
 # what `pip install prlx` brings; PRLX=path names its prlx-diff, and without it its columns are skipped.
 # Tools take turns; what is printed are medians, and of both the peaks of memory.
@@ -14,10 +14,10 @@ cd "$(dirname "$0")/.."
 mib=${1:-2048}
 runs=${2:-5}
 
-cargo build --quiet --release --features cli --bin nvabi --example trace_pairs
+cargo build --quiet --release --package nvabi-cli --package nvabi-trace --bin nvabi --example pairs
 built=${CARGO_TARGET_DIR:-target}/release
 nvabi=$built/nvabi
-pairs=$built/examples/trace_pairs
+pairs=$built/examples/pairs
 find_prlx='import pathlib, prlx; print(pathlib.Path(prlx.__file__).parent / "data/bin/prlx-diff")'
 prlx=${PRLX:-$(python3 -c "$find_prlx" 2>/dev/null || true)}
 if [ ! -x "$prlx" ]; then

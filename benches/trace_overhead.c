@@ -13,7 +13,7 @@
 #include <string.h>
 
 #include "../cuda/device/recorder.h"
-#include "../cuda/include/nvabi_trace.h"
+#include "../trace/include/nvabi_trace.h"
 
 typedef uint64_t Address;
 int cuInit(unsigned), cuDeviceGet(int *, int), cuDevicePrimaryCtxRetain(void **, int), cuCtxSetCurrent(void *);

@@ -9,7 +9,9 @@ const LLVM: &str = "19";
 const DEVICE: &str = "../cuda/device/recorder.cu";
 
 fn main() {
-    for path in ["build.rs", "src/register.cpp", "../cuda/device", "../cuda/include"] {
+    for path in
+        ["build.rs", "src/register.cpp", "../cuda/device", "../cuda/include", "../trace/include"]
+    {
         println!("cargo:rerun-if-changed={path}");
     }
     println!("cargo:rerun-if-env-changed=LLVM_CONFIG");
@@ -40,7 +42,15 @@ fn device(llvm: &Llvm, to: &Path) -> Result<(), String> {
     let clang = llvm.tool("clang")?;
     let mut command = Command::new(&clang);
     command.args(["-x", "cuda", "--cuda-device-only", "--cuda-gpu-arch=sm_70", "-nocudainc"]);
-    command.args(["-nocudalib", "-ffreestanding", "-O2", "-emit-llvm", "-c", "-I../cuda/include"]);
+    command.args([
+        "-nocudalib",
+        "-ffreestanding",
+        "-O2",
+        "-emit-llvm",
+        "-c",
+        "-I../cuda/include",
+        "-I../trace/include",
+    ]);
     // Of the newest CUDA that clang knows: without one it assumes one that has no votes.
     command.args(["-Xclang", "-target-feature", "-Xclang", "+ptx75"]);
     command.arg(DEVICE).arg("-o").arg(to);

@@ -35,14 +35,14 @@
 #![cfg_attr(feature = "driver-550", doc = "```")]
 #![cfg_attr(not(feature = "driver-550"), doc = "```ignore")]
 //! #[derive(nvabi::NvProxy)]
-//! #[nvproxy(name = "NVOS00_PARAMETERS", driver = "550")]
+//! #[nvproxy(name = "NVOS00_PARAMETERS", crate = "crate", driver = "550")]
 //! #[repr(C)]
 //! struct Free {
-//!     #[nvproxy(name = "hRoot")]
+//!     #[nvproxy(name = "hRoot", crate = "crate")]
 //!     client: nvabi::Handle,
-//!     #[nvproxy(name = "hObjectParent")]
+//!     #[nvproxy(name = "hObjectParent", crate = "crate")]
 //!     parent: nvabi::Handle,
-//!     #[nvproxy(name = "hObjectOld")]
+//!     #[nvproxy(name = "hObjectOld", crate = "crate")]
 //!     object: nvabi::Handle,
 //!     status: u32,
 //! }
@@ -58,33 +58,24 @@
 //! specs' items and what they need; [`call::Info::roles_known`] says which of the calls no spec
 //! describes. `zerocopy` adds zerocopy's traits
 //! to the emitted types. `libclang` verifies the lock against the headers in `NVABI_HEADERS` during
-//! the build. `sim` runs programs on a simulated resource manager of the
-//! desktop's, `tegra-sim` on a simulated Tegra kernel. `cli` is the command `nvabi`. Nothing is on by default. The minimum Rust is 1.85.
+//! the build. Nothing is on by default. The minimum Rust is 1.85.
 //!
 //! `rm` opens the desktop's driver and calls it, for the branches that are enabled: the resource manager
 //! (`nvabi::rm`) and unified memory (`nvabi::uvm`). Without a branch there is nothing to call.
-//!
-//! `devmem` finds memory that serves several devices (`nvabi::devmem`).
 //!
 //! `tegra-r32` … `tegra-r36` turn on the ioctls of a Jetson, `tegra` what opens its GPU and sends it
 //! work ([`tegra`]).
 //!
 //! # What it does not do
 //!
-//! Without the features `rm`, `tegra` and `devmem` it opens no device: it says what the bytes are. It
+//! Without the features `rm` and `tegra` it opens no device: it says what the bytes are. It
 //! knows no GPU: what methods and registers do is not here. Types are for 64-bit little-endian Linux.
 #![deny(missing_docs)]
-
-// The types of our own headers are emitted as for any other crate.
-#[cfg(any(feature = "devmem", feature = "rm", feature = "trace"))]
-extern crate self as nvabi;
 
 pub mod abi;
 pub mod bits;
 pub mod call;
 pub mod check;
-#[cfg(feature = "devmem")]
-pub mod devmem;
 pub mod driver;
 #[cfg(any(feature = "rm", feature = "tegra"))]
 pub mod ioctl;
@@ -92,12 +83,8 @@ pub mod proxy;
 #[cfg(all(feature = "rm", any_driver))]
 pub mod rm;
 mod scalar;
-#[cfg(feature = "sim")]
-pub mod sim;
 pub mod status;
 pub mod tegra;
-#[cfg(feature = "trace")]
-pub mod trace;
 #[cfg(all(feature = "rm", any_driver))]
 pub mod uvm;
 

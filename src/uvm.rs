@@ -76,7 +76,7 @@ pub enum UvmObject {
 }
 
 #[derive(NvProxy)]
-#[nvproxy(name = "UVM_INITIALIZE_PARAMS")]
+#[nvproxy(name = "UVM_INITIALIZE_PARAMS", crate = "crate")]
 #[repr(C)]
 struct Initialize {
     flags: u64,
@@ -93,7 +93,7 @@ struct MmInitialize {
 }
 
 #[derive(NvProxy)]
-#[nvproxy(name = "UVM_REGISTER_GPU_PARAMS")]
+#[nvproxy(name = "UVM_REGISTER_GPU_PARAMS", crate = "crate")]
 #[repr(C)]
 struct RegisterGpu {
     #[nvproxy(name = "gpu_uuid")]
@@ -114,7 +114,7 @@ struct RegisterGpu {
 }
 
 #[derive(NvProxy)]
-#[nvproxy(name = "UVM_UNREGISTER_GPU_PARAMS")]
+#[nvproxy(name = "UVM_UNREGISTER_GPU_PARAMS", crate = "crate")]
 #[repr(C)]
 struct UnregisterGpu {
     #[nvproxy(name = "gpu_uuid")]

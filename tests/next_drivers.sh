@@ -17,7 +17,7 @@ desktop=${NVABI_HEADERS%%:*}
 git clone --quiet --bare --shared "$desktop" "$work/headers.git"
 NVABI_HEADERS=$work/headers.git${NVABI_HEADERS#"$desktop"}
 
-cargo build --quiet --locked --features cli,all-drivers
+cargo build --quiet --locked --package nvabi-cli
 cp "$CARGO_TARGET_DIR/debug/nvabi" "$work/nvabi"
 cd "$work"
 tags() { awk '$1 ~ /^[0-9]/ { print $1 }' abi-specs/lock/tags; }
@@ -30,4 +30,4 @@ branch=$((${newest%%.*} + 5)).1.01
 add "$newest" "$branch"
 # Once more, for the snapshots of all.
 ./nvabi add "$branch" --out text.md
-cargo test --locked --workspace --features cli,all-drivers "$@"
+cargo test --locked --workspace "$@"

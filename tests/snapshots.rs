@@ -9,10 +9,11 @@ use std::path::Path;
 use std::sync::LazyLock;
 
 use nvabi_pipeline::emit::{self, Options};
+use nvabi_pipeline::lint;
 use nvabi_pipeline::lock::{self, Lock};
 use nvabi_pipeline::model::{Facts, Surface, split_array};
 use nvabi_pipeline::spec::{ItemKind, Pointer, Spec};
-use nvabi_pipeline::{lint, render};
+use nvabi_reports::render;
 
 fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))

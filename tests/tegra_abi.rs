@@ -6,10 +6,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::sync::LazyLock;
 
-use nvabi_pipeline::list::{self, Listed};
 use nvabi_pipeline::lock::{self, Lock};
 use nvabi_pipeline::model::Facts;
 use nvabi_pipeline::spec::{Spec, spec_of};
+use nvabi_reports::list::{self, Listed};
 
 static LOCKED: LazyLock<(Lock, Vec<Spec>)> = LazyLock::new(|| {
     let specs = Path::new(env!("CARGO_MANIFEST_DIR")).join("abi-specs");

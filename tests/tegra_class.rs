@@ -1,7 +1,6 @@
 //! The methods that Jetson's channels are sent, and the numbers that the spec gives the desktop's
 //! classes and commands, against the desktop's headers.
 
-#![cfg(any(feature = "tegra", feature = "tegra-sim"))]
 #![allow(clippy::unwrap_used)]
 
 use std::collections::BTreeSet;

@@ -1,6 +1,6 @@
 //! What holds for any bytes that devmem reads; the fuzz targets and the test of their corpus share it.
 
-use nvabi::devmem::wire::{v0, v1};
+use nvabi_devmem::wire::{v0, v1};
 
 /// A set that was read can be written, and is read from that again. Says whether it was one.
 pub(crate) fn v0(bytes: &[u8]) -> bool {

@@ -2,8 +2,8 @@
 
 use std::io::Write;
 
-use nvabi::trace::report::{Note, Status};
-use nvabi::trace::{Options, Trace, diff};
+use nvabi_trace::report::{Note, Status};
+use nvabi_trace::{Options, Trace, diff};
 
 /// Reads a trace and compares it with itself. Says what was noted, or nothing where it is refused.
 pub(crate) fn compared(bytes: &[u8]) -> Option<Vec<Note>> {

@@ -11,7 +11,7 @@ const TABLE: usize = 1 << 14;
 ///
 /// A driver has some 90,000 names and a spec wants a few thousand of them, and this runs in
 /// unoptimised build scripts: most names are told apart by their first few bytes.
-pub(crate) struct Globs<'p> {
+pub struct Globs<'p> {
     /// Those without a star: most are names of calls, and there are hundreds with one beginning.
     whole: HashSet<&'p str>,
     /// The others, by the slot of their first literal.
@@ -30,7 +30,7 @@ struct Start {
 
 impl<'p> Globs<'p> {
     /// `*` stands for any text; every other character for itself.
-    pub(crate) fn new(patterns: impl Iterator<Item = &'p str>) -> Self {
+    pub fn new(patterns: impl Iterator<Item = &'p str>) -> Self {
         let (mut whole, mut boxes) = (HashSet::new(), HashMap::<_, Vec<_>>::new());
         let mut starts = vec![Start::default(); TABLE];
         for pattern in patterns {
@@ -52,14 +52,14 @@ impl<'p> Globs<'p> {
     }
 
     /// Whether any pattern takes in the name.
-    pub(crate) fn matches(&self, name: &str) -> bool {
+    pub fn matches(&self, name: &str) -> bool {
         let boxed = |slot| self.boxes.get(&slot).into_iter().flatten();
         let is_boxed = |slot| boxed(slot).any(|parts| matches(parts, name));
         self.boxes_of(name).any(is_boxed) || (self.has_begun(name) && self.whole.contains(name))
     }
 
     /// Whether no pattern can take in any name that goes on from `start` with a `_`.
-    pub(crate) fn rules_out(&self, start: &str) -> bool {
+    pub fn rules_out(&self, start: &str) -> bool {
         let start = format!("{start}_");
         !self.has_begun(&start) && self.boxes_of(&start).next().is_none()
     }
@@ -87,8 +87,7 @@ fn slots(name: &str) -> impl Iterator<Item = usize> {
 }
 
 /// Whether one pattern takes in a name.
-#[cfg(feature = "reports")]
-pub(crate) fn fits(pattern: &str, name: &str) -> bool {
+pub fn fits(pattern: &str, name: &str) -> bool {
     matches(&pattern.split('*').collect::<Vec<_>>(), name)
 }
 

@@ -107,7 +107,7 @@ where
 
 /// `NV_ESC_RM_CONTROL`: the same in every driver.
 #[derive(NvProxy)]
-#[nvproxy(name = "NVOS54_PARAMETERS")]
+#[nvproxy(name = "NVOS54_PARAMETERS", crate = "crate")]
 #[repr(C)]
 struct ControlCall {
     #[nvproxy(name = "hClient")]
@@ -169,7 +169,7 @@ pub(crate) fn address<P>(params: &mut P) -> P64 {
 
 /// Another ioctl's number and parameters.
 #[derive(NvProxy)]
-#[nvproxy(name = "nv_ioctl_xfer_t")]
+#[nvproxy(name = "nv_ioctl_xfer_t", crate = "crate")]
 #[repr(C)]
 struct Transfer {
     cmd: u32,

@@ -104,7 +104,7 @@ pub(super) fn made(result: Result<(), Failure>) -> Result<(), Failure> {
 }
 
 #[derive(NvProxy, Default)]
-#[nvproxy(name = "NVOS00_PARAMETERS")]
+#[nvproxy(name = "NVOS00_PARAMETERS", crate = "crate")]
 #[repr(C)]
 pub(super) struct Free {
     #[nvproxy(name = "hRoot")]
@@ -117,7 +117,7 @@ pub(super) struct Free {
 }
 
 #[derive(NvProxy, Default)]
-#[nvproxy(name = "NVOS55_PARAMETERS")]
+#[nvproxy(name = "NVOS55_PARAMETERS", crate = "crate")]
 #[repr(C)]
 pub(super) struct DupObject {
     #[nvproxy(name = "hClient")]
@@ -135,7 +135,7 @@ pub(super) struct DupObject {
 }
 
 #[derive(NvProxy, Default)]
-#[nvproxy(name = "NVOS33_PARAMETERS")]
+#[nvproxy(name = "NVOS33_PARAMETERS", crate = "crate")]
 #[repr(C)]
 pub(super) struct MapMemoryParams {
     #[nvproxy(name = "hClient")]
@@ -154,7 +154,7 @@ pub(super) struct MapMemoryParams {
 }
 
 #[derive(NvProxy, Default)]
-#[nvproxy(name = "nv_ioctl_nvos33_parameters_with_fd")]
+#[nvproxy(name = "nv_ioctl_nvos33_parameters_with_fd", crate = "crate")]
 #[repr(C)]
 pub(super) struct MapMemory {
     pub(super) params: MapMemoryParams,
@@ -163,7 +163,7 @@ pub(super) struct MapMemory {
 }
 
 #[derive(NvProxy, Default)]
-#[nvproxy(name = "NVOS34_PARAMETERS")]
+#[nvproxy(name = "NVOS34_PARAMETERS", crate = "crate")]
 #[repr(C)]
 pub(super) struct UnmapMemory {
     #[nvproxy(name = "hClient")]
@@ -180,7 +180,7 @@ pub(super) struct UnmapMemory {
 }
 
 #[derive(NvProxy, Default)]
-#[nvproxy(name = "NVOS41_PARAMETERS")]
+#[nvproxy(name = "NVOS41_PARAMETERS", crate = "crate")]
 #[repr(C)]
 pub(super) struct GetEventData {
     #[nvproxy(name = "pEvent")]
@@ -191,7 +191,7 @@ pub(super) struct GetEventData {
 }
 
 #[derive(NvProxy, Default)]
-#[nvproxy(name = "NvUnixEvent")]
+#[nvproxy(name = "NvUnixEvent", crate = "crate")]
 #[repr(C)]
 pub(super) struct UnixEvent {
     #[nvproxy(name = "hObject")]
@@ -204,7 +204,7 @@ pub(super) struct UnixEvent {
 }
 
 #[derive(NvProxy, Default)]
-#[nvproxy(name = "NV0005_ALLOC_PARAMETERS")]
+#[nvproxy(name = "NV0005_ALLOC_PARAMETERS", crate = "crate")]
 #[repr(C)]
 pub(super) struct EventParams {
     #[nvproxy(name = "hParentClient")]
@@ -220,7 +220,7 @@ pub(super) struct EventParams {
 
 /// Both `NV_ESC_ALLOC_OS_EVENT` and `NV_ESC_FREE_OS_EVENT`.
 #[derive(NvProxy, Default)]
-#[nvproxy(name = "nv_ioctl_alloc_os_event_t")]
+#[nvproxy(name = "nv_ioctl_alloc_os_event_t", crate = "crate")]
 #[repr(C)]
 pub(super) struct AllocOsEvent {
     #[nvproxy(name = "hClient")]
@@ -233,7 +233,7 @@ pub(super) struct AllocOsEvent {
 }
 
 #[derive(NvProxy, Default)]
-#[nvproxy(name = "nv_ioctl_free_os_event_t")]
+#[nvproxy(name = "nv_ioctl_free_os_event_t", crate = "crate")]
 #[repr(C)]
 pub(super) struct FreeOsEvent {
     #[nvproxy(name = "hClient")]
@@ -246,7 +246,7 @@ pub(super) struct FreeOsEvent {
 }
 
 #[derive(NvProxy, Default)]
-#[nvproxy(name = "nv_ioctl_register_fd_t")]
+#[nvproxy(name = "nv_ioctl_register_fd_t", crate = "crate")]
 #[repr(C)]
 pub(super) struct RegisterFd {
     #[nvproxy(name = "ctl_fd")]
@@ -254,7 +254,7 @@ pub(super) struct RegisterFd {
 }
 
 #[derive(NvProxy)]
-#[nvproxy(name = "nv_ioctl_rm_api_version_t")]
+#[nvproxy(name = "nv_ioctl_rm_api_version_t", crate = "crate")]
 #[repr(C)]
 pub(super) struct CheckVersion {
     pub(super) cmd: u32,
@@ -264,7 +264,7 @@ pub(super) struct CheckVersion {
 }
 
 #[derive(NvProxy, Default, Clone, Copy)]
-#[nvproxy(name = "nv_pci_info_t")]
+#[nvproxy(name = "nv_pci_info_t", crate = "crate")]
 #[repr(C)]
 pub(super) struct PciInfo {
     pub(super) domain: u32,
@@ -279,7 +279,7 @@ pub(super) struct PciInfo {
 }
 
 #[derive(NvProxy, Default, Clone, Copy)]
-#[nvproxy(name = "nv_ioctl_card_info_t")]
+#[nvproxy(name = "nv_ioctl_card_info_t", crate = "crate")]
 #[repr(C)]
 pub(super) struct CardInfo {
     pub(super) valid: u8,

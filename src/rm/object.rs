@@ -276,7 +276,7 @@ impl Object {
 
 /// `RS_ACCESS_MASK`.
 #[derive(crate::NvProxy)]
-#[nvproxy(name = "RS_ACCESS_MASK")]
+#[nvproxy(name = "RS_ACCESS_MASK", crate = "crate")]
 #[repr(C)]
 struct AccessMask {
     limbs: [u32; 1],

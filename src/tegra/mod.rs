@@ -23,7 +23,6 @@ mod address_space;
 mod call;
 #[cfg(feature = "tegra")]
 mod channel;
-#[cfg(any(feature = "tegra", feature = "tegra-sim"))]
 pub mod class;
 #[cfg(feature = "tegra")]
 mod devfreq;
@@ -40,8 +39,6 @@ mod release;
 #[cfg(feature = "tegra")]
 pub mod rm;
 
-#[cfg(feature = "tegra-sim")]
-pub use crate::sim::tegra as sim;
 #[cfg(feature = "tegra")]
 use abi::v35_4_1;
 #[cfg(feature = "tegra")]

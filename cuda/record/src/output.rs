@@ -4,8 +4,8 @@ use std::fs::File;
 use std::io::{self, BufWriter};
 use std::path::Path;
 
-use nvabi::trace::abi::r2 as abi;
-use nvabi::trace::{Launch, SiteRow, V2Writer};
+use nvabi_trace::abi::r2 as abi;
+use nvabi_trace::{Launch, SiteRow, V2Writer};
 
 /// Level of zstd: the writer is in the program's way.
 const LEVEL: i32 = 1;

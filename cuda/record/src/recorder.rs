@@ -4,8 +4,8 @@ use std::collections::{HashMap, HashSet, VecDeque};
 use std::ffi::CString;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use nvabi::trace::records::{self, Site, Sites};
-use nvabi::trace::{Launch, SiteRow};
+use nvabi_trace::records::{self, Site, Sites};
+use nvabi_trace::{Launch, SiteRow};
 use zerocopy::{FromBytes as _, FromZeros as _, IntoBytes as _};
 
 use crate::config::Config;

@@ -5,7 +5,7 @@ use std::env;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
-use nvabi::trace::{Found, Trace};
+use nvabi_trace::{Found, Trace};
 
 struct Setting {
     folder: tempfile::TempDir,

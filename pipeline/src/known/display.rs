@@ -16,30 +16,32 @@ const COMMANDS: &str = "NvKmsIoctlCommand";
 
 /// An ioctl at a tag.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Ioctl<'l> {
+pub struct Ioctl<'l> {
     /// `drm` or `modeset`.
-    pub(crate) surface: &'static str,
-    pub(crate) name: &'l str,
+    pub surface: &'static str,
+    /// Its name in the header.
+    pub name: &'l str,
     /// The whole request, or the mode setter's enumerator.
-    pub(crate) number: i128,
-    pub(crate) params: Option<&'l str>,
+    pub number: i128,
+    /// The record that its argument points to.
+    pub params: Option<&'l str>,
 }
 
 impl Ioctl<'_> {
     /// Whether it is known what it takes; a request tells when that is nothing.
-    pub(crate) fn is_mapped(&self) -> bool {
+    pub fn is_mapped(&self) -> bool {
         self.params.is_some() || self.request().is_some_and(|request| request_size(request) == 0)
     }
 
     /// The whole request, as it is passed to `ioctl`; the mode setter's number is none.
-    pub(crate) fn request(&self) -> Option<u64> {
+    pub fn request(&self) -> Option<u64> {
         u64::try_from(self.number).ok().filter(|_| self.surface == DRM)
     }
 }
 
 /// What the ioctls of a tag are known by.
 #[derive(Default)]
-pub(crate) struct Facts<'l> {
+pub struct Facts<'l> {
     requests: Vec<(&'l str, u64)>,
     commands: Option<&'l BTreeMap<String, i128>>,
     drm: Records<'l>,
@@ -52,7 +54,7 @@ struct Records<'l>(HashMap<String, Vec<(&'l str, u64)>>);
 
 impl<'l> Facts<'l> {
     /// Of a tag's facts.
-    pub(crate) fn of(facts: &'l model::Facts) -> Self {
+    pub fn of(facts: &'l model::Facts) -> Self {
         let mut found = Self::default();
         if let Some(drm) = facts.surfaces.get(DRM) {
             drm.constants.iter().for_each(|(name, c)| found.add_request(name, c.value));
@@ -66,7 +68,7 @@ impl<'l> Facts<'l> {
     }
 
     /// Of what a lock says of a tag.
-    pub(crate) fn of_lock(lock: &'l Lock, tag: usize) -> Self {
+    pub fn of_lock(lock: &'l Lock, tag: usize) -> Self {
         let mut found = Self::default();
         let headers = lock
             .headers
@@ -120,7 +122,7 @@ fn plain(name: &str) -> String {
 }
 
 /// Every ioctl of the display at a tag, by surface.
-pub(crate) fn ioctls<'l>(facts: &Facts<'l>) -> Vec<Ioctl<'l>> {
+pub fn ioctls<'l>(facts: &Facts<'l>) -> Vec<Ioctl<'l>> {
     let mut found = Vec::new();
     for (name, request) in &facts.requests {
         let Some((_, what)) = name.split_once("_IOCTL_") else { continue };

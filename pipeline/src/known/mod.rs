@@ -4,8 +4,7 @@
 //! Commands and classes are facts of the lock, from the driver's own tables (`crate::calls`); ioctls of
 //! the display are known by their names ([`display`]). Of roles nothing of this tells.
 
-#[cfg(feature = "reports")]
-pub(crate) mod display;
+pub mod display;
 
 use std::collections::HashMap;
 
@@ -14,13 +13,12 @@ use crate::model::{CALLS, Takes};
 use crate::spec::{Item, ItemKind, Named, Spec, SpecPlace};
 
 /// Whether the driver has it: a class that its resource list lacks is a name in a header.
-#[cfg(feature = "reports")]
-pub(crate) fn is_told(takes: &Takes) -> bool {
+pub fn is_told(takes: &Takes) -> bool {
     takes.is_mapped() || takes.kind != "class"
 }
 
 /// Which table a command or class is of.
-pub(crate) fn kind(takes: &Takes) -> ItemKind {
+pub fn kind(takes: &Takes) -> ItemKind {
     match takes.kind.as_str() {
         "class" => ItemKind::Class,
         _ => ItemKind::Control,
@@ -29,13 +27,12 @@ pub(crate) fn kind(takes: &Takes) -> ItemKind {
 
 /// A spec with an item for each command and class that the lock has the parameters of and the spec
 /// does not name. Those that are not mapped stay out: nobody knows what they take.
-pub(crate) fn with_all_calls(lock: &Lock, spec: &Spec) -> Spec {
+pub fn with_all_calls(lock: &Lock, spec: &Spec) -> Spec {
     with_calls(lock, spec, &|_, takes| takes.is_mapped())
 }
 
 /// A spec with an item for each call that the driver tells of, the spec does not name, and somebody wants.
-#[cfg(feature = "reports")]
-pub(crate) fn with_told_calls(lock: &Lock, spec: &Spec, wanted: &dyn Fn(&str) -> bool) -> Spec {
+pub fn with_told_calls(lock: &Lock, spec: &Spec, wanted: &dyn Fn(&str) -> bool) -> Spec {
     let mut spec = with_calls(lock, spec, &|name, takes| wanted(name) && is_told(takes));
     let Some(place) = spec.surfaces.first().map(|surface| surface.place.clone()) else {
         return spec;

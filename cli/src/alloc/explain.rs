@@ -1,0 +1,47 @@
+//! `nvabi alloc explain`: why offers do not go together.
+
+use nvabi_devmem::{CapabilitySet, Offer, Rejection, plan};
+use nvabi_pipeline::diagnostic::Report;
+use serde::Serialize;
+
+use super::offers;
+use crate::Outcome;
+use crate::args::AllocExplain;
+use crate::context::Context;
+
+/// What `--json` prints when something serves all.
+#[derive(Serialize)]
+struct Served {
+    sets: Vec<CapabilitySet>,
+    rejections: Vec<Rejection>,
+}
+
+pub(crate) fn explain(context: &Context<'_>, args: &AllocExplain) -> Result<Outcome, Report> {
+    let mut all: Vec<Offer> = Vec::new();
+    for file in &args.files {
+        all.extend(offers::read(file)?);
+    }
+    match plan(&all) {
+        Ok(sets) => {
+            let rejections = nvabi_devmem::explain(&all).rejections;
+            match context.json() {
+                true => context.print_json(&Served { sets, rejections })?,
+                false => context.print(&served(&sets, &rejections))?,
+            }
+            Ok(Outcome::Same)
+        }
+        Err(explanation) => {
+            match context.json() {
+                true => context.print_json(&explanation)?,
+                false => context.print(&explanation.to_string())?,
+            }
+            Ok(Outcome::Different)
+        }
+    }
+}
+
+fn served(sets: &[CapabilitySet], rejections: &[Rejection]) -> String {
+    let sets = sets.iter().map(|set| format!("serves all: {set}\n"));
+    let rejections = rejections.iter().map(|rejection| format!("  not {rejection}\n"));
+    sets.chain(rejections).collect()
+}

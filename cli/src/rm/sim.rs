@@ -1,0 +1,31 @@
+//! `nvabi rm sim`: a program on a simulated driver, of any tag of the lock.
+
+use std::process::ExitCode;
+
+use nvabi_pipeline::diagnostic::Report;
+use nvabi_sim::rm::{self, Options};
+
+use super::interface;
+use crate::args::RmSim;
+use crate::context::{Context, spec_of};
+use crate::sim;
+
+pub(crate) fn sim(context: &Context<'_>, args: &RmSim) -> ExitCode {
+    let options = match options(context, args) {
+        Ok(options) => options,
+        Err(report) => {
+            context.complain(&report);
+            return ExitCode::from(2);
+        }
+    };
+    sim::run(context, &args.simulated, |program| rm::run(program, &options))
+}
+
+fn options(context: &Context<'_>, args: &RmSim) -> Result<Options, Report> {
+    let family = context.family(Some(&args.tag))?;
+    let facts = context.facts(&family, Some(&args.tag))?;
+    let interface = interface::of(&facts, spec_of(&family.specs, &args.tag)?);
+    let faults = args.simulated.faults.clone();
+    let version = args.version.clone();
+    Ok(Options { interface, version, gpus: args.gpus, faults, pass_signals: true })
+}

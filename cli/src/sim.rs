@@ -1,0 +1,49 @@
+//! What `nvabi tegra sim` and `nvabi rm sim` share: the program, its report, its exit status.
+
+use std::fs;
+use std::io::{self, Write};
+use std::os::unix::process::ExitStatusExt;
+use std::process::{Command, ExitCode, ExitStatus};
+
+use nvabi_sim::Outcome;
+
+use crate::args::Simulated;
+use crate::context::Context;
+
+/// Runs the program on a machine; the exit status is its own, 2 when it could not be run.
+pub(crate) fn run(
+    context: &Context<'_>,
+    args: &Simulated,
+    machine: impl FnOnce(&mut Command) -> io::Result<Outcome>,
+) -> ExitCode {
+    match report(context, args, machine) {
+        Ok(status) => exit_code(status),
+        Err(error) => {
+            context.status("Failed", &error.to_string());
+            ExitCode::from(2)
+        }
+    }
+}
+
+fn report(
+    context: &Context<'_>,
+    args: &Simulated,
+    machine: impl FnOnce(&mut Command) -> io::Result<Outcome>,
+) -> io::Result<ExitStatus> {
+    let Some((program, rest)) = args.command.split_first() else {
+        return Err(io::ErrorKind::InvalidInput.into());
+    };
+    let Outcome { status, report } = machine(Command::new(program).args(rest))?;
+    match &args.report {
+        Some(path) => fs::write(path, report.to_json())?,
+        None if context.json() => io::stderr().write_all(report.to_json().as_bytes())?,
+        None => writeln!(io::stderr(), "{report}")?,
+    }
+    Ok(status)
+}
+
+/// As a shell tells it: a signal is 128 and its number.
+fn exit_code(status: ExitStatus) -> ExitCode {
+    let code = status.code().or_else(|| Some(128 + status.signal()?)).unwrap_or(2);
+    ExitCode::from(u8::try_from(code).unwrap_or(2))
+}

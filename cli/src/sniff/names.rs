@@ -1,0 +1,247 @@
+//! Which tags names are taken from, and their tables, read while the program already runs.
+
+use std::collections::HashMap;
+use std::fs;
+use std::thread::{self, JoinHandle};
+
+use nvabi_pipeline::diagnostic::{Diagnostic, Report};
+use nvabi_pipeline::lock::{self, Lock, LockedTag};
+use nvabi_pipeline::tag::Tag;
+use nvabi_reports::decode::sniff::{Event, Nodes, Tables, What};
+
+use crate::context::{Context, Family, spec_of};
+
+/// Where L4T says its release.
+const TEGRA_FILE: &str = "/etc/nv_tegra_release";
+
+/// `-EINVAL`.
+const REFUSED: i64 = -(libc::EINVAL as i64);
+
+/// What is said of the drivers: by a person, and by the machine that the program ran on.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct Versions {
+    /// With `--tag`.
+    pub(crate) asked: Vec<Tag>,
+    /// By the machine.
+    pub(crate) machine: Vec<Tag>,
+}
+
+impl Versions {
+    /// What this machine says, beside what was asked for.
+    pub(crate) fn of_machine(asked: &[Tag]) -> Self {
+        let desktop = nvabi::driver::installed().and_then(|version| version.parse().ok());
+        let tegra = fs::read_to_string(TEGRA_FILE).ok().and_then(|text| release(&text));
+        Self { asked: asked.to_vec(), machine: desktop.into_iter().chain(tegra).collect() }
+    }
+
+    fn of_family<'t>(tags: &'t [Tag], family: &str) -> Option<&'t Tag> {
+        tags.iter().find(|tag| tag.family() == family)
+    }
+}
+
+/// The release in `# R36 (release), REVISION: 4.3, GCID: …`.
+fn release(text: &str) -> Option<Tag> {
+    let rest = text.lines().next()?.split_once("# R")?.1;
+    let (major, rest) = rest.split_once(' ')?;
+    let minor = rest.split_once("REVISION: ")?.1.split(',').next()?;
+    // A revision that ends in zero has none.
+    let minor = minor.trim().trim_end_matches(".0");
+    format!("tegra-r{major}.{minor}").parse().ok()
+}
+
+/// The names of both families.
+pub(crate) struct Names {
+    families: Vec<Family>,
+    locks: Locks,
+    versions: Versions,
+    /// The version that the driver told the program.
+    told: Option<Tag>,
+    tables: Option<Tables>,
+    /// What a person should know of the tags, not said yet.
+    said: Vec<String>,
+    /// Why there are no names.
+    failed: Option<Report>,
+}
+
+enum Locks {
+    Loading(JoinHandle<Result<HashMap<String, Lock>, Report>>),
+    Loaded(HashMap<String, Lock>),
+}
+
+impl Names {
+    /// Begins to read the locks. A tag that no family has is refused.
+    pub(crate) fn new(context: &Context<'_>, versions: Versions) -> Result<Self, Report> {
+        let families = context.families()?.into_iter().filter(|family| family.lock.is_dir());
+        let families: Vec<Family> = families.collect();
+        for tag in &versions.asked {
+            let same = versions.asked.iter().filter(|other| other.family() == tag.family()).count();
+            if same > 1 {
+                let help = "give one tag of the desktop's driver and one of Jetson's";
+                let message = format!("two tags are of one family: {tag} is one");
+                return Err(Diagnostic::error("sniff-tags", message).help(help).into());
+            }
+            if !families.iter().any(|family| family.name == tag.family()) {
+                context.family(Some(tag))?;
+            }
+        }
+        let folders: Vec<_> = families.iter().map(|f| (f.name.clone(), f.lock.clone())).collect();
+        let loading = thread::spawn(move || {
+            let read = folders.into_iter().map(|(name, folder)| {
+                let (lock, edited) = lock::read(&folder)?;
+                edited.into_result((name, lock)).map(|(named, _)| named)
+            });
+            read.collect()
+        });
+        Ok(Self {
+            families,
+            locks: Locks::Loading(loading),
+            versions,
+            told: None,
+            tables: None,
+            said: Vec::new(),
+            failed: None,
+        })
+    }
+
+    /// Which files are devices; `more` are globs of other files of interest.
+    pub(crate) fn nodes(&self, more: &[String]) -> Nodes {
+        Nodes::new(self.families.iter().flat_map(|family| &family.specs), more)
+    }
+
+    pub(crate) fn versions(&self) -> &Versions {
+        &self.versions
+    }
+
+    /// The names at the tags that are known so far.
+    pub(crate) fn tables(&mut self) -> &Tables {
+        if self.tables.is_none() {
+            let tables = self.build();
+            self.tables = Some(tables);
+        }
+        self.tables.get_or_insert_default()
+    }
+
+    /// Takes in what a call tells of the driver's version.
+    pub(crate) fn learn(&mut self, event: &Event) {
+        let is_known = Versions::of_family(&self.versions.asked, "")
+            .or(Versions::of_family(&self.versions.machine, ""))
+            .or(self.told.as_ref())
+            .is_some();
+        let (What::Ioctl(ioctl), false) = (&event.what, is_known) else { return };
+        let place = self.tables().place(&ioctl.file.node, ioctl.request, "versionString");
+        // A program that names another version is refused, and told the driver's.
+        let is_answered = matches!(event.result, Some(0 | REFUSED));
+        let (Some((at, size)), true) = (place, is_answered) else { return };
+        let after = ioctl.pieces.first().and_then(|piece| piece.after.as_ref());
+        let Some(text) = after.and_then(|after| after.get(at..at.checked_add(size)?)) else {
+            return;
+        };
+        let text = text.split(|byte| *byte == 0).next().unwrap_or_default();
+        if let Some(tag) = std::str::from_utf8(text).ok().and_then(|text| text.parse().ok()) {
+            self.told = Some(tag);
+            self.tables = None;
+        }
+    }
+
+    /// What a person should know of the tags.
+    pub(crate) fn said(&mut self) -> Vec<String> {
+        std::mem::take(&mut self.said)
+    }
+
+    /// Why there are no names, if so.
+    pub(crate) fn failed(&mut self) -> Option<Report> {
+        self.failed.take()
+    }
+
+    fn build(&mut self) -> Tables {
+        match self.try_build() {
+            Ok(tables) => tables,
+            Err(report) => {
+                self.failed = Some(report);
+                Tables::default()
+            }
+        }
+    }
+
+    fn try_build(&mut self) -> Result<Tables, Report> {
+        self.load()?;
+        let Locks::Loaded(locks) = &self.locks else { return Ok(Tables::default()) };
+        let mut tables = Tables::default();
+        for family in &self.families {
+            let Some(lock) = locks.get(&family.name) else { continue };
+            let asked = Versions::of_family(&self.versions.asked, &family.name);
+            let machine = Versions::of_family(&self.versions.machine, &family.name);
+            let told = self.told.as_ref().filter(|tag| tag.family() == family.name);
+            let newest = lock.tags.last().map(|newest| &newest.tag);
+            let Some(wanted) = asked.or(machine).or(told).or(newest) else { continue };
+            let Some(tag) = nearest(&lock.tags, wanted) else { continue };
+            if tag != wanted {
+                self.said.push(format!(
+                    "the lock has no tag {wanted}: names are those of {tag}, next to it; \
+                     `nvabi ranges --nearest {wanted}` tells whether they are the same"
+                ));
+            } else if asked.is_none() && (told.is_some() || machine.is_some()) {
+                self.said.push(format!("names are those of {tag}, as the driver says"));
+            }
+            if let Some(facts) = lock.facts(tag) {
+                tables.add(facts, spec_of(&family.specs, tag)?);
+            }
+        }
+        Ok(tables)
+    }
+
+    fn load(&mut self) -> Result<(), Report> {
+        if let Locks::Loading(_) = &self.locks {
+            let loading = std::mem::replace(&mut self.locks, Locks::Loaded(HashMap::new()));
+            if let Locks::Loading(loading) = loading {
+                let failed = || Diagnostic::error("sniff-lock", "the lock could not be read");
+                let locks = loading.join().unwrap_or_else(|_| Err(failed().into()))?;
+                self.locks = Locks::Loaded(locks);
+            }
+        }
+        Ok(())
+    }
+}
+
+/// A locked tag, or the one next to it, of the same branch if there is one.
+fn nearest<'l>(locked: &'l [LockedTag], tag: &Tag) -> Option<&'l Tag> {
+    let at = locked.partition_point(|known| known.tag < *tag);
+    let above = locked.get(at).map(|known| &known.tag);
+    let below = at.checked_sub(1).and_then(|at| locked.get(at)).map(|known| &known.tag);
+    let of_branch = |known: &&Tag| known.branch() == tag.branch();
+    above
+        .filter(|known| *known == tag)
+        .or(below.filter(of_branch))
+        .or(above.filter(of_branch))
+        .or(below)
+        .or(above)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn tag(text: &str) -> Tag {
+        text.parse().unwrap()
+    }
+
+    #[test]
+    fn jetsons_say_their_release() {
+        let text = "# R36 (release), REVISION: 4.3, GCID: 38968081, BOARD: generic, EABI: aarch64";
+        assert_eq!(release(text), Some(tag("tegra-r36.4.3")));
+        assert_eq!(release("# R36 (release), REVISION: 4.0, GCID: 1"), Some(tag("tegra-r36.4")));
+        assert_eq!(release("R36"), None);
+    }
+
+    #[test]
+    fn the_nearest_tag_is_of_the_same_branch() {
+        let locked = ["535.288.01", "550.40.07", "550.90.07", "570.86.15"];
+        let locked = locked.map(|t| LockedTag { tag: tag(t), headers: String::new() });
+        let near = |t: &str| nearest(&locked, &tag(t)).map(Tag::as_str);
+        assert_eq!(near("550.90.07"), Some("550.90.07"));
+        assert_eq!(near("550.54.14"), Some("550.40.07"));
+        assert_eq!(near("550.30"), Some("550.40.07"));
+        assert_eq!(near("560.28.03"), Some("550.90.07"));
+        assert_eq!(near("515.43.04"), Some("535.288.01"));
+    }
+}

@@ -1,0 +1,138 @@
+//! What is told of calls: lines, objects of JSON, a summary, a check, a record.
+
+use std::io::{self, Write};
+
+use nvabi_reports::decode::sniff::{Event, Named, Namer, Summary, Tables, line};
+use serde_json::json;
+
+use super::check::Check;
+use super::names::Names;
+use super::record::{End, Writer};
+use super::watch::Sink;
+use crate::context::Context;
+
+/// What is wanted.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Wanted {
+    /// Every call.
+    pub(crate) lines: bool,
+    /// All its fields.
+    pub(crate) full: bool,
+    /// Counts.
+    pub(crate) summary: bool,
+}
+
+/// Tells of calls.
+pub(crate) struct View<'c> {
+    context: &'c Context<'c>,
+    out: Box<dyn Write>,
+    wanted: Wanted,
+    namer: Namer,
+    summary: Summary,
+    check: Option<Check>,
+    record: Option<Writer>,
+    /// Calls.
+    count: u64,
+}
+
+impl<'c> View<'c> {
+    pub(crate) fn new(
+        context: &'c Context<'c>,
+        out: Box<dyn Write>,
+        wanted: Wanted,
+        check: Option<Check>,
+        record: Option<Writer>,
+    ) -> Self {
+        let (namer, summary) = (Namer::default(), Summary::default());
+        Self { context, out, wanted, namer, summary, check, record, count: 0 }
+    }
+
+    fn named(&mut self, names: &mut Names, named: &Named) -> io::Result<()> {
+        if self.wanted.lines {
+            match self.context.json() {
+                true => {
+                    serde_json::to_writer(&mut self.out, named)?;
+                    self.out.write_all(b"\n")?;
+                }
+                false => self.out.write_all(line(named, self.wanted.full).as_bytes())?,
+            }
+        }
+        if self.wanted.summary {
+            self.summary.add(named);
+        }
+        if let (Some(check), true) = (&mut self.check, named.node.is_some()) {
+            let driver = names.tables().tags().find(|tag| tag.family().is_empty());
+            check.add(named, driver);
+        }
+        Ok(())
+    }
+
+    /// The end of all calls; whether a list lacks some of them.
+    pub(crate) fn end(&mut self, end: Option<End>) -> io::Result<bool> {
+        if let (Some(record), Some(end)) = (&mut self.record, end) {
+            record.end(end)?;
+        }
+        let json = self.context.json();
+        if self.wanted.summary {
+            match json {
+                true => {
+                    let (calls, failed, unknown) = self.summary.totals();
+                    let lines = self.summary.lines();
+                    let summary = json!({"call": "summary", "calls": calls, "failed": failed,
+                        "unknown": unknown, "lines": lines});
+                    writeln!(self.out, "{summary}")?;
+                }
+                false => self.out.write_all(self.summary.text().as_bytes())?,
+            }
+        }
+        let mut lacks = false;
+        if let Some(check) = &self.check {
+            lacks = !check.is_clean();
+            match json {
+                true => writeln!(self.out, "{}", check.json())?,
+                false => self.out.write_all(check.text().as_bytes())?,
+            }
+        }
+        if let (Some(end), true) = (end, json) {
+            let (code, signal) = match end {
+                End::Code(code) => (Some(code), None),
+                End::Signal(signal) => (None, Some(signal)),
+            };
+            writeln!(self.out, "{}", json!({"call": "end", "code": code, "signal": signal}))?;
+        }
+        self.out.flush()?;
+        Ok(lacks)
+    }
+
+    /// How many calls there were.
+    pub(crate) fn count(&self) -> u64 {
+        self.count
+    }
+}
+
+impl Sink for View<'_> {
+    fn take(&mut self, names: &mut Names, event: &Event) -> io::Result<()> {
+        self.count += 1;
+        if let Some(record) = &mut self.record {
+            record.call(event)?;
+        }
+        // What is on no device has no names: nobody waits for them.
+        let has_node = !event.file().node.is_empty();
+        if has_node {
+            names.learn(event);
+        }
+        if self.wanted.lines || self.wanted.summary || self.check.is_some() {
+            let named = match has_node {
+                true => self.namer.name(names.tables(), event),
+                false => self.namer.name(&Tables::default(), event),
+            };
+            self.named(names, &named)?;
+        }
+        names.said().iter().for_each(|said| self.warn(said));
+        Ok(())
+    }
+
+    fn warn(&mut self, text: &str) {
+        self.context.status("Note", text);
+    }
+}

@@ -1,0 +1,137 @@
+//! `nvabi trace`: traces of GPU kernels.
+
+pub(crate) mod cc;
+mod convert;
+mod diff;
+mod dump;
+mod export;
+mod info;
+pub(crate) mod link;
+pub(crate) mod outputs;
+pub(crate) mod record;
+mod tui;
+
+use std::ops::RangeInclusive;
+use std::os::unix::process::ExitStatusExt as _;
+use std::path::{Path, PathBuf};
+use std::process::{ExitCode, ExitStatus};
+use std::{env, fs, io};
+
+use nvabi_pipeline::diagnostic::{Diagnostic, Report};
+use nvabi_trace::{Error, Trace};
+
+use crate::Outcome;
+use crate::args;
+use crate::context::Context;
+
+pub(crate) fn trace(context: &Context<'_>, command: &args::Trace) -> Result<Outcome, Report> {
+    match command {
+        args::Trace::Info(args) => info::info(context, args),
+        args::Trace::Dump(args) => dump::dump(context, args),
+        args::Trace::Diff(args) => diff::diff(context, args),
+        args::Trace::Convert(args) => convert::convert(context, args),
+        args::Trace::Merge(args) => convert::merge(context, args),
+        args::Trace::Export(args) => export::export(context, args),
+        args::Trace::Tui(args) => tui::tui(args),
+        // They end as the program does that they run.
+        args::Trace::Cc(_) | args::Trace::Link(_) | args::Trace::Record(_) => Ok(Outcome::Same),
+    }
+}
+
+fn open(path: &Path) -> Result<Trace, Report> {
+    Trace::open(path)
+        .map_err(|error| Diagnostic::error("trace-unreadable", error.to_string()).into())
+}
+
+fn failed(error: Error) -> Report {
+    Diagnostic::error("trace", error.to_string()).into()
+}
+
+/// What of a trace cannot be read: it is warned of, and the rest is taken.
+struct Losses<'a> {
+    context: &'a Context<'a>,
+    count: u64,
+}
+
+impl<'a> Losses<'a> {
+    /// Warnings that are printed.
+    const SHOWN: u64 = 100;
+
+    /// Warns of what was damaged when the traces were opened.
+    fn of(context: &'a Context<'a>, traces: &[Trace]) -> Self {
+        let mut losses = Self { context, count: 0 };
+        traces.iter().flat_map(Trace::damage).for_each(|error| losses.warn(error.to_string()));
+        losses
+    }
+
+    fn warps(&mut self, warps: RangeInclusive<u32>, error: &Error) {
+        let named = match (*warps.start(), *warps.end()) {
+            (first, u32::MAX) => format!("warps from {first} on are"),
+            (first, last) if first >= last => format!("warp {last} is"),
+            (first, last) => format!("warps {first} to {last} are"),
+        };
+        self.warn(format!("{named} lost: {error}"));
+    }
+
+    fn warn(&mut self, message: String) {
+        self.count += 1;
+        if self.count <= Self::SHOWN {
+            self.context.complain(&Diagnostic::warning("trace-lost", message).into());
+        }
+    }
+
+    fn outcome(self) -> Outcome {
+        if let Some(more) = self.count.checked_sub(Self::SHOWN).filter(|more| *more > 0) {
+            let message = format!("{more} more places cannot be read");
+            self.context.complain(&Diagnostic::warning("trace-lost", message).into());
+        }
+        if self.count == 0 { Outcome::Same } else { Outcome::Different }
+    }
+}
+
+/// A library that nvabi needs: as given, else where a variable says, else beside nvabi itself.
+fn beside(given: Option<&Path>, variable: &str, name: &str) -> io::Result<PathBuf> {
+    let named = given.map(PathBuf::from).or_else(|| env::var_os(variable).map(PathBuf::from));
+    let path = match named {
+        Some(path) => path,
+        None => env::current_exe()?.with_file_name(name),
+    };
+    // The program may run elsewhere.
+    std::path::absolute(&path).and_then(|path| match path.is_file() {
+        true => Ok(path),
+        false => {
+            let message =
+                format!("no {} (built with the workspace; or set {variable})", path.display());
+            Err(io::Error::new(io::ErrorKind::NotFound, message))
+        }
+    })
+}
+
+/// A folder that goes when this does.
+struct Scratch {
+    folder: PathBuf,
+}
+
+impl Scratch {
+    /// `what` and the process's number name it, in the folder for temporary files.
+    fn new(what: &str) -> io::Result<Self> {
+        let folder = env::temp_dir().join(format!("nvabi-{what}-{}", std::process::id()));
+        fs::create_dir(&folder).map_err(|error| {
+            io::Error::new(error.kind(), format!("{}: {error}", folder.display()))
+        })?;
+        Ok(Self { folder })
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        // What stays is in the folder for temporary files.
+        let _ = fs::remove_dir_all(&self.folder);
+    }
+}
+
+/// As a shell tells it: a signal is 128 and its number.
+fn exit_code(status: ExitStatus) -> ExitCode {
+    let code = status.code().or_else(|| Some(128 + status.signal()?)).unwrap_or(2);
+    ExitCode::from(u8::try_from(code).unwrap_or(2))
+}

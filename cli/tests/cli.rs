@@ -1,0 +1,232 @@
+//! The command as a user meets it: output, error texts and exit status.
+#![allow(clippy::unwrap_used)]
+
+use std::fs;
+use std::path::Path;
+use std::process::{Command, Output};
+
+fn nvabi(args: &[&str]) -> Output {
+    command(args).output().unwrap()
+}
+
+fn command(args: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_nvabi"));
+    command
+        .current_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/.."))
+        .env_remove("NVABI_HEADERS")
+        .args(args);
+    command
+}
+
+fn out(output: &Output) -> String {
+    String::from_utf8(output.stdout.clone()).unwrap()
+}
+
+fn err(output: &Output) -> String {
+    String::from_utf8(output.stderr.clone()).unwrap()
+}
+
+#[test]
+fn shows_a_layout_from_the_lock() {
+    let output = nvabi(&["show", "NVOS54_PARAMETERS", "--tag", "550.163.01"]);
+    assert_eq!(output.status.code(), Some(0), "{}", err(&output));
+    let text = out(&output);
+    assert!(
+        text.starts_with("struct NVOS54_PARAMETERS { // src/common/sdk/nvidia/inc/nvos.h:2207\n")
+    );
+    assert!(
+        text.contains("NvP64 params;") && text.ends_with("}; // size 32, align 8, members 7\n")
+    );
+}
+
+/// What may be suggested may be shown.
+#[test]
+fn shows_an_enumerator() {
+    let name = "NV2080_CTRL_GPU_RECOVERY_ACTION_RECOVER_IMEX_DOMAIN";
+    let output = nvabi(&["show", name, "--tag", "595.45.04"]);
+    assert_eq!(output.status.code(), Some(0), "{}", err(&output));
+    let told = format!("{name} = 5 // of enum NV2080_CTRL_GPU_RECOVERY_ACTION, src/");
+    assert!(out(&output).starts_with(&told), "{}", out(&output));
+    let output = nvabi(&["show", name, "--tag", "595.45.04", "--json"]);
+    let found: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    let of = &found["surfaces"]["rm"]["enums"]["NV2080_CTRL_GPU_RECOVERY_ACTION"];
+    assert_eq!(of["variants"].as_object().unwrap().len(), 1);
+    let output = nvabi(&["ranges", name]);
+    assert!(out(&output).starts_with(&format!("{name} (constant): ")), "{}", out(&output));
+}
+
+/// A log has numbers.
+#[test]
+fn shows_the_calls_that_have_a_number() {
+    let shown = |number: &str| {
+        let output = nvabi(&["show", number, "--tag", "595.45.04"]);
+        assert_eq!(output.status.code(), Some(0), "{}", err(&output));
+        out(&output)
+    };
+    assert!(
+        shown("0x20801358")
+            .starts_with("#define NV2080_CTRL_CMD_FB_QUERY_DRAM_ENCRYPTION_STATUS 0x20801358 //")
+    );
+    assert_eq!(shown("545264472"), shown("0x20801358"));
+    assert!(shown("0xc0246443").starts_with("#define DRM_IOCTL_NVIDIA_GET_DEV_INFO "));
+    let output = nvabi(&["show", "0x20801358", "--tag", "595.45.04", "--json"]);
+    let found: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    let constants = found["surfaces"]["rm"]["constants"].as_object().unwrap();
+    assert_eq!(
+        constants.keys().collect::<Vec<_>>(),
+        ["NV2080_CTRL_CMD_FB_QUERY_DRAM_ENCRYPTION_STATUS"]
+    );
+    let none = nvabi(&["show", "0x20801fff"]);
+    assert_eq!(none.status.code(), Some(2));
+    assert!(err(&none).contains("595.45.04 has no call with the number 0x20801fff"));
+}
+
+#[test]
+fn shows_one_record_as_json() {
+    let output = nvabi(&["show", "NVOS21_PARAMETERS", "--tag", "550.90.07", "--json"]);
+    let json: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(json["tag"], "550.90.07");
+    let record = &json["surfaces"]["rm"]["records"]["NVOS21_PARAMETERS"];
+    assert_eq!((&record["size"], &record["align"]), (&32.into(), &8.into()));
+    let field = &record["fields"][5];
+    assert_eq!(field["name"], "paramsSize");
+    assert_eq!(field["type"], "NvU32");
+    assert_eq!(field["canonical"], "unsigned int");
+    assert_eq!(field["offset"], 24);
+    assert_eq!(json["surfaces"].as_object().unwrap().len(), 1);
+}
+
+#[test]
+fn an_unknown_name_gets_a_suggestion_and_status_2() {
+    let output = nvabi(&["show", "NVOS54_PARAMETER"]);
+    assert_eq!((output.status.code(), out(&output).as_str()), (Some(2), ""));
+    assert!(err(&output).contains("did you mean `NVOS54_PARAMETERS`?"), "{}", err(&output));
+}
+
+#[test]
+fn an_unknown_tag_names_its_neighbours() {
+    let output = nvabi(&["show", "NVOS54_PARAMETERS", "--tag", "550.91"]);
+    assert_eq!(output.status.code(), Some(2));
+    assert!(err(&output).contains("550.90.07, 550.90.12, 550.100, 550.107.02"), "{}", err(&output));
+    assert!(err(&output).contains("`nvabi ranges --nearest 550.91` tells"), "{}", err(&output));
+}
+
+#[test]
+fn the_specs_lint_clean() {
+    let output = nvabi(&["lint"]);
+    assert_eq!((output.status.code(), out(&output).as_str()), (Some(0), ""), "{}", err(&output));
+}
+
+/// A copy of specs and lock, so that it can be spoilt.
+fn copy_of_specs() -> tempfile::TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    let from = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/..")).join("abi-specs");
+    let status =
+        Command::new("cp").arg("-r").arg(from.join(".")).arg(folder.path()).status().unwrap();
+    assert!(status.success());
+    folder
+}
+
+#[test]
+fn lint_finds_a_dropped_role_and_exits_with_1() {
+    let folder = copy_of_specs();
+    let path = folder.path().join("driver-550.toml");
+    let text = fs::read_to_string(&path).unwrap();
+    let spoilt = text.replace("fds = [\"rmCtrlFd\"], ", "").replace(", fds = [\"rmCtrlFd\"]", "");
+    assert_ne!(text, spoilt);
+    fs::write(&path, spoilt).unwrap();
+    let output = nvabi(&["lint", "--specs", folder.path().to_str().unwrap()]);
+    assert_eq!(output.status.code(), Some(1), "{}", err(&output));
+    let text = out(&output);
+    assert!(text.contains("error[lint-hidden-role]"), "{text}");
+    assert!(text.contains("its field `rmCtrlFd` looks like a file descriptor"), "{text}");
+    let json = nvabi(&["lint", "--json", "--specs", folder.path().to_str().unwrap()]);
+    let found: serde_json::Value = serde_json::from_slice(&json.stdout).unwrap();
+    assert_eq!(found[0]["code"], "lint-hidden-role");
+}
+
+#[test]
+fn a_lock_edited_by_hand_is_found() {
+    let folder = copy_of_specs();
+    let path = folder.path().join("lock/rm/src/common/sdk/nvidia/inc/nvos.h.lock");
+    let text = fs::read_to_string(&path).unwrap();
+    let spoilt = text.replacen("\t24 4 paramsSize", "\t28 4 paramsSize", 1);
+    assert_ne!(text, spoilt);
+    fs::write(&path, spoilt).unwrap();
+    let output = nvabi(&["lint", "--specs", folder.path().to_str().unwrap()]);
+    assert_eq!(output.status.code(), Some(1));
+    assert!(out(&output).contains("error[lock-edited]"), "{}", out(&output));
+    assert!(out(&output).contains("nvos.h"), "{}", out(&output));
+    // Nothing else is told from it.
+    for job in [
+        &["show", "NVOS21_PARAMETERS"][..],
+        &["diff", "530.41.03", "535.43.02"],
+        &["diff", "530.41.03", "535.43.02", "--all"],
+        &["ranges", "NVOS21_PARAMETERS"],
+    ] {
+        let output = nvabi(&[job, &["--specs", folder.path().to_str().unwrap()]].concat());
+        assert_eq!((output.status.code(), out(&output).as_str()), (Some(2), ""), "{job:?}");
+        assert!(err(&output).contains("error[lock-edited]"), "{job:?}: {}", err(&output));
+    }
+}
+
+#[test]
+fn no_headers_says_what_to_do() {
+    let nowhere = tempfile::tempdir().unwrap();
+    let output = command(&["verify"]).env("XDG_CACHE_HOME", nowhere.path()).output().unwrap();
+    assert_eq!(output.status.code(), Some(2));
+    assert!(err(&output).contains("set NVABI_HEADERS"), "{}", err(&output));
+}
+
+#[test]
+fn completions_and_help() {
+    for shell in ["bash", "fish", "zsh"] {
+        assert!(out(&nvabi(&["completions", shell])).contains("nvabi"), "{shell}");
+    }
+    for command in [&["--help"][..], &["headers", "fetch", "--help"], &["extract", "--help"]] {
+        let text = out(&nvabi(command));
+        assert!(text.contains("Example"), "{text}");
+    }
+}
+
+/// A repository with one tag, holding one of our own headers at each place the spec names.
+fn upstream(folder: &Path) {
+    let git = |args: &[&str]| {
+        let status = Command::new("git").arg("-C").arg(folder).args(args).output().unwrap();
+        assert!(status.status.success(), "git {args:?}: {}", err(&status));
+    };
+    for path in ["src/common/sdk/nvidia/inc/nvos.h", "kernel-open/other/big.c"] {
+        let path = folder.join(path);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, "typedef unsigned int NvU32;\n").unwrap();
+    }
+    git(&["init", "--quiet"]);
+    git(&["add", "."]);
+    let who = ["-c", "user.name=test", "-c", "user.email=test@localhost"];
+    git(&[&who[..], &["commit", "--quiet", "-m", "one"]].concat());
+    git(&["tag", "550.1.01"]);
+    git(&["config", "uploadpack.allowFilter", "true"]);
+}
+
+#[test]
+fn fetch_brings_the_headers_of_one_tag_alone() {
+    let (remote, cache) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    upstream(remote.path());
+    let fetch = |tag: &str| {
+        command(&["headers", "fetch", tag, "--remote", remote.path().to_str().unwrap()])
+            .env("XDG_CACHE_HOME", cache.path())
+            .output()
+            .unwrap()
+    };
+    let output = fetch("550.1.01");
+    assert_eq!(output.status.code(), Some(0), "{}", err(&output));
+    let tree = cache.path().join("nvabi/headers/550.1.01");
+    assert!(tree.join("src/common/sdk/nvidia/inc/nvos.h").exists());
+    assert!(!tree.join("kernel-open/other/big.c").exists(), "the clone is not sparse");
+    assert!(err(&fetch("550.1.01")).contains("Present"));
+    let missing = fetch("550.2.01");
+    assert_eq!(missing.status.code(), Some(2));
+    assert!(err(&missing).contains("could not fetch 550.2.01"), "{}", err(&missing));
+    // Nothing half done is left behind.
+    assert_eq!(fs::read_dir(cache.path().join("nvabi/headers")).unwrap().count(), 1);
+}

@@ -1,0 +1,234 @@
+//! `nvabi coverage` as a user meets it, on a small table of our own.
+#![allow(clippy::unwrap_used)]
+
+use std::fs;
+use std::path::Path;
+use std::process::{Command, Output};
+
+/// The small table, read from the tests' folder.
+fn table() -> String {
+    let path =
+        Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/..")).join("cli/tests/coverage/table.json");
+    fs::read_to_string(path).unwrap()
+}
+
+/// Runs the command on a table.
+fn coverage(table: &str, args: &[&str]) -> Output {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("table.json");
+    fs::write(&file, table).unwrap();
+    let mut command = Command::new(env!("CARGO_BIN_EXE_nvabi"));
+    command
+        .current_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/.."))
+        .arg("coverage")
+        .arg(&file)
+        .args(args);
+    command.output().unwrap()
+}
+
+fn out(output: &Output) -> String {
+    String::from_utf8(output.stdout.clone()).unwrap()
+}
+
+fn err(output: &Output) -> String {
+    String::from_utf8(output.stderr.clone()).unwrap()
+}
+
+/// The table with one thing in it replaced.
+fn altered(from: &str, to: &str) -> String {
+    let table = table();
+    assert_eq!(table.matches(from).count(), 1, "{from}");
+    table.replace(from, to)
+}
+
+#[test]
+fn a_covered_table_is_shown_by_version_and_kind() {
+    let output = coverage(&table(), &[]);
+    assert_eq!(output.status.code(), Some(0), "{}{}", out(&output), err(&output));
+    assert_eq!(
+        out(&output),
+        "version       frontend     uvm   control     class   gaps  lacking\n\
+         535.104.05         2/2     1/1       1/1       1/2      0        1\n\
+         550.40.07          2/2     1/1       2/2       2/2      0        0\n\
+         580.9999.01   not in the lock\n\
+         the driver has none, as header_check says: class GF100_SUBDEVICE_INFOROM at 535.104.05\n"
+    );
+    let told = "Covered 12 of 13 rows in 2 versions; the driver lacks 1, gaps 0, roles that differ 0 \
+                and disputed 0\n";
+    assert!(err(&output).ends_with(told), "{}", err(&output));
+}
+
+#[test]
+fn special_cases_are_judged_by_the_driver() {
+    let special = "\"special_cases\": {\
+        \"limits\": 4096,\
+        \"forms\": [{\"struct\": \"NVOS21_PARAMETERS\", \"size\": 32}, {\"struct\": \"NVOS64_PARAMETERS\", \"size\": 44}],\
+        \"numbers\": [{\"name\": \"UVM_FREE\", \"nr\": 34}, {\"name\": \"NV_ESC_RM_CONTROL\", \"nr\": 99}],\
+        \"names\": [\"NV_ESC_NUMA_INFO\", {\"rule\": \"a mask\", \"name\": \"NOT_IN_THE_DRIVER\"}]\
+        }, \"frontend\": [";
+    let output = coverage(&altered("\"frontend\": [", special), &[]);
+    let (_, told) = out(&output)
+        .split_once("at 535.104.05\n")
+        .map(|(a, b)| (a.to_owned(), b.to_owned()))
+        .unwrap();
+    assert_eq!(
+        told,
+        "forms: NVOS21_PARAMETERS: both say 32 bytes\n\
+         forms: NVOS64_PARAMETERS: the table says 44 bytes, the driver 48: the driver is right\n\
+         names: NV_ESC_NUMA_INFO: the driver has it, 0xd7\n\
+         names: NOT_IN_THE_DRIVER: the driver's headers have no such name\n\
+         numbers: UVM_FREE: both say 0x22\n\
+         numbers: NV_ESC_RM_CONTROL: the table says 0x63, the driver 0x2a: the driver is right\n"
+    );
+    assert_eq!(output.status.code(), Some(0), "{}", err(&output));
+}
+
+/// Roles that differ are found with both sides' evidence, row by row and field by field.
+#[test]
+fn fields_that_the_table_takes_for_something_else() {
+    let structs = "\"go_structs\": [{\"go_name\": \"C\", \"fields\": [\
+        [\"HClient\", \"Handle\"], [\"HObject\", \"uint32\"], [\"Cmd\", \"uint32\"], \
+        [\"Flags\", \"uint32\"], [\"Params\", \"uint64\"], [\"Size\", \"uint32\"], \
+        [\"Status\", \"int32\"]], \"offsets\": [0, 4, 8, 12, 16, 24, 28], \
+        \"fd_fields\": [\"Status\"]}], \"frontend\": [";
+    let table = altered("\"frontend\": [", structs);
+    let custom = "\"go\": \"E\"}], \"handler_kind\": \"custom\"";
+    let simple = "\"go\": \"E\"}], \"handler_kind\": \"simple\", \"handler\": \"copied\"";
+    assert_eq!(table.matches(custom).count(), 1);
+    let output = coverage(&table.replace(custom, simple), &[]);
+    let text = out(&output);
+    let found = "error[coverage-role]: ";
+    let roles: Vec<&str> = text.lines().filter_map(|line| line.strip_prefix(found)).collect();
+    // The line is that of the first tag with the layout.
+    let control = |what: &str| {
+        let place = "(; src/common/sdk/nvidia/inc/nvos.h:2176)";
+        format!("frontend `NV_ESC_RM_CONTROL`: at {what} {place}")
+    };
+    let expected = [
+        "control `NV0000_CTRL_CMD_SYSTEM_GET_BUILD_VERSION`: copied copies it as it is, the \
+         spec has roles for pDriverVersionBuffer, pVersionBuffer, pTitleBuffer"
+            .to_owned(),
+        control("16 the table has `Params` as a number, the spec `params` as a pointer"),
+        control("28 the table has `Status` as a file descriptor, the spec `status` as a number"),
+        control("4 the table has `HObject` as a number, the spec `hObject` as a handle"),
+    ];
+    assert_eq!(roles, expected);
+    assert!(text.contains("= note: at 535.104.05, 550.40.07\n"), "{text}");
+    assert!(text.contains("help: mend the role, or say in [disputed] why it stands"), "{text}");
+    assert_eq!(output.status.code(), Some(1), "{}", err(&output));
+    assert!(err(&output).contains("roles that differ 4 and disputed 0"), "{}", err(&output));
+}
+
+/// What the spec says that the table takes a field for is listed with its evidence; anything else that it
+/// takes the field for is found.
+#[test]
+fn fields_that_the_spec_knows_to_be_disputed() {
+    let name = "NV83DE_CTRL_CMD_DEBUG_READ_MEMORY";
+    let table = |taken: &str| {
+        let row = format!(
+            "\"control\": [{{\"name\": \"{name}\", \"cmd\": \"0x83de0315\", \"structs\": \
+             [{{\"driver\": \"NV83DE_CTRL_DEBUG_READ_MEMORY_PARAMS\", \"go\": \"R\"}}], \
+             \"handler_kind\": \"custom\", \"handler\": \"own\"}},"
+        );
+        let structs = format!(
+            "\"go_structs\": [{{\"go_name\": \"R\", \"fields\": [[\"HMemory\", \"{taken}\"]], \
+             \"offsets\": [0]}}], \"uvm\": ["
+        );
+        let table = altered("\"control\": [", &row).replace("\"uvm\": [", &structs);
+        table.replace("\"control\": 1", "\"control\": 2").replace(
+            "\"control\": 2, \"alloc\": 2}},\n    {\"version\": \"580",
+            "\"control\": 3, \"alloc\": 2}},\n    {\"version\": \"580",
+        )
+    };
+    let output = coverage(&table("uint32"), &[]);
+    let text = out(&output);
+    let disputed = format!(
+        "disputed: control {name}: at 0 the table has `HMemory` as a number, the spec `hMemory` as a \
+         handle (own; "
+    );
+    assert!(
+        text.contains(&disputed) && text.contains("kernel_sm_debugger_session_ctrl.c:521"),
+        "{text}"
+    );
+    assert_eq!(output.status.code(), Some(0), "{text}{}", err(&output));
+    let output = coverage(&table("P64"), &[]);
+    let text = out(&output);
+    let found = format!(
+        "error[coverage-role]: control `{name}`: at 0 the table has `HMemory` as a pointer"
+    );
+    assert!(text.contains(&found) && !text.contains("disputed: "), "{text}");
+    assert_eq!(output.status.code(), Some(1), "{}", err(&output));
+}
+
+#[test]
+fn each_gap_names_its_row_its_versions_and_what_is_missing() {
+    let told = [
+        (
+            "\"nr\": 34",
+            "\"nr\": 35",
+            "uvm `UVM_FREE`: the table has number 0x23, spec and lock 0x22",
+            "at 535.104.05, 550.40.07",
+        ),
+        (
+            "\"NVOS54_PARAMETERS\"",
+            "\"NVOS54\"",
+            "frontend `NV_ESC_RM_CONTROL`: the table has parameters NVOS54, the spec NVOS54_PARAMETERS",
+            "at 535.104.05, 550.40.07",
+        ),
+        (
+            "\"NV01_ROOT\"",
+            "\"NV01_ROOTS\"",
+            "class `NV01_ROOTS`: driver-550 has no such item in [class]",
+            "at 550.40.07",
+        ),
+        (
+            "\"missing_constants\"",
+            "\"missing\"",
+            "class `GF100_SUBDEVICE_INFOROM`: driver-535 has no such item in [class]",
+            "at 535.104.05",
+        ),
+    ];
+    for (from, to, gap, place) in told {
+        let output = coverage(&altered(from, to), &[]);
+        assert_eq!(output.status.code(), Some(1), "{}{}", out(&output), err(&output));
+        let text = out(&output);
+        assert!(text.contains(&format!("error[coverage-gap]: {gap}")), "{text}");
+        assert!(text.contains(&format!("= note: {place}\n")), "{text}");
+    }
+}
+
+#[test]
+fn json_has_the_gaps() {
+    let output = coverage(&altered("\"nr\": 34", "\"nr\": 35"), &["--json"]);
+    assert_eq!(output.status.code(), Some(1));
+    let json: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(json["gaps"][0]["name"], "UVM_FREE");
+    assert_eq!(json["gaps"][0]["versions"], serde_json::json!(["535.104.05", "550.40.07"]));
+    assert_eq!(json["versions"][2]["locked"], false);
+    assert_eq!(json["lacking"][0]["name"], "GF100_SUBDEVICE_INFOROM");
+}
+
+#[test]
+fn a_table_that_cannot_be_read_is_refused_at_its_place() {
+    let told = [
+        ("\"nr\": 34,", "\"nr\": 34", "table.json:12:35", "expected `,` or `}`"),
+        ("\"0x00000101\"", "\"101\"", "table.json:15:", "a number of 32 bits"),
+        ("\"frontend\": [", "\"fronted\": [", "table.json:23:", "missing field `frontend`"),
+    ];
+    for (from, to, place, message) in told {
+        let output = coverage(&altered(from, to), &[]);
+        assert_eq!((output.status.code(), out(&output).as_str()), (Some(2), ""));
+        let text = err(&output);
+        assert!(text.contains(place) && text.contains(message), "{text}");
+    }
+}
+
+#[test]
+fn a_table_that_is_not_there_says_so() {
+    let output = Command::new(env!("CARGO_BIN_EXE_nvabi"))
+        .args(["coverage", "/nowhere/table.json"])
+        .output()
+        .unwrap();
+    assert_eq!(output.status.code(), Some(2));
+    assert!(err(&output).contains("cannot read /nowhere/table.json: "), "{}", err(&output));
+}

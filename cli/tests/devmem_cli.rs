@@ -1,0 +1,129 @@
+//! `nvabi alloc plan` and `nvabi alloc explain` as a user meets them.
+#![allow(clippy::unwrap_used)]
+
+use std::fs;
+use std::process::{Command, Output};
+
+use serde_json::{Value, json};
+
+fn nvabi(args: &[&str]) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_nvabi"));
+    // No plugins but those of a test.
+    command.env("NVABI_DEVMEM_PLUGINS", "/nowhere").arg("alloc").args(args).output().unwrap()
+}
+
+fn out(output: &Output) -> String {
+    String::from_utf8(output.stdout.clone()).unwrap()
+}
+
+fn err(output: &Output) -> String {
+    String::from_utf8(output.stderr.clone()).unwrap()
+}
+
+/// A GPU that prefers tiles, and a panel of rows, in one file; an encoder elsewhere in another.
+struct Offers {
+    _folder: tempfile::TempDir,
+    both: String,
+    encoder: String,
+}
+
+fn offers() -> Offers {
+    let folder = tempfile::tempdir().unwrap();
+    let offer = |device, operation, sets: &[Value]| json!({ "use": { "device": device, "operation": operation }, "sets": sets });
+    let set = |constraint: &str, value: u64, vendor: u32| {
+        json!({
+            "constraints": [{ "name": constraint, "value": value }],
+            "capabilities": [{ "vendor": vendor, "name": 0 }],
+        })
+    };
+    let write = |name: &str, value: Value| {
+        let path = folder.path().join(name);
+        fs::write(&path, value.to_string()).unwrap();
+        path.to_str().unwrap().to_owned()
+    };
+    let gpu = offer(
+        "gpu",
+        "texture",
+        &[set("pitch-alignment", 32, 0x10de), set("pitch-alignment", 96, 0)],
+    );
+    let panel = offer("panel", "scanout", &[set("pitch-alignment", 64, 0)]);
+    let encoder = offer("codec", "encode", &[set("pitch-alignment", 4_294_967_291, 0)]);
+    let (both, encoder) = (write("both.json", json!([gpu, panel])), write("encoder.json", encoder));
+    Offers { _folder: folder, both, encoder }
+}
+
+#[test]
+fn a_plan_shows_set_and_layout() {
+    let Offers { both, _folder, .. } = offers();
+    let args = ["plan", "--use", "gpu:texture", "--use", "panel:scanout", "--use", "cpu:cpu-write"];
+    let output = nvabi(&[&args[..], &["--offers", &both, "1280x720", "NV12"]].concat());
+    assert_eq!(output.status.code(), Some(0), "{}", err(&output));
+    let text = out(&output);
+    for line in [
+        "1280x720 NV12 for gpu:texture, panel:scanout, cpu:cpu-write",
+        "capability         pitch-linear",
+        "pitch-alignment    192",
+        "plane       offset        pitch         size",
+        "    0            0         1344       967680",
+        "    1       967680         1344       483840",
+        "  all                                1454080",
+    ] {
+        assert!(text.lines().any(|shown| shown == line), "{line} in\n{text}");
+    }
+    let output = nvabi(&[&args[..], &["--offers", &both, "1280x720", "NV12", "--json"]].concat());
+    let json: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(json["layout"]["planes"][1]["offset"], 967_680);
+    assert_eq!(json["usage"]["uses"][2]["device"], "cpu");
+}
+
+#[test]
+fn what_does_not_go_together_is_explained() {
+    let Offers { both, encoder, _folder } = offers();
+    let output = nvabi(&["explain", &both, &encoder]);
+    assert_eq!((output.status.code(), err(&output).as_str()), (Some(1), ""));
+    let text = out(&output);
+    assert!(
+        text.starts_with("no memory serves gpu:texture and codec:encode: pitch-alignment 96 and 4294967291 have no common multiple"),
+        "{text}"
+    );
+    assert!(text.contains("\n  help: lift pitch-alignment on codec, for encode\n"), "{text}");
+    let output = nvabi(&["explain", &both, &encoder, "--json"]);
+    let json: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(
+        (output.status.code(), &json["reasons"][0]["cause"]["why"]),
+        (Some(1), &"overflow".into())
+    );
+    let plan = ["plan", "--use", "panel:scanout", "--use", "codec:encode", "--offers", &both];
+    let output = nvabi(&[&plan[..], &["--offers", &encoder, "64x64", "XR24"]].concat());
+    assert_eq!(output.status.code(), Some(1), "{}", err(&output));
+    assert!(out(&output).contains("no memory serves panel:scanout and codec:encode"));
+    let output = nvabi(&["explain", &both]);
+    assert_eq!(output.status.code(), Some(0));
+    assert!(
+        out(&output).starts_with(
+            "serves all: pitch-linear [pitch-alignment 192]\n  not gpu:texture (set 0)"
+        )
+    );
+}
+
+#[test]
+fn what_is_wrong_is_named_with_status_2() {
+    let Offers { both, _folder, .. } = offers();
+    let refused = |args: &[&str], what: &str| {
+        let output = nvabi(args);
+        assert_eq!((output.status.code(), out(&output).as_str()), (Some(2), ""), "{args:?}");
+        assert!(err(&output).contains(what), "{args:?}: {}", err(&output));
+    };
+    refused(
+        &["plan", "--use", "npu:render", "8x8", "XR24"],
+        "no device of this machine is meant by npu:render",
+    );
+    refused(&["plan", "--use", "npu:render", "8x8", "XR24"], "there are cpu");
+    refused(&["plan", "--use", "cpu", "8x8", "XR24"], "`cpu` is no DEVICE:OPERATION");
+    refused(&["plan", "--use", "cpu:eat", "8x8", "XR24"], "`eat` is no operation: cpu-read");
+    refused(&["plan", "--use", "cpu:cpu-read", "8", "XR24"], "no WIDTHxHEIGHT");
+    refused(&["plan", "--use", "cpu:cpu-read", "8x8", "XR243"], "`XR243` is no fourcc");
+    refused(&["explain", "/nowhere.json"], "cannot read /nowhere.json");
+    fs::write(&both, "[{\"use\": 1}]").unwrap();
+    refused(&["explain", &both], "line 1 column");
+}

@@ -1,0 +1,147 @@
+//! Capture of vivid into each allocator's memory: its test picture has eight bars of known colours.
+
+use std::fs::{File, OpenOptions};
+use std::os::fd::{AsFd, AsRawFd};
+use std::time::Duration;
+
+use nvabi_devmem::{Buffer, ErrorKind, Operation};
+
+use super::{description, device, read, use_of, write};
+
+/// A stream of one camera, with requests as include/uapi/linux/videodev2.h has them.
+struct Stream(File);
+
+impl Stream {
+    fn open(node: &str) -> Self {
+        Self(OpenOptions::new().read(true).write(true).open(node).unwrap())
+    }
+
+    fn call<T>(&self, request: u32, params: &mut T) {
+        // SAFETY: the request says how long its record is, and no record here has an address.
+        let done = unsafe { libc::ioctl(self.0.as_raw_fd(), request as _, &raw mut *params) };
+        let error = std::io::Error::last_os_error();
+        assert_eq!(done, 0, "request {request:#x}: {error}");
+    }
+
+    /// Captures a frame of 640 × 480 into the buffer.
+    fn capture(&self, buffer: &Buffer) {
+        const DMABUF: u32 = 4;
+        let mut kind = 1u32;
+        // struct v4l2_format: type, then width, height, fourcc, field, pitch, size.
+        let mut format = [0u32; 52];
+        format[0] = kind;
+        format[2..7].copy_from_slice(&[640, 480, u32::from_le_bytes(*b"XR24"), 1, 2560]);
+        self.call(0xc0d0_5605, &mut format);
+        assert_eq!(format[2..7], [640, 480, u32::from_le_bytes(*b"XR24"), 1, 2560]);
+        // struct v4l2_requestbuffers: count, type, memory. Two, for vivid waits for a second one.
+        self.call(0xc014_5608, &mut [1u32, kind, DMABUF, 0, 0]);
+        // struct v4l2_buffer: index, type, …; memory is word 15, the file descriptor word 16.
+        let mut queued = [0u64; 11];
+        queued[0] = u64::from(kind) << 32;
+        queued[7] = u64::from(DMABUF) << 32;
+        queued[8] = buffer.as_fd().as_raw_fd() as u64;
+        self.call(0xc058_560f, &mut queued);
+        self.call(0x4004_5612, &mut kind);
+        let mut taken = queued;
+        self.call(0xc058_5611, &mut taken);
+        let flags = (taken[1] >> 32) as u32;
+        assert_eq!(flags & 0x40, 0, "the frame has an error");
+        self.call(0x4004_5613, &mut kind);
+        self.call(0xc014_5608, &mut [0u32, kind, DMABUF, 0, 0]);
+    }
+}
+
+/// The colours of the bars in the last row of a frame: whether there is red, green and blue.
+fn bars(frame: &[u8]) -> Vec<[bool; 3]> {
+    let row = &frame[frame.len() - 2560..];
+    let pixel = |bar: usize| &row[(bar * 80 + 40) * 4..];
+    (0..8).map(|bar| [2, 1, 0].map(|channel| pixel(bar)[channel] > 96)).collect()
+}
+
+const TEST_PICTURE: [[bool; 3]; 8] = [
+    [true, true, true],
+    [true, true, false],
+    [false, true, true],
+    [false, true, false],
+    [true, false, true],
+    [true, false, false],
+    [false, false, true],
+    [false, false, false],
+];
+
+/// Captures a frame, and checks that it is one.
+pub(crate) fn capture(node: &str, buffer: &Buffer) {
+    write(buffer, &[0x5a; 640 * 480 * 4]);
+    assert_ne!(bars(&read(buffer)), TEST_PICTURE);
+    Stream::open(node).capture(buffer);
+    assert_eq!(bars(&read(buffer)), TEST_PICTURE);
+}
+
+fn is_captured_into(allocator: &str, camera: &str) {
+    let (Some(allocator), Some(camera)) = (device(allocator), device(camera)) else { return };
+    let uses = vec![use_of(&*camera, Operation::Capture)];
+    let buffer = allocator.allocate(&description(640, 480, uses)).unwrap();
+    drop(camera.import(&buffer).unwrap());
+    capture(&camera.info().node, &buffer);
+}
+
+#[test]
+fn a_camera_captures_into_udmabuf() {
+    is_captured_into("udmabuf", "camera");
+}
+
+#[test]
+fn a_camera_captures_into_large_pages() {
+    is_captured_into("udmabuf:2M", "camera");
+}
+
+#[test]
+fn a_camera_captures_into_the_system_heap() {
+    is_captured_into("dma-heap:system", "camera");
+}
+
+#[test]
+fn a_camera_captures_into_dumb_buffers() {
+    is_captured_into("vgem", "camera");
+}
+
+#[test]
+fn a_contiguous_camera_captures_into_the_contiguous_heap() {
+    is_captured_into("dma-heap:reserved", "contiguous-camera");
+}
+
+#[test]
+fn a_contiguous_camera_captures_into_a_large_page() {
+    is_captured_into("udmabuf:2M", "contiguous-camera");
+}
+
+#[test]
+fn a_contiguous_camera_captures_into_memory_of_its_own() {
+    is_captured_into("contiguous-camera", "contiguous-camera");
+}
+
+#[test]
+fn a_camera_says_what_it_captures() {
+    let Some(camera) = device("camera") else { return };
+    let asked = description(640, 480, Vec::new());
+    let sets = camera.sets(&asked.usage.image, Operation::Capture).unwrap();
+    assert_eq!(sets, [asked.set]);
+    let mut image = asked.usage.image;
+    image.width = 641;
+    assert_eq!(camera.sets(&image, Operation::Capture).unwrap(), []);
+    assert_eq!(camera.sets(&asked.usage.image, Operation::Scanout).unwrap(), []);
+}
+
+#[test]
+fn a_camera_that_is_busy_says_so() {
+    let (Some(heap), Some(camera)) = (device("dma-heap:system"), device("camera")) else { return };
+    let uses = vec![use_of(&*camera, Operation::Capture)];
+    let buffer = heap.allocate(&description(640, 480, uses)).unwrap();
+    let held = camera.import(&buffer).unwrap();
+    let Err(refused) = camera.import(&buffer) else { panic!("taken twice") };
+    assert_eq!((refused.kind(), refused.errno()), (ErrorKind::Call, Some(libc::EBUSY)));
+    drop(held);
+    // Its queue is free again.
+    std::thread::sleep(Duration::from_millis(1));
+    drop(camera.import(&buffer).unwrap());
+}

@@ -1,0 +1,122 @@
+//! The built-in drivers of devmem on real devices: those of this machine, and those of a virtual
+//! machine that runs this very test (`vm.rs`).
+//!
+//! What is not there is skipped by name; what `NVABI_REQUIRE_DEVICES` names must be there.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+mod allocate;
+mod capture;
+mod choose;
+mod command;
+mod fences;
+mod nvmap;
+mod scanout;
+mod vm;
+
+use std::fs;
+use std::path::Path;
+
+use nvabi_devmem::drivers::{built_in, enumerate};
+use nvabi_devmem::{
+    Buffer, Capability, CapabilitySet, Description, Device, Fourcc, Image, Operation, Usage, Use,
+    solve,
+};
+
+pub(crate) const XRGB: Fourcc = Fourcc::new(b"XR24");
+
+/// Every device that is there.
+pub(crate) fn devices() -> Vec<Box<dyn Device>> {
+    let found = enumerate(&built_in());
+    for (driver, error) in &found.problems {
+        skip(&format!("{driver}: {error}"));
+    }
+    found.devices
+}
+
+/// A device by its name, or by what a test calls it: `vgem`, `vkms`, `camera`, and
+/// `contiguous-camera`, which takes no scattered memory.
+pub(crate) fn device(name: &str) -> Option<Box<dyn Device>> {
+    let wanted = alias(name);
+    let found =
+        wanted.and_then(|wanted| devices().into_iter().find(|device| device.info().name == wanted));
+    if found.is_none() {
+        skip(name);
+    }
+    found
+}
+
+fn skip(name: &str) {
+    let required = std::env::var("NVABI_REQUIRE_DEVICES").unwrap_or_default();
+    assert!(!required.split_whitespace().any(|required| required == name), "there is no {name}");
+    eprintln!("skipped: no {name}");
+}
+
+fn alias(name: &str) -> Option<String> {
+    match name {
+        "vgem" | "vkms" => card(name),
+        "camera" => camera(0),
+        "contiguous-camera" => camera(1),
+        _ => Some(name.to_owned()),
+    }
+}
+
+/// The card of a driver, which its name in sysfs tells.
+fn card(driver: &str) -> Option<String> {
+    let cards = fs::read_dir("/sys/class/drm").ok()?;
+    let names = cards.filter_map(|entry| entry.ok()?.file_name().into_string().ok());
+    let mut cards = names.filter(|name| name.starts_with("card") && !name.contains('-'));
+    let found = cards.find(|name| {
+        let device = Path::new("/sys/class/drm").join(name).join("device");
+        fs::canonicalize(device).is_ok_and(|path| path.ends_with(driver))
+    })?;
+    Some(format!("drm:{found}"))
+}
+
+/// The cameras of vivid, in the order of its parameter `allocators`.
+fn camera(index: usize) -> Option<String> {
+    let nodes = fs::read_dir("/sys/class/video4linux").ok()?;
+    let names = nodes.filter_map(|entry| entry.ok()?.file_name().into_string().ok());
+    let mut cameras: Vec<String> = names
+        .filter(|name| {
+            let name = Path::new("/sys/class/video4linux").join(name).join("name");
+            fs::read_to_string(name).is_ok_and(|name| name.contains("vid-cap"))
+        })
+        .collect();
+    cameras.sort();
+    cameras.get(index).map(|name| format!("v4l2:{name}"))
+}
+
+/// An image of XR24 in rows without gaps, and who does what with it.
+pub(crate) fn description(width: u32, height: u32, uses: Vec<Use>) -> Description {
+    let image = Image::new(width, height, XRGB);
+    let set = CapabilitySet::new(vec![], vec![Capability::pitch_linear()]);
+    let layout = solve(&image, &set).unwrap();
+    Description { usage: Usage { image, uses }, set, layout, metadata: Vec::new() }
+}
+
+/// What a device does.
+pub(crate) fn use_of(device: &dyn Device, operation: Operation) -> Use {
+    Use::new(device.info().name.clone(), operation)
+}
+
+/// Bytes that are different everywhere, and in every buffer.
+pub(crate) fn pattern(seed: u8, length: usize) -> Vec<u8> {
+    (0..length).map(|at| (at as u32).wrapping_mul(2_654_435_761).to_le_bytes()[3] ^ seed).collect()
+}
+
+pub(crate) fn write(buffer: &Buffer, bytes: &[u8]) {
+    let mapping = buffer.map().unwrap();
+    let mut access = mapping.write().unwrap();
+    access.store(0, bytes).unwrap();
+    access.end().unwrap();
+}
+
+pub(crate) fn read(buffer: &Buffer) -> Vec<u8> {
+    let mapping = buffer.map().unwrap();
+    let access = mapping.read().unwrap();
+    let mut bytes = vec![0; usize::try_from(buffer.description().layout.size).unwrap()];
+    access.load(0, &mut bytes).unwrap();
+    access.end().unwrap();
+    bytes
+}

@@ -1,0 +1,43 @@
+//! The other tests of this program, in a virtual machine that has the devices.
+//!
+//! It takes the kernel that `cli/tests/devmem_vm/kernel.sh` put into the target folder, or the one in
+//! `NVABI_DEVMEM_KERNEL`.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// Set inside of the machine.
+const INSIDE: &str = "NVABI_TEST_VM";
+
+fn kernel() -> PathBuf {
+    if let Some(kernel) = std::env::var_os("NVABI_DEVMEM_KERNEL") {
+        return kernel.into();
+    }
+    let target = Path::new(env!("CARGO_TARGET_TMPDIR")).parent().unwrap();
+    target.join("devmem-kernel")
+}
+
+#[test]
+fn in_a_virtual_machine() {
+    if std::env::var_os(INSIDE).is_some() {
+        return;
+    }
+    let kernel = kernel();
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/devmem_vm/run.sh");
+    let mut run = Command::new(&script);
+    run.arg(&kernel).arg(std::env::current_exe().unwrap());
+    run.args(["--test-threads=1", "--nocapture"]).env(INSIDE, "1").env("RUST_BACKTRACE", "0");
+    run.env("VM_FILES", format!("nvabi={}", env!("CARGO_BIN_EXE_nvabi")));
+    // What the kernel was built with must be there.
+    let provides = std::fs::read_to_string(kernel.join("provides")).unwrap_or_default();
+    run.env("NVABI_REQUIRE_DEVICES", provides.split_whitespace().collect::<Vec<_>>().join(" "));
+    let output = run.output().unwrap();
+    let said = String::from_utf8_lossy(&output.stdout);
+    let complaint = String::from_utf8_lossy(&output.stderr);
+    if output.status.code() == Some(77) {
+        return eprint!("{complaint}");
+    }
+    println!("{said}");
+    assert!(output.status.success(), "{}: {complaint}", output.status);
+    assert!(said.contains("test result: ok. "), "no test has run");
+}

@@ -1,0 +1,115 @@
+#!/bin/sh
+# Gets a kernel for the virtual machine, without installing anything.
+#
+#   cli/tests/devmem_vm/kernel.sh package [FOLDER]   a packaged kernel: quick; it lacks some drivers
+#   cli/tests/devmem_vm/kernel.sh build [FOLDER]     a small one from the packaged source, with all of them
+#
+# FOLDER is target/devmem-kernel unless given: where the tests look. It gets `vmlinuz`, `provides` with
+# the drivers that must be there, and `modules/` where drivers are modules. Works on Debian, whose
+# backports (or KERNEL_SUITE) are asked as well, and on what derives from it. A build needs flex, bison, bc and
+# libelf-dev, some ten minutes of two cores and 2 GB of disk under TMPDIR.
+set -eu
+
+kind=${1:?package or build}
+here=$(cd "$(dirname "$0")" && pwd)
+folder=${2:-${CARGO_TARGET_DIR:-$here/../../target}/devmem-kernel}
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+trap 'exit 130' INT TERM
+cd "$work"
+
+# apt with lists of its own: what this machine installs from stays as it is.
+mkdir -p lists/partial root out
+cat /etc/apt/sources.list >sources 2>/dev/null || true
+. /etc/os-release
+if [ "$ID" = debian ]; then
+    site=$(apt-get indextargets --format '$(SITE)' 'Created-By: Packages' "Codename: $VERSION_CODENAME" | head -n 1)
+    keys=/usr/share/keyrings/debian-archive-keyring.gpg
+    echo "deb [signed-by=$keys] $site ${KERNEL_SUITE:-$VERSION_CODENAME-backports} main" >>sources
+fi
+own="-o Dir::Etc::sourcelist=$work/sources -o Dir::State::lists=$work/lists -o Dir::Cache::pkgcache= -o Dir::Cache::srcpkgcache="
+own="$own -o APT::Sandbox::User=root -o Acquire::Languages=none"
+apt-get $own update -qq 2>update.log || cat update.log >&2
+
+newest() { apt-cache $own madison "$1" 2>/dev/null | awk '{ print $3 }' | sort -V | tail -n 1; }
+# The packages whose names match a pattern, among those that a package needs.
+needs() { apt-cache $own depends "$1" | awk -v p="$2" '/Depends:/ && $2 ~ p { print $2 }'; }
+# Of an alternative, the first that there is to download.
+download() { for name in "$@"; do apt-get $own download -qq "$name" 2>/dev/null && return; done; return 1; }
+unpack() { for file in *.deb; do dpkg-deb -x "$file" root; rm "$file"; done; }
+
+package() {
+    command -v depmod >/dev/null || { echo "package needs kmod" >&2; exit 1; }
+    for meta in "linux-image-$(dpkg --print-architecture)" linux-image-generic; do
+        version=$(newest "$meta")
+        [ -z "$version" ] || break
+    done
+    [ -n "$version" ] || { echo "apt knows no kernel" >&2; exit 1; }
+    image=$(needs "$meta=$version" '^linux-image-[0-9]' | head -n 1)
+    release=${image#linux-image-}
+    download "$image" "$image-unsigned" || { echo "cannot download $image" >&2; exit 1; }
+    download "linux-modules-$release" || true
+    download "linux-modules-extra-$release" || true
+    unpack
+    cp root/boot/vmlinuz-* out/vmlinuz
+    : >out/provides
+    # Where /lib is a link to /usr/lib, packages have the latter.
+    [ -e root/lib ] || ln -s usr/lib root/lib
+    depmod -b root "$release"
+    modules
+}
+
+# The drivers' modules and those that they need, not compressed: busybox loads them as they are.
+modules() {
+    for driver in udmabuf vgem vkms vivid; do
+        modprobe -S "$release" -d "$work/root" --show-depends "$driver" 2>/dev/null || true
+    done | awk '$1 == "insmod" { print $2 }' | sort -u | while read -r file; do
+        to=out/modules/${file#*/modules/}
+        mkdir -p "$(dirname "$to")"
+        case $file in
+            *.xz) xz -dc "$file" >"${to%.xz}" ;;
+            *.zst) zstd -dqc "$file" >"${to%.zst}" ;;
+            *) cp "$file" "$to" ;;
+        esac
+    done
+    mkdir -p out/lib "out/modules/$release"
+    ln -s ../modules out/lib/modules
+    depmod -b out "$release" 2>/dev/null
+    rm -r out/lib
+}
+
+build() {
+    version=$(newest linux-source)
+    [ -n "$version" ] || { echo "apt knows no linux-source" >&2; exit 1; }
+    source=$(needs "linux-source=$version" '^linux-source-' | head -n 1)
+    download "$source=$(newest "$source")" || { echo "cannot download $source" >&2; exit 1; }
+    unpack
+    mkdir tree
+    tar -xf root/usr/src/"$source".tar.* -C tree --strip-components 1
+    rm -r root
+    cd tree
+    make -s ARCH=x86_64 tinyconfig >/dev/null
+    scripts/kconfig/merge_config.sh -m .config "$here/kernel.config" >/dev/null 2>&1
+    make -s ARCH=x86_64 olddefconfig
+    grep '^CONFIG_' "$here/kernel.config" | while read -r line; do
+        grep -qx "$line" .config || { echo "$source does not take $line" >&2; exit 1; }
+    done
+    make -s ARCH=x86_64 -j "${JOBS:-$(nproc)}" bzImage
+    cd ..
+    cp tree/arch/x86/boot/bzImage out/vmlinuz
+    {
+        echo udmabuf dma-heap:system dma-heap:reserved vgem vkms camera contiguous-camera sw_sync
+        # Large pages are mapped wholly since 6.15 (drivers/udmabuf.rs).
+        printf '%s\n' 6.15 "${version%%-*}" | sort -CV && echo udmabuf:2M
+    } >out/provides
+}
+
+case $kind in
+    package | build) "$kind" ;;
+    *) echo "package or build, not $kind" >&2; exit 2 ;;
+esac
+# Only a whole kernel takes the place of an earlier one.
+mkdir -p "$(dirname "$folder")"
+rm -rf "$folder"
+mv out "$folder"
+echo "$folder has ${version}"

@@ -1,0 +1,71 @@
+#!/bin/sh
+# Runs a program in a virtual machine that has devices to allocate from and to import into.
+#
+#   cli/tests/devmem_vm/run.sh KERNEL PROGRAM [ARGUMENT…]
+#
+# KERNEL is a folder that kernel.sh filled: `vmlinuz`, and `modules/` where its drivers are modules.
+# What is set in the environment as NVABI_… or RUST_… is set there too. Programs in the variable
+# VM_FILES (NAME=PATH, separated by spaces) lie in /bin there. The exit status is the program's, 124
+# when it takes longer than VM_SECONDS (300), 125 when the machine ends otherwise, 77 when something
+# to run it with is missing.
+set -eu
+
+kernel=$1
+shift
+here=$(cd "$(dirname "$0")" && pwd)
+for needed in qemu-system-x86_64 busybox; do
+    command -v "$needed" >/dev/null || { echo "skipped: no $needed" >&2; exit 77; }
+done
+[ -r "$kernel/vmlinuz" ] || { echo "skipped: no kernel in $kernel" >&2; exit 77; }
+
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+trap 'exit 130' INT TERM
+root=$work/root
+mkdir -p "$root/bin" "$root/dev" "$root/proc" "$root/sys" "$root/tmp"
+
+# A program without its debug information, and the libraries that it names.
+install_program() {
+    strip -o "$2" "$1" 2>/dev/null || cp "$1" "$2"
+    for library in $(ldd "$1" 2>/dev/null | grep -o '/[^ ]*'); do
+        mkdir -p "$root$(dirname "$library")"
+        cp -Lu "$library" "$root$library"
+    done
+}
+
+quote() {
+    for word in "$@"; do
+        printf "'%s' " "$(printf %s "$word" | sed "s/'/'\\\\''/g")"
+    done
+}
+
+busybox=$(command -v busybox)
+ldd "$busybox" >/dev/null 2>&1 && { echo "skipped: busybox is not a static one" >&2; exit 77; }
+cp "$busybox" "$root/bin/busybox"
+for applet in sh mount mkdir modprobe cat reboot; do ln -s busybox "$root/bin/$applet"; done
+cp "$here/init" "$root/init"
+install_program "$1" "$root/program"
+for file in ${VM_FILES:-}; do install_program "${file#*=}" "$root/bin/${file%%=*}"; done
+shift
+quote "$@" >"$root/arguments"
+env | grep -E '^(NVABI|RUST)_[A-Z_]*=' | while IFS='=' read -r name value; do
+    echo "export $name=$(quote "$value")"
+done >"$root/environment"
+if [ -d "$kernel/modules" ]; then
+    mkdir -p "$root/lib"
+    cp -r "$kernel/modules" "$root/lib/modules"
+fi
+
+(cd "$root" && find . | busybox cpio -o -H newc 2>/dev/null) >"$work/initramfs"
+
+# The serial line carries what the program prints; -no-reboot makes its end the machine's.
+status=0
+timeout "${VM_SECONDS:-300}" qemu-system-x86_64 \
+    -accel "${VM_ACCEL:-tcg}" -cpu max -m 1G -nodefaults -no-user-config -display none -no-reboot \
+    -kernel "$kernel/vmlinuz" -initrd "$work/initramfs" -serial stdio \
+    -append "console=ttyS0 quiet panic=-1 vivid.n_devs=2 vivid.node_types=0x1,0x1 vivid.allocators=0,1" \
+    </dev/null >"$work/log" 2>&1 || status=$?
+tr -d '\r' <"$work/log"
+[ "$status" = 124 ] && { echo "the virtual machine took longer than ${VM_SECONDS:-300} s" >&2; exit 124; }
+status=$(sed -n 's/^virtual machine: exit \([0-9]*\).*/\1/p' "$work/log" | tail -n 1)
+exit "${status:-125}"

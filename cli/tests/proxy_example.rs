@@ -1,0 +1,347 @@
+//! The example of a proxy: with a stub in the place of the system, and with two processes, one of them
+//! on a simulated driver.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+use std::fs::File;
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, IntoRawFd, OwnedFd};
+use std::os::unix::fs::MetadataExt;
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+use std::thread;
+
+use nvabi::Handle;
+use nvabi::call::{Frontend, Request, Uvm};
+use nvabi::driver::{AnyDriver, Record};
+use nvabi::r550::{
+    NVOS21_PARAMETERS, NVOS54_PARAMETERS, frontend, nv_ioctl_export_to_dma_buf_fd_t,
+    nv_ioctl_register_fd_t, nv_ioctl_rm_api_version_t, uvm,
+};
+
+#[path = "../../examples/proxy.rs"]
+mod proxy;
+
+use proxy::{Kernel, Remote, serve};
+
+/// A system that knows four ioctls. Each device is a file of its own.
+struct Stub;
+
+/// What a stub says of an ioctl that it does not know.
+const UNKNOWN: i32 = -libc::ENOTTY;
+
+impl Kernel for Stub {
+    fn open(&self, path: &Path) -> io::Result<OwnedFd> {
+        match path.to_str() {
+            Some("/dev/nvidiactl" | "/dev/nvidia0" | "/dev/nvidia-uvm") => {
+                Ok(tempfile::tempfile()?.into())
+            }
+            _ => Err(io::Error::from_raw_os_error(libc::ENODEV)),
+        }
+    }
+
+    fn ioctl(&self, fd: BorrowedFd<'_>, request: u32, argument: *mut u8) -> i32 {
+        // SAFETY: the argument is a message's part, as long as the request says.
+        unsafe {
+            match u32::from(Request(request).nr()) {
+                frontend::NV_ESC_RM_ALLOC::NR => {
+                    (*argument.cast::<NVOS21_PARAMETERS>()).hObjectNew = Handle(0xc1d0_0001);
+                    0
+                }
+                frontend::NV_ESC_RM_CONTROL::NR => control(&mut *argument.cast()),
+                frontend::NV_ESC_RM_FREE::NR => 0,
+                frontend::NV_ESC_REGISTER_FD::NR => {
+                    let ctl = (*argument.cast::<nv_ioctl_register_fd_t>()).ctl_fd;
+                    // The number is one of this process, and a device's: not the client's stand-in.
+                    let same = inode(BorrowedFd::borrow_raw(ctl)) == inode(fd);
+                    if ctl != fd.as_raw_fd() && !same { 7 } else { UNKNOWN }
+                }
+                frontend::NV_ESC_EXPORT_TO_DMABUF_FD::NR => {
+                    let call = &mut *argument.cast::<nv_ioctl_export_to_dma_buf_fd_t>();
+                    let made = tempfile::tempfile().unwrap();
+                    call.totalSize = made.metadata().unwrap().ino();
+                    call.fd = made.into_raw_fd();
+                    0
+                }
+                frontend::NV_ESC_CHECK_VERSION_STR::NR => {
+                    let call = &mut *argument.cast::<nv_ioctl_rm_api_version_t>();
+                    call.versionString[..9].copy_from_slice(b"550.90.07");
+                    -libc::EINVAL
+                }
+                _ => UNKNOWN,
+            }
+        }
+    }
+}
+
+/// NV0000_CTRL_CMD_SYSTEM_GET_BUILD_VERSION: three strings into the memory of the caller.
+fn control(call: &mut NVOS54_PARAMETERS) -> i32 {
+    type Version = nvabi::r550::NV0000_CTRL_SYSTEM_GET_BUILD_VERSION_PARAMS;
+    assert_eq!((call.cmd, call.paramsSize as usize), (0x101, size_of::<Version>()));
+    // SAFETY: the command's parameters lie in the message, as many bytes as was just looked at.
+    let version = unsafe { &mut *(call.params.0 as *mut Version) };
+    let pointers = [version.pDriverVersionBuffer, version.pVersionBuffer, version.pTitleBuffer];
+    for (pointer, text) in pointers.into_iter().zip([&b"1.2.3"[..], b"branch", b"title"]) {
+        assert!(version.sizeOfStrings as usize > text.len());
+        // SAFETY: each string lies in the message and has sizeOfStrings bytes.
+        unsafe { std::ptr::copy(text.as_ptr(), pointer.0 as *mut u8, text.len()) };
+    }
+    0
+}
+
+fn inode(fd: BorrowedFd<'_>) -> (u64, u64) {
+    let file = File::from(fd.try_clone_to_owned().unwrap());
+    let metadata = file.metadata().unwrap();
+    (metadata.dev(), metadata.ino())
+}
+
+/// A client of a stub.
+fn with_stub(client: impl FnOnce(&mut Remote)) {
+    let driver = AnyDriver::for_version("550.90.07").unwrap();
+    let (here, there) = UnixStream::pair().unwrap();
+    let served = thread::spawn(move || serve(there, driver, &Stub).map_err(|e| e.to_string()));
+    client(&mut Remote::connect(here).unwrap());
+    assert_eq!(served.join().unwrap(), Ok(()));
+}
+
+fn request<F: Frontend, P>() -> u32 {
+    3 << 30 | (size_of::<P>() as u32) << 16 | u32::from(b'F') << 8 | F::NR
+}
+
+#[test]
+fn calls_of_the_example_reach_the_system_and_come_back() {
+    with_stub(|remote| {
+        let mut told = Vec::new();
+        proxy::ask(remote, &mut told).unwrap();
+        assert_eq!(
+            String::from_utf8(told).unwrap(),
+            "driver 550.90.07\n\
+             client true: status 0x0\n\
+             version 1.2.3: status 0x0\n\
+             unknown command: control command 0x12345678 is unknown, and so is what it points to\n\
+             freed: status 0x0\n"
+        );
+    });
+}
+
+#[test]
+fn file_descriptors_are_the_devices_over_there() {
+    with_stub(|remote| {
+        let ctl = remote.open("/dev/nvidiactl").unwrap();
+        let gpu = remote.open("/dev/nvidia0").unwrap();
+        let mut call = nv_ioctl_register_fd_t { ctl_fd: ctl.as_raw_fd() };
+        let number = request::<frontend::NV_ESC_REGISTER_FD, nv_ioctl_register_fd_t>();
+        let done = remote.ioctl(gpu.as_fd(), number, &raw mut call as u64).unwrap();
+        // The number that the caller passed is the one it finds.
+        assert_eq!((done, call.ctl_fd), (7, ctl.as_raw_fd()));
+    });
+}
+
+#[test]
+fn a_file_descriptor_that_the_driver_makes_arrives() {
+    with_stub(|remote| {
+        let ctl = remote.open("/dev/nvidiactl").unwrap();
+        let mut call = nv_ioctl_export_to_dma_buf_fd_t { fd: -1, ..Record::zeroed() };
+        let number =
+            request::<frontend::NV_ESC_EXPORT_TO_DMABUF_FD, nv_ioctl_export_to_dma_buf_fd_t>();
+        remote.ioctl(ctl.as_fd(), number, &raw mut call as u64).unwrap();
+        // SAFETY: the call made it for this process.
+        let made = unsafe { OwnedFd::from_raw_fd(call.fd) };
+        assert_eq!(inode(made.as_fd()).1, call.totalSize);
+    });
+}
+
+#[test]
+fn what_the_system_refuses_is_refused_here() {
+    with_stub(|remote| {
+        assert_eq!(told(remote.open("/dev/nvidia9")), "No such device (os error 19)");
+        assert_eq!(told(remote.open("/dev/nvidia/../null")), "Permission denied (os error 13)");
+        assert_eq!(told(remote.open("/etc/passwd")), "Permission denied (os error 13)");
+        let ctl = remote.open("/dev/nvidiactl").unwrap();
+        let number = request::<frontend::NV_ESC_RM_FREE, [u8; 16]>();
+        let refused = told(remote.ioctl(ctl.as_fd(), number, 8).map(drop).map(|()| ctl));
+        assert_eq!(refused, "cannot reach 16 bytes at 0x8: Bad address (os error 14)");
+    });
+}
+
+fn told<T>(result: Result<T, Box<dyn std::error::Error + Send + Sync>>) -> String {
+    result.err().expect("it was not refused").to_string()
+}
+
+#[test]
+fn what_the_driver_writes_with_an_error_arrives() {
+    with_stub(|remote| {
+        let ctl = remote.open("/dev/nvidiactl").unwrap();
+        let mut call = nv_ioctl_rm_api_version_t::zeroed();
+        let number = request::<frontend::NV_ESC_CHECK_VERSION_STR, nv_ioctl_rm_api_version_t>();
+        let refused = told(remote.ioctl(ctl.as_fd(), number, &raw mut call as u64));
+        assert_eq!(refused, "Invalid argument (os error 22)");
+        assert_eq!(&call.versionString[..10], b"550.90.07\0");
+    });
+}
+
+#[test]
+fn a_call_is_made_on_the_node_that_has_it() {
+    with_stub(|remote| {
+        let ctl = remote.open("/dev/nvidiactl").unwrap();
+        let memory = remote.open("/dev/nvidia-uvm").unwrap();
+        let mut params = nvabi::r550::NVOS00_PARAMETERS::zeroed();
+        let number = request::<frontend::NV_ESC_RM_FREE, nvabi::r550::NVOS00_PARAMETERS>();
+        let mut free = |remote: &mut Remote, fd: BorrowedFd<'_>| {
+            remote.ioctl(fd, number, &raw mut params as u64)
+        };
+        assert_eq!(free(remote, ctl.as_fd()).unwrap(), 0);
+        let invalid = "Invalid argument (os error 22)";
+        assert_eq!(told(free(remote, memory.as_fd())), invalid);
+        // What the system answers on the right node is another error.
+        let mut start = nvabi::r550::UVM_INITIALIZE_PARAMS::zeroed();
+        let mut start = |remote: &mut Remote, fd: BorrowedFd<'_>| {
+            told(remote.ioctl(fd, uvm::UVM_INITIALIZE::REQUEST, &raw mut start as u64))
+        };
+        assert_eq!(start(remote, ctl.as_fd()), invalid);
+        assert!(start(remote, memory.as_fd()).contains("(os error 25)"));
+        // On a file of the client's own nothing is done.
+        let own: OwnedFd = tempfile::tempfile().unwrap().into();
+        assert_eq!(told(free(remote, own.as_fd())), invalid);
+        assert_eq!(told(remote.open("/dev/nvidia-modeset")), "Permission denied (os error 13)");
+    });
+}
+
+#[test]
+fn a_closed_device_is_no_device() {
+    with_stub(|remote| {
+        let ctl = remote.open("/dev/nvidiactl").unwrap();
+        let number = request::<frontend::NV_ESC_RM_FREE, nvabi::r550::NVOS00_PARAMETERS>();
+        let mut call = nvabi::r550::NVOS00_PARAMETERS::zeroed();
+        assert_eq!(remote.ioctl(ctl.as_fd(), number, &raw mut call as u64).unwrap(), 0);
+        remote.close(&ctl).unwrap();
+        let refused = told(remote.ioctl(ctl.as_fd(), number, &raw mut call as u64));
+        assert_eq!(refused, "Invalid argument (os error 22)");
+    });
+}
+
+/// Of a table whose length the driver tells afterwards, what it has filled comes back.
+#[test]
+fn what_is_filled_comes_back_and_no_more() {
+    use nvabi::proxy::{Limits, Memory, marshal, unmarshal};
+    use nvabi::r535::{UVM_TOOLS_GET_PROCESSOR_UUID_TABLE_PARAMS as Table, uvm};
+    const TABLE: u64 = 0x1_0000;
+
+    /// The parameters at 0, the table behind.
+    struct Caller(Table, Vec<u8>);
+    impl Memory for Caller {
+        fn read(&self, address: u64, to: &mut [u8]) -> io::Result<()> {
+            assert_eq!((address, to.len()), (0, size_of::<Table>()), "the table is not read");
+            // SAFETY: a record is bytes, as many as were asked for.
+            unsafe { to.as_mut_ptr().copy_from((&raw const self.0).cast(), to.len()) };
+            Ok(())
+        }
+
+        fn write(&mut self, address: u64, from: &[u8]) -> io::Result<()> {
+            if address == TABLE {
+                self.1[..from.len()].copy_from_slice(from);
+            }
+            Ok(())
+        }
+    }
+
+    let driver = AnyDriver::for_version("535.183.01").unwrap();
+    let info = <uvm::UVM_TOOLS_GET_PROCESSOR_UUID_TABLE as nvabi::call::Call>::INFO;
+    let mut caller = Caller(Table { tablePtr: TABLE, ..Record::zeroed() }, vec![0xff; 33 * 16]);
+    let limits = Limits::default();
+    let mut message = marshal(driver, info, 0, size_of::<Table>(), &caller, limits).unwrap();
+    let mut there = unmarshal(driver, &message.request(), limits).unwrap();
+    there.call(|argument| {
+        // SAFETY: parameters and table lie in the message.
+        unsafe {
+            let params = &mut *argument.cast::<Table>();
+            params.count = 2;
+            std::slice::from_raw_parts_mut(params.tablePtr as *mut u8, 33 * 16).fill(0x11);
+        }
+    });
+    message.take_reply(&there.reply()).unwrap();
+    message.write_back(&mut caller).unwrap();
+    assert_eq!(caller.1.iter().filter(|byte| **byte == 0x11).count(), 2 * 16);
+}
+
+mod simulated {
+    use std::process::{Child, Command, Stdio};
+    use std::time::{Duration, Instant};
+
+    use super::*;
+
+    const SOCKET: &str = "NVABI_TEST_PROXY_SOCKET";
+    const TAG: &str = "NVABI_TEST_PROXY_TAG";
+    const PATIENCE: Duration = Duration::from_secs(60);
+
+    /// The side that has the device: this test again, below the simulator.
+    #[test]
+    fn device() {
+        let (Ok(socket), Ok(tag)) = (std::env::var(SOCKET), std::env::var(TAG)) else { return };
+        let done = proxy::device(&socket, &tag);
+        if let Err(error) = done {
+            eprintln!("{error}");
+            std::process::exit(1);
+        }
+    }
+
+    /// Starts it, and connects as soon as it listens. Nothing where no system call can be supervised.
+    fn started(folder: &Path, tag: &str) -> Option<(Child, UnixStream)> {
+        let (socket, log) = (folder.join("socket"), folder.join("log"));
+        let mut child = Command::new(env!("CARGO_BIN_EXE_nvabi"))
+            .args(["rm", "sim", "--tag", tag, "--"])
+            .arg(std::env::current_exe().unwrap())
+            .args(["--exact", "simulated::device", "--nocapture"])
+            .env(SOCKET, &socket)
+            .env(TAG, tag)
+            .stdout(Stdio::null())
+            .stderr(File::create(&log).unwrap())
+            .spawn()
+            .unwrap();
+        let start = Instant::now();
+        loop {
+            if let Ok(stream) = UnixStream::connect(&socket) {
+                return Some((child, stream));
+            }
+            if child.try_wait().unwrap().is_some() {
+                let text = std::fs::read_to_string(&log).unwrap();
+                assert!(text.contains("seccomp"), "{tag}: the device's side ended: {text}");
+                println!("skipped: no system call can be supervised here ({})", text.trim());
+                return None;
+            }
+            assert!(start.elapsed() < PATIENCE, "{tag}: nobody listens");
+            thread::sleep(Duration::from_millis(20));
+        }
+    }
+
+    #[test]
+    fn two_processes_on_four_drivers() {
+        for tag in ["535.183.01", "550.90.07", "570.86.15", "595.45.04"] {
+            let folder = tempfile::tempdir().unwrap();
+            let Some((mut child, stream)) = started(folder.path(), tag) else { return };
+            let mut told = Vec::new();
+            let mut remote = Remote::connect(stream).unwrap();
+            let asked = proxy::ask(&mut remote, &mut told);
+            asked
+                .and_then(|()| proxy::ask_gpu(&mut remote, &mut told))
+                .unwrap_or_else(|error| panic!("{tag}: {error}"));
+            drop(remote);
+            assert_eq!(
+                String::from_utf8(told).unwrap(),
+                format!(
+                    "driver {tag}\n\
+                     client true: status 0x0\n\
+                     version {tag}: status 0x0\n\
+                     unknown command: control command 0x12345678 is unknown, \
+                     and so is what it points to\n\
+                     freed: status 0x0\n\
+                     registered: 0, the same fd: true\n\
+                     device 0xcaf1: status 0x0\n\
+                     classes: true, all are there: true\n\
+                     unified memory: status 0x0\n"
+                )
+            );
+            assert!(child.wait().unwrap().success(), "{tag}");
+            assert!(!folder.path().join("socket").exists(), "{tag}: the socket stays");
+        }
+    }
+}

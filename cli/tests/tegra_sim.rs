@@ -1,0 +1,141 @@
+//! `nvabi tegra sim`: how a run ends, by signals and when it cannot go on, and what it leaves to the program.
+#![allow(clippy::unwrap_used, clippy::undocumented_unsafe_blocks)]
+
+use std::io::{BufRead, BufReader};
+use std::os::unix::process::{CommandExt as _, ExitStatusExt};
+use std::path::PathBuf;
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::time::{Duration, Instant};
+
+/// A simulator with a program in it, and the folder where both may put files.
+struct Run {
+    simulator: Child,
+    program: i32,
+    folder: PathBuf,
+}
+
+/// Begins a script that says its number after its first part; `None` where nothing can be simulated.
+fn begin(name: &str, first: &str, script: &str) -> Option<Run> {
+    let nvabi = env!("CARGO_BIN_EXE_nvabi");
+    let folder = std::env::temp_dir().join(format!("nvabi-test-{name}-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).unwrap();
+    let script = format!("{first}; echo $$; {script}");
+    let mut command = Command::new(nvabi);
+    command.args(["tegra", "sim", "--", "sh", "-c", &script]).env("TMPDIR", &folder);
+    command.stdout(Stdio::piped()).stderr(Stdio::null());
+    // Tests that run in the background are begun with signals ignored, and a shell sets no trap for those.
+    unsafe {
+        command.pre_exec(|| {
+            for signal in [libc::SIGHUP, libc::SIGINT, libc::SIGTERM] {
+                libc::signal(signal, libc::SIG_DFL);
+            }
+            Ok(())
+        });
+    }
+    let mut simulator = command.spawn().unwrap();
+    let mut line = String::new();
+    BufReader::new(simulator.stdout.take().unwrap()).read_line(&mut line).unwrap();
+    match line.trim().parse() {
+        Ok(program) => Some(Run { simulator, program, folder }),
+        Err(_) => {
+            assert_eq!(simulator.wait().unwrap().code(), Some(2));
+            eprintln!("skipped: no simulation");
+            None
+        }
+    }
+}
+
+impl Run {
+    fn tell(&self, signal: i32) {
+        unsafe { libc::kill(self.simulator.id() as i32, signal) };
+    }
+
+    fn wait(&mut self) -> ExitStatus {
+        let start = Instant::now();
+        loop {
+            if let Some(status) = self.simulator.try_wait().unwrap() {
+                return status;
+            }
+            assert!(start.elapsed() < Duration::from_secs(10), "it does not end");
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    }
+
+    /// Whether the program is there; one that waits to be reaped is not.
+    fn is_running(&self) -> bool {
+        let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.program));
+        stat.is_ok_and(|stat| !stat.contains(") Z "))
+    }
+}
+
+impl Drop for Run {
+    fn drop(&mut self) {
+        let _ = self.simulator.kill();
+        let _ = std::fs::remove_dir_all(&self.folder);
+    }
+}
+
+#[test]
+fn a_signal_goes_to_the_program() {
+    for signal in [libc::SIGHUP, libc::SIGINT, libc::SIGTERM] {
+        let trap = format!("trap 'exit 7' {signal}");
+        let Some(mut run) = begin("signal", &trap, "while :; do sleep 0.01; done") else { return };
+        run.tell(signal);
+        assert_eq!(run.wait().code(), Some(7), "the program's own answer");
+        assert!(!run.is_running());
+        assert_eq!(std::fs::read_dir(&run.folder).unwrap().count(), 0, "files are left");
+    }
+}
+
+#[test]
+fn a_second_signal_ends_what_the_program_left() {
+    let Some(mut run) =
+        begin("second", ":", "(while :; do cat /dev/null; sleep 0.01; done) & exit 3")
+    else {
+        return;
+    };
+    while run.is_running() {
+        std::thread::yield_now();
+    }
+    let start = Instant::now();
+    while run.simulator.try_wait().unwrap().is_none() {
+        assert!(start.elapsed() < Duration::from_secs(10), "it does not end");
+        run.tell(libc::SIGTERM);
+        // A third one may come when the simulator itself is about to end, on a busy machine.
+        std::thread::sleep(Duration::from_millis(500));
+    }
+    assert_eq!(run.wait().code(), Some(3));
+}
+
+#[test]
+fn a_program_ends_with_its_simulator() {
+    let Some(mut run) = begin("killed", ":", "while :; do sleep 0.01; done") else { return };
+    run.tell(libc::SIGKILL);
+    assert_eq!(run.wait().signal(), Some(libc::SIGKILL));
+    let start = Instant::now();
+    while run.is_running() {
+        assert!(start.elapsed() < Duration::from_secs(10), "it goes on");
+    }
+}
+
+#[test]
+fn a_simulation_that_cannot_begin_is_an_error() {
+    let nvabi = env!("CARGO_BIN_EXE_nvabi");
+    let mut command = Command::new(nvabi);
+    let command = command.args(["tegra", "sim", "--", "sleep", "60"]).env("TMPDIR", "/nonexistent");
+    let start = Instant::now();
+    assert_eq!(command.stderr(Stdio::null()).status().unwrap().code(), Some(2));
+    assert!(start.elapsed() < Duration::from_secs(10));
+}
+
+#[test]
+fn a_program_keeps_its_own_limit_of_files() {
+    let script = format!(
+        "ulimit -Sn 200 && {} tegra sim -- sh -c 'exit $(ulimit -Sn)'",
+        env!("CARGO_BIN_EXE_nvabi")
+    );
+    let mut command = Command::new("sh");
+    let status = command.args(["-c", &script]).stdout(Stdio::null()).stderr(Stdio::null()).status();
+    // 2: nothing can be simulated here.
+    assert!(matches!(status.unwrap().code(), Some(2 | 200)));
+}

@@ -1,0 +1,137 @@
+//! Programs compiled, recorded in the emulator and compared by `nvabi trace`, as a user does it.
+#![allow(clippy::expect_used, clippy::panic)]
+
+use std::env;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use nvabi_trace::{EventKind, Found, Trace};
+
+const ROOT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/..");
+
+/// The variables that tell nvabi where its libraries and CUDA are; None, and why is said, where something
+/// is missing.
+fn variables() -> Option<Vec<(&'static str, PathBuf)>> {
+    let exe = env::current_exe().expect("the test's own path");
+    let libraries = exe.parent().expect("target/PROFILE/deps");
+    let mut variables = Vec::new();
+    for (variable, name) in [
+        ("NVABI_PASS", "libnvabi_pass.so"),
+        ("NVABI_RECORDER", "libnvabi_record.so"),
+        ("NVABI_EMU", "libnvabi_cuda.so"),
+    ] {
+        let library = libraries.join(name);
+        if !library.is_file() {
+            println!("skipped: {name} is built with the whole workspace alone");
+            return None;
+        }
+        variables.push((variable, library));
+    }
+    if env::var_os("CUDA_PATH").is_none() {
+        let toolkit = libraries.ancestors().nth(2).expect("target").join("cuda-toolkit");
+        let script = Path::new(ROOT).join("cuda/toolkit.sh");
+        let fetched = Command::new(script).arg(&toolkit).output();
+        if !fetched.is_ok_and(|output| output.status.success()) {
+            println!("skipped: no CUDA in CUDA_PATH, and cuda/toolkit.sh could not fetch it");
+            return None;
+        }
+        variables.push(("CUDA_PATH", toolkit));
+    }
+    Some(variables)
+}
+
+#[test]
+fn the_answer_names_the_line_of_the_bug() {
+    let Some(variables) = variables() else { return };
+    let mut command = Command::new(Path::new(ROOT).join("examples/diverge/run.sh"));
+    command.env("NVABI", env!("CARGO_BIN_EXE_nvabi")).envs(variables);
+    let output = command.output().expect("the script runs");
+    let (out, error) =
+        (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    if out.contains("skipped:") || error.contains("skipped:") {
+        println!("{out}{error}");
+        return;
+    }
+    assert!(output.status.success(), "{out}{error}");
+    assert!(out.contains("collide.cu:26:13 in walk"), "{out}");
+    // What the program prints is what it prints without a recorder.
+    assert!(
+        out.contains("128 particles, 1667 steps") && out.contains("128 particles, 1709 steps"),
+        "{out}"
+    );
+}
+
+/// How many steps it takes from a number to 1.
+fn steps(mut n: u32) -> u32 {
+    let mut taken = 0;
+    while n != 1 {
+        n = if n % 2 == 1 { 3 * n + 1 } else { n / 2 };
+        taken += 1;
+    }
+    taken
+}
+
+#[test]
+fn units_that_are_linked_are_recorded_with_the_sites_of_each() {
+    let Some(variables) = variables() else { return };
+    if Command::new("clang++-19").arg("--version").output().is_err() {
+        println!("skipped: no clang++-19");
+        return;
+    }
+    let folder = tempfile::tempdir().expect("a folder");
+    let nvabi = |arguments: &[&str]| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_nvabi"));
+        command.current_dir(&folder).envs(variables.iter().cloned()).arg("trace").args(arguments);
+        let output = command.output().expect("nvabi runs");
+        let error = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(output.status.success(), "{arguments:?}: {error}");
+        String::from_utf8_lossy(&output.stdout).into_owned()
+    };
+    // One unit is compiled by itself, the other where the program is linked.
+    let source = |name: &str| format!("{ROOT}/cli/tests/linked/{name}.cu");
+    nvabi(&["cc", "-fgpu-rdc", "-O0", "-c", &source("steps"), "-o", "steps.o"]);
+    let archive =
+        Command::new("ar").current_dir(&folder).args(["rc", "libsteps.a", "steps.o"]).output();
+    assert!(archive.is_ok_and(|output| output.status.success()));
+    for unit in [&["steps.o"][..], &["libsteps.a"], &["-L.", "-lsteps"]] {
+        let link = ["cc", "-fgpu-rdc", "-O0", &source("walk"), "-o", "walk"];
+        nvabi(&[&link, unit].concat());
+        let printed = nvabi(&["record", "--emulate", "-o", "walk.nvtrace", "--", "./walk"]);
+        both_units_are_recorded(&printed, &folder.path().join("walk.nvtrace"));
+    }
+}
+
+/// Of what `walk` printed and recorded.
+fn both_units_are_recorded(printed: &str, trace: &Path) {
+    let total: u32 = (1..=40).map(steps).sum();
+    assert_eq!(printed, format!("{total} steps, 40 calls\n"));
+
+    let trace = Trace::open(trace).expect("a trace");
+    let [launch] = trace.launches() else { panic!("{:?}", trace.launches()) };
+    assert_ne!(launch.module_hash, [0; 32]);
+    let rows: Vec<_> =
+        (0..trace.site_count(0)).map(|at| trace.site(0, at as u32).expect("a site")).collect();
+    let line_of = |file: &str, text: &str| {
+        let source =
+            std::fs::read_to_string(format!("{ROOT}/cli/tests/linked/{file}")).expect("it");
+        1 + source.lines().position(|line| line.contains(text)).expect("the line") as u32
+    };
+    let masks = |warp: u32, file: &str, text: &str| -> Vec<u32> {
+        let line = line_of(file, text);
+        let here = |key: u64| rows.iter().any(|s| s.key == key && s.file == file && s.line == line);
+        let Some(Found::Warp(warp)) = trace.warps(0).nth(warp as usize) else { panic!("{warp}") };
+        let events = warp.events().map(|event| event.expect("an event"));
+        events.filter(|e| e.kind == EventKind::BRANCH && here(e.site)).map(|e| e.mask).collect()
+    };
+    for warp in 0..2 {
+        let lanes = |wanted: &dyn Fn(u32) -> bool| -> u32 {
+            let numbers = (0..32).map(|lane| (lane, warp * 32 + lane + 1));
+            numbers.filter(|(_, n)| *n <= 40 && wanted(*n)).map(|(lane, _)| 1 << lane).sum()
+        };
+        assert_eq!(masks(warp, "walk.cu", "if (i < count)"), [u32::MAX]);
+        // Round by round, those that are still on their way.
+        let wanted: Vec<u32> =
+            (0..).map(|round| lanes(&|n| steps(n) >= round)).take_while(|m| *m != 0).collect();
+        assert_eq!(masks(warp, "steps.cu", "while (n != 1)"), wanted, "warp {warp}");
+    }
+}

@@ -1,0 +1,319 @@
+//! Displays and GPUs of DRM: dumb buffers, and PRIME to export and to import.
+
+use std::collections::HashMap;
+use std::fs::File;
+use std::io;
+use std::ops::RangeBounds;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::Path;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use drm::buffer::{DrmFourcc, DrmModifier, Handle, PlanarBuffer};
+use drm::control::{Device as _, FbCmd2Flags, plane};
+use drm::{ClientCapability, Device as _, DriverCapability};
+use nix::libc;
+
+use super::{each, name_of, nodes, open};
+use crate::convert::{self, FormatModifier, in_formats};
+use crate::{
+    Buffer, Capability, CapabilitySet, Description, Device, DeviceInfo, Driver, Error, ErrorKind,
+    Fourcc, Image, Import, Layout, MODIFIER_INVALID, MODIFIER_LINEAR, Operation, Result,
+};
+
+const FOLDER: &str = "/dev/dri";
+
+/// `DRM_PRIME_CAP_IMPORT` and `DRM_PRIME_CAP_EXPORT`.
+const PRIME_IMPORT: u64 = 1;
+const PRIME_EXPORT: u64 = 2;
+
+/// Every node of DRM that shares memory: `drm:card0` (displays, dumb buffers), `drm:renderD128`.
+pub(super) struct Drm;
+
+impl Driver for Drm {
+    fn name(&self) -> &str {
+        "drm"
+    }
+
+    fn devices(&self) -> Result<Vec<Box<dyn Device>>> {
+        let mut found = nodes(FOLDER, "card")?;
+        found.extend(nodes(FOLDER, "renderD")?);
+        each(&found, |node| Ok(Node::open(node)?.map(|node| Box::new(node) as Box<dyn Device>)))
+    }
+}
+
+/// An open node, and how often each of its GEM handles is in use: the kernel gives one handle for one
+/// buffer, however often it is imported, and closes it at the first close.
+struct Card {
+    file: File,
+    handles: Mutex<HashMap<Handle, usize>>,
+}
+
+impl AsFd for Card {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.file.as_fd()
+    }
+}
+impl drm::Device for Card {}
+impl drm::control::Device for Card {}
+
+impl Card {
+    /// Cards without displays are not asked for this capability, though some of them make buffers.
+    fn makes_dumb_buffers(&self) -> bool {
+        self.get_driver_capability(DriverCapability::DumbBuffer).map_or_else(
+            |_| {
+                let made = self.create_dumb_buffer((16, 16), DrmFourcc::Xrgb8888, 32);
+                made.and_then(|made| self.destroy_dumb_buffer(made)).is_ok()
+            },
+            |makes| makes == 1,
+        )
+    }
+
+    /// What a plane shows: its property `IN_FORMATS`; where it has none, its formats in rows.
+    fn formats(&self, plane: plane::Handle) -> io::Result<Vec<FormatModifier>> {
+        for (property, value) in &self.get_properties(plane)? {
+            if self.get_property(*property)?.name() == c"IN_FORMATS" {
+                let blob = self.get_property_blob(*value)?;
+                return in_formats::read(&blob).map_err(io::Error::other);
+            }
+        }
+        let formats = self.get_plane(plane)?;
+        let in_rows =
+            |format: &u32| FormatModifier { format: Fourcc(*format), modifier: MODIFIER_LINEAR };
+        Ok(formats.formats().iter().map(in_rows).collect())
+    }
+
+    fn take(self: &Arc<Self>, fd: BorrowedFd<'_>) -> io::Result<GemHandle> {
+        let mut handles = self.handles.lock().unwrap_or_else(PoisonError::into_inner);
+        let handle = self.prime_fd_to_buffer(fd)?;
+        *handles.entry(handle).or_default() += 1;
+        Ok(GemHandle { card: self.clone(), handle })
+    }
+}
+
+struct GemHandle {
+    card: Arc<Card>,
+    handle: Handle,
+}
+
+impl Import for GemHandle {
+    fn handle(&self) -> u64 {
+        u64::from(u32::from(self.handle))
+    }
+}
+
+impl Drop for GemHandle {
+    fn drop(&mut self) {
+        let mut handles = self.card.handles.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some(count) = handles.get_mut(&self.handle) else { return };
+        *count -= 1;
+        if *count == 0 {
+            handles.remove(&self.handle);
+            // Nobody is there to hear of it.
+            let _ = self.card.close_buffer(self.handle);
+        }
+    }
+}
+
+struct Node {
+    card: Arc<Card>,
+    info: DeviceInfo,
+}
+
+impl Node {
+    /// `None` for a node that shares no memory.
+    fn open(path: &Path) -> Result<Option<Self>> {
+        let card = Card { file: open(path)?, handles: Mutex::default() };
+        // Who opens a card first becomes its master, which is the display server's to be.
+        let _ = card.release_master_lock();
+        let prime = card.get_driver_capability(DriverCapability::Prime).unwrap_or(0);
+        if prime == 0 {
+            return Ok(None);
+        }
+        let name = name_of(path);
+        let allocates =
+            name.starts_with("card") && prime & PRIME_EXPORT != 0 && card.makes_dumb_buffers();
+        let mut operations = Vec::new();
+        if name.starts_with("renderD") {
+            operations.extend([Operation::Texture, Operation::Render]);
+        } else if card.resource_handles().is_ok_and(|found| !found.crtcs().is_empty()) {
+            operations.push(Operation::Scanout);
+        }
+        let info = DeviceInfo {
+            name: format!("drm:{name}"),
+            node: path.display().to_string(),
+            operations,
+            allocates,
+            imports: prime & PRIME_IMPORT != 0,
+        };
+        Ok(Some(Self { card: Arc::new(card), info }))
+    }
+
+    /// What a plane of the display takes.
+    fn scanout_sets(&self, image: &Image) -> Result<Vec<CapabilitySet>> {
+        let refused = |error| self.refused("cannot be asked for its planes", error);
+        let resources = self.card.resource_handles().map_err(refused)?;
+        let fits = resources.supported_fb_width().contains(&image.width)
+            && resources.supported_fb_height().contains(&image.height);
+        if !fits {
+            return Ok(Vec::new());
+        }
+        // Without this only overlays are shown.
+        let _ = self.card.set_client_capability(ClientCapability::UniversalPlanes, true);
+        let mut pairs = Vec::new();
+        for plane in self.card.plane_handles().map_err(refused)? {
+            pairs.extend(self.card.formats(plane).map_err(refused)?);
+        }
+        pairs.sort();
+        pairs.dedup();
+        // Explicit layouts alone: what is implicit, another device cannot know.
+        pairs.retain(|pair| pair.modifier != MODIFIER_INVALID);
+        Ok(convert::sets(&pairs, image.format, 0, &[]))
+    }
+
+    /// Whether the display takes the memory as a framebuffer, which is gone again afterwards.
+    fn try_framebuffer(&self, handle: Handle, description: &Description) -> Result<()> {
+        let framebuffer = Framebuffer::new(handle, description)?;
+        let explicit = framebuffer.modifier.is_some()
+            && self.card.get_driver_capability(DriverCapability::AddFB2Modifiers).unwrap_or(0) == 1;
+        let (framebuffer, flags) = if explicit {
+            (framebuffer, FbCmd2Flags::MODIFIERS)
+        } else {
+            (Framebuffer { modifier: None, ..framebuffer }, FbCmd2Flags::empty())
+        };
+        let added = self.card.add_planar_framebuffer(&framebuffer, flags);
+        let added = added.map_err(|error| {
+            self.refused(&format!("takes no framebuffer {}", description.usage.image), error)
+        })?;
+        let removed = self.card.destroy_framebuffer(added);
+        removed.map_err(|error| self.refused("keeps a framebuffer", error))
+    }
+
+    fn make(&self, layout: &Layout) -> Result<OwnedFd> {
+        // A dumb buffer with the rows of the layout; what it holds is the layout's business.
+        let pitch = layout.planes.first().map_or(layout.size, |plane| plane.pitch).max(4);
+        let (width, height) = (pitch.div_ceil(4), layout.size.div_ceil(pitch).max(1));
+        let size = u32::try_from(width).ok().zip(u32::try_from(height).ok());
+        let Some(size) = size else {
+            return Err(Error::invalid(format!("no dumb buffer has {} bytes", layout.size)));
+        };
+        let card = &self.card;
+        let dumb = card.create_dumb_buffer(size, DrmFourcc::Xrgb8888, 32);
+        let dumb = dumb.map_err(|error| self.refused("makes no dumb buffer", error))?;
+        let flags = (libc::O_CLOEXEC | libc::O_RDWR) as u32;
+        let exported = card.buffer_to_prime_fd(drm::buffer::Buffer::handle(&dumb), flags);
+        // The dma-buf holds the memory from here on.
+        let _ = card.destroy_dumb_buffer(dumb);
+        exported.map_err(|error| self.refused("exports no dumb buffer", error))
+    }
+
+    fn refused(&self, what: &str, error: io::Error) -> Error {
+        Error::io(ErrorKind::Call, format!("{} {what}", self.info.name), error)
+    }
+}
+
+impl Device for Node {
+    fn info(&self) -> &DeviceInfo {
+        &self.info
+    }
+
+    /// Of render nodes only what every GPU can do is known here: rows one behind the other.
+    fn sets(&self, image: &Image, operation: Operation) -> Result<Vec<CapabilitySet>> {
+        match operation {
+            _ if !self.info.operations.contains(&operation) => Ok(Vec::new()),
+            Operation::Scanout => self.scanout_sets(image),
+            _ => Ok(linear()),
+        }
+    }
+
+    fn cost(&self, _set: &CapabilitySet) -> u64 {
+        30
+    }
+
+    fn allocate(&self, description: &Description) -> Result<Buffer> {
+        if !self.info.allocates {
+            return Err(Error::unsupported(format!("{} makes no memory", self.info.name)));
+        }
+        Buffer::new(self.make(&description.layout)?, description.clone())
+    }
+
+    fn import(&self, buffer: &Buffer) -> Result<Box<dyn Import>> {
+        let description = buffer.description();
+        let handle = self.card.take(buffer.as_fd());
+        let handle = handle.map_err(|error| self.refused("takes no such memory", error))?;
+        let shown = description
+            .usage
+            .uses
+            .iter()
+            .any(|each| each.device == self.info.name && each.operation == Operation::Scanout);
+        if shown {
+            self.try_framebuffer(handle.handle, description)?;
+        }
+        Ok(Box::new(handle))
+    }
+}
+
+fn linear() -> Vec<CapabilitySet> {
+    vec![CapabilitySet::new(vec![], vec![Capability::pitch_linear()])]
+}
+
+/// An image in one piece of memory.
+struct Framebuffer {
+    size: (u32, u32),
+    format: DrmFourcc,
+    modifier: Option<DrmModifier>,
+    pitches: [u32; 4],
+    offsets: [u32; 4],
+    handles: [Option<Handle>; 4],
+}
+
+impl Framebuffer {
+    fn new(handle: Handle, description: &Description) -> Result<Self> {
+        let Image { width, height, format: Fourcc(format) } = description.usage.image;
+        let layout = &description.layout;
+        let format = DrmFourcc::try_from(format)
+            .map_err(|_| Error::unsupported(format!("no framebuffer has {}", Fourcc(format))))?;
+        let modifier = Some(layout.modifier).filter(|modifier| *modifier != MODIFIER_INVALID);
+        let mut made = Self {
+            size: (width, height),
+            format,
+            modifier: modifier.map(DrmModifier::from),
+            pitches: [0; 4],
+            offsets: [0; 4],
+            handles: [None; 4],
+        };
+        if layout.planes.len() > made.handles.len() {
+            return Err(Error::invalid("a framebuffer has four planes at most"));
+        }
+        for (index, plane) in layout.planes.iter().enumerate() {
+            let number = |value: u64| {
+                let wide = format!("{value} bytes are too many for a framebuffer");
+                u32::try_from(value).map_err(|_| Error::invalid(wide))
+            };
+            made.pitches[index] = number(plane.pitch)?;
+            made.offsets[index] = number(plane.offset)?;
+            made.handles[index] = Some(handle);
+        }
+        Ok(made)
+    }
+}
+
+impl PlanarBuffer for Framebuffer {
+    fn size(&self) -> (u32, u32) {
+        self.size
+    }
+    fn format(&self) -> DrmFourcc {
+        self.format
+    }
+    fn modifier(&self) -> Option<DrmModifier> {
+        self.modifier
+    }
+    fn pitches(&self) -> [u32; 4] {
+        self.pitches
+    }
+    fn handles(&self) -> [Option<Handle>; 4] {
+        self.handles
+    }
+    fn offsets(&self) -> [u32; 4] {
+        self.offsets
+    }
+}

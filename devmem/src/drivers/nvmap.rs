@@ -1,0 +1,118 @@
+//! Memory of a Jetson: made by nvmap, mapped by nvgpu.
+
+use std::io;
+
+use crate::{
+    Buffer, Capability, CapabilitySet, Constraint, ConstraintName, Description, Device, DeviceInfo,
+    Driver, Error, ErrorKind, Image, Import, Memory, Operation, Result, placement,
+};
+use nvabi::tegra;
+
+const NODE: &str = "/dev/nvmap";
+const PAGE: u64 = tegra::PAGE;
+
+/// The GPU of a Jetson and its allocator, as `nvmap:gpu`.
+pub(super) struct Nvmap;
+
+impl Driver for Nvmap {
+    fn name(&self) -> &str {
+        "nvmap"
+    }
+
+    fn devices(&self) -> Result<Vec<Box<dyn Device>>> {
+        if !std::path::Path::new(NODE).exists() {
+            return Ok(Vec::new());
+        }
+        let device = tegra::Device::open().map_err(|error| told("nvmap", &error))?;
+        Ok(vec![Box::new(Gpu::new(device))])
+    }
+}
+
+struct Gpu {
+    device: tegra::Device,
+    info: DeviceInfo,
+}
+
+impl Gpu {
+    fn new(device: tegra::Device) -> Self {
+        let info = DeviceInfo {
+            name: "nvmap:gpu".to_owned(),
+            node: NODE.to_owned(),
+            operations: vec![Operation::Texture, Operation::Render, Operation::Copy],
+            allocates: true,
+            imports: true,
+        };
+        Self { device, info }
+    }
+}
+
+/// Pages behind the SMMU: any of the system's, in one piece for what is behind it alone.
+const MEMORY: Memory = Memory::PAGES;
+
+impl Device for Gpu {
+    fn info(&self) -> &DeviceInfo {
+        &self.info
+    }
+
+    fn sets(&self, _image: &Image, operation: Operation) -> Result<Vec<CapabilitySet>> {
+        if !self.info.operations.contains(&operation) {
+            return Ok(Vec::new());
+        }
+        let constraints = vec![
+            Constraint::new(ConstraintName::SIZE_ALIGNMENT, PAGE),
+            Constraint::new(ConstraintName::PLACEMENT, placement::SYSTEM | placement::CONTIGUOUS),
+        ];
+        Ok(vec![CapabilitySet::new(constraints, vec![Capability::pitch_linear()])])
+    }
+
+    /// On a Jetson all of its devices take nvmap's memory, and some no other.
+    fn cost(&self, _set: &CapabilitySet) -> u64 {
+        5
+    }
+
+    fn memory(&self) -> Option<Memory> {
+        Some(MEMORY)
+    }
+
+    fn allocate(&self, description: &Description) -> Result<Buffer> {
+        MEMORY.serves(description)?;
+        let size = description.layout.size;
+        let made = tegra::Memory::allocate(&self.device, size, tegra::Cache::Inner);
+        let made = made.map_err(|error| told(&self.info.name, &error))?;
+        let fd = made.dmabuf().try_clone_to_owned();
+        let fd = fd.map_err(|error| Error::io(ErrorKind::Call, "dup of a buffer", error))?;
+        Buffer::new(fd, description.clone())
+    }
+
+    /// Maps the memory into an address space of its own.
+    fn import(&self, buffer: &Buffer) -> Result<Box<dyn Import>> {
+        let refused = |error| told(&self.info.name, &error);
+        let size = buffer.size().next_multiple_of(PAGE);
+        let memory = tegra::Memory::from_dmabuf(buffer.export()?, size, tegra::Cache::Inner);
+        let space = tegra::AddressSpace::new(&self.device).map_err(refused)?;
+        Ok(Box::new(Mapped(space.map(memory).map_err(refused)?)))
+    }
+}
+
+/// Memory that the GPU sees.
+struct Mapped(tegra::Buffer);
+
+impl Import for Mapped {
+    /// Where the GPU sees it.
+    fn handle(&self) -> u64 {
+        self.0.gpu_address()
+    }
+}
+
+fn told(name: &str, error: &tegra::Error) -> Error {
+    let kind = match error.kind() {
+        tegra::ErrorKind::Open => ErrorKind::Open,
+        tegra::ErrorKind::Unsupported | tegra::ErrorKind::UnknownRelease => ErrorKind::Unsupported,
+        tegra::ErrorKind::Invalid => ErrorKind::Invalid,
+        _ => ErrorKind::Call,
+    };
+    match error.errno() {
+        Some(errno) => Error::io(kind, name, io::Error::from_raw_os_error(errno)),
+        None => Error::new(kind, format!("{name}: {error}")),
+    }
+}

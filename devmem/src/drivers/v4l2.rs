@@ -1,0 +1,257 @@
+//! Cameras and other sources of V4L2: their own memory exported, that of others imported.
+
+use std::fs::File;
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::path::Path;
+
+use nix::libc;
+use zerocopy::FromZeros;
+
+use super::{each, name_of, nodes, open};
+use crate::uapi::{
+    self, V4l2Buffer, V4l2Capability, V4l2ExportBuffer, V4l2Format, V4l2RequestBuffers,
+};
+use crate::{
+    Buffer, Capability, CapabilitySet, Constraint, ConstraintName, Description, Device, DeviceInfo,
+    Driver, Error, ErrorKind, Fourcc, Image, Import, Operation, Result, Transition, Wait,
+};
+
+const FOLDER: &str = "/dev";
+
+/// Formats that V4L2 knows by another fourcc than DRM: DRM's, then V4L2's.
+const RENAMED: [(&[u8; 4], &[u8; 4]); 4] =
+    [(b"RG24", b"BGR3"), (b"BG24", b"RGB3"), (b"RG16", b"RGBP"), (b"R8  ", b"GREY")];
+
+/// Every node that captures whole frames into one plane of memory: `v4l2:video0`.
+pub(super) struct V4l2;
+
+impl Driver for V4l2 {
+    fn name(&self) -> &str {
+        "v4l2"
+    }
+
+    fn devices(&self) -> Result<Vec<Box<dyn Device>>> {
+        let found = nodes(FOLDER, "video")?;
+        each(&found, |node| Ok(Source::open(node)?.map(|node| Box::new(node) as Box<dyn Device>)))
+    }
+}
+
+struct Source {
+    info: DeviceInfo,
+}
+
+impl Source {
+    /// `None` for a node that does not capture, or only as multi-planar buffers.
+    fn open(path: &Path) -> Result<Option<Self>> {
+        let queue = Queue { file: open(path)?, name: format!("v4l2:{}", name_of(path)) };
+        let mut known = V4l2Capability::new_zeroed();
+        queue.call("VIDIOC_QUERYCAP", &uapi::V4L2_QUERYCAP, &mut known)?;
+        let of_node = known.capabilities & uapi::V4L2_CAP_DEVICE_CAPS != 0;
+        let can = if of_node { known.device_caps } else { known.capabilities };
+        let needed = uapi::V4L2_CAP_VIDEO_CAPTURE | uapi::V4L2_CAP_STREAMING;
+        if can & needed != needed {
+            return Ok(None);
+        }
+        let info = DeviceInfo {
+            name: queue.name,
+            node: path.display().to_string(),
+            operations: vec![Operation::Capture],
+            allocates: true,
+            imports: true,
+        };
+        Ok(Some(Self { info }))
+    }
+
+    /// A queue of its own: the node's other users keep theirs.
+    fn queue(&self) -> Result<Queue> {
+        Ok(Queue { file: open(&self.info.node)?, name: self.info.name.clone() })
+    }
+
+    /// A queue that is set to the image, with one buffer.
+    fn prepared(&self, description: &Description, memory: u32) -> Result<Prepared> {
+        let queue = self.queue()?;
+        let [plane] = description.layout.planes.as_slice() else {
+            let what = format!("{} takes one plane of memory", queue.name);
+            return Err(Error::unsupported(what));
+        };
+        let image = description.usage.image;
+        let format = queue.format(&uapi::V4L2_S_FMT, &image, plane.pitch)?;
+        if u64::from(format.bytesperline) != plane.pitch {
+            let what = format!(
+                "{} has rows of {} bytes, not {}",
+                queue.name, format.bytesperline, plane.pitch
+            );
+            return Err(Error::unsupported(what));
+        }
+        queue.request_buffers(memory, 1)?;
+        Ok(Prepared { queue, memory, size: format.sizeimage })
+    }
+}
+
+impl Device for Source {
+    fn info(&self) -> &DeviceInfo {
+        &self.info
+    }
+
+    /// What the driver makes of the image when it is asked for it. Rows that are longer than they
+    /// have to be show what they are aligned to.
+    fn sets(&self, image: &Image, operation: Operation) -> Result<Vec<CapabilitySet>> {
+        if operation != Operation::Capture {
+            return Ok(Vec::new());
+        }
+        let queue = self.queue()?;
+        let Ok(tight) = queue.format(&uapi::V4L2_TRY_FMT, image, 0) else { return Ok(Vec::new()) };
+        let pitch = u64::from(tight.bytesperline);
+        let mut constraints = Vec::new();
+        let longer = u64::from(queue.format(&uapi::V4L2_TRY_FMT, image, pitch + 1)?.bytesperline);
+        if longer == pitch {
+            // It has one answer.
+            constraints.push(Constraint::new(ConstraintName::MAX_PITCH, pitch));
+        }
+        let alignment = 1 << longer.trailing_zeros().min(pitch.trailing_zeros());
+        if alignment > 1 {
+            constraints.push(Constraint::new(ConstraintName::PITCH_ALIGNMENT, alignment));
+        }
+        let rows = pitch * u64::from(image.height);
+        if let Some(behind) = u64::from(tight.sizeimage).checked_sub(rows).filter(|more| *more > 0)
+        {
+            constraints.push(Constraint::new(ConstraintName::SIZE_PADDING, behind));
+        }
+        Ok(vec![CapabilitySet::new(constraints, vec![Capability::pitch_linear()])])
+    }
+
+    fn cost(&self, _set: &CapabilitySet) -> u64 {
+        40
+    }
+
+    fn allocate(&self, description: &Description) -> Result<Buffer> {
+        let prepared = self.prepared(description, uapi::V4L2_MMAP)?;
+        // The dma-buf holds the memory when the queue is gone.
+        Buffer::new(prepared.export()?, description.clone())
+    }
+
+    /// While the import is held, nobody else can capture.
+    fn import(&self, buffer: &Buffer) -> Result<Box<dyn Import>> {
+        let prepared = self.prepared(buffer.description(), uapi::V4L2_DMABUF)?;
+        prepared.take(buffer)?;
+        Ok(Box::new(prepared))
+    }
+
+    /// V4L2 puts no fences: a frame is finished when its buffer comes back.
+    fn transition(&self, from: Operation, to: Operation) -> Transition {
+        let between = Transition::between(from, to);
+        let by_frame = from == Operation::Capture && between.wait == Wait::Fences;
+        Transition { wait: if by_frame { Wait::Device } else { between.wait }, ..between }
+    }
+}
+
+/// An open node.
+struct Queue {
+    file: File,
+    name: String,
+}
+
+impl Queue {
+    fn call<T>(&self, name: &str, request: &uapi::Request<T>, params: &mut T) -> Result<()> {
+        // SAFETY: the node is V4L2's, and no record that is used here has an address.
+        let called = unsafe { request.call(self.file.as_fd(), params) };
+        called.map(drop).map_err(|error| self.refused(name, error))
+    }
+
+    /// Tries or sets a format; 0 asks for the shortest rows that the driver has.
+    fn format(
+        &self,
+        request: &uapi::Request<V4l2Format>,
+        image: &Image,
+        pitch: u64,
+    ) -> Result<V4l2Format> {
+        let pixelformat = pixel_format(image.format);
+        let bytesperline = u32::try_from(pitch)
+            .map_err(|_| Error::invalid(format!("rows of {pitch} bytes are too long")))?;
+        let mut format = V4l2Format {
+            kind: uapi::V4L2_VIDEO_CAPTURE,
+            width: image.width,
+            height: image.height,
+            pixelformat,
+            field: uapi::V4L2_FIELD_NONE,
+            bytesperline,
+            ..V4l2Format::new_zeroed()
+        };
+        self.call("VIDIOC_S_FMT", request, &mut format)?;
+        // What it cannot do, a driver replaces by what it can.
+        let is_it = format.pixelformat == pixelformat
+            && (format.width, format.height) == (image.width, image.height);
+        if is_it {
+            return Ok(format);
+        }
+        Err(Error::unsupported(format!("{} does not capture {image}", self.name)))
+    }
+
+    fn request_buffers(&self, memory: u32, count: u32) -> Result<()> {
+        let kind = uapi::V4L2_VIDEO_CAPTURE;
+        let mut params = V4l2RequestBuffers { count, kind, memory, capabilities: 0, reserved: 0 };
+        self.call("VIDIOC_REQBUFS", &uapi::V4L2_REQBUFS, &mut params)
+    }
+
+    fn refused(&self, call: &str, error: io::Error) -> Error {
+        Error::io(ErrorKind::Call, format!("{call} on {}", self.name), error)
+    }
+}
+
+/// A queue with one buffer, which it lets go of when this goes.
+struct Prepared {
+    queue: Queue,
+    memory: u32,
+    size: u32,
+}
+
+impl Prepared {
+    fn export(&self) -> Result<OwnedFd> {
+        let mut params = V4l2ExportBuffer {
+            kind: uapi::V4L2_VIDEO_CAPTURE,
+            flags: (libc::O_CLOEXEC | libc::O_RDWR) as u32,
+            fd: -1,
+            ..V4l2ExportBuffer::new_zeroed()
+        };
+        self.queue.call("VIDIOC_EXPBUF", &uapi::V4L2_EXPBUF, &mut params)?;
+        // SAFETY: the kernel has just made it.
+        unsafe { uapi::own(params.fd) }.map_err(|error| self.queue.refused("VIDIOC_EXPBUF", error))
+    }
+
+    /// Queues the memory, at which the driver maps it: before it streams, nothing is captured.
+    fn take(&self, buffer: &Buffer) -> Result<()> {
+        if buffer.size() < u64::from(self.size) {
+            let what = format!(
+                "{} writes {} bytes, but the buffer has {}",
+                self.queue.name,
+                self.size,
+                buffer.size()
+            );
+            return Err(Error::new(ErrorKind::Mismatch, what));
+        }
+        let mut params = V4l2Buffer {
+            kind: uapi::V4L2_VIDEO_CAPTURE,
+            memory: uapi::V4L2_DMABUF,
+            m: buffer.as_fd().as_raw_fd() as u64,
+            // The driver takes the file's own size.
+            length: 0,
+            ..V4l2Buffer::new_zeroed()
+        };
+        self.queue.call("VIDIOC_QBUF", &uapi::V4L2_QBUF, &mut params)
+    }
+}
+
+impl Import for Prepared {}
+
+impl Drop for Prepared {
+    fn drop(&mut self) {
+        // Closing the file does it as well; nobody is there to hear why not.
+        let _ = self.queue.request_buffers(self.memory, 0);
+    }
+}
+
+fn pixel_format(fourcc: Fourcc) -> u32 {
+    let renamed = RENAMED.iter().find(|(drm, _)| Fourcc::new(drm) == fourcc);
+    renamed.map_or(fourcc.0, |(_, v4l2)| u32::from_le_bytes(**v4l2))
+}

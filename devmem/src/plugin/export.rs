@@ -1,0 +1,213 @@
+//! The other side: a Rust driver as a plugin.
+
+use std::collections::HashMap;
+use std::ffi::{CString, c_int};
+use std::os::fd::{BorrowedFd, IntoRawFd};
+use std::sync::{Mutex, OnceLock, PoisonError};
+
+use nix::libc::{EBADF, EINVAL, EIO, ENODEV, ENOTSUP};
+
+use super::abi::{
+    self, Pointer, RawDevice, RawDriver, RawImage, RawMemory, RawSet, RawSink, RawTransition, value,
+};
+use super::raw::{LentSet, image_of, memory_of, set_of};
+use crate::buffer::Buffer;
+use crate::driver::{Device, Driver, Import};
+use crate::error::{Error, ErrorKind};
+use crate::usage::Operation;
+
+/// Makes a shared library a plugin: `devmem_plugin!(MyDriver)`, once in a crate of type `cdylib`,
+/// with an expression whose type implements [`Driver`](crate::Driver). Its devices are asked
+/// for once, when the library is loaded.
+#[macro_export]
+macro_rules! devmem_plugin {
+    ($driver:expr) => {
+        /// The driver of this plugin, as `nvabi-devmem.h` has it.
+        #[unsafe(no_mangle)]
+        pub extern "C" fn nvabi_devmem_driver_v1() -> *const $crate::plugin::abi::RawDriver {
+            $crate::plugin::export(|| ::std::boxed::Box::new($driver))
+        }
+    };
+}
+
+struct State {
+    raw: RawDriver,
+    /// What `raw` points to.
+    _name: CString,
+    devices: Vec<Box<dyn Device>>,
+    imports: Mutex<Imports>,
+}
+
+#[derive(Default)]
+struct Imports {
+    taken: HashMap<u64, Box<dyn Import>>,
+    last: u64,
+}
+
+/// A shared library has one driver, so it has one state.
+static STATE: OnceLock<Option<State>> = OnceLock::new();
+
+/// What `devmem_plugin!` calls. Null when the driver cannot tell its devices.
+#[doc(hidden)]
+pub fn export(driver: fn() -> Box<dyn Driver>) -> *const RawDriver {
+    let state = STATE.get_or_init(|| {
+        let driver = driver();
+        let name = CString::new(driver.name()).ok()?;
+        let raw = RawDriver {
+            version: value::VERSION,
+            size: size_of::<RawDriver>() as u32,
+            name: Pointer(name.as_ptr()),
+            device: Pointer(Some(device)),
+            sets: Pointer(Some(sets)),
+            cost: Pointer(Some(cost)),
+            allocate: Pointer(Some(allocate)),
+            import: Pointer(Some(import)),
+            release: Pointer(Some(release)),
+            transition: Pointer(Some(transition)),
+        };
+        let imports = Mutex::default();
+        Some(State { raw, _name: name, devices: driver.devices().ok()?, imports })
+    });
+    state.as_ref().map_or(std::ptr::null(), |state| &raw const state.raw)
+}
+
+fn state() -> Option<&'static State> {
+    STATE.get()?.as_ref()
+}
+
+fn of(index: u32) -> Option<&'static dyn Device> {
+    state()?.devices.get(usize::try_from(index).ok()?).map(|device| &**device)
+}
+
+fn number(error: &Error) -> c_int {
+    let of_kind = match error.kind() {
+        ErrorKind::Unsupported => ENOTSUP,
+        ErrorKind::Invalid | ErrorKind::Mismatch => EINVAL,
+        _ => EIO,
+    };
+    -error.errno().unwrap_or(of_kind)
+}
+
+/// Copies a text with room for a zero byte behind it.
+fn put(to: &mut [u8], text: &str) -> Option<()> {
+    let room = to.get_mut(..=text.len())?;
+    room[..text.len()].copy_from_slice(text.as_bytes());
+    room[text.len()] = 0;
+    Some(())
+}
+
+unsafe extern "C" fn device(index: u32, out: *mut RawDevice) -> c_int {
+    let Some(device) = of(index) else { return -ENODEV };
+    let info = device.info();
+    let operations =
+        info.operations.iter().fold(0, |bits, operation| bits | 1 << *operation as u32);
+    let flags = [(info.allocates, value::ALLOCATES), (info.imports, value::IMPORTS)];
+    let flags = flags.iter().filter(|(is, _)| *is).fold(0, |flags, (_, flag)| flags | flag);
+    let mut raw = RawDevice { name: [0; 64], node: [0; 128], operations, flags };
+    if put(&mut raw.name, &info.name).and(put(&mut raw.node, &info.node)).is_none() {
+        return -EINVAL;
+    }
+    // SAFETY: the header asks for a pointer to such a struct.
+    unsafe { out.write(raw) };
+    0
+}
+
+unsafe extern "C" fn sets(
+    index: u32,
+    image: *const RawImage,
+    operation: u32,
+    sink: *const RawSink,
+) -> c_int {
+    // SAFETY: the header asks for pointers to such structs.
+    let (Some(image), Some(sink)) = (unsafe { image.as_ref() }, unsafe { sink.as_ref() }) else {
+        return -EINVAL;
+    };
+    let Some(device) = of(index) else { return -ENODEV };
+    let (Some(operation), Pointer(Some(add))) = (Operation::from_number(operation), sink.add)
+    else {
+        return -EINVAL;
+    };
+    match device.sets(&image_of(image), operation) {
+        Ok(sets) => {
+            for set in &sets {
+                let Some(lent) = LentSet::new(set) else { return -EINVAL };
+                let raw = lent.raw();
+                // SAFETY: the set lives through the call, and the context is the sink's own.
+                unsafe { add(sink.context.0, &raw const raw) };
+            }
+            0
+        }
+        Err(error) => number(&error),
+    }
+}
+
+unsafe extern "C" fn cost(index: u32, set: *const RawSet) -> u64 {
+    // SAFETY: the header asks for a pointer to such a struct.
+    let set = unsafe { set.as_ref() };
+    // SAFETY: what the struct points to is there while this runs.
+    let set = set.and_then(|set| unsafe { set_of(set) }.ok());
+    match (of(index), set) {
+        (Some(device), Some(set)) => device.cost(&set),
+        _ => 0,
+    }
+}
+
+unsafe extern "C" fn allocate(index: u32, memory: *const RawMemory) -> c_int {
+    let Some(device) = of(index) else { return -ENODEV };
+    // SAFETY: the header asks for a pointer to such a struct.
+    let Some(memory) = (unsafe { memory.as_ref() }) else { return -EINVAL };
+    // SAFETY: what the struct points to is there while this runs.
+    let Ok(description) = (unsafe { memory_of(memory) }) else { return -EINVAL };
+    match device.allocate(&description).and_then(|buffer| buffer.export()) {
+        Ok(fd) => fd.into_raw_fd(),
+        Err(error) => number(&error),
+    }
+}
+
+unsafe extern "C" fn import(
+    index: u32,
+    fd: c_int,
+    memory: *const RawMemory,
+    handle: *mut u64,
+) -> c_int {
+    let (Some(state), Some(device)) = (state(), of(index)) else { return -ENODEV };
+    if fd < 0 {
+        return -EBADF;
+    }
+    // SAFETY: the header asks for pointers to such structs.
+    let (Some(memory), Some(handle)) = (unsafe { memory.as_ref() }, unsafe { handle.as_mut() })
+    else {
+        return -EINVAL;
+    };
+    // SAFETY: what the struct points to is there while this runs.
+    let Ok(description) = (unsafe { memory_of(memory) }) else { return -EINVAL };
+    // SAFETY: the header asks for a descriptor that is open while this runs.
+    let fd = unsafe { BorrowedFd::borrow_raw(fd) };
+    let Ok(fd) = fd.try_clone_to_owned() else { return -EBADF };
+    match Buffer::new(fd, description).and_then(|buffer| device.import(&buffer)) {
+        Ok(taken) => {
+            let mut imports = state.imports.lock().unwrap_or_else(PoisonError::into_inner);
+            imports.last += 1;
+            *handle = imports.last;
+            imports.taken.insert(*handle, taken);
+            0
+        }
+        Err(error) => number(&error),
+    }
+}
+
+unsafe extern "C" fn release(_index: u32, handle: u64) {
+    let Some(state) = state() else { return };
+    let mut imports = state.imports.lock().unwrap_or_else(PoisonError::into_inner);
+    let taken = imports.taken.remove(&handle);
+    drop(imports);
+    drop(taken);
+}
+
+unsafe extern "C" fn transition(index: u32, from: u32, to: u32, out: *mut RawTransition) -> c_int {
+    let operations = (Operation::from_number(from), Operation::from_number(to));
+    let (Some(device), (Some(from), Some(to))) = (of(index), operations) else { return -EINVAL };
+    // SAFETY: the header asks for a pointer to such a struct.
+    unsafe { out.write(abi::transition(device.transition(from, to))) };
+    0
+}

@@ -1,0 +1,191 @@
+//! Sets and descriptions to the structs of the header, and back.
+
+use std::ffi::c_void;
+
+use super::abi::{
+    Pointer, RawCapability, RawConstraint, RawImage, RawMemory, RawPlane, RawSet, RawSink,
+};
+use crate::buffer::Description;
+use crate::capability::{Capability, CapabilitySet};
+use crate::constraint::{Constraint, ConstraintName};
+use crate::layout::{Layout, Plane};
+use crate::usage::{Fourcc, Image, Usage};
+
+/// What a list may hold at most: more is not a list, but a mistake.
+const MOST: u32 = 1 << 16;
+
+/// The structs of a set, which borrow from it.
+pub(super) struct LentSet<'a> {
+    constraints: Vec<RawConstraint>,
+    capabilities: Vec<RawCapability>,
+    _from: &'a CapabilitySet,
+}
+
+impl<'a> LentSet<'a> {
+    /// `None` when a payload or a list is longer than the interface can say.
+    pub(super) fn new(set: &'a CapabilitySet) -> Option<Self> {
+        let constraint = |constraint: &Constraint| RawConstraint {
+            name: constraint.name.0,
+            reserved: 0,
+            value: constraint.value,
+        };
+        let capability = |capability: &Capability| {
+            Some(RawCapability {
+                vendor: capability.vendor,
+                name: capability.name,
+                words: u16::try_from(capability.payload.len()).ok()?,
+                required: u32::from(capability.required),
+                reserved: 0,
+                payload: Pointer(capability.payload.as_ptr()),
+            })
+        };
+        let most = usize::try_from(MOST).ok()?;
+        let fits = set.constraints.len() <= most && set.capabilities.len() <= most;
+        fits.then_some(())?;
+        Some(Self {
+            constraints: set.constraints.iter().map(constraint).collect(),
+            capabilities: set.capabilities.iter().map(capability).collect::<Option<_>>()?,
+            _from: set,
+        })
+    }
+
+    /// The struct, for as long as this lives.
+    pub(super) fn raw(&self) -> RawSet {
+        RawSet {
+            constraint_count: self.constraints.len() as u32,
+            capability_count: self.capabilities.len() as u32,
+            constraints: Pointer(self.constraints.as_ptr()),
+            capabilities: Pointer(self.capabilities.as_ptr()),
+        }
+    }
+}
+
+/// The structs of a description, which borrow from it.
+pub(super) struct LentMemory<'a> {
+    set: LentSet<'a>,
+    planes: Vec<RawPlane>,
+    of: &'a Description,
+}
+
+impl<'a> LentMemory<'a> {
+    pub(super) fn new(of: &'a Description) -> Option<Self> {
+        let plane =
+            |plane: &Plane| RawPlane { offset: plane.offset, pitch: plane.pitch, size: plane.size };
+        let planes = of.layout.planes.iter().map(plane).collect();
+        Some(Self { set: LentSet::new(&of.set)?, planes, of })
+    }
+
+    pub(super) fn raw(&self) -> RawMemory {
+        RawMemory {
+            image: image(&self.of.usage.image),
+            set: self.set.raw(),
+            modifier: self.of.layout.modifier,
+            size: self.of.layout.size,
+            plane_count: self.planes.len() as u32,
+            reserved: 0,
+            planes: Pointer(self.planes.as_ptr()),
+        }
+    }
+}
+
+pub(super) fn image(image: &Image) -> RawImage {
+    let Image { width, height, format } = *image;
+    RawImage { width, height, format: format.0, reserved: 0 }
+}
+
+pub(super) fn image_of(raw: &RawImage) -> Image {
+    Image::new(raw.width, raw.height, Fourcc(raw.format))
+}
+
+/// A list that a struct points to.
+///
+/// # Safety
+///
+/// `count` elements lie behind the pointer, unless it is null, and stay as they are for `'a`.
+unsafe fn list<'a, T>(pointer: *const T, count: u32, what: &str) -> Result<&'a [T], String> {
+    if count == 0 {
+        return Ok(&[]);
+    }
+    if pointer.is_null() || !pointer.is_aligned() || count > MOST {
+        return Err(format!("{count} {what} at {pointer:?}"));
+    }
+    // SAFETY: as the caller promises; it is neither null nor unaligned.
+    Ok(unsafe { std::slice::from_raw_parts(pointer, count as usize) })
+}
+
+/// Copies a set.
+///
+/// # Safety
+///
+/// The pointers of the struct lead to as much as it says, unless they are null.
+pub(super) unsafe fn set_of(raw: &RawSet) -> Result<CapabilitySet, String> {
+    // SAFETY: as the caller promises.
+    let constraints = unsafe { list(raw.constraints.0, raw.constraint_count, "constraints") }?;
+    // SAFETY: as the caller promises.
+    let capabilities = unsafe { list(raw.capabilities.0, raw.capability_count, "capabilities") }?;
+    let constraint = |raw: &RawConstraint| Constraint::new(ConstraintName(raw.name), raw.value);
+    let capability = |raw: &RawCapability| {
+        // SAFETY: as the caller promises.
+        let payload = unsafe { list(raw.payload.0, raw.words.into(), "words of a payload") }?;
+        Ok(Capability {
+            vendor: raw.vendor,
+            name: raw.name,
+            required: raw.required != 0,
+            payload: payload.to_vec(),
+        })
+    };
+    let constraints: Vec<Constraint> = constraints.iter().map(constraint).collect();
+    let capabilities: Vec<Capability> =
+        capabilities.iter().map(capability).collect::<Result<_, String>>()?;
+    Ok(CapabilitySet::new(constraints, capabilities))
+}
+
+/// Copies a description. It has no uses and no metadata: a driver is not told of them.
+///
+/// # Safety
+///
+/// The pointers of the struct lead to as much as it says, unless they are null.
+pub(super) unsafe fn memory_of(raw: &RawMemory) -> Result<Description, String> {
+    // SAFETY: as the caller promises.
+    let planes = unsafe { list(raw.planes.0, raw.plane_count, "planes") }?;
+    let plane = |raw: &RawPlane| Plane { offset: raw.offset, pitch: raw.pitch, size: raw.size };
+    let planes = planes.iter().map(plane).collect();
+    Ok(Description {
+        usage: Usage { image: image_of(&raw.image), uses: Vec::new() },
+        // SAFETY: as the caller promises.
+        set: unsafe { set_of(&raw.set) }?,
+        layout: Layout { modifier: raw.modifier, planes, size: raw.size },
+        metadata: Vec::new(),
+    })
+}
+
+/// What a sink has taken.
+#[derive(Default)]
+pub(super) struct Collected {
+    pub(super) sets: Vec<CapabilitySet>,
+    pub(super) error: Option<String>,
+}
+
+impl Collected {
+    /// A sink that adds to this.
+    pub(super) fn sink(&mut self) -> RawSink {
+        RawSink { context: Pointer((&raw mut *self).cast()), add: Pointer(Some(add)) }
+    }
+}
+
+unsafe extern "C" fn add(context: *mut c_void, set: *const RawSet) {
+    // SAFETY: the context is what `sink` made of a `Collected` that lives through the call of the
+    // plugin, which hands it back here and lets nobody else have it.
+    let Some(collected) = (unsafe { context.cast::<Collected>().as_mut() }) else { return };
+    // SAFETY: the header asks for a set that is there while `add` runs.
+    let set = match unsafe { set.as_ref() } {
+        // SAFETY: as above.
+        Some(set) => unsafe { set_of(set) },
+        None => Err("a set at null".to_owned()),
+    };
+    match set {
+        Ok(set) if collected.sets.len() < MOST as usize => collected.sets.push(set),
+        Ok(_) => collected.error = Some("more sets than any device has".to_owned()),
+        Err(error) => collected.error = Some(error),
+    }
+}

@@ -1,0 +1,253 @@
+//! Memory from process to process: a file descriptor over a Unix socket, and what is known about it.
+//!
+//! A message is 32 bytes that come with the file descriptor (`nvabibuf`, the length of what follows,
+//! device and inode of the memory's file; each 64 bits, little-endian), then the description in the
+//! format [`v1`](super::wire::v1).
+
+use std::io::{self, IoSlice, IoSliceMut, Read, Write};
+use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
+use std::os::unix::net::UnixStream;
+
+use nix::errno::Errno;
+use nix::sys::socket::{ControlMessage, ControlMessageOwned, MsgFlags, recvmsg, sendmsg};
+
+use super::buffer::{Buffer, Description, Identity};
+use super::error::{Error, ErrorKind, Result};
+
+const MAGIC: [u8; 8] = *b"nvabibuf";
+const HEADER: usize = 32;
+
+/// No description is longer; a sender cannot make a receiver ask for more memory.
+const LONGEST: u64 = 1 << 20;
+
+/// File descriptors that one message can have (`SCM_MAX_FD`): all are taken, to close what is too
+/// many.
+const ROOM: usize = 253;
+
+impl Buffer {
+    /// Hands the memory to who reads the other end; both have it then.
+    ///
+    /// # Errors
+    ///
+    /// When the description cannot be written, and what the kernel says.
+    pub fn send(&self, stream: &UnixStream) -> Result<()> {
+        let description = self.description().to_bytes();
+        let description = description.map_err(|error| Error::invalid(error.to_string()))?;
+        if description.len() as u64 > LONGEST {
+            let what = format!("a description of {} bytes is too long to send", description.len());
+            return Err(Error::invalid(what));
+        }
+        let header = header(description.len() as u64, self.identity());
+        let fds = [self.as_fd().as_raw_fd()];
+        let control = [ControlMessage::ScmRights(&fds)];
+        let parts = [IoSlice::new(&header)];
+        let number = stream.as_raw_fd();
+        let sent = again(|| sendmsg::<()>(number, &parts, &control, MsgFlags::MSG_NOSIGNAL, None));
+        let sent = sent.map_err(|errno| refused("sendmsg", errno.into()))?;
+        // The file descriptor is on its way with the first byte; the rest is a stream.
+        let mut stream = stream;
+        stream
+            .write_all(&header[sent..])
+            .and_then(|()| stream.write_all(&description))
+            .map_err(|error| refused("write", error))
+    }
+
+    /// Takes memory that [`Self::send`] sent.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::Format`] when something else was sent, [`ErrorKind::Mismatch`] when the memory is
+    /// not what was announced, and what the kernel says.
+    pub fn receive(stream: &UnixStream) -> Result<Self> {
+        let (header, fd) = receive_header(stream)?;
+        let (length, identity) = announced(&header)?;
+        let mut description = Vec::new();
+        let read = stream.take(length).read_to_end(&mut description);
+        read.map_err(|error| refused("read", error))?;
+        if (description.len() as u64) < length {
+            let what = format!("{} bytes of a description of {length}", description.len());
+            return Err(Error::new(ErrorKind::Format, what));
+        }
+        let description = Description::from_bytes(&description)
+            .map_err(|error| Error::new(ErrorKind::Format, error.to_string()))?;
+        Self::identified(fd, description, identity)
+    }
+}
+
+fn header(length: u64, identity: Identity) -> [u8; HEADER] {
+    let mut header = [0; HEADER];
+    let values = [u64::from_le_bytes(MAGIC), length, identity.device, identity.inode];
+    for (to, value) in header.chunks_mut(8).zip(values) {
+        to.copy_from_slice(&value.to_le_bytes());
+    }
+    header
+}
+
+/// What follows a header: how many bytes, about which memory.
+fn announced(header: &[u8; HEADER]) -> Result<(u64, Identity)> {
+    let mut values = [0; HEADER / 8];
+    for (to, chunk) in values.iter_mut().zip(header.chunks(8)) {
+        let mut bytes = [0; 8];
+        bytes.copy_from_slice(chunk);
+        *to = u64::from_le_bytes(bytes);
+    }
+    let [magic, length, device, inode] = values;
+    if magic.to_le_bytes() != MAGIC {
+        return Err(Error::new(ErrorKind::Format, "what was sent is no buffer"));
+    }
+    if length > LONGEST {
+        let what = format!("a description of {length} bytes, of {LONGEST} at most");
+        return Err(Error::new(ErrorKind::Format, what));
+    }
+    Ok((length, Identity { device, inode }))
+}
+
+/// The header, and the one file descriptor that came with it.
+fn receive_header(stream: &UnixStream) -> Result<([u8; HEADER], OwnedFd)> {
+    let mut header = [0; HEADER];
+    let (got, mut fds) = receive_fds(stream, &mut header)?;
+    if got == 0 {
+        return Err(Error::new(ErrorKind::Format, "the sender has closed the socket"));
+    }
+    let mut rest = stream;
+    rest.read_exact(&mut header[got..]).map_err(|error| refused("read", error))?;
+    match (fds.pop(), fds.is_empty()) {
+        (Some(fd), true) => Ok((header, fd)),
+        (Some(_), false) => Err(Error::new(ErrorKind::Format, "more than one file descriptor")),
+        (None, _) => Err(Error::new(ErrorKind::Format, "no file descriptor was sent")),
+    }
+}
+
+fn receive_fds(stream: &UnixStream, bytes: &mut [u8]) -> Result<(usize, Vec<OwnedFd>)> {
+    let number = stream.as_raw_fd();
+    let mut parts = [IoSliceMut::new(bytes)];
+    let mut room = nix::cmsg_space!([i32; ROOM]);
+    let message = loop {
+        match recvmsg::<()>(number, &mut parts, Some(&mut room), MsgFlags::MSG_CMSG_CLOEXEC) {
+            Err(Errno::EINTR) => {}
+            result => break result.map_err(|errno| refused("recvmsg", errno.into()))?,
+        }
+    };
+    let mut fds = Vec::new();
+    let controls = message.cmsgs().map_err(|errno| refused("recvmsg", errno.into()))?;
+    for control in controls {
+        if let ControlMessageOwned::ScmRights(numbers) = control {
+            // SAFETY: the kernel has just made them for this process.
+            fds.extend(numbers.into_iter().map(|fd| unsafe { OwnedFd::from_raw_fd(fd) }));
+        }
+    }
+    Ok((message.bytes, fds))
+}
+
+fn again<T>(mut call: impl FnMut() -> nix::Result<T>) -> nix::Result<T> {
+    loop {
+        match call() {
+            Err(Errno::EINTR) => {}
+            result => return result,
+        }
+    }
+}
+
+fn refused(call: &str, error: io::Error) -> Error {
+    Error::io(ErrorKind::Call, format!("{call} of a buffer"), error)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{CapabilitySet, Image, Layout, MODIFIER_LINEAR, Usage};
+
+    fn buffer(size: usize) -> Buffer {
+        let file = tempfile::tempfile().unwrap();
+        file.set_len(size as u64).unwrap();
+        let description = Description {
+            usage: Usage { image: Image::bytes(size as u32), uses: Vec::new() },
+            set: CapabilitySet::new(vec![], vec![]),
+            layout: Layout { modifier: MODIFIER_LINEAR, planes: Vec::new(), size: size as u64 },
+            metadata: vec![("colour".to_owned(), b"bt709".to_vec())],
+        };
+        Buffer::new(file.into(), description).unwrap()
+    }
+
+    fn receive(send: impl FnOnce(&UnixStream)) -> Result<Buffer> {
+        let (ours, theirs) = UnixStream::pair().unwrap();
+        send(&ours);
+        drop(ours);
+        Buffer::receive(&theirs)
+    }
+
+    fn refusal(send: impl FnOnce(&UnixStream)) -> String {
+        receive(send).unwrap_err().to_string()
+    }
+
+    fn send_raw(stream: &UnixStream, bytes: &[u8], files: &[&Buffer]) {
+        let fds: Vec<i32> = files.iter().map(|buffer| buffer.as_fd().as_raw_fd()).collect();
+        let control = [ControlMessage::ScmRights(&fds)];
+        let control = if fds.is_empty() { &[][..] } else { &control[..] };
+        let parts = [IoSlice::new(bytes)];
+        sendmsg::<()>(stream.as_raw_fd(), &parts, control, MsgFlags::empty(), None).unwrap();
+    }
+
+    #[test]
+    fn what_is_sent_arrives_with_its_description() {
+        let sent = buffer(8192);
+        let received = receive(|stream| sent.send(stream).unwrap()).unwrap();
+        assert_eq!(received.identity(), sent.identity());
+        assert_eq!(received.description(), sent.description());
+        sent.map().unwrap().write().unwrap().store(8000, b"seen").unwrap();
+        let mut seen = [0; 4];
+        received.map().unwrap().read().unwrap().load(8000, &mut seen).unwrap();
+        assert_eq!(&seen, b"seen");
+    }
+
+    #[test]
+    fn several_follow_each_other() {
+        let (ours, theirs) = UnixStream::pair().unwrap();
+        let sent = [buffer(4096), buffer(8192)];
+        sent.iter().for_each(|buffer| buffer.send(&ours).unwrap());
+        for buffer in &sent {
+            assert_eq!(Buffer::receive(&theirs).unwrap().identity(), buffer.identity());
+        }
+    }
+
+    #[test]
+    fn other_memory_than_was_announced_is_refused() {
+        let (sent, other) = (buffer(4096), buffer(4096));
+        let description = sent.description().to_bytes().unwrap();
+        let bytes = [&header(description.len() as u64, sent.identity())[..], &description].concat();
+        let error = receive(|stream| send_raw(stream, &bytes, &[&other])).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Mismatch, "{error}");
+        receive(|stream| send_raw(stream, &bytes, &[&sent])).unwrap();
+    }
+
+    #[test]
+    fn what_is_no_buffer_is_refused() {
+        let sent = buffer(4096);
+        let identity = sent.identity();
+        assert_eq!(refusal(|_| ()), "the sender has closed the socket");
+        assert_eq!(
+            refusal(|stream| send_raw(stream, &[7; HEADER], &[&sent])),
+            "what was sent is no buffer"
+        );
+        assert_eq!(
+            refusal(|stream| send_raw(stream, &header(8, identity), &[])),
+            "no file descriptor was sent"
+        );
+        assert_eq!(
+            refusal(|stream| send_raw(stream, &header(8, identity), &[&sent, &sent])),
+            "more than one file descriptor"
+        );
+        assert_eq!(
+            refusal(|stream| send_raw(stream, &header(8, identity), &[&sent; ROOM])),
+            "more than one file descriptor"
+        );
+        assert_eq!(
+            refusal(|stream| send_raw(stream, &header(u64::MAX, identity), &[&sent])),
+            "a description of 18446744073709551615 bytes, of 1048576 at most"
+        );
+        assert_eq!(
+            refusal(|stream| send_raw(stream, &header(8, identity), &[&sent])),
+            "0 bytes of a description of 8"
+        );
+    }
+}

@@ -1,0 +1,67 @@
+//! The header of plugins: its lock, C and C++.
+
+use std::io::Write;
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use nvabi_pipeline::extract::Clang;
+use nvabi_pipeline::headers::Source;
+use nvabi_pipeline::lock;
+use nvabi_pipeline::spec::Spec;
+use nvabi_pipeline::verify::{Reader, compare};
+
+fn root() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+}
+
+fn include() -> std::path::PathBuf {
+    root().join("include")
+}
+
+/// What the derive compares the structs of Rust with is what the header says.
+#[test]
+fn the_lock_is_of_this_header() {
+    let clang = match Clang::load() {
+        Ok(clang) => clang,
+        Err(why) => {
+            println!("skipped: no libclang ({})", why.message);
+            return;
+        }
+    };
+    let specs = Spec::load_folder(&root().join("abi-specs")).unwrap_or_else(|r| panic!("{r}"));
+    let (locked, edited) =
+        lock::read(&root().join("abi-specs/lock")).unwrap_or_else(|report| panic!("{report}"));
+    assert!(edited.diagnostics.is_empty(), "{edited}");
+    let tag = locked.tags[0].tag.clone();
+    let mut source =
+        Source::single(&include(), tag.clone()).unwrap_or_else(|d| panic!("{}", d.message));
+    let read = Reader::new(&clang, &mut source).read(&specs[0], &tag);
+    let complaints = compare(&locked, &read.unwrap_or_else(|report| panic!("{report}")));
+    assert!(complaints.diagnostics.is_empty(), "run `nvabi lock`, see devmem.toml:\n{complaints}");
+}
+
+#[test]
+fn the_header_stands_alone_in_c_and_cpp() {
+    for (compiler, language) in [("gcc", "c"), ("g++", "c++"), ("clang", "c"), ("clang++", "c++")] {
+        let mut command = Command::new(compiler);
+        command.args([
+            "-x",
+            language,
+            "-fsyntax-only",
+            "-Wall",
+            "-Wextra",
+            "-Wpedantic",
+            "-Werror",
+        ]);
+        command.arg("-I").arg(include()).arg("-").stdin(Stdio::piped()).stderr(Stdio::piped());
+        let Ok(mut child) = command.spawn() else {
+            println!("skipped: no {compiler}");
+            continue;
+        };
+        let mut input = child.stdin.take().expect("a pipe");
+        input.write_all(b"#include \"nvabi-devmem.h\"\n").expect("a pipe");
+        drop(input);
+        let output = child.wait_with_output().expect("a compiler");
+        assert!(output.status.success(), "{compiler}: {}", String::from_utf8_lossy(&output.stderr));
+    }
+}

@@ -1,0 +1,322 @@
+//! Plugins in C and in Rust, those that do not keep to the interface, and how they are found.
+
+use std::fs;
+use std::os::unix::fs::{PermissionsExt, chown};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::SystemTime;
+use std::{env, io};
+
+use nvabi_devmem::plugin::{Plugin, folders, load_all};
+use nvabi_devmem::{
+    Capability, ConstraintName, Description, Device, Driver, ErrorKind, Fourcc, Image, Layout,
+    Offer, Operation, Usage, Use, plan, solve,
+};
+use tempfile::TempDir;
+
+fn root() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+}
+
+/// A library of C, or `None` and a word where there is no compiler.
+fn compiled(folder: &Path, source: &str, name: &str, more: &[&str]) -> Option<PathBuf> {
+    let library = folder.join(name);
+    let run = Command::new("cc")
+        .args(["-shared", "-fPIC", "-std=c11", "-Wall", "-Wextra", "-Wpedantic", "-Werror", "-I"])
+        .arg(root().join("include"))
+        .args(more)
+        .arg("-o")
+        .arg(&library)
+        .arg(root().join(source))
+        .output();
+    match run {
+        Ok(output) => {
+            let said = String::from_utf8_lossy(&output.stderr);
+            assert!(output.status.success(), "{source} does not compile: {said}");
+            Some(library)
+        }
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            println!("skipped: no C compiler `cc`");
+            None
+        }
+        Err(error) => panic!("cc: {error}"),
+    }
+}
+
+/// The example's library: `cargo test` builds it; a run of this test alone may have to.
+fn rust_plugin() -> PathBuf {
+    let exe = env::current_exe().expect("a path");
+    let profile = exe.ancestors().nth(2).expect("target/debug/deps");
+    let library = profile.join("examples/libdevmem_plugin.so");
+    let sources = [root().join("src"), root().join("examples/plugin.rs")];
+    let newest = sources.iter().map(|path| changed(path)).max();
+    if !library.is_file() || Some(changed(&library)) < newest {
+        let build = ["build", "--offline", "--example", "devmem_plugin"];
+        let target = profile.parent().expect("a target folder");
+        let status = Command::new(env!("CARGO"))
+            .args(build)
+            .arg("--target-dir")
+            .arg(target)
+            .current_dir(root())
+            .status();
+        assert!(status.expect("cargo runs this test, so it runs").success());
+    }
+    library
+}
+
+/// When a file, or the newest one in a folder, was written.
+fn changed(path: &Path) -> SystemTime {
+    let entries = fs::read_dir(path).into_iter().flatten();
+    let inside = entries.map(|entry| changed(&entry.expect("an entry").path())).max();
+    inside.unwrap_or_else(|| fs::metadata(path).and_then(|file| file.modified()).expect("a file"))
+}
+
+fn device(plugin: &Plugin) -> Box<dyn Device> {
+    let mut devices = plugin.devices().expect("devices");
+    assert_eq!(devices.len(), 1);
+    devices.remove(0)
+}
+
+fn image() -> Image {
+    Image::new(640, 360, Fourcc::new(b"NV12"))
+}
+
+fn offer(device: &dyn Device, operation: Operation) -> Offer {
+    let sets = device.sets(&image(), operation).expect("sets");
+    Offer { of: Use::new(&device.info().name, operation), sets }
+}
+
+/// Both at once: what serves a camera in Rust and an encoder in C, made by one, taken by the other.
+#[test]
+fn a_plugin_in_c_and_one_in_rust_share_memory() {
+    let folder = TempDir::new().expect("a folder");
+    let Some(library) = compiled(folder.path(), "examples/plugin.c", "libcodec.so", &[]) else {
+        return;
+    };
+    let codec = device(&Plugin::load(&library).expect("the plugin in C"));
+    let camera = device(&Plugin::load(&rust_plugin()).expect("the plugin in Rust"));
+    assert_eq!(codec.info().operations, [Operation::Encode, Operation::Decode]);
+    assert_eq!(
+        (camera.info().name.as_str(), camera.info().node.as_str()),
+        ("rust-camera", "/dev/null")
+    );
+    assert!(codec.info().allocates && codec.info().imports && camera.info().allocates);
+
+    let offers = [offer(&*camera, Operation::Capture), offer(&*codec, Operation::Encode)];
+    assert_eq!(offers[1].sets[0].capabilities[0], Capability::new(0x10de, 1, vec![32, 64]));
+    let sets = plan(&offers).expect("memory for both");
+    let [set] = sets.as_slice() else { panic!("{sets:?}") };
+    // 48 of the camera and 64 of the codec.
+    assert_eq!(set.constraint(ConstraintName::PITCH_ALIGNMENT), Some(192));
+    assert!(set.capabilities[0].is_pitch_linear() && set.capabilities[0].required);
+
+    let layout = solve(&image(), set).expect("a layout");
+    assert_eq!((layout.planes[0].pitch, layout.planes[0].size), (768, 768 * 368));
+    let uses = offers.iter().map(|offer| offer.of.clone()).collect();
+    let usage = Usage { image: image(), uses };
+    let description = Description { usage, set: set.clone(), layout, metadata: Vec::new() };
+    for (maker, taker) in [(&camera, &codec), (&codec, &camera)] {
+        let buffer = maker.allocate(&description).expect("memory");
+        assert!(buffer.size() >= description.layout.size);
+        let (first, second) = (taker.import(&buffer), taker.import(&buffer));
+        let (first, second) = (first.expect("an import"), second.expect("an import"));
+        assert_ne!(first.handle(), second.handle());
+    }
+    assert_eq!((camera.cost(set), codec.cost(set)), (12, 2));
+    let transition = codec.transition(Operation::Capture, Operation::Encode);
+    assert!(!transition.write_back && !transition.invalidate, "{transition:?}");
+    assert_eq!(
+        camera.transition(Operation::Capture, Operation::CpuRead),
+        nvabi_devmem::Transition::between(Operation::Capture, Operation::CpuRead)
+    );
+}
+
+/// What a device refuses comes back as its error, on both sides of both interfaces.
+#[test]
+fn what_a_plugin_refuses() {
+    let folder = TempDir::new().expect("a folder");
+    let Some(library) = compiled(folder.path(), "examples/plugin.c", "libcodec.so", &[]) else {
+        return;
+    };
+    let codec = device(&Plugin::load(&library).expect("the plugin in C"));
+    let camera = device(&Plugin::load(&rust_plugin()).expect("the plugin in Rust"));
+    let large = Image::new(8192, 8192, image().format);
+    assert_eq!(codec.sets(&large, Operation::Encode).expect("no sets"), []);
+    assert_eq!(codec.sets(&image(), Operation::Scanout).expect("no sets"), []);
+    let set = codec.sets(&image(), Operation::Encode).expect("sets").remove(1);
+    let mut description = Description {
+        usage: Usage { image: image(), uses: Vec::new() },
+        set,
+        layout: Layout { modifier: 0, planes: Vec::new(), size: 0 },
+        metadata: Vec::new(),
+    };
+    let refused = codec.allocate(&description).expect_err("no planes");
+    assert_eq!(refused.errno(), Some(nix::libc::EINVAL), "{refused}");
+    assert!(refused.to_string().contains("c-codec"), "{refused}");
+    let refused = camera.allocate(&description).expect_err("no bytes");
+    assert_eq!(refused.errno(), Some(nix::libc::EINVAL), "{refused}");
+    description.layout = solve(&image(), &description.set).expect("a layout");
+    let buffer = codec.allocate(&description).expect("memory");
+    assert!(camera.import(&buffer).is_ok());
+    description.layout.planes.truncate(0);
+    let buffer = nvabi_devmem::Buffer::new(buffer.export().expect("a descriptor"), description);
+    let refused = camera.import(&buffer.expect("a buffer")).err().expect("no planes");
+    assert_eq!(refused.errno(), Some(nix::libc::EINVAL), "{refused}");
+}
+
+#[test]
+fn a_plugin_that_does_not_keep_to_the_interface_is_refused() {
+    let folder = TempDir::new().expect("a folder");
+    let bad = |case: u32| {
+        let define = format!("-DCASE={case}");
+        let more = [define.as_str(), "-D_GNU_SOURCE"];
+        compiled(folder.path(), "tests/devmem/bad_plugin.c", &format!("lib{case}.so"), &more)
+    };
+    let at_load = [
+        (1, "it gives no driver"),
+        (2, "it is of version 2"),
+        (3, "16 bytes"),
+        (4, "its driver has no name"),
+    ];
+    for (case, what) in at_load {
+        let Some(library) = bad(case) else { return };
+        let error = Plugin::load(&library).expect_err("a bad plugin");
+        assert_eq!(error.kind(), ErrorKind::Plugin);
+        assert!(error.to_string().contains(what), "case {case}: {error}");
+    }
+    let at_devices = [
+        (5, "no function `device`"),
+        (6, "more than 1024 devices"),
+        (7, "device 0 has no name"),
+        (8, "the name of device 0 is no text"),
+    ];
+    for (case, what) in at_devices {
+        let Some(library) = bad(case) else { return };
+        let plugin = Plugin::load(&library).expect("a plugin");
+        let error = plugin.devices().expect_err("bad devices");
+        assert!(error.to_string().contains(what), "case {case}: {error}");
+    }
+    for (case, what) in [(9, "3 constraints at 0x0"), (10, "sets of bad: ")] {
+        let Some(library) = bad(case) else { return };
+        let device = device(&Plugin::load(&library).expect("a plugin"));
+        let error = device.sets(&image(), Operation::Copy).expect_err("bad sets");
+        assert!(error.to_string().contains(what), "case {case}: {error}");
+    }
+    let Some(library) = bad(11) else { return };
+    let device = device(&Plugin::load(&library).expect("a plugin"));
+    let set = nvabi_devmem::CapabilitySet::new([], [Capability::pitch_linear()]);
+    let layout = solve(&image(), &set).expect("a layout");
+    let usage = Usage { image: image(), uses: Vec::new() };
+    let description = Description { usage, set, layout, metadata: Vec::new() };
+    let error = device.allocate(&description).expect_err("too small");
+    assert_eq!(error.kind(), ErrorKind::Mismatch, "{error}");
+    assert_eq!(
+        device.import(&memory(&description)).err().expect("none").kind(),
+        ErrorKind::Unsupported
+    );
+}
+
+fn memory(description: &Description) -> nvabi_devmem::Buffer {
+    let mut cpus = nvabi_devmem::drivers::memfd::Memfd.devices().expect("the CPU");
+    cpus.remove(0).allocate(description).expect("memory")
+}
+
+fn manifest(folder: &Path, name: &str, library: &str) {
+    let text = format!(
+        r#"{{ "file_format_version": "1.0.0", "devmem": {{ "library_path": "{library}" }} }}"#
+    );
+    fs::write(folder.join(name), text).expect("a manifest");
+}
+
+/// One manifest or library that is wrong is told of, and does not keep the others from being used.
+#[test]
+fn what_is_wrong_is_passed_over() {
+    let folder = TempDir::new().expect("a folder");
+    let (first, second) = (folder.path().join("first"), folder.path().join("second"));
+    fs::create_dir_all(first.join("lib")).expect("a folder");
+    fs::create_dir(&second).expect("a folder");
+    let library = first.join("lib");
+    let Some(_) = compiled(&library, "examples/plugin.c", "libcodec.so", &[]) else {
+        return;
+    };
+    compiled(&library, "tests/devmem/bad_plugin.c", "libbad.so", &["-DCASE=1"]).expect("cc");
+    manifest(&first, "20-codec.json", "lib/libcodec.so");
+    manifest(&first, "40-absent.json", "./absent.so");
+    manifest(&first, "50-no-plugin.json", "libc.so.6");
+    manifest(&first, "60-bad.json", "lib/libbad.so");
+    fs::write(first.join("10-text.json"), "{").expect("a file");
+    fs::write(first.join("11-other.json"), r#"{ "file_format_version": "1.0.0" }"#)
+        .expect("a file");
+    let later = r#"{ "file_format_version": "2.0.0", "devmem": { "library_path": "x" } }"#;
+    fs::write(first.join("12-later.json"), later).expect("a file");
+    fs::write(first.join("README"), "not a manifest").expect("a file");
+    // Of the same name as one before, so it is not looked at; and one of its own.
+    manifest(&second, "20-codec.json", "./absent.so");
+    manifest(&second, "30-camera.json", rust_plugin().to_str().expect("UTF-8"));
+
+    let nowhere = folder.path().join("nowhere");
+    let found = load_all(&[nowhere, first.clone(), second.clone()]);
+    let names: Vec<&str> = found.drivers.iter().map(Driver::name).collect();
+    assert_eq!(names, ["c-codec", "rust-camera"]);
+    let problems: Vec<String> = found.problems.iter().map(ToString::to_string).collect();
+    let expected = [
+        ("10-text.json", "no manifest: EOF"),
+        ("11-other.json", "missing field `devmem`"),
+        ("12-later.json", "file_format_version 2.0.0 is not 1"),
+        ("40-absent.json", "absent.so: cannot open shared object file"),
+        ("50-no-plugin.json", "it is no plugin"),
+        ("60-bad.json", "it gives no driver"),
+    ];
+    assert_eq!(problems.len(), expected.len(), "{problems:#?}");
+    for (problem, (file, what)) in problems.iter().zip(expected) {
+        assert!(problem.contains(file) && problem.contains(what), "{problem}");
+    }
+    let order = load_all(&[second, first]);
+    let names: Vec<&str> = order.drivers.iter().map(Driver::name).collect();
+    assert_eq!(names, ["rust-camera"], "the absent library is before the other");
+}
+
+const CHILD: &str = "NVABI_DEVMEM_TEST_CHILD";
+
+/// This program again, with folders in its environment; with the rights of another user as well.
+#[test]
+fn a_setuid_program_does_not_look_where_the_environment_says() {
+    if env::var_os(CHILD).is_some() {
+        let folders = folders();
+        let shown = folders.iter().map(|folder| format!("[{}]", folder.display()));
+        println!("{}", shown.collect::<String>());
+        return;
+    }
+    let this = env::current_exe().expect("a path");
+    let child = |program: &Path| {
+        let output = Command::new(program)
+            .args(["a_setuid_program", "--nocapture"])
+            .env(CHILD, "1")
+            .env("NVABI_DEVMEM_PLUGINS", "/mine")
+            .output()
+            .expect("this program runs");
+        String::from_utf8_lossy(&output.stdout).into_owned()
+    };
+    assert!(child(&this).contains("[/mine]"));
+    let folder = TempDir::new().expect("a folder");
+    fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o755)).expect("permissions");
+    let other = folder.path().join("setuid");
+    fs::copy(&this, &other).expect("a copy");
+    if chown(&other, Some(65_534), None).is_err() {
+        println!("skipped: only root can make a program of another user");
+        return;
+    }
+    fs::set_permissions(&other, fs::Permissions::from_mode(0o4755)).expect("permissions");
+    let said = child(&other);
+    if said.contains("[/mine]") && mounted_nosuid(folder.path()) {
+        println!("skipped: {} takes no setuid programs", folder.path().display());
+        return;
+    }
+    assert!(said.contains("[/etc/nvabi/devmem.d][/usr/share/nvabi/devmem.d]"), "{said}");
+    assert!(!said.contains("/mine"), "{said}");
+}
+
+fn mounted_nosuid(folder: &Path) -> bool {
+    let flags = nix::sys::statvfs::statvfs(folder).expect("a file system").flags();
+    flags.contains(nix::sys::statvfs::FsFlags::ST_NOSUID)
+}

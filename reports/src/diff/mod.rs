@@ -1,0 +1,298 @@
+//! What changed between two tags: plain data, and its text for people.
+//!
+//! A diff is a function of the facts of two tags and of what their specs say of the calls; it reads
+//! no files. Every change has a [`Class`]: whether bytes lie elsewhere, mean something else, or do
+//! not matter to a shim. Where something is declared is told, and is never a change itself.
+//!
+//! Diffs are symmetric ([`Diff::reversed`]), compose, and a tag does not differ from itself.
+//!
+//! ```text
+//! scope     which names take part: the items' closure, or all
+//! roles     which fields hold fds, pointers and handles
+//! records   structs and unions, field by field
+//! values    enums, typedefs, constants, bit ranges
+//! calls     ioctls, commands and classes: number, parameters, roles
+//! advice    what follows for a shim
+//! text, markdown
+//! ```
+
+mod advice;
+mod calls;
+mod markdown;
+mod records;
+mod roles;
+mod scope;
+mod text;
+mod values;
+
+use std::cmp::Ordering;
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+
+use serde::{Serialize, Serializer};
+
+pub use advice::{Advice, advice};
+pub use calls::{CallChange, CallState, commands_beside};
+pub use markdown::markdown;
+pub use records::{
+    FieldChange, FieldState, Holder, Instead, RecordChange, RecordState, TypeChange,
+};
+pub use roles::Role;
+pub use text::{summary, text};
+pub use values::{EnumChange, EnumState, ValueChange, ValueState};
+
+use nvabi_pipeline::model::{Facts, Surface, split_array};
+use nvabi_pipeline::spec::Spec;
+use nvabi_pipeline::tag::Tag;
+
+/// One side of a diff.
+#[derive(Debug, Clone, Copy)]
+pub struct Side<'a> {
+    /// The facts of the tag: all, or at least those in the closure of both sides' specs.
+    pub facts: &'a Facts,
+    /// The spec of the tag's branch.
+    pub spec: &'a Spec,
+}
+
+impl<'a> Side<'a> {
+    /// Every name that a change can have.
+    pub fn names(self) -> impl Iterator<Item = &'a str> {
+        let of_spec = self.spec.items_at(&self.facts.tag).map(|item| item.name.as_str());
+        self.facts.names().chain(of_spec)
+    }
+
+    /// The names of what is called `name`: a typedef is what it stands for, too.
+    pub fn called(self, name: &str) -> BTreeSet<&'a str> {
+        let mut called: BTreeSet<&str> = self.names().filter(|known| *known == name).collect();
+        let aliases = self.facts.surfaces.values().filter_map(|s| s.aliases.get(name));
+        called.extend(aliases.map(|alias| split_array(&alias.ty).0));
+        called
+    }
+}
+
+/// What takes part in a diff.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Scope {
+    /// The calls of both specs, the types they need, and the constants the specs name.
+    Items,
+    /// Everything that the facts hold.
+    All,
+}
+
+/// What a change means to a shim; the worst comes first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Class {
+    /// Bytes lie elsewhere, are more or fewer, or a number names something else.
+    Break,
+    /// The same bytes in the same place, and they may mean something else.
+    Meaning,
+    /// Nothing that worked stops working.
+    Harmless,
+}
+
+/// Everything that differs between two tags.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Diff {
+    /// The first tag.
+    #[serde(serialize_with = "as_text")]
+    pub from: Tag,
+    /// The second tag.
+    #[serde(serialize_with = "as_text")]
+    pub to: Tag,
+    /// Ioctls, commands and classes.
+    pub calls: Vec<CallChange>,
+    /// Structs and unions.
+    pub records: Vec<RecordChange>,
+    /// Enums.
+    pub enums: Vec<EnumChange>,
+    /// Typedefs.
+    pub aliases: Vec<ValueChange>,
+    /// Integer constants.
+    pub constants: Vec<ValueChange>,
+    /// Bit ranges.
+    pub bit_ranges: Vec<ValueChange>,
+}
+
+fn as_text<T: fmt::Display, S: Serializer>(value: &T, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.collect_str(value)
+}
+
+/// What is different between two sides.
+pub fn diff(from: Side<'_>, to: Side<'_>, scope: Scope) -> Diff {
+    let sides = Sides { from, to };
+    let in_scope = calls::in_scope(&sides, scope);
+    let names = scope::Names::new(&sides, scope, &in_scope);
+    let records = records::compare(&sides, &names, &in_scope);
+    let constants = values::constants(&sides, &names, &records);
+    let found = Diff {
+        from: from.facts.tag.clone(),
+        to: to.facts.tag.clone(),
+        calls: calls::compare(&sides, &in_scope, &records),
+        enums: values::enums(&sides, &names),
+        aliases: values::aliases(&sides, &names),
+        bit_ranges: values::bit_ranges(&sides, &names),
+        constants,
+        records,
+    };
+    found.sorted()
+}
+
+impl Diff {
+    /// Whether nothing differs.
+    pub fn is_empty(&self) -> bool {
+        self.classes().next().is_none()
+    }
+
+    /// How many changes are of a class. A record that only changed with one that it holds is
+    /// counted with that one.
+    pub fn count(&self, class: Class) -> usize {
+        self.classes().filter(|found| *found == class).count()
+    }
+
+    fn classes(&self) -> impl Iterator<Item = Class> + '_ {
+        let records = self.records.iter().filter(|r| r.carried_by.is_empty()).map(|r| r.class);
+        let values = self.aliases.iter().chain(&self.constants).chain(&self.bit_ranges);
+        (self.calls.iter().map(|c| c.class).chain(records))
+            .chain(self.enums.iter().map(|e| e.class))
+            .chain(values.map(|v| v.class))
+    }
+
+    /// The diff from the second tag to the first.
+    pub fn reversed(&self) -> Diff {
+        let values = |list: &[ValueChange]| list.iter().map(ValueChange::reversed).collect();
+        let reversed = Diff {
+            from: self.to.clone(),
+            to: self.from.clone(),
+            calls: self.calls.iter().map(CallChange::reversed).collect(),
+            records: self.records.iter().map(RecordChange::reversed).collect(),
+            enums: self.enums.iter().map(EnumChange::reversed).collect(),
+            aliases: values(&self.aliases),
+            constants: values(&self.constants),
+            bit_ranges: values(&self.bit_ranges),
+        };
+        reversed.sorted()
+    }
+
+    /// Leaves what concerns one thing, under any of its names: what has it, holds it, or is called by
+    /// it. See [`Side::called`].
+    pub fn only(mut self, names: &BTreeSet<&str>) -> Diff {
+        let is = |of: &str| names.contains(of);
+        let is_any = |of: [Option<&String>; 2]| of.into_iter().flatten().any(|of| is(of));
+        let inside = |of: &str| is(of) || of.match_indices("::").any(|(at, _)| is(&of[..at]));
+        let concerned: BTreeSet<String> = (self.calls.iter())
+            .filter(|call| is_any([Some(&call.name), call.name_before.as_ref()]))
+            .flat_map(|call| call.before.iter().chain(&call.after))
+            .flat_map(|state| state.params.iter().cloned())
+            .collect();
+        self.calls.retain(|call| {
+            let mut states = call.before.iter().chain(&call.after);
+            is_any([Some(&call.name), call.name_before.as_ref()])
+                || states.any(|state| state.params.iter().any(|p| is(p)))
+        });
+        self.records.retain(|record| {
+            let names = [Some(&record.name), record.name_before.as_ref()];
+            names.into_iter().flatten().any(|of| inside(of) || concerned.contains(of))
+                || record.held_by.iter().any(|h| is(&h.record) || concerned.contains(&h.record))
+                || record.calls.iter().any(|call| is(call))
+        });
+        self.enums.retain(|e| inside(&e.name) || e.enumerators.iter().any(|v| is(&v.name)));
+        for list in [&mut self.aliases, &mut self.constants, &mut self.bit_ranges] {
+            list.retain(|value| is(&value.name));
+        }
+        self
+    }
+
+    fn sorted(mut self) -> Self {
+        self.calls.sort_by(|a, b| (a.kind, &a.name).cmp(&(b.kind, &b.name)));
+        self.records.sort_by(|a, b| (&a.name, &a.surfaces).cmp(&(&b.name, &b.surfaces)));
+        self.enums.sort_by(|a, b| (&a.name, &a.surfaces).cmp(&(&b.name, &b.surfaces)));
+        for list in [&mut self.aliases, &mut self.constants, &mut self.bit_ranges] {
+            list.sort_by(|a, b| (&a.name, &a.surfaces).cmp(&(&b.name, &b.surfaces)));
+        }
+        self
+    }
+}
+
+/// Both sides of a diff.
+struct Sides<'a> {
+    from: Side<'a>,
+    to: Side<'a>,
+}
+
+impl<'a> Sides<'a> {
+    /// Both sides' view of each surface, by name.
+    fn layers(&self) -> BTreeMap<&'a str, [Layer<'a>; 2]> {
+        let (from, to) = (self.from.facts, self.to.facts);
+        let names = from.surfaces.keys().chain(to.surfaces.keys());
+        names.map(|name| (name.as_str(), [Layer::of(from, name), Layer::of(to, name)])).collect()
+    }
+}
+
+/// A surface as one machine sees it: what it has otherwise than the first machine, over what the
+/// first has.
+#[derive(Clone, Copy)]
+struct Layer<'a> {
+    own: Option<&'a Surface>,
+    base: Option<&'a Surface>,
+}
+
+impl<'a> Layer<'a> {
+    fn of(facts: &'a Facts, name: &str) -> Self {
+        let base = name.split_once('@').map(|(base, _)| base);
+        Self { own: facts.surfaces.get(name), base: base.and_then(|base| facts.surfaces.get(base)) }
+    }
+
+    fn get<T>(self, map: Map<T>, name: &str) -> Option<&'a T> {
+        let own = self.own.and_then(|surface| map(surface).get(name));
+        own.or_else(|| self.base.and_then(|surface| map(surface).get(name)))
+    }
+}
+
+/// One of the maps of a surface.
+type Map<T> = fn(&Surface) -> &BTreeMap<String, T>;
+
+/// The items of one kind that a surface has on either side, by name.
+fn pairs<'a, T>(layers: [Layer<'a>; 2], map: Map<T>) -> Vec<(&'a str, [Option<&'a T>; 2])> {
+    let items = |layer: Layer<'a>| layer.own.into_iter().flat_map(map);
+    let [mut from, mut to] = layers.map(|layer| items(layer).peekable());
+    let mut found = Vec::new();
+    loop {
+        let order = match (from.peek(), to.peek()) {
+            (Some((x, _)), Some((y, _))) => x.cmp(y),
+            (Some(_), None) => Ordering::Less,
+            (None, Some(_)) => Ordering::Greater,
+            (None, None) => return found,
+        };
+        let x = if order.is_le() { from.next() } else { None };
+        let y = if order.is_ge() { to.next() } else { None };
+        let Some((name, _)) = x.or(y) else { return found };
+        // What a surface does not say otherwise is as on the first machine.
+        let states = [
+            x.map(|(_, item)| item).or_else(|| layers[0].get(map, name)),
+            y.map(|(_, item)| item).or_else(|| layers[1].get(map, name)),
+        ];
+        found.push((name.as_str(), states));
+    }
+}
+
+/// A change that is the same in several surfaces is told once.
+trait Merge {
+    fn surfaces(&mut self) -> &mut Vec<String>;
+    /// Whether the same changed, in the same way.
+    fn same(&self, other: &Self) -> bool;
+}
+
+/// Adds a change found in a surface to those of the same name.
+fn merge<T: Merge>(found: &mut Vec<T>, surface: &str, mut change: T) {
+    match found.iter_mut().find(|other| other.same(&change)) {
+        Some(other) => other.surfaces().push(surface.to_owned()),
+        None => {
+            change.surfaces().push(surface.to_owned());
+            found.push(change);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,20 @@
+//! What people ask of locked driver facts, as data and as text.
+//!
+//! ```text
+//! lock, specs (nvabi-pipeline) ─► diff     what changed between two tags, what a shim must do
+//!                                 ranges   tags with the same layout or the same ABI
+//!                                 list     every ioctl, command and class of a tag
+//!                                 coverage is a table of supported calls covered
+//!                                 decode   a log of strace, bytes of a struct, calls that were caught
+//!                                 render   a layout in pahole's columns
+//!                                 atlas    all of it as a static site
+//! ```
+#![forbid(unsafe_code)]
+
+pub mod atlas;
+pub mod coverage;
+pub mod decode;
+pub mod diff;
+pub mod list;
+pub mod ranges;
+pub mod render;

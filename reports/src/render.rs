@@ -1,0 +1,171 @@
+//! Facts as text for people: records in pahole's columns.
+
+use std::fmt::Write as _;
+
+use nvabi_pipeline::model::{Alias, Enum, Facts, Field, Record, RecordKind, Surface, hex};
+
+/// Width of `type name` before the column of offsets.
+const COLUMN: usize = 56;
+
+/// A record as C, with offset and size of each member, holes and padding.
+pub fn record(name: &str, record: &Record) -> String {
+    let mut text = String::new();
+    let _ = writeln!(text, "{} {name} {{ // {}", record.kind.keyword(), record.source);
+    let mut at = 0;
+    let mut holes = 0;
+    for field in &record.fields {
+        if record.kind == RecordKind::Struct && field.bits.is_none() && field.offset > at {
+            holes += field.offset - at;
+            let _ = writeln!(text, "    // {} bytes hole", field.offset - at);
+        }
+        member(&mut text, field);
+        at = at.max(end(field));
+    }
+    let padding = match record.kind {
+        RecordKind::Struct => record.size.saturating_sub(at),
+        RecordKind::Union => 0,
+    };
+    if padding > 0 {
+        let _ = writeln!(text, "    // {padding} bytes padding");
+    }
+    let Record { size, align, fields, .. } = record;
+    let _ = write!(text, "}}; // size {size}, align {align}, members {}", fields.len());
+    if holes > 0 {
+        let _ = write!(text, ", holes {holes}");
+    }
+    if padding > 0 {
+        let _ = write!(text, ", padding {padding}");
+    }
+    text.push('\n');
+    text
+}
+
+fn end(field: &Field) -> u64 {
+    match field.bits {
+        Some(bits) => field.offset + (bits.bit_offset + bits.bit_width).div_ceil(8),
+        None => field.offset + field.size,
+    }
+}
+
+fn member(text: &mut String, field: &Field) {
+    let (base, dimensions) = match field.ty.find('[') {
+        Some(at) if !field.ty.contains('(') => field.ty.split_at(at),
+        _ => (field.ty.as_str(), ""),
+    };
+    let mut declaration = match field.name.is_empty() {
+        true => format!("{base}{dimensions};"),
+        false => format!("{base} {}{dimensions};", field.name),
+    };
+    let mut place = field.offset.to_string();
+    if let Some(bits) = field.bits {
+        declaration.insert_str(declaration.len() - 1, &format!(" : {}", bits.bit_width));
+        let _ = write!(place, ".{}", bits.bit_offset);
+    }
+    let _ = write!(text, "    {declaration:COLUMN$} // {place:>6} {:>6}", field.size);
+    if field.canonical != field.ty {
+        let _ = write!(text, "  {}", field.canonical);
+    }
+    text.push('\n');
+}
+
+/// An enum with its values.
+pub fn enumeration(name: &str, enumeration: &Enum) -> String {
+    let mut text = format!("enum {name} {{ // {}\n", enumeration.source);
+    let mut variants: Vec<_> = enumeration.variants.iter().collect();
+    variants.sort_by_key(|(name, value)| (**value, *name));
+    for (variant, value) in variants {
+        let _ = writeln!(text, "    {:COLUMN$} // {}", format!("{variant},"), hex(*value));
+    }
+    let _ = writeln!(text, "}}; // size {}", enumeration.size);
+    text
+}
+
+/// A typedef.
+pub fn alias(name: &str, alias: &Alias) -> String {
+    format!("typedef {} {name}; // size {}, {}\n", alias.ty, alias.size, alias.source)
+}
+
+/// Everything of that name, in every surface that has it otherwise than one before.
+pub fn item(facts: &Facts, name: &str) -> String {
+    let mut parts: Vec<String> = Vec::new();
+    for surface in facts.surfaces.values() {
+        let part = in_surface(surface, name);
+        if !part.is_empty() && !parts.contains(&part) {
+            parts.push(part);
+        }
+    }
+    parts.join("\n")
+}
+
+fn in_surface(surface: &Surface, name: &str) -> String {
+    let mut text = String::new();
+    if let Some(found) = surface.records.get(name) {
+        text.push_str(&record(name, found));
+    }
+    if let Some(found) = surface.enums.get(name) {
+        text.push_str(&enumeration(name, found));
+    }
+    for (of, found) in &surface.enums {
+        if let Some(value) = found.variants.get(name) {
+            let _ = writeln!(text, "{name} = {} // of enum {of}, {}", hex(*value), found.source);
+        }
+    }
+    if let Some(found) = surface.aliases.get(name) {
+        text.push_str(&alias(name, found));
+        if found.ty != name && surface.records.contains_key(&found.ty) {
+            text.push_str(&in_surface(surface, &found.ty));
+        }
+    }
+    if let Some(found) = surface.constants.get(name) {
+        let _ = writeln!(text, "#define {name} {} // {}", hex(found.value), found.source);
+    }
+    if let Some(found) = surface.bit_ranges.get(name) {
+        let _ = writeln!(text, "#define {name} {}:{} // {}", found.high, found.low, found.source);
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use nvabi_pipeline::model::Source;
+
+    #[test]
+    fn shows_an_enumerator_with_its_enum() {
+        let source = Source { path: "a.h".into(), line: 7 };
+        let variants = [("X_ON".to_owned(), 16), ("X_OFF".to_owned(), 0)].into();
+        let mut surface = Surface::default();
+        surface.enums.insert("X".to_owned(), Enum { size: 4, source, variants });
+        assert_eq!(in_surface(&surface, "X_ON"), "X_ON = 0x10 // of enum X, a.h:7\n");
+        assert_eq!(in_surface(&surface, "X_ONE"), "");
+    }
+
+    #[test]
+    fn shows_holes_and_padding() {
+        let field = |name: &str, ty: &str, canonical: &str, offset, size| Field {
+            name: name.into(),
+            ty: ty.into(),
+            canonical: canonical.into(),
+            offset,
+            size,
+            bits: None,
+        };
+        let fields = vec![
+            field("hClient", "NvHandle", "unsigned int", 0, 4),
+            field("address", "NvP64", "void *", 8, 8),
+            field("name", "char[3]", "char[3]", 16, 3),
+        ];
+        let source = Source { path: "a.h".into(), line: 7 };
+        let found = Record { kind: RecordKind::Struct, size: 24, align: 8, source, fields };
+        let text = record("X", &found);
+        let lines: Vec<&str> = text.lines().collect();
+        assert_eq!(lines[0], "struct X { // a.h:7");
+        assert!(
+            lines[1].contains("NvHandle hClient;") && lines[1].ends_with("0      4  unsigned int")
+        );
+        assert_eq!(lines[2], "    // 4 bytes hole");
+        assert!(lines[4].contains("char name[3];"));
+        assert_eq!(lines[5], "    // 5 bytes padding");
+        assert_eq!(lines[6], "}; // size 24, align 8, members 3, holes 4, padding 5");
+    }
+}

@@ -1,0 +1,54 @@
+//! What the kernel may do with the process that calls it.
+
+use std::time::Duration;
+
+use crate::memory::{Access, Inode, Node};
+use nvabi_supervise::Errno;
+
+/// The caller. Its memory is hostile: it may not be there, and changes between two reads.
+pub(crate) trait Client {
+    /// Its thread group.
+    fn process(&self) -> u32;
+
+    /// Copies from its memory; returns how many bytes were there.
+    fn read(&self, address: u64, into: &mut [u8]) -> usize;
+
+    /// Copies to its memory; returns how many bytes could be written.
+    fn write(&self, address: u64, from: &[u8]) -> usize;
+
+    /// What one of its file descriptors is.
+    fn descriptor(&self, fd: i32) -> Descriptor;
+
+    /// Gives it a descriptor of a file, closed by `exec`.
+    fn install(&self, node: &Node, access: Access) -> Result<i32, Errno>;
+
+    /// Whether it may have another descriptor.
+    fn has_room(&self) -> bool;
+
+    /// Whether a process has mapped a file of ours.
+    fn is_mapped_by(&self, process: u32, inode: Inode) -> bool;
+
+    /// Closes one of its descriptors before it gets its answer.
+    fn close(&self, fd: i32);
+
+    /// Whether it has `CAP_SYS_NICE`.
+    fn may_reschedule(&self) -> bool;
+
+    /// Lets it wait before it gets its answer.
+    fn delay(&self, time: Duration);
+
+    /// Lets others make calls while work is done, whose result is the answer.
+    fn go_on(&self, work: Work);
+}
+
+/// What is left to do of a call, and needs nothing but its caller's memory.
+pub(crate) type Work = Box<dyn FnOnce(&dyn Client) -> Result<i64, Errno> + Send>;
+
+/// What a file descriptor of the caller is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Descriptor {
+    /// No open file.
+    Closed,
+    /// A file, and how it was opened.
+    Open(Inode, Access),
+}

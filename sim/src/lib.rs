@@ -1,0 +1,49 @@
+//! Simulated kernels: run an unmodified program as if on a machine that has the drivers.
+//!
+//! ```text
+//! program ── system call ──► seccomp filter ──► supervisor ──► machine
+//!    ▲                                              │            │  plain data: the drivers' rules
+//!    └── result, injected descriptor, memory ───────┴────────────┘
+//!    └── doorbell in mapped memory ──► poller ──► the machine's engines
+//! ```
+//!
+//! The program makes real system calls, in any language. A filter stops those that could be about a
+//! file that the machine has; all others, and those that turn out not to be, go through to the real
+//! kernel.
+//!
+//! One supervisor plays every machine: [`rm`] is the desktop's resource manager and its unified memory,
+//! of any driver whose layouts are told; `tegra` (feature `tegra-sim`) is a Jetson Orin.
+
+// What only a Jetson has is there without one.
+#![cfg_attr(not(feature = "tegra"), allow(dead_code))]
+
+mod client;
+mod fault;
+mod files;
+mod limits;
+mod log;
+mod machine;
+pub(crate) mod memory;
+mod report;
+pub mod rm;
+mod status;
+mod supervisor;
+#[cfg(feature = "tegra")]
+pub mod tegra;
+
+use std::process::ExitStatus;
+
+pub use fault::{Effect, Fault};
+pub use log::{Count, Diagnostic, Leak};
+pub use nvabi_supervise::Errno;
+pub use report::Report;
+pub use status::Status;
+
+/// How a run ended.
+#[derive(Debug)]
+pub struct Outcome {
+    /// How the program ended.
+    pub status: ExitStatus,
+    /// What was seen of it and of the processes it made.
+    pub report: Report,
+}

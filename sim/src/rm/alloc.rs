@@ -1,0 +1,194 @@
+//! Making and freeing objects (R/alloc_free.c).
+
+use super::failed::{Failed, Result};
+use super::frontend::Caller;
+use super::interface::Params;
+use super::server::{Kind, Object};
+use super::{Driver, NodeKind};
+use crate::Errno;
+use crate::Status;
+
+/// Numbers of classes, the same in every driver.
+const ROOTS: [u32; 3] = [0x0000, 0x0001, ROOT_CLIENT];
+const ROOT_CLIENT: u32 = 0x0041;
+pub(super) const EVENTS: [u32; 4] = [EVENT, 0x0078, OS_EVENT, 0x007e];
+pub(super) const EVENT: u32 = 0x0005;
+pub(super) const OS_EVENT: u32 = 0x0079;
+pub(super) const SYSTEM_MEMORY: u32 = 0x003e;
+pub(super) const VIDEO_MEMORY: u32 = 0x0040;
+const DEVICE: u32 = 0x0080;
+const SUBDEVICE: u32 = 0x2080;
+
+/// The most devices that there could be.
+const MAX_DEVICES: u64 = 32;
+/// The most that work together as one (NV2080_MAX_SUBDEVICES).
+const MAX_SUBDEVICES: u64 = 8;
+
+/// Which objects may be right above one of a class (R/resource_list.h).
+fn is_parent(class: u32, parent: &Kind) -> bool {
+    match class {
+        DEVICE => *parent == Kind::Root,
+        SUBDEVICE | SYSTEM_MEMORY => matches!(parent, Kind::Device(_)),
+        VIDEO_MEMORY => matches!(parent, Kind::Device(_) | Kind::Subdevice(_)),
+        _ => EVENTS.contains(&class),
+    }
+}
+
+/// Whether objects of a class are played.
+fn is_played(class: u32) -> bool {
+    [DEVICE, SUBDEVICE, SYSTEM_MEMORY, VIDEO_MEMORY].contains(&class) || EVENTS.contains(&class)
+}
+
+impl Driver {
+    /// NV_ESC_RM_ALLOC, which both files take, but for some classes.
+    pub(super) fn alloc_call(&mut self, caller: Caller<'_>, args: &mut Params) -> Result {
+        let class = args.word("hClass")?;
+        if caller.node != NodeKind::Control && !EVENTS.contains(&class) {
+            return Err(Errno::EINVAL.into());
+        }
+        if ROOTS.contains(&class) {
+            args.set("hClass", ROOT_CLIENT)?;
+        }
+        self.alloc(caller, args)
+    }
+
+    /// S/rs_server.c: `serverAllocResource`, R/alloc_free.c: `serverAllocResourceUnderLock`.
+    fn alloc(&mut self, caller: Caller<'_>, args: &mut Params) -> Result {
+        let class = args.word("hClass")?;
+        let Some(known) = self.interface.class(class).cloned() else {
+            return Err(Failed::Unknown(Status::INVALID_CLASS, format!("class {class:#06x}")));
+        };
+        let address = args.get("pAllocParms")?;
+        let mut params = match &known.params {
+            Some(_) if address == 0 && !known.is_optional => {
+                return Err(Status::INVALID_ARGUMENT.into());
+            }
+            Some(record) if address != 0 => {
+                let size = self.interface.size(record).unwrap_or(0);
+                let read = self.read(caller.client, record, address, size);
+                Some(read.map_err(|_| Status::INVALID_ADDRESS)?)
+            }
+            _ => None,
+        };
+        let wanted = args.word("hObjectNew")?;
+        let handle = args.word("hRoot")?;
+        let made = if ROOTS.contains(&class) {
+            self.server.add_client(handle, caller.owner, caller.client.process())?
+        } else {
+            let place = Place { client: handle, parent: args.word("hObjectParent")?, wanted };
+            self.alloc_object(caller, class, &known.name, place, params.as_mut())?
+        };
+        args.set("hObjectNew", made)?;
+        if let Some(params) = params {
+            let written = caller.client.write(address, &params.bytes);
+            if written < params.bytes.len() {
+                return Err(Status::INVALID_ADDRESS.into());
+            }
+        }
+        Ok(())
+    }
+
+    pub(super) fn alloc_object(
+        &mut self,
+        caller: Caller<'_>,
+        class: u32,
+        name: &str,
+        mut place: Place,
+        mut params: Option<&mut Params>,
+    ) -> Result<u32> {
+        self.server.client(place.client, caller.owner)?;
+        let event = match EVENTS.contains(&class) {
+            true => Some(self.wanted_event(class, &mut place, params.as_deref_mut())?),
+            false => None,
+        };
+        let Place { client: handle, parent, wanted } = place;
+        let client = self.server.client(handle, caller.owner)?;
+        if wanted == handle {
+            return Err(Status::INVALID_OBJECT_PARENT.into());
+        }
+        let above = client.object(parent)?.kind.clone();
+        if !is_played(class) {
+            return Err(Failed::NotSimulated(Status::NOT_SUPPORTED, format!("class {name}")));
+        }
+        if !is_parent(class, &above) {
+            return Err(Status::INVALID_OBJECT_PARENT.into());
+        }
+        let own = client.assign(handle, wanted)?;
+        let kind = match (class, event) {
+            (_, Some(event)) => self.event(handle, own, &event)?,
+            (DEVICE, _) => self.device(handle, params.as_deref())?,
+            (SUBDEVICE, _) => self.subdevice(handle, parent, &above, params.as_deref())?,
+            _ => self.memory(class, &above, params)?,
+        };
+        let client = self.server.client(handle, caller.owner)?;
+        client.add(own, Object::new(parent, kind));
+        Ok(own)
+    }
+
+    /// `resservResourceFactory` and `deviceConstruct_IMPL`.
+    fn device(&self, client: u32, params: Option<&Params>) -> Result<Kind> {
+        let asks_first = self.is_since(&[550, 40, 7]);
+        if params.is_none() && asks_first {
+            return Err(Status::INVALID_ARGUMENT.into());
+        }
+        let instance = params.map_or(Ok(0), |params| params.get("deviceId"))?;
+        let gpu = usize::try_from(instance).unwrap_or(usize::MAX);
+        if !self.gpus.get(gpu).is_some_and(|gpu| gpu.is_attached()) {
+            return Err(match (asks_first, instance < MAX_DEVICES) {
+                (true, true) => Status::INVALID_STATE.into(),
+                (true, false) => Status::INVALID_ARGUMENT.into(),
+                (false, _) => Status::INVALID_CLASS.into(),
+            });
+        }
+        let found = self.server.find(client)?;
+        let kind = Kind::Device(gpu);
+        if found.children(client).any(|(_, object)| object.kind == kind) {
+            return Err(Status::INSUFFICIENT_RESOURCES.into());
+        }
+        Ok(kind)
+    }
+
+    /// `subdeviceConstruct_IMPL`.
+    fn subdevice(
+        &self,
+        client: u32,
+        parent: u32,
+        above: &Kind,
+        params: Option<&Params>,
+    ) -> Result<Kind> {
+        let Kind::Device(gpu) = *above else { return Err(Status::INVALID_OBJECT_PARENT.into()) };
+        let instance = params.map_or(Ok(0), |params| params.get("subDeviceId"))?;
+        // Each GPU is a device of its own.
+        if instance >= MAX_SUBDEVICES || instance != 0 {
+            return Err(Status::INVALID_CLASS.into());
+        }
+        let kind = Kind::Subdevice(gpu);
+        let found = self.server.find(client)?;
+        if found.children(parent).any(|(_, object)| object.kind == kind) {
+            return Err(Status::INSUFFICIENT_RESOURCES.into());
+        }
+        Ok(kind)
+    }
+
+    /// S/rs_server.c: `serverFreeResourceTree`. An object that is not there is as good as freed.
+    pub(super) fn free(&mut self, caller: Caller<'_>, args: &Params) -> Result {
+        let (handle, object) = (args.word("hRoot")?, args.word("hObjectOld")?);
+        let client = self.server.client(handle, caller.owner)?;
+        if object == handle {
+            self.server.remove(handle);
+            self.free_events_of(handle);
+        } else {
+            client.remove(object);
+        }
+        Ok(())
+    }
+}
+
+/// Where a new object is to be.
+#[derive(Clone, Copy)]
+pub(super) struct Place {
+    pub(super) client: u32,
+    pub(super) parent: u32,
+    /// Its handle, or zero.
+    pub(super) wanted: u32,
+}

@@ -1,0 +1,90 @@
+//! Control commands: which object takes which, and in which order they are refused (R/control.c,
+//! S/rs_server.c: `serverControl`, S/rs_resource.c: `resControl_IMPL`).
+
+mod event;
+mod gpu;
+mod lists;
+mod system;
+
+use super::Driver;
+use super::failed::{Failed, Result};
+use super::frontend::Caller;
+use super::interface::Params;
+use super::server::Kind;
+use crate::Status;
+
+/// Flags of a control that programs may not set (NVOS54_FLAGS_IRQL_RAISED, _LOCK_BYPASS).
+const KERNEL_FLAGS: u32 = 3;
+/// The most bytes of parameters.
+const MAX_PARAMS: usize = 1 << 20;
+
+/// What a command is asked of.
+pub(super) struct Asked<'a> {
+    pub(super) caller: Caller<'a>,
+    pub(super) client: u32,
+    pub(super) object: u32,
+    pub(super) kind: Kind,
+}
+
+/// A command that is played.
+type Handler = fn(&mut Driver, &Asked<'_>, &mut Params) -> Result;
+
+/// The handler of a command.
+fn handler(name: &str) -> Option<Handler> {
+    let own = system::handler(name).or_else(|| gpu::handler(name));
+    own.or_else(|| lists::handler(name)).or_else(|| event::handler(name))
+}
+
+impl Driver {
+    pub(super) fn control(&mut self, caller: Caller<'_>, args: &Params) -> Result {
+        let (command, flags) = (args.word("cmd")?, args.word("flags")?);
+        // R/control.c: that of no category does nothing, of whatever class.
+        if command & 0xffff == 0 {
+            return Ok(());
+        }
+        let (address, size) = (args.get("params")?, args.word("paramsSize")? as usize);
+        let (client, object) = (args.word("hClient")?, args.word("hObject")?);
+        if flags & KERNEL_FLAGS != 0 {
+            return Err(Status::INVALID_ARGUMENT.into());
+        }
+        self.server.find(client).map_err(|_| Status::INVALID_CLIENT)?;
+        let known = self.interface.command(command).cloned();
+        let record = known.as_ref().and_then(|known| known.params.clone()).unwrap_or_default();
+        let is_right_size = match &known {
+            Some(known) if known.params.is_some() => self.interface.size(&record) == Some(size),
+            _ => true,
+        };
+        let tells_early = self.tells_sizes_early();
+        if (size == 0) != (address == 0) || size > MAX_PARAMS || !is_right_size && tells_early {
+            return Err(Status::INVALID_ARGUMENT.into());
+        }
+        let read = self.read(caller.client, &record, address, size);
+        let mut params = read.map_err(|_| Status::INVALID_ADDRESS)?;
+        let kind = self.server.client(client, caller.owner)?.object(object)?.kind.clone();
+        let Some(known) = known else {
+            let what = format!("command {command:#010x}");
+            return Err(Failed::Unknown(Status::NOT_SUPPORTED, what));
+        };
+        if !kind.commands().contains(&(command >> 16)) {
+            return Err(Status::NOT_SUPPORTED.into());
+        }
+        if !is_right_size {
+            return Err(Status::INVALID_PARAM_STRUCT.into());
+        }
+        let Some(handler) = handler(&known.name) else {
+            return Err(Failed::NotSimulated(Status::NOT_SUPPORTED, known.name));
+        };
+        let done = handler(self, &Asked { caller, client, object, kind }, &mut params);
+        // What was found goes back even when the command fails.
+        if caller.client.write(address, &params.bytes[..size]) < size {
+            return Err(Status::INVALID_ADDRESS.into());
+        }
+        done
+    }
+
+    /// Whether a size that does not fit is an argument that does not: it is so since these.
+    fn tells_sizes_early(&self) -> bool {
+        let is_535 = self.version.first() == Some(&535);
+        is_535 && self.is_since(&[535, 161, 7]) || self.is_since(&[550, 40, 53])
+    }
+}

@@ -1,0 +1,173 @@
+//! What the supervisor asks of the driver.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use super::failed::Failed;
+use super::frontend::Caller;
+use super::uvm::Uvm;
+use super::{Driver, NodeKind, NvFile};
+use crate::Errno;
+use crate::client::Client;
+use crate::fault::Refusal;
+use crate::files::FileId;
+use crate::log::Log;
+use crate::machine::{Answer, Device, Entry, FileInfo, Machine, Mapping, Text};
+use crate::memory::{Inode, Memory, Node, Signal};
+
+impl Machine for Driver {
+    fn entries(&self) -> Vec<Entry> {
+        self.all_entries()
+    }
+
+    fn open(&mut self, _: &dyn Client, device: Device) -> Result<FileId, Errno> {
+        let node = self.node_kind(device).ok_or(Errno::ENODEV)?;
+        let behind = match node {
+            NodeKind::Control | NodeKind::Gpu(_) => Node::Signal(Signal::new()?),
+            NodeKind::Uvm | NodeKind::UvmTools => Node::Memory(Memory::new(0)?),
+        };
+        let attached = match node {
+            NodeKind::Gpu(gpu) => vec![gpu],
+            _ => Vec::new(),
+        };
+        for gpu in &attached {
+            self.gpus[*gpu].users += 1;
+        }
+        let file = NvFile { attached, ..NvFile::new(node) };
+        let id = self.files.add(file, Arc::new(behind));
+        if let Some(open) = self.files.get_mut(id) {
+            open.device = Some(device);
+        }
+        Ok(id)
+    }
+
+    fn release(&mut self, id: FileId) {
+        let Some(open) = self.files.remove(id) else { return };
+        for gpu in open.file.attached {
+            self.gpus[gpu].users -= 1;
+        }
+        if let Uvm::Space(space) = open.file.uvm {
+            for gpu in space.gpus {
+                self.gpus[gpu].users -= 1;
+            }
+        }
+        self.events.retain(|event| event.file != id);
+        // A registered file keeps the control file that it was registered with.
+        for owner in [Some(id), open.file.control].into_iter().flatten() {
+            let is_kept = self.files.get(owner).is_some()
+                || self.files.iter().any(|(_, open)| open.file.control == Some(owner));
+            if !is_kept {
+                self.server.remove_all_of(owner);
+            }
+        }
+    }
+
+    fn file_of(&self, inode: Inode) -> Option<FileId> {
+        self.files.of(inode)
+    }
+
+    fn file(&self, id: FileId) -> Option<FileInfo> {
+        let open = self.files.get(id)?;
+        let kind = open.file.node.kind();
+        Some(FileInfo { node: open.node.clone(), device: open.device, kind, size: 0 })
+    }
+
+    fn files(&self) -> Vec<FileId> {
+        self.files.iter().map(|(id, _)| id).collect()
+    }
+
+    fn call_name(&self, client: &dyn Client, id: FileId, request: u32, argument: u64) -> String {
+        let node = self.files.get(id).map(|open| open.file.node);
+        if matches!(node, Some(NodeKind::Uvm | NodeKind::UvmTools)) {
+            let known = self.interface.ioctl(true, request);
+            return known.map_or(format!("uvm {request:#x}"), |call| call.name.clone());
+        }
+        let Ok(call) = self.call(client, request, argument) else {
+            return "NV_ESC_IOCTL_XFER_CMD".to_owned();
+        };
+        let Some(name) = call.name else { return format!("escape {:#x}", call.number) };
+        let (record, field) = match name.as_str() {
+            "NV_ESC_RM_CONTROL" => ("NVOS54_PARAMETERS", "cmd"),
+            "NV_ESC_RM_ALLOC" => ("NVOS21_PARAMETERS", "hClass"),
+            "NV_ESC_RM_ALLOC_MEMORY" => ("nv_ioctl_nvos02_parameters_with_fd", "params.hClass"),
+            _ => return name,
+        };
+        let read = self.read(client, record, call.address, call.size).map_err(Failed::from);
+        let Ok(number) = read.and_then(|args| Ok(args.word(field)?)) else { return name };
+        let inside = match field {
+            "cmd" => self.interface.command(number).map(|it| it.name.clone()),
+            _ => self.interface.class(number).map(|it| it.name.clone()),
+        };
+        inside.unwrap_or_else(|| format!("{name} {number:#x}"))
+    }
+
+    fn ioctl(&mut self, client: &dyn Client, id: FileId, request: u32, argument: u64) -> Answer {
+        let Some(open) = self.files.get(id) else { return Err(Errno::EBADF).into() };
+        let (node, owner) = (open.file.node, open.file.control.unwrap_or(id));
+        let caller = Caller { client, file: id, node, owner };
+        match node {
+            NodeKind::Control | NodeKind::Gpu(_) => self.frontend(caller, request, argument),
+            NodeKind::Uvm | NodeKind::UvmTools => self.uvm(caller, request, argument),
+        }
+    }
+
+    fn refuse(
+        &mut self,
+        client: &dyn Client,
+        id: FileId,
+        request: u32,
+        argument: u64,
+        refusal: Refusal,
+    ) -> Answer {
+        let status = match refusal {
+            Refusal::Errno(errno) => return Err(errno).into(),
+            Refusal::Status(status) => status,
+        };
+        match self.files.get(id).map(|open| open.file.node) {
+            Some(NodeKind::Control | NodeKind::Gpu(_)) => {
+                self.refuse_frontend(client, request, argument, status)
+            }
+            _ => self.refuse_uvm(client, request, argument, status),
+        }
+    }
+
+    fn mmap(
+        &mut self,
+        _: &dyn Client,
+        id: FileId,
+        length: u64,
+        offset: u64,
+    ) -> Result<Mapping, Errno> {
+        self.mapping(id, length, offset)
+    }
+
+    fn watches_polls(&self) -> bool {
+        true
+    }
+
+    fn awaits_poll(&self) -> bool {
+        self.has_bare_event()
+    }
+
+    fn polled(&mut self, id: FileId) {
+        self.take_bare_event(id);
+    }
+
+    fn text(&self, text: Text) -> String {
+        self.text_of(text)
+    }
+
+    fn write_text(&mut self, _: Text, _: &str) {}
+
+    fn held_by(&self, process: u32, _: &[FileId]) -> Vec<(&'static str, usize)> {
+        let mut held: BTreeMap<&'static str, usize> = BTreeMap::new();
+        for (kind, count) in self.server.held_by(process) {
+            *held.entry(kind).or_default() += count;
+        }
+        held.into_iter().collect()
+    }
+
+    fn log(&mut self) -> &mut Log {
+        &mut self.log
+    }
+}

@@ -1,0 +1,331 @@
+//! Memory: of the system and of a GPU, and how a process maps it
+//! (`src/nvidia/src/kernel/mem_mgr`, R/mapping_cpu.c, A/osapi.c, N/nv-mmap.c).
+
+use std::sync::Arc;
+
+use super::alloc::{Place, SYSTEM_MEMORY, VIDEO_MEMORY};
+use super::failed::{Failed, Result};
+use super::frontend::Caller;
+use super::interface::Params;
+use super::server::{Kind, Object};
+use super::{Driver, NodeKind, gpu};
+use crate::files::FileId;
+use crate::machine::Mapping;
+use crate::memory::{Memory, Node};
+use crate::{Errno, Status, limits};
+
+const PAGE: u64 = 4096;
+
+/// Where the driver says that memory is: no address that a process has.
+const SYSTEM_BASE: u64 = 0x40_0000_0000;
+
+/// NVOS32_ATTR_LOCATION, and what it says of a GPU's own memory.
+const LOCATION: (u32, u32) = (25, 3);
+const IN_GPU: u32 = 0;
+/// NVOS32_ALLOC_FLAGS_VIRTUAL: no memory, but a range of addresses.
+const VIRTUAL: u32 = 0x0008_0000;
+/// NVOS33_FLAGS_PERSISTENT and _SKIP_SIZE_CHECK; NVOS33_FLAGS_ACCESS has two bits, and three values.
+const PERSISTENT: u32 = 1 << 4;
+const SKIP_SIZE_CHECK: u32 = 1 << 8;
+const ACCESS: u32 = 3;
+/// NVOS02_FLAGS_LOCATION, which is zero for the system's memory, _ALLOC_NONE, and _MAPPING, of which
+/// zero asks for a mapping at once.
+const OLD_LOCATION: u32 = 0xf << 8;
+const OLD_ALLOC: (u32, u32) = (16, 3);
+const OLD_ALLOC_NONE: u32 = 1;
+const OLD_MAPPING: u32 = 3 << 30;
+/// What the driver's own allocations are owned by.
+const SHIM: u32 = 0x7368_696d;
+
+/// Memory that objects of several clients may stand for.
+#[derive(Debug)]
+pub(super) struct Buffer {
+    number: u64,
+    node: Arc<Node>,
+    pub(super) size: u64,
+    /// Where the driver says that it is.
+    address: u64,
+    /// Whose memory it is of.
+    pub(super) gpu: usize,
+    pub(super) is_video: bool,
+}
+
+impl PartialEq for Buffer {
+    fn eq(&self, other: &Self) -> bool {
+        self.number == other.number
+    }
+}
+
+impl Eq for Buffer {}
+
+/// What a file was told to show when it is mapped: it is told once.
+#[derive(Debug)]
+pub(super) struct MapContext {
+    buffer: Arc<Buffer>,
+    /// Of whole pages.
+    offset: u64,
+    length: u64,
+}
+
+fn bits(value: u32, (shift, mask): (u32, u32)) -> u32 {
+    value >> shift & mask
+}
+
+fn pages(length: u64) -> u64 {
+    length.div_ceil(PAGE)
+}
+
+impl Driver {
+    /// An object of NV01_MEMORY_SYSTEM or NV01_MEMORY_LOCAL_USER: `stdmemValidateParams`,
+    /// `sysmemConstruct_IMPL`, `vidmemConstruct_IMPL`.
+    pub(super) fn memory(
+        &mut self,
+        class: u32,
+        above: &Kind,
+        params: Option<&mut Params>,
+    ) -> Result<Kind> {
+        let params = params.ok_or(Status::INVALID_ARGUMENT)?;
+        let gpu = above.gpu().ok_or(Status::INVALID_OBJECT_PARENT)?;
+        if params.has("internalflags") && params.get("internalflags")? != 0 {
+            return Err(Status::INVALID_ARGUMENT.into());
+        }
+        if [0, u32::MAX].contains(&params.word("owner")?) {
+            return Err(Status::INVALID_OWNER.into());
+        }
+        let is_video = class == VIDEO_MEMORY;
+        let location = bits(params.word("attr")?, LOCATION);
+        if (location == IN_GPU) != is_video || params.word("flags")? & VIRTUAL != 0 {
+            return Err(Status::INVALID_ARGUMENT.into());
+        }
+        let size = params.get("size")?;
+        if size == 0 {
+            return Err(Status::INVALID_ARGUMENT.into());
+        }
+        let buffer = self.buffer(size, gpu, is_video)?;
+        params.set("size", buffer.size)?;
+        params.set("offset", buffer.address)?;
+        params.set("limit", buffer.size - 1)?;
+        params.set("address", 0_u32)?;
+        Ok(Kind::Memory(Arc::new(buffer)))
+    }
+
+    fn buffer(&mut self, size: u64, gpu: usize, is_video: bool) -> Result<Buffer> {
+        let size = size.checked_next_multiple_of(PAGE).ok_or(Status::NO_MEMORY)?;
+        let there = if is_video { self.free_memory(gpu) } else { limits::memory() };
+        if size > there {
+            return Err(Status::NO_MEMORY.into());
+        }
+        let memory = Memory::new(size).map_err(|_| Status::INSUFFICIENT_RESOURCES)?;
+        self.last_buffer += 1;
+        let base = if is_video { gpu::WINDOW.0 } else { SYSTEM_BASE };
+        let address = base + self.last_address;
+        self.last_address += size;
+        let node = Arc::new(Node::Memory(memory));
+        Ok(Buffer { number: self.last_buffer, node, size, address, gpu, is_video })
+    }
+
+    /// Bytes of a GPU's memory that nobody has.
+    pub(super) fn free_memory(&self, gpu: usize) -> u64 {
+        let buffers = self.server.objects().filter_map(|object| match &object.kind {
+            Kind::Memory(buffer) if buffer.is_video && buffer.gpu == gpu => Some(buffer),
+            _ => None,
+        });
+        let mut sizes: Vec<(u64, u64)> = buffers.map(|it| (it.number, it.size)).collect();
+        sizes.sort_unstable();
+        sizes.dedup();
+        gpu::MEMORY - sizes.iter().map(|(_, size)| size).sum::<u64>().min(gpu::MEMORY)
+    }
+
+    /// NV_ESC_RM_ALLOC_MEMORY: the older way, which maps as well
+    /// (`rmapi_deprecated_allocmemory.c`, A/escape.c).
+    pub(super) fn alloc_memory(&mut self, caller: Caller<'_>, args: &mut Params) -> Result {
+        let class = args.word("params.hClass")?;
+        if class != SYSTEM_MEMORY {
+            let known = self.interface.class(class).map(|it| it.name.clone());
+            return Err(match known {
+                Some(name) => {
+                    let what = format!("NV_ESC_RM_ALLOC_MEMORY of {name}");
+                    Failed::NotSimulated(Status::NOT_SUPPORTED, what)
+                }
+                None => Status::INVALID_CLASS.into(),
+            });
+        }
+        let flags = args.word("params.flags")?;
+        if flags & OLD_LOCATION != 0 || bits(flags, OLD_ALLOC) == OLD_ALLOC_NONE {
+            return Err(Status::INVALID_FLAGS.into());
+        }
+        let length = args.get("params.limit")?.wrapping_add(1);
+        let mut params = Params::of(&self.interface, "NV_MEMORY_ALLOCATION_PARAMS", Vec::new());
+        params.set("owner", SHIM)?;
+        params.set("size", length)?;
+        params.set("attr", 1_u32 << LOCATION.0)?;
+        let place = Place {
+            client: args.word("params.hRoot")?,
+            parent: args.word("params.hObjectParent")?,
+            wanted: args.word("params.hObjectNew")?,
+        };
+        args.set("params.pMemory", 0_u32)?;
+        let own = self.alloc_object(caller, class, "", place, Some(&mut params))?;
+        if flags & OLD_MAPPING != 0 {
+            return Ok(());
+        }
+        let wish =
+            Wish { client: place.client, device: place.parent, memory: own, offset: 0, length };
+        let mapped = self.map(caller, wish).and_then(|address| {
+            args.set("params.pMemory", address)?;
+            Ok(address)
+        });
+        let fd = args.word("fd")? as i32;
+        match mapped {
+            // The file that cannot show it fails the whole call (A/escape.c:374).
+            Ok(_) => Ok(self.show(caller, wish, fd).map_err(|_| Errno::EINVAL)?),
+            Err(failed) => {
+                self.server.client(place.client, caller.owner)?.remove(own);
+                Err(failed)
+            }
+        }
+    }
+
+    /// NV_ESC_RM_MAP_MEMORY: A/escape.c:479, S/rs_server.c: `serverMap`.
+    pub(super) fn map_memory(&mut self, caller: Caller<'_>, args: &mut Params) -> Result {
+        let wish = Wish {
+            client: args.word("params.hClient")?,
+            device: args.word("params.hDevice")?,
+            memory: args.word("params.hMemory")?,
+            offset: args.get("params.offset")?,
+            length: args.get("params.length")?,
+        };
+        let flags = args.word("params.flags")?;
+        let client = self.server.client(wish.client, caller.owner)?;
+        client.object(wish.memory)?;
+        if flags & PERSISTENT != 0 || flags & ACCESS == ACCESS {
+            return Err(Status::INVALID_FLAGS.into());
+        }
+        if flags & SKIP_SIZE_CHECK != 0 {
+            return Err(Status::INSUFFICIENT_PERMISSIONS.into());
+        }
+        let address = self.map(caller, wish)?;
+        args.set("params.pLinearAddress", address)?;
+        let shown = self.show(caller, wish, args.word("fd")? as i32);
+        if shown.is_err() {
+            self.forget_mapping(caller, wish, address)?;
+        }
+        Ok(shown?)
+    }
+
+    /// `serverMap_Prologue` and `memMap_IMPL`; returns where the driver says that it is mapped.
+    fn map(&mut self, caller: Caller<'_>, wish: Wish) -> Result<u64> {
+        let client = self.server.client(wish.client, caller.owner)?;
+        client.object(wish.memory)?;
+        client.context(wish.client, wish.device, wish.memory)?;
+        let object = client.object_mut(wish.memory)?;
+        let Kind::Memory(buffer) = &object.kind else { return Err(Status::NOT_SUPPORTED.into()) };
+        if wish.offset >= buffer.size {
+            return Err(Status::INVALID_BASE.into());
+        }
+        let end = wish.offset.checked_add(wish.length);
+        if wish.length == 0 || end.is_none_or(|end| end > buffer.size) {
+            return Err(Status::INVALID_LIMIT.into());
+        }
+        let address = buffer.address + wish.offset;
+        object.mappings.push(address);
+        Ok(address)
+    }
+
+    /// `nv_add_mapping_context_to_file`: the system's memory is shown by a control file, that of a GPU by
+    /// the GPU's.
+    fn show(&mut self, caller: Caller<'_>, wish: Wish, fd: i32) -> Result<(), Status> {
+        let client = self.server.client(wish.client, caller.owner)?;
+        let Kind::Memory(buffer) = &client.object(wish.memory)?.kind else {
+            return Err(Status::NOT_SUPPORTED);
+        };
+        let buffer = buffer.clone();
+        let node = if buffer.is_video { NodeKind::Gpu(buffer.gpu) } else { NodeKind::Control };
+        let id = self.descriptor(caller.client, fd).ok_or(Status::INVALID_ARGUMENT)?;
+        let open = self.files.get_mut(id).ok_or(Status::INVALID_ARGUMENT)?;
+        if open.file.node != node {
+            return Err(Status::INVALID_ARGUMENT);
+        }
+        if open.file.shown.is_some() {
+            return Err(Status::STATE_IN_USE);
+        }
+        let offset = wish.offset / PAGE * PAGE;
+        let length = pages(wish.offset % PAGE + wish.length) * PAGE;
+        open.file.shown = Some(MapContext { buffer, offset, length });
+        Ok(())
+    }
+
+    /// NV_ESC_RM_UNMAP_MEMORY: S/rs_server.c: `serverUnmap`.
+    pub(super) fn unmap_memory(&mut self, caller: Caller<'_>, args: &Params) -> Result {
+        let wish = Wish {
+            client: args.word("hClient")?,
+            device: args.word("hDevice")?,
+            memory: args.word("hMemory")?,
+            offset: 0,
+            length: 0,
+        };
+        let client = self.server.client(wish.client, caller.owner)?;
+        client.object(wish.memory)?;
+        client.context(wish.client, wish.device, wish.memory)?;
+        self.forget_mapping(caller, wish, args.get("pLinearAddress")?)
+    }
+
+    fn forget_mapping(&mut self, caller: Caller<'_>, wish: Wish, address: u64) -> Result {
+        let client = self.server.client(wish.client, caller.owner)?;
+        let object = client.object_mut(wish.memory)?;
+        let found = object.mappings.iter().position(|mapping| *mapping == address);
+        object.mappings.remove(found.ok_or(Status::OBJECT_NOT_FOUND)?);
+        Ok(())
+    }
+
+    /// N/nv-mmap.c: `nvidia_mmap_helper`.
+    pub(super) fn mapping(&self, id: FileId, length: u64, offset: u64) -> Result<Mapping, Errno> {
+        let open = self.files.get(id).ok_or(Errno::EBADF)?;
+        let shown = open.file.shown.as_ref().ok_or(Errno::EINVAL)?;
+        if offset != 0 {
+            return Err(Errno::EINVAL);
+        }
+        let length = length.checked_next_multiple_of(PAGE).ok_or(Errno::ENOMEM)?;
+        if shown.buffer.is_video && length != shown.length {
+            return Err(Errno::ENXIO);
+        }
+        if length > shown.buffer.size - shown.offset {
+            return Err(Errno::ERANGE);
+        }
+        Ok(Mapping::Other(shown.buffer.node.clone(), shown.offset))
+    }
+
+    /// NV_ESC_RM_DUP_OBJECT: S/rs_server.c: `serverCopyResource`. Of what we have memory alone can be
+    /// copied.
+    pub(super) fn duplicate(&mut self, caller: Caller<'_>, args: &mut Params) -> Result {
+        let (handle, parent) = (args.word("hClient")?, args.word("hParent")?);
+        let source = self.server.find(args.word("hClientSrc")?)?;
+        let (process, found) = (source.process, source.object(args.word("hObjectSrc")?).cloned());
+        let client = self.server.client(handle, caller.owner)?;
+        let Kind::Memory(buffer) = found?.kind else {
+            return Err(Status::INVALID_ARGUMENT.into());
+        };
+        let own = client.assign(handle, args.word("hObject")?)?;
+        let above = client.object(parent)?.kind.clone();
+        // Another process must have been given the right (S/rs_access_rights.c).
+        if process != client.process {
+            return Err(Status::INSUFFICIENT_PERMISSIONS.into());
+        }
+        if !matches!(above, Kind::Device(_) | Kind::Subdevice(_)) {
+            return Err(Status::INVALID_OBJECT_PARENT.into());
+        }
+        client.add(own, Object::new(parent, Kind::Memory(buffer)));
+        args.set("hObject", own)?;
+        Ok(())
+    }
+}
+
+/// What is to be mapped.
+#[derive(Clone, Copy)]
+struct Wish {
+    client: u32,
+    device: u32,
+    memory: u32,
+    offset: u64,
+    length: u64,
+}

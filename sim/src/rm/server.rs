@@ -1,0 +1,310 @@
+//! Clients and their objects: who may name what, and what goes with what (S, R/client.c).
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
+use std::sync::Arc;
+
+use super::events::Notifier;
+use super::handles::Handles;
+use super::memory::Buffer;
+use crate::Status;
+use crate::files::FileId;
+
+/// Handles that the driver chooses for clients (S: RS_CLIENT_HANDLE_BASE); its own have the first ones.
+const CLIENTS: Range<u32> = 0xc1d0_0001..0xc1e0_0000;
+/// Clients whose handles agree in these bits are in one list (S: RS_CLIENT_HANDLE_BUCKET_MASK).
+const BUCKET: u32 = 0x3ff;
+/// Handles that the driver chooses for objects, and those that nobody may choose
+/// (RS_UNIQUE_HANDLE_BASE, RS_FW_UNIQUE_HANDLE_BASE).
+const OBJECTS: Range<u32> = 0xcaf0_0000..0xcaf8_0000;
+const RESTRICTED: Range<u32> = 0xc9f0_0000..0xc9f8_0000;
+
+/// All clients.
+#[derive(Debug)]
+pub(super) struct Server {
+    clients: BTreeMap<u32, Client>,
+    handles: Handles,
+}
+
+impl Default for Server {
+    fn default() -> Self {
+        Self { clients: BTreeMap::new(), handles: Handles::new(CLIENTS) }
+    }
+}
+
+/// A client: the root of a tree of objects.
+#[derive(Debug)]
+pub(super) struct Client {
+    /// The control file that it was made on: on another one it does not exist.
+    pub(super) owner: FileId,
+    pub(super) process: u32,
+    objects: BTreeMap<u32, Object>,
+    /// What is right below what: parents, each with one of its children.
+    below: BTreeSet<(u32, u32)>,
+    handles: Handles,
+}
+
+/// An object.
+#[derive(Debug, Clone)]
+pub(super) struct Object {
+    /// The client's own handle for what is right below it.
+    pub(super) parent: u32,
+    pub(super) kind: Kind,
+    /// Where the driver says that it is mapped.
+    pub(super) mappings: Vec<u64>,
+    /// Whom it tells of what happens to it.
+    pub(super) notifier: Notifier,
+}
+
+impl Object {
+    pub(super) fn new(parent: u32, kind: Kind) -> Self {
+        Self { parent, kind, mappings: Vec::new(), notifier: Notifier::default() }
+    }
+}
+
+/// What an object is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Kind {
+    /// The client itself.
+    Root,
+    /// A GPU, by its index.
+    Device(usize),
+    /// The same, as one of those that work together.
+    Subdevice(usize),
+    Memory(Arc<Buffer>),
+    /// By its number: handles are given out again.
+    Event(u64),
+}
+
+impl Kind {
+    /// The classes whose commands it takes, by their upper halves.
+    pub(super) fn commands(&self) -> &'static [u32] {
+        match self {
+            Self::Root => &[0x0000],
+            Self::Device(_) => &[0x0080],
+            Self::Subdevice(_) => &[0x2080],
+            Self::Memory(_) => &[0x0041],
+            Self::Event(_) => &[],
+        }
+    }
+
+    /// The GPU that it is of.
+    pub(super) fn gpu(&self) -> Option<usize> {
+        match self {
+            Self::Root | Self::Event(_) => None,
+            Self::Device(gpu) | Self::Subdevice(gpu) => Some(*gpu),
+            Self::Memory(buffer) => Some(buffer.gpu),
+        }
+    }
+
+    /// What a person calls it.
+    pub(super) fn name(&self) -> &'static str {
+        match self {
+            Self::Root => "RM client",
+            Self::Device(_) => "RM device",
+            Self::Subdevice(_) => "RM subdevice",
+            Self::Memory(_) => "RM memory",
+            Self::Event(_) => "RM event",
+        }
+    }
+}
+
+impl Server {
+    /// A new client; the driver chooses the handle of one that has none.
+    pub(super) fn add_client(
+        &mut self,
+        wanted: u32,
+        owner: FileId,
+        process: u32,
+    ) -> Result<u32, Status> {
+        let handle = match wanted {
+            0 => self.handles.choose()?,
+            taken if self.clients.contains_key(&taken) => {
+                return Err(Status::INSERT_DUPLICATE_NAME);
+            }
+            handle => handle,
+        };
+        self.handles.take(handle);
+        self.clients.insert(handle, Client::new(handle, owner, process));
+        Ok(handle)
+    }
+
+    /// A client by its handle (S/rs_server.c: `_serverFindClientEntry`).
+    pub(super) fn find(&self, handle: u32) -> Result<&Client, Status> {
+        self.clients.get(&handle).ok_or_else(|| self.not_found(handle))
+    }
+
+    /// The same, as the caller on a file may use it (R/client.c: `rmclientValidate_IMPL`).
+    pub(super) fn client(&mut self, handle: u32, owner: FileId) -> Result<&mut Client, Status> {
+        let error = self.not_found(handle);
+        let client = self.clients.get_mut(&handle).ok_or(error)?;
+        if client.owner == owner { Ok(client) } else { Err(Status::INVALID_CLIENT) }
+    }
+
+    /// In the list where it would be it is missed in the middle or at the end.
+    fn not_found(&self, handle: u32) -> Status {
+        let mut above = self.clients.range(handle..).map(|(other, _)| *other);
+        match above.any(|other| other & BUCKET == handle & BUCKET) {
+            true => Status::INVALID_OBJECT,
+            false => Status::INVALID_OBJECT_HANDLE,
+        }
+    }
+
+    /// Frees a client with all it has.
+    pub(super) fn remove(&mut self, handle: u32) {
+        self.clients.remove(&handle);
+        self.handles.give_back(handle);
+    }
+
+    /// Frees the clients of a file that nobody has any more.
+    pub(super) fn remove_all_of(&mut self, owner: FileId) {
+        let all = self.clients.iter().filter(|(_, client)| client.owner == owner);
+        let handles: Vec<u32> = all.map(|(handle, _)| *handle).collect();
+        handles.into_iter().for_each(|handle| self.remove(handle));
+    }
+
+    /// What a process has, by kind.
+    pub(super) fn held_by(&self, process: u32) -> Vec<(&'static str, usize)> {
+        let mut held: BTreeMap<&'static str, usize> = BTreeMap::new();
+        let clients = self.clients.values().filter(|client| client.process == process);
+        for object in clients.flat_map(|client| client.objects.values()) {
+            *held.entry(object.kind.name()).or_default() += 1;
+        }
+        held.into_iter().collect()
+    }
+
+    /// All objects of all clients.
+    pub(super) fn objects(&self) -> impl Iterator<Item = &Object> {
+        self.clients.values().flat_map(|client| client.objects.values())
+    }
+
+    /// The same, to be changed.
+    pub(super) fn objects_mut(&mut self) -> impl Iterator<Item = &mut Object> {
+        self.clients.values_mut().flat_map(|client| client.objects.values_mut())
+    }
+
+    /// An object, whoever asks.
+    pub(super) fn object(&self, client: u32, object: u32) -> Option<&Object> {
+        self.clients.get(&client)?.objects.get(&object)
+    }
+
+    /// The same, to be changed.
+    pub(super) fn object_mut(&mut self, client: u32, object: u32) -> Option<&mut Object> {
+        self.clients.get_mut(&client)?.objects.get_mut(&object)
+    }
+}
+
+impl Client {
+    fn new(handle: u32, owner: FileId, process: u32) -> Self {
+        let objects = BTreeMap::from([(handle, Object::new(0, Kind::Root))]);
+        let mut handles = Handles::new(OBJECTS);
+        handles.take(handle);
+        Self { owner, process, objects, below: BTreeSet::new(), handles }
+    }
+
+    pub(super) fn object(&self, handle: u32) -> Result<&Object, Status> {
+        self.objects.get(&handle).ok_or(Status::OBJECT_NOT_FOUND)
+    }
+
+    pub(super) fn object_mut(&mut self, handle: u32) -> Result<&mut Object, Status> {
+        self.objects.get_mut(&handle).ok_or(Status::OBJECT_NOT_FOUND)
+    }
+
+    /// Whether an object may be mapped by way of a device: of the client itself, what is right below it
+    /// (R/mapping_cpu.c: `serverMap_Prologue`).
+    pub(super) fn context(&self, client: u32, device: u32, object: u32) -> Result<(), Status> {
+        let is_of_client = self.object(object)?.parent == client;
+        if is_of_client != (device == client) {
+            return Err(Status::INVALID_OBJECT_PARENT);
+        }
+        if device == client {
+            return Ok(());
+        }
+        match self.object(device)?.kind {
+            Kind::Device(_) | Kind::Subdevice(_) => Ok(()),
+            _ => Err(Status::INVALID_OBJECT_PARENT),
+        }
+    }
+
+    /// The objects right below one.
+    pub(super) fn children(&self, parent: u32) -> impl Iterator<Item = (u32, &Object)> {
+        let children = self.below.range((parent, 0)..=(parent, u32::MAX));
+        children.filter_map(|(_, handle)| Some((*handle, self.objects.get(handle)?)))
+    }
+
+    /// A handle that a new object may have, or one that the driver chooses
+    /// (S/rs_client.c: `clientAssignResourceHandle_IMPL`).
+    pub(super) fn assign(&mut self, client: u32, wanted: u32) -> Result<u32, Status> {
+        match wanted {
+            0 => self.handles.choose(),
+            handle if handle == client || RESTRICTED.contains(&handle) => {
+                Err(Status::INVALID_OBJECT_HANDLE)
+            }
+            taken if self.objects.contains_key(&taken) => Err(Status::INSERT_DUPLICATE_NAME),
+            handle => Ok(handle),
+        }
+    }
+
+    pub(super) fn add(&mut self, handle: u32, object: Object) {
+        self.below.insert((object.parent, handle));
+        self.handles.take(handle);
+        self.objects.insert(handle, object);
+    }
+
+    /// Frees an object and all below it.
+    pub(super) fn remove(&mut self, handle: u32) {
+        let mut left = vec![handle];
+        while let Some(handle) = left.pop() {
+            left.extend(self.children(handle).map(|(child, _)| child));
+            if let Some(gone) = self.objects.remove(&handle) {
+                self.below.remove(&(gone.parent, handle));
+                self.handles.give_back(handle);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::files::Files;
+    use crate::memory::{Node, Signal};
+    use std::sync::Arc;
+
+    fn file() -> Option<FileId> {
+        let node = Arc::new(Node::Signal(Signal::new().ok()?));
+        Some(Files::default().add((), node))
+    }
+
+    #[test]
+    fn freeing_a_parent_frees_what_is_below_it() {
+        let Some(file) = file() else { return };
+        let mut server = Server::default();
+        let Ok(handle) = server.add_client(0, file, 1) else { panic!("no client") };
+        let Ok(client) = server.client(handle, file) else { panic!("no client") };
+        for (own, parent) in [(1, handle), (2, 1), (3, 2), (4, handle)] {
+            client.add(own, Object::new(parent, Kind::Device(0)));
+        }
+        client.remove(1);
+        assert!([1, 2, 3].iter().all(|own| client.object(*own).is_err()));
+        assert!(client.object(4).is_ok() && client.object(handle).is_ok());
+    }
+
+    #[test]
+    fn handles_are_found_and_refused_as_the_server_does() {
+        let Some(file) = file() else { return };
+        let mut server = Server::default();
+        assert_eq!(server.add_client(0, file, 1), Ok(0xc1d0_0001));
+        assert_eq!(server.add_client(0xc1d0_0001, file, 1), Err(Status::INSERT_DUPLICATE_NAME));
+        assert_eq!(server.find(0xc1d0_0002).err(), Some(Status::INVALID_OBJECT_HANDLE));
+        assert_eq!(server.find(0x0000_0001).err(), Some(Status::INVALID_OBJECT));
+        let Ok(client) = server.client(0xc1d0_0001, file) else { panic!("no client") };
+        assert_eq!(client.assign(0xc1d0_0001, 0), Ok(0xcaf0_0000));
+        assert_eq!(client.assign(0xc1d0_0001, 7), Ok(7));
+        client.add(7, Object::new(0xc1d0_0001, Kind::Device(0)));
+        assert_eq!(client.assign(0xc1d0_0001, 7), Err(Status::INSERT_DUPLICATE_NAME));
+        for wrong in [0xc1d0_0001, 0xc9f0_0000] {
+            assert_eq!(client.assign(0xc1d0_0001, wrong), Err(Status::INVALID_OBJECT_HANDLE));
+        }
+    }
+}

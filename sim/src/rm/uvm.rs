@@ -1,0 +1,261 @@
+//! `/dev/nvidia-uvm`: unified memory, as far as it can be without a GPU (`kernel-open/nvidia-uvm`).
+
+use std::collections::BTreeSet;
+
+use super::failed::{Failed, Result};
+use super::frontend::Caller;
+use super::interface::Params;
+use super::{Driver, NodeKind};
+use crate::client::Client;
+use crate::files::FileId;
+use crate::machine::Answer;
+use crate::{Errno, Status};
+
+/// What a file of unified memory has become.
+#[derive(Debug, Default)]
+pub(super) enum Uvm {
+    /// Nothing yet.
+    #[default]
+    New,
+    /// An address space.
+    Space(Space),
+    /// It keeps another file's address space to its process.
+    Keeper,
+}
+
+/// An address space.
+#[derive(Debug, Default)]
+pub(super) struct Space {
+    flags: u64,
+    /// Whether a second file keeps it to its process.
+    is_kept: bool,
+    pub(super) gpus: BTreeSet<usize>,
+    groups: BTreeSet<u64>,
+    last_group: u64,
+}
+
+/// UVM_INIT_FLAGS_MULTI_PROCESS_SHARING_MODE: no process has the address space to itself.
+const SHARING: u64 = 2;
+
+/// What the driver's Linux code knows, besides what is played (uvm.c: `uvm_ioctl`).
+const KNOWN: [&str; 34] = [
+    "UVM_PAGEABLE_MEM_ACCESS_ON_GPU",
+    "UVM_ENABLE_PEER_ACCESS",
+    "UVM_DISABLE_PEER_ACCESS",
+    "UVM_SET_RANGE_GROUP",
+    "UVM_CREATE_EXTERNAL_RANGE",
+    "UVM_MAP_EXTERNAL_ALLOCATION",
+    "UVM_MAP_EXTERNAL_SPARSE",
+    "UVM_FREE",
+    "UVM_PREVENT_MIGRATION_RANGE_GROUPS",
+    "UVM_ALLOW_MIGRATION_RANGE_GROUPS",
+    "UVM_SET_PREFERRED_LOCATION",
+    "UVM_UNSET_PREFERRED_LOCATION",
+    "UVM_SET_ACCESSED_BY",
+    "UVM_UNSET_ACCESSED_BY",
+    "UVM_REGISTER_GPU_VASPACE",
+    "UVM_UNREGISTER_GPU_VASPACE",
+    "UVM_REGISTER_CHANNEL",
+    "UVM_UNREGISTER_CHANNEL",
+    "UVM_ENABLE_READ_DUPLICATION",
+    "UVM_DISABLE_READ_DUPLICATION",
+    "UVM_MIGRATE",
+    "UVM_ENABLE_SYSTEM_WIDE_ATOMICS",
+    "UVM_DISABLE_SYSTEM_WIDE_ATOMICS",
+    "UVM_TOOLS_READ_PROCESS_MEMORY",
+    "UVM_TOOLS_WRITE_PROCESS_MEMORY",
+    "UVM_TOOLS_GET_PROCESSOR_UUID_TABLE",
+    "UVM_MAP_DYNAMIC_PARALLELISM_REGION",
+    "UVM_UNMAP_EXTERNAL",
+    "UVM_MIGRATE_RANGE_GROUP",
+    "UVM_TOOLS_FLUSH_EVENTS",
+    "UVM_ALLOC_SEMAPHORE_POOL",
+    "UVM_CLEAN_UP_ZOMBIE_RESOURCES",
+    "UVM_POPULATE_PAGEABLE",
+    "UVM_VALIDATE_VA_RANGE",
+];
+
+impl Driver {
+    /// uvm_api.h: `__UVM_ROUTE_CMD_STACK`: the status stands in the argument, and the call succeeds.
+    pub(super) fn uvm(&mut self, caller: Caller<'_>, request: u32, argument: u64) -> Answer {
+        let known = self.interface.ioctl(true, request).map(|call| call.name.clone());
+        let Some(name) = known else {
+            let failed = Failed::Unknown(Status::GENERIC, format!("uvm {request:#x}"));
+            return self.answer(caller.client, failed);
+        };
+        if name == "UVM_DEINITIALIZE" {
+            return Ok(0).into();
+        }
+        let (record, size) = self.uvm_record(&name);
+        let is_tool = caller.node == NodeKind::UvmTools && name.starts_with("UVM_TOOLS_");
+        if !is_tool && !is_played(&name) && !KNOWN.contains(&name.as_str()) {
+            // It is in the headers alone.
+            let failed = Failed::Unknown(Status::GENERIC, name);
+            return self.answer(caller.client, failed);
+        }
+        let mut args = match self.read(caller.client, &record, argument, size) {
+            Ok(args) => args,
+            Err(errno) => return Err(errno).into(),
+        };
+        let done = self.uvm_call(caller, &name, &mut args);
+        let status = match done {
+            Ok(()) => Status::OK,
+            Err(failed) => self.status_of(caller.client, failed),
+        };
+        self.put_status(caller.client, argument, args, status)
+    }
+
+    /// The struct that an ioctl takes, and its bytes.
+    fn uvm_record(&self, name: &str) -> (String, usize) {
+        let record = format!("{name}_PARAMS");
+        let size = self.interface.size(&record).unwrap_or(0);
+        (record, size)
+    }
+
+    fn put_status(
+        &self,
+        client: &dyn Client,
+        argument: u64,
+        mut args: Params,
+        status: Status,
+    ) -> Answer {
+        args.set_if_any("rmStatus", status.0);
+        if client.write(argument, &args.bytes) < args.bytes.len() {
+            return Err(Errno::EFAULT).into();
+        }
+        Answer { result: Ok(0), status: (!status.is_ok()).then(|| status.to_string()) }
+    }
+
+    /// What a call does that somebody asked to fail.
+    pub(super) fn refuse_uvm(
+        &mut self,
+        client: &dyn Client,
+        request: u32,
+        argument: u64,
+        status: Status,
+    ) -> Answer {
+        let name = self.interface.ioctl(true, request).map(|call| call.name.clone());
+        let (record, size) = self.uvm_record(&name.unwrap_or_default());
+        match self.read(client, &record, argument, size) {
+            Ok(args) if size > 0 => self.put_status(client, argument, args, status),
+            Ok(_) => Err(Errno::EINVAL).into(),
+            Err(errno) => Err(errno).into(),
+        }
+    }
+
+    fn uvm_call(&mut self, caller: Caller<'_>, name: &str, args: &mut Params) -> Result {
+        match name {
+            "UVM_INITIALIZE" => return self.uvm_initialize(caller.file, args),
+            "UVM_MM_INITIALIZE" => return self.uvm_keep(caller, args),
+            _ if caller.node == NodeKind::UvmTools => {
+                return Err(Failed::NotSimulated(Status::NOT_SUPPORTED, name.to_owned()));
+            }
+            _ => {}
+        }
+        let Some(space) = self.space(caller.file) else {
+            return Err(Status::ILLEGAL_ACTION.into());
+        };
+        match name {
+            // No GPU here reads a process's own pages.
+            "UVM_PAGEABLE_MEM_ACCESS" => Ok(args.set("pageableMemAccess", 0_u32)?),
+            "UVM_CREATE_RANGE_GROUP" => {
+                space.last_group += 1;
+                space.groups.insert(space.last_group);
+                Ok(args.set("rangeGroupId", space.last_group)?)
+            }
+            "UVM_DESTROY_RANGE_GROUP" => match space.groups.remove(&args.get("rangeGroupId")?) {
+                true => Ok(()),
+                false => Err(Status::OBJECT_NOT_FOUND.into()),
+            },
+            "UVM_REGISTER_GPU" => self.uvm_register(caller.file, args),
+            "UVM_UNREGISTER_GPU" => self.uvm_unregister(caller.file, args),
+            _ => Err(Failed::NotSimulated(Status::NOT_SUPPORTED, name.to_owned())),
+        }
+    }
+
+    fn space(&mut self, id: FileId) -> Option<&mut Space> {
+        match &mut self.files.get_mut(id)?.file.uvm {
+            Uvm::Space(space) => Some(space),
+            _ => None,
+        }
+    }
+
+    /// uvm.c: `uvm_api_initialize`.
+    fn uvm_initialize(&mut self, id: FileId, args: &Params) -> Result {
+        let mask = self.interface.constant("UVM_INIT_FLAGS_MASK").map_or(3, u64::from);
+        let flags = args.get("flags")?;
+        let open = self.files.get_mut(id).ok_or(Errno::EBADF)?;
+        match &open.file.uvm {
+            Uvm::New if flags & !mask != 0 => Err(Status::INVALID_ARGUMENT.into()),
+            Uvm::New => {
+                open.file.uvm = Uvm::Space(Space { flags, ..Space::default() });
+                Ok(())
+            }
+            Uvm::Space(space) if space.flags == flags => Ok(()),
+            Uvm::Space(_) | Uvm::Keeper => Err(Status::INVALID_ARGUMENT.into()),
+        }
+    }
+
+    /// uvm.c: `uvm_api_mm_initialize`.
+    fn uvm_keep(&mut self, caller: Caller<'_>, args: &Params) -> Result {
+        let other = self.descriptor(caller.client, args.word("uvmFd")? as i32);
+        let other = other.ok_or(Status::INVALID_ARGUMENT)?;
+        let space = self.space(other).ok_or(Status::INVALID_ARGUMENT)?;
+        if space.flags & SHARING != 0 {
+            return Err(Status::WARN_NOTHING_TO_DO.into());
+        }
+        let is_kept = space.is_kept;
+        let open = self.files.get_mut(caller.file).ok_or(Errno::EBADF)?;
+        if !matches!(open.file.uvm, Uvm::New) {
+            return Err(Status::IN_USE.into());
+        }
+        if is_kept {
+            return Err(Status::INVALID_STATE.into());
+        }
+        open.file.uvm = Uvm::Keeper;
+        if let Some(space) = self.space(other) {
+            space.is_kept = true;
+        }
+        Ok(())
+    }
+
+    /// uvm_va_space.c: `uvm_va_space_register_gpu`. It keeps the GPU awake.
+    fn uvm_register(&mut self, id: FileId, args: &mut Params) -> Result {
+        let gpu = self.gpu_of_uuid(args).ok_or(Status::GPU_UUID_NOT_FOUND)?;
+        let Some(space) = self.space(id) else { return Err(Status::ILLEGAL_ACTION.into()) };
+        if !space.gpus.insert(gpu) {
+            return Err(Status::INVALID_DEVICE.into());
+        }
+        self.gpus[gpu].users += 1;
+        args.set_if_any("numaEnabled", 0_u32);
+        args.set_if_any("numaNodeId", u32::MAX);
+        Ok(())
+    }
+
+    fn uvm_unregister(&mut self, id: FileId, args: &Params) -> Result {
+        let gpu = self.gpu_of_uuid(args);
+        let Some(space) = self.space(id) else { return Err(Status::ILLEGAL_ACTION.into()) };
+        let gpu = gpu.filter(|gpu| space.gpus.remove(gpu)).ok_or(Status::INVALID_DEVICE)?;
+        self.gpus[gpu].users -= 1;
+        Ok(())
+    }
+
+    fn gpu_of_uuid(&self, args: &Params) -> Option<usize> {
+        let uuid = args.bytes_of("gpu_uuid").ok()?;
+        self.gpus.iter().position(|gpu| gpu.uuid() == uuid)
+    }
+}
+
+/// Whether it is more than known.
+fn is_played(name: &str) -> bool {
+    [
+        "UVM_INITIALIZE",
+        "UVM_MM_INITIALIZE",
+        "UVM_PAGEABLE_MEM_ACCESS",
+        "UVM_CREATE_RANGE_GROUP",
+        "UVM_DESTROY_RANGE_GROUP",
+        "UVM_REGISTER_GPU",
+        "UVM_UNREGISTER_GPU",
+    ]
+    .contains(&name)
+}

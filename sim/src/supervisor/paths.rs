@@ -1,0 +1,427 @@
+//! Paths: which of them are simulated, and the calls that name files by them.
+
+use std::collections::{HashMap, HashSet};
+use std::ffi::OsString;
+use std::fs;
+use std::io;
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::unix::ffi::OsStringExt;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Component, Path, PathBuf};
+
+use super::target::Target;
+use super::{Reply, Shared};
+use crate::Errno;
+use crate::client::Client;
+use crate::fault::Effect;
+use crate::machine::{Device, Entry, EntryKind, Machine, Text};
+use crate::memory::{self, Access, Inode};
+use nvabi_supervise::check;
+use nvabi_supervise::{Give, Notification, normal};
+
+/// Longest path.
+const PATH_MAX: usize = 4096;
+
+/// The simulated paths, and what stands for the folders: real ones with the right names in them, so that
+/// they can be listed.
+#[derive(Debug)]
+pub(super) struct Tree {
+    root: PathBuf,
+    entries: HashMap<PathBuf, EntryKind>,
+    /// The last parts of all paths: most calls are about others.
+    last_parts: HashSet<OsString>,
+    /// Its files: what is opened as a name alone.
+    names: HashSet<Inode>,
+}
+
+impl Tree {
+    pub(super) fn new(entries: Vec<Entry>) -> io::Result<Self> {
+        let template = std::env::temp_dir().join("nvabi-sim-XXXXXX");
+        let mut template = template.into_os_string().into_vec();
+        template.push(0);
+        // SAFETY: a C string that may be written.
+        if unsafe { libc::mkdtemp(template.as_mut_ptr().cast()) }.is_null() {
+            return Err(io::Error::last_os_error());
+        }
+        template.pop();
+        let mut tree = Self {
+            root: OsString::from_vec(template).into(),
+            entries: HashMap::new(),
+            last_parts: HashSet::new(),
+            names: HashSet::new(),
+        };
+        for entry in entries {
+            tree.add(entry)?;
+        }
+        Ok(tree)
+    }
+
+    fn add(&mut self, Entry { path, kind }: Entry) -> io::Result<()> {
+        let path = PathBuf::from(path);
+        let real = self.real(&path);
+        if kind == EntryKind::Folder {
+            fs::create_dir_all(real)?;
+        } else {
+            fs::create_dir_all(real.parent().unwrap_or(&self.root))?;
+            let file = fs::File::create(real)?;
+            self.names.insert(Inode::of(&memory::stat(file.as_raw_fd())?));
+        }
+        self.last_parts.extend(path.file_name().map(ToOwned::to_owned));
+        self.entries.insert(path, kind);
+        Ok(())
+    }
+
+    /// Whether a file stands for a name.
+    pub(super) fn is_name(&self, inode: Inode) -> bool {
+        self.names.contains(&inode)
+    }
+
+    fn real(&self, path: &Path) -> PathBuf {
+        self.root.join(path.strip_prefix("/").unwrap_or(path))
+    }
+
+    /// The simulated path of one of the folders here.
+    fn simulated(&self, path: PathBuf) -> PathBuf {
+        match path.strip_prefix(&self.root) {
+            Ok(rest) => Path::new("/").join(rest),
+            Err(_) => path,
+        }
+    }
+}
+
+impl Drop for Tree {
+    fn drop(&mut self) {
+        // What is left of it is a few empty files in the folder for such.
+        let _ = fs::remove_dir_all(&self.root);
+    }
+}
+
+/// A simulated path, and what stands there.
+struct Place {
+    path: PathBuf,
+    kind: EntryKind,
+}
+
+/// A file of text that somebody has opened to write it.
+#[derive(Debug)]
+pub(super) struct Writer {
+    text: Text,
+    file: OwnedFd,
+    before: String,
+}
+
+/// The arguments of a call that names a file.
+struct Named {
+    folder: i32,
+    path: u64,
+}
+
+impl Shared {
+    /// A call that names a file by its path; `None` when it is not about a simulated one.
+    pub(super) fn path_call(&self, target: &Target<'_>, n: &Notification) -> Option<Reply> {
+        let at = |folder: usize, path: usize| Named {
+            folder: n.args[folder] as i32,
+            path: n.args[path],
+        };
+        let here = |path: usize| Named { folder: libc::AT_FDCWD, path: n.args[path] };
+        match n.call {
+            libc::SYS_openat => self.open(target, n, &at(0, 1), n.args[2] as i32),
+            libc::SYS_openat2 => {
+                let mut flags = [0; 8];
+                let place = self.place(target, &at(0, 1))?;
+                if target.read(n.args[2], &mut flags) < flags.len() {
+                    return Some(Reply::Answer(Err(Errno::EFAULT)));
+                }
+                Some(self.open_place(target, n, place, u64::from_le_bytes(flags) as i32))
+            }
+            libc::SYS_fstat => {
+                let stat = self.open_stat(target, n.args[0] as i32)?;
+                Some(Reply::Answer(put(target, n.args[1], &stat)))
+            }
+            libc::SYS_newfstatat => {
+                let stat = self.stat(target, &at(0, 1), n.args[3] as i32)?;
+                Some(Reply::Answer(put(target, n.args[2], &stat)))
+            }
+            libc::SYS_statx => {
+                let stat = self.stat(target, &at(0, 1), n.args[2] as i32)?;
+                Some(Reply::Answer(put(target, n.args[4], &extended(&stat))))
+            }
+            libc::SYS_faccessat | libc::SYS_faccessat2 => {
+                self.access(target, &at(0, 1), n.args[2] as i32)
+            }
+            libc::SYS_readlinkat => self.readlink(target, &at(0, 1)),
+            #[cfg(target_arch = "x86_64")]
+            libc::SYS_open => self.open(target, n, &here(0), n.args[1] as i32),
+            #[cfg(target_arch = "x86_64")]
+            libc::SYS_stat | libc::SYS_lstat => {
+                let stat = self.stat(target, &here(0), 0)?;
+                Some(Reply::Answer(put(target, n.args[1], &stat)))
+            }
+            #[cfg(target_arch = "x86_64")]
+            libc::SYS_access => self.access(target, &here(0), n.args[1] as i32),
+            #[cfg(target_arch = "x86_64")]
+            libc::SYS_readlink => self.readlink(target, &here(0)),
+            _ => {
+                let _ = here;
+                None
+            }
+        }
+    }
+
+    /// The simulated file that a path means.
+    fn place(&self, target: &Target<'_>, named: &Named) -> Option<Place> {
+        let mut bytes = [0; PATH_MAX];
+        let length = read_path(target, named.path, &mut bytes)?;
+        let path = Path::new(std::str::from_utf8(&bytes[..length]).ok()?);
+        let name = path.components().next_back()?;
+        let is_known = match name {
+            Component::Normal(name) => self.tree.last_parts.contains(name),
+            Component::CurDir | Component::ParentDir => true,
+            _ => false,
+        };
+        if !is_known {
+            return None;
+        }
+        let absolute = if path.is_absolute() {
+            path.to_owned()
+        } else {
+            let thread = target.notification.thread;
+            let folder = match named.folder {
+                libc::AT_FDCWD => format!("/proc/{thread}/cwd"),
+                fd => format!("/proc/{thread}/fd/{fd}"),
+            };
+            self.tree.simulated(fs::read_link(folder).ok()?).join(path)
+        };
+        let path = normal(&absolute);
+        let kind = *self.tree.entries.get(&path)?;
+        Some(Place { path, kind })
+    }
+
+    fn open(
+        &self,
+        target: &Target<'_>,
+        n: &Notification,
+        named: &Named,
+        flags: i32,
+    ) -> Option<Reply> {
+        let place = self.place(target, named)?;
+        Some(self.open_place(target, n, place, flags))
+    }
+
+    fn open_place(&self, target: &Target<'_>, n: &Notification, place: Place, flags: i32) -> Reply {
+        let how = Give::Answer { cloexec: flags & libc::O_CLOEXEC != 0 };
+        let opened = match place.kind {
+            _ if flags & libc::O_PATH != 0 => self.open_name(n, &place, flags, how),
+            EntryKind::Device(device) => self.open_device(target, n, device, flags, how),
+            EntryKind::Text(text) => self.open_text(n, text, flags, how),
+            EntryKind::Folder if flags & libc::O_ACCMODE != libc::O_RDONLY => Err(Errno::EISDIR),
+            EntryKind::Folder => fs::File::open(self.tree.real(&place.path))
+                .map_err(Errno::from)
+                .and_then(|folder| self.listener.give(n, folder.as_raw_fd(), how)),
+        };
+        match opened {
+            Ok(_) => Reply::Done,
+            Err(errno) => Reply::Answer(Err(errno)),
+        }
+    }
+
+    /// A descriptor of the name alone, on which no call of a driver can be made. It is of a file that
+    /// stands for it: descriptors that are names alone cannot be given.
+    fn open_name(
+        &self,
+        n: &Notification,
+        place: &Place,
+        flags: i32,
+        how: Give,
+    ) -> Result<i32, Errno> {
+        let mut options = fs::OpenOptions::new();
+        options.read(true).custom_flags(flags & libc::O_DIRECTORY);
+        let file = options.open(self.tree.real(&place.path))?;
+        self.listener.give(n, file.as_raw_fd(), how)
+    }
+
+    fn open_device(
+        &self,
+        target: &Target<'_>,
+        n: &Notification,
+        device: Device,
+        flags: i32,
+        how: Give,
+    ) -> Result<i32, Errno> {
+        if flags & libc::O_DIRECTORY != 0 {
+            return Err(Errno::ENOTDIR);
+        }
+        if flags & (libc::O_CREAT | libc::O_EXCL) == libc::O_CREAT | libc::O_EXCL {
+            return Err(Errno::EEXIST);
+        }
+        let mut machine = self.machine();
+        self.releases.settle(&mut **machine);
+        let opened = match machine.log().fault("open") {
+            Some(Effect::Fail(errno)) => Err(errno),
+            _ => machine.open(target, device),
+        };
+        machine.log().count("open", opened.err().map(|errno| errno.to_string()).as_deref());
+        let id = opened?;
+        let node = machine.file(id).map(|open| open.node).ok_or(Errno::EIO)?;
+        let given = node.open(Access::of(flags)).and_then(|file| {
+            self.releases.watch(&node)?;
+            Ok(file)
+        });
+        let given = given
+            .map_err(Errno::from)
+            .and_then(|file| self.listener.give(n, file.as_raw_fd(), how));
+        if given.is_err() {
+            machine.release(id);
+        }
+        given
+    }
+
+    /// A copy of what the file says. What is written to it counts when somebody looks next.
+    fn open_text(&self, n: &Notification, text: Text, flags: i32, how: Give) -> Result<i32, Errno> {
+        let access = Access::of(flags);
+        if access != Access::Read && !text.is_writable {
+            return Err(Errno::EACCES);
+        }
+        let mut machine = self.machine();
+        let mut writers = self.writers();
+        settle_writers(&mut **machine, &mut writers);
+        let before = if flags & libc::O_TRUNC != 0 || access == Access::Write {
+            String::new()
+        } else {
+            machine.text(text)
+        };
+        let file = text_file(&before)?;
+        let given = reopen(&file, access).map_err(Errno::from)?;
+        if access != Access::Read {
+            writers.push(Writer { text, file, before });
+        }
+        drop(machine);
+        self.listener.give(n, given.as_raw_fd(), how)
+    }
+
+    /// Of a simulated file, by a path, or by a descriptor where the path may be empty.
+    fn stat(&self, target: &Target<'_>, named: &Named, flags: i32) -> Option<libc::stat> {
+        if flags & libc::AT_EMPTY_PATH != 0 {
+            let file = target.thread.file(named.folder);
+            let is_folder = file.is_none_or(|file| file.st_mode & libc::S_IFMT == libc::S_IFDIR);
+            if !is_folder {
+                return self.open_stat(target, named.folder);
+            }
+        }
+        let place = self.place(target, named)?;
+        // SAFETY: zeros are a value of it.
+        let mut stat: libc::stat = unsafe { std::mem::zeroed() };
+        stat.st_mode = place.kind.mode();
+        stat.st_nlink = 1;
+        stat.st_blksize = 4096;
+        if let EntryKind::Device(device) = place.kind {
+            stat.st_rdev = device.number();
+        }
+        stat.st_size = if stat.st_mode & libc::S_IFMT == libc::S_IFREG { 4096 } else { 0 };
+        Some(stat)
+    }
+
+    /// Of a simulated file that is open. Those that calls return have no type, as files without a
+    /// name have.
+    fn open_stat(&self, target: &Target<'_>, fd: i32) -> Option<libc::stat> {
+        let mut stat = target.thread.file(fd)?;
+        let machine = self.machine();
+        let open = machine.file(machine.file_of(Inode::of(&stat))?)?;
+        stat.st_mode = open.device.map_or(0o600, |device| EntryKind::Device(device).mode());
+        stat.st_rdev = open.device.map_or(0, Device::number);
+        stat.st_size = open.size as i64;
+        stat.st_blocks = 0;
+        Some(stat)
+    }
+
+    fn access(&self, target: &Target<'_>, named: &Named, mode: i32) -> Option<Reply> {
+        let place = self.place(target, named)?;
+        let bits = place.kind.mode() >> 6 & 7;
+        let is_allowed = (mode as u32 & 7) & !bits == 0;
+        Some(Reply::Answer(if is_allowed { Ok(0) } else { Err(Errno::EACCES) }))
+    }
+
+    fn readlink(&self, target: &Target<'_>, named: &Named) -> Option<Reply> {
+        self.place(target, named)?;
+        Some(Reply::Answer(Err(Errno::EINVAL)))
+    }
+}
+
+/// The same in the newer form.
+fn extended(stat: &libc::stat) -> libc::statx {
+    // SAFETY: zeros are a value of it.
+    let mut out: libc::statx = unsafe { std::mem::zeroed() };
+    out.stx_mask = libc::STATX_BASIC_STATS;
+    out.stx_mode = stat.st_mode as u16;
+    out.stx_nlink = stat.st_nlink as u32;
+    out.stx_blksize = stat.st_blksize as u32;
+    out.stx_ino = stat.st_ino;
+    (out.stx_uid, out.stx_gid) = (stat.st_uid, stat.st_gid);
+    (out.stx_rdev_major, out.stx_rdev_minor) =
+        (libc::major(stat.st_rdev), libc::minor(stat.st_rdev));
+    (out.stx_dev_major, out.stx_dev_minor) = (libc::major(stat.st_dev), libc::minor(stat.st_dev));
+    out.stx_size = stat.st_size as u64;
+    out.stx_blocks = stat.st_blocks as u64;
+    out
+}
+
+/// Takes over what was written to files of text.
+fn settle_writers(machine: &mut dyn Machine, writers: &mut Vec<Writer>) {
+    writers.retain_mut(|writer| {
+        let path = format!("/proc/self/fd/{}", writer.file.as_raw_fd());
+        let now = fs::read_to_string(path).unwrap_or_default();
+        if now != writer.before {
+            machine.write_text(writer.text, &now);
+            writer.before = now;
+        }
+        is_open(&writer.file)
+    });
+}
+
+/// Whether somebody else has the file open.
+fn is_open(file: &OwnedFd) -> bool {
+    // SAFETY: plain calls on a descriptor that we own.
+    unsafe {
+        let is_alone = libc::fcntl(file.as_raw_fd(), libc::F_SETLEASE, libc::F_WRLCK) == 0;
+        libc::fcntl(file.as_raw_fd(), libc::F_SETLEASE, libc::F_UNLCK);
+        !is_alone
+    }
+}
+
+fn text_file(text: &str) -> io::Result<OwnedFd> {
+    use std::io::Write;
+    use std::os::fd::FromRawFd;
+    // SAFETY: the name is a C string, and the descriptor is ours.
+    let mut file = unsafe {
+        fs::File::from_raw_fd(check(libc::memfd_create(c"nvabi-text".as_ptr(), libc::MFD_CLOEXEC))?)
+    };
+    file.write_all(text.as_bytes())?;
+    // The first descriptor of a memory file is not counted among its openings.
+    reopen(&file.into(), Access::Both)
+}
+
+fn reopen(file: &OwnedFd, access: Access) -> io::Result<OwnedFd> {
+    let path = format!("/proc/self/fd/{}", file.as_raw_fd());
+    let (read, write) = (access != Access::Write, access != Access::Read);
+    Ok(fs::OpenOptions::new().read(read).write(write).open(path)?.into())
+}
+
+/// A path in the caller's memory; `None` when it is not there or too long.
+fn read_path(target: &Target<'_>, address: u64, bytes: &mut [u8; PATH_MAX]) -> Option<usize> {
+    // Most paths are short and end before their page does.
+    let mut have = 0;
+    for want in [256, PATH_MAX] {
+        have += target.read(address.checked_add(have as u64)?, &mut bytes[have..want]);
+        if let Some(end) = bytes[..have].iter().position(|byte| *byte == 0) {
+            return Some(end);
+        }
+    }
+    None
+}
+
+fn put<T>(target: &Target<'_>, address: u64, value: &T) -> Result<i64, Errno> {
+    // SAFETY: `stat` and `statx` were made of zeros, so their padding is initialized.
+    let bytes =
+        unsafe { std::slice::from_raw_parts(std::ptr::from_ref(value).cast(), size_of::<T>()) };
+    if target.write(address, bytes) < bytes.len() { Err(Errno::EFAULT) } else { Ok(0) }
+}

@@ -1,0 +1,54 @@
+//! Watches the doorbells, which no system call tells of, and lets the channels run.
+
+use std::thread;
+use std::time::{Duration, Instant};
+
+use super::Shared;
+use crate::machine::Doorbell;
+
+/// For so long after something happened the doorbells are looked at without pause.
+const ALERT: Duration = Duration::from_micros(200);
+/// Longest pause between two looks.
+const REST: Duration = Duration::from_micros(500);
+/// For no longer than this the timers stand still and the rings are not looked at.
+const TICK: Duration = Duration::from_millis(1);
+/// Pause when no doorbell is mapped.
+const NAP: Duration = Duration::from_millis(20);
+
+/// Until the run is over.
+pub(super) fn watch(shared: &Shared) {
+    let mut last = Instant::now();
+    let mut ticked = last;
+    let mut pause = Duration::ZERO;
+    while !shared.is_over() {
+        let doorbells = shared.doorbells();
+        // Work goes on when the region goes that it was begun by.
+        if doorbells.is_empty() && !shared.has_work() {
+            shared.wait_for_doorbell(NAP);
+            continue;
+        }
+        let mut moved = false;
+        shared.let_others();
+        if doorbells.iter().any(Doorbell::is_rung) || shared.has_work() {
+            let mut machine = shared.machine();
+            shared.releases.settle(&mut **machine);
+            moved = machine.answer_doorbells(&doorbells);
+            let (ran, has_work) = machine.run();
+            moved |= ran;
+            shared.set_work(has_work);
+        }
+        if pause > Duration::ZERO || ticked.elapsed() > TICK {
+            shared.tick(&doorbells);
+            ticked = Instant::now();
+        }
+        if moved {
+            last = Instant::now();
+            pause = Duration::ZERO;
+        } else if last.elapsed() > ALERT {
+            pause = (pause * 2).clamp(Duration::from_micros(20), REST);
+            thread::sleep(pause);
+        } else {
+            thread::yield_now();
+        }
+    }
+}

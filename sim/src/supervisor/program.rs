@@ -1,0 +1,177 @@
+//! The program: begun under the filter, ended with the simulator, and told of signals.
+
+use std::io;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::os::unix::process::CommandExt;
+use std::process::{Child, Command, ExitStatus};
+
+use seccompiler::BpfProgram;
+
+use super::target::Threads;
+use super::{filter, not_supported};
+use crate::limits;
+use nvabi_supervise::check;
+
+/// Signals by which people and systems ask us to end.
+const ENDING: [i32; 3] = [libc::SIGHUP, libc::SIGINT, libc::SIGTERM];
+
+/// Begins a program that sends its listener over a socket.
+pub(super) fn begin(
+    command: &mut Command,
+    filter: BpfProgram,
+    socket: RawFd,
+    signals: Option<&Signals>,
+) -> io::Result<Child> {
+    let limit = limits::raise()?;
+    let mask = signals.map(|signals| signals.before);
+    // SAFETY: a plain call.
+    let parent = unsafe { libc::getpid() };
+    // SAFETY: between `fork` and `exec` it makes system calls and nothing else.
+    unsafe {
+        command.pre_exec(move || {
+            limits::set(&limit)?;
+            if let Some(mask) = &mask {
+                libc::pthread_sigmask(libc::SIG_SETMASK, mask, std::ptr::null_mut());
+            }
+            end_with(parent)?;
+            let listener = filter::install(&filter).map_err(|_| not_supported())?;
+            filter::send(socket, &listener)
+        });
+    }
+    command.spawn()
+}
+
+/// Ends this process when its parent does, which alone can answer its calls.
+///
+/// Between `fork` and `exec` this may be called.
+fn end_with(parent: libc::pid_t) -> io::Result<()> {
+    // SAFETY: plain numbers.
+    unsafe {
+        check(libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL))?;
+        if libc::getppid() == parent { Ok(()) } else { Err(io::ErrorKind::NotFound.into()) }
+    }
+}
+
+/// Waits for a program, and until nobody serves it or its descendants any more. Signals are passed on:
+/// to the program, and when it has ended, those that it left are ended.
+pub(super) fn wait(
+    child: &mut Child,
+    over: &OwnedFd,
+    signals: Option<&Signals>,
+    threads: &Threads,
+) -> io::Result<ExitStatus> {
+    let status = wait_for_end(child, over, signals, threads);
+    if let Ok(Some(status)) = status {
+        return Ok(status);
+    }
+    // It is about to end, or nobody is there to answer its calls.
+    child.kill()?;
+    let ended = child.wait()?;
+    status.map(|_| ended)
+}
+
+fn wait_for_end(
+    child: &mut Child,
+    over: &OwnedFd,
+    signals: Option<&Signals>,
+    threads: &Threads,
+) -> io::Result<Option<ExitStatus>> {
+    let program = open_process(child)?;
+    let mut status = None;
+    loop {
+        let program = if status.is_none() { program.as_raw_fd() } else { -1 };
+        let [has_ended, is_over, is_told] =
+            wait_for([program, over.as_raw_fd(), signals.map_or(-1, |s| s.fd.as_raw_fd())])?;
+        if has_ended {
+            status = Some(child.wait()?);
+        }
+        if is_over {
+            return Ok(status);
+        }
+        match signals.filter(|_| is_told).and_then(Signals::next) {
+            Some(signal) if status.is_none() => send(child.id(), signal),
+            Some(_) => threads.processes().into_iter().for_each(|it| send(it, libc::SIGKILL)),
+            None => {}
+        }
+    }
+}
+
+/// A descriptor that becomes readable when the program ends. Waiting for it in the usual way would
+/// take the stops that `trace` waits for.
+fn open_process(child: &Child) -> io::Result<OwnedFd> {
+    // SAFETY: plain numbers, and the descriptor is ours.
+    unsafe {
+        let fd = libc::syscall(libc::SYS_pidfd_open, child.id(), 0);
+        Ok(OwnedFd::from_raw_fd(check(fd as libc::c_int)?))
+    }
+}
+
+fn send(process: u32, signal: i32) {
+    // SAFETY: plain numbers. One that has just ended is not there to be told.
+    unsafe { libc::kill(process as libc::pid_t, signal) };
+}
+
+/// Waits until something happens to one of some descriptors; says to which.
+fn wait_for(fds: [RawFd; 3]) -> io::Result<[bool; 3]> {
+    let mut polls = fds.map(|fd| libc::pollfd { fd, events: libc::POLLIN, revents: 0 });
+    // SAFETY: three entries.
+    match check(unsafe { libc::poll(polls.as_mut_ptr(), 3, -1) }) {
+        Err(error) if error.kind() != io::ErrorKind::Interrupted => Err(error),
+        _ => Ok(polls.map(|poll| poll.revents != 0)),
+    }
+}
+
+/// The signals that ask us to end, kept from this thread and from those that it makes.
+#[derive(Debug)]
+pub(super) struct Signals {
+    fd: OwnedFd,
+    before: libc::sigset_t,
+}
+
+impl Signals {
+    pub(super) fn keep() -> io::Result<Self> {
+        // SAFETY: both sets are made here, and the descriptor is ours.
+        unsafe {
+            let (mut ending, mut before) = std::mem::zeroed();
+            libc::sigemptyset(&mut ending);
+            for signal in ENDING {
+                libc::sigaddset(&mut ending, signal);
+            }
+            let flags = libc::SFD_CLOEXEC | libc::SFD_NONBLOCK;
+            let fd = OwnedFd::from_raw_fd(check(libc::signalfd(-1, &ending, flags))?);
+            libc::pthread_sigmask(libc::SIG_BLOCK, &ending, &mut before);
+            Ok(Self { fd, before })
+        }
+    }
+
+    /// One that has come, and did not come to the program as well: a terminal tells both.
+    fn next(&self) -> Option<i32> {
+        let told = self.read()?;
+        let is_of_terminal = told.ssi_code == SI_KERNEL && told.ssi_signo == libc::SIGINT as u32;
+        (!is_of_terminal).then_some(told.ssi_signo as i32)
+    }
+
+    fn read(&self) -> Option<libc::signalfd_siginfo> {
+        // SAFETY: zeros are a value of it, and the kernel writes no more than one.
+        unsafe {
+            let mut told: libc::signalfd_siginfo = std::mem::zeroed();
+            let size = size_of::<libc::signalfd_siginfo>();
+            let read = libc::read(self.fd.as_raw_fd(), (&raw mut told).cast(), size);
+            (read == size as isize).then_some(told)
+        }
+    }
+}
+
+/// What sends signals is not a process.
+const SI_KERNEL: i32 = 0x80;
+
+impl Drop for Signals {
+    fn drop(&mut self) {
+        // What came after all had ended has nobody left to end, us neither.
+        while self.read().is_some() {}
+        // SAFETY: a set that this thread had before.
+        unsafe {
+            libc::pthread_sigmask(libc::SIG_SETMASK, &self.before, std::ptr::null_mut());
+        }
+    }
+}

@@ -1,0 +1,303 @@
+//! The process that made a call: its memory and its descriptors.
+
+use std::cell::Cell;
+use std::collections::{BTreeSet, HashMap};
+use std::ffi::CString;
+use std::fs;
+use std::io;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use super::Shared;
+use crate::client::{Client, Descriptor, Work};
+use crate::memory::{Access, Inode, NODE_NAME, Node};
+use crate::{Errno, limits};
+use nvabi_supervise::check;
+use nvabi_supervise::{Give, Notification, process_of};
+
+/// What is known of a thread.
+#[derive(Debug)]
+pub(super) struct Thread {
+    /// Its folder in `/proc`, which stays that of this thread when the number is used again.
+    folder: OwnedFd,
+    pub(super) process: u32,
+}
+
+/// Threads that have made calls.
+#[derive(Debug, Default)]
+pub(super) struct Threads {
+    known: Mutex<Known>,
+}
+
+#[derive(Debug, Default)]
+struct Known {
+    /// With when they were last asked for.
+    threads: HashMap<u32, (Arc<Thread>, u64)>,
+    now: u64,
+}
+
+/// More are forgotten, those first that made no call for longest, and looked up again.
+const MAX_KNOWN: usize = 512;
+
+impl Threads {
+    /// A thread that waits for an answer, so its number is its own.
+    pub(super) fn get(&self, number: u32) -> io::Result<Arc<Thread>> {
+        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        known.now += 1;
+        let now = known.now;
+        if let Some((thread, used)) = known.threads.get_mut(&number) {
+            if thread.is_alive() {
+                *used = now;
+                return Ok(thread.clone());
+            }
+        }
+        known.threads.remove(&number);
+        let thread = Arc::new(Thread::new(number)?);
+        if !limits::is_spare(&thread.folder) {
+            known.add(number, thread.clone());
+        }
+        Ok(thread)
+    }
+
+    /// Processes that have made calls and still can.
+    pub(super) fn processes(&self) -> BTreeSet<u32> {
+        let known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        let threads = known.threads.values().map(|(thread, _)| thread);
+        threads.filter(|thread| thread.is_alive()).map(|thread| thread.process).collect()
+    }
+}
+
+impl Known {
+    fn add(&mut self, number: u32, thread: Arc<Thread>) {
+        if self.threads.len() >= MAX_KNOWN {
+            let oldest = self.threads.iter().min_by_key(|(_, (_, used))| *used);
+            if let Some(oldest) = oldest.map(|(number, _)| *number) {
+                self.threads.remove(&oldest);
+            }
+        }
+        self.threads.insert(number, (thread, self.now));
+    }
+}
+
+impl Thread {
+    fn new(thread: u32) -> io::Result<Self> {
+        let path = CString::new(format!("/proc/{thread}"))?;
+        let flags = libc::O_PATH | libc::O_DIRECTORY | libc::O_CLOEXEC;
+        // SAFETY: the path is a C string, and the descriptor is ours.
+        let folder = unsafe { OwnedFd::from_raw_fd(check(libc::open(path.as_ptr(), flags))?) };
+        Ok(Self { folder, process: process_of(thread)? })
+    }
+
+    fn is_alive(&self) -> bool {
+        self.stat(c"status", libc::AT_SYMLINK_NOFOLLOW).is_some()
+    }
+
+    fn stat(&self, path: &std::ffi::CStr, flags: i32) -> Option<libc::stat> {
+        // SAFETY: zeros are a value of `stat`, the path is a C string, and no more than one `stat` is
+        // written.
+        unsafe {
+            let mut stat: libc::stat = std::mem::zeroed();
+            let result = libc::fstatat(self.folder.as_raw_fd(), path.as_ptr(), &mut stat, flags);
+            (result == 0).then_some(stat)
+        }
+    }
+
+    /// What the real kernel says of the file that a descriptor means.
+    pub(super) fn file(&self, fd: i32) -> Option<libc::stat> {
+        self.stat(&descriptor_path(fd), 0)
+    }
+
+    /// The file that a descriptor means.
+    pub(super) fn inode(&self, fd: i32) -> Option<Inode> {
+        Some(Inode::of(&self.file(fd)?))
+    }
+
+    /// How a descriptor was opened: the permissions of its link say so.
+    fn access(&self, fd: i32) -> Access {
+        let link = self.stat(&descriptor_path(fd), libc::AT_SYMLINK_NOFOLLOW);
+        match link.map_or(0, |link| link.st_mode) & 0o600 {
+            0o400 => Access::Read,
+            0o200 => Access::Write,
+            _ => Access::Both,
+        }
+    }
+}
+
+/// `fd/N`, without asking for memory: this is done for every call.
+fn descriptor_path(fd: i32) -> DescriptorPath {
+    let mut path = DescriptorPath { bytes: [0; 16] };
+    path.bytes[..3].copy_from_slice(b"fd/");
+    let mut digits = [0; 10];
+    let mut at = digits.len();
+    let mut rest = fd as u32;
+    loop {
+        at -= 1;
+        digits[at] = b'0' + (rest % 10) as u8;
+        rest /= 10;
+        if rest == 0 {
+            break;
+        }
+    }
+    let digits = &digits[at..];
+    path.bytes[3..3 + digits.len()].copy_from_slice(digits);
+    path
+}
+
+struct DescriptorPath {
+    bytes: [u8; 16],
+}
+
+impl std::ops::Deref for DescriptorPath {
+    type Target = std::ffi::CStr;
+
+    fn deref(&self) -> &Self::Target {
+        std::ffi::CStr::from_bytes_until_nul(&self.bytes).unwrap_or(c"fd")
+    }
+}
+
+/// The caller.
+pub(super) struct Target<'a> {
+    pub(super) shared: &'a Shared,
+    pub(super) notification: &'a Notification,
+    pub(super) thread: Arc<Thread>,
+    pub(super) delay: Cell<Duration>,
+    pub(super) work: Cell<Option<Work>>,
+    /// A descriptor that the call closes.
+    pub(super) closed: Cell<Option<i32>>,
+}
+
+impl Client for Target<'_> {
+    fn process(&self) -> u32 {
+        self.thread.process
+    }
+
+    fn read(&self, address: u64, into: &mut [u8]) -> usize {
+        let local = libc::iovec { iov_base: into.as_mut_ptr().cast(), iov_len: into.len() };
+        let done = transfer(self.notification.thread, local, address, false);
+        // What was read is the caller's only if it still is the caller.
+        if done > 0 && !self.shared.listener.is_valid(self.notification) { 0 } else { done }
+    }
+
+    fn write(&self, address: u64, from: &[u8]) -> usize {
+        let local = libc::iovec { iov_base: from.as_ptr().cast_mut().cast(), iov_len: from.len() };
+        if !self.shared.listener.is_valid(self.notification) {
+            return 0;
+        }
+        transfer(self.notification.thread, local, address, true)
+    }
+
+    fn descriptor(&self, fd: i32) -> Descriptor {
+        if fd < 0 {
+            return Descriptor::Closed;
+        }
+        let Some(inode) = self.thread.inode(fd) else { return Descriptor::Closed };
+        Descriptor::Open(inode, self.thread.access(fd))
+    }
+
+    fn install(&self, node: &Node, access: Access) -> Result<i32, Errno> {
+        let file = node.open(access)?;
+        self.shared.releases.watch(node)?;
+        let how = Give::New { cloexec: true };
+        self.shared.listener.give(self.notification, file.as_raw_fd(), how)
+    }
+
+    fn is_mapped_by(&self, process: u32, inode: Inode) -> bool {
+        mappings(process, |number| number == inode.number()) > 0
+    }
+
+    fn has_room(&self) -> bool {
+        let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+        let process = self.process() as libc::pid_t;
+        let nofile = libc::RLIMIT_NOFILE;
+        // SAFETY: the kernel writes one such struct.
+        let known = unsafe { libc::prlimit(process, nofile, std::ptr::null(), &mut limit) } == 0;
+        let open = fs::read_dir(format!("/proc/{process}/fd"));
+        !known || open.is_ok_and(|open| (open.count() as u64) < limit.rlim_cur)
+    }
+
+    fn close(&self, fd: i32) {
+        self.closed.set(Some(fd));
+    }
+
+    fn may_reschedule(&self) -> bool {
+        const CAP_SYS_NICE: u64 = 1 << 23;
+        let status = fs::read_to_string(format!("/proc/{}/status", self.notification.thread));
+        let status = status.unwrap_or_default();
+        let line = status.lines().find_map(|line| line.strip_prefix("CapEff:"));
+        let capabilities = line.and_then(|line| u64::from_str_radix(line.trim(), 16).ok());
+        capabilities.unwrap_or(0) & CAP_SYS_NICE != 0
+    }
+
+    fn delay(&self, time: Duration) {
+        self.delay.set(self.delay.get() + time);
+    }
+
+    fn go_on(&self, work: Work) {
+        self.work.set(Some(work));
+    }
+}
+
+impl<'a> Target<'a> {
+    pub(super) fn new(
+        shared: &'a Shared,
+        notification: &'a Notification,
+        thread: Arc<Thread>,
+    ) -> Self {
+        Self {
+            shared,
+            notification,
+            thread,
+            delay: Cell::new(Duration::ZERO),
+            work: Cell::default(),
+            closed: Cell::default(),
+        }
+    }
+}
+
+/// How many memory mappings a process has of some files.
+pub(super) fn mappings(process: u32, is_meant: impl Fn(u64) -> bool) -> usize {
+    let maps = fs::read_to_string(format!("/proc/{process}/maps")).unwrap_or_default();
+    maps.lines()
+        .filter(|line| line.contains(NODE_NAME))
+        .filter_map(|line| line.split_ascii_whitespace().nth(4)?.parse().ok())
+        .filter(|inode| is_meant(*inode))
+        .count()
+}
+
+/// Smallest unit in which a process has memory or not.
+const PAGE: u64 = 4096;
+/// Pieces of one transfer.
+const PIECES: usize = 64;
+
+/// Copies between our memory and that of another, page by page, up to the first that is not there.
+fn transfer(thread: u32, local: libc::iovec, address: u64, is_write: bool) -> usize {
+    let mut done = 0;
+    while done < local.iov_len {
+        let mut pieces: [libc::iovec; PIECES] =
+            [libc::iovec { iov_base: std::ptr::null_mut(), iov_len: 0 }; PIECES];
+        let (mut count, mut planned) = (0, 0);
+        while count < PIECES && done + planned < local.iov_len {
+            let Some(at) = address.checked_add((done + planned) as u64) else { break };
+            let length = (PAGE - at % PAGE).min((local.iov_len - done - planned) as u64) as usize;
+            pieces[count] = libc::iovec { iov_base: at as *mut libc::c_void, iov_len: length };
+            count += 1;
+            planned += length;
+        }
+        if planned == 0 {
+            return done;
+        }
+        // SAFETY: `local` is a live buffer; what is remote is checked by the kernel.
+        let copied = unsafe {
+            let local = libc::iovec { iov_base: local.iov_base.byte_add(done), iov_len: planned };
+            let copy = if is_write { libc::process_vm_writev } else { libc::process_vm_readv };
+            copy(thread as i32, &local, 1, pieces.as_ptr(), count as libc::c_ulong, 0)
+        };
+        let Ok(copied) = usize::try_from(copied) else { return done };
+        done += copied;
+        if copied < planned {
+            return done;
+        }
+    }
+    done
+}

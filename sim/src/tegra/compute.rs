@@ -1,0 +1,240 @@
+//! The compute engine, class 0xC7C0: data that comes in the stream itself, semaphores, and launches,
+//! which are decoded and not executed. (`clc7c0.h`; 0xA140 has the same way to load data.)
+
+use super::engine::{Bus, Fault, Outcome, Step};
+use super::host;
+use nvabi::tegra::class::compute::*;
+
+/// Behind the last method.
+const END: u32 = 0x4000;
+
+/// Largest piece of data that comes in a stream: a pushbuffer holds no more.
+const MAX_INLINE: u64 = 8 << 20;
+
+/// The engine: what its methods were given, and the data that is coming.
+#[derive(Debug, Default)]
+pub(super) struct Compute {
+    values: Vec<u32>,
+    inline: Option<Inline>,
+}
+
+#[derive(Debug)]
+struct Inline {
+    launch: u32,
+    bytes: Vec<u8>,
+    size: usize,
+}
+
+impl Compute {
+    pub(super) fn call(&mut self, bus: &mut Bus<'_>, method: u32, data: u32) -> Outcome {
+        if method >= END {
+            return Err(Fault::Commands(format!("compute method {method:#06x}")));
+        }
+        self.values.resize(END as usize / 4, 0);
+        self.values[method as usize / 4] = data;
+        match method {
+            REPORT_SEMAPHORE_EXECUTE => return self.semaphore(bus, data),
+            LAUNCH_DMA => self.begin_inline(bus, data)?,
+            LOAD_INLINE_DATA => self.load_inline(bus, data)?,
+            SET_REPORT_SEMAPHORE_D => self.report(bus, data)?,
+            SET_SHADER_SHARED_MEMORY_WINDOW_B => {
+                bus.windows.push((self.address(SET_SHADER_SHARED_MEMORY_WINDOW_A), "shared memory"))
+            }
+            SET_SHADER_LOCAL_MEMORY_WINDOW_B => {
+                bus.windows.push((self.address(SET_SHADER_LOCAL_MEMORY_WINDOW_A), "local memory"))
+            }
+            SEND_SIGNALING_PCAS_B if data & 2 != 0 => return Err(self.launch(bus)),
+            SEND_SIGNALING_PCAS2_B if ![0, 1, 6, 7, 8, 12, 13].contains(&(data & 0xf)) => {
+                return Err(self.launch(bus));
+            }
+            SEND_PCAS_B if data != 0 => return Err(self.launch(bus)),
+            // Everything else is state of the shaders, which never run.
+            _ => {}
+        }
+        Ok(Step::Done)
+    }
+
+    fn value(&self, method: u32) -> u32 {
+        self.values.get(method as usize / 4).copied().unwrap_or(0)
+    }
+
+    /// Two methods that are one address, the upper part first.
+    fn address(&self, method: u32) -> u64 {
+        u64::from(self.value(method) & 0x1_ffff) << 32 | u64::from(self.value(method + 4))
+    }
+
+    fn begin_inline(&mut self, bus: &mut Bus<'_>, launch: u32) -> Outcome<()> {
+        let lines = u64::from(self.value(LINE_COUNT));
+        if launch & 1 == 0 && lines > 1 {
+            return Err(Fault::Unsupported("inline data to a block-linear surface".to_owned()));
+        }
+        let size = u64::from(self.value(LINE_LENGTH_IN)) * lines;
+        if size > MAX_INLINE {
+            return Err(Fault::Commands(format!("{size} bytes of inline data")));
+        }
+        let inline = Inline { launch, bytes: Vec::new(), size: size as usize };
+        if size == 0 {
+            return self.finish_inline(bus, &inline);
+        }
+        self.inline = Some(inline);
+        Ok(())
+    }
+
+    fn load_inline(&mut self, bus: &mut Bus<'_>, data: u32) -> Outcome<()> {
+        let Some(mut inline) = self.inline.take() else {
+            return Err(Fault::Commands("inline data that nothing waits for".to_owned()));
+        };
+        inline.bytes.extend(data.to_le_bytes());
+        // Each line begins with a new word.
+        let line = self.value(LINE_LENGTH_IN) as usize;
+        let padded = line.next_multiple_of(4) * (inline.size / line.max(1));
+        if inline.bytes.len() < padded {
+            self.inline = Some(inline);
+            return Ok(());
+        }
+        self.finish_inline(bus, &inline)
+    }
+
+    fn finish_inline(&mut self, bus: &mut Bus<'_>, inline: &Inline) -> Outcome<()> {
+        let line = self.value(LINE_LENGTH_IN) as usize;
+        let mut to = self.address(OFFSET_OUT_UPPER);
+        if line > 0 {
+            for bytes in inline.bytes.chunks(line.next_multiple_of(4)) {
+                bus.write(to, &bytes[..line.min(bytes.len())])?;
+                to = to.wrapping_add(self.value(PITCH_OUT) as i32 as u64);
+            }
+        }
+        if inline.launch >> 4 & 3 == 2 {
+            let at = self.address(SET_I2M_SEMAPHORE_A);
+            let payload = self.value(SET_I2M_SEMAPHORE_A + 8);
+            let is_word = inline.launch >> 12 & 1 != 0;
+            self.release(bus, at, payload.into(), if is_word { 1 } else { 4 })?;
+        }
+        Ok(())
+    }
+
+    /// REPORT_SEMAPHORE_EXECUTE.
+    fn semaphore(&self, bus: &mut Bus<'_>, execute: u32) -> Outcome {
+        let at = u64::from(self.value(SET_REPORT_SEMAPHORE_ADDRESS_LOWER + 4) & 0xff) << 32
+            | u64::from(self.value(SET_REPORT_SEMAPHORE_ADDRESS_LOWER));
+        let mut payload = u64::from(self.value(SET_REPORT_SEMAPHORE_PAYLOAD_LOWER));
+        let is_wide = execute >> 12 & 1 != 0;
+        if is_wide {
+            payload |= u64::from(self.value(SET_REPORT_SEMAPHORE_PAYLOAD_LOWER + 4)) << 32;
+        }
+        match execute & 3 {
+            0 if execute >> 6 & 1 != 0 => {
+                let value = if is_wide { bus.load64(at)? } else { bus.load(at)?.into() };
+                let is_signed = execute >> 10 & 3 == 1;
+                payload = reduce(execute >> 7 & 7, value, payload, is_wide, is_signed)?;
+                self.release(bus, at, payload, if is_wide { 2 } else { 1 })?;
+            }
+            0 => {
+                let words = match execute >> 3 & 3 {
+                    0 => 4,
+                    1 if !is_wide => 1,
+                    _ => 2,
+                };
+                self.release(bus, at, payload, words)?;
+            }
+            1 => {
+                let value = if is_wide { bus.load64(at)? } else { bus.load(at)?.into() };
+                if value != payload {
+                    return Ok(Step::Again);
+                }
+            }
+            _ => {}
+        }
+        Ok(Step::Done)
+    }
+
+    /// `SET_REPORT_SEMAPHORE_D`.
+    fn report(&self, bus: &mut Bus<'_>, report: u32) -> Outcome<()> {
+        if report & 3 != 0 {
+            return Ok(());
+        }
+        let at = self.address(SET_REPORT_SEMAPHORE_A);
+        let mut payload = u64::from(self.value(SET_REPORT_SEMAPHORE_A + 8));
+        if report >> 3 & 1 != 0 {
+            let value = bus.load(at)?.into();
+            let is_signed = report >> 17 & 3 == 1;
+            payload = reduce(report >> 9 & 7, value, payload, false, is_signed)?;
+        }
+        self.release(bus, at, payload, if report >> 28 & 1 != 0 { 1 } else { 4 })
+    }
+
+    fn release(&self, bus: &mut Bus<'_>, at: u64, payload: u64, words: u32) -> Outcome<()> {
+        match words {
+            1 => bus.write(at, &(payload as u32).to_le_bytes()),
+            2 => bus.write(at, &payload.to_le_bytes()),
+            _ => bus.release_with_time(at, payload),
+        }
+    }
+
+    /// A kernel would start: what it is, and that it does not run.
+    fn launch(&self, bus: &mut Bus<'_>) -> Fault {
+        let at = match self.value(SEND_PCAS_A) {
+            0 => self.address(SET_INLINE_QMD_ADDRESS_A) << 8,
+            shifted => u64::from(shifted) << 8,
+        };
+        match Qmd::read(bus, at) {
+            Ok(qmd) => {
+                Fault::Unsupported(format!("compute launch at {at:#x} is not executed: {qmd}"))
+            }
+            Err(fault) => fault,
+        }
+    }
+}
+
+/// The compute class counts its reductions differently: sum, minimum, maximum, up, down, and, or, xor.
+fn reduce(
+    operation: u32,
+    value: u64,
+    operand: u64,
+    is_wide: bool,
+    is_signed: bool,
+) -> Outcome<u64> {
+    const HOST: [u32; 8] = [5, 0, 1, 6, 7, 3, 4, 2];
+    host::reduce(HOST[operation as usize & 7], value, operand, is_wide, is_signed)
+}
+
+/// What a launch says of itself; the fields whose places all versions from 2.2 to 3.0 share.
+struct Qmd {
+    version: (u32, u32),
+    grid: [u32; 3],
+    block: [u32; 3],
+    shared: u32,
+    registers: u32,
+}
+
+impl Qmd {
+    fn read(bus: &Bus<'_>, at: u64) -> Outcome<Self> {
+        let mut bytes = [0; 256];
+        bus.read(at, &mut bytes)?;
+        let field = |high: usize, low: usize| {
+            let mut word = [0; 8];
+            word.copy_from_slice(&bytes[low / 32 * 4..low / 32 * 4 + 8]);
+            let bits = u64::from_le_bytes(word) >> (low % 32);
+            (bits & (u64::MAX >> (63 - (high - low)))) as u32
+        };
+        Ok(Self {
+            version: (field(583, 580), field(579, 576)),
+            grid: [field(415, 384), field(431, 416), field(463, 448)],
+            block: [field(607, 592), field(623, 608), field(639, 624)],
+            shared: field(561, 544),
+            registers: field(656, 648),
+        })
+    }
+}
+
+impl std::fmt::Display for Qmd {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let [x, y, z] = self.grid;
+        let [i, j, k] = self.block;
+        write!(
+            f,
+            "QMD {}.{}, grid {x}x{y}x{z}, block {i}x{j}x{k}, {} bytes of shared memory, {} registers",
+            self.version.0, self.version.1, self.shared, self.registers
+        )
+    }
+}

@@ -1,0 +1,156 @@
+//! Methods of the host: semaphores, and waiting for the engines, which are never behind.
+//! (`clc56f.h`; class 0xC76F has the same.)
+
+use super::engine::{Bus, Fault, Outcome, Step};
+use nvabi::tegra::class::host::*;
+
+/// What the methods before have said.
+#[derive(Debug, Default)]
+pub(super) struct Host {
+    /// SEMAPHOREA to C: the older way.
+    old: [u32; 3],
+    address: [u32; 2],
+    payload: [u32; 2],
+}
+
+impl Host {
+    pub(super) fn call(&mut self, bus: &mut Bus<'_>, method: u32, data: u32) -> Outcome {
+        match method {
+            ILLEGAL => return Err(Fault::Commands("ILLEGAL".to_owned())),
+            SEMAPHOREA => self.old[0] = data,
+            SEMAPHOREB => self.old[1] = data,
+            SEMAPHOREC => self.old[2] = data,
+            SEMAPHORED => return self.old_semaphore(bus, data),
+            SEM_ADDR_LO => self.address[0] = data & !3,
+            SEM_ADDR_HI => self.address[1] = data & 0xff,
+            SEM_PAYLOAD_LO => self.payload[0] = data,
+            SEM_PAYLOAD_HI => self.payload[1] = data,
+            SEM_EXECUTE => return self.semaphore(bus, data),
+            // The engines are never behind, and nobody looks at the rest.
+            NOP | NON_STALL_INTERRUPT | FB_FLUSH | MEM_OP_A..=MEM_OP_D => {}
+            SET_REFERENCE | WFI | YIELD | CLEAR_FAULTED => {}
+            _ => {
+                let text = format!("host method {method:#04x} is unknown");
+                bus.notes.push(("unknown-method", text));
+            }
+        }
+        Ok(Step::Done)
+    }
+
+    /// SEM_EXECUTE.
+    fn semaphore(&self, bus: &mut Bus<'_>, execute: u32) -> Outcome {
+        let at = u64::from(self.address[1]) << 32 | u64::from(self.address[0]);
+        let is_wide = execute >> 24 & 1 != 0;
+        let mut payload = u64::from(self.payload[0]);
+        if is_wide {
+            payload |= u64::from(self.payload[1]) << 32;
+        }
+        let operation = execute & 7;
+        if operation == SEM_EXECUTE_RELEASE {
+            return release(bus, at, payload, is_wide, execute >> 25 & 1 != 0);
+        }
+        let value = if is_wide { bus.load64(at)? } else { bus.load(at)?.into() };
+        if operation == 6 {
+            let is_signed = execute >> 31 == 0;
+            let reduced = reduce(execute >> 27 & 0xf, value, payload, is_wide, is_signed)?;
+            return store(bus, at, reduced, is_wide);
+        }
+        let is_behind = |bits: u32| value.wrapping_sub(payload) >> (bits - 1) & 1 != 0;
+        let passes = match operation {
+            0 => value == payload,
+            2 => value >= payload,
+            SEM_EXECUTE_ACQ_CIRC_GEQ => !is_behind(if is_wide { 64 } else { 32 }),
+            4 => value & payload != 0,
+            5 => value | payload != if is_wide { u64::MAX } else { u32::MAX.into() },
+            other => return Err(Fault::Commands(format!("semaphore operation {other}"))),
+        };
+        Ok(if passes { Step::Done } else { Step::Again })
+    }
+
+    /// SEMAPHORED.
+    fn old_semaphore(&self, bus: &mut Bus<'_>, execute: u32) -> Outcome {
+        let at = u64::from(self.old[0] & 0xff) << 32 | u64::from(self.old[1] & !3);
+        let payload = self.old[2];
+        let passes = match execute & 0x1f {
+            1 => bus.load(at)? == payload,
+            2 => return release(bus, at, payload.into(), false, execute >> 24 & 1 == 0),
+            4 => !bus.load(at)?.wrapping_sub(payload) >> 31 != 0,
+            8 => bus.load(at)? & payload != 0,
+            0x10 => {
+                let value = bus.load(at)?.into();
+                let is_signed = execute >> 31 == 0;
+                let reduced = reduce(execute >> 27 & 0xf, value, payload.into(), false, is_signed)?;
+                return store(bus, at, reduced, false);
+            }
+            other => return Err(Fault::Commands(format!("semaphore operation {other}"))),
+        };
+        Ok(if passes { Step::Done } else { Step::Again })
+    }
+}
+
+fn release(bus: &mut Bus<'_>, at: u64, payload: u64, is_wide: bool, with_time: bool) -> Outcome {
+    if with_time {
+        bus.release_with_time(at, payload)?;
+        return Ok(Step::Done);
+    }
+    store(bus, at, payload, is_wide)
+}
+
+fn store(bus: &mut Bus<'_>, at: u64, value: u64, is_wide: bool) -> Outcome {
+    if is_wide {
+        bus.write(at, &value.to_le_bytes())?;
+    } else {
+        bus.write(at, &(value as u32).to_le_bytes())?;
+    }
+    Ok(Step::Done)
+}
+
+/// What a reduction leaves: minimum, maximum, xor, and, or, sum, up with wrap, down with wrap.
+pub(super) fn reduce(
+    operation: u32,
+    value: u64,
+    operand: u64,
+    is_wide: bool,
+    is_signed: bool,
+) -> Outcome<u64> {
+    let less = match (is_signed, is_wide) {
+        (true, true) => (value as i64) < operand as i64,
+        (true, false) => (value as i32) < operand as i32,
+        (false, _) => value < operand,
+    };
+    Ok(match operation {
+        0 => {
+            if less {
+                value
+            } else {
+                operand
+            }
+        }
+        1 => {
+            if less {
+                operand
+            } else {
+                value
+            }
+        }
+        2 => value ^ operand,
+        3 => value & operand,
+        4 => value | operand,
+        5 => value.wrapping_add(operand),
+        6 => {
+            if value >= operand {
+                0
+            } else {
+                value + 1
+            }
+        }
+        7 => {
+            if value == 0 || value > operand {
+                operand
+            } else {
+                value - 1
+            }
+        }
+        other => return Err(Fault::Unsupported(format!("semaphore reduction {other}"))),
+    })
+}
