@@ -6,4 +6,4 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 
 cargo build --quiet --release --package nvabi-devmem --example derive
-exec "${CARGO_TARGET_DIR:-target}/release/examples/devmem_derive"
+exec "${CARGO_TARGET_DIR:-target}/release/examples/derive"
