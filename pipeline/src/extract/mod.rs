@@ -58,11 +58,11 @@ pub fn extract(
     cache: &Cache,
 ) -> Result<(Surface, Report), Report> {
     let main = main_file(request);
-    let guesses = match request.constants {
-        true => cache.guesses(tree, request),
+    let early = match request.constants {
+        true => cache.early_questions(tree, request),
         false => Vec::new(),
     };
-    let questions = constants::questions_if_defined(&guesses);
+    let questions = constants::questions(&early);
     let unit = parse(clang, tree, request, &format!("{main}{questions}"), request.constants)?;
     let first_question = main.matches('\n').count() as u32 + 1;
     let report = complaints(&unit, tree, request, first_question);
@@ -72,10 +72,10 @@ pub fn extract(
     let mut files = Files::new(tree, request);
     let mut surface = Surface::default();
     let macros = records::collect(unit.root(), &mut files, &mut surface)?;
-    let guessed = constants::guessed(&unit, request, first_question, guesses);
+    let answers = constants::answers(&unit, request, first_question, early);
     drop(unit);
     if request.constants {
-        constants::evaluate(clang, tree, request, &macros, &guessed, &mut surface, cache)?;
+        constants::evaluate(clang, tree, request, &macros, &answers, &mut surface, cache)?;
     }
     Ok((surface, report))
 }

@@ -16,7 +16,7 @@ use crate::model::{
 pub(super) struct Macro<'t> {
     pub(super) name: &'t str,
     pub(super) source: Source,
-    pub(super) place: Place,
+    pub(super) place: MacroPlace,
     /// What stands behind the name: parameters and body.
     pub(super) text: &'t str,
     /// Told while the text is at hand: to look at 100,000 texts once more takes time.
@@ -25,7 +25,7 @@ pub(super) struct Macro<'t> {
 
 /// Names a definition, whatever tag its header is read for: the header's content, and the byte where
 /// the name starts.
-pub(super) type Place = (u64, u32);
+pub(super) type MacroPlace = (u64, u32);
 
 /// The macros of a unit.
 #[derive(Default)]
