@@ -30,4 +30,4 @@ branch=$((${newest%%.*} + 5)).1.01
 add "$newest" "$branch"
 # Once more, for the snapshots of all.
 ./nvabi add "$branch" --out text.md
-cargo test --locked --workspace "$@"
+cargo test --locked --workspace --features nvabi-cli/all "$@"

@@ -10,6 +10,7 @@ mod context;
 mod coverage;
 mod decode;
 mod diff;
+mod features;
 mod fetch;
 mod ranges;
 mod rm;

@@ -4,11 +4,13 @@ pub(crate) mod cc;
 mod convert;
 mod diff;
 mod dump;
+#[cfg(feature = "parquet")]
 mod export;
 mod info;
 pub(crate) mod link;
 pub(crate) mod outputs;
 pub(crate) mod record;
+#[cfg(feature = "tui")]
 mod tui;
 
 use std::ops::RangeInclusive;
@@ -23,6 +25,8 @@ use nvabi_trace::{Error, Trace};
 use crate::Outcome;
 use crate::args;
 use crate::context::Context;
+#[cfg(not(all(feature = "parquet", feature = "tui")))]
+use crate::features;
 
 pub(crate) fn trace(context: &Context<'_>, command: &args::Trace) -> Result<Outcome, Report> {
     match command {
@@ -31,8 +35,14 @@ pub(crate) fn trace(context: &Context<'_>, command: &args::Trace) -> Result<Outc
         args::Trace::Diff(args) => diff::diff(context, args),
         args::Trace::Convert(args) => convert::convert(context, args),
         args::Trace::Merge(args) => convert::merge(context, args),
+        #[cfg(feature = "parquet")]
         args::Trace::Export(args) => export::export(context, args),
+        #[cfg(not(feature = "parquet"))]
+        args::Trace::Export(_) => Err(features::missing("trace export", "parquet")),
+        #[cfg(feature = "tui")]
         args::Trace::Tui(args) => tui::tui(args),
+        #[cfg(not(feature = "tui"))]
+        args::Trace::Tui(_) => Err(features::missing("trace tui", "tui")),
         // They end as the program does that they run.
         args::Trace::Cc(_) | args::Trace::Link(_) | args::Trace::Record(_) => Ok(Outcome::Same),
     }

@@ -1,0 +1,158 @@
+//! The packages as a registry would have them: each is small, none lacks a file, and a project outside the
+//! workspace builds from nothing else.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+/// What crates.io accepts.
+const LIMIT: u64 = 10 << 20;
+
+/// In the order of publication: each needs only those before it.
+const PACKAGES: [(&str, &str); 11] = [
+    ("nvabi-macros", "macros"),
+    ("nvabi-pipeline", "pipeline"),
+    ("nvabi-supervise", "supervise"),
+    ("nvabi-emu", "cuda/emu"),
+    ("nvabi", "."),
+    ("nvabi-reports", "reports"),
+    ("nvabi-trace", "trace"),
+    ("nvabi-devmem", "devmem"),
+    ("nvabi-sim", "sim"),
+    ("nvabi-cuda-shim", "cuda/shim"),
+    ("nvabi-cli", "cli"),
+];
+
+fn root() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+}
+
+/// Kept between runs, so that only what changed is built again.
+fn scratch() -> PathBuf {
+    PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("packages")
+}
+
+fn cargo(folder: &Path, args: &[&str]) -> Output {
+    let mut command = Command::new(env!("CARGO"));
+    command.args(args).arg("--offline").current_dir(folder);
+    command.env("CARGO_TERM_COLOR", "never").output().expect("cargo runs this test, so it runs")
+}
+
+fn succeeds(output: &Output) -> String {
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{}\n{stderr}", output.status);
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
+/// Packs all members and unpacks them into one folder.
+fn unpacked() -> PathBuf {
+    let target = scratch().join("target");
+    let mut args = vec!["package", "--no-verify", "--allow-dirty", "--target-dir"];
+    let shown = target.display().to_string();
+    args.push(&shown);
+    args.extend(PACKAGES.iter().flat_map(|(name, _)| ["--package", name]));
+    succeeds(&cargo(root(), &args));
+
+    let sources = scratch().join("sources");
+    let _ = fs::remove_dir_all(&sources);
+    fs::create_dir_all(&sources).unwrap();
+    for (name, _) in PACKAGES {
+        let file =
+            target.join("package").join(format!("{name}-{}.crate", env!("CARGO_PKG_VERSION")));
+        let size = fs::metadata(&file).unwrap().len();
+        assert!(size < LIMIT, "{name} is {size} bytes, a registry takes {LIMIT}");
+        let tar = Command::new("tar").arg("-xzf").arg(&file).arg("-C").arg(&sources).output();
+        succeeds(&tar.unwrap());
+    }
+    sources
+}
+
+#[test]
+fn every_member_is_published_or_says_that_it_is_not() {
+    let text = fs::read_to_string(root().join("Cargo.toml")).unwrap();
+    let members = text.split_once("members = [").unwrap().1.split_once(']').unwrap().0;
+    let members = members.split(',').map(|member| member.trim().trim_matches('"'));
+    for member in members.filter(|member| !member.is_empty()) {
+        let manifest = fs::read_to_string(root().join(member).join("Cargo.toml")).unwrap();
+        let listed = PACKAGES.iter().any(|(_, folder)| *folder == member);
+        let private = manifest.contains("publish = false");
+        assert!(listed != private, "{member}: list it in this test, or say `publish = false`");
+    }
+}
+
+#[test]
+fn a_project_outside_builds_from_the_packages_alone() {
+    let sources = unpacked();
+    let version = env!("CARGO_PKG_VERSION");
+    let outside = scratch().join("outside");
+    let _ = fs::remove_dir_all(&outside);
+    fs::create_dir_all(outside.join("user/src")).unwrap();
+    let command = sources.join(format!("nvabi-cli-{version}"));
+    fs::rename(&command, outside.join("nvabi-cli")).unwrap();
+
+    let patches: String = PACKAGES
+        .iter()
+        .filter(|(name, _)| *name != "nvabi-cli")
+        .map(|(name, _)| {
+            format!("{name} = {{ path = {:?} }}\n", sources.join(format!("{name}-{version}")))
+        })
+        .collect();
+    let workspace = format!(
+        "[workspace]\nmembers = [\"user\", \"nvabi-cli\"]\nresolver = \"3\"\n\n[patch.crates-io]\n{patches}"
+    );
+    fs::write(outside.join("Cargo.toml"), workspace).unwrap();
+    fs::write(
+        outside.join("user/Cargo.toml"),
+        format!(
+            "[package]\nname = \"user\"\nversion = \"0.0.0\"\nedition = \"2024\"\n\n[dependencies]\n\
+             nvabi = {{ version = \"{version}\", features = [\"driver-550\"] }}\n\
+             nvabi-devmem = \"{version}\"\nnvabi-trace = \"{version}\"\nnvabi-emu = \"{version}\"\n"
+        ),
+    )
+    .unwrap();
+    fs::write(outside.join("user/src/main.rs"), USER).unwrap();
+    // The versions of everything else are those of the workspace.
+    fs::copy(root().join("Cargo.lock"), outside.join("Cargo.lock")).unwrap();
+
+    let target = scratch().join("target").display().to_string();
+    let said = succeeds(&cargo(&outside, &["run", "--package", "user", "--target-dir", &target]));
+    assert_eq!(said, "32 2048 1\n");
+
+    succeeds(&cargo(&outside, &["build", "--package", "nvabi-cli", "--target-dir", &target]));
+    let empty = tempfile::tempdir().unwrap();
+    let shown = Command::new(scratch().join("target/debug/nvabi"))
+        .args(["show", "NVOS54_PARAMETERS", "--tag", "550.90.07"])
+        .current_dir(empty.path())
+        .output();
+    let shown = succeeds(&shown.unwrap());
+    assert!(shown.contains("NVOS54_PARAMETERS") && shown.contains("paramsSize"), "{shown}");
+}
+
+/// A struct that the derive checks, a layout of an image, and a module of a GPU.
+const USER: &str = r#"
+#[derive(nvabi::NvProxy)]
+#[nvproxy(name = "NVOS54_PARAMETERS", driver = "550")]
+#[repr(C)]
+#[allow(non_snake_case)]
+pub struct Control {
+    pub hClient: nvabi::Handle,
+    pub hObject: nvabi::Handle,
+    pub cmd: u32,
+    pub flags: u32,
+    pub params: nvabi::P64,
+    pub paramsSize: u32,
+    pub status: u32,
+}
+
+fn main() {
+    use nvabi_devmem::{Capability, CapabilitySet, Constraint, ConstraintName, Fourcc, Image, solve};
+    let image = Image::new(1920, 1080, Fourcc::new(b"NV12"));
+    let aligned = Constraint::new(ConstraintName::PITCH_ALIGNMENT, 256);
+    let set = CapabilitySet::new([aligned], [Capability::pitch_linear()]);
+    let pitch = solve(&image, &set).unwrap().planes[0].pitch;
+    let kind = nvabi_trace::event::EventKind::BRANCH.0;
+    let _ = nvabi_emu::Device::new();
+    println!("{} {pitch} {}", size_of::<Control>(), u32::from(kind == 0));
+}
+"#;
