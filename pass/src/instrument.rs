@@ -17,14 +17,13 @@ use inkwell::{AddressSpace, IntPredicate};
 use crate::Failure;
 use crate::debug;
 use crate::exits::exits;
+use nvabi_trace::abi::r2::NVABI_TRACE_HAS_VALUE;
+
 use crate::options::{Kind, Options};
 use crate::paths::is_toolkit;
 use crate::runtime::Runtime;
 use crate::sites::Sites;
 use crate::spots::{Old, Spot, Stored, spots};
-
-/// In an event: a value follows.
-const HAS_VALUE: u32 = 0x2000_0000;
 
 /// The calling convention of kernels.
 const KERNEL: u32 = 71;
@@ -178,7 +177,7 @@ impl<'a, 'ctx> Code<'a, 'ctx> {
                     (None, Some(_)) => Ok(()),
                     (Some(value), Some(pointer)) => self.call(
                         self.runtime.maybe_shared,
-                        site | HAS_VALUE,
+                        site | NVABI_TRACE_HAS_VALUE,
                         &[value.into(), pointer.into()],
                     ),
                 }
@@ -316,7 +315,9 @@ impl<'a, 'ctx> Code<'a, 'ctx> {
     fn mark(&self, site: u32, value: Option<IntValue<'ctx>>) -> Result<(), Failure> {
         match value {
             None => self.call(self.runtime.mark, site, &[]),
-            Some(value) => self.call(self.runtime.value, site | HAS_VALUE, &[value.into()]),
+            Some(value) => {
+                self.call(self.runtime.value, site | NVABI_TRACE_HAS_VALUE, &[value.into()])
+            }
         }
     }
 

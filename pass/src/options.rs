@@ -4,6 +4,7 @@ use std::env;
 use std::path::PathBuf;
 use std::str::FromStr;
 
+use nvabi_trace::abi::r2 as abi;
 use wildmatch::WildMatch;
 
 use crate::Failure;
@@ -11,14 +12,14 @@ use crate::Failure;
 /// Where the options stand when the plugin is loaded into clang, which hands none on.
 const VARIABLE: &str = "NVABI_TRACE_PASS";
 
-/// What a site records. The numbers are those of `nvabi_trace.h`.
+/// What a site records.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) enum Kind {
-    Branch = 0,
-    SharedStore = 1,
-    Atomic = 2,
-    Entry = 3,
-    Exit = 4,
+    Branch = abi::NVABI_TRACE_BRANCH as isize,
+    SharedStore = abi::NVABI_TRACE_SHARED_STORE as isize,
+    Atomic = abi::NVABI_TRACE_ATOMIC as isize,
+    Entry = abi::NVABI_TRACE_ENTRY as isize,
+    Exit = abi::NVABI_TRACE_EXIT as isize,
 }
 
 const KINDS: [(&str, Kind); 5] = [

@@ -1,9 +1,12 @@
-//! The site table: what `nvabi_trace_sites` in `nvabi_trace.h` says, byte for byte.
+//! The site table: `nvabi_trace_sites` of `nvabi_trace.h`, then a `nvabi_trace_site` each, then their texts.
 
 use std::collections::HashMap;
 use std::path::PathBuf;
 
 use inkwell::module::Module;
+use nvabi_trace::abi::r2::{NVABI_TRACE_KIND_SHIFT, NVABI_TRACE_SITE};
+use nvabi_trace::records::{self, Site};
+use zerocopy::IntoBytes as _;
 
 use crate::Failure;
 use crate::debug::{self, Frame};
@@ -11,11 +14,11 @@ use crate::options::{Kind, Options};
 use crate::paths::{is_toolkit, normal, plain_name, shown, without_unit};
 
 /// Sites that an event can name.
-const MOST: usize = 1 << 24;
+const MOST: usize = NVABI_TRACE_SITE as usize + 1;
 
-/// What tells one site from another in every build; the key is a hash of it.
+/// What distinguishes a site from the others in every build; its key is a hash of it.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-struct Place {
+struct SiteIdentity {
     kind: Kind,
     file: String,
     function: String,
@@ -31,7 +34,7 @@ pub(crate) struct Sites {
     entries: Vec<u8>,
     count: u32,
     strings: Strings,
-    ordinals: HashMap<Place, u16>,
+    ordinals: HashMap<SiteIdentity, u16>,
 }
 
 impl Sites {
@@ -81,19 +84,26 @@ impl Sites {
         *ordinal = ordinal.saturating_add(1);
         self.write(&place, key, this, bytes);
         self.count += 1;
-        Ok((self.count - 1) | (kind as u32) << 24)
+        Ok((self.count - 1) | (kind as u32) << NVABI_TRACE_KIND_SHIFT)
     }
 
-    fn place(&self, kind: Kind, function: &str, frames: &[Frame]) -> Place {
+    fn place(&self, kind: Kind, function: &str, frames: &[Frame]) -> SiteIdentity {
         let Some((inner, outer)) = frames.split_first() else {
             let (file, function) = (self.main.clone(), without_unit(function));
-            return Place { kind, file, function, inlined: String::new(), line: 0, column: 0 };
+            return SiteIdentity {
+                kind,
+                file,
+                function,
+                inlined: String::new(),
+                line: 0,
+                column: 0,
+            };
         };
         let call = |frame: &Frame| {
             let (file, function) = (shown(&frame.path, &self.root), self.name(frame));
             format!("{file}:{}:{}:{function}", frame.line, frame.column)
         };
-        Place {
+        SiteIdentity {
             kind,
             file: shown(&inner.path, &self.root),
             function: self.name(inner),
@@ -107,16 +117,13 @@ impl Sites {
         plain_name(&frame.function, &self.here, &self.root)
     }
 
-    fn write(&mut self, place: &Place, key: u64, ordinal: u16, bytes: u8) {
+    fn write(&mut self, place: &SiteIdentity, key: u64, ordinal: u16, bytes: u8) {
         let name = debug::demangled(&place.function);
         let [file, function, inlined] =
             [&place.file, &name, &place.inlined].map(|text| self.strings.offset(text));
-        self.entries.extend(key.to_le_bytes());
-        for word in [file, function, inlined, place.line, place.column] {
-            self.entries.extend(word.to_le_bytes());
-        }
-        self.entries.extend(ordinal.to_le_bytes());
-        self.entries.extend([place.kind as u8, bytes]);
+        let (line, column, kind) = (place.line, place.column, place.kind as u8);
+        let site = Site { key, file, function, inlined, line, column, ordinal, kind, bytes };
+        self.entries.extend(site.as_bytes());
     }
 
     pub(crate) fn count(&self) -> u32 {
@@ -125,11 +132,9 @@ impl Sites {
 
     /// The whole table.
     pub(crate) fn bytes(&self) -> Vec<u8> {
-        let mut bytes = Vec::new();
         let strings = self.strings.bytes.len() as u32;
-        for word in [0, self.count, strings, 0] {
-            bytes.extend(word.to_le_bytes());
-        }
+        let head = records::Sites { first: 0, count: self.count, strings, flags: 0 };
+        let mut bytes = head.as_bytes().to_vec();
         bytes.extend(&self.entries);
         bytes.extend(&self.strings.bytes);
         bytes
@@ -161,7 +166,7 @@ impl Strings {
 }
 
 /// FNV-1a over everything that tells the site from others, with zero bytes between texts.
-fn key(place: &Place, ordinal: u16) -> u64 {
+fn key(place: &SiteIdentity, ordinal: u16) -> u64 {
     let mut hash: u64 = 0xcbf2_9ce4_8422_2325;
     let mut add = |bytes: &[u8]| {
         for byte in bytes {

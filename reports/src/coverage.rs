@@ -63,18 +63,25 @@ enum SpecialRow {
 
 /// What the table says of a name outside of its rows.
 #[derive(Debug, Clone, Deserialize)]
-struct Special {
+pub struct Special {
+    /// The name of a command, a class, a function or a struct.
     #[serde(alias = "struct")]
-    name: String,
+    pub name: String,
+    /// Its number, where the table has it.
     #[serde(default, rename = "nr", alias = "class_id", deserialize_with = "some_number")]
-    number: Option<u32>,
+    pub number: Option<u32>,
+    /// The commands it stands for, such as `cmd & 0x00008000 != 0` and `(cmd >> 16) & 0xffff == 0x2081`.
+    pub rule: Option<String>,
     size: Option<u64>,
 }
 
+/// A version of the other project's table.
 #[derive(Debug, Clone, Deserialize)]
-struct Version {
-    version: String,
-    parent: Option<String>,
+pub struct Version {
+    /// The driver version.
+    pub version: String,
+    /// The version whose rows hold here as well, unless they ended.
+    pub parent: Option<String>,
     /// Whether upstream has published a tag of that name.
     tag_available: bool,
     counts: Option<Counts>,
@@ -89,17 +96,22 @@ struct Counts {
     alloc: usize,
 }
 
+/// A call that the other project supports.
 #[derive(Debug, Clone, Deserialize)]
-struct Row {
-    name: String,
+pub struct Row {
+    /// The driver's name of it.
+    pub name: String,
+    /// The number of the ioctl, the command or the class.
     #[serde(rename = "nr", alias = "cmd", alias = "class_id", deserialize_with = "number")]
-    number: u32,
+    pub number: u32,
     structs: Vec<Struct>,
     handler_kind: String,
     #[serde(default)]
     handler: String,
-    since: Option<String>,
-    until: Option<String>,
+    /// The version from which on it is supported; it was always without.
+    pub since: Option<String>,
+    /// The version from which on it is not.
+    pub until: Option<String>,
 }
 
 #[derive(Debug, Clone, Deserialize)]
@@ -216,7 +228,13 @@ pub struct Finding {
 }
 
 impl Table {
-    fn rows(&self) -> [(ItemKind, &[Row]); 4] {
+    /// Its versions, in its order.
+    pub fn versions(&self) -> &[Version] {
+        &self.versions
+    }
+
+    /// Its rows by kind.
+    pub fn rows(&self) -> [(ItemKind, &[Row]); 4] {
         [
             (ItemKind::Frontend, &self.frontend),
             (ItemKind::Uvm, &self.uvm),
@@ -237,15 +255,16 @@ impl Table {
         names.into_iter().map(|name| Asked { name: name.clone(), place: None }).collect()
     }
 
-    /// Every name of the special cases, with what is said of it there.
-    fn specials(&self) -> Vec<(&str, Special)> {
+    /// Every name of the special cases, behind the name of the case.
+    pub fn specials(&self) -> Vec<(&str, Special)> {
         let lists = self.special_cases.iter().filter_map(|(case, specials)| match specials {
             Specials::List(rows) => Some(rows.iter().map(move |row| (case.as_str(), row))),
             Specials::Other(_) => None,
         });
         let special = |(case, row): (_, &SpecialRow)| match row {
             SpecialRow::Name(name) => {
-                Some((case, Special { name: name.clone(), number: None, size: None }))
+                let name = name.clone();
+                Some((case, Special { name, number: None, rule: None, size: None }))
             }
             SpecialRow::Special(special) => Some((case, special.clone())),
             SpecialRow::Other(_) => None,
@@ -510,7 +529,7 @@ impl<'a> Known<'a> {
 
     /// Who is right about a special case.
     fn verdict(&self, special: &Special) -> String {
-        let Special { name, number, size } = special;
+        let Special { name, number, size, .. } = special;
         let record = self.surfaces().find_map(|surface| surface.records.get(name));
         match (self.constant(name), record, number, size) {
             (None, None, ..) => "the driver's headers have no such name".into(),

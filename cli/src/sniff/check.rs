@@ -13,9 +13,10 @@ use std::path::Path;
 
 use nvabi_pipeline::diagnostic::{Diagnostic, Place};
 use nvabi_pipeline::tag::Tag;
+use nvabi_reports::coverage::Table;
 use nvabi_reports::decode::sniff::Named;
 use nvabi_reports::decode::value::Value;
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 
 /// The list of gVisor's nvproxy.
 const GVISOR: &str = include_str!("gvisor.list");
@@ -61,64 +62,6 @@ pub(crate) struct Lacking {
     count: u64,
     /// Nanoseconds from the start of the program to the first of them.
     first: u64,
-}
-
-/// A table as nvproxy's coverage file.
-#[derive(Deserialize)]
-struct Table {
-    versions: Vec<TableVersion>,
-    frontend: Vec<TableRow>,
-    uvm: Vec<TableRow>,
-    control: Vec<TableRow>,
-    #[serde(rename = "alloc")]
-    class: Vec<TableRow>,
-    #[serde(default)]
-    special_cases: Special,
-}
-
-/// What a table says outside of its rows.
-#[derive(Default, Deserialize)]
-#[serde(default)]
-struct Special {
-    control_passthrough: Vec<Passed>,
-    rm_alloc_memory_classes: Vec<SpecialRow>,
-    vid_heap_functions: Vec<SpecialRow>,
-}
-
-/// Commands of a shape, such as `cmd & 0x00008000 != 0` and `(cmd >> 16) & 0xffff == 0x2081`.
-#[derive(Deserialize)]
-struct Passed {
-    rule: String,
-    name: String,
-}
-
-#[derive(Deserialize)]
-struct SpecialRow {
-    name: String,
-    #[serde(rename = "nr", alias = "class_id")]
-    number: TableNumber,
-}
-
-#[derive(Deserialize)]
-struct TableVersion {
-    version: String,
-    parent: Option<String>,
-}
-
-#[derive(Deserialize)]
-struct TableRow {
-    name: String,
-    #[serde(rename = "nr", alias = "cmd", alias = "class_id")]
-    number: TableNumber,
-    since: Option<String>,
-    until: Option<String>,
-}
-
-#[derive(Deserialize)]
-#[serde(untagged)]
-enum TableNumber {
-    Number(u32),
-    Text(String),
 }
 
 impl List {
@@ -262,42 +205,40 @@ impl List {
         let bad = |why: String| Diagnostic::error("sniff-list", format!("{source}: {why}"));
         let mut list = Self::default();
         let tag = |text: &Option<String>| text.as_ref().map(|text| text.parse::<Tag>()).transpose();
-        for version in &table.versions {
+        for version in table.versions() {
             let own = version.version.parse().map_err(bad)?;
             list.versions.push((own, tag(&version.parent).map_err(bad)?));
         }
-        let rows = [
-            ("frontend", table.frontend),
-            ("uvm", table.uvm),
-            ("control", table.control),
-            ("class", table.class),
-        ];
-        for (kind, rows) in rows {
+        for (kind, rows) in table.rows() {
             for row in rows {
-                let number = row.number.read().map_err(bad)?;
+                let number = Some((row.number, u32::MAX));
                 let (from, until) = (tag(&row.since).map_err(bad)?, tag(&row.until).map_err(bad)?);
-                list.rows.push(Row { kind, number, name: Some(row.name), from, until });
+                let name = Some(row.name.clone());
+                list.rows.push(Row { kind: kind.section(), number, name, from, until });
             }
         }
-        list.specials(table.special_cases).map_err(bad)?;
+        list.specials(&table).map_err(bad)?;
         list.check_versions().map_err(bad)?;
         Ok(list)
     }
 
-    fn specials(&mut self, special: Special) -> Result<(), String> {
-        let mut always = |kind, number, name| {
-            self.rows.push(Row { kind, number, name: Some(name), from: None, until: None });
-        };
-        for passed in special.control_passthrough {
-            let shape = shape(&passed.rule);
-            let shape = shape.ok_or_else(|| format!("`{}` is no rule of commands", passed.rule))?;
-            always("control", Some(shape), passed.name);
-        }
-        for row in special.rm_alloc_memory_classes {
-            always("memory", row.number.read()?, row.name);
-        }
-        for row in special.vid_heap_functions {
-            always("heap", row.number.read()?, row.name);
+    fn specials(&mut self, table: &Table) -> Result<(), String> {
+        for (case, special) in table.specials() {
+            let kind = match case {
+                "control_passthrough" => "control",
+                "rm_alloc_memory_classes" => "memory",
+                "vid_heap_functions" => "heap",
+                _ => continue,
+            };
+            let number = match (&special.rule, special.number) {
+                (Some(rule), _) => {
+                    shape(rule).ok_or_else(|| format!("`{rule}` is not a rule of commands"))?
+                }
+                (None, Some(number)) => (number, u32::MAX),
+                (None, None) => return Err(format!("`{}` in {case} has no number", special.name)),
+            };
+            let (number, name) = (Some(number), Some(special.name));
+            self.rows.push(Row { kind, number, name, from: None, until: None });
         }
         Ok(())
     }
@@ -359,15 +300,6 @@ impl List {
 
     fn has(&self, kind: &str) -> bool {
         self.rows.iter().any(|row| row.kind == kind)
-    }
-}
-
-impl TableNumber {
-    fn read(&self) -> Result<Option<(u32, u32)>, String> {
-        match self {
-            Self::Number(number) => Ok(Some((*number, u32::MAX))),
-            Self::Text(text) => number(text),
-        }
     }
 }
 
