@@ -261,6 +261,7 @@ impl Device {
             // Loading allocated them, and nothing else frees them.
             let _ = self.memory.free(*address);
         }
+        self.memory.unmap_freed();
     }
 
     /// Frees the variables of a module.
@@ -281,9 +282,15 @@ impl Device {
     ///
     /// # Safety
     ///
-    /// The memory must stay valid, with its provenance exposed, until it is freed here.
+    /// Until the memory is freed here, or the device is dropped,
+    /// - all `size` bytes must be valid for reads and writes, with their provenance exposed;
+    /// - while [`Device::launch`] runs, other threads must access them as PTX's rules of the host allow: by
+    ///   code that is not Rust's, or by atomics of one byte;
+    /// - no Rust reference to them may be live, nor be handed to a function of the device, while a function
+    ///   of the device that takes `&mut self` runs.
     pub unsafe fn register(&mut self, address: u64, size: u64) {
-        self.memory.register(address, size);
+        // SAFETY: the caller's promise is the one that is asked for.
+        unsafe { self.memory.register(address, size) };
     }
 
     /// Frees memory.
@@ -292,7 +299,9 @@ impl Device {
     ///
     /// [`DeviceError::BadFree`] if the address is not the start of an allocation.
     pub fn free(&mut self, address: u64) -> Result<(), DeviceError> {
-        self.memory.free(address)
+        self.memory.free(address)?;
+        self.memory.unmap_freed();
+        Ok(())
     }
 
     /// Whether all of a range is inside one allocation.
@@ -362,7 +371,9 @@ impl Device {
             id: self.launches,
             turn: run::Turn::default(),
         };
-        Ok(run::run(&grid))
+        let report = run::run(&grid);
+        self.memory.unmap_freed();
+        Ok(report)
     }
 }
 

@@ -47,6 +47,8 @@ impl fmt::Display for Place {
 pub enum FindingKind {
     /// An access outside of any allocation, variable or parameter.
     OutOfBounds,
+    /// An access to an allocation that was freed.
+    UseAfterFree,
     /// An address that is no multiple of the size accessed.
     Misaligned,
     /// Shared memory read before anything was written there.
@@ -69,6 +71,7 @@ impl fmt::Display for FindingKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::OutOfBounds => "out of bounds",
+            Self::UseAfterFree => "use after free",
             Self::Misaligned => "misaligned",
             Self::UninitialisedShared => "uninitialised shared memory",
             Self::BarrierDivergence => "barrier divergence",

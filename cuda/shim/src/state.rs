@@ -378,7 +378,7 @@ impl State {
             append(path, &format!("{name} {warp_instructions} {lane_instructions}\n"));
         }
         self.sticky = report.fatal().map(|finding| match finding.kind {
-            FindingKind::OutOfBounds => ILLEGAL_ADDRESS,
+            FindingKind::OutOfBounds | FindingKind::UseAfterFree => ILLEGAL_ADDRESS,
             FindingKind::Misaligned => MISALIGNED,
             FindingKind::Assert => ASSERT,
             FindingKind::Deadlock | FindingKind::Endless => TIMEOUT,

@@ -8,7 +8,7 @@ use super::warp::{Stop, Warp};
 use super::{Fault, Mistake};
 use crate::device::Schedule;
 use crate::lanes::Lanes;
-use crate::memory::View;
+use crate::memory::AllocationCache;
 use crate::program::{BarrierKind, Reg};
 use crate::report::{Finding, FindingKind, Place, WarpEvents};
 
@@ -34,7 +34,7 @@ pub(super) struct State<'a> {
     /// Place in the order of blocks.
     pub(super) position: usize,
     pub(super) shared: Shared,
-    pub(super) view: View,
+    pub(super) allocations: AllocationCache<'a>,
     pub(super) output: Vec<u8>,
     pub(super) warp_instructions: u64,
     pub(super) lane_instructions: u64,
@@ -88,7 +88,7 @@ impl<'a> Block<'a> {
                 index,
                 position,
                 shared: Shared::new(size, grid.program.shared_grain, warps),
-                view: View::default(),
+                allocations: AllocationCache::new(grid.memory),
                 output: Vec::new(),
                 warp_instructions: 0,
                 lane_instructions: 0,

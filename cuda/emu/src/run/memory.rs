@@ -4,7 +4,7 @@ use super::block::State;
 use super::shared::{Problem, Who};
 use super::warp::{Warp, lanes_of};
 use super::{Mistake, mistake, read_word, write_word};
-use crate::memory::{Cell, distance};
+use crate::memory::{GlobalAddress, distance};
 use crate::program::{
     Address, LOCAL_WINDOW, Op, Order, PARAM_WINDOW, Reg, Rmw, SHARED_WINDOW, Space, WINDOW_SHIFT,
 };
@@ -12,8 +12,8 @@ use crate::report::{EventKind, FindingKind};
 
 /// Bytes that may be accessed.
 #[derive(Clone, Copy)]
-enum Target {
-    Global(Cell),
+enum Target<'a> {
+    Global(GlobalAddress<'a>),
     Shared(usize),
     Local(u64),
     Kernel(usize),
@@ -28,14 +28,14 @@ const MAX_STRING: u64 = 1 << 16;
 
 impl Warp {
     /// Finds out what an address means, and that all of `size` bytes are there and aligned.
-    fn locate(
+    fn locate<'a>(
         &self,
-        state: &mut State<'_>,
+        state: &mut State<'a>,
         lane: usize,
         space: Space,
         address: u64,
         size: u64,
-    ) -> Result<Target, Box<Mistake>> {
+    ) -> Result<Target<'a>, Box<Mistake>> {
         let (space, offset) = match space {
             Space::Generic => match address >> WINDOW_SHIFT << WINDOW_SHIFT {
                 SHARED_WINDOW => (Space::Shared, address - SHARED_WINDOW),
@@ -53,7 +53,7 @@ impl Warp {
         let frame = self.frame();
         let target = match space {
             Space::Global | Space::Generic => {
-                state.view.locate(state.grid.memory, offset, size).map(Target::Global)
+                state.allocations.locate(offset, size).map(Target::Global)
             }
             Space::Shared => state.shared.locate(offset, size).map(Target::Shared),
             Space::Local => {
@@ -69,12 +69,22 @@ impl Warp {
         match target {
             Some(target) => Ok(target),
             None => {
-                let message = format!(
-                    "{size} bytes at {}{}",
-                    describe(space, offset),
-                    near(state, space, offset)
-                );
-                mistake(FindingKind::OutOfBounds, lane, message)
+                let freed = match space {
+                    Space::Global => state.grid.memory.freed(offset),
+                    _ => None,
+                };
+                let (kind, nearby) = match freed {
+                    Some((start, all)) => (
+                        FindingKind::UseAfterFree,
+                        format!(
+                            ", {} bytes into an allocation of {all} that was freed",
+                            offset - start
+                        ),
+                    ),
+                    None => (FindingKind::OutOfBounds, near(state, space, offset)),
+                };
+                let message = format!("{size} bytes at {}{nearby}", describe(space, offset));
+                mistake(kind, lane, message)
             }
         }
     }
@@ -87,9 +97,16 @@ impl Warp {
         state.grid.program.functions[self.site().function as usize].param_size
     }
 
-    fn get(&mut self, state: &State<'_>, lane: usize, target: Target, at: u64, width: u64) -> u64 {
+    fn get(
+        &mut self,
+        state: &State<'_>,
+        lane: usize,
+        target: Target<'_>,
+        at: u64,
+        width: u64,
+    ) -> u64 {
         match target {
-            Target::Global(cell) => cell.offset(at).load(width),
+            Target::Global(global) => global.load(at, width),
             Target::Shared(offset) => state.shared.load(offset + at as usize, width),
             Target::Local(offset) => read_word(self.local.slice(lane, offset + at, width), width),
             Target::Call(offset) => {
@@ -103,13 +120,13 @@ impl Warp {
         &mut self,
         state: &mut State<'_>,
         lane: usize,
-        target: Target,
+        target: Target<'_>,
         at: u64,
         width: u64,
         value: u64,
     ) {
         match target {
-            Target::Global(cell) => cell.offset(at).store(width, value),
+            Target::Global(global) => global.store(at, width, value),
             Target::Shared(offset) => state.shared.store(offset + at as usize, width, value),
             Target::Local(offset) => {
                 write_word(self.local.slice(lane, offset + at, width), width, value);
@@ -133,7 +150,7 @@ impl Warp {
     }
 
     /// What others may be watching happens in the order of the blocks.
-    fn wait_for_turn(state: &State<'_>, target: Target) {
+    fn wait_for_turn(state: &State<'_>, target: Target<'_>) {
         if matches!(target, Target::Global(_)) {
             state.grid.turn.wait(state.position);
         }
@@ -247,7 +264,7 @@ impl Warp {
                 }
             };
             out[lane] = match target {
-                Target::Global(cell) => cell.update(*width, update),
+                Target::Global(global) => global.update(*width, update),
                 Target::Shared(offset) => {
                     on_shared = true;
                     let who = self.who(lane, true);

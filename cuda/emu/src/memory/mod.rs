@@ -1,0 +1,499 @@
+//! Global memory: allocations at real addresses of this process.
+//!
+//! Blocks run on several threads and may race as on a GPU: `access` has the loads and stores that allow it.
+//! What lies outside of an allocation is never touched. Addresses are the same in each run of a program
+//! that allocates in the same order: they are asked for, one after the other, where nothing else is.
+//!
+//! A kernel may free what another thread is about to load. Memory that is freed therefore stays mapped until
+//! [`Memory::unmap_freed`], which borrows the memory mutably: a [`GlobalAddress`] borrows it, so that none is
+//! left by then.
+
+mod access;
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+
+use crate::error::DeviceError;
+
+/// Between allocations, so that running over the end of one does not reach the next.
+const GUARD: u64 = 256;
+const ALIGN: u64 = 256;
+
+/// Where the first chunk is asked for: above programs that are loaded low, and below 39 bits, which is
+/// all that some machines have.
+const FIRST: u64 = 1 << 36;
+
+/// Bytes of a chunk that small allocations share, a multiple of any size of pages.
+const CHUNK: u64 = 1 << 20;
+
+/// Freed allocations that are remembered for messages.
+const REMEMBERED: usize = 4096;
+
+/// The allocations of a device.
+#[derive(Debug, Default)]
+pub(crate) struct Memory {
+    table: RwLock<Table>,
+    /// Counts frees: what was looked up before one may be gone.
+    generation: AtomicU64,
+}
+
+#[derive(Debug, Default)]
+struct Table {
+    /// By first byte.
+    allocations: BTreeMap<u64, Allocation>,
+    /// By first byte.
+    chunks: BTreeMap<u64, Chunk>,
+    /// The chunk that small allocations are taken from, and the bytes taken.
+    current: Option<(u64, u64)>,
+    /// Without allocations, but mapped as long as an address in them may be in use.
+    retired: Vec<Mapping>,
+    /// First byte and size of the last allocations that were freed.
+    freed: VecDeque<(u64, u64)>,
+}
+
+#[derive(Debug)]
+struct Allocation {
+    size: u64,
+    /// None for memory that the program registered.
+    chunk: Option<u64>,
+}
+
+/// Memory that allocations are taken from.
+#[derive(Debug)]
+struct Chunk {
+    mapping: Mapping,
+    allocations: usize,
+}
+
+/// Zeroed memory of the system.
+#[derive(Debug)]
+struct Mapping {
+    start: u64,
+    size: u64,
+}
+
+impl Mapping {
+    fn new(size: u64) -> Option<Self> {
+        static NEXT: AtomicU64 = AtomicU64::new(FIRST);
+        let hint = NEXT.fetch_add(size.next_multiple_of(CHUNK), Ordering::Relaxed);
+        let (access, kind) =
+            (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
+        // SAFETY: without MAP_FIXED the system takes the address as a hint and maps where nothing is
+        // (mmap(2)), so that no memory in use changes.
+        let bytes = unsafe { libc::mmap(pointer(hint).cast(), size as usize, access, kind, -1, 0) };
+        let start = bytes.expose_provenance() as u64;
+        (bytes != libc::MAP_FAILED).then_some(Self { start, size })
+    }
+
+    /// Gives the pages back to the system; they stay mapped and read as zeros.
+    fn discard(&self) {
+        // SAFETY: the range is this mapping, which is private and anonymous: its bytes become zeros
+        // (madvise(2)). Threads that still access them by `access` see stores of zeros by another thread.
+        // A failure changes nothing: the pages are unmapped later.
+        unsafe {
+            libc::madvise(pointer(self.start).cast(), self.size as usize, libc::MADV_DONTNEED)
+        };
+    }
+}
+
+impl Drop for Mapping {
+    fn drop(&mut self) {
+        // SAFETY: `new` mapped this range and nothing else unmaps it. Mappings are dropped by
+        // `Memory::unmap_freed` and with the `Memory`, both of which have it to themselves: no
+        // `GlobalAddress`, which borrows it, is left.
+        unsafe { libc::munmap(pointer(self.start).cast(), self.size as usize) };
+    }
+}
+
+impl Table {
+    /// Bytes that nothing had before: their chunk, and where they start in it.
+    fn take(&mut self, total: u64) -> Option<(u64, u64)> {
+        if total > CHUNK / 4 {
+            return Some((self.add_chunk(total)?, 0));
+        }
+        let (chunk, taken) = match self.current {
+            Some((chunk, taken)) if total <= CHUNK - taken => (chunk, taken),
+            last => {
+                let chunk = self.add_chunk(CHUNK)?;
+                self.current = Some((chunk, 0));
+                if let Some((last, _)) = last {
+                    self.retire_if_empty(last);
+                }
+                (chunk, 0)
+            }
+        };
+        self.current = Some((chunk, taken + total));
+        Some((chunk, taken))
+    }
+
+    fn add_chunk(&mut self, size: u64) -> Option<u64> {
+        let mapping = Mapping::new(size)?;
+        let start = mapping.start;
+        self.chunks.insert(start, Chunk { mapping, allocations: 0 });
+        Some(start)
+    }
+
+    fn remove(&mut self, address: u64) -> Option<()> {
+        let Allocation { size, chunk } = self.allocations.remove(&address)?;
+        if self.freed.len() == REMEMBERED {
+            self.freed.pop_front();
+        }
+        self.freed.push_back((address, size));
+        if let Some(start) = chunk {
+            if let Some(chunk) = self.chunks.get_mut(&start) {
+                chunk.allocations -= 1;
+            }
+            self.retire_if_empty(start);
+        }
+        Some(())
+    }
+
+    fn retire_if_empty(&mut self, start: u64) {
+        let is_current = self.current.is_some_and(|(chunk, _)| chunk == start);
+        let is_empty = self.chunks.get(&start).is_some_and(|chunk| chunk.allocations == 0);
+        if is_current || !is_empty {
+            return;
+        }
+        if let Some(chunk) = self.chunks.remove(&start) {
+            chunk.mapping.discard();
+            self.retired.push(chunk.mapping);
+        }
+    }
+
+    /// First byte and end of the allocation around an address.
+    fn find(&self, address: u64) -> Option<(u64, u64)> {
+        let (start, allocation) = self.allocations.range(..=address).next_back()?;
+        let end = start + allocation.size;
+        (address < end).then_some((*start, end))
+    }
+}
+
+impl Memory {
+    fn table(&self) -> RwLockReadGuard<'_, Table> {
+        self.table.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn table_mut(&self) -> RwLockWriteGuard<'_, Table> {
+        self.table.write().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Zeroed memory.
+    pub(crate) fn alloc(&self, size: u64) -> Result<u64, DeviceError> {
+        let total = size
+            .checked_add(GUARD)
+            .filter(|total| *total < 1 << 46)
+            .ok_or(DeviceError::OutOfMemory(size))?
+            .next_multiple_of(ALIGN);
+        let mut table = self.table_mut();
+        let (chunk, offset) = table.take(total).ok_or(DeviceError::OutOfMemory(size))?;
+        if let Some(chunk) = table.chunks.get_mut(&chunk) {
+            chunk.allocations += 1;
+        }
+        let start = chunk + offset;
+        table.allocations.insert(start, Allocation { size: size.max(1), chunk: Some(chunk) });
+        Ok(start)
+    }
+
+    /// Makes memory of the host accessible to kernels, until [`Memory::free`].
+    ///
+    /// # Safety
+    ///
+    /// As of [`crate::Device::register`].
+    pub(crate) unsafe fn register(&self, address: u64, size: u64) {
+        self.table_mut().allocations.insert(address, Allocation { size, chunk: None });
+    }
+
+    /// Ends an allocation. Its bytes stay mapped until [`Memory::unmap_freed`].
+    pub(crate) fn free(&self, address: u64) -> Result<(), DeviceError> {
+        let mut table = self.table_mut();
+        // Where the free happens before an access, the access sees the new number (coherence). Others
+        // race with the free and may come before it.
+        self.generation.fetch_add(1, Ordering::Relaxed);
+        table.remove(address).ok_or(DeviceError::BadFree(address))
+    }
+
+    /// Unmaps what was freed.
+    pub(crate) fn unmap_freed(&mut self) {
+        self.table.get_mut().unwrap_or_else(PoisonError::into_inner).retired.clear();
+    }
+
+    /// First byte and end of the allocation around an address.
+    pub(crate) fn find(&self, address: u64) -> Option<(u64, u64)> {
+        self.table().find(address)
+    }
+
+    /// Start and size of the last freed allocation around an address.
+    pub(crate) fn freed(&self, address: u64) -> Option<(u64, u64)> {
+        let around = |(start, size): &&(u64, u64)| (*start..start + size).contains(&address);
+        self.table().freed.iter().rev().find(around).copied()
+    }
+
+    /// Start and size of the allocation that is nearest to an address outside of all, for messages.
+    pub(crate) fn nearest(&self, address: u64) -> Option<(u64, u64)> {
+        let table = self.table();
+        let below = table.allocations.range(..=address).next_back();
+        let above = table.allocations.range(address..).next();
+        let both = below.into_iter().chain(above).map(|(start, with)| (*start, with.size));
+        both.min_by_key(|(start, size)| distance(address, *start, *size))
+    }
+
+    fn check(&self, address: u64, size: u64) -> Result<(), DeviceError> {
+        let inside = self.find(address).is_some_and(|(_, end)| size <= end - address);
+        if inside || size == 0 { Ok(()) } else { Err(DeviceError::BadRange { address, size }) }
+    }
+
+    pub(crate) fn write(&mut self, address: u64, bytes: &[u8]) -> Result<(), DeviceError> {
+        self.check(address, bytes.len() as u64)?;
+        // SAFETY: `check` found the range inside one allocation. One of ours is mapped, with its provenance
+        // exposed by `Mapping::new`; one that was registered is valid and exposed by the promise of
+        // `Device::register`, which also excludes that `bytes` is part of it. `self` is borrowed mutably, so
+        // that no `GlobalAddress` accesses the range at the same time.
+        unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), pointer(address), bytes.len()) };
+        Ok(())
+    }
+
+    pub(crate) fn read(&self, address: u64, bytes: &mut [u8]) -> Result<(), DeviceError> {
+        // Held to the end, so that nothing of the range is freed before it is read.
+        let table = self.table();
+        let size = bytes.len() as u64;
+        if size != 0 && table.find(address).is_none_or(|(_, end)| size > end - address) {
+            return Err(DeviceError::BadRange { address, size });
+        }
+        let mut at = address;
+        let mut rest = bytes;
+        while !rest.is_empty() {
+            let width = if at % 8 == 0 && rest.len() >= 8 { 8 } else { 1 };
+            let (head, tail) = rest.split_at_mut(width);
+            // SAFETY: `at` and the bytes behind it are inside one allocation, as above, which is valid as in
+            // `write`. Kernels may access it at the same time, by the same functions.
+            let word = unsafe { access::load(pointer(at), width as u64) };
+            head.copy_from_slice(&word.to_le_bytes()[..width]);
+            (at, rest) = (at + width as u64, tail);
+        }
+        Ok(())
+    }
+}
+
+/// Bytes between an address and an allocation.
+pub(crate) fn distance(address: u64, start: u64, size: u64) -> u64 {
+    start.saturating_sub(address).max(address.saturating_sub(start + size))
+}
+
+fn pointer(address: u64) -> *mut u8 {
+    std::ptr::with_exposed_provenance_mut(address as usize)
+}
+
+/// Looks up allocations for one block, remembering the last ones.
+#[derive(Debug)]
+pub(crate) struct AllocationCache<'a> {
+    memory: &'a Memory,
+    recent: [(u64, u64); 4],
+    next: usize,
+    generation: u64,
+}
+
+/// Global memory that may be accessed: [`AllocationCache::locate`] found it inside an allocation.
+///
+/// It borrows the [`Memory`], which keeps it mapped even when the allocation is freed.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct GlobalAddress<'a> {
+    address: u64,
+    /// Bytes from there on that are inside.
+    size: u64,
+    _memory: std::marker::PhantomData<&'a Memory>,
+}
+
+impl<'a> AllocationCache<'a> {
+    pub(crate) fn new(memory: &'a Memory) -> Self {
+        let generation = memory.generation.load(Ordering::Relaxed);
+        Self { memory, recent: [(0, 0); 4], next: 0, generation }
+    }
+
+    /// Whether all of a range is inside one allocation.
+    pub(crate) fn locate(&mut self, address: u64, size: u64) -> Option<GlobalAddress<'a>> {
+        let generation = self.memory.generation.load(Ordering::Relaxed);
+        if generation != self.generation {
+            *self = Self::new(self.memory);
+        }
+        let located = GlobalAddress { address, size, _memory: std::marker::PhantomData };
+        for (start, end) in self.recent {
+            if address >= start && address < end && size <= end - address {
+                return Some(located);
+            }
+        }
+        let (start, end) = self.memory.find(address)?;
+        self.recent[self.next] = (start, end);
+        self.next = (self.next + 1) % self.recent.len();
+        (size <= end - address).then_some(located)
+    }
+}
+
+impl GlobalAddress<'_> {
+    /// Part of what was located.
+    fn part(self, at: u64, width: u64) -> *mut u8 {
+        debug_assert!(at + width <= self.size, "{width} bytes at {at} of {}", self.size);
+        pointer(self.address + at)
+    }
+
+    /// Reads 1, 2, 4 or 8 bytes, `at` bytes behind the address.
+    pub(crate) fn load(self, at: u64, width: u64) -> u64 {
+        // SAFETY: `locate` found `size` bytes inside an allocation, and callers in `run::memory` ask for
+        // parts of those (`at + width <= size`). They are mapped for as long as `self` lives: freed memory
+        // is unmapped with `Memory` borrowed mutably. Registered memory is valid by the promise of
+        // `Device::register`. While a launch runs, the process accesses both by `access` alone: `write`
+        // needs `&mut Memory`, and the rest of the process is bound by that promise.
+        unsafe { access::load(self.part(at, width), width) }
+    }
+
+    /// Writes the low 1, 2, 4 or 8 bytes of a value, `at` bytes behind the address.
+    pub(crate) fn store(self, at: u64, width: u64, value: u64) {
+        // SAFETY: the argument of `load`; mappings are writable, and so is registered memory by promise.
+        unsafe { access::store(self.part(at, width), width, value) }
+    }
+
+    /// Replaces 2, 4 or 8 bytes by what a function makes of them; the old value.
+    pub(crate) fn update(self, width: u64, f: impl Fn(u64) -> u64) -> u64 {
+        let at = self.part(0, width);
+        let keep = u64::MAX >> (64 - 8 * width);
+        // SAFETY: the argument of `store`.
+        let mut old = unsafe { access::load(at, width) };
+        loop {
+            // SAFETY: the argument of `store`.
+            let found = unsafe { access::compare_exchange(at, width, old, f(old) & keep) };
+            if found == old {
+                return old;
+            }
+            old = found;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ranges_that_leave_an_allocation_are_refused() {
+        let mut memory = Memory::default();
+        let address = memory.alloc(16).unwrap();
+        let mut bytes = [1; 16];
+        memory.read(address, &mut bytes).unwrap();
+        assert_eq!(bytes, [0; 16]);
+        memory.write(address + 12, &[7; 4]).unwrap();
+        assert_eq!(
+            memory.write(address + 13, &[7; 4]),
+            Err(DeviceError::BadRange { address: address + 13, size: 4 })
+        );
+        assert!(memory.read(address + 16, &mut [0]).is_err());
+        let mut cache = AllocationCache::new(&memory);
+        assert_eq!(cache.locate(address + 12, 4).unwrap().load(0, 4), 0x0707_0707);
+        assert!(cache.locate(address + 13, 4).is_none());
+        memory.free(address).unwrap();
+        assert!(cache.locate(address, 4).is_none());
+        assert_eq!(memory.freed(address + 15), Some((address, 16)));
+        assert_eq!(memory.freed(address + 16), None);
+        assert_eq!(memory.free(address), Err(DeviceError::BadFree(address)));
+    }
+
+    #[test]
+    fn freed_memory_is_not_handed_out_again() {
+        let mut memory = Memory::default();
+        for size in [1, 1000, CHUNK / 4, CHUNK, 3 * CHUNK + 1] {
+            let first = memory.alloc(size).unwrap();
+            memory.write(first, &[7]).unwrap();
+            memory.free(first).unwrap();
+            let second = memory.alloc(size).unwrap();
+            let mut byte = [1];
+            memory.read(second, &mut byte).unwrap();
+            assert_eq!((byte, first % ALIGN, second % ALIGN), ([0], 0, 0), "{size}");
+            assert_ne!(first, second);
+        }
+    }
+
+    #[test]
+    fn sizes_that_cannot_be_had_are_refused() {
+        let memory = Memory::default();
+        assert_eq!(memory.alloc(u64::MAX), Err(DeviceError::OutOfMemory(u64::MAX)));
+    }
+
+    /// Before, the free unmapped what had just been located.
+    #[test]
+    fn what_was_located_stays_mapped_when_it_is_freed() {
+        let mut memory = Memory::default();
+        for size in [16, CHUNK] {
+            let address = memory.alloc(size).unwrap();
+            let located = AllocationCache::new(&memory).locate(address, 8).unwrap();
+            located.store(0, 8, 7);
+            memory.free(address).unwrap();
+            // Another chunk becomes the current one, and the first is retired.
+            for _ in 0..5 {
+                let other = memory.alloc(CHUNK / 4 - GUARD).unwrap();
+                memory.free(other).unwrap();
+            }
+            assert_eq!(located.load(0, 8), 0, "the pages are given back, not the addresses");
+            located.store(0, 8, 7);
+            memory.unmap_freed();
+            assert!(memory.table().retired.is_empty());
+        }
+    }
+
+    #[test]
+    fn threads_may_access_what_another_frees() {
+        for _ in 0..20 {
+            let memory = Memory::default();
+            let kept = memory.alloc(8).unwrap();
+            let doomed: Vec<u64> = (0..64).map(|_| memory.alloc(CHUNK).unwrap()).collect();
+            std::thread::scope(|scope| {
+                for _ in 0..3 {
+                    scope.spawn(|| {
+                        let mut cache = AllocationCache::new(&memory);
+                        for address in &doomed {
+                            for at in (0..512).step_by(4) {
+                                let Some(found) = cache.locate(address + at, 4) else { break };
+                                found.store(0, 4, found.load(0, 4) + 1);
+                                let kept = cache.locate(kept, 8).unwrap();
+                                kept.update(8, |old| old + 1);
+                            }
+                        }
+                    });
+                }
+                scope.spawn(|| doomed.iter().for_each(|address| memory.free(*address).unwrap()));
+            });
+            let mut cache = AllocationCache::new(&memory);
+            assert!(doomed.iter().all(|address| cache.locate(*address, 1).is_none()));
+        }
+    }
+
+    /// Accesses of several widths to the same 8 bytes: none is lost, and none tears.
+    #[test]
+    fn widths_may_be_mixed() {
+        const ROUNDS: u64 = 20_000;
+        let memory = Memory::default();
+        let word = memory.alloc(8).unwrap();
+        let at = |address, width| AllocationCache::new(&memory).locate(address, width).unwrap();
+        std::thread::scope(|scope| {
+            let count = |offset, width| {
+                move || {
+                    (0..ROUNDS).for_each(|_| _ = at(word + offset, width).update(width, |n| n + 1))
+                }
+            };
+            scope.spawn(count(0, 4));
+            scope.spawn(count(0, 4));
+            scope.spawn(count(4, 2));
+            scope.spawn(move || (0..=ROUNDS).for_each(|n| at(word + 6, 1).store(0, 1, n)));
+            scope.spawn(move || (0..ROUNDS).for_each(|n| at(word + 7, 1).store(0, 1, n | 1)));
+            scope.spawn(move || {
+                let mut last = 0;
+                for _ in 0..ROUNDS {
+                    let low = at(word, 8).load(0, 8) & 0xffff_ffff;
+                    // Bytewise accesses may tear.
+                    assert!(low >= last || cfg!(feature = "portable"), "{low} after {last}");
+                    last = low;
+                }
+            });
+        });
+        let high = u64::from(ROUNDS as u8) << 48 | u64::from((ROUNDS - 1) as u8 | 1) << 56;
+        assert_eq!(at(word, 8).load(0, 8), high | (ROUNDS & 0xffff) << 32 | (2 * ROUNDS));
+    }
+}
