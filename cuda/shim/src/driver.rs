@@ -1,9 +1,9 @@
 //! The driver's functions, by the names that libcuda exports.
 #![allow(non_snake_case, clippy::too_many_arguments)]
 
-use std::ffi::{CString, c_char, c_int, c_uint, c_void};
+use std::ffi::{CStr, CString, c_char, c_int, c_uint, c_void};
 
-use crate::abi::{arguments, bytes, copy, done, fill, find, get, images, put, put_if_wanted, text};
+use crate::abi::{Image, In, Out, Text, arguments, bytes, copy, done, find};
 use crate::state::{
     Code, INVALID_DEVICE, INVALID_VALUE, NOT_FOUND, NOT_SUPPORTED, Request, Result, SUCCESS,
     context, describe, state,
@@ -11,9 +11,12 @@ use crate::state::{
 
 type Handle = *mut c_void;
 
+/// `CUhostFn`, which is `cudaHostFn_t`.
+pub(crate) type HostFunction = unsafe extern "C" fn(Handle);
+
 /// 12.3, as the headers that clang 19 takes.
 pub(crate) const VERSION: c_int = 12030;
-pub(crate) const NAME: &std::ffi::CStr = c"nvabi emulator";
+pub(crate) const NAME: &CStr = c"nvabi emulator";
 pub(crate) const TOTAL_MEMORY: usize = 16 << 30;
 
 /// A function without effect on a device that does everything at once.
@@ -38,24 +41,45 @@ macro_rules! unsupported {
     )*};
 }
 
-/// A function that answers with one value.
+/// A function that answers with one value. It is unsafe to call as those of `calls!`.
 macro_rules! answers {
     ($($name:ident($out:ident: $T:ty $(, $arg:ident: $A:ty)*) = $value:expr;)*) => {$(
         #[unsafe(no_mangle)]
-        extern "C" fn $name($out: *mut $T $(, $arg: $A)*) -> Code {
+        unsafe extern "C" fn $name($out: Out<$T> $(, $arg: $A)*) -> Code {
             $(let _ = $arg;)*
-            done(put($out, $value))
+            done($out.put($value))
         }
     )*};
 }
 
 /// A function whose body is a `Result`.
+///
+/// It is unsafe to call: its parameters must keep the invariants of their types (see `abi`), as CUDA's
+/// documentation of the function asks of the C program. The body is safe, given that.
 macro_rules! calls {
     ($($name:ident($($arg:ident: $T:ty),*) $body:block)*) => {$(
         #[unsafe(no_mangle)]
-        extern "C" fn $name($($arg: $T),*) -> Code {
+        unsafe extern "C" fn $name($($arg: $T),*) -> Code {
             fn body($($arg: $T),*) -> Result { $body }
             done(body($($arg),*))
+        }
+    )*};
+}
+
+/// As `calls!`, for parameters whose meaning no type of their own says: sizes that belong to addresses, and
+/// arrays whose length another parameter has. The body hands them on to a function that is unsafe for just
+/// that reason.
+macro_rules! unchecked {
+    ($($name:ident($($arg:ident: $T:ty),*) $body:block)*) => {$(
+        #[unsafe(no_mangle)]
+        unsafe extern "C" fn $name($($arg: $T),*) -> Code {
+            unsafe fn body($($arg: $T),*) -> Result {
+                // SAFETY: each unsafe function that bodies call asks, under "Safety", for what CUDA's
+                // documentation asks of the caller of the function of C; it gets that caller's parameters.
+                unsafe { $body }
+            }
+            // SAFETY: the C program called by CUDA's documentation.
+            done(unsafe { body($($arg),*) })
         }
     )*};
 }
@@ -108,138 +132,123 @@ answers! {
 }
 
 calls! {
-    cuDeviceGet(out: *mut c_int, ordinal: c_int) {
+    cuDeviceGet(out: Out<c_int>, ordinal: c_int) {
         if ordinal != 0 { return Err(INVALID_DEVICE) }
-        put(out, 0)
+        out.put(0)
     }
-    cuDeviceGetName(out: *mut c_char, length: c_int, device: c_int) {
+    cuDeviceGetAttribute(out: Out<c_int>, attribute: c_int, device: c_int) {
         if device != 0 { return Err(INVALID_DEVICE) }
-        let name = NAME.to_bytes_with_nul();
-        if out.is_null() || (length as usize) < name.len() { return Err(INVALID_VALUE) }
-        copy(out.expose_provenance() as u64, name.as_ptr().expose_provenance() as u64, name.len());
-        Ok(())
+        out.put(device_attribute(attribute))
     }
-    cuDeviceGetAttribute(out: *mut c_int, attribute: c_int, device: c_int) {
+    cuDeviceComputeCapability(major: Out<c_int>, minor: Out<c_int>, device: c_int) {
         if device != 0 { return Err(INVALID_DEVICE) }
-        put(out, device_attribute(attribute))
+        major.put(device_attribute(75))?;
+        minor.put(device_attribute(76))
     }
-    cuDeviceComputeCapability(major: *mut c_int, minor: *mut c_int, device: c_int) {
+    cuDevicePrimaryCtxGetState(device: c_int, flags: Out<c_uint>, active: Out<c_int>) {
         if device != 0 { return Err(INVALID_DEVICE) }
-        put(major, device_attribute(75))?;
-        put(minor, device_attribute(76))
-    }
-    cuDevicePrimaryCtxGetState(device: c_int, flags: *mut c_uint, active: *mut c_int) {
-        if device != 0 { return Err(INVALID_DEVICE) }
-        put(flags, 0)?;
-        put(active, 1)
+        flags.put(0)?;
+        active.put(1)
     }
     cuDevicePrimaryCtxReset_v2(device: c_int) {
         if device != 0 { return Err(INVALID_DEVICE) }
         state().reset();
         Ok(())
     }
-    cuCtxGetApiVersion(ctx: Handle, out: *mut c_uint) {
+    cuCtxGetApiVersion(ctx: Handle, out: Out<c_uint>) {
         let _ = ctx;
-        put(out, VERSION as c_uint)
+        out.put(VERSION as c_uint)
     }
     cuCtxSynchronize() { state().check() }
-    cuGetErrorName(code: Code, out: *mut *const c_char) { put(out, error_name(code, "CUDA_ERROR_")?) }
-    cuGetErrorString(code: Code, out: *mut *const c_char) {
-        put(out, describe(code.0).ok_or(INVALID_VALUE)?.1.as_ptr())
+    cuGetErrorName(code: Code, out: Out<*const c_char>) { out.put(error_name(code, "CUDA_ERROR_")?) }
+    cuGetErrorString(code: Code, out: Out<*const c_char>) {
+        out.put(describe(code.0).ok_or(INVALID_VALUE)?.1.as_ptr())
     }
 
-    cuModuleLoadData(out: *mut Handle, data: *const c_void) { load(out, data) }
-    cuModuleLoadFatBinary(out: *mut Handle, data: *const c_void) { load(out, data) }
-    cuModuleLoadDataEx(out: *mut Handle, data: *const c_void, n: c_uint, keys: Handle, values: Handle) {
+    cuModuleLoadData(out: Out<Handle>, data: Image) { load(out, data) }
+    cuModuleLoadFatBinary(out: Out<Handle>, data: Image) { load(out, data) }
+    cuModuleLoadDataEx(out: Out<Handle>, data: Image, n: c_uint, keys: Handle, values: Handle) {
         let _ = (n, keys, values);
         load(out, data)
     }
-    cuModuleLoad(out: *mut Handle, path: *const c_char) {
-        let bytes = read_file(text(path)?)?;
-        put(out, state().load(&[&bytes])?)
+    cuModuleLoad(out: Out<Handle>, path: Text) {
+        let bytes = read_file(path.get()?)?;
+        out.put(state().load(&[&bytes])?)
     }
     cuModuleUnload(module: Handle) { state().unload(module) }
     // A library is a module here, and a kernel of it a function: there is one context.
     cuLibraryLoadData(
-        out: *mut Handle, data: *const c_void, keys: Handle, values: Handle, n: c_uint, more_keys: Handle,
+        out: Out<Handle>, data: Image, keys: Handle, values: Handle, n: c_uint, more_keys: Handle,
         more_values: Handle, more: c_uint
     ) {
         let _ = (keys, values, n, more_keys, more_values, more);
         load(out, data)
     }
     cuLibraryUnload(library: Handle) { state().unload(library) }
-    cuLibraryGetModule(out: *mut Handle, library: Handle) { put(out, library) }
-    cuLibraryGetKernel(out: *mut Handle, library: Handle, name: *const c_char) {
-        put(out, state().function(library, text(name)?)?)
+    cuLibraryGetModule(out: Out<Handle>, library: Handle) { out.put(library) }
+    cuLibraryGetKernel(out: Out<Handle>, library: Handle, name: Text) {
+        out.put(state().function(library, name.get()?)?)
     }
-    cuKernelGetFunction(out: *mut Handle, kernel: Handle) {
+    cuKernelGetFunction(out: Out<Handle>, kernel: Handle) {
         state().module_of(kernel)?;
-        put(out, kernel)
+        out.put(kernel)
     }
-    cuLibraryGetGlobal(out: *mut u64, size: *mut usize, library: Handle, name: *const c_char) {
-        let name = text(name)?.to_str().map_err(|_| NOT_FOUND)?;
+    cuLibraryGetGlobal(out: Out<u64>, size: Out<usize>, library: Handle, name: Text) {
+        let name = name.get()?.to_str().map_err(|_| NOT_FOUND)?;
         let (address, bytes) = state().symbol(library, name)?;
-        put_if_wanted(out, address);
-        put_if_wanted(size, bytes as usize);
+        out.put_if_wanted(address);
+        size.put_if_wanted(bytes as usize);
         Ok(())
     }
-    cuLinkCreate_v2(n: c_uint, keys: Handle, values: Handle, out: *mut Handle) {
+    cuLinkCreate_v2(n: c_uint, keys: Handle, values: Handle, out: Out<Handle>) {
         let _ = (n, keys, values);
-        put(out, state().linker_create())
+        out.put(state().linker_create())
     }
-    cuLinkAddData_v2(
-        linker: Handle, kind: c_int, data: *const c_void, size: usize, name: *const c_char,
-        n: c_uint, keys: Handle, values: Handle
-    ) {
+    cuLinkAddFile_v2(linker: Handle, kind: c_int, path: Text, n: c_uint, keys: Handle, values: Handle) {
         let _ = (kind, n, keys, values);
-        let name = if name.is_null() { "a text without a name".into() } else { text(name)?.to_string_lossy() };
-        state().linker_add(linker, &name, bytes(data, size)?)
-    }
-    cuLinkAddFile_v2(linker: Handle, kind: c_int, path: *const c_char, n: c_uint, keys: Handle, values: Handle) {
-        let _ = (kind, n, keys, values);
-        let path = text(path)?;
+        let path = path.get()?;
         let bytes = read_file(path)?;
         state().linker_add(linker, &path.to_string_lossy(), &bytes)
     }
-    cuLinkComplete(linker: Handle, image: *mut *const c_void, size: *mut usize) {
+    cuLinkComplete(linker: Handle, image: Out<*const c_void>, size: Out<usize>) {
         let (start, length) = state().linker_complete(linker)?;
-        put(image, start)?;
-        put_if_wanted(size, length);
+        image.put(start)?;
+        size.put_if_wanted(length);
         Ok(())
     }
     cuLinkDestroy(linker: Handle) { state().linker_destroy(linker) }
-    cuModuleGetFunction(out: *mut Handle, module: Handle, name: *const c_char) {
-        put(out, state().function(module, text(name)?)?)
+    cuModuleGetFunction(out: Out<Handle>, module: Handle, name: Text) {
+        out.put(state().function(module, name.get()?)?)
     }
-    cuModuleGetGlobal_v2(out: *mut u64, size: *mut usize, module: Handle, name: *const c_char) {
-        let name = text(name)?.to_str().map_err(|_| NOT_FOUND)?;
+    cuModuleGetGlobal_v2(out: Out<u64>, size: Out<usize>, module: Handle, name: Text) {
+        let name = name.get()?.to_str().map_err(|_| NOT_FOUND)?;
         let (address, bytes) = state().symbol(module, name)?;
-        put_if_wanted(out, address);
-        put_if_wanted(size, bytes as usize);
+        out.put_if_wanted(address);
+        size.put_if_wanted(bytes as usize);
         Ok(())
     }
-    cuFuncGetModule(out: *mut Handle, function: Handle) { put(out, state().module_of(function)?) }
-    cuFuncGetName(out: *mut *const c_char, function: Handle) { put(out, state().name_of(function)?) }
-    cuFuncGetAttribute(out: *mut c_int, attribute: c_int, function: Handle) {
+    cuFuncGetModule(out: Out<Handle>, function: Handle) { out.put(state().module_of(function)?) }
+    cuFuncGetName(out: Out<*const c_char>, function: Handle) { out.put(state().name_of(function)?) }
+    cuFuncGetAttribute(out: Out<c_int>, attribute: c_int, function: Handle) {
         let shared = state().shared_size(function)? as c_int;
         // Most threads of a block, static shared memory, registers, PTX and binary version, and the most
         // dynamic shared memory.
-        put(out, match attribute { 0 => 1024, 1 => shared, 4 => 32, 5 | 6 => 80, 8 => 48 << 10, _ => 0 })
+        out.put(match attribute { 0 => 1024, 1 => shared, 4 => 32, 5 | 6 => 80, 8 => 48 << 10, _ => 0 })
     }
 
-    cuMemAlloc_v2(out: *mut u64, size: usize) { alloc(out, size) }
-    cuMemAllocAsync(out: *mut u64, size: usize, stream: Handle) {
+    cuMemAlloc_v2(out: Out<u64>, size: usize) { alloc(out, size) }
+    cuMemAllocAsync(out: Out<u64>, size: usize, stream: Handle) {
         state().stream(stream)?;
         alloc(out, size)
     }
-    cuMemAllocManaged(out: *mut u64, size: usize, flags: c_uint) {
+    cuMemAllocManaged(out: Out<u64>, size: usize, flags: c_uint) {
         let _ = flags;
         alloc(out, size)
     }
-    cuMemAllocPitch_v2(out: *mut u64, pitch: *mut usize, width: usize, height: usize, element: c_uint) {
+    cuMemAllocPitch_v2(out: Out<u64>, pitch: Out<usize>, width: usize, height: usize, element: c_uint) {
         let _ = element;
         let row = width.next_multiple_of(512);
-        put(pitch, row)?;
+        pitch.put(row)?;
         alloc(out, row.checked_mul(height).ok_or(INVALID_VALUE)?)
     }
     cuMemFree_v2(address: u64) { if address == 0 { Ok(()) } else { state().free(address) } }
@@ -247,31 +256,132 @@ calls! {
         state().stream(stream)?;
         state().free(address)
     }
-    cuMemAllocHost_v2(out: *mut u64, size: usize) { alloc_host(out, size) }
-    cuMemHostAlloc(out: *mut u64, size: usize, flags: c_uint) {
+    cuMemAllocHost_v2(out: Out<u64>, size: usize) { alloc_host(out, size) }
+    cuMemHostAlloc(out: Out<u64>, size: usize, flags: c_uint) {
         let _ = flags;
         alloc_host(out, size)
     }
     cuMemFreeHost(address: u64) { state().free_host(address) }
-    cuMemHostGetDevicePointer_v2(out: *mut u64, host: u64, flags: c_uint) {
+    cuMemHostGetDevicePointer_v2(out: Out<u64>, host: u64, flags: c_uint) {
         let _ = flags;
-        put(out, host)
+        out.put(host)
+    }
+    cuMemHostUnregister(host: u64) { Ok(state().device.free(host)?) }
+    cuMemGetInfo_v2(free: Out<usize>, total: Out<usize>) {
+        let used: u64 = state().allocated.values().sum();
+        free.put(TOTAL_MEMORY.saturating_sub(used as usize))?;
+        total.put(TOTAL_MEMORY)
+    }
+    cuMemGetAddressRange_v2(base: Out<u64>, size: Out<usize>, address: u64) {
+        let (start, end) = state().device.allocation(address).ok_or(NOT_FOUND)?;
+        base.put_if_wanted(start);
+        size.put_if_wanted((end - start) as usize);
+        Ok(())
+    }
+    cuMemsetD8_v2(to: u64, value: u8, count: usize) { set(to, &[value], count) }
+    cuMemsetD16_v2(to: u64, value: u16, count: usize) { set(to, &value.to_ne_bytes(), count) }
+    cuMemsetD32_v2(to: u64, value: u32, count: usize) { set(to, &value.to_ne_bytes(), count) }
+    cuMemsetD8Async(to: u64, value: u8, count: usize, stream: Handle) {
+        state().stream(stream)?;
+        set(to, &[value], count)
+    }
+    cuMemsetD16Async(to: u64, value: u16, count: usize, stream: Handle) {
+        state().stream(stream)?;
+        set(to, &value.to_ne_bytes(), count)
+    }
+    cuMemsetD32Async(to: u64, value: u32, count: usize, stream: Handle) {
+        state().stream(stream)?;
+        set(to, &value.to_ne_bytes(), count)
+    }
+
+    cuStreamCreate(out: Out<Handle>, flags: c_uint) {
+        let _ = flags;
+        out.put(state().stream_create())
+    }
+    cuStreamCreateWithPriority(out: Out<Handle>, flags: c_uint, priority: c_int) {
+        let _ = (flags, priority);
+        out.put(state().stream_create())
+    }
+    cuStreamDestroy_v2(stream: Handle) { state().stream_destroy(stream) }
+    cuStreamSynchronize(stream: Handle) { state().stream(stream) }
+    cuStreamQuery(stream: Handle) { state().stream(stream) }
+    cuStreamGetCtx(stream: Handle, out: Out<Handle>) {
+        state().stream(stream)?;
+        out.put(context())
+    }
+    cuStreamIsCapturing(stream: Handle, out: Out<c_int>) {
+        state().stream(stream)?;
+        out.put(0)
+    }
+    cuStreamWaitEvent(stream: Handle, event: Handle, flags: c_uint) {
+        let _ = flags;
+        state().stream(stream)?;
+        state().event(event)
+    }
+    cuEventCreate(out: Out<Handle>, flags: c_uint) {
+        let _ = flags;
+        out.put(state().event_create())
+    }
+    cuEventRecord(event: Handle, stream: Handle) {
+        state().stream(stream)?;
+        state().event_record(event)
+    }
+    cuEventQuery(event: Handle) { state().event(event) }
+    cuEventSynchronize(event: Handle) { state().event(event) }
+    cuEventDestroy_v2(event: Handle) { state().event_destroy(event) }
+    cuEventElapsedTime(out: Out<f32>, start: Handle, end: Handle) {
+        out.put(state().elapsed(start, end)?)
+    }
+    cuOccupancyMaxActiveBlocksPerMultiprocessor(
+        out: Out<c_int>, function: Handle, block_size: c_int, shared_bytes: usize
+    ) {
+        let _ = shared_bytes;
+        state().shared_size(function)?;
+        out.put(2048 / block_size.max(1))
+    }
+    cuGetProcAddress_v2(
+        name: Text, out: Out<Handle>, version: c_int, flags: u64, status: Out<c_int>
+    ) {
+        let _ = (version, flags);
+        let found = newest(name.get()?);
+        status.put_if_wanted(if found.is_ok() { 0 } else { 1 });
+        out.put(found?)
+    }
+    cuGetProcAddress(name: Text, out: Out<Handle>, version: c_int, flags: u64) {
+        let _ = (version, flags);
+        out.put(newest(name.get()?)?)
+    }
+}
+
+unchecked! {
+    cuDeviceGetName(out: Out<c_char>, length: c_int, device: c_int) {
+        if device != 0 { return Err(INVALID_DEVICE) }
+        out.put_text(NAME, usize::try_from(length).unwrap_or(0))
+    }
+    cuPointerGetAttribute(out: Out<c_void>, attribute: c_int, address: u64) {
+        let state = state();
+        let (start, end) = state.device.allocation(address).ok_or(INVALID_VALUE)?;
+        match attribute {
+            1 => out.of().put(context()),
+            2 => out.of().put(if state.pinned.contains_key(&start) { 1u32 } else { 2 }),
+            3 | 4 => out.of().put(address),
+            9 => out.of().put(0u32),
+            11 => out.of().put(start),
+            12 => out.of().put(end - start),
+            _ => Err(NOT_SUPPORTED),
+        }
+    }
+    cuLinkAddData_v2(
+        linker: Handle, kind: c_int, data: *const c_void, size: usize, name: Text,
+        n: c_uint, keys: Handle, values: Handle
+    ) {
+        let _ = (kind, n, keys, values);
+        let name = name.get().map_or("a text without a name".into(), CStr::to_string_lossy);
+        state().linker_add(linker, &name, bytes(data, size)?)
     }
     cuMemHostRegister_v2(host: u64, size: usize, flags: c_uint) {
         let _ = flags;
         register(host, size)
-    }
-    cuMemHostUnregister(host: u64) { Ok(state().device.free(host)?) }
-    cuMemGetInfo_v2(free: *mut usize, total: *mut usize) {
-        let used: u64 = state().allocated.values().sum();
-        put(free, TOTAL_MEMORY.saturating_sub(used as usize))?;
-        put(total, TOTAL_MEMORY)
-    }
-    cuMemGetAddressRange_v2(base: *mut u64, size: *mut usize, address: u64) {
-        let (start, end) = state().device.allocation(address).ok_or(NOT_FOUND)?;
-        put_if_wanted(base, start);
-        put_if_wanted(size, (end - start) as usize);
-        Ok(())
     }
 
     cuMemcpyHtoD_v2(to: u64, from: u64, size: usize) { transfer(to, true, from, false, size) }
@@ -294,70 +404,15 @@ calls! {
         state().stream(stream)?;
         transfer(to, false, from, false, size)
     }
-    cuMemcpy2D_v2(copy: *const Copy2d) { copy_plane(copy) }
-    cuMemcpy2DUnaligned_v2(copy: *const Copy2d) { copy_plane(copy) }
-    cuMemcpy2DAsync_v2(copy: *const Copy2d, stream: Handle) {
+    cuMemcpy2D_v2(copy: In<Copy2d>) { copy_plane(copy) }
+    cuMemcpy2DUnaligned_v2(copy: In<Copy2d>) { copy_plane(copy) }
+    cuMemcpy2DAsync_v2(copy: In<Copy2d>, stream: Handle) {
         state().stream(stream)?;
         copy_plane(copy)
     }
-    cuMemsetD8_v2(to: u64, value: u8, count: usize) { set(to, &[value], count) }
-    cuMemsetD16_v2(to: u64, value: u16, count: usize) { set(to, &value.to_ne_bytes(), count) }
-    cuMemsetD32_v2(to: u64, value: u32, count: usize) { set(to, &value.to_ne_bytes(), count) }
-    cuMemsetD8Async(to: u64, value: u8, count: usize, stream: Handle) {
+    cuLaunchHostFunc(stream: Handle, function: Option<HostFunction>, data: Handle) {
         state().stream(stream)?;
-        set(to, &[value], count)
-    }
-    cuMemsetD16Async(to: u64, value: u16, count: usize, stream: Handle) {
-        state().stream(stream)?;
-        set(to, &value.to_ne_bytes(), count)
-    }
-    cuMemsetD32Async(to: u64, value: u32, count: usize, stream: Handle) {
-        state().stream(stream)?;
-        set(to, &value.to_ne_bytes(), count)
-    }
-
-    cuStreamCreate(out: *mut Handle, flags: c_uint) {
-        let _ = flags;
-        put(out, state().stream_create())
-    }
-    cuStreamCreateWithPriority(out: *mut Handle, flags: c_uint, priority: c_int) {
-        let _ = (flags, priority);
-        put(out, state().stream_create())
-    }
-    cuStreamDestroy_v2(stream: Handle) { state().stream_destroy(stream) }
-    cuStreamSynchronize(stream: Handle) { state().stream(stream) }
-    cuStreamQuery(stream: Handle) { state().stream(stream) }
-    cuStreamGetCtx(stream: Handle, out: *mut Handle) {
-        state().stream(stream)?;
-        put(out, context())
-    }
-    cuStreamIsCapturing(stream: Handle, out: *mut c_int) {
-        state().stream(stream)?;
-        put(out, 0)
-    }
-    cuStreamWaitEvent(stream: Handle, event: Handle, flags: c_uint) {
-        let _ = flags;
-        state().stream(stream)?;
-        state().event(event)
-    }
-    cuEventCreate(out: *mut Handle, flags: c_uint) {
-        let _ = flags;
-        put(out, state().event_create())
-    }
-    cuEventRecord(event: Handle, stream: Handle) {
-        state().stream(stream)?;
-        state().event_record(event)
-    }
-    cuEventQuery(event: Handle) { state().event(event) }
-    cuEventSynchronize(event: Handle) { state().event(event) }
-    cuEventDestroy_v2(event: Handle) { state().event_destroy(event) }
-    cuEventElapsedTime(out: *mut f32, start: Handle, end: Handle) {
-        put(out, state().elapsed(start, end)?)
-    }
-    cuLaunchHostFunc(stream: Handle, function: Option<extern "C" fn(Handle)>, data: Handle) {
-        state().stream(stream)?;
-        function.ok_or(INVALID_VALUE)?(data);
-        Ok(())
+        call_host(function, data)
     }
 
     cuLaunchKernel(
@@ -375,54 +430,22 @@ calls! {
         let request = Request { grid, block, shared_bytes, cooperative: true };
         launch(function, request, stream, params, std::ptr::null_mut())
     }
-    cuLaunchKernelEx(config: *const Config, function: Handle, params: *mut Handle, extra: *mut Handle) {
-        let config = get(config)?;
+    cuLaunchKernelEx(config: In<Config>, function: Handle, params: *mut Handle, extra: *mut Handle) {
+        let config = config.get()?;
         let cooperative = config.is_cooperative()?;
         let Config { grid, block, shared_bytes, stream, .. } = config;
         launch(function, Request { grid, block, shared_bytes, cooperative }, stream, params, extra)
     }
-    cuOccupancyMaxActiveBlocksPerMultiprocessor(
-        out: *mut c_int, function: Handle, block_size: c_int, shared_bytes: usize
-    ) {
-        let _ = shared_bytes;
-        state().shared_size(function)?;
-        put(out, 2048 / block_size.max(1))
-    }
-    cuPointerGetAttribute(out: *mut c_void, attribute: c_int, address: u64) {
-        let state = state();
-        let (start, end) = state.device.allocation(address).ok_or(INVALID_VALUE)?;
-        match attribute {
-            1 => put(out.cast(), context()),
-            2 => put(out.cast(), if state.pinned.contains_key(&start) { 1u32 } else { 2 }),
-            3 | 4 => put(out.cast(), address),
-            9 => put(out.cast(), 0),
-            11 => put(out.cast(), start),
-            12 => put(out.cast(), end - start),
-            _ => Err(NOT_SUPPORTED),
-        }
-    }
-    cuGetProcAddress_v2(
-        name: *const c_char, out: *mut Handle, version: c_int, flags: u64, status: *mut c_int
-    ) {
-        let _ = (version, flags);
-        let found = newest(text(name)?);
-        put_if_wanted(status, if found.is_ok() { 0 } else { 1 });
-        put(out, found?)
-    }
-    cuGetProcAddress(name: *const c_char, out: *mut Handle, version: c_int, flags: u64) {
-        let _ = (version, flags);
-        put(out, newest(text(name)?)?)
-    }
 }
 
-fn read_file(path: &std::ffi::CStr) -> Result<Vec<u8>> {
+fn read_file(path: &CStr) -> Result<Vec<u8>> {
     use std::os::unix::ffi::OsStrExt;
     // 301 is the error for a file that is not found.
     std::fs::read(std::ffi::OsStr::from_bytes(path.to_bytes())).map_err(|_| Code(301))
 }
 
 /// The function of a name, in the version that programs of today mean by it.
-pub(crate) fn newest(name: &std::ffi::CStr) -> Result<Handle> {
+pub(crate) fn newest(name: &CStr) -> Result<Handle> {
     let second = CString::new([name.to_bytes(), b"_v2"].concat()).map_err(|_| NOT_FOUND)?;
     find(&second).or_else(|_| find(name))
 }
@@ -449,7 +472,7 @@ pub(crate) fn error_name(code: Code, prefix: &str) -> Result<*const c_char> {
 }
 
 /// `cudaErrorIllegalAddress` from `ILLEGAL_ADDRESS`.
-fn camel(prefix: &str, name: &std::ffi::CStr) -> String {
+fn camel(prefix: &str, name: &CStr) -> String {
     let mut out = prefix.to_owned();
     for word in name.to_string_lossy().split('_') {
         let (first, rest) = word.split_at(1.min(word.len()));
@@ -510,15 +533,20 @@ pub(crate) struct Attribute {
 
 impl Config {
     /// Whether an attribute asks for a cooperative launch, which is number 2.
-    pub(crate) fn is_cooperative(&self) -> Result<bool> {
-        for at in 0..self.count as usize {
-            // SAFETY: the caller says that there are `count` attributes.
-            let attribute = get(unsafe { self.attributes.add(at) })?;
-            if attribute.id == 2 && attribute.value[0] != 0 {
-                return Ok(true);
-            }
+    ///
+    /// # Safety
+    ///
+    /// As CUDA documents `CUlaunchConfig`: `attributes` is null, or a "list of attributes; nullable if
+    /// numAttrs == 0" with `count` entries.
+    pub(crate) unsafe fn is_cooperative(&self) -> Result<bool> {
+        if self.count != 0 && self.attributes.is_null() {
+            return Err(INVALID_VALUE);
         }
-        Ok(false)
+        Ok((0..self.count as usize).any(|at| {
+            // SAFETY: the list is not null, so that the caller promises `count` entries, and `at` is one.
+            let attribute = unsafe { self.attributes.add(at).read_unaligned() };
+            attribute.id == 2 && attribute.value[0] != 0
+        }))
     }
 }
 
@@ -554,56 +582,98 @@ impl Side {
             4 => (self.device, false),
             _ => return Err(NOT_SUPPORTED),
         };
-        Ok((base + (self.y * self.pitch + self.x) as u64, device))
+        let offset = self.y.checked_mul(self.pitch).and_then(|row| row.checked_add(self.x));
+        let start = offset.and_then(|offset| base.checked_add(offset as u64));
+        Ok((start.ok_or(INVALID_VALUE)?, device))
     }
 }
 
-fn copy_plane(request: *const Copy2d) -> Result {
-    let request = get(request)?;
+/// Copies rows.
+///
+/// # Safety
+///
+/// As CUDA documents `cuMemcpy2D`: each of the `Height` rows of `WidthInBytes` bytes, `srcPitch` and
+/// `dstPitch` apart, keeps the contract of [`transfer`].
+unsafe fn copy_plane(request: In<Copy2d>) -> Result {
+    let request = request.get()?;
     let ((from, from_device), (to, to_device)) = (request.from.start()?, request.to.start()?);
     for row in 0..request.height {
-        let (from, to) =
-            (from + (row * request.from.pitch) as u64, to + (row * request.to.pitch) as u64);
-        transfer(to, to_device, from, from_device, request.width)?;
+        let from = row_start(from, row, request.from.pitch)?;
+        let to = row_start(to, row, request.to.pitch)?;
+        // SAFETY: the caller's promise, of this row.
+        unsafe { transfer(to, to_device, from, from_device, request.width)? };
     }
     Ok(())
 }
 
-fn load(out: *mut Handle, data: *const c_void) -> Result {
-    put(out, state().load(&images(data)?)?)
+/// The address of a row.
+pub(crate) fn row_start(start: u64, row: usize, pitch: usize) -> Result<u64> {
+    let offset = row.checked_mul(pitch).ok_or(INVALID_VALUE)?;
+    start.checked_add(offset as u64).ok_or(INVALID_VALUE)
 }
 
-pub(crate) fn alloc(out: *mut u64, size: usize) -> Result {
+/// Runs a function of the program, as its stream would.
+///
+/// # Safety
+///
+/// As CUDA documents `cuLaunchHostFunc`: the function, if there is one, may be called with the data, from
+/// any thread, once.
+pub(crate) unsafe fn call_host(function: Option<HostFunction>, data: Handle) -> Result {
+    let function = function.ok_or(INVALID_VALUE)?;
+    // SAFETY: the caller's promise.
+    unsafe { function(data) };
+    Ok(())
+}
+
+fn load(out: Out<Handle>, data: Image) -> Result {
+    out.put(state().load(&data.units()?)?)
+}
+
+pub(crate) fn alloc(out: Out<u64>, size: usize) -> Result {
     if size == 0 || out.is_null() {
         return Err(INVALID_VALUE);
     }
-    put(out, state().alloc(size as u64)?)
+    out.put(state().alloc(size as u64)?)
 }
 
-pub(crate) fn alloc_host(out: *mut u64, size: usize) -> Result {
+pub(crate) fn alloc_host(out: Out<u64>, size: usize) -> Result {
     if size == 0 || out.is_null() {
         return Err(INVALID_VALUE);
     }
-    put(out, state().alloc_host(size as u64)?)
+    out.put(state().alloc_host(size as u64)?)
 }
 
-pub(crate) fn register(host: u64, size: usize) -> Result {
+/// Makes memory of the host accessible to kernels.
+///
+/// # Safety
+///
+/// As CUDA documents `cuMemHostRegister`: `size` bytes at `host` are memory of the program, which it keeps
+/// until it calls `cuMemHostUnregister`.
+pub(crate) unsafe fn register(host: u64, size: usize) -> Result {
     if host == 0 || size == 0 {
         return Err(INVALID_VALUE);
     }
-    // SAFETY: the caller keeps the memory until it unregisters it.
+    // SAFETY: the caller promises memory that is valid until `Device::free`, which is what
+    // `cuMemHostUnregister` calls. It is memory of a C program: no Rust code has references to it.
     unsafe { state().device.register(host, size as u64) };
     Ok(())
 }
 
 /// Copies, where each side may have to be on the device.
-pub(crate) fn transfer(
+///
+/// # Safety
+///
+/// As CUDA documents `cuMemcpy` and `cudaMemcpy` ("memory areas may not overlap" is not asked for here): a
+/// side that need not be on the device is, if it is not, memory of the program, of which `size` bytes may
+/// be read at `from` or written at `to` until the call returns.
+pub(crate) unsafe fn transfer(
     to: u64,
     to_device: bool,
     from: u64,
     from_device: bool,
     size: usize,
 ) -> Result {
+    // Held to the end, so that no other thread frees memory of the device before it is copied.
     let state = state();
     state.check()?;
     if to_device {
@@ -615,18 +685,32 @@ pub(crate) fn transfer(
     if size != 0 && (to == 0 || from == 0) {
         return Err(INVALID_VALUE);
     }
-    copy(to, from, size);
+    // SAFETY: a side that must be on the device was found inside one allocation, and stays there while
+    // `state` is held. Of the other side the caller promises it. Neither is memory of Rust's: the device's
+    // is its own mapping, and launches, which access it, hold `state`, too.
+    unsafe { copy(to, from, size) };
     Ok(())
 }
 
+/// Fills memory of the device with a pattern of 1, 2 or 4 bytes.
 pub(crate) fn set(to: u64, pattern: &[u8], count: usize) -> Result {
     let size = count.checked_mul(pattern.len()).ok_or(INVALID_VALUE)?;
-    state().inside(to, size as u64)?;
-    fill(to, pattern, count);
+    let mut state = state();
+    state.inside(to, size as u64)?;
+    let piece = pattern.repeat(count.min(1 << 16));
+    for at in (0..size).step_by(piece.len().max(1)) {
+        state.device.write(to + at as u64, &piece[..piece.len().min(size - at)])?;
+    }
     Ok(())
 }
 
-fn launch(
+/// Runs a kernel.
+///
+/// # Safety
+///
+/// As CUDA documents `cuLaunchKernel`: `params` and `extra` keep the contract of [`arguments`] for the
+/// parameters of the kernel.
+unsafe fn launch(
     function: Handle,
     request: Request,
     stream: Handle,
@@ -635,6 +719,7 @@ fn launch(
 ) -> Result {
     let mut state = state();
     state.stream(stream)?;
-    let args = arguments(&state.params(function)?, params, extra)?;
+    // SAFETY: the caller's promise; these are the parameters of that kernel.
+    let args = unsafe { arguments(&state.params(function)?, params, extra)? };
     state.launch(function, &request, &args)
 }

@@ -3,13 +3,13 @@
 
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
-use std::ffi::{CStr, CString, c_char, c_int, c_uint, c_void};
+use std::ffi::{CString, c_char, c_int, c_uint, c_void};
 use std::sync::{LazyLock, Mutex, MutexGuard, PoisonError};
 
-use crate::abi::{done, find, get, images, put, put_if_wanted, text};
+use crate::abi::{Image, In, Out, Text, done, find};
 use crate::driver::{
-    self, Config, NAME, TOTAL_MEMORY, VERSION, alloc, alloc_host, answers, calls, device_attribute,
-    nothing, register, set, transfer, unsupported,
+    self, Config, HostFunction, NAME, TOTAL_MEMORY, VERSION, alloc, alloc_host, answers, call_host,
+    calls, device_attribute, nothing, register, row_start, set, transfer, unsupported,
 };
 use crate::state::{
     Code, INVALID_DEVICE, INVALID_DEVICE_FUNCTION, INVALID_SYMBOL, INVALID_VALUE, NOT_SUPPORTED,
@@ -17,6 +17,9 @@ use crate::state::{
 };
 
 type Handle = *mut c_void;
+
+/// `cudaStreamCallback_t`. CUDA documents `cudaStreamAddCallback` to call it once, with its own data.
+type StreamCallback = unsafe extern "C" fn(Handle, Code, Handle);
 
 #[derive(Clone, Copy)]
 #[repr(C)]
@@ -28,8 +31,9 @@ struct Dim3 {
 
 /// A fatbin that the program registered; its module is loaded when it is first needed.
 struct Binary {
-    /// One, or those of the units that it was linked of.
-    images: Vec<&'static [u8]>,
+    /// None once the program has unregistered it: then it may be gone. Until then it stays, and what is
+    /// borrowed from it is borrowed from here, so that it is not in use when it goes.
+    image: Option<Image<'static>>,
     module: Option<usize>,
 }
 
@@ -54,7 +58,8 @@ impl Registry {
         if let Some(module) = binary.module {
             return Ok(std::ptr::without_provenance_mut(module));
         }
-        let module = state().load(&binary.images)?;
+        let image = binary.image.as_ref().ok_or(INVALID_DEVICE_FUNCTION)?;
+        let module = state().load(&image.units()?)?;
         binary.module = Some(module.addr());
         Ok(module)
     }
@@ -72,6 +77,18 @@ impl Registry {
         let name = name.to_str().map_err(|_| INVALID_SYMBOL)?;
         state().symbol(module, name).map_err(|_| INVALID_SYMBOL)
     }
+}
+
+/// Calls a function of the driver, as the program sees it: a preloaded library's comes first.
+macro_rules! driver_call {
+    ($name:expr, ($($T:ty),*), $($arg:expr),*) => {{
+        type Function = unsafe extern "C" fn($($T),*) -> Code;
+        // SAFETY: symbols of this name have the type that CUDA documents of it, which is `Function`: in
+        // this library, and in one that a user preloads to be called in its place. The arguments are those
+        // that the program passed to the runtime's function, which CUDA documents to take the same, or
+        // numbers of this device.
+        result(unsafe { std::mem::transmute::<*mut c_void, Function>(find($name)?)($($arg),*) })
+    }};
 }
 
 thread_local! {
@@ -92,9 +109,25 @@ fn answer(result: Result) -> Code {
 macro_rules! remembered {
     ($($name:ident($($arg:ident: $T:ty),*) $body:block)*) => {$(
         #[unsafe(no_mangle)]
-        extern "C" fn $name($($arg: $T),*) -> Code {
+        unsafe extern "C" fn $name($($arg: $T),*) -> Code {
             fn body($($arg: $T),*) -> Result { $body }
             answer(body($($arg),*))
+        }
+    )*};
+}
+
+/// As `unchecked!`, with the error remembered.
+macro_rules! remembered_unchecked {
+    ($($name:ident($($arg:ident: $T:ty),*) $body:block)*) => {$(
+        #[unsafe(no_mangle)]
+        unsafe extern "C" fn $name($($arg: $T),*) -> Code {
+            unsafe fn body($($arg: $T),*) -> Result {
+                // SAFETY: each unsafe function that bodies call asks, under "Safety", for what CUDA's
+                // documentation asks of the caller of the function of C; it gets that caller's parameters.
+                unsafe { $body }
+            }
+            // SAFETY: the C program called by CUDA's documentation.
+            answer(unsafe { body($($arg),*) })
         }
     )*};
 }
@@ -163,49 +196,46 @@ calls! {
 
 remembered! {
     cudaSetDevice(device: c_int) { if device == 0 { Ok(()) } else { Err(INVALID_DEVICE) } }
-    cudaDeviceGetStreamPriorityRange(least: *mut c_int, most: *mut c_int) {
-        put_if_wanted(least, 0);
-        put_if_wanted(most, 0);
+    cudaDeviceGetStreamPriorityRange(least: Out<c_int>, most: Out<c_int>) {
+        least.put_if_wanted(0);
+        most.put_if_wanted(0);
         Ok(())
     }
-    cudaDeviceGetAttribute(out: *mut c_int, attribute: c_int, device: c_int) {
+    cudaDeviceGetAttribute(out: Out<c_int>, attribute: c_int, device: c_int) {
         if device != 0 { return Err(INVALID_DEVICE) }
-        put(out, device_attribute(attribute))
+        out.put(device_attribute(attribute))
     }
-    cudaGetDeviceProperties_v2(out: *mut [u8; PROPERTIES_SIZE], device: c_int) {
+    cudaGetDeviceProperties_v2(out: Out<[u8; PROPERTIES_SIZE]>, device: c_int) {
         if device != 0 { return Err(INVALID_DEVICE) }
-        put(out, properties())
+        out.put(properties())
     }
-    cudaDeviceSynchronize() { synchronize(c"cuCtxSynchronize", None) }
-    cudaThreadSynchronize() { synchronize(c"cuCtxSynchronize", None) }
+    cudaDeviceSynchronize() { driver_call!(c"cuCtxSynchronize", (), ) }
+    cudaThreadSynchronize() { driver_call!(c"cuCtxSynchronize", (), ) }
     cudaDeviceReset() {
-        let reset = find(c"cuDevicePrimaryCtxReset_v2")?;
-        // SAFETY: the driver's function of this name has this type.
-        let reset: extern "C" fn(c_int) -> Code = unsafe { std::mem::transmute(reset) };
         registry().binaries.iter_mut().for_each(|binary| binary.module = None);
-        result(reset(0))
+        driver_call!(c"cuDevicePrimaryCtxReset_v2", (c_int), 0)
     }
 
-    cudaMalloc(out: *mut u64, size: usize) {
+    cudaMalloc(out: Out<u64>, size: usize) {
         // Nothing is a valid size here, not for the driver.
-        if size == 0 { return put(out, 0) }
+        if size == 0 { return out.put(0) }
         alloc(out, size)
     }
-    cudaMallocAsync(out: *mut u64, size: usize, stream: Handle) {
+    cudaMallocAsync(out: Out<u64>, size: usize, stream: Handle) {
         state().stream(stream)?;
         alloc(out, size)
     }
-    cudaMallocManaged(out: *mut u64, size: usize, flags: c_uint) {
+    cudaMallocManaged(out: Out<u64>, size: usize, flags: c_uint) {
         let _ = flags;
         alloc(out, size)
     }
-    cudaMallocPitch(out: *mut u64, pitch: *mut usize, width: usize, height: usize) {
+    cudaMallocPitch(out: Out<u64>, pitch: Out<usize>, width: usize, height: usize) {
         let row = width.next_multiple_of(512);
-        put(pitch, row)?;
+        pitch.put(row)?;
         alloc(out, row.checked_mul(height).ok_or(INVALID_VALUE)?)
     }
-    cudaMallocHost(out: *mut u64, size: usize) { alloc_host(out, size) }
-    cudaHostAlloc(out: *mut u64, size: usize, flags: c_uint) {
+    cudaMallocHost(out: Out<u64>, size: usize) { alloc_host(out, size) }
+    cudaHostAlloc(out: Out<u64>, size: usize, flags: c_uint) {
         let _ = flags;
         alloc_host(out, size)
     }
@@ -215,21 +245,17 @@ remembered! {
         state().free(address)
     }
     cudaFreeHost(address: u64) { if address == 0 { Ok(()) } else { state().free_host(address) } }
-    cudaHostRegister(host: u64, size: usize, flags: c_uint) {
-        let _ = flags;
-        register(host, size)
-    }
     cudaHostUnregister(host: u64) { Ok(state().device.free(host)?) }
-    cudaHostGetDevicePointer(out: *mut u64, host: u64, flags: c_uint) {
+    cudaHostGetDevicePointer(out: Out<u64>, host: u64, flags: c_uint) {
         let _ = flags;
-        put(out, host)
+        out.put(host)
     }
-    cudaMemGetInfo(free: *mut usize, total: *mut usize) {
+    cudaMemGetInfo(free: Out<usize>, total: Out<usize>) {
         let used: u64 = state().allocated.values().sum();
-        put(free, TOTAL_MEMORY.saturating_sub(used as usize))?;
-        put(total, TOTAL_MEMORY)
+        free.put(TOTAL_MEMORY.saturating_sub(used as usize))?;
+        total.put(TOTAL_MEMORY)
     }
-    cudaPointerGetAttributes(out: *mut Pointer, address: u64) {
+    cudaPointerGetAttributes(out: Out<Pointer>, address: u64) {
         let state = state();
         let found = state.device.allocation(address);
         let kind = match found {
@@ -238,7 +264,95 @@ remembered! {
             Some(_) => 2,
         };
         let device = if kind == 0 { 0 } else { address };
-        put(out, Pointer { kind, ordinal: 0, device, host: if kind == 2 { 0 } else { address } })
+        out.put(Pointer { kind, ordinal: 0, device, host: if kind == 2 { 0 } else { address } })
+    }
+    cudaMemset(to: u64, value: c_int, size: usize) { set(to, &[value as u8], size) }
+    cudaMemsetAsync(to: u64, value: c_int, size: usize, stream: Handle) {
+        state().stream(stream)?;
+        set(to, &[value as u8], size)
+    }
+    cudaMemset2D(to: u64, pitch: usize, value: c_int, width: usize, height: usize) {
+        (0..height).try_for_each(|row| set(row_start(to, row, pitch)?, &[value as u8], width))
+    }
+    cudaGetSymbolAddress(out: Out<u64>, symbol: *const c_void) { out.put(registry().variable(symbol)?.0) }
+    cudaGetSymbolSize(out: Out<usize>, symbol: *const c_void) {
+        out.put(registry().variable(symbol)?.1 as usize)
+    }
+
+    cudaStreamCreate(out: Out<Handle>) { out.put(state().stream_create()) }
+    cudaStreamCreateWithFlags(out: Out<Handle>, flags: c_uint) {
+        let _ = flags;
+        out.put(state().stream_create())
+    }
+    cudaStreamCreateWithPriority(out: Out<Handle>, flags: c_uint, priority: c_int) {
+        let _ = (flags, priority);
+        out.put(state().stream_create())
+    }
+    cudaStreamDestroy(stream: Handle) { state().stream_destroy(stream) }
+    cudaStreamSynchronize(stream: Handle) { driver_call!(c"cuStreamSynchronize", (Handle), stream) }
+    cudaStreamQuery(stream: Handle) { state().stream(stream) }
+    cudaStreamIsCapturing(stream: Handle, out: Out<c_int>) {
+        state().stream(stream)?;
+        out.put(0)
+    }
+    cudaStreamWaitEvent(stream: Handle, event: Handle, flags: c_uint) {
+        let _ = flags;
+        state().stream(stream)?;
+        state().event(event)
+    }
+    cudaEventCreate(out: Out<Handle>) { out.put(state().event_create()) }
+    cudaEventCreateWithFlags(out: Out<Handle>, flags: c_uint) {
+        let _ = flags;
+        out.put(state().event_create())
+    }
+    cudaEventRecord(event: Handle, stream: Handle) {
+        state().stream(stream)?;
+        state().event_record(event)
+    }
+    cudaEventRecordWithFlags(event: Handle, stream: Handle, flags: c_uint) {
+        let _ = flags;
+        state().stream(stream)?;
+        state().event_record(event)
+    }
+    cudaEventQuery(event: Handle) { state().event(event) }
+    cudaEventSynchronize(event: Handle) { state().event(event) }
+    cudaEventElapsedTime(out: Out<f32>, start: Handle, end: Handle) { out.put(state().elapsed(start, end)?) }
+    cudaEventDestroy(event: Handle) { state().event_destroy(event) }
+
+    cudaFuncGetAttributes(out: Out<[u64; 18]>, function: *const c_void) {
+        let kernel = registry().kernel(function)?;
+        // Bytes of shared, constant and local memory; then, as pairs of 32 bits, the most threads and the
+        // registers, and the versions of PTX and binary.
+        let mut attributes = [0u64; 18];
+        attributes[0] = state().shared_size(kernel)?;
+        attributes[3] = 1024 | 32 << 32;
+        attributes[4] = 80 | 80 << 32;
+        out.put(attributes)
+    }
+    cudaOccupancyMaxActiveBlocksPerMultiprocessor(
+        out: Out<c_int>, function: *const c_void, block_size: c_int, shared_bytes: usize
+    ) {
+        occupancy(out, function, block_size, shared_bytes)
+    }
+    cudaOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(
+        out: Out<c_int>, function: *const c_void, block_size: c_int, shared_bytes: usize, flags: c_uint
+    ) {
+        let _ = flags;
+        occupancy(out, function, block_size, shared_bytes)
+    }
+    cudaGetFuncBySymbol(out: Out<Handle>, function: *const c_void) { out.put(registry().kernel(function)?) }
+    cudaGetDriverEntryPoint(name: Text, out: Out<Handle>, flags: u64, status: Out<c_int>) {
+        let _ = flags;
+        let found = driver::newest(name.get()?);
+        status.put_if_wanted(if found.is_ok() { 0 } else { 1 });
+        out.put(found?)
+    }
+}
+
+remembered_unchecked! {
+    cudaHostRegister(host: u64, size: usize, flags: c_uint) {
+        let _ = flags;
+        register(host, size)
     }
 
     cudaMemcpy(to: u64, from: u64, size: usize, kind: c_int) { copy_kind(to, from, size, kind) }
@@ -254,14 +368,6 @@ remembered! {
     ) {
         state().stream(stream)?;
         copy_rows((to, to_pitch), (from, pitch), width, height, kind)
-    }
-    cudaMemset(to: u64, value: c_int, size: usize) { set(to, &[value as u8], size) }
-    cudaMemsetAsync(to: u64, value: c_int, size: usize, stream: Handle) {
-        state().stream(stream)?;
-        set(to, &[value as u8], size)
-    }
-    cudaMemset2D(to: u64, pitch: usize, value: c_int, width: usize, height: usize) {
-        (0..height).try_for_each(|row| set(to + (row * pitch) as u64, &[value as u8], width))
     }
     cudaMemcpyToSymbol(symbol: *const c_void, from: u64, size: usize, offset: usize, kind: c_int) {
         to_symbol(symbol, from, size, offset, kind)
@@ -281,107 +387,34 @@ remembered! {
         state().stream(stream)?;
         from_symbol(to, symbol, size, offset, kind)
     }
-    cudaGetSymbolAddress(out: *mut u64, symbol: *const c_void) { put(out, registry().variable(symbol)?.0) }
-    cudaGetSymbolSize(out: *mut usize, symbol: *const c_void) {
-        put(out, registry().variable(symbol)?.1 as usize)
-    }
-
-    cudaStreamCreate(out: *mut Handle) { put(out, state().stream_create()) }
-    cudaStreamCreateWithFlags(out: *mut Handle, flags: c_uint) {
-        let _ = flags;
-        put(out, state().stream_create())
-    }
-    cudaStreamCreateWithPriority(out: *mut Handle, flags: c_uint, priority: c_int) {
-        let _ = (flags, priority);
-        put(out, state().stream_create())
-    }
-    cudaStreamDestroy(stream: Handle) { state().stream_destroy(stream) }
-    cudaStreamSynchronize(stream: Handle) { synchronize(c"cuStreamSynchronize", Some(stream)) }
-    cudaStreamQuery(stream: Handle) { state().stream(stream) }
-    cudaStreamIsCapturing(stream: Handle, out: *mut c_int) {
-        state().stream(stream)?;
-        put(out, 0)
-    }
-    cudaStreamWaitEvent(stream: Handle, event: Handle, flags: c_uint) {
-        let _ = flags;
-        state().stream(stream)?;
-        state().event(event)
-    }
     cudaStreamAddCallback(
-        stream: Handle, function: Option<extern "C" fn(Handle, Code, Handle)>, data: Handle, flags: c_uint
+        stream: Handle, function: Option<StreamCallback>, data: Handle, flags: c_uint
     ) {
         let _ = flags;
         state().stream(stream)?;
         function.ok_or(INVALID_VALUE)?(stream, SUCCESS, data);
         Ok(())
     }
-    cudaLaunchHostFunc(stream: Handle, function: Option<extern "C" fn(Handle)>, data: Handle) {
+    cudaLaunchHostFunc(stream: Handle, function: Option<HostFunction>, data: Handle) {
         state().stream(stream)?;
-        function.ok_or(INVALID_VALUE)?(data);
-        Ok(())
-    }
-    cudaEventCreate(out: *mut Handle) { put(out, state().event_create()) }
-    cudaEventCreateWithFlags(out: *mut Handle, flags: c_uint) {
-        let _ = flags;
-        put(out, state().event_create())
-    }
-    cudaEventRecord(event: Handle, stream: Handle) {
-        state().stream(stream)?;
-        state().event_record(event)
-    }
-    cudaEventRecordWithFlags(event: Handle, stream: Handle, flags: c_uint) {
-        let _ = flags;
-        state().stream(stream)?;
-        state().event_record(event)
-    }
-    cudaEventQuery(event: Handle) { state().event(event) }
-    cudaEventSynchronize(event: Handle) { state().event(event) }
-    cudaEventElapsedTime(out: *mut f32, start: Handle, end: Handle) { put(out, state().elapsed(start, end)?) }
-    cudaEventDestroy(event: Handle) { state().event_destroy(event) }
-
-    cudaFuncGetAttributes(out: *mut [u64; 18], function: *const c_void) {
-        let kernel = registry().kernel(function)?;
-        // Bytes of shared, constant and local memory; then, as pairs of 32 bits, the most threads and the
-        // registers, and the versions of PTX and binary.
-        let mut attributes = [0u64; 18];
-        attributes[0] = state().shared_size(kernel)?;
-        attributes[3] = 1024 | 32 << 32;
-        attributes[4] = 80 | 80 << 32;
-        put(out, attributes)
-    }
-    cudaOccupancyMaxActiveBlocksPerMultiprocessor(
-        out: *mut c_int, function: *const c_void, block_size: c_int, shared_bytes: usize
-    ) {
-        occupancy(out, function, block_size, shared_bytes)
-    }
-    cudaOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(
-        out: *mut c_int, function: *const c_void, block_size: c_int, shared_bytes: usize, flags: c_uint
-    ) {
-        let _ = flags;
-        occupancy(out, function, block_size, shared_bytes)
-    }
-    cudaGetFuncBySymbol(out: *mut Handle, function: *const c_void) { put(out, registry().kernel(function)?) }
-    cudaGetDriverEntryPoint(name: *const c_char, out: *mut Handle, flags: u64, status: *mut c_int) {
-        let _ = flags;
-        let found = driver::newest(text(name)?);
-        put_if_wanted(status, if found.is_ok() { 0 } else { 1 });
-        put(out, found?)
+        call_host(function, data)
     }
 
     cudaLaunchKernel(
         function: *const c_void, grid: Dim3, block: Dim3, args: *mut Handle, shared_bytes: usize, stream: Handle
     ) {
-        launch(c"cuLaunchKernel", function, grid, block, args, shared_bytes, stream)
+        launch(Launch { stub: function, grid, block, args, shared_bytes, stream, cooperative: false })
     }
     cudaLaunchCooperativeKernel(
         function: *const c_void, grid: Dim3, block: Dim3, args: *mut Handle, shared_bytes: usize, stream: Handle
     ) {
-        launch(c"cuLaunchCooperativeKernel", function, grid, block, args, shared_bytes, stream)
+        launch(Launch { stub: function, grid, block, args, shared_bytes, stream, cooperative: true })
     }
-    cudaLaunchKernelExC(config: *const RuntimeConfig, function: *const c_void, args: *mut Handle) {
-        let config = get(config)?;
-        let name = if config.driver().is_cooperative()? { c"cuLaunchCooperativeKernel" } else { c"cuLaunchKernel" };
-        launch(name, function, config.grid, config.block, args, config.shared_bytes, config.stream)
+    cudaLaunchKernelExC(config: In<RuntimeConfig>, function: *const c_void, args: *mut Handle) {
+        let config = config.get()?;
+        let cooperative = config.driver().is_cooperative()?;
+        let RuntimeConfig { grid, block, shared_bytes, stream, .. } = config;
+        launch(Launch { stub: function, grid, block, args, shared_bytes, stream, cooperative })
     }
 }
 
@@ -431,11 +464,11 @@ extern "C" fn cudaGetErrorString(code: Code) -> *const c_char {
 }
 
 #[unsafe(no_mangle)]
-extern "C" fn __cudaRegisterFatBinary(wrapper: *const c_void) -> *mut Handle {
+unsafe extern "C" fn __cudaRegisterFatBinary(wrapper: Image<'static>) -> *mut Handle {
+    // `'static` is until `__cudaUnregisterFatBinary`: the start-up code that clang and nvcc emit registers
+    // constants of the program or library, and unregisters them before that is unloaded.
     let mut registry = registry();
-    // An image that cannot be read is an empty one: launches of its kernels tell.
-    let images = images(wrapper).unwrap_or_else(|_| vec![&[][..]]);
-    registry.binaries.push(Binary { images, module: None });
+    registry.binaries.push(Binary { image: Some(wrapper), module: None });
     std::ptr::without_provenance_mut(registry.binaries.len() * 16)
 }
 
@@ -447,7 +480,11 @@ fn binary(handle: *mut Handle) -> usize {
 extern "C" fn __cudaRegisterFatBinaryEnd(_: *mut Handle) {}
 
 #[unsafe(no_mangle)]
-extern "C" fn __cudaUnregisterFatBinary(_: *mut Handle) {}
+extern "C" fn __cudaUnregisterFatBinary(handle: *mut Handle) {
+    if let Some(binary) = registry().binaries.get_mut(binary(handle)) {
+        binary.image = None;
+    }
+}
 
 #[unsafe(no_mangle)]
 extern "C" fn __cudaInitModule(_: *mut Handle) -> c_char {
@@ -455,11 +492,11 @@ extern "C" fn __cudaInitModule(_: *mut Handle) -> c_char {
 }
 
 #[unsafe(no_mangle)]
-extern "C" fn __cudaRegisterFunction(
+unsafe extern "C" fn __cudaRegisterFunction(
     handle: *mut Handle,
     stub: *const c_void,
     _device_function: *mut c_char,
-    name: *const c_char,
+    name: Text,
     _thread_limit: c_int,
     _tid: Handle,
     _bid: Handle,
@@ -467,23 +504,23 @@ extern "C" fn __cudaRegisterFunction(
     _grid: Handle,
     _warp_size: *mut c_int,
 ) {
-    if let Ok(name) = text(name) {
+    if let Ok(name) = name.get() {
         registry().kernels.insert(stub.addr(), (binary(handle), name.to_owned()));
     }
 }
 
 #[unsafe(no_mangle)]
-extern "C" fn __cudaRegisterVar(
+unsafe extern "C" fn __cudaRegisterVar(
     handle: *mut Handle,
     stub: *const c_void,
     _device_address: *mut c_char,
-    name: *const c_char,
+    name: Text,
     _external: c_int,
     _size: usize,
     _constant: c_int,
     _global: c_int,
 ) {
-    if let Ok(name) = text(name) {
+    if let Ok(name) = name.get() {
         registry().variables.insert(stub.addr(), (binary(handle), name.to_owned()));
     }
 }
@@ -500,17 +537,17 @@ extern "C" fn __cudaPushCallConfiguration(
 }
 
 #[unsafe(no_mangle)]
-extern "C" fn __cudaPopCallConfiguration(
-    grid: *mut Dim3,
-    block: *mut Dim3,
-    shared_bytes: *mut usize,
-    stream: *mut usize,
+unsafe extern "C" fn __cudaPopCallConfiguration(
+    grid: Out<Dim3>,
+    block: Out<Dim3>,
+    shared_bytes: Out<usize>,
+    stream: Out<usize>,
 ) -> Code {
     let Some(top) = CONFIGURATIONS.with_borrow_mut(Vec::pop) else { return INVALID_VALUE };
-    put_if_wanted(grid, top.0);
-    put_if_wanted(block, top.1);
-    put_if_wanted(shared_bytes, top.2);
-    put_if_wanted(stream, top.3);
+    grid.put_if_wanted(top.0);
+    block.put_if_wanted(top.1);
+    shared_bytes.put_if_wanted(top.2);
+    stream.put_if_wanted(top.3);
     SUCCESS
 }
 
@@ -518,71 +555,109 @@ fn result(code: Code) -> Result {
     if code == SUCCESS { Ok(()) } else { Err(code) }
 }
 
-/// Launches through the driver's function, as the program sees it.
-fn launch(
-    name: &CStr,
+/// A launch, as the runtime's functions take it.
+struct Launch {
     stub: *const c_void,
     grid: Dim3,
     block: Dim3,
     args: *mut Handle,
     shared_bytes: usize,
     stream: Handle,
-) -> Result {
-    type Launch = extern "C" fn(
-        Handle,
-        c_uint,
-        c_uint,
-        c_uint,
-        c_uint,
-        c_uint,
-        c_uint,
-        c_uint,
-        Handle,
-        *mut Handle,
-        *mut Handle,
-    ) -> Code;
-    state().check()?;
-    let kernel = registry().kernel(stub)?;
-    // SAFETY: the driver's function has this type; the cooperative one lacks the last parameter, which a
-    // function of C does not see.
-    let launch: Launch = unsafe { std::mem::transmute(find(name)?) };
-    let shared = c_uint::try_from(shared_bytes).map_err(|_| INVALID_VALUE)?;
-    let none = std::ptr::null_mut();
-    result(launch(
-        kernel, grid.x, grid.y, grid.z, block.x, block.y, block.z, shared, stream, args, none,
-    ))
+    cooperative: bool,
 }
 
-/// Waits through the driver's function, as the program sees it.
-fn synchronize(name: &CStr, stream: Option<Handle>) -> Result {
-    // SAFETY: both functions return a code, and one that takes no parameter does not see it.
-    let wait: extern "C" fn(Handle) -> Code = unsafe { std::mem::transmute(find(name)?) };
-    result(wait(stream.unwrap_or(std::ptr::null_mut())))
+/// Launches through the driver's function, as the program sees it.
+///
+/// # Safety
+///
+/// As CUDA documents `cudaLaunchKernel`: "if the kernel has N parameters the args should point to array of N
+/// pointers", each to an argument.
+unsafe fn launch(launch: Launch) -> Result {
+    let Launch { stub, grid: g, block: b, args, stream, .. } = launch;
+    state().check()?;
+    let kernel = registry().kernel(stub)?;
+    let shared = c_uint::try_from(launch.shared_bytes).map_err(|_| INVALID_VALUE)?;
+    let none = std::ptr::null_mut();
+    // `args` is `kernelParams` of the driver's function, with the same contract, which the caller keeps.
+    if launch.cooperative {
+        driver_call!(
+            c"cuLaunchCooperativeKernel",
+            (Handle, c_uint, c_uint, c_uint, c_uint, c_uint, c_uint, c_uint, Handle, *mut Handle),
+            kernel,
+            g.x,
+            g.y,
+            g.z,
+            b.x,
+            b.y,
+            b.z,
+            shared,
+            stream,
+            args
+        )
+    } else {
+        driver_call!(
+            c"cuLaunchKernel",
+            (
+                Handle,
+                c_uint,
+                c_uint,
+                c_uint,
+                c_uint,
+                c_uint,
+                c_uint,
+                c_uint,
+                Handle,
+                *mut Handle,
+                *mut Handle
+            ),
+            kernel,
+            g.x,
+            g.y,
+            g.z,
+            b.x,
+            b.y,
+            b.z,
+            shared,
+            stream,
+            args,
+            none
+        )
+    }
 }
 
 fn occupancy(
-    out: *mut c_int,
+    out: Out<c_int>,
     function: *const c_void,
     block_size: c_int,
     _shared: usize,
 ) -> Result {
     registry().kernel(function)?;
-    put(out, 2048 / block_size.max(1))
+    out.put(2048 / block_size.max(1))
 }
 
 /// Copies in a direction: 0 host to host, 1 to the device, 2 from it, 3 on it, 4 whichever it is.
-fn copy_kind(to: u64, from: u64, size: usize, kind: c_int) -> Result {
-    match kind {
-        0 | 4 => transfer(to, false, from, false, size),
-        1 => transfer(to, true, from, false, size),
-        2 => transfer(to, false, from, true, size),
-        3 => transfer(to, true, from, true, size),
+///
+/// # Safety
+///
+/// That of [`transfer`], for the sides that the direction does not put on the device.
+unsafe fn copy_kind(to: u64, from: u64, size: usize, kind: c_int) -> Result {
+    let (to_device, from_device) = match kind {
+        0 | 4 => (false, false),
+        1 => (true, false),
+        2 => (false, true),
+        3 => (true, true),
         // 21 is the error for a direction that does not exist.
-        _ => Err(Code(21)),
-    }
+        _ => return Err(Code(21)),
+    };
+    // SAFETY: the caller's promise.
+    unsafe { transfer(to, to_device, from, from_device, size) }
 }
 
-fn copy_rows(
+/// # Safety
+///
+/// As CUDA documents `cudaMemcpy2D`: each of `height` rows of `width` bytes keeps the contract of
+/// [`copy_kind`].
+unsafe fn copy_rows(
     to: (u64, usize),
     from: (u64, usize),
     width: usize,
@@ -593,7 +668,9 @@ fn copy_rows(
         return Err(INVALID_VALUE);
     }
     (0..height).try_for_each(|row| {
-        copy_kind(to.0 + (row * to.1) as u64, from.0 + (row * from.1) as u64, width, kind)
+        let (to, from) = (row_start(to.0, row, to.1)?, row_start(from.0, row, from.1)?);
+        // SAFETY: the caller's promise, of this row.
+        unsafe { copy_kind(to, from, width, kind) }
     })
 }
 
@@ -607,12 +684,34 @@ fn inside(symbol: *const c_void, offset: usize, size: usize) -> Result<u64> {
     Ok(address + offset as u64)
 }
 
-fn to_symbol(symbol: *const c_void, from: u64, size: usize, offset: usize, kind: c_int) -> Result {
-    copy_kind(inside(symbol, offset, size)?, from, size, kind)
+/// # Safety
+///
+/// As CUDA documents `cudaMemcpyToSymbol`: `size` bytes at `from` keep the contract of [`copy_kind`].
+unsafe fn to_symbol(
+    symbol: *const c_void,
+    from: u64,
+    size: usize,
+    offset: usize,
+    kind: c_int,
+) -> Result {
+    let to = inside(symbol, offset, size)?;
+    // SAFETY: `to` is inside a variable of the device; of `from` the caller promises it.
+    unsafe { copy_kind(to, from, size, kind) }
 }
 
-fn from_symbol(to: u64, symbol: *const c_void, size: usize, offset: usize, kind: c_int) -> Result {
-    copy_kind(to, inside(symbol, offset, size)?, size, kind)
+/// # Safety
+///
+/// As CUDA documents `cudaMemcpyFromSymbol`: `size` bytes at `to` keep the contract of [`copy_kind`].
+unsafe fn from_symbol(
+    to: u64,
+    symbol: *const c_void,
+    size: usize,
+    offset: usize,
+    kind: c_int,
+) -> Result {
+    let from = inside(symbol, offset, size)?;
+    // SAFETY: `from` is inside a variable of the device; of `to` the caller promises it.
+    unsafe { copy_kind(to, from, size, kind) }
 }
 
 const PROPERTIES_SIZE: usize = 1032;

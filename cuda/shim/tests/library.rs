@@ -87,6 +87,7 @@ fn the_driver_and_the_runtime_do_what_a_program_asks() {
     links_modules();
     refuses_what_is_wrong();
     the_runtime_goes_through_the_driver();
+    what_is_unregistered_is_not_read();
     errors_of_kernels_stay();
 }
 
@@ -316,6 +317,24 @@ fn the_runtime_goes_through_the_driver() {
     assert_eq!(call!(cudaDeviceSynchronize()), 0);
     assert_eq!(call!(cudaMemcpy(values.as_mut_ptr(), data, 16, 4)), 0);
     assert_eq!(values, [201, 202, 203, 204]);
+}
+
+/// A library that is unloaded unregisters its container, which is gone then.
+fn what_is_unregistered_is_not_read() {
+    let container = fatbin(PTX.as_bytes(), 0, 0);
+    let wrapper = [0x4662_43b1 | 1 << 32, container.as_ptr().expose_provenance() as u64, 0];
+    static KERNEL: u8 = 0;
+    let kernel = &raw const KERNEL;
+    // SAFETY: the function has this type; the wrapper is unregistered before it goes.
+    let register: extern "C" fn(usize) -> usize =
+        unsafe { std::mem::transmute(function("__cudaRegisterFatBinary")) };
+    let handle = register(wrapper.as_ptr() as usize);
+    let name = c"add".as_ptr();
+    call!(__cudaRegisterFunction(handle, kernel, name, name, 0, 0, 0, 0, 0, 0));
+    call!(__cudaUnregisterFatBinary(handle));
+    let mut found = 0usize;
+    assert_eq!(call!(cudaGetFuncBySymbol(&raw mut found, kernel)), 98);
+    assert_eq!(call!(cudaGetLastError()), 98);
 }
 
 fn errors_of_kernels_stay() {
