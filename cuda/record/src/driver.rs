@@ -5,11 +5,18 @@ use std::fmt;
 use std::mem;
 use std::ptr;
 
+use zerocopy::{FromBytes, IntoBytes};
+
 use crate::hooks;
 
 pub(crate) type Status = c_uint;
 pub(crate) type Address = u64;
 /// A context, module, function, stream or event.
+///
+/// Invariant of the crate: each was given by the driver or is a parameter of the program's own call to the
+/// driver, or it is one of the numbers that CUDA defines (0, CU_STREAM_PER_THREAD); and it is not used after
+/// the call that ends it: `recorder::unload` forgets those of a module or context before that goes, and
+/// `Driver::drop_event` is the last use of an event.
 pub(crate) type Handle = *mut c_void;
 
 pub(crate) const SUCCESS: Status = 0;
@@ -63,7 +70,9 @@ macro_rules! calls {
             pub(crate) fn load() -> Self {
                 let library = hooks::library();
                 Self {
-                    // SAFETY: the symbols have these types in every version of CUDA from 11 on.
+                    // SAFETY: each symbol's type is that of the function of this name in CUDA's Driver API,
+                    // from 11.0 on: names with `_v2` were made so that the type of a name never changes. Null is
+                    // None (`Option` of a function pointer). `real` gets a string with a zero byte at its end.
                     $($name: unsafe {
                         mem::transmute::<*mut c_void, Option<unsafe extern "C" fn($($argument),*) -> Status>>(
                             hooks::real(library, concat!($symbol, "\0").as_ptr().cast()),
@@ -108,8 +117,10 @@ macro_rules! call {
     ($driver:expr, $name:ident, $symbol:literal $(, $argument:expr)*) => {
         match $driver.$name {
             None => Err(Failure { call: $symbol, status: None, name: String::new() }),
-            // SAFETY: the arguments are what the interface asks for; out-parameters are written to
-            // variables of the caller, and memory is as long as the caller says.
+            // SAFETY: the function has this type (`Driver::load`). Handles keep their type's invariant,
+            // and addresses of the device are checked by the driver. Pointers to results are made of `&mut` in the
+            // call itself; names are of a `CStr`; the two copies are methods that own the memory they pass, or
+            // are unsafe to call.
             Some(function) => $driver.check($symbol, unsafe { function($($argument),*) }),
         }
     };
@@ -122,11 +133,12 @@ impl Driver {
         }
         let mut name = ptr::null();
         let named = self.get_error_name.is_some_and(|function| {
-            // SAFETY: it writes a pointer to text that lives as long as the driver.
+            // SAFETY: it writes a pointer to `name`, which is a variable of that type.
             unsafe { function(status, &mut name) == SUCCESS }
         });
         let name = match named && !name.is_null() {
-            // SAFETY: as above.
+            // SAFETY: "address of a NULL-terminated string" in CUDA's documentation of cuGetErrorName, a
+            // constant of the driver, which is loaded until the process ends; copied at once.
             true => unsafe { CStr::from_ptr(name) }.to_string_lossy().into_owned(),
             false => "unknown error".to_owned(),
         };
@@ -182,7 +194,9 @@ impl Driver {
     pub(crate) fn name(&self, function: Handle) -> Result<String> {
         let mut name = ptr::null();
         call!(self, function_name, "cuFuncGetName", &mut name, function)?;
-        // SAFETY: the text belongs to the module.
+        // SAFETY: the call succeeded, so `name` is "a null-terminated string" in CUDA's documentation of
+        // cuFuncGetName. It belongs to the module, which the program is launching a kernel of, so that it
+        // is loaded; copied at once.
         Ok(unsafe { CStr::from_ptr(name) }.to_string_lossy().into_owned())
     }
 
@@ -219,14 +233,35 @@ impl Driver {
         call!(self, set, "cuMemsetD8Async", address, 0, size, stream)
     }
 
-    /// `from` must live until the stream has come there.
-    pub(crate) fn to_device(&self, to: Address, from: &[u8], stream: Handle) -> Result<()> {
+    /// Copies to the device when the stream comes there.
+    ///
+    /// # Safety
+    ///
+    /// Until then `from` must stay where it is, and unchanged: the copy may read it at any time.
+    pub(crate) unsafe fn to_device(&self, to: Address, from: &[u8], stream: Handle) -> Result<()> {
         call!(self, to_device, "cuMemcpyHtoDAsync", to, from.as_ptr().cast(), from.len(), stream)
     }
 
-    /// `to` must live until the stream has come there.
-    pub(crate) fn to_host(&self, to: &mut [u8], from: Address, stream: Handle) -> Result<()> {
-        call!(self, to_host, "cuMemcpyDtoHAsync", to.as_mut_ptr().cast(), from, to.len(), stream)
+    /// Fills buffers from the device, in a stream, and waits until they are full.
+    pub(crate) fn read<T: FromBytes + IntoBytes>(
+        &self,
+        mut buffers: Vec<(Address, Vec<T>)>,
+        stream: Handle,
+    ) -> Result<Vec<Vec<T>>> {
+        let mut outcome = Ok(());
+        for (from, to) in &mut buffers {
+            let to = to.as_mut_slice().as_mut_bytes();
+            if outcome.is_ok() && !to.is_empty() {
+                let (start, size) = (to.as_mut_ptr().cast(), to.len());
+                outcome = call!(self, to_host, "cuMemcpyDtoHAsync", start, *from, size, stream);
+            }
+        }
+        // A copy may write until the stream has passed it: where nobody knows, the buffers stay allocated.
+        if let Err(failure) = self.synchronize(stream) {
+            mem::forget(buffers);
+            return outcome.and(Err(failure));
+        }
+        outcome.map(|()| buffers.into_iter().map(|(_, buffer)| buffer).collect())
     }
 
     /// A stream that waits for no other.

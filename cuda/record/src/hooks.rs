@@ -16,7 +16,8 @@ const PER_THREAD: u64 = 2;
 
 /// CUDA's library, or null where none is loaded and none can be.
 pub(crate) fn library() -> *mut c_void {
-    // SAFETY: opening a library that the program has opened, or would.
+    // SAFETY: the name is a string with a zero byte. The library's constructors run if the program has not
+    // loaded it yet: they are those of CUDA's driver, or of what the user put in its place, as in the program.
     unsafe { libc::dlopen(c"libcuda.so.1".as_ptr(), libc::RTLD_LAZY) }
 }
 
@@ -24,14 +25,15 @@ pub(crate) fn library() -> *mut c_void {
 ///
 /// # Safety
 ///
-/// `name` is a C string.
+/// As dlsym(3): `library` is null, a handle that `dlopen` gave and that is still open, or RTLD_DEFAULT or
+/// RTLD_NEXT; `name` is a string that ends with a zero byte.
 pub(crate) unsafe fn real(library: *mut c_void, name: *const c_char) -> *mut c_void {
     type Dlsym = unsafe extern "C" fn(*mut c_void, *const c_char) -> *mut c_void;
     static REAL: AtomicPtr<c_void> = AtomicPtr::new(ptr::null_mut());
     let mut found = REAL.load(Ordering::Relaxed);
     if found.is_null() {
         for version in [c"GLIBC_2.34", c"GLIBC_2.17", c"GLIBC_2.2.5"] {
-            // SAFETY: these are C strings.
+            // SAFETY: both are C strings by their type; RTLD_NEXT is always valid (dlvsym(3)).
             found = unsafe { dlvsym(libc::RTLD_NEXT, c"dlsym".as_ptr(), version.as_ptr()) };
             if !found.is_null() {
                 break;
@@ -42,7 +44,8 @@ pub(crate) unsafe fn real(library: *mut c_void, name: *const c_char) -> *mut c_v
     if found.is_null() {
         return ptr::null_mut();
     }
-    // SAFETY: it is the C library's; the caller promises the rest.
+    // SAFETY: `found` is `dlsym` of the C library, by name and by a version under which glibc has it on
+    // x86-64 or AArch64, so it has this type. What it asks for, the caller promises.
     unsafe { mem::transmute::<*mut c_void, Dlsym>(found)(library, name) }
 }
 
@@ -68,12 +71,12 @@ fn instead(name: &CStr, found: *mut c_void) -> *mut c_void {
 /// That of the C library's.
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn dlsym(library: *mut c_void, name: *const c_char) -> *mut c_void {
-    // SAFETY: the caller's promise.
+    // SAFETY: the program called dlsym(3) with these, whose contract is that of `real`.
     let found = unsafe { real(library, name) };
     if name.is_null() {
         return found;
     }
-    // SAFETY: the caller's promise.
+    // SAFETY: not null, so that by dlsym(3) it is a string, which stays during the call.
     instead(unsafe { CStr::from_ptr(name) }, found)
 }
 
@@ -83,7 +86,7 @@ fn behind(hook: &AtomicPtr<c_void>, name: &CStr) -> *mut c_void {
     if !known.is_null() {
         return known;
     }
-    // SAFETY: `name` is a C string.
+    // SAFETY: `library` is null or a handle that `dlopen` gave and nobody closes; `name` is a C string.
     let found = unsafe { real(library(), name.as_ptr()) };
     hook.store(found, Ordering::Relaxed);
     found
@@ -105,7 +108,7 @@ macro_rules! hooks {
         $(
             /// # Safety
             ///
-            /// That of CUDA's.
+            /// That of CUDA's function of this name; the program keeps it.
             #[unsafe(no_mangle)]
             #[allow(non_snake_case)]
             unsafe extern "C" fn $symbol($($argument: $kind),*) -> Status {
@@ -114,7 +117,9 @@ macro_rules! hooks {
                 if real.is_null() {
                     return NOT_INITIALIZED;
                 }
-                // SAFETY: CUDA's function of this name has these arguments, and gets the caller's.
+                // SAFETY: `real` is CUDA's function of this name, whose type in the Driver API is `Real`, and not
+                // null. It gets the parameters of the program's own call, which keeps CUDA's contract. `call`
+                // is called once, before this function returns, so that they are still what they were.
                 let call = || unsafe { mem::transmute::<*mut c_void, Real>(real)($($argument),*) };
                 let body: &dyn Fn(&dyn Fn() -> Status) -> Status = &$body;
                 body(&call)
@@ -162,16 +167,22 @@ hooks! {
     ) |call| recorder::launch(function, Shape { grid: [gx, gy, gz], block: [bx, by, bz] }, per_thread(stream), call);
     cuLaunchKernelEx c"cuLaunchKernelEx" (
         config: *const LaunchConfig, function: Handle, arguments: Arguments, extra: Arguments
-    ) |call| launch_ex(config, function, false, call);
+    ) |call|
+        // SAFETY: the parameters are those of the program's call.
+        unsafe { launch_ex(config, function, false, call) };
     cuLaunchKernelEx_ptsz c"cuLaunchKernelEx_ptsz" (
         config: *const LaunchConfig, function: Handle, arguments: Arguments, extra: Arguments
-    ) |call| launch_ex(config, function, true, call);
+    ) |call|
+        // SAFETY: the parameters are those of the program's call.
+        unsafe { launch_ex(config, function, true, call) };
     cuGraphLaunch c"cuGraphLaunch" (graph: Handle, stream: Handle)
         |call| recorder::graph(stream, call);
     cuGraphLaunch_ptsz c"cuGraphLaunch_ptsz" (graph: Handle, stream: Handle)
         |call| recorder::graph(per_thread(stream), call);
     cuLibraryGetKernel c"cuLibraryGetKernel" (kernel: *mut Handle, library: Handle, name: *const c_char)
-        |call| library_kernel(kernel, call);
+        |call|
+        // SAFETY: the parameters are those of the program's call.
+        unsafe { library_kernel(kernel, call) };
     cuModuleUnload c"cuModuleUnload" (module: Handle) |call| recorder::unload(call);
     cuLibraryUnload c"cuLibraryUnload" (library: Handle) |call| recorder::unload(call);
     cuCtxDestroy_v2 c"cuCtxDestroy_v2" (context: Handle) |call| recorder::unload(call);
@@ -179,19 +190,28 @@ hooks! {
     cuDevicePrimaryCtxRelease_v2 c"cuDevicePrimaryCtxRelease_v2" (device: c_int) |call| recorder::unload(call);
     cuGetProcAddress c"cuGetProcAddress" (
         name: *const c_char, function: *mut *mut c_void, version: c_int, flags: u64
-    ) |call| answer(name, function, version, flags, call);
+    ) |call|
+        // SAFETY: the parameters are those of the program's call.
+        unsafe { answer(name, function, version, flags, call) };
     cuGetProcAddress_v2 c"cuGetProcAddress_v2" (
         name: *const c_char, function: *mut *mut c_void, version: c_int, flags: u64, found: *mut c_uint
-    ) |call| answer(name, function, version, flags, call);
+    ) |call|
+        // SAFETY: the parameters are those of the program's call.
+        unsafe { answer(name, function, version, flags, call) };
 }
 
 /// A kernel of a library is launched as a function is, but the driver asks for neither in the place of the
 /// other.
-fn library_kernel(kernel: *const Handle, call: &dyn Fn() -> Status) -> Status {
+///
+/// # Safety
+///
+/// `kernel` is that of a call to cuLibraryGetKernel, which `call` makes.
+unsafe fn library_kernel(kernel: *const Handle, call: &dyn Fn() -> Status) -> Status {
     let status = call();
     if status == SUCCESS && !kernel.is_null() {
-        // SAFETY: CUDA wrote there.
-        recorder::library_kernel(unsafe { *kernel });
+        // SAFETY: the program passed it for "Returned kernel" of cuLibraryGetKernel. It is not null and the call
+        // succeeded, so that CUDA wrote a handle there.
+        recorder::library_kernel(unsafe { kernel.read() });
     }
     status
 }
@@ -204,7 +224,10 @@ fn per_thread(stream: Handle) -> Handle {
     }
 }
 
-fn launch_ex(
+/// # Safety
+///
+/// `config` is that of a call to cuLaunchKernelEx, which `call` makes.
+unsafe fn launch_ex(
     config: *const LaunchConfig,
     function: Handle,
     own_default: bool,
@@ -213,14 +236,19 @@ fn launch_ex(
     if config.is_null() {
         return call();
     }
-    // SAFETY: the program handed it to CUDA as such.
-    let LaunchConfig { grid, block, stream, .. } = unsafe { &*config };
-    let stream = if own_default { per_thread(*stream) } else { *stream };
-    recorder::launch(function, Shape { grid: *grid, block: *block }, stream, call)
+    // SAFETY: not null, and the program passed it for "Config to launch", a CUlaunchConfig, which
+    // `LaunchConfig` has the fields of (CUDA's Driver API). It is copied, since CUDA reads it afterwards.
+    let LaunchConfig { grid, block, stream, .. } = unsafe { config.read() };
+    let stream = if own_default { per_thread(stream) } else { stream };
+    recorder::launch(function, Shape { grid, block }, stream, call)
 }
 
 /// The runtime asks for everything here, by names without versions.
-fn answer(
+///
+/// # Safety
+///
+/// `name` and `function` are those of a call to cuGetProcAddress, which `call` makes.
+unsafe fn answer(
     name: *const c_char,
     function: *mut *mut c_void,
     version: c_int,
@@ -231,7 +259,8 @@ fn answer(
     if status != SUCCESS || name.is_null() || function.is_null() {
         return status;
     }
-    // SAFETY: CUDA took it for a C string and succeeded.
+    // SAFETY: not null, and the program passed it for "the base name of the driver API function", a C string,
+    // which stays during the call.
     let name = unsafe { CStr::from_ptr(name) };
     let suffix = match name.to_bytes() {
         b"cuGetProcAddress" if version >= 12000 => "_v2",
@@ -241,7 +270,8 @@ fn answer(
     };
     let full = CString::new([name.to_bytes(), suffix.as_bytes()].concat()).unwrap_or_default();
     let full = if hook(&full).is_some() { &full } else { name };
-    // SAFETY: CUDA wrote there.
-    unsafe { *function = instead(full, *function) };
+    // SAFETY: not null, and the program passed it for "Location to return the function pointer"; the call
+    // succeeded, so that CUDA wrote a pointer there, which may be written over until this call returns.
+    unsafe { function.write(instead(full, function.read())) };
     status
 }

@@ -2,11 +2,12 @@
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::ffi::CString;
+use std::mem::ManuallyDrop;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use nvabi_trace::records::{self, Site, Sites};
 use nvabi_trace::{Launch, SiteRow};
-use zerocopy::{FromBytes as _, FromZeros as _, IntoBytes as _};
+use zerocopy::{FromBytes as _, FromZeros as _};
 
 use crate::config::Config;
 use crate::driver::{Address, Driver, Failure, Handle, RELAXED, SUCCESS, Status};
@@ -77,8 +78,9 @@ struct Pending {
     module: usize,
     regions: u64,
     memory: Memory,
-    /// What the buffer's variable was set to; the copy may still be under way.
-    _descriptor: Box<[u8]>,
+    /// What the buffer's variable is set to. The copy may be under way until `done`: it is freed then, and
+    /// stays allocated where nobody knows.
+    descriptor: ManuallyDrop<Box<[u8]>>,
     done: Handle,
 }
 
@@ -116,7 +118,9 @@ struct Recorder {
     said: HashSet<String>,
 }
 
-// SAFETY: handles of CUDA may be used from any thread.
+// SAFETY: what is not `Send` of itself are handles of CUDA, which are never dereferenced here. The driver takes
+// them from any thread: contexts, modules and functions belong to the process ("the CUDA Driver API is thread
+// safe", and a context is made current to the thread that uses it, as `fetch_launch` does).
 unsafe impl Send for Recorder {}
 
 enum State {
@@ -196,8 +200,9 @@ extern "C" fn finish() {
 impl Recorder {
     fn new() -> Result<Option<Self>, String> {
         let Some(config) = Config::from_environment()? else { return Ok(None) };
-        // SAFETY: `finish` is a function without arguments. What is registered last runs first, so this
-        // runs before the driver ends: the program came here through it.
+        // SAFETY: `finish` has the type that atexit(3) asks for, does not unwind (it is `extern "C"`), and is in
+        // a library that is preloaded, so that it is not unloaded before exit. What is registered last runs
+        // first: the program came here through the driver, so that `finish` runs before the driver ends.
         unsafe { libc::atexit(finish) };
         Ok(Some(Self {
             driver: Driver::load(),
@@ -365,10 +370,8 @@ impl Recorder {
     /// Copies from the device, in a stream of the recorder's own.
     fn fetch(&mut self, from: Address, size: usize) -> Result<Vec<u8>, Failure> {
         let stream = self.own_stream()?;
-        let mut bytes = vec![0; size];
-        self.driver.to_host(&mut bytes, from, stream)?;
-        self.driver.synchronize(stream)?;
-        Ok(bytes)
+        let read = self.driver.read(vec![(from, vec![0; size])], stream)?;
+        Ok(read.into_iter().flatten().collect())
     }
 
     fn own_stream(&mut self) -> Result<Handle, Failure> {
@@ -429,7 +432,7 @@ impl Recorder {
         for word in [capacity, regions as u32, sample, 0] {
             descriptor.extend(word.to_le_bytes());
         }
-        let descriptor = descriptor.into_boxed_slice();
+        let descriptor = ManuallyDrop::new(descriptor.into_boxed_slice());
         let arch = self.driver.arch().unwrap_or(0);
         let module = self.modules.get(&kernel.module);
         let (buffer, last) = module.map(|module| (module.buffer, module.last)).unwrap_or_default();
@@ -439,7 +442,9 @@ impl Recorder {
             self.driver.wait(stream, last)?;
         }
         self.driver.clear(memory.start, head as usize, stream)?;
-        self.driver.to_device(buffer, &descriptor, stream)?;
+        // SAFETY: nobody writes to the descriptor, and it is freed by `drain` alone, after `done`, which is
+        // recorded behind the copy in the same stream.
+        unsafe { self.driver.to_device(buffer, &descriptor, stream)? };
         let streams = self.streams.len() as u64;
         let launch = Launch {
             kernel: kernel.name.clone(),
@@ -455,7 +460,7 @@ impl Recorder {
             ..Launch::default()
         };
         let module = kernel.module;
-        Ok(Pending { context, launch, module, regions, memory, _descriptor: descriptor, done })
+        Ok(Pending { context, launch, module, regions, memory, descriptor, done })
     }
 
     /// Regions, sampling and capacity that a launch gets: less of the latter, then of the former, where
@@ -516,6 +521,7 @@ impl Recorder {
                     self.write_launch(&pending, &words);
                     self.free.push(pending.memory);
                     self.over(&pending);
+                    drop(ManuallyDrop::into_inner(pending.descriptor));
                 }
                 Ok(None) => return self.pending.push_front(pending),
                 Err(failure) => {
@@ -558,23 +564,20 @@ impl Recorder {
         self.fetch_units(pending.module)?;
         let stream = self.own_stream()?;
         let Memory { events, stride, .. } = pending.memory;
-        let mut headers = vec![records::Warp::new_zeroed(); pending.regions as usize];
-        self.driver.to_host(headers.as_mut_bytes(), pending.memory.start, stream)?;
-        self.driver.synchronize(stream)?;
-        let mut recorded = Vec::with_capacity(headers.len());
-        for (header, region) in headers.iter().zip(0_u64..) {
+        let headers = vec![records::Warp::new_zeroed(); pending.regions as usize];
+        let headers = self.driver.read(vec![(pending.memory.start, headers)], stream)?;
+        let (mut lost, mut buffers) = (Vec::new(), Vec::new());
+        for (header, region) in headers.iter().flatten().zip(0_u64..) {
             // The device says where the warp came to, in half words from the first region.
             let start = region * stride * 2;
             let asked = u64::from(header.words).saturating_sub(start) / 2;
             let fitted = asked.min(u64::from(pending.launch.words_per_warp));
-            let mut words = vec![0_u64; fitted as usize];
-            if fitted > 0 {
-                let from = events + region * stride * 8;
-                self.driver.to_host(words.as_mut_bytes(), from, stream)?;
-            }
-            recorded.push(Recorded { words, lost: asked - fitted });
+            lost.push(asked - fitted);
+            buffers.push((events + region * stride * 8, vec![0_u64; fitted as usize]));
         }
-        self.driver.synchronize(stream)?;
+        let words = self.driver.read(buffers, stream)?;
+        let recorded = words.into_iter().zip(lost).map(|(words, lost)| Recorded { words, lost });
+        let recorded = recorded.collect();
         Ok(Some(recorded))
     }
 
