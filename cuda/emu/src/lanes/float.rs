@@ -38,13 +38,8 @@ pub(super) enum Rounding {
 }
 
 pub(super) fn rounding(opcode: &Opcode<'_>) -> Rounding {
-    let is = |word| opcode.has(word);
-    match () {
-        () if is("rz") => Rounding::Zero,
-        () if is("rm") => Rounding::Down,
-        () if is("rp") => Rounding::Up,
-        () => Rounding::Nearest,
-    }
+    let roundings = [("rz", Rounding::Zero), ("rm", Rounding::Down), ("rp", Rounding::Up)];
+    opcode.choose(&roundings).unwrap_or(Rounding::Nearest)
 }
 
 pub(super) fn lookup(opcode: &Opcode<'_>) -> Option<(LaneFn, usize)> {

@@ -144,6 +144,11 @@ impl<'a> Opcode<'a> {
         self.modifiers.contains(&modifier)
     }
 
+    /// What the first of these modifiers means that the opcode has.
+    pub(crate) fn choose<T: Copy>(&self, meanings: &[(&str, T)]) -> Option<T> {
+        meanings.iter().find(|(modifier, _)| self.has(modifier)).map(|(_, meaning)| *meaning)
+    }
+
     /// The types among the modifiers, in their order.
     pub(crate) fn types(&self) -> impl Iterator<Item = &'a str> + '_ {
         self.modifiers.iter().copied().filter(|word| type_bits(word).is_some())
