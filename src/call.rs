@@ -1,6 +1,8 @@
 //! Calls of the driver as types: each carries its number and the type of its parameters.
 
-use crate::driver::AnyDriver;
+use std::fmt;
+
+use crate::driver::{AnyDriver, Table};
 
 /// What is known of a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -198,17 +200,19 @@ pub enum Direction {
 }
 
 /// Which drivers of a build have something: one bit for each interface that differs from the others.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Clone, Copy)]
 pub struct Views {
+    /// The table whose interfaces the bits count: bits of another crate's table mean other drivers.
+    table: &'static Table,
     words: &'static [u64],
     all: bool,
 }
 
 impl Views {
-    /// What the emitted code says.
+    /// Called by emitted code alone.
     #[doc(hidden)]
-    pub const fn new(words: &'static [u64], all: bool) -> Self {
-        Self { words, all }
+    pub const fn new(table: &'static Table, words: &'static [u64], all: bool) -> Self {
+        Self { table, words, all }
     }
 
     /// Whether every driver of the build has it. It is known when the program is compiled, so what
@@ -217,16 +221,56 @@ impl Views {
         self.all
     }
 
-    /// Whether a driver has it.
-    pub const fn contain(self, driver: &AnyDriver) -> bool {
+    /// Whether a driver has it. A driver of another crate's table never has.
+    pub fn contain(self, driver: &AnyDriver) -> bool {
         let view = driver.view() as usize;
         let word = view / 64;
-        word < self.words.len() && self.words[word] >> (view % 64) & 1 != 0
+        self.are_of(driver.table())
+            && word < self.words.len()
+            && self.words[word] >> (view % 64) & 1 != 0
+    }
+
+    /// Whether these are drivers of a table.
+    #[inline]
+    pub(crate) fn are_of(self, table: &'static Table) -> bool {
+        std::ptr::eq(self.table, table)
     }
 }
 
-/// A call of the driver.
-pub trait Call {
+impl PartialEq for Views {
+    fn eq(&self, other: &Self) -> bool {
+        other.are_of(self.table) && (self.words, self.all) == (other.words, other.all)
+    }
+}
+
+impl Eq for Views {}
+
+impl fmt::Debug for Views {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Views").field("words", &self.words).field("all", &self.all).finish()
+    }
+}
+
+// The traits below are unsafe: safe functions (`Object::alloc`, `Object::control`, `Uvm::call`) hand
+// parameters to the driver on no other ground than them. They are not sealed, because another crate
+// emits calls of its own (`nvabi_pipeline::build::Build`).
+
+/// A call of the driver. The emitted code implements it.
+///
+/// # Safety
+///
+/// In each driver of [`VIEWS`](Self::VIEWS):
+///
+/// - The call in the table [`Info::kind`] with the number [`Info::number`] takes `Params`: through
+///   the address of its parameters the driver reads and writes `size_of::<Params>()` bytes at most, or
+///   whole `Params` one after the other where [`Info::array`] is set. Without parameters `Params` is
+///   `()`.
+/// - What the driver writes there is a value of `Params`.
+/// - Where [`Info::roles_known`] is set, `fds`, `handles` and `pointers` of [`INFO`](Self::INFO) are
+///   all that the parameters have of these.
+///
+/// `VIEWS` counts the drivers of the table that it was made with.
+pub unsafe trait Call {
     /// Its parameters; where it accepts several types, the newest form. `()` when it has none.
     type Params;
     /// The drivers that have exactly this call: its number, its roles, and parameters of this layout.
@@ -236,46 +280,75 @@ pub trait Call {
 }
 
 /// The call accepts parameters of type `P`.
-pub trait Accepts<P>: Call {}
+///
+/// # Safety
+///
+/// `P` keeps what [`Call`] promises of `Params`, in a call whose size is that of `P`.
+pub unsafe trait Accepts<P>: Call {}
 
 /// The driver follows no pointer in the parameters, in this call or later: making it harms no memory of
 /// the program, whatever they are. An address that only comes back is none that it follows.
 ///
 /// The spec of a call says so. Of a call that no spec names it is certain where no field is 64 bits
 /// wide or wider, in nested records, arrays and unions either: the driver's addresses are.
+///
+/// # Safety
+///
+/// Whatever bytes the parameters hold, no driver of [`Call::VIEWS`] reads or writes memory of the
+/// program at an address that it takes from them, during the call or after it.
 #[diagnostic::on_unimplemented(
     message = "the parameters of `{Self}` hold pointers that the driver follows, or may hold some",
     label = "takes pointers",
     note = "use the function of the same name that ends with `_with_pointers`, and see to them"
 )]
-pub trait PointerFree: Call {}
+pub unsafe trait PointerFree: Call {}
 
 /// An ioctl of `/dev/nvidiactl` or `/dev/nvidia*`.
-pub trait Frontend: Call {
+///
+/// # Safety
+///
+/// [`Info::kind`] is [`Kind::Frontend`], and `NR` is [`Info::number`].
+pub unsafe trait Frontend: Call {
     /// The ioctl's `nr`; its type is `NV_IOCTL_MAGIC`.
     const NR: u32;
 }
 
 /// An ioctl of `/dev/nvidia-uvm`.
-pub trait Uvm: Call {
+///
+/// # Safety
+///
+/// [`Info::kind`] is [`Kind::Uvm`], and `REQUEST` is [`Info::number`].
+pub unsafe trait Uvm: Call {
     /// The whole request: it carries neither direction nor size.
     const REQUEST: u32;
 }
 
 /// A command of `NV_ESC_RM_CONTROL`.
-pub trait Control: Call {
+///
+/// # Safety
+///
+/// [`Info::kind`] is [`Kind::Control`], and `CMD` is [`Info::number`].
+pub unsafe trait Control: Call {
     /// The command's number.
     const CMD: u32;
 }
 
 /// A class of `NV_ESC_RM_ALLOC`.
-pub trait Class: Call {
+///
+/// # Safety
+///
+/// [`Info::kind`] is [`Kind::Class`], and `CLASS` is [`Info::number`].
+pub unsafe trait Class: Call {
     /// The class's number.
     const CLASS: u32;
 }
 
 /// An ioctl of another driver.
-pub trait Ioctl: Call {
+///
+/// # Safety
+///
+/// [`Info::kind`] is [`Kind::Ioctl`], and `REQUEST` is [`Info::number`].
+pub unsafe trait Ioctl: Call {
     /// The whole request.
     const REQUEST: u32;
 }

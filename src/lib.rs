@@ -146,17 +146,3 @@ macro_rules! records {
         )*
     };
 }
-
-/// Says of emitted records that they are ones; called by the emitted code alone.
-#[doc(hidden)]
-#[macro_export]
-macro_rules! parameters {
-    ($($name:path),* $(,)?) => {
-        $(
-            // SAFETY: emitted records are made of integers and of bytes, for padding too.
-            unsafe impl $crate::driver::Record for $name {
-                const LAYOUT: &'static $crate::check::Layout = <$name>::LAYOUT;
-            }
-        )*
-    };
-}

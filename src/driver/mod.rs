@@ -145,10 +145,29 @@ impl Calls {
     }
 }
 
+/// Tells one emitted table of drivers from another, by its address.
+///
+/// It is not [`Abi`]: a constant that refers to that makes rustc look through all of it.
+#[doc(hidden)]
+#[derive(Debug)]
+pub struct Table(
+    // Statics without bytes may share an address.
+    #[allow(dead_code, reason = "see above")] u8,
+);
+
+impl Table {
+    #[doc(hidden)]
+    #[allow(clippy::new_without_default, reason = "two of them are not alike")]
+    pub const fn new() -> Self {
+        Self(0)
+    }
+}
+
 /// One driver version of a build, chosen at run time.
 #[derive(Clone, Copy)]
 pub struct AnyDriver {
     abi: &'static Abi,
+    table: &'static Table,
     /// Its branch's place in the table of drivers, and its own in the branch.
     branch: u16,
     index: u16,
@@ -161,12 +180,13 @@ impl AnyDriver {
     #[doc(hidden)]
     pub const fn new(
         abi: &'static Abi,
+        table: &'static Table,
         branch: u16,
         index: u16,
         view: u16,
         calls: &'static Calls,
     ) -> Self {
-        Self { abi, branch, index, view, calls }
+        Self { abi, table, branch, index, view, calls }
     }
 
     /// The driver of this build with a version, as the kernel tells it: `550.90.12`.
@@ -237,6 +257,11 @@ impl AnyDriver {
     /// call tells which is meant; where the parameters are an array, this is its element.
     pub fn params(&self, info: &Info) -> impl Iterator<Item = &'static Layout> + use<'_> {
         info.params.iter().filter_map(|name| self.layout(name))
+    }
+
+    /// The table that it is in.
+    pub(crate) fn table(&self) -> &'static Table {
+        self.table
     }
 
     /// The number of its interface, for `visit` and `with_driver!`.

@@ -108,7 +108,15 @@ fn records(text: &mut String, plan: &Plan<'_>) {
         Some(*id)
     });
     let records: BTreeSet<DefId> = named.chain(params).filter_map(|id| record(plan, id)).collect();
-    text.push_str("nvabi::parameters!(");
+    // The macro stands in the emitted code, not in nvabi: a crate that forbids unsafe code cannot have
+    // it make a record of any type.
+    text.push_str(
+        "macro_rules! parameters {\n($($name:path),* $(,)?) => {$(\n\
+         // SAFETY: an emitted record is made of integers, and of bytes where C has padding, as a\n\
+         // constant beside each compares with `LAYOUT`.\n\
+         unsafe impl nvabi::driver::Record for $name {\n\
+         const LAYOUT: &'static nvabi::check::Layout = <$name>::LAYOUT;\n}\n)*};\n}\nparameters!(",
+    );
     for id in records {
         let _ = write!(text, "super::layouts::{}, ", path(plan, id));
     }
@@ -168,7 +176,9 @@ fn table(text: &mut String, plan: &Plan<'_>, options: Options<'_>) {
     let nvabi = options.nvabi;
     let _ = writeln!(
         text,
-        "/// Every driver of this build, to choose from at run time.\n\
+        "/// Tells the drivers below from those of another crate.\n\
+         pub static TABLE: {nvabi}::driver::Table = {nvabi}::driver::Table::new();\n\
+         /// Every driver of this build, to choose from at run time.\n\
          pub static DRIVERS: {nvabi}::driver::Drivers = {{\n\
          #[allow(unused_imports)] use {nvabi}::driver::AnyDriver as A;\n\
          {nvabi}::driver::Drivers::new(&ABI, &["
@@ -176,7 +186,8 @@ fn table(text: &mut String, plan: &Plan<'_>, options: Options<'_>) {
     for (number, driver) in plan.drivers.iter().enumerate() {
         for (index, (_, view)) in driver.tags.iter().enumerate() {
             let calls = plan.views[*view].module().to_uppercase();
-            let _ = writeln!(text, "A::new(&ABI, {number}, {index}, {view}, &calls::{calls}),");
+            let _ =
+                writeln!(text, "A::new(&ABI, &TABLE, {number}, {index}, {view}, &calls::{calls}),");
         }
     }
     text.push_str("])\n};\n");

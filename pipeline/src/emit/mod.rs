@@ -84,7 +84,7 @@ pub fn emit(lock: &Lock, specs: &[&Spec], options: Options<'_>) -> Result<String
         records::layouts(&mut text, &plan, &group.defs, options);
         constants(&mut text, &plan, &group.constants, &mut values);
         if !group.calls.is_empty() {
-            let views = tables::views(&plan, &group.views, "nvabi");
+            let views = tables::views(&plan, &group.views, "nvabi", "super::super::TABLE");
             let _ = writeln!(text, "const VIEWS: nvabi::call::Views = {views};");
         }
         for (kind, calls) in &group.calls {

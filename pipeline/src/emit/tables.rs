@@ -27,21 +27,44 @@ pub(super) fn call(text: &mut String, plan: &Plan<'_>, id: usize) {
         let _ = writeln!(text, "///{line}");
     }
     let _ = writeln!(text, "pub enum {name} {{}}");
-    let _ = writeln!(text, "impl nvabi::call::Call for {name} {{");
+    let _ = writeln!(
+        text,
+        "// SAFETY: the lock has this number and these parameters in the drivers of `VIEWS`; {}.\n\
+         unsafe impl nvabi::call::Call for {name} {{",
+        match item.roles_known {
+            true => "the roles are all that the spec has",
+            false => "no spec says its roles",
+        }
+    );
     let _ = writeln!(text, "    type Params = {default};");
     let _ = writeln!(text, "    const VIEWS: nvabi::call::Views = super::VIEWS;");
     let _ = writeln!(text, "    const INFO: &'static nvabi::call::Info = &nvabi::call::Info {{");
     info(text, call);
     let _ = writeln!(text, "    }};\n}}");
     let number_name = number_name(item.kind);
-    let _ = writeln!(text, "impl nvabi::call::{kind} for {name} {{");
+    let _ = writeln!(
+        text,
+        "// SAFETY: the number in `INFO`, which is of this kind.\n\
+         unsafe impl nvabi::call::{kind} for {name} {{"
+    );
     let _ = writeln!(text, "    const {number_name}: u32 = {number:#x};\n}}");
     let none = params.is_empty().then(|| "()".to_owned());
     for param in params.iter().chain(&none) {
-        let _ = writeln!(text, "impl nvabi::call::Accepts<{param}> for {name} {{}}");
+        let _ = writeln!(
+            text,
+            "// SAFETY: the spec names it as the call's parameters.\n\
+             unsafe impl nvabi::call::Accepts<{param}> for {name} {{}}"
+        );
     }
     if is_pointer_free(plan, call) {
-        let _ = writeln!(text, "impl nvabi::call::PointerFree for {name} {{}}");
+        let proof = match item.roles_known {
+            true => "the spec has no pointer in it that the driver follows",
+            false => "no field of it is as wide as an address",
+        };
+        let _ = writeln!(
+            text,
+            "// SAFETY: {proof}.\nunsafe impl nvabi::call::PointerFree for {name} {{}}"
+        );
     }
 }
 
@@ -163,12 +186,14 @@ fn pointers(said: &[crate::spec::Pointer], roles: &[Pointer]) -> String {
 }
 
 /// Which views have something, as source.
-pub(super) fn views(plan: &Plan<'_>, views: &BTreeSet<usize>, nvabi: &str) -> String {
+///
+/// `table` is the path of what names the drivers whose views are counted.
+pub(super) fn views(plan: &Plan<'_>, views: &BTreeSet<usize>, nvabi: &str, table: &str) -> String {
     let mut words = vec![0_u64; plan.views.len().div_ceil(64)];
     views.iter().for_each(|view| words[view / 64] |= 1 << (view % 64));
     let words: Vec<String> = words.iter().map(|word| format!("{word:#x}")).collect();
     let all = views.len() == plan.views.len();
-    format!("{nvabi}::call::Views::new(&[{}], {all})", words.join(", "))
+    format!("{nvabi}::call::Views::new(&{table}, &[{}], {all})", words.join(", "))
 }
 
 /// What calls say came of them: a table by number, and constants of those that mean the same in all
@@ -179,7 +204,7 @@ pub(super) fn statuses(text: &mut String, plan: &Plan<'_>, specs: &[&Spec], nvab
     for constant in plan.constants.iter().filter(|constant| globs.matches(&constant.name)) {
         if let Fact::Constant(value) = constant.fact {
             if let Ok(number) = u32::try_from(value) {
-                rows.push((number, &constant.name, views(plan, &constant.views, nvabi)));
+                rows.push((number, &constant.name, views(plan, &constant.views, nvabi, "TABLE")));
             }
         }
     }
