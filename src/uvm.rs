@@ -22,7 +22,7 @@ use std::fmt;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
 use crate::call::{Call, Kind, PointerFree};
-use crate::check::{Layout, Type};
+use crate::check::{Kind as LayoutKind, Layout, Type};
 use crate::driver::{AnyDriver, Choice, Record};
 use crate::rm::{self, CallName, Error, ErrorKind, Result, RmClient};
 use crate::{Handle, NvProxy, NvStatus, Uuid, call};
@@ -293,7 +293,7 @@ unsafe fn made<P>(
 /// What parameters say came of the call; those without a status say nothing, so all went well.
 fn status_of<C: Call<Params: Record>>(params: &C::Params) -> u32 {
     let at: Option<usize> = const { offset_of(C::Params::LAYOUT, STATUS, U32) };
-    // SAFETY: the layout has 4 bytes there.
+    // SAFETY: `offset_of` found an integer of 4 bytes there, in a struct.
     at.map_or(0, |at| unsafe { field_at(params, at) })
 }
 
@@ -304,14 +304,14 @@ fn object_of<C: Call<Params: Record>>(params: &C::Params) -> Option<UvmObject> {
     let length: Option<usize> = const { offset_of(C::Params::LAYOUT, LENGTHS, U64) };
     let group: Option<usize> = const { offset_of(C::Params::LAYOUT, GROUP, U64) };
     let gpu: Option<usize> = const { offset_of(C::Params::LAYOUT, GPUS, Type::Uuid) };
-    // SAFETY: the layout has 4 bytes there.
+    // SAFETY: `offset_of` found a handle there, in a struct: 4 bytes of an integer.
     let channel = channel.map(|at| UvmObject::Channel(Handle(unsafe { field_at(params, at) })));
-    // SAFETY: the layout has 8 bytes there.
+    // SAFETY: it is called with what `offset_of` found for `U64`: an integer of 8 bytes in a struct.
     let number = |at: usize| -> u64 { unsafe { field_at(params, at) } };
     let range = base.map(|at| UvmObject::Range { base: number(at), length: length.map(number) });
     // None has the number 0: that is yet to be told.
     let group = group.map(number).filter(|group| *group != 0).map(UvmObject::RangeGroup);
-    // SAFETY: the layout has 16 bytes there.
+    // SAFETY: `offset_of` found a UUID there, in a struct: 16 bytes.
     let gpu = gpu.map(|at| UvmObject::Gpu(Uuid(unsafe { field_at(params, at) })));
     channel.or(range).or(group).or(gpu)
 }
@@ -331,14 +331,20 @@ const GPUS: &[&str] = &["gpuUuid", "gpu_uuid", "gpuUuidA"];
 ///
 /// # Safety
 ///
-/// The record has a field of this size there, and whatever bytes it holds are a `T`.
+/// The record is a struct with a field there that is no record, of the size of `T`, and whatever bytes
+/// `T` holds are a value of it.
 unsafe fn field_at<R: Record, T: Copy>(record: &R, offset: usize) -> T {
-    // SAFETY: the caller's promise, and every record is made of bytes that may be read.
+    // SAFETY: the field is inside of the record, as the caller promises, and initialised: `Record`
+    // promises that of what is in no union.
     unsafe { std::ptr::from_ref(record).byte_add(offset).cast::<T>().read_unaligned() }
 }
 
-/// Where a struct has a field of one of some names, and of a type.
+/// Where a struct has a field of one of some names, and of a type. In a union the bytes of a member need not
+/// be initialised.
 const fn offset_of(layout: &Layout, names: &[&str], ty: Type) -> Option<usize> {
+    if !matches!(layout.kind, LayoutKind::Struct) {
+        return None;
+    }
     let mut at = 0;
     while at < layout.fields.len() {
         let field = &layout.fields[at];

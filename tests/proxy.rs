@@ -8,7 +8,7 @@ use std::io;
 use std::path::Path;
 
 use nvabi::call::{Call, Control, Direction, Frontend, Info, Kind, Means, Pointer};
-use nvabi::driver::{AnyDriver, Record};
+use nvabi::driver::{AnyDriver, PlainRecord, Record};
 use nvabi::proxy::{Error, Limits, Memory, Message, Params, marshal, unmarshal};
 use nvabi::r550::{
     self, NV0000_CTRL_OS_UNIX_EXPORT_OBJECT_TO_FD_PARAMS, NV0000_CTRL_SYSTEM_GET_P2P_CAPS_PARAMS,
@@ -35,8 +35,8 @@ impl Pieces {
         self
     }
 
-    fn with_record<P: Record>(self, address: u64, record: &P) -> Self {
-        self.with(address, bytes_of(record))
+    fn with_record<P: PlainRecord>(self, address: u64, record: &P) -> Self {
+        self.with(address, record.bytes())
     }
 
     /// A part of one piece.
@@ -62,9 +62,10 @@ impl Memory for Pieces {
     }
 }
 
-fn bytes_of<P: Record>(record: &P) -> &[u8] {
-    // SAFETY: a record has no byte without a value.
-    unsafe { std::slice::from_raw_parts((&raw const *record).cast(), size_of::<P>()) }
+/// The parameters of `NV_ESC_RM_VID_HEAP_CONTROL`, which hold a union.
+fn heap_control(call: &mut NVOS32_PARAMETERS) -> Params<'_> {
+    // SAFETY: the tests make it by `zeroed` and put nothing into its union.
+    unsafe { Params::of_initialized::<frontend::NV_ESC_RM_VID_HEAP_CONTROL, _>(call) }
 }
 
 /// The record that lies at an address of this process.
@@ -94,7 +95,7 @@ fn fds_by_type_and_by_number() {
         fd.set(-1);
     });
     assert_eq!((seen, params.fd), (vec![("fd", Some(5), None)], -1));
-    let mut bytes = bytes_of(&params).to_vec();
+    let mut bytes = params.bytes().to_vec();
     let mut by_number = Params::new(driver(), Export::INFO, &mut bytes).unwrap();
     by_number.visit_fds(|fd| assert_eq!(fd.get(), None, "-1 is none"));
 }
@@ -144,8 +145,7 @@ fn of_a_union_the_member_that_holds() {
     let handles = |function: u32| {
         let mut call = NVOS32_PARAMETERS { function, ..Record::zeroed() };
         let mut seen = Vec::new();
-        Params::of::<frontend::NV_ESC_RM_VID_HEAP_CONTROL, _>(&mut call)
-            .visit_handles(|handle| seen.push((handle.role(), handle.means())));
+        heap_control(&mut call).visit_handles(|handle| seen.push((handle.role(), handle.means())));
         seen
     };
     let common =
@@ -200,7 +200,7 @@ const CALL: u64 = 0x1000;
 const INNER: u64 = 0x2000;
 
 /// The ioctl of a control command whose parameters are at [`INNER`].
-fn command<C: Control, P: Record>(params: &P) -> Pieces {
+fn command<C: Control, P: PlainRecord>(params: &P) -> Pieces {
     let call = NVOS54_PARAMETERS {
         hClient: Handle(7),
         cmd: C::CMD,
@@ -254,7 +254,7 @@ fn what_is_only_written_comes_back_and_what_is_only_read_goes() {
         (&b"handles!"[..], &b"answered"[..])
     );
     // The pointers are the caller's again.
-    assert_eq!(memory.0[&INNER], bytes_of(&params));
+    assert_eq!(memory.0[&INNER], params.bytes());
 }
 
 /// Eight bytes somewhere.
@@ -393,9 +393,8 @@ fn what_the_driver_would_take_for_its_callers_memory_is_refused() {
         ..Record::zeroed()
     };
     let info = frontend::NV_ESC_RM_VID_HEAP_CONTROL::INFO;
-    Params::of::<frontend::NV_ESC_RM_VID_HEAP_CONTROL, _>(&mut call)
-        .visit_pointers(|pointer| pointer.set(0x40_0000));
-    let memory = Pieces::default().with_record(CALL, &call);
+    heap_control(&mut call).visit_pointers(|pointer| pointer.set(0x40_0000));
+    let memory = Pieces::default().with(CALL, heap_control(&mut call).bytes());
     let (size, opaque) = (size_of_val(&call), Limits { opaque: true, ..Limits::default() });
     let refused = carry::<frontend::NV_ESC_RM_VID_HEAP_CONTROL>(&memory, CALL, size).unwrap_err();
     assert_eq!(
@@ -424,12 +423,11 @@ fn what_only_comes_back_goes_as_null() {
         NVOS32_PARAMETERS { function: r550::NVOS32_FUNCTION_ALLOC_SIZE, ..Record::zeroed() };
     let info = frontend::NV_ESC_RM_VID_HEAP_CONTROL::INFO;
     let set = |call: &mut NVOS32_PARAMETERS, address| {
-        Params::of::<frontend::NV_ESC_RM_VID_HEAP_CONTROL, _>(call)
-            .visit_pointers(|pointer| pointer.set(address));
+        heap_control(call).visit_pointers(|pointer| pointer.set(address));
     };
     set(&mut call, 0x40_0000);
     let (size, opaque) = (size_of_val(&call), Limits { opaque: true, ..Limits::default() });
-    let mut memory = Pieces::default().with_record(CALL, &call);
+    let mut memory = Pieces::default().with(CALL, heap_control(&mut call).bytes());
     let mut message = carry::<frontend::NV_ESC_RM_VID_HEAP_CONTROL>(&memory, CALL, size).unwrap();
     let held = |message: &mut Message| {
         let mut seen = Vec::new();
@@ -451,7 +449,11 @@ fn what_only_comes_back_goes_as_null() {
     message.take_reply(&there.reply()).unwrap();
     message.write_back(&mut memory).unwrap();
     set(&mut call, 0x7000);
-    assert_eq!(memory.0[&CALL], bytes_of(&call), "what the driver puts there comes back");
+    assert_eq!(
+        memory.0[&CALL],
+        heap_control(&mut call).bytes(),
+        "what the driver puts there comes back"
+    );
 }
 
 /// A call whose list has elements with roles of their own, as no driver's has today.
@@ -512,7 +514,7 @@ fn elements_have_fds_and_pointers_of_their_own() {
     let (one, two) = (element(5, 0x4000, 3), element(6, 0x5000, 4));
     let mut memory = Pieces::default()
         .with_record(CALL, &params)
-        .with(0x3000, &[bytes_of(&one), bytes_of(&two)].concat())
+        .with(0x3000, &[one.bytes(), two.bytes()].concat())
         .with(0x4000, b"abc")
         .with(0x5000, b"defg");
     let size = size_of_val(&params);
@@ -524,10 +526,7 @@ fn elements_have_fds_and_pointers_of_their_own() {
     let mut pointers = Vec::new();
     message.visit_pointers(|pointer| pointers.push((pointer.get(), pointer.len())));
     assert_eq!(pointers, [(0x3000, Some(64)), (0x4000, Some(3)), (0x5000, Some(4))]);
-    assert_eq!(
-        message.request()[16 + size..],
-        [bytes_of(&one), bytes_of(&two), b"abcdefg"].concat()
-    );
+    assert_eq!(message.request()[16 + size..], [one.bytes(), two.bytes(), b"abcdefg"].concat());
     message.call(|argument| {
         let params: NV0080_CTRL_FIFO_GET_CHANNELLIST_PARAMS = record_at(argument as u64);
         let second: NVOS54_PARAMETERS = record_at(params.pChannelList.0 + 32);

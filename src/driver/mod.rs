@@ -67,7 +67,11 @@ pub use installed::installed;
 ///
 /// # Safety
 ///
-/// Whatever bytes it holds are a value of it.
+/// - Whatever bytes it holds are a value of it.
+/// - [`LAYOUT`](Self::LAYOUT) is its layout: size, alignment, and the type and offset of each field.
+/// - It has no padding of Rust's: what is no field of `LAYOUT` is a field of bytes. So all of its bytes are
+///   initialised, but for those of a union that was made of a smaller member: `U { small: 1 }` leaves
+///   the others as they were. See [`PlainRecord`].
 pub unsafe trait Record: Copy + 'static {
     /// Its layout.
     const LAYOUT: &'static Layout;
@@ -82,21 +86,59 @@ pub unsafe trait Record: Copy + 'static {
     }
 }
 
+/// A record whose bytes are initialised in every value, so that they can be read.
+///
+/// A record with a union that has members of different sizes is none. Parameters of that kind are read as
+/// bytes where they are held as bytes to begin with, or by a promise
+/// ([`Params::of_initialized`](crate::proxy::Params::of_initialized)).
+///
+/// # Safety
+///
+/// Each union in it, and itself where it is one, consists of members that are as large as it is, and
+/// plain.
+#[diagnostic::on_unimplemented(
+    message = "bytes of `{Self}` may be uninitialised",
+    label = "has a union with members of different sizes",
+    note = "hold it as bytes, or see to it that they are initialised, as in `Record::zeroed`"
+)]
+pub unsafe trait PlainRecord: Record {
+    /// Its bytes.
+    fn bytes(&self) -> &[u8] {
+        // SAFETY: the borrow is of `size_of::<Self>()` bytes. They are all initialised: a `Record` has no
+        // padding of Rust's, and a value of a union in it was made of a member that covers the union.
+        unsafe { std::slice::from_raw_parts(std::ptr::from_ref(self).cast(), size_of::<Self>()) }
+    }
+
+    /// Its bytes, to change: whatever they are, they are a value of it.
+    fn bytes_mut(&mut self) -> &mut [u8] {
+        // SAFETY: as for `bytes`, and what is written is a value: `Record` promises so of any bytes.
+        unsafe {
+            std::slice::from_raw_parts_mut(std::ptr::from_mut(self).cast(), size_of::<Self>())
+        }
+    }
+}
+
 /// Stands for a record that one driver has not, while another of the build has it. It has no bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Absent;
 
-// SAFETY: it holds no bytes.
+// SAFETY: it has no bytes and no fields, as the layout says.
 unsafe impl Record for Absent {
     const LAYOUT: &'static Layout = NO_BYTES;
     const EXISTS: bool = false;
 }
 
+// SAFETY: it has no union.
+unsafe impl PlainRecord for Absent {}
+
 /// The parameters of a call that has none.
-// SAFETY: it holds no bytes.
+// SAFETY: it has no bytes and no fields, as the layout says.
 unsafe impl Record for () {
     const LAYOUT: &'static Layout = NO_BYTES;
 }
+
+// SAFETY: it has no union.
+unsafe impl PlainRecord for () {}
 
 const NO_BYTES: &Layout = &Layout {
     name: "",

@@ -5,7 +5,7 @@ use super::field::{self, Place};
 use crate::Handle;
 use crate::call::{Accepts, Direction, HandleRole, Info, Kind, Means, Pointer};
 use crate::check::Layout;
-use crate::driver::{AnyDriver, Record};
+use crate::driver::{AnyDriver, PlainRecord, Record};
 
 /// The parameters of a call as bytes, with what is known of them.
 #[derive(Debug)]
@@ -33,12 +33,53 @@ impl<'b> Params<'b> {
 
     /// Takes the parameters of a call that is known by type. One whose roles nobody knows
     /// ([`Info::roles_known`]) does not compile.
-    pub fn of<C: Accepts<P>, P: Record>(params: &'b mut P) -> Self {
+    pub fn of<C: Accepts<P>, P: PlainRecord>(params: &'b mut P) -> Self {
+        Self::of_bytes::<C, P>(params.bytes_mut())
+    }
+
+    /// Takes the parameters of a call that is known by type, where they hold a union that may be
+    /// uninitialised in part.
+    ///
+    #[cfg_attr(feature = "driver-550", doc = "```")]
+    #[cfg_attr(not(feature = "driver-550"), doc = "```ignore")]
+    /// use nvabi::driver::Record;
+    /// use nvabi::proxy::Params;
+    /// use nvabi::r550::{self, NVOS32_PARAMETERS, frontend::NV_ESC_RM_VID_HEAP_CONTROL};
+    ///
+    /// let mut call =
+    ///     NVOS32_PARAMETERS { function: r550::NVOS32_FUNCTION_FREE, ..Record::zeroed() };
+    /// // SAFETY: it was zeroed, and its union was left alone.
+    /// let mut params = unsafe { Params::of_initialized::<NV_ESC_RM_VID_HEAP_CONTROL, _>(&mut call) };
+    /// # params.visit_handles(|_| {});
+    /// ```
+    ///
+    /// Without the promise the same does not compile, since the union may be made of a smaller member:
+    ///
+    #[cfg_attr(feature = "driver-550", doc = "```compile_fail")]
+    #[cfg_attr(not(feature = "driver-550"), doc = "```ignore")]
+    /// # use nvabi::driver::Record;
+    /// # use nvabi::proxy::Params;
+    /// # use nvabi::r550::{self, NVOS32_PARAMETERS, frontend::NV_ESC_RM_VID_HEAP_CONTROL};
+    /// # let mut call =
+    /// #     NVOS32_PARAMETERS { function: r550::NVOS32_FUNCTION_FREE, ..Record::zeroed() };
+    /// let mut params = Params::of::<NV_ESC_RM_VID_HEAP_CONTROL, _>(&mut call);
+    /// # params.visit_handles(|_| {});
+    /// ```
+    ///
+    /// # Safety
+    ///
+    /// Every byte of `params` is initialised. So it is of [`Record::zeroed`], and stays so while
+    /// members of the unions in it are assigned to, and not a whole union that was made of a member
+    /// smaller than it.
+    pub unsafe fn of_initialized<C: Accepts<P>, P: Record>(params: &'b mut P) -> Self {
+        let (start, size) = (std::ptr::from_mut(params).cast(), size_of::<P>());
+        // SAFETY: the bytes are those of the borrow, which is handed on, and initialised, as the caller
+        // promises. Whatever is written to them is a value of `P`, as `Record` promises.
+        Self::of_bytes::<C, P>(unsafe { std::slice::from_raw_parts_mut(start, size) })
+    }
+
+    fn of_bytes<C: Accepts<P>, P: Record>(bytes: &'b mut [u8]) -> Self {
         const { assert!(C::INFO.roles_known, "no spec says what the parameters of this call hold") };
-        let size = size_of::<P>();
-        // SAFETY: a `Record` is made of integers and bytes, padding included, so each of its bytes has
-        // a value, and whatever is written to them is a value of it. The borrow is handed on.
-        let bytes = unsafe { std::slice::from_raw_parts_mut((&raw mut *params).cast(), size) };
         Self { info: C::INFO, layout: Some(P::LAYOUT), bytes }
     }
 

@@ -7,6 +7,7 @@ use std::fmt::Write as _;
 use super::plan::{Def, DefId, Param, Plan};
 use super::{Options, ident, path, types};
 use crate::lock::Fact;
+use crate::model::RecordKind;
 
 /// Definitions of one name, by view.
 type ByView = BTreeMap<usize, DefId>;
@@ -27,7 +28,7 @@ pub(super) fn drivers(text: &mut String, plan: &Plan<'_>, options: Options<'_>) 
         "/// The drivers of this build as types, so that code is written once for all of them.\n\
          pub mod drivers {{\n#[allow(unused_imports)]\nuse {nvabi} as nvabi;"
     );
-    traits(text, &types);
+    traits(text, plan, &types);
     records(text, plan);
     for view in 0..plan.views.len() {
         self::view(text, plan, &types, view);
@@ -66,7 +67,7 @@ fn record(plan: &Plan<'_>, id: DefId) -> Option<DefId> {
 }
 
 /// The trait in two parts: what no view has otherwise is said once, in the second.
-fn traits(text: &mut String, types: &Types<'_>) {
+fn traits(text: &mut String, plan: &Plan<'_>, types: &Types<'_>) {
     text.push_str(
         "/// A driver's interface: what the tags of one branch that agree in everything have in common.\n\
          ///\n\
@@ -80,15 +81,24 @@ fn traits(text: &mut String, types: &Types<'_>) {
          /// What is known of the calls.\n\
          const CALLS: &'static nvabi::driver::Calls;\n",
     );
-    for name in types.others.keys() {
-        let _ = writeln!(text, "type {}: nvabi::driver::Record;", ident(name));
+    let bound = |ids: &[DefId]| match ids
+        .iter()
+        .filter_map(|id| record(plan, *id))
+        .all(|id| is_plain(plan, id))
+    {
+        true => "PlainRecord",
+        false => "Record",
+    };
+    for (name, by_view) in &types.others {
+        let ids: Vec<DefId> = by_view.values().copied().collect();
+        let _ = writeln!(text, "type {}: nvabi::driver::{};", ident(name), bound(&ids));
     }
     text.push_str(
         "}\n/// The part of [`Driver`] that is the same for all drivers of this build.\n\
          pub trait Shared {\n",
     );
-    for name in types.shared.keys() {
-        let _ = writeln!(text, "type {}: nvabi::driver::Record;", ident(name));
+    for (name, id) in &types.shared {
+        let _ = writeln!(text, "type {}: nvabi::driver::{};", ident(name), bound(&[*id]));
     }
     text.push_str(
         "}\n/// Something to be done for a driver that is known at run time only.\n\
@@ -108,19 +118,41 @@ fn records(text: &mut String, plan: &Plan<'_>) {
         Some(*id)
     });
     let records: BTreeSet<DefId> = named.chain(params).filter_map(|id| record(plan, id)).collect();
-    // The macro stands in the emitted code, not in nvabi: a crate that forbids unsafe code cannot have
-    // it make a record of any type.
+    // The macros stand in the emitted code, not in nvabi: a crate that forbids unsafe code cannot have
+    // them make a record of any type.
     text.push_str(
         "macro_rules! parameters {\n($($name:path),* $(,)?) => {$(\n\
          // SAFETY: an emitted record is made of integers, and of bytes where C has padding, as a\n\
          // constant beside each compares with `LAYOUT`.\n\
          unsafe impl nvabi::driver::Record for $name {\n\
-         const LAYOUT: &'static nvabi::check::Layout = <$name>::LAYOUT;\n}\n)*};\n}\nparameters!(",
+         const LAYOUT: &'static nvabi::check::Layout = <$name>::LAYOUT;\n}\n)*};\n}\n\
+         macro_rules! plain {\n($($name:path),* $(,)?) => {$(\n\
+         // SAFETY: in its layout every member of a union is as large as the union.\n\
+         unsafe impl nvabi::driver::PlainRecord for $name {}\n)*};\n}\n",
     );
-    for id in records {
-        let _ = write!(text, "super::layouts::{}, ", path(plan, id));
+    let plain = records.iter().copied().filter(|id| is_plain(plan, *id));
+    for (list, ids) in
+        [("parameters", records.iter().copied().collect()), ("plain", plain.collect::<Vec<_>>())]
+    {
+        let _ = write!(text, "{list}!(");
+        for id in ids {
+            let _ = write!(text, "super::layouts::{}, ", path(plan, id));
+        }
+        text.push_str(");\n");
     }
-    text.push_str(");\n");
+}
+
+/// Whether every byte of a record is initialised in every value: a union in it that is made of a member which is
+/// smaller leaves the rest as it was.
+fn is_plain(plan: &Plan<'_>, id: DefId) -> bool {
+    let Def { fact, uses, .. } = &plan.defs[id];
+    let covers = match &**fact {
+        Fact::Record { kind: RecordKind::Union, size, fields, .. } => {
+            fields.iter().all(|field| field.size == *size && field.bits.is_none())
+        }
+        _ => true,
+    };
+    covers && uses.values().all(|id| is_plain(plan, *id))
 }
 
 /// The type that stands for a view.

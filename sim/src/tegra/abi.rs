@@ -1,7 +1,7 @@
 //! The drivers' own types, constants and ioctls, as of r36.4.
 
 pub(crate) use nvabi::call::Ioctl;
-pub(crate) use nvabi::driver::Record;
+pub(crate) use nvabi::driver::{PlainRecord, Record};
 pub(crate) use nvabi::tegra::abi::v36_4::ioctl::*;
 pub(crate) use nvabi::tegra::abi::v36_4::*;
 

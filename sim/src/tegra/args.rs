@@ -6,7 +6,7 @@ use std::sync::Arc;
 use super::layouts::Move;
 use super::{Errno, Result};
 use crate::client::Client;
-use crate::tegra::abi::Record;
+use crate::tegra::abi::{PlainRecord, Record};
 
 /// No ioctl of these nodes has a larger argument.
 const MAX: usize = 264;
@@ -72,14 +72,14 @@ impl Args {
     }
 
     /// Stores a struct of the driver.
-    pub(crate) fn put<T: Record>(&mut self, value: &T) {
-        let bytes = as_bytes(value);
+    pub(crate) fn put<T: PlainRecord>(&mut self, value: &T) {
+        let bytes = value.bytes();
         let length = bytes.len().min(MAX);
         self.bytes[..length].copy_from_slice(&bytes[..length]);
     }
 
     /// Changes a struct of the driver in place.
-    pub(crate) fn update<T: Record>(&mut self, change: impl FnOnce(&mut T)) {
+    pub(crate) fn update<T: PlainRecord>(&mut self, change: impl FnOnce(&mut T)) {
         let mut value = self.get();
         change(&mut value);
         self.put(&value);
@@ -110,9 +110,8 @@ impl Args {
 }
 
 /// The bytes of a struct.
-pub(crate) fn as_bytes<T: Record>(value: &T) -> &[u8] {
-    // SAFETY: a record has no byte that is not initialized, and is borrowed for as long.
-    unsafe { std::slice::from_raw_parts(std::ptr::from_ref(value).cast(), size_of::<T>()) }
+pub(crate) fn as_bytes<T: PlainRecord>(value: &T) -> &[u8] {
+    value.bytes()
 }
 
 /// A struct of bytes; those that are missing are zero.

@@ -8,7 +8,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use super::args::as_bytes;
-use crate::tegra::abi::Record;
+use crate::tegra::abi::PlainRecord;
 use crate::tegra::release::Release;
 use nvabi::call::{Info, Kind, Request};
 use nvabi::check::{self, Layout, Type};
@@ -83,7 +83,7 @@ impl Layouts {
     }
 
     /// A record of r36.4 as the release has it.
-    pub(super) fn export<T: Record>(&self, value: &T) -> Vec<u8> {
+    pub(super) fn export<T: PlainRecord>(&self, value: &T) -> Vec<u8> {
         let ours = as_bytes(value);
         let layout = self.calls.as_ref().and_then(|_| self.release.driver().layout(T::LAYOUT.name));
         let Some(theirs) = layout else { return ours.to_vec() };

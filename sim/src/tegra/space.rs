@@ -703,7 +703,7 @@ fn check_bounds(wanted: &nvgpu_alloc_as_args) -> Result<()> {
 }
 
 /// Runs a handler on a struct and stores what it made of it.
-fn args_updated<T: Record>(
+fn args_updated<T: PlainRecord>(
     args: &mut Args,
     handler: impl FnOnce(&mut T) -> Result<()>,
 ) -> Result<i64> {

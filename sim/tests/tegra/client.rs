@@ -4,7 +4,7 @@ use std::ffi::CString;
 use std::io;
 
 use nvabi::call::Ioctl;
-use nvabi::driver::Record;
+use nvabi::driver::{PlainRecord, Record};
 pub(crate) use nvabi::tegra::r36::ioctl::*;
 pub(crate) use nvabi::tegra::r36::*;
 
@@ -60,7 +60,7 @@ pub(crate) fn call<C: Ioctl>(fd: Fd, args: &mut C::Params) -> Result {
 }
 
 /// An ioctl that fails and so changes nothing of its argument.
-pub(crate) fn refused<C: Ioctl<Params: Record>>(fd: Fd, args: C::Params) -> Result {
+pub(crate) fn refused<C: Ioctl<Params: PlainRecord>>(fd: Fd, args: C::Params) -> Result {
     let mut after = args;
     let result = call::<C>(fd, &mut after);
     assert!(result.is_err(), "{result:?}");
@@ -72,9 +72,8 @@ pub(crate) fn zeroed<T: Record>() -> T {
     T::zeroed()
 }
 
-pub(crate) fn bytes<T: Record>(value: &T) -> Vec<u8> {
-    let start = std::ptr::from_ref(value).cast();
-    unsafe { std::slice::from_raw_parts(start, size_of::<T>()) }.to_vec()
+pub(crate) fn bytes<T: PlainRecord>(value: &T) -> Vec<u8> {
+    value.bytes().to_vec()
 }
 
 /// A request of these parts.
