@@ -7,6 +7,7 @@ use std::ptr::NonNull;
 
 use nix::fcntl::{FcntlArg, fcntl};
 use nix::sys::mman::{MapFlags, ProtFlags, mmap, munmap};
+use nix::unistd::{Whence, lseek};
 
 use super::call::{call, call_value, own};
 use super::device::Device;
@@ -83,9 +84,18 @@ impl Memory {
         Ok(Self { dmabuf: handle.dmabuf()?, size, cache })
     }
 
-    /// Takes a dma-buf that another driver made, of so many bytes in whole pages.
-    pub fn from_dmabuf(dmabuf: OwnedFd, size: u64, cache: Cache) -> Self {
-        Self { dmabuf, size, cache }
+    /// Takes the first `size` bytes, in whole pages, of a dma-buf that another driver made.
+    ///
+    /// # Errors
+    ///
+    /// When the size is 0 or larger than that of the dma-buf, and when it is a file that has none: what is
+    /// mapped behind the end of a file stops the program that touches it.
+    pub fn from_dmabuf(dmabuf: OwnedFd, size: u64, cache: Cache) -> Result<Self> {
+        let end = size_of_file(dmabuf.as_fd())?;
+        match end.checked_next_multiple_of(PAGE) {
+            Some(pages) if size > 0 && size <= pages => Ok(Self { dmabuf, size, cache }),
+            _ => Err(Error::invalid(format!("the dma-buf has {end} bytes, not {size}"))),
+        }
     }
 
     /// How the CPU sees it.
@@ -109,6 +119,18 @@ impl Memory {
     }
 }
 
+/// The size of a dma-buf, which its file tells by seeking to the end (drivers/dma-buf/dma-buf.c,
+/// `dma_buf_llseek`), and never changes.
+fn size_of_file(fd: BorrowedFd<'_>) -> Result<u64> {
+    let seek = |whence| {
+        lseek(fd, 0, whence)
+            .map_err(|errno| Error::io(ErrorKind::Call, "lseek of a dma-buf", errno.into()))
+    };
+    let end = seek(Whence::SeekEnd)?;
+    seek(Whence::SeekSet)?;
+    u64::try_from(end).map_err(|_| Error::invalid(format!("a dma-buf of {end} bytes")))
+}
+
 /// A handle of nvmap, freed when it goes.
 struct Handle<'d> {
     device: &'d Device,
@@ -119,9 +141,9 @@ impl<'d> Handle<'d> {
     fn create(device: &'d Device, size: u64) -> Result<Self> {
         let mut args = r36::nvmap_create_handle::zeroed();
         args.anon0.anon2.anon0.size64 = size;
-        // SAFETY: the node is nvmap's, and there are no addresses.
+        // SAFETY: `Device::nvmap` opened the node by nvmap's path, and the parameters have no address.
         unsafe { call::<r36::ioctl::NVMAP_IOC_CREATE_64>(device.nvmap(), &mut args) }?;
-        // SAFETY: whatever bytes there are, they are an integer.
+        // SAFETY: `args` was zeroed, so all of the union is initialised, and the member is an integer.
         let id = unsafe { args.anon0.anon2.anon0.handle64 };
         Ok(Self { device, id })
     }
@@ -137,22 +159,22 @@ impl<'d> Handle<'d> {
                 align,
                 numa_nid: 0,
             };
-            // SAFETY: the node is nvmap's, and there are no addresses.
+            // SAFETY: `Device::nvmap` opened the node by nvmap's path, and the parameters have no address.
             return unsafe { call::<r36::ioctl::NVMAP_IOC_ALLOC>(nvmap, &mut args) };
         }
         let mut args = r32::nvmap_alloc_handle { handle, heap_mask: HEAP_IOVMM, flags, align };
-        // SAFETY: the node is nvmap's, and there are no addresses.
+        // SAFETY: `Device::nvmap` opened the node by nvmap's path, and the parameters have no address.
         unsafe { call::<r32::ioctl::NVMAP_IOC_ALLOC>(nvmap, &mut args) }
     }
 
     fn dmabuf(&self) -> Result<OwnedFd> {
         let mut args = r36::nvmap_create_handle::zeroed();
         args.anon0.anon0.handle = self.id;
-        // SAFETY: the node is nvmap's, and there are no addresses.
+        // SAFETY: `Device::nvmap` opened the node by nvmap's path, and the parameters have no address.
         unsafe { call::<r36::ioctl::NVMAP_IOC_GET_FD>(self.device.nvmap(), &mut args) }?;
-        // SAFETY: whatever bytes there are, they are an integer.
+        // SAFETY: `args` was zeroed, so all of the union is initialised, and the member is an integer.
         let fd = unsafe { args.anon0.anon0.anon0.fd };
-        // SAFETY: GET_FD makes a new fd each time.
+        // SAFETY: the call has succeeded, and GET_FD installs a new fd for each that does.
         above_standard(unsafe { own(fd, "NVMAP_IOC_GET_FD") }?)
     }
 }
@@ -160,7 +182,8 @@ impl<'d> Handle<'d> {
 impl Drop for Handle<'_> {
     fn drop(&mut self) {
         // The kernel answers 0 whatever it is given.
-        // SAFETY: the argument is the handle itself.
+        // SAFETY: `Device::nvmap` opened the node by nvmap's path; it takes the argument as the handle
+        // (nvmap_ioctl.c, `nvmap_ioctl`, case `NVMAP_IOC_FREE`), not as an address.
         let _ = unsafe {
             call_value::<r36::ioctl::NVMAP_IOC_FREE>(self.device.nvmap(), c_ulong::from(self.id))
         };
@@ -174,7 +197,7 @@ fn above_standard(fd: OwnedFd) -> Result<OwnedFd> {
     }
     let moved = fcntl(&fd, FcntlArg::F_DUPFD_CLOEXEC(3))
         .map_err(|errno| Error::io(ErrorKind::Call, "F_DUPFD_CLOEXEC", errno.into()))?;
-    // SAFETY: fcntl has just made it.
+    // SAFETY: F_DUPFD_CLOEXEC gives a new fd, which nobody else has.
     unsafe { own(moved, "F_DUPFD_CLOEXEC") }
 }
 
@@ -185,9 +208,10 @@ pub(super) struct Mapping {
     size: usize,
 }
 
-// SAFETY: it is shared memory; whoever reads and writes it keeps order among themselves.
+// SAFETY: a mapping belongs to the process, not to a thread, so any thread may use and unmap it.
 unsafe impl Send for Mapping {}
-// SAFETY: as above.
+// SAFETY: `load` and `store` are volatile accesses of one word, and the CPU makes each whole. Who takes a
+// pointer by `address` or `word` orders accesses by it, which is part of that `unsafe` code's proof.
 unsafe impl Sync for Mapping {}
 
 impl Mapping {
@@ -210,7 +234,8 @@ impl Mapping {
     fn map(fd: BorrowedFd<'_>, size: NonZeroUsize, at: Option<NonZeroUsize>) -> Result<Self> {
         let protection = ProtFlags::PROT_READ | ProtFlags::PROT_WRITE;
         let fixed = at.map_or(MapFlags::empty(), |_| MapFlags::MAP_FIXED_NOREPLACE);
-        // SAFETY: NOREPLACE leaves what is there, so nobody's memory is taken away.
+        // SAFETY: without an address the kernel chooses a free one, and with one MAP_FIXED_NOREPLACE fails
+        // where something is: no memory of the program is replaced.
         let start = unsafe { mmap(at, size, protection, MapFlags::MAP_SHARED | fixed, fd, 0) }
             .map_err(|errno| Error::io(ErrorKind::Call, "mmap", errno.into()))?;
         Ok(Self { start, size: size.get() })
@@ -226,25 +251,74 @@ impl Mapping {
 
     /// The word at a byte offset.
     pub(super) fn word(&self, at: usize) -> *mut u32 {
-        assert!(at % 4 == 0 && at < self.size, "inside the mapping");
-        // SAFETY: the offset is inside.
+        assert!(holds_word(self.size, at), "a word at {at} of {} bytes", self.size);
+        // SAFETY: the mapping has `size` bytes, of which 4 lie at the offset.
         unsafe { self.address().add(at) }.cast()
     }
 
     pub(super) fn load(&self, at: usize) -> u32 {
-        // SAFETY: the word is inside the mapping; the GPU may write it at any time.
+        // SAFETY: `word` gives an aligned word of the mapping, which stays mapped while `self` is borrowed;
+        // it is read in one access, since the GPU may write it at any time.
         unsafe { self.word(at).read_volatile() }
     }
 
     pub(super) fn store(&self, at: usize, value: u32) {
-        // SAFETY: the word is inside the mapping; the GPU may read it at any time.
+        // SAFETY: as in `load`: an aligned word of the mapping, written in one access, since the GPU may
+        // read it at any time.
         unsafe { self.word(at).write_volatile(value) }
     }
 }
 
+/// Whether a mapping of so many bytes has an aligned word at an offset.
+const fn holds_word(size: usize, at: usize) -> bool {
+    at % 4 == 0 && size >= 4 && at <= size - 4
+}
+
 impl Drop for Mapping {
     fn drop(&mut self) {
-        // SAFETY: it was mapped like this, and nothing borrows from it any more.
+        // SAFETY: `map` made it, at this address and of this size, and gave it to nobody else; who has a
+        // pointer from `address` or `word` keeps the mapping as long.
         let _ = unsafe { munmap(self.start, self.size) };
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use std::ffi::CStr;
+
+    use nix::sys::memfd::{MFdFlags, memfd_create};
+
+    use super::*;
+
+    fn file(size: i64) -> OwnedFd {
+        let name: &CStr = c"memory";
+        let file = memfd_create(name, MFdFlags::MFD_CLOEXEC).unwrap();
+        nix::unistd::ftruncate(&file, size).unwrap();
+        file
+    }
+
+    #[test]
+    fn a_dmabuf_is_as_large_as_its_file() {
+        let taken = |real, size| Memory::from_dmabuf(file(real), size, Cache::Inner);
+        let refused = |real, size| taken(real, size).unwrap_err().to_string();
+        assert_eq!(taken(8192, 8192).unwrap().size(), 8192);
+        assert_eq!(taken(8192, 4096).unwrap().size(), 4096);
+        // The last page is there to its end.
+        assert_eq!(taken(5000, 8192).unwrap().size(), 8192);
+        assert_eq!(refused(8192, 8193), "the dma-buf has 8192 bytes, not 8193");
+        assert_eq!(refused(0, 4096), "the dma-buf has 0 bytes, not 4096");
+        assert_eq!(refused(4096, 0), "the dma-buf has 4096 bytes, not 0");
+        let (end, _other) = nix::unistd::pipe().unwrap();
+        let refused = Memory::from_dmabuf(end, 4096, Cache::Inner).unwrap_err();
+        assert!(refused.to_string().starts_with("lseek of a dma-buf: "), "{refused}");
+    }
+
+    #[test]
+    fn a_word_ends_inside() {
+        assert!(holds_word(8, 4) && holds_word(4, 0));
+        for (size, at) in [(6, 4), (8, 8), (8, 2), (0, 0), (3, 0), (4, usize::MAX - 3)] {
+            assert!(!holds_word(size, at), "{size} {at}");
+        }
     }
 }

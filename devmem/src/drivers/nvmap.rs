@@ -89,6 +89,7 @@ impl Device for Gpu {
         let refused = |error| told(&self.info.name, &error);
         let size = buffer.size().next_multiple_of(PAGE);
         let memory = tegra::Memory::from_dmabuf(buffer.export()?, size, tegra::Cache::Inner);
+        let memory = memory.map_err(refused)?;
         let space = tegra::AddressSpace::new(&self.device).map_err(refused)?;
         Ok(Box::new(Mapped(space.map(memory).map_err(refused)?)))
     }
