@@ -33,6 +33,13 @@ pub enum Problem {
         /// The bytes that there are.
         has: u64,
     },
+    /// The file became shorter after it was opened.
+    CutShort {
+        /// The bytes that it had.
+        was: u64,
+        /// The bytes that it has.
+        is: u64,
+    },
     /// A number that cannot be right, or that is more than a reader takes.
     Invalid {
         /// Which number.
@@ -86,12 +93,22 @@ impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let path = self.path.display();
         match &self.problem {
+            Problem::Io(_) if self.offset > 0 => {
+                write!(f, "{path}: byte {}: {}", self.offset, self.problem)
+            }
             Problem::Io(_) | Problem::Unwritable(_) | Problem::Incompatible(_) => {
                 write!(f, "{path}: {}", self.problem)
             }
             Problem::Map { line, .. } => write!(f, "{path}:{line}: {}", self.problem),
             _ => write!(f, "{path}: byte {}: {}", self.offset, self.problem),
         }
+    }
+}
+
+impl Problem {
+    /// Whether the file could not be read: what stands in it is not known, so it is not damaged either.
+    pub(crate) fn is_unread(&self) -> bool {
+        matches!(self, Self::Io(_) | Self::CutShort { .. })
     }
 }
 
@@ -106,6 +123,9 @@ impl fmt::Display for Problem {
             Self::Flags(flags) => write!(f, "unknown flags {flags:#x}"),
             Self::Truncated { what, needs, has } => {
                 write!(f, "{what} takes {needs} bytes, but the file has {has} more")
+            }
+            Self::CutShort { was, is } => {
+                write!(f, "the file was cut short while it was read: from {was} bytes to {is}")
             }
             Self::Invalid { what, value, limit } => {
                 write!(f, "{what} is {value}, more than {limit}")

@@ -6,7 +6,7 @@ use serde::{Serialize, Serializer};
 
 use super::error::{Error, Problem};
 use super::event::Event;
-use super::map::Map;
+use super::input::{Input, Window};
 use super::report::Source;
 use super::v1::{self, V1, V1Events, V1Warps};
 use super::v2::{self, SiteRow, SiteTable, Twin, V2, V2Cursor, V2Events, V2Warps};
@@ -17,6 +17,9 @@ pub struct Trace {
     file: File,
     launches: Vec<Launch>,
 }
+
+/// Bytes of a warp of v1 that are read at once.
+const READ: usize = 64 << 10;
 
 #[derive(Debug)]
 enum File {
@@ -117,15 +120,16 @@ impl Trace {
     ///
     /// When it cannot be read or is neither; the error names the byte. Damage to chunks of v2 is no
     /// error here: see [`damage`](Self::damage) and [`Found::Lost`].
-    ///
-    /// The file is mapped: when another process shortens it meanwhile, this one ends by SIGBUS.
     pub fn open(path: impl AsRef<Path>) -> Result<Self, Error> {
         let path = path.as_ref();
-        let map = Map::open(path)?;
-        let file = if v1::is(&map) {
-            File::V1(V1::open(path, map)?)
-        } else if v2::is(&map) {
-            File::V2(V2::open(path, map)?)
+        let input = Input::open(path)?;
+        let mut start = [0; v1::MAGIC.len()];
+        let len = start.len().min(input.len() as usize);
+        input.read(0, &mut start[..len])?;
+        let file = if v1::is(&start) {
+            File::V1(V1::open(input)?)
+        } else if v2::is(&start) {
+            File::V2(V2::open(input)?)
         } else {
             return Err(Error::new(path, 0, Problem::NotATrace));
         };
@@ -155,8 +159,8 @@ impl Trace {
     /// Bytes of the file.
     pub fn size(&self) -> u64 {
         match &self.file {
-            File::V1(file) => file.bytes().len() as u64,
-            File::V2(file) => file.bytes().len() as u64,
+            File::V1(file) => file.size(),
+            File::V2(file) => file.size(),
         }
     }
 
@@ -337,7 +341,7 @@ impl<'a> Warp<'a> {
     /// Events that were recorded.
     pub fn len(&self) -> u64 {
         match &self.0 {
-            Data::V1(warp) => (warp.range.len() / v1::EVENT) as u64,
+            Data::V1(warp) => warp.events(),
             Data::V2(warp) => warp.events,
         }
     }
@@ -375,7 +379,9 @@ impl<'a> Warp<'a> {
 
     fn cursor(&self) -> Cursor<'a> {
         match &self.0 {
-            Data::V1(warp) => Cursor::V1 { warp: warp.clone(), index: 0 },
+            Data::V1(warp) => {
+                Cursor::V1 { warp: warp.clone(), index: 0, window: Window::default() }
+            }
             Data::V2(warp) => Cursor::V2(warp.cursor()),
         }
     }
@@ -384,19 +390,19 @@ impl<'a> Warp<'a> {
 /// A place in the events of a warp. A copy of it is cheap, and goes on from there.
 #[derive(Clone)]
 pub(crate) enum Cursor<'a> {
-    V1 { warp: V1Events<'a>, index: u64 },
+    V1 { warp: V1Events<'a>, index: u64, window: Window },
     V2(V2Cursor<'a>),
 }
 
 impl Cursor<'_> {
     pub(crate) fn next(&mut self) -> Result<Option<Event>, Error> {
         match self {
-            Self::V1 { warp, index } => {
-                let at = *index as usize * v1::EVENT;
-                let event = warp.bytes().get(at..).filter(|b| !b.is_empty()).and_then(v1::event);
-                *index += u64::from(event.is_some());
-                warp.passed(*index);
-                Ok(event)
+            Self::V1 { warp, index, window } => {
+                let Some(at) = warp.place(*index) else { return Ok(None) };
+                let input = warp.file.input();
+                let bytes = window.get(input, at, v1::EVENT, READ, warp.range.end)?;
+                *index += 1;
+                Ok(v1::event(bytes))
             }
             Self::V2(cursor) => cursor.next(),
         }

@@ -46,7 +46,7 @@ pub mod diff;
 mod error;
 pub mod event;
 mod file;
-mod map;
+mod input;
 pub mod records;
 pub mod render;
 pub mod report;

@@ -2,24 +2,26 @@
 
 use std::io::{self, Write};
 use std::ops::Range;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use zerocopy::{FromBytes, IntoBytes};
 
 use super::abi::r2 as abi;
 use super::error::{Error, Problem};
 use super::event::{Event, EventKind};
-use super::map::{Map, fits, record};
+use super::input::{Input, Window};
 use super::records::{V1Event, V1File, V1Warp};
 
 /// Bytes of an event.
 pub(crate) const EVENT: usize = size_of::<V1Event>();
 pub(crate) const WARP: usize = size_of::<V1Warp>();
 const HEADER: usize = size_of::<V1File>();
-/// Bytes that stay in memory behind a reader.
-const BEHIND: usize = 8 << 20;
+/// Bytes that are read at once to find warps: as many as make it cheap where these are small.
+const HEADERS: usize = 4 << 10;
+// Events and what comes before them lie at multiples of their size, so that no page ends within one.
+const _: () = assert!(HEADER % EVENT == 0 && WARP % EVENT == 0);
 /// `NVABI_TRACE_V1_MAGIC`, filled up with zeros.
-const MAGIC: [u8; 12] = *b"GDDBGGPU\0\0\0\0";
+pub(crate) const MAGIC: [u8; 12] = *b"GDDBGGPU\0\0\0\0";
 
 /// Whether a file starts as one of v1 does.
 pub(crate) fn is(bytes: &[u8]) -> bool {
@@ -29,31 +31,34 @@ pub(crate) fn is(bytes: &[u8]) -> bool {
 /// A file of v1.
 #[derive(Debug)]
 pub(crate) struct V1 {
-    path: PathBuf,
-    map: Map,
+    input: Input,
     header: V1File,
 }
 
 impl V1 {
-    pub(crate) fn open(path: &Path, map: Map) -> Result<Self, Error> {
-        fits(path, &map, 0, "the header", HEADER as u64)?;
-        let error = |offset, problem| Err(Error::new(path, offset, problem));
-        let Some(header) = record::<V1File>(&map, 0) else { return error(0, Problem::NotATrace) };
+    pub(crate) fn open(input: Input) -> Result<Self, Error> {
+        input.fits(0, "the header", HEADER as u64)?;
+        let error = |offset, problem| Err(input.error(offset, problem));
+        let Some(header) = input.record::<V1File>(0)? else { return error(0, Problem::NotATrace) };
         if header.version != abi::NVABI_TRACE_V1_VERSION {
             return error(12, Problem::Version(header.version));
         }
         if header.flags & !(abi::NVABI_TRACE_V1_FIXED) != 0 {
             return error(16, Problem::Flags(header.flags));
         }
-        Ok(Self { path: path.to_owned(), map, header })
+        Ok(Self { input, header })
     }
 
     pub(crate) fn path(&self) -> &Path {
-        &self.path
+        self.input.path()
     }
 
-    pub(crate) fn bytes(&self) -> &[u8] {
-        &self.map
+    pub(crate) fn size(&self) -> u64 {
+        self.input.len()
+    }
+
+    pub(crate) fn input(&self) -> &Input {
+        &self.input
     }
 
     pub(crate) fn header(&self) -> &V1File {
@@ -66,12 +71,8 @@ impl V1 {
         String::from_utf8_lossy(&name[..end]).into_owned()
     }
 
-    pub(crate) fn release(&self, range: Range<usize>) {
-        self.map.release(range);
-    }
-
     pub(crate) fn warps(&self) -> V1Warps<'_> {
-        V1Warps { file: self, next: 0, at: HEADER, released: 0 }
+        V1Warps { file: self, next: 0, at: HEADER as u64, window: Window::default() }
     }
 
     fn fixed(&self) -> bool {
@@ -84,9 +85,9 @@ impl V1 {
 pub(crate) struct V1Warps<'a> {
     file: &'a V1,
     next: u32,
-    at: usize,
-    /// What lies before this was given back.
-    released: usize,
+    at: u64,
+    /// The headers of the next warps, where they are small.
+    window: Window,
 }
 
 /// One warp: where its events are.
@@ -95,7 +96,7 @@ pub(crate) struct V1Events<'a> {
     pub(crate) file: &'a V1,
     pub(crate) number: u32,
     /// The bytes of its events in the file.
-    pub(crate) range: Range<usize>,
+    pub(crate) range: Range<u64>,
     pub(crate) dropped: u64,
 }
 
@@ -124,68 +125,60 @@ impl<'a> V1Warps<'a> {
 
     fn stop(&mut self) {
         self.next = self.file.header.warps;
-        self.at = self.file.map.len();
+        self.at = self.file.size();
     }
 
     fn read(&mut self) -> Result<V1Events<'a>, Error> {
         let file = self.file;
-        let (path, bytes, at) = (&file.path, file.bytes(), self.at);
-        fits(path, bytes, at as u64, "a warp's header", WARP as u64)?;
-        let Some(warp) = record::<V1Warp>(bytes, at) else {
-            return Err(Error::new(path, at as u64, Problem::Damaged("no header of a warp")));
+        let (input, at) = (&file.input, self.at);
+        input.fits(at, "a warp's header", WARP as u64)?;
+        let bytes = self.window.get(input, at, WARP, HEADERS, input.len())?;
+        let Ok((warp, _)) = V1Warp::read_from_prefix(bytes) else {
+            return Err(input.error(at, Problem::Damaged("no header of a warp")));
         };
         let capacity = file.header.events_per_warp;
         if warp.events > capacity && (file.fixed() || capacity > 0) {
             let (value, limit) = (u64::from(warp.events), u64::from(capacity));
             let problem = Problem::Invalid { what: "the number of a warp's events", value, limit };
-            return Err(Error::new(path, at as u64 + 8, problem));
+            return Err(input.error(at + 8, problem));
         }
         let taken = if file.fixed() { capacity } else { warp.events };
         let size = u64::from(taken) * EVENT as u64;
-        fits(path, bytes, (at + WARP) as u64, "the events of a warp", size)?;
-        let start = at + WARP;
+        let start = at + WARP as u64;
+        input.fits(start, "the events of a warp", size)?;
         let came = warp.total.max(warp.write_index);
         let events = V1Events {
             file,
             number: self.next,
-            range: start..start + warp.events as usize * EVENT,
+            range: start..start + u64::from(warp.events) * EVENT as u64,
             dropped: u64::from(warp.dropped.max(came.saturating_sub(warp.events))),
         };
-        // What was looked at before is done with, or fetched again where it is not.
-        if start.saturating_sub(self.released) > BEHIND {
-            // Threads are at work on what was handed out last.
-            let done = start - BEHIND / 2;
-            file.release(self.released..done);
-            self.released = done;
-        }
-        self.at = start + size as usize;
+        self.at = start + size;
         self.next += 1;
         Ok(events)
     }
 
     /// Complains once about what is behind the last warp.
     fn rest(&mut self) -> Option<Error> {
-        let (at, len) = (self.at, self.file.map.len());
+        let (at, len) = (self.at, self.file.size());
         self.at = len;
         (at < len).then(|| {
             let problem = Problem::Damaged("there are bytes behind the last warp");
-            Error::new(&self.file.path, at as u64, problem)
+            self.file.input.error(at, problem)
         })
     }
 }
 
-impl<'a> V1Events<'a> {
-    pub(crate) fn bytes(&self) -> &'a [u8] {
-        self.file.map.get(self.range.clone()).unwrap_or_default()
+impl V1Events<'_> {
+    /// How many events were recorded.
+    pub(crate) fn events(&self) -> u64 {
+        (self.range.end - self.range.start) / EVENT as u64
     }
 
-    /// Gives back what lies before an event, now and then.
-    pub(crate) fn passed(&self, index: u64) {
-        let at = index as usize * EVENT;
-        if at > 0 && at % BEHIND == 0 {
-            let here = self.range.start + at;
-            self.file.release(here - BEHIND..here);
-        }
+    /// Where in the file an event is; none behind the last.
+    #[inline]
+    pub(crate) fn place(&self, index: u64) -> Option<u64> {
+        (index < self.events()).then(|| self.range.start + index * EVENT as u64)
     }
 }
 

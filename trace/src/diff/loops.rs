@@ -105,7 +105,6 @@ impl Walk<'_, '_> {
             };
             rounds += 1;
             test = next;
-            stayer.looked(test);
         }
         let behind = test + 1;
         let outside = alike(stayer, behind, leaver, 0)?;
@@ -196,9 +195,6 @@ impl Walk<'_, '_> {
                 }
             }
             ahead += 1;
-            if ahead % ROUND == 0 {
-                stayer.looked(ahead);
-            }
         };
         if !joins {
             self.credit -= ahead as i64;

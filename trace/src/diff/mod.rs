@@ -18,6 +18,7 @@ mod sites;
 mod step;
 mod warp;
 
+use std::ops::Range;
 use std::sync::{Mutex, PoisonError};
 use std::thread;
 
@@ -32,6 +33,7 @@ use super::classify::classify;
 use super::collect::{About, Collector, Place};
 use super::error::{Error, Problem};
 use super::file::{Launch, Trace, Warp};
+use super::input::Pages;
 use super::report::{self, Finding, Note, Report};
 
 /// What a comparison looks at, and how much of it is kept.
@@ -131,8 +133,11 @@ pub fn diff_warp<'a>(
     options: &'a Options,
     collector: &mut Collector,
 ) -> Result<(), Error> {
-    compare(a, b, launch, options, false, collector)
+    compare(a, b, launch, options, false, &mut Default::default(), collector)
 }
+
+/// What a thread has read of both files last.
+type Read = [Pages; 2];
 
 /// As [`diff_warp`]; `words` says that the same words of nvtrace v2 are the same events in both.
 fn compare<'a>(
@@ -141,12 +146,14 @@ fn compare<'a>(
     launch: u32,
     options: &'a Options,
     words: bool,
+    read: &mut Read,
     collector: &mut Collector,
 ) -> Result<(), Error> {
     let warp = a.or(b).map_or(0, Warp::number);
     let sites = Some(&options.sites).filter(|sites| !sites.is_empty());
-    let (mut a, mut b) = (Side::new(a, sites), Side::new(b, None));
-    Walk::new(&mut a, &mut b, options.values, words).run(|walk, found| {
+    let [read_a, read_b] = std::mem::take(read);
+    let (mut a, mut b) = (Side::new(a, sites, read_a), Side::new(b, None, read_b));
+    let walked = Walk::new(&mut a, &mut b, options.values, words).run(|walk, found| {
         let Divergence { kind, site, index_a, .. } = found;
         let place = Place { launch, warp, kind, site, index_a };
         let history = match collector.keeps(&place) {
@@ -155,7 +162,9 @@ fn compare<'a>(
         };
         collector.add(place, || finding(place, found, history));
         Ok(())
-    })
+    });
+    *read = [a.into_pages(), b.into_pages()];
+    walked
 }
 
 fn finding(place: Place, found: Divergence, history: Vec<report::Step>) -> Finding {
@@ -204,6 +213,12 @@ fn described(a: &Trace, b: &Trace, pair: &Pair) -> (report::Launch, u64) {
         map: None,
     };
     (described, longest(x).max(longest(y)))
+}
+
+/// Whether nothing can be said of two traces after an error in one of them. Damage of nvtrace v2 is noted,
+/// and what can be read is compared.
+fn ends(trace: &Trace, error: &Error) -> bool {
+    trace.version() == 1 || error.problem().is_unread()
 }
 
 /// Two launches that are to be compared.
@@ -264,6 +279,7 @@ impl<'a> Job<'a> {
 
     /// Takes batches until there are no more.
     fn work(&self, work: &Mutex<Work<'a>>, mut collector: Collector) -> Collector {
+        let mut read = Read::default();
         loop {
             let mut shared = work.lock().unwrap_or_else(PoisonError::into_inner);
             if shared.failed.is_some() {
@@ -272,21 +288,31 @@ impl<'a> Job<'a> {
             let Some(mut batch) = shared.pairs.batch() else { return collector };
             for (is_a, error) in std::mem::take(&mut batch.problems) {
                 let trace = if is_a { self.a } else { self.b };
-                if trace.version() == 1 {
+                if ends(trace, &error) {
                     shared.failed = Some(error);
                     return collector;
                 }
                 collector.note(damaged(if is_a { 'a' } else { 'b' }, &error));
             }
             drop(shared);
-            self.batch(&batch, &mut collector);
+            if let Err(error) = self.batch(&batch, &mut read, &mut collector) {
+                work.lock().unwrap_or_else(PoisonError::into_inner).failed = Some(error);
+                return collector;
+            }
         }
     }
 
-    fn batch(&self, batch: &Batch<'a>, collector: &mut Collector) {
+    fn batch(
+        &self,
+        batch: &Batch<'a>,
+        read: &mut Read,
+        collector: &mut Collector,
+    ) -> Result<(), Error> {
         collector.count_events(self.launch, batch.events.0, batch.events.1);
         let ranges = batch.ranges();
-        let same = self.options.sites.is_empty() && self.same_bytes(&ranges);
+        // A warp alone is compared piece by piece anyway.
+        let tries = self.options.sites.is_empty() && batch.pairs.len() > 1;
+        let same = tries && self.same_bytes(ranges, read)?;
         for (a, b) in &batch.pairs {
             let number = a.as_ref().or(b.as_ref()).map_or(0, Warp::number);
             collector.count_warp(self.launch);
@@ -297,30 +323,45 @@ impl<'a> Job<'a> {
             }
             if !same {
                 let (a, b) = (a.as_ref(), b.as_ref());
-                if let Err(error) = compare(a, b, self.launch, self.options, self.words, collector)
-                {
-                    let trace = if error.path() == self.a.path() { 'a' } else { 'b' };
-                    collector.note(damaged(trace, &error));
+                let (launch, options) = (self.launch, self.options);
+                if let Err(error) = compare(a, b, launch, options, self.words, read, collector) {
+                    let is_a = error.path() == self.a.path();
+                    if ends(if is_a { self.a } else { self.b }, &error) {
+                        return Err(error);
+                    }
+                    collector.note(damaged(if is_a { 'a' } else { 'b' }, &error));
                 }
             }
         }
-        if let (Some((a, b)), Some(x), Some(y)) = (ranges, self.a.v1(), self.b.v1()) {
-            x.release(a);
-            y.release(b);
-        }
+        Ok(())
     }
 
     /// Whether a whole batch is the same in both files.
     fn same_bytes(
         &self,
-        ranges: &Option<(std::ops::Range<usize>, std::ops::Range<usize>)>,
-    ) -> bool {
+        ranges: Option<(Range<u64>, Range<u64>)>,
+        read: &mut Read,
+    ) -> Result<bool, Error> {
         let (Some((a, b)), Some(x), Some(y)) = (ranges, self.a.v1(), self.b.v1()) else {
-            return false;
+            return Ok(false);
         };
-        // Longer batches are one warp, which is compared piece by piece.
-        a.len() == b.len()
-            && a.len() <= 4 << 20
-            && x.bytes().get(a.clone()) == y.bytes().get(b.clone())
+        let len = a.end - a.start;
+        // In longer batches most is room that warps did not use.
+        if b.end - b.start != len || len > 4 << 20 {
+            return Ok(false);
+        }
+        let [read_a, read_b] = read;
+        let mut at = 0;
+        while at < len {
+            let left = (len - at) as usize;
+            let bytes_a = read_a.get(x.input(), a.start + at)?;
+            let bytes_b = read_b.get(y.input(), b.start + at)?;
+            let part = bytes_a.len().min(bytes_b.len()).min(left);
+            if bytes_a[..part] != bytes_b[..part] {
+                return Ok(false);
+            }
+            at += part as u64;
+        }
+        Ok(true)
     }
 }

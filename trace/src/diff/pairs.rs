@@ -1,5 +1,7 @@
 //! The warps of a launch in both traces, side by side, in batches.
 
+use std::ops::Range;
+
 use crate::error::Error;
 use crate::file::{Data, Found, Warp, Warps};
 use crate::v1;
@@ -119,7 +121,7 @@ impl<'a> Row<'a> {
 
 impl Batch<'_> {
     /// Where in the files of v1 the batch is, if both are and it is one piece of each.
-    pub(super) fn ranges(&self) -> Option<(std::ops::Range<usize>, std::ops::Range<usize>)> {
+    pub(super) fn ranges(&self) -> Option<(Range<u64>, Range<u64>)> {
         let ends = |pair: Option<&(Option<Warp<'_>>, Option<Warp<'_>>)>| match pair {
             Some((Some(Warp(Data::V1(a))), Some(Warp(Data::V1(b))))) => {
                 Some((a.range.clone(), b.range.clone()))
@@ -129,6 +131,7 @@ impl Batch<'_> {
         let ((first_a, first_b), (last_a, last_b)) =
             (ends(self.pairs.first())?, ends(self.pairs.last())?);
         // The header of the first warp belongs to it.
-        Some((first_a.start - v1::WARP..last_a.end, first_b.start - v1::WARP..last_b.end))
+        let header = v1::WARP as u64;
+        Some((first_a.start - header..last_a.end, first_b.start - header..last_b.end))
     }
 }

@@ -7,6 +7,7 @@ use rustc_hash::FxHashMap;
 use crate::error::Error;
 use crate::event::Event;
 use crate::file::{Cursor, Data, Warp};
+use crate::input::Pages;
 use crate::v1::{self, V1Events};
 use crate::v2::{Mark, V2Cursor};
 
@@ -14,16 +15,16 @@ use crate::v2::{Mark, V2Cursor};
 pub(super) const BEHIND: u64 = 1024;
 /// Steps ahead that are looked at: where events must be kept in memory, and where they need not.
 const AHEAD: u64 = 1 << 16;
-const AHEAD_MAPPED: u64 = 1 << 32;
+const AHEAD_PAGED: u64 = 1 << 32;
 /// Fewer events than this are not worth comparing their words, and this many come before the next try.
 const FEW: u64 = 16;
 const SINGLY: u32 = 64;
-/// Bytes after which memory is given back.
-const RELEASE: usize = 1 << 20;
 
 /// A warp and a place in it.
 pub(super) struct Side<'a> {
     events: Events<'a>,
+    /// What was read of the file, where events are read at any time.
+    pages: Pages,
     /// Sites by other names.
     sites: Option<&'a FxHashMap<u64, u64>>,
     /// Events before the place.
@@ -33,13 +34,7 @@ pub(super) struct Side<'a> {
 
 enum Events<'a> {
     /// Any event can be read at any time.
-    Mapped {
-        warp: V1Events<'a>,
-        bytes: &'a [u8],
-        /// Before this, and from the place ahead on, memory was given back.
-        released: usize,
-        looked: usize,
-    },
+    Paged(V1Events<'a>),
     /// Events come one after another; some are kept.
     Buffered(Box<Buffered<'a>>),
     /// A warp that the trace does not have.
@@ -58,13 +53,15 @@ struct Buffered<'a> {
 }
 
 impl<'a> Side<'a> {
-    pub(super) fn new(warp: Option<&Warp<'a>>, sites: Option<&'a FxHashMap<u64, u64>>) -> Self {
+    /// `pages` are of the file that the warp is in, from comparisons before.
+    pub(super) fn new(
+        warp: Option<&Warp<'a>>,
+        sites: Option<&'a FxHashMap<u64, u64>>,
+        pages: Pages,
+    ) -> Self {
         let events = match warp {
             None => Events::None,
-            Some(Warp(Data::V1(warp))) => {
-                let released = warp.range.start;
-                Events::Mapped { warp: warp.clone(), bytes: warp.bytes(), released, looked: 0 }
-            }
+            Some(Warp(Data::V1(warp))) => Events::Paged(warp.clone()),
             Some(warp) => Events::Buffered(Box::new(Buffered {
                 cursor: warp.known(),
                 kept: VecDeque::new(),
@@ -73,14 +70,19 @@ impl<'a> Side<'a> {
                 marks: [Mark::default(); 2],
             })),
         };
-        Self { events, sites, at: 0, dropped: warp.map_or(0, Warp::dropped) }
+        Self { events, pages, sites, at: 0, dropped: warp.map_or(0, Warp::dropped) }
+    }
+
+    /// What was read of the file, for the next comparison.
+    pub(super) fn into_pages(self) -> Pages {
+        self.pages
     }
 
     /// The event that is `ahead` steps ahead.
     #[inline]
     pub(super) fn peek(&mut self, ahead: u64) -> Result<Option<Event>, Error> {
         match (&self.events, self.sites) {
-            (Events::Mapped { bytes, .. }, None) => Ok(mapped(bytes, self.at + ahead)),
+            (Events::Paged(warp), None) => paged(warp, &mut self.pages, self.at + ahead),
             _ => self.event(self.at + ahead),
         }
     }
@@ -88,7 +90,7 @@ impl<'a> Side<'a> {
     /// An event, of those that are within reach.
     pub(super) fn event(&mut self, index: u64) -> Result<Option<Event>, Error> {
         let event = match &mut self.events {
-            Events::Mapped { bytes, .. } => mapped(bytes, index),
+            Events::Paged(warp) => paged(warp, &mut self.pages, index)?,
             Events::Buffered(buffered) => buffered.event(index, self.at)?,
             Events::None => None,
         };
@@ -103,46 +105,23 @@ impl<'a> Side<'a> {
     /// How many steps ahead can be looked at.
     pub(super) fn reach(&self) -> u64 {
         match self.events {
-            Events::Mapped { .. } => AHEAD_MAPPED,
+            Events::Paged(_) => AHEAD_PAGED,
             Events::Buffered(_) | Events::None => AHEAD,
-        }
-    }
-
-    /// Gives back what was looked at on the way to a step far ahead; it is read again when its turn comes.
-    pub(super) fn looked(&mut self, ahead: u64) {
-        if let Events::Mapped { warp, looked, .. } = &mut self.events {
-            let here = warp.range.start + self.at as usize * v1::EVENT;
-            let there = (here + ahead as usize * v1::EVENT).min(warp.range.end);
-            let from = (here + RELEASE).max(*looked);
-            if there < from {
-                *looked = there;
-            } else if there - from > 2 * RELEASE {
-                warp.file.release(from..there);
-                *looked = there;
-            }
         }
     }
 
     #[inline]
     pub(super) fn advance(&mut self, steps: u64) {
         self.at += steps;
-        match &mut self.events {
-            Events::Mapped { warp, released, .. } => {
-                let here = warp.range.start + self.at as usize * v1::EVENT;
-                if here.saturating_sub(*released) > 2 * RELEASE {
-                    warp.file.release(*released..here - RELEASE);
-                    *released = here - RELEASE;
-                }
-            }
-            Events::Buffered(buffered) => buffered.forget(self.at.saturating_sub(BEHIND)),
-            Events::None => {}
+        if let Events::Buffered(buffered) = &mut self.events {
+            buffered.forget(self.at.saturating_sub(BEHIND));
         }
     }
 
     /// How many events are left.
     pub(super) fn left(&mut self) -> Result<u64, Error> {
-        if let Events::Mapped { bytes, .. } = &self.events {
-            return Ok(((bytes.len() / v1::EVENT) as u64).saturating_sub(self.at));
+        if let Events::Paged(warp) = &self.events {
+            return Ok(warp.events().saturating_sub(self.at));
         }
         let from = self.at;
         while self.peek(0)?.is_some() {
@@ -151,21 +130,24 @@ impl<'a> Side<'a> {
         Ok(std::mem::replace(&mut self.at, from) - from)
     }
 
-    /// The bytes from here on, where they tell all there is to tell.
-    fn raw(&self) -> Option<&'a [u8]> {
-        match &self.events {
-            Events::Mapped { bytes, .. } if self.sites.is_none() => {
-                bytes.get(self.at as usize * v1::EVENT..)
-            }
-            _ => None,
-        }
+    /// Bytes of the events from here on, as many as are read at once, where they tell all there is to
+    /// tell; none at the end.
+    fn raw(&mut self) -> Result<Option<&[u8]>, Error> {
+        let warp = match &self.events {
+            Events::Paged(warp) if self.sites.is_none() => warp,
+            _ => return Ok(None),
+        };
+        let Some(at) = warp.place(self.at) else { return Ok(Some(&[])) };
+        let bytes = self.pages.get(warp.file.input(), at)?;
+        let left = bytes.len().min((warp.range.end - at) as usize);
+        Ok(Some(&bytes[..left]))
     }
 
     /// The words from here on, where none of them are read yet.
     fn words(&mut self) -> Option<&mut V2Cursor<'a>> {
         match &mut self.events {
             Events::Buffered(buffered) => buffered.words(self.at),
-            Events::Mapped { .. } | Events::None => None,
+            Events::Paged(_) | Events::None => None,
         }
     }
 
@@ -180,9 +162,9 @@ impl<'a> Side<'a> {
 }
 
 #[inline]
-fn mapped(bytes: &[u8], index: u64) -> Option<Event> {
-    let start = usize::try_from(index).ok()?.checked_mul(v1::EVENT)?;
-    v1::event(bytes.get(start..)?)
+fn paged(warp: &V1Events<'_>, pages: &mut Pages, index: u64) -> Result<Option<Event>, Error> {
+    let Some(at) = warp.place(index) else { return Ok(None) };
+    Ok(v1::event(pages.get(warp.file.input(), at)?))
 }
 
 impl<'a> Buffered<'a> {
@@ -246,18 +228,14 @@ pub(super) fn skip_equal<'a>(
     values: bool,
     words: bool,
 ) -> Result<(), Error> {
-    if let (Some(bytes_a), Some(bytes_b)) = (a.raw(), b.raw()) {
+    while let (Some(bytes_a), Some(bytes_b)) = (a.raw()?, b.raw()?) {
         let len = bytes_a.len().min(bytes_b.len());
-        // Memory is given back from time to time, also within one warp.
-        for (a_part, b_part) in bytes_a[..len].chunks(RELEASE).zip(bytes_b[..len].chunks(RELEASE)) {
-            let same = equal_events(a_part, b_part, values);
-            a.advance(same as u64);
-            b.advance(same as u64);
-            if same * v1::EVENT < a_part.len() {
-                break;
-            }
+        let same = equal_events(&bytes_a[..len], &bytes_b[..len], values);
+        a.advance(same as u64);
+        b.advance(same as u64);
+        if len == 0 || same * v1::EVENT < len {
+            return Ok(());
         }
-        return Ok(());
     }
     // Where words differ often, events are read one by one for a while.
     let mut singly = 0;

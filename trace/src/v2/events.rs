@@ -9,7 +9,7 @@ use super::sites::SiteTable;
 use crate::abi::r2 as abi;
 use crate::error::{Error, Problem};
 use crate::event::{Event, EventKind};
-use crate::map::record;
+use crate::input::record;
 use crate::records::{Index, Warp, Word};
 
 const WARP: usize = size_of::<Warp>();
@@ -157,7 +157,7 @@ impl<'a> V2Warps<'a> {
         self.done = true;
         let whole = self.record().and_then(|launch| launch.end).map(|(number, _)| number);
         (whole.is_none() || whole != self.number).then(|| {
-            let offset = self.file.bytes().len() as u64;
+            let offset = self.file.size();
             self.lost(offset, u32::MAX, "the launch was not written to its end")
         })
     }

@@ -1,7 +1,8 @@
 //! Opens a file: finds its chunks, by the index or, where that is not whole, one after another.
 
+use std::cell::RefCell;
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 
 use zerocopy::IntoBytes;
@@ -11,20 +12,26 @@ use super::sites::SiteTable;
 use super::{FOOTER_MAGIC, STORED, ZSTD, header_check, kind, padded};
 use crate::abi::r2 as abi;
 use crate::error::{Error, Problem};
-use crate::map::{Map, fits, record};
+use crate::input::{Input, Window, record};
 use crate::records::{Chunk, End, File, Footer, Index, Launch};
 
 const CHUNK: u64 = size_of::<Chunk>() as u64;
 const INDEX: usize = size_of::<Index>();
-/// Bytes after which memory is given back.
-const RELEASE: u64 = 1 << 20;
+/// Bytes that are read at once when chunks are looked for or compared.
+const READ: usize = 64 << 10;
 const FOOTER: u64 = size_of::<Footer>() as u64;
+
+thread_local! {
+    /// The bytes of a chunk as they are stored.
+    static COMPRESSED: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
+    /// Bytes of two chunks that are compared.
+    static ALIKE: RefCell<[Vec<u8>; 2]> = const { RefCell::new([Vec::new(), Vec::new()]) };
+}
 
 /// A file of v2.
 #[derive(Debug)]
 pub(crate) struct V2 {
-    path: PathBuf,
-    map: Map,
+    input: Input,
     chunks: Vec<Index>,
     modules: BTreeMap<u32, SiteTable>,
     launches: Vec<V2Launch>,
@@ -46,29 +53,28 @@ pub(crate) struct V2Launch {
 }
 
 impl V2 {
-    pub(crate) fn open(path: &Path, map: Map) -> Result<Self, Error> {
-        fits(path, &map, 0, "the header", size_of::<File>() as u64)?;
-        let header = record::<File>(&map, 0);
-        let header = header.ok_or_else(|| Error::new(path, 0, Problem::NotATrace))?;
+    pub(crate) fn open(input: Input) -> Result<Self, Error> {
+        input.fits(0, "the header", size_of::<File>() as u64)?;
+        let header = input.record::<File>(0)?;
+        let header = header.ok_or_else(|| input.error(0, Problem::NotATrace))?;
         if header.version != abi::NVABI_TRACE_VERSION {
-            return Err(Error::new(path, 8, Problem::Version(header.version)));
+            return Err(input.error(8, Problem::Version(header.version)));
         }
         if header.size as usize != size_of::<File>() {
             let limit = size_of::<File>() as u64;
             let value = u64::from(header.size);
             let problem = Problem::Invalid { what: "the size of the header", value, limit };
-            return Err(Error::new(path, 12, problem));
+            return Err(input.error(12, problem));
         }
         let mut file = Self {
-            path: path.to_owned(),
-            map,
+            input,
             chunks: Vec::new(),
             modules: BTreeMap::new(),
             launches: Vec::new(),
             damage: Vec::new(),
             closed: false,
         };
-        match file.indexed() {
+        match file.indexed()? {
             Some(chunks) => (file.chunks, file.closed) = (chunks, true),
             None => file.scan()?,
         }
@@ -77,11 +83,11 @@ impl V2 {
     }
 
     pub(crate) fn path(&self) -> &Path {
-        &self.path
+        self.input.path()
     }
 
-    pub(crate) fn bytes(&self) -> &[u8] {
-        &self.map
+    pub(crate) fn size(&self) -> u64 {
+        self.input.len()
     }
 
     pub(crate) fn launches(&self) -> &[V2Launch] {
@@ -116,54 +122,61 @@ impl V2 {
     }
 
     pub(crate) fn error(&self, offset: u64, problem: Problem) -> Error {
-        Error::new(&self.path, offset, problem)
+        self.input.error(offset, problem)
     }
 
     /// The chunks by the index; `None` when any of it is not as it was written.
-    fn indexed(&self) -> Option<Vec<Index>> {
-        let end = (self.map.len() as u64).checked_sub(FOOTER)?;
-        let footer: Footer = record(&self.map, end as usize)?;
-        let check = crc32fast::hash(footer.as_bytes().get(..12)?);
-        if footer.magic != FOOTER_MAGIC || footer.check != check {
-            return None;
-        }
-        if footer.chunks > abi::NVABI_TRACE_CHUNKS_MAX {
-            return None;
+    fn indexed(&self) -> Result<Option<Vec<Index>>, Error> {
+        let Some(end) = self.size().checked_sub(FOOTER) else { return Ok(None) };
+        let Some(footer) = self.input.record::<Footer>(end)? else { return Ok(None) };
+        let check = crc32fast::hash(footer.as_bytes().get(..12).unwrap_or_default());
+        if footer.magic != FOOTER_MAGIC
+            || footer.check != check
+            || footer.chunks > abi::NVABI_TRACE_CHUNKS_MAX
+        {
+            return Ok(None);
         }
         let (mut chunks, mut at) = (Vec::new(), footer.index);
         while at < end {
-            let header = self.header(at)?;
-            let wanted = kind::INDEX == header.kind;
-            let bytes =
-                self.payload(&Index { offset: at, chunk: header }).ok().filter(|_| wanted)?;
+            let header = self.header(at)?.filter(|header| header.kind == kind::INDEX);
+            let Some(chunk) = header else { return Ok(None) };
+            let bytes = match self.payload(&Index { offset: at, chunk }) {
+                Ok(bytes) => bytes,
+                Err(error) if error.problem().is_unread() => return Err(error),
+                Err(_) => return Ok(None),
+            };
             chunks.extend(bytes.chunks(INDEX).map_while(|entry| record::<Index>(entry, 0)));
             if chunks.len() > footer.chunks as usize {
-                return None;
+                return Ok(None);
             }
-            at += CHUNK + padded(u64::from(header.stored));
+            at += CHUNK + padded(u64::from(chunk.stored));
         }
-        (chunks.len() == footer.chunks as usize).then_some(chunks)
+        Ok((chunks.len() == footer.chunks as usize).then_some(chunks))
     }
 
     /// The header of a chunk, if one is there and lies in the file with its bytes.
-    fn header(&self, at: u64) -> Option<Chunk> {
-        let (at, left) = (usize::try_from(at).ok()?, (self.map.len() as u64).checked_sub(at)?);
-        let header: Chunk = record(&self.map, at)?;
-        let whole = header.magic == abi::NVABI_TRACE_CHUNK_MAGIC
+    fn header(&self, at: u64) -> Result<Option<Chunk>, Error> {
+        Ok(self.input.record::<Chunk>(at)?.filter(|header| self.is_whole(at, header)))
+    }
+
+    fn is_whole(&self, at: u64, header: &Chunk) -> bool {
+        header.magic == abi::NVABI_TRACE_CHUNK_MAGIC
             && header.check == header_check(header.as_bytes())
-            && CHUNK + u64::from(header.stored) <= left;
-        whole.then_some(header)
+            && CHUNK + u64::from(header.stored) <= self.input.left(at)
     }
 
     /// Finds the chunks one after another. What is damaged is passed over up to the next header.
     fn scan(&mut self) -> Result<(), Error> {
         let mut at = size_of::<File>() as u64;
-        let (mut gap, mut read) = (None, at);
-        while at + CHUNK <= self.map.len() as u64 {
-            let Some(header) = self.header(at) else {
+        let (mut gap, mut window, end) = (None, Window::default(), self.size());
+        while at + CHUNK <= end {
+            // Within a gap each eighth byte is looked at.
+            let most = if gap.is_some() { READ } else { CHUNK as usize };
+            let bytes = window.get(&self.input, at, CHUNK as usize, most, end)?;
+            let header = record::<Chunk>(bytes, 0).filter(|header| self.is_whole(at, header));
+            let Some(header) = header else {
                 gap = gap.or(Some(at));
                 at += 8;
-                self.give_back(&mut read, at);
                 continue;
             };
             if let Some(from) = gap.take() {
@@ -180,28 +193,18 @@ impl V2 {
                 return Err(self.error(at, Problem::Invalid { what, value, limit }));
             }
             self.chunks.push(Index { offset: at, chunk: header });
-            self.give_back(&mut read, at);
             at += CHUNK + padded(u64::from(header.stored));
         }
-        let end = self.map.len() as u64;
         match gap {
             Some(from) => self.lose(from, end),
-            None if at < end && self.header(at).is_none() => self.lose(at, end),
+            None if at < end && self.header(at)?.is_none() => self.lose(at, end),
             None => {}
         }
         Ok(())
     }
 
-    /// Gives back, from time to time, the memory of headers that were read: each takes more than itself.
-    fn give_back(&self, read: &mut u64, at: u64) {
-        if at.abs_diff(*read) > RELEASE {
-            self.map.release(at.min(*read) as usize..at.max(*read) as usize);
-            *read = at;
-        }
-    }
-
     fn lose(&mut self, from: u64, to: u64) {
-        let what = match to == self.map.len() as u64 {
+        let what = match to == self.size() {
             true => "the file was not closed: its last chunk is cut off",
             false => "damaged: no chunk begins here; the next whole one was taken",
         };
@@ -211,33 +214,50 @@ impl V2 {
     /// The bytes of a chunk as they were before they were compressed.
     pub(crate) fn payload(&self, place: &Index) -> Result<Vec<u8>, Error> {
         let Index { offset, chunk } = place;
-        let damaged = |what| Err(self.error(*offset, Problem::Damaged(what)));
-        if self.header(*offset) != Some(*chunk) {
-            return damaged("damaged: the header of the chunk is not what the index says");
-        }
-        let start = *offset as usize + CHUNK as usize;
-        let stored = self.map.get(start..start + chunk.stored as usize).unwrap_or_default();
-        if crc32fast::hash(stored) != chunk.payload_check {
-            return damaged("damaged: the bytes of the chunk do not match their checksum");
+        let damaged = |what| self.error(*offset, Problem::Damaged(what));
+        if self.header(*offset)? != Some(*chunk) {
+            let what = "damaged: the header of the chunk is not what the index says";
+            return Err(damaged(what));
         }
         let limit = u64::from(abi::NVABI_TRACE_CHUNK_MAX);
-        if u64::from(chunk.size) > limit {
-            let (what, value) = ("the size of a chunk", u64::from(chunk.size));
-            return Err(self.error(*offset + 28, Problem::Invalid { what, value, limit }));
+        for (what, value, at) in [
+            ("the size of a chunk", u64::from(chunk.size), 28),
+            ("the stored size of a chunk", u64::from(chunk.stored), 24),
+        ] {
+            if value > limit {
+                return Err(self.error(*offset + at, Problem::Invalid { what, value, limit }));
+            }
         }
-        let bytes = match chunk.codec {
-            STORED => stored.to_vec(),
-            ZSTD => match zstd::bulk::decompress(stored, chunk.size as usize) {
-                Ok(bytes) => bytes,
-                Err(_) => return damaged("damaged: the chunk cannot be decompressed"),
-            },
-            _ => return damaged("the chunk is compressed in a way that nvabi does not know"),
+        let start = *offset + CHUNK;
+        let read = |stored: &mut [u8]| {
+            self.input.read(start, stored)?;
+            match crc32fast::hash(stored) == chunk.payload_check {
+                true => Ok(()),
+                false => {
+                    Err(damaged("damaged: the bytes of the chunk do not match their checksum"))
+                }
+            }
         };
-        let end = start + chunk.stored as usize;
-        self.map.release(*offset as usize..end);
+        let bytes = match chunk.codec {
+            STORED => {
+                let mut bytes = vec![0; chunk.stored as usize];
+                read(&mut bytes)?;
+                bytes
+            }
+            ZSTD => COMPRESSED.with_borrow_mut(|stored| {
+                stored.resize(chunk.stored as usize, 0);
+                read(stored)?;
+                let bytes = zstd::bulk::decompress(stored, chunk.size as usize);
+                bytes.map_err(|_| damaged("damaged: the chunk cannot be decompressed"))
+            })?,
+            _ => {
+                let what = "the chunk is compressed in a way that nvabi does not know";
+                return Err(damaged(what));
+            }
+        };
         match bytes.len() == chunk.size as usize {
             true => Ok(bytes),
-            false => damaged("damaged: the chunk has another size than it says"),
+            false => Err(damaged("damaged: the chunk has another size than it says")),
         }
     }
 
@@ -247,42 +267,46 @@ impl V2 {
         place: &Index,
         twin: Option<&Twin<'_>>,
     ) -> Result<Shared, Error> {
-        match twin.filter(|twin| self.is_stored_alike(place, twin)) {
-            Some(twin) => Ok(twin.bytes.clone()),
-            None => self.payload(place).map(Arc::new),
+        match twin {
+            Some(twin) if self.is_stored_alike(place, twin)? => Ok(twin.bytes.clone()),
+            _ => self.payload(place).map(Arc::new),
         }
     }
 
-    fn is_stored_alike(&self, place: &Index, twin: &Twin<'_>) -> bool {
+    fn is_stored_alike(&self, place: &Index, twin: &Twin<'_>) -> Result<bool, Error> {
         let about = |chunk: &Chunk| (chunk.codec, chunk.stored, chunk.size, chunk.payload_check);
         if about(&place.chunk) != about(&twin.place.chunk)
-            || self.header(place.offset) != Some(place.chunk)
+            || self.header(place.offset)? != Some(place.chunk)
         {
-            return false;
+            return Ok(false);
         }
-        let range = |place: &Index| {
-            let start = place.offset as usize + CHUNK as usize;
-            start..start + place.chunk.stored as usize
-        };
-        let (own, other) = (range(place), range(&twin.place));
-        let alike = self.map.get(own.clone()) == twin.file.map.get(other.clone());
-        self.map.release(own);
-        twin.file.map.release(other);
-        alike
+        let (own, other) = (place.offset + CHUNK, twin.place.offset + CHUNK);
+        let stored = u64::from(place.chunk.stored);
+        ALIKE.with_borrow_mut(|[a, b]| {
+            for from in (0..stored).step_by(READ) {
+                let len = (stored - from).min(READ as u64) as usize;
+                for (bytes, file, at) in [(&mut *a, self, own), (&mut *b, twin.file, other)] {
+                    bytes.resize(len, 0);
+                    file.input.read(at + from, bytes)?;
+                }
+                if a != b {
+                    return Ok(false);
+                }
+            }
+            Ok(true)
+        })
     }
 
     /// Sorts the chunks to modules and launches.
     fn gather(&mut self) -> Result<(), Error> {
         let mut by_number: BTreeMap<u32, usize> = BTreeMap::new();
-        let (mut site_bytes, mut read) = (0, 0);
+        let mut site_bytes = 0;
         for at in 0..self.chunks.len() {
             let Some(place) = self.chunks.get(at).copied() else { break };
             let owner = place.chunk.owner;
-            if self.header(place.offset) != Some(place.chunk) {
+            if self.header(place.offset)? != Some(place.chunk) {
                 let what = "damaged: the header of the chunk is not what the index says";
                 self.damage.push(self.error(place.offset, Problem::Damaged(what)));
-            } else {
-                self.give_back(&mut read, place.offset);
             }
             match place.chunk.kind {
                 kind::SITES => {
@@ -296,7 +320,7 @@ impl V2 {
                     let added = self.payload(&place).and_then(|bytes| {
                         let table = self.modules.entry(owner).or_default();
                         table.add(bytes).map_err(|(_, what)| {
-                            Error::new(&self.path, place.offset, Problem::Damaged(what))
+                            self.input.error(place.offset, Problem::Damaged(what))
                         })
                     });
                     self.damage.extend(added.err());

@@ -3,7 +3,7 @@
 use std::sync::OnceLock;
 
 use crate::abi::r2 as abi;
-use crate::map::record;
+use crate::input::record;
 use crate::records::{Site, Sites};
 use crate::report::Source;
 

@@ -285,6 +285,36 @@ fn a_file_that_was_cut_is_read_up_to_its_last_whole_chunk() {
     assert!(before > 50);
 }
 
+/// A file that is mapped ends who reads it by SIGBUS.
+#[test]
+fn a_file_that_is_cut_short_while_it_is_compared_is_an_error() {
+    let warps = many(5, 90, 3000);
+    for format in [Format::V1, Format::V2, Format::V2Stored] {
+        for cut in ["a", "b"] {
+            let pair = Pair::new((format, &warps), (format, &warps));
+            let (a, b) = pair.open();
+            let file = std::fs::File::options().write(true).open(pair.path(cut)).unwrap();
+            let was = file.metadata().unwrap().len();
+            let half = was / 2;
+            file.set_len(half).unwrap();
+            let error = diff(&a, &b, &Options::default()).unwrap_err();
+            assert_eq!(error.path(), pair.path(cut));
+            assert!(error.offset() >= half && error.offset() < was, "{error}");
+            let end =
+                format!("the file was cut short while it was read: from {was} bytes to {half}");
+            assert_eq!(error.problem().to_string(), end);
+            // Whoever reads on learns of each part that is lost.
+            let trace = if cut == "a" { &a } else { &b };
+            assert!(trace.warps(0).count() > 10);
+            let events = trace.warps(0).map(|found| match found {
+                Found::Warp(warp) => warp.events().filter(Result::is_ok).count(),
+                Found::Lost { .. } => 0,
+            });
+            assert!(events.sum::<usize>() > 1000);
+        }
+    }
+}
+
 #[test]
 fn what_a_warp_began_to_write_and_did_not_is_lost() {
     let (_folder, path) = file(Format::V1, &many(3, 2, 50));
