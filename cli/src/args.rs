@@ -1,4 +1,4 @@
-//! What the command understands.
+//! The command line: subcommands, options and their help texts.
 
 use std::num::NonZero;
 use std::path::PathBuf;
@@ -7,11 +7,14 @@ use clap::{ColorChoice, Parser, Subcommand};
 use clap_complete::Shell;
 use nvabi_pipeline::tag::Tag;
 
-/// NVIDIA's driver ioctl interface: facts from headers, locked, verified and shown.
+/// NVIDIA's driver ioctl interface: read it from headers, lock it, compare it, trace and simulate it.
 #[derive(Debug, Parser)]
 #[command(name = "nvabi", version, max_term_width = 100)]
-#[command(after_help = "Exit status: 0 same or ok, 1 different or found, 2 error.\n\n\
-Examples:\n  nvabi show NVOS54_PARAMETERS\n  nvabi headers fetch 550.163.01\n  nvabi verify 550.163.01")]
+#[command(
+    after_help = "Exit status: 0 ok or same, 1 found or different, 2 error; commands that run a program return the\n\
+program's (see their --help).\n\n\
+Examples:\n  nvabi show NVOS54_PARAMETERS\n  nvabi headers fetch 550.163.01\n  nvabi verify 550.163.01"
+)]
 pub(crate) struct Args {
     #[command(flatten)]
     pub(crate) options: Options,
@@ -22,18 +25,17 @@ pub(crate) struct Args {
 /// Options of every command.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Options {
-    /// Folder of the specs; the lock is the folder `lock` in it.
+    /// Folder of the specs; its subfolder `lock` holds the lock.
     #[arg(long, global = true, value_name = "DIR")]
     pub(crate) specs: Option<PathBuf>,
-    /// Drivers of another family than the desktop's where no tag tells, such as tegra.
+    /// Driver family where no tag names it, such as tegra; default: the x86 driver.
     #[arg(long, global = true, value_name = "NAME")]
     pub(crate) family: Option<String>,
-    /// Driver headers: a git repository (bare or not), or a folder of extracted trees; several are
-    /// written one behind the other, as in PATH.
-    /// Without this, NVABI_HEADERS; without that, what `nvabi headers fetch` fetched.
+    /// Driver headers: a git repository (bare or not) or a folder of extracted trees; separate several
+    /// with `:`. Default: NVABI_HEADERS, else the cache of `nvabi headers fetch`.
     #[arg(long, global = true, value_name = "PATH")]
     pub(crate) headers: Option<PathBuf>,
-    /// Threads to work with; without this, as many as the machine has. Nothing else depends on it.
+    /// Number of worker threads; default: one per core. Results do not depend on it.
     #[arg(long, global = true, value_name = "N")]
     pub(crate) threads: Option<NonZero<u8>>,
     /// Print the model as JSON.
@@ -46,90 +48,90 @@ pub(crate) struct Options {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    /// Get driver headers.
+    /// Fetch driver headers.
     #[command(subcommand)]
     Headers(Headers),
-    /// Print the facts of one tag, read from headers by libclang.
+    /// Read one tag's headers with libclang and print its facts.
     Extract(Extract),
-    /// Write the facts of tags into the lock.
+    /// Read the headers of tags and write their facts into the lock.
     Lock(Lock),
-    /// Take in a new tag: lock it, write what a new branch needs, say what changed.
+    /// Add a new tag: lock it, write the spec of a new branch, list what changed.
     Add(Add),
-    /// Recompute the facts of locked tags from headers and compare.
+    /// Read the headers of locked tags again and compare the facts with the lock.
     Verify(Verify),
-    /// Check that the specs fit the driver.
+    /// Check the specs against the driver.
     Lint(Lint),
     /// Print the layout of a type, or the value of a constant, from the lock.
     Show(Show),
     /// Print what changed between two locked tags: layouts, numbers, meanings.
     Diff(Diff),
-    /// Print every ioctl, control command or class of one tag.
+    /// List every ioctl, control command or allocation class of one tag.
     List(List),
-    /// Print which tags have the same layout of a name, or the same ABI of many.
+    /// List the tags that share one layout of a type, or one ABI of many calls.
     Ranges(Ranges),
-    /// Check that specs and lock have everything that another project supports.
+    /// Check that specs and lock cover every call that another project supports.
     Coverage(Coverage),
-    /// Decode what was recorded: a log of strace, a record of sniff, or the bytes of one struct.
+    /// Decode an strace log, a recording of sniff, or the bytes of one struct.
     #[command(subcommand)]
     Decode(Decode),
-    /// Run a program and print what it asks of the driver, call by call.
+    /// Run a program and print its driver calls, decoded field by field.
     #[command(after_help = SNIFF_HELP)]
     Sniff(Sniff),
-    /// Write a static site: a page for every struct and call with its layout at every version.
+    /// Write a static site: one page per struct and call, with its layout in every version.
     Atlas(Atlas),
-    /// Jetson: ask its GPU, or simulate it.
+    /// Jetson: query the GPU, or simulate the driver.
     #[command(subcommand)]
     Tegra(Tegra),
-    /// The desktop's resource manager: a driver to try programs on.
+    /// The x86 driver's resource manager (RM): simulate it.
     #[command(subcommand)]
     Rm(Rm),
-    /// Traces of GPU kernels: what is in them, and where two of them part.
+    /// Record GPU kernels, and find where two runs diverge.
     #[command(subcommand)]
     Trace(Trace),
-    /// Device memory: who makes it, who takes it, and which serves several devices.
+    /// Device memory: allocators, importers, and one buffer for several devices.
     #[command(subcommand)]
     Alloc(Alloc),
-    /// Print a completion script for a shell.
+    /// Print a shell completion script.
     #[command(
         after_help = "Example:\n  nvabi completions bash > ~/.local/share/bash-completion/completions/nvabi"
     )]
     Completions {
-        /// Which shell.
+        /// The shell.
         shell: Shell,
     },
 }
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Alloc {
-    /// Print the devices of this machine: what memory each makes, and what it does with it.
+    /// List the devices of this machine: the memory each allocates and the operations it supports.
     #[command(after_help = "Examples:\n  nvabi alloc devices\n  nvabi alloc devices --json")]
     Devices,
-    /// Print which memory serves what devices are to do, and its layout; or why none does.
+    /// Find memory and a layout that serve several devices, or explain why none does.
     #[command(
-        after_help = "A device is one of `nvabi alloc devices`, or what it is for: cpu, gpu, display, camera,\n\
-        encoder or decoder. Operations: cpu-read, cpu-write, texture, render, scanout, capture, encode,\n\
+        after_help = "DEVICE is a name that `nvabi alloc devices` lists, or a purpose: cpu, gpu, display, camera,\n\
+        encoder or decoder. OPERATION: cpu-read, cpu-write, texture, render, scanout, capture, encode,\n\
         decode, copy.\n\n\
         Examples:\n  nvabi alloc plan --use gpu:texture --use display:scanout 1920x1080 NV12\n  \
         nvabi alloc plan --use cpu:cpu-write --use isp:capture --offers isp.json 640x480 YUYV --json"
     )]
     Plan(AllocPlan),
-    /// Print why offers of devices do not go together, and what would help.
+    /// Explain why the offers of devices conflict, and which change resolves it.
     #[command(after_help = "Example:\n  nvabi alloc explain gpu.json display.json")]
     Explain(AllocExplain),
 }
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct AllocPlan {
-    /// What a device does with the memory.
+    /// A device and what it does with the memory.
     #[arg(long = "use", value_name = "DEVICE:OPERATION", required = true)]
     pub(crate) uses: Vec<nvabi_devmem::Use>,
-    /// What devices can do that are not of this machine: a file of JSON with an offer, or a list.
+    /// Offers of devices that this machine does not have: a JSON file with one offer or a list.
     #[arg(long, value_name = "FILE")]
     pub(crate) offers: Vec<PathBuf>,
     /// Width and height in pixels.
     #[arg(value_name = "WIDTHxHEIGHT", value_parser = size)]
     pub(crate) size: (u32, u32),
-    /// Format, as DRM names it: NV12, XR24.
+    /// DRM format: NV12, XR24.
     #[arg(value_name = "FOURCC")]
     pub(crate) format: nvabi_devmem::Fourcc,
 }
@@ -138,58 +140,58 @@ fn size(text: &str) -> Result<(u32, u32), String> {
     let size = text
         .split_once('x')
         .and_then(|(width, height)| Some((width.parse().ok()?, height.parse().ok()?)));
-    size.ok_or_else(|| "no WIDTHxHEIGHT, such as 1920x1080".to_owned())
+    size.ok_or_else(|| "expected WIDTHxHEIGHT, such as 1920x1080".to_owned())
 }
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct AllocExplain {
-    /// Offers of devices: files of JSON with an offer each, or a list.
+    /// Offers of devices: JSON files, each with one offer or a list.
     #[arg(required = true, value_name = "FILE")]
     pub(crate) files: Vec<PathBuf>,
 }
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Trace {
-    /// Print what a trace holds, and whether all of it can be read.
+    /// Print the contents of a trace, and whether it is complete.
     #[command(after_help = "Example:\n  nvabi trace info run.nvtrace\n\n\
-        Exit status: 0 all of it can be read, 1 something is lost, 2 error.")]
+        Exit status: 0 complete, 1 events are lost, 2 error.")]
     Info(TraceInfo),
     /// Print the events of a trace.
     #[command(
         after_help = "Examples:\n  nvabi trace dump run.nvtrace --warp 3 --from 100 --count 20\n  \
         nvabi trace dump run.gddbg --json | jq -c 'select(.kind == \"atomic\")'\n\n\
-        Exit status: 0 all of it can be read, 1 something is lost, 2 error."
+        Exit status: 0 complete, 1 events are lost, 2 error."
     )]
     Dump(TraceDump),
-    /// Find where two runs part.
+    /// Find where two runs diverge.
     #[command(
         after_help = "Examples:\n  nvabi trace diff good.nvtrace bad.nvtrace --values --history 5\n  \
         nvabi trace diff a.gddbg b.gddbg --json | jq .total_findings\n  \
         nvabi trace diff a.nvtrace b.nvtrace --html report.html --sarif report.sarif\n\n\
-        Exit status: 0 same, 1 different, 2 error, or events were lost and what is left is the same."
+        Exit status: 0 same, 1 different, 2 error, or unknown because events were lost."
     )]
     Diff(TraceDiff),
-    /// Write a trace in the other format: gddbg v1 as nvtrace v2, and back.
+    /// Convert a trace between gddbg v1 and nvtrace v2.
     #[command(after_help = "Examples:\n  nvabi trace convert run.gddbg run.nvtrace\n  \
         nvabi trace convert run.nvtrace run.gddbg --to v1 --launch 2\n\n\
-        Exit status: 0 all of it was written, 1 something is lost, 2 error.")]
+        Exit status: 0 everything was written, 1 events are lost, 2 error.")]
     Convert(TraceConvert),
-    /// Put the traces of several processes into one; each becomes a session of its own.
+    /// Merge the traces of several processes into one file, a session for each.
     #[command(
         after_help = "Example:\n  nvabi trace merge rank0.nvtrace rank1.nvtrace -o all.nvtrace\n\n\
-        Exit status: 0 all of it was written, 1 something is lost, 2 error."
+        Exit status: 0 everything was written, 1 events are lost, 2 error."
     )]
     Merge(TraceMerge),
-    /// Write the events as a table: Parquet, a row for each event.
+    /// Write the events as a Parquet table, one row per event.
     #[command(after_help = "Example:\n  nvabi trace export run.nvtrace run.parquet && \\\n  \
         duckdb -c \"select line, count(*) from 'run.parquet' group by line\"\n\n\
-        Exit status: 0 all of it was written, 1 something is lost, 2 error.")]
+        Exit status: 0 everything was written, 1 events are lost, 2 error.")]
     Export(TraceExport),
-    /// Look at two traces side by side, on a terminal.
+    /// Browse two traces side by side in the terminal.
     #[command(after_help = "Example:\n  nvabi trace tui good.trace bad.trace --source src\n\n\
         Keys: n next difference, ] next warp that differs, w warps, / search, ? help, q quit.")]
     Tui(TraceTui),
-    /// Compile CUDA code with clang so that its kernels record what they do.
+    /// Compile CUDA code with clang and instrument its kernels for recording.
     #[command(after_help = "Examples:\n  nvabi trace cc -- -O2 reduce.cu -o reduce\n  \
         nvabi trace cc --kinds branch,atomic --functions 'reduce*' -- -O2 -c reduce.cu\n\n\
         Exit status: clang's.")]
@@ -197,7 +199,7 @@ pub(crate) enum Trace {
     /// The linker of `nvabi trace cc -fgpu-rdc`.
     #[command(hide = true)]
     Link(crate::trace::link::LinkArgs),
-    /// Run a program and record what its kernels do, on a GPU or in the emulator.
+    /// Run a program and record its instrumented kernels, on a GPU or in the emulator.
     #[command(
         after_help = "Examples:\n  nvabi trace record -o good.nvtrace -- ./reduce good.txt\n  \
         nvabi trace record --emulate --schedule random:7 -- ./reduce good.txt\n  \
@@ -217,16 +219,16 @@ pub(crate) struct TraceInfo {
 pub(crate) struct TraceDump {
     /// The trace.
     pub(crate) file: PathBuf,
-    /// One launch only, by its number in `nvabi trace info`.
+    /// Print this launch only, by its number in `nvabi trace info`.
     #[arg(long, value_name = "N")]
     pub(crate) launch: Option<usize>,
-    /// One warp only.
+    /// Print this warp only.
     #[arg(long, value_name = "N")]
     pub(crate) warp: Option<u32>,
-    /// The first event of each warp that is printed.
+    /// First event of each warp to print.
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub(crate) from: u64,
-    /// How many events of each warp are printed.
+    /// Number of events of each warp to print.
     #[arg(long, value_name = "N")]
     pub(crate) count: Option<u64>,
 }
@@ -237,20 +239,19 @@ pub(crate) struct TraceDiff {
     pub(crate) a: PathBuf,
     /// The second.
     pub(crate) b: PathBuf,
-    /// Compare values too, not only the ways that warps went.
+    /// Compare recorded values too, not only control flow.
     #[arg(long)]
     pub(crate) values: bool,
-    /// Show this many steps before each finding.
+    /// Show this many events before each finding.
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub(crate) history: usize,
-    /// Keep this many findings; all are counted.
+    /// Report at most this many findings; all are counted.
     #[arg(long, value_name = "N", default_value_t = 1000)]
     pub(crate) limit: usize,
-    /// Compare launches of other grids or blocks, by the warps that both have.
+    /// Compare launches whose grids or blocks differ, by the warps that both have.
     #[arg(long)]
     pub(crate) allow_different_grids: bool,
-    /// Sites that have another key in B than in A: a line for each with the two keys, `#` begins a
-    /// comment.
+    /// Sites whose key changed between A and B: one line per site with both keys; `#` starts a comment.
     #[arg(long, value_name = "FILE")]
     pub(crate) map: Option<PathBuf>,
     #[command(flatten)]
@@ -264,16 +265,16 @@ pub(crate) struct TraceTui {
     pub(crate) a: PathBuf,
     /// The second.
     pub(crate) b: PathBuf,
-    /// Compare values too, not only the ways that warps went.
+    /// Compare recorded values too, not only control flow.
     #[arg(long)]
     pub(crate) values: bool,
-    /// Compare launches of other grids or blocks, by the warps that both have.
+    /// Compare launches whose grids or blocks differ, by the warps that both have.
     #[arg(long)]
     pub(crate) allow_different_grids: bool,
-    /// Sites that have another key in B than in A, as `diff --map`.
+    /// Sites whose key changed between A and B, as for `diff --map`.
     #[arg(long, value_name = "FILE")]
     pub(crate) map: Option<PathBuf>,
-    /// Where source files are looked for; can be given more than once.
+    /// Folder to search for source files; may be repeated.
     #[arg(long = "source", value_name = "FOLDER", default_value = ".")]
     pub(crate) folders: Vec<PathBuf>,
 }
@@ -284,16 +285,16 @@ pub(crate) struct TraceConvert {
     pub(crate) from: PathBuf,
     /// The file to write.
     pub(crate) to: PathBuf,
-    /// Which format; without this, the one that the trace is not in.
+    /// Output format; default: the one that the input is not in.
     #[arg(long = "to", value_name = "FORMAT")]
     pub(crate) format: Option<TraceFormat>,
-    /// For v1, which has one launch: its number in `nvabi trace info`.
+    /// For v1, which holds one launch: the launch's number in `nvabi trace info`.
     #[arg(long, value_name = "N")]
     pub(crate) launch: Option<usize>,
-    /// For v1: cut what it cannot say, such as values of 64 bits.
+    /// For v1: truncate what it cannot represent, such as 64-bit values.
     #[arg(long)]
     pub(crate) lossy: bool,
-    /// For v2: how much to compress, 1 to 19; 0 is not at all.
+    /// For v2: compression level, 1 to 19; 0 turns it off.
     #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(i32).range(0..=19))]
     pub(crate) level: i32,
 }
@@ -315,7 +316,7 @@ pub(crate) struct TraceMerge {
     /// The file to write.
     #[arg(short, long, value_name = "FILE")]
     pub(crate) out: PathBuf,
-    /// How much to compress, 1 to 19; 0 is not at all.
+    /// Compression level, 1 to 19; 0 turns it off.
     #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(i32).range(0..=19))]
     pub(crate) level: i32,
 }
@@ -331,10 +332,10 @@ pub(crate) struct TraceExport {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Tegra {
-    /// Print what the GPU of this machine is.
+    /// Print the GPU's characteristics and the L4T release.
     #[command(after_help = "Example:\n  nvabi tegra probe")]
     Probe,
-    /// Run a program as if it were on a Jetson Orin.
+    /// Run a program on a simulated Jetson AGX Orin.
     #[command(after_help = "Examples:\n  nvabi tegra sim -- python3 client.py\n  \
         nvabi tegra sim --fault OPEN_CHANNEL:3:ENOMEM --report run.json -- ./client\n  \
         nvabi tegra sim --fault GET_FD:*:delay=10ms -- ./client\n\n\
@@ -344,7 +345,7 @@ pub(crate) enum Tegra {
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct TegraSim {
-    /// Release of L4T whose drivers are played: r32.7.1 to r36.4.3, or the beginning of one, such as r35.
+    /// L4T release to simulate: r32.7.1 to r36.4.3, or a prefix such as r35.
     #[arg(long, default_value = "r36.4")]
     pub(crate) release: nvabi_sim::tegra::Release,
     #[command(flatten)]
@@ -353,7 +354,7 @@ pub(crate) struct TegraSim {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Rm {
-    /// Run a program as if on a machine with NVIDIA's driver, of any tag of the lock.
+    /// Run a program on a simulated machine with NVIDIA's x86 driver of any locked tag.
     #[command(after_help = "Examples:\n  nvabi rm sim -- ./client\n  \
         nvabi rm sim --tag 535.183.01 --gpus 2 -- ./client\n  \
         nvabi rm sim --tag 580.142 --version 580.159.03 -- ./client\n  \
@@ -364,13 +365,13 @@ pub(crate) enum Rm {
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct RmSim {
-    /// Driver version whose requests, layouts and rules are played, such as 550.163.01.
+    /// Driver version whose requests, layouts and rules are simulated, such as 550.163.01.
     #[arg(long, default_value = "550.163.01")]
     pub(crate) tag: Tag,
-    /// Version that the driver of --tag calls itself, such as one between two of the lock.
+    /// Version that the simulated driver reports, such as one between two locked tags; default: --tag.
     #[arg(long, requires = "tag", value_parser = driver_version)]
     pub(crate) version: Option<String>,
-    /// How many GPUs there are.
+    /// Number of simulated GPUs.
     #[arg(long, default_value_t = 1,
         value_parser = clap::value_parser!(u32).range(1..=i64::from(nvabi_sim::rm::MAX_GPUS)))]
     pub(crate) gpus: u32,
@@ -378,23 +379,24 @@ pub(crate) struct RmSim {
     pub(crate) simulated: Simulated,
 }
 
-/// As the driver has room for it.
+/// A version string that fits into the driver's field.
 fn driver_version(text: &str) -> Result<String, &'static str> {
     let is_number = |part: &str| !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_digit());
     let is_version = text.len() < 64 && text.contains('.') && text.split('.').all(is_number);
     if is_version {
         Ok(text.to_owned())
     } else {
-        Err("numbers with points between them, such as 580.159.03")
+        Err("expected numbers separated by points, such as 580.159.03")
     }
 }
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Simulated {
-    /// Let a call fail or take long: CALL:N:ERRNO or CALL:N:delay=TIME. N counts from 1, `*` is all.
+    /// Make a call fail or take longer: CALL:N:ERRNO or CALL:N:delay=TIME. N counts from 1; `*` is every
+    /// call.
     #[arg(long = "fault", value_name = "FAULT")]
     pub(crate) faults: Vec<nvabi_sim::Fault>,
-    /// Write the report there, as JSON; without this, it is printed to stderr.
+    /// Write the report to this file, as JSON; default: print it on stderr.
     #[arg(long, value_name = "FILE")]
     pub(crate) report: Option<PathBuf>,
     /// The program and its arguments.
@@ -404,7 +406,7 @@ pub(crate) struct Simulated {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Headers {
-    /// Clone what is needed of one tag into the cache: shallow, and the header folders alone.
+    /// Clone the header folders of one tag into the cache (shallow and sparse).
     #[command(after_help = "Examples:\n  nvabi headers fetch 550.163.01\n  \
         nvabi headers fetch 550.163.01 --remote ../open-gpu-kernel-modules")]
     Fetch(Fetch),
@@ -414,7 +416,7 @@ pub(crate) enum Headers {
 pub(crate) struct Fetch {
     /// Driver version, such as 550.163.01.
     pub(crate) tag: Tag,
-    /// Where to fetch from; without this, the repository that the tag's spec names.
+    /// Repository to fetch from; default: the one that the tag's spec names.
     #[arg(long, value_name = "URL")]
     pub(crate) remote: Option<String>,
 }
@@ -426,25 +428,25 @@ pub(crate) struct Fetch {
 pub(crate) struct Extract {
     /// Driver version, such as 550.163.01.
     pub(crate) tag: Tag,
-    /// One surface only: rm, uvm, modeset, drm.
+    /// Print this surface only: rm, uvm, modeset or drm.
     #[arg(long, value_name = "NAME")]
     pub(crate) surface: Option<String>,
-    /// Target to parse for; without this, the first of the spec.
+    /// Target triple to parse for; default: the first one in the spec.
     #[arg(long, value_name = "TRIPLE")]
     pub(crate) target: Option<String>,
-    /// Leave macros out: records, enums and typedefs alone.
+    /// Leave out macros; print records, enums and typedefs only.
     #[arg(long)]
     pub(crate) no_constants: bool,
 }
 
 #[derive(Debug, clap::Args)]
 #[command(
-    after_help = "Examples:\n  nvabi lock 550.163.01\n  nvabi lock            (every tag locked already, anew)\n  nvabi lock --driver 550"
+    after_help = "Examples:\n  nvabi lock 550.163.01\n  nvabi lock            (lock every locked tag again)\n  nvabi lock --driver 550"
 )]
 pub(crate) struct Lock {
-    /// Driver versions; without any, every tag of the lock is locked anew.
+    /// Driver versions; default: every locked tag, read again.
     pub(crate) tags: Vec<Tag>,
-    /// Every tag of this driver that the headers have.
+    /// Lock every tag of this driver that the headers have.
     #[arg(long, value_name = "DRIVER", conflicts_with = "tags")]
     pub(crate) driver: Option<String>,
 }
@@ -456,10 +458,10 @@ pub(crate) struct Lock {
 pub(crate) struct Add {
     /// Driver version, such as 595.45.04.
     pub(crate) tag: Tag,
-    /// Write the text of the pull request there; without this, it is printed.
+    /// Write the text of the pull request to this file; default: print it.
     #[arg(long, value_name = "FILE")]
     pub(crate) out: Option<PathBuf>,
-    /// Leave the snapshots as they are; renewing them takes a build.
+    /// Do not renew the snapshots, which takes a build.
     #[arg(long)]
     pub(crate) no_snapshots: bool,
 }
@@ -469,14 +471,14 @@ pub(crate) struct Add {
     after_help = "Examples:\n  nvabi verify\n  nvabi verify 550.163.01 --headers open-gpu-kernel-modules"
 )]
 pub(crate) struct Verify {
-    /// Driver versions; without any, every tag of the lock.
+    /// Driver versions; default: every locked tag.
     pub(crate) tags: Vec<Tag>,
 }
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:\n  nvabi lint\n  nvabi lint 550")]
 pub(crate) struct Lint {
-    /// Drivers, such as 550; without any, every spec.
+    /// Drivers, such as 550; default: every spec.
     pub(crate) drivers: Vec<String>,
 }
 
@@ -485,9 +487,9 @@ pub(crate) struct Lint {
     after_help = "Examples:\n  nvabi show NVOS54_PARAMETERS\n  nvabi show NV_ESC_RM_CONTROL --tag 550.90.07\n  nvabi show NVOS21_PARAMETERS --json"
 )]
 pub(crate) struct Show {
-    /// A struct, union, enum, enumerator, typedef, constant or bit range, or the number of a call.
+    /// Name of a struct, union, enum, enumerator, typedef, constant or bit range, or a call's number.
     pub(crate) name: String,
-    /// Driver version; without this, the newest locked tag.
+    /// Driver version; default: the newest locked tag.
     #[arg(long)]
     pub(crate) tag: Option<Tag>,
 }
@@ -503,11 +505,11 @@ pub(crate) struct Diff {
     /// Driver version to go to.
     #[arg(value_name = "B")]
     pub(crate) to: Tag,
-    /// Everything that the lock has, beyond the calls of the specs and what they need.
+    /// Compare everything in the lock, not only the calls in the specs and the types they use.
     #[arg(long)]
     pub(crate) all: bool,
-    /// Only what concerns this struct, call, enum or constant, of all that the lock has. A number is
-    /// that of a call: 0x20801358.
+    /// Compare only this struct, call, enum or constant of the lock, by name or by a call's number
+    /// (0x20801358).
     #[arg(long, value_name = "NAME")]
     pub(crate) only: Option<String>,
     /// Print Markdown, for a pull request.
@@ -517,24 +519,24 @@ pub(crate) struct Diff {
 
 #[derive(Debug, clap::Args)]
 #[command(
-    after_help = "Compared are the numbers of calls, and the layouts of what they take with all that is in them.\n\
-    The values of constants are not, but for one that is named itself: `nvabi diff` tells of those.\n\n\
+    after_help = "Compares the numbers of calls and the layouts of their parameters, with every nested type.\n\
+    The values of constants are not compared unless NAME is a constant; `nvabi diff` shows them.\n\n\
     Examples:\n  nvabi ranges NVOS21_PARAMETERS\n  nvabi ranges\n  nvabi ranges --crate ../my-shim\n  nvabi ranges --nearest 580.159.03"
 )]
 pub(crate) struct Ranges {
     /// A call, struct, union, enum, enumerator, typedef, constant or bit range.
     pub(crate) name: Option<String>,
-    /// Every call of the specs: so it is without a name, too.
+    /// Compare every call in the specs (the default without a name).
     #[arg(long, conflicts_with_all = ["name", "items", "krate"])]
     pub(crate) spec: bool,
-    /// The names in a file, one a line; `#` begins a comment.
+    /// Compare the names in this file, one per line; `#` starts a comment.
     #[arg(long, value_name = "FILE", conflicts_with_all = ["name", "krate"])]
     pub(crate) items: Option<PathBuf>,
-    /// The structs that a crate derives NvProxy for, but for those that macros make; the folder of its
-    /// Cargo.toml.
+    /// Compare the structs for which the crate in this folder derives NvProxy, except those that macros
+    /// generate.
     #[arg(long = "crate", value_name = "PATH", conflicts_with = "name")]
     pub(crate) krate: Option<PathBuf>,
-    /// The nearest locked tag with the same ABI as this one, which the lock need not have.
+    /// Find the nearest locked tag with the same ABI as this version, which need not be locked.
     #[arg(long, value_name = "TAG")]
     pub(crate) nearest: Option<Tag>,
 }
@@ -542,28 +544,28 @@ pub(crate) struct Ranges {
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Example:\n  nvabi coverage nvproxy-coverage.json")]
 pub(crate) struct Coverage {
-    /// A table of versions and calls, in JSON.
+    /// A JSON table of versions and calls.
     pub(crate) file: PathBuf,
 }
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Decode {
-    /// Name the ioctls in logs of `strace -f` by the device that each is made on.
+    /// Name the ioctls in logs of `strace -f` by the device that received them.
     #[command(
-        after_help = "The log: strace -f -y -o cuda.strace PROGRAM (without -y file descriptors are\n\
-            followed through open, dup, fork, close and the ioctls that return them).\n\n\
+        after_help = "Make the log with: strace -f -y -o cuda.strace PROGRAM. Without -y, file descriptors are\n\
+            followed through open, dup, fork, close and the ioctls that return them.\n\n\
             Examples:\n  nvabi decode strace cuda.strace\n  nvabi decode strace cuda.strace --calls --tag tegra-r35.4.1\n  \
             strace -f -o /dev/stdout PROGRAM | nvabi decode strace - --json"
     )]
     Strace(DecodeStrace),
-    /// Print the fields of a struct with the values that its bytes have.
+    /// Print the fields of a struct with the values in its bytes.
     #[command(
         after_help = "Examples:\n  nvabi decode struct nvmap_create_handle 0010000000000000\n  \
             nvabi decode struct NVOS54_PARAMETERS params.bin --tag 550.90.07\n  \
             xxd -p params.bin | nvabi decode struct NVOS54_PARAMETERS -"
     )]
     Struct(DecodeStruct),
-    /// Print what `nvabi sniff --record` has recorded, as it was printed then.
+    /// Print a recording of `nvabi sniff --record` as sniff printed it.
     #[command(
         after_help = "Examples:\n  nvabi decode sniff cuda.sniff\n  nvabi decode sniff cuda.sniff --tag 570.86.15 --summary\n  \
             nvabi decode sniff cuda.sniff --check gvisor:550.90.07"
@@ -572,8 +574,10 @@ pub(crate) enum Decode {
 }
 
 const SNIFF_HELP: &str = "\
-Lines go to stderr, or to --out; stdin and stdout are the program's. How the program ended is told at the
-end, on stderr and with --json; the exit status is 0, 1 where --check found what its list lacks, or 2.
+Calls are printed on stderr, or to --out; stdin and stdout belong to the program. The program's own exit
+status is printed last, on stderr and with --json.
+
+Exit status: 0 done, 1 --check found calls that its list lacks, 2 error.
 
 Examples:
   nvabi sniff -- ./client
@@ -583,24 +587,23 @@ Examples:
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Sniff {
-    /// Driver version; once for the desktop's driver and once for Jetson's. Without this, what the
-    /// machine says, then what the driver tells the program, then the newest locked tag.
+    /// Driver version, once for the x86 driver and once for Jetson's. Default: the installed version,
+    /// else the one that the driver reports to the program, else the newest locked tag.
     #[arg(long = "tag", value_name = "TAG")]
     pub(crate) tags: Vec<Tag>,
-    /// How calls are caught; without this, by ptrace, and where that is not allowed by notify, which
-    /// knows no results.
+    /// How to intercept calls. Default: ptrace; where that is not allowed notify, which sees no results.
     #[arg(long)]
     pub(crate) method: Option<Method>,
-    /// Where to print, instead of stderr.
+    /// Print calls to this file instead of stderr.
     #[arg(long, value_name = "FILE")]
     pub(crate) out: Option<PathBuf>,
-    /// Record the calls with their memory, for `nvabi decode sniff`.
+    /// Record calls and the memory they point to, for `nvabi decode sniff`.
     #[arg(long, value_name = "FILE")]
     pub(crate) record: Option<PathBuf>,
-    /// Files that are no devices of NVIDIA's and are of interest too, such as /dev/kfd or /dev/pts/*.
+    /// Trace these files besides NVIDIA's devices, such as /dev/kfd or /dev/pts/*.
     #[arg(long = "path", value_name = "GLOB")]
     pub(crate) paths: Vec<String>,
-    /// Bytes that are read at each pointer.
+    /// Maximum number of bytes to read at each pointer.
     #[arg(long, value_name = "BYTES", default_value_t = 1 << 16)]
     pub(crate) limit: usize,
     #[command(flatten)]
@@ -610,65 +613,65 @@ pub(crate) struct Sniff {
     pub(crate) command: Vec<std::ffi::OsString>,
 }
 
-/// What is told of calls.
+/// What to print about calls.
 #[derive(Debug, clap::Args)]
 pub(crate) struct SniffView {
-    /// Print counts, failures, unknown numbers and times instead of each call.
+    /// Print counts, failures, unknown numbers and times instead of single calls.
     #[arg(long)]
     pub(crate) summary: bool,
-    /// Print what of it a list of allowed calls lacks: `gvisor`, or a file; of a list that knows
-    /// versions, the one behind a colon.
+    /// Print the calls that a list of allowed calls lacks: `gvisor` or a file, with a version of the
+    /// list after a colon.
     #[arg(long, value_name = "LIST[:VERSION]")]
     pub(crate) check: Option<String>,
-    /// Print each call, beside what else is asked for.
+    /// Print each call in addition to --summary, --record or --check.
     #[arg(long)]
     pub(crate) lines: bool,
-    /// Print every field, also those that are zero.
+    /// Print every field, including those that are zero.
     #[arg(long)]
     pub(crate) full: bool,
 }
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct DecodeSniff {
-    /// A record.
+    /// A recording of `nvabi sniff --record`.
     pub(crate) file: PathBuf,
-    /// Driver version, instead of the one that it was recorded with.
+    /// Driver version; default: the one in the recording.
     #[arg(long = "tag", value_name = "TAG")]
     pub(crate) tags: Vec<Tag>,
     #[command(flatten)]
     pub(crate) view: SniffView,
 }
 
-/// How calls are caught.
+/// How to intercept calls.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub(crate) enum Method {
-    /// Calls, their results and times.
+    /// Stop at each call and at its return: arguments, results, times.
     Ptrace,
-    /// Calls alone, by seccomp user notification.
+    /// Seccomp user notification: arguments only.
     Notify,
 }
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct DecodeStrace {
-    /// Logs; `-` for what comes in on stdin.
+    /// Logs; `-` for stdin.
     #[arg(required = true, value_name = "FILE")]
     pub(crate) files: Vec<PathBuf>,
-    /// Driver version; once for the desktop's driver (else the newest locked tag) and once for
-    /// Jetson's (else all of them, and which ones fit is told).
+    /// Driver version, once for the x86 driver (default: the newest locked tag) and once for Jetson's
+    /// (default: all of them; the output names those that fit).
     #[arg(long = "tag", value_name = "TAG")]
     pub(crate) tags: Vec<Tag>,
-    /// Print every call as well: line, pid, fd, node, name, argument, result.
+    /// Print every call too: line, pid, fd, node, name, argument, result.
     #[arg(long)]
     pub(crate) calls: bool,
 }
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct DecodeStruct {
-    /// A struct, union, or typedef of one.
+    /// Name of a struct, a union, or a typedef of one.
     pub(crate) name: String,
-    /// A file, `-` for stdin, or the bytes themselves in hexadecimal.
+    /// A file, `-` for stdin, or the bytes in hexadecimal.
     pub(crate) bytes: PathBuf,
-    /// Driver version; without this, the newest locked tag.
+    /// Driver version; default: the newest locked tag.
     #[arg(long)]
     pub(crate) tag: Option<Tag>,
 }
@@ -676,39 +679,39 @@ pub(crate) struct DecodeStruct {
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:\n  nvabi atlas --out atlas && xdg-open atlas/index.html")]
 pub(crate) struct Atlas {
-    /// Folder to write; it must be empty, not there yet, or an atlas, which is then replaced.
+    /// Output folder: new, empty, or an earlier atlas, which is replaced.
     #[arg(long, value_name = "DIR")]
     pub(crate) out: PathBuf,
 }
 
 #[derive(Debug, clap::Args)]
 #[command(
-    after_help = "How the parameters of a command or class are known stands in its last column:\n  \
-                  finn         its number was made of this struct's message id, says the header\n  \
+    after_help = "The last column is the evidence for the parameters of a command or class:\n  \
+                  finn         the header makes the command's number from this struct's message id\n  \
                   table        the driver's table of exported methods has the struct's size\n  \
-                  list         the driver's list of resources\n  \
+                  list         the driver's resource list names the struct\n  \
                   name         a struct has the command's name\n  \
                   null         the command does nothing\n\
-                  and where they are not known, why:\n  \
-                  no-evidence  no header and no table says anything of the command's parameters\n  \
-                  no-resource  the class is not in the list of resources: it cannot be allocated\n\n\
+                  or the reason why they are unknown:\n  \
+                  no-evidence  no header and no table describes the command's parameters\n  \
+                  no-resource  the class is not in the resource list: it cannot be allocated\n\n\
                   Examples:\n  nvabi list commands --tag 550.163.01\n  nvabi list classes\n  nvabi list ioctls --json"
 )]
 pub(crate) struct List {
-    /// What to list.
+    /// The kind of call.
     pub(crate) what: Listing,
-    /// Driver version; without this, the newest locked tag.
+    /// Driver version; default: the newest locked tag.
     #[arg(long)]
     pub(crate) tag: Option<Tag>,
 }
 
-/// What there is to list.
+/// Kinds of calls.
 #[derive(Debug, Clone, Copy, clap::ValueEnum)]
 pub(crate) enum Listing {
-    /// Requests of the device files.
+    /// Requests of the device nodes.
     Ioctls,
-    /// Commands of `NV_ESC_RM_CONTROL`.
+    /// Control commands (`NV_ESC_RM_CONTROL`).
     Commands,
-    /// Classes of `NV_ESC_RM_ALLOC`.
+    /// Allocation classes (`NV_ESC_RM_ALLOC`).
     Classes,
 }

@@ -121,7 +121,7 @@ fn what_is_wrong_is_named_with_status_2() {
     refused(&["plan", "--use", "npu:render", "8x8", "XR24"], "there are cpu");
     refused(&["plan", "--use", "cpu", "8x8", "XR24"], "`cpu` is no DEVICE:OPERATION");
     refused(&["plan", "--use", "cpu:eat", "8x8", "XR24"], "`eat` is no operation: cpu-read");
-    refused(&["plan", "--use", "cpu:cpu-read", "8", "XR24"], "no WIDTHxHEIGHT");
+    refused(&["plan", "--use", "cpu:cpu-read", "8", "XR24"], "expected WIDTHxHEIGHT");
     refused(&["plan", "--use", "cpu:cpu-read", "8x8", "XR243"], "`XR243` is no fourcc");
     refused(&["explain", "/nowhere.json"], "cannot read /nowhere.json");
     fs::write(&both, "[{\"use\": 1}]").unwrap();

@@ -1,4 +1,4 @@
-//! `nvabi trace cc`: clang with what makes device code record.
+//! `nvabi trace cc`: runs clang with the pass that instruments device code.
 
 use std::env;
 use std::ffi::{OsStr, OsString};
@@ -15,39 +15,39 @@ use crate::context::Context;
 const CLANG: &str = "clang++-19";
 const PASS: &str = "libnvabi_pass.so";
 
-/// The architecture where none is asked for: the oldest that the emulator runs and GPUs still have.
+/// The default architecture: the oldest that the emulator runs and that current GPUs have.
 const ARCH: &str = "sm_80";
 
-/// How clang is told others.
+/// The options that give clang another architecture.
 const ARCHS: [&str; 2] = ["--cuda-gpu-arch=", "--offload-arch="];
 
-/// Units of device code are linked.
+/// Compiles device code in units that are linked later.
 const RDC: &str = "-fgpu-rdc";
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct CcArgs {
-    /// What is recorded: branch, store, atomic, entry, exit, or all.
+    /// Events to record: branch, store, atomic, entry, exit, or all.
     #[arg(long, value_name = "LIST", default_value = "branch", value_parser = NonEmptyStringValueParser::new())]
     kinds: String,
-    /// Functions to record, by their names or mangled names; `!` before one leaves it out.
+    /// Functions to record, by name or mangled name; `!` excludes.
     #[arg(long, value_name = "GLOBS", value_parser = NonEmptyStringValueParser::new())]
     functions: Option<String>,
-    /// What the paths of sites are relative to; without this, the folder of each main file.
+    /// Folder that the paths of sites are relative to; default: that of each main file.
     #[arg(long, value_name = "DIR")]
     root: Option<PathBuf>,
-    /// CUDA's folder; without this, CUDA_PATH, and without that what clang finds.
+    /// CUDA's folder; default: CUDA_PATH, else the one that clang finds.
     #[arg(long, value_name = "DIR")]
     cuda: Option<PathBuf>,
-    /// The compiler, which has to be clang 19.
+    /// The compiler; it must be clang 19.
     #[arg(long, value_name = "PROGRAM", default_value = CLANG)]
     clang: OsString,
-    /// The pass; without this, NVABI_PASS, and without that the one beside nvabi.
+    /// The pass; default: NVABI_PASS, else the one beside nvabi.
     #[arg(long, value_name = "FILE")]
     pass: Option<PathBuf>,
     /// Print the command instead of running it.
     #[arg(long)]
     dry_run: bool,
-    /// What clang gets.
+    /// Arguments for clang.
     #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true)]
     arguments: Vec<OsString>,
 }

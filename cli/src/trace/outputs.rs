@@ -1,4 +1,4 @@
-//! Where the report of a comparison goes, and in which forms.
+//! The formats of a comparison's report, and where each is written.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -11,25 +11,25 @@ use nvabi_trace::sources::Sources;
 
 use crate::context::Context;
 
-/// Forms of a report. A `FILE` that is `-`, or not given, is stdout.
+/// Formats of a report. Without a `FILE`, or with `-`, it goes to stdout.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Outputs {
-    /// The findings as comma-separated values
+    /// Write the findings as comma-separated values
     #[arg(long, value_name = "FILE", num_args = 0..=1, default_missing_value = "-")]
     csv: Option<PathBuf>,
-    /// SARIF 2.1.0, for annotations in code reviews
+    /// Write SARIF 2.1.0, for annotations in code reviews
     #[arg(long, value_name = "FILE", num_args = 0..=1, default_missing_value = "-")]
     sarif: Option<PathBuf>,
-    /// Folded stacks, for flame graphs
+    /// Write folded stacks, for flame graphs
     #[arg(long, value_name = "FILE", num_args = 0..=1, default_missing_value = "-")]
     folded: Option<PathBuf>,
-    /// A page with the findings by warp and time as a picture
+    /// Write an HTML page that shows the findings by warp and time
     #[arg(long, value_name = "FILE", num_args = 0..=1, default_missing_value = "-")]
     html: Option<PathBuf>,
-    /// Where source files are looked for; can be given more than once
+    /// Folder to search for source files; may be repeated
     #[arg(long = "source", value_name = "FOLDER", default_value = ".")]
     folders: Vec<PathBuf>,
-    /// How many places are shown
+    /// Number of sites to show
     #[arg(long, value_name = "N", default_value_t = 20)]
     max_sites: usize,
 }
@@ -52,8 +52,8 @@ pub(crate) fn write(
         forms.into_iter().filter_map(|(target, form)| Some((target.as_deref()?, form))).collect();
     let to_stdout = asked.iter().filter(|(target, _)| is_stdout(target)).count();
     if to_stdout + usize::from(context.json()) > 1 {
-        let help = "give all but one a file";
-        let message = "more than one form of the report would go to stdout";
+        let help = "give a FILE to all formats but one";
+        let message = "more than one report format would go to stdout";
         return Err(Diagnostic::error("trace-outputs", message).help(help).into());
     }
     for (target, form) in asked {

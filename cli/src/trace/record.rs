@@ -1,4 +1,4 @@
-//! `nvabi trace record`: a program with the recorder before its launches.
+//! `nvabi trace record`: runs a program with the recorder preloaded.
 
 use std::env;
 use std::ffi::OsString;
@@ -14,33 +14,33 @@ use crate::context::Context;
 const RECORDER: &str = "libnvabi_record.so";
 const EMULATOR: &str = "libnvabi_cuda.so";
 
-/// The names under which programs look for CUDA; all are the emulator.
+/// The library names under which programs load CUDA; all link to the emulator.
 const CUDA: [&str; 4] = ["libcuda.so.1", "libcuda.so", "libcudart.so.12", "libcudart.so"];
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct RecordArgs {
-    /// The trace to write. A process that the program starts writes beside it, its number at the end.
+    /// The trace to write. Child processes write beside it, with their pid appended.
     #[arg(short, long, value_name = "FILE", default_value = "trace.nvtrace")]
     out: PathBuf,
-    /// Words of 8 bytes that a warp has room for: an event takes one to three.
+    /// Buffer of each warp in words of 8 bytes; an event takes one to three.
     #[arg(long, value_name = "N", default_value_t = 4096, value_parser = clap::value_parser!(u32).range(1..=1 << 24))]
     capacity: u32,
-    /// MiB of device memory that the events of one launch may take.
+    /// Device memory for the events of one launch, in MiB.
     #[arg(long, value_name = "MIB", default_value_t = 1024, value_parser = clap::value_parser!(u64).range(1..=1 << 24))]
     memory: u64,
     /// Record every Nth warp.
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
     sample: u32,
-    /// Record these launches of instrumented kernels alone, counted from 0; either end may be left out.
+    /// Record only these launches of instrumented kernels, counted from 0; either end is optional.
     #[arg(long, value_name = "FROM..TO", value_parser = launches)]
     launches: Option<String>,
-    /// Record kernels with such a name alone, mangled or as in the source.
+    /// Record only kernels whose name, mangled or as in the source, matches.
     #[arg(long, value_name = "GLOB")]
     kernels: Option<String>,
-    /// Run on the emulator, not on a GPU.
+    /// Run in the emulator, not on a GPU.
     #[arg(long)]
     emulate: bool,
-    /// In which order the emulator runs blocks and warps: in-order, or random:SEED.
+    /// Order in which the emulator runs blocks and warps: in-order or random:SEED.
     #[arg(long, value_name = "ORDER", requires = "emulate", value_parser = schedule)]
     schedule: Option<String>,
     /// The program and its arguments.
@@ -53,7 +53,7 @@ fn schedule(text: &str) -> Result<String, String> {
     let seed = text.strip_prefix("random:").is_some_and(|seed| seed.parse::<u64>().is_ok());
     match text == "in-order" || seed {
         true => Ok(text.to_owned()),
-        false => Err("it is `in-order` or `random:SEED`, SEED being a number".to_owned()),
+        false => Err("expected in-order or random:SEED, where SEED is a number".to_owned()),
     }
 }
 
@@ -62,7 +62,7 @@ fn launches(text: &str) -> Result<String, String> {
     let number = |text: &str| text.is_empty() || text.parse::<u64>().is_ok();
     match text.split_once("..").is_some_and(|(from, to)| number(from) && number(to)) {
         true => Ok(text.to_owned()),
-        false => Err("it is `FROM..TO`; either number may be left out".to_owned()),
+        false => Err("expected FROM..TO; either number is optional".to_owned()),
     }
 }
 

@@ -163,5 +163,5 @@ fn what_cannot_be_played_is_refused() {
     assert!(told.contains("--tag"), "whose interface it has must be said: {told}");
     let (status, told) = refused(&["--tag", "580.142", "--version", "580.x"]);
     assert_eq!(status, Some(2));
-    assert!(told.contains("numbers with points between them"), "{told}");
+    assert!(told.contains("expected numbers separated by points"), "{told}");
 }
