@@ -28,5 +28,6 @@ pub mod spec;
 #[cfg(feature = "libclang")]
 pub mod sweep;
 pub mod tag;
+pub mod text_folder;
 #[cfg(feature = "libclang")]
 pub mod verify;

@@ -5,9 +5,8 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::fs;
+use std::io;
 use std::ops::Range;
-use std::path::Path;
 use std::sync::Arc;
 
 use serde::Deserialize;
@@ -18,6 +17,7 @@ use toml::Spanned;
 use crate::diagnostic::{Diagnostic, Place, Report, nearest};
 use crate::parallel;
 use crate::tag::{self, Tag};
+use crate::text_folder::TextFolder;
 
 /// A spec with what it inherits already filled in.
 #[derive(Debug, Clone)]
@@ -398,38 +398,21 @@ pub enum Direction {
 
 impl Spec {
     /// Reads every `*.toml` of a folder and resolves parents.
-    pub fn load_folder(folder: &Path) -> Result<Vec<Spec>, Report> {
+    pub fn load_folder(folder: impl Into<TextFolder>) -> Result<Vec<Spec>, Report> {
         Self::load_where(folder, |_| true)
     }
 
     /// Reads the specs of a family, see [`Spec::family`].
-    pub fn load_family(folder: &Path, family: &str) -> Result<Vec<Spec>, Report> {
+    pub fn load_family(folder: impl Into<TextFolder>, family: &str) -> Result<Vec<Spec>, Report> {
         Self::load_where(folder, |driver| tag::family(driver) == family)
     }
 
     /// Reads the specs of some drivers, by name: what others inherit takes time to lay together.
-    pub fn load_where(folder: &Path, wanted: impl Fn(&str) -> bool) -> Result<Vec<Spec>, Report> {
-        let unreadable = |e| {
-            Diagnostic::error("spec-unreadable", format!("cannot read {}: {e}", folder.display()))
-        };
-        let mut paths = Vec::new();
-        for entry in fs::read_dir(folder).map_err(unreadable)? {
-            let path = entry.map_err(unreadable)?.path();
-            if path.extension().is_some_and(|e| e == "toml") {
-                paths.push(path);
-            }
-        }
-        paths.sort();
-        let mut files = Vec::new();
-        for path in paths {
-            let text = fs::read_to_string(&path).map_err(|e| {
-                Diagnostic::error("spec-unreadable", format!("cannot read {}: {e}", path.display()))
-            })?;
-            let stem = path.file_stem().and_then(|s| s.to_str()).unwrap_or_default().to_owned();
-            let shown = format!("{}/{stem}.toml", last_component(folder));
-            files.push((stem, shown, text));
-        }
-        Self::parse_where(&files, wanted)
+    pub fn load_where(
+        folder: impl Into<TextFolder>,
+        wanted: impl Fn(&str) -> bool,
+    ) -> Result<Vec<Spec>, Report> {
+        Self::parse_where(&read_files(&folder.into())?, wanted)
     }
 
     /// Reads specs from memory: `(name, path to show, text)` each.
@@ -531,8 +514,19 @@ pub fn spec_of<'s>(specs: &'s [Spec], tag: &Tag) -> Result<&'s Spec, Report> {
     })
 }
 
-fn last_component(path: &Path) -> &str {
-    path.file_name().and_then(|n| n.to_str()).unwrap_or("abi-specs")
+/// The specs of a folder: name, path to show, and text.
+fn read_files(folder: &TextFolder) -> Result<Vec<(String, String, String)>, Diagnostic> {
+    let unreadable = |path: String, error: io::Error| {
+        Diagnostic::error("spec-unreadable", format!("cannot read {path}: {error}"))
+    };
+    let names = folder.names().map_err(|error| unreadable(folder.to_string(), error))?;
+    let shown = folder.name().unwrap_or("abi-specs".into());
+    let stems = names.iter().filter_map(|name| Some((name, name.strip_suffix(".toml")?)));
+    let files = stems.map(|(name, stem)| {
+        let text = folder.read(name).map_err(|error| unreadable(folder.show(name), error))?;
+        Ok((stem.to_owned(), format!("{shown}/{name}"), text))
+    });
+    files.collect()
 }
 
 /// Drivers by family, and in version order.

@@ -1,4 +1,4 @@
-//! Lock files on disk.
+//! Lock files: read from a folder of text, written to one on disk.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::fs;
@@ -14,6 +14,7 @@ use crate::model::{CALLS, split_array};
 use crate::parallel;
 use crate::spec::Spec;
 use crate::tag::Tag;
+use crate::text_folder::TextFolder;
 
 const TAGS: &str = "tags";
 /// Tells in the list of tags how many lock files there are.
@@ -23,18 +24,43 @@ const REDO: &str = "the lock is written by `nvabi lock` alone: restore it from v
 
 /// The folder of a family's lock, in the folder of the specs.
 pub fn folder(specs: &Path, family: &str) -> PathBuf {
+    specs.join(folder_name(family))
+}
+
+/// What the folder of a family's lock is called.
+pub fn folder_name(family: &str) -> String {
     match family {
-        "" => specs.join("lock"),
-        _ => specs.join(format!("lock-{family}")),
+        "" => "lock".to_owned(),
+        _ => format!("lock-{family}"),
     }
+}
+
+/// The families that a folder of specs has a lock of; the one without a name comes first.
+pub fn families(specs: &TextFolder) -> Vec<String> {
+    let family = |folder: &String| match folder.as_str() {
+        "lock" => Some(String::new()),
+        folder => folder.strip_prefix("lock-").map(str::to_owned),
+    };
+    // A folder that cannot be read has none: who needs one reads it again and says why.
+    let families = specs.folders().unwrap_or_default();
+    let families = families.iter().filter_map(family);
+    families.filter(|family| exists(&specs.join(&folder_name(family)))).collect()
+}
+
+/// Whether there is a lock: it has a list of tags.
+pub fn exists(folder: &TextFolder) -> bool {
+    folder.has(TAGS)
 }
 
 /// Reads a whole lock.
 ///
 /// Files that were edited by hand are complained of, and read all the same where they can be:
 /// comparing them with the driver then tells what was changed.
-pub fn read(folder: &Path) -> Result<(Lock, Report), Report> {
-    let files = Files::open(folder, |_| true)?;
+pub fn read(folder: impl Into<TextFolder>) -> Result<(Lock, Report), Report> {
+    read_files(Files::open(&folder.into(), |_| true)?)
+}
+
+fn read_files(files: Files) -> Result<(Lock, Report), Report> {
     let mut report = Report::default();
     let mut lock = Lock { tags: files.tags.clone(), headers: BTreeMap::new() };
     let names = files.tag_names();
@@ -55,13 +81,12 @@ pub fn read(folder: &Path) -> Result<(Lock, Report), Report> {
 }
 
 /// The locked tags alone.
-pub fn read_tags(folder: &Path) -> Result<Vec<LockedTag>, Report> {
-    Ok(read_tag_list(folder)?.tags)
+pub fn read_tags(folder: impl Into<TextFolder>) -> Result<Vec<LockedTag>, Report> {
+    Ok(read_tag_list(&folder.into())?.tags)
 }
 
-fn read_tag_list(folder: &Path) -> Result<TagList, Report> {
-    let path = folder.join(TAGS);
-    let text = fs::read_to_string(&path).map_err(|e| unreadable(&path, &e))?;
+fn read_tag_list(folder: &TextFolder) -> Result<TagList, Report> {
+    let text = folder.read(TAGS).map_err(|e| unreadable(folder, TAGS, &e))?;
     parse_tags(&text).map_err(|bad| complaint(TAGS, &text, &bad).into())
 }
 
@@ -85,15 +110,18 @@ pub struct Part<'a> {
 }
 
 /// The part of a lock that emitting the specs needs, without moves of lines.
-pub fn read_closure(folder: &Path, specs: &[&Spec]) -> Result<Lock, Report> {
+pub fn read_closure(folder: impl Into<TextFolder>, specs: &[&Spec]) -> Result<Lock, Report> {
     read_part(folder, Part { specs, constants: &[], lines: false })
 }
 
 /// Part of a lock.
 ///
 /// The other items are passed over without being read, so that nobody waits for them.
-pub fn read_part(folder: &Path, part: Part<'_>) -> Result<Lock, Report> {
-    let files = Files::open(folder, |surface| surface != CALLS)?;
+pub fn read_part(folder: impl Into<TextFolder>, part: Part<'_>) -> Result<Lock, Report> {
+    part_of(Files::open(&folder.into(), |surface| surface != CALLS)?, part)
+}
+
+fn part_of(files: Files, part: Part<'_>) -> Result<Lock, Report> {
     let names = files.tag_names();
     let mut report = Report::default();
     let mut found: Vec<Vec<Item>> = Vec::new();
@@ -171,7 +199,9 @@ pub fn write(folder: &Path, lock: &Lock) -> Result<(), Report> {
         replace(&target, &text).map(|()| target)
     });
     let kept: BTreeSet<PathBuf> = written.into_iter().collect::<Result<_, Report>>()?;
-    for file in walk(folder)? {
+    let files = TextFolder::from(folder).files();
+    for path in files.map_err(|error| unreadable(&folder.into(), TAGS, &error))? {
+        let file = folder.join(path);
         if file.extension().is_some_and(|e| e == EXTENSION) && !kept.contains(&file) {
             fs::remove_file(&file).map_err(|e| unwritable(&file, &e))?;
         }
@@ -194,14 +224,16 @@ fn replace(target: &Path, text: &str) -> Result<(), Report> {
     written.map_err(|error| unwritable(target, &error).into())
 }
 
-struct Files {
-    tags: Vec<LockedTag>,
-    files: Vec<File>,
+/// The texts of a lock's files.
+pub(super) struct Files {
+    pub(super) tags: Vec<LockedTag>,
+    pub(super) files: Vec<File>,
 }
 
-struct File {
-    surface: String,
-    path: String,
+/// The text of one file.
+pub(super) struct File {
+    pub(super) surface: String,
+    pub(super) path: String,
     text: String,
     /// How lines moved, once somebody has asked.
     moves: OnceLock<Moves>,
@@ -209,24 +241,25 @@ struct File {
 
 impl Files {
     /// The files of the surfaces that are wanted.
-    fn open(folder: &Path, wanted: impl Fn(&str) -> bool + Sync) -> Result<Self, Report> {
+    pub(super) fn open(
+        folder: &TextFolder,
+        wanted: impl Fn(&str) -> bool + Sync,
+    ) -> Result<Self, Report> {
         let TagList { files, tags } = read_tag_list(folder)?;
-        let paths = walk(folder)?;
-        let found =
-            paths.iter().filter(|path| path.extension().is_some_and(|e| e == EXTENSION)).count();
+        let mut paths = folder.files().map_err(|error| unreadable(folder, TAGS, &error))?;
+        paths.retain(|path| path.ends_with(".lock"));
+        let found = paths.len();
         if let Some(told) = files.filter(|told| *told != found) {
             let what = format!("the lock has {found} files, but its list of tags tells of {told}");
-            let folder = format!("folder {}", folder.display());
+            let folder = format!("folder {folder}");
             return Err(Diagnostic::error("lock-damaged", what).note(folder).help(REDO).into());
         }
         let read = parallel::map(&paths, |path| {
-            let relative = path.strip_prefix(folder).ok().and_then(Path::to_str);
-            let header = relative.and_then(|r| r.strip_suffix(".lock"));
-            let header = header.and_then(|h| h.split_once('/'));
+            let header = path.strip_suffix(".lock").and_then(|header| header.split_once('/'));
             let Some((surface, header)) = header.filter(|(surface, _)| wanted(surface)) else {
                 return Ok(None);
             };
-            let text = fs::read_to_string(path).map_err(|e| unreadable(path, &e))?;
+            let text = folder.read(path).map_err(|e| unreadable(folder, path, &e))?;
             let (surface, path) = (surface.to_owned(), header.to_owned());
             Ok(Some(File { surface, path, text, moves: OnceLock::new() }))
         });
@@ -234,7 +267,7 @@ impl Files {
         Ok(Self { tags, files: files.into_iter().flatten().collect() })
     }
 
-    fn tag_names(&self) -> TagNames<'_> {
+    pub(super) fn tag_names(&self) -> TagNames<'_> {
         self.tags.iter().enumerate().map(|(i, t)| (t.tag.as_str(), i)).collect()
     }
 }
@@ -264,12 +297,12 @@ impl File {
         Ok(body)
     }
 
-    fn scanner<'f>(&'f self, tags: &'f TagNames<'f>) -> Result<Scanner<'f>, Bad> {
+    pub(super) fn scanner<'f>(&'f self, tags: &'f TagNames<'f>) -> Result<Scanner<'f>, Bad> {
         Scanner::new(self.body()?, &self.surface, &self.path, tags)
     }
 
     /// Complains when the checksum does not fit.
-    fn edited(&self) -> Option<Diagnostic> {
+    pub(super) fn edited(&self) -> Option<Diagnostic> {
         let (body, _, sum) = text::unseal(&self.text).ok()?;
         (text::checksum(body) != sum).then(|| {
             Diagnostic::error(
@@ -363,7 +396,7 @@ impl File {
         }
     }
 
-    fn complaint(&self, bad: &Bad) -> Diagnostic {
+    pub(super) fn complaint(&self, bad: &Bad) -> Diagnostic {
         complaint(&format!("{}/{}.{EXTENSION}", self.surface, self.path), &self.text, bad)
     }
 }
@@ -415,28 +448,9 @@ fn parse_tags(text: &str) -> Result<TagList, Bad> {
     }
 }
 
-/// Every file below a folder, sorted.
-fn walk(folder: &Path) -> Result<Vec<PathBuf>, Report> {
-    let mut files = Vec::new();
-    let mut pending = vec![folder.to_owned()];
-    while let Some(path) = pending.pop() {
-        let Ok(entries) = fs::read_dir(&path) else { continue };
-        for entry in entries {
-            let entry = entry.map_err(|e| unreadable(folder, &e))?;
-            // Told by the folder itself; asking each of 1,000 files takes longer than reading some.
-            match entry.file_type().is_ok_and(|kind| kind.is_dir()) {
-                true => pending.push(entry.path()),
-                false => files.push(entry.path()),
-            }
-        }
-    }
-    // By bytes: comparing folder by folder takes longer than listing them.
-    files.sort_unstable_by(|a, b| a.as_os_str().cmp(b.as_os_str()));
-    Ok(files)
-}
-
-fn unreadable(path: &Path, error: &std::io::Error) -> Diagnostic {
-    Diagnostic::error("lock-unreadable", format!("cannot read {}: {error}", path.display()))
+fn unreadable(folder: &TextFolder, path: &str, error: &std::io::Error) -> Diagnostic {
+    let place = folder.show(path);
+    Diagnostic::error("lock-unreadable", format!("cannot read {place}: {error}"))
         .help("`nvabi lock TAG` makes a lock")
 }
 

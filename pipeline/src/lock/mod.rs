@@ -13,7 +13,9 @@ use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
-pub use folder::{Part, folder, read, read_closure, read_part, read_tags, write};
+pub use folder::{
+    Part, exists, families, folder, folder_name, read, read_closure, read_part, read_tags, write,
+};
 
 use crate::model::{
     Alias, BitRange, Call, Constant, Enum, Facts, Field, Record, RecordKind, Source, Surface, Takes,
