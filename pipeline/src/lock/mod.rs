@@ -4,8 +4,10 @@
 //! first layout; each later change is an event under it, named by the tag that made it. A tag that
 //! changes nothing adds one line to the list of tags and touches nothing else.
 //!
-//! [`Lock`] is the plain data; `text` is the format; `folder` reads and writes files.
+//! [`Lock`] is the plain data; `text` is the format; `folder` reads and writes files; `at_tag` reads one
+//! tag alone.
 
+mod at_tag;
 mod folder;
 mod text;
 
@@ -13,6 +15,7 @@ use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
+pub use at_tag::{no_tag, read_facts, read_facts_with, read_named};
 pub use folder::{
     Part, exists, families, folder, folder_name, read, read_closure, read_part, read_tags, write,
 };

@@ -135,7 +135,7 @@ fn events(history: &History, moves: &[(usize, Steps)]) -> Vec<State> {
 }
 
 /// The line at tag `to` of what stood at `line` at tag `since`.
-fn move_line(line: u32, since: usize, to: usize, moves: &[(usize, Steps)]) -> u32 {
+pub(super) fn move_line(line: u32, since: usize, to: usize, moves: &[(usize, Steps)]) -> u32 {
     let start = moves.partition_point(|(tag, _)| *tag <= since);
     let due = moves[start..].iter().take_while(|(tag, _)| *tag <= to);
     due.fold(line, |line, (_, steps)| step(line, steps))
@@ -384,6 +384,8 @@ pub(super) struct Scanner<'t> {
     name: String,
     ends: Vec<usize>,
     needless: Option<&'t dyn Fn(&str) -> bool>,
+    /// The last tag whose new items are of interest.
+    until: usize,
 }
 
 impl<'t> Scanner<'t> {
@@ -403,8 +405,8 @@ impl<'t> Scanner<'t> {
             return bad("its first line names another surface or header than its path");
         }
         let at = (first.len() + 1).min(text.len());
-        let (name, ends, needless) = (String::new(), Vec::new(), None);
-        Ok(Self { text, at, tags, section: 0, line: 0, name, ends, needless })
+        let (name, ends, needless, until) = (String::new(), Vec::new(), None, usize::MAX);
+        Ok(Self { text, at, tags, section: 0, line: 0, name, ends, needless, until })
     }
 
     /// Reads how lines moved, which stands before the first section.
@@ -461,12 +463,20 @@ impl<'t> Scanner<'t> {
                     return self.bad(at, "`]` is missing");
                 };
                 self.section = self.tag(at, tag)?;
+                // Sections stand in the order of their tags.
+                if self.section > self.until {
+                    return Ok(None);
+                }
                 self.line = 0;
                 self.ends.clear();
-            } else if line.trim_start_matches(' ').contains(' ') {
-                return self.entry(at, line).map(Some);
+                continue;
+            }
+            // By single bytes, here and below: there are 100,000 constants.
+            let depth = line.bytes().take_while(|byte| *byte == b' ').count();
+            if let Some(end) = memchr(b' ', &line.as_bytes()[depth..]) {
+                return self.entry(at, line, depth, depth + end).map(Some);
             } else {
-                self.go_on(at, line)?;
+                self.go_on(at, depth, &line[depth..])?;
                 if self.ends.len() == 1 && self.needless.is_some_and(|needless| needless(line)) {
                     self.pass_over();
                 }
@@ -478,6 +488,11 @@ impl<'t> Scanner<'t> {
     /// Tells which starts of names nobody asks for, so that the names are not even read.
     pub(super) fn pass_over_where(&mut self, needless: &'t dyn Fn(&str) -> bool) {
         self.needless = Some(needless);
+    }
+
+    /// Ends before the items that only tags behind this one have.
+    pub(super) fn end_behind(&mut self, tag: usize) {
+        self.until = tag;
     }
 
     /// Goes to the next line that is not indented.
@@ -503,14 +518,22 @@ impl<'t> Scanner<'t> {
         Ok((tag, steps))
     }
 
-    fn entry(&mut self, at: usize, line: &'t str) -> Result<Entry<'t>, Bad> {
-        let (kind, record, rest) = match line.split_once(' ') {
-            Some(("struct", rest)) => (ItemKind::Record, RecordKind::Struct, rest),
-            Some(("union", rest)) => (ItemKind::Record, RecordKind::Union, rest),
-            Some(("enum", rest)) => (ItemKind::Enum, RecordKind::Struct, rest),
-            Some(("alias", rest)) => (ItemKind::Alias, RecordKind::Struct, rest),
-            Some(("call", rest)) => (ItemKind::Call, RecordKind::Struct, rest),
-            _ => return self.constant(at, line),
+    /// The item of a line whose first word is from byte `depth` to byte `end`.
+    fn entry(
+        &mut self,
+        at: usize,
+        line: &'t str,
+        depth: usize,
+        end: usize,
+    ) -> Result<Entry<'t>, Bad> {
+        let rest = &line[end + 1..];
+        let (kind, record) = match &line[..end] {
+            "struct" => (ItemKind::Record, RecordKind::Struct),
+            "union" => (ItemKind::Record, RecordKind::Union),
+            "enum" => (ItemKind::Enum, RecordKind::Struct),
+            "alias" => (ItemKind::Alias, RecordKind::Struct),
+            "call" => (ItemKind::Call, RecordKind::Struct),
+            _ => return self.constant(at, depth, &line[depth..end], rest),
         };
         let Some((name, head)) = rest.split_once(' ') else {
             return self.bad(at, "an item needs a name and its facts");
@@ -542,9 +565,7 @@ impl<'t> Scanner<'t> {
     }
 
     /// Takes up a name that is indented under the one it goes on from.
-    fn go_on(&mut self, at: usize, line: &str) -> Result<(), Bad> {
-        let suffix = line.trim_start_matches(' ');
-        let depth = line.len() - suffix.len();
+    fn go_on(&mut self, at: usize, depth: usize, suffix: &str) -> Result<(), Bad> {
         if depth > self.ends.len() {
             return self.bad(at, "there is no name above that this one could go on from");
         }
@@ -558,17 +579,18 @@ impl<'t> Scanner<'t> {
         Ok(())
     }
 
-    fn constant(&mut self, at: usize, line: &'t str) -> Result<Entry<'t>, Bad> {
-        let depth = line.len() - line.trim_start_matches(' ').len();
-        let Some((suffix, head)) = line[depth..].split_once(' ') else {
-            return self.bad(at, "a constant needs a name and a value");
-        };
-        self.go_on(at, &line[..depth + suffix.len()])?;
+    fn constant(
+        &mut self,
+        at: usize,
+        depth: usize,
+        suffix: &str,
+        head: &'t str,
+    ) -> Result<Entry<'t>, Bad> {
+        self.go_on(at, depth, suffix)?;
         let above = self.line;
-        // By single bytes, which neither a value nor a tag holds: there are 100,000 constants.
-        let first = memchr(b'|', head.as_bytes()).map_or(head, |end| head[..end].trim_end());
-        self.line = match first.split_once('@') {
-            Some((_, line)) => line.parse().or_else(|_| self.bad(at, "`@` needs a line number"))?,
+        let (first, _) = split_bar(head);
+        self.line = match memchr(b'@', first.as_bytes()).map(|place| &first[place + 1..]) {
+            Some(line) => line.parse().or_else(|_| self.bad(at, "`@` needs a line number"))?,
             None => above.saturating_add(1),
         };
         let (kind, record, section) = (ItemKind::Constant, RecordKind::Struct, self.section);
@@ -584,73 +606,87 @@ impl<'t> Entry<'t> {
 
     /// The item's events: its first state and each change, moves of lines left out.
     pub(super) fn events(&self, tags: &TagNames<'_>) -> Result<Vec<State>, Bad> {
-        let events = match self.kind {
-            ItemKind::Constant => self.constant_events(tags),
-            _ => self.item_events(tags),
+        let state = |event: Unread<'_>| {
+            let value = self.fact(event)?;
+            let placed = |(fact, line)| Placed { fact: Arc::new(fact), line };
+            Ok(State { from: event.from, value: value.map(placed) })
         };
+        let events: Result<_, String> =
+            self.unread(tags).map(|event| event.and_then(state)).collect();
         events.map_err(|why| Bad { at: self.at, why })
     }
 
-    fn constant_events(&self, tags: &TagNames<'_>) -> Result<Vec<State>, String> {
-        let mut events = Vec::new();
-        for (i, part) in self.head.split(" | ").enumerate() {
-            let mut words = part.split(' ');
-            let from = match i {
-                0 => self.section,
-                _ => tag(tags, words.next())?,
-            };
-            let value = words.next().ok_or("a value is missing")?;
-            if i > 0 && value == "gone" {
-                events.push(State { from, value: None });
-                continue;
+    /// The fact that holds at a tag, its line, and the tag that both stand at; nothing where the item
+    /// is gone. The item's section must not be behind the tag. Its other events are not read.
+    pub(super) fn fact_at(
+        &self,
+        tags: &TagNames<'_>,
+        at: usize,
+    ) -> Result<Option<(Fact, u32, usize)>, Bad> {
+        let mut held = None;
+        for event in self.unread(tags) {
+            match event {
+                Ok(event) if event.from > at => break,
+                event => held = Some(event),
             }
-            let line = match words.next() {
-                Some(word) => place(word)?,
-                None if i == 0 => self.above.saturating_add(1),
-                None => return Err("the line in the header is missing".into()),
-            };
-            let fact = Arc::new(parse_value(value)?);
-            events.push(State { from, value: Some(Placed { fact, line }) });
         }
-        Ok(events)
+        let Some(held) = held else { return Ok(None) };
+        let read = held.and_then(|event| Ok((self.fact(event)?, event.from)));
+        let (fact, from) = read.map_err(|why| Bad { at: self.at, why })?;
+        Ok(fact.map(|(fact, line)| (fact, line, from)))
     }
 
-    fn item_events(&self, tags: &TagNames<'_>) -> Result<Vec<State>, String> {
-        let mut lines = self.body.lines().peekable();
-        let mut events = Vec::new();
-        let (mut from, mut head, mut record) = (self.section, self.head, self.record);
-        loop {
-            let mut under = Vec::new();
-            while let Some(line) = lines.next_if(|line| line.starts_with('\t')) {
-                under.push(&line[1..]);
-            }
-            let value = match head {
-                "gone" => None,
-                _ => Some(self.placed(head, record, &under)?),
-            };
-            events.push(State { from, value });
-            let Some(next) = lines.next() else { return Ok(events) };
-            let next = next.strip_prefix(" > ").ok_or("this line belongs to no item")?;
-            let (name, rest) = next.split_once(' ').ok_or("an event needs a tag and its facts")?;
-            from = tag(tags, Some(name))?;
-            (record, head) = match rest.split_once(' ') {
-                Some(("struct", rest)) => (RecordKind::Struct, rest),
-                Some(("union", rest)) => (RecordKind::Union, rest),
-                _ => (record, rest),
-            };
-        }
+    /// The lines under it, of all events.
+    pub(super) fn body(&self) -> &'t str {
+        self.body
     }
 
-    fn placed(&self, head: &str, kind: RecordKind, under: &[&str]) -> Result<Placed, String> {
-        let (size, rest) = head.split_once(" @").ok_or("a size and a line are needed")?;
+    fn unread<'e>(&self, tags: &'e TagNames<'e>) -> UnreadEvents<'e, 't> {
+        let is_constant = self.kind == ItemKind::Constant;
+        let (head, rest) = match is_constant {
+            true => split_bar(self.head),
+            false => (self.head, self.body),
+        };
+        let (from, record) = (self.section, self.record);
+        let first = Unread { from, is_first: true, record, head, under: "" };
+        UnreadEvents { tags, is_constant, next: Some(Ok(first)), rest }
+    }
+
+    /// A fact and its line; nothing where the item is gone.
+    fn fact(&self, event: Unread<'_>) -> Result<Option<(Fact, u32)>, String> {
+        let is_constant = self.kind == ItemKind::Constant;
+        if event.head == "gone" && !(event.is_first && is_constant) {
+            return Ok(None);
+        }
+        match is_constant {
+            true => self.constant(event),
+            false => self.layout(event),
+        }
+        .map(Some)
+    }
+
+    fn constant(&self, event: Unread<'_>) -> Result<(Fact, u32), String> {
+        let mut words = event.head.split(' ');
+        let value = words.next().filter(|value| !value.is_empty()).ok_or("a value is missing")?;
+        let line = match words.next() {
+            Some(word) => place(word)?,
+            None if event.is_first => self.above.saturating_add(1),
+            None => return Err("the line in the header is missing".into()),
+        };
+        Ok((parse_value(value)?, line))
+    }
+
+    fn layout(&self, event: Unread<'_>) -> Result<(Fact, u32), String> {
+        let (size, rest) = event.head.split_once(" @").ok_or("a size and a line are needed")?;
         let (line, ty) = rest.split_once(' ').unwrap_or((rest, ""));
         let line = line.parse().map_err(|_| "`@` needs a line number")?;
+        let under = event.under.lines().map(|line| line.trim_start_matches('\t'));
         let fact = match self.kind {
             ItemKind::Record => {
                 let (size, align) = size.split_once('/').ok_or("an alignment is needed")?;
-                let fields =
-                    under.iter().map(|line| parse_field(line)).collect::<Result<_, _>>()?;
-                Fact::Record { kind, size: natural(size)?, align: natural(align)?, fields }
+                let (size, align) = (natural(size)?, natural(align)?);
+                let fields = under.map(parse_field).collect::<Result<_, _>>()?;
+                Fact::Record { kind: event.record, size, align, fields }
             }
             ItemKind::Enum => {
                 let mut variants = BTreeMap::new();
@@ -664,8 +700,92 @@ impl<'t> Entry<'t> {
             ItemKind::Call => Fact::Call(parse_call(size, ty)?),
             _ => Fact::Alias { ty: ty.to_owned(), size: natural(size)? },
         };
-        Ok(Placed { fact: Arc::new(fact), line })
+        Ok((fact, line))
     }
+}
+
+/// An event whose tag alone was read.
+#[derive(Clone, Copy)]
+struct Unread<'t> {
+    from: usize,
+    is_first: bool,
+    record: RecordKind,
+    /// What stands behind the name or the tag.
+    head: &'t str,
+    /// The lines under it that belong to it.
+    under: &'t str,
+}
+
+/// The events of an item, in the order of their tags.
+struct UnreadEvents<'e, 't> {
+    tags: &'e TagNames<'e>,
+    is_constant: bool,
+    next: Option<Result<Unread<'t>, String>>,
+    /// What stands behind the head of the next one.
+    rest: &'t str,
+}
+
+impl<'t> Iterator for UnreadEvents<'_, 't> {
+    type Item = Result<Unread<'t>, String>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let mut event = match self.next.take()? {
+            Ok(event) => event,
+            bad => return Some(bad),
+        };
+        if !self.is_constant {
+            (event.under, self.rest) = split_indented(self.rest);
+        }
+        if !self.rest.is_empty() {
+            self.next = Some(match self.is_constant {
+                true => self.constant(event),
+                false => self.item(event),
+            });
+        }
+        Some(Ok(event))
+    }
+}
+
+impl<'t> UnreadEvents<'_, 't> {
+    /// The event of a constant behind another.
+    fn constant(&mut self, before: Unread<'t>) -> Result<Unread<'t>, String> {
+        let (event, rest) = split_bar(self.rest);
+        self.rest = rest;
+        let (name, head) = event.split_once(' ').unwrap_or((event, ""));
+        let from = tag(self.tags, Some(name))?;
+        Ok(Unread { from, is_first: false, head, ..before })
+    }
+
+    /// The event of another item behind one of the same.
+    fn item(&mut self, before: Unread<'t>) -> Result<Unread<'t>, String> {
+        let (line, rest) = self.rest.split_once('\n').unwrap_or((self.rest, ""));
+        self.rest = rest;
+        let event = line.strip_prefix(" > ").ok_or("this line belongs to no item")?;
+        let (name, head) = event.split_once(' ').ok_or("an event needs a tag and its facts")?;
+        let from = tag(self.tags, Some(name))?;
+        let (record, head) = match head.split_once(' ') {
+            Some(("struct", head)) => (RecordKind::Struct, head),
+            Some(("union", head)) => (RecordKind::Union, head),
+            _ => (before.record, head),
+        };
+        Ok(Unread { from, is_first: false, record, head, under: "" })
+    }
+}
+
+/// The first event of a constant's, and the others.
+fn split_bar(events: &str) -> (&str, &str) {
+    // Neither a value nor a tag holds one.
+    let Some(at) = memchr(b'|', events.as_bytes()) else { return (events, "") };
+    (events[..at].trim_end_matches(' '), events[at + 1..].trim_start_matches(' '))
+}
+
+/// The lines that start with a tab, and what is behind them.
+fn split_indented(text: &str) -> (&str, &str) {
+    let mut end = 0;
+    while text[end..].starts_with('\t') {
+        end += memchr(b'\n', text[end..].as_bytes()).map_or(text.len() - end, |length| length + 1);
+    }
+    text.split_at(end)
 }
 
 fn tag(tags: &TagNames<'_>, name: Option<&str>) -> Result<usize, String> {
@@ -683,7 +803,7 @@ fn natural(text: &str) -> Result<u64, String> {
 }
 
 fn parse_value(text: &str) -> Result<Fact, String> {
-    match text.split_once(':') {
+    match memchr(b':', text.as_bytes()).map(|at| (&text[..at], &text[at + 1..])) {
         Some((high, low)) => match (high.parse(), low.parse()) {
             (Ok(high), Ok(low)) => Ok(Fact::BitRange(high, low)),
             _ => Err(format!("`{text}` is not a bit range such as 31:0")),
@@ -693,6 +813,11 @@ fn parse_value(text: &str) -> Result<Fact, String> {
 }
 
 fn parse_number(text: &str) -> Result<i128, String> {
+    // Nearly all of them; 128 bits take three times as long.
+    let digits = text.strip_prefix("0x").filter(|digits| digits.len() <= 16);
+    if let Some(Ok(number)) = digits.map(|digits| u64::from_str_radix(digits, 16)) {
+        return Ok(number.into());
+    }
     let parsed = match text.strip_prefix("0x") {
         Some(digits) => i128::from_str_radix(digits, 16),
         None => text.parse(),
