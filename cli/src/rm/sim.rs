@@ -1,6 +1,7 @@
 //! `nvabi rm sim`: a program on a simulated driver, of any tag of the lock.
 
 use std::process::ExitCode;
+use std::sync::Arc;
 
 use nvabi_pipeline::diagnostic::Report;
 use nvabi_sim::rm::{self, Options};
@@ -27,5 +28,6 @@ fn options(context: &Context<'_>, args: &RmSim) -> Result<Options, Report> {
     let interface = interface::of(&facts, spec_of(&family.specs, &args.tag)?);
     let faults = args.simulated.faults.clone();
     let version = args.version.clone();
+    let interface = Arc::new(interface);
     Ok(Options { interface, version, gpus: args.gpus, faults, pass_signals: true })
 }

@@ -3,6 +3,10 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
+/// Globs of the constants that the simulated driver asks its [`Interface`] for. A driver has 50,000
+/// others, and a program waits while they are read.
+pub const CONSTANTS: [&str; 5] = ["NV_*", "NV0000_*", "NV0080_*", "NV2080_*", "UVM_*"];
+
 /// What the headers of one driver say: whatever reads them fills it in.
 #[derive(Debug, Clone, Default)]
 pub struct Interface {
@@ -10,7 +14,7 @@ pub struct Interface {
     pub tag: String,
     /// Structs and unions of the resource manager and of unified memory, by name.
     pub records: HashMap<String, Layout>,
-    /// Integer constants, by name.
+    /// Integer constants, by name; those of [`CONSTANTS`] are asked for.
     pub constants: HashMap<String, u64>,
     /// Every ioctl.
     pub ioctls: Vec<Ioctl>,
@@ -86,6 +90,8 @@ impl Interface {
     }
 
     pub(super) fn constant(&self, name: &str) -> Option<u32> {
+        let is_read = |glob: &&str| name.starts_with(glob.trim_end_matches('*'));
+        debug_assert!(CONSTANTS.iter().any(|glob| is_read(&glob)), "CONSTANTS lacks {name}");
         self.constants.get(name).and_then(|value| u32::try_from(*value).ok())
     }
 

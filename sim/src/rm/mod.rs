@@ -37,7 +37,7 @@ use server::Server;
 use uvm::Uvm;
 
 pub use super::{Count, Diagnostic, Effect, Errno, Fault, Leak, Outcome, Report, Status};
-pub use interface::{Class, Command, Field, Interface, Ioctl, Layout};
+pub use interface::{CONSTANTS, Class, Command, Field, Interface, Ioctl, Layout};
 
 /// The most GPUs that there can be.
 pub const MAX_GPUS: u32 = 8;
@@ -46,7 +46,7 @@ pub const MAX_GPUS: u32 = 8;
 #[derive(Debug, Clone)]
 pub struct Options {
     /// Which driver.
-    pub interface: Interface,
+    pub interface: Arc<Interface>,
     /// What it calls itself, where that is not the version of its interface.
     pub version: Option<String>,
     /// How many GPUs the machine has, up to [`MAX_GPUS`].
@@ -67,7 +67,8 @@ pub struct Options {
 pub fn run(command: &mut Program, options: &Options) -> io::Result<Outcome> {
     let faults = Faults::new(options.faults.clone(), &names(&options.interface))?;
     let version = options.version.clone().unwrap_or_else(|| options.interface.tag.clone());
-    let driver = Driver::new(options.interface.clone(), version, options.gpus, Log::new(faults));
+    let driver =
+        Driver::new(Arc::clone(&options.interface), version, options.gpus, Log::new(faults));
     supervisor::run(command, Box::new(driver), options.pass_signals)
 }
 
@@ -149,11 +150,11 @@ impl NodeKind {
 }
 
 impl Driver {
-    fn new(interface: Interface, told_version: String, gpus: u32, log: Log) -> Self {
+    fn new(interface: Arc<Interface>, told_version: String, gpus: u32, log: Log) -> Self {
         Self {
             told_version,
             version: interface.version(),
-            interface: Arc::new(interface),
+            interface,
             files: Files::default(),
             gpus: (0..gpus.clamp(1, MAX_GPUS)).map(Gpu::new).collect(),
             server: Server::default(),
