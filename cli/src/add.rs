@@ -15,6 +15,7 @@ use nvabi_pipeline::lint;
 use nvabi_pipeline::lock::{self, Lock};
 use nvabi_pipeline::spec::{Reference, Spec};
 use nvabi_pipeline::tag::Tag;
+use nvabi_pipeline::text_folder::TextFolder;
 
 use crate::Outcome;
 use crate::args;
@@ -24,6 +25,7 @@ use crate::diff::facts_of_items;
 
 pub(crate) fn add(context: &Context<'_>, args: &args::Add) -> Result<Outcome, Report> {
     let tag = &args.tag;
+    let writable = context.writable_specs()?;
     let Family { mut specs, lock: folder, name } = context.family(Some(tag))?;
     let mut locked = existing(&folder)?;
     let mut written = Vec::new();
@@ -38,7 +40,7 @@ pub(crate) fn add(context: &Context<'_>, args: &args::Add) -> Result<Outcome, Re
     // A branch whose headers cannot be read as its parent's leaves its spec behind: that is where
     // a person goes on.
     read_into(context, &mut locked, &specs, std::slice::from_ref(tag), "Locking")?;
-    lock::write(&folder, &locked)?;
+    lock::write(&lock::folder(writable, &name), &locked)?;
     let status = if known { "again, it was locked already" } else { "" };
     context.status("Locked", format!("{tag} {status}").trim_end());
 
@@ -96,7 +98,7 @@ fn new_branch(context: &Context<'_>, specs: &[Spec], branch: &str) -> Result<Vec
             .help("write its spec by hand, see CONTRIBUTING.md")
             .into());
     };
-    let folder = context.specs_folder();
+    let folder = context.writable_specs()?;
     let spec = folder.join(format!("driver-{branch}.toml"));
     let text = format!(
         "# Driver branch {branch}: nothing is known to differ from {}.\n\ndriver = \"{branch}\"\nparent = \"{}\"\n",
@@ -164,7 +166,7 @@ fn write(path: &Path, text: &str) -> Result<(), Report> {
 
 /// What the pull request says: against the tag before, and what is left to decide.
 fn pull_request(
-    folder: &Path,
+    folder: &TextFolder,
     locked: &Lock,
     specs: &[Spec],
     tag: &Tag,
@@ -217,7 +219,7 @@ fn pull_request(
 
 /// Renews the reviewed renderings, where this is nvabi's own tree.
 fn snapshots(context: &Context<'_>) -> Result<(), Report> {
-    let folder = context.specs_folder();
+    let folder = context.writable_specs()?;
     let root = folder.parent().unwrap_or(Path::new("."));
     if !root.join("snapshots").is_dir() {
         return Ok(());

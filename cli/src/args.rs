@@ -25,7 +25,8 @@ pub(crate) struct Args {
 /// Options of every command.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Options {
-    /// Folder of the specs; its subfolder `lock` holds the lock.
+    /// Folder of the specs; its subfolder `lock` holds the lock. Default: `abi-specs` of the checkout that
+    /// the current folder is in, else the copy inside the command, which is read-only.
     #[arg(long, global = true, value_name = "DIR")]
     pub(crate) specs: Option<PathBuf>,
     /// Driver family where no tag names it, such as tegra; default: the x86 driver.

@@ -12,12 +12,13 @@ use nvabi_pipeline::model::{self, Facts, Surface};
 use nvabi_pipeline::spec::Spec;
 use nvabi_pipeline::sweep::{Progress, sweep};
 use nvabi_pipeline::tag::{Tag, family};
+use nvabi_pipeline::text_folder::TextFolder;
 use nvabi_pipeline::{lint as linting, verify as verifying};
 use nvabi_reports::{list, render};
 
 use crate::Outcome;
 use crate::args;
-use crate::context::{Context, Family, read, spec_of};
+use crate::context::{Context, Family, read, spec_of, tag_or_newest};
 
 pub(crate) fn extract(context: &Context<'_>, args: &args::Extract) -> Result<Outcome, Report> {
     let specs = context.family(Some(&args.tag))?.specs;
@@ -77,11 +78,12 @@ fn summary(facts: &Facts) -> String {
 }
 
 pub(crate) fn lock(context: &Context<'_>, args: &args::Lock) -> Result<Outcome, Report> {
+    let specs = context.writable_specs()?;
     let mut all = Vec::new();
     for family in families_of(context, args.driver.as_deref(), &args.tags)? {
         let (mut locked, tags) = to_lock(context, &family, args)?;
         read_into(context, &mut locked, &family.specs, &tags, "Locking")?;
-        lock::write(&family.lock, &locked)?;
+        lock::write(&lock::folder(specs, &family.name), &locked)?;
         all.extend(tags);
     }
     if all.is_empty() {
@@ -182,11 +184,11 @@ fn keep_memory() {
 }
 
 /// The lock there is, or an empty one; one that was edited is not built upon.
-pub(crate) fn existing(folder: &std::path::Path) -> Result<Lock, Report> {
-    if !folder.join("tags").exists() {
-        return Ok(Lock::default());
+pub(crate) fn existing(folder: &TextFolder) -> Result<Lock, Report> {
+    match lock::exists(folder) {
+        true => read(folder),
+        false => Ok(Lock::default()),
     }
-    read(folder)
 }
 
 fn told(tags: &[Tag]) -> String {
@@ -206,12 +208,20 @@ pub(crate) fn verify(context: &Context<'_>, args: &args::Verify) -> Result<Outco
             true => locked.tags.iter().map(|t| t.tag.clone()).collect(),
             false => of_family(&family, &args.tags),
         };
+        if tags.is_empty() {
+            continue;
+        }
         let mut read = Lock::default();
         read_into(context, &mut read, &family.specs, &tags, "Verifying")?;
         findings.diagnostics.extend(verifying::compare_all(&locked, &read).diagnostics);
         all.extend(tags);
         // The process ends soon: taking two locks apart piece by piece takes as long as reading one.
         std::mem::forget((locked, read));
+    }
+    if all.is_empty() {
+        let message = format!("there is nothing to verify: {} has no locked tag", context.specs()?);
+        let help = "lock one with `nvabi lock TAG`, or name another folder with --specs";
+        return Err(Diagnostic::error("verify-nothing", message).help(help).into());
     }
     report(context, &findings, "verify", &format!("{} against headers", told(&all)))
 }
@@ -266,9 +276,13 @@ fn report(
 }
 
 pub(crate) fn list(context: &Context<'_>, args: &args::List) -> Result<Outcome, Report> {
-    let family = context.family(args.tag.as_ref())?;
-    let facts = context.facts(&family, args.tag.as_ref())?;
-    let spec = spec_of(&family.specs, &facts.tag)?;
+    let family = match &args.tag {
+        Some(tag) => context.family_of(&[tag])?,
+        None => context.family(None)?,
+    };
+    let tag = tag_or_newest(&family.lock, args.tag.as_ref())?;
+    let facts = lock::read_facts(&family.lock, &tag)?;
+    let spec = spec_of(&family.specs, &tag)?;
     let (listed, what) = match args.what {
         args::Listing::Ioctls => (list::ioctls(&facts, spec), "ioctls"),
         args::Listing::Commands => (list::calls(&facts, "command"), "commands"),
@@ -283,12 +297,7 @@ pub(crate) fn list(context: &Context<'_>, args: &args::List) -> Result<Outcome, 
 }
 
 pub(crate) fn show(context: &Context<'_>, args: &args::Show) -> Result<Outcome, Report> {
-    let (mut facts, names) = facts_with(context, args)?;
-    let tag = facts.tag.clone();
-    let text = rendered(&facts, &names);
-    if text.is_empty() {
-        return Err(unknown(&facts, &args.name).into());
-    }
+    let Shown { mut facts, names, text } = shown(context, args)?;
     match context.json() {
         true => {
             facts.surfaces.values_mut().for_each(|surface| keep(surface, &names));
@@ -297,37 +306,38 @@ pub(crate) fn show(context: &Context<'_>, args: &args::Show) -> Result<Outcome, 
         }
         false => context.print(&text)?,
     }
-    context.status("Shown", &format!("as of {tag}"));
+    context.status("Shown", &format!("as of {}", facts.tag));
     Ok(Outcome::Same)
 }
 
-/// The facts of the tag; without one, of the newest of the first family that knows the name. With
-/// them the name, or those of the calls that have it as their number.
-fn facts_with(
-    context: &Context<'_>,
-    args: &args::Show,
-) -> Result<(Facts, BTreeSet<String>), Report> {
-    let of = |family: &Family| {
-        let facts = context.facts(family, args.tag.as_ref())?;
-        let names = match model::number(&args.name) {
-            Some(number) => list::numbered(&facts, spec_of(&family.specs, &facts.tag)?, number),
-            None => BTreeSet::from([args.name.clone()]),
+/// What there is of a name, or of the calls that have it as their number.
+struct Shown {
+    facts: Facts,
+    names: BTreeSet<String>,
+    text: String,
+}
+
+fn shown(context: &Context<'_>, args: &args::Show) -> Result<Shown, Report> {
+    let number = model::number(&args.name);
+    let found = context.search(args.tag.as_ref(), |folder, tag| {
+        let (facts, names) = match number {
+            Some(number) => {
+                let facts = lock::read_facts(folder, tag)?;
+                let names = list::numbered(&facts, &context.spec(tag)?, number);
+                (facts, names)
+            }
+            None => {
+                let names = BTreeSet::from([args.name.clone()]);
+                (lock::read_named(folder, tag, &names)?, names)
+            }
         };
-        Ok::<_, Report>((facts, names))
-    };
-    if args.tag.is_some() {
-        return of(&context.family(args.tag.as_ref())?);
+        let text = rendered(&facts, &names);
+        Ok((!text.is_empty()).then_some(Shown { facts, names, text }))
+    })?;
+    match found {
+        Ok(shown) => Ok(shown),
+        Err((folder, tag)) => Err(unknown(&lock::read_facts(&folder, &tag)?, &args.name).into()),
     }
-    let families = context.families()?;
-    let mut first = None;
-    for family in families.iter().filter(|family| family.lock.is_dir()) {
-        let found = of(family)?;
-        if !rendered(&found.0, &found.1).is_empty() {
-            return Ok(found);
-        }
-        first = first.or(Some(found));
-    }
-    first.map_or_else(|| of(&context.family(None)?), Ok)
 }
 
 fn rendered(facts: &Facts, names: &BTreeSet<String>) -> String {

@@ -1,5 +1,6 @@
 //! What the commands share: specs, lock, headers, and how to speak to a person.
 
+use std::cell::OnceCell;
 use std::io::{BufWriter, IsTerminal as _, Write as _};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -13,27 +14,31 @@ use nvabi_pipeline::model::Facts;
 use nvabi_pipeline::spec::Spec;
 pub(crate) use nvabi_pipeline::spec::spec_of;
 use nvabi_pipeline::tag::{Tag, family};
+use nvabi_pipeline::text_folder::TextFolder;
 use nvabi_pipeline::verify;
 use serde::Serialize;
 
 use crate::args::Options;
+use crate::specs;
 
 /// Drivers that share a lock, such as those of Jetson.
 pub(crate) struct Family {
     /// Nothing for the desktop's.
     pub(crate) name: String,
     pub(crate) specs: Vec<Spec>,
-    /// The folder of its lock.
-    pub(crate) lock: PathBuf,
+    /// Its lock.
+    pub(crate) lock: TextFolder,
 }
 
 pub(crate) struct Context<'a> {
     options: &'a Options,
+    /// Where the specs are on disk, once somebody has asked.
+    on_disk: OnceCell<Option<PathBuf>>,
 }
 
 impl<'a> Context<'a> {
     pub(crate) fn new(options: &'a Options) -> Self {
-        Self { options }
+        Self { options, on_disk: OnceCell::new() }
     }
 
     /// How many threads were asked for.
@@ -45,14 +50,69 @@ impl<'a> Context<'a> {
         self.options.json
     }
 
-    /// The folder of the specs: as given, else `abi-specs` here, else the one this was built from.
-    pub(crate) fn specs_folder(&self) -> PathBuf {
-        let here = PathBuf::from("abi-specs");
-        match &self.options.specs {
-            Some(folder) => folder.clone(),
-            None if here.is_dir() => here,
-            None => Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/..")).join("abi-specs"),
+    /// The folder of the specs, to read.
+    pub(crate) fn specs(&self) -> Result<TextFolder, Report> {
+        match self.specs_on_disk() {
+            Some(folder) => Ok(folder.into()),
+            None => specs::embedded(),
         }
+    }
+
+    /// The folder of the specs, to write to.
+    pub(crate) fn writable_specs(&self) -> Result<&Path, Report> {
+        Ok(self.specs_on_disk().ok_or_else(specs::nowhere_to_write)?)
+    }
+
+    /// A person is told which specs are read, where they are not those of this command.
+    fn specs_on_disk(&self) -> Option<&Path> {
+        let find = || {
+            let found = specs::on_disk(self.options.specs.as_deref())?;
+            self.status("Using", &found.display().to_string());
+            Some(found)
+        };
+        self.on_disk.get_or_init(find).as_deref()
+    }
+
+    /// The lock of a family.
+    fn lock(&self, family: &str) -> Result<TextFolder, Report> {
+        Ok(self.specs()?.join(&lock::folder_name(family)))
+    }
+
+    /// Looks at the tag that is asked for in the lock that has it; without one, at the newest of each lock,
+    /// or of that of the family that was asked for, until something is found. Where nothing is: the
+    /// first lock and tag that were looked at.
+    pub(crate) fn search<T>(
+        &self,
+        tag: Option<&Tag>,
+        look: impl Fn(&TextFolder, &Tag) -> Result<Option<T>, Report>,
+    ) -> Result<Result<T, (TextFolder, Tag)>, Report> {
+        let mut families = match (tag, &self.options.family) {
+            (Some(tag), _) => vec![tag.family().to_owned()],
+            (None, Some(family)) => vec![family.clone()],
+            (None, None) => lock::families(&self.specs()?),
+        }
+        .into_iter();
+        let first = self.lock_at(&families.next().unwrap_or_default(), tag)?;
+        if let Some(found) = look(&first.0, &first.1)? {
+            return Ok(Ok(found));
+        }
+        for family in families {
+            let (lock, tag) = self.lock_at(&family, tag)?;
+            if let Some(found) = look(&lock, &tag)? {
+                return Ok(Ok(found));
+            }
+        }
+        Ok(Err(first))
+    }
+
+    fn lock_at(&self, family: &str, tag: Option<&Tag>) -> Result<(TextFolder, Tag), Report> {
+        let lock = self.lock(family)?;
+        if !lock::exists(&lock) {
+            // Complains of a family that nobody knows.
+            self.family_named(family)?;
+        }
+        let tag = tag_or_newest(&lock, tag)?;
+        Ok((lock, tag))
     }
 
     /// The family that a tag is of; without one, the family that was asked for.
@@ -61,37 +121,51 @@ impl<'a> Context<'a> {
         self.family_named(tag.map_or(asked, Tag::family))
     }
 
-    /// Like `family`, with the specs of two tags alone where there are both.
-    pub(crate) fn family_of_two(&self, from: &Tag, to: &Tag) -> Result<Family, Report> {
-        let folder = self.specs_folder();
-        let wanted = [from.branch(), to.branch()];
-        let specs = Spec::load_where(&folder, |driver| wanted.contains(&driver))?;
-        let (name, lock) = (from.family().to_owned(), lock::folder(&folder, from.family()));
+    /// Like `family`, with the specs of some tags alone where there are all of them: what specs inherit
+    /// takes time to lay together.
+    pub(crate) fn family_of(&self, tags: &[&Tag]) -> Result<Family, Report> {
+        let wanted: Vec<&str> = tags.iter().map(|tag| tag.branch()).collect();
+        let specs = Spec::load_where(self.specs()?, |driver| wanted.contains(&driver))?;
+        let name = tags.first().map_or("", |tag| tag.family());
         match wanted.iter().all(|driver| specs.iter().any(|spec| spec.driver == *driver)) {
-            true => Ok(Family { name, specs, lock }),
+            true => Ok(Family { name: name.to_owned(), specs, lock: self.lock(name)? }),
             // The complaint that follows names all there are.
-            false => self.family(Some(from)),
+            false => self.family_named(name),
         }
+    }
+
+    /// The spec of a tag.
+    pub(crate) fn spec(&self, tag: &Tag) -> Result<Spec, Report> {
+        spec_of(&self.family_of(&[tag])?.specs, tag).cloned()
     }
 
     pub(crate) fn family_named(&self, name: &str) -> Result<Family, Report> {
         let all = self.families_matching(Some(name))?;
-        all.into_iter().next().ok_or_else(|| {
-            let folder = self.specs_folder();
-            let whose = if name.is_empty() { "driver" } else { name };
-            let message = format!("there is no spec {whose}-N.toml in {}", folder.display());
-            let help = "give the folder of the specs with --specs";
-            Diagnostic::error("spec-no-driver", message).help(help).into()
-        })
+        match all.into_iter().next() {
+            Some(family) => Ok(family),
+            None => Err(self.no_spec(name)?.into()),
+        }
     }
 
-    /// Every family that there are specs of, or the one that was asked for.
+    /// Every family that there are specs of, or the one that was asked for; one at least.
     pub(crate) fn families(&self) -> Result<Vec<Family>, Report> {
-        self.families_matching(self.options.family.as_deref())
+        let asked = self.options.family.as_deref();
+        let families = self.families_matching(asked)?;
+        match families.is_empty() {
+            false => Ok(families),
+            true => Err(self.no_spec(asked.unwrap_or_default())?.into()),
+        }
+    }
+
+    fn no_spec(&self, family: &str) -> Result<Diagnostic, Report> {
+        let whose = if family.is_empty() { "driver" } else { family };
+        let message = format!("there is no spec {whose}-N.toml in {}", self.specs()?);
+        let help = "give the folder of the specs with --specs";
+        Ok(Diagnostic::error("spec-no-driver", message).help(help))
     }
 
     fn families_matching(&self, wanted: Option<&str>) -> Result<Vec<Family>, Report> {
-        let folder = self.specs_folder();
+        let folder = self.specs()?;
         let mut families: Vec<Family> = Vec::new();
         let wanted = |driver: &str| wanted.is_none_or(|wanted| wanted == family(driver));
         for spec in Spec::load_where(&folder, wanted)? {
@@ -99,7 +173,7 @@ impl<'a> Context<'a> {
             match families.iter_mut().find(|family| family.name == name) {
                 Some(family) => family.specs.push(spec),
                 None => {
-                    let lock = lock::folder(&folder, &name);
+                    let lock = folder.join(&lock::folder_name(&name));
                     families.push(Family { name, specs: vec![spec], lock });
                 }
             }
@@ -114,15 +188,6 @@ impl<'a> Context<'a> {
 
     pub(crate) fn source(&self) -> Result<Source, Report> {
         Ok(Source::open(&self.headers()?)?)
-    }
-
-    /// The facts of a locked tag, or of the newest of a family.
-    pub(crate) fn facts(&self, family: &Family, tag: Option<&Tag>) -> Result<Facts, Report> {
-        let locked = read(&family.lock)?;
-        match tag.or(locked.tags.last().map(|newest| &newest.tag)) {
-            Some(tag) => facts_of(&locked, tag),
-            None => Err(Diagnostic::error("lock-no-tag", "the lock is empty").into()),
-        }
     }
 
     /// A status for a person: a verb, then what.
@@ -180,22 +245,23 @@ impl<'a> Context<'a> {
 }
 
 /// A whole lock; nothing is answered from one that was edited by hand.
-pub(crate) fn read(folder: &Path) -> Result<Lock, Report> {
+pub(crate) fn read(folder: impl Into<TextFolder>) -> Result<Lock, Report> {
     let (locked, edited) = lock::read(folder)?;
     edited.into_result(locked).map(|(locked, _)| locked)
 }
 
 /// The facts that a lock has of a tag.
 pub(crate) fn facts_of(locked: &Lock, tag: &Tag) -> Result<Facts, Report> {
-    locked.facts(tag).ok_or_else(|| {
-        let names: Vec<&str> = locked.tags.iter().map(|t| t.tag.as_str()).collect();
-        let at = locked.tags.partition_point(|t| t.tag < *tag);
-        let near = names[at.saturating_sub(2)..(at + 2).min(names.len())].join(", ");
-        Diagnostic::error("lock-no-tag", format!("the lock has no tag {tag}"))
-            .note(format!("it has {} tags; next to it: {near}", names.len()))
-            .help(format!("`nvabi ranges --nearest {tag}` tells which of them has the same ABI"))
-            .into()
-    })
+    locked.facts(tag).ok_or_else(|| lock::no_tag(&locked.tags, tag).into())
+}
+
+/// The tag that was asked for, else the newest of a lock.
+pub(crate) fn tag_or_newest(lock: &TextFolder, tag: Option<&Tag>) -> Result<Tag, Report> {
+    if let Some(tag) = tag {
+        return Ok(tag.clone());
+    }
+    let newest = lock::read_tags(lock)?.pop().map(|newest| newest.tag);
+    Ok(newest.ok_or_else(|| Diagnostic::error("lock-no-tag", "the lock is empty"))?)
 }
 
 /// Both, or the complaints about either.

@@ -50,7 +50,7 @@ pub(crate) fn strace(context: &Context<'_>, args: &args::DecodeStrace) -> Result
 /// for.
 fn catalog(context: &Context<'_>, tags: &[Tag]) -> Result<Catalog, Report> {
     let mut catalog = Catalog::default();
-    for family in context.families()?.into_iter().filter(|family| family.lock.is_dir()) {
+    for family in context.families()?.into_iter().filter(|family| lock::exists(&family.lock)) {
         let mut asked = tags.iter().filter(|tag| tag.family() == family.name);
         let (tag, more) = (asked.next(), asked.next());
         if let (Some(one), Some(other)) = (tag, more) {
@@ -232,18 +232,14 @@ pub(crate) fn structure(
 
 /// The facts of the tag; without one, of the newest of the first family that has the struct.
 fn facts(context: &Context<'_>, args: &args::DecodeStruct) -> Result<Facts, Report> {
-    if args.tag.is_some() {
-        return context.facts(&context.family(args.tag.as_ref())?, args.tag.as_ref());
+    let found = context.search(args.tag.as_ref(), |folder, tag| {
+        let facts = lock::read_facts(folder, tag)?;
+        Ok(value::record(&facts, &args.name).is_some().then_some(facts))
+    })?;
+    match found {
+        Ok(facts) => Ok(facts),
+        Err((folder, tag)) => Err(unknown(&lock::read_facts(&folder, &tag)?, &args.name).into()),
     }
-    let mut first = None;
-    for family in context.families()?.iter().filter(|family| family.lock.is_dir()) {
-        let facts = context.facts(family, None)?;
-        if value::record(&facts, &args.name).is_some() {
-            return Ok(facts);
-        }
-        first = first.or(Some(facts));
-    }
-    first.map_or_else(|| context.facts(&context.family(None)?, None), Ok)
 }
 
 fn unknown(facts: &Facts, name: &str) -> Diagnostic {

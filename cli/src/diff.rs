@@ -1,20 +1,20 @@
 //! `nvabi diff`: what changed between two locked tags.
 
 use std::collections::BTreeSet;
-use std::path::Path;
 
 use nvabi_pipeline::diagnostic::{Diagnostic, Report, nearest};
 use nvabi_pipeline::lock;
 use nvabi_pipeline::model::{self, Facts};
 use nvabi_pipeline::spec::Spec;
 use nvabi_pipeline::tag::Tag;
+use nvabi_pipeline::text_folder::TextFolder;
 use nvabi_reports::diff::{self, Advice, Diff, Scope, Side};
 use nvabi_reports::list;
 use serde::Serialize;
 
 use crate::Outcome;
 use crate::args;
-use crate::context::{Context, Family, both, facts_of, read, spec_of};
+use crate::context::{Context, Family, both, facts_of, spec_of};
 
 /// What `--json` prints: the changes, and what follows from them.
 #[derive(Serialize)]
@@ -25,7 +25,7 @@ struct Printed<'a> {
 }
 
 pub(crate) fn diff(context: &Context<'_>, args: &args::Diff) -> Result<Outcome, Report> {
-    let family = context.family_of_two(&args.from, &args.to)?;
+    let family = context.family_of(&[&args.from, &args.to])?;
     if args.to.family() != family.name {
         let message = format!("{} and {} are of different drivers", args.from, args.to);
         return Err(Diagnostic::error("diff-families", message)
@@ -88,13 +88,12 @@ fn facts(args: &args::Diff, family: &Family) -> Result<(Facts, Facts), Report> {
     if !args.all && args.only.is_none() {
         return facts_of_items(folder, specs, &args.from, &args.to);
     }
-    let locked = read(folder)?;
-    both(facts_of(&locked, &args.from), facts_of(&locked, &args.to))
+    both(lock::read_facts(folder, &args.from), lock::read_facts(folder, &args.to))
 }
 
 /// Of the facts of both tags, what the items of their specs need.
 pub(crate) fn facts_of_items(
-    folder: &Path,
+    folder: &TextFolder,
     specs: &[Spec],
     from: &Tag,
     to: &Tag,

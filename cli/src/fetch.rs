@@ -14,7 +14,7 @@ use nvabi_pipeline::verify;
 
 use crate::Outcome;
 use crate::args::Fetch;
-use crate::context::{Context, spec_of};
+use crate::context::Context;
 
 /// One clone: what to fetch from where, and the folder that it becomes.
 struct Clone<'a> {
@@ -27,9 +27,8 @@ struct Clone<'a> {
 }
 
 pub(crate) fn fetch(context: &Context<'_>, args: &Fetch) -> Result<Outcome, Report> {
-    let specs = context.family(Some(&args.tag))?.specs;
-    let spec = spec_of(&specs, &args.tag)?;
-    let clones = clones(spec, args)?;
+    let spec = context.spec(&args.tag)?;
+    let clones = clones(&spec, args)?;
     let cache = verify::cache_folder().ok_or_else(|| {
         Diagnostic::error("fetch-no-cache", "there is no folder for the cache")
             .help("set HOME or XDG_CACHE_HOME")

@@ -16,6 +16,7 @@ mod ranges;
 mod rm;
 mod sim;
 mod sniff;
+mod specs;
 mod tegra;
 mod trace;
 

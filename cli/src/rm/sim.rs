@@ -4,7 +4,8 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use nvabi_pipeline::diagnostic::Report;
-use nvabi_sim::rm::{self, Options};
+use nvabi_pipeline::lock;
+use nvabi_sim::rm::{self, CONSTANTS, Options};
 
 use super::interface;
 use crate::args::RmSim;
@@ -23,8 +24,8 @@ pub(crate) fn sim(context: &Context<'_>, args: &RmSim) -> ExitCode {
 }
 
 fn options(context: &Context<'_>, args: &RmSim) -> Result<Options, Report> {
-    let family = context.family(Some(&args.tag))?;
-    let facts = context.facts(&family, Some(&args.tag))?;
+    let family = context.family_of(&[&args.tag])?;
+    let facts = lock::read_facts_with(&family.lock, &args.tag, &CONSTANTS)?;
     let interface = interface::of(&facts, spec_of(&family.specs, &args.tag)?);
     let faults = args.simulated.faults.clone();
     let version = args.version.clone();

@@ -1,11 +1,11 @@
 //! Which tags names are taken from, and their tables, read while the program already runs.
 
-use std::collections::HashMap;
 use std::fs;
 use std::thread::{self, JoinHandle};
 
 use nvabi_pipeline::diagnostic::{Diagnostic, Report};
-use nvabi_pipeline::lock::{self, Lock, LockedTag};
+use nvabi_pipeline::lock::{self, LockedTag};
+use nvabi_pipeline::model::Facts;
 use nvabi_pipeline::tag::Tag;
 use nvabi_reports::decode::sniff::{Event, Nodes, Tables, What};
 
@@ -34,6 +34,19 @@ impl Versions {
         Self { asked: asked.to_vec(), machine: desktop.into_iter().chain(tegra).collect() }
     }
 
+    /// The tag of a family that names are wanted of: as asked for, else as the machine says, else as the
+    /// driver told the program, else the newest of the lock.
+    fn wanted<'t>(
+        &'t self,
+        family: &str,
+        told: Option<&'t Tag>,
+        locked: &'t [LockedTag],
+    ) -> Option<&'t Tag> {
+        let newest = locked.last().map(|newest| &newest.tag);
+        let said = Self::of_family(&self.asked, family).or(Self::of_family(&self.machine, family));
+        said.or(told).or(newest)
+    }
+
     fn of_family<'t>(tags: &'t [Tag], family: &str) -> Option<&'t Tag> {
         tags.iter().find(|tag| tag.family() == family)
     }
@@ -51,8 +64,7 @@ fn release(text: &str) -> Option<Tag> {
 
 /// The names of both families.
 pub(crate) struct Names {
-    families: Vec<Family>,
-    locks: Locks,
+    families: Vec<Known>,
     versions: Versions,
     /// The version that the driver told the program.
     told: Option<Tag>,
@@ -63,15 +75,41 @@ pub(crate) struct Names {
     failed: Option<Report>,
 }
 
-enum Locks {
-    Loading(JoinHandle<Result<HashMap<String, Lock>, Report>>),
-    Loaded(HashMap<String, Lock>),
+/// A family and its lock.
+struct Known {
+    family: Family,
+    tags: Vec<LockedTag>,
+    /// The facts of the tag that is likely to be asked for, being read.
+    loading: Option<JoinHandle<Result<Facts, Report>>>,
+}
+
+impl Known {
+    /// Begins to read the facts of the tag that `versions` name.
+    fn new(family: Family, versions: &Versions) -> Result<Self, Report> {
+        let tags = lock::read_tags(&family.lock)?;
+        let wanted = versions.wanted(&family.name, None, &tags);
+        let loading = wanted.and_then(|tag| nearest(&tags, tag)).cloned().map(|tag| {
+            let lock = family.lock.clone();
+            thread::spawn(move || lock::read_facts(&lock, &tag))
+        });
+        Ok(Self { family, tags, loading })
+    }
+
+    /// The facts of one of its tags.
+    fn facts(&mut self, tag: &Tag) -> Result<Facts, Report> {
+        let failed = || Diagnostic::error("sniff-lock", "the lock could not be read");
+        let loaded = self.loading.take().map(JoinHandle::join);
+        match loaded.map(|facts| facts.unwrap_or_else(|_| Err(failed().into()))).transpose()? {
+            Some(facts) if facts.tag == *tag => Ok(facts),
+            _ => lock::read_facts(&self.family.lock, tag),
+        }
+    }
 }
 
 impl Names {
     /// Begins to read the locks. A tag that no family has is refused.
     pub(crate) fn new(context: &Context<'_>, versions: Versions) -> Result<Self, Report> {
-        let families = context.families()?.into_iter().filter(|family| family.lock.is_dir());
+        let families = context.families()?.into_iter().filter(|family| lock::exists(&family.lock));
         let families: Vec<Family> = families.collect();
         for tag in &versions.asked {
             let same = versions.asked.iter().filter(|other| other.family() == tag.family()).count();
@@ -84,17 +122,9 @@ impl Names {
                 context.family(Some(tag))?;
             }
         }
-        let folders: Vec<_> = families.iter().map(|f| (f.name.clone(), f.lock.clone())).collect();
-        let loading = thread::spawn(move || {
-            let read = folders.into_iter().map(|(name, folder)| {
-                let (lock, edited) = lock::read(&folder)?;
-                edited.into_result((name, lock)).map(|(named, _)| named)
-            });
-            read.collect()
-        });
+        let families = families.into_iter().map(|family| Known::new(family, &versions));
         Ok(Self {
-            families,
-            locks: Locks::Loading(loading),
+            families: families.collect::<Result<_, Report>>()?,
             versions,
             told: None,
             tables: None,
@@ -105,7 +135,7 @@ impl Names {
 
     /// Which files are devices; `more` are globs of other files of interest.
     pub(crate) fn nodes(&self, more: &[String]) -> Nodes {
-        Nodes::new(self.families.iter().flat_map(|family| &family.specs), more)
+        Nodes::new(self.families.iter().flat_map(|known| &known.family.specs), more)
     }
 
     pub(crate) fn versions(&self) -> &Versions {
@@ -164,17 +194,14 @@ impl Names {
     }
 
     fn try_build(&mut self) -> Result<Tables, Report> {
-        self.load()?;
-        let Locks::Loaded(locks) = &self.locks else { return Ok(Tables::default()) };
         let mut tables = Tables::default();
-        for family in &self.families {
-            let Some(lock) = locks.get(&family.name) else { continue };
-            let asked = Versions::of_family(&self.versions.asked, &family.name);
-            let machine = Versions::of_family(&self.versions.machine, &family.name);
-            let told = self.told.as_ref().filter(|tag| tag.family() == family.name);
-            let newest = lock.tags.last().map(|newest| &newest.tag);
-            let Some(wanted) = asked.or(machine).or(told).or(newest) else { continue };
-            let Some(tag) = nearest(&lock.tags, wanted) else { continue };
+        for known in &mut self.families {
+            let name = &known.family.name;
+            let asked = Versions::of_family(&self.versions.asked, name);
+            let machine = Versions::of_family(&self.versions.machine, name);
+            let told = self.told.as_ref().filter(|tag| tag.family() == name);
+            let Some(wanted) = self.versions.wanted(name, told, &known.tags).cloned() else { continue };
+            let Some(tag) = nearest(&known.tags, &wanted).cloned() else { continue };
             if tag != wanted {
                 self.said.push(format!(
                     "the lock has no tag {wanted}: names are those of {tag}, next to it; \
@@ -183,23 +210,9 @@ impl Names {
             } else if asked.is_none() && (told.is_some() || machine.is_some()) {
                 self.said.push(format!("names are those of {tag}, as the driver says"));
             }
-            if let Some(facts) = lock.facts(tag) {
-                tables.add(facts, spec_of(&family.specs, tag)?);
-            }
+            tables.add(known.facts(&tag)?, spec_of(&known.family.specs, &tag)?);
         }
         Ok(tables)
-    }
-
-    fn load(&mut self) -> Result<(), Report> {
-        if let Locks::Loading(_) = &self.locks {
-            let loading = std::mem::replace(&mut self.locks, Locks::Loaded(HashMap::new()));
-            if let Locks::Loading(loading) = loading {
-                let failed = || Diagnostic::error("sniff-lock", "the lock could not be read");
-                let locks = loading.join().unwrap_or_else(|_| Err(failed().into()))?;
-                self.locks = Locks::Loaded(locks);
-            }
-        }
-        Ok(())
     }
 }
 
