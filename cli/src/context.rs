@@ -63,11 +63,14 @@ impl<'a> Context<'a> {
         Ok(self.specs_on_disk().ok_or_else(specs::nowhere_to_write)?)
     }
 
-    /// A person is told which specs are read, where they are not those of this command.
+    /// A person is told which specs are read, where they are not those of this command. With `--json` some
+    /// commands print data on stderr, so nobody is told.
     fn specs_on_disk(&self) -> Option<&Path> {
         let find = || {
             let found = specs::on_disk(self.options.specs.as_deref())?;
-            self.status("Using", &found.display().to_string());
+            if !self.json() {
+                self.status("Using", &found.display().to_string());
+            }
             Some(found)
         };
         self.on_disk.get_or_init(find).as_deref()
