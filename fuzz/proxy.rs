@@ -2,7 +2,7 @@
 
 use std::io;
 
-use nvabi::call::{Info, Kind};
+use nvabi::call::{Info, InnerCall, Kind};
 use nvabi::driver::AnyDriver;
 use nvabi::proxy::{Error, Limits, Memory, Params, marshal, unmarshal};
 
@@ -77,20 +77,20 @@ fn follow(
         _ => 0,
     };
     let mut found = Vec::new();
-    let mut params = Params::new(driver, info, &mut bytes).expect("it was carried");
+    let mut params = Params::new(info, &mut bytes).expect("it was carried");
     params.visit_pointers(|pointer| found.push((pointer.role(), pointer.get(), pointer.len())));
     for (role, address, len) in found.into_iter().filter(|(_, address, _)| *address != 0) {
         assert!(!role.opaque, "{}: {} leads nowhere", info.name, role.field);
         let len = len.and_then(|len| usize::try_from(len).ok());
         let at = address as *mut u8;
-        let Some((kind, by)) = role.call else {
+        let Some(InnerCall { kind, number: by, .. }) = role.call else {
             let len = len.expect("it was carried");
             touch(at, len);
             pieces.push((at as usize, at as usize + len));
             continue;
         };
         let inner =
-            driver.calls().find(kind, by.parse().unwrap_or(number)).expect("it was carried");
+            driver.calls().find(kind, by.text.parse().unwrap_or(number)).expect("it was carried");
         let own = driver.params(inner).next().map_or(0, |params| params.size as usize);
         let len = len.filter(|_| kind != Kind::Class).unwrap_or(own);
         follow(driver, inner, at, len, pieces);

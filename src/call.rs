@@ -15,13 +15,15 @@ pub struct Info {
     pub number: u32,
     /// The driver's names of its parameter types; the size of the call tells which is meant.
     pub params: &'static [&'static str],
+    /// The size of each of `params`, in their order.
+    pub sizes: &'static [u32],
     /// The parameters are an array that fills the size of the call.
     pub array: bool,
     /// Whether `fds`, `handles` and `pointers` are all that the parameters have of these. Without it
     /// they are empty because nobody has looked: feature `full` brings calls that no spec names.
     pub roles_known: bool,
-    /// Paths of the fields that hold file descriptors: `a.b`, `a[].b`.
-    pub fds: &'static [&'static str],
+    /// The fields that hold file descriptors.
+    pub fds: &'static [FdRole],
     /// The fields that name objects.
     pub handles: &'static [HandleRole],
     /// The fields that hold addresses in the caller's memory.
@@ -31,8 +33,6 @@ pub struct Info {
     /// What the ioctl is made on, where the driver's spec names its nodes: two nodes can know one
     /// request by different names.
     pub node: &'static str,
-    /// Those of the `fds` that come back new, and the node that they are then.
-    pub opens: &'static [(&'static str, &'static str)],
 }
 
 impl Info {
@@ -120,11 +120,76 @@ pub struct Substitute {
     pub action: &'static str,
 }
 
+/// A field that a role names: its path, and where it lies.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct RoleField {
+    /// `a.b`, `a[].b`; `.` where the parameters, or the element, are no record.
+    pub path: &'static str,
+    /// Where it lies in each of the parameter types ([`Info::params`]), in their order; `None` in one that
+    /// lacks it. In an element behind a pointer there is one type.
+    pub places: &'static [Option<RolePlace>],
+}
+
+/// Where a field lies in a type.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct RolePlace {
+    /// Its first byte; of an array that of the first element.
+    pub offset: u32,
+    /// Bytes of it, or of one element.
+    pub size: u32,
+    /// The arrays that it is in, the outermost first.
+    pub arrays: &'static [RoleArray],
+    /// Whether its type is a pointer.
+    pub is_pointer: bool,
+}
+
+/// An array on the way to a field.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct RoleArray {
+    /// Bytes from one element to the next.
+    pub stride: u32,
+    /// Elements.
+    pub count: u32,
+}
+
+impl fmt::Display for RoleField {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.path)
+    }
+}
+
+/// A number that is computed from fields: a sum of products.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Expression {
+    /// As the spec has it, with constants as numbers: `count * size + 1`.
+    pub text: &'static str,
+    /// What is added, each the product of its factors.
+    pub terms: &'static [&'static [Factor]],
+}
+
+/// A factor of an [`Expression`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Factor {
+    /// A number.
+    Number(u64),
+    /// The value of a field.
+    Field(RoleField),
+}
+
+/// A field that holds a file descriptor.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct FdRole {
+    /// The field.
+    pub field: RoleField,
+    /// Where the call puts a new file descriptor there: the node that it is of.
+    pub opens: Option<&'static str>,
+}
+
 /// A field that names an object, by a handle of the caller's client.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct HandleRole {
-    /// Path of the field; `.` where the parameters are a handle themselves.
-    pub field: &'static str,
+    /// The field.
+    pub field: RoleField,
     /// What it names.
     pub means: Means,
     /// It is in a union, and names something under this condition alone.
@@ -149,31 +214,41 @@ pub enum Means {
 /// A field has a value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct When {
-    /// Path of the field.
-    pub field: &'static str,
+    /// The field.
+    pub field: RoleField,
     /// The value.
     pub value: u64,
+}
+
+/// A pointer leads to the parameters of another call.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct InnerCall {
+    /// The table that the call is in.
+    pub kind: Kind,
+    /// Its number.
+    pub number: Expression,
+    /// Flags of which `NVOS54_FLAGS_FINN_SERIALIZED` says that the parameters are a FINN message.
+    pub flags: Option<RoleField>,
 }
 
 /// A field that holds an address in the caller's memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Pointer {
-    /// Path of the field.
-    pub field: &'static str,
-    /// The length: fields and numbers, joined by `*` and `+`, that count elements of `unit` bytes.
-    pub len: Option<&'static str>,
+    /// The field.
+    pub field: RoleField,
+    /// The length: how many elements of `unit` bytes.
+    pub len: Option<Expression>,
     /// The same for how much the driver has filled when it is back, where `len` is but a limit.
-    pub filled: Option<&'static str>,
+    pub filled: Option<Expression>,
     /// The driver's name of the element type; without one the length counts bytes.
     pub of: Option<&'static str>,
     /// Bytes of an element.
     pub unit: u32,
-    /// What is there are the parameters of another call: of this kind, and with the number that the
-    /// field has, or that is written here. Those of a class are as long as the driver knows them to be,
-    /// whatever `len` says.
-    pub call: Option<(Kind, &'static str)>,
-    /// Paths of the fields of an element that hold file descriptors; `.` where it is one itself.
-    pub fds: &'static [&'static str],
+    /// What is there are the parameters of another call. Those of a class are as long as the driver knows
+    /// them to be, whatever `len` says.
+    pub call: Option<InnerCall>,
+    /// The fields of an element that hold file descriptors.
+    pub fds: &'static [FdRole],
     /// The fields of an element that name objects.
     pub handles: &'static [HandleRole],
     /// The fields of an element that hold addresses in their turn.
@@ -284,7 +359,10 @@ pub unsafe trait Call {
 /// # Safety
 ///
 /// `P` keeps what [`Call`] promises of `Params`, in a call whose size is that of `P`.
-pub unsafe trait Accepts<P>: Call {}
+pub unsafe trait Accepts<P>: Call {
+    /// Which of [`Info::params`] it is.
+    const FORM: usize = 0;
+}
 
 /// The driver follows no pointer in the parameters, in this call or later: making it harms no memory of
 /// the program, whatever they are. An address that only comes back is none that it follows.

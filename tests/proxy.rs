@@ -7,7 +7,10 @@ use std::collections::BTreeMap;
 use std::io;
 use std::path::Path;
 
-use nvabi::call::{Call, Control, Direction, Frontend, Info, Kind, Means, Pointer};
+use nvabi::call::{
+    Call, Control, Direction, Expression, Factor, FdRole, Frontend, Info, Kind, Means, Pointer,
+    RoleField, RolePlace,
+};
 use nvabi::driver::{AnyDriver, PlainRecord, Record};
 use nvabi::proxy::{Error, Limits, Memory, Message, Params, marshal, unmarshal};
 use nvabi::r550::{
@@ -96,7 +99,7 @@ fn fds_by_type_and_by_number() {
     });
     assert_eq!((seen, params.fd), (vec![("fd", Some(5), None)], -1));
     let mut bytes = params.bytes().to_vec();
-    let mut by_number = Params::new(driver(), Export::INFO, &mut bytes).unwrap();
+    let mut by_number = Params::new(Export::INFO, &mut bytes).unwrap();
     by_number.visit_fds(|fd| assert_eq!(fd.get(), None, "-1 is none"));
 }
 
@@ -167,7 +170,7 @@ fn pointers_with_their_lengths() {
     type Caps = control::NV0000_CTRL_CMD_SYSTEM_GET_P2P_CAPS;
     let mut seen = Vec::new();
     Params::of::<Caps, _>(&mut params).visit_pointers(|pointer| {
-        seen.push((pointer.role().field, pointer.get(), pointer.len()));
+        seen.push((pointer.role().field.path, pointer.get(), pointer.len()));
         pointer.set(0);
     });
     assert_eq!(seen, [("busPeerIds", 0x10, Some(36)), ("busEgmPeerIds", 0, Some(36))]);
@@ -177,17 +180,17 @@ fn pointers_with_their_lengths() {
 #[test]
 fn parameters_of_another_size_are_refused() {
     let mut short = [0; 31];
-    let refused = Params::new(driver(), frontend::NV_ESC_RM_CONTROL::INFO, &mut short).unwrap_err();
+    let refused = Params::new(frontend::NV_ESC_RM_CONTROL::INFO, &mut short).unwrap_err();
     assert_eq!(refused.to_string(), "NV_ESC_RM_CONTROL does not take 31 bytes");
     // An array is as many as there are; two and a half are none.
     let cards = frontend::NV_ESC_CARD_INFO::INFO;
-    assert!(Params::new(driver(), cards, &mut [0; 144]).is_ok());
+    assert!(Params::new(cards, &mut [0; 144]).is_ok());
     // What has no roles is copied whatever it is.
-    assert!(Params::new(driver(), cards, &mut [0; 100]).is_ok());
+    assert!(Params::new(cards, &mut [0; 100]).is_ok());
     // But not where the driver copies as much as it knows, whatever is there.
     let info = uvm::UVM_CREATE_RANGE_GROUP::INFO;
     assert!(info.is_simple() && info.handles.is_empty());
-    let refused = Params::new(driver(), info, &mut [0; 8]).unwrap_err();
+    let refused = Params::new(info, &mut [0; 8]).unwrap_err();
     assert_eq!(refused.to_string(), "UVM_CREATE_RANGE_GROUP does not take 8 bytes");
     let memory = Pieces::default().with(CALL, &[0; 16]);
     assert!(carry::<uvm::UVM_CREATE_RANGE_GROUP>(&memory, CALL, 8).is_err());
@@ -409,7 +412,7 @@ fn what_the_driver_would_take_for_its_callers_memory_is_refused() {
     let mut there = unmarshal(driver(), &sent, opaque).unwrap();
     let mut seen = Vec::new();
     there.visit_pointers(|pointer| {
-        seen.push((pointer.role().field, pointer.get()));
+        seen.push((pointer.role().field.path, pointer.get()));
         pointer.set(0);
     });
     assert_eq!(seen, [("data.AllocOsDesc.descriptor", 0x40_0000)]);
@@ -456,6 +459,31 @@ fn what_only_comes_back_goes_as_null() {
     );
 }
 
+/// A field that is in no array.
+macro_rules! field {
+    ($record:ident . $field:ident, $size:literal) => {
+        RoleField {
+            path: stringify!($field),
+            places: &[Some(RolePlace {
+                offset: std::mem::offset_of!($record, $field) as u32,
+                size: $size,
+                arrays: &[],
+                is_pointer: $size == 8,
+            })],
+        }
+    };
+}
+
+/// A length that is a field.
+macro_rules! length {
+    ($record:ident . $field:ident) => {
+        Some(Expression {
+            text: stringify!($field),
+            terms: &[&[Factor::Field(field!($record.$field, 4))]],
+        })
+    };
+}
+
 /// A call whose list has elements with roles of their own, as no driver's has today.
 static LISTED: Info = Info {
     name: "LISTED",
@@ -463,21 +491,22 @@ static LISTED: Info = Info {
     roles_known: true,
     number: 0,
     params: &["NV0080_CTRL_FIFO_GET_CHANNELLIST_PARAMS"],
+    sizes: &[size_of::<NV0080_CTRL_FIFO_GET_CHANNELLIST_PARAMS>() as u32],
     array: false,
     fds: &[],
     handles: &[],
     pointers: &[Pointer {
-        field: "pChannelList",
-        len: Some("numChannels"),
+        field: field!(NV0080_CTRL_FIFO_GET_CHANNELLIST_PARAMS.pChannelList, 8),
+        len: length!(NV0080_CTRL_FIFO_GET_CHANNELLIST_PARAMS.numChannels),
         filled: None,
         of: Some("NVOS54_PARAMETERS"),
         unit: 32,
         call: None,
-        fds: &["cmd"],
+        fds: &[FdRole { field: field!(NVOS54_PARAMETERS.cmd, 4), opens: None }],
         handles: &[],
         pointers: &[Pointer {
-            field: "params",
-            len: Some("paramsSize"),
+            field: field!(NVOS54_PARAMETERS.params, 8),
+            len: length!(NVOS54_PARAMETERS.paramsSize),
             filled: None,
             of: None,
             unit: 1,
@@ -495,7 +524,6 @@ static LISTED: Info = Info {
     }],
     caps: &[],
     node: "",
-    opens: &[],
 };
 
 #[test]
@@ -551,7 +579,8 @@ fn a_finn_message_is_refused_though_it_has_the_size_of_the_struct() {
 
 #[test]
 fn pointers_to_another_call_say_which() {
-    let of = |info: &nvabi::call::Info| info.pointers[0].call;
+    let of =
+        |info: &nvabi::call::Info| info.pointers[0].call.map(|call| (call.kind, call.number.text));
     assert_eq!(of(frontend::NV_ESC_RM_CONTROL::INFO), Some((Kind::Control, "cmd")));
     assert_eq!(of(frontend::NV_ESC_RM_ALLOC::INFO), Some((Kind::Class, "hClass")));
     assert_eq!(of(frontend::NV_ESC_IOCTL_XFER_CMD::INFO), Some((Kind::Frontend, "cmd")));
@@ -685,7 +714,7 @@ fn a_call_of_unknown_roles_is_refused_by_name() {
     assert!(matches!(refused, Error::RolesUnknown { call: named } if named == call), "{refused}");
     assert!(refused.to_string().starts_with(call), "{refused}");
     let mut bytes = vec![0; size];
-    let refused = Params::new(driver(), info, &mut bytes).unwrap_err();
+    let refused = Params::new(info, &mut bytes).unwrap_err();
     assert!(matches!(refused, Error::RolesUnknown { .. }), "{refused}");
     // The same call with its roles is carried.
     assert!(marshal(driver(), Cmd::INFO, 0x1000, size, &memory, Limits::default()).is_ok());

@@ -139,10 +139,11 @@ mod emitted {
         let request = info.request().unwrap();
         assert_eq!((request.magic(), request.nr(), request.size()), (b'G', 8, 64));
         assert_eq!(request.direction(), Some(Direction::InOut));
-        assert_eq!((info.node, info.opens), ("ctrl", &[("as_fd", "as")][..]));
+        let [fd] = info.fds else { panic!("{:?}", info.fds) };
+        assert_eq!((info.node, fd.field.path, fd.opens), ("ctrl", "as_fd", Some("as")));
         let free = r36::ioctl::NVMAP_IOC_FREE::INFO.request().unwrap();
         assert_eq!((free.direction(), free.size()), (None, 0));
-        assert_eq!(r36::ioctl::NVGPU_TSG_IOCTL_BIND_CHANNEL::INFO.fds, ["."]);
+        assert_eq!(r36::ioctl::NVGPU_TSG_IOCTL_BIND_CHANNEL::INFO.fds[0].field.path, ".");
     }
 
     #[test]

@@ -505,22 +505,19 @@ mod tests {
     use super::*;
 
     const fn info(name: &'static str, number: u32, roles_known: bool) -> Info {
-        let (kind, params, array) = (Kind::Control, &[], false);
-        let (fds, handles, pointers, caps) = (&[], &[], &[], &[]);
-        let (node, opens) = ("", &[]);
         Info {
             name,
-            kind,
+            kind: Kind::Control,
             number,
-            params,
-            array,
+            params: &[],
+            sizes: &[],
+            array: false,
             roles_known,
-            fds,
-            handles,
-            pointers,
-            caps,
-            node,
-            opens,
+            fds: &[],
+            handles: &[],
+            pointers: &[],
+            caps: &[],
+            node: "",
         }
     }
 

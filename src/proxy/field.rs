@@ -1,7 +1,39 @@
-//! Paths to places: where in the bytes of a layout the fields lie that roles name.
+//! Where the fields lie that roles name, and what they hold.
 
-use crate::call::When;
-use crate::check::{Field, Kind, Layout, Type};
+use crate::call::{Expression, Factor, Info, RoleField, RolePlace, When};
+
+/// One of the types that parameters, or the elements behind a pointer, can have.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Form {
+    /// Which of the places of a [`RoleField`] count.
+    index: usize,
+    /// Bytes of a record; several can follow each other.
+    pub(super) size: usize,
+}
+
+impl Form {
+    /// One of the parameter types of a call.
+    pub(super) fn of_params(info: &Info, index: usize) -> Option<Self> {
+        info.sizes.get(index).map(|size| Self { index, size: *size as usize })
+    }
+
+    /// An element behind a pointer.
+    pub(super) fn of_element(size: u32) -> Self {
+        Self { index: 0, size: size as usize }
+    }
+
+    /// Whether parameters of this size are of this form.
+    pub(super) fn fits(self, size: usize, is_array: bool) -> bool {
+        match is_array {
+            true => self.size > 0 && size % self.size == 0,
+            false => self.size == size,
+        }
+    }
+
+    fn place(self, field: &RoleField) -> Option<&RolePlace> {
+        field.places.get(self.index)?.as_ref()
+    }
+}
 
 /// A field at one place: an array has as many as elements.
 #[derive(Debug, Clone, Copy)]
@@ -13,48 +45,28 @@ pub(super) struct Place {
     pub(super) is_pointer: bool,
 }
 
-/// Every place of a path such as `a.b` or `a[].b`; `.` is the whole of a type that is no record. None
-/// where the layout has no such field: of two types that a call accepts one may lack it.
-pub(super) fn places(layout: &'static Layout, path: &str) -> Vec<Place> {
-    let mut found = Vec::new();
-    match (layout.kind, layout.fields) {
-        (Kind::Alias, [only]) if path == "." => of_type(&only.ty, "", 0, &mut found),
-        _ if path == "." => {}
-        _ => of_layout(layout, path, 0, &mut found),
-    }
-    found
+/// Every place of a field in a form. None where the form has no such field: of two types that a call
+/// accepts one may lack it.
+pub(super) fn places(form: Form, field: &RoleField) -> impl ExactSizeIterator<Item = Place> {
+    let place = form.place(field);
+    (0..place.map_or(0, count)).map(move |index| nth(place, index))
 }
 
-fn of_layout(layout: &Layout, path: &str, base: usize, found: &mut Vec<Place>) {
-    let (name, rest) = path.split_once('.').unwrap_or((path, ""));
-    let name = name.trim_end_matches("[]");
-    for Field { name: own, offset, ty } in layout.fields {
-        let at = base + *offset as usize;
-        if *own == name {
-            of_type(ty, rest, at, found);
-        } else if own.is_empty() {
-            // The members of an unnamed member are the record's own.
-            if let Type::Record(inner) = ty {
-                of_layout(inner, path, at, found);
-            }
-        }
-    }
+/// How many places there are.
+fn count(place: &RolePlace) -> usize {
+    place.arrays.iter().map(|array| array.count as usize).product()
 }
 
-fn of_type(ty: &Type, rest: &str, at: usize, found: &mut Vec<Place>) {
-    match ty {
-        Type::Array(element, count) => {
-            for i in 0..*count as usize {
-                of_type(element, rest, at + i * element.size() as usize, found);
-            }
-        }
-        Type::Record(layout) if !rest.is_empty() => of_layout(layout, rest, at, found),
-        _ if rest.is_empty() => {
-            let is_pointer = matches!(ty, Type::P64);
-            found.push(Place { at, size: ty.size() as usize, is_pointer });
-        }
-        _ => {}
+/// The place with an index: the last array counts fastest.
+fn nth(place: Option<&RolePlace>, mut index: usize) -> Place {
+    let Some(place) = place else { return Place { at: 0, size: 0, is_pointer: false } };
+    let mut at = place.offset as usize;
+    for array in place.arrays.iter().rev() {
+        let count = (array.count as usize).max(1);
+        at += index % count * array.stride as usize;
+        index /= count;
     }
+    Place { at, size: place.size as usize, is_pointer: place.is_pointer }
 }
 
 /// An integer of up to 8 bytes; `None` where the bytes end before it.
@@ -73,107 +85,107 @@ pub(super) fn set(bytes: &mut [u8], place: Place, value: u64) {
     }
 }
 
-/// The value of a field. Where it has several places, that which lies with the place of another path:
+/// The value of a field. Where it has several places, that which lies with the place of another field:
 /// which of how many that is.
 pub(super) fn value(
-    layout: &'static Layout,
+    form: Form,
     bytes: &[u8],
-    path: &str,
-    (index, count): (usize, usize),
+    field: &RoleField,
+    (index, of): (usize, usize),
 ) -> Option<u64> {
-    let places = places(layout, path);
+    let place = form.place(field)?;
+    let count = count(place);
     // Arrays that both are in come first in the order of either.
-    let place = places.get((index * places.len()).checked_div(count).unwrap_or(0));
-    get(bytes, *place?)
+    let index = (index * count).checked_div(of).unwrap_or(0);
+    get(bytes, (index < count).then(|| nth(Some(place), index))?)
 }
 
-/// What an expression of fields and numbers, joined by `*` and `+`, comes to; `None` where a field is
-/// missing or 64 bits do not suffice.
+/// What an expression comes to; `None` where a field is missing or 64 bits do not suffice.
 pub(super) fn evaluate(
-    layout: &'static Layout,
+    form: Form,
     bytes: &[u8],
-    text: &str,
+    expression: &Expression,
     place: (usize, usize),
 ) -> Option<u64> {
-    text.split('+').try_fold(0u64, |sum, product| {
-        let product = product.split('*').try_fold(1u64, |product, factor| {
-            let factor = factor.trim();
-            let number = factor.parse().ok();
-            product.checked_mul(number.or_else(|| value(layout, bytes, factor, place))?)
+    expression.terms.iter().try_fold(0u64, |sum, factors| {
+        let product = factors.iter().try_fold(1u64, |product, factor| {
+            product.checked_mul(match factor {
+                Factor::Number(number) => *number,
+                Factor::Field(field) => value(form, bytes, field, place)?,
+            })
         })?;
         sum.checked_add(product)
     })
 }
 
 /// Whether a condition holds.
-pub(super) fn holds(
-    layout: &'static Layout,
-    bytes: &[u8],
-    when: Option<When>,
-    place: (usize, usize),
-) -> bool {
-    when.is_none_or(|when| value(layout, bytes, when.field, place) == Some(when.value))
+pub(super) fn holds(form: Form, bytes: &[u8], when: Option<&When>, place: (usize, usize)) -> bool {
+    when.is_none_or(|when| value(form, bytes, &when.field, place) == Some(when.value))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::call::RoleArray;
 
-    const U16: Type = Type::Int { size: 2, signed: false };
-    const U64: Type = Type::Int { size: 8, signed: false };
+    const FORM: Form = Form { index: 0, size: 20 };
 
-    /// `{ u64 a; struct { u16 n; u16 m; } list[2]; union { u16 x; u16 y; }; }`
-    static LAYOUT: Layout = record(
-        18,
+    /// Of `{ u64 a; struct { u16 n; u16 m[2]; } list[2]; }`, and of another form without `list`.
+    const A: RoleField = field("a", &[Some(place(0, 8, &[])), Some(place(4, 8, &[]))]);
+    const N: RoleField =
+        field("list[].n", &[Some(place(8, 2, &[RoleArray { stride: 6, count: 2 }]))]);
+    const M: RoleField = field(
+        "list[].m[]",
         &[
-            Field { name: "a", offset: 0, ty: U64 },
-            Field { name: "list", offset: 8, ty: Type::Array(&Type::Record(&INNER), 2) },
-            Field { name: "", offset: 16, ty: Type::Record(&UNNAMED) },
+            Some(place(
+                10,
+                2,
+                &[RoleArray { stride: 6, count: 2 }, RoleArray { stride: 2, count: 2 }],
+            )),
+            None,
         ],
     );
-    static INNER: Layout = record(
-        4,
-        &[Field { name: "n", offset: 0, ty: U16 }, Field { name: "m", offset: 2, ty: U16 }],
-    );
-    static UNNAMED: Layout = record(
-        2,
-        &[Field { name: "x", offset: 0, ty: U16 }, Field { name: "y", offset: 0, ty: U16 }],
-    );
 
-    const fn record(size: u32, fields: &'static [Field]) -> Layout {
-        Layout { name: "R", kind: Kind::Struct, size, align: 2, since: "", source: "", fields }
+    const fn field(path: &'static str, places: &'static [Option<RolePlace>]) -> RoleField {
+        RoleField { path, places }
     }
 
-    fn at(path: &str) -> Vec<usize> {
-        places(&LAYOUT, path).iter().map(|place| place.at).collect()
+    const fn place(offset: u32, size: u32, arrays: &'static [RoleArray]) -> RolePlace {
+        RolePlace { offset, size, arrays, is_pointer: false }
     }
 
     #[test]
-    fn paths_lead_through_arrays_and_unnamed_members() {
-        assert_eq!([at("a"), at("list[].m"), at("list.n")], [vec![0], vec![10, 14], vec![8, 12]]);
-        assert_eq!([at("y"), at("list.o"), at("a.b"), at(".")], [vec![16], vec![], vec![], vec![]]);
+    fn places_are_those_of_the_form() {
+        let at = |index, field: &RoleField| -> Vec<usize> {
+            places(Form { index, ..FORM }, field).map(|place| place.at).collect()
+        };
+        assert_eq!([at(0, &A), at(0, &N)], [vec![0], vec![8, 14]]);
+        assert_eq!(at(0, &M), [10, 12, 16, 18]);
+        assert_eq!([at(1, &A), at(1, &M), at(1, &N)], [vec![4], vec![], vec![]]);
+    }
+
+    #[test]
+    fn a_value_lies_with_the_place_of_another_field() {
+        let mut bytes = [0; 20];
+        (bytes[8], bytes[14]) = (3, 4);
+        let nth = |index| value(FORM, &bytes, &N, (index, 4));
+        assert_eq!([0, 1, 2, 3].map(nth), [3, 3, 4, 4].map(Some));
+        assert_eq!(value(FORM, &bytes, &N, (0, 0)), Some(3));
+        assert_eq!(value(FORM, &bytes, &N, (2, 1)), None, "there is no such place");
     }
 
     #[test]
     fn lengths_that_exceed_64_bits_are_none() {
-        let with = |a: u64| {
-            let mut bytes = [0; 18];
+        const SQUARE: &[&[Factor]] = &[&[Factor::Field(A), Factor::Field(A)]];
+        const LINE: &[&[Factor]] = &[&[Factor::Number(2), Factor::Field(A)], &[Factor::Number(1)]];
+        let with = |a: u64, terms| {
+            let mut bytes = [0; 20];
             bytes[..8].copy_from_slice(&a.to_le_bytes());
-            bytes[12] = 7;
-            move |text: &str| evaluate(&LAYOUT, &bytes, text, (1, 2))
+            evaluate(FORM, &bytes, &Expression { text: "", terms }, (0, 1))
         };
-        let small = with(5);
-        assert_eq!(
-            [small("a * a"), small("2 * a + 1"), small("12")],
-            [Some(25), Some(11), Some(12)]
-        );
-        // Of as many places the one with the pointer's index; of fewer the one that it lies with.
-        assert_eq!([small("list[].n"), small("b"), small("a * b")], [Some(7), None, None]);
-        let mut bytes = [0; 18];
-        (bytes[8], bytes[12]) = (3, 4);
-        let nth = |index| evaluate(&LAYOUT, &bytes, "list[].n", (index, 6));
-        assert_eq!([0, 1, 2, 3, 4, 5].map(nth), [3, 3, 3, 4, 4, 4].map(Some));
-        assert_eq!([with(1 << 33)("a * a"), with(u64::MAX)("a + 1")], [None, None]);
-        assert_eq!(evaluate(&LAYOUT, &[0; 7], "a", (0, 1)), None, "the bytes end before it");
+        assert_eq!([with(5, SQUARE), with(5, LINE)], [Some(25), Some(11)]);
+        assert_eq!([with(1 << 33, SQUARE), with(u64::MAX, LINE)], [None, None]);
+        let short = Expression { text: "", terms: LINE };
+        assert_eq!(evaluate(FORM, &[0; 7], &short, (0, 1)), None, "the bytes end before it");
     }
 }

@@ -1,10 +1,9 @@
 //! A call and everything it points to, in one buffer.
 
-use super::field::{self, Place};
+use super::field::{self, Form, Place};
 use super::visit::{self, Fd, HandleField, PointerField};
 use super::{Error, Limits, Memory};
-use crate::call::{Direction, HandleRole, Info, Kind, Pointer};
-use crate::check::Layout;
+use crate::call::{Direction, FdRole, HandleRole, Info, InnerCall, Kind, Pointer};
 use crate::driver::AnyDriver;
 
 /// What a request begins with; the number is that of the format.
@@ -52,16 +51,13 @@ struct Part {
 struct Content {
     call: &'static Info,
     behind: Option<&'static Pointer>,
-    layout: Option<&'static Layout>,
+    /// None where there are no roles to look for.
+    form: Option<Form>,
 }
 
 impl Content {
-    fn fds(&self) -> &'static [&'static str] {
+    fn fds(&self) -> &'static [FdRole] {
         self.behind.map_or(self.call.fds, |pointer| pointer.fds)
-    }
-
-    fn opens(&self) -> &'static [(&'static str, &'static str)] {
-        self.behind.map_or(self.call.opens, |_| &[])
     }
 
     fn pointers(&self) -> &'static [Pointer] {
@@ -77,8 +73,8 @@ impl Content {
 #[derive(Debug, Clone, Copy)]
 struct Filled {
     role: &'static Pointer,
-    /// The record that the pointer is in: its layout, its place, and which of its places it is.
-    layout: &'static Layout,
+    /// The record that the pointer is in: its form, its place, and which of its places it is.
+    form: Form,
     at: usize,
     index: (usize, usize),
 }
@@ -172,8 +168,7 @@ fn collect(
     limits: Limits,
     fill: &mut Fill<'_>,
 ) -> Result<Message, Error> {
-    let layout = visit::layout(driver, info, size)?;
-    let content = Content { call: info, behind: None, layout };
+    let content = Content { call: info, behind: None, form: visit::form(info, size)? };
     let direction = info.request().and_then(|request| request.direction());
     let direction = direction.unwrap_or(Direction::InOut);
     let mut message = Message { info, bytes: Vec::new(), parts: Vec::new() };
@@ -181,13 +176,15 @@ fn collect(
         Target { address, len: size as u64, direction, content, pointer: None, filled: None };
     message.push(root, ("", info.name), limits, fill)?;
     let mut next = 0;
+    let mut targets = Vec::new();
     while let Some(part) = message.parts.get(next) {
         let content = part.content;
-        if let Some(layout) = content.layout {
+        if let Some(form) = content.form.filter(|_| !content.pointers().is_empty()) {
             if !limits.opaque {
-                message.without_opaque(content, layout, next)?;
+                message.without_opaque(content, form, next)?;
             }
-            for (target, field) in message.targets(driver, content, layout, next, limits)? {
+            message.targets(driver, content, form, next, limits, &mut targets)?;
+            for (target, field) in targets.drain(..) {
                 message.push(target, (field, content.call.name), limits, fill)?;
             }
         }
@@ -234,20 +231,15 @@ impl Message {
 
     /// An opaque address would be taken for one of the process that makes the call. Where one only comes
     /// back, what is there before is none, and stays behind.
-    fn without_opaque(
-        &mut self,
-        content: Content,
-        layout: &'static Layout,
-        part: usize,
-    ) -> Result<(), Error> {
+    fn without_opaque(&mut self, content: Content, form: Form, part: usize) -> Result<(), Error> {
         let mut given = None;
         let bytes = &mut self.bytes[self.parts[part].range()];
-        visit::visit_pointers(content.pointers(), layout, bytes, |pointer| {
+        visit::visit_pointers(content.pointers(), form, bytes, |pointer| {
             let role = pointer.role();
             match role.direction {
                 _ if !role.opaque || pointer.get() == 0 => {}
                 Some(Direction::Out) => pointer.set(0),
-                _ => given = Some(role.field),
+                _ => given = Some(role.field.path),
             }
         });
         match given {
@@ -256,46 +248,46 @@ impl Message {
         }
     }
 
-    /// What the pointers of one part point to; of more than there may be, enough to tell.
+    /// Finds what the pointers of one part point to; of more than there may be, enough to tell.
     fn targets(
         &self,
         driver: &AnyDriver,
         content: Content,
-        layout: &'static Layout,
+        form: Form,
         part: usize,
         limits: Limits,
-    ) -> Result<Vec<(Target, &'static str)>, Error> {
+        found: &mut Vec<(Target, &'static str)>,
+    ) -> Result<(), Error> {
         let part = &self.parts[part];
-        let size = (layout.size as usize).max(1);
-        let mut found = Vec::new();
+        let size = form.size.max(1);
         for (record, bytes) in self.bytes[part.range()].chunks_exact(size).enumerate() {
             let at = part.at + record * size;
             if found.len() > limits.parts {
                 break;
             }
             for role in content.pointers().iter().filter(|role| !role.opaque) {
-                let places = field::places(layout, role.field);
-                for (i, place) in places.iter().enumerate() {
-                    let index = (i, places.len());
-                    let address = field::get(bytes, *place).unwrap_or(0);
-                    if address == 0 || !field::holds(layout, bytes, role.when, index) {
+                let places = field::places(form, &role.field);
+                let count = places.len();
+                for (i, place) in places.enumerate() {
+                    let index = (i, count);
+                    let address = field::get(bytes, place).unwrap_or(0);
+                    if address == 0 || !field::holds(form, bytes, role.when.as_ref(), index) {
                         continue;
                     }
-                    let (len, content) =
-                        behind(driver, content.call, role, (layout, bytes, index))?;
+                    let (len, content) = behind(driver, content.call, role, (form, bytes, index))?;
                     let target = Target {
                         address,
                         len,
                         direction: role.direction.unwrap_or(Direction::InOut),
                         content,
-                        pointer: Some(Place { at: at + place.at, ..*place }),
-                        filled: role.filled.map(|_| Filled { role, layout, at, index }),
+                        pointer: Some(Place { at: at + place.at, ..place }),
+                        filled: role.filled.map(|_| Filled { role, form, at, index }),
                     };
-                    found.push((target, role.field));
+                    found.push((target, role.field.path));
                 }
             }
         }
-        Ok(found)
+        Ok(())
     }
 
     /// The call.
@@ -311,9 +303,9 @@ impl Message {
     /// Visits every file descriptor, also those in what the parameters point to; always in the same order.
     pub fn visit_fds(&mut self, mut visit: impl FnMut(&mut Fd<'_>)) {
         for part in &self.parts {
-            if let Some(layout) = part.content.layout {
-                let (roles, bytes) = (part.content, &mut self.bytes[part.range()]);
-                visit::visit_fds((roles.fds(), roles.opens()), layout, bytes, &mut visit);
+            if let Some(form) = part.content.form {
+                let bytes = &mut self.bytes[part.range()];
+                visit::visit_fds(part.content.fds(), form, bytes, &mut visit);
             }
         }
     }
@@ -323,9 +315,9 @@ impl Message {
     /// What is put into one that the driver follows is overwritten by [`Message::call`].
     pub fn visit_pointers(&mut self, mut visit: impl FnMut(&mut PointerField<'_>)) {
         for part in &self.parts {
-            if let Some(layout) = part.content.layout {
+            if let Some(form) = part.content.form {
                 let bytes = &mut self.bytes[part.range()];
-                visit::visit_pointers(part.content.pointers(), layout, bytes, &mut visit);
+                visit::visit_pointers(part.content.pointers(), form, bytes, &mut visit);
             }
         }
     }
@@ -333,9 +325,9 @@ impl Message {
     /// Visits every field that names an object, also in what the parameters point to.
     pub fn visit_handles(&mut self, mut visit: impl FnMut(&mut HandleField<'_>)) {
         for part in &self.parts {
-            if let Some(layout) = part.content.layout {
+            if let Some(form) = part.content.form {
                 let bytes = &mut self.bytes[part.range()];
-                visit::visit_handles(part.content.handles(), layout, bytes, &mut visit);
+                visit::visit_handles(part.content.handles(), form, bytes, &mut visit);
             }
         }
     }
@@ -428,9 +420,9 @@ impl Message {
 
     /// How much of a part the driver has filled, as far as it tells.
     fn filled(&self, part: &Part) -> usize {
-        let filled = part.filled.and_then(|Filled { role, layout, at, index }| {
+        let filled = part.filled.and_then(|Filled { role, form, at, index }| {
             let bytes = self.bytes.get(at..)?;
-            let count = field::evaluate(layout, bytes, role.filled?, index)?;
+            let count = field::evaluate(form, bytes, role.filled.as_ref()?, index)?;
             usize::try_from(count.checked_mul(role.unit.into())?).ok()
         });
         filled.unwrap_or(part.len)
@@ -442,28 +434,30 @@ fn behind(
     driver: &AnyDriver,
     info: &'static Info,
     role: &'static Pointer,
-    (layout, bytes, index): (&'static Layout, &[u8], (usize, usize)),
+    (form, bytes, index): (Form, &[u8], (usize, usize)),
 ) -> Result<(u64, Content), Error> {
-    let missing = || Error::Length { call: info.name, field: role.field };
-    let evaluate = |text| field::evaluate(layout, bytes, text, index).ok_or_else(missing);
-    let len = |text| evaluate(text)?.checked_mul(role.unit.into()).ok_or_else(missing);
-    let Some((kind, by)) = role.call else {
-        let layout = role.of.and_then(|of| driver.layout(of));
-        let content = Content { call: info, behind: Some(role), layout };
-        return Ok((len(role.len.ok_or_else(missing)?)?, content));
+    let missing = || Error::Length { call: info.name, field: role.field.path };
+    let evaluate = |what| field::evaluate(form, bytes, what, index).ok_or_else(missing);
+    let len = |what| evaluate(what)?.checked_mul(role.unit.into()).ok_or_else(missing);
+    let Some(InnerCall { kind, number, flags }) = role.call else {
+        let has_roles =
+            !(role.fds.is_empty() && role.handles.is_empty() && role.pointers.is_empty());
+        let form = has_roles.then(|| Form::of_element(role.unit));
+        let content = Content { call: info, behind: Some(role), form };
+        return Ok((len(role.len.as_ref().ok_or_else(missing)?)?, content));
     };
-    let flags = (layout.name == "NVOS54_PARAMETERS").then(|| evaluate("flags")).transpose()?;
+    let value = |field| field::value(form, bytes, field, index).ok_or_else(missing);
+    let flags = flags.as_ref().map(value).transpose()?;
     if flags.is_some_and(|flags| flags & FINN_SERIALIZED != 0) {
         return Err(Error::Serialized { call: info.name });
     }
-    let number = u32::try_from(evaluate(by)?).map_err(|_| missing())?;
+    let number = u32::try_from(evaluate(&number)?).map_err(|_| missing())?;
     let inner = find(driver, kind, number)?;
-    let len = match role.len {
+    let len = match &role.len {
         // Of a class the driver knows the size itself, and lets the caller's be 0.
         Some(text) if kind != Kind::Class => len(text)?,
-        _ => driver.params(inner).next().map_or(0, |params| params.size.into()),
+        _ => inner.sizes.first().map_or(0, |size| (*size).into()),
     };
     let size = usize::try_from(len).map_err(|_| missing())?;
-    let layout = visit::layout(driver, inner, size)?;
-    Ok((len, Content { call: inner, behind: None, layout }))
+    Ok((len, Content { call: inner, behind: None, form: visit::form(inner, size)? }))
 }

@@ -15,7 +15,7 @@
 //! // NV_ESC_REGISTER_FD: four bytes, which are a file descriptor.
 //! let info = driver.frontend(201).ok_or("550 has no such ioctl")?;
 //! let mut bytes = 7i32.to_ne_bytes();
-//! Params::new(driver, info, &mut bytes)?.visit_fds(|fd| {
+//! Params::new(info, &mut bytes)?.visit_fds(|fd| {
 //!     assert_eq!((fd.role(), fd.get()), ("ctl_fd", Some(7)));
 //!     fd.set(42);
 //! });

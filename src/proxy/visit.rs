@@ -1,18 +1,17 @@
 //! One set of parameters, and what its roles find in it.
 
 use super::Error;
-use super::field::{self, Place};
+use super::field::{self, Form, Place};
 use crate::Handle;
-use crate::call::{Accepts, Direction, HandleRole, Info, Kind, Means, Pointer};
-use crate::check::Layout;
-use crate::driver::{AnyDriver, PlainRecord, Record};
+use crate::call::{Accepts, Direction, FdRole, HandleRole, Info, Kind, Means, Pointer, RoleField};
+use crate::driver::{PlainRecord, Record};
 
 /// The parameters of a call as bytes, with what is known of them.
 #[derive(Debug)]
 pub struct Params<'b> {
     info: &'static Info,
     /// Nothing where the parameters have none, or are copied without a look at them.
-    layout: Option<&'static Layout>,
+    form: Option<Form>,
     bytes: &'b mut [u8],
 }
 
@@ -22,13 +21,9 @@ impl<'b> Params<'b> {
     /// # Errors
     ///
     /// When nobody knows the roles of the call, or it has some and takes no parameters of that size.
-    pub fn new(
-        driver: &AnyDriver,
-        info: &'static Info,
-        bytes: &'b mut [u8],
-    ) -> Result<Self, Error> {
-        let layout = layout(driver, info, bytes.len())?;
-        Ok(Self { info, layout, bytes })
+    pub fn new(info: &'static Info, bytes: &'b mut [u8]) -> Result<Self, Error> {
+        let form = form(info, bytes.len())?;
+        Ok(Self { info, form, bytes })
     }
 
     /// Takes the parameters of a call that is known by type. One whose roles nobody knows
@@ -80,7 +75,7 @@ impl<'b> Params<'b> {
 
     fn of_bytes<C: Accepts<P>, P: Record>(bytes: &'b mut [u8]) -> Self {
         const { assert!(C::INFO.roles_known, "no spec says what the parameters of this call hold") };
-        Self { info: C::INFO, layout: Some(P::LAYOUT), bytes }
+        Self { info: C::INFO, form: Form::of_params(C::INFO, C::FORM), bytes }
     }
 
     /// The parameters.
@@ -90,87 +85,86 @@ impl<'b> Params<'b> {
 
     /// Visits every file descriptor.
     pub fn visit_fds(&mut self, visit: impl FnMut(&mut Fd<'_>)) {
-        if let Some(layout) = self.layout {
-            visit_fds((self.info.fds, self.info.opens), layout, self.bytes, visit);
+        if let Some(form) = self.form {
+            visit_fds(self.info.fds, form, self.bytes, visit);
         }
     }
 
     /// Visits every address in the caller's memory, also those that the driver does not follow.
     pub fn visit_pointers(&mut self, visit: impl FnMut(&mut PointerField<'_>)) {
-        if let Some(layout) = self.layout {
-            visit_pointers(self.info.pointers, layout, self.bytes, visit);
+        if let Some(form) = self.form {
+            visit_pointers(self.info.pointers, form, self.bytes, visit);
         }
     }
 
     /// Visits every field that names an object, or would if it were not 0.
     pub fn visit_handles(&mut self, visit: impl FnMut(&mut HandleField<'_>)) {
-        if let Some(layout) = self.layout {
-            visit_handles(self.info.handles, layout, self.bytes, visit);
+        if let Some(form) = self.form {
+            visit_handles(self.info.handles, form, self.bytes, visit);
         }
     }
 }
 
-/// Each place of a path, with the bytes of the record that it counts from: there are several where
+/// Each place of a field, with the bytes of the record that it counts from: there are several where
 /// records follow each other.
 fn each(
-    layout: &'static Layout,
+    form: Form,
     bytes: &mut [u8],
-    path: &str,
+    field: &RoleField,
     visit: &mut impl FnMut(&mut [u8], Place, (usize, usize)),
 ) {
-    let places = field::places(layout, path);
-    for element in bytes.chunks_exact_mut((layout.size as usize).max(1)) {
-        for (i, place) in places.iter().enumerate() {
-            visit(element, *place, (i, places.len()));
+    for element in bytes.chunks_exact_mut(form.size.max(1)) {
+        let places = field::places(form, field);
+        let count = places.len();
+        for (i, place) in places.enumerate() {
+            visit(element, place, (i, count));
         }
     }
 }
 
-/// Visits the file descriptors in records of one layout that follow each other; those that come back new
-/// are given with what they are then.
+/// Visits the file descriptors in records of one form that follow each other.
 pub(super) fn visit_fds(
-    (roles, opens): (&'static [&'static str], &'static [(&'static str, &'static str)]),
-    layout: &'static Layout,
+    roles: &'static [FdRole],
+    form: Form,
     bytes: &mut [u8],
     mut visit: impl FnMut(&mut Fd<'_>),
 ) {
     for role in roles {
-        let opens = opens.iter().find(|(fd, _)| fd == role).map(|(_, node)| *node);
-        each(layout, bytes, role, &mut |bytes, place, _| {
-            visit(&mut Fd { role, opens, bytes, place });
+        each(form, bytes, &role.field, &mut |bytes, place, _| {
+            visit(&mut Fd { role, bytes, place });
         });
     }
 }
 
-/// Visits the addresses in records of one layout that follow each other.
+/// Visits the addresses in records of one form that follow each other.
 pub(super) fn visit_pointers(
     roles: &'static [Pointer],
-    layout: &'static Layout,
+    form: Form,
     bytes: &mut [u8],
     mut visit: impl FnMut(&mut PointerField<'_>),
 ) {
     for role in roles {
-        each(layout, bytes, role.field, &mut |bytes, place, index| {
-            if !field::holds(layout, bytes, role.when, index) {
+        each(form, bytes, &role.field, &mut |bytes, place, index| {
+            if !field::holds(form, bytes, role.when.as_ref(), index) {
                 return;
             }
-            let len = role.len.and_then(|len| field::evaluate(layout, bytes, len, index));
+            let len = role.len.and_then(|len| field::evaluate(form, bytes, &len, index));
             let len = len.and_then(|len| len.checked_mul(role.unit.into()));
             visit(&mut PointerField { role, len, bytes, place });
         });
     }
 }
 
-/// Visits the handles in records of one layout that follow each other.
+/// Visits the handles in records of one form that follow each other.
 pub(super) fn visit_handles(
     roles: &'static [HandleRole],
-    layout: &'static Layout,
+    form: Form,
     bytes: &mut [u8],
     mut visit: impl FnMut(&mut HandleField<'_>),
 ) {
     for role in roles {
-        each(layout, bytes, role.field, &mut |bytes, place, index| {
-            if field::holds(layout, bytes, role.when, index) {
+        each(form, bytes, &role.field, &mut |bytes, place, index| {
+            if field::holds(form, bytes, role.when.as_ref(), index) {
                 visit(&mut HandleField { role, bytes, place });
             }
         });
@@ -180,23 +174,16 @@ pub(super) fn visit_handles(
 /// Which of a call's types parameters of this size are; none for a call without roles, whose
 /// parameters are copied whatever they are. But of a UVM ioctl and of a class the driver copies as much as it
 /// knows them to take, and so must be there.
-pub(super) fn layout(
-    driver: &AnyDriver,
-    info: &'static Info,
-    size: usize,
-) -> Result<Option<&'static Layout>, Error> {
+pub(super) fn form(info: &'static Info, size: usize) -> Result<Option<Form>, Error> {
     if !info.roles_known {
         return Err(Error::RolesUnknown { call: info.name });
     }
-    let fits = |layout: &&'static Layout| match info.array {
-        true => layout.size > 0 && size % layout.size as usize == 0,
-        false => layout.size as usize == size,
-    };
     let is_free = match info.kind {
         Kind::Uvm | Kind::Class => info.params.is_empty() && size == 0,
         Kind::Frontend | Kind::Control | Kind::Ioctl => true,
     };
-    match driver.params(info).find(fits) {
+    let mut forms = (0..info.sizes.len()).filter_map(|index| Form::of_params(info, index));
+    match forms.find(|form| form.fits(size, info.array)) {
         None if is_free && info.is_simple() && info.handles.is_empty() => Ok(None),
         None => Err(Error::Size { call: info.name, size }),
         found => Ok(found),
@@ -206,8 +193,7 @@ pub(super) fn layout(
 /// A file descriptor in a call.
 #[derive(Debug)]
 pub struct Fd<'b> {
-    role: &'static str,
-    opens: Option<&'static str>,
+    role: &'static FdRole,
     bytes: &'b mut [u8],
     place: Place,
 }
@@ -215,12 +201,12 @@ pub struct Fd<'b> {
 impl Fd<'_> {
     /// The field.
     pub fn role(&self) -> &'static str {
-        self.role
+        self.role.field.path
     }
 
     /// What it is when the call is back, where it is a new one: a name such as `dmabuf`.
     pub fn opens(&self) -> Option<&'static str> {
-        self.opens
+        self.role.opens
     }
 
     /// Its number. `None` where there is none: a negative one, or a null pointer. Of 64 bits it is the lower
@@ -291,7 +277,7 @@ pub struct HandleField<'b> {
 impl HandleField<'_> {
     /// The field.
     pub fn role(&self) -> &'static str {
-        self.role.field
+        self.role.field.path
     }
 
     /// What it names.

@@ -25,7 +25,7 @@ pub fn command(number: u32) -> Option<&'static Info> {
 /// assert_eq!(shim::to_translate(info), "nothing");
 /// ```
 pub fn to_translate(info: &Info) -> String {
-    let fds = info.fds.iter().map(|fd| format!("fd {fd}"));
+    let fds = info.fds.iter().map(|fd| format!("fd {}", fd.field));
     let pointers = info.pointers.iter().filter(|pointer| !pointer.opaque);
     let pointers = pointers.map(|pointer| format!("pointer {}", pointer.field));
     let all: Vec<String> = fds.chain(pointers).collect();

@@ -12,6 +12,7 @@ static INFO: Info = Info {
     kind: Kind::Control,
     number: 0x101,
     params: &[],
+    sizes: &[],
     array: false,
     roles_known: true,
     fds: &[],
@@ -19,7 +20,6 @@ static INFO: Info = Info {
     pointers: &[],
     caps: &[],
     node: "",
-    opens: &[],
 };
 
 unsafe impl Call for Forged {

@@ -1,15 +1,19 @@
 //! The roles of a call at one tag: what the spec says, with constants as numbers and sizes in bytes,
 //! and the handles that the types of fields tell of.
 
-use super::plan::{DefId, Look, Param, Plan, Planner};
+use super::plan::{Def, DefId, Look, Param, Plan, Planner};
 use super::types::{self, Element, Named};
 use crate::lock::Fact;
-use crate::model::{RecordKind, split_array};
-use crate::spec::{Item, ItemKind, Means, Spec};
+use crate::model::{self, RecordKind, split_array};
+use crate::spec::{Item, ItemKind, Means};
 
 /// The roles of a call. What the spec says and needs nothing of the tag is left in its item.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Roles {
+    /// The size of each parameter type.
+    pub(super) sizes: Vec<u64>,
+    /// As many as the item has, in its order.
+    pub(super) fds: Vec<Field>,
     /// As many as the item has, in its order.
     pub(super) pointers: Vec<Pointer>,
     pub(super) handles: Vec<Handle>,
@@ -17,13 +21,57 @@ pub(super) struct Roles {
     pub(super) are_fixed: bool,
 }
 
+/// A field, with its place in each type that it may be a field of.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Field {
+    pub(super) path: String,
+    pub(super) places: Vec<Option<FieldPlace>>,
+}
+
+/// Where a field lies in a type.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct FieldPlace {
+    pub(super) offset: u64,
+    /// Of one element, where it is in arrays.
+    pub(super) size: u64,
+    /// Stride and count of each array, the outermost first.
+    pub(super) arrays: Vec<(u64, u64)>,
+    pub(super) is_pointer: bool,
+}
+
+/// A sum of products.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Expression {
+    /// With constants as numbers.
+    pub(super) text: String,
+    pub(super) terms: Vec<Vec<Factor>>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Factor {
+    Number(i128),
+    Field(Field),
+}
+
+/// Which call's parameters a pointer leads to.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct InnerCall {
+    pub(super) kind: ItemKind,
+    pub(super) number: Expression,
+    /// The flags that say whether they are a FINN message.
+    pub(super) flags: Option<Field>,
+}
+
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Pointer {
-    pub(super) len: Option<String>,
-    pub(super) filled: Option<String>,
+    pub(super) field: Field,
+    pub(super) len: Option<Expression>,
+    pub(super) filled: Option<Expression>,
     /// Bytes of an element.
     pub(super) unit: u64,
-    pub(super) call: Option<(ItemKind, String)>,
+    pub(super) call: Option<InnerCall>,
+    /// In an element, as many as the spec has there.
+    pub(super) fds: Vec<Field>,
     /// In an element.
     pub(super) handles: Vec<Handle>,
     /// In an element, as many as the spec has there.
@@ -33,7 +81,7 @@ pub(super) struct Pointer {
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Handle {
-    pub(super) field: String,
+    pub(super) field: Field,
     pub(super) means: Means,
     pub(super) when: Option<When>,
 }
@@ -41,8 +89,22 @@ pub(super) struct Handle {
 /// A field has a value.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct When {
-    pub(super) field: String,
+    pub(super) field: Field,
     pub(super) value: i128,
+}
+
+/// A type that a role's paths start at.
+enum Form {
+    Def(DefId),
+    /// No record: `.` is all of it.
+    Scalar(FieldPlace),
+}
+
+/// A condition as the spec has it: the path of a field, and its value.
+#[derive(Debug, Clone)]
+struct Condition {
+    path: String,
+    value: i128,
 }
 
 /// A member that is no record.
@@ -51,7 +113,7 @@ struct Leaf {
     path: String,
     name: String,
     element: Element,
-    when: Option<When>,
+    when: Option<Condition>,
 }
 
 pub(super) fn resolve(
@@ -61,47 +123,49 @@ pub(super) fn resolve(
     params: &[(String, Param)],
     targets: &[Option<DefId>],
 ) -> Roles {
-    if !item.roles_known {
-        return Roles { pointers: Vec::new(), handles: Vec::new(), are_fixed: true };
-    }
     let mut resolver = Resolver { planner, look, used_constants: false };
+    let sizes = params.iter().map(|(_, param)| resolver.size(param)).collect();
+    if !item.roles_known {
+        let (fds, pointers, handles) = (Vec::new(), Vec::new(), Vec::new());
+        return Roles { sizes, fds, pointers, handles, are_fixed: true };
+    }
     let mut leaves = Vec::new();
+    let mut forms = Vec::new();
     for (name, param) in params {
         match param {
-            Param::Def(id) => resolver.leaves(*id, "", None, &mut leaves),
+            Param::Def(id) => {
+                resolver.leaves(*id, "", None, &mut leaves);
+                forms.push(Form::Def(*id));
+            }
             Param::Scalar { canonical, size } => {
-                let element = types::element(name, canonical, *size, |_| Named::Other).0;
+                let (element, dimensions) =
+                    types::element(name, canonical, *size, |_| Named::Other);
+                forms.push(Form::Scalar(place_of(0, *size, &dimensions, &element)));
                 let (path, name) = (".".to_owned(), String::new());
                 leaves.push(Leaf { path, name, element, when: None });
             }
         }
     }
     let mut handles = Vec::new();
-    for handle in handles_of(look.spec, Some(item), &leaves) {
+    for handle in resolver.handles_of(Some(item), &leaves, &forms) {
         if !handles.contains(&handle) {
             handles.push(handle);
         }
     }
-    let pointers = resolver.pointers(&item.pointers, &mut targets.iter(), &leaves);
-    Roles { pointers, handles, are_fixed: !resolver.used_constants }
+    let fds = item.fds.iter().map(|fd| resolver.field(&fd.name, &forms)).collect();
+    let pointers = resolver.pointers(&item.pointers, &mut targets.iter(), &leaves, &forms);
+    Roles { sizes, fds, pointers, handles, are_fixed: !resolver.used_constants }
 }
 
-/// The handles among some leaves: by their type, by their name, or because the item says so.
-fn handles_of(spec: &Spec, item: Option<&Item>, leaves: &[Leaf]) -> Vec<Handle> {
-    let handle = |leaf: &Leaf| {
-        let own = item.into_iter().flat_map(|item| &item.handles);
-        let mut own = own.filter(|(field, _)| plain(&field.name) == plain(&leaf.path));
-        let named = own.next().map(|(_, means)| *means);
-        let named = named.or_else(|| spec.handles.get(&leaf.name).copied());
-        let means = match leaf.element {
-            Element::Handle => named.unwrap_or(Means::Object),
-            Element::Int { size: 4, .. } => named?,
-            _ => return None,
-        };
-        let (field, when) = (leaf.path.clone(), leaf.when.clone());
-        (means != Means::None).then_some(Handle { field, means, when })
-    };
-    leaves.iter().filter_map(handle).collect()
+/// The place of a field of some bytes, with its own arrays.
+fn place_of(offset: u64, size: u64, dimensions: &[u64], element: &Element) -> FieldPlace {
+    let mut each = size;
+    let mut arrays = Vec::new();
+    for count in dimensions {
+        each = each.checked_div(*count).unwrap_or(0);
+        arrays.push((each, *count));
+    }
+    FieldPlace { offset, size: each, arrays, is_pointer: *element == Element::P64 }
 }
 
 /// Whether a field of the parameters is as wide as an address, in records, arrays and unions too.
@@ -119,19 +183,54 @@ fn def_holds_address(plan: &Plan<'_>, id: DefId) -> bool {
     let inner = |name: &str| def.uses.get(name).is_some_and(|id| def_holds_address(plan, *id));
     match &*def.fact {
         Fact::Alias { ty, .. } => inner(split_array(ty).0),
-        Fact::Record { fields, .. } => fields.iter().any(|field| {
-            let named = |name: &str| match def.uses.get(name).map(|id| &*plan.defs[*id].fact) {
-                Some(Fact::Enum { size, .. }) => Named::Enum(*size),
-                Some(_) => Named::Record,
-                None => Named::Other,
-            };
-            match types::element(&field.ty, &field.canonical, field.size, named).0 {
+        Fact::Record { fields, .. } => {
+            fields.iter().any(|field| match element_of(plan, def, field).0 {
                 Element::Record(name) => inner(&name),
                 element => is_wide(&element),
-            }
-        }),
+            })
+        }
         _ => false,
     }
+}
+
+/// What a field's elements are, and the dimensions of its array.
+fn element_of(plan: &Plan<'_>, def: &Def, field: &model::Field) -> (Element, Vec<u64>) {
+    let named = |name: &str| match def.uses.get(name).map(|id| &*plan.defs[*id].fact) {
+        Some(Fact::Enum { size, .. }) => Named::Enum(*size),
+        Some(_) => Named::Record,
+        None => Named::Other,
+    };
+    types::element(&field.ty, &field.canonical, field.size, named)
+}
+
+/// Where a path leads to in a definition.
+fn locate(plan: &Plan<'_>, id: DefId, path: &str) -> Option<FieldPlace> {
+    let def = &plan.defs[id];
+    let fields = match &*def.fact {
+        Fact::Alias { ty, .. } => return locate(plan, *def.uses.get(split_array(ty).0)?, path),
+        Fact::Enum { size, .. } if path == "." => {
+            return Some(place_of(0, *size, &[], &Element::Enum { size: *size }));
+        }
+        Fact::Record { fields, .. } => fields,
+        _ => return None,
+    };
+    let (name, rest) = path.split_once('.').unwrap_or((path, ""));
+    let name = name.trim_end_matches("[]");
+    fields.iter().filter(|field| field.bits.is_none()).find_map(|field| {
+        let (element, dimensions) = element_of(plan, def, field);
+        let own = place_of(field.offset, field.size, &dimensions, &element);
+        // The members of an unnamed member are the record's own.
+        let inside = match (field.name == name, field.name.is_empty()) {
+            (true, _) if rest.is_empty() => return Some(own),
+            (true, _) => rest,
+            (false, true) => path,
+            (false, false) => return None,
+        };
+        let Element::Record(record) = &element else { return None };
+        let inner = locate(plan, *def.uses.get(record)?, inside)?;
+        let arrays = own.arrays.into_iter().chain(inner.arrays).collect();
+        Some(FieldPlace { offset: own.offset + inner.offset, arrays, ..inner })
+    })
 }
 
 fn is_wide(element: &Element) -> bool {
@@ -155,7 +254,13 @@ struct Resolver<'a, 'l, 's> {
 }
 
 impl<'a> Resolver<'a, '_, '_> {
-    fn leaves(&mut self, id: DefId, prefix: &str, when: Option<&When>, leaves: &mut Vec<Leaf>) {
+    fn leaves(
+        &mut self,
+        id: DefId,
+        prefix: &str,
+        when: Option<&Condition>,
+        leaves: &mut Vec<Leaf>,
+    ) {
         let plan: &'a Plan<'_> = &self.planner.plan;
         let def = &plan.defs[id];
         let fields = match &*def.fact {
@@ -176,12 +281,7 @@ impl<'a> Resolver<'a, '_, '_> {
                 ("", name) => format!("{name}{mark}"),
                 (prefix, name) => format!("{prefix}.{name}{mark}"),
             };
-            let named = |name: &str| match def.uses.get(name).map(|id| &*plan.defs[*id].fact) {
-                Some(Fact::Enum { size, .. }) => Named::Enum(*size),
-                Some(_) => Named::Record,
-                None => Named::Other,
-            };
-            let element = types::element(&field.ty, &field.canonical, field.size, named).0;
+            let element = element_of(plan, def, field).0;
             match &element {
                 Element::Record(name) if *name != def.name => {
                     let chosen = self.chosen(&def.name, &field.name, prefix, def.uses[name]);
@@ -208,7 +308,7 @@ impl<'a> Resolver<'a, '_, '_> {
         field: &str,
         prefix: &str,
         union: DefId,
-    ) -> Option<Vec<(String, When)>> {
+    ) -> Option<Vec<(String, Condition)>> {
         let choice = self.look.spec.unions.get(&format!("{record}.{field}"))?;
         let Fact::Record { kind: RecordKind::Union, .. } = &*self.planner.plan.defs[union].fact
         else {
@@ -220,7 +320,7 @@ impl<'a> Resolver<'a, '_, '_> {
         };
         let when = |(member, constant): (&String, &crate::spec::Named)| {
             let value = self.number(&constant.name)?;
-            Some((member.clone(), When { field: by.clone(), value }))
+            Some((member.clone(), Condition { path: by.clone(), value }))
         };
         Some(choice.members.iter().filter_map(when).collect())
     }
@@ -230,7 +330,7 @@ impl<'a> Resolver<'a, '_, '_> {
         &mut self,
         union: DefId,
         prefix: &str,
-        members: &[(String, When)],
+        members: &[(String, Condition)],
         leaves: &mut Vec<Leaf>,
     ) {
         let mut all = Vec::new();
@@ -245,14 +345,63 @@ impl<'a> Resolver<'a, '_, '_> {
         }
     }
 
+    /// Bytes of a parameter type.
+    fn size(&self, param: &Param) -> u64 {
+        match param {
+            Param::Scalar { size, .. } => *size,
+            Param::Def(id) => match *self.planner.plan.defs[*id].fact {
+                Fact::Record { size, .. } | Fact::Enum { size, .. } | Fact::Alias { size, .. } => {
+                    size
+                }
+                _ => 0,
+            },
+        }
+    }
+
+    /// A field by its path, with its place in each form.
+    fn field(&self, path: &str, forms: &[Form]) -> Field {
+        let place = |form: &Form| match form {
+            Form::Def(id) => locate(&self.planner.plan, *id, path),
+            Form::Scalar(place) => (path == ".").then(|| place.clone()),
+        };
+        Field { path: path.to_owned(), places: forms.iter().map(place).collect() }
+    }
+
+    fn when(&self, condition: Option<&Condition>, forms: &[Form]) -> Option<When> {
+        let Condition { path, value } = condition?;
+        Some(When { field: self.field(path, forms), value: *value })
+    }
+
+    /// The handles among some leaves: by their type, by their name, or because the item says so.
+    fn handles_of(&self, item: Option<&Item>, leaves: &[Leaf], forms: &[Form]) -> Vec<Handle> {
+        let handle = |leaf: &Leaf| {
+            let own = item.into_iter().flat_map(|item| &item.handles);
+            let mut own = own.filter(|(field, _)| plain(&field.name) == plain(&leaf.path));
+            let named = own.next().map(|(_, means)| *means);
+            let named = named.or_else(|| self.look.spec.handles.get(&leaf.name).copied());
+            let means = match leaf.element {
+                Element::Handle => named.unwrap_or(Means::Object),
+                Element::Int { size: 4, .. } => named?,
+                _ => return None,
+            };
+            if means == Means::None {
+                return None;
+            }
+            let when = self.when(leaf.when.as_ref(), forms);
+            Some(Handle { field: self.field(&leaf.path, forms), means, when })
+        };
+        leaves.iter().filter_map(handle).collect()
+    }
+
     /// Takes the targets in the order of [`Planner::targets`].
     fn pointers(
         &mut self,
         pointers: &[crate::spec::Pointer],
         targets: &mut std::slice::Iter<'_, Option<DefId>>,
         leaves: &[Leaf],
+        forms: &[Form],
     ) -> Vec<Pointer> {
-        pointers.iter().map(|pointer| self.pointer(pointer, targets, leaves)).collect()
+        pointers.iter().map(|pointer| self.pointer(pointer, targets, leaves, forms)).collect()
     }
 
     fn pointer(
@@ -260,42 +409,83 @@ impl<'a> Resolver<'a, '_, '_> {
         pointer: &crate::spec::Pointer,
         targets: &mut std::slice::Iter<'_, Option<DefId>>,
         leaves: &[Leaf],
+        forms: &[Form],
     ) -> Pointer {
         let of = pointer.of.as_ref().map(|of| of.name.as_str());
+        let unit = of.and_then(|of| self.planner.size(self.look, of)).unwrap_or(1);
         let mut inside = Vec::new();
-        if let Some(id) = targets.next().copied().flatten() {
-            self.leaves(id, "", None, &mut inside);
-        } else if of == Some(types::HANDLE) {
-            // The name of the list tells what its elements are.
-            let name = pointer.field.name.rsplit('.').next().unwrap_or_default().to_owned();
-            let path = ".".to_owned();
-            inside.push(Leaf { path, name, element: Element::Handle, when: None });
-        }
+        let element = match targets.next().copied().flatten() {
+            Some(id) => {
+                self.leaves(id, "", None, &mut inside);
+                Form::Def(id)
+            }
+            None => {
+                let element = match of {
+                    Some(types::HANDLE) => Element::Handle,
+                    Some(types::P64) => Element::P64,
+                    _ => Element::Bytes(unit),
+                };
+                let place = place_of(0, unit, &[], &element);
+                if element == Element::Handle {
+                    // The name of the list tells what its elements are.
+                    let name = pointer.field.name.rsplit('.').next().unwrap_or_default().to_owned();
+                    inside.push(Leaf { path: ".".to_owned(), name, element, when: None });
+                }
+                Form::Scalar(place)
+            }
+        };
+        let elements = [element];
         let at = leaves.iter().find(|leaf| plain(&leaf.path) == plain(&pointer.field.name));
+        let mut expression = |text: &String| self.expression(text, leaves, forms);
+        let (len, filled) = (
+            pointer.len.as_ref().map(&mut expression),
+            pointer.filled.as_ref().map(&mut expression),
+        );
+        let call = pointer.call.as_ref().map(|(kind, by)| (*kind, expression(by)));
+        let call = call.map(|(kind, number)| InnerCall {
+            kind,
+            number,
+            flags: self.finn_flags(kind, forms),
+        });
         Pointer {
-            len: pointer.len.as_ref().map(|len| self.expression(len, leaves)),
-            filled: pointer.filled.as_ref().map(|len| self.expression(len, leaves)),
-            unit: of.and_then(|of| self.planner.size(self.look, of)).unwrap_or(1),
-            call: pointer.call.as_ref().map(|(kind, by)| (*kind, self.expression(by, leaves))),
-            handles: handles_of(self.look.spec, None, &inside),
-            pointers: self.pointers(&pointer.pointers, targets, &inside),
-            when: at.and_then(|leaf| leaf.when.clone()),
+            field: self.field(&pointer.field.name, forms),
+            len,
+            filled,
+            unit,
+            call,
+            fds: pointer.fds.iter().map(|fd| self.field(&fd.name, &elements)).collect(),
+            handles: self.handles_of(None, &inside, &elements),
+            pointers: self.pointers(&pointer.pointers, targets, &inside, &elements),
+            when: at.and_then(|leaf| self.when(leaf.when.as_ref(), forms)),
         }
     }
 
-    /// The same with its constants as numbers.
-    fn expression(&mut self, text: &str, leaves: &[Leaf]) -> String {
-        let mut term = |term: &str| {
-            let term = term.trim();
-            let is_field = leaves.iter().any(|leaf| plain(&leaf.path) == plain(term));
-            match is_field {
-                true => term.to_owned(),
-                false => self.number(term).map_or_else(|| term.to_owned(), |n| n.to_string()),
+    /// `NVOS54_PARAMETERS.flags`, which says whether a command's parameters are a FINN message.
+    fn finn_flags(&self, kind: ItemKind, forms: &[Form]) -> Option<Field> {
+        let is_control = forms.iter().any(|form| match form {
+            Form::Def(id) => self.planner.plan.defs[*id].name == "NVOS54_PARAMETERS",
+            Form::Scalar(_) => false,
+        });
+        (kind == ItemKind::Control && is_control).then(|| self.field("flags", forms))
+    }
+
+    /// The same with its constants as numbers, and its fields as places.
+    fn expression(&mut self, text: &str, leaves: &[Leaf], forms: &[Form]) -> Expression {
+        let mut factor = |text: &str| {
+            let text = text.trim();
+            let is_field = leaves.iter().any(|leaf| plain(&leaf.path) == plain(text));
+            match if is_field { None } else { self.number(text) } {
+                Some(number) => (number.to_string(), Factor::Number(number)),
+                None => (text.to_owned(), Factor::Field(self.field(text, forms))),
             }
         };
-        let mut product =
-            |text: &str| text.split('*').map(&mut term).collect::<Vec<_>>().join(" * ");
-        text.split('+').map(&mut product).collect::<Vec<_>>().join(" + ")
+        let (mut texts, mut terms) = (Vec::new(), Vec::new());
+        for product in text.split('+') {
+            let (names, factors): (Vec<_>, Vec<_>) = product.split('*').map(&mut factor).unzip();
+            texts.push(names.join(" * "));
+            terms.push(factors);
+        }
+        Expression { text: texts.join(" + "), terms }
     }
 
     fn number(&mut self, text: &str) -> Option<i128> {

@@ -5,13 +5,13 @@ use std::fmt::Write as _;
 use std::rc::Rc;
 
 use super::plan::{Call, Driver, Param, Plan};
-use super::roles::{self, Handle, Pointer, When};
-use super::types::{self, Named};
+use super::roles::{self, Expression, Factor, Field, FieldPlace, Handle, InnerCall, Pointer, When};
+use super::types;
 use super::{Group, Options, ident, path};
 use crate::globs::Globs;
 use crate::lock::Fact;
 use crate::model::builtin;
-use crate::spec::{Direction, ItemKind, Spec, Substitute};
+use crate::spec::{Direction, ItemKind, Named, Spec, Substitute};
 
 /// A call: a type without values that names its number and parameters.
 ///
@@ -49,11 +49,15 @@ pub(super) fn call(text: &mut String, plan: &Plan<'_>, id: usize) {
     );
     let _ = writeln!(text, "    const {number_name}: u32 = {number:#x};\n}}");
     let none = params.is_empty().then(|| "()".to_owned());
-    for param in params.iter().chain(&none) {
+    for (form, param) in params.iter().chain(&none).enumerate() {
+        let form = match form {
+            0 => String::new(),
+            form => format!(" const FORM: usize = {form}; "),
+        };
         let _ = writeln!(
             text,
             "// SAFETY: the spec names it as the call's parameters.\n\
-             unsafe impl nvabi::call::Accepts<{param}> for {name} {{}}"
+             unsafe impl nvabi::call::Accepts<{param}> for {name} {{{form}}}"
         );
     }
     if is_pointer_free(plan, call) {
@@ -122,7 +126,8 @@ fn param(plan: &Plan<'_>, name: &str, param: &Param) -> String {
     match param {
         Param::Def(id) => format!("super::super::{}", path(plan, *id)),
         Param::Scalar { canonical, size } => {
-            let (element, dimensions) = types::element(name, canonical, *size, |_| Named::Other);
+            let (element, dimensions) =
+                types::element(name, canonical, *size, |_| types::Named::Other);
             types::array(element.rust(|_| "()".into()), &dimensions)
         }
     }
@@ -131,19 +136,16 @@ fn param(plan: &Plan<'_>, name: &str, param: &Param) -> String {
 fn info(text: &mut String, call: &Call<'_>) {
     let item = call.item;
     let params: Vec<&str> = call.params.iter().map(|(name, _)| name.as_str()).collect();
-    let fds: Vec<&str> = item.fds.iter().map(|fd| fd.name.as_str()).collect();
     let _ = writeln!(text, "        name: {:?},", item.name);
     let _ = writeln!(text, "        kind: nvabi::call::Kind::{},", trait_name(item.kind));
     let _ = writeln!(text, "        number: {:#x},", call.number & 0xffff_ffff);
     let _ = writeln!(text, "        params: &{params:?},");
+    let _ = writeln!(text, "        sizes: &{:?},", call.roles.sizes);
     let _ = writeln!(text, "        array: {},", item.array);
     let _ = writeln!(text, "        roles_known: {},", item.roles_known);
-    let _ = writeln!(text, "        fds: &{fds:?},");
+    let _ = writeln!(text, "        fds: {},", fds(&call.roles.fds, &item.opens));
     let _ = writeln!(text, "        caps: &{:?},", item.caps);
     let _ = writeln!(text, "        node: {:?},", item.node.as_ref().map_or("", |node| &node.name));
-    let opens: Vec<(&str, &str)> =
-        item.opens.iter().map(|(fd, node)| (fd.name.as_str(), node.name.as_str())).collect();
-    let _ = writeln!(text, "        opens: &{opens:?},");
     let _ = writeln!(text, "        handles: {},", handles(&call.roles.handles));
     let _ = writeln!(text, "        pointers: {},", pointers(&item.pointers, &call.roles.pointers));
 }
@@ -157,22 +159,18 @@ fn pointers(said: &[crate::spec::Pointer], roles: &[Pointer]) -> String {
             Some(Direction::InOut) => "Some(nvabi::call::Direction::InOut)",
             None => "None",
         };
-        let fds: Vec<&str> = pointer.fds.iter().map(|fd| fd.name.as_str()).collect();
         let _ = writeln!(
             text,
-            "            nvabi::call::Pointer {{ field: {:?}, len: {:?}, filled: {:?}, of: {:?}, \
-             unit: {}, call: {}, fds: &{fds:?}, handles: {}, pointers: {}, \
+            "            nvabi::call::Pointer {{ field: {}, len: {}, filled: {}, of: {:?}, \
+             unit: {}, call: {}, fds: {}, handles: {}, pointers: {}, \
              direction: {direction}, opaque: {}, when: {} }},",
-            pointer.field.name,
-            role.len,
-            role.filled,
+            field(&role.field),
+            option(role.len.as_ref().map(expression)),
+            option(role.filled.as_ref().map(expression)),
             pointer.of.as_ref().map(|of| &of.name),
             role.unit,
-            match &role.call {
-                Some((kind, by)) =>
-                    format!("Some((nvabi::call::Kind::{}, {by:?}))", trait_name(*kind)),
-                None => "None".to_owned(),
-            },
+            option(role.call.as_ref().map(inner_call)),
+            fds(&role.fds, &[]),
             handles(&role.handles),
             pointers(&pointer.pointers, &role.pointers),
             pointer.opaque,
@@ -183,6 +181,66 @@ fn pointers(said: &[crate::spec::Pointer], roles: &[Pointer]) -> String {
         true => "&[]".to_owned(),
         false => format!("&[\n{text}        ]"),
     }
+}
+
+fn fds(fds: &[Field], opens: &[(Named, Named)]) -> String {
+    let fd = |fd: &Field| {
+        let opens = opens.iter().find(|(name, _)| name.name == fd.path);
+        let opens = opens.map(|(_, node)| &node.name);
+        format!("nvabi::call::FdRole {{ field: {}, opens: {opens:?} }}", field(fd))
+    };
+    format!("&[{}]", fds.iter().map(fd).collect::<Vec<_>>().join(", "))
+}
+
+fn inner_call(call: &InnerCall) -> String {
+    let InnerCall { kind, number, flags } = call;
+    format!(
+        "nvabi::call::InnerCall {{ kind: nvabi::call::Kind::{}, number: {}, flags: {} }}",
+        trait_name(*kind),
+        expression(number),
+        option(flags.as_ref().map(field))
+    )
+}
+
+/// An expression. A number beyond 64 bits, which no length is, is the greatest of them.
+fn expression(expression: &Expression) -> String {
+    let factor = |factor: &Factor| match factor {
+        Factor::Number(number) => {
+            let number = u64::try_from(*number).unwrap_or(u64::MAX);
+            format!("nvabi::call::Factor::Number({number})")
+        }
+        Factor::Field(of) => format!("nvabi::call::Factor::Field({})", field(of)),
+    };
+    let term = |factors: &Vec<Factor>| {
+        format!("&[{}]", factors.iter().map(factor).collect::<Vec<_>>().join(", "))
+    };
+    let terms: Vec<String> = expression.terms.iter().map(term).collect();
+    let text = &expression.text;
+    format!("nvabi::call::Expression {{ text: {text:?}, terms: &[{}] }}", terms.join(", "))
+}
+
+fn field(field: &Field) -> String {
+    let place = |place: &Option<FieldPlace>| {
+        let Some(FieldPlace { offset, size, arrays, is_pointer }) = place else {
+            return "None".to_owned();
+        };
+        let array = |(stride, count): &(u64, u64)| {
+            format!("nvabi::call::RoleArray {{ stride: {stride}, count: {count} }}")
+        };
+        let arrays: Vec<String> = arrays.iter().map(array).collect();
+        format!(
+            "Some(nvabi::call::RolePlace {{ offset: {offset}, size: {size}, arrays: &[{}], \
+             is_pointer: {is_pointer} }})",
+            arrays.join(", ")
+        )
+    };
+    let places: Vec<String> = field.places.iter().map(place).collect();
+    let (path, places) = (&field.path, places.join(", "));
+    format!("nvabi::call::RoleField {{ path: {path:?}, places: &[{places}] }}")
+}
+
+fn option(text: Option<String>) -> String {
+    text.map_or_else(|| "None".to_owned(), |text| format!("Some({text})"))
 }
 
 /// Which views have something, as source.
@@ -230,9 +288,9 @@ pub(super) fn statuses(text: &mut String, plan: &Plan<'_>, specs: &[&Spec], nvab
 fn handles(handles: &[Handle]) -> String {
     let handle = |handle: &Handle| {
         let Handle { field, means, when } = handle;
-        let when = self::when(when.as_ref());
+        let (field, when) = (self::field(field), self::when(when.as_ref()));
         format!(
-            "nvabi::call::HandleRole {{ field: {field:?}, means: nvabi::call::Means::{means:?}, \
+            "nvabi::call::HandleRole {{ field: {field}, means: nvabi::call::Means::{means:?}, \
              when: {when} }}"
         )
     };
@@ -242,8 +300,8 @@ fn handles(handles: &[Handle]) -> String {
 fn when(when: Option<&When>) -> String {
     match when {
         Some(When { field, value }) => {
-            let value = *value as u64;
-            format!("Some(nvabi::call::When {{ field: {field:?}, value: {value} }})")
+            let (field, value) = (self::field(field), *value as u64);
+            format!("Some(nvabi::call::When {{ field: {field}, value: {value} }})")
         }
         None => "None".to_owned(),
     }
@@ -385,7 +443,7 @@ fn layout(plan: &Plan<'_>, id: usize) -> Option<String> {
 
 /// The layout of a typedef of a builtin type, such as `NvHandle`.
 fn scalar_layout(name: &str, canonical: &str, size: u64, driver: &Driver) -> String {
-    let (element, dimensions) = types::element(name, canonical, size, |_| Named::Other);
+    let (element, dimensions) = types::element(name, canonical, size, |_| types::Named::Other);
     let align = element.align(|_| 1);
     let ty = types::check_array(element.check(|_| String::new()), &dimensions);
     let since = driver.tags.first().map_or("", |(tag, _)| tag.as_str());

@@ -27,7 +27,7 @@ pub(super) enum Element {
 
 /// The driver's names of the types that nvabi has its own types for.
 pub(super) const HANDLE: &str = "NvHandle";
-const P64: &str = "NvP64";
+pub(super) const P64: &str = "NvP64";
 
 /// Whether a record is the driver's UUID. It is declared as NvUuid, and NvProcessorUuid is another
 /// name of that.
