@@ -110,14 +110,57 @@ pub enum Kind {
 /// What a driver without a resource manager has in the place of a class or a command.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Substitute {
-    /// The desktop's name of it.
+    /// The x86 driver's name of it.
     pub name: &'static str,
-    /// Class or control command.
-    pub kind: Kind,
     /// Its number.
     pub number: u32,
     /// What is done in its place.
-    pub action: &'static str,
+    pub action: SubstituteAction,
+}
+
+/// What is done in the place of a class or a command.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SubstituteAction {
+    /// In the place of allocating a class.
+    Alloc(AllocAction),
+    /// In the place of a control command.
+    Control(ControlAction),
+}
+
+/// What is done in the place of allocating a class.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum AllocAction {
+    /// Nothing: it holds what is below it.
+    Container,
+    /// An address space.
+    AddressSpace,
+    /// A channel group.
+    Group,
+    /// A subcontext of a group.
+    Subcontext,
+    /// A channel.
+    Channel,
+    /// Compute on a channel.
+    Compute,
+    /// Copies on a channel.
+    Copy,
+}
+
+/// What is done in the place of a control command.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ControlAction {
+    /// Nothing.
+    Nothing,
+    /// The GPU's clock is raised, or let go.
+    Boost,
+    /// The work submit token of a channel.
+    Token,
+    /// Figures of the graphics engine.
+    GrInfo,
+    /// The list of classes.
+    ClassList,
+    /// The GPU's UUID.
+    Uuid,
 }
 
 /// A field that a role names: its path, and where it lies.
@@ -191,14 +234,14 @@ pub struct HandleRole {
     /// The field.
     pub field: RoleField,
     /// What it names.
-    pub means: Means,
+    pub means: HandleMeaning,
     /// It is in a union, and names something under this condition alone.
     pub when: Option<When>,
 }
 
 /// What a handle names.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Means {
+pub enum HandleMeaning {
     /// A client, the root of a tree of objects.
     Client,
     /// The object that another is, or will be, below.

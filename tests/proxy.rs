@@ -8,8 +8,8 @@ use std::io;
 use std::path::Path;
 
 use nvabi::call::{
-    Call, Control, Direction, Expression, Factor, FdRole, Frontend, Info, Kind, Means, Pointer,
-    RoleField, RolePlace,
+    Call, Control, Direction, Expression, Factor, FdRole, Frontend, HandleMeaning, Info, Kind,
+    Pointer, RoleField, RolePlace,
 };
 use nvabi::driver::{AnyDriver, PlainRecord, Record};
 use nvabi::proxy::{Error, Limits, Memory, Message, Params, marshal, unmarshal};
@@ -130,15 +130,15 @@ fn handles_and_what_they_mean() {
     let mut seen = Vec::new();
     Params::of::<frontend::NV_ESC_RM_ALLOC, _>(&mut call).visit_handles(|handle| {
         seen.push((handle.role(), handle.means(), handle.get().0));
-        if handle.means() == Means::Client {
+        if handle.means() == HandleMeaning::Client {
             handle.set(Handle(100));
         }
     });
     let expected = [
-        ("hRoot", Means::Client, 1),
-        ("hObjectParent", Means::Parent, 2),
-        ("hObjectNew", Means::New, 3),
-        ("hClass", Means::Class, 4),
+        ("hRoot", HandleMeaning::Client, 1),
+        ("hObjectParent", HandleMeaning::Parent, 2),
+        ("hObjectNew", HandleMeaning::New, 3),
+        ("hClass", HandleMeaning::Class, 4),
     ];
     assert_eq!((seen, call.hRoot), (expected.to_vec(), Handle(100)));
 }
@@ -151,11 +151,17 @@ fn of_a_union_the_member_that_holds() {
         heap_control(&mut call).visit_handles(|handle| seen.push((handle.role(), handle.means())));
         seen
     };
-    let common =
-        [("hRoot", Means::Client), ("hObjectParent", Means::Parent), ("hVASpace", Means::Object)];
+    let common = [
+        ("hRoot", HandleMeaning::Client),
+        ("hObjectParent", HandleMeaning::Parent),
+        ("hVASpace", HandleMeaning::Object),
+    ];
     let with = |more| [&common[..], &[more]].concat();
-    assert_eq!(handles(r550::NVOS32_FUNCTION_FREE), with(("data.Free.hMemory", Means::Object)));
-    let allocated = ("data.AllocSize.hMemory", Means::New);
+    assert_eq!(
+        handles(r550::NVOS32_FUNCTION_FREE),
+        with(("data.Free.hMemory", HandleMeaning::Object))
+    );
+    let allocated = ("data.AllocSize.hMemory", HandleMeaning::New);
     assert_eq!(handles(r550::NVOS32_FUNCTION_ALLOC_SIZE), with(allocated));
     assert_eq!(handles(r550::NVOS32_FUNCTION_INFO), common);
 }
@@ -232,8 +238,9 @@ fn what_is_only_written_comes_back_and_what_is_only_read_goes() {
     let mut message = carry_command(&memory).unwrap();
     let mut handles = Vec::new();
     message.visit_handles(|handle| handles.push((handle.role(), handle.means(), handle.get().0)));
-    assert_eq!(handles[0], ("hClient", Means::Client, 7));
-    let listed = [*b"hand", *b"les!"].map(|name| (".", Means::Object, u32::from_le_bytes(name)));
+    assert_eq!(handles[0], ("hClient", HandleMeaning::Client, 7));
+    let listed =
+        [*b"hand", *b"les!"].map(|name| (".", HandleMeaning::Object, u32::from_le_bytes(name)));
     assert_eq!(handles[2..], listed, "what is behind pChannelHandleList");
 
     let mut there = arrived(&message);

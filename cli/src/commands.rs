@@ -69,8 +69,9 @@ fn summary(facts: &Facts) -> String {
         ));
     }
     for surface in facts.surfaces.values().filter(|surface| !surface.calls.is_empty()) {
-        let count =
-            |kind: &str| surface.calls.values().filter(|call| call.takes.kind == kind).count();
+        let count = |kind: &str| {
+            surface.calls.values().filter(|call| call.takes.kind.word() == kind).count()
+        };
         let (commands, classes) = (count("command"), count("class"));
         text.push_str(&format!("calls: {commands} commands, {classes} classes\n"));
     }

@@ -17,7 +17,7 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 
 use serde::Serialize;
 
-use crate::model::{self, Embedded, Source, Surface, Takes};
+use crate::model::{self, CallKind, CallParams, Embedded, ParamSource, Source, Surface};
 
 pub mod embedded;
 
@@ -347,16 +347,6 @@ fn without_comments(text: &str) -> String {
     out
 }
 
-/// What kind of call it is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Kind {
-    /// A control command.
-    Command,
-    /// A class, by allocating an object of it.
-    Class,
-}
-
 /// How the parameters are known.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(rename_all = "lowercase")]
@@ -398,7 +388,7 @@ pub enum Check {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Call {
     /// Command or class.
-    pub kind: Kind,
+    pub kind: CallKind,
     /// The constant's name.
     pub name: String,
     /// Its value. It is no key: two commands of one tag can have the same.
@@ -425,37 +415,25 @@ impl Call {
     /// What the model keeps of it, by its name.
     pub fn fact(&self) -> (String, model::Call) {
         let how = match self.evidence {
-            Evidence::Finn => "finn",
-            Evidence::Table => "table",
-            Evidence::Name => "name",
-            Evidence::Null => "null",
-            Evidence::ResourceList => "list",
+            Evidence::Finn => ParamSource::Finn,
+            Evidence::Table => ParamSource::Table,
+            Evidence::Name => ParamSource::Name,
+            Evidence::Null => ParamSource::Null,
+            Evidence::ResourceList => ParamSource::List,
         };
         let differs = match &self.check {
             Check::Differs(ty) => Some(ty.clone().unwrap_or_else(|| "none".to_owned())),
             _ => None,
         };
-        let takes = Takes {
-            kind: self.kind.word().to_owned(),
-            params: self.params.clone(),
+        let takes = CallParams {
             optional: self.optional,
-            how: how.to_owned(),
             checked: matches!(self.check, Check::Same | Check::Alias(_)),
             differs,
             same_as: self.same_as.clone(),
             pointers: self.pointers.clone(),
+            ..CallParams::new(self.kind, how, self.params.clone())
         };
         (self.name.clone(), model::Call { takes, source: self.source.clone() })
-    }
-}
-
-impl Kind {
-    /// `command` or `class`.
-    pub fn word(self) -> &'static str {
-        match self {
-            Self::Command => "command",
-            Self::Class => "class",
-        }
     }
 }
 
@@ -463,22 +441,13 @@ impl Unmapped {
     /// What the model keeps of it, by its name; nothing when no header names the call.
     pub fn fact(&self) -> Option<(String, model::Call)> {
         let (how, params) = match &self.why {
-            Why::NoEvidence => ("no-evidence", None),
-            Why::UnknownType(ty) => ("no-type", Some(ty)),
-            Why::NoConstant => ("no-constant", None),
-            Why::NotAllocatable(ty) => ("no-resource", ty.as_ref()),
+            Why::NoEvidence => (ParamSource::NoEvidence, None),
+            Why::UnknownType(ty) => (ParamSource::NoType, Some(ty)),
+            Why::NoConstant => (ParamSource::NoConstant, None),
+            Why::NotAllocatable(ty) => (ParamSource::NoResource, ty.as_ref()),
             Why::NoName(_) | Why::Unreadable => return None,
         };
-        let takes = Takes {
-            kind: self.kind.word().to_owned(),
-            params: params.cloned(),
-            optional: false,
-            how: how.to_owned(),
-            checked: false,
-            differs: None,
-            same_as: None,
-            pointers: Vec::new(),
-        };
+        let takes = CallParams::new(self.kind, how, params.cloned());
         Some((self.name.clone(), model::Call { takes, source: self.source.clone() }))
     }
 }
@@ -487,7 +456,7 @@ impl Unmapped {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Unmapped {
     /// Command or class.
-    pub kind: Kind,
+    pub kind: CallKind,
     /// The constant's name; for [`Why::NoName`] the driver's function.
     pub name: String,
     /// Its value, where known.
@@ -635,7 +604,7 @@ impl<'a> Join<'a> {
                 }
                 None => {
                     let source = Source { path: path.into(), line: define.line };
-                    self.miss(Kind::Command, name, None, Why::NoConstant, source);
+                    self.miss(CallKind::Command, name, None, Why::NoConstant, source);
                 }
             }
         }
@@ -660,8 +629,8 @@ impl<'a> Join<'a> {
         let table = self.table.get(&number).filter(|_| ours).map_or(&[][..], Vec::as_slice);
         let found = weigh(self.surface, name, number, message, table);
         match found.and_then(|found| known(self.surface, found)) {
-            Ok(found) => self.hit(Kind::Command, name, (number, source), found),
-            Err(why) => self.miss(Kind::Command, name, Some(number), why, source.clone()),
+            Ok(found) => self.hit(CallKind::Command, name, (number, source), found),
+            Err(why) => self.miss(CallKind::Command, name, Some(number), why, source.clone()),
         }
     }
 
@@ -676,7 +645,7 @@ impl<'a> Join<'a> {
                 if seen.insert(method.id) {
                     let source = Source { path: (*path).into(), line: method.line };
                     let why = Why::NoName(method.params.clone());
-                    self.miss(Kind::Command, &method.function, Some(method.id), why, source);
+                    self.miss(CallKind::Command, &method.function, Some(method.id), why, source);
                 }
             }
         }
@@ -690,7 +659,7 @@ impl<'a> Join<'a> {
                 Err(why) => {
                     let source = Source { path: path.into(), line: resource.line };
                     let number = constant(self.surface, &resource.class).map(|(number, _)| number);
-                    self.miss(Kind::Class, &resource.class, number, why, source);
+                    self.miss(CallKind::Class, &resource.class, number, why, source);
                 }
             }
         }
@@ -704,7 +673,7 @@ impl<'a> Join<'a> {
                 Some(listed) => self.other_name(name, listed),
                 None => {
                     let why = Why::NotAllocatable(message.map(str::to_owned));
-                    self.miss(Kind::Class, name, Some(number), why, source.clone());
+                    self.miss(CallKind::Class, name, Some(number), why, source.clone());
                 }
             }
         }
@@ -726,7 +695,7 @@ impl<'a> Join<'a> {
             Some(finn) => compared(surface, params.as_deref(), Some(finn)),
         };
         let found = known(surface, Found { params, evidence: Evidence::ResourceList, check })?;
-        self.hit(Kind::Class, &resource.class, (number, source), found);
+        self.hit(CallKind::Class, &resource.class, (number, source), found);
         if let Some(call) = self.calls.calls.last_mut() {
             call.optional = matches!(resource.params, Params::Optional(_));
             call.resource = Some(resource.clone());
@@ -750,9 +719,9 @@ impl<'a> Join<'a> {
             let params = Some(message.to_owned());
             let found = Found { params, evidence: Evidence::Finn, check: Check::Silent };
             match known(self.surface, found) {
-                Ok(found) => self.hit(Kind::Class, name, constant, found),
+                Ok(found) => self.hit(CallKind::Class, name, constant, found),
                 Err(why) => {
-                    self.miss(Kind::Class, name, Some(constant.0), why, constant.1.clone());
+                    self.miss(CallKind::Class, name, Some(constant.0), why, constant.1.clone());
                 }
             }
         }
@@ -793,7 +762,7 @@ impl<'a> Join<'a> {
         }
     }
 
-    fn hit(&mut self, kind: Kind, name: &str, (number, source): (u64, &Source), found: Found) {
+    fn hit(&mut self, kind: CallKind, name: &str, (number, source): (u64, &Source), found: Found) {
         let Found { params, evidence, check } = found;
         self.calls.calls.push(Call {
             kind,
@@ -810,7 +779,7 @@ impl<'a> Join<'a> {
         });
     }
 
-    fn miss(&mut self, kind: Kind, name: &str, number: Option<u64>, why: Why, source: Source) {
+    fn miss(&mut self, kind: CallKind, name: &str, number: Option<u64>, why: Why, source: Source) {
         let name = name.to_owned();
         self.calls.unmapped.push(Unmapped { kind, name, number, why, source });
     }

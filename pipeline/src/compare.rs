@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::model::{Call, Embedded, Facts, Field, Record, Source, Surface, Takes};
+use crate::model::{Call, CallParams, Embedded, Facts, Field, Record, Source, Surface};
 
 /// One fact on which two sides disagree.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -103,7 +103,7 @@ impl Comparer<'_> {
                 let params = |c: &Call| c.takes.params.clone().unwrap_or_else(|| "none".to_owned());
                 this.value(name, "parameters", params(a), params(b), &b.source);
                 let rest = |c: &Call| {
-                    let Takes { optional, how, checked, differs, same_as, .. } = &c.takes;
+                    let CallParams { optional, how, checked, differs, same_as, .. } = &c.takes;
                     format!("{how} {optional} {checked} {differs:?} {same_as:?}")
                 };
                 this.value(name, "how the parameters are known", rest(a), rest(b), &b.source);

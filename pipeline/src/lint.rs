@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use crate::diagnostic::{Diagnostic, Report, nearest};
 use crate::lock::Lock;
 use crate::model::{Facts, Record, RecordKind, Surface, builtin, request_size, split_array};
-use crate::spec::{Item, ItemKind, Means, Named, Pointer, Spec, SpecPlace};
+use crate::spec::{HandleMeaning, Item, ItemKind, Named, Pointer, Spec, SpecPlace};
 use crate::tag::Tag;
 
 /// Lints a spec against every locked tag of its driver; a complaint names the tags it holds for.
@@ -147,7 +147,7 @@ struct Scope<'s> {
     fds: &'s [Named],
     pointers: &'s [Pointer],
     plain: &'s [Named],
-    handles: &'s [(Named, Means)],
+    handles: &'s [(Named, HandleMeaning)],
 }
 
 impl<'s> Scope<'s> {

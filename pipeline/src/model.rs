@@ -210,23 +210,23 @@ pub struct BitRange {
 pub struct Call {
     /// What it takes.
     #[serde(flatten)]
-    pub takes: Takes,
+    pub takes: CallParams,
     /// Where its number is defined.
     pub source: Source,
 }
 
 /// What a call takes.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct Takes {
-    /// `command` or `class`.
-    pub kind: String,
+pub struct CallParams {
+    /// Command or class.
+    pub kind: CallKind,
     /// The type of the parameters; `None` when it takes none or none is known.
     pub params: Option<String>,
     /// Whether the parameters may be left out.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub optional: bool,
-    /// How that is known: `finn`, `table`, `name`, `null`, `list`; or, with a `no-`, why it is not.
-    pub how: String,
+    /// How that is known, or why it is not.
+    pub how: ParamSource,
     /// Whether a second source says the same.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub checked: bool,
@@ -254,10 +254,102 @@ pub struct Embedded {
     pub direction: String,
 }
 
-impl Takes {
+impl CallParams {
+    /// One of which nothing else is known.
+    pub fn new(kind: CallKind, how: ParamSource, params: Option<String>) -> Self {
+        Self {
+            kind,
+            params,
+            optional: false,
+            how,
+            checked: false,
+            differs: None,
+            same_as: None,
+            pointers: Vec::new(),
+        }
+    }
+
     /// Whether it is known what the call takes.
     pub fn is_mapped(&self) -> bool {
-        !self.how.starts_with("no-")
+        self.how.is_known()
+    }
+}
+
+/// Words of an enum, as the lock and JSON have them.
+macro_rules! words {
+    ($(#[$doc:meta])* $name:ident { $($(#[$variant_doc:meta])* $variant:ident = $word:literal,)* }) => {
+        $(#[$doc])*
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+        pub enum $name {
+            $($(#[$variant_doc])* #[serde(rename = $word)] $variant,)*
+        }
+
+        impl $name {
+            /// Its word in the lock.
+            pub fn word(self) -> &'static str {
+                match self {
+                    $(Self::$variant => $word,)*
+                }
+            }
+
+            /// The one with a word.
+            pub fn from_word(word: &str) -> Option<Self> {
+                match word {
+                    $($word => Some(Self::$variant),)*
+                    _ => None,
+                }
+            }
+        }
+
+        impl fmt::Display for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str(self.word())
+            }
+        }
+    };
+}
+
+words! {
+    /// What kind of call it is.
+    CallKind {
+        /// A control command.
+        Command = "command",
+        /// A class, by allocating an object of it.
+        Class = "class",
+    }
+}
+
+words! {
+    /// How a call's parameters are known, or why they are not.
+    ParamSource {
+        /// The header names the struct of whose message id the number was made.
+        Finn = "finn",
+        /// The driver's table of exported methods.
+        Table = "table",
+        /// A type has the command's name.
+        Name = "name",
+        /// The driver returns before it looks at any parameters.
+        Null = "null",
+        /// The driver's resource list.
+        List = "list",
+        /// Unknown: no source has it.
+        NoEvidence = "no-evidence",
+        /// Unknown: the type is in no header.
+        NoType = "no-type",
+        /// Unknown: the number is no constant of the headers.
+        NoConstant = "no-constant",
+        /// No class of this driver: its resource list lacks it.
+        NoResource = "no-resource",
+    }
+}
+
+impl ParamSource {
+    /// Whether it is known what the call takes.
+    pub fn is_known(self) -> bool {
+        match self {
+            Self::Finn | Self::Table | Self::Name | Self::Null | Self::List => true,
+            Self::NoEvidence | Self::NoType | Self::NoConstant | Self::NoResource => false,
+        }
     }
 }
 

@@ -43,7 +43,7 @@ pub struct Spec {
     /// What stands for the resource manager's classes and commands, where there is none.
     pub substitutes: Vec<Substitute>,
     /// What fields that name objects name, by the name of the field.
-    pub handles: BTreeMap<String, Means>,
+    pub handles: BTreeMap<String, HandleMeaning>,
     /// Which member of a union holds, by `RECORD.field`.
     pub unions: BTreeMap<String, Choice>,
     /// Fields that another project takes for something else.
@@ -169,14 +169,69 @@ pub struct Node {
 /// What a driver without a resource manager has in the place of one of its classes or commands.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Substitute {
-    /// `Class` or `Control`.
-    pub kind: ItemKind,
-    /// The desktop's name.
+    /// The x86 driver's name.
     pub name: String,
     /// Its number.
     pub number: u32,
     /// What is done instead.
-    pub action: String,
+    pub action: SubstituteAction,
+}
+
+/// What is done in the place of a class or a command.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SubstituteAction {
+    /// In the place of allocating a class.
+    Alloc(AllocAction),
+    /// In the place of a control command.
+    Control(ControlAction),
+}
+
+/// What is done in the place of allocating a class, as the specs name it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum AllocAction {
+    /// Nothing: it holds what is below it.
+    Container,
+    /// An address space.
+    AddressSpace,
+    /// A channel group.
+    Group,
+    /// A subcontext of a group.
+    Subcontext,
+    /// A channel.
+    Channel,
+    /// Compute on a channel.
+    Compute,
+    /// Copies on a channel.
+    Copy,
+}
+
+/// What is done in the place of a control command, as the specs name it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum ControlAction {
+    /// Nothing.
+    Nothing,
+    /// The GPU's clock is raised, or let go.
+    Boost,
+    /// The work submit token of a channel.
+    Token,
+    /// Figures of the graphics engine.
+    GrInfo,
+    /// The list of classes.
+    ClassList,
+    /// The GPU's UUID.
+    Uuid,
+}
+
+impl SubstituteAction {
+    /// Which table its class or command is of.
+    pub fn kind(self) -> ItemKind {
+        match self {
+            Self::Alloc(_) => ItemKind::Class,
+            Self::Control(_) => ItemKind::Control,
+        }
+    }
 }
 
 /// Which table of the driver an item belongs to.
@@ -236,7 +291,7 @@ pub struct Item {
     /// The fields that hold pointers.
     pub pointers: Vec<Pointer>,
     /// The fields that name objects otherwise than their names say in [`Spec::handles`].
-    pub handles: Vec<(Named, Means)>,
+    pub handles: Vec<(Named, HandleMeaning)>,
     /// Fields that look like a pointer or a file descriptor and are none.
     pub plain: Vec<Named>,
     /// Capability groups.
@@ -330,7 +385,7 @@ pub struct Pointer {
 /// What a field that names an object names.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Means {
+pub enum HandleMeaning {
     /// A client, the root of a tree of objects.
     Client,
     /// The object that another is, or will be, below.
@@ -739,12 +794,16 @@ fn merge_disputed(disputed: &mut Vec<Disputed>, raw: &RawSpec, file: &File) {
 }
 
 fn merge_substitutes(substitutes: &mut Vec<Substitute>, raw: &RawRm) {
-    for (kind, section) in [(ItemKind::Class, &raw.class), (ItemKind::Control, &raw.control)] {
-        for (name, RawSubstitute { number, action }) in section {
-            substitutes.retain(|known| (known.kind, &known.name) != (kind, name));
-            let (name, number, action) = (name.clone(), *number, action.clone());
-            substitutes.push(Substitute { kind, name, number, action });
-        }
+    let classes = raw.class.iter().map(|(name, RawSubstitute { number, action })| {
+        (name, *number, SubstituteAction::Alloc(*action))
+    });
+    let controls = raw.control.iter().map(|(name, RawSubstitute { number, action })| {
+        (name, *number, SubstituteAction::Control(*action))
+    });
+    for (name, number, action) in classes.chain(controls) {
+        let key = (action.kind(), name);
+        substitutes.retain(|known| (known.action.kind(), &known.name) != key);
+        substitutes.push(Substitute { name: name.clone(), number, action });
     }
 }
 
@@ -944,7 +1003,7 @@ struct RawSpec {
     #[serde(default)]
     rm: RawRm,
     #[serde(default)]
-    handles: BTreeMap<Means, Vec<String>>,
+    handles: BTreeMap<HandleMeaning, Vec<String>>,
     #[serde(default)]
     unions: BTreeMap<Spanned<String>, RawChoice>,
     #[serde(default)]
@@ -1013,16 +1072,16 @@ impl Language {
 #[serde(deny_unknown_fields)]
 struct RawRm {
     #[serde(default)]
-    class: BTreeMap<String, RawSubstitute>,
+    class: BTreeMap<String, RawSubstitute<AllocAction>>,
     #[serde(default)]
-    control: BTreeMap<String, RawSubstitute>,
+    control: BTreeMap<String, RawSubstitute<ControlAction>>,
 }
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct RawSubstitute {
+struct RawSubstitute<A> {
     number: u32,
-    action: String,
+    action: A,
 }
 
 #[derive(Debug, Deserialize)]
@@ -1074,7 +1133,7 @@ struct RawItem {
     #[serde(default)]
     pointers: Vec<RawPointer>,
     #[serde(default)]
-    handles: BTreeMap<Spanned<String>, Means>,
+    handles: BTreeMap<Spanned<String>, HandleMeaning>,
     #[serde(default)]
     plain: Vec<Spanned<String>>,
     #[serde(default)]

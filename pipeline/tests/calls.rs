@@ -5,10 +5,12 @@
 mod at_hand;
 
 use nvabi_pipeline::calls::{
-    Call, Calls, Check, Evidence, Kind, Meaning, Params, Part, Texts, Unmapped, Why, calls,
+    Call, Calls, Check, Evidence, Meaning, Params, Part, Texts, Unmapped, Why, calls,
     parse_exported, parse_header, parse_resources, part,
 };
-use nvabi_pipeline::model::{Alias, Constant, Field, Record, RecordKind, Source, Surface};
+use nvabi_pipeline::model::{
+    Alias, CallKind, Constant, Field, Record, RecordKind, Source, Surface,
+};
 
 const CTRL: &str = "src/common/sdk/nvidia/inc/ctrl/ctrl0aa0.h";
 const CLASS: &str = "src/common/sdk/nvidia/inc/class/cl0aa0.h";
@@ -325,7 +327,7 @@ fn classes() {
         Texts { headers, resource_list: Some((LIST, &list)), exported: vec![], embedded: None };
     let found = calls(&texts, &surface);
     let device = call(&found, "NVT_DEVICE");
-    assert_eq!((device.kind, device.number, device.optional), (Kind::Class, 0xaa0, true));
+    assert_eq!((device.kind, device.number, device.optional), (CallKind::Class, 0xaa0, true));
     assert_eq!(device.params.as_deref(), Some("NvHandle"));
     assert_eq!(device.check, Check::Differs(Some("NVT_DEVICE_PARAMS".into())));
     assert_eq!(device.resource.as_ref().unwrap().internal, "Inner");
@@ -402,7 +404,7 @@ mod driver {
         texts
     }
 
-    fn count(calls: &Calls, kind: Kind, which: impl Fn(&Call) -> bool) -> usize {
+    fn count(calls: &Calls, kind: CallKind, which: impl Fn(&Call) -> bool) -> usize {
         let own = calls.calls.iter().filter(|c| c.kind == kind && c.same_as.is_none());
         own.filter(|call| which(call)).count()
     }
@@ -426,11 +428,11 @@ mod driver {
             let agrees = |c: &Call| matches!(c.check, Check::Same | Check::Alias(_));
             let finn = |c: &Call| c.evidence == Evidence::Finn;
             let counts = (
-                count(&calls, Kind::Command, |_| true),
-                count(&calls, Kind::Command, finn),
-                count(&calls, Kind::Command, |c| finn(c) && agrees(c)),
-                count(&calls, Kind::Command, |c| !c.pointers.is_empty()),
-                count(&calls, Kind::Class, |_| true),
+                count(&calls, CallKind::Command, |_| true),
+                count(&calls, CallKind::Command, finn),
+                count(&calls, CallKind::Command, |c| finn(c) && agrees(c)),
+                count(&calls, CallKind::Command, |c| !c.pointers.is_empty()),
+                count(&calls, CallKind::Class, |_| true),
             );
             let expected = (commands, by_finn, confirmed, with_pointers, classes);
             assert_eq!(counts, expected, "{tag}");
@@ -441,7 +443,7 @@ mod driver {
     /// What holds at every tag so far.
     fn check(calls: &Calls) {
         let differs = |c: &Call| matches!(c.check, Check::Differs(_));
-        assert_eq!(count(calls, Kind::Command, differs), 0);
+        assert_eq!(count(calls, CallKind::Command, differs), 0);
         let of = |name| call(calls, name).params.as_deref();
         assert_eq!(
             of("NV0000_CTRL_CMD_SYSTEM_GET_BUILD_VERSION"),

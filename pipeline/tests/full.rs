@@ -3,7 +3,9 @@
 
 use nvabi_pipeline::emit::{self, Options};
 use nvabi_pipeline::lock::{self, Fact, Lock};
-use nvabi_pipeline::model::{CALLS, Facts, Field, RecordKind, Source, Surface, Takes};
+use nvabi_pipeline::model::{
+    CALLS, CallKind, CallParams, Facts, Field, ParamSource, RecordKind, Source, Surface,
+};
 use nvabi_pipeline::spec::Spec;
 
 const SPEC: &str = r#"
@@ -40,16 +42,11 @@ fn record(surface: &mut Surface, name: &str, kind: RecordKind, fields: Vec<Field
 fn call(facts: &mut Facts, kind: &str, name: &str, number: i128, params: Option<&str>, how: &str) {
     let rm = facts.surfaces.entry("rm".into()).or_default();
     lock::add(rm, name, &Fact::Constant(number), source());
-    let takes = Takes {
-        kind: kind.into(),
-        params: params.map(str::to_owned),
-        optional: false,
-        how: how.into(),
-        checked: false,
-        differs: None,
-        same_as: None,
-        pointers: Vec::new(),
-    };
+    let takes = CallParams::new(
+        CallKind::from_word(kind).unwrap(),
+        ParamSource::from_word(how).unwrap(),
+        params.map(str::to_owned),
+    );
     let calls = facts.surfaces.entry(CALLS.into()).or_default();
     lock::add(calls, name, &Fact::Call(takes), source());
 }

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde::Serialize;
 
 use nvabi_pipeline::known::display::{self, Ioctl};
-use nvabi_pipeline::model::{CALLS, DIRECTIONS, Facts, Takes, request_size};
+use nvabi_pipeline::model::{CALLS, CallKind, CallParams, DIRECTIONS, Facts, request_size};
 use nvabi_pipeline::spec::{Item, ItemKind, Spec};
 
 /// One call.
@@ -45,7 +45,7 @@ pub struct Listed {
     /// Whether the parameters may be left out.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub optional: bool,
-    /// How the parameters are known, or why they are not: see [`Takes::how`].
+    /// How the parameters are known, or why they are not: see [`CallParams::how`].
     #[serde(skip_serializing_if = "Option::is_none")]
     pub how: Option<String>,
     /// The call that this is another name of.
@@ -59,18 +59,18 @@ pub fn calls(facts: &Facts, kind: &str) -> Vec<Listed> {
     let all = facts.surfaces.get(CALLS).map_or(&empty, |surface| &surface.calls);
     let mut listed: Vec<Listed> = all
         .iter()
-        .filter(|(_, call)| call.takes.kind == kind)
+        .filter(|(_, call)| call.takes.kind.word() == kind)
         .map(|(name, call)| listed_call(facts, name, &call.takes))
         .collect();
     listed.sort_by(|a, b| (a.cmd, a.class, &a.name).cmp(&(b.cmd, b.class, &b.name)));
     listed
 }
 
-fn listed_call(facts: &Facts, name: &str, takes: &Takes) -> Listed {
+fn listed_call(facts: &Facts, name: &str, takes: &CallParams) -> Listed {
     let surface = "rm".to_owned();
     let number =
         facts.surfaces.get(&surface).and_then(|rm| unsigned(rm.constants.get(name)?.value));
-    let (cmd, class) = if takes.kind == "class" { (None, number) } else { (number, None) };
+    let (cmd, class) = if takes.kind == CallKind::Class { (None, number) } else { (number, None) };
     // What is no class of this driver has no parameters, whatever a header says of it.
     let params: Vec<String> = takes.params.iter().filter(|_| takes.is_mapped()).cloned().collect();
     Listed {
@@ -81,7 +81,7 @@ fn listed_call(facts: &Facts, name: &str, takes: &Takes) -> Listed {
         class,
         params,
         optional: takes.optional,
-        how: Some(takes.how.clone()),
+        how: Some(takes.how.word().to_owned()),
         same_as: takes.same_as.clone(),
         ..Listed::default()
     }

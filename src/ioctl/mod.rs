@@ -90,7 +90,7 @@ pub unsafe fn ioctl<C: Ioctl>(fd: BorrowedFd<'_>, params: &mut C::Params) -> io:
     // of a request that says none, `Call` promises that it takes no more than `C::Params`. The node and
     // the addresses in `params` are the caller's promise.
     let result = unsafe { libc::ioctl(fd.as_raw_fd(), C::REQUEST as _, params) };
-    told(result)
+    io_result(result)
 }
 
 /// Makes an ioctl whose argument is a value instead of an address.
@@ -109,11 +109,11 @@ pub unsafe fn ioctl_value<C: Ioctl<Params = ()>>(
 ) -> io::Result<c_int> {
     // SAFETY: the driver takes the argument as a number, as the caller promises, so none is used as an
     // address.
-    told(unsafe { libc::ioctl(fd.as_raw_fd(), C::REQUEST as _, value) })
+    io_result(unsafe { libc::ioctl(fd.as_raw_fd(), C::REQUEST as _, value) })
 }
 
 #[inline]
-fn told(result: c_int) -> io::Result<c_int> {
+fn io_result(result: c_int) -> io::Result<c_int> {
     match result {
         -1 => Err(io::Error::last_os_error()),
         result => Ok(result),

@@ -62,7 +62,7 @@ where
     C: Frontend + Accepts<P>,
 {
     // SAFETY: the parameters are as long as the request says; the rest is the caller's promise.
-    told(unsafe { escape(fd, C::NR, ptr::from_mut(params).cast(), size_of::<P>()) })
+    io_result(unsafe { escape(fd, C::NR, ptr::from_mut(params).cast(), size_of::<P>()) })
 }
 
 /// Makes an ioctl whose parameters are an array ([`Info::array`](crate::call::Info)): its length goes
@@ -82,7 +82,7 @@ where
 {
     const { assert!(C::INFO.array, "this ioctl takes one struct: `frontend` makes it") };
     // SAFETY: as in `frontend`.
-    told(unsafe { escape(fd, C::NR, params.as_mut_ptr().cast(), size_of_val(params)) })
+    io_result(unsafe { escape(fd, C::NR, params.as_mut_ptr().cast(), size_of_val(params)) })
 }
 
 /// Makes an ioctl of `/dev/nvidia-uvm`.
@@ -102,7 +102,7 @@ where
     C: Uvm + Accepts<P>,
 {
     // SAFETY: the driver knows the size by the request; the rest is the caller's promise.
-    told(unsafe { libc::ioctl(fd.as_raw_fd(), C::REQUEST as _, ptr::from_mut(params)) })
+    io_result(unsafe { libc::ioctl(fd.as_raw_fd(), C::REQUEST as _, ptr::from_mut(params)) })
 }
 
 /// `NV_ESC_RM_CONTROL`: the same in every driver.
@@ -208,7 +208,7 @@ const fn request(nr: u32, size: usize) -> u32 {
 }
 
 #[inline]
-fn told(result: c_int) -> io::Result<()> {
+fn io_result(result: c_int) -> io::Result<()> {
     match result {
         -1 => Err(io::Error::last_os_error()),
         _ => Ok(()),

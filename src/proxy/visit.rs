@@ -3,7 +3,9 @@
 use super::Error;
 use super::field::{self, Form, Place};
 use crate::Handle;
-use crate::call::{Accepts, Direction, FdRole, HandleRole, Info, Kind, Means, Pointer, RoleField};
+use crate::call::{
+    Accepts, Direction, FdRole, HandleMeaning, HandleRole, Info, Kind, Pointer, RoleField,
+};
 use crate::driver::{PlainRecord, Record};
 
 /// The parameters of a call as bytes, with what is known of them.
@@ -281,7 +283,7 @@ impl HandleField<'_> {
     }
 
     /// What it names.
-    pub fn means(&self) -> Means {
+    pub fn means(&self) -> HandleMeaning {
         self.role.means
     }
 

@@ -74,7 +74,7 @@ impl Forms {
         // SAFETY: the driver takes this size for this form; the rest is the caller's promise.
         unsafe { escape::call_bytes(fd, escape::ALLOC, bytes.0.as_mut_ptr(), form.size) }
             .map_err(|error| Failure::Errno(error.raw_os_error().unwrap_or_default()))?;
-        escape::made(escape::said(bytes.u32(form.status)))?;
+        escape::made(escape::status_result(bytes.u32(form.status)))?;
         Ok(Handle(bytes.u32(form.object)))
     }
 }

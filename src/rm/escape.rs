@@ -83,12 +83,12 @@ pub(super) unsafe fn status_call<P>(
     let result = unsafe { self::call(fd, call, params) };
     match result {
         Err(error) => Err(Failure::Errno(error.raw_os_error().unwrap_or_default())),
-        Ok(()) => said(status(params)),
+        Ok(()) => status_result(status(params)),
     }
 }
 
 /// What a status says.
-pub(super) fn said(status: u32) -> Result<(), Failure> {
+pub(super) fn status_result(status: u32) -> Result<(), Failure> {
     match NvStatus(status) {
         NvStatus::OK => Ok(()),
         status => Err(Failure::Status(status)),
@@ -328,10 +328,10 @@ mod tests {
 
     #[test]
     fn an_object_is_made_in_spite_of_a_warning() {
-        assert_eq!(made(said(0)), Ok(()));
-        assert_eq!(made(said(0x1_0006)), Ok(()));
+        assert_eq!(made(status_result(0)), Ok(()));
+        assert_eq!(made(status_result(0x1_0006)), Ok(()));
         let refused = Err(Failure::Status(NvStatus(0x51)));
-        assert_eq!(made(said(0x51)), refused);
+        assert_eq!(made(status_result(0x51)), refused);
         let broken = Err(Failure::Errno(libc::EFAULT));
         assert_eq!(made(broken), broken);
     }

@@ -94,12 +94,12 @@ pub struct Subcontext(Arc<Share>);
 struct Share {
     tsg: Tsg,
     space: AddressSpace,
-    seats: Mutex<Seats>,
+    seats: Mutex<SubcontextUse>,
 }
 
 /// The channels of a subcontext that are open.
 #[derive(Debug, Default)]
-struct Seats {
+struct SubcontextUse {
     veid: u32,
     taken: usize,
 }
@@ -108,7 +108,7 @@ impl Subcontext {
     /// A subcontext that runs beside others of its group. Before r36 all channels of a group are in
     /// the one that every group has.
     pub fn new(tsg: &Tsg, space: &AddressSpace) -> Self {
-        let seats = Mutex::new(Seats::default());
+        let seats = Mutex::new(SubcontextUse::default());
         Self(Arc::new(Share { tsg: tsg.clone(), space: space.clone(), seats }))
     }
 
@@ -124,7 +124,7 @@ impl Subcontext {
     }
 
     /// Nothing is left half done when a thread that holds these panics.
-    fn seats(&self) -> MutexGuard<'_, Seats> {
+    fn seats(&self) -> MutexGuard<'_, SubcontextUse> {
         self.0.seats.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -133,7 +133,7 @@ impl Subcontext {
     }
 
     /// The number for a channel: made for the first.
-    fn number(&self, seats: &Seats) -> Result<u32> {
+    fn number(&self, seats: &SubcontextUse) -> Result<u32> {
         if seats.taken > 0 || !self.is_numbered() {
             return Ok(seats.veid);
         }
@@ -160,13 +160,13 @@ impl Subcontext {
 
 /// A channel's fd and its place in a subcontext.
 #[derive(Debug)]
-struct Seat {
+struct BoundChannel {
     /// There until it is dropped.
     fd: Option<OwnedFd>,
     subcontext: Subcontext,
 }
 
-impl Seat {
+impl BoundChannel {
     fn take(subcontext: &Subcontext) -> Result<Self> {
         let Share { tsg, space, .. } = &*subcontext.0;
         let fd = open(space.device())?;
@@ -179,7 +179,7 @@ impl Seat {
             }
             return Err(error);
         }
-        *seats = Seats { veid, taken: seats.taken + 1 };
+        *seats = SubcontextUse { veid, taken: seats.taken + 1 };
         drop(seats);
         Ok(Self { fd: Some(fd), subcontext: subcontext.clone() })
     }
@@ -193,7 +193,7 @@ impl Seat {
     }
 }
 
-impl Drop for Seat {
+impl Drop for BoundChannel {
     fn drop(&mut self) {
         // Nobody may be given the number between the last close and the count that says so.
         let mut seats = self.subcontext.seats();
@@ -289,7 +289,7 @@ impl Default for ChannelOptions {
 ///
 /// The channel itself goes first, then what it used.
 pub struct Channel {
-    seat: Seat,
+    seat: BoundChannel,
     gpfifo: Mapping,
     userd: Mapping,
     notifier: Mapping,
@@ -329,7 +329,7 @@ impl Channel {
         }
         let space = subcontext.address_space();
         let device = space.device();
-        let seat = Seat::take(subcontext)?;
+        let seat = BoundChannel::take(subcontext)?;
         let fd = seat.fd();
         stop_watchdog(fd)?;
         let memory = [

@@ -1,6 +1,6 @@
-//! The desktop's resource manager, as far as a Jetson has something in its place.
+//! The x86 driver's resource manager, as far as a Jetson has something in its place.
 //!
-//! Programs that are written for the desktop make objects by class and ask them by command. Which
+//! Programs that are written for the x86 driver make objects by class and ask them by command. Which
 //! class or command is what here stands in the spec ([`abi::SUBSTITUTES`](super::abi)); this file
 //! says how each of those few actions is done. What the spec does not name is
 //! [`ErrorKind::Unsupported`], with its number.
@@ -15,7 +15,7 @@ use super::devfreq::Boost;
 use super::device::Device;
 use super::error::{Error, ErrorKind, Result};
 use super::push::Subchannel;
-use crate::call::{Kind, Substitute};
+use crate::call::{AllocAction, ControlAction, Substitute, SubstituteAction};
 use crate::{Handle, P64};
 
 /// Objects by handle, as the desktop's clients name them.
@@ -74,22 +74,21 @@ impl Rm {
         class: u32,
         options: &AllocOptions,
     ) -> Result<()> {
-        let substitute = substitute(Kind::Class, class)?;
+        let action = alloc_action(class)?;
         if handle.0 == 0 || self.objects.contains_key(&handle.0) {
             return Err(Error::invalid(format!("handle {:#x} is taken", handle.0)));
         }
         if parent.0 != 0 && !self.objects.contains_key(&parent.0) {
             return Err(Error::invalid(format!("there is no object {:#x}", parent.0)));
         }
-        let object = match substitute.action {
-            "container" => Object::Container,
-            "address-space" => Object::Space(self.space(options)?),
-            "group" => Object::Group(Tsg::new(&self.device)?),
-            "subcontext" => Object::Share(self.share(parent, options)?),
-            "channel" => Object::Channel(Box::new(self.new_channel(parent, options)?)),
-            "compute" => self.engine(parent, Subchannel::Compute, class)?,
-            "copy" => self.engine(parent, Subchannel::Copy, class)?,
-            _ => return Err(unsupported(substitute)),
+        let object = match action {
+            AllocAction::Container => Object::Container,
+            AllocAction::AddressSpace => Object::Space(self.space(options)?),
+            AllocAction::Group => Object::Group(Tsg::new(&self.device)?),
+            AllocAction::Subcontext => Object::Share(self.share(parent, options)?),
+            AllocAction::Channel => Object::Channel(Box::new(self.new_channel(parent, options)?)),
+            AllocAction::Compute => self.engine(parent, Subchannel::Compute, class)?,
+            AllocAction::Copy => self.engine(parent, Subchannel::Copy, class)?,
         };
         self.objects.insert(handle.0, Entry { parent: parent.0, object });
         Ok(())
@@ -127,24 +126,23 @@ impl Rm {
     ///
     /// Addresses in the struct are those of memory that the desktop's driver could write.
     pub unsafe fn control(&mut self, handle: Handle, cmd: u32, params: &mut [u8]) -> Result<()> {
-        let substitute = substitute(Kind::Control, cmd)?;
+        let (name, action) = control_action(cmd)?;
         if !self.objects.contains_key(&handle.0) {
             return Err(Error::invalid(format!("there is no object {:#x}", handle.0)));
         }
-        match substitute.action {
-            "nothing" => Ok(()),
-            "boost" => self.boost(view(params, substitute)?),
-            "token" => {
-                let asked: &mut TokenParams = view(params, substitute)?;
+        match action {
+            ControlAction::Nothing => Ok(()),
+            ControlAction::Boost => self.boost(view(params, name)?),
+            ControlAction::Token => {
+                let asked: &mut TokenParams = view(params, name)?;
                 asked.workSubmitToken = self.channel(handle)?.work_submit_token();
                 Ok(())
             }
-            // SAFETY: the caller's promise.
-            "gr-info" => unsafe { self.gr_info(view(params, substitute)?) },
-            // SAFETY: the caller's promise.
-            "class-list" => unsafe { self.class_list(view(params, substitute)?) },
-            "uuid" => self.uuid(view(params, substitute)?),
-            _ => Err(unsupported(substitute)),
+            // SAFETY: the caller promises that the driver could write the list in `params`.
+            ControlAction::GrInfo => unsafe { self.gr_info(view(params, name)?) },
+            // SAFETY: the caller promises that the driver could write the list in `params`.
+            ControlAction::ClassList => unsafe { self.class_list(view(params, name)?) },
+            ControlAction::Uuid => self.uuid(view(params, name)?),
         }
     }
 
@@ -244,10 +242,11 @@ impl Rm {
     unsafe fn gr_info(&self, asked: &mut GrInfoParams) -> Result<()> {
         for at in 0..asked.grInfoListSize as usize {
             let entry = (asked.grInfoList.0 as *mut GrInfo).wrapping_add(at);
-            // SAFETY: the caller's promise; entries need not be aligned.
+            // SAFETY: the caller promises that the list may be written, so `grInfoListSize` entries of it
+            // are mapped; entries need not be aligned.
             let GrInfo { index, .. } = unsafe { entry.read_unaligned() };
             let data = self.gr_value(index)?;
-            // SAFETY: as above.
+            // SAFETY: the same entry, which the caller promises may be written.
             unsafe { entry.write_unaligned(GrInfo { index, data }) };
         }
         Ok(())
@@ -289,7 +288,8 @@ impl Rm {
             let room = asked.numClasses as usize;
             for (at, class) in classes.iter().take(room).enumerate() {
                 let place = (asked.classList.0 as *mut u32).wrapping_add(at);
-                // SAFETY: the caller's promise; the list need not be aligned.
+                // SAFETY: the caller promises that the list may be written, and `take` stops at its
+                // `numClasses` entries; it need not be aligned.
                 unsafe { place.write_unaligned(*class) };
             }
             asked.numClasses = classes.len().min(room) as u32;
@@ -339,31 +339,39 @@ fn spelled(uuid: &[u8; 16]) -> Vec<u8> {
     text.into_bytes()
 }
 
-/// What the spec puts in the place of a class or a command.
-fn substitute(kind: Kind, number: u32) -> Result<&'static Substitute> {
-    let found = SUBSTITUTES.iter().find(|one| one.kind == kind && one.number == number);
-    found.ok_or_else(|| {
-        let what = if kind == Kind::Class { "class" } else { "command" };
-        let message = format!("a Jetson has nothing in the place of {what} {number:#x}");
-        Error::new(ErrorKind::Unsupported, message)
-    })
+/// What the spec has in the place of a class.
+fn alloc_action(class: u32) -> Result<AllocAction> {
+    let action = |one: &Substitute| match one.action {
+        SubstituteAction::Alloc(action) if one.number == class => Some(action),
+        _ => None,
+    };
+    SUBSTITUTES.iter().find_map(action).ok_or_else(|| unsupported("class", class))
 }
 
-fn unsupported(substitute: &Substitute) -> Error {
-    let Substitute { name, action, .. } = substitute;
-    let message = format!("the spec puts `{action}` in the place of {name}, which is not known");
+/// What the spec has in the place of a command, and the command's name.
+fn control_action(cmd: u32) -> Result<(&'static str, ControlAction)> {
+    let action = |one: &Substitute| match one.action {
+        SubstituteAction::Control(action) if one.number == cmd => Some((one.name, action)),
+        _ => None,
+    };
+    SUBSTITUTES.iter().find_map(action).ok_or_else(|| unsupported("command", cmd))
+}
+
+fn unsupported(what: &str, number: u32) -> Error {
+    let message = format!("a Jetson has nothing in the place of {what} {number:#x}");
     Error::new(ErrorKind::Unsupported, message)
 }
 
 /// The bytes as the struct that a command takes.
-fn view<'p, T: Params>(params: &'p mut [u8], substitute: &Substitute) -> Result<&'p mut T> {
+fn view<'p, T: Params>(params: &'p mut [u8], name: &str) -> Result<&'p mut T> {
     let count = params.len();
     let pointer = params.as_mut_ptr().cast::<T>();
     if count != size_of::<T>() || !pointer.is_aligned() {
-        let (name, size) = (substitute.name, size_of::<T>());
+        let size = size_of::<T>();
         return Err(Error::invalid(format!("{name} takes {size} aligned bytes, not {count}")));
     }
-    // SAFETY: they are as many and aligned, whatever they are is a value, and they are borrowed.
+    // SAFETY: size and alignment were just compared, `Params` promises that any bytes are a value, and
+    // the borrow of `params` is handed on.
     Ok(unsafe { &mut *pointer })
 }
 
@@ -381,7 +389,8 @@ macro_rules! params {
         #[repr(C)]
         #[allow(non_snake_case)]
         struct $name { $($field: $ty),* }
-        // SAFETY: it is made of integers.
+        // SAFETY: its fields are integers, `P64`, which is one, and structs of these, of which any bytes are
+        // a value.
         unsafe impl Params for $name {}
     )*};
 }
@@ -405,26 +414,14 @@ params! {
 mod tests {
     use super::*;
 
-    /// Every action that the spec names is one that is done above.
-    #[test]
-    fn every_action_is_known() {
-        let classes =
-            ["container", "address-space", "group", "subcontext", "channel", "compute", "copy"];
-        let commands = ["nothing", "boost", "token", "gr-info", "class-list", "uuid"];
-        for one in SUBSTITUTES {
-            let known: &[&str] = if one.kind == Kind::Class { &classes } else { &commands };
-            assert!(known.contains(&one.action), "{}: {}", one.name, one.action);
-        }
-        assert_eq!(SUBSTITUTES.len(), 18);
-    }
-
     #[test]
     fn what_the_spec_does_not_name_is_refused_by_number() {
-        let error = substitute(Kind::Class, 0xcafe).unwrap_err();
+        let error = alloc_action(0xcafe).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Unsupported);
         assert!(error.to_string().contains("class 0xcafe"), "{error}");
         // A command's number is not a class's.
-        assert!(substitute(Kind::Control, 0x80).is_err());
+        assert_eq!(alloc_action(0x80).unwrap(), AllocAction::Container);
+        assert!(control_action(0x80).is_err());
     }
 
     #[test]
@@ -437,11 +434,12 @@ mod tests {
 
     #[test]
     fn bytes_that_are_too_few_are_refused() {
-        let of = substitute(Kind::Control, 0x2080_200a).unwrap();
+        let (name, action) = control_action(0x2080_200a).unwrap();
+        assert_eq!(action, ControlAction::Boost);
         let mut bytes = [0_u64; 1];
         // SAFETY: they are bytes of an array of our own.
         let bytes = unsafe { std::slice::from_raw_parts_mut(bytes.as_mut_ptr().cast::<u8>(), 7) };
-        let refused = view::<BoostParams>(bytes, of).map(|_| ()).unwrap_err();
+        let refused = view::<BoostParams>(bytes, name).map(|_| ()).unwrap_err();
         assert!(refused.to_string().contains("takes 8 aligned bytes, not 7"), "{refused}");
     }
 }

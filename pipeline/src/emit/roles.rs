@@ -5,7 +5,7 @@ use super::plan::{Def, DefId, Look, Param, Plan, Planner};
 use super::types::{self, Element, Named};
 use crate::lock::Fact;
 use crate::model::{self, RecordKind, split_array};
-use crate::spec::{Item, ItemKind, Means};
+use crate::spec::{HandleMeaning, Item, ItemKind};
 
 /// The roles of a call. What the spec says and needs nothing of the tag is left in its item.
 #[derive(Debug, PartialEq, Eq)]
@@ -82,7 +82,7 @@ pub(super) struct Pointer {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Handle {
     pub(super) field: Field,
-    pub(super) means: Means,
+    pub(super) means: HandleMeaning,
     pub(super) when: Option<When>,
 }
 
@@ -380,11 +380,11 @@ impl<'a> Resolver<'a, '_, '_> {
             let named = own.next().map(|(_, means)| *means);
             let named = named.or_else(|| self.look.spec.handles.get(&leaf.name).copied());
             let means = match leaf.element {
-                Element::Handle => named.unwrap_or(Means::Object),
+                Element::Handle => named.unwrap_or(HandleMeaning::Object),
                 Element::Int { size: 4, .. } => named?,
                 _ => return None,
             };
-            if means == Means::None {
+            if means == HandleMeaning::None {
                 return None;
             }
             let when = self.when(leaf.when.as_ref(), forms);

@@ -11,7 +11,7 @@ use super::{Group, Options, ident, path};
 use crate::globs::Globs;
 use crate::lock::Fact;
 use crate::model::builtin;
-use crate::spec::{Direction, ItemKind, Named, Spec, Substitute};
+use crate::spec::{Direction, ItemKind, Named, Spec, Substitute, SubstituteAction};
 
 /// A call: a type without values that names its number and parameters.
 ///
@@ -290,7 +290,7 @@ fn handles(handles: &[Handle]) -> String {
         let Handle { field, means, when } = handle;
         let (field, when) = (self::field(field), self::when(when.as_ref()));
         format!(
-            "nvabi::call::HandleRole {{ field: {field}, means: nvabi::call::Means::{means:?}, \
+            "nvabi::call::HandleRole {{ field: {field}, means: nvabi::call::HandleMeaning::{means:?}, \
              when: {when} }}"
         )
     };
@@ -369,23 +369,27 @@ pub(super) fn abi(text: &mut String, plan: &Plan<'_>, options: Options<'_>) {
     text.push_str("] }\n};\n");
 }
 
-/// What stands for the resource manager's classes and commands: as the newest of the specs says.
+/// What is done in the place of the resource manager's classes and commands: as the newest of the specs
+/// has it.
 pub(super) fn substitutes(text: &mut String, specs: &[&Spec], nvabi: &str) {
     let Some(spec) = specs.last().filter(|spec| !spec.substitutes.is_empty()) else { return };
     let _ = writeln!(
         text,
-        "/// What stands for the classes and commands of the desktop's resource manager.\n\
-         pub static SUBSTITUTES: &[{nvabi}::call::Substitute] = &["
+        "/// What is done in the place of the classes and commands of the x86 driver.\n\
+         pub static SUBSTITUTES: &[{nvabi}::call::Substitute] = {{\n\
+         use {nvabi}::call::{{AllocAction, ControlAction, Substitute, SubstituteAction}};\n&["
     );
-    for Substitute { kind, name, number, action } in &spec.substitutes {
-        let kind = trait_name(*kind);
+    for Substitute { name, number, action } in &spec.substitutes {
+        let action = match action {
+            SubstituteAction::Alloc(action) => format!("Alloc(AllocAction::{action:?})"),
+            SubstituteAction::Control(action) => format!("Control(ControlAction::{action:?})"),
+        };
         let _ = writeln!(
             text,
-            "{nvabi}::call::Substitute {{ name: {name:?}, kind: {nvabi}::call::Kind::{kind}, \
-             number: {number:#x}, action: {action:?} }},"
+            "Substitute {{ name: {name:?}, number: {number:#x}, action: SubstituteAction::{action} }},"
         );
     }
-    text.push_str("];\n");
+    text.push_str("]\n};\n");
 }
 
 /// The items of a driver by name, each with the tags at which its layout changes.

@@ -9,19 +9,19 @@ pub mod display;
 use std::collections::HashMap;
 
 use crate::lock::{Fact, History, Lock, state_at};
-use crate::model::{CALLS, Takes};
+use crate::model::{CALLS, CallKind, CallParams};
 use crate::spec::{Item, ItemKind, Named, Spec, SpecPlace};
 
 /// Whether the driver has it: a class that its resource list lacks is a name in a header.
-pub fn is_told(takes: &Takes) -> bool {
-    takes.is_mapped() || takes.kind != "class"
+pub fn is_told(takes: &CallParams) -> bool {
+    takes.is_mapped() || takes.kind != CallKind::Class
 }
 
 /// Which table a command or class is of.
-pub fn kind(takes: &Takes) -> ItemKind {
-    match takes.kind.as_str() {
-        "class" => ItemKind::Class,
-        _ => ItemKind::Control,
+pub fn kind(takes: &CallParams) -> ItemKind {
+    match takes.kind {
+        CallKind::Class => ItemKind::Class,
+        CallKind::Command => ItemKind::Control,
     }
 }
 
@@ -62,7 +62,7 @@ fn tags_of(lock: &Lock, spec: &Spec) -> Vec<usize> {
     (0..lock.tags.len()).filter(|i| lock.tags[*i].tag.branch() == spec.driver).collect()
 }
 
-type Wanted<'w> = dyn Fn(&str, &Takes) -> bool + 'w;
+type Wanted<'w> = dyn Fn(&str, &CallParams) -> bool + 'w;
 
 fn with_calls(lock: &Lock, spec: &Spec, wanted: &Wanted<'_>) -> Spec {
     let mut spec = spec.clone();

@@ -3,7 +3,7 @@
 //! pointers of those.
 
 use super::{Leaf, Linter, plain};
-use crate::model::{CALLS, Embedded, Takes};
+use crate::model::{CALLS, CallKind, CallParams, Embedded, ParamSource};
 use crate::spec::{Direction, Item, ItemKind, Pointer};
 
 impl<'a> Linter<'a> {
@@ -16,10 +16,10 @@ impl<'a> Linter<'a> {
     }
 
     /// What the driver's tables say of a command or class.
-    fn told(&self, item: &Item) -> Option<&'a Takes> {
+    fn told(&self, item: &Item) -> Option<&'a CallParams> {
         let kind = match item.kind {
-            ItemKind::Control => "command",
-            ItemKind::Class => "class",
+            ItemKind::Control => CallKind::Command,
+            ItemKind::Class => CallKind::Class,
             _ => return None,
         };
         let facts = self.facts;
@@ -27,7 +27,7 @@ impl<'a> Linter<'a> {
         Some(&call.takes).filter(|takes| takes.kind == kind && takes.is_mapped())
     }
 
-    fn parameters(&mut self, item: &Item, takes: &Takes) {
+    fn parameters(&mut self, item: &Item, takes: &CallParams) {
         let resolved = |name: &str| match self.record(name) {
             Some((_, name, _)) => name.to_owned(),
             None => name.to_owned(),
@@ -39,11 +39,11 @@ impl<'a> Linter<'a> {
         };
         if !fits {
             let theirs = theirs.map_or("no parameters".to_owned(), |ty| format!("`{ty}`"));
-            let how = match takes.how.as_str() {
-                "list" => "its resource list",
-                "table" => "its table of exported methods",
-                "finn" => "its number's message id",
-                how => how,
+            let how = match takes.how {
+                ParamSource::List => "its resource list",
+                ParamSource::Table => "its table of exported methods",
+                ParamSource::Finn => "its number's message id",
+                how => how.word(),
             };
             let message = format!("`{}` takes {theirs}, as the driver has it in {how}", item.name);
             let place = item.params.first().map_or(&item.place, |named| &named.place);

@@ -21,7 +21,8 @@ pub use folder::{
 };
 
 use crate::model::{
-    Alias, BitRange, Call, Constant, Enum, Facts, Field, Record, RecordKind, Source, Surface, Takes,
+    Alias, BitRange, Call, CallParams, Constant, Enum, Facts, Field, Record, RecordKind, Source,
+    Surface,
 };
 use crate::tag::Tag;
 
@@ -115,7 +116,7 @@ pub enum Fact {
         size: u64,
     },
     /// What a call takes.
-    Call(Takes),
+    Call(CallParams),
     /// An integer constant.
     Constant(i128),
     /// Bits `high:low`.

@@ -29,7 +29,7 @@ use std::sync::Arc;
 use memchr::memchr;
 
 use super::{Fact, Header, History, ItemKind, LockedTag, Placed, State, state_at};
-use crate::model::{Bits, Embedded, Field, RecordKind, Takes, hex};
+use crate::model::{Bits, CallKind, CallParams, Embedded, Field, ParamSource, RecordKind, hex};
 
 pub(super) const MAGIC: &str = "nvabi-lock 1";
 
@@ -827,7 +827,7 @@ fn parse_number(text: &str) -> Result<i128, String> {
 
 /// `command/finn @12 TYPE checked *list:count:T:in`: kind, how it is known, line, type or `-`, and
 /// what else is so, the pointers last.
-fn print_call(text: &mut String, call: &Takes, line: u32) {
+fn print_call(text: &mut String, call: &CallParams, line: u32) {
     let params = call.params.as_deref().unwrap_or("-");
     let _ = write!(text, "{}/{} @{line} {params}", call.kind, call.how);
     for (said, word) in [(call.optional, "optional"), (call.checked, "checked")] {
@@ -842,20 +842,15 @@ fn print_call(text: &mut String, call: &Takes, line: u32) {
     text.push('\n');
 }
 
-fn parse_call(known: &str, rest: &str) -> Result<Takes, String> {
+fn parse_call(known: &str, rest: &str) -> Result<CallParams, String> {
     let (kind, how) = known.split_once('/').ok_or("a call is `kind/how`")?;
     let mut words = rest.split(' ');
     let params = words.next().filter(|word| !word.is_empty()).ok_or("a type or `-` is needed")?;
-    let mut call = Takes {
-        kind: kind.to_owned(),
-        params: (params != "-").then(|| params.to_owned()),
-        optional: false,
-        how: how.to_owned(),
-        checked: false,
-        differs: None,
-        same_as: None,
-        pointers: Vec::new(),
-    };
+    let kind = CallKind::from_word(kind)
+        .ok_or_else(|| format!("expected `command` or `class`, found `{kind}`"))?;
+    let how = ParamSource::from_word(how)
+        .ok_or_else(|| format!("`{how}` is no way to know a call's parameters"))?;
+    let mut call = CallParams::new(kind, how, (params != "-").then(|| params.to_owned()));
     for word in words {
         match (word, word.split_at_checked(1)) {
             ("optional", _) => call.optional = true,

@@ -6,7 +6,7 @@ use std::ops::Range;
 use super::history::{Surface, at};
 use nvabi_pipeline::known::{self, display};
 use nvabi_pipeline::lock::{Fact, Lock};
-use nvabi_pipeline::model::Takes;
+use nvabi_pipeline::model::{CallParams, ParamSource};
 use nvabi_pipeline::spec::{Direction, Item, ItemKind, Pointer, Spec};
 
 /// A call and its states in tag order.
@@ -126,7 +126,12 @@ fn of_spec<'a>(item: &'a Item, tag: usize, surfaces: &[Surface<'_>]) -> State<'a
     }
 }
 
-fn of_lock<'a>(call: &'a Takes, name: &str, tag: usize, surfaces: &[Surface<'_>]) -> State<'a> {
+fn of_lock<'a>(
+    call: &'a CallParams,
+    name: &str,
+    tag: usize,
+    surfaces: &[Surface<'_>],
+) -> State<'a> {
     State {
         tags: tag..tag + 1,
         number: number(name, tag, surfaces),
@@ -155,18 +160,17 @@ const NAMED: &str = "a type has the name of the call";
 const UNKNOWN: &str = "nothing says what it takes";
 
 /// For a person: where the parameters are known from, and what else is.
-fn how(call: &Takes) -> String {
-    let how = match call.how.as_str() {
-        "finn" => "the header names the struct",
-        "table" => "from the driver's table of methods",
-        "name" => NAMED,
-        "null" => "the driver looks at no parameters",
-        "list" => "from the driver's list of classes",
-        "no-evidence" => UNKNOWN,
-        "no-type" => "the type is in no header",
-        "no-constant" => "the number is no constant of the headers",
-        "no-resource" => "not in the driver's list of classes",
-        other => other,
+fn how(call: &CallParams) -> String {
+    let how = match call.how {
+        ParamSource::Finn => "the header names the struct",
+        ParamSource::Table => "from the driver's table of methods",
+        ParamSource::Name => NAMED,
+        ParamSource::Null => "the driver looks at no parameters",
+        ParamSource::List => "from the driver's list of classes",
+        ParamSource::NoEvidence => UNKNOWN,
+        ParamSource::NoType => "the type is in no header",
+        ParamSource::NoConstant => "the number is no constant of the headers",
+        ParamSource::NoResource => "not in the driver's list of classes",
     };
     let mut words = vec![how.to_owned()];
     if call.checked {

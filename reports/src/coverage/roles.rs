@@ -9,7 +9,7 @@ use serde::Deserialize;
 
 use super::{Known, Row, Table};
 use nvabi_pipeline::model::{Record, Surface, split_array};
-use nvabi_pipeline::spec::{Disputed, Item, Means, TakenFor};
+use nvabi_pipeline::spec::{Disputed, HandleMeaning, Item, TakenFor};
 
 /// A struct as the other project writes it.
 #[derive(Debug, Clone, Deserialize)]
@@ -160,7 +160,8 @@ impl Known<'_> {
         let is = |named: &nvabi_pipeline::spec::Named| named.name.replace("[]", "") == path;
         let own = item.handles.iter().find(|(field, _)| is(field)).map(|(_, means)| *means);
         let means = own.or_else(|| self.spec?.handles.get(name).copied());
-        let is_object = means.is_some_and(|means| !matches!(means, Means::Class | Means::None));
+        let is_object =
+            means.is_some_and(|means| !matches!(means, HandleMeaning::Class | HandleMeaning::None));
         if item.fds.iter().any(is) {
             Role::Fd
         } else if item.pointers.iter().any(|pointer| is(&pointer.field)) {

@@ -6,7 +6,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::{Class, Diff, FieldChange, Instead, RecordChange, Role, Scope, Side, TypeChange};
 use nvabi_pipeline::lock::{Fact, add};
-use nvabi_pipeline::model::{Bits, Facts, Field, RecordKind, Source, Surface, Takes};
+use nvabi_pipeline::model::{
+    Bits, CallKind, CallParams, Facts, Field, ParamSource, RecordKind, Source, Surface,
+};
 use nvabi_pipeline::spec::{ItemKind, Spec};
 
 fn spec(items: &str) -> Spec {
@@ -68,16 +70,11 @@ impl Driver {
 
     /// A command or class, as the driver's sources tell of it.
     fn call(self, name: &str, number: i128, kind: &str, how: &str, params: Option<&str>) -> Self {
-        let takes = Takes {
-            kind: kind.to_owned(),
-            params: params.map(str::to_owned),
-            optional: false,
-            how: how.to_owned(),
-            checked: false,
-            differs: None,
-            same_as: None,
-            pointers: Vec::new(),
-        };
+        let takes = CallParams::new(
+            CallKind::from_word(kind).unwrap(),
+            ParamSource::from_word(how).unwrap(),
+            params.map(str::to_owned),
+        );
         self.constant(name, number).with(name, &Fact::Call(takes))
     }
 
