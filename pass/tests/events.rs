@@ -512,7 +512,7 @@ fn observed(ptx: &str, kernel: &str) -> Vec<(u8, u32, u32, Option<u64>)> {
             EventKind::Atomic { old, .. } => (ATOMIC, Some(old)),
             _ => return None,
         };
-        Some((kind, event.place.line, event.mask, value))
+        Some((kind, event.location.line, event.mask, value))
     };
     report.events[0].events.iter().filter_map(seen).collect()
 }

@@ -208,7 +208,7 @@ impl Device {
         }
         let linked = program::link(&units)?;
         let mut variables = Vec::new();
-        let loaded = self.place(&units, &linked, &mut variables);
+        let loaded = self.location(&units, &linked, &mut variables);
         if loaded.is_err() {
             self.free_all(&variables);
         }
@@ -225,7 +225,7 @@ impl Device {
     }
 
     /// Allocates the variables of a program, decodes it, and writes what they start with.
-    fn place(
+    fn location(
         &mut self,
         units: &[Unit<'_>],
         linked: &Linked<'_, '_>,

@@ -3,9 +3,9 @@
 use std::fmt;
 use std::sync::Arc;
 
-/// A place in the source of a kernel.
+/// Where code is in the source of a kernel.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
-pub struct Place {
+pub struct SourceLocation {
     /// Path of the source as the compiler wrote it; none without line tables.
     pub file: Option<Arc<str>>,
     /// Line, from 1; 0 without line tables.
@@ -18,8 +18,8 @@ pub struct Place {
     pub unit: Option<Arc<str>>,
 }
 
-impl Place {
-    /// The place in the source, which is the same for all copies that the compiler made of the code.
+impl SourceLocation {
+    /// The location in the source alone, the same for all copies that the compiler made of the code.
     pub(crate) fn in_source(&self) -> Self {
         match self.file {
             Some(_) => Self { ptx_line: 0, unit: None, ..self.clone() },
@@ -28,7 +28,7 @@ impl Place {
     }
 }
 
-impl fmt::Display for Place {
+impl fmt::Display for SourceLocation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let unit = self.unit.as_ref().map_or(String::new(), |unit| format!("{unit}, "));
         match &self.file {
@@ -98,7 +98,7 @@ pub struct Finding {
     /// Index of the thread in its block.
     pub thread: [u32; 3],
     /// Where the thread was.
-    pub place: Place,
+    pub location: SourceLocation,
     /// The particulars: addresses, lanes, the other thread of a race and where that was.
     pub message: String,
     /// How often it was seen.
@@ -111,7 +111,7 @@ impl fmt::Display for Finding {
         write!(
             f,
             "{}: {}: kernel {}, block {}, thread {}: {}",
-            self.place,
+            self.location,
             self.kind,
             self.kernel,
             triple(self.block),
@@ -168,7 +168,7 @@ pub struct Event {
     /// The lanes that were active.
     pub mask: u32,
     /// Where.
-    pub place: Place,
+    pub location: SourceLocation,
 }
 
 /// The events of one warp, in its order.

@@ -95,7 +95,7 @@ fn masks_are_those_of_lanes_that_run_alone() {
             }
             let mut got: HashMap<(u32, &str), Vec<u32>> = HashMap::new();
             for event in &warp.events {
-                let line = event.place.line;
+                let line = event.location.line;
                 let mut note = |kind, mask| got.entry((line, kind)).or_default().push(mask);
                 match &event.kind {
                     EventKind::Branch { taken } => {

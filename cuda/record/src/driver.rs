@@ -297,7 +297,7 @@ impl Driver {
     }
 
     /// Whether all before the event is done.
-    pub(crate) fn done(&self, event: Handle) -> Result<bool> {
+    pub(crate) fn is_done(&self, event: Handle) -> Result<bool> {
         match call!(self, event_query, "cuEventQuery", event) {
             Ok(()) => Ok(true),
             Err(Failure { status: Some(NOT_READY), .. }) => Ok(false),

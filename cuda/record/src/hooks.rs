@@ -54,7 +54,7 @@ unsafe extern "C" {
 }
 
 /// What to answer with where a program asks for `name` and CUDA has `found`.
-fn instead(name: &CStr, found: *mut c_void) -> *mut c_void {
+fn hook_for(name: &CStr, found: *mut c_void) -> *mut c_void {
     match hook(name) {
         Some((here, real)) if !found.is_null() => {
             if here != found {
@@ -77,11 +77,11 @@ pub(crate) unsafe extern "C" fn dlsym(library: *mut c_void, name: *const c_char)
         return found;
     }
     // SAFETY: not null, so that by dlsym(3) it is a string, which stays during the call.
-    instead(unsafe { CStr::from_ptr(name) }, found)
+    hook_for(unsafe { CStr::from_ptr(name) }, found)
 }
 
 /// The real function behind a hook.
-fn behind(hook: &AtomicPtr<c_void>, name: &CStr) -> *mut c_void {
+fn real_function(hook: &AtomicPtr<c_void>, name: &CStr) -> *mut c_void {
     let known = hook.load(Ordering::Relaxed);
     if !known.is_null() {
         return known;
@@ -100,7 +100,7 @@ macro_rules! hooks {
     ($($symbol:ident $text:literal ($($argument:ident: $kind:ty),*) $body:expr;)*) => {
         /// The functions behind the hooks, once they are known.
         #[allow(non_upper_case_globals)]
-        mod behind {
+        mod real_functions {
             use super::*;
             $(pub(super) static $symbol: AtomicPtr<c_void> = AtomicPtr::new(ptr::null_mut());)*
         }
@@ -113,7 +113,7 @@ macro_rules! hooks {
             #[allow(non_snake_case)]
             unsafe extern "C" fn $symbol($($argument: $kind),*) -> Status {
                 type Real = unsafe extern "C" fn($($kind),*) -> Status;
-                let real = behind(&behind::$symbol, $text);
+                let real = real_function(&real_functions::$symbol, $text);
                 if real.is_null() {
                     return NOT_INITIALIZED;
                 }
@@ -128,7 +128,7 @@ macro_rules! hooks {
 
         fn hook(name: &CStr) -> Option<(*mut c_void, &'static AtomicPtr<c_void>)> {
             $(if name == $text {
-                return Some(($symbol as *mut c_void, &behind::$symbol));
+                return Some(($symbol as *mut c_void, &real_functions::$symbol));
             })*
             None
         }
@@ -272,6 +272,6 @@ unsafe fn answer(
     let full = if hook(&full).is_some() { &full } else { name };
     // SAFETY: not null, and the program passed it for "Location to return the function pointer"; the call
     // succeeded, so that CUDA wrote a pointer there, which may be written over until this call returns.
-    unsafe { function.write(instead(full, function.read())) };
+    unsafe { function.write(hook_for(full, function.read())) };
     status
 }

@@ -115,7 +115,7 @@ struct Recorder {
     pending: VecDeque<Pending>,
     free: Vec<Memory>,
     copies: HashMap<usize, Handle>,
-    said: HashSet<String>,
+    printed: HashSet<String>,
 }
 
 // SAFETY: what is not `Send` of itself are handles of CUDA, which are never dereferenced here. The driver takes
@@ -138,7 +138,7 @@ fn state() -> MutexGuard<'static, State> {
             Ok(Some(recorder)) => State::On(Box::new(recorder)),
             Ok(None) => State::Off,
             Err(why) => {
-                say(&why);
+                print_message(&why);
                 State::Off
             }
         };
@@ -146,7 +146,7 @@ fn state() -> MutexGuard<'static, State> {
     state
 }
 
-fn say(message: &str) {
+fn print_message(message: &str) {
     eprintln!("nvabi: {message}");
 }
 
@@ -181,7 +181,7 @@ pub(crate) fn library_kernel(kernel: Handle) {
 /// A module or a context goes: what was recorded with it has to be fetched before.
 pub(crate) fn unload(call: &dyn Fn() -> Status) -> Status {
     if let State::On(recorder) = &mut *state() {
-        recorder.aside(Recorder::forget);
+        recorder.outside_captures(Recorder::forget);
     }
     call()
 }
@@ -190,9 +190,9 @@ pub(crate) fn unload(call: &dyn Fn() -> Status) -> Status {
 extern "C" fn finish() {
     let mut state = STATE.lock().unwrap_or_else(PoisonError::into_inner);
     if let State::On(mut recorder) = std::mem::replace(&mut *state, State::Off) {
-        recorder.aside(|recorder| recorder.drain(true));
+        recorder.outside_captures(|recorder| recorder.drain(true));
         if let Some(Err(error)) = recorder.output.take().map(Output::finish) {
-            say(&format!("{}: {error}", recorder.config.file.display()));
+            print_message(&format!("{}: {error}", recorder.config.file.display()));
         }
     }
 }
@@ -217,14 +217,14 @@ impl Recorder {
             pending: VecDeque::new(),
             free: Vec::new(),
             copies: HashMap::new(),
-            said: HashSet::new(),
+            printed: HashSet::new(),
         }))
     }
 
     /// Says something once.
-    fn say(&mut self, message: String) {
-        if self.said.insert(message.clone()) {
-            say(&message);
+    fn print_once(&mut self, message: String) {
+        if self.printed.insert(message.clone()) {
+            print_message(&message);
         }
     }
 
@@ -235,10 +235,10 @@ impl Recorder {
         stream: Handle,
         call: &dyn Fn() -> Status,
     ) -> Status {
-        let before = self.aside(|recorder| recorder.before(function, shape, stream));
+        let before = self.outside_captures(|recorder| recorder.before(function, shape, stream));
         let status = call();
         if let Some((kernel, pending)) = before {
-            self.aside(|recorder| {
+            self.outside_captures(|recorder| {
                 recorder.after(&kernel, pending, stream, status);
                 recorder.drain(false);
             });
@@ -247,7 +247,7 @@ impl Recorder {
     }
 
     /// Does what the program's captures of streams are not to notice.
-    fn aside<T>(&mut self, work: impl FnOnce(&mut Self) -> T) -> T {
+    fn outside_captures<T>(&mut self, work: impl FnOnce(&mut Self) -> T) -> T {
         let mode = self.driver.exchange_mode(RELAXED);
         let outcome = work(self);
         self.driver.exchange_mode(mode);
@@ -263,20 +263,23 @@ impl Recorder {
     ) -> Option<(Kernel, Pending)> {
         let kernel = self.kernel(function)?;
         if self.driver.capturing(stream) {
-            self.say(format!("{}: launched into a graph: graphs are not recorded", kernel.name));
+            self.print_once(format!(
+                "{}: launched into a graph: graphs are not recorded",
+                kernel.name
+            ));
             return None;
         }
         let order = self.order;
         self.order += 1;
         if !self.config.launches.contains(&order) || !self.chosen(&kernel.name) {
-            self.stand_back(&kernel, stream);
+            self.wait_for_recorded_launch(&kernel, stream);
             return None;
         }
         match self.prepare(&kernel, shape, stream, order) {
             Ok(pending) => Some((kernel, pending)),
             Err(why) => {
-                self.stand_back(&kernel, stream);
-                self.say(format!("{}: not recorded: {why}", kernel.name));
+                self.wait_for_recorded_launch(&kernel, stream);
+                self.print_once(format!("{}: not recorded: {why}", kernel.name));
                 None
             }
         }
@@ -288,21 +291,21 @@ impl Recorder {
     }
 
     /// A launch that is not recorded must not find the regions of one that still is.
-    fn stand_back(&mut self, kernel: &Kernel, stream: Handle) {
+    fn wait_for_recorded_launch(&mut self, kernel: &Kernel, stream: Handle) {
         let last = self.modules.get(&kernel.module).and_then(|module| module.last);
         if let Some(Err(failure)) = last.map(|last| self.driver.wait(stream, last)) {
-            self.say(failure.to_string());
+            self.print_once(failure.to_string());
         }
     }
 
     fn graph(&mut self, stream: Handle, call: &dyn Fn() -> Status) -> Status {
         let last: Vec<Handle> = self.modules.values().filter_map(|module| module.last).collect();
         if !self.modules.is_empty() {
-            self.say("a graph was launched: graphs are not recorded".to_owned());
+            self.print_once("a graph was launched: graphs are not recorded".to_owned());
         }
         for event in last {
             if let Err(failure) = self.driver.wait(stream, event) {
-                self.say(failure.to_string());
+                self.print_once(failure.to_string());
             }
         }
         call()
@@ -315,7 +318,7 @@ impl Recorder {
             return known.clone();
         }
         let known = self.look_up(function).unwrap_or_else(|failure| {
-            self.say(format!("a kernel is not recorded: {failure}"));
+            self.print_once(format!("a kernel is not recorded: {failure}"));
             None
         });
         self.kernels.insert(key, known.clone());
@@ -387,7 +390,7 @@ impl Recorder {
     /// Takes the site table of a unit of a module into the trace.
     fn add_sites(&mut self, module: usize, unit: usize, table: &[u8]) {
         let Some(rows) = rows(table) else {
-            return self.say("a site table is damaged: sites have numbers alone".to_owned());
+            return self.print_once("a site table is damaged: sites have numbers alone".to_owned());
         };
         let Some(module) = self.modules.get_mut(&module) else { return };
         let first = module.sites;
@@ -409,7 +412,7 @@ impl Recorder {
             }),
         };
         if let Err(error) = outcome {
-            self.say(format!("{}: {error}", self.config.file.display()));
+            self.print_once(format!("{}: {error}", self.config.file.display()));
         }
     }
 
@@ -508,7 +511,7 @@ impl Recorder {
                     _ => self.free.push(pending.memory),
                 }
             }
-            Err(failure) => self.say(format!("{}: not recorded: {failure}", kernel.name)),
+            Err(failure) => self.print_once(format!("{}: not recorded: {failure}", kernel.name)),
         }
     }
 
@@ -520,19 +523,19 @@ impl Recorder {
                 Ok(Some(words)) => {
                     self.write_launch(&pending, &words);
                     self.free.push(pending.memory);
-                    self.over(&pending);
+                    self.release_event(&pending);
                     drop(ManuallyDrop::into_inner(pending.descriptor));
                 }
                 Ok(None) => return self.pending.push_front(pending),
                 Err(failure) => {
-                    self.say(format!("{}: not recorded: {failure}", pending.launch.kernel));
+                    self.print_once(format!("{}: not recorded: {failure}", pending.launch.kernel));
                 }
             }
         }
     }
 
     /// Nobody has to wait for a launch that is over.
-    fn over(&mut self, pending: &Pending) {
+    fn release_event(&mut self, pending: &Pending) {
         if let Some(module) = self.modules.get_mut(&pending.module) {
             module.last = module.last.filter(|last| *last != pending.done);
         }
@@ -558,7 +561,7 @@ impl Recorder {
     ) -> Result<Option<Vec<Recorded>>, Failure> {
         match wait {
             true => self.driver.finish(pending.done)?,
-            false if !self.driver.done(pending.done)? => return Ok(None),
+            false if !self.driver.is_done(pending.done)? => return Ok(None),
             false => {}
         }
         self.fetch_units(pending.module)?;
@@ -626,21 +629,21 @@ impl Recorder {
             output.launch(&pending.launch, number, site, warps)
         });
         if lost > 0 {
-            self.say_what_did_not_fit(&pending.launch, lost);
+            self.print_overflow(&pending.launch, lost);
         }
     }
 
     /// Once for each kernel.
-    fn say_what_did_not_fit(&mut self, launch: &Launch, lost: u64) {
+    fn print_overflow(&mut self, launch: &Launch, lost: u64) {
         let Launch { kernel, words_per_warp, .. } = launch;
-        if !self.said.insert(format!("{kernel}: overflow")) {
+        if !self.printed.insert(format!("{kernel}: overflow")) {
             return;
         }
         let option = match *words_per_warp < self.config.capacity {
             true => "--memory",
             false => "--capacity",
         };
-        say(&format!(
+        print_message(&format!(
             "{kernel}: {lost} words of events did not fit; {option} gives each warp more than {words_per_warp}"
         ));
     }
@@ -657,7 +660,7 @@ impl Recorder {
                 self.driver.pop().and(freed)
             });
             if let Err(failure) = freed {
-                self.say(failure.to_string());
+                self.print_once(failure.to_string());
             }
         }
         self.kernels.clear();

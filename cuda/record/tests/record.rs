@@ -56,7 +56,7 @@ fn unchanged(output: &Output) {
     assert_eq!(output.status.code(), Some(3));
 }
 
-fn said(output: &Output) -> String {
+fn stderr_text(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()
 }
 
@@ -90,9 +90,9 @@ fn launches_are_written_with_their_sites() {
         let second = warps.next().expect("a warp");
         assert_eq!((second.len(), second.dropped()), (2 + 13, 6));
         assert!(
-            said(&output).contains("run: 6 words of events did not fit; --capacity"),
+            stderr_text(&output).contains("run: 6 words of events did not fit; --capacity"),
             "{}",
-            said(&output)
+            stderr_text(&output)
         );
     }
 }
@@ -112,7 +112,7 @@ fn a_launch_that_is_not_recorded_waits_for_the_regions_of_one_that_is() {
     let set = [("SLOW", "1"), ("WAITS", "1"), ("NVABI_RECORD_LAUNCHES", "0..1")];
     let output = setting.run(&set);
     unchanged(&output);
-    assert_eq!(said(&output).matches("waits").count(), 1, "{}", said(&output));
+    assert_eq!(stderr_text(&output).matches("waits").count(), 1, "{}", stderr_text(&output));
 }
 
 #[test]
@@ -129,7 +129,7 @@ fn a_kernel_goes_by_its_name_in_the_source_too() {
 #[test]
 fn a_call_that_fails_is_named_and_the_program_goes_on() {
     let Some(setting) = Setting::new() else { return };
-    for (call, said_as) in [
+    for (call, message) in [
         ("cuMemAlloc_v2", "run: not recorded: cuMemAlloc failed: CUDA_ERROR_OUT_OF_MEMORY (2)"),
         ("cuMemcpyHtoDAsync_v2", "run: not recorded: cuMemcpyHtoDAsync failed"),
         ("cuMemcpyDtoHAsync_v2", "a kernel is not recorded: cuMemcpyDtoHAsync failed"),
@@ -137,9 +137,9 @@ fn a_call_that_fails_is_named_and_the_program_goes_on() {
     ] {
         let output = setting.run(&[("FAIL", call)]);
         unchanged(&output);
-        let said = said(&output);
-        assert!(said.contains(&format!("nvabi: {said_as}")), "{said}");
-        assert_eq!(said.matches("nvabi:").count(), 1, "said once: {said}");
+        let stderr = stderr_text(&output);
+        assert!(stderr.contains(&format!("nvabi: {message}")), "{stderr}");
+        assert_eq!(stderr.matches("nvabi:").count(), 1, "said once: {stderr}");
     }
 }
 
@@ -148,8 +148,8 @@ fn a_kernel_that_went_wrong_is_told_from_a_call_that_failed() {
     let Some(setting) = Setting::new() else { return };
     let output = setting.run(&[("FAIL", "cuMemsetD8Async"), ("STATUS", "700")]);
     unchanged(&output);
-    let said = said(&output);
-    assert!(said.contains("run: not recorded: a kernel failed: CUDA_ERROR (700)"), "{said}");
+    let stderr = stderr_text(&output);
+    assert!(stderr.contains("run: not recorded: a kernel failed: CUDA_ERROR (700)"), "{stderr}");
 }
 
 #[test]
@@ -157,7 +157,7 @@ fn the_program_sees_its_own_errors() {
     let Some(setting) = Setting::new() else { return };
     let output = setting.run(&[("FAIL", "cuLaunchKernel")]);
     assert_eq!(String::from_utf8_lossy(&output.stdout), "status 2, out 0\nstatus 2, out 0\n");
-    assert_eq!(said(&output), "");
+    assert_eq!(stderr_text(&output), "");
 }
 
 #[test]
@@ -165,7 +165,10 @@ fn launches_into_graphs_are_refused() {
     let Some(setting) = Setting::new() else { return };
     let output = setting.run(&[("CAPTURING", "1")]);
     unchanged(&output);
-    assert_eq!(said(&output), "nvabi: run: launched into a graph: graphs are not recorded\n");
+    assert_eq!(
+        stderr_text(&output),
+        "nvabi: run: launched into a graph: graphs are not recorded\n"
+    );
     assert!(!setting.file().exists());
 }
 
@@ -174,7 +177,7 @@ fn a_mistake_in_the_settings_is_said() {
     let Some(setting) = Setting::new() else { return };
     let output = setting.run(&[("NVABI_RECORD_LAUNCHES", "few")]);
     unchanged(&output);
-    assert_eq!(said(&output), "nvabi: NVABI_RECORD_LAUNCHES=few: not a range FROM..TO\n");
+    assert_eq!(stderr_text(&output), "nvabi: NVABI_RECORD_LAUNCHES=few: not a range FROM..TO\n");
 }
 
 #[test]
@@ -184,5 +187,5 @@ fn without_a_file_nothing_is_done() {
     command.env("LD_LIBRARY_PATH", setting.folder.path()).env("LD_PRELOAD", &setting.recorder);
     let output = command.env("FAIL", "cuFuncGetModule").output().expect("the program runs");
     unchanged(&output);
-    assert_eq!(said(&output), "");
+    assert_eq!(stderr_text(&output), "");
 }

@@ -13,7 +13,7 @@ use crate::fatbin::{CONTAINER, WRAPPER};
 use crate::state::{Code, INVALID_VALUE, NOT_FOUND, Result};
 
 /// A call's answer.
-pub(crate) fn done(result: Result) -> Code {
+pub(crate) fn status_of(result: Result) -> Code {
     result.err().unwrap_or(crate::state::SUCCESS)
 }
 

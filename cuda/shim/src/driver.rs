@@ -3,7 +3,7 @@
 
 use std::ffi::{CStr, CString, c_char, c_int, c_uint, c_void};
 
-use crate::abi::{Image, In, Out, Text, arguments, bytes, copy, done, find};
+use crate::abi::{Image, In, Out, Text, arguments, bytes, copy, find, status_of};
 use crate::state::{
     Code, INVALID_DEVICE, INVALID_VALUE, NOT_FOUND, NOT_SUPPORTED, Request, Result, SUCCESS,
     context, describe, state,
@@ -47,7 +47,7 @@ macro_rules! answers {
         #[unsafe(no_mangle)]
         unsafe extern "C" fn $name($out: Out<$T> $(, $arg: $A)*) -> Code {
             $(let _ = $arg;)*
-            done($out.put($value))
+            status_of($out.put($value))
         }
     )*};
 }
@@ -61,7 +61,7 @@ macro_rules! calls {
         #[unsafe(no_mangle)]
         unsafe extern "C" fn $name($($arg: $T),*) -> Code {
             fn body($($arg: $T),*) -> Result { $body }
-            done(body($($arg),*))
+            status_of(body($($arg),*))
         }
     )*};
 }
@@ -79,7 +79,7 @@ macro_rules! unchecked {
                 unsafe { $body }
             }
             // SAFETY: the C program called by CUDA's documentation.
-            done(unsafe { body($($arg),*) })
+            status_of(unsafe { body($($arg),*) })
         }
     )*};
 }

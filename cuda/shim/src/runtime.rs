@@ -6,7 +6,7 @@ use std::collections::HashMap;
 use std::ffi::{CString, c_char, c_int, c_uint, c_void};
 use std::sync::{LazyLock, Mutex, MutexGuard, PoisonError};
 
-use crate::abi::{Image, In, Out, Text, done, find};
+use crate::abi::{Image, In, Out, Text, find, status_of};
 use crate::driver::{
     self, Config, HostFunction, NAME, TOTAL_MEMORY, VERSION, alloc, alloc_host, answers, call_host,
     calls, device_attribute, nothing, register, row_start, set, transfer, unsupported,
@@ -98,7 +98,7 @@ thread_local! {
 
 /// A call's answer, remembered for `cudaGetLastError`.
 fn answer(result: Result) -> Code {
-    let code = done(result);
+    let code = status_of(result);
     if code != SUCCESS {
         LAST_ERROR.set(code);
     }

@@ -79,7 +79,7 @@ pub(crate) type Result<T = ()> = std::result::Result<T, Code>;
 fn append(path: &Path, text: &str) {
     let file = OpenOptions::new().create(true).append(true).open(path);
     if let Err(error) = file.and_then(|mut file| file.write_all(text.as_bytes())) {
-        tell(&format!("{}: {error}", path.display()));
+        print_message(&format!("{}: {error}", path.display()));
     }
 }
 
@@ -150,7 +150,7 @@ pub(crate) fn state() -> MutexGuard<'static, State> {
 }
 
 /// Says something to whoever runs the program.
-fn tell(text: &str) {
+fn print_message(text: &str) {
     // There is nobody to tell that stderr is closed.
     let _ = writeln!(std::io::stderr(), "nvabi-emu: {text}");
 }
@@ -159,12 +159,12 @@ fn tell(text: &str) {
 fn text(image: &[u8]) -> Result<String> {
     if image.starts_with(&fatbin::CONTAINER.to_le_bytes()) {
         return fatbin::ptx(image).map_err(|error| {
-            tell(&error);
+            print_message(&error);
             NO_BINARY
         });
     }
     if image.starts_with(b"\x7fELF") {
-        tell("the module is machine code: the emulator runs PTX");
+        print_message("the module is machine code: the emulator runs PTX");
         return Err(NO_BINARY);
     }
     let end = image.iter().position(|byte| *byte == 0).unwrap_or(image.len());
@@ -178,13 +178,13 @@ impl State {
         if let Some(text) = variable("NVABI_EMU_SCHEDULE") {
             match text.parse::<Schedule>() {
                 Ok(schedule) => launch.schedule = schedule,
-                Err(error) => tell(&format!("NVABI_EMU_SCHEDULE: {error}")),
+                Err(error) => print_message(&format!("NVABI_EMU_SCHEDULE: {error}")),
             }
         }
         if let Some(text) = variable("NVABI_EMU_THREADS") {
             match text.parse() {
                 Ok(threads @ 1..) => launch.threads = threads,
-                _ => tell(&format!("NVABI_EMU_THREADS: `{text}` is no number of threads")),
+                _ => print_message(&format!("NVABI_EMU_THREADS: `{text}` is no number of threads")),
             }
         }
         Self {
@@ -245,7 +245,7 @@ impl State {
         let texts: Vec<_> =
             units.iter().map(|unit| (unit.name.as_str(), unit.text.as_str())).collect();
         self.device.link(&texts).map_err(|error| {
-            tell(&error.to_string());
+            print_message(&error.to_string());
             INVALID_PTX
         })
     }
@@ -368,11 +368,11 @@ impl State {
         };
         let args = Args::new().bytes(args, 1);
         let report = self.device.launch(module, &name, &launch, &args).map_err(|error| {
-            tell(&error.to_string());
+            print_message(&error.to_string());
             Code::from(error)
         })?;
         print(&report.output);
-        self.tell_findings(&report);
+        self.report_findings(&report);
         if let Some(path) = &self.counts {
             let Report { warp_instructions, lane_instructions, .. } = report;
             append(path, &format!("{name} {warp_instructions} {lane_instructions}\n"));
@@ -387,9 +387,9 @@ impl State {
         Ok(())
     }
 
-    fn tell_findings(&self, report: &Report) {
+    fn report_findings(&self, report: &Report) {
         let Some(path) = &self.report else {
-            report.findings.iter().for_each(|finding| tell(&finding.to_string()));
+            report.findings.iter().for_each(|finding| print_message(&finding.to_string()));
             return;
         };
         let lines: String = report.findings.iter().map(|finding| format!("{finding}\n")).collect();

@@ -171,7 +171,7 @@ impl Gpu {
                         EventKind::Atomic { old, .. } => (ATOMIC, 0, Some(old)),
                         _ => return None,
                     };
-                    Some(Seen::new(kind, event.place.line, event.mask, taken, value))
+                    Some(Seen::new(kind, event.location.line, event.mask, taken, value))
                 })
                 .collect()
         };

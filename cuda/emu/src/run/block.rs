@@ -3,14 +3,14 @@
 use std::collections::HashMap;
 
 use super::grid::{Grid, Random};
-use super::shared::{Access, BARRIERS, MAX_WARPS, Problem, Shared, Site};
+use super::shared::{Access, AccessProblem, BARRIERS, MAX_WARPS, Shared, Site};
 use super::warp::{Stop, Warp};
 use super::{Fault, Mistake};
 use crate::device::Schedule;
 use crate::lanes::Lanes;
 use crate::memory::AllocationCache;
 use crate::program::{BarrierKind, Reg};
-use crate::report::{Finding, FindingKind, Place, WarpEvents};
+use crate::report::{Finding, FindingKind, SourceLocation, WarpEvents};
 
 /// Instructions that a warp runs before another may.
 const QUANTUM: u32 = 4096;
@@ -31,7 +31,7 @@ pub(super) struct State<'a> {
     pub(super) grid: &'a Grid<'a>,
     /// Index in the grid.
     pub(super) index: [u32; 3],
-    /// Place in the order of blocks.
+    /// SourceLocation in the order of blocks.
     pub(super) position: usize,
     pub(super) shared: Shared,
     pub(super) allocations: AllocationCache<'a>,
@@ -40,7 +40,7 @@ pub(super) struct State<'a> {
     pub(super) lane_instructions: u64,
     findings: Vec<Finding>,
     /// Numbers of findings by place in the source, and by instruction.
-    known: HashMap<(FindingKind, Place), usize>,
+    known: HashMap<(FindingKind, SourceLocation), usize>,
     seen: HashMap<(FindingKind, Site), usize>,
 }
 
@@ -246,7 +246,7 @@ impl<'a> Block<'a> {
                 format!(
                     "warp {} at barrier {id}, {}",
                     warp.index,
-                    self.state.own_place(warp.site(), warp.callers())
+                    self.state.own_location(warp.site(), warp.callers())
                 )
             })
             .collect();
@@ -266,21 +266,25 @@ impl<'a> Block<'a> {
 }
 
 impl State<'_> {
-    pub(super) fn place(&self, site: Site) -> Place {
+    pub(super) fn location(&self, site: Site) -> SourceLocation {
         let function = &self.grid.program.functions[site.function as usize];
         let last = function.code.len() - 1;
-        self.grid.place(function, &function.code[(site.pc as usize).min(last)])
+        self.grid.location(function, &function.code[(site.pc as usize).min(last)])
     }
 
     /// Where an instruction is, for people: in the program's own text, its callers' if need be.
-    pub(super) fn own_place(&self, site: Site, callers: impl Iterator<Item = Site>) -> Place {
-        let here = self.place(site);
+    pub(super) fn own_location(
+        &self,
+        site: Site,
+        callers: impl Iterator<Item = Site>,
+    ) -> SourceLocation {
+        let here = self.location(site);
         let own = std::iter::once(site).chain(callers).find_map(|site| {
             let function = &self.grid.program.functions[site.function as usize];
-            self.grid.own_place(function, site.pc as usize)
+            self.grid.own_location(function, site.pc as usize)
         });
         match own {
-            Some(own) => Place { ptx_line: here.ptx_line, unit: here.unit, ..own },
+            Some(own) => SourceLocation { ptx_line: here.ptx_line, unit: here.unit, ..own },
             None => here,
         }
     }
@@ -298,7 +302,7 @@ impl State<'_> {
             kernel: self.grid.kernel.name.clone(),
             block: self.index,
             thread: self.thread(warp.index, mistake.lane),
-            place: self.own_place(warp.site(), warp.callers()),
+            location: self.own_location(warp.site(), warp.callers()),
             message: mistake.message,
             count: 1,
         }
@@ -310,15 +314,17 @@ impl State<'_> {
         warp: &Warp,
         lane: usize,
         offset: usize,
-        problem: Problem,
+        problem: AccessProblem,
     ) {
         let kind = match problem {
-            Problem::Uninitialised => FindingKind::UninitialisedShared,
-            Problem::Race { .. } => FindingKind::Race,
+            AccessProblem::Uninitialised => FindingKind::UninitialisedShared,
+            AccessProblem::Race { .. } => FindingKind::Race,
         };
         self.note(warp, kind, lane, |state| match problem {
-            Problem::Uninitialised => format!("shared memory at {offset:#x} was never written"),
-            Problem::Race { other, write } => state.race(offset, &other, write),
+            AccessProblem::Uninitialised => {
+                format!("shared memory at {offset:#x} was never written")
+            }
+            AccessProblem::Race { other, write } => state.race(offset, &other, write),
         });
     }
 
@@ -338,7 +344,7 @@ impl State<'_> {
         let mistake = Mistake { kind, lane, message: message(self) };
         let finding = Finding { fatal: false, ..self.finding(warp, mistake) };
         let at =
-            *self.known.entry((kind, finding.place.in_source())).or_insert(self.findings.len());
+            *self.known.entry((kind, finding.location.in_source())).or_insert(self.findings.len());
         self.seen.insert(site, at);
         match self.findings.get_mut(at) {
             Some(known) => known.count += 1,
@@ -353,7 +359,7 @@ impl State<'_> {
             "shared memory at {offset:#x} was {what} by thread ({x},{y},{z}) of warp {} at {}, with nothing \
              that orders the two",
             other.warp,
-            self.own_place(other.site, std::iter::empty())
+            self.own_location(other.site, std::iter::empty())
         )
     }
 }

@@ -8,7 +8,7 @@ use super::block::{Block, Outcome};
 use crate::device::{Launch, Schedule};
 use crate::memory::Memory;
 use crate::program::{Function, Instruction, Program, own_line};
-use crate::report::{Place, Report};
+use crate::report::{Report, SourceLocation};
 
 /// A launch, as its blocks see it.
 pub(crate) struct Grid<'a> {
@@ -25,23 +25,33 @@ pub(crate) struct Grid<'a> {
 
 impl Grid<'_> {
     /// Where an instruction of a function is.
-    pub(crate) fn place(&self, function: &Function, instruction: &Instruction) -> Place {
+    pub(crate) fn location(
+        &self,
+        function: &Function,
+        instruction: &Instruction,
+    ) -> SourceLocation {
         let loc = instruction.loc;
         let number = (loc.file as usize).wrapping_sub(1);
         let file = self.program.files.get(number).filter(|_| loc.line != 0).cloned();
         let unit = function.unit.clone();
-        Place { file, line: loc.line, column: loc.column, ptx_line: instruction.line, unit }
+        SourceLocation {
+            file,
+            line: loc.line,
+            column: loc.column,
+            ptx_line: instruction.line,
+            unit,
+        }
     }
 
     /// The same in the program's own text: what functions of CUDA's and clang's headers do is done by the
     /// line beside them. None if there is no such line.
-    pub(crate) fn own_place(&self, function: &Function, pc: usize) -> Option<Place> {
+    pub(crate) fn own_location(&self, function: &Function, pc: usize) -> Option<SourceLocation> {
         let is_own = |instruction: &Instruction| {
-            let file = self.place(function, instruction).file;
+            let file = self.location(function, instruction).file;
             file.is_some_and(|file| !is_of_toolkit(&file))
         };
         let own = own_line(&function.code, pc.min(function.code.len() - 1), is_own)?;
-        Some(self.place(function, own))
+        Some(self.location(function, own))
     }
 
     fn block_count(&self) -> usize {
@@ -240,7 +250,7 @@ fn merge(grid: &Grid<'_>, mut outcomes: Vec<(usize, Outcome)>) -> Report {
         report.events.extend(outcome.events);
         for finding in outcome.findings {
             // The same mistake in many blocks is one finding.
-            let key = (finding.kind, finding.fatal, finding.place.in_source());
+            let key = (finding.kind, finding.fatal, finding.location.in_source());
             match known.get(&key) {
                 Some(at) => report.findings[*at].count += finding.count,
                 None => {

@@ -1,7 +1,7 @@
 //! Loads, stores and atomics of a warp, in every state space.
 
 use super::block::State;
-use super::shared::{Problem, Who};
+use super::shared::{AccessProblem, Accessor};
 use super::warp::{Warp, lanes_of};
 use super::{Mistake, mistake, read_word, write_word};
 use crate::memory::{GlobalAddress, distance};
@@ -139,11 +139,11 @@ impl Warp {
         }
     }
 
-    fn who(&self, lane: usize, strong: bool) -> Who {
-        Who { warp: self.index, lane, site: self.site(), strong }
+    fn accessor(&self, lane: usize, strong: bool) -> Accessor {
+        Accessor { warp: self.index, lane, site: self.site(), strong }
     }
 
-    fn note(&self, state: &mut State<'_>, lane: usize, at: usize, problem: Option<Problem>) {
+    fn note(&self, state: &mut State<'_>, lane: usize, at: usize, problem: Option<AccessProblem>) {
         if let Some(problem) = problem {
             state.shared_problem(self, lane, at, problem);
         }
@@ -180,7 +180,8 @@ impl Warp {
             // Lanes often read the same: once is enough.
             match target {
                 Target::Shared(offset) if checked != Some(offset) => {
-                    let problem = state.shared.read(self.who(lane, order.strong), offset, size);
+                    let problem =
+                        state.shared.read(self.accessor(lane, order.strong), offset, size);
                     self.note(state, lane, offset, problem);
                     checked = Some(offset);
                 }
@@ -221,7 +222,7 @@ impl Warp {
                 Self::wait_for_turn(state, target);
             }
             if let Target::Shared(offset) = target {
-                let problem = state.shared.write(self.who(lane, order.strong), offset, size);
+                let problem = state.shared.write(self.accessor(lane, order.strong), offset, size);
                 self.note(state, lane, offset, problem);
                 stored |= 1 << lane;
             }
@@ -267,7 +268,7 @@ impl Warp {
                 Target::Global(global) => global.update(*width, update),
                 Target::Shared(offset) => {
                     on_shared = true;
-                    let who = self.who(lane, true);
+                    let who = self.accessor(lane, true);
                     let read = state.shared.read(who, offset, *width);
                     let write = state.shared.write(who, offset, *width);
                     self.note(state, lane, offset, read.or(write));
@@ -310,7 +311,7 @@ impl Warp {
             let target = self.locate(state, lane, Space::Shared, target, size)?;
             let wanted = self.register(source_size)[lane].min(size);
             let Target::Shared(offset) = target else { continue };
-            let problem = state.shared.write(self.who(lane, false), offset, size);
+            let problem = state.shared.write(self.accessor(lane, false), offset, size);
             self.note(state, lane, offset, problem);
             for at in 0..size {
                 let byte = if at < wanted {

@@ -183,10 +183,10 @@ impl Warp {
                 let first = awaited.trailing_zeros() as usize;
                 let where_ = self.paths.iter().find(|path| path.top().1 >> first & 1 != 0);
                 let frames = where_.map_or(&self.frames, |path| &path.frames);
-                let place = state.own_place(site_of(frames), callers_of(frames));
+                let location = state.own_location(site_of(frames), callers_of(frames));
                 let message = format!(
                     "lanes {mask:#010x} of warp {} wait for lanes {awaited:#010x}, but lane {first} waits \
-                     at {place}",
+                     at {location}",
                     self.index
                 );
                 mistake(FindingKind::BarrierDivergence, first, message)

@@ -3,7 +3,7 @@
 use super::Mistake;
 
 /// What an argument is.
-pub(super) enum Get {
+pub(super) enum Argument {
     /// A value of this many bytes.
     Value(u64),
     /// The string that a pointer points to.
@@ -11,7 +11,7 @@ pub(super) enum Get {
 }
 
 /// An argument.
-pub(super) enum Got {
+pub(super) enum ArgumentValue {
     Value(u64),
     Text(Vec<u8>),
 }
@@ -42,17 +42,17 @@ const MAX_WIDTH: usize = 4096;
 /// Formats, fetching each argument from its offset.
 pub(super) fn format(
     format: &[u8],
-    mut get: impl FnMut(Get, u64) -> Result<Got, Box<Mistake>>,
+    mut get: impl FnMut(Argument, u64) -> Result<ArgumentValue, Box<Mistake>>,
 ) -> Result<Printed, Box<Mistake>> {
     let mut out = Printed { bytes: Vec::new(), count: 0 };
     let mut offset = 0u64;
     let mut rest = format.iter().copied().peekable();
     let mut value = |size: u64, text: bool, count: &mut u64| {
         offset = offset.next_multiple_of(size);
-        let got = get(if text { Get::Text } else { Get::Value(size) }, offset)?;
+        let got = get(if text { Argument::Text } else { Argument::Value(size) }, offset)?;
         offset += size;
         *count += 1;
-        Ok::<Got, Box<Mistake>>(got)
+        Ok::<ArgumentValue, Box<Mistake>>(got)
     };
     while let Some(byte) = rest.next() {
         if byte != b'%' {
@@ -71,7 +71,9 @@ pub(super) fn format(
         }
         let mut number = |rest: &mut std::iter::Peekable<_>| -> Result<usize, Box<Mistake>> {
             if rest.next_if_eq(&b'*').is_some() {
-                let Got::Value(n) = value(4, false, &mut out.count)? else { return Ok(0) };
+                let ArgumentValue::Value(n) = value(4, false, &mut out.count)? else {
+                    return Ok(0);
+                };
                 return Ok((n as i32).unsigned_abs() as usize);
             }
             let mut n = 0usize;
@@ -91,24 +93,24 @@ pub(super) fn format(
         let text = match kind {
             b'%' => "%".to_owned().into_bytes(),
             b's' => match value(8, true, &mut out.count)? {
-                Got::Text(text) => {
+                ArgumentValue::Text(text) => {
                     let keep = spec.precision.unwrap_or(text.len()).min(text.len());
                     spec.zero = false;
                     text[..keep].to_vec()
                 }
-                Got::Value(_) => Vec::new(),
+                ArgumentValue::Value(_) => Vec::new(),
             },
             b'd' | b'i' | b'u' | b'x' | b'X' | b'o' | b'c' | b'p' => {
                 let size = if spec.long || kind == b'p' { 8 } else { 4 };
                 match value(size, false, &mut out.count)? {
-                    Got::Value(bits) => integer(&mut spec, kind, bits, size),
-                    Got::Text(_) => Vec::new(),
+                    ArgumentValue::Value(bits) => integer(&mut spec, kind, bits, size),
+                    ArgumentValue::Text(_) => Vec::new(),
                 }
             }
             b'f' | b'F' | b'e' | b'E' | b'g' | b'G' | b'a' | b'A' => {
                 match value(8, false, &mut out.count)? {
-                    Got::Value(bits) => float(&mut spec, kind, f64::from_bits(bits)),
-                    Got::Text(_) => Vec::new(),
+                    ArgumentValue::Value(bits) => float(&mut spec, kind, f64::from_bits(bits)),
+                    ArgumentValue::Text(_) => Vec::new(),
                 }
             }
             // C leaves the rest undefined: shown as it stands.
@@ -243,13 +245,13 @@ mod tests {
             memory.extend_from_slice(&value.to_le_bytes()[..*size as usize]);
         }
         let printed = format(text.as_bytes(), |get, at| match get {
-            Get::Value(size) => {
+            Argument::Value(size) => {
                 let mut word = [0; 8];
                 let at = at as usize;
                 word[..size as usize].copy_from_slice(&memory[at..at + size as usize]);
-                Ok(Got::Value(u64::from_le_bytes(word)))
+                Ok(ArgumentValue::Value(u64::from_le_bytes(word)))
             }
-            Get::Text => Ok(Got::Text(b"text".to_vec())),
+            Argument::Text => Ok(ArgumentValue::Text(b"text".to_vec())),
         })
         .unwrap();
         assert_eq!(printed.count as usize, args.len());

@@ -41,9 +41,9 @@ pub(super) struct Access {
     strong: bool,
 }
 
-/// Who accesses, and how.
+/// Accessor accesses, and how.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Who {
+pub(super) struct Accessor {
     pub(super) warp: usize,
     pub(super) lane: usize,
     pub(super) site: Site,
@@ -53,7 +53,7 @@ pub(super) struct Who {
 
 /// Something wrong with an access.
 #[derive(Debug, Clone, Copy)]
-pub(super) enum Problem {
+pub(super) enum AccessProblem {
     Uninitialised,
     /// With an earlier access, which was a write or not.
     Race {
@@ -72,7 +72,7 @@ struct Cell {
 
 /// The state that orders one warp with others.
 #[derive(Debug, Clone)]
-struct Time {
+struct WarpClocks {
     now: Clock,
     /// `now` at the last fence: what an atomic access publishes.
     fenced: Clock,
@@ -88,7 +88,7 @@ pub(super) struct Shared {
     /// Bytes of a cell are `1 << shift`.
     shift: u32,
     readers: Vec<Clock>,
-    times: Vec<Time>,
+    times: Vec<WarpClocks>,
     /// What those that came to each barrier had done.
     barriers: [Clock; BARRIERS],
     published: HashMap<usize, Clock>,
@@ -97,7 +97,7 @@ pub(super) struct Shared {
 impl Shared {
     pub(super) fn new(size: u64, grain: u32, warps: usize) -> Self {
         let shift = grain.ilog2();
-        let mut times = vec![Time { now: [0; 32], fenced: [0; 32], pending: [0; 32] }; warps];
+        let mut times = vec![WarpClocks { now: [0; 32], fenced: [0; 32], pending: [0; 32] }; warps];
         for (warp, time) in times.iter_mut().enumerate() {
             time.now[warp] = 1;
         }
@@ -140,7 +140,7 @@ impl Shared {
     }
 
     /// Notes a read of `size` bytes, and says what is wrong with it.
-    pub(super) fn read(&mut self, who: Who, at: usize, size: u64) -> Option<Problem> {
+    pub(super) fn read(&mut self, who: Accessor, at: usize, size: u64) -> Option<AccessProblem> {
         let mut problem = None;
         for index in self.cells(at, size) {
             problem = problem.or(self.read_cell(who, index));
@@ -148,15 +148,15 @@ impl Shared {
         problem
     }
 
-    fn read_cell(&mut self, who: Who, index: usize) -> Option<Problem> {
+    fn read_cell(&mut self, who: Accessor, index: usize) -> Option<AccessProblem> {
         let count = self.cells.len();
         let time = &mut self.times[who.warp];
         let cell = &mut self.cells[index];
         let mut problem = None;
         if cell.write.clock == 0 {
-            problem = Some(Problem::Uninitialised);
+            problem = Some(AccessProblem::Uninitialised);
         } else if conflicts(&cell.write, who, &time.now) {
-            problem = Some(Problem::Race { other: cell.write, write: true });
+            problem = Some(AccessProblem::Race { other: cell.write, write: true });
         }
         let access = access(who, &time.now);
         if cell.many && self.readers[index][who.warp] == access.clock && !who.strong {
@@ -187,7 +187,7 @@ impl Shared {
     }
 
     /// Notes a write of `size` bytes, and says what is wrong with it.
-    pub(super) fn write(&mut self, who: Who, at: usize, size: u64) -> Option<Problem> {
+    pub(super) fn write(&mut self, who: Accessor, at: usize, size: u64) -> Option<AccessProblem> {
         let mut problem = None;
         for index in self.cells(at, size) {
             problem = problem.or(self.write_cell(who, index));
@@ -195,12 +195,12 @@ impl Shared {
         problem
     }
 
-    fn write_cell(&mut self, who: Who, index: usize) -> Option<Problem> {
+    fn write_cell(&mut self, who: Accessor, index: usize) -> Option<AccessProblem> {
         let time = &self.times[who.warp];
         let cell = &mut self.cells[index];
         let mut problem = None;
         if cell.write.clock != 0 && conflicts(&cell.write, who, &time.now) {
-            problem = Some(Problem::Race { other: cell.write, write: true });
+            problem = Some(AccessProblem::Race { other: cell.write, write: true });
         } else if cell.many {
             let readers = &self.readers[index];
             let unordered =
@@ -211,10 +211,10 @@ impl Shared {
                 let last = usize::from(cell.read.warp) == warp;
                 let lane = if last { cell.read.lane } else { 0 };
                 let other = Access { warp: warp as u8, lane, ..cell.read };
-                problem = Some(Problem::Race { other, write: false });
+                problem = Some(AccessProblem::Race { other, write: false });
             }
         } else if cell.read.clock != 0 && conflicts(&cell.read, who, &time.now) {
-            problem = Some(Problem::Race { other: cell.read, write: false });
+            problem = Some(AccessProblem::Race { other: cell.read, write: false });
         }
         cell.write = access(who, &time.now);
         cell.read = Access::default();
@@ -254,7 +254,7 @@ impl Shared {
     }
 }
 
-fn access(who: Who, now: &Clock) -> Access {
+fn access(who: Accessor, now: &Clock) -> Access {
     Access {
         clock: now[who.warp],
         site: who.site,
@@ -265,7 +265,7 @@ fn access(who: Who, now: &Clock) -> Access {
 }
 
 /// Whether an earlier access of another warp is not ordered before this one.
-fn conflicts(earlier: &Access, who: Who, now: &Clock) -> bool {
+fn conflicts(earlier: &Access, who: Accessor, now: &Clock) -> bool {
     let warp = usize::from(earlier.warp);
     warp != who.warp && !(earlier.strong && who.strong) && earlier.clock > now[warp]
 }
@@ -274,12 +274,12 @@ fn conflicts(earlier: &Access, who: Who, now: &Clock) -> bool {
 mod tests {
     use super::*;
 
-    fn who(warp: usize) -> Who {
-        Who { warp, lane: 0, site: Site::default(), strong: false }
+    fn who(warp: usize) -> Accessor {
+        Accessor { warp, lane: 0, site: Site::default(), strong: false }
     }
 
-    fn strong(warp: usize) -> Who {
-        Who { strong: true, ..who(warp) }
+    fn strong(warp: usize) -> Accessor {
+        Accessor { strong: true, ..who(warp) }
     }
 
     fn barrier(shared: &mut Shared, mask: u32) {
@@ -289,8 +289,8 @@ mod tests {
         shared.leave(0, mask);
     }
 
-    fn races(problem: Option<Problem>) -> bool {
-        matches!(problem, Some(Problem::Race { .. }))
+    fn races(problem: Option<AccessProblem>) -> bool {
+        matches!(problem, Some(AccessProblem::Race { .. }))
     }
 
     #[test]
@@ -348,7 +348,7 @@ mod tests {
         let mut shared = Shared::new(8, 1, 2);
         assert!(shared.write(who(0), 0, 1).is_none());
         assert!(shared.write(who(1), 1, 1).is_none());
-        assert!(matches!(shared.read(who(1), 2, 1), Some(Problem::Uninitialised)));
+        assert!(matches!(shared.read(who(1), 2, 1), Some(AccessProblem::Uninitialised)));
         assert!(shared.locate(7, 1).is_some());
         assert!(shared.locate(7, 2).is_none());
         assert!(shared.locate(u64::MAX, 2).is_none());

@@ -111,7 +111,7 @@ pub(super) fn lanes_of(mask: u32) -> impl Iterator<Item = usize> {
     })
 }
 
-type Step = Result<Option<Stop>, Box<Mistake>>;
+type StepResult = Result<Option<Stop>, Box<Mistake>>;
 
 impl Warp {
     pub(super) fn new(grid: &Grid<'_>, index: usize, threads: u32) -> Self {
@@ -138,11 +138,11 @@ impl Warp {
         warp.enter(grid.program, grid.kernel_index, warp.alive, Vec::new());
         if grid.launch.observe {
             let function = grid.kernel.name.as_str().into();
-            let place = grid.place(grid.kernel, &grid.kernel.code[0]);
+            let location = grid.location(grid.kernel, &grid.kernel.code[0]);
             warp.events.push(Event {
                 kind: EventKind::Entry { function },
                 mask: warp.alive,
-                place,
+                location,
             });
         }
         warp
@@ -312,7 +312,7 @@ impl Warp {
         instruction: &Instruction,
         active: u32,
         mask: u32,
-    ) -> Step {
+    ) -> StepResult {
         match &instruction.op {
             Op::Branch { target, reconverge } => {
                 if instruction.guard.is_some() {
@@ -376,7 +376,7 @@ impl Warp {
         kind: impl FnOnce(&Self) -> EventKind,
     ) {
         if state.grid.launch.observe && mask != 0 {
-            let event = Event { kind: kind(self), mask, place: state.place(self.site()) };
+            let event = Event { kind: kind(self), mask, location: state.location(self.site()) };
             self.events.push(event);
         }
     }
@@ -598,12 +598,12 @@ impl Warp {
             let (format, values) = (self.argument(lane, args, 0), self.argument(lane, args, 1));
             let format = self.string(state, lane, format)?;
             let text = printf::format(&format, |what, at| match what {
-                printf::Get::Value(size) => {
-                    self.generic_load(state, lane, values + at, size).map(printf::Got::Value)
-                }
-                printf::Get::Text => {
+                printf::Argument::Value(size) => self
+                    .generic_load(state, lane, values + at, size)
+                    .map(printf::ArgumentValue::Value),
+                printf::Argument::Text => {
                     let address = self.generic_load(state, lane, values + at, 8)?;
-                    self.string(state, lane, address).map(printf::Got::Text)
+                    self.string(state, lane, address).map(printf::ArgumentValue::Text)
                 }
             })?;
             state.output.extend_from_slice(&text.bytes);

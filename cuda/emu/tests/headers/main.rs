@@ -279,9 +279,9 @@ fn mistakes_in_functions_of_headers_are_on_the_line_that_calls_them() {
             let [finding] = &report.findings[..] else { panic!("{level} {name}: {report:?}") };
             let mark = format!("// {name}");
             let line = source.lines().position(|line| line.ends_with(&mark)).unwrap() as u32 + 1;
-            let file = finding.place.file.as_deref().unwrap();
+            let file = finding.location.file.as_deref().unwrap();
             assert!(file.ends_with("mistakes.cu"), "{level}: {finding}");
-            assert_eq!(finding.place.line, line, "{level}: {finding}");
+            assert_eq!(finding.location.line, line, "{level}: {finding}");
         }
     }
 }

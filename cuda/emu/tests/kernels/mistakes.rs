@@ -14,7 +14,7 @@ fn line_of(mark: &str) -> u32 {
 fn only<'a>(gpu: &Gpu, report: &'a Report, kind: FindingKind) -> &'a Finding {
     let [finding] = &report.findings[..] else { panic!("{}: {:#?}", gpu.name, report.findings) };
     assert_eq!(finding.kind, kind, "{}: {finding}", gpu.name);
-    assert!(finding.place.file.is_some(), "{finding}");
+    assert!(finding.location.file.is_some(), "{finding}");
     finding
 }
 
@@ -25,7 +25,7 @@ fn an_access_past_the_end() {
         let report = gpu.launch("past_the_end", [2], [64], Args::new().u64(data).i32(100));
         let finding = only(&gpu, &report, FindingKind::OutOfBounds);
         assert_eq!((finding.block, finding.thread), ([1, 0, 0], [36, 0, 0]));
-        assert_eq!(finding.place.line, line_of("one too far"));
+        assert_eq!(finding.location.line, line_of("one too far"));
         assert!(finding.message.contains("400 bytes into an allocation of 400"), "{finding}");
         assert_eq!(report.fatal(), Some(finding));
     }
@@ -55,7 +55,10 @@ fn a_misaligned_access() {
         let data = gpu.up(&[0; 100]);
         let report = gpu.launch("misaligned", [1], [32], Args::new().u64(data));
         let finding = only(&gpu, &report, FindingKind::Misaligned);
-        assert_eq!((finding.thread, finding.place.line), ([0, 0, 0], line_of("multiple of four")));
+        assert_eq!(
+            (finding.thread, finding.location.line),
+            ([0, 0, 0], line_of("multiple of four"))
+        );
     }
 }
 
@@ -65,7 +68,7 @@ fn a_null_pointer() {
         let data = gpu.up(&[7]);
         let report = gpu.launch("null_pointer", [1], [32], Args::new().u64(data));
         let finding = only(&gpu, &report, FindingKind::OutOfBounds);
-        assert_eq!((finding.thread, finding.place.line), ([5, 0, 0], line_of("// null")));
+        assert_eq!((finding.thread, finding.location.line), ([5, 0, 0], line_of("// null")));
         assert!(finding.message.contains("a null pointer"), "{finding}");
     }
 }
@@ -76,7 +79,10 @@ fn an_access_beyond_shared_memory() {
         let out = gpu.up(&[0; 32]);
         let report = gpu.launch("shared_overrun", [1], [32], Args::new().u64(out).i32(4));
         let finding = only(&gpu, &report, FindingKind::OutOfBounds);
-        assert_eq!((finding.thread, finding.place.line), ([28, 0, 0], line_of("beyond the array")));
+        assert_eq!(
+            (finding.thread, finding.location.line),
+            ([28, 0, 0], line_of("beyond the array"))
+        );
         assert!(finding.message.contains("which has 128 bytes"), "{finding}");
     }
 }
@@ -87,7 +93,7 @@ fn shared_memory_that_nobody_wrote() {
         let out = gpu.up(&[0; 64]);
         let report = gpu.launch("never_written", [1], [64], Args::new().u64(out));
         let finding = only(&gpu, &report, FindingKind::UninitialisedShared);
-        assert_eq!((finding.thread, finding.place.line), ([32, 0, 0], line_of("half of it")));
+        assert_eq!((finding.thread, finding.location.line), ([32, 0, 0], line_of("half of it")));
         assert_eq!((finding.count, report.fatal()), (32, None));
     }
 }
@@ -99,7 +105,7 @@ fn a_barrier_that_part_of_a_warp_comes_to() {
         let report = gpu.launch("parted_barrier", [1], [64], Args::new().u64(out));
         let finding = only(&gpu, &report, FindingKind::BarrierDivergence);
         assert_eq!(finding.thread[0] % 32, 7);
-        assert_eq!(finding.place.line, line_of("seven lanes"));
+        assert_eq!(finding.location.line, line_of("seven lanes"));
         assert!(finding.message.contains("lanes 0x0000007f of warp"), "{finding}");
     }
 }
@@ -110,7 +116,7 @@ fn lanes_that_pass_a_barrier_by() {
         let out = gpu.up(&[0; 64]);
         let report = gpu.launch("left_out_of_barrier", [1], [64], Args::new().u64(out));
         let finding = only(&gpu, &report, FindingKind::BarrierDivergence);
-        assert_eq!(finding.place.line, line_of("only seven"));
+        assert_eq!(finding.location.line, line_of("only seven"));
         assert!(finding.message.contains("lanes 0xffffff80 passed by"), "{finding}");
         // On a GPU this works, mostly: those that ended are not waited for.
         assert_eq!((report.fatal(), gpu.down::<i32>(out, 64)), (None, vec![1; 64]));
@@ -125,7 +131,7 @@ fn lanes_at_two_barriers() {
         let finding = only(&gpu, &report, FindingKind::BarrierDivergence);
         let (odd, even) = (line_of("the odd ones"), line_of("the odd ones") + 2);
         let (here, there) = if finding.thread[0] & 1 == 0 { (odd, even) } else { (even, odd) };
-        assert_eq!(finding.place.line, here, "{finding}");
+        assert_eq!(finding.location.line, here, "{finding}");
         assert!(finding.message.contains(&format!("mistakes.cu:{there}:")), "{finding}");
         assert_eq!(report.fatal(), Some(finding));
     }
@@ -137,7 +143,7 @@ fn lanes_that_pass_a_call_with_a_barrier_by() {
         let out = gpu.up(&[0; 64]);
         let report = gpu.launch("left_out_of_call", [1], [64], Args::new().u64(out));
         let finding = only(&gpu, &report, FindingKind::BarrierDivergence);
-        assert_eq!(finding.place.line, line_of("in a function"));
+        assert_eq!(finding.location.line, line_of("in a function"));
         assert!(finding.message.contains("lanes 0xffffff80 passed by"), "{finding}");
         assert_eq!(report.fatal(), None);
     }
@@ -164,7 +170,7 @@ fn a_barrier_in_many_copies_is_one_place() {
         assert!(report.findings.len() <= 1, "{}: {:#?}", gpu.name, report.findings);
         if let Some(finding) = report.findings.first() {
             assert_eq!(finding.kind, FindingKind::BarrierDivergence);
-            assert_eq!(finding.place.line, line_of("in each round"));
+            assert_eq!(finding.location.line, line_of("in each round"));
             assert_eq!((finding.count, report.fatal()), (16, None), "{}", gpu.name);
         }
     }
@@ -201,7 +207,7 @@ fn a_race_between_rounds_of_a_loop() {
             "{:#?}",
             report.findings
         );
-        let early = |f: &&Finding| f.place.line == line_of("while others still read");
+        let early = |f: &&Finding| f.location.line == line_of("while others still read");
         let race = report.findings.iter().find(early).unwrap();
         assert!(race.message.contains("was read by thread"), "{race}");
         // One round has no race.
@@ -242,7 +248,7 @@ fn a_trap() {
         let input = gpu.up(&[0, 1, 2, 3, 3, 4]);
         let report = gpu.launch("trapped", [1], [6], Args::new().u64(input));
         let finding = only(&gpu, &report, FindingKind::Trap);
-        assert_eq!((finding.thread, finding.place.line), ([3, 0, 0], line_of("fourth thread")));
+        assert_eq!((finding.thread, finding.location.line), ([3, 0, 0], line_of("fourth thread")));
     }
 }
 

@@ -37,7 +37,7 @@ pub(crate) fn decode(
         shared_reserved: shared.reserved,
         ..Program::default()
     };
-    let names: Vec<Names<'_>> = units
+    let names: Vec<UnitNames<'_>> = units
         .iter()
         .zip(&linked.scopes)
         .map(|(unit, scope)| {
@@ -47,7 +47,13 @@ pub(crate) fn decode(
                 program.files.push(Arc::from(*path));
                 (*number, program.files.len() as u32)
             });
-            Names { addresses, shared: &shared.offsets, scope, declared, files: files.collect() }
+            UnitNames {
+                addresses,
+                shared: &shared.offsets,
+                scope,
+                declared,
+                files: files.collect(),
+            }
         })
         .collect();
     for (at, (unit, function)) in linked.functions.iter().enumerate() {
@@ -66,7 +72,7 @@ pub(crate) fn decode(
 }
 
 /// What names outside of functions mean in one unit.
-struct Names<'a> {
+struct UnitNames<'a> {
     addresses: &'a [u64],
     shared: &'a HashMap<Shared<'a>, u64>,
     scope: &'a HashMap<&'a str, Target>,
@@ -92,18 +98,18 @@ enum Binding<'a> {
 }
 
 /// A label as seen from a scope.
-type Label<'a> = (usize, &'a str);
+type ScopedLabel<'a> = (usize, &'a str);
 
 struct Decoder<'n, 'a: 'n> {
-    names: &'n Names<'n>,
+    names: &'n UnitNames<'n>,
     function_index: usize,
     is_kernel: bool,
     scopes: Vec<(usize, HashMap<&'a str, Binding<'a>>)>,
     /// The parent of each scope.
     parents: Vec<usize>,
-    labels: HashMap<Label<'a>, u32>,
+    labels: HashMap<ScopedLabel<'a>, u32>,
     /// Branches to set: instruction, position among its targets, label, line.
-    jumps: Vec<(usize, usize, Label<'a>, u32)>,
+    jumps: Vec<(usize, usize, ScopedLabel<'a>, u32)>,
     code: Vec<Instruction>,
     registers: u32,
     constants: HashMap<u64, Reg>,
@@ -165,7 +171,7 @@ fn decoder_of<'n, 'a>(base: &str) -> DecodeFn<'n, 'a> {
 }
 
 impl<'n, 'a: 'n> Decoder<'n, 'a> {
-    fn new(names: &'n Names<'n>, function_index: usize, function: &ptx::Function<'a>) -> Self {
+    fn new(names: &'n UnitNames<'n>, function_index: usize, function: &ptx::Function<'a>) -> Self {
         Self {
             names,
             function_index,
