@@ -282,12 +282,11 @@ impl Device {
     ///
     /// # Safety
     ///
-    /// Until the memory is freed here, or the device is dropped,
-    /// - all `size` bytes must be valid for reads and writes, with their provenance exposed;
-    /// - while [`Device::launch`] runs, other threads must access them as PTX's rules of the host allow: by
-    ///   code that is not Rust's, or by atomics of one byte;
-    /// - no Rust reference to them may be live, nor be handed to a function of the device, while a function
-    ///   of the device that takes `&mut self` runs.
+    /// Until the memory is freed here, or the device is dropped:
+    /// - all `size` bytes are valid for reads and writes, with their provenance exposed;
+    /// - no Rust reference to them is live while a function of the device runs, nor is passed to it;
+    /// - while [`Device::launch`] runs, Rust code on other threads accesses them by atomics of one byte alone.
+    ///   Code in other languages is bound by CUDA's rules for memory that a kernel is using.
     pub unsafe fn register(&mut self, address: u64, size: u64) {
         // SAFETY: the caller's promise is the one that is asked for.
         unsafe { self.memory.register(address, size) };

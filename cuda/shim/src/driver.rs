@@ -5,8 +5,8 @@ use std::ffi::{CStr, CString, c_char, c_int, c_uint, c_void};
 
 use crate::abi::{Image, In, Out, Text, arguments, bytes, copy, find, status_of};
 use crate::state::{
-    Code, INVALID_DEVICE, INVALID_VALUE, NOT_FOUND, NOT_SUPPORTED, Request, Result, SUCCESS,
-    context, describe, state,
+    ALREADY_REGISTERED, Code, INVALID_DEVICE, INVALID_VALUE, NOT_FOUND, NOT_SUPPORTED, Request,
+    Result, SUCCESS, context, describe, state,
 };
 
 type Handle = *mut c_void;
@@ -653,9 +653,16 @@ pub(crate) unsafe fn register(host: u64, size: usize) -> Result {
     if host == 0 || size == 0 {
         return Err(INVALID_VALUE);
     }
+    let end = host.checked_add(size as u64).ok_or(INVALID_VALUE)?;
+    let mut state = state();
+    // Memory of the device is not the program's to keep, and freeing one of two allocations must not free
+    // the other's.
+    if [host, end - 1].iter().any(|address| state.device.allocation(*address).is_some()) {
+        return Err(ALREADY_REGISTERED);
+    }
     // SAFETY: the caller promises memory that is valid until `Device::free`, which is what
     // `cuMemHostUnregister` calls. It is memory of a C program: no Rust code has references to it.
-    unsafe { state().device.register(host, size as u64) };
+    unsafe { state.device.register(host, size as u64) };
     Ok(())
 }
 

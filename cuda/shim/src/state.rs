@@ -33,6 +33,7 @@ pub(crate) const NOT_FOUND: Code = Code(500);
 const ILLEGAL_ADDRESS: Code = Code(700);
 const TIMEOUT: Code = Code(702);
 const ASSERT: Code = Code(710);
+pub(crate) const ALREADY_REGISTERED: Code = Code(712);
 const MISALIGNED: Code = Code(716);
 const LAUNCH_FAILED: Code = Code(719);
 pub(crate) const NOT_SUPPORTED: Code = Code(801);
@@ -55,6 +56,9 @@ pub(crate) fn describe(code: u32) -> Option<(&'static std::ffi::CStr, &'static s
         ILLEGAL_ADDRESS => (c"ILLEGAL_ADDRESS", c"an illegal memory access was encountered"),
         TIMEOUT => (c"LAUNCH_TIMEOUT", c"a launch does not end"),
         ASSERT => (c"ASSERT", c"an assertion of a kernel failed"),
+        ALREADY_REGISTERED => {
+            (c"HOST_MEMORY_ALREADY_REGISTERED", c"memory of the host is registered already")
+        }
         MISALIGNED => (c"MISALIGNED_ADDRESS", c"misaligned address"),
         LAUNCH_FAILED => (c"LAUNCH_FAILED", c"a launch failed"),
         NOT_SUPPORTED => (c"NOT_SUPPORTED", c"the emulator does not support this"),

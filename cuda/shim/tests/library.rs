@@ -253,6 +253,13 @@ fn refuses_what_is_wrong() {
     assert_eq!(call!(cuMemFree_v2(data)), 0);
     assert_eq!(call!(cuMemFree_v2(data)), 1);
     assert_eq!(call!(cuMemcpyDtoH_v2([0u8; 4].as_mut_ptr(), data, 4)), 1);
+    let host = [0u8; 64];
+    assert_eq!(call!(cuMemHostRegister_v2(host.as_ptr(), 64, 0)), 0);
+    assert_eq!(call!(cuMemHostRegister_v2(host.as_ptr(), 64, 0)), 712);
+    assert_eq!(call!(cuMemHostUnregister(host.as_ptr())), 0);
+    assert_eq!(call!(cuMemAlloc_v2(&raw mut data, 16)), 0);
+    assert_eq!(call!(cuMemHostRegister_v2(data, 16, 0)), 712);
+    assert_eq!(call!(cuMemFree_v2(data)), 0);
     assert_eq!(call!(cuStreamSynchronize(0x1234)), 400);
     assert_eq!(call!(cuEventQuery(0)), 400);
     assert_eq!(call!(cuModuleUnload(0x1000_0000)), 400);
