@@ -1,8 +1,8 @@
 //! NVIDIA's driver ioctl interface as checked Rust types, for every driver version.
 //!
 //! ```text
-//! abi-specs/*.toml   what people say: where headers are, which calls there are
-//! abi-specs/lock/    what the headers say, tag by tag; written by `nvabi lock` alone
+//! abi-specs/*.toml   specs, by hand: which headers to read, which calls exist, roles of their fields
+//! abi-specs/lock/    the lock: facts of the headers, tag by tag; only `nvabi lock` writes it
 //!        │  build.rs: no network, no libclang
 //!        ▼
 //! nvabi::r550        the newest tag of a branch; nvabi::abi::v550_90_07 one tag
@@ -53,23 +53,22 @@
 //!
 //! # Features
 //!
-//! `driver-515` … `driver-595` turn on a branch each, `all-drivers` all of them. `full` emits everything the
-//! headers have, and each command and class whose parameters the driver's tables tell, instead of the
-//! specs' items and what they need; [`call::Info::roles_known`] says which of the calls no spec
-//! describes. `zerocopy` adds zerocopy's traits
-//! to the emitted types. `libclang` verifies the lock against the headers in `NVABI_HEADERS` during
+//! `driver-515` … `driver-595` turn on a branch each, `all-drivers` all of them. `full` emits everything in
+//! the lock, and each command and class whose parameters the driver's own tables give, not only the
+//! specs' items and their types; [`call::Info::roles_known`] is false for calls that no spec describes.
+//! `zerocopy` adds zerocopy's traits to the emitted types. `libclang` verifies the lock against the headers in `NVABI_HEADERS` during
 //! the build. Nothing is on by default. The minimum Rust is 1.85.
 //!
-//! `rm` opens the desktop's driver and calls it, for the branches that are enabled: the resource manager
-//! (`nvabi::rm`) and unified memory (`nvabi::uvm`). Without a branch there is nothing to call.
+//! `rm` opens and calls the x86 driver, for the branches that are enabled: the resource manager
+//! (`nvabi::rm`) and UVM (`nvabi::uvm`). Without a branch there is nothing to call.
 //!
-//! `tegra-r32` … `tegra-r36` turn on the ioctls of a Jetson, `tegra` what opens its GPU and sends it
-//! work ([`tegra`]).
+//! `tegra-r32` … `tegra-r36` turn on the ioctls of a Jetson; `tegra` opens its GPU and submits work
+//! ([`tegra`]).
 //!
 //! # What it does not do
 //!
-//! Without the features `rm` and `tegra` it opens no device: it says what the bytes are. It
-//! knows no GPU: what methods and registers do is not here. Types are for 64-bit little-endian Linux.
+//! Without the features `rm` and `tegra` it opens no device: it only describes bytes. It does not
+//! describe the methods and registers of GPUs. Types are for 64-bit little-endian Linux.
 #![deny(missing_docs)]
 
 pub mod abi;

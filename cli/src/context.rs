@@ -23,7 +23,7 @@ use crate::specs;
 
 /// Drivers that share a lock, such as those of Jetson.
 pub(crate) struct Family {
-    /// Nothing for the desktop's.
+    /// Empty for the x86 driver.
     pub(crate) name: String,
     pub(crate) specs: Vec<Spec>,
     /// Its lock.

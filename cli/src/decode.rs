@@ -17,7 +17,7 @@ use crate::context::{Context, Family, facts_of, spec_of, written};
 /// What is read of a log at once.
 const BLOCK: usize = 1 << 20;
 
-/// Constants of the desktop's driver that requests are made of, beside those of the specs.
+/// Constants of the x86 driver that requests are made of, beside those of the specs.
 const REQUESTS: [&str; 2] = ["NV_IOCTL_MAGIC", "DRM_IOCTL_*"];
 
 pub(crate) fn strace(context: &Context<'_>, args: &args::DecodeStrace) -> Result<Outcome, Report> {
@@ -46,7 +46,7 @@ pub(crate) fn strace(context: &Context<'_>, args: &args::DecodeStrace) -> Result
     Ok(Outcome::Same)
 }
 
-/// The requests of both families: one tag of the desktop's driver, of Jetson's all or the one asked
+/// The requests of both families: one tag of the x86 driver, of Jetson's all or the one asked
 /// for.
 fn catalog(context: &Context<'_>, tags: &[Tag]) -> Result<Catalog, Report> {
     let mut catalog = Catalog::default();
@@ -55,11 +55,11 @@ fn catalog(context: &Context<'_>, tags: &[Tag]) -> Result<Catalog, Report> {
         let (tag, more) = (asked.next(), asked.next());
         if let (Some(one), Some(other)) = (tag, more) {
             let message = format!("{one} and {other} are of one family");
-            let help = "give one tag of the desktop's driver and one of Jetson's";
+            let help = "give one tag of the x86 driver and one of Jetson's";
             return Err(Diagnostic::error("decode-tags", message).help(help).into());
         }
         match family.name.as_str() {
-            "" => add_desktop(&mut catalog, &family, tag)?,
+            "" => add_x86(&mut catalog, &family, tag)?,
             _ => add_all(&mut catalog, &family, tag)?,
         }
     }
@@ -70,8 +70,8 @@ fn catalog(context: &Context<'_>, tags: &[Tag]) -> Result<Catalog, Report> {
     }
 }
 
-/// The desktop's lock is large, so only what names requests is read of it.
-fn add_desktop(catalog: &mut Catalog, family: &Family, tag: Option<&Tag>) -> Result<(), Report> {
+/// The x86 driver's lock is large, so only what names requests is read of it.
+fn add_x86(catalog: &mut Catalog, family: &Family, tag: Option<&Tag>) -> Result<(), Report> {
     let locked = lock::read_tags(&family.lock)?;
     let Some(newest) = tag.or(locked.last().map(|newest| &newest.tag)) else { return Ok(()) };
     let spec = spec_of(&family.specs, newest)?;

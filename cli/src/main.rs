@@ -1,5 +1,8 @@
-//! The command `nvabi`: findings on stdout, progress and statuses on stderr,
-//! exit 0 same or ok, 1 different or found, 2 error.
+//! The command `nvabi`: findings on stdout, progress and statuses on stderr; exit status 0 same or ok,
+//! 1 different or found, 2 error.
+//!
+//! `sniff`, the simulators, `trace record` and `trace cc` run a program, to which stdout belongs; all but
+//! `sniff` return its exit status (`docs/command.md`).
 
 mod add;
 mod alloc;

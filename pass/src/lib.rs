@@ -1,7 +1,7 @@
-//! An LLVM pass that lets CUDA device code record its control flow.
+//! An LLVM pass that instruments CUDA device code to record its control flow.
 //!
 //! Loaded with `-fpass-plugin` into clang 19 or with `-load-pass-plugin` into opt 19. Built where LLVM
-//! 19 is installed; elsewhere there is nothing in here.
+//! 19 is installed; elsewhere this crate is empty.
 #![cfg(llvm)]
 
 mod asm;

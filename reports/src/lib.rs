@@ -1,11 +1,11 @@
-//! What people ask of locked driver facts, as data and as text.
+//! Reports on locked driver facts, as data and as text.
 //!
 //! ```text
 //! lock, specs (nvabi-pipeline) ─► diff     what changed between two tags, what a shim must do
 //!                                 ranges   tags with the same layout or the same ABI
 //!                                 list     every ioctl, command and class of a tag
-//!                                 coverage is a table of supported calls covered
-//!                                 decode   a log of strace, bytes of a struct, calls that were caught
+//!                                 coverage whether specs and lock cover a table of supported calls
+//!                                 decode   an strace log, the bytes of a struct, intercepted calls
 //!                                 render   a layout in pahole's columns
 //!                                 atlas    all of it as a static site
 //! ```

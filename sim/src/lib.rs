@@ -1,4 +1,4 @@
-//! Simulated kernels: run an unmodified program as if on a machine that has the drivers.
+//! Simulated drivers: run an unmodified program on a machine that seems to have a GPU.
 //!
 //! ```text
 //! program ── system call ──► seccomp filter ──► supervisor ──► machine
@@ -11,8 +11,8 @@
 //! file that the machine has; all others, and those that turn out not to be, go through to the real
 //! kernel.
 //!
-//! One supervisor plays every machine: [`rm`] is the desktop's resource manager and its unified memory,
-//! of any driver whose layouts are told; `tegra` (feature `tegra-sim`) is a Jetson Orin.
+//! One supervisor serves every machine: [`rm`] simulates the x86 driver's resource manager and UVM, of any
+//! driver whose layouts the caller gives; `tegra` (feature `tegra`) simulates a Jetson Orin.
 
 // What only a Jetson has is there without one.
 #![cfg_attr(not(feature = "tegra"), allow(dead_code))]

@@ -1,4 +1,4 @@
-//! The three ways into the desktop's driver: the frontend's ioctls, the commands that one of them
+//! The three ways into the x86 driver: the frontend's ioctls, the commands that one of them
 //! carries, and those of unified memory.
 
 use std::ffi::{c_int, c_void};

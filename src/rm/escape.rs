@@ -218,7 +218,7 @@ pub(super) struct EventParams {
     pub(super) data: P64,
 }
 
-/// Both `NV_ESC_ALLOC_OS_EVENT` and `NV_ESC_FREE_OS_EVENT`.
+/// `NV_ESC_ALLOC_OS_EVENT`.
 #[derive(NvProxy, Default)]
 #[nvproxy(name = "nv_ioctl_alloc_os_event_t", crate = "crate")]
 #[repr(C)]

@@ -1,4 +1,4 @@
-//! The desktop's resource manager: clients, objects, commands, memory and events.
+//! The x86 driver's resource manager (RM): clients, objects, commands, memory and events.
 //!
 //! Classes and commands are types of a driver's module; they carry their number and the type of their
 //! parameters, so that a wrong one does not compile. Which driver the machine has turns out when a

@@ -1,4 +1,4 @@
-//! Traces of GPU kernels, and where two of them part.
+//! Traces of GPU kernels, and where two of them diverge.
 //!
 //! ```text
 //! records, abi    include/nvabi_trace.h, checked

@@ -1,4 +1,4 @@
-//! `nvabi rm`: what has to do with the desktop's resource manager.
+//! `nvabi rm`: the x86 driver's resource manager.
 
 mod interface;
 pub(crate) mod sim;

@@ -1,4 +1,4 @@
-//! `nvabi sniff`: what any program asks of the driver, call by call.
+//! `nvabi sniff`: prints the driver calls of a program.
 //!
 //! ```text
 //! launch ─ filter ─┬─ tracer   (ptrace: calls and their results) ─┬─ watch (bytes of a call) ─ view
@@ -6,7 +6,7 @@
 //! decode: record ───────────────────────────────────────────────────────────────────── view  ───┴─ record
 //! ```
 //!
-//! What names bytes is the pipeline's `decode::sniff`, the same for calls that come and for recorded ones.
+//! `nvabi_reports::decode::sniff` names the bytes, of live and of recorded calls.
 
 mod check;
 mod devices;
@@ -41,9 +41,9 @@ use record::{End, Reader, Record, Start, Writer};
 use view::{View, Wanted};
 use watch::{Copier, Limits, Sink as _};
 
-/// Runs a program and tells what it asks of the driver.
+/// Runs a program and prints its driver calls.
 pub(crate) fn sniff(context: &Context<'_>, args: &args::Sniff) -> Result<Outcome, Report> {
-    // Before there are threads, which would have to keep them as well.
+    // Before there are threads, which would have to block the signals too.
     let kept = Kept::new().map_err(|error| failure(&error))?;
     let mut names = Names::new(context, Versions::of_machine(&args.tags))?;
     let check = args.view.check.as_deref().map(List::read).transpose()?.map(Check::new);
@@ -57,7 +57,7 @@ pub(crate) fn sniff(context: &Context<'_>, args: &args::Sniff) -> Result<Outcome
     let is_silent = args.record.is_some() || args.view.check.is_some();
     let view = View::new(context, out, wanted(&args.view, is_silent), check, record);
     let limits = Limits { piece: args.limit, call: record::MAX_CALL };
-    // What other files are asked for, nobody knows.
+    // The requests of other files are unknown.
     let ioctls = if args.paths.is_empty() { Ioctls::OfDrivers } else { Ioctls::All };
     let mut copier = Copier::new(names.nodes(&args.paths), ioctls, &mut names, view, limits);
     let status = run(context, args, &kept, ioctls, &mut copier)?;
@@ -73,7 +73,7 @@ pub(crate) fn sniff(context: &Context<'_>, args: &args::Sniff) -> Result<Outcome
     Ok(if lacks { Outcome::Different } else { Outcome::Same })
 }
 
-/// Tells what a record holds, as it was told when it was recorded.
+/// Prints a recording, as it was printed when it was recorded.
 pub(crate) fn decode(context: &Context<'_>, args: &args::DecodeSniff) -> Result<Outcome, Report> {
     let bad = |error: &record::Error| Diagnostic::error("sniff-record", error.to_string());
     let (mut reader, start) = Reader::open(&args.file).map_err(|error| bad(&error))?;
@@ -113,7 +113,7 @@ pub(crate) fn decode(context: &Context<'_>, args: &args::DecodeSniff) -> Result<
     Ok(if lacks { Outcome::Different } else { Outcome::Same })
 }
 
-/// Calls are told unless something else was asked for.
+/// Single calls are printed unless another output was asked for.
 fn wanted(args: &args::SniffView, is_silent: bool) -> Wanted {
     let lines = args.lines || !(args.summary || is_silent);
     Wanted { lines, full: args.full, summary: args.summary }

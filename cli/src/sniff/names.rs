@@ -29,9 +29,9 @@ pub(crate) struct Versions {
 impl Versions {
     /// What this machine says, beside what was asked for.
     pub(crate) fn of_machine(asked: &[Tag]) -> Self {
-        let desktop = nvabi::driver::installed().and_then(|version| version.parse().ok());
+        let x86 = nvabi::driver::installed().and_then(|version| version.parse().ok());
         let tegra = fs::read_to_string(TEGRA_FILE).ok().and_then(|text| release(&text));
-        Self { asked: asked.to_vec(), machine: desktop.into_iter().chain(tegra).collect() }
+        Self { asked: asked.to_vec(), machine: x86.into_iter().chain(tegra).collect() }
     }
 
     /// The tag of a family that names are wanted of: as asked for, else as the machine says, else as the
@@ -114,7 +114,7 @@ impl Names {
         for tag in &versions.asked {
             let same = versions.asked.iter().filter(|other| other.family() == tag.family()).count();
             if same > 1 {
-                let help = "give one tag of the desktop's driver and one of Jetson's";
+                let help = "give one tag of the x86 driver and one of Jetson's";
                 let message = format!("two tags are of one family: {tag} is one");
                 return Err(Diagnostic::error("sniff-tags", message).help(help).into());
             }

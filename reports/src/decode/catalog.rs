@@ -16,8 +16,8 @@ use nvabi_pipeline::tag::Tag;
 /// Index of a node in [`Catalog::nodes`].
 pub(crate) type NodeId = u16;
 
-/// The nodes of the desktop's driver: its specs need not say what their sections stand for.
-const DESKTOP: [(&str, &[&str], &str); 7] = [
+/// The nodes of the x86 driver: its specs do not name the nodes of their sections.
+const X86: [(&str, &[&str], &str); 7] = [
     ("nvidiactl", &["/dev/nvidiactl"], "the resource manager"),
     ("nvidia", &["/dev/nvidia*"], "a GPU"),
     ("nvidia-uvm", &["/dev/nvidia-uvm", "/dev/nvidia-uvm-tools"], "unified memory"),
@@ -89,7 +89,7 @@ impl Catalog {
         self.tags.push(facts.tag.clone());
         self.add_nodes(spec);
         if spec.family().is_empty() {
-            self.desktop(facts);
+            self.x86(facts);
         }
         let items = spec.items_at(&facts.tag).map(|item| (item.name.as_str(), item));
         let items: HashMap<&str, &Item> = items.collect();
@@ -105,9 +105,9 @@ impl Catalog {
 
     /// Takes in nodes alone: nothing is known of their requests.
     pub(crate) fn add_nodes(&mut self, spec: &Spec) {
-        // The specs of the desktop's driver name none that a program opens.
+        // The specs of the x86 driver name no node that a program opens.
         if spec.family().is_empty() {
-            for (name, paths, note) in DESKTOP {
+            for (name, paths, note) in X86 {
                 let paths: Vec<String> = paths.iter().map(|path| (*path).to_owned()).collect();
                 self.node(name, &paths, note);
             }
@@ -136,8 +136,8 @@ impl Catalog {
         }
     }
 
-    /// The requests of the desktop's driver that its lists do not have.
-    fn desktop(&mut self, facts: &Facts) {
+    /// The requests of the x86 driver that its lists do not have.
+    fn x86(&mut self, facts: &Facts) {
         for (name, number) in request::drm_core() {
             let listed = Listed {
                 name: name.to_owned(),
@@ -314,8 +314,8 @@ impl Catalog {
         let size = request_size(number.into());
         if self.any_size(id) && !known.sizes.is_empty() && !known.sizes.contains(&size) {
             let sizes: Vec<String> = known.sizes.iter().map(u64::to_string).collect();
-            let of_desktop = self.tags.iter().rfind(|tag| tag.family().is_empty());
-            let tag = of_desktop.map_or("the driver", Tag::as_str);
+            let of_x86 = self.tags.iter().rfind(|tag| tag.family().is_empty());
+            let tag = of_x86.map_or("the driver", Tag::as_str);
             notes.push(format!("{size} bytes, {tag} has {}", sizes.join(" or ")));
         }
         notes

@@ -8,7 +8,7 @@ use super::*;
 use nvabi_pipeline::lock;
 use nvabi_pipeline::spec::{Spec, spec_of};
 
-/// Jetson's releases, and a newest desktop driver.
+/// Jetson's releases, and a newest x86 driver.
 static CATALOG: LazyLock<Catalog> = LazyLock::new(|| {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../abi-specs");
     let specs = Spec::load_folder(&folder).unwrap();
@@ -414,7 +414,7 @@ ioctl(5, 0xc0084812, 0) = 0
 }
 
 #[test]
-fn the_desktop_driver() {
+fn the_x86_driver() {
     let log = r#"
 openat(AT_FDCWD, "/dev/nvidiactl", O_RDWR) = 3</dev/nvidiactl>
 openat(AT_FDCWD, "/dev/nvidia0", O_RDWR) = 4</dev/nvidia0>

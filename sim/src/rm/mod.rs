@@ -1,4 +1,4 @@
-//! The desktop's resource manager and its unified memory, as far as programs ask them what there is.
+//! The x86 driver's resource manager and UVM, as far as programs enumerate GPUs and use memory and events.
 //!
 //! Every request, size and layout is that of the driver that [`Interface`] describes, found at run time by
 //! the names of structs and fields: one build plays any driver. The rules are those of 550.163.01, with

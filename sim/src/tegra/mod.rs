@@ -1,4 +1,4 @@
-//! A Jetson Orin: what the drivers of L4T know and do, as plain data.
+//! A Jetson Orin: the state and the rules of L4T's drivers, as plain data.
 //!
 //! It does what L4T r36 does: the order of its checks, its errors, its addresses, its lifetimes. Other
 //! releases have their own requests and layouts, and r36's rules but for a few. It executes copies,
