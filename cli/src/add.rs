@@ -202,9 +202,7 @@ fn pull_request(
         }
     }
     if !open.diagnostics.is_empty() {
-        text.push_str(
-            "\n## To decide\n\n`nvabi lint` complains until the spec says what holds:\n\n",
-        );
+        text.push_str("\n## To decide\n\n`nvabi lint` fails until the spec is changed:\n\n");
         for diagnostic in &open.diagnostics {
             let _ = writeln!(text, "- {}", diagnostic.message);
         }

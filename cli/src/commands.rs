@@ -234,7 +234,7 @@ pub(crate) fn lint(context: &Context<'_>, args: &args::Lint) -> Result<Outcome, 
         if !specs().any(|spec| spec.driver == *driver) {
             let names: Vec<&str> = specs().map(|spec| spec.driver.as_str()).collect();
             let help = format!("there are specs for {}", names.join(", "));
-            let message = format!("no spec says what driver {driver} is");
+            let message = format!("no spec for driver {driver}");
             return Err(Diagnostic::error("spec-no-driver", message).help(help).into());
         }
     }

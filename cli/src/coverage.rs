@@ -43,7 +43,8 @@ pub(crate) fn coverage(context: &Context<'_>, args: &args::Coverage) -> Result<O
     );
     context.status("Covered", &what);
     if !found.untyped.is_empty() {
-        let what = format!("{} rows by name and number alone: no types", found.untyped.len());
+        let what =
+            format!("{} rows by name and number only: they have no types", found.untyped.len());
         context.status("Compared", &what);
     }
     Ok(if report.diagnostics.is_empty() { Outcome::Same } else { Outcome::Different })

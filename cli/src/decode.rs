@@ -54,7 +54,7 @@ fn catalog(context: &Context<'_>, tags: &[Tag]) -> Result<Catalog, Report> {
         let mut asked = tags.iter().filter(|tag| tag.family() == family.name);
         let (tag, more) = (asked.next(), asked.next());
         if let (Some(one), Some(other)) = (tag, more) {
-            let message = format!("{one} and {other} are of one family");
+            let message = format!("{one} and {other} belong to one driver family");
             let help = "give one tag of the x86 driver and one of Jetson's";
             return Err(Diagnostic::error("decode-tags", message).help(help).into());
         }
@@ -117,7 +117,7 @@ fn read(
     match understood.map_err(unreadable)? {
         0 => {
             let message =
-                format!("{} is no log of strace: none of its lines is a call", file.display());
+                format!("{} is not an strace log: no line is a system call", file.display());
             let help = "record one with: strace -f -y -o FILE PROGRAM";
             Err(Diagnostic::error("decode-no-log", message).help(help))
         }
@@ -195,7 +195,9 @@ fn unread(decoded: &Decoded) -> String {
     let (lines, ioctls) = (decoded.unread.lines, decoded.unread.ioctls);
     let more = if decoded.unread.lines + ioctls > first.len() as u64 { ", …" } else { "" };
     let first = first.join(", ");
-    format!("lines not of strace: {lines}, ioctls cut short: {ioctls} (lines {first}{more})")
+    format!(
+        "lines that are not strace's: {lines}, truncated ioctls: {ioctls} (lines {first}{more})"
+    )
 }
 
 pub(crate) fn structure(

@@ -77,7 +77,7 @@ fn clones<'a>(spec: &'a Spec, args: &'a Fetch) -> Result<Vec<Clone<'a>>, Report>
         }
     }
     if let (Some(remote), [first, .., last]) = (&args.remote, clones.as_slice()) {
-        let message = format!("the headers of {} lie in several repositories", args.tag);
+        let message = format!("the headers of {} are in several repositories", args.tag);
         return Err(Diagnostic::error("fetch-no-remote", message)
             .note(format!("{remote} cannot be {} and {} at once", first.below, last.below))
             .help("leave --remote out, or clone them and give NVABI_HEADERS all of them")
@@ -143,7 +143,7 @@ fn run(command: &mut Command, tag: &str, remote: &str) -> Result<(), Report> {
             "fetch-failed",
             format!("git could not fetch {tag} from {remote}"),
         )
-        .note("git's own words stand above")
+        .note("git's output is above")
         .help("check the tag's spelling and that the remote can be reached; --remote names another")
         .into()),
     }

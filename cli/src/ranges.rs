@@ -62,7 +62,10 @@ fn names(context: &Context<'_>, args: &args::Ranges) -> Result<Option<Vec<Asked>
         context.status("Left out", &what);
     }
     for file in &found.macros {
-        context.status("Left out", &format!("what macros derive in {file}: they are not expanded"));
+        context.status(
+            "Left out",
+            &format!("derives inside macros in {file}: macros are not expanded"),
+        );
     }
     Ok(Some(found.names))
 }
@@ -72,7 +75,7 @@ fn of_file(path: &Path) -> Result<Vec<Asked>, Report> {
     let text = fs::read_to_string(path).map_err(|error| {
         let message = format!("cannot read {}: {error}", path.display());
         Diagnostic::error("ranges-unreadable", message)
-            .help("give a file with one name a line; `#` begins a comment")
+            .help("give a file with one name per line; `#` starts a comment")
     })?;
     let (mut names, mut at) = (Vec::new(), 0);
     for line in text.split_inclusive('\n') {
@@ -89,8 +92,10 @@ fn of_file(path: &Path) -> Result<Vec<Asked>, Report> {
     }
     match names.is_empty() {
         true => {
-            let message = format!("{} names nothing", path.display());
-            Err(Diagnostic::error("ranges-no-items", message).help("write one name a line").into())
+            let message = format!("{} contains no names", path.display());
+            Err(Diagnostic::error("ranges-no-items", message)
+                .help("write one name per line")
+                .into())
         }
         false => Ok(names),
     }
@@ -155,6 +160,6 @@ fn set(context: &Context<'_>, abis: &Abis<'_>) -> Result<Outcome, Report> {
 
 /// Tags of one range need not be the same in all that `diff` tells of.
 fn compared(context: &Context<'_>) {
-    let what = "numbers and layouts; `nvabi diff` tells of the values of constants, too";
+    let what = "numbers and layouts; `nvabi diff` also compares the values of constants";
     context.status("Compared", what);
 }

@@ -108,7 +108,7 @@ fn an_unknown_tag_names_its_neighbours() {
     let output = nvabi(&["show", "NVOS54_PARAMETERS", "--tag", "550.91"]);
     assert_eq!(output.status.code(), Some(2));
     assert!(err(&output).contains("550.90.07, 550.90.12, 550.100, 550.107.02"), "{}", err(&output));
-    assert!(err(&output).contains("`nvabi ranges --nearest 550.91` tells"), "{}", err(&output));
+    assert!(err(&output).contains("`nvabi ranges --nearest 550.91` finds"), "{}", err(&output));
 }
 
 #[test]

@@ -73,12 +73,12 @@ fn special_cases_are_judged_by_the_driver() {
         .unwrap();
     assert_eq!(
         told,
-        "forms: NVOS21_PARAMETERS: both say 32 bytes\n\
-         forms: NVOS64_PARAMETERS: the table says 44 bytes, the driver 48: the driver is right\n\
+        "forms: NVOS21_PARAMETERS: both have 32 bytes\n\
+         forms: NVOS64_PARAMETERS: the table has 44 bytes, the driver 48: the driver is right\n\
          names: NV_ESC_NUMA_INFO: the driver has it, 0xd7\n\
          names: NOT_IN_THE_DRIVER: the driver's headers have no such name\n\
-         numbers: UVM_FREE: both say 0x22\n\
-         numbers: NV_ESC_RM_CONTROL: the table says 0x63, the driver 0x2a: the driver is right\n"
+         numbers: UVM_FREE: both have 0x22\n\
+         numbers: NV_ESC_RM_CONTROL: the table has 0x63, the driver 0x2a: the driver is right\n"
     );
     assert_eq!(output.status.code(), Some(0), "{}", err(&output));
 }
@@ -114,7 +114,7 @@ fn fields_that_the_table_takes_for_something_else() {
     ];
     assert_eq!(roles, expected);
     assert!(text.contains("= note: at 535.104.05, 550.40.07\n"), "{text}");
-    assert!(text.contains("help: mend the role, or say in [disputed] why it stands"), "{text}");
+    assert!(text.contains("help: correct the role, or justify it in [disputed]"), "{text}");
     assert_eq!(output.status.code(), Some(1), "{}", err(&output));
     assert!(err(&output).contains("roles that differ 4 and disputed 0"), "{}", err(&output));
 }

@@ -133,7 +133,7 @@ fn bad_input_says_what_is_wrong() {
     for (args, wanted) in [
         (&["strace", "no/such.strace"][..], "cannot read no/such.strace: No such file"),
         (&["strace", "tests"], "cannot read tests: Is a directory"),
-        (&["strace", text.to_str().unwrap()], "is no log of strace: none of its lines is a call"),
+        (&["strace", text.to_str().unwrap()], "is not an strace log: no line is a system call"),
         (
             &["strace", "cli/tests/decode/cuda-init.strace", "--tag", "550.1"],
             "the lock has no tag 550.1",
@@ -151,7 +151,7 @@ fn bad_input_says_what_is_wrong() {
                 "--tag",
                 "535.54.03",
             ],
-            "of one family",
+            "belong to one driver family",
         ),
         (&["struct", "NVOS54_PARAMETER", "00"], "did you mean `NVOS54_PARAMETERS`?"),
         (

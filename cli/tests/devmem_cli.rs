@@ -116,9 +116,9 @@ fn what_is_wrong_is_named_with_status_2() {
     };
     refused(
         &["plan", "--use", "npu:render", "8x8", "XR24"],
-        "no device of this machine is meant by npu:render",
+        "no device of this machine matches npu:render",
     );
-    refused(&["plan", "--use", "npu:render", "8x8", "XR24"], "there are cpu");
+    refused(&["plan", "--use", "npu:render", "8x8", "XR24"], "this machine has cpu");
     refused(&["plan", "--use", "cpu", "8x8", "XR24"], "`cpu` is no DEVICE:OPERATION");
     refused(&["plan", "--use", "cpu:eat", "8x8", "XR24"], "`eat` is no operation: cpu-read");
     refused(&["plan", "--use", "cpu:cpu-read", "8", "XR24"], "expected WIDTHxHEIGHT");

@@ -120,7 +120,7 @@ mod command {
         for tag in ["580.159.03", "590.99"] {
             let told = text(&neither.stderr);
             assert!(told.contains(&format!("the lock has no tag {tag}")), "{told}");
-            assert!(told.contains(&format!("`nvabi ranges --nearest {tag}` tells")), "{told}");
+            assert!(told.contains(&format!("`nvabi ranges --nearest {tag}` finds")), "{told}");
         }
     }
 

@@ -419,7 +419,7 @@ fn damaged_records() {
     let cut = decoded(&whole[..whole.len() - 1]);
     assert_eq!((cut.status.code(), out(&cut).lines().count()), (Some(0), 4), "{}", err(&cut));
     assert!(err(&cut).contains("ends within the record at byte"), "{}", err(&cut));
-    assert!(err(&cut).contains("its end is not in the record"));
+    assert!(err(&cut).contains("the recording has no end"));
     // Damaged there: what precedes it is told.
     let mut bytes = whole.clone();
     *bytes.last_mut().unwrap() ^= 1;
@@ -431,7 +431,7 @@ fn damaged_records() {
     for (bytes, message) in [
         (&b"GIF89a"[..], "is no record of nvabi sniff"),
         (b"nvabi-sniff\n\x02\0\0\0", "is a record of version 2"),
-        (b"nvabi-sniff\n\x01\0\0\0", "it does not say what was run"),
+        (b"nvabi-sniff\n\x01\0\0\0", "it lacks the command line"),
         (b"nvabi-sniff\n\x01\0\0\0\xff\xff\xff\xff\0\0\0\0", "at byte 16 is damaged: its length"),
     ] {
         let output = decoded(bytes);
@@ -454,15 +454,15 @@ fn where_something_is_not_allowed() {
     if output.status.code() == Some(47) || text.contains("seccomp: filters with a listener") {
         return println!("skipped: no filters here");
     }
-    assert!(text.contains("nobody may be traced here: Operation not permitted"), "{text}");
-    assert!(text.contains("Watching by seccomp notification"), "{text}");
+    assert!(text.contains("ptrace is not permitted: Operation not permitted"), "{text}");
+    assert!(text.contains("Tracing via seccomp notification"), "{text}");
     assert!(text.contains("Ended exit status 3, 4 calls"), "{text}");
     let output = run("without-ptrace", &["--method", "ptrace"]);
     assert_eq!(output.status.code(), Some(2));
     assert!(err(&output).contains("this machine does not allow it: ptrace: Operation not"));
     let output = run("without-seccomp", &["--method", "notify"]);
     assert_eq!(output.status.code(), Some(2));
-    assert!(err(&output).contains("filters with a listener are refused"), "{}", err(&output));
+    assert!(err(&output).contains("filters with a listener are not permitted"), "{}", err(&output));
     let output = run("without-filters", &["--method", "notify"]);
     assert_eq!((output.status.code(), out(&output).as_str()), (Some(2), ""));
     assert!(err(&output).contains("this machine does not allow it: seccomp"), "{}", err(&output));
@@ -470,7 +470,7 @@ fn where_something_is_not_allowed() {
     for lacking in ["without-seccomp", "without-filters"] {
         let output = run(lacking, &[]);
         let text = err(&output);
-        assert!(text.contains("at every system call: seccomp filters are refused"), "{text}");
+        assert!(text.contains("at every system call: seccomp filters are not permitted"), "{text}");
         assert!(text.contains("Ended exit status 3, 4 calls"), "{text}");
         assert_eq!(out(&output), "the program's own words\n");
     }
@@ -485,7 +485,7 @@ fn without_filters_the_same_calls_are_seen() {
         command.current_dir(root()).args(["without-filters", NVABI, "sniff", "--json"]);
         command.args(["--path", "/dev/*ptmx", "--"]).arg(program).arg(words);
         let output = command.output().unwrap();
-        if output.status.code() == Some(47) || err(&output).contains("nobody may be traced") {
+        if output.status.code() == Some(47) || err(&output).contains("ptrace is not permitted") {
             return println!("skipped: {}", err(&output));
         }
         assert_eq!(ioctls(&objects(&err(&output))).len(), calls, "{words}: {}", err(&output));
@@ -531,7 +531,7 @@ fn a_client_of_the_desktops_driver() {
         let simulator = ["rm", "sim", "--tag", tag];
         let Some(output) = simulated(&simulator, &options, is_within, "desktop") else { return };
         assert_eq!(output.status.code(), Some(0), "{}", err(&output));
-        let said = format!("names are those of {tag}, as the driver says");
+        let said = format!("using the names of {tag}, which the driver reports");
         assert!(err(&output).contains(&said), "{}", err(&output));
         let objects = objects(&fs::read_to_string(&calls).unwrap());
         let named = |name: &str, detail: Option<&str>| -> &Value {
@@ -632,7 +632,7 @@ fn a_list_says_what_it_lacks() {
     let bad = checked("frontend 1\nfrontends 2\n", "");
     assert_eq!(bad.status.code(), Some(2));
     assert!(
-        err(&bad).contains("allowed:2:1") && err(&bad).contains("no kind of call"),
+        err(&bad).contains("allowed:2:1") && err(&bad).contains("unknown kind of call"),
         "{}",
         err(&bad)
     );
@@ -695,7 +695,7 @@ fn other_tags() {
     let near = decoded("570.86.99");
     assert_eq!(out(&same), out(&near));
     assert!(
-        err(&near).contains("the lock has no tag 570.86.99: names are those of 570.86"),
+        err(&near).contains("the lock has no tag 570.86.99: using the names of 570.86"),
         "{}",
         err(&near)
     );
@@ -713,7 +713,7 @@ fn other_tags() {
     ]);
     let bad = { bad }.output().unwrap();
     assert_eq!(bad.status.code(), Some(2));
-    assert!(err(&bad).contains("of one family"), "{}", err(&bad));
+    assert!(err(&bad).contains("two tags of one driver family"), "{}", err(&bad));
 }
 
 /// Calls by their bytes alone, as no simulator plays them.

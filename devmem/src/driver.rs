@@ -70,7 +70,7 @@ pub trait Device: Send + Sync {
     ///
     /// When it takes none, or not this; with what the kernel said.
     fn import(&self, _buffer: &Buffer) -> Result<Box<dyn Import>> {
-        Err(Error::unsupported(format!("{} takes no memory of others", self.info().name)))
+        Err(Error::unsupported(format!("{} cannot import memory", self.info().name)))
     }
 
     /// What the memory that it makes is like; `None` when it makes none, or none of one kind.

@@ -493,7 +493,7 @@ impl fmt::Display for Relaxation {
 impl fmt::Display for Explanation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Some((first, rest)) = self.reasons.split_first() else {
-            return f.write_str("nothing stands in the way\n");
+            return f.write_str("no conflict\n");
         };
         let between: Vec<String> = self.between.iter().map(Use::to_string).collect();
         writeln!(f, "no memory serves {}: {}", between.join(" and "), first.cause)?;

@@ -67,11 +67,11 @@ pub enum LayoutError {
 impl fmt::Display for LayoutError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::UnknownFormat(format) => write!(f, "how {format} lies in memory is not known"),
+            Self::UnknownFormat(format) => write!(f, "the memory layout of {format} is unknown"),
             Self::UnknownModifier(Some(capability)) => {
                 write!(f, "how {capability} lays out pixels, only its driver knows")
             }
-            Self::UnknownModifier(None) => f.write_str("the set says nothing of a layout"),
+            Self::UnknownModifier(None) => f.write_str("the set names no layout"),
             Self::Empty => f.write_str("the image has no pixels"),
             Self::Uneven(image) => {
                 write!(f, "{} stores pixels in groups that {image} does not fill", image.format)

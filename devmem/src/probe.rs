@@ -217,7 +217,7 @@ fn try_allocator(
         if user.info().imports {
             user.import(&buffer)?;
         } else if user.info().name != allocator.info().name {
-            let what = format!("{} takes no memory of others", user.info().name);
+            let what = format!("{} cannot import memory", user.info().name);
             return Err(Error::new(ErrorKind::Unsupported, what));
         }
     }

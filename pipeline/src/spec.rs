@@ -557,7 +557,7 @@ impl Spec {
 pub fn spec_of<'s>(specs: &'s [Spec], tag: &Tag) -> Result<&'s Spec, Report> {
     let found = specs.iter().find(|spec| spec.driver == tag.branch());
     found.ok_or_else(|| {
-        let message = format!("no spec says what driver {} is", tag.branch());
+        let message = format!("no spec for driver {}", tag.branch());
         let drivers: Vec<&str> = specs.iter().map(|spec| spec.driver.as_str()).collect();
         let diagnostic = Diagnostic::error("spec-no-driver", message)
             .note(format!("there are specs for {}", drivers.join(", ")));

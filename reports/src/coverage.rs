@@ -534,17 +534,17 @@ impl<'a> Known<'a> {
         match (self.constant(name), record, number, size) {
             (None, None, ..) => "the driver's headers have no such name".into(),
             (Some(ours), _, Some(number), _) if ours == i128::from(*number) => {
-                format!("both say {number:#x}")
+                format!("both have {number:#x}")
             }
             (Some(ours), _, Some(number), _) => {
-                format!("the table says {number:#x}, the driver {ours:#x}: the driver is right")
+                format!("the table has {number:#x}, the driver {ours:#x}: the driver is right")
             }
             (_, Some(record), _, Some(size)) if record.size == *size => {
-                format!("both say {size} bytes")
+                format!("both have {size} bytes")
             }
             (_, Some(record), _, Some(size)) => {
                 let ours = record.size;
-                format!("the table says {size} bytes, the driver {ours}: the driver is right")
+                format!("the table has {size} bytes, the driver {ours}: the driver is right")
             }
             (Some(ours), ..) => format!("the driver has it, {ours:#x}"),
             (None, Some(_), ..) => "the driver has it".into(),
@@ -627,7 +627,7 @@ impl Coverage {
         };
         let gaps = self.gaps.iter().map(|gap| complaint("coverage-gap", gap));
         let roles = self.roles.iter().map(|role| {
-            let help = "mend the role, or say in [disputed] why it stands (docs/roles.md)";
+            let help = "correct the role, or justify it in [disputed] (docs/roles.md)";
             complaint("coverage-role", role).help(help)
         });
         Report { diagnostics: gaps.chain(roles).collect() }

@@ -74,7 +74,7 @@ fn offer(
     }
     let sets = Prober::default().sets(device, image, wanted.operation, &found.devices);
     let sets = sets.map_err(|error| {
-        let message = format!("{name} cannot be asked: {error}");
+        let message = format!("cannot query {name}: {error}");
         Diagnostic::error("alloc-device", message)
     })?;
     Ok(Offer { of: Use::new(name, wanted.operation), sets })
@@ -90,10 +90,12 @@ fn device<'f>(found: &'f Found, wanted: &Use) -> Result<&'f dyn Device, Report> 
     let by_part = || devices().find(|device| part.is_some() && does(device, wanted.operation));
     named.or_else(by_part).ok_or_else(|| {
         let names: Vec<String> = devices().map(|device| device.info().name.clone()).collect();
-        let message = format!("no device of this machine is meant by {wanted}");
+        let message = format!("no device of this machine matches {wanted}");
         Diagnostic::error("alloc-no-device", message)
-            .note(format!("there are {}", names.join(", ")))
-            .help("`nvabi alloc devices` lists them; --offers FILE says what other devices can do")
+            .note(format!("this machine has {}", names.join(", ")))
+            .help(
+                "`nvabi alloc devices` lists devices; --offers FILE adds devices of other machines",
+            )
             .into()
     })
 }

@@ -122,7 +122,7 @@ impl List {
             list.line(words).map_err(|why| bad(span, why).help(HELP))?;
         }
         if list.rows.is_empty() {
-            let message = format!("{source} allows nothing");
+            let message = format!("{source} contains no calls");
             return Err(Diagnostic::error("sniff-list", message).help(HELP));
         }
         // What a line names may stand below it.
@@ -139,11 +139,11 @@ impl List {
             ["version", version, "of", parent] => {
                 self.version_line(version.parse()?, Some(parent.parse()?))
             }
-            ["version", ..] => Err("a version is `version V` or `version V of PARENT`".to_owned()),
+            ["version", ..] => Err("expected `version V` or `version V of PARENT`".to_owned()),
             [kind, what, rest @ ..] => {
                 let known = KINDS.iter().find(|known| *known == kind);
                 let kind = known.ok_or_else(|| {
-                    format!("`{kind}` is no kind of call; there are {}", KINDS.join(", "))
+                    format!("unknown kind of call `{kind}`; expected one of {}", KINDS.join(", "))
                 })?;
                 let mut row =
                     Row { kind, number: number(what)?, name: None, from: None, until: None };
@@ -163,19 +163,24 @@ impl List {
                         ["until", version] if row.until.is_none() => {
                             row.until = Some(version.parse()?);
                         }
-                        _ => return Err(format!("`{}` is not understood", pair.join(" "))),
+                        _ => {
+                            return Err(format!(
+                                "expected `from VERSION` or `until VERSION`, found `{}`",
+                                pair.join(" ")
+                            ));
+                        }
                     }
                 }
                 self.rows.push(row);
                 Ok(())
             }
-            [word] => Err(format!("`{word}` says nothing alone")),
+            [word] => Err(format!("expected a number or a name after `{word}`")),
         }
     }
 
     fn version_line(&mut self, version: Tag, parent: Option<Tag>) -> Result<(), String> {
         if self.versions.iter().any(|(known, _)| *known == version) {
-            return Err(format!("version {version} is there already"));
+            return Err(format!("version {version} is listed twice"));
         }
         self.versions.push((version, parent));
         Ok(())
@@ -187,7 +192,7 @@ impl List {
             if !self.versions.iter().any(|(known, _)| known.as_str() == pair[1]) {
                 let known: Vec<&str> = self.versions.iter().map(|(v, _)| v.as_str()).collect();
                 let known = if known.is_empty() { "none".to_owned() } else { known.join(", ") };
-                return Err(format!("{} is no version of the list, which has {known}", pair[1]));
+                return Err(format!("unknown version {}; the list has {known}", pair[1]));
             }
         }
         if let ["version", version, ..] = words {
@@ -200,7 +205,7 @@ impl List {
     fn of_table(source: &str, text: &str) -> Result<Self, Diagnostic> {
         let table: Table = serde_json::from_str(text).map_err(|error| {
             Diagnostic::error("sniff-list", format!("{source}: {error}"))
-                .help("a table is as nvproxy's coverage file")
+                .help("expected a table like nvproxy's coverage file")
         })?;
         let bad = |why: String| Diagnostic::error("sniff-list", format!("{source}: {why}"));
         let mut list = Self::default();
@@ -232,7 +237,7 @@ impl List {
             };
             let number = match (&special.rule, special.number) {
                 (Some(rule), _) => {
-                    shape(rule).ok_or_else(|| format!("`{rule}` is not a rule of commands"))?
+                    shape(rule).ok_or_else(|| format!("unknown rule `{rule}` of commands"))?
                 }
                 (None, Some(number)) => (number, u32::MAX),
                 (None, None) => return Err(format!("`{}` in {case} has no number", special.name)),
@@ -249,7 +254,7 @@ impl List {
         let rows = self.rows.iter().flat_map(|row| row.from.iter().chain(&row.until));
         let parents = self.versions.iter().filter_map(|(_, parent)| parent.as_ref());
         match rows.chain(parents).find(|tag| !known.contains(tag)) {
-            Some(unknown) => Err(format!("{unknown} is none of its versions")),
+            Some(unknown) => Err(format!("unknown version {unknown}")),
             None => self.versions.iter().try_for_each(|(version, _)| {
                 self.lineage(version).map(|_| ()).ok_or(format!("{version} descends from itself"))
             }),
@@ -327,12 +332,12 @@ fn number(text: &str) -> Result<Option<(u32, u32)>, String> {
             Some(digits) => u32::from_str_radix(digits, 16),
             None => text.parse(),
         };
-        parsed.map_err(|_| format!("`{text}` is no number of 32 bits"))
+        parsed.map_err(|_| format!("expected a 32-bit number, found `{text}`"))
     };
     Ok(Some(match text.split_once('/') {
         Some((value, mask)) => match (one(value)?, one(mask)?) {
             (value, mask) if value & !mask != 0 => {
-                return Err(format!("`{text}` is no call: its value has bits that its mask lacks"));
+                return Err(format!("the value in `{text}` has bits outside its mask"));
             }
             pair => pair,
         },
@@ -482,19 +487,19 @@ mod tests {
     #[test]
     fn what_is_no_list_is_refused_by_its_line() {
         for (text, why) in [
-            ("", "allows nothing"),
-            ("uvm 3\nioctls 4\n", "`ioctls` is no kind"),
-            ("uvm 0x1ffffffff\n", "no number"),
-            ("uvm 3 NAME since 5\n", "not understood"),
-            ("uvm 3 from 550.1\n", "550.1 is no version of the list, which has none"),
-            ("version 550.2\nuvm 3 from 550.1\n", "which has 550.2"),
-            ("version 550.2 of 550.1\nuvm 3\n", "550.1 is no version"),
+            ("", "contains no calls"),
+            ("uvm 3\nioctls 4\n", "unknown kind of call `ioctls`"),
+            ("uvm 0x1ffffffff\n", "a 32-bit number"),
+            ("uvm 3 NAME since 5\n", "found `since 5`"),
+            ("uvm 3 from 550.1\n", "unknown version 550.1; the list has none"),
+            ("version 550.2\nuvm 3 from 550.1\n", "the list has 550.2"),
+            ("version 550.2 of 550.1\nuvm 3\n", "unknown version 550.1"),
             ("version 550.1 of 550.1\nuvm 1\n", "descends from itself"),
-            ("version 550.1\nversion 550.1\nuvm 1\n", "there already"),
+            ("version 550.1\nversion 550.1\nuvm 1\n", "listed twice"),
             ("version 550.1 from 535.1\nuvm 1\n", "`version V of PARENT`"),
-            ("uvm 3 until 550.1 until 550.2\n", "`until 550.2` is not understood"),
-            ("control 0x12/0x0f\n", "its mask lacks"),
-            ("uvm\n", "alone"),
+            ("uvm 3 until 550.1 until 550.2\n", "found `until 550.2`"),
+            ("control 0x12/0x0f\n", "outside its mask"),
+            ("uvm\n", "after `uvm`"),
         ] {
             let error = List::of_text("test", text).unwrap_err();
             assert!(error.message.contains(why), "{text}: {}", error.message);

@@ -104,10 +104,10 @@ pub(crate) fn decode(context: &Context<'_>, args: &args::DecodeSniff) -> Result<
     crate::context::written(view.end(end).map(|found| lacks = found))?;
     match broken {
         Some(error) if !error.is_cut() => return Err(bad(&error).into()),
-        Some(error) => context.status("Cut", &format!("{error}; what is before it is whole")),
+        Some(error) => context.status("Cut", &format!("{error}; everything before it is complete")),
         None => {}
     }
-    let ended = end.map_or("its end is not in the record".to_owned(), |end| end.to_string());
+    let ended = end.map_or("the recording has no end".to_owned(), |end| end.to_string());
     let command = start.command.join(" ");
     context.status("Decoded", &format!("{command}: {} calls; {ended}", view.count()));
     Ok(if lacks { Outcome::Different } else { Outcome::Same })
@@ -155,31 +155,32 @@ fn run(
                 return Err(refused(&format!("ptrace: {error}")));
             }
             Err(error) => {
-                context.status("Note", &format!("nobody may be traced here: {error}"));
+                context.status("Note", &format!("ptrace is not permitted: {error}"));
                 false
             }
         },
     };
     let followed = if is_traced {
         let why = match support {
-            Support::Taken => Some("another filter comes before ours"),
+            Support::Taken => Some("another seccomp filter precedes sniff's"),
             Support::Refused => {
-                Some("seccomp filters are refused here, and without one all are slow")
+                Some("seccomp filters are not permitted; tracing without one is slow")
             }
             Support::Given | Support::Plain => None,
         };
-        let how = why.map_or(String::new(), |why| format!(", at every system call: {why}"));
-        context.status("Watching", &format!("by ptrace{how}"));
+        let how =
+            why.map_or(String::new(), |why| format!(", stopping at every system call: {why}"));
+        context.status("Tracing", &format!("via ptrace{how}"));
         tracer::follow(launched, copier, why.is_some())
     } else {
         if support != Support::Given {
             launched.drop_child();
             return Err(refused(match support {
-                Support::Taken => "seccomp: there is a listener already",
-                _ => "seccomp: filters with a listener are refused",
+                Support::Taken => "seccomp: another filter has a listener",
+                _ => "seccomp: filters with a listener are not permitted",
             }));
         }
-        context.status("Watching", "by seccomp notification: results and times are not known");
+        context.status("Tracing", "via seccomp notification: results and times are unknown");
         match launched.go(Under::Listener).map_err(|error| failure(&error))? {
             Some(listener) => listener::follow(launched, listener, copier),
             None => return Err(not_begun(launched, args)),
@@ -193,14 +194,15 @@ fn run(
 }
 
 fn refused(why: &str) -> Report {
-    let help = "where neither may be had, record a log of strace elsewhere: nvabi decode strace";
+    let help =
+        "where neither is permitted, record an strace log elsewhere and use `nvabi decode strace`";
     Diagnostic::error("sniff-refused", format!("this machine does not allow it: {why}"))
         .help(help)
         .into()
 }
 
 fn not_begun(launched: Launched, args: &args::Sniff) -> Report {
-    let none = || refused("the program did not begin");
+    let none = || refused("the program did not start");
     unbegun(launched, args).unwrap_or_else(none)
 }
 

@@ -115,7 +115,7 @@ impl Names {
             let same = versions.asked.iter().filter(|other| other.family() == tag.family()).count();
             if same > 1 {
                 let help = "give one tag of the x86 driver and one of Jetson's";
-                let message = format!("two tags are of one family: {tag} is one");
+                let message = format!("two tags of one driver family, one of them {tag}");
                 return Err(Diagnostic::error("sniff-tags", message).help(help).into());
             }
             if !families.iter().any(|family| family.name == tag.family()) {
@@ -204,11 +204,11 @@ impl Names {
             let Some(tag) = nearest(&known.tags, &wanted).cloned() else { continue };
             if tag != wanted {
                 self.said.push(format!(
-                    "the lock has no tag {wanted}: names are those of {tag}, next to it; \
-                     `nvabi ranges --nearest {wanted}` tells whether they are the same"
+                    "the lock has no tag {wanted}: using the names of {tag}, the nearest; \
+                     `nvabi ranges --nearest {wanted}` compares their ABIs"
                 ));
             } else if asked.is_none() && (told.is_some() || machine.is_some()) {
-                self.said.push(format!("names are those of {tag}, as the driver says"));
+                self.said.push(format!("using the names of {tag}, which the driver reports"));
             }
             tables.add(known.facts(&tag)?, spec_of(&known.family.specs, &tag)?);
         }

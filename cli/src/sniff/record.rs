@@ -188,7 +188,7 @@ impl Writer {
     /// One write: a record is in the file as a whole, or at its end.
     fn record(&mut self, body: &[u8]) -> io::Result<()> {
         if body.len() > MAX_BODY as usize {
-            return Err(io::Error::other("more to record at once than a record holds"));
+            return Err(io::Error::other("the call is larger than a record may be"));
         }
         let mut record = Vec::with_capacity(body.len() + 8);
         record.extend_from_slice(&(body.len() as u32).to_le_bytes());
@@ -316,7 +316,7 @@ impl Reader {
         });
         match start {
             Some((_, start)) => Ok((reader, start)),
-            None => Err(Error::Damaged(path.to_owned(), at, "it does not say what was run")),
+            None => Err(Error::Damaged(path.to_owned(), at, "it lacks the command line")),
         }
     }
 

@@ -89,7 +89,7 @@ fn resume_at_every_call(child: i32) -> io::Result<()> {
     }
     match libc::WIFSTOPPED(status) {
         true => ptrace(libc::PTRACE_SYSCALL, child, 0, 0),
-        false => Err(io::Error::other("the program was ended before it began")),
+        false => Err(io::Error::other("the program was killed before it started")),
     }
 }
 

@@ -418,7 +418,7 @@ impl<S: Sink> Watch for Copier<'_, S> {
     fn executed(&mut self, process: u32) {
         if !self.warned && target::is_32_bit(process) {
             self.warned = true;
-            self.sink.warn(&format!("{process} runs a 32-bit program: its calls are not seen"));
+            self.sink.warn(&format!("{process} runs a 32-bit program: its calls are not traced"));
         }
     }
 }

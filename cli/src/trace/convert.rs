@@ -62,7 +62,7 @@ fn one_launch(trace: &Trace, asked: Option<usize>) -> Result<usize, Report> {
         (None, 1) => Ok(0),
         (None, count) => {
             let message = format!("the trace has {count} launches, and gddbg v1 holds one");
-            Err(Diagnostic::error("trace-launch", message).help("choose one by --launch").into())
+            Err(Diagnostic::error("trace-launch", message).help("choose one with --launch").into())
         }
     }
 }

@@ -31,7 +31,7 @@ pub(crate) fn diff(context: &Context<'_>, args: &TraceDiff) -> Result<Outcome, R
             let message = "events were lost, and what is left is the same: nobody knows whether the \
                            runs are";
             let help = match report.overflowed {
-                0 => "nvabi trace info says which part of a file is damaged",
+                0 => "`nvabi trace info` names the damaged parts of a file",
                 _ => "record again with more room for each warp, or fewer warps",
             };
             Err(Diagnostic::error("trace-incomparable", message).help(help).into())

@@ -111,7 +111,7 @@ fn beside(given: Option<&Path>, variable: &str, name: &str) -> io::Result<PathBu
         true => Ok(path),
         false => {
             let message =
-                format!("no {} (built with the workspace; or set {variable})", path.display());
+                format!("{} not found: build the workspace, or set {variable}", path.display());
             Err(io::Error::new(io::ErrorKind::NotFound, message))
         }
     })

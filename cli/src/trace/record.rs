@@ -112,17 +112,15 @@ fn run(context: &Context<'_>, args: &RecordArgs) -> io::Result<ExitStatus> {
         Ok(file) => {
             context.status("Recorded", &format!("{} ({} bytes)", args.out.display(), file.len()))
         }
-        Err(_) => context.status("Nothing", &format!("was recorded: {}", why_nothing(args))),
+        Err(_) => context.status("Recorded", &format!("nothing: {}", why_nothing(args))),
     }
     Ok(status)
 }
 
 fn why_nothing(args: &RecordArgs) -> &'static str {
     match args.kernels.is_some() || args.launches.is_some() {
-        true => "no kernel that --kernels and --launches choose ran to its end with the pass in it",
-        false => {
-            "no kernel ran to its end that `nvabi trace cc` compiled and its --functions chose"
-        }
+        true => "no instrumented kernel that --kernels and --launches select completed",
+        false => "no kernel that `nvabi trace cc` instrumented (see --functions) completed",
     }
 }
 

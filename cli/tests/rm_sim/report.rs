@@ -88,7 +88,7 @@ fn what_is_not_played_is_told_by_name() {
         ("unknown-call", "escape 0x77 is unknown to 550.163.01"),
         (
             "value-not-known",
-            "NV2080_CTRL_GPU_INFO_INDEX_NETLIST_REV0 is not known, and was told as 0",
+            "NV2080_CTRL_GPU_INFO_INDEX_NETLIST_REV0 is unknown and was answered with 0",
         ),
     ] {
         assert!(told.contains(&(code.to_owned(), text.to_owned())), "no {text} in {told:#?}");

@@ -69,7 +69,7 @@ pub fn no_tag(locked: &[LockedTag], tag: &Tag) -> Diagnostic {
     let near = names[at.saturating_sub(2)..(at + 2).min(names.len())].join(", ");
     Diagnostic::error("lock-no-tag", format!("the lock has no tag {tag}"))
         .note(format!("it has {} tags; next to it: {near}", names.len()))
-        .help(format!("`nvabi ranges --nearest {tag}` tells which of them has the same ABI"))
+        .help(format!("`nvabi ranges --nearest {tag}` finds one with the same ABI"))
 }
 
 /// Whether an enum has an enumerator of one of the names, at any tag.

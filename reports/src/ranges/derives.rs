@@ -90,7 +90,7 @@ fn unreadable(path: &Path, error: &std::io::Error) -> Diagnostic {
 pub fn of_text(path: &str, text: &str) -> Result<Derives, Diagnostic> {
     let file = syn::parse_file(text).map_err(|error| {
         Diagnostic::error("ranges-not-rust", format!("cannot parse {path}: {error}"))
-            .help("see what `cargo check` says of it")
+            .help("run `cargo check` for the compiler's message")
     })?;
     let mut reader = Reader { path, text, derives: Derives::default() };
     file.items.iter().for_each(|item| reader.item(item));

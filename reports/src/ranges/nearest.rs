@@ -7,7 +7,7 @@ use super::{Span, runs};
 use nvabi_pipeline::tag::Tag;
 
 /// About a tag that nothing is known of.
-const UNPROVEN: &str = "it may be the same, but only the tag's own headers would tell";
+const UNPROVEN: &str = "its ABI may be the same; only the headers of the tag can show it";
 
 /// Where a tag stands among those of the lock.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]

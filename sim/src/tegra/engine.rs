@@ -369,7 +369,9 @@ impl Engine {
                 "method {method:#06x} on subchannel {subchannel}, which has no object"
             ))),
             class => {
-                let text = format!("method {method:#06x} of class {class:#06x} does nothing here");
+                let text = format!(
+                    "method {method:#06x} of class {class:#06x} is not simulated and was ignored"
+                );
                 bus.notes.push(("unknown-method", text));
                 Ok(Step::Done)
             }
@@ -391,7 +393,7 @@ impl Kernel {
         match channel.filter(|channel| channel.runlist == token >> 16 && channel.ring.is_some()) {
             Some(channel) => channel.start(&mut self.log),
             None => {
-                let text = format!("doorbell with token {token:#x}, which is no channel's");
+                let text = format!("doorbell with token {token:#x}, which belongs to no channel");
                 self.log.diagnose(process, "unknown-token", text);
             }
         }
@@ -561,7 +563,7 @@ impl super::channel::Channel {
             _ if self.is_dead => {}
             Some(put) if put < entries => self.engine.put = put,
             Some(put) => {
-                let text = format!("GP_PUT {put} of a ring of {entries} entries");
+                let text = format!("GP_PUT {put} is outside the GPFIFO of {entries} entries");
                 log.diagnose(self.process, "bad-put", text);
             }
             None => {

@@ -402,7 +402,7 @@ impl Kernel {
         }
         if self.dmabuf_of(client, id as i32).is_ok() {
             if self.has_numbers() {
-                let text = format!("NVMAP_IOC_FREE was given descriptor {id}, which it closes");
+                let text = format!("NVMAP_IOC_FREE got descriptor {id} and closes it");
                 self.log.diagnose(client.process(), "free-of-descriptor", text);
             }
             client.close(id as i32);

@@ -84,7 +84,7 @@ impl FromStr for Release {
         let found = exact.or_else(|| all.iter().rfind(begins));
         found.map(Self).ok_or_else(|| {
             let names: Vec<_> = all.iter().map(|driver| short(driver.tag())).collect();
-            format!("no release is named `{text}`: {}", names.join(", "))
+            format!("unknown release `{text}`; expected one of {}", names.join(", "))
         })
     }
 }

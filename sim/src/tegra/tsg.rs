@@ -305,7 +305,7 @@ impl Kernel {
         let expected = tsg.veid_spaces.get(&veid).copied();
         if is_created && expected != channel.space {
             if expected.is_some_and(|space| !spaces.contains_key(&space)) {
-                let text = format!("subcontext {veid}: its address space is gone");
+                let text = format!("subcontext {veid}: its VA space was closed");
                 self.log.diagnose(channel.process, "stale-subcontext", text);
             }
             return Err(Errno::EINVAL);
@@ -322,7 +322,7 @@ impl Kernel {
             return Err(Errno::EINVAL);
         }
         if channel.space.is_none() {
-            let text = format!("channel {chid} joins a group without an address space");
+            let text = format!("channel {chid} joins a TSG without a VA space");
             self.log.diagnose(channel.process, "no-address-space", text);
         }
         tsg.channels.push(chid);

@@ -293,7 +293,7 @@ impl<P: Pair> App<P> {
     /// Starts to look for the query behind the cursor, and then from the start.
     fn search(&mut self) {
         if self.query.is_empty() {
-            self.message = "nothing to search for; / asks".to_owned();
+            self.message = "no search text; press / to enter one".to_owned();
             return;
         }
         let next = self.cursor + 1;

@@ -44,7 +44,7 @@ pub(crate) fn tui(args: &TraceTui) -> Result<Outcome, Report> {
     let failed = |code, message: String| Report::from(Diagnostic::error(code, message));
     if !io::stdin().is_terminal() || !io::stdout().is_terminal() {
         let help = "`nvabi trace diff` prints what differs";
-        let refused = Diagnostic::error("trace-no-terminal", "this is no terminal");
+        let refused = Diagnostic::error("trace-no-terminal", "stdin or stdout is not a terminal");
         return Err(refused.help(help).into());
     }
     let (a, b) = (Arc::new(open(&args.a)?), Arc::new(open(&args.b)?));

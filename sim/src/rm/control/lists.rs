@@ -268,7 +268,7 @@ fn value_of(
     let known = names.iter().find_map(|name| (values.value)(driver, gpu, name));
     Ok(known.unwrap_or_else(|| {
         let name = names.iter().min().map_or("", String::as_str);
-        let text = format!("{}{name} is not known, and was told as 0", values.prefix);
+        let text = format!("{}{name} is unknown and was answered with 0", values.prefix);
         driver.log.diagnose(asked.caller.client.process(), "value-not-known", text);
         0
     }))
