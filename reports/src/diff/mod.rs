@@ -1,8 +1,8 @@
 //! What changed between two tags: plain data, and its text for people.
 //!
 //! A diff is a function of the facts of two tags and of what their specs say of the calls; it reads
-//! no files. Every change has a [`Class`]: whether bytes lie elsewhere, mean something else, or do
-//! not matter to a shim. Where something is declared is told, and is never a change itself.
+//! no files. Every change has a [`Class`]: whether fields moved, meanings changed, or neither
+//! matters to a shim. The place of a declaration is shown, and is never a change itself.
 //!
 //! Diffs are symmetric ([`Diff::reversed`]), compose, and a tag does not differ from itself.
 //!
@@ -83,9 +83,9 @@ pub enum Scope {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Class {
-    /// Bytes lie elsewhere, are more or fewer, or a number names something else.
+    /// Fields moved, appeared or disappeared, or a number names another call.
     Break,
-    /// The same bytes in the same place, and they may mean something else.
+    /// Nothing moved, but names, values or roles changed.
     Meaning,
     /// Nothing that worked stops working.
     Harmless,

@@ -61,11 +61,9 @@ pub fn summary(diff: &Diff) -> String {
 /// What a class is called, and what it is.
 pub(super) fn title(class: Class) -> (&'static str, &'static str) {
     match class {
-        Class::Break => ("Layout breaks", "bytes lie elsewhere, or a number names something else"),
-        Class::Meaning => {
-            ("New meaning", "nothing moved, but what is there may mean something else")
-        }
-        Class::Harmless => ("Harmless", "what worked goes on working"),
+        Class::Break => ("Layout breaks", "fields moved, or a number names another call"),
+        Class::Meaning => ("New meaning", "nothing moved, but names, values or roles changed"),
+        Class::Harmless => ("Harmless", "existing programs keep working"),
     }
 }
 
