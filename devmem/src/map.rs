@@ -1,4 +1,8 @@
 //! Memory as the CPU sees it: mapped once, touched between two calls that keep caches in step.
+//!
+//! Devices and other processes write to it at any time, and other mappings of the same memory may be in this
+//! process. So it is never seen through a reference but copied by volatile accesses, as wide as the bus takes
+//! them: byte by byte or by atomic exchanges, memory that is not cached would be slow, or not work at all.
 
 use std::ffi::c_void;
 use std::io;
@@ -25,7 +29,7 @@ impl Buffer {
             return Err(Error::invalid(format!("cannot map {} bytes", self.size())));
         };
         let protection = ProtFlags::PROT_READ | ProtFlags::PROT_WRITE;
-        // SAFETY: no address is asked for, so nobody's memory is taken away.
+        // SAFETY: no address is asked for, so no memory that is in use is replaced.
         let start = unsafe { mmap(None, length, protection, MapFlags::MAP_SHARED, self, 0) }
             .map_err(|errno| Error::io(ErrorKind::Call, "mmap of a buffer", errno.into()))?;
         Ok(Mapping { buffer: self, start: start.cast(), length: length.get() })
@@ -40,9 +44,10 @@ pub struct Mapping<'b> {
     length: usize,
 }
 
-// SAFETY: it is shared memory, which is only copied from and to; order is kept by those who share it.
+// SAFETY: a mapping belongs to the process, not to the thread that made it, and `Drop` may unmap it from any.
 unsafe impl Send for Mapping<'_> {}
-// SAFETY: as above.
+// SAFETY: through a shared reference it can be read alone: `write` needs a unique one. Reads are volatile copies
+// out of memory that is no Rust allocation, so what others write meanwhile makes bytes unpredictable and no more.
 unsafe impl Sync for Mapping<'_> {}
 
 impl Mapping<'_> {
@@ -57,10 +62,21 @@ impl Mapping<'_> {
 
     /// Begins to write, and to read. What is written is seen by devices when the access has ended.
     ///
+    /// Meanwhile nobody else reads or writes by this mapping:
+    ///
+    /// ```compile_fail,E0499
+    /// fn twice(mapping: &mut nvabi_devmem::Mapping<'_>) -> nvabi_devmem::Result<()> {
+    ///     let mut one = mapping.write()?;
+    ///     let mut other = mapping.write()?;
+    ///     one.store(0, b"one")?;
+    ///     other.store(0, b"two")
+    /// }
+    /// ```
+    ///
     /// # Errors
     ///
     /// What the kernel says.
-    pub fn write(&self) -> Result<Access<'_>> {
+    pub fn write(&mut self) -> Result<Access<'_>> {
         Access::begin(self, uapi::SYNC_READ | uapi::SYNC_WRITE)
     }
 
@@ -77,7 +93,8 @@ impl Mapping<'_> {
 
 impl Drop for Mapping<'_> {
     fn drop(&mut self) {
-        // SAFETY: it was mapped like this, and nothing borrows from it any more.
+        // SAFETY: the range is the one that `Buffer::map` was given by the kernel, which nobody else unmaps;
+        // each `Access` borrows this mapping, and so is gone.
         let _ = unsafe { munmap(self.start.cast::<c_void>(), self.length) };
     }
 }
@@ -106,9 +123,8 @@ impl<'m> Access<'m> {
     /// When they are not all inside.
     pub fn load(&self, at: usize, bytes: &mut [u8]) -> Result<()> {
         let from = self.place(at, bytes.len())?;
-        // SAFETY: the bytes are inside the mapping, and `bytes` is memory of Rust's, which is
-        // elsewhere. Devices may write meanwhile: then the copy has either's bytes.
-        unsafe { from.copy_to_nonoverlapping(bytes.as_mut_ptr(), bytes.len()) };
+        // SAFETY: `place` has checked that the bytes are all inside the mapping.
+        unsafe { copy_out(from, bytes) };
         Ok(())
     }
 
@@ -122,8 +138,8 @@ impl<'m> Access<'m> {
             return Err(Error::invalid("a buffer that is being read cannot be written"));
         }
         let to = self.place(at, bytes.len())?;
-        // SAFETY: as in `load`.
-        unsafe { to.copy_from_nonoverlapping(bytes.as_ptr(), bytes.len()) };
+        // SAFETY: `place` has checked that the bytes are all inside the mapping.
+        unsafe { copy_in(to, bytes) };
         Ok(())
     }
 
@@ -155,7 +171,7 @@ impl<'m> Access<'m> {
             let what = format!("{length} bytes at {at} are not in {}", self.mapping.length);
             return Err(Error::invalid(what));
         }
-        // SAFETY: the offset is inside the mapping, or its end.
+        // SAFETY: `at` is at most the mapping's length, so the pointer is into it or to its end.
         Ok(unsafe { self.as_ptr().add(at) })
     }
 }
@@ -170,7 +186,8 @@ impl Drop for Access<'_> {
 /// Makes the ioctl; `false` when the file is no dma-buf, whose memory is plain pages.
 fn tell(fd: BorrowedFd<'_>, flags: u64) -> Result<bool> {
     loop {
-        // SAFETY: other files than dma-bufs answer ENOTTY, and the record has no addresses.
+        // SAFETY: the record is a number of flags without addresses; files that are no dma-bufs reject the
+        // request (`ENOTTY`), whose number holds the record's size.
         match unsafe { uapi::DMA_BUF_SYNC.call(fd, &mut DmaBufSync { flags }) } {
             Ok(_) => return Ok(true),
             Err(error) => match error.raw_os_error() {
@@ -183,6 +200,96 @@ fn tell(fd: BorrowedFd<'_>, flags: u64) -> Result<bool> {
     }
 }
 
+/// What is copied at once.
+const WORD: usize = size_of::<u64>();
+
+/// Copies out of memory that may change meanwhile: then the copy has bytes of before and after.
+///
+/// # Safety
+///
+/// The bytes are all in one mapping of a file that stays as long as it is, and of no Rust allocation. Then a
+/// volatile read is defined whoever writes there (`std::ptr::read_volatile`, the second of the two cases).
+unsafe fn copy_out(from: *const u8, into: &mut [u8]) {
+    let head = from.align_offset(WORD).min(into.len());
+    let (first, rest) = into.split_at_mut(head);
+    let words = rest.len() / WORD * WORD;
+    let (whole, last) = rest.split_at_mut(words);
+    for (to, at) in first.iter_mut().zip(0..) {
+        // SAFETY: one of the bytes that the caller vouches for.
+        *to = unsafe { from.wrapping_add(at).read_volatile() };
+    }
+    for (to, at) in whole.chunks_exact_mut(WORD).zip((head..).step_by(WORD)) {
+        // SAFETY: eight of the bytes that the caller vouches for; the first is aligned, for `head` bytes come
+        // before it and some words.
+        let word = unsafe { from.wrapping_add(at).cast::<u64>().read_volatile() };
+        to.copy_from_slice(&word.to_ne_bytes());
+    }
+    for (to, at) in last.iter_mut().zip(head + words..) {
+        // SAFETY: one of the bytes that the caller vouches for.
+        *to = unsafe { from.wrapping_add(at).read_volatile() };
+    }
+}
+
+/// Copies into memory that others may look at meanwhile. No byte beside those is touched.
+///
+/// # Safety
+///
+/// As [`copy_out`], and the memory may be written.
+unsafe fn copy_in(to: *mut u8, from: &[u8]) {
+    let head = to.align_offset(WORD).min(from.len());
+    let (first, rest) = from.split_at(head);
+    let words = rest.len() / WORD * WORD;
+    let (whole, last) = rest.split_at(words);
+    for (from, at) in first.iter().zip(0..) {
+        // SAFETY: one of the bytes that the caller vouches for.
+        unsafe { to.wrapping_add(at).write_volatile(*from) };
+    }
+    for (from, at) in whole.chunks_exact(WORD).zip((head..).step_by(WORD)) {
+        let mut word = [0; WORD];
+        word.copy_from_slice(from);
+        // SAFETY: eight of the bytes that the caller vouches for; the first is aligned, for `head` bytes come
+        // before it and some words.
+        unsafe { to.wrapping_add(at).cast::<u64>().write_volatile(u64::from_ne_bytes(word)) };
+    }
+    for (from, at) in last.iter().zip(head + words..) {
+        // SAFETY: one of the bytes that the caller vouches for.
+        unsafe { to.wrapping_add(at).write_volatile(*from) };
+    }
+}
+
 fn refused(call: &str, error: io::Error) -> Error {
     Error::io(ErrorKind::Call, call, error)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn copies_have_what_plain_memory_has() {
+        let file = tempfile::tempfile().unwrap();
+        file.set_len(4096).unwrap();
+        let length = NonZeroUsize::new(4096).unwrap();
+        let protection = ProtFlags::PROT_READ | ProtFlags::PROT_WRITE;
+        // SAFETY: no address is asked for.
+        let start = unsafe { mmap(None, length, protection, MapFlags::MAP_SHARED, &file, 0) };
+        let start = start.unwrap().cast::<u8>().as_ptr();
+        let mut model = [0_u8; 80];
+        let mut next = 0_u8;
+        for at in 0..40 {
+            for length in 0..=40 {
+                let bytes: Vec<u8> =
+                    (0..length).map(|_| (next = next.wrapping_add(7), next).1).collect();
+                let (mut part, mut all) = (vec![0; length], [0; 80]);
+                // SAFETY: all of it is in the page, which stays mapped.
+                unsafe {
+                    copy_in(start.add(at), &bytes);
+                    copy_out(start.add(at), &mut part);
+                    copy_out(start, &mut all);
+                }
+                model[at..at + length].copy_from_slice(&bytes);
+                assert_eq!((part, all), (bytes, model), "{length} bytes at {at}");
+            }
+        }
+    }
 }

@@ -106,7 +106,7 @@ pub(crate) fn pattern(seed: u8, length: usize) -> Vec<u8> {
 }
 
 pub(crate) fn write(buffer: &Buffer, bytes: &[u8]) {
-    let mapping = buffer.map().unwrap();
+    let mut mapping = buffer.map().unwrap();
     let mut access = mapping.write().unwrap();
     access.store(0, bytes).unwrap();
     access.end().unwrap();
