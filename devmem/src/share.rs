@@ -5,11 +5,15 @@
 //! format [`v1`](super::wire::v1).
 
 use std::io::{self, IoSlice, IoSliceMut, Read, Write};
-use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 
-use nix::errno::Errno;
-use nix::sys::socket::{ControlMessage, ControlMessageOwned, MsgFlags, recvmsg, sendmsg};
+use rustix::io::retry_on_intr;
+use rustix::net::{
+    RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags, SendAncillaryBuffer,
+    SendAncillaryMessage, SendFlags, recvmsg, sendmsg,
+};
 
 use super::buffer::{Buffer, Description, Identity};
 use super::error::{Error, ErrorKind, Result};
@@ -38,11 +42,13 @@ impl Buffer {
             return Err(Error::invalid(what));
         }
         let header = header(description.len() as u64, self.identity());
-        let fds = [self.as_fd().as_raw_fd()];
-        let control = [ControlMessage::ScmRights(&fds)];
+        let fds = [self.as_fd()];
+        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+        let mut control = SendAncillaryBuffer::new(&mut space);
+        // There is room for one.
+        control.push(SendAncillaryMessage::ScmRights(&fds));
         let parts = [IoSlice::new(&header)];
-        let number = stream.as_raw_fd();
-        let sent = again(|| sendmsg::<()>(number, &parts, &control, MsgFlags::MSG_NOSIGNAL, None));
+        let sent = retry_on_intr(|| sendmsg(stream, &parts, &mut control, SendFlags::NOSIGNAL));
         let sent = sent.map_err(|errno| refused("sendmsg", errno.into()))?;
         // The file descriptor is on its way with the first byte; the rest is a stream.
         let mut stream = stream;
@@ -118,33 +124,23 @@ fn receive_header(stream: &UnixStream) -> Result<([u8; HEADER], OwnedFd)> {
     }
 }
 
+/// Reads some bytes, and the file descriptors beside them. Those that did not fit are closed by the kernel, and
+/// all others by this: what else a message carries leaves less room for them.
 fn receive_fds(stream: &UnixStream, bytes: &mut [u8]) -> Result<(usize, Vec<OwnedFd>)> {
-    let number = stream.as_raw_fd();
     let mut parts = [IoSliceMut::new(bytes)];
-    let mut room = nix::cmsg_space!([i32; ROOM]);
-    let message = loop {
-        match recvmsg::<()>(number, &mut parts, Some(&mut room), MsgFlags::MSG_CMSG_CLOEXEC) {
-            Err(Errno::EINTR) => {}
-            result => break result.map_err(|errno| refused("recvmsg", errno.into()))?,
-        }
-    };
-    let mut fds = Vec::new();
-    let controls = message.cmsgs().map_err(|errno| refused("recvmsg", errno.into()))?;
-    for control in controls {
-        if let ControlMessageOwned::ScmRights(numbers) = control {
-            // SAFETY: the kernel has just made them for this process.
-            fds.extend(numbers.into_iter().map(|fd| unsafe { OwnedFd::from_raw_fd(fd) }));
-        }
-    }
-    Ok((message.bytes, fds))
-}
-
-fn again<T>(mut call: impl FnMut() -> nix::Result<T>) -> nix::Result<T> {
-    loop {
-        match call() {
-            Err(Errno::EINTR) => {}
-            result => return result,
-        }
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(ROOM))];
+    let mut control = RecvAncillaryBuffer::new(&mut space);
+    let message =
+        retry_on_intr(|| recvmsg(stream, &mut parts, &mut control, RecvFlags::CMSG_CLOEXEC))
+            .map_err(|errno| refused("recvmsg", errno.into()))?;
+    let rights = control.drain().filter_map(|beside| match beside {
+        RecvAncillaryMessage::ScmRights(fds) => Some(fds),
+        _ => None,
+    });
+    let fds = rights.flatten().collect();
+    match message.flags.contains(ReturnFlags::CTRUNC) {
+        true => Err(Error::new(ErrorKind::Format, "more beside a message than can be received")),
+        false => Ok((message.bytes, fds)),
     }
 }
 
@@ -181,11 +177,11 @@ mod tests {
     }
 
     fn send_raw(stream: &UnixStream, bytes: &[u8], files: &[&Buffer]) {
-        let fds: Vec<i32> = files.iter().map(|buffer| buffer.as_fd().as_raw_fd()).collect();
-        let control = [ControlMessage::ScmRights(&fds)];
-        let control = if fds.is_empty() { &[][..] } else { &control[..] };
-        let parts = [IoSlice::new(bytes)];
-        sendmsg::<()>(stream.as_raw_fd(), &parts, control, MsgFlags::empty(), None).unwrap();
+        let fds: Vec<_> = files.iter().map(|buffer| buffer.as_fd()).collect();
+        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(ROOM))];
+        let mut control = SendAncillaryBuffer::new(&mut space);
+        assert!(fds.is_empty() || control.push(SendAncillaryMessage::ScmRights(&fds)));
+        sendmsg(stream, &[IoSlice::new(bytes)], &mut control, SendFlags::empty()).unwrap();
     }
 
     #[test]
@@ -218,6 +214,21 @@ mod tests {
         let error = receive(|stream| send_raw(stream, &bytes, &[&other])).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Mismatch, "{error}");
         receive(|stream| send_raw(stream, &bytes, &[&sent])).unwrap();
+    }
+
+    #[test]
+    fn descriptors_of_a_message_that_is_cut_are_closed() {
+        let open = || std::fs::read_dir("/proc/self/fdinfo").unwrap().count();
+        let (ours, theirs) = UnixStream::pair().unwrap();
+        // The kernel puts the sender's credentials first, and not all descriptors fit behind them.
+        rustix::net::sockopt::set_socket_passcred(&theirs, true).unwrap();
+        let sent = buffer(4096);
+        send_raw(&ours, &header(8, sent.identity()), &[&sent; ROOM]);
+        let before = open();
+        let error = Buffer::receive(&theirs).unwrap_err();
+        assert_eq!(error.to_string(), "more beside a message than can be received");
+        // Other tests open files meanwhile, but not by the hundred.
+        assert!(open() < before + 100, "{} descriptors, {before} before", open());
     }
 
     #[test]
