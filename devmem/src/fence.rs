@@ -54,9 +54,10 @@ impl Buffer {
     /// When the memory is no dma-buf, and what the kernel says.
     pub fn export_fence(&self, intent: Intent) -> Result<OwnedFd> {
         let mut params = DmaBufSyncFile { flags: intent.flags(), fd: -1 };
-        // SAFETY: other files than dma-bufs answer ENOTTY, and the record has no addresses.
+        // SAFETY: the record holds numbers and no address; files that are no dma-bufs reject the request
+        // (`ENOTTY`), whose number holds the record's size.
         unsafe { uapi::DMA_BUF_EXPORT_SYNC_FILE.call(self.as_fd(), &mut params) }
-            // SAFETY: the kernel has just made it.
+            // SAFETY: the request has succeeded, and so made a descriptor for this process that nobody else knows.
             .and_then(|_| unsafe { uapi::own(params.fd) })
             .map_err(|error| refused("DMA_BUF_IOCTL_EXPORT_SYNC_FILE", error))
     }
@@ -69,7 +70,8 @@ impl Buffer {
     /// When the memory is no dma-buf or the file no sync file, and what the kernel says.
     pub fn import_fence(&self, intent: Intent, fence: BorrowedFd<'_>) -> Result<()> {
         let mut params = DmaBufSyncFile { flags: intent.flags(), fd: fence.as_raw_fd() };
-        // SAFETY: as above; the kernel takes a reference of its own.
+        // SAFETY: the record holds numbers and no address; files that are no dma-bufs reject the request
+        // (`ENOTTY`). `fence` is open until it returns, and the kernel takes a reference of its own.
         unsafe { uapi::DMA_BUF_IMPORT_SYNC_FILE.call(self.as_fd(), &mut params) }
             .map(drop)
             .map_err(|error| refused("DMA_BUF_IOCTL_IMPORT_SYNC_FILE", error))

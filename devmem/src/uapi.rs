@@ -53,7 +53,9 @@ impl<T> Request<T> {
     /// driver may use as the request says.
     pub(super) unsafe fn call(&self, fd: BorrowedFd<'_>, params: &mut T) -> io::Result<c_int> {
         loop {
-            // SAFETY: the record is as long as the request says; the rest is the caller's promise.
+            // SAFETY: the request's number is made of the size of `T`, or of its head where a driver reads as
+            // many items behind that as the head says: it reads and writes no more than `params`. That it knows
+            // the request, and may use what addresses in `params` lead to, the caller promises.
             let result = unsafe { libc::ioctl(fd.as_raw_fd(), self.number as _, &raw mut *params) };
             if result >= 0 {
                 return Ok(result);
@@ -79,7 +81,7 @@ pub(super) unsafe fn own(fd: c_int) -> io::Result<OwnedFd> {
     if fd < 0 {
         return Err(io::Error::from_raw_os_error(libc::EBADF));
     }
-    // SAFETY: it is not negative, and nobody else's, says the caller.
+    // SAFETY: it is not negative, and the caller promises that nobody else owns it.
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
 

@@ -51,9 +51,10 @@ impl Heap {
     fn make(&self, size: u64) -> Result<OwnedFd> {
         let fd_flags = (libc::O_RDWR | libc::O_CLOEXEC) as u32;
         let mut params = DmaHeapAllocation { len: size.max(1), fd: 0, fd_flags, heap_flags: 0 };
-        // SAFETY: the node is a heap's, and the record has no addresses.
+        // SAFETY: the node was opened below `/dev/dma_heap`, where each file is a heap; the record holds numbers
+        // and no address.
         unsafe { uapi::DMA_HEAP_ALLOC.call(self.node.as_fd(), &mut params) }
-            // SAFETY: the kernel has just made it.
+            // SAFETY: the request has succeeded, and so made a descriptor for this process that nobody else knows.
             .and_then(|_| unsafe { uapi::own(params.fd as i32) })
             .map_err(|error| {
                 let what = format!("DMA_HEAP_IOCTL_ALLOC of {size} bytes on {}", self.info.node);

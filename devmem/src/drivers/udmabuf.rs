@@ -73,9 +73,9 @@ impl Pages {
             offset: 0,
             size,
         };
-        // SAFETY: the node is udmabuf's, and the record has no addresses.
+        // SAFETY: the node was opened as `/dev/udmabuf`; the record holds numbers and no address.
         let made = unsafe { uapi::UDMABUF_CREATE.call(self.node.as_fd(), &mut params) };
-        // SAFETY: the kernel has just made it.
+        // SAFETY: the request has succeeded, and so made a descriptor for this process that nobody else knows.
         made.and_then(|fd| unsafe { uapi::own(fd) })
             .map_err(|error| Error::io(ErrorKind::Call, "UDMABUF_CREATE", error))
     }
@@ -144,9 +144,10 @@ pub(crate) fn scattered(description: &Description) -> Result<Option<Buffer>> {
         count: size.div_ceil(piece) as u32,
         list: [item; UDMABUF_LIST_LIMIT],
     };
-    // SAFETY: the node is udmabuf's, which reads `count` items: no more than there are.
+    // SAFETY: the node was opened as `/dev/udmabuf`, which reads `count` items behind the record's head: `size`
+    // by `piece`, which is at least a part of `size` that the list has room for.
     let made = unsafe { uapi::UDMABUF_CREATE_LIST.call(node.as_fd(), &mut params) };
-    // SAFETY: the kernel has just made it.
+    // SAFETY: the request has succeeded, and so made a descriptor for this process that nobody else knows.
     let made = made.and_then(|fd| unsafe { uapi::own(fd) });
     let made = made.map_err(|error| Error::io(ErrorKind::Call, "UDMABUF_CREATE_LIST", error))?;
     Buffer::new(made, description.clone()).map(Some)

@@ -154,7 +154,8 @@ struct Queue {
 
 impl Queue {
     fn call<T>(&self, name: &str, request: &uapi::Request<T>, params: &mut T) -> Result<()> {
-        // SAFETY: the node is V4L2's, and no record that is used here has an address.
+        // SAFETY: a `Queue` is made of `/dev/video*` alone, whose requests are V4L2's; what they name memory by
+        // here are descriptors and offsets, so that no record holds an address.
         let called = unsafe { request.call(self.file.as_fd(), params) };
         called.map(drop).map_err(|error| self.refused(name, error))
     }
@@ -215,7 +216,7 @@ impl Prepared {
             ..V4l2ExportBuffer::new_zeroed()
         };
         self.queue.call("VIDIOC_EXPBUF", &uapi::V4L2_EXPBUF, &mut params)?;
-        // SAFETY: the kernel has just made it.
+        // SAFETY: the request has succeeded, and so made a descriptor for this process that nobody else knows.
         unsafe { uapi::own(params.fd) }.map_err(|error| self.queue.refused("VIDIOC_EXPBUF", error))
     }
 

@@ -210,10 +210,11 @@ pub struct RawDriver {
     pub transition: Pointer<Option<TransitionFn>>,
 }
 
-// SAFETY: the header asks that a driver's functions can be called from any thread; its texts and
-// the struct itself do not change.
+// SAFETY: nothing in it belongs to a thread: the header demands of a plugin that its functions may be called
+// from any, and that its texts and the struct stay as they are while the library is loaded.
 unsafe impl Send for RawDriver {}
-// SAFETY: as above.
+// SAFETY: all of its fields are read alone, by copies; the functions behind them may be called from several
+// threads at once, which the header demands of a plugin ("and several at once").
 unsafe impl Sync for RawDriver {}
 
 /// The one function that a plugin exports.

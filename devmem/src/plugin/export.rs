@@ -107,7 +107,7 @@ unsafe extern "C" fn device(index: u32, out: *mut RawDevice) -> c_int {
     if put(&mut raw.name, &info.name).and(put(&mut raw.node, &info.node)).is_none() {
         return -EINVAL;
     }
-    // SAFETY: the header asks for a pointer to such a struct.
+    // SAFETY: who calls this gives, by the header, a pointer to a `RawDevice` that may be written.
     unsafe { out.write(raw) };
     0
 }
@@ -118,7 +118,8 @@ unsafe extern "C" fn sets(
     operation: u32,
     sink: *const RawSink,
 ) -> c_int {
-    // SAFETY: the header asks for pointers to such structs.
+    // SAFETY: who calls this gives, by the header, pointers to a `RawImage` and a `RawSink` that stay as they are
+    // until this returns, or nulls.
     let (Some(image), Some(sink)) = (unsafe { image.as_ref() }, unsafe { sink.as_ref() }) else {
         return -EINVAL;
     };
@@ -132,7 +133,8 @@ unsafe extern "C" fn sets(
             for set in &sets {
                 let Some(lent) = LentSet::new(set) else { return -EINVAL };
                 let raw = lent.raw();
-                // SAFETY: the set lives through the call, and the context is the sink's own.
+                // SAFETY: `add` asks for the context that came with it, and for a set that is there while it
+                // runs: `raw` points into `lent`, and both are dropped after it.
                 unsafe { add(sink.context.0, &raw const raw) };
             }
             0
@@ -142,9 +144,10 @@ unsafe extern "C" fn sets(
 }
 
 unsafe extern "C" fn cost(index: u32, set: *const RawSet) -> u64 {
-    // SAFETY: the header asks for a pointer to such a struct.
+    // SAFETY: who calls this gives, by the header, a pointer to a `RawSet` that stays as it is until this
+    // returns, or null.
     let set = unsafe { set.as_ref() };
-    // SAFETY: what the struct points to is there while this runs.
+    // SAFETY: by the header, so do the lists that it points to, with as many elements as it says.
     let set = set.and_then(|set| unsafe { set_of(set) }.ok());
     match (of(index), set) {
         (Some(device), Some(set)) => device.cost(&set),
@@ -154,9 +157,10 @@ unsafe extern "C" fn cost(index: u32, set: *const RawSet) -> u64 {
 
 unsafe extern "C" fn allocate(index: u32, memory: *const RawMemory) -> c_int {
     let Some(device) = of(index) else { return -ENODEV };
-    // SAFETY: the header asks for a pointer to such a struct.
+    // SAFETY: who calls this gives, by the header, a pointer to a `RawMemory` that stays as it is until this
+    // returns, or null.
     let Some(memory) = (unsafe { memory.as_ref() }) else { return -EINVAL };
-    // SAFETY: what the struct points to is there while this runs.
+    // SAFETY: by the header, so do the lists that it points to, with as many elements as it says.
     let Ok(description) = (unsafe { memory_of(memory) }) else { return -EINVAL };
     match device.allocate(&description).and_then(|buffer| buffer.export()) {
         Ok(fd) => fd.into_raw_fd(),
@@ -174,14 +178,15 @@ unsafe extern "C" fn import(
     if fd < 0 {
         return -EBADF;
     }
-    // SAFETY: the header asks for pointers to such structs.
+    // SAFETY: who calls this gives, by the header, pointers to a `RawMemory` that stays as it is until this
+    // returns and to a `uint64_t` that nobody else uses meanwhile, or nulls.
     let (Some(memory), Some(handle)) = (unsafe { memory.as_ref() }, unsafe { handle.as_mut() })
     else {
         return -EINVAL;
     };
-    // SAFETY: what the struct points to is there while this runs.
+    // SAFETY: by the header, so do the lists that it points to, with as many elements as it says.
     let Ok(description) = (unsafe { memory_of(memory) }) else { return -EINVAL };
-    // SAFETY: the header asks for a descriptor that is open while this runs.
+    // SAFETY: who calls this keeps, by the header, the descriptor open until this returns; it is not -1.
     let fd = unsafe { BorrowedFd::borrow_raw(fd) };
     let Ok(fd) = fd.try_clone_to_owned() else { return -EBADF };
     match Buffer::new(fd, description).and_then(|buffer| device.import(&buffer)) {
@@ -207,7 +212,7 @@ unsafe extern "C" fn release(_index: u32, handle: u64) {
 unsafe extern "C" fn transition(index: u32, from: u32, to: u32, out: *mut RawTransition) -> c_int {
     let operations = (Operation::from_number(from), Operation::from_number(to));
     let (Some(device), (Some(from), Some(to))) = (of(index), operations) else { return -EINVAL };
-    // SAFETY: the header asks for a pointer to such a struct.
+    // SAFETY: who calls this gives, by the header, a pointer to a `RawTransition` that may be written.
     unsafe { out.write(abi::transition(device.transition(from, to))) };
     0
 }

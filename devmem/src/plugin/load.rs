@@ -41,10 +41,11 @@ impl Plugin {
         // SAFETY: a library that is named by a manifest is trusted as the program itself is; what
         // it does when it is loaded is its own.
         let library = unsafe { Library::new(path) }.map_err(|error| wrong(error.to_string()))?;
-        // SAFETY: the header gives this function this type.
+        // SAFETY: a library that exports this name does so as the header declares it: with this type.
         let entry = unsafe { library.get::<EntryFn>(ENTRY) };
         let entry = *entry.map_err(|error| wrong(format!("it is no plugin: {error}")))?;
-        // SAFETY: it takes nothing, and what it returns lives as long as the library is loaded.
+        // SAFETY: the function takes nothing; what it points to, by the header, stays as it is while the library
+        // is loaded, and `library` outlives `driver`, which is copied below.
         let driver = unsafe { entry().as_ref() };
         let driver = driver.ok_or_else(|| wrong("it gives no driver".to_owned()))?;
         if driver.version != value::VERSION || (driver.size as usize) < size_of::<RawDriver>() {
@@ -59,7 +60,8 @@ impl Plugin {
         if driver.name.0.is_null() {
             return Err(wrong("its driver has no name".to_owned()));
         }
-        // SAFETY: the header asks for a text that ends with a zero byte.
+        // SAFETY: it is not null, and by the header leads to a text that ends with a zero byte and stays as it is
+        // while the library is loaded.
         let name = unsafe { CStr::from_ptr(driver.name.0) }.to_string_lossy().into_owned();
         Ok(Self { name, path: shown, raw: *driver, library: Arc::new(library) })
     }
@@ -74,7 +76,7 @@ impl Plugin {
         let Pointer(Some(device)) = self.raw.device else {
             return Err(self.wrong("it has no function `device`"));
         };
-        // SAFETY: the pointer is to such a struct, which lives through the call.
+        // SAFETY: the function asks for an index and a `RawDevice` that it may write, which `raw` is.
         match unsafe { device(index, &raw mut raw) } {
             0 => {}
             refused if refused == -nix::libc::ENODEV => return Ok(None),
@@ -165,7 +167,8 @@ impl Device for RemoteDevice {
         let image = self::image(image);
         let mut collected = Collected::default();
         let sink = collected.sink();
-        // SAFETY: the pointers are to such structs, which live through the call.
+        // SAFETY: the function asks for a `RawImage` and a `RawSink` that are there until it returns: `image` and
+        // `sink` are; the sink's context is `collected`, which nobody else uses meanwhile.
         let result =
             unsafe { sets(self.index, &raw const image, operation as u32, &raw const sink) };
         match (result, collected.error) {
@@ -179,7 +182,8 @@ impl Device for RemoteDevice {
         match (self.plugin.raw.cost, LentSet::new(set)) {
             (Pointer(Some(cost)), Some(lent)) => {
                 let raw = lent.raw();
-                // SAFETY: the pointer is to such a struct, which lives through the call.
+                // SAFETY: the function asks for a `RawSet` that is there, with its lists, until it returns: they
+                // are `raw` and in `lent`.
                 unsafe { cost(self.index, &raw const raw) }
             }
             _ => 0,
@@ -192,12 +196,13 @@ impl Device for RemoteDevice {
         };
         let lent = self.lent(description)?;
         let raw = lent.raw();
-        // SAFETY: the pointer is to such a struct, which lives through the call.
+        // SAFETY: the function asks for a `RawMemory` that is there, with its lists, until it returns: they are
+        // `raw` and in `lent`.
         let fd = unsafe { allocate(self.index, &raw const raw) };
         if fd < 0 {
             return Err(self.refused("allocate", fd));
         }
-        // SAFETY: the header gives the caller the descriptor.
+        // SAFETY: it is not negative, and the header hands the descriptor to the caller: nobody else owns it.
         let fd = unsafe { OwnedFd::from_raw_fd(fd) };
         Buffer::new(fd, description.clone())
     }
@@ -210,7 +215,8 @@ impl Device for RemoteDevice {
         let raw = lent.raw();
         let mut handle = 0;
         let fd = buffer.as_fd().as_raw_fd();
-        // SAFETY: the pointers are to such structs, and the descriptor is open, through the call.
+        // SAFETY: the function asks for an open descriptor, a `RawMemory` with its lists and a `uint64_t` that it
+        // may write, until it returns: `buffer`, `raw` with `lent`, and `handle` are there for longer.
         match unsafe { import(self.index, fd, &raw const raw, &raw mut handle) } {
             result if result < 0 => Err(self.refused("import", result)),
             _ => Ok(Box::new(RemoteImport {
@@ -225,7 +231,7 @@ impl Device for RemoteDevice {
         let careful = Transition::between(from, to);
         let Pointer(Some(transition)) = self.plugin.raw.transition else { return careful };
         let mut raw = RawTransition::default();
-        // SAFETY: the pointer is to such a struct, which lives through the call.
+        // SAFETY: the function asks for a `RawTransition` that it may write, which `raw` is.
         match unsafe { transition(self.index, from as u32, to as u32, &raw mut raw) } {
             result if result < 0 => careful,
             _ => abi::transition_of(&raw).unwrap_or(careful),
@@ -251,7 +257,8 @@ impl Drop for RemoteImport {
         // The library stays loaded until this is over: the plugin holds it.
         let _ = &self.plugin.library;
         if let Pointer(Some(release)) = self.plugin.raw.release {
-            // SAFETY: the handle is of this device, and is released once.
+            // SAFETY: the function asks for a handle that `import` of the same device gave and that was not
+            // released: `Import` is not copied, and this runs once for each.
             unsafe { release(self.index, self.handle) }
         }
     }

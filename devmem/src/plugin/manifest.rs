@@ -37,7 +37,7 @@ pub struct Found<D> {
 /// A program that has more rights than who started it (setuid, setgid, capabilities) looks at those
 /// of the system alone.
 pub fn folders() -> Vec<PathBuf> {
-    // SAFETY: it reads one number of the auxiliary vector.
+    // SAFETY: it takes and returns a number, and reads what the kernel gave the process when it began.
     let secure = unsafe { nix::libc::getauxval(nix::libc::AT_SECURE) } != 0;
     folders_of(secure, |name| env::var_os(name).filter(|value| !value.is_empty()))
 }

@@ -109,7 +109,8 @@ unsafe fn list<'a, T>(pointer: *const T, count: u32, what: &str) -> Result<&'a [
     if pointer.is_null() || !pointer.is_aligned() || count > MOST {
         return Err(format!("{count} {what} at {pointer:?}"));
     }
-    // SAFETY: as the caller promises; it is neither null nor unaligned.
+    // SAFETY: the caller promises `count` elements that stay as they are for `'a`; the pointer is not null, it
+    // is aligned, and `MOST` elements are fewer bytes than `isize::MAX`.
     Ok(unsafe { std::slice::from_raw_parts(pointer, count as usize) })
 }
 
@@ -119,13 +120,13 @@ unsafe fn list<'a, T>(pointer: *const T, count: u32, what: &str) -> Result<&'a [
 ///
 /// The pointers of the struct lead to as much as it says, unless they are null.
 pub(super) unsafe fn set_of(raw: &RawSet) -> Result<CapabilitySet, String> {
-    // SAFETY: as the caller promises.
+    // SAFETY: the caller promises as many elements as the struct says.
     let constraints = unsafe { list(raw.constraints.0, raw.constraint_count, "constraints") }?;
-    // SAFETY: as the caller promises.
+    // SAFETY: the caller promises as many elements as the struct says.
     let capabilities = unsafe { list(raw.capabilities.0, raw.capability_count, "capabilities") }?;
     let constraint = |raw: &RawConstraint| Constraint::new(ConstraintName(raw.name), raw.value);
     let capability = |raw: &RawCapability| {
-        // SAFETY: as the caller promises.
+        // SAFETY: the caller's promise is of each pointer below the struct, this one too.
         let payload = unsafe { list(raw.payload.0, raw.words.into(), "words of a payload") }?;
         Ok(Capability {
             vendor: raw.vendor,
@@ -146,13 +147,13 @@ pub(super) unsafe fn set_of(raw: &RawSet) -> Result<CapabilitySet, String> {
 ///
 /// The pointers of the struct lead to as much as it says, unless they are null.
 pub(super) unsafe fn memory_of(raw: &RawMemory) -> Result<Description, String> {
-    // SAFETY: as the caller promises.
+    // SAFETY: the caller promises as many elements as the struct says.
     let planes = unsafe { list(raw.planes.0, raw.plane_count, "planes") }?;
     let plane = |raw: &RawPlane| Plane { offset: raw.offset, pitch: raw.pitch, size: raw.size };
     let planes = planes.iter().map(plane).collect();
     Ok(Description {
         usage: Usage { image: image_of(&raw.image), uses: Vec::new() },
-        // SAFETY: as the caller promises.
+        // SAFETY: the caller's promise is of each pointer below the struct, those of the set too.
         set: unsafe { set_of(&raw.set) }?,
         layout: Layout { modifier: raw.modifier, planes, size: raw.size },
         metadata: Vec::new(),
@@ -177,9 +178,9 @@ unsafe extern "C" fn add(context: *mut c_void, set: *const RawSet) {
     // SAFETY: the context is what `sink` made of a `Collected` that lives through the call of the
     // plugin, which hands it back here and lets nobody else have it.
     let Some(collected) = (unsafe { context.cast::<Collected>().as_mut() }) else { return };
-    // SAFETY: the header asks for a set that is there while `add` runs.
+    // SAFETY: a plugin gives, by the header, a set that stays as it is until `add` returns, or null.
     let set = match unsafe { set.as_ref() } {
-        // SAFETY: as above.
+        // SAFETY: by the header, so do its lists, with as many elements as it says.
         Some(set) => unsafe { set_of(set) },
         None => Err("a set at null".to_owned()),
     };
