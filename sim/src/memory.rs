@@ -9,7 +9,7 @@
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::ptr::{self, NonNull};
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, OnceLock, PoisonError};
 
 use nvabi_supervise::check;
@@ -117,36 +117,123 @@ pub(crate) struct Memory {
     map: OnceLock<Option<Map>>,
 }
 
+/// Memory that this process, its clients and their children may change at any time.
+///
+/// It is only ever seen as atomic words of one size, whatever is copied: the accesses of this process's
+/// threads are neither data races nor of two sizes at one place, which Rust's memory model has no meaning
+/// for (`std::sync::atomic`, "Memory model for atomic accesses"). Other processes see each word change at once.
 #[derive(Debug)]
 struct Map {
     start: NonNull<u8>,
     length: usize,
 }
 
-// SAFETY: a mapping belongs to the process, not to the thread that made it.
+/// Bytes of a word.
+const WORD: usize = size_of::<AtomicU64>();
+
+// SAFETY: a mapping belongs to the process, not to the thread that made it, and `Drop` may unmap it from any.
 unsafe impl Send for Map {}
-// SAFETY: it is only accessed by atomics and by copies that tolerate concurrent writers.
+// SAFETY: through a shared reference there is only `words`, of atomics, which are `Sync`.
 unsafe impl Sync for Map {}
 
 impl Drop for Map {
     fn drop(&mut self) {
-        // SAFETY: the range was mapped by `Memory::map` and nothing keeps a pointer into it.
+        // SAFETY: the range is the one that `Memory::map` was given by the kernel, which nobody else unmaps;
+        // references into it borrow `self`, and so are gone.
         unsafe { libc::munmap(self.start.as_ptr().cast(), self.length) };
     }
+}
+
+impl Map {
+    /// All of it; the last word may end behind the memory's size, in the same page.
+    fn words(&self) -> &[AtomicU64] {
+        let words = self.length.div_ceil(WORD);
+        // SAFETY: `mmap` maps whole pages, of which the size of a word is a divisor: the words are aligned and
+        // all of them are mapped, until `self` goes. Their file cannot shrink (`F_SEAL_SHRINK`), so touching
+        // them does not fail. Any bytes are a value of an atomic integer, and the only references to this memory
+        // are those made here.
+        unsafe { std::slice::from_raw_parts(self.start.cast::<AtomicU64>().as_ptr(), words) }
+    }
+}
+
+/// Copies from words, of which `skip` bytes of the first are left out. They are at least as many as are asked
+/// for.
+fn copy_out(words: &[AtomicU64], skip: usize, into: &mut [u8]) {
+    let mut words = words.iter().map(|word| word.load(Ordering::Relaxed).to_ne_bytes());
+    let (first, rest) = into.split_at_mut(head(skip, into.len()));
+    let partial = if first.is_empty() { None } else { words.next() };
+    if let Some(word) = partial {
+        first.copy_from_slice(&word[skip..skip + first.len()]);
+    }
+    let mut whole = rest.chunks_exact_mut(WORD);
+    for (to, word) in whole.by_ref().zip(words.by_ref()) {
+        to.copy_from_slice(&word);
+    }
+    let last = whole.into_remainder();
+    if let Some(word) = words.next().filter(|_| !last.is_empty()) {
+        last.copy_from_slice(&word[..last.len()]);
+    }
+}
+
+/// Copies into words, as [`copy_out`] copies from them. Bytes beside those that are written stay as they are,
+/// whoever changes them meanwhile.
+fn copy_in(words: &[AtomicU64], skip: usize, from: &[u8]) {
+    let mut words = words.iter();
+    let (first, rest) = from.split_at(head(skip, from.len()));
+    let partial = if first.is_empty() { None } else { words.next() };
+    if let Some(word) = partial {
+        replace(word, skip, first, Ordering::Relaxed);
+    }
+    let whole = rest.chunks_exact(WORD);
+    let last = whole.remainder();
+    for (from, word) in whole.zip(words.by_ref()) {
+        let mut bytes = [0; WORD];
+        bytes.copy_from_slice(from);
+        word.store(u64::from_ne_bytes(bytes), Ordering::Relaxed);
+    }
+    if let Some(word) = words.next().filter(|_| !last.is_empty()) {
+        replace(word, 0, last, Ordering::Relaxed);
+    }
+}
+
+/// How many of `length` bytes are in the first word, when `skip` bytes of that come before them; none when it
+/// is copied whole.
+fn head(skip: usize, length: usize) -> usize {
+    if skip == 0 { 0 } else { (WORD - skip).min(length) }
+}
+
+/// Replaces some bytes of a word; returns the word before.
+fn replace(word: &AtomicU64, skip: usize, from: &[u8], order: Ordering) -> u64 {
+    let mut now = word.load(Ordering::Relaxed);
+    loop {
+        let mut bytes = now.to_ne_bytes();
+        bytes[skip..skip + from.len()].copy_from_slice(from);
+        let wanted = u64::from_ne_bytes(bytes);
+        match word.compare_exchange_weak(now, wanted, order, Ordering::Relaxed) {
+            Ok(before) => return before,
+            Err(other) => now = other,
+        }
+    }
+}
+
+/// Half a word.
+fn half(word: u64, skip: usize) -> u32 {
+    let bytes = word.to_ne_bytes();
+    u32::from_ne_bytes([bytes[skip], bytes[skip + 1], bytes[skip + 2], bytes[skip + 3]])
 }
 
 impl Memory {
     /// `size` bytes of zeros, which cost nothing until they are written.
     pub(crate) fn new(size: u64) -> io::Result<Self> {
         let length = i64::try_from(size).map_err(|_| io::Error::from_raw_os_error(libc::ENOMEM))?;
-        // SAFETY: the name is a C string.
+        // SAFETY: the name ends with a zero byte, and the kernel makes the descriptor for this call alone.
         let made = unsafe {
             owned(libc::memfd_create(
                 c"nvabi-sim".as_ptr(),
                 libc::MFD_CLOEXEC | libc::MFD_ALLOW_SEALING,
             ))
         }?;
-        // SAFETY: plain calls on a descriptor that we own.
+        // SAFETY: both calls take numbers alone, and `made` keeps the descriptor open meanwhile.
         unsafe {
             check(libc::ftruncate(made.as_raw_fd(), length))?;
             let seals = libc::F_SEAL_SHRINK | libc::F_SEAL_GROW | libc::F_SEAL_SEAL;
@@ -163,7 +250,7 @@ impl Memory {
 
     fn is_open(&self) -> bool {
         let fd = self.file.as_raw_fd();
-        // SAFETY: plain calls on a descriptor that we own.
+        // SAFETY: both calls take numbers alone, and `self.file` keeps the descriptor open meanwhile.
         unsafe {
             if libc::fcntl(fd, libc::F_SETLEASE, libc::F_WRLCK) != 0 {
                 return true;
@@ -175,60 +262,62 @@ impl Memory {
 
     /// Copies out; what is past the end is left alone. Returns whether all of it was inside.
     pub(crate) fn read(&self, offset: u64, into: &mut [u8]) -> bool {
-        let Some(from) = self.at(offset, into.len()) else { return into.is_empty() };
-        // SAFETY: `at` checked the range, and clients that write at the same time make bytes
-        // unpredictable and nothing else.
-        unsafe { ptr::copy_nonoverlapping(from.as_ptr(), into.as_mut_ptr(), into.len()) };
+        let Some((words, skip)) = self.at(offset, into.len()) else { return into.is_empty() };
+        copy_out(words, skip, into);
         true
     }
 
     /// Copies in, as [`Self::read`] copies out.
     pub(crate) fn write(&self, offset: u64, from: &[u8]) -> bool {
-        let Some(to) = self.at(offset, from.len()) else { return from.is_empty() };
-        // SAFETY: as for `read`.
-        unsafe { ptr::copy_nonoverlapping(from.as_ptr(), to.as_ptr(), from.len()) };
+        let Some((words, skip)) = self.at(offset, from.len()) else { return from.is_empty() };
+        copy_in(words, skip, from);
         true
     }
 
-    /// The aligned word at an offset.
-    pub(crate) fn word(&self, offset: u64) -> Option<&AtomicU32> {
-        let at = self.at(offset, 4)?.cast::<AtomicU32>();
-        if !at.is_aligned() {
-            return None;
-        }
-        // SAFETY: the range is mapped for as long as `self` lives, and aligned.
-        Some(unsafe { at.as_ref() })
-    }
-
-    /// The aligned double word at an offset.
-    pub(crate) fn double(&self, offset: u64) -> Option<&AtomicU64> {
-        let at = self.at(offset, 8)?.cast::<AtomicU64>();
-        if !at.is_aligned() {
-            return None;
-        }
-        // SAFETY: as for `word`.
-        Some(unsafe { at.as_ref() })
-    }
-
-    /// The aligned word at an offset, read.
+    /// The aligned 32 bits at an offset; what their writer wrote before them is seen after this.
     pub(crate) fn load(&self, offset: u64) -> Option<u32> {
-        Some(self.word(offset)?.load(Ordering::Acquire))
+        let (word, skip) = self.aligned(offset, 4)?;
+        Some(half(word.load(Ordering::Acquire), skip))
     }
 
-    fn at(&self, offset: u64, length: usize) -> Option<NonNull<u8>> {
+    /// Stores aligned 32 bits at once, for clients that watch them: what was written before is seen before
+    /// them. Whether they are inside and aligned.
+    pub(crate) fn store(&self, offset: u64, value: u32) -> bool {
+        self.swap(offset, value).is_some()
+    }
+
+    /// As [`Self::store`], and returns what was there.
+    pub(crate) fn swap(&self, offset: u64, value: u32) -> Option<u32> {
+        let (word, skip) = self.aligned(offset, 4)?;
+        Some(half(replace(word, skip, &value.to_ne_bytes(), Ordering::AcqRel), skip))
+    }
+
+    /// As [`Self::store`], of 64 bits.
+    pub(crate) fn store64(&self, offset: u64, value: u64) -> bool {
+        let word = self.aligned(offset, 8);
+        word.map(|(word, _)| word.store(value, Ordering::Release)).is_some()
+    }
+
+    fn aligned(&self, offset: u64, length: usize) -> Option<(&AtomicU64, usize)> {
+        let (words, skip) = self.at(offset, length)?;
+        Some((words.first()?, skip)).filter(|_| skip % length == 0)
+    }
+
+    /// The words from the one on that an offset is in, and how many bytes come before it; none where not all
+    /// of the bytes are inside, or there are none.
+    fn at(&self, offset: u64, length: usize) -> Option<(&[AtomicU64], usize)> {
         let end = offset.checked_add(length as u64)?;
         if end > self.size || length == 0 {
             return None;
         }
         let map = self.map.get_or_init(|| self.map()).as_ref()?;
         let offset = usize::try_from(offset).ok()?;
-        // SAFETY: the mapping is `size` bytes long.
-        Some(unsafe { map.start.add(offset) })
+        Some((map.words().get(offset / WORD..)?, offset % WORD))
     }
 
     fn map(&self) -> Option<Map> {
         let length = usize::try_from(self.size).ok()?;
-        // SAFETY: a new mapping of a file that cannot shrink.
+        // SAFETY: no address is asked for, so no memory that is in use is replaced.
         let start = unsafe {
             libc::mmap(
                 ptr::null_mut(),
@@ -258,7 +347,7 @@ impl Signal {
     /// Nothing has happened yet.
     pub(crate) fn new() -> io::Result<Self> {
         let mut ends = [-1; 2];
-        // SAFETY: `ends` has room for both descriptors, which are ours afterwards.
+        // SAFETY: `ends` has room for the two descriptors that the kernel writes, and makes for this call alone.
         let (read, write) = unsafe {
             check(libc::pipe2(ends.as_mut_ptr(), libc::O_CLOEXEC | libc::O_NONBLOCK))?;
             (OwnedFd::from_raw_fd(ends[0]), OwnedFd::from_raw_fd(ends[1]))
@@ -272,7 +361,8 @@ impl Signal {
 
     /// Makes it readable.
     pub(crate) fn raise(&self) {
-        // SAFETY: one byte from a live buffer; a full pipe is readable already.
+        // A full pipe is readable already.
+        // SAFETY: the kernel reads one byte, of an array of one that lives through the call.
         unsafe { libc::write(self.write.as_raw_fd(), [1_u8].as_ptr().cast(), 1) };
     }
 
@@ -282,7 +372,7 @@ impl Signal {
             return;
         };
         let mut bytes = [0_u8; 64];
-        // SAFETY: a live buffer of that length.
+        // SAFETY: the kernel writes at most 64 bytes, which is the size of the array.
         while unsafe { libc::read(read.as_raw_fd(), bytes.as_mut_ptr().cast(), 64) } > 0 {}
     }
 
@@ -298,7 +388,7 @@ impl Signal {
 
     fn is_open(&self) -> bool {
         let mut poll = libc::pollfd { fd: self.write.as_raw_fd(), events: 0, revents: 0 };
-        // SAFETY: one entry, and no wait.
+        // SAFETY: the kernel reads and writes as many entries as it is told: the one that is here.
         unsafe { libc::poll(&mut poll, 1, 0) };
         poll.revents & libc::POLLERR == 0
     }
@@ -307,13 +397,13 @@ impl Signal {
 /// Another opening of an open file, with a description of its own.
 fn reopen(fd: RawFd, flags: i32) -> io::Result<OwnedFd> {
     let path = std::ffi::CString::new(format!("/proc/self/fd/{fd}"))?;
-    // SAFETY: the path is a C string.
+    // SAFETY: the path ends with a zero byte, and the kernel makes the descriptor for this call alone.
     unsafe { owned(libc::open(path.as_ptr(), flags | libc::O_CLOEXEC)) }
 }
 
 /// What the kernel says of an open file.
 pub(crate) fn stat(fd: RawFd) -> io::Result<libc::stat> {
-    // SAFETY: zeros are a value of it, and `fstat` writes no more than it.
+    // SAFETY: `stat` is of integers, so zeros are a value of it; `fstat` writes one, which is there.
     unsafe {
         let mut stat: libc::stat = std::mem::zeroed();
         check(libc::fstat(fd, &mut stat))?;
@@ -328,6 +418,78 @@ pub(crate) fn stat(fd: RawFd) -> io::Result<libc::stat> {
 /// When it is not negative, nobody else owns it.
 unsafe fn owned(fd: libc::c_int) -> io::Result<OwnedFd> {
     let fd = check(fd)?;
-    // SAFETY: the caller says so.
+    // SAFETY: the caller promises that nobody else owns it, and it is not negative.
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn copies_have_what_plain_memory_has() {
+        let memory = Memory::new(100).unwrap();
+        let mut model = [0_u8; 100];
+        let mut next = 0_u8;
+        for offset in 0..100 {
+            for length in 0..=(100 - offset).min(35) {
+                let bytes: Vec<u8> =
+                    (0..length).map(|_| (next = next.wrapping_add(7), next).1).collect();
+                assert!(memory.write(offset as u64, &bytes));
+                model[offset..offset + length].copy_from_slice(&bytes);
+                let mut all = [0; 100];
+                assert!(memory.read(0, &mut all));
+                assert_eq!(all, model, "{length} bytes at {offset}");
+                let mut part = vec![0; length];
+                assert!(memory.read(offset as u64, &mut part));
+                assert_eq!(part, bytes, "{length} bytes at {offset}");
+            }
+        }
+    }
+
+    #[test]
+    fn what_is_not_inside_is_refused() {
+        let memory = Memory::new(100).unwrap();
+        assert!(!memory.write(93, &[1; 8]) && !memory.read(93, &mut [1; 8]));
+        assert!(!memory.write(u64::MAX, &[1]) && memory.write(100, &[]));
+        assert!(memory.store(96, 5) && !memory.store(97, 5) && !memory.store(100, 5));
+        assert!(memory.store64(88, 5) && !memory.store64(92, 5) && !memory.store64(96, 5));
+        assert_eq!((memory.load(96), memory.load(98), memory.load(100)), (Some(5), None, None));
+    }
+
+    #[test]
+    fn words_are_found_by_their_offsets() {
+        let memory = Memory::new(4096).unwrap();
+        assert!(memory.store64(16, 0x8877_6655_4433_2211));
+        assert_eq!((memory.load(16), memory.load(20)), (Some(0x4433_2211), Some(0x8877_6655)));
+        assert_eq!(memory.swap(20, 9), Some(0x8877_6655));
+        assert_eq!((memory.load(16), memory.load(20)), (Some(0x4433_2211), Some(9)));
+        let mut bytes = [0; 8];
+        assert!(memory.read(16, &mut bytes));
+        assert_eq!(bytes, [0x11, 0x22, 0x33, 0x44, 9, 0, 0, 0]);
+    }
+
+    /// Each thread has bytes of its own; those of the others stay as they are. The thread sanitizer sees a
+    /// race here where copies are not atomic.
+    #[test]
+    fn threads_that_write_side_by_side_lose_nothing() {
+        let memory = Memory::new(4096).unwrap();
+        let ranges = [(0, 3), (3, 2), (5, 14), (19, 5), (24, 4), (28, 1)];
+        std::thread::scope(|scope| {
+            for (at, length) in ranges {
+                let memory = &memory;
+                scope.spawn(move || {
+                    for round in 0..2000_u32 {
+                        let wanted = vec![round as u8; length];
+                        memory.write(at, &wanted);
+                        let (mut all, mut own) = ([0; 64], vec![0; length]);
+                        assert!(memory.read(0, &mut all) && memory.read(at, &mut own));
+                        assert_eq!(own, wanted);
+                    }
+                });
+            }
+            // One that writes over what the others read.
+            scope.spawn(|| (0..2000).for_each(|round| assert!(memory.store(32, round))));
+        });
+    }
 }

@@ -1,7 +1,6 @@
 //! The control node: what the GPU is, and the beginning of everything else.
 
 use std::collections::BTreeMap;
-use std::sync::atomic::Ordering;
 
 use super::args::{self, Args, as_bytes, uncopied, write};
 use super::clock::Clock;
@@ -27,7 +26,7 @@ pub(crate) fn is_rung(region: &Memory) -> bool {
 
 /// Takes the token out of the doorbell of a region, so that the same one can come again.
 pub(crate) fn take_token(region: &Memory) -> Option<u32> {
-    let token = region.word(USERMODE_DOORBELL)?.swap(NO_TOKEN, Ordering::AcqRel);
+    let token = region.swap(USERMODE_DOORBELL, NO_TOKEN)?;
     (token != NO_TOKEN).then_some(token)
 }
 

@@ -4,7 +4,6 @@
 //! nor the calls of clients. (`clc56f.h` for rings and headers.)
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use super::Kernel;
@@ -186,15 +185,11 @@ impl Bus<'_> {
 /// Stores words and double words at once, for clients that watch them.
 fn store(memory: &Arc<Node>, offset: u64, bytes: &[u8]) -> bool {
     let Node::Memory(memory) = &**memory else { return false };
-    if let (Ok(bytes), Some(word)) = (bytes.try_into(), memory.word(offset)) {
-        word.store(u32::from_le_bytes(bytes), Ordering::Release);
-        return true;
-    }
-    if let (Ok(bytes), Some(double)) = (bytes.try_into(), memory.double(offset)) {
-        double.store(u64::from_le_bytes(bytes), Ordering::Release);
-        return true;
-    }
-    memory.write(offset, bytes)
+    let word = bytes.try_into().map(u32::from_ne_bytes);
+    let double = bytes.try_into().map(u64::from_ne_bytes);
+    word.is_ok_and(|word| memory.store(offset, word))
+        || double.is_ok_and(|double| memory.store64(offset, double))
+        || memory.write(offset, bytes)
 }
 
 fn part(there: u64, wanted: usize) -> usize {
@@ -294,8 +289,8 @@ impl Engine {
     /// A pushbuffer is done: the client may use its entry again.
     fn finish(&mut self, ring: &Ring<'_>) {
         self.get = (self.get + 1) % ring.entries;
-        if let Some(get) = ring.userd.and_then(|memory| memory.word(USERD_GET)) {
-            get.store(self.get, Ordering::Release);
+        if let Some(userd) = ring.userd {
+            userd.store(USERD_GET, self.get);
         }
     }
 
