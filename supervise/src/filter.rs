@@ -72,8 +72,12 @@ pub fn load(program: &[sock_filter], flags: libc::c_ulong) -> i64 {
         length: u16,
         instructions: *const sock_filter,
     }
-    let program = Program { length: program.len() as u16, instructions: program.as_ptr() };
-    // SAFETY: plain numbers, and a program that outlives the call.
+    // The kernel refuses more than 4096 instructions.
+    let length = u16::try_from(program.len()).unwrap_or(u16::MAX);
+    let program = Program { length, instructions: program.as_ptr() };
+    // SAFETY: the kernel reads one `struct sock_fprog`, which `Program` is laid out as, and as many
+    // instructions as its length says: no more than there are, and both outlive the call. A filter changes
+    // which calls are made, and no memory. `errno` is this thread's own.
     unsafe {
         let result = libc::syscall(
             libc::SYS_seccomp,

@@ -1,19 +1,31 @@
 //! Stops, reads and answers the system calls of other processes.
 //!
 //! [`filter`](program) chooses which calls stop, so that all others cost nothing; a [`Listener`] reads the
-//! calls that wait and answers them or lets the kernel make them. The simulators of `nvabi-sim` and the
-//! command `nvabi sniff` are built on it. It needs Linux 5.19 or newer.
+//! calls that wait and answers them or lets the kernel make them. A [`Tracee`] is stopped by `ptrace` instead.
+//! What both need is here once: memory of other processes, and descriptors that are sent between processes.
+//! The simulators of `nvabi-sim` and the command `nvabi sniff` are built on it. It needs Linux 5.19 or newer.
 
 mod errno;
 mod filter;
+mod memory;
 mod notify;
+mod rights;
+mod tracee;
 
+use std::os::fd::OwnedFd;
 use std::path::{Component, Path, PathBuf};
 use std::{fs, io};
 
+use rustix::process::{Pid, PidfdFlags, pidfd_open};
+
 pub use errno::{Errno, check};
 pub use filter::{load, program, unless, when};
-pub use notify::{Give, Listener, Next, Notification};
+pub use memory::{read_memory, write_memory};
+pub use notify::{AddFd, Listener, Next, Notification};
+pub use rights::{peek_byte, receive_descriptor, send_descriptor};
+pub use tracee::{
+    AT_CALL, CallStop, Registers, Resume, Tracee, Waited, wait_for_any, wait_for_end,
+};
 
 /// A path without `.` and `..`, as if no part of it were a symbolic link.
 pub fn normal(path: &Path) -> PathBuf {
@@ -26,6 +38,12 @@ pub fn normal(path: &Path) -> PathBuf {
         }
     }
     out
+}
+
+/// A descriptor that becomes readable when a process ends, and whose number is of no other process later.
+pub fn open_process(process: u32) -> io::Result<OwnedFd> {
+    let process = Pid::from_raw(process as i32).ok_or(io::ErrorKind::InvalidInput)?;
+    Ok(pidfd_open(process, PidfdFlags::empty())?)
 }
 
 /// The number of the process that a thread is of.

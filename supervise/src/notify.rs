@@ -1,12 +1,15 @@
 //! Notifications: system calls that wait for an answer.
 
 use std::io;
-use std::os::fd::{AsRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 
 use crate::{Errno, check};
 
 /// `SECCOMP_USER_NOTIF_FD_SYNC_WAKE_UP`: whoever waits runs on the processor of who wakes it.
 const SYNC_WAKE_UP: u64 = 1;
+
+/// What the kernel calls the file of a listener (`init_listener` in `kernel/seccomp.c`).
+const LISTENER: &str = "anon_inode:seccomp notify";
 
 /// A system call that waits.
 #[derive(Debug, Clone, Copy)]
@@ -49,15 +52,31 @@ impl AsRawFd for Listener {
     }
 }
 
+impl AsFd for Listener {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
+    }
+}
+
 impl Listener {
     /// Reads from the descriptor that [`load`](crate::load) returned.
-    pub fn new(fd: OwnedFd) -> Self {
+    ///
+    /// # Errors
+    ///
+    /// `InvalidInput` where it is of any other file: a driver may take the requests for its own, and write
+    /// to memory what it likes.
+    pub fn new(fd: OwnedFd) -> io::Result<Self> {
+        let link = std::fs::read_link(format!("/proc/self/fd/{}", fd.as_raw_fd()))?;
+        if link.as_os_str() != LISTENER {
+            let what = format!("not a listener of seccomp but {}", link.display());
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, what));
+        }
         // Kernels before 6.6 do not have it; they are slower, and that is all.
-        // SAFETY: a plain number.
+        // SAFETY: the file is seccomp's, whose `SET_FLAGS` takes a number by value.
         unsafe {
             libc::ioctl(fd.as_raw_fd(), libc::SECCOMP_IOCTL_NOTIF_SET_FLAGS as _, SYNC_WAKE_UP);
         }
-        Self { fd }
+        Ok(Self { fd })
     }
 
     /// The next call; waits for one, or says that there is none.
@@ -66,7 +85,7 @@ impl Listener {
             let mut poll =
                 libc::pollfd { fd: self.fd.as_raw_fd(), events: libc::POLLIN, revents: 0 };
             let timeout = if waits { -1 } else { 0 };
-            // SAFETY: one entry.
+            // SAFETY: the kernel reads and writes as many entries as it is told: the one that is here.
             match check(unsafe { libc::poll(&mut poll, 1, timeout) }) {
                 Ok(0) => return Ok(Next::Nothing),
                 Ok(_) if poll.revents & libc::POLLIN == 0 => return Ok(Next::Over),
@@ -74,9 +93,10 @@ impl Listener {
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
                 Err(error) => return Err(error),
             }
-            // SAFETY: zeros are a value of it, and what the kernel wants.
+            // SAFETY: the struct is of integers, so zeros are a value of it; the kernel refuses others.
             let mut raw: libc::seccomp_notif = unsafe { std::mem::zeroed() };
-            // SAFETY: the kernel writes one such struct.
+            // SAFETY: the file is seccomp's, as `new` has checked, and its request, whose number holds the
+            // size of the struct, writes one such struct: `raw`.
             match check(unsafe {
                 libc::ioctl(self.fd.as_raw_fd(), libc::SECCOMP_IOCTL_NOTIF_RECV as _, &mut raw)
             }) {
@@ -103,7 +123,7 @@ impl Listener {
 
     fn respond(&self, notification: &Notification, val: i64, error: i32, flags: u32) {
         let response = libc::seccomp_notif_resp { id: notification.id, val, error, flags };
-        // SAFETY: the kernel reads one such struct.
+        // SAFETY: the file is seccomp's, and its request reads one such struct, which outlives the call.
         unsafe {
             libc::ioctl(self.fd.as_raw_fd(), libc::SECCOMP_IOCTL_NOTIF_SEND as _, &response);
         }
@@ -111,7 +131,7 @@ impl Listener {
 
     /// Whether the caller still waits: what was read from its memory was its own.
     pub fn is_valid(&self, notification: &Notification) -> bool {
-        // SAFETY: the kernel reads one number.
+        // SAFETY: the file is seccomp's, and its request reads one `u64`, which outlives the call.
         unsafe {
             libc::ioctl(
                 self.fd.as_raw_fd(),
@@ -121,32 +141,37 @@ impl Listener {
         }
     }
 
-    /// Gives the caller a descriptor; by `how`, also as the answer, or in place of another.
-    pub fn give(&self, notification: &Notification, file: RawFd, how: Give) -> Result<i32, Errno> {
+    /// Adds a descriptor to those of the caller; by `how`, also as the answer, or in place of another.
+    pub fn add_fd(
+        &self,
+        notification: &Notification,
+        file: BorrowedFd<'_>,
+        how: AddFd,
+    ) -> Result<i32, Errno> {
         let (flags, newfd, newfd_flags) = match how {
-            Give::New { cloexec } => (0, 0, cloexec),
-            Give::Answer { cloexec } => (libc::SECCOMP_ADDFD_FLAG_SEND as u32, 0, cloexec),
-            Give::Replace(fd) => (libc::SECCOMP_ADDFD_FLAG_SETFD as u32, fd as u32, false),
+            AddFd::New { cloexec } => (0, 0, cloexec),
+            AddFd::Answer { cloexec } => (libc::SECCOMP_ADDFD_FLAG_SEND as u32, 0, cloexec),
+            AddFd::Replace(fd) => (libc::SECCOMP_ADDFD_FLAG_SETFD as u32, fd as u32, false),
         };
         let newfd_flags = if newfd_flags { libc::O_CLOEXEC as u32 } else { 0 };
         let request = libc::seccomp_notif_addfd {
             id: notification.id,
             flags,
-            srcfd: file as u32,
+            srcfd: file.as_raw_fd() as u32,
             newfd,
             newfd_flags,
         };
-        // SAFETY: the kernel reads one such struct.
-        let given = check(unsafe {
+        // SAFETY: the file is seccomp's, and its request reads one such struct, which outlives the call.
+        let added = check(unsafe {
             libc::ioctl(self.fd.as_raw_fd(), libc::SECCOMP_IOCTL_NOTIF_ADDFD as _, &request)
         })?;
-        Ok(given)
+        Ok(added)
     }
 }
 
-/// How the caller gets a descriptor.
+/// How a descriptor is added to those of a caller.
 #[derive(Debug, Clone, Copy)]
-pub enum Give {
+pub enum AddFd {
     /// As a new one; the call still waits.
     New {
         /// Closed by `exec`.
@@ -159,4 +184,17 @@ pub enum Give {
     },
     /// In the place of this one of its descriptors.
     Replace(i32),
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn files_that_are_no_listeners_are_refused() {
+        let file = std::fs::File::open("/dev/null").unwrap();
+        let error = Listener::new(file.into()).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::InvalidInput);
+        assert_eq!(error.to_string(), "not a listener of seccomp but /dev/null");
+    }
 }

@@ -69,7 +69,7 @@ pub(super) fn program(action: u32, ioctls: Ioctls) -> io::Result<BpfProgram> {
 pub(super) fn install(program: &[sock_filter], flags: libc::c_ulong) -> i64 {
     match supervise::load(program, flags) {
         error if error == -i64::from(libc::EACCES) => {
-            // SAFETY: plain numbers.
+            // SAFETY: this `prctl` takes numbers alone and changes what this process may gain, no memory.
             unsafe { libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) };
             supervise::load(program, flags)
         }
@@ -96,25 +96,26 @@ mod tests {
         let program = program(libc::SECCOMP_RET_ERRNO | STOPPED as u32, ioctls).unwrap();
         let (mut ours, mut theirs) = UnixStream::pair().unwrap();
         let mut answers = vec![0; requests.len()];
-        // SAFETY: the child makes system calls alone, and allocates nothing.
+        // SAFETY: other threads are not in the child, which may hold locks for ever: it makes system calls alone,
+        // on memory that was made before, until it ends.
         match unsafe { libc::fork() } {
             0 => {
                 let installed = install(&program, 0) >= 0;
                 for (answer, request) in answers.iter_mut().zip(requests) {
-                    // SAFETY: of no descriptor.
+                    // SAFETY: -1 is no descriptor, so that no driver sees the request; `errno` is this thread's own.
                     unsafe {
                         libc::ioctl(-1, (*request).into(), 0);
                         *answer = 1 + u8::from(*libc::__errno_location() == STOPPED);
                     }
                 }
                 let sent = installed && theirs.write_all(&answers).is_ok();
-                // SAFETY: a plain number.
+                // SAFETY: it ends the process and returns nowhere.
                 unsafe { libc::_exit((!sent).into()) }
             }
             child => {
                 drop(theirs);
                 let read = ours.read_exact(&mut answers);
-                // SAFETY: a child of ours.
+                // SAFETY: no status is asked for, so the kernel writes nothing.
                 unsafe { libc::waitpid(child, std::ptr::null_mut(), 0) };
                 read.ok()?;
             }

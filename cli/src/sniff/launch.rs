@@ -3,13 +3,12 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::{CString, OsString};
 use std::io::{self, Read as _, Write as _};
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsFd as _, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::net::UnixStream;
-use std::os::unix::process::ExitStatusExt as _;
-use std::process::ExitStatus;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use nvabi_supervise::{peek_byte, receive_descriptor, send_descriptor, wait_for_end};
 use seccompiler::sock_filter;
 
 use super::filter;
@@ -102,7 +101,9 @@ impl Family {
     /// To the program; when it has ended, what it left is ended.
     fn signal(&self, signal: i32) {
         let members = self.members();
-        // SAFETY: plain numbers, of those that are waited for by us alone, and descriptors of others.
+        // SAFETY: `kill` takes numbers alone, of processes that only we wait for, so that no other has them;
+        // `pidfd_send_signal` takes a descriptor that is open, a null that asks for no `siginfo_t` to be read,
+        // and numbers.
         unsafe {
             if !members.has_ended {
                 libc::kill(members.program, signal);
@@ -122,7 +123,7 @@ impl Family {
 /// Whether a process has ended, by its descriptor.
 fn has_ended(process: &OwnedFd) -> bool {
     let mut poll = libc::pollfd { fd: process.as_raw_fd(), events: libc::POLLIN, revents: 0 };
-    // SAFETY: one entry.
+    // SAFETY: the kernel reads and writes as many entries as it is told: the one that is here.
     unsafe { libc::poll(&mut poll, 1, 0) == 1 }
 }
 
@@ -141,7 +142,8 @@ pub(super) fn launch(
         strings.iter().map(|part| part.as_ptr()).collect();
     arguments.push(std::ptr::null());
     let (ours, theirs) = UnixStream::pair()?;
-    // SAFETY: the child makes system calls and nothing else.
+    // SAFETY: other threads are not in the child, which may hold locks for ever: `child` makes system calls
+    // alone, on memory that was made before, until it becomes another program or ends.
     let pid = unsafe { libc::fork() };
     match pid {
         -1 => Err(io::Error::last_os_error()),
@@ -168,7 +170,7 @@ pub(super) struct Kept {
 
 impl Kept {
     pub(super) fn new() -> io::Result<Self> {
-        // SAFETY: both sets are made here.
+        // SAFETY: both sets are local, and zeros are a value of a `sigset_t`, which is of integers.
         unsafe {
             let (ending, mut before) = (ending(), std::mem::zeroed());
             match libc::pthread_sigmask(libc::SIG_BLOCK, &ending, &mut before) {
@@ -180,7 +182,7 @@ impl Kept {
 }
 
 fn ending() -> libc::sigset_t {
-    // SAFETY: zeros are a value of it, and it is emptied first.
+    // SAFETY: zeros are a value of a `sigset_t`, which is of integers, and the functions change it alone.
     unsafe {
         let mut ending = std::mem::zeroed();
         libc::sigemptyset(&mut ending);
@@ -195,7 +197,8 @@ fn ending() -> libc::sigset_t {
 fn pass_on(family: &Family) {
     let ending = ending();
     loop {
-        // SAFETY: zeros are a value of it, and the kernel writes one.
+        // SAFETY: zeros are a value of a `siginfo_t`, which is of integers and pointers that are not
+        // followed; the kernel writes one, which is there.
         let (signal, info) = unsafe {
             let mut info: libc::siginfo_t = std::mem::zeroed();
             (libc::sigwaitinfo(&ending, &mut info), info)
@@ -215,7 +218,9 @@ fn child(
     arguments: &[*const libc::c_char],
 ) -> ! {
     let mut under = 0_u8;
-    // SAFETY: system calls on memory that is here; after `fork` nothing is allocated.
+    // SAFETY: the calls read and write `mask`, `under` and `arguments`, which are here: `arguments` ends with
+    // a null, and each before it points to text that ends with a zero byte and is kept by `launch`. `socket`
+    // is open for as long as the child runs this. `errno` is this thread's own.
     unsafe {
         libc::pthread_sigmask(libc::SIG_SETMASK, mask, std::ptr::null_mut());
         // Rust ignores it for itself, which `exec` would hand on.
@@ -230,7 +235,7 @@ fn child(
                 let flags = libc::SECCOMP_FILTER_FLAG_NEW_LISTENER
                     | libc::SECCOMP_FILTER_FLAG_WAIT_KILLABLE_RECV;
                 match filter::install(listener, flags) {
-                    fd if fd >= 0 => send(socket, fd as RawFd),
+                    fd if fd >= 0 => send(BorrowedFd::borrow_raw(socket), fd as RawFd),
                     error => error,
                 }
             }
@@ -245,11 +250,29 @@ fn child(
     }
 }
 
+/// The byte that a listener is sent beside.
+const WITH_LISTENER: u8 = b'l';
+
+/// Sends a listener, and closes it here: 0, or a negative error.
+///
+/// # Safety
+///
+/// The descriptor is nobody's.
+unsafe fn send(socket: BorrowedFd<'_>, listener: RawFd) -> i64 {
+    // SAFETY: the caller's promise.
+    let listener = unsafe { OwnedFd::from_raw_fd(listener) };
+    match send_descriptor(socket, WITH_LISTENER, listener.as_fd()) {
+        Ok(()) => 0,
+        Err(error) => -i64::from(error.raw_os_error().unwrap_or(libc::EIO)),
+    }
+}
+
 /// Says why nothing begins.
 fn tell(socket: RawFd, what: u8, errno: i32) -> ! {
     let mut message = [what, 0, 0, 0, 0];
     message[1..].copy_from_slice(&errno.to_le_bytes());
-    // SAFETY: five bytes that are here.
+    // SAFETY: `write` reads as many bytes as it is told, which is as many as there are; `_exit` ends the
+    // process and returns nowhere.
     unsafe {
         libc::write(socket, message.as_ptr().cast(), message.len());
         libc::_exit(127)
@@ -267,8 +290,17 @@ impl Launched {
         self.socket.write_all(word)?;
         match under {
             Under::Tracer | Under::Nothing => Ok(None),
-            Under::Listener => receive(self.socket.as_raw_fd()),
+            Under::Listener => self.receive(),
         }
+    }
+
+    /// Receives the listener; none where the child says that it has none.
+    fn receive(&self) -> io::Result<Option<OwnedFd>> {
+        // Why it has none stays in the socket.
+        if peek_byte(self.socket.as_fd())? != Some(WITH_LISTENER) {
+            return Ok(None);
+        }
+        receive_descriptor(self.socket.as_fd()).map(|(_, listener)| Some(listener))
     }
 
     /// Why the program did not begin, if so: to be asked once it runs or has ended.
@@ -283,86 +315,6 @@ impl Launched {
     /// Waits for a child that is not to begin.
     pub(super) fn drop_child(self) {
         drop(self.socket);
-        let _ = wait(self.pid);
-    }
-}
-
-/// Waits for a child; how it ended.
-pub(super) fn wait(pid: libc::pid_t) -> io::Result<ExitStatus> {
-    let mut status = 0;
-    loop {
-        // SAFETY: the kernel writes one number.
-        match unsafe { libc::waitpid(pid, &mut status, 0) } {
-            -1 => match io::Error::last_os_error() {
-                error if error.kind() == io::ErrorKind::Interrupted => {}
-                error => return Err(error),
-            },
-            _ => return Ok(ExitStatus::from_raw(status)),
-        }
-    }
-}
-
-/// Room for one descriptor beside a message.
-const CONTROL: usize = 4;
-
-/// Sends a descriptor: 0, or a negative error.
-fn send(socket: RawFd, fd: RawFd) -> i64 {
-    let mut byte = [b'l'];
-    let mut control = [0_u64; CONTROL];
-    // SAFETY: the header describes buffers that are here and hold one descriptor.
-    unsafe {
-        let mut part = libc::iovec { iov_base: byte.as_mut_ptr().cast(), iov_len: 1 };
-        let header = header(&mut part, &mut control);
-        let first = libc::CMSG_FIRSTHDR(&header);
-        (*first).cmsg_level = libc::SOL_SOCKET;
-        (*first).cmsg_type = libc::SCM_RIGHTS;
-        (*first).cmsg_len = libc::CMSG_LEN(size_of::<RawFd>() as u32) as _;
-        libc::CMSG_DATA(first).cast::<RawFd>().write_unaligned(fd);
-        match libc::sendmsg(socket, &header, 0) {
-            -1 => -i64::from(*libc::__errno_location()),
-            _ => {
-                libc::close(fd);
-                0
-            }
-        }
-    }
-}
-
-/// Receives a descriptor; none where the child says that it has none.
-fn receive(socket: RawFd) -> io::Result<Option<OwnedFd>> {
-    let mut byte = [0];
-    let mut control = [0_u64; CONTROL];
-    // SAFETY: as for `send`; what arrives is ours. What is not ours to take stays in the socket.
-    unsafe {
-        let mut peek = [0_u8];
-        let peeked = libc::recv(socket, peek.as_mut_ptr().cast(), 1, libc::MSG_PEEK);
-        if peeked != 1 || peek != [b'l'] {
-            return Ok(None);
-        }
-        let mut part = libc::iovec { iov_base: byte.as_mut_ptr().cast(), iov_len: 1 };
-        let mut header = header(&mut part, &mut control);
-        if libc::recvmsg(socket, &mut header, libc::MSG_CMSG_CLOEXEC) < 0 {
-            return Err(io::Error::last_os_error());
-        }
-        let first = libc::CMSG_FIRSTHDR(&header);
-        if first.is_null() || (*first).cmsg_type != libc::SCM_RIGHTS {
-            return Err(io::ErrorKind::UnexpectedEof.into());
-        }
-        Ok(Some(OwnedFd::from_raw_fd(libc::CMSG_DATA(first).cast::<RawFd>().read_unaligned())))
-    }
-}
-
-/// # Safety
-///
-/// Both outlive the header.
-unsafe fn header(part: &mut libc::iovec, control: &mut [u64; CONTROL]) -> libc::msghdr {
-    // SAFETY: zeros are a value of it, and the rest is arithmetic.
-    unsafe {
-        let mut header: libc::msghdr = std::mem::zeroed();
-        header.msg_iov = part;
-        header.msg_iovlen = 1;
-        header.msg_control = control.as_mut_ptr().cast();
-        header.msg_controllen = libc::CMSG_SPACE(size_of::<RawFd>() as u32) as _;
-        header
+        let _ = wait_for_end(self.pid);
     }
 }

@@ -2,13 +2,15 @@
 //! real kernel makes them. What comes of them is not known.
 
 use std::io;
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::process::ExitStatus;
 
-use nvabi_supervise::{self as supervise, Listener, Next, Notification};
+use nvabi_supervise::{
+    self as supervise, Listener, Next, Notification, open_process, wait_for_end,
+};
 
 use super::filter;
-use super::launch::{self, Launched};
+use super::launch::Launched;
 use super::watch::{Caller, Watch};
 
 /// Which filters can be had here.
@@ -28,7 +30,8 @@ pub(super) enum Support {
 pub(super) fn support() -> io::Result<Support> {
     // `BPF_RET | BPF_K`: all is allowed.
     let allow = [seccompiler::sock_filter { code: 0x06, jt: 0, jf: 0, k: libc::SECCOMP_RET_ALLOW }];
-    // SAFETY: the child makes system calls and nothing else.
+    // SAFETY: other threads are not in the child, which may hold locks for ever: it makes system calls alone,
+    // until it ends.
     let pid = unsafe { libc::fork() };
     match pid {
         -1 => return Err(io::Error::last_os_error()),
@@ -40,12 +43,12 @@ pub(super) fn support() -> io::Result<Support> {
                 _ if filter::install(&allow, 0) >= 0 => 2,
                 _ => 3,
             };
-            // SAFETY: a plain number.
+            // SAFETY: it ends the process, without what `exit` runs, and returns nowhere.
             unsafe { libc::_exit(code) }
         }
         _ => {}
     }
-    Ok(match launch::wait(pid)?.code() {
+    Ok(match wait_for_end(pid)?.code() {
         Some(0) => Support::Given,
         Some(1) => Support::Taken,
         Some(2) => Support::Plain,
@@ -59,14 +62,14 @@ pub(super) fn follow(
     listener: OwnedFd,
     watch: &mut dyn Watch,
 ) -> io::Result<(Launched, ExitStatus)> {
-    let listener = Listener::new(listener);
-    let program = open_process(launched.pid)?;
+    let listener = Listener::new(listener)?;
+    let program = open_process(launched.pid as u32)?;
     let mut ended = None;
     loop {
         let program = if ended.is_none() { program.as_raw_fd() } else { -1 };
         let entry = |fd| libc::pollfd { fd, events: libc::POLLIN, revents: 0 };
         let mut polls = [entry(listener.as_raw_fd()), entry(program)];
-        // SAFETY: two entries.
+        // SAFETY: the kernel reads and writes as many entries as it is told: the two that are here.
         if unsafe { libc::poll(polls.as_mut_ptr(), 2, -1) } < 0 {
             match io::Error::last_os_error() {
                 error if error.kind() == io::ErrorKind::Interrupted => continue,
@@ -79,13 +82,13 @@ pub(super) fn follow(
                 one(&listener, &call, &launched, watch);
             }
         } else if polls[1].revents != 0 {
-            ended = Some(launch::wait(launched.pid)?);
+            ended = Some(wait_for_end(launched.pid)?);
             launched.family.program_ended();
         } else if let (true, Some(ended)) = (polls[0].revents != 0, ended) {
             return Ok((launched, ended));
         } else if polls[0].revents != 0 {
             // All are ending, and the program's end is told next.
-            ended = Some(launch::wait(launched.pid)?);
+            ended = Some(wait_for_end(launched.pid)?);
             launched.family.program_ended();
         }
     }
@@ -111,17 +114,6 @@ fn one(listener: &Listener, call: &Notification, launched: &Launched, watch: &mu
 
 /// The process that a thread is of: none where it cannot be had.
 fn process_of(thread: u32) -> Option<OwnedFd> {
-    let first = open_process(thread as libc::pid_t);
-    first.or_else(|_| open_process(supervise::process_of(thread)? as libc::pid_t)).ok()
-}
-
-/// A descriptor that becomes readable when a process ends.
-fn open_process(pid: libc::pid_t) -> io::Result<OwnedFd> {
-    // SAFETY: plain numbers, and the descriptor is ours.
-    unsafe {
-        match libc::syscall(libc::SYS_pidfd_open, pid, 0) {
-            -1 => Err(io::Error::last_os_error()),
-            fd => Ok(OwnedFd::from_raw_fd(fd as i32)),
-        }
-    }
+    let first = open_process(thread);
+    first.or_else(|_| open_process(supervise::process_of(thread)?)).ok()
 }

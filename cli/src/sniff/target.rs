@@ -6,14 +6,10 @@ use std::fs;
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 
-use nvabi_supervise::process_of;
+use nvabi_supervise::{process_of, read_memory};
 
 /// Threads that are remembered: each takes a descriptor of ours.
 const MAX_KNOWN: usize = 256;
-/// Smallest unit in which a process has memory or not.
-const PAGE: u64 = 4096;
-/// Pieces of one transfer.
-const PIECES: usize = 64;
 
 /// Threads that have made calls.
 #[derive(Default)]
@@ -91,7 +87,8 @@ impl Threads {
         let path = format!("fd/{fd}\0");
         let path = CStr::from_bytes_with_nul(path.as_bytes()).ok()?;
         let known = self.get(thread)?;
-        // SAFETY: zeros are a value of `stat`, the path is a C string, and one `stat` is written.
+        // SAFETY: `stat` is of integers, so zeros are a value of it; the path ends with a zero byte, and the
+        // kernel writes one `stat`, which is there.
         unsafe {
             let mut stat: libc::stat = std::mem::zeroed();
             let result = libc::fstatat(known.folder.as_raw_fd(), path.as_ptr(), &mut stat, 0);
@@ -129,7 +126,8 @@ impl Thread {
 
 fn read_link(folder: &OwnedFd, path: &CStr) -> io::Result<String> {
     let mut text = [0_u8; 512];
-    // SAFETY: the path is a C string, and no more is written than there is room.
+    // SAFETY: the path ends with a zero byte, and the kernel writes no more bytes than it is told, which is
+    // as many as there are.
     let length = unsafe {
         libc::readlinkat(folder.as_raw_fd(), path.as_ptr(), text.as_mut_ptr().cast(), text.len())
     };
@@ -140,30 +138,7 @@ fn read_link(folder: &OwnedFd, path: &CStr) -> io::Result<String> {
 /// Copies memory of another process, up to the first page that is not there.
 pub(super) fn read(thread: u32, address: u64, length: usize) -> Vec<u8> {
     let mut bytes = vec![0; length];
-    let mut done = 0;
-    while done < length {
-        let none = libc::iovec { iov_base: std::ptr::null_mut(), iov_len: 0 };
-        let mut pieces = [none; PIECES];
-        let (mut count, mut planned) = (0, 0);
-        while count < PIECES && done + planned < length {
-            let Some(at) = address.checked_add((done + planned) as u64) else { break };
-            let size = (PAGE - at % PAGE).min((length - done - planned) as u64) as usize;
-            pieces[count] = libc::iovec { iov_base: at as *mut libc::c_void, iov_len: size };
-            count += 1;
-            planned += size;
-        }
-        let room = &mut bytes[done..done + planned];
-        let local = libc::iovec { iov_base: room.as_mut_ptr().cast(), iov_len: room.len() };
-        // SAFETY: `local` is a live buffer; what is remote is checked by the kernel.
-        let copied = unsafe {
-            libc::process_vm_readv(thread as i32, &local, 1, pieces.as_ptr(), count as _, 0)
-        };
-        let Ok(copied) = usize::try_from(copied) else { break };
-        done += copied;
-        if planned == 0 || copied < planned {
-            break;
-        }
-    }
+    let done = read_memory(thread, address, &mut bytes);
     bytes.truncate(done);
     bytes
 }
@@ -181,7 +156,8 @@ pub(super) fn read_path(thread: u32, address: u64) -> Option<String> {
 /// The number of a device of characters, by what is known of it: to ask its file system would be to wait.
 fn device(folder: &OwnedFd, path: &CStr) -> Option<u64> {
     let flags = libc::AT_STATX_DONT_SYNC | libc::AT_EMPTY_PATH;
-    // SAFETY: zeros are a value of `statx`, the path is a C string, and one `statx` is written.
+    // SAFETY: `statx` is of integers, so zeros are a value of it; the path ends with a zero byte, and the
+    // kernel writes one `statx`, which is there.
     let stat = unsafe {
         let mut stat: libc::statx = std::mem::zeroed();
         let (folder, mask) = (folder.as_raw_fd(), libc::STATX_TYPE);
@@ -194,7 +170,9 @@ fn device(folder: &OwnedFd, path: &CStr) -> Option<u64> {
 
 /// Opens a name alone, which asks nothing of a device.
 fn open_path(folder: &OwnedFd, path: &CStr, resolve: u64) -> io::Result<OwnedFd> {
-    // SAFETY: zeros are a value of it, the path is a C string, and the descriptor is ours.
+    // SAFETY: `open_how` is of integers, so zeros are a value of it; the kernel reads as many bytes of it as
+    // it is told, which is its size, and a path that ends with a zero byte. It has just made the descriptor,
+    // and returned it here alone.
     unsafe {
         let mut how: libc::open_how = std::mem::zeroed();
         how.flags = (libc::O_PATH | libc::O_CLOEXEC) as u64;

@@ -3,14 +3,12 @@
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::io;
-use std::os::unix::process::ExitStatusExt as _;
 use std::process::ExitStatus;
+
+use nvabi_supervise::{AT_CALL, CallStop, Resume, Tracee, Waited, wait_for_any};
 
 use super::launch::{Launched, Under};
 use super::watch::{Caller, Pending, Watch};
-
-/// In `si_signo` of stops at system calls.
-const SYSTEM_CALL: i32 = libc::SIGTRAP | 0x80;
 
 /// Whether a process may be traced here: an error says why not, and the child still waits.
 pub(super) fn seize(launched: &Launched) -> io::Result<()> {
@@ -21,7 +19,7 @@ pub(super) fn seize(launched: &Launched) -> io::Result<()> {
         | libc::PTRACE_O_TRACEEXEC
         | libc::PTRACE_O_TRACESECCOMP
         | libc::PTRACE_O_EXITKILL;
-    ptrace(libc::PTRACE_SEIZE, launched.pid, 0, options as usize)
+    Tracee(launched.pid).seize(options)
 }
 
 /// What is known of a thread.
@@ -55,62 +53,47 @@ pub(super) fn follow(
     let threads = HashMap::new();
     let mut tracer = Tracer { launched, watch, threads, every_call, ended: None };
     loop {
-        let mut status = 0;
-        // SAFETY: the kernel writes one number.
-        let thread = unsafe { libc::waitpid(-1, &mut status, libc::__WALL) };
-        if thread > 0 {
-            tracer.changed(thread, status)?;
-            tracer.watch.settle();
-            continue;
-        }
-        let error = io::Error::last_os_error();
-        match error.raw_os_error() {
-            Some(libc::EINTR) => {}
+        let Some((thread, waited)) = wait_for_any()? else {
             // Nobody is left.
-            Some(libc::ECHILD) => {
-                let ended = tracer.ended.ok_or(error)?;
-                return Ok((tracer.launched, ended));
-            }
-            _ => return Err(error),
-        }
+            let ended = tracer.ended.ok_or_else(|| io::Error::from_raw_os_error(libc::ECHILD))?;
+            return Ok((tracer.launched, ended));
+        };
+        tracer.changed(thread, waited)?;
+        tracer.watch.settle();
     }
 }
 
 /// Brings a child that waits to a stop, and resumes it so that all of its calls stop.
 fn resume_at_every_call(child: i32) -> io::Result<()> {
-    ptrace(libc::PTRACE_INTERRUPT, child, 0, 0)?;
-    let mut status = 0;
-    // SAFETY: the kernel writes one number.
-    while unsafe { libc::waitpid(child, &mut status, libc::__WALL) } < 0 {
-        let error = io::Error::last_os_error();
-        if error.kind() != io::ErrorKind::Interrupted {
-            return Err(error);
-        }
-    }
-    match libc::WIFSTOPPED(status) {
-        true => ptrace(libc::PTRACE_SYSCALL, child, 0, 0),
-        false => Err(io::Error::other("the program was killed before it started")),
+    let child = Tracee(child);
+    child.interrupt()?;
+    match child.wait()? {
+        Waited::Stopped { .. } => child.resume(Resume::ToCall, 0),
+        Waited::Ended(_) => Err(io::Error::other("the program was killed before it started")),
     }
 }
 
 impl Tracer<'_> {
-    fn changed(&mut self, thread: i32, status: i32) -> io::Result<()> {
-        if !libc::WIFSTOPPED(status) {
-            self.gone(thread, status);
-            return Ok(());
-        }
+    fn changed(&mut self, Tracee(thread): Tracee, waited: Waited) -> io::Result<()> {
+        let (signal, event) = match waited {
+            Waited::Stopped { signal, event } => (signal, event),
+            Waited::Ended(status) => {
+                self.gone(thread, status);
+                return Ok(());
+            }
+        };
         if let Entry::Vacant(new) = self.threads.entry(thread) {
             new.insert(Thread::default());
             self.launched.family.add(thread as u32);
         }
-        match self.stopped(thread, libc::WSTOPSIG(status), status >> 16) {
+        match self.stopped(thread, signal, event) {
             // It was killed meanwhile: its end is told next.
             Err(error) if error.raw_os_error() == Some(libc::ESRCH) => Ok(()),
             result => result,
         }
     }
 
-    fn gone(&mut self, thread: i32, status: i32) {
+    fn gone(&mut self, thread: i32, status: ExitStatus) {
         if let Some(pending) = self.threads.remove(&thread).and_then(|thread| thread.pending) {
             self.watch.leave(pending, None);
         }
@@ -118,20 +101,20 @@ impl Tracer<'_> {
         self.watch.gone(thread as u32);
         if thread == self.launched.pid {
             self.launched.family.program_ended();
-            self.ended = Some(ExitStatus::from_raw(status));
+            self.ended = Some(status);
         }
     }
 
     fn stopped(&mut self, thread: i32, signal: i32, event: i32) -> io::Result<()> {
         match event {
-            0 if signal == SYSTEM_CALL => self.at_call(thread)?,
+            0 if signal == AT_CALL => self.at_call(thread)?,
             // It is on its way to the program.
             0 => return self.resume(thread, signal),
             libc::PTRACE_EVENT_SECCOMP if self.is_new(thread) => self.at_call(thread)?,
             libc::PTRACE_EVENT_EXEC => self.executed(thread)?,
             libc::PTRACE_EVENT_STOP if is_job_control(signal) => {
                 // It stays stopped until it is continued, as without us.
-                return ptrace(libc::PTRACE_LISTEN, thread, 0, 0);
+                return Tracee(thread).listen();
             }
             _ => {}
         }
@@ -150,57 +133,47 @@ impl Tracer<'_> {
         }
         for thread in self.threads.keys() {
             // One that has ended meanwhile makes no call.
-            let _ = ptrace(libc::PTRACE_INTERRUPT, *thread, 0, 0);
+            let _ = Tracee(*thread).interrupt();
         }
     }
 
     fn resume(&mut self, thread: i32, signal: i32) -> io::Result<()> {
         let is_in_call = self.threads.get(&thread).is_some_and(|t| t.pending.is_some());
         let how = match is_in_call || self.every_call {
-            true => libc::PTRACE_SYSCALL,
-            false => libc::PTRACE_CONT,
+            true => Resume::ToCall,
+            false => Resume::Freely,
         };
-        ptrace(how, thread, 0, signal as usize)
+        Tracee(thread).resume(how, signal)
     }
 
     /// A call is made, or returns.
     fn at_call(&mut self, thread: i32) -> io::Result<()> {
-        let info = call_info(thread)?;
+        let stop = Tracee(thread).call_stop()?;
         let Some(known) = self.threads.get_mut(&thread) else { return Ok(()) };
-        // SAFETY: `op` says which member it is, and any bits are a value of each.
-        unsafe {
-            match info.op {
-                libc::PTRACE_SYSCALL_INFO_ENTRY | libc::PTRACE_SYSCALL_INFO_SECCOMP => {
-                    // Both begin alike.
-                    let call = info.u.entry;
-                    if info.arch != ARCHITECTURE {
-                        return Ok(());
-                    }
-                    if call.nr == libc::SYS_seccomp as u64 {
-                        if installs_listener(&call.args) {
-                            self.stop_at_every_call();
-                        }
-                        return Ok(());
-                    }
-                    let caller =
-                        Caller { thread: thread as u32, call: call.nr as i64, args: call.args };
-                    known.pending = self.watch.enter(&caller);
+        match stop {
+            CallStop::Enter { arch, .. } if arch != ARCHITECTURE => {}
+            CallStop::Enter { call, args, .. } if call == libc::SYS_seccomp as u64 => {
+                if installs_listener(&args) {
+                    self.stop_at_every_call();
                 }
-                libc::PTRACE_SYSCALL_INFO_EXIT => {
-                    if let Some(pending) = known.pending.take() {
-                        self.watch.leave(pending, Some(info.u.exit.sval));
-                    }
-                }
-                _ => {}
             }
+            CallStop::Enter { call, args, .. } => {
+                let caller = Caller { thread: thread as u32, call: call as i64, args };
+                known.pending = self.watch.enter(&caller);
+            }
+            CallStop::Return(result) => {
+                if let Some(pending) = known.pending.take() {
+                    self.watch.leave(pending, Some(result));
+                }
+            }
+            CallStop::Elsewhere => {}
         }
         Ok(())
     }
 
     /// A program was begun: of the threads of the process one is left, under its number.
     fn executed(&mut self, thread: i32) -> io::Result<()> {
-        let mut before = 0_u64;
-        ptrace(libc::PTRACE_GETEVENTMSG, thread, 0, (&raw mut before) as usize)?;
+        let before = Tracee(thread).event_message()?;
         // Nothing else that they were in returns: what does next is `execve`.
         for of in [before as i32, thread] {
             if let Some(pending) = self.threads.get_mut(&of).and_then(|known| known.pending.take())
@@ -234,23 +207,3 @@ fn is_job_control(signal: i32) -> bool {
 const ARCHITECTURE: u32 = 0xc000_003e;
 #[cfg(target_arch = "aarch64")]
 const ARCHITECTURE: u32 = 0xc000_00b7;
-
-fn call_info(thread: i32) -> io::Result<libc::ptrace_syscall_info> {
-    // SAFETY: zeros are a value of it, and the kernel writes no more than its size.
-    unsafe {
-        let mut info: libc::ptrace_syscall_info = std::mem::zeroed();
-        let size = size_of_val(&info);
-        let address = (&raw mut info) as usize;
-        ptrace(libc::PTRACE_GET_SYSCALL_INFO, thread, size, address)?;
-        Ok(info)
-    }
-}
-
-/// One request; addresses in it are of memory that outlives the call.
-fn ptrace(request: libc::c_uint, thread: i32, address: usize, data: usize) -> io::Result<()> {
-    // SAFETY: the requests made here write into what is given, at most.
-    match unsafe { libc::ptrace(request, thread, address, data) } {
-        -1 => Err(io::Error::last_os_error()),
-        _ => Ok(()),
-    }
-}

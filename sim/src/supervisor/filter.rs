@@ -1,7 +1,7 @@
 //! The seccomp filter: which system calls the supervisor gets to see.
 
 use std::io;
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::os::fd::{FromRawFd, OwnedFd, RawFd};
 
 use seccompiler::{BpfProgram, sock_filter};
 
@@ -58,74 +58,12 @@ pub(super) fn program(with_polls: bool) -> io::Result<BpfProgram> {
 pub(super) fn install(program: &[sock_filter]) -> io::Result<OwnedFd> {
     let flags =
         libc::SECCOMP_FILTER_FLAG_NEW_LISTENER | libc::SECCOMP_FILTER_FLAG_WAIT_KILLABLE_RECV;
-    // SAFETY: plain numbers.
+    // SAFETY: this `prctl` takes numbers alone and changes what this process may gain, no memory.
     check(unsafe { libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) })?;
     let fd = RawFd::try_from(supervise::load(program, flags)).map_err(io::Error::other)?;
     if fd < 0 {
         return Err(io::Error::from_raw_os_error(-fd));
     }
-    // SAFETY: the listener's descriptor is nobody's yet.
+    // SAFETY: `seccomp` has just made the descriptor, and returned it here alone.
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
-}
-
-/// Sends a descriptor over a socket.
-///
-/// Between `fork` and `exec` this may be called.
-pub(super) fn send(socket: RawFd, fd: &OwnedFd) -> io::Result<()> {
-    let mut message = Message::new();
-    let header = message.header();
-    // SAFETY: the header describes buffers of `message`, which hold one descriptor.
-    unsafe {
-        let control = libc::CMSG_FIRSTHDR(&header);
-        if control.is_null() {
-            return Err(io::ErrorKind::Other.into());
-        }
-        (*control).cmsg_level = libc::SOL_SOCKET;
-        (*control).cmsg_type = libc::SCM_RIGHTS;
-        (*control).cmsg_len = libc::CMSG_LEN(size_of::<RawFd>() as u32) as _;
-        libc::CMSG_DATA(control).cast::<RawFd>().write_unaligned(fd.as_raw_fd());
-        check(libc::sendmsg(socket, &header, 0) as libc::c_int)?;
-    }
-    Ok(())
-}
-
-/// Receives a descriptor.
-pub(super) fn receive(socket: &OwnedFd) -> io::Result<OwnedFd> {
-    let mut message = Message::new();
-    let mut header = message.header();
-    // SAFETY: as for `send`; the descriptor that arrives is ours.
-    unsafe {
-        check(libc::recvmsg(socket.as_raw_fd(), &mut header, libc::MSG_CMSG_CLOEXEC) as _)?;
-        let control = libc::CMSG_FIRSTHDR(&header);
-        if control.is_null() || (*control).cmsg_type != libc::SCM_RIGHTS {
-            return Err(io::ErrorKind::UnexpectedEof.into());
-        }
-        Ok(OwnedFd::from_raw_fd(libc::CMSG_DATA(control).cast::<RawFd>().read_unaligned()))
-    }
-}
-
-/// Buffers of a message of one byte and one descriptor.
-struct Message {
-    byte: [u8; 1],
-    part: libc::iovec,
-    control: [u64; 4],
-}
-
-impl Message {
-    fn new() -> Self {
-        let part = libc::iovec { iov_base: std::ptr::null_mut(), iov_len: 1 };
-        Self { byte: [0], part, control: [0; 4] }
-    }
-
-    fn header(&mut self) -> libc::msghdr {
-        self.part.iov_base = self.byte.as_mut_ptr().cast();
-        // SAFETY: zeros are a value of it.
-        let mut header: libc::msghdr = unsafe { std::mem::zeroed() };
-        header.msg_iov = &mut self.part;
-        header.msg_iovlen = 1;
-        header.msg_control = self.control.as_mut_ptr().cast();
-        // SAFETY: plain arithmetic.
-        header.msg_controllen = unsafe { libc::CMSG_SPACE(size_of::<RawFd>() as u32) } as _;
-        header
-    }
 }

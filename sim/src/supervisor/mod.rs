@@ -14,7 +14,7 @@ mod trace;
 
 use std::collections::{BTreeMap, VecDeque};
 use std::io;
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsFd as _, FromRawFd, OwnedFd};
 use std::os::unix::process::ExitStatusExt;
 use std::process::{Child, Command};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -29,7 +29,7 @@ use super::memory::{Access, Node};
 use super::{Errno, Outcome};
 use later::Later;
 use nvabi_supervise::check;
-use nvabi_supervise::{Give, Listener, Next, Notification};
+use nvabi_supervise::{AddFd, Listener, Next, Notification, receive_descriptor};
 use paths::{Tree, Writer};
 use program::Signals;
 use releases::Releases;
@@ -56,7 +56,7 @@ pub(super) fn run(
         drop(end);
         served
     })?;
-    let child = program::begin(command, filter, theirs.as_raw_fd(), signals.as_ref());
+    let child = program::begin(command, filter, theirs.as_fd(), signals.as_ref());
     drop(theirs);
     let known_as = child.as_ref().map_or(0, Child::id);
     let status = child
@@ -74,7 +74,7 @@ pub(super) fn run(
 
 /// Serves a child that sends its listener, until nobody is left to be served.
 fn attend(socket: &OwnedFd, threads: Arc<Threads>, machine: Played) -> io::Result<Arc<Shared>> {
-    let shared = Arc::new(Shared::new(filter::receive(socket)?, threads, machine)?);
+    let shared = Arc::new(Shared::new(receive_descriptor(socket.as_fd())?.1, threads, machine)?);
     let helpers = [
         spawn("doorbells", &shared, |shared| poller::watch(shared)),
         spawn("releases", &shared, |shared| shared.watch_releases()),
@@ -117,7 +117,7 @@ fn spawn(
 
 fn socket_pair() -> io::Result<(OwnedFd, OwnedFd)> {
     let mut ends = [-1; 2];
-    // SAFETY: `ends` has room for both descriptors, which are ours afterwards.
+    // SAFETY: `ends` has room for the two descriptors that the kernel writes, and makes for this process.
     unsafe {
         let kind = libc::SOCK_STREAM | libc::SOCK_CLOEXEC;
         check(libc::socketpair(libc::AF_UNIX, kind, 0, ends.as_mut_ptr()))?;
@@ -206,7 +206,7 @@ enum Handled {
 impl Shared {
     fn new(listener: OwnedFd, threads: Arc<Threads>, machine: Played) -> io::Result<Self> {
         Ok(Self {
-            listener: Listener::new(listener),
+            listener: Listener::new(listener)?,
             releases: Releases::new()?,
             threads,
             tree: Tree::new(machine.entries())?,
@@ -357,7 +357,7 @@ impl Shared {
         }
         // A debugger has it: what it maps becomes the other file, which it can map from the beginning.
         let given = match offset {
-            0 => self.listener.give(n, file.as_raw_fd(), Give::Replace(n.args[4] as i32)),
+            0 => self.listener.add_fd(n, file.as_fd(), AddFd::Replace(n.args[4] as i32)),
             _ => Err(Errno::EPERM),
         };
         match given {
@@ -373,7 +373,7 @@ impl Shared {
         }
         // A debugger has it: at least the file goes.
         if let Ok(null) = std::fs::File::open("/dev/null") {
-            let _ = self.listener.give(n, null.as_raw_fd(), Give::Replace(fd));
+            let _ = self.listener.add_fd(n, null.as_fd(), AddFd::Replace(fd));
         }
         self.listener.answer(n, result);
     }

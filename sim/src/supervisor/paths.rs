@@ -4,7 +4,7 @@ use std::collections::{HashMap, HashSet};
 use std::ffi::OsString;
 use std::fs;
 use std::io;
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::{AsFd as _, AsRawFd, OwnedFd};
 use std::os::unix::ffi::OsStringExt;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Component, Path, PathBuf};
@@ -17,7 +17,7 @@ use crate::fault::Effect;
 use crate::machine::{Device, Entry, EntryKind, Machine, Text};
 use crate::memory::{self, Access, Inode};
 use nvabi_supervise::check;
-use nvabi_supervise::{Give, Notification, normal};
+use nvabi_supervise::{AddFd, Notification, normal};
 
 /// Longest path.
 const PATH_MAX: usize = 4096;
@@ -39,7 +39,8 @@ impl Tree {
         let template = std::env::temp_dir().join("nvabi-sim-XXXXXX");
         let mut template = template.into_os_string().into_vec();
         template.push(0);
-        // SAFETY: a C string that may be written.
+        // SAFETY: the bytes end with the zero that was pushed, and are a vector's own: `mkdtemp` changes the
+        // six letters at their end and no more.
         if unsafe { libc::mkdtemp(template.as_mut_ptr().cast()) }.is_null() {
             return Err(io::Error::last_os_error());
         }
@@ -209,7 +210,7 @@ impl Shared {
     }
 
     fn open_place(&self, target: &Target<'_>, n: &Notification, place: Place, flags: i32) -> Reply {
-        let how = Give::Answer { cloexec: flags & libc::O_CLOEXEC != 0 };
+        let how = AddFd::Answer { cloexec: flags & libc::O_CLOEXEC != 0 };
         let opened = match place.kind {
             _ if flags & libc::O_PATH != 0 => self.open_name(n, &place, flags, how),
             EntryKind::Device(device) => self.open_device(target, n, device, flags, how),
@@ -217,7 +218,7 @@ impl Shared {
             EntryKind::Folder if flags & libc::O_ACCMODE != libc::O_RDONLY => Err(Errno::EISDIR),
             EntryKind::Folder => fs::File::open(self.tree.real(&place.path))
                 .map_err(Errno::from)
-                .and_then(|folder| self.listener.give(n, folder.as_raw_fd(), how)),
+                .and_then(|folder| self.listener.add_fd(n, folder.as_fd(), how)),
         };
         match opened {
             Ok(_) => Reply::Done,
@@ -232,12 +233,12 @@ impl Shared {
         n: &Notification,
         place: &Place,
         flags: i32,
-        how: Give,
+        how: AddFd,
     ) -> Result<i32, Errno> {
         let mut options = fs::OpenOptions::new();
         options.read(true).custom_flags(flags & libc::O_DIRECTORY);
         let file = options.open(self.tree.real(&place.path))?;
-        self.listener.give(n, file.as_raw_fd(), how)
+        self.listener.add_fd(n, file.as_fd(), how)
     }
 
     fn open_device(
@@ -246,7 +247,7 @@ impl Shared {
         n: &Notification,
         device: Device,
         flags: i32,
-        how: Give,
+        how: AddFd,
     ) -> Result<i32, Errno> {
         if flags & libc::O_DIRECTORY != 0 {
             return Err(Errno::ENOTDIR);
@@ -267,9 +268,8 @@ impl Shared {
             self.releases.watch(&node)?;
             Ok(file)
         });
-        let given = given
-            .map_err(Errno::from)
-            .and_then(|file| self.listener.give(n, file.as_raw_fd(), how));
+        let given =
+            given.map_err(Errno::from).and_then(|file| self.listener.add_fd(n, file.as_fd(), how));
         if given.is_err() {
             machine.release(id);
         }
@@ -277,7 +277,13 @@ impl Shared {
     }
 
     /// A copy of what the file says. What is written to it counts when somebody looks next.
-    fn open_text(&self, n: &Notification, text: Text, flags: i32, how: Give) -> Result<i32, Errno> {
+    fn open_text(
+        &self,
+        n: &Notification,
+        text: Text,
+        flags: i32,
+        how: AddFd,
+    ) -> Result<i32, Errno> {
         let access = Access::of(flags);
         if access != Access::Read && !text.is_writable {
             return Err(Errno::EACCES);
@@ -296,7 +302,7 @@ impl Shared {
             writers.push(Writer { text, file, before });
         }
         drop(machine);
-        self.listener.give(n, given.as_raw_fd(), how)
+        self.listener.add_fd(n, given.as_fd(), how)
     }
 
     /// Of a simulated file, by a path, or by a descriptor where the path may be empty.
@@ -309,7 +315,7 @@ impl Shared {
             }
         }
         let place = self.place(target, named)?;
-        // SAFETY: zeros are a value of it.
+        // SAFETY: `stat` is of integers and arrays of them: zeros are a value of it.
         let mut stat: libc::stat = unsafe { std::mem::zeroed() };
         stat.st_mode = place.kind.mode();
         stat.st_nlink = 1;
@@ -349,7 +355,7 @@ impl Shared {
 
 /// The same in the newer form.
 fn extended(stat: &libc::stat) -> libc::statx {
-    // SAFETY: zeros are a value of it.
+    // SAFETY: `statx` is of integers and structs of them: zeros are a value of it.
     let mut out: libc::statx = unsafe { std::mem::zeroed() };
     out.stx_mask = libc::STATX_BASIC_STATS;
     out.stx_mode = stat.st_mode as u16;
@@ -380,7 +386,7 @@ fn settle_writers(machine: &mut dyn Machine, writers: &mut Vec<Writer>) {
 
 /// Whether somebody else has the file open.
 fn is_open(file: &OwnedFd) -> bool {
-    // SAFETY: plain calls on a descriptor that we own.
+    // SAFETY: both calls take numbers alone, and `file` keeps the descriptor open meanwhile.
     unsafe {
         let is_alone = libc::fcntl(file.as_raw_fd(), libc::F_SETLEASE, libc::F_WRLCK) == 0;
         libc::fcntl(file.as_raw_fd(), libc::F_SETLEASE, libc::F_UNLCK);
@@ -391,7 +397,8 @@ fn is_open(file: &OwnedFd) -> bool {
 fn text_file(text: &str) -> io::Result<OwnedFd> {
     use std::io::Write;
     use std::os::fd::FromRawFd;
-    // SAFETY: the name is a C string, and the descriptor is ours.
+    // SAFETY: the name ends with a zero byte; the kernel has just made the descriptor, and returned it here
+    // alone.
     let mut file = unsafe {
         fs::File::from_raw_fd(check(libc::memfd_create(c"nvabi-text".as_ptr(), libc::MFD_CLOEXEC))?)
     };
@@ -419,8 +426,22 @@ fn read_path(target: &Target<'_>, address: u64, bytes: &mut [u8; PATH_MAX]) -> O
     None
 }
 
-fn put<T>(target: &Target<'_>, address: u64, value: &T) -> Result<i64, Errno> {
-    // SAFETY: `stat` and `statx` were made of zeros, so their padding is initialized.
+/// What can be seen as bytes.
+///
+/// # Safety
+///
+/// Each byte of it is of a field, and fields are integers: there is no padding, whose bytes a copy of a
+/// struct need not keep.
+unsafe trait Unpadded {}
+
+// SAFETY: libc declares what lies between the kernel's fields as fields (`__pad0`, `__pad1`, `__unused`).
+unsafe impl Unpadded for libc::stat {}
+// SAFETY: as in `stat` (`__statx_pad1` and its like), and the kernel's struct has no holes on any machine.
+unsafe impl Unpadded for libc::statx {}
+
+fn put<T: Unpadded>(target: &Target<'_>, address: u64, value: &T) -> Result<i64, Errno> {
+    // SAFETY: all bytes of the value are initialised, by the promise of `Unpadded`, and it is borrowed for as
+    // long as they are used.
     let bytes =
         unsafe { std::slice::from_raw_parts(std::ptr::from_ref(value).cast(), size_of::<T>()) };
     if target.write(address, bytes) < bytes.len() { Err(Errno::EFAULT) } else { Ok(0) }

@@ -1,7 +1,7 @@
 //! The program: begun under the filter, ended with the simulator, and told of signals.
 
 use std::io;
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsFd as _, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, ExitStatus};
 
@@ -10,7 +10,7 @@ use seccompiler::BpfProgram;
 use super::target::Threads;
 use super::{filter, not_supported};
 use crate::limits;
-use nvabi_supervise::check;
+use nvabi_supervise::{check, open_process, send_descriptor};
 
 /// Signals by which people and systems ask us to end.
 const ENDING: [i32; 3] = [libc::SIGHUP, libc::SIGINT, libc::SIGTERM];
@@ -19,14 +19,17 @@ const ENDING: [i32; 3] = [libc::SIGHUP, libc::SIGINT, libc::SIGTERM];
 pub(super) fn begin(
     command: &mut Command,
     filter: BpfProgram,
-    socket: RawFd,
+    socket: BorrowedFd<'_>,
     signals: Option<&Signals>,
 ) -> io::Result<Child> {
     let limit = limits::raise()?;
     let mask = signals.map(|signals| signals.before);
-    // SAFETY: a plain call.
+    let socket = socket.as_raw_fd();
+    // SAFETY: it returns a number and has no effect.
     let parent = unsafe { libc::getpid() };
-    // SAFETY: between `fork` and `exec` it makes system calls and nothing else.
+    // SAFETY: between `fork` and `exec` the closure makes system calls alone, on memory that was made before:
+    // it neither allocates nor takes a lock that another thread may have held. `socket` is open in the child
+    // as it is here: the caller keeps it open until this returns.
     unsafe {
         command.pre_exec(move || {
             limits::set(&limit)?;
@@ -35,7 +38,7 @@ pub(super) fn begin(
             }
             end_with(parent)?;
             let listener = filter::install(&filter).map_err(|_| not_supported())?;
-            filter::send(socket, &listener)
+            send_descriptor(BorrowedFd::borrow_raw(socket), b'l', listener.as_fd())
         });
     }
     command.spawn()
@@ -45,7 +48,7 @@ pub(super) fn begin(
 ///
 /// Between `fork` and `exec` this may be called.
 fn end_with(parent: libc::pid_t) -> io::Result<()> {
-    // SAFETY: plain numbers.
+    // SAFETY: both take numbers alone, and change no memory.
     unsafe {
         check(libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL))?;
         if libc::getppid() == parent { Ok(()) } else { Err(io::ErrorKind::NotFound.into()) }
@@ -76,7 +79,8 @@ fn wait_for_end(
     signals: Option<&Signals>,
     threads: &Threads,
 ) -> io::Result<Option<ExitStatus>> {
-    let program = open_process(child)?;
+    // Waiting for the program in the usual way would take the stops that `trace` waits for.
+    let program = open_process(child.id())?;
     let mut status = None;
     loop {
         let program = if status.is_none() { program.as_raw_fd() } else { -1 };
@@ -96,25 +100,17 @@ fn wait_for_end(
     }
 }
 
-/// A descriptor that becomes readable when the program ends. Waiting for it in the usual way would
-/// take the stops that `trace` waits for.
-fn open_process(child: &Child) -> io::Result<OwnedFd> {
-    // SAFETY: plain numbers, and the descriptor is ours.
-    unsafe {
-        let fd = libc::syscall(libc::SYS_pidfd_open, child.id(), 0);
-        Ok(OwnedFd::from_raw_fd(check(fd as libc::c_int)?))
-    }
-}
-
 fn send(process: u32, signal: i32) {
-    // SAFETY: plain numbers. One that has just ended is not there to be told.
+    // A process that has just ended is not there to get it.
+    // SAFETY: it takes numbers alone. What a signal does to this process, should the number be its own, any
+    // other process may do to it.
     unsafe { libc::kill(process as libc::pid_t, signal) };
 }
 
 /// Waits until something happens to one of some descriptors; says to which.
 fn wait_for(fds: [RawFd; 3]) -> io::Result<[bool; 3]> {
     let mut polls = fds.map(|fd| libc::pollfd { fd, events: libc::POLLIN, revents: 0 });
-    // SAFETY: three entries.
+    // SAFETY: the kernel reads and writes as many entries as it is told, which is as many as there are.
     match check(unsafe { libc::poll(polls.as_mut_ptr(), 3, -1) }) {
         Err(error) if error.kind() != io::ErrorKind::Interrupted => Err(error),
         _ => Ok(polls.map(|poll| poll.revents != 0)),
@@ -130,7 +126,8 @@ pub(super) struct Signals {
 
 impl Signals {
     pub(super) fn keep() -> io::Result<Self> {
-        // SAFETY: both sets are made here, and the descriptor is ours.
+        // SAFETY: both sets are local, and zeros are a value of a `sigset_t`, which is of integers; the kernel
+        // has just made the descriptor, and returned it here alone.
         unsafe {
             let (mut ending, mut before) = std::mem::zeroed();
             libc::sigemptyset(&mut ending);
@@ -152,7 +149,8 @@ impl Signals {
     }
 
     fn read(&self) -> Option<libc::signalfd_siginfo> {
-        // SAFETY: zeros are a value of it, and the kernel writes no more than one.
+        // SAFETY: the struct is of integers, so zeros are a value of it; the kernel writes no more bytes than
+        // it is told, which is the size of the struct.
         unsafe {
             let mut told: libc::signalfd_siginfo = std::mem::zeroed();
             let size = size_of::<libc::signalfd_siginfo>();
@@ -169,7 +167,7 @@ impl Drop for Signals {
     fn drop(&mut self) {
         // What came after all had ended has nobody left to end, us neither.
         while self.read().is_some() {}
-        // SAFETY: a set that this thread had before.
+        // SAFETY: `before` is what `pthread_sigmask` wrote in `keep`, and nothing is written.
         unsafe {
             libc::pthread_sigmask(libc::SIG_SETMASK, &self.before, std::ptr::null_mut());
         }

@@ -5,7 +5,7 @@ use std::collections::{BTreeSet, HashMap};
 use std::ffi::CString;
 use std::fs;
 use std::io;
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsFd as _, AsRawFd, FromRawFd, OwnedFd};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ use crate::client::{Client, Descriptor, Work};
 use crate::memory::{Access, Inode, NODE_NAME, Node};
 use crate::{Errno, limits};
 use nvabi_supervise::check;
-use nvabi_supervise::{Give, Notification, process_of};
+use nvabi_supervise::{AddFd, Notification, process_of, read_memory, write_memory};
 
 /// What is known of a thread.
 #[derive(Debug)]
@@ -84,7 +84,8 @@ impl Thread {
     fn new(thread: u32) -> io::Result<Self> {
         let path = CString::new(format!("/proc/{thread}"))?;
         let flags = libc::O_PATH | libc::O_DIRECTORY | libc::O_CLOEXEC;
-        // SAFETY: the path is a C string, and the descriptor is ours.
+        // SAFETY: the path ends with a zero byte and outlives the call; the kernel has just made the
+        // descriptor, and returned it here alone.
         let folder = unsafe { OwnedFd::from_raw_fd(check(libc::open(path.as_ptr(), flags))?) };
         Ok(Self { folder, process: process_of(thread)? })
     }
@@ -94,8 +95,8 @@ impl Thread {
     }
 
     fn stat(&self, path: &std::ffi::CStr, flags: i32) -> Option<libc::stat> {
-        // SAFETY: zeros are a value of `stat`, the path is a C string, and no more than one `stat` is
-        // written.
+        // SAFETY: `stat` is of integers, so zeros are a value of it; the path ends with a zero byte, and the
+        // kernel writes one `stat`, which is there.
         unsafe {
             let mut stat: libc::stat = std::mem::zeroed();
             let result = libc::fstatat(self.folder.as_raw_fd(), path.as_ptr(), &mut stat, flags);
@@ -173,18 +174,16 @@ impl Client for Target<'_> {
     }
 
     fn read(&self, address: u64, into: &mut [u8]) -> usize {
-        let local = libc::iovec { iov_base: into.as_mut_ptr().cast(), iov_len: into.len() };
-        let done = transfer(self.notification.thread, local, address, false);
+        let done = read_memory(self.notification.thread, address, into);
         // What was read is the caller's only if it still is the caller.
         if done > 0 && !self.shared.listener.is_valid(self.notification) { 0 } else { done }
     }
 
     fn write(&self, address: u64, from: &[u8]) -> usize {
-        let local = libc::iovec { iov_base: from.as_ptr().cast_mut().cast(), iov_len: from.len() };
         if !self.shared.listener.is_valid(self.notification) {
             return 0;
         }
-        transfer(self.notification.thread, local, address, true)
+        write_memory(self.notification.thread, address, from)
     }
 
     fn descriptor(&self, fd: i32) -> Descriptor {
@@ -198,8 +197,8 @@ impl Client for Target<'_> {
     fn install(&self, node: &Node, access: Access) -> Result<i32, Errno> {
         let file = node.open(access)?;
         self.shared.releases.watch(node)?;
-        let how = Give::New { cloexec: true };
-        self.shared.listener.give(self.notification, file.as_raw_fd(), how)
+        let how = AddFd::New { cloexec: true };
+        self.shared.listener.add_fd(self.notification, file.as_fd(), how)
     }
 
     fn is_mapped_by(&self, process: u32, inode: Inode) -> bool {
@@ -210,7 +209,7 @@ impl Client for Target<'_> {
         let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
         let process = self.process() as libc::pid_t;
         let nofile = libc::RLIMIT_NOFILE;
-        // SAFETY: the kernel writes one such struct.
+        // SAFETY: no new limit is given, and the kernel writes one `rlimit`: the one that is here.
         let known = unsafe { libc::prlimit(process, nofile, std::ptr::null(), &mut limit) } == 0;
         let open = fs::read_dir(format!("/proc/{process}/fd"));
         !known || open.is_ok_and(|open| (open.count() as u64) < limit.rlim_cur)
@@ -263,41 +262,4 @@ pub(super) fn mappings(process: u32, is_meant: impl Fn(u64) -> bool) -> usize {
         .filter_map(|line| line.split_ascii_whitespace().nth(4)?.parse().ok())
         .filter(|inode| is_meant(*inode))
         .count()
-}
-
-/// Smallest unit in which a process has memory or not.
-const PAGE: u64 = 4096;
-/// Pieces of one transfer.
-const PIECES: usize = 64;
-
-/// Copies between our memory and that of another, page by page, up to the first that is not there.
-fn transfer(thread: u32, local: libc::iovec, address: u64, is_write: bool) -> usize {
-    let mut done = 0;
-    while done < local.iov_len {
-        let mut pieces: [libc::iovec; PIECES] =
-            [libc::iovec { iov_base: std::ptr::null_mut(), iov_len: 0 }; PIECES];
-        let (mut count, mut planned) = (0, 0);
-        while count < PIECES && done + planned < local.iov_len {
-            let Some(at) = address.checked_add((done + planned) as u64) else { break };
-            let length = (PAGE - at % PAGE).min((local.iov_len - done - planned) as u64) as usize;
-            pieces[count] = libc::iovec { iov_base: at as *mut libc::c_void, iov_len: length };
-            count += 1;
-            planned += length;
-        }
-        if planned == 0 {
-            return done;
-        }
-        // SAFETY: `local` is a live buffer; what is remote is checked by the kernel.
-        let copied = unsafe {
-            let local = libc::iovec { iov_base: local.iov_base.byte_add(done), iov_len: planned };
-            let copy = if is_write { libc::process_vm_writev } else { libc::process_vm_readv };
-            copy(thread as i32, &local, 1, pieces.as_ptr(), count as libc::c_ulong, 0)
-        };
-        let Ok(copied) = usize::try_from(copied) else { return done };
-        done += copied;
-        if copied < planned {
-            return done;
-        }
-    }
-    done
 }

@@ -6,11 +6,10 @@
 //! has the process, nothing is done.
 
 use std::io;
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::{AsFd as _, OwnedFd};
 
 use crate::Errno;
-use nvabi_supervise::check;
-use nvabi_supervise::{Give, Listener, Notification};
+use nvabi_supervise::{AddFd, Listener, Notification, Registers, Resume, Tracee, Waited};
 
 /// A system call that is made for another: its number and its arguments.
 type Call = (libc::c_long, [u64; 6]);
@@ -21,7 +20,7 @@ pub(super) fn pass_unshared(listener: &Listener, notification: &Notification, le
         let is_mapped = !(-4095..=0).contains(&result);
         is_mapped.then(|| unshare(result as u64, length))
     };
-    let Ok(trace) = Trace::begin(notification.thread as libc::pid_t) else {
+    let Ok(trace) = Trace::begin(notification.thread) else {
         return listener.pass(notification);
     };
     listener.pass(notification);
@@ -37,9 +36,9 @@ pub(super) fn map_instead(
     file: &OwnedFd,
     offset: u64,
 ) -> bool {
-    let Ok(trace) = Trace::begin(notification.thread as libc::pid_t) else { return false };
+    let Ok(trace) = Trace::begin(notification.thread) else { return false };
     // It has the file for as long as it takes to map it.
-    let fd = match listener.give(notification, file.as_raw_fd(), Give::New { cloexec: true }) {
+    let fd = match listener.add_fd(notification, file.as_fd(), AddFd::New { cloexec: true }) {
         Ok(fd) => fd,
         Err(errno) => {
             listener.answer(notification, Err(errno));
@@ -72,7 +71,7 @@ pub(super) fn answer_closed(
     result: Result<i64, Errno>,
     fd: i32,
 ) -> bool {
-    let Ok(trace) = Trace::begin(notification.thread as libc::pid_t) else { return false };
+    let Ok(trace) = Trace::begin(notification.thread) else { return false };
     listener.answer(notification, result);
     // As for a mapping.
     let _ = trace.after_call(|_| Some((libc::SYS_close, [fd as u64, 0, 0, 0, 0, 0])));
@@ -80,189 +79,69 @@ pub(super) fn answer_closed(
 }
 
 /// A thread that we trace, let go at the end.
-struct Trace {
-    thread: libc::pid_t,
-}
+struct Trace(Tracee);
 
 impl Drop for Trace {
     fn drop(&mut self) {
-        // SAFETY: plain numbers.
-        unsafe { libc::ptrace(libc::PTRACE_DETACH, self.thread, 0, 0) };
+        // It may have ended meanwhile.
+        let _ = self.0.detach();
     }
 }
 
 impl Trace {
     /// From now on; the thread stops when it leaves the call that it is in.
-    fn begin(thread: libc::pid_t) -> io::Result<Self> {
-        // SAFETY: plain numbers.
-        unsafe {
-            ptrace(libc::PTRACE_SEIZE, thread, 0, 0)?;
-            let trace = Self { thread };
-            ptrace(libc::PTRACE_INTERRUPT, thread, 0, 0)?;
-            Ok(trace)
-        }
+    fn begin(thread: u32) -> io::Result<Self> {
+        let thread = Tracee(thread as i32);
+        thread.seize(0)?;
+        let trace = Self(thread);
+        thread.interrupt()?;
+        Ok(trace)
     }
 
     /// Makes a call for the thread when it leaves the one that it is in, by what that one returned.
     fn after_call(&self, then: impl FnOnce(i64) -> Option<Call>) -> io::Result<()> {
         self.wait()?;
-        let registers = self.registers()?;
+        let registers = self.0.registers()?;
         let Some(call) = then(registers.result()) else { return Ok(()) };
-        let mask = self.set_mask(u64::MAX)?;
+        let mask = self.0.replace_mask(u64::MAX)?;
         let done = self.call(&registers, call);
-        self.set_registers(&registers)?;
-        self.set_mask(mask)?;
+        self.0.set_registers(&registers)?;
+        self.0.replace_mask(mask)?;
         done.map(drop)
     }
 
     /// Makes a call for the thread, whose result is that of the one that it is in, and others after it.
     fn instead_of_call(&self, call: Call, then: impl FnOnce(i64) -> Vec<Call>) -> io::Result<()> {
         self.wait()?;
-        let registers = self.registers()?;
-        let mask = self.set_mask(u64::MAX)?;
+        let registers = self.0.registers()?;
+        let mask = self.0.replace_mask(u64::MAX)?;
         let made = self.call(&registers, call).and_then(|result| {
             then(result).into_iter().try_for_each(|call| self.call(&registers, call).map(drop))?;
             Ok(result)
         });
-        self.set_registers(&made.as_ref().map_or(registers, |made| registers.with_result(*made)))?;
-        self.set_mask(mask)?;
+        self.0
+            .set_registers(&made.as_ref().map_or(registers, |made| registers.with_result(*made)))?;
+        self.0.replace_mask(mask)?;
         made.map(drop)
     }
 
     /// Makes a call for the thread, and leaves its registers as the call does.
     fn call(&self, registers: &Registers, (call, args): Call) -> io::Result<i64> {
-        self.set_registers(&registers.with_call(call as u64, args))?;
+        self.0.set_registers(&registers.with_call(call as u64, args))?;
         self.step()?;
-        Ok(self.registers()?.result())
+        Ok(self.0.registers()?.result())
     }
 
     fn step(&self) -> io::Result<()> {
-        // SAFETY: plain numbers.
-        unsafe { ptrace(libc::PTRACE_SINGLESTEP, self.thread, 0, 0)? };
+        self.0.resume(Resume::Step, 0)?;
         self.wait()
     }
 
     /// Until it stops; an error when it has ended.
     fn wait(&self) -> io::Result<()> {
-        let mut status = 0;
-        // SAFETY: the kernel writes one number.
-        check(unsafe { libc::waitpid(self.thread, &mut status, libc::__WALL) })?;
-        if libc::WIFSTOPPED(status) { Ok(()) } else { Err(io::ErrorKind::NotFound.into()) }
-    }
-
-    /// Replaces the signals that it blocks.
-    fn set_mask(&self, mask: u64) -> io::Result<u64> {
-        const GET: libc::c_uint = 0x420a;
-        const SET: libc::c_uint = 0x420b;
-        let mut old = 0_u64;
-        let size = size_of::<u64>();
-        // SAFETY: both masks are of the size that is told.
-        unsafe {
-            ptrace(GET as _, self.thread, size, (&raw mut old) as usize)?;
-            ptrace(SET as _, self.thread, size, (&raw const mask) as usize)?;
+        match self.0.wait()? {
+            Waited::Stopped { .. } => Ok(()),
+            Waited::Ended(_) => Err(io::ErrorKind::NotFound.into()),
         }
-        Ok(old)
-    }
-
-    fn registers(&self) -> io::Result<Registers> {
-        // SAFETY: zeros are a value of them, and the kernel writes no more than they are.
-        unsafe {
-            let mut registers: Registers = std::mem::zeroed();
-            let mut part = registers.part();
-            let address = (&raw mut part) as usize;
-            ptrace(libc::PTRACE_GETREGSET as _, self.thread, NT_PRSTATUS, address)?;
-            Ok(registers)
-        }
-    }
-
-    fn set_registers(&self, registers: &Registers) -> io::Result<()> {
-        let mut registers = *registers;
-        let mut part = registers.part();
-        let address = (&raw mut part) as usize;
-        // SAFETY: the kernel reads no more than they are.
-        unsafe {
-            ptrace(libc::PTRACE_SETREGSET as _, self.thread, NT_PRSTATUS, address)?;
-        }
-        Ok(())
-    }
-}
-
-/// General registers, as a register set.
-const NT_PRSTATUS: usize = 1;
-
-/// # Safety
-///
-/// As `ptrace(2)` has it for the request.
-unsafe fn ptrace(
-    request: libc::c_uint,
-    thread: libc::pid_t,
-    address: usize,
-    data: usize,
-) -> io::Result<()> {
-    // SAFETY: the caller's.
-    let result = unsafe { libc::ptrace(request as _, thread, address, data) };
-    check(result as libc::c_int)?;
-    Ok(())
-}
-
-/// The registers of a thread.
-#[derive(Clone, Copy)]
-#[repr(transparent)]
-struct Registers(libc::user_regs_struct);
-
-impl Registers {
-    fn part(&mut self) -> libc::iovec {
-        libc::iovec { iov_base: (&raw mut self.0).cast(), iov_len: size_of::<Self>() }
-    }
-}
-
-#[cfg(target_arch = "x86_64")]
-impl Registers {
-    /// What the call returned.
-    fn result(&self) -> i64 {
-        self.0.rax as i64
-    }
-
-    /// As if the call had returned this.
-    fn with_result(&self, result: i64) -> Self {
-        let mut registers = *self;
-        registers.0.rax = result as u64;
-        registers
-    }
-
-    /// The same instruction again, for another call.
-    fn with_call(&self, call: u64, args: [u64; 6]) -> Self {
-        let mut registers = *self;
-        registers.0.rip -= 2;
-        registers.0.rax = call;
-        // There is no call to restart.
-        registers.0.orig_rax = u64::MAX;
-        let it = &mut registers.0;
-        [it.rdi, it.rsi, it.rdx, it.r10, it.r8, it.r9] = args;
-        registers
-    }
-}
-
-#[cfg(target_arch = "aarch64")]
-impl Registers {
-    /// What the call returned.
-    fn result(&self) -> i64 {
-        self.0.regs[0] as i64
-    }
-
-    /// As if the call had returned this.
-    fn with_result(&self, result: i64) -> Self {
-        let mut registers = *self;
-        registers.0.regs[0] = result as u64;
-        registers
-    }
-
-    /// The same instruction again, for another call.
-    fn with_call(&self, call: u64, args: [u64; 6]) -> Self {
-        let mut registers = *self;
-        registers.0.pc -= 4;
-        registers.0.regs[8] = call;
-        registers.0.regs[..6].copy_from_slice(&args);
-        registers
     }
 }
