@@ -179,7 +179,8 @@ fn keep_memory() {
         (libc::M_MMAP_THRESHOLD, 32 << 20),
         (libc::M_TOP_PAD, 64 << 20),
     ] {
-        // SAFETY: these are limits; glibc refuses one that it cannot keep, and goes on without.
+        // SAFETY: `mallopt` takes numbers, and locks the allocator itself: it may be called at any time. glibc
+        // refuses a limit that it cannot keep, and goes on without.
         unsafe { libc::mallopt(option, bytes) };
     }
 }

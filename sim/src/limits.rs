@@ -25,7 +25,7 @@ pub(super) fn raise() -> io::Result<libc::rlimit> {
 ///
 /// Between `fork` and `exec` this may be called.
 pub(super) fn set(limit: &libc::rlimit) -> io::Result<()> {
-    // SAFETY: the kernel reads one such struct.
+    // SAFETY: the kernel reads one `rlimit`, which outlives the call.
     check(unsafe { libc::setrlimit(libc::RLIMIT_NOFILE, limit) })?;
     Ok(())
 }
@@ -37,7 +37,7 @@ pub(super) fn is_spare(fd: &OwnedFd) -> bool {
 
 fn get() -> io::Result<libc::rlimit> {
     let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
-    // SAFETY: the kernel writes one such struct.
+    // SAFETY: the kernel writes one `rlimit`: the local one.
     check(unsafe { libc::getrlimit(libc::RLIMIT_NOFILE, &mut limit) })?;
     Ok(limit)
 }

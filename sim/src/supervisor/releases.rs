@@ -24,7 +24,7 @@ pub(super) struct Releases {
 
 impl Releases {
     pub(super) fn new() -> io::Result<Self> {
-        // SAFETY: plain numbers, and the descriptor is ours.
+        // SAFETY: the call takes a number; the kernel has just made the descriptor, and returned it here alone.
         let events = unsafe {
             let flags = libc::IN_NONBLOCK | libc::IN_CLOEXEC;
             OwnedFd::from_raw_fd(check(libc::inotify_init1(flags))?)
@@ -36,7 +36,7 @@ impl Releases {
     pub(super) fn watch(&self, node: &Node) -> io::Result<()> {
         let path = CString::new(format!("/proc/self/fd/{}", node.descriptor()))?;
         let events = libc::IN_CLOSE_WRITE | libc::IN_CLOSE_NOWRITE;
-        // SAFETY: the path is a C string.
+        // SAFETY: the path ends with a zero byte and outlives the call; `self` keeps the descriptor open.
         let watch = check(unsafe {
             libc::inotify_add_watch(self.events.as_raw_fd(), path.as_ptr(), events)
         })?;
@@ -48,7 +48,7 @@ impl Releases {
     pub(super) fn wait(&self, milliseconds: i32) {
         let mut poll =
             libc::pollfd { fd: self.events.as_raw_fd(), events: libc::POLLIN, revents: 0 };
-        // SAFETY: one entry.
+        // SAFETY: the kernel reads and writes as many entries as it is told: the one that is here.
         unsafe { libc::poll(&mut poll, 1, milliseconds) };
     }
 
@@ -56,7 +56,7 @@ impl Releases {
     pub(super) fn settle(&self, machine: &mut dyn Machine) {
         let mut buffer = [0_u8; 4096];
         loop {
-            // SAFETY: a live buffer of that length.
+            // SAFETY: the kernel writes no more bytes than it is told, which is the length of the buffer.
             let length = unsafe {
                 libc::read(self.events.as_raw_fd(), buffer.as_mut_ptr().cast(), buffer.len())
             };
@@ -85,7 +85,7 @@ impl Releases {
         let mut closed = BTreeSet::new();
         let mut overflowed = false;
         let mut watched = self.watched();
-        // SAFETY of the format: `struct inotify_event` is four words and a name, which is empty here.
+        // `struct inotify_event` is four words and a name, which is empty where a file is watched.
         for event in events.chunks_exact(16) {
             let word = |at: usize| {
                 u32::from_ne_bytes([event[at], event[at + 1], event[at + 2], event[at + 3]])
@@ -112,7 +112,7 @@ impl Releases {
         let watch = watched.iter().find(|(_, other)| **other == inode).map(|(watch, _)| *watch);
         if let Some(watch) = watch {
             watched.remove(&watch);
-            // SAFETY: plain numbers.
+            // SAFETY: the call takes numbers alone, and `self` keeps the descriptor open.
             unsafe { libc::inotify_rm_watch(self.events.as_raw_fd(), watch) };
         }
     }
