@@ -19,6 +19,7 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::Path;
 
+use nix::errno::Errno;
 use nix::sys::memfd::{MFdFlags, memfd_create};
 use nix::sys::socket::{ControlMessage, ControlMessageOwned, MsgFlags, recvmsg, sendmsg};
 use nix::sys::stat::fstat;
@@ -70,8 +71,14 @@ impl Wire {
         let mut space = nix::cmsg_space!([RawFd; FDS]);
         let mut parts = [IoSliceMut::new(&mut head)];
         let flags = MsgFlags::MSG_CMSG_CLOEXEC;
-        let message = recvmsg::<()>(self.0.as_raw_fd(), &mut parts, Some(&mut space), flags)?;
+        let message = loop {
+            match recvmsg::<()>(self.0.as_raw_fd(), &mut parts, Some(&mut space), flags) {
+                Err(Errno::EINTR) => {}
+                received => break received?,
+            }
+        };
         let (got, mut fds) = (message.bytes, Vec::new());
+        // An error where more came than there is room for (`MSG_CTRUNC`): then no frame can be told from the next.
         for beside in message.cmsgs()? {
             if let ControlMessageOwned::ScmRights(numbers) = beside {
                 // SAFETY: the kernel has just made these for this process, and nobody else knows them.
