@@ -311,6 +311,7 @@ impl<'a> AllocationCache<'a> {
     }
 
     /// Whether all of a range is inside one allocation.
+    #[inline]
     pub(crate) fn locate(&mut self, address: u64, size: u64) -> Option<GlobalAddress<'a>> {
         let generation = self.memory.generation.load(Ordering::Relaxed);
         if generation != self.generation {
@@ -331,22 +332,25 @@ impl<'a> AllocationCache<'a> {
 
 impl GlobalAddress<'_> {
     /// Part of what was located.
+    #[inline]
     fn part(self, at: u64, width: u64) -> *mut u8 {
-        debug_assert!(at + width <= self.size, "{width} bytes at {at} of {}", self.size);
+        assert!(at + width <= self.size, "{width} bytes at {at} of {}", self.size);
         pointer(self.address + at)
     }
 
     /// Reads 1, 2, 4 or 8 bytes, `at` bytes behind the address.
+    #[inline]
     pub(crate) fn load(self, at: u64, width: u64) -> u64 {
-        // SAFETY: `locate` found `size` bytes inside an allocation, and callers in `run::memory` ask for
-        // parts of those (`at + width <= size`). They are mapped for as long as `self` lives: freed memory
-        // is unmapped with `Memory` borrowed mutably. Registered memory is valid by the promise of
-        // `Device::register`. While a launch runs, the process accesses both by `access` alone: `write`
-        // needs `&mut Memory`, and the rest of the process is bound by that promise.
+        // SAFETY: `locate` found `size` bytes inside an allocation, and `part` checks that it stays inside
+        // those. They are mapped for as long as `self` lives: freed memory is unmapped with `Memory` borrowed
+        // mutably. Registered memory is valid by the promise of `Device::register`. While a launch runs, the
+        // process accesses both by `access` alone: `write` needs `&mut Memory`, and the rest of the process
+        // is bound by that promise.
         unsafe { access::load(self.part(at, width), width) }
     }
 
     /// Writes the low 1, 2, 4 or 8 bytes of a value, `at` bytes behind the address.
+    #[inline]
     pub(crate) fn store(self, at: u64, width: u64, value: u64) {
         // SAFETY: the argument of `load`; mappings are writable, and so is registered memory by promise.
         unsafe { access::store(self.part(at, width), width, value) }
