@@ -61,7 +61,8 @@ pub unsafe fn frontend<C, P>(fd: BorrowedFd<'_>, params: &mut P) -> io::Result<(
 where
     C: Frontend + Accepts<P>,
 {
-    // SAFETY: the parameters are as long as the request says; the rest is the caller's promise.
+    // SAFETY: the driver copies as many bytes as the request says (nv.c:2337 and 2378 of 550.90.07), which is the
+    // size of `P`, and `Accepts` promises that the call takes one. Node and addresses are the caller's promise.
     io_result(unsafe { escape(fd, C::NR, ptr::from_mut(params).cast(), size_of::<P>()) })
 }
 
@@ -81,7 +82,8 @@ where
     C: Frontend + Accepts<P>,
 {
     const { assert!(C::INFO.array, "this ioctl takes one struct: `frontend` makes it") };
-    // SAFETY: as in `frontend`.
+    // SAFETY: the request says the size of the whole slice, and the driver copies that many bytes (nv.c:2337 and
+    // 2378 of 550.90.07); that the call takes an array is asserted. The rest is the caller's promise.
     io_result(unsafe { escape(fd, C::NR, params.as_mut_ptr().cast(), size_of_val(params)) })
 }
 
@@ -101,7 +103,8 @@ pub unsafe fn uvm<C, P>(fd: BorrowedFd<'_>, params: &mut P) -> io::Result<()>
 where
     C: Uvm + Accepts<P>,
 {
-    // SAFETY: the driver knows the size by the request; the rest is the caller's promise.
+    // SAFETY: the driver copies its own struct of the request (uvm_api.h:50 and 63 of 550.90.07), which `Accepts`
+    // promises to be `P`. Node and addresses are the caller's promise.
     io_result(unsafe { libc::ioctl(fd.as_raw_fd(), C::REQUEST as _, ptr::from_mut(params)) })
 }
 
@@ -149,8 +152,9 @@ pub unsafe fn control<C: Control>(
         status: 0,
     };
     let request = request(NV_ESC_RM_CONTROL, size_of::<ControlCall>());
-    // SAFETY: the driver reads and writes `params_size` bytes of `params`; the rest is the caller's
-    // promise.
+    // SAFETY: the derive checks `ControlCall` against every driver of the build. The driver reads and writes
+    // `params_size` bytes at `params`, which is the size of what is borrowed there; that the command takes
+    // it is `Call`'s promise, and node and addresses in it are the caller's.
     let result = unsafe { libc::ioctl(fd.as_raw_fd(), request as _, ptr::from_mut(&mut call)) };
     if result == -1 {
         return Err(Failure::errno());
@@ -190,14 +194,16 @@ pub(crate) unsafe fn escape(
     size: usize,
 ) -> c_int {
     if size <= LARGEST {
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller promises that the driver may read and write `size` bytes there, and the request says
+        // `size`.
         return unsafe { libc::ioctl(fd.as_raw_fd(), request(nr, size) as _, params) };
     }
     // A size that is no u32 is one that the driver refuses as well.
     let size = u32::try_from(size).unwrap_or(u32::MAX);
     let mut transfer = Transfer { cmd: nr, size, ptr: P64(params as u64) };
     let request = request(NV_ESC_IOCTL_XFER_CMD, size_of::<Transfer>());
-    // SAFETY: the caller's promise, by way of the transfer.
+    // SAFETY: the driver takes number, size and address from `transfer` (nv.c:2350 to 2359 of 550.90.07), which the
+    // derive checks; the caller promises `size` bytes at the address.
     unsafe { libc::ioctl(fd.as_raw_fd(), request as _, ptr::from_mut(&mut transfer)) }
 }
 

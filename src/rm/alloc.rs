@@ -71,7 +71,8 @@ impl Forms {
     ) -> Result<Handle, Failure> {
         let form = if asked.rights.is_null() { &self.short } else { &self.long };
         let mut bytes = form.written(asked);
-        // SAFETY: the driver takes this size for this form; the rest is the caller's promise.
+        // SAFETY: `form.size` is the lock's size of the driver's parameters, and `bytes` has room for the largest
+        // form; `params` and `rights` in it are what the class takes, as the caller promises.
         unsafe { escape::call_bytes(fd, escape::ALLOC, bytes.0.as_mut_ptr(), form.size) }
             .map_err(|error| Failure::Errno(error.raw_os_error().unwrap_or_default()))?;
         escape::made(escape::status_result(bytes.u32(form.status)))?;

@@ -41,7 +41,8 @@ pub(super) const CHECK_VERSION_STR: CallName = escape("NV_ESC_CHECK_VERSION_STR"
 ///
 /// `P` is what the call takes, and the addresses in it are those of memory that the driver may use.
 pub(super) unsafe fn call<P>(fd: BorrowedFd<'_>, call: CallName, params: &mut P) -> io::Result<()> {
-    // SAFETY: the caller's promise.
+    // SAFETY: `params` has `size_of::<P>()` bytes and is borrowed for the call; that the call takes a `P` is the
+    // caller's promise.
     unsafe { call_bytes(fd, call, ptr::from_mut(params).cast(), size_of::<P>()) }
 }
 
@@ -57,7 +58,8 @@ pub(super) unsafe fn call_bytes(
     size: usize,
 ) -> io::Result<()> {
     loop {
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller promises that the driver reads and writes `size` bytes at `params` and may use the
+        // addresses there.
         if unsafe { ioctl::escape(fd, call.number, params.cast(), size) } != -1 {
             return Ok(());
         }
@@ -79,7 +81,7 @@ pub(super) unsafe fn status_call<P>(
     params: &mut P,
     status: impl FnOnce(&P) -> u32,
 ) -> Result<(), Failure> {
-    // SAFETY: the caller's promise.
+    // SAFETY: the same promise as this function asks of its caller.
     let result = unsafe { self::call(fd, call, params) };
     match result {
         Err(error) => Err(Failure::Errno(error.raw_os_error().unwrap_or_default())),

@@ -36,7 +36,7 @@ pub struct Mapping {
 // SAFETY: it is an address and the handles to give it back; what is done with the memory is up to those
 // who use the pointer.
 unsafe impl Send for Mapping {}
-// SAFETY: as above; nothing here changes.
+// SAFETY: a shared reference gives the address alone, and nothing in it changes before it is dropped.
 unsafe impl Sync for Mapping {}
 
 impl Object {

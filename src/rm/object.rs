@@ -83,7 +83,7 @@ impl Object {
     /// [`NotInDriver`](ErrorKind::NotInDriver) where the machine's driver has no such class, or another
     /// under this name; and what the kernel or the resource manager says.
     pub fn alloc<C: Class + PointerFree>(&self, params: &mut C::Params) -> Result<Object> {
-        // SAFETY: there are no pointers in the parameters that the driver would follow.
+        // SAFETY: `PointerFree` promises that no address in the parameters is followed, whatever they hold.
         unsafe { self.alloc_with_pointers::<C>(params) }
     }
 
@@ -97,7 +97,8 @@ impl Object {
     ///
     /// The addresses are those of memory that the driver may use as `C` says, for as long as it says.
     pub unsafe fn alloc_with_pointers<C: Class>(&self, params: &mut C::Params) -> Result<Object> {
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller promises the addresses in `params`; null rights are not read
+        // (alloc_free.c:153 of 550.90.07).
         unsafe { self.alloc_class::<C>(params, P64::NULL) }
     }
 
@@ -113,7 +114,9 @@ impl Object {
         rights: u32,
     ) -> Result<Object> {
         let mut rights = AccessMask { limbs: [rights] };
-        // SAFETY: there are no pointers in the parameters, and the mask lives through the call.
+        // SAFETY: `PointerFree` promises that no address in the parameters is followed. The driver copies the
+        // mask before it allocates (alloc_free.c:164 of 550.90.07), `RS_ACCESS_MASK` of which the derive
+        // checks `AccessMask` against, and `rights` lives through the call.
         unsafe { self.alloc_class::<C>(params, ioctl::address(&mut rights)) }
     }
 
@@ -124,7 +127,8 @@ impl Object {
         self.knows::<C>()?;
         let name = (C::CLASS, C::INFO.name);
         let size = size_of::<C::Params>() as u32;
-        // SAFETY: the class takes these parameters; the rest is the caller's promise.
+        // SAFETY: `knows` found the class in the machine's driver with `C::Params`, as `Call` promises, and the
+        // address and size are those of `params`. The addresses in it and in `rights` are the caller's promise.
         let made = unsafe { self.alloc_number(name, ioctl::address(params), size, rights) };
         made.map_err(|error| self.failed(C::INFO.into(), error))
     }
@@ -144,7 +148,8 @@ impl Object {
             let (client_handle, parent) = (client.handle, self.handle());
             let asked =
                 Asked { client: client_handle, parent, object, class, params, params_size, rights };
-            // SAFETY: the form is the driver's; the rest is the caller's promise.
+            // SAFETY: `forms` was chosen for the driver behind this fd when the client was made; `params` and
+            // `rights` are what the class takes, as the caller promises.
             unsafe { client.forms.alloc(client.fd.as_fd(), &asked) }.map(drop)
         })?;
         Ok(self.child(ObjectName { handle: made, class, class_name }))
@@ -167,7 +172,8 @@ impl Object {
                 flags,
                 status: 0,
             };
-            // SAFETY: there are no addresses in the parameters.
+            // SAFETY: the derive checks `DupObject` against every driver of the build: handles and integers,
+            // no address.
             escape::made(unsafe {
                 escape::status_call(client.fd.as_fd(), escape::DUP_OBJECT, &mut params, |p| {
                     p.status
@@ -194,7 +200,7 @@ impl Object {
     /// under this name; and what the kernel or the resource manager says.
     #[inline]
     pub fn control<C: Control + PointerFree>(&self, params: &mut C::Params) -> Result<()> {
-        // SAFETY: there are no pointers in the parameters that the driver would follow.
+        // SAFETY: `PointerFree` promises that no address in the parameters is followed, whatever they hold.
         unsafe { self.control_with_pointers::<C>(params) }
     }
 
@@ -212,7 +218,8 @@ impl Object {
         self.knows::<C>()?;
         let Node { name, client, .. } = &*self.0;
         loop {
-            // SAFETY: the driver has this command; the rest is the caller's promise.
+            // SAFETY: `knows` found exactly this command in the driver behind the fd, which is of
+            // `/dev/nvidiactl`; the addresses in `params` are the caller's promise.
             let done = unsafe {
                 ioctl::control::<C>(client.fd.as_fd(), client.handle, name.handle, params)
             };
@@ -294,7 +301,7 @@ impl Node {
         let Self { name: ObjectName { handle, .. }, parent, client, .. } = self;
         let parent = parent.as_ref().map_or(Handle(0), |parent| parent.name.handle);
         let mut params = escape::Free { client: client.handle, parent, object: *handle, status: 0 };
-        // SAFETY: there are no addresses in the parameters.
+        // SAFETY: the derive checks `Free` against every driver of the build: handles and an integer, no address.
         let freed = unsafe {
             escape::status_call(client.fd.as_fd(), escape::FREE, &mut params, |p| p.status)
         };

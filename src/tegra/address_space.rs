@@ -80,7 +80,8 @@ impl AddressSpace {
         let mut args = r36::nvgpu_alloc_as_args::zeroed();
         args.flags = r36::NVGPU_GPU_IOCTL_ALLOC_AS_FLAGS_UNIFIED_VA;
         (args.va_range_start, args.va_range_end) = (range.start, range.end);
-        // SAFETY: the node is the control's, and there are no addresses of ours.
+        // SAFETY: the fd is of `Device::ctrl`, so of the node that has this call; its parameters hold no address of
+        // this process.
         unsafe { call::<r36::ioctl::NVGPU_GPU_IOCTL_ALLOC_AS>(device.ctrl(), &mut args) }?;
         Self::opened(device, args.as_fd, |_| Ok(range))
     }
@@ -88,7 +89,8 @@ impl AddressSpace {
     /// Makes the address space that the driver of r32 gives, and asks what it is.
     fn given(device: &Device) -> Result<Self> {
         let mut args = r32::nvgpu_alloc_as_args::zeroed();
-        // SAFETY: the node is the control's, and there are no addresses of ours.
+        // SAFETY: the fd is of `Device::ctrl`, so of the node that has this call; its parameters hold no address of
+        // this process.
         unsafe { call::<r32::ioctl::NVGPU_GPU_IOCTL_ALLOC_AS>(device.ctrl(), &mut args) }?;
         Self::opened(device, args.as_fd, regions)
     }
@@ -99,7 +101,7 @@ impl AddressSpace {
         fd: RawFd,
         range: impl FnOnce(BorrowedFd<'_>) -> Result<Range<u64>>,
     ) -> Result<Self> {
-        // SAFETY: the driver has just made it.
+        // SAFETY: the call has succeeded, and the driver installs a new fd for each that does.
         let fd = unsafe { own(fd, "NVGPU_GPU_IOCTL_ALLOC_AS") }?;
         let range = range(fd.as_fd())?;
         let space = Self(Arc::new(Inner { device: device.clone(), fd, range }));
@@ -137,12 +139,14 @@ impl AddressSpace {
             args.pages = u32::try_from(pages)
                 .map_err(|_| Error::invalid(format!("r32 cannot reserve {pages} pages at once")))?;
             (args.page_size, args.flags, args.o_a.offset) = (page_size, flags, at);
-            // SAFETY: the node is an address space, and there are no addresses of ours.
+            // SAFETY: the fd is of `AddressSpace::fd`, so of the node that has this call; its parameters hold no address of
+            // this process.
             return unsafe { call::<r32::ioctl::NVGPU_AS_IOCTL_ALLOC_SPACE>(self.fd(), &mut args) };
         }
         let mut args = r36::nvgpu_as_alloc_space_args::zeroed();
         (args.pages, args.page_size, args.flags, args.o_a.offset) = (pages, page_size, flags, at);
-        // SAFETY: the node is an address space, and there are no addresses of ours.
+        // SAFETY: the fd is of `AddressSpace::fd`, so of the node that has this call; its parameters hold no address of
+        // this process.
         unsafe { call::<r36::ioctl::NVGPU_AS_IOCTL_ALLOC_SPACE>(self.fd(), &mut args) }
     }
 
@@ -227,7 +231,8 @@ impl GpuMapping {
         args.flags = map_flags(space.0.device.release(), memory.cache());
         args.dmabuf_fd = memory.dmabuf().as_raw_fd() as u32;
         args.page_size = PAGE as u32;
-        // SAFETY: the node is an address space, and there are no addresses of ours.
+        // SAFETY: the fd is of `AddressSpace::fd`, so of the node that has this call; its parameters hold no address of
+        // this process.
         unsafe { call::<r36::ioctl::NVGPU_AS_IOCTL_MAP_BUFFER_EX>(space.fd(), &mut args) }?;
         Ok(Self { space: space.clone(), at: args.offset })
     }
@@ -237,7 +242,8 @@ impl Drop for GpuMapping {
     fn drop(&mut self) {
         let mut args = r36::nvgpu_as_unmap_buffer_args { offset: self.at };
         // The kernel answers 0 whatever it is given.
-        // SAFETY: the node is an address space, and there are no addresses of ours.
+        // SAFETY: the fd is of `AddressSpace::fd`, so of the node that has this call; its parameters hold no address of
+        // this process.
         let _ =
             unsafe { call::<r36::ioctl::NVGPU_AS_IOCTL_UNMAP_BUFFER>(self.space.fd(), &mut args) };
     }
@@ -282,12 +288,14 @@ impl Buffer {
         let at = self.inside(at, bytes.len())?;
         if self.memory.cache() == Cache::Uncached {
             for (i, byte) in bytes.iter().enumerate() {
-                // SAFETY: the place is inside; wider accesses would have to be aligned.
+                // SAFETY: `inside` has compared place and count with the mapping; a byte is always aligned, as wider
+                // accesses would have to be.
                 unsafe { self.cpu.address().add(at + i).write_volatile(*byte) };
             }
             return Ok(());
         }
-        // SAFETY: the place is inside, and the caller's bytes are elsewhere.
+        // SAFETY: `inside` has compared place and count with the mapping; the caller's bytes are a borrow of Rust's,
+        // which the mapping, made by mmap, does not overlap.
         unsafe {
             std::ptr::copy_nonoverlapping(bytes.as_ptr(), self.cpu.address().add(at), bytes.len());
         }
@@ -303,12 +311,14 @@ impl Buffer {
         let at = self.inside(at, bytes.len())?;
         if self.memory.cache() == Cache::Uncached {
             for (i, byte) in bytes.iter_mut().enumerate() {
-                // SAFETY: the place is inside; wider accesses would have to be aligned.
+                // SAFETY: `inside` has compared place and count with the mapping; a byte is always aligned, as wider
+                // accesses would have to be.
                 *byte = unsafe { self.cpu.address().add(at + i).read_volatile() };
             }
             return Ok(());
         }
-        // SAFETY: the place is inside, and the caller's bytes are elsewhere.
+        // SAFETY: `inside` has compared place and count with the mapping; the caller's bytes are a borrow of Rust's,
+        // which the mapping, made by mmap, does not overlap.
         unsafe {
             std::ptr::copy_nonoverlapping(
                 self.cpu.address().add(at),

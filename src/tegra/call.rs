@@ -17,7 +17,8 @@ use crate::ioctl;
 #[inline]
 pub(super) unsafe fn call<C: Ioctl>(fd: BorrowedFd<'_>, params: &mut C::Params) -> Result<()> {
     loop {
-        // SAFETY: the caller's promise. A call that a signal broke off has changed nothing.
+        // SAFETY: the node and the addresses in `params` are the caller's promise, which holds for each try: a call
+        // that a signal broke off has changed nothing.
         match unsafe { ioctl::ioctl::<C>(fd, params) } {
             Ok(0) => return Ok(()),
             Ok(left) => return Err(not_copied::<C>(left)),
@@ -36,7 +37,7 @@ pub(super) unsafe fn call_value<C: Ioctl<Params = ()>>(
     fd: BorrowedFd<'_>,
     value: c_ulong,
 ) -> Result<()> {
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller promises that the node takes the request with a number.
     unsafe { ioctl::ioctl_value::<C>(fd, value) }.map(|_| ()).map_err(refused::<C>)
 }
 
@@ -60,7 +61,7 @@ fn refused<C: Call>(error: io::Error) -> Error {
 pub(super) unsafe fn own(fd: RawFd, call: &'static str) -> Result<OwnedFd> {
     match fd {
         0.. => {
-            // SAFETY: it is new and nobody else's, says the caller.
+            // SAFETY: the caller promises that the kernel has just made it, so nobody else closes it.
             Ok(unsafe { OwnedFd::from_raw_fd(fd) })
         }
         _ => Err(Error::new(ErrorKind::Call, format!("{call} gave no fd, but {fd}"))),

@@ -53,16 +53,18 @@ impl Tsg {
     pub fn new(device: &Device) -> Result<Self> {
         let fd = if device.release() == Release::R36 {
             let mut args = r36::nvgpu_gpu_open_tsg_args::zeroed();
-            // SAFETY: the node is the control's, and there are no addresses.
+            // SAFETY: the fd is of `Device::ctrl`, so of the node that has this call; its parameters hold no address of
+            // this process.
             unsafe { call::<calls::NVGPU_GPU_IOCTL_OPEN_TSG>(device.ctrl(), &mut args) }?;
             args.tsg_fd
         } else {
             let mut args = v35_4_1::nvgpu_gpu_open_tsg_args::zeroed();
-            // SAFETY: the node is the control's, and there are no addresses.
+            // SAFETY: the fd is of `Device::ctrl`, so of the node that has this call; its parameters hold no address of
+            // this process.
             unsafe { call::<v35_4_1::ioctl::NVGPU_GPU_IOCTL_OPEN_TSG>(device.ctrl(), &mut args) }?;
             args.tsg_fd
         };
-        // SAFETY: the driver has just made it.
+        // SAFETY: the call has succeeded, and the driver installs a new fd for each that does.
         let fd = unsafe { own(fd as i32, "NVGPU_GPU_IOCTL_OPEN_TSG") }?;
         Ok(Self(Arc::new(Group { release: device.release(), fd })))
     }
@@ -78,7 +80,8 @@ impl Tsg {
     /// When it is outside, and what else the kernel refuses.
     pub fn set_timeslice(&self, microseconds: u32) -> Result<()> {
         let mut args = r36::nvgpu_timeslice_args { timeslice_us: microseconds, reserved: 0 };
-        // SAFETY: the node is a group, and there are no addresses.
+        // SAFETY: the fd is of `Tsg::fd`, so of the node that has this call; its parameters hold no address of
+        // this process.
         unsafe { call::<calls::NVGPU_IOCTL_TSG_SET_TIMESLICE>(self.fd(), &mut args) }
     }
 }
@@ -140,7 +143,8 @@ impl Subcontext {
         let mut args = r36::nvgpu_tsg_create_subcontext_args::zeroed();
         args.r#type = r36::NVGPU_TSG_SUBCONTEXT_TYPE_ASYNC;
         args.as_fd = self.0.space.fd().as_raw_fd();
-        // SAFETY: the node is a group, and there are no addresses.
+        // SAFETY: the fd is of `Tsg::fd`, so of the node that has this call; its parameters hold no address of
+        // this process.
         unsafe { call::<calls::NVGPU_TSG_IOCTL_CREATE_SUBCONTEXT>(self.0.tsg.fd(), &mut args) }?;
         Ok(args.veid)
     }
@@ -150,7 +154,8 @@ impl Subcontext {
         if self.is_numbered() {
             let mut args = r36::nvgpu_tsg_delete_subcontext_args { veid, reserved: 0 };
             // The group goes soon, and takes with it what is left.
-            // SAFETY: the node is a group, and there are no addresses.
+            // SAFETY: the fd is of `Tsg::fd`, so of the node that has this call; its parameters hold no address of
+            // this process.
             let _ = unsafe {
                 call::<calls::NVGPU_TSG_IOCTL_DELETE_SUBCONTEXT>(self.0.tsg.fd(), &mut args)
             };
@@ -238,9 +243,10 @@ impl Syncpoint {
         let Some(node) = self.device.fence() else { return Ok(None) };
         let mut args = r36::host1x_create_fence::zeroed();
         (args.id, args.threshold) = (self.id, threshold);
-        // SAFETY: the node is that of fences, and there are no addresses.
+        // SAFETY: the fd is of `Device`, so of the node that has this call; its parameters hold no address of
+        // this process.
         unsafe { call::<calls::HOST1X_IOCTL_CREATE_FENCE>(node, &mut args) }?;
-        // SAFETY: the driver has just made it.
+        // SAFETY: the call has succeeded, and the driver installs a new fd for each that does.
         unsafe { own(args.fence_fd, "HOST1X_IOCTL_CREATE_FENCE") }.map(Some)
     }
 
@@ -596,25 +602,28 @@ impl Arena {
 fn open(device: &Device) -> Result<OwnedFd> {
     let mut args = r36::nvgpu_gpu_open_channel_args::zeroed();
     args.anon0.r#in.runlist_id = RUNLIST_GRAPHICS;
-    // SAFETY: the node is the control's, and there are no addresses.
+    // SAFETY: the fd is of `Device::ctrl`, so of the node that has this call; its parameters hold no address of
+    // this process.
     unsafe { call::<calls::NVGPU_GPU_IOCTL_OPEN_CHANNEL>(device.ctrl(), &mut args) }?;
-    // SAFETY: whatever bytes there are, they are an integer.
+    // SAFETY: `args` was zeroed, so all of the union is initialised, and the member is an integer.
     let fd = unsafe { args.anon0.out.channel_fd };
-    // SAFETY: the driver has just made it.
+    // SAFETY: the call has succeeded, and the driver installs a new fd for each that does.
     unsafe { own(fd, "NVGPU_GPU_IOCTL_OPEN_CHANNEL") }
 }
 
 /// Before the group: the driver compares the address spaces of the two.
 fn bind_space(fd: &OwnedFd, space: &AddressSpace) -> Result<()> {
     let mut args = r36::nvgpu_as_bind_channel_args { channel_fd: fd.as_raw_fd() as u32 };
-    // SAFETY: the node is an address space, and there are no addresses of ours.
+    // SAFETY: the fd is of `AddressSpace::fd`, so of the node that has this call; its parameters hold no address of
+    // this process.
     unsafe { call::<calls::NVGPU_AS_IOCTL_BIND_CHANNEL>(space.fd(), &mut args) }
 }
 
 fn bind_group(fd: &OwnedFd, tsg: &Tsg, veid: u32) -> Result<()> {
     let mut args = r36::nvgpu_tsg_bind_channel_ex_args::zeroed();
     (args.channel_fd, args.subcontext_id) = (fd.as_raw_fd(), veid);
-    // SAFETY: the node is a group, and there are no addresses.
+    // SAFETY: the fd is of `Tsg::fd`, so of the node that has this call; its parameters hold no address of
+    // this process.
     unsafe { call::<calls::NVGPU_TSG_IOCTL_BIND_CHANNEL_EX>(tsg.fd(), &mut args) }
 }
 
@@ -622,7 +631,8 @@ fn bind_group(fd: &OwnedFd, tsg: &Tsg, veid: u32) -> Result<()> {
 fn stop_watchdog(fd: BorrowedFd<'_>) -> Result<()> {
     let wdt_status = r36::NVGPU_IOCTL_CHANNEL_DISABLE_WDT;
     let mut args = r36::nvgpu_channel_wdt_args { wdt_status, timeout_ms: 0 };
-    // SAFETY: the node is a channel, and there are no addresses.
+    // SAFETY: the fd is of `open`, so of the node that has this call; its parameters hold no address of
+    // this process.
     unsafe { call::<calls::NVGPU_IOCTL_CHANNEL_WDT>(fd, &mut args) }
 }
 
@@ -636,21 +646,24 @@ fn setup(fd: BorrowedFd<'_>, device: &Device, entries: u32, memory: &[Memory; 3]
         let mut args = r36::nvgpu_channel_setup_bind_args::zeroed();
         (args.num_gpfifo_entries, args.flags) = (entries, flags);
         (args.gpfifo_dmabuf_fd, args.userd_dmabuf_fd) = (gpfifo, userd);
-        // SAFETY: the node is a channel, and there are no addresses of ours.
+        // SAFETY: the fd is of `open`, so of the node that has this call; its parameters hold no address of
+        // this process.
         unsafe { call::<calls::NVGPU_IOCTL_CHANNEL_SETUP_BIND>(fd, &mut args) }?;
         return Ok(args.work_submit_token);
     }
     let mut args = v35_4_1::nvgpu_channel_setup_bind_args::zeroed();
     (args.num_gpfifo_entries, args.flags) = (entries, flags);
     (args.gpfifo_dmabuf_fd, args.userd_dmabuf_fd) = (gpfifo, userd);
-    // SAFETY: the node is a channel, and there are no addresses of ours.
+    // SAFETY: the fd is of `open`, so of the node that has this call; its parameters hold no address of
+    // this process.
     unsafe { call::<v35_4_1::ioctl::NVGPU_IOCTL_CHANNEL_SETUP_BIND>(fd, &mut args) }?;
     Ok(args.work_submit_token)
 }
 
 fn user_syncpoint(fd: BorrowedFd<'_>, device: &Device) -> Result<Syncpoint> {
     let mut args = r36::nvgpu_get_user_syncpoint_args::zeroed();
-    // SAFETY: the node is a channel, and there are no addresses of ours.
+    // SAFETY: the fd is of `open`, so of the node that has this call; its parameters hold no address of
+    // this process.
     unsafe { call::<calls::NVGPU_IOCTL_CHANNEL_GET_USER_SYNCPOINT>(fd, &mut args) }?;
     // What is called its maximum is its current value.
     let (id, gpu_address, first) = (args.syncpoint_id, args.gpu_va, args.syncpoint_max);
@@ -660,13 +673,15 @@ fn user_syncpoint(fd: BorrowedFd<'_>, device: &Device) -> Result<Syncpoint> {
 fn allocate_class(fd: BorrowedFd<'_>, class: u32) -> Result<()> {
     let mut args = r36::nvgpu_alloc_obj_ctx_args::zeroed();
     args.class_num = class;
-    // SAFETY: the node is a channel, and there are no addresses of ours.
+    // SAFETY: the fd is of `open`, so of the node that has this call; its parameters hold no address of
+    // this process.
     unsafe { call::<calls::NVGPU_IOCTL_CHANNEL_ALLOC_OBJ_CTX>(fd, &mut args) }
 }
 
 fn set_notifier(fd: BorrowedFd<'_>, memory: &Memory) -> Result<()> {
     let mut args = r36::nvgpu_set_error_notifier::zeroed();
     (args.size, args.mem) = (PAGE, memory.dmabuf().as_raw_fd() as u32);
-    // SAFETY: the node is a channel, and there are no addresses of ours.
+    // SAFETY: the fd is of `open`, so of the node that has this call; its parameters hold no address of
+    // this process.
     unsafe { call::<calls::NVGPU_IOCTL_CHANNEL_SET_ERROR_NOTIFIER>(fd, &mut args) }
 }

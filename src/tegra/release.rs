@@ -161,7 +161,8 @@ impl Bytes {
     /// The record that the bytes begin with.
     fn record<T: crate::driver::Record>(&self) -> T {
         const { assert!(size_of::<T>() <= size_of::<Self>()) };
-        // SAFETY: there are enough bytes, aligned for all layouts, and any are a record.
+        // SAFETY: the assertion compares the sizes, `Bytes` is aligned to 8 as no record of the driver exceeds, all of
+        // its bytes are initialised, and `Record` promises that any are a value.
         unsafe { std::ptr::from_ref(self).cast::<T>().read() }
     }
 
