@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
 use nvabi_pipeline::lock;
-use nvabi_pipeline::model::{CALLS, Facts};
+use nvabi_pipeline::model::{CALLS, CallKind, Facts};
 use nvabi_pipeline::spec::{ItemKind, Spec};
 
 use super::rust::Crate;
@@ -32,11 +32,11 @@ pub const fn count(parts: &[&[&Info]]) -> usize {
 
 /// The calls of one kind as assertions, and how many there are.
 fn calls(facts: &Facts, spec: &Spec, kind: ItemKind) -> (String, usize) {
-    let word = if kind == ItemKind::Class { "class" } else { "command" };
+    let called = if kind == ItemKind::Class { CallKind::Class } else { CallKind::Command };
     let items = spec.items_at(&facts.tag).filter(|item| item.kind == kind);
     let stated: BTreeSet<&str> = items.map(|item| item.name.as_str()).collect();
     let locked = facts.surfaces[CALLS].calls.iter();
-    let mapped = locked.filter(|(_, call)| call.takes.kind == word && call.takes.is_mapped());
+    let mapped = locked.filter(|(_, call)| call.takes.kind == called && call.takes.is_mapped());
     let (mut text, mut names) = (String::new(), stated.clone());
     for (name, call) in mapped {
         names.insert(name);
