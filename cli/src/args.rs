@@ -260,7 +260,6 @@ pub(crate) struct TraceDiff {
 }
 
 #[derive(Debug, clap::Args)]
-#[cfg_attr(not(feature = "tui"), expect(dead_code))]
 pub(crate) struct TraceTui {
     /// The first trace.
     pub(crate) a: PathBuf,
@@ -323,7 +322,6 @@ pub(crate) struct TraceMerge {
 }
 
 #[derive(Debug, clap::Args)]
-#[cfg_attr(not(feature = "parquet"), expect(dead_code))]
 pub(crate) struct TraceExport {
     /// The trace.
     pub(crate) file: PathBuf,

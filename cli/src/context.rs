@@ -8,14 +8,12 @@ use std::time::Duration;
 use clap::ColorChoice;
 use indicatif::{ProgressBar, ProgressStyle};
 use nvabi_pipeline::diagnostic::{Diagnostic, Report};
-use nvabi_pipeline::headers::Source;
 use nvabi_pipeline::lock::{self, Lock};
 use nvabi_pipeline::model::Facts;
 use nvabi_pipeline::spec::Spec;
 pub(crate) use nvabi_pipeline::spec::spec_of;
 use nvabi_pipeline::tag::{Tag, family};
 use nvabi_pipeline::text_folder::TextFolder;
-use nvabi_pipeline::verify;
 use serde::Serialize;
 
 use crate::args::Options;
@@ -59,6 +57,7 @@ impl<'a> Context<'a> {
     }
 
     /// The folder of the specs, to write to.
+    #[cfg(feature = "headers")]
     pub(crate) fn writable_specs(&self) -> Result<&Path, Report> {
         Ok(self.specs_on_disk().ok_or_else(specs::nowhere_to_write)?)
     }
@@ -184,13 +183,10 @@ impl<'a> Context<'a> {
         Ok(families)
     }
 
-    /// Where the headers are.
-    pub(crate) fn headers(&self) -> Result<PathBuf, Report> {
-        Ok(verify::headers_path(self.options.headers.as_deref())?)
-    }
-
-    pub(crate) fn source(&self) -> Result<Source, Report> {
-        Ok(Source::open(&self.headers()?)?)
+    /// The headers that were named with `--headers`.
+    #[cfg(feature = "headers")]
+    pub(crate) fn headers(&self) -> Option<&Path> {
+        self.options.headers.as_deref()
     }
 
     /// A status for a person: a verb, then what.

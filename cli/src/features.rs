@@ -1,12 +1,13 @@
 //! Commands that need a feature of this crate that the build may not have.
 
+#![cfg(not(all(feature = "headers", feature = "parquet", feature = "tui")))]
+
 use nvabi_pipeline::diagnostic::{Diagnostic, Report};
 
 /// The error of a command whose feature is off.
-#[allow(dead_code, reason = "a build with every feature misses none")]
-pub(crate) fn missing(command: &str, feature: &str) -> Report {
+pub(crate) fn missing(feature: &str) -> Report {
     let message =
-        format!("`nvabi {command}` needs the feature `{feature}`, which this build does not have");
+        format!("this command needs the feature `{feature}`, which this build does not have");
     Diagnostic::error("feature-missing", message)
         .help(format!("install it with `cargo install nvabi-cli --features {feature}`"))
         .help("in a checkout, `cargo nvabi-all` is the command with every feature")

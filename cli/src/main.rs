@@ -4,7 +4,6 @@
 //! `sniff`, the simulators, `trace record` and `trace cc` run a program, to which stdout belongs; all but
 //! `sniff` return its exit status (`docs/command.md`).
 
-mod add;
 mod alloc;
 mod args;
 mod atlas;
@@ -14,7 +13,8 @@ mod coverage;
 mod decode;
 mod diff;
 mod features;
-mod fetch;
+#[cfg(feature = "headers")]
+mod headers;
 mod ranges;
 mod rm;
 mod sim;
@@ -31,9 +31,6 @@ use args::{Args, Command};
 use context::Context;
 use nvabi_pipeline::diagnostic::Report;
 
-#[global_allocator]
-static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
-
 /// How a command ended, when it did not fail.
 pub(crate) enum Outcome {
     /// The same, or done.
@@ -49,11 +46,22 @@ fn main() -> ExitCode {
     }
     let context = Context::new(&args.options);
     let outcome = match &args.command {
-        Command::Headers(args::Headers::Fetch(args)) => fetch::fetch(&context, args),
-        Command::Extract(args) => commands::extract(&context, args),
-        Command::Lock(args) => commands::lock(&context, args),
-        Command::Add(args) => add::add(&context, args),
-        Command::Verify(args) => commands::verify(&context, args),
+        #[cfg(feature = "headers")]
+        Command::Headers(args::Headers::Fetch(args)) => headers::fetch(&context, args),
+        #[cfg(feature = "headers")]
+        Command::Extract(args) => headers::extract(&context, args),
+        #[cfg(feature = "headers")]
+        Command::Lock(args) => headers::lock(&context, args),
+        #[cfg(feature = "headers")]
+        Command::Add(args) => headers::add(&context, args),
+        #[cfg(feature = "headers")]
+        Command::Verify(args) => headers::verify(&context, args),
+        #[cfg(not(feature = "headers"))]
+        Command::Headers(_)
+        | Command::Extract(_)
+        | Command::Lock(_)
+        | Command::Add(_)
+        | Command::Verify(_) => Err(features::missing("headers")),
         Command::Lint(args) => commands::lint(&context, args),
         Command::Show(args) => commands::show(&context, args),
         Command::Diff(args) => diff::diff(&context, args),

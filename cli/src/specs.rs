@@ -50,6 +50,7 @@ pub(crate) fn embedded() -> Result<TextFolder, Report> {
 }
 
 /// Refuses to write: a command that is run anywhere must not change the checkout it was built from.
+#[cfg(feature = "headers")]
 pub(crate) fn nowhere_to_write() -> Diagnostic {
     let message =
         "there is no folder of specs to write to: the ones in this command cannot be changed";

@@ -83,6 +83,7 @@ pub struct Version {
     /// The version whose rows hold here as well, unless they ended.
     pub parent: Option<String>,
     /// Whether upstream has published a tag of that name.
+    #[serde(default)]
     tag_available: bool,
     counts: Option<Counts>,
 }
@@ -104,7 +105,9 @@ pub struct Row {
     /// The number of the ioctl, the command or the class.
     #[serde(rename = "nr", alias = "cmd", alias = "class_id", deserialize_with = "number")]
     pub number: u32,
+    #[serde(default)]
     structs: Vec<Struct>,
+    #[serde(default)]
     handler_kind: String,
     #[serde(default)]
     handler: String,

@@ -200,7 +200,9 @@ impl Names {
             let asked = Versions::of_family(&self.versions.asked, name);
             let machine = Versions::of_family(&self.versions.machine, name);
             let told = self.told.as_ref().filter(|tag| tag.family() == name);
-            let Some(wanted) = self.versions.wanted(name, told, &known.tags).cloned() else { continue };
+            let Some(wanted) = self.versions.wanted(name, told, &known.tags).cloned() else {
+                continue;
+            };
             let Some(tag) = nearest(&known.tags, &wanted).cloned() else { continue };
             if tag != wanted {
                 self.said.push(format!(

@@ -38,11 +38,11 @@ pub(crate) fn trace(context: &Context<'_>, command: &args::Trace) -> Result<Outc
         #[cfg(feature = "parquet")]
         args::Trace::Export(args) => export::export(context, args),
         #[cfg(not(feature = "parquet"))]
-        args::Trace::Export(_) => Err(features::missing("trace export", "parquet")),
+        args::Trace::Export(_) => Err(features::missing("parquet")),
         #[cfg(feature = "tui")]
         args::Trace::Tui(args) => tui::tui(args),
         #[cfg(not(feature = "tui"))]
-        args::Trace::Tui(_) => Err(features::missing("trace tui", "tui")),
+        args::Trace::Tui(_) => Err(features::missing("tui")),
         // They end as the program does that they run.
         args::Trace::Cc(_) | args::Trace::Link(_) | args::Trace::Record(_) => Ok(Outcome::Same),
     }

@@ -17,9 +17,9 @@ use nvabi_pipeline::spec::{Reference, Spec};
 use nvabi_pipeline::tag::Tag;
 use nvabi_pipeline::text_folder::TextFolder;
 
+use super::{existing, read_into, source};
 use crate::Outcome;
 use crate::args;
-use crate::commands::{existing, read_into};
 use crate::context::{Context, Family, spec_of};
 use crate::diff::facts_of_items;
 
@@ -32,7 +32,7 @@ pub(crate) fn add(context: &Context<'_>, args: &args::Add) -> Result<Outcome, Re
     // What a branch of several trees needs, a person must say.
     if name.is_empty() && !specs.iter().any(|spec| spec.driver == tag.branch()) {
         // Nothing is written for a tag that is not there.
-        context.source()?.list(Reference::whole(tag), &[])?;
+        source(context)?.list(Reference::whole(tag), &[])?;
         written = new_branch(context, &specs, tag.branch())?;
         specs = context.family(Some(tag))?.specs;
     }
