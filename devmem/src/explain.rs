@@ -28,7 +28,7 @@ impl AsRef<[CapabilitySet]> for Offer {
 
 /// A set of an offer.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct Place {
+pub struct OfferedSet {
     /// Which device, and what it does.
     #[serde(rename = "use")]
     pub of: Use,
@@ -40,7 +40,7 @@ pub struct Place {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Rejection {
     /// The sets. All but the last go together.
-    pub sets: Vec<Place>,
+    pub sets: Vec<OfferedSet>,
     /// What removed them.
     pub cause: Cause,
 }
@@ -206,8 +206,8 @@ impl<'a> Partial<'a> {
         }
     }
 
-    fn places(&self) -> Vec<Place> {
-        let place = |(of, set, _): &(&Use, usize, _)| Place { of: (*of).clone(), set: *set };
+    fn places(&self) -> Vec<OfferedSet> {
+        let place = |(of, set, _): &(&Use, usize, _)| OfferedSet { of: (*of).clone(), set: *set };
         self.from.iter().map(place).collect()
     }
 
@@ -290,7 +290,7 @@ fn alone(offer: &Offer) -> Vec<Rejection> {
             Ok(_) if has.capabilities.is_empty() => Cause::Empty,
             Ok(_) => return None,
         };
-        Some(Rejection { sets: vec![Place { of: offer.of.clone(), set }], cause })
+        Some(Rejection { sets: vec![OfferedSet { of: offer.of.clone(), set }], cause })
     };
     offer.sets.iter().enumerate().filter_map(useless).collect()
 }
@@ -444,7 +444,7 @@ impl fmt::Display for Cause {
     }
 }
 
-impl fmt::Display for Place {
+impl fmt::Display for OfferedSet {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} (set {})", self.of, self.set)
     }
@@ -455,7 +455,7 @@ impl fmt::Display for Rejection {
         match self.sets.as_slice() {
             [] => write!(f, "{}", self.cause),
             sets => {
-                let sets: Vec<String> = sets.iter().map(Place::to_string).collect();
+                let sets: Vec<String> = sets.iter().map(OfferedSet::to_string).collect();
                 write!(f, "{}: {}", sets.join(" and "), self.cause)
             }
         }

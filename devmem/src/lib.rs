@@ -97,7 +97,7 @@ pub use constraint::{
 pub use derive::{derive, derive_all, intersect};
 pub use driver::{Device, DeviceInfo, Driver, Import, Transition, Wait};
 pub use error::{Error, ErrorKind, Result};
-pub use explain::{Cause, Explanation, Offer, Place, Rejection, Relaxation, explain, plan};
+pub use explain::{Cause, Explanation, Offer, OfferedSet, Rejection, Relaxation, explain, plan};
 pub use fence::{Intent, wait_fence};
 pub use layout::{Layout, LayoutError, Plane, solve};
 pub use map::{Access, Mapping};

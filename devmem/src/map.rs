@@ -111,9 +111,9 @@ pub struct Access<'m> {
 
 impl<'m> Access<'m> {
     fn begin(mapping: &'m Mapping<'m>, flags: u64) -> Result<Self> {
-        let told = tell(mapping.buffer.as_fd(), flags)?;
+        let synced = sync(mapping.buffer.as_fd(), flags)?;
         let writes = flags & uapi::SYNC_WRITE != 0;
-        Ok(Self { mapping, open: told.then_some(flags), writes })
+        Ok(Self { mapping, open: synced.then_some(flags), writes })
     }
 
     /// Copies bytes out of the memory.
@@ -160,7 +160,7 @@ impl<'m> Access<'m> {
 
     fn finish(&mut self) -> Result<()> {
         match self.open.take() {
-            Some(flags) => tell(self.mapping.buffer.as_fd(), flags | uapi::SYNC_END).map(drop),
+            Some(flags) => sync(self.mapping.buffer.as_fd(), flags | uapi::SYNC_END).map(drop),
             None => Ok(()),
         }
     }
@@ -184,7 +184,7 @@ impl Drop for Access<'_> {
 }
 
 /// Makes the ioctl; `false` when the file is no dma-buf, whose memory is plain pages.
-fn tell(fd: BorrowedFd<'_>, flags: u64) -> Result<bool> {
+fn sync(fd: BorrowedFd<'_>, flags: u64) -> Result<bool> {
     loop {
         // SAFETY: the record is a number of flags without addresses; files that are no dma-bufs reject the
         // request (`ENOTTY`), whose number holds the record's size.

@@ -10,7 +10,7 @@ use std::ops::Range;
 use rustc_hash::FxHashMap;
 
 use super::report::{
-    Finding, Group, GroupKey, Kind, Launch, Map, Note, Report, SCHEMA, Source, Status,
+    Finding, FindingKind, Group, GroupKey, Launch, Map, Note, Report, SCHEMA, Source, Status,
 };
 
 /// Sites and kinds that are told apart, over all launches.
@@ -25,13 +25,13 @@ const COLUMNS: u64 = 256;
 
 /// Where a finding is, and which one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Place {
+pub struct FindingKey {
     /// The launch, an index into the collector's.
     pub launch: u32,
     /// The warp.
     pub warp: u32,
     /// How the traces part.
-    pub kind: Kind,
+    pub kind: FindingKind,
     /// Where.
     pub site: u64,
     /// The event in the warp of A.
@@ -189,14 +189,14 @@ impl Collector {
     }
 
     /// Whether a finding will be kept, so that it is worth telling in full.
-    pub fn keeps(&self, place: &Place) -> bool {
+    pub fn keeps(&self, place: &FindingKey) -> bool {
         let first = self.last != Some((place.launch, place.warp));
         let kept = if first { &self.firsts } else { &self.others };
         kept.len() < self.limit
     }
 
     /// Counts a finding; `finding` tells it in full, and is asked only if it is kept.
-    pub fn add(&mut self, place: Place, finding: impl FnOnce() -> Finding) {
+    pub fn add(&mut self, place: FindingKey, finding: impl FnOnce() -> Finding) {
         let at = (place.launch, place.warp);
         let first = self.last != Some(at);
         self.last = Some(at);
@@ -209,7 +209,7 @@ impl Collector {
         }
     }
 
-    fn count(&mut self, place: Place, first: bool) {
+    fn count(&mut self, place: FindingKey, first: bool) {
         let Some(tally) = self.groups.tally((place.launch, place.site, place.kind)) else {
             self.ungrouped += 1;
             return;
@@ -221,7 +221,7 @@ impl Collector {
         tally.last = warp;
     }
 
-    fn draw(&mut self, place: Place, first: bool) {
+    fn draw(&mut self, place: FindingKey, first: bool) {
         let at = place.launch as usize;
         let Some(launch) = self.launches.get_mut(at) else { return };
         launch.warps_divergent += u64::from(first);
@@ -367,8 +367,8 @@ fn notes(mut notes: Vec<Note>, dropped: FxHashMap<&'static str, u64>, ungrouped:
 
 impl Finding {
     /// A finding of which no more is known than where it is.
-    pub fn at(place: Place, index_b: u64) -> Self {
-        let Place { launch, warp, kind, site, index_a } = place;
+    pub fn at(place: FindingKey, index_b: u64) -> Self {
+        let FindingKey { launch, warp, kind, site, index_a } = place;
         Self {
             launch,
             warp,
@@ -452,7 +452,7 @@ mod tests {
     }
 
     fn add(collector: &mut Collector, warp: u32, site: u64, index_a: u64) {
-        let place = Place { launch: 0, warp, kind: Kind::Mask, site, index_a };
+        let place = FindingKey { launch: 0, warp, kind: FindingKind::Mask, site, index_a };
         collector.add(place, || Finding::at(place, index_a));
     }
 
@@ -498,7 +498,7 @@ mod tests {
     #[test]
     fn asks_for_no_finding_that_is_not_kept() {
         let mut collector = Collector::new(0, vec![launch(1)]);
-        let place = Place { launch: 0, warp: 0, kind: Kind::Path, site: 1, index_a: 0 };
+        let place = FindingKey { launch: 0, warp: 0, kind: FindingKind::Path, site: 1, index_a: 0 };
         collector.add(place, || unreachable!("the limit is zero"));
         assert_eq!(report(collector).total_findings, 1);
     }

@@ -9,7 +9,7 @@ use super::event::Event;
 use super::input::{Input, Window};
 use super::report::Source;
 use super::v1::{self, V1, V1Events, V1Warps};
-use super::v2::{self, SiteRow, SiteTable, Twin, V2, V2Cursor, V2Events, V2Warps};
+use super::v2::{self, OpenChunk, SiteRow, SiteTable, V2, V2Cursor, V2Events, V2Warps};
 
 /// A trace in a file. What it holds is read when it is asked for.
 #[derive(Debug)]
@@ -295,15 +295,15 @@ enum Inner<'a> {
 
 impl<'a> Warps<'a> {
     /// What is being read, for the warps of a trace that goes along with this one.
-    pub(crate) fn twin(&self) -> Option<Twin<'a>> {
+    pub(crate) fn open_chunk(&self) -> Option<OpenChunk<'a>> {
         match &self.0 {
-            Inner::V2(warps) => warps.twin(),
+            Inner::V2(warps) => warps.open_chunk(),
             Inner::V1(_) | Inner::None => None,
         }
     }
 
     /// The next, of which what is the same as in another trace is taken from there.
-    pub(crate) fn next_beside(&mut self, twin: Option<Twin<'a>>) -> Option<Found<'a>> {
+    pub(crate) fn next_beside(&mut self, twin: Option<OpenChunk<'a>>) -> Option<Found<'a>> {
         match &mut self.0 {
             Inner::V1(warps) => {
                 let first = warps.number();

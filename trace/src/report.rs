@@ -72,7 +72,7 @@ impl Status {
 /// How two traces part at one place.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Kind {
+pub enum FindingKind {
     /// Other sites.
     Path,
     /// A branch went the other way.
@@ -89,7 +89,7 @@ pub enum Kind {
     End,
 }
 
-impl Kind {
+impl FindingKind {
     /// All of them, in the order of their declaration.
     pub const ALL: [Self; 7] = [
         Self::Path,
@@ -123,7 +123,7 @@ pub struct Finding {
     /// The warp in its launch.
     pub warp: u32,
     /// How they part.
-    pub kind: Kind,
+    pub kind: FindingKind,
     /// Where: the site of A's event, of B's where A has none.
     #[serde(flatten, serialize_with = "both")]
     pub site: u64,
@@ -286,7 +286,7 @@ pub struct Group {
     #[serde(flatten, serialize_with = "both")]
     pub site: u64,
     /// How the traces part there.
-    pub kind: Kind,
+    pub kind: FindingKind,
     /// How many findings.
     pub findings: u64,
     /// In how many warps.
@@ -296,7 +296,7 @@ pub struct Group {
 }
 
 /// What tells groups apart: launch, site and kind.
-pub type GroupKey = (u32, u64, Kind);
+pub type GroupKey = (u32, u64, FindingKind);
 
 impl Group {
     /// What tells it from others.

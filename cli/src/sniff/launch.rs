@@ -243,10 +243,10 @@ fn child(
             _ => 0,
         };
         if installed < 0 {
-            tell(socket, b'f', -installed as i32);
+            fail(socket, b'f', -installed as i32);
         }
         libc::execvp(arguments[0], arguments.as_ptr());
-        tell(socket, b'x', *libc::__errno_location())
+        fail(socket, b'x', *libc::__errno_location())
     }
 }
 
@@ -268,7 +268,7 @@ unsafe fn send(socket: BorrowedFd<'_>, listener: RawFd) -> i64 {
 }
 
 /// Says why nothing begins.
-fn tell(socket: RawFd, what: u8, errno: i32) -> ! {
+fn fail(socket: RawFd, what: u8, errno: i32) -> ! {
     let mut message = [what, 0, 0, 0, 0];
     message[1..].copy_from_slice(&errno.to_le_bytes());
     // SAFETY: `write` reads as many bytes as it is told, which is as many as there are; `_exit` ends the

@@ -141,11 +141,11 @@ struct Table<'a> {
     out: SerializedFileWriter<BufWriter<File>>,
     properties: WriterPropertiesPtr,
     /// The lines of sites, so that each text is there once.
-    places: Vec<Place>,
+    places: Vec<SourceLine>,
     known: FxHashMap<(usize, u64), Option<usize>>,
 }
 
-struct Place {
+struct SourceLine {
     file: ByteArray,
     function: ByteArray,
     line: i32,
@@ -254,7 +254,7 @@ impl<'a> Table<'a> {
                 let source = self.trace.source(launch, event.site)?;
                 let (file, function) =
                     (source.file.as_str().into(), source.function.as_str().into());
-                self.places.push(Place { file, function, line: source.line as i32 });
+                self.places.push(SourceLine { file, function, line: source.line as i32 });
                 Some(self.places.len() - 1)
             })
         };

@@ -3,7 +3,7 @@
 use super::failed::{Failed, Result};
 use super::frontend::Caller;
 use super::interface::Params;
-use super::server::{Kind, Object};
+use super::server::{Object, ObjectKind};
 use super::{Driver, NodeKind};
 use crate::Errno;
 use crate::Status;
@@ -25,11 +25,11 @@ const MAX_DEVICES: u64 = 32;
 const MAX_SUBDEVICES: u64 = 8;
 
 /// Which objects may be right above one of a class (R/resource_list.h).
-fn is_parent(class: u32, parent: &Kind) -> bool {
+fn is_parent(class: u32, parent: &ObjectKind) -> bool {
     match class {
-        DEVICE => *parent == Kind::Root,
-        SUBDEVICE | SYSTEM_MEMORY => matches!(parent, Kind::Device(_)),
-        VIDEO_MEMORY => matches!(parent, Kind::Device(_) | Kind::Subdevice(_)),
+        DEVICE => *parent == ObjectKind::Root,
+        SUBDEVICE | SYSTEM_MEMORY => matches!(parent, ObjectKind::Device(_)),
+        VIDEO_MEMORY => matches!(parent, ObjectKind::Device(_) | ObjectKind::Subdevice(_)),
         _ => EVENTS.contains(&class),
     }
 }
@@ -75,7 +75,7 @@ impl Driver {
         let made = if ROOTS.contains(&class) {
             self.server.add_client(handle, caller.owner, caller.client.process())?
         } else {
-            let place = Place { client: handle, parent: args.word("hObjectParent")?, wanted };
+            let place = NewObject { client: handle, parent: args.word("hObjectParent")?, wanted };
             self.alloc_object(caller, class, &known.name, place, params.as_mut())?
         };
         args.set("hObjectNew", made)?;
@@ -93,7 +93,7 @@ impl Driver {
         caller: Caller<'_>,
         class: u32,
         name: &str,
-        mut place: Place,
+        mut place: NewObject,
         mut params: Option<&mut Params>,
     ) -> Result<u32> {
         self.server.client(place.client, caller.owner)?;
@@ -101,7 +101,7 @@ impl Driver {
             true => Some(self.wanted_event(class, &mut place, params.as_deref_mut())?),
             false => None,
         };
-        let Place { client: handle, parent, wanted } = place;
+        let NewObject { client: handle, parent, wanted } = place;
         let client = self.server.client(handle, caller.owner)?;
         if wanted == handle {
             return Err(Status::INVALID_OBJECT_PARENT.into());
@@ -126,7 +126,7 @@ impl Driver {
     }
 
     /// `resservResourceFactory` and `deviceConstruct_IMPL`.
-    fn device(&self, client: u32, params: Option<&Params>) -> Result<Kind> {
+    fn device(&self, client: u32, params: Option<&Params>) -> Result<ObjectKind> {
         let asks_first = self.is_since(&[550, 40, 7]);
         if params.is_none() && asks_first {
             return Err(Status::INVALID_ARGUMENT.into());
@@ -141,7 +141,7 @@ impl Driver {
             });
         }
         let found = self.server.find(client)?;
-        let kind = Kind::Device(gpu);
+        let kind = ObjectKind::Device(gpu);
         if found.children(client).any(|(_, object)| object.kind == kind) {
             return Err(Status::INSUFFICIENT_RESOURCES.into());
         }
@@ -153,16 +153,18 @@ impl Driver {
         &self,
         client: u32,
         parent: u32,
-        above: &Kind,
+        above: &ObjectKind,
         params: Option<&Params>,
-    ) -> Result<Kind> {
-        let Kind::Device(gpu) = *above else { return Err(Status::INVALID_OBJECT_PARENT.into()) };
+    ) -> Result<ObjectKind> {
+        let ObjectKind::Device(gpu) = *above else {
+            return Err(Status::INVALID_OBJECT_PARENT.into());
+        };
         let instance = params.map_or(Ok(0), |params| params.get("subDeviceId"))?;
         // Each GPU is a device of its own.
         if instance >= MAX_SUBDEVICES || instance != 0 {
             return Err(Status::INVALID_CLASS.into());
         }
-        let kind = Kind::Subdevice(gpu);
+        let kind = ObjectKind::Subdevice(gpu);
         let found = self.server.find(client)?;
         if found.children(parent).any(|(_, object)| object.kind == kind) {
             return Err(Status::INSUFFICIENT_RESOURCES.into());
@@ -186,7 +188,7 @@ impl Driver {
 
 /// Where a new object is to be.
 #[derive(Clone, Copy)]
-pub(super) struct Place {
+pub(super) struct NewObject {
     pub(super) client: u32,
     pub(super) parent: u32,
     /// Its handle, or zero.

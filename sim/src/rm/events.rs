@@ -4,11 +4,11 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use super::Driver;
-use super::alloc::{EVENT, EVENTS, OS_EVENT, Place};
+use super::alloc::{EVENT, EVENTS, NewObject, OS_EVENT};
 use super::failed::Result;
 use super::frontend::Caller;
 use super::interface::Params;
-use super::server::Kind;
+use super::server::ObjectKind;
 use crate::Status;
 use crate::files::FileId;
 use crate::memory::Node;
@@ -168,7 +168,7 @@ impl Driver {
     pub(super) fn wanted_event(
         &self,
         class: u32,
-        place: &mut Place,
+        place: &mut NewObject,
         params: Option<&mut Params>,
     ) -> Result<Wanted> {
         let params = params.ok_or(Status::INVALID_ARGUMENT)?;
@@ -190,7 +190,12 @@ impl Driver {
     }
 
     /// R/event.c: `eventConstruct_IMPL`, `eventInit_IMPL`.
-    pub(super) fn event(&mut self, client: u32, handle: u32, wanted: &Wanted) -> Result<Kind> {
+    pub(super) fn event(
+        &mut self,
+        client: u32,
+        handle: u32,
+        wanted: &Wanted,
+    ) -> Result<ObjectKind> {
         if CALLBACKS.contains(&wanted.class) {
             return Err(Status::ILLEGAL_ACTION.into());
         }
@@ -199,7 +204,7 @@ impl Driver {
         }
         let source = self.server.find(wanted.source.0)?.object(wanted.source.1);
         let kind = source.map(|object| object.kind.clone()).ok();
-        let kind = kind.filter(|kind| matches!(kind, Kind::Root | Kind::Subdevice(_)));
+        let kind = kind.filter(|kind| matches!(kind, ObjectKind::Root | ObjectKind::Subdevice(_)));
         let kind = kind.ok_or(Status::INVALID_OBJECT)?;
         let os_event = self.os_event(client, wanted.fd).ok_or(Status::OBJECT_NOT_FOUND)?.number;
         let index = wanted.index & INDEX;
@@ -207,7 +212,7 @@ impl Driver {
         if is_of_engine {
             let is_own =
                 self.server.object(client, wanted.source.1).map(|it| &it.kind) == Some(&kind);
-            if !is_own || !matches!(kind, Kind::Subdevice(_)) {
+            if !is_own || !matches!(kind, ObjectKind::Subdevice(_)) {
                 return Err(Status::INVALID_ARGUMENT.into());
             }
             if !self.is_told_by_engine(index) {
@@ -218,7 +223,7 @@ impl Driver {
         let has_data = wanted.index & WITHOUT_DATA == 0;
         let listener = Listener { client, handle, number, os_event, index, has_data, is_of_engine };
         self.listen(wanted.source, listener);
-        Ok(Kind::Event(number))
+        Ok(ObjectKind::Event(number))
     }
 
     fn listen(&mut self, (client, object): (u32, u32), listener: Listener) {
@@ -256,14 +261,14 @@ impl Driver {
 
     fn is_alive(&self, listener: &Listener) -> bool {
         let object = self.server.object(listener.client, listener.handle);
-        object.is_some_and(|object| object.kind == Kind::Event(listener.number))
+        object.is_some_and(|object| object.kind == ObjectKind::Event(listener.number))
     }
 
     /// `gpuNotifySubDeviceEvent_IMPL`: every subdevice of a GPU that has been asked to tells it.
     pub(super) fn notify(&mut self, gpu: usize, index: u32) {
         const SINGLE: u32 = 1;
         let mut told = Vec::new();
-        for object in self.server.objects_mut().filter(|it| it.kind == Kind::Subdevice(gpu)) {
+        for object in self.server.objects_mut().filter(|it| it.kind == ObjectKind::Subdevice(gpu)) {
             let Some(action) = object.notifier.actions.get(&index).copied() else { continue };
             let listeners = object.notifier.listeners.iter().rev();
             told.extend(listeners.filter(|listener| listener.index == index).copied());
@@ -276,7 +281,7 @@ impl Driver {
 
     /// `engineNonStallIntrNotifyEvent`: an engine tells all that listen to it, or one by its handle.
     pub(super) fn notify_of_engine(&mut self, gpu: usize, index: u32, handle: u32) {
-        let subdevices = self.server.objects().filter(|it| it.kind == Kind::Subdevice(gpu));
+        let subdevices = self.server.objects().filter(|it| it.kind == ObjectKind::Subdevice(gpu));
         let listeners = subdevices.flat_map(|object| &object.notifier.listeners);
         let mut told: Vec<Listener> = listeners
             .filter(|listener| listener.is_of_engine && listener.index == index)

@@ -114,7 +114,7 @@ impl Interface {
 
     /// Where a field lies: `status`, `params.hRoot`, `gpuInfoList[3].data`. Members of unnamed members
     /// are found by their own names.
-    fn place(&self, record: &str, path: &str) -> Option<Place> {
+    fn place(&self, record: &str, path: &str) -> Option<FieldRange> {
         let layout = self.records.get(record)?;
         let (first, rest) = path.split_once('.').map_or((path, None), |(a, b)| (a, Some(b)));
         let (name, index) = match first.strip_suffix(']').and_then(|it| it.split_once('[')) {
@@ -125,7 +125,7 @@ impl Interface {
             let mut unnamed = layout.fields.iter().filter(|field| field.name.is_empty());
             return unnamed.find_map(|field| {
                 let place = self.place(field.record.as_deref()?, path)?;
-                Some(Place { offset: place.offset + field.offset, ..place })
+                Some(FieldRange { offset: place.offset + field.offset, ..place })
             });
         };
         if index.is_some_and(|index| index >= field.count) {
@@ -135,18 +135,18 @@ impl Interface {
         match rest {
             Some(rest) => {
                 let place = self.place(field.record.as_deref()?, rest)?;
-                Some(Place { offset: place.offset + offset, ..place })
+                Some(FieldRange { offset: place.offset + offset, ..place })
             }
             None => {
                 let count = if index.is_some() { 1 } else { field.count };
-                Some(Place { offset, size: field.size, count })
+                Some(FieldRange { offset, size: field.size, count })
             }
         }
     }
 }
 
 #[derive(Debug, Clone, Copy)]
-struct Place {
+struct FieldRange {
     offset: usize,
     size: usize,
     count: usize,
@@ -177,7 +177,7 @@ impl Params {
         Self { interface: interface.clone(), record: record.to_owned(), bytes }
     }
 
-    fn place(&self, path: &str) -> Result<Place, Missing> {
+    fn place(&self, path: &str) -> Result<FieldRange, Missing> {
         self.interface
             .place(&self.record, path)
             .ok_or_else(|| Missing { record: self.record.clone(), field: path.to_owned() })
@@ -195,7 +195,7 @@ impl Params {
 
     /// A number of up to eight bytes.
     pub(super) fn get(&self, path: &str) -> Result<u64, Missing> {
-        let Place { offset, size, .. } = self.place(path)?;
+        let FieldRange { offset, size, .. } = self.place(path)?;
         let mut word = [0; 8];
         let size = size.min(8);
         word[..size].copy_from_slice(&self.bytes[offset..offset + size]);
@@ -209,7 +209,7 @@ impl Params {
 
     /// Writes a number, cut to the field's size.
     pub(super) fn set(&mut self, path: &str, value: impl Into<u64>) -> Result<(), Missing> {
-        let Place { offset, size, .. } = self.place(path)?;
+        let FieldRange { offset, size, .. } = self.place(path)?;
         let size = size.min(8);
         let value: u64 = value.into();
         self.bytes[offset..offset + size].copy_from_slice(&value.to_le_bytes()[..size]);
@@ -233,13 +233,13 @@ impl Params {
 
     /// Bytes of a field, as many as it has.
     pub(super) fn bytes_of(&self, path: &str) -> Result<&[u8], Missing> {
-        let Place { offset, size, count } = self.place(path)?;
+        let FieldRange { offset, size, count } = self.place(path)?;
         Ok(&self.bytes[offset..offset + size * count])
     }
 
     /// Writes bytes to the beginning of a field; those that have no room are left out.
     pub(super) fn put(&mut self, path: &str, bytes: &[u8]) -> Result<(), Missing> {
-        let Place { offset, size, count } = self.place(path)?;
+        let FieldRange { offset, size, count } = self.place(path)?;
         let length = bytes.len().min(size * count);
         self.bytes[offset..offset + length].copy_from_slice(&bytes[..length]);
         Ok(())
@@ -247,7 +247,7 @@ impl Params {
 
     /// Writes a text that ends with a zero.
     pub(super) fn put_text(&mut self, path: &str, text: &str) -> Result<(), Missing> {
-        let Place { offset, size, count } = self.place(path)?;
+        let FieldRange { offset, size, count } = self.place(path)?;
         let end = offset + size * count;
         let length = text.len().min((size * count).saturating_sub(1));
         self.bytes[offset..offset + length].copy_from_slice(&text.as_bytes()[..length]);

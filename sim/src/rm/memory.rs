@@ -3,11 +3,11 @@
 
 use std::sync::Arc;
 
-use super::alloc::{Place, SYSTEM_MEMORY, VIDEO_MEMORY};
+use super::alloc::{NewObject, SYSTEM_MEMORY, VIDEO_MEMORY};
 use super::failed::{Failed, Result};
 use super::frontend::Caller;
 use super::interface::Params;
-use super::server::{Kind, Object};
+use super::server::{Object, ObjectKind};
 use super::{Driver, NodeKind, gpu};
 use crate::files::FileId;
 use crate::machine::Mapping;
@@ -81,9 +81,9 @@ impl Driver {
     pub(super) fn memory(
         &mut self,
         class: u32,
-        above: &Kind,
+        above: &ObjectKind,
         params: Option<&mut Params>,
-    ) -> Result<Kind> {
+    ) -> Result<ObjectKind> {
         let params = params.ok_or(Status::INVALID_ARGUMENT)?;
         let gpu = above.gpu().ok_or(Status::INVALID_OBJECT_PARENT)?;
         if params.has("internalflags") && params.get("internalflags")? != 0 {
@@ -106,7 +106,7 @@ impl Driver {
         params.set("offset", buffer.address)?;
         params.set("limit", buffer.size - 1)?;
         params.set("address", 0_u32)?;
-        Ok(Kind::Memory(Arc::new(buffer)))
+        Ok(ObjectKind::Memory(Arc::new(buffer)))
     }
 
     fn buffer(&mut self, size: u64, gpu: usize, is_video: bool) -> Result<Buffer> {
@@ -127,7 +127,7 @@ impl Driver {
     /// Bytes of a GPU's memory that nobody has.
     pub(super) fn free_memory(&self, gpu: usize) -> u64 {
         let buffers = self.server.objects().filter_map(|object| match &object.kind {
-            Kind::Memory(buffer) if buffer.is_video && buffer.gpu == gpu => Some(buffer),
+            ObjectKind::Memory(buffer) if buffer.is_video && buffer.gpu == gpu => Some(buffer),
             _ => None,
         });
         let mut sizes: Vec<(u64, u64)> = buffers.map(|it| (it.number, it.size)).collect();
@@ -159,7 +159,7 @@ impl Driver {
         params.set("owner", SHIM)?;
         params.set("size", length)?;
         params.set("attr", 1_u32 << LOCATION.0)?;
-        let place = Place {
+        let place = NewObject {
             client: args.word("params.hRoot")?,
             parent: args.word("params.hObjectParent")?,
             wanted: args.word("params.hObjectNew")?,
@@ -219,7 +219,9 @@ impl Driver {
         client.object(wish.memory)?;
         client.context(wish.client, wish.device, wish.memory)?;
         let object = client.object_mut(wish.memory)?;
-        let Kind::Memory(buffer) = &object.kind else { return Err(Status::NOT_SUPPORTED.into()) };
+        let ObjectKind::Memory(buffer) = &object.kind else {
+            return Err(Status::NOT_SUPPORTED.into());
+        };
         if wish.offset >= buffer.size {
             return Err(Status::INVALID_BASE.into());
         }
@@ -236,7 +238,7 @@ impl Driver {
     /// the GPU's.
     fn show(&mut self, caller: Caller<'_>, wish: Wish, fd: i32) -> Result<(), Status> {
         let client = self.server.client(wish.client, caller.owner)?;
-        let Kind::Memory(buffer) = &client.object(wish.memory)?.kind else {
+        let ObjectKind::Memory(buffer) = &client.object(wish.memory)?.kind else {
             return Err(Status::NOT_SUPPORTED);
         };
         let buffer = buffer.clone();
@@ -302,7 +304,7 @@ impl Driver {
         let source = self.server.find(args.word("hClientSrc")?)?;
         let (process, found) = (source.process, source.object(args.word("hObjectSrc")?).cloned());
         let client = self.server.client(handle, caller.owner)?;
-        let Kind::Memory(buffer) = found?.kind else {
+        let ObjectKind::Memory(buffer) = found?.kind else {
             return Err(Status::INVALID_ARGUMENT.into());
         };
         let own = client.assign(handle, args.word("hObject")?)?;
@@ -311,10 +313,10 @@ impl Driver {
         if process != client.process {
             return Err(Status::INSUFFICIENT_PERMISSIONS.into());
         }
-        if !matches!(above, Kind::Device(_) | Kind::Subdevice(_)) {
+        if !matches!(above, ObjectKind::Device(_) | ObjectKind::Subdevice(_)) {
             return Err(Status::INVALID_OBJECT_PARENT.into());
         }
-        client.add(own, Object::new(parent, Kind::Memory(buffer)));
+        client.add(own, Object::new(parent, ObjectKind::Memory(buffer)));
         args.set("hObject", own)?;
         Ok(())
     }

@@ -49,7 +49,7 @@ pub(super) struct Client {
 pub(super) struct Object {
     /// The client's own handle for what is right below it.
     pub(super) parent: u32,
-    pub(super) kind: Kind,
+    pub(super) kind: ObjectKind,
     /// Where the driver says that it is mapped.
     pub(super) mappings: Vec<u64>,
     /// Whom it tells of what happens to it.
@@ -57,14 +57,14 @@ pub(super) struct Object {
 }
 
 impl Object {
-    pub(super) fn new(parent: u32, kind: Kind) -> Self {
+    pub(super) fn new(parent: u32, kind: ObjectKind) -> Self {
         Self { parent, kind, mappings: Vec::new(), notifier: Notifier::default() }
     }
 }
 
 /// What an object is.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(super) enum ObjectKind {
     /// The client itself.
     Root,
     /// A GPU, by its index.
@@ -76,7 +76,7 @@ pub(super) enum Kind {
     Event(u64),
 }
 
-impl Kind {
+impl ObjectKind {
     /// The classes whose commands it takes, by their upper halves.
     pub(super) fn commands(&self) -> &'static [u32] {
         match self {
@@ -196,7 +196,7 @@ impl Server {
 
 impl Client {
     fn new(handle: u32, owner: FileId, process: u32) -> Self {
-        let objects = BTreeMap::from([(handle, Object::new(0, Kind::Root))]);
+        let objects = BTreeMap::from([(handle, Object::new(0, ObjectKind::Root))]);
         let mut handles = Handles::new(OBJECTS);
         handles.take(handle);
         Self { owner, process, objects, below: BTreeSet::new(), handles }
@@ -221,7 +221,7 @@ impl Client {
             return Ok(());
         }
         match self.object(device)?.kind {
-            Kind::Device(_) | Kind::Subdevice(_) => Ok(()),
+            ObjectKind::Device(_) | ObjectKind::Subdevice(_) => Ok(()),
             _ => Err(Status::INVALID_OBJECT_PARENT),
         }
     }
@@ -283,7 +283,7 @@ mod tests {
         let Ok(handle) = server.add_client(0, file, 1) else { panic!("no client") };
         let Ok(client) = server.client(handle, file) else { panic!("no client") };
         for (own, parent) in [(1, handle), (2, 1), (3, 2), (4, handle)] {
-            client.add(own, Object::new(parent, Kind::Device(0)));
+            client.add(own, Object::new(parent, ObjectKind::Device(0)));
         }
         client.remove(1);
         assert!([1, 2, 3].iter().all(|own| client.object(*own).is_err()));
@@ -301,7 +301,7 @@ mod tests {
         let Ok(client) = server.client(0xc1d0_0001, file) else { panic!("no client") };
         assert_eq!(client.assign(0xc1d0_0001, 0), Ok(0xcaf0_0000));
         assert_eq!(client.assign(0xc1d0_0001, 7), Ok(7));
-        client.add(7, Object::new(0xc1d0_0001, Kind::Device(0)));
+        client.add(7, Object::new(0xc1d0_0001, ObjectKind::Device(0)));
         assert_eq!(client.assign(0xc1d0_0001, 7), Err(Status::INSERT_DUPLICATE_NAME));
         for wrong in [0xc1d0_0001, 0xc9f0_0000] {
             assert_eq!(client.assign(0xc1d0_0001, wrong), Err(Status::INVALID_OBJECT_HANDLE));

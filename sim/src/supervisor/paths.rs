@@ -98,7 +98,7 @@ impl Drop for Tree {
 }
 
 /// A simulated path, and what stands there.
-struct Place {
+struct SimulatedPath {
     path: PathBuf,
     kind: EntryKind,
 }
@@ -170,7 +170,7 @@ impl Shared {
     }
 
     /// The simulated file that a path means.
-    fn place(&self, target: &Target<'_>, named: &Named) -> Option<Place> {
+    fn place(&self, target: &Target<'_>, named: &Named) -> Option<SimulatedPath> {
         let mut bytes = [0; PATH_MAX];
         let length = read_path(target, named.path, &mut bytes)?;
         let path = Path::new(std::str::from_utf8(&bytes[..length]).ok()?);
@@ -195,7 +195,7 @@ impl Shared {
         };
         let path = normal(&absolute);
         let kind = *self.tree.entries.get(&path)?;
-        Some(Place { path, kind })
+        Some(SimulatedPath { path, kind })
     }
 
     fn open(
@@ -209,7 +209,13 @@ impl Shared {
         Some(self.open_place(target, n, place, flags))
     }
 
-    fn open_place(&self, target: &Target<'_>, n: &Notification, place: Place, flags: i32) -> Reply {
+    fn open_place(
+        &self,
+        target: &Target<'_>,
+        n: &Notification,
+        place: SimulatedPath,
+        flags: i32,
+    ) -> Reply {
         let how = AddFd::Answer { cloexec: flags & libc::O_CLOEXEC != 0 };
         let opened = match place.kind {
             _ if flags & libc::O_PATH != 0 => self.open_name(n, &place, flags, how),
@@ -231,7 +237,7 @@ impl Shared {
     fn open_name(
         &self,
         n: &Notification,
-        place: &Place,
+        place: &SimulatedPath,
         flags: i32,
         how: AddFd,
     ) -> Result<i32, Errno> {

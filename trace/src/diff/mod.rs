@@ -30,7 +30,7 @@ use self::side::Side;
 pub use self::sites::site_map;
 use self::warp::{Divergence, Walk};
 use super::classify::classify;
-use super::collect::{About, Collector, Place};
+use super::collect::{About, Collector, FindingKey};
 use super::error::{Error, Problem};
 use super::file::{Launch, Trace, Warp};
 use super::input::Pages;
@@ -155,7 +155,7 @@ fn compare<'a>(
     let (mut a, mut b) = (Side::new(a, sites, read_a), Side::new(b, None, read_b));
     let walked = Walk::new(&mut a, &mut b, options.values, words).run(|walk, found| {
         let Divergence { kind, site, index_a, .. } = found;
-        let place = Place { launch, warp, kind, site, index_a };
+        let place = FindingKey { launch, warp, kind, site, index_a };
         let history = match collector.keeps(&place) {
             true => walk.history(options.history)?,
             false => Vec::new(),
@@ -167,7 +167,7 @@ fn compare<'a>(
     walked
 }
 
-fn finding(place: Place, found: Divergence, history: Vec<report::Step>) -> Finding {
+fn finding(place: FindingKey, found: Divergence, history: Vec<report::Step>) -> Finding {
     let mut finding = Finding {
         lanes: found.lanes,
         count: found.count,

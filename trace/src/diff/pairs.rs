@@ -5,7 +5,7 @@ use std::ops::Range;
 use crate::error::Error;
 use crate::file::{Data, Found, Warp, Warps};
 use crate::v1;
-use crate::v2::Twin;
+use crate::v2::OpenChunk;
 
 /// What a batch holds: enough bytes to be worth a thread's while, and not too many warps.
 const BYTES: u64 = 1 << 20;
@@ -65,7 +65,7 @@ impl<'a> Pairs<'a> {
 
     fn pair(&mut self, batch: &mut Batch<'a>, bytes: &mut u64) -> bool {
         self.a.fill(None);
-        self.b.fill(self.a.warps.twin());
+        self.b.fill(self.a.warps.open_chunk());
         let number = |row: &Row<'_>| row.next.as_ref().map(Warp::number);
         let (a, b) = match (number(&self.a), number(&self.b)) {
             (None, None) => return false,
@@ -96,7 +96,7 @@ impl<'a> Row<'a> {
         Self { warps, next, lost, ended, problems, fatal: false, events: 0 }
     }
 
-    fn fill(&mut self, mut twin: Option<Twin<'a>>) {
+    fn fill(&mut self, mut twin: Option<OpenChunk<'a>>) {
         while self.next.is_none() && !self.ended {
             match self.warps.next_beside(twin.take()) {
                 Some(Found::Warp(warp)) => {

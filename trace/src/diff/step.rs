@@ -1,25 +1,25 @@
 //! Two events, one of each trace, at the same step.
 
 use crate::event::Event;
-use crate::report::Kind;
+use crate::report::FindingKind;
 
 /// How two events differ, if they do.
 #[inline]
-pub(super) fn difference(a: &Event, b: &Event, values: bool) -> Option<Kind> {
+pub(super) fn difference(a: &Event, b: &Event, values: bool) -> Option<FindingKind> {
     if a.site != b.site || a.kind != b.kind {
-        return Some(Kind::Path);
+        return Some(FindingKind::Path);
     }
     if a.mask != b.mask {
         // Which way lanes went that were active in one alone follows from that.
         let ways = a.direction != b.direction;
-        return Some(if ways { Kind::Direction } else { Kind::Mask });
+        return Some(if ways { FindingKind::Direction } else { FindingKind::Mask });
     }
     let ballots = a.ballot.zip(b.ballot).is_some_and(|(a, b)| a != b);
     if a.direction != b.direction || ballots {
-        return Some(Kind::Direction);
+        return Some(FindingKind::Direction);
     }
     // What was not recorded is zero, as gddbg v1 has it.
-    (values && a.value.unwrap_or(0) != b.value.unwrap_or(0)).then_some(Kind::Value)
+    (values && a.value.unwrap_or(0) != b.value.unwrap_or(0)).then_some(FindingKind::Value)
 }
 
 /// The lanes that make a difference, unless all of them went the other way.

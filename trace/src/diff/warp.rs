@@ -8,7 +8,7 @@ use super::side::{BEHIND, Side, skip_equal};
 use super::step::{difference, lanes, place, way};
 use crate::error::Error;
 use crate::event::Event;
-use crate::report::{Class, Kind, Step};
+use crate::report::{Class, FindingKind, Step};
 
 /// Windows in which the two are aligned; the next is taken when one is too small.
 const WINDOWS: [u64; 5] = [64, 256, 1024, 8192, 1 << 16];
@@ -22,7 +22,7 @@ const MOST_CREDIT: i64 = 1 << 24;
 /// A finding in a warp.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Divergence {
-    pub(super) kind: Kind,
+    pub(super) kind: FindingKind,
     pub(super) site: u64,
     pub(super) index_a: u64,
     pub(super) index_b: u64,
@@ -84,7 +84,7 @@ impl<'a, 'b> Walk<'a, 'b> {
             match (self.a.peek(0)?, self.b.peek(0)?) {
                 (None, None) => return Ok(()),
                 (Some(x), Some(y)) => match difference(&x, &y, self.values) {
-                    Some(Kind::Path) => {
+                    Some(FindingKind::Path) => {
                         let join = self.join()?;
                         found(self, self.parted(&x, &y, join))?;
                         let Some(join) = join else { return Ok(()) };
@@ -94,7 +94,7 @@ impl<'a, 'b> Walk<'a, 'b> {
                     Some(kind) => {
                         found(self, self.pair(kind, &x, &y))?;
                         self.step(1, 1);
-                        if kind == Kind::Direction {
+                        if kind == FindingKind::Direction {
                             self.drift(&x, &y, &mut found)?;
                         }
                     }
@@ -129,7 +129,7 @@ impl<'a, 'b> Walk<'a, 'b> {
         }
     }
 
-    fn finding(&self, kind: Kind, site: u64) -> Divergence {
+    fn finding(&self, kind: FindingKind, site: u64) -> Divergence {
         Divergence {
             kind,
             site,
@@ -144,24 +144,24 @@ impl<'a, 'b> Walk<'a, 'b> {
         }
     }
 
-    fn pair(&self, kind: Kind, x: &Event, y: &Event) -> Divergence {
-        let lanes = if kind == Kind::Value { None } else { lanes(x, y) };
+    fn pair(&self, kind: FindingKind, x: &Event, y: &Event) -> Divergence {
+        let lanes = if kind == FindingKind::Value { None } else { lanes(x, y) };
         let (event_a, event_b) = (Some(*x), Some(*y));
         Divergence { lanes, event_a, event_b, ..self.finding(kind, x.site) }
     }
 
     pub(super) fn parted(&self, x: &Event, y: &Event, join: Option<Join>) -> Divergence {
         let kind = match join {
-            Some(Join { a: 0, .. }) => Kind::Extra,
-            Some(Join { b: 0, .. }) => Kind::Missing,
-            _ => Kind::Path,
+            Some(Join { a: 0, .. }) => FindingKind::Extra,
+            Some(Join { b: 0, .. }) => FindingKind::Missing,
+            _ => FindingKind::Path,
         };
-        let site = if kind == Kind::Extra { y.site } else { x.site };
+        let site = if kind == FindingKind::Extra { y.site } else { x.site };
         let mut finding =
             Divergence { event_a: Some(*x), event_b: Some(*y), ..self.finding(kind, site) };
         let Some(join) = join else { return finding };
         finding.resync = Some((self.a.at + join.a, self.b.at + join.b));
-        if kind != Kind::Path {
+        if kind != FindingKind::Path {
             finding.count = Some(join.a.max(join.b));
         }
         if let Some((site, rounds, events)) = join.rounds {
@@ -183,7 +183,7 @@ impl<'a, 'b> Walk<'a, 'b> {
         }
         let count = Some(over.left()?);
         let site = x.or(y).map_or(0, |event| event.site);
-        let finding = self.finding(Kind::End, site);
+        let finding = self.finding(FindingKind::End, site);
         Ok(Some(Divergence { count, event_a: x, event_b: y, ..finding }))
     }
 

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::{by_group, words};
-use crate::report::{Finding, Group, Kind, Report, Source};
+use crate::report::{Finding, FindingKind, Group, Report, Source};
 
 const SCHEMA: &str = "https://json.schemastore.org/sarif-2.1.0.json";
 /// What the readers of such logs take at most.
@@ -26,7 +26,7 @@ pub fn sarif(report: &Report) -> String {
                 "name": "nvabi trace diff",
                 "version": env!("CARGO_PKG_VERSION"),
                 "informationUri": env!("CARGO_PKG_REPOSITORY"),
-                "rules": Kind::ALL.map(rule),
+                "rules": FindingKind::ALL.map(rule),
             } },
             "columnKind": "unicodeCodePoints",
             "invocations": [{
@@ -40,7 +40,7 @@ pub fn sarif(report: &Report) -> String {
     format!("{log:#}\n")
 }
 
-fn rule(kind: Kind) -> Value {
+fn rule(kind: FindingKind) -> Value {
     json!({
         "id": kind.name(),
         "shortDescription": { "text": words::title(kind) },
@@ -49,9 +49,9 @@ fn rule(kind: Kind) -> Value {
 }
 
 /// Other values may be meant, other ways rarely are.
-fn level(kind: Kind) -> &'static str {
+fn level(kind: FindingKind) -> &'static str {
     match kind {
-        Kind::Value | Kind::Mask => "note",
+        FindingKind::Value | FindingKind::Mask => "note",
         _ => "warning",
     }
 }
@@ -77,7 +77,7 @@ fn result(report: &Report, group: &Group, first: Option<&Finding>) -> Value {
     }
     json!({
         "ruleId": kind.name(),
-        "ruleIndex": Kind::ALL.iter().position(|other| *other == kind),
+        "ruleIndex": FindingKind::ALL.iter().position(|other| *other == kind),
         "level": level(kind),
         "message": { "text": text },
         "locations": [location],

@@ -3,9 +3,9 @@
 use insta::{assert_snapshot, with_settings};
 
 use super::*;
-use crate::collect::{About, Collector, Place};
+use crate::collect::{About, Collector, FindingKey};
 use crate::event::{Event, EventKind};
-use crate::report::{Class, Kind, Launch, Note, Source, Step};
+use crate::report::{Class, FindingKind, Launch, Note, Source, Step};
 use crate::sources::Sources;
 
 fn launch(kernel: &str, order: u32, warps: u64) -> (Launch, u64) {
@@ -43,8 +43,8 @@ fn branch(site: u64, direction: u32, value: u64) -> Event {
     Event { site, kind, direction, mask: !0, ballot: None, value: Some(value) }
 }
 
-fn finding(warp: u32, kind: Kind, a: Event, b: Event) -> Finding {
-    let place = Place { launch: 0, warp, kind, site: a.site, index_a: 40 };
+fn finding(warp: u32, kind: FindingKind, a: Event, b: Event) -> Finding {
+    let place = FindingKey { launch: 0, warp, kind, site: a.site, index_a: 40 };
     Finding { event_a: Some(a), event_b: Some(b), ..Finding::at(place, 40) }
 }
 
@@ -61,7 +61,7 @@ fn findings() -> Vec<Finding> {
         resync_a: Some(40),
         resync_b: Some(40 + 2 * rounds),
         class: Some(Class::LoopBound { site: 19, rounds, events: 2 }),
-        ..finding(warp, Kind::Extra, branch(19, 0, 3), branch(19, 1, 3))
+        ..finding(warp, FindingKind::Extra, branch(19, 0, 3), branch(19, 1, 3))
     };
     let lanes = |mask| Event { mask, ..branch(23, 0, 1) };
     vec![
@@ -71,24 +71,27 @@ fn findings() -> Vec<Finding> {
         Finding {
             history: vec![history(38), history(39)],
             class: Some(Class::EarlierValue { site: 77, index_a: 39 }),
-            ..finding(3, Kind::Direction, branch(23, 1, 32), branch(23, 0, 32))
+            ..finding(3, FindingKind::Direction, branch(23, 1, 32), branch(23, 0, 32))
         },
         Finding {
             index_a: 60,
             index_b: 60,
             lanes: Some(0xf010),
-            ..finding(3, Kind::Mask, lanes(0xffff_0fff), lanes(0xffff_ffef))
+            ..finding(3, FindingKind::Mask, lanes(0xffff_0fff), lanes(0xffff_ffef))
         },
-        finding(5, Kind::Path, branch(23, 0, 0), branch(0xdead_beef, 0, 0)),
+        finding(5, FindingKind::Path, branch(23, 0, 0), branch(0xdead_beef, 0, 0)),
         Finding {
             class: Some(Class::RaceSuspected),
-            ..finding(6, Kind::Value, history(0).a, history(1).b)
+            ..finding(6, FindingKind::Value, history(0).a, history(1).b)
         },
-        Finding { count: Some(4), ..finding(7, Kind::Missing, branch(77, 0, 0), branch(77, 0, 0)) },
+        Finding {
+            count: Some(4),
+            ..finding(7, FindingKind::Missing, branch(77, 0, 0), branch(77, 0, 0))
+        },
         Finding {
             event_a: None,
             count: Some(9),
-            ..finding(9, Kind::End, branch(77, 0, 0), branch(77, 0, 0))
+            ..finding(9, FindingKind::End, branch(77, 0, 0), branch(77, 0, 0))
         },
     ]
 }
@@ -98,7 +101,7 @@ fn report(findings: Vec<Finding>) -> Report {
     let mut collector = Collector::new(100, launches);
     for finding in findings {
         let Finding { launch, warp, kind, site, index_a, .. } = finding;
-        collector.add(Place { launch, warp, kind, site, index_a }, || finding);
+        collector.add(FindingKey { launch, warp, kind, site, index_a }, || finding);
     }
     collector.overflow(1, 2, 100, 0);
     collector.note(Note::Unmatched { trace: 'b', kernel: "fill".to_owned(), order: 0 });
@@ -161,10 +164,10 @@ fn a_page_of_many_warps_stays_small() {
     let mut collector = Collector::new(1000, vec![launch("k", 0, 100_000)]);
     for warp in 0..100_000 {
         for index_a in (0..100).filter(|index| (index * 7 + u64::from(warp)) % 3 == 0) {
-            let kind = Kind::Mask;
+            let kind = FindingKind::Mask;
             let mut finding = finding(warp, kind, branch(19, 0, 0), branch(19, 0, 0));
             finding.index_a = index_a;
-            collector.add(Place { launch: 0, warp, kind, site: 19, index_a }, || finding);
+            collector.add(FindingKey { launch: 0, warp, kind, site: 19, index_a }, || finding);
         }
     }
     let page = html(&collector.finish(About::default(), source), &sources());

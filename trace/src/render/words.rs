@@ -1,7 +1,7 @@
 //! The same sentences wherever a finding is told.
 
 use crate::event::{Event, EventKind};
-use crate::report::{Class, Finding, Kind, Launch, Note, Report, Source, Status, lanes};
+use crate::report::{Class, Finding, FindingKind, Launch, Note, Report, Source, Status, lanes};
 
 /// `kernel.cu:19:5`, or the site's number where its line is not known.
 pub(crate) fn place(report: &Report, site: u64) -> String {
@@ -21,12 +21,12 @@ pub(crate) fn line(source: &Source) -> String {
 /// What happened, without where.
 pub(crate) fn sentence(report: &Report, finding: &Finding) -> String {
     match finding.kind {
-        Kind::Path => path(report, finding),
-        Kind::Direction => direction(finding),
-        Kind::Mask => mask(finding),
-        Kind::Value => value(finding),
-        Kind::Extra | Kind::Missing => more(report, finding),
-        Kind::End => end(finding),
+        FindingKind::Path => path(report, finding),
+        FindingKind::Direction => direction(finding),
+        FindingKind::Mask => mask(finding),
+        FindingKind::Value => value(finding),
+        FindingKind::Extra | FindingKind::Missing => more(report, finding),
+        FindingKind::End => end(finding),
     }
 }
 
@@ -87,8 +87,8 @@ fn more(report: &Report, finding: &Finding) -> String {
 }
 
 /// The trace that has more.
-fn longer(kind: Kind) -> char {
-    if kind == Kind::Missing { 'A' } else { 'B' }
+fn longer(kind: FindingKind) -> char {
+    if kind == FindingKind::Missing { 'A' } else { 'B' }
 }
 
 fn end(finding: &Finding) -> String {
@@ -123,15 +123,15 @@ pub(crate) fn class(report: &Report, class: Class) -> String {
 }
 
 /// What a finding of this kind is, in a few words.
-pub(crate) fn title(kind: Kind) -> &'static str {
+pub(crate) fn title(kind: FindingKind) -> &'static str {
     match kind {
-        Kind::Path => "different paths",
-        Kind::Direction => "branch goes the other way",
-        Kind::Mask => "other lanes active",
-        Kind::Value => "other value",
-        Kind::Extra => "more events in B",
-        Kind::Missing => "more events in A",
-        Kind::End => "one ends",
+        FindingKind::Path => "different paths",
+        FindingKind::Direction => "branch goes the other way",
+        FindingKind::Mask => "other lanes active",
+        FindingKind::Value => "other value",
+        FindingKind::Extra => "more events in B",
+        FindingKind::Missing => "more events in A",
+        FindingKind::End => "one ends",
     }
 }
 

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use zerocopy::FromBytes;
 
-use super::read::{Shared, Twin, V2, V2Launch};
+use super::read::{OpenChunk, Shared, V2, V2Launch};
 use super::sites::SiteTable;
 use crate::abi::r2 as abi;
 use crate::error::{Error, Problem};
@@ -79,7 +79,7 @@ pub(crate) struct V2Warps<'a> {
     /// What is left of this warp is lost.
     skip: Option<u32>,
     /// What another trace is reading.
-    twin: Option<Twin<'a>>,
+    twin: Option<OpenChunk<'a>>,
     done: bool,
 }
 
@@ -102,14 +102,17 @@ impl<'a> V2Warps<'a> {
     }
 
     /// The chunk that is being read, for the warps of a trace that goes along with this one.
-    pub(crate) fn twin(&self) -> Option<Twin<'a>> {
+    pub(crate) fn open_chunk(&self) -> Option<OpenChunk<'a>> {
         let (chunk, bytes, _) = self.open.as_ref()?;
         let place = *self.file.chunks().get(*chunk as usize)?;
-        Some(Twin { file: self.file, place, bytes: bytes.clone() })
+        Some(OpenChunk { file: self.file, place, bytes: bytes.clone() })
     }
 
     /// The next, of which what is the same as in another trace is taken from there.
-    pub(crate) fn next_beside(&mut self, twin: Option<Twin<'a>>) -> Option<Found<V2Events<'a>>> {
+    pub(crate) fn next_beside(
+        &mut self,
+        twin: Option<OpenChunk<'a>>,
+    ) -> Option<Found<V2Events<'a>>> {
         self.twin = twin;
         let next = self.next();
         self.twin = None;
@@ -348,7 +351,7 @@ impl<'a> V2Cursor<'a> {
     }
 
     /// The part that the next word is in, opened.
-    fn part(&mut self, twin: Option<&Twin<'_>>) -> Result<Option<Part>, Error> {
+    fn part(&mut self, twin: Option<&OpenChunk<'_>>) -> Result<Option<Part>, Error> {
         loop {
             let Some(part) = self.parts.get(self.part).copied() else { return Ok(None) };
             if self.word < part.words {
@@ -385,7 +388,8 @@ impl<'a> V2Cursor<'a> {
     pub(crate) fn pass_alike(&mut self, other: &mut Self) -> Result<u64, Error> {
         let Some(own) = self.part(None)? else { return Ok(0) };
         let place = self.file.chunks().get(own.chunk as usize);
-        let twin = place.map(|at| Twin { file: self.file, place: *at, bytes: self.bytes.clone() });
+        let twin =
+            place.map(|at| OpenChunk { file: self.file, place: *at, bytes: self.bytes.clone() });
         let Some(others) = other.part(twin.as_ref())? else { return Ok(0) };
         let (a, b) = (self.window(own), other.window(others));
         let alike = match std::ptr::eq(a.as_ptr(), b.as_ptr()) {

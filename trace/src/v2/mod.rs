@@ -7,7 +7,7 @@ mod sites;
 mod write;
 
 pub(crate) use events::{Found, Mark, V2Cursor, V2Events, V2Warps};
-pub(crate) use read::{Twin, V2, V2Launch};
+pub(crate) use read::{OpenChunk, V2, V2Launch};
 pub use sites::SiteRow;
 pub(crate) use sites::SiteTable;
 pub use write::V2Writer;

@@ -265,7 +265,7 @@ impl V2 {
     pub(super) fn payload_beside(
         &self,
         place: &Index,
-        twin: Option<&Twin<'_>>,
+        twin: Option<&OpenChunk<'_>>,
     ) -> Result<Shared, Error> {
         match twin {
             Some(twin) if self.is_stored_alike(place, twin)? => Ok(twin.bytes.clone()),
@@ -273,7 +273,7 @@ impl V2 {
         }
     }
 
-    fn is_stored_alike(&self, place: &Index, twin: &Twin<'_>) -> Result<bool, Error> {
+    fn is_stored_alike(&self, place: &Index, twin: &OpenChunk<'_>) -> Result<bool, Error> {
         let about = |chunk: &Chunk| (chunk.codec, chunk.stored, chunk.size, chunk.payload_check);
         if about(&place.chunk) != about(&twin.place.chunk)
             || self.header(place.offset)? != Some(place.chunk)
@@ -377,7 +377,7 @@ pub(crate) type Shared = Arc<Vec<u8>>;
 
 /// A chunk of another file that may be the same, with its bytes once decompressed.
 #[derive(Debug)]
-pub(crate) struct Twin<'a> {
+pub(crate) struct OpenChunk<'a> {
     pub(super) file: &'a V2,
     pub(super) place: Index,
     pub(super) bytes: Shared,

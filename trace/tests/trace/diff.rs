@@ -1,7 +1,7 @@
 //! The differ on pairs that are made for it: each with exactly the findings that are right.
 
 use nvabi_trace::records::V1Event;
-use nvabi_trace::report::{Class, Finding, Kind, Note, Report, Status};
+use nvabi_trace::report::{Class, Finding, FindingKind, Note, Report, Status};
 use nvabi_trace::{Options, diff};
 
 use crate::pairs::{FORMATS, Format, Pair, Random, Warp};
@@ -10,7 +10,7 @@ use crate::pairs::{FORMATS, Format, Pair, Random, Warp};
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Told {
     warp: u32,
-    kind: Kind,
+    kind: FindingKind,
     site: u64,
     at: (u64, u64),
     count: Option<u64>,
@@ -30,7 +30,7 @@ fn told(finding: &Finding) -> Told {
     }
 }
 
-fn finding(warp: u32, kind: Kind, site: u64, at: (u64, u64)) -> Told {
+fn finding(warp: u32, kind: FindingKind, site: u64, at: (u64, u64)) -> Told {
     Told { warp, kind, site, at, count: None, resync: None, lanes: None }
 }
 
@@ -66,8 +66,8 @@ fn expect(a: &[Warp], b: &[Warp], options: &Options, expected: &[Told]) {
 
 fn turned(told: &Told) -> Told {
     let kind = match told.kind {
-        Kind::Extra => Kind::Missing,
-        Kind::Missing => Kind::Extra,
+        FindingKind::Extra => FindingKind::Missing,
+        FindingKind::Missing => FindingKind::Extra,
         kind => kind,
     };
     let turn = |(a, b)| (b, a);
@@ -111,7 +111,7 @@ fn a_branch_that_goes_the_other_way() {
     let event = &mut b[3].events[101];
     event.direction ^= 1;
     let site = u64::from(event.site);
-    expect(&a, &b, &Options::default(), &[finding(3, Kind::Direction, site, (101, 101))]);
+    expect(&a, &b, &Options::default(), &[finding(3, FindingKind::Direction, site, (101, 101))]);
 }
 
 #[test]
@@ -123,8 +123,8 @@ fn other_lanes() {
     let lanes = Some(0xf000);
     let (first, last) = (b[0].events[0].site, b[8].events[400].site);
     let expected = [
-        Told { lanes, ..finding(0, Kind::Mask, u64::from(first), (0, 0)) },
-        Told { lanes, ..finding(8, Kind::Mask, u64::from(last), (400, 400)) },
+        Told { lanes, ..finding(0, FindingKind::Mask, u64::from(first), (0, 0)) },
+        Told { lanes, ..finding(8, FindingKind::Mask, u64::from(last), (400, 400)) },
     ];
     expect(&a, &b, &Options::default(), &expected);
 }
@@ -135,7 +135,7 @@ fn values_count_when_they_are_asked_for() {
     b[4].events[77].value ^= 0x8000_0000;
     let site = u64::from(b[4].events[77].site);
     expect(&a, &b, &Options::default(), &[]);
-    expect(&a, &b, &values(), &[finding(4, Kind::Value, site, (77, 77))]);
+    expect(&a, &b, &values(), &[finding(4, FindingKind::Value, site, (77, 77))]);
 }
 
 /// What comes before, a loop, and what comes behind; `more` rounds in every warp of it.
@@ -161,11 +161,11 @@ fn a_loop_that_is_tested_at_its_top_ran_more_often() {
     let (a, b) = (looping(make, &[0; 8]), looping(make, &more));
     let mut expected = Vec::new();
     for (number, rounds) in (0..).zip(more).filter(|(_, rounds)| *rounds > 0) {
-        expected.push(finding(number, Kind::Direction, 19, (at, at)));
+        expected.push(finding(number, FindingKind::Direction, 19, (at, at)));
         expected.push(Told {
             count: Some(rounds as u64),
             resync: Some((at + 1, at + 1 + 4 * rounds as u64)),
-            ..finding(number, Kind::Extra, 19, (at + 1, at + 1))
+            ..finding(number, FindingKind::Extra, 19, (at + 1, at + 1))
         });
     }
     expect(&a, &b, &Options::default(), &expected);
@@ -181,8 +181,12 @@ fn a_loop_that_is_tested_at_its_bottom_ran_more_often() {
     };
     let (a, b) = (looping(make, &[0, 0]), looping(make, &[2, 0]));
     let expected = [
-        finding(0, Kind::Direction, 19, (40, 40)),
-        Told { count: Some(2), resync: Some((41, 49)), ..finding(0, Kind::Extra, 19, (41, 41)) },
+        finding(0, FindingKind::Direction, 19, (40, 40)),
+        Told {
+            count: Some(2),
+            resync: Some((41, 49)),
+            ..finding(0, FindingKind::Extra, 19, (41, 41))
+        },
     ];
     expect(&a, &b, &Options::default(), &expected);
 }
@@ -195,8 +199,11 @@ fn a_loop_without_recorded_branches_ran_more_often() {
         });
     };
     let (a, b) = (looping(make, &[0]), looping(make, &[2]));
-    let expected =
-        [Told { count: Some(2), resync: Some((36, 42)), ..finding(0, Kind::Extra, 30, (36, 36)) }];
+    let expected = [Told {
+        count: Some(2),
+        resync: Some((36, 42)),
+        ..finding(0, FindingKind::Extra, 30, (36, 36))
+    }];
     expect(&a, &b, &Options::default(), &expected);
 }
 
@@ -212,7 +219,7 @@ fn a_loop_without_recorded_branches_ran_far_more_often() {
     let expected = [Told {
         count: Some(5000),
         resync: Some((36, 36 + 15_000)),
-        ..finding(0, Kind::Extra, 30, (36, 36))
+        ..finding(0, FindingKind::Extra, 30, (36, 36))
     }];
     expect(&a, &b, &Options::default(), &expected);
 }
@@ -227,8 +234,12 @@ fn a_loop_that_records_its_test_alone_ran_more_often() {
     };
     let (a, b) = (looping(make, &[0]), looping(make, &[2]));
     let expected = [
-        finding(0, Kind::Direction, 19, (26, 26)),
-        Told { count: Some(2), resync: Some((27, 29)), ..finding(0, Kind::Extra, 19, (27, 27)) },
+        finding(0, FindingKind::Direction, 19, (26, 26)),
+        Told {
+            count: Some(2),
+            resync: Some((27, 29)),
+            ..finding(0, FindingKind::Extra, 19, (27, 27))
+        },
     ];
     expect(&a, &b, &Options::default(), &expected);
 }
@@ -247,10 +258,18 @@ fn an_inner_loop_ran_more_often_in_some_round_of_an_outer_one() {
     let b = [make(&[3, 5, 3, 3, 4, 3])];
     // A round of the outer loop has 9 events, the inner test leaves with the 8th.
     let expected = [
-        finding(0, Kind::Direction, 80, (17, 17)),
-        Told { count: Some(2), resync: Some((18, 22)), ..finding(0, Kind::Extra, 80, (18, 18)) },
-        finding(0, Kind::Direction, 80, (44, 48)),
-        Told { count: Some(1), resync: Some((45, 51)), ..finding(0, Kind::Extra, 80, (45, 49)) },
+        finding(0, FindingKind::Direction, 80, (17, 17)),
+        Told {
+            count: Some(2),
+            resync: Some((18, 22)),
+            ..finding(0, FindingKind::Extra, 80, (18, 18))
+        },
+        finding(0, FindingKind::Direction, 80, (44, 48)),
+        Told {
+            count: Some(1),
+            resync: Some((45, 51)),
+            ..finding(0, FindingKind::Extra, 80, (45, 49))
+        },
     ];
     expect(&a, &b, &Options::default(), &expected);
 }
@@ -265,10 +284,18 @@ fn both_loops_of_a_warp_ran_otherwise() {
     };
     let (a, b) = ([make(4, 7)], [make(6, 4)]);
     let expected = [
-        finding(0, Kind::Direction, 20, (22, 22)),
-        Told { count: Some(2), resync: Some((23, 29)), ..finding(0, Kind::Extra, 20, (23, 23)) },
-        finding(0, Kind::Direction, 40, (44, 50)),
-        Told { count: Some(3), resync: Some((54, 51)), ..finding(0, Kind::Missing, 40, (45, 51)) },
+        finding(0, FindingKind::Direction, 20, (22, 22)),
+        Told {
+            count: Some(2),
+            resync: Some((23, 29)),
+            ..finding(0, FindingKind::Extra, 20, (23, 23))
+        },
+        finding(0, FindingKind::Direction, 40, (44, 50)),
+        Told {
+            count: Some(3),
+            resync: Some((54, 51)),
+            ..finding(0, FindingKind::Missing, 40, (45, 51))
+        },
     ];
     expect(&a, &b, &Options::default(), &expected);
 }
@@ -305,10 +332,10 @@ fn loops_at_one_site(
         let behind = (at.0 + 1, at.1 + 1);
         let more = in_a.abs_diff(*in_b) as u64;
         let (kind, resync) = match in_a < in_b {
-            true => (Kind::Extra, (behind.0, behind.1 + more * round as u64)),
-            false => (Kind::Missing, (behind.0 + more * round as u64, behind.1)),
+            true => (FindingKind::Extra, (behind.0, behind.1 + more * round as u64)),
+            false => (FindingKind::Missing, (behind.0 + more * round as u64, behind.1)),
         };
-        expected.push(finding(0, Kind::Direction, 19, at));
+        expected.push(finding(0, FindingKind::Direction, 19, at));
         let (count, resync) = (Some(more), Some(resync));
         expected.push(Told { count, resync, ..finding(0, kind, 19, behind) });
     }
@@ -361,8 +388,12 @@ fn a_loop_that_one_never_entered() {
     };
     let (a, b) = (looping(make, &[0]), looping(make, &[4]));
     let expected = [
-        finding(0, Kind::Direction, 19, (21, 21)),
-        Told { count: Some(4), resync: Some((22, 38)), ..finding(0, Kind::Extra, 19, (22, 22)) },
+        finding(0, FindingKind::Direction, 19, (21, 21)),
+        Told {
+            count: Some(4),
+            resync: Some((22, 38)),
+            ..finding(0, FindingKind::Extra, 19, (22, 22))
+        },
     ];
     expect(&a, &b, &Options::default(), &expected);
 }
@@ -385,10 +416,10 @@ fn the_two_ways_of_a_branch_meet_again() {
         ([make(&[true; 9])], [make(&[true, true, false, true, true, false, true, true, true])]);
     // A round has 7 events, and 6 where the branch is not taken.
     let expected = [
-        finding(0, Kind::Direction, 12, (17, 17)),
-        Told { resync: Some((21, 20)), ..finding(0, Kind::Path, 20, (18, 18)) },
-        finding(0, Kind::Direction, 12, (38, 37)),
-        Told { resync: Some((42, 40)), ..finding(0, Kind::Path, 20, (39, 38)) },
+        finding(0, FindingKind::Direction, 12, (17, 17)),
+        Told { resync: Some((21, 20)), ..finding(0, FindingKind::Path, 20, (18, 18)) },
+        finding(0, FindingKind::Direction, 12, (38, 37)),
+        Told { resync: Some((42, 40)), ..finding(0, FindingKind::Path, 20, (39, 38)) },
     ];
     let report = compare((Format::V1, &a), (Format::V2, &b), &Options::default());
     let found: Vec<Told> = report.findings.iter().map(told).collect();
@@ -407,7 +438,10 @@ fn every_round_of_a_loop_goes_the_other_way() {
     let report =
         compare((Format::V1, &[make(true)]), (Format::V1, &[make(false)]), &Options::default());
     let count = |kind| report.findings.iter().filter(|finding| finding.kind == kind).count();
-    assert_eq!((report.total_findings, count(Kind::Direction), count(Kind::Path)), (400, 200, 200));
+    assert_eq!(
+        (report.total_findings, count(FindingKind::Direction), count(FindingKind::Path)),
+        (400, 200, 200)
+    );
 }
 
 #[test]
@@ -424,7 +458,7 @@ fn a_call_that_only_one_makes() {
     let expected = [Told {
         count: Some(30),
         resync: Some((51, 81)),
-        ..finding(0, Kind::Extra, 500, (51, 51))
+        ..finding(0, FindingKind::Extra, 500, (51, 51))
     }];
     expect(&[make(false)], &[make(true)], &Options::default(), &expected);
 }
@@ -440,7 +474,7 @@ fn much_that_only_one_has() {
         let expected = [Told {
             count: Some(u64::from(extra)),
             resync: Some((51, 51 + u64::from(extra))),
-            ..finding(0, Kind::Extra, 100_000, (51, 51))
+            ..finding(0, FindingKind::Extra, 100_000, (51, 51))
         }];
         let (a, b) = ([make(0)], [make(extra)]);
         let report = compare((Format::V1, &a), (Format::V2, &b), &Options::default());
@@ -465,7 +499,7 @@ fn ways_that_never_meet_are_one_finding() {
         let (a, b) = (std::slice::from_ref(&a), std::slice::from_ref(&b));
         let report = compare((format, a), (Format::V1, b), &Options::default());
         let found: Vec<Told> = report.findings.iter().map(told).collect();
-        assert_eq!(found, [finding(0, Kind::Path, 1000, (10, 10))]);
+        assert_eq!(found, [finding(0, FindingKind::Path, 1000, (10, 10))]);
     }
 }
 
@@ -475,8 +509,10 @@ fn one_ends_before_the_other() {
     let len = b[2].events.len() as u64;
     let event = a[2].events[5];
     b[2].events.extend([event; 7]);
-    let expected =
-        [Told { count: Some(7), ..finding(2, Kind::End, u64::from(event.site), (len, len)) }];
+    let expected = [Told {
+        count: Some(7),
+        ..finding(2, FindingKind::End, u64::from(event.site), (len, len))
+    }];
     expect(&a, &b, &Options::default(), &expected);
 }
 

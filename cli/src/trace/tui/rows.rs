@@ -113,11 +113,12 @@ fn after(gap: &Gap) -> (u64, u64, u64) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use nvabi_trace::collect::Place;
-    use nvabi_trace::report::Kind;
+    use nvabi_trace::collect::FindingKey;
+    use nvabi_trace::report::FindingKind;
 
     fn gap(a: Range<u64>, b: Range<u64>) -> Finding {
-        let place = Place { launch: 0, warp: 0, kind: Kind::Extra, site: 0, index_a: a.start };
+        let place =
+            FindingKey { launch: 0, warp: 0, kind: FindingKind::Extra, site: 0, index_a: a.start };
         let (resync_a, resync_b) = (Some(a.end), Some(b.end));
         Finding { resync_a, resync_b, ..Finding::at(place, b.start) }
     }

@@ -3,8 +3,8 @@
 use std::ops::Range;
 
 use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
-use nvabi_trace::collect::Place;
-use nvabi_trace::report::{Class, Finding, Kind, Source};
+use nvabi_trace::collect::FindingKey;
+use nvabi_trace::report::{Class, Finding, FindingKind, Source};
 use nvabi_trace::sources::Sources;
 use nvabi_trace::{Event, EventKind};
 use ratatui::Terminal;
@@ -33,8 +33,8 @@ impl Made {
         Event { site, kind, direction: 1, mask: !0, ballot: None, value: Some(index) }
     }
 
-    fn finding(warp: u32, kind: Kind, a: u64, b: u64) -> Finding {
-        Finding::at(Place { launch: 0, warp, kind, site: 0x1000, index_a: a }, b)
+    fn finding(warp: u32, kind: FindingKind, a: u64, b: u64) -> Finding {
+        Finding::at(FindingKey { launch: 0, warp, kind, site: 0x1000, index_a: a }, b)
     }
 }
 
@@ -65,9 +65,9 @@ impl Pair for Made {
             resync_b: Some(EXTRA.end),
             count: Some(2),
             class: Some(Class::LoopBound { site: 0x1000, rounds: 2, events: 2 }),
-            ..Self::finding(warp, Kind::Extra, EXTRA.start, EXTRA.start)
+            ..Self::finding(warp, FindingKind::Extra, EXTRA.start, EXTRA.start)
         };
-        let branch = Self::finding(warp, Kind::Direction, BRANCH, BRANCH + more);
+        let branch = Self::finding(warp, FindingKind::Direction, BRANCH, BRANCH + more);
         let findings = vec![extra, branch];
         Ok(Compared { events_a: EVENTS, events_b: EVENTS + more, findings, total: 2 })
     }

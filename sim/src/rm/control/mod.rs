@@ -10,7 +10,7 @@ use super::Driver;
 use super::failed::{Failed, Result};
 use super::frontend::Caller;
 use super::interface::Params;
-use super::server::Kind;
+use super::server::ObjectKind;
 use crate::Status;
 
 /// Flags of a control that programs may not set (NVOS54_FLAGS_IRQL_RAISED, _LOCK_BYPASS).
@@ -23,7 +23,7 @@ pub(super) struct Asked<'a> {
     pub(super) caller: Caller<'a>,
     pub(super) client: u32,
     pub(super) object: u32,
-    pub(super) kind: Kind,
+    pub(super) kind: ObjectKind,
 }
 
 /// A command that is played.
