@@ -7,6 +7,7 @@ use std::path::Path;
 use std::sync::LazyLock;
 
 use nvabi_pipeline::lock::{self, Fact, Lock};
+use nvabi_pipeline::model::CallKind;
 use nvabi_pipeline::model::Facts;
 use nvabi_pipeline::spec::Spec;
 
@@ -140,7 +141,7 @@ fn specs_name_a_command_or_class_wherever_the_driver_has_it() {
                 continue;
             };
             // A class that the resource list lacks is a name in a header.
-            let has = takes.is_mapped() || takes.kind != "class";
+            let has = takes.is_mapped() || takes.kind != CallKind::Class;
             found += usize::from(has);
             if has && !named.contains(&**name) {
                 missed.push(format!("{tag} {name}"));
