@@ -4,9 +4,16 @@
 //! their own that all tests share.
 #![allow(clippy::expect_used, clippy::panic, reason = "a test may stop where it stands")]
 
+#[macro_use]
+extern crate nvabi_test;
+
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
+
+use nvabi_test::{Need, skip};
+
+test_main!();
 
 /// What cargo, or what it ran, said.
 struct Said {
@@ -33,8 +40,8 @@ fn scratch() -> PathBuf {
     PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("examples")
 }
 
-/// Runs cargo in a crate; `None`, and a word on stderr, where its dependencies are not at hand.
-fn cargo(folder: &Path, args: &[&str], env: &[(&str, &Path)]) -> Option<Said> {
+/// Runs cargo in a crate.
+fn cargo(folder: &Path, args: &[&str], env: &[(&str, &Path)]) -> Said {
     let said: Said = Command::new(env!("CARGO"))
         .args(args)
         // The lock file of an example is committed: it must fit, and it must not change here.
@@ -49,15 +56,14 @@ fn cargo(folder: &Path, args: &[&str], env: &[(&str, &Path)]) -> Option<Said> {
         .into();
     let absent = ["attempting to make an HTTP request", "you may use the `--offline` flag"];
     if !said.success && absent.iter().any(|text| said.stderr.contains(text)) {
-        eprintln!("skipped: the crates that {} needs are not downloaded", folder.display());
-        return None;
+        skip(Need::Crates, format!("{} needs crates that are not downloaded", folder.display()));
     }
-    Some(said)
+    said
 }
 
 #[test]
 fn the_shim_runs() {
-    let Some(said) = cargo(&examples().join("shim"), &["run"], &[]) else { return };
+    let said = cargo(&examples().join("shim"), &["run"], &[]);
     assert!(said.success, "{}", said.stderr);
     for (own, driver, size) in [
         ("ObjectId", "NvHandle", "4"),
@@ -128,7 +134,7 @@ fn a_changed_shim_does_not_build() {
         text = text.replace(lines, instead);
     }
     fs::write(&params, text).expect("the scratch folder is writable");
-    let Some(said) = cargo(&copy, &["build", "--lib"], &[]) else { return };
+    let said = cargo(&copy, &["build", "--lib"], &[]);
     assert!(!said.success, "it builds although it is wrong");
     let wanted: Vec<&str> = MISTAKES.iter().flat_map(|(.., texts)| texts.iter().copied()).collect();
     for text in &wanted {
@@ -158,14 +164,13 @@ fn copy_shim(to: &Path) {
 #[test]
 fn a_typed_ioctl_costs_nothing() {
     if Command::new("objdump").arg("--version").output().is_err() {
-        eprintln!("skipped: no objdump");
-        return;
+        skip(Need::Objdump, "objdump does not run");
     }
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let features = "rm,driver-550,tegra-r36";
     let args = ["build", "--features", features, "--example", "ioctl_cost"];
     let optimised = ["--config", "profile.dev.package.nvabi.opt-level=3"];
-    let Some(said) = cargo(root, &[&args[..], &optimised].concat(), &[]) else { return };
+    let said = cargo(root, &[&args[..], &optimised].concat(), &[]);
     assert!(said.success, "{}", said.stderr);
     let program = scratch().join("target/debug/examples/ioctl_cost");
     let compared = Command::new(root.join("benches/ioctl.sh")).arg(&program).output();
@@ -180,14 +185,12 @@ fn a_typed_ioctl_costs_nothing() {
 fn another_driver_runs() {
     let folder = examples().join("other-driver");
     let Some(headers) = drm_headers() else {
-        eprintln!("skipped: no drm.h in any of {}", DRM_HEADERS.join(", "));
-        return;
+        skip(Need::LinuxHeaders, format!("no drm.h in any of {}", DRM_HEADERS.join(", ")));
     };
     let env: &[(&str, &Path)] = &[("DRM_HEADERS", headers)];
-    let Some(said) = cargo(&folder, &["run"], env) else { return };
+    let said = cargo(&folder, &["run"], env);
     if said.stderr.contains("error[libclang-") {
-        eprintln!("skipped: no libclang that serves");
-        return;
+        skip(Need::Clang, "no libclang");
     }
     assert!(said.success, "{}", said.stderr);
     assert_eq!(row(&said.stdout, "DRM_IOCTL_VERSION")[1..3], ["0xc0406400", "64"]);
@@ -196,7 +199,7 @@ fn another_driver_runs() {
 
     let nowhere = scratch();
     let env: &[(&str, &Path)] = &[("DRM_HEADERS", headers), ("LIBCLANG_PATH", &nowhere)];
-    let Some(said) = cargo(&folder, &["build"], env) else { return };
+    let said = cargo(&folder, &["build"], env);
     assert!(!said.success, "it builds without libclang");
     assert!(said.stderr.contains("error[libclang-missing]: cannot load"), "{}", said.stderr);
     assert!(said.stderr.contains("help: install libclang 14 or newer"), "{}", said.stderr);
@@ -229,8 +232,6 @@ fn compare_with_c(headers: &Path, printed: &str) {
     let file = scratch().join("requests.c");
     fs::write(&file, program).expect("the scratch folder is writable");
     let cc = Command::new("cc").arg("-fsyntax-only").arg("-I").arg(headers).arg(&file).output();
-    match cc.map(Said::from) {
-        Ok(said) => assert!(said.success, "{}", said.stderr),
-        Err(error) => eprintln!("skipped: the comparison with C: no cc: {error}"),
-    }
+    let said = cc.map(Said::from).expect("cc, which Rust links with");
+    assert!(said.success, "{}", said.stderr);
 }

@@ -1,6 +1,9 @@
 //! `nvabi add`, as a person runs it, on a copy of the lock.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
+#[macro_use]
+extern crate nvabi_test;
+
 #[path = "../../pipeline/tests/common/at_hand.rs"]
 mod at_hand;
 
@@ -12,6 +15,9 @@ use std::process::{Command, Output};
 use nvabi_pipeline::lock;
 use nvabi_pipeline::spec::Spec;
 use nvabi_pipeline::tag::Tag;
+use nvabi_test::REQUIRE;
+
+test_main!();
 
 /// The first tags of a branch.
 const TAGS: [&str; 3] = ["595.44.02", "595.44.03", "595.45.04"];
@@ -92,15 +98,14 @@ fn add_with(folder: &Path, tag: &str, args: &[&str]) -> Output {
 #[test]
 fn ci_requires_the_headers() {
     let job = fs::read_to_string(root().join(".github/workflows/headers.yml")).unwrap();
-    assert!(job.contains(&format!("{}: 1\n", at_hand::REQUIRE)), "{job}");
+    assert!(job.contains(&format!("{REQUIRE}: headers,all-headers,clang")), "{job}");
 }
 
 /// What stays in the tree when tags are taken out and added again: every byte.
 #[test]
 fn adding_again_gives_the_same_bytes() {
-    if at_hand::headers().is_none() {
-        return;
-    }
+    at_hand::clang();
+    at_hand::headers_of(&TAGS);
     let folder = older();
     let lock_folder = folder.path().join("abi-specs/lock");
     let whole = files(&root().join("abi-specs/lock"));
@@ -127,9 +132,8 @@ fn adding_again_gives_the_same_bytes() {
 /// not fit is for a person to decide, and the exit status says so.
 #[test]
 fn a_new_branch_gets_a_spec() {
-    if at_hand::headers().is_none() {
-        return;
-    }
+    at_hand::clang();
+    at_hand::headers_of(&TAGS);
     let folder = without(|tag| is_new(tag.branch()));
     let (specs, source) = (folder.path().join("abi-specs"), folder.path().join("src"));
     let names = Spec::load_family(&specs, "").unwrap();
@@ -168,9 +172,8 @@ fn a_new_branch_gets_a_spec() {
 
 #[test]
 fn an_unknown_tag_changes_nothing() {
-    if at_hand::headers().is_none() {
-        return;
-    }
+    at_hand::clang();
+    nvabi_test::headers();
     let folder = older();
     let before = files(folder.path());
     // Of a branch that there is, and of one that there is not.

@@ -2,6 +2,9 @@
 //! browser that can read it.
 #![allow(clippy::unwrap_used)]
 
+#[macro_use]
+extern crate nvabi_test;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -14,6 +17,9 @@ use nvabi_pipeline::spec::Spec;
 use nvabi_pipeline::tag::Tag;
 use nvabi_reports::atlas;
 use nvabi_reports::list;
+use nvabi_test::{Need, skip};
+
+test_main!();
 
 type Site = BTreeMap<String, String>;
 
@@ -345,8 +351,7 @@ fn browse(chromium: &Path, profile: &Path, args: &[&str], page: &str) -> Output 
 #[test]
 fn a_browser_reads_it_from_disk() {
     let Some(chromium) = chromium() else {
-        eprintln!("skipped: no Chromium in CHROMIUM or in PATH");
-        return;
+        skip(Need::Browser, "no Chromium in CHROMIUM or in PATH");
     };
     let folder = tempfile::tempdir().unwrap();
     for (path, text) in real_site() {

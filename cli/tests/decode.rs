@@ -1,6 +1,9 @@
 //! `nvabi decode` as a user meets it, on logs of our own and on real ones.
 #![allow(clippy::unwrap_used, clippy::panic)]
 
+#[macro_use]
+extern crate nvabi_test;
+
 use std::fs;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
@@ -9,6 +12,9 @@ use std::process::{Command, Output, Stdio};
 use nvabi_pipeline::lock;
 use nvabi_pipeline::spec::{Spec, spec_of};
 use nvabi_reports::decode::{Catalog, Decoded, Decoder};
+use nvabi_test::{Case, Need, skip};
+
+test_main!(forms_of_strace());
 
 fn root() -> &'static Path {
     Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/.."))
@@ -360,59 +366,61 @@ os.waitpid(child, 0)
 ask(null, 0xc004470b)
 "#;
 
-/// Log of a real strace with some options; nothing where there is none, or none may trace.
-fn traced(options: &[&str]) -> Option<Vec<u8>> {
+/// Log of a real strace with some options.
+fn traced(options: &[&str]) -> Vec<u8> {
     let (_folder, path) = file(b"");
     let mut strace = Command::new("strace");
     strace.args(options).arg("-o").arg(&path).args(["python3", "-c", PROGRAM]);
-    let output = strace.output().ok().filter(|output| output.status.success())?;
-    drop(output);
-    fs::read(&path).ok()
+    match strace.output() {
+        Ok(output) if output.status.success() => fs::read(&path).unwrap(),
+        _ => skip(Need::Strace, format!("strace {} python3 does not run", options.join(" "))),
+    }
+}
+
+const FORMS_OF_STRACE: [&[&str]; 8] = [
+    &["-f"],
+    &["-f", "-y"],
+    &["-f", "-yy", "-tt", "-T"],
+    &["-f", "-X", "raw"],
+    &["-f", "-X", "verbose", "-r"],
+    &["-f", "-e", "raw=ioctl", "-ttt"],
+    &["-f", "-i", "-n", "-xx"],
+    &[
+        "-f",
+        "--seccomp-bpf",
+        "-e",
+        "trace=ioctl,openat,dup,fcntl,close,pipe2,clone,clone3,fork,vfork,execve",
+    ],
+];
+
+fn forms_of_strace() -> Vec<Case> {
+    let case = |options: &'static [&str]| {
+        Case::new(format!("a_real_strace::{}", options.join(" ")), || a_real_strace(options))
+    };
+    FORMS_OF_STRACE.into_iter().map(case).collect()
 }
 
 /// With `-y` strace says what we have to find out without it: both ways must agree.
-#[test]
-fn a_real_strace_in_every_form() {
-    let forms: [&[&str]; 8] = [
-        &["-f"],
-        &["-f", "-y"],
-        &["-f", "-yy", "-tt", "-T"],
-        &["-f", "-X", "raw"],
-        &["-f", "-X", "verbose", "-r"],
-        &["-f", "-e", "raw=ioctl", "-ttt"],
-        &["-f", "-i", "-n", "-xx"],
-        &[
-            "-f",
-            "--seccomp-bpf",
-            "-e",
-            "trace=ioctl,openat,dup,fcntl,close,pipe2,clone,clone3,fork,vfork,execve",
-        ],
-    ];
-    for options in forms {
-        let Some(log) = traced(options) else {
-            println!("skipped: no strace that runs with {options:?}");
-            continue;
-        };
-        let (_folder, path) = file(&log);
-        let model = json(&decode(&["strace", path.to_str().unwrap(), "--json", "--calls"]));
-        let calls = model["calls"].as_array().unwrap().iter();
-        let ours: Vec<(u64, &str)> = calls
-            .filter_map(|call| Some((call["request"].as_u64()?, call["path"].as_str()?)))
-            .filter(|(request, _)| {
-                [0xc008_4e00, 0xc010_4705, 0x5403, 0xdead_beef, 0xc018_4709, 0xc004_470b]
-                    .contains(request)
-            })
-            .collect();
-        let on = |request: u64, what: &str| {
-            ours.iter().filter(|(number, path)| *number == request && path.contains(what)).count()
-        };
-        for request in [0xc008_4e00, 0xc010_4705, 0x5403, 0xdead_beef] {
-            let found = (on(request, "/dev/null"), on(request, "pipe"));
-            assert_eq!(found, (1, 1), "{options:?} {request:#x}: {ours:?}");
-        }
-        let tsg = (on(0xc018_4709, "/dev/zero"), on(0xc018_4709, "/dev/null"));
-        assert_eq!(tsg, (1, 1), "{options:?}: {ours:?}");
-        assert_eq!((on(0xc004_470b, "/dev/null"), ours.len()), (1, 11), "{options:?}: {ours:?}");
-        assert_eq!(model["unread"]["lines"], 0, "{options:?}");
+fn a_real_strace(options: &[&str]) {
+    let (_folder, path) = file(&traced(options));
+    let model = json(&decode(&["strace", path.to_str().unwrap(), "--json", "--calls"]));
+    let calls = model["calls"].as_array().unwrap().iter();
+    let ours: Vec<(u64, &str)> = calls
+        .filter_map(|call| Some((call["request"].as_u64()?, call["path"].as_str()?)))
+        .filter(|(request, _)| {
+            [0xc008_4e00, 0xc010_4705, 0x5403, 0xdead_beef, 0xc018_4709, 0xc004_470b]
+                .contains(request)
+        })
+        .collect();
+    let on = |request: u64, what: &str| {
+        ours.iter().filter(|(number, path)| *number == request && path.contains(what)).count()
+    };
+    for request in [0xc008_4e00, 0xc010_4705, 0x5403, 0xdead_beef] {
+        let found = (on(request, "/dev/null"), on(request, "pipe"));
+        assert_eq!(found, (1, 1), "{options:?} {request:#x}: {ours:?}");
     }
+    let tsg = (on(0xc018_4709, "/dev/zero"), on(0xc018_4709, "/dev/null"));
+    assert_eq!(tsg, (1, 1), "{options:?}: {ours:?}");
+    assert_eq!((on(0xc004_470b, "/dev/null"), ours.len()), (1, 11), "{options:?}: {ours:?}");
+    assert_eq!(model["unread"]["lines"], 0, "{options:?}");
 }

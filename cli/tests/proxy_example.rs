@@ -2,6 +2,9 @@
 //! on a simulated driver.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
+#[macro_use]
+extern crate nvabi_test;
+
 use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, IntoRawFd, OwnedFd};
@@ -22,6 +25,8 @@ use nvabi::r550::{
 mod proxy;
 
 use proxy::{Kernel, Remote, serve};
+
+test_main!();
 
 /// A system that knows four ioctls. Each device is a file of its own.
 struct Stub;
@@ -267,6 +272,8 @@ mod simulated {
     use std::process::{Child, Command, Stdio};
     use std::time::{Duration, Instant};
 
+    use nvabi_test::{Need, skip};
+
     use super::*;
 
     const SOCKET: &str = "NVABI_TEST_PROXY_SOCKET";
@@ -285,7 +292,7 @@ mod simulated {
     }
 
     /// Starts it, and connects as soon as it listens. Nothing where no system call can be supervised.
-    fn started(folder: &Path, tag: &str) -> Option<(Child, UnixStream)> {
+    fn started(folder: &Path, tag: &str) -> (Child, UnixStream) {
         let (socket, log) = (folder.join("socket"), folder.join("log"));
         let mut child = Command::new(env!("CARGO_BIN_EXE_nvabi"))
             .args(["rm", "sim", "--tag", tag, "--"])
@@ -300,13 +307,12 @@ mod simulated {
         let start = Instant::now();
         loop {
             if let Ok(stream) = UnixStream::connect(&socket) {
-                return Some((child, stream));
+                return (child, stream);
             }
             if child.try_wait().unwrap().is_some() {
                 let text = std::fs::read_to_string(&log).unwrap();
                 assert!(text.contains("seccomp"), "{tag}: the device's side ended: {text}");
-                println!("skipped: no system call can be supervised here ({})", text.trim());
-                return None;
+                skip(Need::Supervise, text.trim());
             }
             assert!(start.elapsed() < PATIENCE, "{tag}: nobody listens");
             thread::sleep(Duration::from_millis(20));
@@ -317,7 +323,7 @@ mod simulated {
     fn two_processes_on_four_drivers() {
         for tag in ["535.183.01", "550.90.07", "570.86.15", "595.45.04"] {
             let folder = tempfile::tempdir().unwrap();
-            let Some((mut child, stream)) = started(folder.path(), tag) else { return };
+            let (mut child, stream) = started(folder.path(), tag);
             let mut told = Vec::new();
             let mut remote = Remote::connect(stream).unwrap();
             let asked = proxy::ask(&mut remote, &mut told);

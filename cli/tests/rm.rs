@@ -3,6 +3,9 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
+#[macro_use]
+extern crate nvabi_test;
+
 use std::fs;
 use std::os::fd::AsFd;
 use std::path::Path;
@@ -36,11 +39,14 @@ use nvabi::r595::{
 use nvabi::rm::{Access, Error, ErrorKind, Event, NodeName, Object, OsEvent, RmClient};
 use nvabi::uvm::{Uvm, UvmObject};
 use nvabi::{NvStatus, P64, Uuid, ioctl, r515, with_driver};
+use nvabi_test::{Need, skip};
 use serde_json::Value;
 
 #[path = "../../examples/driver_info.rs"]
 #[allow(dead_code)]
 mod driver_info;
+
+test_main!();
 
 const ROLE: &str = "NVABI_TEST_CLIENT";
 const PARTS: usize = 10;
@@ -560,8 +566,8 @@ fn outside() -> nvabi::rm::Result<()> {
 
 // --- The test -----------------------------------------------------------------------------------
 
-/// Runs a program on a simulated driver; `None` where this machine does not permit it.
-fn simulated(client: &str, args: &[&str], report: &Path) -> Option<Output> {
+/// Runs a program on a simulated driver.
+fn simulated(client: &str, args: &[&str], report: &Path) -> Output {
     let output = Command::new(env!("CARGO_BIN_EXE_nvabi"))
         .args(["rm", "sim", "--gpus", "2", "--report"])
         .arg(report)
@@ -575,10 +581,9 @@ fn simulated(client: &str, args: &[&str], report: &Path) -> Option<Output> {
         .unwrap();
     let stderr = String::from_utf8_lossy(&output.stderr);
     if stderr.contains("does not permit") {
-        eprintln!("skipped: {stderr}");
-        return None;
+        skip(Need::Supervise, stderr);
     }
-    Some(output)
+    output
 }
 
 /// What was made was freed, once each, and what was mapped was unmapped.
@@ -603,7 +608,7 @@ fn one_binary_calls_every_driver() {
     let folder = tempfile::tempdir().unwrap();
     for tag in TAGS {
         let report = folder.path().join(tag);
-        let Some(output) = simulated("client", &["--tag", tag], &report) else { return };
+        let output = simulated("client", &["--tag", tag], &report);
         let stdout = String::from_utf8_lossy(&output.stdout);
         let stderr = String::from_utf8_lossy(&output.stderr);
         assert!(output.status.success(), "{tag}:\n{stderr}");
@@ -630,20 +635,20 @@ fn a_version_of_its_own_is_served_or_refused() {
     let folder = tempfile::tempdir().unwrap();
     let run = |tag, version| {
         let args = ["--tag", tag, "--version", version];
-        let output = simulated("client_of_another_version", &args, &folder.path().join("report"))?;
+        let output = simulated("client_of_another_version", &args, &folder.path().join("report"));
         let stderr = String::from_utf8_lossy(&output.stderr);
         assert!(output.status.success(), "{version} as {tag}:\n{stderr}");
-        Some(String::from_utf8_lossy(&output.stdout).into_owned())
+        String::from_utf8_lossy(&output.stdout).into_owned()
     };
     let (below, above) = neighbours();
     let first = format!("driver {BETWEEN}, by what {below} and {above} have alike\n");
     for tag in [below, above] {
-        let Some(stdout) = run(tag, BETWEEN) else { return };
+        let stdout = run(tag, BETWEEN);
         for text in [&first, "2 cards, 2 attached\n", "GPU 0x200: NVIDIA "] {
             assert!(stdout.contains(text), "{tag} does not tell {text:?}:\n{stdout}");
         }
     }
     for version in ["999.1", "1.2.3"] {
-        let Some(_) = run("550.90.07", version) else { return };
+        run("550.90.07", version);
     }
 }

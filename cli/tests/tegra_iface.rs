@@ -3,6 +3,9 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
+#[macro_use]
+extern crate nvabi_test;
+
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::process::{Command, Output};
@@ -14,10 +17,13 @@ use nvabi::tegra::{
     AddressSpace, Cache, Channel, ChannelOptions, Device, ErrorKind, Lines, Memory, Push, Release,
     Result, Subchannel, Subcontext, Tsg,
 };
+use nvabi_test::{Need, skip};
 use serde_json::Value;
 
 #[path = "../../examples/tegra_copy.rs"]
 mod tegra_copy;
+
+test_main!();
 
 const ROLE: &str = "NVABI_TEST_CLIENT";
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -328,12 +334,12 @@ fn nix_enomem() -> i32 {
 // --- The tests --------------------------------------------------------------------------------
 
 /// Runs a client on a simulated kernel; its output, and the kernel's report.
-fn run(role: &str, faults: &[String]) -> Option<(Output, Value)> {
+fn run(role: &str, faults: &[String]) -> (Output, Value) {
     run_on("r36.4", role, faults)
 }
 
 /// The same, of a release.
-fn run_on(release: &str, role: &str, faults: &[String]) -> Option<(Output, Value)> {
+fn run_on(release: &str, role: &str, faults: &[String]) -> (Output, Value) {
     let folder = tempfile::tempdir().unwrap();
     let report = folder.path().join("report.json");
     let mut command = Command::new(env!("CARGO_BIN_EXE_nvabi"));
@@ -346,11 +352,10 @@ fn run_on(release: &str, role: &str, faults: &[String]) -> Option<(Output, Value
     let output = command.output().unwrap();
     let text = String::from_utf8_lossy(&output.stderr);
     if text.contains("seccomp") && !Path::new(&report).exists() {
-        println!("skipped: no system call can be supervised here ({})", text.trim());
-        return None;
+        skip(Need::Supervise, text.trim());
     }
     let report = std::fs::read_to_string(&report).unwrap_or_else(|e| panic!("{e}: {text}"));
-    Some((output, serde_json::from_str(&report).unwrap()))
+    (output, serde_json::from_str(&report).unwrap())
 }
 
 /// What is there when the client ends, by kind.
@@ -383,7 +388,7 @@ fn ends_well(role: &str) {
 
 #[track_caller]
 fn ends_well_on(release: &str, role: &str) {
-    let Some((output, report)) = run_on(release, role, &[]) else { return };
+    let (output, report) = run_on(release, role, &[]);
     let told = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), Some(0), "{release}, {role}: {told}");
     assert_clean(&report, role);
@@ -433,7 +438,7 @@ fn older_releases_are_spoken_to_in_their_own_layouts() {
 
 #[test]
 fn the_example_copies_64_mib() {
-    let Some((output, _)) = run("example", &[]) else { return };
+    let (output, _) = run("example", &[]);
     let told = String::from_utf8_lossy(&output.stdout);
     assert!(told.contains("every byte is the same"), "{told}");
 }
@@ -446,7 +451,7 @@ fn what_cannot_be_is_refused() {
 /// The check of what is left can fail.
 #[test]
 fn what_is_left_is_counted() {
-    let Some((_, report)) = run("leak", &[]) else { return };
+    let (_, report) = run("leak", &[]);
     let left = left(&report);
     assert_eq!((left["GPU mapping"], left["dma-buf"], left["CPU mapping"]), (1, 2, 1), "{left:?}");
 }
@@ -472,7 +477,7 @@ fn no_refused_call_of_r32_leaves_anything_behind() {
 
 /// Every call fails once at each place where it is made: the error names it, and nothing is left.
 fn refuse_each_call(release: &str) {
-    let Some((output, whole)) = run_on(release, "everything", &[]) else { return };
+    let (output, whole) = run_on(release, "everything", &[]);
     assert!(output.status.success());
     let calls: BTreeMap<String, Value> = serde_json::from_value(whole["calls"].clone()).unwrap();
     let (mut refused, mut survived) = (0, 0);
@@ -484,7 +489,7 @@ fn refuse_each_call(release: &str) {
                 // Where the GPU's address is refused, the CPU is given another.
                 faults.push(format!("{name}:{}:EIO", occurrence + 1));
             }
-            let (output, report) = run_on(release, "everything", &faults).unwrap();
+            let (output, report) = run_on(release, "everything", &faults);
             let told = String::from_utf8_lossy(&output.stderr);
             if UNDOING.contains(&name.as_str()) {
                 assert_eq!(output.status.code(), Some(0), "{fault}: {told}");
@@ -518,13 +523,13 @@ fn refuse_each_call(release: &str) {
 /// A signal at any call changes nothing.
 #[test]
 fn an_interrupted_call_is_made_again() {
-    let Some((_, whole)) = run("everything", &[]) else { return };
+    let (_, whole) = run("everything", &[]);
     let calls: BTreeMap<String, Value> = serde_json::from_value(whole["calls"].clone()).unwrap();
     let faults: Vec<String> = (calls.keys())
         .filter(|name| *name != "mmap" && !UNDOING.contains(&name.as_str()))
         .map(|name| format!("{name}:1:EINTR"))
         .collect();
-    let (output, report) = run("everything", &faults).unwrap();
+    let (output, report) = run("everything", &faults);
     assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stderr));
     assert_clean(&report, "EINTR");
 }

@@ -1,11 +1,18 @@
 //! `nvabi tegra sim`: how a run ends, by signals and when it cannot go on, and what it leaves to the program.
 #![allow(clippy::unwrap_used, clippy::undocumented_unsafe_blocks)]
 
+#[macro_use]
+extern crate nvabi_test;
+
 use std::io::{BufRead, BufReader};
 use std::os::unix::process::{CommandExt as _, ExitStatusExt};
 use std::path::PathBuf;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
+
+use nvabi_test::{Need, skip};
+
+test_main!();
 
 /// A simulator with a program in it, and the folder where both may put files.
 struct Run {
@@ -14,8 +21,8 @@ struct Run {
     folder: PathBuf,
 }
 
-/// Begins a script that says its number after its first part; `None` where nothing can be simulated.
-fn begin(name: &str, first: &str, script: &str) -> Option<Run> {
+/// Begins a script that says its number after its first part.
+fn begin(name: &str, first: &str, script: &str) -> Run {
     let nvabi = env!("CARGO_BIN_EXE_nvabi");
     let folder = std::env::temp_dir().join(format!("nvabi-test-{name}-{}", std::process::id()));
     std::fs::create_dir_all(&folder).unwrap();
@@ -36,11 +43,10 @@ fn begin(name: &str, first: &str, script: &str) -> Option<Run> {
     let mut line = String::new();
     BufReader::new(simulator.stdout.take().unwrap()).read_line(&mut line).unwrap();
     match line.trim().parse() {
-        Ok(program) => Some(Run { simulator, program, folder }),
+        Ok(program) => Run { simulator, program, folder },
         Err(_) => {
             assert_eq!(simulator.wait().unwrap().code(), Some(2));
-            eprintln!("skipped: no simulation");
-            None
+            skip(Need::Supervise, "nvabi tegra sim starts no program here");
         }
     }
 }
@@ -79,7 +85,7 @@ impl Drop for Run {
 fn a_signal_goes_to_the_program() {
     for signal in [libc::SIGHUP, libc::SIGINT, libc::SIGTERM] {
         let trap = format!("trap 'exit 7' {signal}");
-        let Some(mut run) = begin("signal", &trap, "while :; do sleep 0.01; done") else { return };
+        let mut run = begin("signal", &trap, "while :; do sleep 0.01; done");
         run.tell(signal);
         assert_eq!(run.wait().code(), Some(7), "the program's own answer");
         assert!(!run.is_running());
@@ -89,11 +95,7 @@ fn a_signal_goes_to_the_program() {
 
 #[test]
 fn a_second_signal_ends_what_the_program_left() {
-    let Some(mut run) =
-        begin("second", ":", "(while :; do cat /dev/null; sleep 0.01; done) & exit 3")
-    else {
-        return;
-    };
+    let mut run = begin("second", ":", "(while :; do cat /dev/null; sleep 0.01; done) & exit 3");
     while run.is_running() {
         std::thread::yield_now();
     }
@@ -109,7 +111,7 @@ fn a_second_signal_ends_what_the_program_left() {
 
 #[test]
 fn a_program_ends_with_its_simulator() {
-    let Some(mut run) = begin("killed", ":", "while :; do sleep 0.01; done") else { return };
+    let mut run = begin("killed", ":", "while :; do sleep 0.01; done");
     run.tell(libc::SIGKILL);
     assert_eq!(run.wait().signal(), Some(libc::SIGKILL));
     let start = Instant::now();

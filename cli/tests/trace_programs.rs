@@ -1,17 +1,22 @@
 //! Programs compiled, recorded in the emulator and compared by `nvabi trace`, as a user does it.
 #![allow(clippy::expect_used, clippy::panic)]
 
+#[macro_use]
+extern crate nvabi_test;
+
 use std::env;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use nvabi_test::{Need, skip};
 use nvabi_trace::{EventKind, Found, Trace};
+
+test_main!();
 
 const ROOT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/..");
 
-/// The variables that tell nvabi where its libraries and CUDA are; None, and why is said, where something
-/// is missing.
-fn variables() -> Option<Vec<(&'static str, PathBuf)>> {
+/// The variables that tell nvabi where its libraries and CUDA are.
+fn variables() -> Vec<(&'static str, PathBuf)> {
     let exe = env::current_exe().expect("the test's own path");
     let libraries = exe.parent().expect("target/PROFILE/deps");
     let mut variables = Vec::new();
@@ -22,8 +27,7 @@ fn variables() -> Option<Vec<(&'static str, PathBuf)>> {
     ] {
         let library = libraries.join(name);
         if !library.is_file() {
-            println!("skipped: {name} is built with the whole workspace alone");
-            return None;
+            skip(Need::Workspace, format!("{name} is built with the whole workspace alone"));
         }
         variables.push((variable, library));
     }
@@ -32,25 +36,23 @@ fn variables() -> Option<Vec<(&'static str, PathBuf)>> {
         let script = Path::new(ROOT).join("cuda/toolkit.sh");
         let fetched = Command::new(script).arg(&toolkit).output();
         if !fetched.is_ok_and(|output| output.status.success()) {
-            println!("skipped: no CUDA in CUDA_PATH, and cuda/toolkit.sh could not fetch it");
-            return None;
+            skip(Need::Cuda, "no CUDA in CUDA_PATH, and cuda/toolkit.sh could not fetch it");
         }
         variables.push(("CUDA_PATH", toolkit));
     }
-    Some(variables)
+    variables
 }
 
 #[test]
 fn the_answer_names_the_line_of_the_bug() {
-    let Some(variables) = variables() else { return };
+    let variables = variables();
     let mut command = Command::new(Path::new(ROOT).join("examples/diverge/run.sh"));
     command.env("NVABI", env!("CARGO_BIN_EXE_nvabi")).envs(variables);
     let output = command.output().expect("the script runs");
     let (out, error) =
         (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
-    if out.contains("skipped:") || error.contains("skipped:") {
-        println!("{out}{error}");
-        return;
+    if let Some((_, why)) = out.split_once("skipped: ") {
+        skip(Need::Llvm, why);
     }
     assert!(output.status.success(), "{out}{error}");
     assert!(out.contains("collide.cu:26:13 in walk"), "{out}");
@@ -73,10 +75,9 @@ fn steps(mut n: u32) -> u32 {
 
 #[test]
 fn units_that_are_linked_are_recorded_with_the_sites_of_each() {
-    let Some(variables) = variables() else { return };
+    let variables = variables();
     if Command::new("clang++-19").arg("--version").output().is_err() {
-        println!("skipped: no clang++-19");
-        return;
+        skip(Need::Llvm, "clang++-19 does not run");
     }
     let folder = tempfile::tempdir().expect("a folder");
     let nvabi = |arguments: &[&str]| {

@@ -380,13 +380,10 @@ mod tests {
             .stdin(Stdio::piped())
             .stderr(Stdio::piped())
             .spawn();
-        let Ok(mut compiler) = started else { return eprintln!("skipped: no cc") };
+        let mut compiler = started.expect("cc, which Rust links with");
         compiler.stdin.take().unwrap().write_all(source.as_bytes()).unwrap();
         let output = compiler.wait_with_output().unwrap();
         let said = String::from_utf8_lossy(&output.stderr);
-        if said.contains("No such file or directory") {
-            return eprintln!("skipped: no kernel headers for cc");
-        }
         assert!(output.status.success(), "{said}");
     }
 }

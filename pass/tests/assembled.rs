@@ -2,6 +2,9 @@
 //! links, sites that keep their keys.
 #![allow(clippy::expect_used, clippy::panic)]
 
+#[macro_use]
+extern crate nvabi_test;
+
 mod common;
 
 use std::collections::{HashMap, HashSet};
@@ -10,6 +13,8 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use common::{Site, compile, constant, plugin, sites_of_ptx, toolkit};
+
+test_main!();
 
 fn run(command: &mut Command) {
     let output = command.output().expect("it runs");
@@ -23,7 +28,7 @@ fn events() -> PathBuf {
 
 #[test]
 fn ptxas_assembles_every_level_for_every_architecture() {
-    let (Some(plugin), Some(cuda)) = (plugin(), toolkit()) else { return };
+    let (plugin, cuda) = (plugin(), toolkit());
     let folder = tempfile::tempdir().expect("a folder");
     for arch in ["sm_80", "sm_90"] {
         for flags in [["-O0", "-g"], ["-O1", "-g"], ["-O2", "-g"], ["-O3", "-g0"]] {
@@ -45,7 +50,7 @@ fn ptxas_assembles_every_level_for_every_architecture() {
 
 #[test]
 fn a_site_needs_no_global_atomic() {
-    let Some(plugin) = plugin() else { return };
+    let plugin = plugin();
     let ptx = compile(&plugin, &events(), Some("kinds=branch;functions=nested"), &["-O2"]);
     let atomics: Vec<_> = ptx.lines().filter(|line| line.contains("atom.global")).collect();
     // The kernels that have atomics of their own have them still, and nothing else has.
@@ -57,7 +62,7 @@ fn a_site_needs_no_global_atomic() {
 
 #[test]
 fn keys_do_not_depend_on_where_and_how_the_code_is_built() {
-    let Some(plugin) = plugin() else { return };
+    let plugin = plugin();
     let text = fs::read_to_string(events()).expect("the source");
     let folder = tempfile::tempdir().expect("a folder");
     let mut keys = Vec::new();
@@ -88,7 +93,7 @@ fn keys_do_not_depend_on_where_and_how_the_code_is_built() {
 
 #[test]
 fn the_hash_of_a_module_is_that_of_its_code_alone() {
-    let Some(plugin) = plugin() else { return };
+    let plugin = plugin();
     let text = fs::read_to_string(events()).expect("the source");
     let folder = tempfile::tempdir().expect("a folder");
     let hash = |place: &str, text: &str, options: &str, level: &str, debug: &str| {
@@ -121,7 +126,7 @@ fn the_hash_of_a_module_is_that_of_its_code_alone() {
 
 #[test]
 fn a_root_tells_files_of_one_name_apart() {
-    let Some(plugin) = plugin() else { return };
+    let plugin = plugin();
     let folder = tempfile::tempdir().expect("a folder");
     let text = fs::read_to_string(events()).expect("the source");
     let mut all: HashMap<u64, String> = HashMap::new();
@@ -139,7 +144,7 @@ fn a_root_tells_files_of_one_name_apart() {
 
 #[test]
 fn keys_of_a_module_are_all_different_with_and_without_debug_information() {
-    let Some(plugin) = plugin() else { return };
+    let plugin = plugin();
     for debug in ["-g", "-g0", "-gline-tables-only"] {
         for level in ["-O0", "-O2"] {
             let sites =
@@ -159,7 +164,7 @@ fn keys_of_a_module_are_all_different_with_and_without_debug_information() {
 
 #[test]
 fn what_comes_with_cuda_is_not_the_programs() {
-    let Some(plugin) = plugin() else { return };
+    let plugin = plugin();
     let folder = tempfile::tempdir().expect("a folder");
     let write = |name: &str, text: &str| {
         let file = folder.path().join(name);
@@ -201,7 +206,7 @@ fn what_comes_with_cuda_is_not_the_programs() {
 
 #[test]
 fn units_that_are_linked_share_one_variable_and_keep_their_tables() {
-    let (Some(plugin), Some(cuda)) = (plugin(), toolkit()) else { return };
+    let (plugin, cuda) = (plugin(), toolkit());
     let folder = tempfile::tempdir().expect("a folder");
     let mut objects = Vec::new();
     for (unit, text) in [
@@ -244,7 +249,7 @@ fn units_that_are_linked_share_one_variable_and_keep_their_tables() {
 
 #[test]
 fn units_that_were_not_told_to_be_linked_are_refused() {
-    let (Some(plugin), Some(cuda)) = (plugin(), toolkit()) else { return };
+    let (plugin, cuda) = (plugin(), toolkit());
     let folder = tempfile::tempdir().expect("a folder");
     let mut objects = Vec::new();
     for unit in ["a", "b"] {
@@ -273,7 +278,7 @@ fn units_that_were_not_told_to_be_linked_are_refused() {
 
 #[test]
 fn mistakes_in_the_options_stop_the_compiler_and_say_what_there_is() {
-    let Some(plugin) = plugin() else { return };
+    let plugin = plugin();
     for (options, expected) in [
         (
             "kinds=brunch",

@@ -2,6 +2,9 @@
 //! source.
 #![allow(clippy::expect_used, clippy::panic)]
 
+#[macro_use]
+extern crate nvabi_test;
+
 mod common;
 
 use std::collections::BTreeMap;
@@ -10,6 +13,8 @@ use std::path::Path;
 use common::regions::{ATOMIC, BRANCH, ENTRY, EXIT, Event, Regions, STORE, words_of};
 use common::{Site, plugin};
 use nvabi_emu::{Args, Device, EventKind, Launch};
+
+test_main!();
 
 struct Recorded {
     sites: Vec<Site>,
@@ -123,7 +128,7 @@ const LEVELS: [&str; 4] = ["-O0", "-O1", "-O2", "-O3"];
 
 #[test]
 fn a_divergent_loop_is_recorded_round_by_round_at_every_level() {
-    let Some(plugin) = plugin() else { return };
+    let plugin = plugin();
     for level in LEVELS {
         // Rotated and peeled loops test in other places; without that, one test a round.
         let flags = [level, "-g", "-fno-unroll-loops", "-mllvm", "-unroll-runtime=false"];
@@ -140,7 +145,7 @@ fn a_divergent_loop_is_recorded_round_by_round_at_every_level() {
 
 #[test]
 fn where_lanes_agree_there_is_one_word() {
-    let Some(plugin) = plugin() else { return };
+    let plugin = plugin();
     for (n, taken) in [(5, u32::MAX), (3, 0)] {
         let recorded = Run { kernel: "uniform", n, ..Run::default() }.record(&plugin);
         assert_eq!(recorded.words[&0], 1);
@@ -150,7 +155,7 @@ fn where_lanes_agree_there_is_one_word() {
 
 #[test]
 fn the_lowest_active_lane_records_where_lane_0_is_not_there() {
-    let Some(plugin) = plugin() else { return };
+    let plugin = plugin();
     for level in LEVELS {
         let run = Run { kernel: "nested", flags: &[level, "-g"], ..Run::default() };
         let branches = run.record(&plugin).branches(0, "nested");
@@ -163,7 +168,7 @@ fn the_lowest_active_lane_records_where_lane_0_is_not_there() {
 
 #[test]
 fn a_switch_is_a_chain_of_compares() {
-    let Some(plugin) = plugin() else { return };
+    let plugin = plugin();
     for level in LEVELS {
         let run = Run { kernel: "switched", flags: &[level, "-g"], ..Run::default() };
         let recorded = run.record(&plugin);
@@ -188,7 +193,7 @@ fn a_switch_is_a_chain_of_compares() {
 
 #[test]
 fn stores_to_shared_memory_keep_64_bits() {
-    let Some(plugin) = plugin() else { return };
+    let plugin = plugin();
     for level in LEVELS {
         let flags = [level, "-g"];
         let run =
@@ -203,7 +208,7 @@ fn stores_to_shared_memory_keep_64_bits() {
 
 #[test]
 fn a_store_through_a_generic_pointer_is_of_the_lanes_that_store_to_shared_memory() {
-    let Some(plugin) = plugin() else { return };
+    let plugin = plugin();
     for level in LEVELS {
         let flags = [level, "-g"];
         let run = Run {
@@ -221,7 +226,7 @@ fn a_store_through_a_generic_pointer_is_of_the_lanes_that_store_to_shared_memory
 
 #[test]
 fn atomics_record_what_was_there() {
-    let Some(plugin) = plugin() else { return };
+    let plugin = plugin();
     for level in LEVELS {
         let flags = [level, "-g"];
         let run =
@@ -235,7 +240,7 @@ fn atomics_record_what_was_there() {
 
 #[test]
 fn copies_to_shared_memory_record_their_first_bytes() {
-    let Some(plugin) = plugin() else { return };
+    let plugin = plugin();
     for level in LEVELS {
         let flags = [level, "-g"];
         let run = Run { kernel: "copies", options: "kinds=store", flags: &flags, ..Run::default() };
@@ -262,7 +267,7 @@ fn copies_to_shared_memory_record_their_first_bytes() {
 
 #[test]
 fn assembly_records_what_it_tells() {
-    let Some(plugin) = plugin() else { return };
+    let plugin = plugin();
     for level in LEVELS {
         let flags = [level, "-g"];
         let run = Run {
@@ -284,7 +289,7 @@ fn assembly_records_what_it_tells() {
 
 #[test]
 fn warps_whose_threads_end_inside_of_functions_keep_their_events() {
-    let Some(plugin) = plugin() else { return };
+    let plugin = plugin();
     for level in LEVELS {
         let flags = [level, "-g"];
         let options = "kinds=branch;functions=!leave_quietly";
@@ -299,7 +304,7 @@ fn warps_whose_threads_end_inside_of_functions_keep_their_events() {
 
 #[test]
 fn functions_record_that_they_are_entered_and_left() {
-    let Some(plugin) = plugin() else { return };
+    let plugin = plugin();
     for level in LEVELS {
         let flags = [level, "-g"];
         let run = Run {
@@ -325,7 +330,7 @@ fn functions_record_that_they_are_entered_and_left() {
 
 #[test]
 fn a_called_function_finds_the_cursor_of_its_warp() {
-    let Some(plugin) = plugin() else { return };
+    let plugin = plugin();
     for level in LEVELS {
         let flags = [level, "-g"];
         let run = Run {
@@ -350,7 +355,7 @@ fn a_called_function_finds_the_cursor_of_its_warp() {
 
 #[test]
 fn an_inlined_function_names_the_calls_it_is_inlined_at() {
-    let Some(plugin) = plugin() else { return };
+    let plugin = plugin();
     let recorded = Run { kernel: "inlines", ..Run::default() }.record(&plugin);
     let of: Vec<_> =
         recorded.sites.iter().filter(|site| site.function.starts_with("inlined")).collect();
@@ -369,7 +374,7 @@ fn an_inlined_function_names_the_calls_it_is_inlined_at() {
 
 #[test]
 fn recording_can_be_paused() {
-    let Some(plugin) = plugin() else { return };
+    let plugin = plugin();
     for level in LEVELS {
         let flags = [level, "-g"];
         let recorded = Run { kernel: "paused", flags: &flags, ..Run::default() }.record(&plugin);
@@ -381,7 +386,7 @@ fn recording_can_be_paused() {
 
 #[test]
 fn what_does_not_fit_is_counted_and_overwrites_nothing() {
-    let Some(plugin) = plugin() else { return };
+    let plugin = plugin();
     let grid = [4, 1, 1];
     let all = Run { kernel: "divergent_loop", grid, ..Run::default() }.record(&plugin);
     let few =
@@ -395,7 +400,7 @@ fn what_does_not_fit_is_counted_and_overwrites_nothing() {
 
 #[test]
 fn sampled_warps_alone_record() {
-    let Some(plugin) = plugin() else { return };
+    let plugin = plugin();
     let run =
         Run { kernel: "uniform", grid: [3, 2, 1], block: [64, 1, 1], sample: 5, ..Run::default() };
     let recorded = run.record(&plugin);
@@ -407,7 +412,7 @@ fn sampled_warps_alone_record() {
 
 #[test]
 fn warps_of_blocks_with_three_dimensions_and_a_rest_have_their_own_regions() {
-    let Some(plugin) = plugin() else { return };
+    let plugin = plugin();
     let run = Run { kernel: "uniform", grid: [2, 2, 2], block: [3, 5, 5], ..Run::default() };
     let recorded = run.record(&plugin);
     assert_eq!(recorded.warps.keys().copied().collect::<Vec<_>>(), (0..24).collect::<Vec<_>>());
@@ -437,7 +442,7 @@ __device__ u32 halvings(u32 x) {
 
 #[test]
 fn units_that_are_linked_record_into_one_buffer() {
-    let Some(plugin) = plugin() else { return };
+    let plugin = plugin();
     let folder = tempfile::tempdir().expect("a folder");
     let source = |name: &str, text: &str| {
         let path = folder.path().join(name);
@@ -478,7 +483,7 @@ fn units_that_are_linked_record_into_one_buffer() {
 
 #[test]
 fn annotations_win_over_globs() {
-    let Some(plugin) = plugin() else { return };
+    let plugin = plugin();
     let names = |options: &str| {
         let run = Run { kernel: "annotated", options, flags: &["-O0", "-g"], ..Run::default() };
         let recorded = run.record(&plugin);
@@ -519,7 +524,7 @@ fn observed(ptx: &str, kernel: &str) -> Vec<(u8, u32, u32, Option<u64>)> {
 
 #[test]
 fn events_are_those_of_the_code_as_it_was() {
-    let Some(plugin) = plugin() else { return };
+    let plugin = plugin();
     let source = Path::new(common::KERNELS).join("events.cu");
     let flags = ["-O0", "-g"];
     let plain = common::compile(&plugin, &source, None, &flags);
@@ -568,7 +573,7 @@ const KERNELS_OF_EVENTS: [&str; 17] = [
 
 #[test]
 fn results_stay_what_they_are() {
-    let Some(plugin) = plugin() else { return };
+    let plugin = plugin();
     let source = Path::new(common::KERNELS).join("events.cu");
     for level in LEVELS {
         let plain = common::compile(&plugin, &source, None, &[level]);

@@ -1,12 +1,17 @@
 //! What the pass makes of a module, as text.
 #![allow(clippy::expect_used, clippy::panic)]
 
+#[macro_use]
+extern crate nvabi_test;
+
 mod common;
 
 use std::io::Write as _;
 use std::process::{Command, Stdio};
 
 use common::plugin;
+
+test_main!();
 
 const MODULE: &str = r#"
 target datalayout = "e-i64:64-i128:128-v16:16-v32:32-n16:32:64"
@@ -66,9 +71,9 @@ b:
 !0 = !{ptr @kernel, !"kernel", i32 1}
 "#;
 
-fn instrumented(options: &str) -> Option<String> {
+fn instrumented(options: &str) -> String {
     let mut command = Command::new("opt-19");
-    command.arg("-load-pass-plugin").arg(plugin()?).arg("-S");
+    command.arg("-load-pass-plugin").arg(plugin()).arg("-S");
     command.arg(format!("-passes=nvabi-trace<{options}>,verify"));
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = command.spawn().expect("opt runs");
@@ -86,30 +91,30 @@ fn instrumented(options: &str) -> Option<String> {
             .iter()
             .any(|name| function.lines().next().is_some_and(|line| line.contains(name)))
     };
-    Some(functions.filter(own).collect::<Vec<_>>().join("\n"))
+    functions.filter(own).collect::<Vec<_>>().join("\n")
 }
 
 #[test]
 fn everything() {
-    let Some(text) = instrumented("kinds=all;functions=!untouched") else { return };
+    let text = instrumented("kinds=all;functions=!untouched");
     insta::assert_snapshot!(text);
 }
 
 #[test]
 fn branches_of_one_function() {
-    let Some(text) = instrumented("kinds=branch+branch;functions=phi*+!nothing") else { return };
+    let text = instrumented("kinds=branch+branch;functions=phi*+!nothing");
     insta::assert_snapshot!(text);
 }
 
 #[test]
 fn a_linked_unit_adds_its_place() {
-    let Some(text) = instrumented("kinds=branch;functions=phis;rdc") else { return };
+    let text = instrumented("kinds=branch;functions=phis;rdc");
     insta::assert_snapshot!(text);
 }
 
 #[test]
 fn a_module_of_another_target_stays() {
-    let Some(plugin) = plugin() else { return };
+    let plugin = plugin();
     let host = "target triple = \"x86_64-unknown-linux-gnu\"\n\
                 define void @f(i1 %c) {\n  br i1 %c, label %a, label %a\na:\n  ret void\n}\n";
     let folder = tempfile::tempdir().expect("a folder");

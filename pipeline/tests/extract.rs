@@ -1,6 +1,8 @@
 //! Facts of our own headers, one difficulty each.
-#![cfg(feature = "libclang")]
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+#[macro_use]
+extern crate nvabi_test;
 
 mod common;
 
@@ -15,6 +17,9 @@ use nvabi_pipeline::headers::Source;
 use nvabi_pipeline::model::{Bits, Facts, Record, RecordKind, Surface};
 use nvabi_pipeline::spec::Spec;
 use nvabi_pipeline::verify::{Read, Reader};
+use nvabi_test::Need;
+
+test_main!();
 
 const ARM: &str = "aarch64-unknown-linux-gnu";
 
@@ -40,14 +45,12 @@ fn json(facts: &Facts) -> String {
 
 /// Runs the test on the surface `rm` of tag 1.1, when libclang is there.
 fn on_rm(test: impl FnOnce(&Surface)) {
-    if let Some(clang) = clang() {
-        test(surface(&read(&clang, "1.1").facts, "rm"));
-    }
+    test(surface(&read(&clang(), "1.1").facts, "rm"));
 }
 
 #[test]
 fn all_facts() {
-    let Some(clang) = clang() else { return };
+    let clang = clang();
     let read = read(&clang, "1.1");
     for (name, surface) in &read.facts.surfaces {
         let json = serde_json::to_string_pretty(surface).unwrap();
@@ -79,7 +82,7 @@ fn bit_fields_lie_where_the_compiler_puts_them() {
 
 #[test]
 fn only_the_machine_tells_what_a_bit_field_of_no_width_aligns() {
-    let Some(clang) = clang() else { return };
+    let clang = clang();
     let facts = read(&clang, "1.1").facts;
     let name = "NVT_BITS_ZERO_WIDTH";
     assert_eq!(shape(surface(&facts, "rm"), name), (5, 1));
@@ -388,7 +391,7 @@ const PASTING: &str = "
 
 #[test]
 fn pasted_names_and_ranges_that_macros_make() {
-    let Some(clang) = clang() else { return };
+    let clang = clang();
     let read = common::ok(facts_of(&clang, "c", &[("inc/paste.h", PASTING)]));
     let rm = surface(&read.facts, "rm");
     let constants: Vec<(&str, i128)> =
@@ -422,7 +425,7 @@ fn pasted_names_and_ranges_that_macros_make() {
 /// A pasted name does not stand in the text of the macro: what it was in another tag must not show.
 #[test]
 fn pasted_names_are_not_remembered_from_tag_to_tag() {
-    let Some(clang) = clang() else { return };
+    let clang = clang();
     let folder = tempfile::tempdir().unwrap();
     let texts = [
         ("1.1", PASTING.to_owned()),
@@ -454,7 +457,7 @@ fn pasted_names_are_not_remembered_from_tag_to_tag() {
 /// The value is the driver's, though a header of the system has a part in it.
 #[test]
 fn constants_of_what_the_system_defines() {
-    let Some(clang) = clang() else { return };
+    let clang = clang();
     let header = "#include <sysonly.h>\n#include <stddef.h>\n\
         struct nvt { char a; int b; };\n#define NVT_OF_SYSTEM (SYS_CONSTANT + 1)\n\
         #define NVT_OFFSET offsetof(struct nvt, b)\n";
@@ -468,7 +471,7 @@ fn constants_of_what_the_system_defines() {
 
 #[test]
 fn records_that_nothing_names_are_parts_of_what_declares_them() {
-    let Some(clang) = clang() else { return };
+    let clang = clang();
     let header = "
 typedef struct { int x; } NvtCells[4];
 typedef struct { int y; } *NvtHidden;
@@ -533,7 +536,7 @@ struct nvt_outer {
 /// What has no name and no place to take one from is refused.
 #[test]
 fn a_record_without_a_name_in_a_callback_is_refused() {
-    let Some(clang) = clang() else { return };
+    let clang = clang();
     let header = "typedef struct { int a; } *NvtPointer;
 struct nvt_calls { void (*call)(struct { int x; } *argument); };
 typedef void (*NvtCall)(union { int y; } *argument);
@@ -551,7 +554,7 @@ typedef void (*NvtCall)(union { int y; } *argument);
 
 #[test]
 fn a_typedef_whose_body_is_nowhere_stands_for_its_tag() {
-    let Some(clang) = clang() else { return };
+    let clang = clang();
     let header = "typedef struct NvtSame NvtSame;
 typedef union nvt_other_tag NvtOther;
 typedef NvtOther NvtOtherToo;
@@ -577,7 +580,7 @@ struct NvtLater { int a; };
 /// change a layout: it is said at its place.
 #[test]
 fn attributes_and_pragmas_that_do_nothing_are_told() {
-    let Some(clang) = clang() else { return };
+    let clang = clang();
     let cases = [
         ("c", "struct __attribute__((nvt_unheard_of)) nvt_a { int a; };", "nvt_unheard_of", 1),
         ("c", "struct nvt_a;\nvoid f(struct nvt_a *a __attribute__((packed)));", "packed", 2),
@@ -616,7 +619,7 @@ fn attributes_and_pragmas_that_do_nothing_are_told() {
 /// Neither the headers that a spec calls `system` nor the stand-ins for the real ones are recorded.
 #[test]
 fn names_of_the_system_stay_out() {
-    let Some(clang) = clang() else { return };
+    let clang = clang();
     for (name, surface) in &read(&clang, "1.1").facts.surfaces {
         let names = (surface.records.keys())
             .chain(surface.aliases.keys())
@@ -633,7 +636,7 @@ fn names_of_the_system_stay_out() {
 
 #[test]
 fn headers_of_cpp() {
-    let Some(clang) = clang() else { return };
+    let clang = clang();
     let facts = read(&clang, "1.1").facts;
     let plus = surface(&facts, "plus");
     assert_eq!(shape(plus, "NVT_PLUS_C"), (4, 4));
@@ -647,7 +650,7 @@ fn headers_of_cpp() {
 
 #[test]
 fn what_the_next_version_changed() {
-    let Some(clang) = clang() else { return };
+    let clang = clang();
     let (old, new) = (read(&clang, "1.1").facts, read(&clang, "1.2").facts);
     let differences = nvabi_pipeline::compare::facts(&old, &new);
     let told: Vec<String> = (differences.iter())
@@ -675,7 +678,7 @@ fn what_the_next_version_changed() {
 /// text was undefined again.
 #[test]
 fn the_order_of_reading_does_not_matter() {
-    let Some(clang) = clang() else { return };
+    let clang = clang();
     for order in [["1.1", "1.2"], ["1.2", "1.1"]] {
         let mut source = nvabi_pipeline::headers::Source::open(&headers()).unwrap();
         let mut reader = nvabi_pipeline::verify::Reader::new(&clang, &mut source);
@@ -694,7 +697,7 @@ const CHILD: &str = "NVABI_TEST_FACTS_TO";
 #[test]
 fn child_writes_facts() {
     let Some(path) = std::env::var_os(CHILD) else { return };
-    let clang = clang().expect("the parent has seen this libclang");
+    let clang = clang();
     let all = format!(
         "{}\n{}\n{}",
         clang.version(),
@@ -723,8 +726,7 @@ fn every_libclang_says_the_same() {
         told.push((version.to_owned(), facts.to_owned()));
     }
     if told.len() < 2 {
-        println!("skipped: fewer than two versions of libclang are installed");
-        return;
+        nvabi_test::skip(Need::TwoClangs, "fewer than two versions of libclang are installed");
     }
     let versions: BTreeSet<&str> = told.iter().map(|(version, _)| version.as_str()).collect();
     assert_eq!(versions.len(), told.len(), "the same libclang was loaded twice: {versions:?}");
@@ -747,7 +749,12 @@ fn installed() -> Vec<PathBuf> {
         .map(|entry| entry.path().join("lib"))
         .filter(|lib| {
             let names = std::fs::read_dir(lib).into_iter().flatten().flatten();
-            names.into_iter().any(|e| e.file_name().to_string_lossy().starts_with("libclang.so"))
+            let is_it = |name: &str| {
+                let version = name.strip_prefix("libclang-");
+                name.starts_with("libclang.so")
+                    || version.is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_digit()))
+            };
+            names.into_iter().any(|entry| is_it(&entry.file_name().to_string_lossy()))
         })
         .collect();
     folders.sort();

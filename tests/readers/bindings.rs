@@ -7,7 +7,7 @@ use super::rust::{Crate, identifier};
 use super::{Subject, c, scratch, write_tree};
 
 pub(crate) fn agree(subject: &Subject) {
-    let Some(facts) = subject.facts(subject.first_target()) else { return };
+    let facts = subject.facts(subject.first_target());
     let name = if subject.name == "own" { "bindgen_own" } else { "bindgen_real" };
     let mut krate = Crate::new(name, &[]);
     let mut opaque: BTreeSet<String> = BTreeSet::new();

@@ -11,34 +11,32 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use nvabi_pipeline::model::{Field, Record, Surface, split_array};
+use nvabi_test::{Need, skip};
 
 /// A compiler and the machine it compiles for.
 #[derive(Debug, Clone)]
 pub(crate) struct Compiler {
     pub(crate) program: &'static str,
+    /// The same for C++.
+    pub(crate) cpp: &'static str,
     pub(crate) args: &'static [&'static str],
     /// The target whose facts it must agree with.
     pub(crate) target: &'static str,
-    /// It compiles C++ as well.
-    pub(crate) cpp: bool,
+    pub(crate) need: Need,
 }
 
 const X86: &str = "x86_64-unknown-linux-gnu";
 const ARM: &str = "aarch64-unknown-linux-gnu";
 
-/// Found by name; one that is not installed is passed over with a word.
+/// gcc for this machine, for the other, and clang for both.
 pub(crate) fn compilers() -> Vec<Compiler> {
-    let gcc = |program, target, cpp| Compiler { program, args: &[], target, cpp };
-    let mut all = Vec::new();
-    if cfg!(target_arch = "x86_64") {
-        all.push(gcc("gcc", X86, runs("g++")));
-        all.push(gcc("aarch64-linux-gnu-gcc", ARM, runs("aarch64-linux-gnu-g++")));
-    } else {
-        all.push(gcc("gcc", ARM, runs("g++")));
-        all.push(gcc("x86_64-linux-gnu-gcc", X86, runs("x86_64-linux-gnu-g++")));
-    }
-    let clang = ["clang", "clang-19", "clang-14"].into_iter().find(|name| runs(name));
-    let clang = clang.unwrap_or("clang");
+    let (own, other) = if cfg!(target_arch = "x86_64") { (X86, ARM) } else { (ARM, X86) };
+    let (program, cpp) = match other {
+        ARM => ("aarch64-linux-gnu-gcc", "aarch64-linux-gnu-g++"),
+        _ => ("x86_64-linux-gnu-gcc", "x86_64-linux-gnu-g++"),
+    };
+    let names = ["clang", "clang-19", "clang-14"];
+    let clang = names.into_iter().find(|name| runs(name)).unwrap_or("clang");
     let args = |target| -> &'static [&'static str] {
         match target {
             X86 => &["--target=x86_64-unknown-linux-gnu"],
@@ -49,18 +47,35 @@ pub(crate) fn compilers() -> Vec<Compiler> {
             ],
         }
     };
-    for target in [X86, ARM] {
-        all.push(Compiler { program: clang, args: args(target), target, cpp: true });
+    let clang = |target| Compiler {
+        program: clang,
+        cpp: clang,
+        args: args(target),
+        target,
+        need: Need::Clang,
+    };
+    vec![
+        Compiler { program: "gcc", cpp: "g++", args: &[], target: own, need: Need::Gcc },
+        Compiler { program, cpp, args: &[], target: other, need: Need::CrossGcc },
+        clang(own),
+        clang(other),
+    ]
+}
+
+impl Compiler {
+    /// What a test calls it.
+    pub(crate) fn name(&self) -> String {
+        let machine = self.target.split('-').next().unwrap_or_default();
+        let family = if self.need == Need::Clang { "clang" } else { "gcc" };
+        format!("{family}_for_{machine}")
     }
-    all.retain(|compiler| {
-        let there = runs(compiler.program);
-        if !there {
-            let why = format!("there is no {} for {}", compiler.program, compiler.target);
-            crate::at_hand::skip(&why);
+
+    /// Skips the test where it is not installed.
+    pub(crate) fn or_skip(&self) {
+        if let Some(program) = [self.program, self.cpp].into_iter().find(|program| !runs(program)) {
+            skip(self.need, format!("{program} does not run"));
         }
-        there
-    });
-    all
+    }
 }
 
 fn runs(program: &str) -> bool {

@@ -2,8 +2,11 @@
 //! clang for both machines, rustc over the emitted types, and bindgen.
 //!
 //! Once over our own headers, one difficulty each, and once over the driver's, where
-//! `NVABI_HEADERS` names them. A reader that is not installed is passed over with a word.
+//! `NVABI_HEADERS` names them. Each compiler is a test of its own, ignored where it is not installed.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+#[macro_use]
+extern crate nvabi_test;
 
 #[path = "../../pipeline/tests/common/at_hand.rs"]
 mod at_hand;
@@ -16,14 +19,16 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use nvabi_pipeline::diagnostic::Report;
-use nvabi_pipeline::extract::Clang;
 use nvabi_pipeline::facts::{self, Cache, Options, Unit};
 use nvabi_pipeline::headers::Source;
 use nvabi_pipeline::model::{Facts, Surface};
 use nvabi_pipeline::spec::Spec;
 use nvabi_pipeline::tag::Tag;
+use nvabi_test::{Case, Need, skip};
 
-/// The tag of the driver's headers that every reader reads.
+test_main!(cases());
+
+/// The tag of the driver's headers that every reader reads where they are there.
 const REAL: &str = "550.163.01";
 
 /// Headers, their spec and a tag.
@@ -41,15 +46,15 @@ impl Subject {
         Self::new("own", &folder.join("specs"), "1", tag, folder)
     }
 
-    /// The driver's headers, when they are at hand.
-    fn real() -> Option<Self> {
-        let source = at_hand::headers()?;
-        let subject = Self::new("real", &root().join("abi-specs"), "550", REAL, source);
-        if !subject.is_at_hand() {
-            at_hand::skip(&format!("NVABI_HEADERS has no headers of {REAL}"));
-            return None;
-        }
-        Some(subject)
+    /// The driver's headers: of one tag, or of the newest that there is.
+    fn real() -> Self {
+        let specs = root().join("abi-specs");
+        let locked = ok(nvabi_pipeline::lock::read_tags(&nvabi_pipeline::lock::folder(&specs, "")));
+        let locked: Vec<Tag> = locked.into_iter().map(|locked| locked.tag).collect();
+        let (source, there) = at_hand::locked_headers(&locked);
+        let preferred = there.iter().find(|tag| tag.as_str() == REAL);
+        let tag = preferred.or(there.last()).unwrap();
+        Self::new("real", &specs, tag.branch(), tag.as_str(), source)
     }
 
     fn new(name: &'static str, specs: &Path, driver: &str, tag: &str, source: PathBuf) -> Self {
@@ -58,29 +63,17 @@ impl Subject {
         Self { name, spec, tag: tag.parse().unwrap(), source }
     }
 
-    fn is_at_hand(&self) -> bool {
-        let Ok(mut source) = Source::open(&self.source) else { return false };
-        facts::units(&mut source, &self.spec, &self.tag).is_ok()
-    }
-
     pub(crate) fn units(&self) -> Vec<Unit<'_>> {
         let mut source = Source::open(&self.source).unwrap_or_else(|e| panic!("{e}"));
         ok(facts::units(&mut source, &self.spec, &self.tag))
     }
 
-    /// The facts for one target; `None` without libclang.
-    pub(crate) fn facts(&self, target: &str) -> Option<Facts> {
-        let clang = match Clang::load() {
-            Ok(clang) => clang,
-            Err(why) => {
-                at_hand::skip(&format!("there is no libclang ({})", why.message));
-                return None;
-            }
-        };
+    /// The facts for one target.
+    pub(crate) fn facts(&self, target: &str) -> Facts {
+        let clang = at_hand::clang();
         let options = Options { target, constants: true };
         let units = self.units();
-        let read = facts::extract_units(&clang, &units, &self.tag, options, &Cache::default());
-        Some(ok(read).0)
+        ok(facts::extract_units(&clang, &units, &self.tag, options, &Cache::default())).0
     }
 
     /// The target that decides what is emitted.
@@ -114,100 +107,90 @@ pub(crate) fn write_tree(unit: &Unit<'_>, root: &Path) {
     }
 }
 
-/// Asks every C compiler about every fact of the subject.
-fn ask_compilers(subject: &Subject) {
-    ask(subject, c::compilers());
-}
-
-fn ask(subject: &Subject, compilers: Vec<c::Compiler>) {
-    assert!(!compilers.is_empty(), "there is no C compiler at all");
+/// Asks a C compiler about every fact of the subject.
+fn ask(subject: &Subject, compiler: &c::Compiler) {
+    compiler.or_skip();
+    let facts = subject.facts(compiler.target);
     let folder = tempfile::tempdir().unwrap();
-    let units = subject.units();
     let mut wrong = Vec::new();
-    let mut targets: Vec<&str> = compilers.iter().map(|compiler| compiler.target).collect();
-    targets.sort_unstable();
-    targets.dedup();
-    for target in targets {
-        let Some(facts) = subject.facts(target) else { return };
-        for unit in &units {
-            let surface = unit.surface();
-            let tree = folder.path().join(&surface.name);
-            write_tree(unit, &tree);
-            let tags = c::tags(unit.tree().files.values().map(|file| &*file.text));
-            let keyword = |name: &str| match surface.language.as_str() {
-                "c" => tags.get(name).copied(),
-                _ => None,
-            };
-            let questions = c::questions(&facts.surfaces[&surface.name], &keyword);
-            assert!(questions.count > 0, "{} asks nothing", surface.name);
-            let described = c::Unit {
-                name: &surface.name,
-                root: &tree,
-                headers: unit.headers(),
-                include: &surface.include,
-                defines: &surface.defines,
-                prelude: &surface.prelude,
-                language: &surface.language,
-            };
-            for compiler in compilers.iter().filter(|compiler| compiler.target == target) {
-                if surface.language == "c++" && !compiler.cpp {
-                    println!("skipped: {} has no C++", compiler.program);
-                    continue;
-                }
-                let found = c::disagreements(compiler, &described, &questions, folder.path());
-                let who = format!("{} for {target}, surface {}", compiler.program, surface.name);
-                println!("{who}: {} questions, {} disagreements", questions.count, found.len());
-                wrong.extend(found.into_iter().take(20).map(|line| format!("{who}: {line}")));
-            }
-        }
+    for unit in &subject.units() {
+        let surface = unit.surface();
+        let tree = folder.path().join(&surface.name);
+        write_tree(unit, &tree);
+        let tags = c::tags(unit.tree().files.values().map(|file| &*file.text));
+        let keyword = |name: &str| match surface.language.as_str() {
+            "c" => tags.get(name).copied(),
+            _ => None,
+        };
+        let questions = c::questions(&facts.surfaces[&surface.name], &keyword);
+        assert!(questions.count > 0, "{} asks nothing", surface.name);
+        let described = c::Unit {
+            name: &surface.name,
+            root: &tree,
+            headers: unit.headers(),
+            include: &surface.include,
+            defines: &surface.defines,
+            prelude: &surface.prelude,
+            language: &surface.language,
+        };
+        let found = c::disagreements(compiler, &described, &questions, folder.path());
+        let who = format!("{} for {}, surface {}", compiler.program, compiler.target, surface.name);
+        println!("{who}: {} questions, {} disagreements", questions.count, found.len());
+        wrong.extend(found.into_iter().take(20).map(|line| format!("{who}: {line}")));
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
-#[test]
-fn compilers_agree_on_our_headers() {
-    ask_compilers(&Subject::own("1.1"));
-    ask_compilers(&Subject::own("1.2"));
-}
-
-#[test]
-fn compilers_agree_on_the_drivers_headers() {
-    if let Some(subject) = Subject::real() {
-        ask_compilers(&subject);
+/// One test for each compiler and each source of headers, and one for each branch of the driver.
+fn cases() -> Vec<Case> {
+    let mut cases = Vec::new();
+    for compiler in c::compilers() {
+        let name = compiler.name();
+        let (own, real) = (compiler.clone(), compiler);
+        cases.push(Case::new(format!("compilers::{name}_agrees_on_our_headers"), move || {
+            ask(&Subject::own("1.1"), &own);
+            ask(&Subject::own("1.2"), &own);
+        }));
+        cases.push(Case::new(
+            format!("compilers::{name}_agrees_on_the_drivers_headers"),
+            move || {
+                ask(&Subject::real(), &real);
+            },
+        ));
     }
-}
-
-/// One tag of each other branch, its newest, and one compiler that is not what the facts came from.
-#[test]
-fn gcc_agrees_on_every_branch() {
-    let Some(source) = at_hand::headers() else { return };
     for spec in ok(Spec::load_folder(&root().join("abi-specs"))) {
-        let lock = nvabi_pipeline::lock::folder(&root().join("abi-specs"), spec.family());
-        let tags = ok(nvabi_pipeline::lock::read_tags(&lock));
-        let newest = tags.iter().rev().find(|locked| locked.tag.branch() == spec.driver);
-        let tag = newest.unwrap().tag.clone();
-        let subject = Subject { name: "branch", spec, tag, source: source.clone() };
-        if !subject.is_at_hand() {
-            let why = format!("NVABI_HEADERS has no headers of {}", subject.tag);
-            // Jetson's lie in repositories of their own, which nothing requires.
-            match subject.tag.family() {
-                "" => at_hand::skip(&why),
-                _ => println!("skipped: {why}"),
-            }
-            continue;
-        }
-        let gcc = c::compilers().into_iter().find(|c| c.program == "gcc");
-        let Some(gcc) = gcc else { return at_hand::skip("there is no gcc") };
-        println!("{}", subject.tag);
-        ask(&subject, vec![gcc]);
+        let name = format!("branches::gcc_agrees_on_{}", spec.driver);
+        cases.push(Case::new(name, move || gcc_agrees_on(spec)));
     }
+    cases
+}
+
+/// The newest tag of a branch, and a compiler that is not what the facts came from.
+fn gcc_agrees_on(spec: Spec) {
+    let lock = nvabi_pipeline::lock::folder(&root().join("abi-specs"), spec.family());
+    let tags = ok(nvabi_pipeline::lock::read_tags(&lock));
+    let path = nvabi_test::headers();
+    let mut source = Source::open(&path).unwrap_or_else(|why| panic!("{why}"));
+    let mut of_branch = tags.iter().rev().filter(|locked| locked.tag.branch() == spec.driver);
+    // Of the tags that there are headers of: a distribution packages one of a branch.
+    let mut is_there = |tag: &Tag| facts::units(&mut source, &spec, tag).is_ok();
+    let Some(locked) = of_branch.find(|locked| is_there(&locked.tag)) else {
+        let why = format!("NVABI_HEADERS has no headers of driver {}", spec.driver);
+        let need = if spec.family().is_empty() { Need::AllHeaders } else { Need::JetsonHeaders };
+        skip(need, why);
+    };
+    println!("{}", locked.tag);
+    let subject = Subject { name: "branch", tag: locked.tag.clone(), spec, source: path };
+    ask(&subject, &c::compilers()[0]);
 }
 
 /// The questions find a fact that is off by one, in every kind of fact.
 #[test]
 fn compilers_notice_a_wrong_fact() {
     let subject = Subject::own("1.1");
-    let Some(facts) = subject.facts(c::compilers()[0].target) else { return };
+    let compiler = &c::compilers()[0];
+    compiler.or_skip();
+    let facts = subject.facts(compiler.target);
     let right = &facts.surfaces["rm"];
     type Alter = fn(&mut Surface);
     let alter: [(&str, Alter); 9] = [
@@ -244,7 +227,6 @@ fn compilers_notice_a_wrong_fact() {
         prelude: &unit.surface().prelude,
         language: "c",
     };
-    let compiler = &c::compilers()[0];
     let questions = c::questions(right, &|name| tags.get(name).copied());
     let found = c::disagreements(compiler, &described, &questions, folder.path());
     assert!(found.is_empty(), "{found:?}");
@@ -264,9 +246,7 @@ fn rustc_agrees_on_our_headers() {
 
 #[test]
 fn rustc_agrees_on_the_drivers_headers() {
-    if let Some(subject) = Subject::real() {
-        rust::real(&subject);
-    }
+    rust::real(&Subject::real());
 }
 
 #[test]
@@ -276,7 +256,5 @@ fn bindgen_agrees_on_our_headers() {
 
 #[test]
 fn bindgen_agrees_on_the_drivers_headers() {
-    if let Some(subject) = Subject::real() {
-        bindings::agree(&subject);
-    }
+    bindings::agree(&Subject::real());
 }

@@ -17,7 +17,7 @@ use super::{Subject, root, scratch};
 pub(crate) struct Crate {
     name: &'static str,
     /// Features of nvabi.
-    pub(crate) features: &'static [&'static str],
+    features: Vec<String>,
     /// Module name and text.
     pub(crate) modules: Vec<(String, String)>,
     /// Body of `main`.
@@ -25,7 +25,8 @@ pub(crate) struct Crate {
 }
 
 impl Crate {
-    pub(crate) fn new(name: &'static str, features: &'static [&'static str]) -> Self {
+    pub(crate) fn new(name: &'static str, features: &[&str]) -> Self {
+        let features = features.iter().map(|feature| (*feature).to_owned()).collect();
         Self { name, features, modules: Vec::new(), main: String::new() }
     }
 
@@ -82,7 +83,7 @@ fn write(path: &Path, text: &str) {
 }
 
 pub(crate) fn own(subject: &Subject) {
-    let Some(facts) = subject.facts(subject.first_target()) else { return };
+    let facts = subject.facts(subject.first_target());
     let mut krate = Crate::new("own", &["zerocopy"]);
     for (module, zerocopy) in [("plain", false), ("with_zerocopy", true)] {
         krate.modules.push((module.into(), emitted(subject, &facts, zerocopy).unwrap()));
@@ -115,8 +116,9 @@ fn emitted(subject: &Subject, facts: &Facts, zerocopy: bool) -> Result<String, R
 
 /// The driver's own headers: everything emitted, and against it the facts of a fresh reading.
 pub(crate) fn real(subject: &Subject) {
-    let Some(facts) = subject.facts(subject.first_target()) else { return };
-    let mut krate = Crate::new("real", &["driver-550", "full"]);
+    let facts = subject.facts(subject.first_target());
+    let driver = format!("driver-{}", subject.spec.driver);
+    let mut krate = Crate::new("real", &[&driver, "full"]);
     for surface in subject.spec.surfaces.iter() {
         let types = format!("nvabi::abi::v{}", subject.tag.ident());
         let text = assertions(&facts, &surface.name, &types);

@@ -77,8 +77,8 @@ pub(crate) fn capture(node: &str, buffer: &Buffer) {
     assert_eq!(bars(&read(buffer)), TEST_PICTURE);
 }
 
-fn is_captured_into(allocator: &str, camera: &str) {
-    let (Some(allocator), Some(camera)) = (device(allocator), device(camera)) else { return };
+fn is_captured_into(allocator: &'static str, camera: &'static str) {
+    let (allocator, camera) = (device(allocator), device(camera));
     let uses = vec![use_of(&*camera, Operation::Capture)];
     let buffer = allocator.allocate(&description(640, 480, uses)).unwrap();
     drop(camera.import(&buffer).unwrap());
@@ -122,7 +122,7 @@ fn a_contiguous_camera_captures_into_memory_of_its_own() {
 
 #[test]
 fn a_camera_says_what_it_captures() {
-    let Some(camera) = device("camera") else { return };
+    let camera = device("camera");
     let asked = description(640, 480, Vec::new());
     let sets = camera.sets(&asked.usage.image, Operation::Capture).unwrap();
     assert_eq!(sets, [asked.set]);
@@ -134,7 +134,7 @@ fn a_camera_says_what_it_captures() {
 
 #[test]
 fn a_camera_that_is_busy_says_so() {
-    let (Some(heap), Some(camera)) = (device("dma-heap:system"), device("camera")) else { return };
+    let (heap, camera) = (device("dma-heap:system"), device("camera"));
     let uses = vec![use_of(&*camera, Operation::Capture)];
     let buffer = heap.allocate(&description(640, 480, uses)).unwrap();
     let held = camera.import(&buffer).unwrap();

@@ -5,8 +5,9 @@ use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
 use std::time::Duration;
 
 use nvabi_devmem::{ErrorKind, Intent, Operation, Transition, Wait, wait_fence};
+use nvabi_test::{Need, skip};
 
-use super::{description, device, skip};
+use super::{description, device};
 
 const SHORT: Duration = Duration::from_millis(30);
 const LONG: Duration = Duration::from_secs(20);
@@ -15,10 +16,13 @@ const LONG: Duration = Duration::from_secs(20);
 struct Timeline(File);
 
 impl Timeline {
-    fn new() -> Option<Self> {
+    fn new() -> Self {
         let node = "/sys/kernel/debug/sync/sw_sync";
         let opened = OpenOptions::new().read(true).write(true).open(node);
-        opened.map(Self).map_err(|_| skip("sw_sync")).ok()
+        match opened {
+            Ok(file) => Self(file),
+            Err(error) => skip(Need::Device("sw_sync"), format!("{node}: {error}")),
+        }
     }
 
     fn fence(&self, at: u32) -> OwnedFd {
@@ -46,8 +50,8 @@ impl Timeline {
 
 #[test]
 fn a_buffer_waits_for_the_fences_that_are_put_on_it() {
-    let Some(device) = device("dma-heap:system") else { return };
-    let Some(timeline) = Timeline::new() else { return };
+    let device = device("dma-heap:system");
+    let timeline = Timeline::new();
     let buffer = device.allocate(&description(64, 64, Vec::new())).unwrap();
     buffer.wait(Intent::Write, SHORT).unwrap();
 
@@ -73,8 +77,8 @@ fn a_buffer_waits_for_the_fences_that_are_put_on_it() {
 
 #[test]
 fn a_mapping_is_read_when_the_writer_is_finished() {
-    let Some(device) = device("dma-heap:system") else { return };
-    let Some(timeline) = Timeline::new() else { return };
+    let device = device("dma-heap:system");
+    let timeline = Timeline::new();
     let buffer = device.allocate(&description(64, 64, Vec::new())).unwrap();
     buffer.import_fence(Intent::Write, timeline.fence(1).as_fd()).unwrap();
     let mapping = buffer.map().unwrap();
@@ -93,7 +97,7 @@ fn a_mapping_is_read_when_the_writer_is_finished() {
 
 #[test]
 fn plain_memory_has_no_fences() {
-    let Some(device) = device("cpu") else { return };
+    let device = device("cpu");
     let buffer = device.allocate(&description(64, 64, Vec::new())).unwrap();
     buffer.wait(Intent::Write, SHORT).unwrap();
     let refused = buffer.export_fence(Intent::Write).unwrap_err();
@@ -102,7 +106,7 @@ fn plain_memory_has_no_fences() {
 
 #[test]
 fn a_camera_says_itself_when_a_frame_is_finished() {
-    let Some(camera) = device("camera") else { return };
+    let camera = device("camera");
     let shown = camera.transition(Operation::Capture, Operation::Scanout);
     assert_eq!(shown.wait, Wait::Device);
     let reused = camera.transition(Operation::Scanout, Operation::Capture);

@@ -1,9 +1,12 @@
 //! The built-in drivers of devmem on real devices: those of this machine, and those of a virtual
 //! machine that runs this very test (`vm.rs`).
 //!
-//! What is not there is skipped by name; what `NVABI_REQUIRE_DEVICES` names must be there.
+//! What is not there is skipped by name; what `NVABI_REQUIRE` lists as `device:NAME` must be there.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+#[macro_use]
+extern crate nvabi_test;
 
 mod allocate;
 mod capture;
@@ -22,6 +25,9 @@ use nvabi_devmem::{
     Buffer, Capability, CapabilitySet, Description, Device, Fourcc, Image, Operation, Usage, Use,
     solve,
 };
+use nvabi_test::{Need, skip};
+
+test_main!();
 
 pub(crate) const XRGB: Fourcc = Fourcc::new(b"XR24");
 
@@ -29,27 +35,18 @@ pub(crate) const XRGB: Fourcc = Fourcc::new(b"XR24");
 pub(crate) fn devices() -> Vec<Box<dyn Device>> {
     let found = enumerate(&built_in());
     for (driver, error) in &found.problems {
-        skip(&format!("{driver}: {error}"));
+        eprintln!("{driver}: {error}");
     }
     found.devices
 }
 
 /// A device by its name, or by what a test calls it: `vgem`, `vkms`, `camera`, and
-/// `contiguous-camera`, which takes no scattered memory.
-pub(crate) fn device(name: &str) -> Option<Box<dyn Device>> {
+/// `contiguous-camera`, which takes no scattered memory. Without it the test is skipped.
+pub(crate) fn device(name: &'static str) -> Box<dyn Device> {
     let wanted = alias(name);
     let found =
         wanted.and_then(|wanted| devices().into_iter().find(|device| device.info().name == wanted));
-    if found.is_none() {
-        skip(name);
-    }
-    found
-}
-
-fn skip(name: &str) {
-    let required = std::env::var("NVABI_REQUIRE_DEVICES").unwrap_or_default();
-    assert!(!required.split_whitespace().any(|required| required == name), "there is no {name}");
-    eprintln!("skipped: no {name}");
+    found.unwrap_or_else(|| skip(Need::Device(name), format!("there is no {name}")))
 }
 
 fn alias(name: &str) -> Option<String> {

@@ -6,6 +6,8 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use nvabi_test::{Need, REQUIRE, skip};
+
 /// Set inside of the machine.
 const INSIDE: &str = "NVABI_TEST_VM";
 
@@ -30,14 +32,18 @@ fn in_a_virtual_machine() {
     run.env("VM_FILES", format!("nvabi={}", env!("CARGO_BIN_EXE_nvabi")));
     // What the kernel was built with must be there.
     let provides = std::fs::read_to_string(kernel.join("provides")).unwrap_or_default();
-    run.env("NVABI_REQUIRE_DEVICES", provides.split_whitespace().collect::<Vec<_>>().join(" "));
+    let required: Vec<String> =
+        provides.split_whitespace().map(|name| format!("device:{name}")).collect();
+    run.env(REQUIRE, required.join(","));
     let output = run.output().unwrap();
     let said = String::from_utf8_lossy(&output.stdout);
     let complaint = String::from_utf8_lossy(&output.stderr);
     if output.status.code() == Some(77) {
-        return eprint!("{complaint}");
+        skip(Need::Vm, complaint.trim_start_matches("skipped: "));
     }
-    println!("{said}");
+    for line in said.lines() {
+        println!("in the virtual machine: {line}");
+    }
     assert!(output.status.success(), "{}: {complaint}", output.status);
     assert!(said.contains("test result: ok. "), "no test has run");
 }

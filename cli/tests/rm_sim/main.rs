@@ -11,6 +11,9 @@
     clippy::undocumented_unsafe_blocks
 )]
 
+#[macro_use]
+extern crate nvabi_test;
+
 mod alloc;
 mod client;
 mod control;
@@ -24,6 +27,8 @@ use std::path::PathBuf;
 use std::process::Command;
 
 use nvabi::driver::AnyDriver;
+
+test_main!();
 
 /// Says to a test that it is the client.
 const CLIENT: &str = "NVABI_SIM_CLIENT";
@@ -44,13 +49,7 @@ macro_rules! rules {
 }
 
 /// Runs a test's body as a client of a driver, with more arguments of the simulator; returns its report.
-/// `None` where the machine does not permit it.
-pub(crate) fn simulate(
-    name: &str,
-    tag: &str,
-    args: &[&str],
-    body: fn(),
-) -> Option<serde_json::Value> {
+pub(crate) fn simulate(name: &str, tag: &str, args: &[&str], body: fn()) -> serde_json::Value {
     if std::env::var_os(CLIENT).is_some() {
         body();
         // So that a client that ran no body is not taken for one that passed.
@@ -67,12 +66,11 @@ pub(crate) fn simulate(
     let output = command.output().expect("nvabi runs");
     let told = String::from_utf8_lossy(&output.stderr);
     if told.contains("does not permit") {
-        eprintln!("skipped: {}", told.trim());
-        return None;
+        nvabi_test::skip(nvabi_test::Need::Supervise, told.trim());
     }
     assert_eq!(output.status.code(), Some(PASSED), "{tag}: {told}");
     let report = std::fs::read_to_string(report).expect("a report");
-    Some(serde_json::from_str(&report).expect("JSON"))
+    serde_json::from_str(&report).expect("JSON")
 }
 
 /// The codes of the diagnostics in a report, and their texts.

@@ -2,9 +2,16 @@
 
 #![allow(clippy::unwrap_used)] // Functions beside tests count as none.
 
+#[macro_use]
+extern crate nvabi_test;
+
 use std::ffi::{CStr, CString, c_char, c_void};
 use std::path::PathBuf;
 use std::process::Command;
+
+use nvabi_test::{Need, skip};
+
+test_main!();
 
 /// The library that cargo built for this test.
 fn library() -> PathBuf {
@@ -361,28 +368,26 @@ fn errors_of_kernels_stay() {
 
 /// The folder with CUDA's headers: `CUDA_PATH`, or what `cuda/toolkit.sh` fetches, as long as clang is
 /// there to read them.
-fn toolkit() -> Option<PathBuf> {
+fn toolkit() -> PathBuf {
     if Command::new("clang++-19").arg("--version").output().is_err() {
-        eprintln!("skipped: no clang++-19");
-        return None;
+        skip(Need::Llvm, "clang++-19 does not run");
     }
     if let Some(path) = std::env::var_os("CUDA_PATH") {
-        return Some(path.into());
+        return path.into();
     }
     let folder = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).with_file_name("cuda-toolkit");
     let script = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../toolkit.sh");
     let fetched = Command::new(script).arg(&folder).output();
     if !fetched.is_ok_and(|output| output.status.success()) {
-        eprintln!("skipped: no headers of CUDA, neither in CUDA_PATH nor by cuda/toolkit.sh");
-        return None;
+        skip(Need::Cuda, "no CUDA in CUDA_PATH, and cuda/toolkit.sh could not fetch it");
     }
-    Some(folder)
+    folder
 }
 
 /// The samples, compiled by clang 19 with CUDA's headers.
 #[test]
 fn the_samples_run() {
-    let Some(cuda) = toolkit() else { return };
+    let cuda = toolkit();
     let work = tempfile::tempdir().unwrap();
     for name in ["libcuda.so.1", "libcudart.so.12"] {
         std::os::unix::fs::symlink(library(), work.path().join(name)).unwrap();

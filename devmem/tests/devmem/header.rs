@@ -9,6 +9,7 @@ use nvabi_pipeline::headers::Source;
 use nvabi_pipeline::lock;
 use nvabi_pipeline::spec::Spec;
 use nvabi_pipeline::verify::{Reader, compare};
+use nvabi_test::{Case, Need, skip};
 
 fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
@@ -21,13 +22,9 @@ fn include() -> std::path::PathBuf {
 /// What the derive compares the structs of Rust with is what the header says.
 #[test]
 fn the_lock_is_of_this_header() {
-    let clang = match Clang::load() {
-        Ok(clang) => clang,
-        Err(why) => {
-            println!("skipped: no libclang ({})", why.message);
-            return;
-        }
-    };
+    let clang = Clang::load();
+    let clang =
+        clang.unwrap_or_else(|why| skip(Need::Clang, format!("no libclang: {}", why.message)));
     let specs = Spec::load_folder(&root().join("abi-specs")).unwrap_or_else(|r| panic!("{r}"));
     let (locked, edited) =
         lock::read(&root().join("abi-specs/lock")).unwrap_or_else(|report| panic!("{report}"));
@@ -40,28 +37,31 @@ fn the_lock_is_of_this_header() {
     assert!(complaints.diagnostics.is_empty(), "run `nvabi lock`, see devmem.toml:\n{complaints}");
 }
 
-#[test]
-fn the_header_stands_alone_in_c_and_cpp() {
-    for (compiler, language) in [("gcc", "c"), ("g++", "c++"), ("clang", "c"), ("clang++", "c++")] {
-        let mut command = Command::new(compiler);
-        command.args([
-            "-x",
-            language,
-            "-fsyntax-only",
-            "-Wall",
-            "-Wextra",
-            "-Wpedantic",
-            "-Werror",
-        ]);
-        command.arg("-I").arg(include()).arg("-").stdin(Stdio::piped()).stderr(Stdio::piped());
-        let Ok(mut child) = command.spawn() else {
-            println!("skipped: no {compiler}");
-            continue;
-        };
-        let mut input = child.stdin.take().expect("a pipe");
-        input.write_all(b"#include \"nvabi-devmem.h\"\n").expect("a pipe");
-        drop(input);
-        let output = child.wait_with_output().expect("a compiler");
-        assert!(output.status.success(), "{compiler}: {}", String::from_utf8_lossy(&output.stderr));
-    }
+/// A test for each compiler.
+pub(crate) fn cases() -> Vec<Case> {
+    [
+        ("gcc", "c", Need::Gcc),
+        ("g++", "c++", Need::Gcc),
+        ("clang", "c", Need::Clang),
+        ("clang++", "c++", Need::Clang),
+    ]
+    .into_iter()
+    .map(|(compiler, language, need)| {
+        let name = format!("header::it_stands_alone_for_{compiler}");
+        Case::new(name, move || it_stands_alone(compiler, language, need))
+    })
+    .collect()
+}
+
+fn it_stands_alone(compiler: &str, language: &str, need: Need) {
+    let mut command = Command::new(compiler);
+    command.args(["-x", language, "-fsyntax-only", "-Wall", "-Wextra", "-Wpedantic", "-Werror"]);
+    command.arg("-I").arg(include()).arg("-").stdin(Stdio::piped()).stderr(Stdio::piped());
+    let child = command.spawn();
+    let mut child = child.unwrap_or_else(|why| skip(need, format!("{compiler}: {why}")));
+    let mut input = child.stdin.take().expect("a pipe");
+    input.write_all(b"#include \"nvabi-devmem.h\"\n").expect("a pipe");
+    drop(input);
+    let output = child.wait_with_output().expect("a compiler");
+    assert!(output.status.success(), "{compiler}: {}", String::from_utf8_lossy(&output.stderr));
 }

@@ -2,6 +2,9 @@
 
 #![allow(clippy::expect_used, clippy::panic)]
 
+#[macro_use]
+extern crate nvabi_test;
+
 mod algebra;
 mod allocations;
 mod convert;
@@ -12,3 +15,5 @@ mod layout;
 mod plugin;
 mod random;
 mod wire;
+
+test_main!(header::cases());

@@ -1,25 +1,26 @@
 //! Plugins in C and in Rust, those that do not keep to the interface, and how they are found.
 
+use std::env;
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, chown};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::SystemTime;
-use std::{env, io};
 
 use nvabi_devmem::plugin::{Plugin, folders, load_all};
 use nvabi_devmem::{
     Capability, ConstraintName, Description, Device, Driver, ErrorKind, Fourcc, Image, Layout,
     Offer, Operation, Usage, Use, plan, solve,
 };
+use nvabi_test::{Need, skip};
 use tempfile::TempDir;
 
 fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
 }
 
-/// A library of C, or `None` and a word where there is no compiler.
-fn compiled(folder: &Path, source: &str, name: &str, more: &[&str]) -> Option<PathBuf> {
+/// A library of C.
+fn compiled(folder: &Path, source: &str, name: &str, more: &[&str]) -> PathBuf {
     let library = folder.join(name);
     let run = Command::new("cc")
         .args(["-shared", "-fPIC", "-std=c11", "-Wall", "-Wextra", "-Wpedantic", "-Werror", "-I"])
@@ -28,19 +29,11 @@ fn compiled(folder: &Path, source: &str, name: &str, more: &[&str]) -> Option<Pa
         .arg("-o")
         .arg(&library)
         .arg(root().join(source))
-        .output();
-    match run {
-        Ok(output) => {
-            let said = String::from_utf8_lossy(&output.stderr);
-            assert!(output.status.success(), "{source} does not compile: {said}");
-            Some(library)
-        }
-        Err(error) if error.kind() == io::ErrorKind::NotFound => {
-            println!("skipped: no C compiler `cc`");
-            None
-        }
-        Err(error) => panic!("cc: {error}"),
-    }
+        .output()
+        .expect("cc, which Rust links with");
+    let said = String::from_utf8_lossy(&run.stderr);
+    assert!(run.status.success(), "{source} does not compile: {said}");
+    library
 }
 
 /// The example's library: `cargo test` builds it; a run of this test alone may have to.
@@ -90,9 +83,7 @@ fn offer(device: &dyn Device, operation: Operation) -> Offer {
 #[test]
 fn a_plugin_in_c_and_one_in_rust_share_memory() {
     let folder = TempDir::new().expect("a folder");
-    let Some(library) = compiled(folder.path(), "examples/plugin.c", "libcodec.so", &[]) else {
-        return;
-    };
+    let library = compiled(folder.path(), "examples/plugin.c", "libcodec.so", &[]);
     let codec = device(&Plugin::load(&library).expect("the plugin in C"));
     let camera = device(&Plugin::load(&rust_plugin()).expect("the plugin in Rust"));
     assert_eq!(codec.info().operations, [Operation::Encode, Operation::Decode]);
@@ -135,9 +126,7 @@ fn a_plugin_in_c_and_one_in_rust_share_memory() {
 #[test]
 fn what_a_plugin_refuses() {
     let folder = TempDir::new().expect("a folder");
-    let Some(library) = compiled(folder.path(), "examples/plugin.c", "libcodec.so", &[]) else {
-        return;
-    };
+    let library = compiled(folder.path(), "examples/plugin.c", "libcodec.so", &[]);
     let codec = device(&Plugin::load(&library).expect("the plugin in C"));
     let camera = device(&Plugin::load(&rust_plugin()).expect("the plugin in Rust"));
     let large = Image::new(8192, 8192, image().format);
@@ -179,7 +168,7 @@ fn a_plugin_that_does_not_keep_to_the_interface_is_refused() {
         (4, "its driver has no name"),
     ];
     for (case, what) in at_load {
-        let Some(library) = bad(case) else { return };
+        let library = bad(case);
         let error = Plugin::load(&library).expect_err("a bad plugin");
         assert_eq!(error.kind(), ErrorKind::Plugin);
         assert!(error.to_string().contains(what), "case {case}: {error}");
@@ -191,18 +180,18 @@ fn a_plugin_that_does_not_keep_to_the_interface_is_refused() {
         (8, "the name of device 0 is no text"),
     ];
     for (case, what) in at_devices {
-        let Some(library) = bad(case) else { return };
+        let library = bad(case);
         let plugin = Plugin::load(&library).expect("a plugin");
         let error = plugin.devices().expect_err("bad devices");
         assert!(error.to_string().contains(what), "case {case}: {error}");
     }
     for (case, what) in [(9, "3 constraints at 0x0"), (10, "sets of bad: ")] {
-        let Some(library) = bad(case) else { return };
+        let library = bad(case);
         let device = device(&Plugin::load(&library).expect("a plugin"));
         let error = device.sets(&image(), Operation::Copy).expect_err("bad sets");
         assert!(error.to_string().contains(what), "case {case}: {error}");
     }
-    let Some(library) = bad(11) else { return };
+    let library = bad(11);
     let device = device(&Plugin::load(&library).expect("a plugin"));
     let set = nvabi_devmem::CapabilitySet::new([], [Capability::pitch_linear()]);
     let layout = solve(&image(), &set).expect("a layout");
@@ -236,10 +225,8 @@ fn what_is_wrong_is_passed_over() {
     fs::create_dir_all(first.join("lib")).expect("a folder");
     fs::create_dir(&second).expect("a folder");
     let library = first.join("lib");
-    let Some(_) = compiled(&library, "examples/plugin.c", "libcodec.so", &[]) else {
-        return;
-    };
-    compiled(&library, "tests/devmem/bad_plugin.c", "libbad.so", &["-DCASE=1"]).expect("cc");
+    compiled(&library, "examples/plugin.c", "libcodec.so", &[]);
+    compiled(&library, "tests/devmem/bad_plugin.c", "libbad.so", &["-DCASE=1"]);
     manifest(&first, "20-codec.json", "lib/libcodec.so");
     manifest(&first, "40-absent.json", "./absent.so");
     manifest(&first, "50-no-plugin.json", "libc.so.6");
@@ -303,14 +290,12 @@ fn a_setuid_program_does_not_look_where_the_environment_says() {
     let other = folder.path().join("setuid");
     fs::copy(&this, &other).expect("a copy");
     if chown(&other, Some(65_534), None).is_err() {
-        println!("skipped: only root can make a program of another user");
-        return;
+        skip(Need::Setuid, "only root can make a program of another user");
     }
     fs::set_permissions(&other, fs::Permissions::from_mode(0o4755)).expect("permissions");
     let said = child(&other);
     if said.contains("[/mine]") && mounted_nosuid(folder.path()) {
-        println!("skipped: {} takes no setuid programs", folder.path().display());
-        return;
+        skip(Need::Setuid, format!("{} takes no setuid programs", folder.path().display()));
     }
     assert!(said.contains("[/etc/nvabi/devmem.d][/usr/share/nvabi/devmem.d]"), "{said}");
     assert!(!said.contains("/mine"), "{said}");

@@ -9,11 +9,13 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::sync::OnceLock;
 
+use nvabi_test::{Need, skip};
+
 pub(crate) const KERNELS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/kernels");
 const INCLUDE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../cuda/include");
 
-/// The plugin with a pass in it; None, and why is said, where LLVM 19 is not there.
-pub(crate) fn plugin() -> Option<PathBuf> {
+/// The plugin with a pass in it, which takes LLVM 19.
+pub(crate) fn plugin() -> PathBuf {
     let exe = env::current_exe().expect("the test's own path");
     // Where cargo builds for tests; what lies one folder higher may be older.
     let folder = exe.parent().expect("target/PROFILE/deps");
@@ -22,19 +24,17 @@ pub(crate) fn plugin() -> Option<PathBuf> {
         .is_ok_and(|bytes| bytes.windows(20).any(|window| window == b"llvmGetPassPluginInf"));
     for tool in ["opt-19", "clang++-19"] {
         if Command::new(tool).arg("--version").output().is_err() {
-            println!("skipped: no {tool}");
-            return None;
+            skip(Need::Llvm, format!("{tool} does not run"));
         }
     }
     if !has_pass {
-        println!("skipped: the pass is not built (no LLVM 19)");
-        return None;
+        skip(Need::Llvm, "the pass is not built");
     }
-    Some(plugin)
+    plugin
 }
 
-/// CUDA as clang wants it, from CUDA_PATH or fetched; None, and why is said, where neither is.
-pub(crate) fn toolkit() -> Option<PathBuf> {
+/// CUDA as clang wants it, from CUDA_PATH or fetched.
+pub(crate) fn toolkit() -> PathBuf {
     static FOUND: OnceLock<Option<PathBuf>> = OnceLock::new();
     let found = FOUND.get_or_init(|| {
         if let Some(path) = env::var_os("CUDA_PATH") {
@@ -46,10 +46,8 @@ pub(crate) fn toolkit() -> Option<PathBuf> {
         let done = Command::new(script).arg(&to).output().ok()?.status.success();
         done.then_some(to)
     });
-    if found.is_none() {
-        println!("skipped: no CUDA in CUDA_PATH, and cuda/toolkit.sh could not fetch it");
-    }
-    found.clone()
+    let why = "no CUDA in CUDA_PATH, and cuda/toolkit.sh could not fetch it";
+    found.clone().unwrap_or_else(|| skip(Need::Cuda, why))
 }
 
 /// Compiles device code with the pass and the options of it that are given; without options, without it.

@@ -2,6 +2,9 @@
 //! its events against those of the code as it was.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
+#[macro_use]
+extern crate nvabi_test;
+
 #[path = "../common/mod.rs"]
 mod common;
 mod gpu;
@@ -18,3 +21,5 @@ mod memories;
 mod numbers;
 #[path = "../../../cuda/emu/tests/kernels/warps.rs"]
 mod warps;
+
+test_main!();

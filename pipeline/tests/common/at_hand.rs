@@ -1,25 +1,42 @@
-//! What a machine may lack for the tests that read the driver's headers.
+//! What tests read, or are skipped for the lack of.
 #![allow(dead_code, unreachable_pub)]
 
-use std::env;
 use std::path::PathBuf;
 
-/// Where CI has everything, this is set: what is missing there fails.
-pub const REQUIRE: &str = "NVABI_REQUIRE_HEADERS";
+use nvabi_pipeline::extract::Clang;
+use nvabi_pipeline::headers::Source;
+use nvabi_pipeline::tag::Tag;
+use nvabi_test::{Need, skip};
 
-/// Says why a test is skipped, or fails.
+/// libclang.
 #[track_caller]
-pub fn skip(why: &str) {
-    assert!(env::var_os(REQUIRE).is_none(), "{REQUIRE} is set, and {why}");
-    println!("skipped: {why}");
+pub fn clang() -> Clang {
+    Clang::load().unwrap_or_else(|why| skip(Need::Clang, format!("no libclang: {}", why.message)))
 }
 
-/// The driver's headers, or nothing and a word about it.
+/// Headers of the driver that have all of these tags.
 #[track_caller]
-pub fn headers() -> Option<PathBuf> {
-    let named = env::var_os("NVABI_HEADERS").filter(|path| !path.is_empty());
-    if named.is_none() {
-        skip("NVABI_HEADERS names no driver headers");
+pub fn headers_of(tags: &[&str]) -> PathBuf {
+    let (path, there) = tags_of_headers();
+    match tags.iter().find(|tag| !there.iter().any(|there| there.as_str() == **tag)) {
+        Some(tag) => skip(Need::AllHeaders, format!("NVABI_HEADERS has no headers of {tag}")),
+        None => path,
     }
-    named.map(PathBuf::from)
+}
+
+/// Headers of the driver, and those of their tags that a lock has, in version order.
+#[track_caller]
+pub fn locked_headers(locked: &[Tag]) -> (PathBuf, Vec<Tag>) {
+    let (path, mut there) = tags_of_headers();
+    there.retain(|tag| locked.contains(tag));
+    if there.is_empty() {
+        skip(Need::Headers, "NVABI_HEADERS has no headers of a tag that the lock has");
+    }
+    (path, there)
+}
+
+fn tags_of_headers() -> (PathBuf, Vec<Tag>) {
+    let path = nvabi_test::headers();
+    let there = Source::open(&path).and_then(|source| source.tags());
+    (path, there.unwrap_or_else(|why| panic!("NVABI_HEADERS: {why}")))
 }

@@ -4,6 +4,8 @@
 
 pub mod at_hand;
 
+pub use at_hand::clang;
+
 use std::path::{Path, PathBuf};
 
 use nvabi_pipeline::diagnostic::Report;
@@ -29,17 +31,6 @@ pub fn spec() -> Spec {
     let mut specs = ok(Spec::load_folder(&headers().join("specs")));
     assert_eq!(specs.len(), 1);
     specs.remove(0)
-}
-
-/// libclang, or `None` with a word on why the test is skipped.
-pub fn clang() -> Option<Clang> {
-    match Clang::load() {
-        Ok(clang) => Some(clang),
-        Err(why) => {
-            at_hand::skip(&format!("there is no libclang ({})", why.message));
-            None
-        }
-    }
 }
 
 /// What reading one tag of our own headers gives.

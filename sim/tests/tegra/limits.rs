@@ -29,6 +29,9 @@ fn few_descriptors_are_no_limit_of_clients() {
         let script = format!("ulimit -Sn 200 && exec {} --exact {name}", tests.display());
         let output = Command::new("sh").args(["-c", &script]).output().unwrap();
         let said = String::from_utf8_lossy(&output.stdout);
+        if said.contains(" 1 ignored") {
+            nvabi_test::skip(nvabi_test::Need::Supervise, "the client was not run");
+        }
         assert!(output.status.success() && said.contains("1 passed"), "{name}: {said}");
     }
 }

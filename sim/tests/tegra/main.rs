@@ -11,6 +11,9 @@
     clippy::undocumented_unsafe_blocks
 )]
 
+#[macro_use]
+extern crate nvabi_test;
+
 mod address_space;
 mod channel;
 mod client;
@@ -29,6 +32,9 @@ mod work;
 use std::process::Command;
 
 use nvabi_sim::tegra::{self as sim, Fault, Options, Report};
+use nvabi_test::Need;
+
+test_main!();
 
 /// Says to a test that it is the client.
 const CLIENT: &str = "NVABI_SIM_CLIENT";
@@ -36,19 +42,13 @@ const CLIENT: &str = "NVABI_SIM_CLIENT";
 /// What a client exits with whose body has run to its end.
 const PASSED: i32 = 42;
 
-/// Runs a test's body as a client under the simulator; returns the report. `None` in the client, and
-/// where the machine does not permit it.
-pub(crate) fn simulate(name: &str, faults: &[&str], body: fn()) -> Option<Report> {
+/// Runs a test's body as a client under the simulator; returns the report.
+pub(crate) fn simulate(name: &str, faults: &[&str], body: fn()) -> Report {
     simulate_on("r36.4", name, faults, body)
 }
 
 /// The same, on a release.
-pub(crate) fn simulate_on(
-    release: &str,
-    name: &str,
-    faults: &[&str],
-    body: fn(),
-) -> Option<Report> {
+pub(crate) fn simulate_on(release: &str, name: &str, faults: &[&str], body: fn()) -> Report {
     if std::env::var_os(CLIENT).is_some() {
         body();
         // So that a client that ran no body is not taken for one that passed.
@@ -64,11 +64,10 @@ pub(crate) fn simulate_on(
         Ok(outcome) => {
             assert_eq!(outcome.status.code(), Some(PASSED), "{}", outcome.report);
             assert_eq!(outcome.report.live_buffers, 0, "memory is left");
-            Some(outcome.report)
+            outcome.report
         }
         Err(error) if error.kind() == std::io::ErrorKind::Unsupported => {
-            eprintln!("skipped: {error}");
-            None
+            nvabi_test::skip(Need::Supervise, error)
         }
         Err(error) => panic!("{error}"),
     }
@@ -95,10 +94,9 @@ macro_rules! reported {
             #[test]
             fn $name() {
                 let name = concat!(module_path!(), "::", stringify!($name));
-                if let Some(report) = $crate::simulate(name, &[], || $body) {
-                    let found = report.diagnostics.iter().any(|d| d.code == $code);
-                    assert!(found, "no {} in {report}", $code);
-                }
+                let report = $crate::simulate(name, &[], || $body);
+                let found = report.diagnostics.iter().any(|d| d.code == $code);
+                assert!(found, "no {} in {report}", $code);
             }
         )*
     };

@@ -12,8 +12,7 @@ fn code(text: &str) -> String {
 #[test]
 fn the_lock_is_what_the_header_says() {
     if let Err(error) = nvabi_pipeline::extract::Clang::load() {
-        eprintln!("skipped: no libclang: {error}");
-        return;
+        nvabi_test::skip(nvabi_test::Need::Clang, format!("no libclang: {error}"));
     }
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let build = Build::new(root.join("abi-specs")).verify(false);

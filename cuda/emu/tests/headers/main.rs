@@ -3,10 +3,16 @@
 
 #![allow(clippy::unwrap_used, clippy::panic)]
 
+#[macro_use]
+extern crate nvabi_test;
+
 use std::path::PathBuf;
 use std::process::Command;
 
 use nvabi_emu::{Args, Device, Launch, Module};
+use nvabi_test::{Need, skip};
+
+test_main!();
 
 unsafe extern "C" {
     safe fn erf(x: f64) -> f64;
@@ -15,27 +21,25 @@ unsafe extern "C" {
 
 /// The folder with CUDA's headers: `CUDA_PATH`, or what `cuda/toolkit.sh` fetches, as long as clang is
 /// there to read them.
-fn toolkit() -> Option<PathBuf> {
+fn toolkit() -> PathBuf {
     if Command::new("clang++-19").arg("--version").output().is_err() {
-        eprintln!("skipped: no clang++-19");
-        return None;
+        skip(Need::Llvm, "clang++-19 does not run");
     }
     if let Some(path) = std::env::var_os("CUDA_PATH") {
-        return Some(path.into());
+        return path.into();
     }
     let folder = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).with_file_name("cuda-toolkit");
     let script = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../toolkit.sh");
     let fetched = Command::new(script).arg(&folder).output();
     if !fetched.is_ok_and(|output| output.status.success()) {
-        eprintln!("skipped: no headers of CUDA, neither in CUDA_PATH nor by cuda/toolkit.sh");
-        return None;
+        skip(Need::Cuda, "no CUDA in CUDA_PATH, and cuda/toolkit.sh could not fetch it");
     }
-    Some(folder)
+    folder
 }
 
-/// The PTX of a file beside this one; none where it cannot be compiled.
-fn compile(name: &str, arch: &str, level: &str) -> Option<String> {
-    let cuda = toolkit()?;
+/// The PTX of a file beside this one.
+fn compile(name: &str, arch: &str, level: &str) -> String {
+    let cuda = toolkit();
     let source = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/headers").join(name);
     let output = Command::new("clang++-19")
         .args(["-x", "cuda", "--cuda-device-only", "-S", level, "-std=c++17", "-o", "-"])
@@ -48,7 +52,7 @@ fn compile(name: &str, arch: &str, level: &str) -> Option<String> {
         .output()
         .unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    Some(String::from_utf8(output.stdout).unwrap())
+    String::from_utf8(output.stdout).unwrap()
 }
 
 fn run(device: &mut Device, module: &Module, kernel: &str, launch: &Launch, args: &Args) {
@@ -133,7 +137,7 @@ fn worst_double(
 #[test]
 fn the_mathematical_library_is_as_exact_as_documented() {
     for arch in ["sm_80", "sm_90"] {
-        let Some(text) = compile("math.cu", arch, "-O2") else { return };
+        let text = compile("math.cu", arch, "-O2");
         let mut device = Device::new();
         let module = device.load(&text).unwrap_or_else(|error| panic!("{error}"));
         // Name, arguments, function, and the error that CUDA's manual gives, in units of the last place.
@@ -206,7 +210,7 @@ fn the_mathematical_library_is_as_exact_as_documented() {
 #[test]
 fn cooperative_groups_of_the_header() {
     for (arch, level) in [("sm_80", "-O0"), ("sm_80", "-O2"), ("sm_90", "-O2")] {
-        let Some(text) = compile("groups.cu", arch, level) else { return };
+        let text = compile("groups.cu", arch, level);
         let mut device = Device::new();
         let module = device.load(&text).unwrap_or_else(|error| panic!("{error}"));
         let data: Vec<i32> = (0..128).map(|i| i * 37 % 101 - 20).collect();
@@ -267,7 +271,7 @@ fn cooperative_groups_of_the_header() {
 fn mistakes_in_functions_of_headers_are_on_the_line_that_calls_them() {
     let source = include_str!("mistakes.cu");
     for level in ["-O0", "-O1", "-O3"] {
-        let Some(text) = compile("mistakes.cu", "sm_80", level) else { return };
+        let text = compile("mistakes.cu", "sm_80", level);
         let mut device = Device::new();
         let module = device.load(&text).unwrap_or_else(|error| panic!("{error}"));
         let out = device.alloc(16).unwrap();

@@ -21,26 +21,35 @@ struct Variant {
     folder: PathBuf,
 }
 
+/// What clang is asked for, beside the PTX of the repository.
+const FLAGS: [(&str, [&str; 2]); 3] = [
+    ("O0", ["-O0", "--cuda-gpu-arch=sm_80"]),
+    ("O1", ["-O1", "--cuda-gpu-arch=sm_80"]),
+    ("O3", ["-O3", "--cuda-gpu-arch=sm_90"]),
+];
+
 fn variants() -> &'static [Variant] {
     static VARIANTS: OnceLock<Vec<Variant>> = OnceLock::new();
     VARIANTS.get_or_init(|| {
         let kernels = Path::new(env!("CARGO_MANIFEST_DIR")).join("../kernels");
         let mut out = vec![Variant { name: "committed", folder: kernels.join("ptx") }];
-        for (name, flags) in [
-            ("O0", ["-O0", "--cuda-gpu-arch=sm_80"]),
-            ("O1", ["-O1", "--cuda-gpu-arch=sm_80"]),
-            ("O3", ["-O3", "--cuda-gpu-arch=sm_90"]),
-        ] {
+        for (name, flags) in FLAGS {
             let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("kernels-{name}"));
             std::fs::create_dir_all(&folder).unwrap();
             let mut compile = Command::new(kernels.join("compile.sh"));
-            match compile.arg(&folder).args(flags).output() {
-                Ok(output) if output.status.success() => out.push(Variant { name, folder }),
-                _ => eprintln!("skipped: {name}, no clang 19 for CUDA"),
+            let output = compile.arg(&folder).args(flags).output();
+            if output.is_ok_and(|output| output.status.success()) {
+                out.push(Variant { name, folder });
             }
         }
         out
     })
+}
+
+/// The variants that clang does not make here.
+pub(crate) fn missing() -> Vec<&'static str> {
+    let is_there = |name: &str| variants().iter().any(|variant| variant.name == name);
+    FLAGS.iter().map(|(name, _)| *name).filter(|name| !is_there(name)).collect()
 }
 
 /// The module in every variant and under several schedules.

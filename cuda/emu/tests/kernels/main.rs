@@ -3,6 +3,9 @@
 
 #![allow(clippy::unwrap_used, clippy::panic)]
 
+#[macro_use]
+extern crate nvabi_test;
+
 mod classic;
 mod control;
 mod gpu;
@@ -11,3 +14,15 @@ mod memories;
 mod mistakes;
 mod numbers;
 mod warps;
+
+test_main!();
+
+/// The other tests run what there is: the PTX of the repository, and what clang makes here.
+#[test]
+fn clang_compiles_them_in_several_ways() {
+    let missing = gpu::missing();
+    if !missing.is_empty() {
+        let why = format!("clang 19 does not compile the kernels with {}", missing.join(", "));
+        nvabi_test::skip(nvabi_test::Need::Llvm, why);
+    }
+}

@@ -1,0 +1,159 @@
+//! The harness of tests that may have to say that they did not run.
+//!
+//! Such a test target has `harness = false` in its Cargo.toml and starts with
+//!
+//! ```ignore
+//! #[macro_use]
+//! extern crate nvabi_test;
+//!
+//! test_main!();
+//! ```
+//!
+//! Its tests are functions with `#[test]`, as everywhere. One that cannot run calls [`skip`]: it is
+//! shown as ignored, with the reason. Where `NVABI_REQUIRE` lists what it lacks, it fails instead.
+
+#![forbid(unsafe_code)]
+
+mod need;
+
+use std::any::Any;
+use std::collections::BTreeMap;
+use std::fmt::Display;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::sync::{Mutex, PoisonError};
+
+use libtest_mimic::{Arguments, Completion, FormatSetting, Trial};
+
+pub use inventory;
+pub use need::{Need, REQUIRE};
+pub use nvabi_test_macros::test;
+
+/// A function with `#[test]`.
+pub struct Test {
+    /// `module_path!()` of the function.
+    pub module: &'static str,
+    /// The function's name.
+    pub name: &'static str,
+    /// The function.
+    pub run: fn(),
+}
+
+inventory::collect!(Test);
+
+impl Test {
+    /// The name that the standard harness would give it: the path within its crate.
+    fn path(&self) -> String {
+        match self.module.split_once("::") {
+            Some((_, module)) => format!("{module}::{}", self.name),
+            None => self.name.to_owned(),
+        }
+    }
+}
+
+/// A test that is made at run time: one of a table, for instance.
+pub struct Case {
+    name: String,
+    run: Box<dyn FnOnce() + Send>,
+}
+
+impl Case {
+    /// A test of this name.
+    pub fn new(name: impl Into<String>, run: impl FnOnce() + Send + 'static) -> Self {
+        Self { name: name.into(), run: Box::new(run) }
+    }
+}
+
+/// What [`skip`] unwinds with.
+struct Skipped {
+    reason: String,
+}
+
+/// Ends the test as ignored; or as failed where [`REQUIRE`] lists the need.
+///
+/// It unwinds: call it on the thread of the test, outside of `LazyLock` and locked mutexes.
+#[track_caller]
+pub fn skip(need: Need, why: impl Display) -> ! {
+    let why = why.to_string();
+    let why = why.lines().next().unwrap_or_default();
+    let word = need.word();
+    if need::is_required(&word) {
+        panic!("{REQUIRE} lists `{word}`, but {why}\n  = help: {}", need.help());
+    }
+    resume_unwind(Box::new(Skipped { reason: format!("{word}: {why}") }))
+}
+
+/// The driver's headers: what `NVABI_HEADERS` names, or the test is skipped.
+#[track_caller]
+pub fn headers() -> PathBuf {
+    match std::env::var_os("NVABI_HEADERS").filter(|path| !path.is_empty()) {
+        Some(path) => path.into(),
+        None => skip(Need::Headers, "NVABI_HEADERS names no driver headers"),
+    }
+}
+
+/// How often tests were ignored for each reason.
+static IGNORED: Mutex<BTreeMap<String, usize>> = Mutex::new(BTreeMap::new());
+
+/// Runs the tests with `#[test]` and those in `cases`, as the arguments of the process ask.
+pub fn run(cases: Vec<Case>) -> ExitCode {
+    if let Err(unknown) = need::check() {
+        eprintln!("error: {unknown}");
+        return ExitCode::FAILURE;
+    }
+    let mut arguments = Arguments::from_args();
+    let threads = || std::env::var("RUST_TEST_THREADS").ok()?.parse().ok();
+    arguments.test_threads = arguments.test_threads.or_else(threads);
+    let written = inventory::iter::<Test>.into_iter().map(|test| Case::new(test.path(), test.run));
+    let mut trials: Vec<Trial> = written.chain(cases).map(trial).collect();
+    trials.sort_by(|a, b| a.name().cmp(b.name()));
+    let conclusion = libtest_mimic::run(&arguments, trials);
+    if arguments.format != Some(FormatSetting::Json) {
+        for (reason, count) in IGNORED.lock().unwrap_or_else(PoisonError::into_inner).iter() {
+            println!("ignored {count}, {reason}");
+        }
+    }
+    conclusion.exit_code()
+}
+
+fn trial(case: Case) -> Trial {
+    Trial::ignorable_test(case.name, move || match catch_unwind(AssertUnwindSafe(case.run)) {
+        Ok(()) => Ok(Completion::Completed),
+        Err(payload) => match payload.downcast::<Skipped>() {
+            Ok(skipped) => Ok(ignored(skipped.reason)),
+            Err(panic) => Err(message(&*panic).into()),
+        },
+    })
+}
+
+fn ignored(reason: String) -> Completion {
+    let mut counts = IGNORED.lock().unwrap_or_else(PoisonError::into_inner);
+    *counts.entry(reason.clone()).or_default() += 1;
+    Completion::ignored_with(reason)
+}
+
+/// What a panic says.
+fn message(panic: &(dyn Any + Send)) -> &str {
+    let text = panic.downcast_ref::<String>().map(String::as_str);
+    text.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("it panicked")
+}
+
+/// The `main` of a test target; `test_main!(cases())` adds tests that are made at run time.
+#[macro_export]
+macro_rules! test_main {
+    () => {
+        $crate::test_main!(::std::vec::Vec::new());
+    };
+    ($cases:expr) => {
+        fn main() -> ::std::process::ExitCode {
+            $crate::run($cases)
+        }
+
+        // Compiled by the standard harness alone, which would find no other test in this target.
+        #[::core::prelude::v1::test]
+        fn cargo_toml_lacks_harness_false() {
+            panic!("Cargo.toml must say `harness = false` for this test target");
+        }
+    };
+}
