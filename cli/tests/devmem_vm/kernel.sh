@@ -12,7 +12,9 @@ set -eu
 
 kind=${1:?package or build}
 here=$(cd "$(dirname "$0")" && pwd)
-folder=${2:-${CARGO_TARGET_DIR:-$here/../../target}/devmem-kernel}
+folder=${2:-${CARGO_TARGET_DIR:-$here/../../../target}/devmem-kernel}
+mkdir -p "$folder"
+folder=$(cd "$folder" && pwd)
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 trap 'exit 130' INT TERM
