@@ -12,7 +12,7 @@ runs=${2:-11}
 : "${NVABI_HEADERS:?set NVABI_HEADERS to a git repository of the driver}"
 clang=$(command -v clang-19 || command -v clang) || { echo "skipped: no clang"; exit 0; }
 
-cargo build --quiet --release --package nvabi-cli
+cargo build --quiet --release --package nvabi-cli --features headers
 nvabi=${CARGO_TARGET_DIR:-target}/release/nvabi
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT

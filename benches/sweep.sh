@@ -13,7 +13,7 @@ runs=${1:-3}
 clang=$(command -v clang-19 || command -v clang) || { echo "skipped: no clang"; exit 0; }
 export clang
 
-cargo build --quiet --release --package nvabi-cli
+cargo build --quiet --release --package nvabi-cli --features headers
 nvabi=$(realpath "${CARGO_TARGET_DIR:-target}/release/nvabi")
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
