@@ -308,6 +308,7 @@ mod tests {
     extern "C" fn ignore(_: libc::c_int) {}
 
     #[test]
+    #[expect(clippy::zombie_processes, reason = "waited for by what is tested")]
     fn a_signal_does_not_end_a_wait() {
         // SAFETY: the handler does nothing; without `SA_RESTART`, system calls end when it has run.
         unsafe {
@@ -344,6 +345,7 @@ mod tests {
     }
 
     #[test]
+    #[expect(clippy::zombie_processes, reason = "waited for by what is tested")]
     fn a_real_time_signal_is_seen_and_passed_on() {
         let mut child = sleeper("10");
         let thread = Tracee(child.id() as i32);

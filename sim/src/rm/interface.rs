@@ -91,7 +91,7 @@ impl Interface {
 
     pub(super) fn constant(&self, name: &str) -> Option<u32> {
         let is_read = |glob: &&str| name.starts_with(glob.trim_end_matches('*'));
-        debug_assert!(CONSTANTS.iter().any(|glob| is_read(&glob)), "CONSTANTS lacks {name}");
+        debug_assert!(CONSTANTS.iter().any(is_read), "CONSTANTS lacks {name}");
         self.constants.get(name).and_then(|value| u32::try_from(*value).ok())
     }
 
