@@ -783,7 +783,7 @@ fn split_bar(events: &str) -> (&str, &str) {
 fn split_indented(text: &str) -> (&str, &str) {
     let mut end = 0;
     while text[end..].starts_with('\t') {
-        end += memchr(b'\n', text[end..].as_bytes()).map_or(text.len() - end, |length| length + 1);
+        end += memchr(b'\n', &text.as_bytes()[end..]).map_or(text.len() - end, |length| length + 1);
     }
     text.split_at(end)
 }

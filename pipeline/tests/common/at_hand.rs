@@ -1,5 +1,5 @@
 //! What tests read, or are skipped for the lack of.
-#![allow(dead_code, unreachable_pub)]
+#![allow(dead_code, unreachable_pub, clippy::panic)]
 
 use std::path::PathBuf;
 

@@ -74,6 +74,7 @@ struct Skipped {
 ///
 /// It unwinds: call it on the thread of the test, outside of `LazyLock` and locked mutexes.
 #[track_caller]
+#[allow(clippy::panic, reason = "a test fails by panicking")]
 pub fn skip(need: Need, why: impl Display) -> ! {
     let why = why.to_string();
     let why = why.lines().next().unwrap_or_default();
