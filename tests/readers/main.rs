@@ -175,7 +175,7 @@ fn gcc_agrees_on(spec: Spec) {
     // Of the tags that there are headers of: a distribution packages one of a branch.
     let mut is_there = |tag: &Tag| facts::units(&mut source, &spec, tag).is_ok();
     let Some(locked) = of_branch.find(|locked| is_there(&locked.tag)) else {
-        let why = format!("NVABI_HEADERS has no headers of driver {}", spec.driver);
+        let why = "NVABI_HEADERS has no headers of this branch";
         let need = if spec.family().is_empty() { Need::AllHeaders } else { Need::JetsonHeaders };
         skip(need, why);
     };
