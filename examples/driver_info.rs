@@ -8,7 +8,7 @@
 use std::error::Error;
 use std::process::ExitCode;
 
-use nvabi::call::{Call, Kind};
+use nvabi::call::{Call, CallKind};
 use nvabi::driver::{Compat, Record, Used};
 // Those that all drivers have alike. What changes from driver to driver is named by `with_driver!`.
 use nvabi::r595::class::{NV01_DEVICE_0, NV20_SUBDEVICE_0};
@@ -168,7 +168,7 @@ fn class_list(device: &Object, all: bool) -> nvabi::rm::Result<String> {
         let params = device.ask::<abi::control::NV0080_CTRL_CMD_GPU_GET_CLASSLIST_V2>(|_| {})?;
         params.classList.iter().take(params.numClasses as usize).copied().collect()
     });
-    let name = |number: &u32| match driver.calls().find(Kind::Class, *number) {
+    let name = |number: &u32| match driver.calls().find(CallKind::Class, *number) {
         Some(info) => info.name.to_owned(),
         None => format!("{number:#x}"),
     };

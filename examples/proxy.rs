@@ -25,7 +25,7 @@ use nix::sys::socket::{ControlMessage, ControlMessageOwned, MsgFlags, recvmsg, s
 use nix::sys::stat::fstat;
 use nix::sys::uio::{RemoteIoVec, process_vm_readv, process_vm_writev};
 use nix::unistd::Pid;
-use nvabi::call::{Class, Control, Frontend, Info, Kind, Request, Uvm};
+use nvabi::call::{CallKind, Class, Control, Frontend, Info, Request, Uvm};
 use nvabi::driver::{AnyDriver, Record};
 use nvabi::proxy::{Limits, Memory, Message, marshal, unmarshal};
 use nvabi::{Handle, P64};
@@ -196,15 +196,15 @@ struct Devices(HashMap<(u64, u64), Device>);
 /// An open device, and the kind of its ioctls.
 struct Device {
     fd: OwnedFd,
-    kind: Kind,
+    kind: CallKind,
 }
 
 /// The kind of the ioctls that a node takes; nothing for a node that is not served.
-fn kind_of(path: &str) -> Option<Kind> {
+fn kind_of(path: &str) -> Option<CallKind> {
     match path.strip_prefix("/dev/nvidia")? {
-        "ctl" => Some(Kind::Frontend),
-        "-uvm" | "-uvm-tools" => Some(Kind::Uvm),
-        number if number.parse::<u8>().is_ok() => Some(Kind::Frontend),
+        "ctl" => Some(CallKind::Frontend),
+        "-uvm" | "-uvm-tools" => Some(CallKind::Uvm),
+        number if number.parse::<u8>().is_ok() => Some(CallKind::Frontend),
         _ => None,
     }
 }

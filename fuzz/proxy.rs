@@ -2,7 +2,7 @@
 
 use std::io;
 
-use nvabi::call::{Info, InnerCall, Kind};
+use nvabi::call::{CallKind, Info, InnerCall};
 use nvabi::driver::AnyDriver;
 use nvabi::proxy::{Error, Limits, Memory, Params, marshal, unmarshal};
 
@@ -92,7 +92,7 @@ fn follow(
         let inner =
             driver.calls().find(kind, by.text.parse().unwrap_or(number)).expect("it was carried");
         let own = driver.params(inner).next().map_or(0, |params| params.size as usize);
-        let len = len.filter(|_| kind != Kind::Class).unwrap_or(own);
+        let len = len.filter(|_| kind != CallKind::Class).unwrap_or(own);
         follow(driver, inner, at, len, pieces);
     }
 }
@@ -110,11 +110,11 @@ pub(crate) fn call(driver: &AnyDriver, kind: usize, number: usize, seed: u64) ->
         let size = params.size;
         carried.extend(carry(driver, info, size as usize, &memory));
         let words = match info.kind {
-            Kind::Control => [0, 0, info.number, 0, PARAMS, 0, size, 0],
-            Kind::Class => [0, 0, 0, info.number, PARAMS, 0, size, 0],
+            CallKind::Control => [0, 0, info.number, 0, PARAMS, 0, size, 0],
+            CallKind::Class => [0, 0, 0, info.number, PARAMS, 0, size, 0],
             _ => continue,
         };
-        let nr = if info.kind == Kind::Control { CONTROL } else { ALLOC };
+        let nr = if info.kind == CallKind::Control { CONTROL } else { ALLOC };
         let Some(ioctl) = driver.frontend(nr) else { continue };
         carried.extend(carry(driver, ioctl, 32, &Ioctl { words, behind: &memory }));
     }

@@ -10,8 +10,8 @@ pub struct Info {
     /// The name of its number in the driver's headers.
     pub name: &'static str,
     /// The table it is in.
-    pub kind: Kind,
-    /// Its number: what [`Kind`] says it is.
+    pub kind: CallKind,
+    /// Its number: what [`CallKind`] says it is.
     pub number: u32,
     /// The driver's names of its parameter types; the size of the call tells which is meant.
     pub params: &'static [&'static str],
@@ -45,7 +45,7 @@ impl Info {
     /// The request, where the call's number is one.
     pub const fn request(&self) -> Option<Request> {
         match self.kind {
-            Kind::Ioctl => Some(Request(self.number)),
+            CallKind::Ioctl => Some(Request(self.number)),
             _ => None,
         }
     }
@@ -94,7 +94,7 @@ impl Request {
 
 /// Which table of the driver a call is in, and so what its number is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Kind {
+pub enum CallKind {
     /// An ioctl of `/dev/nvidiactl` or `/dev/nvidia*`: the ioctl's `nr`.
     Frontend,
     /// An ioctl of `/dev/nvidia-uvm`: the whole request.
@@ -267,7 +267,7 @@ pub struct When {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct InnerCall {
     /// The table that the call is in.
-    pub kind: Kind,
+    pub kind: CallKind,
     /// Its number.
     pub number: Expression,
     /// Flags of which `NVOS54_FLAGS_FINN_SERIALIZED` says that the parameters are a FINN message.
@@ -428,7 +428,7 @@ pub unsafe trait PointerFree: Call {}
 ///
 /// # Safety
 ///
-/// [`Info::kind`] is [`Kind::Frontend`], and `NR` is [`Info::number`].
+/// [`Info::kind`] is [`CallKind::Frontend`], and `NR` is [`Info::number`].
 pub unsafe trait Frontend: Call {
     /// The ioctl's `nr`; its type is `NV_IOCTL_MAGIC`.
     const NR: u32;
@@ -438,7 +438,7 @@ pub unsafe trait Frontend: Call {
 ///
 /// # Safety
 ///
-/// [`Info::kind`] is [`Kind::Uvm`], and `REQUEST` is [`Info::number`].
+/// [`Info::kind`] is [`CallKind::Uvm`], and `REQUEST` is [`Info::number`].
 pub unsafe trait Uvm: Call {
     /// The whole request: it carries neither direction nor size.
     const REQUEST: u32;
@@ -448,7 +448,7 @@ pub unsafe trait Uvm: Call {
 ///
 /// # Safety
 ///
-/// [`Info::kind`] is [`Kind::Control`], and `CMD` is [`Info::number`].
+/// [`Info::kind`] is [`CallKind::Control`], and `CMD` is [`Info::number`].
 pub unsafe trait Control: Call {
     /// The command's number.
     const CMD: u32;
@@ -458,7 +458,7 @@ pub unsafe trait Control: Call {
 ///
 /// # Safety
 ///
-/// [`Info::kind`] is [`Kind::Class`], and `CLASS` is [`Info::number`].
+/// [`Info::kind`] is [`CallKind::Class`], and `CLASS` is [`Info::number`].
 pub unsafe trait Class: Call {
     /// The class's number.
     const CLASS: u32;
@@ -468,7 +468,7 @@ pub unsafe trait Class: Call {
 ///
 /// # Safety
 ///
-/// [`Info::kind`] is [`Kind::Ioctl`], and `REQUEST` is [`Info::number`].
+/// [`Info::kind`] is [`CallKind::Ioctl`], and `REQUEST` is [`Info::number`].
 pub unsafe trait Ioctl: Call {
     /// The whole request.
     const REQUEST: u32;

@@ -21,8 +21,8 @@
 use std::fmt;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
-use crate::call::{Call, Kind, PointerFree};
-use crate::check::{Kind as LayoutKind, Layout, Type};
+use crate::call::{Call, CallKind, PointerFree};
+use crate::check::{CallKind as LayoutKind, Layout, Type};
 use crate::driver::{AnyDriver, Choice, Record};
 use crate::rm::{self, CallName, Error, ErrorKind, Result, RmClient};
 use crate::{Handle, NvProxy, NvStatus, Uuid, call};
@@ -37,7 +37,7 @@ const UNREGISTER_GPU: CallName = named("UVM_UNREGISTER_GPU", 38);
 const NOTHING_TO_DO: NvStatus = NvStatus(0x1_0006);
 
 const fn named(name: &'static str, number: u32) -> CallName {
-    CallName { name, kind: Kind::Uvm, number }
+    CallName { name, kind: CallKind::Uvm, number }
 }
 
 /// A space of unified memory.

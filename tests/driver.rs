@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
 
-use nvabi::call::{Info, Kind};
+use nvabi::call::{CallKind, Info};
 use nvabi::check::Layout;
 use nvabi::driver::{Absent, AnyDriver, Choice, Compat, Driver, Record, Used, Visitor, visit};
 use nvabi::{Handle, NvStatus, r515, r580, r590, with_driver};
@@ -36,7 +36,8 @@ fn locked() -> Vec<String> {
 
 /// Every call of a driver.
 fn calls(driver: &AnyDriver) -> impl Iterator<Item = &'static Info> {
-    let kinds = [Kind::Frontend, Kind::Uvm, Kind::Control, Kind::Class, Kind::Ioctl];
+    let kinds =
+        [CallKind::Frontend, CallKind::Uvm, CallKind::Control, CallKind::Class, CallKind::Ioctl];
     let parts = kinds.map(|kind| driver.calls().of(kind)).into_iter().flatten();
     parts.flat_map(|part| part.iter().copied())
 }

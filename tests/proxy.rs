@@ -8,7 +8,7 @@ use std::io;
 use std::path::Path;
 
 use nvabi::call::{
-    Call, Control, Direction, Expression, Factor, FdRole, Frontend, HandleMeaning, Info, Kind,
+    Call, CallKind, Control, Direction, Expression, Factor, FdRole, Frontend, HandleMeaning, Info,
     Pointer, RoleField, RolePlace,
 };
 use nvabi::driver::{AnyDriver, PlainRecord, Record};
@@ -494,7 +494,7 @@ macro_rules! length {
 /// A call whose list has elements with roles of their own, as no driver's has today.
 static LISTED: Info = Info {
     name: "LISTED",
-    kind: Kind::Control,
+    kind: CallKind::Control,
     roles_known: true,
     number: 0,
     params: &["NV0080_CTRL_FIFO_GET_CHANNELLIST_PARAMS"],
@@ -588,9 +588,9 @@ fn a_finn_message_is_refused_though_it_has_the_size_of_the_struct() {
 fn pointers_to_another_call_say_which() {
     let of =
         |info: &nvabi::call::Info| info.pointers[0].call.map(|call| (call.kind, call.number.text));
-    assert_eq!(of(frontend::NV_ESC_RM_CONTROL::INFO), Some((Kind::Control, "cmd")));
-    assert_eq!(of(frontend::NV_ESC_RM_ALLOC::INFO), Some((Kind::Class, "hClass")));
-    assert_eq!(of(frontend::NV_ESC_IOCTL_XFER_CMD::INFO), Some((Kind::Frontend, "cmd")));
+    assert_eq!(of(frontend::NV_ESC_RM_CONTROL::INFO), Some((CallKind::Control, "cmd")));
+    assert_eq!(of(frontend::NV_ESC_RM_ALLOC::INFO), Some((CallKind::Class, "hClass")));
+    assert_eq!(of(frontend::NV_ESC_IOCTL_XFER_CMD::INFO), Some((CallKind::Frontend, "cmd")));
 }
 
 #[test]

@@ -4,7 +4,7 @@
 use std::fs;
 use std::path::Path;
 
-use nvabi_pipeline::diagnostic::{Diagnostic, Place, Report};
+use nvabi_pipeline::diagnostic::{Diagnostic, Report, SourceSpan};
 use nvabi_pipeline::lock;
 use nvabi_reports::coverage::{self, Count, Table};
 use nvabi_reports::ranges;
@@ -58,7 +58,7 @@ fn read(path: &Path) -> Result<Table, Report> {
     })?;
     serde_json::from_str(&text).map_err(|error| {
         let at = offset(&text, error.line(), error.column());
-        let place = Place {
+        let place = SourceSpan {
             path: path.display().to_string(),
             text: text.as_str().into(),
             span: at..at + 1,

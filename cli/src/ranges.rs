@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::Path;
 
-use nvabi_pipeline::diagnostic::{Diagnostic, Place, Report};
+use nvabi_pipeline::diagnostic::{Diagnostic, Report, SourceSpan};
 use nvabi_pipeline::lock;
 use nvabi_reports::ranges::{self, Abis, Asked, One, derives};
 
@@ -85,7 +85,7 @@ fn of_file(path: &Path) -> Result<Vec<Asked>, Report> {
         let span = start..start + name.len();
         if !name.is_empty() {
             let place =
-                Place { path: path.display().to_string(), text: text.as_str().into(), span };
+                SourceSpan { path: path.display().to_string(), text: text.as_str().into(), span };
             names.push(Asked { name: name.to_owned(), place: Some(place) });
         }
         at += line.len();

@@ -14,7 +14,7 @@ use std::sync::Barrier;
 use std::thread;
 use std::time::Duration;
 
-use nvabi::call::{Call, Kind};
+use nvabi::call::{Call, CallKind};
 use nvabi::driver::{AnyDriver, Compat, Record, Used};
 use nvabi::r595::class::{NV01_DEVICE_0, NV01_MEMORY_SYSTEM, NV20_SUBDEVICE_0};
 use nvabi::r595::control::{
@@ -254,7 +254,7 @@ fn errors() -> nvabi::rm::Result<()> {
     );
     assert_eq!(error.to_string(), text);
     let call = error.call_name().unwrap();
-    assert_eq!((call.name, call.kind, call.number), ("NV20_SUBDEVICE_0", Kind::Class, 0x2080));
+    assert_eq!((call.name, call.kind, call.number), ("NV20_SUBDEVICE_0", CallKind::Class, 0x2080));
     assert_eq!(error.object_name(), Some(sub.name()));
     assert_eq!(error.driver().unwrap().version(), version);
 

@@ -119,7 +119,7 @@ fn impls(target: &Target) -> TokenStream {
             const OWN: &'static __nvproxy_check::Layout = const {
                 &__nvproxy_check::Layout {
                     name: #name,
-                    kind: __nvproxy_check::Kind::#kind,
+                    kind: __nvproxy_check::LayoutKind::#kind,
                     size: __nvproxy_check::bytes(::core::mem::size_of::<Self>()),
                     align: __nvproxy_check::bytes(::core::mem::align_of::<Self>()),
                     since: "",
@@ -160,7 +160,7 @@ fn lookup_check(span: Span, place: &TokenStream) -> TokenStream {
             __nvproxy_check::assert_found(
                 &__NVPROXY_ABI,
                 &__NVPROXY_QUERY,
-                __nvproxy_check::Place::#place,
+                __nvproxy_check::QueryPart::#place,
             );
         };
     }

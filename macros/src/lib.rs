@@ -17,9 +17,9 @@ use proc_macro::TokenStream;
 /// # extern crate abi as nvabi;
 /// # mod toll {
 /// #     pub use nvabi::check;
-/// #     use check::{Abi, Driver, Field, Item, Kind, Layout, Type};
+/// #     use check::{Abi, Driver, Field, Item, LayoutKind, Layout, Type};
 /// #     static TOLL: Layout = Layout {
-/// #         name: "TOLL_PARAMS", kind: Kind::Struct, size: 8, align: 4, since: "100.1", source: "toll.h:1",
+/// #         name: "TOLL_PARAMS", kind: LayoutKind::Struct, size: 8, align: 4, since: "100.1", source: "toll.h:1",
 /// #         fields: &[
 /// #             Field { name: "hClient", offset: 0, ty: Type::Handle },
 /// #             Field { name: "status", offset: 4, ty: Type::Int { size: 4, signed: false } },

@@ -3,7 +3,7 @@
 
 mod fixture;
 
-use abi::check::{FieldType, Kind, NvProxy as _, Type};
+use abi::check::{FieldType, LayoutKind, NvProxy as _, Type};
 use abi::{Handle, NvProxy, P64, Uuid};
 
 /// Written as the driver has it, but for two names.
@@ -315,7 +315,7 @@ fn the_traits_carry_both_layouts() {
 fn an_alias_has_the_type_that_it_stands_for() {
     assert_eq!(MyHandle::TYPE, Type::Handle);
     assert_eq!(TupleHandle::TYPE, Type::Handle);
-    assert_eq!(SignalData::OWN.kind, Kind::Union);
+    assert_eq!(SignalData::OWN.kind, LayoutKind::Union);
 }
 
 #[test]

@@ -21,7 +21,7 @@ pub enum Severity {
 
 /// A span of a file, with the text to quote.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Place {
+pub struct SourceSpan {
     /// The file as the reader knows it: relative to the project or to the header tree.
     pub path: String,
     /// The whole text of the file.
@@ -40,7 +40,7 @@ pub struct Diagnostic {
     /// The complaint: lower case, no final stop, both values where two disagree.
     pub message: String,
     /// Where it is, when it is in a file whose text we hold.
-    pub place: Option<Place>,
+    pub place: Option<SourceSpan>,
     /// Facts that help to understand it.
     pub notes: Vec<String>,
     /// What to do.
@@ -63,7 +63,7 @@ impl Diagnostic {
     }
 
     /// Says where it is.
-    pub fn at(mut self, place: Place) -> Self {
+    pub fn at(mut self, place: SourceSpan) -> Self {
         self.place = Some(place);
         self
     }
@@ -136,14 +136,14 @@ impl Serialize for Diagnostic {
         fields.serialize_field("severity", severity)?;
         fields.serialize_field("code", self.code)?;
         fields.serialize_field("message", &self.message)?;
-        fields.serialize_field("place", &self.place.as_ref().map(Place::line_and_column))?;
+        fields.serialize_field("place", &self.place.as_ref().map(SourceSpan::line_and_column))?;
         fields.serialize_field("notes", &self.notes)?;
         fields.serialize_field("help", &self.help)?;
         fields.end()
     }
 }
 
-impl Place {
+impl SourceSpan {
     /// Path, line and column, the way editors jump to it.
     pub fn line_and_column(&self) -> String {
         let start = clamp(&self.span, &self.text).start;
@@ -245,7 +245,7 @@ mod tests {
 
     #[test]
     fn quotes_the_place() {
-        let place = Place { path: "a.toml".into(), text: "one\ntwo = 3\n".into(), span: 4..7 };
+        let place = SourceSpan { path: "a.toml".into(), text: "one\ntwo = 3\n".into(), span: 4..7 };
         let text = Diagnostic::error("test-code", "`two` is not a key").at(place).help("say one");
         assert_eq!(
             text.to_string(),
@@ -255,7 +255,7 @@ mod tests {
 
     #[test]
     fn a_span_outside_the_text_is_clamped() {
-        let place = Place { path: "a".into(), text: "é".into(), span: 1..99 };
+        let place = SourceSpan { path: "a".into(), text: "é".into(), span: 1..99 };
         assert!(Diagnostic::error("c", "m").at(place).to_string().contains("--> a:1"));
     }
 

@@ -78,11 +78,11 @@ impl File {
 /// A tag's files, none of them read yet.
 #[derive(Debug, Default)]
 pub struct Listing {
-    files: BTreeMap<String, Place>,
+    files: BTreeMap<String, FileLocation>,
 }
 
 #[derive(Debug, Clone)]
-enum Place {
+enum FileLocation {
     /// In which of the places, and by what name.
     Blob(usize, git2::Oid),
     Disk(PathBuf),
@@ -129,10 +129,10 @@ pub type Blobs = Arc<Mutex<HashMap<git2::Oid, Arc<File>>>>;
 /// One of the places that headers are looked for in.
 struct Origin {
     path: PathBuf,
-    kind: Kind,
+    kind: OriginKind,
 }
 
-enum Kind {
+enum OriginKind {
     Git(git2::Repository),
     /// One folder per tag; where a driver has several trees, one folder per tree in that.
     Trees,
@@ -167,7 +167,7 @@ impl Source {
     pub fn single(path: &Path, tag: Tag) -> Result<Self, Diagnostic> {
         match path.is_dir() {
             true => Ok(Self {
-                origins: vec![Origin { path: path.to_owned(), kind: Kind::Tree(tag) }],
+                origins: vec![Origin { path: path.to_owned(), kind: OriginKind::Tree(tag) }],
                 blobs: Blobs::default(),
             }),
             false => Err(no_folder(path)),
@@ -250,19 +250,19 @@ impl Source {
         Ok(tree)
     }
 
-    fn file(&mut self, path: &str, place: &Place) -> Result<Arc<File>, Diagnostic> {
+    fn file(&mut self, path: &str, place: &FileLocation) -> Result<Arc<File>, Diagnostic> {
         match place {
-            Place::Disk(disk) => {
+            FileLocation::Disk(disk) => {
                 let bytes = fs::read(disk).map_err(|e| unreadable(disk, &e))?;
                 let id = git2::Oid::hash_object(git2::ObjectType::Blob, &bytes)
                     .map_err(|e| damaged(disk, &e))?;
                 Ok(Arc::new(File::new(id.to_string(), text(&bytes))))
             }
-            Place::Blob(at, id) => {
+            FileLocation::Blob(at, id) => {
                 if let Some(file) = self.known().get(id) {
                     return Ok(file.clone());
                 }
-                let Some(Origin { path: from, kind: Kind::Git(repository) }) =
+                let Some(Origin { path: from, kind: OriginKind::Git(repository) }) =
                     self.origins.get(*at)
                 else {
                     return Err(no_blob(path));
@@ -332,8 +332,8 @@ impl Origin {
         let flags = git2::RepositoryOpenFlags::NO_SEARCH;
         let none: [&Path; 0] = [];
         let kind = match git2::Repository::open_ext(&path, flags, none) {
-            Ok(repository) => Kind::Git(repository),
-            Err(error) if error.code() == git2::ErrorCode::NotFound => Kind::Trees,
+            Ok(repository) => OriginKind::Git(repository),
+            Err(error) if error.code() == git2::ErrorCode::NotFound => OriginKind::Trees,
             Err(error) => return Err(damaged(&path, &error)),
         };
         Ok(Self { path, kind })
@@ -341,12 +341,12 @@ impl Origin {
 
     fn tags(&self) -> Result<Vec<Tag>, Diagnostic> {
         Ok(match &self.kind {
-            Kind::Git(repository) => {
+            OriginKind::Git(repository) => {
                 let names = repository.tag_names(None).map_err(|e| damaged(&self.path, &e))?;
                 names.iter().flatten().flatten().filter_map(|name| name.parse().ok()).collect()
             }
-            Kind::Trees => self.folders()?.into_iter().map(|(tag, _)| tag).collect(),
-            Kind::Tree(tag) => vec![tag.clone()],
+            OriginKind::Trees => self.folders()?.into_iter().map(|(tag, _)| tag).collect(),
+            OriginKind::Tree(tag) => vec![tag.clone()],
         })
     }
 
@@ -375,7 +375,7 @@ impl Origin {
     ) -> Result<Option<Listing>, Diagnostic> {
         let mut listing = Listing::default();
         let root = match &self.kind {
-            Kind::Git(repository) => {
+            OriginKind::Git(repository) => {
                 let Some(root) = self.git_root(repository, reference)? else { return Ok(None) };
                 for folder in folders {
                     list_git(repository, at, &root, folder, &mut listing).map_err(|e| {
@@ -385,14 +385,14 @@ impl Origin {
                 }
                 return Ok(Some(listing));
             }
-            Kind::Trees => {
+            OriginKind::Trees => {
                 let found = self.folders()?.into_iter().find(|(tag, _)| tag == reference.tag);
                 let Some((_, root)) = found else { return Ok(None) };
                 let below = reference.tree.map(|tree| root.join(tree));
                 below.filter(|below| below.is_dir()).unwrap_or(root)
             }
-            Kind::Tree(only) if only != reference.tag => return Ok(None),
-            Kind::Tree(_) => self.path.clone(),
+            OriginKind::Tree(only) if only != reference.tag => return Ok(None),
+            OriginKind::Tree(_) => self.path.clone(),
         };
         for folder in folders {
             list_folder(&root, folder, &mut listing)?;
@@ -453,7 +453,7 @@ fn list_git(
     below.walk(git2::TreeWalkMode::PreOrder, |parent, entry| {
         if let (Some(git2::ObjectType::Blob), Ok(name)) = (entry.kind(), entry.name()) {
             if let Some(path) = join(folder, &format!("{parent}{name}")) {
-                listing.files.insert(path, Place::Blob(at, entry.id()));
+                listing.files.insert(path, FileLocation::Blob(at, entry.id()));
             }
         }
         git2::TreeWalkResult::Ok
@@ -484,7 +484,7 @@ fn list_below(
         if path.is_dir() {
             list_below(root, &path, above, listing)?;
         } else if let Some(name) = path.strip_prefix(root).ok().and_then(Path::to_str) {
-            listing.files.insert(name.to_owned(), Place::Disk(path));
+            listing.files.insert(name.to_owned(), FileLocation::Disk(path));
         }
     }
     above.pop();

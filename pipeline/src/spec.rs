@@ -14,7 +14,7 @@ use serde::de::value::{MapAccessDeserializer, SeqAccessDeserializer};
 use serde::de::{Deserializer, MapAccess, SeqAccess, Visitor};
 use toml::Spanned;
 
-use crate::diagnostic::{Diagnostic, Place, Report, nearest};
+use crate::diagnostic::{Diagnostic, Report, SourceSpan, nearest};
 use crate::parallel;
 use crate::tag::{self, Tag};
 use crate::text_folder::TextFolder;
@@ -75,8 +75,8 @@ pub struct SpecPlace {
 
 impl SpecPlace {
     /// For a diagnostic.
-    pub fn place(&self) -> Place {
-        Place {
+    pub fn place(&self) -> SourceSpan {
+        SourceSpan {
             path: self.file.path.to_string(),
             text: self.file.text.clone(),
             span: self.span.clone(),
@@ -543,8 +543,8 @@ impl Spec {
     }
 
     /// A place of this spec's own file, for complaints about the whole of it.
-    pub fn place(&self) -> Place {
-        Place { path: self.file.path.to_string(), text: self.file.text.clone(), span: 0..0 }
+    pub fn place(&self) -> SourceSpan {
+        SourceSpan { path: self.file.path.to_string(), text: self.file.text.clone(), span: 0..0 }
     }
 
     /// The items that hold for a tag.

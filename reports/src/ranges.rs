@@ -19,7 +19,7 @@ use std::collections::{HashMap, HashSet};
 
 use serde::Serialize;
 
-use nvabi_pipeline::diagnostic::{Diagnostic, Place, Report, nearest as nearest_name};
+use nvabi_pipeline::diagnostic::{Diagnostic, Report, SourceSpan, nearest as nearest_name};
 use nvabi_pipeline::known;
 use nvabi_pipeline::lock::{ItemKind as LockKind, Lock};
 use nvabi_pipeline::spec::{Item, Named, Spec};
@@ -37,7 +37,7 @@ pub struct Asked {
     /// A call, a record, an enum, a typedef, a constant, an enumerator or a bit range.
     pub name: String,
     /// Where it was asked, when that is a file.
-    pub place: Option<Place>,
+    pub place: Option<SourceSpan>,
 }
 
 /// Tags that follow each other in the lock.

@@ -21,7 +21,7 @@ pub struct Query {
 
 /// The part of a query that a message belongs to, so that it is shown there in the source.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Place {
+pub enum QueryPart {
     /// `name = "…"`, or the struct's identifier.
     Name,
     /// `driver = "…"`.
@@ -59,7 +59,7 @@ pub const fn find(abi: &'static Abi, query: &Query) -> Option<&'static Layout> {
 /// Stops the compilation if the query has no answer because of the part at `place`.
 #[track_caller]
 #[allow(clippy::panic, reason = "a panic in a constant is how a compile error is raised")]
-pub const fn assert_found(abi: &'static Abi, query: &Query, place: Place) {
+pub const fn assert_found(abi: &'static Abi, query: &Query, place: QueryPart) {
     if let Err(fault) = resolve(abi, query) {
         if fault.place(query) as u8 == place as u8 {
             let message = explain(abi, query, fault);
@@ -69,13 +69,13 @@ pub const fn assert_found(abi: &'static Abi, query: &Query, place: Place) {
 }
 
 impl Fault {
-    const fn place(self, query: &Query) -> Place {
+    const fn place(self, query: &Query) -> QueryPart {
         match self {
-            Fault::Disabled if query.driver.is_some() => Place::Driver,
+            Fault::Disabled if query.driver.is_some() => QueryPart::Driver,
             Fault::Disabled | Fault::UnknownTag(_) | Fault::NotYet(..) | Fault::Gone(..) => {
-                Place::Since
+                QueryPart::Since
             }
-            Fault::NoDriver | Fault::UnknownItem(_) | Fault::Ambiguous(_) => Place::Name,
+            Fault::NoDriver | Fault::UnknownItem(_) | Fault::Ambiguous(_) => QueryPart::Name,
         }
     }
 }
@@ -499,14 +499,22 @@ const fn number(text: &[u8], mut at: usize) -> (u32, usize) {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{Field, Kind, Type};
+    use super::super::{Field, LayoutKind, Type};
     use super::*;
 
     const U32: Type = Type::Int { size: 4, signed: false };
 
     const fn layout(since: &'static str, fields: &'static [Field]) -> Layout {
         let size = fields.len() as u32 * 4;
-        Layout { name: "FORD", kind: Kind::Struct, size, align: 4, since, source: "a.h:1", fields }
+        Layout {
+            name: "FORD",
+            kind: LayoutKind::Struct,
+            size,
+            align: 4,
+            since,
+            source: "a.h:1",
+            fields,
+        }
     }
 
     static OLD: Layout = layout("100.1", &[Field { name: "depth", offset: 0, ty: U32 }]);
@@ -550,7 +558,7 @@ mod tests {
         find(&ABI, &query).map(|layout| layout.since)
     }
 
-    fn complaint(query: Query) -> (Place, String) {
+    fn complaint(query: Query) -> (QueryPart, String) {
         let fault = resolve(&ABI, &query).unwrap_err();
         (fault.place(&query), explain(&ABI, &query, fault).as_str().to_owned())
     }
@@ -571,7 +579,7 @@ mod tests {
     #[test]
     fn layouts_that_differ_are_listed() {
         let (place, text) = complaint(ask("FORD", "", ""));
-        assert_eq!(place, Place::Name);
+        assert_eq!(place, QueryPart::Name);
         assert!(
             text.contains("\n  100.1: 4 bytes\n  100.10: 8 bytes\n  200.1: 4 bytes\n"),
             "{text}"
@@ -586,17 +594,17 @@ mod tests {
             Some("`MOAT` is not in 100.1: driver 100 has it from 100.2 on")
         );
         let (place, text) = complaint(ask("BRIDGE", "", "100.10"));
-        assert_eq!(place, Place::Since);
+        assert_eq!(place, QueryPart::Since);
         assert!(text.starts_with("`BRIDGE` is not in 100.10: driver 100 dropped it in 100.2"));
     }
 
     #[test]
     fn drivers_that_are_missing_are_told_apart() {
         let (place, text) = complaint(ask("FORD", "300", ""));
-        assert_eq!(place, Place::Driver);
+        assert_eq!(place, QueryPart::Driver);
         assert!(text.starts_with("driver 300 is not enabled"), "{text}");
         let (place, text) = complaint(ask("FORD", "", "300.4"));
-        assert_eq!(place, Place::Since);
+        assert_eq!(place, QueryPart::Since);
         assert!(text.starts_with("driver 300 is not enabled"), "{text}");
         assert_eq!(
             complaint(ask("FORD", "400", "")).1,

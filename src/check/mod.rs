@@ -15,7 +15,7 @@ mod find;
 mod message;
 
 pub use compare::{Comparison, assert_field, assert_struct, same_layout};
-pub use find::{Place, Query, assert_found, find};
+pub use find::{Query, QueryPart, assert_found, find};
 pub use message::Message;
 
 use crate::scalar::{Handle, P64, Uuid};
@@ -54,7 +54,7 @@ pub struct Item {
 
 /// What a layout is the layout of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub enum LayoutKind {
     /// Fields one after the other.
     Struct,
     /// Fields over each other.
@@ -69,7 +69,7 @@ pub struct Layout {
     /// The driver's name, or the user's for the layout of a user's own struct.
     pub name: &'static str,
     /// Struct, union or alias.
-    pub kind: Kind,
+    pub kind: LayoutKind,
     /// Size in bytes.
     pub size: u32,
     /// Alignment in bytes.
@@ -247,7 +247,7 @@ pub const fn type_of<T: FieldType>() -> Type {
 #[doc(hidden)]
 pub const fn derived(driver: Option<&'static Layout>, own: &'static Layout) -> Type {
     match driver {
-        Some(Layout { kind: Kind::Alias, fields: [only], .. }) => only.ty,
+        Some(Layout { kind: LayoutKind::Alias, fields: [only], .. }) => only.ty,
         Some(driver) => Type::Record(driver),
         None => Type::Record(own),
     }

@@ -58,7 +58,7 @@ use std::fmt;
 
 #[doc(inline)]
 pub use crate::abi::drivers::*;
-use crate::call::{Info, Kind};
+use crate::call::{CallKind, Info};
 use crate::check::{Abi, Item, Layout};
 pub use choice::{Choice, Compat, Refused, Used};
 pub use installed::installed;
@@ -142,7 +142,7 @@ unsafe impl PlainRecord for () {}
 
 const NO_BYTES: &Layout = &Layout {
     name: "",
-    kind: crate::check::Kind::Struct,
+    kind: crate::check::LayoutKind::Struct,
     size: 0,
     align: 1,
     since: "",
@@ -167,18 +167,18 @@ pub struct Calls {
 
 impl Calls {
     /// The calls of one kind.
-    pub const fn of(&self, kind: Kind) -> &'static [&'static [&'static Info]] {
+    pub const fn of(&self, kind: CallKind) -> &'static [&'static [&'static Info]] {
         match kind {
-            Kind::Frontend => self.frontend,
-            Kind::Uvm => self.uvm,
-            Kind::Control => self.control,
-            Kind::Class => self.class,
-            Kind::Ioctl => self.ioctl,
+            CallKind::Frontend => self.frontend,
+            CallKind::Uvm => self.uvm,
+            CallKind::Control => self.control,
+            CallKind::Class => self.class,
+            CallKind::Ioctl => self.ioctl,
         }
     }
 
     /// The call of a number; where several share it, one of those whose roles are known.
-    pub fn find(&self, kind: Kind, number: u32) -> Option<&'static Info> {
+    pub fn find(&self, kind: CallKind, number: u32) -> Option<&'static Info> {
         let found = self.of(kind).iter().flat_map(|part| {
             let from = part.partition_point(|info| info.number < number);
             part[from..].iter().take_while(|info| info.number == number)
@@ -269,22 +269,22 @@ impl AnyDriver {
 
     /// The ioctl of `/dev/nvidiactl` and `/dev/nvidia*` with this `nr`.
     pub fn frontend(&self, nr: u32) -> Option<&'static Info> {
-        self.calls.find(Kind::Frontend, nr)
+        self.calls.find(CallKind::Frontend, nr)
     }
 
     /// The ioctl of `/dev/nvidia-uvm` with this request.
     pub fn uvm(&self, request: u32) -> Option<&'static Info> {
-        self.calls.find(Kind::Uvm, request)
+        self.calls.find(CallKind::Uvm, request)
     }
 
     /// The command of `NV_ESC_RM_CONTROL` with this number.
     pub fn control(&self, cmd: u32) -> Option<&'static Info> {
-        self.calls.find(Kind::Control, cmd)
+        self.calls.find(CallKind::Control, cmd)
     }
 
     /// The class of `NV_ESC_RM_ALLOC` with this number.
     pub fn class(&self, class: u32) -> Option<&'static Info> {
-        self.calls.find(Kind::Class, class)
+        self.calls.find(CallKind::Class, class)
     }
 
     /// The layout that a struct, union or typedef has in this driver, by the driver's name.
@@ -507,7 +507,7 @@ mod tests {
     const fn info(name: &'static str, number: u32, roles_known: bool) -> Info {
         Info {
             name,
-            kind: Kind::Control,
+            kind: CallKind::Control,
             number,
             params: &[],
             sizes: &[],
@@ -530,7 +530,7 @@ mod tests {
         static E: Info = info("FIRST", 1, true);
         static PARTS: [&[&Info]; 2] = [&[&A, &B, &D], &[&E, &C]];
         let calls = Calls { frontend: &[], uvm: &[], control: &PARTS, class: &[], ioctl: &[] };
-        let found = |number| calls.find(Kind::Control, number).map(|info| info.name);
+        let found = |number| calls.find(CallKind::Control, number).map(|info| info.name);
         let all = [found(0), found(1), found(2), found(3), found(4)];
         assert_eq!(all, [None, Some("FIRST"), Some("STATED"), Some("ALONE"), None]);
     }

@@ -37,7 +37,7 @@ impl Form {
 
 /// A field at one place: an array has as many as elements.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Place {
+pub(super) struct FieldPlace {
     /// Byte in the parameters.
     pub(super) at: usize,
     pub(super) size: usize,
@@ -47,7 +47,7 @@ pub(super) struct Place {
 
 /// Every place of a field in a form. None where the form has no such field: of two types that a call
 /// accepts one may lack it.
-pub(super) fn places(form: Form, field: &RoleField) -> impl ExactSizeIterator<Item = Place> {
+pub(super) fn places(form: Form, field: &RoleField) -> impl ExactSizeIterator<Item = FieldPlace> {
     let place = form.place(field);
     (0..place.map_or(0, count)).map(move |index| nth(place, index))
 }
@@ -58,19 +58,19 @@ fn count(place: &RolePlace) -> usize {
 }
 
 /// The place with an index: the last array counts fastest.
-fn nth(place: Option<&RolePlace>, mut index: usize) -> Place {
-    let Some(place) = place else { return Place { at: 0, size: 0, is_pointer: false } };
+fn nth(place: Option<&RolePlace>, mut index: usize) -> FieldPlace {
+    let Some(place) = place else { return FieldPlace { at: 0, size: 0, is_pointer: false } };
     let mut at = place.offset as usize;
     for array in place.arrays.iter().rev() {
         let count = (array.count as usize).max(1);
         at += index % count * array.stride as usize;
         index /= count;
     }
-    Place { at, size: place.size as usize, is_pointer: place.is_pointer }
+    FieldPlace { at, size: place.size as usize, is_pointer: place.is_pointer }
 }
 
 /// An integer of up to 8 bytes; `None` where the bytes end before it.
-pub(super) fn get(bytes: &[u8], place: Place) -> Option<u64> {
+pub(super) fn get(bytes: &[u8], place: FieldPlace) -> Option<u64> {
     let bytes = bytes.get(place.at..place.at.checked_add(place.size)?)?;
     let mut wide = [0; 8];
     wide.get_mut(..bytes.len())?.copy_from_slice(bytes);
@@ -78,7 +78,7 @@ pub(super) fn get(bytes: &[u8], place: Place) -> Option<u64> {
 }
 
 /// Writes the low bytes of an integer to where one was read.
-pub(super) fn set(bytes: &mut [u8], place: Place, value: u64) {
+pub(super) fn set(bytes: &mut [u8], place: FieldPlace, value: u64) {
     if let Some(bytes) = bytes.get_mut(place.at..place.at + place.size) {
         let size = bytes.len().min(8);
         bytes[..size].copy_from_slice(&value.to_le_bytes()[..size]);

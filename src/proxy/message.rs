@@ -1,9 +1,9 @@
 //! A call and everything it points to, in one buffer.
 
-use super::field::{self, Form, Place};
+use super::field::{self, FieldPlace, Form};
 use super::visit::{self, Fd, HandleField, PointerField};
 use super::{Error, Limits, Memory};
-use crate::call::{Direction, FdRole, HandleRole, Info, InnerCall, Kind, Pointer};
+use crate::call::{CallKind, Direction, FdRole, HandleRole, Info, InnerCall, Pointer};
 use crate::driver::AnyDriver;
 
 /// What a request begins with; the number is that of the format.
@@ -40,7 +40,7 @@ struct Part {
     len: usize,
     direction: Direction,
     /// Where in the message the pointer to it is; the parameters have none.
-    pointer: Option<Place>,
+    pointer: Option<FieldPlace>,
     content: Content,
     /// How much of it comes back, where the driver tells.
     filled: Option<Filled>,
@@ -151,10 +151,11 @@ pub fn unmarshal(driver: &AnyDriver, request: &[u8], limits: Limits) -> Result<M
     }
 }
 
-/// The order of [`Kind`] in a request.
-const KINDS: [Kind; 5] = [Kind::Frontend, Kind::Uvm, Kind::Control, Kind::Class, Kind::Ioctl];
+/// The order of [`CallKind`] in a request.
+const KINDS: [CallKind; 5] =
+    [CallKind::Frontend, CallKind::Uvm, CallKind::Control, CallKind::Class, CallKind::Ioctl];
 
-fn find(driver: &AnyDriver, kind: Kind, number: u32) -> Result<&'static Info, Error> {
+fn find(driver: &AnyDriver, kind: CallKind, number: u32) -> Result<&'static Info, Error> {
     driver.calls().find(kind, number).ok_or(Error::Unknown { kind, number })
 }
 
@@ -199,7 +200,7 @@ struct Target {
     len: u64,
     direction: Direction,
     content: Content,
-    pointer: Option<Place>,
+    pointer: Option<FieldPlace>,
     filled: Option<Filled>,
 }
 
@@ -280,7 +281,7 @@ impl Message {
                         len,
                         direction: role.direction.unwrap_or(Direction::InOut),
                         content,
-                        pointer: Some(Place { at: at + place.at, ..place }),
+                        pointer: Some(FieldPlace { at: at + place.at, ..place }),
                         filled: role.filled.map(|_| Filled { role, form, at, index }),
                     };
                     found.push((target, role.field.path));
@@ -455,7 +456,7 @@ fn behind(
     let inner = find(driver, kind, number)?;
     let len = match &role.len {
         // Of a class the driver knows the size itself, and lets the caller's be 0.
-        Some(text) if kind != Kind::Class => len(text)?,
+        Some(text) if kind != CallKind::Class => len(text)?,
         _ => inner.sizes.first().map_or(0, |size| (*size).into()),
     };
     let size = usize::try_from(len).map_err(|_| missing())?;

@@ -49,7 +49,7 @@ mod visit;
 use std::fmt;
 use std::io;
 
-use crate::call::Kind;
+use crate::call::CallKind;
 
 pub use message::{Message, marshal, unmarshal};
 pub use visit::{Fd, HandleField, Params, PointerField};
@@ -103,7 +103,7 @@ pub enum Error {
     /// The driver has no such call, as far as this build knows, and so its roles are unknown.
     Unknown {
         /// Which table it would be in.
-        kind: Kind,
+        kind: CallKind,
         /// Its number.
         number: u32,
     },
@@ -171,11 +171,11 @@ impl fmt::Display for Error {
         match self {
             Self::Unknown { kind, number } => {
                 let what = match kind {
-                    Kind::Frontend => "frontend ioctl",
-                    Kind::Uvm => "UVM ioctl",
-                    Kind::Control => "control command",
-                    Kind::Class => "class",
-                    Kind::Ioctl => "ioctl",
+                    CallKind::Frontend => "frontend ioctl",
+                    CallKind::Uvm => "UVM ioctl",
+                    CallKind::Control => "control command",
+                    CallKind::Class => "class",
+                    CallKind::Ioctl => "ioctl",
                 };
                 write!(f, "{what} {number:#x} is unknown, and so is what it points to")
             }

@@ -1,10 +1,10 @@
 //! One set of parameters, and what its roles find in it.
 
 use super::Error;
-use super::field::{self, Form, Place};
+use super::field::{self, FieldPlace, Form};
 use crate::Handle;
 use crate::call::{
-    Accepts, Direction, FdRole, HandleMeaning, HandleRole, Info, Kind, Pointer, RoleField,
+    Accepts, CallKind, Direction, FdRole, HandleMeaning, HandleRole, Info, Pointer, RoleField,
 };
 use crate::driver::{PlainRecord, Record};
 
@@ -113,7 +113,7 @@ fn each(
     form: Form,
     bytes: &mut [u8],
     field: &RoleField,
-    visit: &mut impl FnMut(&mut [u8], Place, (usize, usize)),
+    visit: &mut impl FnMut(&mut [u8], FieldPlace, (usize, usize)),
 ) {
     for element in bytes.chunks_exact_mut(form.size.max(1)) {
         let places = field::places(form, field);
@@ -181,8 +181,8 @@ pub(super) fn form(info: &'static Info, size: usize) -> Result<Option<Form>, Err
         return Err(Error::RolesUnknown { call: info.name });
     }
     let is_free = match info.kind {
-        Kind::Uvm | Kind::Class => info.params.is_empty() && size == 0,
-        Kind::Frontend | Kind::Control | Kind::Ioctl => true,
+        CallKind::Uvm | CallKind::Class => info.params.is_empty() && size == 0,
+        CallKind::Frontend | CallKind::Control | CallKind::Ioctl => true,
     };
     let mut forms = (0..info.sizes.len()).filter_map(|index| Form::of_params(info, index));
     match forms.find(|form| form.fits(size, info.array)) {
@@ -197,7 +197,7 @@ pub(super) fn form(info: &'static Info, size: usize) -> Result<Option<Form>, Err
 pub struct Fd<'b> {
     role: &'static FdRole,
     bytes: &'b mut [u8],
-    place: Place,
+    place: FieldPlace,
 }
 
 impl Fd<'_> {
@@ -232,7 +232,7 @@ pub struct PointerField<'b> {
     role: &'static Pointer,
     len: Option<u64>,
     bytes: &'b mut [u8],
-    place: Place,
+    place: FieldPlace,
 }
 
 impl PointerField<'_> {
@@ -273,7 +273,7 @@ impl PointerField<'_> {
 pub struct HandleField<'b> {
     role: &'static HandleRole,
     bytes: &'b mut [u8],
-    place: Place,
+    place: FieldPlace,
 }
 
 impl HandleField<'_> {

@@ -12,7 +12,7 @@ use super::escape::{self, CallName};
 use super::handles::Handles;
 use super::object::{Client, Object};
 use super::version;
-use crate::call::{Accepts, Frontend, Kind};
+use crate::call::{Accepts, CallKind, Frontend};
 use crate::driver::{Choice, Compat};
 use crate::ioctl;
 use crate::{Handle, P64};
@@ -98,7 +98,7 @@ impl RmClient {
         // SAFETY: `asked` has neither parameters nor rights, so no address but null, and `forms` was chosen for the
         // driver behind the fd.
         let handle = unsafe { forms.alloc(control.as_fd(), &asked) }.map_err(|failure| {
-            let call = CallName { name: ROOT.1, kind: Kind::Class, number: ROOT.0 };
+            let call = CallName { name: ROOT.1, kind: CallKind::Class, number: ROOT.0 };
             Error::new(failure).call(call).driver_is(&choice)
         })?;
         let name = ObjectName { handle, class: ROOT.0, class_name: ROOT.1 };

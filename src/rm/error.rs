@@ -4,7 +4,7 @@ use std::fmt;
 use std::io;
 
 use super::escape::CallName;
-use crate::call::{Info, Kind};
+use crate::call::{CallKind, Info};
 use crate::driver::{Choice, Refused};
 use crate::ioctl::Failure;
 use crate::uvm::UvmObject;
@@ -155,11 +155,11 @@ impl Error {
 impl fmt::Display for CallName {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let kind = match self.kind {
-            Kind::Frontend => "ioctl",
-            Kind::Uvm => "UVM ioctl",
-            Kind::Control => "command",
-            Kind::Class => "class",
-            Kind::Ioctl => "request",
+            CallKind::Frontend => "ioctl",
+            CallKind::Uvm => "UVM ioctl",
+            CallKind::Control => "command",
+            CallKind::Class => "class",
+            CallKind::Ioctl => "request",
         };
         write!(f, "{} ({kind} {:#x})", self.name, self.number)
     }
@@ -178,7 +178,7 @@ impl fmt::Display for Error {
             call.fmt(f)?;
         }
         if let Some(object) = object {
-            let allocates = call.is_some_and(|call| call.kind == Kind::Class);
+            let allocates = call.is_some_and(|call| call.kind == CallKind::Class);
             let before = if call.is_none() {
                 ""
             } else if allocates {
@@ -228,7 +228,8 @@ mod tests {
 
     #[test]
     fn an_error_tells_the_call_and_the_object() {
-        let call = CallName { name: "NV0080_CTRL_CMD_X", kind: Kind::Control, number: 0x80_0201 };
+        let call =
+            CallName { name: "NV0080_CTRL_CMD_X", kind: CallKind::Control, number: 0x80_0201 };
         let object = ObjectName { handle: Handle(0x10), class: 0x80, class_name: "NV01_DEVICE_0" };
         let error = Error::new(ErrorKind::Errno(libc::EINVAL)).call(call).object(object);
         assert_eq!(
@@ -236,7 +237,7 @@ mod tests {
             "NV0080_CTRL_CMD_X (command 0x800201) on 0x10 (NV01_DEVICE_0): \
              Invalid argument (os error 22)"
         );
-        let call = CallName { name: "NV20_SUBDEVICE_0", kind: Kind::Class, number: 0x2080 };
+        let call = CallName { name: "NV20_SUBDEVICE_0", kind: CallKind::Class, number: 0x2080 };
         let error = Error::new(ErrorKind::NotInDriver).call(call).object(object);
         let text = "NV20_SUBDEVICE_0 (class 0x2080) below 0x10 (NV01_DEVICE_0): the driver has no such call";
         assert_eq!(error.to_string(), text);

@@ -4,7 +4,7 @@
 use std::os::fd::BorrowedFd;
 use std::{io, ptr};
 
-use crate::call::Kind;
+use crate::call::CallKind;
 use crate::ioctl::{self, Failure};
 use crate::{Handle, NvProxy, NvStatus, P64};
 
@@ -14,13 +14,13 @@ pub struct CallName {
     /// The driver's name of its number.
     pub name: &'static str,
     /// Which table it is in.
-    pub kind: Kind,
+    pub kind: CallKind,
     /// Its number.
     pub number: u32,
 }
 
 const fn escape(name: &'static str, number: u32) -> CallName {
-    CallName { name, kind: Kind::Frontend, number }
+    CallName { name, kind: CallKind::Frontend, number }
 }
 
 pub(super) const ALLOC: CallName = escape("NV_ESC_RM_ALLOC", 0x2b);

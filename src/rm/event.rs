@@ -9,7 +9,7 @@ use super::client::{NodeName, RmClient};
 use super::error::{Error, ErrorKind, Result};
 use super::escape;
 use super::object::{Node, Object};
-use crate::call::Kind;
+use crate::call::CallKind;
 use crate::ioctl;
 use crate::{Handle, P64};
 
@@ -95,7 +95,7 @@ impl OsEvent {
         let at = ioctl::address(&mut params);
         // SAFETY: these are the class's parameters; what looks like an address is an fd.
         let object = unsafe { source.alloc_number(OS_EVENT, at, size, P64::NULL) };
-        let call = escape::CallName { name: OS_EVENT.1, kind: Kind::Class, number: OS_EVENT.0 };
+        let call = escape::CallName { name: OS_EVENT.1, kind: CallKind::Class, number: OS_EVENT.0 };
         let object = object.map_err(|kind| source.failed(call, kind))?;
         Ok(Subscription { object, _event: self.clone() })
     }

@@ -11,7 +11,7 @@ use std::fs;
 use std::ops::Range;
 use std::path::Path;
 
-use nvabi_pipeline::diagnostic::{Diagnostic, Place};
+use nvabi_pipeline::diagnostic::{Diagnostic, SourceSpan};
 use nvabi_pipeline::tag::Tag;
 use nvabi_reports::coverage::Table;
 use nvabi_reports::decode::sniff::Named;
@@ -115,7 +115,7 @@ impl List {
         let lines: Vec<(Range<usize>, Vec<&str>)> = lines.collect();
         let bad = |span: &Range<usize>, why: String| {
             let span = span.clone();
-            let place = Place { path: source.to_owned(), text: text.into(), span };
+            let place = SourceSpan { path: source.to_owned(), text: text.into(), span };
             Diagnostic::error("sniff-list", why).at(place)
         };
         for (span, words) in &lines {

@@ -2,14 +2,14 @@
 #![forbid(unsafe_code)]
 
 use abi::call::{
-    Accepts, Call, Class, Control, Frontend, Info, Ioctl, Kind, PointerFree, Uvm, Views,
+    Accepts, Call, Class, Control, Frontend, Info, Ioctl, CallKind, PointerFree, Uvm, Views,
 };
 
 enum Forged {}
 
 static INFO: Info = Info {
     name: "FORGED",
-    kind: Kind::Control,
+    kind: CallKind::Control,
     number: 0x101,
     params: &[],
     sizes: &[],

@@ -15,11 +15,11 @@ struct Gate {
 // Another driver's struct of the same size, which is right in itself.
 mod bolts {
     pub use abi::check;
-    use check::{Abi, Driver, Field, Item, Kind, Layout, Type};
+    use check::{Abi, Driver, Field, Item, LayoutKind, Layout, Type};
 
     static BOLT: Layout = Layout {
         name: "BOLT",
-        kind: Kind::Struct,
+        kind: LayoutKind::Struct,
         size: 16,
         align: 8,
         since: "7.1",

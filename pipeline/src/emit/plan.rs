@@ -27,7 +27,7 @@ pub(super) struct Def {
     pub(super) fact: Arc<Fact>,
     /// The definitions that its canonical types name.
     pub(super) uses: BTreeMap<String, DefId>,
-    pub(super) place: Place,
+    pub(super) place: DefinedAt,
     pub(super) views: BTreeSet<usize>,
     /// The specs name it themselves.
     pub(super) named: bool,
@@ -37,7 +37,7 @@ pub(super) struct Def {
 
 /// Where a definition stands, at the first tag that has it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Place {
+pub(super) struct DefinedAt {
     pub(super) source: String,
     pub(super) since: Tag,
 }
@@ -47,7 +47,7 @@ pub(super) struct Place {
 pub(super) struct Const {
     pub(super) name: String,
     pub(super) fact: Fact,
-    pub(super) place: Place,
+    pub(super) place: DefinedAt,
     /// The spec asks for it.
     pub(super) documented: bool,
     pub(super) views: BTreeSet<usize>,
@@ -394,7 +394,7 @@ impl<'l, 's> Planner<'l, 's> {
                     ident: name.replace("::", "_"),
                     fact: placed.fact.clone(),
                     uses,
-                    place: Place {
+                    place: DefinedAt {
                         source: format!("{path}:{}", placed.line),
                         since: self.lock.tags[look.tag].tag.clone(),
                     },
@@ -615,7 +615,7 @@ impl<'l, 's> Planner<'l, 's> {
             self.plan.constants.push(Const {
                 name: name.to_owned(),
                 fact: fact.clone(),
-                place: Place { source: format!("{path}:{line}"), since },
+                place: DefinedAt { source: format!("{path}:{line}"), since },
                 documented: true,
                 views: BTreeSet::new(),
             });

@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 use std::fmt::Write as _;
 
-use super::plan::{Def, DefId, Place, Plan};
+use super::plan::{Def, DefId, DefinedAt, Plan};
 use super::types::{self, Element, Named, is_uuid};
 use super::{Options, ident, path};
 use crate::lock::Fact;
@@ -316,7 +316,7 @@ impl<'a> Writer<'a> {
             RecordKind::Struct => "Struct",
             RecordKind::Union => "Union",
         };
-        let Def { name: driver_name, place: Place { source, since }, .. } = self.def;
+        let Def { name: driver_name, place: DefinedAt { source, since }, .. } = self.def;
         let mut rows = String::new();
         let mut offsets = String::new();
         for member in &members {
@@ -330,7 +330,7 @@ impl<'a> Writer<'a> {
             text,
             "impl {name} {{\n/// What the derive compares with.\n\
              pub const LAYOUT: &'static nvabi::check::Layout = &nvabi::check::Layout {{ \
-             name: {driver_name:?}, kind: nvabi::check::Kind::{kind}, size: {size}, align: {align}, \
+             name: {driver_name:?}, kind: nvabi::check::LayoutKind::{kind}, size: {size}, align: {align}, \
              since: \"{since}\", source: {source:?}, fields: &[\n{rows}] }};\n}}\n"
         );
         Some(format!(

@@ -137,7 +137,7 @@ fn info(text: &mut String, call: &Call<'_>) {
     let item = call.item;
     let params: Vec<&str> = call.params.iter().map(|(name, _)| name.as_str()).collect();
     let _ = writeln!(text, "        name: {:?},", item.name);
-    let _ = writeln!(text, "        kind: nvabi::call::Kind::{},", trait_name(item.kind));
+    let _ = writeln!(text, "        kind: nvabi::call::CallKind::{},", trait_name(item.kind));
     let _ = writeln!(text, "        number: {:#x},", call.number & 0xffff_ffff);
     let _ = writeln!(text, "        params: &{params:?},");
     let _ = writeln!(text, "        sizes: &{:?},", call.roles.sizes);
@@ -195,7 +195,7 @@ fn fds(fds: &[Field], opens: &[(Named, Named)]) -> String {
 fn inner_call(call: &InnerCall) -> String {
     let InnerCall { kind, number, flags } = call;
     format!(
-        "nvabi::call::InnerCall {{ kind: nvabi::call::Kind::{}, number: {}, flags: {} }}",
+        "nvabi::call::InnerCall {{ kind: nvabi::call::CallKind::{}, number: {}, flags: {} }}",
         trait_name(*kind),
         expression(number),
         option(flags.as_ref().map(field))
@@ -355,7 +355,7 @@ pub(super) fn abi(text: &mut String, plan: &Plan<'_>, options: Options<'_>) {
     let _ = writeln!(text, "pub static ABI: {nvabi}::check::Abi = {{");
     let _ = writeln!(
         text,
-        "#[allow(unused_imports)] use {nvabi}::check::{{Driver as D, Field as F, Item as I, Kind as K, Layout as L, Type as T}};"
+        "#[allow(unused_imports)] use {nvabi}::check::{{Driver as D, Field as F, Item as I, LayoutKind as K, Layout as L, Type as T}};"
     );
     let _ = writeln!(text, "{nvabi}::check::Abi {{ known: &{known:?}, drivers: &[");
     for driver in &plan.drivers {

@@ -18,7 +18,7 @@ pub use clang::Clang;
 pub use constants::Cache;
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use crate::diagnostic::{Diagnostic, Place, Report};
+use crate::diagnostic::{Diagnostic, Report, SourceSpan};
 use crate::headers::{File, Tree};
 use crate::model::{Source, Surface};
 
@@ -221,7 +221,8 @@ fn complaints(unit: &Unit<'_>, tree: &Tree, request: &Request<'_>, first_questio
             // At the end of a line the mark stands behind it.
             let at_end = file.text.as_bytes().get(start).is_none_or(|byte| *byte == b'\n');
             let span = start..if at_end { start } else { start + 1 };
-            diagnostic = diagnostic.at(Place { path: path.into(), text: file.text.clone(), span });
+            diagnostic =
+                diagnostic.at(SourceSpan { path: path.into(), text: file.text.clone(), span });
         } else if !path.is_empty() {
             diagnostic = diagnostic.note(format!("in {path}, line {}", complaint.line));
         }

@@ -7,7 +7,7 @@ use std::sync::OnceLock;
 
 use super::text::{self, Bad, Entry, Moves, Scanner, TagNames};
 use super::{Fact, Header, History, ItemKind, Lock, LockedTag};
-use crate::diagnostic::{Diagnostic, Place, Report};
+use crate::diagnostic::{Diagnostic, Report, SourceSpan};
 use crate::files;
 use crate::globs::Globs;
 use crate::model::{CALLS, split_array};
@@ -404,7 +404,7 @@ impl File {
 fn complaint(path: &str, text: &str, bad: &Bad) -> Diagnostic {
     let end = text[bad.at.min(text.len())..].find('\n').map_or(text.len(), |n| bad.at + n);
     Diagnostic::error("lock-damaged", format!("cannot read the lock: {}", bad.why))
-        .at(Place { path: format!("lock/{path}"), text: text.into(), span: bad.at..end })
+        .at(SourceSpan { path: format!("lock/{path}"), text: text.into(), span: bad.at..end })
         .help(REDO)
 }
 

@@ -129,11 +129,11 @@ fn expand<'l>(
     tag: usize,
 ) -> (Vec<Row<'l>>, Vec<u32>) {
     let mut expand = Expand { surface, tag, rows: Vec::new(), key: Vec::new() };
-    expand.record(span, &Place { name, depth: 0, base: 0, prefix: "" });
+    expand.record(span, &RecordPosition { name, depth: 0, base: 0, prefix: "" });
     (expand.rows, expand.key)
 }
 
-struct Place<'a> {
+struct RecordPosition<'a> {
     name: &'a str,
     depth: usize,
     base: u64,
@@ -141,7 +141,7 @@ struct Place<'a> {
 }
 
 impl<'s, 'l> Expand<'s, 'l> {
-    fn record(&mut self, span: &Span<'l>, place: &Place<'_>) {
+    fn record(&mut self, span: &Span<'l>, place: &RecordPosition<'_>) {
         let Fact::Record { kind, size, fields, .. } = span.fact else { return };
         self.key.push(span.id);
         let mut end = 0;
@@ -160,7 +160,7 @@ impl<'s, 'l> Expand<'s, 'l> {
     }
 
     /// Padding between two bits: the whole bytes in it.
-    fn padding(&mut self, from: u64, to: u64, place: &Place<'_>) {
+    fn padding(&mut self, from: u64, to: u64, place: &RecordPosition<'_>) {
         let (from, to) = (from.div_ceil(8), to / 8);
         if from < to {
             self.rows.push(Row {
@@ -175,7 +175,7 @@ impl<'s, 'l> Expand<'s, 'l> {
         }
     }
 
-    fn field(&mut self, field: &'l Field, index: usize, place: &Place<'_>) {
+    fn field(&mut self, field: &'l Field, index: usize, place: &RecordPosition<'_>) {
         let (base, _) = split_array(&field.canonical);
         let path = match field.name.is_empty() {
             true => format!("{}#{index}", place.prefix),
@@ -201,7 +201,7 @@ impl<'s, 'l> Expand<'s, 'l> {
         });
         if let Some(span) = inner {
             let (prefix, depth) = (format!("{path}."), place.depth + 1);
-            let place = Place { name: base, depth, base: offset, prefix: &prefix };
+            let place = RecordPosition { name: base, depth, base: offset, prefix: &prefix };
             self.record(span, &place);
         }
     }

@@ -9,7 +9,7 @@ use syn::punctuated::Punctuated;
 use syn::{Attribute, Ident, Item, LitStr, Macro, Meta, Stmt, Token};
 
 use super::Asked;
-use nvabi_pipeline::diagnostic::{Diagnostic, Place, Report};
+use nvabi_pipeline::diagnostic::{Diagnostic, Report, SourceSpan};
 
 /// The derive's own name, and that of its attribute.
 const DERIVE: &str = "NvProxy";
@@ -152,7 +152,7 @@ impl Reader<'_> {
 
     /// Where the driver's name stands, or else the struct's own. Tokens do not tell: proc-macro2
     /// counts lines only where a feature asks for it, and this crate is in users' builds.
-    fn place(&self, own: &str, name: Option<&str>) -> Option<Place> {
+    fn place(&self, own: &str, name: Option<&str>) -> Option<SourceSpan> {
         let quoted = name.and_then(|name| {
             let at = self.text.find(&format!("\"{name}\""))? + 1;
             Some(at..at + name.len())
@@ -163,7 +163,7 @@ impl Reader<'_> {
             Some(at - own.len()..at)
         };
         let span = quoted.or_else(declared)?;
-        Some(Place { path: self.path.to_owned(), text: self.text.into(), span })
+        Some(SourceSpan { path: self.path.to_owned(), text: self.text.into(), span })
     }
 }
 

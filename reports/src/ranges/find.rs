@@ -22,26 +22,26 @@ pub struct Abis<'a> {
     orders: Vec<(Vec<&'a str>, Vec<usize>)>,
     pub(super) names: Vec<Row<'a>>,
     /// What `row` found.
-    rows: HashMap<(Kind, String), Ids>,
+    rows: HashMap<(NameKind, String), Ids>,
 }
 
 /// The ABI of one name.
 pub(super) struct Row<'a> {
     pub(super) name: &'a str,
-    kind: Kind,
+    kind: NameKind,
     /// One for each tag.
     pub(super) ids: Vec<u32>,
 }
 
 /// What a name is.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
-enum Kind {
+enum NameKind {
     Call(ItemKind),
     Type,
     Constant,
 }
 
-impl Kind {
+impl NameKind {
     fn word(self) -> &'static str {
         match self {
             Self::Call(kind) => kind.section(),
@@ -118,7 +118,7 @@ impl<'a> Abis<'a> {
         }
         let mut rows: Vec<_> = rows.into_iter().collect();
         rows.sort_unstable_by_key(|(key, _)| *key);
-        let row = |((kind, name), ids)| Row { name, kind: Kind::Call(kind), ids };
+        let row = |((kind, name), ids)| Row { name, kind: NameKind::Call(kind), ids };
         rows.into_iter().map(row).collect()
     }
 
@@ -129,10 +129,10 @@ impl<'a> Abis<'a> {
                 let id = self.shapes.number(format!("= {number}"));
                 vec![id; row.len()].into()
             }
-            None => self.row(Kind::Constant, &item.name),
+            None => self.row(NameKind::Constant, &item.name),
         };
         let rows_of = |this: &mut Self, names: &mut dyn Iterator<Item = &str>| -> Vec<Ids> {
-            names.map(|name| this.row(Kind::Type, name)).collect()
+            names.map(|name| this.row(NameKind::Type, name)).collect()
         };
         let params = rows_of(self, &mut item.params.iter().map(|named| named.name.as_str()));
         let pointees = rows_of(self, &mut pointees(item));
@@ -157,8 +157,8 @@ impl<'a> Abis<'a> {
     /// A name that is no call.
     fn declared(&mut self, name: &'a str) -> Option<Row<'a>> {
         let kind = match self.shapes.declared(name).iter().any(|found| is_type(found.kind)) {
-            true => Kind::Type,
-            false => Kind::Constant,
+            true => NameKind::Type,
+            false => NameKind::Constant,
         };
         let ids = self.row(kind, name).to_vec();
         ids.iter().any(|id| *id != ABSENT).then_some(Row { name, kind, ids })
@@ -166,7 +166,7 @@ impl<'a> Abis<'a> {
 
     /// The ABI of a type or a constant at each tag: that of the first surface that has it, in the
     /// order of the tag's spec.
-    fn row(&mut self, kind: Kind, name: &str) -> Ids {
+    fn row(&mut self, kind: NameKind, name: &str) -> Ids {
         let key = (kind, name.to_owned());
         if let Some(known) = self.rows.get(&key) {
             return known.clone();
@@ -175,7 +175,7 @@ impl<'a> Abis<'a> {
         for (surfaces, tags) in &self.orders {
             for surface in surfaces {
                 let found = match kind {
-                    Kind::Constant => self.shapes.constant_ids(surface, name),
+                    NameKind::Constant => self.shapes.constant_ids(surface, name),
                     _ => self.shapes.type_ids(surface, name),
                 };
                 let Some(ids) = found else { continue };
@@ -269,7 +269,7 @@ impl<'a> Abis<'a> {
     /// What a name is made of at a tag.
     fn parts(&self, row: &Row<'_>, tag: usize) -> Vec<Part> {
         match row.kind {
-            Kind::Call(kind) => self.call_parts(row.name, kind, tag),
+            NameKind::Call(kind) => self.call_parts(row.name, kind, tag),
             kind => self.part(kind, row.name, tag).into_iter().collect(),
         }
     }
@@ -284,11 +284,11 @@ impl<'a> Abis<'a> {
         };
         let mut parts: Vec<Part> = match item.number {
             Some(number) => vec![Part::new(name, Some(hex(number.into())))],
-            None => self.part(Kind::Constant, name, tag).into_iter().collect(),
+            None => self.part(NameKind::Constant, name, tag).into_iter().collect(),
         };
         for name in item.params.iter().map(|named| named.name.as_str()).chain(pointees(item)) {
             if parts.iter().skip(1).all(|part| part.name != name) {
-                parts.extend(self.part(Kind::Type, name, tag));
+                parts.extend(self.part(NameKind::Type, name, tag));
             }
         }
         if item.params.is_empty() && !item.parameterless {
@@ -298,11 +298,11 @@ impl<'a> Abis<'a> {
     }
 
     /// A type or a constant as the lock has it at a tag.
-    fn part(&self, kind: Kind, name: &str, tag: usize) -> Option<Part> {
+    fn part(&self, kind: NameKind, name: &str, tag: usize) -> Option<Part> {
         let spec = &self.specs[self.spec_of[tag]?];
         let in_surface = |surface: &Surface| {
             let here = self.shapes.declared(name).iter().rev().filter(|found| {
-                found.surface == surface.name && is_type(found.kind) == (kind == Kind::Type)
+                found.surface == surface.name && is_type(found.kind) == (kind == NameKind::Type)
             });
             let mut here = here.filter_map(|found| Some((found, state_at(found.history, tag)?)));
             here.next()
@@ -314,7 +314,7 @@ impl<'a> Abis<'a> {
             Fact::Record { size, align, .. } => {
                 (part.size, part.align) = (Some(*size), Some(*align));
             }
-            Fact::Enum { variants, .. } if kind == Kind::Constant => {
+            Fact::Enum { variants, .. } if kind == NameKind::Constant => {
                 part.value = Some(hex(*variants.get(name)?));
             }
             Fact::Enum { size, .. } | Fact::Alias { size, .. } => part.size = Some(*size),

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use super::args::as_bytes;
 use crate::tegra::abi::PlainRecord;
 use crate::tegra::release::Release;
-use nvabi::call::{Info, Kind, Request};
+use nvabi::call::{CallKind, Info, Request};
 use nvabi::check::{self, Layout, Type};
 
 /// Nodes that are simulated.
@@ -126,7 +126,7 @@ pub(crate) fn calls(release: Release) -> impl Iterator<Item = (u32, &'static str
 
 fn all(release: Release) -> impl Iterator<Item = &'static Info> {
     let ioctls = release.driver().calls().ioctl.iter().copied().flatten().copied();
-    ioctls.filter(|info| info.kind == Kind::Ioctl)
+    ioctls.filter(|info| info.kind == CallKind::Ioctl)
 }
 
 /// Where the fields of the same name lie in two layouts, each as long as the shorter is: numbers are
@@ -139,7 +139,9 @@ fn moves(theirs: &Layout, ours: &Layout) -> Option<Vec<Move>> {
         };
         let (from, to) = (field.offset as usize, other.offset as usize);
         match (field.ty, other.ty) {
-            (Type::Record(inner), Type::Record(ours)) if inner.kind == check::Kind::Struct => {
+            (Type::Record(inner), Type::Record(ours))
+                if inner.kind == check::LayoutKind::Struct =>
+            {
                 let inside = moves(inner, ours)?.into_iter();
                 all.extend(inside.map(|part| Move {
                     theirs: from + part.theirs,

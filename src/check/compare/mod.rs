@@ -30,7 +30,7 @@ mod variants;
 mod whole;
 
 use super::message::Message;
-use super::{Field, Kind, Layout, Type};
+use super::{Field, Layout, LayoutKind, Type};
 use flatten::{flat_field, missing_leaves};
 use strict::strict_field;
 use types::is_union;
@@ -115,9 +115,11 @@ const fn struct_message(comparison: &Comparison) -> Option<Message> {
 /// The record that an alias names, or the layout itself.
 const fn aliased(driver: &'static Layout) -> &'static Layout {
     match driver {
-        Layout { kind: Kind::Alias, fields: [Field { ty: Type::Record(record), .. }], .. } => {
-            aliased(record)
-        }
+        Layout {
+            kind: LayoutKind::Alias,
+            fields: [Field { ty: Type::Record(record), .. }],
+            ..
+        } => aliased(record),
         _ => driver,
     }
 }
@@ -151,7 +153,7 @@ mod tests {
         let (since, source) = (name, "a.h:1");
         Box::leak(Box::new(Layout {
             name,
-            kind: Kind::Struct,
+            kind: LayoutKind::Struct,
             size,
             align: 4,
             since,
@@ -161,7 +163,7 @@ mod tests {
     }
 
     fn union(name: &'static str, size: u32, fields: &[Field]) -> &'static Layout {
-        Box::leak(Box::new(Layout { kind: Kind::Union, ..*layout(name, size, fields) }))
+        Box::leak(Box::new(Layout { kind: LayoutKind::Union, ..*layout(name, size, fields) }))
     }
 
     /// All that is said about a struct, a line each, without the help.
@@ -337,7 +339,7 @@ mod tests {
         let alias = |ty: Type| -> &'static Layout {
             let fields = [field("", 0, ty)].to_vec().leak();
             Box::leak(Box::new(Layout {
-                kind: Kind::Alias,
+                kind: LayoutKind::Alias,
                 fields,
                 ..*layout("A", ty.size(), &[])
             }))

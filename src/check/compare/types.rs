@@ -1,6 +1,6 @@
 //! Types and offsets of both sides: what is the same, and what lies where.
 
-use super::super::{Bit, Field, Kind, Layout, Type, same};
+use super::super::{Bit, Field, Layout, LayoutKind, Type, same};
 use super::leaves::same_leaves;
 
 /// How many fields start at an offset or before it. Both sides are by rising offset: ours because
@@ -35,7 +35,7 @@ pub(super) const fn field_at(layout: &'static Layout, at: u32) -> Option<&'stati
 }
 
 pub(super) const fn is_union(layout: &Layout) -> bool {
-    matches!(layout.kind, Kind::Union)
+    matches!(layout.kind, LayoutKind::Union)
 }
 
 /// The element of an array, of any number of dimensions, or the type itself.

@@ -1,14 +1,14 @@
 //! Aliases of one value, such as `NvHandle`: a user's struct stands for one with its one field.
 
 use super::super::message::{Message, Side};
-use super::super::{Field, Kind, Layout, Type};
+use super::super::{Field, Layout, LayoutKind, Type};
 use super::text::{subject, type_and_size};
 use super::types::{Mode, is_byte, is_union, same_type};
 
 /// What an alias is another name of, where that is no record.
 pub(super) const fn value(driver: &'static Layout) -> Option<&'static Type> {
     match driver {
-        Layout { kind: Kind::Alias, fields: [only], .. } => Some(&only.ty),
+        Layout { kind: LayoutKind::Alias, fields: [only], .. } => Some(&only.ty),
         _ => None,
     }
 }
