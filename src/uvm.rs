@@ -22,7 +22,7 @@ use std::fmt;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
 use crate::call::{Call, CallKind, PointerFree};
-use crate::check::{CallKind as LayoutKind, Layout, Type};
+use crate::check::{Layout, LayoutKind, Type};
 use crate::driver::{AnyDriver, Choice, Record};
 use crate::rm::{self, CallName, Error, ErrorKind, Result, RmClient};
 use crate::{Handle, NvProxy, NvStatus, Uuid, call};
