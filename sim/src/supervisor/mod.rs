@@ -348,6 +348,7 @@ impl Shared {
 
     /// Lets a caller map a file that it has no descriptor of.
     fn map(&self, n: &Notification, node: &Node, offset: u64) {
+        let _forks = program::hold_forks();
         let file = match node.open(Access::Both) {
             Ok(file) => file,
             Err(error) => return self.listener.answer(n, Err(error.into())),

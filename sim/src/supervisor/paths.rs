@@ -9,6 +9,7 @@ use std::os::unix::ffi::OsStringExt;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Component, Path, PathBuf};
 
+use super::program::hold_forks;
 use super::target::Target;
 use super::{Reply, Shared};
 use crate::Errno;
@@ -270,6 +271,7 @@ impl Shared {
         machine.log().count("open", opened.err().map(|errno| errno.to_string()).as_deref());
         let id = opened?;
         let node = machine.file(id).map(|open| open.node).ok_or(Errno::EIO)?;
+        let _forks = hold_forks();
         let given = node.open(Access::of(flags)).and_then(|file| {
             self.releases.watch(&node)?;
             Ok(file)

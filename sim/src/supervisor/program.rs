@@ -4,6 +4,7 @@ use std::io;
 use std::os::fd::{AsFd as _, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, ExitStatus};
+use std::sync::{PoisonError, RwLock, RwLockReadGuard};
 
 use seccompiler::BpfProgram;
 
@@ -14,6 +15,17 @@ use nvabi_supervise::{check, open_process, send_descriptor};
 
 /// Signals by which people and systems ask us to end.
 const ENDING: [i32; 3] = [libc::SIGHUP, libc::SIGINT, libc::SIGTERM];
+
+/// Written to while a child has copies of this process's descriptors, which `exec` closes.
+static FORKING: RwLock<()> = RwLock::new(());
+
+/// Keeps other simulations of this process from forking while a file is opened for a client.
+///
+/// Their child would keep the file open until it calls `exec`, and the client's close of it would come to
+/// nothing. Forks that are not the simulator's are not kept.
+pub(super) fn hold_forks() -> RwLockReadGuard<'static, ()> {
+    FORKING.read().unwrap_or_else(PoisonError::into_inner)
+}
 
 /// Begins a program that sends its listener over a socket.
 pub(super) fn begin(
@@ -41,6 +53,8 @@ pub(super) fn begin(
             send_descriptor(BorrowedFd::borrow_raw(socket), b'l', listener.as_fd())
         });
     }
+    // This returns after `exec`.
+    let _forking = FORKING.write().unwrap_or_else(PoisonError::into_inner);
     command.spawn()
 }
 

@@ -1,8 +1,8 @@
 //! Notices when the last process lets go of a file.
 //!
 //! inotify says that somebody closed a file, and a lease then whether somebody else still has it. The
-//! order of releases and calls is kept: a close is told before it returns to the process, and what
-//! was told is looked at before each call.
+//! order of releases and calls is kept: a close is reported before it returns to the process, and what
+//! was reported is handled before each call.
 
 use std::collections::{BTreeSet, HashMap};
 use std::ffi::CString;
@@ -20,6 +20,11 @@ use nvabi_supervise::check;
 pub(super) struct Releases {
     events: OwnedFd,
     watched: Mutex<HashMap<i32, Inode>>,
+    /// What somebody closed, and somebody still had when it was looked at.
+    ///
+    /// inotify reports a close before the kernel drops its count of openings: whoever reads it may look too early, and
+    /// looks again before each call.
+    suspects: Mutex<BTreeSet<FileId>>,
 }
 
 impl Releases {
@@ -29,7 +34,7 @@ impl Releases {
             let flags = libc::IN_NONBLOCK | libc::IN_CLOEXEC;
             OwnedFd::from_raw_fd(check(libc::inotify_init1(flags))?)
         };
-        Ok(Self { events, watched: Mutex::new(HashMap::new()) })
+        Ok(Self { events, watched: Mutex::default(), suspects: Mutex::default() })
     }
 
     /// Begins to look at a file.
@@ -54,22 +59,25 @@ impl Releases {
 
     /// Releases what nobody has any more.
     pub(super) fn settle(&self, machine: &mut dyn Machine) {
+        let mut suspects = self.suspects.lock().unwrap_or_else(PoisonError::into_inner);
+        if self.read_events(machine, &mut suspects) {
+            suspects.extend(machine.files());
+        }
+        suspects.retain(|file| !self.settle_file(machine, *file));
+    }
+
+    /// Adds what was closed. `true`: some events were lost.
+    fn read_events(&self, machine: &dyn Machine, suspects: &mut BTreeSet<FileId>) -> bool {
+        let mut overflowed = false;
         let mut buffer = [0_u8; 4096];
         loop {
             // SAFETY: the kernel writes no more bytes than it is told, which is the length of the buffer.
             let length = unsafe {
                 libc::read(self.events.as_raw_fd(), buffer.as_mut_ptr().cast(), buffer.len())
             };
-            let Ok(length) = usize::try_from(length) else { return };
-            if length == 0 {
-                return;
-            }
-            let (closed, overflowed) = self.closed(&buffer[..length], machine);
-            for file in closed {
-                self.settle_file(machine, file);
-            }
-            if overflowed {
-                self.settle_all(machine);
+            match usize::try_from(length) {
+                Ok(1..) => overflowed |= self.closed(&buffer[..length as usize], machine, suspects),
+                _ => return overflowed,
             }
         }
     }
@@ -81,8 +89,12 @@ impl Releases {
         }
     }
 
-    fn closed(&self, events: &[u8], machine: &dyn Machine) -> (BTreeSet<FileId>, bool) {
-        let mut closed = BTreeSet::new();
+    fn closed(
+        &self,
+        events: &[u8],
+        machine: &dyn Machine,
+        suspects: &mut BTreeSet<FileId>,
+    ) -> bool {
         let mut overflowed = false;
         let mut watched = self.watched();
         // `struct inotify_event` is four words and a name, which is empty where a file is watched.
@@ -95,16 +107,17 @@ impl Releases {
             if mask & libc::IN_IGNORED != 0 {
                 watched.remove(&watch);
             } else if let Some(inode) = watched.get(&watch) {
-                closed.extend(machine.file_of(*inode));
+                suspects.extend(machine.file_of(*inode));
             }
         }
-        (closed, overflowed)
+        overflowed
     }
 
-    fn settle_file(&self, machine: &mut dyn Machine, file: FileId) {
-        let Some(open) = machine.file(file) else { return };
+    /// `true`: nobody has the file any more.
+    fn settle_file(&self, machine: &mut dyn Machine, file: FileId) -> bool {
+        let Some(open) = machine.file(file) else { return true };
         if open.node.is_open() {
-            return;
+            return false;
         }
         let inode = open.node.inode();
         machine.release(file);
@@ -115,9 +128,40 @@ impl Releases {
             // SAFETY: the call takes numbers alone, and `self` keeps the descriptor open.
             unsafe { libc::inotify_rm_watch(self.events.as_raw_fd(), watch) };
         }
+        true
     }
 
     fn watched(&self) -> std::sync::MutexGuard<'_, HashMap<i32, Inode>> {
         self.watched.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::memory::Access;
+    use crate::tegra::{Kernel, Release};
+
+    /// inotify reports a close before the kernel counts one opening less: whoever looks in between sees the file
+    /// open, and no other report follows. Here the last close is not reported at all, which comes to the same.
+    #[test]
+    fn a_file_found_open_too_early_is_checked_again() {
+        let mut kernel = Kernel::new(Release::ours(), crate::log::Log::default(), 0);
+        let file = kernel.open_tsg(None).unwrap();
+        let node = Machine::file(&kernel, file).unwrap().node;
+        let releases = Releases::new().unwrap();
+        releases.watch(&node).unwrap();
+        let (first, last) = (node.open(Access::Both).unwrap(), node.open(Access::Both).unwrap());
+
+        drop(first);
+        releases.settle(&mut kernel);
+        assert_eq!(kernel.files(), [file], "somebody still has it");
+
+        let watch = *releases.watched().keys().next().unwrap();
+        // SAFETY: the call takes numbers alone, and `releases` keeps the descriptor open.
+        check(unsafe { libc::inotify_rm_watch(releases.events.as_raw_fd(), watch) }).unwrap();
+        drop(last);
+        releases.settle(&mut kernel);
+        assert_eq!(kernel.files(), [], "nobody has it any more");
     }
 }

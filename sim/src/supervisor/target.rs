@@ -10,6 +10,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use super::Shared;
+use super::program::hold_forks;
 use crate::client::{Client, Descriptor, Work};
 use crate::memory::{Access, Inode, NODE_NAME, Node};
 use crate::{Errno, limits};
@@ -195,6 +196,7 @@ impl Client for Target<'_> {
     }
 
     fn install(&self, node: &Node, access: Access) -> Result<i32, Errno> {
+        let _forks = hold_forks();
         let file = node.open(access)?;
         self.shared.releases.watch(node)?;
         let how = AddFd::New { cloexec: true };

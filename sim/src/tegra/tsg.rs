@@ -115,7 +115,7 @@ impl Tsg {
 
 impl Kernel {
     /// Opens a group; the lowest number that is free.
-    pub(super) fn open_tsg(&mut self, ctrl: Option<u64>) -> Result<FileId> {
+    pub(crate) fn open_tsg(&mut self, ctrl: Option<u64>) -> Result<FileId> {
         let memory = Memory::new(0)?;
         let free = (0..CHANNELS).find(|id| !self.tsgs.contains_key(id));
         let id = free.ok_or(Errno::ENOMEM)?;
