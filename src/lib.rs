@@ -35,14 +35,14 @@
 #![cfg_attr(feature = "driver-550", doc = "```")]
 #![cfg_attr(not(feature = "driver-550"), doc = "```ignore")]
 //! #[derive(nvabi::NvProxy)]
-//! #[nvproxy(name = "NVOS00_PARAMETERS", crate = "crate", driver = "550")]
+//! #[nvproxy(name = "NVOS00_PARAMETERS", driver = "550")]
 //! #[repr(C)]
 //! struct Free {
-//!     #[nvproxy(name = "hRoot", crate = "crate")]
+//!     #[nvproxy(name = "hRoot")]
 //!     client: nvabi::Handle,
-//!     #[nvproxy(name = "hObjectParent", crate = "crate")]
+//!     #[nvproxy(name = "hObjectParent")]
 //!     parent: nvabi::Handle,
-//!     #[nvproxy(name = "hObjectOld", crate = "crate")]
+//!     #[nvproxy(name = "hObjectOld")]
 //!     object: nvabi::Handle,
 //!     status: u32,
 //! }
