@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
+
 /// Text that is shown as it is, in elements and in quoted attributes.
 pub(super) struct Esc<'a>(pub(super) &'a str);
 
@@ -23,20 +25,15 @@ impl fmt::Display for Esc<'_> {
     }
 }
 
-/// A part of a URL's path: what is not plain becomes `%` and two digits; slashes stay.
+/// What a path keeps in a URL; everything else is percent-encoded.
+const PATH: &AsciiSet = &NON_ALPHANUMERIC.remove(b'/').remove(b'-').remove(b'_').remove(b'.');
+
+/// A part of a URL's path.
 pub(super) struct UrlPath<'a>(pub(super) &'a str);
 
 impl fmt::Display for UrlPath<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for byte in self.0.bytes() {
-            match byte {
-                b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'/' | b'-' | b'_' | b'.' => {
-                    write!(f, "{}", char::from(byte))?;
-                }
-                _ => write!(f, "%{byte:02X}")?,
-            }
-        }
-        Ok(())
+        utf8_percent_encode(self.0, PATH).fmt(f)
     }
 }
 

@@ -1,5 +1,6 @@
 //! A report as SARIF 2.1.0, which code reviews show beside the lines.
 
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use serde_json::{Value, json};
 
 use super::{by_group, words};
@@ -94,13 +95,12 @@ fn physical(source: &Source) -> Value {
     json!({ "artifactLocation": { "uri": uri(&source.file) }, "region": region })
 }
 
-/// A path as a URI reference: what is not plain is percent-encoded.
+/// What a path keeps in a URI reference; everything else is percent-encoded.
+const PATH: &AsciiSet =
+    &NON_ALPHANUMERIC.remove(b'/').remove(b'-').remove(b'.').remove(b'_').remove(b'~');
+
+/// A path as a URI reference.
 fn uri(path: &str) -> String {
-    let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"/-._~".contains(&byte);
-    let encoded = path.bytes().map(|byte| match plain(byte) {
-        true => char::from(byte).to_string(),
-        false => format!("%{byte:02X}"),
-    });
-    let path: String = encoded.collect();
-    if path.starts_with('/') { format!("file://{path}") } else { path }
+    let scheme = if path.starts_with('/') { "file://" } else { "" };
+    format!("{scheme}{}", utf8_percent_encode(path, PATH))
 }
