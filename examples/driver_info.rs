@@ -80,7 +80,7 @@ fn gpu(client: &RmClient, card: &Card, classes: bool) -> Result<(), Box<dyn Erro
     let mut params = NV2080_ALLOC_PARAMETERS { subDeviceId: id.subDeviceInstance };
     let subdevice = device.alloc::<NV20_SUBDEVICE_0>(&mut params)?;
 
-    println!("GPU {:#x}: {}", card.gpu_id, told(name(&subdevice))?);
+    println!("GPU {:#x}: {}", card.gpu_id, or_not_known(name(&subdevice))?);
     println!("  node    /dev/nvidia{}", card.minor);
     println!("  uuid    GPU-{}", uuid(&subdevice)?);
     let pci = subdevice.ask::<NV2080_CTRL_CMD_BUS_GET_PCI_INFO>(|_| {})?;
@@ -92,8 +92,8 @@ fn gpu(client: &RmClient, card: &Card, classes: bool) -> Result<(), Box<dyn Erro
         pci.pciRevisionId,
         pci.pciSubSystemId
     );
-    println!("  memory  {}", told(memory(&subdevice))?);
-    println!("  classes {}", told(class_list(&device, classes))?);
+    println!("  memory  {}", or_not_known(memory(&subdevice))?);
+    println!("  classes {}", or_not_known(class_list(&device, classes))?);
     device_is_freed_last(subdevice, device)
 }
 
@@ -105,9 +105,11 @@ fn device_is_freed_last(subdevice: Object, device: Object) -> Result<(), Box<dyn
 }
 
 /// A question that this driver or this GPU does not know is no reason to stop.
-fn told(answer: nvabi::rm::Result<String>) -> nvabi::rm::Result<String> {
+fn or_not_known(answer: nvabi::rm::Result<String>) -> nvabi::rm::Result<String> {
     match answer {
-        Err(error) if matches!(error.kind(), ErrorKind::NotInDriver) => Ok("not told".to_owned()),
+        Err(error) if matches!(error.kind(), ErrorKind::NotInDriver) => {
+            Ok("not in this driver".to_owned())
+        }
         Err(error) if error.status() == Some(NvStatus::NV_ERR_NOT_SUPPORTED) => {
             Ok("not supported".to_owned())
         }
@@ -173,11 +175,11 @@ fn class_list(device: &Object, all: bool) -> nvabi::rm::Result<String> {
         None => format!("{number:#x}"),
     };
     let known = numbers.iter().filter(|number| driver.class(**number).is_some()).count();
-    let mut told = format!("{}, {known} of them by name", numbers.len());
+    let mut text = format!("{}, {known} of them by name", numbers.len());
     if all {
-        numbers.iter().for_each(|number| told.push_str(&format!("\n    {}", name(number))));
+        numbers.iter().for_each(|number| text.push_str(&format!("\n    {}", name(number))));
     }
-    Ok(told)
+    Ok(text)
 }
 
 /// The compiler sees that nothing here is said of one driver alone.

@@ -62,9 +62,9 @@ impl NvStatus {
     }
 
     /// The name in the machine's driver with the number, for messages.
-    pub(crate) fn told_in(self, choice: Option<&Choice>) -> impl fmt::Display + use<> {
+    pub(crate) fn named_in(self, choice: Option<&Choice>) -> impl fmt::Display + use<> {
         let name = choice.map_or_else(|| self.name(), |choice| choice.status_name(self));
-        Told { status: self, name }
+        NamedStatus { status: self, name }
     }
 }
 
@@ -76,12 +76,12 @@ impl AnyDriver {
     }
 }
 
-struct Told {
+struct NamedStatus {
     status: NvStatus,
     name: Option<&'static str>,
 }
 
-impl fmt::Display for Told {
+impl fmt::Display for NamedStatus {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.name {
             Some(name) => write!(f, "{name} ({:#x})", self.status.0),
@@ -92,7 +92,7 @@ impl fmt::Display for Told {
 
 impl fmt::Display for NvStatus {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.told_in(None).fmt(f)
+        self.named_in(None).fmt(f)
     }
 }
 

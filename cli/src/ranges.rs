@@ -16,7 +16,7 @@ pub(crate) fn ranges(context: &Context<'_>, args: &args::Ranges) -> Result<Outco
         let mut family = context.family(args.nearest.as_ref())?;
         let request = ranges::request(&mut family.specs, None);
         let locked = lock::read_closure(&family.lock, &request.iter().collect::<Vec<_>>())?;
-        return told(context, args, &Abis::of_specs(&locked, &family.specs));
+        return answer(context, args, &Abis::of_specs(&locked, &family.specs));
     };
     let families = match &args.nearest {
         Some(tag) => vec![context.family(Some(tag))?],
@@ -27,9 +27,9 @@ pub(crate) fn ranges(context: &Context<'_>, args: &args::Ranges) -> Result<Outco
     for family in families {
         // All of it: what a call takes that no spec names, the driver's own facts tell.
         let locked = read(&family.lock)?;
-        let specs = ranges::with_told_calls(&locked, &family.specs, &names);
+        let specs = ranges::with_driver_calls(&locked, &family.specs, &names);
         match Abis::of_names(&locked, &specs, &names) {
-            Ok(abis) => return told(context, args, &abis),
+            Ok(abis) => return answer(context, args, &abis),
             Err(missing) => missed = missed.or(Some((family.name, missing))),
         }
     }
@@ -37,7 +37,7 @@ pub(crate) fn ranges(context: &Context<'_>, args: &args::Ranges) -> Result<Outco
     Err(unknown(&context.family_named(&family)?, &missing)?)
 }
 
-fn told(context: &Context<'_>, args: &args::Ranges, abis: &Abis<'_>) -> Result<Outcome, Report> {
+fn answer(context: &Context<'_>, args: &args::Ranges, abis: &Abis<'_>) -> Result<Outcome, Report> {
     match (&args.nearest, &args.name) {
         (Some(tag), _) => nearest(context, abis, tag),
         (None, Some(_)) => each(context, &abis.each()),

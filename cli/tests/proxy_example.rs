@@ -115,10 +115,10 @@ fn request<F: Frontend, P>() -> u32 {
 #[test]
 fn calls_of_the_example_reach_the_system_and_come_back() {
     with_stub(|remote| {
-        let mut told = Vec::new();
-        proxy::ask(remote, &mut told).unwrap();
+        let mut output = Vec::new();
+        proxy::ask(remote, &mut output).unwrap();
         assert_eq!(
-            String::from_utf8(told).unwrap(),
+            String::from_utf8(output).unwrap(),
             "driver 550.90.07\n\
              client true: status 0x0\n\
              version 1.2.3: status 0x0\n\
@@ -158,17 +158,20 @@ fn a_file_descriptor_that_the_driver_makes_arrives() {
 #[test]
 fn what_the_system_refuses_is_refused_here() {
     with_stub(|remote| {
-        assert_eq!(told(remote.open("/dev/nvidia9")), "No such device (os error 19)");
-        assert_eq!(told(remote.open("/dev/nvidia/../null")), "Permission denied (os error 13)");
-        assert_eq!(told(remote.open("/etc/passwd")), "Permission denied (os error 13)");
+        assert_eq!(error_text(remote.open("/dev/nvidia9")), "No such device (os error 19)");
+        assert_eq!(
+            error_text(remote.open("/dev/nvidia/../null")),
+            "Permission denied (os error 13)"
+        );
+        assert_eq!(error_text(remote.open("/etc/passwd")), "Permission denied (os error 13)");
         let ctl = remote.open("/dev/nvidiactl").unwrap();
         let number = request::<frontend::NV_ESC_RM_FREE, [u8; 16]>();
-        let refused = told(remote.ioctl(ctl.as_fd(), number, 8).map(drop).map(|()| ctl));
+        let refused = error_text(remote.ioctl(ctl.as_fd(), number, 8).map(drop).map(|()| ctl));
         assert_eq!(refused, "cannot reach 16 bytes at 0x8: Bad address (os error 14)");
     });
 }
 
-fn told<T>(result: Result<T, Box<dyn std::error::Error + Send + Sync>>) -> String {
+fn error_text<T>(result: Result<T, Box<dyn std::error::Error + Send + Sync>>) -> String {
     result.err().expect("it was not refused").to_string()
 }
 
@@ -178,7 +181,7 @@ fn what_the_driver_writes_with_an_error_arrives() {
         let ctl = remote.open("/dev/nvidiactl").unwrap();
         let mut call = nv_ioctl_rm_api_version_t::zeroed();
         let number = request::<frontend::NV_ESC_CHECK_VERSION_STR, nv_ioctl_rm_api_version_t>();
-        let refused = told(remote.ioctl(ctl.as_fd(), number, &raw mut call as u64));
+        let refused = error_text(remote.ioctl(ctl.as_fd(), number, &raw mut call as u64));
         assert_eq!(refused, "Invalid argument (os error 22)");
         assert_eq!(&call.versionString[..10], b"550.90.07\0");
     });
@@ -196,18 +199,21 @@ fn a_call_is_made_on_the_node_that_has_it() {
         };
         assert_eq!(free(remote, ctl.as_fd()).unwrap(), 0);
         let invalid = "Invalid argument (os error 22)";
-        assert_eq!(told(free(remote, memory.as_fd())), invalid);
+        assert_eq!(error_text(free(remote, memory.as_fd())), invalid);
         // What the system answers on the right node is another error.
         let mut start = nvabi::r550::UVM_INITIALIZE_PARAMS::zeroed();
         let mut start = |remote: &mut Remote, fd: BorrowedFd<'_>| {
-            told(remote.ioctl(fd, uvm::UVM_INITIALIZE::REQUEST, &raw mut start as u64))
+            error_text(remote.ioctl(fd, uvm::UVM_INITIALIZE::REQUEST, &raw mut start as u64))
         };
         assert_eq!(start(remote, ctl.as_fd()), invalid);
         assert!(start(remote, memory.as_fd()).contains("(os error 25)"));
         // On a file of the client's own nothing is done.
         let own: OwnedFd = tempfile::tempfile().unwrap().into();
-        assert_eq!(told(free(remote, own.as_fd())), invalid);
-        assert_eq!(told(remote.open("/dev/nvidia-modeset")), "Permission denied (os error 13)");
+        assert_eq!(error_text(free(remote, own.as_fd())), invalid);
+        assert_eq!(
+            error_text(remote.open("/dev/nvidia-modeset")),
+            "Permission denied (os error 13)"
+        );
     });
 }
 
@@ -219,7 +225,7 @@ fn a_closed_device_is_no_device() {
         let mut call = nvabi::r550::NVOS00_PARAMETERS::zeroed();
         assert_eq!(remote.ioctl(ctl.as_fd(), number, &raw mut call as u64).unwrap(), 0);
         remote.close(&ctl).unwrap();
-        let refused = told(remote.ioctl(ctl.as_fd(), number, &raw mut call as u64));
+        let refused = error_text(remote.ioctl(ctl.as_fd(), number, &raw mut call as u64));
         assert_eq!(refused, "Invalid argument (os error 22)");
     });
 }
@@ -324,15 +330,15 @@ mod simulated {
         for tag in ["535.183.01", "550.90.07", "570.86.15", "595.45.04"] {
             let folder = tempfile::tempdir().unwrap();
             let (mut child, stream) = started(folder.path(), tag);
-            let mut told = Vec::new();
+            let mut output = Vec::new();
             let mut remote = Remote::connect(stream).unwrap();
-            let asked = proxy::ask(&mut remote, &mut told);
+            let asked = proxy::ask(&mut remote, &mut output);
             asked
-                .and_then(|()| proxy::ask_gpu(&mut remote, &mut told))
+                .and_then(|()| proxy::ask_gpu(&mut remote, &mut output))
                 .unwrap_or_else(|error| panic!("{tag}: {error}"));
             drop(remote);
             assert_eq!(
-                String::from_utf8(told).unwrap(),
+                String::from_utf8(output).unwrap(),
                 format!(
                     "driver {tag}\n\
                      client true: status 0x0\n\

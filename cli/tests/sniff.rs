@@ -747,10 +747,10 @@ impl Played {
             before: bytes.clone(),
             after: Some(bytes),
         };
-        self.told(node, request, std::iter::once(argument).chain(more).collect())
+        self.named_with(node, request, std::iter::once(argument).chain(more).collect())
     }
 
-    fn told(&mut self, node: &str, request: u32, pieces: Vec<Piece>) -> Value {
+    fn named_with(&mut self, node: &str, request: u32, pieces: Vec<Piece>) -> Value {
         let file = File { path: "/dev/x".into(), node: node.into(), how: How::Path };
         let ioctl = Ioctl { fd: 3, file, request, argument: 0x1000, pieces, fds: Vec::new() };
         let (what, result, duration) = (What::Ioctl(ioctl), Some(0), Some(5));
@@ -803,8 +803,8 @@ fn no_command_without_its_number() {
     ] {
         let length = u64::from(request >> 16 & 0x3fff);
         let unread = Piece { address: 0x1000, length, before: Vec::new(), after: None };
-        let told = played.told(node, request, vec![unread]);
-        assert_eq!((&told["name"], &told["detail"]), (&name.into(), &Value::Null), "{told}");
+        let named = played.named_with(node, request, vec![unread]);
+        assert_eq!((&named["name"], &named["detail"]), (&name.into(), &Value::Null), "{named}");
     }
 }
 

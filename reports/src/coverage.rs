@@ -360,11 +360,11 @@ fn spans(all: &[VersionCoverage], versions: &[String]) -> String {
         all.iter().filter(|of| of.locked).map(|of| of.version.as_str()).collect();
     let at = |version: &str| compared.iter().position(|other| *other == version);
     let runs = versions.chunk_by(|a, b| at(a).is_some_and(|a| at(b) == Some(a + 1)));
-    let told = runs.map(|run| match run {
+    let runs = runs.map(|run| match run {
         [first, _, .., last] => format!("{first} … {last}"),
         few => few.join(", "),
     });
-    told.collect::<Vec<_>>().join(", ")
+    runs.collect::<Vec<_>>().join(", ")
 }
 
 /// A special case with its verdict, or its verdicts and their versions.
@@ -374,11 +374,11 @@ fn judged(
     verdicts: BTreeMap<String, Vec<String>>,
 ) -> SpecialCase {
     let alone = verdicts.len() == 1;
-    let told = verdicts.into_iter().map(|(verdict, versions)| match alone {
+    let verdicts = verdicts.into_iter().map(|(verdict, versions)| match alone {
         true => verdict,
         false => format!("{verdict} at {}", spans(all, &versions)),
     });
-    let verdict = told.collect::<Vec<_>>().join("; ");
+    let verdict = verdicts.collect::<Vec<_>>().join("; ");
     SpecialCase { case: (*case).into(), name: special.name.clone(), verdict }
 }
 
@@ -389,14 +389,14 @@ fn miscounted(
     counts: &Counts,
     lineage: &BTreeSet<&str>,
 ) -> Vec<Diagnostic> {
-    let told = [counts.frontend, counts.uvm, counts.control, counts.alloc];
+    let counted = [counts.frontend, counts.uvm, counts.control, counts.alloc];
     let mut complaints = Vec::new();
-    for ((kind, rows), told) in table.rows().into_iter().zip(told) {
+    for ((kind, rows), stated) in table.rows().into_iter().zip(counted) {
         let count = rows.iter().filter(|row| row.holds(lineage)).count();
-        if count != told {
+        if count != stated {
             let (kind, version) = (kind.section(), &version.version);
             let message = format!(
-                "the table counts {told} {kind} rows at {version}, but {count} of its rows hold there"
+                "the table counts {stated} {kind} rows at {version}, but {count} of its rows hold there"
             );
             complaints.push(Diagnostic::error("coverage-table", message));
         }
@@ -443,12 +443,12 @@ impl Findings {
                 self.untyped.insert(row.name.clone());
             }
             let item = known.item(kind, &row.name);
-            for told in item.into_iter().flat_map(|item| known.disagreements(table, item, row)) {
-                let (findings, what) = match known.disputed(row, &told) {
+            for found in item.into_iter().flat_map(|item| known.disagreements(table, item, row)) {
+                let (findings, what) = match known.disputed(row, &found) {
                     Some(disputed) => {
-                        (&mut self.disputed, format!("{}; {}", told.what, disputed.evidence))
+                        (&mut self.disputed, format!("{}; {}", found.what, disputed.evidence))
                     }
-                    None => (&mut self.roles, told.what),
+                    None => (&mut self.roles, found.what),
                 };
                 findings.entry(key(what)).or_default().push(version.clone());
             }
@@ -459,8 +459,8 @@ impl Findings {
 
 impl Table {
     fn says_missing(&self, version: &str, constant: &str) -> bool {
-        let told = &self.header_check.missing_constants;
-        told.iter().any(|missing| missing.version == version && missing.constant == constant)
+        let missing = &self.header_check.missing_constants;
+        missing.iter().any(|missing| missing.version == version && missing.constant == constant)
     }
 }
 
@@ -568,7 +568,7 @@ impl Row {
         let theirs: BTreeSet<&str> = self.structs.iter().map(|of| of.driver.as_str()).collect();
         let ours: BTreeSet<&str> = item.params.iter().map(|named| named.name.as_str()).collect();
         if theirs != ours {
-            let (theirs, ours) = (told(&theirs), told(&ours));
+            let (theirs, ours) = (names_text(&theirs), names_text(&ours));
             return Some(format!("the table has parameters {theirs}, the spec {ours}"));
         }
         let silent = theirs.is_empty() && !item.parameterless;
@@ -576,7 +576,7 @@ impl Row {
     }
 }
 
-fn told(names: &BTreeSet<&str>) -> String {
+fn names_text(names: &BTreeSet<&str>) -> String {
     match names.is_empty() {
         true => "none".to_owned(),
         false => names.iter().copied().collect::<Vec<_>>().join(", "),
@@ -728,10 +728,10 @@ mod tests {
         let replaced = |text: &str| text.replacen(from, to, 1);
         assert!(TABLE.contains(from) || SPEC.contains(from), "{from}");
         let found = checked(&replaced(TABLE), &replaced(SPEC)).unwrap();
-        let told = |gap: Finding| {
+        let text = |gap: Finding| {
             format!("{} {}: {} at {}", gap.kind, gap.name, gap.missing, gap.versions.join(", "))
         };
-        found.gaps.into_iter().map(told).collect()
+        found.gaps.into_iter().map(text).collect()
     }
 
     #[test]
@@ -761,13 +761,13 @@ mod tests {
         };
         let all = [("1", true), ("2", true), ("2b", false), ("3", true), ("4", true), ("5", true)];
         let all = all.map(version);
-        let told = |versions: &[&str]| {
+        let text = |versions: &[&str]| {
             spans(&all, &versions.iter().map(|version| (*version).to_owned()).collect::<Vec<_>>())
         };
-        assert_eq!(told(&["1", "2", "3", "4", "5"]), "1 … 5");
-        assert_eq!(told(&["1", "2", "4"]), "1, 2, 4");
-        assert_eq!(told(&["1", "3", "4", "5"]), "1, 3 … 5");
-        assert_eq!(told(&["2b"]), "2b");
+        assert_eq!(text(&["1", "2", "3", "4", "5"]), "1 … 5");
+        assert_eq!(text(&["1", "2", "4"]), "1, 2, 4");
+        assert_eq!(text(&["1", "3", "4", "5"]), "1, 3 … 5");
+        assert_eq!(text(&["2b"]), "2b");
     }
 
     #[test]

@@ -6,7 +6,7 @@
 //! values of constants that are not asked for by name. Facts are those of the first target of the spec.
 //!
 //! Of a name that is asked for, what the specs do not say of a call the driver's facts do
-//! ([`with_told_calls`]). Over the calls of the specs as a whole, one that the spec of a branch does not
+//! ([`with_driver_calls`]). Over the calls of the specs as a whole, one that the spec of a branch does not
 //! name is *absent* from the branch's tags.
 
 pub mod derives;
@@ -155,10 +155,10 @@ pub fn request(specs: &mut [Spec], names: Option<&[Asked]>) -> Option<Spec> {
 /// The specs, with an item for each call that is asked for where no spec names it and the driver tells of it.
 ///
 /// What the spec of one branch says of a call holds for others that do not name it.
-pub fn with_told_calls(lock: &Lock, specs: &[Spec], names: &[Asked]) -> Vec<Spec> {
+pub fn with_driver_calls(lock: &Lock, specs: &[Spec], names: &[Asked]) -> Vec<Spec> {
     let wanted: HashSet<&str> = names.iter().map(|asked| asked.name.as_str()).collect();
     let complete = |(at, spec): (usize, &Spec)| {
-        let mut complete = known::with_told_calls(lock, spec, &|name| wanted.contains(name));
+        let mut complete = known::with_driver_calls(lock, spec, &|name| wanted.contains(name));
         for item in &mut complete.items[spec.items.len()..] {
             let others =
                 specs.iter().enumerate().flat_map(|(i, s)| s.items.iter().map(move |o| (i, o)));

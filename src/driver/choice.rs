@@ -276,7 +276,7 @@ mod tests {
         ],
     );
 
-    fn told(version: &str) -> String {
+    fn choice_text(version: &str) -> String {
         match Choice::among(&DRIVERS, version, Compat::SameAbi(&[])) {
             Ok(choice) => format!("{} by {:?}", choice.driver().tag(), choice.other()),
             Err(refused) => refused.to_string(),
@@ -285,14 +285,14 @@ mod tests {
 
     #[test]
     fn nothing_is_said_over_a_branch_that_is_not_in_the_build() {
-        assert_eq!(told("1.3"), "1.1 by Some(AnyDriver(\"1.5\"))");
+        assert_eq!(choice_text("1.3"), "1.1 by Some(AnyDriver(\"1.5\"))");
         let left_out = "is not in this build, nor is all between its neighbours; feature driver-2 adds \
                         a branch";
         for version in ["1.9", "2.4", "3.0"] {
-            assert_eq!(told(version), format!("driver {version} {left_out}"));
+            assert_eq!(choice_text(version), format!("driver {version} {left_out}"));
         }
-        assert!(told("0.1").contains("does not lie between two"));
-        assert!(told("3.2").contains("does not lie between two"));
+        assert!(choice_text("0.1").contains("does not lie between two"));
+        assert!(choice_text("3.2").contains("does not lie between two"));
     }
 
     #[cfg(all(feature = "driver-530", feature = "driver-535"))]

@@ -198,7 +198,7 @@ impl fmt::Display for Error {
             ErrorKind::Open(path, error) => write!(f, "cannot open {path}: {error}")?,
             ErrorKind::Errno(number) => io::Error::from_raw_os_error(*number).fmt(f)?,
             ErrorKind::System(call, error) => write!(f, "{call}: {error}")?,
-            ErrorKind::Status(status) => status.told_in(driver.as_ref()).fmt(f)?,
+            ErrorKind::Status(status) => status.named_in(driver.as_ref()).fmt(f)?,
             ErrorKind::NotInDriver => f.write_str("the driver has no such call")?,
             ErrorKind::UnknownDriver(refused) => refused.fmt(f)?,
             ErrorKind::NoVersion => f.write_str("the node does not say which version it is")?,

@@ -23,7 +23,7 @@ impl Driver for Nvmap {
         if !std::path::Path::new(NODE).exists() {
             return Ok(Vec::new());
         }
-        let device = tegra::Device::open().map_err(|error| told("nvmap", &error))?;
+        let device = tegra::Device::open().map_err(|error| device_error("nvmap", &error))?;
         Ok(vec![Box::new(Gpu::new(device))])
     }
 }
@@ -78,7 +78,7 @@ impl Device for Gpu {
         MEMORY.serves(description)?;
         let size = description.layout.size;
         let made = tegra::Memory::allocate(&self.device, size, tegra::Cache::Inner);
-        let made = made.map_err(|error| told(&self.info.name, &error))?;
+        let made = made.map_err(|error| device_error(&self.info.name, &error))?;
         let fd = made.dmabuf().try_clone_to_owned();
         let fd = fd.map_err(|error| Error::io(ErrorKind::Call, "dup of a buffer", error))?;
         Buffer::new(fd, description.clone())
@@ -86,7 +86,7 @@ impl Device for Gpu {
 
     /// Maps the memory into an address space of its own.
     fn import(&self, buffer: &Buffer) -> Result<Box<dyn Import>> {
-        let refused = |error| told(&self.info.name, &error);
+        let refused = |error| device_error(&self.info.name, &error);
         let size = buffer.size().next_multiple_of(PAGE);
         let memory = tegra::Memory::from_dmabuf(buffer.export()?, size, tegra::Cache::Inner);
         let memory = memory.map_err(refused)?;
@@ -105,7 +105,7 @@ impl Import for Mapped {
     }
 }
 
-fn told(name: &str, error: &tegra::Error) -> Error {
+fn device_error(name: &str, error: &tegra::Error) -> Error {
     let kind = match error.kind() {
         tegra::ErrorKind::Open => ErrorKind::Open,
         tegra::ErrorKind::Unsupported | tegra::ErrorKind::UnknownRelease => ErrorKind::Unsupported,

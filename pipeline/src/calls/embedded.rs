@@ -226,7 +226,7 @@ fn fields(text: &str) -> Vec<&str> {
 mod tests {
     use super::*;
 
-    fn told(text: &str) -> Vec<String> {
+    fn parsed(text: &str) -> Vec<String> {
         let pointer = |p: &Embedded| format!("{}:{}:{}:{}", p.field, p.count, p.unit, p.direction);
         let line = |c: Command| {
             let pointers: Vec<String> = c.pointers.iter().map(pointer).collect();
@@ -264,7 +264,7 @@ mod tests {
              case NONE: {{ break; }}"
         );
         assert_eq!(
-            told(&list(&cases)),
+            parsed(&list(&cases)),
             ["BYTES a:n:1:inout", "OUT_ONLY a:n:T:out", "TWO a:1:16:in b:m:T:inout",]
         );
     }
@@ -279,7 +279,7 @@ mod tests {
              case HELPED: {{ if (!_own(paramCopies, p)) return s; break; }}"
         );
         assert_eq!(
-            told(&list(&cases)),
+            parsed(&list(&cases)),
             [
                 "SQUARE a:c*c:NvU32:inout",
                 "ONE a:?:1:inout",
@@ -296,6 +296,6 @@ mod tests {
         {
             assert_eq!(parse(text), []);
         }
-        assert_eq!(told(&list("case CUT: { RMAPI_PARAM_COPY_INIT(a, b }")), Vec::<String>::new());
+        assert_eq!(parsed(&list("case CUT: { RMAPI_PARAM_COPY_INIT(a, b }")), Vec::<String>::new());
     }
 }

@@ -13,7 +13,7 @@ use crate::model::{CALLS, CallKind, CallParams};
 use crate::spec::{Item, ItemKind, Named, Spec, SpecPlace};
 
 /// Whether the driver has it: a class that its resource list lacks is a name in a header.
-pub fn is_told(takes: &CallParams) -> bool {
+pub fn is_in_driver(takes: &CallParams) -> bool {
     takes.is_mapped() || takes.kind != CallKind::Class
 }
 
@@ -32,8 +32,8 @@ pub fn with_all_calls(lock: &Lock, spec: &Spec) -> Spec {
 }
 
 /// A spec with an item for each call that the driver tells of, the spec does not name, and somebody wants.
-pub fn with_told_calls(lock: &Lock, spec: &Spec, wanted: &dyn Fn(&str) -> bool) -> Spec {
-    let mut spec = with_calls(lock, spec, &|name, takes| wanted(name) && is_told(takes));
+pub fn with_driver_calls(lock: &Lock, spec: &Spec, wanted: &dyn Fn(&str) -> bool) -> Spec {
+    let mut spec = with_calls(lock, spec, &|name, takes| wanted(name) && is_in_driver(takes));
     let Some(place) = spec.surfaces.first().map(|surface| surface.place.clone()) else {
         return spec;
     };

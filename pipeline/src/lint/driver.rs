@@ -8,15 +8,15 @@ use crate::spec::{Direction, Item, ItemKind, Pointer};
 
 impl<'a> Linter<'a> {
     pub(super) fn against_driver(&mut self, item: &Item, leaves: &[Leaf]) {
-        let Some(takes) = self.told(item) else { return };
+        let Some(takes) = self.call_params(item) else { return };
         self.parameters(item, takes);
-        for told in &takes.pointers {
-            self.embedded(item, told, leaves);
+        for pointer in &takes.pointers {
+            self.embedded(item, pointer, leaves);
         }
     }
 
     /// What the driver's tables say of a command or class.
-    fn told(&self, item: &Item) -> Option<&'a CallParams> {
+    fn call_params(&self, item: &Item) -> Option<&'a CallParams> {
         let kind = match item.kind {
             ItemKind::Control => CallKind::Command,
             ItemKind::Class => CallKind::Class,
@@ -57,31 +57,34 @@ impl<'a> Linter<'a> {
     }
 
     /// A pointer that the driver follows before anything else looks at the parameters.
-    fn embedded(&mut self, item: &Item, told: &Embedded, leaves: &[Leaf]) {
-        let (name, field) = (&item.name, &told.field);
+    fn embedded(&mut self, item: &Item, pointer: &Embedded, leaves: &[Leaf]) {
+        let (name, field) = (&item.name, &pointer.field);
         let own = item.pointers.iter().find(|own| plain(&own.field.name) == *field);
-        let proposal = || Some(format!("pointers = [{}]", proposal(told)));
+        let proposal = || Some(format!("pointers = [{}]", proposal(pointer)));
         let Some(own) = own.filter(|own| !own.opaque) else {
             let message = format!("`{name}`: the driver follows `{field}`, but the spec does not");
             self.complain("lint-pointer", message, &item.place, self.source(item), proposal());
             return;
         };
-        let (ours, theirs) = (self.amount(own), (told.count.replace(' ', ""), told.unit.clone()));
+        let (ours, theirs) =
+            (self.amount(own), (pointer.count.replace(' ', ""), pointer.unit.clone()));
         let theirs = (theirs.0, self.unit(&theirs.1));
-        let comparable = told.count != "?" && theirs.1.is_some();
+        let comparable = pointer.count != "?" && theirs.1.is_some();
         let same = ours == theirs || total(&ours).zip(total(&theirs)).is_some_and(|(a, b)| a == b);
         if comparable && !same {
-            let Embedded { count, unit, .. } = told;
+            let Embedded { count, unit, .. } = pointer;
             let message = format!("`{name}`: behind `{field}` the driver has {count} of {unit}");
             let place = &own.field.place;
             self.complain("lint-pointer-length", message, place, self.source(item), proposal());
         }
         let ours = own.dir.map(direction);
-        let wide_enough = ours == Some("inout") || ours == Some(&told.direction);
+        let wide_enough = ours == Some("inout") || ours == Some(&pointer.direction);
         if !wide_enough && leaves.iter().any(|leaf| leaf.path == *field) {
             let ours = ours.unwrap_or("nothing");
-            let message =
-                format!("`{name}`: `{field}` is copied {}, the spec says {ours}", told.direction);
+            let message = format!(
+                "`{name}`: `{field}` is copied {}, the spec says {ours}",
+                pointer.direction
+            );
             let place = &own.field.place;
             self.complain("lint-pointer-direction", message, place, self.source(item), proposal());
         }
@@ -106,9 +109,9 @@ impl<'a> Linter<'a> {
 
     /// The role that the driver's list gives a field, or as much as can be said without it.
     pub(super) fn proposed(&self, item: &Item, path: &str, own: &str) -> String {
-        let told = self.told(item).into_iter().flat_map(|takes| &takes.pointers);
-        let told = told.filter(|told| told.field == path).map(proposal).next();
-        told.unwrap_or_else(|| format!("{{ field = \"{own}\", len = …, dir = … }}"))
+        let pointers = self.call_params(item).into_iter().flat_map(|takes| &takes.pointers);
+        let known = pointers.filter(|pointer| pointer.field == path).map(proposal).next();
+        known.unwrap_or_else(|| format!("{{ field = \"{own}\", len = …, dir = … }}"))
     }
 }
 
@@ -126,8 +129,8 @@ fn direction(direction: Direction) -> &'static str {
 }
 
 /// As a spec would say it.
-fn proposal(told: &Embedded) -> String {
-    let Embedded { field, count, unit, direction } = told;
+fn proposal(pointer: &Embedded) -> String {
+    let Embedded { field, count, unit, direction } = pointer;
     let count = count.replace('*', " * ");
     let of = match unit.parse::<u64>() {
         Ok(_) => String::new(),

@@ -41,12 +41,17 @@ fn newest(body: &mut String, atlas: &Atlas<'_>, counts: &[(usize, usize)]) {
     body.push_str("<h2>What changed in …</h2>\n<ul class=changes>\n");
     for at in (0..counts.len()).rev().take(NEWEST) {
         let (file, name) = (atlas.tag_file(at), Esc(atlas.tag(at)));
-        let _ = writeln!(body, "<li><a href=\"{}\">{name}</a>: {}", Esc(&file), told(counts[at]));
+        let _ = writeln!(
+            body,
+            "<li><a href=\"{}\">{name}</a>: {}",
+            Esc(&file),
+            change_count(counts[at])
+        );
     }
     body.push_str("</ul>\n");
 }
 
-fn told((calls, records): (usize, usize)) -> String {
+fn change_count((calls, records): (usize, usize)) -> String {
     match (calls, records) {
         (0, 0) => "nothing".to_owned(),
         _ => format!("{}, {}", counted(calls, "call"), counted(records, "record")),
@@ -74,7 +79,7 @@ branch late.\n<table class=\"list branches\">\n");
                 (0, 0) => (" class=m", String::new()),
                 (calls, records) => ("", format!(" <small>{}</small>", calls + records)),
             };
-            let title = told(counts[at]);
+            let title = change_count(counts[at]);
             let _ = write!(
                 body,
                 "<a href=\"{}\"{class} title=\"{title}\">{name}{count}</a> ",

@@ -192,10 +192,10 @@ fn ended(text: &[u8]) -> (&[u8], Result<'_>) {
     // From the end, as strings among the arguments may have the same signs in them.
     for at in memrchr_iter(b'=', text) {
         let before = text[..at].trim_ascii_end();
-        let (Some(args), Some(told)) = (before.strip_suffix(b")"), text.get(at + 1..)) else {
+        let (Some(args), Some(rest)) = (before.strip_suffix(b")"), text.get(at + 1..)) else {
             continue;
         };
-        if let Some(result) = told.strip_prefix(b" ").and_then(result) {
+        if let Some(result) = rest.strip_prefix(b" ").and_then(result) {
             return (args, result);
         }
     }
@@ -203,13 +203,13 @@ fn ended(text: &[u8]) -> (&[u8], Result<'_>) {
 }
 
 /// `3</dev/null>`, `-1 ENOTTY (…)`, `?`, with or without the time that it took.
-fn result(told: &[u8]) -> Option<Result<'_>> {
-    if told.first() == Some(&b'?') {
+fn result(rest: &[u8]) -> Option<Result<'_>> {
+    if rest.first() == Some(&b'?') {
         return Some(Result::Nothing);
     }
-    let (negative, digits) = match told.strip_prefix(b"-") {
+    let (negative, digits) = match rest.strip_prefix(b"-") {
         Some(rest) => (true, rest),
-        None => (false, told),
+        None => (false, rest),
     };
     let (value, rest) = leading(digits)?;
     if negative {

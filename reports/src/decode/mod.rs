@@ -46,7 +46,7 @@ use rustc_hash::FxHashMap;
 
 pub use catalog::Catalog;
 pub use report::{
-    Called, Decoded, Device, Elsewhere, Errors, Phase, Row, Step, Telling, Unknown, Unread,
+    Called, Decoded, Device, Elsewhere, Errors, Phase, PhaseForm, Row, Step, Unknown, Unread,
 };
 pub use text::{call, text};
 

@@ -41,7 +41,7 @@ const STAGES: [Stage; 7] = [
 const LONG: usize = 256;
 /// Rounds of a loop are compared whole up to this length.
 const ROUND: usize = 64;
-/// As many kinds of rounds are told apart.
+/// As many kinds of rounds are distinguished.
 const KINDS: usize = 24;
 /// Firsts that are remembered: as many requests on file descriptors.
 const FIRSTS: usize = 1 << 20;
@@ -96,21 +96,21 @@ struct Phase {
     at: FxHashMap<Symbol, usize>,
 }
 
-/// A phase as it is told.
+/// What a report shows of a phase.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Told {
+pub(crate) struct PhaseSummary {
     pub(crate) title: &'static str,
     /// First line and last.
     pub(crate) lines: (u64, u64),
     pub(crate) calls: u64,
     pub(crate) steps: Vec<(Part, u64)>,
-    pub(crate) how: Telling,
+    pub(crate) how: PhaseForm,
 }
 
 /// How steps tell what happened.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Telling {
+pub enum PhaseForm {
     /// As it happened, with loops folded.
     Sequence,
     /// The rounds of a loop by kind, in the order of their first occurrence.
@@ -139,26 +139,26 @@ impl Phases {
     }
 
     /// The phases, the last one cut where the steady state begins.
-    pub(crate) fn told(&self) -> Vec<Told> {
+    pub(crate) fn summaries(&self) -> Vec<PhaseSummary> {
         let Some((last, before)) = self.phases.split_last() else { return Vec::new() };
-        let mut told: Vec<Told> = before.iter().map(|phase| phase.told()).collect();
+        let mut summaries: Vec<PhaseSummary> = before.iter().map(|phase| phase.summary()).collect();
         let (setup, steady) = last.folded.parts(last.setup);
         if steady.is_empty() || setup.is_empty() || last.folded.is_full() {
-            told.push(last.told());
-            return told;
+            summaries.push(last.summary());
+            return summaries;
         }
         let calls = |steps: &[(Part, u64)]| steps.iter().map(calls).sum::<u64>();
         let border = last.folded.line_after(last.setup).unwrap_or(last.last);
-        let whole = |title, lines, steps: Vec<(Part, u64)>| Told {
+        let whole = |title, lines, steps: Vec<(Part, u64)>| PhaseSummary {
             title,
             lines,
             calls: calls(&steps),
             steps,
-            how: Telling::Sequence,
+            how: PhaseForm::Sequence,
         };
-        told.push(whole(last.title, (last.first, border.saturating_sub(1)), setup));
-        told.push(whole(LAST, (border, last.last), steady));
-        told
+        summaries.push(whole(last.title, (last.first, border.saturating_sub(1)), setup));
+        summaries.push(whole(LAST, (border, last.last), steady));
+        summaries
     }
 }
 
@@ -200,16 +200,16 @@ impl Phase {
     }
 
     /// The shortest way to say it: folded as it happened, its rounds, or how often each call was.
-    fn told(&self) -> Told {
+    fn summary(&self) -> PhaseSummary {
         let folded = self.folded.parts(u64::MAX).0;
         let counted = || self.counts.iter().map(|(symbol, n)| (Part::One(*symbol), *n)).collect();
         let (steps, how) = match self.rounds.parts() {
-            Some(rounds) if 2 * leaves(&rounds) <= leaves(&folded) => (rounds, Telling::Rounds),
-            _ if !self.folded.is_full() && leaves(&folded) <= LONG => (folded, Telling::Sequence),
-            _ => (counted(), Telling::Counts),
+            Some(rounds) if 2 * leaves(&rounds) <= leaves(&folded) => (rounds, PhaseForm::Rounds),
+            _ if !self.folded.is_full() && leaves(&folded) <= LONG => (folded, PhaseForm::Sequence),
+            _ => (counted(), PhaseForm::Counts),
         };
         let calls = self.folded.len();
-        Told { title: self.title, lines: (self.first, self.last), calls, steps, how }
+        PhaseSummary { title: self.title, lines: (self.first, self.last), calls, steps, how }
     }
 }
 
@@ -282,34 +282,36 @@ impl Rounds {
 mod tests {
     use super::*;
 
-    fn phases(events: &[(Symbol, Option<u8>, u32)]) -> Vec<Told> {
+    fn phases(events: &[(Symbol, Option<u8>, u32)]) -> Vec<PhaseSummary> {
         let mut phases = Phases::default();
         for ((symbol, stage, object), line) in events.iter().zip(1..) {
             let (symbol, stage, object) = (*symbol, *stage, *object);
             phases.happened(Happened { symbol, line, object, opens: false, stage });
         }
-        phases.told()
+        phases.summaries()
     }
 
     #[test]
     fn a_stage_begins_once() {
         let stage = stage_of_node("as");
-        let told =
+        let summaries =
             phases(&[(1, None, 0), (2, stage, 0), (1, None, 0), (2, stage, 0), (3, None, 1)]);
         let titles: Vec<_> =
-            told.iter().map(|phase| (phase.title, phase.lines, phase.calls)).collect();
+            summaries.iter().map(|phase| (phase.title, phase.lines, phase.calls)).collect();
         assert_eq!(titles, [("Discovery", (1, 1), 1), ("Memory system setup", (2, 5), 4)]);
     }
 
     #[test]
     fn what_only_repeats_behind_the_setup_is_the_steady_state() {
-        let told = phases(&[(1, None, 0), (2, None, 0), (9, None, 0), (2, None, 0), (2, None, 0)]);
+        let summaries =
+            phases(&[(1, None, 0), (2, None, 0), (9, None, 0), (2, None, 0), (2, None, 0)]);
         let titles: Vec<_> =
-            told.iter().map(|phase| (phase.title, phase.lines, phase.calls)).collect();
+            summaries.iter().map(|phase| (phase.title, phase.lines, phase.calls)).collect();
         assert_eq!(titles, [("Discovery", (1, 3), 3), ("Steady state", (4, 5), 2)]);
         // The same calls on another file set that up.
-        let told = phases(&[(1, None, 0), (2, None, 0), (9, None, 0), (2, None, 1), (2, None, 2)]);
-        assert_eq!(told.len(), 1);
+        let summaries =
+            phases(&[(1, None, 0), (2, None, 0), (9, None, 0), (2, None, 1), (2, None, 2)]);
+        assert_eq!(summaries.len(), 1);
     }
 
     #[test]
@@ -322,8 +324,8 @@ mod tests {
                 if round.wrapping_mul(2_654_435_761) >> 30 == 0 { &short } else { &long };
             body.iter().for_each(|symbol| phase.push(*symbol, 0, false));
         }
-        let told = phase.told();
-        assert_eq!((told.steps.len(), told.how), (2, Telling::Rounds), "{told:?}");
-        assert_eq!(told.steps.iter().map(calls).sum::<u64>(), told.calls);
+        let phase = phase.summary();
+        assert_eq!((phase.steps.len(), phase.how), (2, PhaseForm::Rounds), "{phase:?}");
+        assert_eq!(phase.steps.iter().map(calls).sum::<u64>(), phase.calls);
     }
 }

@@ -9,8 +9,8 @@ use super::catalog::{self, NodeId};
 use super::fds::{How, Slot};
 use super::fold::Part;
 use super::line::Result as Ended;
-pub use super::phases::Telling;
-use super::phases::Told;
+pub use super::phases::PhaseForm;
+use super::phases::PhaseSummary;
 use super::{Decoder, Key, Pid, Symbol, Tally};
 use nvabi_pipeline::model::{DIRECTIONS, request_size};
 
@@ -129,7 +129,7 @@ pub struct Phase {
     /// Opens and ioctls in it.
     pub calls: u64,
     /// What `steps` are.
-    pub told: Telling,
+    pub form: PhaseForm,
     /// What was done.
     pub steps: Vec<Step>,
 }
@@ -224,7 +224,7 @@ pub(crate) fn errno(said: &[u8]) -> String {
 }
 
 impl Decoder<'_> {
-    /// What the logs told.
+    /// What was read from the logs.
     pub fn report(&self) -> Decoded {
         Decoded {
             lines: self.lines,
@@ -233,7 +233,7 @@ impl Decoder<'_> {
             devices: self.devices(),
             unknown: self.unknown(),
             elsewhere: self.elsewhere(),
-            phases: self.told(),
+            phases: self.phases(),
             unread: self.unread.clone(),
         }
     }
@@ -366,22 +366,22 @@ impl Decoder<'_> {
         rows
     }
 
-    fn told(&self) -> Vec<Phase> {
+    fn phases(&self) -> Vec<Phase> {
         let all = self.phases.iter().flat_map(|(pid, phases)| {
-            phases.told().into_iter().map(move |told| self.phase(*pid, told))
+            phases.summaries().into_iter().map(move |phase| self.phase(*pid, phase))
         });
         all.collect()
     }
 
-    fn phase(&self, pid: Pid, told: Told) -> Phase {
+    fn phase(&self, pid: Pid, summary: PhaseSummary) -> Phase {
         Phase {
             pid,
-            title: told.title,
-            first: told.lines.0,
-            last: told.lines.1,
-            calls: told.calls,
-            told: told.how,
-            steps: told.steps.into_iter().map(|step| self.step(step)).collect(),
+            title: summary.title,
+            first: summary.lines.0,
+            last: summary.lines.1,
+            calls: summary.calls,
+            form: summary.how,
+            steps: summary.steps.into_iter().map(|step| self.step(step)).collect(),
         }
     }
 

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use super::report::{Called, Decoded, Device, Phase, Row, Step, Telling};
+use super::report::{Called, Decoded, Device, Phase, PhaseForm, Row, Step};
 
 /// Width that steps of a loop are wrapped at.
 const WIDTH: usize = 96;
@@ -13,7 +13,7 @@ const PROCESSES: usize = 8;
 pub fn text(decoded: &Decoded) -> String {
     let mut text = String::new();
     if let Some(releases) = &decoded.releases {
-        let _ = writeln!(text, "{}\n", told(releases));
+        let _ = writeln!(text, "{}\n", releases_text(releases));
     }
     for device in decoded.devices.iter().filter(|device| !device.calls.is_empty()) {
         device_table(&mut text, device);
@@ -25,7 +25,7 @@ pub fn text(decoded: &Decoded) -> String {
 }
 
 /// Which releases the requests are those of.
-fn told(releases: &[String]) -> String {
+fn releases_text(releases: &[String]) -> String {
     match releases {
         [] => "No locked release of Jetson's knows all of its requests.".to_owned(),
         [one] => format!("Jetson's requests are those of {one}."),
@@ -178,10 +178,10 @@ fn process(text: &mut String, phases: &[Phase]) {
         };
         let many = if *calls == 1 { "call" } else { "calls" };
         let _ = writeln!(text, "### Phase {number}: {title} ({lines}, {calls} {many})\n");
-        match phase.told {
-            Telling::Sequence => {}
-            Telling::Rounds => text.push_str("    rounds of a loop, by kind:\n"),
-            Telling::Counts => text.push_str("    calls, in the order of the first of each:\n"),
+        match phase.form {
+            PhaseForm::Sequence => {}
+            PhaseForm::Rounds => text.push_str("    rounds of a loop, by kind:\n"),
+            PhaseForm::Counts => text.push_str("    calls, in the order of the first of each:\n"),
         }
         for step in &phase.steps {
             let _ = writeln!(text, "    {}", wrapped(&shown(step)));

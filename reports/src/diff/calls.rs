@@ -129,13 +129,13 @@ pub(super) fn in_scope(sides: &Sides<'_>, scope: Scope) -> [Calls; 2] {
     }
     let mut all = named.clone();
     for (side, other) in [(0, 1), (1, 0)] {
-        for (key, mut state) in told_by_driver(both[side]) {
+        for (key, mut state) in driver_calls(both[side]) {
             // What the spec of one branch says of a call holds for the other's, which does not name
             // it.
             if let Some(named) = named[other].get(&key) {
                 (state.fds, state.pointers) = (named.fds.clone(), named.pointers.clone());
-                let told = |name: &String| resolved(both[other], name);
-                if named.params.iter().map(told).any(|name| state.params.contains(&name)) {
+                let type_of = |name: &String| resolved(both[other], name);
+                if named.params.iter().map(type_of).any(|name| state.params.contains(&name)) {
                     state.params.clone_from(&named.params);
                 }
             }
@@ -322,8 +322,8 @@ fn is_known(side: Side<'_>, name: &str) -> bool {
 }
 
 /// The calls that the driver's own sources tell of: see [`known`].
-fn told_by_driver(side: Side<'_>) -> Calls {
-    let told = side.facts.surfaces.values().flat_map(|surface| &surface.calls);
+fn driver_calls(side: Side<'_>) -> Calls {
+    let calls = side.facts.surfaces.values().flat_map(|surface| &surface.calls);
     let call = |(name, call): (&String, &Call)| {
         let takes = &call.takes;
         let constant = side.facts.surfaces.values().find_map(|s| s.constants.get(name))?;
@@ -337,7 +337,7 @@ fn told_by_driver(side: Side<'_>) -> Calls {
         };
         Some(((known::kind(takes), name.clone()), state))
     };
-    let calls = told.filter(|(_, call)| known::is_told(&call.takes)).filter_map(call);
+    let calls = calls.filter(|(_, call)| known::is_in_driver(&call.takes)).filter_map(call);
     let display = display::ioctls(&display::Facts::of(side.facts));
     calls.chain(display.iter().map(|ioctl| of_display(side, ioctl))).collect()
 }

@@ -62,7 +62,7 @@ impl<'a> Abis<'a> {
     /// The names asked for, each once; `Err` with those that nothing is known of.
     ///
     /// A name is a call before it is a type, and a type before it is a constant. The calls are those of
-    /// `specs`: see [`super::with_told_calls`].
+    /// `specs`: see [`super::with_driver_calls`].
     pub fn of_names(
         lock: &'a Lock,
         specs: &'a [Spec],

@@ -19,7 +19,7 @@ pub(crate) const EINVAL: Result = Err(libc::EINVAL);
 pub(crate) const ENOTTY: Result = Err(libc::ENOTTY);
 pub(crate) const ENOMEM: Result = Err(libc::ENOMEM);
 
-fn told(result: i64) -> Result {
+fn result_of(result: i64) -> Result {
     if result < 0 { Err(io::Error::last_os_error().raw_os_error().unwrap()) } else { Ok(result) }
 }
 
@@ -29,11 +29,11 @@ pub(crate) fn open(path: &str) -> Result<Fd> {
 
 pub(crate) fn open_with(path: &str, flags: i32) -> Result<Fd> {
     let path = CString::new(path).unwrap();
-    told(unsafe { libc::open(path.as_ptr(), flags) }.into()).map(|fd| fd as Fd)
+    result_of(unsafe { libc::open(path.as_ptr(), flags) }.into()).map(|fd| fd as Fd)
 }
 
 pub(crate) fn close(fd: Fd) {
-    assert_eq!(told(unsafe { libc::close(fd) }.into()), Ok(0), "no close is an error");
+    assert_eq!(result_of(unsafe { libc::close(fd) }.into()), Ok(0), "no close is an error");
 }
 
 /// Whether a descriptor is open.
@@ -51,7 +51,7 @@ pub(crate) fn nvmap() -> Fd {
 
 /// An ioctl with any argument.
 pub(crate) fn raw(fd: Fd, request: u32, argument: u64) -> Result {
-    told(unsafe { libc::ioctl(fd, request as _, argument) }.into())
+    result_of(unsafe { libc::ioctl(fd, request as _, argument) }.into())
 }
 
 /// An ioctl by its type.

@@ -8,7 +8,7 @@ use crate::pairs::{FORMATS, Format, Pair, Random, Warp};
 
 /// A finding, as far as these tests look at it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Told {
+struct Summary {
     warp: u32,
     kind: FindingKind,
     site: u64,
@@ -18,8 +18,8 @@ struct Told {
     lanes: Option<u32>,
 }
 
-fn told(finding: &Finding) -> Told {
-    Told {
+fn summary(finding: &Finding) -> Summary {
+    Summary {
         warp: finding.warp,
         kind: finding.kind,
         site: finding.site,
@@ -30,8 +30,8 @@ fn told(finding: &Finding) -> Told {
     }
 }
 
-fn finding(warp: u32, kind: FindingKind, site: u64, at: (u64, u64)) -> Told {
-    Told { warp, kind, site, at, count: None, resync: None, lanes: None }
+fn finding(warp: u32, kind: FindingKind, site: u64, at: (u64, u64)) -> Summary {
+    Summary { warp, kind, site, at, count: None, resync: None, lanes: None }
 }
 
 fn values() -> Options {
@@ -44,13 +44,13 @@ fn compare(a: (Format, &[Warp]), b: (Format, &[Warp]), options: &Options) -> Rep
     diff(&a, &b, options).unwrap()
 }
 
-/// Compares in every format, and both ways round: B and A change places in what is told.
+/// Compares in every format, and both ways round: B and A change places in the report.
 #[track_caller]
-fn expect(a: &[Warp], b: &[Warp], options: &Options, expected: &[Told]) {
+fn expect(a: &[Warp], b: &[Warp], options: &Options, expected: &[Summary]) {
     for format in FORMATS {
         for other in [format, Format::V1, Format::V2] {
             let report = compare((format, a), (other, b), options);
-            let found: Vec<Told> = report.findings.iter().map(told).collect();
+            let found: Vec<Summary> = report.findings.iter().map(summary).collect();
             assert_eq!(found, expected, "{format:?} and {other:?}");
             assert_eq!(report.total_findings, expected.len() as u64);
             assert_eq!(report.warps_compared, a.len() as u64);
@@ -59,19 +59,19 @@ fn expect(a: &[Warp], b: &[Warp], options: &Options, expected: &[Told]) {
         }
     }
     let report = compare((Format::V1, b), (Format::V2, a), options);
-    let found: Vec<Told> = report.findings.iter().map(told).collect();
-    let turned: Vec<Told> = expected.iter().map(turned).collect();
+    let found: Vec<Summary> = report.findings.iter().map(summary).collect();
+    let turned: Vec<Summary> = expected.iter().map(turned).collect();
     assert_eq!(found, turned, "B and A");
 }
 
-fn turned(told: &Told) -> Told {
-    let kind = match told.kind {
+fn turned(it: &Summary) -> Summary {
+    let kind = match it.kind {
         FindingKind::Extra => FindingKind::Missing,
         FindingKind::Missing => FindingKind::Extra,
         kind => kind,
     };
     let turn = |(a, b)| (b, a);
-    Told { kind, at: turn(told.at), resync: told.resync.map(turn), ..*told }
+    Summary { kind, at: turn(it.at), resync: it.resync.map(turn), ..*it }
 }
 
 fn warp(build: impl FnOnce(&mut Warp)) -> Warp {
@@ -123,8 +123,8 @@ fn other_lanes() {
     let lanes = Some(0xf000);
     let (first, last) = (b[0].events[0].site, b[8].events[400].site);
     let expected = [
-        Told { lanes, ..finding(0, FindingKind::Mask, u64::from(first), (0, 0)) },
-        Told { lanes, ..finding(8, FindingKind::Mask, u64::from(last), (400, 400)) },
+        Summary { lanes, ..finding(0, FindingKind::Mask, u64::from(first), (0, 0)) },
+        Summary { lanes, ..finding(8, FindingKind::Mask, u64::from(last), (400, 400)) },
     ];
     expect(&a, &b, &Options::default(), &expected);
 }
@@ -162,7 +162,7 @@ fn a_loop_that_is_tested_at_its_top_ran_more_often() {
     let mut expected = Vec::new();
     for (number, rounds) in (0..).zip(more).filter(|(_, rounds)| *rounds > 0) {
         expected.push(finding(number, FindingKind::Direction, 19, (at, at)));
-        expected.push(Told {
+        expected.push(Summary {
             count: Some(rounds as u64),
             resync: Some((at + 1, at + 1 + 4 * rounds as u64)),
             ..finding(number, FindingKind::Extra, 19, (at + 1, at + 1))
@@ -182,7 +182,7 @@ fn a_loop_that_is_tested_at_its_bottom_ran_more_often() {
     let (a, b) = (looping(make, &[0, 0]), looping(make, &[2, 0]));
     let expected = [
         finding(0, FindingKind::Direction, 19, (40, 40)),
-        Told {
+        Summary {
             count: Some(2),
             resync: Some((41, 49)),
             ..finding(0, FindingKind::Extra, 19, (41, 41))
@@ -199,7 +199,7 @@ fn a_loop_without_recorded_branches_ran_more_often() {
         });
     };
     let (a, b) = (looping(make, &[0]), looping(make, &[2]));
-    let expected = [Told {
+    let expected = [Summary {
         count: Some(2),
         resync: Some((36, 42)),
         ..finding(0, FindingKind::Extra, 30, (36, 36))
@@ -216,7 +216,7 @@ fn a_loop_without_recorded_branches_ran_far_more_often() {
     };
     // More events than are looked through for what repeats itself.
     let (a, b) = (looping(make, &[0]), looping(make, &[5000]));
-    let expected = [Told {
+    let expected = [Summary {
         count: Some(5000),
         resync: Some((36, 36 + 15_000)),
         ..finding(0, FindingKind::Extra, 30, (36, 36))
@@ -235,7 +235,7 @@ fn a_loop_that_records_its_test_alone_ran_more_often() {
     let (a, b) = (looping(make, &[0]), looping(make, &[2]));
     let expected = [
         finding(0, FindingKind::Direction, 19, (26, 26)),
-        Told {
+        Summary {
             count: Some(2),
             resync: Some((27, 29)),
             ..finding(0, FindingKind::Extra, 19, (27, 27))
@@ -259,13 +259,13 @@ fn an_inner_loop_ran_more_often_in_some_round_of_an_outer_one() {
     // A round of the outer loop has 9 events, the inner test leaves with the 8th.
     let expected = [
         finding(0, FindingKind::Direction, 80, (17, 17)),
-        Told {
+        Summary {
             count: Some(2),
             resync: Some((18, 22)),
             ..finding(0, FindingKind::Extra, 80, (18, 18))
         },
         finding(0, FindingKind::Direction, 80, (44, 48)),
-        Told {
+        Summary {
             count: Some(1),
             resync: Some((45, 51)),
             ..finding(0, FindingKind::Extra, 80, (45, 49))
@@ -285,13 +285,13 @@ fn both_loops_of_a_warp_ran_otherwise() {
     let (a, b) = ([make(4, 7)], [make(6, 4)]);
     let expected = [
         finding(0, FindingKind::Direction, 20, (22, 22)),
-        Told {
+        Summary {
             count: Some(2),
             resync: Some((23, 29)),
             ..finding(0, FindingKind::Extra, 20, (23, 23))
         },
         finding(0, FindingKind::Direction, 40, (44, 50)),
-        Told {
+        Summary {
             count: Some(3),
             resync: Some((54, 51)),
             ..finding(0, FindingKind::Missing, 40, (45, 51))
@@ -305,7 +305,7 @@ fn both_loops_of_a_warp_ran_otherwise() {
 fn loops_at_one_site(
     rounds: [&[usize]; 2],
     make: impl Fn(&mut Warp, usize),
-) -> ([Warp; 2], Vec<Told>) {
+) -> ([Warp; 2], Vec<Summary>) {
     let [a, b] = rounds;
     let mut warps = [Warp::default(), Warp::default()];
     let mut expected = Vec::new();
@@ -337,7 +337,7 @@ fn loops_at_one_site(
         };
         expected.push(finding(0, FindingKind::Direction, 19, at));
         let (count, resync) = (Some(more), Some(resync));
-        expected.push(Told { count, resync, ..finding(0, kind, 19, behind) });
+        expected.push(Summary { count, resync, ..finding(0, kind, 19, behind) });
     }
     for warp in &mut warps {
         warp.stores(200, 20).exit();
@@ -389,7 +389,7 @@ fn a_loop_that_one_never_entered() {
     let (a, b) = (looping(make, &[0]), looping(make, &[4]));
     let expected = [
         finding(0, FindingKind::Direction, 19, (21, 21)),
-        Told {
+        Summary {
             count: Some(4),
             resync: Some((22, 38)),
             ..finding(0, FindingKind::Extra, 19, (22, 22))
@@ -417,12 +417,12 @@ fn the_two_ways_of_a_branch_meet_again() {
     // A round has 7 events, and 6 where the branch is not taken.
     let expected = [
         finding(0, FindingKind::Direction, 12, (17, 17)),
-        Told { resync: Some((21, 20)), ..finding(0, FindingKind::Path, 20, (18, 18)) },
+        Summary { resync: Some((21, 20)), ..finding(0, FindingKind::Path, 20, (18, 18)) },
         finding(0, FindingKind::Direction, 12, (38, 37)),
-        Told { resync: Some((42, 40)), ..finding(0, FindingKind::Path, 20, (39, 38)) },
+        Summary { resync: Some((42, 40)), ..finding(0, FindingKind::Path, 20, (39, 38)) },
     ];
     let report = compare((Format::V1, &a), (Format::V2, &b), &Options::default());
-    let found: Vec<Told> = report.findings.iter().map(told).collect();
+    let found: Vec<Summary> = report.findings.iter().map(summary).collect();
     assert_eq!(found, expected);
 }
 
@@ -455,7 +455,7 @@ fn a_call_that_only_one_makes() {
             warp.stores(100, 50);
         })
     };
-    let expected = [Told {
+    let expected = [Summary {
         count: Some(30),
         resync: Some((51, 81)),
         ..finding(0, FindingKind::Extra, 500, (51, 51))
@@ -471,14 +471,14 @@ fn much_that_only_one_has() {
         })
     };
     for extra in [200, 3000, 50_000] {
-        let expected = [Told {
+        let expected = [Summary {
             count: Some(u64::from(extra)),
             resync: Some((51, 51 + u64::from(extra))),
             ..finding(0, FindingKind::Extra, 100_000, (51, 51))
         }];
         let (a, b) = ([make(0)], [make(extra)]);
         let report = compare((Format::V1, &a), (Format::V2, &b), &Options::default());
-        let found: Vec<Told> = report.findings.iter().map(told).collect();
+        let found: Vec<Summary> = report.findings.iter().map(summary).collect();
         assert_eq!(found, expected, "{extra}");
     }
 }
@@ -498,7 +498,7 @@ fn ways_that_never_meet_are_one_finding() {
     for format in FORMATS {
         let (a, b) = (std::slice::from_ref(&a), std::slice::from_ref(&b));
         let report = compare((format, a), (Format::V1, b), &Options::default());
-        let found: Vec<Told> = report.findings.iter().map(told).collect();
+        let found: Vec<Summary> = report.findings.iter().map(summary).collect();
         assert_eq!(found, [finding(0, FindingKind::Path, 1000, (10, 10))]);
     }
 }
@@ -509,7 +509,7 @@ fn one_ends_before_the_other() {
     let len = b[2].events.len() as u64;
     let event = a[2].events[5];
     b[2].events.extend([event; 7]);
-    let expected = [Told {
+    let expected = [Summary {
         count: Some(7),
         ..finding(2, FindingKind::End, u64::from(event.site), (len, len))
     }];
@@ -732,7 +732,7 @@ fn each_of_many_edits_is_found() {
                 report.total_findings,
                 expected,
                 "round {round}: {places:?} {:?}",
-                report.findings.iter().map(told).collect::<Vec<_>>()
+                report.findings.iter().map(summary).collect::<Vec<_>>()
             );
         }
     }

@@ -7,7 +7,7 @@ use std::sync::LazyLock;
 use crate::diff::calls::{self, Calls};
 use crate::diff::scope::Names;
 use crate::diff::{self, Diff, RecordChange, Scope, Side, Sides};
-use nvabi_pipeline::known::is_told;
+use nvabi_pipeline::known::is_in_driver;
 use nvabi_pipeline::lock::{self, Lock};
 use nvabi_pipeline::model::{Facts, Record, Surface};
 use nvabi_pipeline::spec::Spec;
@@ -291,7 +291,7 @@ fn undone((surface, kind, name, of): &Event, a: &Facts, c: &Facts) -> bool {
                 let surfaces = || facts.surfaces.values();
                 // A class that the resource list lacks is none, whether or not a header names it.
                 let mut calls = surfaces().filter_map(|s| s.calls.get(name));
-                if calls.any(|call| !is_told(&call.takes)) {
+                if calls.any(|call| !is_in_driver(&call.takes)) {
                     return (None, None);
                 }
                 let number = surfaces().find_map(|s| Some(s.constants.get(name)?.value));
