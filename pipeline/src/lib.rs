@@ -1,7 +1,7 @@
 //! From driver headers to checked Rust.
 //!
 //! ```text
-//! spec → headers → extract (libclang) → model → lock / verify → emit
+//! spec → headers → extract (libclang) → model → lock / verify → plan → emit
 //! ```
 #![forbid(unsafe_op_in_unsafe_fn)]
 
@@ -24,6 +24,7 @@ pub mod lint;
 pub mod lock;
 pub mod model;
 pub mod parallel;
+pub mod plan;
 pub mod spec;
 #[cfg(feature = "libclang")]
 pub mod sweep;

@@ -20,7 +20,7 @@ pub(crate) fn threads() -> usize {
 }
 
 /// `job` of each item, in order, whichever thread did it.
-pub(crate) fn map<'t, T: Sync, R: Send>(items: &'t [T], job: impl Fn(&'t T) -> R + Sync) -> Vec<R> {
+pub fn map<'t, T: Sync, R: Send>(items: &'t [T], job: impl Fn(&'t T) -> R + Sync) -> Vec<R> {
     let threads = threads().min(items.len());
     if threads < 2 {
         return items.iter().map(job).collect();

@@ -4,10 +4,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 
-use super::plan::{Def, DefId, Param, Plan};
-use super::{Options, ident, path, types};
+use super::{Options, ident, path};
 use crate::lock::Fact;
 use crate::model::RecordKind;
+use crate::plan::types as ctypes;
+use crate::plan::{Def, DefId, Param, Plan};
 
 /// Definitions of one name, by view.
 type ByView = BTreeMap<usize, DefId>;
@@ -60,7 +61,7 @@ fn types<'p>(plan: &'p Plan<'_>) -> Types<'p> {
 fn record(plan: &Plan<'_>, id: DefId) -> Option<DefId> {
     let Def { name, fact, uses, .. } = &plan.defs[id];
     match &**fact {
-        Fact::Record { .. } => (!types::is_uuid(name)).then_some(id),
+        Fact::Record { .. } => (!ctypes::is_uuid(name)).then_some(id),
         Fact::Alias { ty, .. } => record(plan, *uses.get(ty)?),
         _ => None,
     }

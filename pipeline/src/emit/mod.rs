@@ -1,12 +1,10 @@
 //! Facts to Rust: `#[repr(C)]` types, constants, calls, and the table that the derive checks with.
 //!
-//! The one module that knows Rust tokens. `plan` decides what there is, `records` writes a layout,
+//! The one module that knows Rust tokens. `crate::plan` decides what there is, `records` writes a layout,
 //! `tables` what a program looks up; this file puts them into modules.
 
 mod drivers;
-mod plan;
 mod records;
-mod roles;
 mod tables;
 mod types;
 
@@ -19,7 +17,7 @@ use crate::model::hex;
 use crate::spec::{ItemKind, Spec};
 use crate::tag;
 
-use plan::{Const, Def, Driver, Plan};
+use crate::plan::{self, Const, Def, Driver, Plan};
 
 /// How to emit.
 #[derive(Debug, Clone, Copy)]
@@ -354,7 +352,7 @@ fn integer(value: i128) -> (&'static str, String) {
 }
 
 /// A name as an identifier: keywords become raw ones.
-fn ident(name: &str) -> String {
+pub fn ident(name: &str) -> String {
     if let "self" | "Self" | "super" | "crate" | "_" = name {
         return format!("{name}_");
     }

@@ -3,11 +3,13 @@
 use std::collections::HashSet;
 use std::fmt::Write as _;
 
-use super::plan::{Def, DefId, DefinedAt, Plan};
-use super::types::{self, Element, Named, is_uuid};
+use super::types;
 use super::{Options, ident, path};
 use crate::lock::Fact;
 use crate::model::{Field, RecordKind};
+use crate::plan::members::{Layout, Member};
+use crate::plan::types::{Element, is_uuid};
+use crate::plan::{Def, DefId, DefinedAt, Plan};
 
 pub(super) fn definition(text: &mut String, plan: &Plan<'_>, id: DefId, options: Options<'_>) {
     let def = &plan.defs[id];
@@ -20,12 +22,10 @@ pub(super) fn definition(text: &mut String, plan: &Plan<'_>, id: DefId, options:
     match &*def.fact {
         Fact::Record { .. } if is_uuid(&def.name) => alias("struct", "nvabi::Uuid"),
         Fact::Enum { size, .. } => {
-            alias("enum", &Element::Enum { size: *size }.rust(|_| String::new()));
+            alias("enum", &types::rust(&Element::Enum { size: *size }, |_| String::new()));
         }
         Fact::Alias { ty, size } => alias("typedef", &writer.rust(ty, ty, *size)),
-        Fact::Record { kind, size, align, fields } => {
-            writer.record(text, &name, *kind, *size, *align, fields);
-        }
+        Fact::Record { fields, .. } => writer.record(text, &name, fields),
         _ => {}
     }
 }
@@ -35,7 +35,7 @@ pub(super) fn layouts(text: &mut String, plan: &Plan<'_>, defs: &[DefId], option
     let mut assertions = Vec::new();
     for def in defs.iter().map(|id| &plan.defs[*id]).filter(|def| !is_uuid(&def.name)) {
         let writer = Writer { plan, def, options };
-        assertions.extend(writer.layout(text, &ident(&def.ident), &def.fact));
+        assertions.extend(writer.layout(text, &ident(&def.ident)));
     }
     // An item each would take rustc a quarter longer.
     for some in assertions.chunks(16) {
@@ -61,48 +61,10 @@ struct Writer<'a> {
     options: Options<'a>,
 }
 
-/// A member of the Rust type, in order.
-enum Member<'f> {
-    Field {
-        name: String,
-        field: &'f Field,
-        element: Element,
-        dimensions: Vec<u64>,
-        bytes: bool,
-    },
-    Padding {
-        name: String,
-        size: u64,
-    },
-    /// Bit-fields that share bytes.
-    Bits {
-        name: String,
-        offset: u64,
-        size: u64,
-        /// They are one integer rather than bytes.
-        int: bool,
-        fields: Vec<&'f Field>,
-    },
-}
-
 impl<'a> Writer<'a> {
     fn doc(&self, text: &mut String, keyword: &str) {
         let Def { name, place, .. } = self.def;
         let _ = writeln!(text, "/// `{keyword} {name}`: {} at {}.", place.source, place.since);
-    }
-
-    fn target(&self, name: &str) -> Option<&'a Def> {
-        self.def.uses.get(name).map(|id| &self.plan.defs[*id])
-    }
-
-    fn element(&self, declared: &str, canonical: &str, size: u64) -> (Element, Vec<u64>) {
-        types::element(declared, canonical, size, |name| match self.target(name) {
-            Some(Def { fact, .. }) => match **fact {
-                Fact::Enum { size, .. } => Named::Enum(size),
-                _ => Named::Record,
-            },
-            None => Named::Other,
-        })
     }
 
     /// The path of a type from inside a group's module.
@@ -117,134 +79,34 @@ impl<'a> Writer<'a> {
     }
 
     fn rust(&self, declared: &str, canonical: &str, size: u64) -> String {
-        let (element, dimensions) = self.element(declared, canonical, size);
-        types::array(element.rust(|name| self.path(name)), &dimensions)
+        let (element, dimensions) = self.plan.element(self.def, declared, canonical, size);
+        types::array(types::rust(&element, |name| self.path(name)), &dimensions)
     }
 
-    fn record_align(&self, name: &str) -> u64 {
-        match self.target(name).map(|def| &*def.fact) {
-            Some(Fact::Record { align, .. }) => *align,
-            _ => 1,
-        }
-    }
-
-    fn record(
-        &self,
-        text: &mut String,
-        name: &str,
-        kind: RecordKind,
-        size: u64,
-        align: u64,
-        fields: &'a [Field],
-    ) {
-        let (members, packed) = self.members(kind, size, align, fields);
-        let natural = members.iter().map(|m| self.natural_align(m)).max().unwrap_or(1);
+    fn record(&self, text: &mut String, name: &str, fields: &'a [Field]) {
+        let Some(layout) = self.plan.layout(self.def) else { return };
+        let Layout { kind, size, align, natural, .. } = layout;
         let keyword = kind.keyword();
         self.doc(text, keyword);
         let _ = writeln!(text, "///\n/// {size} bytes, alignment {align}.");
-        self.derives(text, kind, packed, &members);
-        let _ = match (packed, align > natural) {
+        self.derives(text, &layout);
+        let _ = match (layout.packed, align > natural) {
             (true, _) => writeln!(text, "#[repr(C, packed({align}))]"),
             (false, true) => writeln!(text, "#[repr(C, align({align}))]"),
             (false, false) => writeln!(text, "#[repr(C)]"),
         };
         let _ = writeln!(text, "pub {keyword} {name} {{");
-        members.iter().for_each(|member| self.declare(text, member));
+        layout.members.iter().for_each(|member| self.declare(text, member));
         text.push_str("}\n");
         // What a union's bytes hold is for the program to know.
         if kind == RecordKind::Struct {
-            accessors(text, name, &members, fields);
-        }
-    }
-
-    /// The members of the Rust type with explicit padding, and whether it must be packed.
-    fn members(
-        &self,
-        kind: RecordKind,
-        size: u64,
-        align: u64,
-        fields: &'a [Field],
-    ) -> (Vec<Member<'a>>, bool) {
-        let elements = fields.iter().map(|f| self.element(&f.ty, &f.canonical, f.size));
-        let parts: Vec<_> = fields.iter().zip(elements).collect();
-        let natural = |element: &Element| element.align(|name| self.record_align(name));
-        let is_odd = |field: &Field, element: &Element| {
-            let natural = natural(element);
-            field.bits.is_none() && (field.offset % natural != 0 || natural > align)
-        };
-        let odd = parts.iter().any(|(field, (element, _))| is_odd(field, element));
-        // C can pack a record more tightly than it aligns it; Rust cannot say both. The members
-        // that lie where Rust would not put them are bytes then.
-        let packed = odd
-            && parts.iter().all(|(field, (element, _))| {
-                field.bits.is_some() || field.offset % natural(element).min(align) == 0
-            });
-        let mut members = Vec::new();
-        let mut names = Names::new(fields);
-        let mut at = 0;
-        for (field, (element, dimensions)) in parts {
-            if let (Some(_), RecordKind::Struct) = (field.bits, kind) {
-                at = push_bits(&mut members, &mut names, field, at);
-                continue;
-            }
-            if kind == RecordKind::Struct && field.offset > at {
-                members.push(Member::Padding { name: names.padding(), size: field.offset - at });
-            }
-            if field.bits.is_some() {
-                push_bits(&mut members, &mut names, field, field.offset);
-                continue;
-            }
-            // A packed type cannot hold one that has an alignment of its own.
-            let bytes = match packed {
-                true => matches!(&element, Element::Record(r) if self.is_aligned(r)),
-                false => is_odd(field, &element),
-            };
-            let name = names.field(field);
-            at = field.offset + field.size;
-            members.push(Member::Field { name, field, element, dimensions, bytes });
-        }
-        if kind == RecordKind::Struct && size > at {
-            members.push(Member::Padding { name: names.padding(), size: size - at });
-        }
-        if kind == RecordKind::Union && members.is_empty() && size > 0 {
-            members.push(Member::Padding { name: names.padding(), size });
-        }
-        for member in &mut members {
-            if let Member::Bits { offset, size, int, .. } = member {
-                *int = matches!(size, 1 | 2 | 4 | 8) && *size <= align && *offset % *size == 0;
-            }
-        }
-        (members, packed)
-    }
-
-    /// Whether the Rust type of a record says `align(N)`, or holds one that does.
-    fn is_aligned(&self, name: &str) -> bool {
-        let Some(id) = self.def.uses.get(name) else { return false };
-        let writer = Writer { def: &self.plan.defs[*id], ..*self };
-        let Fact::Record { kind, size, align, fields } = &*writer.def.fact else { return false };
-        let (members, packed) = writer.members(*kind, *size, *align, fields);
-        let natural = members.iter().map(|m| writer.natural_align(m)).max().unwrap_or(1);
-        (!packed && *align > natural)
-            || members.iter().any(|member| match member {
-                Member::Field { element: Element::Record(inner), .. } => writer.is_aligned(inner),
-                _ => false,
-            })
-    }
-
-    fn natural_align(&self, member: &Member<'_>) -> u64 {
-        match member {
-            Member::Field { bytes: true, .. } | Member::Padding { .. } => 1,
-            Member::Field { element, .. } => element.align(|name| self.record_align(name)),
-            Member::Bits { int, size, .. } => match int {
-                true => *size,
-                false => 1,
-            },
+            accessors(text, name, &layout.members, fields);
         }
     }
 
     fn declare(&self, text: &mut String, member: &Member<'_>) {
         let _ = match member {
-            Member::Padding { name, size } => {
+            Member::Padding { name, size, .. } => {
                 writeln!(text, "    /// {size} bytes of padding.\n    pub {name}: [u8; {size}],")
             }
             Member::Bits { name, offset, size, int, .. } => {
@@ -256,9 +118,12 @@ impl<'a> Writer<'a> {
                 let Field { offset, size, ty: declared, .. } = field;
                 let ty = match bytes {
                     true => format!("[u8; {size}]"),
-                    false => types::array(element.rust(|name| self.path(name)), dimensions),
+                    false => {
+                        types::array(types::rust(&element, |name| self.path(name)), dimensions)
+                    }
                 };
-                let doc = format!("Offset {offset}, {size} bytes, `{declared}`.");
+                let (doc, name) =
+                    (format!("Offset {offset}, {size} bytes, `{declared}`."), ident(name));
                 writeln!(text, "    /// {doc}\n    pub {name}: {ty},")
             }
         };
@@ -266,11 +131,11 @@ impl<'a> Writer<'a> {
 
     /// What the layout allows: every type here is made of integers, so any bytes are a value;
     /// bytes can be read back where no union hides which of them were written.
-    fn derives(&self, text: &mut String, kind: RecordKind, packed: bool, members: &[Member<'_>]) {
+    fn derives(&self, text: &mut String, layout: &Layout<'_>) {
         if !self.options.zerocopy {
             return;
         }
-        let into_bytes = match self.is_whole(kind, packed, members) {
+        let into_bytes = match self.is_whole(self.def, layout) {
             true => ", nvabi::zerocopy::IntoBytes",
             false => "",
         };
@@ -286,32 +151,27 @@ impl<'a> Writer<'a> {
     }
 
     /// Whether every byte is that of an integer: no union anywhere, and nothing packed.
-    fn is_whole(&self, kind: RecordKind, packed: bool, members: &[Member<'_>]) -> bool {
+    fn is_whole(&self, def: &Def, layout: &Layout<'_>) -> bool {
         let is_whole_record = |name: &str| {
-            let Some(id) = self.def.uses.get(name) else { return false };
-            let writer = Writer { def: &self.plan.defs[*id], ..*self };
-            let Fact::Record { kind, size, align, fields } = &*writer.def.fact else {
-                return false;
-            };
-            let (members, packed) = writer.members(*kind, *size, *align, fields);
-            writer.is_whole(*kind, packed, &members)
+            let inner = self.plan.used(def, name);
+            let inner = inner.and_then(|inner| Some((inner, self.plan.layout(inner)?)));
+            inner.is_some_and(|(inner, layout)| self.is_whole(inner, &layout))
         };
-        let mut members_are_whole = members.iter().map(|member| match member {
+        let mut members_are_whole = layout.members.iter().map(|member| match member {
             Member::Field { element: Element::Record(name), bytes: false, .. } => {
                 is_whole_record(name)
             }
             _ => true,
         });
-        kind == RecordKind::Struct
-            && !packed
-            && !members.is_empty()
+        layout.kind == RecordKind::Struct
+            && !layout.packed
+            && !layout.members.is_empty()
             && members_are_whole.all(|whole| whole)
     }
 
     /// The table of a record and the assertion that rustc made the type as the table says.
-    fn layout(&self, text: &mut String, name: &str, fact: &'a Fact) -> Option<String> {
-        let Fact::Record { kind, size, align, fields } = fact else { return None };
-        let (members, _) = self.members(*kind, *size, *align, fields);
+    fn layout(&self, text: &mut String, name: &str) -> Option<String> {
+        let Layout { kind, size, align, members, .. } = self.plan.layout(self.def)?;
         let kind = match kind {
             RecordKind::Struct => "Struct",
             RecordKind::Union => "Union",
@@ -340,7 +200,7 @@ impl<'a> Writer<'a> {
     }
 
     /// The driver's name of a member, the Rust one, and where and what it is.
-    fn describe<'m>(&self, member: &'m Member<'_>) -> Option<(String, &'m str, u64, String)> {
+    fn describe(&self, member: &Member<'_>) -> Option<(String, String, u64, String)> {
         match member {
             Member::Padding { .. } => None,
             Member::Bits { name, offset, size, int, fields } => {
@@ -348,7 +208,7 @@ impl<'a> Writer<'a> {
                     true => Element::Int { size: *size, signed: false },
                     false => Element::Bytes(*size),
                 };
-                let storage = storage.check(|_| String::new());
+                let storage = types::check(&storage, |_| String::new());
                 let mut bits = String::new();
                 for (field, at) in fields.iter().filter_map(|f| Some((f, f.bits?))) {
                     let first = (field.offset - offset) * 8 + at.bit_offset;
@@ -358,50 +218,20 @@ impl<'a> Writer<'a> {
                         field.name, at.bit_width
                     );
                 }
-                Some((name.to_string(), name, *offset, format!("T::Bits(&{storage}, &[{bits}])")))
+                Some((
+                    name.clone(),
+                    name.clone(),
+                    *offset,
+                    format!("T::Bits(&{storage}, &[{bits}])"),
+                ))
             }
             Member::Field { name, field, element, dimensions, .. } => {
-                let element = element.check(|name| self.path(name));
+                let element = types::check(&element, |name| self.path(name));
                 let ty = types::check_array(element, dimensions);
-                Some((field.name.clone(), name, field.offset, ty))
+                Some((field.name.clone(), ident(name), field.offset, ty))
             }
         }
     }
-}
-
-/// Bit-fields that touch the same bytes become one member; gives the end of it.
-fn push_bits<'f>(
-    members: &mut Vec<Member<'f>>,
-    names: &mut Names,
-    field: &'f Field,
-    at: u64,
-) -> u64 {
-    let Some(bits) = field.bits else { return at };
-    if bits.bit_width == 0 {
-        return at;
-    }
-    let end = field.offset + (bits.bit_offset + bits.bit_width).div_ceil(8);
-    if let Some(Member::Bits { offset, size, fields, .. }) = members.last_mut() {
-        // Bit-fields of one storage unit stay together, so that the unit is one integer.
-        let unit_start = field.offset / field.size.max(1) * field.size.max(1);
-        if field.offset < *offset + *size || unit_start <= *offset {
-            *size = (end - *offset).max(*size);
-            fields.push(field);
-            return *offset + *size;
-        }
-    }
-    if field.offset > at {
-        members.push(Member::Padding { name: names.padding(), size: field.offset - at });
-    }
-    let (offset, size) = (field.offset, end - field.offset);
-    members.push(Member::Bits {
-        name: names.bits(),
-        offset,
-        size,
-        int: false,
-        fields: vec![field],
-    });
-    end
 }
 
 fn bits_type(int: bool, size: u64) -> String {
@@ -480,46 +310,6 @@ fn accessor(
          {doc}\n    ///\n    /// Bits of `value` beyond the width are dropped, as in C.\n    \
          pub fn {set}(&mut self, value: {ty}) {{\n{cast}{write}    }}\n"
     );
-}
-
-/// Member names that do not clash with the driver's.
-struct Names {
-    taken: Vec<String>,
-    padding: usize,
-    bits: usize,
-    anonymous: usize,
-}
-
-impl Names {
-    fn new(fields: &[Field]) -> Self {
-        let taken = fields.iter().map(|f| f.name.clone()).collect();
-        Self { taken, padding: 0, bits: 0, anonymous: 0 }
-    }
-
-    fn field(&mut self, field: &Field) -> String {
-        match field.name.is_empty() {
-            true => fresh(&self.taken, "anon", &mut self.anonymous),
-            false => ident(&field.name),
-        }
-    }
-
-    fn padding(&mut self) -> String {
-        fresh(&self.taken, "_pad", &mut self.padding)
-    }
-
-    fn bits(&mut self) -> String {
-        fresh(&self.taken, "bits", &mut self.bits)
-    }
-}
-
-fn fresh(taken: &[String], stem: &str, next: &mut usize) -> String {
-    loop {
-        let name = format!("{stem}{next}");
-        *next += 1;
-        if !taken.contains(&name) {
-            return name;
-        }
-    }
 }
 
 #[cfg(test)]

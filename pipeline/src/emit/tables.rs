@@ -4,13 +4,16 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 use std::rc::Rc;
 
-use super::plan::{Call, Driver, Param, Plan};
-use super::roles::{self, Expression, Factor, Field, FieldPlace, Handle, InnerCall, Pointer, When};
 use super::types;
 use super::{Group, Options, ident, path};
 use crate::globs::Globs;
 use crate::lock::Fact;
 use crate::model::builtin;
+use crate::plan::roles::{
+    self, Expression, Factor, Field, FieldPlace, Handle, InnerCall, Pointer, When,
+};
+use crate::plan::types as ctypes;
+use crate::plan::{Call, Driver, Param, Plan};
 use crate::spec::{Direction, ItemKind, Named, Spec, Substitute, SubstituteAction};
 
 /// A call: a type without values that names its number and parameters.
@@ -127,8 +130,8 @@ fn param(plan: &Plan<'_>, name: &str, param: &Param) -> String {
         Param::Def(id) => format!("super::super::{}", path(plan, *id)),
         Param::Scalar { canonical, size } => {
             let (element, dimensions) =
-                types::element(name, canonical, *size, |_| types::Named::Other);
-            types::array(element.rust(|_| "()".into()), &dimensions)
+                ctypes::element(name, canonical, *size, |_| ctypes::Named::Other);
+            types::array(types::rust(&element, |_| "()".into()), &dimensions)
         }
     }
 }
@@ -438,7 +441,7 @@ fn items(text: &mut String, plan: &Plan<'_>, driver: &Driver) {
 fn layout(plan: &Plan<'_>, id: usize) -> Option<String> {
     let def = &plan.defs[id];
     match &*def.fact {
-        Fact::Record { .. } if types::is_uuid(&def.name) => None,
+        Fact::Record { .. } if ctypes::is_uuid(&def.name) => None,
         Fact::Record { .. } => Some(format!("layouts::{}::LAYOUT", path(plan, id))),
         Fact::Alias { ty, .. } => layout(plan, *def.uses.get(ty)?),
         _ => None,
@@ -447,9 +450,9 @@ fn layout(plan: &Plan<'_>, id: usize) -> Option<String> {
 
 /// The layout of a typedef of a builtin type, such as `NvHandle`.
 fn scalar_layout(name: &str, canonical: &str, size: u64, driver: &Driver) -> String {
-    let (element, dimensions) = types::element(name, canonical, size, |_| types::Named::Other);
+    let (element, dimensions) = ctypes::element(name, canonical, size, |_| ctypes::Named::Other);
     let align = element.align(|_| 1);
-    let ty = types::check_array(element.check(|_| String::new()), &dimensions);
+    let ty = types::check_array(types::check(&element, |_| String::new()), &dimensions);
     let since = driver.tags.first().map_or("", |(tag, _)| tag.as_str());
     format!(
         "&L {{ name: {name:?}, kind: K::Alias, size: {size}, align: {align}, since: {since:?}, \

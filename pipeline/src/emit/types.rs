@@ -1,147 +1,44 @@
 //! C types to Rust types.
 
-use crate::model::split_array;
+use crate::plan::types::Element;
 
-/// What a field's innermost element is.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Element {
-    /// An integer of so many bytes.
-    Int { size: u64, signed: bool },
-    /// `char`: one byte whose sign is the machine's affair.
-    Char,
-    /// A floating-point number of so many bytes.
-    Float { size: u64 },
-    /// An enum, as its unsigned integer.
-    Enum { size: u64 },
-    /// `NvHandle`.
-    Handle,
-    /// `NvP64` and every other pointer.
-    P64,
-    /// `NvProcessorUuid`.
-    Uuid,
-    /// A record, by name.
-    Record(String),
-    /// Something without a Rust type: its bytes.
-    Bytes(u64),
-}
-
-/// The driver's names of the types that nvabi has its own types for.
-pub(super) const HANDLE: &str = "NvHandle";
-pub(super) const P64: &str = "NvP64";
-
-/// Whether a record is the driver's UUID. It is declared as NvUuid, and NvProcessorUuid is another
-/// name of that.
-pub(super) fn is_uuid(record: &str) -> bool {
-    matches!(record, "NvUuid" | "NvProcessorUuid")
-}
-
-/// What a name stands for besides being a record.
-pub(super) enum Named {
-    Record,
-    Enum(u64),
-    Other,
-}
-
-/// The element of a type and the array dimensions around it, outermost first.
-pub(super) fn element(
-    declared: &str,
-    canonical: &str,
-    size: u64,
-    named: impl Fn(&str) -> Named,
-) -> (Element, Vec<u64>) {
-    let (base, dimensions) = split_array(canonical);
-    let count: u64 = dimensions.iter().product();
-    let each = size.checked_div(count).unwrap_or(0);
-    let written = split_array(declared).0;
-    let written = written.trim_start_matches("const ").trim_start_matches("volatile ");
-    let element = match (written, base) {
-        (HANDLE, _) => Element::Handle,
-        (P64, _) => Element::P64,
-        (_, base) if is_uuid(base) => Element::Uuid,
-        (_, base) if base.contains('*') => Element::P64,
-        _ => scalar(base, each).unwrap_or_else(|| match named(base) {
-            Named::Record => Element::Record(base.to_owned()),
-            Named::Enum(size) => Element::Enum { size },
-            Named::Other => Element::Bytes(each),
-        }),
+/// The Rust type; `record` gives the path of one.
+pub(super) fn rust(element: &Element, record: impl Fn(&str) -> String) -> String {
+    let name = match element {
+        Element::Int { size: 1, signed: false } | Element::Char | Element::Enum { size: 1 } => "u8",
+        Element::Int { size: 2, signed: false } | Element::Enum { size: 2 } => "u16",
+        Element::Int { size: 8, signed: false } | Element::Enum { size: 8 } => "u64",
+        Element::Int { size: 16, signed: false } => "u128",
+        Element::Int { size: 1, .. } => "i8",
+        Element::Int { size: 2, .. } => "i16",
+        Element::Int { size: 4, signed: true } => "i32",
+        Element::Int { size: 8, .. } => "i64",
+        Element::Int { size: 16, .. } => "i128",
+        Element::Int { .. } | Element::Enum { .. } => "u32",
+        Element::Float { size: 4 } => "f32",
+        Element::Float { .. } => "f64",
+        Element::Handle => "nvabi::Handle",
+        Element::P64 => "nvabi::P64",
+        Element::Uuid => "nvabi::Uuid",
+        Element::Record(name) => return record(name),
+        Element::Bytes(size) => return format!("[u8; {size}]"),
     };
-    (element, dimensions)
+    name.to_owned()
 }
 
-/// The C types that do not name anything; `long` has the size that was measured, where there is one.
-fn scalar(base: &str, each: u64) -> Option<Element> {
-    let int = |size, signed| Some(Element::Int { size, signed });
-    let long = if each == 0 { 8 } else { each };
-    match base {
-        "char" => Some(Element::Char),
-        "unsigned char" | "_Bool" => int(1, false),
-        "signed char" => int(1, true),
-        "short" => int(2, true),
-        "unsigned short" => int(2, false),
-        "int" => int(4, true),
-        "unsigned int" => int(4, false),
-        "long" => int(long, true),
-        "unsigned long" => int(long, false),
-        "long long" => int(8, true),
-        "unsigned long long" => int(8, false),
-        "__int128" => int(16, true),
-        "unsigned __int128" => int(16, false),
-        "float" => Some(Element::Float { size: 4 }),
-        "double" => Some(Element::Float { size: 8 }),
-        _ => None,
-    }
-}
-
-impl Element {
-    /// Natural alignment of the Rust type; that of a record comes from its layout.
-    pub(super) fn align(&self, record: impl Fn(&str) -> u64) -> u64 {
-        match self {
-            Self::Int { size, .. } | Self::Float { size } | Self::Enum { size } => *size,
-            Self::Handle => 4,
-            Self::P64 => 8,
-            Self::Char | Self::Uuid | Self::Bytes(_) => 1,
-            Self::Record(name) => record(name),
-        }
-    }
-
-    /// The Rust type; `record` gives the path of one.
-    pub(super) fn rust(&self, record: impl Fn(&str) -> String) -> String {
-        let name = match self {
-            Self::Int { size: 1, signed: false } | Self::Char | Self::Enum { size: 1 } => "u8",
-            Self::Int { size: 2, signed: false } | Self::Enum { size: 2 } => "u16",
-            Self::Int { size: 8, signed: false } | Self::Enum { size: 8 } => "u64",
-            Self::Int { size: 16, signed: false } => "u128",
-            Self::Int { size: 1, .. } => "i8",
-            Self::Int { size: 2, .. } => "i16",
-            Self::Int { size: 4, signed: true } => "i32",
-            Self::Int { size: 8, .. } => "i64",
-            Self::Int { size: 16, .. } => "i128",
-            Self::Int { .. } | Self::Enum { .. } => "u32",
-            Self::Float { size: 4 } => "f32",
-            Self::Float { .. } => "f64",
-            Self::Handle => "nvabi::Handle",
-            Self::P64 => "nvabi::P64",
-            Self::Uuid => "nvabi::Uuid",
-            Self::Record(name) => return record(name),
-            Self::Bytes(size) => return format!("[u8; {size}]"),
-        };
-        name.to_owned()
-    }
-
-    /// Its description for the derive, as source; `record` gives the path of a record's type.
-    pub(super) fn check(&self, record: impl Fn(&str) -> String) -> String {
-        match self {
-            Self::Int { size, signed } => format!("T::Int {{ size: {size}, signed: {signed} }}"),
-            Self::Char => "T::Char".into(),
-            Self::Float { size } => format!("T::Float {{ size: {size} }}"),
-            Self::Enum { size: 4 } => "T::Enum".into(),
-            Self::Enum { size } => format!("T::Int {{ size: {size}, signed: false }}"),
-            Self::Handle => "T::Handle".into(),
-            Self::P64 => "T::P64".into(),
-            Self::Uuid => "T::Uuid".into(),
-            Self::Record(name) => format!("T::Record({}::LAYOUT)", record(name)),
-            Self::Bytes(size) => format!("T::Array(&T::Int {{ size: 1, signed: false }}, {size})"),
-        }
+/// Its description for the derive, as source; `record` gives the path of a record's type.
+pub(super) fn check(element: &Element, record: impl Fn(&str) -> String) -> String {
+    match element {
+        Element::Int { size, signed } => format!("T::Int {{ size: {size}, signed: {signed} }}"),
+        Element::Char => "T::Char".into(),
+        Element::Float { size } => format!("T::Float {{ size: {size} }}"),
+        Element::Enum { size: 4 } => "T::Enum".into(),
+        Element::Enum { size } => format!("T::Int {{ size: {size}, signed: false }}"),
+        Element::Handle => "T::Handle".into(),
+        Element::P64 => "T::P64".into(),
+        Element::Uuid => "T::Uuid".into(),
+        Element::Record(name) => format!("T::Record({}::LAYOUT)", record(name)),
+        Element::Bytes(size) => format!("T::Array(&T::Int {{ size: 1, signed: false }}, {size})"),
     }
 }
 
@@ -153,39 +50,4 @@ pub(super) fn array(element: String, dimensions: &[u64]) -> String {
 /// The description of an array, the outermost dimension first.
 pub(super) fn check_array(element: String, dimensions: &[u64]) -> String {
     (dimensions.iter().rev()).fold(element, |inner, count| format!("T::Array(&{inner}, {count})"))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn of(declared: &str, canonical: &str, size: u64) -> (Element, Vec<u64>) {
-        element(declared, canonical, size, |_| Named::Other)
-    }
-
-    #[test]
-    fn the_drivers_own_types_are_told_by_their_typedef() {
-        assert_eq!(of("NvHandle[4]", "unsigned int[4]", 16), (Element::Handle, vec![4]));
-        assert_eq!(of("NvP64", "void *", 8).0, Element::P64);
-        assert_eq!(of("NvProcessorUuid", "NvUuid", 16).0, Element::Uuid);
-        assert_eq!(of("NvUuid[32]", "NvUuid[32]", 512), (Element::Uuid, vec![32]));
-        assert_eq!(of("NvU32", "unsigned int", 4).0, Element::Int { size: 4, signed: false });
-        assert_eq!(
-            of("volatile NvV32", "unsigned int", 4).0,
-            Element::Int { size: 4, signed: false }
-        );
-    }
-
-    #[test]
-    fn every_pointer_is_an_address() {
-        assert_eq!(of("char *", "char *", 8).0, Element::P64);
-        assert_eq!(of("void (*)(int)", "void (*)(int)", 8).0, Element::P64);
-    }
-
-    #[test]
-    fn long_has_the_measured_size() {
-        let signed = false;
-        assert_eq!(of("x", "unsigned long", 8).0, Element::Int { size: 8, signed });
-        assert_eq!(of("x", "unsigned long[2]", 8).0, Element::Int { size: 4, signed });
-    }
 }

@@ -1,96 +1,119 @@
 //! The roles of a call at one tag: what the spec says, with constants as numbers and sizes in bytes,
-//! and the handles that the types of fields tell of.
+//! and the handles that the types of fields show.
 
-use super::plan::{Def, DefId, Look, Param, Plan, Planner};
 use super::types::{self, Element, Named};
+use super::{Def, DefId, Look, Param, Plan, Planner};
 use crate::lock::Fact;
 use crate::model::{self, RecordKind, split_array};
 use crate::spec::{HandleMeaning, Item, ItemKind};
 
 /// The roles of a call. What the spec says and needs nothing of the tag is left in its item.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Roles {
+pub struct Roles {
     /// The size of each parameter type.
-    pub(super) sizes: Vec<u64>,
+    pub sizes: Vec<u64>,
     /// As many as the item has, in its order.
-    pub(super) fds: Vec<Field>,
+    pub fds: Vec<Field>,
     /// As many as the item has, in its order.
-    pub(super) pointers: Vec<Pointer>,
-    pub(super) handles: Vec<Handle>,
+    pub pointers: Vec<Pointer>,
+    /// Fields that name objects.
+    pub handles: Vec<Handle>,
     /// They hold wherever types are the same: no constant is part of them.
-    pub(super) are_fixed: bool,
+    pub are_fixed: bool,
 }
 
 /// A field, with its place in each type that it may be a field of.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Field {
-    pub(super) path: String,
-    pub(super) places: Vec<Option<FieldPlace>>,
+pub struct Field {
+    /// `a[].b`.
+    pub path: String,
+    /// By type; `None` where a type lacks it.
+    pub places: Vec<Option<FieldPlace>>,
 }
 
 /// Where a field lies in a type.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct FieldPlace {
-    pub(super) offset: u64,
+pub struct FieldPlace {
+    /// Bytes, of the first element where it is in arrays.
+    pub offset: u64,
     /// Of one element, where it is in arrays.
-    pub(super) size: u64,
+    pub size: u64,
     /// Stride and count of each array, the outermost first.
-    pub(super) arrays: Vec<(u64, u64)>,
-    pub(super) is_pointer: bool,
+    pub arrays: Vec<(u64, u64)>,
+    /// Whether its type is a pointer.
+    pub is_pointer: bool,
 }
 
 /// A sum of products.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Expression {
+pub struct Expression {
     /// With constants as numbers.
-    pub(super) text: String,
-    pub(super) terms: Vec<Vec<Factor>>,
+    pub text: String,
+    /// The terms, each a product.
+    pub terms: Vec<Vec<Factor>>,
 }
 
+/// A factor of a product.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Factor {
+pub enum Factor {
+    /// A number.
     Number(i128),
+    /// The value of a field.
     Field(Field),
 }
 
 /// Which call's parameters a pointer leads to.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct InnerCall {
-    pub(super) kind: ItemKind,
-    pub(super) number: Expression,
+pub struct InnerCall {
+    /// Command or class.
+    pub kind: ItemKind,
+    /// Its number.
+    pub number: Expression,
     /// The flags that say whether they are a FINN message.
-    pub(super) flags: Option<Field>,
+    pub flags: Option<Field>,
 }
 
+/// A field that points to memory of the caller.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Pointer {
-    pub(super) field: Field,
-    pub(super) len: Option<Expression>,
-    pub(super) filled: Option<Expression>,
+pub struct Pointer {
+    /// The pointer.
+    pub field: Field,
+    /// Elements that the memory has room for.
+    pub len: Option<Expression>,
+    /// Elements that the driver has written.
+    pub filled: Option<Expression>,
     /// Bytes of an element.
-    pub(super) unit: u64,
-    pub(super) call: Option<InnerCall>,
+    pub unit: u64,
+    /// Whose parameters it points to.
+    pub call: Option<InnerCall>,
     /// In an element, as many as the spec has there.
-    pub(super) fds: Vec<Field>,
+    pub fds: Vec<Field>,
     /// In an element.
-    pub(super) handles: Vec<Handle>,
+    pub handles: Vec<Handle>,
     /// In an element, as many as the spec has there.
-    pub(super) pointers: Vec<Pointer>,
-    pub(super) when: Option<When>,
+    pub pointers: Vec<Pointer>,
+    /// It is a pointer only then.
+    pub when: Option<When>,
 }
 
+/// A field that names an object.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Handle {
-    pub(super) field: Field,
-    pub(super) means: HandleMeaning,
-    pub(super) when: Option<When>,
+pub struct Handle {
+    /// The field.
+    pub field: Field,
+    /// What it names.
+    pub means: HandleMeaning,
+    /// It does only then.
+    pub when: Option<When>,
 }
 
 /// A field has a value.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct When {
-    pub(super) field: Field,
-    pub(super) value: i128,
+pub struct When {
+    /// The field.
+    pub field: Field,
+    /// The value.
+    pub value: i128,
 }
 
 /// A type that a role's paths start at.
@@ -169,7 +192,7 @@ fn place_of(offset: u64, size: u64, dimensions: &[u64], element: &Element) -> Fi
 }
 
 /// Whether a field of the parameters is as wide as an address, in records, arrays and unions too.
-pub(super) fn holds_address(plan: &Plan<'_>, name: &str, param: &Param) -> bool {
+pub fn holds_address(plan: &Plan<'_>, name: &str, param: &Param) -> bool {
     match param {
         Param::Def(id) => def_holds_address(plan, *id),
         Param::Scalar { canonical, size } => {
@@ -195,12 +218,7 @@ fn def_holds_address(plan: &Plan<'_>, id: DefId) -> bool {
 
 /// What a field's elements are, and the dimensions of its array.
 fn element_of(plan: &Plan<'_>, def: &Def, field: &model::Field) -> (Element, Vec<u64>) {
-    let named = |name: &str| match def.uses.get(name).map(|id| &*plan.defs[*id].fact) {
-        Some(Fact::Enum { size, .. }) => Named::Enum(*size),
-        Some(_) => Named::Record,
-        None => Named::Other,
-    };
-    types::element(&field.ty, &field.canonical, field.size, named)
+    plan.element(def, &field.ty, &field.canonical, field.size)
 }
 
 /// Where a path leads to in a definition.

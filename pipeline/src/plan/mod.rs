@@ -7,7 +7,11 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 
-use super::roles::{self, Roles};
+pub mod members;
+pub mod roles;
+pub mod types;
+
+use self::roles::Roles;
 use crate::diagnostic::{Diagnostic, Report};
 use crate::globs::Globs;
 use crate::lock::{Fact, History, ItemKind, Lock, Placed, state_at};
@@ -15,102 +19,128 @@ use crate::model::{builtin, split_array};
 use crate::spec::{self, Item, Spec};
 use crate::tag::Tag;
 
-pub(super) type DefId = usize;
+/// Index into [`Plan::defs`].
+pub type DefId = usize;
 
 /// A type to emit.
 #[derive(Debug)]
-pub(super) struct Def {
+pub struct Def {
     /// The driver's name.
-    pub(super) name: String,
+    pub name: String,
     /// The Rust name: the driver's, unless two surfaces use one name for two layouts.
-    pub(super) ident: String,
-    pub(super) fact: Arc<Fact>,
+    pub ident: String,
+    /// A record, an enum or a typedef.
+    pub fact: Arc<Fact>,
     /// The definitions that its canonical types name.
-    pub(super) uses: BTreeMap<String, DefId>,
-    pub(super) place: DefinedAt,
-    pub(super) views: BTreeSet<usize>,
+    pub uses: BTreeMap<String, DefId>,
+    /// Where the first tag that has it defines it.
+    pub place: DefinedAt,
+    /// Indices into [`Plan::views`].
+    pub views: BTreeSet<usize>,
     /// The specs name it themselves.
-    pub(super) named: bool,
+    pub named: bool,
     /// The module in `layouts` that it stands in.
-    pub(super) module: String,
+    pub module: String,
 }
 
 /// Where a definition stands, at the first tag that has it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct DefinedAt {
-    pub(super) source: String,
-    pub(super) since: Tag,
+pub struct DefinedAt {
+    /// `path:line`.
+    pub source: String,
+    /// The tag.
+    pub since: Tag,
 }
 
 /// A constant to emit.
 #[derive(Debug)]
-pub(super) struct Const {
-    pub(super) name: String,
-    pub(super) fact: Fact,
-    pub(super) place: DefinedAt,
+pub struct Const {
+    /// The driver's name.
+    pub name: String,
+    /// An integer or a bit range.
+    pub fact: Fact,
+    /// Where the first tag that has it defines it.
+    pub place: DefinedAt,
     /// The spec asks for it.
-    pub(super) documented: bool,
-    pub(super) views: BTreeSet<usize>,
+    pub documented: bool,
+    /// Indices into [`Plan::views`].
+    pub views: BTreeSet<usize>,
 }
 
 /// A call to emit.
 #[derive(Debug)]
-pub(super) struct Call<'s> {
-    pub(super) item: &'s Item,
-    pub(super) number: i128,
+pub struct Call<'s> {
+    /// What the spec says of it.
+    pub item: &'s Item,
+    /// Its number.
+    pub number: i128,
     /// The parameter types: the driver's name and what it is.
-    pub(super) params: Vec<(String, Param)>,
+    pub params: Vec<(String, Param)>,
     /// What its pointers point to, where that is emitted; those in elements after their own.
     targets: Vec<Option<DefId>>,
-    pub(super) roles: Roles,
-    pub(super) views: BTreeSet<usize>,
+    /// Which of its fields are file descriptors, pointers and handles.
+    pub roles: Roles,
+    /// Indices into [`Plan::views`].
+    pub views: BTreeSet<usize>,
 }
 
 /// A parameter's type.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Param {
+pub enum Param {
+    /// A definition.
     Def(DefId),
     /// A typedef of a type that is no record.
     Scalar {
+        /// Typedefs resolved.
         canonical: String,
+        /// Bytes.
         size: u64,
     },
 }
 
 /// Tags of one driver with the same definitions, constants and calls.
 #[derive(Debug)]
-pub(super) struct View {
+pub struct View {
     /// Names the view.
-    pub(super) first: Tag,
+    pub first: Tag,
 }
 
 impl View {
     /// The name of its module.
-    pub(super) fn module(&self) -> String {
+    pub fn module(&self) -> String {
         format!("v{}", self.first.ident())
     }
 }
 
 /// One driver and which view each of its tags has.
 #[derive(Debug)]
-pub(super) struct Driver {
-    pub(super) name: String,
-    pub(super) feature: String,
-    pub(super) tags: Vec<(Tag, usize)>,
+pub struct Driver {
+    /// `550`.
+    pub name: String,
+    /// `driver-550`.
+    pub feature: String,
+    /// Its tags in order, each with its index into [`Plan::views`].
+    pub tags: Vec<(Tag, usize)>,
 }
 
+/// Everything to emit.
 #[derive(Debug, Default)]
-pub(super) struct Plan<'s> {
-    pub(super) defs: Vec<Def>,
-    pub(super) constants: Vec<Const>,
-    pub(super) calls: Vec<Call<'s>>,
-    pub(super) views: Vec<View>,
-    pub(super) drivers: Vec<Driver>,
+pub struct Plan<'s> {
+    /// Types; each comes after those that it is made of.
+    pub defs: Vec<Def>,
+    /// Constants.
+    pub constants: Vec<Const>,
+    /// Calls.
+    pub calls: Vec<Call<'s>>,
+    /// Views.
+    pub views: Vec<View>,
+    /// Drivers, in the order of their specs.
+    pub drivers: Vec<Driver>,
 }
 
 impl Plan<'_> {
     /// The branch and the tags of a view.
-    pub(super) fn tags(&self, view: usize) -> (&str, Vec<&str>) {
+    pub fn tags(&self, view: usize) -> (&str, Vec<&str>) {
         let mut tags = Vec::new();
         let mut branch = "";
         for driver in &self.drivers {
@@ -124,7 +154,7 @@ impl Plan<'_> {
 }
 
 /// Plans the emission of the specs' closures, or of everything.
-pub(super) fn plan<'s>(lock: &Lock, specs: &'s [&'s Spec], full: bool) -> Result<Plan<'s>, Report> {
+pub fn plan<'s>(lock: &Lock, specs: &'s [&'s Spec], full: bool) -> Result<Plan<'s>, Report> {
     let mut planner = Planner::new(lock);
     for spec in specs {
         planner.driver(spec, full);
@@ -135,10 +165,10 @@ pub(super) fn plan<'s>(lock: &Lock, specs: &'s [&'s Spec], full: bool) -> Result
 /// Where an item of the lock is: its header and history, for each header that ever had it.
 type Index<'l> = HashMap<(&'l str, ItemKind, &'l str), Vec<(&'l str, &'l History)>>;
 
-pub(super) struct Planner<'l, 's> {
+struct Planner<'l, 's> {
     lock: &'l Lock,
     index: Index<'l>,
-    pub(super) plan: Plan<'s>,
+    plan: Plan<'s>,
     by_name: HashMap<String, Vec<DefId>>,
     constants: HashMap<String, Vec<usize>>,
     calls: HashMap<(spec::ItemKind, &'s str), Vec<usize>>,
@@ -155,8 +185,8 @@ struct Content {
 }
 
 /// One tag being looked at.
-pub(super) struct Look<'a> {
-    pub(super) spec: &'a Spec,
+struct Look<'a> {
+    spec: &'a Spec,
     tag: usize,
     content: Content,
     /// By surface and name; `None` while it is being looked at, or where it does not exist.
@@ -526,7 +556,7 @@ impl<'l, 's> Planner<'l, 's> {
     }
 
     /// The value of a constant, or of an enumerator.
-    pub(super) fn value(&self, look: &Look<'_>, name: &str) -> Option<i128> {
+    fn value(&self, look: &Look<'_>, name: &str) -> Option<i128> {
         let found = look.spec.surfaces.iter().find_map(|surface| {
             let (_, placed) = self.at(&surface.name, ItemKind::Constant, name, look.tag)?;
             match placed.fact.as_ref() {
@@ -538,7 +568,7 @@ impl<'l, 's> Planner<'l, 's> {
     }
 
     /// Bytes of a type.
-    pub(super) fn size(&self, look: &Look<'_>, name: &str) -> Option<u64> {
+    fn size(&self, look: &Look<'_>, name: &str) -> Option<u64> {
         let size = |kind| {
             let surfaces = look.spec.surfaces.iter();
             let mut found = surfaces.filter_map(|s| self.at(&s.name, kind, name, look.tag));
