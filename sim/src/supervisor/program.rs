@@ -98,7 +98,7 @@ fn wait_for_end(
     let mut status = None;
     loop {
         let program = if status.is_none() { program.as_raw_fd() } else { -1 };
-        let [has_ended, is_over, is_in_driver] =
+        let [has_ended, is_over, is_signalled] =
             wait_for([program, over.as_raw_fd(), signals.map_or(-1, |s| s.fd.as_raw_fd())])?;
         if has_ended {
             status = Some(child.wait()?);
@@ -106,7 +106,7 @@ fn wait_for_end(
         if is_over {
             return Ok(status);
         }
-        match signals.filter(|_| is_in_driver).and_then(Signals::next) {
+        match signals.filter(|_| is_signalled).and_then(Signals::next) {
             Some(signal) if status.is_none() => send(child.id(), signal),
             Some(_) => threads.processes().into_iter().for_each(|it| send(it, libc::SIGKILL)),
             None => {}

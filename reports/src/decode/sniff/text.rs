@@ -65,8 +65,8 @@ fn what(named: &Named) -> String {
 
 fn fields(line: &mut String, named: &Named, full: bool) {
     let said = |field: &&Field| {
-        let is_in_driver = named.status.is_some() && is_status(field);
-        full || (!is_in_driver && (!is_zero(&field.value) || field.after.is_some()))
+        let is_in_detail = named.status.is_some() && is_status(field);
+        full || (!is_in_detail && (!is_zero(&field.value) || field.after.is_some()))
     };
     // The detail says it already.
     let has_detail = named.detail.is_some();
