@@ -64,6 +64,10 @@ pub(crate) enum Command {
     Lint(Lint),
     /// Print the layout of a type, or the value of a constant, from the lock.
     Show(Show),
+    /// Print every type, constant and call of one tag as JSON, from the lock.
+    Facts(Facts),
+    /// Write the types, constants and calls of tags in C, Go, Python, Rust or JSON.
+    Emit(Emit),
     /// Print what changed between two locked tags: layouts, numbers, meanings.
     Diff(Diff),
     /// List every ioctl, control command or allocation class of one tag.
@@ -491,6 +495,93 @@ pub(crate) struct Show {
     /// Driver version; default: the newest locked tag.
     #[arg(long)]
     pub(crate) tag: Option<Tag>,
+}
+
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Example:\n  nvabi facts 550.163.01 | jq '.surfaces.rm.records | length'")]
+pub(crate) struct Facts {
+    /// Driver version.
+    pub(crate) tag: Tag,
+}
+
+/// The name of a module that nobody names.
+pub(crate) const PACKAGE: &str = "nvabi";
+
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:\n  nvabi emit --lang c --tag 550.163.01 > nvabi.h\n  \
+    nvabi emit --lang go --tag 550.163.01 --tag 580.95.05 --package nvgpu --out nvgpu\n  \
+    nvabi emit --lang python --tag 570.144 --all --package nv_570 > nv_570.py\n  \
+    nvabi emit --lang rust --tag 550.163.01 --items items.txt")]
+pub(crate) struct Emit {
+    /// The language.
+    #[arg(long, value_name = "LANGUAGE")]
+    pub(crate) lang: Language,
+    /// Driver version; may be repeated: then each distinct layout is one type, with a table by version.
+    #[arg(long = "tag", value_name = "TAG", required = true)]
+    pub(crate) tags: Vec<Tag>,
+    /// Write the calls, types and constants that a file names, one on each line, and what they need.
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["spec", "all"])]
+    pub(crate) items: Option<PathBuf>,
+    /// Write what the specs name, and what that needs (default).
+    #[arg(long, conflicts_with = "all")]
+    pub(crate) spec: bool,
+    /// Write everything.
+    #[arg(long)]
+    pub(crate) all: bool,
+    /// Name of the module or package.
+    #[arg(long, value_name = "NAME", default_value = PACKAGE, value_parser = identifier)]
+    pub(crate) package: String,
+    /// Write the files into this folder; default: print the file, if there is one.
+    #[arg(long, value_name = "FOLDER")]
+    pub(crate) out: Option<PathBuf>,
+}
+
+/// Languages of `nvabi emit`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum Language {
+    /// One header for C11 and C++17
+    C,
+    /// A package and its test
+    Go,
+    /// One module on ctypes
+    Python,
+    /// One no_std file that needs no crate
+    Rust,
+    /// One document
+    Json,
+}
+
+impl Language {
+    pub(crate) fn language(self) -> nvabi_reports::emit::Language {
+        use nvabi_reports::emit::Language as Emitted;
+        match self {
+            Self::C => Emitted::C,
+            Self::Go => Emitted::Go,
+            Self::Python => Emitted::Python,
+            Self::Rust => Emitted::Rust,
+            Self::Json => Emitted::Json,
+        }
+    }
+
+    /// As the command line has it.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::C => "c",
+            Self::Go => "go",
+            Self::Python => "python",
+            Self::Rust => "rust",
+            Self::Json => "json",
+        }
+    }
+}
+
+fn identifier(text: &str) -> Result<String, &'static str> {
+    let starts = text.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_');
+    let is_identifier = starts && text.chars().all(|c| c.is_ascii_alphanumeric() || c == '_');
+    match is_identifier {
+        true => Ok(text.to_owned()),
+        false => Err("expected letters, digits and underscores, such as nvgpu"),
+    }
 }
 
 #[derive(Debug, clap::Args)]

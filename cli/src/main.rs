@@ -12,6 +12,7 @@ mod context;
 mod coverage;
 mod decode;
 mod diff;
+mod emit;
 mod features;
 #[cfg(feature = "headers")]
 mod headers;
@@ -64,6 +65,8 @@ fn main() -> ExitCode {
         | Command::Verify(_) => Err(features::missing("headers")),
         Command::Lint(args) => commands::lint(&context, args),
         Command::Show(args) => commands::show(&context, args),
+        Command::Facts(args) => emit::facts(&context, args),
+        Command::Emit(args) => emit::emit(&context, args),
         Command::Diff(args) => diff::diff(&context, args),
         Command::List(args) => commands::list(&context, args),
         Command::Ranges(args) => ranges::ranges(&context, args),

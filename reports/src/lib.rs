@@ -6,6 +6,7 @@
 //!                                 list     every ioctl, command and class of a tag
 //!                                 coverage whether specs and lock cover a table of supported calls
 //!                                 decode   an strace log, the bytes of a struct, intercepted calls
+//!                                 emit     the types in C, Go, Python, Rust or JSON
 //!                                 render   a layout in pahole's columns
 //!                                 atlas    all of it as a static site
 //! ```
@@ -15,6 +16,7 @@ pub mod atlas;
 pub mod coverage;
 pub mod decode;
 pub mod diff;
+pub mod emit;
 pub mod list;
 pub mod ranges;
 pub mod render;

@@ -40,6 +40,8 @@ pub enum Need {
     Strace,
     /// Python 3.
     Python,
+    /// Go 1.23 or newer.
+    Go,
     /// A browser without a screen.
     Browser,
     /// The disassembler of binutils.
@@ -57,7 +59,7 @@ pub enum Need {
 }
 
 /// All but the devices.
-const ALL: [Need; 22] = [
+const ALL: [Need; 23] = [
     Need::Headers,
     Need::AllHeaders,
     Need::JetsonHeaders,
@@ -74,6 +76,7 @@ const ALL: [Need; 22] = [
     Need::Setuid,
     Need::Strace,
     Need::Python,
+    Need::Go,
     Need::Browser,
     Need::Objdump,
     Need::LinuxHeaders,
@@ -103,6 +106,7 @@ impl Need {
             Need::Setuid => "setuid",
             Need::Strace => "strace",
             Need::Python => "python",
+            Need::Go => "go",
             Need::Browser => "browser",
             Need::Objdump => "objdump",
             Need::LinuxHeaders => "linux-headers",
@@ -138,6 +142,7 @@ impl Need {
             Need::Setuid => "run as root, with TMPDIR on a file system without nosuid",
             Need::Strace => "apt-get install strace",
             Need::Python => "apt-get install python3",
+            Need::Go => "set NVABI_GO to what tests/go.sh prints, or install Go 1.23",
             Need::Browser => "apt-get install chromium, or set CHROMIUM",
             Need::Objdump => "apt-get install binutils",
             Need::LinuxHeaders => "apt-get install linux-libc-dev",

@@ -1,0 +1,172 @@
+//! `nvabi emit` and `nvabi facts`: the lock's types in another language, or as data.
+
+use std::path::Path;
+
+use nvabi_pipeline::diagnostic::{Diagnostic, Report};
+use nvabi_pipeline::files;
+use nvabi_pipeline::lock;
+use nvabi_pipeline::model::Facts;
+use nvabi_pipeline::parallel;
+use nvabi_pipeline::spec::Spec;
+use nvabi_pipeline::tag::Tag;
+use nvabi_reports::emit::{self, File, Scope};
+
+use crate::Outcome;
+use crate::args;
+use crate::context::{Context, Family};
+
+pub(crate) fn emit(context: &Context<'_>, args: &args::Emit) -> Result<Outcome, Report> {
+    let tags = sorted(&args.tags)?;
+    let refs: Vec<&Tag> = tags.iter().collect();
+    let family = context.family_of(&refs)?;
+    let names = args.items.as_deref().map(items).transpose()?;
+    let scope = match &names {
+        Some(names) => Scope::Items(names),
+        None if args.all => Scope::All,
+        None => Scope::Spec,
+    };
+    let specs = specs_of(&family, &tags);
+    let facts = read(&family, &tags, &specs, scope)?;
+    let command = command(args, &tags);
+    let options =
+        emit::Options { language: args.lang.language(), package: &args.package, command: &command };
+    let files = emit::emit(&facts, &specs, scope, options)?;
+    let what = format!("{} of {}", args.lang.name(), tags_text(&tags));
+    match (&args.out, files.as_slice()) {
+        (Some(folder), _) => {
+            write(folder, &files)?;
+            let names: Vec<&str> = files.iter().map(|file| file.name.as_str()).collect();
+            context.status("Emitted", &format!("{what}: {}", names.join(", ")));
+        }
+        (None, [file]) => {
+            context.print(&file.text)?;
+            context.status("Emitted", &what);
+        }
+        (None, files) => {
+            let names: Vec<&str> = files.iter().map(|file| file.name.as_str()).collect();
+            let message =
+                format!("{} makes {} files: {}", args.lang.name(), files.len(), names.join(", "));
+            return Err(Diagnostic::error("emit-files", message)
+                .help("give the folder to write them to with --out FOLDER")
+                .into());
+        }
+    }
+    Ok(Outcome::Same)
+}
+
+pub(crate) fn facts(context: &Context<'_>, args: &args::Facts) -> Result<Outcome, Report> {
+    let family = context.family_of(&[&args.tag])?;
+    let facts = lock::read_facts(&family.lock, &args.tag)?;
+    context.print_json(&facts)?;
+    context.status("Printed", &format!("the facts of {}", facts.tag));
+    Ok(Outcome::Same)
+}
+
+/// The tags in order, each once, all of one family.
+fn sorted(tags: &[Tag]) -> Result<Vec<Tag>, Report> {
+    let mut tags = tags.to_vec();
+    tags.sort();
+    tags.dedup();
+    if let [first, .., last] = tags.as_slice() {
+        if first.family() != last.family() {
+            let message = format!("{first} and {last} are of different drivers");
+            return Err(Diagnostic::error("emit-families", message)
+                .help("one module holds the tags of one driver: run the command once for each")
+                .into());
+        }
+    }
+    Ok(tags)
+}
+
+fn specs_of<'f>(family: &'f Family, tags: &[Tag]) -> Vec<&'f Spec> {
+    let has_tag = |spec: &&Spec| tags.iter().any(|tag| tag.branch() == spec.driver);
+    family.specs.iter().filter(has_tag).collect()
+}
+
+/// Most of a driver is constants of its methods, which only `--all` needs.
+fn read(
+    family: &Family,
+    tags: &[Tag],
+    specs: &[&Spec],
+    scope: Scope<'_>,
+) -> Result<Vec<Facts>, Report> {
+    let of_specs = specs.iter().flat_map(|spec| {
+        let numbers = spec.items.iter().map(|item| item.name.as_str());
+        let constants = spec.constants.iter().chain(&spec.statuses);
+        numbers.chain(constants.map(|named| named.name.as_str()))
+    });
+    let named = match scope {
+        Scope::Items(names) => names,
+        Scope::All | Scope::Spec => &[],
+    };
+    // Conditions of unions are constants too.
+    let conditions = specs.iter().flat_map(|spec| spec.unions.values());
+    let conditions = conditions.flat_map(|choice| choice.members.values());
+    let constants: Vec<&str> = of_specs
+        .chain(named.iter().map(String::as_str))
+        .chain(conditions.map(|named| named.name.as_str()))
+        .collect();
+    let read = parallel::map(tags, |tag| match scope {
+        Scope::All => lock::read_facts(&family.lock, tag),
+        Scope::Spec | Scope::Items(_) => lock::read_facts_with(&family.lock, tag, &constants),
+    });
+    read.into_iter().collect()
+}
+
+/// The names of a file: one on each line, `#` begins a comment.
+fn items(path: &Path) -> Result<Vec<String>, Report> {
+    let text = std::fs::read_to_string(path).map_err(|error| {
+        Diagnostic::error("emit-items", format!("cannot read {}: {error}", path.display()))
+    })?;
+    let lines = text.lines().map(|line| line.split_once('#').map_or(line, |(before, _)| before));
+    let names: Vec<String> = lines.flat_map(str::split_whitespace).map(str::to_owned).collect();
+    match names.is_empty() {
+        true => Err(Diagnostic::error("emit-items", format!("{} names no item", path.display()))
+            .help("write one call, type or constant on each line, such as NV_ESC_RM_CONTROL")
+            .into()),
+        false => Ok(names),
+    }
+}
+
+/// The command that makes the same files.
+fn command(args: &args::Emit, tags: &[Tag]) -> String {
+    let mut text = format!("nvabi emit --lang {}", args.lang.name());
+    for tag in tags {
+        text.push_str(&format!(" --tag {tag}"));
+    }
+    match &args.items {
+        Some(path) => {
+            let name = path.file_name().unwrap_or(path.as_os_str());
+            text.push_str(&format!(" --items {}", name.to_string_lossy()));
+        }
+        None if args.all => text.push_str(" --all"),
+        None => text.push_str(" --spec"),
+    }
+    if args.package != args::PACKAGE {
+        text.push_str(&format!(" --package {}", args.package));
+    }
+    text
+}
+
+fn tags_text(tags: &[Tag]) -> String {
+    match tags {
+        [one] => one.to_string(),
+        tags => format!("{} tags", tags.len()),
+    }
+}
+
+/// Each file is written beside its place and renamed, once the folder is there.
+fn write(folder: &Path, files: &[File]) -> Result<(), Report> {
+    let failed = |path: &Path, error: std::io::Error| {
+        Report::from(Diagnostic::error(
+            "emit-write",
+            format!("cannot write {}: {error}", path.display()),
+        ))
+    };
+    std::fs::create_dir_all(folder).map_err(|error| failed(folder, error))?;
+    for file in files {
+        let path = folder.join(&file.name);
+        files::write(&path, &file.text).map_err(|error| failed(&path, error))?;
+    }
+    Ok(())
+}

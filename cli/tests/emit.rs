@@ -1,0 +1,348 @@
+//! `nvabi emit`: what it writes is read by the compilers and interpreters of each language, and their sizes
+//! and offsets are those of the lock.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "a test may stop where it stands"
+)]
+
+#[macro_use]
+extern crate nvabi_test;
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+use nvabi_pipeline::lock;
+use nvabi_pipeline::tag::Tag;
+use nvabi_test::{Need, skip};
+use serde_json::Value;
+
+test_main!();
+
+/// Tags of old, middle and new branches.
+const SIX: [&str; 6] =
+    ["515.43.04", "530.41.03", "535.183.01", "550.163.01", "570.124.04", "595.45.04"];
+
+fn nvabi(args: &[&str]) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_nvabi"));
+    command.current_dir(root()).args(args).output().unwrap()
+}
+
+fn root() -> &'static Path {
+    Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/.."))
+}
+
+fn text(args: &[&str]) -> String {
+    let output = nvabi(args);
+    assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8(output.stdout).unwrap()
+}
+
+fn complaint(args: &[&str]) -> String {
+    let output = nvabi(args);
+    assert_eq!(output.status.code(), Some(2), "{args:?}");
+    assert!(output.stdout.is_empty(), "{args:?} prints something");
+    String::from_utf8(output.stderr).unwrap()
+}
+
+fn passes(command: &mut Command) {
+    let output = command.output().unwrap_or_else(|error| panic!("{command:?}: {error}"));
+    let (out, err) =
+        (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    assert!(output.status.success(), "{command:?}\n{out}{err}");
+}
+
+fn is_there(program: &str) -> bool {
+    Command::new(program).arg("--version").output().is_ok_and(|output| output.status.success())
+}
+
+/// The locked tags, without those whose headers are the same as an earlier one's.
+fn tags() -> Vec<Tag> {
+    let locked = lock::read_tags(&root().join("abi-specs/lock")).unwrap();
+    assert!(locked.len() > 190, "{} tags", locked.len());
+    let mut seen = HashSet::new();
+    locked.into_iter().filter(|l| seen.insert(l.headers.clone())).map(|l| l.tag).collect()
+}
+
+fn file(folder: &Path, name: &str, text: &str) -> PathBuf {
+    let path = folder.join(name);
+    fs::write(&path, text).unwrap();
+    path
+}
+
+/// Compiles the header of each tag as C11 and as C++17: what the specs name, and everything of the newest tag
+/// of each branch.
+fn compiles(compiler: &str, need: Need) {
+    if !is_there(compiler) {
+        skip(need, format!("there is no {compiler}"));
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let tags = tags();
+    assert!(tags.len() > 90, "{} distinct headers", tags.len());
+    for (at, tag) in tags.iter().enumerate() {
+        let is_newest = tags.get(at + 1).is_none_or(|next| next.branch() != tag.branch());
+        let scope = if is_newest { "--all" } else { "--spec" };
+        let header = text(&["emit", "--lang", "c", "--tag", tag.as_str(), scope]);
+        let path = file(folder.path(), "nvabi.h", &header);
+        for (language, standard, define) in
+            [("c", "c11", "-DNVABI_TABLES"), ("c++", "c++17", "-DNVABI_FREESTANDING")]
+        {
+            let mut command = Command::new(compiler);
+            command.args(["-fsyntax-only", "-Wall", "-Wextra", "-Werror", "-Wno-unused", define]);
+            passes(command.args(["-x", language, &format!("-std={standard}")]).arg(&path));
+        }
+    }
+}
+
+#[test]
+fn gcc_compiles_the_header_of_every_tag() {
+    compiles("gcc", Need::Gcc);
+}
+
+#[test]
+fn clang_compiles_the_header_of_every_tag() {
+    compiles("clang", Need::Clang);
+}
+
+#[test]
+fn the_header_holds_for_64_bit_arm() {
+    let compiler = "aarch64-linux-gnu-gcc";
+    if !is_there(compiler) {
+        skip(Need::CrossGcc, format!("there is no {compiler}"));
+    }
+    let folder = tempfile::tempdir().unwrap();
+    for tag in SIX.into_iter().chain(["tegra-r36.4"]) {
+        let header = text(&["emit", "--lang", "c", "--tag", tag, "--all"]);
+        let path = file(folder.path(), "nvabi.h", &header);
+        passes(Command::new(compiler).args(["-fsyntax-only", "-std=c11"]).arg(&path));
+    }
+}
+
+/// An assertion that holds whatever the layout is would pass above.
+#[test]
+fn a_wrong_offset_does_not_compile() {
+    if !is_there("gcc") {
+        skip(Need::Gcc, "there is no gcc");
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let header = text(&["emit", "--lang", "c", "--tag", "550.163.01"]);
+    let wrong = header.replacen("NvHandle hClient;", "nvabi_u64 hClient;", 1);
+    let wrong = wrong.replacen("nvabi_handle hClient;", "nvabi_u64 hClient;", 1);
+    assert_ne!(header, wrong);
+    let path = file(folder.path(), "nvabi.h", &wrong);
+    let output =
+        Command::new("gcc").args(["-fsyntax-only", "-std=c11"]).arg(path).output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(!output.status.success() && said.contains("static assertion failed"), "{said}");
+}
+
+#[test]
+fn rustc_compiles_the_file_of_six_tags() {
+    let folder = tempfile::tempdir().unwrap();
+    for tag in SIX.into_iter().chain(["tegra-r36.4"]) {
+        let code =
+            format!("#![no_std]\n{}", text(&["emit", "--lang", "rust", "--tag", tag, "--all"]));
+        // The attribute of the file must come first.
+        let path = file(folder.path(), "abi.rs", &code);
+        let mut command = Command::new("rustc");
+        command.args(["--edition", "2021", "--crate-type", "lib", "--emit", "metadata"]);
+        passes(command.args(["-D", "warnings", "--out-dir"]).arg(folder.path()).arg(path));
+    }
+}
+
+/// Offsets and sizes as Python has them, of every record, against the lock's facts.
+#[test]
+fn python_has_the_layouts_of_six_tags() {
+    if !is_there("python3") {
+        skip(Need::Python, "there is no python3");
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let print = "import ctypes, json, abi\n\
+        found = {}\n\
+        for name, it in vars(abi).items():\n    \
+        if isinstance(it, type) and issubclass(it, (abi.Struct, abi.Union)) and it._fields_:\n        \
+        at = {field[0]: field[2] for field in it._real_fields_}\n        \
+        found[name] = [ctypes.sizeof(it), at]\n\
+        print(json.dumps(found))\n";
+    file(folder.path(), "print.py", print);
+    for tag in SIX {
+        let module = text(&["emit", "--lang", "python", "--tag", tag, "--all"]);
+        file(folder.path(), "abi.py", &module);
+        let output = Command::new("python3").arg("print.py").current_dir(&folder).output().unwrap();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        let found: BTreeMap<String, (u64, BTreeMap<String, u64>)> =
+            serde_json::from_slice(&output.stdout).unwrap();
+        let facts: Value = serde_json::from_str(&text(&["facts", tag])).unwrap();
+        let (mut records, mut fields) = (0, 0);
+        for surface in ["rm", "uvm", "modeset", "drm"] {
+            for (name, record) in facts["surfaces"][surface]["records"].as_object().unwrap() {
+                let Some((size, at)) = found.get(&name.replace("::", "_")) else {
+                    panic!("{tag}: {name} is not in the module")
+                };
+                assert_eq!(record["size"], *size, "{tag}: {name}");
+                records += 1;
+                for field in record["fields"].as_array().unwrap() {
+                    let field_name = field["name"].as_str().unwrap();
+                    if field_name.is_empty() {
+                        continue;
+                    }
+                    let offset = at.get(field_name).copied();
+                    assert_eq!(field["offset"].as_u64(), offset, "{tag}: {name}.{field_name}");
+                    fields += 1;
+                }
+            }
+        }
+        assert!(records > 1_400 && fields > 5_000, "{tag}: {records} records, {fields} fields");
+    }
+}
+
+/// Keyword and positional arguments, bit ranges, enums and statuses as tinygrad's modules have them.
+#[test]
+fn python_is_called_as_generated_modules_are() {
+    if !is_there("python3") {
+        skip(Need::Python, "there is no python3");
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let module = text(&["emit", "--lang", "python", "--tag", "570.144", "--all"]);
+    file(folder.path(), "abi.py", &module);
+    let test = "import abi, ctypes\n\
+        free = abi.NVOS00_PARAMETERS(hRoot=1, hObjectParent=2, hObjectOld=3)\n\
+        assert bytes(free) == bytes([1, 0, 0, 0, 2, 0, 0, 0, 3, 0, 0, 0, 0, 0, 0, 0])\n\
+        assert bytes(abi.NVOS00_PARAMETERS(1, 2, 3)) == bytes(free)\n\
+        assert abi.NVOS54_PARAMETERS.SIZE == 32 == ctypes.sizeof(abi.NVOS54_PARAMETERS)\n\
+        assert abi.NVOS02_FLAGS_PHYSICALITY == (7, 4)\n\
+        assert abi.nv_status_codes[0x31] == 'NV_ERR_INVALID_ARGUMENT' or abi.nv_status_codes[0x1f]\n\
+        assert abi.layout('NVOS54_PARAMETERS', '570.144') is abi.NVOS54_PARAMETERS\n\
+        calls = {call[1]: call for call in abi.CALLS}\n\
+        assert calls['NV_ESC_RM_CONTROL'][3] == 0xc020462a\n\
+        roles = {(role[0], role[1]) for role in calls['NV_ESC_RM_CONTROL'][8]}\n\
+        assert ('pointer', 'params') in roles and ('handle', 'hClient') in roles, roles\n";
+    let test = file(folder.path(), "test.py", test);
+    passes(Command::new("python3").arg(test).current_dir(&folder));
+}
+
+fn go() -> Option<PathBuf> {
+    let is_go = |path: &PathBuf| {
+        Command::new(path).arg("version").output().is_ok_and(|output| output.status.success())
+    };
+    let asked = std::env::var_os("NVABI_GO").map(PathBuf::from);
+    asked.or_else(|| Some(PathBuf::from("go"))).filter(is_go)
+}
+
+#[test]
+fn go_tests_the_packages_of_six_tags() {
+    let Some(go) = go() else { skip(Need::Go, "there is no go") };
+    let folder = tempfile::tempdir().unwrap();
+    let mut tags: Vec<Vec<&str>> = SIX.iter().map(|tag| vec![*tag]).collect();
+    tags.push(SIX.to_vec());
+    tags.push(vec!["tegra-r36.4"]);
+    for (at, tags) in tags.iter().enumerate() {
+        let package = folder.path().join(format!("p{at}"));
+        let shown = package.display().to_string();
+        let mut args = vec!["emit", "--lang", "go", "--package", "nvgpu", "--out", &shown];
+        args.extend(tags.iter().flat_map(|tag| ["--tag", *tag]));
+        if tags.len() == 1 {
+            args.push("--all");
+        }
+        text(&args);
+    }
+    file(folder.path(), "go.mod", "module example.test/nvgpu\n\ngo 1.23\n");
+    let run = |args: &[&str]| {
+        let mut command = Command::new(&go);
+        command.args(args).current_dir(&folder).env("GOFLAGS", "-mod=mod");
+        command.env("GOTOOLCHAIN", "local").env("GOCACHE", folder.path().join("cache"));
+        let output = command.output().unwrap();
+        let all = [output.stdout, output.stderr].concat();
+        let all = String::from_utf8_lossy(&all).into_owned();
+        assert!(output.status.success(), "go {args:?}\n{all}");
+        all
+    };
+    run(&["vet", "./..."]);
+    let tested = run(&["test", "./..."]);
+    assert_eq!(tested.matches("ok  \t").count(), 8, "{tested}");
+    let gofmt = go.with_file_name("gofmt");
+    let output = Command::new(gofmt).args(["-l", "."]).current_dir(&folder).output().unwrap();
+    assert_eq!(String::from_utf8_lossy(&output.stdout), "", "gofmt would change them");
+}
+
+/// A name whose layout changed has a type for each layout, and a table says where each holds.
+#[test]
+fn several_tags_share_a_module() {
+    let folder = tempfile::tempdir().unwrap();
+    let items = file(folder.path(), "items", "NVOS21_PARAMETERS # grew inside\nNV_ESC_RM_ALLOC\n");
+    let items = items.to_str().unwrap();
+    let tags = ["--tag", "535.43.02", "--tag", "530.41.03", "--tag", "550.163.01"];
+    let args = [&["emit", "--lang", "json", "--items", items][..], &tags].concat();
+    let module: Value = serde_json::from_str(&text(&args)).unwrap();
+    assert_eq!(module["versions"], serde_json::json!(["530.41.03", "535.43.02", "550.163.01"]));
+    let types = module["types"].as_array().unwrap();
+    let versions: HashMap<&str, &Value> =
+        types.iter().map(|ty| (ty["name"].as_str().unwrap(), &ty["versions"])).collect();
+    assert_eq!(*versions["NVOS21_PARAMETERS"], serde_json::json!([[0, 0]]));
+    assert_eq!(*versions["NVOS21_PARAMETERS_V535_43_02"], serde_json::json!([[1, 2]]));
+    let calls = module["calls"].as_array().unwrap();
+    let names: Vec<&str> = calls.iter().map(|call| call["name"].as_str().unwrap()).collect();
+    assert!(names.iter().all(|name| *name == "NV_ESC_RM_ALLOC"), "{names:?}");
+    assert_eq!(text(&args), text(&args), "the same input gives the same bytes");
+}
+
+/// The command in a file's header writes the same file.
+#[test]
+fn a_file_says_how_it_is_renewed() {
+    let first = text(&["emit", "--lang", "c", "--tag", "580.95.05", "--package", "nv"]);
+    let command =
+        first.lines().find_map(|line| line.strip_prefix("// Renew with: nvabi ")).unwrap();
+    let args: Vec<&str> = command.split(' ').collect();
+    assert_eq!(first, text(&args));
+    assert!(first.contains("#ifndef NV_H"));
+}
+
+#[test]
+fn each_language_writes_one_small_module() {
+    let folder = tempfile::tempdir().unwrap();
+    let items = "NV_ESC_RM_FREE\nNVOS54_PARAMETERS\nNVOS02_FLAGS_PHYSICALITY\nNV01_ROOT\n";
+    let items = file(folder.path(), "items", items);
+    let out = folder.path().join("out");
+    let (items, shown) = (items.to_str().unwrap(), out.to_str().unwrap());
+    let tags = ["--tag", "550.163.01", "--tag", "580.95.05"];
+    let mut all = String::new();
+    for language in ["c", "go", "json", "python", "rust"] {
+        let args = ["emit", "--lang", language, "--items", items, "--out", shown];
+        text(&[&args[..], &tags].concat());
+    }
+    let mut names: Vec<_> =
+        fs::read_dir(&out).unwrap().map(|entry| entry.unwrap().path()).collect();
+    names.sort();
+    for path in names {
+        let name = path.file_name().unwrap().to_string_lossy().into_owned();
+        all.push_str(&format!("==== {name}\n{}", fs::read_to_string(&path).unwrap()));
+    }
+    insta::with_settings!({ snapshot_path => root().join("snapshots"), prepend_module_to_snapshot => false }, {
+        insta::assert_snapshot!("emit-small", all);
+    });
+}
+
+#[test]
+fn bad_input_is_refused_by_name() {
+    let folder = tempfile::tempdir().unwrap();
+    let unknown = file(folder.path(), "unknown", "NVOS54_PARAMETER\n");
+    let empty = file(folder.path(), "empty", "# nothing\n");
+    let emit = |more: &[&str]| complaint(&[&["emit", "--lang", "c"][..], more].concat());
+    let tag = ["--tag", "550.163.01"];
+    let with = |items: &Path| emit(&[&tag[..], &["--items", items.to_str().unwrap()]].concat());
+    let said = with(&unknown);
+    assert!(said.contains("`NVOS54_PARAMETER`") && said.contains("NVOS54_PARAMETERS"), "{said}");
+    assert!(with(&empty).contains("names no item"));
+    assert!(with(&folder.path().join("none")).contains("cannot read"));
+    assert!(emit(&["--tag", "550.163.99"]).contains("550.163.99"));
+    assert!(emit(&["--tag", "550.163.01", "--tag", "tegra-r36.4"]).contains("different drivers"));
+    assert!(emit(&["--tag", "550.163.01", "--package", "a-b"]).contains("a-b"));
+    let said = complaint(&["emit", "--lang", "go", "--tag", "550.163.01"]);
+    assert!(said.contains("--out FOLDER"), "{said}");
+    let out = file(folder.path(), "file", "");
+    let said = emit(&["--tag", "550.163.01", "--out", out.to_str().unwrap()]);
+    assert!(said.contains("cannot write"), "{said}");
+}

@@ -1,0 +1,470 @@
+//! The lock's types in other languages.
+//!
+//! [`Module`] is what every language writes: the types, constants and calls of some tags, with one name for
+//! each. A language is one file here; it knows its own syntax, and nothing of locks or specs.
+
+mod c;
+mod go;
+mod json;
+mod python;
+mod rust;
+
+use std::collections::{BTreeMap, BTreeSet, HashSet};
+
+use nvabi_pipeline::known;
+use nvabi_pipeline::lock::{Fact, Lock};
+use nvabi_pipeline::model::split_array;
+use nvabi_pipeline::plan::members::Layout;
+use nvabi_pipeline::plan::roles::{self, FieldPlace};
+use nvabi_pipeline::plan::types::Element;
+use nvabi_pipeline::plan::{self, Call, Const, Def, DefId, Param, Plan};
+use nvabi_pipeline::spec::{Direction, Item, ItemKind, Named, Spec};
+use nvabi_pipeline::tag::Tag;
+use nvabi_pipeline::{diagnostic::Diagnostic, diagnostic::Report, model::Facts};
+use rustc_hash::FxHashSet;
+
+/// A language that the types can be written in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Language {
+    /// One header for C11 and C++17.
+    C,
+    /// A package and its test.
+    Go,
+    /// One module on `ctypes`.
+    Python,
+    /// One `no_std` file.
+    Rust,
+    /// The types, constants and calls as data.
+    Json,
+}
+
+/// Which items to write.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Scope<'a> {
+    /// What the specs name, and what that is made of.
+    Spec,
+    /// Everything.
+    All,
+    /// Some calls, types and constants (`*` stands for any characters), and what they are made of.
+    Items(&'a [String]),
+}
+
+/// How to write a module.
+#[derive(Debug, Clone, Copy)]
+pub struct Options<'a> {
+    /// The language.
+    pub language: Language,
+    /// The name of the module: a C identifier.
+    pub package: &'a str,
+    /// The command that writes the same again.
+    pub command: &'a str,
+}
+
+/// A file to write.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct File {
+    /// Such as `nvabi.h`.
+    pub name: String,
+    /// What it contains.
+    pub text: String,
+}
+
+/// The files of a module: `facts` has the tags in order, `specs` those of their drivers.
+///
+/// # Errors
+///
+/// Names of a [`Scope::Items`] that no tag has, and specs that do not fit the facts.
+pub fn emit(
+    facts: &[Facts],
+    specs: &[&Spec],
+    scope: Scope<'_>,
+    options: Options<'_>,
+) -> Result<Vec<File>, Report> {
+    let mut lock = Lock::default();
+    for facts in facts {
+        lock.insert(facts, String::new());
+    }
+    let specs: Vec<Spec> = match scope {
+        Scope::Spec => specs.iter().map(|spec| (*spec).clone()).collect(),
+        Scope::All => specs.iter().map(|spec| known::with_all_calls(&lock, spec)).collect(),
+        Scope::Items(names) => only(&lock, facts, specs, names)?,
+    };
+    let specs: Vec<&Spec> = specs.iter().collect();
+    let plan = plan::plan(&lock, &specs, scope == Scope::All)?;
+    let module = Module::new(&plan, options);
+    Ok(match options.language {
+        Language::C => c::files(&module),
+        Language::Go => go::files(&module),
+        Language::Python => python::files(&module, &specs),
+        Language::Rust => rust::files(&module),
+        Language::Json => json::files(&module),
+    })
+}
+
+/// The specs with the named calls, types and constants alone.
+fn only(
+    lock: &Lock,
+    facts: &[Facts],
+    specs: &[&Spec],
+    names: &[String],
+) -> Result<Vec<Spec>, Report> {
+    let wanted: HashSet<&str> = names.iter().map(String::as_str).collect();
+    let mut missing: BTreeSet<&str> = wanted.iter().copied().collect();
+    let surfaces = || facts.iter().flat_map(|facts| facts.surfaces.values());
+    for surface in surfaces() {
+        missing.retain(|name| {
+            let is_pattern = name.contains('*');
+            let has = surface.records.contains_key(*name)
+                || surface.aliases.contains_key(*name)
+                || surface.enums.contains_key(*name)
+                || surface.constants.contains_key(*name)
+                || surface.bit_ranges.contains_key(*name)
+                || surface.enums.values().any(|e| e.variants.contains_key(*name));
+            !(has || is_pattern)
+        });
+    }
+    let with_calls: Vec<Spec> = (specs.iter())
+        .map(|spec| known::with_driver_calls(lock, spec, &|name| wanted.contains(name)))
+        .collect();
+    for item in with_calls.iter().flat_map(|spec| &spec.items) {
+        missing.remove(item.name.as_str());
+    }
+    if let Some(first) = missing.first() {
+        let all = facts.iter().flat_map(Facts::names);
+        let near = nvabi_pipeline::diagnostic::nearest(first, all);
+        let list: Vec<String> = missing.iter().map(|name| format!("`{name}`")).collect();
+        let message = format!("no tag that is emitted has {}", list.join(", "));
+        let diagnostic = Diagnostic::error("emit-unknown", message);
+        return Err(match near {
+            Some(near) => diagnostic.help(format!("did you mean `{near}`?")).into(),
+            None => diagnostic.into(),
+        });
+    }
+    let is_type = |name: &&String| {
+        surfaces().any(|s| {
+            s.records.contains_key(*name)
+                || s.enums.contains_key(*name)
+                || s.aliases.get(*name).is_some_and(|alias| alias.size > 0)
+        })
+    };
+    let types: Vec<&String> = names.iter().filter(is_type).collect();
+    let narrowed = with_calls.into_iter().map(|mut spec| {
+        spec.items.retain(|item| wanted.contains(item.name.as_str()));
+        let place = spec.surfaces.first().map(|surface| surface.place.clone());
+        let named = |name: &String| place.clone().map(|place| Named { name: name.clone(), place });
+        let has = |name: &&&String| {
+            facts.iter().filter(|facts| facts.tag.branch() == spec.driver).all(|facts| {
+                facts.surfaces.values().any(|s| {
+                    s.records.contains_key(**name)
+                        || s.enums.contains_key(**name)
+                        || s.aliases.contains_key(**name)
+                })
+            })
+        };
+        spec.extra_types = types.iter().filter(has).filter_map(|name| named(name)).collect();
+        spec.constants = names.iter().filter_map(named).collect();
+        spec
+    });
+    Ok(narrowed.collect())
+}
+
+/// What every language writes.
+struct Module<'p> {
+    plan: &'p Plan<'p>,
+    package: &'p str,
+    command: &'p str,
+    /// In order, each with its view.
+    tags: Vec<(&'p Tag, usize)>,
+    /// Of the types, by [`DefId`].
+    names: Vec<String>,
+    /// Sorted by name, each with its name here.
+    constants: Vec<(String, &'p Const)>,
+}
+
+/// A type of a module.
+struct Type<'p> {
+    def: &'p Def,
+    name: &'p str,
+    shape: Shape<'p>,
+}
+
+/// What a type is.
+enum Shape<'p> {
+    Record(Layout<'p>),
+    /// Integers of so many bytes.
+    Enum(u64, &'p BTreeMap<String, i128>),
+    /// Another name of an element, or of an array of it.
+    Alias(Element, Vec<u64>),
+}
+
+/// A call with one type of parameters.
+struct CallRow<'p> {
+    kind: ItemKind,
+    name: &'p str,
+    number: u64,
+    /// Of an ioctl that has one: what is passed to `ioctl`.
+    request: Option<u64>,
+    /// The name of the type; `None` where the call takes none, or an integer.
+    params: Option<&'p str>,
+    /// Bytes of the parameters.
+    size: u64,
+    roles: Vec<Role>,
+    /// Indices of the first and the last tag, for each run of tags.
+    spans: Vec<(usize, usize)>,
+}
+
+/// A field of a call's parameters that is more than a number.
+struct Role {
+    kind: RoleKind,
+    path: String,
+    place: FieldPlace,
+    /// For a person: the direction and length of a pointer, what a handle names.
+    detail: String,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum RoleKind {
+    Fd,
+    Pointer,
+    Handle,
+}
+
+impl RoleKind {
+    fn word(self) -> &'static str {
+        match self {
+            Self::Fd => "fd",
+            Self::Pointer => "pointer",
+            Self::Handle => "handle",
+        }
+    }
+}
+
+impl<'p> Module<'p> {
+    fn new(plan: &'p Plan<'p>, options: Options<'p>) -> Self {
+        let mut tags: Vec<_> = plan
+            .drivers
+            .iter()
+            .flat_map(|d| d.tags.iter().map(|(tag, view)| (tag, *view)))
+            .collect();
+        tags.sort();
+        let mut taken = FxHashSet::default();
+        let names = type_names(plan, &tags, &mut taken);
+        let constants = constant_names(plan, &tags, &mut taken);
+        let Options { package, command, .. } = options;
+        Self { plan, package, command, tags, names, constants }
+    }
+
+    /// The types, each after those that it is made of.
+    fn types(&self) -> impl Iterator<Item = Type<'_>> {
+        self.plan.defs.iter().zip(&self.names).filter_map(|(def, name)| {
+            let shape = match &*def.fact {
+                Fact::Record { .. } => Shape::Record(self.plan.layout(def)?),
+                Fact::Enum { size, variants } => Shape::Enum(*size, variants),
+                Fact::Alias { ty, size } => {
+                    let (element, dimensions) = self.plan.element(def, ty, ty, *size);
+                    Shape::Alias(element, dimensions)
+                }
+                _ => return None,
+            };
+            Some(Type { def, name, shape })
+        })
+    }
+
+    /// The name of a type that another one is made of.
+    fn used(&self, def: &Def, name: &str) -> Option<&str> {
+        def.uses.get(name).map(|id| self.names[*id].as_str())
+    }
+
+    /// The definition of a type that another one is made of.
+    fn used_def(&self, def: &'p Def, name: &str) -> Option<&'p Def> {
+        def.uses.get(name).map(|id| &self.plan.defs[*id])
+    }
+
+    /// The name of the record that a field's elements are, UUIDs among them.
+    fn record_of(&self, def: &Def, element: &Element, canonical: &str) -> Option<&str> {
+        match element {
+            Element::Record(name) => self.used(def, name),
+            Element::Uuid => self.used(def, split_array(canonical).0),
+            _ => None,
+        }
+    }
+
+    /// The runs of tags that have one of some views.
+    fn spans(&self, views: &BTreeSet<usize>) -> Vec<(usize, usize)> {
+        let mut spans: Vec<(usize, usize)> = Vec::new();
+        for (at, _) in self.tags.iter().enumerate().filter(|(_, (_, view))| views.contains(view)) {
+            match spans.last_mut() {
+                Some((_, last)) if *last + 1 == at => *last = at,
+                _ => spans.push((at, at)),
+            }
+        }
+        spans
+    }
+
+    /// `550.54.14`, or `550.54.14 to 580.95.05 (12 tags)`.
+    fn versions(&self) -> String {
+        match self.tags.as_slice() {
+            [] => String::new(),
+            [(one, _)] => one.to_string(),
+            [(first, _), .., (last, _)] => {
+                format!("{first} to {last} ({} tags)", self.tags.len())
+            }
+        }
+    }
+
+    /// Type names that mean different layouts at different tags: the driver's name and, for each run of tags,
+    /// the name here.
+    fn by_version(&self) -> BTreeMap<&str, Vec<(&str, (usize, usize))>> {
+        let mut all: BTreeMap<&str, Vec<(&str, (usize, usize))>> = BTreeMap::new();
+        for (def, name) in self.plan.defs.iter().zip(&self.names) {
+            let spans = self.spans(&def.views).into_iter().map(|span| (name.as_str(), span));
+            all.entry(def.ident.as_str()).or_default().extend(spans);
+        }
+        let whole = (0, self.tags.len().saturating_sub(1));
+        all.retain(|_, rows| rows.iter().any(|(_, span)| *span != whole));
+        all.values_mut().for_each(|rows| rows.sort_by_key(|(_, span)| *span));
+        all
+    }
+
+    /// The calls by kind, number and name, one row for each type of parameters.
+    fn calls(&self) -> Vec<CallRow<'_>> {
+        let mut rows: Vec<CallRow<'_>> =
+            self.plan.calls.iter().flat_map(|call| self.call_rows(call)).collect();
+        rows.sort_by_key(|row| (row.kind, row.number, row.name, row.spans.clone(), row.size));
+        rows
+    }
+
+    fn call_rows<'s>(&'s self, call: &'s Call<'_>) -> Vec<CallRow<'s>> {
+        let spans = self.spans(&call.views);
+        let number = (call.number & 0xffff_ffff) as u64;
+        let row = |form: Option<usize>| {
+            let size = form.map_or(0, |form| call.roles.sizes[form]);
+            CallRow {
+                kind: call.item.kind,
+                name: &call.item.name,
+                number,
+                request: request(call.item, number, size),
+                params: form.and_then(|form| match &call.params[form].1 {
+                    Param::Def(id) => Some(self.names[*id].as_str()),
+                    Param::Scalar { .. } => None,
+                }),
+                size,
+                roles: form.map_or_else(Vec::new, |form| roles_of(call, form)),
+                spans: spans.clone(),
+            }
+        };
+        match call.params.len() {
+            0 => vec![row(None)],
+            forms => (0..forms).map(|form| row(Some(form))).collect(),
+        }
+    }
+}
+
+/// What is passed to `ioctl`, where it is one number: an array is as long as its caller says.
+fn request(item: &Item, number: u64, size: u64) -> Option<u64> {
+    match item.kind {
+        ItemKind::Frontend if item.array => None,
+        ItemKind::Frontend => Some(3 << 30 | size << 16 | u64::from(b'F') << 8 | number),
+        ItemKind::Uvm | ItemKind::Ioctl => Some(number),
+        ItemKind::Control | ItemKind::Class => None,
+    }
+}
+
+fn roles_of(call: &Call<'_>, form: usize) -> Vec<Role> {
+    let mut found = Vec::new();
+    let mut push = |kind, field: &roles::Field, detail| {
+        if let Some(place) = field.places.get(form).cloned().flatten() {
+            found.push(Role { kind, path: field.path.clone(), place, detail });
+        }
+    };
+    for fd in &call.roles.fds {
+        push(RoleKind::Fd, fd, String::new());
+    }
+    for (pointer, spec) in call.roles.pointers.iter().zip(&call.item.pointers) {
+        let mut detail = match spec.dir {
+            Some(Direction::In) => "in".to_owned(),
+            Some(Direction::Out) => "out".to_owned(),
+            Some(Direction::InOut) => "inout".to_owned(),
+            None => String::new(),
+        };
+        if let Some(len) = &pointer.len {
+            detail = format!("{detail} ({}) * {} bytes", len.text, pointer.unit);
+        }
+        push(RoleKind::Pointer, &pointer.field, detail.trim().to_owned());
+    }
+    for handle in &call.roles.handles {
+        push(RoleKind::Handle, &handle.field, format!("{:?}", handle.means).to_lowercase());
+    }
+    found.sort_by_key(|role| role.place.offset);
+    found
+}
+
+/// The driver's name for the layout of the oldest tag, and that with the tag for each later one.
+fn type_names(
+    plan: &Plan<'_>,
+    tags: &[(&Tag, usize)],
+    taken: &mut FxHashSet<String>,
+) -> Vec<String> {
+    let first = |id: &DefId| tags.iter().position(|(_, view)| plan.defs[*id].views.contains(view));
+    let mut order: Vec<DefId> = (0..plan.defs.len()).collect();
+    order.sort_by_key(|id| (first(id), *id));
+    let mut names = vec![String::new(); plan.defs.len()];
+    for id in order {
+        let def = &plan.defs[id];
+        names[id] = unique(taken, &def.ident, &def.place.since);
+    }
+    names
+}
+
+fn constant_names<'p>(
+    plan: &'p Plan<'_>,
+    tags: &[(&Tag, usize)],
+    taken: &mut FxHashSet<String>,
+) -> Vec<(String, &'p Const)> {
+    let mut first = vec![usize::MAX; plan.views.len()];
+    for (at, (_, view)) in tags.iter().enumerate().rev() {
+        first[*view] = at;
+    }
+    let since = |constant: &Const| constant.views.iter().map(|view| first[*view]).min();
+    let mut constants: Vec<_> = plan.constants.iter().map(|c| (since(c), &*c.name, c)).collect();
+    constants.sort_by_key(|(since, name, _)| (*since, *name));
+    let mut named: Vec<(String, &Const)> = constants
+        .into_iter()
+        .map(|(_, name, constant)| (unique(taken, name, &constant.place.since), constant))
+        .collect();
+    named.sort_by(|a, b| a.0.cmp(&b.0));
+    named
+}
+
+/// A name that nothing has yet: with its tag, and then with underscores.
+fn unique(taken: &mut FxHashSet<String>, name: &str, since: &Tag) -> String {
+    if taken.insert(name.to_owned()) {
+        return name.to_owned();
+    }
+    let mut longer = format!("{name}_V{}", since.ident());
+    while !taken.insert(longer.clone()) {
+        longer.push('_');
+    }
+    longer
+}
+
+/// The first lines of a file: what it is, and how it is written again.
+fn banner(module: &Module<'_>, comment: &str) -> String {
+    format!(
+        "{comment} NVIDIA driver ABI: {}. Generated by nvabi; do not edit.\n\
+         {comment} Renew with: {}\n",
+        module.versions(),
+        module.command
+    )
+}
+
+/// `struct NAME, 32 bytes: path:line (550.54.14)`.
+fn describe(ty: &Type<'_>) -> String {
+    let what = match &ty.shape {
+        Shape::Record(layout) => format!("{}, {} bytes", layout.kind.keyword(), layout.size),
+        Shape::Enum(size, _) => format!("enum, {size} bytes"),
+        Shape::Alias(..) => "typedef".to_owned(),
+    };
+    let Def { name, place, .. } = ty.def;
+    format!("{name}: {what}, {} at {}", place.source, place.since)
+}
