@@ -118,9 +118,7 @@ impl<'a> Writer<'a> {
                 let Field { offset, size, ty: declared, .. } = field;
                 let ty = match bytes {
                     true => format!("[u8; {size}]"),
-                    false => {
-                        types::array(types::rust(&element, |name| self.path(name)), dimensions)
-                    }
+                    false => types::array(types::rust(element, |name| self.path(name)), dimensions),
                 };
                 let (doc, name) =
                     (format!("Offset {offset}, {size} bytes, `{declared}`."), ident(name));
@@ -226,7 +224,7 @@ impl<'a> Writer<'a> {
                 ))
             }
             Member::Field { name, field, element, dimensions, .. } => {
-                let element = types::check(&element, |name| self.path(name));
+                let element = types::check(element, |name| self.path(name));
                 let ty = types::check_array(element, dimensions);
                 Some((field.name.clone(), ident(name), field.offset, ty))
             }

@@ -197,6 +197,9 @@ enum Shape<'p> {
     Alias(Element, Vec<u64>),
 }
 
+/// Indices of the first and the last tag of a run.
+type Span = (usize, usize);
+
 /// A call with one type of parameters.
 struct CallRow<'p> {
     kind: ItemKind,
@@ -209,8 +212,8 @@ struct CallRow<'p> {
     /// Bytes of the parameters.
     size: u64,
     roles: Vec<Role>,
-    /// Indices of the first and the last tag, for each run of tags.
-    spans: Vec<(usize, usize)>,
+    /// The runs of tags that have it.
+    spans: Vec<Span>,
 }
 
 /// A field of a call's parameters that is more than a number.
@@ -290,8 +293,8 @@ impl<'p> Module<'p> {
     }
 
     /// The runs of tags that have one of some views.
-    fn spans(&self, views: &BTreeSet<usize>) -> Vec<(usize, usize)> {
-        let mut spans: Vec<(usize, usize)> = Vec::new();
+    fn spans(&self, views: &BTreeSet<usize>) -> Vec<Span> {
+        let mut spans: Vec<Span> = Vec::new();
         for (at, _) in self.tags.iter().enumerate().filter(|(_, (_, view))| views.contains(view)) {
             match spans.last_mut() {
                 Some((_, last)) if *last + 1 == at => *last = at,
@@ -314,8 +317,8 @@ impl<'p> Module<'p> {
 
     /// Type names that mean different layouts at different tags: the driver's name and, for each run of tags,
     /// the name here.
-    fn by_version(&self) -> BTreeMap<&str, Vec<(&str, (usize, usize))>> {
-        let mut all: BTreeMap<&str, Vec<(&str, (usize, usize))>> = BTreeMap::new();
+    fn by_version(&self) -> BTreeMap<&str, Vec<(&str, Span)>> {
+        let mut all: BTreeMap<&str, Vec<(&str, Span)>> = BTreeMap::new();
         for (def, name) in self.plan.defs.iter().zip(&self.names) {
             let spans = self.spans(&def.views).into_iter().map(|span| (name.as_str(), span));
             all.entry(def.ident.as_str()).or_default().extend(spans);
