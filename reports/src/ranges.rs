@@ -25,7 +25,7 @@ use nvabi_pipeline::lock::{ItemKind as LockKind, Lock};
 use nvabi_pipeline::spec::{Item, Named, Spec};
 
 pub use find::Abis;
-pub use nearest::Nearest;
+pub use nearest::{Basis, Nearest};
 pub use text::{one as one_text, set as set_text};
 
 /// Stands for "this tag does not have it" where layouts are numbered.
@@ -456,7 +456,11 @@ mod tests {
         told_of("1.2", true, "same ABI as 1.1, and from 1.1 to 1.2");
         told_of("1.5", true, "same ABI as 1.2, though not next to it");
         told_of("1.6", true, "locked; no other tag has the same ABI");
-        told_of("1.0", false, "before 1.1, nothing known");
+        let first = "same branch, one ABI from 1.1 to 1.2 (2 tags): use 1.1";
+        told_of("1.0", true, &format!("{first}; only the headers of the tag can prove it"));
+        let last = "same branch, 1.6 is the only tag with its ABI next to it: use 1.6";
+        told_of("1.7", true, &format!("{last}; only the headers of the tag can prove it"));
+        told_of("0.9", false, "before 1.1, nothing known");
         told_of("2.0", false, "after 1.6, nothing known");
         let differ = "between 1.5 and 1.6, whose ABIs are not the same: 2 names differ";
         told_of("1.5.3", false, &format!("{differ}\n    ONE\n    TWO"));
