@@ -181,6 +181,12 @@ fn an_unknown_version_is_refused_with_what_there_is() {
         };
         assert!(text.contains(&told), "{told}: {text}");
     }
+    // A packager's revision is none of the driver's.
+    for version in
+        ["550.90.07-0ubuntu1", "550.90.07-2", "550.90.07-1~deb12u1", "3:550.90.07-1.fc40"]
+    {
+        assert_eq!(AnyDriver::for_version(version).unwrap().tag(), "550.90.07", "{version}");
+    }
     // Exactly that version: neither a start of one nor one that is equal by number.
     for version in ["550", "550.90", "550.90.7", "550.100.00", "", "550.90.07-custom", "x.y"] {
         assert!(AnyDriver::for_version(version).is_err(), "{version}");
@@ -195,6 +201,8 @@ fn a_neighbour_is_taken_when_asked_for() {
         (nearest.driver().tag(), nearest.other().map(AnyDriver::tag), nearest.is_certain())
     };
     assert_eq!(told("550.90.10"), ("550.90.07", Some("550.90.12"), true));
+    assert_eq!(told("550.90.10-0ubuntu1"), ("550.90.07", Some("550.90.12"), true));
+    assert_eq!(told("550.90.07-custom").0, "550.90.07");
     // Older than all of its branch: the branch decides.
     assert_eq!(told("550.1"), ("550.40.07", Some(newest_of("545").tag()), false));
     let newest = AnyDriver::all().last().unwrap().tag();

@@ -338,16 +338,35 @@ impl Drivers {
         self.all
     }
 
-    /// The driver with a version, as the kernel tells it; white space around it does not count.
+    /// The driver with a version, as the kernel reports it or as a distribution's package has it: white space
+    /// around it, an epoch and what a packager appends do not count (`1:550.90.07-0ubuntu1`).
     ///
     /// # Errors
     ///
     /// When there is none with exactly that version.
     pub fn for_version(&'static self, version: &str) -> Result<&'static AnyDriver, UnknownVersion> {
-        let version = version.trim_ascii();
-        let found = self.all.iter().find(|driver| driver.tag() == version);
-        found.ok_or_else(|| UnknownVersion { version: version.to_owned(), drivers: self })
+        let (upstream, is_package) = upstream(version);
+        let found = self.all.iter().find(|driver| is_package && driver.tag() == upstream);
+        found.ok_or_else(|| UnknownVersion {
+            version: version.trim_ascii().to_owned(),
+            drivers: self,
+        })
     }
+}
+
+/// The driver's own version in that of a package, and whether what follows is a packager's: a hyphen and a
+/// digit.
+fn upstream(version: &str) -> (&str, bool) {
+    let version = version.trim_ascii();
+    let version = match version.split_once(':') {
+        Some((epoch, rest)) if epoch.bytes().all(|byte| byte.is_ascii_digit()) => rest,
+        _ => version,
+    };
+    let end = version.find(['-', '+', '~']).unwrap_or(version.len());
+    let (upstream, suffix) = version.split_at(end);
+    let is_revision = |rest: &str| rest.starts_with(|c: char| c.is_ascii_digit());
+    let is_package = suffix.is_empty() || suffix.strip_prefix('-').is_some_and(is_revision);
+    (upstream, is_package)
 }
 
 impl fmt::Debug for Drivers {
@@ -371,13 +390,13 @@ impl UnknownVersion {
 
     /// The newest driver of the build that is older.
     pub fn below(&self) -> Option<&'static AnyDriver> {
-        let asked = Version::parse(&self.version)?;
-        self.versions().filter(|(at, _)| *at < asked).max_by(|a, b| a.0.cmp(&b.0)).map(|of| of.1)
+        let asked = Version::parse(upstream(&self.version).0)?;
+        self.versions().filter(|(at, _)| *at <= asked).max_by(|a, b| a.0.cmp(&b.0)).map(|of| of.1)
     }
 
     /// The oldest driver of the build that is newer.
     pub fn above(&self) -> Option<&'static AnyDriver> {
-        let asked = Version::parse(&self.version)?;
+        let asked = Version::parse(upstream(&self.version).0)?;
         self.versions().filter(|(at, _)| *at > asked).min_by(|a, b| a.0.cmp(&b.0)).map(|of| of.1)
     }
 
@@ -391,7 +410,7 @@ impl UnknownVersion {
     /// It is a guess unless [`Nearest::is_certain`] says otherwise, and even then a driver that was
     /// cut between two others need not have been released between them.
     pub fn nearest(&self) -> Option<Nearest> {
-        let branch = self.version.split('.').next().unwrap_or_default();
+        let branch = upstream(&self.version).0.split('.').next().unwrap_or_default();
         let is_near = |driver: &&AnyDriver| driver.branch() == branch;
         let (below, above) = (self.below(), self.above());
         let (driver, other) = match (below.filter(is_near), above.filter(is_near)) {
