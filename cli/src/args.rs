@@ -22,6 +22,11 @@ pub(crate) struct Args {
     pub(crate) command: Command,
 }
 
+/// The x86 driver's specs and tags have no family in their names.
+fn family(name: &str) -> Result<String, std::convert::Infallible> {
+    Ok(if name == "x86" { String::new() } else { name.to_owned() })
+}
+
 /// Options of every command.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Options {
@@ -29,8 +34,8 @@ pub(crate) struct Options {
     /// the current folder is in, else the copy inside the command, which is read-only.
     #[arg(long, global = true, value_name = "DIR")]
     pub(crate) specs: Option<PathBuf>,
-    /// Driver family where no tag names it, such as tegra; default: the x86 driver.
-    #[arg(long, global = true, value_name = "NAME")]
+    /// Driver family where no tag names it: x86 or tegra. Default: x86, or all where a command works on all.
+    #[arg(long, global = true, value_name = "NAME", value_parser = family)]
     pub(crate) family: Option<String>,
     /// Driver headers: a git repository (bare or not) or a folder of extracted trees; separate several
     /// with `:`. Default: NVABI_HEADERS, else the cache of `nvabi headers fetch`.

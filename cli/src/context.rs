@@ -48,6 +48,12 @@ impl<'a> Context<'a> {
         self.options.json
     }
 
+    /// Whether one family was asked for.
+    #[cfg(feature = "headers")]
+    pub(crate) fn has_family(&self) -> bool {
+        self.options.family.is_some()
+    }
+
     /// The folder of the specs, to read.
     pub(crate) fn specs(&self) -> Result<TextFolder, Report> {
         match self.specs_on_disk() {

@@ -1,6 +1,9 @@
 //! `nvabi lock` and `nvabi verify`: facts of headers into the lock, or beside it.
 
+use std::collections::BTreeSet;
+
 use nvabi_pipeline::diagnostic::{Diagnostic, Report};
+use nvabi_pipeline::headers::Source;
 use nvabi_pipeline::lock::{self, Lock};
 use nvabi_pipeline::tag::{Tag, family};
 use nvabi_pipeline::verify as verifying;
@@ -9,7 +12,7 @@ use super::{existing, read_into, source};
 use crate::Outcome;
 use crate::args;
 use crate::commands::report;
-use crate::context::{Context, Family};
+use crate::context::{Context, Family, spec_of};
 
 pub(crate) fn lock(context: &Context<'_>, args: &args::Lock) -> Result<Outcome, Report> {
     let specs = context.writable_specs()?;
@@ -59,7 +62,11 @@ fn to_lock(
 pub(crate) fn verify(context: &Context<'_>, args: &args::Verify) -> Result<Outcome, Report> {
     let mut findings = Report::default();
     let mut all = Vec::new();
-    for family in families_of(context, None, &args.tags)? {
+    let mut families = families_of(context, None, &args.tags)?;
+    if args.tags.is_empty() && !context.has_family() {
+        leave_out_absent(context, &mut families)?;
+    }
+    for family in families {
         let (locked, edited) = lock::read(&family.lock)?;
         findings.diagnostics.extend(edited.diagnostics);
         let tags = match args.tags.is_empty() {
@@ -84,8 +91,45 @@ pub(crate) fn verify(context: &Context<'_>, args: &args::Verify) -> Result<Outco
     report(context, &findings, "verify", &format!("{} against headers", tags_text(&all)))
 }
 
+/// Nobody named a tag or a family: those whose headers are not at hand are left out, before the work begins.
+fn leave_out_absent(context: &Context<'_>, families: &mut Vec<Family>) -> Result<(), Report> {
+    let source = source(context)?;
+    let (present, absent): (Vec<Family>, Vec<Family>) =
+        families.drain(..).partition(|family| has_headers(&source, family));
+    // Where there are none at all, the complaint of the first family says what is missing.
+    if present.is_empty() {
+        *families = absent;
+        return Ok(());
+    }
+    for family in absent {
+        let tag = family.specs.iter().flat_map(|spec| spec.tags.keys()).max();
+        let fetch = match tag {
+            Some(tag) => format!("`nvabi --family {} headers fetch {tag}`", family.name),
+            None => "`nvabi headers fetch TAG`".to_owned(),
+        };
+        let name = if family.name.is_empty() { "the x86 driver" } else { &family.name };
+        context.status("Left out", &format!("{name}: no headers at hand; {fetch} gets them"));
+    }
+    *families = present;
+    Ok(())
+}
+
+/// Whether some tag of a family has headers.
+fn has_headers(source: &Source, family: &Family) -> bool {
+    let Ok(locked) = lock::read_tags(&family.lock) else { return true };
+    locked.iter().rev().any(|locked| {
+        let Ok(spec) = spec_of(&family.specs, &locked.tag) else { return false };
+        spec.surfaces.iter().take(1).any(|surface| {
+            let reference = spec.reference(surface, &locked.tag);
+            reference.is_ok_and(|reference| source.list(reference, &[]).is_ok())
+        })
+    })
+}
+
+/// Each once, in order.
 fn of_family(family: &Family, tags: &[Tag]) -> Vec<Tag> {
-    tags.iter().filter(|tag| tag.family() == family.name).cloned().collect()
+    let tags: BTreeSet<&Tag> = tags.iter().filter(|tag| tag.family() == family.name).collect();
+    tags.into_iter().cloned().collect()
 }
 
 /// The families of a driver, or of tags; all of them where neither is named.
