@@ -8,7 +8,7 @@ use nvabi_pipeline::model::{self, Facts};
 use nvabi_pipeline::spec::Spec;
 use nvabi_pipeline::tag::Tag;
 use nvabi_pipeline::text_folder::TextFolder;
-use nvabi_reports::diff::{self, Advice, Diff, Scope, Side};
+use nvabi_reports::diff::{self, Advice, Compared, Counts, Diff, Scope, Side};
 use nvabi_reports::list;
 use serde::Serialize;
 
@@ -22,6 +22,9 @@ struct Printed<'a> {
     #[serde(flatten)]
     diff: &'a Diff,
     advice: Vec<Advice>,
+    /// Where not everything was compared.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    scope: Option<Compared>,
 }
 
 pub(crate) fn diff(context: &Context<'_>, args: &args::Diff) -> Result<Outcome, Report> {
@@ -41,17 +44,55 @@ pub(crate) fn diff(context: &Context<'_>, args: &args::Diff) -> Result<Outcome, 
         None if args.all => diff::diff(from, to, Scope::All),
         None => diff::diff(from, to, Scope::Items),
     };
+    let scope = match args.all || args.only.is_some() {
+        true => None,
+        false => Some(compared(&family, from, to, &found)?),
+    };
+    let scope_text = scope.as_ref().map(diff::scope_text);
     match (context.json(), args.markdown) {
-        (true, _) => context.print_json(&Printed { diff: &found, advice: diff::advice(&found) })?,
-        (false, true) => context.print(&diff::markdown(&found))?,
-        (false, false) => context.print(&diff::text(&found))?,
+        (true, _) => {
+            let advice = diff::advice(&found);
+            context.print_json(&Printed { diff: &found, advice, scope })?;
+        }
+        (false, markdown) => {
+            let text = if markdown { diff::markdown(&found) } else { diff::text(&found) };
+            context.print(&text)?;
+            if let Some(scope) = &scope_text {
+                context.print(&format!("{scope}\n"))?;
+            }
+        }
     }
-    if found.is_empty() {
-        context.status("Same", &diff::summary(&found));
-        return Ok(Outcome::Same);
+    let (verb, outcome) = match found.is_empty() {
+        true => ("Same", Outcome::Same),
+        false => ("Different", Outcome::Different),
+    };
+    context.status(verb, &diff::summary(&found));
+    Ok(outcome)
+}
+
+/// What the specs' items leave out. It is counted where nothing was found: "no difference" would mislead
+/// then, and otherwise counting would take most of the time.
+fn compared(
+    family: &Family,
+    from: Side<'_>,
+    to: Side<'_>,
+    found: &Diff,
+) -> Result<Compared, Report> {
+    let items = diff::item_count(from, to);
+    if !found.is_empty() {
+        return Ok(Compared { items, elsewhere: None });
     }
-    context.status("Different", &diff::summary(&found));
-    Ok(Outcome::Different)
+    let tags = [&from.facts.tag, &to.facts.tag];
+    let locked = lock::read_tags(&family.lock)?;
+    let headers = tags.map(|tag| locked.iter().find(|l| l.tag == *tag).map(|l| &l.headers));
+    if headers[0] == headers[1] {
+        return Ok(Compared { items, elsewhere: Some(Counts::default()) });
+    }
+    let [a, b] = tags.map(|tag| lock::read_facts(&family.lock, tag));
+    let (all_from, all_to) = both(a, b)?;
+    let everything =
+        diff::diff(Side { facts: &all_from, ..from }, Side { facts: &all_to, ..to }, Scope::All);
+    Ok(Compared { items, elsewhere: Some(Counts::elsewhere(&everything, found)) })
 }
 
 /// What somebody asks for by name: "no difference" is no answer where there is nothing.

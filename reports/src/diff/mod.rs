@@ -38,7 +38,7 @@ pub use records::{
     FieldChange, FieldState, Holder, Instead, RecordChange, RecordState, TypeChange,
 };
 pub use roles::Role;
-pub use text::{summary, text};
+pub use text::{scope_text, summary, text};
 pub use values::{EnumChange, EnumState, ValueChange, ValueState};
 
 use nvabi_pipeline::model::{Facts, Surface, split_array};
@@ -136,6 +136,52 @@ pub fn diff(from: Side<'_>, to: Side<'_>, scope: Scope) -> Diff {
         records,
     };
     found.sorted()
+}
+
+/// What a diff of [`Scope::Items`] compared, and what it left out.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+pub struct Compared {
+    /// Calls that the specs name at either tag.
+    pub items: usize,
+    /// Changes outside of them and what they need; `None` where nobody counted.
+    pub elsewhere: Option<Counts>,
+}
+
+/// How many changes there are of each class.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+pub struct Counts {
+    /// See [`Class::Break`].
+    pub breaks: usize,
+    /// See [`Class::Meaning`].
+    pub meanings: usize,
+    /// See [`Class::Harmless`].
+    pub harmless: usize,
+}
+
+impl Counts {
+    /// Of a diff of everything, without what a diff of the items found.
+    pub fn elsewhere(everything: &Diff, items: &Diff) -> Self {
+        let count = |class| everything.count(class).saturating_sub(items.count(class));
+        Self {
+            breaks: count(Class::Break),
+            meanings: count(Class::Meaning),
+            harmless: count(Class::Harmless),
+        }
+    }
+
+    /// Of all classes.
+    pub fn total(self) -> usize {
+        self.breaks + self.meanings + self.harmless
+    }
+}
+
+/// How many calls the specs of both sides name.
+pub fn item_count(from: Side<'_>, to: Side<'_>) -> usize {
+    let keys = |side: Side<'_>| -> BTreeSet<_> {
+        let items = side.spec.items.iter().filter(|item| item.holds_at(&side.facts.tag));
+        items.map(|item| (item.kind, item.name.clone())).collect()
+    };
+    keys(from).union(&keys(to)).count()
 }
 
 impl Diff {

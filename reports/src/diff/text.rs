@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 use super::{
-    CallChange, CallState, Class, Diff, EnumChange, FieldChange, FieldState, Holder, Instead,
-    RecordChange, TypeChange, ValueChange, ValueState,
+    CallChange, CallState, Class, Compared, Counts, Diff, EnumChange, FieldChange, FieldState,
+    Holder, Instead, RecordChange, TypeChange, ValueChange, ValueState,
 };
 use nvabi_pipeline::model::{Source, hex};
 
@@ -56,6 +56,21 @@ pub fn summary(diff: &Diff) -> String {
         count(Class::Meaning, "new meaning", "new meanings"),
         diff.count(Class::Harmless),
     )
+}
+
+/// What a diff of the specs' items leaves out, as a sentence.
+pub fn scope_text(compared: &Compared) -> String {
+    let items = compared.items;
+    match compared.elsewhere {
+        None => format!("compared {items} supported items; --all compares everything"),
+        Some(counts) if counts.total() == 0 => {
+            format!("compared {items} supported items; nothing differs elsewhere")
+        }
+        Some(Counts { breaks, meanings, harmless }) => format!(
+            "compared {items} supported items; elsewhere {breaks} layout breaks, {meanings} new meanings, \
+             {harmless} harmless: --all lists them"
+        ),
+    }
 }
 
 /// What a class is called, and what it is.
