@@ -193,9 +193,19 @@ fn an_unpublished_tag_is_placed_between_its_neighbours() {
 
     let (_folder, differing) = file("NV50_P2P\nNVOS54_PARAMETERS\n");
     let output = nvabi(&["ranges", "--items", &differing, "--nearest", VERSION]);
-    assert_eq!(output.status.code(), Some(1));
-    let text = format!("{between}whose ABIs are not the same: 1 name differs\n    NV50_P2P\n");
-    assert!(out(&output).starts_with(&text), "{}", out(&output));
+    assert_eq!(output.status.code(), Some(0));
+    let (last, other) = (&tags[at - 1], &tags[at]);
+    let said = out(&output);
+    assert!(said.starts_with(&format!("{VERSION}: same branch, one ABI from ")), "{said}");
+    assert!(
+        said.contains(&format!(" to {last} (")) && said.contains(&format!("use {last};")),
+        "{said}"
+    );
+    let differs =
+        format!("    {other}, on the other side and of another branch, differs in 1 name;");
+    assert!(said.contains(&differs), "{said}");
+    let found = json(&["ranges", "--items", &differing, "--nearest", VERSION, "--json"]);
+    assert_eq!((&found["nearest"], &found["basis"]), (&last.as_str().into(), &"branch".into()));
 
     let output = nvabi(&["ranges", "--nearest", "999.1"]);
     let text = format!("999.1: after {}, nothing known\n", tags[tags.len() - 1]);

@@ -109,8 +109,9 @@ impl Nearest {
             text.push_str(&match count {
                 0 => format!("    {other}, on the other side, has the same ABI\n"),
                 _ => format!(
-                    "    {other}, on the other side and of another branch, differs in {count} names; \
-                     `nvabi diff {nearest} {other}` lists them\n"
+                    "    {other}, on the other side and of another branch, differs in {count} name{}; \
+                     `nvabi diff {nearest} {other}` shows how\n",
+                    if count == 1 { "" } else { "s" }
                 ),
             });
         }
