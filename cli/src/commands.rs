@@ -9,11 +9,14 @@ use nvabi_pipeline::lint as linting;
 use nvabi_pipeline::lock;
 use nvabi_pipeline::model::{self, Facts, Surface};
 use nvabi_pipeline::spec::Spec;
+use nvabi_pipeline::text_folder::TextFolder;
+use nvabi_reports::call::{self, CallInfo};
 use nvabi_reports::{list, render};
+use serde::Serialize;
 
 use crate::Outcome;
 use crate::args;
-use crate::context::{Context, spec_of, tag_or_newest};
+use crate::context::{Context, facts_of, spec_of, tag_or_newest};
 
 pub(crate) fn lint(context: &Context<'_>, args: &args::Lint) -> Result<Outcome, Report> {
     let families = context.families()?;
@@ -86,12 +89,12 @@ pub(crate) fn list(context: &Context<'_>, args: &args::List) -> Result<Outcome, 
 }
 
 pub(crate) fn show(context: &Context<'_>, args: &args::Show) -> Result<Outcome, Report> {
-    let Shown { mut facts, names, text } = shown(context, args)?;
+    let Shown { mut facts, names, calls, text } = shown(context, args)?;
     match context.json() {
         true => {
             facts.surfaces.values_mut().for_each(|surface| keep(surface, &names));
             facts.surfaces.retain(|_, surface| *surface != Surface::default());
-            context.print_json(&facts)?;
+            context.print_json(&Printed { facts: &facts, call_info: &calls })?;
         }
         false => context.print(&text)?,
     }
@@ -99,10 +102,20 @@ pub(crate) fn show(context: &Context<'_>, args: &args::Show) -> Result<Outcome, 
     Ok(Outcome::Same)
 }
 
+/// What `show --json` prints.
+#[derive(Serialize)]
+struct Printed<'a> {
+    #[serde(flatten)]
+    facts: &'a Facts,
+    #[serde(skip_serializing_if = "<[_]>::is_empty")]
+    call_info: &'a [CallInfo],
+}
+
 /// What there is of a name, or of the calls that have it as their number.
 struct Shown {
     facts: Facts,
     names: BTreeSet<String>,
+    calls: Vec<CallInfo>,
     text: String,
 }
 
@@ -120,8 +133,17 @@ fn shown(context: &Context<'_>, args: &args::Show) -> Result<Shown, Report> {
                 (lock::read_named(folder, tag, &names)?, names)
             }
         };
-        let text = rendered(&facts, &names);
-        Ok((!text.is_empty()).then_some(Shown { facts, names, text }))
+        let mut text = rendered(&facts, &names);
+        let mut calls = Vec::new();
+        // A type is no call.
+        let is_type =
+            |name: &&String| facts.surfaces.values().any(|s| s.records.contains_key(*name));
+        for name in names.iter().filter(|name| !is_type(name)) {
+            let (found, more) = called(context, folder, &facts, name)?;
+            text.push_str(&more);
+            calls.extend(found);
+        }
+        Ok((!text.is_empty()).then_some(Shown { facts, names, calls, text }))
     })?;
     match found {
         Ok(shown) => Ok(shown),
@@ -129,17 +151,41 @@ fn shown(context: &Context<'_>, args: &args::Show) -> Result<Shown, Report> {
     }
 }
 
+/// What is known of the calls of a name, as data and as text with the layouts of their parameters.
+fn called(
+    context: &Context<'_>,
+    folder: &TextFolder,
+    facts: &Facts,
+    name: &str,
+) -> Result<(Vec<CallInfo>, String), Report> {
+    let spec = context.spec(&facts.tag)?;
+    let Some(spec) = call::narrowed(&spec, facts, name) else { return Ok(Default::default()) };
+    let constants = [name, "NV_IOCTL_MAGIC"];
+    let part = lock::Part { specs: &[&spec], constants: &constants, lines: true };
+    let closure = facts_of(&lock::read_part(folder, part)?, &facts.tag)?;
+    let calls = call::calls(&spec, &closure)?;
+    let mut text = String::new();
+    for found in &calls {
+        text.push_str(&call::text(found));
+        for params in found.forms.iter().filter_map(|form| form.params.as_deref()) {
+            text.push_str(&render::item(&closure, params));
+        }
+    }
+    Ok((calls, text))
+}
+
 fn rendered(facts: &Facts, names: &BTreeSet<String>) -> String {
     let texts: Vec<String> = names.iter().map(|name| render::item(facts, name)).collect();
     texts.join("")
 }
 
-/// Leaves some names in a surface, the records that they are typedefs of, and enumerators in their
-/// enums.
+/// Leaves some names in a surface, the records that they are typedefs of and those inside, and enumerators in
+/// their enums.
 fn keep(surface: &mut Surface, names: &BTreeSet<String>) {
     let of_typedefs = names.iter().filter_map(|name| Some(&surface.aliases.get(name)?.ty));
     let records: BTreeSet<&String> = names.iter().chain(of_typedefs).collect();
-    surface.records.retain(|name, _| records.contains(name));
+    let outer = |name: &str| name.split_once("::").map_or(name, |(outer, _)| outer).to_owned();
+    surface.records.retain(|name, _| records.contains(name) || records.contains(&outer(name)));
     surface.aliases.retain(|name, _| names.contains(name));
     surface.enums.retain(|name, found| {
         if !names.contains(name) {

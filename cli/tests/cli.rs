@@ -55,6 +55,50 @@ fn shows_an_enumerator() {
     assert!(out(&output).starts_with(&format!("{name} (constant): ")), "{}", out(&output));
 }
 
+/// A call is more than its number.
+#[test]
+fn shows_what_a_call_takes() {
+    let shown = |args: &[&str]| {
+        let output = nvabi(&[&["show"][..], args].concat());
+        assert_eq!(output.status.code(), Some(0), "{}", err(&output));
+        out(&output)
+    };
+    let control = shown(&["NV_ESC_RM_CONTROL", "--tag", "550.163.01"]);
+    for line in [
+        "    parameters    NVOS54_PARAMETERS, 32 bytes\n",
+        "    request       0xc020462a, readwrite\n",
+        "    pointers      params at 16: inout, paramsSize bytes\n",
+        "    handles       hClient at 0: client; hObject at 4: object\n",
+        "}; // size 32, align 8, members 7\n",
+    ] {
+        assert!(control.contains(line), "{line}{control}");
+    }
+    let json: serde_json::Value =
+        serde_json::from_str(&shown(&["NV_ESC_RM_CONTROL", "--tag", "550.163.01", "--json"]))
+            .unwrap();
+    let form = &json["call_info"][0]["forms"][0];
+    assert_eq!((&form["request"], &form["size"]), (&0xc020_462a_u32.into(), &32.into()));
+    assert_eq!(form["pointers"][0]["field"], "params");
+    // No header has a constant for this one.
+    let of_spec = shown(&["0x20800145", "--tag", "550.163.01"]);
+    assert!(of_spec.contains("control command, number 0x20800145"), "{of_spec}");
+    // The class's parameters are known from the driver's own list.
+    let class = shown(&["FERMI_VASPACE_A", "--tag", "550.163.01"]);
+    assert!(class.contains("allocation class, number 0x90f1"), "{class}");
+    assert!(class.contains("NV_VASPACE_ALLOCATION_PARAMETERS, "), "{class}");
+}
+
+#[test]
+fn shows_the_members_of_records_without_a_name() {
+    let output = nvabi(&["show", "nvgpu_gpu_open_channel_args"]);
+    let shown = out(&output);
+    assert!(shown.contains("\n    union {\n        __s32 channel_fd; "), "{shown}");
+    let output = nvabi(&["show", "nvgpu_gpu_open_channel_args", "--json"]);
+    let json: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    let records = json["surfaces"]["nvgpu"]["records"].as_object().unwrap();
+    assert!(records.contains_key("nvgpu_gpu_open_channel_args::anon0_t"), "{records:?}");
+}
+
 /// A log has numbers.
 #[test]
 fn shows_the_calls_that_have_a_number() {

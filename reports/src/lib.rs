@@ -13,6 +13,7 @@
 #![forbid(unsafe_code)]
 
 pub mod atlas;
+pub mod call;
 pub mod coverage;
 pub mod decode;
 pub mod diff;

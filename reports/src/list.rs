@@ -115,7 +115,10 @@ pub fn numbered(facts: &Facts, spec: &Spec, number: u64) -> BTreeSet<String> {
     let calls = ["command", "class"].into_iter().flat_map(|kind| calls(facts, kind));
     let all = calls.chain(ioctls(facts, spec));
     let has = |call: &Listed| [call.cmd, call.class, call.request, call.nr].contains(&Some(number));
-    all.filter(has).map(|call| call.name).collect()
+    // Some commands have no constant in any header.
+    let of_spec =
+        spec.items_at(&facts.tag).filter(|item| item.number.map(u64::from) == Some(number));
+    all.filter(has).map(|call| call.name).chain(of_spec.map(|item| item.name.clone())).collect()
 }
 
 /// What a request tells of itself.

@@ -9,6 +9,11 @@ const COLUMN: usize = 56;
 
 /// A record as C, with offset and size of each member, holes and padding.
 pub fn record(name: &str, record: &Record) -> String {
+    record_of(name, record, &Surface::default())
+}
+
+/// The same, with the members of the unnamed records that a surface has in their place.
+fn record_of(name: &str, record: &Record, surface: &Surface) -> String {
     let mut text = String::new();
     let _ = writeln!(text, "{} {name} {{ // {}", record.kind.keyword(), record.source);
     let mut at = 0;
@@ -18,7 +23,10 @@ pub fn record(name: &str, record: &Record) -> String {
             holes += field.offset - at;
             let _ = writeln!(text, "    // {} bytes hole", field.offset - at);
         }
-        member(&mut text, field);
+        match surface.records.get(&field.canonical).filter(|_| field.name.is_empty()) {
+            Some(inner) => unnamed(&mut text, field, inner, surface),
+            None => member(&mut text, field),
+        }
         at = at.max(end(field));
     }
     let padding = match record.kind {
@@ -38,6 +46,31 @@ pub fn record(name: &str, record: &Record) -> String {
     }
     text.push('\n');
     text
+}
+
+/// An unnamed member: its members are those of the record around it, offsets too.
+fn unnamed(text: &mut String, field: &Field, inner: &Record, surface: &Surface) {
+    let mut block = String::new();
+    for member_of in &inner.fields {
+        let moved = Field { offset: field.offset + member_of.offset, ..member_of.clone() };
+        match surface.records.get(&moved.canonical).filter(|_| moved.name.is_empty()) {
+            Some(inner) => unnamed(&mut block, &moved, inner, surface),
+            None => member(&mut block, &moved),
+        }
+    }
+    let _ = writeln!(text, "    {} {{", inner.kind.keyword());
+    for line in block.lines() {
+        // The columns stay where they are.
+        let (declaration, rest) = line.split_once(" // ").unwrap_or((line, ""));
+        let declaration = format!("    {}", declaration.trim_end());
+        let width = COLUMN + 4;
+        let _ = match rest.is_empty() {
+            true => writeln!(text, "{declaration}"),
+            false => writeln!(text, "{declaration:width$} // {rest}"),
+        };
+    }
+    let close = format!("}}; // unnamed, size {}", inner.size);
+    let _ = writeln!(text, "    {close}");
 }
 
 fn end(field: &Field) -> u64 {
@@ -100,7 +133,7 @@ pub fn item(facts: &Facts, name: &str) -> String {
 fn in_surface(surface: &Surface, name: &str) -> String {
     let mut text = String::new();
     if let Some(found) = surface.records.get(name) {
-        text.push_str(&record(name, found));
+        text.push_str(&record_of(name, found, surface));
     }
     if let Some(found) = surface.enums.get(name) {
         text.push_str(&enumeration(name, found));

@@ -11,7 +11,9 @@ use super::text::{Bad, Entry, TagNames, move_line};
 use super::{Fact, ItemKind, LockedTag};
 use crate::diagnostic::{Diagnostic, Report};
 use crate::globs::Globs;
-use crate::model::{Alias, BitRange, CALLS, Call, Constant, Enum, Facts, Record, Source, Surface};
+use crate::model::{
+    Alias, BitRange, CALLS, Call, Constant, Enum, Facts, Record, Source, Surface, nested,
+};
 use crate::parallel;
 use crate::tag::Tag;
 use crate::text_folder::TextFolder;
@@ -46,20 +48,28 @@ pub fn read_facts_with(
 }
 
 /// The facts of one locked tag that have one of some names: types, constants, calls, the enums that have
-/// such an enumerator, and the records that such a typedef stands for.
+/// such an enumerator, the records that such a typedef stands for, and those declared inside of them.
 pub fn read_named(
     folder: impl Into<TextFolder>,
     tag: &Tag,
     names: &BTreeSet<String>,
 ) -> Result<Facts, Report> {
     let lock = AtTag::open(&folder.into(), tag)?;
-    let mut facts = lock.facts_of(names)?;
-    let aliases = facts.surfaces.values().flat_map(|surface| surface.aliases.values());
-    let meant: BTreeSet<String> = aliases.map(|alias| alias.ty.clone()).collect();
-    if !meant.is_subset(names) {
-        facts = lock.facts_of(&names.union(&meant).cloned().collect())?;
+    let mut wanted = names.clone();
+    loop {
+        let facts = lock.facts_of(&wanted)?;
+        let aliases = facts.surfaces.values().flat_map(|surface| surface.aliases.values());
+        let mut more: BTreeSet<String> = aliases.map(|alias| alias.ty.clone()).collect();
+        for (name, record) in facts.surfaces.values().flat_map(|surface| &surface.records) {
+            // Records that are declared in this one and have no name of their own.
+            let inner = nested(record).filter(|inner| inner.starts_with(&format!("{name}::")));
+            more.extend(inner.map(str::to_owned));
+        }
+        if more.is_subset(&wanted) {
+            return Ok(facts);
+        }
+        wanted.append(&mut more);
     }
-    Ok(facts)
 }
 
 /// Complains that a lock lacks a tag.

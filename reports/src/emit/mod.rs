@@ -1,6 +1,6 @@
 //! The lock's types in other languages.
 //!
-//! [`Module`] is what every language writes: the types, constants and calls of some tags, with one name for
+//! A `Module` is what every language writes: the types, constants and calls of some tags, with one name for
 //! each. A language is one file here; it knows its own syntax, and nothing of locks or specs.
 
 mod c;
@@ -217,16 +217,16 @@ struct CallRow<'p> {
 }
 
 /// A field of a call's parameters that is more than a number.
-struct Role {
-    kind: RoleKind,
-    path: String,
-    place: FieldPlace,
+pub(crate) struct Role {
+    pub(crate) kind: RoleKind,
+    pub(crate) path: String,
+    pub(crate) place: FieldPlace,
     /// For a person: the direction and length of a pointer, what a handle names.
-    detail: String,
+    pub(crate) detail: String,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum RoleKind {
+pub(crate) enum RoleKind {
     Fd,
     Pointer,
     Handle,
@@ -364,7 +364,7 @@ impl<'p> Module<'p> {
 }
 
 /// What is passed to `ioctl`, where it is one number: an array is as long as its caller says.
-fn request(item: &Item, number: u64, size: u64) -> Option<u64> {
+pub(crate) fn request(item: &Item, number: u64, size: u64) -> Option<u64> {
     match item.kind {
         ItemKind::Frontend if item.array => None,
         ItemKind::Frontend => Some(3 << 30 | size << 16 | u64::from(b'F') << 8 | number),
@@ -373,7 +373,7 @@ fn request(item: &Item, number: u64, size: u64) -> Option<u64> {
     }
 }
 
-fn roles_of(call: &Call<'_>, form: usize) -> Vec<Role> {
+pub(crate) fn roles_of(call: &Call<'_>, form: usize) -> Vec<Role> {
     let mut found = Vec::new();
     let mut push = |kind, field: &roles::Field, detail| {
         if let Some(place) = field.places.get(form).cloned().flatten() {
@@ -384,16 +384,21 @@ fn roles_of(call: &Call<'_>, form: usize) -> Vec<Role> {
         push(RoleKind::Fd, fd, String::new());
     }
     for (pointer, spec) in call.roles.pointers.iter().zip(&call.item.pointers) {
-        let mut detail = match spec.dir {
-            Some(Direction::In) => "in".to_owned(),
-            Some(Direction::Out) => "out".to_owned(),
-            Some(Direction::InOut) => "inout".to_owned(),
-            None => String::new(),
+        let direction = match spec.dir {
+            Some(Direction::In) => "in",
+            Some(Direction::Out) => "out",
+            Some(Direction::InOut) => "inout",
+            None => "",
         };
-        if let Some(len) = &pointer.len {
-            detail = format!("{detail} ({}) * {} bytes", len.text, pointer.unit);
-        }
-        push(RoleKind::Pointer, &pointer.field, detail.trim().to_owned());
+        let length = match (&pointer.len, pointer.unit) {
+            (None, _) => String::new(),
+            (Some(len), 1) => format!("{} bytes", len.text),
+            (Some(len), unit) if len.text.contains('+') => format!("({}) * {unit} bytes", len.text),
+            (Some(len), unit) => format!("{} * {unit} bytes", len.text),
+        };
+        let detail = [direction, &length].into_iter().filter(|part| !part.is_empty());
+        let detail = detail.collect::<Vec<_>>().join(", ");
+        push(RoleKind::Pointer, &pointer.field, detail);
     }
     for handle in &call.roles.handles {
         push(RoleKind::Handle, &handle.field, format!("{:?}", handle.means).to_lowercase());

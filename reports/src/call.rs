@@ -1,0 +1,207 @@
+//! One call at one tag: its number, what it takes, and which fields are more than numbers.
+
+use std::fmt::Write as _;
+
+use nvabi_pipeline::diagnostic::Report;
+use nvabi_pipeline::known;
+use nvabi_pipeline::lock::Lock;
+use nvabi_pipeline::model::{CALLS, CallParams, DIRECTIONS, Facts};
+use nvabi_pipeline::plan::{self, Param};
+use nvabi_pipeline::spec::{Item, ItemKind, Named, Spec};
+use serde::Serialize;
+
+use crate::emit::{RoleKind, request, roles_of};
+
+/// A call.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct CallInfo {
+    /// The name of its number.
+    pub name: String,
+    /// `frontend`, `uvm`, `control`, `class` or `ioctl`.
+    pub kind: &'static str,
+    /// The ioctl's number, the command or the class.
+    pub number: u64,
+    /// What the ioctl is made on, where the spec names nodes.
+    pub node: Option<String>,
+    /// What it takes: one form for each type; the size of the call tells which.
+    pub forms: Vec<Form>,
+    /// Whether a spec describes its fields; else nobody has looked for pointers and file descriptors.
+    pub roles_known: bool,
+    /// Groups of capabilities that a container needs for it.
+    pub capabilities: Vec<String>,
+    /// First tag of the spec's description.
+    pub since: Option<String>,
+    /// First tag that it no longer holds for.
+    pub until: Option<String>,
+    /// What the spec says of it besides.
+    pub note: Option<String>,
+}
+
+/// One type of parameters.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Form {
+    /// The type; `None` where the call takes nothing.
+    pub params: Option<String>,
+    /// Bytes.
+    pub size: u64,
+    /// What is passed to `ioctl`, where it is one number.
+    pub request: Option<u64>,
+    /// Which way the request says that the data goes.
+    pub direction: Option<&'static str>,
+    /// Fields that hold file descriptors.
+    pub fds: Vec<FieldInfo>,
+    /// Fields that point to memory of the caller.
+    pub pointers: Vec<FieldInfo>,
+    /// Fields that name objects.
+    pub handles: Vec<FieldInfo>,
+}
+
+/// A field that is more than a number.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct FieldInfo {
+    /// `a[].b`.
+    pub field: String,
+    /// Bytes from the start of the parameters, of the first element.
+    pub offset: u64,
+    /// Bytes of one element.
+    pub size: u64,
+    /// The direction and length of a pointer, or what a handle names.
+    pub detail: String,
+}
+
+/// A spec with the calls of one name at a tag alone: those that it names, or what the driver's own tables say.
+pub fn narrowed(spec: &Spec, facts: &Facts, name: &str) -> Option<Spec> {
+    let mut narrowed = spec.clone();
+    narrowed.items.retain(|item| item.name == name && item.holds_at(&facts.tag));
+    narrowed.extra_types.clear();
+    narrowed.constants.clear();
+    if narrowed.items.is_empty() {
+        let place = spec.surfaces.first()?.place.clone();
+        let takes = &facts.surfaces.get(CALLS)?.calls.get(name)?.takes;
+        if !known::is_in_driver(takes) {
+            return None;
+        }
+        narrowed.items.push(item_of(name, takes, place));
+    }
+    Some(narrowed)
+}
+
+/// What the driver's tables say of a call, as an item.
+fn item_of(name: &str, takes: &CallParams, place: nvabi_pipeline::spec::SpecPlace) -> Item {
+    let params = takes.params.iter().filter(|_| takes.is_mapped());
+    Item {
+        params: params.map(|name| Named { name: name.clone(), place: place.clone() }).collect(),
+        roles_known: false,
+        ..Item::new(known::kind(takes), name.to_owned(), place)
+    }
+}
+
+/// The calls of a narrowed spec: `facts` has at least the closure of their types.
+///
+/// # Errors
+///
+/// Where the spec names what the facts do not have.
+pub fn calls(spec: &Spec, facts: &Facts) -> Result<Vec<CallInfo>, Report> {
+    let mut lock = Lock::default();
+    lock.insert(facts, String::new());
+    let specs = [spec];
+    let plan = plan::plan(&lock, &specs, false)?;
+    Ok(plan.calls.iter().map(|call| info(&plan, call)).collect())
+}
+
+fn info(plan: &plan::Plan<'_>, call: &plan::Call<'_>) -> CallInfo {
+    let item = call.item;
+    let number = (call.number & 0xffff_ffff) as u64;
+    let form = |at: Option<usize>| {
+        let size = at.map_or(0, |at| call.roles.sizes[at]);
+        let request = request(item, number, size);
+        let roles = at.map_or_else(Vec::new, |at| roles_of(call, at));
+        let fields = |kind: RoleKind| {
+            let of_kind = roles.iter().filter(|role| role.kind == kind);
+            of_kind
+                .map(|role| FieldInfo {
+                    field: role.path.clone(),
+                    offset: role.place.offset,
+                    size: role.place.size,
+                    detail: role.detail.clone(),
+                })
+                .collect()
+        };
+        Form {
+            params: at.map(|at| match &call.params[at] {
+                (_, Param::Def(id)) => plan.defs[*id].name.clone(),
+                (name, Param::Scalar { .. }) => name.clone(),
+            }),
+            size,
+            request,
+            direction: request
+                .filter(|_| item.kind != ItemKind::Uvm)
+                .map(|request| DIRECTIONS[(request >> 30 & 3) as usize]),
+            fds: fields(RoleKind::Fd),
+            pointers: fields(RoleKind::Pointer),
+            handles: fields(RoleKind::Handle),
+        }
+    };
+    CallInfo {
+        name: item.name.clone(),
+        kind: item.kind.section(),
+        number,
+        node: item.node.as_ref().map(|node| node.name.clone()),
+        forms: match call.params.len() {
+            0 => vec![form(None)],
+            count => (0..count).map(|at| form(Some(at))).collect(),
+        },
+        roles_known: item.roles_known,
+        capabilities: item.caps.clone(),
+        since: item.since.as_ref().map(ToString::to_string),
+        until: item.until.as_ref().map(ToString::to_string),
+        note: item.note.clone(),
+    }
+}
+
+/// A call as a block of lines.
+pub fn text(call: &CallInfo) -> String {
+    let what = match call.kind {
+        "frontend" => "ioctl of /dev/nvidiactl and /dev/nvidia*",
+        "uvm" => "ioctl of /dev/nvidia-uvm",
+        "control" => "control command",
+        "class" => "allocation class",
+        _ => "ioctl",
+    };
+    let mut text = format!("{}: {what}, number {:#x}\n", call.name, call.number);
+    let mut row = |label: &str, value: &str| {
+        if !value.is_empty() {
+            let _ = writeln!(text, "    {label:<13} {value}");
+        }
+    };
+    row("node", call.node.as_deref().unwrap_or_default());
+    for form in &call.forms {
+        match &form.params {
+            Some(params) => row("parameters", &format!("{params}, {} bytes", form.size)),
+            None => row("parameters", "none"),
+        }
+        if let Some(request) = form.request {
+            let direction = form.direction.map_or(String::new(), |word| format!(", {word}"));
+            row("request", &format!("{request:#x}{direction}"));
+        }
+        row("fds", &fields(&form.fds));
+        row("pointers", &fields(&form.pointers));
+        row("handles", &fields(&form.handles));
+    }
+    if !call.roles_known {
+        row("fields", "no spec describes them: pointers and file descriptors are unknown");
+    }
+    row("capabilities", &call.capabilities.join(", "));
+    row("since", call.since.as_deref().unwrap_or_default());
+    row("until", call.until.as_deref().unwrap_or_default());
+    row("note", call.note.as_deref().unwrap_or_default());
+    text
+}
+
+fn fields(fields: &[FieldInfo]) -> String {
+    let field = |field: &FieldInfo| match field.detail.is_empty() {
+        true => format!("{} at {}", field.field, field.offset),
+        false => format!("{} at {}: {}", field.field, field.offset, field.detail),
+    };
+    fields.iter().map(field).collect::<Vec<_>>().join("; ")
+}
