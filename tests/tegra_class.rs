@@ -1,5 +1,5 @@
-//! The methods that Jetson's channels are sent, and the numbers that the spec gives the desktop's
-//! classes and commands, against the desktop's headers.
+//! The methods that Jetson's channels are sent, and the numbers that the spec gives the x86 driver's
+//! classes and commands, against the x86 driver's headers.
 
 #![allow(clippy::unwrap_used)]
 

@@ -39,7 +39,7 @@ fn file(text: &str) -> (tempfile::TempDir, String) {
     (folder, path)
 }
 
-/// The desktop's locked tags.
+/// The x86 driver's locked tags.
 fn tags() -> Vec<Tag> {
     let folder = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/..")).join("abi-specs/lock");
     lock::read_tags(&folder).unwrap().into_iter().map(|locked| locked.tag).collect()

@@ -367,7 +367,7 @@ fn calls_are_written_as_they_come() {
 }
 
 #[test]
-fn what_cannot_be_run_is_told() {
+fn programs_that_cannot_be_run_are_errors() {
     let output = nvabi(&["sniff", "--", "/nonexistent/program"]).output().unwrap();
     if err(&output).contains("does not allow it") {
         skip(Need::Supervise, err(&output));
@@ -521,7 +521,7 @@ fn file(folder: &TempDir, name: &str) -> PathBuf {
 /// Names are those of the tag that the driver says, handles have the classes that they were allocated
 /// with, and what pointers lead to is shown.
 #[test]
-fn a_client_of_the_desktops_driver() {
+fn a_client_of_the_x86_driver() {
     let folder = tempfile::tempdir().unwrap();
     let calls = file(&folder, "calls");
     for (tag, is_within) in [("535.183.01", true), ("570.86.15", false)] {

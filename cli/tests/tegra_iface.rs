@@ -123,7 +123,7 @@ fn everything(space: &AddressSpace) -> Result<()> {
     Ok(())
 }
 
-/// The desktop's way to the same copy.
+/// The x86 driver's way to the same copy.
 fn through_rm(device: &Device) -> Result<()> {
     let mut rm = Rm::new(device);
     let default = AllocOptions::default();

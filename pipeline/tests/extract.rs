@@ -579,7 +579,7 @@ struct NvtLater { int a; };
 /// An attribute or pragma that the parser drops, or one that reaches further than its header, may
 /// change a layout: it is said at its place.
 #[test]
-fn attributes_and_pragmas_that_do_nothing_are_told() {
+fn attributes_and_pragmas_without_effect_are_reported() {
     let clang = clang();
     let cases = [
         ("c", "struct __attribute__((nvt_unheard_of)) nvt_a { int a; };", "nvt_unheard_of", 1),

@@ -771,7 +771,7 @@ mod tests {
     }
 
     #[test]
-    fn every_way_of_missing_is_told() {
+    fn every_kind_of_gap_is_reported() {
         let told = [
             (
                 "\"nr\": 43",

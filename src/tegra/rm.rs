@@ -18,7 +18,7 @@ use super::push::Subchannel;
 use crate::call::{AllocAction, ControlAction, Substitute, SubstituteAction};
 use crate::{Handle, P64};
 
-/// Objects by handle, as the desktop's clients name them.
+/// Objects by handle, as clients of the x86 driver name them.
 #[derive(Debug)]
 pub struct Rm {
     device: Device,
@@ -115,7 +115,7 @@ impl Rm {
         self.objects.iter().rev().find(|(_, entry)| is_child(entry)).map(|(handle, _)| *handle)
     }
 
-    /// Asks an object (`NV_ESC_RM_CONTROL`); `params` are the bytes of the desktop's struct.
+    /// Asks an object (`NV_ESC_RM_CONTROL`); `params` are the bytes of the x86 driver's struct.
     ///
     /// # Errors
     ///
@@ -124,7 +124,7 @@ impl Rm {
     ///
     /// # Safety
     ///
-    /// Addresses in the struct are those of memory that the desktop's driver could write.
+    /// Addresses in the struct are those of memory that the x86 driver could write.
     pub unsafe fn control(&mut self, handle: Handle, cmd: u32, params: &mut [u8]) -> Result<()> {
         let (name, action) = control_action(cmd)?;
         if !self.objects.contains_key(&handle.0) {
@@ -380,7 +380,7 @@ fn view<'p, T: Params>(params: &'p mut [u8], name: &str) -> Result<&'p mut T> {
 /// Whatever bytes it holds are a value of it.
 unsafe trait Params {}
 
-/// The desktop's structs, each checked against the driver where its types are in the build.
+/// The x86 driver's structs, each checked against the driver where its types are in the build.
 macro_rules! params {
     ($($name:ident, $driver:literal { $($field:ident: $ty:ty),* })*) => {$(
         #[cfg_attr(feature = "driver-580", derive(crate::NvProxy))]

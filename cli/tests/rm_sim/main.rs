@@ -1,4 +1,4 @@
-//! The simulated desktop driver against its rules, through real system calls.
+//! The simulated x86 driver against its rules, through real system calls.
 //!
 //! The rules are programs. All of them run as clients of `nvabi rm sim`, once for each of several drivers,
 //! by changing one flag: the same binary finds the layouts of the driver that the machine says it has.

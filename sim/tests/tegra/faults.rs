@@ -30,8 +30,8 @@ fn the_third_of_a_call_fails() {
 }
 
 #[test]
-fn faults_that_never_come_are_told() {
-    let name = concat!(module_path!(), "::faults_that_never_come_are_told");
+fn faults_that_never_occur_are_reported() {
+    let name = concat!(module_path!(), "::faults_that_never_occur_are_reported");
     let report = simulate(name, &["open:1:EIO", "open:3:EIO", "ALLOC_AS:1:delay=1ms"], || {
         assert_eq!(open("/dev/nvmap"), Err(libc::EIO));
         assert!(open("/dev/nvmap").is_ok());
@@ -51,14 +51,14 @@ fn a_fault_of_no_call_is_refused() {
 
 #[cfg(target_arch = "x86_64")]
 #[test]
-fn calls_of_another_architecture_are_told() {
+fn calls_of_another_architecture_are_reported() {
     if std::env::var_os(crate::CLIENT).is_some() {
         // `getpid` of 32-bit programs.
         unsafe { std::arch::asm!("int 0x80", inout("eax") 20 => _) };
         return;
     }
     let mut command = std::process::Command::new(std::env::current_exe().unwrap());
-    command.args(["--exact", "faults::calls_of_another_architecture_are_told"]);
+    command.args(["--exact", "faults::calls_of_another_architecture_are_reported"]);
     command.env(crate::CLIENT, "1").stdout(std::process::Stdio::null());
     match nvabi_sim::tegra::run(&mut command, &Default::default()) {
         Ok(outcome) => {

@@ -333,8 +333,8 @@ pub(crate) fn receive(socket: Fd) -> Fd {
 }
 
 #[test]
-fn what_is_left_at_exit_is_told() {
-    let name = concat!(module_path!(), "::what_is_left_at_exit_is_told");
+fn leaks_at_exit_are_reported() {
+    let name = concat!(module_path!(), "::leaks_at_exit_are_reported");
     let body = || {
         let (nvmap, ctrl) = (nvmap(), ctrl());
         let space = space(ctrl);

@@ -163,8 +163,8 @@ of_release! {
 }
 
 #[test]
-fn calls_that_only_others_have_are_told() {
-    let name = concat!(module_path!(), "::calls_that_only_others_have_are_told");
+fn calls_of_other_releases_are_reported() {
+    let name = concat!(module_path!(), "::calls_of_other_releases_are_reported");
     let report = simulate_on("r32.7", name, &[], || {
         let pin = v32_7_1::ioctl::NVMAP_IOC_PIN_MULT::REQUEST;
         assert_eq!(raw(nvmap(), pin, edge(64)), Err(libc::ENOSYS));

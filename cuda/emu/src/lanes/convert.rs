@@ -302,7 +302,7 @@ mod tests {
     }
 
     #[test]
-    fn floats_become_integers_as_told() {
+    fn floats_become_integers_as_the_mode_says() {
         assert_eq!(run("cvt.rni.s32.f32", f(2.5)), 2);
         assert_eq!(run("cvt.rzi.s32.f32", f(-2.9)), (-2i32) as u32 as u64);
         assert_eq!(run("cvt.rmi.s32.f32", f(-2.1)), (-3i32) as u32 as u64);

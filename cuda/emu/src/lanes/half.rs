@@ -294,7 +294,7 @@ mod tests {
     }
 
     #[test]
-    fn what_lies_between_goes_as_told() {
+    fn values_in_between_round_as_the_mode_says() {
         let third = 1.0 / 3.0;
         let near = short::<Half>(third, Rounding::Nearest);
         assert_eq!(near, 0x3555);

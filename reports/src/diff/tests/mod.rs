@@ -666,7 +666,7 @@ fn what_must_be_done_is_said_of_the_two_tags_alone() {
 
 /// Of many pointers, the one that is gone is not to be found by eye.
 #[test]
-fn only_the_pointers_that_came_or_went_are_told() {
+fn only_added_and_removed_pointers_are_reported() {
     let of = || driver().structure("P", 24, &["0 8 a void *", "8 8 b void *", "16 8 c void *"]);
     let role = |of: &str| format!("{{ field = \"{of}\", opaque = true }}");
     let items = format!(
