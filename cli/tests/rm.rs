@@ -307,7 +307,7 @@ fn memory() -> nvabi::rm::Result<()> {
     let twin = device.dup_object(&memory, 0)?;
     assert_ne!(twin.handle(), memory.handle());
     let middle = map(&twin, 4096, 4096)?;
-    // SAFETY: as above.
+    // SAFETY: the mapping is 4096 bytes long, and nobody writes it while `seen` is borrowed.
     let seen = unsafe { std::slice::from_raw_parts(middle.as_ptr(), 17) };
     assert_eq!((seen[..16].to_vec(), seen[16]), (vec![0x5a; 16], 0));
 

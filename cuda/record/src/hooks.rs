@@ -168,12 +168,12 @@ hooks! {
     cuLaunchKernelEx c"cuLaunchKernelEx" (
         config: *const LaunchConfig, function: Handle, arguments: Arguments, extra: Arguments
     ) |call|
-        // SAFETY: the parameters are those of the program's call.
+        // SAFETY: the program passes what CUDA's manual asks of this call, and the call has not been made yet.
         unsafe { launch_ex(config, function, false, call) };
     cuLaunchKernelEx_ptsz c"cuLaunchKernelEx_ptsz" (
         config: *const LaunchConfig, function: Handle, arguments: Arguments, extra: Arguments
     ) |call|
-        // SAFETY: the parameters are those of the program's call.
+        // SAFETY: the program passes what CUDA's manual asks of this call, and the call has not been made yet.
         unsafe { launch_ex(config, function, true, call) };
     cuGraphLaunch c"cuGraphLaunch" (graph: Handle, stream: Handle)
         |call| recorder::graph(stream, call);
@@ -181,7 +181,7 @@ hooks! {
         |call| recorder::graph(per_thread(stream), call);
     cuLibraryGetKernel c"cuLibraryGetKernel" (kernel: *mut Handle, library: Handle, name: *const c_char)
         |call|
-        // SAFETY: the parameters are those of the program's call.
+        // SAFETY: the program passes what CUDA's manual asks of this call, and the call has not been made yet.
         unsafe { library_kernel(kernel, call) };
     cuModuleUnload c"cuModuleUnload" (module: Handle) |call| recorder::unload(call);
     cuLibraryUnload c"cuLibraryUnload" (library: Handle) |call| recorder::unload(call);
@@ -191,12 +191,12 @@ hooks! {
     cuGetProcAddress c"cuGetProcAddress" (
         name: *const c_char, function: *mut *mut c_void, version: c_int, flags: u64
     ) |call|
-        // SAFETY: the parameters are those of the program's call.
+        // SAFETY: the program passes what CUDA's manual asks of this call, and the call has not been made yet.
         unsafe { answer(name, function, version, flags, call) };
     cuGetProcAddress_v2 c"cuGetProcAddress_v2" (
         name: *const c_char, function: *mut *mut c_void, version: c_int, flags: u64, found: *mut c_uint
     ) |call|
-        // SAFETY: the parameters are those of the program's call.
+        // SAFETY: the program passes what CUDA's manual asks of this call, and the call has not been made yet.
         unsafe { answer(name, function, version, flags, call) };
 }
 

@@ -23,19 +23,19 @@ unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         let _ = COUNT.try_with(|count| count.set(count.get() + 1));
         let _ = LARGEST.try_with(|largest| largest.set(largest.get().max(layout.size())));
-        // SAFETY: as the caller promises.
+        // SAFETY: the caller of this method upholds what `GlobalAlloc` asks, which is what `System` asks.
         unsafe { System.alloc(layout) }
     }
 
     unsafe fn realloc(&self, at: *mut u8, layout: Layout, size: usize) -> *mut u8 {
         let _ = COUNT.try_with(|count| count.set(count.get() + 1));
         let _ = LARGEST.try_with(|largest| largest.set(largest.get().max(size)));
-        // SAFETY: as the caller promises.
+        // SAFETY: the caller of this method upholds what `GlobalAlloc` asks, which is what `System` asks.
         unsafe { System.realloc(at, layout, size) }
     }
 
     unsafe fn dealloc(&self, at: *mut u8, layout: Layout) {
-        // SAFETY: as the caller promises.
+        // SAFETY: the caller of this method upholds what `GlobalAlloc` asks, which is what `System` asks.
         unsafe { System.dealloc(at, layout) }
     }
 }

@@ -155,7 +155,7 @@ fn find_and_load() -> Result<(), String> {
     unsafe { std::env::set_var("LIBCLANG_PATH", folder) };
     let loaded = load();
     if is_only_thread() {
-        // SAFETY: as above.
+        // SAFETY: this is the only thread of the process, so no other reads the environment.
         unsafe { std::env::remove_var("LIBCLANG_PATH") };
     }
     loaded.or_else(|_| load())
@@ -295,6 +295,10 @@ fn spell_location(location: CXSourceLocation) -> RawPlace {
 pub struct FileId(usize);
 
 /// A node of the syntax tree.
+///
+/// Invariant: `raw` is a value that libclang returned for the unit that `'u` borrows, the null cursor included;
+/// `Unit::drop` runs only after `'u` has ended. libclang's queries take every such value, and return 0 or an
+/// invalid value where the question does not fit its kind (clang-c/Index.h).
 #[derive(Clone, Copy)]
 pub struct Cursor<'u> {
     raw: CXCursor,
@@ -303,14 +307,14 @@ pub struct Cursor<'u> {
 
 impl PartialEq for Cursor<'_> {
     fn eq(&self, other: &Self) -> bool {
-        // SAFETY: compares two plain values.
+        // SAFETY: by the invariant of `Cursor`.
         unsafe { clang_equalCursors(self.raw, other.raw) != 0 }
     }
 }
 impl Eq for Cursor<'_> {}
 impl std::hash::Hash for Cursor<'_> {
     fn hash<H: std::hash::Hasher>(&self, state: &mut H) {
-        // SAFETY: hashes a plain value.
+        // SAFETY: by the invariant of `Cursor`.
         state.write_u32(unsafe { clang_hashCursor(self.raw) });
     }
 }
@@ -322,13 +326,13 @@ impl<'u> Cursor<'u> {
 
     /// What kind of node it is, as a `CXCursor_*` value.
     pub fn kind(self) -> CXCursorKind {
-        // SAFETY: reads a plain value.
+        // SAFETY: by the invariant of `Cursor`.
         unsafe { clang_getCursorKind(self.raw) }
     }
 
     /// The declared name; empty where there is none.
     pub fn name(self) -> String {
-        // SAFETY: the cursor's unit is alive; the string is disposed of by `text`.
+        // SAFETY: by the invariant of `Cursor`; `text` disposes of the string.
         unsafe { text(clang_getCursorSpelling(self.raw)) }
     }
 
@@ -355,7 +359,7 @@ impl<'u> Cursor<'u> {
     /// The file it is declared in and the byte where its name starts.
     pub fn place(self) -> (FileId, u32) {
         let (mut file, mut offset) = (ptr::null_mut(), 0);
-        // SAFETY: reads from a cursor whose unit is alive; the two places are valid to write to,
+        // SAFETY: by the invariant of `Cursor`; the two places are valid to write to,
         // and null means that line and column are not asked for: counting them takes time.
         unsafe {
             let location = clang_getCursorLocation(self.raw);
@@ -372,7 +376,7 @@ impl<'u> Cursor<'u> {
 
     /// The line it is declared in.
     pub fn line(self) -> u32 {
-        // SAFETY: reads from a cursor whose unit is alive.
+        // SAFETY: by the invariant of `Cursor`.
         spell_location(unsafe { clang_getCursorLocation(self.raw) }).line
     }
 
@@ -402,25 +406,25 @@ impl<'u> Cursor<'u> {
 
     /// Its type.
     pub fn ty(self) -> Type<'u> {
-        // SAFETY: reads from a cursor whose unit is alive.
+        // SAFETY: by the invariant of `Cursor`.
         Type::of(unsafe { clang_getCursorType(self.raw) })
     }
 
     /// Whether this declaration has the body.
     pub fn is_definition(self) -> bool {
-        // SAFETY: as above.
+        // SAFETY: by the invariant of `Cursor`.
         unsafe { clang_isCursorDefinition(self.raw) != 0 }
     }
 
     /// For a record or enum: neither tag nor typedef names it.
     pub fn is_anonymous(self) -> bool {
-        // SAFETY: as above.
+        // SAFETY: by the invariant of `Cursor`.
         unsafe { clang_Cursor_isAnonymous(self.raw) != 0 }
     }
 
     /// For a record or enum: whether its text stands in that of a record.
     pub fn is_defined_in_record(self) -> bool {
-        // SAFETY: as above.
+        // SAFETY: by the invariant of `Cursor`.
         let parent = unsafe { clang_getCursorKind(clang_getCursorLexicalParent(self.raw)) };
         matches!(parent, CXCursor_StructDecl | CXCursor_UnionDecl | CXCursor_ClassDecl)
             && self.is_definition()
@@ -428,20 +432,20 @@ impl<'u> Cursor<'u> {
 
     /// For a typedef: what it stands for.
     pub fn underlying(self) -> Type<'u> {
-        // SAFETY: as above.
+        // SAFETY: by the invariant of `Cursor`.
         Type::of(unsafe { clang_getTypedefDeclUnderlyingType(self.raw) })
     }
 
     /// For a field: its offset in bits, or what is wrong with the record.
     pub fn field_bit_offset(self) -> Result<u64, i64> {
-        // SAFETY: as above.
+        // SAFETY: by the invariant of `Cursor`.
         let offset = unsafe { clang_Cursor_getOffsetOfField(self.raw) };
         u64::try_from(offset).map_err(|_| offset)
     }
 
     /// For a bit-field: its width.
     pub fn bit_width(self) -> Option<u64> {
-        // SAFETY: as above.
+        // SAFETY: by the invariant of `Cursor`.
         unsafe {
             (clang_Cursor_isBitField(self.raw) != 0)
                 .then(|| clang_getFieldDeclBitWidth(self.raw).max(0) as u64)
@@ -450,7 +454,7 @@ impl<'u> Cursor<'u> {
 
     /// For an enumerator: its value, read as the enum's own integer type.
     pub fn enumerator(self, unsigned: bool) -> i128 {
-        // SAFETY: as above.
+        // SAFETY: by the invariant of `Cursor`.
         unsafe {
             match unsigned {
                 true => i128::from(clang_getEnumConstantDeclUnsignedValue(self.raw)),
@@ -461,13 +465,15 @@ impl<'u> Cursor<'u> {
 
     /// For an enum: whether its integer type is unsigned.
     pub fn enum_is_unsigned(self) -> bool {
-        // SAFETY: as above.
+        // SAFETY: by the invariant of `Cursor`.
         let ty = unsafe { clang_getCanonicalType(clang_getEnumDeclIntegerType(self.raw)) };
         (CXType_Bool..=CXType_UInt128).contains(&ty.kind)
     }
 }
 
 /// A type.
+///
+/// Invariant: as that of [`Cursor`], with an invalid type in the place of the null cursor.
 #[derive(Clone, Copy)]
 pub struct Type<'u> {
     raw: CXType,
@@ -487,9 +493,9 @@ impl<'u> Type<'u> {
     /// The type itself where the syntax only elaborates on it.
     pub fn named(self) -> Self {
         match self.raw.kind {
-            // SAFETY: the type's unit is alive.
+            // SAFETY: by the invariant of `Type`.
             CXType_Elaborated => Self::of(unsafe { clang_Type_getNamedType(self.raw) }),
-            // SAFETY: as above.
+            // SAFETY: by the invariant of `Type`.
             CXType_Attributed => Self::of(unsafe { clang_Type_getModifiedType(self.raw) }),
             _ => self,
         }
@@ -497,55 +503,55 @@ impl<'u> Type<'u> {
 
     /// With typedefs resolved.
     pub fn canonical(self) -> Self {
-        // SAFETY: the type's unit is alive.
+        // SAFETY: by the invariant of `Type`.
         Self::of(unsafe { clang_getCanonicalType(self.raw) })
     }
 
     /// As C source, qualifiers included.
     pub fn spelling(self) -> String {
-        // SAFETY: the type's unit is alive; the string is disposed of by `text`.
+        // SAFETY: by the invariant of `Type`; `text` disposes of the string.
         unsafe { text(clang_getTypeSpelling(self.raw)) }
     }
 
     /// The record, enum or typedef that declares it.
     pub fn declaration(self) -> Cursor<'u> {
-        // SAFETY: the type's unit is alive.
+        // SAFETY: by the invariant of `Type`.
         Cursor::of(unsafe { clang_getTypeDeclaration(self.raw) })
     }
 
     /// Bytes; `None` when the type is incomplete.
     pub fn size(self) -> Option<u64> {
-        // SAFETY: the type's unit is alive.
+        // SAFETY: by the invariant of `Type`.
         u64::try_from(unsafe { clang_Type_getSizeOf(self.raw) }).ok()
     }
 
     /// Bytes; `None` when the type is incomplete.
     pub fn align(self) -> Option<u64> {
-        // SAFETY: the type's unit is alive.
+        // SAFETY: by the invariant of `Type`.
         u64::try_from(unsafe { clang_Type_getAlignOf(self.raw) }).ok()
     }
 
     /// Element type of an array.
     pub fn element(self) -> Self {
-        // SAFETY: the type's unit is alive.
+        // SAFETY: by the invariant of `Type`.
         Self::of(unsafe { clang_getArrayElementType(self.raw) })
     }
 
     /// Number of elements of a constant array.
     pub fn count(self) -> u64 {
-        // SAFETY: the type's unit is alive.
+        // SAFETY: by the invariant of `Type`.
         unsafe { clang_getArraySize(self.raw) }.max(0) as u64
     }
 
     /// What a pointer points to.
     pub fn pointee(self) -> Self {
-        // SAFETY: the type's unit is alive.
+        // SAFETY: by the invariant of `Type`.
         Self::of(unsafe { clang_getPointeeType(self.raw) })
     }
 
     /// `const ` and `volatile ` as written on this type.
     pub fn qualifiers(self) -> &'static str {
-        // SAFETY: reads plain values.
+        // SAFETY: by the invariant of `Type`.
         let (is_const, is_volatile) = unsafe {
             (
                 clang_isConstQualifiedType(self.raw) != 0,
