@@ -358,6 +358,10 @@ impl Drivers {
 /// digit.
 fn upstream(version: &str) -> (&str, bool) {
     let version = version.trim_ascii();
+    // Jetson's releases begin with a word and have a hyphen of their own.
+    if version.starts_with(|c: char| c.is_ascii_alphabetic()) {
+        return (version, true);
+    }
     let version = match version.split_once(':') {
         Some((epoch, rest)) if epoch.bytes().all(|byte| byte.is_ascii_digit()) => rest,
         _ => version,
