@@ -3,6 +3,7 @@
 use std::fs;
 use std::io::{self, Write};
 use std::os::unix::process::ExitStatusExt;
+use std::path::Path;
 use std::process::{Command, ExitCode, ExitStatus};
 
 use nvabi_sim::Outcome;
@@ -33,9 +34,19 @@ fn report(
     let Some((program, rest)) = args.command.split_first() else {
         return Err(io::ErrorKind::InvalidInput.into());
     };
+    let failed = |path: &Path, error: io::Error| {
+        io::Error::new(error.kind(), format!("cannot write {}: {error}", path.display()))
+    };
+    if let Some(path) = &args.report {
+        // Before the program runs, not after hours of it.
+        let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
+        folder
+            .map_or(Ok(()), |folder| fs::metadata(folder).map(drop))
+            .map_err(|e| failed(path, e))?;
+    }
     let Outcome { status, report } = machine(Command::new(program).args(rest))?;
     match &args.report {
-        Some(path) => fs::write(path, report.to_json())?,
+        Some(path) => fs::write(path, report.to_json()).map_err(|error| failed(path, error))?,
         None if context.json() => io::stderr().write_all(report.to_json().as_bytes())?,
         None => writeln!(io::stderr(), "{report}")?,
     }
