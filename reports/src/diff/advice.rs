@@ -199,7 +199,9 @@ fn remade(field: &FieldChange, x: &FieldState, y: &FieldState) -> Option<String>
         Some(bits) => format!("{} bits", bits.bit_width),
         None => bytes(state.field.size),
     };
-    if width(x) == width(y) && matches!(field.retyped, None | Some(TypeChange::Spelling)) {
+    if width(x) == width(y)
+        && matches!(field.retyped, None | Some(TypeChange::Spelling | TypeChange::Length))
+    {
         return None;
     }
     // A struct that grew is called as before.

@@ -125,6 +125,8 @@ pub enum Instead {
 pub enum TypeChange {
     /// How it is written; the bytes read the same.
     Spelling,
+    /// How many elements an array of the same has.
+    Length,
     /// How the bytes read: signed or not, an address or a number, other dimensions.
     Reading,
     /// What the bytes are made of.

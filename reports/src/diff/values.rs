@@ -325,17 +325,32 @@ pub(super) fn aliases(sides: &Sides<'_>, names: &Names<'_>) -> Vec<ValueChange> 
         source: alias.source.clone(),
     };
     let mut found = compare(sides, |s| &s.aliases, same, |name| names.has_type(name), state);
-    // What a record is, is told with the record, whatever the typedefs of it.
+    // What a record is, is reported with the record, whatever the typedefs of it. Where only the typedef
+    // comes or goes, nothing else reports it.
     found.retain(|change| {
         let layers = sides.layers();
         let of = |surface: &String| layers.get(surface.as_str());
-        !change
-            .surfaces
-            .iter()
-            .filter_map(of)
-            .any(|[from, to]| names_record(*from, &change.name) || names_record(*to, &change.name))
+        let mut both = change.surfaces.iter().filter_map(of);
+        !both.any(|[from, to]| {
+            let is_record = names_record(*from, &change.name) || names_record(*to, &change.name);
+            is_record && !comes_or_goes_alone(*from, *to, &change.name)
+        })
     });
     found
+}
+
+/// Whether one side has a typedef of a record that both sides have, and the other has nothing of that name.
+fn comes_or_goes_alone(from: Layer<'_>, to: Layer<'_>, name: &str) -> bool {
+    let has = |layer: Layer<'_>| {
+        layer.get(|s| &s.aliases, name).is_some() || layer.get(|s| &s.records, name).is_some()
+    };
+    let (with, without) = match (has(from), has(to)) {
+        (true, false) => (from, to),
+        (false, true) => (to, from),
+        _ => return false,
+    };
+    let alias = with.get(|s| &s.aliases, name);
+    alias.is_some_and(|alias| names_record(without, split_array(&alias.ty).0))
 }
 
 fn names_record(layer: Layer<'_>, name: &str) -> bool {

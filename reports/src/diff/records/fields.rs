@@ -63,10 +63,9 @@ impl<'a> Comparer<'_, 'a> {
         let (a, b) = (self.made_of(0, a), self.made_of(1, b));
         let count = |dimensions: &[u64]| dimensions.iter().product::<u64>();
         Some(match (a == b, of_a == of_b) {
-            // A longer array of the same is told by its size.
             (true, true) => TypeChange::Spelling,
             (true, false) if count(&of_a) == count(&of_b) => TypeChange::Reading,
-            (true, false) => TypeChange::Spelling,
+            (true, false) => TypeChange::Length,
             (false, same) if same && size_class(&a) == size_class(&b) => TypeChange::Reading,
             _ => TypeChange::Layout,
         })

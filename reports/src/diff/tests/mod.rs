@@ -202,7 +202,7 @@ fn a_renamed_field_is_told_once() {
 #[test]
 fn a_field_of_another_size_breaks() {
     let found = change((16, &["0 8 a int[2]"]), (16, &["0 12 a int[3]"]));
-    assert_eq!(one(&found).class, Class::Break);
+    assert_eq!((one(&found).class, one(&found).retyped), (Class::Break, Some(TypeChange::Length)));
     let found = change((16, &["0 4 a unsigned int"]), (16, &["0 8 a unsigned long"]));
     assert_eq!(one(&found).class, Class::Break);
 }
@@ -381,6 +381,20 @@ fn a_typedef_of_another_size_breaks() {
     let of = |ty, size| driver().alias("T", ty, size);
     assert_eq!(all(of("int", 4), of("long", 8)).aliases[0].class, Class::Break);
     assert_eq!(all(of("int", 4), of("unsigned int", 4)).aliases[0].class, Class::Meaning);
+}
+
+/// The record stays under its own name: only the typedef is gone.
+#[test]
+fn a_typedef_of_a_record_that_goes_alone_is_reported() {
+    let record = || driver().structure("R", 4, &["0 4 a int"]);
+    let found = all(record().alias("X", "R", 4), record());
+    assert_eq!((found.records.len(), found.aliases.len()), (0, 1), "{found:?}");
+    assert_eq!(found.aliases[0].name, "X");
+    let back = all(record(), record().alias("X", "R", 4));
+    assert_eq!(back.aliases, found.reversed().aliases);
+    // With its record it is reported there.
+    let found = all(record().alias("X", "R", 4), driver());
+    assert_eq!(found.aliases.len(), 0, "{found:?}");
 }
 
 #[test]
