@@ -5,11 +5,15 @@ use std::fs;
 use std::path::Path;
 use std::process::{Command, Output};
 
-/// The small table, read from the tests' folder.
+/// A table of the tests' folder.
+fn read(name: &str) -> String {
+    let folder = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/..")).join("cli/tests/coverage");
+    fs::read_to_string(folder.join(name)).unwrap()
+}
+
+/// The small one.
 fn table() -> String {
-    let path =
-        Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/..")).join("cli/tests/coverage/table.json");
-    fs::read_to_string(path).unwrap()
+    read("table.json")
 }
 
 /// Runs the command on a table.
@@ -231,4 +235,43 @@ fn a_table_that_is_not_there_says_so() {
         .unwrap();
     assert_eq!(output.status.code(), Some(2));
     assert!(err(&output).contains("cannot read /nowhere/table.json: "), "{}", err(&output));
+}
+
+/// A table that gives its structs whole is held to every field of them.
+#[test]
+fn each_struct_is_compared_field_by_field() {
+    let table = read("structs.json");
+    let output = coverage(&table, &[]);
+    assert_eq!(output.status.code(), Some(0), "{}{}", out(&output), err(&output));
+    let swapped = "the table has `Class` at 0, the driver `hClass` at 12";
+    let altered = [
+        (
+            "\"HClass\", \"ClassID\"",
+            "\"HClass\", \"int32\"",
+            "at 12 the table has `HClass` as int32",
+        ),
+        ("[\"Root\", \"Handle\"]", "[\"Class\", \"Handle\"]", swapped),
+        (
+            "Size\", \"uint32\"",
+            "Size\", \"uint64\"",
+            "`A` has 40 bytes, `NVOS21_PARAMETERS` has 32",
+        ),
+        ("\"size\": 32", "\"size\": 40", "the table says that `A` has 40 bytes, its fields 32"),
+        ("24, 28]", "24, 30]", "the table says that `A.Status` is at 30, its fields do not"),
+        (", 24, 28]", "]", "the table has 5 offsets of `A` and 7 fields"),
+        (
+            ", [\"Status\", \"uint32\"]",
+            "",
+            "the table has nothing at 28, where the driver has `status`",
+        ),
+        ("[\"Root\", \"Handle\"]", "[\"Root\", \"Lost\"]", "the table has no fields of `A`"),
+        ("[3]uint32", "[4]uint32", "at 44 the table has `Rest` as uint32, the driver nothing"),
+    ];
+    for (from, to, expected) in altered {
+        assert_eq!(table.matches(from).count(), 1, "{from}");
+        let output = coverage(&table.replace(from, to), &[]);
+        let expected = format!("error[coverage-gap]: frontend `NV_ESC_RM_ALLOC`: {expected}");
+        assert!(out(&output).contains(&expected), "{expected}: {}", out(&output));
+        assert_eq!(output.status.code(), Some(1), "{}", err(&output));
+    }
 }

@@ -11,6 +11,7 @@
 //! spec may say of a field what the table takes it for, and why its own role stands ([`Spec::disputed`]);
 //! every other disagreement is a finding.
 
+mod layouts;
 mod roles;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -38,6 +39,9 @@ pub struct Table {
     class: Vec<Row>,
     #[serde(default, rename = "go_structs")]
     structs: Vec<roles::Struct>,
+    /// The project's names of scalars.
+    #[serde(default)]
+    go_scalars: BTreeMap<String, String>,
     #[serde(default)]
     header_check: HeaderCheck,
     /// By what is special about them.
@@ -434,7 +438,13 @@ impl Findings {
                 self.lacking.entry(key("the driver has none".into())).or_default().push(version);
                 continue;
             }
-            let missing = known.missing(kind, row);
+            let mut missing = known.missing(kind, row);
+            for of in &row.structs {
+                let is_comparable = table.has_layouts() && known.has_type(&of.driver);
+                let go = of.go.as_deref().filter(|_| is_comparable);
+                let differences = go.map(|go| known.layout_differences(table, go, &of.driver));
+                missing.extend(differences.into_iter().flatten());
+            }
             count.covered += usize::from(missing.is_empty());
             for what in missing {
                 self.gaps.entry(key(what)).or_default().push(version.clone());

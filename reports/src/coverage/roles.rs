@@ -14,11 +14,14 @@ use nvabi_pipeline::spec::{Disputed, HandleMeaning, Item, TakenFor};
 /// A struct as the other project writes it.
 #[derive(Debug, Clone, Deserialize)]
 pub(super) struct Struct {
-    go_name: String,
+    pub(super) go_name: String,
     /// Names and types; a field named `_` is padding.
-    fields: Vec<(String, String)>,
+    pub(super) fields: Vec<(String, String)>,
     /// Of the fields, in bytes.
-    offsets: Vec<u64>,
+    pub(super) offsets: Vec<u64>,
+    /// Bytes.
+    #[serde(default)]
+    pub(super) size: Option<u64>,
     #[serde(default)]
     fd_fields: Vec<String>,
 }
@@ -121,7 +124,7 @@ impl Known<'_> {
         })
     }
 
-    fn record(&self, name: &str) -> Option<(&Surface, &Record)> {
+    pub(super) fn record(&self, name: &str) -> Option<(&Surface, &Record)> {
         self.surfaces().find_map(|surface| {
             let name = surface.aliases.get(name).map_or(name, |alias| alias.ty.as_str());
             Some((surface, surface.records.get(name)?))
