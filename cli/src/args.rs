@@ -71,7 +71,7 @@ pub(crate) enum Command {
     Show(Show),
     /// Print every type, constant and call of one tag as JSON, from the lock.
     Facts(Facts),
-    /// Write the types, constants and calls of tags in C, Go, Python, Rust or JSON.
+    /// Write the types, constants and calls of tags in another language, or as data.
     Emit(Emit),
     /// Print what changed between two locked tags: layouts, numbers, meanings.
     Diff(Diff),
@@ -554,6 +554,10 @@ pub(crate) enum Language {
     Rust,
     /// One document
     Json,
+    /// A Kaitai Struct description, for hex viewers
+    Kaitai,
+    /// Descriptions for the fuzzer syzkaller
+    Syzkaller,
 }
 
 impl Language {
@@ -565,6 +569,8 @@ impl Language {
             Self::Python => Emitted::Python,
             Self::Rust => Emitted::Rust,
             Self::Json => Emitted::Json,
+            Self::Kaitai => Emitted::Kaitai,
+            Self::Syzkaller => Emitted::Syzkaller,
         }
     }
 
@@ -576,6 +582,8 @@ impl Language {
             Self::Python => "python",
             Self::Rust => "rust",
             Self::Json => "json",
+            Self::Kaitai => "kaitai",
+            Self::Syzkaller => "syzkaller",
         }
     }
 }

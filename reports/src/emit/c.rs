@@ -284,7 +284,7 @@ fn call_row(text: &mut String, at: usize, call: &CallRow<'_>) {
         let _ = writeln!(
             text,
             "    {{ \"{}\", \"{}\", {params}, {:#x}, {:#x}, {}, {first}, {last}, {}, {roles} }},",
-            call.kind.section(),
+            call.kind,
             call.name,
             call.number,
             call.request.unwrap_or(0),

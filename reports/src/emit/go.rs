@@ -333,7 +333,7 @@ fn call_rows(call: &CallRow<'_>) -> Vec<String> {
     let row = |(first, last): &(usize, usize)| {
         format!(
             "{{\"{}\", \"{}\", {:#x}, {:#x}, \"{}\", {}, {first}, {last}, {roles}}}",
-            call.kind.section(),
+            call.kind,
             call.name,
             call.number,
             call.request.unwrap_or(0),

@@ -2,6 +2,7 @@
 
 use nvabi_pipeline::lock::Fact;
 use nvabi_pipeline::plan::members::Member;
+use nvabi_pipeline::spec::ItemKind;
 use serde::Serialize;
 use std::collections::BTreeMap;
 
@@ -62,7 +63,7 @@ struct FieldRow<'m> {
 
 #[derive(Serialize)]
 struct Call<'m> {
-    kind: &'static str,
+    kind: ItemKind,
     name: &'m str,
     number: u64,
     request: Option<u64>,
@@ -98,7 +99,7 @@ pub(super) fn files(module: &Module<'_>) -> Vec<File> {
         calls: calls
             .iter()
             .map(|call| Call {
-                kind: call.kind.section(),
+                kind: call.kind,
                 name: call.name,
                 number: call.number,
                 request: call.request,

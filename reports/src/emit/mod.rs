@@ -6,8 +6,10 @@
 mod c;
 mod go;
 mod json;
+mod kaitai;
 mod python;
 mod rust;
+mod syzkaller;
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 
@@ -36,6 +38,10 @@ pub enum Language {
     Rust,
     /// The types, constants and calls as data.
     Json,
+    /// A Kaitai Struct description, for hex viewers and parsers.
+    Kaitai,
+    /// Descriptions of the calls for the fuzzer syzkaller.
+    Syzkaller,
 }
 
 /// Which items to write.
@@ -98,6 +104,8 @@ pub fn emit(
         Language::Python => python::files(&module, &specs),
         Language::Rust => rust::files(&module),
         Language::Json => json::files(&module),
+        Language::Kaitai => kaitai::files(&module),
+        Language::Syzkaller => syzkaller::files(&module, &specs),
     })
 }
 
@@ -183,6 +191,7 @@ struct Module<'p> {
 
 /// A type of a module.
 struct Type<'p> {
+    id: DefId,
     def: &'p Def,
     name: &'p str,
     shape: Shape<'p>,
@@ -259,7 +268,7 @@ impl<'p> Module<'p> {
 
     /// The types, each after those that it is made of.
     fn types(&self) -> impl Iterator<Item = Type<'_>> {
-        self.plan.defs.iter().zip(&self.names).filter_map(|(def, name)| {
+        self.plan.defs.iter().zip(&self.names).enumerate().filter_map(|(id, (def, name))| {
             let shape = match &*def.fact {
                 Fact::Record { .. } => Shape::Record(self.plan.layout(def)?),
                 Fact::Enum { size, variants } => Shape::Enum(*size, variants),
@@ -269,7 +278,7 @@ impl<'p> Module<'p> {
                 }
                 _ => return None,
             };
-            Some(Type { def, name, shape })
+            Some(Type { id, def, name, shape })
         })
     }
 

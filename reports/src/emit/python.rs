@@ -293,7 +293,7 @@ fn tables(text: &mut String, module: &Module<'_>) {
             let _ = writeln!(
                 text,
                 "    ('{}', '{}', {:#x}, {request}, {}, {}, {first}, {last}, ({roles})),",
-                call.kind.section(),
+                call.kind,
                 call.name,
                 call.number,
                 call.params.unwrap_or("None"),

@@ -214,12 +214,7 @@ fn tables(text: &mut String, module: &Module<'_>) {
                 text,
                 "    Call {{ kind: \"{}\", name: \"{}\", number: {:#x}, request: {:?}, params: {:?}, \
                  size: {}, first: {first}, last: {last}, roles: &[{roles}] }},",
-                call.kind.section(),
-                call.name,
-                call.number,
-                call.request,
-                call.params,
-                call.size
+                call.kind, call.name, call.number, call.request, call.params, call.size
             );
         }
     }
