@@ -12,7 +12,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "../cuda/device/recorder.h"
 #include "../trace/include/nvabi_trace.h"
 
 typedef uint64_t Address;

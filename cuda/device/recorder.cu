@@ -12,7 +12,6 @@
  * count of a branch that is split and the scale of an address are one number, 4. Past the end, events go to the slack behind the region and the cursor counts on.
  */
 #include "nvabi_trace.h"
-#include "recorder.h"
 
 #define DEVICE __attribute__((device, always_inline))
 

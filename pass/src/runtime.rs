@@ -23,8 +23,7 @@ const SITES: &str = "__nvabi_sites";
 const HASH: &str = "__nvabi_module_hash";
 const UNITS: &str = "__nvabi_units";
 
-/// As in `recorder.h`.
-const UNIT_SITES: u32 = 0x4000;
+const UNIT_SITES: u32 = nvabi_trace::abi::r2::NVABI_TRACE_UNIT_SITES;
 
 /// Of NVPTX.
 const GLOBAL: u16 = 1;

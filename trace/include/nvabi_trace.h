@@ -54,9 +54,13 @@ struct nvabi_trace_warp {
     uint32_t dropped; /* events that came when the region was full; stays at 0xffffffff */
 };
 
-/* What the device's variable `__nvabi_trace` holds. What a kernel leaves in a nvabi_trace_warp is said in
- * cuda/device/recorder.h: the host corrects it before it writes the file, and counts what did not fit as
- * `dropped`, by words, where it does not know of how many events they were. */
+/* What the device's variable `__nvabi_trace` holds.
+ *
+ * A kernel leaves two records unfinished; the host corrects them before it writes the file. `words` of a
+ * nvabi_trace_warp is the position that the warp came to: half words (4 bytes) from the first region's start,
+ * 0 where it recorded nothing. It may be behind the region: the host counts what did not fit as `dropped`, by
+ * words, where it does not know of how many events they were. `taken` of a nvabi_trace_ballot is the lanes that
+ * went the way of the lowest active lane; `way` is not written. */
 struct nvabi_trace_buffer {
     uint64_t warps;        /* device address of the regions' nvabi_trace_warp; 0: nothing is recorded */
     uint64_t events;       /* device address of the regions' words, `capacity` each */
@@ -65,6 +69,14 @@ struct nvabi_trace_buffer {
     uint32_t sample_every; /* warp n has region n / sample_every if that is whole; 0 is 1 */
     uint32_t reserved;     /* 0 */
 };
+
+/* Words behind each region that take the events that do not fit: a region begins every
+ * capacity + NVABI_TRACE_SLACK words. */
+#define NVABI_TRACE_SLACK 3u
+
+/* Units of an image, and sites of each: together the sites that an event can name. */
+#define NVABI_TRACE_UNITS 1024u
+#define NVABI_TRACE_UNIT_SITES 0x4000u
 
 /* ---- A file of version 2 -------------------------------------------------------------------------- */
 

@@ -6,7 +6,7 @@ use serde::{Serialize, Serializer};
 
 use super::abi::r2 as abi;
 
-/// What an [`Event`] tells of. Kinds that this library has no name for are kept as they are.
+/// What an [`Event`] is about. Kinds that this library has no name for are kept as they are.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct EventKind(pub u8);
 

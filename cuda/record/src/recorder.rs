@@ -5,6 +5,7 @@ use std::ffi::CString;
 use std::mem::ManuallyDrop;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use nvabi_trace::abi::r2 as abi;
 use nvabi_trace::records::{self, Site, Sites};
 use nvabi_trace::{Launch, SiteRow};
 use zerocopy::{FromBytes as _, FromZeros as _};
@@ -13,10 +14,8 @@ use crate::config::Config;
 use crate::driver::{Address, Driver, Failure, Handle, RELAXED, SUCCESS, Status};
 use crate::output::{Output, Region};
 
-/// As in `recorder.h`.
-const SLACK: u64 = 3;
-const UNITS: usize = 1024;
-const UNIT_SITES: u32 = 0x4000;
+const SLACK: u64 = abi::NVABI_TRACE_SLACK as u64;
+const UNITS: usize = abi::NVABI_TRACE_UNITS as usize;
 
 /// Bytes of `nvabi_trace_buffer`.
 const DESCRIPTOR: usize = 32;
@@ -613,8 +612,8 @@ impl Recorder {
         let site = |site: u32| match linked {
             false => site,
             true => {
-                let unit = (site / UNIT_SITES) as usize;
-                bases.get(unit).copied().flatten().unwrap_or(0) + site % UNIT_SITES
+                let unit = (site / abi::NVABI_TRACE_UNIT_SITES) as usize;
+                bases.get(unit).copied().flatten().unwrap_or(0) + site % abi::NVABI_TRACE_UNIT_SITES
             }
         };
         let sample = pending.launch.sample_every.max(1);

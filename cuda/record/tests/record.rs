@@ -1,4 +1,4 @@
-//! What the recorder does to a program, and what it writes, with a driver that is played.
+//! What the recorder does to a program, and what it writes, with a simulated driver.
 #![allow(clippy::expect_used, clippy::panic)]
 
 use std::env;

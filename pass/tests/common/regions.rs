@@ -3,15 +3,16 @@
 use std::array;
 
 use nvabi_emu::{Device, Module};
+use nvabi_trace::abi::r2 as abi;
 
 use super::Site;
 
-const TAKEN: u32 = 0x0800_0000;
-const HAS_BALLOT: u32 = 0x1000_0000;
-const HAS_VALUE: u32 = 0x2000_0000;
-const SITE: u32 = 0x00ff_ffff;
-const SLACK: u64 = 3;
-const UNIT_SITES: u32 = 0x4000;
+const TAKEN: u32 = abi::NVABI_TRACE_TAKEN;
+const HAS_BALLOT: u32 = abi::NVABI_TRACE_HAS_BALLOT;
+const HAS_VALUE: u32 = abi::NVABI_TRACE_HAS_VALUE;
+const SITE: u32 = abi::NVABI_TRACE_SITE;
+const SLACK: u64 = abi::NVABI_TRACE_SLACK as u64;
+const UNIT_SITES: u32 = abi::NVABI_TRACE_UNIT_SITES;
 
 pub(crate) const BRANCH: u8 = 0;
 pub(crate) const STORE: u8 = 1;

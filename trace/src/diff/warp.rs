@@ -172,7 +172,7 @@ impl<'a, 'b> Walk<'a, 'b> {
         finding
     }
 
-    /// One has no more events. Where its last were lost that says nothing.
+    /// One has no more events. Where its last were lost that is no difference.
     fn end(&mut self, x: Option<Event>, y: Option<Event>) -> Result<Option<Divergence>, Error> {
         let (over, ended) = match x {
             Some(_) => (&mut *self.a, &*self.b),

@@ -526,7 +526,7 @@ fn lost_events_are_neither_same_nor_different() {
         assert_eq!(report.total_findings, 0);
         let note = Note::Overflow { launch: 0, warp: 1, lost_a: 0, lost_b: 5 };
         assert_eq!(report.notes, [note]);
-        // That its last events are missing says nothing; that it did something else does.
+        // Its last events are missing, which is no difference; what it did otherwise is one.
         b[1].events.truncate(200);
         let report = compare((format, &a), (format, &b), &values());
         assert_eq!((report.status, report.total_findings), (Status::Incomparable, 0));
