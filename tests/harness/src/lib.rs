@@ -23,6 +23,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
 use libtest_mimic::{Arguments, Completion, FormatSetting, Trial};
 
@@ -97,6 +98,12 @@ pub fn headers() -> PathBuf {
 /// How often tests were ignored for each reason.
 static IGNORED: Mutex<BTreeMap<String, usize>> = Mutex::new(BTreeMap::new());
 
+/// How long tests took, where that is worth a line.
+static SLOW: Mutex<Vec<(Duration, String)>> = Mutex::new(Vec::new());
+
+/// Shorter tests are not listed.
+const WORTH_A_LINE: Duration = Duration::from_secs(5);
+
 /// Runs the tests with `#[test]` and those in `cases`, as the arguments of the process ask.
 pub fn run(cases: Vec<Case>) -> ExitCode {
     if let Err(unknown) = need::check() {
@@ -114,18 +121,37 @@ pub fn run(cases: Vec<Case>) -> ExitCode {
         for (reason, count) in IGNORED.lock().unwrap_or_else(PoisonError::into_inner).iter() {
             println!("ignored {count}, {reason}");
         }
+        for (took, name) in SLOW.lock().unwrap_or_else(PoisonError::into_inner).iter() {
+            println!("took {:.1} s, {}: {name}", took.as_secs_f64(), target());
+        }
     }
     conclusion.exit_code()
 }
 
 fn trial(case: Case) -> Trial {
-    Trial::ignorable_test(case.name, move || match catch_unwind(AssertUnwindSafe(case.run)) {
-        Ok(()) => Ok(Completion::Completed),
-        Err(payload) => match payload.downcast::<Skipped>() {
-            Ok(skipped) => Ok(ignored(skipped.reason)),
-            Err(panic) => Err(message(&*panic).into()),
-        },
+    let name = case.name.clone();
+    Trial::ignorable_test(case.name, move || {
+        let start = Instant::now();
+        let end = catch_unwind(AssertUnwindSafe(case.run));
+        let took = start.elapsed();
+        if took >= WORTH_A_LINE {
+            SLOW.lock().unwrap_or_else(PoisonError::into_inner).push((took, name));
+        }
+        match end {
+            Ok(()) => Ok(Completion::Completed),
+            Err(payload) => match payload.downcast::<Skipped>() {
+                Ok(skipped) => Ok(ignored(skipped.reason)),
+                Err(panic) => Err(message(&*panic).into()),
+            },
+        }
     })
+}
+
+/// The name of this test target, as the file of the program has it before the hash.
+fn target() -> String {
+    let program = std::env::current_exe().unwrap_or_default();
+    let stem = program.file_stem().unwrap_or_default().to_string_lossy().into_owned();
+    stem.rsplit_once('-').map_or(stem.clone(), |(name, _)| name.to_owned())
 }
 
 fn ignored(reason: String) -> Completion {

@@ -42,6 +42,10 @@ pub enum Need {
     Python,
     /// Go 1.23 or newer.
     Go,
+    /// Node.js with Kaitai Struct's compiler.
+    Node,
+    /// A checkout of the fuzzer syzkaller.
+    Syzkaller,
     /// A browser without a screen.
     Browser,
     /// The disassembler of binutils.
@@ -54,12 +58,14 @@ pub enum Need {
     Rust,
     /// The libraries that only a build of the whole workspace makes.
     Workspace,
+    /// A GPU of NVIDIA's, with its driver.
+    Gpu,
     /// A device, under the name that a test calls it.
     Device(&'static str),
 }
 
 /// All but the devices.
-const ALL: [Need; 23] = [
+const ALL: [Need; 26] = [
     Need::Headers,
     Need::AllHeaders,
     Need::JetsonHeaders,
@@ -77,12 +83,15 @@ const ALL: [Need; 23] = [
     Need::Strace,
     Need::Python,
     Need::Go,
+    Need::Node,
+    Need::Syzkaller,
     Need::Browser,
     Need::Objdump,
     Need::LinuxHeaders,
     Need::Crates,
     Need::Rust,
     Need::Workspace,
+    Need::Gpu,
 ];
 
 impl Need {
@@ -107,12 +116,15 @@ impl Need {
             Need::Strace => "strace",
             Need::Python => "python",
             Need::Go => "go",
+            Need::Node => "node",
+            Need::Syzkaller => "syzkaller",
             Need::Browser => "browser",
             Need::Objdump => "objdump",
             Need::LinuxHeaders => "linux-headers",
             Need::Crates => "crates",
             Need::Rust => "rust",
             Need::Workspace => "workspace",
+            Need::Gpu => "gpu",
         })
     }
 
@@ -143,12 +155,17 @@ impl Need {
             Need::Strace => "apt-get install strace",
             Need::Python => "apt-get install python3",
             Need::Go => "set NVABI_GO to what tests/go.sh prints, or install Go 1.23",
+            Need::Node => "set NVABI_NODE to what tests/node.sh prints",
+            Need::Syzkaller => {
+                "set NVABI_SYZKALLER to a checkout of syzkaller whose modules are downloaded"
+            }
             Need::Browser => "apt-get install chromium, or set CHROMIUM",
             Need::Objdump => "apt-get install binutils",
             Need::LinuxHeaders => "apt-get install linux-libc-dev",
             Need::Crates => "cargo fetch --manifest-path of each folder in examples/",
             Need::Rust => "rustup toolchain install the version that the test names",
             Need::Workspace => "cargo test --workspace",
+            Need::Gpu => "run on a machine with a GPU of NVIDIA's and the driver",
             Need::Device(_) => "load the module that makes the device",
         }
     }
