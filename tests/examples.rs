@@ -1,7 +1,7 @@
 //! The crates in `examples/` build and run, and a changed one does not: the message says where.
 //!
-//! They are built as a stranger builds them, by cargo, without the network, in a target folder of
-//! their own that all tests share.
+//! They are built as a stranger builds them, by cargo, without the network, in a target folder that they share
+//! with `tests/packages.rs`.
 #![allow(clippy::expect_used, clippy::panic, reason = "a test may stop where it stands")]
 
 #[macro_use]
@@ -15,14 +15,14 @@ use nvabi_test::{Need, skip};
 
 test_main!();
 
-/// What cargo, or what it ran, said.
-struct Said {
+/// What cargo, or what it ran, outcome.
+struct Outcome {
     success: bool,
     stdout: String,
     stderr: String,
 }
 
-impl From<Output> for Said {
+impl From<Output> for Outcome {
     fn from(output: Output) -> Self {
         Self {
             success: output.status.success(),
@@ -40,14 +40,21 @@ fn scratch() -> PathBuf {
     PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("examples")
 }
 
-/// Runs cargo in a crate.
-fn cargo(folder: &Path, args: &[&str], env: &[(&str, &Path)]) -> Said {
-    let said: Said = Command::new(env!("CARGO"))
+fn target() -> PathBuf {
+    PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("outside")
+}
+
+/// Runs cargo in a crate. The lock file of an example is committed: it must fit, and it must not change here.
+fn cargo(folder: &Path, args: &[&str], env: &[(&str, &Path)]) -> Outcome {
+    cargo_unlocked(folder, &[args, &["--locked"]].concat(), env)
+}
+
+fn cargo_unlocked(folder: &Path, args: &[&str], env: &[(&str, &Path)]) -> Outcome {
+    let outcome: Outcome = Command::new(env!("CARGO"))
         .args(args)
-        // The lock file of an example is committed: it must fit, and it must not change here.
-        .arg("--frozen")
+        .arg("--offline")
         .arg("--target-dir")
-        .arg(scratch().join("target"))
+        .arg(target())
         .current_dir(folder)
         .envs(env.iter().copied())
         .env("CARGO_TERM_COLOR", "never")
@@ -57,16 +64,16 @@ fn cargo(folder: &Path, args: &[&str], env: &[(&str, &Path)]) -> Said {
         .expect("cargo runs this test, so it runs")
         .into();
     let absent = ["attempting to make an HTTP request", "you may use the `--offline` flag"];
-    if !said.success && absent.iter().any(|text| said.stderr.contains(text)) {
+    if !outcome.success && absent.iter().any(|text| outcome.stderr.contains(text)) {
         skip(Need::Crates, format!("{} needs crates that are not downloaded", folder.display()));
     }
-    said
+    outcome
 }
 
 #[test]
 fn the_shim_runs() {
-    let said = cargo(&examples().join("shim"), &["run"], &[]);
-    assert!(said.success, "{}", said.stderr);
+    let outcome = cargo(&examples().join("shim"), &["run"], &[]);
+    assert!(outcome.success, "{}", outcome.stderr);
     for (own, driver, size) in [
         ("ObjectId", "NvHandle", "4"),
         ("Control", "NVOS54_PARAMETERS", "32"),
@@ -76,11 +83,11 @@ fn the_shim_runs() {
         ("UuidTable", "UVM_TOOLS_GET_PROCESSOR_UUID_TABLE_PARAMS", "16"),
         ("UuidTableV2", "UVM_TOOLS_GET_PROCESSOR_UUID_TABLE_PARAMS", "24"),
     ] {
-        let row = row(&said.stdout, own);
-        assert_eq!(row[1..3], [driver, size], "{}", said.stdout);
+        let row = row(&outcome.stdout, own);
+        assert_eq!(row[1..3], [driver, size], "{}", outcome.stdout);
     }
-    let command = row(&said.stdout, "0x00000275");
-    assert_eq!(command[1], "NV0000_CTRL_CMD_GPU_GET_UUID_FROM_GPU_ID", "{}", said.stdout);
+    let command = row(&outcome.stdout, "0x00000275");
+    assert_eq!(command[1], "NV0000_CTRL_CMD_GPU_GET_UUID_FROM_GPU_ID", "{}", outcome.stdout);
 }
 
 /// The words of the line that starts with `first`.
@@ -136,15 +143,15 @@ fn a_changed_shim_does_not_build() {
         text = text.replace(lines, instead);
     }
     fs::write(&params, text).expect("the scratch folder is writable");
-    let said = cargo(&copy, &["build", "--lib"], &[]);
-    assert!(!said.success, "it builds although it is wrong");
+    let outcome = cargo(&copy, &["build", "--lib"], &[]);
+    assert!(!outcome.success, "it builds although it is wrong");
     let wanted: Vec<&str> = MISTAKES.iter().flat_map(|(.., texts)| texts.iter().copied()).collect();
     for text in &wanted {
-        assert!(said.stderr.contains(text), "not said: {text}\n{}", said.stderr);
+        assert!(outcome.stderr.contains(text), "not outcome: {text}\n{}", outcome.stderr);
     }
     // What is right is not complained of.
-    let complaints = said.stderr.matches(", but the driver").count();
-    assert_eq!(complaints, wanted.len(), "{}", said.stderr);
+    let complaints = outcome.stderr.matches(", but the driver").count();
+    assert_eq!(complaints, wanted.len(), "{}", outcome.stderr);
 }
 
 /// Copies the shim to a folder where its path to nvabi has to be absolute.
@@ -162,24 +169,32 @@ fn copy_shim(to: &Path) {
 }
 
 /// A typed call is the instructions of one by hand: `benches/ioctl.sh` compares them, here in a debug
-/// build of which nvabi alone is optimised.
+/// build of which nvabi and the example alone are optimised. As a crate of its own it needs no more than nvabi.
 #[test]
 fn a_typed_ioctl_costs_nothing() {
     if Command::new("objdump").arg("--version").output().is_err() {
         skip(Need::Objdump, "objdump does not run");
     }
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let features = "rm,driver-550,tegra-r36";
-    let args = ["build", "--features", features, "--example", "ioctl_cost"];
-    let optimised = ["--config", "profile.dev.package.nvabi.opt-level=3"];
-    let said = cargo(root, &[&args[..], &optimised].concat(), &[]);
-    assert!(said.success, "{}", said.stderr);
-    let program = scratch().join("target/debug/examples/ioctl_cost");
+    let folder = scratch().join("ioctl-cost");
+    fs::create_dir_all(&folder).expect("the scratch folder is writable");
+    let manifest = format!(
+        "[package]\nname = \"ioctl_cost\"\nversion = \"0.0.0\"\nedition = \"2024\"\n\n[workspace]\n\n\
+         [[bin]]\nname = \"ioctl_cost\"\npath = {:?}\n\n[dependencies]\n\
+         nvabi = {{ path = {root:?}, features = [\"rm\", \"driver-550\", \"tegra-r36\"] }}\n\n\
+         [profile.dev.package]\nnvabi.opt-level = 3\nioctl_cost.opt-level = 3\n",
+        root.join("examples/ioctl_cost.rs")
+    );
+    fs::write(folder.join("Cargo.toml"), manifest).expect("the scratch folder is writable");
+    fs::copy(root.join("Cargo.lock"), folder.join("Cargo.lock")).expect("the lock file is there");
+    let outcome = cargo_unlocked(&folder, &["build"], &[]);
+    assert!(outcome.success, "{}", outcome.stderr);
+    let program = target().join("debug/ioctl_cost");
     let compared = Command::new(root.join("benches/ioctl.sh")).arg(&program).output();
-    let said: Said = compared.expect("it is a script of the repository").into();
-    assert!(said.success, "{}{}", said.stdout, said.stderr);
+    let outcome: Outcome = compared.expect("it is a script of the repository").into();
+    assert!(outcome.success, "{}{}", outcome.stdout, outcome.stderr);
     for name in ["tegra", "frontend", "uvm", "control"] {
-        assert!(said.stdout.contains(&format!("{name}: the same")), "{}", said.stdout);
+        assert!(outcome.stdout.contains(&format!("{name}: the same")), "{}", outcome.stdout);
     }
 }
 
@@ -190,21 +205,21 @@ fn another_driver_runs() {
         skip(Need::LinuxHeaders, format!("no drm.h in any of {}", DRM_HEADERS.join(", ")));
     };
     let env: &[(&str, &Path)] = &[("DRM_HEADERS", headers)];
-    let said = cargo(&folder, &["run"], env);
-    if said.stderr.contains("error[libclang-") {
+    let outcome = cargo(&folder, &["run"], env);
+    if outcome.stderr.contains("error[libclang-") {
         skip(Need::Clang, "no libclang");
     }
-    assert!(said.success, "{}", said.stderr);
-    assert_eq!(row(&said.stdout, "DRM_IOCTL_VERSION")[1..3], ["0xc0406400", "64"]);
-    assert_eq!(row(&said.stdout, "drm_version_t")[1..3], ["Version", "64"]);
-    compare_with_c(headers, &said.stdout);
+    assert!(outcome.success, "{}", outcome.stderr);
+    assert_eq!(row(&outcome.stdout, "DRM_IOCTL_VERSION")[1..3], ["0xc0406400", "64"]);
+    assert_eq!(row(&outcome.stdout, "drm_version_t")[1..3], ["Version", "64"]);
+    compare_with_c(headers, &outcome.stdout);
 
     let nowhere = scratch();
     let env: &[(&str, &Path)] = &[("DRM_HEADERS", headers), ("LIBCLANG_PATH", &nowhere)];
-    let said = cargo(&folder, &["build"], env);
-    assert!(!said.success, "it builds without libclang");
-    assert!(said.stderr.contains("error[libclang-missing]: cannot load"), "{}", said.stderr);
-    assert!(said.stderr.contains("help: install libclang 14 or newer"), "{}", said.stderr);
+    let outcome = cargo(&folder, &["build"], env);
+    assert!(!outcome.success, "it builds without libclang");
+    assert!(outcome.stderr.contains("error[libclang-missing]: cannot load"), "{}", outcome.stderr);
+    assert!(outcome.stderr.contains("help: install libclang 14 or newer"), "{}", outcome.stderr);
 }
 
 /// Where distributions install DRM's headers; the example looks there too.
@@ -234,6 +249,6 @@ fn compare_with_c(headers: &Path, printed: &str) {
     let file = scratch().join("requests.c");
     fs::write(&file, program).expect("the scratch folder is writable");
     let cc = Command::new("cc").arg("-fsyntax-only").arg("-I").arg(headers).arg(&file).output();
-    let said = cc.map(Said::from).expect("cc, which Rust links with");
-    assert!(said.success, "{}", said.stderr);
+    let outcome = cc.map(Outcome::from).expect("cc, which Rust links with");
+    assert!(outcome.success, "{}", outcome.stderr);
 }

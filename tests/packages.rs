@@ -33,6 +33,11 @@ fn scratch() -> PathBuf {
     PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("packages")
 }
 
+/// Shared with `tests/examples.rs`: both build much of the same.
+fn target() -> PathBuf {
+    PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("outside")
+}
+
 fn cargo(folder: &Path, args: &[&str]) -> Output {
     let mut command = Command::new(env!("CARGO"));
     command.args(args).arg("--offline").current_dir(folder);
@@ -117,13 +122,13 @@ fn a_project_outside_builds_from_the_packages_alone() {
     // The versions of everything else are those of the workspace.
     fs::copy(root().join("Cargo.lock"), outside.join("Cargo.lock")).unwrap();
 
-    let target = scratch().join("target").display().to_string();
-    let said = succeeds(&cargo(&outside, &["run", "--package", "user", "--target-dir", &target]));
+    let folder = target().display().to_string();
+    let said = succeeds(&cargo(&outside, &["run", "--package", "user", "--target-dir", &folder]));
     assert_eq!(said, "32 2048 1\n");
 
-    succeeds(&cargo(&outside, &["build", "--package", "nvabi-cli", "--target-dir", &target]));
+    succeeds(&cargo(&outside, &["build", "--package", "nvabi-cli", "--target-dir", &folder]));
     let empty = tempfile::tempdir().unwrap();
-    let shown = Command::new(scratch().join("target/debug/nvabi"))
+    let shown = Command::new(target().join("debug/nvabi"))
         .args(["show", "NVOS54_PARAMETERS", "--tag", "550.90.07"])
         .current_dir(empty.path())
         .output();
