@@ -421,7 +421,7 @@ pub(crate) fn ask(remote: &mut Remote, told: &mut dyn Write) -> Result<()> {
 }
 
 /// Asks a GPU for its classes: a file descriptor in a call, an object below another, a list whose
-/// length the driver tells first, and a call to unified memory.
+/// length the driver tells first, and a UVM call.
 pub(crate) fn ask_gpu(remote: &mut Remote, told: &mut dyn Write) -> Result<()> {
     let ctl = remote.open("/dev/nvidiactl")?;
     let gpu = remote.open("/dev/nvidia0")?;
@@ -471,7 +471,7 @@ pub(crate) fn ask_gpu(remote: &mut Remote, told: &mut dyn Write) -> Result<()> {
 
         let mut start = abi::UVM_INITIALIZE_PARAMS::zeroed();
         remote.ioctl(uvm.as_fd(), uvm::UVM_INITIALIZE::REQUEST, &raw mut start as u64)?;
-        writeln!(told, "unified memory: status {:#x}", start.rmStatus)?;
+        writeln!(told, "UVM: status {:#x}", start.rmStatus)?;
         Result::Ok(())
     })
 }

@@ -40,7 +40,7 @@ const fn named(name: &'static str, number: u32) -> CallName {
     CallName { name, kind: CallKind::Uvm, number }
 }
 
-/// A space of unified memory.
+/// A UVM VA space.
 #[derive(Debug)]
 pub struct Uvm {
     fd: OwnedFd,
@@ -49,14 +49,14 @@ pub struct Uvm {
     choice: Choice,
 }
 
-/// A GPU as unified memory knows it.
+/// A GPU as UVM knows it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RegisteredGpu {
     /// The NUMA node of its memory, where that is one.
     pub numa_node: Option<i32>,
 }
 
-/// What a call of unified memory is about, by what names it in the call's parameters.
+/// What a UVM call is about, by what names it in the call's parameters.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum UvmObject {
@@ -124,7 +124,7 @@ struct UnregisterGpu {
 }
 
 impl Uvm {
-    /// Opens unified memory for the driver of a client and makes a space (`UVM_INITIALIZE`). Where the
+    /// Opens the UVM device for the driver of a client and makes a space (`UVM_INITIALIZE`). Where the
     /// driver has `UVM_MM_INITIALIZE`, a second fd ties the space to the program's memory, unless the
     /// driver says that it need not.
     ///

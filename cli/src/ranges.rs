@@ -5,7 +5,7 @@ use std::path::Path;
 
 use nvabi_pipeline::diagnostic::{Diagnostic, Report, SourceSpan};
 use nvabi_pipeline::lock;
-use nvabi_reports::ranges::{self, Abis, Asked, One, derives};
+use nvabi_reports::ranges::{self, Abis, One, RequestedName, derives};
 
 use crate::Outcome;
 use crate::args;
@@ -46,9 +46,9 @@ fn answer(context: &Context<'_>, args: &args::Ranges, abis: &Abis<'_>) -> Result
 }
 
 /// The names asked for; `None` for every call of the specs.
-fn names(context: &Context<'_>, args: &args::Ranges) -> Result<Option<Vec<Asked>>, Report> {
+fn names(context: &Context<'_>, args: &args::Ranges) -> Result<Option<Vec<RequestedName>>, Report> {
     if let Some(name) = &args.name {
-        return Ok(Some(vec![Asked { name: name.clone(), place: None }]));
+        return Ok(Some(vec![RequestedName { name: name.clone(), place: None }]));
     }
     if let Some(file) = &args.items {
         return of_file(file).map(Some);
@@ -71,7 +71,7 @@ fn names(context: &Context<'_>, args: &args::Ranges) -> Result<Option<Vec<Asked>
 }
 
 /// One name a line; what stands behind a `#` is for people.
-fn of_file(path: &Path) -> Result<Vec<Asked>, Report> {
+fn of_file(path: &Path) -> Result<Vec<RequestedName>, Report> {
     let text = fs::read_to_string(path).map_err(|error| {
         let message = format!("cannot read {}: {error}", path.display());
         Diagnostic::error("ranges-unreadable", message)
@@ -86,7 +86,7 @@ fn of_file(path: &Path) -> Result<Vec<Asked>, Report> {
         if !name.is_empty() {
             let place =
                 SourceSpan { path: path.display().to_string(), text: text.as_str().into(), span };
-            names.push(Asked { name: name.to_owned(), place: Some(place) });
+            names.push(RequestedName { name: name.to_owned(), place: Some(place) });
         }
         at += line.len();
     }
@@ -102,7 +102,7 @@ fn of_file(path: &Path) -> Result<Vec<Asked>, Report> {
 }
 
 /// A complaint takes the whole lock, for what may have been meant.
-fn unknown(family: &Family, names: &[Asked]) -> Result<Report, Report> {
+fn unknown(family: &Family, names: &[RequestedName]) -> Result<Report, Report> {
     let (locked, _) = lock::read(&family.lock)?;
     Ok(ranges::unknown(&locked, &family.specs, names))
 }
@@ -158,7 +158,7 @@ fn set(context: &Context<'_>, abis: &Abis<'_>) -> Result<Outcome, Report> {
     Ok(Outcome::Same)
 }
 
-/// Tags of one range need not be the same in all that `diff` tells of.
+/// Tags of one range need not be the same in all that `diff` reports.
 fn compared(context: &Context<'_>) {
     let what = "numbers and layouts; `nvabi diff` also compares the values of constants";
     context.status("Compared", what);

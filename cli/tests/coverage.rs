@@ -228,6 +228,22 @@ fn a_table_that_cannot_be_read_is_refused_at_its_place() {
 }
 
 #[test]
+fn a_table_with_nothing_to_compare_is_an_error() {
+    let table = read("structs.json");
+    let (start, rest) = table.split_once("\"versions\": [").unwrap();
+    let (_, end) = rest.split_once("\n  ],").unwrap();
+    let version = "{\"version\": \"599.1\", \"parent\": null, \"tag_available\": false}";
+    for (versions, expected) in [
+        ("", "the table has no versions"),
+        (version, "nothing to compare: the lock has none of the table's 1 versions"),
+    ] {
+        let output = coverage(&format!("{start}\"versions\": [{versions}],{end}"), &[]);
+        assert_eq!((output.status.code(), out(&output).as_str()), (Some(2), ""));
+        assert!(err(&output).contains(expected), "{}", err(&output));
+    }
+}
+
+#[test]
 fn a_table_that_is_not_there_says_so() {
     let output = Command::new(env!("CARGO_BIN_EXE_nvabi"))
         .args(["coverage", "/nowhere/table.json"])

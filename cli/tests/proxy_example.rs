@@ -349,7 +349,7 @@ mod simulated {
                      registered: 0, the same fd: true\n\
                      device 0xcaf1: status 0x0\n\
                      classes: true, all are there: true\n\
-                     unified memory: status 0x0\n"
+                     UVM: status 0x0\n"
                 )
             );
             assert!(child.wait().unwrap().success(), "{tag}");

@@ -560,7 +560,7 @@ fn in_between() -> nvabi::rm::Result<()> {
 /// No two drivers of the build stand on both sides.
 fn outside() -> nvabi::rm::Result<()> {
     let error = RmClient::open_with(Compat::SameAbi(&[])).unwrap_err();
-    assert!(error.to_string().contains(" does not lie between two of this build: "), "{error}");
+    assert!(error.to_string().contains(" is not between two of this build: "), "{error}");
     Ok(())
 }
 
@@ -584,6 +584,20 @@ fn simulated(client: &str, args: &[&str], report: &Path) -> Output {
         skip(Need::Supervise, stderr);
     }
     output
+}
+
+/// The example of a client, on this machine's own driver.
+#[test]
+fn a_gpu_of_this_machine_is_described() {
+    if !Path::new("/dev/nvidiactl").exists() {
+        skip(Need::Gpu, "there is no /dev/nvidiactl");
+    }
+    let client = RmClient::open_with(Compat::SameAbi(&[])).unwrap();
+    let loaded = fs::read_to_string("/proc/driver/nvidia/version").unwrap();
+    assert!(loaded.contains(&client.driver().version().to_string()), "{loaded}");
+    assert!(client.cards().unwrap().iter().any(|card| client.open_gpu(card.minor).is_ok()));
+    drop(client);
+    driver_info::run(true).unwrap();
 }
 
 /// What was made was freed, once each, and what was mapped was unmapped.

@@ -712,13 +712,13 @@ fn other_tags() {
     assert!(err(&bad).contains("two tags of one driver family"), "{}", err(&bad));
 }
 
-/// Calls by their bytes alone, as no simulator plays them.
-struct Played {
+/// Calls by their bytes alone, as no simulator answers them.
+struct RawCalls {
     tables: Tables,
     namer: Namer,
 }
 
-impl Played {
+impl RawCalls {
     fn new(tag: &str) -> Self {
         let tag = tag.parse().unwrap();
         let specs = Spec::load_family(&root().join("abi-specs"), "").unwrap();
@@ -767,9 +767,9 @@ fn says(object: &Value, name: &str) -> Value {
 
 #[test]
 fn objects_of_older_calls() {
-    let mut played = Played::new("550.90.07");
+    let mut raw = RawCalls::new("550.90.07");
     let rm = |nr: u32, size: u32| 3 << 30 | size << 16 | 0x4600 | nr;
-    let heap = played.call(
+    let heap = raw.call(
         "nvidiactl",
         rm(0x4a, 184),
         &[("hRoot", 9), ("hObjectParent", 7), ("function", 2), ("data.AllocSize.hMemory", 77)],
@@ -779,22 +779,22 @@ fn objects_of_older_calls() {
     assert_eq!(says(&heap, "function"), "NVOS32_FUNCTION_ALLOC_SIZE");
     let dup =
         [("hClient", 9), ("hParent", 7), ("hObject", 78), ("hClientSrc", 9), ("hObjectSrc", 77)];
-    let dup = played.call("nvidia", rm(0x34, 28), &dup, Vec::new());
+    let dup = raw.call("nvidia", rm(0x34, 28), &dup, Vec::new());
     assert_eq!(
         (&dup["name"], says(&dup, "hObjectSrc")),
         (&"NV_ESC_RM_DUP_OBJECT".into(), "NV01_MEMORY_LOCAL_USER".into())
     );
     let free = [("hRoot", 9), ("hObjectParent", 7), ("hObjectOld", 78)];
-    let freed = played.call("nvidiactl", rm(0x29, 16), &free, Vec::new());
+    let freed = raw.call("nvidiactl", rm(0x29, 16), &free, Vec::new());
     assert_eq!(says(&freed, "hObjectOld"), "NV01_MEMORY_LOCAL_USER");
-    let again = played.call("nvidiactl", rm(0x29, 16), &free, Vec::new());
+    let again = raw.call("nvidiactl", rm(0x29, 16), &free, Vec::new());
     assert_eq!(says(&again, "hObjectOld"), Value::Null);
 }
 
 /// Where the argument cannot be read, nobody knows what was asked for.
 #[test]
 fn no_command_without_its_number() {
-    let mut played = Played::new("550.90.07");
+    let mut raw = RawCalls::new("550.90.07");
     let rm = |nr: u32, size: u32| 3 << 30 | size << 16 | 0x4600 | nr;
     for (node, name, request) in [
         ("nvidiactl", "NV_ESC_RM_CONTROL", rm(0x2a, 32)),
@@ -803,7 +803,7 @@ fn no_command_without_its_number() {
     ] {
         let length = u64::from(request >> 16 & 0x3fff);
         let unread = Piece { address: 0x1000, length, before: Vec::new(), after: None };
-        let named = played.named_with(node, request, vec![unread]);
+        let named = raw.named_with(node, request, vec![unread]);
         assert_eq!((&named["name"], &named["detail"]), (&name.into(), &Value::Null), "{named}");
     }
 }
@@ -811,7 +811,7 @@ fn no_command_without_its_number() {
 /// What display is asked for stands in its one argument; lists are told by their elements.
 #[test]
 fn what_pointers_lead_to() {
-    let mut played = Played::new("550.90.07");
+    let mut raw = RawCalls::new("550.90.07");
     let piece = |address, bytes: &[u8], length| Piece {
         address,
         length,
@@ -820,7 +820,7 @@ fn what_pointers_lead_to() {
     };
     let request = 3 << 30 | 16 << 16 | 0x6d00;
     let fields = [("cmd", 0), ("size", 4), ("address", 0x5000)];
-    let asked = played.call("nvidia-modeset", request, &fields, vec![piece(0x5000, &[1; 4], 4)]);
+    let asked = raw.call("nvidia-modeset", request, &fields, vec![piece(0x5000, &[1; 4], 4)]);
     assert_eq!(asked["detail"]["name"], "NVKMS_IOCTL_ALLOC_DEVICE");
     // A list within the parameters of a command, of which a part was kept.
     let request = 3 << 30 | 32 << 16 | 0x462a;
@@ -830,7 +830,7 @@ fn what_pointers_lead_to() {
     info[8..10].copy_from_slice(&0x7000_u16.to_le_bytes());
     let list: Vec<u8> = [1_u32, 11, 2, 12].iter().flat_map(|number| number.to_le_bytes()).collect();
     let more = vec![piece(0x6000, &info, 40), piece(0x7000, &list, 24)];
-    let asked = played.call("nvidiactl", request, &fields, more);
+    let asked = raw.call("nvidiactl", request, &fields, more);
     assert_eq!(asked["detail"]["name"], "NV2080_CTRL_CMD_GR_GET_INFO", "{asked}");
     let values: Vec<_> = asked["fields"]
         .as_array()

@@ -50,6 +50,11 @@ impl Error {
         Self(Box::new(Inner { kind, what: what.into(), source: Some(source) }))
     }
 
+    /// A system call that failed.
+    pub(crate) fn call(call: &str, source: io::Error) -> Self {
+        Self::io(ErrorKind::Call, call, source)
+    }
+
     /// What was asked for cannot be.
     pub fn invalid(what: impl Into<String>) -> Self {
         Self::new(ErrorKind::Invalid, what)

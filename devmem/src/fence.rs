@@ -59,7 +59,7 @@ impl Buffer {
         unsafe { uapi::DMA_BUF_EXPORT_SYNC_FILE.call(self.as_fd(), &mut params) }
             // SAFETY: the request has succeeded, and so made a descriptor for this process that nobody else knows.
             .and_then(|_| unsafe { uapi::own(params.fd) })
-            .map_err(|error| refused("DMA_BUF_IOCTL_EXPORT_SYNC_FILE", error))
+            .map_err(|error| Error::call("DMA_BUF_IOCTL_EXPORT_SYNC_FILE", error))
     }
 
     /// Puts a fence on the memory, so that others wait for it: what a device with explicit fences
@@ -74,7 +74,7 @@ impl Buffer {
         // (`ENOTTY`). `fence` is open until it returns, and the kernel takes a reference of its own.
         unsafe { uapi::DMA_BUF_IMPORT_SYNC_FILE.call(self.as_fd(), &mut params) }
             .map(drop)
-            .map_err(|error| refused("DMA_BUF_IOCTL_IMPORT_SYNC_FILE", error))
+            .map_err(|error| Error::call("DMA_BUF_IOCTL_IMPORT_SYNC_FILE", error))
     }
 }
 
@@ -118,11 +118,7 @@ fn wait(fd: BorrowedFd<'_>, events: PollFlags, patience: Duration, what: &str) -
             }
             Ok(0) | Err(Errno::EINTR) => {}
             Ok(_) => return Ok(()),
-            Err(errno) => return Err(refused("poll of a fence", errno.into())),
+            Err(errno) => return Err(Error::call("poll of a fence", errno.into())),
         }
     }
-}
-
-fn refused(call: &str, error: std::io::Error) -> Error {
-    Error::io(ErrorKind::Call, call, error)
 }

@@ -5,7 +5,6 @@
 //! them: byte by byte or by atomic exchanges, memory that is not cached would be slow, or not work at all.
 
 use std::ffi::c_void;
-use std::io;
 use std::num::NonZeroUsize;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::ptr::NonNull;
@@ -194,7 +193,7 @@ fn sync(fd: BorrowedFd<'_>, flags: u64) -> Result<bool> {
                 Some(libc::ENOTTY) => return Ok(false),
                 // Linux asks to try again where a wait was cut short.
                 Some(libc::EAGAIN) => {}
-                _ => return Err(refused("DMA_BUF_IOCTL_SYNC", error)),
+                _ => return Err(Error::call("DMA_BUF_IOCTL_SYNC", error)),
             },
         }
     }
@@ -255,10 +254,6 @@ unsafe fn copy_in(to: *mut u8, from: &[u8]) {
         // SAFETY: one of the bytes that the caller vouches for.
         unsafe { to.wrapping_add(at).write_volatile(*from) };
     }
-}
-
-fn refused(call: &str, error: io::Error) -> Error {
-    Error::io(ErrorKind::Call, call, error)
 }
 
 #[cfg(test)]

@@ -4,7 +4,7 @@
 //! device and inode of the memory's file; each 64 bits, little-endian), then the description in the
 //! format [`v1`](super::wire::v1).
 
-use std::io::{self, IoSlice, IoSliceMut, Read, Write};
+use std::io::{IoSlice, IoSliceMut, Read, Write};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;
@@ -49,13 +49,13 @@ impl Buffer {
         control.push(SendAncillaryMessage::ScmRights(&fds));
         let parts = [IoSlice::new(&header)];
         let sent = retry_on_intr(|| sendmsg(stream, &parts, &mut control, SendFlags::NOSIGNAL));
-        let sent = sent.map_err(|errno| refused("sendmsg", errno.into()))?;
+        let sent = sent.map_err(|errno| Error::call("sendmsg of a buffer", errno.into()))?;
         // The file descriptor is on its way with the first byte; the rest is a stream.
         let mut stream = stream;
         stream
             .write_all(&header[sent..])
             .and_then(|()| stream.write_all(&description))
-            .map_err(|error| refused("write", error))
+            .map_err(|error| Error::call("write of a buffer", error))
     }
 
     /// Takes memory that [`Self::send`] sent.
@@ -69,7 +69,7 @@ impl Buffer {
         let (length, identity) = announced(&header)?;
         let mut description = Vec::new();
         let read = stream.take(length).read_to_end(&mut description);
-        read.map_err(|error| refused("read", error))?;
+        read.map_err(|error| Error::call("read of a buffer", error))?;
         if (description.len() as u64) < length {
             let what = format!("{} bytes of a description of {length}", description.len());
             return Err(Error::new(ErrorKind::Format, what));
@@ -116,7 +116,7 @@ fn receive_header(stream: &UnixStream) -> Result<([u8; HEADER], OwnedFd)> {
         return Err(Error::new(ErrorKind::Format, "the sender has closed the socket"));
     }
     let mut rest = stream;
-    rest.read_exact(&mut header[got..]).map_err(|error| refused("read", error))?;
+    rest.read_exact(&mut header[got..]).map_err(|error| Error::call("read of a buffer", error))?;
     match (fds.pop(), fds.is_empty()) {
         (Some(fd), true) => Ok((header, fd)),
         (Some(_), false) => Err(Error::new(ErrorKind::Format, "more than one file descriptor")),
@@ -132,7 +132,7 @@ fn receive_fds(stream: &UnixStream, bytes: &mut [u8]) -> Result<(usize, Vec<Owne
     let mut control = RecvAncillaryBuffer::new(&mut space);
     let message =
         retry_on_intr(|| recvmsg(stream, &mut parts, &mut control, RecvFlags::CMSG_CLOEXEC))
-            .map_err(|errno| refused("recvmsg", errno.into()))?;
+            .map_err(|errno| Error::call("recvmsg of a buffer", errno.into()))?;
     let rights = control.drain().filter_map(|beside| match beside {
         RecvAncillaryMessage::ScmRights(fds) => Some(fds),
         _ => None,
@@ -142,10 +142,6 @@ fn receive_fds(stream: &UnixStream, bytes: &mut [u8]) -> Result<(usize, Vec<Owne
         true => Err(Error::new(ErrorKind::Format, "more beside a message than can be received")),
         false => Ok((message.bytes, fds)),
     }
-}
-
-fn refused(call: &str, error: io::Error) -> Error {
-    Error::io(ErrorKind::Call, format!("{call} of a buffer"), error)
 }
 
 #[cfg(test)]

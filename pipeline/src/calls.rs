@@ -4,7 +4,7 @@
 //! FINN writes, note beside a command's number which interface and which params struct it was made
 //! of. The tables of exported methods, against which the driver checks a caller's size, pair
 //! numbers with sizes. The resource list pairs classes with their allocation parameters. A fourth,
-//! the code that copies what commands point to, tells of their pointers: see [`embedded`].
+//! the code that copies what commands point to, has their pointers: see [`embedded`].
 //!
 //! Each text is parsed on its own, so that a caller can keep the results by content over many tags;
 //! [`join`] then puts those of one tag together with its facts. Nothing here reads files.

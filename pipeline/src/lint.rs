@@ -425,7 +425,7 @@ impl<'a> Linter<'a> {
         let (name, field) = (&scope.item.name, &pointer.field);
         let path = scope.path(&field.name);
         let mut missing = |what: &str, help: &str| {
-            let message = format!("`{name}`: nothing says {what} `{path}`");
+            let message = format!("`{name}`: no role says {what} `{path}`");
             self.complain("lint-pointer-role", message, &field.place, None, Some(help.to_owned()));
         };
         if pointer.len.is_none() && pointer.call.is_none() {

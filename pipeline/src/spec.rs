@@ -9,9 +9,9 @@ use std::io;
 use std::ops::Range;
 use std::sync::Arc;
 
-use serde::Deserialize;
 use serde::de::value::{MapAccessDeserializer, SeqAccessDeserializer};
 use serde::de::{Deserializer, MapAccess, SeqAccess, Visitor};
+use serde::{Deserialize, Serialize};
 use toml::Spanned;
 
 use crate::diagnostic::{Diagnostic, Report, SourceSpan, nearest};
@@ -235,7 +235,8 @@ impl SubstituteAction {
 }
 
 /// Which table of the driver an item belongs to.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[serde(rename_all = "lowercase")]
 pub enum ItemKind {
     /// An ioctl of `/dev/nvidiactl` and `/dev/nvidia*`.
     Frontend,
@@ -262,6 +263,12 @@ impl ItemKind {
             Self::Class => "class",
             Self::Ioctl => "ioctl",
         }
+    }
+}
+
+impl fmt::Display for ItemKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.section())
     }
 }
 

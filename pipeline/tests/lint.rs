@@ -249,19 +249,19 @@ const BROKEN: &[Broken] = &[
         "515",
         "{ field = \"pEvent\", len = 1, of",
         "{ field = \"pEvent\", of",
-        &[("lint-pointer-role", "nothing says how much is behind `pEvent`")],
+        &[("lint-pointer-role", "no role says how much is behind `pEvent`")],
     ),
     (
         "515",
         "of = \"NvUnixEvent\", dir = \"out\" }",
         "of = \"NvUnixEvent\" }",
-        &[("lint-pointer-role", "nothing says which way to copy what is behind `pEvent`")],
+        &[("lint-pointer-role", "no role says which way to copy what is behind `pEvent`")],
     ),
     (
         "515",
         "control = \"cmd\", len = \"paramsSize\", ",
         "",
-        &[("lint-pointer-role", "nothing says how much is behind `params`")],
+        &[("lint-pointer-role", "no role says how much is behind `params`")],
     ),
     (
         "515",

@@ -430,7 +430,7 @@ impl Locked {
         let closure = lock::read_closure(self.path(), &[&specs[0]]).err().unwrap_or_default();
         // A build reads only the items it needs, so it does not count them; it refuses the file for
         // its checksum all the same.
-        let miscounted = whole.diagnostics.iter().all(|d| d.message.contains("last line tells of"));
+        let miscounted = whole.diagnostics.iter().all(|d| d.message.contains("last line counts"));
         assert_eq!(closure.has_errors(), !miscounted, "{whole}");
         assert!(closure.diagnostics.iter().all(|d| whole.diagnostics.contains(d)), "{closure}");
         whole.render(false)

@@ -17,8 +17,8 @@ use crate::emit::{RoleKind, request, roles_of};
 pub struct CallInfo {
     /// The name of its number.
     pub name: String,
-    /// `frontend`, `uvm`, `control`, `class` or `ioctl`.
-    pub kind: &'static str,
+    /// Which table of the driver has it.
+    pub kind: ItemKind,
     /// The ioctl's number, the command or the class.
     pub number: u64,
     /// What the ioctl is made on, where the spec names nodes.
@@ -144,7 +144,7 @@ fn info(plan: &plan::Plan<'_>, call: &plan::Call<'_>) -> CallInfo {
     };
     CallInfo {
         name: item.name.clone(),
-        kind: item.kind.section(),
+        kind: item.kind,
         number,
         node: item.node.as_ref().map(|node| node.name.clone()),
         forms: match call.params.len() {
@@ -162,11 +162,11 @@ fn info(plan: &plan::Plan<'_>, call: &plan::Call<'_>) -> CallInfo {
 /// A call as a block of lines.
 pub fn text(call: &CallInfo) -> String {
     let what = match call.kind {
-        "frontend" => "ioctl of /dev/nvidiactl and /dev/nvidia*",
-        "uvm" => "ioctl of /dev/nvidia-uvm",
-        "control" => "control command",
-        "class" => "allocation class",
-        _ => "ioctl",
+        ItemKind::Frontend => "ioctl of /dev/nvidiactl and /dev/nvidia*",
+        ItemKind::Uvm => "ioctl of /dev/nvidia-uvm",
+        ItemKind::Control => "control command",
+        ItemKind::Class => "allocation class",
+        ItemKind::Ioctl => "ioctl",
     };
     let mut text = format!("{}: {what}, number {:#x}\n", call.name, call.number);
     let mut row = |label: &str, value: &str| {

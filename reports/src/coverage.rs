@@ -21,7 +21,7 @@ use std::fmt::Write as _;
 use serde::de::{Deserializer, Error, IgnoredAny, Visitor};
 use serde::{Deserialize, Serialize};
 
-use crate::ranges::Asked;
+use crate::ranges::RequestedName;
 use nvabi_pipeline::diagnostic::{Diagnostic, Report};
 use nvabi_pipeline::lock::Lock;
 use nvabi_pipeline::model::{Facts, Surface};
@@ -209,10 +209,10 @@ pub struct VersionCoverage {
 }
 
 /// The rows of one kind at one version.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Count {
-    /// `frontend`, `uvm`, `control` or `class`.
-    pub kind: &'static str,
+    /// Which table of the driver they are of.
+    pub kind: ItemKind,
     /// Those that hold.
     pub rows: usize,
     /// Those with nothing missing.
@@ -224,14 +224,24 @@ pub struct Count {
 /// What is wrong with a row, and at which versions.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Finding {
-    /// `frontend`, `uvm`, `control` or `class`; empty where it is the whole version.
-    pub kind: &'static str,
+    /// Which table of the driver the row is of; `None` for a whole version.
+    pub kind: Option<ItemKind>,
     /// The row's name.
     pub name: String,
     /// What is missing, or differs.
     pub missing: String,
     /// Where that is so.
     pub versions: Vec<String>,
+}
+
+impl Finding {
+    /// `KIND NAME: `, with marks around the name; empty for a whole version.
+    fn row(&self, mark: &str) -> String {
+        match self.kind {
+            Some(kind) => format!("{kind} {mark}{}{mark}: ", self.name),
+            None => String::new(),
+        }
+    }
 }
 
 impl Table {
@@ -251,7 +261,7 @@ impl Table {
     }
 
     /// The names that a lock has to be read for.
-    pub fn names(&self) -> Vec<Asked> {
+    pub fn names(&self) -> Vec<RequestedName> {
         let rows = self.rows().into_iter().flat_map(|(_, rows)| rows);
         let names = rows.flat_map(|row| {
             std::iter::once(&row.name).chain(row.structs.iter().map(|of| &of.driver))
@@ -259,7 +269,7 @@ impl Table {
         let specials = self.specials();
         let names: BTreeSet<&String> =
             names.chain(specials.iter().map(|(_, special)| &special.name)).collect();
-        names.into_iter().map(|name| Asked { name: name.clone(), place: None }).collect()
+        names.into_iter().map(|name| RequestedName { name: name.clone(), place: None }).collect()
     }
 
     /// Every name of the special cases, behind the name of the case.
@@ -338,10 +348,19 @@ pub fn check(lock: &Lock, specs: &[Spec], table: &Table) -> Result<Coverage, Rep
             }
         } else if version.tag_available {
             let missing = "the lock has no such tag".to_owned();
-            found.gaps.entry(("", String::new(), missing)).or_default().push(tag.to_string());
+            found.gaps.entry((None, String::new(), missing)).or_default().push(tag.to_string());
         }
         let version = version.version.clone();
         versions.push(VersionCoverage { version, locked: locked.is_some(), kinds });
+    }
+    if !versions.iter().any(|version| version.locked) && found.gaps.is_empty() {
+        let message = match versions.len() {
+            0 => "the table has no versions".to_owned(),
+            count => {
+                format!("nothing to compare: the lock has none of the table's {count} versions")
+            }
+        };
+        report.push(Diagnostic::error("coverage-table", message));
     }
     let judged = |(special, verdicts)| judged(&versions, special, verdicts);
     let special = specials.iter().zip(verdicts).map(judged).collect();
@@ -398,7 +417,7 @@ fn miscounted(
     for ((kind, rows), stated) in table.rows().into_iter().zip(counted) {
         let count = rows.iter().filter(|row| row.holds(lineage)).count();
         if count != stated {
-            let (kind, version) = (kind.section(), &version.version);
+            let version = &version.version;
             let message = format!(
                 "the table counts {stated} {kind} rows at {version}, but {count} of its rows hold there"
             );
@@ -409,7 +428,7 @@ fn miscounted(
 }
 
 /// Kind, name and what is missing.
-type Key = (&'static str, String, String);
+type Key = (Option<ItemKind>, String, String);
 
 #[derive(Default)]
 struct Findings {
@@ -428,11 +447,11 @@ impl Findings {
         kind: ItemKind,
         rows: impl Iterator<Item = &'t Row>,
     ) -> Count {
-        let mut count = Count { kind: kind.section(), ..Count::default() };
+        let mut count = Count { kind, rows: 0, covered: 0, lacking: 0 };
         for row in rows {
             count.rows += 1;
             let version = known.facts.tag.to_string();
-            let key = |missing: String| (kind.section(), row.name.clone(), missing);
+            let key = |missing: String| (Some(kind), row.name.clone(), missing);
             if known.lacks(kind, row) && table.says_missing(&version, &row.name) {
                 count.lacking += 1;
                 self.lacking.entry(key("the driver has none".into())).or_default().push(version);
@@ -475,7 +494,7 @@ impl Table {
 }
 
 impl Row {
-    /// Whether the project copies bytes, or has a way of its own, and so says nothing of types.
+    /// Whether the project copies bytes, or has a way of its own, and so has no types.
     fn is_untyped(&self) -> bool {
         self.structs.is_empty() && matches!(self.handler_kind.as_str(), "bytes" | "custom")
     }
@@ -611,16 +630,14 @@ impl Coverage {
                 false => writeln!(text, "{:<12}  not in the lock", version.version),
             };
         }
-        for Finding { kind, name, versions, .. } in &self.lacking {
-            let _ = writeln!(
-                text,
-                "the driver has none, as header_check says: {kind} {name} at {}",
-                spans(&self.versions, versions)
-            );
+        for found in &self.lacking {
+            let (row, at) = (found.row(""), spans(&self.versions, &found.versions));
+            let row = row.trim_end_matches([':', ' ']);
+            let _ = writeln!(text, "the driver has none, as header_check says: {row} at {at}");
         }
-        for Finding { kind, name, missing, versions } in &self.disputed {
-            let at = spans(&self.versions, versions);
-            let _ = writeln!(text, "disputed: {kind} {name}: {missing} at {at}");
+        for found in &self.disputed {
+            let (row, at) = (found.row(""), spans(&self.versions, &found.versions));
+            let _ = writeln!(text, "disputed: {row}{} at {at}", found.missing);
         }
         for SpecialCase { case, name, verdict } in &self.special {
             let _ = writeln!(text, "{case}: {name}: {verdict}");
@@ -631,10 +648,7 @@ impl Coverage {
     /// The gaps and the roles that differ, as complaints.
     pub fn report(&self) -> Report {
         let complaint = |code, found: &Finding| {
-            let what = match found.kind {
-                "" => found.missing.clone(),
-                kind => format!("{kind} `{}`: {}", found.name, found.missing),
-            };
+            let what = format!("{}{}", found.row("`"), found.missing);
             let at = spans(&self.versions, &found.versions);
             Diagnostic::error(code, what).note(format!("at {at}"))
         };
@@ -738,9 +752,8 @@ mod tests {
         let replaced = |text: &str| text.replacen(from, to, 1);
         assert!(TABLE.contains(from) || SPEC.contains(from), "{from}");
         let found = checked(&replaced(TABLE), &replaced(SPEC)).unwrap();
-        let text = |gap: Finding| {
-            format!("{} {}: {} at {}", gap.kind, gap.name, gap.missing, gap.versions.join(", "))
-        };
+        let text =
+            |gap: Finding| format!("{}{} at {}", gap.row(""), gap.missing, gap.versions.join(", "));
         found.gaps.into_iter().map(text).collect()
     }
 

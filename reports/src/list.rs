@@ -121,7 +121,7 @@ pub fn numbered(facts: &Facts, spec: &Spec, number: u64) -> BTreeSet<String> {
     all.filter(has).map(|call| call.name).chain(of_spec.map(|item| item.name.clone())).collect()
 }
 
-/// What a request tells of itself.
+/// What the bits of a request say.
 fn parts(request: u64) -> Listed {
     Listed {
         nr: Some(request & 0xff),

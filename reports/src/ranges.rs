@@ -33,7 +33,7 @@ const ABSENT: u32 = 0;
 
 /// A name that somebody asks about.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Asked {
+pub struct RequestedName {
     /// A call, a record, an enum, a typedef, a constant, an enumerator or a bit range.
     pub name: String,
     /// Where it was asked, when that is a file.
@@ -131,7 +131,7 @@ pub struct SetAbi {
 /// a spec for [`nvabi_pipeline::lock::read_closure`]. The specs are left with the calls that are asked for.
 ///
 /// The specs of a driver's branches say mostly the same; this says each name once.
-pub fn request(specs: &mut [Spec], names: Option<&[Asked]>) -> Option<Spec> {
+pub fn request(specs: &mut [Spec], names: Option<&[RequestedName]>) -> Option<Spec> {
     if let Some(names) = names {
         let wanted: HashSet<&str> = names.iter().map(|asked| asked.name.as_str()).collect();
         let retain = |spec: &mut Spec| spec.items.retain(|item| wanted.contains(&*item.name));
@@ -152,10 +152,10 @@ pub fn request(specs: &mut [Spec], names: Option<&[Asked]>) -> Option<Spec> {
     Some(request)
 }
 
-/// The specs, with an item for each call that is asked for where no spec names it and the driver tells of it.
+/// The specs, with an item for each call that is requested where no spec names it and the driver has it.
 ///
 /// What the spec of one branch says of a call holds for others that do not name it.
-pub fn with_driver_calls(lock: &Lock, specs: &[Spec], names: &[Asked]) -> Vec<Spec> {
+pub fn with_driver_calls(lock: &Lock, specs: &[Spec], names: &[RequestedName]) -> Vec<Spec> {
     let wanted: HashSet<&str> = names.iter().map(|asked| asked.name.as_str()).collect();
     let complete = |(at, spec): (usize, &Spec)| {
         let mut complete = known::with_driver_calls(lock, spec, &|name| wanted.contains(name));
@@ -185,7 +185,7 @@ fn once_each(names: impl Iterator<Item = Named>) -> Vec<Named> {
 }
 
 /// Complains of names that neither specs nor lock have, with what was meant most likely.
-pub fn unknown(lock: &Lock, specs: &[Spec], names: &[Asked]) -> Report {
+pub fn unknown(lock: &Lock, specs: &[Spec], names: &[RequestedName]) -> Report {
     let shapes = shapes::Shapes::new(lock);
     let of_lock = shapes.names();
     let of_specs = specs.iter().flat_map(|spec| &spec.items).map(|item| item.name.as_str());
@@ -300,8 +300,8 @@ mod tests {
         Spec::parse_all(&[("driver-1".into(), "driver-1.toml".into(), text)]).unwrap()
     }
 
-    fn asked(names: &[&str]) -> Vec<Asked> {
-        names.iter().map(|name| Asked { name: (*name).to_owned(), place: None }).collect()
+    fn asked(names: &[&str]) -> Vec<RequestedName> {
+        names.iter().map(|name| RequestedName { name: (*name).to_owned(), place: None }).collect()
     }
 
     /// The label of each tag, `-` for absent.

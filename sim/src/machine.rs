@@ -1,4 +1,4 @@
-//! What the supervisor plays: the kernel of some machine, seen from outside.
+//! What the supervisor simulates: the kernel of some machine, seen from outside.
 
 use std::sync::Arc;
 

@@ -219,11 +219,7 @@ impl fmt::Display for Refused {
         match self.why {
             Why::Unknown => self.unknown.fmt(f),
             Why::OneSided => {
-                write!(
-                    f,
-                    "driver {version} does not lie between two of this build: {}",
-                    self.unknown
-                )
+                write!(f, "driver {version} is not between two of this build: {}", self.unknown)
             }
             Why::LeftOut(branch) => {
                 write!(
@@ -291,8 +287,8 @@ mod tests {
         for version in ["1.9", "2.4", "3.0"] {
             assert_eq!(choice_text(version), format!("driver {version} {left_out}"));
         }
-        assert!(choice_text("0.1").contains("does not lie between two"));
-        assert!(choice_text("3.2").contains("does not lie between two"));
+        assert!(choice_text("0.1").contains("is not between two"));
+        assert!(choice_text("3.2").contains("is not between two"));
     }
 
     #[cfg(all(feature = "driver-530", feature = "driver-535"))]

@@ -1,5 +1,5 @@
 //! The three ways into the x86 driver: the frontend's ioctls, the commands that one of them
-//! carries, and those of unified memory.
+//! carries, and those of UVM.
 
 use std::ffi::{c_int, c_void};
 use std::os::fd::{AsRawFd, BorrowedFd};
@@ -97,7 +97,7 @@ where
 ///
 /// # Safety
 ///
-/// As [`frontend`], for a node of unified memory.
+/// As [`frontend`], for a UVM device.
 #[inline]
 pub unsafe fn uvm<C, P>(fd: BorrowedFd<'_>, params: &mut P) -> io::Result<()>
 where

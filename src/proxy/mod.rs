@@ -107,7 +107,7 @@ pub enum Error {
         /// Its number.
         number: u32,
     },
-    /// The driver has the call, but no spec says what its fields are ([`Info::roles_known`]): that it
+    /// The driver has the call, but no spec gives the roles of its fields ([`Info::roles_known`]): that it
     /// has no pointer or file descriptor is not known.
     RolesUnknown {
         /// The call.

@@ -76,7 +76,7 @@ impl<'b> Params<'b> {
     }
 
     fn of_bytes<C: Accepts<P>, P: Record>(bytes: &'b mut [u8]) -> Self {
-        const { assert!(C::INFO.roles_known, "no spec says what the parameters of this call hold") };
+        const { assert!(C::INFO.roles_known, "no spec gives the roles of the fields of this call") };
         Self { info: C::INFO, form: Form::of_params(C::INFO, C::FORM), bytes }
     }
 

@@ -13,7 +13,7 @@ use crate::ioctl::Failure;
 use crate::{Handle, P64};
 
 /// What an object is made of.
-pub(super) struct Asked {
+pub(super) struct AllocRequest {
     pub(super) client: Handle,
     pub(super) parent: Handle,
     pub(super) object: Handle,
@@ -28,7 +28,7 @@ pub(super) struct Asked {
 pub(super) struct Forms {
     /// `NVOS21_PARAMETERS`.
     short: Form,
-    /// `NVOS64_PARAMETERS`, which has the rights that are asked for.
+    /// `NVOS64_PARAMETERS`, which has the rights that are request for.
     long: Form,
 }
 
@@ -67,10 +67,10 @@ impl Forms {
     pub(super) unsafe fn alloc(
         &self,
         fd: BorrowedFd<'_>,
-        asked: &Asked,
+        request: &AllocRequest,
     ) -> Result<Handle, Failure> {
-        let form = if asked.rights.is_null() { &self.short } else { &self.long };
-        let mut bytes = form.written(asked);
+        let form = if request.rights.is_null() { &self.short } else { &self.long };
+        let mut bytes = form.written(request);
         // SAFETY: `form.size` is the lock's size of the driver's parameters, and `bytes` has room for the largest
         // form; `params` and `rights` in it are what the class takes, as the caller promises.
         unsafe { escape::call_bytes(fd, escape::ALLOC, bytes.0.as_mut_ptr(), form.size) }
@@ -100,20 +100,20 @@ impl Form {
         (form.size <= LARGEST).then_some(form)
     }
 
-    fn written(&self, asked: &Asked) -> Bytes {
+    fn written(&self, request: &AllocRequest) -> Bytes {
         let mut bytes = Bytes([0; LARGEST]);
         let mut put =
             |at: usize, value: &[u8]| bytes.0[at..at + value.len()].copy_from_slice(value);
-        put(self.client, &asked.client.0.to_ne_bytes());
-        put(self.parent, &asked.parent.0.to_ne_bytes());
-        put(self.object, &asked.object.0.to_ne_bytes());
-        put(self.class, &asked.class.to_ne_bytes());
-        put(self.params, &asked.params.0.to_ne_bytes());
+        put(self.client, &request.client.0.to_ne_bytes());
+        put(self.parent, &request.parent.0.to_ne_bytes());
+        put(self.object, &request.object.0.to_ne_bytes());
+        put(self.class, &request.class.to_ne_bytes());
+        put(self.params, &request.params.0.to_ne_bytes());
         if let Some(at) = self.params_size {
-            put(at, &asked.params_size.to_ne_bytes());
+            put(at, &request.params_size.to_ne_bytes());
         }
         if let Some(at) = self.rights {
-            put(at, &asked.rights.0.to_ne_bytes());
+            put(at, &request.rights.0.to_ne_bytes());
         }
         bytes
     }
@@ -131,7 +131,7 @@ impl Bytes {
 mod tests {
     use super::*;
 
-    const ASKED: Asked = Asked {
+    const REQUEST: AllocRequest = AllocRequest {
         client: Handle(0x11),
         parent: Handle(0x22),
         object: Handle(0x33),
@@ -142,7 +142,7 @@ mod tests {
     };
 
     fn words(form: &Form) -> Vec<u32> {
-        let bytes = form.written(&ASKED);
+        let bytes = form.written(&REQUEST);
         (0..form.size / 4).map(|at| bytes.u32(4 * at)).collect()
     }
 

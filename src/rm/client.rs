@@ -6,7 +6,7 @@ use std::ops::Deref;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 
-use super::alloc::{Asked, Forms};
+use super::alloc::{AllocRequest, Forms};
 use super::error::{Error, ErrorKind, ObjectName, Result};
 use super::escape::{self, CallName};
 use super::handles::Handles;
@@ -86,7 +86,7 @@ impl RmClient {
         let choice = Choice::new(&version, compat)
             .map_err(|refused| Error::new(ErrorKind::UnknownDriver(refused)))?;
         let forms = forms(&choice)?;
-        let asked = Asked {
+        let request = AllocRequest {
             client: Handle(0),
             parent: Handle(0),
             object: Handle(0),
@@ -95,9 +95,9 @@ impl RmClient {
             params_size: 0,
             rights: P64::NULL,
         };
-        // SAFETY: `asked` has neither parameters nor rights, so no address but null, and `forms` was chosen for the
+        // SAFETY: `request` has neither parameters nor rights, so no address but null, and `forms` was chosen for the
         // driver behind the fd.
-        let handle = unsafe { forms.alloc(control.as_fd(), &asked) }.map_err(|failure| {
+        let handle = unsafe { forms.alloc(control.as_fd(), &request) }.map_err(|failure| {
             let call = CallName { name: ROOT.1, kind: CallKind::Class, number: ROOT.0 };
             Error::new(failure).call(call).driver_is(&choice)
         })?;
@@ -120,7 +120,7 @@ impl RmClient {
         Ok(cards.iter().filter(|card| card.valid != 0).map(Card::of).collect())
     }
 
-    /// Opens the node of a GPU for this client, and with it the GPU: most of what is asked of one needs
+    /// Opens the node of a GPU for this client, and with it the GPU: most of what is request of one needs
     /// it to be open.
     ///
     /// # Errors

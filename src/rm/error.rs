@@ -141,7 +141,7 @@ impl Error {
         self.0.object
     }
 
-    /// What a call of unified memory was about.
+    /// What a UVM call was about.
     pub fn uvm_object(&self) -> Option<UvmObject> {
         self.0.uvm_object
     }

@@ -28,7 +28,7 @@ struct Inner {
     root: Arc<Node>,
 }
 
-/// Something that the driver tells of.
+/// Something that the driver reports.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Event {
     /// The subscription's handle.

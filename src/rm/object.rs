@@ -5,7 +5,7 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 
-use super::alloc::{Asked, Forms};
+use super::alloc::{AllocRequest, Forms};
 use super::error::{Error, ErrorKind, ObjectName, Result};
 use super::escape::{self, CallName};
 use super::handles::Handles;
@@ -146,11 +146,18 @@ impl Object {
         let client = &self.0.client;
         let made = client.handles.with_new(|object| {
             let (client_handle, parent) = (client.handle, self.handle());
-            let asked =
-                Asked { client: client_handle, parent, object, class, params, params_size, rights };
+            let request = AllocRequest {
+                client: client_handle,
+                parent,
+                object,
+                class,
+                params,
+                params_size,
+                rights,
+            };
             // SAFETY: `forms` was chosen for the driver behind this fd when the client was made; `params` and
             // `rights` are what the class takes, as the caller promises.
-            unsafe { client.forms.alloc(client.fd.as_fd(), &asked) }.map(drop)
+            unsafe { client.forms.alloc(client.fd.as_fd(), &request) }.map(drop)
         })?;
         Ok(self.child(ObjectName { handle: made, class, class_name }))
     }

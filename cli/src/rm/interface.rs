@@ -5,7 +5,7 @@ use nvabi_pipeline::spec::Spec;
 use nvabi_reports::list::{self, Listed};
 use nvabi_sim::rm::{Class, Command, Field, Interface, Ioctl, Layout};
 
-/// The surfaces that are played; what both name is the first one's.
+/// The surfaces that are simulated; what both name is the first one's.
 const SURFACES: [&str; 2] = ["rm", "uvm"];
 
 pub(super) fn of(facts: &Facts, spec: &Spec) -> Interface {
@@ -53,8 +53,8 @@ fn layout(surface: &Surface, record: &Record) -> Layout {
 fn ioctl(listed: &Listed) -> Option<Ioctl> {
     let is_uvm = listed.surface == "uvm";
     let number = if is_uvm { listed.request? } else { listed.nr? };
-    let is_played = is_uvm || listed.surface == "rm";
-    let number = u32::try_from(number).ok().filter(|_| is_played)?;
+    let is_simulated = is_uvm || listed.surface == "rm";
+    let number = u32::try_from(number).ok().filter(|_| is_simulated)?;
     Some(Ioctl { name: listed.name.clone(), is_uvm, number })
 }
 

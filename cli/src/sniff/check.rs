@@ -12,9 +12,10 @@ use std::ops::Range;
 use std::path::Path;
 
 use nvabi_pipeline::diagnostic::{Diagnostic, SourceSpan};
+use nvabi_pipeline::spec::ItemKind;
 use nvabi_pipeline::tag::Tag;
 use nvabi_reports::coverage::Table;
-use nvabi_reports::decode::sniff::Named;
+use nvabi_reports::decode::sniff::{DetailKind, Named};
 use nvabi_reports::decode::value::Value;
 use serde::Serialize;
 
@@ -22,7 +23,55 @@ use serde::Serialize;
 const GVISOR: &str = include_str!("gvisor.list");
 
 /// The kinds of calls that a list has.
-const KINDS: [&str; 7] = ["frontend", "uvm", "control", "class", "memory", "heap", "ioctl"];
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "lowercase")]
+enum ListKind {
+    Frontend,
+    Uvm,
+    Control,
+    Class,
+    /// A class of `NV_ESC_RM_ALLOC_MEMORY`.
+    Memory,
+    /// A function of `NV_ESC_RM_VID_HEAP_CONTROL`.
+    Heap,
+    Ioctl,
+}
+
+impl ListKind {
+    const ALL: [Self; 7] = [
+        Self::Frontend,
+        Self::Uvm,
+        Self::Control,
+        Self::Class,
+        Self::Memory,
+        Self::Heap,
+        Self::Ioctl,
+    ];
+
+    fn word(self) -> &'static str {
+        match self {
+            Self::Frontend => "frontend",
+            Self::Uvm => "uvm",
+            Self::Control => "control",
+            Self::Class => "class",
+            Self::Memory => "memory",
+            Self::Heap => "heap",
+            Self::Ioctl => "ioctl",
+        }
+    }
+}
+
+impl From<ItemKind> for ListKind {
+    fn from(kind: ItemKind) -> Self {
+        match kind {
+            ItemKind::Frontend => Self::Frontend,
+            ItemKind::Uvm => Self::Uvm,
+            ItemKind::Control => Self::Control,
+            ItemKind::Class => Self::Class,
+            ItemKind::Ioctl => Self::Ioctl,
+        }
+    }
+}
 
 /// What is allowed.
 #[derive(Debug, Default)]
@@ -36,7 +85,7 @@ pub(crate) struct List {
 
 #[derive(Debug)]
 struct Row {
-    kind: &'static str,
+    kind: ListKind,
     number: Option<(u32, u32)>,
     name: Option<String>,
     from: Option<Tag>,
@@ -47,7 +96,7 @@ struct Row {
 #[derive(Debug)]
 pub(crate) struct Check {
     list: List,
-    lacking: BTreeMap<(&'static str, u32), Lacking>,
+    lacking: BTreeMap<(ListKind, u32), Lacking>,
     /// The version of the list that applies, and the versions it descends from.
     lineage: Option<(Tag, BTreeSet<Tag>)>,
 }
@@ -55,7 +104,7 @@ pub(crate) struct Check {
 /// A call that a list lacks.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub(crate) struct Lacking {
-    kind: &'static str,
+    kind: ListKind,
     number: u32,
     #[serde(skip_serializing_if = "Option::is_none")]
     name: Option<String>,
@@ -141,9 +190,10 @@ impl List {
             }
             ["version", ..] => Err("expected `version V` or `version V of PARENT`".to_owned()),
             [kind, what, rest @ ..] => {
-                let known = KINDS.iter().find(|known| *known == kind);
+                let known = ListKind::ALL.into_iter().find(|known| known.word() == *kind);
                 let kind = known.ok_or_else(|| {
-                    format!("unknown kind of call `{kind}`; expected one of {}", KINDS.join(", "))
+                    let known = ListKind::ALL.map(ListKind::word).join(", ");
+                    format!("unknown kind of call `{kind}`; expected one of {known}")
                 })?;
                 let mut row =
                     Row { kind, number: number(what)?, name: None, from: None, until: None };
@@ -219,7 +269,7 @@ impl List {
                 let number = Some((row.number, u32::MAX));
                 let (from, until) = (tag(&row.since).map_err(bad)?, tag(&row.until).map_err(bad)?);
                 let name = Some(row.name.clone());
-                list.rows.push(Row { kind: kind.section(), number, name, from, until });
+                list.rows.push(Row { kind: kind.into(), number, name, from, until });
             }
         }
         list.specials(&table).map_err(bad)?;
@@ -230,9 +280,9 @@ impl List {
     fn specials(&mut self, table: &Table) -> Result<(), String> {
         for (case, special) in table.specials() {
             let kind = match case {
-                "control_passthrough" => "control",
-                "rm_alloc_memory_classes" => "memory",
-                "vid_heap_functions" => "heap",
+                "control_passthrough" => ListKind::Control,
+                "rm_alloc_memory_classes" => ListKind::Memory,
+                "vid_heap_functions" => ListKind::Heap,
                 _ => continue,
             };
             let number = match (&special.rule, special.number) {
@@ -288,7 +338,7 @@ impl List {
     fn allows(
         &self,
         lineage: Option<&BTreeSet<Tag>>,
-        kind: &str,
+        kind: ListKind,
         number: u32,
         name: Option<&str>,
     ) -> bool {
@@ -303,7 +353,7 @@ impl List {
         self.rows.iter().any(|row| row.kind == kind && is_it(row) && holds(row))
     }
 
-    fn has(&self, kind: &str) -> bool {
+    fn has(&self, kind: ListKind) -> bool {
         self.rows.iter().any(|row| row.kind == kind)
     }
 }
@@ -363,7 +413,8 @@ impl Check {
             });
         }
         for (kind, number, name) in asked(named) {
-            let is_optional = matches!(kind, "memory" | "heap") && !self.list.has(kind);
+            let is_optional =
+                matches!(kind, ListKind::Memory | ListKind::Heap) && !self.list.has(kind);
             let lineage = self.lineage.as_ref().map(|(_, lineage)| lineage);
             if is_optional || self.list.allows(lineage, kind, number, name.as_deref()) {
                 continue;
@@ -398,6 +449,7 @@ impl Check {
         let _ = writeln!(text, "{}{at} lacks:", self.list.name);
         for Lacking { kind, number, name, count, .. } in self.lacking.values() {
             let name = name.as_deref().unwrap_or("(unknown)");
+            let kind = kind.word();
             let _ = writeln!(text, "{count:>8}  {kind:<8} {number:#010x} {name}");
         }
         text
@@ -405,18 +457,19 @@ impl Check {
 }
 
 /// What a call asks for, by the kinds of lists.
-fn asked(named: &Named) -> Vec<(&'static str, u32, Option<String>)> {
+fn asked(named: &Named) -> Vec<(ListKind, u32, Option<String>)> {
     let Some(made) = named.request else { return Vec::new() };
     let request = named.carries.unwrap_or(made);
     let name = named.name.clone();
     let mut asked = match named.node.as_deref() {
         Some("nvidiactl" | "nvidia") => {
-            let own = ("frontend", request & 0xff, name.clone());
-            let carrier = || ("frontend", made & 0xff, Some("NV_ESC_IOCTL_XFER_CMD".to_owned()));
+            let own = (ListKind::Frontend, request & 0xff, name.clone());
+            let carrier =
+                || (ListKind::Frontend, made & 0xff, Some("NV_ESC_IOCTL_XFER_CMD".to_owned()));
             std::iter::once(own).chain(named.carries.map(|_| carrier())).collect()
         }
-        Some("nvidia-uvm") => vec![("uvm", request, name.clone())],
-        Some(_) => vec![("ioctl", request, name.clone())],
+        Some("nvidia-uvm") => vec![(ListKind::Uvm, request, name.clone())],
+        Some(_) => vec![(ListKind::Ioctl, request, name.clone())],
         None => return Vec::new(),
     };
     let number = |field: &str| {
@@ -428,18 +481,22 @@ fn asked(named: &Named) -> Vec<(&'static str, u32, Option<String>)> {
     };
     if let Some(detail) = &named.detail {
         let kind = match (detail.kind, named.node.as_deref()) {
-            ("class", _) => "class",
+            (DetailKind::Class, _) => ListKind::Class,
             (_, Some("nvidia-modeset")) => return asked,
-            _ => "control",
+            _ => ListKind::Control,
         };
         asked.push((kind, detail.number, detail.name.clone()));
     }
     match name.as_deref() {
         Some("NV_ESC_RM_ALLOC_MEMORY") => {
-            asked.extend(number("params.hClass").map(|(class, name)| ("memory", class, name)));
+            asked.extend(
+                number("params.hClass").map(|(class, name)| (ListKind::Memory, class, name)),
+            );
         }
         Some("NV_ESC_RM_VID_HEAP_CONTROL") => {
-            asked.extend(number("function").map(|(function, name)| ("heap", function, name)));
+            asked.extend(
+                number("function").map(|(function, name)| (ListKind::Heap, function, name)),
+            );
         }
         _ => {}
     }
@@ -454,7 +511,7 @@ mod tests {
         List::of_text("test", text).unwrap()
     }
 
-    fn allows(list: &List, driver: &str, kind: &str, number: u32) -> bool {
+    fn allows(list: &List, driver: &str, kind: ListKind, number: u32) -> bool {
         let version = list.version(Some(&driver.parse().unwrap())).cloned();
         let lineage = version.and_then(|version| list.lineage(&version));
         list.allows(lineage.as_ref(), kind, number, Some("NAME"))
@@ -466,22 +523,31 @@ mod tests {
             "version 535.1\nversion 550.1 of 535.1\nversion 550.2 of 550.1\nversion 545.1 of 535.1\n\
              control 1 A from 550.1\ncontrol 2 B until 550.2\nuvm 3\nclass NAME # by its name\n",
         );
-        assert!(!allows(&list, "535.1", "control", 1));
-        assert!(allows(&list, "550.2", "control", 1));
+        assert!(!allows(&list, "535.1", ListKind::Control, 1));
+        assert!(allows(&list, "550.2", ListKind::Control, 1));
         // Later, and of another branch of the tree.
-        assert!(!allows(&list, "545.1", "control", 1));
-        assert!(allows(&list, "550.1", "control", 2) && !allows(&list, "550.2", "control", 2));
-        assert!(allows(&list, "550.2", "uvm", 3) && !allows(&list, "550.2", "frontend", 3));
-        assert!(allows(&list, "550.2", "class", 99));
+        assert!(!allows(&list, "545.1", ListKind::Control, 1));
+        assert!(
+            allows(&list, "550.1", ListKind::Control, 2)
+                && !allows(&list, "550.2", ListKind::Control, 2)
+        );
+        assert!(
+            allows(&list, "550.2", ListKind::Uvm, 3)
+                && !allows(&list, "550.2", ListKind::Frontend, 3)
+        );
+        assert!(allows(&list, "550.2", ListKind::Class, 99));
         // A driver that is none of them is as the last before it.
-        assert!(!allows(&list, "560.1", "control", 2) && allows(&list, "515.1", "control", 2));
+        assert!(
+            !allows(&list, "560.1", ListKind::Control, 2)
+                && allows(&list, "515.1", ListKind::Control, 2)
+        );
     }
 
     #[test]
     fn masks_allow_a_shape() {
         let list = list("control 0x8000/0x8000\n");
-        assert!(allows(&list, "550.1", "control", 0x2080_8001));
-        assert!(!allows(&list, "550.1", "control", 0x2080_0001));
+        assert!(allows(&list, "550.1", ListKind::Control, 0x2080_8001));
+        assert!(!allows(&list, "550.1", ListKind::Control, 0x2080_0001));
     }
 
     #[test]
@@ -511,8 +577,8 @@ mod tests {
     #[test]
     fn the_embedded_list_is_one() {
         let list = List::read("gvisor").unwrap();
-        assert!(allows(&list, "550.90.07", "frontend", 0x2a));
-        assert!(!allows(&list, "550.90.07", "frontend", 0x5c));
+        assert!(allows(&list, "550.90.07", ListKind::Frontend, 0x2a));
+        assert!(!allows(&list, "550.90.07", ListKind::Frontend, 0x5c));
         assert!(List::read("gvisor:1.2").unwrap_err().message.contains("no version 1.2"));
     }
 }

@@ -151,7 +151,7 @@ impl Names {
         self.tables.get_or_insert_default()
     }
 
-    /// Takes in what a call tells of the driver's version.
+    /// Takes in what a call shows of the driver's version.
     pub(crate) fn learn(&mut self, event: &Event) {
         let is_known = Versions::of_family(&self.versions.asked, "")
             .or(Versions::of_family(&self.versions.machine, ""))

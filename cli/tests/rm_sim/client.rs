@@ -178,7 +178,7 @@ pub(crate) fn escape(fd: Fd, number: u32, args: &mut Struct) -> Result<(), i32> 
     raw(fd, request, &mut args.bytes)
 }
 
-/// A request of unified memory; returns its status.
+/// A UVM request; returns its status.
 pub(crate) fn uvm(fd: Fd, name: &str, args: &mut Struct) -> u32 {
     let number = driver()
         .calls()

@@ -313,6 +313,6 @@ rules! {
         assert_eq!(client.control_with(client.handle, 0x7ff, at, 16), NOT_SUPPORTED);
         let mut params = Struct::new("NV0000_CTRL_SYSTEM_GET_FEATURES_PARAMS");
         let status = ask(&client, "NV0000_CTRL_CMD_SYSTEM_GET_FEATURES", &mut params);
-        assert_eq!(status, NOT_SUPPORTED, "known, and not played");
+        assert_eq!(status, NOT_SUPPORTED, "known, and not simulated");
     }
 }

@@ -170,7 +170,7 @@ rules! {
         assert_eq!(raw_at(fd, request(0x2a, 32), 8), Err(EFAULT));
         assert_eq!(raw_at(999, request(0x2a, 32), 8), Err(EBADF));
         let mut args = Struct::new("NVOS57_PARAMETERS");
-        assert_eq!(escape(fd, 0x35, &mut args), Ok(()), "known, and not played");
+        assert_eq!(escape(fd, 0x35, &mut args), Ok(()), "known, and not simulated");
         assert_eq!(args.get("status") as u32, status::NOT_SUPPORTED);
     }
 }

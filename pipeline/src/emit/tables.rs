@@ -36,7 +36,7 @@ pub(super) fn call(text: &mut String, plan: &Plan<'_>, id: usize) {
          unsafe impl nvabi::call::Call for {name} {{",
         match item.roles_known {
             true => "the roles are all that the spec has",
-            false => "no spec says its roles",
+            false => "no spec gives its roles",
         }
     );
     let _ = writeln!(text, "    type Params = {default};");

@@ -31,7 +31,7 @@ pub fn with_all_calls(lock: &Lock, spec: &Spec) -> Spec {
     with_calls(lock, spec, &|_, takes| takes.is_mapped())
 }
 
-/// A spec with an item for each call that the driver tells of, the spec does not name, and somebody wants.
+/// A spec with an item for each call that the driver has, the spec does not name, and somebody wants.
 pub fn with_driver_calls(lock: &Lock, spec: &Spec, wanted: &dyn Fn(&str) -> bool) -> Spec {
     let mut spec = with_calls(lock, spec, &|name, takes| wanted(name) && is_in_driver(takes));
     let Some(place) = spec.surfaces.first().map(|surface| surface.place.clone()) else {

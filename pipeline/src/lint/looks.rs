@@ -77,7 +77,7 @@ impl Linter<'_> {
                 continue;
             }
             let (name, path, key) = (&scope.item.name, scope.path(&leaf.path), &union.key);
-            let message = format!("`{name}`: nothing says when the union with `{path}` holds it");
+            let message = format!("`{name}`: no rule says when the union holds `{path}`");
             let help = format!("say so in [unions.\"{key}\"], for the member `{}`", union.member);
             let source = leaf.source.clone();
             self.complain("lint-union", message, &scope.item.place, source, Some(help));

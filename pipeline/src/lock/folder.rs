@@ -249,8 +249,8 @@ impl Files {
         let mut paths = folder.files().map_err(|error| unreadable(folder, TAGS, &error))?;
         paths.retain(|path| path.ends_with(".lock"));
         let found = paths.len();
-        if let Some(told) = files.filter(|told| *told != found) {
-            let what = format!("the lock has {found} files, but its list of tags tells of {told}");
+        if let Some(listed) = files.filter(|listed| *listed != found) {
+            let what = format!("the lock has {found} files, but its list of tags counts {listed}");
             let folder = format!("folder {folder}");
             return Err(Diagnostic::error("lock-damaged", what).note(folder).help(REDO).into());
         }
@@ -320,8 +320,8 @@ impl File {
     /// The last line tells how many items there are; where the text was edited that is told already.
     fn check_count(&self, count: usize) -> Result<(), Bad> {
         match text::unseal(&self.text) {
-            Ok((body, told, sum)) if told != count && text::checksum(body) == sum => {
-                let why = format!("its last line tells of {told} items, but it has {count}");
+            Ok((body, stated, sum)) if stated != count && text::checksum(body) == sum => {
+                let why = format!("its last line counts {stated} items, but it has {count}");
                 Err(Bad { at: body.len(), why })
             }
             _ => Ok(()),

@@ -418,7 +418,7 @@ impl<'t> Scanner<'t> {
         Ok(moves)
     }
 
-    /// The next line, where it tells of a move.
+    /// The next line, where it is a move.
     fn moved_line(&mut self) -> Option<(usize, &'t str)> {
         let is_move = self.text.get(self.at..)?.starts_with("moved ");
         let (at, line) = is_move.then(|| self.line())??;
@@ -858,7 +858,7 @@ fn parse_call(known: &str, rest: &str) -> Result<CallParams, String> {
             (_, Some(("!", ty))) => call.differs = Some(ty.to_owned()),
             (_, Some(("=", name))) => call.same_as = Some(name.to_owned()),
             (_, Some(("*", pointer))) => call.pointers.push(parse_embedded(pointer)?),
-            _ => return Err(format!("`{word}` says nothing of a call")),
+            _ => return Err(format!("expected a word about a call, found `{word}`")),
         }
     }
     Ok(call)

@@ -184,8 +184,8 @@ struct Content {
     calls: BTreeSet<usize>,
 }
 
-/// One tag being looked at.
-struct Look<'a> {
+/// One tag while its items are collected.
+struct TagPlan<'a> {
     spec: &'a Spec,
     tag: usize,
     content: Content,
@@ -320,7 +320,7 @@ impl<'l, 's> Planner<'l, 's> {
     }
 
     fn view(&mut self, spec: &'s Spec, tag: usize, full: bool, constants: &Constants<'l>) -> usize {
-        let mut look = Look {
+        let mut look = TagPlan {
             spec,
             tag,
             content: Content::default(),
@@ -365,7 +365,7 @@ impl<'l, 's> Planner<'l, 's> {
     }
 
     /// The definition of a type's name in a surface, made when it is new.
-    fn def(&mut self, look: &mut Look<'_>, surface: usize, name: &str) -> Option<DefId> {
+    fn def(&mut self, look: &mut TagPlan<'_>, surface: usize, name: &str) -> Option<DefId> {
         if let Some(known) = look.known.get(&(surface, name.to_owned())) {
             return *known;
         }
@@ -402,7 +402,7 @@ impl<'l, 's> Planner<'l, 's> {
 
     fn intern(
         &mut self,
-        look: &mut Look<'_>,
+        look: &mut TagPlan<'_>,
         name: &str,
         surface: &str,
         path: &str,
@@ -443,7 +443,7 @@ impl<'l, 's> Planner<'l, 's> {
         id
     }
 
-    fn call(&mut self, look: &mut Look<'_>, item: &'s Item) {
+    fn call(&mut self, look: &mut TagPlan<'_>, item: &'s Item) {
         let params: Vec<(String, Param)> = (item.params.iter())
             .filter_map(|named| Some((named.name.clone(), self.param(look, named)?)))
             .collect();
@@ -495,14 +495,14 @@ impl<'l, 's> Planner<'l, 's> {
         }
     }
 
-    fn tag(&self, look: &Look<'_>) -> &Tag {
+    fn tag(&self, look: &TagPlan<'_>) -> &Tag {
         &self.lock.tags[look.tag].tag
     }
 
     /// What each pointer leads to, and after it what those in its elements do.
     fn targets(
         &mut self,
-        look: &mut Look<'_>,
+        look: &mut TagPlan<'_>,
         pointers: &[spec::Pointer],
         found: &mut Vec<Option<DefId>>,
     ) {
@@ -514,7 +514,7 @@ impl<'l, 's> Planner<'l, 's> {
     }
 
     /// A type by its name; the first surface that has it decides.
-    fn find(&mut self, look: &mut Look<'_>, name: &str) -> Option<DefId> {
+    fn find(&mut self, look: &mut TagPlan<'_>, name: &str) -> Option<DefId> {
         (0..look.spec.surfaces.len()).find_map(|surface| self.def(look, surface, name))
     }
 
@@ -525,7 +525,7 @@ impl<'l, 's> Planner<'l, 's> {
         }
     }
 
-    fn param(&mut self, look: &mut Look<'_>, named: &spec::Named) -> Option<Param> {
+    fn param(&mut self, look: &mut TagPlan<'_>, named: &spec::Named) -> Option<Param> {
         if let Some(id) = self.find(look, &named.name) {
             return Some(Param::Def(id));
         }
@@ -551,12 +551,12 @@ impl<'l, 's> Planner<'l, 's> {
         None
     }
 
-    fn number(&self, look: &Look<'_>, item: &Item) -> Option<i128> {
+    fn number(&self, look: &TagPlan<'_>, item: &Item) -> Option<i128> {
         self.value(look, &item.name).or(item.number.map(i128::from))
     }
 
     /// The value of a constant, or of an enumerator.
-    fn value(&self, look: &Look<'_>, name: &str) -> Option<i128> {
+    fn value(&self, look: &TagPlan<'_>, name: &str) -> Option<i128> {
         let found = look.spec.surfaces.iter().find_map(|surface| {
             let (_, placed) = self.at(&surface.name, ItemKind::Constant, name, look.tag)?;
             match placed.fact.as_ref() {
@@ -568,7 +568,7 @@ impl<'l, 's> Planner<'l, 's> {
     }
 
     /// Bytes of a type.
-    fn size(&self, look: &Look<'_>, name: &str) -> Option<u64> {
+    fn size(&self, look: &TagPlan<'_>, name: &str) -> Option<u64> {
         let size = |kind| {
             let surfaces = look.spec.surfaces.iter();
             let mut found = surfaces.filter_map(|s| self.at(&s.name, kind, name, look.tag));
@@ -583,7 +583,7 @@ impl<'l, 's> Planner<'l, 's> {
         kinds.into_iter().find_map(size).or_else(|| Some(builtin(name)?.1))
     }
 
-    fn enumerator(&self, look: &Look<'_>, name: &str) -> Option<i128> {
+    fn enumerator(&self, look: &TagPlan<'_>, name: &str) -> Option<i128> {
         self.index.iter().filter(|((_, kind, _), _)| *kind == ItemKind::Enum).find_map(
             |(_, places)| {
                 places.iter().find_map(|(_, history)| match &*state_at(history, look.tag)?.fact {
@@ -594,7 +594,7 @@ impl<'l, 's> Planner<'l, 's> {
         )
     }
 
-    fn everything(&mut self, look: &mut Look<'_>) {
+    fn everything(&mut self, look: &mut TagPlan<'_>) {
         let keys: BTreeSet<(&str, &str)> = (self.index.keys())
             .filter(|(_, kind, _)| *kind != ItemKind::Constant)
             .map(|(surface, _, name)| (*surface, *name))
@@ -609,10 +609,10 @@ impl<'l, 's> Planner<'l, 's> {
 
     /// The constants that differ from tag to tag, and the enumerators that are wanted or whose
     /// enum is emitted.
-    fn constants(&mut self, look: &mut Look<'_>, constants: &Constants<'l>) {
+    fn constants(&mut self, look: &mut TagPlan<'_>, constants: &Constants<'l>) {
         let mut taken: HashSet<&'l str> = HashSet::new();
         let mut put =
-            |this: &mut Self, look: &mut Look<'_>, name: &'l str, fact: &Fact, path, line| {
+            |this: &mut Self, look: &mut TagPlan<'_>, name: &'l str, fact: &Fact, path, line| {
                 if !constants.stable_names.contains(name) && taken.insert(name) {
                     let id = this.constant(name, fact, path, line, look.tag);
                     look.content.constants.insert(id);

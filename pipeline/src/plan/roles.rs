@@ -2,7 +2,7 @@
 //! and the handles that the types of fields show.
 
 use super::types::{self, Element, Named};
-use super::{Def, DefId, Look, Param, Plan, Planner};
+use super::{Def, DefId, Param, Plan, Planner, TagPlan};
 use crate::lock::Fact;
 use crate::model::{self, RecordKind, split_array};
 use crate::spec::{HandleMeaning, Item, ItemKind};
@@ -141,7 +141,7 @@ struct Leaf {
 
 pub(super) fn resolve(
     planner: &Planner<'_, '_>,
-    look: &Look<'_>,
+    look: &TagPlan<'_>,
     item: &Item,
     params: &[(String, Param)],
     targets: &[Option<DefId>],
@@ -267,7 +267,7 @@ fn plain(path: &str) -> String {
 
 struct Resolver<'a, 'l, 's> {
     planner: &'a Planner<'l, 's>,
-    look: &'a Look<'a>,
+    look: &'a TagPlan<'a>,
     used_constants: bool,
 }
 

@@ -1,4 +1,4 @@
-//! Calls over all tags: as the specs have them, and beyond the specs as the driver tells of them.
+//! Calls over all tags: as the specs have them, and beyond the specs as the driver has them.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -21,7 +21,7 @@ pub(super) struct State<'a> {
     pub(super) tags: Range<usize>,
     pub(super) number: Option<i128>,
     pub(super) params: Vec<&'a str>,
-    /// From the spec; `None` where it is the driver that tells of the call.
+    /// From the spec; `None` where only the driver has the call.
     pub(super) roles: Option<Roles>,
     /// How the lock knows the parameters.
     pub(super) how: String,
@@ -157,7 +157,7 @@ fn of_display<'a>(ioctl: &display::Ioctl<'a>, tag: usize) -> State<'a> {
 }
 
 const NAMED: &str = "a type has the name of the call";
-const UNKNOWN: &str = "nothing says what it takes";
+const UNKNOWN: &str = "parameters unknown";
 
 /// For a person: where the parameters are known from, and what else is.
 fn how(call: &CallParams) -> String {

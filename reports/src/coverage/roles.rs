@@ -62,7 +62,7 @@ impl Role {
 }
 
 /// What the two sides say differently of a row.
-pub(super) struct Told {
+pub(super) struct RoleDifference {
     /// The spec's path of the field, and what the table takes it for; nothing where it is the whole row.
     field: Option<(String, Role)>,
     pub(super) what: String,
@@ -77,9 +77,14 @@ struct Field {
 impl Known<'_> {
     /// Where a row takes a field for something else than the spec does, each with the place of the
     /// driver's declaration.
-    pub(super) fn disagreements(&self, table: &Table, item: &Item, row: &Row) -> Vec<Told> {
+    pub(super) fn disagreements(
+        &self,
+        table: &Table,
+        item: &Item,
+        row: &Row,
+    ) -> Vec<RoleDifference> {
         let mut found = Vec::new();
-        let whole = |what| Told { field: None, what };
+        let whole = |what| RoleDifference { field: None, what };
         let fds = item.fds.len();
         let pointers = item.pointers.iter().filter(|pointer| !pointer.opaque);
         let followed: Vec<&str> = pointers.map(|pointer| pointer.field.name.as_str()).collect();
@@ -106,7 +111,7 @@ impl Known<'_> {
             let mut ours = BTreeMap::new();
             self.fields(surface, record, item, ("", 0), &mut ours);
             let source = &record.source;
-            found.extend(compare(&theirs, &ours).map(|(path, role, what)| Told {
+            found.extend(compare(&theirs, &ours).map(|(path, role, what)| RoleDifference {
                 field: Some((path, role)),
                 what: format!("{what} ({handler}; {source})"),
             }));
@@ -115,7 +120,7 @@ impl Known<'_> {
     }
 
     /// What the spec says of a disagreement that it knows.
-    pub(super) fn disputed(&self, row: &Row, told: &Told) -> Option<&Disputed> {
+    pub(super) fn disputed(&self, row: &Row, told: &RoleDifference) -> Option<&Disputed> {
         let (path, role) = told.field.as_ref()?;
         self.spec?.disputed.iter().find(|disputed| {
             disputed.call.name == row.name

@@ -23,11 +23,7 @@ const X86: [(&str, &[&str], &str); 7] = [
     ("nvidia-uvm", &["/dev/nvidia-uvm", "/dev/nvidia-uvm-tools"], "unified memory"),
     ("nvidia-modeset", &["/dev/nvidia-modeset"], "display"),
     ("drm", &["/dev/dri/*"], "direct rendering"),
-    (
-        "nvidia-caps",
-        &["/dev/nvidia-caps/*"],
-        "a capability: it is opened, and nothing is asked of it",
-    ),
+    ("nvidia-caps", &["/dev/nvidia-caps/*"], "a capability: it is opened, and has no requests"),
     ("nvidia-other", &["/dev/nvidia-*"], "a device whose requests no spec names"),
 ];
 
@@ -353,8 +349,8 @@ fn note(name: &str) -> Option<&'static str> {
         "NV_ESC_IOCTL_XFER_CMD" => {
             "carries another ioctl in its argument, which strace does not show"
         }
-        "NV_ESC_RM_CONTROL" => "its command stands in the argument, which strace does not show",
-        "NVKMS_IOCTL_CMD" => "which command stands in the argument, which strace does not show",
+        "NV_ESC_RM_CONTROL" => "its command is in the argument, which strace does not show",
+        "NVKMS_IOCTL_CMD" => "its command is in the argument, which strace does not show",
         _ => return None,
     })
 }

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::mem::swap;
 
-use serde::{Serialize, Serializer};
+use serde::Serialize;
 
 use super::roles::find_record;
 use super::{Class, RecordChange, Scope, Side, Sides};
@@ -15,7 +15,6 @@ use nvabi_pipeline::spec::{Item, ItemKind, Spec};
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct CallChange {
     /// The table it is in.
-    #[serde(serialize_with = "section")]
     pub kind: ItemKind,
     /// Its name on the second side, or on the first where it is gone.
     pub name: String,
@@ -58,10 +57,6 @@ pub struct CallState {
     pub source: Option<Source>,
 }
 
-fn section<S: Serializer>(kind: &ItemKind, serializer: S) -> Result<S::Ok, S::Error> {
-    serializer.serialize_str(kind.section())
-}
-
 impl CallState {
     fn same_roles(&self, other: &Self) -> bool {
         let set = |paths: &[String]| -> BTreeSet<String> { paths.iter().cloned().collect() };
@@ -84,7 +79,7 @@ impl CallChange {
     fn classify(&self) -> Class {
         match (&self.before, &self.after) {
             // A caller of the first side that still uses the number now asks for something else;
-            // the one that had the number before tells of it.
+            // it is reported at the one that had the number before.
             (None, _) => Class::Harmless,
             (Some(_), None) => Class::Break,
             (Some(before), Some(after)) if before.number != after.number => Class::Break,

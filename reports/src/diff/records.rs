@@ -196,7 +196,7 @@ impl FieldChange {
         match &self.instead {
             Some(Instead::Beyond | Instead::Across | Instead::Fields(_)) => {
                 match only.is_reserved() {
-                    // The record's size tells of it, or the fields that are in its place.
+                    // The record's size reports it, or the fields that are in its place.
                     true => Class::Harmless,
                     false => Class::Break,
                 }
@@ -311,7 +311,7 @@ fn records<'a>(layers: [Layer<'a>; 2], names: &Names<'_>) -> BTreeMap<&'a str, P
         [Some(x), Some(y)] => (name, [Some(declared(name, x)), Some(declared(name, y))]),
         _ => (name, resolved(layers, name)),
     });
-    // A typedef that is new or gone, or follows its record, says nothing of its own.
+    // A typedef that is new or gone, or follows its record, is no change of its own.
     let of_aliases = pairs(layers, |s| &s.aliases).into_iter().filter_map(|(name, pair)| {
         let [Some(x), Some(y)] = pair else { return None };
         let pair = (x.ty != y.ty).then(|| resolved(layers, name))?;

@@ -8,7 +8,7 @@ use syn::meta::ParseNestedMeta;
 use syn::punctuated::Punctuated;
 use syn::{Attribute, Ident, Item, LitStr, Macro, Meta, Stmt, Token};
 
-use super::Asked;
+use super::RequestedName;
 use nvabi_pipeline::diagnostic::{Diagnostic, Report, SourceSpan};
 
 /// The derive's own name, and that of its attribute.
@@ -19,7 +19,7 @@ const ATTRIBUTE: &str = "nvproxy";
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Derives {
     /// The driver's names, each at its struct, in the order of the sources.
-    pub names: Vec<Asked>,
+    pub names: Vec<RequestedName>,
     /// How many name a table of their own with `crate = "…"`: the lock is not about these.
     pub foreign: usize,
     /// The files in which macros speak of the derive: what these make is not seen.
@@ -147,7 +147,7 @@ impl Reader<'_> {
         }
         let own = ident.unraw().to_string();
         let place = self.place(&own, args.name.as_deref());
-        self.derives.names.push(Asked { name: args.name.unwrap_or(own), place });
+        self.derives.names.push(RequestedName { name: args.name.unwrap_or(own), place });
     }
 
     /// Where the driver's name stands, or else the struct's own. Tokens do not tell: proc-macro2

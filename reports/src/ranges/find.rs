@@ -5,7 +5,8 @@ use std::ops::Range as Indices;
 
 use super::shapes::{Ids, Shapes};
 use super::{
-    ABSENT, Asked, Layout, One, Part, Range, Set, SetAbi, Span, is_type, label, labels, runs,
+    ABSENT, Layout, One, Part, Range, RequestedName, Set, SetAbi, Span, is_type, label, labels,
+    runs,
 };
 use nvabi_pipeline::lock::{Fact, Lock, state_at};
 use nvabi_pipeline::model::hex;
@@ -66,10 +67,10 @@ impl<'a> Abis<'a> {
     pub fn of_names(
         lock: &'a Lock,
         specs: &'a [Spec],
-        names: &'a [Asked],
-    ) -> Result<Self, Vec<Asked>> {
+        names: &'a [RequestedName],
+    ) -> Result<Self, Vec<RequestedName>> {
         let mut abis = Self::empty(lock, specs);
-        let mut wanted: BTreeMap<&str, &Asked> = BTreeMap::new();
+        let mut wanted: BTreeMap<&str, &RequestedName> = BTreeMap::new();
         for asked in names {
             wanted.entry(&asked.name).or_insert(asked);
         }

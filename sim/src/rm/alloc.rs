@@ -34,8 +34,8 @@ fn is_parent(class: u32, parent: &ObjectKind) -> bool {
     }
 }
 
-/// Whether objects of a class are played.
-fn is_played(class: u32) -> bool {
+/// Whether objects of a class are simulated.
+fn is_simulated(class: u32) -> bool {
     [DEVICE, SUBDEVICE, SYSTEM_MEMORY, VIDEO_MEMORY].contains(&class) || EVENTS.contains(&class)
 }
 
@@ -107,7 +107,7 @@ impl Driver {
             return Err(Status::INVALID_OBJECT_PARENT.into());
         }
         let above = client.object(parent)?.kind.clone();
-        if !is_played(class) {
+        if !is_simulated(class) {
             return Err(Failed::NotSimulated(Status::NOT_SUPPORTED, format!("class {name}")));
         }
         if !is_parent(class, &above) {

@@ -50,7 +50,7 @@ struct Event {
     info16: u16,
 }
 
-/// Whom an object tells of what happens to it.
+/// Who is notified of what happens to an object.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Notifier {
     /// Newest last.

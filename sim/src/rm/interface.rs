@@ -12,7 +12,7 @@ pub const CONSTANTS: [&str; 5] = ["NV_*", "NV0000_*", "NV0080_*", "NV2080_*", "U
 pub struct Interface {
     /// The driver version, such as `550.163.01`.
     pub tag: String,
-    /// Structs and unions of the resource manager and of unified memory, by name.
+    /// Structs and unions of the resource manager and of UVM, by name.
     pub records: HashMap<String, Layout>,
     /// Integer constants, by name; those of [`CONSTANTS`] are asked for.
     pub constants: HashMap<String, u64>,
@@ -55,7 +55,7 @@ pub struct Ioctl {
     pub name: String,
     /// Whether it is one of `/dev/nvidia-uvm`.
     pub is_uvm: bool,
-    /// Its number: the last byte of the request, or a whole request of unified memory.
+    /// Its number: the last byte of the request, or a whole UVM request.
     pub number: u32,
 }
 

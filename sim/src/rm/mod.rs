@@ -1,7 +1,7 @@
 //! The x86 driver's resource manager and UVM, as far as programs enumerate GPUs and use memory and events.
 //!
 //! Every request, size and layout is that of the driver that [`Interface`] describes, found at run time by
-//! the names of structs and fields: one build plays any driver. The rules are those of 550.163.01, with
+//! the names of structs and fields: one build simulates any driver. The rules are those of 550.163.01, with
 //! what differs in older drivers where it was found.
 //!
 //! Rules are cited by the driver's file and line in 550.163.01: `N` is `kernel-open/nvidia`, `A` is

@@ -7,13 +7,13 @@ use crate::machine::{Device, Entry, EntryKind, Text};
 /// Major number of the driver's devices, and the minor one of the one that controls all.
 const MAJOR: u32 = 195;
 const CONTROL: u32 = 255;
-/// That of unified memory is given by the kernel when the module is loaded.
+/// That of UVM is given by the kernel when the module is loaded.
 const UVM_MAJOR: u32 = 511;
 
 const PROC: &str = "/proc/driver/nvidia";
 const MODULE: &str = "/sys/module/nvidia";
 
-/// A file of text. What tells of a GPU counts up from the last.
+/// A file of text. The files of a GPU count up from the last.
 const VERSION: u32 = 0;
 const PARAMETERS: u32 = 1;
 const REGISTRY: u32 = 2;

@@ -52,7 +52,7 @@ pub(super) struct Object {
     pub(super) kind: ObjectKind,
     /// Where the driver says that it is mapped.
     pub(super) mappings: Vec<u64>,
-    /// Whom it tells of what happens to it.
+    /// Who is notified of what happens to it.
     pub(super) notifier: Notifier,
 }
 

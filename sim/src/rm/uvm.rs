@@ -1,4 +1,4 @@
-//! `/dev/nvidia-uvm`: unified memory, as far as it can be without a GPU (`kernel-open/nvidia-uvm`).
+//! `/dev/nvidia-uvm`: UVM (unified memory), as far as it can be without a GPU (`kernel-open/nvidia-uvm`).
 
 use std::collections::BTreeSet;
 
@@ -11,7 +11,7 @@ use crate::files::FileId;
 use crate::machine::Answer;
 use crate::{Errno, Status};
 
-/// What a file of unified memory has become.
+/// What a file of UVM has become.
 #[derive(Debug, Default)]
 pub(super) enum Uvm {
     /// Nothing yet.
@@ -37,7 +37,7 @@ pub(super) struct Space {
 /// UVM_INIT_FLAGS_MULTI_PROCESS_SHARING_MODE: no process has the address space to itself.
 const SHARING: u64 = 2;
 
-/// What the driver's Linux code knows, besides what is played (uvm.c: `uvm_ioctl`).
+/// What the driver's Linux code knows, besides what is simulated (uvm.c: `uvm_ioctl`).
 const KNOWN: [&str; 34] = [
     "UVM_PAGEABLE_MEM_ACCESS_ON_GPU",
     "UVM_ENABLE_PEER_ACCESS",
@@ -88,7 +88,7 @@ impl Driver {
         }
         let (record, size) = self.uvm_record(&name);
         let is_tool = caller.node == NodeKind::UvmTools && name.starts_with("UVM_TOOLS_");
-        if !is_tool && !is_played(&name) && !KNOWN.contains(&name.as_str()) {
+        if !is_tool && !is_simulated(&name) && !KNOWN.contains(&name.as_str()) {
             // It is in the headers alone.
             let failed = Failed::Unknown(Status::GENERIC, name);
             return self.answer(caller.client, failed);
@@ -247,7 +247,7 @@ impl Driver {
 }
 
 /// Whether it is more than known.
-fn is_played(name: &str) -> bool {
+fn is_simulated(name: &str) -> bool {
     [
         "UVM_INITIALIZE",
         "UVM_MM_INITIALIZE",

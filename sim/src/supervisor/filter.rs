@@ -8,7 +8,7 @@ use seccompiler::{BpfProgram, sock_filter};
 use nvabi_supervise as supervise;
 use nvabi_supervise::check;
 
-/// A flag of `mmap` that says nothing for a mapping of a file: with it we make the call for a program.
+/// A flag of `mmap` that has no effect on a mapping of a file: with it we make the call for a program.
 pub(super) const OURS: u32 = 1 << 31;
 
 /// System calls that are always looked at.

@@ -35,13 +35,13 @@ use program::Signals;
 use releases::Releases;
 use target::{Target, Threads, mappings};
 
-/// The kernel that is played.
-type Played = Box<dyn Machine>;
+/// The simulated kernel.
+type AnyMachine = Box<dyn Machine>;
 
 /// Runs a program and all that comes of it.
 pub(super) fn run(
     command: &mut Command,
-    machine: Played,
+    machine: AnyMachine,
     pass_signals: bool,
 ) -> io::Result<Outcome> {
     let (ours, theirs) = socket_pair()?;
@@ -73,7 +73,7 @@ pub(super) fn run(
 }
 
 /// Serves a child that sends its listener, until nobody is left to be served.
-fn attend(socket: &OwnedFd, threads: Arc<Threads>, machine: Played) -> io::Result<Arc<Shared>> {
+fn attend(socket: &OwnedFd, threads: Arc<Threads>, machine: AnyMachine) -> io::Result<Arc<Shared>> {
     let shared = Arc::new(Shared::new(receive_descriptor(socket.as_fd())?.1, threads, machine)?);
     let helpers = [
         spawn("doorbells", &shared, |shared| poller::watch(shared)),
@@ -161,7 +161,7 @@ pub(super) struct Shared {
     releases: Releases,
     threads: Arc<Threads>,
     tree: Tree,
-    machine: Mutex<Played>,
+    machine: Mutex<AnyMachine>,
     /// How many wait for the machine.
     waiting: AtomicUsize,
     later: Later,
@@ -204,7 +204,7 @@ enum Handled {
 }
 
 impl Shared {
-    fn new(listener: OwnedFd, threads: Arc<Threads>, machine: Played) -> io::Result<Self> {
+    fn new(listener: OwnedFd, threads: Arc<Threads>, machine: AnyMachine) -> io::Result<Self> {
         Ok(Self {
             listener: Listener::new(listener)?,
             releases: Releases::new()?,
@@ -221,7 +221,7 @@ impl Shared {
         })
     }
 
-    fn machine(&self) -> MutexGuard<'_, Played> {
+    fn machine(&self) -> MutexGuard<'_, AnyMachine> {
         self.waiting.fetch_add(1, Ordering::Relaxed);
         let machine = self.machine.lock().unwrap_or_else(PoisonError::into_inner);
         self.waiting.fetch_sub(1, Ordering::Relaxed);

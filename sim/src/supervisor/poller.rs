@@ -1,4 +1,4 @@
-//! Watches the doorbells, which no system call tells of, and lets the channels run.
+//! Watches the doorbells, which are rung without a system call, and lets the channels run.
 
 use std::thread;
 use std::time::{Duration, Instant};

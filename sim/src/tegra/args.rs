@@ -16,7 +16,7 @@ const MAX: usize = 264;
 pub(crate) struct Args {
     bytes: [u8; MAX],
     size: usize,
-    /// As it came, where it lies otherwise in the release that is played.
+    /// As it came, where it lies otherwise in the release that is simulated.
     theirs: Option<Theirs>,
 }
 

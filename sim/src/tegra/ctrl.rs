@@ -464,7 +464,7 @@ impl Kernel {
         Ok(0)
     }
 
-    /// G/os/linux/ioctl_ctrl.c:1668-1738. The change is made at once, so the file that tells of it is
+    /// G/os/linux/ioctl_ctrl.c:1668-1738. The change is made at once, so the file that signals it is
     /// readable from the beginning.
     fn set_clock(&mut self, client: &dyn Client, ctrl: u64, args: &mut Args) -> Result<i64> {
         let mut wanted: nvgpu_gpu_clk_set_info_args = args.get();

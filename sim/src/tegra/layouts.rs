@@ -1,4 +1,4 @@
-//! The layouts of the release that is played.
+//! The layouts of the release that is simulated.
 //!
 //! The rules are written for the calls of r36.4. A call of another release is brought to its layout
 //! when it comes, field by field and by name, and back when it goes; what one of them has not is zero

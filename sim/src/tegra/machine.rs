@@ -175,7 +175,7 @@ impl Kernel {
         self.points.forget(id);
     }
 
-    /// Nobody tells of `munmap`: whether the doorbell is still mapped is looked at when it matters.
+    /// `munmap` is not seen: whether the doorbell is still mapped is looked at when it matters.
     fn forget_unmapped(&mut self, client: &dyn Client, id: FileId) {
         let Some(process) = self.mapped_by.get(&id) else { return };
         let Some(open) = self.files.get(id) else { return };

@@ -63,7 +63,7 @@ pub use super::Outcome;
 pub use super::fault::{Effect, Fault};
 pub use super::log::{Count, Diagnostic, Leak};
 pub use super::report::Report;
-pub use nvabi_supervise::Errno;
+use nvabi_supervise::Errno;
 pub use release::Release;
 
 /// What to simulate.

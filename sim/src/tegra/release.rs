@@ -1,4 +1,4 @@
-//! Which release of L4T is played.
+//! Which release of L4T is simulated.
 
 use std::fmt;
 use std::str::FromStr;
@@ -9,7 +9,7 @@ use nvabi::tegra::abi::DRIVERS;
 /// What the rules are written for.
 const OURS: &str = "tegra-r36.4";
 
-/// A release of L4T: each that is locked can be played.
+/// A release of L4T: each that is locked can be simulated.
 #[derive(Clone, Copy)]
 pub struct Release(&'static AnyDriver);
 

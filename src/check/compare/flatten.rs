@@ -153,7 +153,7 @@ impl<'a> Walk<'a> {
         if self.found == 1 {
             self.message.push(match field_at(self.own, bare.at) {
                 None => "\nhelp: add",
-                // The padding of a record is nothing that its type tells of.
+                // The padding of a record is not part of its type.
                 Some(field) if is_record(&field.ty) => "\nhelp: spell its fields out, with",
                 Some(_) => "\nhelp: put",
             });

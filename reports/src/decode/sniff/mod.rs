@@ -16,7 +16,7 @@ mod tables;
 mod text;
 
 pub use event::{Event, File, How, Ioctl, Piece, What};
-pub use named::{Detail, Field, Named, Namer, Status};
+pub use named::{Detail, DetailKind, Field, Named, Namer, Status};
 pub use parts::{MAX_PARTS, Part, Parts, parts};
 pub use summary::{Line, Summary};
 pub use tables::{Nodes, Tables};

@@ -1,5 +1,7 @@
 //! A caught call with its names: what was asked, every field of it, and how it ended.
 
+use std::fmt;
+
 use nix::errno::Errno;
 use serde::Serialize;
 
@@ -71,11 +73,30 @@ pub struct Named {
     pub notes: Vec<String>,
 }
 
+/// What the parameters of a call name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum DetailKind {
+    /// A control command.
+    Command,
+    /// An allocation class.
+    Class,
+}
+
+impl fmt::Display for DetailKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Command => "command",
+            Self::Class => "class",
+        })
+    }
+}
+
 /// A command or class.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Detail {
-    /// `command` or `class`.
-    pub kind: &'static str,
+    /// Which of the two.
+    pub kind: DetailKind,
     /// Its number.
     pub number: u32,
     /// The constant in the headers.
@@ -184,7 +205,10 @@ impl Namer {
         named.params = asked.params_of(request).map(str::to_owned);
         named.carries = found.carries;
         named.detail = found.details.first().map(|found| Detail {
-            kind: if found.kind == ItemKind::Class { "class" } else { "command" },
+            kind: match found.kind {
+                ItemKind::Class => DetailKind::Class,
+                _ => DetailKind::Command,
+            },
             number: found.number,
             name: found.name.map(str::to_owned),
         });

@@ -1,6 +1,6 @@
 //! Which memory a call names, and what lies there.
 
-use super::tables::{Asked, Family, Tables};
+use super::tables::{Family, KnownRequest, Tables};
 use nvabi_pipeline::spec::{Item, ItemKind};
 
 /// As many pieces of memory are followed in one call.
@@ -28,7 +28,7 @@ pub struct Parts<'t> {
     /// File descriptors in it.
     pub fds: Vec<i32>,
     pub(super) details: Vec<Found<'t>>,
-    pub(super) asked: Option<Asked<'t>>,
+    pub(super) asked: Option<KnownRequest<'t>>,
     /// The request that the call carries.
     pub(super) carries: Option<u32>,
 }
@@ -69,7 +69,7 @@ impl<'t> Walk<'t, '_> {
         &mut self,
         tables: &'t Tables,
         node: &str,
-        asked: Asked<'t>,
+        asked: KnownRequest<'t>,
         request: u32,
         argument: u64,
         prefix: String,
@@ -80,7 +80,7 @@ impl<'t> Walk<'t, '_> {
         let prefix = part.prefix.clone();
         let bytes = self.follow(asked.family, part);
         let Some(ty) = ty else { return };
-        let look = Look { family: asked.family, ty, bytes: &bytes, prefix: &prefix };
+        let look = StructBytes { family: asked.family, ty, bytes: &bytes, prefix: &prefix };
         // A number that could not be read asks for nothing that is known.
         match asked.name {
             "NV_ESC_RM_CONTROL" => {
@@ -120,7 +120,7 @@ impl<'t> Walk<'t, '_> {
         let (item, ty, prefix) = (part.item, part.ty, part.prefix.clone());
         self.found.parts.push(part);
         let (Some(item), Some(ty)) = (item, ty) else { return bytes };
-        let look = Look { family, ty, bytes: &bytes, prefix: &prefix };
+        let look = StructBytes { family, ty, bytes: &bytes, prefix: &prefix };
         for fd in &item.fds {
             // NvP64 and 64-bit fields hold descriptors too.
             let fd = look.number(&fd.name).map(|fd| fd as i32);
@@ -161,7 +161,7 @@ impl<'t> Walk<'t, '_> {
     /// The parameters of a command or class: its number says what they are.
     fn numbered(
         &mut self,
-        look: Look<'t, '_>,
+        look: StructBytes<'t, '_>,
         kind: ItemKind,
         number: u32,
         field: &str,
@@ -181,14 +181,14 @@ impl<'t> Walk<'t, '_> {
 
 /// The bytes of a struct.
 #[derive(Clone, Copy)]
-struct Look<'t, 'b> {
+struct StructBytes<'t, 'b> {
     family: &'t Family,
     ty: &'t str,
     bytes: &'b [u8],
     prefix: &'b str,
 }
 
-impl Look<'_, '_> {
+impl StructBytes<'_, '_> {
     fn number(&self, field: &str) -> Option<u64> {
         let (at, size) = self.family.place(self.ty, field)?;
         let bytes = self.bytes.get(at..at.checked_add(size)?)?;

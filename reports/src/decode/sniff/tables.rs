@@ -60,7 +60,7 @@ pub(super) struct Numbered {
 
 /// A request that a node knows.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Asked<'t> {
+pub(super) struct KnownRequest<'t> {
     pub(super) family: &'t Family,
     pub(super) name: &'t str,
     pub(super) params: &'t [String],
@@ -120,7 +120,7 @@ impl Tables {
     }
 
     /// What a node knows a request as, and how to say it in short.
-    pub(super) fn asked(&self, node: &str, request: u32) -> Option<Asked<'_>> {
+    pub(super) fn asked(&self, node: &str, request: u32) -> Option<KnownRequest<'_>> {
         let known: &Known = self.catalog.known(self.catalog.named(node)?, request)?;
         let kinds = [ItemKind::Frontend, ItemKind::Uvm, ItemKind::Ioctl];
         let found = self.families.iter().find_map(|family| {
@@ -129,7 +129,7 @@ impl Tables {
         });
         // Requests of display and direct rendering stand in no spec.
         let (family, item) = found.or_else(|| Some((self.families.first()?, None)))?;
-        Some(Asked { family, name: &known.name, params: &known.params, item })
+        Some(KnownRequest { family, name: &known.name, params: &known.params, item })
     }
 
     /// What is odd about a request on a node.
@@ -139,7 +139,7 @@ impl Tables {
     }
 }
 
-impl<'t> Asked<'t> {
+impl<'t> KnownRequest<'t> {
     /// The type of the argument: the size of the request tells which.
     pub(super) fn params_of(&self, request: u32) -> Option<&'t str> {
         let size = request_size(request.into());
@@ -150,7 +150,7 @@ impl<'t> Asked<'t> {
 
     /// Bytes of the argument.
     pub(super) fn size(&self, request: u32) -> u64 {
-        // A number of unified memory is no more than a number.
+        // A number of UVM is no more than a number.
         let is_number = self.item.is_some_and(|item| item.kind == ItemKind::Uvm);
         match request_size(request.into()) {
             size if size == 0 || is_number => {

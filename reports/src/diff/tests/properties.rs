@@ -133,7 +133,7 @@ fn composes([a, b, c]: [&Facts; 3], scope: Scope, whole: &Events, steps: &[Event
     let title = format!("{} {} {} {scope:?}", a.tag, b.tag, c.tag);
     let pairs = [[a, b], [b, c], [a, c]];
     let calls = pairs.map(|[from, to]| calls::in_scope(&sides(from, to), scope));
-    let told = |at: usize| Told::new(pairs[at], scope, &calls[at]);
+    let told = |at: usize| Reported::new(pairs[at], scope, &calls[at]);
     let [ab, bc, ac] = [0, 1, 2].map(told);
     let lost = |event: &&Event| !whole.contains(event) && !undone(event, a, c);
     let made = |event: &&Event| !steps.iter().any(|step| step.contains(event));
@@ -143,14 +143,14 @@ fn composes([a, b, c]: [&Facts; 3], scope: Scope, whole: &Events, steps: &[Event
     assert_eq!(wrong.next(), None, "{title}");
 }
 
-/// What a diff between two tags tells of: in the default scope, types and constants that only a third
+/// What a diff between two tags reports: in the default scope, types and constants that only a third
 /// tag's spec names are not compared. Calls are named wherever the driver has them.
-struct Told<'f> {
+struct Reported<'f> {
     facts: [&'f Facts; 2],
     names: Names<'f>,
 }
 
-impl<'f> Told<'f> {
+impl<'f> Reported<'f> {
     fn new([from, to]: [&'f Facts; 2], scope: Scope, calls: &'f [Calls; 2]) -> Self {
         Self { facts: [from, to], names: Names::new(&sides(from, to), scope, calls) }
     }
@@ -169,7 +169,7 @@ impl<'f> Told<'f> {
     }
 }
 
-/// What the default scope tells of calls is so where everything is compared.
+/// What the default scope reports of calls is reported too where everything is compared.
 #[test]
 fn the_default_scope_tells_of_no_other_calls() {
     let mut tags = Tags::new();

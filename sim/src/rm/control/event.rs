@@ -1,6 +1,6 @@
 //! Commands of subdevices that tell of events (`subdevice_ctrl_event_kernel.c`).
 
-use super::{Asked, Handler};
+use super::{Handler, Target};
 use crate::Status;
 use crate::rm::Driver;
 use crate::rm::failed::Result;
@@ -24,8 +24,8 @@ const REPEAT: u32 = 2;
 const SOFTWARE: u32 = 0;
 const TIMER: u32 = 11;
 
-fn set_notification(driver: &mut Driver, asked: &Asked<'_>, params: &mut Params) -> Result {
-    if !driver.has_listener(asked.client, asked.object) {
+fn set_notification(driver: &mut Driver, target: &Target<'_>, params: &mut Params) -> Result {
+    if !driver.has_listener(target.client, target.object) {
         return Err(Status::INVALID_STATE.into());
     }
     let (event, action) = (params.word("event")?, params.word("action")?);
@@ -33,7 +33,7 @@ fn set_notification(driver: &mut Driver, asked: &Asked<'_>, params: &mut Params)
     if event >= count || event == TIMER {
         return Err(Status::INVALID_ARGUMENT.into());
     }
-    let object = driver.server.object_mut(asked.client, asked.object);
+    let object = driver.server.object_mut(target.client, target.object);
     let actions = &mut object.ok_or(Status::OBJECT_NOT_FOUND)?.notifier.actions;
     match action {
         SINGLE | REPEAT if actions.contains_key(&event) => Err(Status::INVALID_STATE.into()),
@@ -49,13 +49,13 @@ fn set_notification(driver: &mut Driver, asked: &Asked<'_>, params: &mut Params)
     }
 }
 
-fn set_trigger(driver: &mut Driver, asked: &Asked<'_>, _: &mut Params) -> Result {
-    driver.notify(asked.kind.gpu().ok_or(Status::INVALID_OBJECT)?, SOFTWARE);
+fn set_trigger(driver: &mut Driver, target: &Target<'_>, _: &mut Params) -> Result {
+    driver.notify(target.kind.gpu().ok_or(Status::INVALID_OBJECT)?, SOFTWARE);
     Ok(())
 }
 
-fn set_trigger_fifo(driver: &mut Driver, asked: &Asked<'_>, params: &mut Params) -> Result {
-    let gpu = asked.kind.gpu().ok_or(Status::INVALID_OBJECT)?;
+fn set_trigger_fifo(driver: &mut Driver, target: &Target<'_>, params: &mut Params) -> Result {
+    let gpu = target.kind.gpu().ok_or(Status::INVALID_OBJECT)?;
     let host = driver.interface.constant("NV2080_NOTIFIERS_FIFO_EVENT_MTHD");
     driver.notify_of_engine(gpu, host.ok_or(Status::NOT_SUPPORTED)?, params.word("hEvent")?);
     Ok(())

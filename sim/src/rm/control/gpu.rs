@@ -1,7 +1,7 @@
 //! Commands of devices and subdevices.
 
 use super::system::identity;
-use super::{Asked, Handler};
+use super::{Handler, Target};
 use crate::Status;
 use crate::rm::failed::Result;
 use crate::rm::gpu;
@@ -21,17 +21,17 @@ pub(super) fn handler(name: &str) -> Option<Handler> {
 }
 
 /// The GPU that a command is asked of.
-fn gpu<'d>(driver: &'d Driver, asked: &Asked<'_>) -> Result<&'d Gpu> {
-    let index = asked.kind.gpu().ok_or(Status::INVALID_OBJECT)?;
+fn gpu<'d>(driver: &'d Driver, target: &Target<'_>) -> Result<&'d Gpu> {
+    let index = target.kind.gpu().ok_or(Status::INVALID_OBJECT)?;
     Ok(driver.gpus.get(index).ok_or(Status::INVALID_DEVICE)?)
 }
 
-fn subdevices(_: &mut Driver, _: &Asked<'_>, params: &mut Params) -> Result {
+fn subdevices(_: &mut Driver, _: &Target<'_>, params: &mut Params) -> Result {
     Ok(params.set("numSubDevices", 1_u32)?)
 }
 
 /// NV2080_CTRL_GPU_GET_NAME_STRING_FLAGS_TYPE: letters of one byte, or of two.
-fn name_string(_: &mut Driver, _: &Asked<'_>, params: &mut Params) -> Result {
+fn name_string(_: &mut Driver, _: &Target<'_>, params: &mut Params) -> Result {
     const ASCII: u32 = 0;
     const UNICODE: u32 = 1;
     match params.word("gpuNameStringFlags")? {
@@ -46,18 +46,18 @@ fn name_string(_: &mut Driver, _: &Asked<'_>, params: &mut Params) -> Result {
     }
 }
 
-fn short_name_string(_: &mut Driver, _: &Asked<'_>, params: &mut Params) -> Result {
+fn short_name_string(_: &mut Driver, _: &Target<'_>, params: &mut Params) -> Result {
     Ok(params.put_text("gpuShortNameString", gpu::SHORT_NAME)?)
 }
 
-fn gid_info(driver: &mut Driver, asked: &Asked<'_>, params: &mut Params) -> Result {
-    let uuid = identity(gpu(driver, asked)?, params.word("flags")?);
+fn gid_info(driver: &mut Driver, target: &Target<'_>, params: &mut Params) -> Result {
+    let uuid = identity(gpu(driver, target)?, params.word("flags")?);
     params.put("data", &uuid)?;
     params.set("length", uuid.len() as u32)?;
     Ok(())
 }
 
-fn pci_info(_: &mut Driver, _: &Asked<'_>, params: &mut Params) -> Result {
+fn pci_info(_: &mut Driver, _: &Target<'_>, params: &mut Params) -> Result {
     params.set("pciDeviceId", u32::from(gpu::DEVICE) << 16 | u32::from(gpu::VENDOR))?;
     params.set("pciSubSystemId", gpu::SUBSYSTEM)?;
     params.set("pciRevisionId", gpu::REVISION)?;
@@ -65,7 +65,7 @@ fn pci_info(_: &mut Driver, _: &Asked<'_>, params: &mut Params) -> Result {
     Ok(())
 }
 
-fn arch_info(_: &mut Driver, _: &Asked<'_>, params: &mut Params) -> Result {
+fn arch_info(_: &mut Driver, _: &Target<'_>, params: &mut Params) -> Result {
     params.set("architecture", gpu::ARCHITECTURE)?;
     params.set("implementation", gpu::IMPLEMENTATION)?;
     params.set("revision", gpu::REVISION)?;

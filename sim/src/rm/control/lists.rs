@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use super::{Asked, Handler};
+use super::{Handler, Target};
 use crate::Status;
 use crate::rm::Driver;
 use crate::rm::failed::Result;
@@ -59,23 +59,23 @@ fn engine_list(driver: &Driver) -> Vec<u32> {
     numbers.iter().filter_map(|name| driver.interface.constant(name)).collect()
 }
 
-fn classes(driver: &mut Driver, asked: &Asked<'_>, params: &mut Params) -> Result {
+fn classes(driver: &mut Driver, target: &Target<'_>, params: &mut Params) -> Result {
     let list = class_list(driver);
-    put_list(asked, params, &list, ["numClasses", "classList"])
+    put_list(target, params, &list, ["numClasses", "classList"])
 }
 
-fn classes_v2(driver: &mut Driver, _: &Asked<'_>, params: &mut Params) -> Result {
+fn classes_v2(driver: &mut Driver, _: &Target<'_>, params: &mut Params) -> Result {
     let list = class_list(driver);
     params.set("numClasses", list.len() as u32)?;
     Ok(params.fill("classList", &list, 0)?)
 }
 
-fn engines(driver: &mut Driver, asked: &Asked<'_>, params: &mut Params) -> Result {
+fn engines(driver: &mut Driver, target: &Target<'_>, params: &mut Params) -> Result {
     let list = engine_list(driver);
-    put_list(asked, params, &list, ["engineCount", "engineList"])
+    put_list(target, params, &list, ["engineCount", "engineList"])
 }
 
-fn engines_v2(driver: &mut Driver, _: &Asked<'_>, params: &mut Params) -> Result {
+fn engines_v2(driver: &mut Driver, _: &Target<'_>, params: &mut Params) -> Result {
     let list = engine_list(driver);
     params.set("engineCount", list.len() as u32)?;
     Ok(params.fill("engineList", &list, 0)?)
@@ -83,7 +83,7 @@ fn engines_v2(driver: &mut Driver, _: &Asked<'_>, params: &mut Params) -> Result
 
 /// To a buffer of the caller's, which has room for so many; without one, how many there are.
 fn put_list(
-    asked: &Asked<'_>,
+    target: &Target<'_>,
     params: &mut Params,
     list: &[u32],
     [count, buffer]: [&str; 2],
@@ -94,7 +94,7 @@ fn put_list(
     }
     params.set(count, list.len() as u32)?;
     let bytes: Vec<u8> = list.iter().flat_map(|number| number.to_le_bytes()).collect();
-    if address != 0 && asked.caller.client.write(address, &bytes) < bytes.len() {
+    if address != 0 && target.caller.client.write(address, &bytes) < bytes.len() {
         return Err(Status::INVALID_ADDRESS.into());
     }
     Ok(())
@@ -170,25 +170,25 @@ fn gpu_value(_: &Driver, _: usize, name: &str) -> Option<u32> {
     }
 }
 
-fn memory_info(driver: &mut Driver, asked: &Asked<'_>, params: &mut Params) -> Result {
-    fill_buffer(driver, asked, params, MEMORY)
+fn memory_info(driver: &mut Driver, target: &Target<'_>, params: &mut Params) -> Result {
+    fill_buffer(driver, target, params, MEMORY)
 }
 
-fn memory_info_v2(driver: &mut Driver, asked: &Asked<'_>, params: &mut Params) -> Result {
-    fill_inline(driver, asked, params, MEMORY)
+fn memory_info_v2(driver: &mut Driver, target: &Target<'_>, params: &mut Params) -> Result {
+    fill_inline(driver, target, params, MEMORY)
 }
 
-fn gpu_info(driver: &mut Driver, asked: &Asked<'_>, params: &mut Params) -> Result {
-    fill_buffer(driver, asked, params, GPU)
+fn gpu_info(driver: &mut Driver, target: &Target<'_>, params: &mut Params) -> Result {
+    fill_buffer(driver, target, params, GPU)
 }
 
-fn gpu_info_v2(driver: &mut Driver, asked: &Asked<'_>, params: &mut Params) -> Result {
-    fill_inline(driver, asked, params, GPU)
+fn gpu_info_v2(driver: &mut Driver, target: &Target<'_>, params: &mut Params) -> Result {
+    fill_inline(driver, target, params, GPU)
 }
 
 fn fill_inline(
     driver: &mut Driver,
-    asked: &Asked<'_>,
+    target: &Target<'_>,
     params: &mut Params,
     values: Values,
 ) -> Result {
@@ -200,7 +200,7 @@ fn fill_inline(
     let names = indices(driver, values);
     for entry in 0..count {
         let index = params.word(&format!("{list}[{entry}].index"))?;
-        let value = value_of(driver, asked, values, &names, index)?;
+        let value = value_of(driver, target, values, &names, index)?;
         params.set(&format!("{list}[{entry}].data"), value)?;
     }
     Ok(())
@@ -208,7 +208,7 @@ fn fill_inline(
 
 fn fill_buffer(
     driver: &mut Driver,
-    asked: &Asked<'_>,
+    target: &Target<'_>,
     params: &mut Params,
     values: Values,
 ) -> Result {
@@ -222,16 +222,16 @@ fn fill_buffer(
         return Err(Status::INVALID_ARGUMENT.into());
     }
     let mut bytes = vec![0; count as usize * ENTRY];
-    if asked.caller.client.read(address, &mut bytes) < bytes.len() {
+    if target.caller.client.read(address, &mut bytes) < bytes.len() {
         return Err(Status::INVALID_ADDRESS.into());
     }
     let names = indices(driver, values);
     for entry in bytes.chunks_exact_mut(ENTRY) {
         let index = u32::from_le_bytes([entry[0], entry[1], entry[2], entry[3]]);
-        let value = value_of(driver, asked, values, &names, index)?;
+        let value = value_of(driver, target, values, &names, index)?;
         entry[4..].copy_from_slice(&value.to_le_bytes());
     }
-    match asked.caller.client.write(address, &bytes) == bytes.len() {
+    match target.caller.client.write(address, &bytes) == bytes.len() {
         true => Ok(()),
         false => Err(Status::INVALID_ADDRESS.into()),
     }
@@ -258,18 +258,18 @@ fn indices(driver: &Driver, values: Values) -> BTreeMap<u32, Vec<String>> {
 /// A value by its index. One that the driver has and we do not know is zero, which is told.
 fn value_of(
     driver: &mut Driver,
-    asked: &Asked<'_>,
+    target: &Target<'_>,
     values: Values,
     names: &BTreeMap<u32, Vec<String>>,
     index: u32,
 ) -> Result<u32> {
-    let gpu = asked.kind.gpu().ok_or(Status::INVALID_OBJECT)?;
+    let gpu = target.kind.gpu().ok_or(Status::INVALID_OBJECT)?;
     let names = names.get(&index).ok_or(Status::INVALID_ARGUMENT)?;
     let known = names.iter().find_map(|name| (values.value)(driver, gpu, name));
     Ok(known.unwrap_or_else(|| {
         let name = names.iter().min().map_or("", String::as_str);
         let text = format!("{}{name} is unknown and was answered with 0", values.prefix);
-        driver.log.diagnose(asked.caller.client.process(), "value-not-known", text);
+        driver.log.diagnose(target.caller.client.process(), "value-not-known", text);
         0
     }))
 }

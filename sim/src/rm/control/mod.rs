@@ -19,15 +19,15 @@ const KERNEL_FLAGS: u32 = 3;
 const MAX_PARAMS: usize = 1 << 20;
 
 /// What a command is asked of.
-pub(super) struct Asked<'a> {
+pub(super) struct Target<'a> {
     pub(super) caller: Caller<'a>,
     pub(super) client: u32,
     pub(super) object: u32,
     pub(super) kind: ObjectKind,
 }
 
-/// A command that is played.
-type Handler = fn(&mut Driver, &Asked<'_>, &mut Params) -> Result;
+/// A command that is simulated.
+type Handler = fn(&mut Driver, &Target<'_>, &mut Params) -> Result;
 
 /// The handler of a command.
 fn handler(name: &str) -> Option<Handler> {
@@ -74,7 +74,7 @@ impl Driver {
         let Some(handler) = handler(&known.name) else {
             return Err(Failed::NotSimulated(Status::NOT_SUPPORTED, known.name));
         };
-        let done = handler(self, &Asked { caller, client, object, kind }, &mut params);
+        let done = handler(self, &Target { caller, client, object, kind }, &mut params);
         // What was found goes back even when the command fails.
         if caller.client.write(address, &params.bytes[..size]) < size {
             return Err(Status::INVALID_ADDRESS.into());

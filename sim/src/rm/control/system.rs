@@ -1,7 +1,7 @@
 //! Commands of the client itself: the system, and which GPUs it has (R/client_resource.c,
 //! `src/nvidia/src/kernel/gpu_mgr/gpu_mgr.c`).
 
-use super::{Asked, Handler};
+use super::{Handler, Target};
 use crate::Status;
 use crate::rm::Driver;
 use crate::rm::failed::Result;
@@ -36,7 +36,7 @@ pub(super) fn handler(name: &str) -> Option<Handler> {
 }
 
 /// `rmapi_deprecated_control.c`: texts go to three buffers of the caller's, or their length is told.
-fn build_version(driver: &mut Driver, asked: &Asked<'_>, params: &mut Params) -> Result {
+fn build_version(driver: &mut Driver, target: &Target<'_>, params: &mut Params) -> Result {
     let texts = [driver.told_version.as_str(), BRANCH, TITLE];
     let longest = texts.iter().map(|text| text.len() + 1).max().unwrap_or(0) as u32;
     let fields = ["pDriverVersionBuffer", "pVersionBuffer", "pTitleBuffer"];
@@ -53,7 +53,7 @@ fn build_version(driver: &mut Driver, asked: &Asked<'_>, params: &mut Params) ->
     }
     for (text, buffer) in texts.iter().zip(buffers) {
         let text = [text.as_bytes(), &[0]].concat();
-        if asked.caller.client.write(buffer, &text) < text.len() {
+        if target.caller.client.write(buffer, &text) < text.len() {
             return Err(Status::INVALID_PARAM_STRUCT.into());
         }
     }
@@ -62,7 +62,7 @@ fn build_version(driver: &mut Driver, asked: &Asked<'_>, params: &mut Params) ->
     Ok(())
 }
 
-fn build_version_v2(driver: &mut Driver, _: &Asked<'_>, params: &mut Params) -> Result {
+fn build_version_v2(driver: &mut Driver, _: &Target<'_>, params: &mut Params) -> Result {
     params.put_text("driverVersionBuffer", &driver.told_version)?;
     params.put_text("versionBuffer", BRANCH)?;
     params.put_text("titleBuffer", TITLE)?;
@@ -74,13 +74,13 @@ fn build_version_v2(driver: &mut Driver, _: &Asked<'_>, params: &mut Params) -> 
     Ok(())
 }
 
-fn attached_ids(driver: &mut Driver, _: &Asked<'_>, params: &mut Params) -> Result {
+fn attached_ids(driver: &mut Driver, _: &Target<'_>, params: &mut Params) -> Result {
     let attached = driver.gpus.iter().filter(|gpu| gpu.is_attached());
     let ids: Vec<u32> = attached.map(|gpu| gpu.id()).collect();
     Ok(params.fill("gpuIds", &ids, NO_GPU)?)
 }
 
-fn probed_ids(driver: &mut Driver, _: &Asked<'_>, params: &mut Params) -> Result {
+fn probed_ids(driver: &mut Driver, _: &Target<'_>, params: &mut Params) -> Result {
     let ids: Vec<u32> = driver.gpus.iter().map(|gpu| gpu.id()).collect();
     params.fill("gpuIds", &ids, NO_GPU)?;
     if params.has("excludedGpuIds") {
@@ -90,7 +90,7 @@ fn probed_ids(driver: &mut Driver, _: &Asked<'_>, params: &mut Params) -> Result
 }
 
 /// Each must be one that there is; more is not done on Linux.
-fn attach_ids(driver: &mut Driver, _: &Asked<'_>, params: &mut Params) -> Result {
+fn attach_ids(driver: &mut Driver, _: &Target<'_>, params: &mut Params) -> Result {
     for index in 0..params.count("gpuIds")? {
         let id = params.word(&format!("gpuIds[{index}]"))?;
         if index == 0 && id == ALL_GPUS || id == NO_GPU {
@@ -104,7 +104,7 @@ fn attach_ids(driver: &mut Driver, _: &Asked<'_>, params: &mut Params) -> Result
 }
 
 /// The driver looks at the first one alone.
-fn detach_ids(driver: &mut Driver, _: &Asked<'_>, params: &mut Params) -> Result {
+fn detach_ids(driver: &mut Driver, _: &Target<'_>, params: &mut Params) -> Result {
     let id = params.word("gpuIds[0]")?;
     let is_there = driver.gpus.iter().any(|gpu| gpu.is_attached() && gpu.id() == id);
     match is_there || [ALL_GPUS, NO_GPU].contains(&id) {
@@ -113,7 +113,7 @@ fn detach_ids(driver: &mut Driver, _: &Asked<'_>, params: &mut Params) -> Result
     }
 }
 
-fn id_info(driver: &mut Driver, _: &Asked<'_>, params: &mut Params) -> Result {
+fn id_info(driver: &mut Driver, _: &Target<'_>, params: &mut Params) -> Result {
     let id = params.word("gpuId")?;
     let found = driver.gpus.iter().position(|gpu| gpu.is_attached() && gpu.id() == id);
     let index = found.ok_or(Status::INVALID_ARGUMENT)? as u32;
@@ -129,7 +129,7 @@ fn id_info(driver: &mut Driver, _: &Asked<'_>, params: &mut Params) -> Result {
     Ok(())
 }
 
-fn pci_info(driver: &mut Driver, _: &Asked<'_>, params: &mut Params) -> Result {
+fn pci_info(driver: &mut Driver, _: &Target<'_>, params: &mut Params) -> Result {
     let id = params.word("gpuId")?;
     let gpu = driver.gpus.iter().find(|gpu| gpu.id() == id).ok_or(Status::INVALID_ARGUMENT)?;
     params.set("domain", 0_u32)?;
@@ -138,7 +138,7 @@ fn pci_info(driver: &mut Driver, _: &Asked<'_>, params: &mut Params) -> Result {
     Ok(())
 }
 
-fn device_ids(driver: &mut Driver, _: &Asked<'_>, params: &mut Params) -> Result {
+fn device_ids(driver: &mut Driver, _: &Target<'_>, params: &mut Params) -> Result {
     let attached = driver.gpus.iter().enumerate().filter(|(_, gpu)| gpu.is_attached());
     let mask = attached.fold(0_u32, |mask, (index, _)| mask | 1 << index);
     Ok(params.set("deviceIds", mask)?)
@@ -155,7 +155,7 @@ pub(super) fn identity(gpu: &crate::rm::gpu::Gpu, flags: u32) -> Vec<u8> {
     }
 }
 
-fn uuid_from_id(driver: &mut Driver, _: &Asked<'_>, params: &mut Params) -> Result {
+fn uuid_from_id(driver: &mut Driver, _: &Target<'_>, params: &mut Params) -> Result {
     let id = params.word("gpuId")?;
     let gpu = driver.gpus.iter().find(|gpu| gpu.id() == id).ok_or(Status::OBJECT_NOT_FOUND)?;
     let uuid = identity(gpu, params.word("flags")?);
@@ -164,7 +164,7 @@ fn uuid_from_id(driver: &mut Driver, _: &Asked<'_>, params: &mut Params) -> Resu
     Ok(())
 }
 
-fn uuid_info(driver: &mut Driver, _: &Asked<'_>, params: &mut Params) -> Result {
+fn uuid_info(driver: &mut Driver, _: &Target<'_>, params: &mut Params) -> Result {
     let flags = params.word("flags")?;
     let wanted = params.bytes_of("gpuUuid")?;
     let is_meant = |gpu: &crate::rm::gpu::Gpu| wanted.starts_with(&identity(gpu, flags));
