@@ -109,12 +109,12 @@ fn fields_that_the_table_takes_for_something_else() {
         format!("frontend `NV_ESC_RM_CONTROL`: at {what} {place}")
     };
     let expected = [
-        "control `NV0000_CTRL_CMD_SYSTEM_GET_BUILD_VERSION`: copied copies it as it is, the \
-         spec has roles for pDriverVersionBuffer, pVersionBuffer, pTitleBuffer"
-            .to_owned(),
         control("16 the table has `Params` as a number, the spec `params` as a pointer"),
         control("28 the table has `Status` as a file descriptor, the spec `status` as a number"),
         control("4 the table has `HObject` as a number, the spec `hObject` as a handle"),
+        "control `NV0000_CTRL_CMD_SYSTEM_GET_BUILD_VERSION`: copied copies it as it is, the \
+         spec has roles for pDriverVersionBuffer, pVersionBuffer, pTitleBuffer"
+            .to_owned(),
     ];
     assert_eq!(roles, expected);
     assert!(text.contains("= note: at 535.104.05, 550.40.07\n"), "{text}");

@@ -159,7 +159,7 @@ const BROKEN: &[Broken] = &[
         "515",
         "HwFree = \"NVOS32_FUNCTION_HW_FREE\"\n",
         "",
-        &[("lint-union", "when the union with `data.HwFree.hResourceHandle` holds it")],
+        &[("lint-union", "when the union holds `data.HwFree.hResourceHandle`")],
     ),
     (
         "515",

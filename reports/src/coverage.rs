@@ -824,7 +824,7 @@ mod tests {
             (
                 "\"parent\": \"1.2\", \"tag_available\": false",
                 "\"parent\": \"1.2\", \"tag_available\": true",
-                " : the lock has no such tag at 1.3",
+                "the lock has no such tag at 1.3",
             ),
             (
                 "CLASS = { params = \"P\"",
@@ -834,7 +834,7 @@ mod tests {
             (
                 "driver = \"1\"",
                 "driver = \"2\"",
-                "class CLASS: there is no spec of driver 1 at 1.2",
+                "frontend ESC: there is no spec of driver 1 at 1.1, 1.2",
             ),
         ];
         for (from, to, gap) in told {

@@ -20,7 +20,7 @@ pub(crate) type NodeId = u16;
 const X86: [(&str, &[&str], &str); 7] = [
     ("nvidiactl", &["/dev/nvidiactl"], "the resource manager"),
     ("nvidia", &["/dev/nvidia*"], "a GPU"),
-    ("nvidia-uvm", &["/dev/nvidia-uvm", "/dev/nvidia-uvm-tools"], "unified memory"),
+    ("nvidia-uvm", &["/dev/nvidia-uvm", "/dev/nvidia-uvm-tools"], "UVM"),
     ("nvidia-modeset", &["/dev/nvidia-modeset"], "display"),
     ("drm", &["/dev/dri/*"], "direct rendering"),
     ("nvidia-caps", &["/dev/nvidia-caps/*"], "a capability: it is opened, and has no requests"),
