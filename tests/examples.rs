@@ -147,7 +147,7 @@ fn a_changed_shim_does_not_build() {
     assert!(!outcome.success, "it builds although it is wrong");
     let wanted: Vec<&str> = MISTAKES.iter().flat_map(|(.., texts)| texts.iter().copied()).collect();
     for text in &wanted {
-        assert!(outcome.stderr.contains(text), "not outcome: {text}\n{}", outcome.stderr);
+        assert!(outcome.stderr.contains(text), "not in the output: {text}\n{}", outcome.stderr);
     }
     // What is right is not complained of.
     let complaints = outcome.stderr.matches(", but the driver").count();

@@ -16,6 +16,6 @@ if [ ! -x "$folder/bin/node" ]; then
         --no-audit --no-fund --prefix . kaitai-struct-compiler kaitai-struct js-yaml >&2)
     rm -rf "$folder"
     mv "$folder.new/node" "$folder"
-    rmdir "$folder.new/unpacked" "$folder.new" 2>/dev/null || rm -rf "$folder.new"
+    rm -rf "$folder.new"
 fi
 cd "$folder" && pwd

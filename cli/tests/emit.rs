@@ -56,11 +56,13 @@ fn complaint(args: &[&str]) -> String {
     String::from_utf8(output.stderr).unwrap()
 }
 
-fn passes(command: &mut Command) {
+/// What a command that must succeed prints.
+fn passes(command: &mut Command) -> String {
     let output = command.output().unwrap_or_else(|error| panic!("{command:?}: {error}"));
     let (out, err) =
         (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
     assert!(output.status.success(), "{command:?}\n{out}{err}");
+    out.into_owned()
 }
 
 fn is_there(program: &str) -> bool {
@@ -310,10 +312,7 @@ fn kaitai(file: &Path, args: &[&str]) -> String {
     };
     let mut command = Command::new(folder.join("bin/node"));
     command.arg(root().join("cli/tests/emit/kaitai.js")).arg(&folder).arg(file).args(args);
-    let output = command.output().unwrap();
-    let err = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{command:?}\n{err}");
-    String::from_utf8(output.stdout).unwrap()
+    passes(&mut command)
 }
 
 #[test]
@@ -367,16 +366,14 @@ fn syzkaller_compiles_the_descriptions_of_six_tags() {
     for tag in SIX.into_iter().chain(["tegra-r32.7.1", "tegra-r36.4"]) {
         let emitted = text(&["emit", "--lang", "syzkaller", "--tag", tag, scope(tag)]);
         let path = file(folder.path(), "nvabi.txt", &emitted);
-        let output = Command::new(&program).arg(&path).output().unwrap();
-        let err = String::from_utf8_lossy(&output.stderr);
-        assert!(output.status.success(), "{tag}: {err}");
+        let printed = passes(Command::new(&program).arg(&path));
         let facts: Value = serde_json::from_str(&text(&["facts", tag])).unwrap();
         let sizes: HashMap<&str, u64> = (facts["surfaces"].as_object().unwrap().values())
             .flat_map(|surface| surface["records"].as_object().unwrap())
             .filter_map(|(name, record)| Some((name.as_str(), record["size"].as_u64()?)))
             .collect();
         let mut compared = 0;
-        for line in std::str::from_utf8(&output.stdout).unwrap().lines() {
+        for line in printed.lines() {
             let Some((size, name)) =
                 line.strip_prefix("size ").and_then(|line| line.split_once(' '))
             else {

@@ -10,7 +10,7 @@ use nvabi_pipeline::plan::{self, Param};
 use nvabi_pipeline::spec::{Item, ItemKind, Named, Spec};
 use serde::Serialize;
 
-use crate::emit::{RoleKind, request, roles_of};
+use crate::emit::{RoleKind, forms, request, roles_of};
 
 /// A call.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -147,10 +147,7 @@ fn info(plan: &plan::Plan<'_>, call: &plan::Call<'_>) -> CallInfo {
         kind: item.kind,
         number,
         node: item.node.as_ref().map(|node| node.name.clone()),
-        forms: match call.params.len() {
-            0 => vec![form(None)],
-            count => (0..count).map(|at| form(Some(at))).collect(),
-        },
+        forms: forms(call).map(form).collect(),
         roles_known: item.roles_known,
         capabilities: item.caps.clone(),
         since: item.since.as_ref().map(ToString::to_string),

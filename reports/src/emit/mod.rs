@@ -365,21 +365,29 @@ impl<'p> Module<'p> {
                 spans: spans.clone(),
             }
         };
-        match call.params.len() {
-            0 => vec![row(None)],
-            forms => (0..forms).map(|form| row(Some(form))).collect(),
-        }
+        forms(call).map(row).collect()
     }
+}
+
+/// The forms of a call's parameters; a call without any has one form.
+pub(crate) fn forms(call: &Call<'_>) -> impl Iterator<Item = Option<usize>> + use<> {
+    let count = call.params.len();
+    (count == 0).then_some(None).into_iter().chain((0..count).map(Some))
 }
 
 /// What is passed to `ioctl`, where it is one number: an array is as long as its caller says.
 pub(crate) fn request(item: &Item, number: u64, size: u64) -> Option<u64> {
     match item.kind {
         ItemKind::Frontend if item.array => None,
-        ItemKind::Frontend => Some(3 << 30 | size << 16 | u64::from(b'F') << 8 | number),
+        ItemKind::Frontend => Some(frontend_request(number, size)),
         ItemKind::Uvm | ItemKind::Ioctl => Some(number),
         ItemKind::Control | ItemKind::Class => None,
     }
+}
+
+/// The request of an escape with parameters of so many bytes.
+fn frontend_request(number: u64, size: u64) -> u64 {
+    3 << 30 | size << 16 | u64::from(b'F') << 8 | number
 }
 
 pub(crate) fn roles_of(call: &Call<'_>, form: usize) -> Vec<Role> {

@@ -12,7 +12,7 @@ use nvabi_pipeline::plan::types::Element;
 use nvabi_pipeline::plan::{Call, Def, DefId, Param};
 use nvabi_pipeline::spec::{Direction, HandleMeaning, ItemKind, Spec};
 
-use super::{File, Module, banner, request};
+use super::{File, Module, banner, forms, frontend_request, request};
 
 pub(super) fn files(module: &Module<'_>, specs: &[&Spec]) -> Vec<File> {
     let fields = Fields::new(module);
@@ -30,8 +30,7 @@ pub(super) fn files(module: &Module<'_>, specs: &[&Spec]) -> Vec<File> {
             let number = (call.number & 0xffff_ffff) as u64;
             let size = form.map_or(0, |form| call.roles.sizes[form]);
             // Of an array, one element.
-            let whole = 3 << 30 | size << 16 | u64::from(b'F') << 8 | number;
-            let cmd = request(item, number, size).unwrap_or(whole);
+            let cmd = request(item, number, size).unwrap_or(frontend_request(number, size));
             let arg = match form.map(|form| &call.params[form].1) {
                 Some(param) => format!("arg ptr[inout, {}]", param_type(module, param, &mut used)),
                 None => "arg const[0]".to_owned(),
@@ -43,25 +42,17 @@ pub(super) fn files(module: &Module<'_>, specs: &[&Spec]) -> Vec<File> {
     let carried = carried(module, &fields, &devices, &mut used, &mut names);
     let types = definitions(module, &fields, &devices, used);
     let mut text = banner(module, "#");
-    text.push_str(&devices.text(module, fields.makes_handles()));
+    text.push_str(&devices.text(module, fields.makes_handles));
     text.push_str(&calls);
     text.push_str(&carried);
     text.push_str(&types);
     vec![File { name: format!("{}.txt", module.package), text }]
 }
 
-/// The forms of a call's parameters; one that has none is of one form.
-fn forms(call: &Call<'_>) -> Vec<Option<usize>> {
-    match call.params.len() {
-        0 => vec![None],
-        count => (0..count).map(Some).collect(),
-    }
-}
-
 /// The type of a call's parameters; a record is noted as used.
 fn param_type(module: &Module<'_>, param: &Param, used: &mut BTreeSet<DefId>) -> String {
     let id = match param {
-        Param::Def(id) => record_of(module, *id),
+        Param::Def(id) => behind_typedefs(module, *id),
         Param::Scalar { size, .. } => return format!("int{}", size * 8),
     };
     let def = &module.plan.defs[id];
@@ -75,12 +66,12 @@ fn param_type(module: &Module<'_>, param: &Param, used: &mut BTreeSet<DefId>) ->
     module.names[id].clone()
 }
 
-/// The record that a typedef names.
-fn record_of(module: &Module<'_>, id: DefId) -> DefId {
+/// The type that a typedef names, through all of them.
+fn behind_typedefs(module: &Module<'_>, id: DefId) -> DefId {
     let def = &module.plan.defs[id];
     match &*def.fact {
         Fact::Alias { ty, .. } => match def.uses.get(ty.as_str()) {
-            Some(inner) => record_of(module, *inner),
+            Some(inner) => behind_typedefs(module, *inner),
             None => id,
         },
         _ => id,
@@ -114,17 +105,21 @@ enum Known {
 /// What is known of the fields of each type, by their offset. Calls that disagree leave a number.
 struct Fields {
     known: BTreeMap<(DefId, u64), Option<Known>>,
+    /// Whether any call makes one: where none does, handles are numbers.
+    makes_handles: bool,
 }
 
 impl Fields {
     fn new(module: &Module<'_>) -> Self {
-        let mut fields = Self { known: BTreeMap::new() };
+        let mut fields = Self { known: BTreeMap::new(), makes_handles: false };
         for call in &module.plan.calls {
             for (form, (_, param)) in call.params.iter().enumerate() {
                 let Param::Def(id) = param else { continue };
-                fields.call(module, call, form, record_of(module, *id));
+                fields.call(module, call, form, behind_typedefs(module, *id));
             }
         }
+        let is_made = |known: &Known| *known == Known::Handle { is_new: true };
+        fields.makes_handles = fields.known.values().flatten().any(is_made);
         fields
     }
 
@@ -173,10 +168,6 @@ impl Fields {
 
     fn of(&self, id: DefId, offset: u64) -> Option<&Known> {
         self.known.get(&(id, offset))?.as_ref()
-    }
-
-    fn makes_handles(&self) -> bool {
-        self.known.values().flatten().any(|known| *known == Known::Handle { is_new: true })
     }
 }
 
@@ -234,16 +225,19 @@ struct Devices {
 const FRONTEND: (&str, &str) = ("nvidiactl", "/dev/nvidiactl");
 const UVM: (&str, &str) = ("nvidia-uvm", "/dev/nvidia-uvm");
 
+fn own_node(kind: ItemKind) -> Option<(&'static str, &'static str)> {
+    match kind {
+        ItemKind::Frontend | ItemKind::Control | ItemKind::Class => Some(FRONTEND),
+        ItemKind::Uvm => Some(UVM),
+        ItemKind::Ioctl => None,
+    }
+}
+
 impl Devices {
     fn new(module: &Module<'_>, specs: &[&Spec]) -> Self {
         let mut nodes = BTreeMap::new();
         for call in &module.plan.calls {
-            let own = match call.item.kind {
-                ItemKind::Frontend | ItemKind::Control | ItemKind::Class => Some(FRONTEND),
-                ItemKind::Uvm => Some(UVM),
-                ItemKind::Ioctl => None,
-            };
-            if let Some((node, path)) = own {
+            if let Some((node, path)) = own_node(call.item.kind) {
                 nodes.insert(node.to_owned(), Some(path.to_owned()));
             }
             let opened = call.item.opens.iter().map(|(_, node)| node);
@@ -278,11 +272,7 @@ impl Devices {
     }
 
     fn resource(&self, kind: ItemKind, node: Option<&str>) -> String {
-        let node = match kind {
-            ItemKind::Frontend | ItemKind::Control | ItemKind::Class => Some(FRONTEND.0),
-            ItemKind::Uvm => Some(UVM.0),
-            ItemKind::Ioctl => node,
-        };
+        let node = own_node(kind).map(|(node, _)| node).or(node);
         node.map_or("fd".to_owned(), |node| self.of_node(node))
     }
 
@@ -413,14 +403,8 @@ fn carried(
         }
         for has_params in templates {
             template(&mut text, module, (fields, devices), kind, &carrier, has_params);
-            let def = &module.plan.defs[carrier.id];
-            used.extend(
-                def.uses
-                    .values()
-                    .copied()
-                    .filter(|id| module.plan.layout(&module.plan.defs[*id]).is_some()),
-            );
         }
+        used.extend(module.plan.defs[carrier.id].uses.values());
         text.push_str(&rows);
     }
     text
@@ -578,7 +562,7 @@ fn known_type(
 ) -> (String, &'static str) {
     let bits = size * 8;
     match known {
-        Known::Handle { .. } if !fields.makes_handles() || size != 4 => (format!("int{bits}"), ""),
+        Known::Handle { .. } if !fields.makes_handles || size != 4 => (format!("int{bits}"), ""),
         Known::Handle { is_new: true } => ("nv_handle".to_owned(), "\t(inout)"),
         Known::Handle { is_new: false } => ("nv_handle".to_owned(), "\t(in)"),
         // A resource has 32 bits.
