@@ -95,18 +95,21 @@ fn a_project_outside_builds_from_the_packages_alone() {
     let outside = scratch().join("outside");
     let _ = fs::remove_dir_all(&outside);
     fs::create_dir_all(outside.join("user/src")).unwrap();
-    let command = sources.join(format!("nvabi-cli-{version}"));
-    fs::rename(&command, outside.join("nvabi-cli")).unwrap();
+    // A command and a library to preload: what nobody depends on.
+    let built = ["nvabi-cli", "nvabi-cuda-shim"];
+    for name in built {
+        fs::rename(sources.join(format!("{name}-{version}")), outside.join(name)).unwrap();
+    }
 
     let patches: String = PACKAGES
         .iter()
-        .filter(|(name, _)| *name != "nvabi-cli")
+        .filter(|(name, _)| !built.contains(name))
         .map(|(name, _)| {
             format!("{name} = {{ path = {:?} }}\n", sources.join(format!("{name}-{version}")))
         })
         .collect();
     let workspace = format!(
-        "[workspace]\nmembers = [\"user\", \"nvabi-cli\"]\nresolver = \"3\"\n\n[patch.crates-io]\n{patches}"
+        "[workspace]\nmembers = [\"user\", \"nvabi-cli\", \"nvabi-cuda-shim\"]\nresolver = \"3\"\n\n[patch.crates-io]\n{patches}"
     );
     fs::write(outside.join("Cargo.toml"), workspace).unwrap();
     fs::write(
@@ -126,7 +129,10 @@ fn a_project_outside_builds_from_the_packages_alone() {
     let said = succeeds(&cargo(&outside, &["run", "--package", "user", "--target-dir", &folder]));
     assert_eq!(said, "32 2048 1\n");
 
-    succeeds(&cargo(&outside, &["build", "--package", "nvabi-cli", "--target-dir", &folder]));
+    let packages = built.iter().flat_map(|name| ["--package", name]);
+    let args: Vec<&str> = ["build", "--target-dir", &folder].into_iter().chain(packages).collect();
+    succeeds(&cargo(&outside, &args));
+    assert!(target().join("debug/libnvabi_cuda.so").is_file());
     let empty = tempfile::tempdir().unwrap();
     let shown = Command::new(target().join("debug/nvabi"))
         .args(["show", "NVOS54_PARAMETERS", "--tag", "550.90.07"])
