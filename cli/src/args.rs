@@ -7,6 +7,8 @@ use clap::{ColorChoice, Parser, Subcommand};
 use clap_complete::Shell;
 use nvabi_pipeline::tag::Tag;
 
+use crate::context::Sources;
+
 /// NVIDIA's driver ioctl interface: read it from headers, lock it, compare it, trace and simulate it.
 #[derive(Debug, Parser)]
 #[command(name = "nvabi", version, max_term_width = 100)]
@@ -27,20 +29,18 @@ fn family(name: &str) -> Result<String, std::convert::Infallible> {
     Ok(if name == "x86" { String::new() } else { name.to_owned() })
 }
 
+/// The arguments of a command that this build does not have.
+#[cfg(not(all(feature = "devmem", feature = "trace")))]
+#[derive(Debug, clap::Args)]
+#[command(disable_help_flag = true)]
+pub(crate) struct Missing {
+    #[arg(trailing_var_arg = true, allow_hyphen_values = true, hide = true)]
+    arguments: Vec<std::ffi::OsString>,
+}
+
 /// Options of every command.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Options {
-    /// Folder of the specs; its subfolder `lock` holds the lock. Default: `abi-specs` of the checkout that
-    /// the current folder is in, else the copy inside the command, which is read-only.
-    #[arg(long, global = true, value_name = "DIR")]
-    pub(crate) specs: Option<PathBuf>,
-    /// Driver family where no tag names it: x86 or tegra. Default: x86, or all where a command works on all.
-    #[arg(long, global = true, value_name = "NAME", value_parser = family)]
-    pub(crate) family: Option<String>,
-    /// Driver headers: a git repository (bare or not) or a folder of extracted trees; separate several
-    /// with `:`. Default: NVABI_HEADERS, else the cache of `nvabi headers fetch`.
-    #[arg(long, global = true, value_name = "PATH")]
-    pub(crate) headers: Option<PathBuf>,
     /// Number of worker threads; default: one per core. Results do not depend on it.
     #[arg(long, global = true, value_name = "N")]
     pub(crate) threads: Option<NonZero<u8>>,
@@ -50,6 +50,52 @@ pub(crate) struct Options {
     /// When to use colours.
     #[arg(long, global = true, value_name = "WHEN", default_value = "auto")]
     pub(crate) color: ColorChoice,
+}
+
+/// Which specs are read, by commands whose tags name a family.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Specs {
+    /// Folder of the specs; its subfolder `lock` holds the lock. Default: `abi-specs` of the checkout that
+    /// the current folder is in, else the copy inside the command, which is read-only.
+    #[arg(long, value_name = "DIR")]
+    pub(crate) specs: Option<PathBuf>,
+}
+
+impl Specs {
+    fn sources(&self) -> Sources<'_> {
+        Sources { specs: self.specs.as_deref(), ..Sources::default() }
+    }
+}
+
+/// Which specs are read, by commands that work without a tag.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Families {
+    #[command(flatten)]
+    specs: Specs,
+    /// Driver family where no tag names it: x86 or tegra. Default: x86, or all where a command works on all.
+    #[arg(long, value_name = "NAME", value_parser = family)]
+    family: Option<String>,
+}
+
+impl Families {
+    fn sources(&self) -> Sources<'_> {
+        Sources { family: self.family.as_deref(), ..self.specs.sources() }
+    }
+}
+
+/// Which headers are read.
+#[derive(Debug, clap::Args)]
+pub(crate) struct HeadersPath {
+    /// Driver headers: a git repository (bare or not) or a folder of extracted trees; separate several
+    /// with `:`. Default: NVABI_HEADERS, else the cache of `nvabi headers fetch`.
+    #[arg(long, value_name = "PATH")]
+    headers: Option<PathBuf>,
+}
+
+impl HeadersPath {
+    fn with<'a>(&'a self, sources: Sources<'a>) -> Sources<'a> {
+        Sources { headers: self.headers.as_deref(), ..sources }
+    }
 }
 
 #[derive(Debug, Subcommand)]
@@ -96,11 +142,20 @@ pub(crate) enum Command {
     #[command(subcommand)]
     Rm(Rm),
     /// Record GPU kernels, and find where two runs diverge.
+    #[cfg(feature = "trace")]
     #[command(subcommand)]
-    Trace(Trace),
+    Trace(crate::trace::args::Trace),
+    /// Record GPU kernels, and find where two runs diverge (needs the feature `trace`).
+    #[cfg(not(feature = "trace"))]
+    Trace(Missing),
     /// Device memory: allocators, importers, and one buffer for several devices.
+    #[cfg(feature = "devmem")]
     #[command(subcommand)]
-    Alloc(Alloc),
+    Alloc(crate::alloc::args::Alloc),
+    /// Device memory: allocators, importers, and one buffer for several devices (needs the feature
+    /// `devmem`).
+    #[cfg(not(feature = "devmem"))]
+    Alloc(Missing),
     /// Print a shell completion script.
     #[command(
         after_help = "Example:\n  nvabi completions bash > ~/.local/share/bash-completion/completions/nvabi"
@@ -111,231 +166,34 @@ pub(crate) enum Command {
     },
 }
 
-#[derive(Debug, Subcommand)]
-pub(crate) enum Alloc {
-    /// List the devices of this machine: the memory each allocates and the operations it supports.
-    #[command(after_help = "Examples:\n  nvabi alloc devices\n  nvabi alloc devices --json")]
-    Devices,
-    /// Find memory and a layout that serve several devices, or explain why none does.
-    #[command(
-        after_help = "DEVICE is a name that `nvabi alloc devices` lists, or a purpose: cpu, gpu, display, camera,\n\
-        encoder or decoder. OPERATION: cpu-read, cpu-write, texture, render, scanout, capture, encode,\n\
-        decode, copy.\n\n\
-        Examples:\n  nvabi alloc plan --use gpu:texture --use display:scanout 1920x1080 NV12\n  \
-        nvabi alloc plan --use cpu:cpu-write --use isp:capture --offers isp.json 640x480 YUYV --json"
-    )]
-    Plan(AllocPlan),
-    /// Explain why the offers of devices conflict, and which change resolves it.
-    #[command(after_help = "Example:\n  nvabi alloc explain gpu.json display.json")]
-    Explain(AllocExplain),
-}
-
-#[derive(Debug, clap::Args)]
-pub(crate) struct AllocPlan {
-    /// A device and what it does with the memory.
-    #[arg(long = "use", value_name = "DEVICE:OPERATION", required = true)]
-    pub(crate) uses: Vec<nvabi_devmem::Use>,
-    /// Offers of devices that this machine does not have: a JSON file with one offer or a list.
-    #[arg(long, value_name = "FILE")]
-    pub(crate) offers: Vec<PathBuf>,
-    /// Width and height in pixels.
-    #[arg(value_name = "WIDTHxHEIGHT", value_parser = size)]
-    pub(crate) size: (u32, u32),
-    /// DRM format: NV12, XR24.
-    #[arg(value_name = "FOURCC")]
-    pub(crate) format: nvabi_devmem::Fourcc,
-}
-
-fn size(text: &str) -> Result<(u32, u32), String> {
-    let size = text
-        .split_once('x')
-        .and_then(|(width, height)| Some((width.parse().ok()?, height.parse().ok()?)));
-    size.ok_or_else(|| "expected WIDTHxHEIGHT, such as 1920x1080".to_owned())
-}
-
-#[derive(Debug, clap::Args)]
-pub(crate) struct AllocExplain {
-    /// Offers of devices: JSON files, each with one offer or a list.
-    #[arg(required = true, value_name = "FILE")]
-    pub(crate) files: Vec<PathBuf>,
-}
-
-#[derive(Debug, Subcommand)]
-pub(crate) enum Trace {
-    /// Print the contents of a trace, and whether it is complete.
-    #[command(after_help = "Example:\n  nvabi trace info run.nvtrace\n\n\
-        Exit status: 0 complete, 1 events are lost, 2 error.")]
-    Info(TraceInfo),
-    /// Print the events of a trace.
-    #[command(
-        after_help = "Examples:\n  nvabi trace dump run.nvtrace --warp 3 --from 100 --count 20\n  \
-        nvabi trace dump run.gddbg --json | jq -c 'select(.kind == \"atomic\")'\n\n\
-        Exit status: 0 complete, 1 events are lost, 2 error."
-    )]
-    Dump(TraceDump),
-    /// Find where two runs diverge.
-    #[command(
-        after_help = "Examples:\n  nvabi trace diff good.nvtrace bad.nvtrace --values --history 5\n  \
-        nvabi trace diff a.gddbg b.gddbg --json | jq .total_findings\n  \
-        nvabi trace diff a.nvtrace b.nvtrace --html report.html --sarif report.sarif\n\n\
-        Exit status: 0 same, 1 different, 2 error, or unknown because events were lost."
-    )]
-    Diff(TraceDiff),
-    /// Convert a trace between gddbg v1 and nvtrace v2.
-    #[command(after_help = "Examples:\n  nvabi trace convert run.gddbg run.nvtrace\n  \
-        nvabi trace convert run.nvtrace run.gddbg --to v1 --launch 2\n\n\
-        Exit status: 0 everything was written, 1 events are lost, 2 error.")]
-    Convert(TraceConvert),
-    /// Merge the traces of several processes into one file, a session for each.
-    #[command(
-        after_help = "Example:\n  nvabi trace merge rank0.nvtrace rank1.nvtrace -o all.nvtrace\n\n\
-        Exit status: 0 everything was written, 1 events are lost, 2 error."
-    )]
-    Merge(TraceMerge),
-    /// Write the events as a Parquet table, one row per event.
-    #[command(after_help = "Example:\n  nvabi trace export run.nvtrace run.parquet && \\\n  \
-        duckdb -c \"select line, count(*) from 'run.parquet' group by line\"\n\n\
-        Exit status: 0 everything was written, 1 events are lost, 2 error.")]
-    Export(TraceExport),
-    /// Browse two traces side by side in the terminal.
-    #[command(after_help = "Example:\n  nvabi trace tui good.trace bad.trace --source src\n\n\
-        Keys: n next difference, ] next warp that differs, w warps, / search, ? help, q quit.")]
-    Tui(TraceTui),
-    /// Compile CUDA code with clang and instrument its kernels for recording.
-    #[command(after_help = "Examples:\n  nvabi trace cc -- -O2 reduce.cu -o reduce\n  \
-        nvabi trace cc --kinds branch,atomic --functions 'reduce*' -- -O2 -c reduce.cu\n\n\
-        Exit status: clang's.")]
-    Cc(crate::trace::cc::CcArgs),
-    /// The linker of `nvabi trace cc -fgpu-rdc`.
-    #[command(hide = true)]
-    Link(crate::trace::link::LinkArgs),
-    /// Run a program and record its instrumented kernels, on a GPU or in the emulator.
-    #[command(
-        after_help = "Examples:\n  nvabi trace record -o good.nvtrace -- ./reduce good.txt\n  \
-        nvabi trace record --emulate --schedule random:7 -- ./reduce good.txt\n  \
-        nvabi trace record --launches 10..20 --sample 8 -- ./train\n\n\
-        Exit status: the program's."
-    )]
-    Record(crate::trace::record::RecordArgs),
-}
-
-#[derive(Debug, clap::Args)]
-pub(crate) struct TraceInfo {
-    /// The trace.
-    pub(crate) file: PathBuf,
-}
-
-#[derive(Debug, clap::Args)]
-pub(crate) struct TraceDump {
-    /// The trace.
-    pub(crate) file: PathBuf,
-    /// Print this launch only, by its number in `nvabi trace info`.
-    #[arg(long, value_name = "N")]
-    pub(crate) launch: Option<usize>,
-    /// Print this warp only.
-    #[arg(long, value_name = "N")]
-    pub(crate) warp: Option<u32>,
-    /// First event of each warp to print.
-    #[arg(long, value_name = "N", default_value_t = 0)]
-    pub(crate) from: u64,
-    /// Number of events of each warp to print.
-    #[arg(long, value_name = "N")]
-    pub(crate) count: Option<u64>,
-}
-
-#[derive(Debug, clap::Args)]
-pub(crate) struct TraceDiff {
-    /// The first trace.
-    pub(crate) a: PathBuf,
-    /// The second.
-    pub(crate) b: PathBuf,
-    /// Compare recorded values too, not only control flow.
-    #[arg(long)]
-    pub(crate) values: bool,
-    /// Show this many events before each finding.
-    #[arg(long, value_name = "N", default_value_t = 0)]
-    pub(crate) history: usize,
-    /// Report at most this many findings; all are counted.
-    #[arg(long, value_name = "N", default_value_t = 1000)]
-    pub(crate) limit: usize,
-    /// Compare launches whose grids or blocks differ, by the warps that both have.
-    #[arg(long)]
-    pub(crate) allow_different_grids: bool,
-    /// Sites whose key changed between A and B: one line per site with both keys; `#` starts a comment.
-    #[arg(long, value_name = "FILE")]
-    pub(crate) map: Option<PathBuf>,
-    #[command(flatten)]
-    pub(crate) outputs: crate::trace::outputs::Outputs,
-}
-
-#[derive(Debug, clap::Args)]
-pub(crate) struct TraceTui {
-    /// The first trace.
-    pub(crate) a: PathBuf,
-    /// The second.
-    pub(crate) b: PathBuf,
-    /// Compare recorded values too, not only control flow.
-    #[arg(long)]
-    pub(crate) values: bool,
-    /// Compare launches whose grids or blocks differ, by the warps that both have.
-    #[arg(long)]
-    pub(crate) allow_different_grids: bool,
-    /// Sites whose key changed between A and B, as for `diff --map`.
-    #[arg(long, value_name = "FILE")]
-    pub(crate) map: Option<PathBuf>,
-    /// Folder to search for source files; may be repeated.
-    #[arg(long = "source", value_name = "FOLDER", default_value = ".")]
-    pub(crate) folders: Vec<PathBuf>,
-}
-
-#[derive(Debug, clap::Args)]
-pub(crate) struct TraceConvert {
-    /// The trace.
-    pub(crate) from: PathBuf,
-    /// The file to write.
-    pub(crate) to: PathBuf,
-    /// Output format; default: the one that the input is not in.
-    #[arg(long = "to", value_name = "FORMAT")]
-    pub(crate) format: Option<TraceFormat>,
-    /// For v1, which holds one launch: the launch's number in `nvabi trace info`.
-    #[arg(long, value_name = "N")]
-    pub(crate) launch: Option<usize>,
-    /// For v1: truncate what it cannot represent, such as 64-bit values.
-    #[arg(long)]
-    pub(crate) lossy: bool,
-    /// For v2: compression level, 1 to 19; 0 turns it off.
-    #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(i32).range(0..=19))]
-    pub(crate) level: i32,
-}
-
-/// Formats of traces.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
-pub(crate) enum TraceFormat {
-    /// gddbg v1
-    V1,
-    /// nvtrace v2
-    V2,
-}
-
-#[derive(Debug, clap::Args)]
-pub(crate) struct TraceMerge {
-    /// The traces.
-    #[arg(required = true)]
-    pub(crate) files: Vec<PathBuf>,
-    /// The file to write.
-    #[arg(short, long, value_name = "FILE")]
-    pub(crate) out: PathBuf,
-    /// Compression level, 1 to 19; 0 turns it off.
-    #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(i32).range(0..=19))]
-    pub(crate) level: i32,
-}
-
-#[derive(Debug, clap::Args)]
-pub(crate) struct TraceExport {
-    /// The trace.
-    pub(crate) file: PathBuf,
-    /// The file to write.
-    pub(crate) out: PathBuf,
+impl Command {
+    /// Where the command's facts come from.
+    pub(crate) fn sources(&self) -> Sources<'_> {
+        match self {
+            Self::Headers(Headers::Fetch(args)) => args.specs.sources(),
+            Self::Extract(args) => args.headers.with(args.specs.sources()),
+            Self::Lock(args) => args.headers.with(args.families.sources()),
+            Self::Add(args) => args.headers.with(args.specs.sources()),
+            Self::Verify(args) => args.headers.with(args.families.sources()),
+            Self::Lint(args) => args.families.sources(),
+            Self::Show(args) => args.families.sources(),
+            Self::Facts(args) => args.specs.sources(),
+            Self::Emit(args) => args.specs.sources(),
+            Self::Diff(args) => args.specs.sources(),
+            Self::List(args) => args.families.sources(),
+            Self::Ranges(args) => args.families.sources(),
+            Self::Coverage(args) => args.families.sources(),
+            Self::Decode(Decode::Strace(args)) => args.families.sources(),
+            Self::Decode(Decode::Struct(args)) => args.families.sources(),
+            Self::Decode(Decode::Sniff(args)) => args.families.sources(),
+            Self::Sniff(args) => args.families.sources(),
+            Self::Atlas(args) => args.families.sources(),
+            Self::Rm(Rm::Sim(args)) => args.specs.sources(),
+            Self::Tegra(_) | Self::Trace(_) | Self::Alloc(_) | Self::Completions { .. } => {
+                Sources::default()
+            }
+        }
+    }
 }
 
 #[derive(Debug, Subcommand)]
@@ -385,6 +243,8 @@ pub(crate) struct RmSim {
     pub(crate) gpus: u32,
     #[command(flatten)]
     pub(crate) simulated: Simulated,
+    #[command(flatten)]
+    pub(crate) specs: Specs,
 }
 
 /// A version string that fits into the driver's field.
@@ -427,6 +287,8 @@ pub(crate) struct Fetch {
     /// Repository to fetch from; default: the one that the tag's spec names.
     #[arg(long, value_name = "URL")]
     pub(crate) remote: Option<String>,
+    #[command(flatten)]
+    pub(crate) specs: Specs,
 }
 
 #[derive(Debug, clap::Args)]
@@ -445,6 +307,10 @@ pub(crate) struct Extract {
     /// Leave out macros; print records, enums and typedefs only.
     #[arg(long)]
     pub(crate) no_constants: bool,
+    #[command(flatten)]
+    pub(crate) specs: Specs,
+    #[command(flatten)]
+    pub(crate) headers: HeadersPath,
 }
 
 #[derive(Debug, clap::Args)]
@@ -457,6 +323,10 @@ pub(crate) struct Lock {
     /// Lock every tag of this driver that the headers have.
     #[arg(long, value_name = "DRIVER", conflicts_with = "tags")]
     pub(crate) driver: Option<String>,
+    #[command(flatten)]
+    pub(crate) families: Families,
+    #[command(flatten)]
+    pub(crate) headers: HeadersPath,
 }
 
 #[derive(Debug, clap::Args)]
@@ -472,6 +342,10 @@ pub(crate) struct Add {
     /// Do not renew the snapshots, which takes a build.
     #[arg(long)]
     pub(crate) no_snapshots: bool,
+    #[command(flatten)]
+    pub(crate) specs: Specs,
+    #[command(flatten)]
+    pub(crate) headers: HeadersPath,
 }
 
 #[derive(Debug, clap::Args)]
@@ -481,6 +355,10 @@ pub(crate) struct Add {
 pub(crate) struct Verify {
     /// Driver versions; default: every locked tag.
     pub(crate) tags: Vec<Tag>,
+    #[command(flatten)]
+    pub(crate) families: Families,
+    #[command(flatten)]
+    pub(crate) headers: HeadersPath,
 }
 
 #[derive(Debug, clap::Args)]
@@ -488,6 +366,8 @@ pub(crate) struct Verify {
 pub(crate) struct Lint {
     /// Drivers, such as 550; default: every spec.
     pub(crate) drivers: Vec<String>,
+    #[command(flatten)]
+    pub(crate) families: Families,
 }
 
 #[derive(Debug, clap::Args)]
@@ -500,6 +380,8 @@ pub(crate) struct Show {
     /// Driver version; default: the newest locked tag.
     #[arg(long)]
     pub(crate) tag: Option<Tag>,
+    #[command(flatten)]
+    pub(crate) families: Families,
 }
 
 #[derive(Debug, clap::Args)]
@@ -507,6 +389,8 @@ pub(crate) struct Show {
 pub(crate) struct Facts {
     /// Driver version.
     pub(crate) tag: Tag,
+    #[command(flatten)]
+    pub(crate) specs: Specs,
 }
 
 /// The name of a module that nobody names.
@@ -539,6 +423,8 @@ pub(crate) struct Emit {
     /// Write the files into this folder; default: print the file, if there is one.
     #[arg(long, value_name = "FOLDER")]
     pub(crate) out: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) specs: Specs,
 }
 
 /// Languages of `nvabi emit`.
@@ -618,6 +504,8 @@ pub(crate) struct Diff {
     /// Print Markdown, for a pull request.
     #[arg(long, conflicts_with = "json")]
     pub(crate) markdown: bool,
+    #[command(flatten)]
+    pub(crate) specs: Specs,
 }
 
 #[derive(Debug, clap::Args)]
@@ -642,6 +530,8 @@ pub(crate) struct Ranges {
     /// Find the nearest locked tag with the same ABI as this version, which need not be locked.
     #[arg(long, value_name = "TAG")]
     pub(crate) nearest: Option<Tag>,
+    #[command(flatten)]
+    pub(crate) families: Families,
 }
 
 #[derive(Debug, clap::Args)]
@@ -649,6 +539,8 @@ pub(crate) struct Ranges {
 pub(crate) struct Coverage {
     /// A JSON table of versions and calls.
     pub(crate) file: PathBuf,
+    #[command(flatten)]
+    pub(crate) families: Families,
 }
 
 #[derive(Debug, Subcommand)]
@@ -714,6 +606,8 @@ pub(crate) struct Sniff {
     /// The program and its arguments.
     #[arg(required = true, last = true, value_name = "PROGRAM")]
     pub(crate) command: Vec<std::ffi::OsString>,
+    #[command(flatten)]
+    pub(crate) families: Families,
 }
 
 /// What to print about calls.
@@ -743,6 +637,8 @@ pub(crate) struct DecodeSniff {
     pub(crate) tags: Vec<Tag>,
     #[command(flatten)]
     pub(crate) view: SniffView,
+    #[command(flatten)]
+    pub(crate) families: Families,
 }
 
 /// How to intercept calls.
@@ -766,6 +662,8 @@ pub(crate) struct DecodeStrace {
     /// Print every call too: line, pid, fd, node, name, argument, result.
     #[arg(long)]
     pub(crate) calls: bool,
+    #[command(flatten)]
+    pub(crate) families: Families,
 }
 
 #[derive(Debug, clap::Args)]
@@ -777,6 +675,8 @@ pub(crate) struct DecodeStruct {
     /// Driver version; default: the newest locked tag.
     #[arg(long)]
     pub(crate) tag: Option<Tag>,
+    #[command(flatten)]
+    pub(crate) families: Families,
 }
 
 #[derive(Debug, clap::Args)]
@@ -785,6 +685,8 @@ pub(crate) struct Atlas {
     /// Output folder: new, empty, or an earlier atlas, which is replaced.
     #[arg(long, value_name = "DIR")]
     pub(crate) out: PathBuf,
+    #[command(flatten)]
+    pub(crate) families: Families,
 }
 
 #[derive(Debug, clap::Args)]
@@ -806,6 +708,8 @@ pub(crate) struct List {
     /// Driver version; default: the newest locked tag.
     #[arg(long)]
     pub(crate) tag: Option<Tag>,
+    #[command(flatten)]
+    pub(crate) families: Families,
 }
 
 /// Kinds of calls.

@@ -3,6 +3,7 @@
 use std::cell::OnceCell;
 use std::io::{BufWriter, IsTerminal as _, Write as _};
 use std::path::{Path, PathBuf};
+use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::ColorChoice;
@@ -16,6 +17,7 @@ use nvabi_pipeline::tag::{Tag, family};
 use nvabi_pipeline::text_folder::TextFolder;
 use serde::Serialize;
 
+use crate::Outcome;
 use crate::args::Options;
 use crate::specs;
 
@@ -28,18 +30,29 @@ pub(crate) struct Family {
     pub(crate) lock: TextFolder,
 }
 
+/// Where a command's facts come from, as its options name it.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Sources<'a> {
+    pub(crate) specs: Option<&'a Path>,
+    pub(crate) family: Option<&'a str>,
+    #[cfg_attr(not(feature = "headers"), expect(dead_code))]
+    pub(crate) headers: Option<&'a Path>,
+}
+
 pub(crate) struct Context<'a> {
     options: &'a Options,
+    sources: Sources<'a>,
     /// Where the specs are on disk, once somebody has asked.
     on_disk: OnceCell<Option<PathBuf>>,
 }
 
 impl<'a> Context<'a> {
-    pub(crate) fn new(options: &'a Options) -> Self {
-        Self { options, on_disk: OnceCell::new() }
+    pub(crate) fn new(options: &'a Options, sources: Sources<'a>) -> Self {
+        Self { options, sources, on_disk: OnceCell::new() }
     }
 
     /// How many threads were asked for.
+    #[cfg(feature = "trace")]
     pub(crate) fn threads(&self) -> Option<usize> {
         self.options.threads.map(|threads| threads.get().into())
     }
@@ -51,7 +64,7 @@ impl<'a> Context<'a> {
     /// Whether one family was asked for.
     #[cfg(feature = "headers")]
     pub(crate) fn has_family(&self) -> bool {
-        self.options.family.is_some()
+        self.sources.family.is_some()
     }
 
     /// The folder of the specs, to read.
@@ -72,7 +85,7 @@ impl<'a> Context<'a> {
     /// commands print data on stderr, so nobody is told.
     fn specs_on_disk(&self) -> Option<&Path> {
         let find = || {
-            let found = specs::on_disk(self.options.specs.as_deref())?;
+            let found = specs::on_disk(self.sources.specs)?;
             if !self.json() {
                 self.status("Using", &found.display().to_string());
             }
@@ -94,9 +107,9 @@ impl<'a> Context<'a> {
         tag: Option<&Tag>,
         look: impl Fn(&TextFolder, &Tag) -> Result<Option<T>, Report>,
     ) -> Result<Result<T, (TextFolder, Tag)>, Report> {
-        let mut families = match (tag, &self.options.family) {
+        let mut families = match (tag, self.sources.family) {
             (Some(tag), _) => vec![tag.family().to_owned()],
-            (None, Some(family)) => vec![family.clone()],
+            (None, Some(family)) => vec![family.to_owned()],
             (None, None) => lock::families(&self.specs()?),
         }
         .into_iter();
@@ -125,7 +138,7 @@ impl<'a> Context<'a> {
 
     /// The family that a tag is of; without one, the family that was asked for.
     pub(crate) fn family(&self, tag: Option<&Tag>) -> Result<Family, Report> {
-        let asked = self.options.family.as_deref().unwrap_or_default();
+        let asked = self.sources.family.unwrap_or_default();
         self.family_named(tag.map_or(asked, Tag::family))
     }
 
@@ -157,7 +170,7 @@ impl<'a> Context<'a> {
 
     /// Every family that there are specs of, or the one that was asked for; one at least.
     pub(crate) fn families(&self) -> Result<Vec<Family>, Report> {
-        let asked = self.options.family.as_deref();
+        let asked = self.sources.family;
         let families = self.families_matching(asked)?;
         match families.is_empty() {
             false => Ok(families),
@@ -192,7 +205,7 @@ impl<'a> Context<'a> {
     /// The headers that were named with `--headers`.
     #[cfg(feature = "headers")]
     pub(crate) fn headers(&self) -> Option<&Path> {
-        self.options.headers.as_deref()
+        self.sources.headers
     }
 
     /// A status for a person: a verb, then what.
@@ -206,6 +219,18 @@ impl<'a> Context<'a> {
         if !report.diagnostics.is_empty() {
             let colour = self.colour(std::io::stderr().is_terminal());
             let _ = writeln!(std::io::stderr(), "{}", report.render(colour));
+        }
+    }
+
+    /// The exit status of a command; its errors go to stderr.
+    pub(crate) fn exit(&self, outcome: Result<Outcome, Report>) -> ExitCode {
+        match outcome {
+            Ok(Outcome::Same) => ExitCode::SUCCESS,
+            Ok(Outcome::Different) => ExitCode::from(1),
+            Err(report) => {
+                self.complain(&report);
+                ExitCode::from(2)
+            }
         }
     }
 

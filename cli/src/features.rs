@@ -1,6 +1,12 @@
 //! Commands that need a feature of this crate that the build may not have.
 
-#![cfg(not(all(feature = "headers", feature = "parquet", feature = "tui")))]
+#![cfg(not(all(
+    feature = "devmem",
+    feature = "headers",
+    feature = "parquet",
+    feature = "trace",
+    feature = "tui"
+)))]
 
 use nvabi_pipeline::diagnostic::{Diagnostic, Report};
 

@@ -4,6 +4,7 @@
 //! `sniff`, the simulators, `trace record` and `trace cc` run a program, to which stdout belongs; all but
 //! `sniff` return its exit status (`docs/command.md`).
 
+#[cfg(feature = "devmem")]
 mod alloc;
 mod args;
 mod atlas;
@@ -22,6 +23,7 @@ mod sim;
 mod sniff;
 mod specs;
 mod tegra;
+#[cfg(feature = "trace")]
 mod trace;
 
 use std::process::ExitCode;
@@ -30,7 +32,6 @@ use clap::Parser;
 
 use args::{Args, Command};
 use context::Context;
-use nvabi_pipeline::diagnostic::Report;
 
 /// How a command ended, when it did not fail.
 pub(crate) enum Outcome {
@@ -45,7 +46,7 @@ fn main() -> ExitCode {
     if let Some(threads) = args.options.threads {
         nvabi_pipeline::parallel::set_threads(threads.into());
     }
-    let context = Context::new(&args.options);
+    let context = Context::new(&args.options, args.command.sources());
     let outcome = match &args.command {
         #[cfg(feature = "headers")]
         Command::Headers(args::Headers::Fetch(args)) => headers::fetch(&context, args),
@@ -79,23 +80,15 @@ fn main() -> ExitCode {
         Command::Tegra(args::Tegra::Probe) => tegra::probe::probe(&context),
         Command::Tegra(args::Tegra::Sim(args)) => return tegra::sim::sim(&context, args),
         Command::Rm(args::Rm::Sim(args)) => return rm::sim::sim(&context, args),
-        Command::Trace(args::Trace::Cc(args)) => return trace::cc::cc(&context, args),
-        Command::Trace(args::Trace::Link(args)) => return trace::link::link(&context, args),
-        Command::Trace(args::Trace::Record(args)) => return trace::record::record(&context, args),
-        Command::Trace(args) => trace::trace(&context, args),
-        Command::Alloc(args::Alloc::Devices) => alloc::devices::devices(&context),
-        Command::Alloc(args::Alloc::Plan(args)) => alloc::plan::alloc_plan(&context, args),
-        Command::Alloc(args::Alloc::Explain(args)) => alloc::explain::explain(&context, args),
+        #[cfg(feature = "trace")]
+        Command::Trace(args) => return trace::trace(&context, args),
+        #[cfg(not(feature = "trace"))]
+        Command::Trace(_) => Err(features::missing("trace")),
+        #[cfg(feature = "devmem")]
+        Command::Alloc(args) => alloc::alloc(&context, args),
+        #[cfg(not(feature = "devmem"))]
+        Command::Alloc(_) => Err(features::missing("devmem")),
         Command::Completions { shell } => commands::completions(*shell),
     };
-    match outcome {
-        Ok(Outcome::Same) => ExitCode::SUCCESS,
-        Ok(Outcome::Different) => ExitCode::from(1),
-        Err(report) => fail(&context, &report),
-    }
-}
-
-fn fail(context: &Context<'_>, report: &Report) -> ExitCode {
-    context.complain(report);
-    ExitCode::from(2)
+    context.exit(outcome)
 }

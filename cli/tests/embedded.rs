@@ -142,7 +142,7 @@ fn a_copied_command_answers_without_a_checkout() {
 #[test]
 fn a_copied_command_writes_the_atlas() {
     let installed = Installed::new();
-    let atlas = installed.run(&["--family", "tegra", "atlas", "--out", "atlas"]);
+    let atlas = installed.run(&["atlas", "--family", "tegra", "--out", "atlas"]);
     assert_eq!(atlas.status.code(), Some(0), "{}", err(&atlas));
     assert!(installed.empty().join("atlas/index.html").is_file());
 }
@@ -239,11 +239,11 @@ fn nothing_to_check_is_an_error() {
     lock::write(&lock::folder(empty_lock.path(), "tegra"), &lock::Lock::default()).unwrap();
     let empty_lock = empty_lock.path().to_str().unwrap();
     for (args, told) in [
-        (&["--specs", none, "verify"][..], "there is no spec"),
-        (&["--specs", none, "lint"], "there is no spec"),
-        (&["--family", "none", "verify"], "there is no spec none-N.toml"),
-        (&["--family", "none", "lint"], "there is no spec none-N.toml"),
-        (&["--specs", empty_lock, "verify", "--headers", none], "there is nothing to verify"),
+        (&["verify", "--specs", none][..], "there is no spec"),
+        (&["lint", "--specs", none], "there is no spec"),
+        (&["verify", "--family", "none"], "there is no spec none-N.toml"),
+        (&["lint", "--family", "none"], "there is no spec none-N.toml"),
+        (&["verify", "--specs", empty_lock, "--headers", none], "there is nothing to verify"),
     ] {
         let refused = installed.run(args);
         assert_eq!(refused.status.code(), Some(2), "{args:?}: {}", err(&refused));

@@ -72,8 +72,8 @@ fn check_lock(specs: &Path, headers: &Path, tags: &[&str]) {
     both(|threads| {
         written(|folder| {
             copy_specs(specs, folder);
-            let places = ["--specs", folder.to_str().unwrap(), "--headers"];
-            let args = [&places[..], &[headers.to_str().unwrap(), "lock"], tags].concat();
+            let places = ["lock", "--specs", folder.to_str().unwrap(), "--headers"];
+            let args = [&places[..], &[headers.to_str().unwrap()], tags].concat();
             nvabi(threads, &args);
         })
     });
@@ -110,7 +110,7 @@ fn an_atlas() {
     let specs = few.path().to_str().unwrap();
     both(|threads| {
         written(|folder| {
-            nvabi(threads, &["--specs", specs, "atlas", "--out", folder.to_str().unwrap()]);
+            nvabi(threads, &["atlas", "--specs", specs, "--out", folder.to_str().unwrap()]);
         })
     });
 }

@@ -36,7 +36,7 @@ fn subjects() -> (PathBuf, Vec<Tag>) {
 
 fn verify(specs: &Path, headers: &Path, tags: &[Tag]) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_nvabi"));
-    command.arg("--specs").arg(specs).arg("--headers").arg(headers).arg("verify");
+    command.arg("verify").arg("--specs").arg(specs).arg("--headers").arg(headers);
     command.args(tags.iter().map(Tag::as_str)).output().unwrap()
 }
 

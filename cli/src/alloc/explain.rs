@@ -4,9 +4,9 @@ use nvabi_devmem::{CapabilitySet, Offer, Rejection, plan};
 use nvabi_pipeline::diagnostic::Report;
 use serde::Serialize;
 
+use super::args::AllocExplain;
 use super::offers;
 use crate::Outcome;
-use crate::args::AllocExplain;
 use crate::context::Context;
 
 /// What `--json` prints when something serves all.

@@ -1,14 +1,25 @@
 //! `nvabi alloc`: what has to do with device memory.
 
-pub(crate) mod devices;
-pub(crate) mod explain;
+pub(crate) mod args;
+mod devices;
+mod explain;
 mod offers;
-pub(crate) mod plan;
+mod plan;
 
 use nvabi_devmem::drivers::{Found, enumerate};
 use nvabi_devmem::plugin::drivers;
+use nvabi_pipeline::diagnostic::Report;
 
+use crate::Outcome;
 use crate::context::Context;
+
+pub(crate) fn alloc(context: &Context<'_>, command: &args::Alloc) -> Result<Outcome, Report> {
+    match command {
+        args::Alloc::Devices => devices::devices(context),
+        args::Alloc::Plan(args) => plan::alloc_plan(context, args),
+        args::Alloc::Explain(args) => explain::explain(context, args),
+    }
+}
 
 /// The devices of this machine; what cannot be asked is told as a status.
 fn found(context: &Context<'_>) -> Found {

@@ -10,9 +10,9 @@ use nvabi_devmem::{
 use nvabi_pipeline::diagnostic::{Diagnostic, Report};
 use serde::Serialize;
 
+use super::args::AllocPlan;
 use super::{found, offers};
 use crate::Outcome;
-use crate::args::AllocPlan;
 use crate::context::Context;
 
 /// What `--json` prints.

@@ -104,7 +104,7 @@ fn leave_out_absent(context: &Context<'_>, families: &mut Vec<Family>) -> Result
     for family in absent {
         let tag = family.specs.iter().flat_map(|spec| spec.tags.keys()).max();
         let fetch = match tag {
-            Some(tag) => format!("`nvabi --family {} headers fetch {tag}`", family.name),
+            Some(tag) => format!("`nvabi headers fetch {tag}`"),
             None => "`nvabi headers fetch TAG`".to_owned(),
         };
         let name = if family.name.is_empty() { "the x86 driver" } else { &family.name };

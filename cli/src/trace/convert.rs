@@ -7,9 +7,9 @@ use std::path::{Path, PathBuf};
 use nvabi_pipeline::diagnostic::{Diagnostic, Report};
 use nvabi_trace::{Trace, V2Writer, convert as to};
 
+use super::args::{TraceConvert, TraceFormat, TraceMerge};
 use super::{Losses, failed, open};
 use crate::Outcome;
-use crate::args::{TraceConvert, TraceFormat, TraceMerge};
 use crate::context::Context;
 
 pub(crate) fn convert(context: &Context<'_>, args: &TraceConvert) -> Result<Outcome, Report> {

@@ -7,9 +7,9 @@ use nvabi_trace::report::Status;
 use nvabi_trace::{Options, diff as compare, site_map};
 use rustc_hash::FxHashMap;
 
+use super::args::TraceDiff;
 use super::{failed, open, outputs};
 use crate::Outcome;
-use crate::args::TraceDiff;
 use crate::context::Context;
 
 pub(crate) fn diff(context: &Context<'_>, args: &TraceDiff) -> Result<Outcome, Report> {

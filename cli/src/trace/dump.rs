@@ -6,9 +6,9 @@ use nvabi_pipeline::diagnostic::{Diagnostic, Report};
 use nvabi_trace::{Event, Found, Trace, Warp};
 use serde::Serialize;
 
+use super::args::TraceDump;
 use super::{Losses, failed, open};
 use crate::Outcome;
-use crate::args::TraceDump;
 use crate::context::{Context, written};
 
 /// A line of `--json`.

@@ -17,10 +17,10 @@ use parquet::file::writer::{SerializedFileWriter, SerializedPageWriter, TrackedW
 use parquet::schema::parser::parse_message_type;
 use rustc_hash::FxHashMap;
 
+use super::args::TraceExport;
 use super::convert::Beside;
 use super::{Losses, failed, open};
 use crate::Outcome;
-use crate::args::TraceExport;
 use crate::context::Context;
 
 /// The columns, in the order in which `Table::write` has them.

@@ -6,9 +6,9 @@ use nvabi_pipeline::diagnostic::Report;
 use nvabi_trace::{Found, Launch, Trace};
 use serde::Serialize;
 
+use super::args::TraceInfo;
 use super::open;
 use crate::Outcome;
-use crate::args::TraceInfo;
 use crate::context::Context;
 
 /// What `--json` prints.

@@ -1,15 +1,16 @@
 //! `nvabi trace`: traces of GPU kernels.
 
-pub(crate) mod cc;
+pub(crate) mod args;
+mod cc;
 mod convert;
 mod diff;
 mod dump;
 #[cfg(feature = "parquet")]
 mod export;
 mod info;
-pub(crate) mod link;
-pub(crate) mod outputs;
-pub(crate) mod record;
+mod link;
+mod outputs;
+mod record;
 #[cfg(feature = "tui")]
 mod tui;
 
@@ -23,13 +24,15 @@ use nvabi_pipeline::diagnostic::{Diagnostic, Report};
 use nvabi_trace::{Error, Trace};
 
 use crate::Outcome;
-use crate::args;
 use crate::context::Context;
 #[cfg(not(all(feature = "parquet", feature = "tui")))]
 use crate::features;
 
-pub(crate) fn trace(context: &Context<'_>, command: &args::Trace) -> Result<Outcome, Report> {
-    match command {
+pub(crate) fn trace(context: &Context<'_>, command: &args::Trace) -> ExitCode {
+    let outcome = match command {
+        args::Trace::Cc(args) => return cc::cc(context, args),
+        args::Trace::Link(args) => return link::link(context, args),
+        args::Trace::Record(args) => return record::record(context, args),
         args::Trace::Info(args) => info::info(context, args),
         args::Trace::Dump(args) => dump::dump(context, args),
         args::Trace::Diff(args) => diff::diff(context, args),
@@ -43,9 +46,8 @@ pub(crate) fn trace(context: &Context<'_>, command: &args::Trace) -> Result<Outc
         args::Trace::Tui(args) => tui::tui(args),
         #[cfg(not(feature = "tui"))]
         args::Trace::Tui(_) => Err(features::missing("tui")),
-        // They end as the program does that they run.
-        args::Trace::Cc(_) | args::Trace::Link(_) | args::Trace::Record(_) => Ok(Outcome::Same),
-    }
+    };
+    context.exit(outcome)
 }
 
 fn open(path: &Path) -> Result<Trace, Report> {

@@ -135,7 +135,7 @@ impl Need {
                 "set NVABI_HEADERS to what tests/debian_headers.sh prints, or to a clone of the driver"
             }
             Need::AllHeaders => "set NVABI_HEADERS to a clone of the driver with every tag",
-            Need::JetsonHeaders => "cargo nvabi --family tegra headers fetch TAG",
+            Need::JetsonHeaders => "cargo nvabi-all headers fetch TAG",
             Need::Clang => "apt-get install libclang-dev clang, or set LIBCLANG_PATH",
             Need::TwoClangs => {
                 "apt-get install libclang-dev and libclang-19-dev, or another version"

@@ -29,7 +29,7 @@ use self::pair::{Pair, WarpId};
 use self::traces::Traces;
 use super::{diff, open};
 use crate::Outcome;
-use crate::args::TraceTui;
+use crate::trace::args::TraceTui;
 
 /// Differences of a warp that can be jumped to, and warps that are listed as different.
 const LIMIT: usize = 10_000;

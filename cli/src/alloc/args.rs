@@ -1,0 +1,54 @@
+//! The command line of `nvabi alloc`.
+
+use std::path::PathBuf;
+
+use clap::Subcommand;
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Alloc {
+    /// List the devices of this machine: the memory each allocates and the operations it supports.
+    #[command(after_help = "Examples:\n  nvabi alloc devices\n  nvabi alloc devices --json")]
+    Devices,
+    /// Find memory and a layout that serve several devices, or explain why none does.
+    #[command(
+        after_help = "DEVICE is a name that `nvabi alloc devices` lists, or a purpose: cpu, gpu, display, camera,\n\
+        encoder or decoder. OPERATION: cpu-read, cpu-write, texture, render, scanout, capture, encode,\n\
+        decode, copy.\n\n\
+        Examples:\n  nvabi alloc plan --use gpu:texture --use display:scanout 1920x1080 NV12\n  \
+        nvabi alloc plan --use cpu:cpu-write --use isp:capture --offers isp.json 640x480 YUYV --json"
+    )]
+    Plan(AllocPlan),
+    /// Explain why the offers of devices conflict, and which change resolves it.
+    #[command(after_help = "Example:\n  nvabi alloc explain gpu.json display.json")]
+    Explain(AllocExplain),
+}
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct AllocPlan {
+    /// A device and what it does with the memory.
+    #[arg(long = "use", value_name = "DEVICE:OPERATION", required = true)]
+    pub(crate) uses: Vec<nvabi_devmem::Use>,
+    /// Offers of devices that this machine does not have: a JSON file with one offer or a list.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) offers: Vec<PathBuf>,
+    /// Width and height in pixels.
+    #[arg(value_name = "WIDTHxHEIGHT", value_parser = size)]
+    pub(crate) size: (u32, u32),
+    /// DRM format: NV12, XR24.
+    #[arg(value_name = "FOURCC")]
+    pub(crate) format: nvabi_devmem::Fourcc,
+}
+
+fn size(text: &str) -> Result<(u32, u32), String> {
+    let size = text
+        .split_once('x')
+        .and_then(|(width, height)| Some((width.parse().ok()?, height.parse().ok()?)));
+    size.ok_or_else(|| "expected WIDTHxHEIGHT, such as 1920x1080".to_owned())
+}
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct AllocExplain {
+    /// Offers of devices: JSON files, each with one offer or a list.
+    #[arg(required = true, value_name = "FILE")]
+    pub(crate) files: Vec<PathBuf>,
+}
