@@ -15,7 +15,8 @@ pub(crate) fn missing(feature: &str) -> Report {
     let message =
         format!("this command needs the feature `{feature}`, which this build does not have");
     Diagnostic::error("feature-missing", message)
-        .help(format!("install it with `cargo install nvabi-cli --features {feature}`"))
-        .help("in a checkout, `cargo nvabi-all` is the command with every feature")
+        .help(format!(
+            "install it with `--features {feature}`; in a checkout, `cargo nvabi-all` has every feature"
+        ))
         .into()
 }
