@@ -26,6 +26,8 @@ pub(crate) struct TargetField<'a> {
     pub(crate) name: String,
     /// What the driver calls it.
     pub(crate) driver_name: String,
+    /// Whether the user gave that name.
+    pub(crate) explicit: bool,
     pub(crate) span: Span,
 }
 
@@ -35,8 +37,16 @@ pub(crate) struct StructArgs {
     pub(crate) name: Option<LitStr>,
     pub(crate) driver: Option<LitStr>,
     pub(crate) since: Option<LitStr>,
-    pub(crate) flatten: bool,
+    pub(crate) flatten: Option<Flatten>,
     pub(crate) krate: Option<Path>,
+}
+
+/// How leaves are compared.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Flatten {
+    ByName,
+    /// `flatten = "by_offset"`: only names that are given count.
+    ByOffset,
 }
 
 /// The mistakes so far.
@@ -63,7 +73,10 @@ pub(crate) fn read(input: &DeriveInput) -> Result<Target<'_>, Error> {
     check_generics(input, &mut mistakes);
     let args = struct_args(&input.attrs, &mut mistakes);
     let fields = fields(input, &mut mistakes);
-    check_names(&fields, &mut mistakes);
+    // Flattened, the elements of an array have the same names.
+    if args.flatten.is_none() {
+        check_names(&fields, &mut mistakes);
+    }
     match mistakes.0 {
         Some(error) => Err(error),
         None => Ok(Target {
@@ -133,11 +146,7 @@ fn struct_args(attrs: &[Attribute], mistakes: &mut Mistakes) -> StructArgs {
         } else if path.is_ident("crate") {
             krate(meta, &mut args.krate, mistakes)
         } else if path.is_ident("flatten") {
-            if args.flatten {
-                mistakes.say(path, "`flatten` is given twice");
-            }
-            args.flatten = true;
-            Ok(true)
+            flatten(meta, &mut args.flatten, mistakes)
         } else {
             Ok(false)
         }
@@ -192,6 +201,30 @@ fn text(
         mistakes.say(&value, "the string is empty");
     }
     *slot = Some(value);
+    Ok(true)
+}
+
+fn flatten(
+    meta: &ParseNestedMeta,
+    slot: &mut Option<Flatten>,
+    mistakes: &mut Mistakes,
+) -> Result<bool, Error> {
+    if slot.is_some() {
+        mistakes.say(&meta.path, "`flatten` is given twice");
+    }
+    let mut how = None;
+    if meta.input.peek(syn::Token![=]) {
+        text(meta, &mut how, mistakes)?;
+    }
+    *slot = Some(match how {
+        None => Flatten::ByName,
+        Some(how) => {
+            if how.value() != "by_offset" {
+                mistakes.say(&how, "expected `flatten` or `flatten = \"by_offset\"`");
+            }
+            Flatten::ByOffset
+        }
+    });
     Ok(true)
 }
 
@@ -258,8 +291,9 @@ fn target_field<'a>(at: usize, field: &'a syn::Field, mistakes: &mut Mistakes) -
         Some(ident) => (Member::Named(ident.clone()), ident.unraw().to_string(), ident.span()),
         None => (Member::from(at), at.to_string(), field.ty.span()),
     };
+    let explicit = renamed.is_some();
     let driver_name = renamed.map_or_else(|| name.clone(), |renamed| renamed.value());
-    TargetField { member, ty: &field.ty, name, driver_name, span }
+    TargetField { member, ty: &field.ty, name, driver_name, explicit, span }
 }
 
 /// Two fields cannot both be the driver's field of one name.

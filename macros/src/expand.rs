@@ -8,7 +8,7 @@ use proc_macro2::{Span, TokenStream};
 use quote::{quote, quote_spanned};
 use syn::LitStr;
 
-use crate::attrs::{Target, TargetField};
+use crate::attrs::{Flatten, Target, TargetField};
 
 pub(crate) fn expand(target: &Target) -> TokenStream {
     let import = import(target);
@@ -63,7 +63,7 @@ fn constants(target: &Target) -> TokenStream {
     let name = driver_name(target);
     let driver = option(&target.args.driver);
     let since = option(&target.args.since);
-    let flatten = target.args.flatten;
+    let how = how(target);
     quote_spanned! {Span::mixed_site()=>
         const __NVPROXY_QUERY: __nvproxy_check::Query =
             __nvproxy_check::Query { name: #name, driver: #driver, since: #since };
@@ -72,8 +72,26 @@ fn constants(target: &Target) -> TokenStream {
         const __NVPROXY_COMPARISON: __nvproxy_check::Comparison = __nvproxy_check::Comparison {
             own: <#ident as __nvproxy_check::NvProxy>::OWN,
             driver: __NVPROXY_FOUND,
-            flatten: #flatten,
+            how: #how,
         };
+        // Only where it is wrong is each part looked at by itself.
+        const __NVPROXY_AGREES: ::core::primitive::bool =
+            __nvproxy_check::agrees(&__NVPROXY_COMPARISON);
+    }
+}
+
+fn how(target: &Target) -> TokenStream {
+    let span = Span::mixed_site();
+    let Some(flatten) = target.args.flatten else {
+        return quote_spanned!(span=> __nvproxy_check::How::Strict);
+    };
+    let explicit = target.fields.iter().map(|field| field.explicit);
+    let by_offset = flatten == Flatten::ByOffset;
+    quote_spanned! {span=>
+        __nvproxy_check::How::Flatten {
+            explicit: const { &[#(#explicit),*] },
+            by_offset: #by_offset,
+        }
     }
 }
 
@@ -151,7 +169,21 @@ fn lookup_checks(target: &Target) -> TokenStream {
     let name = lookup_check(name, &quote!(Name));
     let driver = args.driver.iter().map(|text| lookup_check(text.span(), &quote!(Driver)));
     let since = args.since.iter().map(|text| lookup_check(text.span(), &quote!(Since)));
-    quote!(#name #(#driver)* #(#since)*)
+    let tag = args.since.as_ref().or(args.driver.as_ref()).map(|text| tag_check(text.span()));
+    quote!(#name #(#driver)* #(#since)* #tag)
+}
+
+/// Whether the struct is that of another tag than the one that is named.
+fn tag_check(span: Span) -> TokenStream {
+    quote_spanned! {at(span)=>
+        const _: () = if !__NVPROXY_AGREES {
+            __nvproxy_check::assert_tag(
+                &__NVPROXY_ABI,
+                &__NVPROXY_QUERY,
+                &__NVPROXY_COMPARISON,
+            );
+        };
+    }
 }
 
 fn lookup_check(span: Span, place: &TokenStream) -> TokenStream {
@@ -169,12 +201,16 @@ fn lookup_check(span: Span, place: &TokenStream) -> TokenStream {
 fn field_check(index: usize, field: &TargetField) -> TokenStream {
     let name = &field.name;
     quote_spanned! {at(field.span)=>
-        const _: () = __nvproxy_check::assert_field(&__NVPROXY_COMPARISON, #index, #name);
+        const _: () = if !__NVPROXY_AGREES {
+            __nvproxy_check::assert_field(&__NVPROXY_COMPARISON, #index, #name);
+        };
     }
 }
 
 fn struct_check(target: &Target) -> TokenStream {
     quote_spanned! {at(target.ident.span())=>
-        const _: () = __nvproxy_check::assert_struct(&__NVPROXY_COMPARISON);
+        const _: () = if !__NVPROXY_AGREES {
+            __nvproxy_check::assert_struct(&__NVPROXY_COMPARISON);
+        };
     }
 }

@@ -57,9 +57,11 @@ use proc_macro::TokenStream;
 /// * `since = "550.90.07"`: a tag. The struct is checked against the layout that holds there.
 ///   It is needed where the layout changes within the branch.
 /// * `flatten`: compare leaf by leaf. Nested structs may be spelled out or moved into a struct of
-///   their own, a union may be `[u8; N]` or one of its variants, extra fields may fill padding and
-///   names do not count. Every scalar and array of scalars of the driver must still have a field of
-///   the same kind at the same offset, and the sizes must agree; see [below](#what-flatten-accepts).
+///   their own, and a union may be `[u8; N]` or one of its variants. Every scalar and array of scalars
+///   of the driver must still have a field of the same kind and name at the same offset, and the sizes
+///   must agree; see [below](#what-flatten-accepts).
+/// * `flatten = "by_offset"`: the same, but of the names only those count that are given with
+///   `name = "…"`. Two fields of one kind may then have changed places.
 /// * `crate = "path"`: a module that has `check` (nvabi's) and `ABI` (a table of drivers). It is
 ///   `::nvabi` by default: name it when you renamed the crate or check against another driver.
 ///
@@ -83,6 +85,10 @@ use proc_macro::TokenStream;
 ///
 /// # What `flatten` accepts
 ///
+/// * Names, wherever either side nests them: a field has the name of the driver's field that starts
+///   there, or of the struct or union around it that starts there as well. A struct of yours inside
+///   another needs no name: its fields have theirs. Elements of an array have the names of the first.
+///   A field whose name starts with `_` is padding, and so must be the driver's bytes there.
 /// * Of a union, one variant. The bytes that only other variants have must then be bytes, or
 ///   fields whose names start with `_`: a typed field would claim what is not known to be there,
 ///   and Rust need not copy what is padding to it. The padding in a nested struct may be such, so

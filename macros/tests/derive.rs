@@ -69,7 +69,9 @@ struct Wall {
 #[allow(dead_code)]
 struct WallSpelledOut {
     first: SPAN,
+    #[nvproxy(name = "from")]
     second_from: u32,
+    #[nvproxy(name = "to")]
     second_to: u32,
     third: SPAN,
     count: u32,
@@ -156,11 +158,12 @@ struct SignalOneVariant {
 #[repr(C)]
 #[allow(dead_code)]
 struct MoatSpelledOut {
+    #[nvproxy(name = "base")]
     address: u64,
     count: u32,
     mode: u8,
     width: u32,
-    tail: u32,
+    _tail: u32,
 }
 
 /// A struct whose first part is shared with others.
@@ -171,6 +174,22 @@ struct MoatSpelledOut {
 struct TollEmbedded {
     base: Pair,
     cmd: u32,
+    #[nvproxy(name = "pArgs")]
+    args: P64,
+    #[nvproxy(name = "argsSize")]
+    size: u32,
+    status: u32,
+}
+
+/// Names that nobody gives count for nothing here; the one that is given does.
+#[derive(NvProxy)]
+#[nvproxy(crate = "crate::fixture", name = "TOLL_PARAMS", flatten = "by_offset")]
+#[repr(C)]
+#[allow(dead_code)]
+struct TollByOffset {
+    base: Pair,
+    what: u32,
+    #[nvproxy(name = "pArgs")]
     args: P64,
     size_and_status: SPAN,
 }
@@ -271,7 +290,7 @@ mod names {
     struct str;
 
     #[derive(NvProxy)]
-    #[nvproxy(crate = "super::fixture", name = "TOLL_PARAMS", flatten)]
+    #[nvproxy(crate = "super::fixture", name = "TOLL_PARAMS", flatten = "by_offset")]
     #[repr(C)]
     #[allow(dead_code)]
     struct Names {

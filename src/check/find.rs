@@ -2,6 +2,7 @@
 
 use core::cmp::Ordering;
 
+use super::compare::{Comparison, agrees};
 use super::message::Message;
 use super::{Abi, Driver, Item, Layout, order, same, same_layout};
 
@@ -13,7 +14,7 @@ const LISTED: usize = 12;
 pub struct Query {
     /// The driver's name of the struct.
     pub name: &'static str,
-    /// The branch, where one is named.
+    /// The branch, where one is named; or a tag, which stands for itself as with `since`.
     pub driver: Option<&'static str>,
     /// The tag whose layout is meant, where one is named.
     pub since: Option<&'static str>,
@@ -68,10 +69,62 @@ pub const fn assert_found(abi: &'static Abi, query: &Query, place: QueryPart) {
     }
 }
 
+/// Stops the compilation if the user's struct is not that of the tag which the query names, but of
+/// another tag.
+#[track_caller]
+#[allow(clippy::panic, reason = "a panic in a constant is how a compile error is raised")]
+pub const fn assert_tag(abi: &'static Abi, query: &Query, comparison: &Comparison) {
+    let Some(found) = comparison.driver else { return };
+    if let Some((tag, layout)) = other_tag(abi, query, comparison) {
+        let mut message = Message::new();
+        message.push(comparison.own.name);
+        message.push(" is the layout of ");
+        message.push(query.name);
+        message.push(" from ");
+        message.push(tag);
+        message.push(" on");
+        message.place(layout);
+        message.push(", not that of ");
+        message.push(match (query.since, query.driver) {
+            (Some(tag), _) | (None, Some(tag)) => tag,
+            (None, None) => found.since,
+        });
+        message.push("\nhelp: name that tag, or make it the struct of yours");
+        panic!("{}", message.as_str())
+    }
+}
+
+/// The first tag whose layout of the name is the user's struct.
+const fn other_tag(
+    abi: &'static Abi,
+    query: &Query,
+    comparison: &Comparison,
+) -> Option<(&'static str, &'static Layout)> {
+    let mut at = 0;
+    while at < abi.drivers.len() {
+        let driver = &abi.drivers[at];
+        at += 1;
+        let Some(item) = item(driver, query.name) else { continue };
+        let mut event = 0;
+        while event < item.events.len() {
+            if let (tag, Some(layout)) = item.events[event] {
+                if agrees(&Comparison { driver: Some(layout), ..*comparison }) {
+                    return Some((driver.tags[tag as usize], layout));
+                }
+            }
+            event += 1;
+        }
+    }
+    None
+}
+
 impl Fault {
     const fn place(self, query: &Query) -> QueryPart {
         match self {
             Fault::Disabled if query.driver.is_some() => QueryPart::Driver,
+            Fault::UnknownTag(_) | Fault::NotYet(..) | Fault::Gone(..) if query.since.is_none() => {
+                QueryPart::Driver
+            }
             Fault::Disabled | Fault::UnknownTag(_) | Fault::NotYet(..) | Fault::Gone(..) => {
                 QueryPart::Since
             }
@@ -85,13 +138,22 @@ const fn resolve(abi: &'static Abi, query: &Query) -> Result<&'static Layout, Fa
         Ok(drivers) => drivers,
         Err(fault) => return Err(fault),
     };
-    match (query.since, drivers) {
+    match (tag_of(query, drivers), drivers) {
         (Some(tag), [driver]) => at_tag(driver, query.name, tag),
         _ => only_layout(drivers, query.name),
     }
 }
 
-/// The drivers that a query can mean. With `since` it is one.
+/// The tag that a query names: its `since`, or a `driver` that is more than the branch.
+const fn tag_of(query: &Query, drivers: &[Driver]) -> Option<&'static str> {
+    match (query.since, query.driver, drivers) {
+        (Some(tag), ..) => Some(tag),
+        (None, Some(named), [driver]) if !same(named, driver.name) => Some(named),
+        _ => None,
+    }
+}
+
+/// The drivers that a query can mean. With a tag it is one.
 const fn candidates(abi: &'static Abi, query: &Query) -> Result<&'static [Driver], Fault> {
     let found = match (query.driver, query.since) {
         (Some(name), _) => driver_of(abi, name),
@@ -307,9 +369,9 @@ const fn driver_names(message: &mut Message, drivers: &[Driver]) {
 }
 
 const fn unknown_tag(message: &mut Message, driver: &Driver, query: &Query) {
-    let asked = match query.since {
-        Some(tag) => tag,
-        None => "",
+    let asked = match (query.since, query.driver) {
+        (Some(tag), _) | (None, Some(tag)) => tag,
+        (None, None) => "",
     };
     message.push(asked);
     message.push(" is no tag of driver ");
@@ -366,9 +428,9 @@ const fn unknown_item(
 const fn absent(message: &mut Message, driver: &Driver, query: &Query) {
     message.quoted(query.name);
     message.push(" is not in ");
-    message.push(match query.since {
-        Some(tag) => tag,
-        None => driver.name,
+    message.push(match (query.since, query.driver) {
+        (Some(tag), _) | (None, Some(tag)) => tag,
+        (None, None) => driver.name,
     });
     message.push(": driver ");
     message.push(driver.name);

@@ -14,8 +14,8 @@ mod compare;
 mod find;
 mod message;
 
-pub use compare::{Comparison, assert_field, assert_struct, same_layout};
-pub use find::{Query, QueryPart, assert_found, find};
+pub use compare::{Comparison, How, agrees, assert_field, assert_struct, same_layout};
+pub use find::{Query, QueryPart, assert_found, assert_tag, find};
 pub use message::Message;
 
 use crate::scalar::{Handle, P64, Uuid};
@@ -234,12 +234,30 @@ pub const fn assert_layout(layout: &Layout, size: usize, align: usize, offsets: 
 /// what follows would be compared with something that is not there.
 #[doc(hidden)]
 #[track_caller]
+#[allow(clippy::panic, reason = "a panic in a constant is how a compile error is raised")]
 pub const fn type_of<T: FieldType>() -> Type {
-    assert!(
-        T::TYPE.size() as usize == size_of::<T>(),
-        "the FieldType of a field's type says another size than the type has"
-    );
+    if T::TYPE.size() as usize != size_of::<T>() {
+        panic!("{}", other_size(&T::TYPE, bytes(size_of::<T>())).as_str())
+    }
     T::TYPE
+}
+
+/// The message about a type that has another size than what it stands for.
+const fn other_size(ty: &Type, size: u32) -> Message {
+    let mut message = Message::new();
+    message.push("the type of this field is ");
+    message.size(size);
+    message.push(", but it stands for ");
+    message.ty(ty, message::Side::Driver);
+    message.push(" of ");
+    message.size(ty.size());
+    if let Type::Record(layout) = ty {
+        if !layout.since.is_empty() {
+            message.place(layout);
+        }
+    }
+    message.push("\nhelp: correct that type first: it derives NvProxy, or implements FieldType, and is wrong");
+    message
 }
 
 /// The type of a derived struct. It has been checked where it was derived, so it stands for the

@@ -77,12 +77,16 @@ pub struct Free {
 #[nvproxy(name = "nv_ioctl_nvos33_parameters_with_fd", flatten)]
 #[repr(C)]
 pub struct MapMemory {
+    #[nvproxy(name = "hClient")]
     pub client: Handle,
+    #[nvproxy(name = "hDevice")]
     pub device: Handle,
+    #[nvproxy(name = "hMemory")]
     pub memory: Handle,
     pub _pad: u32,
     pub offset: u64,
     pub length: u64,
+    #[nvproxy(name = "pLinearAddress")]
     pub linear_address: P64,
     pub status: u32,
     pub flags: u32,
@@ -96,10 +100,14 @@ pub struct MapMemory {
 #[nvproxy(name = "NVOS32_PARAMETERS", flatten)]
 #[repr(C)]
 pub struct VidHeapControl {
+    #[nvproxy(name = "hRoot")]
     pub root: Handle,
+    #[nvproxy(name = "hObjectParent")]
     pub object_parent: Handle,
     pub function: u32,
+    #[nvproxy(name = "hVASpace")]
     pub va_space: Handle,
+    #[nvproxy(name = "ivcHeapNumber")]
     pub ivc_heap_number: i16,
     pub _pad: [u8; 2],
     pub status: u32,

@@ -27,6 +27,7 @@ struct Renamed {
 #[repr(C)]
 struct Flat {
     base: u32,
+    #[nvproxy(name = "bits0")]
     state: u32,
     count: u32,
 }

@@ -4,7 +4,7 @@ mod fixture;
 use abi::NvProxy;
 
 #[derive(NvProxy)]
-#[nvproxy(name = "LATCH_PARAMS", flatten, crate = "crate::fixture")]
+#[nvproxy(name = "LATCH_PARAMS", flatten = "by_offset", crate = "crate::fixture")]
 #[repr(C)]
 struct Mine {
     base: u32,

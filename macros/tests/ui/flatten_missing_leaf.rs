@@ -5,7 +5,7 @@ use abi::NvProxy;
 
 // `gate.mode` is missing and what follows is moved.
 #[derive(NvProxy)]
-#[nvproxy(name = "MOAT_PARAMS", flatten, crate = "crate::fixture")]
+#[nvproxy(name = "MOAT_PARAMS", flatten = "by_offset", crate = "crate::fixture")]
 #[repr(C)]
 struct Mine {
     base: u64,

@@ -4,7 +4,7 @@ mod fixture;
 use abi::NvProxy;
 
 #[derive(NvProxy)]
-#[nvproxy(name = "LEVER_PARAMS", flatten, crate = "crate::fixture")]
+#[nvproxy(name = "LEVER_PARAMS", flatten = "by_offset", crate = "crate::fixture")]
 #[repr(C)]
 struct Mine {
     r#type: u32,

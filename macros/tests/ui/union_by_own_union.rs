@@ -4,7 +4,7 @@ mod fixture;
 use abi::NvProxy;
 
 #[derive(NvProxy)]
-#[nvproxy(name = "SIGNAL_DATA", flatten, crate = "crate::fixture")]
+#[nvproxy(name = "SIGNAL_DATA", flatten = "by_offset", crate = "crate::fixture")]
 #[repr(C)]
 union Mine {
     address: u64,

@@ -3,8 +3,9 @@
 //! Strict: every driver field has the user's field of that name at the same offset, with the same
 //! size and kind, and nothing else is there but explicit padding. Flatten: both sides are seen as
 //! their leaves (scalars and arrays of scalars), and every driver leaf must have a user's leaf of
-//! the same kind at the same offset; names do not count. Of a union one variant's leaves are
-//! enough; what other variants have beside them must then be bytes. A union of the user's stands
+//! the same kind and name at the same offset, or only the kind with `by_offset`, where a field bears no
+//! explicit name. Of a union one variant's leaves are enough; what other variants have beside them must then be
+//! bytes. A union of the user's stands
 //! only for a union.
 //!
 //! | module | what it compares |
@@ -13,6 +14,7 @@
 //! | `value` | Aliases of one value, such as `NvHandle`: a user's struct stands for one with its one field |
 //! | `strict` | Strict: field by field, by name |
 //! | `flatten` | Flatten: leaf by leaf, with the path to each that is wrong |
+//! | `names` | Flatten: whether fields have the names of the driver's at their offsets |
 //! | `leaves` | Whether a user's struct has the driver's leaves, however deep either side nests them |
 //! | `variants` | Unions that are given by one of their variants |
 //! | `types` | Types and offsets of both sides: what is the same, and what lies where |
@@ -21,6 +23,7 @@
 
 mod flatten;
 mod leaves;
+mod names;
 mod strict;
 mod suggest;
 mod text;
@@ -32,11 +35,12 @@ mod whole;
 use super::message::Message;
 use super::{Field, Layout, LayoutKind, Type};
 use flatten::{flat_field, missing_leaves};
+use names::names;
 use strict::strict_field;
 use types::is_union;
 pub use types::same_layout;
 use value::{one_value, value, value_field};
-use whole::{alignment, kind, missing_fields, size};
+use whole::{alignment, any_field_message, kind, missing_fields, size};
 
 /// A user's struct beside the driver's.
 #[derive(Clone, Copy, Debug)]
@@ -45,8 +49,28 @@ pub struct Comparison {
     pub own: &'static Layout,
     /// The driver's, or `None` where the lookup failed, which is reported elsewhere.
     pub driver: Option<&'static Layout>,
-    /// Whether leaves are compared instead of fields.
-    pub flatten: bool,
+    /// What is compared.
+    pub how: How,
+}
+
+/// What is compared of two structs.
+#[derive(Clone, Copy, Debug)]
+pub enum How {
+    /// Each field with the driver's of its name.
+    Strict,
+    /// Leaves, wherever either side nests them.
+    Flatten {
+        /// Of each field of the user's, whether a name is given for it.
+        explicit: &'static [bool],
+        /// Whether only those names are compared that are given.
+        by_offset: bool,
+    },
+}
+
+impl How {
+    const fn is_flat(&self) -> bool {
+        matches!(self, Self::Flatten { .. })
+    }
 }
 
 /// Stops the compilation if a field of the user's struct disagrees with the driver. `name` is what
@@ -68,6 +92,11 @@ pub const fn assert_struct(comparison: &Comparison) {
     }
 }
 
+/// Whether nothing is to be said of the user's struct.
+pub const fn agrees(comparison: &Comparison) -> bool {
+    struct_message(comparison).is_none() && !any_field_message(comparison)
+}
+
 const fn field_message(comparison: &Comparison, index: usize, name: &str) -> Option<Message> {
     let Some(driver) = comparison.driver else { return None };
     let driver = aliased(driver);
@@ -77,8 +106,11 @@ const fn field_message(comparison: &Comparison, index: usize, name: &str) -> Opt
         value_field(&mut message, own, driver, value, index, name);
     } else if !kinds_agree(comparison, driver) {
         return None;
-    } else if comparison.flatten {
+    } else if comparison.how.is_flat() {
         flat_field(&mut message, own, driver, index, name);
+        if message.is_empty() {
+            names(&mut message, own, driver, &comparison.how, index, name);
+        }
     } else {
         strict_field(&mut message, own, driver, index, name);
     }
@@ -96,7 +128,7 @@ const fn struct_message(comparison: &Comparison) -> Option<Message> {
         alignment(&mut message, own, driver);
     } else if !kinds_agree(comparison, driver) {
         kind(&mut message, own, driver);
-    } else if comparison.flatten {
+    } else if comparison.how.is_flat() {
         missing_leaves(&mut message, own, driver);
         size(&mut message, comparison, driver);
         // Bytes for a union, or `packed`, align less: the bytes are right all the same. A larger
@@ -130,7 +162,7 @@ const fn aliased(driver: &'static Layout) -> &'static Layout {
 const fn kinds_agree(comparison: &Comparison, driver: &Layout) -> bool {
     match (is_union(comparison.own), is_union(driver)) {
         (true, false) => false,
-        (false, true) => comparison.flatten,
+        (false, true) => comparison.how.is_flat(),
         _ => true,
     }
 }
@@ -168,7 +200,9 @@ mod tests {
 
     /// All that is said about a struct, a line each, without the help.
     fn complaints(own: &'static Layout, driver: &'static Layout, flatten: bool) -> Vec<String> {
-        let comparison = Comparison { own, driver: Some(driver), flatten };
+        let explicit = vec![false; own.fields.len()].leak();
+        let how = if flatten { How::Flatten { explicit, by_offset: true } } else { How::Strict };
+        let comparison = Comparison { own, driver: Some(driver), how };
         let names = own.fields.iter().map(|field| field.name).enumerate();
         let fields = names.filter_map(|(at, name)| field_message(&comparison, at, name));
         fields

@@ -1,7 +1,7 @@
 //! A struct as a whole: its kind, size and alignment, and the driver's fields that it lacks.
 
 use super::super::message::{Message, Side};
-use super::super::{Field, Layout, same};
+use super::super::{Field, Layout, Type, same};
 use super::strict::partner;
 use super::suggest::{has_name, offered};
 use super::text::{LISTED, and_more, bit_fields};
@@ -71,7 +71,9 @@ pub(super) const fn alignment(message: &mut Message, own: &Layout, driver: &Layo
     message.push(" to ");
     message.number(driver.align);
     message.place(driver);
-    if own.align < driver.align {
+    if own.align < driver.align && is_packed(own) {
+        message.push("\nhelp: remove `packed`");
+    } else if own.align < driver.align {
         message.push("\nhelp: add #[repr(C, align(");
         message.number(driver.align);
         message.push("))]");
@@ -79,6 +81,27 @@ pub(super) const fn alignment(message: &mut Message, own: &Layout, driver: &Layo
         message.push("\nhelp: take `align` away, or add #[repr(C, packed(");
         message.number(driver.align);
         message.push("))]");
+    }
+}
+
+/// Whether some field would align a struct further than this one is: `packed` and `align` exclude each other.
+const fn is_packed(own: &Layout) -> bool {
+    let mut at = 0;
+    while at < own.fields.len() {
+        if natural_align(&own.fields[at].ty) > own.align {
+            return true;
+        }
+        at += 1;
+    }
+    false
+}
+
+const fn natural_align(ty: &Type) -> u32 {
+    match ty {
+        Type::Array(element, _) => natural_align(element),
+        Type::Record(layout) => layout.align,
+        Type::Uuid => 1,
+        _ => ty.size(),
     }
 }
 
