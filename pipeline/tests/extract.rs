@@ -469,6 +469,21 @@ fn constants_of_what_the_system_defines() {
     assert_eq!(constants, [("NVT_OFFSET", 4), ("NVT_OF_SYSTEM", 5)]);
 }
 
+/// The types are those of a header of the system, whose names are never recorded.
+#[test]
+fn constants_that_cast_to_types_of_the_system() {
+    let clang = clang();
+    let header = "#include <linux/types.h>\n\
+        #define NVT_SHARE ((__u32)(1 << 3))\n#define NVT_NONE (~((__u32)0U))\n\
+        #define NVT_WIDE ((uint64_t)1 << 40)\n#define NVT_OTHER ((no_such_type)1)\n";
+    let read = common::ok(facts_of(&clang, "c", &[("inc/a.h", header)]));
+    let rm = surface(&read.facts, "rm");
+    let constants: Vec<(&str, i128)> =
+        rm.constants.iter().map(|(name, c)| (name.as_str(), c.value)).collect();
+    let all_ones = i128::from(u32::MAX);
+    assert_eq!(constants, [("NVT_NONE", all_ones), ("NVT_SHARE", 8), ("NVT_WIDE", 1 << 40)]);
+}
+
 #[test]
 fn records_that_nothing_names_are_parts_of_what_declares_them() {
     let clang = clang();

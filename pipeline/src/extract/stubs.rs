@@ -81,6 +81,12 @@ const DRM: &str = "#pragma once
 #define DRM_IOWR(nr, type) _IOWR(DRM_IOCTL_BASE, nr, type)
 ";
 
+/// The types that they declare, which macros cast to.
+pub(super) fn types() -> impl Iterator<Item = &'static str> {
+    let declarations = [STDINT, STDDEF, TYPES].into_iter().flat_map(|text| text.split([';', '\n']));
+    declarations.filter_map(|line| line.trim().strip_prefix("typedef ")?.split(' ').next_back())
+}
+
 pub(super) fn files() -> Vec<(String, &'static str)> {
     [
         ("stdint.h", STDINT),

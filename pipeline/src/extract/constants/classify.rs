@@ -10,6 +10,7 @@ use super::cache::seed;
 use crate::extract::Request;
 use crate::extract::lexer::{self, Token};
 use crate::extract::records::{Macro, Macros};
+use crate::extract::stubs;
 use crate::headers::Tree;
 use crate::model::Surface;
 
@@ -89,7 +90,8 @@ impl<'t> Table<'t> {
             .chain(surface.records.keys())
             .chain(surface.enums.keys())
             .map(String::as_str)
-            .chain(TYPE_WORDS);
+            .chain(TYPE_WORDS)
+            .chain(stubs::types().map(|name| -> &str { name }));
         Self {
             macros: &macros.own,
             by_name,
