@@ -34,6 +34,17 @@ impl Tag {
         ident(&self.0)
     }
 
+    /// Whether another spelling means this release: the same numbers, but for zeros before or behind them.
+    pub fn is_release_of(&self, spelled: &Self) -> bool {
+        let numbers = |tag: &Self| {
+            let mut numbers: Vec<u64> = tag.numbers().map(|(number, _)| number).collect();
+            numbers
+                .truncate(numbers.iter().rposition(|number| *number != 0).map_or(0, |at| at + 1));
+            numbers
+        };
+        self.family() == spelled.family() && numbers(self) == numbers(spelled)
+    }
+
     fn word(&self) -> &str {
         self.0.trim_end_matches(|c: char| c.is_ascii_digit() || c == '.')
     }
@@ -58,14 +69,26 @@ impl FromStr for Tag {
 
     fn from_str(text: &str) -> Result<Self, String> {
         let tag = Self(text.to_owned());
+        let no_version = || format!("`{text}` is not a driver version such as 550.54.14");
         let numeric = tag.numbers().all(|(_, p)| !p.is_empty() && p.len() <= 9);
         let word_ok = tag.word().bytes().all(|b| b.is_ascii_lowercase() || b == b'-');
         if numeric && word_ok && text.contains('.') && text.len() <= 64 {
             Ok(tag)
         } else {
-            Err(format!("`{text}` is not a driver version such as 550.54.14"))
+            Err(match meant(text) {
+                Some(meant) => format!("{}; did you mean {meant}?", no_version()),
+                None => no_version(),
+            })
         }
     }
+}
+
+/// The version in a text that is more than one, such as a package's `550.90.07-0ubuntu1`.
+fn meant(text: &str) -> Option<&str> {
+    let end = text.find(|c: char| !c.is_ascii_digit() && c != '.')?;
+    let version = &text[..end];
+    let behind = text[end..].starts_with(['-', '~', '+', ':']);
+    (behind && version.parse::<Tag>().is_ok()).then_some(version)
 }
 
 impl Ord for Tag {
@@ -118,6 +141,17 @@ mod tests {
         for text in ["", "550", "550.", "550..1", "V550.1", "550.1; rm", "550.1/..", "../550.1"] {
             assert!(text.parse::<Tag>().is_err(), "{text}");
         }
+    }
+
+    #[test]
+    fn other_spellings_of_a_release() {
+        assert!(tag("tegra-r35.1").is_release_of(&tag("tegra-r35.1.0")));
+        assert!(tag("tegra-r35.1").is_release_of(&tag("tegra-35.01")));
+        assert!(tag("550.90.07").is_release_of(&tag("550.90.7")));
+        assert!(!tag("550.90.07").is_release_of(&tag("tegra-r550.90.7")));
+        assert!(!tag("550.90.07").is_release_of(&tag("550.9.7")));
+        let complaint = "550.90.07-0ubuntu1".parse::<Tag>().unwrap_err();
+        assert!(complaint.ends_with("did you mean 550.90.07?"), "{complaint}");
     }
 
     #[test]

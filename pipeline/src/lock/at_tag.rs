@@ -77,9 +77,14 @@ pub fn no_tag(locked: &[LockedTag], tag: &Tag) -> Diagnostic {
     let names: Vec<&str> = locked.iter().map(|locked| locked.tag.as_str()).collect();
     let at = locked.partition_point(|locked| locked.tag < *tag);
     let near = names[at.saturating_sub(2)..(at + 2).min(names.len())].join(", ");
+    let same = locked.iter().find(|locked| locked.tag.is_release_of(tag));
+    let help = match same {
+        Some(same) => format!("it has that release as `{}`", same.tag),
+        None => format!("`nvabi ranges --nearest {tag}` finds one with the same ABI"),
+    };
     Diagnostic::error("lock-no-tag", format!("the lock has no tag {tag}"))
         .note(format!("it has {} tags; next to it: {near}", names.len()))
-        .help(format!("`nvabi ranges --nearest {tag}` finds one with the same ABI"))
+        .help(help)
 }
 
 /// Whether an enum has an enumerator of one of the names, at any tag.
