@@ -17,7 +17,7 @@ use nvabi_pipeline::spec::{Reference, Spec};
 use nvabi_pipeline::tag::Tag;
 use nvabi_pipeline::text_folder::TextFolder;
 
-use super::{existing, read_into, source};
+use super::{branch_before, existing, read_into, source};
 use crate::Outcome;
 use crate::args;
 use crate::context::{Context, Family, spec_of};
@@ -90,9 +90,7 @@ struct Added<'a> {
 /// Writes what a branch needs that no spec knows yet: a spec that inherits everything, the feature
 /// and the re-export.
 fn new_branch(context: &Context<'_>, specs: &[Spec], branch: &str) -> Result<Vec<PathBuf>, Report> {
-    let number = |driver: &str| driver.parse::<u64>().unwrap_or(0);
-    let before = specs.iter().filter(|spec| number(&spec.driver) < number(branch));
-    let Some(parent) = before.max_by_key(|spec| number(&spec.driver)) else {
+    let Some(parent) = branch_before(specs, branch) else {
         let message = format!("there is no spec that driver {branch} could inherit from");
         return Err(Diagnostic::error("add-no-parent", message)
             .help("write its spec by hand, see CONTRIBUTING.md")

@@ -10,11 +10,13 @@ use std::process::{Command, Stdio};
 use nvabi_pipeline::diagnostic::{Diagnostic, Report};
 use nvabi_pipeline::headers::folders_of;
 use nvabi_pipeline::spec::Spec;
+use nvabi_pipeline::tag::Tag;
 use nvabi_pipeline::verify;
 
+use super::branch_before;
 use crate::Outcome;
 use crate::args::Fetch;
-use crate::context::Context;
+use crate::context::{Context, Family, spec_of};
 
 /// One clone: what to fetch from where, and the folder that it becomes.
 struct Clone<'a> {
@@ -27,7 +29,7 @@ struct Clone<'a> {
 }
 
 pub(crate) fn fetch(context: &Context<'_>, args: &Fetch) -> Result<Outcome, Report> {
-    let spec = context.spec(&args.tag)?;
+    let spec = spec(context, &args.tag)?;
     let clones = clones(&spec, args)?;
     let cache = verify::cache_folder().ok_or_else(|| {
         Diagnostic::error("fetch-no-cache", "there is no folder for the cache")
@@ -53,6 +55,24 @@ pub(crate) fn fetch(context: &Context<'_>, args: &Fetch) -> Result<Outcome, Repo
     }
     context.status("Fetched", &target.display().to_string());
     Ok(Outcome::Same)
+}
+
+/// The spec of a tag. A branch that no spec knows yet has its headers where the branch before has them: `nvabi add`
+/// writes its spec, and needs them.
+fn spec(context: &Context<'_>, tag: &Tag) -> Result<Spec, Report> {
+    let Family { specs, name, .. } = context.family(Some(tag))?;
+    let unknown = match spec_of(&specs, tag) {
+        Ok(spec) => return Ok(spec.clone()),
+        Err(report) => report,
+    };
+    match branch_before(&specs, tag.branch()).filter(|_| name.is_empty()) {
+        Some(before) => {
+            let what = format!("no spec of {} yet: the folders of {}", tag.branch(), before.driver);
+            context.status("Assuming", &what);
+            Ok(before.clone())
+        }
+        None => Err(unknown),
+    }
 }
 
 /// What the surfaces of a tag need: one clone, or one for each tree.

@@ -82,3 +82,10 @@ fn existing(folder: &TextFolder) -> Result<Lock, Report> {
         false => Ok(Lock::default()),
     }
 }
+
+/// The spec of the newest branch before one: what that one inherits from.
+fn branch_before<'s>(specs: &'s [Spec], branch: &str) -> Option<&'s Spec> {
+    let number = |driver: &str| driver.parse::<u64>().unwrap_or(0);
+    let before = specs.iter().filter(|spec| number(&spec.driver) < number(branch));
+    before.max_by_key(|spec| number(&spec.driver))
+}
