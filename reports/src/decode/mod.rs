@@ -21,7 +21,8 @@
 //!    number;
 //! 4. where that was wrong, or the log lacks `close`: the latest fd that an ioctl opened, and that
 //!    nothing was asked of yet, whose node knows the request;
-//! 5. for a number from before the log: the one node that knows the request, all 32 bits of it.
+//! 5. for a number from before the log, or one whose device knows no such request: the one node that knows the
+//!    request, all 32 bits of it.
 //!
 //! A call that failed with `ENOTTY` speaks for no node. What none of these tells is listed as unknown.
 
@@ -555,7 +556,9 @@ impl<'c> Decoder<'c> {
         if let Some(found) = open.then(|| table.matching(fd, reused, knows)).flatten() {
             return found;
         }
-        if !matches!(slot.map(|slot| slot.how), Some(How::Gap) | None) {
+        // A device that knows no such request: the log lacks how the number came to another.
+        let wrong = node.is_some() && telling;
+        if !wrong && !matches!(slot.map(|slot| slot.how), Some(How::Gap) | None) {
             return slot.unwrap_or(none);
         }
         match numbers.iter().find_map(|n| catalog.only_node(*n)) {

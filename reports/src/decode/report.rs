@@ -35,12 +35,28 @@ pub struct Decoded {
     pub devices: Vec<Device>,
     /// Requests that no spec knows, those of the devices among them.
     pub unknown: Vec<Unknown>,
-    /// Requests on files that are no such devices.
+    /// Requests on files that are no such devices, and those that any file knows.
     pub elsewhere: Vec<Elsewhere>,
     /// What each process did, in order.
     pub phases: Vec<Phase>,
     /// What could not be read.
     pub unread: Unread,
+}
+
+/// What the kernel itself answers on any file, or programs ask any file to learn whether it is a terminal.
+const OF_ANY_FILE: [(u32, &str); 7] = [
+    (0x5401, "TCGETS"),
+    (0x5413, "TIOCGWINSZ"),
+    (0x541b, "FIONREAD"),
+    (0x5421, "FIONBIO"),
+    (0x5450, "FIONCLEX"),
+    (0x5451, "FIOCLEX"),
+    (0x5452, "FIOASYNC"),
+];
+
+/// The name of a request that any file may be asked.
+pub(super) fn of_any_file(request: u32) -> Option<&'static str> {
+    OF_ANY_FILE.iter().find(|(number, _)| *number == request).map(|(_, name)| *name)
 }
 
 /// The ioctls of one device, or of all fds that ioctls returned for one kind of node.
@@ -290,7 +306,7 @@ impl Decoder<'_> {
         let mut rows: Vec<Row> = self
             .tallies
             .iter()
-            .filter(|tally| tally.file == file)
+            .filter(|tally| tally.file == file && !self.is_of_any_file(tally))
             .map(|tally| self.row(tally))
             .collect();
         rows.sort_by(|a, b| {
@@ -333,7 +349,7 @@ impl Decoder<'_> {
     fn unknown(&self) -> Vec<Unknown> {
         let nameless = self.tallies.iter().filter(|tally| {
             let file = &self.files[tally.file as usize];
-            file.node.is_some() || file.path.is_none()
+            (file.node.is_some() || file.path.is_none()) && !self.is_of_any_file(tally)
         });
         let rows = nameless.filter_map(|tally| {
             let (file, row) = (&self.files[tally.file as usize], self.row(tally));
@@ -353,11 +369,21 @@ impl Decoder<'_> {
         rows
     }
 
+    /// Whether it is a request of no driver's, which its device does not know either.
+    fn is_of_any_file(&self, tally: &Tally) -> bool {
+        let Some(request) = number(tally.key) else { return false };
+        let node = self.files[tally.file as usize].node;
+        let is_known = node.is_some_and(|node| self.catalog.known(node, request).is_some());
+        of_any_file(request).is_some() && !is_known
+    }
+
     fn elsewhere(&self) -> Vec<Elsewhere> {
         let rows = self.tallies.iter().filter_map(|tally| {
             let file = &self.files[tally.file as usize];
-            let path = file.path.as_deref().filter(|_| file.node.is_none())?.to_owned();
-            Some(Elsewhere { path, row: self.row(tally) })
+            let is_other = file.node.is_none() && file.path.is_some();
+            let path = file.path.as_deref().or(self.node_name(file.node)).unwrap_or("?");
+            let is_here = is_other || self.is_of_any_file(tally);
+            is_here.then(|| Elsewhere { path: path.to_owned(), row: self.row(tally) })
         });
         let mut rows: Vec<Elsewhere> = rows.collect();
         rows.sort_by(|a, b| {

@@ -380,6 +380,36 @@ fn numbers_from_before_the_log() {
     assert_eq!((decoded.devices[0].calls[0].guessed, decoded.unknown.len()), (1, 3));
 }
 
+/// The log shows what a number was, and not how it came to another device; what one device alone knows is its.
+#[test]
+fn a_request_that_its_device_does_not_know() {
+    let log = r#"
+openat(AT_FDCWD, "/dev/nvmap", O_RDWR) = 3
+close(9) = 0
+ioctl(3, 0xc0684880, 0x7ffc) = 0
+ioctl(3, 0xdeadbeef, 0x7ffc) = 0
+"#;
+    assert_eq!(
+        calls(log.as_bytes()),
+        "0 3 channel CHANNEL_SETUP_BIND 0\n0 3 channel 0xdeadbeef 0\n"
+    );
+}
+
+#[test]
+fn what_any_file_knows_is_no_row() {
+    let decoded = report(&format!(
+        "{OPEN}\nioctl(3, FIOCLEX) = 0\nioctl(3, 0x5401, 0x7f) = -1 ENOTTY (x)\nioctl(7, TCGETS, 0x7f) = 0\n"
+    ));
+    assert_eq!((decoded.devices[0].calls.len(), decoded.unknown.len()), (0, 0));
+    let elsewhere: Vec<_> = decoded.elsewhere.iter().map(|other| other.path.as_str()).collect();
+    assert_eq!(elsewhere, ["/dev/nvmap", "/dev/nvmap", "?"]);
+    assert!(
+        text::text(&decoded).contains("3 ioctls of no device above (TCGETS"),
+        "{}",
+        text::text(&decoded)
+    );
+}
+
 #[test]
 fn unknown_requests_have_their_four_parts() {
     let decoded = report(&format!("{OPEN}\nioctl(3, 0x40184e77, 0) = -1 ENOTTY (x)\n"));

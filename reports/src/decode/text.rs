@@ -1,11 +1,14 @@
 //! What was found in logs, as text for people.
 
+use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
-use super::report::{Called, Decoded, Device, Phase, PhaseForm, Row, Step};
+use super::report::{Called, Decoded, Device, Phase, PhaseForm, Row, Step, of_any_file};
 
 /// Width that steps of a loop are wrapped at.
 const WIDTH: usize = 96;
+/// Requests of other files that are named.
+const NAMED: usize = 4;
 /// Processes whose phases are printed; the model has all.
 const PROCESSES: usize = 8;
 
@@ -132,17 +135,26 @@ fn failures(row: &Row) -> String {
     failed.collect::<Vec<_>>().join("; ")
 }
 
+/// What is not the driver's: a line for all of it.
 fn elsewhere(text: &mut String, decoded: &Decoded) {
-    if decoded.elsewhere.is_empty() {
-        return;
-    }
-    text.push_str("## Other files\n\n");
-    let rows = decoded.elsewhere.iter().map(|other| {
+    let mut by_request: BTreeMap<String, u64> = BTreeMap::new();
+    for other in &decoded.elsewhere {
         let row = &other.row;
-        let what = row.words.clone().unwrap_or_else(|| parts(row));
-        [hex(row), what, row.count.to_string(), other.path.clone(), failures(row)]
-    });
-    table(text, ["Request", "Parts", "Count", "On", "Notes"], &rows.collect::<Vec<_>>());
+        let of_any = row.request.and_then(of_any_file).map(str::to_owned);
+        let name = of_any.or_else(|| row.words.clone()).unwrap_or_else(|| hex(row));
+        *by_request.entry(name).or_default() += row.count;
+    }
+    let mut requests: Vec<(String, u64)> = by_request.into_iter().collect();
+    let Some(count) = requests.iter().map(|(_, count)| *count).reduce(|a, b| a + b) else { return };
+    requests.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
+    let more = if requests.len() > NAMED { ", …" } else { "" };
+    let named: Vec<&str> = requests.iter().take(NAMED).map(|(name, _)| name.as_str()).collect();
+    let ioctls = if count == 1 { "ioctl" } else { "ioctls" };
+    let _ = writeln!(
+        text,
+        "{count} {ioctls} of no device above ({}{more}): --json has them.\n",
+        named.join(", ")
+    );
 }
 
 fn phases(text: &mut String, phases: &[Phase]) {
