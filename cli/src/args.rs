@@ -535,10 +535,13 @@ pub(crate) struct Ranges {
 }
 
 #[derive(Debug, clap::Args)]
-#[command(after_help = "Example:\n  nvabi coverage nvproxy-coverage.json")]
+#[command(
+    after_help = "Examples:\n  nvabi coverage nvproxy-coverage.json\n  nvabi coverage ../gvisor"
+)]
 pub(crate) struct Coverage {
-    /// A JSON table of versions and calls.
-    pub(crate) file: PathBuf,
+    /// A JSON table of versions and calls, or a checkout of gVisor, whose own source is read.
+    #[arg(value_name = "TABLE")]
+    pub(crate) table: PathBuf,
     #[command(flatten)]
     pub(crate) families: Families,
 }

@@ -2,11 +2,11 @@
 //! fields for the same.
 
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use nvabi_pipeline::diagnostic::{Diagnostic, Report, SourceSpan};
 use nvabi_pipeline::lock;
-use nvabi_reports::coverage::{self, Count, Table};
+use nvabi_reports::coverage::{self, Count, Table, gvisor};
 use nvabi_reports::ranges;
 
 use crate::Outcome;
@@ -14,7 +14,10 @@ use crate::args;
 use crate::context::{Context, Family};
 
 pub(crate) fn coverage(context: &Context<'_>, args: &args::Coverage) -> Result<Outcome, Report> {
-    let table = read(&args.file)?;
+    let table = match args.table.is_dir() {
+        true => gvisor(&args.table)?,
+        false => read(&args.table)?,
+    };
     let Family { mut specs, lock: folder, .. } = context.family(None)?;
     let request = ranges::request(&mut specs, Some(&table.names()));
     let locked = lock::read_closure(&folder, &request.iter().collect::<Vec<_>>())?;
@@ -42,6 +45,16 @@ pub(crate) fn coverage(context: &Context<'_>, args: &args::Coverage) -> Result<O
         found.disputed.len(),
     );
     context.status("Covered", &what);
+    let unlocked = found.versions.len() - versions;
+    if unlocked > 0 {
+        let rows = found.versions.iter().filter_map(|version| version.bounds.as_ref());
+        let (fit, all) = rows.fold((0, 0), |(fit, all), of| (fit + of.fit, all + of.rows));
+        let versions = if unlocked == 1 { "version" } else { "versions" };
+        let what = format!(
+            "{unlocked} {versions} that the lock has not: {fit} of {all} rows fit the tags around them"
+        );
+        context.status("Bounded", &what);
+    }
     if !found.untyped.is_empty() {
         let what =
             format!("{} rows by name and number only: they have no types", found.untyped.len());
@@ -50,8 +63,34 @@ pub(crate) fn coverage(context: &Context<'_>, args: &args::Coverage) -> Result<O
     Ok(if report.diagnostics.is_empty() { Outcome::Same } else { Outcome::Different })
 }
 
+/// The table of a checkout of gVisor.
+fn gvisor(checkout: &Path) -> Result<Table, Report> {
+    let file = |path: PathBuf| {
+        let text = fs::read_to_string(&path).map_err(|error| {
+            let message = format!("cannot read {}: {error}", path.display());
+            let help =
+                format!("a checkout of gVisor has {} and {}", gvisor::VERSIONS, gvisor::TYPES);
+            Diagnostic::error("coverage-unreadable", message).help(help)
+        })?;
+        Ok::<_, Report>(gvisor::File { path: path.display().to_string(), text })
+    };
+    let pattern = checkout.join(gvisor::TYPES);
+    let mut paths: Vec<PathBuf> = fs::read_dir(&pattern)
+        .map(|entries| entries.filter_map(|entry| Some(entry.ok()?.path())).collect())
+        .unwrap_or_default();
+    let is_source = |path: &PathBuf| {
+        let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+        name.ends_with(".go") && !name.ends_with("_test.go")
+    };
+    paths.retain(is_source);
+    paths.sort();
+    let versions = file(checkout.join(gvisor::VERSIONS))?;
+    let types = paths.into_iter().map(file).collect::<Result<Vec<_>, _>>()?;
+    Table::from_gvisor(&types, &versions)
+}
+
 fn read(path: &Path) -> Result<Table, Report> {
-    let help = "give a table such as nvproxy-coverage.json";
+    let help = "give a table such as nvproxy-coverage.json, or a checkout of gVisor";
     let text = fs::read_to_string(path).map_err(|error| {
         let message = format!("cannot read {}: {error}", path.display());
         Diagnostic::error("coverage-unreadable", message).help(help)

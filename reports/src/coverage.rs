@@ -11,8 +11,10 @@
 //! spec may say of a field what the table takes it for, and why its own role stands ([`Spec::disputed`]);
 //! every other disagreement is a finding.
 
+pub mod gvisor;
 mod layouts;
 mod roles;
+mod unpublished;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -27,6 +29,7 @@ use nvabi_pipeline::lock::Lock;
 use nvabi_pipeline::model::{Facts, Surface};
 use nvabi_pipeline::spec::{Item, ItemKind, Spec};
 use nvabi_pipeline::tag::Tag;
+pub use unpublished::Bounds;
 
 /// What another project supports.
 #[derive(Debug, Clone, Deserialize)]
@@ -42,8 +45,9 @@ pub struct Table {
     /// The project's names of scalars.
     #[serde(default)]
     go_scalars: BTreeMap<String, String>,
-    #[serde(default)]
-    header_check: HeaderCheck,
+    /// What its authors know of the driver's headers; `None` for a table that is no statement of them.
+    #[serde(default = "no_header_check")]
+    header_check: Option<HeaderCheck>,
     /// By what is special about them.
     #[serde(default)]
     special_cases: BTreeMap<String, Specials>,
@@ -117,11 +121,12 @@ pub struct Row {
     handler: String,
     /// The version from which on it is supported; it was always without.
     pub since: Option<String>,
-    /// The version from which on it is not.
-    pub until: Option<String>,
+    /// The versions from which on it is not; several where the versions branch.
+    #[serde(default, deserialize_with = "at_most_one")]
+    pub until: Vec<String>,
 }
 
-#[derive(Debug, Clone, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 struct Struct {
     driver: String,
     #[serde(default)]
@@ -167,6 +172,16 @@ fn some_number<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<u32>
     number(deserializer).map(Some)
 }
 
+fn at_most_one<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<String>, D::Error> {
+    Ok(Option::<String>::deserialize(deserializer)?.into_iter().collect())
+}
+
+/// A table without one says nothing of the headers, so that all that they lack is a gap.
+#[expect(clippy::unnecessary_wraps, reason = "what serde asks of a default")]
+fn no_header_check() -> Option<HeaderCheck> {
+    Some(HeaderCheck::default())
+}
+
 /// How far a table is covered.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Coverage {
@@ -184,6 +199,8 @@ pub struct Coverage {
     pub disputed: Vec<Finding>,
     /// The table's special cases, each beside what the driver has.
     pub special: Vec<SpecialCase>,
+    /// Rows of versions that the lock has not, where they fit only one of the tags around them, or neither.
+    pub unpublished: Vec<Finding>,
 }
 
 /// Something that a table says outside of its rows.
@@ -206,6 +223,9 @@ pub struct VersionCoverage {
     pub locked: bool,
     /// By kind, in the order of the spec's sections.
     pub kinds: Vec<Count>,
+    /// For a version that the lock has not: the tags around it, and how many rows fit them.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub bounds: Option<Bounds>,
 }
 
 /// The rows of one kind at one version.
@@ -310,7 +330,7 @@ impl Table {
 impl Row {
     fn holds(&self, lineage: &BTreeSet<&str>) -> bool {
         let passed = |version: &String| lineage.contains(version.as_str());
-        self.since.as_ref().is_none_or(passed) && !self.until.as_ref().is_some_and(passed)
+        self.since.as_ref().is_none_or(passed) && !self.until.iter().any(passed)
     }
 }
 
@@ -333,7 +353,7 @@ pub fn check(lock: &Lock, specs: &[Spec], table: &Table) -> Result<Coverage, Rep
         if let Some(counts) = &version.counts {
             report.diagnostics.extend(miscounted(table, version, counts, &lineage));
         }
-        let mut kinds = Vec::new();
+        let (mut kinds, mut bounds) = (Vec::new(), None);
         if let Some(facts) = &locked {
             let spec = specs.iter().find(|spec| spec.driver == tag.branch());
             let known = Known { spec, facts };
@@ -349,9 +369,11 @@ pub fn check(lock: &Lock, specs: &[Spec], table: &Table) -> Result<Coverage, Rep
         } else if version.tag_available {
             let missing = "the lock has no such tag".to_owned();
             found.gaps.entry((None, String::new(), missing)).or_default().push(tag.to_string());
+        } else {
+            bounds = found.bounds(lock, specs, table, &tag, &lineage);
         }
         let version = version.version.clone();
-        versions.push(VersionCoverage { version, locked: locked.is_some(), kinds });
+        versions.push(VersionCoverage { version, locked: locked.is_some(), kinds, bounds });
     }
     if !versions.iter().any(|version| version.locked) && found.gaps.is_empty() {
         let message = match versions.len() {
@@ -372,6 +394,7 @@ pub fn check(lock: &Lock, specs: &[Spec], table: &Table) -> Result<Coverage, Rep
         roles: listed(found.roles),
         disputed: listed(found.disputed),
         special,
+        unpublished: listed(found.unpublished),
     };
     report.into_result(coverage).map(|(coverage, _)| coverage)
 }
@@ -379,8 +402,16 @@ pub fn check(lock: &Lock, specs: &[Spec], table: &Table) -> Result<Coverage, Rep
 /// Versions as a person reads them: three or more that follow each other in the table are a span.
 /// One that is not in the lock is compared nowhere, and breaks none.
 fn spans(all: &[VersionCoverage], versions: &[String]) -> String {
+    spans_where(all, versions, |of| of.locked)
+}
+
+fn spans_where(
+    all: &[VersionCoverage],
+    versions: &[String],
+    counts: impl Fn(&VersionCoverage) -> bool,
+) -> String {
     let compared: Vec<&str> =
-        all.iter().filter(|of| of.locked).map(|of| of.version.as_str()).collect();
+        all.iter().filter(|of| counts(of)).map(|of| of.version.as_str()).collect();
     let at = |version: &str| compared.iter().position(|other| *other == version);
     let runs = versions.chunk_by(|a, b| at(a).is_some_and(|a| at(b) == Some(a + 1)));
     let runs = runs.map(|run| match run {
@@ -437,6 +468,7 @@ struct Findings {
     untyped: BTreeSet<String>,
     roles: BTreeMap<Key, Vec<String>>,
     disputed: BTreeMap<Key, Vec<String>>,
+    unpublished: BTreeMap<Key, Vec<String>>,
 }
 
 impl Findings {
@@ -457,13 +489,7 @@ impl Findings {
                 self.lacking.entry(key("the driver has none".into())).or_default().push(version);
                 continue;
             }
-            let mut missing = known.missing(kind, row);
-            for of in &row.structs {
-                let is_comparable = table.has_layouts() && known.has_type(&of.driver);
-                let go = of.go.as_deref().filter(|_| is_comparable);
-                let differences = go.map(|go| known.layout_differences(table, go, &of.driver));
-                missing.extend(differences.into_iter().flatten());
-            }
+            let missing = known.gaps(table, kind, row);
             count.covered += usize::from(missing.is_empty());
             for what in missing {
                 self.gaps.entry(key(what)).or_default().push(version.clone());
@@ -487,9 +513,14 @@ impl Findings {
 }
 
 impl Table {
+    /// Whether it was read from source code, which says nothing of the driver's headers.
+    fn is_source(&self) -> bool {
+        self.header_check.is_none()
+    }
+
     fn says_missing(&self, version: &str, constant: &str) -> bool {
-        let missing = &self.header_check.missing_constants;
-        missing.iter().any(|missing| missing.version == version && missing.constant == constant)
+        let is_it = |of: &Missing| of.version == version && of.constant == constant;
+        self.header_check.as_ref().is_none_or(|check| check.missing_constants.iter().any(is_it))
     }
 }
 
@@ -530,6 +561,18 @@ impl<'a> Known<'a> {
     /// Whether neither the spec nor the driver has it.
     fn lacks(&self, kind: ItemKind, row: &Row) -> bool {
         self.item(kind, &row.name).is_none() && self.constant(&row.name).is_none()
+    }
+
+    /// What of a row is missing, or lies otherwise.
+    fn gaps(&self, table: &Table, kind: ItemKind, row: &Row) -> Vec<String> {
+        let mut gaps = self.missing(kind, row);
+        for of in &row.structs {
+            let is_comparable = table.has_layouts() && self.has_type(&of.driver);
+            let go = of.go.as_deref().filter(|_| is_comparable);
+            let differences = go.map(|go| self.layout_differences(table, go, &of.driver));
+            gaps.extend(differences.into_iter().flatten());
+        }
+        gaps
     }
 
     /// What of a row is missing.
@@ -627,13 +670,17 @@ impl Coverage {
         for version in &self.versions {
             let _ = match version.locked {
                 true => writeln!(text, "{}", version.text()),
-                false => writeln!(text, "{:<12}  not in the lock", version.version),
+                false => writeln!(text, "{:<12}  {}", version.version, version.unlocked()),
             };
         }
         for found in &self.lacking {
             let (row, at) = (found.row(""), spans(&self.versions, &found.versions));
             let row = row.trim_end_matches([':', ' ']);
-            let _ = writeln!(text, "the driver has none, as header_check says: {row} at {at}");
+            let _ = writeln!(text, "the driver has none: {row} at {at}");
+        }
+        for found in &self.unpublished {
+            let at = spans_where(&self.versions, &found.versions, |of| !of.locked);
+            let _ = writeln!(text, "not in the lock: {}{} at {at}", found.row(""), found.missing);
         }
         for found in &self.disputed {
             let (row, at) = (found.row(""), spans(&self.versions, &found.versions));
@@ -766,8 +813,8 @@ mod tests {
             "version       frontend     uvm   control     class   gaps  lacking\n\
              1.1                1/1     0/0       1/1       0/1      0        1\n\
              1.2                1/1     0/0       1/1       1/1      0        0\n\
-             1.3           not in the lock\n\
-             the driver has none, as header_check says: class CLASS at 1.1\n"
+             1.3           not in the lock; 3 of 3 rows fit 1.2, the last tag before it\n\
+             the driver has none: class CLASS at 1.1\n"
         );
         assert_eq!(found.untyped, BTreeSet::from(["CLASS".to_owned()]));
         let totals =
@@ -781,6 +828,7 @@ mod tests {
             version: version.to_owned(),
             locked,
             kinds: Vec::new(),
+            bounds: None,
         };
         let all = [("1", true), ("2", true), ("2b", false), ("3", true), ("4", true), ("5", true)];
         let all = all.map(version);

@@ -89,7 +89,7 @@ struct Row {
     number: Option<(u32, u32)>,
     name: Option<String>,
     from: Option<Tag>,
-    until: Option<Tag>,
+    until: Vec<Tag>,
 }
 
 /// The calls that a list lacks, as they come.
@@ -196,7 +196,7 @@ impl List {
                     format!("unknown kind of call `{kind}`; expected one of {known}")
                 })?;
                 let mut row =
-                    Row { kind, number: number(what)?, name: None, from: None, until: None };
+                    Row { kind, number: number(what)?, name: None, from: None, until: Vec::new() };
                 let mut rest = rest;
                 if row.number.is_none() {
                     row.name = Some((*what).to_owned());
@@ -210,8 +210,8 @@ impl List {
                         ["from", version] if row.from.is_none() => {
                             row.from = Some(version.parse()?);
                         }
-                        ["until", version] if row.until.is_none() => {
-                            row.until = Some(version.parse()?);
+                        ["until", version] if row.until.is_empty() => {
+                            row.until.push(version.parse()?);
                         }
                         _ => {
                             return Err(format!(
@@ -267,7 +267,9 @@ impl List {
         for (kind, rows) in table.rows() {
             for row in rows {
                 let number = Some((row.number, u32::MAX));
-                let (from, until) = (tag(&row.since).map_err(bad)?, tag(&row.until).map_err(bad)?);
+                let from = tag(&row.since).map_err(bad)?;
+                let until = row.until.iter().map(|version| version.parse());
+                let until = until.collect::<Result<_, _>>().map_err(bad)?;
                 let name = Some(row.name.clone());
                 list.rows.push(Row { kind: kind.into(), number, name, from, until });
             }
@@ -293,7 +295,7 @@ impl List {
                 (None, None) => return Err(format!("`{}` in {case} has no number", special.name)),
             };
             let (number, name) = (Some(number), Some(special.name));
-            self.rows.push(Row { kind, number, name, from: None, until: None });
+            self.rows.push(Row { kind, number, name, from: None, until: Vec::new() });
         }
         Ok(())
     }
@@ -344,7 +346,7 @@ impl List {
     ) -> bool {
         let holds = |row: &Row| {
             let passed = |tag: &Tag| lineage.is_none_or(|lineage| lineage.contains(tag));
-            row.from.as_ref().is_none_or(passed) && !row.until.as_ref().is_some_and(passed)
+            row.from.as_ref().is_none_or(passed) && !row.until.iter().any(passed)
         };
         let is_it = |row: &Row| match (row.number, &row.name) {
             (Some((value, mask)), _) => number & mask == value,

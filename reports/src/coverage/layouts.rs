@@ -186,6 +186,9 @@ fn leaves(surface: &Surface, record: &Record, prefix: &str, base: u64, found: &m
     }
 }
 
+/// Bytes that no parameters reach.
+const LARGEST: u64 = 1 << 24;
+
 /// Deep enough for any table, and an end to structs that hold themselves.
 const DEEPEST: usize = 16;
 
@@ -243,9 +246,25 @@ impl Table {
         Some(Layout { size: at.next_multiple_of(align), align, leaves })
     }
 
+    /// Fills in the sizes and offsets of structs of which the fields alone are known.
+    pub(super) fn lay_out(&mut self) {
+        for index in 0..self.structs.len() {
+            let (mut at, mut offsets) = (0_u64, Vec::new());
+            for (_, ty) in &self.structs[index].fields {
+                let Some(field) = self.layout(ty, 1) else { break };
+                at = at.next_multiple_of(field.align);
+                offsets.push(at);
+                at += field.size;
+            }
+            let size = self.layout(&self.structs[index].go_name, 0).map(|layout| layout.size);
+            let of = &mut self.structs[index];
+            (of.size, of.offsets) = (size, offsets);
+        }
+    }
+
     fn array(&self, count: u64, element: &str, depth: usize) -> Option<Layout> {
         let inner = self.layout(element, depth + 1)?;
-        let size = inner.size * count;
+        let size = inner.size.checked_mul(count).filter(|size| *size <= LARGEST)?;
         if inner.size == 1 {
             let leaf = Leaf { path: String::new(), offset: 0, kind: Kind::Bytes(size) };
             return Some(Layout { size, align: 1, leaves: vec![leaf] });

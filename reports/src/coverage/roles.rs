@@ -23,7 +23,7 @@ pub(super) struct Struct {
     #[serde(default)]
     pub(super) size: Option<u64>,
     #[serde(default)]
-    fd_fields: Vec<String>,
+    pub(super) fd_fields: Vec<String>,
 }
 
 /// What a field is to a proxy.
@@ -108,6 +108,7 @@ impl Known<'_> {
             };
             let mut theirs = BTreeMap::new();
             table.fields(go, 0, &mut theirs);
+            theirs.retain(|_, field| !table.is_silent_on(field.role, row));
             let mut ours = BTreeMap::new();
             self.fields(surface, record, item, ("", 0), &mut ours);
             let source = &record.source;
@@ -183,6 +184,13 @@ impl Known<'_> {
 }
 
 impl Table {
+    /// Whether a type says nothing of what its handler does with the field: source code declares file descriptors
+    /// as numbers, and a handler of a call's own may take anything for anything.
+    fn is_silent_on(&self, role: Role, row: &Row) -> bool {
+        let is_custom = row.handler_kind == "custom";
+        self.is_source() && (role == Role::Data || (role == Role::Pointer && is_custom))
+    }
+
     /// The fields of one of the project's structs by offset.
     fn fields(&self, name: &str, base: u64, fields: &mut BTreeMap<u64, Field>) {
         let Some(of) = self.structs.iter().find(|of| of.go_name == name) else { return };
