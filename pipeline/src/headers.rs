@@ -357,7 +357,9 @@ impl Origin {
         for entry in entries {
             let path = entry.map_err(|e| unreadable(&self.path, &e))?.path();
             let name = path.file_name().and_then(|n| n.to_str()).unwrap_or_default();
-            let tag = name.parse().ok().or_else(|| name.rsplit('-').next()?.parse().ok());
+            // A whole name may look like a tag of a family called `open` or `nvidia`.
+            let version = name.rsplit('-').next().and_then(|tail| tail.parse().ok());
+            let tag = version.or_else(|| name.parse().ok());
             if let (Some(tag), true) = (tag, path.is_dir()) {
                 found.push((tag, path));
             }

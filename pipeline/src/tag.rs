@@ -72,6 +72,10 @@ impl FromStr for Tag {
         let no_version = || format!("`{text}` is not a driver version such as 550.54.14");
         let numeric = tag.numbers().all(|(_, p)| !p.is_empty() && p.len() <= 9);
         let word_ok = tag.word().bytes().all(|b| b.is_ascii_lowercase() || b == b'-');
+        // L4T's own way to write a release of Jetson, which is of no family here.
+        if numeric && tag.word() == "r" {
+            return Err(format!("{}; did you mean tegra-{text}?", no_version()));
+        }
         if numeric && word_ok && text.contains('.') && text.len() <= 64 {
             Ok(tag)
         } else {
@@ -152,6 +156,8 @@ mod tests {
         assert!(!tag("550.90.07").is_release_of(&tag("550.9.7")));
         let complaint = "550.90.07-0ubuntu1".parse::<Tag>().unwrap_err();
         assert!(complaint.ends_with("did you mean 550.90.07?"), "{complaint}");
+        let complaint = "r35.4.1".parse::<Tag>().unwrap_err();
+        assert!(complaint.ends_with("did you mean tegra-r35.4.1?"), "{complaint}");
     }
 
     #[test]

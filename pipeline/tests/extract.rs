@@ -783,3 +783,19 @@ fn trees_are_found_by_tag() {
     let tags: Vec<String> = source.tags().unwrap().iter().map(ToString::to_string).collect();
     assert_eq!(tags, ["1.1", "1.2"]);
 }
+
+#[test]
+fn trees_are_named_as_their_publishers_do() {
+    let folder = tempfile::tempdir().unwrap();
+    let names = [
+        "open-gpu-kernel-modules-550.54.14",
+        "nvidia-open-gpu-kernel-modules-550.90.07",
+        "tegra-r36.4",
+    ];
+    for name in names.iter().chain(&["595.45.04", "no-tag"]) {
+        std::fs::create_dir(folder.path().join(name)).unwrap();
+    }
+    let source = nvabi_pipeline::headers::Source::open(folder.path()).unwrap();
+    let tags: Vec<String> = source.tags().unwrap().iter().map(ToString::to_string).collect();
+    assert_eq!(tags, ["550.54.14", "550.90.07", "595.45.04", "tegra-r36.4"]);
+}
