@@ -123,8 +123,8 @@ const MISTAKES: [(&str, &str, &[&str]); 3] = [
     ),
     // Two fields change places in a struct that is compared leaf by leaf.
     (
-        "    pub length: u64,\n    pub linear_address: P64,\n",
-        "    pub linear_address: P64,\n    pub length: u64,\n",
+        "    pub length: u64,\n    #[nvproxy(name = \"pLinearAddress\")]\n    pub linear_address: P64,\n",
+        "    #[nvproxy(name = \"pLinearAddress\")]\n    pub linear_address: P64,\n    pub length: u64,\n",
         &[
             "MapMemory.linear_address has P64 (8 bytes) at offset 24, but the driver has nv_ioctl_nvos33_parameters_with_fd.params.length there as ",
             "MapMemory.length has u64 (8 bytes) at offset 32, but the driver has nv_ioctl_nvos33_parameters_with_fd.params.pLinearAddress there as ",

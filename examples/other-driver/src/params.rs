@@ -42,6 +42,7 @@ pub struct PrimeHandle {
 pub struct CreateDumb {
     pub height: u32,
     pub width: u32,
+    #[nvproxy(name = "bpp")]
     pub bits_per_pixel: u32,
     pub flags: u32,
     pub handle: u32,
