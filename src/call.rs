@@ -168,12 +168,12 @@ pub enum ControlAction {
 pub struct RoleField {
     /// `a.b`, `a[].b`; `.` where the parameters, or the element, are no record.
     pub path: &'static str,
-    /// Where it lies in each of the parameter types ([`Info::params`]), in their order; `None` in one that
+    /// Where it is in each of the parameter types ([`Info::params`]), in their order; `None` in one that
     /// lacks it. In an element behind a pointer there is one type.
     pub places: &'static [Option<RolePlace>],
 }
 
-/// Where a field lies in a type.
+/// Where a field is in a type.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RolePlace {
     /// Its first byte; of an array that of the first element.

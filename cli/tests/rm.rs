@@ -39,7 +39,7 @@ use nvabi::r595::{
 use nvabi::rm::{Access, Error, ErrorKind, Event, NodeName, Object, OsEvent, RmClient};
 use nvabi::uvm::{Uvm, UvmObject};
 use nvabi::{NvStatus, P64, Uuid, ioctl, r515, with_driver};
-use nvabi_test::{Need, skip};
+use nvabi_test::{Need, only_as_child, skip};
 use serde_json::Value;
 
 #[path = "../../examples/driver_info.rs"]
@@ -61,9 +61,7 @@ type Part = fn() -> nvabi::rm::Result<()>;
 /// The program: each part in turn, told on stderr.
 #[test]
 fn client() {
-    if std::env::var_os(ROLE).is_none() {
-        return;
-    }
+    only_as_child(ROLE);
     driver_info::run(true).unwrap_or_else(|error| panic!("info: {error}"));
     let parts: [(&str, Part); PARTS] = [
         ("calls", calls),
@@ -111,7 +109,10 @@ fn subdevice(device: &Object) -> nvabi::rm::Result<Object> {
 /// A client on an fd that was open, an ioctl that the module has nothing for, rights that are asked
 /// for, and a command with pointers.
 fn calls() -> nvabi::rm::Result<()> {
-    let client = RmClient::from_fd(control_node().into(), Compat::Exact)?;
+    let client = {
+        // SAFETY: `control_node` has opened `/dev/nvidiactl`.
+        unsafe { RmClient::from_fd(control_node().into(), Compat::Exact)? }
+    };
     let mut query = nv_ioctl_rm_api_version_t::zeroed();
     let version = client.driver().version().to_owned();
     query.versionString[..version.len()].copy_from_slice(version.as_bytes());
@@ -493,9 +494,7 @@ fn between() -> nvabi::rm::Result<()> {
 /// The program on a driver that the build does not have.
 #[test]
 fn client_of_another_version() {
-    if std::env::var_os(ROLE).is_none() {
-        return;
-    }
+    only_as_child(ROLE);
     let done = match nvabi::rm::installed().as_deref() {
         Some(BETWEEN) => in_between(),
         _ => outside(),

@@ -54,8 +54,8 @@ impl Buffer {
     /// When the memory is no dma-buf, and what the kernel says.
     pub fn export_fence(&self, intent: Intent) -> Result<OwnedFd> {
         let mut params = DmaBufSyncFile { flags: intent.flags(), fd: -1 };
-        // SAFETY: the record holds numbers and no address; files that are no dma-bufs reject the request
-        // (`ENOTTY`), whose number holds the record's size.
+        // SAFETY: the record holds numbers and no address. A file that is no dma-buf rejects the request, or has
+        // one of this number, which copies no more than the size in it: this record's.
         unsafe { uapi::DMA_BUF_EXPORT_SYNC_FILE.call(self.as_fd(), &mut params) }
             // SAFETY: the request has succeeded, and so made a descriptor for this process that nobody else knows.
             .and_then(|_| unsafe { uapi::own(params.fd) })
@@ -70,8 +70,8 @@ impl Buffer {
     /// When the memory is no dma-buf or the file no sync file, and what the kernel says.
     pub fn import_fence(&self, intent: Intent, fence: BorrowedFd<'_>) -> Result<()> {
         let mut params = DmaBufSyncFile { flags: intent.flags(), fd: fence.as_raw_fd() };
-        // SAFETY: the record holds numbers and no address; files that are no dma-bufs reject the request
-        // (`ENOTTY`). `fence` is open until it returns, and the kernel takes a reference of its own.
+        // SAFETY: the record holds numbers and no address. A file that is no dma-buf rejects the request, or has
+        // one of this number, which copies no more than the size in it: this record's. `fence` is open until it returns, and the kernel takes a reference of its own.
         unsafe { uapi::DMA_BUF_IMPORT_SYNC_FILE.call(self.as_fd(), &mut params) }
             .map(drop)
             .map_err(|error| Error::call("DMA_BUF_IOCTL_IMPORT_SYNC_FILE", error))

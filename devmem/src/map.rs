@@ -185,8 +185,8 @@ impl Drop for Access<'_> {
 /// Makes the ioctl; `false` when the file is no dma-buf, whose memory is plain pages.
 fn sync(fd: BorrowedFd<'_>, flags: u64) -> Result<bool> {
     loop {
-        // SAFETY: the record is a number of flags without addresses; files that are no dma-bufs reject the
-        // request (`ENOTTY`), whose number holds the record's size.
+        // SAFETY: the record is a number of flags without addresses. A file that is no dma-buf rejects the request, or
+        // has one of this number, which copies no more than the size in it: this record's.
         match unsafe { uapi::DMA_BUF_SYNC.call(fd, &mut DmaBufSync { flags }) } {
             Ok(_) => return Ok(true),
             Err(error) => match error.raw_os_error() {

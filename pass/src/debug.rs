@@ -143,7 +143,8 @@ unsafe fn text(start: *const c_char, size: u32) -> String {
     if start.is_null() {
         return String::new();
     }
-    // SAFETY: the caller's promise.
+    // SAFETY: it is not null, so it points to `size` bytes, by this function's contract; they are LLVM's, which
+    // does not change a name while the copy below is made.
     let bytes = unsafe { slice::from_raw_parts(start.cast::<u8>(), size as usize) };
     String::from_utf8_lossy(bytes).into_owned()
 }

@@ -71,11 +71,13 @@ unsafe extern "C" fn nvabi_instrument(
     size: usize,
     error: *mut *mut c_char,
 ) -> c_int {
-    // SAFETY: the caller's promise. LLVM owns the module: it must not be dropped here.
+    // SAFETY: `module` is a live module of this LLVM, which nobody else uses during the call: this function's
+    // contract. LLVM owns it: it must not be dropped here.
     let module = ManuallyDrop::new(unsafe { Module::new(module) });
     let options = match size {
         0 => &[],
-        // SAFETY: the caller's promise.
+        // SAFETY: `options` points to `size` of them, which stay as they are during the call: this function's
+        // contract.
         _ => unsafe { slice::from_raw_parts(options, size) },
     };
     // A defect here must not take the compiler down without a word.
@@ -87,7 +89,7 @@ unsafe extern "C" fn nvabi_instrument(
         Ok(changed) => c_int::from(changed),
         Err(failure) => {
             let message = CString::new(failure.replace('\0', " ")).unwrap_or_default();
-            // SAFETY: the caller's promise; LLVM copies the text.
+            // SAFETY: `error` may be written, by this function's contract; LLVM copies the text.
             unsafe { ptr::write(error, LLVMCreateMessage(message.as_ptr())) };
             2
         }

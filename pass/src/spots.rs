@@ -211,7 +211,8 @@ unsafe fn text(
     get: unsafe extern "C" fn(LLVMValueRef, *mut usize) -> *const c_char,
 ) -> String {
     let mut size = 0;
-    // SAFETY: the caller's promise.
+    // SAFETY: `asm` is inline assembly, of which `get` gives a text and writes its length: this function's contract.
+    // The text is the assembly's own, and stays while it is copied.
     unsafe {
         let start = get(asm, &raw mut size);
         if start.is_null() {

@@ -428,7 +428,7 @@ impl UnknownVersion {
     }
 }
 
-/// Which version stands in for an unknown one.
+/// Which version to use in place of an unknown one.
 #[derive(Clone, Copy, Debug)]
 pub struct Nearest {
     driver: &'static AnyDriver,

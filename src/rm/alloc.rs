@@ -28,7 +28,7 @@ pub(super) struct AllocRequest {
 pub(super) struct Forms {
     /// `NVOS21_PARAMETERS`.
     short: Form,
-    /// `NVOS64_PARAMETERS`, which has the rights that are request for.
+    /// `NVOS64_PARAMETERS`, which also has the requested rights.
     long: Form,
 }
 

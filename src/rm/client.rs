@@ -73,15 +73,22 @@ impl RmClient {
     ///
     /// As [`open`](Self::open); where two neighbours differ in what the program uses, the error names it.
     pub fn open_with(compat: Compat<'_>) -> Result<Self> {
-        Self::from_fd(NodeName::Control.open()?, compat)
+        let control = NodeName::Control.open()?;
+        // SAFETY: `open` has opened that node.
+        unsafe { Self::from_fd(control, compat) }
     }
 
     /// Makes a client on a node that is open: one that another process gave.
     ///
+    /// # Safety
+    ///
+    /// `control` is `/dev/nvidiactl`, opened: another file may take the resource manager's requests for its own, and
+    /// write where their arguments have other fields.
+    ///
     /// # Errors
     ///
     /// As [`open_with`](Self::open_with).
-    pub fn from_fd(control: OwnedFd, compat: Compat<'_>) -> Result<Self> {
+    pub unsafe fn from_fd(control: OwnedFd, compat: Compat<'_>) -> Result<Self> {
         let version = version::of_node(control.as_fd())?;
         let choice = Choice::new(&version, compat)
             .map_err(|refused| Error::new(ErrorKind::UnknownDriver(refused)))?;
@@ -120,7 +127,7 @@ impl RmClient {
         Ok(cards.iter().filter(|card| card.valid != 0).map(Card::of).collect())
     }
 
-    /// Opens the node of a GPU for this client, and with it the GPU: most of what is request of one needs
+    /// Opens the node of a GPU for this client, and with it the GPU: most requests to one need
     /// it to be open.
     ///
     /// # Errors

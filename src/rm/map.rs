@@ -43,7 +43,7 @@ impl Object {
     /// Lets the CPU see `length` bytes of this memory from `offset` on (`NV_ESC_RM_MAP_MEMORY`, `mmap`).
     ///
     /// `device` is the device or subdevice that the memory is of, or the client where it is of none;
-    /// `node` is that of the GPU for what lies in its BARs, [`NodeName::Control`] for system memory.
+    /// `node` is that of the GPU for memory in its BARs, [`NodeName::Control`] for system memory.
     /// Each mapping has an fd of its own: the driver ties one mapping to an fd.
     ///
     /// # Errors

@@ -27,7 +27,7 @@ pub(super) fn of_node(control: BorrowedFd<'_>) -> Result<String> {
     if said.is_empty() { Err(no_version()) } else { Ok(said) }
 }
 
-/// Asks, and gives what stands in the parameters then: what was asked for where that was right.
+/// Asks, and returns the reply: the version that was asked for, where that was right.
 fn ask(control: BorrowedFd<'_>, cmd: u32, version: &str) -> Result<String> {
     let mut params = CheckVersion { cmd, reply: 0, version: [0; 64] };
     let text = version.as_bytes();

@@ -286,19 +286,7 @@ impl Buffer {
     /// When they do not fit.
     pub fn write(&mut self, at: u64, bytes: &[u8]) -> Result<()> {
         let at = self.inside(at, bytes.len())?;
-        if self.memory.cache() == Cache::Uncached {
-            for (i, byte) in bytes.iter().enumerate() {
-                // SAFETY: `inside` has compared place and count with the mapping; a byte is always aligned, as wider
-                // accesses would have to be.
-                unsafe { self.cpu.address().add(at + i).write_volatile(*byte) };
-            }
-            return Ok(());
-        }
-        // SAFETY: `inside` has compared place and count with the mapping; the caller's bytes are a borrow of Rust's,
-        // which the mapping, made by mmap, does not overlap.
-        unsafe {
-            std::ptr::copy_nonoverlapping(bytes.as_ptr(), self.cpu.address().add(at), bytes.len());
-        }
+        self.cpu.write(at, bytes);
         Ok(())
     }
 
@@ -309,23 +297,7 @@ impl Buffer {
     /// When there are not so many.
     pub fn read(&self, at: u64, bytes: &mut [u8]) -> Result<()> {
         let at = self.inside(at, bytes.len())?;
-        if self.memory.cache() == Cache::Uncached {
-            for (i, byte) in bytes.iter_mut().enumerate() {
-                // SAFETY: `inside` has compared place and count with the mapping; a byte is always aligned, as wider
-                // accesses would have to be.
-                *byte = unsafe { self.cpu.address().add(at + i).read_volatile() };
-            }
-            return Ok(());
-        }
-        // SAFETY: `inside` has compared place and count with the mapping; the caller's bytes are a borrow of Rust's,
-        // which the mapping, made by mmap, does not overlap.
-        unsafe {
-            std::ptr::copy_nonoverlapping(
-                self.cpu.address().add(at),
-                bytes.as_mut_ptr(),
-                bytes.len(),
-            );
-        }
+        self.cpu.read(at, bytes);
         Ok(())
     }
 

@@ -210,8 +210,8 @@ pub(super) struct Mapping {
 
 // SAFETY: a mapping belongs to the process, not to a thread, so any thread may use and unmap it.
 unsafe impl Send for Mapping {}
-// SAFETY: `load` and `store` are volatile accesses of one word, and the CPU makes each whole. Who takes a
-// pointer by `address` or `word` orders accesses by it, which is part of that `unsafe` code's proof.
+// SAFETY: `load`, `store`, `read` and `write` are volatile accesses of a word or a byte, and the CPU makes each
+// whole. Who takes a pointer by `address` or `word` orders accesses by it, which is part of that `unsafe` code's proof.
 unsafe impl Sync for Mapping {}
 
 impl Mapping {
@@ -247,6 +247,55 @@ impl Mapping {
 
     pub(super) fn size(&self) -> usize {
         self.size
+    }
+
+    /// Copies bytes out. The GPU, other processes and other mappings may write them meanwhile, so every access is
+    /// volatile: of eight bytes where place and count allow, else of one, which is always aligned.
+    pub(super) fn read(&self, at: usize, bytes: &mut [u8]) {
+        assert!(self.holds(at, bytes.len()), "{} bytes at {at} of {}", bytes.len(), self.size);
+        let mut done = 0;
+        while done < bytes.len() {
+            // SAFETY: `holds` has compared place and count with the mapping, which stays mapped while `self` is
+            // borrowed, and `done` is below the count.
+            let from = unsafe { self.address().add(at + done) };
+            if let Some(word) =
+                bytes[done..].first_chunk_mut::<8>().filter(|_| from as usize % 8 == 0)
+            {
+                // SAFETY: the address is aligned, and eight bytes of the mapping follow it: `first_chunk_mut` has
+                // found as many left to copy.
+                *word = unsafe { from.cast::<u64>().read_volatile() }.to_ne_bytes();
+                done += 8;
+            } else {
+                // SAFETY: a byte of the mapping, as said above.
+                bytes[done] = unsafe { from.read_volatile() };
+                done += 1;
+            }
+        }
+    }
+
+    /// Copies bytes in, as [`Self::read`] does out.
+    pub(super) fn write(&self, at: usize, bytes: &[u8]) {
+        assert!(self.holds(at, bytes.len()), "{} bytes at {at} of {}", bytes.len(), self.size);
+        let mut done = 0;
+        while done < bytes.len() {
+            // SAFETY: `holds` has compared place and count with the mapping, which stays mapped while `self` is
+            // borrowed, and `done` is below the count.
+            let to = unsafe { self.address().add(at + done) };
+            if let Some(word) = bytes[done..].first_chunk::<8>().filter(|_| to as usize % 8 == 0) {
+                // SAFETY: the address is aligned, and eight bytes of the mapping follow it: `first_chunk` has
+                // found as many left to copy.
+                unsafe { to.cast::<u64>().write_volatile(u64::from_ne_bytes(*word)) };
+                done += 8;
+            } else {
+                // SAFETY: a byte of the mapping, as said above.
+                unsafe { to.write_volatile(bytes[done]) };
+                done += 1;
+            }
+        }
+    }
+
+    fn holds(&self, at: usize, count: usize) -> bool {
+        at.checked_add(count).is_some_and(|end| end <= self.size)
     }
 
     /// The word at a byte offset.

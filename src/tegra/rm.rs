@@ -1,7 +1,7 @@
 //! The x86 driver's resource manager, as far as a Jetson has something in its place.
 //!
 //! Programs that are written for the x86 driver make objects by class and ask them by command. Which
-//! class or command is what here stands in the spec ([`abi::SUBSTITUTES`](super::abi)); this file
+//! class or command is what the spec lists ([`abi::SUBSTITUTES`](super::abi)); this file
 //! says how each of those few actions is done. What the spec does not name is
 //! [`ErrorKind::Unsupported`], with its number.
 

@@ -66,7 +66,12 @@ pub fn unless(argument: u8, values: &[u32]) -> io::Result<Vec<SeccompRule>> {
 /// `flags` ask for one, or a negative error.
 ///
 /// Between `fork` and `exec` this may be called: it neither allocates nor locks.
-pub fn load(program: &[sock_filter], flags: libc::c_ulong) -> i64 {
+///
+/// # Safety
+///
+/// No call may seem to succeed to this process that was not made: safe code reads what such a call should have
+/// written. What a filter hands to a listener is the listener's to answer by that rule.
+pub unsafe fn load(program: &[sock_filter], flags: libc::c_ulong) -> i64 {
     #[repr(C)]
     struct Program {
         length: u16,
@@ -76,8 +81,8 @@ pub fn load(program: &[sock_filter], flags: libc::c_ulong) -> i64 {
     let length = u16::try_from(program.len()).unwrap_or(u16::MAX);
     let program = Program { length, instructions: program.as_ptr() };
     // SAFETY: the kernel reads one `struct sock_fprog`, which `Program` is laid out as, and as many
-    // instructions as its length says: no more than there are, and both outlive the call. A filter changes
-    // which calls are made, and no memory. `errno` is this thread's own.
+    // instructions as its length says: no more than there are, and both outlive the call. What the filter does to
+    // later calls the caller vouches for. `errno` is this thread's own.
     unsafe {
         let result = libc::syscall(
             libc::SYS_seccomp,

@@ -106,7 +106,7 @@ impl fmt::Display for Error {
 }
 
 impl Problem {
-    /// Whether the file could not be read: what stands in it is not known, so it is not damaged either.
+    /// Whether the file could not be read: its content is not known, so it is not called damaged.
     pub(crate) fn is_unread(&self) -> bool {
         matches!(self, Self::Io(_) | Self::CutShort { .. })
     }

@@ -67,11 +67,14 @@ pub(super) fn program(action: u32, ioctls: Ioctls) -> io::Result<BpfProgram> {
 /// Rights may not be gained under a filter, unless one has them: so that is asked for only where the
 /// kernel demands it. Between `fork` and `exec` this may be called: it neither allocates nor locks.
 pub(super) fn install(program: &[sock_filter], flags: libc::c_ulong) -> i64 {
-    match supervise::load(program, flags) {
+    // SAFETY: `program` is what this module makes: it allows a call, or hands it to the tracer or the listener,
+    // which let the kernel make it.
+    match unsafe { supervise::load(program, flags) } {
         error if error == -i64::from(libc::EACCES) => {
             // SAFETY: this `prctl` takes numbers alone and changes what this process may gain, no memory.
             unsafe { libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) };
-            supervise::load(program, flags)
+            // SAFETY: as above, the module's own program.
+            unsafe { supervise::load(program, flags) }
         }
         result => result,
     }

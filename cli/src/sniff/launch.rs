@@ -259,7 +259,8 @@ const WITH_LISTENER: u8 = b'l';
 ///
 /// The descriptor is nobody's.
 unsafe fn send(socket: BorrowedFd<'_>, listener: RawFd) -> i64 {
-    // SAFETY: the caller's promise.
+    // SAFETY: the descriptor was made for this and nothing else owns it, by this function's contract: it may be
+    // closed here.
     let listener = unsafe { OwnedFd::from_raw_fd(listener) };
     match send_descriptor(socket, WITH_LISTENER, listener.as_fd()) {
         Ok(()) => 0,

@@ -6,6 +6,7 @@ use std::process::{Command, Stdio};
 
 use nvabi_devmem::constraint::placement;
 use nvabi_devmem::{Buffer, Constraint, ConstraintName, ErrorKind};
+use nvabi_test::only_as_child;
 
 use super::{description, device, pattern, read, write};
 
@@ -14,9 +15,7 @@ const CHILD: &str = "NVABI_TEST_RECEIVER";
 /// The other process: it takes a buffer from its standard input, and inverts what is in it.
 #[test]
 fn receiver() {
-    if std::env::var_os(CHILD).is_none() {
-        return;
-    }
+    only_as_child(CHILD);
     let stream = UnixStream::from(std::io::stdin().as_fd().try_clone_to_owned().unwrap());
     let buffer = Buffer::receive(&stream).unwrap();
     let inverted: Vec<u8> = read(&buffer).iter().map(|byte| !byte).collect();

@@ -3,7 +3,7 @@
 use std::process::Command;
 
 use nvabi_devmem::{Constraint, ConstraintName, Operation, Prober, Use};
-use nvabi_test::{Need, skip};
+use nvabi_test::{Need, only_as_child, skip};
 
 use super::{description, device, devices, pattern, read, use_of, write};
 
@@ -12,9 +12,7 @@ const INSIDE: &str = "NVABI_TEST_JETSON";
 /// The program on the Jetson.
 #[test]
 fn client() {
-    if std::env::var_os(INSIDE).is_none() {
-        return;
-    }
+    only_as_child(INSIDE);
     let gpu = device("nvmap:gpu");
     let uses = vec![use_of(&*gpu, Operation::Render), Use::new("cpu", Operation::CpuRead)];
     let description = description(640, 480, uses);

@@ -288,7 +288,7 @@ impl Device {
     /// - while [`Device::launch`] runs, Rust code on other threads accesses them by atomics of one byte alone.
     ///   Code in other languages is bound by CUDA's rules for memory that a kernel is using.
     pub unsafe fn register(&mut self, address: u64, size: u64) {
-        // SAFETY: the caller's promise is the one that is asked for.
+        // SAFETY: this function's contract is that of `Memory::register`, word for word.
         unsafe { self.memory.register(address, size) };
     }
 

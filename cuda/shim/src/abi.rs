@@ -138,7 +138,8 @@ pub(crate) unsafe fn bytes<'a>(at: *const c_void, size: usize) -> Result<&'a [u8
 /// memory of the host that no Rust code has a reference to. Provenance is not asked for: memory of the device
 /// is exposed, and pointers of the C program are exposed when it passes them to this library as integers.
 pub(crate) unsafe fn copy(to: u64, from: u64, size: usize) {
-    // SAFETY: the caller's promise.
+    // SAFETY: by this function's contract both ranges are valid for `size` bytes and nothing of Rust's borrows
+    // them; `copy` lets them overlap, and bytes have no alignment.
     unsafe {
         std::ptr::copy(
             std::ptr::with_exposed_provenance::<u8>(from as usize),

@@ -600,7 +600,7 @@ unsafe fn copy_plane(request: In<Copy2d>) -> Result {
     for row in 0..request.height {
         let from = row_start(from, row, request.from.pitch)?;
         let to = row_start(to, row, request.to.pitch)?;
-        // SAFETY: the caller's promise, of this row.
+        // SAFETY: by this function's contract each row is valid as `transfer` wants it; this is one of them.
         unsafe { transfer(to, to_device, from, from_device, request.width)? };
     }
     Ok(())
@@ -620,7 +620,8 @@ pub(crate) fn row_start(start: u64, row: usize, pitch: usize) -> Result<u64> {
 /// any thread, once.
 pub(crate) unsafe fn call_host(function: Option<HostFunction>, data: Handle) -> Result {
     let function = function.ok_or(INVALID_VALUE)?;
-    // SAFETY: the caller's promise.
+    // SAFETY: the program gave the function for being called once with this data, from any thread: this
+    // function's contract.
     unsafe { function(data) };
     Ok(())
 }
@@ -726,7 +727,8 @@ unsafe fn launch(
 ) -> Result {
     let mut state = state();
     state.stream(stream)?;
-    // SAFETY: the caller's promise; these are the parameters of that kernel.
+    // SAFETY: `params` and `extra` hold this function's contract, and the sizes are those of that kernel's
+    // parameters.
     let args = unsafe { arguments(&state.params(function)?, params, extra)? };
     state.launch(function, &request, &args)
 }

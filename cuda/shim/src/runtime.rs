@@ -649,7 +649,8 @@ unsafe fn copy_kind(to: u64, from: u64, size: usize, kind: c_int) -> Result {
         // 21 is the error for a direction that does not exist.
         _ => return Err(Code(21)),
     };
-    // SAFETY: the caller's promise.
+    // SAFETY: `size` bytes at both addresses are valid on the sides that the direction names, by this
+    // function's contract; the match above has turned it into these sides.
     unsafe { transfer(to, to_device, from, from_device, size) }
 }
 
@@ -669,7 +670,7 @@ unsafe fn copy_rows(
     }
     (0..height).try_for_each(|row| {
         let (to, from) = (row_start(to.0, row, to.1)?, row_start(from.0, row, from.1)?);
-        // SAFETY: the caller's promise, of this row.
+        // SAFETY: by this function's contract each row is valid as `copy_kind` wants it; this is one of them.
         unsafe { copy_kind(to, from, width, kind) }
     })
 }

@@ -25,21 +25,25 @@ pub struct Plugin {
     name: String,
     path: String,
     raw: RawDriver,
-    /// Loaded for as long as anything of the driver is used.
-    library: Arc<Library>,
+    /// Keeps the library loaded: `raw` points into it.
+    _library: Arc<Library>,
 }
 
 impl Plugin {
     /// Loads a library and asks it for its driver.
     ///
+    /// # Safety
+    ///
+    /// The library is a plugin as `include/nvabi-devmem.h` has it, or exports no such entry: what it runs when
+    /// it is loaded, and what its functions do with pointers, nobody checks.
+    ///
     /// # Errors
     ///
     /// When it cannot be loaded, is no plugin, or is one of another version.
-    pub fn load(path: &Path) -> Result<Self> {
+    pub unsafe fn load(path: &Path) -> Result<Self> {
         let shown = path.display().to_string();
         let wrong = |what: String| Error::new(ErrorKind::Plugin, format!("{shown}: {what}"));
-        // SAFETY: a library that is named by a manifest is trusted as the program itself is; what
-        // it does when it is loaded is its own.
+        // SAFETY: the caller vouches for what the library runs when it is loaded.
         let library = unsafe { Library::new(path) }.map_err(|error| wrong(error.to_string()))?;
         // SAFETY: a library that exports this name does so as the header declares it: with this type.
         let entry = unsafe { library.get::<EntryFn>(ENTRY) };
@@ -63,7 +67,7 @@ impl Plugin {
         // SAFETY: it is not null, and by the header leads to a text that ends with a zero byte and stays as it is
         // while the library is loaded.
         let name = unsafe { CStr::from_ptr(driver.name.0) }.to_string_lossy().into_owned();
-        Ok(Self { name, path: shown, raw: *driver, library: Arc::new(library) })
+        Ok(Self { name, path: shown, raw: *driver, _library: Arc::new(library) })
     }
 
     /// Where it was loaded from.
@@ -254,8 +258,6 @@ impl Import for RemoteImport {
 
 impl Drop for RemoteImport {
     fn drop(&mut self) {
-        // The library stays loaded until this is over: the plugin holds it.
-        let _ = &self.plugin.library;
         if let Pointer(Some(release)) = self.plugin.raw.release {
             // SAFETY: the function asks for a handle that `import` of the same device gave and that was not
             // released: `Import` is not copied, and this runs once for each.

@@ -56,7 +56,11 @@ fn folders_of(secure: bool, variable: impl Fn(&str) -> Option<OsString>) -> Vec<
 
 /// Loads what the manifests in these folders name, by file name. A file of a later folder counts
 /// only where no earlier one has its name.
-pub fn load_all(folders: &[PathBuf]) -> Found<Plugin> {
+///
+/// # Safety
+///
+/// As [`Plugin::load`], for every library that a manifest in one of the folders names.
+pub unsafe fn load_all(folders: &[PathBuf]) -> Found<Plugin> {
     let mut found = Found { drivers: Vec::new(), problems: Vec::new() };
     let mut manifests: BTreeMap<OsString, PathBuf> = BTreeMap::new();
     for folder in folders {
@@ -71,7 +75,10 @@ pub fn load_all(folders: &[PathBuf]) -> Found<Plugin> {
         }
     }
     for path in manifests.values() {
-        match read(path).and_then(|library| load(path, &library)) {
+        match read(path).and_then(|library| {
+            // SAFETY: the caller vouches for what the manifests name.
+            unsafe { load(path, &library) }
+        }) {
             Ok(plugin) => found.drivers.push(plugin),
             Err(error) => found.problems.push(error),
         }
@@ -127,11 +134,15 @@ fn read(path: &Path) -> Result<PathBuf> {
     Ok(library)
 }
 
-fn load(manifest: &Path, library: &Path) -> Result<Plugin> {
+/// # Safety
+///
+/// As [`Plugin::load`].
+unsafe fn load(manifest: &Path, library: &Path) -> Result<Plugin> {
     let bare = library.components().count() == 1 && !library.is_absolute();
     let folder = manifest.parent().unwrap_or(Path::new("/"));
     let path = if bare { library.to_owned() } else { folder.join(library) };
-    Plugin::load(&path)
+    // SAFETY: the caller's promise is that of `Plugin::load`, for this very library.
+    unsafe { Plugin::load(&path) }
         .map_err(|error| Error::new(ErrorKind::Plugin, format!("{}: {error}", manifest.display())))
 }
 

@@ -79,13 +79,18 @@ fn offer(device: &dyn Device, operation: Operation) -> Offer {
     Offer { of: Use::new(&device.info().name, operation), sets }
 }
 
+fn load(library: &Path) -> nvabi_devmem::Result<Plugin> {
+    // SAFETY: these tests have built the library, for being loaded.
+    unsafe { Plugin::load(library) }
+}
+
 /// Both at once: what serves a camera in Rust and an encoder in C, made by one, taken by the other.
 #[test]
 fn a_plugin_in_c_and_one_in_rust_share_memory() {
     let folder = TempDir::new().expect("a folder");
     let library = compiled(folder.path(), "examples/plugin.c", "libcodec.so", &[]);
-    let codec = device(&Plugin::load(&library).expect("the plugin in C"));
-    let camera = device(&Plugin::load(&rust_plugin()).expect("the plugin in Rust"));
+    let codec = device(&load(&library).expect("the plugin in C"));
+    let camera = device(&load(&rust_plugin()).expect("the plugin in Rust"));
     assert_eq!(codec.info().operations, [Operation::Encode, Operation::Decode]);
     assert_eq!(
         (camera.info().name.as_str(), camera.info().node.as_str()),
@@ -127,8 +132,8 @@ fn a_plugin_in_c_and_one_in_rust_share_memory() {
 fn what_a_plugin_refuses() {
     let folder = TempDir::new().expect("a folder");
     let library = compiled(folder.path(), "examples/plugin.c", "libcodec.so", &[]);
-    let codec = device(&Plugin::load(&library).expect("the plugin in C"));
-    let camera = device(&Plugin::load(&rust_plugin()).expect("the plugin in Rust"));
+    let codec = device(&load(&library).expect("the plugin in C"));
+    let camera = device(&load(&rust_plugin()).expect("the plugin in Rust"));
     let large = Image::new(8192, 8192, image().format);
     assert_eq!(codec.sets(&large, Operation::Encode).expect("no sets"), []);
     assert_eq!(codec.sets(&image(), Operation::Scanout).expect("no sets"), []);
@@ -169,7 +174,7 @@ fn a_plugin_that_does_not_keep_to_the_interface_is_refused() {
     ];
     for (case, what) in at_load {
         let library = bad(case);
-        let error = Plugin::load(&library).expect_err("a bad plugin");
+        let error = load(&library).expect_err("a bad plugin");
         assert_eq!(error.kind(), ErrorKind::Plugin);
         assert!(error.to_string().contains(what), "case {case}: {error}");
     }
@@ -181,18 +186,18 @@ fn a_plugin_that_does_not_keep_to_the_interface_is_refused() {
     ];
     for (case, what) in at_devices {
         let library = bad(case);
-        let plugin = Plugin::load(&library).expect("a plugin");
+        let plugin = load(&library).expect("a plugin");
         let error = plugin.devices().expect_err("bad devices");
         assert!(error.to_string().contains(what), "case {case}: {error}");
     }
     for (case, what) in [(9, "3 constraints at 0x0"), (10, "sets of bad: ")] {
         let library = bad(case);
-        let device = device(&Plugin::load(&library).expect("a plugin"));
+        let device = device(&load(&library).expect("a plugin"));
         let error = device.sets(&image(), Operation::Copy).expect_err("bad sets");
         assert!(error.to_string().contains(what), "case {case}: {error}");
     }
     let library = bad(11);
-    let device = device(&Plugin::load(&library).expect("a plugin"));
+    let device = device(&load(&library).expect("a plugin"));
     let set = nvabi_devmem::CapabilitySet::new([], [Capability::pitch_linear()]);
     let layout = solve(&image(), &set).expect("a layout");
     let usage = Usage { image: image(), uses: Vec::new() };
@@ -242,7 +247,8 @@ fn what_is_wrong_is_passed_over() {
     manifest(&second, "30-camera.json", rust_plugin().to_str().expect("UTF-8"));
 
     let nowhere = folder.path().join("nowhere");
-    let found = load_all(&[nowhere, first.clone(), second.clone()]);
+    // SAFETY: the libraries are those that this file builds, or are absent.
+    let found = unsafe { load_all(&[nowhere, first.clone(), second.clone()]) };
     let names: Vec<&str> = found.drivers.iter().map(Driver::name).collect();
     assert_eq!(names, ["c-codec", "rust-camera"]);
     let problems: Vec<String> = found.problems.iter().map(ToString::to_string).collect();
@@ -258,7 +264,8 @@ fn what_is_wrong_is_passed_over() {
     for (problem, (file, what)) in problems.iter().zip(expected) {
         assert!(problem.contains(file) && problem.contains(what), "{problem}");
     }
-    let order = load_all(&[second, first]);
+    // SAFETY: the libraries are those that this file builds, or are absent.
+    let order = unsafe { load_all(&[second, first]) };
     let names: Vec<&str> = order.drivers.iter().map(Driver::name).collect();
     assert_eq!(names, ["rust-camera"], "the absent library is before the other");
 }

@@ -422,7 +422,7 @@ impl<'u> Cursor<'u> {
         unsafe { clang_Cursor_isAnonymous(self.raw) != 0 }
     }
 
-    /// For a record or enum: whether its text stands in that of a record.
+    /// For a record or enum: whether it is declared inside a record.
     pub fn is_defined_in_record(self) -> bool {
         // SAFETY: by the invariant of `Cursor`.
         let parent = unsafe { clang_getCursorKind(clang_getCursorLexicalParent(self.raw)) };

@@ -289,7 +289,7 @@ impl<'u> Collector<'u, '_> {
         *anonymous += usize::from(unnamed);
         let ty = member.ty();
         if let Some((tag, by_value)) = innermost_tag(ty) {
-            // What a pointer leads to is recorded where it stands, unless it stands in here.
+            // What a pointer leads to is recorded where it is declared, unless that is inside this record.
             if !self.seen.contains(&tag) && (by_value || tag.is_defined_in_record()) {
                 let inner = match unnamed {
                     true => format!("{parent}::anon{}_t", *anonymous - 1),

@@ -356,7 +356,7 @@ pub(super) struct Bad {
 
 pub(super) type TagNames<'t> = HashMap<&'t str, usize>;
 
-/// One item as it stands in the file, not yet read.
+/// One item as the file has it, not yet read.
 pub(super) struct Entry<'t> {
     pub(super) kind: ItemKind,
     /// Byte where it starts.

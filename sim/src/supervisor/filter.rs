@@ -60,7 +60,10 @@ pub(super) fn install(program: &[sock_filter]) -> io::Result<OwnedFd> {
         libc::SECCOMP_FILTER_FLAG_NEW_LISTENER | libc::SECCOMP_FILTER_FLAG_WAIT_KILLABLE_RECV;
     // SAFETY: this `prctl` takes numbers alone and changes what this process may gain, no memory.
     check(unsafe { libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) })?;
-    let fd = RawFd::try_from(supervise::load(program, flags)).map_err(io::Error::other)?;
+    // SAFETY: `program` is what this module makes: it allows a call, or hands it to the supervisor, which writes what
+    // a call that it answers with success has to write.
+    let fd = unsafe { supervise::load(program, flags) };
+    let fd = RawFd::try_from(fd).map_err(io::Error::other)?;
     if fd < 0 {
         return Err(io::Error::from_raw_os_error(-fd));
     }

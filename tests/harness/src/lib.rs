@@ -86,6 +86,13 @@ pub fn skip(need: Need, why: impl Display) -> ! {
     resume_unwind(Box::new(Skipped { reason: format!("{word}: {why}") }))
 }
 
+/// Ends the test as ignored unless `variable` is set: it is a process that another test starts, which sets it.
+pub fn only_as_child(variable: &str) {
+    if std::env::var_os(variable).is_none() {
+        resume_unwind(Box::new(Skipped { reason: "child: another test runs it".to_owned() }));
+    }
+}
+
 /// The driver's headers: what `NVABI_HEADERS` names, or the test is skipped.
 #[track_caller]
 pub fn headers() -> PathBuf {

@@ -73,7 +73,7 @@ mod portable {
     ) -> u64 {
         static LOCK: Mutex<()> = Mutex::new(());
         let _guard = LOCK.lock().unwrap_or_else(PoisonError::into_inner);
-        // SAFETY: the caller's promise is the one that both functions need.
+        // SAFETY: this function's contract is that of `store`, which is no weaker than that of `load`.
         unsafe {
             let found = load(at, width);
             if found == old {

@@ -126,7 +126,7 @@ impl Cache {
     /// Takes the values of the macros of `tree`, which `surface` has, for those of other headers that
     /// have the same text.
     ///
-    /// Where a value is, its macro is the last of its name, and the line it stands in is known. What
+    /// Where a value is, its macro is the last of its name, and its line is known. What
     /// uses a macro without a value stays unknown.
     pub(in crate::extract) fn remember(
         &self,
