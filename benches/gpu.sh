@@ -32,7 +32,7 @@ build() {
     local profile=${PROFILE:-release} built
     built=$target/${profile/#dev/debug}
     cargo build --quiet --profile "$profile" -p nvabi-pass -p nvabi-record -p nvabi-cuda-shim
-    cargo build --quiet --profile "$profile" --package nvabi-cli
+    cargo build --quiet --profile "$profile" --package nvabi-cli --features trace
     cp "$built"/{nvabi,libnvabi_record.so,libnvabi_cuda.so} "$to/"
     cp "$here/gpu.sh" examples/diverge/{good,bad}.txt "$to/"
     cp -L "$cuda/lib64/libcudart.so.12" "$to/"

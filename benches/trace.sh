@@ -14,7 +14,8 @@ cd "$(dirname "$0")/.."
 mib=${1:-2048}
 runs=${2:-5}
 
-cargo build --quiet --release --package nvabi-cli --package nvabi-trace --bin nvabi --example pairs
+cargo build --quiet --release --package nvabi-cli --features nvabi-cli/trace --package nvabi-trace \
+    --bin nvabi --example pairs
 built=${CARGO_TARGET_DIR:-target}/release
 nvabi=$built/nvabi
 pairs=$built/examples/pairs

@@ -15,9 +15,9 @@ work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 
 git ls-files -z --cached --others --exclude-standard | xargs -0 cp --parents -t "$work"
-desktop=${NVABI_HEADERS%%:*}
-git clone --quiet --bare --shared "$desktop" "$work/headers.git"
-NVABI_HEADERS=$work/headers.git${NVABI_HEADERS#"$desktop"}
+x86=${NVABI_HEADERS%%:*}
+git clone --quiet --bare --shared "$x86" "$work/headers.git"
+NVABI_HEADERS=$work/headers.git${NVABI_HEADERS#"$x86"}
 
 cargo build --quiet --locked --package nvabi-cli --features headers
 cp "$CARGO_TARGET_DIR/debug/nvabi" "$work/nvabi"

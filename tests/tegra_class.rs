@@ -12,7 +12,7 @@ use nvabi::tegra::class::{self, compute, copy, host};
 use nvabi_pipeline::lock;
 use nvabi_pipeline::model::Surface;
 
-fn desktop() -> Surface {
+fn x86() -> Surface {
     let specs = Path::new(env!("CARGO_MANIFEST_DIR")).join("abi-specs");
     let (lock, _) = lock::read(&lock::folder(&specs, "")).unwrap();
     let newest = lock.tags.last().unwrap().tag.clone();
@@ -21,7 +21,7 @@ fn desktop() -> Surface {
 
 #[test]
 fn methods_are_those_of_the_class_headers() {
-    let rm = desktop();
+    let rm = x86();
     let value = |name: &str| -> u32 {
         let found = rm.constants.get(name).unwrap_or_else(|| panic!("there is no {name}"));
         u32::try_from(found.value).unwrap()
@@ -168,7 +168,7 @@ fn methods_are_those_of_the_class_headers() {
 
 #[test]
 fn the_ring_is_where_the_channel_class_has_it() {
-    let rm = desktop();
+    let rm = x86();
     let control = &rm.records["Nvc46fControl"];
     let offset = |name: &str| control.fields.iter().find(|f| f.name == name).unwrap().offset;
     assert_eq!((offset("GPGet"), offset("GPPut")), (0x88, 0x8c));
@@ -177,8 +177,8 @@ fn the_ring_is_where_the_channel_class_has_it() {
 }
 
 #[test]
-fn substitutes_have_the_desktops_numbers() {
-    let rm = desktop();
+fn substitutes_have_the_numbers_of_x86() {
+    let rm = x86();
     let mut missing = BTreeSet::new();
     for one in SUBSTITUTES {
         match rm.constants.get(one.name) {
@@ -186,7 +186,7 @@ fn substitutes_have_the_desktops_numbers() {
             None => _ = missing.insert(one.name),
         }
     }
-    // Orin's channel class is not the desktop's.
+    // Orin's channel class is not that of x86.
     assert_eq!(missing, BTreeSet::from(["AMPERE_CHANNEL_GPFIFO_B"]));
     let classes =
         SUBSTITUTES.iter().filter(|one| matches!(one.action, SubstituteAction::Alloc(_))).count();

@@ -15,7 +15,7 @@ use crate::context::Sources;
 #[command(
     after_help = "Exit status: 0 ok or same, 1 found or different, 2 error; commands that run a program return the\n\
 program's (see their --help).\n\n\
-Examples:\n  nvabi show NVOS54_PARAMETERS\n  nvabi headers fetch 550.163.01\n  nvabi verify 550.163.01"
+Examples:\n  nvabi show NVOS54_PARAMETERS\n  nvabi diff 550.40.07 550.163.01\n  nvabi rm sim -- ./client"
 )]
 pub(crate) struct Args {
     #[command(flatten)]
@@ -101,15 +101,20 @@ impl HeadersPath {
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
     /// Fetch driver headers.
+    #[cfg_attr(not(feature = "headers"), doc = "(needs the feature `headers`)")]
     #[command(subcommand)]
     Headers(Headers),
     /// Read one tag's headers with libclang and print its facts.
+    #[cfg_attr(not(feature = "headers"), doc = "(needs the feature `headers`)")]
     Extract(Extract),
     /// Read the headers of tags and write their facts into the lock.
+    #[cfg_attr(not(feature = "headers"), doc = "(needs the feature `headers`)")]
     Lock(Lock),
     /// Add a new tag: lock it, write the spec of a new branch, list what changed.
+    #[cfg_attr(not(feature = "headers"), doc = "(needs the feature `headers`)")]
     Add(Add),
     /// Read the headers of locked tags again and compare the facts with the lock.
+    #[cfg_attr(not(feature = "headers"), doc = "(needs the feature `headers`)")]
     Verify(Verify),
     /// Check the specs against the driver.
     Lint(Lint),

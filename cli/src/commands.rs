@@ -44,6 +44,11 @@ pub(crate) fn lint(context: &Context<'_>, args: &args::Lint) -> Result<Outcome, 
             findings.diagnostics.extend(linting::lint(&locked, spec).diagnostics);
         }
     }
+    if items == 0 {
+        let message =
+            format!("there is nothing to lint: the specs in {} name no calls", context.specs()?);
+        return Err(Diagnostic::error("lint-no-items", message).into());
+    }
     report(context, &findings, "lint", &format!("{items} items"))
 }
 

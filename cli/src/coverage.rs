@@ -65,26 +65,26 @@ pub(crate) fn coverage(context: &Context<'_>, args: &args::Coverage) -> Result<O
 
 /// The table of a checkout of gVisor.
 fn gvisor(checkout: &Path) -> Result<Table, Report> {
+    let unreadable = |path: &Path, error: std::io::Error| {
+        let message = format!("cannot read {}: {error}", path.display());
+        let help = format!("a checkout of gVisor has {} and {}", gvisor::VERSIONS, gvisor::TYPES);
+        Report::from(Diagnostic::error("coverage-unreadable", message).help(help))
+    };
     let file = |path: PathBuf| {
-        let text = fs::read_to_string(&path).map_err(|error| {
-            let message = format!("cannot read {}: {error}", path.display());
-            let help =
-                format!("a checkout of gVisor has {} and {}", gvisor::VERSIONS, gvisor::TYPES);
-            Diagnostic::error("coverage-unreadable", message).help(help)
-        })?;
+        let text = fs::read_to_string(&path).map_err(|error| unreadable(&path, error))?;
         Ok::<_, Report>(gvisor::File { path: path.display().to_string(), text })
     };
-    let pattern = checkout.join(gvisor::TYPES);
-    let mut paths: Vec<PathBuf> = fs::read_dir(&pattern)
-        .map(|entries| entries.filter_map(|entry| Some(entry.ok()?.path())).collect())
-        .unwrap_or_default();
+    let versions = file(checkout.join(gvisor::VERSIONS))?;
+    let folder = checkout.join(gvisor::TYPES);
+    let entries = fs::read_dir(&folder).map_err(|error| unreadable(&folder, error))?;
+    let paths = entries.map(|entry| Ok(entry?.path())).collect::<std::io::Result<Vec<_>>>();
+    let mut paths = paths.map_err(|error| unreadable(&folder, error))?;
     let is_source = |path: &PathBuf| {
         let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
         name.ends_with(".go") && !name.ends_with("_test.go")
     };
     paths.retain(is_source);
     paths.sort();
-    let versions = file(checkout.join(gvisor::VERSIONS))?;
     let types = paths.into_iter().map(file).collect::<Result<Vec<_>, _>>()?;
     Table::from_gvisor(&types, &versions)
 }

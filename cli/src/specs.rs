@@ -6,7 +6,8 @@
 //! | in a checkout, or a folder of one | its `abi-specs` | its `abi-specs` |
 //! | anywhere else | what the command carries | nothing |
 //!
-//! A checkout is the nearest folder, from the current one upwards, with specs in its `abi-specs`.
+//! A checkout is the nearest folder, from the current one upwards, with specs of drivers (`driver-N.toml`,
+//! `FAMILY-N.toml`) in its `abi-specs`: crates that lock headers of their own have such a folder too, with one spec.
 
 use std::env;
 use std::path::{Path, PathBuf};
@@ -39,7 +40,7 @@ fn checkout(here: &Path, current: PathBuf) -> Option<PathBuf> {
 
 fn has_specs(folder: &Path) -> bool {
     let names = TextFolder::from(folder).names().unwrap_or_default();
-    names.iter().any(|name| name.ends_with(".toml"))
+    names.iter().any(|name| name.ends_with(".toml") && name.contains('-'))
 }
 
 /// Those that the command carries.
