@@ -198,7 +198,7 @@ fn missing(header: &Named, surface: &spec::Surface, tag: &Tag) -> Diagnostic {
     let diagnostic =
         Diagnostic::error("header-missing", format!("{tag} has no header `{}`", header.name))
             .at(header.place.place())
-            .help("when this driver never had it, give the surface other headers in its spec");
+            .help("where the branch does not have it, give its surface other headers, or say `removed = true`, in its spec");
     match &surface.tree {
         Some(tree) => {
             diagnostic.help(format!("NVABI_HEADERS may lack the repository of `{}`", tree.name))
@@ -225,7 +225,7 @@ pub fn digest(units: &[Unit<'_>], targets: &[String]) -> String {
     let mut text = format!("{targets:?}\n");
     for unit in units {
         let s = unit.surface;
-        let how = (&s.name, &s.include, &s.defines, &s.prelude, &s.language);
+        let how = (&s.name, &s.include, &s.defines, &s.prelude, &s.language, &s.suffix);
         let _ = writeln!(text, "{how:?} {:?} {:?}", unit.headers, unit.system);
         for (path, file) in unit.tree.files.iter().chain(&unit.calls.files) {
             let _ = writeln!(text, "{} {path}", file.id);
@@ -245,6 +245,42 @@ pub struct Options<'a> {
 
 /// The facts of the units for one target, with what the parser warned of.
 pub fn extract_units(
+    clang: &Clang,
+    units: &[Unit<'_>],
+    tag: &Tag,
+    options: Options<'_>,
+    cache: &Cache,
+) -> Result<(Facts, Report), Report> {
+    let (mut facts, report) = in_headers(clang, units, tag, options, cache)?;
+    rename(&mut facts, units, with_suffix);
+    Ok((facts, report))
+}
+
+/// Renames the constants of the surfaces whose units have a suffix.
+fn rename(facts: &mut Facts, units: &[Unit<'_>], to: fn(String, &str) -> String) {
+    for unit in units {
+        let Some(suffix) = &unit.surface.suffix else { continue };
+        let of_unit = |name: &str| name.split('@').next() == Some(&unit.surface.name);
+        for (_, surface) in facts.surfaces.iter_mut().filter(|(name, _)| of_unit(name)) {
+            let constants = std::mem::take(&mut surface.constants).into_iter();
+            surface.constants = constants.map(|(name, fact)| (to(name, suffix), fact)).collect();
+            let ranges = std::mem::take(&mut surface.bit_ranges).into_iter();
+            surface.bit_ranges = ranges.map(|(name, fact)| (to(name, suffix), fact)).collect();
+        }
+    }
+}
+
+fn with_suffix(name: String, suffix: &str) -> String {
+    format!("{name}_{suffix}")
+}
+
+fn without_suffix(name: String, suffix: &str) -> String {
+    let header = name.strip_suffix(suffix).and_then(|name| name.strip_suffix('_'));
+    header.map_or_else(|| name.clone(), str::to_owned)
+}
+
+/// The facts under the names that the headers have.
+fn in_headers(
     clang: &Clang,
     units: &[Unit<'_>],
     tag: &Tag,
@@ -280,6 +316,7 @@ pub fn remember(
 ) -> Result<extract::Cache, Report> {
     let cache = extract::Cache::default();
     let Some((first, others)) = targets.split_first() else { return Ok(cache) };
+    rename(&mut facts, units, without_suffix);
     for unit in units {
         let mut take = |name: &str| facts.surfaces.remove(name).unwrap_or_default();
         let name = &unit.surface.name;
@@ -306,7 +343,7 @@ pub fn extract_all_targets(
             .into());
     };
     let options = Options { target: first, constants: true };
-    let (mut facts, mut report) = extract_units(clang, units, tag, options, cache)?;
+    let (mut facts, mut report) = in_headers(clang, units, tag, options, cache)?;
     for unit in units {
         let name = &unit.surface.name;
         let Some(base) = facts.surfaces.get(name) else { continue };
@@ -321,6 +358,7 @@ pub fn extract_all_targets(
         found.retain(|(_, differs)| *differs != Surface::default());
         facts.surfaces.extend(found);
     }
+    rename(&mut facts, units, with_suffix);
     report.diagnostics.dedup();
     Ok((facts, report))
 }

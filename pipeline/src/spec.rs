@@ -93,7 +93,7 @@ struct File {
 /// One translation unit over the driver's headers.
 #[derive(Debug, Clone)]
 pub struct Surface {
-    /// `rm`, `uvm`, `modeset`, `drm`.
+    /// `rm`, `uvm`, `modeset`, `drm`, `classes`, `methods`, `fault-CHIP`.
     pub name: String,
     /// Where it is declared.
     pub place: SpecPlace,
@@ -115,6 +115,9 @@ pub struct Surface {
     pub system: Vec<String>,
     /// `c` or `c++`.
     pub language: String,
+    /// What the names of its constants end in here, after `_`: surfaces for several chips have one name with several
+    /// values.
+    pub suffix: Option<String>,
 }
 
 impl Surface {
@@ -131,6 +134,7 @@ impl Surface {
             prelude: String::new(),
             system: Vec::new(),
             language: "c".to_owned(),
+            suffix: None,
         }
     }
 }
@@ -723,7 +727,18 @@ fn merge_surfaces(surfaces: &mut Vec<Surface>, raw: &RawSpec, file: &File, repor
     for (name, spanned) in own {
         let raw = spanned.get_ref();
         let place = SpecPlace { file: file.clone(), span: spanned.span() };
-        let at = surfaces.iter().position(|s| s.name == *name).unwrap_or_else(|| {
+        let known = surfaces.iter().position(|s| s.name == *name);
+        if raw.removed {
+            match known {
+                Some(at) => drop(surfaces.remove(at)),
+                None => {
+                    let message = format!("surface `{name}` is removed, but no parent has it");
+                    report.push(Diagnostic::error("spec-parse", message).at(place.place()));
+                }
+            }
+            continue;
+        }
+        let at = known.unwrap_or_else(|| {
             surfaces.push(Surface::empty(name, place.clone()));
             surfaces.len() - 1
         });
@@ -744,6 +759,7 @@ fn merge_surfaces(surfaces: &mut Vec<Surface>, raw: &RawSpec, file: &File, repor
         replace(&mut surface.prelude, &raw.prelude);
         replace(&mut surface.system, &raw.system);
         replace(&mut surface.language, &raw.language.as_ref().map(|l| l.name().to_owned()));
+        surface.suffix = raw.suffix.clone().or_else(|| surface.suffix.take());
         if surface.headers.is_empty() {
             let message = format!("surface `{name}` has no `headers`");
             report.push(Diagnostic::error("spec-parse", message).at(surface.place.place()));
@@ -1047,6 +1063,8 @@ struct RawNode {
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct RawSurface {
+    #[serde(default)]
+    removed: bool,
     tree: Option<Spanned<String>>,
     headers: Option<Vec<Spanned<String>>>,
     calls: Option<Vec<Spanned<String>>>,
@@ -1056,6 +1074,7 @@ struct RawSurface {
     prelude: Option<String>,
     system: Option<Vec<String>>,
     language: Option<Language>,
+    suffix: Option<String>,
 }
 
 #[derive(Debug, Deserialize)]
