@@ -22,6 +22,8 @@ pub(super) fn files(module: &Module<'_>, specs: &[&Spec]) -> Vec<File> {
     constants(&mut text, module);
     statuses(&mut text, module, specs);
     tables(&mut text, module);
+    nested(&mut text, module);
+    text.push_str(TAGS);
     vec![File { name: format!("{}.py", module.package), text }]
 }
 
@@ -189,7 +191,7 @@ fn element_type(module: &Module<'_>, def: &Def, element: &Element, canonical: &s
         Element::Float { size: 4 } => "ctypes.c_float".to_owned(),
         Element::Float { .. } => "ctypes.c_double".to_owned(),
         Element::Handle => "ctypes.c_uint32".to_owned(),
-        Element::P64 => "ctypes.c_uint64".to_owned(),
+        Element::P64 => "ctypes.c_void_p".to_owned(),
         Element::Uuid => "(ctypes.c_ubyte * 16)".to_owned(),
         Element::Bytes(size) => format!("(ctypes.c_ubyte * {size})"),
         Element::Record(_) => "ctypes.c_ubyte".to_owned(),
@@ -239,16 +241,35 @@ fn statuses(text: &mut String, module: &Module<'_>, specs: &[&Spec]) {
     }
 }
 
-/// tinygrad's module has tags of C beside typedefs.
+/// tinygrad's module has tags of C beside typedefs, and names a record without a name by the field that it is of:
+/// that of an array without its last `s`.
 const TAGS: &str = "
 
 def __getattr__(name):
-    # `struct NAME` under the name that generated modules give it.
+    # `struct NAME` and records without a name, under the names that generated modules give them.
     kind, _, rest = name.partition('_')
-    if kind in ('struct', 'union', 'enum') and rest in globals():
+    rest = rest if kind in ('struct', 'union', 'enum') else name
+    if rest != name and rest in globals():
         return globals()[rest]
+    for field in (rest, rest + 's'):
+        if field in NESTED:
+            return NESTED[field]
     raise AttributeError(f'module {__name__} has no attribute {name}')
 ";
+
+/// Records without a name of their own, by the fields that they are of.
+fn nested(text: &mut String, module: &Module<'_>) {
+    text.push_str(
+        "\n# Records that the driver gives no name, by the field that they are of.\nNESTED = {\n",
+    );
+    for ty in module.types().filter(|ty| ty.def.name.contains("::")) {
+        let fields = ty.def.name.split("::").map(|part| part.strip_suffix("_t").unwrap_or(part));
+        let outer = ty.def.name.split("::").next().unwrap_or_default();
+        let path: Vec<&str> = std::iter::once(outer).chain(fields.skip(1)).collect();
+        let _ = writeln!(text, "    '{}': {},", path.join("_"), ty.name);
+    }
+    text.push_str("}\n");
+}
 
 fn tables(text: &mut String, module: &Module<'_>) {
     text.push_str("\n# The tags of this module in order; a row of the tables below holds from one to another.\nVERSIONS = (\n");
@@ -313,5 +334,4 @@ fn tables(text: &mut String, module: &Module<'_>) {
          raise KeyError(f'{version} has no {name}')\n    \
          return globals()[name]\n",
     );
-    text.push_str(TAGS);
 }

@@ -44,6 +44,8 @@ pub enum Need {
     Go,
     /// Node.js with Kaitai Struct's compiler.
     Node,
+    /// The Python package tinygrad, unpacked.
+    Tinygrad,
     /// A checkout of the fuzzer syzkaller.
     Syzkaller,
     /// A browser without a screen.
@@ -65,7 +67,7 @@ pub enum Need {
 }
 
 /// All but the devices.
-const ALL: [Need; 26] = [
+const ALL: [Need; 27] = [
     Need::Headers,
     Need::AllHeaders,
     Need::JetsonHeaders,
@@ -84,6 +86,7 @@ const ALL: [Need; 26] = [
     Need::Python,
     Need::Go,
     Need::Node,
+    Need::Tinygrad,
     Need::Syzkaller,
     Need::Browser,
     Need::Objdump,
@@ -117,6 +120,7 @@ impl Need {
             Need::Python => "python",
             Need::Go => "go",
             Need::Node => "node",
+            Need::Tinygrad => "tinygrad",
             Need::Syzkaller => "syzkaller",
             Need::Browser => "browser",
             Need::Objdump => "objdump",
@@ -156,6 +160,7 @@ impl Need {
             Need::Python => "apt-get install python3",
             Need::Go => "set NVABI_GO to what tests/go.sh prints, or install Go 1.23",
             Need::Node => "set NVABI_NODE to what tests/node.sh prints",
+            Need::Tinygrad => "set NVABI_TINYGRAD to what tests/tinygrad.sh prints",
             Need::Syzkaller => {
                 "set NVABI_SYZKALLER to a checkout of syzkaller whose modules are downloaded"
             }

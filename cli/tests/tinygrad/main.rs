@@ -1,0 +1,122 @@
+//! tinygrad's own device for NVIDIA's driver, with its own types and with those that `nvabi emit` writes: it makes
+//! the same calls with the same bytes, as `nvabi sniff` sees them.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "a test may stop where it stands"
+)]
+
+#[macro_use]
+extern crate nvabi_test;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+use nvabi_test::{Need, skip};
+use regex_lite::Regex;
+use tempfile::TempDir;
+
+test_main!();
+
+/// The tags that tinygrad's modules were made of, and the number in a module's name.
+const MODULES: [(&str, &str); 2] = [("570.86.16", "570"), ("580.105.08", "580")];
+
+fn tinygrad() -> PathBuf {
+    let folder = std::env::var_os("NVABI_TINYGRAD").filter(|folder| !folder.is_empty());
+    let Some(folder) = folder else { skip(Need::Tinygrad, "NVABI_TINYGRAD names no folder") };
+    if Command::new("python3").arg("--version").output().is_err() {
+        skip(Need::Python, "python3 does not run");
+    }
+    folder.into()
+}
+
+fn nvabi(args: &[&str]) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_nvabi"));
+    let output =
+        command.current_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/..")).args(args).output();
+    let output = output.unwrap();
+    let complaint = String::from_utf8_lossy(&output.stderr);
+    if complaint.contains("does not permit") {
+        skip(Need::Supervise, complaint.trim());
+    }
+    assert!(output.status.success(), "{args:?}: {}\n{complaint}", output.status);
+    output
+}
+
+/// The calls that tinygrad makes, without what differs from run to run: times, thread ids and addresses of memory.
+fn calls(tag: &str, folder: &Path, module: Option<(&Path, &str)>) -> Vec<String> {
+    let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/tinygrad/open.py");
+    let tinygrad = tinygrad();
+    let out = folder.join("calls");
+    let out = out.to_str().unwrap();
+    let mut args = vec!["rm", "sim", "--tag", tag, "--", env!("CARGO_BIN_EXE_nvabi")];
+    args.extend(["sniff", "--full", "--out", out, "--", "python3", script]);
+    args.push(tinygrad.to_str().unwrap());
+    if let Some((path, number)) = module {
+        args.extend([path.to_str().unwrap(), number]);
+    }
+    let output = nvabi(&args);
+    let said = String::from_utf8_lossy(&output.stdout);
+    assert!(said.starts_with("opened, "), "{said}");
+    let before = Regex::new(r"^\s*[0-9.]+ +[0-9]+ +").unwrap();
+    let took = Regex::new(r" +[0-9.]+(µs|ms|s)( |$)").unwrap();
+    let address = Regex::new(r"0x[57][0-9a-f]{11}\b").unwrap();
+    let text = fs::read_to_string(out).unwrap();
+    let line = |line: &str| {
+        let line = before.replace(line, "");
+        let line = took.replace(&line, " ");
+        address.replace_all(&line, "ADDRESS").into_owned()
+    };
+    text.lines().map(line).collect()
+}
+
+fn emitted(tag: &str, folder: &Path) -> PathBuf {
+    let output = nvabi(&["emit", "--lang", "python", "--tag", tag, "--all"]);
+    let path = folder.join("emitted.py");
+    fs::write(&path, output.stdout).unwrap();
+    path
+}
+
+#[test]
+fn the_calls_are_the_same() {
+    tinygrad();
+    for (tag, number) in MODULES {
+        let folder = TempDir::new().unwrap();
+        let own = calls(tag, folder.path(), None);
+        // Opening, memory, channels, mappings of each buffer: more than a first refusal would show.
+        for call in
+            ["UVM_MAP_EXTERNAL_ALLOCATION", "NV_ESC_RM_MAP_MEMORY_DMA", "AMPERE_CHANNEL_GPFIFO_A"]
+        {
+            assert!(own.iter().any(|line| line.contains(call)), "{tag}: no {call}\n{own:#?}");
+        }
+        let emitted = emitted(tag, folder.path());
+        let with_ours = calls(tag, folder.path(), Some((&emitted, number)));
+        for (at, (own, ours)) in own.iter().zip(&with_ours).enumerate() {
+            assert_eq!(own, ours, "{tag}: call {at} of {}", with_ours.len());
+        }
+        assert_eq!(own.len(), with_ours.len(), "{tag}");
+        println!("{tag}: {} calls are the same", own.len());
+    }
+}
+
+/// A module whose mapping has two fields of one width in each other's place: the comparison sees it.
+#[test]
+fn a_moved_field_is_seen() {
+    tinygrad();
+    let (tag, number) = MODULES[0];
+    let folder = TempDir::new().unwrap();
+    let path = emitted(tag, folder.path());
+    let text = fs::read_to_string(&path).unwrap();
+    let right = "        ('hClient', ctypes.c_uint32),\n        ('hDevice', ctypes.c_uint32),\n        ('hDma', ";
+    let wrong = "        ('hDevice', ctypes.c_uint32),\n        ('hClient', ctypes.c_uint32),\n        ('hDma', ";
+    assert!(text.contains(right), "NVOS46_PARAMETERS is written otherwise");
+    fs::write(&path, text.replace(right, wrong)).unwrap();
+    let own = calls(tag, folder.path(), None);
+    let moved = calls(tag, folder.path(), Some((&path, number)));
+    let differ = own.iter().zip(&moved).filter(|(own, moved)| own != moved);
+    let differ: Vec<_> = differ.map(|(own, _)| own).collect();
+    assert!(!differ.is_empty(), "no call differs");
+    assert!(differ.iter().all(|call| call.contains("NV_ESC_RM_MAP_MEMORY_DMA")), "{differ:#?}");
+}
