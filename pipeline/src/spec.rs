@@ -93,7 +93,7 @@ struct File {
 /// One translation unit over the driver's headers.
 #[derive(Debug, Clone)]
 pub struct Surface {
-    /// `rm`, `uvm`, `modeset`, `drm`, `classes`, `methods`, `fault-CHIP`.
+    /// `rm`, `uvm`, `modeset`, `drm`, `rm-classes`, `uvm-methods`, `fault-CHIP`.
     pub name: String,
     /// Where it is declared.
     pub place: SpecPlace,
