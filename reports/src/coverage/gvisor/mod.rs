@@ -6,7 +6,7 @@
 
 mod go;
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use nvabi_pipeline::diagnostic::{Diagnostic, Report};
 
@@ -23,6 +23,14 @@ pub const TYPES: &str = "pkg/abi/nvgpu";
 /// The maps of a version, in the order of [`Table::rows`]: what handles a number, and what is known of it.
 const HANDLERS: [&str; 4] = ["frontendIoctl", "uvmIoctl", "controlCmd", "allocationClass"];
 const INFOS: [&str; 4] = ["FrontendInfos", "UvmInfos", "ControlInfos", "AllocationInfos"];
+/// The same before August 2025, when only the structs of a number were known.
+const STRUCTS: [&str; 4] = ["frontendStructs", "uvmStructs", "controlStructs", "allocationStructs"];
+
+/// The fields of functions that give what is known of each number, now and before.
+const GETTERS: [&str; 2] = ["getInfo", "getStructs"];
+
+/// Those before name structs by tags of their fields, or not at all.
+const READABLE: &str = "commits of gVisor from January 2025 on can be read";
 
 /// Constants that use each other deeper than this do not occur.
 const DEEPEST: usize = 32;
@@ -48,6 +56,33 @@ impl Table {
         };
         table.lay_out();
         Ok(table)
+    }
+}
+
+/// The names of the constants and types of a package, without what gVisor puts behind the name of a layout that
+/// began with a version (`_V550`).
+pub fn declared(files: &[File]) -> Result<BTreeSet<String>, Report> {
+    let mut names = BTreeSet::new();
+    for declaration in files.iter().map(File::declarations) {
+        for declaration in declaration? {
+            if let Declaration::Constant { name, .. } | Declaration::Type { name, .. } = declaration
+            {
+                names.insert(without_version(name).to_owned());
+            }
+        }
+    }
+    Ok(names)
+}
+
+fn without_version(name: &str) -> &str {
+    match name.rsplit_once("_V") {
+        Some((base, version))
+            if version.starts_with(|c: char| c.is_ascii_digit())
+                && version.chars().all(|c| c.is_ascii_digit() || c == '_') =>
+        {
+            base
+        }
+        _ => name,
     }
 }
 
@@ -239,13 +274,21 @@ impl<'t> History<'t> {
         });
         let statements = self.file.statements(init.map(Vec::as_slice).unwrap_or_default())?;
         for statement in &statements {
-            self.outer(statement)?;
+            self.outer(statement).map_err(|error| match error.help {
+                Some(_) => error,
+                None => error.help(READABLE),
+            })?;
         }
         if self.versions.is_empty() {
             let message =
                 format!("{} has no function `Init` that adds driver ABIs", self.file.path);
             let help = format!("give a checkout of gVisor: it has {VERSIONS} and {TYPES}");
             return Err(Diagnostic::error("coverage-go", message).help(help).into());
+        }
+        // Without them each call would seem to take nothing.
+        if self.rows.iter().flatten().all(|row| row.structs.is_empty()) {
+            let message = format!("{} names no struct that a call takes", self.file.path);
+            return Err(Diagnostic::error("coverage-go", message).help(READABLE).into());
         }
         Ok(())
     }
@@ -340,13 +383,13 @@ impl<'t> History<'t> {
             match statement {
                 Statement::Assign(target, value) => match &target.kind {
                     ExpressionKind::Index(map, keys) => {
-                        let (kind, number, key) = self.place(map, keys, &HANDLERS)?;
+                        let (kind, number, key) = self.place(map, keys, &[HANDLERS])?;
                         let name = self.handler(value)?;
                         found.abi.handlers[kind].insert(number, Handler { key, name });
                     }
-                    _ if target.name() == Some("getInfo") => self.infos(&mut found.abi, value)?,
-                    // What `getInfo` was before.
-                    _ if value.name() == Some("getInfo") => {}
+                    _ if is_getter(target.name()) => self.infos(&mut found.abi, value)?,
+                    // What it was before.
+                    _ if is_getter(value.name()) => {}
                     _ => {
                         let parent = value.call().and_then(|(function, _)| function.name());
                         let Some(made) = parent.and_then(|name| self.variables.get(name)) else {
@@ -356,7 +399,7 @@ impl<'t> History<'t> {
                     }
                 },
                 Statement::Expression(expression) => {
-                    let (kind, number) = self.deleted(expression, &HANDLERS)?;
+                    let (kind, number) = self.deleted(expression, &[HANDLERS])?;
                     found.abi.handlers[kind].remove(&number);
                 }
                 Statement::Return(Some(value)) if composite(value).is_some() => {
@@ -372,7 +415,7 @@ impl<'t> History<'t> {
     fn whole(&self, abi: &mut Abi<'t>, value: &Expression<'t>) -> Result<(), Diagnostic> {
         for (field, value) in composite(value).into_iter().flatten() {
             let field = field.as_ref().and_then(Expression::name);
-            if field == Some("getInfo") {
+            if is_getter(field) {
                 self.infos(abi, value)?;
                 continue;
             }
@@ -397,18 +440,18 @@ impl<'t> History<'t> {
                 Statement::Assign(target, value) => {
                     // Else it is what an earlier version has, which is there already.
                     if let ExpressionKind::Index(map, keys) = &target.kind {
-                        let (kind, number, _) = self.place(map, keys, &INFOS)?;
+                        let (kind, number, _) = self.place(map, keys, &[INFOS, STRUCTS])?;
                         abi.infos[kind].insert(number, self.info(value)?);
                     }
                 }
                 Statement::Expression(expression) => {
-                    let (kind, number) = self.deleted(expression, &INFOS)?;
+                    let (kind, number) = self.deleted(expression, &[INFOS, STRUCTS])?;
                     abi.infos[kind].remove(&number);
                 }
                 Statement::Return(value) => {
                     for (field, value) in value.iter().filter_map(composite).flatten() {
                         let field = field.as_ref().and_then(Expression::name);
-                        let kind = INFOS.iter().position(|name| Some(*name) == field);
+                        let kind = position(&[INFOS, STRUCTS], field.unwrap_or_default());
                         let kind = kind
                             .ok_or_else(|| self.file.error_at(value, "a map that is not known"))?;
                         for (key, value) in composite(value).into_iter().flatten() {
@@ -427,16 +470,21 @@ impl<'t> History<'t> {
         &self,
         map: &Expression<'t>,
         keys: &[Expression<'t>],
-        maps: &[&str; 4],
+        maps: &[[&str; 4]],
     ) -> Result<(usize, u32, &'t str), Diagnostic> {
-        let kind = maps.iter().position(|name| map.name() == Some(name));
+        let name = map.name().unwrap_or_default();
+        let kind = position(maps, name);
         let kind = kind.ok_or_else(|| self.file.error_at(map, "a map that is not known"))?;
         let [key] = keys else { return Err(self.file.error_at(map, "expected one key")) };
         let (number, key) = self.key(key)?;
         Ok((kind, number, key))
     }
 
-    fn deleted(&self, call: &Expression<'t>, maps: &[&str; 4]) -> Result<(usize, u32), Diagnostic> {
+    fn deleted(
+        &self,
+        call: &Expression<'t>,
+        maps: &[[&str; 4]],
+    ) -> Result<(usize, u32), Diagnostic> {
         match call.call() {
             Some((function, [map, key])) if function.name() == Some("delete") => {
                 let (kind, number, _) = self.place(map, std::slice::from_ref(key), maps)?;
@@ -465,6 +513,10 @@ impl<'t> History<'t> {
 
     fn info(&self, value: &Expression<'t>) -> Result<Info, Diagnostic> {
         let wrong = || self.file.error_at(value, "a description of a call that is not known");
+        // The older form says so of calls that take nothing, or nothing known.
+        if value.name() == Some("nil") {
+            return Ok(Info { name: String::new(), structs: Vec::new() });
+        }
         let (function, arguments) = value.call().ok_or_else(wrong)?;
         let text = |of: &Expression<'t>| match of.kind {
             ExpressionKind::Text(text) => Ok(text.to_owned()),
@@ -474,25 +526,42 @@ impl<'t> History<'t> {
             ExpressionKind::Composite(ty, _) => ty.name().map(str::to_owned).ok_or_else(wrong),
             _ => Err(self.file.error_at(of, "expected a struct")),
         };
-        let (name, rest) = arguments.split_first().ok_or_else(wrong)?;
-        let structs = match function.name() {
-            Some("simpleIoctlInfo") => {
+        let function = function.name().unwrap_or_default();
+        // Before there were names of calls, the arguments were structs alone.
+        let (name, rest) = match (function, arguments) {
+            ("driverStructs" | "driverStructWithName" | "simpleDriverStruct", _) => {
+                (String::new(), arguments)
+            }
+            (_, [name, rest @ ..]) => (text(name)?, rest),
+            (_, []) => return Err(wrong()),
+        };
+        let structs = match function {
+            "simpleIoctlInfo" | "simpleDriverStruct" => {
                 let driver = |of| Ok(Struct { driver: text(of)?, go: None });
                 rest.iter().map(driver).collect::<Result<_, _>>()?
             }
-            Some("ioctlInfo") => {
+            "ioctlInfo" | "driverStructs" => {
                 let same = |of| go(of).map(|name| Struct { driver: name.clone(), go: Some(name) });
                 rest.iter().map(same).collect::<Result<_, _>>()?
             }
-            Some("ioctlInfoWithStructName") => match rest {
+            "ioctlInfoWithStructName" | "driverStructWithName" => match rest {
                 [ty, name] => vec![Struct { driver: text(name)?, go: Some(go(ty)?) }],
                 _ => return Err(wrong()),
             },
             _ => return Err(wrong()),
         };
         let structs = structs.into_iter().filter(|of: &Struct| !of.driver.is_empty()).collect();
-        Ok(Info { name: text(name)?, structs })
+        Ok(Info { name, structs })
     }
+}
+
+/// Which map has that name, in any of the forms.
+fn position(maps: &[[&str; 4]], name: &str) -> Option<usize> {
+    maps.iter().find_map(|maps| maps.iter().position(|map| *map == name))
+}
+
+fn is_getter(name: Option<&str>) -> bool {
+    name.is_some_and(|name| GETTERS.contains(&name))
 }
 
 /// The elements of `T{…}` or `&T{…}`.
@@ -703,6 +772,47 @@ func Init() {
         assert_eq!(named, [Struct { driver: "B_PARAMS".to_owned(), go: Some("B".to_owned()) }]);
     }
 
+    /// Before August 2025 functions gave the structs of numbers, without names of calls.
+    #[test]
+    fn the_older_form_gives_the_same_table() {
+        let mut older = INIT.to_owned();
+        for (now, before) in [
+            ("getInfo", "getStructs"),
+            ("DriverABIInfo", "driverABIStructs"),
+            ("FrontendInfos", "frontendStructs"),
+            ("UvmInfos", "uvmStructs"),
+            ("ControlInfos", "controlStructs"),
+            ("map[uint32]IoctlInfo", "map[uint32][]DriverStruct"),
+            ("ioctlInfo(\"ESC_A\", ", "driverStructs("),
+            ("simpleIoctlInfo(\"UVM_B\")", "nil"),
+            ("ioctlInfoWithStructName(\"CMD\", ", "driverStructWithName("),
+        ] {
+            assert!(older.contains(now), "{now}");
+            older = older.replace(now, before);
+        }
+        let (now, before) = (table(NVGPU, INIT).unwrap(), table(NVGPU, &older).unwrap());
+        for ((kind, now), (_, before)) in now.rows().into_iter().zip(before.rows()) {
+            let said = |rows: &[Row]| -> Vec<_> {
+                let said = |row: &Row| {
+                    let (since, until) = (row.since.clone(), row.until.clone());
+                    (row.name.clone(), row.number, row.structs.clone(), since, until)
+                };
+                rows.iter().map(said).collect()
+            };
+            assert_eq!(said(now), said(before), "{kind:?}");
+        }
+        let (_, uvm) = &before.rows()[1];
+        assert_eq!((uvm[0].name.as_str(), uvm[0].structs.len()), ("UVM_B", 0));
+    }
+
+    #[test]
+    fn a_package_declares_names_of_the_drivers() {
+        let text = "package nvgpu\nconst NV_A = 1\nconst (\n\tNV_B = 2\n)\n\
+                    type P_V550 struct { A uint32 }\ntype Q_V1_BASE uint32\n";
+        let names = declared(&[file("a.go", text)]).unwrap();
+        assert_eq!(names.into_iter().collect::<Vec<_>>(), ["NV_A", "NV_B", "P", "Q_V1_BASE"]);
+    }
+
     #[test]
     fn structs_are_laid_out_by_gos_rules() {
         let table = table(NVGPU, INIT).unwrap();
@@ -766,6 +876,12 @@ func Init() {
                 "Limbs  [NONE]uint16",
             ),
             (
+                "ioctlInfo(\"ESC_A\", nvgpu.A{})",
+                "append(\"ESC_A\", nvgpu.A{})",
+                "a description of a call that is not known",
+                "nvgpu.ESC_A: append(\"ESC_A\", nvgpu.A{}),",
+            ),
+            (
                 "func Init",
                 "func Start",
                 "version.go has no function `Init` that adds driver ABIs",
@@ -778,6 +894,18 @@ func Init() {
             assert_eq!(found, message, "{to}: {at}");
             assert!(at.starts_with(line), "{to}: {at}");
         }
+    }
+
+    #[test]
+    fn what_is_too_old_says_so() {
+        let without = INIT.split("\t\t\t\tgetInfo").next().unwrap().to_owned() + "}})})}";
+        let report = table(NVGPU, &without).unwrap_err();
+        let found = &report.diagnostics[0];
+        assert_eq!(found.message, "version.go names no struct that a call takes");
+        assert_eq!(found.help.as_deref(), Some(READABLE));
+        let names = INIT.replace("getInfo", "getStructNames");
+        let report = table(NVGPU, &names).unwrap_err();
+        assert_eq!(report.diagnostics[0].help.as_deref(), Some(READABLE));
     }
 
     #[test]
