@@ -209,26 +209,30 @@ pub(crate) fn structure(
         return Err(unknown(&facts, &args.name).into());
     };
     let (name, size) = (name.to_owned(), record.size);
+    let narrow = value::narrow_size(&facts, &name);
+    let fits = |len: usize| [Some(size), narrow].contains(&Some(len as u64));
     let given = bytes(&args.bytes)?;
-    let bytes = match u64::try_from(given.len()) {
-        Ok(len) if len == size => given,
+    let bytes = match fits(given.len()) {
+        true => given,
         // A file may hold the digits as text.
-        _ => match std::str::from_utf8(&given).ok().and_then(value::from_hex) {
-            Some(bytes) if bytes.len() as u64 == size => bytes,
+        false => match std::str::from_utf8(&given).ok().and_then(value::from_hex) {
+            Some(bytes) if fits(bytes.len()) => bytes,
             digits => {
                 let len = digits.map_or(given.len(), |digits| digits.len());
-                return Err(wrong_size(context, &facts, &name, size, len)?);
+                return Err(wrong_size(context, &facts, &name, (size, narrow), len)?);
             }
         },
     };
-    let Some(decoded) = value::decode(&facts, &name, &bytes) else {
-        return Err(unknown(&facts, &args.name).into());
+    let decoded = match bytes.len() as u64 == size {
+        true => value::decode(&facts, &name, &bytes),
+        false => value::decode_narrow(&facts, &name, &bytes),
     };
+    let Some(decoded) = decoded else { return Err(unknown(&facts, &args.name).into()) };
     match context.json() {
         true => context.print_json(&decoded)?,
         false => context.print(&value::text(&decoded))?,
     }
-    context.status("Decoded", &format!("{size} bytes as of {}", facts.tag));
+    context.status("Decoded", &format!("{} bytes as of {}", decoded.size, facts.tag));
     Ok(Outcome::Same)
 }
 
@@ -279,10 +283,11 @@ fn wrong_size(
     context: &Context<'_>,
     facts: &Facts,
     name: &str,
-    size: u64,
+    (size, narrow): (u64, Option<u64>),
     len: usize,
 ) -> Result<Report, Report> {
-    let message = format!("{name} has {size} bytes in {}, but {len} are given", facts.tag);
+    let narrow = narrow.map_or(String::new(), |n| format!(" ({n} in a 32-bit program)"));
+    let message = format!("{name} has {size} bytes{narrow} in {}, but {len} are given", facts.tag);
     let (locked, _) = lock::read(&context.family(Some(&facts.tag))?.lock)?;
     let sizes = value::sizes(&locked, name);
     let spans = sizes.iter().filter(|(size, ..)| *size == len as u64);

@@ -244,6 +244,33 @@ fn a_size_that_does_not_fit_names_the_tags_where_it_does() {
     assert_eq!(json(&older)["size"], 80);
 }
 
+/// A 32-bit program's struct and request have other sizes; `addr` and what follows have four bytes there.
+#[test]
+fn what_a_32_bit_program_has_is_another_form() {
+    let bytes: String = (1..=7u8).map(|byte| format!("{byte:02x}000000")).collect();
+    let args = ["struct", "nvmap_rw_handle", &bytes, "--tag", "tegra-r32.7.1"];
+    let output = decode(&args);
+    assert_eq!(output.status.code(), Some(0), "{}", err(&output));
+    let text = out(&output);
+    assert!(text.contains(", as in a 32-bit program\n"), "{text}");
+    assert!(text.contains("}; // size 28"), "{text}");
+    let json = json(&decode(&[&args[..], &["--json"]].concat()));
+    assert_eq!((&json["32-bit"], &json["size"]), (&true.into(), &28.into()));
+    let values: Vec<_> = json["fields"].as_array().unwrap().iter().map(|f| &f["value"]).collect();
+    assert_eq!(values, [1, 2, 3, 4, 5, 6, 7]);
+    let wrong = err(&decode(&["struct", "nvmap_rw_handle", "00", "--tag", "tegra-r32.7.1"]));
+    assert!(wrong.contains("has 32 bytes (28 in a 32-bit program)"), "{wrong}");
+
+    let log = "openat(AT_FDCWD, \"/dev/nvmap\", O_RDWR) = 3\n\
+               ioctl(3, _IOC(_IOC_WRITE, 0x4e, 0x7, 0x1c), 0xffee) = 0\n\
+               ioctl(3, _IOC(_IOC_WRITE, 0x4e, 0x7, 0x20), 0xffee) = 0\n";
+    let (_folder, path) = file(log.as_bytes());
+    let args = ["strace", path.to_str().unwrap(), "--tag", "tegra-r32.7.1"];
+    let text = out(&decode(&args));
+    assert!(text.contains("| NVMAP_IOC_READ (32-bit) | 1 "), "{text}");
+    assert!(text.contains("| NVMAP_IOC_READ          | 1 "), "{text}");
+}
+
 fn catalog() -> Catalog {
     let folder = root().join("abi-specs");
     let specs = Spec::load_family(&folder, "tegra").unwrap();

@@ -6,10 +6,10 @@ use std::collections::{BTreeMap, HashMap};
 
 use rustc_hash::FxHashMap;
 
-use super::request;
+use super::{narrow, request};
 use crate::list::{self, Listed};
 use nvabi_pipeline::globs;
-use nvabi_pipeline::model::{Facts, request_size};
+use nvabi_pipeline::model::{Facts, Surface, request_size};
 use nvabi_pipeline::spec::{Item, Spec};
 use nvabi_pipeline::tag::Tag;
 
@@ -93,8 +93,12 @@ impl Catalog {
             let item = items.get(listed.name.as_str());
             let opened = item.into_iter().flat_map(|item| &item.opens);
             let opens = opened.filter_map(|(_, node)| self.named(&node.name)).collect::<Vec<_>>();
+            let narrow = narrow(facts, &listed);
             for node in self.nodes_of(&listed) {
                 self.learn(node, &listed, sizes(facts, &listed), &opens, bit);
+                if let Some(narrow) = &narrow {
+                    self.learn_narrow(node, narrow, &opens, bit);
+                }
             }
         }
     }
@@ -198,6 +202,15 @@ impl Catalog {
         let numbers = self.by_name.entry(listed.name.clone()).or_default();
         if !numbers.contains(&number) {
             numbers.push(number);
+        }
+    }
+
+    /// Takes in the request of a 32-bit program, unless a header has one of that number.
+    fn learn_narrow(&mut self, node: NodeId, narrow: &Listed, opens: &[NodeId], bit: u64) {
+        let number = narrow.request.and_then(|number| u32::try_from(number).ok());
+        let known = number.and_then(|number| self.known(node, number));
+        if known.is_none_or(|known| known.name == narrow.name) {
+            self.learn(node, narrow, Vec::new(), opens, bit);
         }
     }
 
@@ -329,6 +342,22 @@ impl Catalog {
         alike.sort();
         alike
     }
+}
+
+/// The request as a 32-bit program makes it, where the size of what it takes is another.
+fn narrow(facts: &Facts, listed: &Listed) -> Option<Listed> {
+    let (request, [params]) = (listed.request?, listed.params.as_slice()) else { return None };
+    let record = |surface: &&Surface| surface.records.contains_key(params);
+    let surface = facts.surfaces.values().find(record)?;
+    let size = narrow::size(surface, params)?;
+    // A number without a size says nothing of what it takes.
+    let is_sized = request_size(request) == surface.records.get(params)?.size;
+    is_sized.then(|| Listed {
+        name: format!("{} (32-bit)", listed.name),
+        request: Some(request & !(0x3fff << 16) | size << 16),
+        size: Some(size),
+        ..listed.clone()
+    })
 }
 
 /// The sizes that a frontend request may have.

@@ -24,6 +24,8 @@
 //! 5. for a number from before the log, or one whose device knows no such request: the one node that knows the
 //!    request, all 32 bits of it.
 //!
+//! The request of a 32-bit program is another where what it takes has another size there: see `narrow`.
+//!
 //! A call that failed with `ENOTTY` speaks for no node. What none of these tells is listed as unknown.
 
 mod catalog;
@@ -31,6 +33,7 @@ mod fds;
 mod fold;
 mod line;
 mod lines;
+mod narrow;
 mod phases;
 mod processes;
 mod report;

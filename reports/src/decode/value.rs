@@ -4,6 +4,7 @@ use std::fmt::Write as _;
 
 use serde::Serialize;
 
+use super::narrow;
 use nvabi_pipeline::lock::{Fact, Lock};
 use nvabi_pipeline::model::{Bits, Facts, Field, Record, RecordKind, Surface, hex, split_array};
 use nvabi_pipeline::tag::Tag;
@@ -24,6 +25,9 @@ pub struct Decoded {
     pub source: String,
     /// Bytes.
     pub size: u64,
+    /// Whether it is laid out as in a 32-bit program.
+    #[serde(rename = "32-bit", skip_serializing_if = "std::ops::Not::not")]
+    pub is_narrow: bool,
     /// What is in it.
     #[serde(flatten)]
     pub inner: Inner,
@@ -104,14 +108,40 @@ pub fn record<'f>(facts: &'f Facts, name: &str) -> Option<(&'f Surface, &'f str,
 /// the caller compares sizes first.
 pub fn decode(facts: &Facts, name: &str, bytes: &[u8]) -> Option<Decoded> {
     let (surface, name, record) = record(facts, name)?;
+    Some(decoded(facts, surface, (name, record), bytes, false))
+}
+
+/// The size of a struct in a 32-bit program, where it is another.
+pub fn narrow_size(facts: &Facts, name: &str) -> Option<u64> {
+    let (surface, name, _) = record(facts, name)?;
+    narrow::size(surface, name)
+}
+
+/// Bytes of a 32-bit program as a struct; nothing if the struct has no other form there.
+pub fn decode_narrow(facts: &Facts, name: &str, bytes: &[u8]) -> Option<Decoded> {
+    let (surface, name, _) = record(facts, name)?;
+    let mut surface = surface.clone();
+    surface.records.extend(narrow::records(&surface, name)?);
+    let record = surface.records.get(name)?;
+    Some(decoded(facts, &surface, (name, record), bytes, true))
+}
+
+fn decoded(
+    facts: &Facts,
+    surface: &Surface,
+    (name, record): (&str, &Record),
+    bytes: &[u8],
+    is_narrow: bool,
+) -> Decoded {
     let reader = Reader { surface, bytes };
-    Some(Decoded {
+    Decoded {
         name: name.to_owned(),
         tag: facts.tag.to_string(),
         source: record.source.to_string(),
         size: record.size,
+        is_narrow,
         inner: reader.inner(record, 0, 0),
-    })
+    }
 }
 
 /// The sizes of a record, each with the first and the last tag of a run of tags that have it.
@@ -306,7 +336,9 @@ fn sign_extended(value: u128, bits: u64) -> i128 {
 pub fn text(decoded: &Decoded) -> String {
     let mut text = String::new();
     let keyword = decoded.inner.kind.keyword();
-    let _ = writeln!(text, "{keyword} {} {{ // {}, {}", decoded.name, decoded.tag, decoded.source);
+    let form = if decoded.is_narrow { ", as in a 32-bit program" } else { "" };
+    let Decoded { name, tag, source, .. } = decoded;
+    let _ = writeln!(text, "{keyword} {name} {{ // {tag}, {source}{form}");
     members(&mut text, &decoded.inner, 1);
     let _ = writeln!(text, "}}; // size {}", decoded.size);
     text
