@@ -5,18 +5,22 @@ use std::collections::BTreeSet;
 use clap::CommandFactory;
 use clap_complete::Shell;
 use nvabi_pipeline::diagnostic::{Diagnostic, Report, nearest};
+use nvabi_pipeline::known::display;
 use nvabi_pipeline::lint as linting;
 use nvabi_pipeline::lock;
 use nvabi_pipeline::model::{self, Facts, Surface};
-use nvabi_pipeline::spec::Spec;
+use nvabi_pipeline::spec::{Item, Spec};
+use nvabi_pipeline::tag::Tag;
 use nvabi_pipeline::text_folder::TextFolder;
 use nvabi_reports::call::{self, CallInfo};
+use nvabi_reports::ranges::{self, Abis, OneAt, RequestedName};
 use nvabi_reports::{list, render};
 use serde::Serialize;
 
 use crate::Outcome;
 use crate::args;
 use crate::context::{Context, facts_of, spec_of, tag_or_newest};
+use crate::ranges::histories;
 
 pub(crate) fn lint(context: &Context<'_>, args: &args::Lint) -> Result<Outcome, Report> {
     let families = context.families()?;
@@ -94,12 +98,12 @@ pub(crate) fn list(context: &Context<'_>, args: &args::List) -> Result<Outcome, 
 }
 
 pub(crate) fn show(context: &Context<'_>, args: &args::Show) -> Result<Outcome, Report> {
-    let Shown { mut facts, names, calls, text } = shown(context, args)?;
+    let Shown { mut facts, names, calls, ranges, text } = shown(context, args)?;
     match context.json() {
         true => {
             facts.surfaces.values_mut().for_each(|surface| keep(surface, &names));
             facts.surfaces.retain(|_, surface| *surface != Surface::default());
-            context.print_json(&Printed { facts: &facts, call_info: &calls })?;
+            context.print_json(&Printed { facts: &facts, call_info: &calls, ranges: &ranges })?;
         }
         false => context.print(&text)?,
     }
@@ -114,6 +118,7 @@ struct Printed<'a> {
     facts: &'a Facts,
     #[serde(skip_serializing_if = "<[_]>::is_empty")]
     call_info: &'a [CallInfo],
+    ranges: &'a [OneAt],
 }
 
 /// What there is of a name, or of the calls that have it as their number.
@@ -121,22 +126,28 @@ struct Shown {
     facts: Facts,
     names: BTreeSet<String>,
     calls: Vec<CallInfo>,
+    ranges: Vec<OneAt>,
     text: String,
 }
 
 fn shown(context: &Context<'_>, args: &args::Show) -> Result<Shown, Report> {
     let number = model::number(&args.name);
     let found = context.search(args.tag.as_ref(), |folder, tag| {
-        let (facts, names) = match number {
-            Some(number) => {
-                let facts = lock::read_facts(folder, tag)?;
-                let names = list::numbered(&facts, &context.spec(tag)?, number);
-                (facts, names)
-            }
-            None => {
-                let names = BTreeSet::from([args.name.clone()]);
-                (lock::read_named(folder, tag, &names)?, names)
-            }
+        let names = match number {
+            Some(number) => numbered(context, folder, tag, number)?,
+            None => BTreeSet::from([args.name.clone()]),
+        };
+        let wanted = names.iter().map(String::as_str).collect();
+        let family = context.family_with(tag.family(), &wanted)?;
+        let spec = spec_of(&family.specs, tag)?.clone();
+        let requested: Vec<RequestedName> =
+            names.iter().map(|name| RequestedName { name: name.clone(), place: None }).collect();
+        let (locked, specs) = histories(family, &requested)?;
+        let facts = facts_of(&locked, tag)?;
+        // Constants may have the value at other tags, and some are no calls.
+        let names = match number {
+            Some(number) => list::numbered(&facts, &spec, number),
+            None => names,
         };
         let mut text = rendered(&facts, &names);
         let mut calls = Vec::new();
@@ -144,11 +155,19 @@ fn shown(context: &Context<'_>, args: &args::Show) -> Result<Shown, Report> {
         let is_type =
             |name: &&String| facts.surfaces.values().any(|s| s.records.contains_key(*name));
         for name in names.iter().filter(|name| !is_type(name)) {
-            let (found, more) = called(context, folder, &facts, name)?;
+            let (found, more) = called(&spec, &facts, name)?;
             text.push_str(&more);
             calls.extend(found);
         }
-        Ok((!text.is_empty()).then_some(Shown { facts, names, calls, text }))
+        if text.is_empty() {
+            return Ok(None);
+        }
+        let requested: Vec<RequestedName> =
+            (requested.into_iter()).filter(|asked| names.contains(&asked.name)).collect();
+        let abis = Abis::of_names(&locked, &specs, &requested);
+        let ranges = abis.map(|abis| abis.each_at(tag)).unwrap_or_default();
+        ranges.iter().for_each(|one| text.push_str(&format!("\n{}", ranges::one_at_text(one))));
+        Ok(Some(Shown { facts, names, calls, ranges, text }))
     })?;
     match found {
         Ok(shown) => Ok(shown),
@@ -156,24 +175,36 @@ fn shown(context: &Context<'_>, args: &args::Show) -> Result<Shown, Report> {
     }
 }
 
-/// What is known of the calls of a name, as data and as text with the layouts of their parameters.
-fn called(
+/// The calls of a tag that have a number.
+fn numbered(
     context: &Context<'_>,
     folder: &TextFolder,
-    facts: &Facts,
-    name: &str,
-) -> Result<(Vec<CallInfo>, String), Report> {
-    let spec = context.spec(&facts.tag)?;
-    let Some(spec) = call::narrowed(&spec, facts, name) else { return Ok(Default::default()) };
-    let constants = [name, "NV_IOCTL_MAGIC"];
-    let part = lock::Part { specs: &[&spec], constants: &constants, lines: true };
-    let closure = facts_of(&lock::read_part(folder, part)?, &facts.tag)?;
-    let calls = call::calls(&spec, &closure)?;
+    tag: &Tag,
+    number: u64,
+) -> Result<BTreeSet<String>, Report> {
+    let spec = context.spec(tag)?;
+    // The request of an escape is made of a constant and a size, and other ioctls have small numbers.
+    let is_made = number <= 0xffff || number >> 8 & 0xff == u64::from(b'F');
+    if is_made {
+        let facts = lock::read_numbers(folder, tag, &spec, &display::SURFACES)?;
+        return Ok(list::numbered(&facts, &spec, number));
+    }
+    // The others are values of constants, or the spec's own.
+    let names = lock::names_of_value(folder, number.into())?;
+    let of_spec = |item: &&Item| item.number.map(u64::from) == Some(number);
+    let of_spec = spec.items_at(tag).filter(of_spec).map(|item| item.name.clone());
+    Ok(names.into_iter().chain(of_spec).collect())
+}
+
+/// What is known of the calls of a name, as data and as text with the layouts of their parameters.
+fn called(spec: &Spec, facts: &Facts, name: &str) -> Result<(Vec<CallInfo>, String), Report> {
+    let Some(spec) = call::narrowed(spec, facts, name) else { return Ok(Default::default()) };
+    let calls = call::calls(&spec, facts)?;
     let mut text = String::new();
     for found in &calls {
         text.push_str(&call::text(found));
         for params in found.forms.iter().filter_map(|form| form.params.as_deref()) {
-            text.push_str(&render::item(&closure, params));
+            text.push_str(&render::item(facts, params));
         }
     }
     Ok((calls, text))
@@ -208,7 +239,8 @@ fn unknown(facts: &Facts, name: &str) -> Diagnostic {
         Some(_) => format!("{} has no call with the number {name}", facts.tag),
         None => format!("{} has nothing named `{name}`", facts.tag),
     };
-    let diagnostic = Diagnostic::error("show-unknown", what);
+    let diagnostic = Diagnostic::error("show-unknown", what)
+        .note("a macro whose value is a pointer, a text or a fraction is not recorded");
     match nearest(name, facts.names()) {
         Some(near) => diagnostic.help(format!("did you mean `{near}`?")),
         None => diagnostic,

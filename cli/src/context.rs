@@ -1,6 +1,7 @@
 //! What the commands share: specs, lock, headers, and how to speak to a person.
 
 use std::cell::OnceCell;
+use std::collections::HashSet;
 use std::io::{BufWriter, IsTerminal as _, Write as _};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -107,10 +108,9 @@ impl<'a> Context<'a> {
         tag: Option<&Tag>,
         look: impl Fn(&TextFolder, &Tag) -> Result<Option<T>, Report>,
     ) -> Result<Result<T, (TextFolder, Tag)>, Report> {
-        let mut families = match (tag, self.sources.family) {
-            (Some(tag), _) => vec![tag.family().to_owned()],
-            (None, Some(family)) => vec![family.to_owned()],
-            (None, None) => lock::families(&self.specs()?),
+        let mut families = match tag {
+            Some(tag) => vec![tag.family().to_owned()],
+            None => self.family_names()?,
         }
         .into_iter();
         let first = self.lock_at(&families.next().unwrap_or_default(), tag)?;
@@ -124,6 +124,15 @@ impl<'a> Context<'a> {
             }
         }
         Ok(Err(first))
+    }
+
+    /// The families that have a lock, or the one that was asked for; one at least.
+    pub(crate) fn family_names(&self) -> Result<Vec<String>, Report> {
+        if let Some(family) = self.sources.family {
+            return Ok(vec![family.to_owned()]);
+        }
+        let families = lock::families(&self.specs()?);
+        Ok(if families.is_empty() { vec![String::new()] } else { families })
     }
 
     fn lock_at(&self, family: &str, tag: Option<&Tag>) -> Result<(TextFolder, Tag), Report> {
@@ -165,6 +174,21 @@ impl<'a> Context<'a> {
         match all.into_iter().next() {
             Some(family) => Ok(family),
             None => Err(self.no_spec(name)?.into()),
+        }
+    }
+
+    /// The specs of a family with the items of some names alone.
+    pub(crate) fn family_with(&self, name: &str, items: &HashSet<&str>) -> Result<Family, Report> {
+        let folder = self.specs()?;
+        let specs = Spec::load_items(&folder, |driver| family(driver) == name, items)?;
+        match specs.is_empty() {
+            // Complains of a family that nobody knows.
+            true => self.family_named(name),
+            false => Ok(Family {
+                name: name.to_owned(),
+                specs,
+                lock: folder.join(&lock::folder_name(name)),
+            }),
         }
     }
 

@@ -2,20 +2,21 @@
 //! fields for the same.
 
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use nvabi_pipeline::diagnostic::{Diagnostic, Report, SourceSpan};
 use nvabi_pipeline::lock;
-use nvabi_reports::coverage::{self, Count, Table, gvisor};
+use nvabi_reports::coverage::{self, Count, Table};
 use nvabi_reports::ranges;
 
 use crate::Outcome;
 use crate::args;
 use crate::context::{Context, Family};
+use crate::names;
 
 pub(crate) fn coverage(context: &Context<'_>, args: &args::Coverage) -> Result<Outcome, Report> {
     let table = match args.table.is_dir() {
-        true => gvisor(&args.table)?,
+        true => names::checkout(&args.table)?,
         false => read(&args.table)?,
     };
     let Family { mut specs, lock: folder, .. } = context.family(None)?;
@@ -61,32 +62,6 @@ pub(crate) fn coverage(context: &Context<'_>, args: &args::Coverage) -> Result<O
         context.status("Compared", &what);
     }
     Ok(if report.diagnostics.is_empty() { Outcome::Same } else { Outcome::Different })
-}
-
-/// The table of a checkout of gVisor.
-fn gvisor(checkout: &Path) -> Result<Table, Report> {
-    let unreadable = |path: &Path, error: std::io::Error| {
-        let message = format!("cannot read {}: {error}", path.display());
-        let help = format!("a checkout of gVisor has {} and {}", gvisor::VERSIONS, gvisor::TYPES);
-        Report::from(Diagnostic::error("coverage-unreadable", message).help(help))
-    };
-    let file = |path: PathBuf| {
-        let text = fs::read_to_string(&path).map_err(|error| unreadable(&path, error))?;
-        Ok::<_, Report>(gvisor::File { path: path.display().to_string(), text })
-    };
-    let versions = file(checkout.join(gvisor::VERSIONS))?;
-    let folder = checkout.join(gvisor::TYPES);
-    let entries = fs::read_dir(&folder).map_err(|error| unreadable(&folder, error))?;
-    let paths = entries.map(|entry| Ok(entry?.path())).collect::<std::io::Result<Vec<_>>>();
-    let mut paths = paths.map_err(|error| unreadable(&folder, error))?;
-    let is_source = |path: &PathBuf| {
-        let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
-        name.ends_with(".go") && !name.ends_with("_test.go")
-    };
-    paths.retain(is_source);
-    paths.sort();
-    let types = paths.into_iter().map(file).collect::<Result<Vec<_>, _>>()?;
-    Table::from_gvisor(&types, &versions)
 }
 
 fn read(path: &Path) -> Result<Table, Report> {

@@ -17,6 +17,7 @@ mod emit;
 mod features;
 #[cfg(feature = "headers")]
 mod headers;
+mod names;
 mod ranges;
 mod rm;
 mod sim;

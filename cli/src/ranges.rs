@@ -1,15 +1,16 @@
 //! `nvabi ranges`: which tags have the same layout of a name, or the same ABI of many.
 
-use std::fs;
-use std::path::Path;
-
-use nvabi_pipeline::diagnostic::{Diagnostic, Report, SourceSpan};
-use nvabi_pipeline::lock;
-use nvabi_reports::ranges::{self, Abis, One, RequestedName, derives};
+use nvabi_pipeline::diagnostic::{Diagnostic, Report};
+use nvabi_pipeline::known::display;
+use nvabi_pipeline::lock::{self, Lock};
+use nvabi_pipeline::model;
+use nvabi_pipeline::spec::Spec;
+use nvabi_reports::ranges::{self, Abis, One, RequestedName};
 
 use crate::Outcome;
 use crate::args;
-use crate::context::{Context, Family, read};
+use crate::context::{Context, Family};
+use crate::names;
 
 pub(crate) fn ranges(context: &Context<'_>, args: &args::Ranges) -> Result<Outcome, Report> {
     let Some(names) = names(context, args)? else {
@@ -19,22 +20,74 @@ pub(crate) fn ranges(context: &Context<'_>, args: &args::Ranges) -> Result<Outco
         return answer(context, args, &Abis::of_specs(&locked, &family.specs));
     };
     let families = match &args.nearest {
-        Some(tag) => vec![context.family(Some(tag))?],
-        None => context.families()?,
+        Some(tag) => vec![tag.family().to_owned()],
+        None => context.family_names()?,
     };
+    if let Some(number) = args.name.as_deref().and_then(model::number) {
+        return numbered(context, args, &families, number);
+    }
     // Names are of one family; where none has them all, the first says what it misses.
     let mut missed = None;
-    for family in families {
-        // All of it: what a call takes that no spec names, the driver's own facts tell.
-        let locked = read(&family.lock)?;
-        let specs = ranges::with_driver_calls(&locked, &family.specs, &names);
+    let wanted = names.iter().map(|asked| asked.name.as_str()).collect();
+    for name in families {
+        let (locked, specs) = histories(context.family_with(&name, &wanted)?, &names)?;
         match Abis::of_names(&locked, &specs, &names) {
             Ok(abis) => return answer(context, args, &abis),
-            Err(missing) => missed = missed.or(Some((family.name, missing))),
+            Err(missing) => missed = missed.or(Some((name, missing))),
         }
     }
     let (family, missing) = missed.unwrap_or_default();
     Err(unknown(&context.family_named(&family)?, &missing)?)
+}
+
+/// The calls that have a number at any tag: it may name one here and another there.
+fn numbered(
+    context: &Context<'_>,
+    args: &args::Ranges,
+    families: &[String],
+    number: u64,
+) -> Result<Outcome, Report> {
+    for name in families {
+        let family = context.family_named(name)?;
+        let mut names = lock::names_of_value(&family.lock, number.into())?;
+        // Some commands have no constant in any header.
+        let items = family.specs.iter().flat_map(|spec| &spec.items);
+        let of_specs = items.filter(|item| item.number.map(u64::from) == Some(number));
+        names.extend(of_specs.map(|item| item.name.clone()));
+        let names: Vec<RequestedName> =
+            names.into_iter().map(|name| RequestedName { name, place: None }).collect();
+        let (locked, specs) = histories(family, &names)?;
+        if let Ok(mut abis) = Abis::of_names(&locked, &specs, &names) {
+            if abis.keep_calls() {
+                return answer(context, args, &abis);
+            }
+        }
+    }
+    let message = format!("no locked tag has a call with the number {number:#x}");
+    Err(Diagnostic::error("ranges-unknown", message)
+        .help("give a command, a class, the number of an ioctl, or a name")
+        .into())
+}
+
+/// What a family's lock has of some names at every tag, and the specs with the calls that have them: what a
+/// call takes that no spec names, the driver's own facts tell.
+pub(crate) fn histories(
+    mut family: Family,
+    names: &[RequestedName],
+) -> Result<(Lock, Vec<Spec>), Report> {
+    let request = ranges::request(&mut family.specs, Some(names));
+    // A request is made of this one as well.
+    let all: Vec<&str> =
+        names.iter().map(|asked| asked.name.as_str()).chain(["NV_IOCTL_MAGIC"]).collect();
+    let surfaces: &[&str] = match all.iter().any(|name| display::is_ioctl(name)) {
+        true => &display::SURFACES,
+        false => &[],
+    };
+    let specs: Vec<&Spec> = request.iter().collect();
+    let locked =
+        lock::read_names(&family.lock, lock::Names { names: &all, specs: &specs, surfaces })?;
+    let specs = ranges::with_driver_calls(&locked, &family.specs, names);
+    Ok((locked, specs))
 }
 
 fn answer(context: &Context<'_>, args: &args::Ranges, abis: &Abis<'_>) -> Result<Outcome, Report> {
@@ -50,59 +103,15 @@ fn names(context: &Context<'_>, args: &args::Ranges) -> Result<Option<Vec<Reques
     if let Some(name) = &args.name {
         return Ok(Some(vec![RequestedName { name: name.clone(), place: None }]));
     }
-    if let Some(file) = &args.items {
-        return of_file(file).map(Some);
-    }
-    let Some(folder) = &args.krate else { return Ok(None) };
-    let found = derives::of_crate(folder)?;
-    let names = found.names.len();
-    context.status("Found", &format!("{names} derives in {}", folder.display()));
-    if found.foreign > 0 {
-        let what = format!("{} derives that name another table with `crate`", found.foreign);
-        context.status("Left out", &what);
-    }
-    for file in &found.macros {
-        context.status(
-            "Left out",
-            &format!("derives inside macros in {file}: macros are not expanded"),
-        );
-    }
-    Ok(Some(found.names))
-}
-
-/// One name a line; what stands behind a `#` is for people.
-fn of_file(path: &Path) -> Result<Vec<RequestedName>, Report> {
-    let text = fs::read_to_string(path).map_err(|error| {
-        let message = format!("cannot read {}: {error}", path.display());
-        Diagnostic::error("ranges-unreadable", message)
-            .help("give a file with one name per line; `#` starts a comment")
-    })?;
-    let (mut names, mut at) = (Vec::new(), 0);
-    for line in text.split_inclusive('\n') {
-        let said = line.split('#').next().unwrap_or_default();
-        let name = said.trim();
-        let start = at + said.len() - said.trim_start().len();
-        let span = start..start + name.len();
-        if !name.is_empty() {
-            let place =
-                SourceSpan { path: path.display().to_string(), text: text.as_str().into(), span };
-            names.push(RequestedName { name: name.to_owned(), place: Some(place) });
-        }
-        at += line.len();
-    }
-    match names.is_empty() {
-        true => {
-            let message = format!("{} contains no names", path.display());
-            Err(Diagnostic::error("ranges-no-items", message)
-                .help("write one name per line")
-                .into())
-        }
-        false => Ok(names),
+    match (&args.items, &args.krate) {
+        (Some(file), _) => names::of_file(file).map(Some),
+        (None, Some(folder)) => names::of_crate(context, folder).map(Some),
+        (None, None) => Ok(None),
     }
 }
 
 /// A complaint takes the whole lock, for what may have been meant.
-fn unknown(family: &Family, names: &[RequestedName]) -> Result<Report, Report> {
+pub(crate) fn unknown(family: &Family, names: &[RequestedName]) -> Result<Report, Report> {
     let (locked, _) = lock::read(&family.lock)?;
     Ok(ranges::unknown(&locked, &family.specs, names))
 }

@@ -125,6 +125,38 @@ fn shows_the_calls_that_have_a_number() {
     assert!(err(&none).contains("595.45.04 has no call with the number 0x20801fff"));
 }
 
+/// A struct, a class, a constant and an enumerator alike.
+#[test]
+fn shows_which_tags_have_what_is_shown() {
+    let shown = |name: &str, tag: &str| out(&nvabi(&["show", name, "--tag", tag]));
+    let text = shown("NV_CHANNEL_ALLOC_PARAMS", "535.54.03");
+    let line = "NV_CHANNEL_ALLOC_PARAMS (type): 3 layouts in ";
+    assert!(text.contains(line), "{text}");
+    assert!(text.contains("; as shown since 535.54.03, until 535.86.05\n"), "{text}");
+    assert!(text.contains("\n  A   525.47.04 … 535.43.02"), "{text}");
+    let ranges = |name: &str, tag: &str| {
+        let output = nvabi(&["show", name, "--tag", tag, "--json"]);
+        let json: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+        json["ranges"].as_array().unwrap().clone()
+    };
+    for (name, kind, since, until) in [
+        ("NVOS21_PARAMETERS", "type", "515.43.04", "535.43.02".into()),
+        ("FERMI_VASPACE_A", "class", "515.43.04", serde_json::Value::Null),
+        ("NV_OK", "constant", "515.43.04", serde_json::Value::Null),
+    ] {
+        let all = ranges(name, "530.41.03");
+        assert_eq!(all.len(), 1, "{name}");
+        let found = &all[0];
+        assert_eq!((&found["name"], &found["kind"]), (&name.into(), &kind.into()));
+        assert_eq!((&found["since"], &found["until"]), (&since.into(), &until), "{name}");
+        assert!(!found["layouts"].as_array().unwrap().is_empty());
+    }
+    // One for each call of the number.
+    let of_number = ranges("0x20801358", "595.45.04");
+    let names: Vec<_> = of_number.iter().map(|one| one["name"].as_str().unwrap()).collect();
+    assert!(names.len() == 1 && shown("0x20801358", "595.45.04").contains(names[0]), "{names:?}");
+}
+
 #[test]
 fn shows_one_record_as_json() {
     let output = nvabi(&["show", "NVOS21_PARAMETERS", "--tag", "550.90.07", "--json"]);

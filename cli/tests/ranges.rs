@@ -104,6 +104,22 @@ fn a_call_is_shown_with_its_number_and_its_parameters() {
     assert_eq!((&parts[0]["value"], &parts[2]["size"]), (&"0x2b".into(), &40.into()));
 }
 
+/// A number names one command here and another there.
+#[test]
+fn a_number_has_the_ranges_of_its_calls() {
+    let output = nvabi(&["ranges", "0x20803401"]);
+    assert_eq!(output.status.code(), Some(0), "{}", err(&output));
+    let text = out(&output);
+    let name = "NV2080_CTRL_CMD_ECC_GET_VOLATILE_COUNTS";
+    assert!(text.contains(&format!("{name} (control): ")), "{text}");
+    assert!(text.contains(&out(&nvabi(&["ranges", name]))), "{text}");
+    let of_spec = out(&nvabi(&["ranges", "0x20800145"]));
+    assert!(of_spec.contains(" (control): "), "{of_spec}");
+    let none = nvabi(&["ranges", "0x20801fff"]);
+    assert_eq!((none.status.code(), none.stdout.len()), (Some(2), 0));
+    assert!(err(&none).contains("no locked tag has a call with the number 0x20801fff"));
+}
+
 /// A command and two ioctls of the display: each has the ranges of what it takes.
 #[test]
 fn a_call_that_no_spec_names_has_the_ranges_of_its_parameters() {

@@ -3,7 +3,7 @@
 //! A spec says where the headers are, how they are parsed, and which calls there are with which
 //! parameters and roles. It never says what a layout is: that is the lock's, and the driver's.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::fmt;
 use std::io;
 use std::ops::Range;
@@ -478,17 +478,27 @@ impl Spec {
         folder: impl Into<TextFolder>,
         wanted: impl Fn(&str) -> bool,
     ) -> Result<Vec<Spec>, Report> {
-        Self::parse_where(&read_files(&folder.into())?, wanted)
+        Self::parse_where(&read_files(&folder.into())?, wanted, None)
+    }
+
+    /// The same with the items of some names alone, and without the constants: a spec has some 400 items.
+    pub fn load_items(
+        folder: impl Into<TextFolder>,
+        wanted: impl Fn(&str) -> bool,
+        items: &HashSet<&str>,
+    ) -> Result<Vec<Spec>, Report> {
+        Self::parse_where(&read_files(&folder.into())?, wanted, Some(items))
     }
 
     /// Reads specs from memory: `(name, path to show, text)` each.
     pub fn parse_all(files: &[(String, String, String)]) -> Result<Vec<Spec>, Report> {
-        Self::parse_where(files, |_| true)
+        Self::parse_where(files, |_| true, None)
     }
 
     fn parse_where(
         files: &[(String, String, String)],
         wanted: impl Fn(&str) -> bool,
+        items: Option<&HashSet<&str>>,
     ) -> Result<Vec<Spec>, Report> {
         let mut report = Report::default();
         let mut raw = BTreeMap::new();
@@ -508,7 +518,7 @@ impl Spec {
         let names = raw.iter().filter(|(_, (_, spec))| wanted(&spec.driver));
         let names: Vec<&String> = names.map(|(name, _)| name).collect();
         let merged =
-            parallel::map(&names, |name| chain(name, &raw).and_then(|chain| merge(name, &chain)));
+            parallel::map(&names, |name| chain(name, &raw).and_then(|c| merge(name, &c, items)));
         let mut specs = Vec::new();
         for spec in merged {
             match spec {
@@ -654,7 +664,13 @@ fn chain<'a>(name: &str, raw: &'a RawSpecs) -> Result<Vec<&'a (File, RawSpec)>, 
 }
 
 /// Lays the specs of a chain over each other: what a child says replaces what its parent said.
-fn merge(name: &str, chain: &[&(File, RawSpec)]) -> Result<Spec, Report> {
+/// Of the items those that are wanted, and the constants where all items are.
+fn merge(
+    name: &str,
+    chain: &[&(File, RawSpec)],
+    wanted: Option<&HashSet<&str>>,
+) -> Result<Spec, Report> {
+    let is_wanted = |name: &str| wanted.is_none_or(|wanted| wanted.contains(name));
     let Some((file, own)) = chain.last() else {
         return Err(Diagnostic::error("spec-unreadable", format!("no spec `{name}`")).into());
     };
@@ -696,6 +712,9 @@ fn merge(name: &str, chain: &[&(File, RawSpec)]) -> Result<Spec, Report> {
         merge_disputed(&mut spec.disputed, raw, file);
         for (kind, section) in raw.sections() {
             for (item_name, RawItems(alternatives)) in section {
+                if !is_wanted(item_name.get_ref()) {
+                    continue;
+                }
                 let key = (kind, item_name.get_ref().clone());
                 items.remove(&key);
                 let kept: Vec<Item> = alternatives
@@ -710,6 +729,9 @@ fn merge(name: &str, chain: &[&(File, RawSpec)]) -> Result<Spec, Report> {
         }
         spec.extra_types.retain(|named| !raw.types.removed.contains(&named.name));
         spec.extra_types.extend(raw.types.extra.iter().map(|n| named(n, file)));
+        if wanted.is_some() {
+            continue;
+        }
         let RawConstants { names, statuses } = &raw.constants;
         spec.constants.extend(names.iter().chain(statuses).map(|n| named(n, file)));
         spec.statuses.extend(statuses.iter().map(|n| named(n, file)));

@@ -26,7 +26,7 @@ use nvabi_pipeline::spec::{Item, Named, Spec};
 
 pub use find::Abis;
 pub use nearest::{Basis, Nearest};
-pub use text::{one as one_text, set as set_text};
+pub use text::{one as one_text, one_at as one_at_text, set as set_text};
 
 /// Stands for "this tag does not have it" where layouts are numbered.
 const ABSENT: u32 = 0;
@@ -62,6 +62,18 @@ pub struct One {
     pub layouts: Vec<Layout>,
     /// Tags without it.
     pub absent: Vec<Span>,
+}
+
+/// One name as it is at a tag.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct OneAt {
+    /// Over all tags.
+    #[serde(flatten)]
+    pub one: One,
+    /// The first tag from which on it is as it is at the tag; `None` where the tag does not have it.
+    pub since: Option<String>,
+    /// The first tag after that at which it is gone or otherwise; `None` where that goes on to the newest.
+    pub until: Option<String>,
 }
 
 /// One of the ABIs that a name has had.

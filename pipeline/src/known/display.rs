@@ -14,6 +14,14 @@ const MODESET: &str = "modeset";
 /// The enum of what the mode setter is asked.
 const COMMANDS: &str = "NvKmsIoctlCommand";
 
+/// The surfaces that tell of them.
+pub const SURFACES: [&str; 2] = [DRM, MODESET];
+
+/// Whether a name may be one of theirs.
+pub fn is_ioctl(name: &str) -> bool {
+    name.contains("_IOCTL_")
+}
+
 /// An ioctl at a tag.
 #[derive(Debug, Clone, Copy)]
 pub struct Ioctl<'l> {
@@ -98,7 +106,7 @@ impl<'l> Facts<'l> {
     /// A constant is a whole request where its parts say so.
     fn add_request(&mut self, name: &'l str, value: i128) {
         let request = u64::try_from(value).ok().filter(|request| request >> 8 & 0xff != 0);
-        if let Some(request) = request.filter(|_| name.contains("_IOCTL_")) {
+        if let Some(request) = request.filter(|_| is_ioctl(name)) {
             self.requests.push((name, request));
         }
     }

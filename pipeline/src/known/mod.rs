@@ -34,6 +34,9 @@ pub fn with_all_calls(lock: &Lock, spec: &Spec) -> Spec {
 /// A spec with an item for each call that the driver has, the spec does not name, and somebody wants.
 pub fn with_driver_calls(lock: &Lock, spec: &Spec, wanted: &dyn Fn(&str) -> bool) -> Spec {
     let mut spec = with_calls(lock, spec, &|name, takes| wanted(name) && is_in_driver(takes));
+    if !has_display_ioctl(lock, wanted) {
+        return spec;
+    }
     let Some(place) = spec.surfaces.first().map(|surface| surface.place.clone()) else {
         return spec;
     };
@@ -56,6 +59,21 @@ pub fn with_driver_calls(lock: &Lock, spec: &Spec, wanted: &dyn Fn(&str) -> bool
     added.sort_by(|a, b| (&a.name, &a.since).cmp(&(&b.name, &b.since)));
     spec.items.extend(added);
     spec
+}
+
+/// Whether any tag has an ioctl of the display that is wanted: telling what they take is slow.
+fn has_display_ioctl(lock: &Lock, wanted: &dyn Fn(&str) -> bool) -> bool {
+    let is_wanted = |name: &str| display::is_ioctl(name) && wanted(name);
+    let headers = lock.headers.iter().filter(|((of, _), _)| display::SURFACES.contains(&&**of));
+    let mut items = headers.flat_map(|(_, header)| &header.items);
+    items.any(|((_, name), history)| {
+        let states = history.iter().filter_map(|state| state.value.as_ref());
+        let variants = states.filter_map(|placed| match &*placed.fact {
+            Fact::Enum { variants, .. } => Some(variants.keys()),
+            _ => None,
+        });
+        is_wanted(name) || variants.flatten().any(|variant| is_wanted(variant))
+    })
 }
 
 fn tags_of(lock: &Lock, spec: &Spec) -> Vec<usize> {

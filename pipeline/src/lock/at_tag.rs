@@ -3,7 +3,7 @@
 //! A lock has some 200 tags and 100,000 items, and most questions are about one tag, or one name at one
 //! tag. Reading every event of every item takes some five times as long.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 
 use super::folder::{File, Files};
@@ -11,10 +11,9 @@ use super::text::{Bad, Entry, TagNames, move_line};
 use super::{Fact, ItemKind, LockedTag};
 use crate::diagnostic::{Diagnostic, Report};
 use crate::globs::Globs;
-use crate::model::{
-    Alias, BitRange, CALLS, Call, Constant, Enum, Facts, Record, Source, Surface, nested,
-};
+use crate::model::{Alias, BitRange, CALLS, Call, Constant, Enum, Facts, Record, Source, Surface};
 use crate::parallel;
+use crate::spec::{ItemKind as SpecKind, Spec};
 use crate::tag::Tag;
 use crate::text_folder::TextFolder;
 
@@ -47,29 +46,39 @@ pub fn read_facts_with(
     Ok(facts)
 }
 
-/// The facts of one locked tag that have one of some names: types, constants, calls, the enums that have
-/// such an enumerator, the records that such a typedef stands for, and those declared inside of them.
-pub fn read_named(
+/// What the numbers of the calls of one locked tag are made of: the calls and their constants, the ioctls of
+/// a spec and what they take, and everything of some surfaces.
+pub fn read_numbers(
     folder: impl Into<TextFolder>,
     tag: &Tag,
-    names: &BTreeSet<String>,
+    spec: &Spec,
+    surfaces: &[&str],
 ) -> Result<Facts, Report> {
-    let lock = AtTag::open(&folder.into(), tag)?;
-    let mut wanted = names.clone();
-    loop {
-        let facts = lock.facts_of(&wanted)?;
-        let aliases = facts.surfaces.values().flat_map(|surface| surface.aliases.values());
-        let mut more: BTreeSet<String> = aliases.map(|alias| alias.ty.clone()).collect();
-        for (name, record) in facts.surfaces.values().flat_map(|surface| &surface.records) {
-            // Records that are declared in this one and have no name of their own.
-            let inner = nested(record).filter(|inner| inner.starts_with(&format!("{name}::")));
-            more.extend(inner.map(str::to_owned));
-        }
-        if more.is_subset(&wanted) {
-            return Ok(facts);
-        }
-        wanted.append(&mut more);
-    }
+    let folder = folder.into();
+    let calls =
+        AtTag::open_where(&folder, tag, |surface| surface == CALLS)?.facts(None, |_, _| true)?;
+    let calls_of = calls.surfaces.get(CALLS).into_iter().flat_map(|surface| surface.calls.keys());
+    let items = spec.items.iter().map(|item| item.name.as_str());
+    let names: HashSet<&str> =
+        calls_of.map(String::as_str).chain(items).chain(["NV_IOCTL_MAGIC"]).collect();
+    let globs = Globs::new(names.iter().copied());
+    let needless = |start: &str| globs.rules_out(start);
+    let ioctls =
+        spec.items.iter().filter(|i| !matches!(i.kind, SpecKind::Control | SpecKind::Class));
+    let types: HashSet<&str> =
+        ioctls.flat_map(|item| &item.params).map(|named| named.name.as_str()).collect();
+    // What another machine has otherwise is no number.
+    let others =
+        |surface: &str| surface != CALLS && !surfaces.contains(&surface) && !surface.contains('@');
+    let lock = AtTag::open_where(&folder, tag, others)?;
+    let mut facts = lock.facts(Some(&needless), |name, entry| match entry.kind {
+        ItemKind::Constant => names.contains(name),
+        _ => types.contains(name),
+    })?;
+    let whole = AtTag::open_where(&folder, tag, |surface| surfaces.contains(&surface))?;
+    facts.surfaces.extend(whole.facts(None, |_, _| true)?.surfaces);
+    facts.surfaces.extend(calls.surfaces);
+    Ok(facts)
 }
 
 /// Complains that a lock lacks a tag.
@@ -85,12 +94,6 @@ pub fn no_tag(locked: &[LockedTag], tag: &Tag) -> Diagnostic {
     Diagnostic::error("lock-no-tag", format!("the lock has no tag {tag}"))
         .note(format!("it has {} tags; next to it: {near}", names.len()))
         .help(help)
-}
-
-/// Whether an enum has an enumerator of one of the names, at any tag.
-fn has_variant(entry: &Entry<'_>, names: &BTreeSet<String>) -> bool {
-    let variants = entry.body().lines().filter_map(|line| line.strip_prefix('\t'));
-    variants.filter_map(|line| line.split_once(' ')).any(|(name, _)| names.contains(name))
 }
 
 /// A lock, and the tag that is asked for.
@@ -143,22 +146,6 @@ impl<'t> AtTag<'t> {
         report.into_result(facts).map(|(facts, _)| facts)
     }
 
-    /// The facts that have one of some names.
-    fn facts_of(&self, names: &BTreeSet<String>) -> Result<Facts, Report> {
-        let globs = Globs::new(names.iter().map(String::as_str));
-        let needless = |start: &str| globs.rules_out(start);
-        let mut facts = self.facts(Some(&needless), |name, entry| {
-            names.contains(name) || entry.kind == ItemKind::Enum && has_variant(entry, names)
-        })?;
-        for surface in facts.surfaces.values_mut() {
-            // An enumerator may be one of another tag.
-            let has = |found: &Enum| found.variants.keys().any(|variant| names.contains(variant));
-            surface.enums.retain(|name, found| names.contains(name) || has(found));
-        }
-        facts.surfaces.retain(|_, surface| *surface != Surface::default());
-        Ok(facts)
-    }
-
     fn items(
         &self,
         file: &File,
@@ -167,7 +154,6 @@ impl<'t> AtTag<'t> {
         wanted: impl Fn(&str, &Entry<'_>) -> bool,
     ) -> Result<Items, Bad> {
         let mut scanner = file.scanner(tags)?;
-        let moves = scanner.moves()?;
         scanner.end_behind(self.at);
         if let Some(needless) = needless {
             scanner.pass_over_where(needless);
@@ -179,7 +165,7 @@ impl<'t> AtTag<'t> {
                 continue;
             }
             let Some((fact, line, from)) = entry.fact_at(tags, self.at)? else { continue };
-            let line = move_line(line, from, self.at, &moves);
+            let line = move_line(line, from, self.at, file.moves(tags)?);
             items.add(scanner.name().to_owned(), fact, Source { path: path.clone(), line });
         }
         Ok(items)

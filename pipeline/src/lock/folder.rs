@@ -3,14 +3,16 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
+
+use memchr::memmem;
 
 use super::text::{self, Bad, Entry, Moves, Scanner, TagNames};
-use super::{Fact, Header, History, ItemKind, Lock, LockedTag};
+use super::{Fact, Header, History, ItemKind, Lock, LockedTag, Placed, State};
 use crate::diagnostic::{Diagnostic, Report, SourceSpan};
 use crate::files;
 use crate::globs::Globs;
-use crate::model::{CALLS, split_array};
+use crate::model::{CALLS, Facts, hex, split_array};
 use crate::parallel;
 use crate::spec::Spec;
 use crate::tag::Tag;
@@ -20,6 +22,8 @@ const TAGS: &str = "tags";
 /// Tells in the list of tags how many lock files there are.
 const FILES: &str = "files";
 const EXTENSION: &str = "lock";
+/// A part of the names of control commands.
+const COMMAND: &[u8] = b"_CTRL_CMD_";
 const REDO: &str = "the lock is written by `nvabi lock` alone: restore it from version control, or lock its tags again";
 
 /// The folder of a family's lock, in the folder of the specs.
@@ -118,10 +122,194 @@ pub fn read_closure(folder: impl Into<TextFolder>, specs: &[&Spec]) -> Result<Lo
 ///
 /// The other items are passed over without being read, so that nobody waits for them.
 pub fn read_part(folder: impl Into<TextFolder>, part: Part<'_>) -> Result<Lock, Report> {
-    part_of(Files::open(&folder.into(), |surface| surface != CALLS)?, part)
+    let Part { specs, constants, lines } = part;
+    let wanted = Wanted { specs, constants, named: None, at: None, lines };
+    part_of(Files::open(&folder.into(), |surface| surface != CALLS)?, wanted)
 }
 
-fn part_of(files: Files, part: Part<'_>) -> Result<Lock, Report> {
+/// Which names to read of a lock.
+#[derive(Debug, Clone, Copy)]
+pub struct Names<'a> {
+    /// Types, enumerators, constants, bit ranges and calls.
+    pub names: &'a [&'a str],
+    /// The types and constants that their items name are wanted as well.
+    pub specs: &'a [&'a Spec],
+    /// Surfaces of which everything is wanted.
+    pub surfaces: &'a [&'a str],
+}
+
+/// What has one of some names, at every tag, and what that is made of: the enums of enumerators, the parameters of
+/// calls, the fields of records.
+pub fn read_names(folder: impl Into<TextFolder>, names: Names<'_>) -> Result<Lock, Report> {
+    let Names { names, specs, surfaces } = names;
+    let named = Some(Named { names: names.iter().copied().collect(), surfaces });
+    let files = Files::open(&folder.into(), |_| true)?;
+    part_of(files, Wanted { specs, constants: names, named, at: None, lines: true })
+}
+
+/// The same part as [`read_part`] gives with lines, of two tags alone.
+pub fn read_part_at(
+    folder: impl Into<TextFolder>,
+    part: Part<'_>,
+    tags: [&Tag; 2],
+) -> Result<[Facts; 2], Report> {
+    let files = Files::open(&folder.into(), |surface| surface != CALLS)?;
+    let Part { specs, constants, .. } = part;
+    let at = Some(At::new(&files, &tags, None)?);
+    let locked = part_of(files, Wanted { specs, constants, named: None, at, lines: true })?;
+    Ok(facts_of(&locked, tags))
+}
+
+/// The facts of two tags, without the constants and bit ranges that are the same at both: but for those that some
+/// patterns name, the numbers of calls, and what could be one.
+pub fn read_changed(
+    folder: impl Into<TextFolder>,
+    patterns: &[&str],
+    surfaces: &[&str],
+    tags: [&Tag; 2],
+) -> Result<[Facts; 2], Report> {
+    let files = Files::open(&folder.into(), |_| true)?;
+    let kept = files.kept()?;
+    let constants: Vec<&str> =
+        patterns.iter().copied().chain(kept.iter().map(String::as_str)).collect();
+    let at = Some(At::new(&files, &tags, Some(Constants::Changed { whole: surfaces }))?);
+    let wanted = Wanted { specs: &[], constants: &constants, named: None, at, lines: true };
+    Ok(facts_of(&part_of(files, wanted)?, tags))
+}
+
+/// Everything of some tags: a lock of these alone.
+pub fn read_at(folder: impl Into<TextFolder>, tags: &[&Tag]) -> Result<Lock, Report> {
+    let files = Files::open(&folder.into(), |_| true)?;
+    let at = Some(At::new(&files, tags, Some(Constants::All))?);
+    part_of(files, Wanted { specs: &[], constants: &[], named: None, at, lines: true })
+}
+
+fn facts_of(locked: &Lock, tags: [&Tag; 2]) -> [Facts; 2] {
+    tags.map(|tag| {
+        let nothing = || Facts { tag: tag.clone(), surfaces: BTreeMap::new() };
+        locked.facts(tag).unwrap_or_else(nothing)
+    })
+}
+
+/// The constants that have a value at any tag.
+pub fn names_of_value(
+    folder: impl Into<TextFolder>,
+    value: i128,
+) -> Result<BTreeSet<String>, Report> {
+    let files = Files::open(&folder.into(), |surface| surface != CALLS && !surface.contains('@'))?;
+    let tags = files.tag_names();
+    let spelled = hex(value);
+    let names = |file: &File| -> Result<Vec<String>, Bad> {
+        let mut names = Vec::new();
+        // Most headers do not have it at all.
+        if memmem::find(file.text.as_bytes(), spelled.as_bytes()).is_none() {
+            return Ok(names);
+        }
+        let mut scanner = file.scanner(&tags)?;
+        while let Some(entry) = scanner.next()? {
+            if entry.kind != ItemKind::Constant {
+                continue;
+            }
+            let is_value = |state: &State| {
+                let placed = state.value.as_ref();
+                placed.is_some_and(|placed| *placed.fact == Fact::Constant(value))
+            };
+            if entry.spells(&spelled) && entry.events(&tags)?.iter().any(is_value) {
+                names.push(scanner.name().to_owned());
+            }
+        }
+        Ok(names)
+    };
+    let read = parallel::map(&files.files, |file| (file.edited(), names(file)));
+    let (mut found, mut report) = (BTreeSet::new(), Report::default());
+    for (file, (edited, names)) in files.files.iter().zip(read) {
+        report.diagnostics.extend(edited);
+        match names {
+            Ok(names) => found.extend(names),
+            Err(bad) => report.push(file.complaint(&bad)),
+        }
+    }
+    report.into_result(found).map(|(found, _)| found)
+}
+
+/// What [`part_of`] looks for.
+struct Wanted<'a> {
+    specs: &'a [&'a Spec],
+    constants: &'a [&'a str],
+    /// Of enums and calls, those that are needed; without, every enum and no call.
+    named: Option<Named<'a>>,
+    /// Of histories, what holds at these.
+    at: Option<At<'a>>,
+    lines: bool,
+}
+
+/// Some tags: what is read are their states alone, as a lock of no other tags has them.
+struct At<'a> {
+    /// Indices, in order.
+    tags: Vec<usize>,
+    /// With it every type and call, and these constants.
+    everything: Option<Constants<'a>>,
+}
+
+#[derive(Clone, Copy)]
+enum Constants<'a> {
+    All,
+    /// Those that differ, and what could be a command's number; all of some surfaces.
+    Changed {
+        whole: &'a [&'a str],
+    },
+}
+
+impl<'a> At<'a> {
+    fn new(
+        files: &Files,
+        tags: &[&Tag],
+        everything: Option<Constants<'a>>,
+    ) -> Result<Self, Report> {
+        let (mut found, mut report) = (Vec::new(), Report::default());
+        for tag in tags {
+            match files.tags.binary_search_by(|locked| locked.tag.cmp(tag)) {
+                Ok(at) => found.push(at),
+                Err(_) => report.push(super::no_tag(&files.tags, tag)),
+            }
+        }
+        found.sort_unstable();
+        found.dedup();
+        report.into_result(Self { tags: found, everything }).map(|(at, _)| at)
+    }
+
+    fn first(&self) -> usize {
+        self.tags.first().copied().unwrap_or_default()
+    }
+
+    fn last(&self) -> usize {
+        self.tags.last().copied().unwrap_or_default()
+    }
+
+    /// Whether a constant is wanted that no pattern names.
+    fn wants(
+        &self,
+        of: Constants<'_>,
+        file: &File,
+        name: &str,
+        entry: &Entry<'_>,
+        tags: &TagNames<'_>,
+    ) -> Result<bool, Bad> {
+        match of {
+            Constants::All => Ok(true),
+            Constants::Changed { whole } => Ok(whole.contains(&file.surface.as_str())
+                || entry.differs(tags, self.first(), self.last())?
+                || memmem::find(name.as_bytes(), COMMAND).is_some()),
+        }
+    }
+}
+
+struct Named<'a> {
+    names: HashSet<&'a str>,
+    surfaces: &'a [&'a str],
+}
+
+fn part_of(files: Files, part: Wanted<'_>) -> Result<Lock, Report> {
     let names = files.tag_names();
     let mut report = Report::default();
     let mut found: Vec<Vec<Item>> = Vec::new();
@@ -134,7 +322,15 @@ fn part_of(files: Files, part: Part<'_>) -> Result<Lock, Report> {
     let wanted = Globs::new(names_of_numbers.chain(patterns));
     let needless = |start: &str| wanted.rules_out(start);
     let scanned = parallel::map(&files.files, |file| {
-        (file.edited(), file.scan(&names, &wanted, &needless, part.lines))
+        let whole = part.named.as_ref().is_some_and(|n| n.surfaces.contains(&&*file.surface));
+        let scanned = match whole {
+            true => file.parse(&names).map(|header| Scanned {
+                items: header.items.into_iter().collect(),
+                types: Vec::new(),
+            }),
+            false => file.scan(&names, &wanted, &needless, &part),
+        };
+        (file.edited(), scanned)
     });
     for (at, (edited, scanned)) in scanned.into_iter().enumerate() {
         report.diagnostics.extend(edited);
@@ -148,11 +344,17 @@ fn part_of(files: Files, part: Part<'_>) -> Result<Lock, Report> {
         }
     }
     let mut pending: Vec<String> = roots(specs).map(str::to_owned).collect();
+    pending.extend(part.named.iter().flat_map(|named| &named.names).map(|name| (*name).to_owned()));
+    let facts = found.iter().flatten().flat_map(|(_, history)| history);
+    let facts = facts.filter_map(|state| state.value.as_ref());
+    pending.extend(facts.flat_map(|placed| uses(&placed.fact)).map(str::to_owned));
+    pending.sort_unstable();
+    pending.dedup();
     let mut seen: HashSet<String> = pending.iter().cloned().collect();
     while let Some(name) = pending.pop() {
         for (at, ty) in types.get(name.as_str()).into_iter().flatten() {
             let file = &files.files[*at];
-            match file.events_at(*ty, &names, part.lines) {
+            match file.events_at(*ty, &names, &part) {
                 Ok(events) => {
                     let used =
                         events.iter().filter_map(|e| e.value.as_ref()).flat_map(|p| uses(&p.fact));
@@ -165,7 +367,10 @@ fn part_of(files: Files, part: Part<'_>) -> Result<Lock, Report> {
             }
         }
     }
-    let Files { tags, files } = files;
+    let Files { mut tags, files } = files;
+    if let Some(at) = &part.at {
+        tags = at.tags.iter().filter_map(|at| tags.get(*at).cloned()).collect();
+    }
     let found = files.into_iter().zip(found).filter(|(_, items)| !items.is_empty());
     let header = |items: Vec<Item>| Header { items: items.into_iter().collect() };
     let headers = found.map(|(file, items)| ((file.surface, file.path), header(items))).collect();
@@ -185,6 +390,7 @@ fn uses(fact: &Fact) -> Vec<&str> {
     match fact {
         Fact::Record { fields, .. } => fields.iter().map(|f| split_array(&f.canonical).0).collect(),
         Fact::Alias { ty, .. } => vec![split_array(ty).0],
+        Fact::Call(call) => call.params.iter().map(String::as_str).collect(),
         _ => Vec::new(),
     }
 }
@@ -267,9 +473,31 @@ impl Files {
         Ok(Self { tags, files: files.into_iter().flatten().collect() })
     }
 
+    /// Names of constants that matter where they stay, at any tag: the numbers of calls, and those that another
+    /// machine has otherwise.
+    fn kept(&self) -> Result<HashSet<String>, Report> {
+        let tags = self.tag_names();
+        let mut kept = HashSet::new();
+        let is_kept = |file: &&File| file.surface == CALLS || file.surface.contains('@');
+        for file in self.files.iter().filter(is_kept) {
+            let complaint = |bad: Bad| file.complaint(&bad);
+            let mut scanner = file.scanner(&tags).map_err(complaint)?;
+            while scanner.next().map_err(complaint)?.is_some() {
+                kept.insert(scanner.name().to_owned());
+            }
+        }
+        Ok(kept)
+    }
+
     pub(super) fn tag_names(&self) -> TagNames<'_> {
         self.tags.iter().enumerate().map(|(i, t)| (t.tag.as_str(), i)).collect()
     }
+}
+
+/// Whether an enum has an enumerator that is wanted, at any tag.
+fn has_variant(entry: &Entry<'_>, wanted: impl Fn(&str) -> bool) -> bool {
+    let variants = entry.body().lines().filter_map(|line| line.strip_prefix('\t'));
+    variants.filter_map(|line| line.split_once(' ')).any(|(name, _)| wanted(name))
 }
 
 /// An item by its kind and name.
@@ -340,58 +568,116 @@ impl File {
         Ok(Header { items: items.into_iter().collect() })
     }
 
-    /// The enums and the wanted constants, and where the other types stand.
+    /// The wanted enums, calls and constants, and where the other types stand.
     fn scan<'f>(
         &'f self,
         tags: &'f TagNames<'f>,
         wanted: &Globs<'_>,
         needless: &'f (dyn Fn(&str) -> bool + Sync),
-        lines: bool,
+        part: &Wanted<'_>,
     ) -> Result<Scanned<'f>, Bad> {
         let mut scanner = self.scanner(tags)?;
-        scanner.pass_over_where(needless);
+        let everything = part.at.as_ref().and_then(|at| Some((at, at.everything?)));
+        if everything.is_none() {
+            scanner.pass_over_where(needless);
+        }
+        if let Some(at) = &part.at {
+            scanner.end_behind(at.last());
+        }
         let mut scanned = Scanned::default();
         while let Some(entry) = scanner.next()? {
-            let needed = match entry.kind {
-                ItemKind::Enum => true,
-                ItemKind::Call => false,
-                ItemKind::Constant => wanted.matches(scanner.name()),
-                ItemKind::Record | ItemKind::Alias => {
-                    let (kind, at, section) = (entry.kind, entry.at, entry.section);
-                    let name = entry.name().unwrap_or_default();
-                    scanned.types.push((name, Type { kind, at, section }));
-                    false
-                }
+            let needed = match (entry.kind, &part.named) {
+                _ if everything.is_some() => match everything {
+                    Some((at, of)) if entry.kind == ItemKind::Constant => {
+                        let name = scanner.name();
+                        at.wants(of, self, name, &entry, tags)? || wanted.matches(name)
+                    }
+                    _ => true,
+                },
+                (ItemKind::Enum, None) => true,
+                (ItemKind::Enum, Some(named)) => has_variant(&entry, |v| named.names.contains(v)),
+                (ItemKind::Call, None) => false,
+                (ItemKind::Call, Some(named)) => named.names.contains(scanner.name()),
+                (ItemKind::Constant, _) => wanted.matches(scanner.name()),
+                (ItemKind::Record | ItemKind::Alias, _) => false,
             };
+            let is_type = !matches!(entry.kind, ItemKind::Call | ItemKind::Constant);
+            if is_type && !needed {
+                let (kind, at, section) = (entry.kind, entry.at, entry.section);
+                let name = entry.name().unwrap_or_default();
+                scanned.types.push((name, Type { kind, at, section }));
+            }
             if needed {
-                let history = self.history(&entry, tags, lines)?;
+                let history = self.history(&entry, tags, part)?;
+                if history.is_empty() {
+                    continue;
+                }
                 scanned.items.push(((entry.kind, scanner.name().to_owned()), history));
             }
         }
         Ok(scanned)
     }
 
-    fn history(&self, entry: &Entry<'_>, tags: &TagNames<'_>, lines: bool) -> Result<History, Bad> {
-        let events = entry.events(tags)?;
-        if !lines {
-            return Ok(events);
+    fn history(
+        &self,
+        entry: &Entry<'_>,
+        tags: &TagNames<'_>,
+        part: &Wanted<'_>,
+    ) -> Result<History, Bad> {
+        if let Some(at) = &part.at {
+            return self.states_at(entry, tags, &at.tags);
         }
-        // Most files have nothing that anybody asks for.
-        let moves = match self.moves.get() {
-            Some(moves) => moves,
-            None => {
-                let moves = self.scanner(tags)?.moves()?;
-                self.moves.get_or_init(|| moves)
-            }
-        };
-        Ok(text::expand(events, moves))
+        let events = entry.events(tags)?;
+        match part.lines {
+            true => Ok(text::expand(events, self.moves(tags)?)),
+            false => Ok(events),
+        }
     }
 
-    fn events_at(&self, ty: Type, tags: &TagNames<'_>, lines: bool) -> Result<History, Bad> {
+    /// What holds at some tags, as if there were no others.
+    fn states_at(
+        &self,
+        entry: &Entry<'_>,
+        tags: &TagNames<'_>,
+        all: &[usize],
+    ) -> Result<History, Bad> {
+        let mut states = History::new();
+        let mut last: Option<(usize, Arc<Fact>)> = None;
+        for (index, at) in all.iter().enumerate().filter(|(_, at)| entry.section <= **at) {
+            let value = match entry.fact_at(tags, *at)? {
+                None => None,
+                Some((fact, line, from)) => {
+                    let fact = match last {
+                        Some((before, fact)) if before == from => fact,
+                        _ => Arc::new(fact),
+                    };
+                    last = Some((from, fact.clone()));
+                    let line = text::move_line(line, from, *at, self.moves(tags)?);
+                    Some(Placed { fact, line })
+                }
+            };
+            states.push(State { from: index, value });
+        }
+        super::normalise(&mut states);
+        Ok(states)
+    }
+
+    /// How lines moved: most files have nothing that anybody asks for.
+    pub(super) fn moves(&self, tags: &TagNames<'_>) -> Result<&Moves, Bad> {
+        match self.moves.get() {
+            Some(moves) => Ok(moves),
+            None => {
+                let moves = self.scanner(tags)?.moves()?;
+                Ok(self.moves.get_or_init(|| moves))
+            }
+        }
+    }
+
+    fn events_at(&self, ty: Type, tags: &TagNames<'_>, part: &Wanted<'_>) -> Result<History, Bad> {
         let mut scanner = self.scanner(tags)?;
         scanner.seek(ty.at, ty.section);
         match scanner.next()? {
-            Some(entry) => self.history(&entry, tags, lines),
+            Some(entry) => self.history(&entry, tags, part),
             None => Err(Bad { at: ty.at, why: "an item is missing".into() }),
         }
     }

@@ -26,7 +26,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::fmt::Write as _;
 use std::sync::Arc;
 
-use memchr::memchr;
+use memchr::{memchr, memmem};
 
 use super::{Fact, Header, History, ItemKind, LockedTag, Placed, State, state_at};
 use crate::model::{Bits, CallKind, CallParams, Embedded, Field, ParamSource, RecordKind, hex};
@@ -634,6 +634,27 @@ impl<'t> Entry<'t> {
         let read = held.and_then(|event| Ok((self.fact(event)?, event.from)));
         let (fact, from) = read.map_err(|why| Bad { at: self.at, why })?;
         Ok(fact.map(|(fact, line)| (fact, line, from)))
+    }
+
+    /// Whether a constant's line has a text.
+    pub(super) fn spells(&self, text: &str) -> bool {
+        memmem::find(self.head.as_bytes(), text.as_bytes()).is_some()
+    }
+
+    /// Whether another of its events holds at one tag than at a later one.
+    pub(super) fn differs(
+        &self,
+        tags: &TagNames<'_>,
+        earlier: usize,
+        later: usize,
+    ) -> Result<bool, Bad> {
+        for event in self.unread(tags) {
+            let event = event.map_err(|why| Bad { at: self.at, why })?;
+            if (earlier + 1..=later).contains(&event.from) {
+                return Ok(true);
+            }
+        }
+        Ok(false)
     }
 
     /// The lines under it, of all events.

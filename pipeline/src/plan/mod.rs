@@ -196,7 +196,9 @@ struct TagPlan<'a> {
 
 impl<'l, 's> Planner<'l, 's> {
     fn new(lock: &'l Lock) -> Self {
-        let mut index: Index<'l> = HashMap::new();
+        // Most are constants, and a table that grows moves them again and again.
+        let count = lock.headers.values().map(|header| header.items.len()).sum();
+        let mut index: Index<'l> = HashMap::with_capacity(count);
         for ((surface, path), header) in &lock.headers {
             for ((kind, name), history) in &header.items {
                 index.entry((surface, *kind, name)).or_default().push((path, history));
@@ -610,7 +612,7 @@ impl<'l, 's> Planner<'l, 's> {
     /// The constants that differ from tag to tag, and the enumerators that are wanted or whose
     /// enum is emitted.
     fn constants(&mut self, look: &mut TagPlan<'_>, constants: &Constants<'l>) {
-        let mut taken: HashSet<&'l str> = HashSet::new();
+        let mut taken: HashSet<&'l str> = HashSet::with_capacity(constants.changing.len());
         let mut put =
             |this: &mut Self, look: &mut TagPlan<'_>, name: &'l str, fact: &Fact, path, line| {
                 if !constants.stable_names.contains(name) && taken.insert(name) {
@@ -636,11 +638,14 @@ impl<'l, 's> Planner<'l, 's> {
     }
 
     fn constant(&mut self, name: &str, fact: &Fact, path: &str, line: u32, tag: usize) -> usize {
-        let candidates = self.constants.entry(name.to_owned()).or_default();
         let same = |id: &&usize| self.plan.constants[**id].fact == *fact;
+        let candidates = self.constants.get(name).map_or(&[][..], Vec::as_slice);
         candidates.iter().find(same).copied().unwrap_or_else(|| {
             let id = self.plan.constants.len();
-            candidates.push(id);
+            match self.constants.get_mut(name) {
+                Some(candidates) => candidates.push(id),
+                None => _ = self.constants.insert(name.to_owned(), vec![id]),
+            }
             let since = self.lock.tags[tag].tag.clone();
             self.plan.constants.push(Const {
                 name: name.to_owned(),

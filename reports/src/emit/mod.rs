@@ -75,28 +75,24 @@ pub struct File {
     pub text: String,
 }
 
-/// The files of a module: `facts` has the tags in order, `specs` those of their drivers.
+/// The files of a module: `lock` has its tags and no others, `specs` those of their drivers.
 ///
 /// # Errors
 ///
 /// Names of a [`Scope::Items`] that no tag has, and specs that do not fit the facts.
 pub fn emit(
-    facts: &[Facts],
+    lock: &Lock,
     specs: &[&Spec],
     scope: Scope<'_>,
     options: Options<'_>,
 ) -> Result<Vec<File>, Report> {
-    let mut lock = Lock::default();
-    for facts in facts {
-        lock.insert(facts, String::new());
-    }
     let specs: Vec<Spec> = match scope {
         Scope::Spec => specs.iter().map(|spec| (*spec).clone()).collect(),
-        Scope::All => specs.iter().map(|spec| known::with_all_calls(&lock, spec)).collect(),
-        Scope::Items(names) => only(&lock, facts, specs, names)?,
+        Scope::All => specs.iter().map(|spec| known::with_all_calls(lock, spec)).collect(),
+        Scope::Items(names) => only(lock, specs, names)?,
     };
     let specs: Vec<&Spec> = specs.iter().collect();
-    let plan = plan::plan(&lock, &specs, scope == Scope::All)?;
+    let plan = plan::plan(lock, &specs, scope == Scope::All)?;
     let module = Module::new(&plan, options);
     Ok(match options.language {
         Language::C => c::files(&module),
@@ -110,12 +106,8 @@ pub fn emit(
 }
 
 /// The specs with the named calls, types and constants alone.
-fn only(
-    lock: &Lock,
-    facts: &[Facts],
-    specs: &[&Spec],
-    names: &[String],
-) -> Result<Vec<Spec>, Report> {
+fn only(lock: &Lock, specs: &[&Spec], names: &[String]) -> Result<Vec<Spec>, Report> {
+    let facts: Vec<Facts> = lock.tags.iter().filter_map(|of| lock.facts(&of.tag)).collect();
     let wanted: HashSet<&str> = names.iter().map(String::as_str).collect();
     let mut missing: BTreeSet<&str> = wanted.iter().copied().collect();
     let surfaces = || facts.iter().flat_map(|facts| facts.surfaces.values());
@@ -260,6 +252,7 @@ impl<'p> Module<'p> {
             .collect();
         tags.sort();
         let mut taken = FxHashSet::default();
+        taken.reserve(plan.defs.len() + plan.constants.len());
         let names = type_names(plan, &tags, &mut taken);
         let constants = constant_names(plan, &tags, &mut taken);
         let Options { package, command, .. } = options;

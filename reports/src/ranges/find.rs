@@ -5,12 +5,13 @@ use std::ops::Range as Indices;
 
 use super::shapes::{Ids, Shapes};
 use super::{
-    ABSENT, Layout, One, Part, Range, RequestedName, Set, SetAbi, Span, is_type, label, labels,
-    runs,
+    ABSENT, Layout, One, OneAt, Part, Range, RequestedName, Set, SetAbi, Span, is_type, label,
+    labels, runs,
 };
 use nvabi_pipeline::lock::{Fact, Lock, state_at};
 use nvabi_pipeline::model::hex;
 use nvabi_pipeline::spec::{Item, ItemKind, Spec, Surface};
+use nvabi_pipeline::tag::Tag;
 
 /// The ABI of some names at every tag of a lock.
 pub struct Abis<'a> {
@@ -85,6 +86,12 @@ impl<'a> Abis<'a> {
             }
         }
         if unknown.is_empty() { Ok(abis) } else { Err(unknown) }
+    }
+
+    /// Leaves the calls; false where there are none.
+    pub fn keep_calls(&mut self) -> bool {
+        self.names.retain(|row| matches!(row.kind, NameKind::Call(_)));
+        !self.names.is_empty()
     }
 
     fn empty(lock: &'a Lock, specs: &'a [Spec]) -> Self {
@@ -195,6 +202,22 @@ impl<'a> Abis<'a> {
     /// Each name, with the tags that share each of its layouts.
     pub fn each(&self) -> Vec<One> {
         self.names.iter().map(|row| self.one(row)).collect()
+    }
+
+    /// Each name as it is at a tag, with the tags that share each of its layouts.
+    pub fn each_at(&self, tag: &Tag) -> Vec<OneAt> {
+        let Some(at) = self.lock.tag_index(tag) else { return Vec::new() };
+        let one_at = |row: &Row<'a>| {
+            let tags = runs(&row.ids).map(|(_, tags)| tags).find(|tags| tags.contains(&at));
+            let tags = tags.filter(|_| row.ids[at] != ABSENT);
+            let until = tags.as_ref().map(|tags| tags.end).filter(|end| *end < row.ids.len());
+            OneAt {
+                one: self.one(row),
+                since: tags.map(|tags| self.tag(tags.start)),
+                until: until.map(|end| self.tag(end)),
+            }
+        };
+        self.names.iter().map(one_at).collect()
     }
 
     fn one(&self, row: &Row<'a>) -> One {

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use super::{Layout, One, Part, Set, Span};
+use super::{Layout, One, OneAt, Part, Set, Span};
 
 /// Width of `first … last`.
 const SPAN: usize = 24;
@@ -11,6 +11,20 @@ const SHOWN: usize = 3;
 
 /// One name: its layouts, and the tags that share each.
 pub fn one(one: &One) -> String {
+    titled(one, "")
+}
+
+/// The same, with the tags around one that have what it has.
+pub fn one_at(at: &OneAt) -> String {
+    let what = match (&at.since, &at.until) {
+        (None, _) => String::new(),
+        (Some(since), None) => format!("; as shown since {since}"),
+        (Some(since), Some(until)) => format!("; as shown since {since}, until {until}"),
+    };
+    titled(&at.one, &what)
+}
+
+fn titled(one: &One, title: &str) -> String {
     let tags: usize = one.layouts.iter().map(|layout| layout.tags.len()).sum();
     let what = match (one.kind, one.layouts.len()) {
         ("constant", 1) => "1 value".to_owned(),
@@ -18,7 +32,8 @@ pub fn one(one: &One) -> String {
         (_, 1) => "1 layout".to_owned(),
         (_, count) => format!("{count} layouts"),
     };
-    let mut text = format!("{} ({}): {what} in {}\n", one.name, one.kind, tags_word(tags));
+    let tags = tags_word(tags);
+    let mut text = format!("{} ({}): {what} in {tags}{title}\n", one.name, one.kind);
     one.layouts.iter().for_each(|layout| self::layout(&mut text, layout));
     spans(&mut text, "-", &one.absent, "absent");
     text

@@ -1,0 +1,106 @@
+//! Names that somebody asks about: in a file, in the derives of a crate, or in a Go package.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use nvabi_pipeline::diagnostic::{Diagnostic, Report, SourceSpan};
+use nvabi_reports::coverage::{Table, gvisor};
+use nvabi_reports::ranges::{RequestedName, derives};
+
+use crate::context::Context;
+
+/// The words of a file; what stands behind a `#` is for people.
+pub(crate) fn of_file(path: &Path) -> Result<Vec<RequestedName>, Report> {
+    let text = fs::read_to_string(path).map_err(|error| {
+        let message = format!("cannot read {}: {error}", path.display());
+        Diagnostic::error("names-unreadable", message)
+            .help("give a file with one name per line; `#` starts a comment")
+    })?;
+    let (mut names, mut at) = (Vec::new(), 0);
+    for line in text.split_inclusive('\n') {
+        let said = line.split('#').next().unwrap_or_default();
+        let mut from = 0;
+        for name in said.split_whitespace() {
+            let start = from + said[from..].find(name).unwrap_or_default();
+            from = start + name.len();
+            let span = at + start..at + from;
+            let place =
+                SourceSpan { path: path.display().to_string(), text: text.as_str().into(), span };
+            names.push(RequestedName { name: name.to_owned(), place: Some(place) });
+        }
+        at += line.len();
+    }
+    match names.is_empty() {
+        true => {
+            let message = format!("{} contains no names", path.display());
+            Err(Diagnostic::error("names-none", message).help("write one name per line").into())
+        }
+        false => Ok(names),
+    }
+}
+
+/// What the derives of a crate name.
+pub(crate) fn of_crate(context: &Context<'_>, folder: &Path) -> Result<Vec<RequestedName>, Report> {
+    let found = derives::of_crate(folder)?;
+    let names = found.names.len();
+    context.status("Found", &format!("{names} derives in {}", folder.display()));
+    if found.foreign > 0 {
+        let what = format!("{} derives that name another table with `crate`", found.foreign);
+        context.status("Left out", &what);
+    }
+    for file in &found.macros {
+        context.status(
+            "Left out",
+            &format!("derives inside macros in {file}: macros are not expanded"),
+        );
+    }
+    Ok(found.names)
+}
+
+/// What a Go package declares under names that the driver may have, or, of a checkout of gVisor, what its proxy
+/// supports.
+pub(crate) fn of_go(folder: &Path) -> Result<Vec<RequestedName>, Report> {
+    if folder.join(gvisor::VERSIONS).is_file() {
+        return Ok(checkout(folder)?.names());
+    }
+    let files = go_files(folder)?;
+    if files.is_empty() {
+        let message = format!("{} has no Go source", folder.display());
+        let help = "give the folder of a package, or a checkout of gVisor";
+        return Err(Diagnostic::error("names-none", message).help(help).into());
+    }
+    let names: BTreeSet<String> = gvisor::declared(&files)?;
+    Ok(names.into_iter().map(|name| RequestedName { name, place: None }).collect())
+}
+
+/// The table of a checkout of gVisor.
+pub(crate) fn checkout(folder: &Path) -> Result<Table, Report> {
+    let versions = go_file(folder.join(gvisor::VERSIONS))?;
+    Table::from_gvisor(&go_files(&folder.join(gvisor::TYPES))?, &versions)
+}
+
+fn unreadable(path: &Path, error: std::io::Error) -> Report {
+    let message = format!("cannot read {}: {error}", path.display());
+    let help = format!("a checkout of gVisor has {} and {}", gvisor::VERSIONS, gvisor::TYPES);
+    Diagnostic::error("coverage-unreadable", message).help(help).into()
+}
+
+fn go_file(path: PathBuf) -> Result<gvisor::File, Report> {
+    let text = fs::read_to_string(&path).map_err(|error| unreadable(&path, error))?;
+    Ok(gvisor::File { path: path.display().to_string(), text })
+}
+
+/// The files of a package, without its tests.
+fn go_files(folder: &Path) -> Result<Vec<gvisor::File>, Report> {
+    let entries = fs::read_dir(folder).map_err(|error| unreadable(folder, error))?;
+    let paths = entries.map(|entry| Ok(entry?.path())).collect::<std::io::Result<Vec<_>>>();
+    let mut paths = paths.map_err(|error| unreadable(folder, error))?;
+    let is_source = |path: &PathBuf| {
+        let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+        name.ends_with(".go") && !name.ends_with("_test.go")
+    };
+    paths.retain(is_source);
+    paths.sort();
+    paths.into_iter().map(go_file).collect()
+}
