@@ -490,7 +490,9 @@ fn identifier(text: &str) -> Result<String, &'static str> {
 
 #[derive(Debug, clap::Args)]
 #[command(
-    after_help = "Examples:\n  nvabi diff 550.40.07 550.163.01\n  nvabi diff 530.41.03 535.43.02 --only NVOS21_PARAMETERS\n  nvabi diff 570.86.15 575.51.02 --all --markdown"
+    after_help = "Examples:\n  nvabi diff 550.40.07 550.163.01\n  nvabi diff 530.41.03 535.43.02 --only NVOS21_PARAMETERS\n  \
+        nvabi diff 550.163.01 580.95.05 --crate ../my-shim\n  nvabi diff 570.86.15 575.51.02 --go ../gvisor --html diff.html\n  \
+        nvabi diff 570.86.15 575.51.02 --all --markdown"
 )]
 pub(crate) struct Diff {
     /// Driver version to start from.
@@ -504,11 +506,25 @@ pub(crate) struct Diff {
     pub(crate) all: bool,
     /// Compare only this struct, call, enum or constant of the lock, by name or by a call's number
     /// (0x20801358).
-    #[arg(long, value_name = "NAME")]
+    #[arg(long, value_name = "NAME", conflicts_with = "all")]
     pub(crate) only: Option<String>,
+    /// Compare only what concerns the structs for which the crate in this folder derives NvProxy.
+    #[arg(long = "crate", value_name = "PATH", conflicts_with_all = ["all", "only", "items", "go"])]
+    pub(crate) krate: Option<PathBuf>,
+    /// Compare only what concerns the names that the Go package in this folder declares, or that the proxy in a
+    /// checkout of gVisor supports.
+    #[arg(long, value_name = "FOLDER", conflicts_with_all = ["all", "only", "items"])]
+    pub(crate) go: Option<PathBuf>,
+    /// Compare only what concerns the names in this file, as `nvabi emit` takes them: `*` stands for any
+    /// characters, `#` starts a comment.
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["all", "only"])]
+    pub(crate) items: Option<PathBuf>,
     /// Print Markdown, for a pull request.
     #[arg(long, conflicts_with = "json")]
     pub(crate) markdown: bool,
+    /// Write one HTML page to this file, instead of printing.
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["json", "markdown"])]
+    pub(crate) html: Option<PathBuf>,
     #[command(flatten)]
     pub(crate) specs: Specs,
 }
@@ -520,7 +536,7 @@ pub(crate) struct Diff {
     Examples:\n  nvabi ranges NVOS21_PARAMETERS\n  nvabi ranges\n  nvabi ranges --crate ../my-shim\n  nvabi ranges --nearest 580.159.03"
 )]
 pub(crate) struct Ranges {
-    /// A call, struct, union, enum, enumerator, typedef, constant or bit range.
+    /// A call, struct, union, enum, enumerator, typedef, constant or bit range, or a call's number.
     pub(crate) name: Option<String>,
     /// Compare every call in the specs (the default without a name).
     #[arg(long, conflicts_with_all = ["name", "items", "krate"])]

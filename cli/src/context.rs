@@ -318,18 +318,6 @@ pub(crate) fn tag_or_newest(lock: &TextFolder, tag: Option<&Tag>) -> Result<Tag,
     Ok(newest.ok_or_else(|| Diagnostic::error("lock-no-tag", "the lock is empty"))?)
 }
 
-/// Both, or the complaints about either.
-pub(crate) fn both<T>(a: Result<T, Report>, b: Result<T, Report>) -> Result<(T, T), Report> {
-    match (a, b) {
-        (Ok(a), Ok(b)) => Ok((a, b)),
-        (Err(mut report), Err(more)) => {
-            report.diagnostics.extend(more.diagnostics);
-            Err(report)
-        }
-        (Err(report), _) | (_, Err(report)) => Err(report),
-    }
-}
-
 /// A reader that goes away, such as `head`, ends the command quietly.
 pub(crate) fn written(result: std::io::Result<()>) -> Result<(), Report> {
     match result {

@@ -93,6 +93,7 @@ fn a_call_is_told_of_by_its_name_whoever_names_it() {
 
 /// Output, statuses and exit codes of the command.
 mod command {
+    use std::collections::BTreeSet;
     use std::process::{Command, Output};
 
     fn nvabi(args: &[&str]) -> Output {
@@ -207,5 +208,118 @@ mod command {
         assert_eq!(records[0]["fields"][0]["after"]["offset"], 16);
         assert_eq!(records[0]["fields"][0]["instead"], "beyond");
         assert_eq!(json["advice"].as_array().unwrap().len(), 1);
+    }
+
+    /// A folder with one file.
+    fn folder(path: &str, content: &str) -> (tempfile::TempDir, String) {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join(path);
+        std::fs::create_dir_all(file.parent().unwrap()).unwrap();
+        std::fs::write(file, content).unwrap();
+        let path = folder.path().to_str().unwrap().to_owned();
+        (folder, path)
+    }
+
+    fn json(args: &[&str]) -> serde_json::Value {
+        let output = nvabi(&[args, &["--json"]].concat());
+        serde_json::from_slice(&output.stdout).unwrap()
+    }
+
+    /// What changes for a crate, a package and a file that name the same, and how much else does.
+    #[test]
+    fn a_scope_of_ones_own() {
+        let tags = ["530.41.03", "535.43.02"];
+        let source = "#[derive(nvabi::NvProxy)] #[nvproxy(name = \"NVOS21_PARAMETERS\")] struct A(u32);\n\
+                      #[derive(nvabi::NvProxy)] #[nvproxy(name = \"NVOS00_PARAMETERS\")] struct B(u32);\n\
+                      #[derive(nvabi::NvProxy)] #[nvproxy(name = \"NV2080_CTRL_FB_QUERY_DRAM_ENCRYPTION_STATUS_PARAMS\")] struct C(u32);\n";
+        let (_crate, krate) = folder("src/lib.rs", source);
+        let go = "package nvgpu\ntype NVOS21_PARAMETERS_V535 struct { A uint32 }\ntype own uint32\n\
+                  type NVOS00_PARAMETERS struct { A uint32 }\nconst NV_OK = 0\n";
+        let (_go, go) = folder("nvgpu.go", go);
+        let (_items, items) = folder("items", "NVOS21_PARAMETERS NVOS00_* # and a comment\n");
+        let items = format!("{items}/items");
+        let all = json(&[&tags[..], &["--all"]].concat());
+        let everything = all["records"].as_array().unwrap().len();
+        for (option, path, count) in
+            [("--crate", &krate, 3), ("--go", &go, 3), ("--items", &items, 2)]
+        {
+            let found = json(&[&tags[..], &[option, path]].concat());
+            let records = found["records"].as_array().unwrap();
+            let names: Vec<_> = records.iter().map(|record| &record["name"]).collect();
+            assert!(names.contains(&&"NVOS21_PARAMETERS".into()), "{option}: {names:?}");
+            assert!(names.len() < everything / 4, "{option}: {names:?}");
+            let scope = &found["scope"];
+            assert_eq!((&scope["items"], &scope["of"]), (&count.into(), &path.as_str().into()));
+            assert!(scope["elsewhere"]["breaks"].as_u64() > Some(10), "{scope}");
+            let advised = found["advice"].as_array().unwrap().iter();
+            assert!(advised.clone().any(|one| one["subject"] == "NVOS21_PARAMETERS"));
+        }
+        // A name of another tag is told of, and one of none is an error with its place.
+        let found = json(&[&tags[..], &["--crate", &krate]].concat());
+        assert_eq!(
+            found["scope"]["absent"],
+            serde_json::json!(["NV2080_CTRL_FB_QUERY_DRAM_ENCRYPTION_STATUS_PARAMS"])
+        );
+        let output = nvabi(&[&tags[..], &["--crate", &krate]].concat());
+        assert_eq!(output.status.code(), Some(1));
+        let told = text(&output.stdout);
+        assert!(
+            told.contains(
+                "; neither tag has 1 name: NV2080_CTRL_FB_QUERY_DRAM_ENCRYPTION_STATUS_PARAMS;"
+            ),
+            "{told}"
+        );
+        let (_wrong, wrong) = folder("items", "NVOS21_PARAMETERS\nNVOS0_PARAMETERS\n");
+        let output = nvabi(&[&tags[..], &["--items", &format!("{wrong}/items")]].concat());
+        assert_eq!(output.status.code(), Some(2));
+        let told = text(&output.stderr);
+        assert!(told.contains("items:2:1") && told.contains("no locked tag has"), "{told}");
+        let (_none, none) = folder("a.go", "package a\ntype own uint32\n");
+        let output = nvabi(&[&tags[..], &["--go", &none]].concat());
+        assert_eq!(output.status.code(), Some(2));
+        assert!(text(&output.stderr).contains("names nothing of the driver's"));
+    }
+
+    /// Nothing in the scope differs, though much elsewhere does.
+    #[test]
+    fn a_scope_in_which_nothing_differs() {
+        let (_items, items) = folder("items", "NVOS00_PARAMETERS\n");
+        let args = ["530.41.03", "535.43.02", "--items", &format!("{items}/items")];
+        let output = nvabi(&args);
+        assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+        let told = text(&output.stdout);
+        assert!(told.contains("no difference"), "{told}");
+        assert!(told.contains("compared 1 name of ") && told.contains("; elsewhere "), "{told}");
+    }
+
+    /// One file with everything that the text has, and no other.
+    #[test]
+    fn a_page_of_its_own() {
+        let tags = ["550.40.07", "550.163.01"];
+        let (folder, path) = folder("old", "");
+        let page = format!("{path}/diff.html");
+        let output = nvabi(&[&tags[..], &["--html", &page]].concat());
+        assert_eq!(output.status.code(), Some(1), "{}", text(&output.stderr));
+        assert!(output.stdout.is_empty());
+        let html = std::fs::read_to_string(&page).unwrap();
+        let told = text(&nvabi(&tags).stdout);
+        let summary = told.lines().next().unwrap();
+        assert!(html.contains(&format!("<p class=lead>{summary}\n")), "{summary}");
+        assert!(html.contains("<p>compared ") && html.contains("<h2>A shim must</h2>"));
+        for what in ["src=", "href=http", "url(", "<script"] {
+            assert!(!html.contains(what), "{what}");
+        }
+        // Each link leads to a part of the page.
+        let ids: BTreeSet<&str> =
+            html.split("<section id=").skip(1).map(|s| &s[..s.find('>').unwrap()]).collect();
+        let mut links = html.split("<a href=#").skip(1).map(|s| &s[..s.find('>').unwrap()]);
+        assert!(!ids.is_empty() && links.all(|link| ids.contains(link)));
+        let record = "UVM_TOOLS_GET_PROCESSOR_UUID_TABLE_PARAMS  16 → 24 bytes";
+        assert!(told.contains(record) && html.contains(&format!("<h3>{record}</h3>")));
+        let missing = format!("{path}/none/diff.html");
+        let output = nvabi(&[&tags[..], &["--html", &missing]].concat());
+        assert_eq!(output.status.code(), Some(2));
+        assert!(text(&output.stderr).contains("cannot write"), "{}", text(&output.stderr));
+        drop(folder);
     }
 }

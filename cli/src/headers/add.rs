@@ -176,7 +176,7 @@ fn pull_request(
     match before {
         None => text.push_str("It is the first tag of the lock.\n"),
         Some(before) => {
-            let (from, to) = facts_of_items(folder, specs, &before.tag, tag)?;
+            let [from, to] = facts_of_items(folder, specs, [&before.tag, tag])?;
             let side = |facts| -> Result<Side<'_>, Report> {
                 let facts: &nvabi_pipeline::model::Facts = facts;
                 Ok(Side { facts, spec: spec_of(specs, &facts.tag)? })

@@ -5,7 +5,7 @@ use std::fmt;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 
 /// Text that is shown as it is, in elements and in quoted attributes.
-pub(super) struct Esc<'a>(pub(super) &'a str);
+pub(crate) struct Esc<'a>(pub(crate) &'a str);
 
 impl fmt::Display for Esc<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -37,6 +37,17 @@ impl fmt::Display for UrlPath<'_> {
     }
 }
 
+/// A document that is one file: the atlas's style, and nothing from elsewhere.
+pub(crate) fn alone(title: &str, class: &str, body: &str) -> String {
+    let (title, style) = (Esc(title), include_str!("style.css"));
+    format!(
+        "<!doctype html>\n<html lang=en><meta charset=utf-8>\
+<meta name=viewport content=\"width=device-width\">\
+<title>{title} · nvabi</title>\n<style>\n{style}</style>\n\
+<body class={class}><main>\n{body}</main>\n"
+    )
+}
+
 /// A document: `up` leads to the atlas's folder, `class` is the body's.
 pub(super) fn document(title: &str, up: &str, class: &str, body: &str) -> String {
     let title = Esc(title);
@@ -52,7 +63,7 @@ placeholder=\"Search: struct, field, command, number\" autocomplete=off spellche
 }
 
 /// `1 version`, `2 versions`.
-pub(super) fn counted(count: impl fmt::Display, noun: &str) -> String {
+pub(crate) fn counted(count: impl fmt::Display, noun: &str) -> String {
     let count = count.to_string();
     let plural = if count == "1" { "" } else { "s" };
     format!("{count} {noun}{plural}")

@@ -6,7 +6,7 @@
 mod bytemap;
 mod calls;
 mod history;
-mod html;
+pub(crate) mod html;
 mod index;
 mod layout;
 mod matrix;

@@ -37,6 +37,13 @@ pub(super) fn page(atlas: &Atlas<'_>, tag: usize) -> String {
         Esc(atlas.tag(before))
     );
     neighbours(&mut body, atlas, tag);
+    let _ = writeln!(
+        body,
+        "<p>This page, or any other pair, with fields, places and what a shim must do: \
+         <code>nvabi diff {} {} --html diff.html</code>",
+        Esc(atlas.tag(before)),
+        Esc(name)
+    );
     let length = body.len();
     calls(&mut body, atlas, tag);
     records(&mut body, atlas, tag);

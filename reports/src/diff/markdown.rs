@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use super::text::{blocks, summary, title};
+use super::text::{Block, blocks, summary, title};
 use super::{Class, Diff};
 
 /// The whole diff: what is harmless is folded away.
@@ -23,6 +23,7 @@ pub fn markdown(diff: &Diff) -> String {
                 let _ = write!(text, "\n### {head}\n\n{}\n", capital(what));
             }
         }
+        let blocks: Vec<String> = blocks.iter().map(Block::text).collect();
         let _ = write!(text, "\n```text\n{}```\n", blocks.join("\n"));
         if class == Class::Harmless {
             text.push_str("\n</details>\n");

@@ -13,11 +13,12 @@
 //! values    enums, typedefs, constants, bit ranges
 //! calls     ioctls, commands and classes: number, parameters, roles
 //! advice    what follows for a shim
-//! text, markdown
+//! text, markdown, html
 //! ```
 
 mod advice;
 mod calls;
+mod html;
 mod markdown;
 mod records;
 mod roles;
@@ -33,6 +34,7 @@ use serde::{Serialize, Serializer};
 
 pub use advice::{Advice, advice};
 pub use calls::{CallChange, CallState, commands_beside};
+pub use html::html;
 pub use markdown::markdown;
 pub use records::{
     FieldChange, FieldState, Holder, Instead, RecordChange, RecordState, TypeChange,
@@ -138,11 +140,17 @@ pub fn diff(from: Side<'_>, to: Side<'_>, scope: Scope) -> Diff {
     found.sorted()
 }
 
-/// What a diff of [`Scope::Items`] compared, and what it left out.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+/// What a diff of some names compared, and what it left out.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Compared {
-    /// Calls that the specs name at either tag.
+    /// How many names: without `of`, calls that the specs name at either tag.
     pub items: usize,
+    /// What names them: a crate, a package or a file.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub of: Option<String>,
+    /// Those that neither tag has.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub absent: Vec<String>,
     /// Changes outside of them and what they need; `None` where nobody counted.
     pub elsewhere: Option<Counts>,
 }

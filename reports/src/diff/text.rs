@@ -25,7 +25,7 @@ pub fn text(diff: &Diff) -> String {
             let (head, what) = title(class);
             let _ = write!(text, "\n{}: {what}\n", head.to_uppercase());
             blocks.iter().for_each(|block| {
-                let _ = write!(text, "\n{block}");
+                let _ = write!(text, "\n{}", block.text());
             });
         }
     }
@@ -58,19 +58,30 @@ pub fn summary(diff: &Diff) -> String {
     )
 }
 
-/// What a diff of the specs' items leaves out, as a sentence.
+/// What a diff of some names leaves out, as a sentence.
 pub fn scope_text(compared: &Compared) -> String {
-    let items = compared.items;
-    match compared.elsewhere {
-        None => format!("compared {items} supported items; --all compares everything"),
-        Some(counts) if counts.total() == 0 => {
-            format!("compared {items} supported items; nothing differs elsewhere")
-        }
-        Some(Counts { breaks, meanings, harmless }) => format!(
-            "compared {items} supported items; elsewhere {breaks} layout breaks, {meanings} new meanings, \
-             {harmless} harmless: --all lists them"
-        ),
+    let names = |count| if count == 1 { "name" } else { "names" };
+    let mut text = match &compared.of {
+        None => format!("compared {} supported items", compared.items),
+        Some(of) => format!("compared {} {} of {of}", compared.items, names(compared.items)),
+    };
+    if !compared.absent.is_empty() {
+        let count = compared.absent.len();
+        let (names, told) = (names(count), listed(compared.absent.iter().cloned()));
+        let _ = write!(text, "; neither tag has {count} {names}: {told}");
     }
+    match compared.elsewhere {
+        None => text.push_str("; --all compares everything"),
+        Some(counts) if counts.total() == 0 => text.push_str("; nothing differs elsewhere"),
+        Some(Counts { breaks, meanings, harmless }) => {
+            let _ = write!(
+                text,
+                "; elsewhere {breaks} layout breaks, {meanings} new meanings, {harmless} harmless: \
+                 --all lists them"
+            );
+        }
+    }
+    text
 }
 
 /// What a class is called, and what it is.
@@ -82,8 +93,39 @@ pub(super) fn title(class: Class) -> (&'static str, &'static str) {
     }
 }
 
-/// The changes of one class, each a block of lines: calls, records, enums, then values by header.
-pub(super) fn blocks(diff: &Diff, class: Class) -> Vec<String> {
+/// A part of a report about one thing, or about things of one kind.
+pub(super) struct Block {
+    /// The record or enum that it is about.
+    pub(super) subject: Option<String>,
+    pub(super) head: String,
+    /// What is to be said before the table.
+    pub(super) lines: Vec<String>,
+    pub(super) table: Table,
+    /// How much is left out of the table.
+    pub(super) more: Option<String>,
+}
+
+impl Block {
+    fn new(subject: Option<&str>, head: impl Into<String>, table: Table) -> Self {
+        let subject = subject.map(str::to_owned);
+        Self { subject, head: head.into(), lines: Vec::new(), table, more: None }
+    }
+
+    pub(super) fn text(&self) -> String {
+        let mut text = format!("{}\n", self.head);
+        for line in &self.lines {
+            let _ = writeln!(text, "    {line}");
+        }
+        self.table.print(&mut text);
+        if let Some(more) = &self.more {
+            let _ = writeln!(text, "  {more}");
+        }
+        text
+    }
+}
+
+/// The changes of one class: calls, records, enums, then values by header.
+pub(super) fn blocks(diff: &Diff, class: Class) -> Vec<Block> {
     let mut blocks = Vec::new();
     let calls: Vec<&CallChange> = diff.calls.iter().filter(|c| c.class == class).collect();
     if !calls.is_empty() {
@@ -118,7 +160,7 @@ pub(super) fn blocks(diff: &Diff, class: Class) -> Vec<String> {
 
 /// Lines of columns, each as wide as its widest cell; the last is not padded.
 #[derive(Default)]
-struct Table(Vec<Vec<String>>);
+pub(super) struct Table(pub(super) Vec<Vec<String>>);
 
 impl Table {
     fn row(&mut self, cells: impl IntoIterator<Item = String>) {
@@ -144,8 +186,7 @@ impl Table {
     }
 }
 
-fn calls(calls: &[&CallChange]) -> String {
-    let mut text = String::from("calls\n");
+fn calls(calls: &[&CallChange]) -> Block {
     let mut table = Table::default();
     for call in calls {
         let number = |state: &CallState| hex(state.number);
@@ -166,8 +207,7 @@ fn calls(calls: &[&CallChange]) -> String {
         let sources = [&call.before, &call.after].map(|s| s.as_ref()?.source.as_ref());
         table.row([name, numbers, places(sources)]);
     }
-    table.print(&mut text);
-    text
+    Block::new(None, "calls", table)
 }
 
 fn call_notes(call: &CallChange) -> String {
@@ -206,17 +246,10 @@ fn came_and_went(what: &str, before: &[String], after: &[String]) -> Option<Stri
     (!told.is_empty()).then(|| format!("{what} {}", told.join(", ")))
 }
 
-fn record(record: &RecordChange, diff: &Diff) -> String {
-    let mut text = format!("{}{}\n", record.name, outside(record));
-    for line in around(record, diff) {
-        let _ = writeln!(text, "    {line}");
-    }
-    let mut table = Table::default();
-    for row in rows(record) {
-        table.row(row);
-    }
-    table.print(&mut text);
-    text
+fn record(record: &RecordChange, diff: &Diff) -> Block {
+    let head = format!("{}{}", record.name, outside(record));
+    let block = Block::new(Some(&record.name), head, Table(rows(record)));
+    Block { lines: around(record, diff), ..block }
 }
 
 /// Size, alignment and kind, where they differ as old and new.
@@ -392,8 +425,7 @@ pub(super) fn bytes(size: u64) -> String {
 }
 
 /// Records that are new, gone or renamed as a whole.
-fn whole_records(records: &[&RecordChange]) -> String {
-    let mut text = String::from("records\n");
+fn whole_records(records: &[&RecordChange]) -> Block {
     let mut table = Table::default();
     for record in records {
         let name = match (&record.name_before, &record.after) {
@@ -404,40 +436,33 @@ fn whole_records(records: &[&RecordChange]) -> String {
         let sources = [&record.before, &record.after].map(|s| Some(&s.as_ref()?.source));
         table.row([name, outside(record).trim_start().to_owned(), places(sources)]);
     }
-    table.print(&mut text);
-    text
+    Block::new(None, "records", table)
 }
 
-fn enumeration(found: &EnumChange) -> String {
+fn enumeration(found: &EnumChange) -> Block {
     let places = places([&found.before, &found.after].map(|state| Some(&state.as_ref()?.source)));
     let what = match (&found.before, &found.after) {
         (Some(x), Some(y)) if x.size != y.size => format!("  {} → {} bytes", x.size, y.size),
         _ => String::new(),
     };
-    let mut text = format!("enum {}{what}\n    {places}\n", found.name);
-    let mut table = Table::default();
-    for value in &found.enumerators {
-        table.row(value_row(value));
-    }
-    table.print(&mut text);
-    text
+    let table = Table(found.enumerators.iter().map(value_row).collect());
+    let block = Block::new(Some(&found.name), format!("enum {}{what}", found.name), table);
+    Block { lines: vec![places], ..block }
 }
 
 /// Enums that are new or gone.
-fn whole_enums(enums: &[&EnumChange]) -> String {
-    let mut text = String::from("enums\n");
+fn whole_enums(enums: &[&EnumChange]) -> Block {
     let mut table = Table::default();
     for found in enums {
         let sign = if found.before.is_none() { "+" } else { "-" };
         let sources = [&found.before, &found.after].map(|state| Some(&state.as_ref()?.source));
         table.row([format!("{sign} {}", found.name), places(sources)]);
     }
-    table.print(&mut text);
-    text
+    Block::new(None, "enums", table)
 }
 
 /// The values of one kind and class, by header.
-fn values(word: &str, list: &[ValueChange], class: Class) -> Vec<String> {
+fn values(word: &str, list: &[ValueChange], class: Class) -> Vec<Block> {
     let mut headers: BTreeMap<&str, Vec<&ValueChange>> = BTreeMap::new();
     for change in list.iter().filter(|change| change.class == class) {
         let source = change.after.as_ref().or(change.before.as_ref()).and_then(ValueState::source);
@@ -446,7 +471,6 @@ fn values(word: &str, list: &[ValueChange], class: Class) -> Vec<String> {
         }
     }
     let print = |(header, changes): (&str, Vec<&ValueChange>)| {
-        let mut text = format!("{word} of {header}\n");
         // New names bother nobody: a few show what they are about.
         let told = match class {
             Class::Harmless if changes.len() > TOLD + 1 => TOLD,
@@ -458,11 +482,9 @@ fn values(word: &str, list: &[ValueChange], class: Class) -> Vec<String> {
             row.push(lines([&change.before, &change.after].map(|s| s.as_ref()?.source())));
             table.row(row);
         }
-        table.print(&mut text);
-        if told < changes.len() {
-            let _ = writeln!(text, "  + {} more (--json has all)", changes.len() - told);
-        }
-        text
+        let more = changes.len() - told;
+        let more = (more > 0).then(|| format!("+ {more} more (--json has all)"));
+        Block { more, ..Block::new(None, format!("{word} of {header}"), table) }
     };
     headers.into_iter().map(print).collect()
 }
