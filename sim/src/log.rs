@@ -9,6 +9,12 @@ use super::fault::{Effect, Faults};
 /// Diagnostics that are kept; a client in a loop makes more.
 const MAX_DIAGNOSTICS: usize = 1000;
 
+/// Calls without a name that are counted each by its number; a client that tries all numbers makes more.
+const MAX_UNNAMED: usize = 32;
+
+/// What the others are counted as.
+const OTHERS: &str = "other unknown calls";
+
 /// Something that a person should know: a bug of a client, or where the simulation ends.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Diagnostic {
@@ -35,6 +41,8 @@ pub struct Leak {
 #[derive(Debug, Default)]
 pub(crate) struct Log {
     calls: BTreeMap<String, Count>,
+    /// How many of them have a number and no name.
+    unnamed: usize,
     faults: Faults,
     diagnostics: Vec<Diagnostic>,
     dropped: usize,
@@ -48,6 +56,15 @@ pub struct Count {
     pub total: u64,
     /// How often it failed, by error.
     pub errors: BTreeMap<String, u64>,
+}
+
+impl Count {
+    fn add(&mut self, failure: Option<&str>) {
+        self.total += 1;
+        if let Some(failure) = failure {
+            *self.errors.entry(failure.to_owned()).or_default() += 1;
+        }
+    }
 }
 
 impl Log {
@@ -65,15 +82,24 @@ impl Log {
     }
 
     pub(crate) fn count(&mut self, call: &str, failure: Option<&str>) {
-        if !self.calls.contains_key(call) {
-            self.calls.insert(call.to_owned(), Count::default());
+        let key = self.key_of(call);
+        match self.calls.get_mut(key) {
+            Some(count) => count.add(failure),
+            None => self.calls.entry(key.to_owned()).or_default().add(failure),
         }
-        if let Some(count) = self.calls.get_mut(call) {
-            count.total += 1;
-            if let Some(failure) = failure {
-                *count.errors.entry(failure.to_owned()).or_default() += 1;
-            }
+    }
+
+    /// What a call is counted as.
+    fn key_of<'a>(&mut self, call: &'a str) -> &'a str {
+        // The machines give a number to what has no name, and names have no such numbers in them.
+        if !call.contains("0x") || self.calls.contains_key(call) {
+            return call;
         }
+        if self.unnamed == MAX_UNNAMED {
+            return OTHERS;
+        }
+        self.unnamed += 1;
+        call
     }
 
     pub(crate) fn diagnose(&mut self, process: u32, code: &'static str, text: String) {

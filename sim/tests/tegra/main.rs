@@ -20,6 +20,7 @@ mod client;
 mod ctrl;
 mod dispatch;
 mod faults;
+mod hostile;
 mod lifetimes;
 mod limits;
 mod nvmap;
