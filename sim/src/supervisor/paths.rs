@@ -12,7 +12,7 @@ use std::path::{Component, Path, PathBuf};
 use super::program::hold_forks;
 use super::target::Target;
 use super::{Reply, Shared};
-use crate::Errno;
+use crate::{Errno, limits};
 use crate::client::Client;
 use crate::fault::Effect;
 use crate::machine::{Device, Entry, EntryKind, Machine, Text};
@@ -22,6 +22,9 @@ use nvabi_supervise::{AddFd, Notification, normal};
 
 /// Longest path.
 const PATH_MAX: usize = 4096;
+
+/// Longest text that is taken from a writer: sysfs takes one page.
+const TEXT_MAX: usize = 4096;
 
 /// The simulated paths, and what stands for the folders: real ones with the right names in them, so that
 /// they can be listed.
@@ -305,6 +308,9 @@ impl Shared {
             machine.text(text)
         };
         let file = text_file(&before)?;
+        if limits::is_spare(&file) {
+            return Err(Errno::EMFILE);
+        }
         let given = reopen(&file, access).map_err(Errno::from)?;
         if access != Access::Read {
             writers.push(Writer { text, file, before });
@@ -382,14 +388,24 @@ fn extended(stat: &libc::stat) -> libc::statx {
 /// Takes over what was written to files of text.
 fn settle_writers(machine: &mut dyn Machine, writers: &mut Vec<Writer>) {
     writers.retain_mut(|writer| {
-        let path = format!("/proc/self/fd/{}", writer.file.as_raw_fd());
-        let now = fs::read_to_string(path).unwrap_or_default();
+        let now = text_of(&writer.file);
         if now != writer.before {
             machine.write_text(writer.text, &now);
             writer.before = now;
         }
         is_open(&writer.file)
     });
+}
+
+/// What a file of text says now. Its writers can make it as long as they like.
+fn text_of(file: &OwnedFd) -> String {
+    let mut bytes = [0; TEXT_MAX];
+    // SAFETY: the kernel writes no more bytes than it is told, which is the length of the array, and `file`
+    // keeps the descriptor open meanwhile.
+    let length =
+        unsafe { libc::pread(file.as_raw_fd(), bytes.as_mut_ptr().cast(), bytes.len(), 0) };
+    let length = usize::try_from(length).unwrap_or(0);
+    String::from_utf8_lossy(&bytes[..length]).trim_end_matches('\0').to_owned()
 }
 
 /// Whether somebody else has the file open.

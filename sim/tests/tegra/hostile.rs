@@ -1,10 +1,27 @@
 //! Clients that mean harm, or fight with the kernel for other reasons: nobody waits for them, and nothing
 //! grows without bound.
 
+use std::time::{Duration, Instant};
 
 use nvabi::call::Ioctl;
 
 use crate::client::*;
+use crate::rules;
+
+/// Longer than any call takes, on a busy machine too.
+const PROMPT: Duration = Duration::from_secs(5);
+
+rules! {
+    a_text_that_grows_freezes_nobody {
+        let path = "/sys/class/devfreq/17000000.gpu/min_freq";
+        let text = open_with(path, libc::O_RDWR).unwrap();
+        assert_eq!(unsafe { libc::ftruncate(text, 3 << 30) }, 0);
+        let begun = Instant::now();
+        assert!(std::fs::read_to_string(path).is_ok());
+        assert!(open("/dev/nvmap").is_ok());
+        assert!(begun.elapsed() < PROMPT, "{:?}", begun.elapsed());
+    }
+}
 
 #[test]
 fn unknown_requests_are_counted_together() {
