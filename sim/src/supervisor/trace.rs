@@ -9,7 +9,9 @@ use std::io;
 use std::os::fd::{AsFd as _, OwnedFd};
 
 use crate::Errno;
-use nvabi_supervise::{AddFd, Listener, Notification, Registers, Resume, Tracee, Waited};
+use nvabi_supervise::{
+    AT_CALL, AddFd, Listener, Notification, Registers, Resume, Tracee, Waited,
+};
 
 /// A system call that is made for another: its number and its arguments.
 type Call = (libc::c_long, [u64; 6]);
@@ -20,7 +22,7 @@ pub(super) fn pass_unshared(listener: &Listener, notification: &Notification, le
         let is_mapped = !(-4095..=0).contains(&result);
         is_mapped.then(|| unshare(result as u64, length))
     };
-    let Ok(trace) = Trace::begin(notification.thread) else {
+    let Ok(mut trace) = Trace::begin(notification.thread) else {
         return listener.pass(notification);
     };
     listener.pass(notification);
@@ -36,7 +38,7 @@ pub(super) fn map_instead(
     file: &OwnedFd,
     offset: u64,
 ) -> bool {
-    let Ok(trace) = Trace::begin(notification.thread) else { return false };
+    let Ok(mut trace) = Trace::begin(notification.thread) else { return false };
     // It has the file for as long as it takes to map it.
     let fd = match listener.add_fd(notification, file.as_fd(), AddFd::New { cloexec: true }) {
         Ok(fd) => fd,
@@ -71,20 +73,34 @@ pub(super) fn answer_closed(
     result: Result<i64, Errno>,
     fd: i32,
 ) -> bool {
-    let Ok(trace) = Trace::begin(notification.thread) else { return false };
+    let Ok(mut trace) = Trace::begin(notification.thread) else { return false };
     listener.answer(notification, result);
     // As for a mapping.
     let _ = trace.after_call(|_| Some((libc::SYS_close, [fd as u64, 0, 0, 0, 0, 0])));
     true
 }
 
+/// What `PTRACE_O_TRACESYSGOOD` makes stops at system calls differ by from all others.
+const OPTIONS: libc::c_int = libc::PTRACE_O_TRACESYSGOOD;
+
+/// `PTRACE_EVENT_STOP`: a thread has stopped because it was told to, by us or by job control.
+const EVENT_STOP: i32 = libc::PTRACE_EVENT_STOP;
+
 /// A thread that we trace, let go at the end.
-struct Trace(Tracee);
+struct Trace {
+    thread: Tracee,
+    /// Signals that came to it before the stop that was waited for.
+    signals: Vec<i32>,
+}
 
 impl Drop for Trace {
     fn drop(&mut self) {
-        // It may have ended meanwhile.
-        let _ = self.0.detach();
+        // It may have ended meanwhile. If job control has stopped the process, it is stopped from here on.
+        let _ = self.thread.detach();
+        for signal in self.signals.drain(..) {
+            // SAFETY: the call takes numbers alone: what a signal does to another process is its own matter.
+            unsafe { libc::syscall(libc::SYS_tkill, self.thread.0, signal) };
+        }
     }
 }
 
@@ -92,55 +108,85 @@ impl Trace {
     /// From now on; the thread stops when it leaves the call that it is in.
     fn begin(thread: u32) -> io::Result<Self> {
         let thread = Tracee(thread as i32);
-        thread.seize(0)?;
-        let trace = Self(thread);
+        thread.seize(OPTIONS)?;
+        let trace = Self { thread, signals: Vec::new() };
         thread.interrupt()?;
         Ok(trace)
     }
 
     /// Makes a call for the thread when it leaves the one that it is in, by what that one returned.
-    fn after_call(&self, then: impl FnOnce(i64) -> Option<Call>) -> io::Result<()> {
-        self.wait()?;
-        let registers = self.0.registers()?;
+    fn after_call(&mut self, then: impl FnOnce(i64) -> Option<Call>) -> io::Result<()> {
+        self.wait_until_it_leaves()?;
+        let registers = self.thread.registers()?;
         let Some(call) = then(registers.result()) else { return Ok(()) };
-        let mask = self.0.replace_mask(u64::MAX)?;
+        let mask = self.thread.replace_mask(u64::MAX)?;
         let done = self.call(&registers, call);
-        self.0.set_registers(&registers)?;
-        self.0.replace_mask(mask)?;
+        self.thread.set_registers(&registers)?;
+        self.thread.replace_mask(mask)?;
         done.map(drop)
     }
 
     /// Makes a call for the thread, whose result is that of the one that it is in, and others after it.
-    fn instead_of_call(&self, call: Call, then: impl FnOnce(i64) -> Vec<Call>) -> io::Result<()> {
-        self.wait()?;
-        let registers = self.0.registers()?;
-        let mask = self.0.replace_mask(u64::MAX)?;
+    fn instead_of_call(
+        &mut self,
+        call: Call,
+        then: impl FnOnce(i64) -> Vec<Call>,
+    ) -> io::Result<()> {
+        self.wait_until_it_leaves()?;
+        let registers = self.thread.registers()?;
+        let mask = self.thread.replace_mask(u64::MAX)?;
         let made = self.call(&registers, call).and_then(|result| {
             then(result).into_iter().try_for_each(|call| self.call(&registers, call).map(drop))?;
             Ok(result)
         });
-        self.0
-            .set_registers(&made.as_ref().map_or(registers, |made| registers.with_result(*made)))?;
-        self.0.replace_mask(mask)?;
+        let after = made.as_ref().map_or(registers, |made| registers.with_result(*made));
+        self.thread.set_registers(&after)?;
+        self.thread.replace_mask(mask)?;
         made.map(drop)
     }
 
     /// Makes a call for the thread, and leaves its registers as the call does.
-    fn call(&self, registers: &Registers, (call, args): Call) -> io::Result<i64> {
-        self.0.set_registers(&registers.with_call(call as u64, args))?;
-        self.step()?;
-        Ok(self.0.registers()?.result())
+    fn call(&mut self, registers: &Registers, (call, args): Call) -> io::Result<i64> {
+        self.thread.set_registers(&registers.with_call(call as u64, args))?;
+        // It stops where the call begins, and where it ends.
+        self.go_to_call()?;
+        self.go_to_call()?;
+        Ok(self.thread.registers()?.result())
     }
 
-    fn step(&self) -> io::Result<()> {
-        self.0.resume(Resume::Step, 0)?;
-        self.wait()
+    /// Until the thread begins or ends a call. Job control stops it in between as often as it likes.
+    fn go_to_call(&mut self) -> io::Result<()> {
+        let mut signal = 0;
+        loop {
+            self.thread.resume(Resume::ToCall, signal)?;
+            signal = match self.wait()? {
+                (AT_CALL, _) => return Ok(()),
+                (_, EVENT_STOP) => 0,
+                // SIGSTOP: all others are blocked. A SIGCONT that comes after it must find it delivered.
+                (signal, _) => signal,
+            }
+        }
     }
 
-    /// Until it stops; an error when it has ended.
-    fn wait(&self) -> io::Result<()> {
-        match self.0.wait()? {
-            Waited::Stopped { .. } => Ok(()),
+    /// Until it stops for us: it was told to while it waited for the answer to its call.
+    fn wait_until_it_leaves(&mut self) -> io::Result<()> {
+        loop {
+            match self.wait()? {
+                (_, EVENT_STOP) => return Ok(()),
+                (libc::SIGSTOP, _) => self.thread.resume(Resume::Freely, libc::SIGSTOP)?,
+                // The kernel looks for signals later than for stops; should it ever not, none is lost.
+                (signal, _) => {
+                    self.signals.push(signal);
+                    return Ok(());
+                }
+            }
+        }
+    }
+
+    /// Until it stops: the signal and the event; an error when it has ended.
+    fn wait(&self) -> io::Result<(i32, i32)> {
+        match self.thread.wait()? {
+            Waited::Stopped { signal, event } => Ok((signal, event)),
             Waited::Ended(_) => Err(io::ErrorKind::NotFound.into()),
         }
     }

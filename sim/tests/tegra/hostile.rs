@@ -21,6 +21,67 @@ rules! {
         assert!(open("/dev/nvmap").is_ok());
         assert!(begun.elapsed() < PROMPT, "{:?}", begun.elapsed());
     }
+
+    signals_that_stop_do_not_end_a_mapping {
+        let (nvmap, parent) = (nvmap(), std::process::id() as i32);
+        let fd = buffer(nvmap, 4096);
+        let child = unsafe { libc::fork() };
+        if child == 0 {
+            loop {
+                unsafe {
+                    for signal in [libc::SIGCONT, libc::SIGSTOP, libc::SIGCONT] {
+                        if libc::kill(parent, signal) != 0 || libc::getppid() != parent {
+                            libc::_exit(0);
+                        }
+                    }
+                    libc::usleep(50);
+                }
+            }
+        }
+        for round in 0..2000 {
+            let memory = mmap(fd, 4096, 0).unwrap();
+            memory.write(0, round);
+            assert_eq!(memory.read(0), round);
+        }
+        unsafe {
+            libc::kill(child, libc::SIGKILL);
+            libc::waitpid(child, std::ptr::null_mut(), 0);
+        }
+    }
+
+    a_process_that_was_continued_goes_on {
+        let nvmap = nvmap();
+        let fd = buffer(nvmap, 4096);
+        for _ in 0..20 {
+            let child = unsafe { libc::fork() };
+            if child == 0 {
+                for _ in 0..20 {
+                    drop(mmap(fd, 4096, 0).unwrap());
+                }
+                unsafe { libc::_exit(0) };
+            }
+            // Stopped once and continued once, somewhere in its calls.
+            for signal in [libc::SIGSTOP, libc::SIGCONT] {
+                std::thread::sleep(Duration::from_micros(300));
+                assert_eq!(unsafe { libc::kill(child, signal) }, 0);
+            }
+            let (mut status, begun) = (0, Instant::now());
+            while unsafe { libc::waitpid(child, &mut status, libc::WNOHANG) } == 0 {
+                assert!(begun.elapsed() < PROMPT, "it is stopped for ever");
+                std::thread::sleep(Duration::from_millis(1));
+            }
+            assert!(libc::WIFEXITED(status) && libc::WEXITSTATUS(status) == 0);
+        }
+    }
+
+    handlers_stay_when_a_file_is_mapped {
+        extern "C" fn handler(_: libc::c_int) {}
+        let nvmap = nvmap();
+        let address = handler as *const () as usize;
+        unsafe { libc::signal(libc::SIGTRAP, address) };
+        let _memory = mmap(buffer(nvmap, 4096), 4096, 0).unwrap();
+        assert_eq!(unsafe { libc::signal(libc::SIGTRAP, libc::SIG_DFL) }, address);
+    }
 }
 
 #[test]
