@@ -1,6 +1,8 @@
 //! Memory of other processes.
 
+use std::fs::{self, File};
 use std::io::{IoSlice, IoSliceMut};
+use std::os::unix::fs::FileExt as _;
 
 use nix::sys::uio::{RemoteIoVec, process_vm_readv, process_vm_writev};
 use nix::unistd::Pid;
@@ -28,6 +30,68 @@ pub fn write_memory(thread: u32, address: u64, from: &[u8]) -> usize {
         let local = from.get(at..at + len).unwrap_or_default();
         process_vm_writev(pid(thread), &[IoSlice::new(local)], pieces)
     })
+}
+
+/// As [`read_memory`], and never waits: a process with `userfaultfd` can let whoever touches its memory wait for as
+/// long as it likes. What it has to be asked for is taken as missing.
+pub fn read_memory_at_once(thread: u32, address: u64, into: &mut [u8]) -> usize {
+    let length = permitted(thread, address, into.len(), b'r');
+    let Some(file) = memory_file(thread, false).filter(|_| length > 0) else { return 0 };
+    let mut done = 0;
+    while let Some(rest) = into.get_mut(done..length).filter(|rest| !rest.is_empty()) {
+        match file.read_at(rest, address + done as u64) {
+            Ok(count @ 1..) => done += count,
+            _ => break,
+        }
+    }
+    done
+}
+
+/// As [`write_memory`], and never waits.
+pub fn write_memory_at_once(thread: u32, address: u64, from: &[u8]) -> usize {
+    if is_own(thread) {
+        return 0;
+    }
+    let length = permitted(thread, address, from.len(), b'w');
+    let Some(file) = memory_file(thread, true).filter(|_| length > 0) else { return 0 };
+    let mut done = 0;
+    while let Some(rest) = from.get(done..length).filter(|rest| !rest.is_empty()) {
+        match file.write_at(rest, address + done as u64) {
+            Ok(count @ 1..) => done += count,
+            _ => break,
+        }
+    }
+    done
+}
+
+/// The file that shows a process's memory. The kernel does not wait for answers to faults there: it may not
+/// retry them (`__access_remote_vm` in `mm/memory.c`, `handle_userfault` in `fs/userfaultfd.c`).
+fn memory_file(thread: u32, writes: bool) -> Option<File> {
+    fs::OpenOptions::new().read(true).write(writes).open(format!("/proc/{thread}/mem")).ok()
+}
+
+/// How many bytes from an address on the process itself may read or write: its file of memory lets a debugger
+/// do more.
+fn permitted(thread: u32, address: u64, length: usize, permission: u8) -> usize {
+    let maps = fs::read(format!("/proc/{thread}/maps")).unwrap_or_default();
+    let mut end = address;
+    for line in maps.split(|byte| *byte == b'\n') {
+        let Some((range, has)) = range_of(line, permission) else { continue };
+        if range.contains(&end) && has {
+            end = range.end;
+        }
+    }
+    usize::try_from(end - address).unwrap_or(usize::MAX).min(length)
+}
+
+/// The addresses of a line of `maps`, and whether it has a permission.
+fn range_of(line: &[u8], permission: u8) -> Option<(std::ops::Range<u64>, bool)> {
+    // A path at its end need not be text.
+    let mut words = line.split(|byte| *byte == b' ');
+    let (range, permissions) = (std::str::from_utf8(words.next()?).ok()?, words.next()?);
+    let (start, end) = range.split_once('-')?;
+    let number = |text| u64::from_str_radix(text, 16).ok();
+    Some((number(start)?..number(end)?, permissions.contains(&permission)))
 }
 
 fn pid(thread: u32) -> Pid {
@@ -109,6 +173,30 @@ mod tests {
     }
 
     #[test]
+    fn memory_is_read_at_once_as_far_as_it_may_be() {
+        let page = PAGE as usize;
+        // SAFETY: new memory, of which only what may be read is read.
+        let start = unsafe {
+            let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
+            let protection = libc::PROT_READ | libc::PROT_WRITE;
+            let start = libc::mmap(std::ptr::null_mut(), 4 * page, protection, flags, -1, 0);
+            assert_ne!(start, libc::MAP_FAILED);
+            libc::memset(start, 7, 4 * page);
+            assert_eq!(libc::mprotect(start.byte_add(page), page, libc::PROT_READ), 0);
+            assert_eq!(libc::mprotect(start.byte_add(3 * page), page, libc::PROT_NONE), 0);
+            start as u64
+        };
+        let own = std::process::id();
+        let mut bytes = vec![0; 5 * page];
+        assert_eq!(read_memory_at_once(own, start + 10, &mut bytes), 3 * page - 10);
+        assert!(bytes[..3 * page - 10].iter().all(|byte| *byte == 7));
+        assert_eq!(read_memory_at_once(own, start + 3 * PAGE, &mut bytes), 0);
+        assert_eq!(read_memory_at_once(own, u64::MAX - 5, &mut bytes[..20]), 0);
+        assert_eq!(permitted(own, start + 8, 2 * page, b'w'), page - 8);
+        assert_eq!(write_memory_at_once(own, start, &bytes), 0);
+    }
+
+    #[test]
     fn the_memory_of_a_child_is_written() {
         let mut child = Command::new("cat").stdin(Stdio::piped()).spawn().unwrap();
         let id = child.id();
@@ -118,6 +206,12 @@ mod tests {
         let mut read = [0; 3];
         let written = write_memory(id, start, b"abc");
         let known = read_memory(id, start, &mut read);
+        let text = maps.lines().find(|line| line.contains(" r-xp ")).unwrap();
+        let text = u64::from_str_radix(text.split('-').next().unwrap(), 16).unwrap();
+        assert_eq!(write_memory_at_once(id, text, b"def"), 0, "a debugger might");
+        assert_eq!(write_memory_at_once(id, start + 3, b"def"), 3);
+        let mut both = [0; 6];
+        assert_eq!((read_memory_at_once(id, start, &mut both), &both), (6, b"abcdef"));
         drop(child.stdin.take());
         child.wait().unwrap();
         assert_eq!((written, known, &read), (3, 3, b"abc"));

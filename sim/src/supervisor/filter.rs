@@ -23,6 +23,7 @@ const ALWAYS: &[i64] = &[
     libc::SYS_readlinkat,
     libc::SYS_ioctl,
     libc::SYS_exit_group,
+    libc::SYS_userfaultfd,
     #[cfg(target_arch = "x86_64")]
     libc::SYS_open,
     #[cfg(target_arch = "x86_64")]

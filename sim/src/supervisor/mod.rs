@@ -170,6 +170,8 @@ pub(super) struct Shared {
     doorbell_mapped: Condvar,
     has_work: AtomicBool,
     is_over: AtomicBool,
+    /// Whether some process may answer faults of its memory itself, and so let others wait for it.
+    faults_are_answered: AtomicBool,
 }
 
 /// What becomes of a call.
@@ -218,6 +220,7 @@ impl Shared {
             doorbell_mapped: Condvar::new(),
             has_work: AtomicBool::new(false),
             is_over: AtomicBool::new(false),
+            faults_are_answered: AtomicBool::new(false),
         })
     }
 
@@ -241,6 +244,10 @@ impl Shared {
 
     fn is_over(&self) -> bool {
         self.is_over.load(Ordering::Acquire)
+    }
+
+    fn faults_are_answered(&self) -> bool {
+        self.faults_are_answered.load(Ordering::Acquire)
     }
 
     fn has_work(&self) -> bool {
@@ -313,8 +320,12 @@ impl Shared {
                 return Handled::Now;
             }
         };
+        if is_userfaultfd(n) {
+            self.faults_are_answered.store(true, Ordering::Release);
+        }
         let target = Target::new(self, n, thread);
         let reply = match n.call {
+            libc::SYS_userfaultfd => Reply::Pass,
             libc::SYS_ioctl => match self.ioctl(&target, n, faults_count) {
                 Ok(reply) => reply,
                 Err(time) => return Handled::Later(time),
@@ -503,6 +514,13 @@ impl Shared {
             machine.log().leak(process, kind, count);
         }
     }
+}
+
+/// Whether a call makes a `userfaultfd`: by its system call, or on `/dev/userfaultfd`.
+fn is_userfaultfd(n: &Notification) -> bool {
+    /// `USERFAULTFD_IOC_NEW`.
+    const NEW: u32 = 0xAA00;
+    n.call == libc::SYS_userfaultfd || n.call == libc::SYS_ioctl && n.args[1] as u32 == NEW
 }
 
 /// What a fault makes of a call; the time that it delays it by as the error.

@@ -15,7 +15,10 @@ use crate::client::{Client, Descriptor, Work};
 use crate::memory::{Access, Inode, NODE_NAME, Node};
 use crate::{Errno, limits};
 use nvabi_supervise::check;
-use nvabi_supervise::{AddFd, Notification, process_of, read_memory, write_memory};
+use nvabi_supervise::{
+    AddFd, Notification, process_of, read_memory, read_memory_at_once, write_memory,
+    write_memory_at_once,
+};
 
 /// What is known of a thread.
 #[derive(Debug)]
@@ -175,7 +178,8 @@ impl Client for Target<'_> {
     }
 
     fn read(&self, address: u64, into: &mut [u8]) -> usize {
-        let done = read_memory(self.notification.thread, address, into);
+        let read = if self.shared.faults_are_answered() { read_memory_at_once } else { read_memory };
+        let done = read(self.notification.thread, address, into);
         // What was read is the caller's only if it still is the caller.
         if done > 0 && !self.shared.listener.is_valid(self.notification) { 0 } else { done }
     }
@@ -184,7 +188,9 @@ impl Client for Target<'_> {
         if !self.shared.listener.is_valid(self.notification) {
             return 0;
         }
-        write_memory(self.notification.thread, address, from)
+        let write =
+            if self.shared.faults_are_answered() { write_memory_at_once } else { write_memory };
+        write(self.notification.thread, address, from)
     }
 
     fn descriptor(&self, fd: i32) -> Descriptor {

@@ -1,6 +1,7 @@
 //! Clients that mean harm, or fight with the kernel for other reasons: nobody waits for them, and nothing
 //! grows without bound.
 
+use std::io;
 use std::time::{Duration, Instant};
 
 use nvabi::call::Ioctl;
@@ -11,7 +12,89 @@ use crate::rules;
 /// Longer than any call takes, on a busy machine too.
 const PROMPT: Duration = Duration::from_secs(5);
 
+/// Pages whose faults this process answers itself.
+struct Faulting {
+    uffd: Fd,
+    page: u64,
+}
+
+const UFFDIO_API: u64 = 0xC018_AA3F;
+const UFFDIO_REGISTER: u64 = 0xC020_AA00;
+const UFFDIO_COPY: u64 = 0xC028_AA03;
+
+impl Faulting {
+    /// One page that is not there; none where this machine does not permit it.
+    fn new() -> Option<Self> {
+        unsafe {
+            let uffd = libc::syscall(libc::SYS_userfaultfd, libc::O_CLOEXEC) as Fd;
+            if uffd < 0 {
+                eprintln!("userfaultfd: {}", io::Error::last_os_error());
+                return None;
+            }
+            let mut api: [u64; 3] = [0xAA, 0, 0];
+            assert_eq!(libc::ioctl(uffd, UFFDIO_API as _, api.as_mut_ptr()), 0);
+            let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
+            let protection = libc::PROT_READ | libc::PROT_WRITE;
+            let page = libc::mmap(std::ptr::null_mut(), 4096, protection, flags, -1, 0) as u64;
+            let mut register: [u64; 4] = [page, 4096, 1, 0];
+            assert_eq!(libc::ioctl(uffd, UFFDIO_REGISTER as _, register.as_mut_ptr()), 0);
+            Some(Self { uffd, page })
+        }
+    }
+
+    /// Puts text there, and lets those go on who wait for it.
+    fn answer(&self, text: &str) {
+        let mut page = vec![0_u8; 4096];
+        page[..text.len()].copy_from_slice(text.as_bytes());
+        let mut copy: [u64; 5] = [self.page, page.as_ptr() as u64, 4096, 0, 0];
+        assert_eq!(unsafe { libc::ioctl(self.uffd, UFFDIO_COPY as _, copy.as_mut_ptr()) }, 0);
+    }
+}
+
 rules! {
+    a_path_that_faults_blocks_its_caller_alone {
+        let Some(faulting) = Faulting::new() else { return };
+        let page = faulting.page;
+        let waiter = std::thread::spawn(move || unsafe {
+            libc::open(page as *const libc::c_char, libc::O_RDONLY)
+        });
+        std::thread::sleep(Duration::from_millis(100));
+        let begun = Instant::now();
+        assert!(open("/dev/nvmap").is_ok());
+        assert!(begun.elapsed() < PROMPT, "{:?}", begun.elapsed());
+        assert!(!waiter.is_finished(), "its own call waits, as on any machine");
+        faulting.answer("/dev/null\0");
+        assert!(waiter.join().unwrap() >= 0);
+    }
+
+    an_argument_that_faults_is_not_there {
+        let Some(faulting) = Faulting::new() else { return };
+        let nvmap = nvmap();
+        assert_eq!(raw(nvmap, NVMAP_IOC_CREATE_64::REQUEST, faulting.page), EFAULT);
+        faulting.answer("\0\0\u{1}\0\0\0\0\0");
+        assert_eq!(raw(nvmap, NVMAP_IOC_CREATE_64::REQUEST, faulting.page), Ok(0));
+        let made = unsafe { (faulting.page as *const u32).read_volatile() };
+        assert_ne!(made, 0x1_0000, "the handle is written to the page");
+    }
+
+    memory_that_may_not_be_written_is_not_written {
+        // Programs that answer faults of their own are looked at by other means.
+        let Some(_faulting) = Faulting::new() else { return };
+        let nvmap = nvmap();
+        let pages = unsafe {
+            let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
+            let protection = libc::PROT_READ | libc::PROT_WRITE;
+            let pages = libc::mmap(std::ptr::null_mut(), 8192, protection, flags, -1, 0);
+            pages.cast::<u64>().write(4096);
+            libc::mprotect(pages, 4096, libc::PROT_READ);
+            pages as u64
+        };
+        assert_eq!(raw(nvmap, NVMAP_IOC_CREATE_64::REQUEST, pages), EFAULT);
+        assert_eq!(unsafe { (pages as *const u64).read_volatile() }, 4096);
+        unsafe { libc::mprotect(pages as _, 4096, libc::PROT_NONE) };
+        assert_eq!(raw(nvmap, NVMAP_IOC_CREATE_64::REQUEST, pages), EFAULT);
+    }
+
     a_text_that_grows_freezes_nobody {
         let path = "/sys/class/devfreq/17000000.gpu/min_freq";
         let text = open_with(path, libc::O_RDWR).unwrap();
