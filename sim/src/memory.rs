@@ -32,6 +32,11 @@ impl Inode {
         self.number
     }
 
+    /// The device that it is on.
+    pub(crate) fn device(self) -> u64 {
+        self.device
+    }
+
     /// Of what `stat` says.
     pub(crate) fn of(stat: &libc::stat) -> Self {
         Self { device: stat.st_dev, number: stat.st_ino }

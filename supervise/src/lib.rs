@@ -12,11 +12,11 @@ mod notify;
 mod rights;
 mod tracee;
 
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd as _, OwnedFd};
 use std::path::{Component, Path, PathBuf};
 use std::{fs, io};
 
-use rustix::process::{Pid, PidfdFlags, pidfd_open};
+use rustix::process::{Pid, PidfdFlags, PidfdGetfdFlags, pidfd_getfd, pidfd_open};
 
 pub use errno::{Errno, check};
 pub use filter::{load, program, unless, when};
@@ -44,6 +44,12 @@ pub fn normal(path: &Path) -> PathBuf {
 pub fn open_process(process: u32) -> io::Result<OwnedFd> {
     let process = Pid::from_raw(process as i32).ok_or(io::ErrorKind::InvalidInput)?;
     Ok(pidfd_open(process, PidfdFlags::empty())?)
+}
+
+/// The same open file that a descriptor of another process is, and not another opening of it. It needs the rights of a
+/// debugger.
+pub fn descriptor_of(process: u32, fd: i32) -> io::Result<OwnedFd> {
+    Ok(pidfd_getfd(open_process(process)?.as_fd(), fd, PidfdGetfdFlags::empty())?)
 }
 
 /// The number of the process that a thread is of.

@@ -4,6 +4,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use super::links::Look;
 use super::target::Target;
 use super::{Handled, Shared};
 use crate::Errno;
@@ -59,6 +60,7 @@ impl Shared {
             Handled::Now => {}
             Handled::Later(time) | Handled::AnswerLater(_, time) => self.later.add(time, n, left),
             Handled::Work(name, work) => self.begin(n, name, work),
+            Handled::Elsewhere => self.begin_elsewhere(n),
         }
     }
 
@@ -68,7 +70,7 @@ impl Shared {
             match self.later.next() {
                 Some((n, Handled::AnswerLater(result, _))) => self.listener.answer(&n, result),
                 Some((n, _)) => {
-                    let left = self.dispatch(&n, false);
+                    let left = self.dispatch(&n, false, Look::AtOnce);
                     self.see_to(n, left);
                 }
                 None => {}
@@ -79,6 +81,18 @@ impl Shared {
     fn begin(self: &Arc<Self>, n: Notification, name: String, work: Work) {
         let shared = self.clone();
         let begun = thread::Builder::new().spawn(move || shared.work(&n, &name, work));
+        if begun.is_err() {
+            self.listener.answer(&n, Err(Errno::ENOMEM));
+        }
+    }
+
+    /// Looks at a call again where nobody waits for it but its caller.
+    fn begin_elsewhere(self: &Arc<Self>, n: Notification) {
+        let shared = self.clone();
+        let begun = thread::Builder::new().spawn(move || {
+            let left = shared.dispatch(&n, true, Look::Waits);
+            shared.see_to(n, left);
+        });
         if begun.is_err() {
             self.listener.answer(&n, Err(Errno::ENOMEM));
         }

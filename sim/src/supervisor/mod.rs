@@ -5,12 +5,15 @@
 
 mod filter;
 mod later;
+mod links;
+mod lists;
 mod paths;
 mod poller;
 mod program;
 mod releases;
 mod target;
 mod trace;
+mod tree;
 
 use std::collections::{BTreeMap, VecDeque};
 use std::io;
@@ -24,16 +27,18 @@ use std::time::Duration;
 
 use super::client::{Client, Work};
 use super::fault::{Effect, Refusal};
-use super::machine::{Doorbell, Machine, Mapping};
+use super::machine::{Doorbell, EntryKind, Machine, Mapping};
 use super::memory::{Access, Node};
 use super::{Errno, Outcome};
 use later::Later;
 use nvabi_supervise::check;
 use nvabi_supervise::{AddFd, Listener, Next, Notification, receive_descriptor};
-use paths::{Tree, Writer};
+use links::Look;
+use paths::Writer;
 use program::Signals;
 use releases::Releases;
 use target::{Target, Threads, mappings};
+use tree::Tree;
 
 /// The simulated kernel.
 type AnyMachine = Box<dyn Machine>;
@@ -143,7 +148,7 @@ fn serve(shared: &Arc<Shared>) -> io::Result<()> {
             Next::Nothing | Next::Over => {}
         }
         if let Some(notification) = taken.pop_front() {
-            let left = shared.dispatch(&notification, true);
+            let left = shared.dispatch(&notification, true, Look::AtOnce);
             shared.see_to(notification, left);
         }
     }
@@ -190,6 +195,8 @@ enum Reply {
     AnswerLater(Result<i64, Errno>, Duration),
     /// Its result comes of this.
     Work(String, Work),
+    /// The caller goes to this folder.
+    Enter(OwnedFd),
     /// It was answered.
     Done,
 }
@@ -203,6 +210,8 @@ enum Handled {
     AnswerLater(Result<i64, Errno>, Duration),
     /// What others need not wait for, and the name of the call.
     Work(String, Work),
+    /// All of it, by a thread that may wait for the real machine's files.
+    Elsewhere,
 }
 
 impl Shared {
@@ -312,7 +321,7 @@ impl Shared {
     }
 
     /// One call; when faults count, it may be one of them.
-    fn dispatch(&self, n: &Notification, faults_count: bool) -> Handled {
+    fn dispatch(&self, n: &Notification, faults_count: bool, look: Look) -> Handled {
         let thread = match self.threads.get(n.thread) {
             Ok(thread) => thread,
             Err(error) => {
@@ -323,7 +332,7 @@ impl Shared {
         if is_userfaultfd(n) {
             self.faults_are_answered.store(true, Ordering::Release);
         }
-        let target = Target::new(self, n, thread);
+        let target = Target { look, ..Target::new(self, n, thread) };
         let reply = match n.call {
             libc::SYS_userfaultfd => Reply::Pass,
             libc::SYS_ioctl => match self.ioctl(&target, n, faults_count) {
@@ -344,6 +353,9 @@ impl Shared {
             }
             _ => self.path_call(&target, n).unwrap_or(Reply::Pass),
         };
+        if target.must_wait.get() {
+            return Handled::Elsewhere;
+        }
         match reply {
             Reply::Pass => self.listener.pass(n),
             Reply::PassUnshared(length) => trace::pass_unshared(&self.listener, n, length),
@@ -352,6 +364,7 @@ impl Shared {
             Reply::AnswerClosed(result, fd) => self.answer_closed(n, result, fd),
             Reply::AnswerLater(result, time) => return Handled::AnswerLater(result, time),
             Reply::Work(name, work) => return Handled::Work(name, work),
+            Reply::Enter(folder) => self.enter(n, &folder),
             Reply::Done => {}
         }
         Handled::Now
@@ -375,6 +388,14 @@ impl Shared {
         match given {
             Ok(_) => self.listener.pass(n),
             Err(errno) => self.listener.answer(n, Err(errno)),
+        }
+    }
+
+    /// Lets a caller go to a folder that has no path.
+    fn enter(&self, n: &Notification, folder: &OwnedFd) {
+        if !trace::enter(&self.listener, n, folder) {
+            // A debugger has it, and only a process itself can go anywhere.
+            self.listener.answer(n, Err(Errno::EACCES));
         }
     }
 
@@ -409,7 +430,7 @@ impl Shared {
     ) -> Result<Reply, Duration> {
         let (fd, request, argument) = (n.args[0] as i32, n.args[1] as u32, n.args[2]);
         let Some(inode) = target.thread.inode(fd) else { return Ok(Reply::Pass) };
-        if self.tree.is_name(inode) {
+        if self.tree.meaning(inode).is_some_and(|(_, kind)| kind != EntryKind::Folder) {
             return Ok(Reply::Answer(Err(Errno::EBADF)));
         }
         let mut machine = self.machine();

@@ -1,22 +1,21 @@
 //! Paths: which of them are simulated, and the calls that name files by them.
 
-use std::collections::{HashMap, HashSet};
-use std::ffi::OsString;
+use std::ffi::OsStr;
 use std::fs;
 use std::io;
 use std::os::fd::{AsFd as _, AsRawFd, OwnedFd};
-use std::os::unix::ffi::OsStringExt;
-use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Component, Path, PathBuf};
 
+use super::links::{self, Found};
 use super::program::hold_forks;
 use super::target::Target;
-use super::{Reply, Shared};
+use super::{Reply, Shared, tree};
 use crate::{Errno, limits};
 use crate::client::Client;
 use crate::fault::Effect;
-use crate::machine::{Device, Entry, EntryKind, Machine, Text};
-use crate::memory::{self, Access, Inode};
+use crate::machine::{Device, EntryKind, Machine, Text};
+use crate::memory::{Access, Inode};
 use nvabi_supervise::check;
 use nvabi_supervise::{AddFd, Notification, normal};
 
@@ -25,81 +24,6 @@ const PATH_MAX: usize = 4096;
 
 /// Longest text that is taken from a writer: sysfs takes one page.
 const TEXT_MAX: usize = 4096;
-
-/// The simulated paths, and what stands for the folders: real ones with the right names in them, so that
-/// they can be listed.
-#[derive(Debug)]
-pub(super) struct Tree {
-    root: PathBuf,
-    entries: HashMap<PathBuf, EntryKind>,
-    /// The last parts of all paths: most calls are about others.
-    last_parts: HashSet<OsString>,
-    /// Its files: what is opened as a name alone.
-    names: HashSet<Inode>,
-}
-
-impl Tree {
-    pub(super) fn new(entries: Vec<Entry>) -> io::Result<Self> {
-        let template = std::env::temp_dir().join("nvabi-sim-XXXXXX");
-        let mut template = template.into_os_string().into_vec();
-        template.push(0);
-        // SAFETY: the bytes end with the zero that was pushed, and are a vector's own: `mkdtemp` changes the
-        // six letters at their end and no more.
-        if unsafe { libc::mkdtemp(template.as_mut_ptr().cast()) }.is_null() {
-            return Err(io::Error::last_os_error());
-        }
-        template.pop();
-        let mut tree = Self {
-            root: OsString::from_vec(template).into(),
-            entries: HashMap::new(),
-            last_parts: HashSet::new(),
-            names: HashSet::new(),
-        };
-        for entry in entries {
-            tree.add(entry)?;
-        }
-        Ok(tree)
-    }
-
-    fn add(&mut self, Entry { path, kind }: Entry) -> io::Result<()> {
-        let path = PathBuf::from(path);
-        let real = self.real(&path);
-        if kind == EntryKind::Folder {
-            fs::create_dir_all(real)?;
-        } else {
-            fs::create_dir_all(real.parent().unwrap_or(&self.root))?;
-            let file = fs::File::create(real)?;
-            self.names.insert(Inode::of(&memory::stat(file.as_raw_fd())?));
-        }
-        self.last_parts.extend(path.file_name().map(ToOwned::to_owned));
-        self.entries.insert(path, kind);
-        Ok(())
-    }
-
-    /// Whether a file stands for a name.
-    pub(super) fn is_name(&self, inode: Inode) -> bool {
-        self.names.contains(&inode)
-    }
-
-    fn real(&self, path: &Path) -> PathBuf {
-        self.root.join(path.strip_prefix("/").unwrap_or(path))
-    }
-
-    /// The simulated path of one of the folders here.
-    fn simulated(&self, path: PathBuf) -> PathBuf {
-        match path.strip_prefix(&self.root) {
-            Ok(rest) => Path::new("/").join(rest),
-            Err(_) => path,
-        }
-    }
-}
-
-impl Drop for Tree {
-    fn drop(&mut self) {
-        // What is left of it is a few empty files in the folder for such.
-        let _ = fs::remove_dir_all(&self.root);
-    }
-}
 
 /// A simulated path, and what stands there.
 struct SimulatedPath {
@@ -116,9 +40,39 @@ pub(super) struct Writer {
 }
 
 /// The arguments of a call that names a file.
+#[derive(Clone, Copy)]
 struct Named {
     folder: i32,
     path: u64,
+    /// Whether a link at its end is followed.
+    follows: bool,
+}
+
+impl Named {
+    /// By the flags of calls that do not open the file.
+    fn unless(self, flags: i32) -> Self {
+        Self { follows: flags & libc::AT_SYMLINK_NOFOLLOW == 0, ..self }
+    }
+
+    /// By the flags of calls that open the file.
+    fn unless_open(self, flags: i32) -> Self {
+        let only_new = libc::O_CREAT | libc::O_EXCL;
+        Self { follows: flags & libc::O_NOFOLLOW == 0 && flags & only_new != only_new, ..self }
+    }
+}
+
+/// What a path means that is not the real kernel's alone.
+enum Meant {
+    Simulated(SimulatedPath),
+    /// A real file, by a path that begins in a simulated folder and leaves it.
+    Outside(PathBuf),
+}
+
+/// An absolute path, as far as it can be told without following links.
+struct Absolute {
+    path: PathBuf,
+    /// Whether it begins in a folder that is simulated.
+    is_inside: bool,
 }
 
 impl Shared {
@@ -127,90 +81,184 @@ impl Shared {
         let at = |folder: usize, path: usize| Named {
             folder: n.args[folder] as i32,
             path: n.args[path],
+            follows: true,
         };
-        let here = |path: usize| Named { folder: libc::AT_FDCWD, path: n.args[path] };
+        let here = |path: usize| Named {
+            folder: libc::AT_FDCWD,
+            path: n.args[path],
+            follows: true,
+        };
         match n.call {
-            libc::SYS_openat => self.open(target, n, &at(0, 1), n.args[2] as i32),
+            libc::SYS_openat => self.open(target, n, at(0, 1), n.args[2] as i32),
             libc::SYS_openat2 => {
                 let mut flags = [0; 8];
-                let place = self.place(target, &at(0, 1))?;
-                if target.read(n.args[2], &mut flags) < flags.len() {
-                    return Some(Reply::Answer(Err(Errno::EFAULT)));
+                let is_there = target.read(n.args[2], &mut flags) == flags.len();
+                let flags = u64::from_le_bytes(flags) as i32;
+                match is_there {
+                    true => self.open(target, n, at(0, 1), flags),
+                    false => {
+                        self.place(target, at(0, 1))?;
+                        Some(Reply::Answer(Err(Errno::EFAULT)))
+                    }
                 }
-                Some(self.open_place(target, n, place, u64::from_le_bytes(flags) as i32))
             }
             libc::SYS_fstat => {
                 let stat = self.open_stat(target, n.args[0] as i32)?;
                 Some(Reply::Answer(put(target, n.args[1], &stat)))
             }
             libc::SYS_newfstatat => {
-                let stat = self.stat(target, &at(0, 1), n.args[3] as i32)?;
+                let stat = self.stat(target, at(0, 1), n.args[3] as i32)?;
                 Some(Reply::Answer(put(target, n.args[2], &stat)))
             }
             libc::SYS_statx => {
-                let stat = self.stat(target, &at(0, 1), n.args[2] as i32)?;
+                let stat = self.stat(target, at(0, 1), n.args[2] as i32)?;
                 Some(Reply::Answer(put(target, n.args[4], &extended(&stat))))
             }
-            libc::SYS_faccessat | libc::SYS_faccessat2 => {
-                self.access(target, &at(0, 1), n.args[2] as i32)
+            libc::SYS_faccessat => self.access(target, at(0, 1), n.args[2] as i32),
+            libc::SYS_faccessat2 => {
+                self.access(target, at(0, 1).unless(n.args[3] as i32), n.args[2] as i32)
             }
-            libc::SYS_readlinkat => self.readlink(target, &at(0, 1)),
+            libc::SYS_readlinkat => self.readlink(target, at(0, 1)),
+            libc::SYS_getxattr | libc::SYS_listxattr => self.attributes(target, here(0)),
+            libc::SYS_lgetxattr | libc::SYS_llistxattr => {
+                self.attributes(target, Named { follows: false, ..here(0) })
+            }
+            libc::SYS_chdir => self.change_folder(target, here(0)),
+            libc::SYS_getcwd => self.current_folder(target),
+            libc::SYS_getdents64 => self.list(target),
             #[cfg(target_arch = "x86_64")]
-            libc::SYS_open => self.open(target, n, &here(0), n.args[1] as i32),
+            libc::SYS_open => self.open(target, n, here(0), n.args[1] as i32),
             #[cfg(target_arch = "x86_64")]
             libc::SYS_stat | libc::SYS_lstat => {
-                let stat = self.stat(target, &here(0), 0)?;
+                let is_link = n.call == libc::SYS_lstat;
+                let flags = if is_link { libc::AT_SYMLINK_NOFOLLOW } else { 0 };
+                let stat = self.stat(target, here(0), flags)?;
                 Some(Reply::Answer(put(target, n.args[1], &stat)))
             }
             #[cfg(target_arch = "x86_64")]
-            libc::SYS_access => self.access(target, &here(0), n.args[1] as i32),
+            libc::SYS_access => self.access(target, here(0), n.args[1] as i32),
             #[cfg(target_arch = "x86_64")]
-            libc::SYS_readlink => self.readlink(target, &here(0)),
-            _ => {
-                let _ = here;
+            libc::SYS_readlink => self.readlink(target, here(0)),
+            _ => None,
+        }
+    }
+
+    /// The simulated file that a path means.
+    fn place(&self, target: &Target<'_>, named: Named) -> Option<SimulatedPath> {
+        match self.resolve(target, named)? {
+            Meant::Simulated(place) => Some(place),
+            Meant::Outside(_) => None,
+        }
+    }
+
+    /// What a path means; none for what the kernel finds without us.
+    fn resolve(&self, target: &Target<'_>, named: Named) -> Option<Meant> {
+        let mut bytes = [0; PATH_MAX];
+        let length = read_path(target, named.path, &mut bytes)?;
+        let path = Path::new(OsStr::from_bytes(&bytes[..length]));
+        let is_known = match path.components().next_back()? {
+            Component::Normal(name) => self.tree.is_last_part(name),
+            Component::CurDir | Component::ParentDir => true,
+            Component::RootDir | Component::Prefix(_) => false,
+        };
+        if !is_known && !named.follows && path.is_absolute() {
+            return None;
+        }
+        let Absolute { path, is_inside } = self.absolute(target, named.folder, path)?;
+        let simulated =
+            |path: PathBuf| self.tree.kind(&path).map(|kind| SimulatedPath { path, kind });
+        // Where no part means the one above, links can only lead to the same file by another way.
+        if is_known && !path.components().any(|part| part == Component::ParentDir) {
+            if let Some(place) = simulated(normal(&path)) {
+                return Some(Meant::Simulated(place));
+            }
+        }
+        let found = match is_known.then_some(true).or_else(|| links::is_link(&path, target.look)) {
+            Some(true) => links::follow(&self.tree, &path, named.follows, target.look),
+            Some(false) => Found::Other,
+            None => Found::Unknown,
+        };
+        match found {
+            Found::Simulated(path) => simulated(path).map(Meant::Simulated),
+            Found::Other => is_inside.then(|| Meant::Outside(normal(&path))),
+            Found::Unknown => {
+                target.must_wait.set(true);
                 None
             }
         }
     }
 
-    /// The simulated file that a path means.
-    fn place(&self, target: &Target<'_>, named: &Named) -> Option<SimulatedPath> {
-        let mut bytes = [0; PATH_MAX];
-        let length = read_path(target, named.path, &mut bytes)?;
-        let path = Path::new(std::str::from_utf8(&bytes[..length]).ok()?);
-        let name = path.components().next_back()?;
-        let is_known = match name {
-            Component::Normal(name) => self.tree.last_parts.contains(name),
-            Component::CurDir | Component::ParentDir => true,
-            _ => false,
-        };
-        if !is_known {
-            return None;
+    /// A path from the root on: a relative one begins in a folder of the caller's.
+    fn absolute(&self, target: &Target<'_>, folder: i32, path: &Path) -> Option<Absolute> {
+        if path.is_absolute() {
+            return Some(Absolute { path: path.to_owned(), is_inside: false });
         }
-        let absolute = if path.is_absolute() {
-            path.to_owned()
-        } else {
-            let thread = target.notification.thread;
-            let folder = match named.folder {
-                libc::AT_FDCWD => format!("/proc/{thread}/cwd"),
-                fd => format!("/proc/{thread}/fd/{fd}"),
-            };
-            self.tree.simulated(fs::read_link(folder).ok()?).join(path)
+        let (inode, link) = match folder {
+            libc::AT_FDCWD => (target.thread.current_folder(), "cwd".to_owned()),
+            fd => (target.thread.inode(fd), format!("fd/{fd}")),
         };
-        let path = normal(&absolute);
-        let kind = *self.tree.entries.get(&path)?;
-        Some(SimulatedPath { path, kind })
+        if let Some(folder) = self.tree.folder(inode?) {
+            return Some(Absolute { path: folder.join(path), is_inside: true });
+        }
+        let folder = fs::read_link(format!("/proc/{}/{link}", target.notification.thread)).ok()?;
+        Some(Absolute { path: folder.join(path), is_inside: false })
     }
 
     fn open(
         &self,
         target: &Target<'_>,
         n: &Notification,
-        named: &Named,
+        named: Named,
         flags: i32,
     ) -> Option<Reply> {
-        let place = self.place(target, named)?;
-        Some(self.open_place(target, n, place, flags))
+        match self.resolve(target, named.unless_open(flags))? {
+            Meant::Simulated(place) => Some(self.open_place(target, n, place, flags)),
+            Meant::Outside(_) if flags & libc::O_ACCMODE != libc::O_RDONLY => None,
+            Meant::Outside(path) => {
+                let folder = self.real_folder(&path)?;
+                let how = AddFd::Answer { cloexec: flags & libc::O_CLOEXEC != 0 };
+                let given = self.listener.add_fd(n, folder.as_fd(), how);
+                Some(given.map_or_else(|errno| Reply::Answer(Err(errno)), |_| Reply::Done))
+            }
+        }
+    }
+
+    /// A real folder, by a path that begins in a simulated one: what the kernel has there is in another folder.
+    fn real_folder(&self, path: &Path) -> Option<OwnedFd> {
+        // What is below a simulated folder is simulated or not there.
+        let is_below = path.ancestors().skip(1).any(|folder| self.tree.kind(folder).is_some());
+        if is_below { None } else { tree::open_folder(path).ok() }
+    }
+
+    /// `chdir`.
+    fn change_folder(&self, target: &Target<'_>, named: Named) -> Option<Reply> {
+        let place = match self.resolve(target, named)? {
+            Meant::Simulated(place) => place,
+            Meant::Outside(path) => return self.real_folder(&path).map(Reply::Enter),
+        };
+        if place.kind != EntryKind::Folder {
+            return Some(Reply::Answer(Err(Errno::ENOTDIR)));
+        }
+        Some(match self.tree.open(&place.path, libc::O_DIRECTORY) {
+            Ok(folder) => Reply::Enter(folder),
+            Err(error) => Reply::Answer(Err(error.into())),
+        })
+    }
+
+    /// `getcwd`, which counts the zero byte at the end.
+    fn current_folder(&self, target: &Target<'_>) -> Option<Reply> {
+        let [address, room, ..] = target.notification.args;
+        let folder = self.tree.folder(target.thread.current_folder()?)?;
+        let mut bytes = folder.as_os_str().as_bytes().to_vec();
+        bytes.push(0);
+        let result = if room < bytes.len() as u64 {
+            Err(Errno::ERANGE)
+        } else if target.write(address, &bytes) < bytes.len() {
+            Err(Errno::EFAULT)
+        } else {
+            Ok(bytes.len() as i64)
+        };
+        Some(Reply::Answer(result))
     }
 
     fn open_place(
@@ -226,7 +274,7 @@ impl Shared {
             EntryKind::Device(device) => self.open_device(target, n, device, flags, how),
             EntryKind::Text(text) => self.open_text(n, text, flags, how),
             EntryKind::Folder if flags & libc::O_ACCMODE != libc::O_RDONLY => Err(Errno::EISDIR),
-            EntryKind::Folder => fs::File::open(self.tree.real(&place.path))
+            EntryKind::Folder => (self.tree.open(&place.path, libc::O_DIRECTORY))
                 .map_err(Errno::from)
                 .and_then(|folder| self.listener.add_fd(n, folder.as_fd(), how)),
         };
@@ -245,9 +293,7 @@ impl Shared {
         flags: i32,
         how: AddFd,
     ) -> Result<i32, Errno> {
-        let mut options = fs::OpenOptions::new();
-        options.read(true).custom_flags(flags & libc::O_DIRECTORY);
-        let file = options.open(self.tree.real(&place.path))?;
+        let file = self.tree.open(&place.path, flags)?;
         self.listener.add_fd(n, file.as_fd(), how)
     }
 
@@ -320,7 +366,7 @@ impl Shared {
     }
 
     /// Of a simulated file, by a path, or by a descriptor where the path may be empty.
-    fn stat(&self, target: &Target<'_>, named: &Named, flags: i32) -> Option<libc::stat> {
+    fn stat(&self, target: &Target<'_>, named: Named, flags: i32) -> Option<libc::stat> {
         if flags & libc::AT_EMPTY_PATH != 0 {
             let file = target.thread.file(named.folder);
             let is_folder = file.is_none_or(|file| file.st_mode & libc::S_IFMT == libc::S_IFDIR);
@@ -328,16 +374,11 @@ impl Shared {
                 return self.open_stat(target, named.folder);
             }
         }
-        let place = self.place(target, named)?;
-        // SAFETY: `stat` is of integers and arrays of them: zeros are a value of it.
-        let mut stat: libc::stat = unsafe { std::mem::zeroed() };
-        stat.st_mode = place.kind.mode();
-        stat.st_nlink = 1;
-        stat.st_blksize = 4096;
-        if let EntryKind::Device(device) = place.kind {
-            stat.st_rdev = device.number();
+        let place = self.place(target, named.unless(flags))?;
+        let mut stat = stat_of(place.kind);
+        if let Some(inode) = self.tree.inode(&place.path) {
+            (stat.st_dev, stat.st_ino) = (inode.device(), inode.number());
         }
-        stat.st_size = if stat.st_mode & libc::S_IFMT == libc::S_IFREG { 4096 } else { 0 };
         Some(stat)
     }
 
@@ -345,8 +386,15 @@ impl Shared {
     /// name have.
     fn open_stat(&self, target: &Target<'_>, fd: i32) -> Option<libc::stat> {
         let mut stat = target.thread.file(fd)?;
+        let inode = Inode::of(&stat);
+        if let Some((_, kind)) = self.tree.meaning(inode) {
+            let told = stat_of(kind);
+            (stat.st_mode, stat.st_rdev) = (told.st_mode, told.st_rdev);
+            (stat.st_size, stat.st_nlink) = (told.st_size, told.st_nlink);
+            return Some(stat);
+        }
         let machine = self.machine();
-        let open = machine.file(machine.file_of(Inode::of(&stat))?)?;
+        let open = machine.file(machine.file_of(inode)?)?;
         stat.st_mode = open.device.map_or(0o600, |device| EntryKind::Device(device).mode());
         stat.st_rdev = open.device.map_or(0, Device::number);
         stat.st_size = open.size as i64;
@@ -354,17 +402,37 @@ impl Shared {
         Some(stat)
     }
 
-    fn access(&self, target: &Target<'_>, named: &Named, mode: i32) -> Option<Reply> {
+    fn access(&self, target: &Target<'_>, named: Named, mode: i32) -> Option<Reply> {
         let place = self.place(target, named)?;
         let bits = place.kind.mode() >> 6 & 7;
         let is_allowed = (mode as u32 & 7) & !bits == 0;
         Some(Reply::Answer(if is_allowed { Ok(0) } else { Err(Errno::EACCES) }))
     }
 
-    fn readlink(&self, target: &Target<'_>, named: &Named) -> Option<Reply> {
+    /// Extended attributes, which no simulated file has.
+    fn attributes(&self, target: &Target<'_>, named: Named) -> Option<Reply> {
         self.place(target, named)?;
+        Some(Reply::Answer(Err(Errno::EOPNOTSUPP)))
+    }
+
+    fn readlink(&self, target: &Target<'_>, named: Named) -> Option<Reply> {
+        self.place(target, Named { follows: false, ..named })?;
         Some(Reply::Answer(Err(Errno::EINVAL)))
     }
+}
+
+/// Of what is not open.
+fn stat_of(kind: EntryKind) -> libc::stat {
+    // SAFETY: `stat` is of integers and arrays of them: zeros are a value of it.
+    let mut stat: libc::stat = unsafe { std::mem::zeroed() };
+    stat.st_mode = kind.mode();
+    stat.st_nlink = 1;
+    stat.st_blksize = 4096;
+    if let EntryKind::Device(device) = kind {
+        stat.st_rdev = device.number();
+    }
+    stat.st_size = if stat.st_mode & libc::S_IFMT == libc::S_IFREG { 4096 } else { 0 };
+    stat
 }
 
 /// The same in the newer form.

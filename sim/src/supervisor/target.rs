@@ -10,6 +10,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use super::Shared;
+use super::links::Look;
 use super::program::hold_forks;
 use crate::client::{Client, Descriptor, Work};
 use crate::memory::{Access, Inode, NODE_NAME, Node};
@@ -118,6 +119,11 @@ impl Thread {
         Some(Inode::of(&self.file(fd)?))
     }
 
+    /// The folder that it is in.
+    pub(super) fn current_folder(&self) -> Option<Inode> {
+        Some(Inode::of(&self.stat(c"cwd", 0)?))
+    }
+
     /// How a descriptor was opened: the permissions of its link say so.
     fn access(&self, fd: i32) -> Access {
         let link = self.stat(&descriptor_path(fd), libc::AT_SYMLINK_NOFOLLOW);
@@ -170,6 +176,10 @@ pub(super) struct Target<'a> {
     pub(super) work: Cell<Option<Work>>,
     /// A descriptor that the call closes.
     pub(super) closed: Cell<Option<i32>>,
+    /// How it may look for links.
+    pub(super) look: Look,
+    /// Whether the call has to be looked at again by a thread that may wait.
+    pub(super) must_wait: Cell<bool>,
 }
 
 impl Client for Target<'_> {
@@ -258,6 +268,8 @@ impl<'a> Target<'a> {
             delay: Cell::new(Duration::ZERO),
             work: Cell::default(),
             closed: Cell::default(),
+            look: Look::AtOnce,
+            must_wait: Cell::new(false),
         }
     }
 }

@@ -60,6 +60,24 @@ pub(super) fn map_instead(
     true
 }
 
+/// Answers the caller's `chdir` by letting it go to a folder. `false`: it cannot be made to, and was not answered.
+pub(super) fn enter(listener: &Listener, notification: &Notification, folder: &OwnedFd) -> bool {
+    let Ok(mut trace) = Trace::begin(notification.thread) else { return false };
+    let fd = match listener.add_fd(notification, folder.as_fd(), AddFd::New { cloexec: true }) {
+        Ok(fd) => fd,
+        Err(errno) => {
+            listener.answer(notification, Err(errno));
+            return true;
+        }
+    };
+    listener.answer(notification, Err(Errno::EINTR));
+    let go = (libc::SYS_fchdir, [fd as u64, 0, 0, 0, 0, 0]);
+    let close = (libc::SYS_close, [fd as u64, 0, 0, 0, 0, 0]);
+    // As for a mapping.
+    let _ = trace.instead_of_call(go, |_| vec![close]);
+    true
+}
+
 /// Keeps a mapping from children.
 fn unshare(address: u64, length: u64) -> Call {
     (libc::SYS_madvise, [address, length, libc::MADV_DONTFORK as u64, 0, 0, 0])

@@ -1,6 +1,7 @@
 //! Clients that mean harm, or fight with the kernel for other reasons: nobody waits for them, and nothing
 //! grows without bound.
 
+use std::ffi::CString;
 use std::io;
 use std::time::{Duration, Instant};
 
@@ -11,6 +12,11 @@ use crate::rules;
 
 /// Longer than any call takes, on a busy machine too.
 const PROMPT: Duration = Duration::from_secs(5);
+
+/// What `/proc` calls the file that a descriptor means.
+fn link_of(fd: Fd) -> String {
+    std::fs::read_link(format!("/proc/self/fd/{fd}")).unwrap().to_str().unwrap().to_owned()
+}
 
 /// Pages whose faults this process answers itself.
 struct Faulting {
@@ -52,6 +58,20 @@ impl Faulting {
 }
 
 rules! {
+    a_name_that_becomes_a_fifo_hangs_nobody {
+        let folder = open_with("/dev/nvgpu/igpu0", libc::O_RDONLY | libc::O_DIRECTORY).unwrap();
+        let fifo = format!("{}/ctrl", link_of(folder));
+        // Where there is no such name any more nobody can replace it.
+        if std::fs::remove_file(&fifo).is_ok() {
+            let fifo = CString::new(fifo).unwrap();
+            assert_eq!(unsafe { libc::mkfifo(fifo.as_ptr(), 0o666) }, 0);
+        }
+        let begun = Instant::now();
+        assert!(open_with("/dev/nvgpu/igpu0/ctrl", libc::O_PATH).is_ok());
+        assert!(open("/dev/nvgpu/igpu0/ctrl").is_ok());
+        assert!(begun.elapsed() < PROMPT, "{:?}", begun.elapsed());
+    }
+
     a_path_that_faults_blocks_its_caller_alone {
         let Some(faulting) = Faulting::new() else { return };
         let page = faulting.page;

@@ -24,6 +24,7 @@ mod hostile;
 mod lifetimes;
 mod limits;
 mod nvmap;
+mod paths;
 mod properties;
 mod python;
 mod releases;

@@ -1,0 +1,166 @@
+//! Symbolic links of the real machine that lead to simulated files, which the kernel cannot follow to their end.
+//!
+//! Looking for a link must not wait for a file system that a program of ours serves. So the supervisor looks only
+//! at what the kernel has in memory, and what it has not is looked for by a thread of its own.
+
+use std::ffi::{CStr, CString, OsStr, OsString};
+use std::io;
+use std::os::fd::{AsRawFd as _, FromRawFd as _, OwnedFd};
+use std::os::unix::ffi::OsStrExt as _;
+use std::path::{Component, Path, PathBuf};
+
+use super::tree::Tree;
+use crate::machine::EntryKind;
+use nvabi_supervise::check;
+
+/// The most links on the way to a file, as the kernel counts them.
+const MOST_LINKS: usize = 40;
+
+/// Longest text of a link.
+const LINK_MAX: usize = 4096;
+
+/// Folders without links to files that could be simulated, where looking costs most.
+const WITHOUT: [&str; 2] = ["/proc", "/sys"];
+
+/// What a path was found to be.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Found {
+    /// A simulated file.
+    Simulated(PathBuf),
+    /// Nothing of ours.
+    Other,
+    /// Who looks has to wait for it.
+    Unknown,
+}
+
+/// How links are looked for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Look {
+    /// Only where that takes no time.
+    AtOnce,
+    /// Everywhere.
+    Waits,
+}
+
+/// Whether the last part of an absolute path is a link; none: who looks has to wait.
+pub(super) fn is_link(path: &Path, look: Look) -> Option<bool> {
+    if WITHOUT.iter().any(|folder| path.starts_with(folder)) {
+        return Some(false);
+    }
+    match link_at(path, look) {
+        Ok(target) => Some(target.is_some()),
+        Err(error) if error.raw_os_error() == Some(libc::EAGAIN) => None,
+        Err(_) => Some(false),
+    }
+}
+
+/// The simulated file that an absolute path leads to.
+pub(super) fn follow(tree: &Tree, path: &Path, follows_last: bool, look: Look) -> Found {
+    let mut rest: Vec<OsString> = parts(path);
+    let (mut at, mut links) = (PathBuf::from("/"), 0);
+    while let Some(part) = rest.pop() {
+        match Path::new(&part).components().next() {
+            Some(Component::ParentDir) => drop(at.pop()),
+            Some(Component::Normal(name)) => at.push(name),
+            _ => continue,
+        }
+        let is_last = rest.is_empty();
+        match tree.kind(&at) {
+            Some(_) if is_last => return Found::Simulated(at),
+            Some(EntryKind::Folder) => continue,
+            // There is nothing below a file.
+            Some(_) => return Found::Other,
+            None if is_last && !follows_last => return Found::Other,
+            None => {}
+        }
+        match link_at(&at, look) {
+            Ok(None) => {}
+            Ok(Some(target)) => {
+                links += 1;
+                if links > MOST_LINKS {
+                    return Found::Other;
+                }
+                at.pop();
+                if target.is_absolute() {
+                    at = PathBuf::from("/");
+                }
+                rest.extend(parts(&target));
+            }
+            Err(error) if error.raw_os_error() == Some(libc::EAGAIN) => return Found::Unknown,
+            Err(_) => return Found::Other,
+        }
+    }
+    Found::Other
+}
+
+/// The parts of a path, the first at the end.
+fn parts(path: &Path) -> Vec<OsString> {
+    path.components().rev().map(|part| part.as_os_str().to_owned()).collect()
+}
+
+/// What a link says; none where something else is.
+fn link_at(path: &Path, look: Look) -> io::Result<Option<PathBuf>> {
+    let path = CString::new(path.as_os_str().as_bytes())?;
+    let file = open_itself(&path, look)?;
+    let mut text = vec![0_u8; LINK_MAX];
+    // SAFETY: the kernel writes no more bytes than it is told, which is the length of the vector; the empty path
+    // ends with a zero byte.
+    let length = unsafe {
+        libc::readlinkat(file.as_raw_fd(), c"".as_ptr(), text.as_mut_ptr().cast(), text.len())
+    };
+    // `ENOENT` is what it says of anything but a link.
+    let Ok(length) = usize::try_from(length) else { return Ok(None) };
+    text.truncate(length);
+    Ok(Some(OsStr::from_bytes(&text).into()))
+}
+
+/// Opens what is at a path, without following it.
+fn open_itself(path: &CStr, look: Look) -> io::Result<OwnedFd> {
+    // SAFETY: the struct is of integers, and zeros are a value of it.
+    let mut how: libc::open_how = unsafe { std::mem::zeroed() };
+    how.flags = (libc::O_PATH | libc::O_NOFOLLOW | libc::O_CLOEXEC) as u64;
+    if look == Look::AtOnce {
+        how.resolve = libc::RESOLVE_CACHED;
+    }
+    // SAFETY: the path ends with a zero byte, and the kernel reads as many bytes of `how` as it is told: its size.
+    // The kernel has just made the descriptor, and returned it here alone.
+    unsafe {
+        let size = size_of::<libc::open_how>();
+        let fd = libc::syscall(libc::SYS_openat2, libc::AT_FDCWD, path.as_ptr(), &raw const how, size);
+        Ok(OwnedFd::from_raw_fd(check(fd as libc::c_int)?))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::symlink;
+
+    use super::*;
+    use crate::machine::Entry;
+
+    #[test]
+    fn links_are_followed_to_simulated_files() {
+        let folder = tempfile::tempdir().unwrap();
+        let at = |name: &str| folder.path().join(name);
+        let entries = [("/made-up", EntryKind::Folder), ("/made-up/folder", EntryKind::Folder)];
+        let entries = entries.map(|(path, kind)| Entry { path: path.to_owned(), kind });
+        let tree = Tree::new(entries.into()).unwrap();
+        symlink("/made-up", at("link")).unwrap();
+        symlink("link", at("again")).unwrap();
+        symlink("loop", at("loop")).unwrap();
+        std::fs::write(at("file"), "").unwrap();
+        let found = |name: &str, follows| follow(&tree, &at(name), follows, Look::Waits);
+        let simulated = |path: &str| Found::Simulated(PathBuf::from(path));
+        assert_eq!(found("again", true), simulated("/made-up"));
+        assert_eq!(found("again", false), Found::Other);
+        assert_eq!(found("again/folder", false), simulated("/made-up/folder"));
+        assert_eq!(found("link/../made-up/./folder", true), simulated("/made-up/folder"));
+        for name in ["loop", "file", "none", "file/../link", "again/other", "loop/folder"] {
+            let expected = if name == "file/../link" { simulated("/made-up") } else { Found::Other };
+            assert_eq!(found(name, true), expected, "{name}");
+        }
+        assert_eq!(is_link(&at("again"), Look::Waits), Some(true));
+        assert_eq!(is_link(&at("file"), Look::Waits), Some(false));
+        assert_eq!(is_link(Path::new("/proc/self/exe"), Look::AtOnce), Some(false));
+    }
+}
