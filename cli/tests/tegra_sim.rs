@@ -120,6 +120,92 @@ fn a_program_ends_with_its_simulator() {
     }
 }
 
+/// Processes that have this among their arguments.
+fn processes_with(argument: &str) -> Vec<String> {
+    let all = std::fs::read_dir("/proc").unwrap().filter_map(|entry| {
+        let name = entry.ok()?.file_name().into_string().ok()?;
+        let line = std::fs::read(format!("/proc/{name}/cmdline")).ok()?;
+        let mut arguments = line.split(|byte| *byte == 0);
+        arguments.any(|it| it == argument.as_bytes()).then_some(name)
+    });
+    all.collect()
+}
+
+#[test]
+fn nothing_is_left_of_a_simulator_that_is_killed() {
+    let time = format!("9{}", std::process::id());
+    let sleep = format!("sleep {time}");
+    // Children, orphans, one in a session of its own, one that ignores signals.
+    let first = format!(
+        "{sleep} & ({sleep} & {sleep} &); setsid {sleep} & (trap '' TERM HUP INT; {sleep}) & :"
+    );
+    let mut run = begin("nothing", &first, &format!("{sleep}; :"));
+    let start = Instant::now();
+    while processes_with(&time).len() < 6 {
+        assert!(start.elapsed() < Duration::from_secs(10), "{:?}", processes_with(&time));
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    run.tell(libc::SIGKILL);
+    assert_eq!(run.wait().signal(), Some(libc::SIGKILL));
+    let start = Instant::now();
+    while !processes_with(&time).is_empty() || run.is_running() {
+        assert!(start.elapsed() < Duration::from_secs(10), "left: {:?}", processes_with(&time));
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    assert_eq!(std::fs::read_dir(&run.folder).unwrap().count(), 0, "files are left");
+}
+
+#[test]
+fn a_second_signal_ends_what_makes_no_calls() {
+    let mut run = begin("idle", ":", "sleep 1000 & exit 3");
+    let start = Instant::now();
+    while run.is_running() {
+        assert!(start.elapsed() < Duration::from_secs(10), "it does not end");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    while run.simulator.try_wait().unwrap().is_none() {
+        assert!(start.elapsed() < Duration::from_secs(20), "it does not end");
+        run.tell(libc::SIGTERM);
+        std::thread::sleep(Duration::from_millis(200));
+    }
+    assert_eq!(run.wait().code(), Some(3));
+}
+
+#[test]
+fn how_a_program_ends_is_told() {
+    let nvabi = env!("CARGO_BIN_EXE_nvabi");
+    for (script, code) in
+        [("exit 0", 0), ("exit 77", 77), ("kill -KILL $$", 137), ("kill -SEGV $$", 139)]
+    {
+        let mut command = Command::new(nvabi);
+        let output = command.args(["tegra", "sim", "--", "sh", "-c", script]).output().unwrap();
+        let told = String::from_utf8_lossy(&output.stderr);
+        if told.contains("does not permit") {
+            skip(Need::Supervise, told);
+        }
+        assert_eq!(output.status.code(), Some(code), "{script}: {told}");
+    }
+    let mut command = Command::new(nvabi);
+    let output = command.args(["tegra", "sim", "--", "/no/such/program"]).output().unwrap();
+    let told = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(2), "{told}");
+    assert!(told.contains("No such file"), "{told}");
+}
+
+#[test]
+fn a_simulator_in_a_simulator_is_refused_for_its_reason() {
+    let nvabi = env!("CARGO_BIN_EXE_nvabi");
+    let mut command = Command::new(nvabi);
+    command.args(["tegra", "sim", "--", nvabi, "rm", "sim", "--", "true"]);
+    let output = command.output().unwrap();
+    let told = String::from_utf8_lossy(&output.stderr);
+    if told.contains("does not permit") && !told.contains("Simulated") {
+        skip(Need::Supervise, told);
+    }
+    assert_eq!(output.status.code(), Some(2), "{told}");
+    assert!(told.contains("simulators cannot run inside each other"), "{told}");
+}
+
 #[test]
 fn a_simulation_that_cannot_begin_is_an_error() {
     let nvabi = env!("CARGO_BIN_EXE_nvabi");

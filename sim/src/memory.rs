@@ -333,9 +333,13 @@ impl Memory {
                 0,
             )
         };
-        (start != libc::MAP_FAILED)
-            .then(|| NonNull::new(start.cast()).map(|start| Map { start, length }))
-            .flatten()
+        if start == libc::MAP_FAILED {
+            return None;
+        }
+        // A keeper is a copy of this process that stays: it keeps no memory of other simulations.
+        // SAFETY: the range is the one that was just mapped; only children of this process do not have it.
+        unsafe { libc::madvise(start, length, libc::MADV_DONTFORK) };
+        NonNull::new(start.cast()).map(|start| Map { start, length })
     }
 }
 

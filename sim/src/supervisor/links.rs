@@ -126,7 +126,8 @@ fn open_itself(path: &CStr, look: Look) -> io::Result<OwnedFd> {
     // The kernel has just made the descriptor, and returned it here alone.
     unsafe {
         let size = size_of::<libc::open_how>();
-        let fd = libc::syscall(libc::SYS_openat2, libc::AT_FDCWD, path.as_ptr(), &raw const how, size);
+        let fd =
+            libc::syscall(libc::SYS_openat2, libc::AT_FDCWD, path.as_ptr(), &raw const how, size);
         Ok(OwnedFd::from_raw_fd(check(fd as libc::c_int)?))
     }
 }
@@ -156,7 +157,8 @@ mod tests {
         assert_eq!(found("again/folder", false), simulated("/made-up/folder"));
         assert_eq!(found("link/../made-up/./folder", true), simulated("/made-up/folder"));
         for name in ["loop", "file", "none", "file/../link", "again/other", "loop/folder"] {
-            let expected = if name == "file/../link" { simulated("/made-up") } else { Found::Other };
+            let expected =
+                if name == "file/../link" { simulated("/made-up") } else { Found::Other };
             assert_eq!(found(name, true), expected, "{name}");
         }
         assert_eq!(is_link(&at("again"), Look::Waits), Some(true));

@@ -48,9 +48,8 @@ impl Shared {
     /// Of a simulated folder: the opening counts the entries that were read.
     fn simulated_list(&self, file: &OwnedFd, folder: &Path, room: usize) -> Result<Vec<u8>, Errno> {
         let children = self.tree.children(folder).iter();
-        let names = children.map(|child| {
-            (child.name.as_bytes(), child.kind.mode(), child.inode.number())
-        });
+        let names =
+            children.map(|child| (child.name.as_bytes(), child.kind.mode(), child.inode.number()));
         let dots = [b".".as_slice(), b".."].map(|name| (name, libc::S_IFDIR, UNKNOWN));
         let all = dots.into_iter().chain(names);
         let mut next = position(file)?;
@@ -124,7 +123,9 @@ fn without(bytes: &[u8], simulated: &[Child]) -> Vec<u8> {
     let mut kept = Vec::with_capacity(bytes.len());
     let mut rest = bytes;
     while let Some(length) = rest.get(16..18).map(|it| u16::from_ne_bytes([it[0], it[1]])) {
-        let Some((entry, behind)) = rest.split_at_checked(usize::from(length).max(HEAD)) else { break };
+        let Some((entry, behind)) = rest.split_at_checked(usize::from(length).max(HEAD)) else {
+            break;
+        };
         let name = entry[HEAD..].split(|byte| *byte == 0).next().unwrap_or_default();
         if simulated.iter().all(|child| child.name.as_bytes() != name) {
             kept.extend_from_slice(entry);
@@ -161,7 +162,8 @@ mod tests {
     #[test]
     fn entries_are_in_whole_words_and_left_out_by_name() {
         let names = [b"a".as_slice(), b"bcd", b"efghi", b"a-longer-name"];
-        let all: Vec<u8> = names.iter().flat_map(|name| entry(name, libc::S_IFREG, UNKNOWN, 7)).collect();
+        let all: Vec<u8> =
+            names.iter().flat_map(|name| entry(name, libc::S_IFREG, UNKNOWN, 7)).collect();
         assert_eq!(all.len() % 8, 0);
         // SAFETY: `stat` is of integers: zeros are a value of it.
         let inode = Inode::of(&unsafe { std::mem::zeroed() });

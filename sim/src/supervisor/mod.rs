@@ -4,6 +4,7 @@
 //! nothing but its caller gets a thread of its own.
 
 mod filter;
+mod keeper;
 mod later;
 mod links;
 mod lists;
@@ -19,7 +20,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::io;
 use std::os::fd::{AsFd as _, FromRawFd, OwnedFd};
 use std::os::unix::process::ExitStatusExt;
-use std::process::{Child, Command};
+use std::process::Command;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
@@ -31,11 +32,11 @@ use super::machine::{Doorbell, EntryKind, Machine, Mapping};
 use super::memory::{Access, Node};
 use super::{Errno, Outcome};
 use later::Later;
+use links::Look;
 use nvabi_supervise::check;
 use nvabi_supervise::{AddFd, Listener, Next, Notification, receive_descriptor};
-use links::Look;
 use paths::Writer;
-use program::Signals;
+use program::{Program, Signals};
 use releases::Releases;
 use target::{Target, Threads, mappings};
 use tree::Tree;
@@ -53,33 +54,29 @@ pub(super) fn run(
     let (over, end) = socket_pair()?;
     let filter = filter::program(machine.watches_polls())?;
     let signals = if pass_signals { Some(Signals::keep()?) } else { None };
-    let threads = Arc::new(Threads::default());
-    let known = threads.clone();
     // It must be there before the child is: even one that cannot begin its program makes calls.
     let served = thread::Builder::new().name("calls".to_owned()).spawn(move || {
-        let served = attend(&ours, threads, machine);
+        let served = attend(&ours, machine);
         drop(end);
         served
     })?;
-    let child = program::begin(command, filter, theirs.as_fd(), signals.as_ref());
+    let program = program::begin(command, filter, theirs.as_fd(), signals.as_ref());
     drop(theirs);
-    let known_as = child.as_ref().map_or(0, Child::id);
-    let status = child
-        .map_err(explain)
-        .and_then(|mut child| program::wait(&mut child, &over, signals.as_ref(), &known));
+    let number = program.as_ref().map_or(0, Program::number);
+    let status = program.map_err(explain).and_then(|program| program.wait(&over, signals.as_ref()));
     let shared = served.join().unwrap_or_else(|_| Err(io::ErrorKind::Other.into()));
     let (status, shared) = (status?, shared?);
     // That is how the filter ends a process whose calls it has no numbers of.
     if status.signal() == Some(libc::SIGSYS) {
         let text = "a system call of another architecture: 32-bit programs are not simulated";
-        shared.machine().log().diagnose(known_as, "other-architecture", text.to_owned());
+        shared.machine().log().diagnose(number, "other-architecture", text.to_owned());
     }
     Ok(Outcome { status, report: shared.finish() })
 }
 
 /// Serves a child that sends its listener, until nobody is left to be served.
-fn attend(socket: &OwnedFd, threads: Arc<Threads>, machine: AnyMachine) -> io::Result<Arc<Shared>> {
-    let shared = Arc::new(Shared::new(receive_descriptor(socket.as_fd())?.1, threads, machine)?);
+fn attend(socket: &OwnedFd, machine: AnyMachine) -> io::Result<Arc<Shared>> {
+    let shared = Arc::new(Shared::new(receive_descriptor(socket.as_fd())?.1, machine)?);
     let helpers = [
         spawn("doorbells", &shared, |shared| poller::watch(shared)),
         spawn("releases", &shared, |shared| shared.watch_releases()),
@@ -99,6 +96,11 @@ fn attend(socket: &OwnedFd, threads: Arc<Threads>, machine: AnyMachine) -> io::R
 }
 
 fn explain(error: io::Error) -> io::Error {
+    if error.raw_os_error() == Some(libc::EBUSY) {
+        let text = "this process is already under a supervisor with user notification, such as another simulator: \
+                    simulators cannot run inside each other";
+        return io::Error::new(io::ErrorKind::Unsupported, text);
+    }
     if error.raw_os_error() != not_supported().raw_os_error() {
         return error;
     }
@@ -164,7 +166,7 @@ const MOST_POLLED: usize = 4096;
 pub(super) struct Shared {
     listener: Listener,
     releases: Releases,
-    threads: Arc<Threads>,
+    threads: Threads,
     tree: Tree,
     machine: Mutex<AnyMachine>,
     /// How many wait for the machine.
@@ -215,11 +217,11 @@ enum Handled {
 }
 
 impl Shared {
-    fn new(listener: OwnedFd, threads: Arc<Threads>, machine: AnyMachine) -> io::Result<Self> {
+    fn new(listener: OwnedFd, machine: AnyMachine) -> io::Result<Self> {
         Ok(Self {
             listener: Listener::new(listener)?,
             releases: Releases::new()?,
-            threads,
+            threads: Threads::default(),
             tree: Tree::new(machine.entries())?,
             machine: Mutex::new(machine),
             waiting: AtomicUsize::new(0),

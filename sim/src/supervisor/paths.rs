@@ -11,11 +11,11 @@ use super::links::{self, Found};
 use super::program::hold_forks;
 use super::target::Target;
 use super::{Reply, Shared, tree};
-use crate::{Errno, limits};
 use crate::client::Client;
 use crate::fault::Effect;
 use crate::machine::{Device, EntryKind, Machine, Text};
 use crate::memory::{Access, Inode};
+use crate::{Errno, limits};
 use nvabi_supervise::check;
 use nvabi_supervise::{AddFd, Notification, normal};
 
@@ -83,11 +83,8 @@ impl Shared {
             path: n.args[path],
             follows: true,
         };
-        let here = |path: usize| Named {
-            folder: libc::AT_FDCWD,
-            path: n.args[path],
-            follows: true,
-        };
+        let here =
+            |path: usize| Named { folder: libc::AT_FDCWD, path: n.args[path], follows: true };
         match n.call {
             libc::SYS_openat => self.open(target, n, at(0, 1), n.args[2] as i32),
             libc::SYS_openat2 => {

@@ -1,17 +1,18 @@
 //! The program: begun under the filter, ended with the simulator, and told of signals.
 
-use std::io;
+use std::io::{self, Read as _, Write as _};
 use std::os::fd::{AsFd as _, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
-use std::os::unix::process::CommandExt;
+use std::os::unix::net::UnixStream;
+use std::os::unix::process::{CommandExt, ExitStatusExt as _};
 use std::process::{Child, Command, ExitStatus};
 use std::sync::{PoisonError, RwLock, RwLockReadGuard};
 
 use seccompiler::BpfProgram;
 
-use super::target::Threads;
+use super::keeper::{self, Files};
 use super::{filter, not_supported};
 use crate::limits;
-use nvabi_supervise::{check, open_process, send_descriptor};
+use nvabi_supervise::{check, send_descriptor};
 
 /// Signals by which people and systems ask us to end.
 const ENDING: [i32; 3] = [libc::SIGHUP, libc::SIGINT, libc::SIGTERM];
@@ -27,90 +28,116 @@ pub(super) fn hold_forks() -> RwLockReadGuard<'static, ()> {
     FORKING.read().unwrap_or_else(PoisonError::into_inner)
 }
 
+/// A program that was begun, and the keeper that ends with the simulator all that comes of it.
+#[derive(Debug)]
+pub(super) struct Program {
+    keeper: Child,
+    /// Closed, it tells the keeper that nothing is to go on.
+    control: Option<UnixStream>,
+    number: u32,
+}
+
 /// Begins a program that sends its listener over a socket.
 pub(super) fn begin(
     command: &mut Command,
     filter: BpfProgram,
     socket: BorrowedFd<'_>,
     signals: Option<&Signals>,
-) -> io::Result<Child> {
+) -> io::Result<Program> {
     let limit = limits::raise()?;
     let mask = signals.map(|signals| signals.before);
     let socket = socket.as_raw_fd();
-    // SAFETY: it returns a number and has no effect.
-    let parent = unsafe { libc::getpid() };
+    let (mut control, theirs) = UnixStream::pair()?;
+    let (go, start) = UnixStream::pair()?;
+    let files = Files { control: theirs.as_raw_fd(), go: go.as_raw_fd(), start: start.as_raw_fd() };
     // SAFETY: between `fork` and `exec` the closure makes system calls alone, on memory that was made before:
-    // it neither allocates nor takes a lock that another thread may have held. `socket` is open in the child
-    // as it is here: the caller keeps it open until this returns.
+    // it neither allocates nor takes a lock that another thread may have held. `socket` and `files` are open in the
+    // child as they are here: the caller keeps the one open, and this function the others, until this returns.
     unsafe {
         command.pre_exec(move || {
             limits::set(&limit)?;
             if let Some(mask) = &mask {
                 libc::pthread_sigmask(libc::SIG_SETMASK, mask, std::ptr::null_mut());
             }
-            end_with(parent)?;
-            let listener = filter::install(&filter).map_err(|_| not_supported())?;
+            keeper::split(files)?;
+            let listener = filter::install(&filter).map_err(named)?;
             send_descriptor(BorrowedFd::borrow_raw(socket), b'l', listener.as_fd())
         });
     }
     // This returns after `exec`.
-    let _forking = FORKING.write().unwrap_or_else(PoisonError::into_inner);
-    command.spawn()
+    let forking = FORKING.write().unwrap_or_else(PoisonError::into_inner);
+    let keeper = command.spawn();
+    drop((forking, theirs, go, start));
+    let mut number = [0; 4];
+    let mut program = Program { keeper: keeper?, control: None, number: 0 };
+    control.read_exact(&mut number)?;
+    program.number = u32::from_ne_bytes(number);
+    program.control = Some(control);
+    Ok(program)
 }
 
-/// Ends this process when its parent does, which alone can answer its calls.
-///
-/// Between `fork` and `exec` this may be called.
-fn end_with(parent: libc::pid_t) -> io::Result<()> {
-    // SAFETY: both take numbers alone, and change no memory.
-    unsafe {
-        check(libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL))?;
-        if libc::getppid() == parent { Ok(()) } else { Err(io::ErrorKind::NotFound.into()) }
+impl Drop for Program {
+    fn drop(&mut self) {
+        self.control = None;
+        // It has ended everything before it ends.
+        let _ = self.keeper.wait();
     }
 }
 
-/// Waits for a program, and until nobody serves it or its descendants any more. Signals are passed on:
-/// to the program, and when it has ended, those that it left are ended.
-pub(super) fn wait(
-    child: &mut Child,
-    over: &OwnedFd,
-    signals: Option<&Signals>,
-    threads: &Threads,
-) -> io::Result<ExitStatus> {
-    let status = wait_for_end(child, over, signals, threads);
-    if let Ok(Some(status)) = status {
-        return Ok(status);
+impl Program {
+    /// The program's process.
+    pub(super) fn number(&self) -> u32 {
+        self.number
     }
-    // It is about to end, or nobody is there to answer its calls.
-    child.kill()?;
-    let ended = child.wait()?;
-    status.map(|_| ended)
-}
 
-fn wait_for_end(
-    child: &mut Child,
-    over: &OwnedFd,
-    signals: Option<&Signals>,
-    threads: &Threads,
-) -> io::Result<Option<ExitStatus>> {
-    // Waiting for the program in the usual way would take the stops that `trace` waits for.
-    let program = open_process(child.id())?;
-    let mut status = None;
-    loop {
-        let program = if status.is_none() { program.as_raw_fd() } else { -1 };
-        let [has_ended, is_over, is_signalled] =
-            wait_for([program, over.as_raw_fd(), signals.map_or(-1, |s| s.fd.as_raw_fd())])?;
-        if has_ended {
-            status = Some(child.wait()?);
+    /// Waits for the program, and until nobody serves it or its descendants any more. Signals are passed on: to the
+    /// program, and when it has ended, those that it left are ended.
+    pub(super) fn wait(
+        mut self,
+        over: &OwnedFd,
+        signals: Option<&Signals>,
+    ) -> io::Result<ExitStatus> {
+        let mut control = self.control.take().ok_or(io::ErrorKind::NotConnected)?;
+        let mut status = None;
+        loop {
+            let told = if status.is_none() { control.as_raw_fd() } else { -1 };
+            let [is_told, is_over, is_signalled] =
+                wait_for([told, over.as_raw_fd(), signals.map_or(-1, |s| s.fd.as_raw_fd())])?;
+            if is_told {
+                status = Some(read_status(&mut control));
+            }
+            if is_over {
+                break;
+            }
+            match signals.filter(|_| is_signalled).and_then(Signals::next) {
+                Some(signal) if status.is_none() => send(self.number, signal),
+                // It may have ended: then there is nobody left.
+                Some(_) => drop(control.write(&[keeper::END_ALL])),
+                None => {}
+            }
         }
-        if is_over {
+        if let Some(status) = status {
             return Ok(status);
         }
-        match signals.filter(|_| is_signalled).and_then(Signals::next) {
-            Some(signal) if status.is_none() => send(child.id(), signal),
-            Some(_) => threads.processes().into_iter().for_each(|it| send(it, libc::SIGKILL)),
-            None => {}
-        }
+        // It is about to end, or nobody is there to answer its calls.
+        let _ = control.write(&[keeper::END_ALL]);
+        Ok(read_status(&mut control))
+    }
+}
+
+/// How the program ended, as its keeper tells. One whose keeper was killed was killed with it.
+fn read_status(control: &mut UnixStream) -> ExitStatus {
+    let mut status = [0; 4];
+    let is_told = control.read_exact(&mut status).is_ok();
+    ExitStatus::from_raw(if is_told { i32::from_ne_bytes(status) } else { libc::SIGKILL })
+}
+
+/// What a program says that cannot have its filter, as it can say no more than a number.
+fn named(error: io::Error) -> io::Error {
+    match error.raw_os_error() {
+        // A process has one listener at most (`has_duplicate_listener` in `kernel/seccomp.c`).
+        Some(libc::EBUSY) => io::Error::from_raw_os_error(libc::EBUSY),
+        _ => not_supported(),
     }
 }
 

@@ -1,7 +1,7 @@
 //! The process that made a call: its memory and its descriptors.
 
 use std::cell::Cell;
-use std::collections::{BTreeSet, HashMap};
+use std::collections::HashMap;
 use std::ffi::CString;
 use std::fs;
 use std::io;
@@ -63,13 +63,6 @@ impl Threads {
             known.add(number, thread.clone());
         }
         Ok(thread)
-    }
-
-    /// Processes that have made calls and still can.
-    pub(super) fn processes(&self) -> BTreeSet<u32> {
-        let known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
-        let threads = known.threads.values().map(|(thread, _)| thread);
-        threads.filter(|thread| thread.is_alive()).map(|thread| thread.process).collect()
     }
 }
 
@@ -188,7 +181,8 @@ impl Client for Target<'_> {
     }
 
     fn read(&self, address: u64, into: &mut [u8]) -> usize {
-        let read = if self.shared.faults_are_answered() { read_memory_at_once } else { read_memory };
+        let read =
+            if self.shared.faults_are_answered() { read_memory_at_once } else { read_memory };
         let done = read(self.notification.thread, address, into);
         // What was read is the caller's only if it still is the caller.
         if done > 0 && !self.shared.listener.is_valid(self.notification) { 0 } else { done }

@@ -9,9 +9,7 @@ use std::io;
 use std::os::fd::{AsFd as _, OwnedFd};
 
 use crate::Errno;
-use nvabi_supervise::{
-    AT_CALL, AddFd, Listener, Notification, Registers, Resume, Tracee, Waited,
-};
+use nvabi_supervise::{AT_CALL, AddFd, Listener, Notification, Registers, Resume, Tracee, Waited};
 
 /// A system call that is made for another: its number and its arguments.
 type Call = (libc::c_long, [u64; 6]);

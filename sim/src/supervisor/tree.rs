@@ -160,8 +160,7 @@ fn name() -> io::Result<OwnedFd> {
     // SAFETY: the name ends with a zero byte; the kernel has just made the descriptor, and returned it here alone.
     unsafe {
         let flags = libc::MFD_CLOEXEC | libc::MFD_ALLOW_SEALING;
-        let file =
-            OwnedFd::from_raw_fd(check(libc::memfd_create(c"nvabi-name".as_ptr(), flags))?);
+        let file = OwnedFd::from_raw_fd(check(libc::memfd_create(c"nvabi-name".as_ptr(), flags))?);
         let seals = libc::F_SEAL_WRITE | libc::F_SEAL_GROW | libc::F_SEAL_SEAL;
         check(libc::fcntl(file.as_raw_fd(), libc::F_ADD_SEALS, seals))?;
         Ok(file)
