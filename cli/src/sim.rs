@@ -6,7 +6,7 @@ use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
 use std::process::{Command, ExitCode, ExitStatus};
 
-use nvabi_sim::Outcome;
+use nvabi_sim::{Diagnostic, Outcome};
 
 use crate::args::Simulated;
 use crate::context::Context;
@@ -24,6 +24,14 @@ pub(crate) fn run(
             ExitCode::from(2)
         }
     }
+}
+
+/// Prints diagnostics as they come, except where stderr is to hold JSON alone.
+pub(crate) fn live(context: &Context<'_>) -> Option<fn(&Diagnostic)> {
+    (!context.json()).then_some(|diagnostic| {
+        // Where nobody reads it any more the report still has it.
+        let _ = writeln!(io::stderr(), "{diagnostic}");
+    })
 }
 
 fn report(
@@ -48,7 +56,7 @@ fn report(
     match &args.report {
         Some(path) => fs::write(path, report.to_json()).map_err(|error| failed(path, error))?,
         None if context.json() => io::stderr().write_all(report.to_json().as_bytes())?,
-        None => writeln!(io::stderr(), "{report}")?,
+        None => writeln!(io::stderr(), "{}", report.ending())?,
     }
     Ok(status)
 }

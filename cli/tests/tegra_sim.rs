@@ -4,7 +4,7 @@
 #[macro_use]
 extern crate nvabi_test;
 
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Read as _};
 use std::os::unix::process::{CommandExt as _, ExitStatusExt};
 use std::path::PathBuf;
 use std::process::{Child, Command, ExitStatus, Stdio};
@@ -169,6 +169,30 @@ fn a_second_signal_ends_what_makes_no_calls() {
         std::thread::sleep(Duration::from_millis(200));
     }
     assert_eq!(run.wait().code(), Some(3));
+}
+
+#[test]
+fn diagnostics_are_told_at_once() {
+    let file = "/sys/class/devfreq/17000000.gpu/min_freq";
+    let script = format!("echo fast > {file}; cat {file}; exec sleep 60");
+    let mut command = Command::new(env!("CARGO_BIN_EXE_nvabi"));
+    command.args(["tegra", "sim", "--", "sh", "-c", &script]);
+    command.stdout(Stdio::null()).stderr(Stdio::piped());
+    let mut simulator = command.spawn().unwrap();
+    let mut stderr = BufReader::new(simulator.stderr.take().unwrap());
+    let (mut line, start) = (String::new(), Instant::now());
+    stderr.read_line(&mut line).unwrap();
+    if line.contains("does not permit") {
+        skip(Need::Supervise, line);
+    }
+    assert!(line.contains("bad-frequency") && line.contains("\"fast\""), "{line}");
+    assert!(start.elapsed() < Duration::from_secs(30), "{:?}", start.elapsed());
+    assert!(simulator.try_wait().unwrap().is_none(), "it still runs");
+    unsafe { libc::kill(simulator.id() as i32, libc::SIGTERM) };
+    let mut rest = String::new();
+    stderr.read_to_string(&mut rest).unwrap();
+    simulator.wait().unwrap();
+    assert!(!rest.contains("bad-frequency") && rest.contains("1 diagnostics"), "once: {rest}");
 }
 
 #[test]

@@ -1,6 +1,8 @@
 //! What happened, for the report: calls, faults, diagnostics, and what processes left behind.
 
 use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::mpsc::Sender;
 
 use serde::Serialize;
 
@@ -26,6 +28,12 @@ pub struct Diagnostic {
     pub text: String,
 }
 
+impl fmt::Display for Diagnostic {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:>24}  [{}] {}", self.code, self.process, self.text)
+    }
+}
+
 /// Objects that a process still had when it ended.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Leak {
@@ -45,6 +53,8 @@ pub(crate) struct Log {
     unnamed: usize,
     faults: Faults,
     diagnostics: Vec<Diagnostic>,
+    /// Who is told of them at once.
+    live: Option<Sender<Diagnostic>>,
     dropped: usize,
     leaks: Vec<Leak>,
 }
@@ -70,6 +80,11 @@ impl Count {
 impl Log {
     pub(crate) fn new(faults: Faults) -> Self {
         Self { faults, ..Self::default() }
+    }
+
+    /// Has everything that is found from now on told at once, by whoever receives it.
+    pub(crate) fn tell(&mut self, live: Sender<Diagnostic>) {
+        self.live = Some(live);
     }
 
     /// What a call is to suffer: asked once for each call.
@@ -107,6 +122,10 @@ impl Log {
         if self.diagnostics.len() >= MAX_DIAGNOSTICS || self.diagnostics.contains(&diagnostic) {
             self.dropped += 1;
             return;
+        }
+        if let Some(live) = &self.live {
+            // Whoever was to receive it has ended: it is in the report.
+            let _ = live.send(diagnostic.clone());
         }
         self.diagnostics.push(diagnostic);
     }

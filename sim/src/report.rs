@@ -34,24 +34,40 @@ impl Report {
     }
 }
 
+impl Report {
+    /// What is left to say when the diagnostics have been told.
+    pub fn ending(&self) -> impl fmt::Display + '_ {
+        Ending(self)
+    }
+}
+
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for Diagnostic { process, code, text } in &self.diagnostics {
-            writeln!(f, "{code:>24}  [{process}] {text}")?;
+        for diagnostic in &self.diagnostics {
+            writeln!(f, "{diagnostic}")?;
         }
-        for Leak { process, kind, count } in &self.leaks {
+        Ending(self).fmt(f)
+    }
+}
+
+struct Ending<'a>(&'a Report);
+
+impl fmt::Display for Ending<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self(report) = self;
+        for Leak { process, kind, count } in &report.leaks {
             writeln!(f, "{:>24}  [{process}] {count} × {kind}", "left-at-exit")?;
         }
-        for fault in &self.unmet_faults {
+        for fault in &report.unmet_faults {
             writeln!(f, "{:>24}  {fault}", "fault-not-met")?;
         }
-        let total: u64 = self.calls.values().map(|count| count.total).sum();
-        let failed: u64 = self.calls.values().flat_map(|count| count.errors.values()).sum();
+        let total: u64 = report.calls.values().map(|count| count.total).sum();
+        let failed: u64 = report.calls.values().flat_map(|count| count.errors.values()).sum();
         write!(
             f,
             "{:>24}  {total} calls, {failed} failed, {} diagnostics",
             "Simulated",
-            self.diagnostics.len() + self.repeated_diagnostics
+            report.diagnostics.len() + report.repeated_diagnostics
         )
     }
 }

@@ -30,5 +30,6 @@ fn options(context: &Context<'_>, args: &RmSim) -> Result<Options, Report> {
     let faults = args.simulated.faults.clone();
     let version = args.version.clone();
     let interface = Arc::new(interface);
-    Ok(Options { interface, version, gpus: args.gpus, faults, pass_signals: true })
+    let live = sim::live(context);
+    Ok(Options { interface, version, gpus: args.gpus, faults, pass_signals: true, live })
 }

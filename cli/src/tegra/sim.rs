@@ -10,6 +10,7 @@ use crate::sim;
 
 pub(crate) fn sim(context: &Context<'_>, args: &TegraSim) -> ExitCode {
     let faults = args.simulated.faults.clone();
-    let options = Options { release: args.release, faults, pass_signals: true };
+    let live = sim::live(context);
+    let options = Options { release: args.release, faults, pass_signals: true, live };
     sim::run(context, &args.simulated, |program| tegra::run(program, &options))
 }

@@ -56,6 +56,8 @@ pub struct Options {
     /// Whether SIGHUP, SIGINT and SIGTERM are passed on to the program instead of ending this process,
     /// and what the program left ended by a second one. For processes that have no other threads.
     pub pass_signals: bool,
+    /// Who is told of diagnostics as they come; the report has them too. It is called by a thread of its own.
+    pub live: Option<fn(&Diagnostic)>,
 }
 
 /// Runs a program on the simulated driver until it and all its descendants have ended.
@@ -69,7 +71,7 @@ pub fn run(command: &mut Program, options: &Options) -> io::Result<Outcome> {
     let version = options.version.clone().unwrap_or_else(|| options.interface.tag.clone());
     let driver =
         Driver::new(Arc::clone(&options.interface), version, options.gpus, Log::new(faults));
-    supervisor::run(command, Box::new(driver), options.pass_signals)
+    supervisor::run(command, Box::new(driver), options.pass_signals, options.live)
 }
 
 /// All that a call can be called: an ioctl's name, the command of a control, the class of an allocation.

@@ -22,7 +22,7 @@ use std::os::fd::{AsFd as _, FromRawFd, OwnedFd};
 use std::os::unix::process::ExitStatusExt;
 use std::process::Command;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, mpsc};
 use std::thread;
 use std::time::Duration;
 
@@ -30,7 +30,7 @@ use super::client::{Client, Work};
 use super::fault::{Effect, Refusal};
 use super::machine::{Doorbell, EntryKind, Machine, Mapping};
 use super::memory::{Access, Node};
-use super::{Errno, Outcome};
+use super::{Diagnostic, Errno, Outcome};
 use later::Later;
 use links::Look;
 use nvabi_supervise::check;
@@ -47,13 +47,15 @@ type AnyMachine = Box<dyn Machine>;
 /// Runs a program and all that comes of it.
 pub(super) fn run(
     command: &mut Command,
-    machine: AnyMachine,
+    mut machine: AnyMachine,
     pass_signals: bool,
+    live: Option<fn(&Diagnostic)>,
 ) -> io::Result<Outcome> {
     let (ours, theirs) = socket_pair()?;
     let (over, end) = socket_pair()?;
     let filter = filter::program(machine.watches_polls())?;
     let signals = if pass_signals { Some(Signals::keep()?) } else { None };
+    let told = live.map(|tell| tell_live(&mut *machine, tell)).transpose()?;
     // It must be there before the child is: even one that cannot begin its program makes calls.
     let served = thread::Builder::new().name("calls".to_owned()).spawn(move || {
         let served = attend(&ours, machine);
@@ -71,7 +73,23 @@ pub(super) fn run(
         let text = "a system call of another architecture: 32-bit programs are not simulated";
         shared.machine().log().diagnose(number, "other-architecture", text.to_owned());
     }
-    Ok(Outcome { status, report: shared.finish() })
+    let report = shared.finish();
+    if let Some(told) = told {
+        // One that panicked has said so.
+        let _ = told.join();
+    }
+    Ok(Outcome { status, report })
+}
+
+/// Tells diagnostics as they come, by a thread of its own: nobody waits for whom they are told.
+fn tell_live(
+    machine: &mut dyn Machine,
+    tell: fn(&Diagnostic),
+) -> io::Result<thread::JoinHandle<()>> {
+    let (sender, receiver) = mpsc::channel();
+    machine.log().tell(sender);
+    let body = move || receiver.iter().for_each(|diagnostic| tell(&diagnostic));
+    thread::Builder::new().name("diagnostics".to_owned()).spawn(body)
 }
 
 /// Serves a child that sends its listener, until nobody is left to be served.

@@ -76,6 +76,8 @@ pub struct Options {
     /// Whether SIGHUP, SIGINT and SIGTERM are passed on to the program instead of ending this process,
     /// and what the program left ended by a second one. For processes that have no other threads.
     pub pass_signals: bool,
+    /// Who is told of diagnostics as they come; the report has them too. It is called by a thread of its own.
+    pub live: Option<fn(&Diagnostic)>,
 }
 
 /// Runs a program on the simulated kernel until it and all its descendants have ended.
@@ -94,7 +96,7 @@ pub fn run(command: &mut Command, options: &Options) -> io::Result<Outcome> {
     let names: Vec<&str> = Release::all().flat_map(layouts::calls).map(|(_, name)| name).collect();
     let faults = Faults::new(options.faults.clone(), &names)?;
     let kernel = Kernel::new(options.release, Log::new(faults), limits::memory());
-    supervisor::run(command, Box::new(kernel), options.pass_signals)
+    supervisor::run(command, Box::new(kernel), options.pass_signals, options.live)
 }
 
 /// Whether this machine permits what [`run`] needs; if not, why.
@@ -144,6 +146,19 @@ pub(crate) enum File {
 }
 
 impl File {
+    /// The node whose requests it takes, as the headers name it.
+    pub(crate) fn node(self) -> Option<&'static str> {
+        match self {
+            Self::Nvmap { .. } => Some("nvmap"),
+            Self::Ctrl(_) => Some("ctrl"),
+            Self::Space(_) => Some("as"),
+            Self::Tsg { .. } => Some("tsg"),
+            Self::Channel(_) => Some("channel"),
+            Self::Fences => Some("host1x-fence"),
+            Self::Buffer(_) | Self::Event | Self::Fence { .. } | Self::PollFd => None,
+        }
+    }
+
     /// What a person calls it.
     pub(crate) fn kind(self) -> &'static str {
         match self {
