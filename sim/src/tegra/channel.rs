@@ -7,7 +7,7 @@ use super::args::Args;
 use super::engine::Engine;
 use super::gpu;
 use super::nvmap::BufferId;
-use super::space::{SpaceId, Target};
+use super::space::{REGISTER_LIMIT, SpaceId, Target};
 use super::submit::Submitter;
 use super::{Errno, File, FileId, Kernel, PAGE, Result};
 use crate::client::Client;
@@ -281,6 +281,7 @@ impl Kernel {
             self.kernel_ring(space, entries)?
         };
         self.warn_if_too_high(client.process(), space, "SETUP_BIND");
+        self.warn_of_high_ring(client.process(), &ring);
         let channel = self.channel_mut(chid)?;
         channel.is_deterministic = is_deterministic;
         channel.ring = Some(ring);
@@ -342,6 +343,22 @@ impl Kernel {
                 space.end()
             );
             self.log.diagnose(process, "window-too-high", text);
+        }
+    }
+
+    /// The driver maps it where its own window has room, and nothing looks whether the engine reaches it.
+    fn warn_of_high_ring(&mut self, process: u32, ring: &Ring) {
+        let buffer = ring.gpfifo.and_then(|gpfifo| self.nvmap.buffer(gpfifo).ok());
+        let size = buffer.map_or(u64::from(ring.entries) * ENTRY, |buffer| buffer.size);
+        let end = ring.address.saturating_add(size);
+        if end > REGISTER_LIMIT {
+            let text = format!(
+                "SETUP_BIND: the GPFIFO of {} KiB is mapped from {:#x} to {end:#x}, and the engine fetches entries \
+                 below 2^40 alone: a machine froze so; end the address space at 0xff00000000 or below",
+                size >> 10,
+                ring.address,
+            );
+            self.log.diagnose(process, "gpfifo-too-high", text);
         }
     }
 

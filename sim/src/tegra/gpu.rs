@@ -61,7 +61,7 @@ pub(super) fn characteristics(ctrl: u64, may_reschedule: bool) -> nvgpu_gpu_char
         r#impl: 0xb,
         rev: 0xa1,
         num_gpc: GPCS,
-        numa_domain_id: 0,
+        numa_domain_id: -1,
         L2_cache_size: 4 << 20,
         num_tpc_per_gpc: TPCS,
         bus_type: NVGPU_GPU_BUS_TYPE_AXI,
@@ -77,11 +77,11 @@ pub(super) fn characteristics(ctrl: u64, may_reschedule: bool) -> nvgpu_gpu_char
         gpc_mask: 1,
         sm_arch_sm_version: 0x807,
         sm_arch_spa_version: 0x806,
-        sm_arch_warp_count: 48,
+        sm_arch_warp_count: 96,
         gpu_va_bit_count: 40,
         max_fbps_count: 2,
-        fbp_en_mask: 1,
-        max_ltc_per_fbp: 2,
+        fbp_en_mask: 3,
+        max_ltc_per_fbp: 1,
         max_lts_per_ltc: 4,
         max_gpc_count: MAX_GPCS,
         chipname,
@@ -115,6 +115,8 @@ fn flags(may_reschedule: bool) -> u64 {
     let flags = flags![
         NVGPU_GPU_FLAGS_HAS_SYNCPOINTS,
         NVGPU_GPU_FLAGS_SUPPORT_SPARSE_ALLOCS,
+        NVGPU_GPU_FLAGS_SUPPORT_CYCLE_STATS,
+        NVGPU_GPU_FLAGS_SUPPORT_CYCLE_STATS_SNAPSHOT,
         NVGPU_GPU_FLAGS_SUPPORT_SYNC_FENCE_FDS,
         NVGPU_GPU_FLAGS_SUPPORT_TSG,
         NVGPU_GPU_FLAGS_SUPPORT_CLOCK_CONTROLS,
@@ -130,6 +132,7 @@ fn flags(may_reschedule: bool) -> u64 {
         NVGPU_GPU_FLAGS_CAN_RAILGATE,
         NVGPU_GPU_FLAGS_SUPPORT_USERMODE_SUBMIT,
         NVGPU_GPU_FLAGS_SUPPORT_SET_CTX_MMU_DEBUG_MODE,
+        NVGPU_GPU_FLAGS_SUPPORT_VPR,
         NVGPU_GPU_FLAGS_SUPPORT_FAULT_RECOVERY,
         NVGPU_GPU_FLAGS_SUPPORT_COMPRESSION,
         NVGPU_GPU_FLAGS_SUPPORT_SM_TTU,
@@ -142,6 +145,7 @@ fn flags(may_reschedule: bool) -> u64 {
         NVGPU_GPU_FLAGS_SUPPORT_ZBC,
         NVGPU_GPU_FLAGS_SUPPORT_PROFILER_V2_DEVICE,
         NVGPU_GPU_FLAGS_SUPPORT_SMPC_GLOBAL_MODE,
+        NVGPU_GPU_FLAGS_SUPPORT_GET_GR_CONTEXT,
         NVGPU_GPU_FLAGS_SUPPORT_BUFFER_METADATA,
         NVGPU_GPU_FLAGS_L2_MAX_WAYS_EVICT_LAST_ENABLED,
         NVGPU_GPU_FLAGS_SUPPORT_VAB,
@@ -196,7 +200,7 @@ pub(super) fn tpc_masks() -> Vec<u8> {
     masks[..MAX_GPCS as usize].iter().flat_map(|mask| mask.to_le_bytes()).collect()
 }
 
-/// One word for each frame buffer partition that there could be: its L2 slices.
+/// One word for each frame buffer partition that there could be: its L2 caches, of which each has one.
 pub(super) fn l2_masks() -> Vec<u8> {
-    [3_u32, 0].iter().flat_map(|mask| mask.to_le_bytes()).collect()
+    [1_u32, 1].iter().flat_map(|mask| mask.to_le_bytes()).collect()
 }

@@ -265,6 +265,24 @@ rules! {
     }
 }
 
+#[test]
+fn a_gpfifo_below_40_bits_is_not_told() {
+    let name = concat!(module_path!(), "::a_gpfifo_below_40_bits_is_not_told");
+    let report = crate::simulate(name, &[], || {
+        let (nvmap, ctrl) = (nvmap(), ctrl());
+        // The window behind the first ends above 2^40, and what is mapped first is below it.
+        for (end, size) in [(0xFF_FFE0_0000, 8192), (0xFF_0000_0000, 3 << 20)] {
+            let (space, group, channel) =
+                (space_in(ctrl, 0x20_0000, end), tsg(ctrl), channel(ctrl));
+            bind_space(space, channel).unwrap();
+            bind_tsg(group, channel, 0).unwrap();
+            watchdog(channel, 1).unwrap();
+            setup(channel, buffer(nvmap, size), buffer(nvmap, 4096)).unwrap();
+        }
+    });
+    assert!(report.diagnostics.iter().all(|it| it.code != "gpfifo-too-high"), "{report}");
+}
+
 reported! {
     syncpoint_without_a_space_is_a_client_bug {
         assert!(syncpoint(channel(ctrl())).is_err());
@@ -278,4 +296,13 @@ reported! {
         watchdog(channel, 1).unwrap();
         assert!(setup(channel, buffer(nvmap, 8192), buffer(nvmap, 4096)).is_ok(), "not an error");
     } gives "window-too-high"
+
+    a_gpfifo_above_40_bits_is_told {
+        let (nvmap, ctrl) = (nvmap(), ctrl());
+        let (space, group, channel) = (space(ctrl), tsg(ctrl), channel(ctrl));
+        bind_space(space, channel).unwrap();
+        bind_tsg(group, channel, 0).unwrap();
+        watchdog(channel, 1).unwrap();
+        assert!(setup(channel, buffer(nvmap, 3 << 20), buffer(nvmap, 4096)).is_ok(), "not an error");
+    } gives "gpfifo-too-high"
 }

@@ -47,6 +47,25 @@ fn set_clock(ctrl: Fd, domain: u32, hz: u64, entries: u16, flags: u32) -> Result
 }
 
 rules! {
+    characteristics_are_those_of_an_orin {
+        let mut gpu: nvgpu_gpu_characteristics = zeroed();
+        let mut args = nvgpu_gpu_get_characteristics {
+            gpu_characteristics_buf_size: size_of_val(&gpu) as u64,
+            gpu_characteristics_buf_addr: (&raw mut gpu) as u64,
+        };
+        assert_eq!(call::<NVGPU_GPU_IOCTL_GET_CHARACTERISTICS>(ctrl(), &mut args), Ok(0));
+        assert_eq!((gpu.numa_domain_id, gpu.sm_arch_warp_count), (-1, 96));
+        assert_eq!((gpu.fbp_en_mask, gpu.max_ltc_per_fbp, gpu.num_ltc), (3, 1, 2));
+        for flag in [
+            u64::from(NVGPU_GPU_FLAGS_SUPPORT_CYCLE_STATS),
+            u64::from(NVGPU_GPU_FLAGS_SUPPORT_CYCLE_STATS_SNAPSHOT),
+            u64::from(NVGPU_GPU_FLAGS_SUPPORT_VPR),
+            NVGPU_GPU_FLAGS_SUPPORT_GET_GR_CONTEXT,
+        ] {
+            assert_ne!(gpu.flags & flag, 0, "{flag:#x}");
+        }
+    }
+
     clock_is_set_by_the_highest_wish {
         let (ctrl, other) = (ctrl(), ctrl());
         let gpc = NVGPU_GPU_CLK_DOMAIN_GPCCLK;
