@@ -95,6 +95,30 @@ fn what_is_not_played_is_told_by_name() {
 }
 
 #[test]
+fn what_is_of_another_driver_is_told() {
+    let report = simulate("rm_sim::report::what_is_of_another_driver_is_told", TAG, &[], || {
+        let client = Client::new();
+        let params = [0_u8; 100];
+        client.control_with(client.handle, 0x13e, params.as_ptr() as u64, 100);
+        raw(client.fd, request(0x2a, 8), &mut [0; 8]).unwrap_err();
+        let mut version = Struct::new("nv_ioctl_rm_api_version_t");
+        version.bytes[8..17].copy_from_slice(b"535.43.02");
+        raw(client.fd, request(210, version.bytes.len()), &mut version.bytes).unwrap_err();
+    });
+    let told = diagnostics(&report);
+    let texts: Vec<&str> = told.iter().map(|(_, text)| text.as_str()).collect();
+    assert_eq!(
+        texts,
+        [
+            "NV0000_CTRL_CMD_SYSTEM_GET_BUILD_VERSION_V2: the caller passes 100 bytes, 550.163.01 has 776 bytes: \
+             it is built for another driver",
+            "NV_ESC_RM_CONTROL: the caller passes 8 bytes, 550.163.01 has 32 bytes: it is built for another driver",
+            "the caller is of version \"535.43.02\", the driver is \"550.163.01\"",
+        ]
+    );
+}
+
+#[test]
 fn what_a_program_leaves_is_listed() {
     let report = simulate("rm_sim::report::what_a_program_leaves_is_listed", TAG, &[], || {
         let (client, device, _) = Client::with_device();

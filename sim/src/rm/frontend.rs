@@ -240,6 +240,22 @@ impl Driver {
         }
     }
 
+    /// Says that an argument has the size of another driver's.
+    pub(super) fn diagnose_size(
+        &mut self,
+        client: &dyn Client,
+        call: &str,
+        passed: usize,
+        right: Option<usize>,
+    ) {
+        let right = right.map_or_else(|| "none".to_owned(), |right| format!("{right} bytes"));
+        let text = format!(
+            "{call}: the caller passes {passed} bytes, {} has {right}: it is built for another driver",
+            self.interface.tag
+        );
+        self.log.diagnose(client.process(), "other-size", text);
+    }
+
     fn escape(&mut self, caller: Caller<'_>, call: &Call, args: &mut Params) -> Result {
         let Some(name) = call.name.as_deref() else {
             // A/escape.c: the end of `RmIoctl`.
@@ -267,6 +283,8 @@ impl Driver {
                     .iter()
                     .any(|record| self.interface.size(record) == Some(call.size));
                 if !is_either {
+                    let right = self.interface.size("NVOS64_PARAMETERS");
+                    self.diagnose_size(caller.client, name, call.size, right);
                     return Err(Errno::EINVAL.into());
                 }
                 return self.alloc_call(caller, args);
@@ -274,11 +292,13 @@ impl Driver {
             _ => {}
         }
         let record = self.record_of(call);
-        if !record.is_empty() && self.interface.size(&record) != Some(call.size) {
+        let right = self.interface.size(&record);
+        if !record.is_empty() && right != Some(call.size) {
+            self.diagnose_size(caller.client, name, call.size, right);
             return Err(Errno::EINVAL.into());
         }
         match name {
-            "NV_ESC_CHECK_VERSION_STR" => self.check_version(args),
+            "NV_ESC_CHECK_VERSION_STR" => self.check_version(caller.client, args),
             "NV_ESC_SYS_PARAMS" => self.system_parameters(args),
             "NV_ESC_REGISTER_FD" => self.register(caller, args),
             "NV_ESC_RM_FREE" => self.free(caller, args),
@@ -346,7 +366,7 @@ impl Driver {
     }
 
     /// A/osapi.c: `RmPerformVersionCheck`. What does not match fails, with the driver's own version.
-    fn check_version(&mut self, args: &mut Params) -> Result {
+    fn check_version(&mut self, client: &dyn Client, args: &mut Params) -> Result {
         const RELAXED: u32 = b'1' as u32;
         const QUERY: u32 = b'2' as u32;
         const OVERRIDE: &str = "NV_RM_API_VERSION_CMD_OVERRIDE";
@@ -362,6 +382,12 @@ impl Driver {
             QUERY => true,
             _ => is_version(theirs, &ours, command == RELAXED),
         };
+        if !same {
+            let end = theirs.iter().position(|byte| *byte == 0).unwrap_or(theirs.len());
+            let theirs = String::from_utf8_lossy(&theirs[..end]).into_owned();
+            let text = format!("the caller is of version {theirs:?}, the driver is {ours:?}");
+            self.log.diagnose(client.process(), "other-version", text);
+        }
         if !same || command == QUERY {
             // The rest of the client's string is left as it is.
             let text = [ours.as_bytes(), &[0]].concat();

@@ -3,6 +3,7 @@
 //! A request is looked up by the file it was made on: its magic alone does not say whose it is.
 
 use super::args::Args;
+use super::layouts::{self, Unknown};
 use super::{Errno, File, FileId, Kernel, Result};
 use crate::client::Client;
 use crate::tegra::abi::NVGPU_AS_IOCTL_REMAP;
@@ -24,7 +25,43 @@ impl Kernel {
         argument: u64,
     ) -> Result<i64> {
         let file = self.files.get(id).map(|open| open.file).ok_or(Errno::EBADF)?;
-        let request = Request(request);
+        let result = self.dispatch_to(client, file, Request(request), argument);
+        if matches!(result, Err(Errno::ENOTTY | Errno::EINVAL)) {
+            self.explain_unknown(client, file, request);
+        }
+        result
+    }
+
+    /// Says why a request is none, when it is none of the release's: another release has it, or another size of it.
+    fn explain_unknown(&mut self, client: &dyn Client, file: File, request: u32) {
+        let Some(node) = file.node() else { return };
+        let release = self.layouts.release;
+        let text = match layouts::unknown(release, node, request) {
+            None => return,
+            Some(Unknown::Nowhere) => {
+                format!("{request:#010x} is no request of {node} in any release")
+            }
+            Some(Unknown::Number { name, of }) => {
+                format!(
+                    "{name} ({request:#010x}) is a request of {node} in {of}; {release} has none"
+                )
+            }
+            Some(Unknown::Size { name, of, right }) => format!(
+                "{name} of {of} has {} bytes ({request:#010x}), {release} has {} ({right:#010x})",
+                Request(request).size(),
+                Request(right).size(),
+            ),
+        };
+        self.log.diagnose(client.process(), "unknown-call", text);
+    }
+
+    fn dispatch_to(
+        &mut self,
+        client: &dyn Client,
+        file: File,
+        request: Request,
+        argument: u64,
+    ) -> Result<i64> {
         match file {
             File::Nvmap { process } => self.nvmap_ioctl(client, process, request, argument),
             File::Ctrl(_) => self.nvgpu_ioctl(client, file, CTRL, request, argument),

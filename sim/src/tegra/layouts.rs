@@ -124,6 +124,43 @@ pub(crate) fn calls(release: Release) -> impl Iterator<Item = (u32, &'static str
     simulated.map(|call| (call.number, call.name))
 }
 
+/// Why a request is none of a release.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Unknown {
+    /// No release has one of its number.
+    Nowhere,
+    /// Another release has it, and this one has none of its number.
+    Number { name: &'static str, of: Release },
+    /// This release has it with another size; another, or none, with this one.
+    Size { name: &'static str, of: String, right: u32 },
+}
+
+/// Why a request on a node is none of a release; `None` when it is one.
+pub(super) fn unknown(release: Release, node: &str, request: u32) -> Option<Unknown> {
+    let on_node = |release| all(release).filter(move |info| info.node == node);
+    if on_node(release).any(|info| info.number == request) {
+        return None;
+    }
+    let wanted = Request(request);
+    // The newest release that has it.
+    let other = Release::all()
+        .filter_map(|of| Some((of, on_node(of).find(|info| info.number == request)?)))
+        .last();
+    let is_same = |info: &&Info| {
+        let number = Request(info.number);
+        (number.magic(), number.nr()) == (wanted.magic(), wanted.nr())
+            && other.is_none_or(|(_, theirs)| theirs.name == info.name)
+    };
+    Some(match (on_node(release).find(is_same), other) {
+        (Some(ours), other) => {
+            let of = other.map_or_else(|| "the caller".to_owned(), |(of, _)| of.to_string());
+            Unknown::Size { name: ours.name, of, right: ours.number }
+        }
+        (None, Some((of, theirs))) => Unknown::Number { name: theirs.name, of },
+        (None, None) => Unknown::Nowhere,
+    })
+}
+
 fn all(release: Release) -> impl Iterator<Item = &'static Info> {
     let ioctls = release.driver().calls().ioctl.iter().copied().flatten().copied();
     ioctls.filter(|info| info.kind == CallKind::Ioctl)

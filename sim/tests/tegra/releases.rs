@@ -40,6 +40,38 @@ fn is_known(fd: Fd, request: u32) -> bool {
     raw(fd, request, edge(512)) != ENOTTY
 }
 
+#[test]
+fn requests_of_another_release_are_told() {
+    let name = concat!(module_path!(), "::requests_of_another_release_are_told");
+    let report = simulate_on("r35.4", name, &[], || {
+        let (ctrl, nvmap) = (ctrl(), nvmap());
+        let refuse = |fd, request| assert!(raw(fd, request, edge(512)).is_err());
+        refuse(nvmap, NVMAP_IOC_ALLOC::REQUEST);
+        refuse(channel(ctrl), NVGPU_IOCTL_CHANNEL_SETUP_BIND::REQUEST);
+        refuse(ctrl, request(3, b'G', 99, 8));
+        let mut args = v35_4_1::nvgpu_gpu_open_tsg_args::zeroed();
+        call::<v35_4_1::ioctl::NVGPU_GPU_IOCTL_OPEN_TSG>(ctrl, &mut args).unwrap();
+        refuse(args.tsg_fd as Fd, NVGPU_TSG_IOCTL_CREATE_SUBCONTEXT::REQUEST);
+        // What is wrong with a right request is no other release's.
+        refuse(nvmap, v35_4_1::ioctl::NVMAP_IOC_ALLOC::REQUEST);
+    });
+    let told: Vec<&str> = report
+        .diagnostics
+        .iter()
+        .filter(|it| it.code == "unknown-call")
+        .map(|it| &*it.text)
+        .collect();
+    assert_eq!(
+        told,
+        [
+            "NVMAP_IOC_ALLOC of r36.4.3 has 20 bytes (0x40144e03), r35.4.1 has 16 (0x40104e03)",
+            "NVGPU_IOCTL_CHANNEL_SETUP_BIND of r36.4.3 has 104 bytes (0xc0684880), r35.4.1 has 80 (0xc0504880)",
+            "0xc0084763 is no request of ctrl in any release",
+            "NVGPU_TSG_IOCTL_CREATE_SUBCONTEXT (0xc0105412) is a request of tsg in r36.4.3; r35.4.1 has none",
+        ]
+    );
+}
+
 of_release! {
     "r35.3": characteristics_before_emc_en_mask {
         let (size, bytes) = characteristics(ctrl());

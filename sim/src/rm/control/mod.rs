@@ -55,6 +55,9 @@ impl Driver {
             _ => true,
         };
         let tells_early = self.tells_sizes_early();
+        if let Some(known) = known.as_ref().filter(|_| !is_right_size) {
+            self.diagnose_size(caller.client, &known.name, size, self.interface.size(&record));
+        }
         if (size == 0) != (address == 0) || size > MAX_PARAMS || !is_right_size && tells_early {
             return Err(Status::INVALID_ARGUMENT.into());
         }
