@@ -15,7 +15,7 @@ use nvabi::Handle;
 use nvabi::tegra::rm::{AllocOptions, Rm};
 use nvabi::tegra::{
     AddressSpace, Cache, Channel, ChannelOptions, Device, ErrorKind, Lines, Memory, Push, Release,
-    Result, Subchannel, Subcontext, Tsg,
+    Result, Subchannel, Subcontext, Tsg, wait_for_fence,
 };
 use nvabi_test::{Need, skip};
 use serde_json::Value;
@@ -59,6 +59,9 @@ fn with_device(role: &str) -> Result<()> {
         "back-pressure" => back_pressure(&space),
         "fault" => fault(&space),
         "timeout" => timeout(&space),
+        "semaphores" => semaphores(&space),
+        "in-place" => in_place(&space),
+        "foreign" => foreign(&space),
         "leak" => leak(&space),
         "refusals" => refusals(&space),
         "subcontexts" => subcontexts(&space),
@@ -256,6 +259,103 @@ fn timeout(space: &AddressSpace) -> Result<()> {
     Ok(())
 }
 
+/// Values of 64 bits, and when they were written.
+fn semaphores(space: &AddressSpace) -> Result<()> {
+    let (mut first, mut second) = (channel(space)?, channel(space)?);
+    let memory = space.allocate(4096, Cache::Uncached)?;
+    let at = memory.gpu_address();
+    let word = |offset: u64| {
+        let mut bytes = [0; 8];
+        memory.read(offset, &mut bytes).unwrap();
+        u64::from_le_bytes(bytes)
+    };
+    const LARGE: u64 = 0x1_0000_0000;
+    // Its lower half alone would do for a wait of 32 bits.
+    let early = first.submit(Push::new().release64(at, 5))?;
+    first.wait(early, PATIENCE)?;
+    let waits =
+        second.submit(Push::new().acquire64(at, LARGE + 3).release_with_time(at + 16, 7))?;
+    std::thread::sleep(Duration::from_millis(5));
+    assert!(!second.is_done(waits));
+    let done = first.submit(Push::new().release_with_time(at + 32, 1).release64(at, LARGE + 4))?;
+    first.wait(done, PATIENCE)?;
+    second.wait(waits, PATIENCE)?;
+    assert_eq!((word(0), word(16), word(32)), (LARGE + 4, 7, 1));
+    assert!(word(40) > 0 && word(24) > word(40), "{} then {}", word(40), word(24));
+    Ok(())
+}
+
+/// Commands in a buffer of the program's own.
+fn in_place(space: &AddressSpace) -> Result<()> {
+    let subcontext = Subcontext::new(&Tsg::new(space.device())?, space);
+    let options = ChannelOptions { entries: 4, ..ChannelOptions::default() };
+    let mut channel = Channel::new(&subcontext, &options)?;
+    let mut commands = space.allocate(1 << 16, Cache::WriteCombine)?;
+    let target = space.allocate(4096, Cache::Uncached)?;
+    let mut tickets = Vec::new();
+    // More than the ring holds, each in a place of its own.
+    for i in 0..40_u32 {
+        let mut push = Push::new();
+        push.fill(target.gpu_address() + u64::from(i) * 16, i + 1, 4);
+        let bytes: Vec<u8> = push.words().iter().flat_map(|word| word.to_le_bytes()).collect();
+        let offset = u64::from(i) * 256;
+        commands.write(offset, &bytes)?;
+        tickets.push(channel.submit_in_place(&commands, offset, push.words().len() as u32)?);
+        // Beside those that are copied.
+        tickets.push(channel.submit(Push::new().wait_for_idle())?);
+    }
+    channel.wait(tickets[tickets.len() - 1], PATIENCE)?;
+    assert!(tickets.iter().all(|ticket| channel.is_done(*ticket)));
+    let mut found = vec![0; 640];
+    target.read(0, &mut found)?;
+    let expected: Vec<u8> =
+        (1..=40_u32).flat_map(|i| [i; 4].map(u32::to_le_bytes).concat()).collect();
+    assert_eq!(found, expected);
+    for (offset, words) in
+        [(0, 0), (2, 1), (1 << 16, 1), (4, 1 << 14), (u64::MAX - 3, 1), (0, u32::MAX)]
+    {
+        let error = channel.submit_in_place(&commands, offset, words).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Invalid, "{offset} {words}: {error}");
+    }
+    let options = ChannelOptions { entries: 2, ..ChannelOptions::default() };
+    let mut small = Channel::new(&subcontext, &options)?;
+    let error = small.submit_in_place(&commands, 0, 1).unwrap_err();
+    assert!(error.to_string().contains("a ring of 2 takes 1"), "{error}");
+    Ok(())
+}
+
+/// A channel that waits for a sync file which another has made.
+fn foreign(space: &AddressSpace) -> Result<()> {
+    use std::os::fd::AsFd as _;
+    let (mut first, mut second) = (channel(space)?, channel(space)?);
+    let flag = space.allocate(4096, Cache::Uncached)?;
+    let prepared = first.submit(&Push::new())?;
+    first.wait(prepared, PATIENCE)?;
+    let threshold = prepared.threshold().wrapping_add(1);
+    let Some(fence) = first.syncpoint().fence(threshold)? else {
+        let file = std::fs::File::open("/dev/null").unwrap();
+        let error = space.sync_points(file.as_fd()).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Unsupported, "{error}");
+        return Ok(());
+    };
+    let points = space.sync_points(fence.as_fd())?;
+    assert_eq!(points.len(), 1);
+    assert_eq!((points[0].id, points[0].threshold), (first.syncpoint().id(), threshold));
+    let mut push = Push::new();
+    let waits = second.submit(push.acquire_points(&points).release(flag.gpu_address(), 9))?;
+    assert!(!wait_for_fence(fence.as_fd(), Duration::from_millis(5))?);
+    assert!(!second.is_done(waits));
+    first.submit(&Push::new())?;
+    assert!(wait_for_fence(fence.as_fd(), PATIENCE)?);
+    second.wait(waits, PATIENCE)?;
+    let mut found = [0; 4];
+    flag.read(0, &mut found)?;
+    assert_eq!(u32::from_le_bytes(found), 9);
+    let file = std::fs::File::open("/dev/null").unwrap();
+    assert!(space.sync_points(file.as_fd()).is_err(), "no sync file");
+    Ok(())
+}
+
 /// Something stays behind on purpose.
 fn leak(space: &AddressSpace) -> Result<()> {
     std::mem::forget(space.allocate(4096, Cache::Inner)?);
@@ -424,11 +524,27 @@ fn a_subcontext_lives_as_long_as_its_channels() {
     ends_well("subcontexts");
 }
 
+#[test]
+fn semaphores_have_64_bits_and_times() {
+    ends_well("semaphores");
+}
+
+#[test]
+fn commands_run_where_they_lie() {
+    ends_well("in-place");
+}
+
+#[test]
+fn a_channel_waits_for_a_sync_file() {
+    ends_well("foreign");
+}
+
 /// All of it on each release whose layouts are others.
 #[test]
 fn older_releases_are_spoken_to_in_their_own_layouts() {
     for release in ["r35.5", "r35.4", "r35.3", "r34.1", "r32.7"] {
-        for role in ["everything", "rm", "back-pressure", "fault", "timeout"] {
+        for role in ["everything", "rm", "back-pressure", "fault", "timeout", "in-place", "foreign"]
+        {
             ends_well_on(release, role);
         }
         ends_well_on(release, "subcontexts");

@@ -9,6 +9,7 @@ use super::call::{call, own};
 use super::device::Device;
 use super::error::{Error, ErrorKind, Result};
 use super::memory::{Cache, Mapping, Memory, PAGE};
+use super::push::SyncPoint;
 use super::release::Release;
 use super::{r32, r35, r36};
 use crate::driver::Record as _;
@@ -24,6 +25,9 @@ const KERNEL: u64 = 4 << 30;
 
 /// Some of the GPU's registers keep 40 bits of an address.
 const ADDRESSABLE: u64 = 1 << 40;
+
+/// The most fences of one sync file: more than there are syncpoints on Orin that a program can get.
+const MOST_FENCES: usize = 64;
 
 /// Where shaders see local and shared memory instead of what is mapped.
 const WINDOWS: [u64; 2] = [0xfd_0000_0000, 0xfe_0000_0000];
@@ -148,6 +152,49 @@ impl AddressSpace {
         // SAFETY: the fd is of `AddressSpace::fd`, so of the node that has this call; its parameters hold no address of
         // this process.
         unsafe { call::<r36::ioctl::NVGPU_AS_IOCTL_ALLOC_SPACE>(self.fd(), &mut args) }
+    }
+
+    /// What a sync file waits for, as a channel of this space can: for [`Push::acquire_points`]. It may be
+    /// of another channel, process or driver; one that waits for nothing more has none.
+    ///
+    /// [`Push::acquire_points`]: super::Push::acquire_points
+    ///
+    /// # Errors
+    ///
+    /// Before r36, whose fences are of another node; when the file is none of host1x, and what else the kernel
+    /// refuses.
+    pub fn sync_points(&self, fence: BorrowedFd<'_>) -> Result<Vec<SyncPoint>> {
+        let Some(node) = self.0.device.fence() else {
+            let message = "before r36 there is no node that tells what a sync file waits for";
+            return Err(Error::new(ErrorKind::Unsupported, message));
+        };
+        let extract = |found: &mut [r36::host1x_fence_extract_fence]| -> Result<u32> {
+            let mut args = r36::host1x_fence_extract::zeroed();
+            args.fence_fd = fence.as_raw_fd();
+            args.num_fences = u32::try_from(found.len()).unwrap_or(u32::MAX);
+            args.fences_ptr = found.as_mut_ptr() as u64;
+            // SAFETY: the fd is of `Device::fence`, so of the node that has this call; the driver writes no more
+            // elements than their number, which is that of the slice.
+            unsafe { call::<r36::ioctl::HOST1X_IOCTL_FENCE_EXTRACT>(node, &mut args) }?;
+            Ok(args.num_fences)
+        };
+        let mut found = [r36::host1x_fence_extract_fence::zeroed(); MOST_FENCES];
+        let count = extract(&mut found)? as usize;
+        if count > found.len() {
+            let message =
+                format!("a sync file of {count} fences: at most {MOST_FENCES} are waited for");
+            return Err(Error::new(ErrorKind::Unsupported, message));
+        }
+        let mut args = r36::nvgpu_as_get_sync_ro_map_args::zeroed();
+        // SAFETY: the fd is of `AddressSpace::fd`, so of the node that has this call; its parameters hold no address of
+        // this process.
+        unsafe { call::<r36::ioctl::NVGPU_AS_IOCTL_GET_SYNC_RO_MAP>(self.fd(), &mut args) }?;
+        let points = found[..count].iter().map(|fence| SyncPoint {
+            id: fence.id,
+            threshold: fence.threshold,
+            gpu_address: args.base_gpuva + u64::from(fence.id) * u64::from(args.sync_size),
+        });
+        Ok(points.collect())
     }
 
     /// Allocates memory and maps it for the GPU and for the CPU, at one address where that is free.

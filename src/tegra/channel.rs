@@ -31,6 +31,9 @@ const GP_PUT: usize = 0x8c;
 /// Room for commands that are under way.
 const ARENA: u64 = 1 << 20;
 
+/// The most words that an entry of the ring is for (`NVC46F_GP_ENTRY1_LENGTH`, 21 bits).
+const MOST_WORDS: u32 = (1 << 21) - 1;
+
 /// How long a full ring may stay full before that is an error.
 const PATIENCE: Duration = Duration::from_secs(10);
 
@@ -250,22 +253,38 @@ impl Syncpoint {
         unsafe { own(args.fence_fd, "HOST1X_IOCTL_CREATE_FENCE") }.map(Some)
     }
 
-    /// Waits until the counter has reached a value; `false` when it has not in time. Before r36 it
-    /// only sleeps a moment and says so.
+    /// Waits until the counter has reached a value; `false` when it has not in time. Before r36 there is
+    /// nothing to wait on: it says so at once.
     ///
     /// # Errors
     ///
     /// What the kernel refuses.
     pub fn wait(&self, threshold: u32, timeout: Duration) -> Result<bool> {
-        let Some(fence) = self.fence(threshold)? else {
-            thread::sleep(timeout.min(Duration::from_micros(200)));
-            return Ok(false);
-        };
-        let timeout = PollTimeout::try_from(timeout).unwrap_or(PollTimeout::MAX);
-        match poll(&mut [PollFd::new(fence.as_fd(), PollFlags::POLLIN)], timeout) {
-            Ok(ready) => Ok(ready > 0),
-            Err(Errno::EINTR) => Ok(false),
-            Err(errno) => Err(Error::io(ErrorKind::Call, "poll of a fence", errno.into())),
+        self.fence(threshold)?.map_or(Ok(false), |fence| wait_for_fence(fence.as_fd(), timeout))
+    }
+}
+
+/// Waits until a sync file is signalled, whoever made it; `false` when it is not in time.
+///
+/// # Errors
+///
+/// When it is no file that can be waited for.
+pub fn wait_for_fence(fence: BorrowedFd<'_>, timeout: Duration) -> Result<bool> {
+    let began = Instant::now();
+    loop {
+        let left = timeout.saturating_sub(began.elapsed());
+        // A part of a millisecond is waited for as well.
+        let left = PollTimeout::try_from(left + Duration::from_micros(999));
+        let mut polled = [PollFd::new(fence, PollFlags::POLLIN)];
+        match poll(&mut polled, left.unwrap_or(PollTimeout::MAX)) {
+            Ok(0) => return Ok(false),
+            Ok(_) if polled[0].revents().is_some_and(|it| it.contains(PollFlags::POLLNVAL)) => {
+                return Err(Error::io(ErrorKind::Call, "poll of a fence", Errno::EBADF.into()));
+            }
+            Ok(_) => return Ok(true),
+            // A signal does not end the wait.
+            Err(Errno::EINTR) => {}
+            Err(errno) => return Err(Error::io(ErrorKind::Call, "poll of a fence", errno.into())),
         }
     }
 }
@@ -410,12 +429,48 @@ impl Channel {
         // Whatever is written to its address raises it by one.
         tail.release(self.syncpoint.gpu_address(), 0);
         let words = push.words().len() + tail.words().len();
-        let at = self.room_for(words)?;
+        let at = self.room_for(words, 1)?;
         self.arena.put(at, push.words());
         self.arena.put(at + push.words().len(), tail.words());
-        self.arena.taken.push_back((ticket.sequence, at, at + words));
+        self.arena.taken.push_back(Taken { ticket, first: at, end: at + words, entries: 1 });
         self.arena.sequence = ticket.sequence;
         self.enter(self.arena.gpu_address(at), words as u32);
+        self.ring();
+        Ok(ticket)
+    }
+
+    /// Sends commands that lie in a buffer of the caller's, `words` from the byte `offset` on, without a copy of
+    /// them. They are to stay there, unchanged, until the ticket is done.
+    ///
+    /// # Errors
+    ///
+    /// When the buffer does not hold them, the channel has stopped, or stays full.
+    pub fn submit_in_place(&mut self, buffer: &Buffer, offset: u64, words: u32) -> Result<Ticket> {
+        self.check()?;
+        let end = u64::from(words).checked_mul(4).and_then(|bytes| bytes.checked_add(offset));
+        if words == 0
+            || words > MOST_WORDS
+            || offset % 4 != 0
+            || end.is_none_or(|end| end > buffer.size())
+        {
+            return Err(Error::invalid(format!(
+                "{words} words from byte {offset} on are no commands in a buffer of {} bytes: \
+                 1 to {MOST_WORDS} from a multiple of 4 on can be",
+                buffer.size()
+            )));
+        }
+        let ticket = self.next();
+        let mut tail = Push::new();
+        tail.release(self.arena.semaphore(), ticket.sequence);
+        tail.release(self.syncpoint.gpu_address(), 0);
+        let length = tail.words().len();
+        let at = self.room_for(length, 2)?;
+        self.arena.put(at, tail.words());
+        self.arena.taken.push_back(Taken { ticket, first: at, end: at + length, entries: 2 });
+        self.arena.sequence = ticket.sequence;
+        self.enter(buffer.gpu_address() + offset, words);
+        self.enter(self.arena.gpu_address(at), length as u32);
+        self.ring();
         Ok(ticket)
     }
 
@@ -424,20 +479,31 @@ impl Channel {
         Ticket { sequence, threshold: self.syncpoint.first().wrapping_add(sequence) }
     }
 
-    /// Writes an entry of the ring and rings.
+    /// Writes an entry of the ring.
     fn enter(&mut self, address: u64, words: u32) {
         let at = self.ring.put as usize * 8;
         self.gpfifo.store(at, address as u32);
         self.gpfifo.store(at + 4, (address >> 32) as u32 & 0xff | words << 10);
         self.ring.put = self.ring.after(self.ring.put);
+    }
+
+    /// Tells the GPU of all entries that were written.
+    fn ring(&mut self) {
         // The entry before the count that covers it, and that before the doorbell.
         before_mmio();
         self.userd.store(GP_PUT, self.ring.put);
         self.syncpoint.device.ring(self.token);
     }
 
-    /// Waits for a free entry and for room in the arena.
-    fn room_for(&mut self, words: usize) -> Result<usize> {
+    /// Waits for free entries and for room in the arena.
+    fn room_for(&mut self, words: usize, entries: usize) -> Result<usize> {
+        if entries >= self.ring.entries as usize {
+            return Err(Error::invalid(format!(
+                "{entries} entries do not fit: a ring of {} takes {} at once",
+                self.ring.entries,
+                self.ring.entries - 1
+            )));
+        }
         if words > self.arena.words {
             return Err(Error::invalid(format!(
                 "{words} words of commands do not fit: a channel takes {} at once",
@@ -448,7 +514,8 @@ impl Channel {
         loop {
             self.arena.settle();
             // A ring that is full to the last entry looks empty.
-            let free = self.arena.taken.len() + 1 < self.ring.entries as usize;
+            let taken: usize = self.arena.taken.iter().map(|taken| taken.entries).sum();
+            let free = taken + entries < self.ring.entries as usize;
             if let (true, Some(at)) = (free, self.arena.find(words)) {
                 return Ok(at);
             }
@@ -466,7 +533,8 @@ impl Channel {
     }
 
     /// Waits until something that was sent is done: by looking for a moment, then by sleeping until
-    /// the syncpoint is there.
+    /// the syncpoint is there. Before r36 nothing wakes it: it sleeps for a tenth of the time that it has waited,
+    /// so that it is late by no more than that.
     ///
     /// # Errors
     ///
@@ -485,7 +553,12 @@ impl Channel {
                 std::hint::spin_loop();
             } else {
                 // Not long: a channel that stopped never gets there.
-                self.syncpoint.wait(ticket.threshold, left.min(LONGEST))?;
+                match self.syncpoint.fence(ticket.threshold)? {
+                    Some(fence) => {
+                        wait_for_fence(fence.as_fd(), left.min(LONGEST))?;
+                    }
+                    None => thread::sleep((began.elapsed() / 10).min(left).min(LONGEST)),
+                }
             }
         }
         Ok(())
@@ -543,8 +616,19 @@ struct Arena {
     words: usize,
     /// The last sequence number that was sent.
     sequence: u32,
-    /// Sequence number, first word, and the word behind, of what is not done.
-    taken: VecDeque<(u32, usize, usize)>,
+    /// What is not done.
+    taken: VecDeque<Taken>,
+}
+
+/// Commands that are under way.
+#[derive(Clone, Copy)]
+struct Taken {
+    ticket: Ticket,
+    /// Their first word in the arena, and the one behind them.
+    first: usize,
+    end: usize,
+    /// Entries of the ring.
+    entries: usize,
 }
 
 impl Arena {
@@ -576,14 +660,15 @@ impl Arena {
 
     /// Forgets what is done.
     fn settle(&mut self) {
-        while self.taken.front().is_some_and(|(sequence, ..)| self.is_done(*sequence)) {
+        while self.taken.front().is_some_and(|taken| self.is_done(taken.ticket.sequence)) {
             self.taken.pop_front();
         }
     }
 
     /// A place for some words, when there is one.
     fn find(&self, words: usize) -> Option<usize> {
-        let (Some((_, first, _)), Some((_, _, end))) = (self.taken.front(), self.taken.back())
+        let (Some(Taken { first, .. }), Some(Taken { end, .. })) =
+            (self.taken.front(), self.taken.back())
         else {
             return Some(0);
         };

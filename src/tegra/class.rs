@@ -55,6 +55,10 @@ pub mod host {
     pub const SEM_EXECUTE_ACQ_CIRC_GEQ: u32 = 3;
     /// `SEM_EXECUTE`: let other channels run while it waits.
     pub const SEM_EXECUTE_ACQUIRE_SWITCH_TSG: u32 = 1 << 12;
+    /// `SEM_EXECUTE`: the value has 64 bits.
+    pub const SEM_EXECUTE_PAYLOAD_64BIT: u32 = 1 << 24;
+    /// `SEM_EXECUTE`: write the time behind the value, which then has 64 bits.
+    pub const SEM_EXECUTE_RELEASE_TIMESTAMP: u32 = 1 << 25;
     /// `SEM_EXECUTE`: wait until the engine is idle first.
     pub const SEM_EXECUTE_RELEASE_WFI: u32 = 1 << 20;
     /// Waits until the engine is idle.

@@ -44,7 +44,7 @@ use abi::v35_4_1;
 #[cfg(feature = "tegra")]
 pub use address_space::{AddressSpace, Buffer};
 #[cfg(feature = "tegra")]
-pub use channel::{Channel, ChannelOptions, Subcontext, Syncpoint, Ticket, Tsg};
+pub use channel::{Channel, ChannelOptions, Subcontext, Syncpoint, Ticket, Tsg, wait_for_fence};
 #[cfg(feature = "tegra")]
 pub use devfreq::Boost;
 #[cfg(feature = "tegra")]
@@ -54,6 +54,6 @@ pub use error::{Error, ErrorKind, Notification, Result};
 #[cfg(feature = "tegra")]
 pub use memory::{Cache, Memory, PAGE};
 #[cfg(feature = "tegra")]
-pub use push::{Lines, Push, Subchannel};
+pub use push::{Lines, Push, Subchannel, SyncPoint};
 #[cfg(feature = "tegra")]
 pub use release::{Characteristics, Release};

@@ -92,9 +92,40 @@ impl Push {
         self.semaphore(address, value, wait)
     }
 
-    fn semaphore(&mut self, address: u64, value: u32, what: u32) -> &mut Self {
-        let [low, high] = halves(address);
-        self.host(host::SEM_ADDR_LO, &[low, high, value, 0, what])
+    /// As [`Self::release`], of 64 bits: the address is a multiple of 8.
+    pub fn release64(&mut self, address: u64, value: u64) -> &mut Self {
+        let how = host::SEM_EXECUTE_RELEASE | host::SEM_EXECUTE_RELEASE_WFI;
+        self.semaphore(address, value, how | host::SEM_EXECUTE_PAYLOAD_64BIT)
+    }
+
+    /// As [`Self::release64`], and writes the GPU's time behind it, in nanoseconds: 16 bytes at a multiple of 16.
+    pub fn release_with_time(&mut self, address: u64, value: u64) -> &mut Self {
+        let how = host::SEM_EXECUTE_RELEASE
+            | host::SEM_EXECUTE_RELEASE_WFI
+            | host::SEM_EXECUTE_RELEASE_TIMESTAMP;
+        self.semaphore(address, value, how | host::SEM_EXECUTE_PAYLOAD_64BIT)
+    }
+
+    /// As [`Self::acquire`], of 64 bits.
+    pub fn acquire64(&mut self, address: u64, value: u64) -> &mut Self {
+        let how = host::SEM_EXECUTE_ACQ_CIRC_GEQ | host::SEM_EXECUTE_ACQUIRE_SWITCH_TSG;
+        self.semaphore(address, value, how | host::SEM_EXECUTE_PAYLOAD_64BIT)
+    }
+
+    /// Waits for the counters that a sync file of another driver, process or channel stands for
+    /// ([`AddressSpace::sync_points`]). Other channels run meanwhile.
+    ///
+    /// [`AddressSpace::sync_points`]: super::AddressSpace::sync_points
+    pub fn acquire_points(&mut self, points: &[SyncPoint]) -> &mut Self {
+        for point in points {
+            self.acquire(point.gpu_address, point.threshold);
+        }
+        self
+    }
+
+    fn semaphore(&mut self, address: u64, value: impl Into<u64>, what: u32) -> &mut Self {
+        let ([low, high], [value_low, value_high]) = (halves(address), halves(value.into()));
+        self.host(host::SEM_ADDR_LO, &[low, high, value_low, value_high, what])
     }
 
     /// Copies bytes, with class 0xc7b5.
@@ -195,6 +226,17 @@ impl Push {
     }
 }
 
+/// A counter of host1x and what it has to reach, as the GPU sees it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct SyncPoint {
+    /// Its number.
+    pub id: u32,
+    /// What it has to reach, with wrap-around.
+    pub threshold: u32,
+    /// Where the GPU reads it.
+    pub gpu_address: u64,
+}
+
 /// Lines of bytes that lie a pitch apart.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Lines {
@@ -242,6 +284,14 @@ mod tests {
         let mut push = Push::new();
         push.release(0xff_1234_5678, 7);
         assert_eq!(push.words(), [0x2005_0017, 0x1234_5678, 0xff, 7, 0, 0x10_0001]);
+    }
+
+    #[test]
+    fn a_semaphore_of_64_bits_has_both_halves() {
+        let mut push = Push::new();
+        push.release_with_time(0xff_1234_5670, 0x7_0000_0008).acquire64(16, 1);
+        assert_eq!(push.words()[..6], [0x2005_0017, 0x1234_5670, 0xff, 8, 7, 0x310_0001]);
+        assert_eq!(push.words()[6..], [0x2005_0017, 16, 0, 1, 0, 0x100_1003]);
     }
 
     #[test]
