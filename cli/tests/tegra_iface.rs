@@ -14,8 +14,8 @@ use std::time::Duration;
 use nvabi::Handle;
 use nvabi::tegra::rm::{AllocOptions, Rm};
 use nvabi::tegra::{
-    AddressSpace, Cache, Channel, ChannelOptions, Device, ErrorKind, Lines, Memory, Push, Release,
-    Result, Subchannel, Subcontext, Tsg, wait_for_fence,
+    AddressSpace, Cache, Channel, ChannelOptions, ConstantBank, Device, ErrorKind, Launch, Lines,
+    Memory, Push, Release, Result, Subchannel, Subcontext, Tsg, wait_for_fence,
 };
 use nvabi_test::{Need, skip};
 use serde_json::Value;
@@ -62,6 +62,7 @@ fn with_device(role: &str) -> Result<()> {
         "semaphores" => semaphores(&space),
         "in-place" => in_place(&space),
         "foreign" => foreign(&space),
+        "launch" => launch(&space),
         "leak" => leak(&space),
         "refusals" => refusals(&space),
         "subcontexts" => subcontexts(&space),
@@ -356,6 +357,27 @@ fn foreign(space: &AddressSpace) -> Result<()> {
     Ok(())
 }
 
+/// A kernel with constants, shared and local memory, as far as the simulated GPU goes.
+fn launch(space: &AddressSpace) -> Result<()> {
+    let mut channel = channel(space)?;
+    let (code, constants) =
+        (space.allocate(4096, Cache::Inner)?, space.allocate(4096, Cache::Inner)?);
+    let local = space.allocate(4 << 15, Cache::Inner)?;
+    let mut launch = Launch::new(code.gpu_address(), [7, 5, 3], [64, 4, 2]);
+    (launch.registers, launch.shared, launch.local) = (40, 1025, [0, 0x240]);
+    launch.constants[0] = Some(ConstantBank { address: constants.gpu_address(), size: 0x180 });
+    let mut description = space.allocate(4096, Cache::Inner)?;
+    description.write(512, &launch.qmd()?)?;
+    let mut push = Push::new();
+    push.set_windows(0xfe_0000_0000, 0xfd_0000_0000)
+        .set_local_memory(local.gpu_address(), 1 << 15)?
+        .launch(description.gpu_address() + 512)?;
+    let ticket = channel.submit(&push)?;
+    let error = channel.wait(ticket, PATIENCE).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Fault, "{error}");
+    Ok(())
+}
+
 /// Something stays behind on purpose.
 fn leak(space: &AddressSpace) -> Result<()> {
     std::mem::forget(space.allocate(4096, Cache::Inner)?);
@@ -537,6 +559,21 @@ fn commands_run_where_they_lie() {
 #[test]
 fn a_channel_waits_for_a_sync_file() {
     ends_well("foreign");
+}
+
+#[test]
+fn a_description_is_read_as_it_was_built() {
+    let (output, report) = run("launch", &[]);
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let texts: Vec<&str> = report["diagnostics"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .filter_map(|it| it["text"].as_str())
+        .collect();
+    let built = "QMD 3.0, grid 7x5x3, block 64x4x2, 1152 bytes of shared memory, 40 registers, \
+                 constants 0: 384 bytes";
+    assert!(texts.iter().any(|text| text.ends_with(built)), "{texts:?}");
 }
 
 /// All of it on each release whose layouts are others.

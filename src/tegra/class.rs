@@ -154,6 +154,10 @@ pub mod compute {
     pub const SET_SHADER_SHARED_MEMORY_WINDOW_A: u32 = 0x2a0;
     /// The lower half.
     pub const SET_SHADER_SHARED_MEMORY_WINDOW_B: u32 = 0x2a4;
+    /// Bytes of local memory of a TPC, upper half; the lower half and the most SMs that have any follow.
+    pub const SET_SHADER_LOCAL_MEMORY_NON_THROTTLED_A: u32 = 0x2e4;
+    /// The local memory of all threads, upper half; the lower half follows.
+    pub const SET_SHADER_LOCAL_MEMORY_A: u32 = 0x790;
     /// Where shaders see local memory, upper half; the lower half follows.
     pub const SET_SHADER_LOCAL_MEMORY_WINDOW_A: u32 = 0x7b0;
     /// The lower half.

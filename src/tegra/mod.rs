@@ -35,6 +35,8 @@ mod memory;
 #[cfg(feature = "tegra")]
 mod push;
 #[cfg(feature = "tegra")]
+mod qmd;
+#[cfg(feature = "tegra")]
 mod release;
 #[cfg(feature = "tegra")]
 pub mod rm;
@@ -55,5 +57,7 @@ pub use error::{Error, ErrorKind, Notification, Result};
 pub use memory::{Cache, Memory, PAGE};
 #[cfg(feature = "tegra")]
 pub use push::{Lines, Push, Subchannel, SyncPoint};
+#[cfg(feature = "tegra")]
+pub use qmd::{CONSTANT_BANKS, ConstantBank, Launch, QMD_SIZE};
 #[cfg(feature = "tegra")]
 pub use release::{Characteristics, Release};

@@ -201,7 +201,30 @@ impl Push {
         self
     }
 
-    /// Starts the kernel whose description (QMD) lies at an address.
+    /// Gives the shaders their local memory: so many bytes for each TPC, which lie behind each other. A TPC needs, for
+    /// each of its warps, 32 times what a thread has.
+    ///
+    /// # Errors
+    ///
+    /// When the size is 0 or no multiple of 32 KiB.
+    pub fn set_local_memory(&mut self, address: u64, bytes_per_tpc: u64) -> Result<&mut Self> {
+        const UNIT: u64 = 0x8000;
+        const ALL_SMS: u32 = 0xff;
+        if bytes_per_tpc == 0 || bytes_per_tpc % UNIT != 0 {
+            return Err(Error::invalid(format!(
+                "{bytes_per_tpc} bytes of local memory for a TPC cannot be: multiples of {UNIT} can"
+            )));
+        }
+        let ([low, high], [size_low, size_high]) = (halves(address), halves(bytes_per_tpc));
+        let size = [size_high, size_low, ALL_SMS];
+        Ok(self
+            .method(Subchannel::Compute, compute::SET_SHADER_LOCAL_MEMORY_A, &[high, low])
+            .method(Subchannel::Compute, compute::SET_SHADER_LOCAL_MEMORY_NON_THROTTLED_A, &size))
+    }
+
+    /// Starts the kernel whose description ([`Launch::qmd`]) lies at an address.
+    ///
+    /// [`Launch::qmd`]: super::Launch::qmd
     ///
     /// # Errors
     ///
@@ -292,6 +315,15 @@ mod tests {
         push.release_with_time(0xff_1234_5670, 0x7_0000_0008).acquire64(16, 1);
         assert_eq!(push.words()[..6], [0x2005_0017, 0x1234_5670, 0xff, 8, 7, 0x310_0001]);
         assert_eq!(push.words()[6..], [0x2005_0017, 16, 0, 1, 0, 0x100_1003]);
+    }
+
+    #[test]
+    fn local_memory_is_an_address_and_a_size() {
+        let mut push = Push::new();
+        push.set_local_memory(0x5_0001_0000, 0x1_0000_8000).unwrap();
+        assert_eq!(push.words()[..3], [0x2002_21e4, 5, 0x1_0000]);
+        assert_eq!(push.words()[3..], [0x2003_20b9, 1, 0x8000, 0xff]);
+        assert!(push.set_local_memory(0, 0).is_err() && push.set_local_memory(0, 4096).is_err());
     }
 
     #[test]

@@ -205,6 +205,8 @@ struct Qmd {
     block: [u32; 3],
     shared: u32,
     registers: u32,
+    /// Banks of constants: number and bytes.
+    constants: Vec<(usize, u32)>,
 }
 
 impl Qmd {
@@ -223,6 +225,10 @@ impl Qmd {
             block: [field(607, 592), field(623, 608), field(639, 624)],
             shared: field(561, 544),
             registers: field(656, 648),
+            constants: (0..8)
+                .filter(|bank| field(640 + bank, 640 + bank) != 0)
+                .map(|bank| (bank, field(1087 + bank * 64, 1075 + bank * 64) << 4))
+                .collect(),
         })
     }
 }
@@ -235,6 +241,9 @@ impl std::fmt::Display for Qmd {
             f,
             "QMD {}.{}, grid {x}x{y}x{z}, block {i}x{j}x{k}, {} bytes of shared memory, {} registers",
             self.version.0, self.version.1, self.shared, self.registers
-        )
+        )?;
+        let names = self.constants.iter().map(|(bank, bytes)| format!("{bank}: {bytes} bytes"));
+        let names: Vec<String> = names.collect();
+        if names.is_empty() { Ok(()) } else { write!(f, ", constants {}", names.join(", ")) }
     }
 }
