@@ -196,6 +196,26 @@ fn diagnostics_are_told_at_once() {
 }
 
 #[test]
+fn a_keeper_that_is_stopped_keeps_nobody_waiting() {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_nvabi"));
+    command.args(["tegra", "sim", "--", "sh", "-c", "kill -STOP $PPID; exit 5"]);
+    let mut simulator = command.stderr(Stdio::null()).spawn().unwrap();
+    let start = Instant::now();
+    let status = loop {
+        match simulator.try_wait().unwrap() {
+            Some(status) => break status,
+            None if start.elapsed() > Duration::from_secs(20) => {
+                simulator.kill().unwrap();
+                break simulator.wait().unwrap();
+            }
+            None => std::thread::sleep(Duration::from_millis(5)),
+        }
+    };
+    // 2: nothing can be simulated here.
+    assert!(matches!(status.code(), Some(2 | 5)), "{status}");
+}
+
+#[test]
 fn how_a_program_ends_is_told() {
     let nvabi = env!("CARGO_BIN_EXE_nvabi");
     for (script, code) in

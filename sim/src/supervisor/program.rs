@@ -79,6 +79,7 @@ pub(super) fn begin(
 impl Drop for Program {
     fn drop(&mut self) {
         self.control = None;
+        self.continue_keeper();
         // It has ended everything before it ends.
         let _ = self.keeper.wait();
     }
@@ -88,6 +89,12 @@ impl Program {
     /// The program's process.
     pub(super) fn number(&self) -> u32 {
         self.number
+    }
+
+    /// A client that had stopped the keeper would let us wait for ever.
+    fn continue_keeper(&self) {
+        // It was not waited for, so its number is its own.
+        send(self.keeper.id(), libc::SIGCONT);
     }
 
     /// Waits for the program, and until nobody serves it or its descendants any more. Signals are passed on: to the
@@ -112,10 +119,14 @@ impl Program {
             match signals.filter(|_| is_signalled).and_then(Signals::next) {
                 Some(signal) if status.is_none() => send(self.number, signal),
                 // It may have ended: then there is nobody left.
-                Some(_) => drop(control.write(&[keeper::END_ALL])),
+                Some(_) => {
+                    self.continue_keeper();
+                    let _ = control.write(&[keeper::END_ALL]);
+                }
                 None => {}
             }
         }
+        self.continue_keeper();
         if let Some(status) = status {
             return Ok(status);
         }
