@@ -13,7 +13,7 @@ pub struct Info {
     pub kind: CallKind,
     /// Its number: what [`CallKind`] says it is.
     pub number: u32,
-    /// The driver's names of its parameter types; the size of the call tells which is meant.
+    /// The driver's names of its parameter types; the size of the call says which is meant.
     pub params: &'static [&'static str],
     /// The size of each of `params`, in their order.
     pub sizes: &'static [u32],

@@ -315,7 +315,7 @@ fn object_of<C: Call<Params: Record>>(params: &C::Params) -> Option<UvmObject> {
     // SAFETY: it is called with what `offset_of` found for `U64`: an integer of 8 bytes in a struct.
     let number = |at: usize| -> u64 { unsafe { field_at(params, at) } };
     let range = base.map(|at| UvmObject::Range { base: number(at), length: length.map(number) });
-    // None has the number 0: that is yet to be told.
+    // None has the number 0: it means that no event has arrived.
     let group = group.map(number).filter(|group| *group != 0).map(UvmObject::RangeGroup);
     // SAFETY: `offset_of` found a UUID there, in a struct: 16 bytes.
     let gpu = gpu.map(|at| UvmObject::Gpu(Uuid(unsafe { field_at(params, at) })));
@@ -325,7 +325,7 @@ fn object_of<C: Call<Params: Record>>(params: &C::Params) -> Option<UvmObject> {
 const U32: Type = Type::Int { size: 4, signed: false };
 const U64: Type = Type::Int { size: 8, signed: false };
 
-/// The driver's names of what it tells and of what calls are about.
+/// The driver's names of events and of what calls are about.
 const STATUS: &[&str] = &["rmStatus"];
 const CHANNEL: &[&str] = &["hChannel"];
 const BASES: &[&str] = &["base", "requestedBase", "regionBase"];

@@ -75,7 +75,7 @@ fn check_replaceable(folder: &Path) -> Result<(), Report> {
             .help("name a folder that is empty, that does not exist, or that an atlas is in")
     };
     if !folder.is_dir() {
-        return Err(refused("it is no folder".to_owned()).into());
+        return Err(refused("it is not a folder".to_owned()).into());
     }
     let found = files(folder, "").map_err(|error| unwritable(folder, &error))?;
     if found.is_empty() {

@@ -108,11 +108,11 @@ impl Comparer<'_> {
                 };
                 this.value(name, "how the parameters are known", rest(a), rest(b), &b.source);
                 let pointers = |c: &Call| {
-                    let told = c.takes.pointers.iter().map(|p| {
+                    let pointers = c.takes.pointers.iter().map(|p| {
                         let Embedded { field, count, unit, direction } = p;
                         format!("{field}:{count}:{unit}:{direction}")
                     });
-                    told.collect::<Vec<_>>().join(" ")
+                    pointers.collect::<Vec<_>>().join(" ")
                 };
                 this.value(name, "pointers", pointers(a), pointers(b), &b.source);
             },

@@ -190,7 +190,7 @@ fn that_has(surface: &spec::Surface, mut listings: Vec<Listing>) -> Result<Listi
             }
         }
     }
-    // What is missing is told header by header.
+    // What is missing is reported header by header.
     Ok(listings.pop().unwrap_or_default())
 }
 

@@ -10,7 +10,7 @@ const TABLE: usize = 1 << 14;
 /// Patterns, each as its literal parts between stars.
 ///
 /// A driver has some 90,000 names and a spec wants a few thousand of them, and this runs in
-/// unoptimised build scripts: most names are told apart by their first few bytes.
+/// unoptimised build scripts: most names differ in their first few bytes.
 pub struct Globs<'p> {
     /// Those without a star: most are names of calls, and there are hundreds with one beginning.
     whole: HashSet<&'p str>,

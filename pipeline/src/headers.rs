@@ -154,7 +154,7 @@ impl Source {
 
     /// Opens like `open`; what was read through `blobs` is not read again.
     pub fn open_with(paths: &Path, blobs: Blobs) -> Result<Self, Diagnostic> {
-        // zlib's own checksum tells damage; hashing every header again would take longer than
+        // zlib's own checksum finds damage; hashing every header again would take longer than
         // parsing some of them.
         git2::opts::strict_hash_verification(false);
         let given = std::env::split_paths(paths).filter(|path| !path.as_os_str().is_empty());
@@ -298,14 +298,14 @@ impl Source {
             );
         };
         Diagnostic::error("headers-no-tag", format!("there is no `{name}` of {tree} in {places}"))
-            .note(format!("that is where the headers of {tag} lie, says its spec"))
+            .note(format!("its spec says that the headers of {tag} are there"))
             .help(format!(
-                "give NVABI_HEADERS the repository of each tree, one behind the other as in PATH, or \
+                "list the repository of each tree in NVABI_HEADERS, with `:` between them, or \
                  run `nvabi headers fetch {tag}`"
             ))
     }
 
-    /// Tells which tags there are instead.
+    /// Lists the tags that there are instead.
     fn next_to(&self, tag: &Tag, diagnostic: Diagnostic) -> Diagnostic {
         let tags = self.tags().unwrap_or_default();
         let at = tags.partition_point(|t| t < tag);
@@ -556,7 +556,7 @@ fn damaged(path: &Path, error: &git2::Error) -> Diagnostic {
         "headers-damaged",
         format!("cannot read the repository at {}: {}", path.display(), error.message()),
     )
-    .help("`git fsck` tells what is damaged; `nvabi headers fetch TAG` makes a fresh copy")
+    .help("`git fsck` lists what is damaged; `nvabi headers fetch TAG` makes a fresh copy")
 }
 
 fn unreadable(path: &Path, error: &std::io::Error) -> Diagnostic {

@@ -290,13 +290,13 @@ impl<'a> Linter<'a> {
         let sizes: Vec<u64> = item.params.iter().filter_map(|ty| self.size(&ty.name)).collect();
         let expected = if item.params.is_empty() { size == 0 } else { sizes.contains(&size) };
         if !expected {
-            let told = match (item.params.as_slice(), sizes.as_slice()) {
+            let expected = match (item.params.as_slice(), sizes.as_slice()) {
                 ([only, ..], [own, ..]) => format!("`{}` has {own}", only.name),
                 _ => "the spec names none".to_owned(),
             };
             self.complain(
                 "lint-request-size",
-                format!("`{}` takes {size} bytes of parameters, but {told}", item.name),
+                format!("`{}` takes {size} bytes of parameters, but {expected}", item.name),
                 &item.place,
                 None,
                 None,
@@ -429,7 +429,7 @@ impl<'a> Linter<'a> {
             self.complain("lint-pointer-role", message, &field.place, None, Some(help.to_owned()));
         };
         if pointer.len.is_none() && pointer.call.is_none() {
-            missing("how much is behind", "give `len`, `frontend`, `control` or `class`");
+            missing("the length of what is behind", "give `len`, `frontend`, `control` or `class`");
         }
         if pointer.dir.is_none() {
             missing("which way to copy what is behind", "give `dir`: in, out or inout");

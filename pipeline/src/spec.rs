@@ -546,7 +546,7 @@ impl Spec {
         let Some(trees) = self.tags.get(tag) else {
             let near = nearest(tag.as_str(), self.tags.keys().map(Tag::as_str));
             let unknown =
-                format!("driver {} does not say where the headers of {tag} lie", self.driver);
+                format!("driver {} does not say where the headers of {tag} are", self.driver);
             return Err(Diagnostic::error("spec-unknown-tag", unknown).at(self.place()).help(
                 match near {
                     Some(near) => format!("add it to [tags]; did you mean {near}?"),

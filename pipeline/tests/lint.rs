@@ -249,7 +249,7 @@ const BROKEN: &[Broken] = &[
         "515",
         "{ field = \"pEvent\", len = 1, of",
         "{ field = \"pEvent\", of",
-        &[("lint-pointer-role", "no role says how much is behind `pEvent`")],
+        &[("lint-pointer-role", "no role says the length of what is behind `pEvent`")],
     ),
     (
         "515",
@@ -261,7 +261,7 @@ const BROKEN: &[Broken] = &[
         "515",
         "control = \"cmd\", len = \"paramsSize\", ",
         "",
-        &[("lint-pointer-role", "no role says how much is behind `params`")],
+        &[("lint-pointer-role", "no role says the length of what is behind `params`")],
     ),
     (
         "515",

@@ -128,7 +128,7 @@ fn a_repository_that_is_missing_is_named() {
     git2::Repository::init_bare(&empty).unwrap();
     let text = told(&empty);
     assert!(text.contains("there is no `v2` of gpu in"), "{text}");
-    assert!(text.contains("one behind the other as in PATH"), "{text}");
+    assert!(text.contains("list the repository of each tree in NVABI_HEADERS"), "{text}");
 }
 
 #[test]
@@ -138,7 +138,7 @@ fn a_tag_that_the_spec_does_not_list_is_refused() {
     let mut source = Source::open(Path::new(&both)).unwrap();
     let report = refused(facts::units(&mut source, &spec, &tag("moon-r1.3")).map(|_| ()));
     let text = report.render(false);
-    assert!(text.contains("does not say where the headers of moon-r1.3 lie"), "{text}");
+    assert!(text.contains("does not say where the headers of moon-r1.3 are"), "{text}");
     assert!(text.contains("did you mean moon-r1.2?"), "{text}");
 }
 

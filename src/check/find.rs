@@ -512,7 +512,7 @@ pub(super) const fn likeness(a: &str, b: &str) -> usize {
     if long == 0 || 2 * short < long {
         return 0;
     }
-    // Bit 5 is all that tells the cases apart.
+    // Upper and lower case differ in bit 5 alone.
     let mut head = 0;
     while head < short && a[head] | 0x20 == b[head] | 0x20 {
         head += 1;

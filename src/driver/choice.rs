@@ -78,7 +78,7 @@ pub struct Choice {
 }
 
 impl Choice {
-    /// The driver for a version, as the kernel tells it.
+    /// The driver for a version, as the kernel reports it.
     ///
     /// # Errors
     ///

@@ -187,7 +187,7 @@ impl Calls {
     }
 }
 
-/// Tells one emitted table of drivers from another, by its address.
+/// Distinguishes one emitted table of drivers from another, by its address.
 ///
 /// It is not [`Abi`]: a constant that refers to that makes rustc look through all of it.
 #[doc(hidden)]
@@ -231,11 +231,11 @@ impl AnyDriver {
         Self { abi, table, branch, index, view, calls }
     }
 
-    /// The driver of this build with a version, as the kernel tells it: `550.90.12`.
+    /// The driver of this build with a version, as the kernel reports it: `550.90.12`.
     ///
     /// # Errors
     ///
-    /// When this build does not have exactly that version; the error tells which it has, and leads
+    /// When this build does not have exactly that version; the error lists those it has, and leads
     /// to the nearest.
     pub fn for_version(version: &str) -> Result<&'static Self, UnknownVersion> {
         crate::abi::DRIVERS.for_version(version)
@@ -296,7 +296,7 @@ impl AnyDriver {
     }
 
     /// The layouts of a call's parameters in this driver. Where there are several, the size of the
-    /// call tells which is meant; where the parameters are an array, this is its element.
+    /// call says which is meant; where the parameters are an array, this is its element.
     pub fn params(&self, info: &Info) -> impl Iterator<Item = &'static Layout> + use<'_> {
         info.params.iter().filter_map(|name| self.layout(name))
     }
@@ -465,8 +465,9 @@ impl fmt::Display for UnknownVersion {
         match (self.below(), self.above()) {
             (Some(below), Some(above)) => {
                 let same = below.same_interface(above);
-                let told = if same { "with the same interface" } else { "with two interfaces" };
-                write!(f, "; nearest are {} and {}, {told}", below.tag(), above.tag())?;
+                let agreement =
+                    if same { "with the same interface" } else { "with two interfaces" };
+                write!(f, "; nearest are {} and {}, {agreement}", below.tag(), above.tag())?;
             }
             (Some(only), None) | (None, Some(only)) => write!(f, "; nearest is {}", only.tag())?,
             (None, None) => {}

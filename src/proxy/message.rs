@@ -42,7 +42,7 @@ struct Part {
     /// Where in the message the pointer to it is; the parameters have none.
     pointer: Option<FieldPlace>,
     content: Content,
-    /// How much of it comes back, where the driver tells.
+    /// How much of it comes back, where the driver says so.
     filled: Option<Filled>,
 }
 
@@ -69,7 +69,7 @@ impl Content {
     }
 }
 
-/// What tells how much of a part the driver has filled.
+/// Where the driver says how much of a part it has filled.
 #[derive(Debug, Clone, Copy)]
 struct Filled {
     role: &'static Pointer,
@@ -419,7 +419,7 @@ impl Message {
         Ok(())
     }
 
-    /// How much of a part the driver has filled, as far as it tells.
+    /// How much of a part the driver has filled, where it says so.
     fn filled(&self, part: &Part) -> usize {
         let filled = part.filled.and_then(|Filled { role, form, at, index }| {
             let bytes = self.bytes.get(at..)?;

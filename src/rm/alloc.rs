@@ -1,6 +1,6 @@
 //! `NV_ESC_RM_ALLOC` in whichever form a driver has it.
 //!
-//! There are two structs, told apart by their sizes, and each has changed: 535.43.02 put the size of
+//! There are two structs, of different sizes, and each has changed: 535.43.02 put the size of
 //! the parameters where the status was, in one of them without a change of size. So the fields are
 //! found by name in the driver's own layout, as the lock has it.
 

@@ -172,7 +172,7 @@ impl RmClient {
         called.map_err(|error| self.shared().failed(C::INFO.into(), &error))
     }
 
-    /// Frees it now, and tells what came of it.
+    /// Frees it now, and returns what the driver replied.
     ///
     /// # Errors
     ///

@@ -1,4 +1,4 @@
-//! Events: what the driver tells a file that waits.
+//! Events: what the driver reports to a file that waits.
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
@@ -52,7 +52,7 @@ pub struct Subscription {
 }
 
 impl RmClient {
-    /// Opens a node for events. Those of a GPU are told on its own node or on that of all.
+    /// Opens a node for events. Those of a GPU arrive on its own node or on that of all.
     ///
     /// # Errors
     ///
@@ -106,10 +106,10 @@ impl OsEvent {
     ///
     /// [`System`](ErrorKind::System) with what the kernel says; a GPU that is gone is `EPIPE`.
     pub fn wait(&self, timeout: Duration) -> Result<bool> {
-        let told = |error| {
+        let error = |error| {
             Error::new(ErrorKind::System("poll", error)).driver_is(&self.0.root.client.choice)
         };
-        becomes_readable(self.as_fd(), timeout).map_err(told)
+        becomes_readable(self.as_fd(), timeout).map_err(error)
     }
 
     /// Takes what happened (`NV_ESC_RM_GET_EVENT_DATA`). What was subscribed to without data leaves

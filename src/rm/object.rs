@@ -254,7 +254,7 @@ impl Object {
         Ok(params)
     }
 
-    /// Frees it now, and tells what came of it.
+    /// Frees it now, and returns what the driver replied.
     ///
     /// # Errors
     ///
@@ -262,13 +262,13 @@ impl Object {
     /// them. Otherwise what the kernel or the resource manager says.
     pub fn free(self) -> Result<()> {
         let (name, choice) = (self.name(), self.driver().clone());
-        let told =
+        let error =
             |kind: ErrorKind| Error::new(kind).call(escape::FREE).object(name).driver_is(&choice);
         match Arc::into_inner(self.0) {
-            None => Err(told(ErrorKind::InUse)),
+            None => Err(error(ErrorKind::InUse)),
             Some(mut node) => {
                 node.alive = false;
-                node.free().map_err(|failure| told(failure.into()))
+                node.free().map_err(|failure| error(failure.into()))
             }
         }
     }

@@ -160,14 +160,14 @@ fn is_plain(plan: &Plan<'_>, id: DefId) -> bool {
 fn view(text: &mut String, plan: &Plan<'_>, types: &Types<'_>, view: usize) {
     let name = plan.views[view].module();
     let (branch, tags) = plan.tags(view);
-    let told = match tags.as_slice() {
+    let versions = match tags.as_slice() {
         [only] => (*only).to_owned(),
         [first, .., last] => format!("{} tags from {first} to {last}", tags.len()),
         [] => String::new(),
     };
     let _ = writeln!(
         text,
-        "/// The interface of {told}.\npub enum {name} {{}}\nimpl Driver for {name} {{\n\
+        "/// The interface of {versions}.\npub enum {name} {{}}\nimpl Driver for {name} {{\n\
          const TAGS: &'static [&'static str] = &{tags:?};\n\
          const BRANCH: &'static str = {branch:?};\n\
          const CALLS: &'static nvabi::driver::Calls = &super::calls::{};",

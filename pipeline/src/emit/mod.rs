@@ -163,14 +163,14 @@ fn groups(plan: &Plan<'_>) -> Vec<Group> {
         }
         debug_assert!(taken.insert(name.clone()));
         group.name = name;
-        let told: Vec<String> = spans
+        let runs: Vec<String> = spans
             .iter()
             .map(|(first, until)| match until {
                 Some(until) => format!("from {first} until {until}"),
                 None => format!("from {first} on"),
             })
             .collect();
-        group.doc = told.join(", ");
+        group.doc = runs.join(", ");
         sort(plan, group);
     }
     groups.sort_by_key(|group| group.views.first().copied());

@@ -71,7 +71,7 @@ pub(super) fn index<'t>(tree: &'t Tree, words: &mut Words) -> Index<'t> {
 }
 
 /// Finds the parts that `predefined` takes part in: names that clang defines otherwise for another
-/// machine. `None` when that cannot be told from single lines.
+/// machine. `None` when single lines do not say.
 pub(super) fn parts(index: &Index<'_>, predefined: &FxHashSet<String>) -> Option<Parts> {
     let mut names = predefined.clone();
     let mut new: Vec<String> = names.iter().cloned().collect();

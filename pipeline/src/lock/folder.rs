@@ -19,7 +19,7 @@ use crate::tag::Tag;
 use crate::text_folder::TextFolder;
 
 const TAGS: &str = "tags";
-/// Tells in the list of tags how many lock files there are.
+/// Writes into the list of tags how many lock files there are.
 const FILES: &str = "files";
 const EXTENSION: &str = "lock";
 /// A part of the names of control commands.
@@ -59,7 +59,7 @@ pub fn exists(folder: &TextFolder) -> bool {
 /// Reads a whole lock.
 ///
 /// Files that were edited by hand are complained of, and read all the same where they can be:
-/// comparing them with the driver then tells what was changed.
+/// comparing them with the driver then shows what was changed.
 pub fn read(folder: impl Into<TextFolder>) -> Result<(Lock, Report), Report> {
     read_files(Files::open(&folder.into(), |_| true)?)
 }
@@ -545,7 +545,7 @@ impl File {
         })
     }
 
-    /// The last line tells how many items there are; where the text was edited that is told already.
+    /// The last line has the number of items; where the text was edited that is reported already.
     fn check_count(&self, count: usize) -> Result<(), Bad> {
         match text::unseal(&self.text) {
             Ok((body, stated, sum)) if stated != count && text::checksum(body) == sum => {

@@ -397,7 +397,7 @@ type Found<'f> = (&'f str, Item<'f>);
 fn by_header(facts: &Facts) -> HashMap<(&str, &str), Vec<Found<'_>>> {
     let mut headers: HashMap<(&str, &str), Vec<Found<'_>>> = HashMap::new();
     for (name, surface) in &facts.surfaces {
-        // A surface's items share the paths they point to, and those are told apart at a glance.
+        // A surface's items share the paths they point to, and comparing those is quick.
         let mut by_path: HashMap<*const u8, (&str, Vec<Found<'_>>)> = HashMap::new();
         for (name, item) in found(surface) {
             let path = &item.source().path;
@@ -588,16 +588,16 @@ mod tests {
             ("1.0", 1),
             ("1.3", 0),
         ] {
-            let (mut told, mut given) = (Lock::default(), Lock::default());
+            let (mut copied, mut inserted) = (Lock::default(), Lock::default());
             for facts in &all {
-                told.insert(facts, facts.tag.to_string());
-                given.insert(facts, facts.tag.to_string());
+                copied.insert(facts, facts.tag.to_string());
+                inserted.insert(facts, facts.tag.to_string());
             }
             let tag: Tag = tag.parse().unwrap();
-            assert!(told.insert_same(&tag, &all[same].tag));
+            assert!(copied.insert_same(&tag, &all[same].tag));
             let facts = Facts { tag, surfaces: all[same].surfaces.clone() };
-            given.insert(&facts, all[same].tag.to_string());
-            assert_eq!(told, given, "{} as {}", facts.tag, all[same].tag);
+            inserted.insert(&facts, all[same].tag.to_string());
+            assert_eq!(copied, inserted, "{} as {}", facts.tag, all[same].tag);
         }
         assert!(!Lock::default().insert_same(&all[0].tag, &all[1].tag));
     }

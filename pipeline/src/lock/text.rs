@@ -45,7 +45,7 @@ pub(super) fn checksum(text: &str) -> u64 {
     sum ^ (sum >> 31)
 }
 
-/// Adds the last line, which tells a whole file from a truncated or edited one.
+/// Adds the last line, by which a truncated or edited file is recognised.
 pub(super) fn seal(text: &mut String, items: usize) {
     let sum = checksum(text);
     let _ = writeln!(text, "end {items} {sum:016x}");
@@ -122,11 +122,11 @@ fn events(history: &History, moves: &[(usize, Steps)]) -> Vec<State> {
     for state in history {
         let moved =
             expected.as_ref().map(|(_, line, since)| move_line(*line, *since, state.from, moves));
-        let told = match (&expected, &state.value) {
+        let implied = match (&expected, &state.value) {
             (Some((fact, ..)), Some(placed)) => *fact == placed.fact && moved == Some(placed.line),
             _ => false,
         };
-        if !told {
+        if !implied {
             events.push(state.clone());
         }
         expected = state.value.as_ref().map(|p| (p.fact.clone(), p.line, state.from));
