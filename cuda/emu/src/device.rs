@@ -15,6 +15,9 @@ pub const MAX_BLOCK_THREADS: u32 = 1024;
 /// Most bytes of shared memory of a block.
 pub const MAX_SHARED_BYTES: u64 = 227 << 10;
 
+/// Bytes that CUDA's headers keep for each cooperative launch: their number, then a word that blocks count in.
+const WORKSPACE_BYTES: u64 = 8;
+
 /// In which order blocks and warps run.
 ///
 /// Either is deterministic: the same launch gives the same memory, output and events, on any number of
@@ -61,7 +64,8 @@ pub struct Launch {
     pub cooperative: bool,
     /// Whether to report what each warp did.
     pub observe: bool,
-    /// Instructions after which a block counts as endless, counted once per warp.
+    /// Instructions after which a block counts as endless, counted once per warp; of a cooperative grid,
+    /// those of all its blocks.
     pub max_warp_instructions: u64,
 }
 
@@ -76,7 +80,7 @@ impl Default for Launch {
             threads: std::thread::available_parallelism().map_or(1, usize::from),
             cooperative: false,
             observe: false,
-            max_warp_instructions: 1 << 32,
+            max_warp_instructions: 1 << 28,
         }
     }
 }
@@ -360,6 +364,10 @@ impl Device {
             return Err(refuse(what));
         }
         self.launches += 1;
+        let workspace = match launch.cooperative {
+            true => self.memory.alloc(WORKSPACE_BYTES)?,
+            false => 0,
+        };
         let grid = Grid {
             program: &module.program,
             kernel: function,
@@ -367,10 +375,14 @@ impl Device {
             launch,
             params: &args.bytes[..size as usize],
             memory: &self.memory,
+            workspace,
             id: self.launches,
             turn: run::Turn::default(),
         };
         let report = run::run(&grid);
+        if launch.cooperative {
+            self.memory.free(workspace)?;
+        }
         self.memory.unmap_freed();
         Ok(report)
     }

@@ -343,18 +343,38 @@ fn directed64(op: &Opcode<'_>) -> Option<(LaneFn, usize)> {
         let product = a * b;
         adjust64(product, a.mul_add(b, -product), toward)
     }
+    fn quotient(a: f64, b: f64, toward: Rounding) -> f64 {
+        let quotient = a / b;
+        if !a.is_finite() || !b.is_finite() || b == 0.0 {
+            return quotient;
+        }
+        let rest = if quotient.is_infinite() {
+            -quotient
+        } else {
+            // Scaled, so that what is left of a small number is not lost.
+            let scale = if a.abs() < 1e-240 { 2f64.powi(200) } else { 1.0 };
+            (-quotient * scale).mul_add(b, a * scale) * b.signum()
+        };
+        adjust64(quotient, rest, toward)
+    }
+    fn root(a: f64, toward: Rounding) -> f64 {
+        let root = a.sqrt();
+        let scale = if a < 1e-200 { 2f64.powi(200) } else { 1.0 };
+        let scaled = root * scale;
+        adjust64(root, (-scaled).mul_add(scaled, a * scale * scale), toward)
+    }
     macro_rules! each {
-        (|$a:ident, $b:ident| $t:ident => $e:expr) => {
+        (|$($a:ident),*| $t:ident => $e:expr) => {
             match rounding(op) {
-                Rounding::Zero => lanes!(|$a: f64, $b: f64| {
+                Rounding::Zero => lanes!(|$($a: f64),*| {
                     let $t = Rounding::Zero;
                     $e
                 }),
-                Rounding::Down => lanes!(|$a: f64, $b: f64| {
+                Rounding::Down => lanes!(|$($a: f64),*| {
                     let $t = Rounding::Down;
                     $e
                 }),
-                Rounding::Up => lanes!(|$a: f64, $b: f64| {
+                Rounding::Up => lanes!(|$($a: f64),*| {
                     let $t = Rounding::Up;
                     $e
                 }),
@@ -366,6 +386,9 @@ fn directed64(op: &Opcode<'_>) -> Option<(LaneFn, usize)> {
         "add" => (each!(|a, b| t => sum(a, b, t)), 2),
         "sub" => (each!(|a, b| t => sum(a, -b, t)), 2),
         "mul" => (each!(|a, b| t => product(a, b, t)), 2),
+        "div" => (each!(|a, b| t => quotient(a, b, t)), 2),
+        "rcp" => (each!(|a| t => quotient(1.0, a, t)), 1),
+        "sqrt" => (each!(|a| t => root(a, t)), 1),
         _ => return None,
     })
 }

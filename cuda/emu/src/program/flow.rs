@@ -42,6 +42,15 @@ pub(crate) fn own_line(
     before.iter().rev().chain(behind).chain(leading).find(|instruction| is_own(instruction))
 }
 
+/// First and last instruction of the smallest loop around one.
+pub(crate) fn innermost_loop(code: &[Instruction], pc: usize) -> Option<(usize, usize)> {
+    let back = |(at, instruction): (usize, &Instruction)| {
+        let before = targets(&instruction.op).iter().map(|target| *target as usize);
+        before.filter(|target| (*target..=at).contains(&pc)).max().map(|target| (target, at))
+    };
+    code.iter().enumerate().filter_map(back).min_by_key(|(first, last)| last - first)
+}
+
 /// The basic blocks of a function and the edges between them; the number of blocks is the exit.
 struct Blocks {
     ranges: Vec<(u32, u32)>,

@@ -11,7 +11,7 @@ use crate::lanes::LaneFn;
 use crate::ptx::Loc;
 
 pub(crate) use decode::decode;
-pub(crate) use flow::own_line;
+pub(crate) use flow::{innermost_loop, own_line};
 pub(crate) use link::{Linked, Target, Unit, link};
 
 /// Number of a register in its function.
@@ -87,6 +87,8 @@ pub(crate) enum Special {
     DynamicShared,
     TotalShared,
     GridId,
+    /// The address of the launch's workspace, from this bit.
+    Workspace(u32),
 }
 
 /// State spaces of memory operations.
@@ -119,6 +121,14 @@ pub(crate) struct Order {
     pub(crate) release: bool,
 }
 
+/// The bytes of a load that are used, from the lowest bit.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct UsedBytes {
+    pub(crate) bytes: u64,
+    /// The compiler says so. Else they may be used: it can depend on what is computed.
+    pub(crate) declared: bool,
+}
+
 /// The operations.
 #[derive(Debug)]
 pub(crate) enum Op {
@@ -143,6 +153,7 @@ pub(crate) enum Op {
         width: u64,
         signed: bool,
         order: Order,
+        used: UsedBytes,
     },
     Store {
         at: Address,

@@ -114,6 +114,8 @@ pub(crate) enum Statement<'a> {
     /// `{` and `}`: names declared between them end with it.
     Open,
     Close,
+    /// `.pragma "used_bytes_mask N"`: which bytes of the next load are used.
+    UsedBytes(u64),
     Instruction(Instruction<'a>),
 }
 
@@ -134,6 +136,8 @@ pub(crate) struct Instruction<'a> {
 pub(crate) enum Operand<'a> {
     /// A register, symbol, label or special register, plus an offset.
     Name(&'a str, i64),
+    /// `array[3]`: the address of an element
+    Element(&'a str, u64),
     /// `!%p`
     Not(&'a str),
     Immediate(u64),

@@ -382,7 +382,7 @@ impl<'a> Parser<'a> {
                     out.push(self.instruction(guard, opcode)?);
                 }
                 Some(Token::Word(".loc")) => self.loc()?,
-                Some(Token::Word(".pragma")) => self.skip_statement(),
+                Some(Token::Word(".pragma")) => self.pragma(out),
                 Some(Token::Word(".reg")) => self.registers(out)?,
                 Some(Token::Word(word)) if space(word).is_some() => {
                     let Some(space) = space(word) else { continue };
@@ -399,6 +399,20 @@ impl<'a> Parser<'a> {
                 }
                 _ => return self.error("a statement"),
             }
+        }
+    }
+
+    /// `.pragma "used_bytes_mask 0xfff";` or any other, which says nothing about what a program does.
+    fn pragma(&mut self, out: &mut Vec<Statement<'a>>) {
+        while let Some(token) = self.next().filter(|token| *token != Token::Mark(b';')) {
+            let Token::Text(text) = token else { continue };
+            let Some(mask) = text.trim().strip_prefix("used_bytes_mask") else { continue };
+            let mask = mask.trim();
+            let value = match mask.strip_prefix("0x").or(mask.strip_prefix("0X")) {
+                Some(digits) => u64::from_str_radix(digits, 16),
+                None => mask.parse(),
+            };
+            out.extend(value.ok().map(Statement::UsedBytes));
         }
     }
 
@@ -491,6 +505,14 @@ impl<'a> Parser<'a> {
             Some(Token::Mark(b'!')) => {
                 self.at += 1;
                 Operand::Not(self.word()?)
+            }
+            Some(Token::Word(word))
+                if self.tokens.get(self.at + 1).is_some_and(|next| next.0 == Token::Mark(b'[')) =>
+            {
+                self.at += 2;
+                let index = self.number()?;
+                self.expect(b']')?;
+                Operand::Element(word, index)
             }
             Some(Token::Word(word)) => {
                 self.at += 1;

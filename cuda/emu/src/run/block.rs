@@ -9,7 +9,7 @@ use super::{Fault, Mistake};
 use crate::device::Schedule;
 use crate::lanes::Lanes;
 use crate::memory::AllocationCache;
-use crate::program::{BarrierKind, Reg};
+use crate::program::{BarrierKind, Reg, innermost_loop};
 use crate::report::{Finding, FindingKind, SourceLocation, WarpEvents};
 
 /// Instructions that a warp runs before another may.
@@ -23,6 +23,8 @@ pub(super) struct Block<'a> {
     random: Option<Random>,
     /// The warp that ran last.
     last: usize,
+    /// The grid has run all instructions that it may.
+    exhausted: bool,
     failed: bool,
 }
 
@@ -100,6 +102,7 @@ impl<'a> Block<'a> {
             barriers: Default::default(),
             random,
             last: 0,
+            exhausted: false,
             failed: false,
         }
     }
@@ -121,6 +124,16 @@ impl<'a> Block<'a> {
             }
         }
         false
+    }
+
+    /// Instructions that its warps ran.
+    pub(super) fn steps(&self) -> u64 {
+        self.state.warp_instructions
+    }
+
+    /// Ends it as endless if it is to run on.
+    pub(super) fn exhaust(&mut self) {
+        self.exhausted = true;
     }
 
     pub(super) fn finish(self) -> Outcome {
@@ -157,10 +170,10 @@ impl<'a> Block<'a> {
         let stop = warp
             .run(&mut self.state, quantum)
             .map_err(|mistake| Box::new(self.state.finding(warp, *mistake)))?;
-        if self.state.warp_instructions > self.state.grid.launch.max_warp_instructions {
-            let message = format!("the block ran {} instructions", self.state.warp_instructions);
-            let mistake = Mistake { kind: FindingKind::Endless, lane: warp.first_lane(), message };
-            return Err(Box::new(self.state.finding(warp, mistake)));
+        if self.exhausted
+            || self.state.warp_instructions > self.state.grid.launch.max_warp_instructions
+        {
+            return Err(Box::new(self.state.endless(warp)));
         }
         match stop {
             Stop::Paused => {}
@@ -306,6 +319,28 @@ impl State<'_> {
             message: mistake.message,
             count: 1,
         }
+    }
+
+    /// The launch has run as many instructions as it may, and this warp ran the last.
+    fn endless(&self, warp: &Warp) -> Finding {
+        let limit = self.grid.launch.max_warp_instructions;
+        let who = if self.grid.launch.cooperative { "the grid" } else { "the block" };
+        let place = |function: u32, pc: usize| {
+            self.own_location(Site { function, pc: pc as u32 }, std::iter::empty())
+        };
+        let looped = std::iter::once(warp.site()).chain(warp.callers()).find_map(|site| {
+            let code = &self.grid.program.functions[site.function as usize].code;
+            let (first, last) = innermost_loop(code, site.pc as usize)?;
+            let (first, last) = (place(site.function, first), place(site.function, last));
+            Some(format!("in the loop from {first} to {last}"))
+        });
+        let message = format!(
+            "{who} has run more than its limit of {limit} instructions of warps; warp {} is {}",
+            warp.index,
+            looped.unwrap_or_else(|| "in no loop".to_owned())
+        );
+        let mistake = Mistake { kind: FindingKind::Endless, lane: warp.first_lane(), message };
+        self.finding(warp, mistake)
     }
 
     /// Notes what is wrong with an access to shared memory, which does not end the launch.

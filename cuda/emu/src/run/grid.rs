@@ -18,6 +18,8 @@ pub(crate) struct Grid<'a> {
     pub(crate) launch: &'a Launch,
     pub(crate) params: &'a [u8],
     pub(crate) memory: &'a Memory,
+    /// Address of what the blocks of a cooperative grid meet by; 0 for others.
+    pub(crate) workspace: u64,
     /// Number of this launch on its device.
     pub(crate) id: u64,
     pub(crate) turn: Turn,
@@ -215,11 +217,17 @@ fn together(grid: &Grid<'_>, order: &[u32]) -> Vec<(usize, Outcome)> {
             (position, Block::new(grid, grid.block_index(*number as usize), position))
         })
         .collect();
-    let mut outcomes = Vec::new();
+    let (mut outcomes, mut steps) = (Vec::new(), 0);
     while !running.is_empty() {
         let mut still = Vec::new();
         for (position, mut block) in running {
-            if !block.advance(1) {
+            let before = block.steps();
+            let ended = block.advance(1);
+            steps += block.steps() - before;
+            if steps > grid.launch.max_warp_instructions {
+                block.exhaust();
+            }
+            if !ended {
                 still.push((position, block));
                 continue;
             }

@@ -20,6 +20,9 @@ enum Target<'a> {
     Call(u64),
 }
 
+/// Largest load of which the end may lie behind an allocation: compilers widen loads up to this.
+const WIDEST: u64 = 16;
+
 /// Bytes around an allocation that are likely to be meant for it.
 const NEAR: u64 = 4096;
 
@@ -156,24 +159,33 @@ impl Warp {
         }
     }
 
-    #[allow(clippy::too_many_arguments)]
     pub(super) fn load(
         &mut self,
         state: &mut State<'_>,
-        at: &Address,
-        dst: &[Option<Reg>],
-        width: u64,
-        signed: bool,
-        order: Order,
+        load: &Op,
         mask: u32,
     ) -> Result<(), Box<Mistake>> {
+        let Op::Load { at, dst, width, signed, order, .. } = load else { return Ok(()) };
+        let (width, signed, order) = (*width, *signed, *order);
         let size = width * dst.len() as u64;
         let base = *self.register(at.base);
         let registers = self.frame().registers;
         let mut checked = None;
         for lane in lanes_of(mask) {
-            let address = base[lane].wrapping_add_signed(at.offset);
-            let target = self.locate(state, lane, at.space, address, size)?;
+            let address = effective(at, base[lane]);
+            let located = self.locate(state, lane, at.space, address, size);
+            let target = match located {
+                Ok(target) => target,
+                Err(mistake) => {
+                    let words = self.over_the_end(state, lane, at.space, address, load, mistake)?;
+                    for (dst, value) in dst.iter().zip(words) {
+                        let Some(dst) = dst else { continue };
+                        let value = if signed { extend(value, width) } else { value };
+                        self.registers[registers + *dst as usize][lane] = value;
+                    }
+                    continue;
+                }
+            };
             if order.strong {
                 Self::wait_for_turn(state, target);
             }
@@ -197,7 +209,46 @@ impl Warp {
         if order.acquire {
             state.shared.fence(self.index);
         }
+        self.turns.watches |= order.strong;
         Ok(())
+    }
+
+    /// The values of a load that begins inside an allocation and ends behind it. It is a mistake if the
+    /// compiler says that bytes from there are used, and none if no code uses them; else it is noted.
+    fn over_the_end(
+        &self,
+        state: &mut State<'_>,
+        lane: usize,
+        space: Space,
+        address: u64,
+        load: &Op,
+        mistake: Box<Mistake>,
+    ) -> Result<Vec<u64>, Box<Mistake>> {
+        let Op::Load { dst, width, used, .. } = load else { return Err(mistake) };
+        let size = width * dst.len() as u64;
+        let global = matches!(space, Space::Global)
+            || matches!(space, Space::Generic) && address >> WINDOW_SHIFT == 0;
+        if !global || address % size != 0 || size > WIDEST {
+            return Err(mistake);
+        }
+        let Some((start, end)) = state.grid.memory.find(address) else { return Err(mistake) };
+        let inside = end - address;
+        let Some(part) = state.allocations.locate(address, inside) else { return Err(mistake) };
+        if used.bytes >> inside & low_bits(size - inside) != 0 {
+            if used.declared {
+                return Err(mistake);
+            }
+            let message = format!(
+                "{size} bytes at {address:#x}, the last {} of them behind an allocation of {}: wrong if the \
+                 kernel uses them, and no mistake if the compiler widened the load",
+                size - inside,
+                end - start
+            );
+            state.note(self, FindingKind::OutOfBounds, lane, |_| message);
+        }
+        let byte = |at: u64| if at < inside { part.load(at, 1) } else { 0 };
+        let word = |first: u64| (0..*width).fold(0, |all, at| all | byte(first + at) << (8 * at));
+        Ok((0..dst.len() as u64).map(|part| word(part * width)).collect())
     }
 
     pub(super) fn store(
@@ -216,7 +267,7 @@ impl Warp {
         }
         let mut stored = 0u32;
         for lane in lanes_of(mask) {
-            let address = base[lane].wrapping_add_signed(at.offset);
+            let address = effective(at, base[lane]);
             let target = self.locate(state, lane, at.space, address, size)?;
             if order.strong {
                 Self::wait_for_turn(state, target);
@@ -251,7 +302,7 @@ impl Warp {
         let mut out = [0; 32];
         let mut on_shared = false;
         for lane in lanes_of(mask) {
-            let address = base[lane].wrapping_add_signed(at.offset);
+            let address = effective(at, base[lane]);
             let target = self.locate(state, lane, at.space, address, *width)?;
             if dst.is_some() || !commutes || state.grid.launch.observe {
                 Self::wait_for_turn(state, target);
@@ -291,6 +342,7 @@ impl Warp {
         let old = out[mask.trailing_zeros() as usize & 31];
         self.observe(state, mask, |_| EventKind::Atomic { old, shared: on_shared });
         if let Some(dst) = dst {
+            self.turns.watches = true;
             self.write(*dst, &out, mask);
         }
         Ok(())
@@ -306,8 +358,8 @@ impl Warp {
         mask: u32,
     ) -> Result<(), Box<Mistake>> {
         for lane in lanes_of(mask) {
-            let source = self.register(from.base)[lane].wrapping_add_signed(from.offset);
-            let target = self.register(to.base)[lane].wrapping_add_signed(to.offset);
+            let source = effective(from, self.register(from.base)[lane]);
+            let target = effective(to, self.register(to.base)[lane]);
             let target = self.locate(state, lane, Space::Shared, target, size)?;
             let wanted = self.register(source_size)[lane].min(size);
             let Target::Shared(offset) = target else { continue };
@@ -354,6 +406,20 @@ impl Warp {
         }
         Ok(out)
     }
+}
+
+/// The address that a lane accesses. Those of shared and local memory have 32 bits, in which sums wrap.
+fn effective(at: &Address, base: u64) -> u64 {
+    let narrow = matches!(at.space, Space::Shared | Space::Local) && base <= u32::MAX.into();
+    if narrow {
+        u64::from((base as u32).wrapping_add(at.offset as u32))
+    } else {
+        base.wrapping_add_signed(at.offset)
+    }
+}
+
+fn low_bits(count: u64) -> u64 {
+    if count >= 64 { u64::MAX } else { (1 << count) - 1 }
 }
 
 fn low(width: u64) -> u64 {

@@ -108,6 +108,23 @@ impl Warp {
         callers.chain([this]).all(|(function, pc)| only_returns(function, pc))
     }
 
+    /// Lets lanes go on that the running ones may wait for: those that wait to meet them, or that were put
+    /// off. They need not meet again before an instruction that wants them together.
+    pub(super) fn give_way(&mut self, state: &mut State<'_>) -> Result<(), Box<Mistake>> {
+        let running = self.frames.last().map_or(0, top_mask);
+        let others = all_lanes(&self.frames) & !running;
+        if others != 0 {
+            let ahead = part(&mut self.frames, others);
+            self.paths.push(Path::running(ahead));
+        } else if self.paths.iter().all(|path| path.awaited & self.alive != 0) {
+            return Ok(());
+        }
+        let frames = std::mem::take(&mut self.frames);
+        self.paths.push(Path::running(frames));
+        // One of them can go on, so that there is no reason to stop.
+        self.go_on_with_others(state).map(|_| ())
+    }
+
     /// Takes up lanes that wait or were put off. Those that ran have ended or wait.
     pub(super) fn go_on_with_others(
         &mut self,

@@ -25,6 +25,7 @@ pub(super) struct Warp {
     pub(super) frames: Vec<Frame>,
     /// Lanes that go on when those have ended or wait.
     pub(super) paths: Vec<Path>,
+    pub(super) turns: Turns,
     state: Readiness,
     tid: [Lanes; 3],
 }
@@ -35,6 +36,21 @@ enum Readiness {
     Waiting(usize),
     Ended,
 }
+
+/// What lanes did that may wait for other lanes of the warp: turns of a loop.
+#[derive(Debug, Default)]
+pub(super) struct Turns {
+    /// Since the last turn they read what others write.
+    pub(super) watches: bool,
+    /// First instruction of the loop, turns in a row that read such, and a hash of the registers.
+    first: u32,
+    count: u32,
+    registers: u64,
+}
+
+/// Turns of a loop after which lanes that change nothing of theirs, and any lanes, let others go on.
+const IDLE_TURNS: u32 = 16;
+const BUSY_TURNS: u32 = 256;
 
 /// One call.
 #[derive(Clone)]
@@ -132,6 +148,7 @@ impl Warp {
             events: Vec::new(),
             frames: Vec::new(),
             paths: Vec::new(),
+            turns: Turns::default(),
             state: Readiness::Ready,
             tid,
         };
@@ -318,7 +335,11 @@ impl Warp {
                 if instruction.guard.is_some() {
                     self.observe(state, active, |_| EventKind::Branch { taken: mask });
                 }
+                let back = *target as usize <= self.site().pc as usize;
                 self.part(*reconverge, &[(*target, mask)], active & !mask);
+                if back && mask != 0 && mask != self.alive && self.is_waiting(*target) {
+                    self.give_way(state)?;
+                }
                 return Ok(None);
             }
             Op::BranchIndexed { index, targets, reconverge } => {
@@ -352,11 +373,12 @@ impl Warp {
                 self.write(*dst, &[value; 32], mask);
             }
             Op::Fence => state.shared.fence(self.index),
-            Op::Yield => return Ok(Some(Stop::Paused)),
-            Op::Nop | Op::Lanes { .. } => {}
-            Op::Load { at, dst, width, signed, order } => {
-                self.load(state, at, dst, *width, *signed, *order, mask)?;
+            Op::Yield => {
+                self.give_way(state)?;
+                return Ok(Some(Stop::Paused));
             }
+            Op::Nop | Op::Lanes { .. } => {}
+            load @ Op::Load { .. } => self.load(state, load, mask)?,
             Op::Store { at, src, width, order } => {
                 self.store(state, at, src, *width, *order, mask)?
             }
@@ -367,6 +389,37 @@ impl Warp {
             wide => self.warp_wide(state, wide, mask)?,
         }
         Ok(None)
+    }
+
+    /// Whether lanes that begin another turn of a loop may do so until other lanes have done something.
+    fn is_waiting(&mut self, first: u32) -> bool {
+        if !std::mem::take(&mut self.turns.watches) {
+            return false;
+        }
+        if self.turns.first != first {
+            self.turns = Turns { first, ..Turns::default() };
+        }
+        self.turns.count += 1;
+        if self.turns.count < IDLE_TURNS {
+            return false;
+        }
+        let registers = self.hash_registers();
+        let idle = std::mem::replace(&mut self.turns.registers, registers) == registers;
+        let waits = idle || self.turns.count >= BUSY_TURNS;
+        if waits {
+            self.turns = Turns::default();
+        }
+        waits
+    }
+
+    /// A number that differs where registers of the lanes that run differ.
+    fn hash_registers(&self) -> u64 {
+        use std::hash::{DefaultHasher, Hash, Hasher};
+        let (mask, mut hasher) = (self.active(), DefaultHasher::new());
+        for register in &self.registers[self.frame().registers..] {
+            lanes_of(mask).for_each(|lane| register[lane].hash(&mut hasher));
+        }
+        hasher.finish()
     }
 
     pub(super) fn observe(
@@ -688,6 +741,7 @@ impl Warp {
                 splat(state.shared.size() as u64 - state.grid.program.shared_reserved)
             }
             Special::GridId => splat(state.grid.id),
+            Special::Workspace(from) => splat(state.grid.workspace >> from & 0xffff_ffff),
         }
     }
 }

@@ -2,7 +2,7 @@
 //! `cvta`, `isspacep`.
 
 use super::super::{
-    Address, LOCAL_WINDOW, Op, Order, PARAM_WINDOW, SHARED_WINDOW, Space, WINDOW_SHIFT,
+    Address, LOCAL_WINDOW, Op, Order, PARAM_WINDOW, SHARED_WINDOW, Space, UsedBytes, WINDOW_SHIFT,
 };
 use super::{Binding, Decoder};
 use crate::error::LoadError;
@@ -19,7 +19,12 @@ impl<'a> Decoder<'_, 'a> {
         let at = self.address(opcode, operands.get(1))?;
         let dst = self.destinations(operands.first())?;
         let (width, signed) = (self.width(opcode)?, opcode.kind().starts_with('s'));
-        self.emit(Op::Load { at, dst, width, signed, order: order(opcode) });
+        // What the code does with them is seen when all of it is there.
+        let used = match self.used_bytes {
+            Some(bytes) => UsedBytes { bytes, declared: true },
+            None => UsedBytes { bytes: u64::MAX, declared: false },
+        };
+        self.emit(Op::Load { at, dst, width, signed, order: order(opcode), used });
         Ok(())
     }
 
@@ -125,6 +130,10 @@ impl<'a> Decoder<'_, 'a> {
         opcode: &Opcode<'a>,
         operand: Option<&ptx::Operand<'a>>,
     ) -> Result<Address, LoadError> {
+        if let Some(ptx::Operand::Element(name, index)) = operand {
+            let base = self.element(name, *index)?;
+            return Ok(Address { space: state_space(opcode), base, offset: 0 });
+        }
         let Some(ptx::Operand::Address(base, offset)) = operand else {
             return self.error(format!("`{}` needs an address", opcode.base));
         };

@@ -8,6 +8,7 @@ mod atomics;
 mod barriers;
 mod compare;
 mod control;
+mod demand;
 mod memory;
 mod moves;
 mod operands;
@@ -37,6 +38,7 @@ pub(crate) fn decode(
         shared_reserved: shared.reserved,
         ..Program::default()
     };
+    let widths: Vec<u64> = linked.variables.iter().map(|(_, variable)| variable.width).collect();
     let names: Vec<UnitNames<'_>> = units
         .iter()
         .zip(&linked.scopes)
@@ -49,6 +51,7 @@ pub(crate) fn decode(
             });
             UnitNames {
                 addresses,
+                widths: &widths,
                 shared: &shared.offsets,
                 scope,
                 declared,
@@ -74,6 +77,8 @@ pub(crate) fn decode(
 /// What names outside of functions mean in one unit.
 struct UnitNames<'a> {
     addresses: &'a [u64],
+    /// Bytes of an element of each variable.
+    widths: &'a [u64],
     shared: &'a HashMap<Shared<'a>, u64>,
     scope: &'a HashMap<&'a str, Target>,
     declared: HashSet<&'a str>,
@@ -118,6 +123,12 @@ struct Decoder<'n, 'a: 'n> {
     local_size: u64,
     param_size: u64,
     guard: Option<(Reg, bool)>,
+    /// Bytes of an element of each variable of the function.
+    widths: HashMap<&'a str, u64>,
+    /// What a pragma says of the next instruction.
+    used_bytes: Option<u64>,
+    /// Instructions that take a part of a register.
+    pieces: HashMap<usize, demand::Piece>,
     line: u32,
     loc: ptx::Loc,
 }
@@ -188,6 +199,9 @@ impl<'n, 'a: 'n> Decoder<'n, 'a> {
             local_size: 0,
             param_size: 0,
             guard: None,
+            widths: HashMap::new(),
+            used_bytes: None,
+            pieces: HashMap::new(),
             line: function.line,
             loc: ptx::Loc::default(),
         }
@@ -203,6 +217,7 @@ impl<'n, 'a: 'n> Decoder<'n, 'a> {
         self.emit(Op::Return);
         self.resolve_jumps()?;
         self.forget_unread_atomics();
+        demand::set_used_bytes(&mut self.code, self.registers, &self.pieces);
         flow::set_reconvergence(&mut self.code);
         Ok(Function {
             name: function.name.to_owned(),
@@ -308,6 +323,7 @@ impl<'n, 'a: 'n> Decoder<'n, 'a> {
             ptx::Statement::Targets { name, labels } => {
                 self.bind(name, Binding::Targets(labels.clone()));
             }
+            ptx::Statement::UsedBytes(mask) => self.used_bytes = Some(*mask),
             ptx::Statement::Prototype { name } => self.bind(name, Binding::Prototype),
             ptx::Statement::Open => {
                 self.parents.push(self.scope());
@@ -329,12 +345,14 @@ impl<'n, 'a: 'n> Decoder<'n, 'a> {
                 };
                 let opcode = Opcode::new(instruction.opcode);
                 decoder_of(opcode.base)(self, instruction, &opcode)?;
+                self.used_bytes = None;
             }
         }
         Ok(())
     }
 
     fn variable(&mut self, variable: &ptx::Variable<'a>) -> Result<(), LoadError> {
+        self.widths.insert(variable.name, variable.width);
         match variable.space {
             ptx::Space::Local => {
                 let at = self.local_size.next_multiple_of_u64(variable.align);

@@ -1,6 +1,7 @@
 //! `mov`, and its forms that take registers apart and put them together.
 
 use super::Decoder;
+use super::demand::Piece;
 use crate::error::LoadError;
 use crate::lanes::{self, Opcode};
 use crate::ptx;
@@ -35,11 +36,14 @@ impl<'a> Decoder<'_, 'a> {
             _ => return self.error(format!("`mov.{}` of this many parts", opcode.kind())),
         };
         let (shift, narrow) = (self.lane_fn(shift)?, self.lane_fn(narrow)?);
-        let part = self.register();
         for (position, dst) in dst.into_iter().enumerate() {
             let Some(dst) = dst else { continue };
-            let by = self.constant(u64::from(bits) * position as u64);
+            let at = bits * position as u32;
+            // One of its own for each, so that it is seen which parts are used.
+            let (part, by) = (self.register(), self.constant(at.into()));
+            self.pieces.insert(self.code.len(), Piece::Shifted(at));
             self.compute(shift, part, &[src, by]);
+            self.pieces.insert(self.code.len(), Piece::Low(bits));
             self.compute(narrow, dst, &[part]);
         }
         Ok(())

@@ -62,6 +62,7 @@ impl<'a> Decoder<'_, 'a> {
         match operand {
             Some(ptx::Operand::Immediate(value)) => Ok(self.constant(*value)),
             Some(ptx::Operand::Name(name, offset)) => self.named(name, *offset),
+            Some(ptx::Operand::Element(name, index)) => self.element(name, *index),
             Some(ptx::Operand::Not(name)) => {
                 let (from, to) = (self.read_register(name)?, self.register());
                 let f = self.lane_fn("not.pred")?;
@@ -70,6 +71,18 @@ impl<'a> Decoder<'_, 'a> {
             }
             Some(_) => self.error("a register or number is expected"),
             None => self.error("an operand is missing"),
+        }
+    }
+
+    /// The address of an element of an array.
+    pub(super) fn element(&mut self, name: &str, index: u64) -> Result<Reg, LoadError> {
+        let of_module = || match *self.names.scope.get(name)? {
+            Target::Variable(at) => self.names.widths.get(at),
+            Target::Function(_) => None,
+        };
+        match self.widths.get(name).or_else(of_module) {
+            Some(width) => self.named(name, index.wrapping_mul(*width) as i64),
+            None => self.error(format!("`{name}[{index}]`: there is no array `{name}`")),
         }
     }
 
@@ -180,6 +193,8 @@ fn special(name: &str) -> Option<Special> {
             "%dynamic_smem_size" => Special::DynamicShared,
             "%total_smem_size" => Special::TotalShared,
             "%gridid" => Special::GridId,
+            "%envreg1" => Special::Workspace(32),
+            "%envreg2" => Special::Workspace(0),
             _ => return None,
         },
     };

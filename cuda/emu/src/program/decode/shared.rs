@@ -128,7 +128,7 @@ impl NextMultiple for u64 {
 /// The names in an operand.
 fn mention<'a>(operand: &ptx::Operand<'a>, out: &mut HashSet<&'a str>) {
     match operand {
-        ptx::Operand::Name(name, _) | ptx::Operand::Not(name) => {
+        ptx::Operand::Name(name, _) | ptx::Operand::Not(name) | ptx::Operand::Element(name, _) => {
             out.insert(name);
         }
         ptx::Operand::Vector(list) | ptx::Operand::List(list) => {
