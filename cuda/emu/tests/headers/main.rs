@@ -289,3 +289,51 @@ fn mistakes_in_functions_of_headers_are_on_the_line_that_calls_them() {
         }
     }
 }
+
+/// What cuRAND's default generator gives first to sequence 0: XORWOW, from CUDA's documentation of its state.
+fn xorwow_first(seed: u64) -> f32 {
+    let mixed = (seed as u32 ^ 0xaad2_6b49).wrapping_mul(1_099_087_573);
+    let other = ((seed >> 32) as u32 ^ 0xf7dc_efdd).wrapping_mul(2_591_861_531);
+    let first = 123_456_789u32.wrapping_add(mixed);
+    let last = 5_783_321u32.wrapping_add(mixed);
+    let word = first ^ first >> 2;
+    let next = last ^ last << 4 ^ (word ^ word << 1);
+    let count = 6_615_241u32.wrapping_add(other).wrapping_add(mixed).wrapping_add(362_437);
+    next.wrapping_add(count) as f32 * 2f32.powi(-32) + 2f32.powi(-33)
+}
+
+#[test]
+fn libraries_beside_cuda_compile_and_run() {
+    for (arch, level) in [("sm_80", "-O2"), ("sm_90", "-O1")] {
+        let mut device = Device::new();
+        let module = device.load(&compile("libraries.cu", arch, level)).unwrap();
+        let input: Vec<f32> = (0..64).map(|i| i as f32 * 0.5 - 9.0).collect();
+        let bytes: Vec<u8> = input.iter().flat_map(|value| value.to_le_bytes()).collect();
+        let (from, to) = (device.alloc(256).unwrap(), device.alloc(1024).unwrap());
+        let words = |device: &Device, address, count: usize| -> Vec<u32> {
+            let mut bytes = vec![0; 4 * count];
+            device.read(address, &mut bytes).unwrap();
+            bytes.chunks(4).map(|b| u32::from_le_bytes(b.try_into().unwrap())).collect()
+        };
+        device.write(from, &bytes).unwrap();
+        let launch = Launch { block: [64, 1, 1], ..Launch::default() };
+        run(&mut device, &module, "halves", &launch, &Args::new().u64(from).u64(to));
+        let wanted: Vec<u32> = input.iter().map(|x| (x + 1.0 + 2.0 * x).to_bits()).collect();
+        assert_eq!(words(&device, to, 64), wanted, "{arch}");
+
+        run(&mut device, &module, "uniform", &launch, &Args::new().u64(to));
+        let values: Vec<f32> = words(&device, to, 64).into_iter().map(f32::from_bits).collect();
+        assert_eq!(values[0], xorwow_first(7), "{arch}");
+        assert!(values.iter().all(|value| *value > 0.0 && *value <= 1.0), "{values:?}");
+        let mean = values.iter().sum::<f32>() / 64.0;
+        assert!((0.35..0.65).contains(&mean), "{mean}");
+
+        let (counter, seen) = (device.alloc(4).unwrap(), device.alloc(4 * 3 * 128).unwrap());
+        let launch =
+            Launch { grid: [4, 1, 1], block: [32, 1, 1], cooperative: true, ..Launch::default() };
+        run(&mut device, &module, "grid_barrier", &launch, &Args::new().u64(counter).u64(seen));
+        let rounds = words(&device, seen, 3 * 128);
+        let wanted: Vec<u32> = (1..=3u32).flat_map(|round| [round * 128; 128]).collect();
+        assert_eq!(rounds, wanted, "{arch}");
+    }
+}
