@@ -6,7 +6,7 @@ use serde::{Serialize, Serializer};
 
 use super::abi::r2 as abi;
 
-/// What an [`Event`] is about. Kinds that this library has no name for are kept as they are.
+/// What an [`Event`] is about. In a file, a kind that is none of these is damage.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct EventKind(pub u8);
 
@@ -21,6 +21,11 @@ impl EventKind {
     pub const ENTRY: Self = Self(abi::NVABI_TRACE_ENTRY as u8);
     /// A function was left.
     pub const EXIT: Self = Self(abi::NVABI_TRACE_EXIT as u8);
+
+    /// Whether it is one of those above.
+    pub fn is_known(self) -> bool {
+        self <= Self::EXIT
+    }
 
     /// The name as it is printed.
     pub fn name(self) -> &'static str {

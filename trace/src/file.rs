@@ -402,7 +402,7 @@ impl Cursor<'_> {
                 let input = warp.file.input();
                 let bytes = window.get(input, at, v1::EVENT, READ, warp.range.end)?;
                 *index += 1;
-                Ok(v1::event(bytes))
+                v1::event(input, at, bytes)
             }
             Self::V2(cursor) => cursor.next(),
         }

@@ -182,18 +182,34 @@ impl V1Events<'_> {
     }
 }
 
-/// The event in 16 bytes.
+/// How many whole events in bytes come before the first of a kind that there is not.
+pub(crate) fn known_events(bytes: &[u8]) -> usize {
+    const KIND: usize = std::mem::offset_of!(V1Event, kind);
+    let kinds = || bytes.chunks_exact(EVENT).map(|event| event[KIND]);
+    // The largest of all is found faster than the first that is too large.
+    match EventKind(kinds().fold(0, u8::max)).is_known() {
+        true => bytes.len() / EVENT,
+        false => kinds().take_while(|kind| EventKind(*kind).is_known()).count(),
+    }
+}
+
+/// The event in the 16 bytes that are at an offset of a file.
 #[inline]
-pub(crate) fn event(bytes: &[u8]) -> Option<Event> {
-    let (event, _) = V1Event::ref_from_prefix(bytes).ok()?;
-    Some(Event {
+pub(crate) fn event(input: &Input, at: u64, bytes: &[u8]) -> Result<Option<Event>, Error> {
+    let Ok((event, _)) = V1Event::ref_from_prefix(bytes) else { return Ok(None) };
+    if !EventKind(event.kind).is_known() {
+        let (value, limit) = (event.kind.into(), EventKind::EXIT.0.into());
+        let problem = Problem::Invalid { what: "the kind of an event", value, limit };
+        return Err(input.error(at + std::mem::offset_of!(V1Event, kind) as u64, problem));
+    }
+    Ok(Some(Event {
         site: u64::from(event.site),
         kind: EventKind(event.kind),
         direction: u32::from(event.direction),
         mask: event.mask,
         ballot: None,
         value: Some(u64::from(event.value)),
-    })
+    }))
 }
 
 /// What the header of a file says.

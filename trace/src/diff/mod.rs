@@ -18,7 +18,6 @@ mod sites;
 mod step;
 mod warp;
 
-use std::ops::Range;
 use std::sync::{Mutex, PoisonError};
 use std::thread;
 
@@ -309,10 +308,9 @@ impl<'a> Job<'a> {
         collector: &mut Collector,
     ) -> Result<(), Error> {
         collector.count_events(self.launch, batch.events.0, batch.events.1);
-        let ranges = batch.ranges();
         // A warp alone is compared piece by piece anyway.
         let tries = self.options.sites.is_empty() && batch.pairs.len() > 1;
-        let same = tries && self.same_bytes(ranges, read)?;
+        let same = tries && self.same_bytes(batch, read)?;
         for (a, b) in &batch.pairs {
             let number = a.as_ref().or(b.as_ref()).map_or(0, Warp::number);
             collector.count_warp(self.launch);
@@ -336,13 +334,9 @@ impl<'a> Job<'a> {
         Ok(())
     }
 
-    /// Whether a whole batch is the same in both files.
-    fn same_bytes(
-        &self,
-        ranges: Option<(Range<u64>, Range<u64>)>,
-        read: &mut Read,
-    ) -> Result<bool, Error> {
-        let (Some((a, b)), Some(x), Some(y)) = (ranges, self.a.v1(), self.b.v1()) else {
+    /// Whether a whole batch is the same in both files, and no event of it is of an unknown kind.
+    fn same_bytes(&self, batch: &Batch<'a>, read: &mut Read) -> Result<bool, Error> {
+        let (Some((a, b)), Some(x), Some(y)) = (batch.ranges(), self.a.v1(), self.b.v1()) else {
             return Ok(false);
         };
         let len = a.end - a.start;
@@ -357,7 +351,9 @@ impl<'a> Job<'a> {
             let bytes_a = read_a.get(x.input(), a.start + at)?;
             let bytes_b = read_b.get(y.input(), b.start + at)?;
             let part = bytes_a.len().min(bytes_b.len()).min(left);
-            if bytes_a[..part] != bytes_b[..part] {
+            if bytes_a[..part] != bytes_b[..part]
+                || batch.has_unknown_kinds(a.start + at, &bytes_a[..part])
+            {
                 return Ok(false);
             }
             at += part as u64;

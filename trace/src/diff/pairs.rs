@@ -119,7 +119,7 @@ impl<'a> Row<'a> {
     }
 }
 
-impl Batch<'_> {
+impl<'a> Batch<'a> {
     /// Where in the files of v1 the batch is, if both are and it is one piece of each.
     pub(super) fn ranges(&self) -> Option<(Range<u64>, Range<u64>)> {
         let ends = |pair: Option<&(Option<Warp<'_>>, Option<Warp<'_>>)>| match pair {
@@ -133,5 +133,21 @@ impl Batch<'_> {
         // The header of the first warp belongs to it.
         let header = v1::WARP as u64;
         Some((first_a.start - header..last_a.end, first_b.start - header..last_b.end))
+    }
+
+    /// Whether some of the bytes at an offset of the first file are an event of an unknown kind.
+    pub(super) fn has_unknown_kinds(&self, at: u64, bytes: &[u8]) -> bool {
+        let end = at + bytes.len() as u64;
+        let range = |pair: &(Option<Warp<'a>>, Option<Warp<'a>>)| match pair {
+            (Some(Warp(Data::V1(warp))), _) => warp.range.clone(),
+            _ => 0..0,
+        };
+        // Warps are in the order of the file.
+        let first = self.pairs.partition_point(|pair| range(pair).end <= at);
+        self.pairs[first..].iter().map(range).take_while(|range| range.start < end).any(|range| {
+            let (start, end) = (range.start.max(at) - at, range.end.min(end) - at);
+            let events = &bytes[start as usize..end as usize];
+            v1::known_events(events) * v1::EVENT < events.len()
+        })
     }
 }

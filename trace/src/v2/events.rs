@@ -427,10 +427,13 @@ impl<'a> V2Cursor<'a> {
     fn event(&mut self, part: Part) -> Result<Event, Error> {
         let bits = u64::from_le_bytes(self.word(part)?);
         let (site, mask) = (bits as u32, (bits >> 32) as u32);
-        let kind = EventKind(((site & abi::NVABI_TRACE_KIND) >> abi::NVABI_TRACE_KIND_SHIFT) as u8);
+        let kind = kind_of(site);
         let taken = site & abi::NVABI_TRACE_TAKEN != 0;
         if site & !KNOWN != 0 {
             return Err(self.damaged(part, "damaged: an event has bits that mean nothing"));
+        }
+        if !kind.is_known() {
+            return Err(self.damaged(part, "damaged: an event is of a kind that there is not"));
         }
         let mut event = Event {
             site: self.key(site & abi::NVABI_TRACE_SITE, part)?,
@@ -473,6 +476,11 @@ impl<'a> V2Cursor<'a> {
     }
 }
 
+/// The kind in the low half of an event's first word.
+fn kind_of(site: u32) -> EventKind {
+    EventKind(((site & abi::NVABI_TRACE_KIND) >> abi::NVABI_TRACE_KIND_SHIFT) as u8)
+}
+
 /// The words and the number of the whole events at the start of some words; stops at what is none.
 fn whole_events(words: &[[u8; WORD]], sites: usize) -> (u32, u64) {
     let (mut at, mut events) = (0, 0);
@@ -480,7 +488,9 @@ fn whole_events(words: &[[u8; WORD]], sites: usize) -> (u32, u64) {
         let site = u64::from_le_bytes(*word) as u32;
         let more = |flag: u32| usize::from(site & flag != 0);
         let len = 1 + more(abi::NVABI_TRACE_HAS_BALLOT) + more(abi::NVABI_TRACE_HAS_VALUE);
-        let known = site & !KNOWN == 0 && ((site & abi::NVABI_TRACE_SITE) as usize) < sites;
+        let known = site & !KNOWN == 0
+            && kind_of(site).is_known()
+            && ((site & abi::NVABI_TRACE_SITE) as usize) < sites;
         if !known || at + len > words.len() {
             break;
         }

@@ -190,7 +190,7 @@ impl<W: Write> V2Writer<W> {
         if site > abi::NVABI_TRACE_SITE {
             return Err(invalid(format!("site {site} is more than an event can name")));
         }
-        if u32::from(kind.0) > abi::NVABI_TRACE_KIND >> abi::NVABI_TRACE_KIND_SHIFT {
+        if !kind.is_known() {
             return Err(invalid(format!("an event of kind {} has no place in v2", kind.0)));
         }
         let taken = direction & 1 == 1;

@@ -253,6 +253,45 @@ fn damage_is_never_the_same() {
     assert_eq!(*offset, at as u64);
 }
 
+/// Before, two such files were identical.
+#[test]
+fn events_of_a_kind_that_there_is_not_are_damage() {
+    for kind in [5, 255] {
+        let mut warps = many(5, 90, 1000);
+        warps[41].events[100].kind = EventKind(kind).0;
+        let pair = Pair::new((Format::V1, &warps), (Format::V1, &warps));
+        let (a, b) = pair.open();
+        let error = diff(&a, &b, &Options::default()).unwrap_err().to_string();
+        assert!(error.contains("the kind of an event is "), "{error}");
+        let read = a.warps(0).map(|warp| match warp {
+            Found::Warp(warp) => warp.events().filter(Result::is_err).count(),
+            Found::Lost { .. } => panic!(),
+        });
+        assert_eq!(read.sum::<usize>(), 1);
+    }
+    // Version 2 has three bits for it: 5 to 7 are left.
+    let warps = many(5, 90, 1000);
+    let pair = Pair::new((Format::V2Stored, &warps), (Format::V2Stored, &warps));
+    let mut bytes = std::fs::read(pair.path("a")).unwrap();
+    let (chunk, record) = (chunks(&bytes)[1], 16);
+    // The first word of its first warp, behind the chunk's header and the warp's.
+    bytes[chunk + 40 + record + 3] |= 7;
+    let stored = u32::from_le_bytes(bytes[chunk + 24..chunk + 28].try_into().unwrap()) as usize;
+    let payload = crc32fast::hash(&bytes[chunk + 40..chunk + 40 + stored]);
+    bytes[chunk + 8..chunk + 12].copy_from_slice(&payload.to_le_bytes());
+    let header = crc32fast::hash(&bytes[chunk + 8..chunk + 40]);
+    bytes[chunk + 4..chunk + 8].copy_from_slice(&header.to_le_bytes());
+    // Without the index, which has the header once more.
+    bytes.truncate(bytes.len() - 24);
+    ["a", "b"].map(|name| std::fs::write(pair.path(name), &bytes).unwrap());
+    let (a, b) = pair.open();
+    let report = diff(&a, &b, &Options::default()).unwrap();
+    assert_eq!(report.status, Status::Incomparable, "{:?}", report.notes);
+    let told =
+        |note: &Note| matches!(note, Note::Damaged { what, .. } if what.contains("of a kind"));
+    assert!(report.notes.iter().any(told), "{:?}", report.notes);
+}
+
 #[test]
 fn a_file_that_was_cut_is_read_up_to_its_last_whole_chunk() {
     let warps = many(6, 100, 1000);
