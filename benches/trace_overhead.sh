@@ -9,13 +9,12 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 target=$(realpath -m "${CARGO_TARGET_DIR:-target}")
 cargo build --quiet -p nvabi-pass
-cargo build --quiet --release -p nvabi-cuda-shim
+cargo build --quiet --release -p nvabi-cuda-shim -p nvabi-cudart-shim
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 mkdir "$work/emu"
-for name in libcuda.so.1 libcudart.so.12; do
-    ln -s "$target/release/libnvabi_cuda.so" "$work/emu/$name"
-done
+ln -s "$target/release/libnvabi_cuda.so" "$work/emu/libcuda.so.1"
+ln -s "$target/release/libnvabi_cudart.so" "$work/emu/libcudart.so.12"
 
 # NAME KINDS
 build() {

@@ -10,7 +10,7 @@ use std::process::{Command, Output};
 const LIMIT: u64 = 10 << 20;
 
 /// In the order of publication: each needs only those before it.
-const PACKAGES: [(&str, &str); 11] = [
+const PACKAGES: [(&str, &str); 12] = [
     ("nvabi-macros", "macros"),
     ("nvabi-pipeline", "pipeline"),
     ("nvabi-supervise", "supervise"),
@@ -20,6 +20,7 @@ const PACKAGES: [(&str, &str); 11] = [
     ("nvabi-trace", "trace"),
     ("nvabi-devmem", "devmem"),
     ("nvabi-sim", "sim"),
+    ("nvabi-cudart-shim", "cuda/cudart"),
     ("nvabi-cuda-shim", "cuda/shim"),
     ("nvabi-cli", "cli"),
 ];
@@ -96,7 +97,7 @@ fn a_project_outside_builds_from_the_packages_alone() {
     let _ = fs::remove_dir_all(&outside);
     fs::create_dir_all(outside.join("user/src")).unwrap();
     // A command and a library to preload: what nobody depends on.
-    let built = ["nvabi-cli", "nvabi-cuda-shim"];
+    let built = ["nvabi-cli", "nvabi-cuda-shim", "nvabi-cudart-shim"];
     for name in built {
         fs::rename(sources.join(format!("{name}-{version}")), outside.join(name)).unwrap();
     }
@@ -109,7 +110,8 @@ fn a_project_outside_builds_from_the_packages_alone() {
         })
         .collect();
     let workspace = format!(
-        "[workspace]\nmembers = [\"user\", \"nvabi-cli\", \"nvabi-cuda-shim\"]\nresolver = \"3\"\n\n[patch.crates-io]\n{patches}"
+        "[workspace]\nmembers = [\"user\", \"nvabi-cli\", \"nvabi-cuda-shim\", \"nvabi-cudart-shim\"]\n\
+         resolver = \"3\"\n\n[patch.crates-io]\n{patches}"
     );
     fs::write(outside.join("Cargo.toml"), workspace).unwrap();
     fs::write(
@@ -133,6 +135,7 @@ fn a_project_outside_builds_from_the_packages_alone() {
     let args: Vec<&str> = ["build", "--target-dir", &folder].into_iter().chain(packages).collect();
     succeeds(&cargo(&outside, &args));
     assert!(target().join("debug/libnvabi_cuda.so").is_file());
+    assert!(target().join("debug/libnvabi_cudart.so").is_file());
     let empty = tempfile::tempdir().unwrap();
     let shown = Command::new(target().join("debug/nvabi"))
         .args(["show", "NVOS54_PARAMETERS", "--tag", "550.90.07"])

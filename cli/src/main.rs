@@ -14,6 +14,7 @@ mod coverage;
 mod decode;
 mod diff;
 mod emit;
+mod emulator;
 mod features;
 #[cfg(feature = "headers")]
 mod headers;

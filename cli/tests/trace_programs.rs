@@ -24,6 +24,7 @@ fn variables() -> Vec<(&'static str, PathBuf)> {
         ("NVABI_PASS", "libnvabi_pass.so"),
         ("NVABI_RECORDER", "libnvabi_record.so"),
         ("NVABI_EMU", "libnvabi_cuda.so"),
+        ("NVABI_EMU_RUNTIME", "libnvabi_cudart.so"),
     ] {
         let library = libraries.join(name);
         if !library.is_file() {

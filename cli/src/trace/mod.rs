@@ -15,16 +15,15 @@ mod record;
 mod tui;
 
 use std::ops::RangeInclusive;
-use std::os::unix::process::ExitStatusExt as _;
-use std::path::{Path, PathBuf};
-use std::process::{ExitCode, ExitStatus};
-use std::{env, fs, io};
+use std::path::Path;
+use std::process::ExitCode;
 
 use nvabi_pipeline::diagnostic::{Diagnostic, Report};
 use nvabi_trace::{Error, Trace};
 
 use crate::Outcome;
 use crate::context::Context;
+pub(crate) use crate::emulator::{Scratch, beside, exit_code};
 #[cfg(not(all(feature = "parquet", feature = "tui")))]
 use crate::features;
 
@@ -99,51 +98,4 @@ impl<'a> Losses<'a> {
         }
         if self.count == 0 { Outcome::Same } else { Outcome::Different }
     }
-}
-
-/// A library that nvabi needs: as given, else where a variable says, else beside nvabi itself.
-fn beside(given: Option<&Path>, variable: &str, name: &str) -> io::Result<PathBuf> {
-    let named = given.map(PathBuf::from).or_else(|| env::var_os(variable).map(PathBuf::from));
-    let path = match named {
-        Some(path) => path,
-        None => env::current_exe()?.with_file_name(name),
-    };
-    // The program may run elsewhere.
-    std::path::absolute(&path).and_then(|path| match path.is_file() {
-        true => Ok(path),
-        false => {
-            let message =
-                format!("{} not found: build the workspace, or set {variable}", path.display());
-            Err(io::Error::new(io::ErrorKind::NotFound, message))
-        }
-    })
-}
-
-/// A folder that goes when this does.
-struct Scratch {
-    folder: PathBuf,
-}
-
-impl Scratch {
-    /// `what` and the process's number name it, in the folder for temporary files.
-    fn new(what: &str) -> io::Result<Self> {
-        let folder = env::temp_dir().join(format!("nvabi-{what}-{}", std::process::id()));
-        fs::create_dir(&folder).map_err(|error| {
-            io::Error::new(error.kind(), format!("{}: {error}", folder.display()))
-        })?;
-        Ok(Self { folder })
-    }
-}
-
-impl Drop for Scratch {
-    fn drop(&mut self) {
-        // What stays is in the folder for temporary files.
-        let _ = fs::remove_dir_all(&self.folder);
-    }
-}
-
-/// As a shell tells it: a signal is 128 and its number.
-fn exit_code(status: ExitStatus) -> ExitCode {
-    let code = status.code().or_else(|| Some(128 + status.signal()?)).unwrap_or(2);
-    ExitCode::from(u8::try_from(code).unwrap_or(2))
 }

@@ -4,18 +4,13 @@ use std::env;
 use std::ffi::OsString;
 use std::fs;
 use std::io;
-use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, ExitStatus};
 
-use super::{Scratch, beside};
 use crate::context::Context;
+use crate::emulator::{Scratch, before, beside, cuda_libraries};
 
 const RECORDER: &str = "libnvabi_record.so";
-const EMULATOR: &str = "libnvabi_cuda.so";
-
-/// The library names under which programs load CUDA; all link to the emulator.
-const CUDA: [&str; 4] = ["libcuda.so.1", "libcuda.so", "libcudart.so.12", "libcudart.so"];
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct RecordArgs {
@@ -126,26 +121,12 @@ fn why_nothing(args: &RecordArgs) -> &'static str {
 
 /// The emulator under CUDA's names, in a folder that goes when this does.
 fn emulator(args: &RecordArgs, command: &mut Command) -> io::Result<Scratch> {
-    let library = beside(None, "NVABI_EMU", EMULATOR)?;
-    let scratch = Scratch::new("emulator")?;
-    for name in CUDA {
-        symlink(&library, scratch.folder.join(name))?;
-    }
+    let scratch = cuda_libraries()?;
     command.env("LD_LIBRARY_PATH", before("LD_LIBRARY_PATH", &scratch.folder));
     if let Some(schedule) = &args.schedule {
         command.env("NVABI_EMU_SCHEDULE", schedule);
     }
     Ok(scratch)
-}
-
-/// A list of paths with one more at its front.
-fn before(variable: &str, path: &Path) -> OsString {
-    let mut list = path.as_os_str().to_owned();
-    if let Some(rest) = env::var_os(variable).filter(|rest| !rest.is_empty()) {
-        list.push(":");
-        list.push(rest);
-    }
-    list
 }
 
 fn at(path: &Path, error: io::Error) -> io::Error {

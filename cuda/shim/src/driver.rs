@@ -6,8 +6,9 @@ use std::ffi::{CStr, CString, c_char, c_int, c_uint, c_void};
 use crate::abi::{Image, In, Out, Text, arguments, bytes, copy, find, status_of};
 use crate::state::{
     ALREADY_REGISTERED, Code, INVALID_DEVICE, INVALID_VALUE, NOT_FOUND, NOT_SUPPORTED, Request,
-    Result, SUCCESS, context, describe, state,
+    Result, SUCCESS, context, describe, print_message, state,
 };
+use crate::unsupported;
 
 type Handle = *mut c_void;
 
@@ -21,35 +22,26 @@ pub(crate) const TOTAL_MEMORY: usize = 16 << 30;
 
 /// A function without effect on a device that does everything at once.
 macro_rules! nothing {
-    ($($name:ident($($arg:ident: $T:ty),*);)*) => {$(
-        #[unsafe(no_mangle)]
+    (prefix $prefix:literal; $($name:ident($($arg:ident: $T:ty),*);)*) => {$(
+        #[unsafe(export_name = concat!($prefix, stringify!($name)))]
         extern "C" fn $name($($arg: $T),*) -> Code {
             $(let _ = $arg;)*
             SUCCESS
         }
     )*};
-}
-
-/// A function that the emulator cannot do.
-macro_rules! unsupported {
-    ($($name:ident;)*) => {$(
-        #[unsafe(no_mangle)]
-        extern "C" fn $name() -> Code {
-            eprintln!("nvabi-emu: {} is not supported", stringify!($name));
-            NOT_SUPPORTED
-        }
-    )*};
+    ($($rest:tt)*) => { $crate::driver::nothing! { prefix ""; $($rest)* } };
 }
 
 /// A function that answers with one value. It is unsafe to call as those of `calls!`.
 macro_rules! answers {
-    ($($name:ident($out:ident: $T:ty $(, $arg:ident: $A:ty)*) = $value:expr;)*) => {$(
-        #[unsafe(no_mangle)]
+    (prefix $prefix:literal; $($name:ident($out:ident: $T:ty $(, $arg:ident: $A:ty)*) = $value:expr;)*) => {$(
+        #[unsafe(export_name = concat!($prefix, stringify!($name)))]
         unsafe extern "C" fn $name($out: Out<$T> $(, $arg: $A)*) -> Code {
             $(let _ = $arg;)*
             status_of($out.put($value))
         }
     )*};
+    ($($rest:tt)*) => { $crate::driver::answers! { prefix ""; $($rest)* } };
 }
 
 /// A function whose body is a `Result`.
@@ -57,13 +49,14 @@ macro_rules! answers {
 /// It is unsafe to call: its parameters must keep the invariants of their types (see `abi`), as CUDA's
 /// documentation of the function asks of the C program. The body is safe, given that.
 macro_rules! calls {
-    ($($name:ident($($arg:ident: $T:ty),*) $body:block)*) => {$(
-        #[unsafe(no_mangle)]
+    (prefix $prefix:literal; $($name:ident($($arg:ident: $T:ty),*) $body:block)*) => {$(
+        #[unsafe(export_name = concat!($prefix, stringify!($name)))]
         unsafe extern "C" fn $name($($arg: $T),*) -> Code {
             fn body($($arg: $T),*) -> Result { $body }
             status_of(body($($arg),*))
         }
     )*};
+    ($($rest:tt)*) => { $crate::driver::calls! { prefix ""; $($rest)* } };
 }
 
 /// As `calls!`, for parameters whose meaning no type of their own says: sizes that belong to addresses, and
@@ -83,39 +76,34 @@ macro_rules! unchecked {
         }
     )*};
 }
-pub(crate) use {answers, calls, nothing, unsupported};
+pub(crate) use {answers, calls, nothing};
 
 nothing! {
     cuInit(flags: c_uint);
+    cuCtxDestroy(ctx: Handle);
     cuCtxDestroy_v2(ctx: Handle);
+    cuCtxPushCurrent(ctx: Handle);
     cuCtxPushCurrent_v2(ctx: Handle);
     cuCtxSetCurrent(ctx: Handle);
-    cuCtxSetLimit(limit: c_uint, value: usize);
     cuCtxSetCacheConfig(config: c_uint);
+    cuCtxSetFlags(flags: c_uint);
+    cuCtxSetSharedMemConfig(config: c_uint);
+    cuCtxResetPersistingL2Cache();
+    cuDevicePrimaryCtxRelease(device: c_int);
     cuDevicePrimaryCtxRelease_v2(device: c_int);
+    cuDevicePrimaryCtxSetFlags(device: c_int, flags: c_uint);
     cuDevicePrimaryCtxSetFlags_v2(device: c_int, flags: c_uint);
     cuFuncSetAttribute(function: Handle, attribute: c_int, value: c_int);
     cuFuncSetCacheConfig(function: Handle, config: c_uint);
+    cuFuncSetSharedMemConfig(function: Handle, config: c_uint);
+    cuKernelSetAttribute(attribute: c_int, value: c_int, kernel: Handle, device: c_int);
+    cuKernelSetCacheConfig(kernel: Handle, config: c_uint, device: c_int);
+    cuFuncLoad(function: Handle);
+    cuMemAdvise(address: u64, size: usize, advice: c_uint, device: c_int);
+    cuMemPrefetchAsync(address: u64, size: usize, device: c_int, stream: Handle);
+    cuStreamAttachMemAsync(stream: Handle, address: u64, size: usize, flags: c_uint);
     cuProfilerStart();
     cuProfilerStop();
-}
-
-unsupported! {
-    cuStreamBeginCapture_v2;
-    cuStreamEndCapture;
-    cuGraphCreate;
-    cuGraphAddKernelNode_v2;
-    cuGraphInstantiateWithFlags;
-    cuGraphLaunch;
-    cuGraphExecDestroy;
-    cuGraphDestroy;
-    cuTexObjectCreate;
-    cuTexObjectDestroy;
-    cuSurfObjectCreate;
-    cuArrayCreate_v2;
-    cuArray3DCreate_v2;
-    cuArrayDestroy;
-    cuMemcpy3D_v2;
 }
 
 answers! {
@@ -124,6 +112,14 @@ answers! {
     cuDeviceTotalMem_v2(out: usize, device: c_int) = TOTAL_MEMORY;
     cuCtxCreate_v2(out: Handle, flags: c_uint, device: c_int) = context();
     cuCtxGetCurrent(out: Handle) = context();
+    cuCtxPopCurrent(out: Handle) = context();
+    cuCtxGetFlags(out: c_uint) = 0;
+    cuCtxGetCacheConfig(out: c_uint) = 0;
+    cuCtxGetSharedMemConfig(out: c_uint) = 1;
+    cuDeviceCanAccessPeer(out: c_int, device: c_int, peer: c_int) = 0;
+    cuDeviceGetByPCIBusId(out: c_int, id: Handle) = 0;
+    cuModuleGetLoadingMode(out: c_int) = 1;
+    cuFuncIsLoaded(out: c_int, function: Handle) = 1;
     cuCtxPopCurrent_v2(out: Handle) = context();
     cuCtxGetDevice(out: c_int) = 0;
     cuDevicePrimaryCtxRetain(out: Handle, device: c_int) = context();
@@ -160,6 +156,71 @@ calls! {
         out.put(VERSION as c_uint)
     }
     cuCtxSynchronize() { state().check() }
+    cuCtxGetLimit(out: Out<usize>, limit: c_uint) { out.put(state().limit(limit)?) }
+    cuCtxSetLimit(limit: c_uint, value: usize) { state().set_limit(limit, value) }
+    cuCtxGetId(ctx: Handle, out: Out<u64>) {
+        let _ = ctx;
+        out.put(1)
+    }
+    cuCtxGetStreamPriorityRange(least: Out<c_int>, most: Out<c_int>) {
+        least.put_if_wanted(0);
+        most.put_if_wanted(0);
+        Ok(())
+    }
+    cuDevicePrimaryCtxReset(device: c_int) {
+        if device != 0 { return Err(INVALID_DEVICE) }
+        state().reset();
+        Ok(())
+    }
+    cuGetExportTable(table: Out<Handle>, id: Handle) {
+        let _ = (table, id);
+        private_table();
+        Err(NOT_SUPPORTED)
+    }
+    cuKernelGetAttribute(out: Out<c_int>, attribute: c_int, kernel: Handle, device: c_int) {
+        let _ = device;
+        out.put(function_attribute(attribute, kernel)?)
+    }
+    cuKernelGetName(out: Out<*const c_char>, kernel: Handle) { out.put(state().name_of(kernel)?) }
+    cuMemHostGetFlags(out: Out<c_uint>, host: u64) {
+        let _ = state().pinned.get(&host).ok_or(INVALID_VALUE)?;
+        out.put(0)
+    }
+    cuStreamGetFlags(stream: Handle, out: Out<c_uint>) {
+        state().stream(stream)?;
+        out.put(0)
+    }
+    cuStreamGetPriority(stream: Handle, out: Out<c_int>) {
+        state().stream(stream)?;
+        out.put(0)
+    }
+    cuStreamGetId(stream: Handle, out: Out<u64>) {
+        state().stream(stream)?;
+        out.put(stream.addr() as u64)
+    }
+    cuStreamDestroy(stream: Handle) { state().stream_destroy(stream) }
+    cuEventDestroy(event: Handle) { state().event_destroy(event) }
+    cuEventRecordWithFlags(event: Handle, stream: Handle, flags: c_uint) {
+        let _ = flags;
+        state().stream(stream)?;
+        state().event_record(event)
+    }
+    cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(
+        out: Out<c_int>, function: Handle, block_size: c_int, shared_bytes: usize, flags: c_uint
+    ) {
+        let _ = (shared_bytes, flags);
+        state().shared_size(function)?;
+        out.put(2048 / block_size.max(1))
+    }
+    cuOccupancyMaxPotentialBlockSize(
+        grid: Out<c_int>, block: Out<c_int>, function: Handle, size: Handle, shared_bytes: usize,
+        limit: c_int
+    ) {
+        let _ = (size, shared_bytes);
+        state().shared_size(function)?;
+        grid.put(2)?;
+        block.put(if limit > 0 { limit.min(1024) } else { 1024 })
+    }
     cuGetErrorName(code: Code, out: Out<*const c_char>) { out.put(error_name(code, "CUDA_ERROR_")?) }
     cuGetErrorString(code: Code, out: Out<*const c_char>) {
         out.put(describe(code.0).ok_or(INVALID_VALUE)?.1.as_ptr())
@@ -230,10 +291,7 @@ calls! {
     cuFuncGetModule(out: Out<Handle>, function: Handle) { out.put(state().module_of(function)?) }
     cuFuncGetName(out: Out<*const c_char>, function: Handle) { out.put(state().name_of(function)?) }
     cuFuncGetAttribute(out: Out<c_int>, attribute: c_int, function: Handle) {
-        let shared = state().shared_size(function)? as c_int;
-        // Most threads of a block, static shared memory, registers, PTX and binary version, and the most
-        // dynamic shared memory.
-        out.put(match attribute { 0 => 1024, 1 => shared, 4 => 32, 5 | 6 => 80, 8 => 48 << 10, _ => 0 })
+        out.put(function_attribute(attribute, function)?)
     }
 
     cuMemAlloc_v2(out: Out<u64>, size: usize) { alloc(out, size) }
@@ -354,6 +412,10 @@ calls! {
 }
 
 unchecked! {
+    cuDeviceGetPCIBusId(out: Out<c_char>, length: c_int, device: c_int) {
+        if device != 0 { return Err(INVALID_DEVICE) }
+        out.put_text(c"0000:00:00.0", usize::try_from(length).unwrap_or(0))
+    }
     cuDeviceGetName(out: Out<c_char>, length: c_int, device: c_int) {
         if device != 0 { return Err(INVALID_DEVICE) }
         out.put_text(NAME, usize::try_from(length).unwrap_or(0))
@@ -444,10 +506,40 @@ fn read_file(path: &CStr) -> Result<Vec<u8>> {
     std::fs::read(std::ffi::OsStr::from_bytes(path.to_bytes())).map_err(|_| Code(301))
 }
 
-/// The function of a name, in the version that programs of today mean by it.
+/// The function of a name, in the version that programs of today mean by it. Those that the emulator cannot
+/// do are not found, so that a program that asks first can do without them.
 pub(crate) fn newest(name: &CStr) -> Result<Handle> {
     let second = CString::new([name.to_bytes(), b"_v2"].concat()).map_err(|_| NOT_FOUND)?;
-    find(&second).or_else(|_| find(name))
+    let able = |name: &CStr| match unsupported::NAMES.contains(&name) {
+        true => Err(NOT_FOUND),
+        false => find(name),
+    };
+    able(&second).or_else(|_| able(name))
+}
+
+fn function_attribute(attribute: c_int, function: Handle) -> Result<c_int> {
+    let shared = state().shared_size(function)? as c_int;
+    // Most threads of a block, static shared memory, registers, PTX and binary version, and the most
+    // dynamic shared memory.
+    Ok(match attribute {
+        0 => 1024,
+        1 => shared,
+        4 => 32,
+        5 | 6 => 80,
+        8 => 48 << 10,
+        _ => 0,
+    })
+}
+
+/// Says, once, what a program lacks that asks for private tables of the driver.
+fn private_table() {
+    static TOLD: std::sync::Once = std::sync::Once::new();
+    TOLD.call_once(|| {
+        print_message(
+            "the program has CUDA's runtime in it, which wants private tables of NVIDIA's driver: link it with \
+             the shared runtime (nvcc -cudart shared, clang -lcudart)",
+        );
+    });
 }
 
 /// The name of an error, with the prefix that the driver or the runtime gives it.

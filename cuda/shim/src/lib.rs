@@ -7,8 +7,10 @@
 //!              fatbin: the PTX that clang put into the program
 //! ```
 //!
-//! One library is both: a folder with the links `libcuda.so.1` and `libcudart.so.12` to it, first in
-//! `LD_LIBRARY_PATH`, takes the place of CUDA's. Every call does its work before it returns, so streams
+//! A folder with the links `libcuda.so.1` to this library and `libcudart.so.12` to that of
+//! `nvabi-cudart-shim`, first in `LD_LIBRARY_PATH`, takes the place of CUDA's. The runtime's functions are
+//! here, beside the state that they share with the driver's: `cudaMalloc` of the other library jumps to
+//! `nvabi_cudaMalloc` of this one. Every call does its work before it returns, so streams
 //! are in order by themselves. The runtime launches and synchronises through the driver's exported
 //! functions, so that a preloaded library sees those calls.
 //!
@@ -23,3 +25,4 @@ mod fatbin;
 mod link;
 mod runtime;
 mod state;
+mod unsupported;

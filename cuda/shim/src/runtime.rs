@@ -9,11 +9,11 @@ use std::sync::{LazyLock, Mutex, MutexGuard, PoisonError};
 use crate::abi::{Image, In, Out, Text, find, status_of};
 use crate::driver::{
     self, Config, HostFunction, NAME, TOTAL_MEMORY, VERSION, alloc, alloc_host, answers, call_host,
-    calls, device_attribute, nothing, register, row_start, set, transfer, unsupported,
+    calls, device_attribute, nothing, register, row_start, set, transfer,
 };
 use crate::state::{
-    Code, INVALID_DEVICE, INVALID_DEVICE_FUNCTION, INVALID_SYMBOL, INVALID_VALUE, NOT_SUPPORTED,
-    Result, SUCCESS, describe, state,
+    Code, INVALID_DEVICE, INVALID_DEVICE_FUNCTION, INVALID_SYMBOL, INVALID_VALUE, Result, SUCCESS,
+    describe, state,
 };
 
 type Handle = *mut c_void;
@@ -108,7 +108,7 @@ fn answer(result: Result) -> Code {
 /// As `calls!`, with the error remembered.
 macro_rules! remembered {
     ($($name:ident($($arg:ident: $T:ty),*) $body:block)*) => {$(
-        #[unsafe(no_mangle)]
+        #[unsafe(export_name = concat!("nvabi_", stringify!($name)))]
         unsafe extern "C" fn $name($($arg: $T),*) -> Code {
             fn body($($arg: $T),*) -> Result { $body }
             answer(body($($arg),*))
@@ -119,7 +119,7 @@ macro_rules! remembered {
 /// As `unchecked!`, with the error remembered.
 macro_rules! remembered_unchecked {
     ($($name:ident($($arg:ident: $T:ty),*) $body:block)*) => {$(
-        #[unsafe(no_mangle)]
+        #[unsafe(export_name = concat!("nvabi_", stringify!($name)))]
         unsafe extern "C" fn $name($($arg: $T),*) -> Code {
             unsafe fn body($($arg: $T),*) -> Result {
                 // SAFETY: each unsafe function that bodies call asks, under "Safety", for what CUDA's
@@ -132,53 +132,32 @@ macro_rules! remembered_unchecked {
     )*};
 }
 
-nothing! {
+nothing! { prefix "nvabi_";
     cudaSetDeviceFlags(flags: c_uint);
     cudaDeviceSetCacheConfig(config: c_uint);
     cudaDeviceSetSharedMemConfig(config: c_uint);
-    cudaDeviceSetLimit(limit: c_uint, value: usize);
     cudaFuncSetCacheConfig(function: Handle, config: c_uint);
     cudaFuncSetSharedMemConfig(function: Handle, config: c_uint);
     cudaFuncSetAttribute(function: Handle, attribute: c_uint, value: c_int);
     cudaMemPrefetchAsync(at: Handle, size: usize, device: c_int, stream: Handle);
     cudaMemAdvise(at: Handle, size: usize, advice: c_uint, device: c_int);
+    cudaCtxResetPersistingL2Cache();
+    cudaStreamAttachMemAsync(stream: Handle, at: Handle, size: usize, flags: c_uint);
+    cudaThreadSetCacheConfig(config: c_uint);
     cudaProfilerStart();
     cudaProfilerStop();
     cudaInitDevice(device: c_int, flags: c_uint, more: c_uint);
 }
 
-unsupported! {
-    cudaStreamBeginCapture;
-    cudaStreamEndCapture;
-    cudaGraphCreate;
-    cudaGraphAddKernelNode;
-    cudaGraphInstantiate;
-    cudaGraphInstantiateWithFlags;
-    cudaGraphLaunch;
-    cudaGraphExecDestroy;
-    cudaGraphDestroy;
-    cudaCreateTextureObject;
-    cudaDestroyTextureObject;
-    cudaCreateSurfaceObject;
-    cudaMallocArray;
-    cudaMalloc3DArray;
-    cudaFreeArray;
-    cudaMemcpy2DToArray;
-    cudaMalloc3D;
-    cudaMemcpy3D;
-    cudaIpcGetMemHandle;
-}
-
-answers! {
+answers! { prefix "nvabi_";
     cudaGetDevice(out: c_int) = 0;
     cudaGetDeviceCount(out: c_int) = 1;
     cudaRuntimeGetVersion(out: c_int) = VERSION;
     cudaDriverGetVersion(out: c_int) = VERSION;
-    cudaDeviceGetLimit(out: usize, limit: c_uint) = 1 << 20;
     cudaDeviceCanAccessPeer(out: c_int, device: c_int, peer: c_int) = 0;
 }
 
-calls! {
+calls! { prefix "nvabi_";
     cudaGetLastError() {
         let code = LAST_ERROR.replace(SUCCESS);
         // The error of a kernel stays.
@@ -208,6 +187,38 @@ remembered! {
     cudaGetDeviceProperties_v2(out: Out<[u8; PROPERTIES_SIZE]>, device: c_int) {
         if device != 0 { return Err(INVALID_DEVICE) }
         out.put(properties())
+    }
+    cudaDeviceGetLimit(out: Out<usize>, limit: c_uint) { out.put(state().limit(limit)?) }
+    cudaDeviceSetLimit(limit: c_uint, value: usize) { state().set_limit(limit, value) }
+    cudaThreadGetLimit(out: Out<usize>, limit: c_uint) { out.put(state().limit(limit)?) }
+    cudaThreadSetLimit(limit: c_uint, value: usize) { state().set_limit(limit, value) }
+    cudaChooseDevice(out: Out<c_int>, properties: Handle) {
+        let _ = properties;
+        out.put(0)
+    }
+    cudaGetDeviceFlags(out: Out<c_uint>) { out.put(0) }
+    cudaDeviceGetCacheConfig(out: Out<c_uint>) { out.put(0) }
+    cudaDeviceGetSharedMemConfig(out: Out<c_uint>) { out.put(1) }
+    cudaHostGetFlags(out: Out<c_uint>, host: u64) {
+        let _ = state().pinned.get(&host).ok_or(INVALID_VALUE)?;
+        out.put(0)
+    }
+    cudaThreadExit() { driver_call!(c"cuDevicePrimaryCtxReset_v2", (c_int), 0) }
+    cudaStreamGetFlags(stream: Handle, out: Out<c_uint>) {
+        state().stream(stream)?;
+        out.put(0)
+    }
+    cudaStreamGetPriority(stream: Handle, out: Out<c_int>) {
+        state().stream(stream)?;
+        out.put(0)
+    }
+    cudaStreamGetId(stream: Handle, out: Out<u64>) {
+        state().stream(stream)?;
+        out.put(stream.addr() as u64)
+    }
+    cudaMemset2DAsync(to: u64, pitch: usize, value: c_int, width: usize, height: usize, stream: Handle) {
+        state().stream(stream)?;
+        (0..height).try_for_each(|row| set(row_start(to, row, pitch)?, &[value as u8], width))
     }
     cudaDeviceSynchronize() { driver_call!(c"cuCtxSynchronize", (), ) }
     cudaThreadSynchronize() { driver_call!(c"cuCtxSynchronize", (), ) }
@@ -453,17 +464,32 @@ struct Pointer {
     host: u64,
 }
 
-#[unsafe(no_mangle)]
+/// `cudaChannelFormatDesc`: bits of each part, and what they are.
+#[repr(C)]
+struct ChannelFormat([c_int; 5]);
+
+#[unsafe(export_name = "nvabi_cudaCreateChannelDesc")]
+extern "C" fn cudaCreateChannelDesc(
+    x: c_int,
+    y: c_int,
+    z: c_int,
+    w: c_int,
+    kind: c_int,
+) -> ChannelFormat {
+    ChannelFormat([x, y, z, w, kind])
+}
+
+#[unsafe(export_name = "nvabi_cudaGetErrorName")]
 extern "C" fn cudaGetErrorName(code: Code) -> *const c_char {
     driver::error_name(code, "cudaError").unwrap_or(c"unrecognized error code".as_ptr())
 }
 
-#[unsafe(no_mangle)]
+#[unsafe(export_name = "nvabi_cudaGetErrorString")]
 extern "C" fn cudaGetErrorString(code: Code) -> *const c_char {
     describe(code.0).map_or(c"unrecognized error code".as_ptr(), |(_, text)| text.as_ptr())
 }
 
-#[unsafe(no_mangle)]
+#[unsafe(export_name = "nvabi___cudaRegisterFatBinary")]
 unsafe extern "C" fn __cudaRegisterFatBinary(wrapper: Image<'static>) -> *mut Handle {
     // `'static` is until `__cudaUnregisterFatBinary`: the start-up code that clang and nvcc emit registers
     // constants of the program or library, and unregisters them before that is unloaded.
@@ -476,22 +502,22 @@ fn binary(handle: *mut Handle) -> usize {
     (handle.addr() / 16).wrapping_sub(1)
 }
 
-#[unsafe(no_mangle)]
+#[unsafe(export_name = "nvabi___cudaRegisterFatBinaryEnd")]
 extern "C" fn __cudaRegisterFatBinaryEnd(_: *mut Handle) {}
 
-#[unsafe(no_mangle)]
+#[unsafe(export_name = "nvabi___cudaUnregisterFatBinary")]
 extern "C" fn __cudaUnregisterFatBinary(handle: *mut Handle) {
     if let Some(binary) = registry().binaries.get_mut(binary(handle)) {
         binary.image = None;
     }
 }
 
-#[unsafe(no_mangle)]
+#[unsafe(export_name = "nvabi___cudaInitModule")]
 extern "C" fn __cudaInitModule(_: *mut Handle) -> c_char {
     1
 }
 
-#[unsafe(no_mangle)]
+#[unsafe(export_name = "nvabi___cudaRegisterFunction")]
 unsafe extern "C" fn __cudaRegisterFunction(
     handle: *mut Handle,
     stub: *const c_void,
@@ -509,7 +535,7 @@ unsafe extern "C" fn __cudaRegisterFunction(
     }
 }
 
-#[unsafe(no_mangle)]
+#[unsafe(export_name = "nvabi___cudaRegisterVar")]
 unsafe extern "C" fn __cudaRegisterVar(
     handle: *mut Handle,
     stub: *const c_void,
@@ -525,7 +551,7 @@ unsafe extern "C" fn __cudaRegisterVar(
     }
 }
 
-#[unsafe(no_mangle)]
+#[unsafe(export_name = "nvabi___cudaPushCallConfiguration")]
 extern "C" fn __cudaPushCallConfiguration(
     grid: Dim3,
     block: Dim3,
@@ -536,7 +562,7 @@ extern "C" fn __cudaPushCallConfiguration(
     0
 }
 
-#[unsafe(no_mangle)]
+#[unsafe(export_name = "nvabi___cudaPopCallConfiguration")]
 unsafe extern "C" fn __cudaPopCallConfiguration(
     grid: Out<Dim3>,
     block: Out<Dim3>,

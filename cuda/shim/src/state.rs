@@ -26,6 +26,7 @@ pub(crate) const INVALID_SYMBOL: Code = Code(13);
 pub(crate) const INVALID_DEVICE_FUNCTION: Code = Code(98);
 pub(crate) const INVALID_DEVICE: Code = Code(101);
 pub(crate) const INVALID_CONTEXT: Code = Code(201);
+const UNSUPPORTED_LIMIT: Code = Code(215);
 const NO_BINARY: Code = Code(209);
 const INVALID_PTX: Code = Code(218);
 pub(crate) const INVALID_HANDLE: Code = Code(400);
@@ -49,6 +50,7 @@ pub(crate) fn describe(code: u32) -> Option<(&'static std::ffi::CStr, &'static s
         INVALID_DEVICE_FUNCTION => (c"INVALID_DEVICE_FUNCTION", c"invalid device function"),
         INVALID_DEVICE => (c"INVALID_DEVICE", c"invalid device ordinal"),
         INVALID_CONTEXT => (c"INVALID_CONTEXT", c"invalid device context"),
+        UNSUPPORTED_LIMIT => (c"UNSUPPORTED_LIMIT", c"there is no such limit"),
         NO_BINARY => (c"NO_BINARY_FOR_GPU", c"no PTX for the emulator"),
         INVALID_PTX => (c"INVALID_PTX", c"PTX that the emulator does not take"),
         INVALID_HANDLE => (c"INVALID_HANDLE", c"invalid resource handle"),
@@ -141,10 +143,16 @@ pub(crate) struct State {
     pub(crate) allocated: HashMap<u64, u64>,
     /// The error of a kernel, which every later call returns.
     sticky: Option<Code>,
+    /// `CUlimit`s, by their number: nothing is as large or as small because of them.
+    limits: [usize; 7],
     launch: Launch,
     report: Option<PathBuf>,
     counts: Option<PathBuf>,
 }
+
+/// What a GPU starts with: bytes of a stack, of printf's buffer and of malloc's heap, depth and count of
+/// launches by kernels, bytes that the L2 cache fetches at once, and of it those that persist.
+const LIMITS: [usize; 7] = [1024, 1 << 20, 8 << 20, 2, 2048, 64, 0];
 
 static STATE: LazyLock<Mutex<State>> = LazyLock::new(|| Mutex::new(State::new()));
 
@@ -154,7 +162,7 @@ pub(crate) fn state() -> MutexGuard<'static, State> {
 }
 
 /// Says something to whoever runs the program.
-fn print_message(text: &str) {
+pub(crate) fn print_message(text: &str) {
     // There is nobody to tell that stderr is closed.
     let _ = writeln!(std::io::stderr(), "nvabi-emu: {text}");
 }
@@ -201,10 +209,20 @@ impl State {
             pinned: HashMap::new(),
             allocated: HashMap::new(),
             sticky: None,
+            limits: LIMITS,
             launch,
             report: variable("NVABI_EMU_REPORT").map(Into::into),
             counts: variable("NVABI_EMU_COUNTS").map(Into::into),
         }
+    }
+
+    pub(crate) fn limit(&self, limit: u32) -> Result<usize> {
+        self.limits.get(limit as usize).copied().ok_or(UNSUPPORTED_LIMIT)
+    }
+
+    pub(crate) fn set_limit(&mut self, limit: u32, value: usize) -> Result {
+        *self.limits.get_mut(limit as usize).ok_or(UNSUPPORTED_LIMIT)? = value;
+        Ok(())
     }
 
     /// The error that a kernel left.

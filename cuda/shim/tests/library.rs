@@ -13,18 +13,33 @@ use nvabi_test::{Need, skip};
 
 test_main!();
 
-/// The library that cargo built for this test.
-fn library() -> PathBuf {
+/// A library that cargo built for this test.
+fn library(name: &str) -> PathBuf {
     let mut path = std::env::current_exe().unwrap();
     path.pop();
-    path.join("libnvabi_cuda.so")
+    path.join(name)
 }
 
-/// A function of the library, by its name.
+/// A folder with both libraries, by the names that programs ask for.
+fn libraries() -> tempfile::TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    for (built, name) in LIBRARIES {
+        std::os::unix::fs::symlink(library(built), folder.path().join(name)).unwrap();
+    }
+    folder
+}
+
+const LIBRARIES: [(&str, &str); 2] =
+    [("libnvabi_cuda.so", "libcuda.so.1"), ("libnvabi_cudart.so", "libcudart.so.12")];
+
+/// A function of one of the libraries, by its name.
 fn function(name: &str) -> *mut c_void {
-    let path = CString::new(library().to_str().unwrap()).unwrap();
+    let is_runtime = name.trim_start_matches('_').starts_with("cuda");
+    // The driver's first: without a path the runtime finds the one that is loaded, or the one beside it.
+    let (built, _) = LIBRARIES[usize::from(is_runtime)];
+    let path = CString::new(library(built).to_str().unwrap()).unwrap();
     let name = CString::new(name).unwrap();
-    // SAFETY: the library has no constructors that ask for anything; the names are strings.
+    // SAFETY: the libraries have no constructors that ask for anything; the names are strings.
     unsafe {
         let handle = libc::dlopen(path.as_ptr(), libc::RTLD_NOW | libc::RTLD_GLOBAL);
         assert!(!handle.is_null(), "{:?}", CStr::from_ptr(libc::dlerror()));
@@ -388,10 +403,7 @@ fn toolkit() -> PathBuf {
 #[test]
 fn the_samples_run() {
     let cuda = toolkit();
-    let work = tempfile::tempdir().unwrap();
-    for name in ["libcuda.so.1", "libcudart.so.12"] {
-        std::os::unix::fs::symlink(library(), work.path().join(name)).unwrap();
-    }
+    let work = libraries();
     let samples = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../samples");
     for sample in ["vectorAdd", "matrixMul"] {
         let program = work.path().join(sample);
@@ -417,4 +429,150 @@ fn the_samples_run() {
             assert_eq!(err, "", "{sample}");
         }
     }
+}
+
+/// The functions that a library exports, with their versions, as binutils list them.
+fn exported(library: &std::path::Path) -> Vec<(String, String)> {
+    let output = Command::new("readelf").args(["-W", "--dyn-syms"]).arg(library).output().unwrap();
+    let text = String::from_utf8(output.stdout).unwrap();
+    let rows = text.lines().map(|line| line.split_whitespace().collect::<Vec<_>>());
+    let functions = rows.filter(|row| row.len() >= 8 && row[3] == "FUNC" && row[6] != "UND");
+    let mut names: Vec<(String, String)> = functions
+        .map(|row| row[7].split_once("@@").unwrap_or((row[7], "")))
+        .map(|(name, version)| (name.to_owned(), version.to_owned()))
+        .collect();
+    names.sort();
+    names.dedup();
+    names
+}
+
+#[test]
+fn each_library_has_its_own_name_and_versions() {
+    for (built, name) in LIBRARIES {
+        let path = library(built);
+        let output = Command::new("readelf").args(["-W", "-d"]).arg(&path).output().unwrap();
+        let dynamic = String::from_utf8(output.stdout).unwrap();
+        assert!(dynamic.contains(&format!("soname: [{name}]")), "{dynamic}");
+        let functions = exported(&path);
+        let (own, other, version) = match name {
+            "libcuda.so.1" => ("cuInit", "cudaMalloc", ""),
+            _ => ("cudaMalloc", "cuInit", "libcudart.so.12"),
+        };
+        assert!(functions.iter().any(|(name, found)| (&**name, &**found) == (own, version)));
+        assert!(!functions.iter().any(|(name, _)| name == other), "{name} has {other}");
+    }
+}
+
+/// The runtime has every function of CUDA's, whose names are compared with CUDA's own library; the driver's
+/// are compared with what its header declares.
+#[test]
+fn every_function_of_cuda_is_there() {
+    let cuda = toolkit();
+    let names = |path: &std::path::Path| -> Vec<String> {
+        exported(path).into_iter().map(|(name, _)| name).collect()
+    };
+    let runtime = names(&library("libnvabi_cudart.so"));
+    let wanted = names(&cuda.join("lib64/libcudart.so.12"));
+    assert!(wanted.len() > 400, "{}", wanted.len());
+    let missing: Vec<_> = wanted.iter().filter(|name| !runtime.contains(name)).collect();
+    assert!(missing.is_empty(), "{missing:?}");
+    let driver = names(&library("libnvabi_cuda.so"));
+    let mut wanted = Vec::new();
+    for flags in
+        [&[][..], &["-D__CUDA_API_VERSION_INTERNAL"], &["-DCUDA_API_PER_THREAD_DEFAULT_STREAM"]]
+    {
+        let output = Command::new("clang++-19")
+            .args(["-x", "c", "-E", "-P"])
+            .args(flags)
+            .arg(cuda.join("include/cuda.h"))
+            .output()
+            .unwrap();
+        let text = String::from_utf8(output.stdout).unwrap();
+        let words: Vec<&str> = text
+            .split(|c: char| !c.is_ascii_alphanumeric() && c != '_')
+            .filter(|w| !w.is_empty())
+            .collect();
+        let declared =
+            words.windows(2).filter(|two| two[0] == "CUresult" && two[1].starts_with("cu"));
+        wanted.extend(declared.map(|two| two[1].to_owned()));
+    }
+    // Declared for the compiler alone: no libcuda has it.
+    wanted.retain(|name| name != "cuGetProcAddress_v2_ptsz");
+    assert!(wanted.len() > 1000, "{}", wanted.len());
+    let missing: Vec<_> = wanted.iter().filter(|name| !driver.contains(name)).collect();
+    assert!(missing.is_empty(), "{missing:?}");
+}
+
+/// A program that is bound when it starts, with what the emulator lacks in it: it runs, and a call says which.
+#[test]
+fn what_is_not_supported_is_named_when_it_is_called() {
+    let work = libraries();
+    let source = work.path().join("program.c");
+    let text = "#include <stdio.h>\n\
+        int cuGraphCreate(void **graph, unsigned flags);\n\
+        int cudaGraphLaunch(void *graph, void *stream);\n\
+        int cudaMallocMipmappedArray(void *a, void *b, long c, long d, long e, int f, int g);\n\
+        int cudaMalloc(void **at, unsigned long size);\n\
+        int cudaMemset_ptds(void *at, int value, unsigned long size);\n\
+        int main(int argc, char **argv) { void *p = 0; int a = cudaMalloc(&p, 64);\n\
+        if (argc > 5) cudaMallocMipmappedArray(0, 0, 0, 0, 0, 0, 0);\n\
+        int set = cudaMemset_ptds(p, 7, 64);\n\
+        int b = cuGraphCreate(&p, 0), c = cudaGraphLaunch(p, 0); cudaGraphLaunch(p, 0);\n\
+        printf(\"%d %d %d %d\\n\", a, set, b, c); }\n";
+    std::fs::write(&source, text).unwrap();
+    let program = work.path().join("program");
+    let compiled = Command::new("cc")
+        .args(["-Wl,-z,now", "-o"])
+        .arg(&program)
+        .arg(&source)
+        .arg("-L")
+        .arg(work.path())
+        .args(["-l:libcudart.so.12", "-l:libcuda.so.1"])
+        .output()
+        .unwrap();
+    assert!(compiled.status.success(), "{}", String::from_utf8_lossy(&compiled.stderr));
+    let run = Command::new(&program).env("LD_LIBRARY_PATH", work.path()).output().unwrap();
+    assert_eq!(String::from_utf8_lossy(&run.stdout), "0 0 801 801\n");
+    assert_eq!(
+        String::from_utf8_lossy(&run.stderr),
+        "nvabi-emu: cuGraphCreate is not supported: it returns error 801\n\
+         nvabi-emu: cudaGraphLaunch is not supported: it returns error 801\n"
+    );
+    // The runtime finds the driver beside it, and says so where there is none.
+    std::fs::remove_file(work.path().join("libcudart.so.12")).unwrap();
+    let copy = work.path().join("libcudart.so.12");
+    std::fs::copy(library("libnvabi_cudart.so"), &copy).unwrap();
+    let alone = tempfile::tempdir().unwrap();
+    std::fs::copy(&copy, alone.path().join("libcudart.so.12")).unwrap();
+    std::fs::write(
+        &source,
+        "int cudaDeviceReset(void); int main(void) { return cudaDeviceReset() != 801; }",
+    )
+    .unwrap();
+    let built = Command::new("cc")
+        .arg("-o")
+        .arg(&program)
+        .arg(&source)
+        .arg("-L")
+        .arg(alone.path())
+        .arg("-l:libcudart.so.12")
+        .status();
+    assert!(built.unwrap().success());
+    let run = Command::new(&program).env("LD_LIBRARY_PATH", alone.path()).output().unwrap();
+    let err = String::from_utf8_lossy(&run.stderr);
+    assert!(
+        run.status.success() && err.contains("libcuda.so.1 of the emulator is not beside"),
+        "{err}"
+    );
+}
+
+#[test]
+fn limits_are_kept() {
+    let mut value = 0usize;
+    assert_eq!(call!(cuCtxGetLimit(&raw mut value, 2)), 0);
+    assert_eq!(value, 8 << 20);
+    assert_eq!(call!(cudaDeviceSetLimit(0, 4096)), 0);
+    assert_eq!(call!(cuCtxGetLimit(&raw mut value, 0)), 0);
+    assert_eq!(value, 4096);
+    assert_eq!(call!(cuCtxGetLimit(&raw mut value, 99)), 215);
 }

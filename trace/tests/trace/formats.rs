@@ -283,7 +283,9 @@ fn events_of_a_kind_that_there_is_not_are_damage() {
     bytes[chunk + 4..chunk + 8].copy_from_slice(&header.to_le_bytes());
     // Without the index, which has the header once more.
     bytes.truncate(bytes.len() - 24);
-    ["a", "b"].map(|name| std::fs::write(pair.path(name), &bytes).unwrap());
+    for name in ["a", "b"] {
+        std::fs::write(pair.path(name), &bytes).unwrap();
+    }
     let (a, b) = pair.open();
     let report = diff(&a, &b, &Options::default()).unwrap();
     assert_eq!(report.status, Status::Incomparable, "{:?}", report.notes);

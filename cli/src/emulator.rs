@@ -1,0 +1,84 @@
+//! The emulator's libraries, and programs that run with libraries of nvabi's.
+
+use std::ffi::OsString;
+use std::os::unix::fs::symlink;
+use std::os::unix::process::ExitStatusExt as _;
+use std::path::{Path, PathBuf};
+use std::process::{ExitCode, ExitStatus};
+use std::{env, fs, io};
+
+/// libcuda and libcudart of the emulator: the variables that name them, their files, and the names under which
+/// programs load them.
+const LIBRARIES: [(&str, &str, [&str; 2]); 2] = [
+    ("NVABI_EMU", "libnvabi_cuda.so", ["libcuda.so.1", "libcuda.so"]),
+    ("NVABI_EMU_RUNTIME", "libnvabi_cudart.so", ["libcudart.so.12", "libcudart.so"]),
+];
+
+/// The emulator under CUDA's names, in a folder that goes when this does.
+pub(crate) fn cuda_libraries() -> io::Result<Scratch> {
+    let scratch = Scratch::new("emulator")?;
+    for (variable, file, names) in LIBRARIES {
+        let library = beside(None, variable, file)?;
+        for name in names {
+            symlink(&library, scratch.folder.join(name))?;
+        }
+    }
+    Ok(scratch)
+}
+
+/// A list of paths with one more at its front.
+pub(crate) fn before(variable: &str, path: &Path) -> OsString {
+    let mut list = path.as_os_str().to_owned();
+    if let Some(rest) = env::var_os(variable).filter(|rest| !rest.is_empty()) {
+        list.push(":");
+        list.push(rest);
+    }
+    list
+}
+
+/// A library that nvabi needs: as given, else where a variable says, else beside nvabi itself.
+pub(crate) fn beside(given: Option<&Path>, variable: &str, name: &str) -> io::Result<PathBuf> {
+    let named = given.map(PathBuf::from).or_else(|| env::var_os(variable).map(PathBuf::from));
+    let path = match named {
+        Some(path) => path,
+        None => env::current_exe()?.with_file_name(name),
+    };
+    // The program may run elsewhere.
+    std::path::absolute(&path).and_then(|path| match path.is_file() {
+        true => Ok(path),
+        false => {
+            let message =
+                format!("{} not found: build the workspace, or set {variable}", path.display());
+            Err(io::Error::new(io::ErrorKind::NotFound, message))
+        }
+    })
+}
+
+/// A folder that goes when this does.
+pub(crate) struct Scratch {
+    pub(crate) folder: PathBuf,
+}
+
+impl Scratch {
+    /// `what` and the process's number name it, in the folder for temporary files.
+    pub(crate) fn new(what: &str) -> io::Result<Self> {
+        let folder = env::temp_dir().join(format!("nvabi-{what}-{}", std::process::id()));
+        fs::create_dir(&folder).map_err(|error| {
+            io::Error::new(error.kind(), format!("{}: {error}", folder.display()))
+        })?;
+        Ok(Self { folder })
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        // What stays is in the folder for temporary files.
+        let _ = fs::remove_dir_all(&self.folder);
+    }
+}
+
+/// As a shell tells it: a signal is 128 and its number.
+pub(crate) fn exit_code(status: ExitStatus) -> ExitCode {
+    let code = status.code().or_else(|| Some(128 + status.signal()?)).unwrap_or(2);
+    ExitCode::from(u8::try_from(code).unwrap_or(2))
+}
