@@ -12,6 +12,7 @@ mod instrument;
 mod options;
 mod paths;
 mod prepare;
+mod repair;
 mod runtime;
 mod select;
 mod sites;
@@ -105,6 +106,9 @@ fn run(module: &Module<'_>, options: &[u8]) -> Result<bool, Failure> {
         [] => Options::from_environment()?,
         given => std::str::from_utf8(given)?.parse()?,
     };
+    for name in repair::reductions(module) {
+        eprintln!("nvabi: clang's {name} hands on mask and value in the wrong order: repaired");
+    }
     let hash = hash::of(module);
     // First, because functions go when they are inlined everywhere.
     prepare::inline_wrappers(module)?;

@@ -129,3 +129,47 @@ fn a_module_of_another_target_stays() {
         "{text}"
     );
 }
+
+/// As clang 19's header has it: the mask is the first of both. With and without optimisation.
+#[test]
+fn reductions_get_mask_and_value_in_their_places() {
+    let plugin = plugin();
+    let module = |body: &str| {
+        format!(
+            "target triple = \"nvptx64-nvidia-cuda\"\n\
+             define i32 @_Z17__reduce_add_syncjj(i32 %mask, i32 %value) {{\n{body}\n}}\n\
+             define i32 @other(i32 %mask, i32 %value) {{\n\
+             %r = call i32 @llvm.nvvm.redux.sync.add(i32 %mask, i32 %value)\n ret i32 %r\n}}\n\
+             declare i32 @llvm.nvvm.redux.sync.add(i32, i32)\n"
+        )
+    };
+    let right = "%r = call i32 @llvm.nvvm.redux.sync.add(i32 %value, i32 %mask)\n ret i32 %r";
+    let wrong = "%r = call i32 @llvm.nvvm.redux.sync.add(i32 %mask, i32 %value)\n ret i32 %r";
+    let stored = "%a = alloca i32\n %b = alloca i32\n store i32 %mask, ptr %a\n store i32 %value, ptr %b\n\
+                  %m = load i32, ptr %a\n %v = load i32, ptr %b\n\
+                  %r = call i32 @llvm.nvvm.redux.sync.add(i32 %m, i32 %v)\n ret i32 %r";
+    let folder = tempfile::tempdir().expect("a folder");
+    let file = folder.path().join("device.ll");
+    for (body, call, repaired) in [
+        (wrong, "(i32 %value, i32 %mask)", true),
+        (stored, "(i32 %v, i32 %m)", true),
+        (right, "(i32 %value, i32 %mask)", false),
+    ] {
+        std::fs::write(&file, module(body)).expect("a file");
+        let mut command = Command::new("opt-19");
+        command.arg("-load-pass-plugin").arg(&plugin);
+        command.args(["-S", "-passes=nvabi-trace<kinds=branch>"]).arg(&file);
+        let output = command.output().expect("opt runs");
+        let text = String::from_utf8_lossy(&output.stdout);
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        let (own, other) = text.split_once("@other").expect("both functions");
+        assert!(own.contains(&format!("redux.sync.add{call}")), "{own}");
+        assert!(
+            other.contains("redux.sync.add(i32 %mask, i32 %value)"),
+            "only the header's: {other}"
+        );
+        let told = String::from_utf8_lossy(&output.stderr);
+        let line = "nvabi: clang's __reduce_add_sync hands on mask and value in the wrong order: repaired\n";
+        assert_eq!(told, if repaired { line } else { "" });
+    }
+}
