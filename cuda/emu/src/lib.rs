@@ -52,4 +52,6 @@ mod run;
 
 pub use device::{Args, Device, Launch, MAX_BLOCK_THREADS, MAX_SHARED_BYTES, Module, Schedule};
 pub use error::{DeviceError, LoadError};
-pub use report::{Event, EventKind, Finding, FindingKind, Report, SourceLocation, WarpEvents};
+pub use report::{
+    Event, EventKind, Finding, FindingKind, Report, Severity, SourceLocation, WarpEvents,
+};

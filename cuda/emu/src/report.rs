@@ -84,11 +84,34 @@ impl fmt::Display for FindingKind {
     }
 }
 
+/// How sure it is that a program goes wrong by a mistake.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Severity {
+    /// It may be none: bytes that are read may not be used.
+    Note,
+    /// Formally undefined, and without effect here: all store the same value.
+    Undefined,
+    /// What is computed depends on it.
+    Error,
+}
+
+impl fmt::Display for Severity {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Note => "note",
+            Self::Undefined => "undefined",
+            Self::Error => "error",
+        })
+    }
+}
+
 /// One mistake of a kernel; the same mistake at the same place in other threads is counted.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Finding {
     /// What is wrong.
     pub kind: FindingKind,
+    /// How sure it is: the worst of all that are counted.
+    pub severity: Severity,
     /// Whether it ended the launch with an error, as it would on a GPU.
     pub fatal: bool,
     /// The kernel's name.
@@ -105,14 +128,29 @@ pub struct Finding {
     pub count: u64,
 }
 
+impl Finding {
+    /// Takes in the same mistake of another thread: the worse of both is told.
+    pub(crate) fn absorb(&mut self, other: Self) {
+        let count = self.count + other.count;
+        if other.severity > self.severity {
+            *self = other;
+        }
+        self.count = count;
+    }
+}
+
 impl fmt::Display for Finding {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let triple = |[x, y, z]: [u32; 3]| format!("({x},{y},{z})");
         write!(
             f,
-            "{}: {}: kernel {}, block {}, thread {}: {}",
+            "{}: {}{}: kernel {}, block {}, thread {}: {}",
             self.location,
             self.kind,
+            match self.severity {
+                Severity::Error => String::new(),
+                other => format!(" ({other})"),
+            },
             self.kernel,
             triple(self.block),
             triple(self.thread),

@@ -2,7 +2,7 @@
 
 #![allow(clippy::unwrap_used, clippy::panic)]
 
-use nvabi_emu::{Args, Device, Finding, FindingKind, Launch, Report};
+use nvabi_emu::{Args, Device, Finding, FindingKind, Launch, Report, Severity};
 
 /// A kernel `k(out, in)` with this body.
 fn kernel(declarations: &str, body: &str) -> String {
@@ -92,7 +92,10 @@ fn a_wide_load_over_the_end_ends_nothing_where_its_last_part_is_not_used() {
     let (findings, out) = run("", perhaps, &input, 1);
     assert_eq!(out, [7]);
     let [note] = &findings[..] else { panic!("{findings:?}") };
-    assert_eq!((note.kind, note.fatal), (FindingKind::OutOfBounds, false));
+    assert_eq!(
+        (note.kind, note.severity, note.fatal),
+        (FindingKind::OutOfBounds, Severity::Note, false)
+    );
     assert!(note.message.contains("the last 4 of them behind an allocation of 28"), "{note}");
     // Loads of 4 bytes, stores, and what is not aligned to 16 bytes around the end stay mistakes.
     for (body, end) in [
@@ -211,4 +214,28 @@ fn an_endless_loop_is_named() {
     let (report, _) = run_with(text, &many, &[], 1);
     assert!(report.warp_instructions < 20_000, "{}", report.warp_instructions);
     assert_eq!(report.findings[0].kind, FindingKind::Endless);
+}
+
+/// Two warps that store the same do no harm; the report of those that do not has both values.
+#[test]
+fn races_say_both_values_and_how_bad_they_are() {
+    let declarations = ".shared .align 16 .b8 flag[16];";
+    let launch = Launch { block: [96, 1, 1], ..Launch::default() };
+    let store = |value: &str| {
+        let body = format!("mov.u32 %r2, %warpid; {value} st.shared.u32 [flag+4], %r3;");
+        let (report, _) = run_with(&kernel(declarations, &body), &launch, &[], 1);
+        let [finding] = &report.findings[..] else { panic!("{:?}", report.findings) };
+        finding.clone()
+    };
+    let same = store("mov.u32 %r3, 5;");
+    assert_eq!(
+        (same.kind, same.severity, same.fatal),
+        (FindingKind::Race, Severity::Undefined, false)
+    );
+    assert!(same.message.ends_with("; both store 0x00000005"), "{same}");
+    assert!(same.to_string().contains(": race (undefined): kernel k"), "{same}");
+    // The first two warps agree, the third does not: the worst is told, and all are counted.
+    let other = store("shr.u32 %r3, %r2, 1; add.u32 %r3, %r3, 6;");
+    assert_eq!((other.severity, other.count), (Severity::Error, same.count));
+    assert!(other.message.ends_with("; that stored 0x00000006, this 0x00000007"), "{other}");
 }

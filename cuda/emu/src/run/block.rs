@@ -10,7 +10,7 @@ use crate::device::Schedule;
 use crate::lanes::Lanes;
 use crate::memory::AllocationCache;
 use crate::program::{BarrierKind, Reg, innermost_loop};
-use crate::report::{Finding, FindingKind, SourceLocation, WarpEvents};
+use crate::report::{Finding, FindingKind, Severity, SourceLocation, WarpEvents};
 
 /// Instructions that a warp runs before another may.
 const QUANTUM: u32 = 4096;
@@ -311,6 +311,7 @@ impl State<'_> {
     fn finding(&self, warp: &Warp, mistake: Mistake) -> Finding {
         Finding {
             kind: mistake.kind,
+            severity: Severity::Error,
             fatal: true,
             kernel: self.grid.kernel.name.clone(),
             block: self.index,
@@ -351,15 +352,20 @@ impl State<'_> {
         offset: usize,
         problem: AccessProblem,
     ) {
-        let kind = match problem {
-            AccessProblem::Uninitialised => FindingKind::UninitialisedShared,
-            AccessProblem::Race { .. } => FindingKind::Race,
+        let (kind, severity) = match &problem {
+            AccessProblem::Uninitialised => (FindingKind::UninitialisedShared, Severity::Error),
+            AccessProblem::Race { values: Some((old, new)), .. } if old == new => {
+                (FindingKind::Race, Severity::Undefined)
+            }
+            AccessProblem::Race { .. } => (FindingKind::Race, Severity::Error),
         };
-        self.note(warp, kind, lane, |state| match problem {
+        self.note(warp, kind, severity, lane, |state| match &problem {
             AccessProblem::Uninitialised => {
                 format!("shared memory at {offset:#x} was never written")
             }
-            AccessProblem::Race { other, write } => state.race(offset, &other, write),
+            AccessProblem::Race { other, write, values } => {
+                state.race(offset, other, *write, values.as_ref())
+            }
         });
     }
 
@@ -368,35 +374,58 @@ impl State<'_> {
         &mut self,
         warp: &Warp,
         kind: FindingKind,
+        severity: Severity,
         lane: usize,
         message: impl FnOnce(&Self) -> String,
     ) {
         let site = (kind, warp.site());
         if let Some(at) = self.seen.get(&site) {
-            self.findings[*at].count += 1;
-            return;
+            let known = &mut self.findings[*at];
+            if severity <= known.severity {
+                known.count += 1;
+                return;
+            }
         }
         let mistake = Mistake { kind, lane, message: message(self) };
-        let finding = Finding { fatal: false, ..self.finding(warp, mistake) };
+        let finding = Finding { fatal: false, severity, ..self.finding(warp, mistake) };
         let at =
             *self.known.entry((kind, finding.location.in_source())).or_insert(self.findings.len());
         self.seen.insert(site, at);
         match self.findings.get_mut(at) {
-            Some(known) => known.count += 1,
+            Some(known) => known.absorb(finding),
             None => self.findings.push(finding),
         }
     }
 
-    fn race(&self, offset: usize, other: &Access, write: bool) -> String {
+    fn race(
+        &self,
+        offset: usize,
+        other: &Access,
+        write: bool,
+        values: Option<&(Vec<u8>, Vec<u8>)>,
+    ) -> String {
         let [x, y, z] = self.thread(other.warp.into(), other.lane.into());
         let what = if write { "written" } else { "read" };
+        let values = match values {
+            Some((old, new)) if old == new => format!("; both store {}", hexadecimal(old)),
+            Some((old, new)) => {
+                format!("; that stored {}, this {}", hexadecimal(old), hexadecimal(new))
+            }
+            None => String::new(),
+        };
         format!(
             "shared memory at {offset:#x} was {what} by thread ({x},{y},{z}) of warp {} at {}, with nothing \
-             that orders the two",
+             that orders the two{values}",
             other.warp,
             self.own_location(other.site, std::iter::empty())
         )
     }
+}
+
+/// The number that bytes are, from the lowest.
+fn hexadecimal(bytes: &[u8]) -> String {
+    let digits = bytes.iter().rev().map(|byte| format!("{byte:02x}"));
+    format!("0x{}", digits.collect::<String>())
 }
 
 const _: () = assert!(MAX_WARPS == 32, "masks of warps have 32 bits");

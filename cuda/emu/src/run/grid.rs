@@ -260,7 +260,7 @@ fn merge(grid: &Grid<'_>, mut outcomes: Vec<(usize, Outcome)>) -> Report {
             // The same mistake in many blocks is one finding.
             let key = (finding.kind, finding.fatal, finding.location.in_source());
             match known.get(&key) {
-                Some(at) => report.findings[*at].count += finding.count,
+                Some(at) => report.findings[*at].absorb(finding),
                 None => {
                     known.insert(key, report.findings.len());
                     report.findings.push(finding);

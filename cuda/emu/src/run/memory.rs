@@ -8,7 +8,7 @@ use crate::memory::{GlobalAddress, distance};
 use crate::program::{
     Address, LOCAL_WINDOW, Op, Order, PARAM_WINDOW, Reg, Rmw, SHARED_WINDOW, Space, WINDOW_SHIFT,
 };
-use crate::report::{EventKind, FindingKind};
+use crate::report::{EventKind, FindingKind, Severity};
 
 /// Bytes that may be accessed.
 #[derive(Clone, Copy)]
@@ -244,7 +244,7 @@ impl Warp {
                 size - inside,
                 end - start
             );
-            state.note(self, FindingKind::OutOfBounds, lane, |_| message);
+            state.note(self, FindingKind::OutOfBounds, Severity::Note, lane, |_| message);
         }
         let byte = |at: u64| if at < inside { part.load(at, 1) } else { 0 };
         let word = |first: u64| (0..*width).fold(0, |all, at| all | byte(first + at) << (8 * at));
@@ -273,7 +273,13 @@ impl Warp {
                 Self::wait_for_turn(state, target);
             }
             if let Target::Shared(offset) = target {
-                let problem = state.shared.write(self.accessor(lane, order.strong), offset, size);
+                let mut problem =
+                    state.shared.write(self.accessor(lane, order.strong), offset, size);
+                if let Some(AccessProblem::Race { write: true, values, .. }) = &mut problem {
+                    let words = src.iter().map(|src| self.register(*src)[lane].to_le_bytes());
+                    let new = words.flat_map(|word| word.into_iter().take(width as usize));
+                    *values = Some((state.shared.bytes(offset, size).to_vec(), new.collect()));
+                }
                 self.note(state, lane, offset, problem);
                 stored |= 1 << lane;
             }

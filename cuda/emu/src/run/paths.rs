@@ -9,7 +9,7 @@ use super::shared::Site;
 use super::warp::{Frame, Stop, Warp};
 use super::{Mistake, mistake};
 use crate::program::{Function, Op, Program};
-use crate::report::FindingKind;
+use crate::report::{FindingKind, Severity};
 
 /// Lanes with calls of their own.
 pub(super) struct Path {
@@ -221,7 +221,7 @@ impl Warp {
         let message =
             format!("lanes {gone:#010x} passed by where lanes {here:#010x} wait for them");
         let lane = gone.trailing_zeros() as usize;
-        state.note(self, FindingKind::BarrierDivergence, lane, |_| message);
+        state.note(self, FindingKind::BarrierDivergence, Severity::Error, lane, |_| message);
     }
 }
 

@@ -52,13 +52,15 @@ pub(super) struct Accessor {
 }
 
 /// Something wrong with an access.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub(super) enum AccessProblem {
     Uninitialised,
     /// With an earlier access, which was a write or not.
     Race {
         other: Access,
         write: bool,
+        /// Of two writes: the bytes that are there, and those that take their place.
+        values: Option<(Vec<u8>, Vec<u8>)>,
     },
 }
 
@@ -156,7 +158,7 @@ impl Shared {
         if cell.write.clock == 0 {
             problem = Some(AccessProblem::Uninitialised);
         } else if conflicts(&cell.write, who, &time.now) {
-            problem = Some(AccessProblem::Race { other: cell.write, write: true });
+            problem = Some(AccessProblem::Race { other: cell.write, write: true, values: None });
         }
         let access = access(who, &time.now);
         if cell.many && self.readers[index][who.warp] == access.clock && !who.strong {
@@ -195,12 +197,17 @@ impl Shared {
         problem
     }
 
+    /// The bytes that a store is about to replace.
+    pub(super) fn bytes(&self, at: usize, size: u64) -> &[u8] {
+        &self.bytes[at..at + size as usize]
+    }
+
     fn write_cell(&mut self, who: Accessor, index: usize) -> Option<AccessProblem> {
         let time = &self.times[who.warp];
         let cell = &mut self.cells[index];
         let mut problem = None;
         if cell.write.clock != 0 && conflicts(&cell.write, who, &time.now) {
-            problem = Some(AccessProblem::Race { other: cell.write, write: true });
+            problem = Some(AccessProblem::Race { other: cell.write, write: true, values: None });
         } else if cell.many {
             let readers = &self.readers[index];
             let unordered =
@@ -211,10 +218,10 @@ impl Shared {
                 let last = usize::from(cell.read.warp) == warp;
                 let lane = if last { cell.read.lane } else { 0 };
                 let other = Access { warp: warp as u8, lane, ..cell.read };
-                problem = Some(AccessProblem::Race { other, write: false });
+                problem = Some(AccessProblem::Race { other, write: false, values: None });
             }
         } else if cell.read.clock != 0 && conflicts(&cell.read, who, &time.now) {
-            problem = Some(AccessProblem::Race { other: cell.read, write: false });
+            problem = Some(AccessProblem::Race { other: cell.read, write: false, values: None });
         }
         cell.write = access(who, &time.now);
         cell.read = Access::default();
