@@ -15,7 +15,9 @@
 //! functions, so that a preloaded library sees those calls.
 //!
 //! `NVABI_EMU_SCHEDULE` is `in-order` or `random:SEED`, `NVABI_EMU_THREADS` the number of threads that
-//! run blocks, `NVABI_EMU_REPORT` a file that findings are appended to instead of stderr,
+//! run blocks, `NVABI_EMU_LIMIT` the instructions that a block's warps may run, `NVABI_EMU_REPORT` a file that
+//! findings are appended to instead of stderr, `NVABI_EMU_FINDINGS` one for findings as JSON,
+//! `NVABI_EMU_EXIT` the status of a program that ends with 0 in spite of a finding,
 //! `NVABI_EMU_COUNTS` a file that gets a line for each launch: the kernel, the steps that its warps
 //! executed (most instructions of PTX are one), and the same counted once per active lane.
 
@@ -23,6 +25,7 @@ mod abi;
 mod driver;
 mod fatbin;
 mod link;
+mod report;
 mod runtime;
 mod state;
 mod unsupported;

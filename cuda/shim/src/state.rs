@@ -2,9 +2,8 @@
 
 use std::collections::HashMap;
 use std::ffi::c_void;
-use std::fs::OpenOptions;
 use std::io::Write;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::{LazyLock, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
@@ -12,6 +11,7 @@ use nvabi_emu::{Args, Device, DeviceError, FindingKind, Launch, Module, Report, 
 
 use crate::fatbin;
 use crate::link::{self, Unit};
+use crate::report::{Reporter, append, variable};
 
 /// A CUDA error: its number is the same in the driver and in the runtime.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -81,14 +81,6 @@ impl From<DeviceError> for Code {
 
 pub(crate) type Result<T = ()> = std::result::Result<T, Code>;
 
-/// Adds text to a file; where that fails, it is said and the program goes on.
-fn append(path: &Path, text: &str) {
-    let file = OpenOptions::new().create(true).append(true).open(path);
-    if let Err(error) = file.and_then(|mut file| file.write_all(text.as_bytes())) {
-        print_message(&format!("{}: {error}", path.display()));
-    }
-}
-
 /// Handles are numbers that look like pointers, so that wrong ones are noticed.
 fn handle(kind: usize, number: usize) -> *mut c_void {
     std::ptr::without_provenance_mut((kind << 28) + (number + 1) * 16)
@@ -146,7 +138,7 @@ pub(crate) struct State {
     /// `CUlimit`s, by their number: nothing is as large or as small because of them.
     limits: [usize; 7],
     launch: Launch,
-    report: Option<PathBuf>,
+    reporter: Reporter,
     counts: Option<PathBuf>,
 }
 
@@ -186,7 +178,6 @@ fn text(image: &[u8]) -> Result<String> {
 impl State {
     fn new() -> Self {
         let mut launch = Launch::default();
-        let variable = |name: &str| std::env::var(name).ok();
         if let Some(text) = variable("NVABI_EMU_SCHEDULE") {
             match text.parse::<Schedule>() {
                 Ok(schedule) => launch.schedule = schedule,
@@ -197,6 +188,14 @@ impl State {
             match text.parse() {
                 Ok(threads @ 1..) => launch.threads = threads,
                 _ => print_message(&format!("NVABI_EMU_THREADS: `{text}` is no number of threads")),
+            }
+        }
+        if let Some(text) = variable("NVABI_EMU_LIMIT") {
+            match text.parse() {
+                Ok(limit @ 1..) => launch.max_warp_instructions = limit,
+                _ => print_message(&format!(
+                    "NVABI_EMU_LIMIT: `{text}` is no number of instructions"
+                )),
             }
         }
         Self {
@@ -211,7 +210,7 @@ impl State {
             sticky: None,
             limits: LIMITS,
             launch,
-            report: variable("NVABI_EMU_REPORT").map(Into::into),
+            reporter: Reporter::from_environment(),
             counts: variable("NVABI_EMU_COUNTS").map(Into::into),
         }
     }
@@ -394,7 +393,7 @@ impl State {
             Code::from(error)
         })?;
         print(&report.output);
-        self.report_findings(&report);
+        self.reporter.report(&report.findings);
         if let Some(path) = &self.counts {
             let Report { warp_instructions, lane_instructions, .. } = report;
             append(path, &format!("{name} {warp_instructions} {lane_instructions}\n"));
@@ -407,15 +406,6 @@ impl State {
             _ => LAUNCH_FAILED,
         });
         Ok(())
-    }
-
-    fn report_findings(&self, report: &Report) {
-        let Some(path) = &self.report else {
-            report.findings.iter().for_each(|finding| print_message(&finding.to_string()));
-            return;
-        };
-        let lines: String = report.findings.iter().map(|finding| format!("{finding}\n")).collect();
-        append(path, &lines);
     }
 
     pub(crate) fn alloc(&mut self, size: u64) -> Result<u64> {

@@ -576,3 +576,86 @@ fn limits_are_kept() {
     assert_eq!(value, 4096);
     assert_eq!(call!(cuCtxGetLimit(&raw mut value, 99)), 215);
 }
+
+/// A program that runs the kernel of a text, once, and ends with 0.
+const RACING: &str = r#"
+#include <stdio.h>
+int cuInit(unsigned); int cuModuleLoadData(void **, const void *);
+int cuModuleGetFunction(void **, void *, const char *);
+int cuLaunchKernel(void *, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, void *, void **, void **);
+int main(int argc, char **argv) {
+    void *module, *kernel;
+    static char text[1 << 16];
+    FILE *file = fopen(argv[1], "r");
+    fread(text, 1, sizeof text - 1, file);
+    cuInit(0);
+    if (cuModuleLoadData(&module, text) || cuModuleGetFunction(&kernel, module, "k")) return 9;
+    if (cuLaunchKernel(kernel, 1, 1, 1, 64, 1, 1, 0, 0, 0, 0)) return 8;
+    printf("done\n");
+    return 0;
+}
+"#;
+
+/// Compiles `RACING` beside the libraries, with two kernels: of one two warps store different values.
+fn racing() -> tempfile::TempDir {
+    let work = libraries();
+    std::fs::write(work.path().join("program.c"), RACING).unwrap();
+    for (name, value) in [("racing.ptx", "%warpid"), ("same.ptx", "7")] {
+        let text = format!(
+            ".version 8.3\n.target sm_80\n.address_size 64\n.file 1 \"k.cu\"\n.visible .entry k() {{\n\
+             .reg .b32 %r<3>; .shared .align 4 .b8 x[4];\nmov.u32 %r1, {value};\n.loc 1 3 5\n\
+             st.shared.u32 [x], %r1; ret; }}\n"
+        );
+        std::fs::write(work.path().join(name), text).unwrap();
+    }
+    let cc = Command::new("cc")
+        .current_dir(work.path())
+        .args(["-w", "-o", "program", "program.c", "-L.", "-l:libcuda.so.1"])
+        .status();
+    assert!(cc.unwrap().success());
+    work
+}
+
+#[test]
+fn findings_go_where_the_variables_say_and_are_never_lost() {
+    let work = racing();
+    let run = |kernel: &str, set: &[(&str, &str)]| {
+        let mut command = Command::new(work.path().join("program"));
+        command.current_dir(work.path()).arg(kernel).env("LD_LIBRARY_PATH", work.path());
+        let output = command.envs(set.iter().copied()).output().unwrap();
+        assert_eq!(String::from_utf8_lossy(&output.stdout), "done\n");
+        (output.status.code(), String::from_utf8(output.stderr).unwrap())
+    };
+    let told = |text: &str| text.contains("k.cu:3:5 (PTX line 9): race: kernel k, block (0,0,0)");
+    assert!(told(&run("racing.ptx", &[]).1));
+    // Before, the first two lost them.
+    assert!(told(&run("racing.ptx", &[("NVABI_EMU_REPORT", "")]).1));
+    for variable in ["NVABI_EMU_REPORT", "NVABI_EMU_FINDINGS"] {
+        let (_, err) = run("racing.ptx", &[(variable, "no/such/folder/file")]);
+        assert!(told(&err) && err.contains("no/such/folder/file: No such file"), "{err}");
+    }
+    let (code, err) =
+        run("racing.ptx", &[("NVABI_EMU_REPORT", "lines"), ("NVABI_EMU_FINDINGS", "records")]);
+    assert_eq!((code, err.as_str()), (Some(0), ""));
+    let read = |name: &str| std::fs::read_to_string(work.path().join(name)).unwrap();
+    assert!(told(&read("lines")));
+    let record = read("records");
+    for part in [
+        "\"kind\":\"race\"",
+        "\"severity\":\"error\"",
+        "\"file\":\"k.cu\",",
+        "\"line\":3,",
+        "\"thread\":[32,0,0]",
+    ] {
+        assert!(record.contains(part), "{part}: {record}");
+    }
+    // A status for scripts: only where something is wrong for sure.
+    assert_eq!(run("racing.ptx", &[("NVABI_EMU_EXIT", "3")]).0, Some(3));
+    assert_eq!(run("same.ptx", &[("NVABI_EMU_EXIT", "3")]).0, Some(0));
+    assert!(run("same.ptx", &[("NVABI_EMU_EXIT", "0")]).1.contains("is no status"));
+    assert!(
+        run("same.ptx", &[("NVABI_EMU_LIMIT", "x")]).1.contains("is no number of instructions")
+    );
+    let (_, err) = run("same.ptx", &[("NVABI_EMU_LIMIT", "2")]);
+    assert!(err.contains("endless") && err.contains("NVABI_EMU_LIMIT sets the limit"), "{err}");
+}
