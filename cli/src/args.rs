@@ -146,6 +146,13 @@ pub(crate) enum Command {
     /// The x86 driver's resource manager (RM): simulate it.
     #[command(subcommand)]
     Rm(Rm),
+    /// Run a CUDA program without a GPU, and find races and wrong accesses of its kernels.
+    #[command(after_help = "Examples:\n  nvabi emu -- ./reduce\n  \
+        nvabi emu --schedules 8 --junit report.xml -- ./reduce\n  \
+        nvabi emu --write-suppressions known.txt -- ./reduce\n  \
+        nvabi emu --suppressions known.txt -- ./reduce\n\n\
+        Exit status: 1 findings of --fail-on or worse, else the program's; 2 it could not be run.")]
+    Emu(crate::emu::EmuArgs),
     /// Record GPU kernels, and find where two runs diverge.
     #[cfg(feature = "trace")]
     #[command(subcommand)]
@@ -194,9 +201,11 @@ impl Command {
             Self::Sniff(args) => args.families.sources(),
             Self::Atlas(args) => args.families.sources(),
             Self::Rm(Rm::Sim(args)) => args.specs.sources(),
-            Self::Tegra(_) | Self::Trace(_) | Self::Alloc(_) | Self::Completions { .. } => {
-                Sources::default()
-            }
+            Self::Tegra(_)
+            | Self::Emu(_)
+            | Self::Trace(_)
+            | Self::Alloc(_)
+            | Self::Completions { .. } => Sources::default(),
         }
     }
 }

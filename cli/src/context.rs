@@ -52,6 +52,11 @@ impl<'a> Context<'a> {
         Self { options, sources, on_disk: OnceCell::new() }
     }
 
+    /// How many threads were asked for, of a program that is run.
+    pub(crate) fn worker_threads(&self) -> Option<u8> {
+        self.options.threads.map(|threads| threads.get())
+    }
+
     /// How many threads were asked for.
     #[cfg(feature = "trace")]
     pub(crate) fn threads(&self) -> Option<usize> {

@@ -78,7 +78,10 @@ impl Drop for Scratch {
 }
 
 /// As a shell tells it: a signal is 128 and its number.
+pub(crate) fn status_number(status: ExitStatus) -> i32 {
+    status.code().or_else(|| Some(128 + status.signal()?)).unwrap_or(2)
+}
+
 pub(crate) fn exit_code(status: ExitStatus) -> ExitCode {
-    let code = status.code().or_else(|| Some(128 + status.signal()?)).unwrap_or(2);
-    ExitCode::from(u8::try_from(code).unwrap_or(2))
+    ExitCode::from(u8::try_from(status_number(status)).unwrap_or(2))
 }

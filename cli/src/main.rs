@@ -1,7 +1,7 @@
 //! The command `nvabi`: findings on stdout, progress and statuses on stderr; exit status 0 same or ok,
 //! 1 different or found, 2 error.
 //!
-//! `sniff`, the simulators, `trace record` and `trace cc` run a program, to which stdout belongs; all but
+//! `sniff`, the simulators, `emu`, `trace record` and `trace cc` run a program, to which stdout belongs; all but
 //! `sniff` return its exit status (`docs/command.md`).
 
 #[cfg(feature = "devmem")]
@@ -14,6 +14,7 @@ mod coverage;
 mod decode;
 mod diff;
 mod emit;
+mod emu;
 mod emulator;
 mod features;
 #[cfg(feature = "headers")]
@@ -82,6 +83,7 @@ fn main() -> ExitCode {
         Command::Tegra(args::Tegra::Probe) => tegra::probe::probe(&context),
         Command::Tegra(args::Tegra::Sim(args)) => return tegra::sim::sim(&context, args),
         Command::Rm(args::Rm::Sim(args)) => return rm::sim::sim(&context, args),
+        Command::Emu(args) => return emu::emu(&context, args),
         #[cfg(feature = "trace")]
         Command::Trace(args) => return trace::trace(&context, args),
         #[cfg(not(feature = "trace"))]

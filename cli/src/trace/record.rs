@@ -1,6 +1,5 @@
 //! `nvabi trace record`: runs a program with the recorder preloaded.
 
-use std::env;
 use std::ffi::OsString;
 use std::fs;
 use std::io;
@@ -8,6 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, ExitStatus};
 
 use crate::context::Context;
+use crate::emu::schedule;
 use crate::emulator::{Scratch, before, beside, cuda_libraries};
 
 const RECORDER: &str = "libnvabi_record.so";
@@ -41,15 +41,6 @@ pub(crate) struct RecordArgs {
     /// The program and its arguments.
     #[arg(last = true, required = true)]
     command: Vec<OsString>,
-}
-
-/// As the emulator reads it.
-fn schedule(text: &str) -> Result<String, String> {
-    let seed = text.strip_prefix("random:").is_some_and(|seed| seed.parse::<u64>().is_ok());
-    match text == "in-order" || seed {
-        true => Ok(text.to_owned()),
-        false => Err("expected in-order or random:SEED, where SEED is a number".to_owned()),
-    }
 }
 
 /// As the recorder reads it.

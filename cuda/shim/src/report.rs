@@ -31,10 +31,12 @@ impl Reporter {
                 _ => print_message(&format!("NVABI_EMU_EXIT: `{text}` is no status from 1 to 255")),
             }
         }
-        Self {
-            lines: variable("NVABI_EMU_REPORT").map(Into::into),
-            records: variable("NVABI_EMU_FINDINGS").map(Into::into),
+        let records: Option<PathBuf> = variable("NVABI_EMU_FINDINGS").map(Into::into);
+        if let Some(path) = &records {
+            // Who reads it knows by this that the program came here.
+            append(path, "{\"started\":true}\n");
         }
+        Self { lines: variable("NVABI_EMU_REPORT").map(Into::into), records }
     }
 
     pub(crate) fn report(&self, findings: &[Finding]) {

@@ -1,0 +1,187 @@
+//! `nvabi emu`: findings, reports, suppressions and exit statuses, with a program of the driver's API.
+#![allow(clippy::unwrap_used)]
+
+#[macro_use]
+extern crate nvabi_test;
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+use nvabi_test::{Need, skip};
+
+test_main!();
+
+/// Loads the kernel `k` of the file that it is given, runs it, and ends with the status that it is given.
+const PROGRAM: &str = r#"
+#include <stdio.h>
+#include <stdlib.h>
+int cuInit(unsigned); int cuModuleLoadData(void **, const void *);
+int cuModuleGetFunction(void **, void *, const char *);
+int cuLaunchKernel(void *, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, void *, void **, void **);
+int main(int argc, char **argv) {
+    void *module, *kernel;
+    static char text[1 << 16];
+    FILE *file = fopen(argv[1], "r");
+    if (!file) return 7;
+    fread(text, 1, sizeof text - 1, file);
+    cuInit(0);
+    if (cuModuleLoadData(&module, text) || cuModuleGetFunction(&kernel, module, "k")) return 9;
+    if (cuLaunchKernel(kernel, 1, 1, 1, 64, 1, 1, 0, 0, 0, 0)) return 8;
+    printf("done\n");
+    return atoi(argv[2]);
+}
+"#;
+
+struct Setting {
+    folder: tempfile::TempDir,
+    libraries: Vec<(&'static str, PathBuf)>,
+}
+
+impl Setting {
+    fn new() -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let built = std::env::current_exe().unwrap();
+        let libraries: Vec<_> =
+            [("NVABI_EMU", "libnvabi_cuda.so"), ("NVABI_EMU_RUNTIME", "libnvabi_cudart.so")]
+                .into_iter()
+                .map(|(variable, name)| (variable, built.with_file_name(name)))
+                .collect();
+        for (_, library) in &libraries {
+            if !library.is_file() {
+                let why = format!("{} is built with the whole workspace alone", library.display());
+                skip(Need::Workspace, why);
+            }
+        }
+        std::fs::write(folder.path().join("program.c"), PROGRAM).unwrap();
+        std::os::unix::fs::symlink(&libraries[0].1, folder.path().join("libcuda.so.1")).unwrap();
+        let cc = Command::new("cc")
+            .current_dir(&folder)
+            .args(["-w", "-o", "program", "program.c", "-L.", "-l:libcuda.so.1"])
+            .status();
+        assert!(cc.unwrap().success());
+        std::fs::remove_file(folder.path().join("libcuda.so.1")).unwrap();
+        // Two warps store what they are, or the same; the first is wrong, the second undefined.
+        for (name, value) in [("racing.ptx", "%warpid"), ("same.ptx", "7")] {
+            let text = format!(
+                ".version 8.3\n.target sm_80\n.address_size 64\n.file 1 \"a b/k.cu\"\n\
+                 .visible .entry k() {{\n.reg .b32 %r<3>; .shared .align 4 .b8 x[4];\n\
+                 mov.u32 %r1, {value};\n.loc 1 3 5\nst.shared.u32 [x], %r1; ret; }}\n"
+            );
+            std::fs::write(folder.path().join(name), text).unwrap();
+        }
+        Self { folder, libraries }
+    }
+
+    fn run(&self, options: &[&str], command: &[&str]) -> Output {
+        let mut nvabi = Command::new(env!("CARGO_BIN_EXE_nvabi"));
+        nvabi.current_dir(&self.folder).envs(self.libraries.iter().cloned());
+        nvabi.arg("emu").args(options).arg("--").args(command).output().unwrap()
+    }
+
+    fn read(&self, name: impl AsRef<Path>) -> String {
+        std::fs::read_to_string(self.folder.path().join(name)).unwrap()
+    }
+}
+
+fn err(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+#[test]
+fn findings_end_in_a_status_and_a_summary() {
+    let setting = Setting::new();
+    let output = setting.run(&[], &["./program", "racing.ptx", "0"]);
+    assert_eq!((output.status.code(), output.stdout), (Some(1), b"done\n".to_vec()));
+    let text = String::from_utf8_lossy(&output.stderr);
+    assert!(text.contains("a b/k.cu:3:5 (PTX line 9): race: kernel k, block (0,0,0)"), "{text}");
+    let last = text.lines().last().unwrap();
+    assert_eq!(last.trim(), "Emulated ./program: in-order, 1 errors, 0 undefined, 0 notes");
+    // The same value stored by all is told and passes, unless that is asked for.
+    let output = setting.run(&[], &["./program", "same.ptx", "0"]);
+    assert_eq!(output.status.code(), Some(0), "{}", err(&output));
+    assert!(err(&output).contains("race (undefined)"));
+    let output = setting.run(&["--fail-on", "undefined"], &["./program", "same.ptx", "0"]);
+    assert_eq!(output.status.code(), Some(1));
+    // Without findings the status is the program's; with them it is 1.
+    assert_eq!(setting.run(&[], &["./program", "same.ptx", "5"]).status.code(), Some(5));
+    assert_eq!(setting.run(&[], &["./program", "racing.ptx", "5"]).status.code(), Some(1));
+}
+
+#[test]
+fn a_run_that_checked_nothing_is_an_error() {
+    let setting = Setting::new();
+    for (command, what) in [
+        (&["true"][..], "never called the emulator's libcuda"),
+        (&["./nothere"], "./nothere: No such file"),
+        // It ends before it calls the library.
+        (&["./program", "nothere.ptx", "0"], "never called the emulator's libcuda"),
+    ] {
+        let output = setting.run(&[], command);
+        assert_eq!(output.status.code(), Some(2), "{command:?}");
+        assert!(err(&output).contains(what), "{}", err(&output));
+    }
+    let output = setting.run(&["--schedule", "sideways"], &["true"]);
+    assert_eq!(output.status.code(), Some(2));
+    assert!(err(&output).contains("expected in-order or random:SEED"), "{}", err(&output));
+}
+
+#[test]
+fn reports_have_what_every_schedule_found() {
+    let setting = Setting::new();
+    let options =
+        ["--schedules", "3", "--findings", "f.json", "--sarif", "f.sarif", "--junit", "f.xml"];
+    let output = setting.run(&options, &["./program", "racing.ptx", "0"]);
+    // What the program prints is that of one run.
+    assert_eq!((output.status.code(), output.stdout), (Some(1), b"done\n".to_vec()));
+    let json: serde_json::Value = serde_json::from_str(&setting.read("f.json")).unwrap();
+    let schedules = ["in-order", "random:1", "random:2"];
+    assert_eq!(json["findings"][0]["schedules"], serde_json::json!(schedules));
+    assert_eq!(json["findings"].as_array().unwrap().len(), 1);
+    assert_eq!(json["findings"][0]["count"], 3);
+    assert_eq!(json["runs"][2], serde_json::json!({ "schedule": "random:2", "status": 0 }));
+    let sarif: serde_json::Value = serde_json::from_str(&setting.read("f.sarif")).unwrap();
+    let result = &sarif["runs"][0]["results"][0];
+    let place = &result["locations"][0]["physicalLocation"];
+    assert_eq!((&result["level"], &result["ruleId"]), (&"error".into(), &"race".into()));
+    assert_eq!(place["artifactLocation"]["uri"], "a%20b/k.cu");
+    assert_eq!(place["region"]["startLine"], 3);
+    let junit = setting.read("f.xml");
+    assert!(junit.contains("<testsuites tests=\"3\" failures=\"3\">"), "{junit}");
+    assert!(junit.contains("name=\"random:2\">"), "{junit}");
+    // A run that passes is a test that passes.
+    setting.run(&["--fail-on", "undefined", "--junit", "f.xml"], &["./program", "racing.ptx", "0"]);
+    let output = setting.run(&["--junit", "no/such/f.xml"], &["./program", "racing.ptx", "0"]);
+    assert_eq!(output.status.code(), Some(2));
+    assert!(err(&output).contains("no/such/f.xml: No such file"), "{}", err(&output));
+}
+
+#[test]
+fn suppressions_cover_what_is_known_and_are_told_when_they_do_not() {
+    let setting = Setting::new();
+    let racing = ["./program", "racing.ptx", "0"];
+    let output = setting.run(&["--write-suppressions", "known"], &racing);
+    assert_eq!(output.status.code(), Some(1));
+    assert_eq!(setting.read("known").lines().last(), Some("race\tk\ta b/k.cu:3"));
+    let known = ["--suppressions", "known", "--junit", "f.xml"];
+    let output = setting.run(&known, &racing);
+    assert_eq!(output.status.code(), Some(0), "{}", err(&output));
+    assert!(err(&output).contains("0 errors, 0 undefined, 0 notes, 1 suppressed"));
+    assert!(setting.read("f.xml").contains("failures=\"0\""));
+    for (line, covers) in [
+        ("race\tk\t*\n", true),
+        ("*\tk*\ta*/k.cu:3\n", true),
+        ("race\tk\ta b/k.cu:4\n", false),
+        ("deadlock\tk\t*\n", false),
+        ("race\tother\t*\n", false),
+    ] {
+        std::fs::write(setting.folder.path().join("known"), line).unwrap();
+        let output = setting.run(&["--suppressions", "known"], &racing);
+        assert_eq!(output.status.code(), Some(i32::from(!covers)), "{line}");
+        let unused = err(&output).contains("known:1: this suppression covers nothing");
+        assert_eq!(unused, !covers, "{line}");
+    }
+    std::fs::write(setting.folder.path().join("known"), "# known\n\nrace k\n").unwrap();
+    let output = setting.run(&["--suppressions", "known"], &racing);
+    assert_eq!(output.status.code(), Some(2));
+    assert!(err(&output).contains("known:3: expected kind, kernel and place"), "{}", err(&output));
+}
