@@ -531,13 +531,14 @@ fn function_attribute(attribute: c_int, function: Handle) -> Result<c_int> {
     })
 }
 
-/// Says, once, what a program lacks that asks for private tables of the driver.
+/// Says, once, what a program lacks that asks for private tables of the driver: CUDA's static runtime does, and
+/// so do libraries that can do without.
 fn private_table() {
     static TOLD: std::sync::Once = std::sync::Once::new();
     TOLD.call_once(|| {
         print_message(
-            "the program has CUDA's runtime in it, which wants private tables of NVIDIA's driver: link it with \
-             the shared runtime (nvcc -cudart shared, clang -lcudart)",
+            "the program asks for private tables of NVIDIA's driver (cuGetExportTable), which are not there. If it \
+             has CUDA's static runtime in it, link it with the shared one (nvcc -cudart shared, clang -lcudart)",
         );
     });
 }
