@@ -148,8 +148,14 @@ fn reports_have_what_every_schedule_found() {
     let junit = setting.read("f.xml");
     assert!(junit.contains("<testsuites tests=\"3\" failures=\"3\">"), "{junit}");
     assert!(junit.contains("name=\"random:2\">"), "{junit}");
-    // A run that passes is a test that passes.
-    setting.run(&["--fail-on", "undefined", "--junit", "f.xml"], &["./program", "racing.ptx", "0"]);
+    // Its tests fail where the command does.
+    for (fail_on, failures) in [("error", "0"), ("undefined", "1")] {
+        let options = ["--fail-on", fail_on, "--junit", "f.xml"];
+        setting.run(&options, &["./program", "same.ptx", "0"]);
+        let junit = setting.read("f.xml");
+        assert!(junit.contains(&format!("tests=\"1\" failures=\"{failures}\"")), "{junit}");
+        assert!(junit.contains("race (undefined): kernel k"), "{junit}");
+    }
     let output = setting.run(&["--junit", "no/such/f.xml"], &["./program", "racing.ptx", "0"]);
     assert_eq!(output.status.code(), Some(2));
     assert!(err(&output).contains("no/such/f.xml: No such file"), "{}", err(&output));

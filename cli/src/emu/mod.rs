@@ -124,7 +124,7 @@ fn run(context: &Context<'_>, args: &EmuArgs) -> io::Result<ExitCode> {
     let writes: [(&Option<PathBuf>, &dyn Fn() -> String); 4] = [
         (&args.findings, &|| render::json(&findings, &runs, suppressions.covered())),
         (&args.sarif, &|| render::sarif(&findings)),
-        (&args.junit, &|| render::junit(&findings, &runs)),
+        (&args.junit, &|| render::junit(&findings, &runs, args.fail_on)),
         (&args.write_suppressions, &|| suppressions::write(&findings)),
     ];
     for (path, text) in writes {

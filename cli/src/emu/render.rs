@@ -104,14 +104,17 @@ fn uri(path: &str) -> String {
     if path.starts_with('/') { format!("file://{out}") } else { out }
 }
 
-/// A test for each schedule, which fails by its findings or by the program's status.
-pub(super) fn junit(findings: &Findings, runs: &[Run]) -> String {
+/// A test for each schedule, which fails by the program's status or by findings that are bad enough; others are
+/// its output.
+pub(super) fn junit(findings: &Findings, runs: &[Run], fail_on: Severity) -> String {
     let mut cases = String::new();
     let mut failures = 0;
     for run in runs {
         let shown = |finding: &&Finding| finding.schedules.contains(&run.schedule);
-        let mut lines: Vec<String> =
-            findings.all.iter().filter(shown).map(|finding| finding.line(0)).collect();
+        let (bad, rest): (Vec<&Finding>, Vec<&Finding>) =
+            findings.all.iter().filter(shown).partition(|finding| finding.severity >= fail_on);
+        let [mut lines, rest] = [bad, rest]
+            .map(|some| some.into_iter().map(|finding| finding.line(0)).collect::<Vec<_>>());
         let mut message = format!("{} findings", lines.len());
         if !run.status.success() {
             let status = format!("the program ended with {}", run.status);
@@ -119,16 +122,16 @@ pub(super) fn junit(findings: &Findings, runs: &[Run]) -> String {
             lines.push(status);
         }
         cases += &format!("    <testcase classname=\"nvabi emu\" name=\"{}\"", xml(&run.schedule));
-        if lines.is_empty() {
-            cases += "/>\n";
-            continue;
+        cases += ">\n";
+        if !lines.is_empty() {
+            failures += 1;
+            let text = xml(&lines.join("\n"));
+            cases += &format!("      <failure message=\"{}\">{text}</failure>\n", xml(&message));
         }
-        failures += 1;
-        let text = xml(&lines.join("\n"));
-        cases += &format!(
-            ">\n      <failure message=\"{}\">{text}</failure>\n    </testcase>\n",
-            xml(&message)
-        );
+        if !rest.is_empty() {
+            cases += &format!("      <system-out>{}</system-out>\n", xml(&rest.join("\n")));
+        }
+        cases += "    </testcase>\n";
     }
     let counts = format!("tests=\"{}\" failures=\"{failures}\"", runs.len());
     format!(
