@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Puts the parts of CUDA that clang needs into a folder that it takes as --cuda-path: headers, libdevice,
-# ptxas and the runtime of 12.3 with the headers of libcu++ of 12.6 (older packages lack nv/target) and of cuRAND,
-# and from 13 what 12's packages lack (fatbinary, nvlink, cuobjdump, nvdisasm). Packages of pip, some 135 MB;
+# ptxas and the runtime of 12.3, with headers of libcu++ 12.6 (older packages lack nv/target), cuRAND and the
+# profiler, and from 13 what 12's packages lack (fatbinary, nvlink, cuobjdump, nvdisasm). Packages of pip, 135 MB;
 # nothing is installed. Does nothing where the folder is there.
 #
 #     cuda/toolkit.sh DIR
@@ -12,8 +12,8 @@ mkdir -p "$(dirname "$to")"
 to=$(cd "$(dirname "$to")" && pwd)/$(basename "$to")
 exec 9>"$to.lock"
 flock 9
-# One that this script made without the headers of libcu++ is made anew.
-[ -e "$to/bin/fatbinary-13" ] && [ ! -e "$to/include/nv/target" ] && rm -rf "$to"
+# One that this script made before it brought all of them is made anew.
+[ -e "$to/bin/fatbinary-13" ] && [ ! -e "$to/include/cuda_profiler_api.h" ] && rm -rf "$to"
 [ -e "$to" ] && exit 0
 work=$(mktemp -d "$to.XXXXXX")
 trap 'rm -rf "$work"' EXIT
@@ -22,7 +22,7 @@ get() {
     python3 -m pip download --quiet --disable-pip-version-check --no-deps --dest "$work/wheels" "$@"
 }
 get nvidia-cuda-runtime-cu12==12.3.101 nvidia-cuda-nvcc-cu12==12.3.107
-get nvidia-cuda-cccl-cu12==12.6.77 nvidia-curand-cu12==10.3.4.101
+get nvidia-cuda-cccl-cu12==12.6.77 nvidia-curand-cu12==10.3.4.101 nvidia-cuda-profiler-api-cu12==12.9.79
 get nvidia-cuda-nvcc==13.0.88 nvidia-cuda-cuobjdump nvidia-cuda-nvdisasm
 for wheel in "$work"/wheels/*.whl; do
     python3 -m zipfile -e "$wheel" "$work/all"
@@ -34,7 +34,7 @@ cp -r "$from/cuda_runtime/include" "$from/cuda_nvcc/nvvm" "$work/cuda/"
 cp -rn "$from/cuda_nvcc/include/." "$work/cuda/include/" 2>/dev/null || true
 cp "$from/cuda_runtime/lib/libcudart.so.12" "$work/cuda/lib64/"
 ln -s libcudart.so.12 "$work/cuda/lib64/libcudart.so"
-cp -r "$from/cuda_cccl/include/." "$from/curand/include/." "$work/cuda/include/"
+cp -r "$from/cuda_cccl/include/." "$from/curand/include/." "$from/cuda_profiler_api/include/." "$work/cuda/include/"
 cp "$from/cuda_nvcc/bin/ptxas" "$work/cuda/bin/"
 for tool in nvlink cuobjdump nvdisasm; do
     cp "$from/cu13/bin/$tool" "$work/cuda/bin/"
