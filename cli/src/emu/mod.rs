@@ -24,7 +24,7 @@ pub(crate) struct EmuArgs {
     /// Run it in this order instead: in-order or random:SEED; may be given several times.
     #[arg(long, value_name = "ORDER", conflicts_with = "schedules", value_parser = schedule)]
     schedule: Vec<String>,
-    /// Instructions of warps that a block, or a cooperative grid, may run; default: 2^28.
+    /// Instructions of warps that a block, or a cooperative grid, may run; default: 2^27.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     limit: Option<u64>,
     /// The least severity that ends in exit status 1.

@@ -80,7 +80,7 @@ impl Default for Launch {
             threads: std::thread::available_parallelism().map_or(1, usize::from),
             cooperative: false,
             observe: false,
-            max_warp_instructions: 1 << 28,
+            max_warp_instructions: 1 << 27,
         }
     }
 }
