@@ -1,0 +1,120 @@
+#!/usr/bin/env bash
+# Gets NVIDIA's own programs and libraries (nvidia-smi, NVML, CUDA's driver library) from Debian's archive, and
+# prints the folder of each version, a line each: what NVABI_REAL is to be set to.
+#
+#   export NVABI_REAL=$(tests/real/fetch.sh [VERSION…])
+#
+# VERSION is one of the archive, such as 550.163.01; without any, every version of the archive that the lock
+# knows. A folder holds `bin` and `lib`. They are put into NVABI_REAL_CACHE, or nvabi/real of the caller's cache:
+# nothing of them is installed, and nothing of them enters this tree.
+#
+# Debian alone: it asks the archive that this machine installs from, for suites and components of its choice,
+# with lists of its own: what the machine installs from stays as it is.
+set -euo pipefail
+
+here=$(cd "$(dirname "$0")/../.." && pwd)
+cache=${NVABI_REAL_CACHE:-${XDG_CACHE_HOME:-${HOME:?set NVABI_REAL_CACHE}/.cache}/nvabi/real}
+suites="bookworm bookworm-updates bookworm-backports trixie trixie-updates trixie-backports sid experimental"
+# Debian keeps several branches, whose packages have the branch in their names.
+branches="- tesla- tesla-535- tesla-550-"
+# Without these there is nothing to test; the others are taken where a version has them.
+needed="nvidia-%smi libnvidia-%ml1 libcuda1 libnvidia-%cuda1"
+others="libnvidia-%ptxjitcompiler1 libnvidia-%nvvm4 libnvidia-%cfg1 nvidia-%opencl-icd nvidia-%cuda-mps
+    libnvidia-%nvcuvid1 libnvidia-%encode1 nvidia-persistenced"
+
+fail() { echo "fetch.sh: $*" >&2; exit 1; }
+is_known() { awk -v tag="$1" '$1 == tag { found = 1 } END { exit !found }' "$here/abi-specs/lock/tags"; }
+# A folder that is complete: it is moved to its place when it is.
+is_there() { [ -x "$cache/$1/bin/nvidia-smi" ]; }
+
+mkdir -p "$cache"
+cache=$(cd "$cache" && pwd)
+case $cache/ in "$here"/*) [ -z "${cache##"$here"/target/*}" ] || fail "$cache is inside of the tree" ;; esac
+
+# Versions that are named and that are there need no archive.
+if [ $# -gt 0 ]; then
+    left=
+    for version in "$@"; do is_there "$version" || left="$left $version"; done
+    if [ -z "$left" ]; then
+        for version in "$@"; do echo "$cache/$version"; done
+        exit
+    fi
+fi
+
+command -v apt-get >/dev/null || fail "there is no apt-get; set NVABI_REAL to folders with bin/nvidia-smi and lib"
+. /etc/os-release
+[ "$ID" = debian ] || fail "this is $ID, not Debian; set NVABI_REAL to folders with bin/nvidia-smi and lib"
+site=$(apt-get indextargets --format '$(SITE)' 'Created-By: Packages' "Codename: $VERSION_CODENAME" | head -n 1)
+[ -n "$site" ] || fail "apt has no list of $VERSION_CODENAME; run apt-get update"
+
+work=$(mktemp -d "$cache/.work.XXXXXX")
+trap 'rm -rf "$work"' EXIT
+mkdir -p "$work/lists/partial"
+for suite in $suites; do
+    echo "deb [signed-by=/usr/share/keyrings/debian-archive-keyring.gpg] $site $suite contrib non-free"
+done >"$work/sources.list"
+own=(-o "Dir::Etc::sourcelist=$work/sources.list" -o Dir::Etc::sourceparts=- -o "Dir::State::lists=$work/lists"
+    -o Dir::Cache::pkgcache= -o Dir::Cache::srcpkgcache= -o APT::Sandbox::User=root -o Acquire::Languages=none
+    -o Acquire::Retries=3)
+# A suite that the archive no longer has is no reason to fail: what counts is which versions come.
+apt-get "${own[@]}" update -qq >"$work/update.log" 2>&1 || cat "$work/update.log" >&2
+
+# Lines of package, Debian's version and NVIDIA's.
+packages=
+for branch in $branches; do
+    for package in $needed $others; do
+        packages="$packages ${package/\%/${branch#-}}"
+    done
+done
+# shellcheck disable=SC2086
+apt-cache "${own[@]}" madison $(printf '%s\n' $packages | sort -u) 2>/dev/null | awk -F ' *[|] *' '
+    { name = $1; sub(/^ */, "", name); tag = $2; sub(/^[0-9]+:/, "", tag); sub(/-.*/, "", tag); print name, $2, tag }' |
+    sort -u >"$work/available"
+
+# The version of a package that has NVIDIA's version, the newest of Debian's.
+debian_version() { awk -v name="$1" -v tag="$2" '$1 == name && $3 == tag { print $2 }' "$work/available" | sort -V | tail -n 1; }
+
+# Unpacks a package of a version where the archive has it.
+unpack() {
+    local version
+    version=$(debian_version "$1" "$2")
+    [ -n "$version" ] || return 0
+    mkdir -p "$work/get"
+    (cd "$work/get" && apt-get "${own[@]}" download -qq "$1=$version" >&2) || return 0
+    dpkg -x "$work/get/$1"_*.deb "$work/$2.root"
+    rm -f "$work/get/$1"_*.deb
+}
+
+fetch() {
+    local version=$1 branch package
+    for branch in $branches; do
+        [ -n "$(debian_version "nvidia-${branch#-}smi" "$version")" ] || continue
+        for package in $needed $others; do unpack "${package/\%/${branch#-}}" "$version"; done
+        break
+    done
+    [ -d "$work/$version.root" ] || return 1
+    # Debian puts each branch into folders of its own, and lets the administrator choose.
+    mkdir -p "$work/$version/bin" "$work/$version/lib"
+    find "$work/$version.root" -path '*/lib/*' \( -name '*.so' -o -name '*.so.*' \) -exec cp -an {} "$work/$version/lib/" \;
+    find "$work/$version.root" -path '*/bin/*' -type f -exec cp -a {} "$work/$version/bin/" \;
+    [ -e "$work/$version/bin/nvidia-smi" ] ||
+        find "$work/$version.root" -type f -name nvidia-smi -exec cp -a {} "$work/$version/bin/" \;
+    for file in bin/nvidia-smi lib/libnvidia-ml.so.1 lib/libcuda.so.1; do
+        [ -e "$work/$version/$file" ] || fail "the packages of $version hold no $file"
+    done
+    rm -rf "${cache:?}/$version"
+    mv "$work/$version" "$cache/$version"
+}
+
+known=$(awk '$1 ~ /smi$/ { print $3 }' "$work/available" | sort -Vu)
+if [ $# -eq 0 ]; then
+    for version in $known; do
+        if is_known "$version"; then set -- "$@" "$version"; fi
+    done
+    [ $# -gt 0 ] || fail "the archive has ${known:-no version}, of which the lock knows none"
+fi
+for version in "$@"; do
+    is_there "$version" || fetch "$version" ||
+        fail "the archive has no $version; it has" $known
+    echo "$cache/$version"
+done
