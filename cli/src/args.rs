@@ -251,10 +251,16 @@ pub(crate) struct RmSim {
     /// Version that the simulated driver reports, such as one between two locked tags; default: --tag.
     #[arg(long, requires = "tag", value_parser = driver_version)]
     pub(crate) version: Option<String>,
-    /// Number of simulated GPUs.
+    /// GPU to simulate: the name of a profile, or the path of one; several make a mixed machine.
+    #[arg(long = "gpu", value_name = "NAME|FILE", default_value = nvabi_sim::profile::DEFAULT)]
+    pub(crate) gpu: Vec<String>,
+    /// Number of simulated GPUs of each --gpu.
     #[arg(long, default_value_t = 1,
         value_parser = clap::value_parser!(u32).range(1..=i64::from(nvabi_sim::rm::MAX_GPUS)))]
     pub(crate) gpus: u32,
+    /// Let what is not simulated succeed and change nothing, instead of fail; the report names it.
+    #[arg(long)]
+    pub(crate) lenient: bool,
     #[command(flatten)]
     pub(crate) simulated: Simulated,
     #[command(flatten)]

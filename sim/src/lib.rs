@@ -24,6 +24,7 @@ mod limits;
 mod log;
 mod machine;
 pub(crate) mod memory;
+pub mod profile;
 mod report;
 pub mod rm;
 mod status;

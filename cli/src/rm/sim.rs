@@ -5,9 +5,10 @@ use std::sync::Arc;
 
 use nvabi_pipeline::diagnostic::Report;
 use nvabi_pipeline::lock;
-use nvabi_sim::rm::{self, CONSTANTS, Options};
+use nvabi_sim::profile::Profile;
+use nvabi_sim::rm::{self, CONSTANTS, Interface, Options};
 
-use super::interface;
+use super::{interface, profile};
 use crate::args::RmSim;
 use crate::context::{Context, spec_of};
 use crate::sim;
@@ -27,9 +28,21 @@ fn options(context: &Context<'_>, args: &RmSim) -> Result<Options, Report> {
     let family = context.family_of(&[&args.tag])?;
     let facts = lock::read_facts_with(&family.lock, &args.tag, &CONSTANTS)?;
     let interface = interface::of(&facts, spec_of(&family.specs, &args.tag)?);
+    let gpus = gpus(args, &interface)?;
     let faults = args.simulated.faults.clone();
     let version = args.version.clone();
     let interface = Arc::new(interface);
     let live = sim::live(context);
-    Ok(Options { interface, version, gpus: args.gpus, faults, pass_signals: true, live })
+    let is_lenient = args.lenient;
+    Ok(Options { interface, version, gpus, is_lenient, faults, pass_signals: true, live })
+}
+
+/// The machine's GPUs, of profiles that fit the driver.
+fn gpus(args: &RmSim, interface: &Interface) -> Result<Vec<Arc<Profile>>, Report> {
+    let mut gpus = Vec::new();
+    for name in &args.gpu {
+        let gpu = Arc::new(profile::load(name, interface)?);
+        gpus.extend(std::iter::repeat_n(gpu, args.gpus as usize));
+    }
+    Ok(gpus)
 }

@@ -3,7 +3,7 @@
 use super::failed::{Failed, Result};
 use super::frontend::Caller;
 use super::interface::Params;
-use super::server::{Object, ObjectKind};
+use super::server::{Object, ObjectKind, OtherObject};
 use super::{Driver, NodeKind};
 use crate::Errno;
 use crate::Status;
@@ -107,14 +107,17 @@ impl Driver {
             return Err(Status::INVALID_OBJECT_PARENT.into());
         }
         let above = client.object(parent)?.kind.clone();
-        if !is_simulated(class) {
-            return Err(Failed::NotSimulated(Status::NOT_SUPPORTED, format!("class {name}")));
-        }
-        if !is_parent(class, &above) {
+        let other = match is_simulated(class) {
+            true => None,
+            false => Some(self.other_object(caller, class, name, &above)?),
+        };
+        if other.is_none() && !is_parent(class, &above) {
             return Err(Status::INVALID_OBJECT_PARENT.into());
         }
+        let client = self.server.client(handle, caller.owner)?;
         let own = client.assign(handle, wanted)?;
         let kind = match (class, event) {
+            _ if other.is_some() => ObjectKind::Other(other.ok_or(Status::INVALID_CLASS)?),
             (_, Some(event)) => self.event(handle, own, &event)?,
             (DEVICE, _) => self.device(handle, params.as_deref())?,
             (SUBDEVICE, _) => self.subdevice(handle, parent, &above, params.as_deref())?,
@@ -123,6 +126,33 @@ impl Driver {
         let client = self.server.client(handle, caller.owner)?;
         client.add(own, Object::new(parent, kind));
         Ok(own)
+    }
+
+    /// An object that does nothing, where the profile of its GPU has one.
+    fn other_object(
+        &mut self,
+        caller: Caller<'_>,
+        class: u32,
+        name: &str,
+        above: &ObjectKind,
+    ) -> Result<OtherObject> {
+        let gpu = above.gpu();
+        let profile = self.gpus.get(gpu.unwrap_or(0)).map(|gpu| gpu.profile.clone());
+        let rule = profile.as_ref().and_then(|profile| profile.objects.get(name));
+        let Some(rule) = rule else {
+            self.not_simulated(caller, format!("class {name}"))?;
+            return Ok(OtherObject { class, commands: class, gpu });
+        };
+        let word = match above {
+            ObjectKind::Root => "client",
+            ObjectKind::Device(_) => "device",
+            ObjectKind::Subdevice(_) => "subdevice",
+            _ => "",
+        };
+        if !rule.below.iter().any(|below| below == word) {
+            return Err(Status::INVALID_OBJECT_PARENT.into());
+        }
+        Ok(OtherObject { class, commands: rule.commands.unwrap_or(class), gpu })
     }
 
     /// `resservResourceFactory` and `deviceConstruct_IMPL`.

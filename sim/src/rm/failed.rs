@@ -15,6 +15,8 @@ pub(super) enum Failed {
     NotSimulated(Status, String),
     /// The driver has not got the call: its status, and what was asked for.
     Unknown(Status, String),
+    /// A value of a profile cannot be given: where it is, and why.
+    Profile(String),
     /// The driver's struct lacks what the rules need.
     Missing(Missing),
 }

@@ -3,7 +3,7 @@
 
 use super::failed::{Failed, Result};
 use super::interface::Params;
-use super::{Driver, NodeKind, gpu};
+use super::{Driver, NodeKind};
 use crate::Errno;
 use crate::Status;
 use crate::client::{Client, Descriptor};
@@ -231,6 +231,10 @@ impl Driver {
                 self.log.diagnose(process, "unknown-call", text);
                 status
             }
+            Failed::Profile(text) => {
+                self.log.diagnose(process, "profile", text);
+                Status::NOT_SUPPORTED
+            }
             Failed::Missing(missing) => {
                 let (record, field) = (&missing.record, &missing.field);
                 let text = format!("{} has no {record}.{field}", self.interface.tag);
@@ -323,17 +327,18 @@ impl Driver {
             return Err(Errno::EINVAL.into());
         }
         for (index, card) in self.gpus.iter().enumerate() {
+            let facts = card.facts();
             let mut info = Params::of(&self.interface, "nv_ioctl_card_info_t", Vec::new());
             info.set("valid", 1_u32)?;
             info.set("pci_info.bus", card.bus())?;
-            info.set("pci_info.vendor_id", gpu::VENDOR)?;
-            info.set("pci_info.device_id", gpu::DEVICE)?;
+            info.set("pci_info.vendor_id", facts.vendor)?;
+            info.set("pci_info.device_id", facts.device)?;
             info.set("gpu_id", card.id())?;
-            info.set("interrupt_line", gpu::INTERRUPT)?;
-            info.set("reg_address", gpu::REGISTERS.0)?;
-            info.set("reg_size", gpu::REGISTERS.1)?;
-            info.set("fb_address", gpu::WINDOW.0)?;
-            info.set("fb_size", gpu::WINDOW.1)?;
+            info.set("interrupt_line", facts.interrupt)?;
+            info.set("reg_address", facts.registers.0)?;
+            info.set("reg_size", facts.registers.1)?;
+            info.set("fb_address", facts.window.0)?;
+            info.set("fb_size", facts.window.1)?;
             info.set("minor_number", card.minor)?;
             args.bytes[index * each..(index + 1) * each].copy_from_slice(&info.bytes);
         }

@@ -1,24 +1,10 @@
-//! The GPUs of the machine: GA102, which every locked driver knows.
+//! The GPUs of the machine: each has a profile, and a state that programs change.
 
-/// What all of them are.
-pub(super) const NAME: &str = "NVIDIA GeForce RTX 3090";
-pub(super) const SHORT_NAME: &str = "GA102-A";
-pub(super) const VENDOR: u16 = 0x10de;
-pub(super) const DEVICE: u16 = 0x2204;
-/// NV2080_CTRL_MC_ARCH_INFO_ARCHITECTURE_GA100 and _IMPLEMENTATION_GA102.
-pub(super) const ARCHITECTURE: u32 = 0x170;
-pub(super) const IMPLEMENTATION: u32 = 2;
-/// Of the board.
-pub(super) const SUBSYSTEM: u32 = 0x147d_10de;
-pub(super) const REVISION: u32 = 0xa1;
-pub(super) const BIOS: &str = "94.02.42.00.a9";
-pub(super) const INTERRUPT: u16 = 130;
+use std::collections::BTreeMap;
+use std::sync::Arc;
 
-/// Registers and the window to its memory.
-pub(super) const REGISTERS: (u64, u64) = (0xf600_0000, 16 << 20);
-pub(super) const WINDOW: (u64, u64) = (0xe0_0000_0000, 256 << 20);
-/// Bytes of its memory.
-pub(super) const MEMORY: u64 = 24 << 30;
+use super::interface::Interface;
+use crate::profile::{Datum, Entry, Profile, Scope, evaluate};
 
 /// A GPU.
 #[derive(Debug)]
@@ -26,11 +12,97 @@ pub(super) struct Gpu {
     pub(super) minor: u32,
     /// How many keep it awake: the driver has no GPU of which it holds no file.
     pub(super) users: usize,
+    pub(super) profile: Arc<Profile>,
+    /// What programs changed, by name.
+    pub(super) state: BTreeMap<String, Datum>,
+    /// Entries of the profile's lists by the numbers of their indices.
+    lists: BTreeMap<String, BTreeMap<u32, Entry>>,
+    facts: Facts,
+}
+
+/// What is asked for often.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Facts {
+    pub(super) vendor: u16,
+    pub(super) device: u16,
+    pub(super) subsystem: u32,
+    pub(super) interrupt: u16,
+    /// Bytes of its memory.
+    pub(super) memory: u64,
+    /// Registers and the window to its memory: where, and how many bytes.
+    pub(super) registers: (u64, u64),
+    pub(super) window: (u64, u64),
 }
 
 impl Gpu {
-    pub(super) fn new(minor: u32) -> Self {
-        Self { minor, users: 0 }
+    pub(super) fn new(minor: u32, profile: Arc<Profile>, interface: &Interface) -> Self {
+        let lists = lists(&profile, interface);
+        let (state, facts) = (BTreeMap::new(), Facts::default());
+        let mut gpu = Self { minor, users: 0, profile, state, lists, facts };
+        let number = |name: &str| gpu.number(name);
+        gpu.facts = Facts {
+            vendor: number("identity.vendor") as u16,
+            device: number("identity.device") as u16,
+            subsystem: number("identity.subsystem") as u32,
+            interrupt: number("identity.interrupt") as u16,
+            memory: number("memory.size"),
+            registers: (number("bars.registers.base"), number("bars.registers.size")),
+            window: (number("bars.window.base"), number("bars.window.size")),
+        };
+        gpu
+    }
+
+    pub(super) fn facts(&self) -> Facts {
+        self.facts
+    }
+
+    /// A number of its profile: loading checked that those which the simulator asks for are there.
+    fn number(&self, name: &str) -> u64 {
+        let number = self.own_value(name, 0).ok().and_then(|datum| datum.number());
+        number.and_then(|number| u64::try_from(number).ok()).unwrap_or(0)
+    }
+
+    /// A text of its profile.
+    pub(super) fn text(&self, name: &str) -> String {
+        match self.own_value(name, 0) {
+            Ok(Datum::Text(text)) => text,
+            _ => String::new(),
+        }
+    }
+
+    /// A list of names of its profile.
+    pub(super) fn words(&self, name: &str) -> Vec<String> {
+        let Ok(Datum::List(items)) = self.own_value(name, 0) else { return Vec::new() };
+        let text = |item| if let Datum::Text(text) = item { Some(text) } else { None };
+        items.into_iter().filter_map(text).collect()
+    }
+
+    /// The entry of a list by its index.
+    pub(super) fn entry(&self, list: &str, index: u32) -> Option<&Entry> {
+        self.lists.get(list)?.get(&index)
+    }
+
+    /// A value that needs no more than the GPU itself.
+    pub(super) fn own_value(&self, name: &str, depth: usize) -> Result<Datum, String> {
+        self.value_in(name, &Alone(self), depth)
+    }
+
+    /// The value of a name: what was changed, else what the profile says.
+    pub(super) fn value_in(&self, name: &str, scope: &dyn Scope, depth: usize) -> Result<Datum, String> {
+        if let Some(datum) = self.state.get(name) {
+            return Ok(datum.clone());
+        }
+        let number = |number: u32| Ok(Datum::Number(i128::from(number)));
+        match name {
+            "gpu.minor" | "gpu.index" => number(self.minor),
+            "gpu.bus" => number(self.bus()),
+            "gpu.id" => number(self.id()),
+            "gpu.uuid" => Ok(Datum::Text(self.uuid_text())),
+            _ => match self.profile.values.get(name) {
+                Some(node) => evaluate(node, scope, depth),
+                None => Err(format!("there is no value `{name}`")),
+            },
+        }
     }
 
     /// Whether the resource manager has it.
@@ -68,13 +140,46 @@ impl Gpu {
     }
 }
 
+/// The entries of each list by number: those that the driver has.
+fn lists(profile: &Profile, interface: &Interface) -> BTreeMap<String, BTreeMap<u32, Entry>> {
+    let lists = profile.lists.iter().map(|(name, list)| {
+        let entries = list.entries.iter().filter_map(|(key, entry)| {
+            let number = match key.strip_prefix("0x") {
+                Some(digits) => u32::from_str_radix(digits, 16).ok(),
+                None => u32::try_from(interface.constant_of_profile(&format!("{}{key}", list.prefix))?).ok(),
+            };
+            Some((number?, entry.clone()))
+        });
+        (name.clone(), entries.collect())
+    });
+    lists.collect()
+}
+
+/// A GPU without a caller or a driver.
+struct Alone<'a>(&'a Gpu);
+
+impl Scope for Alone<'_> {
+    fn value(&self, name: &str, depth: usize) -> Result<Datum, String> {
+        self.0.value_in(name, self, depth)
+    }
+
+    fn field(&self, path: &str) -> Result<i128, String> {
+        Err(format!("there is no caller to have `{path}`"))
+    }
+
+    fn constant(&self, name: &str) -> Result<i128, String> {
+        Err(format!("there is no driver to have {name}"))
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
     fn a_gpu_is_told_from_others() {
-        let (first, second) = (Gpu::new(0), Gpu::new(1));
+        let gpu = |minor| Gpu::new(minor, Arc::default(), &Interface::default());
+        let (first, second) = (gpu(0), gpu(1));
         assert_eq!((first.id(), second.id()), (0x100, 0x200));
         assert_eq!(first.uuid_text(), "GPU-6e766162-692d-7369-6d75-6c6174656400");
         assert_ne!(first.uuid(), second.uuid());

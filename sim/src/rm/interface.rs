@@ -95,11 +95,16 @@ impl Interface {
         self.constants.get(name).and_then(|value| u32::try_from(*value).ok())
     }
 
+    /// The same of a name that a profile has: one that [`CONSTANTS`] does not ask for is none.
+    pub(crate) fn constant_of_profile(&self, name: &str) -> Option<i128> {
+        self.constants.get(name).copied().map(i128::from)
+    }
+
     pub(super) fn ioctl(&self, is_uvm: bool, number: u32) -> Option<&Ioctl> {
         self.ioctls.iter().find(|call| call.is_uvm == is_uvm && call.number == number)
     }
 
-    pub(super) fn command(&self, number: u32) -> Option<&Command> {
+    pub(crate) fn command(&self, number: u32) -> Option<&Command> {
         self.commands.iter().find(|command| command.number == number)
     }
 
@@ -114,7 +119,7 @@ impl Interface {
 
     /// Where a field lies: `status`, `params.hRoot`, `gpuInfoList[3].data`. Members of unnamed members
     /// are found by their own names.
-    fn place(&self, record: &str, path: &str) -> Option<FieldRange> {
+    pub(crate) fn place(&self, record: &str, path: &str) -> Option<FieldRange> {
         let layout = self.records.get(record)?;
         let (first, rest) = path.split_once('.').map_or((path, None), |(a, b)| (a, Some(b)));
         let (name, index) = match first.strip_suffix(']').and_then(|it| it.split_once('[')) {
@@ -145,11 +150,29 @@ impl Interface {
     }
 }
 
-#[derive(Debug, Clone, Copy)]
-struct FieldRange {
-    offset: usize,
-    size: usize,
-    count: usize,
+/// Where a field lies: its first byte, the bytes of an element, and how many elements there are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct FieldRange {
+    pub(crate) offset: usize,
+    pub(crate) size: usize,
+    pub(crate) count: usize,
+}
+
+impl FieldRange {
+    pub(super) fn is_inside(&self, length: usize) -> bool {
+        self.offset.saturating_add(self.size.saturating_mul(self.count)) <= length
+    }
+}
+
+/// A field of parameters that no header describes: `+0x10`, of four bytes, `+0x10:8`, `+0x10:1*16`.
+pub(crate) fn offset_field(path: &str) -> Option<FieldRange> {
+    let path = path.strip_prefix('+')?;
+    let (offset, size) = path.split_once(':').unwrap_or((path, "4"));
+    let (size, count) = size.split_once('*').unwrap_or((size, "1"));
+    let offset = usize::from_str_radix(offset.strip_prefix("0x")?, 16).ok()?;
+    let (size, count) = (size.parse().ok()?, count.parse().ok()?);
+    let is_right = [1, 2, 4, 8].contains(&size) && count > 0 && offset < 1 << 20 && count < 1 << 20;
+    is_right.then_some(FieldRange { offset, size, count })
 }
 
 /// A field that the driver's struct has not: where the simulation ends for that driver.
@@ -177,7 +200,7 @@ impl Params {
         Self { interface: interface.clone(), record: record.to_owned(), bytes }
     }
 
-    fn place(&self, path: &str) -> Result<FieldRange, Missing> {
+    pub(super) fn place(&self, path: &str) -> Result<FieldRange, Missing> {
         self.interface
             .place(&self.record, path)
             .ok_or_else(|| Missing { record: self.record.clone(), field: path.to_owned() })
@@ -195,11 +218,16 @@ impl Params {
 
     /// A number of up to eight bytes.
     pub(super) fn get(&self, path: &str) -> Result<u64, Missing> {
-        let FieldRange { offset, size, .. } = self.place(path)?;
+        Ok(self.number_at(self.place(path)?))
+    }
+
+    /// The same, of a field that is inside.
+    pub(super) fn number_at(&self, range: FieldRange) -> u64 {
+        let FieldRange { offset, size, .. } = range;
         let mut word = [0; 8];
         let size = size.min(8);
         word[..size].copy_from_slice(&self.bytes[offset..offset + size]);
-        Ok(u64::from_le_bytes(word))
+        u64::from_le_bytes(word)
     }
 
     /// The same, of four bytes.
@@ -292,6 +320,23 @@ mod tests {
         params.set("deep", 0x1234_u32).unwrap_or_default();
         assert_eq!((params.bytes[32], params.bytes[33]), (0x34, 0x12));
         assert_eq!(params.count("list"), Ok(3));
+    }
+
+    #[test]
+    fn fields_without_a_name_are_found_by_their_offsets() {
+        let range = |offset, size, count| Some(FieldRange { offset, size, count });
+        for (path, expected) in [
+            ("+0x10", range(16, 4, 1)),
+            ("+0x10:8", range(16, 8, 1)),
+            ("+0x4:1*16", range(4, 1, 16)),
+            ("+16", None),
+            ("+0x10:3", None),
+            ("+0x10:1*0", None),
+            ("+0xffffffffffff", None),
+            ("index", None),
+        ] {
+            assert_eq!(offset_field(path), expected, "{path}");
+        }
     }
 
     #[test]

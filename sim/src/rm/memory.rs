@@ -8,7 +8,7 @@ use super::failed::{Failed, Result};
 use super::frontend::Caller;
 use super::interface::Params;
 use super::server::{Object, ObjectKind};
-use super::{Driver, NodeKind, gpu};
+use super::{Driver, NodeKind};
 use crate::files::FileId;
 use crate::machine::Mapping;
 use crate::memory::{Memory, Node};
@@ -117,7 +117,8 @@ impl Driver {
         }
         let memory = Memory::new(size).map_err(|_| Status::INSUFFICIENT_RESOURCES)?;
         self.last_buffer += 1;
-        let base = if is_video { gpu::WINDOW.0 } else { SYSTEM_BASE };
+        let window = self.gpus.get(gpu).map_or(0, |gpu| gpu.facts().window.0);
+        let base = if is_video { window } else { SYSTEM_BASE };
         let address = base + self.last_address;
         self.last_address += size;
         let node = Arc::new(Node::Memory(memory));
@@ -126,6 +127,12 @@ impl Driver {
 
     /// Bytes of a GPU's memory that nobody has.
     pub(super) fn free_memory(&self, gpu: usize) -> u64 {
+        let all = self.gpus.get(gpu).map_or(0, |gpu| gpu.facts().memory);
+        all - self.used_memory(gpu).min(all)
+    }
+
+    /// Bytes of a GPU's memory that programs have.
+    pub(super) fn used_memory(&self, gpu: usize) -> u64 {
         let buffers = self.server.objects().filter_map(|object| match &object.kind {
             ObjectKind::Memory(buffer) if buffer.is_video && buffer.gpu == gpu => Some(buffer),
             _ => None,
@@ -133,7 +140,7 @@ impl Driver {
         let mut sizes: Vec<(u64, u64)> = buffers.map(|it| (it.number, it.size)).collect();
         sizes.sort_unstable();
         sizes.dedup();
-        gpu::MEMORY - sizes.iter().map(|(_, size)| size).sum::<u64>().min(gpu::MEMORY)
+        sizes.iter().map(|(_, size)| size).sum()
     }
 
     /// NV_ESC_RM_ALLOC_MEMORY: the older way, which maps as well

@@ -29,6 +29,7 @@ use std::sync::Arc;
 use super::fault::Faults;
 use super::files::{FileId, Files};
 use super::log::Log;
+use super::profile::Profile;
 use super::supervisor;
 use events::{OsEvent, Queue};
 use gpu::Gpu;
@@ -38,6 +39,8 @@ use uvm::Uvm;
 
 pub use super::{Count, Diagnostic, Effect, Errno, Fault, Leak, Outcome, Report, Status};
 pub use interface::{CONSTANTS, Class, Command, Field, Interface, Ioctl, Layout};
+pub(crate) use control::is_answered_in_code;
+pub(crate) use interface::{FieldRange, offset_field};
 
 /// The most GPUs that there can be.
 pub const MAX_GPUS: u32 = 8;
@@ -49,8 +52,10 @@ pub struct Options {
     pub interface: Arc<Interface>,
     /// What it calls itself, where that is not the version of its interface.
     pub version: Option<String>,
-    /// How many GPUs the machine has, up to [`MAX_GPUS`].
-    pub gpus: u32,
+    /// The machine's GPUs, in the order of their minor numbers: one at least, [`MAX_GPUS`] at most.
+    pub gpus: Vec<Arc<Profile>>,
+    /// Whether what is not simulated succeeds and changes nothing, which is told.
+    pub is_lenient: bool,
     /// Calls that are to fail or to take long.
     pub faults: Vec<Fault>,
     /// Whether SIGHUP, SIGINT and SIGTERM are passed on to the program instead of ending this process,
@@ -69,8 +74,13 @@ pub struct Options {
 pub fn run(command: &mut Program, options: &Options) -> io::Result<Outcome> {
     let faults = Faults::new(options.faults.clone(), &names(&options.interface))?;
     let version = options.version.clone().unwrap_or_else(|| options.interface.tag.clone());
-    let driver =
-        Driver::new(Arc::clone(&options.interface), version, options.gpus, Log::new(faults));
+    if options.gpus.is_empty() || options.gpus.len() > MAX_GPUS as usize {
+        let message = format!("a machine has 1 to {MAX_GPUS} GPUs, not {}", options.gpus.len());
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, message));
+    }
+    let mut driver =
+        Driver::new(Arc::clone(&options.interface), version, &options.gpus, Log::new(faults));
+    driver.is_lenient = options.is_lenient;
     supervisor::run(command, Box::new(driver), options.pass_signals, options.live)
 }
 
@@ -100,6 +110,8 @@ pub(crate) struct Driver {
     last_buffer: u64,
     /// Bytes that memory was said to take so far.
     last_address: u64,
+    /// Whether what is not simulated succeeds.
+    is_lenient: bool,
     log: Log,
 }
 
@@ -152,19 +164,22 @@ impl NodeKind {
 }
 
 impl Driver {
-    fn new(interface: Arc<Interface>, told_version: String, gpus: u32, log: Log) -> Self {
+    fn new(interface: Arc<Interface>, told_version: String, gpus: &[Arc<Profile>], log: Log) -> Self {
+        let gpus = (0..).zip(gpus).map(|(minor, profile)| Gpu::new(minor, profile.clone(), &interface));
+        let gpus = gpus.collect();
         Self {
             told_version,
             version: interface.version(),
             interface,
             files: Files::default(),
-            gpus: (0..gpus.clamp(1, MAX_GPUS)).map(Gpu::new).collect(),
+            gpus,
             server: Server::default(),
             memory_block: 0,
             events: Vec::new(),
             last_event: 0,
             last_buffer: 0,
             last_address: 0,
+            is_lenient: false,
             log,
         }
     }

@@ -1,6 +1,6 @@
 //! The files that a machine with the driver has by a path.
 
-use super::gpu::{self, Gpu};
+use super::gpu::Gpu;
 use super::{Driver, NodeKind};
 use crate::machine::{Device, Entry, EntryKind, Text};
 
@@ -86,10 +86,10 @@ impl Driver {
 /// N/nv-procfs.c: `nv_procfs_read_gpu_info`.
 fn information(gpu: &Gpu) -> String {
     let rows = [
-        ("Model: \t\t", gpu::NAME.to_owned()),
-        ("IRQ:   \t\t", gpu::INTERRUPT.to_string()),
+        ("Model: \t\t", gpu.text("identity.name")),
+        ("IRQ:   \t\t", gpu.facts().interrupt.to_string()),
         ("GPU UUID: \t", gpu.uuid_text()),
-        ("Video BIOS: \t", gpu::BIOS.to_owned()),
+        ("Video BIOS: \t", gpu.text("identity.bios")),
         ("Bus Type: \t", "PCIe".to_owned()),
         ("DMA Size: \t", "47 bits".to_owned()),
         ("DMA Mask: \t", "0x7fffffffffff".to_owned()),

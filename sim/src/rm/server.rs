@@ -74,17 +74,29 @@ pub(super) enum ObjectKind {
     Memory(Arc<Buffer>),
     /// By its number: handles are given out again.
     Event(u64),
+    /// What does nothing but answer commands, as the profile has it.
+    Other(OtherObject),
+}
+
+/// An object that does nothing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct OtherObject {
+    pub(super) class: u32,
+    /// The upper half of the numbers of its commands.
+    pub(super) commands: u32,
+    pub(super) gpu: Option<usize>,
 }
 
 impl ObjectKind {
-    /// The classes whose commands it takes, by their upper halves.
-    pub(super) fn commands(&self) -> &'static [u32] {
+    /// Whether it takes the commands of a class: the upper halves of their numbers.
+    pub(super) fn takes(&self, class: u32) -> bool {
         match self {
-            Self::Root => &[0x0000],
-            Self::Device(_) => &[0x0080],
-            Self::Subdevice(_) => &[0x2080],
-            Self::Memory(_) => &[0x0041],
-            Self::Event(_) => &[],
+            Self::Root => class == 0x0000,
+            Self::Device(_) => class == 0x0080,
+            Self::Subdevice(_) => class == 0x2080,
+            Self::Memory(_) => class == 0x0041,
+            Self::Event(_) => false,
+            Self::Other(object) => class == object.commands,
         }
     }
 
@@ -94,6 +106,7 @@ impl ObjectKind {
             Self::Root | Self::Event(_) => None,
             Self::Device(gpu) | Self::Subdevice(gpu) => Some(*gpu),
             Self::Memory(buffer) => Some(buffer.gpu),
+            Self::Other(object) => object.gpu,
         }
     }
 
@@ -105,6 +118,7 @@ impl ObjectKind {
             Self::Subdevice(_) => "RM subdevice",
             Self::Memory(_) => "RM memory",
             Self::Event(_) => "RM event",
+            Self::Other(_) => "RM object",
         }
     }
 }
@@ -171,6 +185,12 @@ impl Server {
             *held.entry(object.kind.name()).or_default() += 1;
         }
         held.into_iter().collect()
+    }
+
+    /// The processes that have an object of a GPU's, in the order of their numbers.
+    pub(super) fn processes_of(&self, gpu: usize) -> BTreeSet<u32> {
+        let has = |client: &&Client| client.objects.values().any(|it| it.kind.gpu() == Some(gpu));
+        self.clients.values().filter(has).map(|client| client.process).collect()
     }
 
     /// All objects of all clients.

@@ -1,10 +1,13 @@
 //! Control commands: which object takes which, and in which order they are refused (R/control.c,
 //! S/rs_server.c: `serverControl`, S/rs_resource.c: `resControl_IMPL`).
 
+mod answers;
 mod event;
 mod gpu;
 mod lists;
 mod system;
+
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use super::Driver;
 use super::failed::{Failed, Result};
@@ -28,6 +31,17 @@ pub(super) struct Target<'a> {
 
 /// A command that is simulated.
 type Handler = fn(&mut Driver, &Target<'_>, &mut Params) -> Result;
+
+/// Whether a command is answered by code, not by a profile.
+pub(crate) fn is_answered_in_code(name: &str) -> bool {
+    handler(name).is_some()
+}
+
+/// Microseconds since 1970.
+fn microseconds() -> u64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    since.as_micros() as u64
+}
 
 /// The handler of a command.
 fn handler(name: &str) -> Option<Handler> {
@@ -64,25 +78,63 @@ impl Driver {
         let read = self.read(caller.client, &record, address, size);
         let mut params = read.map_err(|_| Status::INVALID_ADDRESS)?;
         let kind = self.server.client(client, caller.owner)?.object(object)?.kind.clone();
+        let target = Target { caller, client, object, kind };
         let Some(known) = known else {
-            let what = format!("command {command:#010x}");
-            return Err(Failed::Unknown(Status::NOT_SUPPORTED, what));
+            return self.unnamed(&target, command, address, &mut params);
         };
-        if !kind.commands().contains(&(command >> 16)) {
+        if !target.kind.takes(command >> 16) {
             return Err(Status::NOT_SUPPORTED.into());
         }
         if !is_right_size {
             return Err(Status::INVALID_PARAM_STRUCT.into());
         }
-        let Some(handler) = handler(&known.name) else {
-            return Err(Failed::NotSimulated(Status::NOT_SUPPORTED, known.name));
+        let done = match handler(&known.name) {
+            Some(handler) => handler(self, &target, &mut params),
+            None => match self.answer_of_profile(&target, &known.name, &mut params) {
+                Some(done) => done,
+                None => return self.not_simulated(caller, known.name),
+            },
         };
-        let done = handler(self, &Target { caller, client, object, kind }, &mut params);
         // What was found goes back even when the command fails.
         if caller.client.write(address, &params.bytes[..size]) < size {
             return Err(Status::INVALID_ADDRESS.into());
         }
         done
+    }
+
+    /// A command that no header names: a profile may know it by its number.
+    fn unnamed(
+        &mut self,
+        target: &Target<'_>,
+        command: u32,
+        address: u64,
+        params: &mut Params,
+    ) -> Result {
+        let number = format!("{command:#010x}");
+        if target.kind.takes(command >> 16) {
+            if let Some(done) = self.answer_of_profile(target, &number, params) {
+                let size = params.bytes.len();
+                if target.caller.client.write(address, &params.bytes) < size {
+                    return Err(Status::INVALID_ADDRESS.into());
+                }
+                return done;
+            }
+        }
+        let what = format!("command {number} of {} bytes", params.bytes.len());
+        if self.is_lenient {
+            return self.not_simulated(target.caller, what);
+        }
+        Err(Failed::Unknown(Status::NOT_SUPPORTED, what))
+    }
+
+    /// What a lenient machine says that it did.
+    pub(in crate::rm) fn not_simulated(&mut self, caller: Caller<'_>, what: String) -> Result {
+        if !self.is_lenient {
+            return Err(Failed::NotSimulated(Status::NOT_SUPPORTED, what));
+        }
+        let text = format!("{what} is not simulated: it succeeded and changed nothing");
+        self.log.diagnose(caller.client.process(), "not-simulated", text);
+        Ok(())
     }
 
     /// Whether a size that does not fit is an argument that does not: it is so since these.

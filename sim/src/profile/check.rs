@@ -1,0 +1,360 @@
+//! A profile against the interface of a driver: names, widths, lengths.
+
+use super::eval::MAX_DEPTH;
+use super::expr::Expr;
+use super::{Case, Datum, Filled, Filler, Gravity, ListUse, Node, Piece, Place, Problem, Profile, Scope, Value, evaluate};
+use crate::rm::{self, FieldRange, Interface};
+
+/// What every card says, since the simulator asks for it.
+const NUMBERS: [&str; 12] = [
+    "identity.device",
+    "identity.vendor",
+    "identity.subsystem",
+    "identity.revision",
+    "identity.interrupt",
+    "memory.size",
+    "bars.registers.base",
+    "bars.registers.size",
+    "bars.window.base",
+    "bars.window.size",
+    "identity.architecture",
+    "identity.implementation",
+];
+const TEXTS: [&str; 3] = ["identity.name", "identity.short_name", "identity.bios"];
+const LISTS: [&str; 2] = ["classes", "engines"];
+
+/// What the simulator knows of a GPU, by the names that expressions have for it.
+pub(crate) const SIMULATED: [&str; 11] = [
+    "gpu.index",
+    "gpu.minor",
+    "gpu.bus",
+    "gpu.id",
+    "gpu.count",
+    "gpu.uuid",
+    "sim.memory_used",
+    "sim.memory_free",
+    "sim.processes",
+    "sim.microseconds",
+    "driver.branch",
+];
+
+impl Profile {
+    /// What is wrong with it for a driver, in the order of the file.
+    ///
+    /// What is [`Gravity::NotOfThisDriver`] for every driver is wrong as well: that is for who checks several
+    /// to say.
+    pub fn check(&self, interface: &Interface) -> Vec<Problem> {
+        let mut check = Check { profile: self, interface, problems: Vec::new() };
+        check.all();
+        let mut problems = check.problems;
+        let place = |it: &Problem| it.place.as_ref().map(|it| (it.source.path.clone(), it.span.start));
+        problems.sort_by_key(place);
+        problems.dedup();
+        problems
+    }
+
+    /// Problems of values that no driver is needed for.
+    pub(super) fn values_without_value(&self) -> Vec<Problem> {
+        let scope = Known { profile: self, interface: None, record: None };
+        let mut problems = Vec::new();
+        for (name, node) in &self.values {
+            if let (Err(message), false) = (evaluate(node, &scope, 0), depends(node)) {
+                let message = format!("`{name}`: {message}");
+                problems.push(Problem::wrong("profile-no-value", message, &node.place));
+            }
+        }
+        let needed = NUMBERS.iter().map(|name| (name, "a number"));
+        let needed = needed.chain(TEXTS.iter().map(|name| (name, "a text")));
+        for (name, kind) in needed.chain(LISTS.iter().map(|name| (name, "a list"))) {
+            let value = scope.value(name, 0);
+            let is_right = match (&value, kind) {
+                (Ok(Datum::Number(_)), "a number") | (Ok(Datum::Text(_)), "a text") => true,
+                (Ok(Datum::List(_)), "a list") => true,
+                _ => false,
+            };
+            if !is_right {
+                let message = format!("profile `{}` has no `{name}`, {kind}", self.name);
+                let place = self.values.get(*name).map(|node| node.place.clone());
+                let code = "profile-no-value";
+                let gravity = Gravity::Wrong;
+                problems.push(Problem { gravity, code, message, place, help: None });
+            }
+        }
+        problems
+    }
+}
+
+/// Whether a value is known only while a driver or a caller is there.
+fn depends(node: &Node) -> bool {
+    let mut does = false;
+    each_expr(node, &mut |expr| does |= matches!(expr, Expr::Constant(_) | Expr::Field(_)));
+    does
+}
+
+fn each_expr(node: &Node, then: &mut dyn FnMut(&Expr)) {
+    match &node.value {
+        Value::Number(_) => {}
+        Value::Expr(expr) => each_inner(expr, then),
+        Value::Text(pieces) => {
+            for piece in pieces {
+                if let Piece::Expr(expr) = piece {
+                    each_inner(expr, then);
+                }
+            }
+        }
+        Value::List(nodes) => nodes.iter().for_each(|node| each_expr(node, then)),
+    }
+}
+
+fn each_inner(expr: &Expr, then: &mut dyn FnMut(&Expr)) {
+    then(expr);
+    match expr {
+        Expr::Number(_) | Expr::Value(_) | Expr::Field(_) | Expr::Constant(_) => {}
+        Expr::Count(inner) | Expr::Unary(_, inner) => each_inner(inner, then),
+        Expr::Binary(_, left, right) => {
+            each_inner(left, then);
+            each_inner(right, then);
+        }
+        Expr::Choice(condition, value, other) => {
+            for inner in [condition, value, other] {
+                each_inner(inner, then);
+            }
+        }
+    }
+}
+
+/// What names mean before there is a caller.
+struct Known<'a> {
+    profile: &'a Profile,
+    interface: Option<&'a Interface>,
+    record: Option<&'a str>,
+}
+
+impl Scope for Known<'_> {
+    fn value(&self, name: &str, depth: usize) -> Result<Datum, String> {
+        if depth > MAX_DEPTH {
+            return Err("values refer to each other in a circle".to_owned());
+        }
+        if let Some(node) = self.profile.values.get(name) {
+            return evaluate(node, self, depth);
+        }
+        match name {
+            "gpu.uuid" => Ok(Datum::Text(String::new())),
+            // Of a divisor too.
+            _ if SIMULATED.contains(&name) => Ok(Datum::Number(1)),
+            _ => Err(format!("there is no value `{name}`")),
+        }
+    }
+
+    fn field(&self, path: &str) -> Result<i128, String> {
+        let (Some(interface), Some(record)) = (self.interface, self.record) else { return Ok(0) };
+        match interface.place(record, path) {
+            Some(_) => Ok(0),
+            None => Err(format!("{record} has no field `{path}` in {}", interface.tag)),
+        }
+    }
+
+    fn constant(&self, name: &str) -> Result<i128, String> {
+        let Some(interface) = self.interface else { return Ok(0) };
+        let found = interface.constant_of_profile(name);
+        found.ok_or_else(|| format!("there is no constant {name} in {}", interface.tag))
+    }
+}
+
+struct Check<'a> {
+    profile: &'a Profile,
+    interface: &'a Interface,
+    problems: Vec<Problem>,
+}
+
+impl Check<'_> {
+    fn all(&mut self) {
+        let profile = self.profile;
+        for node in profile.values.values() {
+            self.names(node, None, false);
+        }
+        for list in profile.lists.values() {
+            for (key, entry) in &list.entries {
+                let name = format!("{}{key}", list.prefix);
+                let is_number = key.starts_with("0x");
+                if !is_number && self.interface.constant_of_profile(&name).is_none() {
+                    let message = format!("there is no index {name} in {}", self.interface.tag);
+                    let code = "profile-unknown-index";
+                    self.problems.push(Problem::not_of_this_driver(code, message, &entry.place));
+                }
+                for (_, node) in &entry.fields {
+                    self.names(node, None, false);
+                }
+            }
+        }
+        for (name, cases) in &profile.answers {
+            for case in cases {
+                self.answer(name, case);
+            }
+        }
+        for (name, rule) in &profile.objects {
+            if !self.interface.classes.iter().any(|class| class.name == *name) {
+                let message = format!("there is no class {name} in {}", self.interface.tag);
+                let code = "profile-unknown-class";
+                self.problems.push(Problem::not_of_this_driver(code, message, &rule.place));
+            }
+        }
+    }
+
+    fn answer(&mut self, name: &str, case: &Case) {
+        if name.starts_with("0x") {
+            return self.unnamed(name, case);
+        }
+        let known = self.interface.commands.iter().find(|command| command.name == name);
+        let Some(known) = known else {
+            let message = format!("there is no command {name} in {}", self.interface.tag);
+            let code = "profile-unknown-command";
+            return self.problems.push(Problem::not_of_this_driver(code, message, &case.place));
+        };
+        if rm::is_answered_in_code(name) {
+            let message = format!("{name} is answered by the simulator's own code");
+            let problem = Problem::wrong("profile-answered-in-code", message, &case.place);
+            self.problems.push(problem.help("remove the answer, or the code"));
+        }
+        let record = known.params.as_deref();
+        self.case(record, case);
+        for filled in &case.fields {
+            self.field(record.unwrap_or_default(), filled);
+        }
+    }
+
+    fn case(&mut self, record: Option<&str>, case: &Case) {
+        let conditions = case.only_if.iter().chain(&case.fails_with);
+        for node in conditions.chain(case.set_state.iter().map(|(_, node)| node)) {
+            self.names(node, record, false);
+        }
+        for (name, node) in &case.set_state {
+            if !self.profile.values.contains_key(name) {
+                let message = format!("there is no state `{name}`");
+                let problem = Problem::wrong("profile-no-value", message, &node.place);
+                self.problems.push(problem.help("give it a first value in [state]"));
+            }
+        }
+        if let (Some((path, place)), Some(record)) = (&case.of_gpu, record) {
+            self.place_of(record, path, place, false);
+        }
+    }
+
+    /// A command that no header names has no record: its fields are offsets.
+    fn unnamed(&mut self, name: &str, case: &Case) {
+        let number = u32::from_str_radix(name.trim_start_matches("0x"), 16);
+        if number.is_err() {
+            let message = format!("`{name}` is no number of a command");
+            self.problems.push(Problem::wrong("profile-unknown-command", message, &case.place));
+        }
+        let named = number.ok().and_then(|number| self.interface.command(number));
+        if let Some(named) = named {
+            let message = format!("{name} has a name in {}: {}", self.interface.tag, named.name);
+            self.problems.push(Problem::wrong("profile-unnamed-command", message, &case.place));
+        }
+        self.case(None, case);
+        for filled in &case.fields {
+            let range = rm::offset_field(&filled.path);
+            match (&filled.with, range) {
+                (Filler::Value(node), Some(range)) => self.fits(node, range, &filled.path, None, false),
+                _ => {
+                    let message = format!(
+                        "{name} is in no header: expected fields such as +0x10 (4 bytes) or +0x10:8, found `{}`",
+                        filled.path
+                    );
+                    self.problems.push(Problem::wrong("profile-unknown-field", message, &filled.place));
+                }
+            }
+        }
+    }
+
+    fn place_of(&mut self, record: &str, path: &str, place: &Place, is_optional: bool) -> Option<FieldRange> {
+        let found = self.interface.place(record, path);
+        if found.is_none() {
+            let message = format!("{record} has no field `{path}` in {}", self.interface.tag);
+            let code = "profile-unknown-field";
+            self.problems.push(if is_optional {
+                Problem::not_of_this_driver(code, message, place)
+            } else {
+                Problem::wrong(code, message, place)
+                    .help(format!("name it `{path}?` if other drivers have it"))
+            });
+        }
+        found
+    }
+
+    fn field(&mut self, record: &str, filled: &Filled) {
+        let Filled { path, place, is_optional, with } = filled;
+        let Some(range) = self.place_of(record, path, place, *is_optional) else { return };
+        match with {
+            Filler::Value(node) => self.fits(node, range, path, Some(record), *is_optional),
+            Filler::List(list) => self.list(record, path, list, place),
+        }
+    }
+
+    fn list(&mut self, record: &str, path: &str, list: &ListUse, place: &Place) {
+        let Some(known) = self.profile.lists.get(&list.list) else {
+            let message = format!("there is no list `{}`", list.list);
+            return self.problems.push(Problem::wrong("profile-no-value", message, place));
+        };
+        self.place_of(record, &list.count_in, place, false);
+        let inside = |field: &str| match &list.entry_of {
+            Some(entry) => (entry.clone(), field.to_owned()),
+            None => (record.to_owned(), format!("{path}[0].{field}")),
+        };
+        let (entry, key) = inside(&list.key_in);
+        self.place_of(&entry, &key, place, false);
+        for entry in known.entries.values() {
+            for (field, node) in &entry.fields {
+                let field = if field.is_empty() { &list.value_in } else { field };
+                let (record, path) = inside(field);
+                if let Some(range) = self.place_of(&record, &path, place, false) {
+                    self.fits(node, range, field, None, false);
+                }
+            }
+        }
+    }
+
+    /// Whether all names that a value is made of are there.
+    fn names(&mut self, node: &Node, record: Option<&str>, is_optional: bool) -> bool {
+        let scope = Known { profile: self.profile, interface: Some(self.interface), record };
+        let mut wrong = Vec::new();
+        each_expr(node, &mut |expr| {
+            let found = match expr {
+                Expr::Value(name) => scope.value(name, 0).map(drop),
+                Expr::Field(path) => scope.field(path).map(drop),
+                Expr::Constant(name) => scope.constant(name).map(drop),
+                _ => Ok(()),
+            };
+            wrong.extend(found.err());
+        });
+        let is_right = wrong.is_empty();
+        for message in wrong {
+            let problem = match is_optional {
+                true => Problem::not_of_this_driver("profile-no-value", message, &node.place),
+                false => Problem::wrong("profile-no-value", message, &node.place),
+            };
+            self.problems.push(problem);
+        }
+        is_right
+    }
+
+    /// Whether a field has room for a value.
+    fn fits(&mut self, node: &Node, range: FieldRange, path: &str, record: Option<&str>, is_optional: bool) {
+        if !self.names(node, record, is_optional) || depends_on_caller(node) {
+            return;
+        }
+        let scope = Known { profile: self.profile, interface: Some(self.interface), record };
+        let told = evaluate(node, &scope, 0).and_then(|datum| range.fits(&datum));
+        if let Err(message) = told {
+            let message = format!("`{path}`: {message}");
+            self.problems.push(Problem::wrong("profile-does-not-fit", message, &node.place));
+        }
+    }
+}
+
+fn depends_on_caller(node: &Node) -> bool {
+    let mut does = false;
+    each_expr(node, &mut |expr| does |= matches!(expr, Expr::Field(_)));
+    does
+}

@@ -1,0 +1,245 @@
+//! GPUs as data: what a card says of itself, and what it answers to control commands.
+//!
+//! A profile is a TOML file (`sim/profiles`), which `docs/profiles.md` describes. It names commands, fields and
+//! constants of the driver, and no numbers of them: [`check`](Profile::check) compares the names with the
+//! [`Interface`](crate::rm::Interface) of a driver, and the layouts are that driver's.
+
+mod check;
+mod eval;
+pub mod expr;
+mod read;
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::ops::Range;
+use std::path::Path;
+use std::sync::Arc;
+
+use expr::Expr;
+
+pub(crate) use eval::{Datum, Scope, evaluate};
+
+/// The profiles that this build carries: name, text.
+const EMBEDDED: [(&str, &str); 2] = [
+    ("base", include_str!("../../profiles/base.toml")),
+    ("rtx3090", include_str!("../../profiles/rtx3090.toml")),
+];
+
+/// The profile of a machine for which none is named.
+pub const DEFAULT: &str = "rtx3090";
+
+/// A GPU: its values, and its answers to control commands.
+#[derive(Debug, Clone, Default)]
+pub struct Profile {
+    /// What it is called on a command line: `rtx3090`.
+    pub name: String,
+    /// Values by their dotted names, state among them: `memory.size`, `state.power_limit`.
+    pub(crate) values: BTreeMap<String, Node>,
+    /// Values of list entries that a caller asks for by index.
+    pub(crate) lists: BTreeMap<String, IndexList>,
+    /// By the name of a command, or its number where no header names it: the first case that fits counts.
+    pub(crate) answers: BTreeMap<String, Vec<Case>>,
+    /// Classes of which objects can be made that do nothing, by their names.
+    pub(crate) objects: BTreeMap<String, ObjectRule>,
+}
+
+/// A value as it is written.
+#[derive(Debug, Clone)]
+pub(crate) struct Node {
+    pub(crate) place: Place,
+    pub(crate) value: Value,
+}
+
+#[derive(Debug, Clone)]
+pub(crate) enum Value {
+    Number(i128),
+    Expr(Expr),
+    Text(Vec<Piece>),
+    List(Vec<Node>),
+}
+
+/// A part of a text.
+#[derive(Debug, Clone)]
+pub(crate) enum Piece {
+    Plain(String),
+    /// What stands in braces.
+    Expr(Expr),
+}
+
+/// Values by the names of indices.
+#[derive(Debug, Clone)]
+pub(crate) struct IndexList {
+    pub(crate) place: Place,
+    /// What the names of its indices begin with in the driver's headers.
+    pub(crate) prefix: String,
+    /// By the rest of the name, or the number where no header names it: one value, or several by the fields
+    /// that they go to.
+    pub(crate) entries: BTreeMap<String, Entry>,
+}
+
+#[derive(Debug, Clone)]
+pub(crate) struct Entry {
+    pub(crate) place: Place,
+    /// Field and value; the field is empty for the one that the list is for.
+    pub(crate) fields: Vec<(String, Node)>,
+}
+
+/// An answer, and when it is given.
+#[derive(Debug, Clone)]
+pub(crate) struct Case {
+    pub(crate) place: Place,
+    pub(crate) only_if: Option<Node>,
+    /// The status, where the command fails.
+    pub(crate) fails_with: Option<Node>,
+    /// The caller's field that names the GPU which is meant.
+    pub(crate) of_gpu: Option<(String, Place)>,
+    /// What the command changes.
+    pub(crate) set_state: Vec<(String, Node)>,
+    pub(crate) fields: Vec<Filled>,
+}
+
+/// A field of an answer.
+#[derive(Debug, Clone)]
+pub(crate) struct Filled {
+    pub(crate) place: Place,
+    pub(crate) path: String,
+    /// Whether some drivers lack it: its name ends with `?`.
+    pub(crate) is_optional: bool,
+    pub(crate) with: Filler,
+}
+
+#[derive(Debug, Clone)]
+pub(crate) enum Filler {
+    Value(Node),
+    List(ListUse),
+}
+
+/// A list of the caller's, whose entries name indices.
+#[derive(Debug, Clone)]
+pub(crate) struct ListUse {
+    pub(crate) list: String,
+    /// The field with the number of entries.
+    pub(crate) count_in: String,
+    /// The field of an entry that holds the index, and that which takes the value.
+    pub(crate) key_in: String,
+    pub(crate) value_in: String,
+    /// The record of an entry, where the list is in a buffer of the caller's.
+    pub(crate) entry_of: Option<String>,
+}
+
+/// Where objects of a class may be made.
+#[derive(Debug, Clone)]
+pub(crate) struct ObjectRule {
+    pub(crate) place: Place,
+    /// What may be above it: `client`, `device`, `subdevice`.
+    pub(crate) below: Vec<String>,
+    /// The upper half of the numbers of its commands.
+    pub(crate) commands: Option<u32>,
+}
+
+/// A file of a profile.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Source {
+    /// As diagnostics name it.
+    pub path: String,
+    /// Its whole text.
+    pub text: Arc<str>,
+    /// Whether this build carries it.
+    pub is_embedded: bool,
+}
+
+/// A part of a file.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Place {
+    /// The file.
+    pub source: Arc<Source>,
+    /// Bytes of its text.
+    pub span: Range<usize>,
+}
+
+/// How serious a problem is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Gravity {
+    /// The profile is wrong.
+    Wrong,
+    /// The driver that was compared has no such name: wrong where no driver has it.
+    NotOfThisDriver,
+}
+
+/// What is wrong with a profile.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Problem {
+    /// How serious it is.
+    pub gravity: Gravity,
+    /// A stable short name, such as `profile-unknown-field`.
+    pub code: &'static str,
+    /// What is wrong.
+    pub message: String,
+    /// Where, if it is in a file.
+    pub place: Option<Place>,
+    /// What to do.
+    pub help: Option<String>,
+}
+
+impl Problem {
+    fn wrong(code: &'static str, message: impl Into<String>, place: &Place) -> Self {
+        let (place, message) = (Some(place.clone()), message.into());
+        Self { gravity: Gravity::Wrong, code, message, place, help: None }
+    }
+
+    fn not_of_this_driver(code: &'static str, message: impl Into<String>, place: &Place) -> Self {
+        Self { gravity: Gravity::NotOfThisDriver, ..Self::wrong(code, message, place) }
+    }
+
+    fn help(mut self, help: impl Into<String>) -> Self {
+        self.help = Some(help.into());
+        self
+    }
+}
+
+impl fmt::Display for Problem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(Place { source, span }) = &self.place {
+            let before = source.text.get(..span.start).unwrap_or_default();
+            write!(f, "{}:{}: ", source.path, before.matches('\n').count() + 1)?;
+        }
+        write!(f, "{}", self.message)
+    }
+}
+
+/// The names of the profiles of cards that this build carries.
+pub fn names() -> impl Iterator<Item = &'static str> {
+    let is_card = |text: &str| text.lines().any(|line| line.starts_with("[identity]"));
+    EMBEDDED.iter().filter(move |(_, text)| is_card(text)).map(|(name, _)| *name)
+}
+
+impl Profile {
+    /// A profile by its name, or by the path of a file: what has a `/` or ends with `.toml` is a path.
+    ///
+    /// # Errors
+    ///
+    /// When there is none, or what it extends is not there, or it is no profile: all that is wrong.
+    pub fn load(name: &str) -> Result<Self, Vec<Problem>> {
+        let profile = read::load(name)?;
+        let problems = profile.values_without_value();
+        if problems.is_empty() { Ok(profile) } else { Err(problems) }
+    }
+}
+
+/// The text of an embedded profile, or of a file.
+fn source(name: &str, folder: Option<&Path>) -> Result<Source, String> {
+    let is_path = name.contains('/') || name.ends_with(".toml");
+    if !is_path {
+        let found = EMBEDDED.iter().find(|(own, _)| *own == name);
+        let (_, text) = found.ok_or_else(|| {
+            let all: Vec<&str> = names().collect();
+            format!("there is no GPU `{name}`: expected {} or the path of a profile", all.join(", "))
+        })?;
+        let path = format!("sim/profiles/{name}.toml");
+        return Ok(Source { path, text: Arc::from(*text), is_embedded: true });
+    }
+    let path = folder.unwrap_or(Path::new("")).join(name);
+    let text = std::fs::read_to_string(&path)
+        .map_err(|error| format!("cannot read {}: {error}", path.display()))?;
+    Ok(Source { path: path.display().to_string(), text: Arc::from(text), is_embedded: false })
+}

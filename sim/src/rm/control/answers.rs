@@ -1,0 +1,321 @@
+//! Commands that are answered by data: what the GPU's profile says (`crate::profile`).
+
+use std::sync::Arc;
+
+use super::Target;
+use crate::profile::{Case, Datum, Entry, Filler, ListUse, Node, Scope, evaluate};
+use crate::rm::Driver;
+use crate::rm::failed::{Failed, Result};
+use crate::rm::interface::{FieldRange, Params, offset_field};
+use crate::Status;
+
+/// The most entries that a list of a caller's may have.
+const MAX_ENTRIES: u64 = 4096;
+
+/// Where an expression of an answer stands.
+struct Asked<'a> {
+    driver: &'a Driver,
+    gpu: usize,
+    params: &'a Params,
+}
+
+impl Scope for Asked<'_> {
+    fn value(&self, name: &str, depth: usize) -> Result<Datum, String> {
+        if let Some(number) = self.driver.simulated(self.gpu, name) {
+            return Ok(Datum::Number(number));
+        }
+        let gpu = self.driver.gpus.get(self.gpu).ok_or_else(|| "there is no GPU".to_owned())?;
+        gpu.value_in(name, self, depth)
+    }
+
+    fn field(&self, path: &str) -> Result<i128, String> {
+        let range = offset_field(path).filter(|range| range.is_inside(self.params.bytes.len()));
+        let number = match range {
+            Some(range) => Ok(self.params.number_at(range)),
+            None => self.params.get(path),
+        };
+        number.map(i128::from).map_err(|_| format!("the parameters have no field `{path}`"))
+    }
+
+    fn constant(&self, name: &str) -> Result<i128, String> {
+        let found = self.driver.interface.constant_of_profile(name);
+        found.ok_or_else(|| format!("there is no constant {name} in {}", self.driver.interface.tag))
+    }
+}
+
+impl Driver {
+    /// What happens in the simulator, by the names that profiles have for it.
+    fn simulated(&self, gpu: usize, name: &str) -> Option<i128> {
+        Some(match name {
+            "gpu.count" => self.gpus.len() as i128,
+            "sim.memory_used" => i128::from(self.used_memory(gpu)),
+            "sim.memory_free" => i128::from(self.free_memory(gpu)),
+            "sim.processes" => self.server.processes_of(gpu).len() as i128,
+            "sim.microseconds" => i128::from(super::microseconds()),
+            "driver.branch" => i128::from(self.version.first().copied().unwrap_or(0)),
+            _ => return None,
+        })
+    }
+
+    /// The answer of a profile to a command, by its name or number; `None` where it has none.
+    pub(super) fn answer_of_profile(
+        &mut self,
+        target: &Target<'_>,
+        command: &str,
+        params: &mut Params,
+    ) -> Option<Result> {
+        let own = target.kind.gpu();
+        // A command of the client's own is answered by the first GPU, unless it names another one.
+        let profile = Arc::clone(&self.gpus.get(own.unwrap_or(0))?.profile);
+        let cases = profile.answers.get(command)?;
+        for case in cases {
+            let gpu = match self.meant(case, own, params) {
+                Ok(gpu) => gpu,
+                Err(failed) => return Some(Err(failed)),
+            };
+            match self.fits(case, gpu, params) {
+                Ok(true) => return Some(self.give(target, case, gpu, params)),
+                Ok(false) => {}
+                Err(failed) => return Some(Err(failed)),
+            }
+        }
+        // Every case has a condition, and none is met.
+        Some(Err(Failed::NotSimulated(Status::NOT_SUPPORTED, format!("{command} with these parameters"))))
+    }
+
+    fn meant(&self, case: &Case, own: Option<usize>, params: &Params) -> Result<usize> {
+        let Some((path, _)) = &case.of_gpu else { return Ok(own.unwrap_or(0)) };
+        let id = params.word(path)?;
+        let found = self.gpus.iter().position(|gpu| gpu.id() == id);
+        Ok(found.ok_or(Status::INVALID_ARGUMENT)?)
+    }
+
+    fn value(&self, node: &Node, gpu: usize, params: &Params) -> Result<Datum> {
+        let asked = Asked { driver: self, gpu, params };
+        evaluate(node, &asked, 0).map_err(|message| Failed::Profile(place(node, &message)))
+    }
+
+    fn fits(&self, case: &Case, gpu: usize, params: &Params) -> Result<bool> {
+        let Some(node) = &case.only_if else { return Ok(true) };
+        Ok(self.value(node, gpu, params)?.number() != Some(0))
+    }
+
+    fn give(&mut self, target: &Target<'_>, case: &Case, gpu: usize, params: &mut Params) -> Result {
+        // All is read before anything is changed: a state's new value may be made of its old one.
+        let mut changes = Vec::new();
+        for (name, node) in &case.set_state {
+            changes.push((name.clone(), self.value(node, gpu, params)?));
+        }
+        let status = match &case.fails_with {
+            Some(node) => self.value(node, gpu, params)?.number(),
+            None => None,
+        };
+        let asked = params.clone();
+        if let Some(own) = self.gpus.get_mut(gpu) {
+            own.state.extend(changes);
+        }
+        for filled in &case.fields {
+            match &filled.with {
+                Filler::Value(node) => {
+                    let Some(range) = params.range(&filled.path) else {
+                        if filled.is_optional {
+                            continue;
+                        }
+                        let message = format!("the parameters have no `{}`", filled.path);
+                        return Err(Failed::Profile(place(node, &message)));
+                    };
+                    let datum = self.value(node, gpu, &asked)?;
+                    range.fits(&datum).map_err(|message| Failed::Profile(place(node, &message)))?;
+                    params.write(range, &datum);
+                }
+                Filler::List(list) if params.has(&filled.path) => {
+                    self.fill(target, list, &filled.path, gpu, params)?;
+                }
+                Filler::List(_) => {}
+            }
+        }
+        match status {
+            Some(number) if number != 0 => Err(Status(number as u32).into()),
+            _ => Ok(()),
+        }
+    }
+
+    /// Gives the entries of a list of the caller's the values of the indices that they name.
+    fn fill(
+        &mut self,
+        target: &Target<'_>,
+        list: &ListUse,
+        path: &str,
+        gpu: usize,
+        params: &mut Params,
+    ) -> Result {
+        let count = params.get(&list.count_in)?;
+        match &list.entry_of {
+            None => {
+                if count == 0 || count > params.count(path)? as u64 {
+                    return Err(Status::INVALID_ARGUMENT.into());
+                }
+                for entry in 0..count {
+                    let index = params.word(&format!("{path}[{entry}].{}", list.key_in))?;
+                    for (field, datum) in self.entry(target, list, gpu, index, params)? {
+                        let range = params.range(&format!("{path}[{entry}].{field}"));
+                        if let Some(range) = range {
+                            params.write(range, &datum);
+                        }
+                    }
+                }
+                Ok(())
+            }
+            Some(record) => {
+                let (address, size) = (params.get(path)?, self.interface.size(record).unwrap_or(0));
+                if count == 0 || count > MAX_ENTRIES || address == 0 {
+                    return Err(Status::INVALID_ARGUMENT.into());
+                }
+                for entry in 0..count {
+                    let address = address.wrapping_add(entry * size as u64);
+                    let read = self.read(target.caller.client, record, address, size);
+                    let mut own = read.map_err(|_| Status::INVALID_ADDRESS)?;
+                    let index = own.word(&list.key_in)?;
+                    for (field, datum) in self.entry(target, list, gpu, index, &own)? {
+                        if let Some(range) = own.range(&field) {
+                            own.write(range, &datum);
+                        }
+                    }
+                    if target.caller.client.write(address, &own.bytes) < size {
+                        return Err(Status::INVALID_ADDRESS.into());
+                    }
+                }
+                Ok(())
+            }
+        }
+    }
+
+    /// What an entry of a list is told. An index that the driver has and the profile does not know is zero,
+    /// which is told; one that no header has is refused.
+    fn entry(
+        &mut self,
+        target: &Target<'_>,
+        list: &ListUse,
+        gpu: usize,
+        index: u32,
+        params: &Params,
+    ) -> Result<Vec<(String, Datum)>> {
+        let own = self.gpus.get(gpu).ok_or(Status::INVALID_DEVICE)?;
+        if let Some(entry) = own.entry(&list.list, index).cloned() {
+            return self.values_of(&entry, list, gpu, params);
+        }
+        let prefix = own.profile.lists.get(&list.list).map(|it| it.prefix.clone()).unwrap_or_default();
+        let name = self.index_name(&prefix, index);
+        if name.is_none() && !self.is_lenient {
+            return Err(Status::INVALID_ARGUMENT.into());
+        }
+        let name = name.unwrap_or_else(|| format!("{prefix}{index:#x}"));
+        let text = format!("{name} is unknown and was answered with 0");
+        self.log.diagnose(target.caller.client.process(), "value-not-known", text);
+        Ok(vec![(list.value_in.clone(), Datum::Number(0))])
+    }
+
+    fn values_of(
+        &self,
+        entry: &Entry,
+        list: &ListUse,
+        gpu: usize,
+        params: &Params,
+    ) -> Result<Vec<(String, Datum)>> {
+        let fields = entry.fields.iter().map(|(field, node)| {
+            let field = if field.is_empty() { &list.value_in } else { field };
+            Ok((field.clone(), self.value(node, gpu, params)?))
+        });
+        fields.collect()
+    }
+
+    /// The name of an index that the driver has: the values of an index have names that begin with its own.
+    fn index_name(&self, prefix: &str, index: u32) -> Option<String> {
+        let constants = &self.interface.constants;
+        let is_value = |name: &str| {
+            let ends = ["_NO", "_YES", "_ENABLED", "_DISABLED"];
+            ends.iter().any(|end| name.strip_suffix(end).is_some_and(|stem| constants.contains_key(stem)))
+        };
+        let named = constants.iter().filter(|(name, value)| {
+            **value == u64::from(index)
+                && name.strip_prefix(prefix).is_some_and(|rest| rest != "MAX")
+                && !is_value(name)
+        });
+        named.map(|(name, _)| name.clone()).min()
+    }
+}
+
+/// A complaint with the place of a value.
+fn place(node: &Node, message: &str) -> String {
+    let source = &node.place.source;
+    let before = source.text.get(..node.place.span.start).unwrap_or_default();
+    format!("{}:{}: {message}", source.path, before.matches('\n').count() + 1)
+}
+
+impl FieldRange {
+    /// Whether a value has room in the field.
+    pub(crate) fn fits(&self, datum: &Datum) -> Result<(), String> {
+        let (size, count) = (self.size, self.count);
+        match datum {
+            Datum::Number(number) if size <= 8 => {
+                let bits = size as u32 * 8;
+                let range = -(1_i128 << (bits - 1))..(1_i128 << bits);
+                match range.contains(number) {
+                    true => Ok(()),
+                    false => Err(format!("{number} does not fit {size} bytes")),
+                }
+            }
+            Datum::Number(_) => Err(format!("a number does not fill {size} bytes")),
+            Datum::Text(text) if size == 1 && text.len() < count.max(1) => Ok(()),
+            Datum::Text(text) if size == 1 => {
+                Err(format!("a text of {} letters and its end do not fit {count} bytes", text.len()))
+            }
+            Datum::Text(_) => Err("a text is no number".to_owned()),
+            Datum::List(items) if items.len() > count => {
+                Err(format!("{} elements do not fit an array of {count}", items.len()))
+            }
+            Datum::List(items) => {
+                let one = FieldRange { count: 1, ..*self };
+                items.iter().try_for_each(|item| one.fits(item))
+            }
+        }
+    }
+}
+
+impl Params {
+    /// The field of a path, or that at an offset.
+    fn range(&self, path: &str) -> Option<FieldRange> {
+        let range = match offset_field(path) {
+            Some(range) => Some(range),
+            None => self.place(path).ok(),
+        };
+        range.filter(|range| range.is_inside(self.bytes.len()))
+    }
+
+    /// Writes what fits.
+    fn write(&mut self, range: FieldRange, datum: &Datum) {
+        let FieldRange { offset, size, count } = range;
+        let put = |bytes: &mut [u8], number: i128| {
+            let number = number.to_le_bytes();
+            for (byte, value) in bytes.iter_mut().zip(number) {
+                *byte = value;
+            }
+        };
+        let Some(bytes) = self.bytes.get_mut(offset..offset + size * count) else { return };
+        match datum {
+            Datum::Number(number) => put(&mut bytes[..size], *number),
+            Datum::Text(text) => {
+                bytes.fill(0);
+                for (byte, letter) in bytes.iter_mut().zip(text.bytes()) {
+                    *byte = letter;
+                }
+            }
+            Datum::List(items) => {
+                bytes.fill(0);
+                for (element, item) in bytes.chunks_exact_mut(size.max(1)).zip(items) {
+                    put(element, item.number().unwrap_or(0));
+                }
+            }
+        }
+    }
+}
