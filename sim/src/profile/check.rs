@@ -24,7 +24,7 @@ const TEXTS: [&str; 3] = ["identity.name", "identity.short_name", "identity.bios
 const LISTS: [&str; 2] = ["classes", "engines"];
 
 /// What the simulator knows of a GPU, by the names that expressions have for it.
-pub(crate) const SIMULATED: [&str; 11] = [
+pub(crate) const SIMULATED: [&str; 12] = [
     "gpu.index",
     "gpu.minor",
     "gpu.bus",
@@ -36,6 +36,7 @@ pub(crate) const SIMULATED: [&str; 11] = [
     "sim.processes",
     "sim.microseconds",
     "driver.branch",
+    "driver.version",
 ];
 
 impl Profile {
@@ -139,7 +140,7 @@ impl Scope for Known<'_> {
             return evaluate(node, self, depth);
         }
         match name {
-            "gpu.uuid" => Ok(Datum::Text(String::new())),
+            "gpu.uuid" | "driver.version" => Ok(Datum::Text(String::new())),
             // Of a divisor too.
             _ if SIMULATED.contains(&name) => Ok(Datum::Number(1)),
             _ => Err(format!("there is no value `{name}`")),
@@ -147,6 +148,10 @@ impl Scope for Known<'_> {
     }
 
     fn field(&self, path: &str) -> Result<i128, String> {
+        if path.starts_with('+') {
+            let found = rm::offset_field(path).map(|_| 0);
+            return found.ok_or_else(|| format!("`{path}` is no offset: expected +0x10 or +0x10:8"));
+        }
         let (Some(interface), Some(record)) = (self.interface, self.record) else { return Ok(0) };
         match interface.place(record, path) {
             Some(_) => Ok(0),
@@ -192,6 +197,9 @@ impl Check<'_> {
                 self.answer(name, case);
             }
         }
+        for (name, case) in &profile.shared {
+            self.shared(name, case);
+        }
         for (name, rule) in &profile.objects {
             if !self.interface.classes.iter().any(|class| class.name == *name) {
                 let message = format!("there is no class {name} in {}", self.interface.tag);
@@ -220,6 +228,17 @@ impl Check<'_> {
         self.case(record, case);
         for filled in &case.fields {
             self.field(record.unwrap_or_default(), filled);
+        }
+    }
+
+    fn shared(&mut self, record: &str, case: &Case) {
+        if self.interface.size(record).is_none() {
+            let message = format!("there is no record {record} in {}", self.interface.tag);
+            let code = "profile-unknown-record";
+            return self.problems.push(Problem::not_of_this_driver(code, message, &case.place));
+        }
+        for filled in &case.fields {
+            self.field(record, filled);
         }
     }
 
@@ -321,6 +340,8 @@ impl Check<'_> {
         let mut wrong = Vec::new();
         each_expr(node, &mut |expr| {
             let found = match expr {
+                // What a value is made of is looked at where it stands.
+                Expr::Value(name) if self.profile.values.contains_key(name) => Ok(()),
                 Expr::Value(name) => scope.value(name, 0).map(drop),
                 Expr::Field(path) => scope.field(path).map(drop),
                 Expr::Constant(name) => scope.constant(name).map(drop),
@@ -345,8 +366,9 @@ impl Check<'_> {
             return;
         }
         let scope = Known { profile: self.profile, interface: Some(self.interface), record };
-        let told = evaluate(node, &scope, 0).and_then(|datum| range.fits(&datum));
-        if let Err(message) = told {
+        // A value that has none is told where it stands.
+        let Ok(datum) = evaluate(node, &scope, 0) else { return };
+        if let Err(message) = range.fits(&datum) {
             let message = format!("`{path}`: {message}");
             self.problems.push(Problem::wrong("profile-does-not-fit", message, &node.place));
         }

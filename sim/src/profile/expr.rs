@@ -210,7 +210,7 @@ impl Reader<'_> {
             };
         }
         if self.takes("@") {
-            let name = self.word("the name of a field")?;
+            let name = self.field()?;
             return Ok(Expr::Field(name));
         }
         let at = self.at;
@@ -236,6 +236,16 @@ impl Reader<'_> {
             true => Expr::Constant(word),
             false => Expr::Value(word),
         })
+    }
+
+    /// The name of a field, or an offset as fields without a name have: `+0x10:8`.
+    fn field(&mut self) -> Result<String, Error> {
+        if !self.takes("+") {
+            return self.word("the name of a field");
+        }
+        let offset = self.word("an offset")?;
+        let size = if self.takes(":") { format!(":{}", self.word("a number of bytes")?) } else { String::new() };
+        Ok(format!("+{offset}{size}"))
     }
 
     fn word(&mut self, what: &str) -> Result<String, Error> {
@@ -339,6 +349,7 @@ mod tests {
         assert_eq!(parse("memory.size"), Ok(Expr::Value("memory.size".to_owned())));
         assert_eq!(parse("NV_OK"), Ok(Expr::Constant("NV_OK".to_owned())));
         assert_eq!(parse("@list[2].index"), Ok(Expr::Field("list[2].index".to_owned())));
+        assert_eq!(parse("@+0x10:8"), Ok(Expr::Field("+0x10:8".to_owned())));
         let count = Expr::Count(Box::new(Expr::Value("engines".to_owned())));
         assert_eq!(parse("count(engines)"), Ok(count));
     }

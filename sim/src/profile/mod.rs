@@ -19,11 +19,9 @@ use expr::Expr;
 
 pub(crate) use eval::{Datum, Scope, evaluate};
 
-/// The profiles that this build carries: name, text.
-const EMBEDDED: [(&str, &str); 2] = [
-    ("base", include_str!("../../profiles/base.toml")),
-    ("rtx3090", include_str!("../../profiles/rtx3090.toml")),
-];
+/// What cards have in common, and the cards that this build carries: name, text.
+const SHARED: [(&str, &str); 1] = [("base", include_str!("../../profiles/base.toml"))];
+const CARDS: [(&str, &str); 1] = [("rtx3090", include_str!("../../profiles/rtx3090.toml"))];
 
 /// The profile of a machine for which none is named.
 pub const DEFAULT: &str = "rtx3090";
@@ -39,6 +37,8 @@ pub struct Profile {
     pub(crate) lists: BTreeMap<String, IndexList>,
     /// By the name of a command, or its number where no header names it: the first case that fits counts.
     pub(crate) answers: BTreeMap<String, Vec<Case>>,
+    /// Records that programs map to read them, by their names.
+    pub(crate) shared: BTreeMap<String, Case>,
     /// Classes of which objects can be made that do nothing, by their names.
     pub(crate) objects: BTreeMap<String, ObjectRule>,
 }
@@ -135,6 +135,8 @@ pub(crate) struct ObjectRule {
     pub(crate) below: Vec<String>,
     /// The upper half of the numbers of its commands.
     pub(crate) commands: Option<u32>,
+    /// The record that can be mapped, if it is one.
+    pub(crate) shared: Option<String>,
 }
 
 /// A file of a profile.
@@ -209,8 +211,7 @@ impl fmt::Display for Problem {
 
 /// The names of the profiles of cards that this build carries.
 pub fn names() -> impl Iterator<Item = &'static str> {
-    let is_card = |text: &str| text.lines().any(|line| line.starts_with("[identity]"));
-    EMBEDDED.iter().filter(move |(_, text)| is_card(text)).map(|(name, _)| *name)
+    CARDS.iter().map(|(name, _)| *name)
 }
 
 impl Profile {
@@ -230,7 +231,7 @@ impl Profile {
 fn source(name: &str, folder: Option<&Path>) -> Result<Source, String> {
     let is_path = name.contains('/') || name.ends_with(".toml");
     if !is_path {
-        let found = EMBEDDED.iter().find(|(own, _)| *own == name);
+        let found = CARDS.iter().chain(&SHARED).find(|(own, _)| *own == name);
         let (_, text) = found.ok_or_else(|| {
             let all: Vec<&str> = names().collect();
             format!("there is no GPU `{name}`: expected {} or the path of a profile", all.join(", "))

@@ -101,6 +101,7 @@ impl Reader<'_> {
                 "extends" => {}
                 "lists" => self.each(item, Self::list),
                 "answers" => self.each(item, Self::answer),
+                "shared" => self.each(item, Self::shared),
                 "objects" => self.each(item, Self::object),
                 name => self.values(name, item, 0),
             }
@@ -343,10 +344,16 @@ impl Reader<'_> {
         Some(ListUse { list, count_in, key_in, value_in, entry_of: words.remove("entry-of") })
     }
 
+    fn shared(&mut self, name: &str, item: &Item<'_>) {
+        if let Some(case) = self.case(item) {
+            self.profile.shared.insert(name.to_owned(), case);
+        }
+    }
+
     fn object(&mut self, name: &str, item: &Item<'_>) {
         let place = self.place(item);
         let Some(table) = self.table(item) else { return };
-        let mut rule = ObjectRule { place, below: Vec::new(), commands: None };
+        let mut rule = ObjectRule { place, below: Vec::new(), commands: None, shared: None };
         for (key, item) in table {
             match key.get_ref().as_ref() {
                 "below" => {
@@ -372,7 +379,11 @@ impl Reader<'_> {
                     }
                     rule.commands = number;
                 }
-                other => self.wrong(format!("an object has no `{other}`: expected below, commands"), item),
+                "shared" => rule.shared = self.text(item),
+                other => {
+                    let message = format!("an object has no `{other}`: expected below, commands, shared");
+                    self.wrong(message, item);
+                }
             }
         }
         self.profile.objects.insert(name.to_owned(), rule);

@@ -109,15 +109,18 @@ impl Driver {
         let above = client.object(parent)?.kind.clone();
         let other = match is_simulated(class) {
             true => None,
-            false => Some(self.other_object(caller, class, name, &above)?),
+            false => Some(self.object_of_profile(caller, class, name, &above)?),
         };
         if other.is_none() && !is_parent(class, &above) {
             return Err(Status::INVALID_OBJECT_PARENT.into());
         }
         let client = self.server.client(handle, caller.owner)?;
         let own = client.assign(handle, wanted)?;
+        if let Some(kind) = other {
+            client.add(own, Object::new(parent, kind));
+            return Ok(own);
+        }
         let kind = match (class, event) {
-            _ if other.is_some() => ObjectKind::Other(other.ok_or(Status::INVALID_CLASS)?),
             (_, Some(event)) => self.event(handle, own, &event)?,
             (DEVICE, _) => self.device(handle, params.as_deref())?,
             (SUBDEVICE, _) => self.subdevice(handle, parent, &above, params.as_deref())?,
@@ -128,20 +131,20 @@ impl Driver {
         Ok(own)
     }
 
-    /// An object that does nothing, where the profile of its GPU has one.
-    fn other_object(
+    /// An object that does nothing but answer or show, where the profile of its GPU has one.
+    fn object_of_profile(
         &mut self,
         caller: Caller<'_>,
         class: u32,
         name: &str,
         above: &ObjectKind,
-    ) -> Result<OtherObject> {
+    ) -> Result<ObjectKind> {
         let gpu = above.gpu();
         let profile = self.gpus.get(gpu.unwrap_or(0)).map(|gpu| gpu.profile.clone());
         let rule = profile.as_ref().and_then(|profile| profile.objects.get(name));
         let Some(rule) = rule else {
             self.not_simulated(caller, format!("class {name}"))?;
-            return Ok(OtherObject { class, commands: class, gpu });
+            return Ok(ObjectKind::Other(OtherObject { class, commands: class, gpu }));
         };
         let word = match above {
             ObjectKind::Root => "client",
@@ -152,7 +155,10 @@ impl Driver {
         if !rule.below.iter().any(|below| below == word) {
             return Err(Status::INVALID_OBJECT_PARENT.into());
         }
-        Ok(OtherObject { class, commands: rule.commands.unwrap_or(class), gpu })
+        if let (Some(record), Some(gpu)) = (&rule.shared, gpu) {
+            return Ok(ObjectKind::Memory(self.show_record(gpu, record)?));
+        }
+        Ok(ObjectKind::Other(OtherObject { class, commands: rule.commands.unwrap_or(class), gpu }))
     }
 
     /// `resservResourceFactory` and `deviceConstruct_IMPL`.

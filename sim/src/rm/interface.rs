@@ -113,7 +113,7 @@ impl Interface {
     }
 
     /// Bytes of a record; `None` when the driver has none of that name.
-    pub(super) fn size(&self, record: &str) -> Option<usize> {
+    pub(crate) fn size(&self, record: &str) -> Option<usize> {
         self.records.get(record).map(|layout| layout.size)
     }
 

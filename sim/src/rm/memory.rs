@@ -67,6 +67,12 @@ pub(super) struct MapContext {
     length: u64,
 }
 
+impl Buffer {
+    pub(super) fn node(&self) -> &Node {
+        &self.node
+    }
+}
+
 fn bits(value: u32, (shift, mask): (u32, u32)) -> u32 {
     value >> shift & mask
 }
@@ -109,7 +115,7 @@ impl Driver {
         Ok(ObjectKind::Memory(Arc::new(buffer)))
     }
 
-    fn buffer(&mut self, size: u64, gpu: usize, is_video: bool) -> Result<Buffer> {
+    pub(super) fn buffer(&mut self, size: u64, gpu: usize, is_video: bool) -> Result<Buffer> {
         let size = size.checked_next_multiple_of(PAGE).ok_or(Status::NO_MEMORY)?;
         let there = if is_video { self.free_memory(gpu) } else { limits::memory() };
         if size > there {

@@ -20,6 +20,7 @@ mod machine;
 mod memory;
 mod paths;
 mod server;
+mod shared;
 mod uvm;
 
 use std::io;
@@ -35,6 +36,7 @@ use events::{OsEvent, Queue};
 use gpu::Gpu;
 use memory::MapContext;
 use server::Server;
+use shared::Shown;
 use uvm::Uvm;
 
 pub use super::{Count, Diagnostic, Effect, Errno, Fault, Leak, Outcome, Report, Status};
@@ -110,6 +112,8 @@ pub(crate) struct Driver {
     last_buffer: u64,
     /// Bytes that memory was said to take so far.
     last_address: u64,
+    /// Memory that shows what GPUs say.
+    shown: Shown,
     /// Whether what is not simulated succeeds.
     is_lenient: bool,
     log: Log,
@@ -179,6 +183,7 @@ impl Driver {
             last_event: 0,
             last_buffer: 0,
             last_address: 0,
+            shown: Shown::default(),
             is_lenient: false,
             log,
         }

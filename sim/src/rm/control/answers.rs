@@ -24,6 +24,9 @@ impl Scope for Asked<'_> {
         if let Some(number) = self.driver.simulated(self.gpu, name) {
             return Ok(Datum::Number(number));
         }
+        if name == "driver.version" {
+            return Ok(Datum::Text(self.driver.told_version.clone()));
+        }
         let gpu = self.driver.gpus.get(self.gpu).ok_or_else(|| "there is no GPU".to_owned())?;
         gpu.value_in(name, self, depth)
     }
@@ -111,8 +114,12 @@ impl Driver {
             None => None,
         };
         let asked = params.clone();
+        let has_changed = !changes.is_empty();
         if let Some(own) = self.gpus.get_mut(gpu) {
             own.state.extend(changes);
+        }
+        if has_changed {
+            self.rewrite_records();
         }
         for filled in &case.fields {
             match &filled.with {
@@ -137,6 +144,22 @@ impl Driver {
         match status {
             Some(number) if number != 0 => Err(Status(number as u32).into()),
             _ => Ok(()),
+        }
+    }
+
+    /// Writes what the profile of a GPU says of a record that is mapped; what it has no value for is zero.
+    pub(in crate::rm) fn fill_shared(&mut self, gpu: usize, record: &str, params: &mut Params) {
+        let Some(profile) = self.gpus.get(gpu).map(|gpu| Arc::clone(&gpu.profile)) else { return };
+        for filled in profile.shared.get(record).into_iter().flat_map(|case| &case.fields) {
+            let (Filler::Value(node), Some(range)) = (&filled.with, params.range(&filled.path)) else {
+                continue;
+            };
+            match self.value(node, gpu, params) {
+                Ok(datum) if range.fits(&datum).is_ok() => params.write(range, &datum),
+                Ok(_) => self.log.diagnose(0, "profile", place(node, "the value does not fit")),
+                Err(Failed::Profile(text)) => self.log.diagnose(0, "profile", text),
+                Err(_) => {}
+            }
         }
     }
 

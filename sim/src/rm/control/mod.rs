@@ -51,6 +51,7 @@ fn handler(name: &str) -> Option<Handler> {
 
 impl Driver {
     pub(super) fn control(&mut self, caller: Caller<'_>, args: &Params) -> Result {
+        self.refresh_records();
         let (command, flags) = (args.word("cmd")?, args.word("flags")?);
         // R/control.c: that of no category does nothing, of whatever class.
         if command & 0xffff == 0 {
