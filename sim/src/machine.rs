@@ -71,6 +71,11 @@ pub(crate) trait Machine: Send {
     /// What a file of text says.
     fn text(&self, text: Text) -> String;
 
+    /// The same as bytes, of files that hold no text.
+    fn bytes(&self, text: Text) -> Vec<u8> {
+        self.text(text).into_bytes()
+    }
+
     /// Takes over what was written to a file of text.
     fn write_text(&mut self, text: Text, written: &str);
 

@@ -6,7 +6,8 @@ use super::{Case, Datum, Filled, Filler, Gravity, ListUse, Node, Piece, Place, P
 use crate::rm::{self, FieldRange, Interface};
 
 /// What every card says, since the simulator asks for it.
-const NUMBERS: [&str; 12] = [
+const NUMBERS: [&str; 13] = [
+    "identity.class",
     "identity.device",
     "identity.vendor",
     "identity.subsystem",
@@ -24,7 +25,7 @@ const TEXTS: [&str; 3] = ["identity.name", "identity.short_name", "identity.bios
 const LISTS: [&str; 2] = ["classes", "engines"];
 
 /// What the simulator knows of a GPU, by the names that expressions have for it.
-pub(crate) const SIMULATED: [&str; 12] = [
+pub(crate) const SIMULATED: [&str; 13] = [
     "gpu.index",
     "gpu.minor",
     "gpu.bus",
@@ -37,6 +38,7 @@ pub(crate) const SIMULATED: [&str; 12] = [
     "sim.microseconds",
     "driver.branch",
     "driver.version",
+    "params.size",
 ];
 
 impl Profile {

@@ -26,6 +26,8 @@ pub(super) struct Facts {
     pub(super) vendor: u16,
     pub(super) device: u16,
     pub(super) subsystem: u32,
+    pub(super) class: u32,
+    pub(super) revision: u32,
     pub(super) interrupt: u16,
     /// Bytes of its memory.
     pub(super) memory: u64,
@@ -44,6 +46,8 @@ impl Gpu {
             vendor: number("identity.vendor") as u16,
             device: number("identity.device") as u16,
             subsystem: number("identity.subsystem") as u32,
+            class: number("identity.class") as u32,
+            revision: number("identity.revision") as u32,
             interrupt: number("identity.interrupt") as u16,
             memory: number("memory.size"),
             registers: (number("bars.registers.base"), number("bars.registers.size")),

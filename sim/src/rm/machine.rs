@@ -157,6 +157,10 @@ impl Machine for Driver {
         self.text_of(text)
     }
 
+    fn bytes(&self, text: Text) -> Vec<u8> {
+        self.bytes_of_file(text)
+    }
+
     fn write_text(&mut self, _: Text, _: &str) {}
 
     fn held_by(&self, process: u32, _: &[FileId]) -> Vec<(&'static str, usize)> {

@@ -13,12 +13,21 @@ const UVM_MAJOR: u32 = 511;
 const PROC: &str = "/proc/driver/nvidia";
 const MODULE: &str = "/sys/module/nvidia";
 
-/// A file of text. The files of a GPU count up from the last.
+/// What the kernel tells of the devices of the bus.
+const BUS: &str = "/sys/bus/pci/devices";
+
+/// A file of text. Each GPU has so many from [`OF_GPUS`] on, in the order of [`FILES`].
 const VERSION: u32 = 0;
 const PARAMETERS: u32 = 1;
 const REGISTRY: u32 = 2;
 const MODULE_VERSION: u32 = 3;
-const INFORMATION: u32 = 4;
+const OF_GPUS: u32 = 4;
+
+/// The files of a GPU on the bus; before them is what the driver says of it.
+const FILES: [&str; 8] =
+    ["config", "vendor", "device", "subsystem_vendor", "subsystem_device", "class", "revision", "numa_node"];
+const PER_GPU: u32 = FILES.len() as u32 + 1;
+const CONFIG: u32 = 1;
 
 impl Driver {
     /// What a device file is.
@@ -46,13 +55,20 @@ impl Driver {
             text(&format!("{PROC}/params"), PARAMETERS),
             text(&format!("{PROC}/registry"), REGISTRY),
             folder(MODULE),
+            folder(BUS),
             text(&format!("{MODULE}/version"), MODULE_VERSION),
         ];
         for gpu in &self.gpus {
             all.push(device(&format!("/dev/nvidia{}", gpu.minor), MAJOR, gpu.minor));
             let place = format!("{PROC}/gpus/{}", gpu.location());
             all.push(folder(&place));
-            all.push(text(&format!("{place}/information"), INFORMATION + gpu.minor));
+            let first = OF_GPUS + gpu.minor * PER_GPU;
+            all.push(text(&format!("{place}/information"), first));
+            let place = format!("{BUS}/{}", gpu.location());
+            all.push(folder(&place));
+            for (number, name) in (1..).zip(FILES) {
+                all.push(text(&format!("{place}/{name}"), first + number));
+            }
         }
         all
     }
@@ -76,11 +92,55 @@ impl Driver {
             REGISTRY => "Binary: \"\"\n".to_owned(),
             MODULE_VERSION => format!("{version}\n"),
             id => {
-                let gpu = self.gpus.iter().find(|gpu| gpu.minor + INFORMATION == id);
-                gpu.map(information).unwrap_or_default()
+                let gpu = self.gpus.get((id.saturating_sub(OF_GPUS) / PER_GPU) as usize);
+                gpu.map(|gpu| text_of_gpu(gpu, (id - OF_GPUS) % PER_GPU)).unwrap_or_default()
             }
         }
     }
+
+    /// The same as bytes.
+    pub(super) fn bytes_of_file(&self, text: Text) -> Vec<u8> {
+        let number = text.id.checked_sub(OF_GPUS);
+        let gpu = number.and_then(|number| self.gpus.get((number / PER_GPU) as usize));
+        match (gpu, number.map(|number| number % PER_GPU)) {
+            (Some(gpu), Some(CONFIG)) => configuration(gpu),
+            _ => self.text_of(text).into_bytes(),
+        }
+    }
+}
+
+fn text_of_gpu(gpu: &Gpu, file: u32) -> String {
+    let facts = gpu.facts();
+    match file.checked_sub(1).and_then(|file| FILES.get(file as usize)).copied() {
+        None => information(gpu),
+        Some("vendor") => format!("{:#06x}\n", facts.vendor),
+        Some("device") => format!("{:#06x}\n", facts.device),
+        Some("subsystem_vendor") => format!("{:#06x}\n", facts.subsystem & 0xffff),
+        Some("subsystem_device") => format!("{:#06x}\n", facts.subsystem >> 16),
+        Some("class") => format!("{:#08x}\n", facts.class),
+        Some("revision") => format!("{:#04x}\n", facts.revision),
+        // No node of memory is its own.
+        Some("numa_node") => "-1\n".to_owned(),
+        Some(_) => String::new(),
+    }
+}
+
+/// The header of its configuration space, as the standard for PCI has it.
+fn configuration(gpu: &Gpu) -> Vec<u8> {
+    let facts = gpu.facts();
+    let mut bytes = vec![0; 256];
+    let mut put = |offset: usize, part: &[u8]| bytes[offset..offset + part.len()].copy_from_slice(part);
+    put(0x00, &facts.vendor.to_le_bytes());
+    put(0x02, &facts.device.to_le_bytes());
+    // Memory and bus mastering are on.
+    put(0x04, &0x0006_u16.to_le_bytes());
+    put(0x08, &(facts.class << 8 | facts.revision).to_le_bytes());
+    put(0x10, &(facts.registers.0 as u32).to_le_bytes());
+    // The window has 64 bits and can be read ahead.
+    put(0x14, &(facts.window.0 | 0xc).to_le_bytes());
+    put(0x2c, &facts.subsystem.to_le_bytes());
+    put(0x3c, &[facts.interrupt as u8, 1]);
+    bytes
 }
 
 /// N/nv-procfs.c: `nv_procfs_read_gpu_info`.

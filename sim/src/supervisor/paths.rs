@@ -345,12 +345,12 @@ impl Shared {
         let mut machine = self.machine();
         let mut writers = self.writers();
         settle_writers(&mut **machine, &mut writers);
-        let before = if flags & libc::O_TRUNC != 0 || access == Access::Write {
-            String::new()
-        } else {
-            machine.text(text)
-        };
-        let file = text_file(&before)?;
+        let is_cut = flags & libc::O_TRUNC != 0 || access == Access::Write || !text.is_writable;
+        let before = if is_cut { String::new() } else { machine.text(text) };
+        let file = match text.is_writable {
+            true => text_file(before.as_bytes()),
+            false => text_file(&machine.bytes(text)),
+        }?;
         if limits::is_spare(&file) {
             return Err(Errno::EMFILE);
         }
@@ -483,7 +483,7 @@ fn is_open(file: &OwnedFd) -> bool {
     }
 }
 
-fn text_file(text: &str) -> io::Result<OwnedFd> {
+fn text_file(text: &[u8]) -> io::Result<OwnedFd> {
     use std::io::Write;
     use std::os::fd::FromRawFd;
     // SAFETY: the name ends with a zero byte; the kernel has just made the descriptor, and returned it here
@@ -491,7 +491,7 @@ fn text_file(text: &str) -> io::Result<OwnedFd> {
     let mut file = unsafe {
         fs::File::from_raw_fd(check(libc::memfd_create(c"nvabi-text".as_ptr(), libc::MFD_CLOEXEC))?)
     };
-    file.write_all(text.as_bytes())?;
+    file.write_all(text)?;
     // The first descriptor of a memory file is not counted among its openings.
     reopen(&file.into(), Access::Both)
 }

@@ -24,6 +24,9 @@ impl Scope for Asked<'_> {
         if let Some(number) = self.driver.simulated(self.gpu, name) {
             return Ok(Datum::Number(number));
         }
+        if name == "params.size" {
+            return Ok(Datum::Number(self.params.bytes.len() as i128));
+        }
         if name == "driver.version" {
             return Ok(Datum::Text(self.driver.told_version.clone()));
         }
