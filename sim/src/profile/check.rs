@@ -25,7 +25,7 @@ const TEXTS: [&str; 3] = ["identity.name", "identity.short_name", "identity.bios
 const LISTS: [&str; 2] = ["classes", "engines"];
 
 /// What the simulator knows of a GPU, by the names that expressions have for it.
-pub(crate) const SIMULATED: [&str; 13] = [
+pub(crate) const SIMULATED: [&str; 12] = [
     "gpu.index",
     "gpu.minor",
     "gpu.bus",
@@ -34,7 +34,6 @@ pub(crate) const SIMULATED: [&str; 13] = [
     "gpu.uuid",
     "sim.memory_used",
     "sim.memory_free",
-    "sim.processes",
     "sim.microseconds",
     "driver.branch",
     "driver.version",

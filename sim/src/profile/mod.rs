@@ -20,8 +20,16 @@ use expr::Expr;
 pub(crate) use eval::{Datum, Scope, evaluate};
 
 /// What cards have in common, and the cards that this build carries: name, text.
-const SHARED: [(&str, &str); 1] = [("base", include_str!("../../profiles/base.toml"))];
-const CARDS: [(&str, &str); 1] = [("rtx3090", include_str!("../../profiles/rtx3090.toml"))];
+const SHARED: [(&str, &str); 2] = [
+    ("base", include_str!("../../profiles/base.toml")),
+    ("server", include_str!("../../profiles/server.toml")),
+];
+const CARDS: [(&str, &str); 4] = [
+    ("a100", include_str!("../../profiles/a100.toml")),
+    ("h100", include_str!("../../profiles/h100.toml")),
+    ("l4", include_str!("../../profiles/l4.toml")),
+    ("rtx3090", include_str!("../../profiles/rtx3090.toml")),
+];
 
 /// The profile of a machine for which none is named.
 pub const DEFAULT: &str = "rtx3090";
@@ -69,7 +77,6 @@ pub(crate) enum Piece {
 /// Values by the names of indices.
 #[derive(Debug, Clone)]
 pub(crate) struct IndexList {
-    pub(crate) place: Place,
     /// What the names of its indices begin with in the driver's headers.
     pub(crate) prefix: String,
     /// By the rest of the name, or the number where no header names it: one value, or several by the fields

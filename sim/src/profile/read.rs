@@ -202,7 +202,6 @@ impl Reader<'_> {
     }
 
     fn list(&mut self, name: &str, item: &Item<'_>) {
-        let place = self.place(item);
         let Some(table) = self.table(item) else { return };
         let known = self.profile.lists.get(name).map(|list| list.prefix.clone());
         let own = table.get("prefix").and_then(|item| item.get_ref().as_str());
@@ -217,7 +216,7 @@ impl Reader<'_> {
                 _ => drop(self.entry(item).map(|entry| entries.insert(key.to_owned(), entry))),
             }
         }
-        let new = IndexList { place, prefix: prefix.clone(), entries: BTreeMap::new() };
+        let new = IndexList { prefix: prefix.clone(), entries: BTreeMap::new() };
         let list = self.profile.lists.entry(name.to_owned()).or_insert(new);
         list.prefix = prefix;
         list.entries.extend(entries);

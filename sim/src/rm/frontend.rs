@@ -169,6 +169,7 @@ impl Driver {
             "NV_ESC_CHECK_VERSION_STR" => "nv_ioctl_rm_api_version_t",
             "NV_ESC_REGISTER_FD" => "nv_ioctl_register_fd_t",
             "NV_ESC_SYS_PARAMS" => "nv_ioctl_sys_params_t",
+            "NV_ESC_NUMA_INFO" => "nv_ioctl_numa_info_t",
             "NV_ESC_WAIT_OPEN_COMPLETE" => "nv_ioctl_wait_open_complete_t",
             _ => {
                 STRUCTS.iter().find(|(call, ..)| *call == name).map_or("", |(_, record, _)| record)
@@ -305,6 +306,7 @@ impl Driver {
             "NV_ESC_CHECK_VERSION_STR" => self.check_version(caller.client, args),
             "NV_ESC_SYS_PARAMS" => self.system_parameters(args),
             "NV_ESC_REGISTER_FD" => self.register(caller, args),
+            "NV_ESC_NUMA_INFO" => Self::numa_info(args),
             "NV_ESC_RM_FREE" => self.free(caller, args),
             "NV_ESC_RM_CONTROL" => self.control(caller, args),
             "NV_ESC_RM_ALLOC_MEMORY" => self.alloc_memory(caller, args),
@@ -343,6 +345,12 @@ impl Driver {
             args.bytes[index * each..(index + 1) * each].copy_from_slice(&info.bytes);
         }
         Ok(())
+    }
+
+    /// N/nv.c:2559: the memory of these GPUs is no node of the system's.
+    fn numa_info(args: &mut Params) -> Result {
+        args.bytes.fill(0);
+        Ok(args.set("nid", u64::MAX)?)
     }
 
     /// N/nv.c:2476.

@@ -187,9 +187,14 @@ impl Server {
         held.into_iter().collect()
     }
 
-    /// The processes that have an object of a GPU's, in the order of their numbers.
-    pub(super) fn processes_of(&self, gpu: usize) -> BTreeSet<u32> {
-        let has = |client: &&Client| client.objects.values().any(|it| it.kind.gpu() == Some(gpu));
+    /// The processes that have such an object of a GPU's, in the order of their numbers.
+    pub(super) fn processes_of(
+        &self,
+        gpu: usize,
+        is_such: impl Fn(&ObjectKind) -> bool,
+    ) -> BTreeSet<u32> {
+        let is_meant = |kind: &ObjectKind| kind.gpu() == Some(gpu) && is_such(kind);
+        let has = |client: &&Client| client.objects.values().any(|it| is_meant(&it.kind));
         self.clients.values().filter(has).map(|client| client.process).collect()
     }
 

@@ -56,7 +56,6 @@ impl Driver {
             "gpu.count" => self.gpus.len() as i128,
             "sim.memory_used" => i128::from(self.used_memory(gpu)),
             "sim.memory_free" => i128::from(self.free_memory(gpu)),
-            "sim.processes" => self.server.processes_of(gpu).len() as i128,
             "sim.microseconds" => i128::from(super::microseconds()),
             "driver.branch" => i128::from(self.version.first().copied().unwrap_or(0)),
             _ => return None,
