@@ -146,6 +146,10 @@ impl Driver {
             self.not_simulated(caller, format!("class {name}"))?;
             return Ok(ObjectKind::Other(OtherObject { class, commands: class, gpu }));
         };
+        // What a card has not is no class of it.
+        if rule.below.is_empty() {
+            return Err(Status::INVALID_CLASS.into());
+        }
         let word = match above {
             ObjectKind::Root => "client",
             ObjectKind::Device(_) => "device",
