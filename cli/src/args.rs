@@ -201,6 +201,7 @@ impl Command {
             Self::Sniff(args) => args.families.sources(),
             Self::Atlas(args) => args.families.sources(),
             Self::Rm(Rm::Sim(args)) => args.specs.sources(),
+            Self::Rm(Rm::Check(args)) => args.specs.sources(),
             Self::Tegra(_)
             | Self::Emu(_)
             | Self::Trace(_)
@@ -241,6 +242,23 @@ pub(crate) enum Rm {
         nvabi rm sim --fault GPU_GET_ID_INFO:1:NV_ERR_NO_MEMORY --report run.json -- ./client\n\n\
         Exit status: the program's.")]
     Sim(RmSim),
+    /// Compare profiles of simulated GPUs with the lock: names, widths, lengths.
+    #[command(after_help = "Examples:\n  nvabi rm check rtx3090\n  \
+        nvabi rm check ./mygpu.toml --tag 550.163.01\n\n\
+        Exit status: 0 when they fit, 1 when they do not, 2 when something could not be read.")]
+    Check(RmCheck),
+}
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct RmCheck {
+    /// Profiles: names of those that the command has, or paths; default: all that it has.
+    #[arg(value_name = "NAME|FILE")]
+    pub(crate) profiles: Vec<String>,
+    /// Driver versions to compare with; default: the newest of each branch.
+    #[arg(long, value_name = "TAG")]
+    pub(crate) tag: Vec<Tag>,
+    #[command(flatten)]
+    pub(crate) specs: Specs,
 }
 
 #[derive(Debug, clap::Args)]

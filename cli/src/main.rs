@@ -84,6 +84,7 @@ fn main() -> ExitCode {
         Command::Tegra(args::Tegra::Sim(args)) => return tegra::sim::sim(&context, args),
         Command::Rm(args::Rm::Sim(args)) => return rm::sim::sim(&context, args),
         Command::Emu(args) => return emu::emu(&context, args),
+        Command::Rm(args::Rm::Check(args)) => return rm::profile::check(&context, args),
         #[cfg(feature = "trace")]
         Command::Trace(args) => return trace::trace(&context, args),
         #[cfg(not(feature = "trace"))]

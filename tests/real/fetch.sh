@@ -5,8 +5,9 @@
 #   export NVABI_REAL=$(tests/real/fetch.sh [VERSION…])
 #
 # VERSION is one of the archive, such as 550.163.01; without any, every version of the archive that the lock
-# knows. A folder holds `bin` and `lib`. They are put into NVABI_REAL_CACHE, or nvabi/real of the caller's cache:
-# nothing of them is installed, and nothing of them enters this tree.
+# knows. A folder holds `bin` and `lib`. They are put into NVABI_REAL_CACHE, or nvabi/real of the caller's cache,
+# and beside them, as `python`, what PyPI has to call NVML from Python: nothing of it is installed, and nothing of
+# it enters this tree.
 #
 # Debian alone: it asks the archive that this machine installs from, for suites and components of its choice,
 # with lists of its own: what the machine installs from stays as it is.
@@ -29,7 +30,22 @@ is_there() { [ -x "$cache/$1/bin/nvidia-smi" ]; }
 
 mkdir -p "$cache"
 cache=$(cd "$cache" && pwd)
-case $cache/ in "$here"/*) [ -z "${cache##"$here"/target/*}" ] || fail "$cache is inside of the tree" ;; esac
+case $cache/ in
+    "$here"/target/*) ;;
+    "$here"/*) fail "$cache is inside of the tree: set NVABI_REAL_CACHE to a folder elsewhere" ;;
+esac
+
+if [ ! -e "$cache/python/pynvml.py" ]; then
+    wheels=$(mktemp -d "$cache/.work.XXXXXX")
+    if python3 -m pip download -q --disable-pip-version-check --no-deps -d "$wheels" nvidia-ml-py >&2 &&
+        python3 -m zipfile -e "$wheels"/nvidia_ml_py-*.whl "$wheels/python" >&2; then
+        rm -rf "$cache/python"
+        mv "$wheels/python" "$cache/python"
+    else
+        echo "fetch.sh: no nvidia-ml-py from PyPI: what calls NVML from Python is not tested" >&2
+    fi
+    rm -rf "$wheels"
+fi
 
 # Versions that are named and that are there need no archive.
 if [ $# -gt 0 ]; then

@@ -1,14 +1,25 @@
 //! The facts of a tag as the simulated driver takes them.
 
+use nvabi_pipeline::diagnostic::Report;
+use nvabi_pipeline::lock;
 use nvabi_pipeline::model::{self, Facts, Record, Surface};
 use nvabi_pipeline::spec::Spec;
+use nvabi_pipeline::tag::Tag;
 use nvabi_reports::list::{self, Listed};
-use nvabi_sim::rm::{Class, Command, Field, Interface, Ioctl, Layout};
+use nvabi_sim::rm::{CONSTANTS, Class, Command, Field, Interface, Ioctl, Layout};
+
+use crate::context::{Family, spec_of};
 
 /// The surfaces that are simulated; what both name is the first one's.
 const SURFACES: [&str; 2] = ["rm", "uvm"];
 
-pub(super) fn of(facts: &Facts, spec: &Spec) -> Interface {
+/// What the lock has of a tag.
+pub(super) fn at(family: &Family, tag: &Tag) -> Result<Interface, Report> {
+    let facts = lock::read_facts_with(&family.lock, tag, &CONSTANTS)?;
+    Ok(of(&facts, spec_of(&family.specs, tag)?))
+}
+
+fn of(facts: &Facts, spec: &Spec) -> Interface {
     let mut interface = Interface { tag: facts.tag.to_string(), ..Interface::default() };
     for surface in SURFACES.iter().filter_map(|name| facts.surfaces.get(*name)) {
         add(&mut interface, surface);

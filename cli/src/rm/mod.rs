@@ -1,5 +1,5 @@
 //! `nvabi rm`: the x86 driver's resource manager.
 
 mod interface;
-mod profile;
+pub(crate) mod profile;
 pub(crate) mod sim;

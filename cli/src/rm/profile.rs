@@ -1,8 +1,97 @@
 //! Profiles of GPUs, and what is wrong with them as the command's other diagnostics show it.
 
+use std::collections::BTreeMap;
+use std::process::ExitCode;
+
 use nvabi_pipeline::diagnostic::{Diagnostic, Report, SourceSpan};
-use nvabi_sim::profile::{Gravity, Problem, Profile};
+use nvabi_pipeline::lock;
+use nvabi_pipeline::tag::Tag;
+use nvabi_sim::profile::{self, Gravity, Problem, Profile};
 use nvabi_sim::rm::Interface;
+
+use super::interface;
+use crate::args::RmCheck;
+use crate::context::Context;
+
+/// `nvabi rm check`: profiles against the drivers of the lock.
+pub(crate) fn check(context: &Context<'_>, args: &RmCheck) -> ExitCode {
+    match compare(context, args) {
+        Ok((report, done)) if report.diagnostics.is_empty() => {
+            context.status("Checked", &done);
+            ExitCode::SUCCESS
+        }
+        Ok((report, _)) => {
+            context.complain(&report.sorted());
+            ExitCode::from(1)
+        }
+        Err(report) => {
+            context.complain(&report);
+            ExitCode::from(2)
+        }
+    }
+}
+
+fn compare(context: &Context<'_>, args: &RmCheck) -> Result<(Report, String), Report> {
+    let family = context.family_named("")?;
+    let tags = match args.tag.is_empty() {
+        true => {
+            newest(&lock::read_tags(&family.lock)?.into_iter().map(|it| it.tag).collect::<Vec<_>>())
+        }
+        false => args.tag.clone(),
+    };
+    let names: Vec<String> = match args.profiles.is_empty() {
+        true => profile::names().map(str::to_owned).collect(),
+        false => args.profiles.clone(),
+    };
+    let mut report = Report::default();
+    let mut profiles = Vec::new();
+    for name in &names {
+        match Profile::load(name) {
+            Ok(profile) => profiles.push((profile, BTreeMap::new())),
+            Err(problems) => report.diagnostics.extend(problems.into_iter().map(diagnostic)),
+        }
+    }
+    for tag in &tags {
+        let interface = interface::at(&family, tag)?;
+        for (profile, found) in &mut profiles {
+            for problem in profile.check(&interface) {
+                note(found, problem);
+            }
+        }
+    }
+    for (_, found) in profiles {
+        for (problem, count) in found.into_values() {
+            // What one driver has need not be in the others.
+            if problem.gravity == Gravity::Wrong || count == tags.len() {
+                report.push(diagnostic(Problem { gravity: Gravity::Wrong, ..problem }));
+            }
+        }
+    }
+    // Profiles share what they extend.
+    let mut seen = Vec::new();
+    report.diagnostics.retain(|it| {
+        !seen.contains(it) && {
+            seen.push(it.clone());
+            true
+        }
+    });
+    let done = format!("{} against {} drivers", names.join(", "), tags.len());
+    Ok((report, done))
+}
+
+/// Counts the drivers that have a problem: it is the same one where its place and its kind are.
+fn note(found: &mut BTreeMap<String, (Problem, usize)>, problem: Problem) {
+    let place = problem.place.as_ref().map(|place| (place.source.path.clone(), place.span.clone()));
+    let key = format!("{place:?} {} {:?}", problem.code, problem.gravity);
+    found.entry(key).or_insert((problem, 0)).1 += 1;
+}
+
+/// The last tag of each branch.
+fn newest(tags: &[Tag]) -> Vec<Tag> {
+    let is_last =
+        |index: usize| tags.get(index + 1).is_none_or(|next| next.branch() != tags[index].branch());
+    (0..tags.len()).filter(|index| is_last(*index)).map(|index| tags[index].clone()).collect()
+}
 
 /// A profile that fits a driver.
 pub(super) fn load(name: &str, interface: &Interface) -> Result<Profile, Report> {

@@ -4,13 +4,12 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use nvabi_pipeline::diagnostic::Report;
-use nvabi_pipeline::lock;
 use nvabi_sim::profile::Profile;
-use nvabi_sim::rm::{self, CONSTANTS, Interface, Options};
+use nvabi_sim::rm::{self, Interface, Options};
 
 use super::{interface, profile};
 use crate::args::RmSim;
-use crate::context::{Context, spec_of};
+use crate::context::Context;
 use crate::sim;
 
 pub(crate) fn sim(context: &Context<'_>, args: &RmSim) -> ExitCode {
@@ -26,8 +25,7 @@ pub(crate) fn sim(context: &Context<'_>, args: &RmSim) -> ExitCode {
 
 fn options(context: &Context<'_>, args: &RmSim) -> Result<Options, Report> {
     let family = context.family_of(&[&args.tag])?;
-    let facts = lock::read_facts_with(&family.lock, &args.tag, &CONSTANTS)?;
-    let interface = interface::of(&facts, spec_of(&family.specs, &args.tag)?);
+    let interface = interface::at(&family, &args.tag)?;
     let gpus = gpus(args, &interface)?;
     let faults = args.simulated.faults.clone();
     let version = args.version.clone();

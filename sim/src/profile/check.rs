@@ -2,7 +2,10 @@
 
 use super::eval::MAX_DEPTH;
 use super::expr::Expr;
-use super::{Case, Datum, Filled, Filler, Gravity, ListUse, Node, Piece, Place, Problem, Profile, Scope, Value, evaluate};
+use super::{
+    Case, Datum, Filled, Filler, Gravity, ListUse, Node, Piece, Place, Problem, Profile, Scope,
+    Value, evaluate,
+};
 use crate::rm::{self, FieldRange, Interface};
 
 /// What every card says, since the simulator asks for it.
@@ -49,7 +52,8 @@ impl Profile {
         let mut check = Check { profile: self, interface, problems: Vec::new() };
         check.all();
         let mut problems = check.problems;
-        let place = |it: &Problem| it.place.as_ref().map(|it| (it.source.path.clone(), it.span.start));
+        let place =
+            |it: &Problem| it.place.as_ref().map(|it| (it.source.path.clone(), it.span.start));
         problems.sort_by_key(place);
         problems.dedup();
         problems
@@ -151,7 +155,8 @@ impl Scope for Known<'_> {
     fn field(&self, path: &str) -> Result<i128, String> {
         if path.starts_with('+') {
             let found = rm::offset_field(path).map(|_| 0);
-            return found.ok_or_else(|| format!("`{path}` is no offset: expected +0x10 or +0x10:8"));
+            return found
+                .ok_or_else(|| format!("`{path}` is no offset: expected +0x10 or +0x10:8"));
         }
         let (Some(interface), Some(record)) = (self.interface, self.record) else { return Ok(0) };
         match interface.place(record, path) {
@@ -270,25 +275,38 @@ impl Check<'_> {
         let named = number.ok().and_then(|number| self.interface.command(number));
         if let Some(named) = named {
             let message = format!("{name} has a name in {}: {}", self.interface.tag, named.name);
-            self.problems.push(Problem::wrong("profile-unnamed-command", message, &case.place));
+            let code = "profile-unnamed-command";
+            return self.problems.push(Problem::not_of_this_driver(code, message, &case.place));
         }
         self.case(None, case);
         for filled in &case.fields {
             let range = rm::offset_field(&filled.path);
             match (&filled.with, range) {
-                (Filler::Value(node), Some(range)) => self.fits(node, range, &filled.path, None, false),
+                (Filler::Value(node), Some(range)) => {
+                    self.fits(node, range, &filled.path, None, false)
+                }
                 _ => {
                     let message = format!(
                         "{name} is in no header: expected fields such as +0x10 (4 bytes) or +0x10:8, found `{}`",
                         filled.path
                     );
-                    self.problems.push(Problem::wrong("profile-unknown-field", message, &filled.place));
+                    self.problems.push(Problem::wrong(
+                        "profile-unknown-field",
+                        message,
+                        &filled.place,
+                    ));
                 }
             }
         }
     }
 
-    fn place_of(&mut self, record: &str, path: &str, place: &Place, is_optional: bool) -> Option<FieldRange> {
+    fn place_of(
+        &mut self,
+        record: &str,
+        path: &str,
+        place: &Place,
+        is_optional: bool,
+    ) -> Option<FieldRange> {
         let found = self.interface.place(record, path);
         if found.is_none() {
             let message = format!("{record} has no field `{path}` in {}", self.interface.tag);
@@ -362,7 +380,14 @@ impl Check<'_> {
     }
 
     /// Whether a field has room for a value.
-    fn fits(&mut self, node: &Node, range: FieldRange, path: &str, record: Option<&str>, is_optional: bool) {
+    fn fits(
+        &mut self,
+        node: &Node,
+        range: FieldRange,
+        path: &str,
+        record: Option<&str>,
+        is_optional: bool,
+    ) {
         if !self.names(node, record, is_optional) || depends_on_caller(node) {
             return;
         }

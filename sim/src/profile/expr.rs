@@ -244,7 +244,11 @@ impl Reader<'_> {
             return self.word("the name of a field");
         }
         let offset = self.word("an offset")?;
-        let size = if self.takes(":") { format!(":{}", self.word("a number of bytes")?) } else { String::new() };
+        let size = if self.takes(":") {
+            format!(":{}", self.word("a number of bytes")?)
+        } else {
+            String::new()
+        };
         Ok(format!("+{offset}{size}"))
     }
 

@@ -241,7 +241,10 @@ fn source(name: &str, folder: Option<&Path>) -> Result<Source, String> {
         let found = CARDS.iter().chain(&SHARED).find(|(own, _)| *own == name);
         let (_, text) = found.ok_or_else(|| {
             let all: Vec<&str> = names().collect();
-            format!("there is no GPU `{name}`: expected {} or the path of a profile", all.join(", "))
+            format!(
+                "there is no GPU `{name}`: expected {} or the path of a profile",
+                all.join(", ")
+            )
         })?;
         let path = format!("sim/profiles/{name}.toml");
         return Ok(Source { path, text: Arc::from(*text), is_embedded: true });

@@ -9,8 +9,8 @@ use toml::de::{DeTable, DeValue};
 
 use super::expr::{self, Expr};
 use super::{
-    Case, Entry, Filled, Filler, IndexList, ListUse, Node, ObjectRule, Piece, Place, Problem, Profile, Source,
-    Value, source,
+    Case, Entry, Filled, Filler, IndexList, ListUse, Node, ObjectRule, Piece, Place, Problem,
+    Profile, Source, Value, source,
 };
 
 /// How many profiles may extend each other.
@@ -35,8 +35,10 @@ pub(super) fn load(name: &str) -> Result<Profile, Vec<Problem>> {
     let mut next = Some((name.to_owned(), None));
     while let Some((name, from)) = next {
         let folder = from.as_ref().and_then(|place: &Place| Path::new(&place.source.path).parent());
-        let folder = folder.filter(|_| from.as_ref().is_some_and(|place| !place.source.is_embedded));
-        let source = source(&name, folder).map_err(|message| vec![problem(message, from.as_ref())])?;
+        let folder =
+            folder.filter(|_| from.as_ref().is_some_and(|place| !place.source.is_embedded));
+        let source =
+            source(&name, folder).map_err(|message| vec![problem(message, from.as_ref())])?;
         chain.push(Arc::new(source));
         if chain.len() > MAX_DEPTH {
             let message = format!("more than {MAX_DEPTH} profiles extend each other");
@@ -226,9 +228,9 @@ impl Reader<'_> {
         let place = self.place(item);
         let fields = match item.get_ref().as_table() {
             Some(table) => {
-                let fields = table.iter().map(|(key, item)| {
-                    Some((key.get_ref().to_string(), self.node(item, 0)?))
-                });
+                let fields = table
+                    .iter()
+                    .map(|(key, item)| Some((key.get_ref().to_string(), self.node(item, 0)?)));
                 fields.collect::<Option<_>>()?
             }
             None => vec![(String::new(), self.node(item, 0)?)],
@@ -334,7 +336,10 @@ impl Reader<'_> {
             words.insert(key.to_owned(), self.text(item)?);
         }
         let Some(count_in) = words.remove("count-in") else {
-            self.wrong("the list has no `count-in`, the field with the number of its entries", item);
+            self.wrong(
+                "the list has no `count-in`, the field with the number of its entries",
+                item,
+            );
             return None;
         };
         let mut or = |key: &str, other: &str| words.remove(key).unwrap_or_else(|| other.to_owned());
@@ -357,7 +362,8 @@ impl Reader<'_> {
             match key.get_ref().as_ref() {
                 "below" => {
                     let Some(items) = item.get_ref().as_array() else {
-                        return self.wrong("expected a list of `client`, `device`, `subdevice`", item);
+                        return self
+                            .wrong("expected a list of `client`, `device`, `subdevice`", item);
                     };
                     for item in items.iter() {
                         match item.get_ref().as_str() {
@@ -380,7 +386,8 @@ impl Reader<'_> {
                 }
                 "shared" => rule.shared = self.text(item),
                 other => {
-                    let message = format!("an object has no `{other}`: expected below, commands, shared");
+                    let message =
+                        format!("an object has no `{other}`: expected below, commands, shared");
                     self.wrong(message, item);
                 }
             }

@@ -92,7 +92,12 @@ impl Gpu {
     }
 
     /// The value of a name: what was changed, else what the profile says.
-    pub(super) fn value_in(&self, name: &str, scope: &dyn Scope, depth: usize) -> Result<Datum, String> {
+    pub(super) fn value_in(
+        &self,
+        name: &str,
+        scope: &dyn Scope,
+        depth: usize,
+    ) -> Result<Datum, String> {
         if let Some(datum) = self.state.get(name) {
             return Ok(datum.clone());
         }
@@ -150,7 +155,10 @@ fn lists(profile: &Profile, interface: &Interface) -> BTreeMap<String, BTreeMap<
         let entries = list.entries.iter().filter_map(|(key, entry)| {
             let number = match key.strip_prefix("0x") {
                 Some(digits) => u32::from_str_radix(digits, 16).ok(),
-                None => u32::try_from(interface.constant_of_profile(&format!("{}{key}", list.prefix))?).ok(),
+                None => {
+                    u32::try_from(interface.constant_of_profile(&format!("{}{key}", list.prefix))?)
+                        .ok()
+                }
             };
             Some((number?, entry.clone()))
         });

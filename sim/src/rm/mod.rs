@@ -40,8 +40,8 @@ use shared::Shown;
 use uvm::Uvm;
 
 pub use super::{Count, Diagnostic, Effect, Errno, Fault, Leak, Outcome, Report, Status};
-pub use interface::{CONSTANTS, Class, Command, Field, Interface, Ioctl, Layout};
 pub(crate) use control::is_answered_in_code;
+pub use interface::{CONSTANTS, Class, Command, Field, Interface, Ioctl, Layout};
 pub(crate) use interface::{FieldRange, offset_field};
 
 /// The most GPUs that there can be.
@@ -168,8 +168,14 @@ impl NodeKind {
 }
 
 impl Driver {
-    fn new(interface: Arc<Interface>, told_version: String, gpus: &[Arc<Profile>], log: Log) -> Self {
-        let gpus = (0..).zip(gpus).map(|(minor, profile)| Gpu::new(minor, profile.clone(), &interface));
+    fn new(
+        interface: Arc<Interface>,
+        told_version: String,
+        gpus: &[Arc<Profile>],
+        log: Log,
+    ) -> Self {
+        let gpus =
+            (0..).zip(gpus).map(|(minor, profile)| Gpu::new(minor, profile.clone(), &interface));
         let gpus = gpus.collect();
         Self {
             told_version,

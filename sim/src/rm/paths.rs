@@ -24,8 +24,16 @@ const MODULE_VERSION: u32 = 3;
 const OF_GPUS: u32 = 4;
 
 /// The files of a GPU on the bus; before them is what the driver says of it.
-const FILES: [&str; 8] =
-    ["config", "vendor", "device", "subsystem_vendor", "subsystem_device", "class", "revision", "numa_node"];
+const FILES: [&str; 8] = [
+    "config",
+    "vendor",
+    "device",
+    "subsystem_vendor",
+    "subsystem_device",
+    "class",
+    "revision",
+    "numa_node",
+];
 const PER_GPU: u32 = FILES.len() as u32 + 1;
 const CONFIG: u32 = 1;
 
@@ -129,7 +137,8 @@ fn text_of_gpu(gpu: &Gpu, file: u32) -> String {
 fn configuration(gpu: &Gpu) -> Vec<u8> {
     let facts = gpu.facts();
     let mut bytes = vec![0; 256];
-    let mut put = |offset: usize, part: &[u8]| bytes[offset..offset + part.len()].copy_from_slice(part);
+    let mut put =
+        |offset: usize, part: &[u8]| bytes[offset..offset + part.len()].copy_from_slice(part);
     put(0x00, &facts.vendor.to_le_bytes());
     put(0x02, &facts.device.to_le_bytes());
     // Memory and bus mastering are on.

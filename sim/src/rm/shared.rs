@@ -34,7 +34,8 @@ impl Driver {
 
     /// Writes what changed with time.
     pub(super) fn refresh_records(&mut self) {
-        if self.shown.records.is_empty() || self.shown.written.is_some_and(|it| it.elapsed() < AGE) {
+        if self.shown.records.is_empty() || self.shown.written.is_some_and(|it| it.elapsed() < AGE)
+        {
             return;
         }
         self.shown.written = Some(Instant::now());

@@ -60,6 +60,8 @@ pub enum Need {
     Rust,
     /// The libraries that only a build of the whole workspace makes.
     Workspace,
+    /// NVIDIA's own programs and libraries.
+    Real,
     /// A GPU of NVIDIA's, with its driver.
     Gpu,
     /// A device, under the name that a test calls it.
@@ -67,7 +69,7 @@ pub enum Need {
 }
 
 /// All but the devices.
-const ALL: [Need; 27] = [
+const ALL: [Need; 28] = [
     Need::Headers,
     Need::AllHeaders,
     Need::JetsonHeaders,
@@ -94,6 +96,7 @@ const ALL: [Need; 27] = [
     Need::Crates,
     Need::Rust,
     Need::Workspace,
+    Need::Real,
     Need::Gpu,
 ];
 
@@ -128,6 +131,7 @@ impl Need {
             Need::Crates => "crates",
             Need::Rust => "rust",
             Need::Workspace => "workspace",
+            Need::Real => "real",
             Need::Gpu => "gpu",
         })
     }
@@ -161,6 +165,7 @@ impl Need {
             Need::Go => "set NVABI_GO to what tests/go.sh prints, or install Go 1.23",
             Need::Node => "set NVABI_NODE to what tests/node.sh prints",
             Need::Tinygrad => "set NVABI_TINYGRAD to what tests/tinygrad.sh prints",
+            Need::Real => "set NVABI_REAL to what tests/real/fetch.sh prints",
             Need::Syzkaller => {
                 "set NVABI_SYZKALLER to a checkout of syzkaller whose modules are downloaded"
             }

@@ -3,11 +3,11 @@
 use std::sync::Arc;
 
 use super::Target;
+use crate::Status;
 use crate::profile::{Case, Datum, Entry, Filler, ListUse, Node, Scope, evaluate};
 use crate::rm::Driver;
 use crate::rm::failed::{Failed, Result};
 use crate::rm::interface::{FieldRange, Params, offset_field};
-use crate::Status;
 
 /// The most entries that a list of a caller's may have.
 const MAX_ENTRIES: u64 = 4096;
@@ -85,7 +85,10 @@ impl Driver {
             }
         }
         // Every case has a condition, and none is met.
-        Some(Err(Failed::NotSimulated(Status::NOT_SUPPORTED, format!("{command} with these parameters"))))
+        Some(Err(Failed::NotSimulated(
+            Status::NOT_SUPPORTED,
+            format!("{command} with these parameters"),
+        )))
     }
 
     fn meant(&self, case: &Case, own: Option<usize>, params: &Params) -> Result<usize> {
@@ -105,7 +108,13 @@ impl Driver {
         Ok(self.value(node, gpu, params)?.number() != Some(0))
     }
 
-    fn give(&mut self, target: &Target<'_>, case: &Case, gpu: usize, params: &mut Params) -> Result {
+    fn give(
+        &mut self,
+        target: &Target<'_>,
+        case: &Case,
+        gpu: usize,
+        params: &mut Params,
+    ) -> Result {
         // All is read before anything is changed: a state's new value may be made of its old one.
         let mut changes = Vec::new();
         for (name, node) in &case.set_state {
@@ -153,7 +162,8 @@ impl Driver {
     pub(in crate::rm) fn fill_shared(&mut self, gpu: usize, record: &str, params: &mut Params) {
         let Some(profile) = self.gpus.get(gpu).map(|gpu| Arc::clone(&gpu.profile)) else { return };
         for filled in profile.shared.get(record).into_iter().flat_map(|case| &case.fields) {
-            let (Filler::Value(node), Some(range)) = (&filled.with, params.range(&filled.path)) else {
+            let (Filler::Value(node), Some(range)) = (&filled.with, params.range(&filled.path))
+            else {
                 continue;
             };
             match self.value(node, gpu, params) {
@@ -229,7 +239,8 @@ impl Driver {
         if let Some(entry) = own.entry(&list.list, index).cloned() {
             return self.values_of(&entry, list, gpu, params);
         }
-        let prefix = own.profile.lists.get(&list.list).map(|it| it.prefix.clone()).unwrap_or_default();
+        let prefix =
+            own.profile.lists.get(&list.list).map(|it| it.prefix.clone()).unwrap_or_default();
         let name = self.index_name(&prefix, index);
         if name.is_none() && !self.is_lenient {
             return Err(Status::INVALID_ARGUMENT.into());
@@ -259,7 +270,8 @@ impl Driver {
         let constants = &self.interface.constants;
         let is_value = |name: &str| {
             let ends = ["_NO", "_YES", "_ENABLED", "_DISABLED"];
-            ends.iter().any(|end| name.strip_suffix(end).is_some_and(|stem| constants.contains_key(stem)))
+            ends.iter()
+                .any(|end| name.strip_suffix(end).is_some_and(|stem| constants.contains_key(stem)))
         };
         let named = constants.iter().filter(|(name, value)| {
             **value == u64::from(index)
@@ -292,9 +304,10 @@ impl FieldRange {
             }
             Datum::Number(_) => Err(format!("a number does not fill {size} bytes")),
             Datum::Text(text) if size == 1 && text.len() < count.max(1) => Ok(()),
-            Datum::Text(text) if size == 1 => {
-                Err(format!("a text of {} letters and its end do not fit {count} bytes", text.len()))
-            }
+            Datum::Text(text) if size == 1 => Err(format!(
+                "a text of {} letters and its end do not fit {count} bytes",
+                text.len()
+            )),
             Datum::Text(_) => Err("a text is no number".to_owned()),
             Datum::List(items) if items.len() > count => {
                 Err(format!("{} elements do not fit an array of {count}", items.len()))

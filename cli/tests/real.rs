@@ -1,0 +1,257 @@
+//! NVIDIA's own programs, unmodified, on the simulated driver: nvidia-smi and NVML.
+//!
+//! `tests/real/fetch.sh` gets them, and prints folders of versions; NVABI_REAL lists these. Every test holds for
+//! each of them, whatever version it is.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+#[macro_use]
+extern crate nvabi_test;
+
+use std::collections::BTreeMap;
+use std::ffi::OsStr;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use nvabi_test::{Need, skip};
+
+test_main!();
+
+const CARDS: [(&str, &str); 4] = [
+    ("rtx3090", "NVIDIA GeForce RTX 3090"),
+    ("a100", "NVIDIA A100-SXM4-80GB"),
+    ("h100", "NVIDIA H100 80GB HBM3"),
+    ("l4", "NVIDIA L4"),
+];
+
+/// What nvidia-smi writes where a value could not be had.
+const WRONG: [&str; 5] = ["ERR!", "Unknown Error", "Not Found", "Invalid Argument", "Insufficient"];
+
+/// A version of NVIDIA's user space.
+struct Real {
+    version: String,
+    folder: PathBuf,
+}
+
+/// What a program wrote, and what the simulator said of it.
+struct Seen {
+    code: Option<i32>,
+    out: String,
+    diagnostics: Vec<(String, String)>,
+}
+
+/// All that NVABI_REAL names, by line or between colons.
+fn versions() -> Vec<Real> {
+    let named = std::env::var("NVABI_REAL").unwrap_or_default();
+    let folders = named.split([':', '\n']).map(str::trim).filter(|folder| !folder.is_empty());
+    let all: Vec<Real> = folders
+        .map(|folder| {
+            let folder = PathBuf::from(folder);
+            let version = folder.file_name().unwrap().to_string_lossy().into_owned();
+            assert!(
+                folder.join("bin/nvidia-smi").exists(),
+                "{} has no bin/nvidia-smi",
+                folder.display()
+            );
+            Real { version, folder }
+        })
+        .collect();
+    if all.is_empty() {
+        skip(Need::Real, "NVABI_REAL names no folder")
+    }
+    all
+}
+
+impl Real {
+    fn smi(&self) -> PathBuf {
+        self.folder.join("bin/nvidia-smi")
+    }
+
+    /// Runs a program on a simulated machine with its libraries.
+    fn run<A: AsRef<OsStr>>(&self, machine: &[&str], program: &Path, args: &[A]) -> Seen {
+        let folder = tempfile::tempdir().unwrap();
+        let report = folder.path().join("report.json");
+        let mut command = Command::new(env!("CARGO_BIN_EXE_nvabi"));
+        command.args(["rm", "sim", "--tag", &self.version]).args(machine).arg("--report");
+        command.arg(&report).arg("--").arg(program).args(args);
+        command.env("LD_LIBRARY_PATH", self.folder.join("lib"));
+        command.env("PYTHONPATH", self.folder.with_file_name("python"));
+        let output = command.output().unwrap();
+        let told = String::from_utf8_lossy(&output.stderr);
+        if told.contains("does not permit") {
+            skip(Need::Supervise, told.trim())
+        }
+        let report = std::fs::read(&report).unwrap_or_else(|_| panic!("{}: {told}", self.version));
+        let report: serde_json::Value = serde_json::from_slice(&report).unwrap();
+        let text = |value: &serde_json::Value| value.as_str().unwrap_or_default().to_owned();
+        let diagnostics = report["diagnostics"].as_array().cloned().unwrap_or_default();
+        let diagnostics = diagnostics.iter().map(|it| (text(&it["code"]), text(&it["text"])));
+        Seen {
+            code: output.status.code(),
+            out: String::from_utf8_lossy(&output.stdout).into_owned(),
+            diagnostics: diagnostics.collect(),
+        }
+    }
+
+    /// The same, of nvidia-smi with one card: it must succeed, and say nothing wrong.
+    fn ask(&self, card: &str, args: &[&str]) -> String {
+        let seen = self.run(&["--gpu", card], &self.smi(), args);
+        let what = format!("{} {card} nvidia-smi {}", self.version, args.join(" "));
+        assert_eq!(seen.code, Some(0), "{what}: {}{:?}", seen.out, seen.diagnostics);
+        for wrong in WRONG {
+            let lines: Vec<&str> = seen.out.lines().filter(|line| line.contains(wrong)).collect();
+            assert!(lines.is_empty(), "{what}: {lines:#?}");
+        }
+        let ours: Vec<_> = seen.diagnostics.iter().filter(|(code, _)| code == "profile").collect();
+        assert!(ours.is_empty(), "{what}: {ours:?}");
+        seen.out
+    }
+}
+
+/// The values of `nvidia-smi -q` by the names of their sections.
+fn values(text: &str) -> BTreeMap<String, String> {
+    let mut values = BTreeMap::new();
+    let mut above: Vec<(usize, &str)> = Vec::new();
+    for line in text.lines().filter(|line| !line.trim().is_empty()) {
+        let indent = line.len() - line.trim_start().len();
+        above.retain(|(other, _)| *other < indent);
+        match line.split_once(" : ").map(|(name, value)| (name.trim(), value.trim())) {
+            Some((name, value)) => {
+                let names = above.iter().skip(1).map(|(_, name)| *name).chain([name]);
+                values.insert(names.collect::<Vec<_>>().join("/"), value.to_owned());
+            }
+            None => above.push((indent, line.trim())),
+        }
+    }
+    values
+}
+
+#[test]
+fn the_table_is_whole() {
+    for real in versions() {
+        for (card, name) in CARDS {
+            let table = real.ask(card, &[]);
+            assert!(table.contains(name), "{}: {table}", real.version);
+            assert!(table.contains(&format!("Driver Version: {}", real.version)), "{table}");
+            let list = real.ask(card, &["-L"]);
+            assert!(list.starts_with(&format!("GPU 0: {name} (UUID: GPU-")), "{list}");
+        }
+    }
+}
+
+#[test]
+fn every_value_is_had() {
+    for real in versions() {
+        for (card, name) in CARDS {
+            let all = values(&real.ask(card, &["-q"]));
+            assert!(all.len() > 100, "{} {card}: {} values", real.version, all.len());
+            assert_eq!(all.get("Product Name").map(String::as_str), Some(name));
+            // What every card has is there, whatever the version calls its other values.
+            for (name, begin) in [
+                ("GPU UUID", "GPU-"),
+                ("VBIOS Version", "9"),
+                ("PCI/Bus Id", "00000000:01:00.0"),
+                ("PCI/GPU Link Info/PCIe Generation/Max", ""),
+                ("Performance State", "P"),
+                ("Compute Mode", "Default"),
+                ("Temperature/GPU Current Temp", "3"),
+                ("Temperature/GPU Shutdown Temp", "9"),
+                ("Clocks/Graphics", ""),
+                ("Clocks/Memory", ""),
+                ("Utilization/Gpu", "0 %"),
+            ] {
+                let value = all.get(name).map(String::as_str).unwrap_or("missing");
+                let is_there = value != "missing" && value != "N/A" && value.starts_with(begin);
+                assert!(is_there, "{} {card} {name}: {value}", real.version);
+            }
+        }
+    }
+}
+
+#[test]
+fn every_property_is_had() {
+    for real in versions() {
+        let help = real.run::<&str>(&[], &real.smi(), &["--help-query-gpu"]).out;
+        let names: Vec<&str> = help.lines().filter_map(property).collect();
+        assert!(names.len() > 100, "{}: {} properties", real.version, names.len());
+        for (card, _) in CARDS {
+            let table =
+                real.ask(card, &[&format!("--query-gpu={}", names.join(",")), "--format=csv"]);
+            let rows: Vec<&str> = table.lines().collect();
+            let count = |row: &str| row.split(", ").count();
+            assert_eq!(rows.len(), 2, "{} {card}: {table}", real.version);
+            assert_eq!(count(rows[1]), names.len(), "{} {card}: {table}", real.version);
+        }
+    }
+}
+
+/// A property's name at the beginning of a line: `"clocks.gr" or "clocks.current.graphics"`.
+fn property(line: &str) -> Option<&str> {
+    let (name, _) = line.strip_prefix('"')?.split_once('"')?;
+    let is_part = |letter: char| {
+        letter.is_ascii_lowercase() || letter.is_ascii_digit() || "_.".contains(letter)
+    };
+    (!name.is_empty() && name.chars().all(is_part)).then_some(name)
+}
+
+#[test]
+fn what_one_program_sets_the_next_one_sees() {
+    for real in versions() {
+        let smi = real.smi();
+        let smi = smi.display();
+        let script = format!(
+            "{smi} -pm 1 && {smi} -c 3 && {smi} -am 1 && {smi} -e 0 && {smi} --format=csv,noheader \
+             --query-gpu=persistence_mode,compute_mode,accounting.mode,ecc.mode.pending,ecc.mode.current"
+        );
+        let seen = real.run(&["--gpu", "a100"], Path::new("sh"), &["-c", &script]);
+        assert_eq!(seen.code, Some(0), "{}: {} {:?}", real.version, seen.out, seen.diagnostics);
+        let last = seen.out.lines().last().unwrap_or_default();
+        assert_eq!(
+            last, "Enabled, Exclusive_Process, Enabled, Disabled, Enabled",
+            "{}",
+            real.version
+        );
+    }
+}
+
+#[test]
+fn a_machine_can_be_mixed() {
+    for real in versions() {
+        let machine = ["--gpu", "a100", "--gpu", "l4", "--gpus", "2"];
+        let seen = real.run(
+            &machine,
+            &real.smi(),
+            &["--query-gpu=name,pci.bus_id", "--format=csv,noheader"],
+        );
+        let expected = "NVIDIA A100-SXM4-80GB, 00000000:01:00.0\nNVIDIA A100-SXM4-80GB, 00000000:02:00.0\n\
+                        NVIDIA L4, 00000000:03:00.0\nNVIDIA L4, 00000000:04:00.0\n";
+        assert_eq!(seen.out, expected, "{}: {:?}", real.version, seen.diagnostics);
+    }
+}
+
+#[test]
+fn nvml_knows_every_answer() {
+    let versions = versions();
+    let python = versions[0].folder.with_file_name("python");
+    if !python.join("pynvml.py").exists() {
+        skip(Need::Real, format!("there is no {}/pynvml.py", python.display()))
+    }
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/real/nvml.py");
+    for real in versions {
+        for (card, _) in CARDS {
+            let seen = real.run(&["--gpu", card], Path::new("python3"), &[&script]);
+            let what = format!("{} {card}", real.version);
+            assert_eq!(seen.code, Some(0), "{what}: ends with {:?}", seen.out.lines().last());
+            let rows: Vec<Vec<&str>> =
+                seen.out.lines().map(|row| row.split('\t').collect()).collect();
+            let named =
+                |result: &str| rows.iter().filter(|row| row.get(1) == Some(&result)).count();
+            let wrong = ["UNKNOWN", "GPU_IS_LOST", "DRIVER_NOT_LOADED", "NO_PERMISSION", "TIMEOUT"];
+            for result in wrong {
+                let rows: Vec<_> = rows.iter().filter(|row| row.get(1) == Some(&result)).collect();
+                assert!(rows.is_empty(), "{what}: {rows:?}");
+            }
+            assert!(named("SUCCESS") >= 80, "{what}: {} succeed", named("SUCCESS"));
+        }
+    }
+}
