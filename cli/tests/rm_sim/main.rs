@@ -20,6 +20,7 @@ mod control;
 mod event;
 mod frontend;
 mod mapping;
+mod profile;
 mod report;
 mod uvm;
 

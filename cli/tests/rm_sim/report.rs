@@ -79,7 +79,7 @@ fn what_is_not_played_is_told_by_name() {
     let told = diagnostics(&report);
     for (code, text) in [
         ("not-simulated", "NV0000_CTRL_CMD_SYSTEM_GET_FEATURES is not simulated"),
-        ("unknown-call", "command 0x000007ff is unknown to 550.163.01"),
+        ("unknown-call", "command 0x000007ff of 0 bytes is unknown to 550.163.01"),
         ("not-simulated", "class NV01_MEMORY_VIRTUAL is not simulated"),
         ("unknown-call", "class 0x1234 is unknown to 550.163.01"),
         ("not-simulated", "NV_ESC_RM_SHARE is not simulated"),

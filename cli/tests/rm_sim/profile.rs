@@ -1,0 +1,114 @@
+//! Profiles of GPUs: those of the command fit every branch, and a wrong one is refused with its places.
+
+use std::fs;
+use std::process::Command;
+
+use crate::client::{Client, Struct};
+use crate::{diagnostics, simulate};
+
+const TAG: &str = "550.163.01";
+
+fn nvabi(args: &[&str]) -> (Option<i32>, String) {
+    let output = Command::new(env!("CARGO_BIN_EXE_nvabi")).args(args).output().unwrap();
+    (output.status.code(), String::from_utf8_lossy(&output.stderr).into_owned())
+}
+
+/// What is said of a profile that extends `base`'s card with these lines.
+fn complaints(lines: &str) -> (Option<i32>, String) {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("mine.toml");
+    fs::write(&path, format!("extends = \"rtx3090\"\n{lines}\n")).unwrap();
+    nvabi(&["rm", "check", path.to_str().unwrap(), "--tag", TAG])
+}
+
+#[test]
+fn all_profiles_fit_every_branch() {
+    let (code, told) = nvabi(&["rm", "check"]);
+    assert_eq!(code, Some(0), "{told}");
+    assert!(told.contains("Checked  a100, h100, l4, rtx3090 against"), "{told}");
+}
+
+#[test]
+fn a_wrong_profile_is_refused_with_its_places() {
+    assert_eq!(complaints("").0, Some(0));
+    for (lines, code, message) in [
+        (
+            "[answers]\nNV2080_CTRL_CMD_BUS_GET_NOTHING = { a = 1 }",
+            "profile-unknown-command",
+            "there is no command NV2080_CTRL_CMD_BUS_GET_NOTHING in 550.163.01",
+        ),
+        (
+            "[answers]\nNV2080_CTRL_CMD_GPU_QUERY_COMPUTE_MODE_RULES = { rule = 1 }",
+            "profile-unknown-field",
+            "NV2080_CTRL_GPU_QUERY_COMPUTE_MODE_RULES_PARAMS has no field `rule` in 550.163.01",
+        ),
+        (
+            "[answers]\nNV2080_CTRL_CMD_GPU_QUERY_COMPUTE_MODE_RULES = { rules = 0x1_0000_0000 }",
+            "profile-does-not-fit",
+            "`rules`: 4294967296 does not fit 4 bytes",
+        ),
+        (
+            "[answers]\nNV2080_CTRL_CMD_GPU_GET_SHORT_NAME_STRING = { gpuShortNameString = \"\
+             0123456789012345678901234567890123456789012345678901234567890123\" }",
+            "profile-does-not-fit",
+            "`gpuShortNameString`: a text of 64 letters and its end do not fit 64 bytes",
+        ),
+        (
+            "[answers]\nNV2080_CTRL_CMD_BUS_GET_PEX_UTIL_COUNTERS = { pexCounters = [1,2,3,4,5,6,7,8] }",
+            "profile-does-not-fit",
+            "`pexCounters`: 8 elements do not fit an array of 7",
+        ),
+        (
+            "[lists.bus]\nNOTHING = 1",
+            "profile-unknown-index",
+            "there is no index NV2080_CTRL_BUS_INFO_INDEX_NOTHING in 550.163.01",
+        ),
+        (
+            "[lists.bus]\nTYPE = \"=NV2080_CTRL_BUS_INFO_TYPE_NOTHING\"",
+            "profile-no-value",
+            "there is no constant NV2080_CTRL_BUS_INFO_TYPE_NOTHING in 550.163.01",
+        ),
+        (
+            "[memory]\nsize = \"=memory.none\"",
+            "profile-no-value",
+            "`memory.size`: there is no value `memory.none`",
+        ),
+        (
+            "[memory]\nsize = \"=memory.size\"",
+            "profile-no-value",
+            "`memory.size`: values refer to each other in a circle",
+        ),
+        ("[memory]\nsize = \"=1 +\"", "profile-not-read", "`1 +` is no expression"),
+        ("[memory\n", "profile-not-read", "mine.toml:2"),
+        (
+            "[answers]\nNV0000_CTRL_CMD_GPU_GET_PROBED_IDS = { }",
+            "profile-answered-in-code",
+            "NV0000_CTRL_CMD_GPU_GET_PROBED_IDS is answered by the simulator's own code",
+        ),
+        ("[objects]\nNV_NOTHING = { below = [\"device\"] }", "profile-unknown-class", "NV_NOTHING"),
+    ] {
+        let (status, told) = complaints(lines);
+        assert_eq!(status, Some(1), "{lines}: {told}");
+        assert!(told.contains(&format!("error[{code}]")), "{lines}: {told}");
+        assert!(told.contains(message) && told.contains("mine.toml:"), "{lines}: {told}");
+    }
+    let (status, told) = nvabi(&["rm", "sim", "--gpu", "gtx970", "--", "true"]);
+    assert_eq!(status, Some(2));
+    assert!(told.contains("there is no GPU `gtx970`: expected a100, h100, l4, rtx3090"), "{told}");
+}
+
+#[test]
+fn a_lenient_machine_says_what_it_did_not_do() {
+    let name = "rm_sim::profile::a_lenient_machine_says_what_it_did_not_do";
+    let report = simulate(name, TAG, &["--lenient"], || {
+        let (client, ..) = Client::with_device();
+        let mut params = Struct::new("NV0000_CTRL_SYSTEM_GET_FEATURES_PARAMS");
+        assert_eq!(
+            client.control(client.handle, "NV0000_CTRL_CMD_SYSTEM_GET_FEATURES", &mut params),
+            0
+        );
+    });
+    let text =
+        "NV0000_CTRL_CMD_SYSTEM_GET_FEATURES is not simulated: it succeeded and changed nothing";
+    assert_eq!(diagnostics(&report), [("not-simulated".to_owned(), text.to_owned())]);
+}
