@@ -73,11 +73,12 @@ impl Profile {
         let needed = needed.chain(TEXTS.iter().map(|name| (name, "a text")));
         for (name, kind) in needed.chain(LISTS.iter().map(|name| (name, "a list"))) {
             let value = scope.value(name, 0);
-            let is_right = match (&value, kind) {
-                (Ok(Datum::Number(_)), "a number") | (Ok(Datum::Text(_)), "a text") => true,
-                (Ok(Datum::List(_)), "a list") => true,
-                _ => false,
-            };
+            let is_right = matches!(
+                (&value, kind),
+                (Ok(Datum::Number(_)), "a number")
+                    | (Ok(Datum::Text(_)), "a text")
+                    | (Ok(Datum::List(_)), "a list")
+            );
             if !is_right {
                 let message = format!("profile `{}` has no `{name}`, {kind}", self.name);
                 let place = self.values.get(*name).map(|node| node.place.clone());
