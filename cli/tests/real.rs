@@ -131,7 +131,9 @@ fn the_table_is_whole() {
     for real in versions() {
         for (card, name) in CARDS {
             let table = real.ask(card, &[]);
-            assert!(table.contains(name), "{}: {table}", real.version);
+            // Older tables have no room for more of a name.
+            let begin: String = name.chars().take(15).collect();
+            assert!(table.contains(&begin), "{}: {table}", real.version);
             assert!(table.contains(&format!("Driver Version: {}", real.version)), "{table}");
             let list = real.ask(card, &["-L"]);
             assert!(list.starts_with(&format!("GPU 0: {name} (UUID: GPU-")), "{list}");
