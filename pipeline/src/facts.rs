@@ -225,8 +225,11 @@ pub fn digest(units: &[Unit<'_>], targets: &[String]) -> String {
     let mut text = format!("{targets:?}\n");
     for unit in units {
         let s = unit.surface;
-        let how = (&s.name, &s.include, &s.defines, &s.prelude, &s.language, &s.suffix);
+        let how = (&s.name, &s.include, &s.defines, &s.prelude, &s.language);
         let _ = writeln!(text, "{how:?} {:?} {:?}", unit.headers, unit.system);
+        if let Some(suffix) = &s.suffix {
+            let _ = writeln!(text, "suffix {suffix:?}");
+        }
         for (path, file) in unit.tree.files.iter().chain(&unit.calls.files) {
             let _ = writeln!(text, "{} {path}", file.id);
         }
