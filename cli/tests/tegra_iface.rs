@@ -17,7 +17,7 @@ use nvabi::tegra::{
     AddressSpace, Cache, Channel, ChannelOptions, ConstantBank, Device, ErrorKind, Launch, Lines,
     Memory, Push, Release, Result, Subchannel, Subcontext, Tsg, wait_for_fence,
 };
-use nvabi_test::{Need, skip};
+use nvabi_test::{Need, only_as_child, skip};
 use serde_json::Value;
 
 #[path = "../../examples/tegra_copy.rs"]
@@ -36,7 +36,8 @@ const REFUSED: i32 = 3;
 /// The program: what `ROLE` names, and an exit status that tells how it went.
 #[test]
 fn client() {
-    let Ok(role) = std::env::var(ROLE) else { return };
+    only_as_child(ROLE);
+    let role = std::env::var(ROLE).unwrap();
     let done = with_device(&role);
     match done {
         Ok(()) => std::process::exit(0),

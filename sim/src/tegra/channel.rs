@@ -11,6 +11,7 @@ use super::space::{REGISTER_LIMIT, SpaceId, Target};
 use super::submit::Submitter;
 use super::{Errno, File, FileId, Kernel, PAGE, Result};
 use crate::client::Client;
+use crate::machine::Machine as _;
 use crate::memory::{Memory, Node};
 use crate::tegra::abi::*;
 
@@ -119,6 +120,9 @@ impl Kernel {
 
     /// G/common/fifo/channel.c:971-1106.
     pub(super) fn release_channel(&mut self, chid: u32) {
+        // A client may close right behind its doorbell: then nobody has seen that one yet.
+        let doorbells = self.doorbells();
+        self.answer_doorbells(&doorbells);
         if let Some(notifier) = self.channels.get_mut(&chid).and_then(|c| c.notifier.take()) {
             self.nvmap.put_gpu(notifier.buffer);
         }

@@ -757,6 +757,24 @@ rules! {
     }
 }
 
+/// A channel that is closed right behind its doorbell was rung all the same.
+#[test]
+fn a_channel_is_rung_and_closed_at_once() {
+    let name = concat!(module_path!(), "::a_channel_is_rung_and_closed_at_once");
+    let report = crate::simulate(name, &[], || {
+        for _ in 0..100 {
+            let mut gpu = Gpu::new();
+            gpu.queue(&[]);
+            gpu.knock();
+            close(gpu.bound.channel);
+            close(gpu.bound.tsg);
+            close(gpu.bound.ctrl);
+        }
+    });
+    let unknown = report.diagnostics.iter().find(|d| d.code == "unknown-token");
+    assert!(unknown.is_none(), "{report}");
+}
+
 reported! {
     fault_of_an_address_is_told_by_the_notifier {
         let mut gpu = Gpu::new();
