@@ -278,7 +278,7 @@ mod simulated {
     use std::process::{Child, Command, Stdio};
     use std::time::{Duration, Instant};
 
-    use nvabi_test::{Need, skip};
+    use nvabi_test::{Need, only_as_child, skip};
 
     use super::*;
 
@@ -289,7 +289,8 @@ mod simulated {
     /// The side that has the device: this test again, below the simulator.
     #[test]
     fn device() {
-        let (Ok(socket), Ok(tag)) = (std::env::var(SOCKET), std::env::var(TAG)) else { return };
+        only_as_child(SOCKET);
+        let (socket, tag) = (std::env::var(SOCKET).unwrap(), std::env::var(TAG).unwrap());
         let done = proxy::device(&socket, &tag);
         if let Err(error) = done {
             eprintln!("{error}");

@@ -137,6 +137,7 @@ fn pagewise(
 
 #[cfg(test)]
 mod tests {
+    use std::io::{Read, Write};
     use std::process::{Command, Stdio};
 
     use super::*;
@@ -198,8 +199,12 @@ mod tests {
 
     #[test]
     fn the_memory_of_a_child_is_written() {
-        let mut child = Command::new("cat").stdin(Stdio::piped()).spawn().unwrap();
+        let mut command = Command::new("cat");
+        let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
         let id = child.id();
+        // What it copies says that it runs, and has all of its memory.
+        child.stdin.as_mut().unwrap().write_all(b"x").unwrap();
+        child.stdout.as_mut().unwrap().read_exact(&mut [0]).unwrap();
         let maps = std::fs::read_to_string(format!("/proc/{id}/maps")).unwrap();
         let stack = maps.lines().find(|line| line.ends_with("[stack]")).unwrap();
         let start = u64::from_str_radix(stack.split('-').next().unwrap(), 16).unwrap();

@@ -43,7 +43,7 @@ pub(crate) fn agree(subject: &Subject) {
             .to_string();
         let (asserted, left_out) = assertions(&facts.surfaces[&surface.name].records, &bindings);
         opaque.extend(left_out);
-        krate.modules.push((surface.name.clone(), format!("{bindings}\n{asserted}")));
+        krate.push(&surface.name, format!("{bindings}\n{asserted}"));
     }
     let told: Vec<&str> = opaque.iter().map(String::as_str).collect();
     let built = krate.build();

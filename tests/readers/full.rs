@@ -77,7 +77,7 @@ fn every_call_of_the_lock_is_a_type() {
             writeln!(text, "const _: () = assert!(count(nvabi::r550::{list}::ALL) == {count});");
         println!("{count} of {list}");
     }
-    krate.modules.push(("calls".into(), text.clone()));
+    krate.push("calls", text.clone());
     let built = krate.build();
     assert!(built.is_ok(), "{}", built.unwrap_err());
     // An assertion that cannot fail guards nothing.

@@ -22,7 +22,7 @@ use nvabi_pipeline::diagnostic::Report;
 use nvabi_pipeline::facts::{self, Cache, Options, Unit};
 use nvabi_pipeline::headers::Source;
 use nvabi_pipeline::model::{Facts, Surface};
-use nvabi_pipeline::spec::Spec;
+use nvabi_pipeline::spec::{self, Spec};
 use nvabi_pipeline::tag::Tag;
 use nvabi_test::{Case, Need, skip};
 
@@ -107,6 +107,20 @@ pub(crate) fn write_tree(unit: &Unit<'_>, root: &Path) {
     }
 }
 
+/// A surface under the names that a compiler of its headers knows.
+fn named_as_in_headers(facts: &Surface, surface: &spec::Surface) -> Surface {
+    let mut facts = facts.clone();
+    let header_name = |name: String| match &surface.suffix {
+        Some(suffix) => name.strip_suffix(&format!("_{suffix}")).unwrap().to_owned(),
+        None => name,
+    };
+    facts.constants =
+        facts.constants.into_iter().map(|(name, it)| (header_name(name), it)).collect();
+    facts.bit_ranges =
+        facts.bit_ranges.into_iter().map(|(name, it)| (header_name(name), it)).collect();
+    facts
+}
+
 /// Asks a C compiler about every fact of the subject.
 fn ask(subject: &Subject, compiler: &c::Compiler) {
     compiler.or_skip();
@@ -122,7 +136,8 @@ fn ask(subject: &Subject, compiler: &c::Compiler) {
             "c" => tags.get(name).copied(),
             _ => None,
         };
-        let questions = c::questions(&facts.surfaces[&surface.name], &keyword);
+        let facts = named_as_in_headers(&facts.surfaces[&surface.name], surface);
+        let questions = c::questions(&facts, &keyword);
         assert!(questions.count > 0, "{} asks nothing", surface.name);
         let described = c::Unit {
             name: &surface.name,

@@ -30,6 +30,11 @@ impl Crate {
         Self { name, features, modules: Vec::new(), main: String::new() }
     }
 
+    /// Adds a module. Names of surfaces have hyphens.
+    pub(crate) fn push(&mut self, module: &str, text: String) {
+        self.modules.push((module.replace('-', "_"), text));
+    }
+
     /// Compiles, and runs when there is something to run; `Err` with what cargo said.
     pub(crate) fn build(&self) -> Result<(), String> {
         let folder = scratch(self.name);
@@ -86,10 +91,10 @@ pub(crate) fn own(subject: &Subject) {
     let facts = subject.facts(subject.first_target());
     let mut krate = Crate::new("own", &["zerocopy"]);
     for (module, zerocopy) in [("plain", false), ("with_zerocopy", true)] {
-        krate.modules.push((module.into(), emitted(subject, &facts, zerocopy).unwrap()));
+        krate.push(module, emitted(subject, &facts, zerocopy).unwrap());
         let types = format!("crate::{module}::v1_1");
         let text = assertions(&facts, &subject.spec.surfaces[0].name, &types);
-        krate.modules.push((format!("facts_of_{module}"), text));
+        krate.push(&format!("facts_of_{module}"), text);
         krate.main += &accessors(&facts.surfaces["rm"], &types);
     }
     let built = krate.build();
@@ -100,7 +105,7 @@ pub(crate) fn own(subject: &Subject) {
         4;
     let text = assertions(&wrong, "rm", "crate::plain::v1_1");
     krate.modules.retain(|(name, _)| name == "plain");
-    krate.modules.push(("wrong".into(), text));
+    krate.push("wrong", text);
     krate.main.clear();
     let told = krate.build().unwrap_err();
     assert!(told.contains("offset_of!(crate::plain::v1_1::NVT_SWAPS, address)"), "{told}");
@@ -122,7 +127,7 @@ pub(crate) fn real(subject: &Subject) {
     for surface in subject.spec.surfaces.iter() {
         let types = format!("nvabi::abi::v{}", subject.tag.ident());
         let text = assertions(&facts, &surface.name, &types);
-        krate.modules.push((format!("facts_of_{}", surface.name), text));
+        krate.push(&format!("facts_of_{}", surface.name), text);
     }
     let built = krate.build();
     assert!(built.is_ok(), "{}", built.unwrap_err());
