@@ -3,6 +3,7 @@
 use std::cmp::Ordering;
 use std::fmt;
 use std::str::FromStr;
+use std::sync::Arc;
 
 /// A released driver version, as its publisher writes it.
 ///
@@ -10,7 +11,7 @@ use std::str::FromStr;
 /// not the same as the three-part tag with a zero: `550.100` is not `550.100.00`.
 /// A word may stand before the numbers (`tegra-r36.4`); tags with different words sort by word.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub struct Tag(String);
+pub struct Tag(Arc<str>);
 
 impl Tag {
     /// The text, as published.
@@ -68,7 +69,7 @@ impl FromStr for Tag {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let tag = Self(text.to_owned());
+        let tag = Self(text.into());
         let no_version = || format!("`{text}` is not a driver version such as 550.54.14");
         let numeric = tag.numbers().all(|(_, p)| !p.is_empty() && p.len() <= 9);
         let word_ok = tag.word().bytes().all(|b| b.is_ascii_lowercase() || b == b'-');

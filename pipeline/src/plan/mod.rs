@@ -4,8 +4,12 @@
 //! calls.
 //! A definition is shared by every view in which it, and all it is made of, is the same.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::collections::hash_map::Entry;
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Write as _;
 use std::sync::Arc;
+
+use rustc_hash::{FxBuildHasher, FxHashMap, FxHashSet};
 
 pub mod members;
 pub mod roles;
@@ -14,7 +18,7 @@ pub mod types;
 use self::roles::Roles;
 use crate::diagnostic::{Diagnostic, Report};
 use crate::globs::Globs;
-use crate::lock::{Fact, History, ItemKind, Lock, Placed, state_at};
+use crate::lock::{Fact, History, ItemKind, Lock, Placed, State, state_at};
 use crate::model::{builtin, split_array};
 use crate::spec::{self, Item, Spec};
 use crate::tag::Tag;
@@ -35,6 +39,8 @@ pub struct Def {
     pub uses: BTreeMap<String, DefId>,
     /// Where the first tag that has it defines it.
     pub place: DefinedAt,
+    /// Where the first tag of each further branch does.
+    pub branches: Vec<DefinedAt>,
     /// Indices into [`Plan::views`].
     pub views: BTreeSet<usize>,
     /// The specs name it themselves.
@@ -52,6 +58,15 @@ pub struct DefinedAt {
     pub since: Tag,
 }
 
+impl DefinedAt {
+    fn new(path: &str, line: u32, since: &Tag) -> Self {
+        // At its length at once: there are as many as there are constants.
+        let mut source = String::with_capacity(path.len() + ":123456".len());
+        let _ = write!(source, "{path}:{line}");
+        Self { source, since: since.clone() }
+    }
+}
+
 /// A constant to emit.
 #[derive(Debug)]
 pub struct Const {
@@ -63,8 +78,10 @@ pub struct Const {
     pub place: DefinedAt,
     /// The spec asks for it.
     pub documented: bool,
-    /// Indices into [`Plan::views`].
-    pub views: BTreeSet<usize>,
+    /// The one of the same name, with another value, that was there before.
+    before: Option<usize>,
+    /// Indices into [`Plan::views`]; most constants share those of all tags.
+    pub views: Arc<BTreeSet<usize>>,
 }
 
 /// A call to emit.
@@ -162,17 +179,57 @@ pub fn plan<'s>(lock: &Lock, specs: &'s [&'s Spec], full: bool) -> Result<Plan<'
     planner.report.into_result(planner.plan).map(|(plan, _)| plan)
 }
 
-/// Where an item of the lock is: its header and history, for each header that ever had it.
-type Index<'l> = HashMap<(&'l str, ItemKind, &'l str), Vec<(&'l str, &'l History)>>;
+/// Where the items of the lock are. Nearly all are constants of one header, and a list for each would cost more than
+/// all else that is done with them.
+#[derive(Default)]
+struct Index<'l> {
+    first: FxHashMap<ItemKey<'l>, Place<'l>>,
+    /// Those of further headers that ever had the item.
+    further: FxHashMap<ItemKey<'l>, Vec<Place<'l>>>,
+}
+
+/// Surface, kind and name.
+type ItemKey<'l> = (&'l str, ItemKind, &'l str);
+
+/// A header, and the item's history in it.
+type Place<'l> = (&'l str, &'l History);
+
+impl<'l> Index<'l> {
+    fn new(lock: &'l Lock) -> Self {
+        let count = lock.headers.values().map(|header| header.items.len()).sum();
+        let mut index = Self::default();
+        // A table that grows moves what it holds again and again.
+        index.first.reserve(count);
+        for ((surface, path), header) in &lock.headers {
+            for ((kind, name), history) in &header.items {
+                let place = (path.as_str(), history);
+                match index.first.entry((surface, *kind, name)) {
+                    Entry::Vacant(entry) => _ = entry.insert(place),
+                    Entry::Occupied(entry) => {
+                        index.further.entry(*entry.key()).or_default().push(place);
+                    }
+                }
+            }
+        }
+        index
+    }
+
+    fn places<'a>(&'a self, key: &'a ItemKey<'a>) -> impl Iterator<Item = Place<'l>> {
+        let further = self.further.get(key).into_iter().flatten();
+        self.first.get(key).into_iter().chain(further).copied()
+    }
+}
 
 struct Planner<'l, 's> {
     lock: &'l Lock,
     index: Index<'l>,
     plan: Plan<'s>,
-    by_name: HashMap<String, Vec<DefId>>,
-    constants: HashMap<String, Vec<usize>>,
-    calls: HashMap<(spec::ItemKind, &'s str), Vec<usize>>,
-    seen: HashMap<Content, usize>,
+    by_name: FxHashMap<String, Vec<DefId>>,
+    /// The newest constant of each name.
+    constants: FxHashMap<&'l str, usize>,
+    calls: FxHashMap<(spec::ItemKind, &'s str), Vec<usize>>,
+    seen: FxHashMap<Content, usize>,
+    no_views: Arc<BTreeSet<usize>>,
     report: Report,
 }
 
@@ -190,28 +247,21 @@ struct TagPlan<'a> {
     tag: usize,
     content: Content,
     /// By surface and name; `None` while it is being looked at, or where it does not exist.
-    known: HashMap<(usize, String), Option<DefId>>,
-    names: HashMap<String, DefId>,
+    known: FxHashMap<(usize, String), Option<DefId>>,
+    names: FxHashMap<String, DefId>,
 }
 
 impl<'l, 's> Planner<'l, 's> {
     fn new(lock: &'l Lock) -> Self {
-        // Most are constants, and a table that grows moves them again and again.
-        let count = lock.headers.values().map(|header| header.items.len()).sum();
-        let mut index: Index<'l> = HashMap::with_capacity(count);
-        for ((surface, path), header) in &lock.headers {
-            for ((kind, name), history) in &header.items {
-                index.entry((surface, *kind, name)).or_default().push((path, history));
-            }
-        }
         Self {
             lock,
-            index,
+            index: Index::new(lock),
             plan: Plan::default(),
-            by_name: HashMap::new(),
-            constants: HashMap::new(),
-            calls: HashMap::new(),
-            seen: HashMap::new(),
+            by_name: FxHashMap::default(),
+            constants: FxHashMap::default(),
+            calls: FxHashMap::default(),
+            seen: FxHashMap::default(),
+            no_views: Arc::default(),
             report: Report::default(),
         }
     }
@@ -246,9 +296,13 @@ impl<'l, 's> Planner<'l, 's> {
         }
         // Another driver can have these definitions and calls with other constants.
         self.seen.clear();
+        let all: Arc<BTreeSet<usize>> = Arc::new(driver.tags.iter().map(|(_, v)| *v).collect());
         for id in constants.stable {
-            let views = driver.tags.iter().map(|(_, view)| *view);
-            self.plan.constants[id].views.extend(views);
+            let views = &mut self.plan.constants[id].views;
+            match views.is_empty() {
+                true => *views = all.clone(),
+                false => Arc::make_mut(views).extend(all.iter()),
+            }
         }
         self.plan.drivers.push(driver);
     }
@@ -264,20 +318,20 @@ impl<'l, 's> Planner<'l, 's> {
     ) -> Constants<'l> {
         let lock = self.lock;
         let globs = Globs::new(spec.constants.iter().map(|c| c.name.as_str()));
-        let numbers: HashSet<&str> = (spec.items.iter())
+        let numbers: FxHashSet<&str> = (spec.items.iter())
             .filter(|item| item.roles_known)
             .map(|item| item.name.as_str())
             .collect();
         let asked = |name: &str| numbers.contains(name) || globs.matches(name);
         let wanted = |name: &str| full || asked(name);
         let mut constants = Constants::default();
-        let mut taken: HashSet<&str> = HashSet::new();
+        let mut taken: FxHashSet<&str> = FxHashSet::default();
         for surface in &spec.surfaces {
             let range = (surface.name.clone(), String::new())..;
             let headers = lock.headers.range(range).take_while(|((s, _), _)| *s == surface.name);
             for ((_, path), header) in headers {
                 for ((kind, name), history) in &header.items {
-                    let stable = history.iter().all(|s| s.from <= first || s.from > last);
+                    let stable = changes(history).all(|from| from <= first || from > last);
                     match kind {
                         ItemKind::Enum => constants.enums.push((path, name, history)),
                         ItemKind::Constant if !wanted(name) => {}
@@ -313,7 +367,7 @@ impl<'l, 's> Planner<'l, 's> {
     /// Tags at which any fact of the lock, or any item of the spec, changes.
     fn changing_tags(&self, spec: &Spec) -> BTreeSet<usize> {
         let histories = self.lock.headers.values().flat_map(|h| h.items.values());
-        let mut tags: BTreeSet<usize> = histories.flatten().map(|state| state.from).collect();
+        let mut tags: BTreeSet<usize> = histories.flat_map(changes).collect();
         let bounds = spec.items.iter().flat_map(|item| [&item.since, &item.until]);
         for tag in bounds.flatten() {
             tags.insert(self.lock.tags.partition_point(|t| t.tag < *tag));
@@ -326,8 +380,8 @@ impl<'l, 's> Planner<'l, 's> {
             spec,
             tag,
             content: Content::default(),
-            known: HashMap::new(),
-            names: HashMap::new(),
+            known: FxHashMap::default(),
+            names: FxHashMap::default(),
         };
         let at = self.lock.tags[tag].tag.clone();
         for item in spec.items.iter().filter(|item| item.holds_at(&at)) {
@@ -347,7 +401,9 @@ impl<'l, 's> Planner<'l, 's> {
         }
         let view = self.plan.views.len();
         content.defs.iter().for_each(|id| _ = self.plan.defs[*id].views.insert(view));
-        content.constants.iter().for_each(|id| _ = self.plan.constants[*id].views.insert(view));
+        for id in &content.constants {
+            Arc::make_mut(&mut self.plan.constants[*id].views).insert(view);
+        }
         content.calls.iter().for_each(|id| _ = self.plan.calls[*id].views.insert(view));
         self.plan.views.push(View { first: at });
         self.seen.insert(content, view);
@@ -362,8 +418,8 @@ impl<'l, 's> Planner<'l, 's> {
         name: &str,
         tag: usize,
     ) -> Option<(&'l str, &'l Placed)> {
-        let places = self.index.get(&(surface, kind, name) as &(&str, ItemKind, &str))?;
-        places.iter().find_map(|(path, history)| Some((*path, state_at(history, tag)?)))
+        let key = (surface, kind, name);
+        self.index.places(&key).find_map(|(path, history)| Some((path, state_at(history, tag)?)))
     }
 
     /// The definition of a type's name in a surface, made when it is new.
@@ -416,8 +472,17 @@ impl<'l, 's> Planner<'l, 's> {
             let def = &self.plan.defs[**id];
             (Arc::ptr_eq(&def.fact, &placed.fact) || def.fact == placed.fact) && def.uses == uses
         };
+        let since = &self.lock.tags[look.tag].tag;
+        let place = || DefinedAt::new(path, placed.line, since);
         let id = match candidates.iter().find(same) {
-            Some(id) => *id,
+            Some(id) => {
+                let Def { place: first, branches, .. } = &mut self.plan.defs[*id];
+                let known = branches.last().unwrap_or(first);
+                if known.since.branch() != since.branch() {
+                    branches.push(place());
+                }
+                *id
+            }
             None => {
                 let id = self.plan.defs.len();
                 candidates.push(id);
@@ -426,10 +491,8 @@ impl<'l, 's> Planner<'l, 's> {
                     ident: name.replace("::", "_"),
                     fact: placed.fact.clone(),
                     uses,
-                    place: DefinedAt {
-                        source: format!("{path}:{}", placed.line),
-                        since: self.lock.tags[look.tag].tag.clone(),
-                    },
+                    place: place(),
+                    branches: Vec::new(),
                     views: BTreeSet::new(),
                     named: false,
                     module: String::new(),
@@ -586,18 +649,17 @@ impl<'l, 's> Planner<'l, 's> {
     }
 
     fn enumerator(&self, look: &TagPlan<'_>, name: &str) -> Option<i128> {
-        self.index.iter().filter(|((_, kind, _), _)| *kind == ItemKind::Enum).find_map(
-            |(_, places)| {
-                places.iter().find_map(|(_, history)| match &*state_at(history, look.tag)?.fact {
-                    Fact::Enum { variants, .. } => variants.get(name).copied(),
-                    _ => None,
-                })
-            },
-        )
+        let enums = self.index.first.keys().filter(|(_, kind, _)| *kind == ItemKind::Enum);
+        enums.flat_map(|key| self.index.places(key)).find_map(|(_, history)| {
+            match &*state_at(history, look.tag)?.fact {
+                Fact::Enum { variants, .. } => variants.get(name).copied(),
+                _ => None,
+            }
+        })
     }
 
     fn everything(&mut self, look: &mut TagPlan<'_>) {
-        let keys: BTreeSet<(&str, &str)> = (self.index.keys())
+        let keys: BTreeSet<(&str, &str)> = (self.index.first.keys())
             .filter(|(_, kind, _)| *kind != ItemKind::Constant)
             .map(|(surface, _, name)| (*surface, *name))
             .collect();
@@ -612,7 +674,8 @@ impl<'l, 's> Planner<'l, 's> {
     /// The constants that differ from tag to tag, and the enumerators that are wanted or whose
     /// enum is emitted.
     fn constants(&mut self, look: &mut TagPlan<'_>, constants: &Constants<'l>) {
-        let mut taken: HashSet<&'l str> = HashSet::with_capacity(constants.changing.len());
+        let mut taken: FxHashSet<&'l str> =
+            FxHashSet::with_capacity_and_hasher(constants.changing.len(), FxBuildHasher);
         let mut put =
             |this: &mut Self, look: &mut TagPlan<'_>, name: &'l str, fact: &Fact, path, line| {
                 if !constants.stable_names.contains(name) && taken.insert(name) {
@@ -637,26 +700,37 @@ impl<'l, 's> Planner<'l, 's> {
         }
     }
 
-    fn constant(&mut self, name: &str, fact: &Fact, path: &str, line: u32, tag: usize) -> usize {
-        let same = |id: &&usize| self.plan.constants[**id].fact == *fact;
-        let candidates = self.constants.get(name).map_or(&[][..], Vec::as_slice);
-        candidates.iter().find(same).copied().unwrap_or_else(|| {
-            let id = self.plan.constants.len();
-            match self.constants.get_mut(name) {
-                Some(candidates) => candidates.push(id),
-                None => _ = self.constants.insert(name.to_owned(), vec![id]),
-            }
-            let since = self.lock.tags[tag].tag.clone();
-            self.plan.constants.push(Const {
-                name: name.to_owned(),
-                fact: fact.clone(),
-                place: DefinedAt { source: format!("{path}:{line}"), since },
-                documented: true,
-                views: BTreeSet::new(),
-            });
-            id
-        })
+    fn constant(&mut self, name: &'l str, fact: &Fact, path: &str, line: u32, tag: usize) -> usize {
+        let newest = self.constants.get(name).copied();
+        let before = |id: &usize| self.plan.constants[*id].before;
+        let mut of_name = std::iter::successors(newest, before);
+        if let Some(id) = of_name.find(|id| self.plan.constants[*id].fact == *fact) {
+            return id;
+        }
+        let id = self.plan.constants.len();
+        self.constants.insert(name, id);
+        let since = &self.lock.tags[tag].tag;
+        self.plan.constants.push(Const {
+            name: name.to_owned(),
+            fact: fact.clone(),
+            place: DefinedAt::new(path, line, since),
+            documented: true,
+            before: newest,
+            views: self.no_views.clone(),
+        });
+        id
     }
+}
+
+/// The tags at which an item appears, goes, or becomes another: not those where its line moves.
+fn changes(history: &History) -> impl Iterator<Item = usize> + '_ {
+    let mut before = None;
+    history.iter().filter_map(move |State { from, value }| {
+        let fact = Some(value.as_ref().map(|placed| &placed.fact));
+        let is_other = fact != before;
+        before = fact;
+        is_other.then_some(*from)
+    })
 }
 
 /// Whether two specs say the same of a call: a child repeats what it inherits from its parent.
@@ -698,10 +772,10 @@ fn says_the_same(a: &Item, b: &Item) -> bool {
 struct Constants<'l> {
     /// Those that are the same at each of its tags.
     stable: Vec<usize>,
-    stable_names: HashSet<&'l str>,
+    stable_names: FxHashSet<&'l str>,
     /// Header, name and history of the others.
     changing: Vec<(&'l str, &'l str, &'l History)>,
     enums: Vec<(&'l str, &'l str, &'l History)>,
     /// The enumerators that the spec names.
-    wanted_enumerators: HashSet<&'l str>,
+    wanted_enumerators: FxHashSet<&'l str>,
 }

@@ -94,7 +94,7 @@ pub(super) fn files(module: &Module<'_>) -> Vec<File> {
         constants: module
             .constants
             .iter()
-            .filter_map(|(name, c)| Some((name.as_str(), value(&c.fact)?)))
+            .filter_map(|(name, c)| Some((&**name, value(&c.fact)?)))
             .collect(),
         calls: calls
             .iter()

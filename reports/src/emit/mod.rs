@@ -11,6 +11,7 @@ mod python;
 mod rust;
 mod syzkaller;
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 
 use nvabi_pipeline::known;
@@ -178,7 +179,7 @@ struct Module<'p> {
     /// Of the types, by [`DefId`].
     names: Vec<String>,
     /// Sorted by name, each with its name here.
-    constants: Vec<(String, &'p Const)>,
+    constants: Vec<(Cow<'p, str>, &'p Const)>,
 }
 
 /// A type of a module.
@@ -418,10 +419,10 @@ pub(crate) fn roles_of(call: &Call<'_>, form: usize) -> Vec<Role> {
 }
 
 /// The driver's name for the layout of the oldest tag, and that with the tag for each later one.
-fn type_names(
-    plan: &Plan<'_>,
+fn type_names<'p>(
+    plan: &'p Plan<'_>,
     tags: &[(&Tag, usize)],
-    taken: &mut FxHashSet<String>,
+    taken: &mut FxHashSet<Cow<'p, str>>,
 ) -> Vec<String> {
     let first = |id: &DefId| tags.iter().position(|(_, view)| plan.defs[*id].views.contains(view));
     let mut order: Vec<DefId> = (0..plan.defs.len()).collect();
@@ -429,7 +430,7 @@ fn type_names(
     let mut names = vec![String::new(); plan.defs.len()];
     for id in order {
         let def = &plan.defs[id];
-        names[id] = unique(taken, &def.ident, &def.place.since);
+        names[id] = unique(taken, &def.ident, &def.place.since).into_owned();
     }
     names
 }
@@ -437,8 +438,8 @@ fn type_names(
 fn constant_names<'p>(
     plan: &'p Plan<'_>,
     tags: &[(&Tag, usize)],
-    taken: &mut FxHashSet<String>,
-) -> Vec<(String, &'p Const)> {
+    taken: &mut FxHashSet<Cow<'p, str>>,
+) -> Vec<(Cow<'p, str>, &'p Const)> {
     let mut first = vec![usize::MAX; plan.views.len()];
     for (at, (_, view)) in tags.iter().enumerate().rev() {
         first[*view] = at;
@@ -446,7 +447,7 @@ fn constant_names<'p>(
     let since = |constant: &Const| constant.views.iter().map(|view| first[*view]).min();
     let mut constants: Vec<_> = plan.constants.iter().map(|c| (since(c), &*c.name, c)).collect();
     constants.sort_by_key(|(since, name, _)| (*since, *name));
-    let mut named: Vec<(String, &Const)> = constants
+    let mut named: Vec<(Cow<'p, str>, &Const)> = constants
         .into_iter()
         .map(|(_, name, constant)| (unique(taken, name, &constant.place.since), constant))
         .collect();
@@ -455,15 +456,15 @@ fn constant_names<'p>(
 }
 
 /// A name that nothing has yet: with its tag, and then with underscores.
-fn unique(taken: &mut FxHashSet<String>, name: &str, since: &Tag) -> String {
-    if taken.insert(name.to_owned()) {
-        return name.to_owned();
+fn unique<'p>(taken: &mut FxHashSet<Cow<'p, str>>, name: &'p str, since: &Tag) -> Cow<'p, str> {
+    if taken.insert(name.into()) {
+        return name.into();
     }
     let mut longer = format!("{name}_V{}", since.ident());
-    while !taken.insert(longer.clone()) {
+    while !taken.insert(longer.clone().into()) {
         longer.push('_');
     }
-    longer
+    longer.into()
 }
 
 /// The first lines of a file: what it is, and how it is written again.
