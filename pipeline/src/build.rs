@@ -174,7 +174,10 @@ impl Build {
                 let (lock, report) = lock::read(&folder)?;
                 report.into_result(lock)?.0
             }
-            false => lock::read_closure(&folder, &specs)?,
+            // With moves of lines: each branch has its own place of a struct.
+            false => {
+                lock::read_part(&folder, lock::Part { specs: &specs, constants: &[], lines: true })?
+            }
         };
         emit::emit(&lock, &specs, options)
     }

@@ -64,7 +64,10 @@ pub enum LayoutKind {
 }
 
 /// The size, alignment and fields that a name has from one tag on.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+///
+/// Two are equal where name, size, alignment and fields are. Where they come from is not compared: a struct that
+/// stays as it is has another line in each branch.
+#[derive(Clone, Copy, Debug, Eq)]
 pub struct Layout {
     /// The driver's name, or the user's for the layout of a user's own struct.
     pub name: &'static str,
@@ -74,12 +77,18 @@ pub struct Layout {
     pub size: u32,
     /// Alignment in bytes.
     pub align: u32,
-    /// The first tag with this layout; empty for a user's own struct.
+    /// The first tag of the branch with this layout; empty for a user's own struct.
     pub since: &'static str,
     /// Header and line at that tag, as `path:line`; empty for a user's own struct.
     pub source: &'static str,
     /// The fields, by rising offset. Padding is not a field.
     pub fields: &'static [Field],
+}
+
+impl PartialEq for Layout {
+    fn eq(&self, other: &Self) -> bool {
+        self.name == other.name && same_layout(self, other)
+    }
 }
 
 /// One field of a [`Layout`].

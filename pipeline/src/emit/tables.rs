@@ -13,7 +13,7 @@ use crate::plan::roles::{
     self, Expression, Factor, Field, FieldPlace, Handle, InnerCall, Pointer, When,
 };
 use crate::plan::types as ctypes;
-use crate::plan::{Call, Driver, Param, Plan};
+use crate::plan::{Call, DefinedAt, Driver, Param, Plan};
 use crate::spec::{Direction, ItemKind, Named, Spec, Substitute, SubstituteAction};
 
 /// A call: a type without values that names its number and parameters.
@@ -406,7 +406,7 @@ fn items(text: &mut String, plan: &Plan<'_>, driver: &Driver) {
         }
     };
     for (id, def) in plan.defs.iter().enumerate() {
-        if let Some(layout) = layout(plan, id) {
+        if let Some(layout) = layout(plan, id, driver) {
             put(&def.name, &def.views, layout);
         }
     }
@@ -437,13 +437,19 @@ fn items(text: &mut String, plan: &Plan<'_>, driver: &Driver) {
     }
 }
 
-/// The path of a definition's layout, from the root of the emitted code.
-fn layout(plan: &Plan<'_>, id: usize) -> Option<String> {
+/// A definition's layout as source, from the root of the emitted code, with its place in the driver.
+fn layout(plan: &Plan<'_>, id: usize, driver: &Driver) -> Option<String> {
     let def = &plan.defs[id];
     match &*def.fact {
         Fact::Record { .. } if ctypes::is_uuid(&def.name) => None,
-        Fact::Record { .. } => Some(format!("layouts::{}::LAYOUT", path(plan, id))),
-        Fact::Alias { ty, .. } => layout(plan, *def.uses.get(ty)?),
+        Fact::Record { .. } => {
+            let layout = format!("layouts::{}::LAYOUT", path(plan, id));
+            let own = def.branches.iter().find(|place| place.since.branch() == driver.name);
+            Some(own.map_or(layout.clone(), |DefinedAt { source, since }| {
+                format!("const {{ &L {{ since: \"{since}\", source: {source:?}, ..*{layout} }} }}")
+            }))
+        }
+        Fact::Alias { ty, .. } => layout(plan, *def.uses.get(ty)?, driver),
         _ => None,
     }
 }
