@@ -16,6 +16,7 @@ use nvabi_pipeline::model::{Bits, Constant, Facts, Field, Record, RecordKind, So
 use nvabi_pipeline::spec::Spec;
 use nvabi_pipeline::tag::Tag;
 use nvabi_reports::atlas;
+use nvabi_reports::diff::{self, Class, Scope, Side};
 use nvabi_reports::list;
 use nvabi_test::{Need, skip};
 
@@ -82,6 +83,34 @@ fn shows_layouts_that_come_back_once() {
     assert!(page.contains("NV_CHANNEL_ALLOC_PARAMS") && page.contains("<svg class=map"));
     let page = &real_site()["frontend/NV_ESC_RM_CONTROL.html"];
     assert!(page.contains("<code>0x2a</code>"), "{page}");
+}
+
+/// The newest of each branch, and what a diff of two of them says.
+#[test]
+fn every_two_branches_have_a_page() {
+    let (lock, specs) = real();
+    let newest = ["515.43.04", "530.41.03", "535.86.05", "550.90.07", "570.86.15", "595.45.04"];
+    let facts = newest.map(|tag| lock.facts(&tag.parse().unwrap()).unwrap());
+    let sides = facts.each_ref().map(|facts| {
+        let spec = specs.iter().find(|spec| spec.driver == facts.tag.branch()).unwrap();
+        Side { facts, spec }
+    });
+    let pages = real_site().keys().filter(|path| path.starts_with("diff/")).count();
+    assert_eq!(pages, newest.len() * (newest.len() - 1) / 2);
+    for (i, from) in sides.iter().enumerate() {
+        for to in &sides[i + 1..] {
+            let file = format!("diff/{}_{}.html", from.facts.tag, to.facts.tag);
+            let page = &real_site()[&file];
+            let diff = diff::diff(*from, *to, Scope::Items);
+            assert!(page.contains(&diff::summary(&diff)), "{file}: {page}");
+            assert!(diff.count(Class::Break) > 0 || from.facts.tag.as_str() > "550", "{file}");
+            for change in &diff.records {
+                assert!(page.contains(&change.name), "{file} lacks {}", change.name);
+            }
+            let link = format!("<a href=\"{file}\" title=\"{}\"", diff::summary(&diff));
+            assert!(real_site()["index.html"].contains(&link), "{link}");
+        }
+    }
 }
 
 /// DRM's and the mode setter's, which no spec names.

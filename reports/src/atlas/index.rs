@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use super::html::{Esc, counted, document};
-use super::{Atlas, tag};
+use super::{Atlas, pair, tag};
 
 /// Newest versions that the page names first.
 const NEWEST: usize = 5;
@@ -17,6 +17,7 @@ it comes from the driver's published sources.\n",
     let counts = tag::counts(atlas);
     numbers(&mut body, atlas);
     newest(&mut body, atlas, &counts);
+    pair::table(&mut body, atlas);
     matrices(&mut body, atlas);
     branches(&mut body, atlas, &counts);
     document("Driver interface", "", "index", &body)

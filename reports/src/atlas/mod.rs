@@ -11,6 +11,7 @@ mod index;
 mod layout;
 mod matrix;
 mod page;
+mod pair;
 mod search;
 mod tag;
 
@@ -47,6 +48,7 @@ enum Page {
     Record(usize),
     Call(usize),
     Matrix(usize),
+    Pair(usize),
 }
 
 /// What the pages are made of.
@@ -59,6 +61,7 @@ struct Atlas<'a> {
     /// Surface and name to the page of a record.
     by_name: HashMap<(usize, &'a str), usize>,
     matrices: Vec<matrix::Matrix>,
+    pairs: Vec<pair::Pair>,
 }
 
 /// The page of a record.
@@ -110,8 +113,16 @@ impl<'a> Atlas<'a> {
         let surfaces = history::surfaces(lock, specs);
         let (records, by_name) = records(&surfaces, lock.tags.len());
         let calls = calls::calls(lock, specs, &surfaces);
-        let mut atlas =
-            Self { lock, specs, surfaces, records, calls: vec![], by_name, matrices: vec![] };
+        let mut atlas = Self {
+            lock,
+            specs,
+            surfaces,
+            records,
+            calls: vec![],
+            by_name,
+            matrices: vec![],
+            pairs: vec![],
+        };
         atlas.changes_inside();
         atlas.link_holders();
         let mut files = Files::default();
@@ -122,6 +133,7 @@ impl<'a> Atlas<'a> {
         }
         atlas.link_callers();
         atlas.matrices = matrix::plan(&atlas);
+        atlas.pairs = pair::pairs(lock, specs, &atlas.branches());
         atlas
     }
 
@@ -129,9 +141,11 @@ impl<'a> Atlas<'a> {
         let fixed = [Page::Index, Page::Search, Page::SearchData, Page::Style, Page::Script];
         let tags = (0..self.lock.tags.len()).map(Page::Tag);
         let matrices = (0..self.matrices.len()).map(Page::Matrix);
+        let pairs = (0..self.pairs.len()).map(Page::Pair);
         let calls = (0..self.calls.len()).map(Page::Call);
         let records = (0..self.records.len()).map(Page::Record);
-        fixed.into_iter().chain(tags).chain(matrices).chain(calls).chain(records).collect()
+        let lists = tags.chain(matrices).chain(pairs);
+        fixed.into_iter().chain(lists).chain(calls).chain(records).collect()
     }
 
     fn page(&self, page: Page) -> (String, String) {
@@ -144,6 +158,7 @@ impl<'a> Atlas<'a> {
             Page::Tag(i) => (self.tag_file(i), tag::page(self, i)),
             Page::Record(i) => (self.record_file(i), page::record(self, i)),
             Page::Call(i) => (self.calls[i].file.clone(), page::call(self, i)),
+            Page::Pair(i) => (self.pairs[i].file.clone(), pair::page(self, i)),
             Page::Matrix(i) => (self.matrices[i].file.clone(), matrix::page(self, i)),
         }
     }

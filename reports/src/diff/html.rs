@@ -7,9 +7,18 @@ use super::text::{Block, blocks, scope_text, summary, title};
 use super::{Class, Compared, Diff};
 use crate::atlas::html::{Esc, alone, counted};
 
-/// The whole diff: what a shim must do first, what is harmless folded away.
+/// The whole diff as a document.
 pub fn html(diff: &Diff, scope: Option<&Compared>) -> String {
-    let heading = format!("{} → {}", diff.from, diff.to);
+    alone(&heading(diff), "diff", &html_body(diff, scope))
+}
+
+fn heading(diff: &Diff) -> String {
+    format!("{} → {}", diff.from, diff.to)
+}
+
+/// The whole diff: what a shim must do first, what is harmless folded away.
+pub(crate) fn html_body(diff: &Diff, scope: Option<&Compared>) -> String {
+    let heading = heading(diff);
     let mut body = format!("<h1>{}</h1>\n<p class=lead>{}\n", Esc(&heading), Esc(&summary(diff)));
     if let Some(scope) = scope {
         let _ = writeln!(body, "<p>{}", Esc(&scope_text(scope)));
@@ -31,7 +40,7 @@ pub fn html(diff: &Diff, scope: Option<&Compared>) -> String {
             body.push_str("</details>\n");
         }
     }
-    alone(&heading, "diff", &body)
+    body
 }
 
 /// What a shim must do, each thing with a link to what it follows from.

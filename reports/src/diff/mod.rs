@@ -35,6 +35,7 @@ use serde::{Serialize, Serializer};
 pub use advice::{Advice, advice};
 pub use calls::{CallChange, CallState, commands_beside};
 pub use html::html;
+pub(crate) use html::html_body;
 pub use markdown::markdown;
 pub use records::{
     FieldChange, FieldState, Holder, Instead, RecordChange, RecordState, TypeChange,
