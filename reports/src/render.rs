@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use nvabi_pipeline::model::{Alias, Enum, Facts, Field, Record, RecordKind, Surface, hex};
+use nvabi_pipeline::model::{Alias, Enum, Facts, Field, Record, RecordKind, Source, Surface, hex};
 
 /// Width of `type name` before the column of offsets.
 const COLUMN: usize = 56;
@@ -127,7 +127,27 @@ pub fn item(facts: &Facts, name: &str) -> String {
             parts.push(part);
         }
     }
+    parts.extend(macros(facts, name));
     parts.join("\n")
+}
+
+/// The macro of that name: one line for each value, with every header that gives it.
+fn macros(facts: &Facts, name: &str) -> Option<String> {
+    let mut lines: Vec<(String, String)> = Vec::new();
+    let mut put = |value: String, source: &Source| match lines.iter_mut().find(|l| l.0 == value) {
+        Some((_, sources)) => _ = write!(sources, ", {source}"),
+        None => lines.push((value, source.to_string())),
+    };
+    for surface in facts.surfaces.values() {
+        if let Some(found) = surface.constants.get(name) {
+            put(hex(found.value), &found.source);
+        }
+        if let Some(found) = surface.bit_ranges.get(name) {
+            put(format!("{}:{}", found.high, found.low), &found.source);
+        }
+    }
+    let lines = lines.iter().map(|(value, at)| format!("#define {name} {value} // {at}\n"));
+    Some(lines.collect::<String>()).filter(|text| !text.is_empty())
 }
 
 fn in_surface(surface: &Surface, name: &str) -> String {
@@ -149,19 +169,14 @@ fn in_surface(surface: &Surface, name: &str) -> String {
             text.push_str(&in_surface(surface, &found.ty));
         }
     }
-    if let Some(found) = surface.constants.get(name) {
-        let _ = writeln!(text, "#define {name} {} // {}", hex(found.value), found.source);
-    }
-    if let Some(found) = surface.bit_ranges.get(name) {
-        let _ = writeln!(text, "#define {name} {}:{} // {}", found.high, found.low, found.source);
-    }
     text
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use nvabi_pipeline::model::Source;
+    use nvabi_pipeline::model::{Constant, Source};
+    use nvabi_pipeline::tag::Tag;
 
     #[test]
     fn shows_an_enumerator_with_its_enum() {
@@ -173,6 +188,18 @@ mod tests {
         assert_eq!(in_surface(&surface, "X_ONE"), "");
     }
 
+    #[test]
+    fn shows_a_value_once_with_each_header_that_gives_it() {
+        let surface = |value, path: &str| {
+            let source = Source { path: path.into(), line: 7 };
+            let constants = [("X".to_owned(), Constant { value, source })].into();
+            Surface { constants, ..Surface::default() }
+        };
+        let surfaces = [("a", 16, "a.h"), ("b", 32, "b.h"), ("c", 16, "c.h")]
+            .map(|(name, value, path)| (name.to_owned(), surface(value, path)));
+        let facts = Facts { tag: "1.0".parse::<Tag>().unwrap(), surfaces: surfaces.into() };
+        assert_eq!(item(&facts, "X"), "#define X 0x10 // a.h:7, c.h:7\n#define X 0x20 // b.h:7\n");
+    }
     #[test]
     fn shows_holes_and_padding() {
         let field = |name: &str, ty: &str, canonical: &str, offset, size| Field {
