@@ -144,9 +144,9 @@ fn a_wrong_offset_does_not_compile() {
 }
 
 #[test]
-fn rustc_compiles_the_file_of_six_tags() {
+fn rustc_compiles_the_file_of_the_ends() {
     let folder = tempfile::tempdir().unwrap();
-    for tag in SIX.into_iter().chain(["tegra-r36.4"]) {
+    for tag in [SIX[0], SIX[5], "tegra-r36.4"] {
         let code =
             format!("#![no_std]\n{}", text(&["emit", "--lang", "rust", "--tag", tag, "--all"]));
         // The attribute of the file must come first.
