@@ -314,7 +314,7 @@ impl Default for ChannelOptions {
 ///
 /// The channel itself goes first, then what it used.
 pub struct Channel {
-    seat: BoundChannel,
+    binding: BoundChannel,
     gpfifo: Mapping,
     userd: Mapping,
     notifier: Mapping,
@@ -354,8 +354,8 @@ impl Channel {
         }
         let space = subcontext.address_space();
         let device = space.device();
-        let seat = BoundChannel::take(subcontext)?;
-        let fd = seat.fd();
+        let binding = BoundChannel::take(subcontext)?;
+        let fd = binding.fd();
         stop_watchdog(fd)?;
         let memory = [
             // Small buffers of their own: the driver maps the whole of what it is given.
@@ -376,7 +376,7 @@ impl Channel {
             notifier: memory[2].map(None)?,
             arena: Arena::new(space)?,
             ring: Ring { entries: options.entries, put: 0 },
-            seat,
+            binding,
             token,
             syncpoint,
             _memory: memory,
@@ -402,7 +402,7 @@ impl Channel {
     ///
     /// When it is no class of this GPU, and what else the kernel refuses.
     pub fn add_class(&mut self, subchannel: Subchannel, class: u32) -> Result<()> {
-        allocate_class(self.seat.fd(), class)?;
+        allocate_class(self.binding.fd(), class)?;
         self.bind_classes(&[(subchannel, class)])
     }
 
@@ -582,7 +582,7 @@ impl Channel {
 
     /// The fd of the channel, for ioctls that this module does not make.
     pub fn fd(&self) -> BorrowedFd<'_> {
-        self.seat.fd()
+        self.binding.fd()
     }
 }
 
