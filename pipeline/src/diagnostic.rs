@@ -8,6 +8,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use annotate_snippets::{AnnotationKind, Group, Level, Renderer, Snippet};
+#[cfg(feature = "serde")]
 use serde::ser::{Serialize, SerializeStruct as _, Serializer};
 
 /// How serious a diagnostic is.
@@ -126,6 +127,7 @@ impl fmt::Display for Diagnostic {
 }
 
 /// As data: the place as path, line and column, both counted from 1.
+#[cfg(feature = "serde")]
 impl Serialize for Diagnostic {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let severity = match self.severity {

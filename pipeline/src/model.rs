@@ -7,15 +7,17 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 
+#[cfg(feature = "serde")]
 use serde::{Serialize, Serializer};
 
 use crate::tag::Tag;
 
 /// Everything the headers of one tag say.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(Serialize))]
 pub struct Facts {
     /// The driver version.
-    #[serde(serialize_with = "as_text")]
+    #[cfg_attr(feature = "serde", serde(serialize_with = "as_text"))]
     pub tag: Tag,
     /// By surface name: `rm`, `uvm`, `modeset`, `drm`.
     pub surfaces: BTreeMap<String, Surface>,
@@ -42,7 +44,8 @@ impl Surface {
 pub const CALLS: &str = "calls";
 
 /// The facts of one translation unit.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(Serialize))]
 pub struct Surface {
     /// Structs and unions.
     pub records: BTreeMap<String, Record>,
@@ -56,7 +59,7 @@ pub struct Surface {
     pub bit_ranges: BTreeMap<String, BitRange>,
     /// What the driver's own tables say of calls, by the name of the call's number. They stand in
     /// a surface of their own, `calls`.
-    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    #[cfg_attr(feature = "serde", serde(skip_serializing_if = "BTreeMap::is_empty"))]
     pub calls: BTreeMap<String, Call>,
 }
 
@@ -75,19 +78,22 @@ impl fmt::Display for Source {
     }
 }
 
+#[cfg(feature = "serde")]
 impl Serialize for Source {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.collect_str(self)
     }
 }
 
+#[cfg(feature = "serde")]
 fn as_text<T: fmt::Display, S: Serializer>(value: &T, serializer: S) -> Result<S::Ok, S::Error> {
     serializer.collect_str(value)
 }
 
 /// Struct or union.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
-#[serde(rename_all = "lowercase")]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[cfg_attr(feature = "serde", derive(Serialize))]
+#[cfg_attr(feature = "serde", serde(rename_all = "lowercase"))]
 pub enum RecordKind {
     /// Members follow each other.
     Struct,
@@ -106,7 +112,8 @@ impl RecordKind {
 }
 
 /// The layout of a struct or union.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(Serialize))]
 pub struct Record {
     /// Struct or union.
     pub kind: RecordKind,
@@ -129,12 +136,13 @@ impl Record {
 }
 
 /// A member of a record.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(Serialize))]
 pub struct Field {
     /// Empty for an unnamed member.
     pub name: String,
     /// As declared, without the keyword of a tag: `NvU32[4]`.
-    #[serde(rename = "type")]
+    #[cfg_attr(feature = "serde", serde(rename = "type"))]
     pub ty: String,
     /// Typedefs resolved, `const` and `volatile` dropped: `unsigned int[4]`.
     pub canonical: String,
@@ -143,12 +151,13 @@ pub struct Field {
     /// Bytes of the declared type; 0 for a flexible array.
     pub size: u64,
     /// For a bit-field.
-    #[serde(flatten)]
+    #[cfg_attr(feature = "serde", serde(flatten))]
     pub bits: Option<Bits>,
 }
 
 /// Where a bit-field lies: `offset` of the field is that of the byte it starts in.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(Serialize))]
 pub struct Bits {
     /// From the field's byte `offset`, below 8.
     pub bit_offset: u64,
@@ -157,10 +166,11 @@ pub struct Bits {
 }
 
 /// A typedef.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(Serialize))]
 pub struct Alias {
     /// What it stands for, typedefs resolved.
-    #[serde(rename = "type")]
+    #[cfg_attr(feature = "serde", serde(rename = "type"))]
     pub ty: String,
     /// Bytes; 0 when the type is incomplete.
     pub size: u64,
@@ -169,7 +179,8 @@ pub struct Alias {
 }
 
 /// A named enum.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(Serialize))]
 pub struct Enum {
     /// Bytes.
     pub size: u64,
@@ -188,6 +199,7 @@ pub struct Constant {
     pub source: Source,
 }
 
+#[cfg(feature = "serde")]
 impl Serialize for Constant {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.serialize_i128(self.value)
@@ -195,7 +207,8 @@ impl Serialize for Constant {
 }
 
 /// A range of bits, as the driver's registers and methods are described.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(Serialize))]
 pub struct BitRange {
     /// The highest bit, included.
     pub high: i64,
@@ -206,43 +219,46 @@ pub struct BitRange {
 }
 
 /// A command or class and what it takes, by the driver's own word.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(Serialize))]
 pub struct Call {
     /// What it takes.
-    #[serde(flatten)]
+    #[cfg_attr(feature = "serde", serde(flatten))]
     pub takes: CallParams,
     /// Where its number is defined.
     pub source: Source,
 }
 
 /// What a call takes.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(Serialize))]
 pub struct CallParams {
     /// Command or class.
     pub kind: CallKind,
     /// The type of the parameters; `None` when it takes none or none is known.
     pub params: Option<String>,
     /// Whether the parameters may be left out.
-    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    #[cfg_attr(feature = "serde", serde(skip_serializing_if = "std::ops::Not::not"))]
     pub optional: bool,
     /// How that is known, or why it is not.
     pub how: ParamSource,
     /// Whether a second source says the same.
-    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    #[cfg_attr(feature = "serde", serde(skip_serializing_if = "std::ops::Not::not"))]
     pub checked: bool,
     /// What a second source says otherwise: a type, or `none`.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "serde", serde(skip_serializing_if = "Option::is_none"))]
     pub differs: Option<String>,
     /// The call that this is another name of.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "serde", serde(skip_serializing_if = "Option::is_none"))]
     pub same_as: Option<String>,
     /// The pointers of a command that the driver follows before anything looks at its parameters.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[cfg_attr(feature = "serde", serde(skip_serializing_if = "Vec::is_empty"))]
     pub pointers: Vec<Embedded>,
 }
 
 /// A pointer in a command's parameters, as the driver's list of them has it.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(Serialize))]
 pub struct Embedded {
     /// Path of the field.
     pub field: String,
@@ -279,9 +295,10 @@ impl CallParams {
 macro_rules! words {
     ($(#[$doc:meta])* $name:ident { $($(#[$variant_doc:meta])* $variant:ident = $word:literal,)* }) => {
         $(#[$doc])*
-        #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        #[cfg_attr(feature = "serde", derive(Serialize))]
         pub enum $name {
-            $($(#[$variant_doc])* #[serde(rename = $word)] $variant,)*
+            $($(#[$variant_doc])* #[cfg_attr(feature = "serde", serde(rename = $word))] $variant,)*
         }
 
         impl $name {

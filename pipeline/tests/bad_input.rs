@@ -73,6 +73,10 @@ fn specs() {
             "wrong direction",
             with("[control]\nNVT_CALL = { pointers = [{ field = \"x\", dir = \"up\" }] }"),
         ),
+        (
+            "three mistakes at once",
+            with("[control]\nA = { array = 1, caps = [2] }\nB = { number = true }"),
+        ),
         ("wrong language", GOOD.replace("system =", "language = \"rust\"\nsystem =")),
         ("number that does not fit", with("[control]\nNVT_CALL = { number = 4294967296 }")),
         ("duplicate item", with("[control]\nNVT_CALL = {}\nNVT_CALL = {}")),

@@ -150,7 +150,7 @@ fn names_that_lead_nowhere_are_refused() {
         ("mem_fd = \"mem\"", "mem_fd = \"men\"", "there is no node `men`"),
         ("mem = \"v2\" }", "men = \"v2\" }", "names a tree `men` for moon-r1.2"),
         ("\"moon-r1.2\" =", "\"moon-r2.2\" =", "moon-r2.2 is no tag of driver moon-r1"),
-        ("paths = [\"/dev/gpu\"]", "path = \"/dev/gpu\"", "unknown field `path`"),
+        ("paths = [\"/dev/gpu\"]", "path = \"/dev/gpu\"", "unknown key `path`"),
     ] {
         assert_eq!(SPEC.matches(from).count(), 1, "{from}");
         let report = refused(parse(&SPEC.replace(from, to)).map(|_| ()));
