@@ -35,10 +35,11 @@ END
 }
 
 # crate NAME HANDLE POINTER ATTRIBUTE [DEPENDENCY]
+# nvabi is built as from a registry or a repository: without what a path dependency keeps for the next edit of it.
 crate() {
     mkdir -p "$work/$1/src"
-    printf '[package]\nname = "%s"\nversion = "0.0.0"\nedition = "2024"\n[workspace]\n[dependencies]\n%s\n' \
-        "$1" "${5:-}" > "$work/$1/Cargo.toml"
+    printf '%s\n' '[package]' "name = \"$1\"" 'version = "0.0.0"' 'edition = "2024"' '[workspace]' \
+        '[profile.dev.package."*"]' 'incremental = false' '[dependencies]' "${5:-}" > "$work/$1/Cargo.toml"
     { echo '#![allow(non_camel_case_types, non_snake_case)]'
       structs | awk -v handle="$2" -v pointer="$3" -v attribute="$4" '{
           print attribute "\n#[repr(C)]\npub struct " $1 " {"
