@@ -85,3 +85,8 @@ pub(crate) fn status_number(status: ExitStatus) -> i32 {
 pub(crate) fn exit_code(status: ExitStatus) -> ExitCode {
     ExitCode::from(u8::try_from(status_number(status)).unwrap_or(2))
 }
+
+/// An error with the path that it is about.
+pub(crate) fn at(path: &Path, error: io::Error) -> io::Error {
+    io::Error::new(error.kind(), format!("{}: {error}", path.display()))
+}

@@ -12,25 +12,7 @@ use nvabi_test::{Need, skip};
 test_main!();
 
 /// Loads the kernel `k` of the file that it is given, runs it, and ends with the status that it is given.
-const PROGRAM: &str = r#"
-#include <stdio.h>
-#include <stdlib.h>
-int cuInit(unsigned); int cuModuleLoadData(void **, const void *);
-int cuModuleGetFunction(void **, void *, const char *);
-int cuLaunchKernel(void *, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, void *, void **, void **);
-int main(int argc, char **argv) {
-    void *module, *kernel;
-    static char text[1 << 16];
-    FILE *file = fopen(argv[1], "r");
-    if (!file) return 7;
-    fread(text, 1, sizeof text - 1, file);
-    cuInit(0);
-    if (cuModuleLoadData(&module, text) || cuModuleGetFunction(&kernel, module, "k")) return 9;
-    if (cuLaunchKernel(kernel, 1, 1, 1, 64, 1, 1, 0, 0, 0, 0)) return 8;
-    printf("done\n");
-    return atoi(argv[2]);
-}
-"#;
+const PROGRAM: &str = include_str!("../../cuda/shim/tests/run_kernel.c");
 
 struct Setting {
     folder: tempfile::TempDir,

@@ -14,7 +14,7 @@ use findings::{Findings, Severity};
 use suppressions::Suppressions;
 
 use crate::context::Context;
-use crate::emulator::{Scratch, before, cuda_libraries, exit_code};
+use crate::emulator::{Scratch, at, before, cuda_libraries, exit_code};
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct EmuArgs {
@@ -169,8 +169,4 @@ fn run_once(
         command.stdout(Stdio::null());
     }
     command.status().map_err(|error| at(Path::new(program), error))
-}
-
-fn at(path: &Path, error: io::Error) -> io::Error {
-    io::Error::new(error.kind(), format!("{}: {error}", path.display()))
 }

@@ -8,8 +8,9 @@ use std::process::{Command, ExitCode};
 
 use clap::builder::NonEmptyStringValueParser;
 
-use super::{Scratch, beside, link};
+use super::link;
 use crate::context::Context;
+use crate::emulator::{Scratch, beside, exit_code};
 
 /// The compiler of the LLVM that the pass is built for.
 const CLANG: &str = "clang++-19";
@@ -68,7 +69,7 @@ pub(crate) fn cc(context: &Context<'_>, args: &CcArgs) -> ExitCode {
             let program = args.clang.to_string_lossy();
             io::Error::new(error.kind(), format!("{program}: {error}; the pass needs clang 19"))
         })?;
-        Ok(super::exit_code(status))
+        Ok(exit_code(status))
     });
     outcome.unwrap_or_else(|error| {
         context.status("Failed", &error.to_string());

@@ -13,8 +13,8 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, ExitStatus};
 
-use super::Scratch;
 use crate::context::Context;
+use crate::emulator::{Scratch, exit_code};
 
 /// The section of an object in which its device code is.
 const SECTION: &[u8] = b"__nv_relfatbin";
@@ -44,7 +44,7 @@ pub(crate) struct LinkArgs {
 /// Links; the exit status is the linker's, 2 when it could not be run.
 pub(crate) fn link(context: &Context<'_>, args: &LinkArgs) -> ExitCode {
     match run(args) {
-        Ok(status) => super::exit_code(status),
+        Ok(status) => exit_code(status),
         Err(error) => {
             context.status("Failed", &error.to_string());
             ExitCode::from(2)

@@ -23,7 +23,6 @@ use nvabi_trace::{Error, Trace};
 
 use crate::Outcome;
 use crate::context::Context;
-pub(crate) use crate::emulator::{Scratch, beside, exit_code};
 #[cfg(not(all(feature = "parquet", feature = "tui")))]
 use crate::features;
 

@@ -8,7 +8,7 @@ use std::process::{Command, ExitCode, ExitStatus};
 
 use crate::context::Context;
 use crate::emu::schedule;
-use crate::emulator::{Scratch, before, beside, cuda_libraries};
+use crate::emulator::{Scratch, at, before, beside, cuda_libraries, exit_code};
 
 const RECORDER: &str = "libnvabi_record.so";
 
@@ -55,7 +55,7 @@ fn launches(text: &str) -> Result<String, String> {
 /// Runs the program; the exit status is its own, 2 when it could not be run.
 pub(crate) fn record(context: &Context<'_>, args: &RecordArgs) -> ExitCode {
     match run(context, args) {
-        Ok(status) => super::exit_code(status),
+        Ok(status) => exit_code(status),
         Err(error) => {
             context.status("Failed", &error.to_string());
             ExitCode::from(2)
@@ -118,8 +118,4 @@ fn emulator(args: &RecordArgs, command: &mut Command) -> io::Result<Scratch> {
         command.env("NVABI_EMU_SCHEDULE", schedule);
     }
     Ok(scratch)
-}
-
-fn at(path: &Path, error: io::Error) -> io::Error {
-    io::Error::new(error.kind(), format!("{}: {error}", path.display()))
 }

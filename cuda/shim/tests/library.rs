@@ -577,29 +577,10 @@ fn limits_are_kept() {
     assert_eq!(call!(cuCtxGetLimit(&raw mut value, 99)), 215);
 }
 
-/// A program that runs the kernel of a text, once, and ends with 0.
-const RACING: &str = r#"
-#include <stdio.h>
-int cuInit(unsigned); int cuModuleLoadData(void **, const void *);
-int cuModuleGetFunction(void **, void *, const char *);
-int cuLaunchKernel(void *, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, void *, void **, void **);
-int main(int argc, char **argv) {
-    void *module, *kernel;
-    static char text[1 << 16];
-    FILE *file = fopen(argv[1], "r");
-    fread(text, 1, sizeof text - 1, file);
-    cuInit(0);
-    if (cuModuleLoadData(&module, text) || cuModuleGetFunction(&kernel, module, "k")) return 9;
-    if (cuLaunchKernel(kernel, 1, 1, 1, 64, 1, 1, 0, 0, 0, 0)) return 8;
-    printf("done\n");
-    return 0;
-}
-"#;
-
-/// Compiles `RACING` beside the libraries, with two kernels: of one two warps store different values.
+/// A program that runs a kernel, beside the libraries, and two kernels: of one two warps store different values.
 fn racing() -> tempfile::TempDir {
     let work = libraries();
-    std::fs::write(work.path().join("program.c"), RACING).unwrap();
+    std::fs::write(work.path().join("program.c"), include_str!("run_kernel.c")).unwrap();
     for (name, value) in [("racing.ptx", "%warpid"), ("same.ptx", "7")] {
         let text = format!(
             ".version 8.3\n.target sm_80\n.address_size 64\n.file 1 \"k.cu\"\n.visible .entry k() {{\n\

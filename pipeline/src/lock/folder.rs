@@ -113,7 +113,7 @@ pub struct Part<'a> {
     pub lines: bool,
 }
 
-/// The part of a lock that emitting the specs needs, without moves of lines.
+/// The part of a lock that the specs' items need, without moves of lines.
 pub fn read_closure(folder: impl Into<TextFolder>, specs: &[&Spec]) -> Result<Lock, Report> {
     read_part(folder, Part { specs, constants: &[], lines: false })
 }

@@ -166,6 +166,14 @@ pub struct Place {
     pub span: Range<usize>,
 }
 
+/// Path and line.
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let before = self.source.text.get(..self.span.start).unwrap_or_default();
+        write!(f, "{}:{}", self.source.path, before.matches('\n').count() + 1)
+    }
+}
+
 /// How serious a problem is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Gravity {
@@ -208,9 +216,8 @@ impl Problem {
 
 impl fmt::Display for Problem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if let Some(Place { source, span }) = &self.place {
-            let before = source.text.get(..span.start).unwrap_or_default();
-            write!(f, "{}:{}: ", source.path, before.matches('\n').count() + 1)?;
+        if let Some(place) = &self.place {
+            write!(f, "{place}: ")?;
         }
         write!(f, "{}", self.message)
     }

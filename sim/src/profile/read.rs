@@ -39,12 +39,13 @@ pub(super) fn load(name: &str) -> Result<Profile, Vec<Problem>> {
             folder.filter(|_| from.as_ref().is_some_and(|place| !place.source.is_embedded));
         let source =
             source(&name, folder).map_err(|message| vec![problem(message, from.as_ref())])?;
-        chain.push(Arc::new(source));
+        let source = Arc::new(source);
+        next = extended(&source)?;
+        chain.push(source);
         if chain.len() > MAX_DEPTH {
             let message = format!("more than {MAX_DEPTH} profiles extend each other");
             return Err(vec![problem(message, from.as_ref())]);
         }
-        next = extended(chain.last().unwrap_or(&Arc::new(nothing())))?;
     }
     let mut problems = Vec::new();
     // What extends comes after what it extends.
@@ -55,10 +56,6 @@ pub(super) fn load(name: &str) -> Result<Profile, Vec<Problem>> {
     let stem = Path::new(name).file_stem().map(|stem| stem.to_string_lossy().into_owned());
     profile.name = stem.unwrap_or_else(|| name.to_owned());
     if problems.is_empty() { Ok(profile) } else { Err(problems) }
-}
-
-fn nothing() -> Source {
-    Source { path: String::new(), text: Arc::from(""), is_embedded: true }
 }
 
 fn problem(message: String, place: Option<&Place>) -> Problem {

@@ -284,9 +284,7 @@ impl Driver {
 
 /// A complaint with the place of a value.
 fn place(node: &Node, message: &str) -> String {
-    let source = &node.place.source;
-    let before = source.text.get(..node.place.span.start).unwrap_or_default();
-    format!("{}:{}: {message}", source.path, before.matches('\n').count() + 1)
+    format!("{}: {message}", node.place)
 }
 
 impl FieldRange {
