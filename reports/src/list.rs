@@ -91,7 +91,7 @@ fn listed_call(facts: &Facts, name: &str, takes: &CallParams) -> Listed {
 pub fn ioctls(facts: &Facts, spec: &Spec) -> Vec<Listed> {
     let mut listed: Vec<Listed> =
         spec.items_at(&facts.tag).filter_map(|item| listed_item(facts, item)).collect();
-    let display = display::ioctls(&display::Facts::of(facts));
+    let display = display::ioctls(facts);
     listed.extend(display.iter().map(|ioctl| listed_display(facts, ioctl)));
     let key = |call: &Listed| (call.surface.clone(), call.node.clone(), call.nr, call.name.clone());
     listed.sort_by_cached_key(key);

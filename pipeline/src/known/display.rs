@@ -4,9 +4,9 @@
 //! No table of the driver tells what they take: it is the record that is named as the ioctl, but for case
 //! and underscores.
 
-use std::collections::{BTreeMap, HashMap};
+use rustc_hash::FxHashMap;
 
-use crate::lock::{Fact, ItemKind, Lock, state_at};
+use crate::lock::{Fact, History, ItemKind, Lock, state_at};
 use crate::model::{self, request_size};
 
 const DRM: &str = "drm";
@@ -47,102 +47,122 @@ impl Ioctl<'_> {
     }
 }
 
-/// What the ioctls of a tag are known by.
-#[derive(Default)]
-pub struct Facts<'l> {
-    requests: Vec<(&'l str, u64)>,
-    commands: Option<&'l BTreeMap<String, i128>>,
-    drm: Records<'l>,
-    modeset: Records<'l>,
+/// Every ioctl of the display in a tag's facts, by surface.
+pub fn ioctls(facts: &model::Facts) -> Vec<Ioctl<'_>> {
+    let records = |surface: &str| {
+        let records = facts.surfaces.get(surface).into_iter().flat_map(|s| &s.records);
+        Records::of(records.map(|(name, record)| (name.as_str(), record.size)))
+    };
+    let drm = facts.surfaces.get(DRM).into_iter().flat_map(|drm| &drm.constants);
+    let requests = drm.filter_map(|(name, c)| Some((name.as_str(), request(name, c.value)?)));
+    let modeset = facts.surfaces.get(MODESET);
+    let commands = modeset.and_then(|modeset| modeset.enums.get(COMMANDS));
+    let of = Of { drm: &records(DRM), modeset: &records(MODESET), size: &|size| Some(*size) };
+    let requests = requests.filter_map(|(name, request)| of.request(name, request));
+    let commands = commands.into_iter().flat_map(|commands| &commands.variants);
+    requests.chain(commands.filter_map(|(name, number)| of.command(name, *number))).collect()
 }
 
-/// Names and sizes of records, by their names without case and underscores.
-#[derive(Default)]
-struct Records<'l>(HashMap<String, Vec<(&'l str, u64)>>);
+/// What tells of the ioctls of the display at every tag of a lock.
+pub struct Ioctls<'l> {
+    /// The constants that are requests at some tag.
+    requests: Vec<(&'l str, &'l History)>,
+    /// The enum of what the mode setter is asked, in each header that has it at some tag.
+    commands: Vec<&'l History>,
+    drm: Records<'l, &'l History>,
+    modeset: Records<'l, &'l History>,
+}
 
-impl<'l> Facts<'l> {
-    /// Of a tag's facts.
-    pub fn of(facts: &'l model::Facts) -> Self {
-        let mut found = Self::default();
-        if let Some(drm) = facts.surfaces.get(DRM) {
-            drm.constants.iter().for_each(|(name, c)| found.add_request(name, c.value));
-            drm.records.iter().for_each(|(name, record)| found.drm.add(name, record.size));
+impl<'l> Ioctls<'l> {
+    /// Of a lock.
+    pub fn of_lock(lock: &'l Lock) -> Self {
+        let items = |surface: &'static str, kind: ItemKind| {
+            let headers = lock.headers.iter().filter(move |((of, _), _)| of == surface);
+            let items = headers.flat_map(|(_, header)| &header.items);
+            items.filter(move |((of, _), _)| *of == kind).map(|((_, name), h)| (name.as_str(), h))
+        };
+        let commands = items(MODESET, ItemKind::Enum).filter(|(name, _)| *name == COMMANDS);
+        Self {
+            requests: items(DRM, ItemKind::Constant).filter(|(name, _)| is_ioctl(name)).collect(),
+            commands: commands.map(|(_, history)| history).collect(),
+            drm: Records::of(items(DRM, ItemKind::Record)),
+            modeset: Records::of(items(MODESET, ItemKind::Record)),
         }
-        if let Some(modeset) = facts.surfaces.get(MODESET) {
-            found.commands = modeset.enums.get(COMMANDS).map(|commands| &commands.variants);
-            modeset.records.iter().for_each(|(name, r)| found.modeset.add(name, r.size));
-        }
-        found
     }
 
-    /// Of what a lock says of a tag.
-    pub fn of_lock(lock: &'l Lock, tag: usize) -> Self {
-        let mut found = Self::default();
-        let headers = lock
-            .headers
-            .iter()
-            .filter(|((surface, _), _)| [DRM, MODESET].contains(&surface.as_str()));
-        for ((surface, _), header) in headers {
-            for ((kind, name), history) in &header.items {
-                let wanted = match kind {
-                    ItemKind::Record => true,
-                    ItemKind::Constant => surface == DRM,
-                    ItemKind::Enum => surface == MODESET && name == COMMANDS,
-                    _ => false,
-                };
-                let Some(placed) = state_at(history, tag).filter(|_| wanted) else { continue };
-                match &*placed.fact {
-                    Fact::Record { size, .. } if surface == DRM => found.drm.add(name, *size),
-                    Fact::Record { size, .. } => found.modeset.add(name, *size),
-                    Fact::Constant(value) => found.add_request(name, *value),
-                    Fact::Enum { variants, .. } => found.commands = Some(variants),
-                    _ => {}
-                }
-            }
-        }
-        found
-    }
-
-    /// A constant is a whole request where its parts say so.
-    fn add_request(&mut self, name: &'l str, value: i128) {
-        let request = u64::try_from(value).ok().filter(|request| request >> 8 & 0xff != 0);
-        if let Some(request) = request.filter(|_| is_ioctl(name)) {
-            self.requests.push((name, request));
-        }
+    /// Those of a tag that are wanted, by surface.
+    pub fn at(&self, tag: usize, wanted: &dyn Fn(&str) -> bool) -> Vec<Ioctl<'l>> {
+        let fact = |history: &'l History| state_at(history, tag).map(|placed| &*placed.fact);
+        let size = |history: &&'l History| match fact(history) {
+            Some(Fact::Record { size, .. }) => Some(*size),
+            _ => None,
+        };
+        let of = Of { drm: &self.drm, modeset: &self.modeset, size: &size };
+        let requests = self.requests.iter().filter(|(name, _)| wanted(name));
+        let requests = requests.filter_map(|(name, history)| match fact(history) {
+            Some(Fact::Constant(value)) => of.request(name, request(name, *value)?),
+            _ => None,
+        });
+        let commands = self.commands.iter().find_map(|history| match fact(history) {
+            Some(Fact::Enum { variants, .. }) => Some(variants),
+            _ => None,
+        });
+        let commands = commands.into_iter().flatten().filter(|(name, _)| wanted(name));
+        requests.chain(commands.filter_map(|(name, number)| of.command(name, *number))).collect()
     }
 }
 
-impl<'l> Records<'l> {
-    fn add(&mut self, name: &'l str, size: u64) {
-        self.0.entry(plain(name)).or_default().push((name, size));
+/// A constant is a whole request where its parts say so.
+fn request(name: &str, value: i128) -> Option<u64> {
+    let request = u64::try_from(value).ok().filter(|request| request >> 8 & 0xff != 0);
+    request.filter(|_| is_ioctl(name))
+}
+
+/// Where the records of the ioctls are looked for.
+struct Of<'r, 'l, R> {
+    drm: &'r Records<'l, R>,
+    modeset: &'r Records<'l, R>,
+    /// The size of a record, where there is one.
+    size: &'r dyn Fn(&R) -> Option<u64>,
+}
+
+impl<'l, R> Of<'_, 'l, R> {
+    fn request(&self, name: &'l str, request: u64) -> Option<Ioctl<'l>> {
+        let (_, what) = name.split_once("_IOCTL_")?;
+        let (what, size) = (plain(what), request_size(request));
+        let names = ["", "params"].map(|end| [format!("{what}{end}"), format!("drm{what}{end}")]);
+        let fits = |record: &R| (self.size)(record).is_some_and(|own| size == 0 || own == size);
+        let params = self.drm.named(names.as_flattened(), fits);
+        Some(Ioctl { surface: DRM, name, number: request.into(), params })
     }
 
-    /// The first record of one of these names, and of that size where it is known.
-    fn named(&self, names: &[String], size: Option<u64>) -> Option<&'l str> {
+    fn command(&self, name: &'l str, number: i128) -> Option<Ioctl<'l>> {
+        let what = name.strip_prefix("NVKMS_IOCTL_")?;
+        let names = [format!("nvkms{}params", plain(what))];
+        let params = self.modeset.named(&names, |record| (self.size)(record).is_some());
+        Some(Ioctl { surface: MODESET, name, number, params })
+    }
+}
+
+/// Records by their names without case and underscores.
+struct Records<'l, R>(FxHashMap<String, Vec<(&'l str, R)>>);
+
+impl<'l, R> Records<'l, R> {
+    fn of(records: impl Iterator<Item = (&'l str, R)>) -> Self {
+        let mut found: FxHashMap<String, Vec<_>> = FxHashMap::default();
+        for (name, record) in records {
+            found.entry(plain(name)).or_default().push((name, record));
+        }
+        Self(found)
+    }
+
+    /// The first record of one of these names that fits.
+    fn named(&self, names: &[String], fits: impl Fn(&R) -> bool) -> Option<&'l str> {
         let found = names.iter().filter_map(|name| self.0.get(name)).flatten();
-        let found = found.filter(|(_, there)| size.is_none_or(|size| size == *there));
-        found.map(|(name, _)| *name).min()
+        found.filter(|(_, record)| fits(record)).map(|(name, _)| *name).min()
     }
 }
 
 fn plain(name: &str) -> String {
     name.replace('_', "").to_lowercase()
-}
-
-/// Every ioctl of the display at a tag, by surface.
-pub fn ioctls<'l>(facts: &Facts<'l>) -> Vec<Ioctl<'l>> {
-    let mut found = Vec::new();
-    for (name, request) in &facts.requests {
-        let Some((_, what)) = name.split_once("_IOCTL_") else { continue };
-        let (what, size) = (plain(what), request_size(*request));
-        let names = ["", "params"].map(|end| [format!("{what}{end}"), format!("drm{what}{end}")]);
-        let params = facts.drm.named(names.as_flattened(), (size > 0).then_some(size));
-        found.push(Ioctl { surface: DRM, name, number: (*request).into(), params });
-    }
-    for (name, number) in facts.commands.into_iter().flatten() {
-        let Some(what) = name.strip_prefix("NVKMS_IOCTL_") else { continue };
-        let params = facts.modeset.named(&[format!("nvkms{}params", plain(what))], None);
-        found.push(Ioctl { surface: MODESET, name, number: *number, params });
-    }
-    found
 }

@@ -44,9 +44,10 @@ pub fn with_driver_calls(lock: &Lock, spec: &Spec, wanted: &dyn Fn(&str) -> bool
     {
         let stated = Stated::new(&spec);
         let mut runs: HashMap<&str, Vec<Run<'_>>> = HashMap::new();
+        let ioctls = display::Ioctls::of_lock(lock);
         for tag in tags_of(lock, &spec) {
-            for ioctl in display::ioctls(&display::Facts::of_lock(lock, tag)) {
-                if wanted(ioctl.name) && !stated.has(lock, ItemKind::Ioctl, ioctl.name, tag) {
+            for ioctl in ioctls.at(tag, wanted) {
+                if !stated.has(lock, ItemKind::Ioctl, ioctl.name, tag) {
                     let run = Run::new(ItemKind::Ioctl, ioctl.params, ioctl.is_mapped(), tag);
                     add(runs.entry(ioctl.name).or_default(), run);
                 }

@@ -75,8 +75,9 @@ pub(super) fn calls<'a>(
             }
         }
     }
+    let ioctls = display::Ioctls::of_lock(lock);
     for tag in 0..lock.tags.len() {
-        for ioctl in display::ioctls(&display::Facts::of_lock(lock, tag)) {
+        for ioctl in ioctls.at(tag, &|_| true) {
             let states = found.entry((ItemKind::Ioctl, ioctl.name)).or_default();
             if !is_in_spec(states, tag) {
                 add(states, of_display(&ioctl, tag));

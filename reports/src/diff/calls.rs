@@ -333,7 +333,7 @@ fn driver_calls(side: Side<'_>) -> Calls {
         Some(((known::kind(takes), name.clone()), state))
     };
     let calls = calls.filter(|(_, call)| known::is_in_driver(&call.takes)).filter_map(call);
-    let display = display::ioctls(&display::Facts::of(side.facts));
+    let display = display::ioctls(side.facts);
     calls.chain(display.iter().map(|ioctl| of_display(side, ioctl))).collect()
 }
 
