@@ -9,8 +9,7 @@
 # and beside them, as `python`, what PyPI has to call NVML from Python: nothing of it is installed, and nothing of
 # it enters this tree.
 #
-# Debian alone: it asks the archive that this machine installs from, for suites and components of its choice,
-# with lists of its own: what the machine installs from stays as it is.
+# Debian alone, see ../debian.sh.
 set -euo pipefail
 
 here=$(cd "$(dirname "$0")/../.." && pwd)
@@ -23,8 +22,7 @@ needed="nvidia-%smi libnvidia-%ml1 libcuda1 libnvidia-%cuda1"
 others="libnvidia-%ptxjitcompiler1 libnvidia-%nvvm4 libnvidia-%cfg1 nvidia-%opencl-icd nvidia-%cuda-mps
     libnvidia-%nvcuvid1 libnvidia-%encode1 nvidia-persistenced"
 
-fail() { echo "fetch.sh: $*" >&2; exit 1; }
-is_known() { awk -v tag="$1" '$1 == tag { found = 1 } END { exit !found }' "$here/abi-specs/lock/tags"; }
+. "$here/tests/debian.sh"
 # A folder that is complete: it is moved to its place when it is.
 is_there() { [ -x "$cache/$1/bin/nvidia-smi" ]; }
 
@@ -57,23 +55,9 @@ if [ $# -gt 0 ]; then
     fi
 fi
 
-command -v apt-get >/dev/null || fail "there is no apt-get; set NVABI_REAL to folders with bin/nvidia-smi and lib"
-. /etc/os-release
-[ "$ID" = debian ] || fail "this is $ID, not Debian; set NVABI_REAL to folders with bin/nvidia-smi and lib"
-site=$(apt-get indextargets --format '$(SITE)' 'Created-By: Packages' "Codename: $VERSION_CODENAME" | head -n 1)
-[ -n "$site" ] || fail "apt has no list of $VERSION_CODENAME; run apt-get update"
-
 work=$(mktemp -d "$cache/.work.XXXXXX")
 trap 'rm -rf "$work"' EXIT
-mkdir -p "$work/lists/partial"
-for suite in $suites; do
-    echo "deb [signed-by=/usr/share/keyrings/debian-archive-keyring.gpg] $site $suite contrib non-free"
-done >"$work/sources.list"
-own=(-o "Dir::Etc::sourcelist=$work/sources.list" -o Dir::Etc::sourceparts=- -o "Dir::State::lists=$work/lists"
-    -o Dir::Cache::pkgcache= -o Dir::Cache::srcpkgcache= -o APT::Sandbox::User=root -o Acquire::Languages=none
-    -o Acquire::Retries=3)
-# A suite that the archive no longer has is no reason to fail: what counts is which versions come.
-apt-get "${own[@]}" update -qq >"$work/update.log" 2>&1 || cat "$work/update.log" >&2
+archive "$work" deb "$suites" "contrib non-free" "set NVABI_REAL to folders with bin/nvidia-smi and lib"
 
 # Lines of package, Debian's version and NVIDIA's.
 packages=
