@@ -49,13 +49,14 @@ impl Buffer {
     ///
     /// # Errors
     ///
-    /// When the file is smaller than the layout, or cannot be asked.
+    /// When the file is smaller than the layout, a plane is outside of it, or the file cannot be asked.
     pub fn new(fd: OwnedFd, description: Description) -> Result<Self> {
         let file = File::from(fd);
         let unreadable = |error| Error::io(ErrorKind::Call, "fstat of a buffer", error);
         let metadata = file.metadata().map_err(unreadable)?;
         let identity = Identity { device: metadata.dev(), inode: metadata.ino() };
         let size = size(&file, metadata.size())?;
+        description.layout.inside().map_err(|what| Error::new(ErrorKind::Mismatch, what))?;
         if size < description.layout.size {
             let wanted = description.layout.size;
             let what = format!("the buffer has {size} bytes, but its layout takes {wanted}");

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use super::capability::{Capability, CapabilitySet};
+use super::capability::{Capability, CapabilitySet, MODIFIER_LINEAR};
 use super::constraint::{ConstraintName, multiple};
 use super::format::{self, PlaneFormat};
 use super::usage::{Fourcc, Image};
@@ -30,6 +30,57 @@ pub struct Layout {
     pub planes: Vec<Plane>,
     /// Bytes that all of it takes.
     pub size: u64,
+}
+
+impl Layout {
+    /// Whether each plane is inside of the memory that this says it takes.
+    ///
+    /// # Errors
+    ///
+    /// What is outside.
+    pub(crate) fn inside(&self) -> Result<(), String> {
+        for (index, Plane { offset, pitch, size }) in self.planes.iter().enumerate() {
+            if offset.checked_add(*size).is_none_or(|end| end > self.size) {
+                let of = self.size;
+                return Err(format!("plane {index} has {size} bytes at {offset}, of {of}"));
+            }
+            if pitch > size {
+                return Err(format!("rows of plane {index} are {pitch} bytes apart, of {size}"));
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether the pixels of an image have room where this says that they are, whoever wrote it. Of tiles and of
+    /// formats that are not known here the planes are looked at alone.
+    ///
+    /// # Errors
+    ///
+    /// What has no room.
+    pub(crate) fn holds(&self, image: &Image) -> Result<(), String> {
+        self.inside()?;
+        let Some(formats) = format::planes(image.format) else { return Ok(()) };
+        if self.planes.len() < formats.len() {
+            let (has, format) = (self.planes.len(), image.format);
+            return Err(format!("{has} planes, where {format} has {}", formats.len()));
+        }
+        if self.modifier != MODIFIER_LINEAR {
+            return Ok(());
+        }
+        for (index, (plane, format)) in self.planes.iter().zip(formats).enumerate() {
+            let blocks = (image.width / format.across).div_ceil(format.samples);
+            let row = u64::from(blocks) * u64::from(format.bytes);
+            let rows = u64::from(image.height / format.down);
+            let needed = plane.pitch.checked_mul(rows.saturating_sub(1));
+            let needed = needed.and_then(|before| before.checked_add(row));
+            if plane.pitch < row || needed.is_none_or(|needed| needed > plane.size) {
+                let Plane { pitch, size, .. } = plane;
+                let what = format!("{rows} rows of {row} bytes, {pitch} apart");
+                return Err(format!("plane {index} of {size} bytes has no room for {what}"));
+            }
+        }
+        Ok(())
+    }
 }
 
 /// Why an image has no layout.

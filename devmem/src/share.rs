@@ -6,9 +6,10 @@
 
 use std::io::{IoSlice, IoSliceMut, Read, Write};
 use std::mem::MaybeUninit;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 
+use rustix::fs::{SealFlags, fcntl_add_seals, fcntl_get_seals, fstatfs};
 use rustix::io::retry_on_intr;
 use rustix::net::{
     RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags, SendAncillaryBuffer,
@@ -20,6 +21,9 @@ use super::error::{Error, ErrorKind, Result};
 
 const MAGIC: [u8; 8] = *b"nvabibuf";
 const HEADER: usize = 32;
+
+/// What `statfs` says of a dma-buf (`linux/magic.h`, `DMA_BUF_MAGIC`).
+const DMA_BUF_MAGIC: rustix::fs::FsWord = 0x444d_4142;
 
 /// No description is longer; a sender cannot make a receiver ask for more memory.
 const LONGEST: u64 = 1 << 20;
@@ -63,7 +67,8 @@ impl Buffer {
     /// # Errors
     ///
     /// [`ErrorKind::Format`] when something else was sent, [`ErrorKind::Mismatch`] when the memory is
-    /// not what was announced, and what the kernel says.
+    /// not what was announced, has no room for what is described, or is a file that its sender could
+    /// make smaller: who touched it then would die of SIGBUS. Also what the kernel says.
     pub fn receive(stream: &UnixStream) -> Result<Self> {
         let (header, fd) = receive_header(stream)?;
         let (length, identity) = announced(&header)?;
@@ -76,8 +81,29 @@ impl Buffer {
         }
         let description = Description::from_bytes(&description)
             .map_err(|error| Error::new(ErrorKind::Format, error.to_string()))?;
+        let mismatch = |what: String| Error::new(ErrorKind::Mismatch, what);
+        description.layout.holds(&description.usage.image).map_err(mismatch)?;
+        // Before its size is asked: what is sealed keeps it.
+        let stays = keeps_its_size(fd.as_fd()).map_err(|errno| {
+            Error::call("asking a buffer for its file system and seals", errno.into())
+        })?;
+        if !stays {
+            let what = "the sender could make the memory smaller: it is neither a dma-buf nor a memfd \
+                that can be sealed";
+            return Err(mismatch(what.to_owned()));
+        }
         Self::identified(fd, description, identity)
     }
+}
+
+/// Whether memory cannot get smaller: a dma-buf, or a memfd with its seal; one without is sealed here.
+fn keeps_its_size(fd: BorrowedFd<'_>) -> rustix::io::Result<bool> {
+    if fstatfs(fd)?.f_type == DMA_BUF_MAGIC {
+        return Ok(true);
+    }
+    // Files that are no memfd have no seals.
+    let sealed = |fd| fcntl_get_seals(fd).is_ok_and(|seals| seals.contains(SealFlags::SHRINK));
+    Ok(sealed(fd) || (fcntl_add_seals(fd, SealFlags::SHRINK).is_ok() && sealed(fd)))
 }
 
 fn header(length: u64, identity: Identity) -> [u8; HEADER] {
@@ -147,18 +173,23 @@ fn receive_fds(stream: &UnixStream, bytes: &mut [u8]) -> Result<(usize, Vec<Owne
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{CapabilitySet, Image, Layout, MODIFIER_LINEAR, Usage};
+    use crate::{CapabilitySet, Image, Layout, MODIFIER_LINEAR, Plane, Usage};
+    use rustix::fs::{MemfdFlags, ftruncate, memfd_create};
 
-    fn buffer(size: usize) -> Buffer {
-        let file = tempfile::tempfile().unwrap();
-        file.set_len(size as u64).unwrap();
-        let description = Description {
+    fn description(size: u64) -> Description {
+        let planes = vec![Plane { offset: 0, pitch: size, size }];
+        Description {
             usage: Usage { image: Image::bytes(size as u32), uses: Vec::new() },
             set: CapabilitySet::new(vec![], vec![]),
-            layout: Layout { modifier: MODIFIER_LINEAR, planes: Vec::new(), size: size as u64 },
+            layout: Layout { modifier: MODIFIER_LINEAR, planes, size },
             metadata: vec![("colour".to_owned(), b"bt709".to_vec())],
-        };
-        Buffer::new(file.into(), description).unwrap()
+        }
+    }
+
+    fn buffer(size: u64) -> Buffer {
+        let file = memfd_create("buffer", MemfdFlags::ALLOW_SEALING).unwrap();
+        ftruncate(&file, size).unwrap();
+        Buffer::new(file, description(size)).unwrap()
     }
 
     fn receive(send: impl FnOnce(&UnixStream)) -> Result<Buffer> {
@@ -190,6 +221,57 @@ mod tests {
         let mut seen = [0; 4];
         received.map().unwrap().read().unwrap().load(8000, &mut seen).unwrap();
         assert_eq!(&seen, b"seen");
+    }
+
+    #[test]
+    fn what_is_received_cannot_get_smaller() {
+        let sent = buffer(8192);
+        let received = receive(|stream| sent.send(stream).unwrap()).unwrap();
+        assert_eq!(ftruncate(&sent, 4096), Err(rustix::io::Errno::PERM));
+        received.map().unwrap().read().unwrap().load(8000, &mut [0; 4]).unwrap();
+
+        let file = tempfile::tempfile().unwrap();
+        file.set_len(8192).unwrap();
+        let unsealed = memfd_create("buffer", MemfdFlags::empty()).unwrap();
+        ftruncate(&unsealed, 8192).unwrap();
+        for file in [file.into(), unsealed] {
+            let sent = Buffer::new(file, description(8192)).unwrap();
+            let error = receive(|stream| sent.send(stream).unwrap()).unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::Mismatch);
+            assert!(error.to_string().contains("could make the memory smaller"), "{error}");
+        }
+    }
+
+    #[test]
+    fn a_description_that_the_memory_has_no_room_for_is_refused() {
+        let sent = buffer(8192);
+        let send = |change: &dyn Fn(&mut Description)| {
+            let mut description = description(8192);
+            change(&mut description);
+            let description = description.to_bytes().unwrap();
+            let header = header(description.len() as u64, sent.identity());
+            let bytes = [&header[..], &description].concat();
+            receive(|stream| send_raw(stream, &bytes, &[&sent])).map_err(|error| error.to_string())
+        };
+        assert!(send(&|_| ()).is_ok());
+        let refused = |change: &dyn Fn(&mut Description)| send(change).unwrap_err();
+        assert_eq!(
+            refused(&|d| d.layout.planes[0].offset = u64::MAX - 5),
+            "plane 0 has 8192 bytes at 18446744073709551610, of 8192"
+        );
+        assert_eq!(
+            refused(&|d| d.layout.planes[0].pitch = u64::MAX),
+            "rows of plane 0 are 18446744073709551615 bytes apart, of 8192"
+        );
+        assert_eq!(refused(&|d| d.layout.planes.clear()), "0 planes, where R8 has 1");
+        assert_eq!(
+            refused(&|d| d.usage.image.height = 2),
+            "plane 0 of 8192 bytes has no room for 2 rows of 8192 bytes, 8192 apart"
+        );
+        assert_eq!(
+            refused(&|d| d.layout.planes[0].pitch = 4096),
+            "plane 0 of 8192 bytes has no room for 1 rows of 8192 bytes, 4096 apart"
+        );
     }
 
     #[test]
