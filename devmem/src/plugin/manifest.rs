@@ -3,8 +3,9 @@
 use std::collections::BTreeMap;
 use std::env;
 use std::ffi::{OsStr, OsString};
-use std::fs;
-use std::io;
+use std::fs::{self, File};
+use std::io::{self, Read as _};
+use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
@@ -20,6 +21,9 @@ const BELOW: &str = "nvabi/devmem.d";
 
 /// Names folders that are looked at instead of all others.
 const VARIABLE: &str = "NVABI_DEVMEM_PLUGINS";
+
+/// No manifest is longer.
+const LONGEST: u64 = 1 << 16;
 
 /// What was found, and what was wrong with the rest.
 #[derive(Debug)]
@@ -120,7 +124,7 @@ struct Library {
 /// The library that a manifest names. What else is in it is for later versions.
 fn read(path: &Path) -> Result<PathBuf> {
     let wrong = |what: String| Error::new(ErrorKind::Plugin, format!("{}: {what}", path.display()));
-    let text = fs::read_to_string(path).map_err(|error| wrong(error.to_string()))?;
+    let text = text(path).map_err(|error| wrong(error.to_string()))?;
     let manifest: Manifest =
         serde_json::from_str(&text).map_err(|error| wrong(format!("no manifest: {error}")))?;
     let version = &manifest.file_format_version;
@@ -132,6 +136,20 @@ fn read(path: &Path) -> Result<PathBuf> {
         return Err(wrong("library_path is empty".to_owned()));
     }
     Ok(library)
+}
+
+/// The text of a file: what waits for somebody to write into it, or has no end, is none.
+fn text(path: &Path) -> io::Result<String> {
+    let file = File::options().read(true).custom_flags(nix::libc::O_NONBLOCK).open(path)?;
+    if !file.metadata()?.is_file() {
+        return Err(io::Error::other("it is no regular file"));
+    }
+    let mut text = String::new();
+    file.take(LONGEST + 1).read_to_string(&mut text)?;
+    match text.len() as u64 > LONGEST {
+        true => Err(io::Error::other(format!("it is longer than {LONGEST} bytes"))),
+        false => Ok(text),
+    }
 }
 
 /// # Safety

@@ -241,6 +241,10 @@ fn what_is_wrong_is_passed_over() {
         .expect("a file");
     let later = r#"{ "file_format_version": "2.0.0", "devmem": { "library_path": "x" } }"#;
     fs::write(first.join("12-later.json"), later).expect("a file");
+    // Nobody will ever write into it; and one without end.
+    let pipe = first.join("13-pipe.json");
+    nix::unistd::mkfifo(&pipe, nix::sys::stat::Mode::S_IRUSR).expect("a pipe");
+    fs::write(first.join("14-long.json"), " ".repeat(70_000)).expect("a file");
     fs::write(first.join("README"), "not a manifest").expect("a file");
     // Of the same name as one before, so it is not looked at; and one of its own.
     manifest(&second, "20-codec.json", "./absent.so");
@@ -256,6 +260,8 @@ fn what_is_wrong_is_passed_over() {
         ("10-text.json", "no manifest: EOF"),
         ("11-other.json", "missing field `devmem`"),
         ("12-later.json", "file_format_version 2.0.0 is not 1"),
+        ("13-pipe.json", "it is no regular file"),
+        ("14-long.json", "it is longer than 65536 bytes"),
         ("40-absent.json", "absent.so: cannot open shared object file"),
         ("50-no-plugin.json", "it is no plugin"),
         ("60-bad.json", "it gives no driver"),
