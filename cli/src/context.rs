@@ -16,6 +16,7 @@ use nvabi_pipeline::spec::Spec;
 pub(crate) use nvabi_pipeline::spec::spec_of;
 use nvabi_pipeline::tag::{Tag, family};
 use nvabi_pipeline::text_folder::TextFolder;
+use nvabi_reports::terminal;
 use serde::Serialize;
 
 use crate::Outcome;
@@ -240,7 +241,7 @@ impl<'a> Context<'a> {
     /// A status for a person: a verb, then what.
     pub(crate) fn status(&self, verb: &str, what: &str) {
         // A closed stderr is no reason to stop.
-        let _ = writeln!(std::io::stderr(), "{verb:>12} {what}");
+        let _ = writeln!(std::io::stderr(), "{verb:>12} {}", terminal::lines(what));
     }
 
     /// Complaints about the job itself, on stderr.
@@ -277,9 +278,9 @@ impl<'a> Context<'a> {
         }
     }
 
-    /// Text on stdout.
+    /// Text on stdout: names of others command no terminal.
     pub(crate) fn print(&self, text: &str) -> Result<(), Report> {
-        written(std::io::stdout().write_all(text.as_bytes()))
+        written(std::io::stdout().write_all(terminal::lines(text).as_bytes()))
     }
 
     /// The model on stdout, as it goes: a tag's facts are some 100,000 lines.

@@ -208,6 +208,24 @@ fn a_log_comes_in_on_stdin() {
     assert!(out(&output).contains("UVM_INITIALIZE"), "{}", out(&output));
 }
 
+/// A width of more than 65,535 is none that can be written, and a log is written by whom it likes.
+#[test]
+fn names_of_any_length_and_letters_are_told() {
+    let long = "N".repeat(70_000);
+    let log = format!(
+        "1 ioctl(3</dev/nvidiactl>, {long}, 0x7ffd) = 0\n\
+         1 ioctl(3</dev/nvidia-uvm>, _IOC(_IOC_READ, 0x46, 0x{}2a, 0x20), 0x7ffd) = 0\n\
+         1 ioctl(3</dev/nvidia\u{1b}[2J>, 0xc020462a, 0x7ffd) = 0\n",
+        "0".repeat(70_000)
+    );
+    let (_folder, path) = file(log.as_bytes());
+    let output = decode(&["strace", path.to_str().unwrap()]);
+    assert!(output.status.code().is_some_and(|code| code < 2), "{}", err(&output));
+    assert!(out(&output).contains(&long), "{}", out(&output));
+    let printed = [output.stdout, output.stderr].concat();
+    assert!(!printed.contains(&0x1b));
+}
+
 #[test]
 fn the_bytes_of_a_struct() {
     let mut bytes = [0u8; 104];

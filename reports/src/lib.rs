@@ -21,3 +21,4 @@ pub mod emit;
 pub mod list;
 pub mod ranges;
 pub mod render;
+pub mod terminal;

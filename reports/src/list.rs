@@ -8,6 +8,11 @@ use nvabi_pipeline::known::display::{self, Ioctl};
 use nvabi_pipeline::model::{CALLS, CallKind, CallParams, DIRECTIONS, Facts, request_size};
 use nvabi_pipeline::spec::{Item, ItemKind, Spec};
 
+use crate::terminal;
+
+/// Cells beyond this stick out of their column.
+const WIDEST: usize = 120;
+
 /// One call.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct Listed {
@@ -214,7 +219,7 @@ pub fn text(listed: &[Listed]) -> String {
             [hex, size, node, call.name.clone(), call.params.join(" | "), told]
         })
         .collect();
-    let width = |i: usize| rows.iter().map(|row| row[i].len()).max().unwrap_or(0);
+    let width = |i: usize| terminal::width(rows.iter().map(|row| row[i].as_str()), WIDEST);
     let (number, size, name, params) = (width(0), width(1), width(3), width(4));
     // The column of the nodes is there where there are any.
     let node = if width(2) == 0 { 0 } else { width(2) + 2 };

@@ -4,6 +4,7 @@ use nvabi_devmem::{
     Capability, CapabilitySet, Constraint, ConstraintName, Device, DeviceInfo, Memory,
 };
 use nvabi_pipeline::diagnostic::Report;
+use nvabi_reports::terminal;
 use serde::Serialize;
 
 use crate::Outcome;
@@ -92,12 +93,17 @@ fn or_none(text: String) -> String {
     if text.is_empty() { "-".to_owned() } else { text }
 }
 
+/// Cells beyond this stick out of their column.
+const WIDEST: usize = 64;
+
 /// A table whose columns are as wide as they have to be.
 fn text(rows: &[Row]) -> String {
     let header = ["DEVICE", "COST", "MAKES", "TAKES", "DOES"].map(str::to_owned);
-    let cells: Vec<[String; 5]> =
-        std::iter::once(header).chain(rows.iter().map(Row::cells)).collect();
-    let width = |column: usize| cells.iter().map(|row| row[column].len()).max().unwrap_or(0);
+    let cells = std::iter::once(header).chain(rows.iter().map(Row::cells));
+    let one_line = |cell: String| terminal::line(&cell).into_owned();
+    let cells: Vec<[String; 5]> = cells.map(|row| row.map(one_line)).collect();
+    let width =
+        |column: usize| terminal::width(cells.iter().map(|row| row[column].as_str()), WIDEST);
     let line = |row: &[String; 5]| {
         let cells = row.iter().enumerate();
         let padded: Vec<String> =

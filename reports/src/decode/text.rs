@@ -3,6 +3,8 @@
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
+use crate::terminal;
+
 use super::report::{Called, Decoded, Device, Phase, PhaseForm, Row, Step, of_any_file};
 
 /// Width that steps of a loop are wrapped at.
@@ -90,11 +92,13 @@ fn notes(row: &Row) -> String {
     notes.join("; ")
 }
 
+/// Cells beyond this stick out of their column.
+const WIDEST: usize = 200;
+
 /// A table of Markdown with columns of even width.
 fn table<const N: usize>(text: &mut String, head: [&str; N], rows: &[[String; N]]) {
-    let width = |at: usize| {
-        rows.iter().map(|row| row[at].chars().count()).max().unwrap_or(0).max(head[at].len())
-    };
+    let cells = |at: usize| rows.iter().map(move |row| row[at].as_str()).chain([head[at]]);
+    let width = |at: usize| terminal::width(cells(at), WIDEST);
     let widths: [usize; N] = std::array::from_fn(width);
     let mut line = |cells: [&str; N]| {
         for (cell, width) in cells.iter().zip(widths) {

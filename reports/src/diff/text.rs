@@ -3,6 +3,8 @@
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
+use crate::terminal;
+
 use super::{
     CallChange, CallState, Class, Compared, Counts, Diff, EnumChange, FieldChange, FieldState,
     Holder, Instead, RecordChange, TypeChange, ValueChange, ValueState,
@@ -168,14 +170,10 @@ impl Table {
     }
 
     fn print(&self, text: &mut String) {
-        let mut widths: Vec<usize> = Vec::new();
-        for row in &self.0 {
-            widths.resize(widths.len().max(row.len()), 0);
-            for (cell, width) in row.iter().zip(&mut widths) {
-                let length = cell.chars().count();
-                *width = if length > WIDEST { *width } else { length.max(*width) };
-            }
-        }
+        let most = self.0.iter().map(Vec::len).max().unwrap_or(0);
+        let cells = |at: usize| self.0.iter().filter_map(move |row| row.get(at));
+        let widths = (0..most).map(|at| terminal::width(cells(at).map(String::as_str), WIDEST));
+        let widths: Vec<usize> = widths.collect();
         for row in &self.0 {
             let mut line = String::new();
             for (cell, width) in row.iter().zip(&widths) {

@@ -9,7 +9,12 @@ use nvabi_pipeline::plan::Def;
 use nvabi_pipeline::plan::members::{Layout, Member};
 use nvabi_pipeline::plan::types::Element;
 
+use crate::terminal;
+
 use super::{CallRow, File, Module, Role, Shape, Type, banner, describe};
+
+/// No name that a compiler takes is longer.
+const LONGEST: usize = 1 << 12;
 
 pub(super) fn files(module: &Module<'_>) -> Vec<File> {
     let mut text = banner(module, "//");
@@ -157,7 +162,7 @@ impl<'m, 'p> Writer<'m, 'p> {
             rows.push((name, go));
         }
         self.aligns.insert(ty.name.to_owned(), align);
-        let width = rows.iter().map(|(name, _)| name.len()).max().unwrap_or(0);
+        let width = terminal::width(rows.iter().map(|(name, _)| name.as_str()), LONGEST);
         let _ = writeln!(text, "type {} struct {{", ty.name);
         for (name, go) in &rows {
             let _ = writeln!(text, "\t{name:<width$} {go}");
@@ -275,7 +280,7 @@ fn constants(text: &mut String, module: &Module<'_>) {
         }
     }
     if !numbers.is_empty() {
-        let width = numbers.iter().map(|(name, _)| name.len()).max().unwrap_or(0);
+        let width = terminal::width(numbers.iter().map(|(name, _)| *name), LONGEST);
         text.push_str("\n// Numbers.\nconst (\n");
         for (name, value) in numbers {
             let _ = writeln!(text, "\t{name:<width$} = {value}");

@@ -2,6 +2,8 @@
 
 use std::fmt::Write as _;
 
+use crate::terminal;
+
 use super::super::value::Value;
 use super::named::{Field, Named, shown};
 
@@ -36,21 +38,9 @@ pub fn line(named: &Named, full: bool) -> String {
     for note in &named.notes {
         let _ = write!(line, "  ({note})");
     }
-    let mut line = without_controls(line);
+    let mut line = terminal::line(&line).into_owned();
     line.push('\n');
     line
-}
-
-/// A program chooses its paths: what is in them must neither end the line nor command the terminal.
-fn without_controls(line: String) -> String {
-    if !line.contains(char::is_control) {
-        return line;
-    }
-    let escaped = |letter: char| match letter.is_control() {
-        true => letter.escape_default().to_string(),
-        false => letter.to_string(),
-    };
-    line.chars().map(escaped).collect()
 }
 
 fn what(named: &Named) -> String {
@@ -133,16 +123,5 @@ pub(super) fn time(nanoseconds: u64) -> String {
         ..1_000_000 => format!("{:.1}µs", nanoseconds as f64 / 1e3),
         1_000_000..1_000_000_000 => format!("{:.1}ms", nanoseconds as f64 / 1e6),
         _ => format!("{:.2}s", nanoseconds as f64 / 1e9),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn controls_are_written_out() {
-        let line = without_controls("open /dev/\u{1b}[2J\nü\u{9b}\\".to_owned());
-        assert_eq!(line, "open /dev/\\u{1b}[2J\\nü\\u{9b}\\");
     }
 }
