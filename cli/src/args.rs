@@ -629,12 +629,13 @@ const SNIFF_HELP: &str = "\
 Calls are printed on stderr, or to --out; stdin and stdout belong to the program. The program's own exit
 status is printed last, on stderr and with --json.
 
-Exit status: 0 done, 1 --check found calls that its list lacks, 2 error.
+Exit status: 0 done, 1 --check found calls that its list lacks or --audit found disagreements, 2 error.
 
 Examples:
   nvabi sniff -- ./client
   nvabi sniff --summary -- python3 train.py
   nvabi sniff --record cuda.sniff --check gvisor -- ./client
+  nvabi sniff --audit -- nvidia-smi
   nvabi sniff --json --out calls.jsonl --tag 550.90.07 -- ./client";
 
 #[derive(Debug, clap::Args)]
@@ -677,7 +678,11 @@ pub(crate) struct SniffView {
     /// list after a colon.
     #[arg(long, value_name = "LIST[:VERSION]")]
     pub(crate) check: Option<String>,
-    /// Print each call in addition to --summary, --record or --check.
+    /// Compare each call with the lock: number, sizes, direction, handles, file descriptors; and print what no header
+    /// names, and what looks like a pointer without a role.
+    #[arg(long)]
+    pub(crate) audit: bool,
+    /// Print each call in addition to --summary, --record, --check or --audit.
     #[arg(long)]
     pub(crate) lines: bool,
     /// Print every field, including those that are zero.

@@ -430,7 +430,8 @@ fn damaged_records() {
     assert!(err(&damaged).contains(&place), "{}", err(&damaged));
     for (bytes, message) in [
         (&b"GIF89a"[..], "is no record of nvabi sniff"),
-        (b"nvabi-sniff\n\x02\0\0\0", "is a record of version 2"),
+        (b"nvabi-sniff\n\x03\0\0\0", "is a record of version 3"),
+        (b"nvabi-sniff\n\x02\0\0\0", "it lacks the command line"),
         (b"nvabi-sniff\n\x01\0\0\0", "it lacks the command line"),
         (b"nvabi-sniff\n\x01\0\0\0\xff\xff\xff\xff\0\0\0\0", "at byte 16 is damaged: its length"),
     ] {
@@ -653,6 +654,97 @@ fn a_list_says_what_it_lacks() {
     assert!(!text.contains("GET_ATTACHED_IDS") && !text.contains("NV01_ROOT_CLIENT"), "{text}");
 }
 
+/// The object `audit` of some lines: kinds, calls, details, fields, places and counts of its findings.
+fn audited(text: &str) -> (Value, Vec<String>) {
+    let audit = objects(text).into_iter().find(|object| object["call"] == "audit").unwrap();
+    let findings = audit["findings"].as_array().unwrap().iter().map(|finding| {
+        let text = |key: &str| finding[key].as_str().unwrap_or("-").to_owned();
+        let parts = [text("kind"), text("call"), text("detail"), text("field")].join(" ");
+        format!("{parts} {} {}", finding["offset"], finding["count"])
+    });
+    let findings = findings.collect();
+    (audit, findings)
+}
+
+#[test]
+fn an_audit_finds_each_mistake() {
+    let folder = tempfile::tempdir().unwrap();
+    let (record, audit) = (file(&folder, "a.sniff"), file(&folder, "audit"));
+    let (record, out_path) = (record.to_str().unwrap(), audit.to_str().unwrap());
+    for is_within in [true, false] {
+        let options = ["--audit", "--json", "--record", record, "--out", out_path];
+        let simulator = ["rm", "sim", "--tag", "570.86.15"];
+        let output = simulated(&simulator, &options, is_within, "wrong");
+        // Disagreements were found; outermost the simulator has the status of its program.
+        assert_eq!(output.status.code(), Some(1), "{}", err(&output));
+        let (live, findings) = audited(&fs::read_to_string(out_path).unwrap());
+        let ids = "NV0000_CTRL_CMD_GPU_GET_ATTACHED_IDS";
+        let control = "NV0000_CTRL_CMD_OS_UNIX_GET_CONTROL_FILE_DESCRIPTOR";
+        let expected = [
+            "request-size NV_ESC_RM_FREE - - null 1".to_owned(),
+            "request-size NV_ESC_RM_MAP_MEMORY_DMA - - null 3".to_owned(),
+            "direction NV_ESC_RM_FREE - - null 1".to_owned(),
+            format!("params-size NV_ESC_RM_CONTROL {ids} - null 1"),
+            "closed-fd NV_ESC_REGISTER_FD - ctl_fd 0 1".to_owned(),
+            format!("unknown-handle NV_ESC_RM_CONTROL {ids} hObject 4 1"),
+            "unknown-ioctl ioctl(0xc0084698) - - null 1".to_owned(),
+            "unknown-ioctl ioctl(0xc0084699) - - null 1".to_owned(),
+            "unknown-command NV_ESC_RM_CONTROL command 0x20800ffe - null 1".to_owned(),
+            "unknown-command NV_ESC_RM_CONTROL command 0x20800fff - null 1".to_owned(),
+            "unknown-class NV_ESC_RM_ALLOC class 0x1234 - null 1".to_owned(),
+            "hidden-pointer NV_ESC_RM_CONTROL command 0x20800ffe params 8 1".to_owned(),
+            "hidden-pointer NV_ESC_RM_MAP_MEMORY - params.offset 16 1".to_owned(),
+            format!("hidden-fd NV_ESC_RM_CONTROL {control} params->fd 0 1"),
+        ];
+        assert_eq!(findings, expected, "{is_within}");
+        let sizes = |at: usize| {
+            let finding = &live["findings"][at];
+            (finding["found"].clone(), finding["expected"].clone(), finding["tags"].clone())
+        };
+        assert_eq!(sizes(0), (12.into(), vec![16].into(), Value::Null));
+        let (found, expected, tags) = sizes(1);
+        assert_eq!((found, expected), (64.into(), vec![56].into()));
+        assert!(tags[0].as_str().unwrap().starts_with("580.65.06 to "), "{tags}");
+        assert_eq!(live["seen"]["commands"], serde_json::json!([ids, control]));
+        let summary = live["summary"].as_array().unwrap();
+        let of = |kind: &str| summary.iter().find(|row| row["kind"] == kind).unwrap();
+        assert_eq!(
+            (&of("request-size")["findings"], &of("request-size")["calls"]),
+            (&2.into(), &4.into())
+        );
+        assert_eq!(summary.len(), 10, "{summary:?}");
+        // A record has all that it takes.
+        let decoded = nvabi(&["decode", "sniff", "--audit", "--json", record]).output().unwrap();
+        assert_eq!((decoded.status.code(), audited(&out(&decoded)).0), (Some(1), live));
+    }
+    let text = nvabi(&["decode", "sniff", "--audit", record]).output().unwrap();
+    let text = out(&text);
+    let size = "3 request-size     nvidiactl    NV_ESC_RM_MAP_MEMORY_DMA: 64 bytes, expected 56; 64 bytes in 580.65.06";
+    assert!(text.contains(size), "{text}");
+    assert!(text.contains("NV_ESC_RM_FREE: 12 bytes, expected 16; at no locked tag"), "{text}");
+    assert!(text.contains("NV_ESC_RM_FREE: write, expected readwrite"), "{text}");
+    assert!(text.lines().last().unwrap().contains("1 hidden-fd        in      1 calls"), "{text}");
+}
+
+/// Calls as they should be have no findings; those that no header names are no disagreement.
+#[test]
+fn an_audit_without_disagreements() {
+    let folder = tempfile::tempdir().unwrap();
+    let audit = file(&folder, "audit");
+    let options = ["--audit", "--json", "--out", audit.to_str().unwrap()];
+    let output = simulated(&["rm", "sim", "--tag", "570.86.15"], &options, true, "desktop");
+    assert_eq!(output.status.code(), Some(0), "{}", err(&output));
+    let (_, findings) = audited(&fs::read_to_string(&audit).unwrap());
+    let kinds: Vec<_> = findings.iter().map(|finding| finding.split(' ').next().unwrap()).collect();
+    assert_eq!(kinds, ["unknown-ioctl", "unknown-command", "unknown-class"], "{findings:?}");
+    let options = ["--audit", "--json", "--tag", "tegra-r36.4", "--out", audit.to_str().unwrap()];
+    let output = simulated(&["tegra", "sim"], &options, true, "tegra");
+    assert_eq!(output.status.code(), Some(0), "{}", err(&output));
+    let (audit, findings) = audited(&fs::read_to_string(&audit).unwrap());
+    assert_eq!(findings, ["unknown-ioctl ioctl(0xc00847ff) - - null 1"]);
+    assert_eq!(audit["seen"]["ioctls"].as_array().unwrap().len(), 3, "{audit}");
+}
+
 #[test]
 fn a_client_of_a_jetsons_drivers() {
     let folder = tempfile::tempdir().unwrap();
@@ -753,7 +845,8 @@ impl RawCalls {
 
     fn named_with(&mut self, node: &str, request: u32, pieces: Vec<Piece>) -> Value {
         let file = File { path: "/dev/x".into(), node: node.into(), how: How::Path };
-        let ioctl = Ioctl { fd: 3, file, request, argument: 0x1000, pieces, fds: Vec::new() };
+        let (fds, addresses) = (Vec::new(), Vec::new());
+        let ioctl = Ioctl { fd: 3, file, request, argument: 0x1000, pieces, fds, addresses };
         let (what, result, duration) = (What::Ioctl(ioctl), Some(0), Some(5));
         let event = Event { time: 0, process: 1, thread: 1, what, result, duration };
         serde_json::to_value(self.namer.name(&self.tables, &event)).unwrap()

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! launch ─ filter ─┬─ tracer   (ptrace: calls and their results) ─┬─ watch (bytes of a call) ─ view
-//!                  └─ listener (seccomp: calls alone)             ┘    └─ names (tags, tables)  ├─ check
+//!                  └─ listener (seccomp: calls alone)             ┘    └─ names (tags, tables)  ├─ check, audit
 //! decode: record ───────────────────────────────────────────────────────────────────── view  ───┴─ record
 //! ```
 //!
@@ -54,7 +54,7 @@ pub(crate) fn sniff(context: &Context<'_>, args: &args::Sniff) -> Result<Outcome
         }
         None => Box::new(LineWriter::new(io::stderr())),
     };
-    let is_silent = args.record.is_some() || args.view.check.is_some();
+    let is_silent = args.record.is_some() || args.view.check.is_some() || args.view.audit;
     let view = View::new(context, out, wanted(&args.view, is_silent), check, record);
     let limits = Limits { piece: args.limit, call: record::MAX_CALL };
     // The requests of other files are unknown.
@@ -68,9 +68,10 @@ pub(crate) fn sniff(context: &Context<'_>, args: &args::Sniff) -> Result<Outcome
         (Some(code), _) => End::Code(code),
         (None, signal) => End::Signal(signal.unwrap_or(0)),
     };
-    let lacks = view.end(Some(end)).map_err(|error| failure(&error))?;
+    let differs = view.end(&mut names, Some(end)).map_err(|error| failure(&error))?;
+    names.failed().map_or(Ok(()), Err)?;
     context.status("Ended", &format!("{end}, {} calls", view.count()));
-    Ok(if lacks { Outcome::Different } else { Outcome::Same })
+    Ok(if differs { Outcome::Different } else { Outcome::Same })
 }
 
 /// Prints a recording, as it was printed when it was recorded.
@@ -83,7 +84,7 @@ pub(crate) fn decode(context: &Context<'_>, args: &args::DecodeSniff) -> Result<
     let mut names = Names::new(context, Versions { asked, machine: tags(&start.machine) })?;
     let check = args.view.check.as_deref().map(List::read).transpose()?.map(Check::new);
     let out = Box::new(BufWriter::new(io::stdout()));
-    let is_silent = args.view.check.is_some();
+    let is_silent = args.view.check.is_some() || args.view.audit;
     let mut view = View::new(context, out, wanted(&args.view, is_silent), check, None);
     let (mut end, mut broken) = (None, None);
     loop {
@@ -100,8 +101,9 @@ pub(crate) fn decode(context: &Context<'_>, args: &args::DecodeSniff) -> Result<
         }
     }
     names.failed().map_or(Ok(()), Err)?;
-    let mut lacks = false;
-    crate::context::written(view.end(end).map(|found| lacks = found))?;
+    let mut differs = false;
+    crate::context::written(view.end(&mut names, end).map(|found| differs = found))?;
+    names.failed().map_or(Ok(()), Err)?;
     match broken {
         Some(error) if !error.is_cut() => return Err(bad(&error).into()),
         Some(error) => context.status("Cut", &format!("{error}; everything before it is complete")),
@@ -110,13 +112,13 @@ pub(crate) fn decode(context: &Context<'_>, args: &args::DecodeSniff) -> Result<
     let ended = end.map_or("the recording has no end".to_owned(), |end| end.to_string());
     let command = start.command.join(" ");
     context.status("Decoded", &format!("{command}: {} calls; {ended}", view.count()));
-    Ok(if lacks { Outcome::Different } else { Outcome::Same })
+    Ok(if differs { Outcome::Different } else { Outcome::Same })
 }
 
 /// Single calls are printed unless another output was asked for.
 fn wanted(args: &args::SniffView, is_silent: bool) -> Wanted {
     let lines = args.lines || !(args.summary || is_silent);
-    Wanted { lines, full: args.full, summary: args.summary }
+    Wanted { lines, full: args.full, summary: args.summary, audit: args.audit }
 }
 
 fn begin_record(path: &Path, args: &args::Sniff, names: &Names) -> Result<Writer, Report> {

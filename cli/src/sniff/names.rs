@@ -7,7 +7,8 @@ use nvabi_pipeline::diagnostic::{Diagnostic, Report};
 use nvabi_pipeline::lock::{self, LockedTag};
 use nvabi_pipeline::model::Facts;
 use nvabi_pipeline::tag::Tag;
-use nvabi_reports::decode::sniff::{Event, Nodes, Tables, What};
+use nvabi_reports::decode::sniff::{Audit, Event, Nodes, Tables, What};
+use nvabi_reports::decode::value;
 
 use crate::context::{Context, Family, spec_of};
 
@@ -181,6 +182,34 @@ impl Names {
     /// Why there are no names, if so.
     pub(crate) fn failed(&mut self) -> Option<Report> {
         self.failed.take()
+    }
+
+    /// Adds to findings about sizes the tags at which a type has the size that was found.
+    pub(crate) fn add_tags(&mut self, audit: &mut Audit) {
+        for finding in audit.findings().filter(|finding| !finding.types.is_empty()) {
+            match self.tags_of_size(&finding.types, finding.found) {
+                Ok(tags) => finding.tags = tags,
+                Err(report) => self.failed = Some(report),
+            }
+        }
+    }
+
+    /// The tags at which one of some types has a size, as spans.
+    fn tags_of_size(&self, types: &[String], size: u64) -> Result<Vec<String>, Report> {
+        let mut spans = Vec::new();
+        for known in &self.families {
+            for ty in types {
+                let names = lock::Names { names: &[ty], specs: &[], surfaces: &[] };
+                let sizes = value::sizes(&lock::read_names(&known.family.lock, names)?, ty);
+                let of_size = sizes.into_iter().filter(|(known, ..)| *known == size);
+                spans.extend(of_size.map(|(_, first, last)| match first == last {
+                    true => first.to_string(),
+                    false => format!("{first} to {last}"),
+                }));
+            }
+        }
+        spans.dedup();
+        Ok(spans)
     }
 
     fn build(&mut self) -> Tables {

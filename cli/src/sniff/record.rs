@@ -1,7 +1,7 @@
 //! Recorded calls: one file, written as the calls come, readable up to the last whole record.
 //!
 //! ```text
-//! file    "nvabi-sniff\n"  version: u32 = 1  record …
+//! file    "nvabi-sniff\n"  version: u32 = 2  record …
 //! record  length of the body: u32   CRC-32 of the body: u32   body
 //! body    kind: u8, then
 //!   1 start    tags asked for, tags of the machine, the program's words: each a count, then texts
@@ -23,7 +23,9 @@ use std::sync::Arc;
 use nvabi_reports::decode::sniff::{self, Event, How, Ioctl, Piece, What};
 
 const MAGIC: &[u8; 12] = b"nvabi-sniff\n";
-const VERSION: u32 = 1;
+const VERSION: u32 = 2;
+/// The oldest version that is read: its calls have no addresses.
+const OLDEST: u32 = 1;
 /// Bytes of a body: a call has at most `MAX_PARTS` pieces within the limits, before and after.
 const MAX_BODY: u32 = 4 << 20;
 /// Different paths and nodes of a record; a recording with more fails.
@@ -157,6 +159,8 @@ impl Writer {
             signed(body, (*fd).into());
             self.file(body, file)?;
         }
+        number(body, ioctl.addresses.len() as u64);
+        ioctl.addresses.iter().for_each(|address| number(body, *address));
         Ok(())
     }
 
@@ -257,7 +261,8 @@ impl fmt::Display for Error {
                 let path = path.display();
                 write!(
                     f,
-                    "{path} is a record of version {version}, and this reads version {VERSION}"
+                    "{path} is a record of version {version}, and this reads versions {OLDEST} to \
+                     {VERSION}"
                 )
             }
             Self::Cut(path, at) => {
@@ -287,6 +292,7 @@ pub(crate) enum Record {
 /// Reads records one after the other; one at a time is in memory.
 pub(crate) struct Reader {
     path: PathBuf,
+    version: u32,
     input: BufReader<File>,
     at: u64,
     texts: Vec<Arc<str>>,
@@ -304,11 +310,12 @@ impl Reader {
             return Err(Error::Foreign(path.to_owned()));
         }
         let version = version.iter().rev().fold(0, |version, byte| version << 8 | u32::from(*byte));
-        if version != VERSION {
+        if !(OLDEST..=VERSION).contains(&version) {
             return Err(Error::Version(path.to_owned(), version));
         }
         let at = head.len() as u64;
-        let mut reader = Self { path: path.to_owned(), input, at, texts: Vec::new(), last: 0 };
+        let mut reader =
+            Self { path: path.to_owned(), version, input, at, texts: Vec::new(), last: 0 };
         let start = reader.body()?.and_then(|(at, body)| {
             let mut bytes = Bytes(body.get(1..)?);
             let start = (body[0] == 1).then(|| bytes.start())??;
@@ -335,7 +342,8 @@ impl Reader {
                     self.texts.push(text.into());
                 }
                 3 => {
-                    let call = bytes.call(&self.texts, self.last).filter(|_| bytes.0.is_empty());
+                    let call = bytes.call(&self.texts, self.last, self.version);
+                    let call = call.filter(|_| bytes.0.is_empty());
                     let Some(event) = call else { return Err(damaged("a call is not one")) };
                     self.last = event.time;
                     return Ok(Some(Record::Call(event)));
@@ -482,7 +490,7 @@ impl Bytes<'_> {
         Some(sniff::File { path, node, how })
     }
 
-    fn call(&mut self, texts: &[Arc<str>], last: u64) -> Option<Event> {
+    fn call(&mut self, texts: &[Arc<str>], last: u64, version: u32) -> Option<Event> {
         let time = last.wrapping_add(self.signed()? as u64);
         let (process, thread) = (self.small()?, self.small()?);
         let what = match self.byte()? {
@@ -494,7 +502,7 @@ impl Bytes<'_> {
                 length: self.number()?,
                 offset: self.number()?,
             },
-            3 => What::Ioctl(self.ioctl(texts)?),
+            3 => What::Ioctl(self.ioctl(texts, version)?),
             _ => return None,
         };
         let result = self.optional()?.map(|value| (value >> 1) as i64 ^ -((value & 1) as i64));
@@ -502,7 +510,7 @@ impl Bytes<'_> {
         Some(Event { time, process, thread, what, result, duration })
     }
 
-    fn ioctl(&mut self, texts: &[Arc<str>]) -> Option<Ioctl> {
+    fn ioctl(&mut self, texts: &[Arc<str>], version: u32) -> Option<Ioctl> {
         let (fd, file) = (self.descriptor()?, self.file(texts)?);
         let (request, argument) = (self.small()?, self.number()?);
         let count: usize = self.small()?;
@@ -527,7 +535,8 @@ impl Bytes<'_> {
             pieces.push(Piece { address, length, before, after });
         }
         let fds = self.many(|bytes| Some((bytes.descriptor()?, bytes.file(texts)?)))?;
-        Some(Ioctl { fd, file, request, argument, pieces, fds })
+        let addresses = if version < 2 { Vec::new() } else { self.many(Self::number)? };
+        Some(Ioctl { fd, file, request, argument, pieces, fds, addresses })
     }
 }
 
@@ -556,6 +565,7 @@ mod tests {
             argument: 1 << 63,
             pieces: vec![after(None), after(Some(vec![1, 0, 7, 0])), after(Some(vec![0; 4]))],
             fds: vec![(3, file("/dev/zero")), (i32::MAX, file("/dev/nvmap"))],
+            addresses: vec![1 << 40, u64::MAX],
         };
         vec![
             event(5, What::Open { file: file("/dev/nvmap"), flags: 2 }, Some(3)),

@@ -1,8 +1,8 @@
-//! What is told of calls: lines, objects of JSON, a summary, a check, a record.
+//! What is told of calls: lines, objects of JSON, a summary, a check, an audit, a record.
 
 use std::io::{self, Write};
 
-use nvabi_reports::decode::sniff::{Event, Named, Namer, Summary, Tables, line};
+use nvabi_reports::decode::sniff::{Audit, Event, Named, Namer, Summary, Tables, line};
 use serde_json::json;
 
 use super::check::Check;
@@ -20,6 +20,8 @@ pub(crate) struct Wanted {
     pub(crate) full: bool,
     /// Counts.
     pub(crate) summary: bool,
+    /// Where calls and the lock disagree.
+    pub(crate) audit: bool,
 }
 
 /// Tells of calls.
@@ -30,6 +32,7 @@ pub(crate) struct View<'c> {
     namer: Namer,
     summary: Summary,
     check: Option<Check>,
+    audit: Option<Audit>,
     record: Option<Writer>,
     /// Calls.
     count: u64,
@@ -44,7 +47,8 @@ impl<'c> View<'c> {
         record: Option<Writer>,
     ) -> Self {
         let (namer, summary) = (Namer::default(), Summary::default());
-        Self { context, out, wanted, namer, summary, check, record, count: 0 }
+        let audit = wanted.audit.then(Audit::default);
+        Self { context, out, wanted, namer, summary, check, audit, record, count: 0 }
     }
 
     fn named(&mut self, names: &mut Names, named: &Named) -> io::Result<()> {
@@ -67,8 +71,8 @@ impl<'c> View<'c> {
         Ok(())
     }
 
-    /// The end of all calls; whether a list lacks some of them.
-    pub(crate) fn end(&mut self, end: Option<End>) -> io::Result<bool> {
+    /// The end of all calls; whether a list lacks some of them, or the lock disagrees with some.
+    pub(crate) fn end(&mut self, names: &mut Names, end: Option<End>) -> io::Result<bool> {
         if let (Some(record), Some(end)) = (&mut self.record, end) {
             record.end(end)?;
         }
@@ -85,12 +89,20 @@ impl<'c> View<'c> {
                 false => self.out.write_all(self.summary.text().as_bytes())?,
             }
         }
-        let mut lacks = false;
+        let mut differs = false;
         if let Some(check) = &self.check {
-            lacks = !check.is_clean();
+            differs = !check.is_clean();
             match json {
                 true => writeln!(self.out, "{}", check.json())?,
                 false => self.out.write_all(check.text().as_bytes())?,
+            }
+        }
+        if let Some(audit) = &mut self.audit {
+            differs |= audit.disagrees();
+            names.add_tags(audit);
+            match json {
+                true => writeln!(self.out, "{}", audit.json())?,
+                false => self.out.write_all(audit.text().as_bytes())?,
             }
         }
         if let (Some(end), true) = (end, json) {
@@ -101,7 +113,7 @@ impl<'c> View<'c> {
             writeln!(self.out, "{}", json!({"call": "end", "code": code, "signal": signal}))?;
         }
         self.out.flush()?;
-        Ok(lacks)
+        Ok(differs)
     }
 
     /// How many calls there were.
@@ -121,11 +133,14 @@ impl Sink for View<'_> {
         if has_node {
             names.learn(event);
         }
-        if self.wanted.lines || self.wanted.summary || self.check.is_some() {
+        if self.wanted.lines || self.wanted.summary || self.wanted.audit || self.check.is_some() {
             let named = match has_node {
                 true => self.namer.name(names.tables(), event),
                 false => self.namer.name(&Tables::default(), event),
             };
+            if let (Some(audit), true) = (&mut self.audit, has_node) {
+                audit.add(names.tables(), event, &named);
+            }
             self.named(names, &named)?;
         }
         names.said().iter().for_each(|said| self.warn(said));

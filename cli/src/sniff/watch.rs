@@ -1,6 +1,6 @@
 //! What is copied of a call when it is made and when it returns, however it was caught.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
@@ -19,6 +19,9 @@ const MAX_OPENED: usize = 1 << 14;
 
 /// Paths that are remembered, beyond which all are forgotten.
 const MAX_PATHS: usize = 1 << 10;
+
+/// Numbers of one call that are tried as addresses.
+const MAX_ADDRESSES: usize = 256;
 
 /// Who makes a call, and which.
 pub(super) struct Caller {
@@ -236,7 +239,9 @@ impl<'n, S: Sink> Copier<'n, S> {
             pieces.push(piece(thread, argument, size, limits.piece));
         }
         let fds = fds.into_iter().filter_map(|fd| Some((fd, self.any_file(thread, fd)?))).collect();
-        self.begin(caller, What::Ioctl(Ioctl { fd, file, request, argument, pieces, fds }))
+        let addresses = if file.node.is_empty() { Vec::new() } else { addresses(thread, &pieces) };
+        let ioctl = Ioctl { fd, file, request, argument, pieces, fds, addresses };
+        self.begin(caller, What::Ioctl(ioctl))
     }
 
     /// What a descriptor in an argument stands for: it may be any file.
@@ -330,6 +335,24 @@ impl<'n, S: Sink> Copier<'n, S> {
 fn piece(thread: u32, address: u64, length: u64, room: usize) -> Piece {
     let wanted = usize::try_from(length).unwrap_or(usize::MAX).min(room);
     Piece { address, length, before: target::read(thread, address, wanted), after: None }
+}
+
+/// The numbers in the memory of a call that are addresses which the caller can read. Those of the pieces are known to
+/// be, and are left out.
+fn addresses(thread: u32, pieces: &[Piece]) -> Vec<u64> {
+    let words = pieces.iter().flat_map(|piece| piece.before.chunks_exact(8));
+    let numbers = words.filter_map(|word| Some(u64::from_le_bytes(word.try_into().ok()?)));
+    let is_followed = |number: &u64| pieces.iter().any(|piece| piece.address == *number);
+    let candidates: BTreeSet<u64> =
+        numbers.filter(|number| may_be_address(*number) && !is_followed(number)).collect();
+    let readable = |number: &u64| !target::read(thread, *number, 1).is_empty();
+    candidates.into_iter().take(MAX_ADDRESSES).filter(readable).collect()
+}
+
+/// Whether a number can be an address of a program. A whole number of pages below 4 GiB is more likely a size: programs
+/// that are not position-independent have memory there.
+fn may_be_address(number: u64) -> bool {
+    (1 << 16..1 << 48).contains(&number) && (number >= 1 << 32 || number % 4096 != 0)
 }
 
 /// Files that have no path of their own: what ioctls return, and what a simulator gives.

@@ -54,6 +54,53 @@ static int desktop(void) {
     return 0;
 }
 
+static void version(int ctl) {
+    char version[72] = {0};
+    ioctl(ctl, RM(0xd2, sizeof(version)), version);
+}
+
+// Calls of 570.86.15 with one mistake each, for the audit; and some that look like one and are none.
+static int wrong(void) {
+    struct { uint32_t client, device, memory, pad; uint64_t offset, length, linear; uint32_t status, flags; int32_t fd, end; } map;
+    struct { uint32_t words[16]; } dma = {{0}};
+    uint32_t ids[32] = {0};
+    char device[56] = {0};
+    int ctl = open("/dev/nvidiactl", O_RDWR | O_CLOEXEC), gpu = open("/dev/nvidia0", O_RDWR);
+    if (ctl < 0 || gpu < 0) return 40;
+    version(ctl);
+    ioctl(gpu, RM(0xc9, sizeof(ctl)), &ctl);
+    uint32_t root = allocate(ctl, 0, 0, 0, 0x41, NULL);
+    allocate(ctl, root, root, 0xcaf00001, 0x80, device);
+    control(ctl, root, root, 0x201, ids, sizeof(ids));
+    // What cannot be allocated may be freed.
+    allocate(ctl, root, 0xcaf00001, 0xcaf00003, 0x1234, NULL); // unknown-class
+    struct free_ gone = {root, 0xcaf00001, 0xcaf00003, 0};
+    ioctl(ctl, RM(0x29, sizeof(gone)), &gone);
+
+    for (int i = 0; i < 3; i++) ioctl(ctl, RM(0x57, sizeof(dma)), &dma); // request-size: of 580
+    ioctl(ctl, RM(0x29, 12), &gone); // request-size: of no tag
+    ioctl(ctl, 1u << 30 | (RM(0x29, sizeof(gone)) & ~(3u << 30)), &gone); // direction
+    control(ctl, root, root, 0x201, ids, 64); // params-size
+    int closed = 77;
+    ioctl(gpu, RM(0xc9, sizeof(closed)), &closed); // closed-fd
+    control(ctl, root, 0xdeadbeef, 0x201, ids, sizeof(ids)); // unknown-handle
+    ioctl(ctl, RM(0x99, 8), device); // unknown-ioctl
+    struct carrier carrier = {0x98, 8, (uintptr_t)device};
+    ioctl(ctl, RM(0xd3, sizeof(carrier)), &carrier); // unknown-ioctl, carried
+    control(ctl, root, root, 0x20800fff, ids, 16); // unknown-command
+    // hidden-pointer: in a field without a role, and in memory that nobody knows.
+    memset(&map, 0, sizeof(map));
+    map.client = root;
+    map.offset = (uintptr_t)device;
+    map.linear = (uintptr_t)ids; // has a role
+    map.fd = -1; // none
+    ioctl(ctl, RM(0x4e, sizeof(map)), &map);
+    uint64_t words[2] = {4096, (uintptr_t)device};
+    control(ctl, root, root, 0x20800ffe, words, sizeof(words));
+    control(ctl, root, root, 0x3d04, &ctl, sizeof(ctl)); // hidden-fd
+    return 0;
+}
+
 static int tegra(void) {
     struct { uint32_t size, handle; } create = {4096, 0};
     struct { uint32_t flags_or_fd; int32_t fd; uint64_t rest[2]; } tsg = {0};
@@ -65,11 +112,6 @@ static int tegra(void) {
     ioctl((int)tsg.flags_or_fd, 0x5403, 0); // NVGPU_IOCTL_TSG_ENABLE
     ioctl(ctrl, 0xc00847ffu, &create); // no such call
     return 0;
-}
-
-static void version(int ctl) {
-    char version[72] = {0};
-    ioctl(ctl, RM(0xd2, sizeof(version)), version);
 }
 
 // Sends a descriptor, or receives one where there is none.
@@ -138,5 +180,6 @@ int main(int count, char **words) {
         version(atoi(words[2]));
         return 0;
     }
+    if (count > 1 && !strcmp(words[1], "wrong")) return wrong();
     return count > 1 && !strcmp(words[1], "tegra") ? tegra() : desktop();
 }

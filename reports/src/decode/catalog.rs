@@ -318,11 +318,15 @@ impl Catalog {
 
     /// What is to be said of the number of a request: a size that does not fit, or others like it.
     pub(crate) fn sizes_noted(&self, id: NodeId, number: u32) -> Vec<String> {
-        let Some(known) = self.known(id, number) else { return self.alike(id, number) };
+        if self.known(id, number).is_none() {
+            let alike = self.alike(id, number).into_iter();
+            return alike.map(|(known, name)| format!("{name} is {known:#010x}")).collect();
+        }
         let mut notes = Vec::new();
         let size = request_size(number.into());
-        if self.any_size(id) && !known.sizes.is_empty() && !known.sizes.contains(&size) {
-            let sizes: Vec<String> = known.sizes.iter().map(u64::to_string).collect();
+        let sizes = self.sizes(id, number);
+        if !sizes.is_empty() && !sizes.contains(&size) {
+            let sizes: Vec<String> = sizes.iter().map(u64::to_string).collect();
             let of_x86 = self.tags.iter().rfind(|tag| tag.family().is_empty());
             let tag = of_x86.map_or("the driver", Tag::as_str);
             notes.push(format!("{size} bytes, {tag} has {}", sizes.join(" or ")));
@@ -330,16 +334,22 @@ impl Catalog {
         notes
     }
 
+    /// The sizes that a request may have; nothing where the size distinguishes it from others, or may be any.
+    pub(crate) fn sizes(&self, id: NodeId, number: u32) -> &[u64] {
+        let known = self.known(id, number).filter(|_| self.any_size(id));
+        known.map_or(&[], |known| known.sizes.as_slice())
+    }
+
     /// The requests of a node that have letter and number of one that it does not know.
-    fn alike(&self, id: NodeId, number: u32) -> Vec<String> {
+    pub(crate) fn alike(&self, id: NodeId, number: u32) -> Vec<(u32, &str)> {
         let letter = number >> 8 & 0xff;
         let is_alike =
             |(node, known): &(NodeId, u32)| *node == id && known & 0xffff == number & 0xffff;
-        let mut alike: Vec<String> = (self.requests.iter())
+        let mut alike: Vec<(u32, &str)> = (self.requests.iter())
             .filter(|(key, _)| letter != 0 && is_alike(key))
-            .map(|((_, request), known)| format!("{} is {request:#010x}", known.name))
+            .map(|((_, request), known)| (*request, known.name.as_str()))
             .collect();
-        alike.sort();
+        alike.sort_by_key(|(request, name)| (*name, *request));
         alike
     }
 }

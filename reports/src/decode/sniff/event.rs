@@ -76,6 +76,8 @@ pub struct Ioctl {
     pub pieces: Vec<Piece>,
     /// What the file descriptors in that memory stand for.
     pub fds: Vec<(i32, File)>,
+    /// The numbers in that memory that are addresses which the caller can read, but for those of the pieces.
+    pub addresses: Vec<u64>,
 }
 
 /// Memory of a caller, before and after a call.

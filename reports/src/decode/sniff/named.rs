@@ -192,7 +192,8 @@ impl Namer {
 
     fn ioctl(&mut self, tables: &Tables, ioctl: &Ioctl, named: &mut Named) {
         let node = &*ioctl.file.node;
-        let before = |address, length| bytes(&ioctl.pieces, address, length, |p| Some(&p.before));
+        let before =
+            |address, length| bytes_at(&ioctl.pieces, address, length, |p| Some(&p.before));
         let mut memory = |address, length| before(address, length).unwrap_or_default();
         let found = parts(tables, node, ioctl.request, ioctl.argument, &mut memory);
         let Some(asked) = found.asked else {
@@ -395,7 +396,7 @@ fn errno(number: i64) -> String {
 }
 
 /// The bytes that were kept of an address.
-fn bytes(
+pub(super) fn bytes_at(
     pieces: &[Piece],
     address: u64,
     length: u64,
@@ -417,7 +418,7 @@ fn fields(
     handles: &mut Vec<usize>,
 ) {
     let whole = |which: fn(&Piece) -> Option<&Vec<u8>>| {
-        bytes(&ioctl.pieces, part.address, part.length, which)
+        bytes_at(&ioctl.pieces, part.address, part.length, which)
     };
     let before = whole(|piece| Some(&piece.before)).unwrap_or_default();
     let after = whole(|piece| piece.after.as_ref());

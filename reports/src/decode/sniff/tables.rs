@@ -1,13 +1,13 @@
 //! What there is to name at the chosen tags: requests, commands, classes, status codes.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 
 use super::super::catalog::{Catalog, Known};
 use super::super::value;
 use crate::list;
 use nvabi_pipeline::globs;
 use nvabi_pipeline::model::{Facts, builtin, request_size, split_array};
-use nvabi_pipeline::spec::{Item, ItemKind, Spec};
+use nvabi_pipeline::spec::{HandleMeaning, Item, ItemKind, Spec};
 use nvabi_pipeline::tag::Tag;
 
 /// Which files are devices: known from the specs alone, before a lock is read.
@@ -49,6 +49,19 @@ pub(super) struct Family {
     items: HashMap<ItemKind, HashMap<String, Item>>,
     numbers: HashMap<(ItemKind, u32), Numbered>,
     statuses: HashMap<u32, String>,
+    /// The kinds of handles by the names of fields.
+    pub(super) handles: BTreeMap<String, HandleMeaning>,
+    /// By the record and the field that is a union of it.
+    choices: HashMap<String, Choice>,
+}
+
+/// Which member of a union is valid.
+#[derive(Debug)]
+pub(super) struct Choice {
+    /// The field that says so, beside the union.
+    pub(super) by: String,
+    /// Its value for each member.
+    pub(super) members: BTreeMap<String, u64>,
 }
 
 /// A command or class.
@@ -56,6 +69,8 @@ pub(super) struct Family {
 pub(super) struct Numbered {
     pub(super) name: String,
     pub(super) params: Option<String>,
+    /// Whether it is known what it takes: without parameters, that it takes none.
+    pub(super) is_mapped: bool,
 }
 
 /// A request that a node knows.
@@ -77,8 +92,9 @@ impl Tables {
                 let number = listed.cmd.or(listed.class).and_then(|n| u32::try_from(n).ok());
                 let Some(number) = number else { continue };
                 let is_other_name = listed.same_as.is_some();
+                let is_mapped = !listed.how.as_deref().unwrap_or_default().starts_with("no-");
                 let params = listed.params.into_iter().next();
-                let new = Numbered { name: listed.name, params };
+                let new = Numbered { name: listed.name, params, is_mapped };
                 match numbers.get(&(kind, number)) {
                     Some(_) if is_other_name => {}
                     _ => drop(numbers.insert((kind, number), new)),
@@ -91,12 +107,22 @@ impl Tables {
             items.entry(item.kind).or_default().insert(item.name.clone(), item.clone());
         }
         let statuses = statuses(&facts);
-        self.families.push(Family { tag: facts.tag.clone(), facts, items, numbers, statuses });
+        let (tag, handles) = (facts.tag.clone(), spec.handles.clone());
+        let choices = HashMap::new();
+        let mut family = Family { tag, facts, items, numbers, statuses, handles, choices };
+        family.choices = choices_of(&family, spec);
+        self.families.push(family);
     }
 
     /// The tags that names are taken from.
     pub fn tags(&self) -> impl Iterator<Item = &Tag> {
         self.families.iter().map(|family| &family.tag)
+    }
+
+    /// The names of the first tag.
+    #[cfg(test)]
+    pub(super) fn family(&self) -> &Family {
+        &self.families[0]
     }
 
     /// The one node that knows a request.
@@ -130,6 +156,16 @@ impl Tables {
         // Requests of display and direct rendering stand in no spec.
         let (family, item) = found.or_else(|| Some((self.families.first()?, None)))?;
         Some(KnownRequest { family, name: &known.name, params: &known.params, item })
+    }
+
+    /// The sizes in bytes that a request may have on a node where they do not distinguish requests.
+    pub(super) fn sizes(&self, node: &str, request: u32) -> &[u64] {
+        self.catalog.named(node).map_or(&[], |id| self.catalog.sizes(id, request))
+    }
+
+    /// The requests of a node that have type and number of one that it does not know, with their names.
+    pub(super) fn alike(&self, node: &str, request: u32) -> Vec<(u32, &str)> {
+        self.catalog.named(node).map_or_else(Vec::new, |id| self.catalog.alike(id, request))
     }
 
     /// What is odd about a request on a node.
@@ -172,6 +208,11 @@ impl Family {
         self.numbers.get(&(kind, number))
     }
 
+    /// Which member of a union is valid, by the record that has the union as a field.
+    pub(super) fn choice(&self, record: &str, field: &str) -> Option<&Choice> {
+        self.choices.get(&format!("{record}.{field}"))
+    }
+
     /// The name of a status code.
     pub(super) fn status(&self, value: u32) -> Option<&str> {
         self.statuses.get(&value).map(String::as_str)
@@ -205,13 +246,25 @@ impl Family {
     }
 }
 
+/// The rules of unions, with the numbers that their constants have here.
+fn choices_of(family: &Family, spec: &Spec) -> HashMap<String, Choice> {
+    let number =
+        |text: &str| text.parse().ok().or_else(|| u64::try_from(family.constant(text)?).ok());
+    let choices = spec.unions.iter().map(|(union, choice)| {
+        let members = choice.members.iter();
+        let members = members.filter_map(|(name, said)| Some((name.clone(), number(&said.name)?)));
+        (union.clone(), Choice { by: choice.by.name.clone(), members: members.collect() })
+    });
+    choices.collect()
+}
+
 /// What the display driver is asked for stands in its one argument.
 fn display(facts: &Facts, spec: &Spec) -> Vec<((ItemKind, u32), Numbered)> {
     let listed = list::ioctls(facts, spec).into_iter().filter(|l| l.surface == "modeset");
     let numbered = listed.filter_map(|listed| {
         let number = u32::try_from(listed.nr?).ok()?;
         let params = listed.params.into_iter().next();
-        Some(((ItemKind::Ioctl, number), Numbered { name: listed.name, params }))
+        Some(((ItemKind::Ioctl, number), Numbered { name: listed.name, params, is_mapped: true }))
     });
     numbered.collect()
 }
