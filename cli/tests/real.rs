@@ -216,6 +216,54 @@ fn what_one_program_sets_the_next_one_sees() {
     }
 }
 
+/// The audit of one of the programs that `tests/real/programs.sh` runs; none where the version has no such program.
+fn audited(real: &Real, program: &str) -> Option<serde_json::Value> {
+    let folder = tempfile::tempdir().unwrap();
+    let out = folder.path().join("audit");
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/real/programs.sh");
+    let mut args: Vec<&OsStr> = ["sniff", "--audit", "--json", "--out"].map(OsStr::new).to_vec();
+    args.extend([out.as_os_str(), "--".as_ref(), script.as_ref(), program.as_ref()]);
+    args.push(real.folder.as_ref());
+    let machine = ["--gpu", "a100", "--gpu", "l4"];
+    let seen = real.run(&machine, Path::new(env!("CARGO_BIN_EXE_nvabi")), &args);
+    let lines = std::fs::read_to_string(&out).unwrap_or_default();
+    let lines: Vec<serde_json::Value> =
+        lines.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let end = lines.iter().find(|line| line["call"] == "end");
+    let code = end.and_then(|end| end["code"].as_i64());
+    assert!(matches!(code, Some(0 | 77)), "{} {program}: {:?}", real.version, seen.diagnostics);
+    lines.into_iter().find(|line| line["call"] == "audit" && code == Some(0))
+}
+
+/// Every call of NVIDIA's programs is as the lock has it: number, sizes, direction, handles and descriptors.
+/// `tests/real/seen.py` writes the same results into docs/seen.md.
+#[test]
+fn every_call_is_as_the_lock_has_it() {
+    // Each version has made two to four times as many calls.
+    let least = [("nvidia-smi", 400), ("nvml", 100), ("libcuda", 3), ("nvidia-persistenced", 0)];
+    println!(
+        "version program ioctls escapes uvm commands classes disagreements unknown suspicions"
+    );
+    for real in versions() {
+        for (program, least) in least {
+            let Some(audit) = audited(&real, program) else { continue };
+            let what = format!("{} {program}", real.version);
+            let findings = audit["findings"].as_array().unwrap();
+            let of = |gravity: &str| -> Vec<_> {
+                findings.iter().filter(|finding| finding["gravity"] == gravity).collect()
+            };
+            let seen = |names: &str| audit["seen"][names].as_array().unwrap().len();
+            let (calls, wrong) = (audit["calls"].as_u64().unwrap(), of("disagreement"));
+            let names = ["escapes", "uvm", "commands", "classes"].map(seen).map(|n| n.to_string());
+            let names = names.join(" ");
+            let (unknown, suspicions) = (of("unknown").len(), of("suspicion").len());
+            println!("{what} {calls} {names} {} {unknown} {suspicions}", wrong.len());
+            assert!(wrong.is_empty(), "{what}: {wrong:#?}");
+            assert!(calls >= least, "{what}: {calls} calls: {audit:#}");
+        }
+    }
+}
+
 #[test]
 fn a_machine_can_be_mixed() {
     for real in versions() {

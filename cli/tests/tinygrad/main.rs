@@ -101,6 +101,31 @@ fn the_calls_are_the_same() {
     }
 }
 
+/// What tinygrad passes is as the lock has it, but for the handles that `open.py` makes up.
+#[test]
+fn the_calls_are_as_the_lock_has_them() {
+    let tinygrad = tinygrad();
+    let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/tinygrad/open.py");
+    let folder = TempDir::new().unwrap();
+    let record = folder.path().join("record");
+    let (record, nvabi_path) = (record.to_str().unwrap(), env!("CARGO_BIN_EXE_nvabi"));
+    for (tag, _) in MODULES {
+        let sniff = ["rm", "sim", "--tag", tag, "--", nvabi_path, "sniff", "--record", record];
+        nvabi(&[&sniff[..], &["--", "python3", script, tinygrad.to_str().unwrap()]].concat());
+        let mut command = Command::new(nvabi_path);
+        let output =
+            command.args(["decode", "sniff", "--audit", "--json", record]).output().unwrap();
+        let audit = String::from_utf8(output.stdout).unwrap();
+        let audit: serde_json::Value = serde_json::from_str(audit.lines().next().unwrap()).unwrap();
+        assert!(audit["calls"].as_u64() >= Some(100), "{tag}: {audit:#}");
+        for finding in audit["findings"].as_array().unwrap() {
+            let is_made_up = finding["kind"] == "unknown-handle"
+                && (0x5000..0x10000).contains(&finding["found"].as_u64().unwrap());
+            assert!(is_made_up, "{tag}: {finding:#}");
+        }
+    }
+}
+
 /// A module whose mapping has two fields of one width in each other's place: the comparison sees it.
 #[test]
 fn a_moved_field_is_seen() {
