@@ -24,6 +24,8 @@ const ELEMENTS: usize = 64;
 const MAX_HANDLES: usize = 1 << 20;
 /// File descriptors that are remembered.
 const MAX_FDS: usize = 1 << 16;
+/// Distinct findings that are kept; more are counted.
+const MAX_FINDINGS: usize = 1 << 14;
 
 macro_rules! finding_kinds {
     ($($(#[$doc:meta])* $variant:ident = $word:literal, $gravity:ident, $means:literal;)*) => {
@@ -178,6 +180,9 @@ pub struct Audit {
     calls: u64,
     seen: Seen,
     found: BTreeMap<Key, Finding>,
+    disagrees: bool,
+    /// Findings that are not kept.
+    omitted: u64,
     /// Handles that the program has chosen or was given, of whichever client.
     handles: HashSet<u64>,
     /// Whether a call did not show what it returned: handles are not known any more.
@@ -231,7 +236,7 @@ impl Audit {
 
     /// Whether a call and the lock cannot both be right.
     pub fn disagrees(&self) -> bool {
-        self.found.values().any(|finding| finding.gravity == Gravity::Disagreement)
+        self.disagrees
     }
 
     /// All findings and counts as one object.
@@ -247,6 +252,7 @@ impl Audit {
             "calls": self.calls,
             "seen": self.seen,
             "findings": self.found.values().collect::<Vec<_>>(),
+            "omitted": self.omitted,
             "summary": summary.collect::<Vec<_>>(),
         })
     }
@@ -256,6 +262,9 @@ impl Audit {
         let mut text = String::new();
         for finding in self.found.values() {
             let _ = writeln!(text, "{}", line(finding));
+        }
+        if self.omitted > 0 {
+            let _ = writeln!(text, "{:>8} more findings are not kept", self.omitted);
         }
         let Seen { escapes, uvm, commands, classes, ioctls } = &self.seen;
         let _ = writeln!(
@@ -521,6 +530,11 @@ impl Audit {
         let value = if is_value { finding.found } else { 0 };
         let detail = finding.detail.clone().unwrap_or_default();
         let key = (finding.kind, finding.call.clone(), detail, field, value);
+        self.disagrees |= finding.gravity == Gravity::Disagreement;
+        if self.found.len() >= MAX_FINDINGS && !self.found.contains_key(&key) {
+            self.omitted += 1;
+            return;
+        }
         let known = self.found.entry(key).or_insert(finding);
         if known.last != self.calls {
             (known.last, known.count) = (self.calls, known.count + 1);
@@ -710,4 +724,50 @@ fn line(finding: &Finding) -> String {
         }
     }
     line
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{File, How, Namer};
+    use super::*;
+
+    /// A request of a node that no header has.
+    fn unknown(request: u32) -> Event {
+        let file = File { path: "/dev/nvidiactl".into(), node: "nvidiactl".into(), how: How::Path };
+        let (pieces, fds, addresses) = (Vec::new(), Vec::new(), Vec::new());
+        let ioctl = Ioctl { fd: 3, file, request, argument: 0, pieces, fds, addresses };
+        let (what, result, duration) = (What::Ioctl(ioctl), Some(-22), Some(1));
+        Event { time: 7, process: 1, thread: 1, what, result, duration }
+    }
+
+    #[test]
+    fn findings_do_not_fill_memory() {
+        let (tables, mut namer, mut audit) =
+            (Tables::default(), Namer::default(), Audit::default());
+        for number in 0..MAX_FINDINGS as u32 + 5 {
+            // Twice the same is one finding.
+            for _ in 0..2 {
+                let event = unknown(number);
+                audit.add(&tables, &event, &namer.name(&tables, &event));
+            }
+        }
+        assert_eq!(
+            (audit.found.len(), audit.omitted, audit.disagrees()),
+            (MAX_FINDINGS, 10, false)
+        );
+        assert!(audit.findings().all(|finding| finding.count == 2 && finding.first == 7));
+        assert!(audit.text().contains("      10 more findings are not kept\n"));
+    }
+
+    #[test]
+    fn the_elements_of_an_array_are_one_field() {
+        assert_eq!(without_indices("a[12].b[3]"), "a[].b[]");
+        assert_eq!(without_indices("params->fd"), "params->fd");
+    }
+
+    #[test]
+    fn disagreements_come_first() {
+        let order: Vec<Gravity> = FindingKind::ALL.iter().map(|kind| kind.gravity()).collect();
+        assert!(order.is_sorted());
+    }
 }
