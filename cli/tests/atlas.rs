@@ -85,6 +85,22 @@ fn shows_layouts_that_come_back_once() {
     assert!(page.contains("<code>0x2a</code>"), "{page}");
 }
 
+#[test]
+fn a_call_shows_who_uses_it() {
+    let control = &real_site()["frontend/NV_ESC_RM_CONTROL.html"];
+    assert!(control.contains("Seen in use by libcuda (525.147.05 – "), "{control}");
+    assert!(control.contains(", nvml (525.147.05 – "), "{control}");
+    let channel = &real_site()["class/AMPERE_CHANNEL_GPFIFO_A.html"];
+    assert!(channel.contains("Seen in use by tinygrad (570.86.16 – "), "{channel}");
+    // Each program has a call, and most calls have none.
+    let seen = |page: &&String| page.contains("Seen in use by");
+    let count = real_site().values().filter(seen).count();
+    assert!((100..500).contains(&count), "{count} pages");
+    for program in ["libcuda", "nvidia-persistenced", "nvidia-smi", "nvml", "tinygrad"] {
+        assert!(real_site().values().filter(seen).any(|page| page.contains(program)), "{program}");
+    }
+}
+
 /// The newest of each branch, and what a diff of two of them says.
 #[test]
 fn every_two_branches_have_a_page() {

@@ -13,6 +13,7 @@ mod matrix;
 mod page;
 mod pair;
 mod search;
+mod seen;
 mod tag;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};

@@ -7,7 +7,7 @@ use std::ops::Range;
 use super::calls::State;
 use super::html::{Esc, UrlPath, counted, document};
 use super::layout::{self, Layout, Mark, Row, Use, marked, place};
-use super::{Atlas, CallPage, Record, What, bytemap, tag};
+use super::{Atlas, CallPage, Record, What, bytemap, seen, tag};
 use nvabi_pipeline::model::{RecordKind, hex, split_array};
 
 /// The pattern of padding, once a page.
@@ -320,6 +320,7 @@ pub(super) fn call(atlas: &Atlas<'_>, index: usize) -> String {
     let page = &atlas.calls[index];
     let call = &page.call;
     let mut body = format!("<h1><small>{}</small> {}</h1>\n", call.kind.section(), Esc(call.name));
+    seen::paragraph(&mut body, call.name);
     states(&mut body, atlas, &call.states);
     call_changes(&mut body, atlas, page);
     body.push_str(PATTERN);
