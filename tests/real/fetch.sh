@@ -2,10 +2,10 @@
 # Gets NVIDIA's own programs and libraries (nvidia-smi, NVML, CUDA's driver library) from Debian's archive, and
 # prints the folder of each version, a line each: what NVABI_REAL is to be set to.
 #
-#   export NVABI_REAL=$(tests/real/fetch.sh [VERSION…])
+#   export NVABI_REAL=$(tests/real/fetch.sh [newest | VERSION…])
 #
 # VERSION is one of the archive, such as 550.163.01; without any, every version of the archive that the lock
-# knows. A folder holds `bin` and `lib`. They are put into NVABI_REAL_CACHE, or nvabi/real of the caller's cache,
+# knows; of these the newest of each branch with `newest`. A folder holds `bin` and `lib`. They are put into NVABI_REAL_CACHE, or nvabi/real of the caller's cache,
 # and beside them, as `python`, what PyPI has to call NVML from Python: nothing of it is installed, and nothing of
 # it enters this tree.
 #
@@ -46,7 +46,7 @@ if [ ! -e "$cache/python/pynvml.py" ]; then
 fi
 
 # Versions that are named and that are there need no archive.
-if [ $# -gt 0 ]; then
+if [ $# -gt 0 ] && [ "$1" != newest ]; then
     left=
     for version in "$@"; do is_there "$version" || left="$left $version"; done
     if [ -z "$left" ]; then
@@ -107,10 +107,12 @@ fetch() {
 }
 
 known=$(awk '$1 ~ /smi$/ { print $3 }' "$work/available" | sort -Vu)
-if [ $# -eq 0 ]; then
-    for version in $known; do
-        if is_known "$version"; then set -- "$@" "$version"; fi
-    done
+if [ $# -eq 0 ] || [ "$1" = newest ]; then
+    locked=$(for version in $known; do if is_known "$version"; then echo "$version"; fi; done)
+    # They are in the order of versions: the last of a branch is its newest.
+    [ $# -eq 0 ] || locked=$(awk -F. '{ newest[$1] = $0 } END { for (branch in newest) print newest[branch] }' <<<"$locked")
+    # shellcheck disable=SC2086
+    set -- $locked
     [ $# -gt 0 ] || fail "the archive has ${known:-no version}, of which the lock knows none"
 fi
 for version in "$@"; do
