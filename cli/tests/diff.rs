@@ -108,19 +108,19 @@ mod command {
     /// The items of the specs are the same there, and a command that no spec names is not.
     #[test]
     fn no_difference_names_its_scope() {
-        let found = nvabi(&["550.144.03", "550.163.01"]);
+        let found = nvabi(&["515.49.25", "515.57"]);
         assert_eq!(found.status.code(), Some(0), "{}", text(&found.stderr));
         let stdout = text(&found.stdout);
         assert!(stdout.contains("no difference\ncompared "), "{stdout}");
         let all: serde_json::Value =
-            serde_json::from_slice(&nvabi(&["550.144.03", "550.163.01", "--all", "--json"]).stdout)
+            serde_json::from_slice(&nvabi(&["515.49.25", "515.57", "--all", "--json"]).stdout)
                 .unwrap();
         let lists = ["calls", "records", "enums", "aliases", "constants", "bit_ranges"];
         let changes = lists.iter().flat_map(|list| all[*list].as_array().unwrap());
         let breaks = changes.filter(|change| change["class"] == "break").count();
         assert!(breaks > 0, "{all}");
         assert!(stdout.contains(&format!("elsewhere {breaks} layout breaks, ")), "{stdout}");
-        let json = nvabi(&["550.144.03", "550.163.01", "--json"]);
+        let json = nvabi(&["515.49.25", "515.57", "--json"]);
         let json: serde_json::Value = serde_json::from_slice(&json.stdout).unwrap();
         assert_eq!(json["scope"]["elsewhere"]["breaks"], breaks);
         assert!(json["scope"]["items"].as_u64().unwrap() > 300, "{json}");

@@ -18,7 +18,7 @@ use std::process::{Command, Output};
 use nvabi_pipeline::lock;
 use nvabi_pipeline::tag::Tag;
 use nvabi_test::{Need, skip};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 test_main!();
 
@@ -411,6 +411,56 @@ fn each_language_writes_one_small_module() {
     insta::with_settings!({ snapshot_path => root().join("snapshots"), prepend_module_to_snapshot => false }, {
         insta::assert_snapshot!("emit-small", all);
     });
+}
+
+/// The names of a module's `types`, and its `calls`, as `--lang json` has them.
+fn chosen(items: &str) -> (Vec<String>, Vec<Value>) {
+    let folder = tempfile::tempdir().unwrap();
+    let items = file(folder.path(), "items", items);
+    let tag = ["--tag", "550.163.01"];
+    let emit = [&["emit", "--lang", "json"][..], &tag, &["--items", items.to_str().unwrap()]];
+    let document: Value = serde_json::from_str(&text(&emit.concat())).unwrap();
+    let list = |name: &str| document[name].as_array().unwrap().clone();
+    let names = list("types").into_iter().map(|ty| ty["name"].as_str().unwrap().to_owned());
+    (names.collect(), list("calls"))
+}
+
+#[test]
+fn a_pattern_stands_for_types_and_calls() {
+    let (types, calls) = chosen("nv_ioctl_card_*\nNV_ESC_RM_FRE*\n");
+    assert!(types.iter().any(|name| name == "nv_ioctl_card_info_t"), "{types:?}");
+    assert!(types.iter().any(|name| name == "NVOS00_PARAMETERS"), "{types:?}");
+    assert_eq!(calls.len(), 1, "{calls:?}");
+    let folder = tempfile::tempdir().unwrap();
+    let nothing = file(folder.path(), "items", "NV_ESC_RM_FREE *nomatch*\n");
+    let items = ["--items", nothing.to_str().unwrap()];
+    let said = complaint(&[&["emit", "--lang", "c", "--tag", "550.163.01"][..], &items].concat());
+    assert!(said.contains("no tag that is emitted has `*nomatch*`"), "{said}");
+}
+
+/// The mode setter has one request, and the numbers of its calls are none.
+#[test]
+fn a_call_of_the_mode_setter_has_no_request_of_its_own() {
+    let (_, calls) = chosen("NVKMS_IOCTL_FLIP DRM_IOCTL_NVIDIA_GET_DEV_INFO");
+    let of = |name: &str| calls.iter().find(|call| call["name"] == name).unwrap();
+    let flip = of("NVKMS_IOCTL_FLIP");
+    assert_eq!((&flip["request"], &flip["roles_known"]), (&json!(null), &json!(false)));
+    assert_eq!(flip["params"], "NvKmsFlipParams");
+    assert!(of("DRM_IOCTL_NVIDIA_GET_DEV_INFO")["request"].as_u64().unwrap() > 1 << 30);
+}
+
+/// Jetson's headers have names in small letters, which importers of a package would not see.
+#[test]
+fn names_of_a_go_package_are_seen_outside_of_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let out = folder.path().to_str().unwrap();
+    text(&["emit", "--lang", "go", "--tag", "tegra-r36.4.3", "--out", out]);
+    let package = std::fs::read_to_string(folder.path().join("nvabi.go")).unwrap();
+    let names = package.lines().filter_map(|line| line.strip_prefix("type "));
+    let names: Vec<&str> = names.filter_map(|line| line.split(' ').next()).collect();
+    assert!(names.contains(&"Nvgpu_gpu_open_channel_args"), "{names:?}");
+    let hidden = names.iter().find(|name| !name.starts_with(|c: char| c.is_ascii_uppercase()));
+    assert_eq!(hidden, None);
 }
 
 #[test]

@@ -244,10 +244,12 @@ fn tables(text: &mut String, module: &Module<'_>) {
          const char *kind, *path, *detail;\n    \
          nvabi_u32 offset, size, count, stride;\n};\n\
          // `request` is 0 where the call is no ioctl or has no fixed size; `params` is null where it takes none.\n\
+         // `node` is what it is made on, where nodes have requests of one number, else null. Without `roles_known`\n\
+         // there may be others than the `roles` at `role`.\n\
          struct nvabi_call {\n    \
-         const char *kind, *name, *params;\n    \
+         const char *kind, *name, *node, *params;\n    \
          nvabi_u64 number, request;\n    \
-         nvabi_u32 size, first, last, roles;\n    \
+         nvabi_u32 size, first, last, roles_known, roles;\n    \
          const struct nvabi_role *role;\n};\n",
     );
     let calls = module.calls();
@@ -271,11 +273,12 @@ fn tables(text: &mut String, module: &Module<'_>) {
     for (at, call) in calls.iter().enumerate() {
         call_row(text, at, call);
     }
-    text.push_str("    { 0, 0, 0, 0, 0, 0, 0, 0, 0, 0 },\n};\n#endif\n");
+    text.push_str("    { 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0 },\n};\n#endif\n");
 }
 
 fn call_row(text: &mut String, at: usize, call: &CallRow<'_>) {
-    let params = call.params.map_or("0".to_owned(), |name| format!("\"{name}\""));
+    let text_of = |name: Option<&str>| name.map_or("0".to_owned(), |name| format!("\"{name}\""));
+    let (node, params) = (text_of(call.node), text_of(call.params));
     let roles = match call.roles.is_empty() {
         true => "0".to_owned(),
         false => format!("nvabi_roles_{at}"),
@@ -283,12 +286,13 @@ fn call_row(text: &mut String, at: usize, call: &CallRow<'_>) {
     for (first, last) in &call.spans {
         let _ = writeln!(
             text,
-            "    {{ \"{}\", \"{}\", {params}, {:#x}, {:#x}, {}, {first}, {last}, {}, {roles} }},",
+            "    {{ \"{}\", \"{}\", {node}, {params}, {:#x}, {:#x}, {}, {first}, {last}, {}, {}, {roles} }},",
             call.kind,
             call.name,
             call.number,
             call.request.unwrap_or(0),
             call.size,
+            u8::from(call.roles_known),
             call.roles.len()
         );
     }

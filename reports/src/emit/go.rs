@@ -1,5 +1,6 @@
 //! A package and its test, as `gofmt` writes them.
 
+use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
 use std::fmt::Write as _;
 
@@ -15,6 +16,17 @@ use super::{CallRow, File, Module, Role, Shape, Type, banner, describe};
 
 /// No name that a compiler takes is longer.
 const LONGEST: usize = 1 << 12;
+
+/// A name that importers see: `nv_ioctl_card_info_t` as `Nv_ioctl_card_info_t`, `_NV_X` as `X_NV_X`.
+pub(super) fn exported(name: &str) -> Cow<'_, str> {
+    match name.as_bytes().first() {
+        Some(first) if first.is_ascii_uppercase() => name.into(),
+        Some(first) if first.is_ascii_lowercase() => {
+            format!("{}{}", first.to_ascii_uppercase() as char, &name[1..]).into()
+        }
+        _ => format!("X{name}").into(),
+    }
+}
 
 pub(super) fn files(module: &Module<'_>) -> Vec<File> {
     let mut text = banner(module, "//");
@@ -337,13 +349,15 @@ fn call_rows(call: &CallRow<'_>) -> Vec<String> {
     };
     let row = |(first, last): &(usize, usize)| {
         format!(
-            "{{\"{}\", \"{}\", {:#x}, {:#x}, \"{}\", {}, {first}, {last}, {roles}}}",
+            "{{\"{}\", \"{}\", \"{}\", {:#x}, {:#x}, \"{}\", {}, {first}, {last}, {roles}, {}}}",
             call.kind,
             call.name,
+            call.node.unwrap_or(""),
             call.number,
             call.request.unwrap_or(0),
             call.params.unwrap_or(""),
-            call.size
+            call.size,
+            call.roles_known
         )
     };
     call.spans.iter().map(row).collect()
@@ -359,17 +373,20 @@ type Layout struct {
 }
 
 // Call is a call and what it takes, from Versions[First] to Versions[Last]. Request is what is passed to ioctl, 0
-// where the call is none or has no fixed size; Params is the type of the parameters.
+// where the call is none or has no fixed size; Params is the type of the parameters. Node is what it is made on, where
+// nodes have requests of one number. Without RolesKnown there may be other roles than those in Roles.
 type Call struct {
-\tKind    string
-\tName    string
-\tNumber  uint64
-\tRequest uint64
-\tParams  string
-\tSize    uint32
-\tFirst   int
-\tLast    int
-\tRoles   []Role
+\tKind       string
+\tName       string
+\tNode       string
+\tNumber     uint64
+\tRequest    uint64
+\tParams     string
+\tSize       uint32
+\tFirst      int
+\tLast       int
+\tRoles      []Role
+\tRolesKnown bool
 }
 
 // Role is a field of a call's parameters that is a file descriptor, a pointer or a handle: Count elements, Stride

@@ -67,10 +67,12 @@ struct Call<'m> {
     name: &'m str,
     number: u64,
     request: Option<u64>,
+    node: Option<&'m str>,
     params: Option<&'m str>,
     size: u64,
     versions: Vec<(usize, usize)>,
     roles: Vec<Role<'m>>,
+    roles_known: bool,
 }
 
 #[derive(Serialize)]
@@ -103,6 +105,8 @@ pub(super) fn files(module: &Module<'_>) -> Vec<File> {
                 name: call.name,
                 number: call.number,
                 request: call.request,
+                node: call.node,
+                roles_known: call.roles_known,
                 params: call.params,
                 size: call.size,
                 versions: call.spans.clone(),

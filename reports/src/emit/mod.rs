@@ -14,6 +14,7 @@ mod syzkaller;
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 
+use nvabi_pipeline::globs;
 use nvabi_pipeline::known;
 use nvabi_pipeline::lock::{Fact, Lock};
 use nvabi_pipeline::model::split_array;
@@ -106,22 +107,41 @@ pub fn emit(
     })
 }
 
+/// The names that are asked for, patterns among them as what they stand for.
+fn expanded(lock: &Lock, specs: &[&Spec], facts: &[Facts], names: &[String]) -> Vec<String> {
+    let (patterns, mut found): (Vec<&String>, Vec<&String>) =
+        names.iter().partition(|name| name.contains('*'));
+    if patterns.is_empty() {
+        return names.to_vec();
+    }
+    let fits = |name: &str| patterns.iter().any(|pattern| globs::fits(pattern, name));
+    let with_calls = specs.iter().map(|spec| known::with_driver_calls(lock, spec, &fits));
+    let calls: Vec<Item> = with_calls.flat_map(|spec| spec.items).collect();
+    let all =
+        calls.iter().map(|item| item.name.as_str()).chain(facts.iter().flat_map(Facts::names));
+    let all: BTreeSet<&str> = all.collect();
+    // What stands for nothing stays, to be told.
+    found.extend(patterns.iter().filter(|of| !all.iter().any(|name| globs::fits(of, name))));
+    let fitting = all.iter().copied().filter(|name| fits(name)).map(str::to_owned);
+    found.into_iter().cloned().chain(fitting).collect()
+}
+
 /// The specs with the named calls, types and constants alone.
 fn only(lock: &Lock, specs: &[&Spec], names: &[String]) -> Result<Vec<Spec>, Report> {
     let facts: Vec<Facts> = lock.tags.iter().filter_map(|of| lock.facts(&of.tag)).collect();
+    let names = &expanded(lock, specs, &facts, names)[..];
     let wanted: HashSet<&str> = names.iter().map(String::as_str).collect();
     let mut missing: BTreeSet<&str> = wanted.iter().copied().collect();
     let surfaces = || facts.iter().flat_map(|facts| facts.surfaces.values());
     for surface in surfaces() {
         missing.retain(|name| {
-            let is_pattern = name.contains('*');
             let has = surface.records.contains_key(*name)
                 || surface.aliases.contains_key(*name)
                 || surface.enums.contains_key(*name)
                 || surface.constants.contains_key(*name)
                 || surface.bit_ranges.contains_key(*name)
                 || surface.enums.values().any(|e| e.variants.contains_key(*name));
-            !(has || is_pattern)
+            !has
         });
     }
     let with_calls: Vec<Spec> = (specs.iter())
@@ -209,11 +229,15 @@ struct CallRow<'p> {
     number: u64,
     /// Of an ioctl that has one: what is passed to `ioctl`.
     request: Option<u64>,
+    /// What it is made on, where a driver's nodes have requests of one number.
+    node: Option<&'p str>,
     /// The name of the type; `None` where the call takes none, or an integer.
     params: Option<&'p str>,
     /// Bytes of the parameters.
     size: u64,
     roles: Vec<Role>,
+    /// Whether a spec says all of its roles; without, there may be others.
+    roles_known: bool,
     /// The runs of tags that have it.
     spans: Vec<Span>,
 }
@@ -254,8 +278,13 @@ impl<'p> Module<'p> {
         tags.sort();
         let mut taken = FxHashSet::default();
         taken.reserve(plan.defs.len() + plan.constants.len());
-        let names = type_names(plan, &tags, &mut taken);
-        let constants = constant_names(plan, &tags, &mut taken);
+        // What begins with anything but a capital letter is seen inside of a package of Go alone.
+        let spelled: fn(&str) -> Cow<'_, str> = match options.language {
+            Language::Go => go::exported,
+            _ => |name| name.into(),
+        };
+        let names = type_names(plan, &tags, spelled, &mut taken);
+        let constants = constant_names(plan, &tags, spelled, &mut taken);
         let Options { package, command, .. } = options;
         Self { plan, package, command, tags, names, constants }
     }
@@ -350,12 +379,14 @@ impl<'p> Module<'p> {
                 name: &call.item.name,
                 number,
                 request: request(call.item, number, size),
+                node: call.item.node.as_ref().map(|node| node.name.as_str()),
                 params: form.and_then(|form| match &call.params[form].1 {
                     Param::Def(id) => Some(self.names[*id].as_str()),
                     Param::Scalar { .. } => None,
                 }),
                 size,
                 roles: form.map_or_else(Vec::new, |form| roles_of(call, form)),
+                roles_known: call.item.roles_known,
                 spans: spans.clone(),
             }
         };
@@ -374,7 +405,9 @@ pub(crate) fn request(item: &Item, number: u64, size: u64) -> Option<u64> {
     match item.kind {
         ItemKind::Frontend if item.array => None,
         ItemKind::Frontend => Some(frontend_request(number, size)),
-        ItemKind::Uvm | ItemKind::Ioctl => Some(number),
+        ItemKind::Uvm => Some(number),
+        // The mode setter has one request, in whose parameters its calls' numbers are.
+        ItemKind::Ioctl => Some(number).filter(|number| number >> 8 & 0xff != 0),
         ItemKind::Control | ItemKind::Class => None,
     }
 }
@@ -422,6 +455,7 @@ pub(crate) fn roles_of(call: &Call<'_>, form: usize) -> Vec<Role> {
 fn type_names<'p>(
     plan: &'p Plan<'_>,
     tags: &[(&Tag, usize)],
+    spelled: fn(&str) -> Cow<'_, str>,
     taken: &mut FxHashSet<Cow<'p, str>>,
 ) -> Vec<String> {
     let first = |id: &DefId| tags.iter().position(|(_, view)| plan.defs[*id].views.contains(view));
@@ -430,7 +464,7 @@ fn type_names<'p>(
     let mut names = vec![String::new(); plan.defs.len()];
     for id in order {
         let def = &plan.defs[id];
-        names[id] = unique(taken, &def.ident, &def.place.since).into_owned();
+        names[id] = unique(taken, spelled(&def.ident), &def.place.since).into_owned();
     }
     names
 }
@@ -438,6 +472,7 @@ fn type_names<'p>(
 fn constant_names<'p>(
     plan: &'p Plan<'_>,
     tags: &[(&Tag, usize)],
+    spelled: fn(&str) -> Cow<'_, str>,
     taken: &mut FxHashSet<Cow<'p, str>>,
 ) -> Vec<(Cow<'p, str>, &'p Const)> {
     let mut first = vec![usize::MAX; plan.views.len()];
@@ -449,16 +484,20 @@ fn constant_names<'p>(
     constants.sort_by_key(|(since, name, _)| (*since, *name));
     let mut named: Vec<(Cow<'p, str>, &Const)> = constants
         .into_iter()
-        .map(|(_, name, constant)| (unique(taken, name, &constant.place.since), constant))
+        .map(|(_, name, constant)| (unique(taken, spelled(name), &constant.place.since), constant))
         .collect();
     named.sort_by(|a, b| a.0.cmp(&b.0));
     named
 }
 
 /// A name that nothing has yet: with its tag, and then with underscores.
-fn unique<'p>(taken: &mut FxHashSet<Cow<'p, str>>, name: &'p str, since: &Tag) -> Cow<'p, str> {
-    if taken.insert(name.into()) {
-        return name.into();
+fn unique<'p>(
+    taken: &mut FxHashSet<Cow<'p, str>>,
+    name: Cow<'p, str>,
+    since: &Tag,
+) -> Cow<'p, str> {
+    if taken.insert(name.clone()) {
+        return name;
     }
     let mut longer = format!("{name}_V{}", since.ident());
     while !taken.insert(longer.clone().into()) {

@@ -285,8 +285,9 @@ fn tables(text: &mut String, module: &Module<'_>) {
         let _ = writeln!(text, "    '{name}': ({},),", rows.join(", "));
     }
     text.push_str(
-        "}\n\n# (kind, name, number, request, parameters, bytes, first, last, roles); a role is\n\
-         # (kind, path, offset, bytes, ((stride, count), ...), detail).\nCALLS = (\n",
+        "}\n\n# (kind, name, number, request, parameters, bytes, first, last, roles, roles_known, node); a role is\n\
+         # (kind, path, offset, bytes, ((stride, count), ...), detail). Where the roles are not known there may be\n\
+         # others; the node is what the call is made on, where nodes have requests of one number.\nCALLS = (\n",
     );
     for call in module.calls() {
         let roles: String = call
@@ -310,10 +311,12 @@ fn tables(text: &mut String, module: &Module<'_>) {
             })
             .collect();
         let request = call.request.map_or("None".to_owned(), |request| format!("{request:#x}"));
+        let known = if call.roles_known { "True" } else { "False" };
+        let node = call.node.map_or("None".to_owned(), |node| format!("'{node}'"));
         for (first, last) in &call.spans {
             let _ = writeln!(
                 text,
-                "    ('{}', '{}', {:#x}, {request}, {}, {}, {first}, {last}, ({roles})),",
+                "    ('{}', '{}', {:#x}, {request}, {}, {}, {first}, {last}, ({roles}), {known}, {node}),",
                 call.kind,
                 call.name,
                 call.number,

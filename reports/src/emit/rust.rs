@@ -213,8 +213,15 @@ fn tables(text: &mut String, module: &Module<'_>) {
             let _ = writeln!(
                 text,
                 "    Call {{ kind: \"{}\", name: \"{}\", number: {:#x}, request: {:?}, params: {:?}, \
-                 size: {}, first: {first}, last: {last}, roles: &[{roles}] }},",
-                call.kind, call.name, call.number, call.request, call.params, call.size
+                 size: {}, first: {first}, last: {last}, roles: &[{roles}], roles_known: {}, node: {:?} }},",
+                call.kind,
+                call.name,
+                call.number,
+                call.request,
+                call.params,
+                call.size,
+                call.roles_known,
+                call.node
             );
         }
     }
@@ -258,6 +265,10 @@ pub struct Call {
     pub last: usize,
     /// Its file descriptors, pointers and handles.
     pub roles: &'static [Role],
+    /// Whether these are all; without, there may be others.
+    pub roles_known: bool,
+    /// What it is made on, where nodes have requests of one number.
+    pub node: Option<&'static str>,
 }
 
 /// A field of a call's parameters that is more than a number.

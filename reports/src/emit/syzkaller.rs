@@ -29,6 +29,11 @@ pub(super) fn files(module: &Module<'_>, specs: &[&Spec]) -> Vec<File> {
         for form in forms(call) {
             let number = (call.number & 0xffff_ffff) as u64;
             let size = form.map_or(0, |form| call.roles.sizes[form]);
+            // Its number is in what the one request of its node takes: nothing that is said of it here would be true.
+            if kind == ItemKind::Ioctl && request(item, number, size).is_none() {
+                let _ = writeln!(calls, "# {}: number {number:#x} in the parameters", item.name);
+                continue;
+            }
             // Of an array, one element.
             let cmd = request(item, number, size).unwrap_or(frontend_request(number, size));
             let arg = match form.map(|form| &call.params[form].1) {
