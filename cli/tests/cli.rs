@@ -92,10 +92,26 @@ fn shows_the_members_of_records_without_a_name() {
     let output = nvabi(&["show", "nvgpu_gpu_open_channel_args"]);
     let shown = out(&output);
     assert!(shown.contains("\n    union {\n        __s32 channel_fd; "), "{shown}");
+    assert!(shown.contains("\n        struct {\n            __s32 runlist_id; "), "{shown}");
+    assert!(shown.contains("\n        } out; "), "{shown}");
     let output = nvabi(&["show", "nvgpu_gpu_open_channel_args", "--json"]);
     let json: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
     let records = json["surfaces"]["nvgpu"]["records"].as_object().unwrap();
     assert!(records.contains_key("nvgpu_gpu_open_channel_args::anon0_t"), "{records:?}");
+}
+
+/// No spec names the calls of the display: its headers tell what they take.
+#[test]
+fn shows_what_ioctls_of_the_display_take() {
+    let flip = out(&nvabi(&["show", "NVKMS_IOCTL_FLIP", "--tag", "550.163.01"]));
+    assert!(
+        flip.contains("one request, number 0xe\n    parameters    NvKmsFlipParams, "),
+        "{flip}"
+    );
+    assert!(!flip.contains("\n    request "), "{flip}");
+    let info = out(&nvabi(&["show", "DRM_IOCTL_NVIDIA_GET_DEV_INFO", "--tag", "550.163.01"]));
+    assert!(info.contains("    request       0xc0206443, readwrite\n"), "{info}");
+    assert!(info.contains("\nstruct drm_nvidia_get_dev_info_params {"), "{info}");
 }
 
 /// A log has numbers.

@@ -141,9 +141,15 @@ const BROKEN: &[Broken] = &[
     ("515", "\"hMem\",", "", &[("lint-handle", "`NVENC_SW_SESSION` has a field `hMem`")]),
     (
         "515",
-        "none = [\"hResolution\"]\n",
-        "",
-        &[("lint-handle", "`NVENC_SW_SESSION` has a field `hResolution`")],
+        "none = [\"hMaxResolution\", \"hResolution\"]",
+        "none = [\"hMaxResolution\"]",
+        &[
+            (
+                "lint-handle",
+                "`NV2080_CTRL_GPU_GET_NVFBC_SW_SESSION_INFO` has a field `sessionInfoTbl.hResolution`",
+            ),
+            ("lint-handle", "`NVENC_SW_SESSION` has a field `hResolution`"),
+        ],
     ),
     (
         "515",

@@ -3,11 +3,11 @@
 use std::fmt::Write as _;
 
 use nvabi_pipeline::diagnostic::Report;
-use nvabi_pipeline::known;
+use nvabi_pipeline::known::{self, display};
 use nvabi_pipeline::lock::Lock;
 use nvabi_pipeline::model::{CALLS, CallParams, DIRECTIONS, Facts};
 use nvabi_pipeline::plan::{self, Param};
-use nvabi_pipeline::spec::{Item, ItemKind, Named, Spec};
+use nvabi_pipeline::spec::{Item, ItemKind, Named, Spec, SpecPlace};
 use serde::Serialize;
 
 use crate::emit::{RoleKind, forms, request, roles_of};
@@ -77,23 +77,36 @@ pub fn narrowed(spec: &Spec, facts: &Facts, name: &str) -> Option<Spec> {
     narrowed.constants.clear();
     if narrowed.items.is_empty() {
         let place = spec.surfaces.first()?.place.clone();
-        let takes = &facts.surfaces.get(CALLS)?.calls.get(name)?.takes;
-        if !known::is_in_driver(takes) {
-            return None;
-        }
-        narrowed.items.push(item_of(name, takes, place));
+        let of_tables = facts.surfaces.get(CALLS).and_then(|calls| calls.calls.get(name));
+        narrowed.items.push(match of_tables.map(|call| &call.takes) {
+            Some(takes) if known::is_in_driver(takes) => item_of(name, takes, place),
+            Some(_) => return None,
+            None => item_of_display(facts, name, place)?,
+        });
     }
     Some(narrowed)
 }
 
 /// What the driver's tables say of a call, as an item.
-fn item_of(name: &str, takes: &CallParams, place: nvabi_pipeline::spec::SpecPlace) -> Item {
+fn item_of(name: &str, takes: &CallParams, place: SpecPlace) -> Item {
     let params = takes.params.iter().filter(|_| takes.is_mapped());
     Item {
         params: params.map(|name| Named { name: name.clone(), place: place.clone() }).collect(),
         roles_known: false,
         ..Item::new(known::kind(takes), name.to_owned(), place)
     }
+}
+
+/// What the display's headers say of one of its ioctls, as an item.
+fn item_of_display(facts: &Facts, name: &str, place: SpecPlace) -> Option<Item> {
+    let ioctl = display::ioctls(facts).into_iter().find(|ioctl| ioctl.name == name)?;
+    let params = ioctl.params.map(|name| Named { name: name.to_owned(), place: place.clone() });
+    Some(Item {
+        parameterless: ioctl.is_mapped() && params.is_none(),
+        params: params.into_iter().collect(),
+        roles_known: false,
+        ..Item::new(ItemKind::Ioctl, name.to_owned(), place)
+    })
 }
 
 /// The calls of a narrowed spec: `facts` has at least the closure of their types.
@@ -163,6 +176,9 @@ pub fn text(call: &CallInfo) -> String {
         ItemKind::Uvm => "ioctl of /dev/nvidia-uvm",
         ItemKind::Control => "control command",
         ItemKind::Class => "allocation class",
+        ItemKind::Ioctl if call.forms.iter().all(|form| form.request.is_none()) => {
+            "named in the parameters of its node's one request"
+        }
         ItemKind::Ioctl => "ioctl",
     };
     let mut text = format!("{}: {what}, number {:#x}\n", call.name, call.number);

@@ -2,7 +2,9 @@
 
 use std::fmt::Write as _;
 
-use nvabi_pipeline::model::{Alias, Enum, Facts, Field, Record, RecordKind, Source, Surface, hex};
+use nvabi_pipeline::model::{
+    Alias, Enum, Facts, Field, Record, RecordKind, Source, Surface, hex, split_array,
+};
 
 /// Width of `type name` before the column of offsets.
 const COLUMN: usize = 56;
@@ -12,7 +14,7 @@ pub fn record(name: &str, record: &Record) -> String {
     record_of(name, record, &Surface::default())
 }
 
-/// The same, with the members of the unnamed records that a surface has in their place.
+/// The same, with the members of records that have no name of their own in their place.
 fn record_of(name: &str, record: &Record, surface: &Surface) -> String {
     let mut text = String::new();
     let _ = writeln!(text, "{} {name} {{ // {}", record.kind.keyword(), record.source);
@@ -23,8 +25,8 @@ fn record_of(name: &str, record: &Record, surface: &Surface) -> String {
             holes += field.offset - at;
             let _ = writeln!(text, "    // {} bytes hole", field.offset - at);
         }
-        match surface.records.get(&field.canonical).filter(|_| field.name.is_empty()) {
-            Some(inner) => unnamed(&mut text, field, inner, surface),
+        match without_name(surface, field) {
+            Some(inner) => nested(&mut text, field, inner, surface),
             None => member(&mut text, field),
         }
         at = at.max(end(field));
@@ -48,13 +50,19 @@ fn record_of(name: &str, record: &Record, surface: &Surface) -> String {
     text
 }
 
-/// An unnamed member: its members are those of the record around it, offsets too.
-fn unnamed(text: &mut String, field: &Field, inner: &Record, surface: &Surface) {
+/// The record of a member whose type has no name but its place: `PARENT::member_t`.
+fn without_name<'s>(surface: &'s Surface, field: &Field) -> Option<&'s Record> {
+    let base = split_array(&field.canonical).0;
+    surface.records.get(base).filter(|_| base.contains("::"))
+}
+
+/// A member that is declared where it stands: offsets are those of the record around it, of an array's first element.
+fn nested(text: &mut String, field: &Field, inner: &Record, surface: &Surface) {
     let mut block = String::new();
     for member_of in &inner.fields {
         let moved = Field { offset: field.offset + member_of.offset, ..member_of.clone() };
-        match surface.records.get(&moved.canonical).filter(|_| moved.name.is_empty()) {
-            Some(inner) => unnamed(&mut block, &moved, inner, surface),
+        match without_name(surface, &moved) {
+            Some(inner) => nested(&mut block, &moved, inner, surface),
             None => member(&mut block, &moved),
         }
     }
@@ -69,8 +77,13 @@ fn unnamed(text: &mut String, field: &Field, inner: &Record, surface: &Surface) 
             false => writeln!(text, "{declaration:width$} // {rest}"),
         };
     }
-    let close = format!("}}; // unnamed, size {}", inner.size);
-    let _ = writeln!(text, "    {close}");
+    if field.name.is_empty() {
+        let _ = writeln!(text, "    }}; // unnamed, size {}", inner.size);
+        return;
+    }
+    let dimensions = field.ty.find('[').map_or("", |at| &field.ty[at..]);
+    let close = format!("}} {}{dimensions};", field.name);
+    let _ = writeln!(text, "    {close:COLUMN$} // {:>6} {:>6}", field.offset, field.size);
 }
 
 fn end(field: &Field) -> u64 {

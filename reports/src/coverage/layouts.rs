@@ -93,6 +93,12 @@ fn differences(theirs: &[Leaf], ours: &[Leaf]) -> Vec<String> {
             };
             let (path, kind) = (&leaf.path, leaf.kind.text());
             found.push(format!("at {} the table has `{path}` as {kind}, {driver}", leaf.offset));
+        } else if let Some(own) = padded_over(leaf, ours) {
+            let (path, offset) = (&own.path, own.offset);
+            let kind = own.kind.text();
+            found.push(format!(
+                "the table has padding at {offset}, where the driver has `{path}` as {kind}"
+            ));
         } else if let Some(own) = moved(leaf, here, ours) {
             let (path, offset) = (&leaf.path, leaf.offset);
             found.push(format!(
@@ -118,6 +124,24 @@ fn differences(theirs: &[Leaf], ours: &[Leaf]) -> Vec<String> {
 fn covers(own: &Leaf, leaf: &Leaf) -> bool {
     matches!(own.kind, Kind::Bytes(size) if own.offset <= leaf.offset
         && leaf.offset + leaf.kind.size() <= own.offset + size)
+}
+
+/// The driver's number that lies where a project has bytes without a name: a field that it forgot, or that a new driver
+/// has put into what was padding.
+fn padded_over<'l>(leaf: &Leaf, ours: &'l [Leaf]) -> Option<&'l Leaf> {
+    let name = |path: &str| path.rsplit('.').next().unwrap_or_default().to_ascii_lowercase();
+    let is_padding = |path: &str| {
+        let name = name(path);
+        name == "_" || ["pad", "reserved", "rsvd", "unused"].iter().any(|word| name.contains(word))
+    };
+    if !(matches!(leaf.kind, Kind::Bytes(_)) && is_padding(&leaf.path)) {
+        return None;
+    }
+    let inside =
+        |own: &&Leaf| leaf.offset <= own.offset && own.offset < leaf.offset + leaf.kind.size();
+    ours.iter()
+        .filter(inside)
+        .find(|own| matches!(own.kind, Kind::Int { .. }) && !is_padding(&own.path))
 }
 
 /// The driver's field of the same name, where it lies elsewhere and what lies here has another name.
@@ -350,5 +374,13 @@ mod tests {
         let bytes = Leaf { path: "Params".to_owned(), offset: 0, kind: Kind::Bytes(12) };
         assert_eq!(differences(std::slice::from_ref(&bytes), &ours), [""; 0]);
         assert_eq!(differences(&same, &[bytes]), [""; 0]);
+        // But not those that have no name.
+        let padding = Leaf { path: "_".to_owned(), offset: 8, kind: Kind::Bytes(4) };
+        assert_eq!(
+            differences(&[same[0].clone(), same[1].clone(), padding.clone()], &ours),
+            ["the table has padding at 8, where the driver has `fd` as int32"]
+        );
+        let reserved = [ours[0].clone(), ours[1].clone(), leaf("reserved0", 8, 4, false)];
+        assert_eq!(differences(&[same[0].clone(), same[1].clone(), padding], &reserved), [""; 0]);
     }
 }

@@ -485,7 +485,10 @@ impl<'c> Decoder<'c> {
             self.opens(pid, at);
         }
         let failed = matches!(result, Ended::Failed(_));
-        if node.is_some() {
+        // What any file may be asked is no step of a driver's.
+        let is_drivers =
+            known.is_some() || numbers.iter().all(|n| report::of_any_file(*n).is_none());
+        if node.is_some() && is_drivers {
             let symbol = self.symbol_of(at, failed);
             let stage = self.tallies[at].stage.filter(|_| !failed);
             self.happened(pid, symbol, slot.object, opens, stage);
