@@ -77,10 +77,24 @@ fn shows_what_a_call_takes() {
             .unwrap();
     let form = &json["call_info"][0]["forms"][0];
     assert_eq!((&form["request"], &form["size"]), (&0xc020_462a_u32.into(), &32.into()));
-    assert_eq!(form["pointers"][0]["field"], "params");
+    let pointer = &form["pointers"][0];
+    assert_eq!((&pointer["field"], &pointer["direction"]), (&"params".into(), &"inout".into()));
+    assert_eq!((&pointer["length"], &pointer["unit"]), (&"paramsSize".into(), &1.into()));
+    assert_eq!(form["handles"][0]["means"], "client");
     // No header has a constant for this one.
     let of_spec = shown(&["0x20800145", "--tag", "550.163.01"]);
     assert!(of_spec.contains("control command, number 0x20800145"), "{of_spec}");
+    // Whom the driver's tables let make it: a command, and a class.
+    for (name, tag, callers) in [
+        ("NV2080_CTRL_CMD_FB_GET_INFO_V2", "550.163.01", "every program"),
+        ("NV2080_CTRL_CMD_GPU_EVICT_CTX", "595.45.04", "other kernel drivers"),
+        ("NVA06C_CTRL_CMD_MAKE_REALTIME", "550.163.01", "every program with RS_ACCESS_NICE"),
+        ("NV00F8_CTRL_CMD_DESCRIBE", "535.288.01", "root (CAP_SYS_ADMIN)"),
+        ("NV01_MEMORY_FRAMEBUFFER_CONSOLE", "570.211.01", "other kernel drivers"),
+    ] {
+        let shown = shown(&[name, "--tag", tag]);
+        assert!(shown.contains(&format!("    callers       {callers}\n")), "{shown}");
+    }
     // The class's parameters are known from the driver's own list.
     let class = shown(&["FERMI_VASPACE_A", "--tag", "550.163.01"]);
     assert!(class.contains("allocation class, number 0x90f1"), "{class}");
@@ -267,6 +281,18 @@ fn no_headers_says_what_to_do() {
     let output = command(&["verify"]).env("XDG_CACHE_HOME", nowhere.path()).output().unwrap();
     assert_eq!(output.status.code(), Some(2));
     assert!(err(&output).contains("set NVABI_HEADERS"), "{}", err(&output));
+    // Headers are of no use for a tag that is not there to be compared.
+    let output = command(&["verify", "999.1.2"]).env("XDG_CACHE_HOME", nowhere.path()).output();
+    let said = err(&output.unwrap());
+    assert!(said.contains("the lock has no tag 999.1.2") && said.contains("nvabi add"), "{said}");
+}
+
+#[test]
+fn a_release_of_jetson_in_other_words_leads_to_its_tag() {
+    let said = err(&nvabi(&["show", "NVGPU_AS_IOCTL_MAGIC", "--tag", "36.4.3"]));
+    assert!(said.contains("a release of Jetson is written tegra-r36.4.3"), "{said}");
+    let said = err(&nvabi(&["show", "NVGPU_AS_IOCTL_MAGIC", "--tag", "R36.4.3"]));
+    assert!(said.contains("did you mean tegra-r36.4.3?"), "{said}");
 }
 
 #[test]

@@ -17,13 +17,16 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 
 use serde::Serialize;
 
-use crate::model::{self, CallKind, CallParams, Embedded, ParamSource, Source, Surface};
+use crate::model::{
+    self, Access, CallKind, CallParams, Caller, Embedded, ParamSource, Source, Surface,
+};
 
 pub mod embedded;
 
 const HEADERS: &str = "src/common/sdk/nvidia/inc";
 const EXPORTED: &str = "src/nvidia/generated";
 const RESOURCES: &str = "src/nvidia/src/kernel/rmapi";
+const FLAGS: &str = "src/nvidia/inc/kernel/rmapi/control.h";
 
 /// What a file of the driver is for this module.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -36,6 +39,8 @@ pub enum Part {
     Resources,
     /// For [`embedded::parse`].
     Embedded,
+    /// For [`parse_flags`].
+    Flags,
 }
 
 /// What to do with the file at this path of the driver's tree; `None` for nothing.
@@ -45,6 +50,8 @@ pub fn part(path: &str) -> Option<Part> {
         Some(Part::Header)
     } else if below(EXPORTED).is_some_and(|rest| rest.ends_with("_nvoc.c")) {
         Some(Part::Exported)
+    } else if path == FLAGS {
+        Some(Part::Flags)
     } else {
         match below(RESOURCES)? {
             "resource_list.h" => Some(Part::Resources),
@@ -150,6 +157,10 @@ pub struct Method {
     pub id: u64,
     /// The type whose size the driver asks for; `None` where it takes no parameters.
     pub params: Option<String>,
+    /// What the driver checks of callers: see [`Flags`].
+    pub flags: u64,
+    /// Bits of the access rights that a caller needs.
+    pub rights: u64,
     /// The driver's name for it.
     pub function: String,
     /// Of the number, counted from 1.
@@ -161,17 +172,20 @@ pub fn parse_exported(text: &str) -> Vec<Method> {
     const ID: &str = "/*methodId=*/";
     let (mut methods, mut line, mut counted) = (Vec::new(), 1, 0);
     for (at, _) in text.match_indices(ID) {
-        line += text[counted..at].bytes().filter(|b| *b == b'\n').count() as u32;
+        let before = &text[counted..at];
+        line += before.bytes().filter(|b| *b == b'\n').count() as u32;
         counted = at;
         let entry = &text[at + ID.len()..];
         let entry = entry.find(ID).map_or(entry, |end| &entry[..end]);
-        methods.extend(method(entry, line));
+        methods.extend(method(before, entry, line));
     }
     methods
 }
 
-/// Reads an entry from its number on.
-fn method(entry: &str, line: u32) -> Option<Method> {
+/// Reads an entry: what is before its number, and the rest.
+fn method(before: &str, entry: &str, line: u32) -> Option<Method> {
+    let value = |label: &str| number(before.rsplit_once(label)?.1.split_once(',')?.0.trim());
+    let (flags, rights) = (value("/*flags=*/")?, value("/*accessRight=*/")?);
     let (id, _) = entry.split_once(',')?;
     let (_, size) = entry.split_once("/*paramSize=*/")?;
     let size = size.trim_start();
@@ -182,7 +196,51 @@ fn method(entry: &str, line: u32) -> Option<Method> {
     };
     let function = entry.split_once("/*func=*/").and_then(|(_, f)| f.split('"').nth(1));
     let function = function.unwrap_or_default().to_owned();
-    Some(Method { id: number(id.trim())?, params, function, line })
+    Some(Method { id: number(id.trim())?, params, flags, rights, function, line })
+}
+
+/// The bits of a method's flags that say who may call it; they move between branches.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Flags {
+    user: u64,
+    root: u64,
+    internal: u64,
+}
+
+/// The flags that the driver's header defines.
+pub fn parse_flags(text: &str) -> Flags {
+    let mut flags = Flags::default();
+    for (name, body) in text.lines().filter_map(define) {
+        let bit = match name {
+            "RMCTRL_FLAGS_NON_PRIVILEGED" => &mut flags.user,
+            "RMCTRL_FLAGS_PRIVILEGED" => &mut flags.root,
+            "RMCTRL_FLAGS_INTERNAL" => &mut flags.internal,
+            _ => continue,
+        };
+        *bit = body.split_whitespace().next().and_then(number).unwrap_or_default();
+    }
+    flags
+}
+
+impl Flags {
+    /// Whom a method with these flags is for; `None` where the header did not define all of them.
+    ///
+    /// The checks and their order are those of `rmapi/control.c`: what is for nobody else is for
+    /// the kernel.
+    fn caller(&self, of: u64) -> Option<Caller> {
+        if [self.user, self.root, self.internal].contains(&0) {
+            return None;
+        }
+        Some(if of & self.internal != 0 {
+            Caller::Internal
+        } else if of & self.root != 0 {
+            Caller::Root
+        } else if of & self.user != 0 {
+            Caller::User
+        } else {
+            Caller::Kernel
+        })
+    }
 }
 
 /// A class that can be allocated.
@@ -202,6 +260,26 @@ pub struct Resource {
     pub condition: Option<String>,
     /// Counted from 1.
     pub line: u32,
+}
+
+impl Resource {
+    /// Whom it can be allocated by, as `rmapi/alloc_free.c` checks it; before 530 the
+    /// constructors did.
+    fn access(&self) -> Option<Access> {
+        let is = |name: &str| self.flags.iter().any(|flag| flag == name);
+        let caller = if is("RS_FLAGS_INTERNAL_ONLY") {
+            Caller::Internal
+        } else if is("RS_FLAGS_ALLOC_KERNEL_PRIVILEGED") {
+            Caller::Kernel
+        } else if is("RS_FLAGS_ALLOC_PRIVILEGED") {
+            Caller::Root
+        } else if is("RS_FLAGS_ALLOC_NON_PRIVILEGED") {
+            Caller::User
+        } else {
+            return None;
+        };
+        Some(Access { caller, rights: Vec::new() })
+    }
 }
 
 /// The allocation parameters of a class.
@@ -407,6 +485,8 @@ pub struct Call {
     pub same_as: Option<String>,
     /// For a class, what the resource list has besides.
     pub resource: Option<Resource>,
+    /// Whom the driver lets make it.
+    pub access: Option<Access>,
     /// Of a command: the pointers that the driver follows itself.
     pub pointers: Vec<Embedded>,
 }
@@ -430,6 +510,7 @@ impl Call {
             checked: matches!(self.check, Check::Same | Check::Alias(_)),
             differs,
             same_as: self.same_as.clone(),
+            access: self.access.clone(),
             pointers: self.pointers.clone(),
             ..CallParams::new(self.kind, how, self.params.clone())
         };
@@ -506,6 +587,8 @@ pub struct Texts<'a> {
     pub exported: Vec<(&'a str, &'a str)>,
     /// For [`embedded::parse`].
     pub embedded: Option<&'a str>,
+    /// For [`parse_flags`]; without it, nobody knows who may make a command.
+    pub flags: Option<&'a str>,
 }
 
 /// The files of one tag: path and what was parsed.
@@ -519,6 +602,8 @@ pub struct Parsed<'a> {
     pub exported: Vec<(&'a str, &'a [Method])>,
     /// From [`embedded::parse`].
     pub embedded: &'a [embedded::Command],
+    /// From [`parse_flags`].
+    pub flags: Flags,
 }
 
 /// Parses the files of one tag and joins them with the facts of its resource manager.
@@ -534,6 +619,7 @@ pub fn calls(texts: &Texts<'_>, surface: &Surface) -> Calls {
         resource_list: list.as_ref().map(|(path, found)| (*path, found.as_slice())),
         exported: exported.iter().map(|(path, found)| (*path, found.as_slice())).collect(),
         embedded: &embedded,
+        flags: texts.flags.map(parse_flags).unwrap_or_default(),
     };
     join(&parsed, surface)
 }
@@ -560,6 +646,8 @@ struct Join<'a> {
     defines: BTreeMap<&'a str, (&'a str, &'a Define)>,
     /// By number; the tables of several driver classes can have the same method.
     table: HashMap<u64, Vec<Option<&'a str>>>,
+    /// By number: whom the tables let make a command.
+    access: HashMap<u64, Access>,
     pointers: HashMap<&'a str, &'a [Embedded]>,
     calls: Calls,
 }
@@ -581,7 +669,14 @@ impl<'a> Join<'a> {
             }
         }
         let mut table: HashMap<u64, Vec<Option<&str>>> = HashMap::new();
+        let mut access = HashMap::new();
+        let rights = rights(surface);
         for method in parsed.exported.iter().flat_map(|(_, methods)| *methods) {
+            if let Some(caller) = parsed.flags.caller(method.flags) {
+                let needed = rights.iter().filter(|(bit, _)| method.rights & bit != 0);
+                let rights = needed.map(|(_, name)| (*name).to_owned()).collect();
+                access.entry(method.id).or_insert(Access { caller, rights });
+            }
             let types = table.entry(method.id).or_default();
             if !types.contains(&method.params.as_deref()) {
                 types.push(method.params.as_deref());
@@ -589,7 +684,7 @@ impl<'a> Join<'a> {
         }
         let embedded = parsed.embedded.iter();
         let pointers = embedded.map(|of| (of.name.as_str(), of.pointers.as_slice())).collect();
-        Self { surface, defines, table, pointers, calls: Calls::default() }
+        Self { surface, defines, table, access, pointers, calls: Calls::default() }
     }
 
     fn commands(&mut self) {
@@ -698,6 +793,7 @@ impl<'a> Join<'a> {
         self.hit(CallKind::Class, &resource.class, (number, source), found);
         if let Some(call) = self.calls.calls.last_mut() {
             call.optional = matches!(resource.params, Params::Optional(_));
+            call.access = resource.access();
             call.resource = Some(resource.clone());
         }
         Ok(number)
@@ -774,6 +870,7 @@ impl<'a> Join<'a> {
             evidence,
             check,
             same_as: None,
+            access: self.access.get(&number).filter(|_| kind == CallKind::Command).cloned(),
             resource: None,
             pointers: self.pointers.get(name).map_or(Vec::new(), |pointers| pointers.to_vec()),
         });
@@ -783,6 +880,15 @@ impl<'a> Join<'a> {
         let name = name.to_owned();
         self.calls.unmapped.push(Unmapped { kind, name, number, why, source });
     }
+}
+
+/// The access rights that the headers number: each one's bit, and its name.
+fn rights(surface: &Surface) -> Vec<(u64, &str)> {
+    let rights = surface.constants.iter().filter_map(|(name, constant)| {
+        let name = name.strip_prefix("RS_ACCESS_").filter(|name| *name != "COUNT")?;
+        Some((1u64.checked_shl(constant.value.try_into().ok()?)?, name))
+    });
+    rights.collect()
 }
 
 /// A command as its header has it.

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::model::{Call, CallParams, Embedded, Facts, Field, Record, Source, Surface};
+use crate::model::{Access, Call, CallParams, Embedded, Facts, Field, Record, Source, Surface};
 
 /// One fact on which two sides disagree.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -107,6 +107,10 @@ impl Comparer<'_> {
                     format!("{how} {optional} {checked} {differs:?} {same_as:?}")
                 };
                 this.value(name, "how the parameters are known", rest(a), rest(b), &b.source);
+                let access = |c: &Call| {
+                    c.takes.access.as_ref().map_or_else(|| "unknown".to_owned(), Access::to_string)
+                };
+                this.value(name, "callers", access(a), access(b), &b.source);
                 let pointers = |c: &Call| {
                     let pointers = c.takes.pointers.iter().map(|p| {
                         let Embedded { field, count, unit, direction } = p;

@@ -43,6 +43,7 @@ enum Said {
     Exported(Vec<calls::Method>),
     Resources(Vec<calls::Resource>),
     Embedded(Vec<calls::embedded::Command>),
+    Flags(calls::Flags),
 }
 
 impl CallCache {
@@ -59,6 +60,7 @@ impl CallCache {
             calls::Part::Exported => Said::Exported(calls::parse_exported(&file.text)),
             calls::Part::Resources => Said::Resources(calls::parse_resources(&file.text)),
             calls::Part::Embedded => Said::Embedded(calls::embedded::parse(&file.text)),
+            calls::Part::Flags => Said::Flags(calls::parse_flags(&file.text)),
         });
         known().insert(key, said.clone());
         Some(said)
@@ -78,6 +80,7 @@ impl CallCache {
                 Said::Exported(methods) => parsed.exported.push((path, methods)),
                 Said::Resources(resources) => parsed.resource_list = Some((path, resources)),
                 Said::Embedded(commands) => parsed.embedded = commands,
+                Said::Flags(flags) => parsed.flags = *flags,
             }
         }
         let found = calls::join(&parsed, surface);

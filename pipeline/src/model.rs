@@ -251,9 +251,23 @@ pub struct CallParams {
     /// The call that this is another name of.
     #[cfg_attr(feature = "serde", serde(skip_serializing_if = "Option::is_none"))]
     pub same_as: Option<String>,
+    /// Whom the driver lets make it, where its tables say so.
+    #[cfg_attr(feature = "serde", serde(skip_serializing_if = "Option::is_none"))]
+    pub access: Option<Access>,
     /// The pointers of a command that the driver follows before anything looks at its parameters.
     #[cfg_attr(feature = "serde", serde(skip_serializing_if = "Vec::is_empty"))]
     pub pointers: Vec<Embedded>,
+}
+
+/// Whom the driver lets make a call.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(Serialize))]
+pub struct Access {
+    /// The least privileged caller.
+    pub caller: Caller,
+    /// The access rights to the object that the caller's client must have as well: `NICE`.
+    #[cfg_attr(feature = "serde", serde(skip_serializing_if = "Vec::is_empty"))]
+    pub rights: Vec<String>,
 }
 
 /// A pointer in a command's parameters, as the driver's list of them has it.
@@ -270,6 +284,35 @@ pub struct Embedded {
     pub direction: String,
 }
 
+impl Access {
+    /// Whether everybody whom this one lets call may call by the other as well.
+    pub fn within(&self, other: &Self) -> bool {
+        self.caller >= other.caller && other.rights.iter().all(|right| self.rights.contains(right))
+    }
+
+    /// The callers in words: `root (CAP_SYS_ADMIN) with RS_ACCESS_NICE`.
+    pub fn callers(&self) -> String {
+        let callers = match self.caller {
+            Caller::User => "every program",
+            Caller::Root => "root (CAP_SYS_ADMIN)",
+            Caller::Kernel => "other kernel drivers",
+            Caller::Internal => "the driver itself",
+        };
+        match &self.rights[..] {
+            [] => callers.to_owned(),
+            rights => format!("{callers} with RS_ACCESS_{}", rights.join(", RS_ACCESS_")),
+        }
+    }
+}
+
+/// `caller+RIGHT`, as the lock has it.
+impl fmt::Display for Access {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.caller)?;
+        self.rights.iter().try_for_each(|right| write!(f, "+{right}"))
+    }
+}
+
 impl CallParams {
     /// One of which nothing else is known.
     pub fn new(kind: CallKind, how: ParamSource, params: Option<String>) -> Self {
@@ -281,6 +324,7 @@ impl CallParams {
             checked: false,
             differs: None,
             same_as: None,
+            access: None,
             pointers: Vec::new(),
         }
     }
@@ -333,6 +377,20 @@ words! {
         Command = "command",
         /// A class, by allocating an object of it.
         Class = "class",
+    }
+}
+
+words! {
+    /// Who may make a call, from the many to the few.
+    Caller {
+        /// Every program.
+        User = "user",
+        /// A program with administrator's rights.
+        Root = "root",
+        /// Other kernel drivers.
+        Kernel = "kernel",
+        /// The driver itself.
+        Internal = "internal",
     }
 }
 

@@ -31,8 +31,13 @@ fn command(name: &str, number: u64, made_of: &str) -> String {
 
 /// A method's entry, with `size` as its parameters' size.
 fn method(number: u64, size: &str) -> String {
+    flagged(number, size, [1, 0])
+}
+
+/// A method's entry with these flags and rights.
+fn flagged(number: u64, size: &str, [flags, rights]: [u64; 2]) -> String {
     format!(
-        "{{\n  /*flags=*/ 0x1u,\n  /*methodId=*/   {number:#x}u,\n  /*paramSize=*/  {size},\n  \
+        "{{\n  /*flags=*/ {flags:#x}u, /*accessRight=*/{rights:#x}u,\n  /*methodId=*/   {number:#x}u,\n  /*paramSize=*/  {size},\n  \
          /*pClassInfo=*/ &(x.y),\n#if A\n  /*func=*/ \"nvtDo{number:x}\"\n#endif\n}},\n"
     )
 }
@@ -75,7 +80,7 @@ fn joined(surface: &Surface, header: &str, table: &str, list: Option<&str>) -> C
         headers: vec![(CTRL, header)],
         resource_list: list.map(|list| (LIST, list)),
         exported: vec![(TABLE, table)],
-        embedded: None,
+        ..Texts::default()
     };
     calls(&texts, surface)
 }
@@ -179,6 +184,65 @@ fn resource_lists() {
     assert_eq!((found[0].line, found[0].internal.as_str()), (3, "Inner"));
     assert_eq!(found[0].parents, ["One", "Two"]);
     assert_eq!(found[0].flags, ["NVT_FLAG_A", "NVT_FLAG_B"]);
+}
+
+const FLAGS: &str = "#define RMCTRL_FLAGS_NONE 0x0\n#define RMCTRL_FLAGS_KERNEL_PRIVILEGED 0x0\n\
+                     #define RMCTRL_FLAGS_PRIVILEGED 0x000000004\n\
+                     #define RMCTRL_FLAGS_NON_PRIVILEGED 0x10 // for all\n\
+                     #define RMCTRL_FLAGS_INTERNAL 0x400\n";
+
+#[test]
+fn who_may_call() {
+    let flags = [(1, 0x11), (2, 0x5), (3, 0x3), (4, 0x414)];
+    let table: String = flags.iter().map(|(id, flags)| flagged(*id, "0", [*flags, 0])).collect();
+    let table = table + &flagged(5, "0", [0x10, 0b110]);
+    let name = |id: u64| format!("NVT_CTRL_CMD_{id}");
+    let header: String = (1..7).map(|id| command(&name(id), id, "0x1")).collect();
+    let numbers: Vec<_> = (1..7).map(|id| (name(id), i128::from(id))).collect();
+    let mut constants: Vec<_> = numbers.iter().map(|(name, id)| (name.as_str(), *id)).collect();
+    constants.extend([("RS_ACCESS_NICE", 1), ("RS_ACCESS_DEBUG", 2), ("RS_ACCESS_COUNT", 1)]);
+    constants.extend([("RS_ACCESS_FAR", 64), ("RS_ACCESS_NEGATIVE", -1)]);
+    let surface = surface(&[], &constants);
+    let texts = |flags| Texts {
+        headers: vec![(CTRL, &*header)],
+        exported: vec![(TABLE, &*table)],
+        flags,
+        ..Texts::default()
+    };
+    let access = |calls: &Calls, id: u64| {
+        let call = calls.calls.iter().find(|call| call.name == name(id))?;
+        call.fact().1.takes.access.map(|access| access.to_string())
+    };
+    let found = calls(&texts(Some(FLAGS)), &surface);
+    let of: Vec<_> = (1..7).map(|id| access(&found, id)).collect();
+    let expected = ["user", "root", "kernel", "internal", "user+DEBUG+NICE"];
+    assert_eq!(of[..5], expected.map(|word| Some(word.to_owned())));
+    assert_eq!(of[5], None, "no table has it");
+    // Without the meaning of its bits, or with a part of it, nothing is said.
+    let part = FLAGS.replace("RMCTRL_FLAGS_INTERNAL", "RMCTRL_FLAGS_OTHER");
+    for flags in [None, Some(part.as_str())] {
+        assert_eq!(access(&calls(&texts(flags), &surface), 1), None);
+    }
+}
+
+#[test]
+fn who_may_allocate() {
+    let flags = ["", "NON_PRIVILEGED", "PRIVILEGED", "KERNEL_PRIVILEGED"];
+    let entry = |(at, flag): (usize, &&str)| {
+        let entry = entry(&format!("NVT_{at}"), "RS_NONE");
+        entry.replace("NVT_FLAG_B", &format!("RS_FLAGS_ALLOC_{flag}"))
+    };
+    let list: String = flags.iter().enumerate().map(entry).collect();
+    let list =
+        list + &self::entry("NVT_4", "RS_NONE").replace("NVT_FLAG_A", "RS_FLAGS_INTERNAL_ONLY");
+    let names: Vec<_> = (0..5).map(|at| format!("NVT_{at}")).collect();
+    let constants: Vec<_> = names.iter().map(|name| (name.as_str(), 1)).collect();
+    let texts = Texts { resource_list: Some((LIST, &list)), ..Texts::default() };
+    let found = calls(&texts, &surface(&[], &constants));
+    let access = names.iter().map(|name| call(&found, name).fact().1.takes.access);
+    let words: Vec<_> = access.map(|access| access.map(|access| access.to_string())).collect();
+    let expected = ["user", "root", "kernel", "internal"].map(|word| Some(word.to_owned()));
+    assert_eq!((&words[0], &words[1..]), (&None, &expected[..]));
 }
 
 #[test]
@@ -329,8 +393,7 @@ fn classes() {
         + &entry("NVT_MISSING", "RS_NONE");
     let unlisted_path = CLASS.replace("cl0aa0", "claa01");
     let headers = vec![(CLASS, device.as_str()), (unlisted_path.as_str(), unlisted.as_str())];
-    let mut texts =
-        Texts { headers, resource_list: Some((LIST, &list)), exported: vec![], embedded: None };
+    let mut texts = Texts { headers, resource_list: Some((LIST, &list)), ..Texts::default() };
     let found = calls(&texts, &surface);
     let device = call(&found, "NVT_DEVICE");
     assert_eq!((device.kind, device.number, device.optional), (CallKind::Class, 0xaa0, true));
@@ -381,8 +444,12 @@ mod driver {
     use super::*;
 
     /// The folders below which everything lies that `part` knows, at every tag so far.
-    const FOLDERS: [&str; 3] =
-        ["src/common/sdk/nvidia/inc", "src/nvidia/generated", "src/nvidia/src/kernel/rmapi"];
+    const FOLDERS: [&str; 4] = [
+        "src/common/sdk/nvidia/inc",
+        "src/nvidia/generated",
+        "src/nvidia/src/kernel/rmapi",
+        "src/nvidia/inc",
+    ];
 
     /// The files of the driver that matter here, at one tag.
     fn files(source: &mut headers::Source, tag: &str) -> headers::Tree {
@@ -403,6 +470,7 @@ mod driver {
                 Some(Part::Exported) => texts.exported.push(both),
                 Some(Part::Resources) => texts.resource_list = Some(both),
                 Some(Part::Embedded) => texts.embedded = Some(both.1),
+                Some(Part::Flags) => texts.flags = Some(both.1),
                 None => {}
             }
         }

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use nvabi_pipeline::diagnostic::Report;
 use nvabi_pipeline::known::{self, display};
 use nvabi_pipeline::lock::Lock;
-use nvabi_pipeline::model::{CALLS, CallParams, DIRECTIONS, Facts};
+use nvabi_pipeline::model::{Access, CALLS, CallParams, DIRECTIONS, Facts};
 use nvabi_pipeline::plan::{self, Param};
 use nvabi_pipeline::spec::{Item, ItemKind, Named, Spec, SpecPlace};
 use serde::Serialize;
@@ -27,6 +27,8 @@ pub struct CallInfo {
     pub forms: Vec<Form>,
     /// Whether a spec describes its fields; else nobody has looked for pointers and file descriptors.
     pub roles_known: bool,
+    /// Whom the driver lets make it, where its tables say so.
+    pub access: Option<Access>,
     /// Groups of capabilities that a container needs for it.
     pub capabilities: Vec<String>,
     /// First tag of the spec's description.
@@ -65,8 +67,26 @@ pub struct FieldInfo {
     pub offset: u64,
     /// Bytes of one element.
     pub size: u64,
-    /// The direction and length of a pointer, or what a handle names.
-    pub detail: String,
+    /// Of a pointer: `in`, `out` or `inout`, where the spec says which.
+    #[serde(skip_serializing_if = "str::is_empty")]
+    pub direction: &'static str,
+    /// Of a pointer: how many elements it leads to, as numbers and fields joined by `*` and `+`.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub length: String,
+    /// Of a pointer with a length: bytes of an element.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub unit: u64,
+    /// Of a handle: what it names.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub means: String,
+    /// The same in words.
+    #[serde(skip)]
+    detail: String,
+}
+
+#[allow(clippy::trivially_copy_pass_by_ref)]
+fn is_zero(number: &u64) -> bool {
+    *number == 0
 }
 
 /// A spec with the calls of one name at a tag alone: those that it names, or what the driver's own tables say.
@@ -119,10 +139,12 @@ pub fn calls(spec: &Spec, facts: &Facts) -> Result<Vec<CallInfo>, Report> {
     lock.insert(facts, String::new());
     let specs = [spec];
     let plan = plan::plan(&lock, &specs, false)?;
-    Ok(plan.calls.iter().map(|call| info(&plan, call)).collect())
+    let told = facts.surfaces.get(CALLS).map(|surface| &surface.calls);
+    let access = |call: &plan::Call<'_>| told?.get(&call.item.name)?.takes.access.as_ref();
+    Ok(plan.calls.iter().map(|call| info(&plan, call, access(call))).collect())
 }
 
-fn info(plan: &plan::Plan<'_>, call: &plan::Call<'_>) -> CallInfo {
+fn info(plan: &plan::Plan<'_>, call: &plan::Call<'_>, access: Option<&Access>) -> CallInfo {
     let item = call.item;
     let number = (call.number & 0xffff_ffff) as u64;
     let form = |at: Option<usize>| {
@@ -136,7 +158,11 @@ fn info(plan: &plan::Plan<'_>, call: &plan::Call<'_>) -> CallInfo {
                     field: role.path.clone(),
                     offset: role.place.offset,
                     size: role.place.size,
-                    detail: role.detail.clone(),
+                    direction: role.direction,
+                    length: role.length.clone(),
+                    unit: role.unit,
+                    means: role.means.clone(),
+                    detail: role.detail(),
                 })
                 .collect()
         };
@@ -162,6 +188,7 @@ fn info(plan: &plan::Plan<'_>, call: &plan::Call<'_>) -> CallInfo {
         node: item.node.as_ref().map(|node| node.name.clone()),
         forms: forms(call).map(form).collect(),
         roles_known: item.roles_known,
+        access: access.cloned(),
         capabilities: item.caps.clone(),
         since: item.since.as_ref().map(ToString::to_string),
         until: item.until.as_ref().map(ToString::to_string),
@@ -204,6 +231,7 @@ pub fn text(call: &CallInfo) -> String {
     if !call.roles_known {
         row("fields", "no spec describes them: pointers and file descriptors are unknown");
     }
+    row("callers", &call.access.as_ref().map_or_else(String::new, Access::callers));
     row("capabilities", &call.capabilities.join(", "));
     row("since", call.since.as_deref().unwrap_or_default());
     row("until", call.until.as_deref().unwrap_or_default());

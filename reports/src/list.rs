@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde::Serialize;
 
 use nvabi_pipeline::known::display::{self, Ioctl};
-use nvabi_pipeline::model::{CALLS, CallKind, CallParams, DIRECTIONS, Facts, request_size};
+use nvabi_pipeline::model::{Access, CALLS, CallKind, CallParams, DIRECTIONS, Facts, request_size};
 use nvabi_pipeline::spec::{Item, ItemKind, Spec};
 
 use crate::terminal;
@@ -53,6 +53,9 @@ pub struct Listed {
     /// How the parameters are known, or why they are not: see [`CallParams::how`].
     #[serde(skip_serializing_if = "Option::is_none")]
     pub how: Option<String>,
+    /// Whom the driver lets make it, where its tables say so.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub access: Option<Access>,
     /// The call that this is another name of.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub same_as: Option<String>,
@@ -87,6 +90,7 @@ fn listed_call(facts: &Facts, name: &str, takes: &CallParams) -> Listed {
         params,
         optional: takes.optional,
         how: Some(takes.how.word().to_owned()),
+        access: takes.access.clone(),
         same_as: takes.same_as.clone(),
         ..Listed::default()
     }
@@ -208,15 +212,17 @@ pub fn text(listed: &[Listed]) -> String {
         .iter()
         .map(|call| {
             let how = call.how.clone().unwrap_or_default();
-            let told = match &call.same_as {
-                Some(name) => format!("{how}, is {name}"),
-                None if call.optional => format!("{how}, optional"),
-                None => how,
-            };
+            let mut told = vec![how];
+            told.extend(call.same_as.as_ref().map(|name| format!("is {name}")));
+            told.extend(call.optional.then(|| "optional".to_owned()));
+            // What every program may call needs no word.
+            let access = call.access.as_ref().map(Access::to_string);
+            told.extend(access.filter(|word| word != "user").map(|word| format!("for {word}")));
+            told.retain(|word| !word.is_empty());
             let hex = number(call).map_or(String::new(), |number| format!("{number:#x}"));
             let size = call.size.map_or(String::new(), |size| size.to_string());
             let node = call.node.clone().unwrap_or_default();
-            [hex, size, node, call.name.clone(), call.params.join(" | "), told]
+            [hex, size, node, call.name.clone(), call.params.join(" | "), told.join(", ")]
         })
         .collect();
     let width = |i: usize| terminal::width(rows.iter().map(|row| row[i].as_str()), WIDEST);

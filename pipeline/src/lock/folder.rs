@@ -147,13 +147,14 @@ pub fn read_names(folder: impl Into<TextFolder>, names: Names<'_>) -> Result<Loc
     part_of(files, Wanted { specs, constants: names, named, at: None, lines: true })
 }
 
-/// The same part as [`read_part`] gives with lines, of two tags alone.
+/// The same part as [`read_part`] gives with lines, of two tags alone, and what the driver's tables say of the
+/// specs' items.
 pub fn read_part_at(
     folder: impl Into<TextFolder>,
     part: Part<'_>,
     tags: [&Tag; 2],
 ) -> Result<[Facts; 2], Report> {
-    let files = Files::open(&folder.into(), |surface| surface != CALLS)?;
+    let files = Files::open(&folder.into(), |_| true)?;
     let Part { specs, constants, .. } = part;
     let at = Some(At::new(&files, &tags, None)?);
     let locked = part_of(files, Wanted { specs, constants, named: None, at, lines: true })?;
@@ -236,11 +237,21 @@ pub fn names_of_value(
 struct Wanted<'a> {
     specs: &'a [&'a Spec],
     constants: &'a [&'a str],
-    /// Of enums and calls, those that are needed; without, every enum and no call.
+    /// Of enums and calls, those that are needed; without, every enum, and the calls that are items.
     named: Option<Named<'a>>,
     /// Of histories, what holds at these.
     at: Option<At<'a>>,
     lines: bool,
+}
+
+/// What [`File::scan`] compares names with.
+struct Look<'a> {
+    /// Constants.
+    names: &'a Globs<'a>,
+    /// Calls.
+    items: HashSet<&'a str>,
+    /// Whether no name with this start is among the constants.
+    needless: Box<dyn Fn(&str) -> bool + Sync + 'a>,
 }
 
 /// Some tags: what is read are their states alone, as a lock of no other tags has them.
@@ -317,10 +328,12 @@ fn part_of(files: Files, part: Wanted<'_>) -> Result<Lock, Report> {
     // A call's number is wanted as well: its name is a pattern without a star.
     let specs = part.specs;
     let names_of_numbers = specs.iter().flat_map(|spec| &spec.items).map(|i| i.name.as_str());
+    let items: HashSet<&str> = names_of_numbers.clone().collect();
     let patterns = specs.iter().flat_map(|spec| &spec.constants).map(|c| c.name.as_str());
     let patterns = patterns.chain(part.constants.iter().copied());
-    let wanted = Globs::new(names_of_numbers.chain(patterns));
-    let needless = |start: &str| wanted.rules_out(start);
+    let names_wanted = Globs::new(names_of_numbers.chain(patterns));
+    let needless = Box::new(|start: &str| names_wanted.rules_out(start));
+    let look = Look { names: &names_wanted, items, needless };
     let scanned = parallel::map(&files.files, |file| {
         let whole = part.named.as_ref().is_some_and(|n| n.surfaces.contains(&&*file.surface));
         let scanned = match whole {
@@ -328,7 +341,7 @@ fn part_of(files: Files, part: Wanted<'_>) -> Result<Lock, Report> {
                 items: header.items.into_iter().collect(),
                 types: Vec::new(),
             }),
-            false => file.scan(&names, &wanted, &needless, &part),
+            false => file.scan(&names, &look, &part),
         };
         (file.edited(), scanned)
     });
@@ -572,14 +585,13 @@ impl File {
     fn scan<'f>(
         &'f self,
         tags: &'f TagNames<'f>,
-        wanted: &Globs<'_>,
-        needless: &'f (dyn Fn(&str) -> bool + Sync),
+        look: &'f Look<'_>,
         part: &Wanted<'_>,
     ) -> Result<Scanned<'f>, Bad> {
         let mut scanner = self.scanner(tags)?;
         let everything = part.at.as_ref().and_then(|at| Some((at, at.everything?)));
         if everything.is_none() {
-            scanner.pass_over_where(needless);
+            scanner.pass_over_where(&look.needless);
         }
         if let Some(at) = &part.at {
             scanner.end_behind(at.last());
@@ -590,15 +602,15 @@ impl File {
                 _ if everything.is_some() => match everything {
                     Some((at, of)) if entry.kind == ItemKind::Constant => {
                         let name = scanner.name();
-                        at.wants(of, self, name, &entry, tags)? || wanted.matches(name)
+                        at.wants(of, self, name, &entry, tags)? || look.names.matches(name)
                     }
                     _ => true,
                 },
                 (ItemKind::Enum, None) => true,
                 (ItemKind::Enum, Some(named)) => has_variant(&entry, |v| named.names.contains(v)),
-                (ItemKind::Call, None) => false,
+                (ItemKind::Call, None) => look.items.contains(scanner.name()),
                 (ItemKind::Call, Some(named)) => named.names.contains(scanner.name()),
-                (ItemKind::Constant, _) => wanted.matches(scanner.name()),
+                (ItemKind::Constant, _) => look.names.matches(scanner.name()),
                 (ItemKind::Record | ItemKind::Alias, _) => false,
             };
             let is_type = !matches!(entry.kind, ItemKind::Call | ItemKind::Constant);

@@ -488,8 +488,10 @@ pub fn add(surface: &mut Surface, name: &str, fact: &Fact, source: Source) {
 }
 
 #[cfg(test)]
+#[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
+    use crate::model::{Access, CallKind, Caller, Embedded, ParamSource};
 
     fn facts(tag: &str, constants: &[(&str, i128, u32)]) -> Facts {
         let mut surface = Surface::default();
@@ -600,6 +602,73 @@ mod tests {
             assert_eq!(copied, inserted, "{} as {}", facts.tag, all[same].tag);
         }
         assert!(!Lock::default().insert_same(&all[0].tag, &all[1].tag));
+    }
+
+    /// All that the driver's tables say of a call is written, read back, and compared.
+    #[test]
+    fn what_is_said_of_a_call() {
+        let rights = vec!["DEBUG".to_owned(), "NICE".to_owned()];
+        let pointer = Embedded {
+            field: "list".to_owned(),
+            count: "count".to_owned(),
+            unit: "4".to_owned(),
+            direction: "in".to_owned(),
+        };
+        let whole = CallParams {
+            optional: true,
+            checked: true,
+            differs: Some("none".to_owned()),
+            same_as: Some("NVT_OTHER".to_owned()),
+            access: Some(Access { caller: Caller::Root, rights }),
+            pointers: vec![pointer],
+            ..CallParams::new(CallKind::Command, ParamSource::Table, Some("NVT_P".to_owned()))
+        };
+        let of = |takes: &CallParams| {
+            let mut facts = facts("1.1", &[]);
+            let source = Source { path: "a.h".into(), line: 7 };
+            let calls = facts.surfaces.entry(crate::model::CALLS.to_owned()).or_default();
+            add(calls, "NVT_CALL", &Fact::Call(takes.clone()), source);
+            facts
+        };
+        let lock = |takes: &CallParams| {
+            let mut lock = Lock::default();
+            lock.insert(&of(takes), "1".to_owned());
+            lock
+        };
+        let folder = tempfile::tempdir().unwrap();
+        write(folder.path(), &lock(&whole)).unwrap();
+        assert_eq!(read(folder.path()).unwrap().0, lock(&whole));
+
+        let alike = |other: &CallParams| crate::compare::facts(&of(&whole), &of(other)).is_empty();
+        assert!(alike(&whole));
+        let said = |alter: fn(&mut CallParams)| {
+            let mut other = whole.clone();
+            alter(&mut other);
+            other
+        };
+        for other in [
+            said(|it| it.params = None),
+            said(|it| it.optional = false),
+            said(|it| it.checked = false),
+            said(|it| it.differs = None),
+            said(|it| it.same_as = None),
+            said(|it| it.access = None),
+            said(|it| it.access.as_mut().unwrap().caller = Caller::User),
+            said(|it| drop(it.access.as_mut().unwrap().rights.pop())),
+            said(|it| it.pointers.clear()),
+        ] {
+            assert!(!alike(&other), "{other:?}");
+        }
+
+        let file = folder.path().join("calls/a.h.lock");
+        let text = std::fs::read_to_string(&file).unwrap();
+        assert!(text.contains(" for:root+DEBUG+NICE "), "{text}");
+        std::fs::write(&file, text.replace("for:root", "for:nobody")).unwrap();
+        let complaint = read(folder.path()).unwrap_err().to_string();
+        assert!(
+            complaint.contains("`nobody+DEBUG+NICE` does not begin with a caller"),
+            "{complaint}"
+        );
     }
 
     #[test]

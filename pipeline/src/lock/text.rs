@@ -29,7 +29,9 @@ use std::sync::Arc;
 use memchr::{memchr, memmem};
 
 use super::{Fact, Header, History, ItemKind, LockedTag, Placed, State, state_at};
-use crate::model::{Bits, CallKind, CallParams, Embedded, Field, ParamSource, RecordKind, hex};
+use crate::model::{
+    Access, Bits, CallKind, CallParams, Caller, Embedded, Field, ParamSource, RecordKind, hex,
+};
 
 pub(super) const MAGIC: &str = "nvabi-lock 1";
 
@@ -857,6 +859,7 @@ fn print_call(text: &mut String, call: &CallParams, line: u32) {
     for (name, mark) in [(&call.differs, '!'), (&call.same_as, '=')] {
         let _ = name.as_ref().map(|name| write!(text, " {mark}{name}"));
     }
+    let _ = call.access.as_ref().map(|access| write!(text, " for:{access}"));
     for Embedded { field, count, unit, direction } in &call.pointers {
         let _ = write!(text, " *{field}:{count}:{unit}:{direction}");
     }
@@ -873,6 +876,10 @@ fn parse_call(known: &str, rest: &str) -> Result<CallParams, String> {
         .ok_or_else(|| format!("`{how}` is no way to know a call's parameters"))?;
     let mut call = CallParams::new(kind, how, (params != "-").then(|| params.to_owned()));
     for word in words {
+        if let Some(access) = word.strip_prefix("for:") {
+            call.access = Some(parse_access(access)?);
+            continue;
+        }
         match (word, word.split_at_checked(1)) {
             ("optional", _) => call.optional = true,
             ("checked", _) => call.checked = true,
@@ -883,6 +890,14 @@ fn parse_call(known: &str, rest: &str) -> Result<CallParams, String> {
         }
     }
     Ok(call)
+}
+
+/// `caller+RIGHT`.
+fn parse_access(text: &str) -> Result<Access, String> {
+    let mut words = text.split('+');
+    let caller = words.next().and_then(Caller::from_word);
+    let caller = caller.ok_or_else(|| format!("`{text}` does not begin with a caller"))?;
+    Ok(Access { caller, rights: words.map(str::to_owned).collect() })
 }
 
 /// `field:count:unit:direction`.

@@ -66,6 +66,9 @@ fn call(change: &CallChange, diff: &Diff) -> Option<String> {
     if before.params != after.params && before.unmapped == after.unmapped {
         what.push(format!("takes {} at {to}", listed(after.params.iter().cloned())));
     }
+    if let Some(access) = after.access.as_ref().filter(|_| !before.access_within(after)) {
+        what.push(format!("at {to} the driver refuses it but to {}", access.callers()));
+    }
     for (role, x, y) in
         [(Role::Fd, &before.fds, &after.fds), (Role::Pointer, &before.pointers, &after.pointers)]
     {

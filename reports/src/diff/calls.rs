@@ -8,7 +8,7 @@ use serde::Serialize;
 use super::roles::find_record;
 use super::{Class, RecordChange, Scope, Side, Sides};
 use nvabi_pipeline::known::{self, display};
-use nvabi_pipeline::model::{Call, Source};
+use nvabi_pipeline::model::{Access, Call, Source};
 use nvabi_pipeline::spec::{Item, ItemKind, Spec};
 
 /// An ioctl, command or class that differs.
@@ -52,6 +52,9 @@ pub struct CallState {
     pub fds: Vec<String>,
     /// Paths of the fields that hold pointers, as the spec says.
     pub pointers: Vec<String>,
+    /// Whom the driver lets make it, where its tables say so.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub access: Option<Access>,
     /// Where the number is defined.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub source: Option<Source>,
@@ -61,6 +64,12 @@ impl CallState {
     fn same_roles(&self, other: &Self) -> bool {
         let set = |paths: &[String]| -> BTreeSet<String> { paths.iter().cloned().collect() };
         set(&self.fds) == set(&other.fds) && set(&self.pointers) == set(&other.pointers)
+    }
+
+    /// Whether everybody who may make it here may there as well; what one side does not tell may be so.
+    pub(super) fn access_within(&self, other: &Self) -> bool {
+        let both = self.access.as_ref().zip(other.access.as_ref());
+        both.is_none_or(|(this, other)| this.within(other))
     }
 }
 
@@ -88,6 +97,7 @@ impl CallChange {
             // What nobody knows may have been the same.
             (Some(before), Some(after)) if before.unmapped != after.unmapped => Class::Meaning,
             (Some(_), Some(_)) if !self.same_params => Class::Break,
+            (Some(before), Some(after)) if !before.access_within(after) => Class::Break,
             (Some(before), Some(after)) if before.same_roles(after) => Class::Harmless,
             (Some(_), Some(_)) => Class::Meaning,
         }
@@ -187,6 +197,8 @@ fn change(
     let alike = |(before, after): (&CallState, &CallState)| {
         (before.number, before.unmapped) == (after.number, after.unmapped)
             && before.same_roles(after)
+            && before.access_within(after)
+            && after.access_within(before)
             && params.alike(before, after)
     };
     if before.zip(after).is_some_and(alike) {
@@ -271,6 +283,8 @@ fn join_renamed(changes: &mut Vec<CallChange>, params: &Params<'_>) {
 /// The calls that a side's spec names and its driver has.
 fn named_by_spec(side: Side<'_>) -> Calls {
     let mut calls = Calls::new();
+    let told = side.facts.surfaces.values().flat_map(|surface| &surface.calls);
+    let told: BTreeMap<&str, &Call> = told.map(|(name, call)| (name.as_str(), call)).collect();
     for item in side.spec.items_at(&side.facts.tag) {
         if let Some((number, source)) = number(side, item) {
             let known = |name: &&nvabi_pipeline::spec::Named| is_known(side, &name.name);
@@ -283,6 +297,7 @@ fn named_by_spec(side: Side<'_>) -> Calls {
                 unmapped: false,
                 fds: names(&item.fds),
                 pointers: item.pointers.iter().map(|p| p.field.name.clone()).collect(),
+                access: told.get(item.name.as_str()).and_then(|call| call.takes.access.clone()),
                 source,
             };
             calls.insert((item.kind, item.name.clone()), state);
@@ -328,6 +343,7 @@ fn driver_calls(side: Side<'_>) -> Calls {
             unmapped: !takes.is_mapped(),
             fds: Vec::new(),
             pointers: Vec::new(),
+            access: takes.access.clone(),
             source: Some(call.source.clone()),
         };
         Some(((known::kind(takes), name.clone()), state))
@@ -344,6 +360,7 @@ fn of_display(side: Side<'_>, ioctl: &display::Ioctl<'_>) -> (Key, CallState) {
         unmapped: !ioctl.is_mapped(),
         fds: Vec::new(),
         pointers: Vec::new(),
+        access: None,
         source: constant(side, ioctl.name).map(|(_, source)| source),
     };
     ((ItemKind::Ioctl, ioctl.name.to_owned()), state)

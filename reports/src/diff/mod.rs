@@ -86,7 +86,7 @@ pub enum Scope {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Class {
-    /// Fields moved, appeared or disappeared, or a number names another call.
+    /// Fields moved, appeared or disappeared, a number names another call, or fewer callers may make it.
     Break,
     /// Nothing moved, but names, values or roles changed.
     Meaning,

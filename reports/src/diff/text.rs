@@ -89,7 +89,9 @@ pub fn scope_text(compared: &Compared) -> String {
 /// What a class is called, and what it is.
 pub(super) fn title(class: Class) -> (&'static str, &'static str) {
     match class {
-        Class::Break => ("Layout breaks", "fields moved, or a number names another call"),
+        Class::Break => {
+            ("Layout breaks", "fields moved, a number names another call, or fewer may make it")
+        }
         Class::Meaning => ("New meaning", "nothing moved, but names, values or roles changed"),
         Class::Harmless => ("Harmless", "existing programs keep working"),
     }
@@ -224,6 +226,11 @@ fn call_notes(call: &CallChange) -> String {
         };
         if params(before) != params(after) {
             notes.push(format!("parameters {} → {}", params(before), params(after)));
+        }
+        if let (Some(before), Some(after)) = (&before.access, &after.access)
+            && before != after
+        {
+            notes.push(format!("callers {before} → {after}"));
         }
         notes.extend(came_and_went("fds", &before.fds, &after.fds));
         notes.extend(came_and_went("pointers", &before.pointers, &after.pointers));

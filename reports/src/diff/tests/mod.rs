@@ -7,7 +7,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::{Class, Diff, FieldChange, Instead, RecordChange, Role, Scope, Side, TypeChange};
 use nvabi_pipeline::lock::{Fact, add};
 use nvabi_pipeline::model::{
-    Bits, CallKind, CallParams, Facts, Field, ParamSource, RecordKind, Source, Surface,
+    Access, Bits, CallKind, CallParams, Caller, Facts, Field, ParamSource, RecordKind, Source,
+    Surface,
 };
 use nvabi_pipeline::spec::{ItemKind, Spec};
 
@@ -551,6 +552,40 @@ fn calls_that_no_spec_names_are_told_by_the_driver() {
     let known = all(of("no-evidence"), of("null"));
     assert_eq!((known.calls.len(), known.calls[0].class), (1, Class::Meaning));
     assert!(super::advice(&known).is_empty(), "{:?}", super::advice(&known));
+}
+
+#[test]
+fn a_call_that_fewer_may_make_breaks() {
+    let of = |callers: Option<&str>| {
+        let mut takes = CallParams::new(CallKind::Command, ParamSource::Null, None);
+        takes.access = callers.map(|text| {
+            let (caller, right) = text.split_once('+').unwrap_or((text, ""));
+            let rights = right.split_terminator('+').map(str::to_owned).collect();
+            Access { caller: Caller::from_word(caller).unwrap(), rights }
+        });
+        driver()
+            .constant("NV_SURFACE_CTRL_CMD_BIND", 1)
+            .with("NV_SURFACE_CTRL_CMD_BIND", &Fact::Call(takes))
+    };
+    for (before, after, class) in [
+        ("user", "root", Class::Break),
+        ("root", "user", Class::Harmless),
+        ("user", "user+NICE", Class::Break),
+        ("user+NICE", "user", Class::Harmless),
+        ("root", "user+NICE", Class::Break),
+        ("kernel", "internal", Class::Break),
+    ] {
+        let found = all(of(Some(before)), of(Some(after)));
+        let [call] = &found.calls[..] else { panic!("{before} {after}: {found:?}") };
+        assert_eq!(call.class, class, "{before} {after}");
+        let text = super::text(&found);
+        assert!(text.contains(&format!("(callers {before} → {after})")), "{text}");
+        let advice = super::advice(&found);
+        let told = advice.iter().any(|it| it.what.contains("at 1.2 the driver refuses it but to"));
+        assert_eq!(told, class == Class::Break, "{advice:?}");
+    }
+    // What nobody knew of one side is no change.
+    assert!(all(of(None), of(Some("root"))).is_empty());
 }
 
 /// A class that the resource list does not have cannot be allocated: its name is a constant.
