@@ -222,8 +222,19 @@ fn python_is_called_as_generated_modules_are() {
         assert abi.layout('NVOS54_PARAMETERS', '570.144') is abi.NVOS54_PARAMETERS\n\
         calls = {call[1]: call for call in abi.CALLS}\n\
         assert calls['NV_ESC_RM_CONTROL'][3] == 0xc020462a\n\
-        roles = {(role[0], role[1]) for role in calls['NV_ESC_RM_CONTROL'][8]}\n\
-        assert ('pointer', 'params') in roles and ('handle', 'hClient') in roles, roles\n";
+        roles = {(role[0], role[1]): role[5:] for role in calls['NV_ESC_RM_CONTROL'][8]}\n\
+        assert roles['pointer', 'params'] == ('inout', 'paramsSize', 1, ''), roles\n\
+        assert roles['handle', 'hClient'] == ('', '', 0, 'client'), roles\n\
+        assert calls['NVKMS_IOCTL_FLIP'][3] is None and calls['NVKMS_IOCTL_FLIP'][4] is abi.NvKmsFlipParams\n\
+        assert (abi.NvU32, abi.NvHandle, abi.NvP64) == (ctypes.c_uint32, ctypes.c_uint32, ctypes.c_void_p)\n\
+        assert ctypes.sizeof(abi.NV2080_INTR_CATEGORY) == 4\n\
+        assert abi.enum_NV2080_INTR_CATEGORY[0] == 'NV2080_INTR_CATEGORY_DEFAULT'\n\
+        try:\n    \
+        abi.NVOS00_PARAMETERS(1, 2, 3, 4, 5)\n\
+        except TypeError as error:\n    \
+        assert 'has 4 fields, not 5' in str(error), error\n\
+        else:\n    \
+        raise AssertionError('one argument too many')\n";
     let test = file(folder.path(), "test.py", test);
     passes(Command::new("python3").arg(test).current_dir(&folder));
 }
@@ -478,6 +489,11 @@ fn bad_input_is_refused_by_name() {
     assert!(emit(&["--tag", "550.163.99"]).contains("550.163.99"));
     assert!(emit(&["--tag", "550.163.01", "--tag", "tegra-r36.4"]).contains("different drivers"));
     assert!(emit(&["--tag", "550.163.01", "--package", "a-b"]).contains("a-b"));
+    for (language, word) in [("go", "type"), ("python", "class")] {
+        let said =
+            complaint(&["emit", "--lang", language, "--tag", "550.163.01", "--package", word]);
+        assert!(said.contains(&format!("`{word}` is a word of {language}")), "{said}");
+    }
     let said = complaint(&["emit", "--lang", "go", "--tag", "550.163.01"]);
     assert!(said.contains("--out FOLDER"), "{said}");
     let out = file(folder.path(), "file", "");

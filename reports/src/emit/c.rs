@@ -238,11 +238,28 @@ fn tables(text: &mut String, module: &Module<'_>) {
     }
     text.push_str(
         "    { 0, 0, 0, 0, 0 },\n};\n\n\
+         // A constant that not every version has with one value. A bit range has no value, but its bits.\n\
+         struct nvabi_constant { const char *name; nvabi_u64 value; nvabi_u32 is_bits, high, low, first, last; };\n\
+         static const struct nvabi_constant nvabi_constants[] = {\n",
+    );
+    for (name, rows) in module.constants_by_version() {
+        for (fact, (first, last)) in rows {
+            let value = match fact {
+                Fact::BitRange(high, low) => format!("0, 1, {high}, {low}"),
+                Fact::Constant(value) => format!("{:#x}ull, 0, 0, 0", *value as u64),
+                _ => continue,
+            };
+            let _ = writeln!(text, "    {{ \"{name}\", {value}, {first}, {last} }},");
+        }
+    }
+    text.push_str(
+        "    { 0, 0, 0, 0, 0, 0, 0 },\n};\n\n\
          // A field of a call's parameters that is a file descriptor, a pointer or a handle. `count` elements\n\
-         // are `stride` bytes apart; `detail` is the direction and length of a pointer, or what a handle is of.\n\
+         // are `stride` bytes apart. A pointer has a `direction` (in, out, inout) and leads to `length` elements of `unit`\n\
+         // bytes: numbers and fields joined by * and +. `means` is what a handle names. What is not known is empty.\n\
          struct nvabi_role {\n    \
-         const char *kind, *path, *detail;\n    \
-         nvabi_u32 offset, size, count, stride;\n};\n\
+         const char *kind, *path, *direction, *length, *means;\n    \
+         nvabi_u32 offset, size, count, stride, unit;\n};\n\
          // `request` is 0 where the call is no ioctl or has no fixed size; `params` is null where it takes none.\n\
          // `node` is what it is made on, where nodes have requests of one number, else null. Without `roles_known`\n\
          // there may be others than the `roles` at `role`.\n\
@@ -259,12 +276,15 @@ fn tables(text: &mut String, module: &Module<'_>) {
             let (stride, count) = role.place.arrays.last().copied().unwrap_or((0, 1));
             let _ = writeln!(
                 text,
-                "    {{ \"{}\", \"{}\", \"{}\", {}, {}, {count}, {stride} }},",
+                "    {{ \"{}\", \"{}\", \"{}\", \"{}\", \"{}\", {}, {}, {count}, {stride}, {} }},",
                 role.kind.word(),
                 role.path,
-                role.detail,
+                role.direction,
+                role.length,
+                role.means,
                 role.place.offset,
-                role.place.size
+                role.place.size,
+                role.unit
             );
         }
         text.push_str("};\n");

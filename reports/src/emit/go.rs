@@ -74,6 +74,36 @@ type BitRange struct {
 }
 ";
 
+/// What no package can be called.
+pub(super) const RESERVED: &[&str] = &[
+    "_",
+    "break",
+    "case",
+    "chan",
+    "const",
+    "continue",
+    "default",
+    "defer",
+    "else",
+    "fallthrough",
+    "for",
+    "func",
+    "go",
+    "goto",
+    "if",
+    "import",
+    "interface",
+    "map",
+    "package",
+    "range",
+    "return",
+    "select",
+    "struct",
+    "switch",
+    "type",
+    "var",
+];
+
 const CHECK: &str = "
 func check(t *testing.T, what string, got, want uintptr) {
 \tt.Helper()
@@ -262,13 +292,7 @@ impl<'m, 'p> Writer<'m, 'p> {
 
 /// An exported name that no other field has.
 fn field_name(name: &str, taken: &mut HashSet<String>) -> String {
-    let name = name.trim_start_matches('_');
-    let mut chars = name.chars();
-    let mut exported: String =
-        chars.next().map(|first| first.to_ascii_uppercase()).into_iter().chain(chars).collect();
-    if !exported.starts_with(|c: char| c.is_ascii_uppercase()) {
-        exported.insert(0, 'X');
-    }
+    let mut exported = exported(name.trim_start_matches('_')).into_owned();
     while !taken.insert(exported.clone()) {
         exported.push('_');
     }
@@ -316,6 +340,22 @@ fn tables(text: &mut String, module: &Module<'_>) {
     }
     let what = "Layouts are the types whose layout depends on the version.";
     slice(text, what, "Layouts", "Layout", layouts);
+    let mut constants = Vec::new();
+    for (name, rows) in module.constants_by_version() {
+        for (fact, (first, last)) in rows {
+            constants.push(match fact {
+                Fact::BitRange(high, low) => {
+                    format!("{{\"{name}\", 0, &BitRange{{{high}, {low}}}, {first}, {last}}}")
+                }
+                Fact::Constant(value) => {
+                    format!("{{\"{name}\", {:#x}, nil, {first}, {last}}}", *value as u64)
+                }
+                _ => continue,
+            });
+        }
+    }
+    let what = "Constants are the constants that not every version has with one value.";
+    slice(text, what, "Constants", "Constant", constants);
     let calls = module.calls().iter().flat_map(call_rows).collect();
     slice(text, "Calls are all calls, by kind and number.", "Calls", "Call", calls);
 }
@@ -334,12 +374,15 @@ fn call_rows(call: &CallRow<'_>) -> Vec<String> {
     let role = |role: &Role| {
         let (stride, count) = role.place.arrays.last().copied().unwrap_or((0, 1));
         format!(
-            "{{\"{}\", \"{}\", {}, {}, {count}, {stride}, \"{}\"}}",
+            "{{\"{}\", \"{}\", {}, {}, {count}, {stride}, \"{}\", \"{}\", {}, \"{}\"}}",
             role.kind.word(),
             role.path,
             role.place.offset,
             role.place.size,
-            role.detail
+            role.direction,
+            role.length,
+            role.unit,
+            role.means
         )
     };
     let roles: Vec<String> = call.roles.iter().map(role).collect();
@@ -372,6 +415,15 @@ type Layout struct {
 \tLast  int
 }
 
+// Constant is a constant from Versions[First] to Versions[Last]: a number, as 64 bits, or a bit range.
+type Constant struct {
+\tName  string
+\tValue uint64
+\tBits  *BitRange
+\tFirst int
+\tLast  int
+}
+
 // Call is a call and what it takes, from Versions[First] to Versions[Last]. Request is what is passed to ioctl, 0
 // where the call is none or has no fixed size; Params is the type of the parameters. Node is what it is made on, where
 // nodes have requests of one number. Without RolesKnown there may be other roles than those in Roles.
@@ -390,14 +442,18 @@ type Call struct {
 }
 
 // Role is a field of a call's parameters that is a file descriptor, a pointer or a handle: Count elements, Stride
-// bytes apart. Detail is the direction and length of a pointer, or what a handle names.
+// bytes apart. A pointer has a Direction (in, out, inout) and leads to Length elements of Unit bytes: numbers and
+// fields joined by * and +. Means is what a handle names. What is not known is empty.
 type Role struct {
-\tKind   string
-\tPath   string
-\tOffset uint32
-\tSize   uint32
-\tCount  uint32
-\tStride uint32
-\tDetail string
+\tKind      string
+\tPath      string
+\tOffset    uint32
+\tSize      uint32
+\tCount     uint32
+\tStride    uint32
+\tDirection string
+\tLength    string
+\tUnit      uint32
+\tMeans     string
 }
 ";

@@ -15,6 +15,8 @@ struct Document<'m> {
     versions: Vec<&'m str>,
     types: Vec<Type<'m>>,
     constants: BTreeMap<&'m str, Value>,
+    /// Of those that not every version has with one value: indices of the first and last version, and the value.
+    constants_by_version: BTreeMap<&'m str, Vec<(usize, usize, Value)>>,
     calls: Vec<Call<'m>>,
 }
 
@@ -83,7 +85,18 @@ struct Role<'m> {
     size: u64,
     /// Stride and count, the outermost first.
     arrays: &'m [(u64, u64)],
-    detail: &'m str,
+    /// `in`, `out` or `inout`.
+    #[serde(skip_serializing_if = "str::is_empty")]
+    direction: &'static str,
+    /// Elements that a pointer leads to.
+    #[serde(skip_serializing_if = "str::is_empty")]
+    length: &'m str,
+    /// Bytes of an element.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    unit: Option<u64>,
+    /// What a handle names.
+    #[serde(skip_serializing_if = "str::is_empty")]
+    means: &'m str,
 }
 
 pub(super) fn files(module: &Module<'_>) -> Vec<File> {
@@ -97,6 +110,15 @@ pub(super) fn files(module: &Module<'_>) -> Vec<File> {
             .constants
             .iter()
             .filter_map(|(name, c)| Some((&**name, value(&c.fact)?)))
+            .collect(),
+        constants_by_version: module
+            .constants_by_version()
+            .into_iter()
+            .map(|(name, rows)| {
+                let rows = rows.into_iter();
+                let row = |(fact, (first, last))| Some((first, last, value(fact)?));
+                (name, rows.filter_map(row).collect())
+            })
             .collect(),
         calls: calls
             .iter()
@@ -119,7 +141,10 @@ pub(super) fn files(module: &Module<'_>) -> Vec<File> {
                         offset: role.place.offset,
                         size: role.place.size,
                         arrays: &role.place.arrays,
-                        detail: &role.detail,
+                        direction: role.direction,
+                        length: &role.length,
+                        unit: (role.unit > 0).then_some(role.unit),
+                        means: &role.means,
                     })
                     .collect(),
             })

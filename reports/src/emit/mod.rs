@@ -46,6 +46,17 @@ pub enum Language {
     Syzkaller,
 }
 
+impl Language {
+    /// Whether nothing can be called so in the language: a package of this name could not be used.
+    pub fn reserves(self, name: &str) -> bool {
+        match self {
+            Self::Go => go::RESERVED.contains(&name),
+            Self::Python => python::RESERVED.contains(&name),
+            Self::C | Self::Rust | Self::Json | Self::Kaitai | Self::Syzkaller => false,
+        }
+    }
+}
+
 /// Which items to write.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Scope<'a> {
@@ -90,7 +101,9 @@ pub fn emit(
 ) -> Result<Vec<File>, Report> {
     let specs: Vec<Spec> = match scope {
         Scope::Spec => specs.iter().map(|spec| (*spec).clone()).collect(),
-        Scope::All => specs.iter().map(|spec| known::with_all_calls(lock, spec)).collect(),
+        Scope::All => {
+            specs.iter().map(|spec| known::with_driver_calls(lock, spec, &|_| true)).collect()
+        }
         Scope::Items(names) => only(lock, specs, names)?,
     };
     let specs: Vec<&Spec> = specs.iter().collect();
@@ -247,8 +260,33 @@ pub(crate) struct Role {
     pub(crate) kind: RoleKind,
     pub(crate) path: String,
     pub(crate) place: FieldPlace,
+    /// Of a pointer: `in`, `out` or `inout`, where the spec says which.
+    pub(crate) direction: &'static str,
+    /// Of a pointer: how many elements it leads to, as numbers and fields joined by `*` and `+`.
+    pub(crate) length: String,
+    /// Of a pointer with a length: bytes of an element.
+    pub(crate) unit: u64,
+    /// Of a handle: what it names.
+    pub(crate) means: String,
+}
+
+impl Role {
+    fn new(kind: RoleKind, path: &str, place: FieldPlace) -> Self {
+        let (direction, length, unit, means) = ("", String::new(), 0, String::new());
+        Self { kind, path: path.to_owned(), place, direction, length, unit, means }
+    }
+
     /// For a person: the direction and length of a pointer, what a handle names.
-    pub(crate) detail: String,
+    pub(crate) fn detail(&self) -> String {
+        let length = match (self.length.as_str(), self.unit) {
+            ("", _) => String::new(),
+            (length, 1) => format!("{length} bytes"),
+            (length, unit) if length.contains('+') => format!("({length}) * {unit} bytes"),
+            (length, unit) => format!("{length} * {unit} bytes"),
+        };
+        let parts = [self.direction, &length, &self.means];
+        parts.into_iter().filter(|part| !part.is_empty()).collect::<Vec<_>>().join(", ")
+    }
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -361,6 +399,21 @@ impl<'p> Module<'p> {
         all
     }
 
+    /// Constants that not every tag has with one value: the driver's name and, for each run of tags, the fact.
+    fn constants_by_version(&self) -> BTreeMap<&str, Vec<(&Fact, Span)>> {
+        let mut all: BTreeMap<&str, Vec<(&Fact, Span)>> = BTreeMap::new();
+        for (_, constant) in &self.constants {
+            let is_value = matches!(constant.fact, Fact::Constant(_) | Fact::BitRange(..));
+            let spans = self.spans(&constant.views).into_iter().filter(|_| is_value);
+            let rows = spans.map(|span| (&constant.fact, span));
+            all.entry(constant.name.as_str()).or_default().extend(rows);
+        }
+        let whole = (0, self.tags.len().saturating_sub(1));
+        all.retain(|_, rows| rows.iter().any(|(_, span)| *span != whole));
+        all.values_mut().for_each(|rows| rows.sort_by_key(|(_, span)| *span));
+        all
+    }
+
     /// The calls by kind, number and name, one row for each type of parameters.
     fn calls(&self) -> Vec<CallRow<'_>> {
         let mut rows: Vec<CallRow<'_>> =
@@ -418,15 +471,12 @@ fn frontend_request(number: u64, size: u64) -> u64 {
 }
 
 pub(crate) fn roles_of(call: &Call<'_>, form: usize) -> Vec<Role> {
-    let mut found = Vec::new();
-    let mut push = |kind, field: &roles::Field, detail| {
-        if let Some(place) = field.places.get(form).cloned().flatten() {
-            found.push(Role { kind, path: field.path.clone(), place, detail });
-        }
+    let role = |kind, field: &roles::Field| {
+        let place = field.places.get(form)?.clone()?;
+        Some(Role::new(kind, &field.path, place))
     };
-    for fd in &call.roles.fds {
-        push(RoleKind::Fd, fd, String::new());
-    }
+    let mut found: Vec<Role> =
+        call.roles.fds.iter().filter_map(|fd| role(RoleKind::Fd, fd)).collect();
     for (pointer, spec) in call.roles.pointers.iter().zip(&call.item.pointers) {
         let direction = match spec.dir {
             Some(Direction::In) => "in",
@@ -434,18 +484,15 @@ pub(crate) fn roles_of(call: &Call<'_>, form: usize) -> Vec<Role> {
             Some(Direction::InOut) => "inout",
             None => "",
         };
-        let length = match (&pointer.len, pointer.unit) {
-            (None, _) => String::new(),
-            (Some(len), 1) => format!("{} bytes", len.text),
-            (Some(len), unit) if len.text.contains('+') => format!("({}) * {unit} bytes", len.text),
-            (Some(len), unit) => format!("{} * {unit} bytes", len.text),
-        };
-        let detail = [direction, &length].into_iter().filter(|part| !part.is_empty());
-        let detail = detail.collect::<Vec<_>>().join(", ");
-        push(RoleKind::Pointer, &pointer.field, detail);
+        let length = pointer.len.as_ref().map_or_else(String::new, |len| len.text.clone());
+        let unit = pointer.len.as_ref().map_or(0, |_| pointer.unit);
+        let pointer = role(RoleKind::Pointer, &pointer.field);
+        found.extend(pointer.map(|role| Role { direction, length, unit, ..role }));
     }
     for handle in &call.roles.handles {
-        push(RoleKind::Handle, &handle.field, format!("{:?}", handle.means).to_lowercase());
+        let means = format!("{:?}", handle.means).to_lowercase();
+        let handle = role(RoleKind::Handle, &handle.field);
+        found.extend(handle.map(|role| Role { means, ..role }));
     }
     found.sort_by_key(|role| role.place.offset);
     found

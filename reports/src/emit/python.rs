@@ -1,11 +1,12 @@
 //! One module on `ctypes`, with the names and the shape of tinygrad's generated ones: keyword arguments,
 //! bit ranges as `(high, low)`, enums as dictionaries from number to name.
 
+use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 use nvabi_pipeline::globs::Globs;
 use nvabi_pipeline::lock::Fact;
-use nvabi_pipeline::model::RecordKind;
+use nvabi_pipeline::model::{RecordKind, split_array};
 use nvabi_pipeline::plan::Def;
 use nvabi_pipeline::plan::members::{Layout, Member};
 use nvabi_pipeline::plan::types::{Element, is_uuid};
@@ -16,6 +17,7 @@ use super::{File, Module, Shape, Type, banner, describe};
 pub(super) fn files(module: &Module<'_>, specs: &[&Spec]) -> Vec<File> {
     let mut text = banner(module, "#");
     text.push_str(PRELUDE);
+    scalars(&mut text, module);
     for ty in module.types() {
         definition(&mut text, module, &ty);
     }
@@ -26,6 +28,14 @@ pub(super) fn files(module: &Module<'_>, specs: &[&Spec]) -> Vec<File> {
     text.push_str(TAGS);
     vec![File { name: format!("{}.py", module.package), text }]
 }
+
+/// What no module can be imported as.
+pub(super) const RESERVED: &[&str] = &[
+    "False", "None", "True", "and", "as", "assert", "async", "await", "break", "class", "continue",
+    "def", "del", "elif", "else", "except", "finally", "for", "from", "global", "if", "import",
+    "in", "is", "lambda", "nonlocal", "not", "or", "pass", "raise", "return", "try", "while",
+    "with", "yield",
+];
 
 const PRELUDE: &str = "\
 import ctypes
@@ -55,7 +65,9 @@ class _Record:
 
     def __init__(self, *args, **kwargs):
         # Arguments without a name are the driver's fields in order: padding takes none.
-        names = (field[0] for field in self._real_fields_) if args else ()
+        names = [field[0] for field in self._real_fields_] if args else []
+        if len(args) > len(names):
+            raise TypeError(f'{type(self).__name__} has {len(names)} fields, not {len(args)}')
         super().__init__(**dict(zip(names, args)), **kwargs)
 
 
@@ -86,6 +98,37 @@ def _bits(storage, low, width):
     return property(get, put)
 ";
 
+/// The driver's names of integers, as far as fields have them: `NvU32`.
+fn scalars(text: &mut String, module: &Module<'_>) {
+    let mut found = BTreeMap::new();
+    for ty in module.types() {
+        let Shape::Record(layout) = &ty.shape else { continue };
+        for member in &layout.members {
+            let Member::Field { field, element, bytes: false, .. } = member else { continue };
+            let (name, is_scalar) =
+                (split_array(&field.ty).0, !matches!(element, Element::Record(_)));
+            let is_name = name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_');
+            // The words of C begin with a small letter.
+            if is_scalar && is_name && name.starts_with(|c: char| c.is_ascii_uppercase()) {
+                let ctype = || element_type(module, ty.def, element, &field.canonical);
+                found.entry(name).or_insert_with(ctype);
+            }
+        }
+    }
+    for name in module.names.iter().map(String::as_str) {
+        found.remove(name);
+    }
+    for (name, _) in &module.constants {
+        found.remove(&**name);
+    }
+    if !found.is_empty() {
+        text.push_str("\n\n# Integers and addresses under the driver's names.\n");
+    }
+    for (name, ctype) in found {
+        let _ = writeln!(text, "{name} = {ctype}");
+    }
+}
+
 fn definition(text: &mut String, module: &Module<'_>, ty: &Type<'_>) {
     let name = ty.name;
     let _ = writeln!(text, "\n\n# {}", describe(ty));
@@ -100,8 +143,8 @@ fn definition(text: &mut String, module: &Module<'_>, ty: &Type<'_>) {
         Shape::Enum(size, variants) => {
             let names: Vec<String> =
                 variants.iter().map(|(name, value)| format!("{value}: '{name}'")).collect();
-            let _ = writeln!(text, "{name} = {{{}}}", names.join(", "));
-            let _ = writeln!(text, "{name}_t = {}", unsigned(*size));
+            let _ = writeln!(text, "enum_{name} = {{{}}}", names.join(", "));
+            let _ = writeln!(text, "{name} = {}", unsigned(*size));
         }
         Shape::Alias(element, dimensions) => {
             let base = match &*ty.def.fact {
@@ -226,7 +269,7 @@ fn constants(text: &mut String, module: &Module<'_>) {
 fn statuses(text: &mut String, module: &Module<'_>, specs: &[&Spec]) {
     let globs = specs.iter().flat_map(|spec| &spec.statuses).map(|named| named.name.as_str());
     let globs = Globs::new(globs);
-    let mut rows = std::collections::BTreeMap::new();
+    let mut rows = BTreeMap::new();
     for (name, constant) in &module.constants {
         if let (Fact::Constant(value), true) = (&constant.fact, globs.matches(&constant.name)) {
             rows.entry(*value).or_insert(name);
@@ -248,7 +291,7 @@ const TAGS: &str = "
 def __getattr__(name):
     # `struct NAME` and records without a name, under the names that generated modules give them.
     kind, _, rest = name.partition('_')
-    rest = rest if kind in ('struct', 'union', 'enum') else name
+    rest = rest if kind in ('struct', 'union') else name
     if rest != name and rest in globals():
         return globals()[rest]
     for field in (rest, rest + 's'):
@@ -285,9 +328,26 @@ fn tables(text: &mut String, module: &Module<'_>) {
         let _ = writeln!(text, "    '{name}': ({},),", rows.join(", "));
     }
     text.push_str(
+        "}\n\n# Constants that not every version has with one value: (first, last, value) for each run of versions.\n\
+         CONSTANTS = {\n",
+    );
+    for (name, rows) in module.constants_by_version() {
+        let rows: Vec<String> = rows
+            .iter()
+            .map(|(fact, (first, last))| match fact {
+                Fact::BitRange(high, low) => format!("({first}, {last}, ({high}, {low}))"),
+                Fact::Constant(value) => format!("({first}, {last}, {value})"),
+                _ => String::new(),
+            })
+            .collect();
+        let _ = writeln!(text, "    '{name}': ({},),", rows.join(", "));
+    }
+    text.push_str(
         "}\n\n# (kind, name, number, request, parameters, bytes, first, last, roles, roles_known, node); a role is\n\
-         # (kind, path, offset, bytes, ((stride, count), ...), detail). Where the roles are not known there may be\n\
-         # others; the node is what the call is made on, where nodes have requests of one number.\nCALLS = (\n",
+         # (kind, path, offset, bytes, ((stride, count), ...), direction, length, unit, means): a pointer leads to length\n\
+         # elements of unit bytes (numbers and fields joined by * and +), a handle names what it means. Where the\n\
+         # roles are not known there may be others; the node is what the call is made on, where nodes have requests\n\
+         # of one number.\nCALLS = (\n",
     );
     for call in module.calls() {
         let roles: String = call
@@ -301,12 +361,15 @@ fn tables(text: &mut String, module: &Module<'_>) {
                     .map(|(stride, n)| format!("({stride}, {n}), "))
                     .collect();
                 format!(
-                    "('{}', '{}', {}, {}, ({arrays}), '{}'), ",
+                    "('{}', '{}', {}, {}, ({arrays}), '{}', '{}', {}, '{}'), ",
                     role.kind.word(),
                     role.path,
                     role.place.offset,
                     role.place.size,
-                    role.detail
+                    role.direction,
+                    role.length,
+                    role.unit,
+                    role.means
                 )
             })
             .collect();

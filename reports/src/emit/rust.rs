@@ -191,6 +191,22 @@ fn tables(text: &mut String, module: &Module<'_>) {
             );
         }
     }
+    text.push_str(
+        "];\n\n/// The constants that not every version has with one value.\npub const CONSTANTS: &[Constant] = &[\n",
+    );
+    for (name, rows) in module.constants_by_version() {
+        for (fact, (first, last)) in rows {
+            let value = match fact {
+                Fact::BitRange(high, low) => format!("Value::Bits({high}, {low})"),
+                Fact::Constant(value) => format!("Value::Number({value})"),
+                _ => continue,
+            };
+            let _ = writeln!(
+                text,
+                "    Constant {{ name: \"{name}\", value: {value}, first: {first}, last: {last} }},"
+            );
+        }
+    }
     text.push_str("];\n\n/// Every call.\npub const CALLS: &[Call] = &[\n");
     for call in module.calls() {
         let roles: String = call
@@ -199,13 +215,16 @@ fn tables(text: &mut String, module: &Module<'_>) {
             .map(|role| {
                 format!(
                     "\n        Role {{ kind: \"{}\", path: \"{}\", offset: {}, size: {}, arrays: &{:?}, \
-                     detail: \"{}\" }},",
+                     direction: \"{}\", length: \"{}\", unit: {}, means: \"{}\" }},",
                     role.kind.word(),
                     role.path,
                     role.place.offset,
                     role.place.size,
                     role.place.arrays,
-                    role.detail
+                    role.direction,
+                    role.length,
+                    role.unit,
+                    role.means
                 )
             })
             .collect();
@@ -242,6 +261,28 @@ pub struct Layout {
     pub first: usize,
     /// Index of the last tag.
     pub last: usize,
+}
+
+/// A constant at the tags from `VERSIONS[first]` to `VERSIONS[last]`.
+#[derive(Debug, Clone, Copy)]
+pub struct Constant {
+    /// The driver's name.
+    pub name: &'static str,
+    /// What it is there.
+    pub value: Value,
+    /// Index of the first tag.
+    pub first: usize,
+    /// Index of the last tag.
+    pub last: usize,
+}
+
+/// What a constant is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Value {
+    /// A number.
+    Number(i128),
+    /// A bit range: its highest and its lowest bit.
+    Bits(i64, i64),
 }
 
 /// A call and what it takes, at the tags from `VERSIONS[first]` to `VERSIONS[last]`.
@@ -284,8 +325,14 @@ pub struct Role {
     pub size: usize,
     /// Stride and count of each array, the outermost first.
     pub arrays: &'static [(usize, usize)],
-    /// Direction and length of a pointer, or what a handle names.
-    pub detail: &'static str,
+    /// Of a pointer: `in`, `out` or `inout`.
+    pub direction: &'static str,
+    /// Of a pointer: how many elements it leads to, as numbers and fields joined by `*` and `+`.
+    pub length: &'static str,
+    /// Of a pointer with a length: bytes of an element.
+    pub unit: usize,
+    /// Of a handle: what it names.
+    pub means: &'static str,
 }
 ";
 

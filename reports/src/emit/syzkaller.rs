@@ -7,7 +7,7 @@ use std::fmt::Write as _;
 use nvabi_pipeline::lock::Fact;
 use nvabi_pipeline::model::RecordKind;
 use nvabi_pipeline::plan::members::{Layout, Member};
-use nvabi_pipeline::plan::roles::{Expression, Factor, FieldPlace};
+use nvabi_pipeline::plan::roles::{Expression, Factor, Field, FieldPlace};
 use nvabi_pipeline::plan::types::Element;
 use nvabi_pipeline::plan::{Call, Def, DefId, Param};
 use nvabi_pipeline::spec::{Direction, HandleMeaning, ItemKind, Spec};
@@ -20,6 +20,8 @@ pub(super) fn files(module: &Module<'_>, specs: &[&Spec]) -> Vec<File> {
     let mut calls = String::new();
     let mut used = BTreeSet::new();
     let mut names = HashSet::new();
+    // Of several tags, what is the same line is one call.
+    let mut written = HashSet::new();
     for call in &module.plan.calls {
         let (kind, item) = (call.item.kind, call.item);
         if matches!(kind, ItemKind::Control | ItemKind::Class) {
@@ -31,17 +33,25 @@ pub(super) fn files(module: &Module<'_>, specs: &[&Spec]) -> Vec<File> {
             let size = form.map_or(0, |form| call.roles.sizes[form]);
             // Its number is in what the one request of its node takes: nothing that is said of it here would be true.
             if kind == ItemKind::Ioctl && request(item, number, size).is_none() {
-                let _ = writeln!(calls, "# {}: number {number:#x} in the parameters", item.name);
+                let line = format!("# {}: number {number:#x} in the parameters\n", item.name);
+                if written.insert(line.clone()) {
+                    calls.push_str(&line);
+                }
                 continue;
             }
             // Of an array, one element.
             let cmd = request(item, number, size).unwrap_or(frontend_request(number, size));
             let arg = match form.map(|form| &call.params[form].1) {
-                Some(param) => format!("arg ptr[inout, {}]", param_type(module, param, &mut used)),
+                Some(param) => {
+                    let way = way(kind, cmd);
+                    format!("arg ptr[{way}, {}]", param_type(module, param, &mut used))
+                }
                 None => "arg const[0]".to_owned(),
             };
-            let name = free(&mut names, &item.name);
-            let _ = writeln!(calls, "ioctl${name}(fd {fd}, cmd const[{cmd:#x}], {arg})");
+            let line = format!("(fd {fd}, cmd const[{cmd:#x}], {arg})");
+            if written.insert(format!("{}{line}", item.name)) {
+                let _ = writeln!(calls, "ioctl${}{line}", free(&mut names, &item.name));
+            }
         }
     }
     let carried = carried(module, &fields, &devices, &mut used, &mut names);
@@ -52,6 +62,15 @@ pub(super) fn files(module: &Module<'_>, specs: &[&Spec]) -> Vec<File> {
     text.push_str(&carried);
     text.push_str(&types);
     vec![File { name: format!("{}.txt", module.package), text }]
+}
+
+/// Which way the parameters go: the requests of UVM do not say it, and those of the frontend say both ways of all.
+fn way(kind: ItemKind, request: u64) -> &'static str {
+    match request >> 30 & 3 {
+        1 if kind == ItemKind::Ioctl => "in",
+        2 if kind == ItemKind::Ioctl => "out",
+        _ => "inout",
+    }
 }
 
 /// The type of a call's parameters; a record is noted as used.
@@ -107,9 +126,9 @@ enum Known {
     },
 }
 
-/// What is known of the fields of each type, by their offset. Calls that disagree leave a number.
+/// What is known of the fields of each type, by their names. Calls that disagree leave a number.
 struct Fields {
-    known: BTreeMap<(DefId, u64), Option<Known>>,
+    known: BTreeMap<(DefId, String), Option<Known>>,
     /// Whether any call makes one: where none does, handles are numbers.
     makes_handles: bool,
 }
@@ -129,11 +148,12 @@ impl Fields {
     }
 
     fn call(&mut self, module: &Module<'_>, call: &Call<'_>, form: usize, id: DefId) {
-        let mut put = |place: &Option<FieldPlace>, known: Known| {
-            let Some((def, at)) = place.as_ref().and_then(|place| owner(module, id, place)) else {
+        let mut put = |field: &Field, known: Known| {
+            let place = field.places[form].as_ref();
+            let Some(owner) = place.and_then(|place| owner(module, id, &field.path, place)) else {
                 return;
             };
-            let entry = self.known.entry((def, at)).or_insert_with(|| Some(known.clone()));
+            let entry = self.known.entry(owner).or_insert_with(|| Some(known.clone()));
             if entry.as_ref() != Some(&known) {
                 *entry = None;
             }
@@ -141,14 +161,14 @@ impl Fields {
         for fd in &call.roles.fds {
             let opens = call.item.opens.iter().find(|(field, _)| field.name == fd.path);
             let opens = opens.map(|(_, node)| node.name.clone());
-            put(&fd.places[form], Known::Fd { opens });
+            put(fd, Known::Fd { opens });
         }
         for handle in &call.roles.handles {
             if matches!(handle.means, HandleMeaning::Class | HandleMeaning::None) {
                 continue;
             }
             let is_new = handle.means == HandleMeaning::New;
-            put(&handle.field.places[form], Known::Handle { is_new });
+            put(&handle.field, Known::Handle { is_new });
         }
         for (pointer, spec) in call.roles.pointers.iter().zip(&call.item.pointers) {
             let direction = match spec.dir {
@@ -158,26 +178,23 @@ impl Fields {
             };
             let target = last(&pointer.field.path).to_owned();
             let has_length = pointer.len.as_ref().and_then(one_field);
-            put(&pointer.field.places[form], Known::Pointer { direction, unit: pointer.unit });
+            put(&pointer.field, Known::Pointer { direction, unit: pointer.unit });
             // What counts it is beside it: elsewhere the language has no words for it.
             if let Some(length) =
                 has_length.filter(|length| folder(&length.path) == folder(&pointer.field.path))
             {
-                put(
-                    &length.places[form],
-                    Known::Length { of: target, in_bytes: pointer.unit == 1 },
-                );
+                put(length, Known::Length { of: target, in_bytes: pointer.unit == 1 });
             }
         }
     }
 
-    fn of(&self, id: DefId, offset: u64) -> Option<&Known> {
-        self.known.get(&(id, offset))?.as_ref()
+    fn of(&self, id: DefId, name: &str) -> Option<&Known> {
+        self.known.get(&(id, name.to_owned()))?.as_ref()
     }
 }
 
 /// The field that a length is, where it is no more than that.
-fn one_field(length: &Expression) -> Option<&nvabi_pipeline::plan::roles::Field> {
+fn one_field(length: &Expression) -> Option<&Field> {
     match length.terms.as_slice() {
         [factors] => match factors.as_slice() {
             [Factor::Field(field)] => Some(field),
@@ -195,26 +212,47 @@ fn folder(path: &str) -> &str {
     path.rsplit_once('.').map_or("", |(folder, _)| folder)
 }
 
-/// The type that declares a field, and where in that.
-fn owner(module: &Module<'_>, id: DefId, place: &FieldPlace) -> Option<(DefId, u64)> {
+/// The type that declares a field, and the field's name there. The path tells which member of a union is meant.
+fn owner(
+    module: &Module<'_>,
+    id: DefId,
+    path: &str,
+    place: &FieldPlace,
+) -> Option<(DefId, String)> {
     let (mut id, mut at) = (id, place.offset);
+    let mut names = path.split('.').map(|name| name.trim_end_matches("[]"));
+    let mut wanted = names.next()?;
     loop {
         let def = &module.plan.defs[id];
         let layout = module.plan.layout(def)?;
-        let inner = layout.members.iter().find_map(|member| match member {
-            Member::Field { field, element: Element::Record(name), dimensions, .. }
-                if field.offset <= at && at < field.offset + field.size =>
-            {
-                let count: u64 = dimensions.iter().product();
-                let each = field.size.checked_div(count.max(1)).filter(|each| *each > 0)?;
-                Some((*def.uses.get(name)?, (at - field.offset) % each))
+        let covering = |member: &&Member<'_>| match member {
+            Member::Field { field, .. } => {
+                field.offset <= at && at < field.offset + field.size.max(1)
             }
-            _ => None,
-        });
-        match inner {
-            Some((inner, rest)) if inner != id => (id, at) = (inner, rest),
-            _ => return Some((id, at)),
+            _ => false,
+        };
+        let has_name = |member: &&Member<'_>, name: &str| match member {
+            Member::Field { field, .. } => field.name == name,
+            _ => false,
+        };
+        let mut members = layout.members.iter().filter(covering);
+        let named = members.clone().find(|member| has_name(member, wanted));
+        // A record without a name is no part of a path.
+        let Member::Field { field, element, dimensions, .. } =
+            named.or_else(|| members.find(|member| has_name(member, "")))?
+        else {
+            return None;
+        };
+        if named.is_some() {
+            match names.next() {
+                Some(next) => wanted = next,
+                None => return Some((id, field.name.clone())),
+            }
         }
+        let Element::Record(name) = element else { return None };
+        let count: u64 = dimensions.iter().product();
+        let each = field.size.checked_div(count.max(1)).filter(|each| *each > 0)?;
+        (id, at) = (*def.uses.get(name)?, (at - field.offset) % each);
     }
 }
 
@@ -541,7 +579,7 @@ fn member_line(
         Member::Field { field, element, dimensions, .. } => {
             let count: u64 = dimensions.iter().product();
             let each = field.size.checked_div(count).unwrap_or(0);
-            let element = match fields.of(id, field.offset) {
+            let element = match fields.of(id, &field.name) {
                 Some(known) => {
                     let (ty, direction) = known_type(fields, devices, known, each);
                     attribute = direction;
