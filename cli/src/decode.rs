@@ -7,8 +7,11 @@ use std::path::Path;
 use nvabi_pipeline::diagnostic::{Diagnostic, Report, nearest};
 use nvabi_pipeline::lock::{self, Part};
 use nvabi_pipeline::model::Facts;
+use nvabi_pipeline::spec::Named;
 use nvabi_pipeline::tag::Tag;
-use nvabi_reports::decode::{self, Called, Catalog, Decoded, Decoder, OnCall, value};
+use nvabi_reports::decode::{
+    self, Called, Catalog, Decoded, Decoder, NVKMS_ARGUMENT, OnCall, value,
+};
 
 use crate::Outcome;
 use crate::args;
@@ -74,10 +77,14 @@ fn catalog(context: &Context<'_>, tags: &[Tag]) -> Result<Catalog, Report> {
 fn add_x86(catalog: &mut Catalog, family: &Family, tag: Option<&Tag>) -> Result<(), Report> {
     let locked = lock::read_tags(&family.lock)?;
     let Some(newest) = tag.or(locked.last().map(|newest| &newest.tag)) else { return Ok(()) };
-    let spec = spec_of(&family.specs, newest)?;
-    let part = Part { specs: &[spec], constants: &REQUESTS, lines: false };
+    let mut spec = spec_of(&family.specs, newest)?.clone();
+    // No item takes it: it is what the mode setter's one request has.
+    let place = spec.surfaces.first().map(|surface| surface.place.clone());
+    let argument = place.map(|place| Named { name: NVKMS_ARGUMENT.to_owned(), place });
+    spec.extra_types.extend(argument);
+    let part = Part { specs: &[&spec], constants: &REQUESTS, lines: false };
     let facts = facts_of(&lock::read_part(&family.lock, part)?, newest)?;
-    catalog.add(&facts, spec);
+    catalog.add(&facts, &spec);
     Ok(())
 }
 
@@ -291,20 +298,13 @@ fn wrong_size(
     let (locked, _) = lock::read(&context.family(Some(&facts.tag))?.lock)?;
     let sizes = value::sizes(&locked, name);
     let spans = sizes.iter().filter(|(size, ..)| *size == len as u64);
-    let fits: Vec<String> = spans.map(|(_, first, last)| span(first, last)).collect();
+    let fits: Vec<String> = spans.map(|(_, first, last)| value::span(first, last)).collect();
     let diagnostic = Diagnostic::error("decode-size", message);
     let diagnostic = match fits.as_slice() {
         [] => sizes.iter().fold(diagnostic, |diagnostic, (size, first, last)| {
-            diagnostic.note(format!("{size} bytes in {}", span(first, last)))
+            diagnostic.note(format!("{size} bytes in {}", value::span(first, last)))
         }),
         _ => diagnostic.help(format!("it has {len} bytes in {}: give --tag", fits.join(", "))),
     };
     Ok(diagnostic.into())
-}
-
-fn span(first: &Tag, last: &Tag) -> String {
-    match first == last {
-        true => first.to_string(),
-        false => format!("{first} to {last}"),
-    }
 }

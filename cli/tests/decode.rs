@@ -72,6 +72,26 @@ fn logs() {
     }
 }
 
+/// The size tells which of two structs it is, and the mode setter's one request is known.
+#[test]
+fn requests_are_named_by_their_size() {
+    let log = "1 openat(AT_FDCWD, \"/dev/nvidiactl\", O_RDWR) = 3\n\
+               1 ioctl(3, 0xc020462b, 0x7ffd) = 0\n1 ioctl(3, 0xc030462b, 0x7ffd) = 0\n\
+               1 openat(AT_FDCWD, \"/dev/nvidia-modeset\", O_RDWR) = 4\n\
+               1 ioctl(4, 0xc0106d00, 0x7ffd) = 0\n";
+    let (_folder, path) = file(log.as_bytes());
+    let path = path.display().to_string();
+    let found = json(&decode(&["strace", &path, "--tag", "550.163.01", "--json"]));
+    let calls = |device: usize| found["devices"][device]["calls"].as_array().unwrap();
+    let params: Vec<_> = calls(0).iter().map(|call| call["params"].clone()).collect();
+    assert_eq!(
+        params,
+        [serde_json::json!(["NVOS21_PARAMETERS"]), serde_json::json!(["NVOS64_PARAMETERS"])]
+    );
+    assert_eq!(calls(1)[0]["name"], "NVKMS_IOCTL_CMD");
+    assert_eq!(found["unknown"].as_array().unwrap().len(), 0, "{found}");
+}
+
 /// The tables of the work that the decoder was made for: counts, and the one call that failed.
 #[test]
 fn the_model_of_a_start_of_cuda() {

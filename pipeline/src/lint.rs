@@ -5,6 +5,8 @@
 mod driver;
 mod looks;
 
+pub use looks::is_named_like_fd;
+
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::diagnostic::{Diagnostic, Report, nearest};

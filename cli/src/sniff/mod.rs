@@ -41,6 +41,9 @@ use record::{End, Reader, Record, Start, Writer};
 use view::{View, Wanted};
 use watch::{Copier, Limits, Sink as _};
 
+/// Numbers of one call that are tried as addresses.
+const MAX_ADDRESSES: usize = 256;
+
 /// Runs a program and prints its driver calls.
 pub(crate) fn sniff(context: &Context<'_>, args: &args::Sniff) -> Result<Outcome, Report> {
     // Before there are threads, which would have to block the signals too.
@@ -56,7 +59,9 @@ pub(crate) fn sniff(context: &Context<'_>, args: &args::Sniff) -> Result<Outcome
     };
     let is_silent = args.record.is_some() || args.view.check.is_some() || args.view.audit;
     let view = View::new(context, out, wanted(&args.view, is_silent), check, record);
-    let limits = Limits { piece: args.limit, call: record::MAX_CALL };
+    // Only an audit looks at them, now or of the recording.
+    let addresses = if args.view.audit || args.record.is_some() { MAX_ADDRESSES } else { 0 };
+    let limits = Limits { piece: args.limit, call: record::MAX_CALL, addresses };
     // The requests of other files are unknown.
     let ioctls = if args.paths.is_empty() { Ioctls::OfDrivers } else { Ioctls::All };
     let mut copier = Copier::new(names.nodes(&args.paths), ioctls, &mut names, view, limits);

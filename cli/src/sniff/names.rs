@@ -202,10 +202,7 @@ impl Names {
                 let names = lock::Names { names: &[ty], specs: &[], surfaces: &[] };
                 let sizes = value::sizes(&lock::read_names(&known.family.lock, names)?, ty);
                 let of_size = sizes.into_iter().filter(|(known, ..)| *known == size);
-                spans.extend(of_size.map(|(_, first, last)| match first == last {
-                    true => first.to_string(),
-                    false => format!("{first} to {last}"),
-                }));
+                spans.extend(of_size.map(|(_, first, last)| value::span(&first, &last)));
             }
         }
         spans.dedup();

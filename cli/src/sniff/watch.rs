@@ -20,9 +20,6 @@ const MAX_OPENED: usize = 1 << 14;
 /// Paths that are remembered, beyond which all are forgotten.
 const MAX_PATHS: usize = 1 << 10;
 
-/// Numbers of one call that are tried as addresses.
-const MAX_ADDRESSES: usize = 256;
-
 /// Who makes a call, and which.
 pub(super) struct Caller {
     pub(super) thread: u32,
@@ -67,6 +64,8 @@ pub(super) struct Limits {
     pub(super) piece: usize,
     /// Of all pieces of a call.
     pub(super) call: usize,
+    /// Not of bytes: of how many numbers it is looked up whether they are addresses. Each costs a system call.
+    pub(super) addresses: usize,
 }
 
 /// Copies what is of interest.
@@ -239,7 +238,8 @@ impl<'n, S: Sink> Copier<'n, S> {
             pieces.push(piece(thread, argument, size, limits.piece));
         }
         let fds = fds.into_iter().filter_map(|fd| Some((fd, self.any_file(thread, fd)?))).collect();
-        let addresses = if file.node.is_empty() { Vec::new() } else { addresses(thread, &pieces) };
+        let count = if file.node.is_empty() { 0 } else { limits.addresses };
+        let addresses = addresses(thread, &pieces, count);
         let ioctl = Ioctl { fd, file, request, argument, pieces, fds, addresses };
         self.begin(caller, What::Ioctl(ioctl))
     }
@@ -339,14 +339,17 @@ fn piece(thread: u32, address: u64, length: u64, room: usize) -> Piece {
 
 /// The numbers in the memory of a call that are addresses which the caller can read. Those of the pieces are known to
 /// be, and are left out.
-fn addresses(thread: u32, pieces: &[Piece]) -> Vec<u64> {
+fn addresses(thread: u32, pieces: &[Piece], count: usize) -> Vec<u64> {
+    if count == 0 {
+        return Vec::new();
+    }
     let words = pieces.iter().flat_map(|piece| piece.before.chunks_exact(8));
     let numbers = words.filter_map(|word| Some(u64::from_le_bytes(word.try_into().ok()?)));
     let is_followed = |number: &u64| pieces.iter().any(|piece| piece.address == *number);
     let candidates: BTreeSet<u64> =
         numbers.filter(|number| may_be_address(*number) && !is_followed(number)).collect();
     let readable = |number: &u64| !target::read(thread, *number, 1).is_empty();
-    candidates.into_iter().take(MAX_ADDRESSES).filter(readable).collect()
+    candidates.into_iter().take(count).filter(readable).collect()
 }
 
 /// Whether a number can be an address of a program. A whole number of pages below 4 GiB is more likely a size: programs

@@ -116,22 +116,32 @@ impl Linter<'_> {
     }
 }
 
+/// Whether a field's name is that of a file descriptor: `fd`, `drmFd`, `fdHandle`, `sourceDescriptors`.
+pub fn is_named_like_fd(name: &str) -> bool {
+    prefixed(name, "fd") || ends(name, &["fd", "fds", "descriptor", "descriptors"])
+}
+
+/// `pName`, `hName`, `fdName`: a short word of its own, before a capital.
+fn prefixed(name: &str, prefix: &str) -> bool {
+    let rest = name.strip_prefix(prefix);
+    rest.is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_uppercase()))
+}
+
+fn ends(name: &str, ends: &[&str]) -> bool {
+    let name = name.to_ascii_lowercase();
+    ends.iter().any(|end| name.ends_with(end))
+}
+
 fn looks_like(leaf: &Leaf) -> Option<Looks> {
-    let name = leaf.name.to_ascii_lowercase();
+    let name = leaf.name.as_str();
     let (declared, canonical) = (split_array(&leaf.declared).0, split_array(&leaf.canonical).0);
-    // `pName`, `hName`, `fdName`: a short word of its own, before a capital.
-    let prefixed = |prefix: &str| {
-        let rest = leaf.name.strip_prefix(prefix);
-        rest.is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_uppercase()))
-    };
-    let ends = |ends: &[&str]| ends.iter().any(|end| name.ends_with(end));
     let is_wide = canonical.contains("long");
-    let pointer_by_name = prefixed("p") || ends(&["ptr", "pointer", "buffer"]);
+    let pointer_by_name = prefixed(name, "p") || ends(name, &["ptr", "pointer", "buffer"]);
     if declared.ends_with("NvP64") || canonical.contains('*') || is_wide && pointer_by_name {
         Some(Looks::Pointer)
-    } else if ends(&["fd", "fds", "descriptor", "descriptors"]) || prefixed("fd") {
+    } else if is_named_like_fd(name) {
         Some(Looks::Fd)
-    } else if declared.ends_with("NvHandle") || prefixed("h") && canonical.ends_with("int") {
+    } else if declared.ends_with("NvHandle") || prefixed(name, "h") && canonical.ends_with("int") {
         Some(Looks::Handle)
     } else {
         None

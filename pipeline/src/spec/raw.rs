@@ -181,7 +181,7 @@ impl Read for RawLength {
 }
 
 /// The language of a surface's headers.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Language {
     C,
     Cpp,
@@ -189,10 +189,8 @@ pub(super) enum Language {
 
 impl Language {
     pub(super) fn name(self) -> &'static str {
-        match self {
-            Self::C => "c",
-            Self::Cpp => "c++",
-        }
+        let word = Self::WORDS.iter().find(|(_, language)| *language == self);
+        word.map_or("c", |(word, _)| word)
     }
 }
 

@@ -69,6 +69,23 @@ pub(crate) struct Known {
     pub(crate) note: Option<&'static str>,
 }
 
+/// What the mode setter's one request takes.
+pub const NVKMS_ARGUMENT: &str = "NvKmsIoctlParams";
+
+impl Known {
+    /// The types that a request of this number may take: those of its size, where there are any.
+    pub(crate) fn params_of(&self, number: u32) -> Vec<&str> {
+        let all = self.params.iter().map(String::as_str);
+        let size = request_size(number.into());
+        let of_size = all.clone().zip(&self.sizes).filter(|(_, known)| **known == size);
+        let of_size: Vec<&str> = of_size.map(|(name, _)| name).collect();
+        match of_size.is_empty() || self.sizes.len() != self.params.len() {
+            true => all.collect(),
+            false => of_size,
+        }
+    }
+}
+
 impl Catalog {
     /// The requests of one family: `tags` in version order, at most 64 of them.
     pub fn new<'f>(tags: impl IntoIterator<Item = (&'f Facts, &'f Spec)>) -> Self {
@@ -136,7 +153,8 @@ impl Catalog {
         }
     }
 
-    /// The requests of the x86 driver that its lists do not have.
+    /// The requests of the x86 driver that its lists do not have; for that of the mode setter, the facts must have
+    /// [`NVKMS_ARGUMENT`].
     fn x86(&mut self, facts: &Facts) {
         for (name, number) in request::drm_core() {
             let listed = Listed {
@@ -149,13 +167,13 @@ impl Catalog {
             self.learn(node, &listed, Vec::new(), &[], 0);
         }
         let modeset = facts.surfaces.get("modeset");
-        let size = modeset.and_then(|s| Some(s.records.get("NvKmsIoctlParams")?.size));
+        let size = modeset.and_then(|s| Some(s.records.get(NVKMS_ARGUMENT)?.size));
         if let (Some(node), Some(size)) = (self.named("nvidia-modeset"), size) {
             let listed = Listed {
                 name: "NVKMS_IOCTL_CMD".to_owned(),
                 surface: "modeset".to_owned(),
                 request: Some(3 << 30 | size << 16 | u64::from(b'm') << 8),
-                params: vec!["NvKmsIoctlParams".to_owned()],
+                params: vec![NVKMS_ARGUMENT.to_owned()],
                 ..Listed::default()
             };
             self.learn(node, &listed, Vec::new(), &[], 0);

@@ -48,7 +48,7 @@ use std::rc::Rc;
 
 use rustc_hash::FxHashMap;
 
-pub use catalog::Catalog;
+pub use catalog::{Catalog, NVKMS_ARGUMENT};
 pub use report::{
     Called, Decoded, Device, Elsewhere, Errors, Phase, PhaseForm, Row, Step, Unknown, Unread,
 };

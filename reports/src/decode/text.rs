@@ -276,7 +276,7 @@ pub fn call(text: &mut String, called: &Called<'_>) {
         }
         (None, None) => padded(text, "?", 48),
     }
-    match called.params {
+    match called.params.as_slice() {
         [one] => padded(text, one, 40),
         several => padded(text, &several.join(" | "), 40),
     }

@@ -144,6 +144,14 @@ fn decoded(
     }
 }
 
+/// From one tag to another, in words.
+pub fn span(first: &Tag, last: &Tag) -> String {
+    match first == last {
+        true => first.to_string(),
+        false => format!("{first} to {last}"),
+    }
+}
+
 /// The sizes of a record, each with the first and the last tag of a run of tags that have it.
 pub fn sizes(lock: &Lock, name: &str) -> Vec<(u64, Tag, Tag)> {
     let own = |((kind, known), history): (&(_, String), _)| {

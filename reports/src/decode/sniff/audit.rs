@@ -8,6 +8,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::fmt::Write as _;
 use std::sync::Arc;
 
+use nvabi_pipeline::lint::is_named_like_fd;
 use nvabi_pipeline::model::{DIRECTIONS, request_size};
 use nvabi_pipeline::spec::{HandleMeaning, ItemKind};
 use serde::{Serialize, Serializer};
@@ -396,7 +397,7 @@ impl Audit {
             if is_role && (roles.opens(&leaf.path) || !leaf.is_valid) {
                 continue;
             }
-            let looks_like_one = || matches!(leaf.size, 4 | 8) && is_named_like_fd(leaf);
+            let looks_like_one = || matches!(leaf.size, 4 | 8) && is_named_like_fd(leaf.name());
             if !is_role && (place.has_role(&leaf.path) || !looks_like_one()) {
                 continue;
             }
@@ -664,15 +665,6 @@ fn new(kind: FindingKind, event: &Event, call: &str, found: u64) -> Finding {
 /// The two bits of a request.
 fn direction(request: u32) -> u64 {
     u64::from(request >> 30)
-}
-
-/// `fd`, `drmFd`, `fdHandle`, `sourceDescriptors`: as `nvabi lint` has it.
-fn is_named_like_fd(leaf: &Leaf) -> bool {
-    let name = leaf.name();
-    let lower = name.to_ascii_lowercase();
-    let ends = ["fd", "fds", "descriptor", "descriptors"].iter().any(|end| lower.ends_with(end));
-    let rest = name.strip_prefix("fd").unwrap_or_default();
-    ends || rest.starts_with(|first: char| first.is_ascii_uppercase())
 }
 
 /// `a[1].b` as `a[].b`.

@@ -1,6 +1,6 @@
 //! Which memory a call names, and what lies there.
 
-use super::leaves::leaves;
+use super::leaves::{self, leaves};
 use super::tables::{Family, KnownRequest, Tables};
 use nvabi_pipeline::spec::{HandleMeaning, Item, ItemKind, Named, Pointer};
 
@@ -289,10 +289,7 @@ struct StructBytes<'t, 'b> {
 impl StructBytes<'_, '_> {
     fn number(&self, field: &str) -> Option<u64> {
         let (at, size) = self.family.place(self.ty, field)?;
-        let bytes = self.bytes.get(at..at.checked_add(size)?)?;
-        let mut wide = [0; 8];
-        wide.get_mut(..size)?.copy_from_slice(bytes);
-        Some(u64::from_le_bytes(wide))
+        leaves::number(self.bytes, at, size)
     }
 
     /// Whether the parameters of a command are a text of bytes instead of a struct.
