@@ -581,8 +581,9 @@ pub(crate) struct Ranges {
     /// generate.
     #[arg(long = "crate", value_name = "PATH", conflicts_with = "name")]
     pub(crate) krate: Option<PathBuf>,
-    /// Find the nearest locked tag with the same ABI as this version, which need not be locked.
-    #[arg(long, value_name = "TAG")]
+    /// Find the nearest locked tag with the same ABI as this version, which need not be locked and may be a
+    /// package's (1:550.90.07-0ubuntu1).
+    #[arg(long, value_name = "VERSION", value_parser = Tag::of_package)]
     pub(crate) nearest: Option<Tag>,
     #[command(flatten)]
     pub(crate) families: Families,

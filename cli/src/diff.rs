@@ -50,7 +50,12 @@ pub(crate) fn diff(context: &Context<'_>, args: &args::Diff) -> Result<Outcome, 
         }
         (None, Some(name)) => {
             let called = called(&family, name, from, to)?;
-            (diff::diff(from, to, Scope::All).only(&called), None)
+            let everything = diff::diff(from, to, Scope::All);
+            let found = everything.clone().only(&called);
+            let elsewhere = Some(Counts::elsewhere(&everything, &found));
+            let of = Some(format!("--only {name}"));
+            let scope = Compared { items: 1, of, absent: Vec::new(), elsewhere };
+            (found, Some(scope))
         }
         (None, None) if args.all => (diff::diff(from, to, Scope::All), None),
         (None, None) => {
@@ -129,9 +134,10 @@ fn of_names(
             true => from.names().chain(to.names()).filter(|n| globs::fits(name, n)).collect(),
             false => from.called(name).union(&to.called(name)).copied().collect(),
         };
-        match called.is_empty() {
-            true => absent.push(asked.clone()),
-            false => _ = present.insert(name),
+        match (called.is_empty(), name.contains('*')) {
+            (true, _) => absent.push(asked.clone()),
+            (false, true) => present.extend(&called),
+            (false, false) => _ = present.insert(name),
         }
         wanted.extend(called);
     }

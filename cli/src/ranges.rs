@@ -1,8 +1,11 @@
 //! `nvabi ranges`: which tags have the same layout of a name, or the same ABI of many.
 
+use std::collections::BTreeSet;
+
 use nvabi_pipeline::diagnostic::{Diagnostic, Report};
+use nvabi_pipeline::globs;
 use nvabi_pipeline::known::display;
-use nvabi_pipeline::lock::{self, Lock};
+use nvabi_pipeline::lock::{self, ItemKind, Lock};
 use nvabi_pipeline::model;
 use nvabi_pipeline::spec::Spec;
 use nvabi_reports::ranges::{self, Abis, One, RequestedName};
@@ -30,6 +33,7 @@ pub(crate) fn ranges(context: &Context<'_>, args: &args::Ranges) -> Result<Outco
     let mut missed = None;
     let wanted = names.iter().map(|asked| asked.name.as_str()).collect();
     for name in families {
+        let names = expanded(context, &name, &names)?;
         let (locked, specs) = histories(context.family_with(&name, &wanted)?, &names)?;
         match Abis::of_names(&locked, &specs, &names) {
             Ok(abis) => return answer(context, args, &abis),
@@ -38,6 +42,36 @@ pub(crate) fn ranges(context: &Context<'_>, args: &args::Ranges) -> Result<Outco
     }
     let (family, missing) = missed.unwrap_or_default();
     Err(unknown(&context.family_named(&family)?, &missing)?)
+}
+
+/// Patterns as the calls and types that fit them at any tag; one that nothing fits stays, to be complained of.
+fn expanded(
+    context: &Context<'_>,
+    family: &str,
+    names: &[RequestedName],
+) -> Result<Vec<RequestedName>, Report> {
+    let is_pattern = |asked: &&RequestedName| asked.name.contains('*');
+    if !names.iter().any(|asked| is_pattern(&asked)) {
+        return Ok(names.to_vec());
+    }
+    let family = context.family_named(family)?;
+    let (locked, _) = lock::read(&family.lock)?;
+    let items = locked.headers.values().flat_map(|header| header.items.keys());
+    let calls_and_types = items.filter(|(kind, _)| *kind != ItemKind::Constant);
+    let of_specs = family.specs.iter().flat_map(|spec| &spec.items).map(|item| &item.name);
+    let all: BTreeSet<&String> = calls_and_types.map(|(_, name)| name).chain(of_specs).collect();
+    let fitting = |asked: &RequestedName| -> Vec<RequestedName> {
+        let fitting = all.iter().filter(|name| globs::fits(&asked.name, name));
+        fitting.map(|name| RequestedName { name: (*name).clone(), ..asked.clone() }).collect()
+    };
+    let mut found = Vec::new();
+    for asked in names {
+        match is_pattern(&asked).then(|| fitting(asked)).filter(|fitting| !fitting.is_empty()) {
+            Some(fitting) => found.extend(fitting),
+            None => found.push(asked.clone()),
+        }
+    }
+    Ok(found)
 }
 
 /// The calls that have a number at any tag: it may name one here and another there.

@@ -223,9 +223,29 @@ fn an_unpublished_tag_is_placed_between_its_neighbours() {
     let found = json(&["ranges", "--items", &differing, "--nearest", VERSION, "--json"]);
     assert_eq!((&found["nearest"], &found["basis"]), (&last.as_str().into(), &"branch".into()));
 
+    // As a packager writes it.
+    let packaged = format!("1:{VERSION}-0ubuntu1");
+    let found = json(&["ranges", "--items", &differing, "--nearest", &packaged, "--json"]);
+    assert_eq!(found["nearest"], last.as_str());
+
     let output = nvabi(&["ranges", "--nearest", "999.1"]);
     let text = format!("999.1: after {}, nothing known\n", tags[tags.len() - 1]);
     assert_eq!((output.status.code(), out(&output)), (Some(1), text));
+}
+
+#[test]
+fn a_pattern_stands_for_calls_and_types() {
+    let (_folder, pattern) = file("NVOS5*_PARAMETERS\n");
+    let (_other, names) =
+        file("NVOS54_PARAMETERS NVOS55_PARAMETERS NVOS56_PARAMETERS NVOS57_PARAMETERS\n");
+    let same = |items: &str| out(&nvabi(&["ranges", "--items", items]));
+    let (pattern, names) = (same(&pattern), same(&names));
+    assert!(pattern.lines().count() > 1 && pattern.contains("515.43.04"), "{pattern}");
+    assert!(names.lines().count() <= pattern.lines().count(), "{names}{pattern}");
+    let (_folder, nothing) = file("NOTHING_LIKE_*\n");
+    let output = nvabi(&["ranges", "--items", &nothing]);
+    assert_eq!(output.status.code(), Some(2));
+    assert!(err(&output).contains("has anything named `NOTHING_LIKE_*`"), "{}", err(&output));
 }
 
 #[test]

@@ -312,7 +312,10 @@ impl Source {
         let near: Vec<&str> =
             tags[at.saturating_sub(2)..(at + 2).min(tags.len())].iter().map(Tag::as_str).collect();
         match near.is_empty() {
-            true => diagnostic.note("it holds no tag at all"),
+            true => diagnostic.note(
+                "it holds no tag at all: no git tag, no folder that is called like a version, and it is not called so \
+                 itself",
+            ),
             false => diagnostic.note(format!(
                 "it has {} tags; next to it: {}",
                 tags.len(),
@@ -336,7 +339,14 @@ impl Origin {
             Err(error) if error.code() == git2::ErrorCode::NotFound => OriginKind::Trees,
             Err(error) => return Err(damaged(&path, &error)),
         };
-        Ok(Self { path, kind })
+        let mut origin = Self { path, kind };
+        if matches!(origin.kind, OriginKind::Trees) && origin.folders()?.is_empty() {
+            // One extracted tree is given itself, instead of the folder that it lies in.
+            let own = fs::canonicalize(&origin.path).ok();
+            let tag = own.as_deref().and_then(tag_of_folder);
+            origin.kind = tag.map_or(origin.kind, OriginKind::Tree);
+        }
+        Ok(origin)
     }
 
     fn tags(&self) -> Result<Vec<Tag>, Diagnostic> {
@@ -356,11 +366,7 @@ impl Origin {
         let mut found = Vec::new();
         for entry in entries {
             let path = entry.map_err(|e| unreadable(&self.path, &e))?.path();
-            let name = path.file_name().and_then(|n| n.to_str()).unwrap_or_default();
-            // A whole name may look like a tag of a family called `open` or `nvidia`.
-            let version = name.rsplit('-').next().and_then(|tail| tail.parse().ok());
-            let tag = version.or_else(|| name.parse().ok());
-            if let (Some(tag), true) = (tag, path.is_dir()) {
+            if let (Some(tag), true) = (tag_of_folder(&path), path.is_dir()) {
                 found.push((tag, path));
             }
         }
@@ -390,12 +396,13 @@ impl Origin {
             OriginKind::Trees => {
                 let found = self.folders()?.into_iter().find(|(tag, _)| tag == reference.tag);
                 let Some((_, root)) = found else { return Ok(None) };
-                let below = reference.tree.map(|tree| root.join(tree));
-                below.filter(|below| below.is_dir()).unwrap_or(root)
+                root
             }
             OriginKind::Tree(only) if only != reference.tag => return Ok(None),
             OriginKind::Tree(_) => self.path.clone(),
         };
+        let below = reference.tree.map(|tree| root.join(tree));
+        let root = below.filter(|below| below.is_dir()).unwrap_or(root);
         for folder in folders {
             list_folder(&root, folder, &mut listing)?;
         }
@@ -428,6 +435,14 @@ impl Origin {
         }
         Ok(None)
     }
+}
+
+/// The tag of an extracted tree: `TAG`, or a name that ends in `-TAG`.
+fn tag_of_folder(path: &Path) -> Option<Tag> {
+    let name = path.file_name()?.to_str()?;
+    // A whole name may look like a tag of a family called `open` or `nvidia`.
+    let version = name.rsplit('-').next().and_then(|tail| tail.parse().ok());
+    version.or_else(|| name.parse().ok())
 }
 
 fn list_git(

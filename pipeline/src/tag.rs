@@ -19,6 +19,15 @@ impl Tag {
         &self.0
     }
 
+    /// The version of a text that may be a package's, `1:550.90.07-0ubuntu1`.
+    ///
+    /// # Errors
+    ///
+    /// What is neither.
+    pub fn of_package(text: &str) -> Result<Self, String> {
+        text.parse().or_else(|complaint| meant(text).ok_or(complaint))
+    }
+
     /// The first component, such as `550`.
     pub fn branch(&self) -> &str {
         self.0.split('.').next().unwrap_or(&self.0)
@@ -69,31 +78,49 @@ impl FromStr for Tag {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let tag = Self(text.into());
-        let no_version = || format!("`{text}` is not a driver version such as 550.54.14");
-        let numeric = tag.numbers().all(|(_, p)| !p.is_empty() && p.len() <= 9);
-        let word_ok = tag.word().bytes().all(|b| b.is_ascii_lowercase() || b == b'-');
-        // L4T's own way to write a release of Jetson, which is of no family here.
-        if numeric && tag.word() == "r" {
-            return Err(format!("{}; did you mean tegra-{text}?", no_version()));
-        }
-        if numeric && word_ok && text.contains('.') && text.len() <= 64 {
-            Ok(tag)
-        } else {
-            Err(match meant(text) {
-                Some(meant) => format!("{}; did you mean {meant}?", no_version()),
-                None => no_version(),
-            })
-        }
+        version(text).ok_or_else(|| {
+            let no_version = format!("`{text}` is not a driver version such as 550.54.14");
+            match meant(text) {
+                Some(meant) => format!("{no_version}; did you mean {meant}?"),
+                None => no_version,
+            }
+        })
     }
 }
 
-/// The version in a text that is more than one, such as a package's `550.90.07-0ubuntu1`.
-fn meant(text: &str) -> Option<&str> {
-    let end = text.find(|c: char| !c.is_ascii_digit() && c != '.')?;
-    let version = &text[..end];
-    let behind = text[end..].starts_with(['-', '~', '+', ':']);
-    (behind && version.parse::<Tag>().is_ok()).then_some(version)
+fn version(text: &str) -> Option<Tag> {
+    let tag = Tag(text.into());
+    let numeric = tag.numbers().all(|(_, p)| !p.is_empty() && p.len() <= 9);
+    let word = tag.word();
+    // L4T's own way to write a release of Jetson is of no family here.
+    let word_ok = word != "r" && word.bytes().all(|b| b.is_ascii_lowercase() || b == b'-');
+    (numeric && word_ok && text.contains('.') && text.len() <= 64).then_some(tag)
+}
+
+/// The version that another spelling stands for: a package's (`1:550.90.07-0ubuntu1`), or a release of Jetson as L4T,
+/// its repositories and its people write it (`R36.4.3`, `l4t-r36.4.3`, `jetson_36.4.3`).
+fn meant(text: &str) -> Option<Tag> {
+    let is_number = |c: char| c.is_ascii_digit() || c == '.';
+    let of_package = || {
+        let upstream = match text.split_once(':') {
+            Some((epoch, rest)) if epoch.bytes().all(|b| b.is_ascii_digit()) => rest,
+            _ => text,
+        };
+        let end = upstream.find(|c: char| !is_number(c)).unwrap_or(upstream.len());
+        let (number, behind) = upstream.split_at(end);
+        let is_package = behind.is_empty() || behind.starts_with(['-', '~', '+']);
+        (is_package && number != text).then(|| version(number)).flatten()
+    };
+    let of_jetson = || {
+        let lower = text.to_ascii_lowercase();
+        let starts = ["l4t", "jetson", "tegra", ""].iter();
+        let rest = starts.filter_map(|start| lower.strip_prefix(start)).next()?;
+        let rest = rest.trim_start_matches(['-', '_']);
+        let numbers = rest.strip_prefix('r').unwrap_or(rest);
+        let is_told = numbers.len() < lower.len() && numbers.chars().all(is_number);
+        is_told.then(|| version(&format!("tegra-r{numbers}"))).flatten()
+    };
+    of_package().or_else(of_jetson)
 }
 
 impl Ord for Tag {
@@ -155,10 +182,25 @@ mod tests {
         assert!(tag("550.90.07").is_release_of(&tag("550.90.7")));
         assert!(!tag("550.90.07").is_release_of(&tag("tegra-r550.90.7")));
         assert!(!tag("550.90.07").is_release_of(&tag("550.9.7")));
-        let complaint = "550.90.07-0ubuntu1".parse::<Tag>().unwrap_err();
-        assert!(complaint.ends_with("did you mean 550.90.07?"), "{complaint}");
-        let complaint = "r35.4.1".parse::<Tag>().unwrap_err();
-        assert!(complaint.ends_with("did you mean tegra-r35.4.1?"), "{complaint}");
+        for (spelled, meant) in [
+            ("550.90.07-0ubuntu1", "550.90.07"),
+            ("1:580.142-1", "580.142"),
+            ("1:580.142", "580.142"),
+            ("r35.4.1", "tegra-r35.4.1"),
+            ("R36.4.3", "tegra-r36.4.3"),
+            ("l4t-r36.4.3", "tegra-r36.4.3"),
+            ("l4t-36.4", "tegra-r36.4"),
+            ("jetson_36.4.3", "tegra-r36.4.3"),
+        ] {
+            let complaint = spelled.parse::<Tag>().unwrap_err();
+            assert!(complaint.ends_with(&format!("did you mean {meant}?")), "{complaint}");
+            assert_eq!(Tag::of_package(spelled), Ok(tag(meant)));
+        }
+        for nonsense in ["550.90.07x", "a:550.90", "jetson", "r", "l4t-r", ":", "1:", "rR36.4"] {
+            let complaint = nonsense.parse::<Tag>().unwrap_err();
+            assert!(!complaint.contains("did you mean"), "{complaint}");
+            assert_eq!(Tag::of_package(nonsense), Err(complaint));
+        }
     }
 
     #[test]

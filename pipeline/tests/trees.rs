@@ -18,7 +18,7 @@ use nvabi_pipeline::facts;
 use nvabi_pipeline::headers::Source;
 use nvabi_pipeline::lint;
 use nvabi_pipeline::lock::Lock;
-use nvabi_pipeline::spec::Spec;
+use nvabi_pipeline::spec::{Reference, Spec};
 use nvabi_pipeline::verify::Reader;
 
 test_main!();
@@ -75,6 +75,33 @@ fn repository(at: &Path, name: &str, text: &str, reference: &str) {
     let tree = repository.find_tree(builder.write().unwrap()).unwrap();
     let who = git2::Signature::now("test", "test@example.invalid").unwrap();
     repository.commit(Some(reference), &who, &who, "one file", &tree, &[]).unwrap();
+}
+
+/// The folder of the trees, or one tree itself, also through a link that is called otherwise.
+#[test]
+fn one_extracted_tree_may_be_given_itself() {
+    let folder = tempfile::tempdir().unwrap();
+    let tree = folder.path().join("moon-drivers-1.2.3");
+    fs::create_dir_all(tree.join("inc")).unwrap();
+    fs::write(tree.join("inc/a.h"), "").unwrap();
+    let link = folder.path().join("current");
+    std::os::unix::fs::symlink(&tree, &link).unwrap();
+    for given in [folder.path(), &tree, &link] {
+        let mut source = Source::open(given).unwrap();
+        assert_eq!(source.tags().unwrap(), [tag("1.2.3")], "{}", given.display());
+        let listed = source.list(Reference::whole(&tag("1.2.3")), &["inc"]).unwrap();
+        let all = glob::Pattern::new("**/*").unwrap();
+        assert_eq!(
+            listed[0].matching(&all).collect::<Vec<_>>(),
+            ["inc/a.h"],
+            "{}",
+            given.display()
+        );
+    }
+    let other = folder.path().join("moon-drivers-1.2.3/inc");
+    let complaint = Source::open(&other).unwrap().list(Reference::whole(&tag("1.2.3")), &[]);
+    let complaint = complaint.unwrap_err().to_string();
+    assert!(complaint.contains("no folder that is called like a version"), "{complaint}");
 }
 
 /// Two repositories that have a tag of the same name.

@@ -69,6 +69,7 @@ pub(crate) fn verify(context: &Context<'_>, args: &args::Verify) -> Result<Outco
     for family in families {
         let (locked, edited) = lock::read(&family.lock)?;
         findings.diagnostics.extend(edited.diagnostics);
+        all_are_locked(&locked, &of_family(&family, &args.tags))?;
         let tags = match args.tags.is_empty() {
             true => locked.tags.iter().map(|t| t.tag.clone()).collect(),
             false => of_family(&family, &args.tags),
@@ -89,6 +90,16 @@ pub(crate) fn verify(context: &Context<'_>, args: &args::Verify) -> Result<Outco
         return Err(Diagnostic::error("verify-nothing", message).help(help).into());
     }
     report(context, &findings, "verify", &format!("{} against headers", tags_text(&all)))
+}
+
+/// Complains of tags that the lock lacks, before headers are looked for.
+fn all_are_locked(locked: &Lock, tags: &[Tag]) -> Result<(), Report> {
+    let mut report = Report::default();
+    for tag in tags.iter().filter(|tag| locked.tags.iter().all(|known| known.tag != **tag)) {
+        let complaint = lock::no_tag(&locked.tags, tag);
+        report.push(complaint.note(format!("`nvabi add {tag}` adds it")));
+    }
+    report.into_result(()).map(|((), _)| ())
 }
 
 /// Nobody named a tag or a family: those whose headers are not at hand are left out, before the work begins.

@@ -581,6 +581,12 @@ pub fn spec_of<'s>(specs: &'s [Spec], tag: &Tag) -> Result<&'s Spec, Report> {
         let drivers: Vec<&str> = specs.iter().map(|spec| spec.driver.as_str()).collect();
         let diagnostic = Diagnostic::error("spec-no-driver", message)
             .note(format!("there are specs for {}", drivers.join(", ")));
+        // No driver for cards has so small a number.
+        let number: Option<u32> = tag.branch().parse().ok();
+        if number.is_some_and(|number| number < 100) {
+            let help = format!("a release of Jetson is written tegra-r{tag}");
+            return diagnostic.help(help).into();
+        }
         match nearest(tag.branch(), drivers) {
             Some(near) => diagnostic.help(format!("did you mean a tag of {near}?")),
             None => diagnostic.help("write abi-specs/driver-N.toml, see CONTRIBUTING.md"),
