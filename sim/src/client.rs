@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use crate::log::RunId;
 use crate::memory::{Access, Inode, Node};
 use nvabi_supervise::Errno;
 
@@ -9,6 +10,9 @@ use nvabi_supervise::Errno;
 pub(crate) trait Client {
     /// Its thread group.
     fn process(&self) -> u32;
+
+    /// The run that it is of.
+    fn run(&self) -> RunId;
 
     /// Copies from its memory; returns how many bytes were there.
     fn read(&self, address: u64, into: &mut [u8]) -> usize;

@@ -36,9 +36,11 @@ use std::process::ExitStatus;
 
 pub use fault::{Effect, Fault};
 pub use log::{Count, Diagnostic, Leak};
+pub use machine::GpuUse;
 pub use nvabi_supervise::Errno;
 pub use report::Report;
 pub use status::Status;
+pub use supervisor::{Event, Running};
 
 /// How a run ended.
 #[derive(Debug)]

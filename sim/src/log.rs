@@ -45,13 +45,25 @@ pub struct Leak {
     pub count: usize,
 }
 
-/// The record of a run.
+/// What was recorded on a machine, by the runs of programs on it.
 #[derive(Debug, Default)]
 pub(crate) struct Log {
+    faults: Faults,
+    runs: BTreeMap<RunId, Record>,
+    /// Whose call is being answered.
+    now: RunId,
+    last: RunId,
+}
+
+/// A run of a program on a machine; 0 is none.
+pub(crate) type RunId = u64;
+
+/// The record of a run.
+#[derive(Debug, Default)]
+struct Record {
     calls: BTreeMap<String, Count>,
     /// How many of them have a number and no name.
     unnamed: usize,
-    faults: Faults,
     diagnostics: Vec<Diagnostic>,
     /// Who is told of them at once.
     live: Option<Sender<Diagnostic>>,
@@ -82,9 +94,39 @@ impl Log {
         Self { faults, ..Self::default() }
     }
 
-    /// Has everything that is found from now on told at once, by whoever receives it.
-    pub(crate) fn tell(&mut self, live: Sender<Diagnostic>) {
-        self.live = Some(live);
+    /// Begins the record of a run; who receives it is told at once of everything that is found.
+    pub(crate) fn begin(&mut self, live: Option<Sender<Diagnostic>>) -> RunId {
+        self.last += 1;
+        self.runs.insert(self.last, Record { live, ..Record::default() });
+        self.last
+    }
+
+    /// What is recorded from now on is of this run.
+    pub(crate) fn switch(&mut self, run: RunId) {
+        self.now = run;
+    }
+
+    /// Nobody is told at once any more of what is found in a run.
+    pub(crate) fn hush(&mut self, run: RunId) {
+        if let Some(record) = self.runs.get_mut(&run) {
+            record.live = None;
+        }
+    }
+
+    /// What was recorded of a run so far.
+    pub(crate) fn report(&self, run: RunId) -> super::Report {
+        self.runs.get(&run).map(Record::report).unwrap_or_default()
+    }
+
+    /// Forgets a run that is over.
+    pub(crate) fn end(&mut self, run: RunId) {
+        self.runs.remove(&run);
+        self.now = 0;
+    }
+
+    /// Faults that were asked for, of calls that were not made so often.
+    pub(crate) fn unmet_faults(&self) -> Vec<String> {
+        self.faults.unmet()
     }
 
     /// What a call is to suffer: asked once for each call.
@@ -97,6 +139,26 @@ impl Log {
     }
 
     pub(crate) fn count(&mut self, call: &str, failure: Option<&str>) {
+        self.record().count(call, failure);
+    }
+
+    pub(crate) fn diagnose(&mut self, process: u32, code: &'static str, text: String) {
+        self.record().diagnose(Diagnostic { process, code, text });
+    }
+
+    pub(crate) fn leak(&mut self, process: u32, kind: &str, count: usize) {
+        if count > 0 {
+            self.record().leaks.push(Leak { process, kind: kind.to_owned(), count });
+        }
+    }
+
+    fn record(&mut self) -> &mut Record {
+        self.runs.entry(self.now).or_default()
+    }
+}
+
+impl Record {
+    fn count(&mut self, call: &str, failure: Option<&str>) {
         let key = self.key_of(call);
         match self.calls.get_mut(key) {
             Some(count) => count.add(failure),
@@ -117,8 +179,7 @@ impl Log {
         call
     }
 
-    pub(crate) fn diagnose(&mut self, process: u32, code: &'static str, text: String) {
-        let diagnostic = Diagnostic { process, code, text };
+    fn diagnose(&mut self, diagnostic: Diagnostic) {
         if self.diagnostics.len() >= MAX_DIAGNOSTICS || self.diagnostics.contains(&diagnostic) {
             self.dropped += 1;
             return;
@@ -130,20 +191,13 @@ impl Log {
         self.diagnostics.push(diagnostic);
     }
 
-    pub(crate) fn leak(&mut self, process: u32, kind: &str, count: usize) {
-        if count > 0 {
-            self.leaks.push(Leak { process, kind: kind.to_owned(), count });
-        }
-    }
-
-    pub(crate) fn into_report(self) -> super::Report {
+    fn report(&self) -> super::Report {
         super::Report {
-            unmet_faults: self.faults.unmet(),
-            calls: self.calls,
-            diagnostics: self.diagnostics,
+            calls: self.calls.clone(),
+            diagnostics: self.diagnostics.clone(),
             repeated_diagnostics: self.dropped,
-            leaks: self.leaks,
-            live_buffers: 0,
+            leaks: self.leaks.clone(),
+            ..super::Report::default()
         }
     }
 }

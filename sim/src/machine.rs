@@ -2,10 +2,12 @@
 
 use std::sync::Arc;
 
+use serde::{Deserialize, Serialize};
+
 use super::client::Client;
 use super::fault::Refusal;
 use super::files::FileId;
-use super::log::Log;
+use super::log::{Log, RunId};
 use super::memory::{Inode, Memory, Node};
 use nvabi_supervise::Errno;
 
@@ -82,6 +84,16 @@ pub(crate) trait Machine: Send {
     /// What a process has besides its descriptors, by kind; `files` are those that these mean.
     fn held_by(&self, process: u32, files: &[FileId]) -> Vec<(&'static str, usize)>;
 
+    /// Bytes of GPU memory that a run has.
+    fn memory_of(&self, _run: RunId) -> u64 {
+        0
+    }
+
+    /// The GPUs, and how much of their memory is taken.
+    fn gpus(&self) -> Vec<GpuUse> {
+        Vec::new()
+    }
+
     /// Buffers that anything still refers to.
     fn live_buffers(&self) -> usize {
         0
@@ -107,6 +119,17 @@ pub(crate) trait Machine: Send {
 
     /// Time passes.
     fn tick(&mut self, _doorbells: &[Doorbell]) {}
+}
+
+/// A GPU of a machine, and how much of its memory is taken.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct GpuUse {
+    /// What it is called.
+    pub name: String,
+    /// Bytes of its memory.
+    pub memory: u64,
+    /// Bytes of it that programs have.
+    pub used: u64,
 }
 
 /// A file that has a path.

@@ -2,7 +2,8 @@
 //!
 //! [`filter`](program) chooses which calls stop, so that all others cost nothing; a [`Listener`] reads the
 //! calls that wait and answers them or lets the kernel make them. A [`Tracee`] is stopped by `ptrace` instead.
-//! What both need is here once: memory of other processes, and descriptors that are sent between processes.
+//! What both need is here once: memory of other processes, descriptors that are sent between processes, and signals
+//! that are read like a file.
 //! The simulators of `nvabi-sim` and the command `nvabi sniff` are built on it. It needs Linux 5.19 or newer.
 
 mod errno;
@@ -10,6 +11,7 @@ mod filter;
 mod memory;
 mod notify;
 mod rights;
+mod signals;
 mod tracee;
 
 use std::os::fd::{AsFd as _, OwnedFd};
@@ -23,6 +25,7 @@ pub use filter::{load, program, unless, when};
 pub use memory::{read_memory, read_memory_at_once, write_memory, write_memory_at_once};
 pub use notify::{AddFd, Listener, Next, Notification};
 pub use rights::{peek_byte, receive_descriptor, send_descriptor};
+pub use signals::{Signal, Signals};
 pub use tracee::{
     AT_CALL, CallStop, Registers, Resume, Tracee, Waited, wait_for_any, wait_for_end,
 };

@@ -73,7 +73,11 @@ impl Driver {
         let wanted = args.word("hObjectNew")?;
         let handle = args.word("hRoot")?;
         let made = if ROOTS.contains(&class) {
-            self.server.add_client(handle, caller.owner, caller.client.process())?
+            self.server.add_client(
+                handle,
+                caller.owner,
+                (caller.client.process(), caller.client.run()),
+            )?
         } else {
             let place = NewObject { client: handle, parent: args.word("hObjectParent")?, wanted };
             self.alloc_object(caller, class, &known.name, place, params.as_mut())?

@@ -5,14 +5,15 @@ use std::sync::Arc;
 
 use super::failed::Failed;
 use super::frontend::Caller;
+use super::gpu::Gpu;
 use super::uvm::Uvm;
 use super::{Driver, NodeKind, NvFile};
 use crate::Errno;
 use crate::client::Client;
 use crate::fault::Refusal;
 use crate::files::FileId;
-use crate::log::Log;
-use crate::machine::{Answer, Device, Entry, FileInfo, Machine, Mapping, Text};
+use crate::log::{Log, RunId};
+use crate::machine::{Answer, Device, Entry, FileInfo, GpuUse, Machine, Mapping, Text};
 use crate::memory::{Inode, Memory, Node, Signal};
 
 impl Machine for Driver {
@@ -169,6 +170,19 @@ impl Machine for Driver {
             *held.entry(kind).or_default() += count;
         }
         held.into_iter().collect()
+    }
+
+    fn memory_of(&self, run: RunId) -> u64 {
+        self.memory_of_run(run)
+    }
+
+    fn gpus(&self) -> Vec<GpuUse> {
+        let of = |(index, gpu): (usize, &Gpu)| GpuUse {
+            name: gpu.text("identity.name"),
+            memory: gpu.facts().memory,
+            used: self.used_memory(index),
+        };
+        self.gpus.iter().enumerate().map(of).collect()
     }
 
     fn log(&mut self) -> &mut Log {

@@ -1,6 +1,7 @@
 //! Memory: of the system and of a GPU, and how a process maps it
 //! (`src/nvidia/src/kernel/mem_mgr`, R/mapping_cpu.c, A/osapi.c, N/nv-mmap.c).
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::alloc::{NewObject, SYSTEM_MEMORY, VIDEO_MEMORY};
@@ -10,6 +11,7 @@ use super::interface::Params;
 use super::server::{Object, ObjectKind};
 use super::{Driver, NodeKind};
 use crate::files::FileId;
+use crate::log::RunId;
 use crate::machine::Mapping;
 use crate::memory::{Memory, Node};
 use crate::{Errno, Status, limits};
@@ -139,14 +141,12 @@ impl Driver {
 
     /// Bytes of a GPU's memory that programs have.
     pub(super) fn used_memory(&self, gpu: usize) -> u64 {
-        let buffers = self.server.objects().filter_map(|object| match &object.kind {
-            ObjectKind::Memory(buffer) if buffer.is_video && buffer.gpu == gpu => Some(buffer),
-            _ => None,
-        });
-        let mut sizes: Vec<(u64, u64)> = buffers.map(|it| (it.number, it.size)).collect();
-        sizes.sort_unstable();
-        sizes.dedup();
-        sizes.iter().map(|(_, size)| size).sum()
+        video_memory(self.server.objects(), |buffer| buffer.gpu == gpu)
+    }
+
+    /// Bytes of all GPUs' memory that the programs of a run have.
+    pub(super) fn memory_of_run(&self, run: RunId) -> u64 {
+        video_memory(self.server.objects_of(|client| client.run == run), |_| true)
     }
 
     /// NV_ESC_RM_ALLOC_MEMORY: the older way, which maps as well
@@ -333,6 +333,19 @@ impl Driver {
         args.set("hObject", own)?;
         Ok(())
     }
+}
+
+/// Bytes of the GPU memory that some objects stand for: several may stand for the same.
+fn video_memory<'a>(
+    objects: impl Iterator<Item = &'a Object>,
+    is_meant: impl Fn(&Buffer) -> bool,
+) -> u64 {
+    let buffers = objects.filter_map(|object| match &object.kind {
+        ObjectKind::Memory(buffer) if buffer.is_video && is_meant(buffer) => Some(buffer),
+        _ => None,
+    });
+    let sizes: BTreeMap<u64, u64> = buffers.map(|it| (it.number, it.size)).collect();
+    sizes.values().sum()
 }
 
 /// What is to be mapped.

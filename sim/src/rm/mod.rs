@@ -39,7 +39,9 @@ use server::Server;
 use shared::Shown;
 use uvm::Uvm;
 
-pub use super::{Count, Diagnostic, Effect, Errno, Fault, Leak, Outcome, Report, Status};
+pub use super::{
+    Count, Diagnostic, Effect, Errno, Event, Fault, GpuUse, Leak, Outcome, Report, Running, Status,
+};
 pub(crate) use control::is_answered_in_code;
 pub use interface::{CONSTANTS, Class, Command, Field, Interface, Ioctl, Layout};
 pub(crate) use interface::{FieldRange, offset_field};
@@ -74,16 +76,89 @@ pub struct Options {
 /// When the program cannot be started, or a fault names no call, or this machine does not permit seccomp
 /// user notification: [`io::ErrorKind::Unsupported`].
 pub fn run(command: &mut Program, options: &Options) -> io::Result<Outcome> {
+    let driver = Box::new(driver(options)?);
+    supervisor::run(command, driver, options.pass_signals, options.live)
+}
+
+/// A simulated machine that is up: programs begin and end on it, and share what it has. When it goes, it must have
+/// none left.
+pub struct Machine(supervisor::Host);
+
+impl std::fmt::Debug for Machine {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Machine").finish_non_exhaustive()
+    }
+}
+
+impl Machine {
+    /// A machine without programs. Signals and diagnostics are those of programs: of the options they are not used.
+    ///
+    /// # Errors
+    ///
+    /// When a fault names no call, or there are too many GPUs.
+    pub fn start(options: &Options) -> io::Result<Self> {
+        Ok(Self(supervisor::Host::start(Box::new(driver(options)?))?))
+    }
+
+    /// Begins a program in a session of its own. Diagnostics are told as they come, by a thread of their own.
+    ///
+    /// # Errors
+    ///
+    /// As [`run`].
+    pub fn begin(
+        &self,
+        command: &mut Program,
+        live: impl FnMut(&Diagnostic) + Send + 'static,
+    ) -> io::Result<Running> {
+        let how = supervisor::Begin { mask: None, is_apart: true };
+        self.0.begin(command, how, Some(Box::new(live)))
+    }
+
+    /// Its GPUs.
+    pub fn gpus(&self) -> Vec<GpuUse> {
+        self.0.machine().gpus()
+    }
+
+    /// What a running program has of it, by [`Running::number`].
+    pub fn usage(&self, run: u64) -> Usage {
+        let mut machine = self.0.machine();
+        let memory = machine.memory_of(run);
+        let Report { calls, diagnostics, repeated_diagnostics, .. } = machine.log().report(run);
+        Usage {
+            memory,
+            calls: calls.values().map(|count| count.total).sum(),
+            diagnostics: (diagnostics.len() + repeated_diagnostics) as u64,
+        }
+    }
+
+    /// Faults that were asked for, of calls that were not made so often.
+    pub fn unmet_faults(&self) -> Vec<String> {
+        self.0.machine().log().unmet_faults()
+    }
+}
+
+/// What a program has and did.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Usage {
+    /// Bytes of GPU memory.
+    pub memory: u64,
+    /// Calls to the simulated driver.
+    pub calls: u64,
+    /// Diagnostics that these led to.
+    pub diagnostics: u64,
+}
+
+/// The driver that options describe, when nobody has called it.
+fn driver(options: &Options) -> io::Result<Driver> {
     let faults = Faults::new(options.faults.clone(), &names(&options.interface))?;
     let version = options.version.clone().unwrap_or_else(|| options.interface.tag.clone());
     if options.gpus.is_empty() || options.gpus.len() > MAX_GPUS as usize {
         let message = format!("a machine has 1 to {MAX_GPUS} GPUs, not {}", options.gpus.len());
         return Err(io::Error::new(io::ErrorKind::InvalidInput, message));
     }
-    let mut driver =
-        Driver::new(Arc::clone(&options.interface), version, &options.gpus, Log::new(faults));
-    driver.is_lenient = options.is_lenient;
-    supervisor::run(command, Box::new(driver), options.pass_signals, options.live)
+    let interface = Arc::clone(&options.interface);
+    let driver = Driver::new(interface, version, &options.gpus, Log::new(faults));
+    Ok(Driver { is_lenient: options.is_lenient, ..driver })
 }
 
 /// All that a call can be called: an ioctl's name, the command of a control, the class of an allocation.

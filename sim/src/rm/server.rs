@@ -9,6 +9,7 @@ use super::handles::Handles;
 use super::memory::Buffer;
 use crate::Status;
 use crate::files::FileId;
+use crate::log::RunId;
 
 /// Handles that the driver chooses for clients (S: RS_CLIENT_HANDLE_BASE); its own have the first ones.
 const CLIENTS: Range<u32> = 0xc1d0_0001..0xc1e0_0000;
@@ -32,12 +33,17 @@ impl Default for Server {
     }
 }
 
+/// A process, and the run that it is of.
+pub(super) type By = (u32, RunId);
+
 /// A client: the root of a tree of objects.
 #[derive(Debug)]
 pub(super) struct Client {
     /// The control file that it was made on: on another one it does not exist.
     pub(super) owner: FileId,
     pub(super) process: u32,
+    /// The run that the process is of.
+    pub(super) run: RunId,
     objects: BTreeMap<u32, Object>,
     /// What is right below what: parents, each with one of its children.
     below: BTreeSet<(u32, u32)>,
@@ -125,12 +131,7 @@ impl ObjectKind {
 
 impl Server {
     /// A new client; the driver chooses the handle of one that has none.
-    pub(super) fn add_client(
-        &mut self,
-        wanted: u32,
-        owner: FileId,
-        process: u32,
-    ) -> Result<u32, Status> {
+    pub(super) fn add_client(&mut self, wanted: u32, owner: FileId, by: By) -> Result<u32, Status> {
         let handle = match wanted {
             0 => self.handles.choose()?,
             taken if self.clients.contains_key(&taken) => {
@@ -139,7 +140,7 @@ impl Server {
             handle => handle,
         };
         self.handles.take(handle);
-        self.clients.insert(handle, Client::new(handle, owner, process));
+        self.clients.insert(handle, Client::new(handle, owner, by));
         Ok(handle)
     }
 
@@ -198,6 +199,15 @@ impl Server {
         self.clients.values().filter(has).map(|client| client.process).collect()
     }
 
+    /// All objects of some clients.
+    pub(super) fn objects_of(
+        &self,
+        is_meant: impl Fn(&Client) -> bool,
+    ) -> impl Iterator<Item = &Object> {
+        let clients = self.clients.values().filter(move |client| is_meant(client));
+        clients.flat_map(|client| client.objects.values())
+    }
+
     /// All objects of all clients.
     pub(super) fn objects(&self) -> impl Iterator<Item = &Object> {
         self.clients.values().flat_map(|client| client.objects.values())
@@ -220,11 +230,11 @@ impl Server {
 }
 
 impl Client {
-    fn new(handle: u32, owner: FileId, process: u32) -> Self {
+    fn new(handle: u32, owner: FileId, (process, run): By) -> Self {
         let objects = BTreeMap::from([(handle, Object::new(0, ObjectKind::Root))]);
         let mut handles = Handles::new(OBJECTS);
         handles.take(handle);
-        Self { owner, process, objects, below: BTreeSet::new(), handles }
+        Self { owner, process, run, objects, below: BTreeSet::new(), handles }
     }
 
     pub(super) fn object(&self, handle: u32) -> Result<&Object, Status> {
@@ -305,7 +315,7 @@ mod tests {
     fn freeing_a_parent_frees_what_is_below_it() {
         let Some(file) = file() else { return };
         let mut server = Server::default();
-        let Ok(handle) = server.add_client(0, file, 1) else { panic!("no client") };
+        let Ok(handle) = server.add_client(0, file, (1, 1)) else { panic!("no client") };
         let Ok(client) = server.client(handle, file) else { panic!("no client") };
         for (own, parent) in [(1, handle), (2, 1), (3, 2), (4, handle)] {
             client.add(own, Object::new(parent, ObjectKind::Device(0)));
@@ -319,8 +329,11 @@ mod tests {
     fn handles_are_found_and_refused_as_the_server_does() {
         let Some(file) = file() else { return };
         let mut server = Server::default();
-        assert_eq!(server.add_client(0, file, 1), Ok(0xc1d0_0001));
-        assert_eq!(server.add_client(0xc1d0_0001, file, 1), Err(Status::INSERT_DUPLICATE_NAME));
+        assert_eq!(server.add_client(0, file, (1, 1)), Ok(0xc1d0_0001));
+        assert_eq!(
+            server.add_client(0xc1d0_0001, file, (1, 1)),
+            Err(Status::INSERT_DUPLICATE_NAME)
+        );
         assert_eq!(server.find(0xc1d0_0002).err(), Some(Status::INVALID_OBJECT_HANDLE));
         assert_eq!(server.find(0x0000_0001).err(), Some(Status::INVALID_OBJECT));
         let Ok(client) = server.client(0xc1d0_0001, file) else { panic!("no client") };

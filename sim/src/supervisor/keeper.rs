@@ -14,8 +14,9 @@ use std::os::fd::RawFd;
 
 use nvabi_supervise::check;
 
-/// What the supervisor sends to have everything ended, while it goes on to answer calls.
-pub(super) const END_ALL: u8 = b'k';
+/// The signal that the supervisor asks for to have everything ended, while it goes on to answer calls. Any other is
+/// sent once, to all that are there.
+pub(super) const END_ALL: i32 = libc::SIGKILL;
 
 /// Milliseconds between two looks at whether all have ended.
 const PAUSE: i32 = 5;
@@ -91,7 +92,7 @@ fn keep(files: Files, program: libc::pid_t) -> ! {
         if polls[0].revents != 0 {
             match receive(files.control) {
                 Some(END_ALL) => keeper.end_all(u32::MAX),
-                Some(_) => {}
+                Some(signal) => signal_groups(signal),
                 None => {
                     keeper.end_all(LOOKS);
                     exit();
@@ -135,12 +136,12 @@ fn send(control: RawFd, number: libc::c_int) {
     unsafe { libc::send(control, bytes.as_ptr().cast(), bytes.len(), libc::MSG_NOSIGNAL) };
 }
 
-/// A byte of the supervisor; none when it has ended.
-fn receive(control: RawFd) -> Option<u8> {
+/// A signal that the supervisor asks for; none when it has ended.
+fn receive(control: RawFd) -> Option<i32> {
     let mut byte = [0_u8];
     // SAFETY: the kernel writes no more than the one byte that is there.
     let read = unsafe { libc::recv(control, byte.as_mut_ptr().cast(), 1, libc::MSG_DONTWAIT) };
-    (read == 1).then_some(byte[0])
+    (read == 1).then_some(i32::from(byte[0]))
 }
 
 fn exit() -> ! {
@@ -176,14 +177,10 @@ impl Keeper {
     /// Ends children, and those that they leave, until there are none.
     fn end_all(&mut self, looks: u32) {
         for _ in 0..looks {
-            // SAFETY: it returns a number and has no effect.
-            let own = unsafe { libc::getpid() };
-            for_each_process(|process| {
-                if parent_of(process) == Some(own) {
-                    // SAFETY: it takes numbers alone, and the process is a child that was not waited for: its number
-                    // is its own.
-                    unsafe { libc::kill(process, libc::SIGKILL) };
-                }
+            for_each_child(|child| {
+                // SAFETY: it takes numbers alone, and the process is a child that was not waited for: its number
+                // is its own.
+                unsafe { libc::kill(child, libc::SIGKILL) };
             });
             if !self.reap() {
                 return;
@@ -192,6 +189,32 @@ impl Keeper {
             unsafe { libc::poll(std::ptr::null_mut(), 0, PAUSE) };
         }
     }
+}
+
+/// Sends a signal to each child and to the group that it leads. Those that were stopped go on, to get it.
+fn signal_groups(signal: i32) {
+    for_each_child(|child| {
+        // SAFETY: the calls take numbers alone, and the process is a child that was not waited for: its number is its
+        // own, and so is that of its group.
+        unsafe {
+            if libc::kill(-child, signal) != 0 {
+                libc::kill(child, signal);
+            }
+            libc::kill(-child, libc::SIGCONT);
+            libc::kill(child, libc::SIGCONT);
+        }
+    });
+}
+
+/// All children.
+fn for_each_child(mut each: impl FnMut(libc::pid_t)) {
+    // SAFETY: it returns a number and has no effect.
+    let own = unsafe { libc::getpid() };
+    for_each_process(|process| {
+        if parent_of(process) == Some(own) {
+            each(process);
+        }
+    });
 }
 
 /// All processes, by the names in `/proc` that are numbers.

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use super::links::Look;
 use super::target::Target;
-use super::{Handled, Shared};
+use super::{Handled, Run, Shared};
 use crate::Errno;
 use crate::client::Work;
 use nvabi_supervise::Notification;
@@ -14,13 +14,16 @@ use nvabi_supervise::Notification;
 /// What is due when.
 #[derive(Default)]
 pub(super) struct Later {
-    waiting: Mutex<Vec<(Instant, Notification, Handled)>>,
+    waiting: Mutex<Vec<Waiting>>,
     changed: Condvar,
 }
 
+/// A call that waits: until when, and what is left to do for it.
+type Waiting = (Instant, Arc<Run>, Notification, Handled);
+
 impl Later {
-    fn add(&self, time: Duration, n: Notification, left: Handled) {
-        self.waiting().push((Instant::now() + time, n, left));
+    fn add(&self, time: Duration, run: Arc<Run>, n: Notification, left: Handled) {
+        self.waiting().push((Instant::now() + time, run, n, left));
         self.changed.notify_one();
     }
 
@@ -30,14 +33,14 @@ impl Later {
     }
 
     /// What is due; waits for it, for a while.
-    fn next(&self) -> Option<(Notification, Handled)> {
+    fn next(&self) -> Option<(Arc<Run>, Notification, Handled)> {
         let mut waiting = self.waiting();
         let now = Instant::now();
         let first = waiting.iter().enumerate().min_by_key(|(_, (due, ..))| *due);
         let (index, due) = first.map_or((0, None), |(index, (due, ..))| (index, Some(*due)));
         if due.is_some_and(|due| due <= now) {
-            let (_, n, left) = waiting.swap_remove(index);
-            return Some((n, left));
+            let (_, run, n, left) = waiting.swap_remove(index);
+            return Some((run, n, left));
         }
         let time = due.map_or(NAP, |due| (due - now).min(NAP));
         // Whether it was in time makes no difference: the caller looks again.
@@ -45,7 +48,7 @@ impl Later {
         None
     }
 
-    fn waiting(&self) -> MutexGuard<'_, Vec<(Instant, Notification, Handled)>> {
+    fn waiting(&self) -> MutexGuard<'_, Vec<Waiting>> {
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -54,33 +57,37 @@ impl Later {
 const NAP: Duration = Duration::from_millis(100);
 
 impl Shared {
-    /// Sees to what is left to do for a call, now or later.
-    pub(super) fn see_to(self: &Arc<Self>, n: Notification, left: Handled) {
-        match left {
-            Handled::Now => {}
-            Handled::Later(time) | Handled::AnswerLater(_, time) => self.later.add(time, n, left),
-            Handled::Work(name, work) => self.begin(n, name, work),
-            Handled::Elsewhere => self.begin_elsewhere(n),
-        }
-    }
-
-    /// Until the run is over.
-    pub(super) fn watch_time(self: &Arc<Self>) {
+    /// Until the machine is over.
+    pub(super) fn watch_time(&self) {
         while !self.is_over() {
             match self.later.next() {
-                Some((n, Handled::AnswerLater(result, _))) => self.listener.answer(&n, result),
-                Some((n, _)) => {
-                    let left = self.dispatch(&n, false, Look::AtOnce);
-                    self.see_to(n, left);
+                Some((run, n, Handled::AnswerLater(result, _))) => run.listener.answer(&n, result),
+                Some((run, n, _)) => {
+                    let left = run.dispatch(&n, false, Look::AtOnce);
+                    run.see_to(n, left);
                 }
                 None => {}
             }
         }
     }
+}
+
+impl Run {
+    /// Sees to what is left to do for a call, now or later.
+    pub(super) fn see_to(self: &Arc<Self>, n: Notification, left: Handled) {
+        match left {
+            Handled::Now => {}
+            Handled::Later(time) | Handled::AnswerLater(_, time) => {
+                self.later.add(time, self.clone(), n, left);
+            }
+            Handled::Work(name, work) => self.begin(n, name, work),
+            Handled::Elsewhere => self.begin_elsewhere(n),
+        }
+    }
 
     fn begin(self: &Arc<Self>, n: Notification, name: String, work: Work) {
-        let shared = self.clone();
-        let begun = thread::Builder::new().spawn(move || shared.work(&n, &name, work));
+        let run = self.clone();
+        let begun = thread::Builder::new().spawn(move || run.work(&n, &name, work));
         if begun.is_err() {
             self.listener.answer(&n, Err(Errno::ENOMEM));
         }
@@ -88,10 +95,10 @@ impl Shared {
 
     /// Looks at a call again where nobody waits for it but its caller.
     fn begin_elsewhere(self: &Arc<Self>, n: Notification) {
-        let shared = self.clone();
+        let run = self.clone();
         let begun = thread::Builder::new().spawn(move || {
-            let left = shared.dispatch(&n, true, Look::Waits);
-            shared.see_to(n, left);
+            let left = run.dispatch(&n, true, Look::Waits);
+            run.see_to(n, left);
         });
         if begun.is_err() {
             self.listener.answer(&n, Err(Errno::ENOMEM));

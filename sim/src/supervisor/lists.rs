@@ -6,7 +6,7 @@ use std::path::Path;
 
 use super::target::Target;
 use super::tree::Child;
-use super::{Reply, Shared};
+use super::{Reply, Run};
 use crate::Errno;
 use crate::client::Client as _;
 use crate::memory::Inode;
@@ -21,7 +21,7 @@ const UNKNOWN: u64 = 1;
 /// Bytes of an entry before its name: inode, offset, length, type.
 const HEAD: usize = 19;
 
-impl Shared {
+impl Run {
     /// `getdents64`; `None` when it is not about a folder with simulated files.
     pub(super) fn list(&self, target: &Target<'_>) -> Option<Reply> {
         let [fd, address, room, ..] = target.notification.args;

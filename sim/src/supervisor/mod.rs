@@ -1,9 +1,10 @@
 //! The supervisor: stops system calls, asks the machine, answers them.
 //!
-//! One thread answers calls, one those that are to take long, one watches the doorbells. Work that needs
-//! nothing but its caller gets a thread of its own.
+//! For each program one thread answers calls. For the machine one thread answers those that are to take long, and one
+//! watches the doorbells. Work that needs nothing but its caller gets a thread of its own.
 
 mod filter;
+mod host;
 mod keeper;
 mod later;
 mod links;
@@ -18,25 +19,27 @@ mod tree;
 
 use std::collections::{BTreeMap, VecDeque};
 use std::io;
-use std::os::fd::{AsFd as _, FromRawFd, OwnedFd};
-use std::os::unix::process::ExitStatusExt;
-use std::process::Command;
+use std::ops::Deref;
+use std::os::fd::{AsFd as _, OwnedFd};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, mpsc};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::Duration;
 
+use super::Errno;
 use super::client::{Client, Work};
 use super::fault::{Effect, Refusal};
+use super::log::RunId;
 use super::machine::{Doorbell, EntryKind, Machine, Mapping};
 use super::memory::{Access, Node};
-use super::{Diagnostic, Errno, Outcome};
+pub use host::Running;
+pub(super) use host::{Host, run};
 use later::Later;
 use links::Look;
-use nvabi_supervise::check;
-use nvabi_supervise::{AddFd, Listener, Next, Notification, receive_descriptor};
+use nvabi_supervise::{AddFd, Listener, Next, Notification};
 use paths::Writer;
-use program::{Program, Signals};
+pub(super) use program::Begin;
+pub use program::Event;
 use releases::Releases;
 use target::{Target, Threads, mappings};
 use tree::Tree;
@@ -44,119 +47,18 @@ use tree::Tree;
 /// The simulated kernel.
 type AnyMachine = Box<dyn Machine>;
 
-/// Runs a program and all that comes of it.
-pub(super) fn run(
-    command: &mut Command,
-    mut machine: AnyMachine,
-    pass_signals: bool,
-    live: Option<fn(&Diagnostic)>,
-) -> io::Result<Outcome> {
-    let (ours, theirs) = socket_pair()?;
-    let (over, end) = socket_pair()?;
-    let filter = filter::program(machine.watches_polls())?;
-    let signals = if pass_signals { Some(Signals::keep()?) } else { None };
-    let told = live.map(|tell| tell_live(&mut *machine, tell)).transpose()?;
-    // It must be there before the child is: even one that cannot begin its program makes calls.
-    let served = thread::Builder::new().name("calls".to_owned()).spawn(move || {
-        let served = attend(&ours, machine);
-        drop(end);
-        served
-    })?;
-    let program = program::begin(command, filter, theirs.as_fd(), signals.as_ref());
-    drop(theirs);
-    let number = program.as_ref().map_or(0, Program::number);
-    let status = program.map_err(explain).and_then(|program| program.wait(&over, signals.as_ref()));
-    let shared = served.join().unwrap_or_else(|_| Err(io::ErrorKind::Other.into()));
-    let (status, shared) = (status?, shared?);
-    // That is how the filter ends a process whose calls it has no numbers of.
-    if status.signal() == Some(libc::SIGSYS) {
-        let text = "a system call of another architecture: 32-bit programs are not simulated";
-        shared.machine().log().diagnose(number, "other-architecture", text.to_owned());
-    }
-    let report = shared.finish();
-    if let Some(told) = told {
-        // One that panicked has said so.
-        let _ = told.join();
-    }
-    Ok(Outcome { status, report })
-}
-
-/// Tells diagnostics as they come, by a thread of its own: nobody waits for whom they are told.
-fn tell_live(
-    machine: &mut dyn Machine,
-    tell: fn(&Diagnostic),
-) -> io::Result<thread::JoinHandle<()>> {
-    let (sender, receiver) = mpsc::channel();
-    machine.log().tell(sender);
-    let body = move || receiver.iter().for_each(|diagnostic| tell(&diagnostic));
-    thread::Builder::new().name("diagnostics".to_owned()).spawn(body)
-}
-
-/// Serves a child that sends its listener, until nobody is left to be served.
-fn attend(socket: &OwnedFd, machine: AnyMachine) -> io::Result<Arc<Shared>> {
-    let shared = Arc::new(Shared::new(receive_descriptor(socket.as_fd())?.1, machine)?);
-    let helpers = [
-        spawn("doorbells", &shared, |shared| poller::watch(shared)),
-        spawn("releases", &shared, |shared| shared.watch_releases()),
-        spawn("time", &shared, Shared::watch_time),
-    ];
-    let is_complete = helpers.iter().all(Result::is_ok);
-    let served = if is_complete { serve(&shared) } else { Err(io::ErrorKind::OutOfMemory.into()) };
-    shared.is_over.store(true, Ordering::Release);
-    shared.doorbell_mapped.notify_all();
-    shared.later.stop();
-    for thread in helpers.into_iter().flatten() {
-        // A thread of ours that panicked has said so.
-        let _ = thread.join();
-    }
-    served?;
-    Ok(shared)
-}
-
-fn explain(error: io::Error) -> io::Error {
-    if error.raw_os_error() == Some(libc::EBUSY) {
-        let text = "this process is already under a supervisor with user notification, such as another simulator: \
-                    simulators cannot run inside each other";
-        return io::Error::new(io::ErrorKind::Unsupported, text);
-    }
-    if error.raw_os_error() != not_supported().raw_os_error() {
-        return error;
-    }
-    let text = "this machine does not permit seccomp filters with user notification";
-    io::Error::new(io::ErrorKind::Unsupported, text)
-}
-
 /// What a child says that cannot have its filter, as it can say no more than a number.
 fn not_supported() -> io::Error {
     io::Error::from_raw_os_error(libc::ENOTSUP)
 }
 
-fn spawn(
-    name: &str,
-    shared: &Arc<Shared>,
-    body: fn(&Arc<Shared>),
-) -> io::Result<thread::JoinHandle<()>> {
-    let shared = shared.clone();
-    thread::Builder::new().name(name.to_owned()).spawn(move || body(&shared))
-}
-
-fn socket_pair() -> io::Result<(OwnedFd, OwnedFd)> {
-    let mut ends = [-1; 2];
-    // SAFETY: `ends` has room for the two descriptors that the kernel writes, and makes for this process.
-    unsafe {
-        let kind = libc::SOCK_STREAM | libc::SOCK_CLOEXEC;
-        check(libc::socketpair(libc::AF_UNIX, kind, 0, ends.as_mut_ptr()))?;
-        Ok((OwnedFd::from_raw_fd(ends[0]), OwnedFd::from_raw_fd(ends[1])))
-    }
-}
-
 /// Answers calls until nobody is left to make any.
-fn serve(shared: &Arc<Shared>) -> io::Result<()> {
+fn serve(run: &Arc<Run>) -> io::Result<()> {
     /// Calls that are interrupted and made again come faster than they are answered.
     const MOST: usize = 256;
     let mut taken = VecDeque::new();
     loop {
-        match shared.listener.next(taken.is_empty())? {
+        match run.listener.next(taken.is_empty())? {
             // A call that was not taken yet is interrupted by signals: each is as soon as it can be.
             Next::Call(notification) => {
                 taken.push_back(notification);
@@ -168,8 +70,8 @@ fn serve(shared: &Arc<Shared>) -> io::Result<()> {
             Next::Nothing | Next::Over => {}
         }
         if let Some(notification) = taken.pop_front() {
-            let left = shared.dispatch(&notification, true, Look::AtOnce);
-            shared.see_to(notification, left);
+            let left = run.dispatch(&notification, true, Look::AtOnce);
+            run.see_to(notification, left);
         }
     }
 }
@@ -180,9 +82,17 @@ const GRACE: u32 = 1000;
 /// The most descriptors of one poll that are looked at.
 const MOST_POLLED: usize = 4096;
 
-/// Everything that the threads of a run share.
-pub(super) struct Shared {
+/// A program and all that comes of it: its calls come from one listener.
+pub(super) struct Run {
+    number: RunId,
     listener: Listener,
+    shared: Arc<Shared>,
+    /// Whether some process may answer faults of its memory itself, and so let others wait for it.
+    faults_are_answered: AtomicBool,
+}
+
+/// Everything that the runs on a machine share.
+pub(super) struct Shared {
     releases: Releases,
     threads: Threads,
     tree: Tree,
@@ -195,8 +105,6 @@ pub(super) struct Shared {
     doorbell_mapped: Condvar,
     has_work: AtomicBool,
     is_over: AtomicBool,
-    /// Whether some process may answer faults of its memory itself, and so let others wait for it.
-    faults_are_answered: AtomicBool,
 }
 
 /// What becomes of a call.
@@ -235,9 +143,8 @@ enum Handled {
 }
 
 impl Shared {
-    fn new(listener: OwnedFd, machine: AnyMachine) -> io::Result<Self> {
+    fn new(machine: AnyMachine) -> io::Result<Self> {
         Ok(Self {
-            listener: Listener::new(listener)?,
             releases: Releases::new()?,
             threads: Threads::default(),
             tree: Tree::new(machine.entries())?,
@@ -249,11 +156,10 @@ impl Shared {
             doorbell_mapped: Condvar::new(),
             has_work: AtomicBool::new(false),
             is_over: AtomicBool::new(false),
-            faults_are_answered: AtomicBool::new(false),
         })
     }
 
-    fn machine(&self) -> MutexGuard<'_, AnyMachine> {
+    pub(super) fn machine(&self) -> MutexGuard<'_, AnyMachine> {
         self.waiting.fetch_add(1, Ordering::Relaxed);
         let machine = self.machine.lock().unwrap_or_else(PoisonError::into_inner);
         self.waiting.fetch_sub(1, Ordering::Relaxed);
@@ -275,8 +181,11 @@ impl Shared {
         self.is_over.load(Ordering::Acquire)
     }
 
-    fn faults_are_answered(&self) -> bool {
-        self.faults_are_answered.load(Ordering::Acquire)
+    /// No program is left.
+    fn stop(&self) {
+        self.is_over.store(true, Ordering::Release);
+        self.doorbell_mapped.notify_all();
+        self.later.stop();
     }
 
     fn has_work(&self) -> bool {
@@ -324,8 +233,8 @@ impl Shared {
         }
     }
 
-    /// What is left to say when all processes have ended.
-    fn finish(&self) -> super::Report {
+    /// Releases everything when all processes have ended.
+    fn release_all(&self) {
         let mut machine = self.machine();
         // A process makes no more calls some time before its files are closed.
         for _ in 0..GRACE {
@@ -335,9 +244,32 @@ impl Shared {
             }
             thread::sleep(Duration::from_millis(1));
         }
-        let live = machine.live_buffers();
-        let log = std::mem::take(machine.log());
-        super::Report { live_buffers: live, ..log.into_report() }
+    }
+}
+
+impl Deref for Run {
+    type Target = Shared;
+
+    fn deref(&self) -> &Shared {
+        &self.shared
+    }
+}
+
+impl Run {
+    fn new(number: RunId, listener: OwnedFd, shared: Arc<Shared>) -> io::Result<Self> {
+        let listener = Listener::new(listener)?;
+        Ok(Self { number, listener, shared, faults_are_answered: AtomicBool::new(false) })
+    }
+
+    /// The machine, which records what happens as this run's.
+    fn machine(&self) -> MutexGuard<'_, AnyMachine> {
+        let mut machine = self.shared.machine();
+        machine.log().switch(self.number);
+        machine
+    }
+
+    fn faults_are_answered(&self) -> bool {
+        self.faults_are_answered.load(Ordering::Acquire)
     }
 
     /// One call; when faults count, it may be one of them.

@@ -10,7 +10,7 @@ use std::path::{Component, Path, PathBuf};
 use super::links::{self, Found};
 use super::program::hold_forks;
 use super::target::Target;
-use super::{Reply, Shared, tree};
+use super::{Reply, Run, tree};
 use crate::client::Client;
 use crate::fault::Effect;
 use crate::machine::{Device, EntryKind, Machine, Text};
@@ -75,7 +75,7 @@ struct Absolute {
     is_inside: bool,
 }
 
-impl Shared {
+impl Run {
     /// A call that names a file by its path; `None` when it is not about a simulated one.
     pub(super) fn path_call(&self, target: &Target<'_>, n: &Notification) -> Option<Reply> {
         let at = |folder: usize, path: usize| Named {

@@ -15,7 +15,7 @@ const TICK: Duration = Duration::from_millis(1);
 /// Pause when no doorbell is mapped.
 const NAP: Duration = Duration::from_millis(20);
 
-/// Until the run is over.
+/// Until the machine is over.
 pub(super) fn watch(shared: &Shared) {
     let mut last = Instant::now();
     let mut ticked = last;

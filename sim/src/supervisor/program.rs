@@ -1,11 +1,12 @@
-//! The program: begun under the filter, ended with the simulator, and told of signals.
+//! A program: begun under the filter, ended with the simulator, and told of signals.
 
 use std::io::{self, Read as _, Write as _};
-use std::os::fd::{AsFd as _, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsFd as _, AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::{CommandExt, ExitStatusExt as _};
 use std::process::{Child, Command, ExitStatus};
 use std::sync::{PoisonError, RwLock, RwLockReadGuard};
+use std::time::{Duration, Instant};
 
 use seccompiler::BpfProgram;
 
@@ -13,9 +14,6 @@ use super::keeper::{self, Files};
 use super::{filter, not_supported};
 use crate::limits;
 use nvabi_supervise::{check, send_descriptor};
-
-/// Signals by which people and systems ask us to end.
-const ENDING: [i32; 3] = [libc::SIGHUP, libc::SIGINT, libc::SIGTERM];
 
 /// Written to while a child has copies of this process's descriptors, which `exec` closes.
 static FORKING: RwLock<()> = RwLock::new(());
@@ -28,24 +26,50 @@ pub(super) fn hold_forks() -> RwLockReadGuard<'static, ()> {
     FORKING.read().unwrap_or_else(PoisonError::into_inner)
 }
 
+/// How a program begins.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Begin {
+    /// The signals that are kept from it, where they are not those that are kept from us.
+    pub(crate) mask: Option<libc::sigset_t>,
+    /// Whether it leads a session of its own, and with it a group of processes that signals are sent to.
+    pub(crate) is_apart: bool,
+}
+
+/// What happens to a program first.
+#[derive(Debug)]
+pub enum Event {
+    /// It has ended, and may have left processes. This comes once, and before all others of its kind.
+    Ended(ExitStatus),
+    /// All that came of it has ended.
+    Over,
+    /// One of the other files, by its place among them, can be read.
+    Readable(usize),
+    /// Nothing of this, until it was time.
+    Late,
+}
+
 /// A program that was begun, and the keeper that ends with the simulator all that comes of it.
 #[derive(Debug)]
 pub(super) struct Program {
     keeper: Child,
     /// Closed, it tells the keeper that nothing is to go on.
     control: Option<UnixStream>,
+    /// Closed when nobody is left to be served.
+    over: OwnedFd,
     number: u32,
+    is_apart: bool,
+    status: Option<ExitStatus>,
 }
 
 /// Begins a program that sends its listener over a socket.
 pub(super) fn begin(
     command: &mut Command,
     filter: BpfProgram,
+    how: Begin,
     socket: BorrowedFd<'_>,
-    signals: Option<&Signals>,
+    over: OwnedFd,
 ) -> io::Result<Program> {
     let limit = limits::raise()?;
-    let mask = signals.map(|signals| signals.before);
     let socket = socket.as_raw_fd();
     let (mut control, theirs) = UnixStream::pair()?;
     let (go, start) = UnixStream::pair()?;
@@ -56,10 +80,13 @@ pub(super) fn begin(
     unsafe {
         command.pre_exec(move || {
             limits::set(&limit)?;
-            if let Some(mask) = &mask {
+            if let Some(mask) = &how.mask {
                 libc::pthread_sigmask(libc::SIG_SETMASK, mask, std::ptr::null_mut());
             }
             keeper::split(files)?;
+            if how.is_apart {
+                check(libc::setsid())?;
+            }
             let listener = filter::install(&filter).map_err(named)?;
             send_descriptor(BorrowedFd::borrow_raw(socket), b'l', listener.as_fd())
         });
@@ -69,7 +96,9 @@ pub(super) fn begin(
     let keeper = command.spawn();
     drop((forking, theirs, go, start));
     let mut number = [0; 4];
-    let mut program = Program { keeper: keeper?, control: None, number: 0 };
+    let is_apart = how.is_apart;
+    let mut program =
+        Program { keeper: keeper?, control: None, over, number: 0, is_apart, status: None };
     control.read_exact(&mut number)?;
     program.number = u32::from_ne_bytes(number);
     program.control = Some(control);
@@ -91,56 +120,80 @@ impl Program {
         self.number
     }
 
+    /// Sends a signal to the program, or to its group where that is its own; not when it has ended.
+    pub(super) fn send(&self, signal: i32) {
+        if self.status.is_none() {
+            let number = self.number as libc::pid_t;
+            send(if self.is_apart { -number } else { number }, signal);
+        }
+    }
+
+    /// Sends a signal to the processes that the keeper has by itself: the program and what it left.
+    pub(super) fn send_to_all(&self, signal: i32) {
+        self.tell_keeper(signal);
+    }
+
+    /// Ends everything that came of the program.
+    pub(super) fn end_all(&self) {
+        self.tell_keeper(keeper::END_ALL);
+    }
+
+    fn tell_keeper(&self, signal: i32) {
+        self.continue_keeper();
+        // It may have ended: then there is nobody left.
+        let _ = self.control.as_ref().map(|mut control| control.write(&[signal as u8]));
+    }
+
     /// A client that had stopped the keeper would let us wait for ever.
     fn continue_keeper(&self) {
         // It was not waited for, so its number is its own.
-        send(self.keeper.id(), libc::SIGCONT);
+        send(self.keeper.id() as libc::pid_t, libc::SIGCONT);
     }
 
-    /// Waits for the program, and until nobody serves it or its descendants any more. Signals are passed on: to the
-    /// program, and when it has ended, those that it left are ended.
-    pub(super) fn wait(
-        mut self,
-        over: &OwnedFd,
-        signals: Option<&Signals>,
-    ) -> io::Result<ExitStatus> {
-        let mut control = self.control.take().ok_or(io::ErrorKind::NotConnected)?;
-        let mut status = None;
+    /// Waits for what comes first: for the program, or one of some files, until it is time.
+    pub(super) fn next(
+        &mut self,
+        others: &[BorrowedFd<'_>],
+        time: Option<Instant>,
+    ) -> io::Result<Event> {
         loop {
-            let told = if status.is_none() { control.as_raw_fd() } else { -1 };
-            let [is_told, is_over, is_signalled] =
-                wait_for([told, over.as_raw_fd(), signals.map_or(-1, |s| s.fd.as_raw_fd())])?;
-            if is_told {
-                status = Some(read_status(&mut control));
+            let control = self.control.as_ref().filter(|_| self.status.is_none());
+            let own = [control.map_or(-1, AsRawFd::as_raw_fd), self.over.as_raw_fd()];
+            let files = own.into_iter().chain(others.iter().map(AsRawFd::as_raw_fd));
+            let entry = |fd| libc::pollfd { fd, events: libc::POLLIN, revents: 0 };
+            let mut polls: Vec<libc::pollfd> = files.map(entry).collect();
+            let left = time.map(|time| time.saturating_duration_since(Instant::now()));
+            if !wait_for(&mut polls, left)? {
+                return Ok(Event::Late);
             }
-            if is_over {
-                break;
-            }
-            match signals.filter(|_| is_signalled).and_then(Signals::next) {
-                Some(signal) if status.is_none() => send(self.number, signal),
-                // It may have ended: then there is nobody left.
-                Some(_) => {
-                    self.continue_keeper();
-                    let _ = control.write(&[keeper::END_ALL]);
+            let mut ready = polls.iter().map(|poll| poll.revents != 0);
+            let (is_told, is_over) = (ready.next(), ready.next());
+            if is_told == Some(true) || is_over == Some(true) && self.status.is_none() {
+                if is_told == Some(false) {
+                    // It is about to end, or nobody is there to answer its calls.
+                    self.end_all();
                 }
-                None => {}
+                let status = self.read_status();
+                self.status = Some(status);
+                return Ok(Event::Ended(status));
+            }
+            if is_over == Some(true) {
+                self.continue_keeper();
+                return Ok(Event::Over);
+            }
+            if let Some(index) = ready.position(|is_ready| is_ready) {
+                return Ok(Event::Readable(index));
             }
         }
-        self.continue_keeper();
-        if let Some(status) = status {
-            return Ok(status);
-        }
-        // It is about to end, or nobody is there to answer its calls.
-        let _ = control.write(&[keeper::END_ALL]);
-        Ok(read_status(&mut control))
     }
-}
 
-/// How the program ended, as its keeper tells. One whose keeper was killed was killed with it.
-fn read_status(control: &mut UnixStream) -> ExitStatus {
-    let mut status = [0; 4];
-    let is_told = control.read_exact(&mut status).is_ok();
-    ExitStatus::from_raw(if is_told { i32::from_ne_bytes(status) } else { libc::SIGKILL })
+    /// How the program ended, as its keeper tells. One whose keeper was killed was killed with it.
+    fn read_status(&mut self) -> ExitStatus {
+        let mut status = [0; 4];
+        let control = self.control.as_mut();
+        let is_told = control.is_some_and(|control| control.read_exact(&mut status).is_ok());
+        ExitStatus::from_raw(if is_told { i32::from_ne_bytes(status) } else { libc::SIGKILL })
+    }
 }
 
 /// What a program says that cannot have its filter, as it can say no more than a number.
@@ -152,76 +205,22 @@ fn named(error: io::Error) -> io::Error {
     }
 }
 
-fn send(process: u32, signal: i32) {
+fn send(process: libc::pid_t, signal: i32) {
     // A process that has just ended is not there to get it.
     // SAFETY: it takes numbers alone. What a signal does to this process, should the number be its own, any
     // other process may do to it.
-    unsafe { libc::kill(process as libc::pid_t, signal) };
+    unsafe { libc::kill(process, signal) };
 }
 
-/// Waits until something happens to one of some descriptors; says to which.
-fn wait_for(fds: [RawFd; 3]) -> io::Result<[bool; 3]> {
-    let mut polls = fds.map(|fd| libc::pollfd { fd, events: libc::POLLIN, revents: 0 });
+/// Waits until something happens to one of some descriptors; whether it did in time.
+fn wait_for(polls: &mut [libc::pollfd], time: Option<Duration>) -> io::Result<bool> {
+    // A part of a millisecond is one.
+    let time =
+        time.map_or(-1, |time| time.as_millis().saturating_add(1).min(i32::MAX as u128) as i32);
     // SAFETY: the kernel reads and writes as many entries as it is told, which is as many as there are.
-    match check(unsafe { libc::poll(polls.as_mut_ptr(), 3, -1) }) {
-        Err(error) if error.kind() != io::ErrorKind::Interrupted => Err(error),
-        _ => Ok(polls.map(|poll| poll.revents != 0)),
-    }
-}
-
-/// The signals that ask us to end, kept from this thread and from those that it makes.
-#[derive(Debug)]
-pub(super) struct Signals {
-    fd: OwnedFd,
-    before: libc::sigset_t,
-}
-
-impl Signals {
-    pub(super) fn keep() -> io::Result<Self> {
-        // SAFETY: both sets are local, and zeros are a value of a `sigset_t`, which is of integers; the kernel
-        // has just made the descriptor, and returned it here alone.
-        unsafe {
-            let (mut ending, mut before) = std::mem::zeroed();
-            libc::sigemptyset(&mut ending);
-            for signal in ENDING {
-                libc::sigaddset(&mut ending, signal);
-            }
-            let flags = libc::SFD_CLOEXEC | libc::SFD_NONBLOCK;
-            let fd = OwnedFd::from_raw_fd(check(libc::signalfd(-1, &ending, flags))?);
-            libc::pthread_sigmask(libc::SIG_BLOCK, &ending, &mut before);
-            Ok(Self { fd, before })
-        }
-    }
-
-    /// One that has come, and did not come to the program as well: a terminal tells both.
-    fn next(&self) -> Option<i32> {
-        let told = self.read()?;
-        let is_of_terminal = told.ssi_code == SI_KERNEL && told.ssi_signo == libc::SIGINT as u32;
-        (!is_of_terminal).then_some(told.ssi_signo as i32)
-    }
-
-    fn read(&self) -> Option<libc::signalfd_siginfo> {
-        // SAFETY: the struct is of integers, so zeros are a value of it; the kernel writes no more bytes than
-        // it is told, which is the size of the struct.
-        unsafe {
-            let mut told: libc::signalfd_siginfo = std::mem::zeroed();
-            let size = size_of::<libc::signalfd_siginfo>();
-            let read = libc::read(self.fd.as_raw_fd(), (&raw mut told).cast(), size);
-            (read == size as isize).then_some(told)
-        }
-    }
-}
-
-/// What sends signals is not a process.
-const SI_KERNEL: i32 = 0x80;
-
-impl Drop for Signals {
-    fn drop(&mut self) {
-        // What came after all had ended has nobody left to end, us neither.
-        while self.read().is_some() {}
-        // SAFETY: `before` is what `pthread_sigmask` wrote in `keep`, and nothing is written.
-        unsafe {
-            libc::pthread_sigmask(libc::SIG_SETMASK, &self.before, std::ptr::null_mut());
-        }
+    match check(unsafe { libc::poll(polls.as_mut_ptr(), polls.len() as libc::nfds_t, time) }) {
+        Err(error) if error.kind() == io::ErrorKind::Interrupted => Ok(true),
+        Err(error) => Err(error),
+        Ok(ready) => Ok(ready > 0),
     }
 }

@@ -9,10 +9,11 @@ use std::os::fd::{AsFd as _, AsRawFd, FromRawFd, OwnedFd};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use super::Shared;
+use super::Run;
 use super::links::Look;
 use super::program::hold_forks;
 use crate::client::{Client, Descriptor, Work};
+use crate::log::RunId;
 use crate::memory::{Access, Inode, NODE_NAME, Node};
 use crate::{Errno, limits};
 use nvabi_supervise::check;
@@ -162,7 +163,7 @@ impl std::ops::Deref for DescriptorPath {
 
 /// The caller.
 pub(super) struct Target<'a> {
-    pub(super) shared: &'a Shared,
+    pub(super) run: &'a Run,
     pub(super) notification: &'a Notification,
     pub(super) thread: Arc<Thread>,
     pub(super) delay: Cell<Duration>,
@@ -180,20 +181,23 @@ impl Client for Target<'_> {
         self.thread.process
     }
 
+    fn run(&self) -> RunId {
+        self.run.number
+    }
+
     fn read(&self, address: u64, into: &mut [u8]) -> usize {
-        let read =
-            if self.shared.faults_are_answered() { read_memory_at_once } else { read_memory };
+        let read = if self.run.faults_are_answered() { read_memory_at_once } else { read_memory };
         let done = read(self.notification.thread, address, into);
         // What was read is the caller's only if it still is the caller.
-        if done > 0 && !self.shared.listener.is_valid(self.notification) { 0 } else { done }
+        if done > 0 && !self.run.listener.is_valid(self.notification) { 0 } else { done }
     }
 
     fn write(&self, address: u64, from: &[u8]) -> usize {
-        if !self.shared.listener.is_valid(self.notification) {
+        if !self.run.listener.is_valid(self.notification) {
             return 0;
         }
         let write =
-            if self.shared.faults_are_answered() { write_memory_at_once } else { write_memory };
+            if self.run.faults_are_answered() { write_memory_at_once } else { write_memory };
         write(self.notification.thread, address, from)
     }
 
@@ -208,9 +212,9 @@ impl Client for Target<'_> {
     fn install(&self, node: &Node, access: Access) -> Result<i32, Errno> {
         let _forks = hold_forks();
         let file = node.open(access)?;
-        self.shared.releases.watch(node)?;
+        self.run.releases.watch(node)?;
         let how = AddFd::New { cloexec: true };
-        self.shared.listener.add_fd(self.notification, file.as_fd(), how)
+        self.run.listener.add_fd(self.notification, file.as_fd(), how)
     }
 
     fn is_mapped_by(&self, process: u32, inode: Inode) -> bool {
@@ -250,13 +254,9 @@ impl Client for Target<'_> {
 }
 
 impl<'a> Target<'a> {
-    pub(super) fn new(
-        shared: &'a Shared,
-        notification: &'a Notification,
-        thread: Arc<Thread>,
-    ) -> Self {
+    pub(super) fn new(run: &'a Run, notification: &'a Notification, thread: Arc<Thread>) -> Self {
         Self {
-            shared,
+            run,
             notification,
             thread,
             delay: Cell::new(Duration::ZERO),
