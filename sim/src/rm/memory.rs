@@ -144,6 +144,21 @@ impl Driver {
         video_memory(self.server.objects(), |buffer| buffer.gpu == gpu)
     }
 
+    /// Bytes of a GPU's memory that a process has: those that one object stands for, and those of several.
+    pub(super) fn memory_of_process(&self, gpu: usize, process: u32) -> (u64, u64) {
+        let mut objects: BTreeMap<u64, (u64, u64)> = BTreeMap::new();
+        for object in self.server.objects_of(|client| client.process == process) {
+            if let ObjectKind::Memory(buffer) = &object.kind {
+                if buffer.is_video && buffer.gpu == gpu {
+                    objects.entry(buffer.number).or_insert((buffer.size, 0)).1 += 1;
+                }
+            }
+        }
+        let (own, shared): (Vec<_>, Vec<_>) = objects.values().partition(|(_, count)| *count == 1);
+        let sum = |sizes: Vec<(u64, u64)>| sizes.iter().map(|(size, _)| size).sum();
+        (sum(own), sum(shared))
+    }
+
     /// Bytes of all GPUs' memory that the programs of a run have.
     pub(super) fn memory_of_run(&self, run: RunId) -> u64 {
         video_memory(self.server.objects_of(|client| client.run == run), |_| true)

@@ -13,6 +13,7 @@ pub(super) fn handler(name: &str) -> Option<Handler> {
         "NV2080_CTRL_CMD_GPU_GET_NAME_STRING" => name_string,
         "NV2080_CTRL_CMD_GPU_GET_GID_INFO" => gid_info,
         "NV2080_CTRL_CMD_GPU_GET_PIDS" => process_ids,
+        "NV2080_CTRL_CMD_GPU_GET_PID_INFO" => process_info,
         _ => return None,
     })
 }
@@ -41,7 +42,8 @@ fn name_string(driver: &mut Driver, target: &Target<'_>, params: &mut Params) ->
 }
 
 /// `subdevice_ctrl_gpu_kernel.c`: the processes that have an object of a class, or anything of the GPU's where
-/// the class is the subdevice's.
+/// the class is the subdevice's. No channel is simulated, which one of a compute class would be of: the GPU's memory
+/// stands for it.
 fn process_ids(driver: &mut Driver, target: &Target<'_>, params: &mut Params) -> Result {
     /// NV2080_CTRL_GPU_GET_PIDS_ID_TYPE_CLASS.
     const BY_CLASS: u32 = 0;
@@ -51,14 +53,48 @@ fn process_ids(driver: &mut Driver, target: &Target<'_>, params: &mut Params) ->
     }
     let gpu = target.kind.gpu().ok_or(Status::INVALID_OBJECT)?;
     let class = params.word("id")?;
+    let name = driver.interface.class(class).map(|class| class.name.as_str());
+    let is_compute = name.is_some_and(|name| name.contains("_COMPUTE_"));
     let ids = driver.server.processes_of(gpu, |kind| match kind {
         ObjectKind::Other(object) => object.class == class,
         ObjectKind::Subdevice(_) => class == SUBDEVICE,
+        ObjectKind::Memory(buffer) => is_compute && buffer.is_video,
         _ => false,
     });
     let ids: Vec<u32> = ids.into_iter().take(params.count("pidTbl")?).collect();
     params.set("pidTblCount", ids.len() as u32)?;
     Ok(params.fill("pidTbl", &ids, 0)?)
+}
+
+/// `subdeviceCtrlCmdGpuGetPidInfo_IMPL` and `_gpuCollectMemInfo` (`gpu_rmapi.c`): the memory that processes have.
+fn process_info(driver: &mut Driver, target: &Target<'_>, params: &mut Params) -> Result {
+    /// NV2080_CTRL_GPU_PID_INFO_INDEX_VIDEO_MEMORY_USAGE, the only one.
+    const MEMORY_USAGE: u32 = 0;
+    /// PARTITIONID_INVALID.
+    const NO_PARTITION: u32 = u32::MAX;
+    let gpu = target.kind.gpu().ok_or(Status::INVALID_OBJECT)?;
+    let count = params.word("pidInfoListCount")? as usize;
+    if count == 0 || count > params.count("pidInfoList")? {
+        return Err(Status::INVALID_ARGUMENT.into());
+    }
+    for entry in 0..count {
+        let at = |field: &str| format!("pidInfoList[{entry}].{field}");
+        for instance in ["computeInstanceId", "gpuInstanceId"] {
+            params.set_if_any(&at(&format!("smcSubscription.{instance}")), NO_PARTITION);
+        }
+        let process = params.word(&at("pid"))?;
+        if params.word(&at("index"))? != MEMORY_USAGE || process == 0 {
+            params.set(&at("result"), Status::INVALID_ARGUMENT.0)?;
+            continue;
+        }
+        let (own, shared) = driver.memory_of_process(gpu, process);
+        let size = params.bytes_of(&at("data"))?.len();
+        params.put(&at("data"), &vec![0; size])?;
+        params.set(&at("data.vidMemUsage.memPrivate"), own)?;
+        params.set(&at("data.vidMemUsage.memSharedOwned"), shared)?;
+        params.set(&at("result"), Status::OK.0)?;
+    }
+    Ok(())
 }
 
 fn gid_info(driver: &mut Driver, target: &Target<'_>, params: &mut Params) -> Result {
