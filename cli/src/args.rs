@@ -200,9 +200,11 @@ impl Command {
             Self::Decode(Decode::Sniff(args)) => args.families.sources(),
             Self::Sniff(args) => args.families.sources(),
             Self::Atlas(args) => args.families.sources(),
-            Self::Rm(Rm::Sim(args)) => args.specs.sources(),
+            Self::Rm(Rm::Sim(args)) => args.machine.specs.sources(),
+            Self::Rm(Rm::Up(args)) => args.machine.specs.sources(),
             Self::Rm(Rm::Check(args)) => args.specs.sources(),
-            Self::Tegra(_)
+            Self::Rm(Rm::Run(_) | Rm::Status(_) | Rm::Down(_))
+            | Self::Tegra(_)
             | Self::Emu(_)
             | Self::Trace(_)
             | Self::Alloc(_)
@@ -230,7 +232,9 @@ pub(crate) struct TegraSim {
     #[arg(long, default_value = "r36.4")]
     pub(crate) release: nvabi_sim::tegra::Release,
     #[command(flatten)]
-    pub(crate) simulated: Simulated,
+    pub(crate) faults: Faults,
+    #[command(flatten)]
+    pub(crate) program: SimulatedProgram,
 }
 
 #[derive(Debug, Subcommand)]
@@ -242,6 +246,25 @@ pub(crate) enum Rm {
         nvabi rm sim --fault GPU_GET_ID_INFO:1:NV_ERR_NO_MEMORY --report run.json -- ./client\n\n\
         Exit status: the program's.")]
     Sim(RmSim),
+    /// Start a simulated machine that many programs share, until `nvabi rm down`.
+    #[command(after_help = "Examples:\n  nvabi rm up lab --gpu a100 --gpus 8\n  \
+        nvabi rm run lab -- nvidia-smi\n  nvabi rm down lab\n  \
+        nvabi rm up lab --foreground     # as a container's entry point or a service\n\n\
+        Exit status: 0 when it is up, with --foreground when it went down; 2 when it could not be started.")]
+    Up(RmUp),
+    /// Run a program on a machine that is up.
+    #[command(after_help = "Examples:\n  nvabi rm run lab -- nvidia-smi\n  \
+        nvabi rm run lab --report run.json -- ./client\n\n\
+        Exit status: the program's; 2 when it could not be run.")]
+    Run(RmRun),
+    /// List the machines that are up, and the programs on them.
+    #[command(after_help = "Examples:\n  nvabi rm status\n  nvabi rm status lab --json\n\n\
+        Exit status: 0; 1 when a machine was found dead; 2 when the one that is named is not there.")]
+    Status(RmStatus),
+    /// End a machine and all programs on it.
+    #[command(after_help = "Example:\n  nvabi rm down lab\n\n\
+        Exit status: 0 when it is down; 2 when there is no such machine.")]
+    Down(RmDown),
     /// Compare profiles of simulated GPUs with the lock: names, widths, lengths.
     #[command(after_help = "Examples:\n  nvabi rm check rtx3090\n  \
         nvabi rm check ./mygpu.toml --tag 550.163.01\n\n\
@@ -263,6 +286,53 @@ pub(crate) struct RmCheck {
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct RmSim {
+    #[command(flatten)]
+    pub(crate) machine: RmMachine,
+    #[command(flatten)]
+    pub(crate) program: SimulatedProgram,
+}
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct RmUp {
+    /// What the machine is to be called: letters, digits, `-`, `_` and `.`.
+    #[arg(value_parser = machine_name)]
+    pub(crate) name: String,
+    #[command(flatten)]
+    pub(crate) machine: RmMachine,
+    /// Stay until the machine goes down, by `nvabi rm down`, SIGTERM, SIGINT or SIGHUP.
+    #[arg(long)]
+    pub(crate) foreground: bool,
+    /// What the command starts itself as, to leave the terminal.
+    #[arg(long, hide = true, conflicts_with = "foreground")]
+    pub(crate) detached: bool,
+}
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct RmRun {
+    /// The machine.
+    #[arg(value_parser = machine_name)]
+    pub(crate) name: String,
+    #[command(flatten)]
+    pub(crate) program: SimulatedProgram,
+}
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct RmStatus {
+    /// The machine; default: all of this user's.
+    #[arg(value_parser = machine_name)]
+    pub(crate) name: Option<String>,
+}
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct RmDown {
+    /// The machine.
+    #[arg(value_parser = machine_name)]
+    pub(crate) name: String,
+}
+
+/// A simulated machine with the x86 driver.
+#[derive(Debug, clap::Args)]
+pub(crate) struct RmMachine {
     /// Driver version whose requests, layouts and rules are simulated, such as 550.163.01.
     #[arg(long, default_value = "550.163.01")]
     pub(crate) tag: Tag,
@@ -280,9 +350,20 @@ pub(crate) struct RmSim {
     #[arg(long)]
     pub(crate) lenient: bool,
     #[command(flatten)]
-    pub(crate) simulated: Simulated,
+    pub(crate) faults: Faults,
     #[command(flatten)]
     pub(crate) specs: Specs,
+}
+
+/// A name that is a file's name as well, short enough for the path of a socket.
+fn machine_name(text: &str) -> Result<String, &'static str> {
+    let is_inner = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
+    let begins = text.bytes().next().is_some_and(|byte| byte.is_ascii_alphanumeric());
+    if begins && text.len() <= 40 && text.bytes().all(is_inner) {
+        Ok(text.to_owned())
+    } else {
+        Err("expected at most 40 letters, digits, `-`, `_` and `.`, a letter or digit first")
+    }
 }
 
 /// A version string that fits into the driver's field.
@@ -297,11 +378,16 @@ fn driver_version(text: &str) -> Result<String, &'static str> {
 }
 
 #[derive(Debug, clap::Args)]
-pub(crate) struct Simulated {
+pub(crate) struct Faults {
     /// Make a call fail or take longer: CALL:N:ERRNO or CALL:N:delay=TIME. N counts from 1; `*` is every
     /// call.
     #[arg(long = "fault", value_name = "FAULT")]
-    pub(crate) faults: Vec<nvabi_sim::Fault>,
+    pub(crate) list: Vec<nvabi_sim::Fault>,
+}
+
+/// A program on a simulated machine, and what is written of it.
+#[derive(Debug, clap::Args)]
+pub(crate) struct SimulatedProgram {
     /// Write the report to this file, as JSON; default: print it on stderr.
     #[arg(long, value_name = "FILE")]
     pub(crate) report: Option<PathBuf>,

@@ -83,6 +83,10 @@ fn main() -> ExitCode {
         Command::Tegra(args::Tegra::Probe) => tegra::probe::probe(&context),
         Command::Tegra(args::Tegra::Sim(args)) => return tegra::sim::sim(&context, args),
         Command::Rm(args::Rm::Sim(args)) => return rm::sim::sim(&context, args),
+        Command::Rm(args::Rm::Up(args)) => return rm::up::up(&context, args),
+        Command::Rm(args::Rm::Run(args)) => return rm::run::run(&context, args),
+        Command::Rm(args::Rm::Status(args)) => return rm::status::status(&context, args),
+        Command::Rm(args::Rm::Down(args)) => return rm::down::down(&context, args),
         Command::Emu(args) => return emu::emu(&context, args),
         Command::Rm(args::Rm::Check(args)) => return rm::profile::check(&context, args),
         #[cfg(feature = "trace")]

@@ -1,5 +1,6 @@
-//! What `nvabi tegra sim` and `nvabi rm sim` share: the program, its report, its exit status.
+//! What the commands share that run a program on a simulated machine: its report, its exit status.
 
+use std::ffi::OsString;
 use std::fs;
 use std::io::{self, Write};
 use std::os::unix::process::ExitStatusExt;
@@ -7,17 +8,47 @@ use std::path::Path;
 use std::process::{Command, ExitCode, ExitStatus};
 
 use nvabi_sim::{Diagnostic, Outcome};
+use serde::{Deserialize, Serialize};
 
-use crate::args::Simulated;
+use crate::args::SimulatedProgram;
 use crate::context::Context;
 
-/// Runs the program on a machine; the exit status is its own, 2 when it could not be run.
+/// How a program ended, and what was seen of it, as text.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct Ended {
+    /// As `wait` has it.
+    pub(crate) status: i32,
+    /// The report as JSON.
+    pub(crate) report: String,
+    /// What is left to say when the diagnostics have been told.
+    pub(crate) ending: String,
+}
+
+impl From<Outcome> for Ended {
+    fn from(Outcome { status, report }: Outcome) -> Self {
+        let ending = report.ending().to_string();
+        Self { status: status.into_raw(), report: report.to_json(), ending }
+    }
+}
+
+/// Runs the program on a machine of its own.
 pub(crate) fn run(
     context: &Context<'_>,
-    args: &Simulated,
+    args: &SimulatedProgram,
     machine: impl FnOnce(&mut Command) -> io::Result<Outcome>,
 ) -> ExitCode {
-    match report(context, args, machine) {
+    conclude(context, args, |program, rest| {
+        machine(Command::new(program).args(rest)).map(Ended::from)
+    })
+}
+
+/// Runs the program; the exit status is its own, 2 when it could not be run.
+pub(crate) fn conclude(
+    context: &Context<'_>,
+    args: &SimulatedProgram,
+    run: impl FnOnce(&OsString, &[OsString]) -> io::Result<Ended>,
+) -> ExitCode {
+    match report(context, args, run) {
         Ok(status) => exit_code(status),
         Err(error) => {
             context.status("Failed", &error.to_string());
@@ -36,8 +67,8 @@ pub(crate) fn live(context: &Context<'_>) -> Option<fn(&Diagnostic)> {
 
 fn report(
     context: &Context<'_>,
-    args: &Simulated,
-    machine: impl FnOnce(&mut Command) -> io::Result<Outcome>,
+    args: &SimulatedProgram,
+    run: impl FnOnce(&OsString, &[OsString]) -> io::Result<Ended>,
 ) -> io::Result<ExitStatus> {
     let Some((program, rest)) = args.command.split_first() else {
         return Err(io::ErrorKind::InvalidInput.into());
@@ -52,13 +83,13 @@ fn report(
             .map_or(Ok(()), |folder| fs::metadata(folder).map(drop))
             .map_err(|e| failed(path, e))?;
     }
-    let Outcome { status, report } = machine(Command::new(program).args(rest))?;
+    let Ended { status, report, ending } = run(program, rest)?;
     match &args.report {
-        Some(path) => fs::write(path, report.to_json()).map_err(|error| failed(path, error))?,
-        None if context.json() => io::stderr().write_all(report.to_json().as_bytes())?,
-        None => writeln!(io::stderr(), "{}", report.ending())?,
+        Some(path) => fs::write(path, report).map_err(|error| failed(path, error))?,
+        None if context.json() => io::stderr().write_all(report.as_bytes())?,
+        None => writeln!(io::stderr(), "{ending}")?,
     }
-    Ok(status)
+    Ok(ExitStatus::from_raw(status))
 }
 
 /// As a shell tells it: a signal is 128 and its number.

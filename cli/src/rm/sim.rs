@@ -8,26 +8,27 @@ use nvabi_sim::profile::Profile;
 use nvabi_sim::rm::{self, Interface, Options};
 
 use super::{interface, profile};
-use crate::args::RmSim;
+use crate::args::{RmMachine, RmSim};
 use crate::context::Context;
 use crate::sim;
 
 pub(crate) fn sim(context: &Context<'_>, args: &RmSim) -> ExitCode {
-    let options = match options(context, args) {
+    let options = match options(context, &args.machine) {
         Ok(options) => options,
         Err(report) => {
             context.complain(&report);
             return ExitCode::from(2);
         }
     };
-    sim::run(context, &args.simulated, |program| rm::run(program, &options))
+    sim::run(context, &args.program, |program| rm::run(program, &options))
 }
 
-fn options(context: &Context<'_>, args: &RmSim) -> Result<Options, Report> {
+/// The machine that was asked for.
+pub(super) fn options(context: &Context<'_>, args: &RmMachine) -> Result<Options, Report> {
     let family = context.family_of(&[&args.tag])?;
     let interface = interface::at(&family, &args.tag)?;
     let gpus = gpus(args, &interface)?;
-    let faults = args.simulated.faults.clone();
+    let faults = args.faults.list.clone();
     let version = args.version.clone();
     let interface = Arc::new(interface);
     let live = sim::live(context);
@@ -36,7 +37,7 @@ fn options(context: &Context<'_>, args: &RmSim) -> Result<Options, Report> {
 }
 
 /// The machine's GPUs, of profiles that fit the driver.
-fn gpus(args: &RmSim, interface: &Interface) -> Result<Vec<Arc<Profile>>, Report> {
+fn gpus(args: &RmMachine, interface: &Interface) -> Result<Vec<Arc<Profile>>, Report> {
     let mut gpus = Vec::new();
     for name in &args.gpu {
         let gpu = Arc::new(profile::load(name, interface)?);

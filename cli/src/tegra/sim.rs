@@ -9,8 +9,8 @@ use crate::context::Context;
 use crate::sim;
 
 pub(crate) fn sim(context: &Context<'_>, args: &TegraSim) -> ExitCode {
-    let faults = args.simulated.faults.clone();
+    let faults = args.faults.list.clone();
     let live = sim::live(context);
     let options = Options { release: args.release, faults, pass_signals: true, live };
-    sim::run(context, &args.simulated, |program| tegra::run(program, &options))
+    sim::run(context, &args.program, |program| tegra::run(program, &options))
 }

@@ -1,0 +1,222 @@
+//! Where the machines of a user are: for each a folder with a socket, a log, and a lock that its process holds.
+//!
+//! A machine is up while somebody holds its lock, however its process ends. Who finds a folder without takes the lock
+//! and removes it.
+
+use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::io;
+use std::os::fd::AsRawFd as _;
+use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _};
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use nvabi_supervise::check;
+
+/// The folder of a machine.
+#[derive(Debug, Clone)]
+pub(super) struct Folder {
+    pub(super) name: String,
+    path: PathBuf,
+}
+
+/// What a folder is found to be.
+pub(super) enum State {
+    /// There is none.
+    Missing,
+    /// Its process is there.
+    Up,
+    /// Its process has ended without removing it.
+    Dead(Lock),
+}
+
+/// Held by the process of a machine, and by who removes its folder.
+#[derive(Debug)]
+pub(super) struct Lock {
+    _file: File,
+}
+
+impl Folder {
+    /// Of a machine, which need not be there.
+    pub(super) fn of(name: &str) -> io::Result<Self> {
+        Ok(Self { name: name.to_owned(), path: all()?.join(name) })
+    }
+
+    /// Of every machine of this user.
+    pub(super) fn all() -> io::Result<Vec<Self>> {
+        let path = all()?;
+        let mut folders = Vec::new();
+        for entry in fs::read_dir(&path).map_err(|error| at(&path, &error))? {
+            let entry = entry?;
+            if let (Ok(name), true) = (entry.file_name().into_string(), entry.path().is_dir()) {
+                folders.push(Self { path: entry.path(), name });
+            }
+        }
+        folders.sort_by(|a, b| a.name.cmp(&b.name));
+        Ok(folders)
+    }
+
+    pub(super) fn socket(&self) -> PathBuf {
+        self.path.join("socket")
+    }
+
+    pub(super) fn log(&self) -> PathBuf {
+        self.path.join("log")
+    }
+
+    /// Makes the folder of a new machine; the machine is there for as long as the lock.
+    pub(super) fn make(&self) -> io::Result<Lock> {
+        /// Who removes a dead machine, or looks at it, has the lock for less than a millisecond.
+        const TRIES: u32 = 20;
+        for _ in 0..TRIES {
+            make_own(&self.path)?;
+            if let Some(lock) = self.lock(true)? {
+                // What a process left that was killed.
+                for path in [self.socket(), self.log()] {
+                    let _ = fs::remove_file(path);
+                }
+                return Ok(lock);
+            }
+            std::thread::sleep(Duration::from_millis(2));
+        }
+        let text = format!(
+            "a machine `{}` is up: end it with `nvabi rm down {0}`, or choose another name",
+            self.name
+        );
+        Err(io::Error::new(io::ErrorKind::AlreadyExists, text))
+    }
+
+    pub(super) fn state(&self) -> io::Result<State> {
+        if !self.path.exists() {
+            return Ok(State::Missing);
+        }
+        Ok(match self.lock(false)? {
+            Some(lock) => State::Dead(lock),
+            None if self.path.exists() => State::Up,
+            None => State::Missing,
+        })
+    }
+
+    /// Takes the lock, where nobody has it.
+    fn lock(&self, makes: bool) -> io::Result<Option<Lock>> {
+        let path = self.path.join("lock");
+        let opened =
+            OpenOptions::new().read(true).write(true).create(makes).mode(0o600).open(&path);
+        let file = match opened {
+            Ok(file) => file,
+            // A folder without a lock is one that somebody makes or removes.
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            Err(error) => return Err(at(&path, &error)),
+        };
+        // SAFETY: the call takes numbers alone, and `file` keeps the descriptor open meanwhile.
+        match check(unsafe { libc::flock(file.as_raw_fd(), libc::LOCK_EX | libc::LOCK_NB) }) {
+            Ok(_) => {}
+            Err(error) if error.raw_os_error() == Some(libc::EWOULDBLOCK) => return Ok(None),
+            Err(error) => return Err(at(&path, &error)),
+        }
+        // Who removed the folder had the lock before.
+        let is_there = fs::metadata(&path).is_ok_and(|there| {
+            file.metadata().is_ok_and(|own| (own.dev(), own.ino()) == (there.dev(), there.ino()))
+        });
+        Ok(is_there.then_some(Lock { _file: file }))
+    }
+
+    /// Removes the folder of a machine that is down.
+    pub(super) fn remove(&self, lock: Lock) {
+        for name in ["socket", "log", "lock"] {
+            let _ = fs::remove_file(self.path.join(name));
+        }
+        let _ = fs::remove_dir(&self.path);
+        drop(lock);
+    }
+
+    /// The last line that the machine's process wrote.
+    pub(super) fn last_words(&self) -> Option<String> {
+        let log = fs::read(self.log()).ok()?;
+        let text = String::from_utf8_lossy(&log);
+        text.lines().map(str::trim).rfind(|line| !line.is_empty()).map(str::to_owned)
+    }
+
+    /// A connection to the machine's process.
+    pub(super) fn connect(&self) -> io::Result<UnixStream> {
+        /// Milliseconds that a machine may need from its lock to its socket.
+        const PATIENCE: u32 = 2000;
+        for _ in 0..PATIENCE {
+            if let Ok(stream) = UnixStream::connect(self.socket()) {
+                return Ok(stream);
+            }
+            match self.state()? {
+                State::Up => std::thread::sleep(Duration::from_millis(1)),
+                State::Missing => return Err(self.missing()),
+                State::Dead(lock) => {
+                    let why = self.death();
+                    self.remove(lock);
+                    return Err(io::Error::new(io::ErrorKind::NotFound, why));
+                }
+            }
+        }
+        let text =
+            format!("machine `{}` does not answer at {}", self.name, self.socket().display());
+        Err(io::Error::new(io::ErrorKind::TimedOut, text))
+    }
+
+    /// What to say of a machine that is not there.
+    pub(super) fn missing(&self) -> io::Error {
+        let place = self.path.parent().unwrap_or(&self.path).display();
+        let text = format!(
+            "there is no machine `{}` in {place}: start it with `nvabi rm up {0}`, or see `nvabi rm status`",
+            self.name
+        );
+        io::Error::new(io::ErrorKind::NotFound, text)
+    }
+
+    /// What to say of one whose process has ended.
+    pub(super) fn death(&self) -> String {
+        let words = self.last_words().map(|words| format!("; it last wrote: {words}"));
+        let words = words.unwrap_or_default();
+        format!(
+            "machine `{}` is dead: its process was killed, and its programs with it; its folder is removed{words}",
+            self.name
+        )
+    }
+}
+
+/// The folder of this user's machines, which nobody else can enter.
+fn all() -> io::Result<PathBuf> {
+    // SAFETY: it returns a number and has no effect.
+    let user = unsafe { libc::geteuid() };
+    let runtime = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from);
+    let path = match runtime.filter(|path| path.is_absolute() && path.is_dir()) {
+        Some(runtime) => runtime.join("nvabi"),
+        None => std::env::temp_dir().join(format!("nvabi-{user}")),
+    };
+    make_own(&path)?;
+    Ok(path)
+}
+
+/// Makes a folder, or checks that it is this user's alone: others could take the socket's place.
+fn make_own(path: &Path) -> io::Result<()> {
+    match DirBuilder::new().mode(0o700).create(path) {
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+        made => return made.map_err(|error| at(path, &error)),
+    }
+    // SAFETY: it returns a number and has no effect.
+    let user = unsafe { libc::geteuid() };
+    let found = fs::symlink_metadata(path).map_err(|error| at(path, &error))?;
+    if found.is_dir() && found.uid() == user && found.mode() & 0o077 == 0 {
+        return Ok(());
+    }
+    let text = format!(
+        "{} must be a folder of user {user} with mode 700, found one of user {} with mode {:o}: remove it, or set \
+         XDG_RUNTIME_DIR to a folder of your own",
+        path.display(),
+        found.uid(),
+        found.mode() & 0o7777
+    );
+    Err(io::Error::new(io::ErrorKind::PermissionDenied, text))
+}
+
+/// An error with the place that it is about.
+fn at(path: &Path, error: &io::Error) -> io::Error {
+    io::Error::new(error.kind(), format!("{}: {error}", path.display()))
+}

@@ -1,0 +1,354 @@
+//! The process of a machine that is up: it begins programs for who asks, and ends with them.
+//!
+//! A thread accepts connections, and each has a thread of its own. That of a program stays until nothing is left of
+//! what the program began.
+
+use std::collections::BTreeMap;
+use std::io::{self, Read as _};
+use std::os::fd::{AsFd as _, AsRawFd as _, BorrowedFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt as _;
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::os::unix::process::CommandExt as _;
+use std::process::Command;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use nvabi_sim::rm::{Event, Machine, Running};
+use nvabi_supervise::{Signals, check};
+
+use super::connection::{self, Files, Kind, Program, Request, Status};
+use crate::sim::Ended;
+
+/// Signals that ask a machine to go down.
+pub(super) const ENDING: [i32; 3] = [libc::SIGHUP, libc::SIGINT, libc::SIGTERM];
+
+/// How long programs may take to end before they are killed.
+const GRACE: Duration = Duration::from_secs(5);
+
+/// How long a command may take to send what it asks for. To take what it is told it has any time: who is stopped
+/// lets nobody wait but the thread of its program.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// A machine, and what is known of it outside of the simulator.
+pub(super) struct Host {
+    pub(super) name: String,
+    pub(super) tag: String,
+    pub(super) version: String,
+    pub(super) machine: Machine,
+    begun: Instant,
+    programs: Mutex<Programs>,
+    changed: Condvar,
+    /// Closed at one end, it ends the machine.
+    ending: (UnixStream, UnixStream),
+}
+
+/// The programs on a machine.
+#[derive(Default)]
+struct Programs {
+    all: BTreeMap<u64, Known>,
+    is_ending: bool,
+    /// Who asked for the end: closed with this process, the connection says that it has come.
+    askers: Vec<UnixStream>,
+}
+
+/// What is known of a program.
+struct Known {
+    process: u32,
+    command: String,
+    begun: Instant,
+    has_ended: bool,
+    /// Closed at one end, it ends the program.
+    ending: UnixStream,
+}
+
+impl Host {
+    pub(super) fn new(
+        name: String,
+        tag: String,
+        version: String,
+        machine: Machine,
+    ) -> io::Result<Self> {
+        let (programs, changed) = (Mutex::default(), Condvar::new());
+        let (begun, ending) = (Instant::now(), UnixStream::pair()?);
+        Ok(Self { name, tag, version, machine, begun, programs, changed, ending })
+    }
+
+    fn programs(&self) -> MutexGuard<'_, Programs> {
+        self.programs.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Serves who connects, until a signal or a command asks for the end; then ends all programs.
+    pub(super) fn serve(
+        self: &Arc<Self>,
+        listener: &UnixListener,
+        signals: &Signals,
+    ) -> io::Result<()> {
+        loop {
+            let files = [listener.as_fd(), signals.as_fd(), self.ending.1.as_fd()];
+            match wait_for(files)? {
+                [_, true, _] if signals.next().is_some() => break,
+                [_, _, true] => break,
+                [true, ..] => self.accept(listener),
+                _ => {}
+            }
+        }
+        self.end_programs();
+        Ok(())
+    }
+
+    fn accept(self: &Arc<Self>, listener: &UnixListener) {
+        // Who has gone again need not be served; nor can be who comes when there are no descriptors left.
+        let Ok((stream, _)) = listener.accept() else {
+            return thread::sleep(Duration::from_millis(10));
+        };
+        let host = self.clone();
+        let served = move || {
+            if let Err(error) = host.attend(&stream) {
+                // It may have gone.
+                let _ = connection::send(&stream, Kind::Refused, error.to_string().as_bytes());
+            }
+        };
+        // Without a thread the connection is closed.
+        let _ = thread::Builder::new().name("connection".to_owned()).spawn(served);
+    }
+
+    fn attend(&self, stream: &UnixStream) -> io::Result<()> {
+        if !is_ours(stream)? {
+            return Err(io::Error::new(
+                io::ErrorKind::PermissionDenied,
+                "the machine is of another user",
+            ));
+        }
+        stream.set_read_timeout(Some(PATIENCE))?;
+        match connection::receive(stream)? {
+            Some((Kind::Run, body)) => {
+                let request = Request::from_bytes(&body)?;
+                let files = connection::receive_files(stream)?;
+                self.run(stream, &request, files)
+            }
+            Some((Kind::Status, _)) => {
+                let status = serde_json::to_vec(&self.status())?;
+                connection::send(stream, Kind::Status, &status)
+            }
+            Some((Kind::Down, _)) => {
+                self.programs().askers.push(stream.try_clone()?);
+                self.ending.0.shutdown(std::net::Shutdown::Both)
+            }
+            _ => Ok(()),
+        }
+    }
+
+    pub(super) fn status(&self) -> Status {
+        let programs = self.programs();
+        let known = programs.all.iter().map(|(number, known)| {
+            let usage = self.machine.usage(*number);
+            Program {
+                pid: known.process,
+                command: known.command.clone(),
+                seconds: known.begun.elapsed().as_secs(),
+                gpu_memory: usage.memory,
+                calls: usage.calls,
+                diagnostics: usage.diagnostics,
+                has_ended: known.has_ended,
+            }
+        });
+        Status {
+            name: self.name.clone(),
+            pid: std::process::id(),
+            tag: self.tag.clone(),
+            version: self.version.clone(),
+            seconds: self.begun.elapsed().as_secs(),
+            gpus: self.machine.gpus(),
+            programs: known.collect(),
+            unmet_faults: self.machine.unmet_faults(),
+        }
+    }
+
+    /// Runs a program for who asked, until nothing is left of what it began.
+    fn run(&self, stream: &UnixStream, request: &Request, files: Files) -> io::Result<()> {
+        let told = stream.try_clone()?;
+        let live = move |diagnostic: &nvabi_sim::Diagnostic| {
+            // Where nobody reads it any more the report still has it.
+            let _ = connection::send(&told, Kind::Diagnostic, diagnostic.to_string().as_bytes());
+        };
+        let begun = self.machine.begin(&mut command(request, files)?, live);
+        let mut running = begun.map_err(|error| {
+            let program = request.command.first().map(|program| program.to_string_lossy());
+            let text = format!("cannot run {}: {error}", program.unwrap_or_default());
+            io::Error::new(error.kind(), text)
+        })?;
+        let ending = self.add(&running, request)?;
+        let followed = self.follow(&mut running, stream, &ending);
+        let mut programs = self.programs();
+        programs.all.remove(&running.number());
+        drop(programs);
+        // Nothing is left when the machine hears of it.
+        drop(running);
+        self.changed.notify_all();
+        followed
+    }
+
+    /// From now on it is known; returns what is closed when it is to end.
+    fn add(&self, running: &Running, request: &Request) -> io::Result<UnixStream> {
+        let (ours, theirs) = UnixStream::pair()?;
+        let words = request.command.iter().map(|word| word.to_string_lossy());
+        let known = Known {
+            process: running.process(),
+            command: words.collect::<Vec<_>>().join(" "),
+            begun: Instant::now(),
+            has_ended: false,
+            ending: theirs,
+        };
+        let mut programs = self.programs();
+        if programs.is_ending {
+            known.ending.shutdown(std::net::Shutdown::Both)?;
+        }
+        programs.all.insert(running.number(), known);
+        Ok(ours)
+    }
+
+    /// Passes on what happens to a program, and to who asked for it.
+    fn follow(
+        &self,
+        running: &mut Running,
+        stream: &UnixStream,
+        ending: &UnixStream,
+    ) -> io::Result<()> {
+        let (mut asker, mut ending) = (Some(stream), Some(ending));
+        let mut time = None;
+        loop {
+            let ends = ending.map(UnixStream::as_fd);
+            let asks = asker.map(UnixStream::as_fd);
+            let files: Vec<BorrowedFd<'_>> = ends.into_iter().chain(asks).collect();
+            match running.next(&files, time)? {
+                Event::Ended(status) => {
+                    let report = running.report();
+                    let ended = Ended::from(nvabi_sim::Outcome { status, report });
+                    if let Some(stream) = asker.take() {
+                        let body = serde_json::to_vec(&ended)?;
+                        // It may have gone.
+                        let _ = connection::send(stream, Kind::Ended, &body);
+                        let _ = stream.shutdown(std::net::Shutdown::Both);
+                    }
+                    if let Some(known) = self.programs().all.get_mut(&running.number()) {
+                        known.has_ended = true;
+                    }
+                }
+                Event::Over => return Ok(()),
+                Event::Readable(0) if ending.is_some() => {
+                    ending = None;
+                    running.send_to_all(libc::SIGTERM);
+                    time = Some(Instant::now() + GRACE);
+                }
+                Event::Readable(_) => match signal_of(stream) {
+                    Some(signal) => running.send(signal),
+                    // As when a terminal is closed.
+                    None => {
+                        asker = None;
+                        running.send_to_all(libc::SIGHUP);
+                        time = Some(Instant::now() + GRACE);
+                    }
+                },
+                Event::Late => {
+                    time = None;
+                    running.end_all();
+                }
+            }
+        }
+    }
+
+    fn end_programs(&self) {
+        let mut programs = self.programs();
+        programs.is_ending = true;
+        for known in programs.all.values() {
+            // It ends with this process in any case.
+            let _ = known.ending.shutdown(std::net::Shutdown::Both);
+        }
+        let last = Instant::now() + 2 * GRACE;
+        while !programs.all.is_empty() {
+            let left = last.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return;
+            }
+            let waited = self.changed.wait_timeout(programs, left);
+            programs = waited.unwrap_or_else(PoisonError::into_inner).0;
+        }
+    }
+}
+
+/// What is to be executed.
+fn command(request: &Request, files: Files) -> io::Result<Command> {
+    let Some((program, args)) = request.command.split_first() else {
+        return Err(io::ErrorKind::InvalidInput.into());
+    };
+    let [folder, input, output, errors] = files;
+    let mut command = Command::new(program);
+    command.args(args).env_clear();
+    // What is no name could not be handed on.
+    let is_name = |name: &[u8]| !name.is_empty() && !name.contains(&b'=');
+    let pairs = request.environment.iter().filter(|(name, _)| is_name(name.as_bytes()));
+    command.envs(pairs.map(|(name, value)| (name, value)));
+    command.stdin(input).stdout(output).stderr(errors);
+    let umask = request.umask;
+    // SAFETY: the closure makes system calls alone; the folder stays open for as long as the closure is there.
+    unsafe {
+        command.pre_exec(move || prepare(&folder, umask));
+    }
+    Ok(command)
+}
+
+/// Makes this process what the asker is, between `fork` and `exec`.
+fn prepare(folder: &OwnedFd, umask: u32) -> io::Result<()> {
+    // SAFETY: the calls take numbers alone, of which the descriptor is open, and a local set, of which zeros are a
+    // value; no handler of ours is run.
+    unsafe {
+        check(libc::fchdir(folder.as_raw_fd()))?;
+        libc::umask(umask as libc::mode_t);
+        // What this process keeps for itself, or was told to ignore, is not so for its programs.
+        for signal in ENDING.into_iter().chain([libc::SIGQUIT, libc::SIGPIPE]) {
+            libc::signal(signal, libc::SIG_DFL);
+        }
+        let mut none: libc::sigset_t = std::mem::zeroed();
+        libc::sigemptyset(&mut none);
+        libc::pthread_sigmask(libc::SIG_SETMASK, &none, std::ptr::null_mut());
+    }
+    Ok(())
+}
+
+/// A signal that the asker passes on; none when it has gone.
+fn signal_of(mut stream: &UnixStream) -> Option<i32> {
+    let mut byte = [0];
+    let is_there = stream.read(&mut byte).is_ok_and(|read| read == 1);
+    is_there.then_some(i32::from(byte[0]))
+}
+
+/// Whether who connected is of the user that this process is of, or root.
+fn is_ours(stream: &UnixStream) -> io::Result<bool> {
+    let mut peer = libc::ucred { pid: 0, uid: u32::MAX, gid: u32::MAX };
+    let mut length = size_of::<libc::ucred>() as libc::socklen_t;
+    // SAFETY: the kernel writes no more bytes than it is told, which is the size of the struct; the second call
+    // returns a number.
+    unsafe {
+        let (level, name) = (libc::SOL_SOCKET, libc::SO_PEERCRED);
+        let peer = (&raw mut peer).cast();
+        check(libc::getsockopt(stream.as_raw_fd(), level, name, peer, &mut length))?;
+    }
+    // SAFETY: it returns a number and has no effect.
+    Ok([0, unsafe { libc::geteuid() }].contains(&peer.uid))
+}
+
+/// Waits until one of some files can be read; which of them can.
+pub(super) fn wait_for<const N: usize>(files: [BorrowedFd<'_>; N]) -> io::Result<[bool; N]> {
+    let entry = |file: BorrowedFd<'_>| libc::pollfd {
+        fd: file.as_raw_fd(),
+        events: libc::POLLIN,
+        revents: 0,
+    };
+    let mut polls = files.map(entry);
+    // SAFETY: the kernel reads and writes as many entries as it is told, which is as many as there are.
+    match check(unsafe { libc::poll(polls.as_mut_ptr(), N as libc::nfds_t, -1) }) {
+        Err(error) if error.kind() != io::ErrorKind::Interrupted => Err(error),
+        _ => Ok(polls.map(|poll| poll.revents != 0)),
+    }
+}

@@ -1,0 +1,254 @@
+//! How programs and machines begin and end.
+
+use std::time::{Duration, Instant};
+
+use crate::lab::{Lab, Program, is_running, wait_until};
+
+#[test]
+fn how_a_program_ends_is_told() {
+    let lab = Lab::up(&[]);
+    assert_eq!(lab.sh("exit 7").code, Some(7));
+    assert_eq!(lab.sh("kill -KILL $$").code, Some(128 + libc::SIGKILL));
+    let done = lab.rm(&["run", "lab", "--", "/none"]);
+    assert_eq!(done.code, Some(2));
+    assert!(done.told.contains("cannot run /none: No such file"), "{}", done.told);
+    let report = lab.rm(&["run", "lab", "--report", "/none/report", "--", "true"]);
+    assert_eq!(report.code, Some(2), "before the program runs");
+}
+
+#[test]
+fn signals_go_to_the_program() {
+    let lab = Lab::up(&[]);
+    for signal in [libc::SIGHUP, libc::SIGINT, libc::SIGQUIT, libc::SIGTERM, libc::SIGUSR1] {
+        let program =
+            lab.begin(&format!("trap 'exit 7' {signal}; echo on; while :; do sleep 0.01; done"));
+        program.tell(signal);
+        assert_eq!(program.end().code, Some(7), "{signal}");
+    }
+    // One that sets no trap ends by it, and is not left.
+    let program = lab.begin("echo on; exec sleep 60");
+    program.tell(libc::SIGTERM);
+    assert_eq!(program.end().code, Some(128 + libc::SIGTERM));
+    lab.programs(0);
+}
+
+#[test]
+fn a_stopped_command_stops_its_program() {
+    let lab = Lab::up(&[]);
+    let program = lab.begin("echo on; exec sleep 60");
+    let process = lab.programs(1)[0]["pid"].as_u64().unwrap();
+    let state = |process: u64| {
+        let stat = std::fs::read_to_string(format!("/proc/{process}/stat")).unwrap();
+        stat.rsplit(") ").next().unwrap().chars().next().unwrap()
+    };
+    program.tell(libc::SIGTSTP);
+    wait_until(|| state(process) == 'T' && state(program.child.id().into()) == 'T');
+    program.tell(libc::SIGCONT);
+    wait_until(|| state(process) == 'S');
+    program.tell(libc::SIGTERM);
+    assert_eq!(program.end().code, Some(128 + libc::SIGTERM));
+}
+
+#[test]
+fn a_killed_command_ends_its_program() {
+    let lab = Lab::up(&[]);
+    let file = lab.folder.path().join("told");
+    let script = format!(
+        "trap 'echo hung up >{}; exit' HUP; echo on; while :; do sleep 0.01; done",
+        file.display()
+    );
+    let program = lab.begin(&script);
+    program.tell(libc::SIGKILL);
+    wait_until(|| std::fs::read_to_string(&file).is_ok_and(|told| told == "hung up\n"));
+    lab.programs(0);
+    // One that does not heed it is killed.
+    let start = Instant::now();
+    let program = lab.begin("trap '' HUP; echo on; while :; do sleep 0.01; done");
+    program.tell(libc::SIGKILL);
+    lab.programs(0);
+    assert!(start.elapsed() > Duration::from_secs(4), "it has time");
+}
+
+#[test]
+fn what_a_program_left_goes_on() {
+    let lab = Lab::up(&[]);
+    let done = lab.sh("sleep 60 >/dev/null 2>&1 & echo $!");
+    assert_eq!(done.code, Some(0));
+    let left: u64 = done.out.trim().parse().unwrap();
+    assert!(is_running(left));
+    assert_eq!(lab.programs(1)[0]["has_ended"], true);
+    assert!(lab.rm(&["status"]).out.contains("(has ended and left processes)"));
+    let start = Instant::now();
+    assert_eq!(lab.rm(&["down", "lab"]).code, Some(0));
+    assert!(!is_running(left));
+    assert!(start.elapsed() < Duration::from_secs(4), "it ends by SIGTERM");
+}
+
+#[test]
+fn a_machine_that_goes_down_ends_its_programs() {
+    let lab = Lab::up(&[]);
+    let stubborn = lab.begin("trap '' TERM; echo on; while :; do sleep 0.01; done");
+    let polite = lab.begin("trap 'exit 3' TERM; echo on; while :; do sleep 0.01; done");
+    let processes: Vec<u64> =
+        lab.programs(2).iter().map(|it| it["pid"].as_u64().unwrap()).collect();
+    let done = lab.rm(&["down", "lab"]);
+    assert_eq!((done.code, done.told.trim()), (Some(0), "Down lab"));
+    assert!(!processes.into_iter().any(is_running));
+    assert!(!lab.own_folder().exists());
+    assert_eq!((polite.end().code, stubborn.end().code), (Some(3), Some(128 + libc::SIGKILL)));
+    let again = lab.rm(&["down", "lab"]);
+    assert_eq!(again.code, Some(2));
+    assert!(again.told.contains("there is no machine `lab` in"), "{}", again.told);
+}
+
+#[test]
+fn a_machine_ends_by_a_signal() {
+    let lab = Lab::empty();
+    let mut command = lab.command(&["up", "lab", "--foreground"]);
+    let mut machine = command.stderr(std::process::Stdio::null()).spawn().unwrap();
+    wait_until(|| lab.rm(&["status", "lab"]).code == Some(0));
+    let program = lab.begin("echo on; exec sleep 60");
+    unsafe { libc::kill(machine.id() as i32, libc::SIGTERM) };
+    assert_eq!(program.end().code, Some(128 + libc::SIGTERM));
+    assert_eq!(machine.wait().unwrap().code(), Some(0));
+    assert!(!lab.own_folder().exists());
+}
+
+#[test]
+fn a_machine_that_was_killed_is_found_dead() {
+    let lab = Lab::up(&[]);
+    let program = lab.begin("echo on; exec sleep 60");
+    let process = lab.programs(1)[0]["pid"].as_u64().unwrap();
+    let machine = lab.status()["pid"].as_i64().unwrap();
+    unsafe { libc::kill(machine as i32, libc::SIGKILL) };
+    let done = program.end();
+    assert_eq!(done.code, Some(2));
+    assert!(
+        done.told.contains("machine `lab` went down, and the program with it"),
+        "{}",
+        done.told
+    );
+    wait_until(|| !is_running(process));
+    let status = lab.rm(&["status"]);
+    assert_eq!((status.code, status.out.as_str()), (Some(1), "no machine is up\n"));
+    assert!(status.told.contains("machine `lab` is dead"), "{}", status.told);
+    assert!(!lab.own_folder().exists());
+    assert_eq!(lab.rm(&["status", "lab"]).code, Some(2));
+    for _ in 0..2 {
+        assert_eq!(lab.rm(&["up", "lab"]).code, Some(0), "again");
+        let machine = lab.status()["pid"].as_i64().unwrap();
+        unsafe { libc::kill(machine as i32, libc::SIGKILL) };
+        wait_until(|| !is_running(machine as u64));
+    }
+}
+
+#[test]
+fn what_is_wrong_is_refused() {
+    let lab = Lab::up(&[]);
+    let done = lab.rm(&["up", "lab"]);
+    assert_eq!(done.code, Some(2));
+    assert!(
+        done.told.contains("a machine `lab` is up: end it with `nvabi rm down lab`"),
+        "{}",
+        done.told
+    );
+    assert_eq!(lab.sh("exit 0").code, Some(0), "it is still there");
+    for name in ["", "a/b", "..", ".lab", "-", "a b", &"a".repeat(41)] {
+        for args in [vec!["up", "--", name], vec!["down", "--", name]] {
+            let done = lab.rm(&args);
+            assert_eq!(done.code, Some(2), "{name}");
+            assert!(done.told.contains("expected at most 40 letters"), "{name}: {}", done.told);
+        }
+    }
+    let done = lab.rm(&["up", "other", "--gpu", "none"]);
+    assert_eq!(done.code, Some(2));
+    assert!(done.told.contains("none"), "{}", done.told);
+    let done = lab.rm(&["up", "other", "--fault", "NOTHING:1:EIO"]);
+    assert_eq!(done.code, Some(2));
+    assert!(done.told.contains("no simulated call is named `NOTHING`"), "{}", done.told);
+    assert_eq!(lab.rm(&["run", "other", "--", "true"]).code, Some(2));
+    assert_eq!(
+        std::fs::read_dir(lab.folder.path().join("nvabi")).unwrap().count(),
+        1,
+        "no folder is left"
+    );
+}
+
+#[test]
+fn a_folder_of_others_is_refused() {
+    use std::os::unix::fs::PermissionsExt as _;
+    let lab = Lab::empty();
+    let folder = lab.folder.path().join("nvabi");
+    std::fs::create_dir(&folder).unwrap();
+    std::fs::set_permissions(&folder, std::fs::Permissions::from_mode(0o755)).unwrap();
+    let done = lab.rm(&["up", "lab"]);
+    assert_eq!(done.code, Some(2));
+    assert!(
+        done.told.contains("with mode 700, found one of user") && done.told.contains("755"),
+        "{}",
+        done.told
+    );
+}
+
+#[test]
+fn two_machines_are_two() {
+    let lab = Lab::up(&["--tag", "535.183.01"]);
+    assert_eq!(lab.rm(&["up", "other", "--tag", "595.45.04", "--gpus", "2"]).code, Some(0));
+    let version = |name: &str| {
+        let script = "cat /sys/module/nvidia/version; ls /dev | grep -c 'nvidia[0-9]'";
+        lab.rm(&["run", name, "--", "sh", "-c", script]).out
+    };
+    assert_eq!([version("lab"), version("other")], ["535.183.01\n1\n", "595.45.04\n2\n"]);
+    let status = lab.rm(&["status"]).out;
+    assert_eq!(status.lines().filter(|line| line.contains(": driver ")).count(), 2, "{status}");
+    assert_eq!(lab.rm(&["down", "other"]).code, Some(0));
+}
+
+#[test]
+fn a_machine_needs_no_rights() {
+    let is_root = unsafe { libc::geteuid() } == 0;
+    if !is_root {
+        nvabi_test::skip(
+            nvabi_test::Need::Setuid,
+            "a process without rights tests this with every other test",
+        );
+    }
+    let lab = Lab::empty();
+    std::os::unix::fs::chown(lab.folder.path(), Some(65534), Some(65534)).unwrap();
+    let nvabi = env!("CARGO_BIN_EXE_nvabi");
+    let script = format!(
+        "{nvabi} rm up lab && {nvabi} rm run lab -- cat /sys/module/nvidia/version; {nvabi} rm down lab"
+    );
+    let mut command = std::process::Command::new("setpriv");
+    command.args([
+        "--reuid",
+        "65534",
+        "--regid",
+        "65534",
+        "--clear-groups",
+        "--no-new-privs",
+        "--bounding-set=-all",
+    ]);
+    command.args(["sh", "-c", &script]).env("XDG_RUNTIME_DIR", lab.folder.path()).current_dir("/");
+    let done: crate::lab::Done = command.output().unwrap().into();
+    assert_eq!((done.code, done.out.as_str()), (Some(0), "550.163.01\n"), "{}", done.told);
+}
+
+/// Programs that begin and end at the same time on one machine.
+#[test]
+fn many_programs_come_and_go() {
+    let lab = Lab::up(&[]);
+    let count = 24;
+    let begun: Vec<Program> = (0..count)
+        .map(|number| {
+            lab.begin(&format!(
+                "echo on; read line; cat /sys/module/nvidia/version >/dev/null; exit {number}"
+            ))
+        })
+        .collect();
+    assert_eq!(lab.programs(count).len(), count);
+    for (number, program) in (0..).zip(begun) {
+        assert_eq!(program.end().code, Some(number));
+    }
+    lab.programs(0);
+}

@@ -1,0 +1,174 @@
+//! A program that calls at random, and one beside it that goes on working.
+
+use std::time::{Duration, Instant};
+
+use crate::client::*;
+use crate::lab::{Lab, PASSED, Program, play};
+
+/// How many calls are made, where `NVABI_MACHINE_CALLS` says nothing else.
+const CALLS: u32 = 5_000;
+
+fn calls() -> u32 {
+    let told = std::env::var("NVABI_MACHINE_CALLS").ok();
+    told.and_then(|calls| calls.parse().ok()).unwrap_or(CALLS)
+}
+
+/// Numbers that are the same in every run (xorshift).
+struct Random(u64);
+
+impl Random {
+    fn next(&mut self) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        self.0
+    }
+
+    fn below(&mut self, count: usize) -> usize {
+        (self.next() % count as u64) as usize
+    }
+
+    fn fill(&mut self, bytes: &mut [u8]) {
+        bytes.iter_mut().for_each(|byte| *byte = self.next() as u8);
+    }
+}
+
+/// Controls with parameters that are random or, of the right size, a few bytes away from zeros: most of them of
+/// commands that are answered, on objects that take them, others of every number and on any object. Between them
+/// escapes, allocations and UVM requests of random bytes.
+fn attack() {
+    let (client, device, subdevice) = Client::with_device();
+    let uvm_file = open("/dev/nvidia-uvm").unwrap();
+    let objects = [client.handle, device, subdevice, 0, 0xffff_ffff];
+    let object_of = |number: u32| match number >> 16 {
+        0x0080 => device,
+        0x2080 => subdevice,
+        _ => client.handle,
+    };
+    let mut bytes = vec![0_u8; 1 << 14];
+    let all: Vec<_> = driver().calls().control.iter().copied().flatten().copied().collect();
+    let mut answered = all.clone();
+    answered.retain(|command| {
+        let (address, size) = (bytes.as_mut_ptr() as u64, size_of_params(command.params));
+        let object = object_of(command.number);
+        size <= bytes.len()
+            && control(&client, object, command.number, address, size) != Ok(status::NOT_SUPPORTED)
+    });
+    println!("{} of {} commands are answered", answered.len(), all.len());
+    let mut random = Random(0x9e37_79b9_7f4a_7c15);
+    let calls = calls();
+    for call in 0..calls {
+        let commands = if random.below(4) == 0 { &all } else { &answered };
+        let command = commands[random.below(commands.len())];
+        let object = match random.below(8) {
+            0 => objects[random.below(objects.len())],
+            _ => object_of(command.number),
+        };
+        let size = match random.below(8) {
+            0 => random.below(bytes.len()),
+            _ => size_of_params(command.params).min(bytes.len()),
+        };
+        bytes.fill(0);
+        if random.below(2) == 0 {
+            random.fill(&mut bytes[..size]);
+        } else if size > 0 {
+            for _ in 0..4 {
+                bytes[random.below(size.min(64))] = random.next() as u8;
+            }
+        }
+        let address = if random.below(50) == 0 { random.next() } else { bytes.as_mut_ptr() as u64 };
+        match random.below(20) {
+            0 => {
+                let number = random.next() as u32 & 0xff;
+                let _ = raw(client.fd, request(number, 1 << 10), &mut bytes);
+            }
+            1 => {
+                let _ = raw(uvm_file, random.next() & 0xff, &mut bytes);
+            }
+            2 => {
+                let mut args = Struct::new("NVOS21_PARAMETERS");
+                random.fill(&mut args.bytes);
+                args.set("hRoot", client.handle.into());
+                args.set("hObjectParent", object.into());
+                let _ = escape(client.fd, 0x2b, &mut args);
+            }
+            // A number that is one bit away from a known one.
+            3 => {
+                let number = command.number ^ 1 << random.below(32);
+                let _ = control(&client, object, number, address, size);
+            }
+            _ => {
+                let _ = control(&client, object, command.number, address, size);
+            }
+        }
+        if call % 1000 == 0 {
+            println!("made {call}");
+        }
+    }
+}
+
+/// Bytes of a command's parameters.
+fn size_of_params(names: &[&str]) -> usize {
+    let layout = names.first().and_then(|name| driver().layout(name));
+    layout.map_or(0, |layout| layout.size as usize)
+}
+
+/// A control whose outcome may be anything: its status.
+fn control(client: &Client, object: u32, cmd: u32, address: u64, size: usize) -> Result<u32, i32> {
+    let mut args = Struct::new("NVOS54_PARAMETERS")
+        .with("hClient", client.handle.into())
+        .with("hObject", object.into())
+        .with("cmd", cmd.into())
+        .with("params", address)
+        .with("paramsSize", size as u64);
+    escape(client.fd, 0x2a, &mut args)?;
+    Ok(args.get("status") as u32)
+}
+
+/// Makes the same calls again and again until its input ends, and says how long the longest took.
+fn work() {
+    let (client, device, _) = Client::with_device();
+    println!("works");
+    let mut poll = libc::pollfd { fd: 0, events: libc::POLLIN, revents: 0 };
+    let (mut longest, mut rounds) = (Duration::ZERO, 0);
+    while unsafe { libc::poll(&mut poll, 1, 0) } == 0 {
+        let start = Instant::now();
+        let mut params = Struct::new("NV0000_CTRL_GPU_GET_ATTACHED_IDS_PARAMS");
+        let status =
+            client.control(client.handle, "NV0000_CTRL_CMD_GPU_GET_ATTACHED_IDS", &mut params);
+        assert_eq!((status, params.get("gpuIds[0]")), (0, 0x100));
+        let mut params = memory_params(VIDEO_MEMORY, 1 << 20);
+        let memory = client.alloc(device, VIDEO_MEMORY, Some(&mut params)).unwrap();
+        assert_eq!(client.free(memory), 0);
+        longest = longest.max(start.elapsed());
+        rounds += 1;
+    }
+    println!("longest of {rounds} rounds: {} ms", longest.as_millis());
+}
+
+#[test]
+fn random_calls_harm_nobody() {
+    const TEST: &str = "rm_machine::hostile::random_calls_harm_nobody";
+    play("attack", attack);
+    play("work", work);
+    let lab = Lab::up(&["--gpu", "a100"]);
+    let machine = lab.status()["pid"].clone();
+    let (worker, _) = Program::begin(lab.client(TEST, "work"), |line| line == "works");
+    let start = Instant::now();
+    let attacked: crate::lab::Done = lab.client(TEST, "attack").output().unwrap().into();
+    assert_eq!(
+        attacked.code,
+        Some(PASSED),
+        "{} {}",
+        attacked.out,
+        attacked.told.lines().last().unwrap_or("")
+    );
+    println!("{} calls in {:.1} s", calls(), start.elapsed().as_secs_f64());
+    let worked = worker.end();
+    assert_eq!(worked.code, Some(PASSED), "{} {}", worked.out, worked.told);
+    println!("{}", worked.out.lines().find(|line| line.starts_with("longest")).unwrap());
+    assert_eq!(lab.status()["pid"], machine);
+    assert_eq!(lab.sh("exit 5").code, Some(5));
+    lab.programs(0);
+    assert_eq!(lab.status()["gpus"][0]["used"], 0);
+}

@@ -1,0 +1,25 @@
+//! `nvabi rm up`, `run`, `status`, `down`: one simulated machine for many programs, through the command.
+//!
+//! The programs are scripts, and clients: this test's own program, told by a variable which part it plays.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    missing_docs,
+    clippy::undocumented_unsafe_blocks
+)]
+
+#[macro_use]
+extern crate nvabi_test;
+
+#[allow(dead_code)]
+#[path = "../rm_sim/client.rs"]
+mod client;
+mod ends;
+mod hostile;
+mod lab;
+mod real;
+mod shared;
+
+test_main!();

@@ -1,0 +1,162 @@
+//! What programs on one machine share, and what is each one's own.
+
+use std::io::Read as _;
+
+use crate::client::*;
+use crate::lab::{Lab, PASSED, Program, play};
+
+/// Bytes that a client holds.
+const HELD: u64 = 64 << 20;
+
+/// Takes memory of the first GPU, and keeps it until its input ends.
+pub(crate) fn hold() {
+    let (client, device, _) = Client::with_device();
+    let mut params = memory_params(VIDEO_MEMORY, HELD);
+    client.alloc(device, VIDEO_MEMORY, Some(&mut params)).unwrap();
+    println!("held by {}", std::process::id());
+    std::io::stdin().read_to_end(&mut Vec::new()).unwrap();
+}
+
+/// The processes that have memory, as a compute class has them.
+fn processes(client: &Client, subdevice: u32) -> Vec<u64> {
+    const AMPERE_COMPUTE_A: u64 = 0xc6c0;
+    let mut params = Struct::new("NV2080_CTRL_GPU_GET_PIDS_PARAMS").with("id", AMPERE_COMPUTE_A);
+    assert_eq!(client.control(subdevice, "NV2080_CTRL_CMD_GPU_GET_PIDS", &mut params), 0);
+    (0..params.get("pidTblCount")).map(|at| params.get(&format!("pidTbl[{at}]"))).collect()
+}
+
+/// Prints what a process has.
+fn look() {
+    let (client, _, subdevice) = Client::with_device();
+    for process in processes(&client, subdevice) {
+        let mut params = Struct::new("NV2080_CTRL_GPU_GET_PID_INFO_PARAMS")
+            .with("pidInfoListCount", 2)
+            .with("pidInfoList[0].pid", process)
+            .with("pidInfoList[1].index", 9);
+        assert_eq!(client.control(subdevice, "NV2080_CTRL_CMD_GPU_GET_PID_INFO", &mut params), 0);
+        let private = params.get("pidInfoList[0].data.vidMemUsage.memPrivate");
+        let (result, wrong) =
+            (params.get("pidInfoList[0].result"), params.get("pidInfoList[1].result"));
+        assert_eq!((result, wrong), (0, status::INVALID_ARGUMENT.into()));
+        println!("seen: {process} has {private}");
+    }
+}
+
+#[test]
+fn memory_of_one_program_is_seen_by_another() {
+    const TEST: &str = "rm_machine::shared::memory_of_one_program_is_seen_by_another";
+    play("hold", hold);
+    play("look", look);
+    let lab = Lab::up(&["--gpu", "a100"]);
+    let (holder, line) = Program::begin(lab.client(TEST, "hold"), |line| line.starts_with("held"));
+    let process = line.rsplit(' ').next().unwrap().to_owned();
+    let seen = Program::begin(lab.client(TEST, "look"), |line| line.starts_with("seen"));
+    assert_eq!(seen.1, format!("seen: {process} has {HELD}"));
+    assert_eq!(seen.0.end().code, Some(PASSED));
+    let status = lab.status();
+    assert_eq!(status["gpus"][0]["used"], HELD);
+    let program = &lab.programs(1)[0];
+    assert_eq!(
+        (&program["pid"], &program["gpu_memory"]),
+        (&process.parse::<u64>().unwrap().into(), &HELD.into())
+    );
+    assert!(program["calls"].as_u64().unwrap() >= 5, "{program}");
+    assert_eq!(holder.end().code, Some(PASSED));
+    lab.programs(0);
+    assert_eq!(lab.status()["gpus"][0]["used"], 0, "what a program had is given back");
+}
+
+/// Gives the rules for compute a value, and says what they were.
+fn set_rules(rules: u64) {
+    let (client, _, subdevice) = Client::with_device();
+    let mut params = Struct::new("NV2080_CTRL_GPU_QUERY_COMPUTE_MODE_RULES_PARAMS");
+    assert_eq!(
+        client.control(subdevice, "NV2080_CTRL_CMD_GPU_QUERY_COMPUTE_MODE_RULES", &mut params),
+        0
+    );
+    println!("rules {}", params.get("rules"));
+    let mut params =
+        Struct::new("NV2080_CTRL_GPU_SET_COMPUTE_MODE_RULES_PARAMS").with("rules", rules);
+    assert_eq!(
+        client.control(subdevice, "NV2080_CTRL_CMD_GPU_SET_COMPUTE_MODE_RULES", &mut params),
+        0
+    );
+}
+
+#[test]
+fn what_one_program_sets_the_next_one_sees() {
+    const TEST: &str = "rm_machine::shared::what_one_program_sets_the_next_one_sees";
+    play("set", || set_rules(2));
+    let lab = Lab::up(&[]);
+    let rules = || {
+        let (program, line) =
+            Program::begin(lab.client(TEST, "set"), |line| line.starts_with("rules"));
+        assert_eq!(program.end().code, Some(PASSED));
+        line
+    };
+    assert_eq!([rules(), rules()], ["rules 0", "rules 2"]);
+}
+
+#[test]
+fn a_report_is_of_its_own_program() {
+    const TEST: &str = "rm_machine::shared::a_report_is_of_its_own_program";
+    play("hold", hold);
+    play("unknown", || {
+        let client = Client::new();
+        client.control_with(client.handle, 0x7ff, 0, 0);
+    });
+    let lab = Lab::up(&[]);
+    let (holder, _) = Program::begin(lab.client(TEST, "hold"), |line| line.starts_with("held"));
+    let done: crate::lab::Done = lab.client(TEST, "unknown").output().unwrap().into();
+    assert_eq!(done.code, Some(PASSED));
+    let told: Vec<&str> = done.told.lines().map(str::trim).collect();
+    assert!(told[0].starts_with("unknown-call") && told[0].contains("0x000007ff"), "{told:?}");
+    assert!(told.contains(&"Simulated  3 calls, 1 failed, 1 diagnostics"), "{told:?}");
+    let report = lab.folder.path().join("report.json");
+    let mut command = lab.command(&["run", "lab", "--report"]);
+    command.arg(&report).args(lab.client(TEST, "unknown").get_args().skip(3));
+    command.env("NVABI_MACHINE_CLIENT", "unknown");
+    assert_eq!(command.output().unwrap().status.code(), Some(PASSED));
+    let report: serde_json::Value =
+        serde_json::from_slice(&std::fs::read(report).unwrap()).unwrap();
+    assert_eq!(report["diagnostics"].as_array().unwrap().len(), 1, "{report:#}");
+    assert_eq!(report["calls"]["open"]["total"], 1, "{report:#}");
+    let held = holder.end();
+    assert!(!held.told.contains("unknown-call"), "{}", held.told);
+}
+
+#[test]
+fn a_fault_is_the_machines() {
+    const TEST: &str = "rm_machine::shared::a_fault_is_the_machines";
+    play("open", || println!("opened {:?}", open("/dev/nvidiactl").map(drop)));
+    let lab = Lab::up(&["--fault", "open:2:EMFILE", "--fault", "UVM_MIGRATE:1:EIO"]);
+    let opened = || Program::begin(lab.client(TEST, "open"), |line| line.starts_with("opened")).1;
+    assert_eq!(opened(), "opened Ok(())");
+    assert_eq!(opened(), format!("opened Err({})", libc::EMFILE));
+    assert_eq!(opened(), "opened Ok(())");
+    assert_eq!(lab.status()["unmet_faults"], serde_json::json!(["UVM_MIGRATE:1:EIO"]));
+}
+
+#[test]
+fn a_program_has_what_its_command_has() {
+    let lab = Lab::up(&[]);
+    let folder = lab.folder.path().canonicalize().unwrap();
+    let script = "pwd; umask; echo \"$A\"; echo ${HOME-none}; echo \"$1\"; cat; echo wrong >&2; tty; ls -l /proc/self/fd | wc -l";
+    let mut command = lab.command(&["run", "lab", "--", "sh", "-c", script, "sh", "a  b"]);
+    command.current_dir(&folder).env("A", "x\ny").env_remove("HOME");
+    unsafe {
+        std::os::unix::process::CommandExt::pre_exec(&mut command, || {
+            libc::umask(0o27);
+            Ok(())
+        });
+    }
+    let (mut program, first) = Program::begin(command, |_| true);
+    assert_eq!(first, folder.to_str().unwrap());
+    use std::io::Write as _;
+    program.child.stdin.as_mut().unwrap().write_all(b"through\n").unwrap();
+    let done = program.end();
+    // The list has a line before, the three files and that of the folder which is listed.
+    assert_eq!(done.out, "0027\nx\ny\nnone\na  b\nthrough\nnot a tty\n5\n");
+    assert!(done.told.starts_with("wrong\n"), "{}", done.told);
+    assert_eq!(done.code, Some(0));
+}
