@@ -4,6 +4,7 @@ use std::fs::{self, File};
 use std::io::{IoSlice, IoSliceMut};
 use std::os::unix::fs::FileExt as _;
 
+use nix::errno::Errno;
 use nix::sys::uio::{RemoteIoVec, process_vm_readv, process_vm_writev};
 use nix::unistd::Pid;
 
@@ -14,10 +15,11 @@ const PIECES: usize = 64;
 
 /// Copies from the memory of another process, up to the first page that is not there; says how many bytes.
 pub fn read_memory(thread: u32, address: u64, into: &mut [u8]) -> usize {
-    pagewise(address, into.len(), |at, len, pieces| {
+    let copied = pagewise(address, into.len(), |at, len, pieces| {
         let local = into.get_mut(at..at + len).unwrap_or_default();
         process_vm_readv(pid(thread), &mut [IoSliceMut::new(local)], pieces)
-    })
+    });
+    copied.unwrap_or_else(|Forbidden| read_memory_at_once(thread, address, into))
 }
 
 /// Copies into the memory of another process, up to the first page that is not there or cannot be written;
@@ -26,10 +28,11 @@ pub fn write_memory(thread: u32, address: u64, from: &[u8]) -> usize {
     if is_own(thread) {
         return 0;
     }
-    pagewise(address, from.len(), |at, len, pieces| {
+    let copied = pagewise(address, from.len(), |at, len, pieces| {
         let local = from.get(at..at + len).unwrap_or_default();
         process_vm_writev(pid(thread), &[IoSlice::new(local)], pieces)
-    })
+    });
+    copied.unwrap_or_else(|Forbidden| write_memory_at_once(thread, address, from))
 }
 
 /// As [`read_memory`], and never waits: a process with `userfaultfd` can let whoever touches its memory wait for as
@@ -104,13 +107,17 @@ fn is_own(thread: u32) -> bool {
     unsafe { libc::syscall(libc::SYS_tgkill, libc::getpid(), thread, 0) == 0 }
 }
 
+/// The call itself may not be made, as in containers of Podman's without CAP_SYS_PTRACE: then the file that shows a
+/// process's memory is used, which is slower.
+struct Forbidden;
+
 /// Copies `length` bytes by `copy`, which is given where they begin, how many they are and where they lie in
 /// the other process, in pieces that end where pages do: the kernel copies whole pieces or stops.
 fn pagewise(
     address: u64,
     length: usize,
     mut copy: impl FnMut(usize, usize, &[RemoteIoVec]) -> nix::Result<usize>,
-) -> usize {
+) -> Result<usize, Forbidden> {
     let mut done = 0;
     while done < length {
         let mut pieces = [RemoteIoVec { base: 0, len: 0 }; PIECES];
@@ -126,13 +133,16 @@ fn pagewise(
             count += 1;
             planned += len;
         }
-        let copied = copy(done, planned, &pieces[..count]).unwrap_or(0);
+        let copied = match copy(done, planned, &pieces[..count]) {
+            Err(Errno::EPERM | Errno::ENOSYS) if done == 0 => return Err(Forbidden),
+            copied => copied.unwrap_or(0),
+        };
         done += copied;
         if planned == 0 || copied < planned {
             break;
         }
     }
-    done
+    Ok(done)
 }
 
 #[cfg(test)]

@@ -234,6 +234,40 @@ fn a_machine_needs_no_rights() {
     assert_eq!((done.code, done.out.as_str()), (Some(0), "550.163.01\n"), "{}", done.told);
 }
 
+/// Keeps a command and all that comes of it from making some calls, as a container's profile does.
+fn forbid(command: &mut std::process::Command, calls: &[i64]) {
+    use seccompiler::{BpfProgram, SeccompAction, SeccompFilter};
+    let rules = calls.iter().map(|call| (*call, Vec::new())).collect();
+    let refuse = SeccompAction::Errno(libc::EPERM as u32);
+    let arch = std::env::consts::ARCH.try_into().unwrap();
+    let filter = SeccompFilter::new(rules, SeccompAction::Allow, refuse, arch).unwrap();
+    let filter: BpfProgram = filter.try_into().unwrap();
+    unsafe {
+        std::os::unix::process::CommandExt::pre_exec(command, move || {
+            seccompiler::apply_filter(&filter).map_err(|_| std::io::ErrorKind::Other.into())
+        });
+    }
+}
+
+/// What the default profiles of Docker and Podman forbid of the calls that a machine makes, to processes without
+/// CAP_SYS_PTRACE: `profiles/seccomp/default.json` of moby, `pkg/seccomp/seccomp.json` of containers/common.
+#[test]
+fn a_machine_needs_no_more_than_containers_have() {
+    let docker = [libc::SYS_pidfd_getfd, libc::SYS_userfaultfd, libc::SYS_kcmp];
+    let podman = [libc::SYS_ptrace, libc::SYS_process_vm_readv, libc::SYS_process_vm_writev];
+    for (name, calls) in [("docker", &docker), ("podman", &podman)] {
+        let lab = Lab::empty();
+        let mut up = lab.command(&["up", "lab", "--gpus", "3"]);
+        forbid(&mut up, calls);
+        assert_eq!(up.output().unwrap().status.code(), Some(0), "{name}");
+        let script = "ls /dev | grep -c 'nvidia[0-9]'; ls /dev | sort | uniq -d; ls /proc/driver/nvidia/gpus; \
+                      find /proc/driver/nvidia -name version | xargs cat | head -c 12; ls /dev/null";
+        let gpus = "0000:01:00.0\n0000:02:00.0\n0000:03:00.0\n";
+        let done = lab.sh(script);
+        assert_eq!(done.out, format!("3\n{gpus}NVRM version/dev/null\n"), "{name}: {}", done.told);
+    }
+}
+
 /// Programs that begin and end at the same time on one machine.
 #[test]
 fn many_programs_come_and_go() {

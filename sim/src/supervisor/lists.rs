@@ -1,11 +1,13 @@
 //! Lists of folders: simulated ones, and real ones in which simulated files are.
 
+use std::fs;
+use std::io;
 use std::os::fd::{AsRawFd as _, OwnedFd};
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
 
 use super::target::Target;
-use super::tree::Child;
+use super::tree::{Child, open_folder};
 use super::{Reply, Run};
 use crate::Errno;
 use crate::client::Client as _;
@@ -32,17 +34,21 @@ impl Run {
         let inode = Inode::of(&stat);
         let (simulated, real) = (self.tree.folder(inode), self.tree.parent(inode));
         let folder = simulated.or(real)?;
-        // It is the caller's own opening of the folder, which knows how far it was read.
-        let file = descriptor_of(target.process(), fd as i32).ok()?;
+        let fd = fd as i32;
+        let (file, is_own) = opening(target, fd).ok()?;
         let room = usize::try_from(room).unwrap_or(MOST).min(MOST);
         let list = match simulated {
             Some(_) => self.simulated_list(&file, folder, room),
             None => self.real_list(&file, folder, room),
         };
-        Some(Reply::Answer(list.and_then(|bytes| {
+        let written = list.and_then(|bytes| {
             let written = target.write(address, &bytes);
             if written < bytes.len() { Err(Errno::EFAULT) } else { Ok(bytes.len() as i64) }
-        })))
+        });
+        Some(match (written, position(&file)) {
+            (Ok(length), Ok(position)) if !is_own => Reply::AnswerMoved(length, (fd, position)),
+            (written, _) => Reply::Answer(written),
+        })
     }
 
     /// Of a simulated folder: the opening counts the entries that were read.
@@ -91,6 +97,21 @@ impl Run {
             }
         }
     }
+}
+
+/// The caller's own opening of a folder, which knows how far it was read. Where that cannot be had, as in Docker's
+/// containers without CAP_SYS_PTRACE: another one at the same place, and `false`.
+fn opening(target: &Target<'_>, fd: i32) -> io::Result<(OwnedFd, bool)> {
+    let process = target.process();
+    if let Ok(file) = descriptor_of(process, fd) {
+        return Ok((file, true));
+    }
+    let file = open_folder(Path::new(&format!("/proc/{process}/fd/{fd}")))?;
+    let info = fs::read_to_string(format!("/proc/{process}/fdinfo/{fd}"))?;
+    let position = info.lines().find_map(|line| line.strip_prefix("pos:")?.trim().parse().ok());
+    let moved = set_position(&file, position.ok_or(io::ErrorKind::InvalidData)?);
+    moved.map_err(|errno| io::Error::from_raw_os_error(errno.0))?;
+    Ok((file, false))
 }
 
 fn position(file: &OwnedFd) -> Result<i64, Errno> {

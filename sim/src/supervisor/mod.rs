@@ -119,6 +119,8 @@ enum Reply {
     Answer(Result<i64, Errno>),
     /// This is its result, and the caller has closed a descriptor.
     AnswerClosed(Result<i64, Errno>, i32),
+    /// This is its result, and the caller has gone to a place of an open file.
+    AnswerMoved(i64, (i32, i64)),
     /// This is its result, after a while.
     AnswerLater(Result<i64, Errno>, Duration),
     /// Its result comes of this.
@@ -314,6 +316,12 @@ impl Run {
             Reply::Map(node, offset) => self.map(n, &node, offset),
             Reply::Answer(result) => self.listener.answer(n, result),
             Reply::AnswerClosed(result, fd) => self.answer_closed(n, result, fd),
+            Reply::AnswerMoved(result, place) => {
+                // Who is not at the place when it asks again would be told the same for ever.
+                if !trace::answer_moved(&self.listener, n, Ok(result), place) {
+                    self.listener.answer(n, Err(Errno::EACCES));
+                }
+            }
             Reply::AnswerLater(result, time) => return Handled::AnswerLater(result, time),
             Reply::Work(name, work) => return Handled::Work(name, work),
             Reply::Enter(folder) => self.enter(n, &folder),

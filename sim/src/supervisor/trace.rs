@@ -89,10 +89,31 @@ pub(super) fn answer_closed(
     result: Result<i64, Errno>,
     fd: i32,
 ) -> bool {
+    answer_after(listener, notification, result, (libc::SYS_close, [fd as u64, 0, 0, 0, 0, 0]))
+}
+
+/// Answers a call whose caller is at another place of an open file when it sees the answer. `false`: as above.
+pub(super) fn answer_moved(
+    listener: &Listener,
+    notification: &Notification,
+    result: Result<i64, Errno>,
+    (fd, position): (i32, i64),
+) -> bool {
+    let args = [fd as u64, position as u64, libc::SEEK_SET as u64, 0, 0, 0];
+    answer_after(listener, notification, result, (libc::SYS_lseek, args))
+}
+
+/// Answers a call whose caller makes another one before it sees the answer.
+fn answer_after(
+    listener: &Listener,
+    notification: &Notification,
+    result: Result<i64, Errno>,
+    call: Call,
+) -> bool {
     let Ok(mut trace) = Trace::begin(notification.thread) else { return false };
     listener.answer(notification, result);
     // As for a mapping.
-    let _ = trace.after_call(|_| Some((libc::SYS_close, [fd as u64, 0, 0, 0, 0, 0])));
+    let _ = trace.after_call(|_| Some(call));
     true
 }
 
