@@ -24,11 +24,12 @@ const SHARED: [(&str, &str); 2] = [
     ("base", include_str!("../../profiles/base.toml")),
     ("server", include_str!("../../profiles/server.toml")),
 ];
-const CARDS: [(&str, &str); 4] = [
+const CARDS: [(&str, &str); 5] = [
     ("a100", include_str!("../../profiles/a100.toml")),
     ("h100", include_str!("../../profiles/h100.toml")),
     ("l4", include_str!("../../profiles/l4.toml")),
     ("rtx3090", include_str!("../../profiles/rtx3090.toml")),
+    ("rtxpro6000", include_str!("../../profiles/rtxpro6000.toml")),
 ];
 
 /// The profile of a machine for which none is named.
