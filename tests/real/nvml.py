@@ -34,7 +34,7 @@ SPECIAL = {
     "nvmlDeviceQueryDrainState": lambda device: [pci(device)],
     "nvmlDeviceModifyDrainState": lambda device: [pci(device), 0],
     "nvmlDeviceRemoveGpu": lambda device: [pci(device)],
-    "nvmlGpmMetricsGet": lambda device: [pynvml.c_nvmlGpmMetricsGet_t()],
+    "nvmlGpmMetricsGet": lambda device: [pynvml.c_nvmlGpmMetricsGet_t(version=1)],
     "nvmlGpmSampleFree": lambda device: [pynvml.nvmlGpmSampleAlloc()],
     "nvmlGpmSampleGet": lambda device: [device, pynvml.nvmlGpmSampleAlloc()],
     "nvmlGpmMigSampleGet": lambda device: [device, 0, pynvml.nvmlGpmSampleAlloc()],
