@@ -87,7 +87,7 @@ fn one_extracted_tree_may_be_given_itself() {
     let link = folder.path().join("current");
     std::os::unix::fs::symlink(&tree, &link).unwrap();
     for given in [folder.path(), &tree, &link] {
-        let mut source = Source::open(given).unwrap();
+        let source = Source::open(given).unwrap();
         assert_eq!(source.tags().unwrap(), [tag("1.2.3")], "{}", given.display());
         let listed = source.list(Reference::whole(&tag("1.2.3")), &["inc"]).unwrap();
         let all = glob::Pattern::new("**/*").unwrap();
