@@ -61,8 +61,10 @@ fn compare(context: &Context<'_>, args: &RmCheck) -> Result<(Report, String), Re
     }
     for (_, found) in profiles {
         for (problem, count) in found.into_values() {
-            // What one driver has need not be in the others.
-            if problem.gravity == Gravity::Wrong || count == tags.len() {
+            // What one driver has need not be in the others, and what this command carries has answers for all.
+            let is_ours = problem.place.as_ref().is_some_and(|place| place.source.is_embedded);
+            let is_lacking = count == tags.len() && (args.tag.is_empty() || !is_ours);
+            if problem.gravity == Gravity::Wrong || is_lacking {
                 report.push(diagnostic(Problem { gravity: Gravity::Wrong, ..problem }));
             }
         }

@@ -94,7 +94,10 @@ fn a_wrong_profile_is_refused_with_its_places() {
     }
     let (status, told) = nvabi(&["rm", "sim", "--gpu", "gtx970", "--", "true"]);
     assert_eq!(status, Some(2));
-    assert!(told.contains("there is no GPU `gtx970`: expected a100, h100, l4, rtx3090, rtxpro6000"), "{told}");
+    assert!(
+        told.contains("there is no GPU `gtx970`: expected a100, h100, l4, rtx3090, rtxpro6000"),
+        "{told}"
+    );
 }
 
 #[test]
