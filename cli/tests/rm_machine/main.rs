@@ -13,6 +13,7 @@
 #[macro_use]
 extern crate nvabi_test;
 
+mod begins;
 #[allow(dead_code)]
 #[path = "../rm_sim/client.rs"]
 mod client;

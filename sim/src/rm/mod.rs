@@ -73,7 +73,7 @@ pub struct Options {
 ///
 /// # Errors
 ///
-/// When the program cannot be started, or a fault names no call, or this machine does not permit seccomp
+/// When the program cannot be started, or a fault names no call, or this system does not permit seccomp
 /// user notification: [`io::ErrorKind::Unsupported`].
 pub fn run(command: &mut Program, options: &Options) -> io::Result<Outcome> {
     let driver = Box::new(driver(options)?);

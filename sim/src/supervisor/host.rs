@@ -5,6 +5,7 @@ use std::io;
 use std::os::fd::{AsFd as _, BorrowedFd, FromRawFd as _, OwnedFd};
 use std::os::unix::process::ExitStatusExt as _;
 use std::process::{Command, ExitStatus};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, MutexGuard, mpsc};
 use std::thread::{self, JoinHandle};
 use std::time::Instant;
@@ -107,21 +108,26 @@ impl Host {
         drop(machine);
         let record = Record { shared: self.shared.clone(), run };
         let shared = self.shared.clone();
+        let has_begun = Arc::new(AtomicBool::new(false));
+        let begun = has_begun.clone();
         // It must be there before the child is: even one that cannot begin its program makes calls.
         let served = spawn("calls", move || {
-            let served = attend(&ours, run, shared);
+            let served = attend(&ours, run, shared, begun);
             drop(end);
             served
         })?;
         let program = program::begin(command, filter, how, theirs.as_fd(), over);
         drop(theirs);
+        has_begun.store(true, Ordering::Release);
         let program = program.map_err(explain)?;
         Ok(Running { program, record, served: Some(served), told })
     }
 
-    /// The machine itself.
+    /// The machine itself, without what nobody has open any more.
     pub(crate) fn machine(&self) -> MutexGuard<'_, AnyMachine> {
-        self.shared.machine()
+        let mut machine = self.shared.machine();
+        self.shared.releases.settle(&mut **machine);
+        machine
     }
 }
 
@@ -223,9 +229,14 @@ impl Running {
 }
 
 /// Serves a child that sends its listener, until nobody is left to be served.
-fn attend(socket: &OwnedFd, run: RunId, shared: Arc<Shared>) -> io::Result<()> {
+fn attend(
+    socket: &OwnedFd,
+    run: RunId,
+    shared: Arc<Shared>,
+    has_begun: Arc<AtomicBool>,
+) -> io::Result<()> {
     let listener = receive_descriptor(socket.as_fd())?.1;
-    serve(&Arc::new(Run::new(run, listener, shared)?))
+    serve(&Arc::new(Run::new(run, listener, shared, has_begun)?))
 }
 
 fn explain(error: io::Error) -> io::Error {
@@ -237,7 +248,7 @@ fn explain(error: io::Error) -> io::Error {
     if error.raw_os_error() != not_supported().raw_os_error() {
         return error;
     }
-    let text = "this machine does not permit seccomp filters with user notification";
+    let text = "this system does not permit seccomp filters with user notification (in a container: docs/containers.md)";
     io::Error::new(io::ErrorKind::Unsupported, text)
 }
 

@@ -89,6 +89,8 @@ pub(super) struct Run {
     shared: Arc<Shared>,
     /// Whether some process may answer faults of its memory itself, and so let others wait for it.
     faults_are_answered: AtomicBool,
+    /// Whether who begins the program goes on again.
+    has_begun: Arc<AtomicBool>,
 }
 
 /// Everything that the runs on a machine share.
@@ -258,9 +260,15 @@ impl Deref for Run {
 }
 
 impl Run {
-    fn new(number: RunId, listener: OwnedFd, shared: Arc<Shared>) -> io::Result<Self> {
+    fn new(
+        number: RunId,
+        listener: OwnedFd,
+        shared: Arc<Shared>,
+        has_begun: Arc<AtomicBool>,
+    ) -> io::Result<Self> {
         let listener = Listener::new(listener)?;
-        Ok(Self { number, listener, shared, faults_are_answered: AtomicBool::new(false) })
+        let faults_are_answered = AtomicBool::new(false);
+        Ok(Self { number, listener, shared, faults_are_answered, has_begun })
     }
 
     /// The machine, which records what happens as this run's.
@@ -298,7 +306,9 @@ impl Run {
                 Err(time) => return Handled::Later(time),
             },
             libc::SYS_exit_group => {
-                self.record_exit(&target);
+                if !self.is_not_begun(&target) {
+                    self.record_exit(&target);
+                }
                 Reply::Pass
             }
             call if filter::POLLS.contains(&call) => {
@@ -465,6 +475,14 @@ impl Run {
                 machine.polled(file);
             }
         }
+    }
+
+    /// Whether a process ends that could not become the program. Who begins it waits for that and keeps others from
+    /// opening files meanwhile; these have the machine, so that it must not be waited for here.
+    fn is_not_begun(&self, target: &Target<'_>) -> bool {
+        let executable = |process: &str| std::fs::read_link(format!("/proc/{process}/exe")).ok();
+        !self.has_begun.load(Ordering::Acquire)
+            && executable(&target.process().to_string()) == executable("self")
     }
 
     /// What a process has when it ends by itself.

@@ -84,7 +84,7 @@ pub struct Options {
 ///
 /// # Errors
 ///
-/// When the program cannot be started, or this machine does not permit seccomp user notification:
+/// When the program cannot be started, or this system does not permit seccomp user notification:
 /// [`io::ErrorKind::Unsupported`].
 pub fn run(command: &mut Command, options: &Options) -> io::Result<Outcome> {
     let has_status = |fault: &&Fault| matches!(fault.effect, Effect::Refuse(_));
