@@ -389,6 +389,9 @@ impl<'p> Module<'p> {
     /// the name here.
     fn by_version(&self) -> BTreeMap<&str, Vec<(&str, Span)>> {
         let mut all: BTreeMap<&str, Vec<(&str, Span)>> = BTreeMap::new();
+        if self.tags.len() < 2 {
+            return all;
+        }
         for (def, name) in self.plan.defs.iter().zip(&self.names) {
             let spans = self.spans(&def.views).into_iter().map(|span| (name.as_str(), span));
             all.entry(def.ident.as_str()).or_default().extend(spans);
@@ -402,6 +405,10 @@ impl<'p> Module<'p> {
     /// Constants that not every tag has with one value: the driver's name and, for each run of tags, the fact.
     fn constants_by_version(&self) -> BTreeMap<&str, Vec<(&Fact, Span)>> {
         let mut all: BTreeMap<&str, Vec<(&Fact, Span)>> = BTreeMap::new();
+        // Of one tag there is nothing to tell, and sorting its constants takes a while.
+        if self.tags.len() < 2 {
+            return all;
+        }
         for (_, constant) in &self.constants {
             let is_value = matches!(constant.fact, Fact::Constant(_) | Fact::BitRange(..));
             let spans = self.spans(&constant.views).into_iter().filter(|_| is_value);

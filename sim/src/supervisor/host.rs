@@ -248,7 +248,8 @@ fn explain(error: io::Error) -> io::Error {
     if error.raw_os_error() != not_supported().raw_os_error() {
         return error;
     }
-    let text = "this system does not permit seccomp filters with user notification (in a container: docs/containers.md)";
+    let text = "this system does not permit seccomp filters with user notification; in a container its seccomp profile \
+                must allow them";
     io::Error::new(io::ErrorKind::Unsupported, text)
 }
 
