@@ -211,8 +211,16 @@ impl<'a> Context<'a> {
     fn no_spec(&self, family: &str) -> Result<Diagnostic, Report> {
         let whose = if family.is_empty() { "driver" } else { family };
         let message = format!("there is no spec {whose}-N.toml in {}", self.specs()?);
-        let help = "give the folder of the specs with --specs";
-        Ok(Diagnostic::error("spec-no-driver", message).help(help))
+        let diagnostic = Diagnostic::error("spec-no-driver", message);
+        let known = self.families_matching(None)?;
+        let known: Vec<&str> = known
+            .iter()
+            .map(|known| if known.name.is_empty() { "x86" } else { &known.name })
+            .collect();
+        Ok(match known.is_empty() {
+            true => diagnostic.help("give the folder of the specs with --specs"),
+            false => diagnostic.help(format!("--family is one of {}", known.join(", "))),
+        })
     }
 
     fn families_matching(&self, wanted: Option<&str>) -> Result<Vec<Family>, Report> {
