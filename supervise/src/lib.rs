@@ -25,7 +25,7 @@ pub use filter::{load, program, unless, when};
 pub use memory::{read_memory, read_memory_at_once, write_memory, write_memory_at_once};
 pub use notify::{AddFd, Listener, Next, Notification};
 pub use rights::{peek_byte, receive_descriptor, send_descriptor};
-pub use signals::{Signal, Signals};
+pub use signals::{ENDING, Signal, Signals};
 pub use tracee::{
     AT_CALL, CallStop, Registers, Resume, Tracee, Waited, wait_for_any, wait_for_end,
 };

@@ -5,6 +5,9 @@ use std::os::fd::{AsFd, AsRawFd as _, BorrowedFd, FromRawFd as _, OwnedFd};
 
 use crate::check;
 
+/// Signals by which people and systems ask a process to end.
+pub const ENDING: [i32; 3] = [libc::SIGHUP, libc::SIGINT, libc::SIGTERM];
+
 /// What the kernel itself sends, as of a terminal's keys (`si_code`).
 const SI_KERNEL: i32 = 0x80;
 
@@ -25,14 +28,14 @@ pub struct Signal {
 }
 
 impl Signals {
-    /// Keeps some signals from now on.
+    /// Keeps some signals from now on; not those that are ignored, as `nohup` has SIGHUP ignored.
     pub fn keep(numbers: &[i32]) -> io::Result<Self> {
         // SAFETY: both sets are local, and zeros are a value of a `sigset_t`, which is of integers; the kernel
         // has just made the descriptor, and returned it here alone.
         unsafe {
             let (mut set, mut before) = std::mem::zeroed();
             libc::sigemptyset(&mut set);
-            for number in numbers {
+            for number in numbers.iter().filter(|number| !is_ignored(**number)) {
                 libc::sigaddset(&mut set, *number);
             }
             let flags = libc::SFD_CLOEXEC | libc::SFD_NONBLOCK;
@@ -59,6 +62,16 @@ impl Signals {
         };
         let is_of_kernel = told.ssi_code == SI_KERNEL;
         Some(Signal { number: told.ssi_signo as i32, is_of_kernel })
+    }
+}
+
+fn is_ignored(signal: i32) -> bool {
+    // SAFETY: the struct is of integers and a number for a function, of which zeros are a value; no action is given,
+    // and the kernel writes one: the local one.
+    unsafe {
+        let mut action: libc::sigaction = std::mem::zeroed();
+        let is_known = libc::sigaction(signal, std::ptr::null(), &mut action) == 0;
+        is_known && action.sa_sigaction == libc::SIG_IGN
     }
 }
 

@@ -33,7 +33,7 @@ const PASSED: [i32; 9] = [
 pub(crate) fn run(context: &Context<'_>, args: &RmRun) -> ExitCode {
     sim::conclude(context, &args.program, |program, rest| {
         // Before the program is there: one that comes meanwhile is passed on as well.
-        let signals = Signals::keep(&not_ignored(&PASSED))?;
+        let signals = Signals::keep(&PASSED)?;
         let folder = Folder::of(&args.name)?;
         let stream = folder.connect()?;
         ask(&stream, program, rest)?;
@@ -44,20 +44,6 @@ pub(crate) fn run(context: &Context<'_>, args: &RmRun) -> ExitCode {
             })
         })
     })
-}
-
-/// Those of some signals that are not ignored, as `nohup` has SIGHUP ignored.
-fn not_ignored(signals: &[i32]) -> Vec<i32> {
-    let is_ignored = |signal: i32| {
-        // SAFETY: the struct is of integers and a number for a function, of which zeros are a value; no action is
-        // given, and the kernel writes one: the local one.
-        unsafe {
-            let mut action: libc::sigaction = std::mem::zeroed();
-            let known = libc::sigaction(signal, std::ptr::null(), &mut action) == 0;
-            known && action.sa_sigaction == libc::SIG_IGN
-        }
-    };
-    signals.iter().copied().filter(|signal| !is_ignored(*signal)).collect()
 }
 
 fn ask(stream: &UnixStream, program: &OsString, rest: &[OsString]) -> io::Result<()> {
@@ -77,8 +63,8 @@ fn ask(stream: &UnixStream, program: &OsString, rest: &[OsString]) -> io::Result
     let sent = connection::send(stream, Kind::Run, &request.to_bytes())
         .and_then(|()| connection::send_files(stream, files));
     match sent {
-        // It says why it has closed the connection.
-        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
+        // It says why it has closed the connection, unless it was killed.
+        Err(error) if is_cut(&error) => Ok(()),
         sent => sent,
     }
 }
@@ -107,10 +93,17 @@ fn follow(
             Ok(Some((Kind::Refused, body))) => return Err(io::Error::other(text(&body))),
             Ok(Some(_)) => {}
             Ok(None) => return Ok(None),
-            Err(error) if error.kind() == io::ErrorKind::ConnectionReset => return Ok(None),
+            // In the middle of a message, or before it read all that was sent.
+            Err(error) if is_cut(&error) => return Ok(None),
             Err(error) => return Err(error),
         }
     }
+}
+
+/// Whether the machine's end of the connection has gone.
+fn is_cut(error: &io::Error) -> bool {
+    use io::ErrorKind::{BrokenPipe, ConnectionReset, UnexpectedEof};
+    [BrokenPipe, ConnectionReset, UnexpectedEof].contains(&error.kind())
 }
 
 /// Passes a signal on. A machine that has ended is seen by its connection.
