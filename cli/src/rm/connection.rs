@@ -6,6 +6,7 @@ use std::io::{self, Read, Write};
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
 use std::os::unix::net::UnixStream;
+use std::time::Duration;
 
 use nvabi_sim::GpuUse;
 use nvabi_supervise::{receive_descriptor, send_descriptor};
@@ -42,8 +43,8 @@ pub(super) fn send(mut stream: &UnixStream, kind: Kind, body: &[u8]) -> io::Resu
     let length = u32::try_from(body.len()).ok().filter(|length| *length <= MOST);
     let length = length.ok_or_else(|| invalid(&format!("a message of {} bytes", body.len())))?;
     let head = [&[kind as u8], length.to_le_bytes().as_slice()].concat();
-    stream.write_all(&head)?;
-    stream.write_all(body)
+    // At once: one that is not read in time is not sent, rather than half of it.
+    stream.write_all(&[head.as_slice(), body].concat())
 }
 
 /// Receives a message; none where the other end is closed.
@@ -71,6 +72,16 @@ pub(super) fn receive(mut stream: &UnixStream) -> io::Result<Option<(Kind, Vec<u
 fn invalid(what: &str) -> io::Error {
     let text = format!("{what}, which this version of the command does not know");
     io::Error::new(io::ErrorKind::InvalidData, text)
+}
+
+/// What to say of a connection to a machine that fails: a time that is over has a name of its own.
+pub(super) fn in_words(error: io::Error, machine: &str, patience: Duration) -> io::Error {
+    use io::ErrorKind::{TimedOut, WouldBlock};
+    if ![TimedOut, WouldBlock].contains(&error.kind()) {
+        return io::Error::new(error.kind(), format!("machine `{machine}`: {error}"));
+    }
+    let text = format!("machine `{machine}` does not answer within {} s", patience.as_secs());
+    io::Error::new(TimedOut, text)
 }
 
 /// A program that is to be run.

@@ -2,11 +2,18 @@
 
 use std::io;
 use std::process::ExitCode;
+use std::time::Duration;
 
 use super::connection::{self, Kind};
 use super::folder::{Folder, State};
 use crate::args::RmDown;
 use crate::context::Context;
+
+/// How long a machine may take to go down. It gives its programs 5 seconds before they are killed.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// How long its process may take to end after that.
+const LAST_MILLISECONDS: u32 = 2000;
 
 pub(crate) fn down(context: &Context<'_>, args: &RmDown) -> ExitCode {
     match end(&args.name) {
@@ -24,13 +31,40 @@ pub(crate) fn down(context: &Context<'_>, args: &RmDown) -> ExitCode {
 fn end(name: &str) -> io::Result<()> {
     let folder = Folder::of(name)?;
     let stream = folder.connect()?;
-    connection::send(&stream, Kind::Down, &[])?;
+    let process = rustix::net::sockopt::socket_peercred(&stream)?.pid;
+    stream.set_read_timeout(Some(PATIENCE))?;
+    connection::send(&stream, Kind::Down, &[])
+        .map_err(|error| connection::in_words(error, name, PATIENCE))?;
+    let stays = |why: &str| {
+        let advice = format!("its process is {process}, and `kill -KILL {process}` ends it");
+        io::Error::other(format!("machine `{name}` {why}: {advice}"))
+    };
     // It is closed when the machine's process has ended all programs.
-    while connection::receive(&stream)?.is_some() {}
-    // The folder goes right after, or before.
-    match folder.state()? {
-        State::Missing | State::Up => {}
-        State::Dead(lock) => folder.remove(lock),
+    loop {
+        match connection::receive(&stream) {
+            Ok(None) => break,
+            Ok(Some((Kind::Refused, body))) => {
+                return Err(io::Error::other(String::from_utf8_lossy(&body)));
+            }
+            Ok(Some(_)) => {}
+            // It was killed before it read all.
+            Err(error) if error.kind() == io::ErrorKind::ConnectionReset => break,
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                return Err(stays(&format!("is not down after {} s", PATIENCE.as_secs())));
+            }
+            Err(error) => return Err(connection::in_words(error, name, PATIENCE)),
+        }
     }
-    Ok(())
+    // The folder goes right after, or before.
+    for _ in 0..LAST_MILLISECONDS {
+        match folder.state()? {
+            State::Missing => return Ok(()),
+            State::Dead(lock) => {
+                folder.remove(lock);
+                return Ok(());
+            }
+            State::Up => std::thread::sleep(Duration::from_millis(1)),
+        }
+    }
+    Err(stays("closed the connection and is still up"))
 }

@@ -5,13 +5,14 @@
 
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io;
-use std::os::fd::AsRawFd as _;
 use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use nvabi_supervise::check;
+use rustix::fs::{FlockOperation, flock};
+use rustix::io::Errno;
+use rustix::process::geteuid;
 
 /// The folder of a machine.
 #[derive(Debug, Clone)]
@@ -39,13 +40,21 @@ pub(super) struct Lock {
 impl Folder {
     /// Of a machine, which need not be there.
     pub(super) fn of(name: &str) -> io::Result<Self> {
-        Ok(Self { name: name.to_owned(), path: all()?.join(name) })
+        let path = all();
+        if path.exists() {
+            check_own(&path)?;
+        }
+        Ok(Self { name: name.to_owned(), path: path.join(name) })
     }
 
     /// Of every machine of this user.
     pub(super) fn all() -> io::Result<Vec<Self>> {
-        let path = all()?;
+        let path = all();
         let mut folders = Vec::new();
+        if !path.exists() {
+            return Ok(folders);
+        }
+        check_own(&path)?;
         for entry in fs::read_dir(&path).map_err(|error| at(&path, &error))? {
             let entry = entry?;
             if let (Ok(name), true) = (entry.file_name().into_string(), entry.path().is_dir()) {
@@ -68,8 +77,13 @@ impl Folder {
     pub(super) fn make(&self) -> io::Result<Lock> {
         /// Who removes a dead machine, or looks at it, has the lock for less than a millisecond.
         const TRIES: u32 = 20;
+        make_own(&all())?;
         for _ in 0..TRIES {
-            make_own(&self.path)?;
+            match make_own(&self.path) {
+                // Somebody removed it just now.
+                Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
+                made => made?,
+            }
             if let Some(lock) = self.lock(true)? {
                 // What a process left that was killed.
                 for path in [self.socket(), self.log()] {
@@ -90,11 +104,14 @@ impl Folder {
         if !self.path.exists() {
             return Ok(State::Missing);
         }
-        Ok(match self.lock(false)? {
-            Some(lock) => State::Dead(lock),
-            None if self.path.exists() => State::Up,
-            None => State::Missing,
-        })
+        match self.lock(false)? {
+            Some(lock) if self.socket().exists() => return Ok(State::Dead(lock)),
+            // Its process was killed before it was a machine, or is about to take the lock: then it tries again.
+            Some(lock) => self.remove(lock),
+            // The same before there was a lock: what is not empty stays.
+            None => drop(fs::remove_dir(&self.path)),
+        }
+        Ok(if self.path.exists() { State::Up } else { State::Missing })
     }
 
     /// Takes the lock, where nobody has it.
@@ -108,11 +125,10 @@ impl Folder {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
             Err(error) => return Err(at(&path, &error)),
         };
-        // SAFETY: the call takes numbers alone, and `file` keeps the descriptor open meanwhile.
-        match check(unsafe { libc::flock(file.as_raw_fd(), libc::LOCK_EX | libc::LOCK_NB) }) {
-            Ok(_) => {}
-            Err(error) if error.raw_os_error() == Some(libc::EWOULDBLOCK) => return Ok(None),
-            Err(error) => return Err(at(&path, &error)),
+        match flock(&file, FlockOperation::NonBlockingLockExclusive) {
+            Ok(()) => {}
+            Err(Errno::WOULDBLOCK) => return Ok(None),
+            Err(error) => return Err(at(&path, &error.into())),
         }
         // Who removed the folder had the lock before.
         let is_there = fs::metadata(&path).is_ok_and(|there| {
@@ -130,11 +146,14 @@ impl Folder {
         drop(lock);
     }
 
-    /// The last line that the machine's process wrote.
+    /// The last line that the machine's process wrote; after a panic there is one of advice.
     pub(super) fn last_words(&self) -> Option<String> {
         let log = fs::read(self.log()).ok()?;
         let text = String::from_utf8_lossy(&log);
-        text.lines().map(str::trim).rfind(|line| !line.is_empty()).map(str::to_owned)
+        text.lines()
+            .map(str::trim)
+            .rfind(|line| !line.is_empty() && !line.starts_with("note: "))
+            .map(str::to_owned)
     }
 
     /// A connection to the machine's process.
@@ -175,33 +194,33 @@ impl Folder {
         let words = self.last_words().map(|words| format!("; it last wrote: {words}"));
         let words = words.unwrap_or_default();
         format!(
-            "machine `{}` is dead: its process was killed, and its programs with it; its folder is removed{words}",
+            "machine `{}` is dead: its process has ended without `nvabi rm down`, and its programs with it; its folder \
+             is removed{words}",
             self.name
         )
     }
 }
 
 /// The folder of this user's machines, which nobody else can enter.
-fn all() -> io::Result<PathBuf> {
-    // SAFETY: it returns a number and has no effect.
-    let user = unsafe { libc::geteuid() };
+fn all() -> PathBuf {
     let runtime = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from);
-    let path = match runtime.filter(|path| path.is_absolute() && path.is_dir()) {
+    match runtime.filter(|path| path.is_absolute() && path.is_dir()) {
         Some(runtime) => runtime.join("nvabi"),
-        None => std::env::temp_dir().join(format!("nvabi-{user}")),
-    };
-    make_own(&path)?;
-    Ok(path)
+        None => std::env::temp_dir().join(format!("nvabi-{}", geteuid().as_raw())),
+    }
 }
 
-/// Makes a folder, or checks that it is this user's alone: others could take the socket's place.
+/// Makes a folder, or checks one that is there.
 fn make_own(path: &Path) -> io::Result<()> {
     match DirBuilder::new().mode(0o700).create(path) {
-        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
-        made => return made.map_err(|error| at(path, &error)),
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => check_own(path),
+        made => made.map_err(|error| at(path, &error)),
     }
-    // SAFETY: it returns a number and has no effect.
-    let user = unsafe { libc::geteuid() };
+}
+
+/// Checks that a folder is this user's alone: others could take the socket's place.
+fn check_own(path: &Path) -> io::Result<()> {
+    let user = geteuid().as_raw();
     let found = fs::symlink_metadata(path).map_err(|error| at(path, &error))?;
     if found.is_dir() && found.uid() == user && found.mode() & 0o077 == 0 {
         return Ok(());

@@ -1,7 +1,6 @@
 //! `nvabi rm status`: the machines that are up, and the programs on them.
 
 use std::io;
-use std::os::unix::net::UnixStream;
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -41,7 +40,7 @@ fn find(context: &Context<'_>, name: Option<&str>) -> io::Result<(Vec<Status>, O
                 folder.remove(lock);
                 outcome = Outcome::Different;
             }
-            State::Up => match folder.connect().and_then(|stream| ask(&stream)) {
+            State::Up => match ask(&folder) {
                 Ok(machine) => machines.push(machine),
                 // It died, or went down, just now.
                 Err(error) if error.kind() == io::ErrorKind::NotFound => {
@@ -49,8 +48,7 @@ fn find(context: &Context<'_>, name: Option<&str>) -> io::Result<(Vec<Status>, O
                     outcome = Outcome::Different;
                 }
                 Err(error) => {
-                    let text = format!("machine `{}` does not answer: {error}", folder.name);
-                    context.status("Silent", &text);
+                    context.status("Silent", &error.to_string());
                     outcome = Outcome::Different;
                 }
             },
@@ -59,18 +57,20 @@ fn find(context: &Context<'_>, name: Option<&str>) -> io::Result<(Vec<Status>, O
     Ok((machines, outcome))
 }
 
-/// Asks a machine, where there is one that answers.
-pub(super) fn ask_if_up(folder: &Folder) -> Option<Status> {
-    ask(&UnixStream::connect(folder.socket()).ok()?).ok()
-}
-
-fn ask(stream: &UnixStream) -> io::Result<Status> {
+/// Asks a machine.
+pub(super) fn ask(folder: &Folder) -> io::Result<Status> {
+    let stream = folder.connect()?;
     stream.set_read_timeout(Some(PATIENCE))?;
-    connection::send(stream, Kind::Status, &[])?;
-    match connection::receive(stream)? {
+    let answer = connection::send(&stream, Kind::Status, &[])
+        .and_then(|()| connection::receive(&stream))
+        .map_err(|error| connection::in_words(error, &folder.name, PATIENCE))?;
+    match answer {
         Some((Kind::Status, body)) => Ok(serde_json::from_slice(&body)?),
         Some((Kind::Refused, body)) => Err(io::Error::other(String::from_utf8_lossy(&body))),
-        _ => Err(io::ErrorKind::UnexpectedEof.into()),
+        _ => {
+            let text = format!("machine `{}` closed the connection without an answer", folder.name);
+            Err(io::Error::new(io::ErrorKind::ConnectionAborted, text))
+        }
     }
 }
 

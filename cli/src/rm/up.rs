@@ -1,19 +1,19 @@
 //! `nvabi rm up`: a machine that stays until it is told to go down.
 
+use std::ffi::OsString;
 use std::fs::File;
-use std::io::{self, Read as _, Seek as _};
-use std::os::fd::{AsRawFd as _, FromRawFd as _};
+use std::io::{self, Read as _};
 use std::os::unix::net::UnixListener;
-use std::process::{Child, Command, ExitCode, ExitStatus, Stdio};
+use std::path::Path;
+use std::process::{Child, Command, ExitCode, Stdio};
 use std::sync::Arc;
-use std::time::Duration;
 
 use nvabi_sim::rm::Machine;
-use nvabi_supervise::{Signals, check};
+use nvabi_supervise::{ENDING, Signals};
 
 use super::connection::Status;
 use super::folder::Folder;
-use super::host::{ENDING, Host};
+use super::host::Host;
 use super::{sim, status};
 use crate::args::RmUp;
 use crate::context::Context;
@@ -41,52 +41,48 @@ fn close_on_exec() {
 /// Starts the machine's process, away from this terminal, and waits until it is up.
 fn leave(context: &Context<'_>, args: &RmUp) -> io::Result<ExitCode> {
     let folder = Folder::of(&args.name)?;
-    // What it writes before it has a log.
-    let mut errors = unnamed_file()?;
     let mut child = Command::new(std::env::current_exe()?)
-        .args(std::env::args_os().skip(1))
-        .arg("--detached")
+        .args(detached(std::env::args_os().skip(1).collect()))
         .stdin(Stdio::null())
         .stdout(Stdio::null())
-        .stderr(errors.try_clone()?)
+        .stderr(Stdio::piped())
         .spawn()?;
-    match wait_until_up(&folder, &mut child)? {
-        Ok(machine) if context.json() => {
-            Ok(context.exit(context.print_json(&machine).map(|()| crate::Outcome::Same)))
-        }
-        Ok(machine) => {
-            announce(context, &machine);
-            Ok(ExitCode::SUCCESS)
-        }
-        Err(_) => {
-            let mut text = String::new();
-            errors.rewind()?;
-            errors.read_to_string(&mut text)?;
-            eprint!("{text}");
-            Ok(ExitCode::from(2))
-        }
+    // It closes its end when it is up, or has ended.
+    let mut words = Vec::new();
+    if let Some(mut errors) = child.stderr.take() {
+        errors.read_to_end(&mut words)?;
+    }
+    eprint!("{}", String::from_utf8_lossy(&words));
+    match status::ask(&folder) {
+        // Another process may have a machine of this name: then the child has said so.
+        Ok(machine) if machine.pid == child.id() => tell(context, &machine),
+        Err(error) if error.kind() == io::ErrorKind::TimedOut => Err(error),
+        _ => ended(&mut child, &words),
     }
 }
 
-/// The machine when it is up, or how its process ended.
-fn wait_until_up(folder: &Folder, child: &mut Child) -> io::Result<Result<Status, ExitStatus>> {
-    loop {
-        if let Some(status) = child.try_wait()? {
-            return Ok(Err(status));
-        }
-        // Another process may have a machine of this name: then the child ends soon.
-        match status::ask_if_up(folder) {
-            Some(machine) if machine.pid == child.id() => return Ok(Ok(machine)),
-            _ => std::thread::sleep(Duration::from_millis(2)),
-        }
+fn tell(context: &Context<'_>, machine: &Status) -> io::Result<ExitCode> {
+    if context.json() {
+        return Ok(context.exit(context.print_json(machine).map(|()| crate::Outcome::Same)));
     }
+    announce(context, machine);
+    Ok(ExitCode::SUCCESS)
 }
 
-fn unnamed_file() -> io::Result<File> {
-    // SAFETY: the name ends with a zero byte; the kernel has just made the descriptor, and returned it here alone.
-    unsafe {
-        let made = libc::memfd_create(c"nvabi-up".as_ptr(), libc::MFD_CLOEXEC);
-        Ok(File::from_raw_fd(check(made)?))
+/// The arguments of this command for the machine's process: what comes after `--` is no option.
+fn detached(mut args: Vec<OsString>) -> Vec<OsString> {
+    let rm = args.iter().position(|arg| arg == "rm").unwrap_or(0);
+    let up = args[rm..].iter().position(|arg| arg == "up").map_or(args.len(), |up| rm + up + 1);
+    args.insert(up, "--detached".into());
+    args
+}
+
+/// How the machine's process ended, where it has not said so itself.
+fn ended(child: &mut Child, words: &[u8]) -> io::Result<ExitCode> {
+    let status = child.wait()?;
+    match words.is_empty() {
+        true => Err(io::Error::other(format!("the machine's process ended: {status}"))),
+        false => Ok(ExitCode::from(2)),
     }
 }
 
@@ -126,14 +122,13 @@ fn serve(
     let tag = options.interface.tag.clone();
     let version = options.version.clone().unwrap_or_else(|| tag.clone());
     let host = Arc::new(Host::new(args.name.clone(), tag, version, machine)?);
+    let socket = folder.socket();
+    let listener = UnixListener::bind(&socket).map_err(|error| cannot_bind(&socket, &error))?;
     // No folder of the caller's is kept from being unmounted.
     std::env::set_current_dir("/")?;
     if args.detached {
         detach(folder)?;
     }
-    let socket = folder.socket();
-    let listener = UnixListener::bind(&socket)
-        .map_err(|error| io::Error::new(error.kind(), format!("{}: {error}", socket.display())))?;
     if args.foreground {
         announce(context, &host.status());
     }
@@ -144,13 +139,42 @@ fn serve(
     Ok(())
 }
 
-/// Leaves the terminal, and the caller's files for the log.
+fn cannot_bind(socket: &Path, error: &io::Error) -> io::Error {
+    /// Bytes that the path of a socket has at most (`sun_path` of `unix(7)`, without the zero that ends it).
+    const MOST: usize = 107;
+    let length = socket.as_os_str().len();
+    let advice = match length > MOST {
+        true => format!(
+            "; it has {length} bytes, expected at most {MOST}: set XDG_RUNTIME_DIR to a shorter path"
+        ),
+        false => String::new(),
+    };
+    let text = format!("cannot listen at {}: {error}{advice}", socket.display());
+    io::Error::new(error.kind(), text)
+}
+
+/// Leaves the terminal, and the caller's files for the log: that tells who started us that the machine is up.
 fn detach(folder: &Folder) -> io::Result<()> {
     let log = File::create(folder.log())?;
-    // SAFETY: the calls take numbers alone, of descriptors that are open; what had the number 2 is not used by it.
-    unsafe {
-        check(libc::setsid())?;
-        check(libc::dup2(log.as_raw_fd(), 2))?;
-    }
+    rustix::process::setsid()?;
+    rustix::stdio::dup2_stderr(&log)?;
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_option_of_the_machines_process_is_one_of_up() {
+        let with = |line: &str| {
+            let args = detached(line.split(' ').map(OsString::from).collect());
+            args.join(" ".as_ref()).into_string().unwrap()
+        };
+        assert_eq!(with("rm up lab"), "rm up --detached lab");
+        assert_eq!(
+            with("--json rm up --gpu a100 -- up"),
+            "--json rm up --detached --gpu a100 -- up"
+        );
+    }
 }
