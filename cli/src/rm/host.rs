@@ -4,6 +4,7 @@
 //! what the program began.
 
 use std::collections::BTreeMap;
+use std::ffi::OsString;
 use std::io::{self, Read as _};
 use std::os::fd::{AsFd as _, AsRawFd as _, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt as _;
@@ -14,21 +15,22 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use nvabi_reports::terminal;
 use nvabi_sim::rm::{Event, Machine, Running};
-use nvabi_supervise::{Signals, check};
+use nvabi_supervise::{ENDING, Signals, check};
 
 use super::connection::{self, Files, Kind, Program, Request, Status};
 use crate::sim::Ended;
 
-/// Signals that ask a machine to go down.
-pub(super) const ENDING: [i32; 3] = [libc::SIGHUP, libc::SIGINT, libc::SIGTERM];
-
 /// How long programs may take to end before they are killed.
 const GRACE: Duration = Duration::from_secs(5);
 
-/// How long a command may take to send what it asks for. To take what it is told it has any time: who is stopped
-/// lets nobody wait but the thread of its program.
+/// How long a command may take to send what it asks for.
 const PATIENCE: Duration = Duration::from_secs(10);
+
+/// How long a command may take to read what it is sent. It is less than a machine waits for its programs: a command
+/// that is stopped does not keep its program's thread from ending.
+const SEND_PATIENCE: Duration = Duration::from_secs(2);
 
 /// A machine, and what is known of it outside of the simulator.
 pub(super) struct Host {
@@ -81,15 +83,19 @@ impl Host {
     /// Serves who connects, until a signal or a command asks for the end; then ends all programs.
     pub(super) fn serve(
         self: &Arc<Self>,
-        listener: &UnixListener,
+        listener: UnixListener,
         signals: &Signals,
     ) -> io::Result<()> {
+        let host = self.clone();
+        // It accepts while programs end, too, and ends with this process.
+        let accepts = move || loop {
+            host.accept(&listener);
+        };
+        thread::Builder::new().name("accept".to_owned()).spawn(accepts)?;
         loop {
-            let files = [listener.as_fd(), signals.as_fd(), self.ending.1.as_fd()];
-            match wait_for(files)? {
-                [_, true, _] if signals.next().is_some() => break,
-                [_, _, true] => break,
-                [true, ..] => self.accept(listener),
+            match wait_for([signals.as_fd(), self.ending.1.as_fd()])? {
+                [true, _] if signals.next().is_some() => break,
+                [_, true] => break,
                 _ => {}
             }
         }
@@ -121,6 +127,7 @@ impl Host {
             ));
         }
         stream.set_read_timeout(Some(PATIENCE))?;
+        stream.set_write_timeout(Some(SEND_PATIENCE))?;
         match connection::receive(stream)? {
             Some((Kind::Run, body)) => {
                 let request = Request::from_bytes(&body)?;
@@ -167,10 +174,15 @@ impl Host {
 
     /// Runs a program for who asked, until nothing is left of what it began.
     fn run(&self, stream: &UnixStream, request: &Request, files: Files) -> io::Result<()> {
+        if self.programs().is_ending {
+            return Err(io::Error::other(format!("machine `{}` is going down", self.name)));
+        }
         let told = stream.try_clone()?;
+        let mut is_read = true;
         let live = move |diagnostic: &nvabi_sim::Diagnostic| {
-            // Where nobody reads it any more the report still has it.
-            let _ = connection::send(&told, Kind::Diagnostic, diagnostic.to_string().as_bytes());
+            let text = diagnostic.to_string();
+            // Where nobody reads it any more, or for too long, the report still has it.
+            is_read = is_read && connection::send(&told, Kind::Diagnostic, text.as_bytes()).is_ok();
         };
         let begun = self.machine.begin(&mut command(request, files)?, live);
         let mut running = begun.map_err(|error| {
@@ -180,11 +192,10 @@ impl Host {
         })?;
         let ending = self.add(&running, request)?;
         let followed = self.follow(&mut running, stream, &ending);
-        let mut programs = self.programs();
-        programs.all.remove(&running.number());
-        drop(programs);
+        let number = running.number();
         // Nothing is left when the machine hears of it.
         drop(running);
+        self.programs().all.remove(&number);
         self.changed.notify_all();
         followed
     }
@@ -192,10 +203,9 @@ impl Host {
     /// From now on it is known; returns what is closed when it is to end.
     fn add(&self, running: &Running, request: &Request) -> io::Result<UnixStream> {
         let (ours, theirs) = UnixStream::pair()?;
-        let words = request.command.iter().map(|word| word.to_string_lossy());
         let known = Known {
             process: running.process(),
-            command: words.collect::<Vec<_>>().join(" "),
+            command: shown(&request.command),
             begun: Instant::now(),
             has_ended: false,
             ending: theirs,
@@ -223,6 +233,10 @@ impl Host {
             let files: Vec<BorrowedFd<'_>> = ends.into_iter().chain(asks).collect();
             match running.next(&files, time)? {
                 Event::Ended(status) => {
+                    // Who is told may look at once.
+                    if let Some(known) = self.programs().all.get_mut(&running.number()) {
+                        known.has_ended = true;
+                    }
                     let report = running.report();
                     let ended = Ended::from(nvabi_sim::Outcome { status, report });
                     if let Some(stream) = asker.take() {
@@ -230,9 +244,6 @@ impl Host {
                         // It may have gone.
                         let _ = connection::send(stream, Kind::Ended, &body);
                         let _ = stream.shutdown(std::net::Shutdown::Both);
-                    }
-                    if let Some(known) = self.programs().all.get_mut(&running.number()) {
-                        known.has_ended = true;
                     }
                 }
                 Event::Over => return Ok(()),
@@ -274,6 +285,22 @@ impl Host {
             let waited = self.changed.wait_timeout(programs, left);
             programs = waited.unwrap_or_else(PoisonError::into_inner).0;
         }
+    }
+}
+
+/// A command as it is shown: one line, of which a long one has only the beginning.
+fn shown(words: &[OsString]) -> String {
+    const MOST: usize = 200;
+    // A letter has at most four bytes, and more letters than these are not shown.
+    let begin = |word: &OsString| {
+        let bytes = word.as_bytes();
+        String::from_utf8_lossy(&bytes[..bytes.len().min(4 * MOST)]).into_owned()
+    };
+    let text = words.iter().take(MOST).map(begin).collect::<Vec<_>>().join(" ");
+    let line = terminal::line(&text);
+    match line.char_indices().nth(MOST) {
+        Some((end, _)) => format!("{}…", &line[..end]),
+        None => line.into_owned(),
     }
 }
 
@@ -325,17 +352,8 @@ fn signal_of(mut stream: &UnixStream) -> Option<i32> {
 
 /// Whether who connected is of the user that this process is of, or root.
 fn is_ours(stream: &UnixStream) -> io::Result<bool> {
-    let mut peer = libc::ucred { pid: 0, uid: u32::MAX, gid: u32::MAX };
-    let mut length = size_of::<libc::ucred>() as libc::socklen_t;
-    // SAFETY: the kernel writes no more bytes than it is told, which is the size of the struct; the second call
-    // returns a number.
-    unsafe {
-        let (level, name) = (libc::SOL_SOCKET, libc::SO_PEERCRED);
-        let peer = (&raw mut peer).cast();
-        check(libc::getsockopt(stream.as_raw_fd(), level, name, peer, &mut length))?;
-    }
-    // SAFETY: it returns a number and has no effect.
-    Ok([0, unsafe { libc::geteuid() }].contains(&peer.uid))
+    let peer = rustix::net::sockopt::socket_peercred(stream)?.uid;
+    Ok(peer.is_root() || peer == rustix::process::geteuid())
 }
 
 /// Waits until one of some files can be read; which of them can.
@@ -350,5 +368,19 @@ pub(super) fn wait_for<const N: usize>(files: [BorrowedFd<'_>; N]) -> io::Result
     match check(unsafe { libc::poll(polls.as_mut_ptr(), N as libc::nfds_t, -1) }) {
         Err(error) if error.kind() != io::ErrorKind::Interrupted => Err(error),
         _ => Ok(polls.map(|poll| poll.revents != 0)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_command_is_shown_as_one_short_line() {
+        let shown = |words: &[&str]| shown(&words.iter().map(OsString::from).collect::<Vec<_>>());
+        assert_eq!(shown(&["sh", "-c", "a\nb\u{1b}[2J"]), "sh -c a\\nb\\u{1b}[2J");
+        let long = shown(&["a", &"ö".repeat(1 << 20)]);
+        assert_eq!(long, format!("a {}…", "ö".repeat(198)));
+        assert_eq!(shown(&vec!["x"; 1 << 16]).chars().count(), 201);
     }
 }

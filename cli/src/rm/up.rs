@@ -132,7 +132,7 @@ fn serve(
     if args.foreground {
         announce(context, &host.status());
     }
-    host.serve(&listener, signals)?;
+    host.serve(listener, signals)?;
     for fault in host.machine.unmet_faults() {
         context.status("Not met", &fault);
     }
