@@ -3,9 +3,11 @@
 #
 #   benches/rm_run.sh [RUNS] [GPUS]
 #
-# Two programs: one that says when its main begins, and one that does nothing, from its start to its end. Runs
-# alternate, RUNS times each (default 31), on a machine with GPUS a100 (default 8); medians in milliseconds.
+# One program, which says when its main begins: the time until then, and from its start to its end. Runs alternate,
+# RUNS times each (default 31), on a machine with GPUS a100 (default 8); medians in milliseconds.
 set -euo pipefail
+# Elsewhere EPOCHREALTIME may have a comma.
+export LC_ALL=C
 cd "$(dirname "$0")/.."
 runs=${1:-31}
 gpus=${2:-8}
