@@ -1,8 +1,11 @@
 //! How programs and machines begin and end.
 
+use std::io::Write as _;
+use std::os::unix::process::CommandExt as _;
+use std::process::Stdio;
 use std::time::{Duration, Instant};
 
-use crate::lab::{Lab, Program, is_running, wait_until};
+use crate::lab::{Done, Lab, Program, ends_within, is_running, wait_until};
 
 #[test]
 fn how_a_program_ends_is_told() {
@@ -72,16 +75,18 @@ fn a_killed_command_ends_its_program() {
 #[test]
 fn what_a_program_left_goes_on() {
     let lab = Lab::up(&[]);
-    let done = lab.sh("sleep 60 >/dev/null 2>&1 & echo $!");
+    let file = lab.folder.path().join("told");
+    let left =
+        format!("trap 'echo asked >{}; exit' TERM; while :; do sleep 0.01; done", file.display());
+    let done = lab.sh(&format!("({left}) >/dev/null 2>&1 & echo $!"));
     assert_eq!(done.code, Some(0));
     let left: u64 = done.out.trim().parse().unwrap();
     assert!(is_running(left));
     assert_eq!(lab.programs(1)[0]["has_ended"], true);
     assert!(lab.rm(&["status"]).out.contains("(has ended and left processes)"));
-    let start = Instant::now();
     assert_eq!(lab.rm(&["down", "lab"]).code, Some(0));
     assert!(!is_running(left));
-    assert!(start.elapsed() < Duration::from_secs(4), "it ends by SIGTERM");
+    assert_eq!(std::fs::read_to_string(&file).unwrap(), "asked\n", "it ends by SIGTERM");
 }
 
 #[test]
@@ -107,6 +112,7 @@ fn a_machine_ends_by_a_signal() {
     let mut command = lab.command(&["up", "lab", "--foreground"]);
     let mut machine = command.stderr(std::process::Stdio::null()).spawn().unwrap();
     wait_until(|| lab.rm(&["status", "lab"]).code == Some(0));
+    lab.need_programs();
     let program = lab.begin("echo on; exec sleep 60");
     unsafe { libc::kill(machine.id() as i32, libc::SIGTERM) };
     assert_eq!(program.end().code, Some(128 + libc::SIGTERM));
@@ -215,7 +221,10 @@ fn a_machine_needs_no_rights() {
     }
     let lab = Lab::empty();
     std::os::unix::fs::chown(lab.folder.path(), Some(65534), Some(65534)).unwrap();
-    let nvabi = env!("CARGO_BIN_EXE_nvabi");
+    // It may be in a folder that nobody else can enter.
+    let nvabi = lab.folder.path().join("program");
+    std::fs::copy(env!("CARGO_BIN_EXE_nvabi"), &nvabi).unwrap();
+    let nvabi = nvabi.display();
     let script = format!(
         "{nvabi} rm up lab && {nvabi} rm run lab -- cat /sys/module/nvidia/version; {nvabi} rm down lab"
     );
@@ -230,7 +239,13 @@ fn a_machine_needs_no_rights() {
         "--bounding-set=-all",
     ]);
     command.args(["sh", "-c", &script]).env("XDG_RUNTIME_DIR", lab.folder.path()).current_dir("/");
-    let done: crate::lab::Done = command.output().unwrap().into();
+    let done: Done = match command.output() {
+        Ok(done) => done.into(),
+        Err(error) => nvabi_test::skip(nvabi_test::Need::Setuid, &format!("setpriv: {error}")),
+    };
+    if done.told.contains("does not permit") {
+        nvabi_test::skip(nvabi_test::Need::Supervise, done.told.trim());
+    }
     assert_eq!((done.code, done.out.as_str()), (Some(0), "550.163.01\n"), "{}", done.told);
 }
 
@@ -260,6 +275,7 @@ fn a_machine_needs_no_more_than_containers_have() {
         let mut up = lab.command(&["up", "lab", "--gpus", "3"]);
         forbid(&mut up, calls);
         assert_eq!(up.output().unwrap().status.code(), Some(0), "{name}");
+        lab.need_programs();
         let script = "ls /dev | grep -c 'nvidia[0-9]'; ls /dev | sort | uniq -d; ls /proc/driver/nvidia/gpus; \
                       find /proc/driver/nvidia -name version | xargs cat | head -c 12; ls /dev/null";
         let gpus = "0000:01:00.0\n0000:02:00.0\n0000:03:00.0\n";
@@ -285,4 +301,122 @@ fn many_programs_come_and_go() {
         assert_eq!(program.end().code, Some(number));
     }
     lab.programs(0);
+}
+
+#[test]
+fn up_says_why_there_is_no_machine() {
+    let lab = Lab::empty();
+    let folder = lab.folder.path().join("x".repeat(100));
+    std::fs::create_dir(&folder).unwrap();
+    let done: Done =
+        lab.command(&["up", "lab"]).env("XDG_RUNTIME_DIR", &folder).output().unwrap().into();
+    assert_eq!(done.code, Some(2));
+    assert!(done.told.contains("set XDG_RUNTIME_DIR to a shorter path"), "{}", done.told);
+    assert!(!folder.join("nvabi/lab").exists());
+}
+
+#[test]
+fn a_name_may_come_after_two_dashes() {
+    let lab = Lab::empty();
+    let done = lab.rm(&["up", "--gpu", "a100", "--", "lab"]);
+    assert_eq!(done.code, Some(0), "{}", done.told);
+    assert!(done.told.contains("Up lab: driver"), "{}", done.told);
+}
+
+#[test]
+fn a_signal_that_is_ignored_ends_no_machine() {
+    let lab = Lab::empty();
+    let mut command = lab.command(&["up", "lab", "--foreground"]);
+    unsafe {
+        command.pre_exec(|| {
+            libc::signal(libc::SIGHUP, libc::SIG_IGN);
+            Ok(())
+        });
+    }
+    let machine = command.stderr(Stdio::null()).spawn().unwrap();
+    wait_until(|| lab.rm(&["status", "lab"]).code == Some(0));
+    unsafe { libc::kill(machine.id() as i32, libc::SIGHUP) };
+    std::thread::sleep(Duration::from_millis(100));
+    assert_eq!(lab.rm(&["status", "lab"]).code, Some(0));
+    assert_eq!(lab.rm(&["down", "lab"]).code, Some(0));
+    assert!(ends_within(machine, Duration::from_secs(20)));
+}
+
+#[test]
+fn what_is_left_of_a_beginning_is_removed() {
+    for command in [vec!["status"], vec!["down", "lab"], vec!["run", "lab", "--", "true"]] {
+        for has_lock in [false, true] {
+            let lab = Lab::empty();
+            let folder = lab.make_folder();
+            if has_lock {
+                std::fs::write(folder.join("lock"), "").unwrap();
+            }
+            let done = lab.rm(&command);
+            assert!(!done.told.contains("dead"), "{}", done.told);
+            assert!(!folder.exists(), "{command:?} {has_lock}");
+            assert_eq!(done.code, if command.len() == 1 { Some(0) } else { Some(2) });
+        }
+    }
+    let lab = Lab::empty();
+    assert_eq!(lab.rm(&["status"]).out, "no machine is up\n");
+    assert!(!lab.folder.path().join("nvabi").exists(), "who looks makes nothing");
+}
+
+#[test]
+fn a_machine_that_does_not_go_down_is_told() {
+    let (lab, _lock) = Lab::pretended(|_, mut stream| {
+        stream.write_all(b"x\x03\0\0\0no!").unwrap();
+    });
+    let done = lab.rm(&["down", "lab"]);
+    assert_eq!((done.code, done.told.trim()), (Some(2), "Failed no!"));
+    let (lab, _lock) = Lab::pretended(|_, stream| drop(stream));
+    let done = lab.rm(&["down", "lab"]);
+    assert_eq!(done.code, Some(2));
+    let text = format!("is still up: its process is {0}, and `kill -KILL {0}`", std::process::id());
+    assert!(done.told.contains(&text), "{}", done.told);
+}
+
+#[test]
+fn a_machine_that_does_not_answer_is_told() {
+    let (lab, _lock) = Lab::pretended(|letter, stream| {
+        if letter == b's' {
+            std::mem::forget(stream);
+        }
+    });
+    let done = lab.rm(&["status"]);
+    assert_eq!((done.code, done.out.as_str()), (Some(1), "no machine is up\n"));
+    assert_eq!(done.told.trim(), "Silent machine `lab` does not answer within 10 s");
+    // Killed in the middle of what it says.
+    let (lab, _lock) = Lab::pretended(|_, mut stream| {
+        stream.write_all(b"g\x03\0\0\0x").unwrap();
+    });
+    let done = lab.sh("true");
+    assert_eq!(done.code, Some(2));
+    assert!(
+        done.told.contains("machine `lab` went down, and the program with it"),
+        "{}",
+        done.told
+    );
+}
+
+#[test]
+fn a_machine_that_goes_down_answers() {
+    let lab = Lab::up(&[]);
+    let program = lab.begin("trap '' TERM; echo on; while :; do sleep 0.01; done");
+    let down = lab.command(&["down", "lab"]).stderr(Stdio::null()).spawn().unwrap();
+    wait_until(|| lab.sh("true").told.contains("machine `lab` is going down"));
+    assert_eq!(lab.status()["programs"].as_array().unwrap().len(), 1);
+    assert!(ends_within(down, Duration::from_secs(20)));
+    assert_eq!(program.end().code, Some(128 + libc::SIGKILL));
+}
+
+#[test]
+fn a_command_is_one_line_of_the_table() {
+    let lab = Lab::up(&[]);
+    let _program = lab.begin(&format!("echo on; exec sleep 60 # \n\u{1b}{}", "x".repeat(100_000)));
+    lab.programs(1);
+    let status = lab.rm(&["status"]).out;
+    let line = status.lines().find(|line| line.contains("sleep 60")).unwrap();
+    assert!(line.contains(r"sleep 60 # \n\u{1b}xxx") && line.ends_with("x…"), "{line}");
+    assert!(line.len() < 300);
 }

@@ -1,12 +1,17 @@
 //! A program that calls at random, and one beside it that goes on working.
 
+use std::io::{Read as _, Write as _};
+use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
 
 use crate::client::*;
-use crate::lab::{Lab, PASSED, Program, play};
+use crate::lab::{Done, Lab, PASSED, Program, play};
 
 /// How many calls are made, where `NVABI_MACHINE_CALLS` says nothing else.
 const CALLS: u32 = 5_000;
+
+/// How long they may take, however many they are: some 1,000 are made in a second.
+const DEADLINE: Duration = Duration::from_secs(600);
 
 fn calls() -> u32 {
     let told = std::env::var("NVABI_MACHINE_CALLS").ok();
@@ -155,7 +160,17 @@ fn random_calls_harm_nobody() {
     let machine = lab.status()["pid"].clone();
     let (worker, _) = Program::begin(lab.client(TEST, "work"), |line| line == "works");
     let start = Instant::now();
-    let attacked: crate::lab::Done = lab.client(TEST, "attack").output().unwrap().into();
+    let mut attack = lab.client(TEST, "attack");
+    let attack = std::thread::spawn(move || -> Done { attack.output().unwrap().into() });
+    loop {
+        assert_eq!(lab.sh("exit 5").code, Some(5), "one that begins meanwhile");
+        if attack.is_finished() {
+            break;
+        }
+        // The machine ends it, and with it this test.
+        assert!(start.elapsed() < DEADLINE, "it does not end");
+    }
+    let attacked = attack.join().unwrap();
     assert_eq!(
         attacked.code,
         Some(PASSED),
@@ -171,4 +186,54 @@ fn random_calls_harm_nobody() {
     assert_eq!(lab.sh("exit 5").code, Some(5));
     lab.programs(0);
     assert_eq!(lab.status()["gpus"][0]["used"], 0);
+}
+
+/// Who talks to the socket badly harms itself.
+#[test]
+fn wrong_messages_harm_nobody() {
+    let lab = Lab::up(&[]);
+    let connect = || UnixStream::connect(lab.own_folder().join("socket")).unwrap();
+    let request = b"22\x001\0true\0";
+    let run = [b"r", (request.len() as u32).to_le_bytes().as_slice(), request].concat();
+    let mut random = Random(1);
+    let mut garbage = vec![0; 1 << 16];
+    random.fill(&mut garbage);
+    let wrong: [(&str, &[u8]); 7] = [
+        ("nothing", b""),
+        ("another letter", b"?\0\0\0\0"),
+        ("half a head", b"s\0"),
+        ("a long message", b"s\xff\xff\xff\xff"),
+        ("half a request", &run[..run.len() - 1]),
+        ("no descriptors", &run),
+        ("garbage", &garbage),
+    ];
+    let mut kept = Vec::new();
+    for (what, bytes) in wrong {
+        let mut stream = connect();
+        // It may be refused before all is sent.
+        let _ = stream.write_all(bytes);
+        kept.push(connect());
+        let _ = kept.last_mut().unwrap().write_all(bytes);
+        assert_eq!(lab.status()["name"], "lab", "{what}, and waiting");
+        let _ = stream.shutdown(std::net::Shutdown::Write);
+        let mut answer = Vec::new();
+        let _ = stream.read_to_end(&mut answer);
+        assert!(answer.is_empty() || answer[0] == b'x', "{what}: {answer:?}");
+        assert_eq!(lab.status()["name"], "lab", "{what}, and gone");
+    }
+    let with_bytes = [run.as_slice(), b"ffff"].concat();
+    let mut stream = connect();
+    stream.write_all(&with_bytes).unwrap();
+    let mut answer = Vec::new();
+    let _ = stream.read_to_end(&mut answer);
+    assert_eq!(answer.first(), Some(&b'x'), "bytes without descriptors");
+    // Many that ask, and never read.
+    for _ in 0..100 {
+        let mut stream = connect();
+        stream.write_all(b"s\0\0\0\0").unwrap();
+        kept.push(stream);
+    }
+    assert_eq!(lab.sh("exit 5").code, Some(5));
+    lab.programs(0);
+    assert_eq!(lab.rm(&["down", "lab"]).code, Some(0), "nobody who does not read holds it");
 }

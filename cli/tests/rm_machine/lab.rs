@@ -1,13 +1,17 @@
 //! A machine that a test has for itself.
 
 use std::ffi::OsStr;
-use std::io::{BufRead as _, BufReader};
+use std::fs::{DirBuilder, File};
+use std::io::{BufRead as _, BufReader, Read as _};
+use std::os::unix::fs::DirBuilderExt as _;
+use std::os::unix::net::{UnixListener, UnixStream};
 use std::os::unix::process::CommandExt as _;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
 use nvabi_test::{Need, skip};
+use rustix::fs::{FlockOperation, flock};
 use serde_json::Value;
 
 /// Says to a test which client it is.
@@ -46,11 +50,43 @@ impl Lab {
         let lab = Self::empty();
         let done = lab.rm(&[&["up", "lab"], args].concat());
         assert_eq!(done.code, Some(0), "{}", done.told);
-        let tried = lab.rm(&["run", "lab", "--", "true"]);
+        lab.need_programs();
+        lab
+    }
+
+    /// Skips the test where no program can run on the machine, which is up.
+    pub(crate) fn need_programs(&self) {
+        let tried = self.rm(&["run", "lab", "--", "true"]);
         if tried.told.contains("does not permit") {
             skip(Need::Supervise, tried.told.trim());
         }
-        lab
+    }
+
+    /// What looks like a machine that is up: `answer` has each connection to it, and the letter of what was asked.
+    pub(crate) fn pretended(answer: impl Fn(u8, UnixStream) + Send + 'static) -> (Self, File) {
+        let lab = Self::empty();
+        let folder = lab.make_folder();
+        let lock = File::create(folder.join("lock")).unwrap();
+        flock(&lock, FlockOperation::NonBlockingLockExclusive).unwrap();
+        let listener = UnixListener::bind(folder.join("socket")).unwrap();
+        std::thread::spawn(move || {
+            for stream in listener.incoming() {
+                let mut stream = stream.unwrap();
+                let mut letter = [0];
+                // Some only look whether it is there.
+                if stream.read_exact(&mut letter).is_ok() {
+                    answer(letter[0], stream);
+                }
+            }
+        });
+        (lab, lock)
+    }
+
+    /// The folder of a machine, empty.
+    pub(crate) fn make_folder(&self) -> PathBuf {
+        let folder = self.own_folder();
+        DirBuilder::new().recursive(true).mode(0o700).create(&folder).unwrap();
+        folder
     }
 
     /// `nvabi rm` with some arguments.
@@ -111,14 +147,16 @@ impl Lab {
     }
 
     /// The folder that the machine has while it is up.
-    pub(crate) fn own_folder(&self) -> std::path::PathBuf {
+    pub(crate) fn own_folder(&self) -> PathBuf {
         self.folder.path().join("nvabi/lab")
     }
 }
 
 impl Drop for Lab {
     fn drop(&mut self) {
-        let _ = self.command(&["down", "lab"]).stderr(Stdio::null()).status();
+        if let Ok(down) = self.command(&["down", "lab"]).stderr(Stdio::null()).spawn() {
+            ends_within(down, Duration::from_secs(60));
+        }
     }
 }
 
@@ -167,6 +205,20 @@ impl Program {
         while self.out.read_line(&mut out).unwrap() > 0 {}
         Done { out, ..self.child.wait_with_output().unwrap().into() }
     }
+}
+
+/// Whether a process ends in time; one that does not is killed.
+pub(crate) fn ends_within(mut child: Child, time: Duration) -> bool {
+    let start = Instant::now();
+    while start.elapsed() < time {
+        if child.try_wait().is_ok_and(|status| status.is_some()) {
+            return true;
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    let _ = child.kill();
+    let _ = child.wait();
+    false
 }
 
 /// Waits, and not for ever.
