@@ -241,7 +241,7 @@ fn a_machine_needs_no_rights() {
     command.args(["sh", "-c", &script]).env("XDG_RUNTIME_DIR", lab.folder.path()).current_dir("/");
     let done: Done = match command.output() {
         Ok(done) => done.into(),
-        Err(error) => nvabi_test::skip(nvabi_test::Need::Setuid, &format!("setpriv: {error}")),
+        Err(error) => nvabi_test::skip(nvabi_test::Need::Setuid, format!("setpriv: {error}")),
     };
     if done.told.contains("does not permit") {
         nvabi_test::skip(nvabi_test::Need::Supervise, done.told.trim());

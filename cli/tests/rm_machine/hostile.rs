@@ -1,6 +1,6 @@
 //! A program that calls at random, and one beside it that goes on working.
 
-use std::io::{Read as _, Write as _};
+use std::io::{BufRead as _, Read as _, Write as _};
 use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
 
@@ -186,6 +186,33 @@ fn random_calls_harm_nobody() {
     assert_eq!(lab.sh("exit 5").code, Some(5));
     lab.programs(0);
     assert_eq!(lab.status()["gpus"][0]["used"], 0);
+}
+
+/// Makes more diagnostics than a socket holds, when it is told.
+fn shout() {
+    let client = Client::new();
+    println!("ready");
+    std::io::stdin().read_exact(&mut [0]).unwrap();
+    for number in 0..4000 {
+        client.control_with(client.handle, 0x7ff_0000 + number, 0, 0);
+    }
+    println!("shouted");
+}
+
+#[test]
+fn a_command_that_does_not_read_holds_nobody() {
+    const TEST: &str = "rm_machine::hostile::a_command_that_does_not_read_holds_nobody";
+    play("shout", shout);
+    let lab = Lab::up(&[]);
+    let (mut program, _) = Program::begin(lab.client(TEST, "shout"), |line| line == "ready");
+    program.tell(libc::SIGSTOP);
+    program.child.stdin.as_mut().unwrap().write_all(b"!").unwrap();
+    let mut line = String::new();
+    program.out.read_line(&mut line).unwrap();
+    assert_eq!(line, "shouted\n");
+    lab.programs(0);
+    program.tell(libc::SIGKILL);
+    program.end();
 }
 
 /// Who talks to the socket badly harms itself.
