@@ -14,10 +14,7 @@ use super::program::{self, Begin, Event, Program};
 use super::{AnyMachine, Run, Shared, filter, not_supported, poller, serve};
 use crate::log::RunId;
 use crate::{Diagnostic, Outcome, Report};
-use nvabi_supervise::{Signals, check, receive_descriptor};
-
-/// Signals by which people and systems ask us to end.
-const ENDING: [i32; 3] = [libc::SIGHUP, libc::SIGINT, libc::SIGTERM];
+use nvabi_supervise::{ENDING, Signals, check, receive_descriptor};
 
 /// Who is told of diagnostics as they come.
 pub(crate) type Live = Box<dyn FnMut(&Diagnostic) + Send>;
