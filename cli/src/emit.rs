@@ -18,7 +18,7 @@ use crate::context::{Context, Family};
 pub(crate) fn emit(context: &Context<'_>, args: &args::Emit) -> Result<Outcome, Report> {
     if args.lang.language().reserves(&args.package) {
         let (language, package) = (args.lang.name(), &args.package);
-        let message = format!("`{package}` is a word of {language}: nobody could import it");
+        let message = format!("`{package}` cannot be imported in {language}");
         let help = "give another name with --package";
         return Err(Diagnostic::error("emit-package", message).help(help).into());
     }

@@ -31,13 +31,17 @@ pub(crate) fn ranges(context: &Context<'_>, args: &args::Ranges) -> Result<Outco
     }
     // Names are of one family; where none has them all, the first says what it misses.
     let mut missed = None;
-    let wanted = names.iter().map(|asked| asked.name.as_str()).collect();
     for name in families {
-        let names = expanded(context, &name, &names)?;
-        let (locked, specs) = histories(context.family_with(&name, &wanted)?, &names)?;
-        match Abis::of_names(&locked, &specs, &names) {
+        let meant = expanded(context, &name, &names)?;
+        let wanted = meant.iter().map(|asked| asked.name.as_str()).collect();
+        let (locked, specs) = histories(context.family_with(&name, &wanted)?, &meant)?;
+        match Abis::of_names(&locked, &specs, &meant) {
             Ok(abis) => return answer(context, args, &abis),
             Err(missing) => missed = missed.or(Some((name, missing))),
+        }
+        // What fits a pattern here was meant here.
+        if meant.iter().all(|asked| !asked.name.contains('*')) && meant != names {
+            break;
         }
     }
     let (family, missing) = missed.unwrap_or_default();
@@ -58,11 +62,13 @@ fn expanded(
     let (locked, _) = lock::read(&family.lock)?;
     let items = locked.headers.values().flat_map(|header| header.items.keys());
     let calls_and_types = items.filter(|(kind, _)| *kind != ItemKind::Constant);
-    let of_specs = family.specs.iter().flat_map(|spec| &spec.items).map(|item| &item.name);
-    let all: BTreeSet<&String> = calls_and_types.map(|(_, name)| name).chain(of_specs).collect();
+    let of_specs = family.specs.iter().flat_map(|spec| &spec.items).map(|item| item.name.as_str());
+    let mut all: BTreeSet<&str> = calls_and_types.map(|(_, name)| name.as_str()).collect();
+    all.extend(of_specs);
+    all.extend(display::names(&locked));
     let fitting = |asked: &RequestedName| -> Vec<RequestedName> {
         let fitting = all.iter().filter(|name| globs::fits(&asked.name, name));
-        fitting.map(|name| RequestedName { name: (*name).clone(), ..asked.clone() }).collect()
+        fitting.map(|name| RequestedName { name: (*name).to_owned(), ..asked.clone() }).collect()
     };
     let mut found = Vec::new();
     for asked in names {

@@ -162,7 +162,10 @@ fn a_new_branch_gets_a_spec() {
     );
     assert!(text.ends_with(&format!("{again}\n")), "{text}");
     let spec = fs::read_to_string(specs.join("driver-595.toml")).unwrap();
-    assert!(spec.ends_with("driver = \"595\"\nparent = \"driver-590\"\n"), "{spec}");
+    assert!(spec.contains("driver = \"595\"\nparent = \"driver-590\"\n"), "{spec}");
+    // A chip's header went with this branch.
+    assert!(spec.contains("\nfault-gp100 = { removed = true }\n"), "{spec}");
+    assert!(told.contains("surface fault-gp100: 595.44.02 has none of its headers"), "{told}");
     let manifest = fs::read_to_string(folder.path().join("Cargo.toml")).unwrap();
     assert!(manifest.contains("\ndriver-595 = []\n"), "{manifest}");
     assert!(manifest.contains("\"driver-595\",\n"), "{manifest}");

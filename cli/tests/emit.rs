@@ -489,10 +489,12 @@ fn bad_input_is_refused_by_name() {
     assert!(emit(&["--tag", "550.163.99"]).contains("550.163.99"));
     assert!(emit(&["--tag", "550.163.01", "--tag", "tegra-r36.4"]).contains("different drivers"));
     assert!(emit(&["--tag", "550.163.01", "--package", "a-b"]).contains("a-b"));
-    for (language, word) in [("go", "type"), ("python", "class")] {
+    for (language, word) in
+        [("go", "type"), ("go", "main"), ("python", "class"), ("python", "ctypes"), ("rust", "fn")]
+    {
         let said =
             complaint(&["emit", "--lang", language, "--tag", "550.163.01", "--package", word]);
-        assert!(said.contains(&format!("`{word}` is a word of {language}")), "{said}");
+        assert!(said.contains(&format!("`{word}` cannot be imported in {language}")), "{said}");
     }
     let said = complaint(&["emit", "--lang", "go", "--tag", "550.163.01"]);
     assert!(said.contains("--out FOLDER"), "{said}");

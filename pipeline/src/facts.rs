@@ -12,7 +12,7 @@ use crate::extract::{self, Clang, Request, differences, extract};
 use crate::headers::{self, Listing, Source, Tree};
 use crate::model::{CALLS, Call, Facts, Surface};
 use crate::parallel;
-use crate::spec::{self, Named, Spec, SpecPlace};
+use crate::spec::{self, Named, Reference, Spec, SpecPlace};
 use crate::tag::Tag;
 
 /// What is kept from tag to tag. It changes how long an answer takes, never the answer.
@@ -181,6 +181,22 @@ fn unit<'s>(
     let calls = source.read_alone(&listing, &calls)?;
     let unit = Unit { surface, headers: chosen, system, tree, calls };
     report.into_result(unit).map(|(unit, _)| unit)
+}
+
+/// Whether a tag has any header of a surface.
+pub fn has_headers(
+    source: &Source,
+    surface: &spec::Surface,
+    reference: Reference<'_>,
+) -> Result<bool, Report> {
+    let listings = source.list(reference, &headers::folders_of(surface))?;
+    for header in &surface.headers {
+        let pattern = glob(&header.place, &header.name)?;
+        if listings.iter().any(|listing| listing.matching(&pattern).next().is_some()) {
+            return Ok(true);
+        }
+    }
+    Ok(false)
 }
 
 /// Repositories can have a tag of one name: the first that has a header of the surface is meant.

@@ -342,8 +342,9 @@ impl Origin {
         let mut origin = Self { path, kind };
         if matches!(origin.kind, OriginKind::Trees) && origin.folders()?.is_empty() {
             // One extracted tree is given itself, instead of the folder that it lies in.
-            let own = fs::canonicalize(&origin.path).ok();
-            let tag = own.as_deref().and_then(tag_of_folder);
+            let behind_links = || fs::canonicalize(&origin.path).ok();
+            let tag = tag_of_folder(&origin.path);
+            let tag = tag.or_else(|| tag_of_folder(&behind_links()?));
             origin.kind = tag.map_or(origin.kind, OriginKind::Tree);
         }
         Ok(origin)

@@ -285,14 +285,19 @@ pub struct Embedded {
 }
 
 impl Access {
-    /// Whether everybody whom this one lets call may call by the other as well.
+    /// Whether everybody whom this one lets call may call by the other as well. Who is more than a program has every
+    /// right.
     pub fn within(&self, other: &Self) -> bool {
-        self.caller >= other.caller && other.rights.iter().all(|right| self.rights.contains(right))
+        let has = |right: &String| self.caller > Caller::User || self.rights.contains(right);
+        self.caller >= other.caller && other.rights.iter().all(has)
     }
 
-    /// The callers in words: `root (CAP_SYS_ADMIN) with RS_ACCESS_NICE`.
+    /// The callers in words.
     pub fn callers(&self) -> String {
         let callers = match self.caller {
+            Caller::User if self.rights.len() == 1 && self.rights[0] == "NICE" => {
+                return "programs with CAP_SYS_NICE or CAP_SYS_ADMIN (RS_ACCESS_NICE)".to_owned();
+            }
             Caller::User => "every program",
             Caller::Root => "root (CAP_SYS_ADMIN)",
             Caller::Kernel => "other kernel drivers",

@@ -231,7 +231,10 @@ pub fn text(call: &CallInfo) -> String {
     if !call.roles_known {
         row("fields", "no spec describes them: pointers and file descriptors are unknown");
     }
-    row("callers", &call.access.as_ref().map_or_else(String::new, Access::callers));
+    // The call's own code may refuse what the tables let through.
+    let callers =
+        call.access.as_ref().map(|it| format!("{}, by the driver's tables", it.callers()));
+    row("callers", callers.as_deref().unwrap_or_default());
     row("capabilities", &call.capabilities.join(", "));
     row("since", call.since.as_deref().unwrap_or_default());
     row("until", call.until.as_deref().unwrap_or_default());

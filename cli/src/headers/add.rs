@@ -8,7 +8,9 @@ use std::process::Command;
 use serde::Serialize;
 
 use nvabi_pipeline::diagnostic::{Diagnostic, Report};
+use nvabi_pipeline::facts;
 use nvabi_pipeline::files;
+use nvabi_pipeline::headers::Source;
 use nvabi_reports::diff::{self, Scope, Side};
 
 use nvabi_pipeline::lint;
@@ -32,8 +34,9 @@ pub(crate) fn add(context: &Context<'_>, args: &args::Add) -> Result<Outcome, Re
     // What a branch of several trees needs, a person must say.
     if name.is_empty() && !specs.iter().any(|spec| spec.driver == tag.branch()) {
         // Nothing is written for a tag that is not there.
-        source(context)?.list(Reference::whole(tag), &[])?;
-        written = new_branch(context, &specs, tag.branch())?;
+        let source = source(context)?;
+        source.list(Reference::whole(tag), &[])?;
+        written = new_branch(context, &specs, tag, &source)?;
         specs = context.family(Some(tag))?.specs;
     }
     let known = locked.tag_index(tag).is_some();
@@ -89,7 +92,13 @@ struct Added<'a> {
 
 /// Writes what a branch needs that no spec knows yet: a spec that inherits everything, the feature
 /// and the re-export.
-fn new_branch(context: &Context<'_>, specs: &[Spec], branch: &str) -> Result<Vec<PathBuf>, Report> {
+fn new_branch(
+    context: &Context<'_>,
+    specs: &[Spec],
+    tag: &Tag,
+    source: &Source,
+) -> Result<Vec<PathBuf>, Report> {
+    let branch = tag.branch();
     let Some(parent) = branch_before(specs, branch) else {
         let message = format!("there is no spec that driver {branch} could inherit from");
         return Err(Diagnostic::error("add-no-parent", message)
@@ -98,10 +107,26 @@ fn new_branch(context: &Context<'_>, specs: &[Spec], branch: &str) -> Result<Vec
     };
     let folder = context.writable_specs()?;
     let spec = folder.join(format!("driver-{branch}.toml"));
-    let text = format!(
+    let mut text = format!(
         "# Driver branch {branch}: nothing is known to differ from {}.\n\ndriver = \"{branch}\"\nparent = \"{}\"\n",
         parent.driver, parent.name
     );
+    let mut gone = Vec::new();
+    for surface in &parent.surfaces {
+        if !facts::has_headers(source, surface, Reference::whole(tag))? {
+            gone.push(surface.name.as_str());
+        }
+    }
+    if !gone.is_empty() {
+        let _ = write!(
+            text,
+            "\n[surface]\n# {tag} has none of their headers: see whether others have what they had.\n"
+        );
+    }
+    for name in gone {
+        let _ = writeln!(text, "{name} = {{ removed = true }}");
+        context.status("Removed", &format!("surface {name}: {tag} has none of its headers"));
+    }
     write(&spec, &text)?;
     let mut written = vec![spec];
     let root = folder.parent().unwrap_or(Path::new("."));

@@ -4,6 +4,8 @@
 //! No table of the driver tells what they take: it is the record that is named as the ioctl, but for case
 //! and underscores.
 
+use std::collections::BTreeSet;
+
 use rustc_hash::FxHashMap;
 
 use crate::lock::{Fact, History, ItemKind, Lock, state_at};
@@ -110,6 +112,13 @@ impl<'l> Ioctls<'l> {
         let commands = commands.into_iter().flatten().filter(|(name, _)| wanted(name));
         requests.chain(commands.filter_map(|(name, number)| of.command(name, *number))).collect()
     }
+}
+
+/// The names of the ioctls of every tag.
+pub fn names(lock: &Lock) -> BTreeSet<&str> {
+    let ioctls = Ioctls::of_lock(lock);
+    let all = (0..lock.tags.len()).flat_map(|tag| ioctls.at(tag, &|_| true));
+    all.map(|ioctl| ioctl.name).collect()
 }
 
 /// A constant is a whole request where its parts say so.

@@ -848,8 +848,8 @@ fn parse_number(text: &str) -> Result<i128, String> {
     parsed.map_err(|_| format!("`{text}` is not an integer"))
 }
 
-/// `command/finn @12 TYPE checked *list:count:T:in`: kind, how it is known, line, type or `-`, and
-/// what else is so, the pointers last.
+/// `command/finn @12 TYPE checked for:user *list:count:T:in`: kind, how it is known, line, type or `-`, and
+/// what else is so: who may make it, and the pointers last.
 fn print_call(text: &mut String, call: &CallParams, line: u32) {
     let params = call.params.as_deref().unwrap_or("-");
     let _ = write!(text, "{}/{} @{line} {params}", call.kind, call.how);

@@ -581,9 +581,9 @@ pub fn spec_of<'s>(specs: &'s [Spec], tag: &Tag) -> Result<&'s Spec, Report> {
         let drivers: Vec<&str> = specs.iter().map(|spec| spec.driver.as_str()).collect();
         let diagnostic = Diagnostic::error("spec-no-driver", message)
             .note(format!("there are specs for {}", drivers.join(", ")));
-        // No driver for cards has so small a number.
+        // L4T's releases for Jetson; NVIDIA's drivers of these numbers are from before their source was open.
         let number: Option<u32> = tag.branch().parse().ok();
-        if number.is_some_and(|number| number < 100) {
+        if number.is_some_and(|number| (21..60).contains(&number)) {
             let help = format!("a release of Jetson is written tegra-r{tag}");
             return diagnostic.help(help).into();
         }

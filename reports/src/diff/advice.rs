@@ -67,7 +67,7 @@ fn call(change: &CallChange, diff: &Diff) -> Option<String> {
         what.push(format!("takes {} at {to}", listed(after.params.iter().cloned())));
     }
     if let Some(access) = after.access.as_ref().filter(|_| !before.access_within(after)) {
-        what.push(format!("at {to} the driver refuses it but to {}", access.callers()));
+        what.push(format!("at {to} the driver refuses it to all but {}", access.callers()));
     }
     for (role, x, y) in
         [(Role::Fd, &before.fds, &after.fds), (Role::Pointer, &before.pointers, &after.pointers)]

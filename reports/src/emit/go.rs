@@ -74,7 +74,7 @@ type BitRange struct {
 }
 ";
 
-/// What no package can be called.
+/// What no package that others import can be called.
 pub(super) const RESERVED: &[&str] = &[
     "_",
     "break",
@@ -93,6 +93,7 @@ pub(super) const RESERVED: &[&str] = &[
     "if",
     "import",
     "interface",
+    "main",
     "map",
     "package",
     "range",

@@ -52,7 +52,8 @@ impl Language {
         match self {
             Self::Go => go::RESERVED.contains(&name),
             Self::Python => python::RESERVED.contains(&name),
-            Self::C | Self::Rust | Self::Json | Self::Kaitai | Self::Syzkaller => false,
+            Self::Rust => nvabi_pipeline::emit::ident(name) != name,
+            Self::C | Self::Json | Self::Kaitai | Self::Syzkaller => false,
         }
     }
 }

@@ -29,12 +29,12 @@ pub(super) fn files(module: &Module<'_>, specs: &[&Spec]) -> Vec<File> {
     vec![File { name: format!("{}.py", module.package), text }]
 }
 
-/// What no module can be imported as.
+/// What no module can be imported as, and what it imports itself.
 pub(super) const RESERVED: &[&str] = &[
     "False", "None", "True", "and", "as", "assert", "async", "await", "break", "class", "continue",
-    "def", "del", "elif", "else", "except", "finally", "for", "from", "global", "if", "import",
-    "in", "is", "lambda", "nonlocal", "not", "or", "pass", "raise", "return", "try", "while",
-    "with", "yield",
+    "ctypes", "def", "del", "elif", "else", "except", "finally", "for", "from", "global", "if",
+    "import", "in", "is", "lambda", "nonlocal", "not", "or", "pass", "raise", "return", "try",
+    "while", "with", "yield",
 ];
 
 const PRELUDE: &str = "\
