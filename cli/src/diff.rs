@@ -50,9 +50,7 @@ pub(crate) fn diff(context: &Context<'_>, args: &args::Diff) -> Result<Outcome, 
         }
         (None, Some(name)) => {
             let called = called(&family, name, from, to)?;
-            let everything = diff::diff(from, to, Scope::All);
-            let found = everything.clone().only(&called);
-            let elsewhere = Some(Counts::elsewhere(&everything, &found));
+            let (found, elsewhere) = only(from, to, &called);
             let of = Some(format!("--only {name}"));
             let scope = Compared { items: 1, of, absent: Vec::new(), elsewhere };
             (found, Some(scope))
@@ -118,7 +116,7 @@ fn requested(context: &Context<'_>, args: &args::Diff) -> Result<Option<Requeste
     Ok(Some(Requested { of, names, foreign: args.go.is_some() }))
 }
 
-/// What concerns some names, and how much else differs.
+/// What concerns the names that somebody asked for.
 fn of_names(
     context: &Context<'_>,
     family: &Family,
@@ -146,11 +144,17 @@ fn of_names(
         let message = format!("{} names nothing of the driver's", requested.of);
         return Err(Diagnostic::error("diff-no-names", message).into());
     }
-    let everything = diff::diff(from, to, Scope::All);
-    let found = everything.clone().only(&wanted);
-    let elsewhere = Some(Counts::elsewhere(&everything, &found));
+    let (found, elsewhere) = only(from, to, &wanted);
     let (items, of) = (present.len() + absent.len(), Some(requested.of.clone()));
     Ok((found, Compared { items, of, absent, elsewhere }))
+}
+
+/// What concerns some names, and how much else differs.
+fn only(from: Side<'_>, to: Side<'_>, names: &BTreeSet<&str>) -> (Diff, Option<Counts>) {
+    let everything = diff::diff(from, to, Scope::All);
+    let found = everything.clone().only(names);
+    let elsewhere = Counts::elsewhere(&everything, &found);
+    (found, Some(elsewhere))
 }
 
 /// The names that some other tag has; complains of those that no tag of any driver has, unless they may be

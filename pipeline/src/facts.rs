@@ -190,27 +190,31 @@ pub fn has_headers(
     reference: Reference<'_>,
 ) -> Result<bool, Report> {
     let listings = source.list(reference, &headers::folders_of(surface))?;
-    for header in &surface.headers {
-        let pattern = glob(&header.place, &header.name)?;
-        if listings.iter().any(|listing| listing.matching(&pattern).next().is_some()) {
-            return Ok(true);
-        }
-    }
-    Ok(false)
+    Ok(first_that_has(surface, &listings)?.is_some())
 }
 
 /// Repositories can have a tag of one name: the first that has a header of the surface is meant.
 fn that_has(surface: &spec::Surface, mut listings: Vec<Listing>) -> Result<Listing, Diagnostic> {
-    for at in 0..listings.len() {
+    Ok(match first_that_has(surface, &listings)? {
+        Some(at) => listings.swap_remove(at),
+        // What is missing is reported header by header.
+        None => listings.pop().unwrap_or_default(),
+    })
+}
+
+fn first_that_has(
+    surface: &spec::Surface,
+    listings: &[Listing],
+) -> Result<Option<usize>, Diagnostic> {
+    for (at, listing) in listings.iter().enumerate() {
         for header in &surface.headers {
             let pattern = glob(&header.place, &header.name)?;
-            if listings[at].matching(&pattern).next().is_some() {
-                return Ok(listings.swap_remove(at));
+            if listing.matching(&pattern).next().is_some() {
+                return Ok(Some(at));
             }
         }
     }
-    // What is missing is reported header by header.
-    Ok(listings.pop().unwrap_or_default())
+    Ok(None)
 }
 
 fn missing(header: &Named, surface: &spec::Surface, tag: &Tag) -> Diagnostic {

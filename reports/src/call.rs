@@ -10,7 +10,7 @@ use nvabi_pipeline::plan::{self, Param};
 use nvabi_pipeline::spec::{Item, ItemKind, Named, Spec, SpecPlace};
 use serde::Serialize;
 
-use crate::emit::{RoleKind, forms, request, roles_of};
+use crate::emit::{Detail, RoleKind, forms, request, roles_of};
 
 /// A call.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -67,26 +67,9 @@ pub struct FieldInfo {
     pub offset: u64,
     /// Bytes of one element.
     pub size: u64,
-    /// Of a pointer: `in`, `out` or `inout`, where the spec says which.
-    #[serde(skip_serializing_if = "str::is_empty")]
-    pub direction: &'static str,
-    /// Of a pointer: how many elements it leads to, as numbers and fields joined by `*` and `+`.
-    #[serde(skip_serializing_if = "String::is_empty")]
-    pub length: String,
-    /// Of a pointer with a length: bytes of an element.
-    #[serde(skip_serializing_if = "is_zero")]
-    pub unit: u64,
-    /// Of a handle: what it names.
-    #[serde(skip_serializing_if = "String::is_empty")]
-    pub means: String,
-    /// The same in words.
-    #[serde(skip)]
-    detail: String,
-}
-
-#[allow(clippy::trivially_copy_pass_by_ref)]
-fn is_zero(number: &u64) -> bool {
-    *number == 0
+    /// What else is known of it.
+    #[serde(flatten)]
+    pub detail: Detail,
 }
 
 /// A spec with the calls of one name at a tag alone: those that it names, or what the driver's own tables say.
@@ -158,11 +141,7 @@ fn info(plan: &plan::Plan<'_>, call: &plan::Call<'_>, access: Option<&Access>) -
                     field: role.path.clone(),
                     offset: role.place.offset,
                     size: role.place.size,
-                    direction: role.direction,
-                    length: role.length.clone(),
-                    unit: role.unit,
-                    means: role.means.clone(),
-                    detail: role.detail(),
+                    detail: role.detail.clone(),
                 })
                 .collect()
         };
@@ -243,9 +222,12 @@ pub fn text(call: &CallInfo) -> String {
 }
 
 fn fields(fields: &[FieldInfo]) -> String {
-    let field = |field: &FieldInfo| match field.detail.is_empty() {
-        true => format!("{} at {}", field.field, field.offset),
-        false => format!("{} at {}: {}", field.field, field.offset, field.detail),
+    let field = |field: &FieldInfo| {
+        let place = format!("{} at {}", field.field, field.offset);
+        match field.detail.text() {
+            detail if detail.is_empty() => place,
+            detail => format!("{place}: {detail}"),
+        }
     };
     fields.iter().map(field).collect::<Vec<_>>().join("; ")
 }

@@ -95,7 +95,7 @@ pub(crate) fn verify(context: &Context<'_>, args: &args::Verify) -> Result<Outco
 /// Complains of tags that the lock lacks, before headers are looked for.
 fn all_are_locked(locked: &Lock, tags: &[Tag]) -> Result<(), Report> {
     let mut report = Report::default();
-    for tag in tags.iter().filter(|tag| locked.tags.iter().all(|known| known.tag != **tag)) {
+    for tag in tags.iter().filter(|tag| locked.tag_index(tag).is_none()) {
         let complaint = lock::no_tag(&locked.tags, tag);
         report.push(complaint.note(format!("`nvabi add {tag}` adds it")));
     }

@@ -40,7 +40,7 @@ pub(super) struct Lock {
 impl Folder {
     /// Of a machine, which need not be there.
     pub(super) fn of(name: &str) -> io::Result<Self> {
-        let path = all();
+        let path = root();
         if path.exists() {
             check_own(&path)?;
         }
@@ -49,7 +49,7 @@ impl Folder {
 
     /// Of every machine of this user.
     pub(super) fn all() -> io::Result<Vec<Self>> {
-        let path = all();
+        let path = root();
         let mut folders = Vec::new();
         if !path.exists() {
             return Ok(folders);
@@ -77,7 +77,7 @@ impl Folder {
     pub(super) fn make(&self) -> io::Result<Lock> {
         /// Who removes a dead machine, or looks at it, has the lock for less than a millisecond.
         const TRIES: u32 = 20;
-        make_own(&all())?;
+        make_own(&root())?;
         for _ in 0..TRIES {
             match make_own(&self.path) {
                 // Somebody removed it just now.
@@ -202,7 +202,7 @@ impl Folder {
 }
 
 /// The folder of this user's machines, which nobody else can enter.
-fn all() -> PathBuf {
+fn root() -> PathBuf {
     let runtime = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from);
     match runtime.filter(|path| path.is_absolute() && path.is_dir()) {
         Some(runtime) => runtime.join("nvabi"),

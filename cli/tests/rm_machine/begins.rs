@@ -3,16 +3,15 @@
 use std::process::Stdio;
 
 use crate::client::*;
-use crate::lab::{Lab, PASSED, Program, play, wait_until};
+use crate::lab::{Lab, PASSED, Program, play, until_input_ends, wait_until};
 
 /// Opens a device again and again until its input ends.
 fn open_and_close() {
     println!("works");
-    let mut poll = libc::pollfd { fd: 0, events: libc::POLLIN, revents: 0 };
-    while unsafe { libc::poll(&mut poll, 1, 0) } == 0 {
+    until_input_ends(|| {
         let fd = open("/dev/nvidiactl").unwrap();
         assert_eq!(unsafe { libc::close(fd) }, 0);
-    }
+    });
 }
 
 /// A program that is not there ends while somebody opens a device: both go on.

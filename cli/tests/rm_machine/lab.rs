@@ -170,6 +170,14 @@ pub(crate) fn play(part: &str, body: impl FnOnce()) {
     }
 }
 
+/// Does something again and again, until this process's input ends.
+pub(crate) fn until_input_ends(mut body: impl FnMut()) {
+    let mut poll = libc::pollfd { fd: 0, events: libc::POLLIN, revents: 0 };
+    while unsafe { libc::poll(&mut poll, 1, 0) } == 0 {
+        body();
+    }
+}
+
 /// A command that goes on.
 pub(crate) struct Program {
     pub(crate) child: Child,

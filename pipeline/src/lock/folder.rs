@@ -244,16 +244,6 @@ struct Wanted<'a> {
     lines: bool,
 }
 
-/// What [`File::scan`] compares names with.
-struct Look<'a> {
-    /// Constants.
-    names: &'a Globs<'a>,
-    /// Calls.
-    items: HashSet<&'a str>,
-    /// Whether no name with this start is among the constants.
-    needless: Box<dyn Fn(&str) -> bool + Sync + 'a>,
-}
-
 /// Some tags: what is read are their states alone, as a lock of no other tags has them.
 struct At<'a> {
     /// Indices, in order.
@@ -331,9 +321,8 @@ fn part_of(files: Files, part: Wanted<'_>) -> Result<Lock, Report> {
     let items: HashSet<&str> = names_of_numbers.clone().collect();
     let patterns = specs.iter().flat_map(|spec| &spec.constants).map(|c| c.name.as_str());
     let patterns = patterns.chain(part.constants.iter().copied());
-    let names_wanted = Globs::new(names_of_numbers.chain(patterns));
-    let needless = Box::new(|start: &str| names_wanted.rules_out(start));
-    let look = Look { names: &names_wanted, items, needless };
+    let wanted = Globs::new(names_of_numbers.chain(patterns));
+    let needless = |start: &str| wanted.rules_out(start);
     let scanned = parallel::map(&files.files, |file| {
         let whole = part.named.as_ref().is_some_and(|n| n.surfaces.contains(&&*file.surface));
         let scanned = match whole {
@@ -341,7 +330,7 @@ fn part_of(files: Files, part: Wanted<'_>) -> Result<Lock, Report> {
                 items: header.items.into_iter().collect(),
                 types: Vec::new(),
             }),
-            false => file.scan(&names, &look, &part),
+            false => file.scan(&names, &wanted, &items, &needless, &part),
         };
         (file.edited(), scanned)
     });
@@ -585,13 +574,15 @@ impl File {
     fn scan<'f>(
         &'f self,
         tags: &'f TagNames<'f>,
-        look: &'f Look<'_>,
+        wanted: &Globs<'_>,
+        items: &HashSet<&str>,
+        needless: &'f (dyn Fn(&str) -> bool + Sync),
         part: &Wanted<'_>,
     ) -> Result<Scanned<'f>, Bad> {
         let mut scanner = self.scanner(tags)?;
         let everything = part.at.as_ref().and_then(|at| Some((at, at.everything?)));
         if everything.is_none() {
-            scanner.pass_over_where(&look.needless);
+            scanner.pass_over_where(needless);
         }
         if let Some(at) = &part.at {
             scanner.end_behind(at.last());
@@ -602,15 +593,15 @@ impl File {
                 _ if everything.is_some() => match everything {
                     Some((at, of)) if entry.kind == ItemKind::Constant => {
                         let name = scanner.name();
-                        at.wants(of, self, name, &entry, tags)? || look.names.matches(name)
+                        at.wants(of, self, name, &entry, tags)? || wanted.matches(name)
                     }
                     _ => true,
                 },
                 (ItemKind::Enum, None) => true,
                 (ItemKind::Enum, Some(named)) => has_variant(&entry, |v| named.names.contains(v)),
-                (ItemKind::Call, None) => look.items.contains(scanner.name()),
+                (ItemKind::Call, None) => items.contains(scanner.name()),
                 (ItemKind::Call, Some(named)) => named.names.contains(scanner.name()),
-                (ItemKind::Constant, _) => look.names.matches(scanner.name()),
+                (ItemKind::Constant, _) => wanted.matches(scanner.name()),
                 (ItemKind::Record | ItemKind::Alias, _) => false,
             };
             let is_type = !matches!(entry.kind, ItemKind::Call | ItemKind::Constant);

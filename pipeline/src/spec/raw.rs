@@ -181,21 +181,24 @@ impl Read for RawLength {
 }
 
 /// The language of a surface's headers.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy)]
 pub(super) enum Language {
     C,
     Cpp,
 }
 
 impl Language {
-    pub(super) fn name(self) -> &'static str {
-        let word = Self::WORDS.iter().find(|(_, language)| *language == self);
-        word.map_or("c", |(word, _)| word)
+    pub(super) const fn name(self) -> &'static str {
+        match self {
+            Self::C => "c",
+            Self::Cpp => "c++",
+        }
     }
 }
 
 impl Word for Language {
-    const WORDS: &'static [(&'static str, Self)] = &[("c", Self::C), ("c++", Self::Cpp)];
+    const WORDS: &'static [(&'static str, Self)] =
+        &[(Self::C.name(), Self::C), (Self::Cpp.name(), Self::Cpp)];
 }
 
 impl Word for AllocAction {

@@ -73,11 +73,11 @@ pub(crate) struct Known {
 pub const NVKMS_ARGUMENT: &str = "NvKmsIoctlParams";
 
 impl Known {
-    /// The types that a request of this number may take: those of its size, where there are any.
-    pub(crate) fn params_of(&self, number: u32) -> Vec<&str> {
+    /// The types that a request may take: those of its size, where its number is known and there are any.
+    pub(crate) fn params_of(&self, number: Option<u32>) -> Vec<&str> {
         let all = self.params.iter().map(String::as_str);
-        let size = request_size(number.into());
-        let of_size = all.clone().zip(&self.sizes).filter(|(_, known)| **known == size);
+        let size = number.map(|number| request_size(number.into()));
+        let of_size = all.clone().zip(&self.sizes).filter(|(_, known)| Some(**known) == size);
         let of_size: Vec<&str> = of_size.map(|(name, _)| name).collect();
         match of_size.is_empty() || self.sizes.len() != self.params.len() {
             true => all.collect(),

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use nix::errno::Errno;
 use serde::Serialize;
 
-use super::catalog::{self, Known, NodeId};
+use super::catalog::{self, NodeId};
 use super::fds::{How, Slot};
 use super::fold::Part;
 use super::line::Result as Ended;
@@ -53,13 +53,6 @@ const OF_ANY_FILE: [(u32, &str); 7] = [
     (0x5451, "FIOCLEX"),
     (0x5452, "FIOASYNC"),
 ];
-
-/// The types that a request may take: those of its size, where there are any.
-fn params(known: Option<&Known>, request: Option<u32>) -> Vec<&str> {
-    let Some(known) = known else { return Vec::new() };
-    request
-        .map_or_else(|| known.params.iter().map(String::as_str).collect(), |n| known.params_of(n))
-}
 
 /// The name of a request that any file may be asked.
 pub(super) fn of_any_file(request: u32) -> Option<&'static str> {
@@ -339,7 +332,9 @@ impl Decoder<'_> {
             short: short.map(str::to_owned),
             request,
             words: words.map(str::to_owned),
-            params: params(known, request).into_iter().map(str::to_owned).collect(),
+            params: known.map_or_else(Vec::new, |known| {
+                known.params_of(request).into_iter().map(str::to_owned).collect()
+            }),
             count: tally.count,
             errors: errors.collect(),
             guessed: tally.guessed,
@@ -491,7 +486,7 @@ impl Decoder<'_> {
             name: known.map(|known| known.name.as_str()),
             request,
             words,
-            params: params(known, request),
+            params: known.map_or_else(Vec::new, |known| known.params_of(request)),
             result: value,
             error,
             how: match slot.how {

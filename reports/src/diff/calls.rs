@@ -283,8 +283,7 @@ fn join_renamed(changes: &mut Vec<CallChange>, params: &Params<'_>) {
 /// The calls that a side's spec names and its driver has.
 fn named_by_spec(side: Side<'_>) -> Calls {
     let mut calls = Calls::new();
-    let told = side.facts.surfaces.values().flat_map(|surface| &surface.calls);
-    let told: BTreeMap<&str, &Call> = told.map(|(name, call)| (name.as_str(), call)).collect();
+    let told = |name: &str| side.facts.surfaces.values().find_map(|s| s.calls.get(name));
     for item in side.spec.items_at(&side.facts.tag) {
         if let Some((number, source)) = number(side, item) {
             let known = |name: &&nvabi_pipeline::spec::Named| is_known(side, &name.name);
@@ -297,7 +296,7 @@ fn named_by_spec(side: Side<'_>) -> Calls {
                 unmapped: false,
                 fds: names(&item.fds),
                 pointers: item.pointers.iter().map(|p| p.field.name.clone()).collect(),
-                access: told.get(item.name.as_str()).and_then(|call| call.takes.access.clone()),
+                access: told(&item.name).and_then(|call| call.takes.access.clone()),
                 source,
             };
             calls.insert((item.kind, item.name.clone()), state);

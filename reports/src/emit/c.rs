@@ -279,12 +279,12 @@ fn tables(text: &mut String, module: &Module<'_>) {
                 "    {{ \"{}\", \"{}\", \"{}\", \"{}\", \"{}\", {}, {}, {count}, {stride}, {} }},",
                 role.kind.word(),
                 role.path,
-                role.direction,
-                role.length,
-                role.means,
+                role.detail.direction,
+                role.detail.length,
+                role.detail.means,
                 role.place.offset,
                 role.place.size,
-                role.unit
+                role.detail.unit
             );
         }
         text.push_str("};\n");

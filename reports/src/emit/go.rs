@@ -380,10 +380,10 @@ fn call_rows(call: &CallRow<'_>) -> Vec<String> {
             role.path,
             role.place.offset,
             role.place.size,
-            role.direction,
-            role.length,
-            role.unit,
-            role.means
+            role.detail.direction,
+            role.detail.length,
+            role.detail.unit,
+            role.detail.means
         )
     };
     let roles: Vec<String> = call.roles.iter().map(role).collect();

@@ -6,7 +6,7 @@ use nvabi_pipeline::spec::ItemKind;
 use serde::Serialize;
 use std::collections::BTreeMap;
 
-use super::{File, Module, Shape};
+use super::{Detail, File, Module, Shape};
 
 /// The whole document.
 #[derive(Serialize)]
@@ -85,18 +85,8 @@ struct Role<'m> {
     size: u64,
     /// Stride and count, the outermost first.
     arrays: &'m [(u64, u64)],
-    /// `in`, `out` or `inout`.
-    #[serde(skip_serializing_if = "str::is_empty")]
-    direction: &'static str,
-    /// Elements that a pointer leads to.
-    #[serde(skip_serializing_if = "str::is_empty")]
-    length: &'m str,
-    /// Bytes of an element.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    unit: Option<u64>,
-    /// What a handle names.
-    #[serde(skip_serializing_if = "str::is_empty")]
-    means: &'m str,
+    #[serde(flatten)]
+    detail: &'m Detail,
 }
 
 pub(super) fn files(module: &Module<'_>) -> Vec<File> {
@@ -141,10 +131,7 @@ pub(super) fn files(module: &Module<'_>) -> Vec<File> {
                         offset: role.place.offset,
                         size: role.place.size,
                         arrays: &role.place.arrays,
-                        direction: role.direction,
-                        length: &role.length,
-                        unit: (role.unit > 0).then_some(role.unit),
-                        means: &role.means,
+                        detail: &role.detail,
                     })
                     .collect(),
             })

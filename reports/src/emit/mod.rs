@@ -26,6 +26,7 @@ use nvabi_pipeline::spec::{Direction, Item, ItemKind, Named, Spec};
 use nvabi_pipeline::tag::Tag;
 use nvabi_pipeline::{diagnostic::Diagnostic, diagnostic::Report, model::Facts};
 use rustc_hash::FxHashSet;
+use serde::Serialize;
 
 /// A language that the types can be written in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -261,24 +262,34 @@ pub(crate) struct Role {
     pub(crate) kind: RoleKind,
     pub(crate) path: String,
     pub(crate) place: FieldPlace,
-    /// Of a pointer: `in`, `out` or `inout`, where the spec says which.
-    pub(crate) direction: &'static str,
-    /// Of a pointer: how many elements it leads to, as numbers and fields joined by `*` and `+`.
-    pub(crate) length: String,
-    /// Of a pointer with a length: bytes of an element.
-    pub(crate) unit: u64,
-    /// Of a handle: what it names.
-    pub(crate) means: String,
+    pub(crate) detail: Detail,
 }
 
-impl Role {
-    fn new(kind: RoleKind, path: &str, place: FieldPlace) -> Self {
-        let (direction, length, unit, means) = ("", String::new(), 0, String::new());
-        Self { kind, path: path.to_owned(), place, direction, length, unit, means }
-    }
+/// What is known of a field with a role; what is not known is empty.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+pub struct Detail {
+    /// Of a pointer: `in`, `out` or `inout`.
+    #[serde(skip_serializing_if = "str::is_empty")]
+    pub direction: &'static str,
+    /// Of a pointer: how many elements it leads to, as numbers and fields joined by `*` and `+`.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub length: String,
+    /// Of a pointer with a length: bytes of an element.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub unit: u64,
+    /// Of a handle: what it names.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub means: String,
+}
 
-    /// For a person: the direction and length of a pointer, what a handle names.
-    pub(crate) fn detail(&self) -> String {
+#[allow(clippy::trivially_copy_pass_by_ref)]
+fn is_zero(number: &u64) -> bool {
+    *number == 0
+}
+
+impl Detail {
+    /// For a person.
+    pub(crate) fn text(&self) -> String {
         let length = match (self.length.as_str(), self.unit) {
             ("", _) => String::new(),
             (length, 1) => format!("{length} bytes"),
@@ -479,12 +490,12 @@ fn frontend_request(number: u64, size: u64) -> u64 {
 }
 
 pub(crate) fn roles_of(call: &Call<'_>, form: usize) -> Vec<Role> {
-    let role = |kind, field: &roles::Field| {
+    let role = |kind, field: &roles::Field, detail| {
         let place = field.places.get(form)?.clone()?;
-        Some(Role::new(kind, &field.path, place))
+        Some(Role { kind, path: field.path.clone(), place, detail })
     };
-    let mut found: Vec<Role> =
-        call.roles.fds.iter().filter_map(|fd| role(RoleKind::Fd, fd)).collect();
+    let fds = call.roles.fds.iter().filter_map(|fd| role(RoleKind::Fd, fd, Detail::default()));
+    let mut found: Vec<Role> = fds.collect();
     for (pointer, spec) in call.roles.pointers.iter().zip(&call.item.pointers) {
         let direction = match spec.dir {
             Some(Direction::In) => "in",
@@ -494,13 +505,13 @@ pub(crate) fn roles_of(call: &Call<'_>, form: usize) -> Vec<Role> {
         };
         let length = pointer.len.as_ref().map_or_else(String::new, |len| len.text.clone());
         let unit = pointer.len.as_ref().map_or(0, |_| pointer.unit);
-        let pointer = role(RoleKind::Pointer, &pointer.field);
-        found.extend(pointer.map(|role| Role { direction, length, unit, ..role }));
+        let detail = Detail { direction, length, unit, ..Detail::default() };
+        found.extend(role(RoleKind::Pointer, &pointer.field, detail));
     }
     for handle in &call.roles.handles {
         let means = format!("{:?}", handle.means).to_lowercase();
-        let handle = role(RoleKind::Handle, &handle.field);
-        found.extend(handle.map(|role| Role { means, ..role }));
+        let detail = Detail { means, ..Detail::default() };
+        found.extend(role(RoleKind::Handle, &handle.field, detail));
     }
     found.sort_by_key(|role| role.place.offset);
     found

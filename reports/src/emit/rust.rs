@@ -221,10 +221,10 @@ fn tables(text: &mut String, module: &Module<'_>) {
                     role.place.offset,
                     role.place.size,
                     role.place.arrays,
-                    role.direction,
-                    role.length,
-                    role.unit,
-                    role.means
+                    role.detail.direction,
+                    role.detail.length,
+                    role.detail.unit,
+                    role.detail.means
                 )
             })
             .collect();
