@@ -152,7 +152,8 @@ fn impls(target: &Target) -> TokenStream {
 fn field_entry(target: &Target, field: &TargetField) -> TokenStream {
     let ident = target.ident;
     let TargetField { member, ty, driver_name, .. } = field;
-    let ty = quote_spanned!(at(field.span)=> __nvproxy_check::type_of::<#ty>());
+    let (place, spelled) = (format!("{}::{}", own_name(target), field.name), written(ty));
+    let ty = quote_spanned!(at(field.span)=> __nvproxy_check::type_of::<#ty>(#place, #spelled));
     quote_spanned! {Span::mixed_site()=>
         __nvproxy_check::Field {
             name: #driver_name,
@@ -160,6 +161,20 @@ fn field_entry(target: &Target, field: &TargetField) -> TokenStream {
             ty: #ty,
         }
     }
+}
+
+/// A type as its author would write it: tokens in print have a space around each.
+fn written(ty: &syn::Type) -> String {
+    let spaced = quote!(#ty).to_string();
+    let mut text = spaced.replace(" :: ", "::").replace(" ;", ";").replace(" ,", ",");
+    for bracket in ["[", "<", "("] {
+        text =
+            text.replace(&format!("{bracket} "), bracket).replace(&format!(" {bracket}"), bracket);
+    }
+    for bracket in ["]", ">", ")"] {
+        text = text.replace(&format!(" {bracket}"), bracket);
+    }
+    text
 }
 
 /// One check for each part of the query that is written out, shown there.

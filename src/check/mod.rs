@@ -235,7 +235,7 @@ pub const fn assert_layout(layout: &Layout, size: usize, align: usize, offsets: 
     }
 }
 
-/// The type of a field of the user's struct.
+/// The type of a field of the user's struct, which is called by its path and by how its type is written.
 ///
 /// # Panics
 ///
@@ -244,17 +244,21 @@ pub const fn assert_layout(layout: &Layout, size: usize, align: usize, offsets: 
 #[doc(hidden)]
 #[track_caller]
 #[allow(clippy::panic, reason = "a panic in a constant is how a compile error is raised")]
-pub const fn type_of<T: FieldType>() -> Type {
+pub const fn type_of<T: FieldType>(field: &str, written: &str) -> Type {
     if T::TYPE.size() as usize != size_of::<T>() {
-        panic!("{}", other_size(&T::TYPE, bytes(size_of::<T>())).as_str())
+        panic!("{}", other_size(field, written, &T::TYPE, bytes(size_of::<T>())).as_str())
     }
     T::TYPE
 }
 
 /// The message about a type that has another size than what it stands for.
-const fn other_size(ty: &Type, size: u32) -> Message {
+const fn other_size(field: &str, written: &str, ty: &Type, size: u32) -> Message {
     let mut message = Message::new();
-    message.push("the type of this field is ");
+    message.push("`");
+    message.push(written);
+    message.push("`, the type of `");
+    message.push(field);
+    message.push("`, is ");
     message.size(size);
     message.push(", but it stands for ");
     message.ty(ty, message::Side::Driver);
@@ -265,7 +269,9 @@ const fn other_size(ty: &Type, size: u32) -> Message {
             message.place(layout);
         }
     }
-    message.push("\nhelp: correct that type first: it derives NvProxy, or implements FieldType, and is wrong");
+    message.push("\nhelp: correct `");
+    message.push(written);
+    message.push("` first: it derives NvProxy, or implements FieldType, and is wrong");
     message
 }
 
