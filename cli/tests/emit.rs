@@ -292,12 +292,12 @@ fn several_tags_share_a_module() {
     let tags = ["--tag", "535.43.02", "--tag", "530.41.03", "--tag", "550.163.01"];
     let args = [&["emit", "--lang", "json", "--items", items][..], &tags].concat();
     let module: Value = serde_json::from_str(&text(&args)).unwrap();
-    assert_eq!(module["versions"], serde_json::json!(["530.41.03", "535.43.02", "550.163.01"]));
+    assert_eq!(module["versions"], json!(["530.41.03", "535.43.02", "550.163.01"]));
     let types = module["types"].as_array().unwrap();
     let versions: HashMap<&str, &Value> =
         types.iter().map(|ty| (ty["name"].as_str().unwrap(), &ty["versions"])).collect();
-    assert_eq!(*versions["NVOS21_PARAMETERS"], serde_json::json!([[0, 0]]));
-    assert_eq!(*versions["NVOS21_PARAMETERS_V535_43_02"], serde_json::json!([[1, 2]]));
+    assert_eq!(*versions["NVOS21_PARAMETERS"], json!([[0, 0]]));
+    assert_eq!(*versions["NVOS21_PARAMETERS_V535_43_02"], json!([[1, 2]]));
     let calls = module["calls"].as_array().unwrap();
     let names: Vec<&str> = calls.iter().map(|call| call["name"].as_str().unwrap()).collect();
     assert!(names.iter().all(|name| *name == "NV_ESC_RM_ALLOC"), "{names:?}");
@@ -359,6 +359,84 @@ fn kaitai_reads_structs_unions_and_text() {
     assert!(read.starts_with(first) && read.contains("\ntotal 7\nfree 8\n"), "{read}");
     let free = "data.free.owner 10\ndata.free.h_memory 1\ndata.free.flags 12\n";
     assert!(read.contains(free) && read.contains("\ndata.alloc_size.owner 10\n"), "{read}");
+}
+
+/// Constants whose values two tags have otherwise, as each tag's facts have them.
+#[test]
+fn constants_are_told_by_version() {
+    if !is_there("python3") {
+        skip(Need::Python, "there is no python3");
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let (old, new) = (SIX[3], SIX[5]);
+    let [before, after] = [old, new].map(|tag| -> HashMap<String, i64> {
+        let facts: Value = serde_json::from_str(&text(&["facts", tag])).unwrap();
+        let constants = facts["surfaces"]["rm"]["constants"].as_object().unwrap();
+        constants.iter().filter_map(|(name, it)| Some((name.clone(), it.as_i64()?))).collect()
+    });
+    let changed: BTreeMap<&str, [i64; 2]> = before
+        .iter()
+        .filter_map(|(name, value)| Some((name.as_str(), [*value, *after.get(name)?])))
+        .filter(|(_, [old, new])| old != new)
+        .collect();
+    assert!(changed.len() > 50, "{changed:?}");
+    let names: Vec<&str> = changed.keys().copied().collect();
+    let items = file(folder.path(), "items", &names.join("\n"));
+    let of = |language: &str| {
+        let items = items.to_str().unwrap();
+        text(&["emit", "--lang", language, "--items", items, "--tag", old, "--tag", new])
+    };
+    let rows = |[old, new]: [i64; 2]| json!([[0, 0, old], [1, 1, new]]);
+    let expected: BTreeMap<&str, Value> =
+        changed.iter().map(|(name, values)| (*name, rows(*values))).collect();
+    let json: Value = serde_json::from_str(&of("json")).unwrap();
+    assert_eq!(json["constants_by_version"], json!(expected));
+    file(folder.path(), "both.py", &of("python"));
+    let print = "import both, json; print(json.dumps(both.CONSTANTS))";
+    let mut python = Command::new("python3");
+    let printed = passes(python.args(["-c", print]).current_dir(folder.path()));
+    let printed: Value = serde_json::from_str(&printed).unwrap();
+    assert_eq!(printed, json!(expected));
+}
+
+/// Each description uses resources that it declares, and only members of structs come out: the language has no words
+/// for one of a union.
+#[test]
+fn syzkaller_descriptions_keep_to_the_grammar() {
+    for tag in SIX.into_iter().chain(["tegra-r32.7.1", "tegra-r36.4"]) {
+        let emitted = text(&["emit", "--lang", "syzkaller", "--tag", tag, scope(tag)]);
+        let declared: HashSet<&str> = emitted
+            .lines()
+            .filter_map(|line| line.strip_prefix("resource ")?.split_once('['))
+            .map(|(name, _)| name)
+            .collect();
+        let (mut in_union, mut come_out, mut resources) = (false, 0, 0);
+        for line in emitted.lines() {
+            in_union = (in_union || line.ends_with(" [")) && !line.starts_with(']');
+            let mut words = line.split('\t').skip(2);
+            let Some(ty) = words.next() else { continue };
+            let direction = words.next().unwrap_or_default();
+            if ["(out)", "(inout)"].contains(&direction) {
+                assert!(!in_union, "{tag}: {line}");
+                come_out += 1;
+            }
+            if ty.starts_with("fd_") || ty == "nv_handle" {
+                assert!(declared.contains(ty), "{tag}: {line}");
+                resources += 1;
+            }
+        }
+        assert!(come_out > 5 && resources > 0, "{tag}: {come_out} come out of {resources}");
+    }
+    // The driver makes the one and is given the other; a member of a union is told by its path.
+    let jetson = text(&["emit", "--lang", "syzkaller", "--tag", "tegra-r36.4"]);
+    for (record, line) in [
+        ("host1x_create_fence {", "\tfence_fd\tfd\t(out)"),
+        ("host1x_fence_extract {", "\tfence_fd\tfd\t(in)"),
+    ] {
+        let (_, body) = jetson.split_once(&format!("\n{record}\n")).unwrap();
+        let (body, _) = body.split_once("\n}").unwrap();
+        assert!(body.lines().any(|other| other == line), "{record}\n{body}");
+    }
 }
 
 /// A checkout of syzkaller, for its compiler.

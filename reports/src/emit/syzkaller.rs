@@ -490,7 +490,7 @@ fn template(
             Some(ty) => {
                 let _ = writeln!(text, "\t{}\t{ty}", member_name(member));
             }
-            None => member_line(text, module, known, carrier.id, member),
+            None => member_line(text, module, known, carrier.id, member, false),
         }
     }
     let _ = writeln!(text, "}} [packed]\n");
@@ -544,7 +544,7 @@ fn definition(
     );
     let members = layout.members.iter();
     for member in members.filter(|member| !is_union || !matches!(member, Member::Padding { .. })) {
-        member_line(text, module, known, id, member);
+        member_line(text, module, known, id, member, is_union);
     }
     if layout.size == 0 {
         text.push_str("\tnothing\tarray[const[0, int8], 0]\n");
@@ -567,6 +567,7 @@ fn member_line(
     (fields, devices): (&Fields, &Devices),
     id: DefId,
     member: &Member<'_>,
+    in_union: bool,
 ) {
     let def = &module.plan.defs[id];
     let bytes = |count: u64| format!("array[int8, {count}]");
@@ -583,7 +584,14 @@ fn member_line(
                 Some(known) => {
                     let (ty, direction) = known_type(fields, devices, known, each);
                     attribute = direction;
-                    ty
+                    // What comes out cannot be said of a member of a union.
+                    match in_union && matches!(direction, "\t(out)" | "\t(inout)") {
+                        true => {
+                            attribute = "";
+                            format!("int{}", each * 8)
+                        }
+                        false => ty,
+                    }
                 }
                 None => element_type(module, def, element, each),
             };
