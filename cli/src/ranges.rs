@@ -7,7 +7,7 @@ use nvabi_pipeline::globs;
 use nvabi_pipeline::known::display;
 use nvabi_pipeline::lock::{self, ItemKind, Lock};
 use nvabi_pipeline::model;
-use nvabi_pipeline::spec::Spec;
+use nvabi_pipeline::spec::{self, Spec};
 use nvabi_reports::ranges::{self, Abis, One, RequestedName};
 
 use crate::Outcome;
@@ -16,6 +16,13 @@ use crate::context::{Context, Family};
 use crate::names;
 
 pub(crate) fn ranges(context: &Context<'_>, args: &args::Ranges) -> Result<Outcome, Report> {
+    // Any other number lies before, between or behind known ones.
+    if let Some((tag, help)) =
+        args.nearest.as_ref().and_then(|tag| Some((tag, spec::jetsons(tag)?)))
+    {
+        let message = format!("no driver {tag} has open headers");
+        return Err(Diagnostic::error("spec-no-driver", message).help(help).into());
+    }
     let Some(names) = names(context, args)? else {
         let mut family = context.family(args.nearest.as_ref())?;
         let request = ranges::request(&mut family.specs, None);

@@ -581,18 +581,20 @@ pub fn spec_of<'s>(specs: &'s [Spec], tag: &Tag) -> Result<&'s Spec, Report> {
         let drivers: Vec<&str> = specs.iter().map(|spec| spec.driver.as_str()).collect();
         let diagnostic = Diagnostic::error("spec-no-driver", message)
             .note(format!("there are specs for {}", drivers.join(", ")));
-        // L4T's releases for Jetson; NVIDIA's drivers of these numbers are from before their source was open.
-        let number: Option<u32> = tag.branch().parse().ok();
-        if number.is_some_and(|number| (21..60).contains(&number)) {
-            let help = format!("a release of Jetson is written tegra-r{tag}");
-            return diagnostic.help(help).into();
-        }
-        match nearest(tag.branch(), drivers) {
-            Some(near) => diagnostic.help(format!("did you mean a tag of {near}?")),
-            None => diagnostic.help("write abi-specs/driver-N.toml, see CONTRIBUTING.md"),
-        }
-        .into()
+        let help = jetsons(tag).or_else(|| {
+            Some(format!("did you mean a tag of {}?", nearest(tag.branch(), drivers)?))
+        });
+        diagnostic
+            .help(help.unwrap_or("write abi-specs/driver-N.toml, see CONTRIBUTING.md".to_owned()))
+            .into()
     })
+}
+
+/// What to write instead, where a tag is one of L4T's releases for Jetson: NVIDIA's drivers of these numbers are from
+/// before their source was open.
+pub fn jetsons(tag: &Tag) -> Option<String> {
+    let number: u32 = tag.branch().parse().ok()?;
+    (21..60).contains(&number).then(|| format!("a release of Jetson is written tegra-r{tag}"))
 }
 
 /// The specs of a folder: name, path to show, and text.
