@@ -27,6 +27,7 @@ const HEADERS: &str = "src/common/sdk/nvidia/inc";
 const EXPORTED: &str = "src/nvidia/generated";
 const RESOURCES: &str = "src/nvidia/src/kernel/rmapi";
 const FLAGS: &str = "src/nvidia/inc/kernel/rmapi/control.h";
+const CONVERTED: &str = "src/nvidia/interface/deprecated/rmapi_deprecated_control.c";
 
 /// What a file of the driver is for this module.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -41,6 +42,8 @@ pub enum Part {
     Embedded,
     /// For [`parse_flags`].
     Flags,
+    /// For [`parse_converted`].
+    Converted,
 }
 
 /// What to do with the file at this path of the driver's tree; `None` for nothing.
@@ -52,6 +55,8 @@ pub fn part(path: &str) -> Option<Part> {
         Some(Part::Exported)
     } else if path == FLAGS {
         Some(Part::Flags)
+    } else if path == CONVERTED {
+        Some(Part::Converted)
     } else {
         match below(RESOURCES)? {
             "resource_list.h" => Some(Part::Resources),
@@ -205,6 +210,8 @@ pub struct Flags {
     user: u64,
     root: u64,
     internal: u64,
+    /// Since 555.
+    test_only: u64,
 }
 
 /// The flags that the driver's header defines.
@@ -215,6 +222,7 @@ pub fn parse_flags(text: &str) -> Flags {
             "RMCTRL_FLAGS_NON_PRIVILEGED" => &mut flags.user,
             "RMCTRL_FLAGS_PRIVILEGED" => &mut flags.root,
             "RMCTRL_FLAGS_INTERNAL" => &mut flags.internal,
+            "RMCTRL_FLAGS_RM_TEST_ONLY_CODE" => &mut flags.test_only,
             _ => continue,
         };
         *bit = body.split_whitespace().next().and_then(number).unwrap_or_default();
@@ -223,15 +231,17 @@ pub fn parse_flags(text: &str) -> Flags {
 }
 
 impl Flags {
-    /// Whom a method with these flags is for; `None` where the header did not define all of them.
+    /// Whether they say whom a method is for: the header defined all of them.
+    fn tell(&self) -> bool {
+        ![self.user, self.root, self.internal].contains(&0)
+    }
+
+    /// Whom a method with these flags is for.
     ///
     /// The checks and their order are those of `rmapi/control.c`: what is for nobody else is for
     /// the kernel.
-    fn caller(&self, of: u64) -> Option<Caller> {
-        if [self.user, self.root, self.internal].contains(&0) {
-            return None;
-        }
-        Some(if of & self.internal != 0 {
+    fn access(&self, of: u64, rights: Vec<String>) -> Access {
+        let caller = if of & self.internal != 0 {
             Caller::Internal
         } else if of & self.root != 0 {
             Caller::Root
@@ -239,8 +249,16 @@ impl Flags {
             Caller::User
         } else {
             Caller::Kernel
-        })
+        };
+        Access { caller, rights, test_only: of & self.test_only != 0 }
     }
+}
+
+/// The commands that a driver turns into newer ones before it looks for them in its tables.
+pub fn parse_converted(text: &str) -> Vec<String> {
+    let entries = text.lines().filter_map(|line| line.trim_start().strip_prefix('{'));
+    let names = entries.filter_map(|entry| Some(entry.split_once(',')?.0.trim()));
+    names.filter(|name| name.contains("_CTRL_CMD_")).map(str::to_owned).collect()
 }
 
 /// A class that can be allocated.
@@ -278,7 +296,7 @@ impl Resource {
         } else {
             return None;
         };
-        Some(Access { caller, rights: Vec::new() })
+        Some(Access { caller, rights: Vec::new(), test_only: false })
     }
 }
 
@@ -528,7 +546,8 @@ impl Unmapped {
             Why::NotAllocatable(ty) => (ParamSource::NoResource, ty.as_ref()),
             Why::NoName(_) | Why::Unreadable => return None,
         };
-        let takes = CallParams::new(self.kind, how, params.cloned());
+        let access = self.access.clone();
+        let takes = CallParams { access, ..CallParams::new(self.kind, how, params.cloned()) };
         Some((self.name.clone(), model::Call { takes, source: self.source.clone() }))
     }
 }
@@ -544,6 +563,8 @@ pub struct Unmapped {
     pub number: Option<u64>,
     /// What is missing.
     pub why: Why,
+    /// Of a command: whom the driver lets make it, where its sources tell.
+    pub access: Option<Access>,
     /// The path and line that it was read from.
     pub source: Source,
 }
@@ -589,6 +610,8 @@ pub struct Texts<'a> {
     pub embedded: Option<&'a str>,
     /// For [`parse_flags`]; without it, nobody knows who may make a command.
     pub flags: Option<&'a str>,
+    /// For [`parse_converted`]; without it, nobody knows whether a command in no table is answered.
+    pub converted: Option<&'a str>,
 }
 
 /// The files of one tag: path and what was parsed.
@@ -604,6 +627,8 @@ pub struct Parsed<'a> {
     pub embedded: &'a [embedded::Command],
     /// From [`parse_flags`].
     pub flags: Flags,
+    /// From [`parse_converted`].
+    pub converted: Option<&'a [String]>,
 }
 
 /// Parses the files of one tag and joins them with the facts of its resource manager.
@@ -614,12 +639,14 @@ pub fn calls(texts: &Texts<'_>, surface: &Surface) -> Calls {
         texts.exported.iter().map(|(path, text)| (*path, parse_exported(text))).collect();
     let list = texts.resource_list.map(|(path, text)| (path, parse_resources(text)));
     let embedded = texts.embedded.map(embedded::parse).unwrap_or_default();
+    let converted = texts.converted.map(parse_converted);
     let parsed = Parsed {
         headers: headers.iter().map(|(path, found)| (*path, found.as_slice())).collect(),
         resource_list: list.as_ref().map(|(path, found)| (*path, found.as_slice())),
         exported: exported.iter().map(|(path, found)| (*path, found.as_slice())).collect(),
         embedded: &embedded,
         flags: texts.flags.map(parse_flags).unwrap_or_default(),
+        converted: converted.as_deref(),
     };
     join(&parsed, surface)
 }
@@ -646,8 +673,12 @@ struct Join<'a> {
     defines: BTreeMap<&'a str, (&'a str, &'a Define)>,
     /// By number; the tables of several driver classes can have the same method.
     table: HashMap<u64, Vec<Option<&'a str>>>,
-    /// By number: whom the tables let make a command.
-    access: HashMap<u64, Access>,
+    /// By number: whom the tables let make a command; `None` where they do not tell.
+    access: Option<HashMap<u64, Access>>,
+    /// Commands that are turned into others before the tables are looked at.
+    converted: Option<&'a [String]>,
+    /// Classes whose commands the driver hands to the firmware, whatever they are.
+    handed_on: HashSet<u64>,
     pointers: HashMap<&'a str, &'a [Embedded]>,
     calls: Calls,
 }
@@ -669,22 +700,27 @@ impl<'a> Join<'a> {
             }
         }
         let mut table: HashMap<u64, Vec<Option<&str>>> = HashMap::new();
-        let mut access = HashMap::new();
+        let mut access = parsed.flags.tell().then(HashMap::new);
         let rights = rights(surface);
         for method in parsed.exported.iter().flat_map(|(_, methods)| *methods) {
-            if let Some(caller) = parsed.flags.caller(method.flags) {
+            if let Some(access) = &mut access {
                 let needed = rights.iter().filter(|(bit, _)| method.rights & bit != 0);
                 let rights = needed.map(|(_, name)| (*name).to_owned()).collect();
-                access.entry(method.id).or_insert(Access { caller, rights });
+                access.entry(method.id).or_insert(parsed.flags.access(method.flags, rights));
             }
             let types = table.entry(method.id).or_default();
             if !types.contains(&method.params.as_deref()) {
                 types.push(method.params.as_deref());
             }
         }
+        let resources = parsed.resource_list.map_or(&[][..], |(_, resources)| resources);
+        let handed_on = resources.iter().filter(|it| it.internal.starts_with("BinaryApi"));
+        let handed_on = handed_on.filter_map(|it| Some(constant(surface, &it.class)?.0)).collect();
         let embedded = parsed.embedded.iter();
         let pointers = embedded.map(|of| (of.name.as_str(), of.pointers.as_slice())).collect();
-        Self { surface, defines, table, access, pointers, calls: Calls::default() }
+        let converted = parsed.converted;
+        let calls = Calls::default();
+        Self { surface, defines, table, access, converted, handed_on, pointers, calls }
     }
 
     fn commands(&mut self) {
@@ -858,6 +894,24 @@ impl<'a> Join<'a> {
         }
     }
 
+    /// Whom the driver lets make a command.
+    fn access(&self, name: &str, number: u64) -> Option<Access> {
+        let found = self.access.as_ref()?.get(&number);
+        let nobody = || Access { caller: Caller::Nobody, rights: Vec::new(), test_only: false };
+        found.cloned().or_else(|| self.is_refused(name, number).then(nobody))
+    }
+
+    /// Whether the driver answers a command that is in none of its tables with NV_ERR_NOT_SUPPORTED
+    /// (`resControlLookup_IMPL`): nothing before them takes it, and the firmware does not get it.
+    fn is_refused(&self, name: &str, number: u64) -> bool {
+        /// RM_GSS_LEGACY_MASK: the firmware's own commands.
+        const FIRMWARE: u64 = 0x8000;
+        let is_taken = is_null_command(name, number)
+            || number & FIRMWARE != 0
+            || self.handed_on.contains(&(number >> 16));
+        !is_taken && self.converted.is_some_and(|known| known.iter().all(|other| other != name))
+    }
+
     fn hit(&mut self, kind: CallKind, name: &str, (number, source): (u64, &Source), found: Found) {
         let Found { params, evidence, check } = found;
         self.calls.calls.push(Call {
@@ -870,15 +924,22 @@ impl<'a> Join<'a> {
             evidence,
             check,
             same_as: None,
-            access: self.access.get(&number).filter(|_| kind == CallKind::Command).cloned(),
+            access: match kind {
+                CallKind::Command => self.access(name, number),
+                CallKind::Class => None,
+            },
             resource: None,
             pointers: self.pointers.get(name).map_or(Vec::new(), |pointers| pointers.to_vec()),
         });
     }
 
     fn miss(&mut self, kind: CallKind, name: &str, number: Option<u64>, why: Why, source: Source) {
+        let access = match (kind, number, &why) {
+            (_, _, Why::NoName(_)) | (CallKind::Class, ..) => None,
+            (CallKind::Command, number, _) => number.and_then(|number| self.access(name, number)),
+        };
         let name = name.to_owned();
-        self.calls.unmapped.push(Unmapped { kind, name, number, why, source });
+        self.calls.unmapped.push(Unmapped { kind, name, number, why, access, source });
     }
 }
 
@@ -889,6 +950,11 @@ fn rights(surface: &Surface) -> Vec<(u64, &str)> {
         Some((1u64.checked_shl(constant.value.try_into().ok()?)?, name))
     });
     rights.collect()
+}
+
+/// Whether the driver answers a command before it looks at it: RMCTRL_IS_NULL_CMD, and its names.
+fn is_null_command(name: &str, number: u64) -> bool {
+    number & 0xffff == 0 || name.ends_with("_CTRL_CMD_NULL")
 }
 
 /// A command as its header has it.
@@ -915,7 +981,7 @@ fn weigh(
     table: &[Option<&str>],
 ) -> Result<Found, Why> {
     let owned = |ty: Option<&str>| ty.map(str::to_owned);
-    if number & 0xffff == 0 || name.ends_with("_CTRL_CMD_NULL") {
+    if is_null_command(name, number) {
         return Ok(Found { params: None, evidence: Evidence::Null, check: Check::Silent });
     }
     let Some(said) = said else { return unsaid(surface, name, table) };

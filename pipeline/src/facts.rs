@@ -44,6 +44,7 @@ enum Said {
     Resources(Vec<calls::Resource>),
     Embedded(Vec<calls::embedded::Command>),
     Flags(calls::Flags),
+    Converted(Vec<String>),
 }
 
 impl CallCache {
@@ -61,6 +62,7 @@ impl CallCache {
             calls::Part::Resources => Said::Resources(calls::parse_resources(&file.text)),
             calls::Part::Embedded => Said::Embedded(calls::embedded::parse(&file.text)),
             calls::Part::Flags => Said::Flags(calls::parse_flags(&file.text)),
+            calls::Part::Converted => Said::Converted(calls::parse_converted(&file.text)),
         });
         known().insert(key, said.clone());
         Some(said)
@@ -81,6 +83,7 @@ impl CallCache {
                 Said::Resources(resources) => parsed.resource_list = Some((path, resources)),
                 Said::Embedded(commands) => parsed.embedded = commands,
                 Said::Flags(flags) => parsed.flags = *flags,
+                Said::Converted(commands) => parsed.converted = Some(commands),
             }
         }
         let found = calls::join(&parsed, surface);

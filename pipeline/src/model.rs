@@ -268,6 +268,9 @@ pub struct Access {
     /// The access rights to the object that the caller's client must have as well: `NICE`.
     #[cfg_attr(feature = "serde", serde(skip_serializing_if = "Vec::is_empty"))]
     pub rights: Vec<String>,
+    /// Whether the driver refuses it unless its code for tests was switched on when it was loaded.
+    #[cfg_attr(feature = "serde", serde(skip_serializing_if = "std::ops::Not::not"))]
+    pub test_only: bool,
 }
 
 /// A pointer in a command's parameters, as the driver's list of them has it.
@@ -289,32 +292,41 @@ impl Access {
     /// right.
     pub fn within(&self, other: &Self) -> bool {
         let has = |right: &String| self.caller > Caller::User || self.rights.contains(right);
-        self.caller >= other.caller && other.rights.iter().all(has)
+        let is_on = self.test_only || !other.test_only || self.caller == Caller::Nobody;
+        self.caller >= other.caller && other.rights.iter().all(has) && is_on
     }
 
     /// The callers in words.
     pub fn callers(&self) -> String {
         let callers = match self.caller {
-            Caller::User if self.rights.len() == 1 && self.rights[0] == "NICE" => {
-                return "programs with CAP_SYS_NICE or CAP_SYS_ADMIN (RS_ACCESS_NICE)".to_owned();
+            Caller::User if self.rights == ["NICE"] => {
+                "programs with CAP_SYS_NICE or CAP_SYS_ADMIN"
             }
             Caller::User => "every program",
             Caller::Root => "root (CAP_SYS_ADMIN)",
             Caller::Kernel => "other kernel drivers",
             Caller::Internal => "the driver itself",
+            Caller::Nobody => return "nobody".to_owned(),
         };
+        let mut words = callers.to_owned();
         match &self.rights[..] {
-            [] => callers.to_owned(),
-            rights => format!("{callers} with RS_ACCESS_{}", rights.join(", RS_ACCESS_")),
+            [] => {}
+            [only] if only == "NICE" && self.caller == Caller::User => words += " (RS_ACCESS_NICE)",
+            rights => words += &format!(" with RS_ACCESS_{}", rights.join(", RS_ACCESS_")),
         }
+        if self.test_only {
+            words += ", where the driver was loaded with EnableRmTestOnlyCode=1";
+        }
+        words
     }
 }
 
-/// `caller+RIGHT`, as the lock has it.
+/// `caller+RIGHT+test`, as the lock has it.
 impl fmt::Display for Access {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}", self.caller)?;
-        self.rights.iter().try_for_each(|right| write!(f, "+{right}"))
+        self.rights.iter().try_for_each(|right| write!(f, "+{right}"))?;
+        f.write_str(if self.test_only { "+test" } else { "" })
     }
 }
 
@@ -396,6 +408,8 @@ words! {
         Kernel = "kernel",
         /// The driver itself.
         Internal = "internal",
+        /// Nobody: a header names it, and no table of the driver has it.
+        Nobody = "nobody",
     }
 }
 

@@ -8,6 +8,8 @@ extern crate nvabi_test;
 #[path = "common/at_hand.rs"]
 mod at_hand;
 
+use std::collections::BTreeMap;
+
 use nvabi_pipeline::calls::{
     Call, Calls, Check, Evidence, Meaning, Params, Part, Texts, Unmapped, Why, calls,
     parse_exported, parse_header, parse_resources, part,
@@ -189,16 +191,17 @@ fn resource_lists() {
 const FLAGS: &str = "#define RMCTRL_FLAGS_NONE 0x0\n#define RMCTRL_FLAGS_KERNEL_PRIVILEGED 0x0\n\
                      #define RMCTRL_FLAGS_PRIVILEGED 0x000000004\n\
                      #define RMCTRL_FLAGS_NON_PRIVILEGED 0x10 // for all\n\
-                     #define RMCTRL_FLAGS_INTERNAL 0x400\n";
+                     #define RMCTRL_FLAGS_INTERNAL 0x400\n\
+                     #define RMCTRL_FLAGS_RM_TEST_ONLY_CODE 0x100000\n";
 
 #[test]
 fn who_may_call() {
-    let flags = [(1, 0x11), (2, 0x5), (3, 0x3), (4, 0x414)];
+    let flags = [(1, 0x11), (2, 0x5), (3, 0x3), (4, 0x414), (7, 0x100010)];
     let table: String = flags.iter().map(|(id, flags)| flagged(*id, "0", [*flags, 0])).collect();
     let table = table + &flagged(5, "0", [0x10, 0b110]);
     let name = |id: u64| format!("NVT_CTRL_CMD_{id}");
-    let header: String = (1..7).map(|id| command(&name(id), id, "0x1")).collect();
-    let numbers: Vec<_> = (1..7).map(|id| (name(id), i128::from(id))).collect();
+    let header: String = (1..8).map(|id| command(&name(id), id, "0x1")).collect();
+    let numbers: Vec<_> = (1..8).map(|id| (name(id), i128::from(id))).collect();
     let mut constants: Vec<_> = numbers.iter().map(|(name, id)| (name.as_str(), *id)).collect();
     constants.extend([("RS_ACCESS_NICE", 1), ("RS_ACCESS_DEBUG", 2), ("RS_ACCESS_COUNT", 1)]);
     constants.extend([("RS_ACCESS_FAR", 64), ("RS_ACCESS_NEGATIVE", -1)]);
@@ -217,12 +220,54 @@ fn who_may_call() {
     let of: Vec<_> = (1..7).map(|id| access(&found, id)).collect();
     let expected = ["user", "root", "kernel", "internal", "user+DEBUG+NICE"];
     assert_eq!(of[..5], expected.map(|word| Some(word.to_owned())));
-    assert_eq!(of[5], None, "no table has it");
+    assert_eq!(access(&found, 7).as_deref(), Some("user+test"));
+    assert_eq!(of[5], None, "nobody knows what is answered without a table");
     // Without the meaning of its bits, or with a part of it, nothing is said.
     let part = FLAGS.replace("RMCTRL_FLAGS_INTERNAL", "RMCTRL_FLAGS_OTHER");
     for flags in [None, Some(part.as_str())] {
         assert_eq!(access(&calls(&texts(flags), &surface), 1), None);
     }
+}
+
+/// A command that no table has is refused, unless something takes it before the tables.
+#[test]
+fn nobody_may_call_what_is_in_no_table() {
+    let numbers =
+        [("LOST", 0x2080_0105_u64), ("FIRMWARE", 0x2080_8105), ("HANDED_ON", 0x2081_0105)];
+    let numbers = [&numbers[..], &[("CONVERTED", 0x2080_0106), ("HAD", 1)]].concat();
+    let name = |word: &str| format!("NVT_CTRL_CMD_{word}");
+    let header: String =
+        numbers.iter().map(|(word, id)| command(&name(word), *id, "0x1")).collect();
+    let constants = numbers.iter().map(|(word, id)| (name(word), i128::from(*id)));
+    let constants: Vec<_> = constants.chain([("NVT_BINARY".to_owned(), 0x2081)]).collect();
+    let constants: Vec<_> = constants.iter().map(|(name, id)| (name.as_str(), *id)).collect();
+    let surface = surface(&[], &constants);
+    let table = flagged(1, "0", [0x10, 0]);
+    let list = entry("NVT_BINARY", "RS_NONE");
+    let found = |converted, internal: &str| {
+        let list = list.replace("Inner", internal);
+        let texts = Texts {
+            headers: vec![(CTRL, &*header)],
+            exported: vec![(TABLE, &*table)],
+            resource_list: Some((LIST, &list)),
+            flags: Some(FLAGS),
+            converted,
+            ..Texts::default()
+        };
+        let calls = calls(&texts, &surface);
+        let mapped = calls.calls.iter().map(|call| call.fact());
+        let facts: BTreeMap<_, _> =
+            mapped.chain(calls.unmapped.iter().filter_map(Unmapped::fact)).collect();
+        let access = |word| facts[&name(word)].takes.access.clone();
+        let said = ["LOST", "FIRMWARE", "HANDED_ON", "CONVERTED", "HAD"].map(access);
+        said.map(|access| access.map_or_else(|| "-".to_owned(), |access| access.to_string()))
+    };
+    let converted =
+        "table[] =\n{\n    { NVT_CTRL_CMD_CONVERTED, V2(_NVT), NV_FALSE},\n    { 0, NULL }\n};\n";
+    assert_eq!(found(Some(converted), "BinaryApi"), ["nobody", "-", "-", "-", "user"]);
+    assert_eq!(found(Some(converted), "Other"), ["nobody", "-", "nobody", "-", "user"]);
+    assert_eq!(found(Some(""), "Other"), ["nobody", "-", "nobody", "nobody", "user"]);
+    assert_eq!(found(None, "Other"), ["-", "-", "-", "-", "user"]);
 }
 
 #[test]
@@ -444,11 +489,12 @@ mod driver {
     use super::*;
 
     /// The folders below which everything lies that `part` knows, at every tag so far.
-    const FOLDERS: [&str; 4] = [
+    const FOLDERS: [&str; 5] = [
         "src/common/sdk/nvidia/inc",
         "src/nvidia/generated",
         "src/nvidia/src/kernel/rmapi",
         "src/nvidia/inc",
+        "src/nvidia/interface/deprecated",
     ];
 
     /// The files of the driver that matter here, at one tag.
@@ -471,6 +517,7 @@ mod driver {
                 Some(Part::Resources) => texts.resource_list = Some(both),
                 Some(Part::Embedded) => texts.embedded = Some(both.1),
                 Some(Part::Flags) => texts.flags = Some(both.1),
+                Some(Part::Converted) => texts.converted = Some(both.1),
                 None => {}
             }
         }

@@ -215,9 +215,8 @@ pub fn text(listed: &[Listed]) -> String {
             let mut told = vec![how];
             told.extend(call.same_as.as_ref().map(|name| format!("is {name}")));
             told.extend(call.optional.then(|| "optional".to_owned()));
-            // What every program may call needs no word.
             let access = call.access.as_ref().map(Access::to_string);
-            told.extend(access.filter(|word| word != "user").map(|word| format!("for {word}")));
+            told.extend(access.map(|word| format!("for {word}")));
             told.retain(|word| !word.is_empty());
             let hex = number(call).map_or(String::new(), |number| format!("{number:#x}"));
             let size = call.size.map_or(String::new(), |size| size.to_string());

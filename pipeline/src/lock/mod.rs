@@ -619,7 +619,7 @@ mod tests {
             checked: true,
             differs: Some("none".to_owned()),
             same_as: Some("NVT_OTHER".to_owned()),
-            access: Some(Access { caller: Caller::Root, rights }),
+            access: Some(Access { caller: Caller::Root, rights, test_only: true }),
             pointers: vec![pointer],
             ..CallParams::new(CallKind::Command, ParamSource::Table, Some("NVT_P".to_owned()))
         };
@@ -655,6 +655,7 @@ mod tests {
             said(|it| it.access = None),
             said(|it| it.access.as_mut().unwrap().caller = Caller::User),
             said(|it| drop(it.access.as_mut().unwrap().rights.pop())),
+            said(|it| it.access.as_mut().unwrap().test_only = false),
             said(|it| it.pointers.clear()),
         ] {
             assert!(!alike(&other), "{other:?}");
@@ -662,11 +663,11 @@ mod tests {
 
         let file = folder.path().join("calls/a.h.lock");
         let text = std::fs::read_to_string(&file).unwrap();
-        assert!(text.contains(" for:root+DEBUG+NICE "), "{text}");
-        std::fs::write(&file, text.replace("for:root", "for:nobody")).unwrap();
+        assert!(text.contains(" for:root+DEBUG+NICE+test "), "{text}");
+        std::fs::write(&file, text.replace("for:root", "for:noone")).unwrap();
         let complaint = read(folder.path()).unwrap_err().to_string();
         assert!(
-            complaint.contains("`nobody+DEBUG+NICE` does not begin with a caller"),
+            complaint.contains("`noone+DEBUG+NICE+test` does not begin with a caller"),
             "{complaint}"
         );
     }

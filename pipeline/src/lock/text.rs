@@ -892,12 +892,16 @@ fn parse_call(known: &str, rest: &str) -> Result<CallParams, String> {
     Ok(call)
 }
 
-/// `caller+RIGHT`.
+/// `caller+RIGHT+test`.
 fn parse_access(text: &str) -> Result<Access, String> {
-    let mut words = text.split('+');
+    let (words, test_only) = match text.strip_suffix("+test") {
+        Some(words) => (words, true),
+        None => (text, false),
+    };
+    let mut words = words.split('+');
     let caller = words.next().and_then(Caller::from_word);
     let caller = caller.ok_or_else(|| format!("`{text}` does not begin with a caller"))?;
-    Ok(Access { caller, rights: words.map(str::to_owned).collect() })
+    Ok(Access { caller, rights: words.map(str::to_owned).collect(), test_only })
 }
 
 /// `field:count:unit:direction`.

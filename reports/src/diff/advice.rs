@@ -10,7 +10,7 @@ use super::{
     CallChange, Class, Diff, EnumChange, FieldChange, FieldState, Instead, RecordChange, Role,
     TypeChange, ValueState,
 };
-use nvabi_pipeline::model::hex;
+use nvabi_pipeline::model::{Caller, hex};
 
 /// One thing to do.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -67,7 +67,12 @@ fn call(change: &CallChange, diff: &Diff) -> Option<String> {
         what.push(format!("takes {} at {to}", listed(after.params.iter().cloned())));
     }
     if let Some(access) = after.access.as_ref().filter(|_| !before.access_within(after)) {
-        what.push(format!("at {to} the driver refuses it to all but {}", access.callers()));
+        what.push(match access.caller {
+            Caller::Nobody => {
+                format!("at {to} the driver refuses it: none of its tables has it now")
+            }
+            _ => format!("at {to} the driver refuses it to all but {}", access.callers()),
+        });
     }
     for (role, x, y) in
         [(Role::Fd, &before.fds, &after.fds), (Role::Pointer, &before.pointers, &after.pointers)]
