@@ -58,7 +58,7 @@ pub(super) fn page(atlas: &Atlas<'_>, index: usize) -> String {
     document(&format!("{} → {}", diff.from, diff.to), "../", "diff", &body)
 }
 
-/// Every pair with its layout breaks: a row for each older branch, a column for each newer one.
+/// Every pair with its breaks: a row for each older branch, a column for each newer one.
 pub(super) fn table(body: &mut String, atlas: &Atlas<'_>) {
     let rows: Vec<&[Pair]> = atlas.pairs.chunk_by(|a, b| a.diff.from == b.diff.from).collect();
     let Some(first) = rows.first() else { return };

@@ -54,7 +54,7 @@ pub fn summary(diff: &Diff) -> String {
         "{} → {}: {}, {}, {} harmless",
         diff.from,
         diff.to,
-        count(Class::Break, "layout break", "layout breaks"),
+        count(Class::Break, "break", "breaks"),
         count(Class::Meaning, "new meaning", "new meanings"),
         diff.count(Class::Harmless),
     )
@@ -78,7 +78,7 @@ pub fn scope_text(compared: &Compared) -> String {
         Some(Counts { breaks, meanings, harmless }) => {
             let _ = write!(
                 text,
-                "; elsewhere {breaks} layout breaks, {meanings} new meanings, {harmless} harmless: \
+                "; elsewhere {breaks} breaks, {meanings} new meanings, {harmless} harmless: \
                  --all lists them"
             );
         }
@@ -90,7 +90,7 @@ pub fn scope_text(compared: &Compared) -> String {
 pub(super) fn title(class: Class) -> (&'static str, &'static str) {
     match class {
         Class::Break => {
-            ("Layout breaks", "fields moved, a number names another call, or fewer may make it")
+            ("Breaks", "fields moved, a number names another call, or fewer may make it")
         }
         Class::Meaning => ("New meaning", "nothing moved, but names, values or roles changed"),
         Class::Harmless => ("Harmless", "existing programs keep working"),
