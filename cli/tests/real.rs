@@ -1,4 +1,4 @@
-//! NVIDIA's own programs, unmodified, on the simulated driver: nvidia-smi and NVML.
+//! NVIDIA's own programs, unmodified, on the simulated driver: nvidia-smi, NVML and libcuda.
 //!
 //! `tests/real/fetch.sh` gets them, and prints folders of versions; NVABI_REAL lists these. Every test holds for
 //! each of them, whatever version it is.
@@ -347,6 +347,52 @@ fn a_machine_can_be_mixed() {
         let expected = "NVIDIA A100-SXM4-80GB, 00000000:01:00.0\nNVIDIA A100-SXM4-80GB, 00000000:02:00.0\n\
                         NVIDIA L4, 00000000:03:00.0\nNVIDIA L4, 00000000:04:00.0\n";
         assert_eq!(seen.out, expected, "{}: {:?}", real.version, seen.diagnostics);
+    }
+}
+
+/// What a card is to a CUDA program: SMs, threads of one, capability, bits of the memory's bus, bytes of L2; from
+/// NVIDIA's white papers and data sheets.
+const DEVICES: [(&str, [u64; 6]); 4] = [
+    ("rtx3090", [82, 1536, 8, 6, 384, 6 << 20]),
+    ("a100", [108, 2048, 8, 0, 5120, 40 << 20]),
+    ("h100", [132, 2048, 9, 0, 5120, 50 << 20]),
+    ("l4", [58, 1536, 8, 9, 192, 48 << 20]),
+];
+
+/// libcuda's cuInit of this version refuses the simulated H100, and does not say why.
+fn is_refused(real: &Real, card: &str) -> bool {
+    card == "h100" && real.version.starts_with("525.")
+}
+
+#[test]
+fn libcuda_knows_the_devices() {
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/real/cuda.py");
+    for real in versions().into_iter().filter(|real| real.folder.join("lib/libcuda.so.1").exists())
+    {
+        for (card, numbers) in DEVICES.iter().filter(|(card, _)| !is_refused(&real, card)) {
+            let machine = ["--gpu", card, "--gpus", "2"];
+            let seen = real.run(&machine, Path::new("python3"), &[&script]);
+            let what = format!("{} {card}: {} {:?}", real.version, seen.out, seen.diagnostics);
+            assert_eq!((seen.code, &seen.diagnostics[..]), (Some(0), &[][..]), "{what}");
+            let devices: Vec<serde_json::Value> = serde_json::from_str(&seen.out).unwrap();
+            assert_eq!(devices.len(), 2, "{what}");
+            for (at, device) in devices.iter().enumerate() {
+                let name = CARDS.iter().find(|(other, _)| other == card).unwrap().1;
+                assert_eq!(device["name"], name, "{what}");
+                assert_eq!(device["pci"], format!("0000:{:02x}:00.0", at + 1), "{what}");
+                let fields = [
+                    "multiprocessors",
+                    "threads_per_multiprocessor",
+                    "major",
+                    "minor",
+                    "memory_bus_width",
+                    "l2_size",
+                ];
+                let told = fields.map(|field| device[field].as_u64().unwrap());
+                assert_eq!(&told, numbers, "{what}");
+            }
+            assert_ne!(devices[0]["uuid"], devices[1]["uuid"], "{what}");
+        }
     }
 }
 

@@ -313,8 +313,8 @@ rules! {
         let mut bytes = [0_u8; 16];
         let at = bytes.as_mut_ptr() as u64;
         assert_eq!(client.control_with(client.handle, 0x7ff, at, 16), NOT_SUPPORTED);
-        let mut params = Struct::new("NV0000_CTRL_SYSTEM_GET_FEATURES_PARAMS");
-        let status = ask(&client, "NV0000_CTRL_CMD_SYSTEM_GET_FEATURES", &mut params);
+        let mut params = Struct::new("NV0000_CTRL_SYSTEM_GET_CPU_INFO_PARAMS");
+        let status = ask(&client, "NV0000_CTRL_CMD_SYSTEM_GET_CPU_INFO", &mut params);
         assert_eq!(status, NOT_SUPPORTED, "known, and not simulated");
     }
 }

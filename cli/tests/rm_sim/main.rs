@@ -22,6 +22,7 @@ mod frontend;
 mod mapping;
 mod profile;
 mod report;
+mod space;
 mod uvm;
 
 use std::path::PathBuf;
@@ -85,8 +86,15 @@ pub(crate) fn diagnostics(report: &serde_json::Value) -> Vec<(String, String)> {
 fn run_all() {
     let tag = std::env::var("NVABI_SIM_TAG").expect("a tag");
     assert_eq!(client::driver().tag(), tag, "the driver that the machine says it has");
-    let all =
-        [alloc::RULES, control::RULES, event::RULES, frontend::RULES, mapping::RULES, uvm::RULES];
+    let all = [
+        alloc::RULES,
+        control::RULES,
+        event::RULES,
+        frontend::RULES,
+        mapping::RULES,
+        space::RULES,
+        uvm::RULES,
+    ];
     let failed: Vec<&str> =
         all.concat().iter().filter(|(_, rule)| !passes_in_child(rule)).map(|it| it.0).collect();
     assert!(failed.is_empty(), "{tag}: {}", failed.join(", "));

@@ -105,13 +105,13 @@ fn a_lenient_machine_says_what_it_did_not_do() {
     let name = "rm_sim::profile::a_lenient_machine_says_what_it_did_not_do";
     let report = simulate(name, TAG, &["--lenient"], || {
         let (client, ..) = Client::with_device();
-        let mut params = Struct::new("NV0000_CTRL_SYSTEM_GET_FEATURES_PARAMS");
+        let mut params = Struct::new("NV0000_CTRL_SYSTEM_GET_CPU_INFO_PARAMS");
         assert_eq!(
-            client.control(client.handle, "NV0000_CTRL_CMD_SYSTEM_GET_FEATURES", &mut params),
+            client.control(client.handle, "NV0000_CTRL_CMD_SYSTEM_GET_CPU_INFO", &mut params),
             0
         );
     });
     let text =
-        "NV0000_CTRL_CMD_SYSTEM_GET_FEATURES is not simulated: it succeeded and changed nothing";
+        "NV0000_CTRL_CMD_SYSTEM_GET_CPU_INFO is not simulated: it succeeded and changed nothing";
     assert_eq!(diagnostics(&report), [("not-simulated".to_owned(), text.to_owned())]);
 }

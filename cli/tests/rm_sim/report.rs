@@ -61,8 +61,8 @@ fn what_is_not_played_is_told_by_name() {
     let name = "rm_sim::report::what_is_not_played_is_told_by_name";
     let report = simulate(name, TAG, &[], || {
         let (client, _, subdevice) = Client::with_device();
-        let mut params = Struct::new("NV0000_CTRL_SYSTEM_GET_FEATURES_PARAMS");
-        client.control(client.handle, "NV0000_CTRL_CMD_SYSTEM_GET_FEATURES", &mut params);
+        let mut params = Struct::new("NV0000_CTRL_SYSTEM_GET_CPU_INFO_PARAMS");
+        client.control(client.handle, "NV0000_CTRL_CMD_SYSTEM_GET_CPU_INFO", &mut params);
         client.control_with(client.handle, 0x7ff, 0, 0);
         let mut virtual_memory = Struct::new("NV_MEMORY_VIRTUAL_ALLOCATION_PARAMS");
         client.alloc(client.handle, 0x70, Some(&mut virtual_memory)).unwrap_err();
@@ -78,7 +78,7 @@ fn what_is_not_played_is_told_by_name() {
     });
     let told = diagnostics(&report);
     for (code, text) in [
-        ("not-simulated", "NV0000_CTRL_CMD_SYSTEM_GET_FEATURES is not simulated"),
+        ("not-simulated", "NV0000_CTRL_CMD_SYSTEM_GET_CPU_INFO is not simulated"),
         ("unknown-call", "command 0x000007ff of 0 bytes is unknown to 550.163.01"),
         ("not-simulated", "class NV01_MEMORY_VIRTUAL is not simulated"),
         ("unknown-call", "class 0x1234 is unknown to 550.163.01"),

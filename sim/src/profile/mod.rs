@@ -145,6 +145,8 @@ pub(crate) struct ObjectRule {
     pub(crate) commands: Option<u32>,
     /// The record that can be mapped, if it is one.
     pub(crate) shared: Option<String>,
+    /// Bytes of the GPU's registers that can be mapped, if it is of some.
+    pub(crate) registers: Option<u64>,
 }
 
 /// A file of a profile.

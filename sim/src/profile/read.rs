@@ -351,10 +351,23 @@ impl Reader<'_> {
         }
     }
 
+    /// A number that fits; a complaint where it is none.
+    fn number_of<T: TryFrom<i128>>(&mut self, item: &Item<'_>, what: &str) -> Option<T> {
+        let number = match self.node(item, 0).map(|node| node.value) {
+            Some(Value::Number(number)) => T::try_from(number).ok(),
+            _ => None,
+        };
+        if number.is_none() {
+            self.wrong(format!("expected {what}"), item);
+        }
+        number
+    }
+
     fn object(&mut self, name: &str, item: &Item<'_>) {
         let place = self.place(item);
         let Some(table) = self.table(item) else { return };
-        let mut rule = ObjectRule { place, below: Vec::new(), commands: None, shared: None };
+        let mut rule =
+            ObjectRule { place, below: Vec::new(), commands: None, shared: None, registers: None };
         for (key, item) in table {
             match key.get_ref().as_ref() {
                 "below" => {
@@ -372,19 +385,20 @@ impl Reader<'_> {
                     }
                 }
                 "commands" => {
-                    let number = match self.node(item, 0).map(|node| node.value) {
-                        Some(Value::Number(number)) => u32::try_from(number).ok(),
-                        _ => None,
-                    };
-                    if number.is_none() {
-                        self.wrong("expected the upper half of the number of a command", item);
-                    }
-                    rule.commands = number;
+                    rule.commands =
+                        self.number_of(item, "the upper half of the number of a command");
                 }
                 "shared" => rule.shared = self.text(item),
+                "registers" => {
+                    rule.registers = self.number_of(item, "bytes, more than none");
+                    if rule.registers == Some(0) {
+                        self.wrong("expected bytes, more than none", item);
+                    }
+                }
                 other => {
-                    let message =
-                        format!("an object has no `{other}`: expected below, commands, shared");
+                    let message = format!(
+                        "an object has no `{other}`: expected below, commands, registers, shared"
+                    );
                     self.wrong(message, item);
                 }
             }

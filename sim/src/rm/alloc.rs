@@ -1,8 +1,11 @@
 //! Making and freeing objects (R/alloc_free.c).
 
+use std::sync::Arc;
+
 use super::failed::{Failed, Result};
 use super::frontend::Caller;
 use super::interface::Params;
+use super::memory::Of;
 use super::server::{Object, ObjectKind, OtherObject};
 use super::{Driver, NodeKind};
 use crate::Errno;
@@ -16,6 +19,8 @@ pub(super) const EVENT: u32 = 0x0005;
 pub(super) const OS_EVENT: u32 = 0x0079;
 pub(super) const SYSTEM_MEMORY: u32 = 0x003e;
 pub(super) const VIDEO_MEMORY: u32 = 0x0040;
+const SPACE: u32 = 0x90f1;
+pub(super) const VIRTUAL_MEMORY: u32 = 0x50a0;
 const DEVICE: u32 = 0x0080;
 const SUBDEVICE: u32 = 0x2080;
 
@@ -28,7 +33,9 @@ const MAX_SUBDEVICES: u64 = 8;
 fn is_parent(class: u32, parent: &ObjectKind) -> bool {
     match class {
         DEVICE => *parent == ObjectKind::Root,
-        SUBDEVICE | SYSTEM_MEMORY => matches!(parent, ObjectKind::Device(_)),
+        SUBDEVICE | SYSTEM_MEMORY | SPACE | VIRTUAL_MEMORY => {
+            matches!(parent, ObjectKind::Device(_))
+        }
         VIDEO_MEMORY => matches!(parent, ObjectKind::Device(_) | ObjectKind::Subdevice(_)),
         _ => EVENTS.contains(&class),
     }
@@ -36,7 +43,8 @@ fn is_parent(class: u32, parent: &ObjectKind) -> bool {
 
 /// Whether objects of a class are simulated.
 fn is_simulated(class: u32) -> bool {
-    [DEVICE, SUBDEVICE, SYSTEM_MEMORY, VIDEO_MEMORY].contains(&class) || EVENTS.contains(&class)
+    let others = [DEVICE, SUBDEVICE, SYSTEM_MEMORY, VIDEO_MEMORY, SPACE, VIRTUAL_MEMORY];
+    others.contains(&class) || EVENTS.contains(&class)
 }
 
 impl Driver {
@@ -128,6 +136,8 @@ impl Driver {
             (_, Some(event)) => self.event(handle, own, &event)?,
             (DEVICE, _) => self.device(handle, params.as_deref())?,
             (SUBDEVICE, _) => self.subdevice(handle, parent, &above, params.as_deref())?,
+            (SPACE, _) => Self::address_space(&above, params)?,
+            (VIRTUAL_MEMORY, _) => self.address_range(handle, &above, params)?,
             _ => self.memory(class, &above, params)?,
         };
         let client = self.server.client(handle, caller.owner)?;
@@ -165,6 +175,9 @@ impl Driver {
         }
         if let (Some(record), Some(gpu)) = (&rule.shared, gpu) {
             return Ok(ObjectKind::Memory(self.show_record(gpu, record)?));
+        }
+        if let (Some(size), Some(gpu)) = (rule.registers, gpu) {
+            return Ok(ObjectKind::Memory(Arc::new(self.buffer(size, gpu, Of::Registers)?)));
         }
         Ok(ObjectKind::Other(OtherObject { class, commands: rule.commands.unwrap_or(class), gpu }))
     }

@@ -310,6 +310,7 @@ impl Driver {
             "NV_ESC_RM_FREE" => self.free(caller, args),
             "NV_ESC_RM_CONTROL" => self.control(caller, args),
             "NV_ESC_RM_ALLOC_MEMORY" => self.alloc_memory(caller, args),
+            "NV_ESC_RM_VID_HEAP_CONTROL" => self.vid_heap_control(caller, args),
             "NV_ESC_RM_MAP_MEMORY" => self.map_memory(caller, args),
             "NV_ESC_RM_UNMAP_MEMORY" => self.unmap_memory(caller, args),
             "NV_ESC_RM_DUP_OBJECT" => self.duplicate(caller, args),

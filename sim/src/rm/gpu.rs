@@ -81,6 +81,12 @@ impl Gpu {
         items.into_iter().filter_map(text).collect()
     }
 
+    /// A list of numbers of its profile.
+    pub(super) fn counts(&self, name: &str) -> Vec<u32> {
+        let Ok(Datum::List(items)) = self.own_value(name, 0) else { return Vec::new() };
+        items.iter().filter_map(|item| u32::try_from(item.number()?).ok()).collect()
+    }
+
     /// The entry of a list by its index.
     pub(super) fn entry(&self, list: &str, index: u32) -> Option<&Entry> {
         self.lists.get(list)?.get(&index)

@@ -22,10 +22,10 @@ const PAGE: u64 = 4096;
 const SYSTEM_BASE: u64 = 0x40_0000_0000;
 
 /// NVOS32_ATTR_LOCATION, and what it says of a GPU's own memory.
-const LOCATION: (u32, u32) = (25, 3);
-const IN_GPU: u32 = 0;
+pub(super) const LOCATION: (u32, u32) = (25, 3);
+pub(super) const IN_GPU: u32 = 0;
 /// NVOS32_ALLOC_FLAGS_VIRTUAL: no memory, but a range of addresses.
-const VIRTUAL: u32 = 0x0008_0000;
+pub(super) const VIRTUAL: u32 = 0x0008_0000;
 /// NVOS33_FLAGS_PERSISTENT and _SKIP_SIZE_CHECK; NVOS33_FLAGS_ACCESS has two bits, and three values.
 const PERSISTENT: u32 = 1 << 4;
 const SKIP_SIZE_CHECK: u32 = 1 << 8;
@@ -49,7 +49,16 @@ pub(super) struct Buffer {
     address: u64,
     /// Whose memory it is of.
     pub(super) gpu: usize,
-    pub(super) is_video: bool,
+    pub(super) of: Of,
+}
+
+/// What a buffer is a part of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Of {
+    System,
+    Video,
+    /// A GPU's, which are nobody's memory and are shown by the file of their GPU.
+    Registers,
 }
 
 impl PartialEq for Buffer {
@@ -73,9 +82,13 @@ impl Buffer {
     pub(super) fn node(&self) -> &Node {
         &self.node
     }
+
+    pub(super) fn is_video(&self) -> bool {
+        self.of == Of::Video
+    }
 }
 
-fn bits(value: u32, (shift, mask): (u32, u32)) -> u32 {
+pub(super) fn bits(value: u32, (shift, mask): (u32, u32)) -> u32 {
     value >> shift & mask
 }
 
@@ -109,7 +122,8 @@ impl Driver {
         if size == 0 {
             return Err(Status::INVALID_ARGUMENT.into());
         }
-        let buffer = self.buffer(size, gpu, is_video)?;
+        let of = if is_video { Of::Video } else { Of::System };
+        let buffer = self.buffer(size, gpu, of)?;
         params.set("size", buffer.size)?;
         params.set("offset", buffer.address)?;
         params.set("limit", buffer.size - 1)?;
@@ -117,20 +131,20 @@ impl Driver {
         Ok(ObjectKind::Memory(Arc::new(buffer)))
     }
 
-    pub(super) fn buffer(&mut self, size: u64, gpu: usize, is_video: bool) -> Result<Buffer> {
+    pub(super) fn buffer(&mut self, size: u64, gpu: usize, of: Of) -> Result<Buffer> {
         let size = size.checked_next_multiple_of(PAGE).ok_or(Status::NO_MEMORY)?;
-        let there = if is_video { self.free_memory(gpu) } else { limits::memory() };
+        let there = if of == Of::Video { self.free_memory(gpu) } else { limits::memory() };
         if size > there {
             return Err(Status::NO_MEMORY.into());
         }
         let memory = Memory::new(size).map_err(|_| Status::INSUFFICIENT_RESOURCES)?;
         self.last_buffer += 1;
         let window = self.gpus.get(gpu).map_or(0, |gpu| gpu.facts().window.0);
-        let base = if is_video { window } else { SYSTEM_BASE };
+        let base = if of == Of::System { SYSTEM_BASE } else { window };
         let address = base + self.last_address;
         self.last_address += size;
         let node = Arc::new(Node::Memory(memory));
-        Ok(Buffer { number: self.last_buffer, node, size, address, gpu, is_video })
+        Ok(Buffer { number: self.last_buffer, node, size, address, gpu, of })
     }
 
     /// Bytes of a GPU's memory that nobody has.
@@ -149,7 +163,7 @@ impl Driver {
         let mut objects: BTreeMap<u64, (u64, u64)> = BTreeMap::new();
         for object in self.server.objects_of(|client| client.process == process) {
             if let ObjectKind::Memory(buffer) = &object.kind {
-                if buffer.is_video && buffer.gpu == gpu {
+                if buffer.is_video() && buffer.gpu == gpu {
                     objects.entry(buffer.number).or_insert((buffer.size, 0)).1 += 1;
                 }
             }
@@ -270,7 +284,10 @@ impl Driver {
             return Err(Status::NOT_SUPPORTED);
         };
         let buffer = buffer.clone();
-        let node = if buffer.is_video { NodeKind::Gpu(buffer.gpu) } else { NodeKind::Control };
+        let node = match buffer.of {
+            Of::System => NodeKind::Control,
+            Of::Video | Of::Registers => NodeKind::Gpu(buffer.gpu),
+        };
         let id = self.descriptor(caller.client, fd).ok_or(Status::INVALID_ARGUMENT)?;
         let open = self.files.get_mut(id).ok_or(Status::INVALID_ARGUMENT)?;
         if open.file.node != node {
@@ -316,7 +333,7 @@ impl Driver {
             return Err(Errno::EINVAL);
         }
         let length = length.checked_next_multiple_of(PAGE).ok_or(Errno::ENOMEM)?;
-        if shown.buffer.is_video && length != shown.length {
+        if shown.buffer.of != Of::System && length != shown.length {
             return Err(Errno::ENXIO);
         }
         if length > shown.buffer.size - shown.offset {
@@ -356,7 +373,7 @@ fn video_memory<'a>(
     is_meant: impl Fn(&Buffer) -> bool,
 ) -> u64 {
     let buffers = objects.filter_map(|object| match &object.kind {
-        ObjectKind::Memory(buffer) if buffer.is_video && is_meant(buffer) => Some(buffer),
+        ObjectKind::Memory(buffer) if buffer.is_video() && is_meant(buffer) => Some(buffer),
         _ => None,
     });
     let sizes: BTreeMap<u64, u64> = buffers.map(|it| (it.number, it.size)).collect();

@@ -21,6 +21,7 @@ mod memory;
 mod paths;
 mod server;
 mod shared;
+mod space;
 mod uvm;
 
 use std::io;

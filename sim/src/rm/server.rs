@@ -7,6 +7,7 @@ use std::sync::Arc;
 use super::events::Notifier;
 use super::handles::Handles;
 use super::memory::Buffer;
+use super::space::Addresses;
 use crate::Status;
 use crate::files::FileId;
 use crate::log::RunId;
@@ -78,6 +79,9 @@ pub(super) enum ObjectKind {
     /// The same, as one of those that work together.
     Subdevice(usize),
     Memory(Arc<Buffer>),
+    /// A space of a GPU's addresses, and a part of one.
+    Space(Addresses),
+    Range(Addresses),
     /// By its number: handles are given out again.
     Event(u64),
     /// What does nothing but answer commands, as the profile has it.
@@ -100,7 +104,8 @@ impl ObjectKind {
             Self::Root => class == 0x0000,
             Self::Device(_) => class == 0x0080,
             Self::Subdevice(_) => class == 0x2080,
-            Self::Memory(_) => class == 0x0041,
+            Self::Memory(_) | Self::Range(_) => class == 0x0041,
+            Self::Space(_) => class == 0x90f1,
             Self::Event(_) => false,
             Self::Other(object) => class == object.commands,
         }
@@ -112,6 +117,7 @@ impl ObjectKind {
             Self::Root | Self::Event(_) => None,
             Self::Device(gpu) | Self::Subdevice(gpu) => Some(*gpu),
             Self::Memory(buffer) => Some(buffer.gpu),
+            Self::Space(addresses) | Self::Range(addresses) => Some(addresses.gpu),
             Self::Other(object) => object.gpu,
         }
     }
@@ -123,6 +129,8 @@ impl ObjectKind {
             Self::Device(_) => "RM device",
             Self::Subdevice(_) => "RM subdevice",
             Self::Memory(_) => "RM memory",
+            Self::Space(_) => "RM address space",
+            Self::Range(_) => "RM range of addresses",
             Self::Event(_) => "RM event",
             Self::Other(_) => "RM object",
         }
@@ -265,6 +273,11 @@ impl Client {
     pub(super) fn children(&self, parent: u32) -> impl Iterator<Item = (u32, &Object)> {
         let children = self.below.range((parent, 0)..=(parent, u32::MAX));
         children.filter_map(|(_, handle)| Some((*handle, self.objects.get(handle)?)))
+    }
+
+    /// All its objects.
+    pub(super) fn objects(&self) -> impl Iterator<Item = &Object> {
+        self.objects.values()
     }
 
     /// A handle that a new object may have, or one that the driver chooses

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use super::Driver;
 use super::interface::Params;
-use super::memory::Buffer;
+use super::memory::{Buffer, Of};
 use crate::Status;
 use crate::memory::Node;
 use crate::rm::failed::Result;
@@ -25,7 +25,7 @@ impl Driver {
     /// Memory that shows a record of a GPU's.
     pub(super) fn show_record(&mut self, gpu: usize, record: &str) -> Result<Arc<Buffer>> {
         let size = self.interface.size(record).ok_or(Status::INVALID_CLASS)?;
-        let buffer = Arc::new(self.buffer(size as u64, gpu, false)?);
+        let buffer = Arc::new(self.buffer(size as u64, gpu, Of::System)?);
         self.shown.records.push((Arc::downgrade(&buffer), record.to_owned()));
         self.shown.written = None;
         self.refresh_records();

@@ -58,7 +58,7 @@ fn process_ids(driver: &mut Driver, target: &Target<'_>, params: &mut Params) ->
     let ids = driver.server.processes_of(gpu, |kind| match kind {
         ObjectKind::Other(object) => object.class == class,
         ObjectKind::Subdevice(_) => class == SUBDEVICE,
-        ObjectKind::Memory(buffer) => is_compute && buffer.is_video,
+        ObjectKind::Memory(buffer) => is_compute && buffer.is_video(),
         _ => false,
     });
     let ids: Vec<u32> = ids.into_iter().take(params.count("pidTbl")?).collect();

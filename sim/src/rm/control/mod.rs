@@ -4,6 +4,7 @@
 mod answers;
 mod event;
 mod gpu;
+mod graphics;
 mod lists;
 mod system;
 
@@ -46,7 +47,8 @@ fn microseconds() -> u64 {
 /// The handler of a command.
 fn handler(name: &str) -> Option<Handler> {
     let own = system::handler(name).or_else(|| gpu::handler(name));
-    own.or_else(|| lists::handler(name)).or_else(|| event::handler(name))
+    let own = own.or_else(|| graphics::handler(name)).or_else(|| lists::handler(name));
+    own.or_else(|| event::handler(name))
 }
 
 impl Driver {

@@ -6,6 +6,7 @@ use crate::Status;
 use crate::rm::Driver;
 use crate::rm::failed::Result;
 use crate::rm::interface::Params;
+use crate::rm::memory::Of;
 use crate::rm::server::ObjectKind;
 
 /// No GPU has this number.
@@ -43,8 +44,8 @@ fn address_space(driver: &mut Driver, target: &Target<'_>, params: &mut Params) 
     let object = driver.server.object(target.client, params.word("hObject")?);
     let kind = &object.ok_or(Status::INVALID_ARGUMENT)?.kind;
     let space = match kind {
-        ObjectKind::Memory(buffer) if buffer.is_video => "VIDMEM",
-        ObjectKind::Memory(_) => "SYSMEM",
+        ObjectKind::Memory(buffer) if buffer.of == Of::Video => "VIDMEM",
+        ObjectKind::Memory(buffer) if buffer.of == Of::System => "SYSMEM",
         _ => "REGMEM",
     };
     let name = format!("NV0000_CTRL_CMD_CLIENT_GET_ADDR_SPACE_TYPE_{space}");

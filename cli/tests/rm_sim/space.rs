@@ -1,0 +1,106 @@
+//! Addresses of a GPU: spaces, ranges in them, and the older way to allocate.
+
+use crate::client::status::*;
+use crate::client::*;
+use crate::rules;
+
+/// FERMI_VASPACE_A and NV50_MEMORY_VIRTUAL.
+const SPACE: u32 = 0x90f1;
+const RANGE: u32 = 0x50a0;
+/// NVOS32_ALLOC_FLAGS_VIRTUAL, _FIXED_ADDRESS_ALLOCATE, _MEMORY_HANDLE_PROVIDED; NVOS32_FUNCTION_ALLOC_SIZE.
+const VIRTUAL: u64 = 0x0008_0000;
+const FIXED: u64 = 0x8000;
+const HANDLE: u64 = 0x4000;
+const ALLOC_SIZE: u64 = 2;
+
+fn space(client: &Client, device: u32, base: u64, size: u64) -> (Result<u32, u32>, Struct) {
+    let mut params =
+        Struct::new("NV_VASPACE_ALLOCATION_PARAMETERS").with("vaBase", base).with("vaSize", size);
+    (client.alloc(device, SPACE, Some(&mut params)), params)
+}
+
+/// A range in a space: at an address, or where there is room.
+fn range(
+    client: &Client,
+    device: u32,
+    space: u32,
+    size: u64,
+    at: Option<u64>,
+) -> Result<(u32, u64), u32> {
+    let mut params = memory_params(RANGE, size)
+        .with("flags", if at.is_some() { VIRTUAL | FIXED } else { VIRTUAL })
+        .with("hVASpace", space.into())
+        .with("offset", at.unwrap_or(0));
+    let made = client.alloc(device, RANGE, Some(&mut params))?;
+    assert_eq!(params.get("limit"), size - 1);
+    Ok((made, params.get("offset")))
+}
+
+rules! {
+    a_space_is_told_where_it_is {
+        let (client, device, subdevice) = Client::with_device();
+        let (made, params) = space(&client, device, 0, 0);
+        assert!(made.is_ok());
+        assert_eq!(params.get("vaBase") + params.get("vaSize"), 1 << 49);
+        let (made, params) = space(&client, device, 0x500_0000, 0x1000_0000);
+        assert!(made.is_ok());
+        assert_eq!((params.get("vaBase"), params.get("vaSize")), (0x500_0000, 0x1000_0000));
+        assert_eq!(space(&client, device, u64::MAX, 2).0, Err(INVALID_ARGUMENT));
+        assert_eq!(space(&client, subdevice, 0, 0).0, Err(INVALID_OBJECT_PARENT));
+    }
+
+    ranges_of_a_space_do_not_overlap {
+        let (client, device, _) = Client::with_device();
+        let own = space(&client, device, 0x10_0000, 0x40_0000).0.unwrap();
+        let (first, at) = range(&client, device, own, 0x20_0000, Some(0x20_0000)).unwrap();
+        assert_eq!(at, 0x20_0000);
+        for (at, size) in [(0x20_0000, 0x1000), (0x1f_f000, 0x2000), (0x3f_f000, 0x2000)] {
+            assert_eq!(range(&client, device, own, size, Some(at)), Err(NO_MEMORY), "{at:#x}");
+        }
+        // What is behind the space, and what is larger than it.
+        assert_eq!(range(&client, device, own, 0x1000, Some(0x50_0000)), Err(NO_MEMORY));
+        assert_eq!(range(&client, device, own, 0x41_0000, None), Err(NO_MEMORY));
+        let (_, below) = range(&client, device, own, 0x10_0000, None).unwrap();
+        let (_, above) = range(&client, device, own, 0x10_0000, None).unwrap();
+        assert_eq!((below, above), (0x10_0000, 0x40_0000));
+        assert_eq!(range(&client, device, own, 0x1_0000, None), Err(NO_MEMORY));
+        // What is freed is there again, and another space has addresses of its own.
+        assert_eq!(client.free(first), OK);
+        assert_eq!(range(&client, device, own, 0x1_0000, None).unwrap().1, 0x20_0000);
+        let other = space(&client, device, 0x10_0000, 0x40_0000).0.unwrap();
+        assert_eq!(range(&client, device, other, 0x1_0000, None).unwrap().1, 0x10_0000);
+        assert_eq!(range(&client, device, device, 0x1000, None), Err(INVALID_OBJECT_HANDLE));
+    }
+
+    the_older_way_allocates_all_three {
+        let (client, device, _) = Client::with_device();
+        let alloc = |attr: u64, flags: u64, handle: u64| {
+            let mut args = Struct::new("NVOS32_PARAMETERS")
+                .with("hRoot", client.handle.into())
+                .with("hObjectParent", device.into())
+                .with("function", ALLOC_SIZE)
+                .with("status", 0xdead)
+                .with("data.AllocSize.owner", client.handle.into())
+                .with("data.AllocSize.hMemory", handle)
+                .with("data.AllocSize.flags", flags)
+                .with("data.AllocSize.attr", attr)
+                .with("data.AllocSize.size", 0x1234);
+            assert_eq!(escape(client.fd, 0x4a, &mut args), Ok(()));
+            args
+        };
+        let made = alloc(0, HANDLE, 0x5c00_0001);
+        assert_eq!(made.get("status") as u32, OK);
+        assert_eq!(made.get("data.AllocSize.hMemory"), 0x5c00_0001);
+        assert_eq!(made.get("data.AllocSize.size"), 0x2000);
+        assert_eq!(made.get("data.AllocSize.limit"), 0x1fff);
+        // Without the flag the driver chooses the handle; of the system's memory, and of addresses.
+        let system = alloc(1 << 25, 0, 0x5c00_0002);
+        assert_eq!(system.get("status") as u32, OK);
+        assert_ne!(system.get("data.AllocSize.hMemory"), 0x5c00_0002);
+        assert_eq!(alloc(0, VIRTUAL, 0).get("status") as u32, OK);
+        assert_eq!(alloc(0, HANDLE, 0x5c00_0001).get("status") as u32, INSERT_DUPLICATE_NAME);
+        let mut other = Struct::new("NVOS32_PARAMETERS").with("function", 9);
+        assert_eq!(escape(client.fd, 0x4a, &mut other), Ok(()));
+        assert_eq!(other.get("status") as u32, NOT_SUPPORTED);
+    }
+}
