@@ -15,6 +15,7 @@ mod launch;
 mod listener;
 mod names;
 mod record;
+mod shown;
 mod target;
 mod tracer;
 mod view;
@@ -61,7 +62,8 @@ pub(crate) fn sniff(context: &Context<'_>, args: &args::Sniff) -> Result<Outcome
     let view = View::new(context, out, wanted(&args.view, is_silent), check, record);
     // Only an audit looks at them, now or of the recording.
     let addresses = if args.view.audit || args.record.is_some() { MAX_ADDRESSES } else { 0 };
-    let limits = Limits { piece: args.limit, call: record::MAX_CALL, addresses };
+    let is_shown = args.record.is_some();
+    let limits = Limits { piece: args.limit, call: record::MAX_CALL, addresses, is_shown };
     // The requests of other files are unknown.
     let ioctls = if args.paths.is_empty() { Ioctls::OfDrivers } else { Ioctls::All };
     let mut copier = Copier::new(names.nodes(&args.paths), ioctls, &mut names, view, limits);

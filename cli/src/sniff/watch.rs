@@ -6,12 +6,13 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Instant;
 
-use nvabi_reports::decode::sniff::{Event, File, How, Ioctl, Nodes, Piece, What, parts};
+use nvabi_reports::decode::sniff::{Event, File, How, Ioctl, MAX_PARTS, Nodes, Piece, What, parts};
 use nvabi_supervise::normal;
 
 use super::devices::Devices;
 use super::filter::Ioctls;
 use super::names::Names;
+use super::shown::Shown;
 use super::target::{self, Link, Threads};
 
 /// Files that were opened and have no path, beyond which all are forgotten.
@@ -66,6 +67,8 @@ pub(super) struct Limits {
     pub(super) call: usize,
     /// Not of bytes: of how many numbers it is looked up whether they are addresses. Each costs a system call.
     pub(super) addresses: usize,
+    /// Whether records of the driver that are mapped are copied as well.
+    pub(super) is_shown: bool,
 }
 
 /// Copies what is of interest.
@@ -77,6 +80,7 @@ pub(super) struct Copier<'n, S> {
     pub(super) sink: S,
     limits: Limits,
     threads: Threads,
+    shown: Shown,
     opened: HashMap<Key, File>,
     /// Files by their paths: most calls are on a few.
     paths: HashMap<String, Option<File>>,
@@ -112,6 +116,7 @@ impl<'n, S: Sink> Copier<'n, S> {
             sink,
             limits,
             threads: Threads::default(),
+            shown: Shown::default(),
             opened: HashMap::new(),
             paths: HashMap::new(),
             returned: Vec::new(),
@@ -240,7 +245,13 @@ impl<'n, S: Sink> Copier<'n, S> {
         let fds = fds.into_iter().filter_map(|fd| Some((fd, self.any_file(thread, fd)?))).collect();
         let count = if file.node.is_empty() { 0 } else { limits.addresses };
         let addresses = addresses(thread, &pieces, count);
-        let ioctl = Ioctl { fd, file, request, argument, pieces, fds, addresses };
+        let mut ioctl = Ioctl { fd, file, request, argument, pieces, fds, addresses };
+        if limits.is_shown && !ioctl.file.node.is_empty() {
+            let process = self.threads.process(thread);
+            let more = self.shown.changed(self.names.tables(), process, thread, &ioctl);
+            let room = MAX_PARTS.saturating_sub(ioctl.pieces.len());
+            ioctl.pieces.extend(more.into_iter().take(room));
+        }
         self.begin(caller, What::Ioctl(ioctl))
     }
 
@@ -317,6 +328,9 @@ impl<'n, S: Sink> Copier<'n, S> {
                 self.remember(thread, result as i32, Some(&file.path), &file.node, How::Open);
             }
             What::Ioctl(ioctl) => {
+                if self.limits.is_shown {
+                    self.shown.learn(self.names.tables(), event.process, ioctl);
+                }
                 let opened = opened(self.names, ioctl);
                 for (fd, node) in opened {
                     self.remember(thread, fd, None, &node, How::Ioctl);
@@ -326,7 +340,8 @@ impl<'n, S: Sink> Copier<'n, S> {
                     }
                 }
             }
-            What::Close { .. } | What::Map { .. } => {}
+            What::Map { fd, .. } => self.shown.mapped(event.process, *fd, result),
+            What::Close { .. } => {}
         }
     }
 }
@@ -439,9 +454,11 @@ impl<S: Sink> Watch for Copier<'_, S> {
 
     fn gone(&mut self, thread: u32) {
         self.threads.forget(thread);
+        self.shown.gone(thread);
     }
 
     fn executed(&mut self, process: u32) {
+        self.shown.gone(process);
         if !self.warned && target::is_32_bit(process) {
             self.warned = true;
             self.sink.warn(&format!("{process} runs a 32-bit program: its calls are not traced"));
