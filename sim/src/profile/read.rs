@@ -346,8 +346,14 @@ impl Reader<'_> {
     }
 
     fn shared(&mut self, name: &str, item: &Item<'_>) {
-        if let Some(case) = self.case(item) {
-            self.profile.shared.insert(name.to_owned(), case);
+        let Some(case) = self.case(item) else { return };
+        // Field by field, as values are: a card has some that others lack.
+        match self.profile.shared.get_mut(name) {
+            Some(known) => {
+                known.fields.retain(|old| !case.fields.iter().any(|new| new.path == old.path));
+                known.fields.extend(case.fields);
+            }
+            None => drop(self.profile.shared.insert(name.to_owned(), case)),
         }
     }
 
