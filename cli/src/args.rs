@@ -203,6 +203,7 @@ impl Command {
             Self::Rm(Rm::Sim(args)) => args.machine.specs.sources(),
             Self::Rm(Rm::Up(args)) => args.machine.specs.sources(),
             Self::Rm(Rm::Check(args)) => args.specs.sources(),
+            Self::Rm(Rm::Profile(args)) => args.specs.sources(),
             Self::Rm(Rm::Run(_) | Rm::Status(_) | Rm::Down(_))
             | Self::Tegra(_)
             | Self::Emu(_)
@@ -270,6 +271,26 @@ pub(crate) enum Rm {
         nvabi rm check ./mygpu.toml --tag 550.163.01\n\n\
         Exit status: 0 when they fit, 1 when they do not, 2 when something could not be read.")]
     Check(RmCheck),
+    /// Make a profile of a GPU from a recording of `nvabi sniff --record`.
+    #[command(after_help = "Examples:\n  nvabi sniff --record gpu.rec -- nvidia-smi -q\n  \
+        nvabi rm profile gpu.rec > mygpu.toml\n  nvabi rm sim --gpu ./mygpu.toml -- nvidia-smi\n\n\
+        Exit status: 0; 2 when the recording does not have what a profile needs.")]
+    Profile(RmProfile),
+}
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct RmProfile {
+    /// The recording.
+    #[arg(value_name = "RECORD")]
+    pub(crate) file: PathBuf,
+    /// Which GPU, where the recording has several: its number, or where it is on the bus.
+    #[arg(long, value_name = "N|PCI")]
+    pub(crate) gpu: Option<String>,
+    /// Driver version that was recorded; default: as the recording says.
+    #[arg(long, value_name = "TAG")]
+    pub(crate) tag: Option<Tag>,
+    #[command(flatten)]
+    pub(crate) specs: Specs,
 }
 
 #[derive(Debug, clap::Args)]

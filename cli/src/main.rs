@@ -89,6 +89,7 @@ fn main() -> ExitCode {
         Command::Rm(args::Rm::Down(args)) => return rm::down::down(&context, args),
         Command::Emu(args) => return emu::emu(&context, args),
         Command::Rm(args::Rm::Check(args)) => return rm::profile::check(&context, args),
+        Command::Rm(args::Rm::Profile(args)) => rm::recorded::profile(&context, args),
         #[cfg(feature = "trace")]
         Command::Trace(args) => return trace::trace(&context, args),
         #[cfg(not(feature = "trace"))]

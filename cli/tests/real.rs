@@ -265,25 +265,28 @@ fn property(line: &str) -> Option<&str> {
     (!name.is_empty() && name.chars().all(is_part)).then_some(name)
 }
 
+/// What nvidia-smi shows of an A100 after it was told to set what it can.
+fn after_settings(real: &Real, card: &str) -> String {
+    let smi = real.smi();
+    let smi = smi.display();
+    let script = format!(
+        "{smi} -pm 1 && {smi} -c 3 && {smi} -am 1 && {smi} -e 0 && {smi} -pl 300 && {smi} -ac 1593,1410 && \
+         {smi} -lgc 300,1200 && {smi} --format=csv,noheader --query-gpu=persistence_mode,compute_mode,\
+         accounting.mode,ecc.mode.pending,ecc.mode.current,power.limit,clocks.applications.graphics,clocks.gr"
+    );
+    let seen = real.run(&["--gpu", card], Path::new("sh"), &["-c", &script]);
+    assert_eq!(seen.code, Some(0), "{}: {} {:?}", real.version, seen.out, seen.diagnostics);
+    seen.out.lines().last().unwrap_or_default().to_owned()
+}
+
+/// The same, of every A100.
+const SET: &str =
+    "Enabled, Exclusive_Process, Enabled, Disabled, Enabled, 300.00 W, 1410 MHz, 300 MHz";
+
 #[test]
 fn what_one_program_sets_the_next_one_sees() {
     for real in versions() {
-        let smi = real.smi();
-        let smi = smi.display();
-        let script = format!(
-            "{smi} -pm 1 && {smi} -c 3 && {smi} -am 1 && {smi} -e 0 && {smi} -pl 300 && {smi} -ac 1593,1410 && \
-             {smi} -lgc 300,1200 && {smi} --format=csv,noheader --query-gpu=persistence_mode,compute_mode,\
-             accounting.mode,ecc.mode.pending,ecc.mode.current,power.limit,clocks.applications.graphics,clocks.gr"
-        );
-        let seen = real.run(&["--gpu", "a100"], Path::new("sh"), &["-c", &script]);
-        assert_eq!(seen.code, Some(0), "{}: {} {:?}", real.version, seen.out, seen.diagnostics);
-        let last = seen.out.lines().last().unwrap_or_default();
-        assert_eq!(
-            last,
-            "Enabled, Exclusive_Process, Enabled, Disabled, Enabled, 300.00 W, 1410 MHz, 300 MHz",
-            "{}",
-            real.version
-        );
+        assert_eq!(after_settings(&real, "a100"), SET, "{}", real.version);
     }
 }
 
@@ -432,5 +435,165 @@ fn nvml_answers_every_function() {
             assert!(count >= 300, "{what}: {count} of {} functions answer", rows.len());
             assert!(named("SUCCESS") >= 125, "{what}: {} succeed", named("SUCCESS"));
         }
+    }
+}
+
+/// What nvidia-smi and NVML write of a card, by their names.
+type Written = [(&'static str, String); 2];
+
+/// A line of tests/real/differ.txt: the program, and what its line begins with.
+fn may_differ(text: &str) -> Vec<(&str, &str)> {
+    let lines = text.lines().filter(|line| !line.is_empty() && !line.starts_with('#'));
+    let read = lines.map(|line| {
+        let (program, rest) = line.split_once(' ').unwrap();
+        let (begin, _why) = rest.trim_start().split_once("  ").unwrap();
+        (program, begin)
+    });
+    read.collect()
+}
+
+impl Real {
+    /// Both programs, one after the other; with `around` before them.
+    fn both(&self, card: &str, around: &[&OsStr]) -> (Written, String) {
+        let folder = tempfile::tempdir().unwrap();
+        let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/real/nvml.py");
+        let script = format!(
+            "{} -q > {at}/smi; python3 {} > {at}/nvml",
+            self.smi().display(),
+            script.display(),
+            at = folder.path().display()
+        );
+        let mut words: Vec<&OsStr> = around.to_vec();
+        words.extend(["sh", "-c", &script].map(OsStr::new));
+        let seen = self.run(&["--gpu", card], Path::new(words[0]), &words[1..]);
+        let what = format!("{} {card}: {:?}", self.version, seen.diagnostics);
+        assert_eq!(seen.code, Some(0), "{what}");
+        let read = |name| (name, std::fs::read_to_string(folder.path().join(name)).unwrap());
+        (["smi", "nvml"].map(read), what)
+    }
+
+    /// Records a card, makes a profile of that, and gives what programs write of both.
+    fn recorded(&self, card: &str) -> [Written; 2] {
+        let folder = tempfile::tempdir().unwrap();
+        let (record, made) = (folder.path().join("gpu.rec"), folder.path().join("made.toml"));
+        let nvabi = env!("CARGO_BIN_EXE_nvabi");
+        let mut around =
+            [nvabi, "sniff", "--method", "ptrace", "--record"].map(OsStr::new).to_vec();
+        around.extend([record.as_os_str(), OsStr::new("--")]);
+        let (first, what) = self.both(card, &around);
+        let output = Command::new(nvabi).args(["rm", "profile"]).arg(&record).output().unwrap();
+        let told = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(0), "{what}: {told}");
+        let (_, count) = told.lines().last().unwrap().split_once(": ").unwrap();
+        let numbers: Vec<&str> = count.split(' ').collect();
+        assert_eq!(numbers[0], numbers[2], "{what}: {told}");
+        std::fs::write(&made, &output.stdout).unwrap();
+        let made = made.to_str().unwrap();
+        let check = Command::new(nvabi)
+            .args(["rm", "check", made, "--tag", &self.version])
+            .output()
+            .unwrap();
+        assert_eq!(
+            check.status.code(),
+            Some(0),
+            "{what}: {}",
+            String::from_utf8_lossy(&check.stderr)
+        );
+        // Settings are settings, not what was seen of them.
+        if card == "a100" {
+            assert_eq!(after_settings(self, made), SET, "{what}");
+        }
+        [first, self.both(made, &[]).0]
+    }
+}
+
+/// `nvabi rm profile` of a recording is the card that was recorded, as far as programs show it.
+#[test]
+fn a_recorded_card_is_the_same_card() {
+    let versions = versions();
+    if !versions[0].folder.with_file_name("python").join("pynvml.py").exists() {
+        skip(Need::Real, "there is no pynvml.py")
+    }
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/real");
+    let text = std::fs::read_to_string(folder.join("differ.txt")).unwrap();
+    let known = may_differ(&text);
+    let mut is_used = vec![false; known.len()];
+    let other = folder.join("other.toml");
+    let cards = CARDS.map(|(card, _)| card).into_iter().chain(other.to_str());
+    for (real, card) in versions.iter().flat_map(|real| cards.clone().map(move |card| (real, card)))
+    {
+        let [first, second] = real.recorded(card);
+        for ((program, first), (_, second)) in first.iter().zip(&second) {
+            let what = format!("{} {card} {program}", real.version);
+            assert_eq!(first.lines().count(), second.lines().count(), "{what}:\n{first}\n{second}");
+            for (a, b) in first.lines().zip(second.lines()).filter(|(a, b)| a != b) {
+                let fits =
+                    |(of, begin): &(&str, &str)| of == program && a.trim_start().starts_with(begin);
+                let at = known.iter().position(fits);
+                let at = at
+                    .unwrap_or_else(|| panic!("{what}: `{a}` is `{b}`: see tests/real/differ.txt"));
+                is_used[at] = true;
+            }
+        }
+    }
+    for ((program, begin), is_used) in known.iter().zip(is_used) {
+        assert!(is_used, "{program} {begin} differs no more: remove it from tests/real/differ.txt");
+    }
+}
+
+/// What a recording does not have, or has twice, is told.
+#[test]
+fn a_recording_of_several_cards_needs_a_choice() {
+    for real in versions() {
+        let folder = tempfile::tempdir().unwrap();
+        let record = |args: &str, name: &str| {
+            let path = folder.path().join(name);
+            let command = format!(
+                "{} sniff --method ptrace --record {} -- {} {args}",
+                env!("CARGO_BIN_EXE_nvabi"),
+                path.display(),
+                real.smi().display()
+            );
+            let machine = ["--gpu", "a100", "--gpu", "l4"];
+            let seen = real.run(&machine, Path::new("sh"), &["-c", &command]);
+            assert_eq!(seen.code, Some(0), "{} {args}: {:?}", real.version, seen.diagnostics);
+            path
+        };
+        let profile = |path: &Path, more: &[&str]| {
+            let mut command = Command::new(env!("CARGO_BIN_EXE_nvabi"));
+            let output = command.args(["rm", "profile"]).arg(path).args(more).output().unwrap();
+            let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+            (output.status.code(), text(&output.stdout), text(&output.stderr))
+        };
+        let what = &real.version;
+        let both = record("-q", "both.rec");
+        let (code, text, told) = profile(&both, &[]);
+        assert_eq!((code, text.as_str()), (Some(2), ""), "{what}: {told}");
+        let all = "0 0000:01:00.0 NVIDIA A100-SXM4-80GB, 1 0000:02:00.0 NVIDIA L4";
+        assert!(told.contains(&format!("several GPUs that differ: {all}")), "{what}: {told}");
+        for (choice, name) in [
+            ("0", "A100-SXM4-80GB"),
+            ("1", "L4"),
+            ("02:00.0", "L4"),
+            ("0000:01:00.0", "A100-SXM4-80GB"),
+        ] {
+            let (code, text, told) = profile(&both, &["--gpu", choice]);
+            assert_eq!(code, Some(0), "{what} {choice}: {told}");
+            assert!(
+                text.contains(&format!("\nname = \"NVIDIA {name}\"\n")),
+                "{what} {choice}: {text}"
+            );
+            // Neither serial number, nor an identity, nor where it was.
+            for part in ["1320322", "6e766162", "0000:0"] {
+                assert!(!text.contains(part), "{what} {choice}: {part}\n{text}");
+            }
+        }
+        let (code, _, told) = profile(&both, &["--gpu", "2"]);
+        assert_eq!(code, Some(2));
+        assert!(told.contains(&format!("there is no GPU 2: {all}")), "{what}: {told}");
+        let (code, text, told) = profile(&record("-L", "list.rec"), &["--gpu", "0"]);
+        assert_eq!((code, text.as_str()), (Some(2), ""), "{what}: {told}");
+        assert!(told.contains("memory.size: NV2080_CTRL_CMD_FB_GET_INFO_V2"), "{what}: {told}");
+        assert!(told.contains("nvabi sniff --method ptrace --record"), "{what}: {told}");
     }
 }

@@ -7,7 +7,7 @@ use super::machine::Device;
 use super::memory::{Inode, Node};
 
 /// An open file that a client has: what `struct file` is to the kernel.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) struct FileId(u64);
 
 /// An open file and the real file behind it.

@@ -6,6 +6,7 @@ mod folder;
 mod host;
 mod interface;
 pub(crate) mod profile;
+pub(crate) mod recorded;
 pub(crate) mod run;
 pub(crate) mod sim;
 pub(crate) mod status;

@@ -104,7 +104,7 @@ pub(super) fn load(name: &str, interface: &Interface) -> Result<Profile, Report>
     if problems.is_empty() { Ok(profile) } else { Err(report(problems)) }
 }
 
-fn report(problems: Vec<Problem>) -> Report {
+pub(super) fn report(problems: Vec<Problem>) -> Report {
     let mut report = Report::default();
     for problem in problems {
         report.push(diagnostic(problem));

@@ -29,6 +29,7 @@ use std::process::ExitStatus;
 
 use nvabi_pipeline::diagnostic::{Diagnostic, Report};
 use nvabi_pipeline::tag::Tag;
+use nvabi_reports::decode::sniff::Event;
 
 use crate::Outcome;
 use crate::args::{self, Method};
@@ -37,7 +38,8 @@ use check::{Check, List};
 use filter::Ioctls;
 use launch::{Kept, Launched, Unbegun, Under};
 use listener::Support;
-use names::{Names, Versions};
+pub(crate) use names::Names;
+use names::Versions;
 use record::{End, Reader, Record, Start, Writer};
 use view::{View, Wanted};
 use watch::{Copier, Limits, Sink as _};
@@ -83,43 +85,76 @@ pub(crate) fn sniff(context: &Context<'_>, args: &args::Sniff) -> Result<Outcome
 
 /// Prints a recording, as it was printed when it was recorded.
 pub(crate) fn decode(context: &Context<'_>, args: &args::DecodeSniff) -> Result<Outcome, Report> {
-    let bad = |error: &record::Error| Diagnostic::error("sniff-record", error.to_string());
-    let (mut reader, start) = Reader::open(&args.file).map_err(|error| bad(&error))?;
-    let tags =
-        |texts: &[String]| texts.iter().filter_map(|text| text.parse::<Tag>().ok()).collect();
-    let asked = if args.tags.is_empty() { tags(&start.asked) } else { args.tags.clone() };
-    let mut names = Names::new(context, Versions { asked, machine: tags(&start.machine) })?;
+    let (mut recording, mut names) = Recording::open(context, &args.file, &args.tags)?;
     let check = args.view.check.as_deref().map(List::read).transpose()?.map(Check::new);
     let out = Box::new(BufWriter::new(io::stdout()));
     let is_silent = args.view.check.is_some() || args.view.audit;
     let mut view = View::new(context, out, wanted(&args.view, is_silent), check, None);
-    let (mut end, mut broken) = (None, None);
-    loop {
-        match reader.next() {
-            Ok(Some(Record::Call(event))) => {
-                crate::context::written(view.take(&mut names, &event))?;
-            }
-            Ok(Some(Record::End(ended))) => end = Some(ended),
-            Ok(None) => break,
-            Err(error) => {
-                broken = Some(error);
-                break;
-            }
-        }
+    while let Some(event) = recording.next() {
+        crate::context::written(view.take(&mut names, &event))?;
     }
     names.failed().map_or(Ok(()), Err)?;
-    let mut differs = false;
+    let (mut differs, end) = (false, recording.end);
     crate::context::written(view.end(&mut names, end).map(|found| differs = found))?;
     names.failed().map_or(Ok(()), Err)?;
-    match broken {
-        Some(error) if !error.is_cut() => return Err(bad(&error).into()),
-        Some(error) => context.status("Cut", &format!("{error}; everything before it is complete")),
-        None => {}
-    }
+    recording.whole(context)?;
     let ended = end.map_or("the recording has no end".to_owned(), |end| end.to_string());
-    let command = start.command.join(" ");
+    let command = recording.start.command.join(" ");
     context.status("Decoded", &format!("{command}: {} calls; {ended}", view.count()));
     Ok(if differs { Outcome::Different } else { Outcome::Same })
+}
+
+/// A recording that is read from its beginning.
+pub(crate) struct Recording {
+    reader: Reader,
+    start: Start,
+    end: Option<End>,
+    broken: Option<record::Error>,
+}
+
+impl Recording {
+    /// Opens a file, with the names of its calls: of `tags`, else of those that it has itself.
+    pub(crate) fn open(
+        context: &Context<'_>,
+        path: &Path,
+        tags: &[Tag],
+    ) -> Result<(Self, Names), Report> {
+        let (reader, start) = Reader::open(path).map_err(|error| bad(&error))?;
+        let own =
+            |texts: &[String]| texts.iter().filter_map(|text| text.parse::<Tag>().ok()).collect();
+        let asked = if tags.is_empty() { own(&start.asked) } else { tags.to_vec() };
+        let names = Names::new(context, Versions { asked, machine: own(&start.machine) })?;
+        Ok((Self { reader, start, end: None, broken: None }, names))
+    }
+
+    /// The next call; none at the end, or where it cannot be read on.
+    pub(crate) fn next(&mut self) -> Option<Event> {
+        while self.broken.is_none() {
+            match self.reader.next() {
+                Ok(Some(Record::Call(event))) => return Some(event),
+                Ok(Some(Record::End(ended))) => self.end = Some(ended),
+                Ok(None) => return None,
+                Err(error) => self.broken = Some(error),
+            }
+        }
+        None
+    }
+
+    /// Whether all of it was read; one that ends too early is as good as it goes.
+    pub(crate) fn whole(&self, context: &Context<'_>) -> Result<(), Report> {
+        match &self.broken {
+            Some(error) if !error.is_cut() => Err(bad(error).into()),
+            Some(error) => {
+                context.status("Cut", &format!("{error}; everything before it is complete"));
+                Ok(())
+            }
+            None => Ok(()),
+        }
+    }
+}
+
+fn bad(error: &record::Error) -> Diagnostic {
+    Diagnostic::error("sniff-record", error.to_string())
 }
 
 /// Single calls are printed unless another output was asked for.

@@ -21,6 +21,7 @@ mod event;
 mod frontend;
 mod mapping;
 mod profile;
+mod recorded;
 mod report;
 mod space;
 mod uvm;

@@ -28,10 +28,12 @@ const TEXTS: [&str; 3] = ["identity.name", "identity.short_name", "identity.bios
 const LISTS: [&str; 2] = ["classes", "engines"];
 
 /// What the simulator knows of a GPU, by the names that expressions have for it.
-pub(crate) const SIMULATED: [&str; 12] = [
+pub(crate) const SIMULATED: [&str; 14] = [
     "gpu.index",
     "gpu.minor",
+    "gpu.domain",
     "gpu.bus",
+    "gpu.slot",
     "gpu.id",
     "gpu.count",
     "gpu.uuid",
@@ -98,7 +100,7 @@ fn depends(node: &Node) -> bool {
     does
 }
 
-fn each_expr(node: &Node, then: &mut dyn FnMut(&Expr)) {
+pub(crate) fn each_expr(node: &Node, then: &mut dyn FnMut(&Expr)) {
     match &node.value {
         Value::Number(_) => {}
         Value::Expr(expr) => each_inner(expr, then),
@@ -113,7 +115,7 @@ fn each_expr(node: &Node, then: &mut dyn FnMut(&Expr)) {
     }
 }
 
-fn each_inner(expr: &Expr, then: &mut dyn FnMut(&Expr)) {
+pub(crate) fn each_inner(expr: &Expr, then: &mut dyn FnMut(&Expr)) {
     then(expr);
     match expr {
         Expr::Number(_) | Expr::Value(_) | Expr::Field(_) | Expr::Constant(_) => {}

@@ -8,6 +8,7 @@ mod check;
 mod eval;
 pub mod expr;
 mod read;
+mod write;
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -17,7 +18,9 @@ use std::sync::Arc;
 
 use expr::Expr;
 
+pub(crate) use check::{each_expr, each_inner};
 pub(crate) use eval::{Datum, Scope, evaluate};
+pub(crate) use write::{is_plain, key, quoted};
 
 /// What cards have in common, and the cards that this build carries: name, text.
 const SHARED: [(&str, &str); 2] = [
@@ -169,6 +172,14 @@ pub struct Place {
     pub span: Range<usize>,
 }
 
+impl Place {
+    /// Of what is in no file.
+    pub(crate) fn nowhere() -> Self {
+        let source = Source { path: String::new(), text: Arc::from(""), is_embedded: false };
+        Self { source: Arc::new(source), span: 0..0 }
+    }
+}
+
 /// Path and line.
 impl fmt::Display for Place {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -239,8 +250,92 @@ impl Profile {
     /// When there is none, or what it extends is not there, or it is no profile: all that is wrong.
     pub fn load(name: &str) -> Result<Self, Vec<Problem>> {
         let profile = read::load(name)?;
-        let problems = profile.values_without_value();
-        if problems.is_empty() { Ok(profile) } else { Err(problems) }
+        profile.whole()
+    }
+
+    /// A profile of a text that extends one which this build carries.
+    pub(crate) fn of_text(text: &str) -> Result<Self, Vec<Problem>> {
+        let path = "the made profile".to_owned();
+        let source = Source { path, text: Arc::from(text), is_embedded: false };
+        read::of_source(source)?.whole()
+    }
+
+    /// What cards have in common, which is no card itself.
+    pub(crate) fn parent(name: &str) -> Result<Self, Vec<Problem>> {
+        read::load(name)
+    }
+
+    fn whole(self) -> Result<Self, Vec<Problem>> {
+        let problems = self.values_without_value();
+        if problems.is_empty() { Ok(self) } else { Err(problems) }
+    }
+
+    /// Gives a value another one.
+    pub(crate) fn set(&mut self, name: &str, datum: Datum) {
+        self.values.insert(name.to_owned(), Node { place: Place::nowhere(), value: datum.into() });
+    }
+
+    /// Every value that is written in it.
+    fn nodes(&self) -> impl Iterator<Item = &Node> {
+        let lists = self.lists.values().flat_map(|list| list.entries.values());
+        let entries = lists.flat_map(|entry| entry.fields.iter().map(|(_, node)| node));
+        let cases = self.answers.values().flatten().chain(self.shared.values());
+        self.values.values().chain(entries).chain(cases.flat_map(Case::nodes))
+    }
+
+    /// The constants of drivers that it names.
+    #[cfg(test)]
+    pub(crate) fn constants(&self) -> std::collections::BTreeSet<String> {
+        let mut found = std::collections::BTreeSet::new();
+        for node in self.nodes() {
+            each_expr(node, &mut |expr| {
+                if let Expr::Constant(name) = expr {
+                    found.insert(name.clone());
+                }
+            });
+        }
+        found
+    }
+
+    /// Names that it uses and does not have, which is for a card to do; and whether they are texts.
+    pub(crate) fn undefined(&self) -> BTreeMap<String, bool> {
+        let mut found = BTreeMap::new();
+        for node in self.nodes() {
+            each_expr(node, &mut |expr| {
+                let Expr::Value(name) = expr else { return };
+                let is_known =
+                    self.values.contains_key(name) || check::SIMULATED.contains(&name.as_str());
+                if !is_known {
+                    *found.entry(name.clone()).or_insert(false) |=
+                        matches!(node.value, Value::Text(_));
+                }
+            });
+        }
+        found
+    }
+}
+
+impl Case {
+    fn nodes(&self) -> impl Iterator<Item = &Node> {
+        let values = self.fields.iter().filter_map(|filled| match &filled.with {
+            Filler::Value(node) => Some(node),
+            Filler::List(_) => None,
+        });
+        let states = self.set_state.iter().map(|(_, node)| node);
+        self.only_if.iter().chain(&self.fails_with).chain(states).chain(values)
+    }
+}
+
+impl From<Datum> for Value {
+    fn from(datum: Datum) -> Self {
+        match datum {
+            Datum::Number(number) => Self::Number(number),
+            Datum::Text(text) => Self::Text(vec![Piece::Plain(text)]),
+            Datum::List(items) => {
+                let node = |item: Datum| Node { place: Place::nowhere(), value: item.into() };
+                Self::List(items.into_iter().map(node).collect())
+            }
+        }
     }
 }
 

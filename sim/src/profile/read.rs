@@ -30,9 +30,17 @@ type Item<'i> = Spanned<DeValue<'i>>;
 
 /// A profile with all that it extends.
 pub(super) fn load(name: &str) -> Result<Profile, Vec<Problem>> {
+    let first = source(name, None).map_err(|message| vec![problem(message, None)])?;
+    let stem = Path::new(name).file_stem().map(|stem| stem.to_string_lossy().into_owned());
+    Ok(Profile { name: stem.unwrap_or_else(|| name.to_owned()), ..of_source(first)? })
+}
+
+/// The same of the text of a file.
+pub(super) fn of_source(first: Source) -> Result<Profile, Vec<Problem>> {
     let mut profile = Profile::default();
-    let mut chain = vec![];
-    let mut next = Some((name.to_owned(), None));
+    let first = Arc::new(first);
+    let mut next = extended(&first)?;
+    let mut chain = vec![first];
     while let Some((name, from)) = next {
         let folder = from.as_ref().and_then(|place: &Place| Path::new(&place.source.path).parent());
         let folder =
@@ -53,8 +61,6 @@ pub(super) fn load(name: &str) -> Result<Profile, Vec<Problem>> {
         let mut reader = Reader { source: &source, profile: &mut profile, problems: &mut problems };
         reader.file();
     }
-    let stem = Path::new(name).file_stem().map(|stem| stem.to_string_lossy().into_owned());
-    profile.name = stem.unwrap_or_else(|| name.to_owned());
     if problems.is_empty() { Ok(profile) } else { Err(problems) }
 }
 

@@ -111,6 +111,8 @@ impl Gpu {
         match name {
             "gpu.minor" | "gpu.index" => number(self.minor),
             "gpu.bus" => number(self.bus()),
+            // Each is alone on a bus of the first domain.
+            "gpu.domain" | "gpu.slot" => number(0),
             "gpu.id" => number(self.id()),
             "gpu.uuid" => Ok(Datum::Text(self.uuid_text())),
             _ => match self.profile.values.get(name) {

@@ -108,6 +108,13 @@ impl Interface {
         self.commands.iter().find(|command| command.number == number)
     }
 
+    /// A number in the parameters of a command, where its record has the field.
+    pub fn number_in(&self, command: u32, field: &str, bytes: &[u8]) -> Option<u32> {
+        let range = self.place(self.command(command)?.params.as_deref()?, field)?;
+        let bytes = bytes.get(range.offset..range.offset.checked_add(4)?)?;
+        Some(u32::from_le_bytes(bytes.try_into().ok()?))
+    }
+
     pub(super) fn class(&self, number: u32) -> Option<&Class> {
         self.classes.iter().find(|class| class.number == number)
     }

@@ -19,6 +19,7 @@ mod interface;
 mod machine;
 mod memory;
 mod paths;
+pub mod recorded;
 mod server;
 mod shared;
 mod space;

@@ -51,7 +51,7 @@ impl Scope for Asked<'_> {
 
 impl Driver {
     /// What happens in the simulator, by the names that profiles have for it.
-    fn simulated(&self, gpu: usize, name: &str) -> Option<i128> {
+    pub(in crate::rm) fn simulated(&self, gpu: usize, name: &str) -> Option<i128> {
         Some(match name {
             "gpu.count" => self.gpus.len() as i128,
             "sim.memory_used" => i128::from(self.used_memory(gpu)),
@@ -63,7 +63,7 @@ impl Driver {
     }
 
     /// The answer of a profile to a command, by its name or number; `None` where it has none.
-    pub(super) fn answer_of_profile(
+    pub(in crate::rm) fn answer_of_profile(
         &mut self,
         target: &Target<'_>,
         command: &str,
@@ -103,7 +103,7 @@ impl Driver {
         evaluate(node, &asked, 0).map_err(|message| Failed::Profile(place(node, &message)))
     }
 
-    fn fits(&self, case: &Case, gpu: usize, params: &Params) -> Result<bool> {
+    pub(in crate::rm) fn fits(&self, case: &Case, gpu: usize, params: &Params) -> Result<bool> {
         let Some(node) = &case.only_if else { return Ok(true) };
         Ok(self.value(node, gpu, params)?.number() != Some(0))
     }
@@ -266,7 +266,7 @@ impl Driver {
     }
 
     /// The name of an index that the driver has: the values of an index have names that begin with its own.
-    fn index_name(&self, prefix: &str, index: u32) -> Option<String> {
+    pub(in crate::rm) fn index_name(&self, prefix: &str, index: u32) -> Option<String> {
         let constants = &self.interface.constants;
         let is_value = |name: &str| {
             let ends = ["_NO", "_YES", "_ENABLED", "_DISABLED"];
@@ -320,7 +320,7 @@ impl FieldRange {
 
 impl Params {
     /// The field of a path, or that at an offset.
-    fn range(&self, path: &str) -> Option<FieldRange> {
+    pub(in crate::rm) fn range(&self, path: &str) -> Option<FieldRange> {
         let range = match offset_field(path) {
             Some(range) => Some(range),
             None => self.place(path).ok(),
@@ -329,7 +329,7 @@ impl Params {
     }
 
     /// Writes what fits.
-    fn write(&mut self, range: FieldRange, datum: &Datum) {
+    pub(in crate::rm) fn write(&mut self, range: FieldRange, datum: &Datum) {
         let FieldRange { offset, size, count } = range;
         let put = |bytes: &mut [u8], number: i128| {
             let number = number.to_le_bytes();
