@@ -10,7 +10,7 @@ use std::process::{Command, Output};
 const LIMIT: u64 = 10 << 20;
 
 /// In the order of publication: each needs only those before it.
-const PACKAGES: [(&str, &str); 12] = [
+const PACKAGES: [(&str, &str); 13] = [
     ("nvabi-macros", "macros"),
     ("nvabi-pipeline", "pipeline"),
     ("nvabi-supervise", "supervise"),
@@ -20,6 +20,7 @@ const PACKAGES: [(&str, &str); 12] = [
     ("nvabi-trace", "trace"),
     ("nvabi-devmem", "devmem"),
     ("nvabi-sim", "sim"),
+    ("nvabi-sass", "cuda/sass"),
     ("nvabi-cudart-shim", "cuda/cudart"),
     ("nvabi-cuda-shim", "cuda/shim"),
     ("nvabi-cli", "cli"),
