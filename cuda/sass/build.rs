@@ -38,6 +38,8 @@ struct Table {
     /// The most modifiers and the most operands of a form.
     longest: (usize, usize),
     ops: BTreeSet<String>,
+    /// Cycles until the registers and the predicates of an instruction can be read.
+    cycles: BTreeMap<String, (u8, u8)>,
     modifiers: BTreeSet<String>,
 }
 
@@ -98,6 +100,14 @@ impl Table {
                     .ok_or("expected `list NAME VALUES`")?;
                 let list = self.lists.entry(name.to_owned()).or_default();
                 write!(list, " {}", values.trim())?;
+            }
+            "cycles" => {
+                let mut words = rest.split_whitespace();
+                let mut number = || {
+                    words.next().and_then(|word| word.parse().ok()).ok_or("expected two numbers")
+                };
+                let cycles = (number()?, number()?);
+                self.cycles.extend(words.map(|name| (name.to_owned(), cycles)));
             }
             "alt" => self.open_alternative = Some(rest.trim().to_owned()),
             name => {
@@ -385,6 +395,18 @@ impl Table {
                 "/// The most {what} that an instruction has.\npub const MAX_{name}: usize = {most};\n"
             )?;
         }
+        writeln!(
+            out,
+            "/// Cycles until the registers and the predicates that it writes can be read."
+        )?;
+        writeln!(out, "pub(crate) fn cycles(op: Op) -> Option<(u8, u8)> {{\n    match op {{")?;
+        for (name, cycles) in &self.cycles {
+            if !self.ops.contains(name) {
+                return Err(format!("isa.txt: `cycles` of {name}, which no row has").into());
+            }
+            writeln!(out, "        Op::{} => Some({cycles:?}),", identifier(name))?;
+        }
+        writeln!(out, "        _ => None,\n    }}\n}}\n")?;
         // Rows keep the order of the table: the first that fits is the one.
         self.forms.sort_by_key(|form| form.opcode);
         writeln!(out, "pub(crate) static FORMS: [Form; {}] = [", self.forms.len())?;

@@ -1,6 +1,7 @@
 #![doc = include_str!("../README.md")]
 
 mod arch;
+pub mod check;
 mod control;
 pub mod cubin;
 mod decode;
