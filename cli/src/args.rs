@@ -30,7 +30,7 @@ fn family(name: &str) -> Result<String, std::convert::Infallible> {
 }
 
 /// The arguments of a command that this build does not have.
-#[cfg(not(all(feature = "devmem", feature = "trace")))]
+#[cfg(not(all(feature = "devmem", feature = "sass", feature = "trace")))]
 #[derive(Debug, clap::Args)]
 #[command(disable_help_flag = true)]
 pub(crate) struct Missing {
@@ -153,6 +153,16 @@ pub(crate) enum Command {
         nvabi emu --suppressions known.txt -- ./reduce\n\n\
         Exit status: 1 findings of --fail-on or worse, else the program's; 2 it could not be run.")]
     Emu(crate::emu::EmuArgs),
+    /// Print the machine code of GPUs as text.
+    #[cfg(feature = "sass")]
+    #[command(after_help = "Examples:\n  nvabi sass kernel.cubin\n  \
+        nvabi sass --arch sm_80 --function softmax libkernels.so\n  \
+        nvabi sass --check kernel.cubin\n\n\
+        Exit status: 1 --check has findings; 2 the file could not be read.")]
+    Sass(crate::sass::SassArgs),
+    /// Print the machine code of GPUs as text (needs the feature `sass`).
+    #[cfg(not(feature = "sass"))]
+    Sass(Missing),
     /// Record GPU kernels, and find where two runs diverge.
     #[cfg(feature = "trace")]
     #[command(subcommand)]
@@ -207,6 +217,7 @@ impl Command {
             Self::Rm(Rm::Run(_) | Rm::Status(_) | Rm::Down(_))
             | Self::Tegra(_)
             | Self::Emu(_)
+            | Self::Sass(_)
             | Self::Trace(_)
             | Self::Alloc(_)
             | Self::Completions { .. } => Sources::default(),

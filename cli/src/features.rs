@@ -4,6 +4,7 @@
     feature = "devmem",
     feature = "headers",
     feature = "parquet",
+    feature = "sass",
     feature = "trace",
     feature = "tui"
 )))]

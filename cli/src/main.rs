@@ -22,6 +22,8 @@ mod headers;
 mod names;
 mod ranges;
 mod rm;
+#[cfg(feature = "sass")]
+mod sass;
 mod sim;
 mod sniff;
 mod specs;
@@ -90,6 +92,10 @@ fn main() -> ExitCode {
         Command::Emu(args) => return emu::emu(&context, args),
         Command::Rm(args::Rm::Check(args)) => return rm::profile::check(&context, args),
         Command::Rm(args::Rm::Profile(args)) => rm::recorded::profile(&context, args),
+        #[cfg(feature = "sass")]
+        Command::Sass(args) => sass::sass(&context, args),
+        #[cfg(not(feature = "sass"))]
+        Command::Sass(_) => Err(features::missing("sass")),
         #[cfg(feature = "trace")]
         Command::Trace(args) => return trace::trace(&context, args),
         #[cfg(not(feature = "trace"))]
