@@ -416,6 +416,7 @@ impl Audit {
 
     /// Handles that the program can only have from elsewhere.
     fn handles(&mut self, call: &Call<'_, '_>, place: &Element<'_, '_>) {
+        const FREE: &str = "NV_ESC_RM_FREE";
         for leaf in place.leaves.iter().filter(|leaf| leaf.is_valid) {
             let Some(means) = call.handle(place, leaf) else { continue };
             for (at, value) in leaf.numbers(place.bytes) {
@@ -424,6 +425,8 @@ impl Audit {
                     HandleMeaning::New | HandleMeaning::None => {}
                     HandleMeaning::Class => self.class(call, place, leaf, (at, value)),
                     _ if self.is_blind || self.handles.contains(&value) => {}
+                    // Freeing what is not there succeeds: libcuda does so before it takes a handle.
+                    _ if call.named.name.as_deref() == Some(FREE) => {}
                     _ if call.has_written(place, at, leaf.size) => {}
                     _ => self.note(call.field(FindingKind::UnknownHandle, place, leaf, at, value)),
                 }
