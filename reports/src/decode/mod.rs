@@ -562,8 +562,9 @@ impl<'c> Decoder<'c> {
         if let Some(found) = open.then(|| table.matching(fd, reused, knows)).flatten() {
             return found;
         }
-        // A device that knows no such request: the log lacks how the number came to another.
-        let wrong = node.is_some() && telling;
+        // A device that knows no such request, or a file that is none: the log lacks how the number came to another.
+        let seen = slot.is_some_and(|slot| slot.how == How::Seen);
+        let wrong = telling && (node.is_some() || seen);
         if !wrong && !matches!(slot.map(|slot| slot.how), Some(How::Gap) | None) {
             return slot.unwrap_or(none);
         }
@@ -571,7 +572,10 @@ impl<'c> Decoder<'c> {
             Some(node) => {
                 let file = self.file_of_node(node);
                 let slot = Slot { how: How::Guessed, ..self.slot(file, false) };
-                self.log.processes.table(pid).put(fd, slot);
+                // One odd request does not undo what the log shows.
+                if !seen {
+                    self.log.processes.table(pid).put(fd, slot);
+                }
                 slot
             }
             None => slot.unwrap_or(none),

@@ -380,7 +380,7 @@ fn numbers_from_before_the_log() {
     assert_eq!((decoded.devices[0].calls[0].guessed, decoded.unknown.len()), (1, 3));
 }
 
-/// The log shows what a number was, and not how it came to another device; what one device alone knows is its.
+/// The log shows what a number is: a request that its device does not know is by itself, and changes nothing else.
 #[test]
 fn a_request_that_its_device_does_not_know() {
     let log = r#"
@@ -389,10 +389,17 @@ close(9) = 0
 ioctl(3, 0xc0684880, 0x7ffc) = 0
 ioctl(3, 0xdeadbeef, 0x7ffc) = 0
 "#;
-    assert_eq!(
-        calls(log.as_bytes()),
-        "0 3 channel CHANNEL_SETUP_BIND 0\n0 3 channel 0xdeadbeef 0\n"
-    );
+    assert_eq!(calls(log.as_bytes()), "0 3 channel CHANNEL_SETUP_BIND 0\n0 3 nvmap 0xdeadbeef 0\n");
+    let log = r#"
+openat(AT_FDCWD, "/dev/nvmap", O_RDWR) = 3
+ioctl(3, 0xc0684880, 0x7ffc) = 0
+ioctl(3, NVMAP_IOC_CREATE, 0x7ffc) = 0
+openat(AT_FDCWD, "/etc/passwd", O_RDONLY) = 4
+ioctl(4, 0xc0684880, 0x7ffc) = 0
+"#;
+    let create = calls(log.as_bytes());
+    assert!(create.starts_with("0 3 channel CHANNEL_SETUP_BIND 0\n0 3 nvmap "), "{create}");
+    assert!(create.ends_with("\n0 4 channel CHANNEL_SETUP_BIND 0\n"), "{create}");
 }
 
 #[test]
