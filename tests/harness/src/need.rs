@@ -28,6 +28,8 @@ pub enum Need {
     Llvm,
     /// CUDA's headers and tools.
     Cuda,
+    /// Machine code of GPUs that others published.
+    Cubins,
     /// qemu, busybox and a kernel for them.
     Vm,
     /// Supervising other processes: ptrace and seccomp's notifications.
@@ -69,7 +71,7 @@ pub enum Need {
 }
 
 /// All but the devices.
-const ALL: [Need; 28] = [
+const ALL: [Need; 29] = [
     Need::Headers,
     Need::AllHeaders,
     Need::JetsonHeaders,
@@ -80,6 +82,7 @@ const ALL: [Need; 28] = [
     Need::StaticLibc,
     Need::Llvm,
     Need::Cuda,
+    Need::Cubins,
     Need::Vm,
     Need::Supervise,
     Need::Mount,
@@ -115,6 +118,7 @@ impl Need {
             Need::StaticLibc => "static-libc",
             Need::Llvm => "llvm",
             Need::Cuda => "cuda",
+            Need::Cubins => "cubins",
             Need::Vm => "vm",
             Need::Supervise => "supervise",
             Need::Mount => "mount",
@@ -153,6 +157,7 @@ impl Need {
             Need::StaticLibc => "apt-get install gcc libc6-dev",
             Need::Llvm => "apt-get install clang-19 llvm-19-dev, then build the workspace again",
             Need::Cuda => "set CUDA_PATH, or install python3-pip for cuda/toolkit.sh",
+            Need::Cubins => "set NVABI_SASS_FILES to a folder with cubins or CUDA's libraries",
             Need::Vm => {
                 "apt-get install qemu-system-x86 busybox-static kmod, then \
                  cli/tests/devmem_vm/kernel.sh package"
