@@ -171,8 +171,46 @@ fn shown(context: &Context<'_>, args: &args::Show) -> Result<Shown, Report> {
     })?;
     match found {
         Ok(shown) => Ok(shown),
-        Err((folder, tag)) => Err(unknown(&lock::read_facts(&folder, &tag)?, &args.name).into()),
+        Err((folder, tag)) if !is_elsewhere(context, args)? => {
+            Err(unknown(&lock::read_facts(&folder, &tag)?, &args.name).into())
+        }
+        Err((_, tag)) => {
+            let name = &args.name;
+            let message = format!("{tag} has nothing named `{name}`, other tags have");
+            let help = format!("`nvabi ranges {name}` tells which; give one of them with `--tag`");
+            Err(Diagnostic::error("show-unknown", message).help(help).into())
+        }
     }
+}
+
+/// Whether any locked tag of the families in question has what is asked for.
+fn is_elsewhere(context: &Context<'_>, args: &args::Show) -> Result<bool, Report> {
+    let families = match &args.tag {
+        Some(tag) => vec![tag.family().to_owned()],
+        None => context.family_names()?,
+    };
+    for family in families {
+        let names: BTreeSet<String> = match model::number(&args.name) {
+            Some(number) => {
+                let family = context.family_named(&family)?;
+                let items = family.specs.iter().flat_map(|spec| &spec.items);
+                let of_specs = items.filter(|item| item.number.map(u64::from) == Some(number));
+                of_specs.map(|item| item.name.clone()).collect()
+            }
+            None => BTreeSet::from([args.name.clone()]),
+        };
+        if names.is_empty() {
+            continue;
+        }
+        let wanted = names.iter().map(String::as_str).collect();
+        let requested = names.iter().map(|name| RequestedName { name: name.clone(), place: None });
+        let requested: Vec<RequestedName> = requested.collect();
+        let (locked, specs) = histories(context.family_with(&family, &wanted)?, &requested)?;
+        if Abis::of_names(&locked, &specs, &requested).is_ok() {
+            return Ok(true);
+        }
+    }
+    Ok(false)
 }
 
 /// The calls of a tag that have a number.

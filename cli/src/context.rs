@@ -210,7 +210,11 @@ impl<'a> Context<'a> {
 
     fn no_spec(&self, family: &str) -> Result<Diagnostic, Report> {
         let whose = if family.is_empty() { "driver" } else { family };
-        let message = format!("there is no spec {whose}-N.toml in {}", self.specs()?);
+        let specs = self.specs()?;
+        let message = match family {
+            "" => format!("there is no spec {whose}-N.toml in {specs}"),
+            _ => format!("no drivers are called `{family}`: {specs} has no {whose}-N.toml"),
+        };
         let diagnostic = Diagnostic::error("spec-no-driver", message);
         let known = self.families_matching(None)?;
         let known: Vec<&str> = known

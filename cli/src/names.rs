@@ -5,6 +5,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use nvabi_pipeline::diagnostic::{Diagnostic, Report, SourceSpan};
+use nvabi_pipeline::model;
 use nvabi_reports::coverage::{Table, gvisor};
 use nvabi_reports::ranges::{RequestedName, derives};
 
@@ -27,6 +28,11 @@ pub(crate) fn of_file(path: &Path) -> Result<Vec<RequestedName>, Report> {
             let span = at + start..at + from;
             let place =
                 SourceSpan { path: path.display().to_string(), text: text.as_str().into(), span };
+            if model::number(name).is_some() {
+                let message = format!("`{name}` is a number, not a name");
+                let help = format!("`nvabi show {name}` tells the names of the calls that have it");
+                return Err(Diagnostic::error("names-number", message).at(place).help(help).into());
+            }
             names.push(RequestedName { name: name.to_owned(), place: Some(place) });
         }
         at += line.len();

@@ -162,6 +162,39 @@ fn shows_the_calls_that_have_a_number() {
 }
 
 /// A struct, a class, a constant and an enumerator alike.
+/// What the newest tag lacks and another has is not unknown.
+#[test]
+fn what_other_tags_have_is_told() {
+    let told = |args: &[&str]| {
+        let output = nvabi(args);
+        assert_eq!(output.status.code(), Some(2), "{args:?}");
+        String::from_utf8(output.stderr).unwrap()
+    };
+    for name in ["NV2080_CTRL_CMD_ECC_GET_ECI_COUNTERS", "NVC36F_CTRL_GET_CLASS_ENGINEID_PARAMS"] {
+        let err = told(&["show", name]);
+        assert!(err.contains(&format!("has nothing named `{name}`, other tags have")), "{err}");
+        assert!(
+            err.contains(&format!("`nvabi ranges {name}`")) && !err.contains("did you"),
+            "{err}"
+        );
+        let err = told(&["show", name, "--tag", "595.45.04"]);
+        assert!(err.contains("595.45.04 has nothing named"), "{err}");
+    }
+    for name in ["NVOS21_PARAMETER", "0x12345678"] {
+        let err = told(&["show", name]);
+        assert!(!err.contains("other tags have"), "{err}");
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let items = folder.path().join("items");
+    std::fs::write(&items, "NVOS21_PARAMETERS\n0x20803402\n").unwrap();
+    let err = told(&["ranges", "--items", items.to_str().unwrap()]);
+    assert!(err.contains("`0x20803402` is a number, not a name") && err.contains(":2:1"), "{err}");
+    let nearest = out(&nvabi(&["ranges", "--nearest", "515.10"]));
+    assert!(nearest.contains("no locked tag is older"), "{nearest}");
+    let err = told(&["ranges", "--nearest", "36.4.3"]);
+    assert!(err.contains("tegra-r36.4.3"), "{err}");
+}
+
 #[test]
 fn shows_which_tags_have_what_is_shown() {
     let shown = |name: &str, tag: &str| out(&nvabi(&["show", name, "--tag", tag]));

@@ -103,6 +103,9 @@ impl Nearest {
             count => format!("one ABI from {} to {} ({count} tags)", span.first, span.last),
         };
         let mut text = format!("{tag}: same branch, {run}: use {nearest}; {UNPROVEN}\n");
+        if below.is_none() {
+            text.push_str("    no locked tag is older\n");
+        }
         let other = [below, above].into_iter().flatten().find(|side| *side != nearest);
         if let Some(other) = other {
             let count = self.differing.len();
