@@ -20,7 +20,8 @@ pub(crate) fn coverage(context: &Context<'_>, args: &args::Coverage) -> Result<O
         false => read(&args.table)?,
     };
     let Family { mut specs, lock: folder, .. } = context.family(None)?;
-    let request = ranges::request(&mut specs, Some(&table.names()));
+    let names = [table.names(), table.other_names()].concat();
+    let request = ranges::request(&mut specs, Some(&names));
     let locked = lock::read_closure(&folder, &request.iter().collect::<Vec<_>>())?;
     let found = coverage::check(&locked, &specs, &table)?;
     let report = found.report();

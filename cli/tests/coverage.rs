@@ -354,6 +354,16 @@ fn a_checkout_of_gvisor_that_is_wrong() {
     assert_eq!(output.status.code(), Some(1), "{}", err(&output));
     assert!(out(&output).contains("the table has number 0x2a, spec and lock 0x29"));
 
+    // A struct that no call takes by itself: an element of what a pointer leads to.
+    let info = |fields: &str| format!("\ntype NVXXXX_CTRL_XXX_INFO struct {{\n{fields}}}\n\ntype ");
+    let right = gvisor(TYPES, "\ntype ", &info("\tIndex uint32\n\tData uint32\n"));
+    assert_eq!(right.status.code(), Some(0), "{}{}", out(&right), err(&right));
+    let larger = gvisor(TYPES, "\ntype ", &info("\tIndex uint32\n\tData uint32\n\tMore uint64\n"));
+    assert_eq!(larger.status.code(), Some(1), "{}", err(&larger));
+    let complaint =
+        "struct `NVXXXX_CTRL_XXX_INFO`: at no version: `NVXXXX_CTRL_XXX_INFO` has 16 bytes";
+    assert!(out(&larger).contains(complaint), "{}", out(&larger));
+
     for (file, from, to, complaint) in [
         (VERSIONS, "_ = addDriverABI", "if x { }", "`if` is not followed"),
         (VERSIONS, "func Init", "func Start", "has no function `Init` that adds driver ABIs"),

@@ -244,9 +244,9 @@ pub struct Count {
 /// What is wrong with a row, and at which versions.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Finding {
-    /// Which table of the driver the row is of; `None` for a whole version.
+    /// Which table of the driver the row is of; `None` for a whole version, and for a struct that is no row's.
     pub kind: Option<ItemKind>,
-    /// The row's name.
+    /// The row's name, or the struct's; empty for a whole version.
     pub name: String,
     /// What is missing, or differs.
     pub missing: String,
@@ -259,7 +259,8 @@ impl Finding {
     fn row(&self, mark: &str) -> String {
         match self.kind {
             Some(kind) => format!("{kind} {mark}{}{mark}: ", self.name),
-            None => String::new(),
+            None if self.name.is_empty() => String::new(),
+            None => format!("struct {mark}{}{mark}: ", self.name),
         }
     }
 }
@@ -341,6 +342,8 @@ pub fn check(lock: &Lock, specs: &[Spec], table: &Table) -> Result<Coverage, Rep
     let mut versions = Vec::new();
     let specials = table.specials();
     let mut verdicts = vec![BTreeMap::new(); specials.len()];
+    let others = table.other_structs();
+    let mut other_layouts = vec![OtherLayout::default(); others.len()];
     for version in &table.versions {
         let (tag, lineage) = match table.lineage(version) {
             Ok(found) => found,
@@ -366,6 +369,9 @@ pub fn check(lock: &Lock, specs: &[Spec], table: &Table) -> Result<Coverage, Rep
                 let rows = rows.iter().filter(|row| row.holds(&lineage));
                 kinds.push(found.rows(&known, table, kind, rows));
             }
+            for (other, found) in others.iter().zip(&mut other_layouts) {
+                found.compare(&known, table, other);
+            }
         } else if version.tag_available {
             let missing = "the lock has no such tag".to_owned();
             found.gaps.entry((None, String::new(), missing)).or_default().push(tag.to_string());
@@ -383,6 +389,13 @@ pub fn check(lock: &Lock, specs: &[Spec], table: &Table) -> Result<Coverage, Rep
             }
         };
         report.push(Diagnostic::error("coverage-table", message));
+    }
+    for (other, layout) in others.iter().zip(other_layouts) {
+        let versions = layout.versions;
+        for what in layout.differences.into_iter().filter(|_| !layout.fits) {
+            let what = format!("at no version: {what}");
+            found.gaps.insert((None, other.driver.clone(), what), versions.clone());
+        }
     }
     let judged = |(special, verdicts)| judged(&versions, special, verdicts);
     let special = specials.iter().zip(verdicts).map(judged).collect();
@@ -458,6 +471,27 @@ fn miscounted(
     complaints
 }
 
+/// A struct that no row names: no version is said to have it, so it must be the driver's at one of them.
+#[derive(Debug, Clone, Default)]
+struct OtherLayout {
+    fits: bool,
+    /// Of the newest version that has the type.
+    differences: Vec<String>,
+    /// Those that have the type.
+    versions: Vec<String>,
+}
+
+impl OtherLayout {
+    fn compare(&mut self, known: &Known<'_>, table: &Table, of: &OtherStruct) {
+        if self.fits || !known.has_type(&of.driver) {
+            return;
+        }
+        self.differences = known.layout_differences(table, &of.go, &of.driver);
+        self.fits = self.differences.is_empty();
+        self.versions.push(known.facts.tag.to_string());
+    }
+}
+
 /// Kind, name and what is missing.
 type Key = (Option<ItemKind>, String, String);
 
@@ -512,7 +546,46 @@ impl Findings {
     }
 }
 
+/// A struct of the table's by its own name, and the driver's type that it is named after.
+#[derive(Debug, Clone)]
+struct OtherStruct {
+    go: String,
+    driver: String,
+}
+
 impl Table {
+    /// The structs that are no parameter of a row, and in none: what pointers lead to, and what is not used yet.
+    fn other_structs(&self) -> Vec<OtherStruct> {
+        if !self.is_source() {
+            return Vec::new();
+        }
+        let rows = self.rows().into_iter().flat_map(|(_, rows)| rows);
+        let mut reached: BTreeSet<&str> = BTreeSet::new();
+        let mut next: Vec<&str> =
+            rows.flat_map(|row| &row.structs).filter_map(|of| of.go.as_deref()).collect();
+        while let Some(name) = next.pop() {
+            // `[4]NvHandle`
+            let name = name.rsplit(']').next().unwrap_or(name);
+            if reached.insert(name) {
+                let of = self.structs.iter().filter(|of| of.go_name == name);
+                next.extend(of.flat_map(|of| &of.fields).map(|(_, ty)| ty.as_str()));
+            }
+        }
+        let is_other =
+            |of: &&roles::Struct| !of.fields.is_empty() && !reached.contains(of.go_name.as_str());
+        let others = self.structs.iter().filter(is_other).map(|of| OtherStruct {
+            go: of.go_name.clone(),
+            driver: gvisor::without_version(&of.go_name).to_owned(),
+        });
+        others.collect()
+    }
+
+    /// The driver's types that structs outside of the rows are named after.
+    pub fn other_names(&self) -> Vec<RequestedName> {
+        let others = self.other_structs().into_iter();
+        others.map(|other| RequestedName { name: other.driver, place: None }).collect()
+    }
+
     /// Whether it was read from source code, which says nothing of the driver's headers.
     fn is_source(&self) -> bool {
         self.header_check.is_none()

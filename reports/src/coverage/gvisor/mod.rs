@@ -74,7 +74,7 @@ pub fn declared(files: &[File]) -> Result<BTreeSet<String>, Report> {
     Ok(names)
 }
 
-fn without_version(name: &str) -> &str {
+pub(super) fn without_version(name: &str) -> &str {
     match name.rsplit_once("_V") {
         Some((base, version))
             if version.starts_with(|c: char| c.is_ascii_digit())
