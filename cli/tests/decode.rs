@@ -168,7 +168,7 @@ fn bad_input_says_what_is_wrong() {
         ),
         (
             &["strace", "cli/tests/decode/cuda-init.strace", "--tag", "other-1.1"],
-            "there is no spec other-N.toml in",
+            "no drivers are called `other`",
         ),
         (
             &[

@@ -241,8 +241,8 @@ fn nothing_to_check_is_an_error() {
     for (args, told) in [
         (&["verify", "--specs", none][..], "there is no spec"),
         (&["lint", "--specs", none], "there is no spec"),
-        (&["verify", "--family", "none"], "there is no spec none-N.toml"),
-        (&["lint", "--family", "none"], "there is no spec none-N.toml"),
+        (&["verify", "--family", "none"], "no drivers are called `none`"),
+        (&["lint", "--family", "none"], "no drivers are called `none`"),
         (&["verify", "--specs", empty_lock, "--headers", none], "there is nothing to verify"),
     ] {
         let refused = installed.run(args);
