@@ -63,6 +63,12 @@ fn versions() -> Vec<Real> {
     all
 }
 
+/// Each version with a card and each card with a version, for tests whose every pair takes long.
+fn pairs<'a>(versions: &'a [Real], cards: &[&'a str]) -> Vec<(&'a Real, &'a str)> {
+    let count = versions.len().max(cards.len());
+    (0..count).map(|at| (&versions[at % versions.len()], cards[at % cards.len()])).collect()
+}
+
 impl Real {
     fn smi(&self) -> PathBuf {
         self.folder.join("bin/nvidia-smi")
@@ -519,9 +525,8 @@ fn a_recorded_card_is_the_same_card() {
     let known = may_differ(&text);
     let mut is_used = vec![false; known.len()];
     let other = folder.join("other.toml");
-    let cards = CARDS.map(|(card, _)| card).into_iter().chain(other.to_str());
-    for (real, card) in versions.iter().flat_map(|real| cards.clone().map(move |card| (real, card)))
-    {
+    let cards: Vec<&str> = CARDS.map(|(card, _)| card).into_iter().chain(other.to_str()).collect();
+    for (real, card) in pairs(&versions, &cards) {
         let [first, second] = real.recorded(card);
         for ((program, first), (_, second)) in first.iter().zip(&second) {
             let what = format!("{} {card} {program}", real.version);
@@ -544,7 +549,9 @@ fn a_recorded_card_is_the_same_card() {
 /// What a recording does not have, or has twice, is told.
 #[test]
 fn a_recording_of_several_cards_needs_a_choice() {
-    for real in versions() {
+    let versions = versions();
+    // What is told is our own: it does not differ with each version.
+    for real in [&versions[0], &versions[versions.len() - 1]] {
         let folder = tempfile::tempdir().unwrap();
         let record = |args: &str, name: &str| {
             let path = folder.path().join(name);
