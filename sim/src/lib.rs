@@ -20,6 +20,7 @@
 mod client;
 mod fault;
 mod files;
+mod gpu;
 mod limits;
 mod log;
 mod machine;

@@ -303,6 +303,15 @@ impl Memory {
         word.map(|(word, _)| word.store(value, Ordering::Release)).is_some()
     }
 
+    /// As [`Self::write`], and words and double words at once, for clients that watch them.
+    pub(crate) fn put(&self, offset: u64, bytes: &[u8]) -> bool {
+        let word = bytes.try_into().map(u32::from_ne_bytes);
+        let double = bytes.try_into().map(u64::from_ne_bytes);
+        word.is_ok_and(|word| self.store(offset, word))
+            || double.is_ok_and(|double| self.store64(offset, double))
+            || self.write(offset, bytes)
+    }
+
     fn aligned(&self, offset: u64, length: usize) -> Option<(&AtomicU64, usize)> {
         let (words, skip) = self.at(offset, length)?;
         Some((words.first()?, skip)).filter(|_| skip % length == 0)

@@ -1,22 +1,18 @@
 //! Channels: streams of commands.
 
 use std::sync::Arc;
-use std::time::Instant;
 
 use super::args::Args;
-use super::engine::Engine;
 use super::gpu;
 use super::nvmap::BufferId;
 use super::space::{REGISTER_LIMIT, SpaceId, Target};
 use super::submit::Submitter;
 use super::{Errno, File, FileId, Kernel, PAGE, Result};
 use crate::client::Client;
+use crate::gpu::{ENTRY, Engine, Unrung};
 use crate::machine::Machine as _;
 use crate::memory::{Memory, Node};
 use crate::tegra::abi::*;
-
-/// Bytes of an entry of a gpfifo.
-pub(super) const ENTRY: u64 = 8;
 
 /// A channel.
 #[derive(Debug)]
@@ -41,8 +37,7 @@ pub(super) struct Channel {
     /// Its id and its address.
     pub(super) syncpoint: Option<(u32, u64)>,
     pub(super) engine: Engine,
-    /// A GP_PUT that nobody has rung for, and when it was first seen.
-    pub(super) unrung: Option<(u32, Instant)>,
+    pub(super) unrung: Unrung,
 }
 
 /// What SETUP_BIND gave a channel.
@@ -98,7 +93,7 @@ impl Kernel {
             notifier: None,
             syncpoint: None,
             engine: Engine::default(),
-            unrung: None,
+            unrung: Unrung::default(),
         };
         self.channels.insert(chid, channel);
         self.add_file(File::Channel(chid), memory)

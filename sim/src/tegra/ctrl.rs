@@ -3,32 +3,12 @@
 use std::collections::BTreeMap;
 
 use super::args::{self, Args, as_bytes, uncopied, write};
-use super::clock::Clock;
 use super::nvmap::Metadata;
 use super::{CHANNELS, Errno, File, FileId, Kernel, Result, gpu};
 use crate::client::Client;
+use crate::gpu::{self as engine, Clock, USERMODE_SIZE};
 use crate::memory::{Memory, Node};
 use crate::tegra::abi::*;
-
-/// The region of the GPU that can be mapped: doorbell and timer.
-pub(crate) const USERMODE_SIZE: u64 = 64 << 10;
-/// The timer in it.
-const USERMODE_TIME: u64 = 0x80;
-/// The doorbell in it.
-const USERMODE_DOORBELL: u64 = 0x90;
-/// What stands in the doorbell while nobody rings: no channel's token.
-const NO_TOKEN: u32 = u32::MAX;
-
-/// Whether there is a token in the doorbell of a region.
-pub(crate) fn is_rung(region: &Memory) -> bool {
-    region.load(USERMODE_DOORBELL) != Some(NO_TOKEN)
-}
-
-/// Takes the token out of the doorbell of a region, so that the same one can come again.
-pub(crate) fn take_token(region: &Memory) -> Option<u32> {
-    let token = region.swap(USERMODE_DOORBELL, NO_TOKEN)?;
-    (token != NO_TOKEN).then_some(token)
-}
 
 /// Nobody has more address than this.
 const USER_END: u64 = 1 << 47;
@@ -36,14 +16,14 @@ const USER_END: u64 = 1 << 47;
 impl Kernel {
     pub(super) fn open_ctrl(&mut self) -> Result<FileId> {
         let memory = Memory::new(USERMODE_SIZE)?;
-        memory.write(USERMODE_DOORBELL, &NO_TOKEN.to_le_bytes());
+        engine::clear(&memory);
         self.last_ctrl += 1;
         self.add_file(File::Ctrl(self.last_ctrl), memory)
     }
 
     /// Sets the timer of a mapped region.
     pub(super) fn tick_region(&self, region: &Memory) {
-        region.write(USERMODE_TIME, &self.clock.gpu().to_le_bytes());
+        engine::set_time(region, &self.clock);
     }
 
     pub(super) fn ctrl_ioctl(

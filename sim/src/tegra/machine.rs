@@ -1,11 +1,11 @@
 //! What the supervisor asks of a Jetson.
 
-use super::ctrl::{USERMODE_SIZE, is_rung, take_token};
 use super::devfreq::Attribute;
 use super::paths::{self, DeviceFile};
 use super::{Device, Errno, File, FileId, Kernel, Result, Space, space};
 use crate::client::Client;
 use crate::fault::Refusal;
+use crate::gpu::{USERMODE_SIZE, is_rung, take_token};
 use crate::log::Log;
 use crate::machine::{Answer, Doorbell, Entry, FileInfo, Machine, Mapping, Text};
 use crate::memory::{Inode, Memory};

@@ -17,22 +17,18 @@ mod abi;
 mod args;
 mod buddy;
 mod channel;
-mod clock;
-mod compute;
-mod copy;
 mod ctrl;
 mod devfreq;
 mod dispatch;
-mod engine;
 mod fence;
 mod gpu;
-mod host;
 mod layouts;
 mod machine;
 mod nvmap;
 mod paths;
 mod release;
 mod remap;
+mod run;
 mod space;
 mod submit;
 mod syncpoint;
@@ -46,6 +42,7 @@ use std::sync::Arc;
 use super::client::{Client, Descriptor};
 use super::fault::Faults;
 use super::files::{FileId, Files};
+use super::gpu::Clock;
 use super::limits;
 use super::log::Log;
 use super::machine::Device;
@@ -198,7 +195,7 @@ pub(crate) struct Kernel {
     /// The channel that ran last.
     last_run: u32,
     points: Points,
-    clock: clock::Clock,
+    clock: Clock,
     clocks: ctrl::Clocks,
     pub(crate) devfreq: Devfreq,
     pub(crate) log: Log,
@@ -223,7 +220,7 @@ impl Kernel {
             free_channels: (0..CHANNELS).collect(),
             last_run: 0,
             points: Points::new(),
-            clock: clock::Clock::new(),
+            clock: Clock::new(),
             clocks: ctrl::Clocks::default(),
             devfreq: Devfreq::new(),
             log,

@@ -5,11 +5,12 @@
 use std::sync::Arc;
 
 use super::args::Args;
-use super::channel::{Channel, ENTRY, Ring};
+use super::channel::{Channel, Ring};
 use super::space::{REGISTER_LIMIT, SpaceId, Target};
 use super::syncpoint::{POINT_SIZE, Points};
 use super::{Errno, File, Kernel, Result};
 use crate::client::Client;
+use crate::gpu::ENTRY;
 use crate::memory::{Memory, Node};
 use crate::tegra::abi::*;
 use nvabi::tegra::class::host::*;

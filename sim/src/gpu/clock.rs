@@ -4,28 +4,28 @@ use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 /// The GPU's timer: nanoseconds.
 #[derive(Debug)]
-pub(super) struct Clock {
+pub(crate) struct Clock {
     start: Instant,
 }
 
 impl Clock {
-    pub(super) fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self { start: Instant::now() }
     }
 
     /// The GPU's timer.
-    pub(super) fn gpu(&self) -> u64 {
+    pub(crate) fn gpu(&self) -> u64 {
         // A device that has been up for a while: zero is no time that a client expects.
         1_000_000_000 + self.start.elapsed().as_nanos() as u64
     }
 
     /// Nanoseconds since the epoch.
-    pub(super) fn unix() -> u64 {
+    pub(crate) fn unix() -> u64 {
         SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_nanos() as u64)
     }
 
     /// The counter of the processor, at 31.25 MHz as on Orin.
-    pub(super) fn counter(&self) -> u64 {
+    pub(crate) fn counter(&self) -> u64 {
         self.gpu() / 32
     }
 }

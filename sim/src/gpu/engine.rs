@@ -1,0 +1,420 @@
+//! A channel's ring, its pushbuffers and their methods (`clc56f.h`).
+//!
+//! It goes on in turns, so that a long one neither holds up the others nor the calls of clients.
+
+use std::time::{Duration, Instant};
+
+use super::Clock;
+use super::compute::Compute;
+use super::copy::Copy;
+use super::host::Host;
+use crate::memory::Memory;
+use nvabi::tegra::class::host;
+
+/// Bytes of an entry of a ring.
+pub(crate) const ENTRY: u64 = 8;
+
+/// Where userd says how far the GPU and the client have come.
+const USERD_GET: u64 = 0x88;
+const USERD_PUT: u64 = 0x8C;
+
+/// For so long the channels run before others get at what they share.
+const TURN: Duration = Duration::from_millis(2);
+/// Methods between two looks at the time.
+const METHODS: u32 = 32;
+
+/// Subchannels of a channel.
+const SUBCHANNELS: usize = 8;
+
+/// Addresses that a channel works with, and what is there. What fails tells the address that nothing is at, or that
+/// may not be written.
+pub(crate) trait Space {
+    /// Copies from them.
+    fn read(&self, at: u64, into: &mut [u8]) -> Result<(), u64>;
+
+    /// Copies to them; words and double words at once, for clients that watch them.
+    fn write(&mut self, at: u64, from: &[u8]) -> Result<(), u64>;
+}
+
+/// How a channel runs.
+#[derive(Debug, Default)]
+pub(crate) struct Engine {
+    get: u32,
+    put: u32,
+    words: Vec<u32>,
+    at: usize,
+    header: Option<Header>,
+    classes: [u32; SUBCHANNELS],
+    host: Host,
+    copy: Copy,
+    compute: Compute,
+}
+
+/// A method header, and how much of its data is still to come.
+#[derive(Debug, Clone, Copy)]
+struct Header {
+    method: u32,
+    subchannel: usize,
+    left: u32,
+    step: Increment,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Increment {
+    Always,
+    Once,
+    Never,
+}
+
+/// Which engine takes the methods of a class.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum EngineKind {
+    Copy,
+    Compute,
+    /// One that is not simulated: its methods are told and ignored.
+    Ignored,
+}
+
+/// How a step of a channel ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Step {
+    /// It has done something.
+    Done,
+    /// It waits for a semaphore, or has more to copy: the same again later.
+    Again,
+}
+
+/// Why a channel cannot go on.
+#[derive(Debug)]
+pub(crate) enum Fault {
+    /// Nothing is there, or it may not be written.
+    Memory { at: u64, is_write: bool },
+    /// What a pushbuffer says makes no sense.
+    Commands(String),
+    /// It makes sense and this GPU does not play it.
+    Unsupported(String),
+}
+
+pub(crate) type Outcome<T = Step> = Result<T, Fault>;
+
+/// What a running channel reaches.
+pub(crate) struct Bus<'a> {
+    space: &'a mut dyn Space,
+    clock: &'a Clock,
+    end: Instant,
+    /// What a person should know.
+    pub(crate) notes: Vec<(&'static str, String)>,
+    /// Windows that were given to the shaders.
+    pub(crate) windows: Vec<(u64, &'static str)>,
+}
+
+impl<'a> Bus<'a> {
+    /// Until `end` it is this channel's turn.
+    pub(crate) fn new(space: &'a mut dyn Space, clock: &'a Clock, end: Instant) -> Self {
+        Self { space, clock, end, notes: Vec::new(), windows: Vec::new() }
+    }
+
+    /// The GPU's timer.
+    pub(super) fn time(&self) -> u64 {
+        self.clock.gpu()
+    }
+
+    /// Whether it is the others' turn.
+    pub(super) fn is_over(&self) -> bool {
+        Instant::now() >= self.end
+    }
+
+    /// Copies from GPU addresses.
+    pub(super) fn read(&self, at: u64, into: &mut [u8]) -> Outcome<()> {
+        self.space.read(at, into).map_err(|at| Fault::Memory { at, is_write: false })
+    }
+
+    /// Copies to GPU addresses.
+    pub(super) fn write(&mut self, at: u64, from: &[u8]) -> Outcome<()> {
+        self.space.write(at, from).map_err(|at| Fault::Memory { at, is_write: true })
+    }
+
+    /// One word.
+    pub(super) fn load(&self, at: u64) -> Outcome<u32> {
+        let mut bytes = [0; 4];
+        self.read(at, &mut bytes)?;
+        Ok(u32::from_le_bytes(bytes))
+    }
+
+    /// Two words.
+    pub(super) fn load64(&self, at: u64) -> Outcome<u64> {
+        let mut bytes = [0; 8];
+        self.read(at, &mut bytes)?;
+        Ok(u64::from_le_bytes(bytes))
+    }
+
+    /// A semaphore that says when it was released: payload, then time. The time comes first, for
+    /// whoever sees the payload may look at it.
+    pub(super) fn release_with_time(&mut self, at: u64, payload: u64) -> Outcome<()> {
+        let time = self.time();
+        self.write(at.wrapping_add(8), &time.to_le_bytes())?;
+        self.write(at, &payload.to_le_bytes())
+    }
+}
+
+/// The ring of a channel while it runs.
+pub(crate) struct Ring<'a> {
+    pub(crate) address: u64,
+    pub(crate) entries: u32,
+    /// Memory of the client's, and where in it userd begins.
+    pub(crate) userd: Option<(&'a Memory, u64)>,
+    /// Which engine takes the methods of a class; none where a channel has no such class.
+    pub(crate) engine_of: &'a dyn Fn(u32) -> Option<EngineKind>,
+}
+
+/// A turn of the channels that have something to do, beginning behind the one that was last. Whether any of them has
+/// done something, and whether any still has to.
+pub(crate) fn in_turn(
+    last: &mut u32,
+    mut busy: Vec<u32>,
+    mut run: impl FnMut(u32, Instant) -> bool,
+) -> (bool, bool) {
+    let first = busy.partition_point(|channel| *channel <= *last);
+    busy.rotate_left(first);
+    let end = Instant::now() + TURN;
+    let mut moved = false;
+    for channel in &busy {
+        moved |= run(*channel, end);
+        *last = *channel;
+        if Instant::now() >= end {
+            return (true, true);
+        }
+    }
+    (moved, !busy.is_empty())
+}
+
+impl Ring<'_> {
+    /// How far the client says that it has filled the ring.
+    pub(crate) fn put((userd, at): (&Memory, u64)) -> Option<u32> {
+        userd.load(at.checked_add(USERD_PUT)?)
+    }
+}
+
+impl Engine {
+    /// Whether it has something to do.
+    pub(crate) fn is_busy(&self) -> bool {
+        self.get != self.put || self.at < self.words.len()
+    }
+
+    /// Where the next entry goes of a ring that the driver fills.
+    pub(crate) fn end(&self) -> u32 {
+        self.put
+    }
+
+    /// It is there.
+    pub(crate) fn advance(&mut self, entries: u32) {
+        self.put = (self.put + 1) % entries;
+    }
+
+    /// How many fit: a ring that is full to the last looks empty.
+    pub(crate) fn room(&self, entries: u32) -> u32 {
+        entries - 1 - (entries + self.put - self.get) % entries
+    }
+
+    /// Takes over how far the client has filled a ring of so many entries; whether that is inside of it.
+    pub(crate) fn start(&mut self, put: u32, entries: u32) -> bool {
+        let is_inside = put < entries;
+        if is_inside {
+            self.put = put;
+        }
+        is_inside
+    }
+
+    /// Forgets what it was doing.
+    pub(crate) fn stop(&mut self) {
+        self.put = self.get;
+        self.words.clear();
+        self.at = 0;
+        self.header = None;
+        self.copy.stop();
+    }
+
+    /// One turn: until there is nothing left, or nothing more goes, or it is the others' turn.
+    pub(crate) fn turn(&mut self, bus: &mut Bus<'_>, ring: &Ring<'_>) -> Outcome<bool> {
+        let mut moved = false;
+        let mut methods = 0;
+        loop {
+            if methods == METHODS {
+                if bus.is_over() {
+                    break;
+                }
+                methods = 0;
+            }
+            methods += 1;
+            if self.at == self.words.len() {
+                if !self.fetch(bus, ring)? {
+                    break;
+                }
+                moved = true;
+                // It may be long.
+                methods = METHODS;
+                continue;
+            }
+            if self.step(bus, ring)? == Step::Again {
+                // A copy that goes on is progress.
+                moved |= self.copy.is_running();
+                break;
+            }
+            moved = true;
+            if self.at == self.words.len() {
+                self.finish(ring);
+            }
+        }
+        Ok(moved)
+    }
+
+    /// The next pushbuffer.
+    fn fetch(&mut self, bus: &Bus<'_>, ring: &Ring<'_>) -> Outcome<bool> {
+        if self.get == self.put {
+            return Ok(false);
+        }
+        let entry = bus.load64(ring.address + u64::from(self.get) * ENTRY)?;
+        let length = (entry >> 42) as usize & 0x1f_ffff;
+        self.words.clear();
+        self.at = 0;
+        self.header = None;
+        if length == 0 {
+            // A control entry: its opcode says no more than that there is nothing, or that it is
+            // illegal.
+            if entry >> 32 & 0xff == 1 {
+                return Err(Fault::Commands("illegal gpfifo entry".to_owned()));
+            }
+            self.finish(ring);
+            return Ok(true);
+        }
+        let mut bytes = vec![0; length * 4];
+        bus.read(entry & 0xff_ffff_fffc, &mut bytes)?;
+        let word = |bytes: &[u8]| u32::from_le_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]);
+        self.words = bytes.chunks_exact(4).map(word).collect();
+        Ok(true)
+    }
+
+    /// A pushbuffer is done: the client may use its entry again.
+    fn finish(&mut self, ring: &Ring<'_>) {
+        self.get = (self.get + 1) % ring.entries;
+        if let Some((userd, at)) = ring.userd {
+            userd.store(at + USERD_GET, self.get);
+        }
+    }
+
+    /// One word of a pushbuffer.
+    fn step(&mut self, bus: &mut Bus<'_>, ring: &Ring<'_>) -> Outcome {
+        let word = self.words[self.at];
+        let Some(mut header) = self.header else {
+            return self.begin(bus, ring, word);
+        };
+        if self.call(bus, ring, header.subchannel, header.method, word)? == Step::Again {
+            return Ok(Step::Again);
+        }
+        self.at += 1;
+        header.left -= 1;
+        match header.step {
+            Increment::Always => header.method += 4,
+            Increment::Once => {
+                header.method += 4;
+                header.step = Increment::Never;
+            }
+            Increment::Never => {}
+        }
+        self.header = (header.left > 0).then_some(header);
+        Ok(Step::Done)
+    }
+
+    fn begin(&mut self, bus: &mut Bus<'_>, ring: &Ring<'_>, word: u32) -> Outcome {
+        let method = (word & 0xfff) << 2;
+        let subchannel = (word >> 13 & 7) as usize;
+        let count = word >> 16 & 0x1fff;
+        let step = match word >> 29 {
+            1 => Increment::Always,
+            3 => Increment::Never,
+            5 => Increment::Once,
+            4 => {
+                if self.call(bus, ring, subchannel, method, count)? == Step::Again {
+                    return Ok(Step::Again);
+                }
+                self.at += 1;
+                return Ok(Step::Done);
+            }
+            7 => {
+                self.at = self.words.len();
+                return Ok(Step::Done);
+            }
+            // No operation, or something about the GPUs of a group: there is one.
+            0 if word == 0 || word >> 16 & 3 != 0 => {
+                self.at += 1;
+                return Ok(Step::Done);
+            }
+            _ => return Err(Fault::Commands(format!("illegal method header {word:#010x}"))),
+        };
+        self.at += 1;
+        self.header = (count > 0).then_some(Header { method, subchannel, left: count, step });
+        Ok(Step::Done)
+    }
+
+    /// One method, to whoever it belongs to.
+    fn call(
+        &mut self,
+        bus: &mut Bus<'_>,
+        ring: &Ring<'_>,
+        subchannel: usize,
+        method: u32,
+        data: u32,
+    ) -> Outcome {
+        if method == host::SET_OBJECT {
+            self.classes[subchannel] = data & 0xffff;
+            return Ok(Step::Done);
+        }
+        if method < 0x100 {
+            return self.host.call(bus, method, data);
+        }
+        let class = self.classes[subchannel];
+        if class == 0 {
+            return Err(Fault::Commands(format!(
+                "method {method:#06x} on subchannel {subchannel}, which has no object"
+            )));
+        }
+        match (ring.engine_of)(class) {
+            Some(EngineKind::Copy) => self.copy.call(bus, method, data),
+            Some(EngineKind::Compute) => self.compute.call(bus, method, data),
+            None => Err(Fault::Commands(format!(
+                "method {method:#06x} of class {class:#06x}, which the channel has no object of"
+            ))),
+            Some(EngineKind::Ignored) => {
+                let text = format!(
+                    "method {method:#06x} of class {class:#06x} is not simulated and was ignored"
+                );
+                bus.notes.push(("unknown-method", text));
+                Ok(Step::Done)
+            }
+        }
+    }
+}
+
+/// A client rings right behind its write of GP_PUT, and a busy system may keep it from that. What has stood there for
+/// longer without a doorbell was not rung for.
+const RINGING: Duration = Duration::from_millis(500);
+
+/// A GP_PUT that nobody has rung for, and when it was first seen.
+#[derive(Debug, Default)]
+pub(crate) struct Unrung(Option<(u32, Instant)>);
+
+impl Unrung {
+    /// Looks at what stands there.
+    pub(crate) fn watch(&mut self, engine: &Engine, put: Option<u32>) {
+        let put = put.filter(|put| *put != engine.put);
+        if self.0.map(|unrung| unrung.0) != put {
+            self.0 = put.map(|put| (put, Instant::now()));
+        }
+    }
+
+    /// Whether it has moved just now, so that a doorbell for it may have been overwritten by another one.
+    pub(crate) fn is_new(&self, engine: &Engine, put: u32, entries: u32) -> bool {
+        let is_old = |(old, since): (u32, Instant)| old == put && since.elapsed() > RINGING;
+        put != engine.put && put < entries && !self.0.is_some_and(is_old)
+    }
+}

@@ -1,0 +1,13 @@
+//! What a GPU does by itself, a Jetson's and a card's: channels' rings, pushbuffers, and the engines that their
+//! methods are for. It reaches memory by a [`Space`] of addresses, and knows nothing of drivers.
+
+mod clock;
+mod compute;
+mod copy;
+mod doorbell;
+mod engine;
+mod host;
+
+pub(crate) use clock::Clock;
+pub(crate) use doorbell::{USERMODE_SIZE, clear, is_rung, set_time, take_token};
+pub(crate) use engine::{Bus, ENTRY, Engine, EngineKind, Fault, Ring, Space, Unrung, in_turn};

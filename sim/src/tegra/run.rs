@@ -1,0 +1,272 @@
+//! Execution: doorbells start channels, which go on in turns.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use super::Kernel;
+use super::args::Args;
+use super::space::{Space, Target};
+use super::syncpoint::Points;
+use crate::gpu::{self, Bus, EngineKind, Fault, Ring};
+use crate::memory::Node;
+use crate::tegra::abi::*;
+use nvabi::tegra::class::{AMPERE_COMPUTE_B, AMPERE_DMA_COPY_B};
+
+/// What a class's methods are for.
+fn engine_of(class: u32) -> Option<EngineKind> {
+    /// KEPLER_INLINE_TO_MEMORY_B has the same way to load data as compute.
+    const INLINE: u32 = 0xA140;
+    Some(match class {
+        AMPERE_DMA_COPY_B => EngineKind::Copy,
+        AMPERE_COMPUTE_B | INLINE => EngineKind::Compute,
+        _ => EngineKind::Ignored,
+    })
+}
+
+/// The addresses of a space; some of them are syncpoints.
+struct Addresses<'a> {
+    space: &'a Space,
+    points: &'a mut Points,
+}
+
+impl gpu::Space for Addresses<'_> {
+    fn read(&self, at: u64, into: &mut [u8]) -> Result<(), u64> {
+        let mut done = 0;
+        while done < into.len() {
+            let at = at.wrapping_add(done as u64);
+            let Some((target, length)) = self.space.target(at) else { return Err(at) };
+            let length = part(length, into.len() - done);
+            let part = &mut into[done..done + length];
+            match target {
+                Target::Memory { memory, offset, .. } => match &*memory {
+                    Node::Memory(memory) if memory.read(offset, part) => {}
+                    _ => return Err(at),
+                },
+                Target::Point(point) | Target::Value(point) => {
+                    let value = self.points.value(point).unwrap_or(0).to_le_bytes();
+                    part.iter_mut().enumerate().for_each(|(i, byte)| *byte = value[i % 4]);
+                }
+                Target::Points | Target::Nothing => part.fill(0),
+            }
+            done += length;
+        }
+        Ok(())
+    }
+
+    /// A write to a syncpoint increments it, whatever is written.
+    fn write(&mut self, at: u64, from: &[u8]) -> Result<(), u64> {
+        let mut done = 0;
+        while done < from.len() {
+            let at = at.wrapping_add(done as u64);
+            let Some((target, length)) = self.space.target(at) else { return Err(at) };
+            let length = part(length, from.len() - done);
+            let part = &from[done..done + length];
+            match target {
+                Target::Memory { memory, offset, writable: true } => {
+                    if !store(&memory, offset, part) {
+                        return Err(at);
+                    }
+                }
+                Target::Point(point) => self.points.increment(point),
+                Target::Nothing => {}
+                Target::Memory { .. } | Target::Value(_) | Target::Points => return Err(at),
+            }
+            done += length;
+        }
+        Ok(())
+    }
+}
+
+fn store(memory: &Arc<Node>, offset: u64, bytes: &[u8]) -> bool {
+    match &**memory {
+        Node::Memory(memory) => memory.put(offset, bytes),
+        Node::Signal(_) => false,
+    }
+}
+
+fn part(there: u64, wanted: usize) -> usize {
+    usize::try_from(there).map_or(wanted, |there| there.min(wanted))
+}
+
+impl Kernel {
+    /// A doorbell: the channel of the token starts.
+    pub(super) fn ring(&mut self, process: u32, token: u32) {
+        let channel = self.channels.get_mut(&(token & 0xffff));
+        match channel.filter(|channel| channel.runlist == token >> 16 && channel.ring.is_some()) {
+            Some(channel) => channel.start(&mut self.log),
+            None => {
+                let text = format!("doorbell with token {token:#x}, which belongs to no channel");
+                self.log.diagnose(process, "unknown-token", text);
+            }
+        }
+    }
+
+    /// After a doorbell: the word holds the last token alone, and clients may have rung for other
+    /// channels before anybody looked. Those start as well whose GP_PUT has just moved.
+    pub(super) fn ring_overwritten(&mut self) {
+        for (chid, channel) in &mut self.channels {
+            if channel.may_have_been_rung() {
+                channel.start(&mut self.log);
+                let text = format!(
+                    "channel {chid} was started by the doorbell of another one: its own was not \
+                     seen, and may have been overwritten"
+                );
+                self.log.diagnose(channel.process, "overwritten-doorbell", text);
+            }
+        }
+    }
+
+    /// The doorbell of a region that nobody has any more.
+    pub(super) fn answer_last(&mut self, region: &Node, mapped_by: Option<u32>) {
+        let Node::Memory(memory) = region else { return };
+        if let Some(token) = gpu::take_token(memory) {
+            self.ring(mapped_by.unwrap_or(0), token);
+            self.ring_overwritten();
+        }
+    }
+
+    /// Remembers where the GP_PUT of each channel stands that nobody has rung for, and since when.
+    pub(super) fn watch_rings(&mut self) {
+        for channel in self.channels.values_mut() {
+            channel.watch_ring();
+        }
+    }
+
+    /// A turn of the channels that have something to do.
+    pub(super) fn run_channels(&mut self) -> (bool, bool) {
+        let is_busy =
+            |channel: &super::channel::Channel| channel.engine.is_busy() && channel.is_runnable();
+        let busy = self.channels.iter().filter(|(_, channel)| is_busy(channel));
+        let busy = busy.map(|(chid, _)| *chid).collect();
+        let mut last = self.last_run;
+        let ran = gpu::in_turn(&mut last, busy, |chid, end| self.run_channel(chid, end));
+        self.last_run = last;
+        ran
+    }
+
+    fn run_channel(&mut self, chid: u32, end: Instant) -> bool {
+        let Some(channel) = self.channels.get_mut(&chid) else { return false };
+        let (Some(ring), Some(space_id)) = (channel.ring.clone(), channel.space) else {
+            return false;
+        };
+        let process = channel.process;
+        let Some(space) = self.spaces.get(&space_id) else { return false };
+        let mut engine = std::mem::take(&mut channel.engine);
+        let mut addresses = Addresses { space, points: &mut self.points };
+        let mut bus = Bus::new(&mut addresses, &self.clock, end);
+        let userd = match ring.userd_memory.as_deref() {
+            Some(Node::Memory(memory)) => Some((memory, 0)),
+            _ => None,
+        };
+        let (address, entries) = (ring.address, ring.entries);
+        let ring = Ring { address, entries, userd, engine_of: &engine_of };
+        let outcome = engine.turn(&mut bus, &ring);
+        let (notes, windows) = (bus.notes, bus.windows);
+        if let Some(channel) = self.channels.get_mut(&chid) {
+            channel.engine = engine;
+        }
+        for (code, text) in notes {
+            self.log.diagnose(process, code, format!("channel {chid}: {text}"));
+        }
+        for (at, name) in windows {
+            self.set_shader_window(process, space_id, at, name);
+        }
+        match outcome {
+            Ok(moved) => moved,
+            Err(fault) => {
+                self.report_fault(process, chid, &fault);
+                true
+            }
+        }
+    }
+
+    fn report_fault(&mut self, process: u32, chid: u32, fault: &Fault) {
+        let (code, error, text) = match fault {
+            Fault::Memory { at, is_write } => {
+                let verb = if *is_write { "write" } else { "read" };
+                let text = format!("cannot {verb} {at:#x}");
+                ("mmu-fault", NVGPU_CHANNEL_FIFO_ERROR_MMU_ERR_FLT, text)
+            }
+            Fault::Commands(text) => ("bad-commands", NVGPU_CHANNEL_PBDMA_ERROR, text.clone()),
+            Fault::Unsupported(text) => {
+                ("not-executed", NVGPU_CHANNEL_GR_ERROR_SW_NOTIFY, text.clone())
+            }
+        };
+        self.log.diagnose(process, code, format!("channel {chid}: {text}"));
+        self.fail_channel(chid, error);
+    }
+
+    /// A channel fails, and with it its group: the notifiers say so, nothing runs any more, and
+    /// waiters are let go.
+    pub(super) fn fail_channel(&mut self, chid: u32, error: u32) {
+        let tsg = self.channels.get(&chid).and_then(|channel| channel.tsg);
+        let all = match tsg.and_then(|tsg| self.tsgs.get(&tsg)) {
+            Some(tsg) => tsg.channels.clone(),
+            None => vec![chid],
+        };
+        let time = self.clock.gpu();
+        for chid in all {
+            let Some(channel) = self.channels.get_mut(&chid) else { continue };
+            channel.is_dead = true;
+            channel.engine.stop();
+            if let Some(notifier) = &channel.notifier {
+                let mut notification: nvgpu_notification = Args::new(0).get();
+                notification.time_stamp.nanoseconds = [time as u32, (time >> 32) as u32];
+                notification.info32 = error;
+                notification.status = 0xffff;
+                notifier.write(&notification);
+            }
+            if let Some((point, _)) = channel.syncpoint {
+                self.points.make_safe(point);
+            }
+            if let Some(submitter) = channel.ring.as_ref().and_then(|ring| ring.submitter.as_ref())
+            {
+                submitter.finish(&mut self.points);
+            }
+        }
+    }
+}
+
+impl super::channel::Channel {
+    fn is_runnable(&self) -> bool {
+        !self.is_dead && self.is_enabled
+    }
+
+    /// How far the client says that it has filled the ring.
+    fn put(&self) -> Option<u32> {
+        let ring = self.ring.as_ref().filter(|ring| ring.submitter.is_none())?;
+        match ring.userd_memory.as_deref()? {
+            Node::Memory(userd) => Ring::put((userd, 0)),
+            Node::Signal(_) => None,
+        }
+    }
+
+    /// Takes over how far the client has filled the ring.
+    fn start(&mut self, log: &mut crate::log::Log) {
+        let Some(ring) = self.ring.as_ref().filter(|ring| ring.submitter.is_none()) else {
+            return;
+        };
+        let entries = ring.entries;
+        match self.put() {
+            _ if self.is_dead => {}
+            Some(put) if self.engine.start(put, entries) => {}
+            Some(put) => {
+                let text = format!("GP_PUT {put} is outside the GPFIFO of {entries} entries");
+                log.diagnose(self.process, "bad-put", text);
+            }
+            None => {
+                log.diagnose(self.process, "userd-too-small", "userd has no GP_PUT".to_owned());
+            }
+        }
+    }
+
+    fn watch_ring(&mut self) {
+        let put = self.put();
+        self.unrung.watch(&self.engine, put);
+    }
+
+    fn may_have_been_rung(&self) -> bool {
+        let Some(ring) = self.ring.as_ref().filter(|_| !self.is_dead) else { return false };
+        self.put().is_some_and(|put| self.unrung.is_new(&self.engine, put, ring.entries))
+    }
+}
