@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crate::log::RunId;
-use crate::memory::{Access, Inode, Node};
+use crate::memory::{Access, Inode, Node, Pages};
 use nvabi_supervise::Errno;
 
 /// The caller. Its memory is hostile: it may not be there, and changes between two reads.
@@ -19,6 +19,9 @@ pub(crate) trait Client {
 
     /// Copies to its memory; returns how many bytes could be written.
     fn write(&self, address: u64, from: &[u8]) -> usize;
+
+    /// Its memory from an address on, for later; none where it may not itself read and write all of that.
+    fn pages(&self, address: u64, length: u64) -> Option<Pages>;
 
     /// What one of its file descriptors is.
     fn descriptor(&self, fd: i32) -> Descriptor;

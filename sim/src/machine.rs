@@ -227,7 +227,7 @@ pub(crate) enum Mapping {
     /// The file itself, with a doorbell in it.
     Doorbell,
     /// Another one, from an offset on.
-    Other(Arc<Node>, u64),
+    Other { node: Arc<Node>, offset: u64, has_doorbell: bool },
 }
 
 /// A mapped region with a word in it that clients write when there is work.

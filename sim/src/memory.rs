@@ -6,8 +6,10 @@
 //! us has the file open a write lease on it is granted, and so the last release is noticed, memory
 //! mappings included. Files that a client polls are pipes.
 
+use std::fs::File;
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::os::unix::fs::FileExt as _;
 use std::ptr::{self, NonNull};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, OnceLock, PoisonError};
@@ -349,6 +351,33 @@ impl Memory {
         // SAFETY: the range is the one that was just mapped; only children of this process do not have it.
         unsafe { libc::madvise(start, length, libc::MADV_DONTFORK) };
         NonNull::new(start.cast()).map(|start| Map { start, length })
+    }
+}
+
+/// The memory of a process from an address on, as long as that process has it.
+#[derive(Debug)]
+pub(crate) struct Pages {
+    /// Its file in `/proc`, which stays that of the same memory whatever becomes of the process.
+    memory: File,
+    address: u64,
+}
+
+impl Pages {
+    /// From an address on, in the file of a process's memory.
+    pub(crate) fn new(memory: File, address: u64) -> Self {
+        Self { memory, address }
+    }
+
+    /// Copies out; whether all of it was there.
+    pub(crate) fn read(&self, offset: u64, into: &mut [u8]) -> bool {
+        let at = self.address.checked_add(offset);
+        at.is_some_and(|at| self.memory.read_exact_at(into, at).is_ok())
+    }
+
+    /// Copies in, as [`Self::read`] copies out.
+    pub(crate) fn write(&self, offset: u64, from: &[u8]) -> bool {
+        let at = self.address.checked_add(offset);
+        at.is_some_and(|at| self.memory.write_all_at(from, at).is_ok())
     }
 }
 

@@ -67,6 +67,14 @@ pub fn write_memory_at_once(thread: u32, address: u64, from: &[u8]) -> usize {
     done
 }
 
+/// The file that shows a process's memory, where that may itself read and write all of a range. It stays that of the
+/// same memory, whatever becomes of the process, and nobody who uses it waits.
+pub fn open_memory(thread: u32, address: u64, length: usize) -> Option<File> {
+    let is_permitted = |right| permitted(thread, address, length, right) == length;
+    let is_other = !is_own(thread) && is_permitted(b'r') && is_permitted(b'w');
+    memory_file(thread, true).filter(|_| is_other)
+}
+
 /// The file that shows a process's memory. The kernel does not wait for answers to faults there: it may not
 /// retry them (`__access_remote_vm` in `mm/memory.c`, `handle_userfault` in `fs/userfaultfd.c`).
 fn memory_file(thread: u32, writes: bool) -> Option<File> {

@@ -128,10 +128,10 @@ rules! {
     classes_must_be_there_and_played {
         let client = Client::new();
         assert_eq!(client.alloc(client.handle, 0x1234, None), Err(INVALID_CLASS));
-        // NV01_MEMORY_VIRTUAL.
-        let mut params = Struct::new("NV_MEMORY_VIRTUAL_ALLOCATION_PARAMS");
-        assert_eq!(client.alloc(client.handle, 0x70, Some(&mut params)), Err(NOT_SUPPORTED));
-        assert_eq!(client.alloc(client.handle, 0x70, None), Err(INVALID_ARGUMENT));
+        // NV01_CONTEXT_DMA.
+        let mut params = Struct::new("NV_CONTEXT_DMA_ALLOCATION_PARAMS");
+        assert_eq!(client.alloc(client.handle, 0x2, Some(&mut params)), Err(NOT_SUPPORTED));
+        assert_eq!(client.alloc(client.handle, 0x2, None), Err(INVALID_ARGUMENT));
     }
 
     clients_must_be_there {

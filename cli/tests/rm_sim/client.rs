@@ -29,6 +29,7 @@ pub(crate) mod status {
     pub(crate) const INVALID_OBJECT: u32 = 0x31;
     pub(crate) const INVALID_OBJECT_HANDLE: u32 = 0x33;
     pub(crate) const INVALID_OBJECT_PARENT: u32 = 0x36;
+    pub(crate) const INVALID_OFFSET: u32 = 0x37;
     pub(crate) const INVALID_OWNER: u32 = 0x39;
     pub(crate) const INVALID_PARAM_STRUCT: u32 = 0x3a;
     pub(crate) const INVALID_STATE: u32 = 0x40;
@@ -37,6 +38,7 @@ pub(crate) mod status {
     pub(crate) const OBJECT_NOT_FOUND: u32 = 0x57;
     pub(crate) const OPERATING_SYSTEM: u32 = 0x59;
     pub(crate) const STATE_IN_USE: u32 = 0x63;
+    pub(crate) const UVM_ADDRESS_IN_USE: u32 = 0x68;
     pub(crate) const WARN_NOTHING_TO_DO: u32 = 0x1_0006;
 }
 

@@ -15,6 +15,7 @@
 extern crate nvabi_test;
 
 mod alloc;
+mod channel;
 mod client;
 mod control;
 mod event;
@@ -89,6 +90,7 @@ fn run_all() {
     assert_eq!(client::driver().tag(), tag, "the driver that the machine says it has");
     let all = [
         alloc::RULES,
+        channel::RULES,
         control::RULES,
         event::RULES,
         frontend::RULES,

@@ -7,9 +7,13 @@ use crate::client::*;
 use crate::rules;
 
 /// What is to be mapped: device, memory, offset, length, flags.
-type Wish = (u32, u32, u64, u64, u64);
+pub(crate) type Wish = (u32, u32, u64, u64, u64);
 
-fn map(client: &Client, (device, memory, offset, length, flags): Wish, fd: Fd) -> (u32, u64) {
+pub(crate) fn map(
+    client: &Client,
+    (device, memory, offset, length, flags): Wish,
+    fd: Fd,
+) -> (u32, u64) {
     let mut args = Struct::new("nv_ioctl_nvos33_parameters_with_fd")
         .with("params.hClient", client.handle.into())
         .with("params.hDevice", device.into())
@@ -33,7 +37,7 @@ fn unmap(client: &Client, device: u32, memory: u32, address: u64) -> u32 {
     args.get("status") as u32
 }
 
-fn mmap(fd: Fd, length: usize, offset: i64) -> Result<&'static mut [u8], i32> {
+pub(crate) fn mmap(fd: Fd, length: usize, offset: i64) -> Result<&'static mut [u8], i32> {
     let access = libc::PROT_READ | libc::PROT_WRITE;
     unsafe {
         let at = libc::mmap(std::ptr::null_mut(), length, access, libc::MAP_SHARED, fd, offset);

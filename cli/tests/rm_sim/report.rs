@@ -64,8 +64,8 @@ fn what_is_not_played_is_told_by_name() {
         let mut params = Struct::new("NV0000_CTRL_SYSTEM_GET_CPU_INFO_PARAMS");
         client.control(client.handle, "NV0000_CTRL_CMD_SYSTEM_GET_CPU_INFO", &mut params);
         client.control_with(client.handle, 0x7ff, 0, 0);
-        let mut virtual_memory = Struct::new("NV_MEMORY_VIRTUAL_ALLOCATION_PARAMS");
-        client.alloc(client.handle, 0x70, Some(&mut virtual_memory)).unwrap_err();
+        let mut context = Struct::new("NV_CONTEXT_DMA_ALLOCATION_PARAMS");
+        client.alloc(client.handle, 0x2, Some(&mut context)).unwrap_err();
         client.alloc(client.handle, 0x1234, None).unwrap_err();
         let mut share = Struct::new("NVOS57_PARAMETERS");
         escape(client.fd, 0x35, &mut share).unwrap();
@@ -80,7 +80,7 @@ fn what_is_not_played_is_told_by_name() {
     for (code, text) in [
         ("not-simulated", "NV0000_CTRL_CMD_SYSTEM_GET_CPU_INFO is not simulated"),
         ("unknown-call", "command 0x000007ff of 0 bytes is unknown to 550.163.01"),
-        ("not-simulated", "class NV01_MEMORY_VIRTUAL is not simulated"),
+        ("not-simulated", "class NV01_CONTEXT_DMA is not simulated"),
         ("unknown-call", "class 0x1234 is unknown to 550.163.01"),
         ("not-simulated", "NV_ESC_RM_SHARE is not simulated"),
         ("unknown-call", "escape 0x77 is unknown to 550.163.01"),

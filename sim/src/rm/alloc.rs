@@ -19,7 +19,14 @@ pub(super) const EVENT: u32 = 0x0005;
 pub(super) const OS_EVENT: u32 = 0x0079;
 pub(super) const SYSTEM_MEMORY: u32 = 0x003e;
 pub(super) const VIDEO_MEMORY: u32 = 0x0040;
+/// NV01_MEMORY_SYSTEM_OS_DESCRIPTOR.
+pub(super) const OS_DESCRIPTOR: u32 = 0x0071;
 const SPACE: u32 = 0x90f1;
+const WINDOW: u32 = 0x0070;
+const GROUP: u32 = 0xa06c;
+const CONTEXT_SHARE: u32 = 0x9067;
+/// Classes of channels end with this byte.
+const GPFIFO: u32 = 0x6f;
 pub(super) const VIRTUAL_MEMORY: u32 = 0x50a0;
 const DEVICE: u32 = 0x0080;
 const SUBDEVICE: u32 = 0x2080;
@@ -33,8 +40,12 @@ const MAX_SUBDEVICES: u64 = 8;
 fn is_parent(class: u32, parent: &ObjectKind) -> bool {
     match class {
         DEVICE => *parent == ObjectKind::Root,
-        SUBDEVICE | SYSTEM_MEMORY | SPACE | VIRTUAL_MEMORY => {
+        SUBDEVICE | SYSTEM_MEMORY | SPACE | WINDOW | VIRTUAL_MEMORY | GROUP => {
             matches!(parent, ObjectKind::Device(_))
+        }
+        CONTEXT_SHARE => matches!(parent, ObjectKind::Group(_)),
+        _ if class & 0xff == GPFIFO => {
+            matches!(parent, ObjectKind::Device(_) | ObjectKind::Group(_))
         }
         VIDEO_MEMORY => matches!(parent, ObjectKind::Device(_) | ObjectKind::Subdevice(_)),
         _ => EVENTS.contains(&class),
@@ -43,7 +54,17 @@ fn is_parent(class: u32, parent: &ObjectKind) -> bool {
 
 /// Whether objects of a class are simulated.
 fn is_simulated(class: u32) -> bool {
-    let others = [DEVICE, SUBDEVICE, SYSTEM_MEMORY, VIDEO_MEMORY, SPACE, VIRTUAL_MEMORY];
+    let others = [
+        DEVICE,
+        SUBDEVICE,
+        SYSTEM_MEMORY,
+        VIDEO_MEMORY,
+        SPACE,
+        WINDOW,
+        VIRTUAL_MEMORY,
+        GROUP,
+        CONTEXT_SHARE,
+    ];
     others.contains(&class) || EVENTS.contains(&class)
 }
 
@@ -119,7 +140,8 @@ impl Driver {
             return Err(Status::INVALID_OBJECT_PARENT.into());
         }
         let above = client.object(parent)?.kind.clone();
-        let other = match is_simulated(class) {
+        let is_channel = class & 0xff == GPFIFO && self.has_class(&above, name);
+        let other = match is_simulated(class) || is_channel {
             true => None,
             false => Some(self.object_of_profile(caller, class, name, &above)?),
         };
@@ -137,7 +159,11 @@ impl Driver {
             (DEVICE, _) => self.device(handle, params.as_deref())?,
             (SUBDEVICE, _) => self.subdevice(handle, parent, &above, params.as_deref())?,
             (SPACE, _) => Self::address_space(&above, params)?,
-            (VIRTUAL_MEMORY, _) => self.address_range(handle, &above, params)?,
+            (WINDOW, _) => self.window(handle, parent, params)?,
+            (VIRTUAL_MEMORY, _) => self.address_range(handle, parent, params)?,
+            (GROUP, _) => self.group(handle, parent, &above, params)?,
+            (CONTEXT_SHARE, _) => self.context_share(handle, &above, params)?,
+            (_, _) if is_channel => self.channel(handle, own, parent, params)?,
             _ => self.memory(class, &above, params)?,
         };
         let client = self.server.client(handle, caller.owner)?;
@@ -154,6 +180,13 @@ impl Driver {
         above: &ObjectKind,
     ) -> Result<ObjectKind> {
         let gpu = above.gpu();
+        if let ObjectKind::Channel(_) = above {
+            // What a channel has methods for: an engine's class, of those that the card has.
+            return match self.has_class(above, name) {
+                true => Ok(ObjectKind::Other(OtherObject { class, commands: class, gpu })),
+                false => Err(Status::INVALID_CLASS.into()),
+            };
+        }
         let profile = self.gpus.get(gpu.unwrap_or(0)).map(|gpu| gpu.profile.clone());
         let rule = profile.as_ref().and_then(|profile| profile.objects.get(name));
         let Some(rule) = rule else {
@@ -180,6 +213,12 @@ impl Driver {
             return Ok(ObjectKind::Memory(Arc::new(self.buffer(size, gpu, Of::Registers)?)));
         }
         Ok(ObjectKind::Other(OtherObject { class, commands: rule.commands.unwrap_or(class), gpu }))
+    }
+
+    /// Whether a class is one of those that an object's card has.
+    fn has_class(&self, object: &ObjectKind, name: &str) -> bool {
+        let gpu = object.gpu().and_then(|gpu| self.gpus.get(gpu));
+        gpu.is_some_and(|gpu| gpu.words("classes").iter().any(|class| class == name))
     }
 
     /// `resservResourceFactory` and `deviceConstruct_IMPL`.
@@ -239,6 +278,7 @@ impl Driver {
         } else {
             client.remove(object);
         }
+        self.drop_channels();
         Ok(())
     }
 }

@@ -12,8 +12,9 @@ use crate::Errno;
 use crate::client::Client;
 use crate::fault::Refusal;
 use crate::files::FileId;
+use crate::gpu::set_time;
 use crate::log::{Log, RunId};
-use crate::machine::{Answer, Device, Entry, FileInfo, GpuUse, Machine, Mapping, Text};
+use crate::machine::{Answer, Device, Doorbell, Entry, FileInfo, GpuUse, Machine, Mapping, Text};
 use crate::memory::{Inode, Memory, Node, Signal};
 
 impl Machine for Driver {
@@ -47,9 +48,9 @@ impl Machine for Driver {
         for gpu in open.file.attached {
             self.gpus[gpu].users -= 1;
         }
-        if let Uvm::Space(space) = open.file.uvm {
-            for gpu in space.gpus {
-                self.gpus[gpu].users -= 1;
+        if let Uvm::Space(space) = &open.file.uvm {
+            for gpu in &space.gpus {
+                self.gpus[*gpu].users -= 1;
             }
         }
         self.events.retain(|event| event.file != id);
@@ -61,6 +62,7 @@ impl Machine for Driver {
                 self.server.remove_all_of(owner);
             }
         }
+        self.drop_channels();
     }
 
     fn file_of(&self, inode: Inode) -> Option<FileId> {
@@ -187,5 +189,24 @@ impl Machine for Driver {
 
     fn log(&mut self) -> &mut Log {
         &mut self.log
+    }
+
+    fn doorbells(&self) -> Vec<Doorbell> {
+        self.all_doorbells()
+    }
+
+    fn answer_doorbells(&mut self, doorbells: &[Doorbell]) -> bool {
+        self.take_doorbells(doorbells)
+    }
+
+    fn run(&mut self) -> (bool, bool) {
+        self.run_channels()
+    }
+
+    fn tick(&mut self, doorbells: &[Doorbell]) {
+        self.watch_rings();
+        for registers in doorbells.iter().filter_map(Doorbell::memory) {
+            set_time(registers, &self.clock);
+        }
     }
 }

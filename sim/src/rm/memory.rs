@@ -4,19 +4,20 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use super::alloc::{NewObject, SYSTEM_MEMORY, VIDEO_MEMORY};
+use super::alloc::{NewObject, OS_DESCRIPTOR, SYSTEM_MEMORY, VIDEO_MEMORY};
 use super::failed::{Failed, Result};
 use super::frontend::Caller;
 use super::interface::Params;
 use super::server::{Object, ObjectKind};
 use super::{Driver, NodeKind};
 use crate::files::FileId;
+use crate::gpu::clear;
 use crate::log::RunId;
 use crate::machine::Mapping;
-use crate::memory::{Memory, Node};
+use crate::memory::{Memory, Node, Pages};
 use crate::{Errno, Status, limits};
 
-const PAGE: u64 = 4096;
+pub(super) const PAGE: u64 = 4096;
 
 /// Where the driver says that memory is: no address that a process has.
 const SYSTEM_BASE: u64 = 0x40_0000_0000;
@@ -43,13 +44,22 @@ const SHIM: u32 = 0x7368_696d;
 #[derive(Debug)]
 pub(super) struct Buffer {
     number: u64,
-    node: Arc<Node>,
+    behind: Behind,
     pub(super) size: u64,
     /// Where the driver says that it is.
     address: u64,
     /// Whose memory it is of.
     pub(super) gpu: usize,
     pub(super) of: Of,
+}
+
+/// Where the bytes of a buffer really are.
+#[derive(Debug)]
+enum Behind {
+    /// A file of our own.
+    Node(Arc<Node>),
+    /// A process, which told the driver of its pages.
+    Pages(Pages),
 }
 
 /// What a buffer is a part of.
@@ -79,8 +89,36 @@ pub(super) struct MapContext {
 }
 
 impl Buffer {
-    pub(super) fn node(&self) -> &Node {
-        &self.node
+    /// The file behind it, which a process can map.
+    pub(super) fn node(&self) -> Option<&Arc<Node>> {
+        match &self.behind {
+            Behind::Node(node) => Some(node),
+            Behind::Pages(_) => None,
+        }
+    }
+
+    /// The memory of that file.
+    pub(super) fn memory(&self) -> Option<&Memory> {
+        match self.node().map(|node| &**node) {
+            Some(Node::Memory(memory)) => Some(memory),
+            _ => None,
+        }
+    }
+
+    /// Copies out; whether all of it was there.
+    pub(super) fn read(&self, offset: u64, into: &mut [u8]) -> bool {
+        match &self.behind {
+            Behind::Node(_) => self.memory().is_some_and(|memory| memory.read(offset, into)),
+            Behind::Pages(pages) => pages.read(offset, into),
+        }
+    }
+
+    /// Copies in, as [`Self::read`] copies out; words and double words at once.
+    pub(super) fn write(&self, offset: u64, from: &[u8]) -> bool {
+        match &self.behind {
+            Behind::Node(_) => self.memory().is_some_and(|memory| memory.put(offset, from)),
+            Behind::Pages(pages) => pages.write(offset, from),
+        }
     }
 
     pub(super) fn is_video(&self) -> bool {
@@ -138,13 +176,37 @@ impl Driver {
             return Err(Status::NO_MEMORY.into());
         }
         let memory = Memory::new(size).map_err(|_| Status::INSUFFICIENT_RESOURCES)?;
+        if of == Of::Registers {
+            clear(&memory);
+        }
+        let behind = Behind::Node(Arc::new(Node::Memory(memory)));
+        Ok(self.new_buffer(behind, size, gpu, of))
+    }
+
+    fn new_buffer(&mut self, behind: Behind, size: u64, gpu: usize, of: Of) -> Buffer {
         self.last_buffer += 1;
         let window = self.gpus.get(gpu).map_or(0, |gpu| gpu.facts().window.0);
         let base = if of == Of::System { SYSTEM_BASE } else { window };
         let address = base + self.last_address;
         self.last_address += size;
-        let node = Arc::new(Node::Memory(memory));
-        Ok(Buffer { number: self.last_buffer, node, size, address, gpu, of })
+        Buffer { number: self.last_buffer, behind, size, address, gpu, of }
+    }
+
+    /// An object of NV01_MEMORY_SYSTEM_OS_DESCRIPTOR: pages that the caller has (`os_desc_mem.c`).
+    fn memory_of_process(
+        &mut self,
+        caller: Caller<'_>,
+        gpu: usize,
+        address: u64,
+        size: u64,
+    ) -> Result<ObjectKind> {
+        if size == 0 || address % PAGE != 0 {
+            return Err(Status::INVALID_ARGUMENT.into());
+        }
+        let size = size.checked_next_multiple_of(PAGE).ok_or(Status::NO_MEMORY)?;
+        let pages = caller.client.pages(address, size).ok_or(Status::INVALID_ADDRESS)?;
+        let buffer = self.new_buffer(Behind::Pages(pages), size, gpu, Of::System);
+        Ok(ObjectKind::Memory(Arc::new(buffer)))
     }
 
     /// Bytes of a GPU's memory that nobody has.
@@ -159,7 +221,7 @@ impl Driver {
     }
 
     /// Bytes of a GPU's memory that a process has: those that one object stands for, and those of several.
-    pub(super) fn memory_of_process(&self, gpu: usize, process: u32) -> (u64, u64) {
+    pub(super) fn memory_used_by(&self, gpu: usize, process: u32) -> (u64, u64) {
         let mut objects: BTreeMap<u64, (u64, u64)> = BTreeMap::new();
         for object in self.server.objects_of(|client| client.process == process) {
             if let ObjectKind::Memory(buffer) = &object.kind {
@@ -182,6 +244,9 @@ impl Driver {
     /// (`rmapi_deprecated_allocmemory.c`, A/escape.c).
     pub(super) fn alloc_memory(&mut self, caller: Caller<'_>, args: &mut Params) -> Result {
         let class = args.word("params.hClass")?;
+        if class == OS_DESCRIPTOR {
+            return self.alloc_of_process(caller, args);
+        }
         if class != SYSTEM_MEMORY {
             let known = self.interface.class(class).map(|it| it.name.clone());
             return Err(match known {
@@ -226,6 +291,25 @@ impl Driver {
                 Err(failed)
             }
         }
+    }
+
+    /// The same, of pages that the caller has.
+    fn alloc_of_process(&mut self, caller: Caller<'_>, args: &mut Params) -> Result {
+        let place = NewObject {
+            client: args.word("params.hRoot")?,
+            parent: args.word("params.hObjectParent")?,
+            wanted: args.word("params.hObjectNew")?,
+        };
+        let client = self.server.client(place.client, caller.owner)?;
+        let ObjectKind::Device(gpu) = client.object(place.parent)?.kind else {
+            return Err(Status::INVALID_OBJECT_PARENT.into());
+        };
+        let own = client.assign(place.client, place.wanted)?;
+        let size = args.get("params.limit")?.wrapping_add(1);
+        let kind = self.memory_of_process(caller, gpu, args.get("params.pMemory")?, size)?;
+        let client = self.server.client(place.client, caller.owner)?;
+        client.add(own, Object::new(place.parent, kind));
+        Ok(args.set("params.hObjectNew", own)?)
     }
 
     /// NV_ESC_RM_MAP_MEMORY: A/escape.c:479, S/rs_server.c: `serverMap`.
@@ -339,7 +423,9 @@ impl Driver {
         if length > shown.buffer.size - shown.offset {
             return Err(Errno::ERANGE);
         }
-        Ok(Mapping::Other(shown.buffer.node.clone(), shown.offset))
+        let node = shown.buffer.node().ok_or(Errno::EINVAL)?.clone();
+        let has_doorbell = shown.buffer.of == Of::Registers;
+        Ok(Mapping::Other { node, offset: shown.offset, has_doorbell })
     }
 
     /// NV_ESC_RM_DUP_OBJECT: S/rs_server.c: `serverCopyResource`. Of what we have memory alone can be

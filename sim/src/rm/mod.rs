@@ -9,8 +9,10 @@
 //! `src/nvidia/src/libraries/resserv/src`.
 
 mod alloc;
+mod channel;
 mod control;
 mod events;
+mod external;
 mod failed;
 mod frontend;
 mod gpu;
@@ -31,9 +33,11 @@ use std::sync::Arc;
 
 use super::fault::Faults;
 use super::files::{FileId, Files};
+use super::gpu::Clock;
 use super::log::Log;
 use super::profile::Profile;
 use super::supervisor;
+use channel::Channels;
 use events::{OsEvent, Queue};
 use gpu::Gpu;
 use memory::MapContext;
@@ -191,6 +195,9 @@ pub(crate) struct Driver {
     last_address: u64,
     /// Memory that shows what GPUs say.
     shown: Shown,
+    channels: Channels,
+    /// Time as GPUs count it.
+    clock: Clock,
     /// Whether what is not simulated succeeds.
     is_lenient: bool,
     log: Log,
@@ -267,6 +274,8 @@ impl Driver {
             last_buffer: 0,
             last_address: 0,
             shown: Shown::default(),
+            channels: Channels::default(),
+            clock: Clock::new(),
             is_lenient: false,
             log,
         }

@@ -4,10 +4,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 use std::sync::Arc;
 
+use super::channel::{ChannelId, Group};
 use super::events::Notifier;
 use super::handles::Handles;
 use super::memory::Buffer;
-use super::space::Addresses;
+use super::space::{Addresses, Space};
 use crate::Status;
 use crate::files::FileId;
 use crate::log::RunId;
@@ -46,6 +47,8 @@ pub(super) struct Client {
     /// The run that the process is of.
     pub(super) run: RunId,
     objects: BTreeMap<u32, Object>,
+    /// Spaces of addresses that devices have without asking.
+    spaces: BTreeMap<u32, Arc<Space>>,
     /// What is right below what: parents, each with one of its children.
     below: BTreeSet<(u32, u32)>,
     handles: Handles,
@@ -80,8 +83,14 @@ pub(super) enum ObjectKind {
     Subdevice(usize),
     Memory(Arc<Buffer>),
     /// A space of a GPU's addresses, and a part of one.
-    Space(Addresses),
+    Space(Arc<Space>),
     Range(Addresses),
+    /// Addresses that memory may be mapped at.
+    Window(Addresses),
+    /// Channels that run together, and what some of them share.
+    Group(Arc<Group>),
+    ContextShare(Arc<Space>),
+    Channel(ChannelId),
     /// By its number: handles are given out again.
     Event(u64),
     /// What does nothing but answer commands, as the profile has it.
@@ -104,8 +113,12 @@ impl ObjectKind {
             Self::Root => class == 0x0000,
             Self::Device(_) => class == 0x0080,
             Self::Subdevice(_) => class == 0x2080,
-            Self::Memory(_) | Self::Range(_) => class == 0x0041,
+            Self::Memory(_) | Self::Range(_) | Self::Window(_) => class == 0x0041,
             Self::Space(_) => class == 0x90f1,
+            Self::Group(_) => class == 0xa06c,
+            Self::ContextShare(_) => class == 0x9067,
+            // What channels take has stayed since the class that it came with.
+            Self::Channel(_) => [0x506f, 0x906f, 0xa06f, 0xb06f, 0xc36f, 0xc56f].contains(&class),
             Self::Event(_) => false,
             Self::Other(object) => class == object.commands,
         }
@@ -117,7 +130,10 @@ impl ObjectKind {
             Self::Root | Self::Event(_) => None,
             Self::Device(gpu) | Self::Subdevice(gpu) => Some(*gpu),
             Self::Memory(buffer) => Some(buffer.gpu),
-            Self::Space(addresses) | Self::Range(addresses) => Some(addresses.gpu),
+            Self::Space(space) | Self::ContextShare(space) => Some(space.gpu),
+            Self::Range(addresses) | Self::Window(addresses) => Some(addresses.space.gpu),
+            Self::Group(group) => Some(group.gpu),
+            Self::Channel(channel) => Some(channel.gpu),
             Self::Other(object) => object.gpu,
         }
     }
@@ -130,7 +146,10 @@ impl ObjectKind {
             Self::Subdevice(_) => "RM subdevice",
             Self::Memory(_) => "RM memory",
             Self::Space(_) => "RM address space",
-            Self::Range(_) => "RM range of addresses",
+            Self::Range(_) | Self::Window(_) => "RM range of addresses",
+            Self::Group(_) => "RM channel group",
+            Self::ContextShare(_) => "RM context share",
+            Self::Channel(_) => "RM channel",
             Self::Event(_) => "RM event",
             Self::Other(_) => "RM object",
         }
@@ -155,6 +174,12 @@ impl Server {
     /// A client by its handle (S/rs_server.c: `_serverFindClientEntry`).
     pub(super) fn find(&self, handle: u32) -> Result<&Client, Status> {
         self.clients.get(&handle).ok_or_else(|| self.not_found(handle))
+    }
+
+    /// The same, to be changed.
+    pub(super) fn find_mut(&mut self, handle: u32) -> Result<&mut Client, Status> {
+        let error = self.not_found(handle);
+        self.clients.get_mut(&handle).ok_or(error)
     }
 
     /// The same, as the caller on a file may use it (R/client.c: `rmclientValidate_IMPL`).
@@ -221,7 +246,14 @@ impl Server {
         self.clients.values().flat_map(|client| client.objects.values())
     }
 
-    /// The same, to be changed.
+    /// The same, with the process that has each.
+    pub(super) fn objects_with_process(&self) -> impl Iterator<Item = (u32, &Object)> {
+        let of = |client: &'_ Client| client.process;
+        let clients = self.clients.values();
+        clients.flat_map(move |client| client.objects.values().map(move |it| (of(client), it)))
+    }
+
+    /// All objects, to be changed.
     pub(super) fn objects_mut(&mut self) -> impl Iterator<Item = &mut Object> {
         self.clients.values_mut().flat_map(|client| client.objects.values_mut())
     }
@@ -242,7 +274,14 @@ impl Client {
         let objects = BTreeMap::from([(handle, Object::new(0, ObjectKind::Root))]);
         let mut handles = Handles::new(OBJECTS);
         handles.take(handle);
-        Self { owner, process, run, objects, below: BTreeSet::new(), handles }
+        let (spaces, below) = (BTreeMap::new(), BTreeSet::new());
+        Self { owner, process, run, objects, spaces, below, handles }
+    }
+
+    /// The space of addresses that a device has without asking.
+    pub(super) fn space_of_device(&mut self, device: u32, gpu: usize) -> Arc<Space> {
+        let space = self.spaces.entry(device).or_insert_with(|| Arc::new(Space::of_device(gpu)));
+        space.clone()
     }
 
     pub(super) fn object(&self, handle: u32) -> Result<&Object, Status> {
@@ -304,6 +343,7 @@ impl Client {
         let mut left = vec![handle];
         while let Some(handle) = left.pop() {
             left.extend(self.children(handle).map(|(child, _)| child));
+            self.spaces.remove(&handle);
             if let Some(gone) = self.objects.remove(&handle) {
                 self.below.remove(&(gone.parent, handle));
                 self.handles.give_back(handle);

@@ -8,7 +8,6 @@ use super::Driver;
 use super::interface::Params;
 use super::memory::{Buffer, Of};
 use crate::Status;
-use crate::memory::Node;
 use crate::rm::failed::Result;
 
 /// How old the values may be.
@@ -44,7 +43,7 @@ impl Driver {
             let Some(buffer) = buffer.upgrade() else { continue };
             let mut params = Params::of(&self.interface, &record, Vec::new());
             self.fill_shared(buffer.gpu, &record, &mut params);
-            if let Node::Memory(memory) = buffer.node() {
+            if let Some(memory) = buffer.memory() {
                 // Both have the size of the record.
                 memory.write(0, &params.bytes);
             }

@@ -1,14 +1,18 @@
-//! Addresses of GPUs: spaces of them, and ranges that programs have for themselves
+//! Addresses of GPUs: spaces of them, ranges that programs have for themselves, and what is mapped there
 //! (`src/nvidia/src/kernel/gpu/mem_mgr/vaspace_api.c`, `src/nvidia/src/kernel/mem_mgr/virtual_mem.c`).
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use super::Driver;
 use super::alloc::{NewObject, SYSTEM_MEMORY, VIDEO_MEMORY, VIRTUAL_MEMORY};
 use super::failed::{Failed, Result};
 use super::frontend::Caller;
 use super::interface::Params;
-use super::memory::{IN_GPU, LOCATION, VIRTUAL, bits};
-use super::server::ObjectKind;
+use super::memory::{Buffer, IN_GPU, LOCATION, PAGE, VIRTUAL, bits};
+use super::server::{Client, ObjectKind};
 use crate::Status;
+use crate::gpu as engine;
 
 /// Addresses have 49 bits, and the first pages are nobody's.
 const FIRST: u64 = 0x1_0000;
@@ -21,18 +25,195 @@ const ALIGNMENT_FORCE: u32 = 0x0000_0040;
 const FIXED_ADDRESS: u32 = 0x0000_8000;
 const USE_BEGIN_END: u32 = 0x0200_0000;
 const HANDLE_PROVIDED: u32 = 0x0000_4000;
+/// NVOS46_FLAGS_DMA_OFFSET_FIXED and _ACCESS, of which one value forbids writes.
+const DMA_OFFSET_FIXED: u32 = 1 << 15;
+const DMA_ACCESS: (u32, u32) = (0, 3);
+const DMA_READ_ONLY: u32 = 1;
 /// NVOS32_FUNCTION_ALLOC_SIZE.
 const ALLOC_SIZE: u32 = 2;
 
-/// Some addresses of a GPU.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Addresses {
+/// A space of a GPU's addresses, and what is mapped in it.
+#[derive(Debug)]
+pub(super) struct Space {
     pub(super) gpu: usize,
-    /// Of a range: the handle of its space, or zero for that of its device.
-    pub(super) space: u32,
     base: u64,
     /// Behind the last.
     end: u64,
+    mapped: Mutex<BTreeMap<u64, Mapped>>,
+}
+
+/// Memory at some addresses.
+#[derive(Debug, Clone)]
+struct Mapped {
+    end: u64,
+    buffer: Held,
+    offset: u64,
+    is_writable: bool,
+}
+
+/// Memory that a mapping keeps, as UVM's do, or that is gone when nobody else has it.
+#[derive(Debug, Clone)]
+pub(super) enum Held {
+    Kept(Arc<Buffer>),
+    Seen(Weak<Buffer>),
+}
+
+impl Held {
+    fn buffer(&self) -> Option<Arc<Buffer>> {
+        match self {
+            Self::Kept(buffer) => Some(buffer.clone()),
+            Self::Seen(buffer) => buffer.upgrade(),
+        }
+    }
+}
+
+/// A part of a space, which a program has for itself or may map in.
+#[derive(Debug, Clone)]
+pub(super) struct Addresses {
+    pub(super) space: Arc<Space>,
+    base: u64,
+    /// Behind the last.
+    end: u64,
+}
+
+impl PartialEq for Space {
+    fn eq(&self, other: &Self) -> bool {
+        std::ptr::eq(self, other)
+    }
+}
+
+impl Eq for Space {}
+
+impl PartialEq for Addresses {
+    fn eq(&self, other: &Self) -> bool {
+        self.space == other.space && (self.base, self.end) == (other.base, other.end)
+    }
+}
+
+impl Eq for Addresses {}
+
+impl Space {
+    fn new(gpu: usize, base: u64, end: u64) -> Self {
+        Self { gpu, base, end, mapped: Mutex::default() }
+    }
+
+    /// The one that a device has without asking.
+    pub(super) fn of_device(gpu: usize) -> Self {
+        Self::new(gpu, FIRST, END)
+    }
+
+    fn mapped(&self) -> MutexGuard<'_, BTreeMap<u64, Mapped>> {
+        self.mapped.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether so many addresses from one on are its own.
+    pub(super) fn has(&self, base: u64, length: u64) -> bool {
+        base.checked_add(length).is_some_and(|end| base >= self.base && end <= self.end)
+    }
+
+    /// Maps memory, in place of all that was there before.
+    pub(super) fn map(&self, base: u64, length: u64, buffer: Held, offset: u64, is_writable: bool) {
+        self.unmap(base, length);
+        let end = base.saturating_add(length);
+        self.mapped().insert(base, Mapped { end, buffer, offset, is_writable });
+    }
+
+    /// Unmaps what is mapped at some addresses: of what is larger the rest stays.
+    pub(super) fn unmap(&self, base: u64, length: u64) {
+        let mut mapped = self.mapped();
+        let end = base.saturating_add(length);
+        // What begins before may reach into it; nothing overlaps, so that is one at most.
+        let before = mapped.range(..base).next_back().map(|(at, _)| *at);
+        let inside = mapped.range(base..end).map(|(at, _)| *at);
+        for at in before.into_iter().chain(inside).collect::<Vec<_>>() {
+            let Some(all) = mapped.remove(&at) else { continue };
+            if at < base {
+                mapped.insert(at, Mapped { end: all.end.min(base), ..all.clone() });
+            }
+            if all.end > end {
+                let offset = all.offset + (end - at);
+                mapped.insert(end, Mapped { offset, ..all });
+            }
+        }
+    }
+
+    /// Whether nothing is mapped at some addresses. What nobody has any more is nothing.
+    fn is_free(&self, base: u64, end: u64) -> bool {
+        let mapped = self.mapped();
+        let mut below = mapped.range(..end).rev().take_while(|(_, of)| of.end > base);
+        !below.any(|(_, of)| of.buffer.buffer().is_some())
+    }
+
+    /// What is mapped, from where to where.
+    fn taken(&self) -> Vec<(u64, u64)> {
+        let mapped = self.mapped();
+        let live = mapped.iter().filter(|(_, of)| of.buffer.buffer().is_some());
+        live.map(|(base, of)| (*base, of.end)).collect()
+    }
+
+    /// Where a mapping begins is where it is unmapped: whether there was one.
+    fn unmap_at(&self, base: u64) -> bool {
+        self.mapped().remove(&base).is_some()
+    }
+
+    /// The memory at an address: which, from where on, how many bytes, and whether it may be written.
+    fn at(&self, address: u64) -> Option<(Arc<Buffer>, u64, u64, bool)> {
+        let mapped = self.mapped();
+        let (base, of) = mapped.range(..=address).next_back().filter(|(_, of)| of.end > address)?;
+        let buffer = of.buffer.buffer()?;
+        Some((buffer, of.offset + (address - base), of.end - address, of.is_writable))
+    }
+}
+
+/// The space as a channel works with it.
+pub(super) struct Seen<'a>(pub(super) &'a Space);
+
+impl engine::Space for Seen<'_> {
+    fn read(&self, mut at: u64, mut into: &mut [u8]) -> Result<(), u64> {
+        while !into.is_empty() {
+            let (buffer, offset, length, _) = self.0.at(at).ok_or(at)?;
+            let length = part(length, into.len());
+            let (now, rest) = into.split_at_mut(length);
+            if !buffer.read(offset, now) {
+                return Err(at);
+            }
+            (at, into) = (at.wrapping_add(length as u64), rest);
+        }
+        Ok(())
+    }
+
+    fn write(&mut self, mut at: u64, mut from: &[u8]) -> Result<(), u64> {
+        while !from.is_empty() {
+            let (buffer, offset, length, is_writable) = self.0.at(at).ok_or(at)?;
+            let length = part(length, from.len());
+            let (now, rest) = from.split_at(length);
+            if !is_writable || !buffer.write(offset, now) {
+                return Err(at);
+            }
+            (at, from) = (at.wrapping_add(length as u64), rest);
+        }
+        Ok(())
+    }
+}
+
+fn part(there: u64, wanted: usize) -> usize {
+    usize::try_from(there).map_or(wanted, |there| there.min(wanted))
+}
+
+impl Client {
+    /// The space of a handle below a device; zero is the one that the device has without asking.
+    pub(super) fn space(&mut self, device: u32, handle: u32) -> Result<Arc<Space>> {
+        if handle != 0 {
+            return match &self.object(handle)?.kind {
+                ObjectKind::Space(space) => Ok(space.clone()),
+                _ => Err(Status::INVALID_OBJECT_HANDLE.into()),
+            };
+        }
+        match self.object(device)?.kind {
+            ObjectKind::Device(gpu) => Ok(self.space_of_device(device, gpu)),
+            _ => Err(Status::INVALID_OBJECT_PARENT.into()),
+        }
+    }
 }
 
 impl Driver {
@@ -49,31 +230,46 @@ impl Driver {
         let end = end.filter(|end| base < *end).ok_or(Status::INVALID_ARGUMENT)?;
         params.set("vaBase", base)?;
         params.set("vaSize", end - base)?;
-        Ok(ObjectKind::Space(Addresses { gpu, space: 0, base, end }))
+        Ok(ObjectKind::Space(Arc::new(Space::new(gpu, base, end))))
+    }
+
+    /// An object of NV01_MEMORY_VIRTUAL: addresses that memory may be mapped at, which are nobody's own.
+    pub(super) fn window(
+        &mut self,
+        client: u32,
+        device: u32,
+        params: Option<&mut Params>,
+    ) -> Result<ObjectKind> {
+        let params = params.ok_or(Status::INVALID_ARGUMENT)?;
+        let client = self.server.find_mut(client)?;
+        let space = client.space(device, params.word("hVASpace")?)?;
+        let base = params.get("offset")?.max(space.base);
+        let end = match params.get("limit")? {
+            0 => space.end,
+            limit => limit.saturating_add(1).min(space.end),
+        };
+        if base >= end {
+            return Err(Status::INVALID_ARGUMENT.into());
+        }
+        params.set("limit", end - 1)?;
+        Ok(ObjectKind::Window(Addresses { space, base, end }))
     }
 
     /// An object of NV50_MEMORY_VIRTUAL: `virtmemConstruct_IMPL`.
     pub(super) fn address_range(
         &mut self,
         client: u32,
-        above: &ObjectKind,
+        device: u32,
         params: Option<&mut Params>,
     ) -> Result<ObjectKind> {
         let params = params.ok_or(Status::INVALID_ARGUMENT)?;
-        let gpu = above.gpu().ok_or(Status::INVALID_OBJECT_PARENT)?;
         let (flags, size) = (params.word("flags")?, params.get("size")?);
         if flags & VIRTUAL == 0 || size == 0 {
             return Err(Status::INVALID_ARGUMENT.into());
         }
-        let space = params.word("hVASpace")?;
-        let client = self.server.find(client)?;
-        let (mut first, mut end) = match space {
-            0 => (FIRST, END),
-            handle => match &client.object(handle)?.kind {
-                ObjectKind::Space(all) => (all.base, all.end),
-                _ => return Err(Status::INVALID_OBJECT_HANDLE.into()),
-            },
-        };
+        let client = self.server.find_mut(client)?;
+        let space = client.space(device, params.word("hVASpace")?)?;
+        let (mut first, mut end) = (space.base, space.end);
         let alignment = match flags & ALIGNMENT_FORCE {
             0 => ALIGNMENT,
             _ => params.get("alignment")?.max(1),
@@ -85,10 +281,8 @@ impl Driver {
             first = first.max(params.get("rangeLo")?);
             end = end.min(params.get("rangeHi")?.saturating_add(1));
         }
-        let taken = client.objects().filter_map(|object| match object.kind {
-            ObjectKind::Range(range) if range.gpu == gpu && range.space == space => {
-                Some((range.base, range.end))
-            }
+        let taken = client.objects().filter_map(|object| match &object.kind {
+            ObjectKind::Range(range) if range.space == space => Some((range.base, range.end)),
             _ => None,
         });
         let is_fixed = flags & FIXED_ADDRESS != 0;
@@ -98,7 +292,56 @@ impl Driver {
         let base = base.filter(|base| !is_fixed || *base == first).ok_or(Status::NO_MEMORY)?;
         params.set("offset", base)?;
         params.set("limit", size - 1)?;
-        Ok(ObjectKind::Range(Addresses { gpu, space, base, end: base + size }))
+        Ok(ObjectKind::Range(Addresses { space, base, end: base + size }))
+    }
+
+    /// NV_ESC_RM_MAP_MEMORY_DMA: `virtmemMapTo_IMPL`, `dmaAllocMapping_GM107`.
+    pub(super) fn map_memory_dma(&mut self, caller: Caller<'_>, args: &mut Params) -> Result {
+        let client = self.server.client(args.word("hClient")?, caller.owner)?;
+        let addresses = match &client.object(args.word("hDma")?)?.kind {
+            ObjectKind::Range(addresses) | ObjectKind::Window(addresses) => addresses.clone(),
+            _ => return Err(Status::INVALID_OBJECT_HANDLE.into()),
+        };
+        let ObjectKind::Memory(buffer) = &client.object(args.word("hMemory")?)?.kind else {
+            return Err(Status::INVALID_OBJECT_HANDLE.into());
+        };
+        let (offset, length) = (args.get("offset")?, args.get("length")?);
+        let flags = args.word("flags")?;
+        if length == 0 || offset.checked_add(length).is_none_or(|end| end > buffer.size) {
+            return Err(Status::INVALID_BASE.into());
+        }
+        let (space, pages) = (&addresses.space, length.next_multiple_of(PAGE));
+        let base = if flags & DMA_OFFSET_FIXED != 0 {
+            let base = args.get("dmaOffset")?;
+            let end = base.checked_add(pages).ok_or(Status::INVALID_OFFSET)?;
+            if base % PAGE != 0 || base < addresses.base || end > addresses.end {
+                return Err(Status::INVALID_OFFSET.into());
+            }
+            if !space.is_free(base, end) {
+                return Err(Status::NO_MEMORY.into());
+            }
+            base
+        } else {
+            let place = free_place(space.taken(), addresses.base, pages, PAGE);
+            let fits = |base: &u64| base.checked_add(pages).is_some_and(|it| it <= addresses.end);
+            place.filter(fits).ok_or(Status::NO_MEMORY)?
+        };
+        let is_writable = bits(flags, DMA_ACCESS) != DMA_READ_ONLY;
+        space.map(base, pages, Held::Seen(Arc::downgrade(buffer)), offset, is_writable);
+        Ok(args.set("dmaOffset", base)?)
+    }
+
+    /// NV_ESC_RM_UNMAP_MEMORY_DMA: `virtmemUnmapFrom_IMPL`.
+    pub(super) fn unmap_memory_dma(&mut self, caller: Caller<'_>, args: &Params) -> Result {
+        let client = self.server.client(args.word("hClient")?, caller.owner)?;
+        let addresses = match &client.object(args.word("hDma")?)?.kind {
+            ObjectKind::Range(addresses) | ObjectKind::Window(addresses) => addresses.clone(),
+            _ => return Err(Status::INVALID_OBJECT_HANDLE.into()),
+        };
+        match addresses.space.unmap_at(args.get("dmaOffset")?) {
+            true => Ok(()),
+            false => Err(Status::OBJECT_NOT_FOUND.into()),
+        }
     }
 
     /// NV_ESC_RM_VID_HEAP_CONTROL: the older way to allocate (`rmapi_deprecated_vidheapctrl.c`).

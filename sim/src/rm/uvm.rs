@@ -1,10 +1,12 @@
-//! `/dev/nvidia-uvm`: UVM (unified memory), as far as it can be without a GPU (`kernel-open/nvidia-uvm`).
+//! `/dev/nvidia-uvm`: UVM (unified memory), but for memory that it manages itself (`kernel-open/nvidia-uvm`).
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use super::failed::{Failed, Result};
 use super::frontend::Caller;
 use super::interface::Params;
+use super::space::Space as AddressSpace;
 use super::{Driver, NodeKind};
 use crate::client::Client;
 use crate::files::FileId;
@@ -32,13 +34,45 @@ pub(super) struct Space {
     pub(super) gpus: BTreeSet<usize>,
     groups: BTreeSet<u64>,
     last_group: u64,
+    /// Where each GPU sees what is mapped.
+    pub(super) spaces: BTreeMap<usize, Arc<AddressSpace>>,
+    /// Ranges for memory of the resource manager's: where, and how many bytes.
+    pub(super) external: BTreeMap<u64, u64>,
+    /// Clients and their channels.
+    pub(super) channels: BTreeSet<(u32, u32)>,
+    /// GPUs that reach each other's memory.
+    pub(super) peers: BTreeSet<(usize, usize)>,
+}
+
+impl Space {
+    fn new(flags: u64) -> Self {
+        let mut space = Self::default();
+        space.flags = flags;
+        space
+    }
+}
+
+impl Drop for Space {
+    /// What it mapped goes with it.
+    fn drop(&mut self) {
+        for (base, length) in &self.external {
+            self.spaces.values().for_each(|space| space.unmap(*base, *length));
+        }
+    }
 }
 
 /// UVM_INIT_FLAGS_MULTI_PROCESS_SHARING_MODE: no process has the address space to itself.
 const SHARING: u64 = 2;
 
-/// What the driver's Linux code knows, besides what is simulated (uvm.c: `uvm_ioctl`).
-const KNOWN: [&str; 34] = [
+/// What the driver's Linux code knows (uvm.c: `uvm_ioctl`).
+const KNOWN: [&str; 41] = [
+    "UVM_INITIALIZE",
+    "UVM_MM_INITIALIZE",
+    "UVM_PAGEABLE_MEM_ACCESS",
+    "UVM_CREATE_RANGE_GROUP",
+    "UVM_DESTROY_RANGE_GROUP",
+    "UVM_REGISTER_GPU",
+    "UVM_UNREGISTER_GPU",
     "UVM_PAGEABLE_MEM_ACCESS_ON_GPU",
     "UVM_ENABLE_PEER_ACCESS",
     "UVM_DISABLE_PEER_ACCESS",
@@ -88,7 +122,7 @@ impl Driver {
         }
         let (record, size) = self.uvm_record(&name);
         let is_tool = caller.node == NodeKind::UvmTools && name.starts_with("UVM_TOOLS_");
-        if !is_tool && !is_simulated(&name) && !KNOWN.contains(&name.as_str()) {
+        if !is_tool && !KNOWN.contains(&name.as_str()) {
             // It is in the headers alone.
             let failed = Failed::Unknown(Status::GENERIC, name);
             return self.answer(caller.client, failed);
@@ -169,11 +203,21 @@ impl Driver {
             },
             "UVM_REGISTER_GPU" => self.uvm_register(caller.file, args),
             "UVM_UNREGISTER_GPU" => self.uvm_unregister(caller.file, args),
+            "UVM_REGISTER_GPU_VASPACE" => self.register_gpu_space(caller, args),
+            "UVM_UNREGISTER_GPU_VASPACE" => self.unregister_gpu_space(caller, args),
+            "UVM_CREATE_EXTERNAL_RANGE" => self.create_external(caller, args),
+            "UVM_MAP_EXTERNAL_ALLOCATION" => self.map_external(caller, args),
+            "UVM_UNMAP_EXTERNAL" => self.unmap_external(caller, args),
+            "UVM_FREE" => self.free_external(caller, args),
+            "UVM_REGISTER_CHANNEL" => self.register_channel(caller, args),
+            "UVM_UNREGISTER_CHANNEL" => self.unregister_channel(caller, args),
+            "UVM_ENABLE_PEER_ACCESS" => self.set_peer_access(caller, args, true),
+            "UVM_DISABLE_PEER_ACCESS" => self.set_peer_access(caller, args, false),
             _ => Err(Failed::NotSimulated(Status::NOT_SUPPORTED, name.to_owned())),
         }
     }
 
-    fn space(&mut self, id: FileId) -> Option<&mut Space> {
+    pub(super) fn space(&mut self, id: FileId) -> Option<&mut Space> {
         match &mut self.files.get_mut(id)?.file.uvm {
             Uvm::Space(space) => Some(space),
             _ => None,
@@ -188,7 +232,7 @@ impl Driver {
         match &open.file.uvm {
             Uvm::New if flags & !mask != 0 => Err(Status::INVALID_ARGUMENT.into()),
             Uvm::New => {
-                open.file.uvm = Uvm::Space(Space { flags, ..Space::default() });
+                open.file.uvm = Uvm::Space(Space::new(flags));
                 Ok(())
             }
             Uvm::Space(space) if space.flags == flags => Ok(()),
@@ -244,18 +288,4 @@ impl Driver {
         let uuid = args.bytes_of("gpu_uuid").ok()?;
         self.gpus.iter().position(|gpu| gpu.uuid() == uuid)
     }
-}
-
-/// Whether it is more than known.
-fn is_simulated(name: &str) -> bool {
-    [
-        "UVM_INITIALIZE",
-        "UVM_MM_INITIALIZE",
-        "UVM_PAGEABLE_MEM_ACCESS",
-        "UVM_CREATE_RANGE_GROUP",
-        "UVM_DESTROY_RANGE_GROUP",
-        "UVM_REGISTER_GPU",
-        "UVM_UNREGISTER_GPU",
-    ]
-    .contains(&name)
 }

@@ -454,7 +454,12 @@ impl Run {
                 self.update_doorbells(&**machine);
                 Reply::PassUnshared(length)
             }
-            Ok(Mapping::Other(node, offset)) => Reply::Map(node, offset),
+            Ok(Mapping::Other { node, offset, has_doorbell }) => {
+                if has_doorbell {
+                    self.update_doorbells(&**machine);
+                }
+                Reply::Map(node, offset)
+            }
             Err(errno) => Reply::Answer(Err(errno)),
         })
     }

@@ -14,11 +14,11 @@ use super::links::Look;
 use super::program::hold_forks;
 use crate::client::{Client, Descriptor, Work};
 use crate::log::RunId;
-use crate::memory::{Access, Inode, NODE_NAME, Node};
+use crate::memory::{Access, Inode, NODE_NAME, Node, Pages};
 use crate::{Errno, limits};
 use nvabi_supervise::check;
 use nvabi_supervise::{
-    AddFd, Notification, process_of, read_memory, read_memory_at_once, write_memory,
+    AddFd, Notification, open_memory, process_of, read_memory, read_memory_at_once, write_memory,
     write_memory_at_once,
 };
 
@@ -199,6 +199,13 @@ impl Client for Target<'_> {
         let write =
             if self.run.faults_are_answered() { write_memory_at_once } else { write_memory };
         write(self.notification.thread, address, from)
+    }
+
+    fn pages(&self, address: u64, length: u64) -> Option<Pages> {
+        let length = usize::try_from(length).ok()?;
+        let memory = OwnedFd::from(open_memory(self.notification.thread, address, length)?);
+        let is_caller = self.run.listener.is_valid(self.notification);
+        (is_caller && !limits::is_spare(&memory)).then(|| Pages::new(memory.into(), address))
     }
 
     fn descriptor(&self, fd: i32) -> Descriptor {

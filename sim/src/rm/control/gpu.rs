@@ -87,7 +87,7 @@ fn process_info(driver: &mut Driver, target: &Target<'_>, params: &mut Params) -
             params.set(&at("result"), Status::INVALID_ARGUMENT.0)?;
             continue;
         }
-        let (own, shared) = driver.memory_of_process(gpu, process);
+        let (own, shared) = driver.memory_used_by(gpu, process);
         let size = params.bytes_of(&at("data"))?.len();
         params.put(&at("data"), &vec![0; size])?;
         params.set(&at("data.vidMemUsage.memPrivate"), own)?;

@@ -18,14 +18,21 @@ pub(super) fn handler(name: &str) -> Option<Handler> {
     })
 }
 
-/// What objects can be made of: the classes of the profile that the driver has, by their numbers.
 fn class_list(driver: &Driver, target: &Target<'_>) -> Result<Vec<u32>> {
-    let names = gpu(driver, target)?.words("classes");
-    let classes = &driver.interface.classes;
-    let found = classes.iter().filter(|class| names.contains(&class.name));
-    let mut numbers: Vec<u32> = found.map(|class| class.number).collect();
-    numbers.sort_unstable();
-    Ok(numbers)
+    gpu(driver, target)?;
+    Ok(target.kind.gpu().map_or(Vec::new(), |gpu| driver.class_numbers(gpu)))
+}
+
+impl Driver {
+    /// What objects of a card can be made of: the classes of the profile that the driver has, by their numbers.
+    pub(in crate::rm) fn class_numbers(&self, gpu: usize) -> Vec<u32> {
+        let names = self.gpus.get(gpu).map_or(Vec::new(), |gpu| gpu.words("classes"));
+        let classes = &self.interface.classes;
+        let found = classes.iter().filter(|class| names.contains(&class.name));
+        let mut numbers: Vec<u32> = found.map(|class| class.number).collect();
+        numbers.sort_unstable();
+        numbers
+    }
 }
 
 /// The engines of the profile, by their names in the headers.

@@ -2,6 +2,7 @@
 //! S/rs_server.c: `serverControl`, S/rs_resource.c: `resControl_IMPL`).
 
 mod answers;
+mod channel;
 mod event;
 mod gpu;
 mod graphics;
@@ -48,7 +49,7 @@ fn microseconds() -> u64 {
 fn handler(name: &str) -> Option<Handler> {
     let own = system::handler(name).or_else(|| gpu::handler(name));
     let own = own.or_else(|| graphics::handler(name)).or_else(|| lists::handler(name));
-    own.or_else(|| event::handler(name))
+    own.or_else(|| event::handler(name)).or_else(|| channel::handler(name))
 }
 
 impl Driver {

@@ -10,7 +10,7 @@ use crate::client::{Client, Descriptor, Work};
 use crate::fault::Faults;
 use crate::files::FileId;
 use crate::log::{Log, RunId};
-use crate::memory::{Access, Inode, Node as File};
+use crate::memory::{Access, Inode, Node as File, Pages};
 use crate::profile::expr::Expr;
 use crate::profile::{
     Case, Datum, Entry, Filled, ListUse, Node, Place, Profile, Scope, Value, each_expr, each_inner,
@@ -388,6 +388,10 @@ impl Client for Recorded {
 
     fn write(&self, address: u64, from: &[u8]) -> usize {
         self.with(address, from.len(), |bytes| bytes.copy_from_slice(&from[..bytes.len()]))
+    }
+
+    fn pages(&self, _: u64, _: u64) -> Option<Pages> {
+        None
     }
 
     fn descriptor(&self, _: i32) -> Descriptor {

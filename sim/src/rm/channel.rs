@@ -1,0 +1,404 @@
+//! Channels: streams of commands that programs write to memory and that GPUs carry out
+//! (`src/nvidia/src/kernel/gpu/fifo/kernel_channel.c`, `kernel_channel_group_api.c`, `kernel_ctxshare.c`).
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Instant;
+
+use super::Driver;
+use super::failed::{Failed, Result};
+use super::interface::Params;
+use super::memory::{Buffer, Of};
+use super::server::ObjectKind;
+use super::space::{Seen, Space};
+use crate::Status;
+use crate::gpu::{self as engine, Bus, Engine, EngineKind, Fault, Ring, Unrung};
+use crate::machine::Doorbell;
+
+/// NV2080_ENGINE_TYPE_GRAPHICS, whose runlist is the first.
+const GRAPHICS: u32 = 1;
+/// The most channels of all GPUs: their numbers have eleven bits.
+const MAX_CHANNELS: u32 = 1 << 11;
+
+/// What of a channel its object has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct ChannelId {
+    pub(super) gpu: usize,
+    pub(super) number: u32,
+}
+
+/// Channels that run together.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Group {
+    pub(super) gpu: usize,
+    space: Arc<Space>,
+    runlist: u32,
+}
+
+/// All channels.
+#[derive(Debug, Default)]
+pub(super) struct Channels {
+    all: BTreeMap<u32, Channel>,
+    /// The one that ran last.
+    last: u32,
+}
+
+/// A channel.
+#[derive(Debug)]
+struct Channel {
+    /// Its object, and that above it.
+    client: u32,
+    object: u32,
+    parent: u32,
+    process: u32,
+    gpu: usize,
+    runlist: u32,
+    space: Arc<Space>,
+    /// What objects of its card can be made of.
+    classes: Arc<[u32]>,
+    ring: u64,
+    entries: u32,
+    /// Where the program says how far it has filled the ring.
+    userd: (Arc<Buffer>, u64),
+    /// Where the driver says what went wrong.
+    notifier: Option<Arc<Buffer>>,
+    engine: Engine,
+    unrung: Unrung,
+    /// Whether it was scheduled.
+    is_enabled: bool,
+    is_dead: bool,
+}
+
+impl Channel {
+    /// How far the program says that it has filled the ring.
+    fn put(&self) -> Option<u32> {
+        let (buffer, at) = &self.userd;
+        Ring::put((buffer.memory()?, *at))
+    }
+
+    fn is_runnable(&self) -> bool {
+        self.is_enabled && !self.is_dead
+    }
+
+    fn token(&self, number: u32) -> u32 {
+        self.runlist << 16 | number
+    }
+
+    /// Which engine takes the methods of a class; none where the card has no such class.
+    fn engine_of(&self, class: u32) -> Option<EngineKind> {
+        /// Copies, compute, and data that comes in the stream, of every generation.
+        const COPY: u32 = 0xb5;
+        const COMPUTE: u32 = 0xc0;
+        const INLINE: u32 = 0x40;
+        let kind = match class & 0xff {
+            COPY => EngineKind::Copy,
+            COMPUTE | INLINE => EngineKind::Compute,
+            _ => EngineKind::Ignored,
+        };
+        self.classes.contains(&class).then_some(kind)
+    }
+}
+
+impl Driver {
+    /// An object of KEPLER_CHANNEL_GROUP_A.
+    pub(super) fn group(
+        &mut self,
+        client: u32,
+        device: u32,
+        above: &ObjectKind,
+        params: Option<&mut Params>,
+    ) -> Result<ObjectKind> {
+        let params = params.ok_or(Status::INVALID_ARGUMENT)?;
+        let gpu = above.gpu().ok_or(Status::INVALID_OBJECT_PARENT)?;
+        let space = self.server.find_mut(client)?.space(device, params.word("hVASpace")?)?;
+        let runlist = params.word("engineType")?.saturating_sub(GRAPHICS);
+        Ok(ObjectKind::Group(Arc::new(Group { gpu, space, runlist })))
+    }
+
+    /// An object of FERMI_CONTEXT_SHARE_A: what channels of a group have together, as their addresses.
+    pub(super) fn context_share(
+        &mut self,
+        client: u32,
+        above: &ObjectKind,
+        params: Option<&mut Params>,
+    ) -> Result<ObjectKind> {
+        let params = params.ok_or(Status::INVALID_ARGUMENT)?;
+        let ObjectKind::Group(group) = above else {
+            return Err(Status::INVALID_OBJECT_PARENT.into());
+        };
+        let space = match params.word("hVASpace")? {
+            0 => group.space.clone(),
+            handle => self.server.find_mut(client)?.space(0, handle)?,
+        };
+        params.set("subctxId", 0_u32)?;
+        Ok(ObjectKind::ContextShare(space))
+    }
+
+    /// An object of a class such as AMPERE_CHANNEL_GPFIFO_A: `kchannelConstruct_IMPL`.
+    pub(super) fn channel(
+        &mut self,
+        handle: u32,
+        own: u32,
+        parent: u32,
+        params: Option<&mut Params>,
+    ) -> Result<ObjectKind> {
+        let params = params.ok_or(Status::INVALID_ARGUMENT)?;
+        let client = self.server.find_mut(handle)?;
+        let wanted = params.word("hVASpace")?;
+        let (gpu, mut space, runlist) = match client.object(parent)?.kind.clone() {
+            ObjectKind::Group(group) => (group.gpu, group.space.clone(), group.runlist),
+            ObjectKind::Device(gpu) => {
+                let runlist = params.word("engineType")?.saturating_sub(GRAPHICS);
+                (gpu, client.space(parent, wanted)?, runlist)
+            }
+            _ => return Err(Status::INVALID_OBJECT_PARENT.into()),
+        };
+        match params.word("hContextShare")? {
+            0 if wanted != 0 => space = client.space(parent, wanted)?,
+            0 => {}
+            share => match &client.object(share)?.kind {
+                ObjectKind::ContextShare(shared) => space = shared.clone(),
+                _ => return Err(Status::INVALID_OBJECT_HANDLE.into()),
+            },
+        }
+        let memory = |handle: u32| match &client.object(handle)?.kind {
+            ObjectKind::Memory(buffer) => Ok(buffer.clone()),
+            _ => Err(Status::INVALID_OBJECT_HANDLE),
+        };
+        let notifier = match params.word("hObjectError")? {
+            0 => None,
+            handle => Some(memory(handle)?),
+        };
+        let userd = match params.word("hUserdMemory[0]")? {
+            0 => {
+                let what = "a channel without memory for its USERD".to_owned();
+                return Err(Failed::NotSimulated(Status::NOT_SUPPORTED, what));
+            }
+            handle => (memory(handle)?, params.get("userdOffset[0]")?),
+        };
+        let entries = params.word("gpFifoEntries")?;
+        if entries == 0 {
+            return Err(Status::INVALID_ARGUMENT.into());
+        }
+        let process = client.process;
+        let number = (0..MAX_CHANNELS).find(|number| !self.channels.all.contains_key(number));
+        let number = number.ok_or(Status::INSUFFICIENT_RESOURCES)?;
+        let channel = Channel {
+            client: handle,
+            object: own,
+            parent,
+            process,
+            gpu,
+            runlist,
+            space,
+            classes: self.class_numbers(gpu).into(),
+            ring: params.get("gpFifoOffset")?,
+            entries,
+            userd,
+            notifier,
+            engine: Engine::default(),
+            unrung: Unrung::default(),
+            is_enabled: false,
+            is_dead: false,
+        };
+        self.channels.all.insert(number, channel);
+        params.set("cid", number)?;
+        Ok(ObjectKind::Channel(ChannelId { gpu, number }))
+    }
+
+    /// Forgets channels whose objects are gone.
+    pub(super) fn drop_channels(&mut self) {
+        if self.channels.all.is_empty() {
+            return;
+        }
+        // A program may free one right behind its doorbell: then nobody has seen that yet.
+        let doorbells = self.all_doorbells();
+        self.take_doorbells(&doorbells);
+        let server = &self.server;
+        self.channels.all.retain(|number, channel| {
+            let object = server.object(channel.client, channel.object);
+            object.is_some_and(|object| {
+                object.kind == ObjectKind::Channel(ChannelId { gpu: channel.gpu, number: *number })
+            })
+        });
+    }
+
+    /// Schedules a channel, or all of a group: `kchannelCtrlCmdGpFifoSchedule_IMPL`.
+    pub(super) fn schedule(&mut self, client: u32, object: u32, is_enabled: bool) {
+        for channel in self.channels.all.values_mut() {
+            let is_meant = channel.object == object || channel.parent == object;
+            if channel.client == client && is_meant {
+                channel.is_enabled = is_enabled;
+            }
+        }
+    }
+
+    /// What a program writes to the doorbell.
+    pub(super) fn work_submit_token(&self, channel: ChannelId) -> Result<u32> {
+        let found = self.channels.all.get(&channel.number).ok_or(Status::INVALID_OBJECT)?;
+        Ok(found.token(channel.number))
+    }
+
+    /// The registers that programs have for doorbells.
+    pub(super) fn all_doorbells(&self) -> Vec<Doorbell> {
+        let of = |process: u32, buffer: &Arc<Buffer>| {
+            let region = buffer.node().filter(|_| buffer.of == Of::Registers)?.clone();
+            Some(Doorbell { region, process, is_rung: engine::is_rung })
+        };
+        let objects = self.server.objects_with_process();
+        let of = objects.filter_map(|(process, object)| match &object.kind {
+            ObjectKind::Memory(buffer) => of(process, buffer),
+            _ => None,
+        });
+        of.collect()
+    }
+
+    /// Starts the channels that doorbells name; whether there were any.
+    pub(super) fn take_doorbells(&mut self, doorbells: &[Doorbell]) -> bool {
+        let mut is_rung = false;
+        for doorbell in doorbells {
+            if let Some(token) = doorbell.memory().and_then(engine::take_token) {
+                self.ring(doorbell.process, token);
+                is_rung = true;
+            }
+        }
+        if is_rung {
+            self.ring_overwritten();
+        }
+        is_rung
+    }
+
+    fn ring(&mut self, process: u32, token: u32) {
+        let number = token & 0xffff;
+        let found = self.channels.all.get_mut(&number);
+        match found.filter(|channel| channel.token(number) == token) {
+            Some(channel) => start(channel, number, &mut self.log),
+            None => {
+                let text = format!("doorbell with token {token:#x}, which belongs to no channel");
+                self.log.diagnose(process, "unknown-token", text);
+            }
+        }
+    }
+
+    /// The doorbell holds the last token alone, and programs may have rung for other channels before anybody looked:
+    /// those start as well whose GP_PUT has just moved.
+    fn ring_overwritten(&mut self) {
+        for (number, channel) in &mut self.channels.all {
+            let put = channel.put().filter(|_| !channel.is_dead);
+            if put.is_some_and(|put| channel.unrung.is_new(&channel.engine, put, channel.entries)) {
+                start(channel, *number, &mut self.log);
+            }
+        }
+    }
+
+    /// Remembers what nobody has rung for.
+    pub(super) fn watch_rings(&mut self) {
+        for channel in self.channels.all.values_mut() {
+            let put = channel.put();
+            channel.unrung.watch(&channel.engine, put);
+        }
+    }
+
+    /// A turn of the channels that have something to do.
+    pub(super) fn run_channels(&mut self) -> (bool, bool) {
+        let is_busy = |channel: &Channel| channel.engine.is_busy() && channel.is_runnable();
+        let busy = self.channels.all.iter().filter(|(_, channel)| is_busy(channel));
+        let busy = busy.map(|(number, _)| *number).collect();
+        let mut last = self.channels.last;
+        let ran = engine::in_turn(&mut last, busy, |number, end| self.run_channel(number, end));
+        self.channels.last = last;
+        ran
+    }
+
+    fn run_channel(&mut self, number: u32, end: Instant) -> bool {
+        let Some(channel) = self.channels.all.get_mut(&number) else { return false };
+        let mut engine = std::mem::take(&mut channel.engine);
+        let channel = &*channel;
+        let mut seen = Seen(&channel.space);
+        let mut bus = Bus::new(&mut seen, &self.clock, end);
+        let (userd, at) = &channel.userd;
+        let ring = Ring {
+            address: channel.ring,
+            entries: channel.entries,
+            userd: userd.memory().map(|memory| (memory, *at)),
+            engine_of: &|class| channel.engine_of(class),
+        };
+        let outcome = engine.turn(&mut bus, &ring);
+        let (notes, process) = (bus.notes, channel.process);
+        if let Some(channel) = self.channels.all.get_mut(&number) {
+            channel.engine = engine;
+        }
+        for (code, text) in notes {
+            self.log.diagnose(process, code, format!("channel {number}: {text}"));
+        }
+        match outcome {
+            Ok(moved) => moved,
+            Err(fault) => {
+                self.fail(number, &fault);
+                true
+            }
+        }
+    }
+
+    /// An error of a channel ends it and those of its group; the notifiers say so (nverror.h).
+    fn fail(&mut self, number: u32, fault: &Fault) {
+        /// ROBUST_CHANNEL_GR_EXCEPTION, _FIFO_ERROR_MMU_ERR_FLT, _PBDMA_ERROR.
+        const EXCEPTION: u32 = 13;
+        const MMU_FAULT: u32 = 31;
+        const PBDMA: u32 = 32;
+        let (xid, code, text) = match fault {
+            Fault::Memory { at, is_write } => {
+                let verb = if *is_write { "write" } else { "read" };
+                (MMU_FAULT, "mmu-fault", format!("cannot {verb} {at:#x}"))
+            }
+            Fault::Commands(text) => (PBDMA, "bad-commands", text.clone()),
+            Fault::Unsupported(text) => (EXCEPTION, "not-executed", text.clone()),
+        };
+        let Some(failed) = self.channels.all.get(&number) else { return };
+        let (client, parent, gpu) = (failed.client, failed.parent, failed.gpu);
+        let text = format!("Xid {xid} of GPU {gpu}: channel {number}: {text}");
+        self.log.diagnose(failed.process, code, text);
+        let is_group = matches!(
+            self.server.object(client, parent).map(|object| &object.kind),
+            Some(ObjectKind::Group(_))
+        );
+        let time = self.clock.gpu();
+        for (other, channel) in &mut self.channels.all {
+            let is_together = is_group && (channel.client, channel.parent) == (client, parent);
+            if *other == number || is_together {
+                channel.is_dead = true;
+                channel.engine.stop();
+                if let Some(notifier) = &channel.notifier {
+                    notify(notifier, time, xid);
+                }
+            }
+        }
+    }
+}
+
+/// Writes a NvNotification: when, and what went wrong.
+fn notify(memory: &Buffer, time: u64, xid: u32) {
+    /// What the driver leaves in `status` (`notifyFillNotifierMemory`).
+    const DONE: u16 = 0xffff;
+    memory.write(0, &time.to_le_bytes());
+    memory.write(8, &xid.to_le_bytes());
+    memory.write(12, &0_u16.to_le_bytes());
+    memory.write(14, &DONE.to_le_bytes());
+}
+
+/// Takes over how far a program has filled a channel's ring.
+fn start(channel: &mut Channel, number: u32, log: &mut crate::log::Log) {
+    let (put, entries) = (channel.put(), channel.entries);
+    match put {
+        _ if channel.is_dead => {}
+        Some(put) if channel.engine.start(put, entries) => {}
+        Some(put) => {
+            let text = format!("channel {number}: GP_PUT {put} is outside its {entries} entries");
+            log.diagnose(channel.process, "bad-put", text);
+        }
+        None => {
+            let text = format!("channel {number}: USERD has no GP_PUT");
+            log.diagnose(channel.process, "userd-too-small", text);
+        }
+    }
+}

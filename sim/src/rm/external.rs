@@ -1,0 +1,209 @@
+//! Ranges of a UVM address space that show memory of the resource manager's (`kernel-open/nvidia-uvm/uvm_map_external.c`,
+//! `uvm_va_space.c`, `uvm_user_channel.c`).
+
+use std::sync::Arc;
+
+use super::Driver;
+use super::failed::Result;
+use super::frontend::Caller;
+use super::interface::Params;
+use super::memory::{Buffer, PAGE};
+use super::server::ObjectKind;
+use super::space::{Held, Space};
+use crate::Status;
+
+/// UvmGpuMappingTypeReadOnly and UvmGpuMappingTypeReadOnlyAtomic are the two from this one on.
+const READ_ONLY: u64 = 3;
+
+/// The base and the length of a call, which are of whole pages and some (`uvm_api_range_invalid_4k`).
+fn range(args: &Params) -> Result<(u64, u64)> {
+    let (base, length) = (args.get("base")?, args.get("length")?);
+    let is_whole = base % PAGE == 0 && length % PAGE == 0 && base != 0 && length != 0;
+    match base.checked_add(length) {
+        Some(_) if is_whole => Ok((base, length)),
+        _ => Err(Status::INVALID_ADDRESS.into()),
+    }
+}
+
+impl Driver {
+    /// UVM_REGISTER_GPU_VASPACE: what is mapped in the address space is from now on mapped in that of a GPU as well.
+    pub(super) fn register_gpu_space(&mut self, caller: Caller<'_>, args: &Params) -> Result {
+        let gpu = self.registered_gpu(caller, args, "gpuUuid")?;
+        let kind = self.object_of_call(caller, args, "hVaSpace")?;
+        let ObjectKind::Space(space) = kind else {
+            return Err(Status::INVALID_OBJECT_HANDLE.into());
+        };
+        if space.gpu != gpu {
+            return Err(Status::INVALID_DEVICE.into());
+        }
+        let uvm = self.space(caller.file).ok_or(Status::ILLEGAL_ACTION)?;
+        if uvm.spaces.contains_key(&gpu) {
+            return Err(Status::INVALID_DEVICE.into());
+        }
+        uvm.spaces.insert(gpu, space);
+        Ok(())
+    }
+
+    pub(super) fn unregister_gpu_space(&mut self, caller: Caller<'_>, args: &Params) -> Result {
+        let gpu = self.registered_gpu(caller, args, "gpuUuid")?;
+        let uvm = self.space(caller.file).ok_or(Status::ILLEGAL_ACTION)?;
+        let space = uvm.spaces.remove(&gpu).ok_or(Status::INVALID_DEVICE)?;
+        for (base, length) in &uvm.external {
+            space.unmap(*base, *length);
+        }
+        Ok(())
+    }
+
+    /// UVM_CREATE_EXTERNAL_RANGE: `uvm_create_external_range`.
+    pub(super) fn create_external(&mut self, caller: Caller<'_>, args: &Params) -> Result {
+        let (base, length) = range(args)?;
+        let uvm = self.space(caller.file).ok_or(Status::ILLEGAL_ACTION)?;
+        let below = uvm.external.range(..base + length).next_back();
+        if below.is_some_and(|(other, length)| other + length > base) {
+            return Err(Status::UVM_ADDRESS_IN_USE.into());
+        }
+        uvm.external.insert(base, length);
+        Ok(())
+    }
+
+    /// UVM_MAP_EXTERNAL_ALLOCATION: `uvm_map_external_allocation`.
+    pub(super) fn map_external(&mut self, caller: Caller<'_>, args: &Params) -> Result {
+        let (base, length) = range(args)?;
+        let count = args.get("gpuAttributesCount")? as usize;
+        if count == 0 || count > args.count("perGpuAttributes")? {
+            return Err(Status::INVALID_ARGUMENT.into());
+        }
+        self.within_external(caller, base, length)?;
+        let offset = args.get("offset")?;
+        let buffer = self.memory_of_call(caller, args)?;
+        if offset % PAGE != 0 || offset.checked_add(length).is_none_or(|end| end > buffer.size) {
+            return Err(Status::INVALID_OFFSET.into());
+        }
+        let mut spaces: Vec<(Arc<Space>, bool)> = Vec::new();
+        for at in 0..count {
+            let field = |name: &str| format!("perGpuAttributes[{at}].{name}");
+            let gpu = self.registered_gpu(caller, args, &field("gpuUuid"))?;
+            let uvm = self.space(caller.file).ok_or(Status::ILLEGAL_ACTION)?;
+            let space = uvm.spaces.get(&gpu).ok_or(Status::INVALID_DEVICE)?.clone();
+            if !space.has(base, length) {
+                return Err(Status::OUT_OF_RANGE.into());
+            }
+            spaces.push((space, args.get(&field("gpuMappingType"))? < READ_ONLY));
+        }
+        for (space, is_writable) in spaces {
+            space.map(base, length, Held::Kept(buffer.clone()), offset, is_writable);
+        }
+        Ok(())
+    }
+
+    /// UVM_UNMAP_EXTERNAL: `uvm_unmap_external`.
+    pub(super) fn unmap_external(&mut self, caller: Caller<'_>, args: &Params) -> Result {
+        let (base, length) = range(args)?;
+        self.within_external(caller, base, length)?;
+        let gpu = self.registered_gpu(caller, args, "gpuUuid")?;
+        let uvm = self.space(caller.file).ok_or(Status::ILLEGAL_ACTION)?;
+        if let Some(space) = uvm.spaces.get(&gpu) {
+            space.unmap(base, length);
+        }
+        Ok(())
+    }
+
+    /// UVM_FREE: `uvm_free`. A range goes whole; since 590 its length is not asked for.
+    pub(super) fn free_external(&mut self, caller: Caller<'_>, args: &Params) -> Result {
+        let base = args.get("base")?;
+        let uvm = self.space(caller.file).ok_or(Status::ILLEGAL_ACTION)?;
+        let known = uvm.external.get(&base).copied().ok_or(Status::INVALID_ADDRESS)?;
+        if args.has("length") && args.get("length")? != known {
+            return Err(Status::INVALID_ADDRESS.into());
+        }
+        uvm.external.remove(&base);
+        for space in uvm.spaces.values() {
+            space.unmap(base, known);
+        }
+        Ok(())
+    }
+
+    /// UVM_REGISTER_CHANNEL: `uvm_register_channel`. What the driver would map for it at the given addresses is
+    /// nothing that a simulated GPU needs.
+    pub(super) fn register_channel(&mut self, caller: Caller<'_>, args: &Params) -> Result {
+        let gpu = self.registered_gpu(caller, args, "gpuUuid")?;
+        match self.object_of_call(caller, args, "hChannel")? {
+            ObjectKind::Channel(channel) if channel.gpu == gpu => {}
+            _ => return Err(Status::INVALID_OBJECT_HANDLE.into()),
+        }
+        let key = (args.word("hClient")?, args.word("hChannel")?);
+        let uvm = self.space(caller.file).ok_or(Status::ILLEGAL_ACTION)?;
+        if !uvm.spaces.contains_key(&gpu) {
+            return Err(Status::INVALID_DEVICE.into());
+        }
+        match uvm.channels.insert(key) {
+            true => Ok(()),
+            false => Err(Status::INVALID_CHANNEL.into()),
+        }
+    }
+
+    pub(super) fn unregister_channel(&mut self, caller: Caller<'_>, args: &Params) -> Result {
+        let key = (args.word("hClient")?, args.word("hChannel")?);
+        let uvm = self.space(caller.file).ok_or(Status::ILLEGAL_ACTION)?;
+        match uvm.channels.remove(&key) {
+            true => Ok(()),
+            false => Err(Status::INVALID_CHANNEL.into()),
+        }
+    }
+
+    /// UVM_ENABLE_PEER_ACCESS: `uvm_va_space_enable_peer_access`. All GPUs of a simulated machine reach each other.
+    pub(super) fn set_peer_access(
+        &mut self,
+        caller: Caller<'_>,
+        args: &Params,
+        is_wanted: bool,
+    ) -> Result {
+        let first = self.registered_gpu(caller, args, "gpuUuidA")?;
+        let second = self.registered_gpu(caller, args, "gpuUuidB")?;
+        let uvm = self.space(caller.file).ok_or(Status::ILLEGAL_ACTION)?;
+        let pair = (first.min(second), first.max(second));
+        let has_changed = match is_wanted {
+            true => first != second && uvm.peers.insert(pair),
+            false => uvm.peers.remove(&pair),
+        };
+        if has_changed { Ok(()) } else { Err(Status::INVALID_DEVICE.into()) }
+    }
+
+    /// Whether one external range has all of some addresses.
+    fn within_external(&mut self, caller: Caller<'_>, base: u64, length: u64) -> Result {
+        let uvm = self.space(caller.file).ok_or(Status::ILLEGAL_ACTION)?;
+        let below = uvm.external.range(..=base).next_back();
+        let is_inside = below.is_some_and(|(start, all)| start + all >= base + length);
+        if is_inside { Ok(()) } else { Err(Status::INVALID_ADDRESS.into()) }
+    }
+
+    /// The GPU that a call names, which the address space must have registered.
+    fn registered_gpu(&mut self, caller: Caller<'_>, args: &Params, field: &str) -> Result<usize> {
+        let uuid = args.bytes_of(field)?;
+        let gpu = self.gpus.iter().position(|gpu| gpu.uuid() == uuid);
+        let uvm = self.space(caller.file).ok_or(Status::ILLEGAL_ACTION)?;
+        let gpu = gpu.filter(|gpu| uvm.gpus.contains(gpu));
+        gpu.ok_or_else(|| Status::INVALID_DEVICE.into())
+    }
+
+    /// The memory that a call names.
+    fn memory_of_call(&mut self, caller: Caller<'_>, args: &Params) -> Result<Arc<Buffer>> {
+        match self.object_of_call(caller, args, "hMemory")? {
+            ObjectKind::Memory(buffer) => Ok(buffer),
+            _ => Err(Status::INVALID_OBJECT_HANDLE.into()),
+        }
+    }
+
+    /// An object that a call names, of a client that is the caller's by a file of the resource manager's.
+    fn object_of_call(
+        &mut self,
+        caller: Caller<'_>,
+        args: &Params,
+        field: &str,
+    ) -> Result<ObjectKind> {
+        let control = self.descriptor(caller.client, args.word("rmCtrlFd")? as i32);
+        let control = control.ok_or(Status::INVALID_ARGUMENT)?;
+        let client = self.server.client(args.word("hClient")?, control)?;
+        Ok(client.object(args.word(field)?)?.kind.clone())
+    }
+}
