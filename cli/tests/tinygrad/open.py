@@ -1,15 +1,12 @@
-"""Opens tinygrad's NV device and allocates on it, with its own types or with those that nvabi emitted.
+"""Opens tinygrad's NV devices and copies to them, from them and between them, with tinygrad's own types or with those
+that nvabi emitted.
 
-    open.py TINYGRAD [MODULE VERSION]
-
-What the simulated driver refuses is made on it all the same, and counts as done: so every call that tinygrad makes
-is seen, whatever is simulated. No call's arguments are changed.
+    open.py TINYGRAD COUNT [MODULE VERSION]
 """
-import contextlib
-import ctypes
 import importlib
 import importlib.util
 import os
+import random
 import re
 import sys
 
@@ -45,77 +42,39 @@ def use(path, version):
         sys.modules[f"tinygrad.runtime.autogen.{name}"] = types
 
 
-if len(sys.argv) > 2:
-    use(sys.argv[2], sys.argv[3])
+if len(sys.argv) > 3:
+    use(sys.argv[3], sys.argv[4])
 
-from tinygrad.runtime import ops_nv  # noqa: E402
-from tinygrad.runtime.support import hcq  # noqa: E402
+from tinygrad.device import BufferSpec, Device  # noqa: E402
 
-FAILED = ("status", "rmStatus")
-made_up = iter(range(0x5000, 0x10000))
-refused = []
+devices = [Device[f"NV:{at}"] for at in range(int(sys.argv[2]))]
 
 
-def answer(args):
-    """Makes a refused call look as if it was done."""
-    for record in (args, getattr(args, "params", None)):
-        for name in FAILED:
-            if hasattr(record, name):
-                setattr(record, name, 0)
-        if getattr(record, "hObjectNew", None) == 0:
-            record.hObjectNew = next(made_up)
-
-
-def failed(args):
-    records = (args, getattr(args, "params", None))
-    return any(getattr(record, name, 0) for record in records for name in FAILED)
-
-
-ioctl, mmap = hcq.FileIOInterface.ioctl, hcq.FileIOInterface.mmap
-
-
-def make(self, request, args):
-    try:
-        result = ioctl(self, request, args)
-    except OSError:
-        result = -1
-    if result != 0 or failed(args):
-        refused.append(request)
-        answer(args)
-    return 0
-
-
-def map_memory(self, start, size, prot, flags, offset):
-    with contextlib.suppress(OSError, TypeError):
-        return mmap(self, start, size, prot, flags, offset)
-    flags = flags & ~0xF | 0x22  # MAP_PRIVATE | MAP_ANONYMOUS
-    return hcq.FileIOInterface.anon_mmap(start or 0, size, prot, flags, 0)
-
-
-hcq.FileIOInterface.ioctl, hcq.FileIOInterface.mmap = make, map_memory
-# Nothing runs what is submitted.
-hcq.HCQSignal.wait = lambda *_, **__: None
-
-
-control = ops_nv.NVKIface.rm_control
-
-
-def reply(self, obj, cmd, params=None, **kwargs):
-    before = len(refused)
-    made = control(self, obj, cmd, params, **kwargs)
-    if len(refused) > before and cmd == ops_nv.nv_gpu.NV2080_CTRL_CMD_GR_GET_INFO:
-        # Some GPU: what tinygrad divides by and multiplies with.
-        size = made.grInfoListSize
-        items = (ops_nv.nv_gpu.NV2080_CTRL_GR_INFO * size).from_address(made.grInfoList)
-        for item in items:
-            item.data = 8
+def buffer(device, data):
+    """Memory of a device with these bytes in it."""
+    made = device.allocator.alloc(len(data), BufferSpec())
+    device.allocator._copyin(made, memoryview(data))
     return made
 
 
-ops_nv.NVKIface.rm_control = reply
+def holds(device, made, data):
+    """Whether these bytes are in it; then it is freed."""
+    found = bytearray(len(data))
+    device.allocator._copyout(memoryview(found), made)
+    device.allocator.free(made, len(data), BufferSpec())
+    return found == data
 
-device = ops_nv.NVDevice("NV:0")
-buffers = [device.allocator.alloc(size) for size in (1, 4096, 3 << 20, 16 << 20)]
-for buffer in buffers:
-    device.allocator.free(buffer, buffer.size)
-print(f"opened, {len(refused)} calls refused")
+
+for device in devices:
+    for size in (1, 4096, 4097, (3 << 20) + 5, 16 << 20):
+        data = bytearray(random.Random(size).randbytes(size))
+        assert holds(device, buffer(device, data), data), f"{device.device}: {size} bytes"
+
+for first, second in zip(devices, devices[1:]):
+    data = bytearray(random.Random(7).randbytes((4 << 20) + 123))
+    made, copy = buffer(first, data), buffer(second, bytearray(len(data)))
+    second.allocator._transfer(copy, made, len(data), src_dev=first, dest_dev=second)
+    second.synchronize()
+    assert holds(second, copy, data) and holds(first, made, data), f"{first.device} to {second.device}"
+
+print("copied:", " ".join(device.arch for device in devices))
