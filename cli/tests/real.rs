@@ -65,7 +65,7 @@ fn versions() -> Vec<Real> {
 
 /// Each version with a card and each card with a version, for tests whose every pair takes long.
 fn pairs<'a>(versions: &'a [Real], cards: &[&'a str]) -> Vec<(&'a Real, &'a str)> {
-    let count = versions.len().max(cards.len());
+    let count = if versions.is_empty() { 0 } else { versions.len().max(cards.len()) };
     (0..count).map(|at| (&versions[at % versions.len()], cards[at % cards.len()])).collect()
 }
 
@@ -402,6 +402,25 @@ fn libcuda_knows_the_devices() {
             }
             assert_ne!(devices[0]["uuid"], devices[1]["uuid"], "{what}");
         }
+    }
+}
+
+/// Contexts, copies, streams and events come back right on each card; a kernel is refused at once.
+#[test]
+fn libcuda_copies() {
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/real/copies.py");
+    let has_cuda = |real: &Real| real.folder.join("lib/libcuda.so.1").exists();
+    let versions: Vec<Real> = versions().into_iter().filter(has_cuda).collect();
+    let pairs = pairs(&versions, &CARDS.map(|(card, _)| card));
+    for (real, card) in pairs.into_iter().filter(|(real, card)| !is_refused(real, card)) {
+        let seen = real.run(&["--gpu", card], Path::new("python3"), &[&script]);
+        let what = format!("{} {card}: {} {:?}", real.version, seen.out, seen.diagnostics);
+        assert_eq!((seen.code, seen.out.as_str()), (Some(0), "devices: 1\n"), "{what}");
+        // The kernel that it launches on purpose, and nothing else.
+        let codes: Vec<&str> = seen.diagnostics.iter().map(|(code, _)| code.as_str()).collect();
+        assert_eq!(codes, ["not-executed"], "{what}");
+        let (_, text) = &seen.diagnostics[0];
+        assert!(text.starts_with("Xid 13 of GPU 0: channel"), "{what}");
     }
 }
 

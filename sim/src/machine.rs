@@ -241,10 +241,7 @@ pub(crate) struct Doorbell {
 
 impl Doorbell {
     pub(crate) fn memory(&self) -> Option<&Memory> {
-        match &*self.region {
-            Node::Memory(memory) => Some(memory),
-            Node::Signal(_) => None,
-        }
+        self.region.memory()
     }
 
     pub(crate) fn is_rung(&self) -> bool {

@@ -12,11 +12,14 @@ use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::os::unix::fs::FileExt as _;
 use std::ptr::{self, NonNull};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use nvabi_supervise::check;
 
 use super::limits;
+
+/// Bytes of a page.
+const PAGE: u64 = 4096;
 
 /// What lists of mappings call our memory.
 pub(crate) const NODE_NAME: &str = "memfd:nvabi-sim";
@@ -90,6 +93,14 @@ impl Node {
         }
     }
 
+    /// The memory that it is.
+    pub(crate) fn memory(&self) -> Option<&Memory> {
+        match self {
+            Self::Memory(memory) => Some(memory),
+            Self::Signal(_) => None,
+        }
+    }
+
     /// Another opening, for a client.
     pub(crate) fn open(&self, access: Access) -> io::Result<OwnedFd> {
         match self {
@@ -118,8 +129,10 @@ impl Node {
 /// Shared memory that neither shrinks nor grows, whatever its other users try.
 #[derive(Debug)]
 pub(crate) struct Memory {
-    file: OwnedFd,
+    file: Arc<OwnedFd>,
     inode: Inode,
+    /// Where in the file it begins.
+    start: u64,
     size: u64,
     map: OnceLock<Option<Map>>,
 }
@@ -252,7 +265,24 @@ impl Memory {
             return Err(io::Error::from_raw_os_error(libc::EMFILE));
         }
         let inode = Inode::of(&stat(file.as_raw_fd())?);
-        Ok(Self { file, inode, size, map: OnceLock::new() })
+        Ok(Self { file: Arc::new(file), inode, start: 0, size, map: OnceLock::new() })
+    }
+
+    /// A part of it, of whole pages, where it is that large.
+    pub(crate) fn part(&self, start: u64, size: u64) -> Option<Self> {
+        let end = start.checked_add(size).filter(|end| *end <= self.size)?;
+        let (file, start) = (self.file.clone(), self.start + start);
+        let part = Self { file, inode: self.inode, start, size, map: OnceLock::new() };
+        (end > 0 && start % PAGE == 0).then_some(part)
+    }
+
+    /// Gives its pages back to the system: it is zeros again.
+    pub(crate) fn clear(&self) {
+        let (Ok(start), Ok(size)) = (self.start.try_into(), self.size.try_into()) else { return };
+        let how = libc::FALLOC_FL_PUNCH_HOLE | libc::FALLOC_FL_KEEP_SIZE;
+        // SAFETY: the call takes numbers alone, and `self.file` keeps the descriptor open meanwhile. What is mapped
+        // of the file stays mapped.
+        unsafe { libc::fallocate(self.file.as_raw_fd(), how, start, size) };
     }
 
     fn is_open(&self) -> bool {
@@ -333,6 +363,7 @@ impl Memory {
 
     fn map(&self) -> Option<Map> {
         let length = usize::try_from(self.size).ok()?;
+        let start = i64::try_from(self.start).ok()?;
         // SAFETY: no address is asked for, so no memory that is in use is replaced.
         let start = unsafe {
             libc::mmap(
@@ -341,7 +372,7 @@ impl Memory {
                 libc::PROT_READ | libc::PROT_WRITE,
                 libc::MAP_SHARED | libc::MAP_NORESERVE,
                 self.file.as_raw_fd(),
-                0,
+                start,
             )
         };
         if start == libc::MAP_FAILED {
@@ -502,6 +533,21 @@ mod tests {
         assert!(memory.store(96, 5) && !memory.store(97, 5) && !memory.store(100, 5));
         assert!(memory.store64(88, 5) && !memory.store64(92, 5) && !memory.store64(96, 5));
         assert_eq!((memory.load(96), memory.load(98), memory.load(100)), (Some(5), None, None));
+    }
+
+    #[test]
+    fn a_part_is_where_it_is() {
+        let memory = Memory::new(1 << 46).unwrap();
+        let part = memory.part(1 << 45, 2 * PAGE).unwrap();
+        assert!(part.write(PAGE, b"part") && !part.write(2 * PAGE - 1, b"part"));
+        let other = memory.part((1 << 45) + PAGE, PAGE).unwrap();
+        let mut bytes = [0; 4];
+        assert!(other.read(0, &mut bytes) && &bytes == b"part");
+        other.clear();
+        assert!(part.read(PAGE, &mut bytes) && bytes == [0; 4]);
+        for (start, size) in [(1 << 46, PAGE), ((1 << 46) - PAGE, 2 * PAGE), (1, PAGE), (0, 0)] {
+            assert!(memory.part(start, size).is_none(), "{start:#x} {size:#x}");
+        }
     }
 
     #[test]

@@ -8,6 +8,10 @@ use nvabi::tegra::class::compute::*;
 /// Behind the last method.
 const END: u32 = 0x4000;
 
+/// LOAD_INLINE_QMD_DATA: the words of a description that comes in the stream, of which the last one launches it.
+const INLINE_QMD: u32 = 0x320;
+const INLINE_QMD_END: u32 = INLINE_QMD + 63 * 4;
+
 /// Largest piece of data that comes in a stream: a pushbuffer holds no more.
 const MAX_INLINE: u64 = 8 << 20;
 
@@ -48,6 +52,14 @@ impl Compute {
                 return Err(self.launch(bus));
             }
             SEND_PCAS_B if data != 0 => return Err(self.launch(bus)),
+            // The last word of a description in the stream: it is written to memory, and launched.
+            INLINE_QMD_END => {
+                let address = self.address(SET_INLINE_QMD_ADDRESS_A) << 8;
+                let words = &self.values[INLINE_QMD as usize / 4..=INLINE_QMD_END as usize / 4];
+                let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
+                bus.write(address, &bytes)?;
+                return Err(self.launch_at(bus, address));
+            }
             // Everything else is state of the shaders, which never run.
             _ => {}
         }
@@ -173,10 +185,16 @@ impl Compute {
 
     /// A kernel would start: what it is, and that it does not run.
     fn launch(&self, bus: &mut Bus<'_>) -> Fault {
-        let at = match self.value(SEND_PCAS_A) {
-            0 => self.address(SET_INLINE_QMD_ADDRESS_A) << 8,
-            shifted => u64::from(shifted) << 8,
-        };
+        self.launch_at(
+            bus,
+            match self.value(SEND_PCAS_A) {
+                0 => self.address(SET_INLINE_QMD_ADDRESS_A) << 8,
+                shifted => u64::from(shifted) << 8,
+            },
+        )
+    }
+
+    fn launch_at(&self, bus: &Bus<'_>, at: u64) -> Fault {
         match Qmd::read(bus, at) {
             Ok(qmd) => {
                 Fault::Unsupported(format!("compute launch at {at:#x} is not executed: {qmd}"))
@@ -197,6 +215,9 @@ fn reduce(
     const HOST: [u32; 8] = [5, 0, 1, 6, 7, 3, 4, 2];
     host::reduce(HOST[operation as usize & 7], value, operand, is_wide, is_signed)
 }
+
+/// Of these versions the fields have the places that are read here; Hopper's are others.
+const KNOWN_QMD: std::ops::RangeInclusive<u32> = 2..=3;
 
 /// What a launch says of itself; the fields whose places all versions from 2.2 to 3.0 share.
 struct Qmd {
@@ -235,12 +256,16 @@ impl Qmd {
 
 impl std::fmt::Display for Qmd {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "QMD {}.{}", self.version.0, self.version.1)?;
+        if !KNOWN_QMD.contains(&self.version.0) {
+            return Ok(());
+        }
         let [x, y, z] = self.grid;
         let [i, j, k] = self.block;
         write!(
             f,
-            "QMD {}.{}, grid {x}x{y}x{z}, block {i}x{j}x{k}, {} bytes of shared memory, {} registers",
-            self.version.0, self.version.1, self.shared, self.registers
+            ", grid {x}x{y}x{z}, block {i}x{j}x{k}, {} bytes of shared memory, {} registers",
+            self.shared, self.registers
         )?;
         let names = self.constants.iter().map(|(bank, bytes)| format!("{bank}: {bytes} bytes"));
         let names: Vec<String> = names.collect();

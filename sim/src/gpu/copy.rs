@@ -185,7 +185,21 @@ impl Job {
 }
 
 impl Remap {
+    /// The pixel of a fill: all of its components are constants.
+    fn constant(&self) -> Option<Vec<u8>> {
+        let mut pixel = Vec::new();
+        for component in &self.components {
+            let constant = self.constants.get((*component as usize).checked_sub(4)?)?;
+            pixel.extend(&constant.to_le_bytes()[..self.size]);
+        }
+        Some(pixel)
+    }
+
     fn part(&self, bus: &mut Bus<'_>, from: u64, to: u64, done: u64, count: u64) -> Outcome<()> {
+        if let Some(pixel) = self.constant() {
+            let at = to.wrapping_add(done * pixel.len() as u64);
+            return bus.write(at, &pixel.repeat(count as usize));
+        }
         let pixel_in = (self.size * self.sources) as u64;
         let pixel_out = (self.size * self.components.len()) as u64;
         let mut source = vec![0; (count * pixel_in) as usize];

@@ -233,6 +233,17 @@ impl Driver {
         }
     }
 
+    /// NV2080_ENGINE_TYPE of what carries out the methods of a class for a channel.
+    pub(super) fn engine_type(&self, channel: ChannelId, class: u32) -> Result<u32> {
+        /// NV2080_ENGINE_TYPE_COPY0.
+        const COPY: u32 = 9;
+        let found = self.channels.all.get(&channel.number).ok_or(Status::INVALID_OBJECT)?;
+        let is_copy = found.engine_of(class) == Some(EngineKind::Copy);
+        // The first copy engines are those that graphics and compute channels have as well.
+        let is_shared = found.runlist == 0 && is_copy;
+        Ok(if is_shared { COPY } else { found.runlist + GRAPHICS })
+    }
+
     /// What a program writes to the doorbell.
     pub(super) fn work_submit_token(&self, channel: ChannelId) -> Result<u32> {
         let found = self.channels.all.get(&channel.number).ok_or(Status::INVALID_OBJECT)?;

@@ -81,6 +81,14 @@ pub(super) struct Wanted {
     fd: u32,
 }
 
+/// Whether a kind of object has something to tell (those that are a `Notifier`).
+fn is_notifier(kind: &ObjectKind) -> bool {
+    matches!(
+        kind,
+        ObjectKind::Root | ObjectKind::Subdevice(_) | ObjectKind::Channel(_) | ObjectKind::Other(_)
+    )
+}
+
 impl Driver {
     /// NV_ESC_ALLOC_OS_EVENT. A client has one event by a descriptor; the driver looks at neither.
     pub(super) fn alloc_os_event(&mut self, caller: Caller<'_>, args: &Params) -> Result {
@@ -204,7 +212,7 @@ impl Driver {
         }
         let source = self.server.find(wanted.source.0)?.object(wanted.source.1);
         let kind = source.map(|object| object.kind.clone()).ok();
-        let kind = kind.filter(|kind| matches!(kind, ObjectKind::Root | ObjectKind::Subdevice(_)));
+        let kind = kind.filter(is_notifier);
         let kind = kind.ok_or(Status::INVALID_OBJECT)?;
         let os_event = self.os_event(client, wanted.fd).ok_or(Status::OBJECT_NOT_FOUND)?.number;
         let index = wanted.index & INDEX;

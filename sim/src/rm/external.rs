@@ -1,4 +1,4 @@
-//! Ranges of a UVM address space that show memory of the resource manager's (`kernel-open/nvidia-uvm/uvm_map_external.c`,
+//! Ranges of a UVM address space: for memory of the resource manager's, and pools of semaphores (`kernel-open/nvidia-uvm/uvm_map_external.c`,
 //! `uvm_va_space.c`, `uvm_user_channel.c`).
 
 use std::sync::Arc;
@@ -10,7 +10,9 @@ use super::interface::Params;
 use super::memory::{Buffer, PAGE};
 use super::server::ObjectKind;
 use super::space::{Held, Space};
+use super::uvm::Range;
 use crate::Status;
+use crate::files::FileId;
 
 /// UvmGpuMappingTypeReadOnly and UvmGpuMappingTypeReadOnlyAtomic are the two from this one on.
 const READ_ONLY: u64 = 3;
@@ -40,6 +42,11 @@ impl Driver {
         if uvm.spaces.contains_key(&gpu) {
             return Err(Status::INVALID_DEVICE.into());
         }
+        for (base, range) in &uvm.ranges {
+            if let Some(pool) = &range.pool {
+                space.map(*base, range.length, Held::Kept(pool.clone()), 0, true);
+            }
+        }
         uvm.spaces.insert(gpu, space);
         Ok(())
     }
@@ -48,8 +55,8 @@ impl Driver {
         let gpu = self.registered_gpu(caller, args, "gpuUuid")?;
         let uvm = self.space(caller.file).ok_or(Status::ILLEGAL_ACTION)?;
         let space = uvm.spaces.remove(&gpu).ok_or(Status::INVALID_DEVICE)?;
-        for (base, length) in &uvm.external {
-            space.unmap(*base, *length);
+        for (base, range) in &uvm.ranges {
+            space.unmap(*base, range.length);
         }
         Ok(())
     }
@@ -57,13 +64,61 @@ impl Driver {
     /// UVM_CREATE_EXTERNAL_RANGE: `uvm_create_external_range`.
     pub(super) fn create_external(&mut self, caller: Caller<'_>, args: &Params) -> Result {
         let (base, length) = range(args)?;
+        self.create_range(caller, base, Range { length, pool: None })
+    }
+
+    fn create_range(&mut self, caller: Caller<'_>, base: u64, range: Range) -> Result {
         let uvm = self.space(caller.file).ok_or(Status::ILLEGAL_ACTION)?;
-        let below = uvm.external.range(..base + length).next_back();
-        if below.is_some_and(|(other, length)| other + length > base) {
+        let below = uvm.ranges.range(..base + range.length).next_back();
+        if below.is_some_and(|(start, other)| start + other.length > base) {
             return Err(Status::UVM_ADDRESS_IN_USE.into());
         }
-        uvm.external.insert(base, length);
+        uvm.ranges.insert(base, range);
         Ok(())
+    }
+
+    /// UVM_ALLOC_SEMAPHORE_POOL: `uvm_api_alloc_semaphore_pool`. Memory that all GPUs see at the same addresses as the
+    /// process, which maps it from the file.
+    pub(super) fn alloc_semaphore_pool(&mut self, caller: Caller<'_>, args: &Params) -> Result {
+        let (base, length) = range(args)?;
+        let count = args.get("gpuAttributesCount")? as usize;
+        if count > args.count("perGpuAttributes")? {
+            return Err(Status::INVALID_ARGUMENT.into());
+        }
+        let pool = Arc::new(self.buffer_of_file(caller.file, base, length)?);
+        self.create_range(caller, base, Range { length, pool: Some(pool.clone()) })?;
+        let uvm = self.space(caller.file).ok_or(Status::ILLEGAL_ACTION)?;
+        for space in uvm.spaces.values() {
+            space.map(base, length, Held::Kept(pool.clone()), 0, true);
+        }
+        Ok(())
+    }
+
+    /// UVM_VALIDATE_VA_RANGE: `uvm_api_validate_va_range`.
+    pub(super) fn validate_range(&mut self, caller: Caller<'_>, args: &Params) -> Result {
+        let (base, length) = (args.get("base")?, args.get("length")?);
+        match self.has_range(caller.file, base, length) {
+            true => Ok(()),
+            false => Err(Status::INVALID_ADDRESS.into()),
+        }
+    }
+
+    /// UVM_MAP_DYNAMIC_PARALLELISM_REGION: addresses that launches by kernels use, which none makes here.
+    pub(super) fn map_dynamic_region(&mut self, caller: Caller<'_>, args: &Params) -> Result {
+        let (base, length) = range(args)?;
+        self.registered_gpu(caller, args, "gpuUuid")?;
+        self.create_range(caller, base, Range { length, pool: None })
+    }
+
+    fn has_range(&mut self, file: FileId, base: u64, length: u64) -> bool {
+        let range = self.space(file).and_then(|uvm| uvm.ranges.get(&base));
+        range.is_some_and(|range| range.length == length)
+    }
+
+    /// `uvm_mmap`: whether a pool of semaphores is at the place in the file, which is the address for GPUs as well.
+    pub(super) fn has_pool(&mut self, file: FileId, base: u64, length: u64) -> bool {
+        let range = self.space(file).and_then(|uvm| uvm.ranges.get(&base));
+        range.is_some_and(|range| range.pool.is_some() && range.length == length)
     }
 
     /// UVM_MAP_EXTERNAL_ALLOCATION: `uvm_map_external_allocation`.
@@ -112,13 +167,16 @@ impl Driver {
     pub(super) fn free_external(&mut self, caller: Caller<'_>, args: &Params) -> Result {
         let base = args.get("base")?;
         let uvm = self.space(caller.file).ok_or(Status::ILLEGAL_ACTION)?;
-        let known = uvm.external.get(&base).copied().ok_or(Status::INVALID_ADDRESS)?;
+        let known = uvm.ranges.get(&base).ok_or(Status::INVALID_ADDRESS)?.length;
         if args.has("length") && args.get("length")? != known {
             return Err(Status::INVALID_ADDRESS.into());
         }
-        uvm.external.remove(&base);
+        let pool = uvm.ranges.remove(&base).and_then(|range| range.pool);
         for space in uvm.spaces.values() {
             space.unmap(base, known);
+        }
+        if let Some(memory) = pool.as_ref().and_then(|pool| pool.memory()) {
+            memory.clear();
         }
         Ok(())
     }
@@ -172,8 +230,8 @@ impl Driver {
     /// Whether one external range has all of some addresses.
     fn within_external(&mut self, caller: Caller<'_>, base: u64, length: u64) -> Result {
         let uvm = self.space(caller.file).ok_or(Status::ILLEGAL_ACTION)?;
-        let below = uvm.external.range(..=base).next_back();
-        let is_inside = below.is_some_and(|(start, all)| start + all >= base + length);
+        let below = uvm.ranges.range(..=base).next_back().filter(|(_, of)| of.pool.is_none());
+        let is_inside = below.is_some_and(|(start, of)| start + of.length >= base + length);
         if is_inside { Ok(()) } else { Err(Status::INVALID_ADDRESS.into()) }
     }
 

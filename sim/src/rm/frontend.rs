@@ -313,6 +313,7 @@ impl Driver {
             "NV_ESC_RM_VID_HEAP_CONTROL" => self.vid_heap_control(caller, args),
             "NV_ESC_RM_MAP_MEMORY" => self.map_memory(caller, args),
             "NV_ESC_RM_UNMAP_MEMORY" => self.unmap_memory(caller, args),
+            "NV_ESC_RM_UPDATE_DEVICE_MAPPING_INFO" => self.update_mapping(caller, args),
             "NV_ESC_RM_MAP_MEMORY_DMA" => self.map_memory_dma(caller, args),
             "NV_ESC_RM_UNMAP_MEMORY_DMA" => self.unmap_memory_dma(caller, args),
             "NV_ESC_RM_DUP_OBJECT" => self.duplicate(caller, args),

@@ -29,8 +29,9 @@ pub(super) struct Facts {
     pub(super) class: u32,
     pub(super) revision: u32,
     pub(super) interrupt: u16,
-    /// Bytes of its memory.
+    /// Bytes of its memory, and those of them that no program gets.
     pub(super) memory: u64,
+    pub(super) reserved: u64,
     /// Registers and the window to its memory: where, and how many bytes.
     pub(super) registers: (u64, u64),
     pub(super) window: (u64, u64),
@@ -50,6 +51,7 @@ impl Gpu {
             revision: number("identity.revision") as u32,
             interrupt: number("identity.interrupt") as u16,
             memory: number("memory.size"),
+            reserved: number("memory.reserved"),
             registers: (number("bars.registers.base"), number("bars.registers.size")),
             window: (number("bars.window.base"), number("bars.window.size")),
         };

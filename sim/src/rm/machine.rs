@@ -17,6 +17,9 @@ use crate::log::{Log, RunId};
 use crate::machine::{Answer, Device, Doorbell, Entry, FileInfo, GpuUse, Machine, Mapping, Text};
 use crate::memory::{Inode, Memory, Node, Signal};
 
+/// No process has more addresses.
+const USER_END: u64 = 1 << 47;
+
 impl Machine for Driver {
     fn entries(&self) -> Vec<Entry> {
         self.all_entries()
@@ -26,7 +29,9 @@ impl Machine for Driver {
         let node = self.node_kind(device).ok_or(Errno::ENODEV)?;
         let behind = match node {
             NodeKind::Control | NodeKind::Gpu(_) => Node::Signal(Signal::new()?),
-            NodeKind::Uvm | NodeKind::UvmTools => Node::Memory(Memory::new(0)?),
+            // What a process maps of it is at its own address in the file, as for the driver.
+            NodeKind::Uvm => Node::Memory(Memory::new(USER_END)?),
+            NodeKind::UvmTools => Node::Memory(Memory::new(0)?),
         };
         let attached = match node {
             NodeKind::Gpu(gpu) => vec![gpu],
@@ -136,12 +141,20 @@ impl Machine for Driver {
 
     fn mmap(
         &mut self,
-        _: &dyn Client,
+        client: &dyn Client,
         id: FileId,
         length: u64,
         offset: u64,
     ) -> Result<Mapping, Errno> {
-        self.mapping(id, length, offset)
+        if self.files.get(id).is_none_or(|open| open.file.node != NodeKind::Uvm) {
+            return self.mapping(id, length, offset);
+        }
+        if !self.has_pool(id, offset, length) {
+            let text = "memory that UVM manages itself is not simulated".to_owned();
+            self.log.diagnose(client.process(), "not-simulated", text);
+            return Err(Errno::EINVAL);
+        }
+        Ok(Mapping::Own)
     }
 
     fn watches_polls(&self) -> bool {

@@ -58,6 +58,8 @@ pub(super) struct Buffer {
 enum Behind {
     /// A file of our own.
     Node(Arc<Node>),
+    /// A part of a file that a process maps by its own address (`/dev/nvidia-uvm`).
+    Part(Memory),
     /// A process, which told the driver of its pages.
     Pages(Pages),
 }
@@ -93,31 +95,32 @@ impl Buffer {
     pub(super) fn node(&self) -> Option<&Arc<Node>> {
         match &self.behind {
             Behind::Node(node) => Some(node),
-            Behind::Pages(_) => None,
+            Behind::Part(_) | Behind::Pages(_) => None,
         }
     }
 
-    /// The memory of that file.
+    /// The memory, where it is in a file of our own.
     pub(super) fn memory(&self) -> Option<&Memory> {
-        match self.node().map(|node| &**node) {
-            Some(Node::Memory(memory)) => Some(memory),
-            _ => None,
+        match &self.behind {
+            Behind::Node(node) => node.memory(),
+            Behind::Part(part) => Some(part),
+            Behind::Pages(_) => None,
         }
     }
 
     /// Copies out; whether all of it was there.
     pub(super) fn read(&self, offset: u64, into: &mut [u8]) -> bool {
         match &self.behind {
-            Behind::Node(_) => self.memory().is_some_and(|memory| memory.read(offset, into)),
             Behind::Pages(pages) => pages.read(offset, into),
+            _ => self.memory().is_some_and(|memory| memory.read(offset, into)),
         }
     }
 
     /// Copies in, as [`Self::read`] copies out; words and double words at once.
     pub(super) fn write(&self, offset: u64, from: &[u8]) -> bool {
         match &self.behind {
-            Behind::Node(_) => self.memory().is_some_and(|memory| memory.put(offset, from)),
             Behind::Pages(pages) => pages.write(offset, from),
+            _ => self.memory().is_some_and(|memory| memory.put(offset, from)),
         }
     }
 
@@ -171,7 +174,13 @@ impl Driver {
 
     pub(super) fn buffer(&mut self, size: u64, gpu: usize, of: Of) -> Result<Buffer> {
         let size = size.checked_next_multiple_of(PAGE).ok_or(Status::NO_MEMORY)?;
-        let there = if of == Of::Video { self.free_memory(gpu) } else { limits::memory() };
+        let there = match of {
+            Of::Video => {
+                let reserved = self.gpus.get(gpu).map_or(0, |gpu| gpu.facts().reserved);
+                self.free_memory(gpu).saturating_sub(reserved)
+            }
+            _ => limits::memory(),
+        };
         if size > there {
             return Err(Status::NO_MEMORY.into());
         }
@@ -190,6 +199,17 @@ impl Driver {
         let address = base + self.last_address;
         self.last_address += size;
         Buffer { number: self.last_buffer, behind, size, address, gpu, of }
+    }
+
+    /// Memory of a file of UVM's, at the place in it that a process maps it from.
+    pub(super) fn buffer_of_file(&mut self, id: FileId, base: u64, length: u64) -> Result<Buffer> {
+        if length > limits::memory() {
+            return Err(Status::NO_MEMORY.into());
+        }
+        let memory = self.files.get(id).and_then(|open| open.node.memory());
+        let part = memory.and_then(|memory| memory.part(base, length));
+        let part = part.ok_or(Status::INVALID_ADDRESS)?;
+        Ok(self.new_buffer(Behind::Part(part), length, 0, Of::System))
     }
 
     /// An object of NV01_MEMORY_SYSTEM_OS_DESCRIPTOR: pages that the caller has (`os_desc_mem.c`).
@@ -399,6 +419,17 @@ impl Driver {
         client.object(wish.memory)?;
         client.context(wish.client, wish.device, wish.memory)?;
         self.forget_mapping(caller, wish, args.get("pLinearAddress")?)
+    }
+
+    /// NV_ESC_RM_UPDATE_DEVICE_MAPPING_INFO: where the process has mapped it, by which it will be unmapped
+    /// (`rm_update_device_mapping_info`).
+    pub(super) fn update_mapping(&mut self, caller: Caller<'_>, args: &Params) -> Result {
+        let client = self.server.client(args.word("hClient")?, caller.owner)?;
+        let object = client.object_mut(args.word("hMemory")?)?;
+        let (old, new) = (args.get("pOldCpuAddress")?, args.get("pNewCpuAddress")?);
+        let found = object.mappings.iter_mut().find(|mapping| **mapping == old);
+        *found.ok_or(Status::INVALID_ARGUMENT)? = new;
+        Ok(())
     }
 
     fn forget_mapping(&mut self, caller: Caller<'_>, wish: Wish, address: u64) -> Result {

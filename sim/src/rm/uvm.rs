@@ -6,6 +6,7 @@ use std::sync::Arc;
 use super::failed::{Failed, Result};
 use super::frontend::Caller;
 use super::interface::Params;
+use super::memory::Buffer;
 use super::space::Space as AddressSpace;
 use super::{Driver, NodeKind};
 use crate::client::Client;
@@ -36,12 +37,20 @@ pub(super) struct Space {
     last_group: u64,
     /// Where each GPU sees what is mapped.
     pub(super) spaces: BTreeMap<usize, Arc<AddressSpace>>,
-    /// Ranges for memory of the resource manager's: where, and how many bytes.
-    pub(super) external: BTreeMap<u64, u64>,
+    /// Ranges for memory of the resource manager's and for semaphores, by where they begin.
+    pub(super) ranges: BTreeMap<u64, Range>,
     /// Clients and their channels.
     pub(super) channels: BTreeSet<(u32, u32)>,
     /// GPUs that reach each other's memory.
     pub(super) peers: BTreeSet<(usize, usize)>,
+}
+
+/// A range of an address space that is there for one thing.
+#[derive(Debug)]
+pub(super) struct Range {
+    pub(super) length: u64,
+    /// The memory of a pool of semaphores, which all GPUs see; another range shows what it is told.
+    pub(super) pool: Option<Arc<Buffer>>,
 }
 
 impl Space {
@@ -55,8 +64,8 @@ impl Space {
 impl Drop for Space {
     /// What it mapped goes with it.
     fn drop(&mut self) {
-        for (base, length) in &self.external {
-            self.spaces.values().for_each(|space| space.unmap(*base, *length));
+        for (base, range) in &self.ranges {
+            self.spaces.values().for_each(|space| space.unmap(*base, range.length));
         }
     }
 }
@@ -209,6 +218,9 @@ impl Driver {
             "UVM_MAP_EXTERNAL_ALLOCATION" => self.map_external(caller, args),
             "UVM_UNMAP_EXTERNAL" => self.unmap_external(caller, args),
             "UVM_FREE" => self.free_external(caller, args),
+            "UVM_VALIDATE_VA_RANGE" => self.validate_range(caller, args),
+            "UVM_MAP_DYNAMIC_PARALLELISM_REGION" => self.map_dynamic_region(caller, args),
+            "UVM_ALLOC_SEMAPHORE_POOL" => self.alloc_semaphore_pool(caller, args),
             "UVM_REGISTER_CHANNEL" => self.register_channel(caller, args),
             "UVM_UNREGISTER_CHANNEL" => self.unregister_channel(caller, args),
             "UVM_ENABLE_PEER_ACCESS" => self.set_peer_access(caller, args, true),

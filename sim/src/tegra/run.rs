@@ -78,10 +78,7 @@ impl gpu::Space for Addresses<'_> {
 }
 
 fn store(memory: &Arc<Node>, offset: u64, bytes: &[u8]) -> bool {
-    match &**memory {
-        Node::Memory(memory) => memory.put(offset, bytes),
-        Node::Signal(_) => false,
-    }
+    memory.memory().is_some_and(|memory| memory.put(offset, bytes))
 }
 
 fn part(there: u64, wanted: usize) -> usize {

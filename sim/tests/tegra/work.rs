@@ -546,7 +546,8 @@ rules! {
         let mut second = first.beside(channel(first.bound.ctrl));
         let memory = first.memory(4096);
         second.queue(&semaphore(memory.at, 5, 1));
-        std::thread::sleep(Duration::from_millis(100));
+        // Longer than a busy system keeps anybody from the doorbell.
+        std::thread::sleep(Duration::from_millis(1000));
         for _ in 0..3 {
             first.submit(&[0]);
             first.wait();
