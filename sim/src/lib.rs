@@ -15,7 +15,7 @@
 //! driver whose layouts the caller gives; `tegra` (feature `tegra`) simulates a Jetson Orin.
 
 // What only a Jetson has is there without one.
-#![cfg_attr(not(feature = "tegra"), allow(dead_code))]
+#![cfg_attr(not(feature = "tegra"), allow(dead_code, unused_imports))]
 
 mod client;
 mod fault;

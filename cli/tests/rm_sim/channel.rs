@@ -16,6 +16,7 @@ const OS_DESCRIPTOR: u64 = 0x71;
 /// The last byte of classes of channels, of copies, and of the registers that are rung.
 const GPFIFO: u32 = 0x6f;
 const COPY: u32 = 0xb5;
+const COMPUTE: u32 = 0xc0;
 const USERMODE: u32 = 0x61;
 
 /// The identity of the first GPU.
@@ -29,7 +30,9 @@ const READ_ONLY: u64 = 1;
 const BASE: u64 = 0x10_0000_0000;
 const SIZE: usize = 1 << 20;
 const RING: u64 = 0x2000;
-const ENTRIES: u32 = 64;
+const ENTRIES: u32 = 32;
+const PUSH: u64 = 0x9000;
+const PUSH_SIZE: u64 = 0x200;
 const USERD: u64 = 0x3000;
 const SEMAPHORE: u64 = 0x4000;
 const FROM: u64 = 0x1_0000;
@@ -43,7 +46,13 @@ const LINE_LENGTH: u32 = 0x418;
 const COPY_LINEAR: u32 = 0x182;
 const RELEASE_ONE_WORD: u32 = 0x08;
 
+/// Methods of the compute class (`clc6c0.h`): where a launch's description goes, and its words, the last of which starts
+/// it.
+const QMD_ADDRESS: u32 = 0x318;
+const QMD_WORDS: u32 = 64;
+
 /// Numbers of the driver's errors, as notifiers have them.
+const EXCEPTION: u32 = 13;
 const MMU_FAULT: u32 = 31;
 const PBDMA: u32 = 32;
 
@@ -195,8 +204,8 @@ impl Rig {
     /// Has the channel carry out a pushbuffer, by way of a doorbell.
     fn submit(&mut self, words: &[u32]) {
         // Each has a place of its own, so that none is written over that is still read.
-        let at = u64::from(self.put) * 0x80;
-        assert!(words.len() <= 0x20);
+        let at = PUSH + u64::from(self.put) * PUSH_SIZE;
+        assert!(words.len() as u64 * 4 <= PUSH_SIZE);
         for (word, at) in words.iter().zip((at..).step_by(4)) {
             self.word(at).store(*word, Ordering::Relaxed);
         }
@@ -361,6 +370,20 @@ rules! {
         assert_eq!(rig.error(), PBDMA);
     }
 
+    a_launch_in_the_stream_is_refused {
+        let mut rig = Rig::new();
+        let at = (BASE + TO) >> 8;
+        let compute = class(&rig.classes, COMPUTE);
+        let mut words = vec![incrementing(0, 1), compute, incrementing(QMD_ADDRESS, 2 + QMD_WORDS)];
+        words.extend([(at >> 32) as u32, at as u32]);
+        words.extend(0..QMD_WORDS);
+        rig.submit(&words);
+        assert_eq!(rig.error(), EXCEPTION);
+        // The description is where the program said.
+        let last = rig.word(TO + u64::from(QMD_WORDS - 1) * 4).load(Ordering::Acquire);
+        assert_eq!(last, QMD_WORDS - 1);
+    }
+
     a_header_that_is_none_ends_the_channel {
         let mut rig = Rig::new();
         rig.submit(&[0xdfff_ffff]);
@@ -421,6 +444,58 @@ rules! {
         // An engine that the card has not, and one below a device.
         assert_eq!(client.alloc(channel, 0x90b5, None), Err(INVALID_CLASS));
         assert!(client.alloc(device, self::class(&classes, COPY), None).is_err());
+    }
+
+    pools_of_semaphores_are_where_the_gpu_has_them {
+        let mut rig = Rig::new();
+        let size = 0x20_0000_usize;
+        let shared = |at: u64, length: usize, fd: Fd, offset: u64| unsafe {
+            let (access, kind) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_SHARED);
+            let kind = if at == 0 { kind | libc::MAP_ANONYMOUS } else { kind | libc::MAP_FIXED };
+            let made = libc::mmap(at as *mut libc::c_void, length, access, kind, fd, offset as i64);
+            if made == libc::MAP_FAILED { Err(errno()) } else { Ok(made as u64) }
+        };
+        // Addresses that are free in the process.
+        let base = shared(0, size, -1, 0).unwrap();
+        let fd = open("/dev/nvidia-uvm").unwrap();
+        assert_eq!(uvm(fd, "UVM_INITIALIZE", &mut Struct::new("UVM_INITIALIZE_PARAMS")), OK);
+        let mut register = Struct::new("UVM_REGISTER_GPU_PARAMS");
+        register.put("gpu_uuid", &UUID);
+        assert_eq!(uvm(fd, "UVM_REGISTER_GPU", &mut register), OK);
+        let mut space = Struct::new("UVM_REGISTER_GPU_VASPACE_PARAMS")
+            .with("rmCtrlFd", rig.client.fd as u64)
+            .with("hClient", rig.client.handle.into())
+            .with("hVaSpace", rig.space.into());
+        space.put("gpuUuid", &UUID);
+        let pool = |length: usize| {
+            let mut args = Struct::new("UVM_ALLOC_SEMAPHORE_POOL_PARAMS")
+                .with("base", base)
+                .with("length", length as u64)
+                .with("gpuAttributesCount", 1);
+            args.put("perGpuAttributes[0].gpuUuid", &UUID);
+            uvm(fd, "UVM_ALLOC_SEMAPHORE_POOL", &mut args)
+        };
+        assert_eq!(shared(base, size, fd, base), Err(libc::EINVAL), "nothing is there yet");
+        assert_eq!(pool(size), OK);
+        assert_eq!(pool(size), UVM_ADDRESS_IN_USE);
+        // A GPU that comes later sees it as well.
+        assert_eq!(uvm(fd, "UVM_REGISTER_GPU_VASPACE", &mut space), OK);
+        assert_eq!(shared(base, size / 2, fd, base), Err(libc::EINVAL), "all of it or nothing");
+        assert_eq!(shared(base, size, fd, base), Ok(base));
+        rig.bytes[FROM as usize..][..4].copy_from_slice(b"pool");
+        rig.copy(BASE + FROM, base + 0x1000, 4);
+        assert!(rig.is_done());
+        let seen = |at: u64| unsafe { std::slice::from_raw_parts(at as *const u8, 4) };
+        assert_eq!(seen(base + 0x1000), b"pool");
+        // The file is still that of the driver.
+        assert_eq!(pool(size), UVM_ADDRESS_IN_USE);
+        let mut free = Struct::new("UVM_FREE_PARAMS").with("base", base);
+        if !is_since(&[590]) {
+            free.set("length", size as u64);
+        }
+        assert_eq!(uvm(fd, "UVM_FREE", &mut free), OK);
+        assert_eq!((pool(size), shared(base, size, fd, base)), (OK, Ok(base)));
+        assert_eq!(seen(base + 0x1000), [0; 4], "nothing of another one is in it");
     }
 
     ranges_of_uvm_show_memory_to_the_gpu {

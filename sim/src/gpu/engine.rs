@@ -394,27 +394,3 @@ impl Engine {
         }
     }
 }
-
-/// A client rings right behind its write of GP_PUT, and a busy system may keep it from that. What has stood there for
-/// longer without a doorbell was not rung for.
-const RINGING: Duration = Duration::from_millis(500);
-
-/// A GP_PUT that nobody has rung for, and when it was first seen.
-#[derive(Debug, Default)]
-pub(crate) struct Unrung(Option<(u32, Instant)>);
-
-impl Unrung {
-    /// Looks at what stands there.
-    pub(crate) fn watch(&mut self, engine: &Engine, put: Option<u32>) {
-        let put = put.filter(|put| *put != engine.put);
-        if self.0.map(|unrung| unrung.0) != put {
-            self.0 = put.map(|put| (put, Instant::now()));
-        }
-    }
-
-    /// Whether it has moved just now, so that a doorbell for it may have been overwritten by another one.
-    pub(crate) fn is_new(&self, engine: &Engine, put: u32, entries: u32) -> bool {
-        let is_old = |(old, since): (u32, Instant)| old == put && since.elapsed() > RINGING;
-        put != engine.put && put < entries && !self.0.is_some_and(is_old)
-    }
-}

@@ -12,7 +12,7 @@ use super::memory::{Buffer, Of};
 use super::server::ObjectKind;
 use super::space::{Seen, Space};
 use crate::Status;
-use crate::gpu::{self as engine, Bus, Engine, EngineKind, Fault, Ring, Unrung};
+use crate::gpu::{self as engine, Bus, Engine, EngineKind, Fault, Ring};
 use crate::machine::Doorbell;
 
 /// NV2080_ENGINE_TYPE_GRAPHICS, whose runlist is the first.
@@ -63,7 +63,6 @@ struct Channel {
     /// Where the driver says what went wrong.
     notifier: Option<Arc<Buffer>>,
     engine: Engine,
-    unrung: Unrung,
     /// Whether it was scheduled.
     is_enabled: bool,
     is_dead: bool,
@@ -197,7 +196,6 @@ impl Driver {
             userd,
             notifier,
             engine: Engine::default(),
-            unrung: Unrung::default(),
             is_enabled: false,
             is_dead: false,
         };
@@ -208,19 +206,21 @@ impl Driver {
 
     /// Forgets channels whose objects are gone.
     pub(super) fn drop_channels(&mut self) {
-        if self.channels.all.is_empty() {
+        let is_gone = |(number, channel): (&u32, &Channel)| {
+            let object = self.server.object(channel.client, channel.object);
+            let own = ObjectKind::Channel(ChannelId { gpu: channel.gpu, number: *number });
+            object.is_none_or(|object| object.kind != own).then_some(*number)
+        };
+        let gone: Vec<u32> = self.channels.all.iter().filter_map(is_gone).collect();
+        if gone.is_empty() {
             return;
         }
         // A program may free one right behind its doorbell: then nobody has seen that yet.
         let doorbells = self.all_doorbells();
         self.take_doorbells(&doorbells);
-        let server = &self.server;
-        self.channels.all.retain(|number, channel| {
-            let object = server.object(channel.client, channel.object);
-            object.is_some_and(|object| {
-                object.kind == ObjectKind::Channel(ChannelId { gpu: channel.gpu, number: *number })
-            })
-        });
+        for number in gone {
+            self.channels.all.remove(&number);
+        }
     }
 
     /// Schedules a channel, or all of a group: `kchannelCtrlCmdGpFifoSchedule_IMPL`.
@@ -292,21 +292,12 @@ impl Driver {
     }
 
     /// The doorbell holds the last token alone, and programs may have rung for other channels before anybody looked:
-    /// those start as well whose GP_PUT has just moved.
+    /// those start as well whose GP_PUT has moved. A program rings right behind that.
     fn ring_overwritten(&mut self) {
         for (number, channel) in &mut self.channels.all {
-            let put = channel.put().filter(|_| !channel.is_dead);
-            if put.is_some_and(|put| channel.unrung.is_new(&channel.engine, put, channel.entries)) {
+            if channel.put().is_some_and(|put| put != channel.engine.end()) {
                 start(channel, *number, &mut self.log);
             }
-        }
-    }
-
-    /// Remembers what nobody has rung for.
-    pub(super) fn watch_rings(&mut self) {
-        for channel in self.channels.all.values_mut() {
-            let put = channel.put();
-            channel.unrung.watch(&channel.engine, put);
         }
     }
 

@@ -1,13 +1,13 @@
 //! Execution: doorbells start channels, which go on in turns.
 
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use super::Kernel;
 use super::args::Args;
 use super::space::{Space, Target};
 use super::syncpoint::Points;
-use crate::gpu::{self, Bus, EngineKind, Fault, Ring};
+use crate::gpu::{self, Bus, Engine, EngineKind, Fault, Ring};
 use crate::memory::Node;
 use crate::tegra::abi::*;
 use nvabi::tegra::class::{AMPERE_COMPUTE_B, AMPERE_DMA_COPY_B};
@@ -265,5 +265,29 @@ impl super::channel::Channel {
     fn may_have_been_rung(&self) -> bool {
         let Some(ring) = self.ring.as_ref().filter(|_| !self.is_dead) else { return false };
         self.put().is_some_and(|put| self.unrung.is_new(&self.engine, put, ring.entries))
+    }
+}
+
+/// A client rings right behind its write of GP_PUT, and a busy system may keep it from that. What has stood there for
+/// longer without a doorbell was not rung for.
+const RINGING: Duration = Duration::from_millis(500);
+
+/// A GP_PUT that nobody has rung for, and when it was first seen.
+#[derive(Debug, Default)]
+pub(super) struct Unrung(Option<(u32, Instant)>);
+
+impl Unrung {
+    /// Looks at what stands there.
+    pub(super) fn watch(&mut self, engine: &Engine, put: Option<u32>) {
+        let put = put.filter(|put| *put != engine.end());
+        if self.0.map(|unrung| unrung.0) != put {
+            self.0 = put.map(|put| (put, Instant::now()));
+        }
+    }
+
+    /// Whether it has moved just now, so that a doorbell for it may have been overwritten by another one.
+    pub(super) fn is_new(&self, engine: &Engine, put: u32, entries: u32) -> bool {
+        let is_old = |(old, since): (u32, Instant)| old == put && since.elapsed() > RINGING;
+        put != engine.end() && put < entries && !self.0.is_some_and(is_old)
     }
 }
