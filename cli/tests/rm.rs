@@ -446,7 +446,7 @@ fn unified_errors(memory: &Uvm) {
     let range = UvmObject::Range { base: 0x7000_0000, length: Some(0x1000) };
     assert_eq!(error.uvm_object(), Some(range), "{error}");
     assert!(
-        error.to_string().contains(" on 0x1000 bytes at 0x70000000: NV_ERR_NOT_SUPPORTED"),
+        error.to_string().contains(" on 0x1000 bytes at 0x70000000: NV_ERR_INVALID_ADDRESS"),
         "{error}"
     );
 }
