@@ -2,7 +2,7 @@
 //! which are decoded and not executed. (`clc7c0.h`; 0xA140 has the same way to load data.)
 
 use super::engine::{Bus, Fault, Outcome, Step};
-use super::host;
+use super::host::Reduction;
 use nvabi::tegra::class::compute::*;
 
 /// Behind the last method.
@@ -58,7 +58,7 @@ impl Compute {
                 let words = &self.values[INLINE_QMD as usize / 4..=INLINE_QMD_END as usize / 4];
                 let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
                 bus.write(address, &bytes)?;
-                return Err(self.launch_at(bus, address));
+                return Err(launch_at(bus, address));
             }
             // Everything else is state of the shaders, which never run.
             _ => {}
@@ -120,7 +120,7 @@ impl Compute {
             let at = self.address(SET_I2M_SEMAPHORE_A);
             let payload = self.value(SET_I2M_SEMAPHORE_A + 8);
             let is_word = inline.launch >> 12 & 1 != 0;
-            self.release(bus, at, payload.into(), if is_word { 1 } else { 4 })?;
+            release(bus, at, payload.into(), is_word)?;
         }
         Ok(())
     }
@@ -136,22 +136,16 @@ impl Compute {
         }
         match execute & 3 {
             0 if execute >> 6 & 1 != 0 => {
-                let value = if is_wide { bus.load64(at)? } else { bus.load(at)?.into() };
-                let is_signed = execute >> 10 & 3 == 1;
-                payload = reduce(execute >> 7 & 7, value, payload, is_wide, is_signed)?;
-                self.release(bus, at, payload, if is_wide { 2 } else { 1 })?;
+                let reduction = reduction(execute >> 7 & 7, is_wide, execute >> 10 & 3 == 1);
+                payload = reduction.of_values(bus.payload(at, is_wide)?, payload)?;
+                bus.release(at, payload, is_wide)?;
             }
-            0 => {
-                let words = match execute >> 3 & 3 {
-                    0 => 4,
-                    1 if !is_wide => 1,
-                    _ => 2,
-                };
-                self.release(bus, at, payload, words)?;
-            }
+            0 => match execute >> 3 & 3 {
+                0 => bus.release_with_time(at, payload)?,
+                words => bus.release(at, payload, is_wide || words != 1)?,
+            },
             1 => {
-                let value = if is_wide { bus.load64(at)? } else { bus.load(at)?.into() };
-                if value != payload {
+                if bus.payload(at, is_wide)? != payload {
                     return Ok(Step::Again);
                 }
             }
@@ -168,52 +162,41 @@ impl Compute {
         let at = self.address(SET_REPORT_SEMAPHORE_A);
         let mut payload = u64::from(self.value(SET_REPORT_SEMAPHORE_A + 8));
         if report >> 3 & 1 != 0 {
-            let value = bus.load(at)?.into();
-            let is_signed = report >> 17 & 3 == 1;
-            payload = reduce(report >> 9 & 7, value, payload, false, is_signed)?;
+            let reduction = reduction(report >> 9 & 7, false, report >> 17 & 3 == 1);
+            payload = reduction.of_values(bus.payload(at, false)?, payload)?;
         }
-        self.release(bus, at, payload, if report >> 28 & 1 != 0 { 1 } else { 4 })
-    }
-
-    fn release(&self, bus: &mut Bus<'_>, at: u64, payload: u64, words: u32) -> Outcome<()> {
-        match words {
-            1 => bus.write(at, &(payload as u32).to_le_bytes()),
-            2 => bus.write(at, &payload.to_le_bytes()),
-            _ => bus.release_with_time(at, payload),
-        }
+        release(bus, at, payload, report >> 28 & 1 != 0)
     }
 
     /// A kernel would start: what it is, and that it does not run.
-    fn launch(&self, bus: &mut Bus<'_>) -> Fault {
-        self.launch_at(
-            bus,
-            match self.value(SEND_PCAS_A) {
-                0 => self.address(SET_INLINE_QMD_ADDRESS_A) << 8,
-                shifted => u64::from(shifted) << 8,
-            },
-        )
+    fn launch(&self, bus: &Bus<'_>) -> Fault {
+        let at = match self.value(SEND_PCAS_A) {
+            0 => self.address(SET_INLINE_QMD_ADDRESS_A) << 8,
+            shifted => u64::from(shifted) << 8,
+        };
+        launch_at(bus, at)
     }
+}
 
-    fn launch_at(&self, bus: &Bus<'_>, at: u64) -> Fault {
-        match Qmd::read(bus, at) {
-            Ok(qmd) => {
-                Fault::Unsupported(format!("compute launch at {at:#x} is not executed: {qmd}"))
-            }
-            Err(fault) => fault,
-        }
+fn launch_at(bus: &Bus<'_>, at: u64) -> Fault {
+    match Qmd::read(bus, at) {
+        Ok(qmd) => Fault::Unsupported(format!("compute launch at {at:#x} is not executed: {qmd}")),
+        Err(fault) => fault,
+    }
+}
+
+/// A report: a word, or a payload and the time.
+fn release(bus: &mut Bus<'_>, at: u64, payload: u64, is_word: bool) -> Outcome<()> {
+    match is_word {
+        true => bus.release(at, payload, false),
+        false => bus.release_with_time(at, payload),
     }
 }
 
 /// The compute class counts its reductions differently: sum, minimum, maximum, up, down, and, or, xor.
-fn reduce(
-    operation: u32,
-    value: u64,
-    operand: u64,
-    is_wide: bool,
-    is_signed: bool,
-) -> Outcome<u64> {
+fn reduction(operation: u32, is_wide: bool, is_signed: bool) -> Reduction {
     const HOST: [u32; 8] = [5, 0, 1, 6, 7, 3, 4, 2];
-    host::reduce(HOST[operation as usize & 7], value, operand, is_wide, is_signed)
+    Reduction::of(HOST[operation as usize & 7], is_wide, is_signed)
 }
 
 /// Of these versions the fields have the places that are read here; Hopper's are others.

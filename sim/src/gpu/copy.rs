@@ -2,7 +2,7 @@
 //! taken apart. (`clc7b5.h`.)
 
 use super::engine::{Bus, Fault, Outcome, Step};
-use super::host;
+use super::host::Reduction;
 use nvabi::tegra::class::copy::*;
 
 /// Behind the last method.
@@ -140,14 +140,12 @@ impl Copy {
             payload |= u64::from(self.value(SET_SEMAPHORE_PAYLOAD + 4)) << 32;
         }
         if launch >> 19 & 1 != 0 {
-            let value = if is_wide { bus.load64(at)? } else { bus.load(at)?.into() };
-            let is_signed = launch >> 18 & 1 == 0;
-            payload = host::reduce(launch >> 14 & 0xf, value, payload, is_wide, is_signed)?;
+            let reduction = Reduction::of(launch >> 14 & 0xf, is_wide, launch >> 18 & 1 == 0);
+            payload = reduction.of_values(bus.payload(at, is_wide)?, payload)?;
         }
-        match (kind, is_wide) {
-            (2, _) => bus.release_with_time(at, payload),
-            (_, true) => bus.write(at, &payload.to_le_bytes()),
-            (_, false) => bus.write(at, &(payload as u32).to_le_bytes()),
+        match kind {
+            2 => bus.release_with_time(at, payload),
+            _ => bus.release(at, payload, is_wide),
         }
     }
 }

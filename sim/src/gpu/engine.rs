@@ -26,15 +26,23 @@ const METHODS: u32 = 32;
 /// Subchannels of a channel.
 const SUBCHANNELS: usize = 8;
 
-/// Addresses that a channel works with, and what is there. What fails tells the address that nothing is at, or that
-/// may not be written.
+/// Addresses that a channel works with, and what is there.
 pub(crate) trait Space {
-    /// Copies from them.
-    fn read(&self, at: u64, into: &mut [u8]) -> Result<(), u64>;
+    /// Copies from an address on, as far as one thing reaches; how many bytes, or none where nothing is.
+    fn read(&self, at: u64, into: &mut [u8]) -> Option<usize>;
 
-    /// Copies to them; words and double words at once, for clients that watch them.
-    fn write(&mut self, at: u64, from: &[u8]) -> Result<(), u64>;
+    /// Copies to an address, as [`Self::read`] from it; words and double words at once, for clients that watch them.
+    /// None as well where nothing may be written.
+    fn write(&mut self, at: u64, from: &[u8]) -> Option<usize>;
 }
+
+/// How much of what is wanted is there.
+pub(crate) fn shorter(there: u64, wanted: usize) -> usize {
+    usize::try_from(there).map_or(wanted, |there| there.min(wanted))
+}
+
+/// A code and what a person should know.
+pub(crate) type Note = (&'static str, String);
 
 /// How a channel runs.
 #[derive(Debug, Default)]
@@ -77,7 +85,7 @@ pub(crate) enum EngineKind {
 
 /// How a step of a channel ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Step {
+pub(super) enum Step {
     /// It has done something.
     Done,
     /// It waits for a semaphore, or has more to copy: the same again later.
@@ -95,25 +103,46 @@ pub(crate) enum Fault {
     Unsupported(String),
 }
 
-pub(crate) type Outcome<T = Step> = Result<T, Fault>;
+impl Fault {
+    /// What a report calls it, and why it is.
+    pub(crate) fn note(&self) -> Note {
+        match self {
+            Self::Memory { at, is_write } => {
+                let verb = if *is_write { "write" } else { "read" };
+                ("mmu-fault", format!("cannot {verb} {at:#x}"))
+            }
+            Self::Commands(text) => ("bad-commands", text.clone()),
+            Self::Unsupported(text) => ("not-executed", text.clone()),
+        }
+    }
+}
+
+pub(super) type Outcome<T = Step> = Result<T, Fault>;
 
 /// What a running channel reaches.
-pub(crate) struct Bus<'a> {
+pub(super) struct Bus<'a> {
     space: &'a mut dyn Space,
     clock: &'a Clock,
+    /// Until then it is this channel's turn.
     end: Instant,
-    /// What a person should know.
-    pub(crate) notes: Vec<(&'static str, String)>,
+    pub(super) notes: Vec<Note>,
+    /// Windows that were given to the shaders.
+    pub(super) windows: Vec<(u64, &'static str)>,
+}
+
+/// What a channel did in its turn.
+#[derive(Debug)]
+pub(crate) struct Turn {
+    /// Whether that was anything.
+    pub(crate) moved: bool,
+    /// Why it cannot go on.
+    pub(crate) fault: Option<Fault>,
+    pub(crate) notes: Vec<Note>,
     /// Windows that were given to the shaders.
     pub(crate) windows: Vec<(u64, &'static str)>,
 }
 
-impl<'a> Bus<'a> {
-    /// Until `end` it is this channel's turn.
-    pub(crate) fn new(space: &'a mut dyn Space, clock: &'a Clock, end: Instant) -> Self {
-        Self { space, clock, end, notes: Vec::new(), windows: Vec::new() }
-    }
-
+impl Bus<'_> {
     /// The GPU's timer.
     pub(super) fn time(&self) -> u64 {
         self.clock.gpu()
@@ -125,13 +154,23 @@ impl<'a> Bus<'a> {
     }
 
     /// Copies from GPU addresses.
-    pub(super) fn read(&self, at: u64, into: &mut [u8]) -> Outcome<()> {
-        self.space.read(at, into).map_err(|at| Fault::Memory { at, is_write: false })
+    pub(super) fn read(&self, mut at: u64, mut into: &mut [u8]) -> Outcome<()> {
+        while !into.is_empty() {
+            let read = self.space.read(at, into).filter(|read| *read > 0);
+            let read = read.ok_or(Fault::Memory { at, is_write: false })?;
+            (at, into) = (at.wrapping_add(read as u64), &mut into[read..]);
+        }
+        Ok(())
     }
 
     /// Copies to GPU addresses.
-    pub(super) fn write(&mut self, at: u64, from: &[u8]) -> Outcome<()> {
-        self.space.write(at, from).map_err(|at| Fault::Memory { at, is_write: true })
+    pub(super) fn write(&mut self, mut at: u64, mut from: &[u8]) -> Outcome<()> {
+        while !from.is_empty() {
+            let written = self.space.write(at, from).filter(|written| *written > 0);
+            let written = written.ok_or(Fault::Memory { at, is_write: true })?;
+            (at, from) = (at.wrapping_add(written as u64), &from[written..]);
+        }
+        Ok(())
     }
 
     /// One word.
@@ -146,6 +185,17 @@ impl<'a> Bus<'a> {
         let mut bytes = [0; 8];
         self.read(at, &mut bytes)?;
         Ok(u64::from_le_bytes(bytes))
+    }
+
+    /// The payload of a semaphore, of one word or two.
+    pub(super) fn payload(&self, at: u64, is_wide: bool) -> Outcome<u64> {
+        if is_wide { self.load64(at) } else { Ok(self.load(at)?.into()) }
+    }
+
+    /// Releases a semaphore of one word or two.
+    pub(super) fn release(&mut self, at: u64, payload: u64, is_wide: bool) -> Outcome<()> {
+        let length = if is_wide { 8 } else { 4 };
+        self.write(at, &payload.to_le_bytes()[..length])
     }
 
     /// A semaphore that says when it was released: payload, then time. The time comes first, for
@@ -216,13 +266,19 @@ impl Engine {
         entries - 1 - (entries + self.put - self.get) % entries
     }
 
-    /// Takes over how far the client has filled a ring of so many entries; whether that is inside of it.
-    pub(crate) fn start(&mut self, put: u32, entries: u32) -> bool {
-        let is_inside = put < entries;
-        if is_inside {
-            self.put = put;
+    /// Takes over how far the client has filled a ring of so many entries, where it says so.
+    pub(crate) fn start(&mut self, put: Option<u32>, entries: u32) -> Result<(), Note> {
+        match put {
+            Some(put) if put < entries => {
+                self.put = put;
+                Ok(())
+            }
+            Some(put) => {
+                let text = format!("GP_PUT {put} is outside the GPFIFO of {entries} entries");
+                Err(("bad-put", text))
+            }
+            None => Err(("userd-too-small", "userd has no GP_PUT".to_owned())),
         }
-        is_inside
     }
 
     /// Forgets what it was doing.
@@ -234,8 +290,23 @@ impl Engine {
         self.copy.stop();
     }
 
-    /// One turn: until there is nothing left, or nothing more goes, or it is the others' turn.
-    pub(crate) fn turn(&mut self, bus: &mut Bus<'_>, ring: &Ring<'_>) -> Outcome<bool> {
+    /// One turn: until there is nothing left, or nothing more goes, or at `end` it is the others' turn.
+    pub(crate) fn turn(
+        &mut self,
+        space: &mut dyn Space,
+        clock: &Clock,
+        end: Instant,
+        ring: &Ring<'_>,
+    ) -> Turn {
+        let mut bus = Bus { space, clock, end, notes: Vec::new(), windows: Vec::new() };
+        let (moved, fault) = match self.go_on(&mut bus, ring) {
+            Ok(moved) => (moved, None),
+            Err(fault) => (true, Some(fault)),
+        };
+        Turn { moved, fault, notes: bus.notes, windows: bus.windows }
+    }
+
+    fn go_on(&mut self, bus: &mut Bus<'_>, ring: &Ring<'_>) -> Outcome<bool> {
         let mut moved = false;
         let mut methods = 0;
         loop {

@@ -49,11 +49,11 @@ impl Host {
         if operation == SEM_EXECUTE_RELEASE {
             return release(bus, at, payload, is_wide, execute >> 25 & 1 != 0);
         }
-        let value = if is_wide { bus.load64(at)? } else { bus.load(at)?.into() };
+        let value = bus.payload(at, is_wide)?;
         if operation == 6 {
-            let is_signed = execute >> 31 == 0;
-            let reduced = reduce(execute >> 27 & 0xf, value, payload, is_wide, is_signed)?;
-            return store(bus, at, reduced, is_wide);
+            let reduction = Reduction::of(execute >> 27 & 0xf, is_wide, execute >> 31 == 0);
+            bus.release(at, reduction.of_values(value, payload)?, is_wide)?;
+            return Ok(Step::Done);
         }
         let is_behind = |bits: u32| value.wrapping_sub(payload) >> (bits - 1) & 1 != 0;
         let passes = match operation {
@@ -77,10 +77,10 @@ impl Host {
             4 => !bus.load(at)?.wrapping_sub(payload) >> 31 != 0,
             8 => bus.load(at)? & payload != 0,
             0x10 => {
-                let value = bus.load(at)?.into();
-                let is_signed = execute >> 31 == 0;
-                let reduced = reduce(execute >> 27 & 0xf, value, payload.into(), false, is_signed)?;
-                return store(bus, at, reduced, false);
+                let reduction = Reduction::of(execute >> 27 & 0xf, false, execute >> 31 == 0);
+                let value = bus.payload(at, false)?;
+                bus.release(at, reduction.of_values(value, payload.into())?, false)?;
+                return Ok(Step::Done);
             }
             other => return Err(Fault::Commands(format!("semaphore operation {other}"))),
         };
@@ -89,68 +89,50 @@ impl Host {
 }
 
 fn release(bus: &mut Bus<'_>, at: u64, payload: u64, is_wide: bool, with_time: bool) -> Outcome {
-    if with_time {
-        bus.release_with_time(at, payload)?;
-        return Ok(Step::Done);
-    }
-    store(bus, at, payload, is_wide)
-}
-
-fn store(bus: &mut Bus<'_>, at: u64, value: u64, is_wide: bool) -> Outcome {
-    if is_wide {
-        bus.write(at, &value.to_le_bytes())?;
-    } else {
-        bus.write(at, &(value as u32).to_le_bytes())?;
+    match with_time {
+        true => bus.release_with_time(at, payload)?,
+        false => bus.release(at, payload, is_wide)?,
     }
     Ok(Step::Done)
 }
 
-/// What a reduction leaves: minimum, maximum, xor, and, or, sum, up with wrap, down with wrap.
-pub(super) fn reduce(
+/// What becomes of a semaphore's value and an operand: minimum, maximum, xor, and, or, sum, up with wrap, down with
+/// wrap.
+pub(super) struct Reduction {
     operation: u32,
-    value: u64,
-    operand: u64,
     is_wide: bool,
     is_signed: bool,
-) -> Outcome<u64> {
-    let less = match (is_signed, is_wide) {
-        (true, true) => (value as i64) < operand as i64,
-        (true, false) => (value as i32) < operand as i32,
-        (false, _) => value < operand,
-    };
-    Ok(match operation {
-        0 => {
-            if less {
-                value
-            } else {
-                operand
-            }
+}
+
+impl Reduction {
+    /// As the host and copies count the operations.
+    pub(super) fn of(operation: u32, is_wide: bool, is_signed: bool) -> Self {
+        Self { operation, is_wide, is_signed }
+    }
+
+    fn is_less(&self, value: u64, operand: u64) -> bool {
+        match (self.is_signed, self.is_wide) {
+            (true, true) => (value as i64) < operand as i64,
+            (true, false) => (value as i32) < operand as i32,
+            (false, _) => value < operand,
         }
-        1 => {
-            if less {
-                operand
-            } else {
-                value
-            }
-        }
-        2 => value ^ operand,
-        3 => value & operand,
-        4 => value | operand,
-        5 => value.wrapping_add(operand),
-        6 => {
-            if value >= operand {
-                0
-            } else {
-                value + 1
-            }
-        }
-        7 => {
-            if value == 0 || value > operand {
-                operand
-            } else {
-                value - 1
-            }
-        }
-        other => return Err(Fault::Unsupported(format!("semaphore reduction {other}"))),
-    })
+    }
+
+    pub(super) fn of_values(&self, value: u64, operand: u64) -> Outcome<u64> {
+        let is_less = self.is_less(value, operand);
+        Ok(match self.operation {
+            0 if is_less => value,
+            1 if !is_less => value,
+            0 | 1 => operand,
+            2 => value ^ operand,
+            3 => value & operand,
+            4 => value | operand,
+            5 => value.wrapping_add(operand),
+            6 if value >= operand => 0,
+            6 => value + 1,
+            7 if value == 0 || value > operand => operand,
+            7 => value - 1,
+            other => return Err(Fault::Unsupported(format!("semaphore reduction {other}"))),
+        })
+    }
 }

@@ -10,4 +10,4 @@ mod host;
 
 pub(crate) use clock::Clock;
 pub(crate) use doorbell::{USERMODE_SIZE, clear, is_rung, set_time, take_token};
-pub(crate) use engine::{Bus, ENTRY, Engine, EngineKind, Fault, Ring, Space, in_turn};
+pub(crate) use engine::{ENTRY, Engine, EngineKind, Fault, Ring, Space, in_turn, shorter};

@@ -158,13 +158,18 @@ impl Driver {
             (_, Some(event)) => self.event(handle, own, &event)?,
             (DEVICE, _) => self.device(handle, params.as_deref())?,
             (SUBDEVICE, _) => self.subdevice(handle, parent, &above, params.as_deref())?,
-            (SPACE, _) => Self::address_space(&above, params)?,
-            (WINDOW, _) => self.window(handle, parent, params)?,
-            (VIRTUAL_MEMORY, _) => self.address_range(handle, parent, params)?,
-            (GROUP, _) => self.group(handle, parent, &above, params)?,
-            (CONTEXT_SHARE, _) => self.context_share(handle, &above, params)?,
-            (_, _) if is_channel => self.channel(handle, own, parent, params)?,
-            _ => self.memory(class, &above, params)?,
+            _ => {
+                let params = params.ok_or(Status::INVALID_ARGUMENT)?;
+                match class {
+                    SPACE => Self::address_space(&above, params)?,
+                    WINDOW => self.window(handle, parent, params)?,
+                    VIRTUAL_MEMORY => self.address_range(handle, parent, params)?,
+                    GROUP => self.group(handle, parent, &above, params)?,
+                    CONTEXT_SHARE => self.context_share(handle, &above, params)?,
+                    _ if is_channel => self.channel(handle, own, parent, params)?,
+                    _ => self.memory(class, &above, params)?,
+                }
+            }
         };
         let client = self.server.client(handle, caller.owner)?;
         client.add(own, Object::new(parent, kind));
@@ -290,4 +295,15 @@ pub(super) struct NewObject {
     pub(super) parent: u32,
     /// Its handle, or zero.
     pub(super) wanted: u32,
+}
+
+impl NewObject {
+    /// As the older calls name it.
+    pub(super) fn of(args: &Params) -> Result<Self> {
+        Ok(Self {
+            client: args.word("params.hRoot")?,
+            parent: args.word("params.hObjectParent")?,
+            wanted: args.word("params.hObjectNew")?,
+        })
+    }
 }

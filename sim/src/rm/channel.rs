@@ -9,10 +9,11 @@ use super::Driver;
 use super::failed::{Failed, Result};
 use super::interface::Params;
 use super::memory::{Buffer, Of};
-use super::server::ObjectKind;
+use super::server::{Client, ObjectKind};
 use super::space::{Seen, Space};
 use crate::Status;
-use crate::gpu::{self as engine, Bus, Engine, EngineKind, Fault, Ring};
+use crate::gpu::{self as engine, Engine, EngineKind, Fault, Ring};
+use crate::log::Log;
 use crate::machine::Doorbell;
 
 /// NV2080_ENGINE_TYPE_GRAPHICS, whose runlist is the first.
@@ -83,19 +84,67 @@ impl Channel {
         self.runlist << 16 | number
     }
 
-    /// Which engine takes the methods of a class; none where the card has no such class.
-    fn engine_of(&self, class: u32) -> Option<EngineKind> {
-        /// Copies, compute, and data that comes in the stream, of every generation.
-        const COPY: u32 = 0xb5;
-        const COMPUTE: u32 = 0xc0;
-        const INLINE: u32 = 0x40;
-        let kind = match class & 0xff {
-            COPY => EngineKind::Copy,
-            COMPUTE | INLINE => EngineKind::Compute,
-            _ => EngineKind::Ignored,
-        };
-        self.classes.contains(&class).then_some(kind)
+    /// Takes over how far the program has filled the ring.
+    fn start(&mut self, number: u32, log: &mut Log) {
+        if self.is_dead {
+            return;
+        }
+        if let Err((code, text)) = self.engine.start(self.put(), self.entries) {
+            log.diagnose(self.process, code, format!("channel {number}: {text}"));
+        }
     }
+}
+
+/// Which engine takes the methods of a class; none where the card has no such class.
+fn engine_of(classes: &[u32], class: u32) -> Option<EngineKind> {
+    /// Copies, compute, and data that comes in the stream, of every generation.
+    const COPY: u32 = 0xb5;
+    const COMPUTE: u32 = 0xc0;
+    const INLINE: u32 = 0x40;
+    let kind = match class & 0xff {
+        COPY => EngineKind::Copy,
+        COMPUTE | INLINE => EngineKind::Compute,
+        _ => EngineKind::Ignored,
+    };
+    classes.contains(&class).then_some(kind)
+}
+
+/// Where a channel is: its card, the addresses that it works with, and who runs it.
+struct Place {
+    gpu: usize,
+    space: Arc<Space>,
+    runlist: u32,
+}
+
+impl Client {
+    /// Where the driver puts a new channel below an object.
+    fn place_of_channel(&mut self, parent: u32, params: &Params) -> Result<Place> {
+        let wanted = params.word("hVASpace")?;
+        let mut place = match self.object(parent)?.kind.clone() {
+            ObjectKind::Group(group) => {
+                Place { gpu: group.gpu, space: group.space.clone(), runlist: group.runlist }
+            }
+            ObjectKind::Device(gpu) => {
+                let runlist = runlist(params)?;
+                Place { gpu, space: self.space(parent, wanted)?, runlist }
+            }
+            _ => return Err(Status::INVALID_OBJECT_PARENT.into()),
+        };
+        match params.word("hContextShare")? {
+            0 if wanted != 0 => place.space = self.space(parent, wanted)?,
+            0 => {}
+            share => match &self.object(share)?.kind {
+                ObjectKind::ContextShare(shared) => place.space = shared.clone(),
+                _ => return Err(Status::INVALID_OBJECT_HANDLE.into()),
+            },
+        }
+        Ok(place)
+    }
+}
+
+/// Who runs what was asked for: the runlists are counted as the engines are.
+fn runlist(params: &Params) -> Result<u32> {
+    Ok(params.word("engineType")?.saturating_sub(GRAPHICS))
 }
 
 impl Driver {
@@ -105,12 +154,11 @@ impl Driver {
         client: u32,
         device: u32,
         above: &ObjectKind,
-        params: Option<&mut Params>,
+        params: &Params,
     ) -> Result<ObjectKind> {
-        let params = params.ok_or(Status::INVALID_ARGUMENT)?;
         let gpu = above.gpu().ok_or(Status::INVALID_OBJECT_PARENT)?;
         let space = self.server.find_mut(client)?.space(device, params.word("hVASpace")?)?;
-        let runlist = params.word("engineType")?.saturating_sub(GRAPHICS);
+        let runlist = runlist(params)?;
         Ok(ObjectKind::Group(Arc::new(Group { gpu, space, runlist })))
     }
 
@@ -119,9 +167,8 @@ impl Driver {
         &mut self,
         client: u32,
         above: &ObjectKind,
-        params: Option<&mut Params>,
+        params: &mut Params,
     ) -> Result<ObjectKind> {
-        let params = params.ok_or(Status::INVALID_ARGUMENT)?;
         let ObjectKind::Group(group) = above else {
             return Err(Status::INVALID_OBJECT_PARENT.into());
         };
@@ -139,47 +186,26 @@ impl Driver {
         handle: u32,
         own: u32,
         parent: u32,
-        params: Option<&mut Params>,
+        params: &mut Params,
     ) -> Result<ObjectKind> {
-        let params = params.ok_or(Status::INVALID_ARGUMENT)?;
         let client = self.server.find_mut(handle)?;
-        let wanted = params.word("hVASpace")?;
-        let (gpu, mut space, runlist) = match client.object(parent)?.kind.clone() {
-            ObjectKind::Group(group) => (group.gpu, group.space.clone(), group.runlist),
-            ObjectKind::Device(gpu) => {
-                let runlist = params.word("engineType")?.saturating_sub(GRAPHICS);
-                (gpu, client.space(parent, wanted)?, runlist)
-            }
-            _ => return Err(Status::INVALID_OBJECT_PARENT.into()),
-        };
-        match params.word("hContextShare")? {
-            0 if wanted != 0 => space = client.space(parent, wanted)?,
-            0 => {}
-            share => match &client.object(share)?.kind {
-                ObjectKind::ContextShare(shared) => space = shared.clone(),
-                _ => return Err(Status::INVALID_OBJECT_HANDLE.into()),
-            },
-        }
-        let memory = |handle: u32| match &client.object(handle)?.kind {
-            ObjectKind::Memory(buffer) => Ok(buffer.clone()),
-            _ => Err(Status::INVALID_OBJECT_HANDLE),
-        };
+        let process = client.process;
+        let Place { gpu, space, runlist } = client.place_of_channel(parent, params)?;
         let notifier = match params.word("hObjectError")? {
             0 => None,
-            handle => Some(memory(handle)?),
+            handle => Some(client.memory(handle)?.clone()),
         };
         let userd = match params.word("hUserdMemory[0]")? {
             0 => {
                 let what = "a channel without memory for its USERD".to_owned();
                 return Err(Failed::NotSimulated(Status::NOT_SUPPORTED, what));
             }
-            handle => (memory(handle)?, params.get("userdOffset[0]")?),
+            handle => (client.memory(handle)?.clone(), params.get("userdOffset[0]")?),
         };
         let entries = params.word("gpFifoEntries")?;
         if entries == 0 {
             return Err(Status::INVALID_ARGUMENT.into());
         }
-        let process = client.process;
         let number = (0..MAX_CHANNELS).find(|number| !self.channels.all.contains_key(number));
         let number = number.ok_or(Status::INSUFFICIENT_RESOURCES)?;
         let channel = Channel {
@@ -238,7 +264,7 @@ impl Driver {
         /// NV2080_ENGINE_TYPE_COPY0.
         const COPY: u32 = 9;
         let found = self.channels.all.get(&channel.number).ok_or(Status::INVALID_OBJECT)?;
-        let is_copy = found.engine_of(class) == Some(EngineKind::Copy);
+        let is_copy = engine_of(&found.classes, class) == Some(EngineKind::Copy);
         // The first copy engines are those that graphics and compute channels have as well.
         let is_shared = found.runlist == 0 && is_copy;
         Ok(if is_shared { COPY } else { found.runlist + GRAPHICS })
@@ -283,7 +309,7 @@ impl Driver {
         let number = token & 0xffff;
         let found = self.channels.all.get_mut(&number);
         match found.filter(|channel| channel.token(number) == token) {
-            Some(channel) => start(channel, number, &mut self.log),
+            Some(channel) => channel.start(number, &mut self.log),
             None => {
                 let text = format!("doorbell with token {token:#x}, which belongs to no channel");
                 self.log.diagnose(process, "unknown-token", text);
@@ -296,7 +322,7 @@ impl Driver {
     fn ring_overwritten(&mut self) {
         for (number, channel) in &mut self.channels.all {
             if channel.put().is_some_and(|put| put != channel.engine.end()) {
-                start(channel, *number, &mut self.log);
+                channel.start(*number, &mut self.log);
             }
         }
     }
@@ -314,32 +340,22 @@ impl Driver {
 
     fn run_channel(&mut self, number: u32, end: Instant) -> bool {
         let Some(channel) = self.channels.all.get_mut(&number) else { return false };
-        let mut engine = std::mem::take(&mut channel.engine);
-        let channel = &*channel;
-        let mut seen = Seen(&channel.space);
-        let mut bus = Bus::new(&mut seen, &self.clock, end);
         let (userd, at) = &channel.userd;
         let ring = Ring {
             address: channel.ring,
             entries: channel.entries,
             userd: userd.memory().map(|memory| (memory, *at)),
-            engine_of: &|class| channel.engine_of(class),
+            engine_of: &|class| engine_of(&channel.classes, class),
         };
-        let outcome = engine.turn(&mut bus, &ring);
-        let (notes, process) = (bus.notes, channel.process);
-        if let Some(channel) = self.channels.all.get_mut(&number) {
-            channel.engine = engine;
+        let mut seen = Seen(&channel.space);
+        let turn = channel.engine.turn(&mut seen, &self.clock, end, &ring);
+        for (code, text) in turn.notes {
+            self.log.diagnose(channel.process, code, format!("channel {number}: {text}"));
         }
-        for (code, text) in notes {
-            self.log.diagnose(process, code, format!("channel {number}: {text}"));
+        if let Some(fault) = turn.fault {
+            self.fail(number, &fault);
         }
-        match outcome {
-            Ok(moved) => moved,
-            Err(fault) => {
-                self.fail(number, &fault);
-                true
-            }
-        }
+        turn.moved
     }
 
     /// An error of a channel ends it and those of its group; the notifiers say so (nverror.h).
@@ -348,14 +364,12 @@ impl Driver {
         const EXCEPTION: u32 = 13;
         const MMU_FAULT: u32 = 31;
         const PBDMA: u32 = 32;
-        let (xid, code, text) = match fault {
-            Fault::Memory { at, is_write } => {
-                let verb = if *is_write { "write" } else { "read" };
-                (MMU_FAULT, "mmu-fault", format!("cannot {verb} {at:#x}"))
-            }
-            Fault::Commands(text) => (PBDMA, "bad-commands", text.clone()),
-            Fault::Unsupported(text) => (EXCEPTION, "not-executed", text.clone()),
+        let xid = match fault {
+            Fault::Memory { .. } => MMU_FAULT,
+            Fault::Commands(_) => PBDMA,
+            Fault::Unsupported(_) => EXCEPTION,
         };
+        let (code, text) = fault.note();
         let Some(failed) = self.channels.all.get(&number) else { return };
         let (client, parent, gpu) = (failed.client, failed.parent, failed.gpu);
         let text = format!("Xid {xid} of GPU {gpu}: channel {number}: {text}");
@@ -386,21 +400,4 @@ fn notify(memory: &Buffer, time: u64, xid: u32) {
     memory.write(8, &xid.to_le_bytes());
     memory.write(12, &0_u16.to_le_bytes());
     memory.write(14, &DONE.to_le_bytes());
-}
-
-/// Takes over how far a program has filled a channel's ring.
-fn start(channel: &mut Channel, number: u32, log: &mut crate::log::Log) {
-    let (put, entries) = (channel.put(), channel.entries);
-    match put {
-        _ if channel.is_dead => {}
-        Some(put) if channel.engine.start(put, entries) => {}
-        Some(put) => {
-            let text = format!("channel {number}: GP_PUT {put} is outside its {entries} entries");
-            log.diagnose(channel.process, "bad-put", text);
-        }
-        None => {
-            let text = format!("channel {number}: USERD has no GP_PUT");
-            log.diagnose(channel.process, "userd-too-small", text);
-        }
-    }
 }

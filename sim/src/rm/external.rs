@@ -1,5 +1,5 @@
-//! Ranges of a UVM address space: for memory of the resource manager's, and pools of semaphores (`kernel-open/nvidia-uvm/uvm_map_external.c`,
-//! `uvm_va_space.c`, `uvm_user_channel.c`).
+//! Ranges of a UVM address space: for memory of the resource manager's, and pools of semaphores
+//! (`kernel-open/nvidia-uvm/uvm_map_external.c`, `uvm_va_space.c`, `uvm_user_channel.c`).
 
 use std::sync::Arc;
 
@@ -7,7 +7,7 @@ use super::Driver;
 use super::failed::Result;
 use super::frontend::Caller;
 use super::interface::Params;
-use super::memory::{Buffer, PAGE};
+use super::memory::PAGE;
 use super::server::ObjectKind;
 use super::space::{Held, Space};
 use super::uvm::Range;
@@ -31,14 +31,13 @@ impl Driver {
     /// UVM_REGISTER_GPU_VASPACE: what is mapped in the address space is from now on mapped in that of a GPU as well.
     pub(super) fn register_gpu_space(&mut self, caller: Caller<'_>, args: &Params) -> Result {
         let gpu = self.registered_gpu(caller, args, "gpuUuid")?;
-        let kind = self.object_of_call(caller, args, "hVaSpace")?;
-        let ObjectKind::Space(space) = kind else {
+        let ObjectKind::Space(space) = self.object_of_call(caller, args, "hVaSpace")? else {
             return Err(Status::INVALID_OBJECT_HANDLE.into());
         };
         if space.gpu != gpu {
             return Err(Status::INVALID_DEVICE.into());
         }
-        let uvm = self.space(caller.file).ok_or(Status::ILLEGAL_ACTION)?;
+        let uvm = self.uvm_space(caller)?;
         if uvm.spaces.contains_key(&gpu) {
             return Err(Status::INVALID_DEVICE.into());
         }
@@ -53,7 +52,7 @@ impl Driver {
 
     pub(super) fn unregister_gpu_space(&mut self, caller: Caller<'_>, args: &Params) -> Result {
         let gpu = self.registered_gpu(caller, args, "gpuUuid")?;
-        let uvm = self.space(caller.file).ok_or(Status::ILLEGAL_ACTION)?;
+        let uvm = self.uvm_space(caller)?;
         let space = uvm.spaces.remove(&gpu).ok_or(Status::INVALID_DEVICE)?;
         for (base, range) in &uvm.ranges {
             space.unmap(*base, range.length);
@@ -68,7 +67,7 @@ impl Driver {
     }
 
     fn create_range(&mut self, caller: Caller<'_>, base: u64, range: Range) -> Result {
-        let uvm = self.space(caller.file).ok_or(Status::ILLEGAL_ACTION)?;
+        let uvm = self.uvm_space(caller)?;
         let below = uvm.ranges.range(..base + range.length).next_back();
         if below.is_some_and(|(start, other)| start + other.length > base) {
             return Err(Status::UVM_ADDRESS_IN_USE.into());
@@ -87,7 +86,7 @@ impl Driver {
         }
         let pool = Arc::new(self.buffer_of_file(caller.file, base, length)?);
         self.create_range(caller, base, Range { length, pool: Some(pool.clone()) })?;
-        let uvm = self.space(caller.file).ok_or(Status::ILLEGAL_ACTION)?;
+        let uvm = self.uvm_space(caller)?;
         for space in uvm.spaces.values() {
             space.map(base, length, Held::Kept(pool.clone()), 0, true);
         }
@@ -97,9 +96,9 @@ impl Driver {
     /// UVM_VALIDATE_VA_RANGE: `uvm_api_validate_va_range`.
     pub(super) fn validate_range(&mut self, caller: Caller<'_>, args: &Params) -> Result {
         let (base, length) = (args.get("base")?, args.get("length")?);
-        match self.has_range(caller.file, base, length) {
-            true => Ok(()),
-            false => Err(Status::INVALID_ADDRESS.into()),
+        match self.range_at(caller.file, base, length) {
+            Some(_) => Ok(()),
+            None => Err(Status::INVALID_ADDRESS.into()),
         }
     }
 
@@ -110,15 +109,14 @@ impl Driver {
         self.create_range(caller, base, Range { length, pool: None })
     }
 
-    fn has_range(&mut self, file: FileId, base: u64, length: u64) -> bool {
-        let range = self.space(file).and_then(|uvm| uvm.ranges.get(&base));
-        range.is_some_and(|range| range.length == length)
+    fn range_at(&mut self, file: FileId, base: u64, length: u64) -> Option<&Range> {
+        let range = self.space(file)?.ranges.get(&base);
+        range.filter(|range| range.length == length)
     }
 
     /// `uvm_mmap`: whether a pool of semaphores is at the place in the file, which is the address for GPUs as well.
     pub(super) fn has_pool(&mut self, file: FileId, base: u64, length: u64) -> bool {
-        let range = self.space(file).and_then(|uvm| uvm.ranges.get(&base));
-        range.is_some_and(|range| range.pool.is_some() && range.length == length)
+        self.range_at(file, base, length).is_some_and(|range| range.pool.is_some())
     }
 
     /// UVM_MAP_EXTERNAL_ALLOCATION: `uvm_map_external_allocation`.
@@ -130,7 +128,9 @@ impl Driver {
         }
         self.within_external(caller, base, length)?;
         let offset = args.get("offset")?;
-        let buffer = self.memory_of_call(caller, args)?;
+        let ObjectKind::Memory(buffer) = self.object_of_call(caller, args, "hMemory")? else {
+            return Err(Status::INVALID_OBJECT_HANDLE.into());
+        };
         if offset % PAGE != 0 || offset.checked_add(length).is_none_or(|end| end > buffer.size) {
             return Err(Status::INVALID_OFFSET.into());
         }
@@ -138,7 +138,7 @@ impl Driver {
         for at in 0..count {
             let field = |name: &str| format!("perGpuAttributes[{at}].{name}");
             let gpu = self.registered_gpu(caller, args, &field("gpuUuid"))?;
-            let uvm = self.space(caller.file).ok_or(Status::ILLEGAL_ACTION)?;
+            let uvm = self.uvm_space(caller)?;
             let space = uvm.spaces.get(&gpu).ok_or(Status::INVALID_DEVICE)?.clone();
             if !space.has(base, length) {
                 return Err(Status::OUT_OF_RANGE.into());
@@ -156,7 +156,7 @@ impl Driver {
         let (base, length) = range(args)?;
         self.within_external(caller, base, length)?;
         let gpu = self.registered_gpu(caller, args, "gpuUuid")?;
-        let uvm = self.space(caller.file).ok_or(Status::ILLEGAL_ACTION)?;
+        let uvm = self.uvm_space(caller)?;
         if let Some(space) = uvm.spaces.get(&gpu) {
             space.unmap(base, length);
         }
@@ -166,7 +166,7 @@ impl Driver {
     /// UVM_FREE: `uvm_free`. A range goes whole; since 590 its length is not asked for.
     pub(super) fn free_external(&mut self, caller: Caller<'_>, args: &Params) -> Result {
         let base = args.get("base")?;
-        let uvm = self.space(caller.file).ok_or(Status::ILLEGAL_ACTION)?;
+        let uvm = self.uvm_space(caller)?;
         let known = uvm.ranges.get(&base).ok_or(Status::INVALID_ADDRESS)?.length;
         if args.has("length") && args.get("length")? != known {
             return Err(Status::INVALID_ADDRESS.into());
@@ -190,7 +190,7 @@ impl Driver {
             _ => return Err(Status::INVALID_OBJECT_HANDLE.into()),
         }
         let key = (args.word("hClient")?, args.word("hChannel")?);
-        let uvm = self.space(caller.file).ok_or(Status::ILLEGAL_ACTION)?;
+        let uvm = self.uvm_space(caller)?;
         if !uvm.spaces.contains_key(&gpu) {
             return Err(Status::INVALID_DEVICE.into());
         }
@@ -202,7 +202,7 @@ impl Driver {
 
     pub(super) fn unregister_channel(&mut self, caller: Caller<'_>, args: &Params) -> Result {
         let key = (args.word("hClient")?, args.word("hChannel")?);
-        let uvm = self.space(caller.file).ok_or(Status::ILLEGAL_ACTION)?;
+        let uvm = self.uvm_space(caller)?;
         match uvm.channels.remove(&key) {
             true => Ok(()),
             false => Err(Status::INVALID_CHANNEL.into()),
@@ -218,7 +218,7 @@ impl Driver {
     ) -> Result {
         let first = self.registered_gpu(caller, args, "gpuUuidA")?;
         let second = self.registered_gpu(caller, args, "gpuUuidB")?;
-        let uvm = self.space(caller.file).ok_or(Status::ILLEGAL_ACTION)?;
+        let uvm = self.uvm_space(caller)?;
         let pair = (first.min(second), first.max(second));
         let has_changed = match is_wanted {
             true => first != second && uvm.peers.insert(pair),
@@ -229,7 +229,7 @@ impl Driver {
 
     /// Whether one external range has all of some addresses.
     fn within_external(&mut self, caller: Caller<'_>, base: u64, length: u64) -> Result {
-        let uvm = self.space(caller.file).ok_or(Status::ILLEGAL_ACTION)?;
+        let uvm = self.uvm_space(caller)?;
         let below = uvm.ranges.range(..=base).next_back().filter(|(_, of)| of.pool.is_none());
         let is_inside = below.is_some_and(|(start, of)| start + of.length >= base + length);
         if is_inside { Ok(()) } else { Err(Status::INVALID_ADDRESS.into()) }
@@ -237,19 +237,10 @@ impl Driver {
 
     /// The GPU that a call names, which the address space must have registered.
     fn registered_gpu(&mut self, caller: Caller<'_>, args: &Params, field: &str) -> Result<usize> {
-        let uuid = args.bytes_of(field)?;
-        let gpu = self.gpus.iter().position(|gpu| gpu.uuid() == uuid);
-        let uvm = self.space(caller.file).ok_or(Status::ILLEGAL_ACTION)?;
+        let gpu = self.gpu_of_uuid(args, field)?;
+        let uvm = self.uvm_space(caller)?;
         let gpu = gpu.filter(|gpu| uvm.gpus.contains(gpu));
         gpu.ok_or_else(|| Status::INVALID_DEVICE.into())
-    }
-
-    /// The memory that a call names.
-    fn memory_of_call(&mut self, caller: Caller<'_>, args: &Params) -> Result<Arc<Buffer>> {
-        match self.object_of_call(caller, args, "hMemory")? {
-            ObjectKind::Memory(buffer) => Ok(buffer),
-            _ => Err(Status::INVALID_OBJECT_HANDLE.into()),
-        }
     }
 
     /// An object that a call names, of a client that is the caller's by a file of the resource manager's.

@@ -8,7 +8,7 @@ use super::alloc::{NewObject, OS_DESCRIPTOR, SYSTEM_MEMORY, VIDEO_MEMORY};
 use super::failed::{Failed, Result};
 use super::frontend::Caller;
 use super::interface::Params;
-use super::server::{Object, ObjectKind};
+use super::server::{Client, Object, ObjectKind};
 use super::{Driver, NodeKind};
 use crate::files::FileId;
 use crate::gpu::clear;
@@ -137,6 +137,16 @@ fn pages(length: u64) -> u64 {
     length.div_ceil(PAGE)
 }
 
+impl Client {
+    /// The memory of a handle.
+    pub(super) fn memory(&self, handle: u32) -> Result<&Arc<Buffer>> {
+        match &self.object(handle)?.kind {
+            ObjectKind::Memory(buffer) => Ok(buffer),
+            _ => Err(Status::INVALID_OBJECT_HANDLE.into()),
+        }
+    }
+}
+
 impl Driver {
     /// An object of NV01_MEMORY_SYSTEM or NV01_MEMORY_LOCAL_USER: `stdmemValidateParams`,
     /// `sysmemConstruct_IMPL`, `vidmemConstruct_IMPL`.
@@ -144,9 +154,8 @@ impl Driver {
         &mut self,
         class: u32,
         above: &ObjectKind,
-        params: Option<&mut Params>,
+        params: &mut Params,
     ) -> Result<ObjectKind> {
-        let params = params.ok_or(Status::INVALID_ARGUMENT)?;
         let gpu = above.gpu().ok_or(Status::INVALID_OBJECT_PARENT)?;
         if params.has("internalflags") && params.get("internalflags")? != 0 {
             return Err(Status::INVALID_ARGUMENT.into());
@@ -286,11 +295,7 @@ impl Driver {
         params.set("owner", SHIM)?;
         params.set("size", length)?;
         params.set("attr", 1_u32 << LOCATION.0)?;
-        let place = NewObject {
-            client: args.word("params.hRoot")?,
-            parent: args.word("params.hObjectParent")?,
-            wanted: args.word("params.hObjectNew")?,
-        };
+        let place = NewObject::of(args)?;
         args.set("params.pMemory", 0_u32)?;
         let own = self.alloc_object(caller, class, "", place, Some(&mut params))?;
         if flags & OLD_MAPPING != 0 {
@@ -315,11 +320,7 @@ impl Driver {
 
     /// The same, of pages that the caller has.
     fn alloc_of_process(&mut self, caller: Caller<'_>, args: &mut Params) -> Result {
-        let place = NewObject {
-            client: args.word("params.hRoot")?,
-            parent: args.word("params.hObjectParent")?,
-            wanted: args.word("params.hObjectNew")?,
-        };
+        let place = NewObject::of(args)?;
         let client = self.server.client(place.client, caller.owner)?;
         let ObjectKind::Device(gpu) = client.object(place.parent)?.kind else {
             return Err(Status::INVALID_OBJECT_PARENT.into());

@@ -12,7 +12,7 @@ use super::interface::Params;
 use super::memory::{Buffer, IN_GPU, LOCATION, PAGE, VIRTUAL, bits};
 use super::server::{Client, ObjectKind};
 use crate::Status;
-use crate::gpu as engine;
+use crate::gpu::{self as engine, shorter};
 
 /// Addresses have 49 bits, and the first pages are nobody's.
 const FIRST: u64 = 0x1_0000;
@@ -169,35 +169,17 @@ impl Space {
 pub(super) struct Seen<'a>(pub(super) &'a Space);
 
 impl engine::Space for Seen<'_> {
-    fn read(&self, mut at: u64, mut into: &mut [u8]) -> Result<(), u64> {
-        while !into.is_empty() {
-            let (buffer, offset, length, _) = self.0.at(at).ok_or(at)?;
-            let length = part(length, into.len());
-            let (now, rest) = into.split_at_mut(length);
-            if !buffer.read(offset, now) {
-                return Err(at);
-            }
-            (at, into) = (at.wrapping_add(length as u64), rest);
-        }
-        Ok(())
+    fn read(&self, at: u64, into: &mut [u8]) -> Option<usize> {
+        let (buffer, offset, length, _) = self.0.at(at)?;
+        let length = shorter(length, into.len());
+        buffer.read(offset, &mut into[..length]).then_some(length)
     }
 
-    fn write(&mut self, mut at: u64, mut from: &[u8]) -> Result<(), u64> {
-        while !from.is_empty() {
-            let (buffer, offset, length, is_writable) = self.0.at(at).ok_or(at)?;
-            let length = part(length, from.len());
-            let (now, rest) = from.split_at(length);
-            if !is_writable || !buffer.write(offset, now) {
-                return Err(at);
-            }
-            (at, from) = (at.wrapping_add(length as u64), rest);
-        }
-        Ok(())
+    fn write(&mut self, at: u64, from: &[u8]) -> Option<usize> {
+        let (buffer, offset, length, is_writable) = self.0.at(at)?;
+        let length = shorter(length, from.len());
+        (is_writable && buffer.write(offset, &from[..length])).then_some(length)
     }
-}
-
-fn part(there: u64, wanted: usize) -> usize {
-    usize::try_from(there).map_or(wanted, |there| there.min(wanted))
 }
 
 impl Client {
@@ -214,15 +196,19 @@ impl Client {
             _ => Err(Status::INVALID_OBJECT_PARENT.into()),
         }
     }
+
+    /// The addresses that memory can be mapped at, of a handle.
+    fn addresses(&self, handle: u32) -> Result<&Addresses> {
+        match &self.object(handle)?.kind {
+            ObjectKind::Range(addresses) | ObjectKind::Window(addresses) => Ok(addresses),
+            _ => Err(Status::INVALID_OBJECT_HANDLE.into()),
+        }
+    }
 }
 
 impl Driver {
     /// An object of FERMI_VASPACE_A: `vaspaceapiConstruct_IMPL`.
-    pub(super) fn address_space(
-        above: &ObjectKind,
-        params: Option<&mut Params>,
-    ) -> Result<ObjectKind> {
-        let params = params.ok_or(Status::INVALID_ARGUMENT)?;
+    pub(super) fn address_space(above: &ObjectKind, params: &mut Params) -> Result<ObjectKind> {
         let gpu = above.gpu().ok_or(Status::INVALID_OBJECT_PARENT)?;
         let (base, size) = (params.get("vaBase")?, params.get("vaSize")?);
         let base = if base == 0 { FIRST } else { base };
@@ -238,9 +224,8 @@ impl Driver {
         &mut self,
         client: u32,
         device: u32,
-        params: Option<&mut Params>,
+        params: &mut Params,
     ) -> Result<ObjectKind> {
-        let params = params.ok_or(Status::INVALID_ARGUMENT)?;
         let client = self.server.find_mut(client)?;
         let space = client.space(device, params.word("hVASpace")?)?;
         let base = params.get("offset")?.max(space.base);
@@ -260,9 +245,8 @@ impl Driver {
         &mut self,
         client: u32,
         device: u32,
-        params: Option<&mut Params>,
+        params: &mut Params,
     ) -> Result<ObjectKind> {
-        let params = params.ok_or(Status::INVALID_ARGUMENT)?;
         let (flags, size) = (params.word("flags")?, params.get("size")?);
         if flags & VIRTUAL == 0 || size == 0 {
             return Err(Status::INVALID_ARGUMENT.into());
@@ -270,11 +254,13 @@ impl Driver {
         let client = self.server.find_mut(client)?;
         let space = client.space(device, params.word("hVASpace")?)?;
         let (mut first, mut end) = (space.base, space.end);
+        let is_fixed = flags & FIXED_ADDRESS != 0;
         let alignment = match flags & ALIGNMENT_FORCE {
+            _ if is_fixed => 1,
             0 => ALIGNMENT,
             _ => params.get("alignment")?.max(1),
         };
-        if flags & FIXED_ADDRESS != 0 {
+        if is_fixed {
             first = params.get("offset")?;
             end = first.checked_add(size).filter(|it| *it <= end).ok_or(Status::NO_MEMORY)?;
         } else if flags & USE_BEGIN_END != 0 {
@@ -285,8 +271,6 @@ impl Driver {
             ObjectKind::Range(range) if range.space == space => Some((range.base, range.end)),
             _ => None,
         });
-        let is_fixed = flags & FIXED_ADDRESS != 0;
-        let alignment = if is_fixed { 1 } else { alignment };
         let base = free_place(taken.collect(), first, size, alignment);
         let base = base.filter(|base| base.checked_add(size).is_some_and(|it| it <= end));
         let base = base.filter(|base| !is_fixed || *base == first).ok_or(Status::NO_MEMORY)?;
@@ -298,13 +282,8 @@ impl Driver {
     /// NV_ESC_RM_MAP_MEMORY_DMA: `virtmemMapTo_IMPL`, `dmaAllocMapping_GM107`.
     pub(super) fn map_memory_dma(&mut self, caller: Caller<'_>, args: &mut Params) -> Result {
         let client = self.server.client(args.word("hClient")?, caller.owner)?;
-        let addresses = match &client.object(args.word("hDma")?)?.kind {
-            ObjectKind::Range(addresses) | ObjectKind::Window(addresses) => addresses.clone(),
-            _ => return Err(Status::INVALID_OBJECT_HANDLE.into()),
-        };
-        let ObjectKind::Memory(buffer) = &client.object(args.word("hMemory")?)?.kind else {
-            return Err(Status::INVALID_OBJECT_HANDLE.into());
-        };
+        let addresses = client.addresses(args.word("hDma")?)?;
+        let buffer = client.memory(args.word("hMemory")?)?;
         let (offset, length) = (args.get("offset")?, args.get("length")?);
         let flags = args.word("flags")?;
         if length == 0 || offset.checked_add(length).is_none_or(|end| end > buffer.size) {
@@ -334,10 +313,7 @@ impl Driver {
     /// NV_ESC_RM_UNMAP_MEMORY_DMA: `virtmemUnmapFrom_IMPL`.
     pub(super) fn unmap_memory_dma(&mut self, caller: Caller<'_>, args: &Params) -> Result {
         let client = self.server.client(args.word("hClient")?, caller.owner)?;
-        let addresses = match &client.object(args.word("hDma")?)?.kind {
-            ObjectKind::Range(addresses) | ObjectKind::Window(addresses) => addresses.clone(),
-            _ => return Err(Status::INVALID_OBJECT_HANDLE.into()),
-        };
+        let addresses = client.addresses(args.word("hDma")?)?;
         match addresses.space.unmap_at(args.get("dmaOffset")?) {
             true => Ok(()),
             false => Err(Status::OBJECT_NOT_FOUND.into()),

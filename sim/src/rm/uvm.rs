@@ -53,14 +53,6 @@ pub(super) struct Range {
     pub(super) pool: Option<Arc<Buffer>>,
 }
 
-impl Space {
-    fn new(flags: u64) -> Self {
-        let mut space = Self::default();
-        space.flags = flags;
-        space
-    }
-}
-
 impl Drop for Space {
     /// What it mapped goes with it.
     fn drop(&mut self) {
@@ -195,9 +187,7 @@ impl Driver {
             }
             _ => {}
         }
-        let Some(space) = self.space(caller.file) else {
-            return Err(Status::ILLEGAL_ACTION.into());
-        };
+        let space = self.uvm_space(caller)?;
         match name {
             // No GPU here reads a process's own pages.
             "UVM_PAGEABLE_MEM_ACCESS" => Ok(args.set("pageableMemAccess", 0_u32)?),
@@ -210,8 +200,8 @@ impl Driver {
                 true => Ok(()),
                 false => Err(Status::OBJECT_NOT_FOUND.into()),
             },
-            "UVM_REGISTER_GPU" => self.uvm_register(caller.file, args),
-            "UVM_UNREGISTER_GPU" => self.uvm_unregister(caller.file, args),
+            "UVM_REGISTER_GPU" => self.uvm_register(caller, args),
+            "UVM_UNREGISTER_GPU" => self.uvm_unregister(caller, args),
             "UVM_REGISTER_GPU_VASPACE" => self.register_gpu_space(caller, args),
             "UVM_UNREGISTER_GPU_VASPACE" => self.unregister_gpu_space(caller, args),
             "UVM_CREATE_EXTERNAL_RANGE" => self.create_external(caller, args),
@@ -236,6 +226,11 @@ impl Driver {
         }
     }
 
+    /// The address space that the file of a call is.
+    pub(super) fn uvm_space(&mut self, caller: Caller<'_>) -> Result<&mut Space> {
+        self.space(caller.file).ok_or_else(|| Status::ILLEGAL_ACTION.into())
+    }
+
     /// uvm.c: `uvm_api_initialize`.
     fn uvm_initialize(&mut self, id: FileId, args: &Params) -> Result {
         let mask = self.interface.constant("UVM_INIT_FLAGS_MASK").map_or(3, u64::from);
@@ -244,7 +239,9 @@ impl Driver {
         match &open.file.uvm {
             Uvm::New if flags & !mask != 0 => Err(Status::INVALID_ARGUMENT.into()),
             Uvm::New => {
-                open.file.uvm = Uvm::Space(Space::new(flags));
+                let mut space = Space::default();
+                space.flags = flags;
+                open.file.uvm = Uvm::Space(space);
                 Ok(())
             }
             Uvm::Space(space) if space.flags == flags => Ok(()),
@@ -276,10 +273,9 @@ impl Driver {
     }
 
     /// uvm_va_space.c: `uvm_va_space_register_gpu`. It keeps the GPU awake.
-    fn uvm_register(&mut self, id: FileId, args: &mut Params) -> Result {
-        let gpu = self.gpu_of_uuid(args).ok_or(Status::GPU_UUID_NOT_FOUND)?;
-        let Some(space) = self.space(id) else { return Err(Status::ILLEGAL_ACTION.into()) };
-        if !space.gpus.insert(gpu) {
+    fn uvm_register(&mut self, caller: Caller<'_>, args: &mut Params) -> Result {
+        let gpu = self.gpu_of_uuid(args, "gpu_uuid")?.ok_or(Status::GPU_UUID_NOT_FOUND)?;
+        if !self.uvm_space(caller)?.gpus.insert(gpu) {
             return Err(Status::INVALID_DEVICE.into());
         }
         self.gpus[gpu].users += 1;
@@ -288,16 +284,16 @@ impl Driver {
         Ok(())
     }
 
-    fn uvm_unregister(&mut self, id: FileId, args: &Params) -> Result {
-        let gpu = self.gpu_of_uuid(args);
-        let Some(space) = self.space(id) else { return Err(Status::ILLEGAL_ACTION.into()) };
+    fn uvm_unregister(&mut self, caller: Caller<'_>, args: &Params) -> Result {
+        let gpu = self.gpu_of_uuid(args, "gpu_uuid")?;
+        let space = self.uvm_space(caller)?;
         let gpu = gpu.filter(|gpu| space.gpus.remove(gpu)).ok_or(Status::INVALID_DEVICE)?;
         self.gpus[gpu].users -= 1;
         Ok(())
     }
 
-    fn gpu_of_uuid(&self, args: &Params) -> Option<usize> {
-        let uuid = args.bytes_of("gpu_uuid").ok()?;
-        self.gpus.iter().position(|gpu| gpu.uuid() == uuid)
+    pub(super) fn gpu_of_uuid(&self, args: &Params, field: &str) -> Result<Option<usize>> {
+        let uuid = args.bytes_of(field)?;
+        Ok(self.gpus.iter().position(|gpu| gpu.uuid() == uuid))
     }
 }

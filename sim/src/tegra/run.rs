@@ -1,13 +1,12 @@
 //! Execution: doorbells start channels, which go on in turns.
 
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use super::Kernel;
 use super::args::Args;
 use super::space::{Space, Target};
 use super::syncpoint::Points;
-use crate::gpu::{self, Bus, Engine, EngineKind, Fault, Ring};
+use crate::gpu::{self, Engine, EngineKind, Fault, Ring, shorter};
 use crate::memory::Node;
 use crate::tegra::abi::*;
 use nvabi::tegra::class::{AMPERE_COMPUTE_B, AMPERE_DMA_COPY_B};
@@ -30,59 +29,40 @@ struct Addresses<'a> {
 }
 
 impl gpu::Space for Addresses<'_> {
-    fn read(&self, at: u64, into: &mut [u8]) -> Result<(), u64> {
-        let mut done = 0;
-        while done < into.len() {
-            let at = at.wrapping_add(done as u64);
-            let Some((target, length)) = self.space.target(at) else { return Err(at) };
-            let length = part(length, into.len() - done);
-            let part = &mut into[done..done + length];
-            match target {
-                Target::Memory { memory, offset, .. } => match &*memory {
-                    Node::Memory(memory) if memory.read(offset, part) => {}
-                    _ => return Err(at),
-                },
-                Target::Point(point) | Target::Value(point) => {
-                    let value = self.points.value(point).unwrap_or(0).to_le_bytes();
-                    part.iter_mut().enumerate().for_each(|(i, byte)| *byte = value[i % 4]);
-                }
-                Target::Points | Target::Nothing => part.fill(0),
+    fn read(&self, at: u64, into: &mut [u8]) -> Option<usize> {
+        let (target, length) = self.space.target(at)?;
+        let length = shorter(length, into.len());
+        let into = &mut into[..length];
+        match target {
+            Target::Memory { memory, offset, .. } => {
+                let is_read = memory.memory().is_some_and(|memory| memory.read(offset, into));
+                return is_read.then_some(length);
             }
-            done += length;
+            Target::Point(point) | Target::Value(point) => {
+                let value = self.points.value(point).unwrap_or(0).to_le_bytes();
+                into.iter_mut().enumerate().for_each(|(i, byte)| *byte = value[i % 4]);
+            }
+            Target::Points | Target::Nothing => into.fill(0),
         }
-        Ok(())
+        Some(length)
     }
 
     /// A write to a syncpoint increments it, whatever is written.
-    fn write(&mut self, at: u64, from: &[u8]) -> Result<(), u64> {
-        let mut done = 0;
-        while done < from.len() {
-            let at = at.wrapping_add(done as u64);
-            let Some((target, length)) = self.space.target(at) else { return Err(at) };
-            let length = part(length, from.len() - done);
-            let part = &from[done..done + length];
-            match target {
-                Target::Memory { memory, offset, writable: true } => {
-                    if !store(&memory, offset, part) {
-                        return Err(at);
-                    }
-                }
-                Target::Point(point) => self.points.increment(point),
-                Target::Nothing => {}
-                Target::Memory { .. } | Target::Value(_) | Target::Points => return Err(at),
+    fn write(&mut self, at: u64, from: &[u8]) -> Option<usize> {
+        let (target, length) = self.space.target(at)?;
+        let length = shorter(length, from.len());
+        let from = &from[..length];
+        match target {
+            Target::Memory { memory, offset, writable: true } => {
+                let is_written = memory.memory().is_some_and(|memory| memory.put(offset, from));
+                return is_written.then_some(length);
             }
-            done += length;
+            Target::Point(point) => self.points.increment(point),
+            Target::Nothing => {}
+            Target::Memory { .. } | Target::Value(_) | Target::Points => return None,
         }
-        Ok(())
+        Some(length)
     }
-}
-
-fn store(memory: &Arc<Node>, offset: u64, bytes: &[u8]) -> bool {
-    memory.memory().is_some_and(|memory| memory.put(offset, bytes))
-}
-
-fn part(there: u64, wanted: usize) -> usize {
-    usize::try_from(there).map_or(wanted, |there| there.min(wanted))
 }
 
 impl Kernel {
@@ -143,52 +123,34 @@ impl Kernel {
 
     fn run_channel(&mut self, chid: u32, end: Instant) -> bool {
         let Some(channel) = self.channels.get_mut(&chid) else { return false };
-        let (Some(ring), Some(space_id)) = (channel.ring.clone(), channel.space) else {
-            return false;
-        };
-        let process = channel.process;
+        let (Some(ring), Some(space_id)) = (&channel.ring, channel.space) else { return false };
         let Some(space) = self.spaces.get(&space_id) else { return false };
-        let mut engine = std::mem::take(&mut channel.engine);
-        let mut addresses = Addresses { space, points: &mut self.points };
-        let mut bus = Bus::new(&mut addresses, &self.clock, end);
-        let userd = match ring.userd_memory.as_deref() {
-            Some(Node::Memory(memory)) => Some((memory, 0)),
-            _ => None,
-        };
+        let userd = ring.userd_memory.as_deref().and_then(Node::memory);
         let (address, entries) = (ring.address, ring.entries);
+        let userd = userd.map(|memory| (memory, 0));
         let ring = Ring { address, entries, userd, engine_of: &engine_of };
-        let outcome = engine.turn(&mut bus, &ring);
-        let (notes, windows) = (bus.notes, bus.windows);
-        if let Some(channel) = self.channels.get_mut(&chid) {
-            channel.engine = engine;
-        }
-        for (code, text) in notes {
+        let mut addresses = Addresses { space, points: &mut self.points };
+        let turn = channel.engine.turn(&mut addresses, &self.clock, end, &ring);
+        let process = channel.process;
+        for (code, text) in turn.notes {
             self.log.diagnose(process, code, format!("channel {chid}: {text}"));
         }
-        for (at, name) in windows {
+        for (at, name) in turn.windows {
             self.set_shader_window(process, space_id, at, name);
         }
-        match outcome {
-            Ok(moved) => moved,
-            Err(fault) => {
-                self.report_fault(process, chid, &fault);
-                true
-            }
+        if let Some(fault) = turn.fault {
+            self.report_fault(process, chid, &fault);
         }
+        turn.moved
     }
 
     fn report_fault(&mut self, process: u32, chid: u32, fault: &Fault) {
-        let (code, error, text) = match fault {
-            Fault::Memory { at, is_write } => {
-                let verb = if *is_write { "write" } else { "read" };
-                let text = format!("cannot {verb} {at:#x}");
-                ("mmu-fault", NVGPU_CHANNEL_FIFO_ERROR_MMU_ERR_FLT, text)
-            }
-            Fault::Commands(text) => ("bad-commands", NVGPU_CHANNEL_PBDMA_ERROR, text.clone()),
-            Fault::Unsupported(text) => {
-                ("not-executed", NVGPU_CHANNEL_GR_ERROR_SW_NOTIFY, text.clone())
-            }
+        let error = match fault {
+            Fault::Memory { .. } => NVGPU_CHANNEL_FIFO_ERROR_MMU_ERR_FLT,
+            Fault::Commands(_) => NVGPU_CHANNEL_PBDMA_ERROR,
+            Fault::Unsupported(_) => NVGPU_CHANNEL_GR_ERROR_SW_NOTIFY,
         };
+        let (code, text) = fault.note();
         self.log.diagnose(process, code, format!("channel {chid}: {text}"));
         self.fail_channel(chid, error);
     }
@@ -232,28 +194,17 @@ impl super::channel::Channel {
     /// How far the client says that it has filled the ring.
     fn put(&self) -> Option<u32> {
         let ring = self.ring.as_ref().filter(|ring| ring.submitter.is_none())?;
-        match ring.userd_memory.as_deref()? {
-            Node::Memory(userd) => Ring::put((userd, 0)),
-            Node::Signal(_) => None,
-        }
+        Ring::put((ring.userd_memory.as_deref()?.memory()?, 0))
     }
 
     /// Takes over how far the client has filled the ring.
     fn start(&mut self, log: &mut crate::log::Log) {
-        let Some(ring) = self.ring.as_ref().filter(|ring| ring.submitter.is_none()) else {
+        let ring = self.ring.as_ref().filter(|ring| ring.submitter.is_none());
+        let Some(entries) = ring.filter(|_| !self.is_dead).map(|ring| ring.entries) else {
             return;
         };
-        let entries = ring.entries;
-        match self.put() {
-            _ if self.is_dead => {}
-            Some(put) if self.engine.start(put, entries) => {}
-            Some(put) => {
-                let text = format!("GP_PUT {put} is outside the GPFIFO of {entries} entries");
-                log.diagnose(self.process, "bad-put", text);
-            }
-            None => {
-                log.diagnose(self.process, "userd-too-small", "userd has no GP_PUT".to_owned());
-            }
+        if let Err((code, text)) = self.engine.start(self.put(), entries) {
+            log.diagnose(self.process, code, text);
         }
     }
 
