@@ -49,11 +49,9 @@ fn versions() -> Vec<Real> {
         .map(|folder| {
             let folder = PathBuf::from(folder);
             let version = folder.file_name().unwrap().to_string_lossy().into_owned();
-            assert!(
-                folder.join("bin/nvidia-smi").exists(),
-                "{} has no bin/nvidia-smi",
-                folder.display()
-            );
+            for file in ["bin/nvidia-smi", "lib/libcuda.so.1"] {
+                assert!(folder.join(file).exists(), "{} has no {file}", folder.display());
+            }
             Real { version, folder }
         })
         .collect();
@@ -376,8 +374,7 @@ fn is_refused(real: &Real, card: &str) -> bool {
 #[test]
 fn libcuda_knows_the_devices() {
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/real/cuda.py");
-    for real in versions().into_iter().filter(|real| real.folder.join("lib/libcuda.so.1").exists())
-    {
+    for real in versions() {
         for (card, numbers) in DEVICES.iter().filter(|(card, _)| !is_refused(&real, card)) {
             let machine = ["--gpu", card, "--gpus", "2"];
             let seen = real.run(&machine, Path::new("python3"), &[&script]);
@@ -409,8 +406,7 @@ fn libcuda_knows_the_devices() {
 #[test]
 fn libcuda_copies() {
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/real/copies.py");
-    let has_cuda = |real: &Real| real.folder.join("lib/libcuda.so.1").exists();
-    let versions: Vec<Real> = versions().into_iter().filter(has_cuda).collect();
+    let versions = versions();
     let pairs = pairs(&versions, &CARDS.map(|(card, _)| card));
     for (real, card) in pairs.into_iter().filter(|(real, card)| !is_refused(real, card)) {
         let seen = real.run(&["--gpu", card], Path::new("python3"), &[&script]);

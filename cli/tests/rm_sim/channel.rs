@@ -90,23 +90,26 @@ fn shown(client: &Client, device: u32, memory: u32, size: usize, file: &str) -> 
     mmap(fd, size, 0).unwrap()
 }
 
-/// Maps memory for the GPU; where it is then.
-fn map_dma(
-    client: &Client,
-    device: u32,
-    [window, memory]: [u32; 2],
-    [offset, length, flags, at]: [u64; 4],
-) -> Result<u64, u32> {
-    let mut args = Struct::new("NVOS46_PARAMETERS")
+/// A call about memory that is mapped for the GPU, at an address.
+fn dma(record: &str, client: &Client, device: u32, [window, memory]: [u32; 2], at: u64) -> Struct {
+    Struct::new(record)
         .with("hClient", client.handle.into())
         .with("hDevice", device.into())
         .with("hDma", window.into())
         .with("hMemory", memory.into())
-        .with("offset", offset)
-        .with("length", length)
-        .with("flags", flags)
         .with("dmaOffset", at)
-        .with("status", 0xdead);
+        .with("status", 0xdead)
+}
+
+/// Maps memory for the GPU; where it is then.
+fn map_dma(
+    client: &Client,
+    device: u32,
+    pair: [u32; 2],
+    [offset, length, flags, at]: [u64; 4],
+) -> Result<u64, u32> {
+    let args = dma("NVOS46_PARAMETERS", client, device, pair, at);
+    let mut args = args.with("offset", offset).with("length", length).with("flags", flags);
     assert_eq!(escape(client.fd, 0x57, &mut args), Ok(()));
     match args.get("status") as u32 {
         OK => Ok(args.get("dmaOffset")),
@@ -114,14 +117,8 @@ fn map_dma(
     }
 }
 
-fn unmap_dma(client: &Client, device: u32, [window, memory]: [u32; 2], at: u64) -> u32 {
-    let mut args = Struct::new("NVOS47_PARAMETERS")
-        .with("hClient", client.handle.into())
-        .with("hDevice", device.into())
-        .with("hDma", window.into())
-        .with("hMemory", memory.into())
-        .with("dmaOffset", at)
-        .with("status", 0xdead);
+fn unmap_dma(client: &Client, device: u32, pair: [u32; 2], at: u64) -> u32 {
+    let mut args = dma("NVOS47_PARAMETERS", client, device, pair, at);
     assert_eq!(escape(client.fd, 0x58, &mut args), Ok(()));
     args.get("status") as u32
 }
