@@ -62,6 +62,11 @@ pub(crate) fn coverage(context: &Context<'_>, args: &args::Coverage) -> Result<O
             format!("{} rows by name and number only: they have no types", found.untyped.len());
         context.status("Compared", &what);
     }
+    if !found.nameless.is_empty() {
+        let names: Vec<&str> = found.nameless.iter().map(String::as_str).collect();
+        let what = format!("structs that the driver has under no such name: {}", names.join(", "));
+        context.status("Left out", &what);
+    }
     Ok(if report.diagnostics.is_empty() { Outcome::Same } else { Outcome::Different })
 }
 

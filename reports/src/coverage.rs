@@ -193,6 +193,8 @@ pub struct Coverage {
     pub lacking: Vec<Finding>,
     /// Rows that name no type and are not simple: their name and number alone can be compared.
     pub untyped: BTreeSet<String>,
+    /// Structs of no row that no driver of the lock has under their name: nothing of them is compared.
+    pub nameless: BTreeSet<String>,
     /// Fields that the table takes for something else than the spec does.
     pub roles: Vec<Finding>,
     /// Those of which the spec says so, with the evidence that it gives.
@@ -390,8 +392,12 @@ pub fn check(lock: &Lock, specs: &[Spec], table: &Table) -> Result<Coverage, Rep
         };
         report.push(Diagnostic::error("coverage-table", message));
     }
+    let mut nameless = BTreeSet::new();
     for (other, layout) in others.iter().zip(other_layouts) {
         let versions = layout.versions;
+        if versions.is_empty() {
+            nameless.insert(other.go.clone());
+        }
         for what in layout.differences.into_iter().filter(|_| !layout.fits) {
             let what = format!("at no version: {what}");
             found.gaps.insert((None, other.driver.clone(), what), versions.clone());
@@ -404,6 +410,7 @@ pub fn check(lock: &Lock, specs: &[Spec], table: &Table) -> Result<Coverage, Rep
         gaps: listed(found.gaps),
         lacking: listed(found.lacking),
         untyped: found.untyped,
+        nameless,
         roles: listed(found.roles),
         disputed: listed(found.disputed),
         special,

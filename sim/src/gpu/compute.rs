@@ -144,11 +144,7 @@ impl Compute {
                 0 => bus.release_with_time(at, payload)?,
                 words => bus.release(at, payload, is_wide || words != 1)?,
             },
-            1 => {
-                if bus.payload(at, is_wide)? != payload {
-                    return Ok(Step::Again);
-                }
-            }
+            1 if bus.payload(at, is_wide)? != payload => return Ok(Step::Again),
             _ => {}
         }
         Ok(Step::Done)
