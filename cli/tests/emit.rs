@@ -203,6 +203,36 @@ fn python_has_the_layouts_of_six_tags() {
     }
 }
 
+/// A module of one item has what that needs, and in the order in which it needs it.
+#[test]
+fn modules_of_single_items_are_whole() {
+    if !is_there("python3") {
+        skip(Need::Python, "there is no python3");
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let facts: Value = serde_json::from_str(&text(&["facts", "570.144"])).unwrap();
+    let records = |surface: &str| facts["surfaces"][surface]["records"].as_object().unwrap();
+    let is_named = |name: &&String| !name.contains("::");
+    // Those of UVM have most of what is used by name.
+    let spread = records("rm").keys().filter(is_named).step_by(120);
+    let names = records("uvm").keys().filter(is_named).step_by(2).chain(spread);
+    let mut count = 0;
+    for name in names {
+        let items = file(folder.path(), "items", name);
+        let args = ["emit", "--lang", "python", "--tag", "570.144", "--items"];
+        let module = text(&[&args[..], &[items.to_str().unwrap()]].concat());
+        file(folder.path(), &format!("one_{name}.py"), &module);
+        count += 1;
+    }
+    assert!(count > 30, "{count}");
+    let import = "import glob, importlib\n\
+        for path in glob.glob('one_*.py'):\n    \
+        module = importlib.import_module(path[:-3])\n    \
+        assert getattr(module, path[4:-3])._fields_ is not None\n";
+    file(folder.path(), "import_all.py", import);
+    passes(Command::new("python3").arg("import_all.py").current_dir(&folder));
+}
+
 /// Keyword and positional arguments, bit ranges, enums and statuses as tinygrad's modules have them.
 #[test]
 fn python_is_called_as_generated_modules_are() {

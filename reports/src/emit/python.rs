@@ -105,8 +105,9 @@ fn scalars(text: &mut String, module: &Module<'_>) {
         let Shape::Record(layout) = &ty.shape else { continue };
         for member in &layout.members {
             let Member::Field { field, element, bytes: false, .. } = member else { continue };
-            let (name, is_scalar) =
-                (split_array(&field.ty).0, !matches!(element, Element::Record(_)));
+            let name = split_array(&field.ty).0;
+            // What is a record has a class of its own, and the driver's other names of it are types of the module.
+            let is_scalar = module.record_of(ty.def, element, &field.canonical).is_none();
             let is_name = name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_');
             // The words of C begin with a small letter.
             if is_scalar && is_name && name.starts_with(|c: char| c.is_ascii_uppercase()) {
