@@ -188,3 +188,18 @@ fn an_unknown_tag_changes_nothing() {
         assert_eq!(files(folder.path()), before);
     }
 }
+
+/// A new branch whose folder has none of the headers, as the modules' sources alone, is no driver.
+#[test]
+fn a_folder_without_the_headers_changes_nothing() {
+    at_hand::clang();
+    let folder = older();
+    fs::create_dir_all(folder.path().join("nvidia-999.1/common/inc")).unwrap();
+    fs::write(folder.path().join("nvidia-999.1/common/inc/nv.h"), "").unwrap();
+    let before = files(folder.path());
+    let output = add_with(folder.path(), "999.1", &["--headers", "nvidia-999.1"]);
+    let told = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(2), "{told}");
+    assert!(told.contains("999.1 has none of the headers that driver-"), "{told}");
+    assert_eq!(files(folder.path()), before);
+}

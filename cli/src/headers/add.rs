@@ -117,6 +117,12 @@ fn new_branch(
             gone.push(surface.name.as_str());
         }
     }
+    if gone.len() == parent.surfaces.len() {
+        let message = format!("{tag} has none of the headers that {} names", parent.name);
+        return Err(Diagnostic::error("add-no-headers", message)
+            .help("give the folder that `kernel-open` and `src` are in, or a clone of them")
+            .into());
+    }
     if !gone.is_empty() {
         let _ = write!(
             text,

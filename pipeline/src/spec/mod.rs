@@ -581,13 +581,23 @@ pub fn spec_of<'s>(specs: &'s [Spec], tag: &Tag) -> Result<&'s Spec, Report> {
         let drivers: Vec<&str> = specs.iter().map(|spec| spec.driver.as_str()).collect();
         let diagnostic = Diagnostic::error("spec-no-driver", message)
             .note(format!("there are specs for {}", drivers.join(", ")));
-        let help = jetsons(tag).or_else(|| {
+        let help = jetsons(tag).or_else(|| new_release(tag, specs)).or_else(|| {
             Some(format!("did you mean a tag of {}?", nearest(tag.branch(), drivers)?))
         });
-        diagnostic
-            .help(help.unwrap_or("write abi-specs/driver-N.toml, see CONTRIBUTING.md".to_owned()))
-            .into()
+        diagnostic.help(help.unwrap_or(format!("`nvabi add {tag}` writes one"))).into()
     })
+}
+
+/// What to do for a release of Jetson that is newer or older than all specs: which trees it has, a person must say.
+fn new_release(tag: &Tag, specs: &[Spec]) -> Option<String> {
+    let of_family = |driver: &&str| !tag.family().is_empty() && tag::family(driver) == tag.family();
+    let known = specs.iter().map(|spec| spec.driver.as_str()).filter(of_family);
+    let number = |driver: &str| by_number(driver).1;
+    let near = known.min_by_key(|driver| number(driver).abs_diff(number(tag.branch())))?;
+    Some(format!(
+        "if there is such a release, write abi-specs/{}.toml beside that of {near}, which is the nearest",
+        tag.branch()
+    ))
 }
 
 /// What to write instead, where a tag is one of L4T's releases for Jetson: NVIDIA's drivers of these numbers are from
