@@ -63,8 +63,15 @@ pub(crate) fn coverage(context: &Context<'_>, args: &args::Coverage) -> Result<O
         context.status("Compared", &what);
     }
     if !found.nameless.is_empty() {
-        let names: Vec<&str> = found.nameless.iter().map(String::as_str).collect();
-        let what = format!("structs that the driver has under no such name: {}", names.join(", "));
+        /// More are no help to a person.
+        const NAMED: usize = 4;
+        let names: Vec<&str> = found.nameless.iter().take(NAMED).map(String::as_str).collect();
+        let more = match found.nameless.len() - names.len() {
+            0 => String::new(),
+            more => format!(" and {more} more, which --json names"),
+        };
+        let names = names.join(", ");
+        let what = format!("what no driver of the lock has under its name: {names}{more}");
         context.status("Left out", &what);
     }
     Ok(if report.diagnostics.is_empty() { Outcome::Same } else { Outcome::Different })

@@ -360,11 +360,28 @@ fn a_checkout_of_gvisor_that_is_wrong() {
     assert_eq!(right.status.code(), Some(0), "{}{}", out(&right), err(&right));
     let larger = gvisor(TYPES, "\ntype ", &info("\tIndex uint32\n\tData uint32\n\tMore uint64\n"));
     assert_eq!(larger.status.code(), Some(1), "{}", err(&larger));
-    let complaint =
-        "struct `NVXXXX_CTRL_XXX_INFO`: at no version: `NVXXXX_CTRL_XXX_INFO` has 16 bytes";
+    let complaint = "`NVXXXX_CTRL_XXX_INFO`: at no version: `NVXXXX_CTRL_XXX_INFO` has 16 bytes";
     assert!(out(&larger).contains(complaint), "{}", out(&larger));
 
+    // A constant that is no call's number, with the driver's name and with one of gVisor's own.
+    let constant =
+        |text: &str| gvisor(TYPES, "const NV_ESC", &format!("const {text}\nconst NV_ESC"));
+    let right = constant("NV_ERR_INVALID_ARGUMENT = 0x1f\nconst NV_OK_V550 = 0\nconst OWN = 1");
+    assert_eq!(right.status.code(), Some(0), "{}{}", out(&right), err(&right));
+    let left_out = "Left out what no driver of the lock has under its name: OTHER_FREE, OWN\n";
+    assert!(err(&right).contains(left_out), "{}", err(&right));
+    let wrong = constant("NV_ERR_INVALID_ARGUMENT = 0x2f");
+    assert_eq!(wrong.status.code(), Some(1), "{}", err(&wrong));
+    let complaint = "`NV_ERR_INVALID_ARGUMENT`: at no version: the table has 0x2f, the driver 0x1f";
+    assert!(out(&wrong).contains(complaint), "{}", out(&wrong));
+
     for (file, from, to, complaint) in [
+        (
+            VERSIONS,
+            "nvgpu.NV_ESC_RM_FREE: feHandler(",
+            "nvgpu.OTHER_FREE: feHandler(rmFree), nvgpu.NV_ESC_RM_FREE: feHandler(",
+            "`NV_ESC_RM_FREE` has the number 0x29, which `OTHER_FREE` has",
+        ),
         (VERSIONS, "_ = addDriverABI", "if x { }", "`if` is not followed"),
         (VERSIONS, "func Init", "func Start", "has no function `Init` that adds driver ABIs"),
         (TYPES, "= 0x29", "= other()", "its value is not known"),

@@ -42,6 +42,8 @@ pub struct Table {
     class: Vec<Row>,
     #[serde(default, rename = "go_structs")]
     structs: Vec<roles::Struct>,
+    #[serde(skip)]
+    constants: BTreeMap<String, i128>,
     /// The project's names of scalars.
     #[serde(default)]
     go_scalars: BTreeMap<String, String>,
@@ -193,7 +195,7 @@ pub struct Coverage {
     pub lacking: Vec<Finding>,
     /// Rows that name no type and are not simple: their name and number alone can be compared.
     pub untyped: BTreeSet<String>,
-    /// Structs of no row that no driver of the lock has under their name: nothing of them is compared.
+    /// Constants, and structs of no row, that no driver of the lock has under their name: nothing of them is compared.
     pub nameless: BTreeSet<String>,
     /// Fields that the table takes for something else than the spec does.
     pub roles: Vec<Finding>,
@@ -262,7 +264,7 @@ impl Finding {
         match self.kind {
             Some(kind) => format!("{kind} {mark}{}{mark}: ", self.name),
             None if self.name.is_empty() => String::new(),
-            None => format!("struct {mark}{}{mark}: ", self.name),
+            None => format!("{mark}{}{mark}: ", self.name),
         }
     }
 }
@@ -346,6 +348,8 @@ pub fn check(lock: &Lock, specs: &[Spec], table: &Table) -> Result<Coverage, Rep
     let mut verdicts = vec![BTreeMap::new(); specials.len()];
     let others = table.other_structs();
     let mut other_layouts = vec![OtherLayout::default(); others.len()];
+    let constants = table.other_constants();
+    let mut other_values = vec![OtherValue::default(); constants.len()];
     for version in &table.versions {
         let (tag, lineage) = match table.lineage(version) {
             Ok(found) => found,
@@ -374,6 +378,9 @@ pub fn check(lock: &Lock, specs: &[Spec], table: &Table) -> Result<Coverage, Rep
             for (other, found) in others.iter().zip(&mut other_layouts) {
                 found.compare(&known, table, other);
             }
+            for ((name, value), found) in constants.iter().zip(&mut other_values) {
+                found.compare(&known, name, *value);
+            }
         } else if version.tag_available {
             let missing = "the lock has no such tag".to_owned();
             found.gaps.entry((None, String::new(), missing)).or_default().push(tag.to_string());
@@ -401,6 +408,16 @@ pub fn check(lock: &Lock, specs: &[Spec], table: &Table) -> Result<Coverage, Rep
         for what in layout.differences.into_iter().filter(|_| !layout.fits) {
             let what = format!("at no version: {what}");
             found.gaps.insert((None, other.driver.clone(), what), versions.clone());
+        }
+    }
+    for ((name, value), of) in constants.iter().zip(other_values) {
+        let Some(ours) = of.newest else {
+            nameless.insert((*name).to_owned());
+            continue;
+        };
+        if !of.fits {
+            let what = format!("at no version: the table has {value:#x}, the driver {ours:#x}");
+            found.gaps.insert((None, (*name).to_owned(), what), of.versions);
         }
     }
     let judged = |(special, verdicts)| judged(&versions, special, verdicts);
@@ -499,6 +516,31 @@ impl OtherLayout {
     }
 }
 
+/// A constant that is no row's number, likewise.
+#[derive(Debug, Clone, Default)]
+struct OtherValue {
+    fits: bool,
+    /// What the newest version that has it says.
+    newest: Option<i128>,
+    /// Those that have it.
+    versions: Vec<String>,
+}
+
+impl OtherValue {
+    fn compare(&mut self, known: &Known<'_>, name: &str, value: i128) {
+        let mut names = as_written(name).into_iter();
+        let Some(ours) = names.find_map(|name| known.constant(name)) else { return };
+        self.fits |= ours == value;
+        self.newest = Some(ours);
+        self.versions.push(known.facts.tag.to_string());
+    }
+}
+
+/// A name, and the driver's where a version is put behind that: some of the driver's own end so.
+fn as_written(name: &str) -> [&str; 2] {
+    [name, gvisor::without_version(name)]
+}
+
 /// Kind, name and what is missing.
 type Key = (Option<ItemKind>, String, String);
 
@@ -587,10 +629,22 @@ impl Table {
         others.collect()
     }
 
-    /// The driver's types that structs outside of the rows are named after.
+    /// The constants that are no number of a row.
+    fn other_constants(&self) -> Vec<(&str, i128)> {
+        let rows = self.rows().into_iter().flat_map(|(_, rows)| rows);
+        let numbers: BTreeSet<&str> = rows.map(|row| row.name.as_str()).collect();
+        let constants = self.constants.iter().map(|(name, value)| (name.as_str(), *value));
+        constants.filter(|(name, _)| !numbers.contains(name)).collect()
+    }
+
+    /// The driver's types and constants that those outside of the rows are named after.
     pub fn other_names(&self) -> Vec<RequestedName> {
-        let others = self.other_structs().into_iter();
-        others.map(|other| RequestedName { name: other.driver, place: None }).collect()
+        let structs = self.other_structs().into_iter().map(|other| other.driver);
+        let constants = self.other_constants().into_iter().flat_map(|(name, _)| as_written(name));
+        structs
+            .chain(constants.map(str::to_owned))
+            .map(|name| RequestedName { name, place: None })
+            .collect()
     }
 
     /// Whether it was read from source code, which says nothing of the driver's headers.

@@ -80,6 +80,8 @@ fn differences(theirs: &[Leaf], ours: &[Leaf]) -> Vec<String> {
     let mut at: BTreeMap<u64, Vec<&Leaf>> = BTreeMap::new();
     ours.iter().for_each(|leaf| at.entry(leaf.offset).or_default().push(leaf));
     let mut found = Vec::new();
+    // Of an array, whose elements have one name, the first is told.
+    let mut told = BTreeSet::new();
     for leaf in theirs {
         let here = at.get(&leaf.offset).map(Vec::as_slice).unwrap_or_default();
         // A member of a union may be anything, and bytes stand for anything.
@@ -101,10 +103,12 @@ fn differences(theirs: &[Leaf], ours: &[Leaf]) -> Vec<String> {
             ));
         } else if let Some(own) = moved(leaf, here, ours) {
             let (path, offset) = (&leaf.path, leaf.offset);
-            found.push(format!(
-                "the table has `{path}` at {offset}, the driver `{}` at {}",
-                own.path, own.offset
-            ));
+            if told.insert(path) {
+                found.push(format!(
+                    "the table has `{path}` at {offset}, the driver `{}` at {}",
+                    own.path, own.offset
+                ));
+            }
         }
     }
     let touched = |own: &&Leaf| {
@@ -146,24 +150,21 @@ fn padded_over<'l>(leaf: &Leaf, ours: &'l [Leaf]) -> Option<&'l Leaf> {
 
 /// The driver's field of the same name, where it lies elsewhere and what lies here has another name.
 fn moved<'l>(leaf: &Leaf, here: &[&Leaf], ours: &'l [Leaf]) -> Option<&'l Leaf> {
-    if here.iter().any(|own| is_same(&own.path, &leaf.path)) {
-        return None;
-    }
-    let mut same = ours.iter().filter(|own| is_same(&own.path, &leaf.path));
-    let first = same.next()?;
-    same.next().is_none().then_some(first)
+    let is_same = |own: &&Leaf| is_same(&own.path, &leaf.path);
+    if here.iter().any(|own| is_same(own)) { None } else { ours.iter().find(is_same) }
 }
 
-/// Whether two paths are the same as two projects may write them: `hClient`, `HClient`, `Client`.
+/// Whether two paths are the same as two projects may write them: `hClient`, `HClient`, `Client`; `phClients`,
+/// `Clients`.
 fn is_same(own: &str, theirs: &str) -> bool {
     let plain = |path: &str| path.replace('_', "").to_lowercase();
-    // The driver's names may begin with a letter for the type.
-    let bare = own.strip_prefix(|c: char| c.is_ascii_lowercase()).filter(|rest| {
-        let next = rest.chars().next();
-        next.is_some_and(|c| c.is_ascii_uppercase())
-    });
+    // The driver's names may begin with a letter or two for the type.
+    let first = own.find(|c: char| !c.is_ascii_lowercase()).unwrap_or(own.len());
+    let rest = &own[first..];
+    let has_letters =
+        (1..=2).contains(&first) && rest.starts_with(|c: char| c.is_ascii_uppercase());
     let theirs = plain(theirs);
-    plain(own) == theirs || bare.is_some_and(|bare| plain(bare) == theirs)
+    plain(own) == theirs || has_letters && plain(rest) == theirs
 }
 
 /// The leaves of a record; every element of an array.
@@ -369,6 +370,31 @@ mod tests {
         assert_eq!(
             differences(&wide, &ours),
             ["at 0 the table has `HClient` as uint64, the driver `hClient` as uint32"]
+        );
+        // Arrays, of which each element has the name, and pointers.
+        let array = |path: &str, at: u64| {
+            (0..3).map(move |index| leaf(path, at + index * 4, 4, false)).collect::<Vec<_>>()
+        };
+        let ours_too =
+            [array("offsets", 0), array("sizes", 12), vec![leaf("phList", 24, 8, false)]];
+        let same_too = [array("Offsets", 0), array("Sizes", 12), vec![leaf("List", 24, 8, false)]];
+        assert_eq!(differences(&same_too.concat(), &ours_too.concat()), [""; 0]);
+        let swapped = [array("Sizes", 0), array("Offsets", 12), vec![leaf("List", 24, 8, false)]];
+        assert_eq!(
+            differences(&swapped.concat(), &ours_too.concat()),
+            [
+                "the table has `Sizes` at 0, the driver `sizes` at 12",
+                "the table has `Offsets` at 12, the driver `offsets` at 0",
+            ]
+        );
+        let pointers = [leaf("phClients", 0, 8, false), leaf("phDevices", 8, 8, false)];
+        let swapped = [leaf("Devices", 0, 8, false), leaf("Clients", 8, 8, false)];
+        assert_eq!(
+            differences(&swapped, &pointers),
+            [
+                "the table has `Devices` at 0, the driver `phDevices` at 8",
+                "the table has `Clients` at 8, the driver `phClients` at 0",
+            ]
         );
         // Bytes stand for anything, on either side.
         let bytes = Leaf { path: "Params".to_owned(), offset: 0, kind: Kind::Bytes(12) };

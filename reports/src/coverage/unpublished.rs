@@ -8,10 +8,10 @@ use std::collections::BTreeSet;
 
 use serde::Serialize;
 
-use super::{Findings, Known, Table, VersionCoverage};
+use super::{Findings, Known, Row, Table, VersionCoverage};
 use nvabi_pipeline::lock::Lock;
 use nvabi_pipeline::model::Facts;
-use nvabi_pipeline::spec::Spec;
+use nvabi_pipeline::spec::{ItemKind, Spec};
 use nvabi_pipeline::tag::Tag;
 
 /// The tags of the lock around a version, and how many rows of the version fit them.
@@ -46,6 +46,22 @@ impl<'a> Neighbour<'a> {
     fn name(&self) -> String {
         self.facts.tag.to_string()
     }
+
+    /// How a row is otherwise there, if it is.
+    fn misfit(&self, table: &Table, kind: ItemKind, row: &Row) -> Option<String> {
+        let known = self.known();
+        if known.lacks(kind, row) {
+            return Some(format!("{} has none", self.name()));
+        }
+        let gaps = known.gaps(table, kind, row);
+        // What follows the first is often its consequence.
+        let first = gaps.first()?;
+        let more = match gaps.len() - 1 {
+            0 => String::new(),
+            more => format!(", and {more} more"),
+        };
+        Some(format!("differs from {}: {first}{more}", self.name()))
+    }
 }
 
 impl Findings {
@@ -70,19 +86,16 @@ impl Findings {
         for (kind, rows) in table.rows() {
             for row in rows.iter().filter(|row| row.holds(lineage)) {
                 count += 1;
-                let fits = |side: &&&Neighbour<'_>| side.known().gaps(table, kind, row).is_empty();
-                let (fitting, other): (Vec<_>, Vec<_>) = sides.iter().partition(fits);
-                if other.is_empty() {
+                let misfits: Vec<Option<String>> =
+                    sides.iter().map(|side| side.misfit(table, kind, row)).collect();
+                if misfits.iter().all(Option::is_none) {
                     fit += 1;
                     continue;
                 }
-                let names = |sides: &[&&Neighbour<'_>]| {
-                    sides.iter().map(|side| side.name()).collect::<Vec<_>>().join(" and ")
-                };
-                let what = match fitting.is_empty() {
-                    true => format!("differs from {}", names(&other)),
-                    false => format!("fits {}, differs from {}", names(&fitting), names(&other)),
-                };
+                let told = sides.iter().zip(misfits).map(|(side, misfit)| {
+                    misfit.unwrap_or_else(|| format!("fits {}", side.name()))
+                });
+                let what = told.collect::<Vec<_>>().join("; ");
                 let key = (Some(kind), row.name.clone(), what);
                 self.unpublished.entry(key).or_default().push(tag.to_string());
             }

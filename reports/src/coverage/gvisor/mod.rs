@@ -50,6 +50,7 @@ impl Table {
             control,
             class,
             structs,
+            constants: package.numbers(),
             go_scalars,
             header_check: None,
             special_cases: BTreeMap::new(),
@@ -165,6 +166,14 @@ impl<'t> Package<'t> {
             }
             _ => None,
         }
+    }
+
+    /// The constants that are integers.
+    fn numbers(&self) -> BTreeMap<String, i128> {
+        let known = self.constants.iter().filter_map(|(name, (_, value, iota))| {
+            Some(((*name).to_owned(), self.evaluate(value, *iota, 0)?))
+        });
+        known.collect()
     }
 
     /// The structs, and the names of what is no struct.
@@ -384,8 +393,8 @@ impl<'t> History<'t> {
                 Statement::Assign(target, value) => match &target.kind {
                     ExpressionKind::Index(map, keys) => {
                         let (kind, number, key) = self.place(map, keys, &[HANDLERS])?;
-                        let name = self.handler(value)?;
-                        found.abi.handlers[kind].insert(number, Handler { key, name });
+                        let handler = Handler { key, name: self.handler(value)? };
+                        self.insert(&mut found.abi, kind, number, handler, target)?;
                     }
                     _ if is_getter(target.name()) => self.infos(&mut found.abi, value)?,
                     // What it was before.
@@ -422,12 +431,33 @@ impl<'t> History<'t> {
             let kind = HANDLERS.iter().position(|name| Some(*name) == field);
             let kind = kind.ok_or_else(|| self.file.error_at(value, "a map that is not known"))?;
             for (key, value) in composite(value).into_iter().flatten() {
-                let (number, key) = self.key(key.as_ref().unwrap_or(value))?;
-                let name = self.handler(value)?;
-                abi.handlers[kind].insert(number, Handler { key, name });
+                let place = key.as_ref().unwrap_or(value);
+                let (number, key) = self.key(place)?;
+                let handler = Handler { key, name: self.handler(value)? };
+                self.insert(abi, kind, number, handler, place)?;
             }
         }
         Ok(())
+    }
+
+    /// A handler, which may take the place of one of its own name: two names of one number are a slip in one of them.
+    fn insert(
+        &self,
+        abi: &mut Abi<'t>,
+        kind: usize,
+        number: u32,
+        handler: Handler<'t>,
+        place: &Expression<'t>,
+    ) -> Result<(), Diagnostic> {
+        match abi.handlers[kind].insert(number, handler) {
+            Some(before) if before.key != handler.key => {
+                let (one, other) = (handler.key, before.key);
+                let message = format!("`{one}` has the number {number:#x}, which `{other}` has");
+                let error = self.file.error_at(place, message);
+                Err(error.help("one of the two constants has the number of another"))
+            }
+            _ => Ok(()),
+        }
     }
 
     /// Carries out a function that gives what is known of each number.

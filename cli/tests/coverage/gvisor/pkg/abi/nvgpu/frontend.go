@@ -5,6 +5,9 @@ import "structs"
 
 const NV_ESC_RM_FREE = 0x29
 
+// OTHER_FREE is no constant of the driver, and handled nowhere.
+const OTHER_FREE = 0x29
+
 type Handle struct {
 	_   structs.HostLayout
 	Val uint32
