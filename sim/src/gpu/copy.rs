@@ -1,12 +1,28 @@
-//! The copy engine, class 0xC7B5: lines of bytes, with or without the components of their pixels
-//! taken apart. (`clc7b5.h`.)
+//! The copy engine, class 0xC7B5: lines of bytes or surfaces of blocks, with or without the components of their
+//! pixels taken apart. (`clc7b5.h`.)
 
 use super::engine::{Bus, Fault, Outcome, Step};
 use super::host::Reduction;
+use super::surface::{Blocks, Layout, Surface};
 use nvabi::tegra::class::copy::*;
 
 /// Behind the last method.
 const END: u32 = 0x800;
+
+/// A surface of blocks: SET_DST_BLOCK_SIZE and what follows it, and the same of the source.
+const DST_BLOCKS: u32 = 0x70c;
+const SRC_BLOCKS: u32 = 0x728;
+/// Behind the size of a block: bytes of a line, lines, the layer, and where the copy begins in one word.
+const WIDTH: u32 = 4;
+const HEIGHT: u32 = 8;
+const LAYER: u32 = 0x10;
+const ORIGIN: u32 = 0x14;
+/// Where it begins in two words, which newer classes have: SRC_ORIGIN_X, DST_ORIGIN_X; Y follows.
+const SRC_ORIGIN: u32 = 0x744;
+const DST_ORIGIN: u32 = 0x74c;
+/// LAUNCH_DMA_SRC_MEMORY_LAYOUT and LAUNCH_DMA_DST_MEMORY_LAYOUT: lines with a pitch.
+const SRC_PITCH: u32 = 1 << 7;
+const DST_PITCH: u32 = 1 << 8;
 
 /// Bytes that are moved at once, and pixels.
 const CHUNK: u64 = 1 << 18;
@@ -21,10 +37,8 @@ pub(super) struct Copy {
 
 #[derive(Debug, Clone)]
 struct Job {
-    from: u64,
-    to: u64,
-    pitch_in: u64,
-    pitch_out: u64,
+    from: Surface,
+    to: Surface,
     /// Bytes of a line, or pixels of one that is taken apart.
     length: u64,
     lines: u64,
@@ -64,6 +78,13 @@ impl Copy {
             self.values[SET_RENDER_ENABLE_C as usize / 4] = 1;
         }
         self.values[method as usize / 4] = data;
+        // The older word for where a surface begins and the newer two are one thing.
+        for (blocks, origin) in [(SRC_BLOCKS, SRC_ORIGIN), (DST_BLOCKS, DST_ORIGIN)] {
+            if method == blocks + ORIGIN {
+                self.values[origin as usize / 4] = data & 0xffff;
+                self.values[origin as usize / 4 + 1] = data >> 16;
+            }
+        }
         Ok(Step::Done)
     }
 
@@ -100,21 +121,49 @@ impl Copy {
         if bit(12) || bit(13) {
             return Err(Fault::Unsupported("copy of physical addresses".to_owned()));
         }
-        if launch & BOTH_PITCH != BOTH_PITCH {
-            return Err(Fault::Unsupported("copy of a block-linear surface".to_owned()));
-        }
-        Ok(Some(Job {
-            from: self.address(OFFSET_IN_UPPER),
-            to: self.address(OFFSET_OUT_UPPER),
+        let remap = (launch & REMAP != 0).then(|| self.remap());
+        // A surface's width and where a copy begins in it count pixels, where those are taken apart.
+        let (pixel_in, pixel_out) = remap.as_ref().map_or((1, 1), Remap::pixels);
+        let from = match launch & SRC_PITCH {
+            0 => Layout::Blocks(self.blocks(SRC_BLOCKS, SRC_ORIGIN, pixel_in)?),
             // A pitch may go backwards.
-            pitch_in: self.value(PITCH_IN) as i32 as u64,
-            pitch_out: self.value(PITCH_OUT) as i32 as u64,
+            _ => Layout::Pitch(self.value(PITCH_IN) as i32 as u64),
+        };
+        let to = match launch & DST_PITCH {
+            0 => Layout::Blocks(self.blocks(DST_BLOCKS, DST_ORIGIN, pixel_out)?),
+            _ => Layout::Pitch(self.value(PITCH_OUT) as i32 as u64),
+        };
+        Ok(Some(Job {
+            from: Surface { address: self.address(OFFSET_IN_UPPER), layout: from },
+            to: Surface { address: self.address(OFFSET_OUT_UPPER), layout: to },
             length: self.value(LINE_LENGTH_IN).into(),
             lines: if launch & MULTI_LINE != 0 { self.value(LINE_COUNT).into() } else { 1 },
-            remap: (launch & REMAP != 0).then(|| self.remap()),
+            remap,
             line: 0,
             done: 0,
         }))
+    }
+
+    /// The surface that methods from one on describe.
+    fn blocks(&self, first: u32, origin: u32, pixel: u64) -> Outcome<Blocks> {
+        /// GOB_HEIGHT_FERMI_8, and the most of SIXTEEN_GOBS or THIRTYTWO_GOBS.
+        const FERMI: u32 = 1;
+        const HIGHEST: u32 = 5;
+        let size = self.value(first);
+        let (wide, height_log, depth_log) = (size & 0xf, size >> 4 & 0xf, size >> 8 & 0xf);
+        if size >> 12 & 0xf != FERMI || wide != 0 || height_log > HIGHEST || depth_log > HIGHEST {
+            return Err(Fault::Unsupported(format!("copy of blocks of the size {size:#x}")));
+        }
+        let value = |at: u32| u64::from(self.value(at));
+        Ok(Blocks {
+            height_log,
+            depth_log,
+            width: value(first + WIDTH) * pixel,
+            height: value(first + HEIGHT),
+            layer: value(first + LAYER),
+            x: value(origin) * pixel,
+            y: value(origin + 4),
+        })
     }
 
     fn remap(&self) -> Remap {
@@ -171,14 +220,12 @@ impl Job {
 
     /// Part of a line.
     fn part(&self, bus: &mut Bus<'_>, count: u64) -> Outcome<()> {
-        let from = self.from.wrapping_add(self.line.wrapping_mul(self.pitch_in));
-        let to = self.to.wrapping_add(self.line.wrapping_mul(self.pitch_out));
-        let Some(remap) = &self.remap else {
-            let mut bytes = vec![0; count as usize];
-            bus.read(from.wrapping_add(self.done), &mut bytes)?;
-            return bus.write(to.wrapping_add(self.done), &bytes);
-        };
-        remap.part(bus, from, to, self.done, count)
+        if let Some(remap) = &self.remap {
+            return remap.part(bus, self, count);
+        }
+        let mut bytes = vec![0; count as usize];
+        self.from.read(bus, self.line, self.done, &mut bytes)?;
+        self.to.write(bus, self.line, self.done, &bytes)
     }
 }
 
@@ -193,21 +240,24 @@ impl Remap {
         Some(pixel)
     }
 
-    fn part(&self, bus: &mut Bus<'_>, from: u64, to: u64, done: u64, count: u64) -> Outcome<()> {
+    /// Bytes of a pixel, where from and where to.
+    fn pixels(&self) -> (u64, u64) {
+        ((self.size * self.sources) as u64, (self.size * self.components.len()) as u64)
+    }
+
+    fn part(&self, bus: &mut Bus<'_>, job: &Job, count: u64) -> Outcome<()> {
+        let Job { from, to, line, done, .. } = job;
+        let (pixel_in, pixel_out) = self.pixels();
         if let Some(pixel) = self.constant() {
-            let at = to.wrapping_add(done * pixel.len() as u64);
-            return bus.write(at, &pixel.repeat(count as usize));
+            return to.write(bus, *line, done * pixel_out, &pixel.repeat(count as usize));
         }
-        let pixel_in = (self.size * self.sources) as u64;
-        let pixel_out = (self.size * self.components.len()) as u64;
         let mut source = vec![0; (count * pixel_in) as usize];
         if self.components.iter().any(|component| *component < 4) {
-            bus.read(from.wrapping_add(done * pixel_in), &mut source)?;
+            from.read(bus, *line, done * pixel_in, &mut source)?;
         }
-        let at = to.wrapping_add(done * pixel_out);
         let mut pixels = vec![0; (count * pixel_out) as usize];
         if self.components.contains(&6) {
-            bus.read(at, &mut pixels)?;
+            to.read(bus, *line, done * pixel_out, &mut pixels)?;
         }
         for index in 0..count as usize {
             let source = &source[index * pixel_in as usize..][..pixel_in as usize];
@@ -228,6 +278,6 @@ impl Remap {
                 }
             }
         }
-        bus.write(at, &pixels)
+        to.write(bus, *line, done * pixel_out, &pixels)
     }
 }

@@ -7,6 +7,7 @@ mod copy;
 mod doorbell;
 mod engine;
 mod host;
+mod surface;
 
 pub(crate) use clock::Clock;
 pub(crate) use doorbell::{USERMODE_SIZE, clear, is_rung, set_time, take_token};
