@@ -1,5 +1,6 @@
 //! What the kernel may do with the process that calls it.
 
+use std::ops::Range;
 use std::time::Duration;
 
 use crate::log::RunId;
@@ -32,8 +33,8 @@ pub(crate) trait Client {
     /// Whether it may have another descriptor.
     fn has_room(&self) -> bool;
 
-    /// Whether a process has mapped a file of ours.
-    fn is_mapped_by(&self, process: u32, inode: Inode) -> bool;
+    /// Where a process has mapped a file of ours.
+    fn mappings_of(&self, process: u32, inode: Inode) -> Vec<Range<u64>>;
 
     /// Closes one of its descriptors before it gets its answer.
     fn close(&self, fd: i32);

@@ -1,8 +1,9 @@
-"""Contexts, memory, copies, streams and events of libcuda, on each device of the machine.
+"""Contexts, memory of each kind, copies, streams, events, graphs and modules of libcuda, on each device of the machine.
 
 Every result is compared byte for byte; what differs, or fails, ends it with 1 and says what.
 """
 import ctypes
+import mmap
 import random
 import sys
 import time
@@ -104,6 +105,166 @@ def room():
         sys.exit(f"more memory than there is: {result}")
 
 
+class Copy2D(ctypes.Structure):
+    """CUDA_MEMCPY2D."""
+    _fields_ = [(side + name, kind) for side in ("src", "dst") for name, kind in (
+        ("X", Size), ("Y", Size), ("Type", ctypes.c_int), ("Host", ctypes.c_void_p), ("Device", Pointer),
+        ("Array", ctypes.c_void_p), ("Pitch", Size))] + [("Width", Size), ("Height", Size)]
+
+
+HOST, DEVICE, ARRAY = 1, 2, 3
+
+
+def both_ways(data, width, height, **device):
+    """Copies lines to what `device` says and back."""
+    host = ctypes.create_string_buffer(data, len(data))
+    back = ctypes.create_string_buffer(len(data))
+    for side, other, memory in (("src", "dst", host), ("dst", "src", back)):
+        how = Copy2D(Width=width, Height=height)
+        own = {"Type": HOST, "Host": ctypes.addressof(memory), "Pitch": width}
+        for where, fields in ((side, own), (other, device)):
+            for name, value in fields.items():
+                setattr(how, where + name, value)
+        call("cuMemcpy2D_v2", ctypes.byref(how))
+    same(back, data, f"{width} by {height} bytes")
+
+
+def surfaces():
+    for width, height in ((1000, 33), (7, 1), (64, 300)):
+        data, pitch = fresh(width * height), Size()
+        memory = made(Pointer, "cuMemAllocPitch_v2", ctypes.byref(pitch), Size(width), Size(height), 4)
+        if pitch.value < width:
+            sys.exit(f"a pitch of {pitch.value} bytes for {width}")
+        both_ways(data, width, height, Type=DEVICE, Device=memory, Pitch=pitch.value)
+        call("cuMemFree_v2", memory)
+    # Arrays of words: width and height in words and lines, the format, and components.
+    for width, height, components in ((64, 16, 1), (33, 70, 4), (5, 3, 2)):
+        of = (ctypes.c_uint64 * 3)(width, height, 3 | components << 32)
+        array = made(ctypes.c_void_p, "cuArrayCreate_v2", ctypes.byref(of))
+        line = width * components * 4
+        both_ways(fresh(line * height), line, height, Type=ARRAY, Array=array)
+        call("cuArrayDestroy", array)
+
+
+def own_pages():
+    """Memory of the program's that libcuda registers, and what the device calls it."""
+    size = 1 << 20
+    pages = mmap.mmap(-1, size)
+    view = (ctypes.c_ubyte * size).from_buffer(pages)
+    start = ctypes.c_void_p(ctypes.addressof(view))
+    call("cuMemHostRegister_v2", start, Size(size), 2)
+    made(Pointer, "cuMemHostGetDevicePointer_v2", start, 0)
+    pages[:] = fresh(size)
+    memory = device_memory(size)
+    call("cuMemcpyHtoD_v2", memory, start, Size(size))
+    same(read(memory, size), fresh(size), "registered memory")
+    call("cuMemHostUnregister", start)
+    call("cuMemFree_v2", memory)
+
+
+def managed(device):
+    size = 2 << 20
+    memory = made(Pointer, "cuMemAllocManaged", Size(size), 1)
+    view = (ctypes.c_ubyte * size).from_address(memory.value)
+    same(view, bytes(size), "managed memory that is new")
+    ctypes.memmove(memory.value, fresh(size), size)
+    for advice, of in ((1, device), (2, device), (3, device), (5, device), (6, device), (4, device), (3, -1)):
+        call("cuMemAdvise", memory, Size(size), advice, of)
+    for destination in (device, -1):
+        call("cuMemPrefetchAsync", memory, Size(size), destination, None)
+        call("cuCtxSynchronize")
+    same(view, fresh(size), "managed memory that came back")
+    call("cuMemFree_v2", memory)
+    memory = made(Pointer, "cuMemAllocManaged", Size(size), 1)
+    same((ctypes.c_ubyte * size).from_address(memory.value), bytes(size), "managed memory that is new again")
+    call("cuMemFree_v2", memory)
+
+
+def virtual():
+    """Memory and addresses apart: cuMemCreate and cuMemMap."""
+    # CUmemAllocationProp: pinned memory of device 0; CUmemAccessDesc: that reads and writes.
+    device = made(ctypes.c_int, "cuCtxGetDevice").value
+    wanted = (ctypes.c_int * 8)(1, 0, 1, device)
+    size = made(Size, "cuMemGetAllocationGranularity", ctypes.byref(wanted), 0)
+    memory = made(Pointer, "cuMemCreate", size, ctypes.byref(wanted), Pointer(0))
+    place = made(Pointer, "cuMemAddressReserve", size, Size(0), Pointer(0), Pointer(0))
+    call("cuMemMap", place, size, Size(0), memory, Pointer(0))
+    call("cuMemSetAccess", place, size, (ctypes.c_int * 3)(1, device, 3), Size(1))
+    call("cuMemcpyHtoD_v2", place, fresh(4096), Size(4096))
+    same(read(place, 4096), fresh(4096), "memory that was mapped")
+    call("cuMemUnmap", place, size)
+    call("cuMemRelease", memory)
+    call("cuMemAddressFree", place, size)
+
+
+def waits():
+    """What a stream waits for, calls and writes; a pool of memory in it; and a graph."""
+    least, greatest = ctypes.c_int(), ctypes.c_int()
+    call("cuCtxGetStreamPriorityRange", ctypes.byref(least), ctypes.byref(greatest))
+    stream = made(ctypes.c_void_p, "cuStreamCreateWithPriority", 1, greatest)
+    calls = []
+    function = ctypes.CFUNCTYPE(None, ctypes.c_void_p)(lambda _: calls.append(len(calls)))
+    memory = device_memory(64)
+    call("cuLaunchHostFunc", stream, function, None)
+    call("cuStreamWriteValue32_v2", stream, memory, 7, 0)
+    call("cuStreamWaitValue32_v2", stream, memory, 7, 1)
+    call("cuLaunchHostFunc", stream, function, None)
+    pool = made(Pointer, "cuMemAllocAsync", Size(1 << 20), stream)
+    call("cuMemFreeAsync", pool, stream)
+    call("cuStreamSynchronize", stream)
+    same(read(memory, 4), (7).to_bytes(4, "little"), "a stream's write")
+    graph, node, whole = made(ctypes.c_void_p, "cuGraphCreate", 0), ctypes.c_void_p(), ctypes.c_void_p()
+    of = (ctypes.c_void_p * 2)(ctypes.cast(function, ctypes.c_void_p), None)
+    call("cuGraphAddHostNode", ctypes.byref(node), graph, None, Size(0), ctypes.byref(of))
+    call("cuGraphInstantiateWithFlags", ctypes.byref(whole), graph, ctypes.c_uint64(0))
+    call("cuGraphLaunch", whole, stream)
+    call("cuStreamSynchronize", stream)
+    if calls != [0, 1, 2]:
+        sys.exit(f"called {calls}")
+    call("cuMemFree_v2", memory)
+    call("cuStreamDestroy_v2", stream)
+
+
+CODE = b""".version 6.4
+.target sm_70
+.address_size 64
+.visible .entry store(.param .u64 to)
+{
+    .reg .u64 %to;
+    ld.param.u64 %to, [to];
+    st.global.u32 [%to], 7;
+    ret;
+}
+"""
+
+
+def modules():
+    """Code is compiled and placed; how often it fits on a processor is told."""
+    module = made(ctypes.c_void_p, "cuModuleLoadData", CODE)
+    function = made(ctypes.c_void_p, "cuModuleGetFunction", module, b"store")
+    most = made(ctypes.c_int, "cuFuncGetAttribute", 0, function).value
+    fits = made(ctypes.c_int, "cuOccupancyMaxActiveBlocksPerMultiprocessor", function, 128, Size(0)).value
+    if most != 1024 or not 8 <= fits <= 32:
+        sys.exit(f"blocks of {most} threads, {fits} of 128 on a processor")
+    call("cuModuleUnload", module)
+
+
+def peers(first, second):
+    """From one device to another."""
+    contexts = [made(ctypes.c_void_p, "cuCtxCreate_v2", 0, device) for device in (first, second)]
+    places = []
+    for context in contexts:
+        call("cuCtxSetCurrent", context)
+        places.append(device_memory(4097))
+    call("cuCtxSetCurrent", contexts[0])
+    call("cuMemcpyHtoD_v2", places[0], fresh(4097), Size(4097))
+    call("cuMemcpyPeer", places[1], contexts[1], places[0], contexts[0], Size(4097))
+    call("cuCtxSetCurrent", contexts[1])
+    same(read(places[1], 4097), fresh(4097), "from one device to the other")
+    for context in contexts:
+        call("cuCtxDestroy_v2", context)
+
+
 def launch():
     """A copy on the device is a kernel of libcuda's own, as a large memset is: it is refused at once, and ends the
     context."""
@@ -119,15 +280,18 @@ call("cuInit", 0)
 count = made(ctypes.c_int, "cuDeviceGetCount").value
 for device in range(count):
     context = made(ctypes.c_void_p, "cuCtxCreate_v2", 0, device)
-    for part in (copies, streams, room):
+    for part in (copies, streams, room, surfaces, own_pages, virtual, waits, modules):
         part()
+    managed(device)
     call("cuCtxDestroy_v2", context)
     context = made(ctypes.c_void_p, "cuDevicePrimaryCtxRetain", device)
     call("cuCtxPushCurrent_v2", context)
     copies()
     call("cuCtxPopCurrent_v2", ctypes.byref(context))
     call("cuDevicePrimaryCtxRelease_v2", device)
-    context = made(ctypes.c_void_p, "cuCtxCreate_v2", 0, device)
-    launch()
-    cuda.cuCtxDestroy_v2(context)
+if count > 1:
+    peers(0, 1)
+context = made(ctypes.c_void_p, "cuCtxCreate_v2", 0, count - 1)
+launch()
+cuda.cuCtxDestroy_v2(context)
 print("devices:", count)

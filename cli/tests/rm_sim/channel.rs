@@ -19,6 +19,11 @@ const COPY: u32 = 0xb5;
 const COMPUTE: u32 = 0xc0;
 const USERMODE: u32 = 0x61;
 
+/// What UVM calls the processor.
+const CPU: [u8; 16] = [
+    0xa6, 0x5e, 0x0f, 0x4e, 0xd7, 0xd4, 0x7b, 0xa2, 0x50, 0x47, 0x41, 0x2c, 0x14, 0x2a, 0x77, 0x73,
+];
+
 /// The identity of the first GPU.
 const UUID: [u8; 16] = *b"nvabi-simulated\0";
 
@@ -88,6 +93,15 @@ fn shown(client: &Client, device: u32, memory: u32, size: usize, file: &str) -> 
     let fd = open(file).unwrap();
     assert_eq!(map(client, (device, memory, 0, size as u64, 0), fd).0, OK);
     mmap(fd, size, 0).unwrap()
+}
+
+/// Maps what UVM has at an address in the place of what was there; with no file, finds addresses that are free.
+fn mapping_of(at: u64, length: usize, fd: Fd) -> Result<u64, i32> {
+    let (access, kind) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_SHARED);
+    let kind = if at == 0 { kind | libc::MAP_ANONYMOUS } else { kind | libc::MAP_FIXED };
+    let made =
+        unsafe { libc::mmap(at as *mut libc::c_void, length, access, kind, fd, at as libc::off_t) };
+    if made == libc::MAP_FAILED { Err(errno()) } else { Ok(made as u64) }
 }
 
 /// A call about memory that is mapped for the GPU, at an address.
@@ -381,6 +395,43 @@ rules! {
         assert_eq!(last, QMD_WORDS - 1);
     }
 
+    surfaces_of_blocks_have_the_drivers_order {
+        let mut rig = Rig::new();
+        let (width, height) = (100_u32, 20_u32);
+        let wanted = filled((width * height) as usize, 3);
+        rig.bytes[FROM as usize..][..wanted.len()].copy_from_slice(&wanted);
+        let class = class(&rig.classes, COPY);
+        // Blocks of one gob by two: SET_DST_BLOCK_SIZE and SET_SRC_BLOCK_SIZE, with the surface behind them.
+        let size = |method: u32| [incrementing(method, 6), 0x1010, 256, 64, 1, 0, 0];
+        let mut round = |from: u64, to: u64, launch: u32| {
+            rig.released += 1;
+            let semaphore = BASE + SEMAPHORE;
+            let mut words = vec![incrementing(0, 1), class];
+            words.extend(size(0x70c));
+            words.extend(size(0x728));
+            // The copy begins at a place in the surface.
+            words.extend([incrementing(0x744, 4), 70, 9, 70, 9, incrementing(OFFSET_IN, 8)]);
+            words.extend([(from >> 32) as u32, from as u32, (to >> 32) as u32, to as u32]);
+            words.extend([width, width, width, height, incrementing(SET_SEMAPHORE, 3)]);
+            words.extend([(semaphore >> 32) as u32, semaphore as u32, rig.released]);
+            words.extend([incrementing(LAUNCH, 1), launch | RELEASE_ONE_WORD]);
+            rig.submit(&words);
+            assert!(rig.is_done());
+        };
+        let several = 1 << 9 | 2;
+        round(BASE + FROM, BASE + TO, several | 1 << 7);
+        round(BASE + TO, BASE + FROM + 0x1_0000, several | 1 << 8);
+        assert!(rig.bytes[FROM as usize + 0x1_0000..][..wanted.len()] == wanted);
+        // A block has two gobs, of 64 bytes by eight lines, and a surface of 256 bytes four blocks side by side: the
+        // first byte is in the second block's second gob, in its first 16 bytes of the second line.
+        let place = 1024 + 512 + 16 + 6;
+        assert_eq!(rig.bytes[TO as usize + place], wanted[0]);
+        // Sixteen lines down begins the next row of blocks.
+        assert_eq!(rig.bytes[TO as usize + 5 * 1024 + 16 + 6], wanted[width as usize * 8]);
+        rig.submit(&[incrementing(0, 1), class, incrementing(0x70c, 1), 0x0010, incrementing(LAUNCH, 1), 2 | 1 << 7]);
+        assert_eq!(rig.error(), EXCEPTION, "gobs of another height");
+    }
+
     a_header_that_is_none_ends_the_channel {
         let mut rig = Rig::new();
         rig.submit(&[0xdfff_ffff]);
@@ -446,14 +497,8 @@ rules! {
     pools_of_semaphores_are_where_the_gpu_has_them {
         let mut rig = Rig::new();
         let size = 0x20_0000_usize;
-        let shared = |at: u64, length: usize, fd: Fd, offset: u64| unsafe {
-            let (access, kind) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_SHARED);
-            let kind = if at == 0 { kind | libc::MAP_ANONYMOUS } else { kind | libc::MAP_FIXED };
-            let made = libc::mmap(at as *mut libc::c_void, length, access, kind, fd, offset as i64);
-            if made == libc::MAP_FAILED { Err(errno()) } else { Ok(made as u64) }
-        };
         // Addresses that are free in the process.
-        let base = shared(0, size, -1, 0).unwrap();
+        let base = mapping_of(0, size, -1).unwrap();
         let fd = open("/dev/nvidia-uvm").unwrap();
         assert_eq!(uvm(fd, "UVM_INITIALIZE", &mut Struct::new("UVM_INITIALIZE_PARAMS")), OK);
         let mut register = Struct::new("UVM_REGISTER_GPU_PARAMS");
@@ -472,13 +517,12 @@ rules! {
             args.put("perGpuAttributes[0].gpuUuid", &UUID);
             uvm(fd, "UVM_ALLOC_SEMAPHORE_POOL", &mut args)
         };
-        assert_eq!(shared(base, size, fd, base), Err(libc::EINVAL), "nothing is there yet");
         assert_eq!(pool(size), OK);
         assert_eq!(pool(size), UVM_ADDRESS_IN_USE);
         // A GPU that comes later sees it as well.
         assert_eq!(uvm(fd, "UVM_REGISTER_GPU_VASPACE", &mut space), OK);
-        assert_eq!(shared(base, size / 2, fd, base), Err(libc::EINVAL), "all of it or nothing");
-        assert_eq!(shared(base, size, fd, base), Ok(base));
+        assert_eq!(mapping_of(base, size / 2, fd), Err(libc::EINVAL), "all of it or nothing");
+        assert_eq!(mapping_of(base, size, fd), Ok(base));
         rig.bytes[FROM as usize..][..4].copy_from_slice(b"pool");
         rig.copy(BASE + FROM, base + 0x1000, 4);
         assert!(rig.is_done());
@@ -491,8 +535,106 @@ rules! {
             free.set("length", size as u64);
         }
         assert_eq!(uvm(fd, "UVM_FREE", &mut free), OK);
-        assert_eq!((pool(size), shared(base, size, fd, base)), (OK, Ok(base)));
+        assert_eq!((pool(size), mapping_of(base, size, fd)), (OK, Ok(base)));
         assert_eq!(seen(base + 0x1000), [0; 4], "nothing of another one is in it");
+    }
+
+    managed_memory_is_where_the_gpu_has_it {
+        let mut rig = Rig::new();
+        let size = 0x20_0000_usize;
+        let base = mapping_of(0, 2 * size, -1).unwrap();
+        let fd = open("/dev/nvidia-uvm").unwrap();
+        assert_eq!(uvm(fd, "UVM_INITIALIZE", &mut Struct::new("UVM_INITIALIZE_PARAMS")), OK);
+        let mut register = Struct::new("UVM_REGISTER_GPU_PARAMS");
+        register.put("gpu_uuid", &UUID);
+        assert_eq!(uvm(fd, "UVM_REGISTER_GPU", &mut register), OK);
+        assert_eq!(mapping_of(base, size, fd), Ok(base));
+        let mut space = Struct::new("UVM_REGISTER_GPU_VASPACE_PARAMS")
+            .with("rmCtrlFd", rig.client.fd as u64)
+            .with("hClient", rig.client.handle.into())
+            .with("hVaSpace", rig.space.into());
+        space.put("gpuUuid", &UUID);
+        assert_eq!(uvm(fd, "UVM_REGISTER_GPU_VASPACE", &mut space), OK);
+        // One more, that the GPU's space is there for.
+        let other = base + size as u64;
+        assert_eq!(mapping_of(other, size, fd), Ok(other));
+        let seen = |at: u64| unsafe { std::slice::from_raw_parts_mut(at as *mut u8, 8) };
+        for at in [base + 0x1000, other + 0x1000] {
+            seen(at).copy_from_slice(b"managed!");
+            rig.copy(at, BASE + TO, 8);
+            rig.copy(BASE + TO, at + 0x2000, 8);
+            assert!(rig.is_done());
+            assert_eq!(seen(at + 0x2000), b"managed!");
+        }
+        let advice = |name: &str, base: u64, length: u64, processor: Option<(&str, &[u8; 16])>| {
+            let mut args = Struct::new(&format!("{name}_PARAMS")).with("requestedBase", base).with("length", length);
+            if let Some((field, uuid)) = processor {
+                args.put(field, uuid);
+            }
+            uvm(fd, name, &mut args)
+        };
+        let nobody = [7; 16];
+        let whole = 2 * size as u64;
+        for (name, field) in [
+            ("UVM_SET_PREFERRED_LOCATION", Some("preferredLocation")),
+            ("UVM_UNSET_PREFERRED_LOCATION", None),
+            ("UVM_SET_ACCESSED_BY", Some("accessedByUuid")),
+            ("UVM_UNSET_ACCESSED_BY", Some("accessedByUuid")),
+            ("UVM_ENABLE_READ_DUPLICATION", None),
+            ("UVM_DISABLE_READ_DUPLICATION", None),
+        ] {
+            let of = |uuid| field.map(|field| (field, uuid));
+            assert_eq!(advice(name, base, whole, of(&UUID)), OK, "{name}: two ranges side by side");
+            assert_eq!(advice(name, base, whole, of(&CPU)), OK, "{name}");
+            assert_eq!(advice(name, base, whole + 0x1000, of(&UUID)), INVALID_ADDRESS, "{name}");
+            assert_eq!(advice(name, base + 8, 0x1000, of(&UUID)), INVALID_ADDRESS, "{name}");
+            if field.is_some() {
+                assert_eq!(advice(name, base, 0x1000, of(&nobody)), INVALID_DEVICE, "{name}");
+            }
+        }
+        let migrate = |length: u64, flags: u64, to: &[u8; 16], semaphore: u64, payload: u64| {
+            let mut args = Struct::new("UVM_MIGRATE_PARAMS")
+                .with("base", base)
+                .with("length", length)
+                .with("flags", flags)
+                .with("semaphoreAddress", semaphore)
+                .with("semaphorePayload", payload);
+            args.put("destinationUuid", to);
+            uvm(fd, "UVM_MIGRATE", &mut args)
+        };
+        assert_eq!(migrate(whole, 0, &UUID, 0, 0), OK);
+        assert_eq!(migrate(whole, 0, &CPU, 0, 0), OK);
+        assert_eq!(migrate(whole + 0x1000, 0, &CPU, 0, 0), INVALID_ADDRESS);
+        assert_eq!(migrate(whole, 0, &nobody, 0, 0), INVALID_DEVICE);
+        assert_eq!(migrate(whole, 8, &CPU, 0, 0), INVALID_ARGUMENT);
+        assert_eq!(migrate(whole, 0, &CPU, base, 0), INVALID_ARGUMENT, "it would wait and tell");
+        assert_eq!(migrate(whole, 1, &CPU, base, 5), INVALID_ADDRESS, "no pool of semaphores");
+        assert_eq!(migrate(0, 1, &CPU, 0, 0), INVALID_ADDRESS);
+        assert_eq!(seen(base + 0x1000), b"managed!");
+        // Nothing else has room where it is mapped.
+        let range = |at: u64, length: u64| {
+            let mut args = Struct::new("UVM_CREATE_EXTERNAL_RANGE_PARAMS");
+            args.set("base", at);
+            args.set("length", length);
+            uvm(fd, "UVM_CREATE_EXTERNAL_RANGE", &mut args)
+        };
+        assert_eq!(range(other + 0x1000, 0x1000), UVM_ADDRESS_IN_USE);
+        // It is freed by unmapping it alone; what is mapped there then is new.
+        let mut free = Struct::new("UVM_FREE_PARAMS").with("base", base);
+        if !is_since(&[590]) {
+            free.set("length", size as u64);
+        }
+        assert_eq!(uvm(fd, "UVM_FREE", &mut free), INVALID_ADDRESS);
+        assert_eq!(mapping_of(base, 0x2000, fd), Ok(base));
+        assert_eq!((&*seen(base + 0x1000), &*seen(base + 0x3000)), (&[0; 8][..], &b"managed!"[..]));
+        rig.copy(base + 0x3000, BASE + TO, 8);
+        rig.copy(base + 0x1000, BASE + TO + 8, 8);
+        assert!(rig.is_done());
+        assert_eq!(&rig.bytes[TO as usize..][..16], b"managed!\0\0\0\0\0\0\0\0");
+        assert_eq!(unsafe { libc::munmap((other + 0x1000) as *mut libc::c_void, 0x1000) }, 0);
+        assert_eq!(range(other + 0x1000, 0x2000), UVM_ADDRESS_IN_USE, "half of it is mapped");
+        assert_eq!(range(other + 0x1000, 0x1000), OK);
+        assert_eq!(range(other + 0x2000, 0x1000), UVM_ADDRESS_IN_USE);
     }
 
     ranges_of_uvm_show_memory_to_the_gpu {

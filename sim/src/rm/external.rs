@@ -10,7 +10,7 @@ use super::interface::Params;
 use super::memory::PAGE;
 use super::server::ObjectKind;
 use super::space::{Held, Space};
-use super::uvm::Range;
+use super::uvm::{self, Range, RangeKind};
 use crate::Status;
 use crate::files::FileId;
 
@@ -25,6 +25,18 @@ fn range(args: &Params) -> Result<(u64, u64)> {
         Some(_) if is_whole => Ok((base, length)),
         _ => Err(Status::INVALID_ADDRESS.into()),
     }
+}
+
+/// Shows a GPU the memory that a range has.
+fn show_range(space: &Space, base: u64, range: &Range) {
+    if let Some(memory) = range.memory.as_ref().filter(|_| space.has(base, range.length)) {
+        space.map(base, range.length, Held::Kept(memory.clone()), 0, true);
+    }
+}
+
+/// The same, of all GPUs.
+pub(super) fn map_range(uvm: &uvm::Space, base: u64, range: &Range) {
+    uvm.spaces.values().for_each(|space| show_range(space, base, range));
 }
 
 impl Driver {
@@ -42,9 +54,7 @@ impl Driver {
             return Err(Status::INVALID_DEVICE.into());
         }
         for (base, range) in &uvm.ranges {
-            if let Some(pool) = &range.pool {
-                space.map(*base, range.length, Held::Kept(pool.clone()), 0, true);
-            }
+            show_range(&space, *base, range);
         }
         uvm.spaces.insert(gpu, space);
         Ok(())
@@ -63,15 +73,17 @@ impl Driver {
     /// UVM_CREATE_EXTERNAL_RANGE: `uvm_create_external_range`.
     pub(super) fn create_external(&mut self, caller: Caller<'_>, args: &Params) -> Result {
         let (base, length) = range(args)?;
-        self.create_range(caller, base, Range { length, pool: None })
+        self.create_range(caller, base, Range { length, kind: RangeKind::External, memory: None })
     }
 
     fn create_range(&mut self, caller: Caller<'_>, base: u64, range: Range) -> Result {
+        let end = base + range.length;
+        self.forget_unmapped(caller, base, end)?;
         let uvm = self.uvm_space(caller)?;
-        let below = uvm.ranges.range(..base + range.length).next_back();
-        if below.is_some_and(|(start, other)| start + other.length > base) {
+        if uvm.overlapping(base, end).next().is_some() {
             return Err(Status::UVM_ADDRESS_IN_USE.into());
         }
+        map_range(uvm, base, &range);
         uvm.ranges.insert(base, range);
         Ok(())
     }
@@ -84,13 +96,8 @@ impl Driver {
         if count > args.count("perGpuAttributes")? {
             return Err(Status::INVALID_ARGUMENT.into());
         }
-        let pool = Arc::new(self.buffer_of_file(caller.file, base, length)?);
-        self.create_range(caller, base, Range { length, pool: Some(pool.clone()) })?;
-        let uvm = self.uvm_space(caller)?;
-        for space in uvm.spaces.values() {
-            space.map(base, length, Held::Kept(pool.clone()), 0, true);
-        }
-        Ok(())
+        let memory = Some(Arc::new(self.buffer_of_file(caller.file, base, length)?));
+        self.create_range(caller, base, Range { length, kind: RangeKind::Pool, memory })
     }
 
     /// UVM_VALIDATE_VA_RANGE: `uvm_api_validate_va_range`.
@@ -106,7 +113,7 @@ impl Driver {
     pub(super) fn map_dynamic_region(&mut self, caller: Caller<'_>, args: &Params) -> Result {
         let (base, length) = range(args)?;
         self.registered_gpu(caller, args, "gpuUuid")?;
-        self.create_range(caller, base, Range { length, pool: None })
+        self.create_range(caller, base, Range { length, kind: RangeKind::External, memory: None })
     }
 
     fn range_at(&mut self, file: FileId, base: u64, length: u64) -> Option<&Range> {
@@ -116,7 +123,7 @@ impl Driver {
 
     /// `uvm_mmap`: whether a pool of semaphores is at the place in the file, which is the address for GPUs as well.
     pub(super) fn has_pool(&mut self, file: FileId, base: u64, length: u64) -> bool {
-        self.range_at(file, base, length).is_some_and(|range| range.pool.is_some())
+        self.range_at(file, base, length).is_some_and(|range| range.kind == RangeKind::Pool)
     }
 
     /// UVM_MAP_EXTERNAL_ALLOCATION: `uvm_map_external_allocation`.
@@ -167,11 +174,12 @@ impl Driver {
     pub(super) fn free_external(&mut self, caller: Caller<'_>, args: &Params) -> Result {
         let base = args.get("base")?;
         let uvm = self.uvm_space(caller)?;
-        let known = uvm.ranges.get(&base).ok_or(Status::INVALID_ADDRESS)?.length;
+        let known = uvm.ranges.get(&base).filter(|range| range.kind != RangeKind::Managed);
+        let known = known.ok_or(Status::INVALID_ADDRESS)?.length;
         if args.has("length") && args.get("length")? != known {
             return Err(Status::INVALID_ADDRESS.into());
         }
-        let pool = uvm.ranges.remove(&base).and_then(|range| range.pool);
+        let pool = uvm.ranges.remove(&base).and_then(|range| range.memory);
         for space in uvm.spaces.values() {
             space.unmap(base, known);
         }
@@ -230,13 +238,19 @@ impl Driver {
     /// Whether one external range has all of some addresses.
     fn within_external(&mut self, caller: Caller<'_>, base: u64, length: u64) -> Result {
         let uvm = self.uvm_space(caller)?;
-        let below = uvm.ranges.range(..=base).next_back().filter(|(_, of)| of.pool.is_none());
+        let below =
+            uvm.ranges.range(..=base).next_back().filter(|(_, of)| of.kind == RangeKind::External);
         let is_inside = below.is_some_and(|(start, of)| start + of.length >= base + length);
         if is_inside { Ok(()) } else { Err(Status::INVALID_ADDRESS.into()) }
     }
 
     /// The GPU that a call names, which the address space must have registered.
-    fn registered_gpu(&mut self, caller: Caller<'_>, args: &Params, field: &str) -> Result<usize> {
+    pub(super) fn registered_gpu(
+        &mut self,
+        caller: Caller<'_>,
+        args: &Params,
+        field: &str,
+    ) -> Result<usize> {
         let gpu = self.gpu_of_uuid(args, field)?;
         let uvm = self.uvm_space(caller)?;
         let gpu = gpu.filter(|gpu| uvm.gpus.contains(gpu));

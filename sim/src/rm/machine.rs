@@ -141,7 +141,7 @@ impl Machine for Driver {
 
     fn mmap(
         &mut self,
-        client: &dyn Client,
+        _client: &dyn Client,
         id: FileId,
         length: u64,
         offset: u64,
@@ -150,9 +150,7 @@ impl Machine for Driver {
             return self.mapping(id, length, offset);
         }
         if !self.has_pool(id, offset, length) {
-            let text = "memory that UVM manages itself is not simulated".to_owned();
-            self.log.diagnose(client.process(), "not-simulated", text);
-            return Err(Errno::EINVAL);
+            self.create_managed(id, offset, length).map_err(|_| Errno::EINVAL)?;
         }
         Ok(Mapping::Own)
     }

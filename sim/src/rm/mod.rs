@@ -19,6 +19,7 @@ mod gpu;
 mod handles;
 mod interface;
 mod machine;
+mod managed;
 mod memory;
 mod paths;
 pub mod recorded;

@@ -1,4 +1,4 @@
-//! `/dev/nvidia-uvm`: UVM (unified memory), but for memory that it manages itself (`kernel-open/nvidia-uvm`).
+//! `/dev/nvidia-uvm`: UVM (unified memory; `kernel-open/nvidia-uvm`).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -30,14 +30,16 @@ pub(super) enum Uvm {
 #[derive(Debug, Default)]
 pub(super) struct Space {
     flags: u64,
+    /// Whose it is.
+    pub(super) process: u32,
     /// Whether a second file keeps it to its process.
     is_kept: bool,
     pub(super) gpus: BTreeSet<usize>,
-    groups: BTreeSet<u64>,
+    pub(super) groups: BTreeSet<u64>,
     last_group: u64,
     /// Where each GPU sees what is mapped.
     pub(super) spaces: BTreeMap<usize, Arc<AddressSpace>>,
-    /// Ranges for memory of the resource manager's and for semaphores, by where they begin.
+    /// By where they begin.
     pub(super) ranges: BTreeMap<u64, Range>,
     /// Clients and their channels.
     pub(super) channels: BTreeSet<(u32, u32)>,
@@ -49,8 +51,20 @@ pub(super) struct Space {
 #[derive(Debug)]
 pub(super) struct Range {
     pub(super) length: u64,
-    /// The memory of a pool of semaphores, which all GPUs see; another range shows what it is told.
-    pub(super) pool: Option<Arc<Buffer>>,
+    pub(super) kind: RangeKind,
+    /// Memory that all GPUs see; another range shows what it is told.
+    pub(super) memory: Option<Arc<Buffer>>,
+}
+
+/// What a range is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum RangeKind {
+    /// Memory of the resource manager's.
+    External,
+    /// Semaphores.
+    Pool,
+    /// Memory of UVM's own.
+    Managed,
 }
 
 impl Drop for Space {
@@ -180,7 +194,7 @@ impl Driver {
 
     fn uvm_call(&mut self, caller: Caller<'_>, name: &str, args: &mut Params) -> Result {
         match name {
-            "UVM_INITIALIZE" => return self.uvm_initialize(caller.file, args),
+            "UVM_INITIALIZE" => return self.uvm_initialize(caller, args),
             "UVM_MM_INITIALIZE" => return self.uvm_keep(caller, args),
             _ if caller.node == NodeKind::UvmTools => {
                 return Err(Failed::NotSimulated(Status::NOT_SUPPORTED, name.to_owned()));
@@ -213,6 +227,18 @@ impl Driver {
             "UVM_ALLOC_SEMAPHORE_POOL" => self.alloc_semaphore_pool(caller, args),
             "UVM_REGISTER_CHANNEL" => self.register_channel(caller, args),
             "UVM_UNREGISTER_CHANNEL" => self.unregister_channel(caller, args),
+            "UVM_SET_PREFERRED_LOCATION" => self.advise(caller, args, "preferredLocation"),
+            "UVM_SET_ACCESSED_BY" | "UVM_UNSET_ACCESSED_BY" => {
+                self.advise(caller, args, "accessedByUuid")
+            }
+            "UVM_UNSET_PREFERRED_LOCATION"
+            | "UVM_ENABLE_READ_DUPLICATION"
+            | "UVM_DISABLE_READ_DUPLICATION" => self.within_managed(caller, args, "requestedBase"),
+            "UVM_MIGRATE" => self.migrate(caller, args),
+            "UVM_SET_RANGE_GROUP" => self.set_range_group(caller, args),
+            "UVM_PREVENT_MIGRATION_RANGE_GROUPS" | "UVM_ALLOW_MIGRATION_RANGE_GROUPS" => {
+                self.set_migration(caller, args)
+            }
             "UVM_ENABLE_PEER_ACCESS" => self.set_peer_access(caller, args, true),
             "UVM_DISABLE_PEER_ACCESS" => self.set_peer_access(caller, args, false),
             _ => Err(Failed::NotSimulated(Status::NOT_SUPPORTED, name.to_owned())),
@@ -232,15 +258,15 @@ impl Driver {
     }
 
     /// uvm.c: `uvm_api_initialize`.
-    fn uvm_initialize(&mut self, id: FileId, args: &Params) -> Result {
+    fn uvm_initialize(&mut self, caller: Caller<'_>, args: &Params) -> Result {
         let mask = self.interface.constant("UVM_INIT_FLAGS_MASK").map_or(3, u64::from);
         let flags = args.get("flags")?;
-        let open = self.files.get_mut(id).ok_or(Errno::EBADF)?;
+        let open = self.files.get_mut(caller.file).ok_or(Errno::EBADF)?;
         match &open.file.uvm {
             Uvm::New if flags & !mask != 0 => Err(Status::INVALID_ARGUMENT.into()),
             Uvm::New => {
                 let mut space = Space::default();
-                space.flags = flags;
+                (space.flags, space.process) = (flags, caller.client.process());
                 open.file.uvm = Uvm::Space(space);
                 Ok(())
             }

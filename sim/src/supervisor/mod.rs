@@ -513,7 +513,7 @@ impl Run {
         for (kind, count) in machine.held_by(process, &files) {
             *kinds.entry(kind).or_default() += count;
         }
-        *kinds.entry("CPU mapping").or_default() += mappings(process, |_| true);
+        *kinds.entry("CPU mapping").or_default() += mappings(process, |_| true).len();
         for (kind, count) in kinds {
             machine.log().leak(process, kind, count);
         }

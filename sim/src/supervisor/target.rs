@@ -5,6 +5,7 @@ use std::collections::HashMap;
 use std::ffi::CString;
 use std::fs;
 use std::io;
+use std::ops::Range;
 use std::os::fd::{AsFd as _, AsRawFd, FromRawFd, OwnedFd};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -224,8 +225,8 @@ impl Client for Target<'_> {
         self.run.listener.add_fd(self.notification, file.as_fd(), how)
     }
 
-    fn is_mapped_by(&self, process: u32, inode: Inode) -> bool {
-        mappings(process, |number| number == inode.number()) > 0
+    fn mappings_of(&self, process: u32, inode: Inode) -> Vec<Range<u64>> {
+        mappings(process, |number| number == inode.number())
     }
 
     fn has_room(&self) -> bool {
@@ -275,12 +276,15 @@ impl<'a> Target<'a> {
     }
 }
 
-/// How many memory mappings a process has of some files.
-pub(super) fn mappings(process: u32, is_meant: impl Fn(u64) -> bool) -> usize {
+/// Where a process has mapped some files.
+pub(super) fn mappings(process: u32, is_meant: impl Fn(u64) -> bool) -> Vec<Range<u64>> {
     let maps = fs::read_to_string(format!("/proc/{process}/maps")).unwrap_or_default();
-    maps.lines()
-        .filter(|line| line.contains(NODE_NAME))
-        .filter_map(|line| line.split_ascii_whitespace().nth(4)?.parse().ok())
-        .filter(|inode| is_meant(*inode))
-        .count()
+    let mapping = |line: &str| {
+        let mut words = line.split_ascii_whitespace();
+        let (start, end) = words.next()?.split_once('-')?;
+        let inode = words.nth(3)?.parse().ok()?;
+        let address = |text| u64::from_str_radix(text, 16).ok();
+        is_meant(inode).then_some(address(start)?..address(end)?)
+    };
+    maps.lines().filter(|line| line.contains(NODE_NAME)).filter_map(mapping).collect()
 }

@@ -179,7 +179,7 @@ impl Kernel {
     fn forget_unmapped(&mut self, client: &dyn Client, id: FileId) {
         let Some(process) = self.mapped_by.get(&id) else { return };
         let Some(open) = self.files.get(id) else { return };
-        if !client.is_mapped_by(*process, open.node.inode()) {
+        if client.mappings_of(*process, open.node.inode()).is_empty() {
             self.mapped_by.remove(&id);
         }
     }

@@ -2,6 +2,7 @@
 
 use std::cell::RefCell;
 use std::collections::BTreeSet;
+use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -406,8 +407,8 @@ impl Client for Recorded {
         false
     }
 
-    fn is_mapped_by(&self, _: u32, _: Inode) -> bool {
-        false
+    fn mappings_of(&self, _: u32, _: Inode) -> Vec<Range<u64>> {
+        Vec::new()
     }
 
     fn close(&self, _: i32) {}
