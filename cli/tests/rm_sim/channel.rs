@@ -61,8 +61,11 @@ const EXCEPTION: u32 = 13;
 const MMU_FAULT: u32 = 31;
 const PBDMA: u32 = 32;
 
+/// NV2080_NOTIFIERS_RC_ERROR.
+const RC_ERROR: u64 = 37;
+
 /// A channel for copies, with one piece of memory that both sides see.
-struct Rig {
+pub(crate) struct Rig {
     client: Client,
     device: u32,
     space: u32,
@@ -152,7 +155,7 @@ fn channel_params() -> Struct {
 }
 
 impl Rig {
-    fn new() -> Self {
+    pub(crate) fn new() -> Self {
         let (client, device, subdevice) = Client::with_device();
         let classes = classes(&client, device);
         let alloc = |class: u32, size: usize| {
@@ -261,8 +264,14 @@ impl Rig {
         self.waits_for(|rig| rig.word(SEMAPHORE).load(Ordering::Acquire) == released)
     }
 
+    /// Whether the channel carries anything out.
+    pub(crate) fn works(&mut self) -> bool {
+        self.copy(BASE + FROM, BASE + TO, 16);
+        self.is_done()
+    }
+
     /// Waits for an error of the channel; its number.
-    fn error(&self) -> u32 {
+    pub(crate) fn error(&self) -> u32 {
         let status = || u16::from_le_bytes([self.notifier[14], self.notifier[15]]);
         assert!(self.waits_for(|_| {
             fence(Ordering::SeqCst);
@@ -300,6 +309,21 @@ rules! {
         // What the client may reuse is told.
         let put = rig.put;
         assert!(rig.waits_for(|rig| rig.word(USERD + 0x88).load(Ordering::Acquire) == put));
+    }
+
+    an_error_is_an_event_of_the_gpu {
+        let (other, _, subdevice) = Client::with_device();
+        let fd = file_of(&other);
+        let listener = listen(&other, subdevice, RC_ERROR, fd).unwrap();
+        assert_eq!(arm(&other, subdevice, RC_ERROR, REPEAT), OK);
+        let mut rig = Rig::new();
+        assert!(rig.works());
+        rig.copy(BASE + SIZE as u64, BASE + TO, 16);
+        assert_eq!(rig.error(), MMU_FAULT);
+        assert!(poll(fd, 20_000).is_some());
+        let (event, has_more) = next_event(fd).unwrap();
+        let told = (event.get("hObject") as u32, event.get("NotifyIndex"), event.get("info32") as u32);
+        assert_eq!((told, has_more), ((listener, RC_ERROR, MMU_FAULT), false));
     }
 
     a_ring_goes_round {

@@ -8,6 +8,18 @@ use nvabi::driver::AnyDriver;
 
 pub(crate) type Fd = i32;
 
+/// A rule: its name, and a program.
+pub(crate) type Rule = (&'static str, fn());
+
+/// Rules, and a list of them.
+#[macro_export]
+macro_rules! rules {
+    ($($name:ident $body:block)*) => {
+        pub(crate) const RULES: &[$crate::client::Rule] = &[$((stringify!($name), $name)),*];
+        $(fn $name() $body)*
+    };
+}
+
 /// Statuses, by the driver's names.
 pub(crate) mod status {
     pub(crate) const OK: u32 = 0;
@@ -215,12 +227,17 @@ impl Client {
 
     /// With a device, which keeps its GPU's file open, and a subdevice.
     pub(crate) fn with_device() -> (Self, u32, u32) {
-        open("/dev/nvidia0").unwrap();
         let client = Self::new();
-        let device = client.alloc(client.handle, DEVICE, Some(&mut device_params(0)));
-        let device = device.unwrap();
-        let subdevice = client.alloc(device, SUBDEVICE, None).unwrap();
+        let (device, subdevice) = client.device(0);
         (client, device, subdevice)
+    }
+
+    /// The device of a GPU, whose file stays open, and its subdevice.
+    pub(crate) fn device(&self, gpu: u32) -> (u32, u32) {
+        open(&format!("/dev/nvidia{gpu}")).unwrap();
+        let mut params = device_params(gpu.into());
+        let device = self.alloc(self.handle, DEVICE, Some(&mut params)).unwrap();
+        (device, self.alloc(device, SUBDEVICE, None).unwrap())
     }
 
     /// Allocates an object under a fresh handle.
@@ -323,4 +340,72 @@ pub(crate) fn memory_params(class: u32, size: u64) -> Struct {
         .with("owner", 0x636c_6e74)
         .with("attr", location)
         .with("size", size)
+}
+
+/// NV2080_CTRL_EVENT_SET_NOTIFICATION_ACTION.
+pub(crate) const DISABLE: u64 = 0;
+pub(crate) const SINGLE: u64 = 1;
+pub(crate) const REPEAT: u64 = 2;
+
+pub(crate) const ALLOC_OS_EVENT: u32 = 206;
+pub(crate) const FREE_OS_EVENT: u32 = 207;
+
+pub(crate) fn os_event(number: u32, client: &Client, fd: Fd) -> u32 {
+    let record = match number {
+        ALLOC_OS_EVENT => "nv_ioctl_alloc_os_event_t",
+        _ => "nv_ioctl_free_os_event_t",
+    };
+    let mut args = Struct::new(record).with("hClient", client.handle.into()).with("fd", fd as u64);
+    args.set("Status", 0xdead);
+    assert_eq!(escape(fd, number, &mut args), Ok(()));
+    args.get("Status") as u32
+}
+
+/// A file that a client is told by.
+pub(crate) fn file_of(client: &Client) -> Fd {
+    let fd = control_file();
+    assert_eq!(os_event(ALLOC_OS_EVENT, client, fd), status::OK);
+    fd
+}
+
+pub(crate) fn event_params(client: u32, index: u64, fd: Fd) -> Struct {
+    Struct::new("NV0005_ALLOC_PARAMETERS")
+        .with("hParentClient", client.into())
+        .with("notifyIndex", index)
+        .with("hClass", OS_EVENT.into())
+        .with("data", fd as u64)
+}
+
+/// Lets a client's object tell a file of something.
+pub(crate) fn listen(client: &Client, object: u32, index: u64, fd: Fd) -> Result<u32, u32> {
+    client.alloc(object, OS_EVENT, Some(&mut event_params(client.handle, index, fd)))
+}
+
+/// Says whether a subdevice is to tell of something.
+pub(crate) fn arm(client: &Client, subdevice: u32, event: u64, action: u64) -> u32 {
+    let mut params = Struct::new("NV2080_CTRL_EVENT_SET_NOTIFICATION_PARAMS")
+        .with("event", event)
+        .with("action", action);
+    client.control(subdevice, "NV2080_CTRL_CMD_EVENT_SET_NOTIFICATION", &mut params)
+}
+
+pub(crate) fn poll(fd: Fd, milliseconds: i32) -> Option<i16> {
+    let mut entry = libc::pollfd { fd, events: libc::POLLIN | libc::POLLPRI, revents: 0 };
+    let ready = unsafe { libc::poll(&mut entry, 1, milliseconds) };
+    (ready == 1).then_some(entry.revents)
+}
+
+pub(crate) fn is_readable(fd: Fd) -> bool {
+    poll(fd, 0).is_some_and(|found| found & libc::POLLIN != 0)
+}
+
+/// The next event that a file has, and whether there are more.
+pub(crate) fn next_event(fd: Fd) -> Result<(Struct, bool), u32> {
+    let mut event = Struct::new("NvUnixEvent").with("info32", 0xdead).with("info16", 0xdead);
+    let mut args = Struct::new("NVOS41_PARAMETERS").with("pEvent", event.address());
+    assert_eq!(escape(fd, 0x52, &mut args), Ok(()));
+    match args.get("status") as u32 {
+        status::OK => Ok((event, args.get("MoreEvents") != 0)),
+        status => Err(status),
+    }
 }

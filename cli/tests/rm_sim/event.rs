@@ -12,56 +12,9 @@ const SOFTWARE: u64 = 0;
 const HOST: u64 = 35;
 const TIMER: u64 = 11;
 
-/// NV2080_CTRL_EVENT_SET_NOTIFICATION_ACTION.
-const DISABLE: u64 = 0;
-const SINGLE: u64 = 1;
-const REPEAT: u64 = 2;
-
 /// Flags of an index: NV01_EVENT_WITHOUT_EVENT_DATA, NV01_EVENT_NONSTALL_INTR.
 const WITHOUT_DATA: u64 = 0x1000_0000;
 const OF_ENGINE: u64 = 0x0800_0000;
-
-const ALLOC_OS_EVENT: u32 = 206;
-const FREE_OS_EVENT: u32 = 207;
-
-fn os_event(number: u32, client: &Client, fd: Fd) -> u32 {
-    let record = match number {
-        ALLOC_OS_EVENT => "nv_ioctl_alloc_os_event_t",
-        _ => "nv_ioctl_free_os_event_t",
-    };
-    let mut args = Struct::new(record).with("hClient", client.handle.into()).with("fd", fd as u64);
-    args.set("Status", 0xdead);
-    assert_eq!(escape(fd, number, &mut args), Ok(()));
-    args.get("Status") as u32
-}
-
-/// A file that a client is told by.
-fn file_of(client: &Client) -> Fd {
-    let fd = control_file();
-    assert_eq!(os_event(ALLOC_OS_EVENT, client, fd), OK);
-    fd
-}
-
-fn params(client: u32, index: u64, fd: Fd) -> Struct {
-    Struct::new("NV0005_ALLOC_PARAMETERS")
-        .with("hParentClient", client.into())
-        .with("notifyIndex", index)
-        .with("hClass", OS_EVENT.into())
-        .with("data", fd as u64)
-}
-
-/// Lets a client's object tell a file of something.
-fn listen(client: &Client, object: u32, index: u64, fd: Fd) -> Result<u32, u32> {
-    client.alloc(object, OS_EVENT, Some(&mut params(client.handle, index, fd)))
-}
-
-/// Says whether a subdevice is to tell of something.
-fn arm(client: &Client, subdevice: u32, event: u64, action: u64) -> u32 {
-    let mut params = Struct::new("NV2080_CTRL_EVENT_SET_NOTIFICATION_PARAMS")
-        .with("event", event)
-        .with("action", action);
-    client.control(subdevice, "NV2080_CTRL_CMD_EVENT_SET_NOTIFICATION", &mut params)
-}
 
 /// Lets the software's event happen.
 fn trigger(client: &Client, subdevice: u32) {
@@ -76,29 +29,11 @@ fn trigger_host(client: &Client, subdevice: u32, event: u32) {
     assert_eq!(client.control_with(subdevice, 0x2080_0308, address, 4), OK);
 }
 
-fn poll(fd: Fd, milliseconds: i32) -> Option<i16> {
-    let mut entry = libc::pollfd { fd, events: libc::POLLIN | libc::POLLPRI, revents: 0 };
-    let ready = unsafe { libc::poll(&mut entry, 1, milliseconds) };
-    (ready == 1).then_some(entry.revents)
-}
-
-fn is_readable(fd: Fd) -> bool {
-    poll(fd, 0).is_some_and(|found| found & libc::POLLIN != 0)
-}
-
 /// What a file tells: the object, the index, and whether there is more.
 fn take(fd: Fd) -> Result<(u32, u64, bool), u32> {
-    let mut event = Struct::new("NvUnixEvent").with("info32", 0xdead).with("info16", 0xdead);
-    let mut args = Struct::new("NVOS41_PARAMETERS").with("pEvent", event.address());
-    assert_eq!(escape(fd, 0x52, &mut args), Ok(()));
-    match args.get("status") as u32 {
-        OK => {
-            assert_eq!((event.get("info32"), event.get("info16")), (0, 0));
-            let object = event.get("hObject") as u32;
-            Ok((object, event.get("NotifyIndex"), args.get("MoreEvents") != 0))
-        }
-        status => Err(status),
-    }
+    let (event, has_more) = next_event(fd)?;
+    assert_eq!((event.get("info32"), event.get("info16")), (0, 0));
+    Ok((event.get("hObject") as u32, event.get("NotifyIndex"), has_more))
 }
 
 const NOTHING: Result<(u32, u64, bool), u32> = Err(OPERATING_SYSTEM);
@@ -254,7 +189,7 @@ rules! {
         assert_eq!(listen(&client, device, SOFTWARE, fd), Err(INVALID_OBJECT), "it tells nothing");
         assert_eq!(listen(&client, 0x999, SOFTWARE, fd), Err(OBJECT_NOT_FOUND));
         assert!(listen(&client, client.handle, SOFTWARE, fd).is_ok());
-        let mut asked = params(client.handle, SOFTWARE, fd).with("hSrcResource", 0x999);
+        let mut asked = event_params(client.handle, SOFTWARE, fd).with("hSrcResource", 0x999);
         let event = client.alloc(subdevice, OS_EVENT, Some(&mut asked)).unwrap();
         assert_eq!(asked.get("hSrcResource") as u32, subdevice, "whatever was asked for");
         assert_eq!(listen(&client, event, SOFTWARE, fd), Err(INVALID_OBJECT));
@@ -272,21 +207,21 @@ rules! {
         let (client, _, subdevice) = Client::with_device();
         let (other, _, theirs) = Client::with_device();
         let fd = file_of(&client);
-        let mut asked = params(other.handle, SOFTWARE, fd);
+        let mut asked = event_params(other.handle, SOFTWARE, fd);
         let event = client.alloc(theirs, OS_EVENT, Some(&mut asked)).unwrap();
         assert_eq!(arm(&other, theirs, SOFTWARE, REPEAT), OK);
         trigger(&client, subdevice);
         assert_eq!(take(fd), Ok((event, SOFTWARE, false)));
-        let absent = client.alloc(subdevice, OS_EVENT, Some(&mut params(0x77, SOFTWARE, fd)));
+        let absent = client.alloc(subdevice, OS_EVENT, Some(&mut event_params(0x77, SOFTWARE, fd)));
         assert!([Err(INVALID_OBJECT), Err(INVALID_OBJECT_HANDLE)].contains(&absent), "{absent:x?}");
 
         // Those that name no client are, too; those of their own go with their parent.
         let own = listen(&client, subdevice, SOFTWARE, fd).unwrap();
-        let mut asked = params(0, SOFTWARE, fd);
+        let mut asked = event_params(0, SOFTWARE, fd);
         let nameless = client.alloc(subdevice, OS_EVENT, Some(&mut asked));
         assert_eq!(nameless.is_ok(), is_since(&[525]));
         assert_eq!(client.free(subdevice), OK);
-        let taken = |handle| client.alloc_as(client.handle, handle, OS_EVENT, Some(&mut params(client.handle, 0, fd)));
+        let taken = |handle| client.alloc_as(client.handle, handle, OS_EVENT, Some(&mut event_params(client.handle, 0, fd)));
         assert_eq!(taken(own), Ok(own));
         if let Ok(nameless) = nameless {
             assert_eq!(taken(nameless), Err(INSERT_DUPLICATE_NAME));

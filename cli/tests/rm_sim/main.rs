@@ -40,18 +40,6 @@ const CLIENT: &str = "NVABI_SIM_CLIENT";
 /// What a client exits with whose body has run to its end.
 const PASSED: i32 = 42;
 
-/// A rule: its name, and a program.
-pub(crate) type Rule = (&'static str, fn());
-
-/// Rules, and a list of them.
-#[macro_export]
-macro_rules! rules {
-    ($($name:ident $body:block)*) => {
-        pub(crate) const RULES: &[$crate::Rule] = &[$((stringify!($name), $name)),*];
-        $(fn $name() $body)*
-    };
-}
-
 /// Runs a test's body as a client of a driver, with more arguments of the simulator; returns its report.
 pub(crate) fn simulate(name: &str, tag: &str, args: &[&str], body: fn()) -> serde_json::Value {
     if std::env::var_os(CLIENT).is_some() {

@@ -389,6 +389,7 @@ impl Driver {
                 }
             }
         }
+        self.report_xid(gpu, xid);
     }
 }
 

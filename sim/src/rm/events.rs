@@ -22,6 +22,10 @@ const WITHOUT_DATA: u32 = 0x1000_0000;
 const OF_ENGINE: u32 = 0x0800_0000;
 const INDEX: u32 = 0xffff;
 
+/// What an Xid says of instances of MIG where there are none: `kmigmgrGetAttributionIdFromMIGReference_IMPL` makes it
+/// of KMIGMGR_MAX_GPU_SWIZZID and KMIGMGR_MAX_COMPUTE_INSTANCES.
+const NO_INSTANCE: u16 = 15 * 15 + 8;
+
 /// A file that a client asked to be told by (`nv_event_t`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct OsEvent {
@@ -46,8 +50,14 @@ pub(super) struct Queue {
 struct Event {
     object: u32,
     index: u32,
-    info32: u32,
-    info16: u16,
+    info: Info,
+}
+
+/// What an event says besides that it has happened.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Info {
+    pub(super) info32: u32,
+    pub(super) info16: u16,
 }
 
 /// Who is notified of what happens to an object.
@@ -136,8 +146,8 @@ impl Driver {
         let mut told = read.map_err(|_| Status::OPERATING_SYSTEM)?;
         told.set("hObject", event.object)?;
         told.set("NotifyIndex", event.index)?;
-        told.set("info32", event.info32)?;
-        told.set("info16", event.info16)?;
+        told.set("info32", event.info.info32)?;
+        told.set("info16", event.info.info16)?;
         if caller.client.write(address, &told.bytes) < size {
             return Err(Status::OPERATING_SYSTEM.into());
         }
@@ -272,8 +282,9 @@ impl Driver {
         object.is_some_and(|object| object.kind == ObjectKind::Event(listener.number))
     }
 
-    /// `gpuNotifySubDeviceEvent_IMPL`: every subdevice of a GPU that has been asked to tells it.
-    pub(super) fn notify(&mut self, gpu: usize, index: u32) {
+    /// `gpuNotifySubDeviceEvent_IMPL`: every subdevice of a GPU that has been asked to tells it. Returns how many event
+    /// objects were told.
+    pub(super) fn notify(&mut self, gpu: usize, index: u32, info: Info) -> usize {
         const SINGLE: u32 = 1;
         let mut told = Vec::new();
         for object in self.server.objects_mut().filter(|it| it.kind == ObjectKind::Subdevice(gpu)) {
@@ -284,7 +295,20 @@ impl Driver {
                 object.notifier.actions.remove(&index);
             }
         }
-        self.post_all(&told);
+        self.post_all(&told, info)
+    }
+
+    /// Tells programs of an error (`krcErrorSendEventNotifications_KERNEL`).
+    pub(super) fn report_xid(&mut self, gpu: usize, number: u32) -> usize {
+        self.notify_named(gpu, "RC_ERROR", Info { info32: number, info16: NO_INSTANCE })
+    }
+
+    /// Tells of what a notifier of NV2080_NOTIFIERS is for, by its name; of nothing where the driver has none.
+    pub(super) fn notify_named(&mut self, gpu: usize, name: &str, info: Info) -> usize {
+        match self.interface.constant(&format!("NV2080_NOTIFIERS_{name}")) {
+            Some(index) => self.notify(gpu, index, info),
+            None => 0,
+        }
     }
 
     /// `engineNonStallIntrNotifyEvent`: an engine tells all that listen to it, or one by its handle.
@@ -297,34 +321,31 @@ impl Driver {
             .copied()
             .collect();
         told.sort_by_key(|listener| std::cmp::Reverse(listener.number));
-        self.post_all(&told);
+        self.post_all(&told, Info::default());
     }
 
-    fn post_all(&mut self, told: &[Listener]) {
-        for listener in told {
-            if self.is_alive(listener) {
-                self.post(listener);
-            }
-        }
+    fn post_all(&mut self, told: &[Listener], info: Info) -> usize {
+        told.iter().filter(|listener| self.is_alive(listener) && self.post(listener, info)).count()
     }
 
     /// A/os.c: `postEvent`, N/nv.c: `nv_post_event`. A file that was let go is told nothing.
-    fn post(&mut self, listener: &Listener) {
+    fn post(&mut self, listener: &Listener, info: Info) -> bool {
         let Some(event) = self.events.iter().find(|event| event.number == listener.os_event) else {
-            return;
+            return false;
         };
-        let Some(open) = self.files.get_mut(event.file) else { return };
+        let Some(open) = self.files.get_mut(event.file) else { return false };
         let queue = &mut open.file.events;
         let was_empty = queue.is_empty();
         if listener.has_data {
             let (object, index) = (listener.handle, listener.index);
-            queue.events.push_back(Event { object, index, info32: 0, info16: 0 });
+            queue.events.push_back(Event { object, index, info });
         } else {
             queue.bare = Some(false);
         }
         if let (Node::Signal(signal), true) = (&*open.node, was_empty) {
             signal.raise();
         }
+        true
     }
 }
 

@@ -3,6 +3,7 @@
 use super::{Handler, Target};
 use crate::Status;
 use crate::rm::Driver;
+use crate::rm::events::Info;
 use crate::rm::failed::Result;
 use crate::rm::interface::Params;
 
@@ -50,7 +51,7 @@ fn set_notification(driver: &mut Driver, target: &Target<'_>, params: &mut Param
 }
 
 fn set_trigger(driver: &mut Driver, target: &Target<'_>, _: &mut Params) -> Result {
-    driver.notify(target.kind.gpu().ok_or(Status::INVALID_OBJECT)?, SOFTWARE);
+    driver.notify(target.kind.gpu().ok_or(Status::INVALID_OBJECT)?, SOFTWARE, Info::default());
     Ok(())
 }
 
