@@ -214,7 +214,7 @@ impl Command {
             Self::Rm(Rm::Up(args)) => args.machine.specs.sources(),
             Self::Rm(Rm::Check(args)) => args.specs.sources(),
             Self::Rm(Rm::Profile(args)) => args.specs.sources(),
-            Self::Rm(Rm::Run(_) | Rm::Status(_) | Rm::Down(_))
+            Self::Rm(Rm::Run(_) | Rm::Status(_) | Rm::Inject(_) | Rm::Down(_))
             | Self::Tegra(_)
             | Self::Emu(_)
             | Self::Sass(_)
@@ -273,6 +273,12 @@ pub(crate) enum Rm {
     #[command(after_help = "Examples:\n  nvabi rm status\n  nvabi rm status lab --json\n\n\
         Exit status: 0; 1 when a machine was found dead; 2 when the one that is named is not there.")]
     Status(RmStatus),
+    /// Let something happen to a GPU of a machine that is up: an error, heat, or its loss.
+    #[command(after_help = "Examples:\n  nvabi rm inject lab xid 31\n  \
+        nvabi rm inject lab --gpu 1 ecc --uncorrected --count 3\n  \
+        nvabi rm inject lab temperature 95\n  nvabi rm inject lab --gpu 7 lost\n\n\
+        Exit status: 0 when it has happened; 2 when there is no such machine or GPU, or it cannot happen to it.")]
+    Inject(RmInject),
     /// End a machine and all programs on it.
     #[command(after_help = "Example:\n  nvabi rm down lab\n\n\
         Exit status: 0 when it is down; 2 when there is no such machine.")]
@@ -353,6 +359,46 @@ pub(crate) struct RmStatus {
     /// The machine; default: all of this user's.
     #[arg(value_parser = machine_name)]
     pub(crate) name: Option<String>,
+}
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct RmInject {
+    /// The machine.
+    #[arg(value_parser = machine_name)]
+    pub(crate) name: String,
+    /// The GPU, by its number on the machine.
+    #[arg(long, value_name = "N", default_value_t = 0, global = true)]
+    pub(crate) gpu: usize,
+    #[command(subcommand)]
+    pub(crate) what: RmInjection,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum RmInjection {
+    /// An error that the driver reports by a number, such as 31: programs that wait for it are told.
+    Xid {
+        /// The number.
+        #[arg(value_name = "NUMBER", value_parser = clap::value_parser!(u32).range(1..))]
+        number: u32,
+    },
+    /// Errors of memory with ECC: they are counted, and programs that wait for it are told.
+    Ecc {
+        /// Errors that could not be corrected.
+        #[arg(long)]
+        uncorrected: bool,
+        /// How many.
+        #[arg(long, value_name = "N", default_value_t = 1,
+            value_parser = clap::value_parser!(u32).range(1..))]
+        count: u32,
+    },
+    /// A temperature, which stays; from the limit on clocks are slowed down.
+    Temperature {
+        /// Degrees Celsius.
+        #[arg(value_name = "DEGREES", value_parser = clap::value_parser!(u32).range(0..=255))]
+        degrees: u32,
+    },
+    /// The GPU falls off the bus: Xid 79, then calls fail with NV_ERR_GPU_IS_LOST, until `nvabi rm down`.
+    Lost,
 }
 
 #[derive(Debug, clap::Args)]

@@ -88,6 +88,7 @@ fn main() -> ExitCode {
         Command::Rm(args::Rm::Up(args)) => return rm::up::up(&context, args),
         Command::Rm(args::Rm::Run(args)) => return rm::run::run(&context, args),
         Command::Rm(args::Rm::Status(args)) => return rm::status::status(&context, args),
+        Command::Rm(args::Rm::Inject(args)) => return rm::inject::inject(&context, args),
         Command::Rm(args::Rm::Down(args)) => return rm::down::down(&context, args),
         Command::Emu(args) => return emu::emu(&context, args),
         Command::Rm(args::Rm::Check(args)) => return rm::profile::check(&context, args),

@@ -1,5 +1,6 @@
 //! What the supervisor simulates: the kernel of some machine, seen from outside.
 
+use std::io;
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
@@ -9,6 +10,7 @@ use super::fault::Refusal;
 use super::files::FileId;
 use super::log::{Log, RunId};
 use super::memory::{Inode, Memory, Node};
+use super::rm::{Injected, Injection};
 use nvabi_supervise::Errno;
 
 /// A simulated kernel. It knows its caller by [`Client`] alone and makes no system call but for the
@@ -94,6 +96,12 @@ pub(crate) trait Machine: Send {
         Vec::new()
     }
 
+    /// Lets something happen to a GPU, by its index.
+    fn inject(&mut self, _gpu: usize, _what: Injection) -> io::Result<Injected> {
+        let text = "nothing can be injected into the GPU of a Jetson";
+        Err(io::Error::new(io::ErrorKind::Unsupported, text))
+    }
+
     /// Buffers that anything still refers to.
     fn live_buffers(&self) -> usize {
         0
@@ -130,6 +138,9 @@ pub struct GpuUse {
     pub memory: u64,
     /// Bytes of it that programs have.
     pub used: u64,
+    /// Whether it has fallen off the bus.
+    #[serde(default)]
+    pub is_lost: bool,
 }
 
 /// A file that has a path.

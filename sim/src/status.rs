@@ -179,6 +179,7 @@ macro_rules! ours {
 ours! {
     OK 0x0,
     GENERIC 0xffff,
+    GPU_IS_LOST 0xf,
     GPU_UUID_NOT_FOUND 0x12,
     ILLEGAL_ACTION 0x16,
     IN_USE 0x17,

@@ -9,8 +9,11 @@ use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
 use nvabi_sim::GpuUse;
+use nvabi_sim::rm::Injection;
 use nvabi_supervise::{receive_descriptor, send_descriptor};
 use serde::{Deserialize, Serialize};
+
+use super::folder::Folder;
 
 /// The most bytes of a message: more than a program may have of arguments and environment.
 const MOST: u32 = 16 << 20;
@@ -23,6 +26,8 @@ pub(super) enum Kind {
     Run = b'r',
     /// To the machine: what there is.
     Status = b's',
+    /// To the machine: let something happen to a GPU, a [`ToInject`] as JSON. From the machine: what came of it.
+    Inject = b'i',
     /// To the machine: go down. The connection is closed when it has.
     Down = b'd',
     /// From the machine: a diagnostic, as text.
@@ -34,8 +39,15 @@ pub(super) enum Kind {
 }
 
 impl Kind {
-    const ALL: [Self; 6] =
-        [Self::Run, Self::Status, Self::Down, Self::Diagnostic, Self::Ended, Self::Refused];
+    const ALL: [Self; 7] = [
+        Self::Run,
+        Self::Status,
+        Self::Inject,
+        Self::Down,
+        Self::Diagnostic,
+        Self::Ended,
+        Self::Refused,
+    ];
 }
 
 /// Sends a message.
@@ -72,6 +84,26 @@ pub(super) fn receive(mut stream: &UnixStream) -> io::Result<Option<(Kind, Vec<u
 fn invalid(what: &str) -> io::Error {
     let text = format!("{what}, which this version of the command does not know");
     io::Error::new(io::ErrorKind::InvalidData, text)
+}
+
+/// How long a machine may take to answer.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// Asks a machine: its answer is a message of the same kind.
+pub(super) fn ask(folder: &Folder, kind: Kind, body: &[u8]) -> io::Result<Vec<u8>> {
+    let stream = folder.connect()?;
+    stream.set_read_timeout(Some(PATIENCE))?;
+    let answer = send(&stream, kind, body)
+        .and_then(|()| receive(&stream))
+        .map_err(|error| in_words(error, &folder.name, PATIENCE))?;
+    match answer {
+        Some((answered, body)) if answered == kind => Ok(body),
+        Some((Kind::Refused, body)) => Err(io::Error::other(String::from_utf8_lossy(&body))),
+        _ => {
+            let text = format!("machine `{}` closed the connection without an answer", folder.name);
+            Err(io::Error::new(io::ErrorKind::ConnectionAborted, text))
+        }
+    }
 }
 
 /// What to say of a connection to a machine that fails: a time that is over has a name of its own.
@@ -138,6 +170,13 @@ pub(super) fn send_files(stream: &UnixStream, files: [BorrowedFd<'_>; 4]) -> io:
 pub(super) fn receive_files(stream: &UnixStream) -> io::Result<Files> {
     let next = || receive_descriptor(stream.as_fd()).map(|(_, file)| file);
     Ok([next()?, next()?, next()?, next()?])
+}
+
+/// What is to happen, and to which GPU.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct ToInject {
+    pub(super) gpu: usize,
+    pub(super) what: Injection,
 }
 
 /// A machine that is up.

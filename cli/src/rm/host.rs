@@ -19,7 +19,7 @@ use nvabi_reports::terminal;
 use nvabi_sim::rm::{Event, Machine, Running};
 use nvabi_supervise::{ENDING, Signals, check};
 
-use super::connection::{self, Files, Kind, Program, Request, Status};
+use super::connection::{self, Files, Kind, Program, Request, Status, ToInject};
 use crate::sim::Ended;
 
 /// How long programs may take to end before they are killed.
@@ -137,6 +137,11 @@ impl Host {
             Some((Kind::Status, _)) => {
                 let status = serde_json::to_vec(&self.status())?;
                 connection::send(stream, Kind::Status, &status)
+            }
+            Some((Kind::Inject, body)) => {
+                let ToInject { gpu, what } = serde_json::from_slice(&body)?;
+                let injected = serde_json::to_vec(&self.machine.inject(gpu, what)?)?;
+                connection::send(stream, Kind::Inject, &injected)
             }
             Some((Kind::Down, _)) => {
                 self.programs().askers.push(stream.try_clone()?);

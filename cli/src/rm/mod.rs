@@ -4,6 +4,7 @@ mod connection;
 pub(crate) mod down;
 mod folder;
 mod host;
+pub(crate) mod inject;
 mod interface;
 pub(crate) mod profile;
 pub(crate) mod recorded;

@@ -2,7 +2,6 @@
 
 use std::io;
 use std::process::ExitCode;
-use std::time::Duration;
 
 use nvabi_pipeline::diagnostic::{Diagnostic, Report};
 
@@ -11,9 +10,6 @@ use super::folder::{Folder, State};
 use crate::Outcome;
 use crate::args::RmStatus;
 use crate::context::Context;
-
-/// How long a machine may take to answer.
-const PATIENCE: Duration = Duration::from_secs(10);
 
 pub(crate) fn status(context: &Context<'_>, args: &RmStatus) -> ExitCode {
     let found = find(context, args.name.as_deref());
@@ -59,19 +55,7 @@ fn find(context: &Context<'_>, name: Option<&str>) -> io::Result<(Vec<Status>, O
 
 /// Asks a machine.
 pub(super) fn ask(folder: &Folder) -> io::Result<Status> {
-    let stream = folder.connect()?;
-    stream.set_read_timeout(Some(PATIENCE))?;
-    let answer = connection::send(&stream, Kind::Status, &[])
-        .and_then(|()| connection::receive(&stream))
-        .map_err(|error| connection::in_words(error, &folder.name, PATIENCE))?;
-    match answer {
-        Some((Kind::Status, body)) => Ok(serde_json::from_slice(&body)?),
-        Some((Kind::Refused, body)) => Err(io::Error::other(String::from_utf8_lossy(&body))),
-        _ => {
-            let text = format!("machine `{}` closed the connection without an answer", folder.name);
-            Err(io::Error::new(io::ErrorKind::ConnectionAborted, text))
-        }
-    }
+    Ok(serde_json::from_slice(&connection::ask(folder, Kind::Status, &[])?)?)
 }
 
 fn show(context: &Context<'_>, machines: &[Status]) -> Result<(), Report> {
@@ -89,9 +73,10 @@ fn machine(machine: &Status) -> String {
     let Status { name, pid, version, seconds, gpus, programs, unmet_faults, .. } = machine;
     let driver = format!("driver {version}, {}", self::gpus(machine));
     let mut text = format!("{name}: {driver}; up {}, process {pid}\n", time(*seconds));
-    for (index, gpu) in gpus.iter().enumerate().filter(|(_, gpu)| gpu.used > 0) {
+    for (index, gpu) in gpus.iter().enumerate().filter(|(_, gpu)| gpu.used > 0 || gpu.is_lost) {
         let (used, all) = (bytes(gpu.used), bytes(gpu.memory));
-        text += &format!("  GPU {index} {}: {used} of {all} in use\n", gpu.name);
+        let lost = if gpu.is_lost { "lost; " } else { "" };
+        text += &format!("  GPU {index} {}: {lost}{used} of {all} in use\n", gpu.name);
     }
     for fault in unmet_faults {
         text += &format!("  not met: {fault}\n");

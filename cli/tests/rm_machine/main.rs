@@ -15,11 +15,18 @@ extern crate nvabi_test;
 
 mod begins;
 #[allow(dead_code)]
+#[path = "../rm_sim/channel.rs"]
+mod channel;
+#[allow(dead_code)]
 #[path = "../rm_sim/client.rs"]
 mod client;
 mod ends;
 mod hostile;
+mod inject;
 mod lab;
+#[allow(dead_code)]
+#[path = "../rm_sim/mapping.rs"]
+mod mapping;
 mod real;
 mod shared;
 

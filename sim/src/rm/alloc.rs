@@ -148,6 +148,7 @@ impl Driver {
         if other.is_none() && !is_parent(class, &above) {
             return Err(Status::INVALID_OBJECT_PARENT.into());
         }
+        self.need_gpu(above.gpu())?;
         let client = self.server.client(handle, caller.owner)?;
         let own = client.assign(handle, wanted)?;
         if let Some(kind) = other {
@@ -246,6 +247,7 @@ impl Driver {
         if found.children(client).any(|(_, object)| object.kind == kind) {
             return Err(Status::INSUFFICIENT_RESOURCES.into());
         }
+        self.need_gpu(Some(gpu))?;
         Ok(kind)
     }
 

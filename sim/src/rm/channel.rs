@@ -76,6 +76,15 @@ impl Channel {
         Ring::put((buffer.memory()?, *at))
     }
 
+    /// Ends it, and says why.
+    fn end(&mut self, time: u64, xid: u32) {
+        self.is_dead = true;
+        self.engine.stop();
+        if let Some(notifier) = &self.notifier {
+            notify(notifier, time, xid);
+        }
+    }
+
     fn is_runnable(&self) -> bool {
         self.is_enabled && !self.is_dead
     }
@@ -382,14 +391,18 @@ impl Driver {
         for (other, channel) in &mut self.channels.all {
             let is_together = is_group && (channel.client, channel.parent) == (client, parent);
             if *other == number || is_together {
-                channel.is_dead = true;
-                channel.engine.stop();
-                if let Some(notifier) = &channel.notifier {
-                    notify(notifier, time, xid);
-                }
+                channel.end(time, xid);
             }
         }
         self.report_xid(gpu, xid);
+    }
+
+    /// The same, of all channels of a GPU.
+    pub(super) fn end_channels_of(&mut self, gpu: usize, xid: u32) {
+        let time = self.clock.gpu();
+        for channel in self.channels.all.values_mut().filter(|channel| channel.gpu == gpu) {
+            channel.end(time, xid);
+        }
     }
 }
 

@@ -170,6 +170,7 @@ impl Driver {
             "NV_ESC_REGISTER_FD" => "nv_ioctl_register_fd_t",
             "NV_ESC_SYS_PARAMS" => "nv_ioctl_sys_params_t",
             "NV_ESC_NUMA_INFO" => "nv_ioctl_numa_info_t",
+            "NV_ESC_STATUS_CODE" => "nv_ioctl_status_code_t",
             "NV_ESC_WAIT_OPEN_COMPLETE" => "nv_ioctl_wait_open_complete_t",
             _ => {
                 STRUCTS.iter().find(|(call, ..)| *call == name).map_or("", |(_, record, _)| record)
@@ -307,6 +308,7 @@ impl Driver {
             "NV_ESC_SYS_PARAMS" => self.system_parameters(args),
             "NV_ESC_REGISTER_FD" => self.register(caller, args),
             "NV_ESC_NUMA_INFO" => Self::numa_info(args),
+            "NV_ESC_STATUS_CODE" => self.status_code(args),
             "NV_ESC_RM_FREE" => self.free(caller, args),
             "NV_ESC_RM_CONTROL" => self.control(caller, args),
             "NV_ESC_RM_ALLOC_MEMORY" => self.alloc_memory(caller, args),
@@ -355,6 +357,17 @@ impl Driver {
     fn numa_info(args: &mut Params) -> Result {
         args.bytes.fill(0);
         Ok(args.set("nid", u64::MAX)?)
+    }
+
+    /// Why a GPU could not be started: A/osinit.c: `RmInitAdapter`, `RmGetAdapterStatus`.
+    fn status_code(&self, args: &mut Params) -> Result {
+        let place = [args.word("domain")?, args.word("bus")?, args.word("slot")?];
+        let gpu = self.gpus.iter().find(|gpu| place == [0, gpu.bus(), 0]);
+        let status = match gpu.ok_or(Status::INVALID_ARGUMENT)?.can_be_opened() {
+            true => Status::OK,
+            false => Status::OPERATING_SYSTEM,
+        };
+        Ok(args.set("status", status.0)?)
     }
 
     /// N/nv.c:2476.

@@ -12,6 +12,8 @@ pub(super) struct Gpu {
     pub(super) minor: u32,
     /// How many keep it awake: the driver has no GPU of which it holds no file.
     pub(super) users: usize,
+    /// Whether it has fallen off the bus.
+    pub(super) is_lost: bool,
     pub(super) profile: Arc<Profile>,
     /// What programs changed, by name.
     pub(super) state: BTreeMap<String, Datum>,
@@ -41,7 +43,7 @@ impl Gpu {
     pub(super) fn new(minor: u32, profile: Arc<Profile>, interface: &Interface) -> Self {
         let lists = lists(&profile, interface);
         let (state, facts) = (BTreeMap::new(), Facts::default());
-        let mut gpu = Self { minor, users: 0, profile, state, lists, facts };
+        let mut gpu = Self { minor, users: 0, is_lost: false, profile, state, lists, facts };
         let number = |name: &str| gpu.number(name);
         gpu.facts = Facts {
             vendor: number("identity.vendor") as u16,
@@ -127,6 +129,14 @@ impl Gpu {
     /// Whether the resource manager has it.
     pub(super) fn is_attached(&self) -> bool {
         self.users > 0
+    }
+
+    /// Whether its file can be opened: one that is lost cannot be started again (N/nv.c: `nv_start_device`), and is not
+    /// started while somebody, or persistence, keeps it awake.
+    pub(super) fn can_be_opened(&self) -> bool {
+        /// NV0080_CTRL_GPU_SW_STATE_PERSISTENCE_ENABLED.
+        const PERSISTS: u64 = 1;
+        !self.is_lost || self.is_attached() || self.number("state.persistence") == PERSISTS
     }
 
     /// Its bus: each has one of its own.

@@ -1,11 +1,13 @@
 //! What the supervisor asks of the driver.
 
 use std::collections::BTreeMap;
+use std::io;
 use std::sync::Arc;
 
 use super::failed::Failed;
 use super::frontend::Caller;
 use super::gpu::Gpu;
+use super::inject::{Injected, Injection};
 use super::uvm::Uvm;
 use super::{Driver, NodeKind, NvFile};
 use crate::Errno;
@@ -38,6 +40,9 @@ impl Machine for Driver {
             _ => Vec::new(),
         };
         for gpu in &attached {
+            if !self.gpus[*gpu].can_be_opened() {
+                return Err(Errno::EIO);
+            }
             self.gpus[*gpu].users += 1;
         }
         let file = NvFile { attached, ..NvFile::new(node) };
@@ -194,8 +199,13 @@ impl Machine for Driver {
             name: gpu.text("identity.name"),
             memory: gpu.facts().memory,
             used: self.used_memory(index),
+            is_lost: gpu.is_lost,
         };
         self.gpus.iter().enumerate().map(of).collect()
+    }
+
+    fn inject(&mut self, gpu: usize, what: Injection) -> io::Result<Injected> {
+        self.happen(gpu, what)
     }
 
     fn log(&mut self) -> &mut Log {

@@ -17,6 +17,7 @@ mod failed;
 mod frontend;
 mod gpu;
 mod handles;
+mod inject;
 mod interface;
 mod machine;
 mod managed;
@@ -50,6 +51,7 @@ pub use super::{
     Count, Diagnostic, Effect, Errno, Event, Fault, GpuUse, Leak, Outcome, Report, Running, Status,
 };
 pub(crate) use control::is_answered_in_code;
+pub use inject::{Injected, Injection};
 pub use interface::{CONSTANTS, Class, Command, Field, Interface, Ioctl, Layout};
 pub(crate) use interface::{FieldRange, offset_field};
 
@@ -124,6 +126,15 @@ impl Machine {
     /// Its GPUs.
     pub fn gpus(&self) -> Vec<GpuUse> {
         self.0.machine().gpus()
+    }
+
+    /// Lets something happen to one of its GPUs, by its index. Programs that wait for such an event get it.
+    ///
+    /// # Errors
+    ///
+    /// When there is no such GPU, or it is lost, or this cannot happen to it.
+    pub fn inject(&self, gpu: usize, what: Injection) -> io::Result<Injected> {
+        self.0.machine().inject(gpu, what)
     }
 
     /// What a running program has of it, by [`Running::number`].

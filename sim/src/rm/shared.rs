@@ -41,6 +41,10 @@ impl Driver {
         self.shown.records.retain(|(buffer, _)| buffer.strong_count() > 0);
         for (buffer, record) in self.shown.records.clone() {
             let Some(buffer) = buffer.upgrade() else { continue };
+            // Nobody is there any more to write what it says.
+            if self.gpus.get(buffer.gpu).is_some_and(|gpu| gpu.is_lost) {
+                continue;
+            }
             let mut params = Params::of(&self.interface, &record, Vec::new());
             self.fill_shared(buffer.gpu, &record, &mut params);
             if let Some(memory) = buffer.memory() {

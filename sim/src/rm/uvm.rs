@@ -301,6 +301,7 @@ impl Driver {
     /// uvm_va_space.c: `uvm_va_space_register_gpu`. It keeps the GPU awake.
     fn uvm_register(&mut self, caller: Caller<'_>, args: &mut Params) -> Result {
         let gpu = self.gpu_of_uuid(args, "gpu_uuid")?.ok_or(Status::GPU_UUID_NOT_FOUND)?;
+        self.need_gpu(Some(gpu))?;
         if !self.uvm_space(caller)?.gpus.insert(gpu) {
             return Err(Status::INVALID_DEVICE.into());
         }

@@ -92,6 +92,7 @@ impl Driver {
         if !is_right_size {
             return Err(Status::INVALID_PARAM_STRUCT.into());
         }
+        self.need_gpu_for(&target.kind, &known.name)?;
         let done = match handler(&known.name) {
             Some(handler) => handler(self, &target, &mut params),
             None => match self.answer_of_profile(&target, &known.name, &mut params) {
@@ -116,6 +117,7 @@ impl Driver {
     ) -> Result {
         let number = format!("{command:#010x}");
         if target.kind.takes(command >> 16) {
+            self.need_gpu(target.kind.gpu())?;
             if let Some(done) = self.answer_of_profile(target, &number, params) {
                 let size = params.bytes.len();
                 if target.caller.client.write(address, &params.bytes) < size {

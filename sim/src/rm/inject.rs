@@ -1,0 +1,153 @@
+//! What happens to a GPU because somebody asked for it: errors, heat, and its loss.
+
+use std::io;
+
+use serde::{Deserialize, Serialize};
+
+use super::Driver;
+use super::events::Info;
+use super::failed::Result;
+use super::server::ObjectKind;
+use crate::Status;
+use crate::profile::Datum;
+
+/// What can happen to a GPU of a machine.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Injection {
+    /// The driver reports an error by this number.
+    Xid(u32),
+    /// Bits of its memory were wrong.
+    Ecc {
+        /// Whether they could not be corrected.
+        is_uncorrected: bool,
+        /// How many such errors are counted.
+        count: u32,
+    },
+    /// It has this temperature from now on, in degrees Celsius.
+    Temperature(u32),
+    /// It has fallen off the bus.
+    Lost,
+}
+
+/// What came of it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Injected {
+    /// What the GPU is called.
+    pub gpu_name: String,
+    /// How many event objects of programs were told; none where it is nothing that raises events.
+    pub events: Option<usize>,
+}
+
+/// ROBUST_CHANNEL_GPU_HAS_FALLEN_OFF_THE_BUS (nverror.h).
+const FALLEN_OFF: u32 = 79;
+
+/// Commands that need no GPU (RMCTRL_FLAGS_NO_GPUS_ACCESS without ROUTE_TO_PHYSICAL in the tables of
+/// `g_device_nvoc.c` and `g_subdevice_nvoc.c`), and since when.
+const WITHOUT_GPU: [(&str, &[u32]); 12] = [
+    ("NV0080_CTRL_CMD_GPU_GET_CLASSLIST", &[]),
+    ("NV0080_CTRL_CMD_GPU_GET_CLASSLIST_V2", &[]),
+    ("NV0080_CTRL_CMD_GPU_FIND_SUBDEVICE_HANDLE", &[]),
+    ("NV0080_CTRL_CMD_GR_GET_CAPS", &[]),
+    ("NV0080_CTRL_CMD_GR_GET_CAPS_V2", &[]),
+    ("NV2080_CTRL_CMD_GPU_GET_ID", &[]),
+    ("NV2080_CTRL_CMD_GPU_GET_SIMULATION_INFO", &[]),
+    ("NV2080_CTRL_CMD_GPU_GET_COMPUTE_POLICY_CONFIG", &[]),
+    ("NV2080_CTRL_CMD_GR_GET_CAPS_V2", &[]),
+    ("NV2080_CTRL_CMD_MC_GET_ARCH_INFO", &[]),
+    ("NV2080_CTRL_CMD_GPU_GET_NAME_STRING", &[550, 40, 7]),
+    ("NV2080_CTRL_CMD_GPU_GET_SHORT_NAME_STRING", &[550, 40, 7]),
+];
+
+impl Driver {
+    /// Lets something happen to a GPU, by its index.
+    pub(super) fn happen(&mut self, gpu: usize, what: Injection) -> io::Result<Injected> {
+        let count = self.gpus.len();
+        let Some(own) = self.gpus.get(gpu) else {
+            let last = count.saturating_sub(1);
+            return Err(refusal(format!("there is no GPU {gpu}: the machine has GPU 0 to {last}")));
+        };
+        if own.is_lost {
+            return Err(refusal(format!("GPU {gpu} is lost until the machine goes down")));
+        }
+        let gpu_name = own.text("identity.name");
+        let events = match what {
+            Injection::Xid(number) => Some(self.report_xid(gpu, number)),
+            Injection::Ecc { is_uncorrected, count } => {
+                Some(self.count_ecc_errors(gpu, is_uncorrected, count)?)
+            }
+            Injection::Temperature(degrees) => {
+                self.set_state(gpu, "state.temperature", degrees.into())?;
+                None
+            }
+            Injection::Lost => Some(self.lose(gpu)),
+        };
+        Ok(Injected { gpu_name, events })
+    }
+
+    /// Errors of the GPU's memory: since it was started, and in all.
+    fn count_ecc_errors(
+        &mut self,
+        gpu: usize,
+        is_uncorrected: bool,
+        count: u32,
+    ) -> io::Result<usize> {
+        if self.number(gpu, "state.ecc")? == 0 {
+            let text = format!("GPU {gpu} has no ECC, or it is off: it counts no such errors");
+            return Err(refusal(text));
+        }
+        let (kind, notifier) = match is_uncorrected {
+            true => ("uncorrected", "ECC_DBE"),
+            false => ("corrected", "ECC_SBE"),
+        };
+        for name in [format!("state.ecc_{kind}"), format!("state.ecc_{kind}_total")] {
+            // The driver's counters have 64 bits.
+            let number = self.number(gpu, &name)?.saturating_add(count.into());
+            self.set_state(gpu, &name, number.min(u64::MAX.into()))?;
+        }
+        Ok(self.notify_named(gpu, notifier, Info::default()))
+    }
+
+    /// A/osinit.c: `osHandleGpuLost`, and `kgspRcAndNotifyAllChannels_IMPL`, which tells subdevices once for each
+    /// channel, of which the kernel has some; here they are told once.
+    fn lose(&mut self, gpu: usize) -> usize {
+        self.gpus[gpu].is_lost = true;
+        self.end_channels_of(gpu, FALLEN_OFF);
+        self.notify_named(gpu, "RC_ERROR", Info { info32: FALLEN_OFF, info16: 0 })
+    }
+
+    /// What an object of a GPU answers that has fallen off the bus.
+    pub(super) fn need_gpu(&self, gpu: Option<usize>) -> Result {
+        match gpu.and_then(|gpu| self.gpus.get(gpu)) {
+            Some(gpu) if gpu.is_lost => Err(Status::GPU_IS_LOST.into()),
+            _ => Ok(()),
+        }
+    }
+
+    /// The same, of a command: R/control.c: `serverControl_ValidateCookie`.
+    pub(super) fn need_gpu_for(&self, kind: &ObjectKind, command: &str) -> Result {
+        let is_named = |(name, since): &(&str, &[u32])| *name == command && self.is_since(since);
+        match WITHOUT_GPU.iter().any(is_named) {
+            true => Ok(()),
+            false => self.need_gpu(kind.gpu()),
+        }
+    }
+
+    /// A number that a profile begins with and programs change.
+    fn number(&self, gpu: usize, name: &str) -> io::Result<i128> {
+        let found = self.gpus.get(gpu).and_then(|gpu| gpu.own_value(name, 0).ok()?.number());
+        found.ok_or_else(|| refusal(format!("the profile of GPU {gpu} has no number `{name}`")))
+    }
+
+    fn set_state(&mut self, gpu: usize, name: &str, number: i128) -> io::Result<()> {
+        // One that the profile lacks would be shown by nothing.
+        self.number(gpu, name)?;
+        self.gpus[gpu].state.insert(name.to_owned(), Datum::Number(number));
+        // Who is told of it then may look at once, without a call.
+        self.rewrite_records();
+        Ok(())
+    }
+}
+
+fn refusal(text: String) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidInput, text)
+}
