@@ -4,7 +4,9 @@ Every result is compared byte for byte; what differs, or fails, ends it with 1 a
 """
 import ctypes
 import mmap
+import os
 import random
+import subprocess
 import sys
 import time
 
@@ -182,9 +184,9 @@ def managed(device):
 
 def virtual():
     """Memory and addresses apart: cuMemCreate and cuMemMap."""
-    # CUmemAllocationProp: pinned memory of device 0; CUmemAccessDesc: that reads and writes.
+    # CUmemAllocationProp: pinned memory, for files, of a device; CUmemAccessDesc: that reads and writes.
     device = made(ctypes.c_int, "cuCtxGetDevice").value
-    wanted = (ctypes.c_int * 8)(1, 0, 1, device)
+    wanted = (ctypes.c_int * 8)(1, 1, 1, device)
     size = made(Size, "cuMemGetAllocationGranularity", ctypes.byref(wanted), 0)
     memory = made(Pointer, "cuMemCreate", size, ctypes.byref(wanted), Pointer(0))
     place = made(Pointer, "cuMemAddressReserve", size, Size(0), Pointer(0), Pointer(0))
@@ -192,9 +194,61 @@ def virtual():
     call("cuMemSetAccess", place, size, (ctypes.c_int * 3)(1, device, 3), Size(1))
     call("cuMemcpyHtoD_v2", place, fresh(4096), Size(4096))
     same(read(place, 4096), fresh(4096), "memory that was mapped")
+    # A file that stands for it, for another program.
+    file = made(ctypes.c_int, "cuMemExportToShareableHandle", memory, 1, Pointer(0)).value
+    child("imports", str(file), str(size.value), str(device), files=[file])
+    same(read(place, 8), b"imported", "what another program wrote")
+    os.close(file)
     call("cuMemUnmap", place, size)
     call("cuMemRelease", memory)
     call("cuMemAddressFree", place, size)
+
+
+def imports(file, size, device):
+    """The other program of `virtual`."""
+    memory = made(Pointer, "cuMemImportFromShareableHandle", ctypes.c_void_p(int(file)), 1)
+    size = Size(int(size))
+    place = made(Pointer, "cuMemAddressReserve", size, Size(0), Pointer(0), Pointer(0))
+    call("cuMemMap", place, size, Size(0), memory, Pointer(0))
+    call("cuMemSetAccess", place, size, (ctypes.c_int * 3)(1, int(device), 3), Size(1))
+    same(read(place, 4096), fresh(4096), "memory of another program")
+    call("cuMemcpyHtoD_v2", place, b"imported", Size(8))
+
+
+class Ipc(ctypes.Structure):
+    """CUipcMemHandle and CUipcEventHandle."""
+    _fields_ = [("bytes", ctypes.c_ubyte * 64)]
+
+
+def shared(device):
+    """Memory and an event that another program opens."""
+    memory = device_memory(1 << 20)
+    call("cuMemcpyHtoD_v2", memory, fresh(4097), Size(4097))
+    event = made(ctypes.c_void_p, "cuEventCreate", 4 | 2)
+    call("cuEventRecord", event, None)
+    handles = [made(Ipc, "cuIpcGetMemHandle", memory), made(Ipc, "cuIpcGetEventHandle", event)]
+    child("opens", *(bytes(handle.bytes).hex() for handle in handles), str(device))
+    same(read(at(memory, 100), 6), b"opened", "what another program wrote")
+    call("cuEventDestroy_v2", event)
+    call("cuMemFree_v2", memory)
+
+
+def opens(memory, event, _):
+    """The other program of `shared`."""
+    memory, event = (Ipc.from_buffer_copy(bytes.fromhex(text)) for text in (memory, event))
+    place = made(Pointer, "cuIpcOpenMemHandle_v2", memory, 1)
+    same(read(place, 4097), fresh(4097), "memory of another program")
+    call("cuMemcpyHtoD_v2", at(place, 100), b"opened", Size(6))
+    opened = made(ctypes.c_void_p, "cuIpcOpenEventHandle", event)
+    call("cuEventSynchronize", opened)
+    call("cuIpcCloseMemHandle", place)
+
+
+def child(name, *words, files=()):
+    """Another program, which does its part on the device that the last word names."""
+    done = subprocess.run([sys.executable, __file__, name, *words], pass_fds=files)
+    if done.returncode:
+        sys.exit(f"{name} ended with {done.returncode}")
 
 
 def waits():
@@ -277,12 +331,17 @@ def launch():
 
 
 call("cuInit", 0)
+if len(sys.argv) > 1:
+    made(ctypes.c_void_p, "cuCtxCreate_v2", 0, int(sys.argv[-1]))
+    globals()[sys.argv[1]](*sys.argv[2:])
+    sys.exit()
 count = made(ctypes.c_int, "cuDeviceGetCount").value
 for device in range(count):
     context = made(ctypes.c_void_p, "cuCtxCreate_v2", 0, device)
     for part in (copies, streams, room, surfaces, own_pages, virtual, waits, modules):
         part()
     managed(device)
+    shared(device)
     call("cuCtxDestroy_v2", context)
     context = made(ctypes.c_void_p, "cuDevicePrimaryCtxRetain", device)
     call("cuCtxPushCurrent_v2", context)

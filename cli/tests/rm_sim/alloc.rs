@@ -223,4 +223,118 @@ rules! {
             assert_eq!(status, INSUFFICIENT_PERMISSIONS);
         }));
     }
+
+    a_right_is_given_and_taken {
+        let (client, device, _) = Client::with_device();
+        let memory = client.alloc(device, SYSTEM_MEMORY, Some(&mut memory_params(SYSTEM_MEMORY, 1)));
+        let memory = memory.unwrap();
+        let share = |object: u32, kind: u64, target: u32, action: u64| {
+            let mut args = Struct::new("NVOS57_PARAMETERS")
+                .with("hClient", client.handle.into())
+                .with("hObject", object.into())
+                .with("sharePolicy.target", target.into())
+                .with("sharePolicy.accessMask.limbs", 1)
+                .with("sharePolicy.type", kind)
+                .with("sharePolicy.action", action)
+                .with("status", 0xdead);
+            assert_eq!(escape(client.fd, 0x35, &mut args), Ok(()));
+            args.get("status") as u32
+        };
+        let others = |expected: u32| {
+            crate::passes_in_child(&|| {
+                let (other, own, _) = Client::with_device();
+                assert_eq!(duplicate(&other, own, (client.handle, memory)).0, expected);
+            })
+        };
+        let (all, process, revoke, compose) = (1, 4, 1, 4);
+        assert_eq!(share(memory, all, 0, 0), OK);
+        assert!(others(OK));
+        assert_eq!(share(memory, all, 0, revoke | compose), OK);
+        assert!(others(INSUFFICIENT_PERMISSIONS));
+        assert_eq!(share(memory, process, std::process::id(), 0), OK);
+        assert!(others(INSUFFICIENT_PERMISSIONS), "another process is meant");
+        assert_eq!(share(memory, all, 0, compose), OK);
+        assert!(others(OK));
+        // Without that it is the one policy.
+        assert_eq!(share(memory, process, 1, 0), OK);
+        assert!(others(INSUFFICIENT_PERMISSIONS));
+        assert_eq!(share(memory, 8, 0, 0), INVALID_ARGUMENT);
+        assert_eq!(share(0x999, all, 0, 0), OBJECT_NOT_FOUND);
+    }
+
+    a_file_stands_for_memory {
+        let (client, device, _) = Client::with_device();
+        let alloc = |class: u32, size: u64| {
+            client.alloc(device, class, Some(&mut memory_params(class, size))).unwrap()
+        };
+        let (memory, other_memory) = (alloc(VIDEO_MEMORY, 0x3000), alloc(SYSTEM_MEMORY, 0x1000));
+        let call = |client: &Client, name: &str, params: &mut Struct| {
+            client.control(client.handle, &format!("NV0000_CTRL_CMD_OS_UNIX_{name}"), params)
+        };
+        let one = |name: &str, fd: Fd, parent: u32, object: u32| {
+            let params = Struct::new(&format!("NV0000_CTRL_OS_UNIX_{name}_PARAMS"))
+                .with("fd", fd as u64)
+                .with("object.type", 1)
+                .with("object.data.rmObject.hParent", parent.into())
+                .with("object.data.rmObject.hObject", object.into());
+            if name.starts_with("EX") { params.with("object.data.rmObject.hDevice", parent.into()) } else { params }
+        };
+        let export = |fd: Fd, device: u32, object: u32| {
+            call(&client, "EXPORT_OBJECT_TO_FD", &mut one("EXPORT_OBJECT_TO_FD", fd, device, object))
+        };
+        let (file, several, gpu) = (control_file(), control_file(), open("/dev/nvidia0").unwrap());
+        assert_eq!(export(gpu, device, memory), INVALID_PARAMETER, "a GPU's file");
+        assert_eq!(export(file, device, 0x999), OBJECT_NOT_FOUND);
+        assert_eq!(export(file, device, device), INVALID_ARGUMENT);
+        let info = |client: &Client, fd: Fd| {
+            let mut params = Struct::new("NV0000_CTRL_OS_UNIX_GET_EXPORT_OBJECT_INFO_PARAMS").with("fd", fd as u64);
+            let status = call(client, "GET_EXPORT_OBJECT_INFO", &mut params);
+            (status, params.get("maxObjects"), params.get("deviceInstance"))
+        };
+        assert_eq!(info(&client, file).0, INVALID_PARAMETER, "it stands for nothing yet");
+        assert_eq!(export(file, device, memory), OK);
+        assert_eq!(export(file, device, memory), STATE_IN_USE);
+        let mut params = Struct::new("NV0000_CTRL_OS_UNIX_EXPORT_OBJECTS_TO_FD_PARAMS")
+            .with("fd", several as u64)
+            .with("hDevice", device.into())
+            .with("maxObjects", 3)
+            .with("numObjects", 2)
+            .with("index", 1);
+        params.put("metadata", b"what it is");
+        params.put("objects", &[memory.to_le_bytes(), other_memory.to_le_bytes()].concat());
+        assert_eq!(call(&client, "EXPORT_OBJECTS_TO_FD", &mut params), OK);
+        params.set("index", 2);
+        assert_eq!(call(&client, "EXPORT_OBJECTS_TO_FD", &mut params), OUT_OF_RANGE);
+        let bytes = crate::mapping::shown(&client, device, memory, 0x3000, "/dev/nvidia0");
+        bytes[..8].copy_from_slice(b"exported");
+        // Its owner frees it: the file still has it.
+        assert_eq!(client.free(memory), OK);
+        assert!(crate::passes_in_child(&|| {
+            let (other, own, _) = Client::with_device();
+            let import = |fd: Fd, parent: u32| {
+                let mut params = one("IMPORT_OBJECT_FROM_FD", fd, parent, 0);
+                let status = call(&other, "IMPORT_OBJECT_FROM_FD", &mut params);
+                (status, params.get("object.data.rmObject.hObject") as u32)
+            };
+            assert_eq!((info(&other, file), info(&other, several)), ((OK, 1, 0), (OK, 3, 0)));
+            let (status, memory) = import(file, own);
+            assert_eq!(status, OK);
+            assert_eq!(&crate::mapping::shown(&other, own, memory, 0x3000, "/dev/nvidia0")[..8], b"exported");
+            assert_eq!(import(file, other.handle).0, INVALID_OBJECT_PARENT);
+            assert_eq!(import(several, own).0, INVALID_PARAMETER, "several");
+            assert_eq!(import(control_file(), own).0, INVALID_PARAMETER, "none");
+            let mut params = Struct::new("NV0000_CTRL_OS_UNIX_IMPORT_OBJECTS_FROM_FD_PARAMS")
+                .with("fd", several as u64)
+                .with("hParent", own.into())
+                .with("numObjects", 3);
+            assert_eq!(call(&other, "IMPORT_OBJECTS_FROM_FD", &mut params), OK);
+            assert_eq!(params.field("objectTypes")[..3], [0, 1, 2], "none, of the GPU, of the system");
+            let handles: Vec<u32> =
+                params.field("objects")[..12].chunks(4).map(|it| u32::from_le_bytes(it.try_into().unwrap())).collect();
+            assert!(handles[0] == 0 && handles[1] != 0 && handles[2] != 0);
+            assert_eq!(&crate::mapping::shown(&other, own, handles[1], 0x3000, "/dev/nvidia0")[..8], b"exported");
+            params.set("numObjects", 4);
+            assert_eq!(call(&other, "IMPORT_OBJECTS_FROM_FD", &mut params), OUT_OF_RANGE);
+        }));
+    }
 }

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use crate::client::status::*;
 use crate::client::*;
-use crate::mapping::{map, mmap};
+use crate::mapping::shown;
 use crate::rules;
 
 const SPACE: u32 = 0x90f1;
@@ -90,12 +90,6 @@ fn classes(client: &Client, device: u32) -> Vec<u32> {
 
 fn class(classes: &[u32], last: u32) -> u32 {
     *classes.iter().find(|class| **class & 0xff == last).unwrap()
-}
-
-fn shown(client: &Client, device: u32, memory: u32, size: usize, file: &str) -> &'static mut [u8] {
-    let fd = open(file).unwrap();
-    assert_eq!(map(client, (device, memory, 0, size as u64, 0), fd).0, OK);
-    mmap(fd, size, 0).unwrap()
 }
 
 /// Maps what UVM has at an address in the place of what was there; with no file, finds addresses that are free.

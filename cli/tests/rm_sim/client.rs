@@ -44,11 +44,13 @@ pub(crate) mod status {
     pub(crate) const INVALID_OFFSET: u32 = 0x37;
     pub(crate) const INVALID_OWNER: u32 = 0x39;
     pub(crate) const INVALID_PARAM_STRUCT: u32 = 0x3a;
+    pub(crate) const INVALID_PARAMETER: u32 = 0x3b;
     pub(crate) const INVALID_STATE: u32 = 0x40;
     pub(crate) const NO_MEMORY: u32 = 0x51;
     pub(crate) const NOT_SUPPORTED: u32 = 0x56;
     pub(crate) const OBJECT_NOT_FOUND: u32 = 0x57;
     pub(crate) const OPERATING_SYSTEM: u32 = 0x59;
+    pub(crate) const OUT_OF_RANGE: u32 = 0x5b;
     pub(crate) const STATE_IN_USE: u32 = 0x63;
     pub(crate) const UVM_ADDRESS_IN_USE: u32 = 0x68;
     pub(crate) const WARN_NOTHING_TO_DO: u32 = 0x1_0006;

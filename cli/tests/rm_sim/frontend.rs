@@ -169,8 +169,8 @@ rules! {
         assert_eq!(raw(fd, request(0x77, 8), &mut [0; 8]), Err(EINVAL));
         assert_eq!(raw_at(fd, request(0x2a, 32), 8), Err(EFAULT));
         assert_eq!(raw_at(999, request(0x2a, 32), 8), Err(EBADF));
-        let mut args = Struct::new("NVOS57_PARAMETERS");
-        assert_eq!(escape(fd, 0x35, &mut args), Ok(()), "known, and not simulated");
+        let mut args = Struct::new("NVOS49_PARAMETERS");
+        assert_eq!(escape(fd, 0x59, &mut args), Ok(()), "known, and not simulated");
         assert_eq!(args.get("status") as u32, status::NOT_SUPPORTED);
     }
 }

@@ -48,6 +48,19 @@ pub(crate) fn mmap(fd: Fd, length: usize, offset: i64) -> Result<&'static mut [u
     }
 }
 
+/// All of some memory, by a file of the kind that shows it.
+pub(crate) fn shown(
+    client: &Client,
+    device: u32,
+    memory: u32,
+    size: usize,
+    file: &str,
+) -> &'static mut [u8] {
+    let fd = open(file).unwrap();
+    assert_eq!(map(client, (device, memory, 0, size as u64, 0), fd).0, OK);
+    mmap(fd, size, 0).unwrap()
+}
+
 /// Whether a program ends well that has a debugger.
 fn passes_when_traced(program: &dyn Fn()) -> bool {
     unsafe {

@@ -67,8 +67,8 @@ fn what_is_not_played_is_told_by_name() {
         let mut context = Struct::new("NV_CONTEXT_DMA_ALLOCATION_PARAMS");
         client.alloc(client.handle, 0x2, Some(&mut context)).unwrap_err();
         client.alloc(client.handle, 0x1234, None).unwrap_err();
-        let mut share = Struct::new("NVOS57_PARAMETERS");
-        escape(client.fd, 0x35, &mut share).unwrap();
+        let mut bind = Struct::new("NVOS49_PARAMETERS");
+        escape(client.fd, 0x59, &mut bind).unwrap();
         raw(client.fd, request(0x77, 8), &mut [0; 8]).unwrap_err();
         // NETLIST_REV0, which nobody asks for.
         let mut values =
@@ -82,7 +82,7 @@ fn what_is_not_played_is_told_by_name() {
         ("unknown-call", "command 0x000007ff of 0 bytes is unknown to 550.163.01"),
         ("not-simulated", "class NV01_CONTEXT_DMA is not simulated"),
         ("unknown-call", "class 0x1234 is unknown to 550.163.01"),
-        ("not-simulated", "NV_ESC_RM_SHARE is not simulated"),
+        ("not-simulated", "NV_ESC_RM_BIND_CONTEXT_DMA is not simulated"),
         ("unknown-call", "escape 0x77 is unknown to 550.163.01"),
         (
             "value-not-known",

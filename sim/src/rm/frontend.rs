@@ -319,6 +319,7 @@ impl Driver {
             "NV_ESC_RM_MAP_MEMORY_DMA" => self.map_memory_dma(caller, args),
             "NV_ESC_RM_UNMAP_MEMORY_DMA" => self.unmap_memory_dma(caller, args),
             "NV_ESC_RM_DUP_OBJECT" => self.duplicate(caller, args),
+            "NV_ESC_RM_SHARE" => self.share(caller, args),
             "NV_ESC_ALLOC_OS_EVENT" => self.alloc_os_event(caller, args),
             "NV_ESC_FREE_OS_EVENT" => self.free_os_event(args),
             "NV_ESC_RM_GET_EVENT_DATA" => self.event_data(caller, args),

@@ -8,7 +8,7 @@ use super::alloc::{NewObject, OS_DESCRIPTOR, SYSTEM_MEMORY, VIDEO_MEMORY};
 use super::failed::{Failed, Result};
 use super::frontend::Caller;
 use super::interface::Params;
-use super::server::{Client, Object, ObjectKind};
+use super::server::{Client, Object, ObjectKind, Share};
 use super::{Driver, NodeKind};
 use crate::files::FileId;
 use crate::gpu::clear;
@@ -144,6 +144,17 @@ impl Client {
             ObjectKind::Memory(buffer) => Ok(buffer),
             _ => Err(Status::INVALID_OBJECT_HANDLE.into()),
         }
+    }
+
+    /// An object of its own for memory that is there.
+    pub(super) fn add_memory(&mut self, place: NewObject, buffer: Arc<Buffer>) -> Result<u32> {
+        let own = self.assign(place.client, place.wanted)?;
+        let above = &self.object(place.parent)?.kind;
+        if !matches!(above, ObjectKind::Device(_) | ObjectKind::Subdevice(_)) {
+            return Err(Status::INVALID_OBJECT_PARENT.into());
+        }
+        self.add(own, Object::new(place.parent, ObjectKind::Memory(buffer)));
+        Ok(own)
     }
 }
 
@@ -467,20 +478,41 @@ impl Driver {
         let source = self.server.find(args.word("hClientSrc")?)?;
         let (process, found) = (source.process, source.object(args.word("hObjectSrc")?).cloned());
         let client = self.server.client(handle, caller.owner)?;
-        let ObjectKind::Memory(buffer) = found?.kind else {
+        let found = found?;
+        let ObjectKind::Memory(buffer) = &found.kind else {
             return Err(Status::INVALID_ARGUMENT.into());
         };
-        let own = client.assign(handle, args.word("hObject")?)?;
-        let above = client.object(parent)?.kind.clone();
         // Another process must have been given the right (S/rs_access_rights.c).
-        if process != client.process {
+        let is_shared = found.shares.iter().any(|share| share.is_with(handle, client.process));
+        if process != client.process && !is_shared {
             return Err(Status::INSUFFICIENT_PERMISSIONS.into());
         }
-        if !matches!(above, ObjectKind::Device(_) | ObjectKind::Subdevice(_)) {
-            return Err(Status::INVALID_OBJECT_PARENT.into());
-        }
-        client.add(own, Object::new(parent, ObjectKind::Memory(buffer)));
+        let place = NewObject { client: handle, parent, wanted: args.word("hObject")? };
+        let own = client.add_memory(place, buffer.clone())?;
         args.set("hObject", own)?;
+        Ok(())
+    }
+
+    /// NV_ESC_RM_SHARE: `clientShareResource_IMPL`.
+    pub(super) fn share(&mut self, caller: Caller<'_>, args: &Params) -> Result {
+        /// RS_SHARE_ACTION_FLAG_REVOKE and _COMPOSE; RS_ACCESS_DUP_OBJECT.
+        const REVOKE: u32 = 1;
+        const COMPOSE: u32 = 4;
+        const DUP_OBJECT: u32 = 1;
+        let kind = args.get("sharePolicy.type")? as u16;
+        let share = Share::of(kind, args.word("sharePolicy.target")?)?;
+        let (action, rights) =
+            (args.word("sharePolicy.action")?, args.word("sharePolicy.accessMask.limbs[0]")?);
+        let client = self.server.client(args.word("hClient")?, caller.owner)?;
+        let shares = &mut client.object_mut(args.word("hObject")?)?.shares;
+        if action & COMPOSE == 0 {
+            shares.clear();
+        }
+        if action & REVOKE != 0 {
+            shares.retain(|other| *other != share);
+        } else if rights & DUP_OBJECT != 0 {
+            shares.push(share);
+        }
         Ok(())
     }
 }

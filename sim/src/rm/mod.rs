@@ -42,7 +42,7 @@ use super::supervisor;
 use channel::Channels;
 use events::{OsEvent, Queue};
 use gpu::Gpu;
-use memory::MapContext;
+use memory::{Buffer, MapContext};
 use server::Server;
 use shared::Shown;
 use uvm::Uvm;
@@ -225,6 +225,8 @@ struct NvFile {
     attached: Vec<usize>,
     /// What it shows when it is mapped.
     shown: Option<MapContext>,
+    /// What it stands for.
+    exported: Option<Exported>,
     uvm: Uvm,
     events: Queue,
 }
@@ -236,10 +238,21 @@ impl NvFile {
             control: None,
             attached: Vec::new(),
             shown: None,
+            exported: None,
             uvm: Uvm::default(),
             events: Queue::default(),
         }
     }
+}
+
+/// Memory that a file stands for, for whoever has that.
+#[derive(Debug, Clone)]
+struct Exported {
+    memory: Vec<Option<Arc<Buffer>>>,
+    /// The device that it is of.
+    device: u32,
+    /// What the exporter says of it.
+    metadata: [u8; 64],
 }
 
 /// What was opened.

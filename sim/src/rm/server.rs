@@ -64,11 +64,47 @@ pub(super) struct Object {
     pub(super) mappings: Vec<u64>,
     /// Who is notified of what happens to it.
     pub(super) notifier: Notifier,
+    /// Who else may copy it.
+    pub(super) shares: Vec<Share>,
+}
+
+/// Whom an object is shared with (`RS_SHARE_POLICY`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Share {
+    /// All programs; those of one user, as all of a simulated machine are.
+    All,
+    Client(u32),
+    Process(u32),
+    /// Nobody that there is here.
+    Other(u16),
+}
+
+impl Share {
+    /// Of the driver's kind and who is meant.
+    pub(super) fn of(kind: u16, target: u32) -> Result<Self, Status> {
+        match kind {
+            1 | 2 => Ok(Self::All),
+            3 => Ok(Self::Client(target)),
+            4 => Ok(Self::Process(target)),
+            0 | 5..8 => Ok(Self::Other(kind)),
+            _ => Err(Status::INVALID_ARGUMENT),
+        }
+    }
+
+    pub(super) fn is_with(self, client: u32, process: u32) -> bool {
+        match self {
+            Self::All => true,
+            Self::Client(target) => target == client,
+            Self::Process(target) => target == process,
+            Self::Other(_) => false,
+        }
+    }
 }
 
 impl Object {
     pub(super) fn new(parent: u32, kind: ObjectKind) -> Self {
-        Self { parent, kind, mappings: Vec::new(), notifier: Notifier::default() }
+        let (mappings, shares) = (Vec::new(), Vec::new());
+        Self { parent, kind, mappings, notifier: Notifier::default(), shares }
     }
 }
 

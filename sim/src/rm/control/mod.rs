@@ -4,9 +4,11 @@
 mod answers;
 mod channel;
 mod event;
+mod export;
 mod gpu;
 mod graphics;
 mod lists;
+mod memory;
 mod system;
 
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -49,7 +51,8 @@ fn microseconds() -> u64 {
 fn handler(name: &str) -> Option<Handler> {
     let own = system::handler(name).or_else(|| gpu::handler(name));
     let own = own.or_else(|| graphics::handler(name)).or_else(|| lists::handler(name));
-    own.or_else(|| event::handler(name)).or_else(|| channel::handler(name))
+    let own = own.or_else(|| event::handler(name)).or_else(|| channel::handler(name));
+    own.or_else(|| export::handler(name)).or_else(|| memory::handler(name))
 }
 
 impl Driver {

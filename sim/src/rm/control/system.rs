@@ -6,8 +6,6 @@ use crate::Status;
 use crate::rm::Driver;
 use crate::rm::failed::Result;
 use crate::rm::interface::Params;
-use crate::rm::memory::Of;
-use crate::rm::server::ObjectKind;
 
 /// No GPU has this number.
 const NO_GPU: u32 = u32::MAX;
@@ -33,24 +31,8 @@ pub(super) fn handler(name: &str) -> Option<Handler> {
         "NV0000_CTRL_CMD_GPU_GET_DEVICE_IDS" => device_ids,
         "NV0000_CTRL_CMD_GPU_GET_UUID_FROM_GPU_ID" => uuid_from_id,
         "NV0000_CTRL_CMD_GPU_GET_UUID_INFO" => uuid_info,
-        "NV0000_CTRL_CMD_CLIENT_GET_ADDR_SPACE_TYPE" => address_space,
         _ => return None,
     })
-}
-
-/// Where the memory of an object is: a program asks before it maps it (R/client_resource.c:
-/// `cliresCtrlCmdClientGetAddrSpaceType_IMPL`).
-fn address_space(driver: &mut Driver, target: &Target<'_>, params: &mut Params) -> Result {
-    let object = driver.server.object(target.client, params.word("hObject")?);
-    let kind = &object.ok_or(Status::INVALID_ARGUMENT)?.kind;
-    let space = match kind {
-        ObjectKind::Memory(buffer) if buffer.of == Of::Video => "VIDMEM",
-        ObjectKind::Memory(buffer) if buffer.of == Of::System => "SYSMEM",
-        _ => "REGMEM",
-    };
-    let name = format!("NV0000_CTRL_CMD_CLIENT_GET_ADDR_SPACE_TYPE_{space}");
-    let number = driver.interface.constant(&name).ok_or(Status::NOT_SUPPORTED)?;
-    Ok(params.set("addrSpaceType", number)?)
 }
 
 /// `rmapi_deprecated_control.c`: texts go to three buffers of the caller's, or their length is told.
