@@ -151,7 +151,7 @@ fn padded_over<'l>(leaf: &Leaf, ours: &'l [Leaf]) -> Option<&'l Leaf> {
 /// The driver's field of the same name, where it lies elsewhere and what lies here has another name.
 fn moved<'l>(leaf: &Leaf, here: &[&Leaf], ours: &'l [Leaf]) -> Option<&'l Leaf> {
     let is_same = |own: &&Leaf| is_same(&own.path, &leaf.path);
-    if here.iter().any(|own| is_same(own)) { None } else { ours.iter().find(is_same) }
+    if here.iter().any(is_same) { None } else { ours.iter().find(is_same) }
 }
 
 /// Whether two paths are the same as two projects may write them: `hClient`, `HClient`, `Client`; `phClients`,

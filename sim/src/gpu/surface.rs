@@ -148,7 +148,7 @@ mod tests {
                 }
             }
             let lines = GOB_HEIGHT << height_log;
-            let slices = (layers as u64).div_ceil(1 << depth_log) << depth_log;
+            let slices = layers.div_ceil(1 << depth_log) << depth_log;
             let size = width.div_ceil(64) * 64 * height.div_ceil(lines) * lines * slices;
             assert!(places.last().is_some_and(|last| *last < size));
         }
