@@ -246,6 +246,11 @@ impl Ring<'_> {
 }
 
 impl Engine {
+    /// That of a channel of a class; by default it is Ampere's.
+    pub(crate) fn of_class(class: u32) -> Self {
+        Self { host: Host::of_class(class), ..Self::default() }
+    }
+
     /// Whether it has something to do.
     pub(crate) fn is_busy(&self) -> bool {
         self.get != self.put || self.at < self.words.len()

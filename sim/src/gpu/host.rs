@@ -11,9 +11,18 @@ pub(super) struct Host {
     old: [u32; 3],
     address: [u32; 2],
     payload: [u32; 2],
+    /// Whether semaphores have 57 bits of an address, as Hopper's and newer ones, or 40.
+    is_wide: bool,
 }
 
 impl Host {
+    /// That of a channel of a class (NVC86F_SEM_ADDR_HI_OFFSET and its like).
+    pub(super) fn of_class(class: u32) -> Self {
+        /// HOPPER_CHANNEL_GPFIFO_A.
+        const HOPPER: u32 = 0xc86f;
+        Self { is_wide: class >= HOPPER, ..Self::default() }
+    }
+
     pub(super) fn call(&mut self, bus: &mut Bus<'_>, method: u32, data: u32) -> Outcome {
         match method {
             ILLEGAL => return Err(Fault::Commands("ILLEGAL".to_owned())),
@@ -22,7 +31,7 @@ impl Host {
             SEMAPHOREC => self.old[2] = data,
             SEMAPHORED => return self.old_semaphore(bus, data),
             SEM_ADDR_LO => self.address[0] = data & !3,
-            SEM_ADDR_HI => self.address[1] = data & 0xff,
+            SEM_ADDR_HI => self.address[1] = data & if self.is_wide { 0x1ff_ffff } else { 0xff },
             SEM_PAYLOAD_LO => self.payload[0] = data,
             SEM_PAYLOAD_HI => self.payload[1] = data,
             SEM_EXECUTE => return self.semaphore(bus, data),

@@ -167,7 +167,7 @@ impl Driver {
                     VIRTUAL_MEMORY => self.address_range(handle, parent, params)?,
                     GROUP => self.group(handle, parent, &above, params)?,
                     CONTEXT_SHARE => self.context_share(handle, &above, params)?,
-                    _ if is_channel => self.channel(handle, own, parent, params)?,
+                    _ if is_channel => self.channel(class, place, own, params)?,
                     _ => self.memory(class, &above, params)?,
                 }
             }

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use super::Driver;
+use super::alloc::NewObject;
 use super::failed::{Failed, Result};
 use super::interface::Params;
 use super::memory::{Buffer, Of};
@@ -192,11 +193,12 @@ impl Driver {
     /// An object of a class such as AMPERE_CHANNEL_GPFIFO_A: `kchannelConstruct_IMPL`.
     pub(super) fn channel(
         &mut self,
-        handle: u32,
+        class: u32,
+        place: NewObject,
         own: u32,
-        parent: u32,
         params: &mut Params,
     ) -> Result<ObjectKind> {
+        let NewObject { client: handle, parent, .. } = place;
         let client = self.server.find_mut(handle)?;
         let process = client.process;
         let Place { gpu, space, runlist } = client.place_of_channel(parent, params)?;
@@ -230,7 +232,7 @@ impl Driver {
             entries,
             userd,
             notifier,
-            engine: Engine::default(),
+            engine: Engine::of_class(class),
             is_enabled: false,
             is_dead: false,
         };
