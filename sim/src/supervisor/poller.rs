@@ -10,7 +10,10 @@ use crate::machine::Doorbell;
 const ALERT: Duration = Duration::from_micros(200);
 /// Longest pause between two looks.
 const REST: Duration = Duration::from_micros(500);
-/// For no longer than this the timers stand still and the rings are not looked at.
+/// Nothing has happened for so long, and then the pauses grow to this: an idle program costs next to nothing.
+const QUIET: Duration = Duration::from_millis(100);
+const LONG_REST: Duration = Duration::from_millis(4);
+/// For no longer than this, or than a pause, the timers stand still and the rings are not looked at.
 const TICK: Duration = Duration::from_millis(1);
 /// Pause when no doorbell is mapped.
 const NAP: Duration = Duration::from_millis(20);
@@ -45,7 +48,8 @@ pub(super) fn watch(shared: &Shared) {
             last = Instant::now();
             pause = Duration::ZERO;
         } else if last.elapsed() > ALERT {
-            pause = (pause * 2).clamp(Duration::from_micros(20), REST);
+            let longest = if last.elapsed() > QUIET { LONG_REST } else { REST };
+            pause = (pause * 2).clamp(Duration::from_micros(20), longest);
             thread::sleep(pause);
         } else {
             thread::yield_now();

@@ -1,0 +1,94 @@
+#!/usr/bin/env bash
+# How long libcuda takes on simulated GPUs, and what a simulated machine costs that has nothing to do.
+#
+#   NVABI_REAL=FOLDER benches/libcuda.sh [RUNS] [GPU]
+#
+# FOLDER is what tests/real/fetch.sh prints, or its first line. One program initialises libcuda, makes a context and
+# copies 1 MiB there and back; another copies pinned memory of 64 MiB; a third sleeps for five seconds with a context.
+# They alternate with `true` on the same machine, RUNS times each (default 11); medians.
+set -euo pipefail
+export LC_ALL=C
+cd "$(dirname "$0")/.."
+runs=${1:-11}
+gpu=${2:-a100}
+real=$(head -n 1 <<<"${NVABI_REAL:?names no folder: see tests/real/fetch.sh}")
+real=${real%%:*}
+nvabi=${NVABI:-$(realpath -m "${CARGO_TARGET_DIR:-target}")/release/nvabi}
+[ -n "${NVABI:-}" ] || cargo build --quiet --locked --release --package nvabi-cli
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+cat >"$work/program.py" <<'PYTHON'
+import ctypes, os, sys, time
+part, out = sys.argv[1], open(sys.argv[2], "a")
+cuda = ctypes.CDLL("libcuda.so.1")
+Size, Pointer = ctypes.c_size_t, ctypes.c_uint64
+
+def call(name, *args):
+    if result := getattr(cuda, name)(*args):
+        sys.exit(f"{name} ended with {result}")
+
+def made(kind, name, *args):
+    value = kind()
+    call(name, ctypes.byref(value), *args)
+    return value
+
+def both_ways(host, size):
+    memory = made(Pointer, "cuMemAlloc_v2", Size(size))
+    times = []
+    for _ in range(3):
+        for name, pair in (("cuMemcpyHtoD_v2", (memory, host)), ("cuMemcpyDtoH_v2", (host, memory))):
+            began = time.monotonic()
+            call(name, *pair, Size(size))
+            times.append(time.monotonic() - began)
+    return times[2:]  # The first touch gets pages from the system.
+
+begin = time.monotonic()
+call("cuInit", 0)
+context = made(ctypes.c_void_p, "cuCtxCreate_v2", 0, 0)
+if part == "context":
+    both_ways(ctypes.create_string_buffer(1 << 20), 1 << 20)
+    print((time.monotonic() - begin) * 1e3, file=out)
+elif part == "copies":
+    size = 64 << 20
+    pinned = made(ctypes.c_void_p, "cuMemAllocHost_v2", Size(size))
+    ctypes.memset(pinned, 7, size)
+    for took in both_ways(pinned, size):
+        print(size / 1e9 / took, file=out)
+else:
+    # What all processes of the simulator used while nothing was to do, as far as the clock of the system counts.
+    simulator = os.path.realpath(sys.argv[3])
+    def ticks(process):
+        try:
+            if os.path.realpath(f"/proc/{process}/exe") != simulator:
+                return None
+            fields = open(f"/proc/{process}/stat").read().rsplit(")", 1)[1].split()
+        except OSError:
+            return None
+        return int(fields[11]) + int(fields[12])
+    def used():
+        found = [of for of in map(ticks, filter(str.isdigit, os.listdir("/proc"))) if of is not None]
+        assert found, simulator
+        return sum(found) / os.sysconf("SC_CLK_TCK")
+    time.sleep(0.5)
+    before, began = used(), time.monotonic()
+    time.sleep(5)
+    print((used() - before) / (time.monotonic() - began) * 100, file=out)
+PYTHON
+
+sim() { LD_LIBRARY_PATH=$real/lib "$nvabi" rm sim --tag "${real##*/}" --gpu "$gpu" --gpus "$1" -- "${@:2}" >/dev/null 2>&1; }
+timed() { local out=$1 begin=${EPOCHREALTIME/./}; shift; "$@"; echo $(((${EPOCHREALTIME/./} - begin) / 1000)) >>"$out"; }
+for _ in $(seq "$runs"); do
+    timed "$work/start" sim 1 true
+    timed "$work/whole" sim 1 python3 "$work/program.py" context "$work/context"
+    sim 1 python3 "$work/program.py" copies "$work/copies"
+    sim 1 python3 "$work/program.py" idle "$work/idle1" "$nvabi"
+    sim 8 python3 "$work/program.py" idle "$work/idle8" "$nvabi"
+done
+median() { sort -g "$work/$1" | awk '{ v[NR] = $1 } END { printf "%.2f", v[int((NR + 1) / 2)] }'; }
+printf 'libcuda %s on %s, %d runs, medians\n' "${real##*/}" "$gpu" "$runs"
+printf '%-62s %8s ms\n' 'the simulator and a program that does nothing' "$(median start)"
+printf '%-62s %8s ms\n' 'the same and Python with cuInit, a context, 1 MiB both ways' "$(median whole)"
+printf '%-62s %8s ms\n' 'cuInit, a context, 1 MiB three times there and back' "$(median context)"
+printf '%-62s %8s GB/s\n' 'pinned memory, 64 MiB' "$(median copies)"
+printf '%-62s %8s %% of a core\n' 'the simulator while a context has nothing to do' "$(median idle1)"
+printf '%-62s %8s %% of a core\n' 'the same with eight GPUs' "$(median idle8)"
