@@ -36,6 +36,9 @@ pub(crate) trait Client {
     /// Where a process has mapped a file of ours.
     fn mappings_of(&self, process: u32, inode: Inode) -> Vec<Range<u64>>;
 
+    /// Whether it has mapped anything at some addresses.
+    fn has_mapped(&self, addresses: Range<u64>) -> bool;
+
     /// Closes one of its descriptors before it gets its answer.
     fn close(&self, fd: i32);
 

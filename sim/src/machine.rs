@@ -51,13 +51,7 @@ pub(crate) trait Machine: Send {
     ) -> Answer;
 
     /// What a mapping of a file shows, when its driver permits it.
-    fn mmap(
-        &mut self,
-        client: &dyn Client,
-        id: FileId,
-        length: u64,
-        offset: u64,
-    ) -> Result<Mapping, Errno>;
+    fn mmap(&mut self, client: &dyn Client, id: FileId, call: &MapCall) -> Result<Mapping, Errno>;
 
     /// Whether it wants to know of polls: each of them costs the client a stop.
     fn watches_polls(&self) -> bool {
@@ -228,6 +222,17 @@ impl Answer {
         let errno = self.result.err().map(|errno| errno.to_string());
         errno.or_else(|| self.status.clone())
     }
+}
+
+/// A client's `mmap` of one of our files, which the real kernel makes when the driver has permitted it.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct MapCall {
+    pub(crate) address: u64,
+    /// Some.
+    pub(crate) length: u64,
+    pub(crate) protection: i32,
+    pub(crate) flags: i32,
+    pub(crate) offset: u64,
 }
 
 /// What a mapping shows.

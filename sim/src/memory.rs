@@ -11,7 +11,7 @@ use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::os::unix::fs::FileExt as _;
 use std::ptr::{self, NonNull};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use nvabi_supervise::check;
@@ -129,13 +129,20 @@ impl Node {
 /// Shared memory that neither shrinks nor grows, whatever its other users try.
 #[derive(Debug)]
 pub(crate) struct Memory {
-    file: Arc<OwnedFd>,
+    file: Arc<File>,
     inode: Inode,
     /// Where in the file it begins.
     start: u64,
     size: u64,
+    /// Whether others have the rest of the file.
+    is_part: bool,
     map: OnceLock<Option<Map>>,
 }
+
+/// Parts of files of which this process has mappings. It may have 65,530 by default (`vm.max_map_count`), and needs
+/// some itself: further parts are read and written by calls.
+static MAPPED_PARTS: AtomicUsize = AtomicUsize::new(0);
+const MOST_MAPPED_PARTS: usize = 16_384;
 
 /// Memory that this process, its clients and their children may change at any time.
 ///
@@ -146,6 +153,28 @@ pub(crate) struct Memory {
 struct Map {
     start: NonNull<u8>,
     length: usize,
+    /// Counts it, when it is of a part.
+    _place: Option<Place>,
+}
+
+/// One of the mappings that parts may have.
+#[derive(Debug)]
+struct Place;
+
+impl Place {
+    /// None when there are as many as there may be.
+    fn take() -> Option<Self> {
+        let more = |count| (count < MOST_MAPPED_PARTS).then_some(count + 1);
+        let taken = MAPPED_PARTS.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more);
+        // Made only when it is taken: dropping one gives a place back.
+        taken.is_ok().then(|| Self)
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        MAPPED_PARTS.fetch_sub(1, Ordering::Relaxed);
+    }
 }
 
 /// Bytes of a word.
@@ -265,14 +294,16 @@ impl Memory {
             return Err(io::Error::from_raw_os_error(libc::EMFILE));
         }
         let inode = Inode::of(&stat(file.as_raw_fd())?);
-        Ok(Self { file: Arc::new(file), inode, start: 0, size, map: OnceLock::new() })
+        let file = Arc::new(File::from(file));
+        Ok(Self { file, inode, start: 0, size, is_part: false, map: OnceLock::new() })
     }
 
     /// A part of it, of whole pages, where it is that large.
     pub(crate) fn part(&self, start: u64, size: u64) -> Option<Self> {
         let end = start.checked_add(size).filter(|end| *end <= self.size)?;
         let (file, start) = (self.file.clone(), self.start + start);
-        let part = Self { file, inode: self.inode, start, size, map: OnceLock::new() };
+        let (inode, map) = (self.inode, OnceLock::new());
+        let part = Self { file, inode, start, size, is_part: true, map };
         (end > 0 && start % PAGE == 0).then_some(part)
     }
 
@@ -299,22 +330,38 @@ impl Memory {
 
     /// Copies out; what is past the end is left alone. Returns whether all of it was inside.
     pub(crate) fn read(&self, offset: u64, into: &mut [u8]) -> bool {
-        let Some((words, skip)) = self.at(offset, into.len()) else { return into.is_empty() };
-        copy_out(words, skip, into);
+        if !self.has(offset, into.len()) {
+            return false;
+        }
+        match self.at(offset, into.len()) {
+            Some((words, skip)) => copy_out(words, skip, into),
+            None => return self.file.read_exact_at(into, self.start + offset).is_ok(),
+        }
         true
     }
 
     /// Copies in, as [`Self::read`] copies out.
     pub(crate) fn write(&self, offset: u64, from: &[u8]) -> bool {
-        let Some((words, skip)) = self.at(offset, from.len()) else { return from.is_empty() };
-        copy_in(words, skip, from);
+        if !self.has(offset, from.len()) {
+            return false;
+        }
+        match self.at(offset, from.len()) {
+            Some((words, skip)) => copy_in(words, skip, from),
+            None => return self.file.write_all_at(from, self.start + offset).is_ok(),
+        }
         true
     }
 
     /// The aligned 32 bits at an offset; what their writer wrote before them is seen after this.
     pub(crate) fn load(&self, offset: u64) -> Option<u32> {
-        let (word, skip) = self.aligned(offset, 4)?;
-        Some(half(word.load(Ordering::Acquire), skip))
+        if offset % 4 != 0 {
+            return None;
+        }
+        if let Some((word, skip)) = self.word(offset, 4) {
+            return Some(half(word.load(Ordering::Acquire), skip));
+        }
+        let mut bytes = [0; 4];
+        self.read(offset, &mut bytes).then_some(u32::from_ne_bytes(bytes))
     }
 
     /// Stores aligned 32 bits at once, for clients that watch them: what was written before is seen before
@@ -323,16 +370,28 @@ impl Memory {
         self.swap(offset, value).is_some()
     }
 
-    /// As [`Self::store`], and returns what was there.
+    /// As [`Self::store`], and returns what was there; that is one step where the memory is no part.
     pub(crate) fn swap(&self, offset: u64, value: u32) -> Option<u32> {
-        let (word, skip) = self.aligned(offset, 4)?;
-        Some(half(replace(word, skip, &value.to_ne_bytes(), Ordering::AcqRel), skip))
+        if offset % 4 != 0 {
+            return None;
+        }
+        if let Some((word, skip)) = self.word(offset, 4) {
+            return Some(half(replace(word, skip, &value.to_ne_bytes(), Ordering::AcqRel), skip));
+        }
+        let before = self.load(offset)?;
+        self.write(offset, &value.to_ne_bytes()).then_some(before)
     }
 
     /// As [`Self::store`], of 64 bits.
     pub(crate) fn store64(&self, offset: u64, value: u64) -> bool {
-        let word = self.aligned(offset, 8);
-        word.map(|(word, _)| word.store(value, Ordering::Release)).is_some()
+        if offset % 8 != 0 {
+            return false;
+        }
+        match self.word(offset, 8) {
+            Some((word, _)) => word.store(value, Ordering::Release),
+            None => return self.write(offset, &value.to_ne_bytes()),
+        }
+        true
     }
 
     /// As [`Self::write`], and words and double words at once, for clients that watch them.
@@ -344,16 +403,21 @@ impl Memory {
             || self.write(offset, bytes)
     }
 
-    fn aligned(&self, offset: u64, length: usize) -> Option<(&AtomicU64, usize)> {
+    /// Whether bytes are inside.
+    fn has(&self, offset: u64, length: usize) -> bool {
+        length == 0 || offset.checked_add(length as u64).is_some_and(|end| end <= self.size)
+    }
+
+    /// The word that an aligned offset is in, and how many bytes come before it.
+    fn word(&self, offset: u64, length: usize) -> Option<(&AtomicU64, usize)> {
         let (words, skip) = self.at(offset, length)?;
-        Some((words.first()?, skip)).filter(|_| skip % length == 0)
+        Some((words.first()?, skip))
     }
 
     /// The words from the one on that an offset is in, and how many bytes come before it; none where not all
-    /// of the bytes are inside, or there are none.
+    /// of the bytes are inside, or there are none, or it is a part that is not mapped.
     fn at(&self, offset: u64, length: usize) -> Option<(&[AtomicU64], usize)> {
-        let end = offset.checked_add(length as u64)?;
-        if end > self.size || length == 0 {
+        if length == 0 || !self.has(offset, length) {
             return None;
         }
         let map = self.map.get_or_init(|| self.map()).as_ref()?;
@@ -364,6 +428,7 @@ impl Memory {
     fn map(&self) -> Option<Map> {
         let length = usize::try_from(self.size).ok()?;
         let start = i64::try_from(self.start).ok()?;
+        let place = if self.is_part { Some(Place::take()?) } else { None };
         // SAFETY: no address is asked for, so no memory that is in use is replaced.
         let start = unsafe {
             libc::mmap(
@@ -381,7 +446,7 @@ impl Memory {
         // A keeper is a copy of this process that stays: it keeps no memory of other simulations.
         // SAFETY: the range is the one that was just mapped; only children of this process do not have it.
         unsafe { libc::madvise(start, length, libc::MADV_DONTFORK) };
-        NonNull::new(start.cast()).map(|start| Map { start, length })
+        NonNull::new(start.cast()).map(|start| Map { start, length, _place: place })
     }
 }
 
@@ -548,6 +613,36 @@ mod tests {
         for (start, size) in [(1 << 46, PAGE), ((1 << 46) - PAGE, 2 * PAGE), (1, PAGE), (0, 0)] {
             assert!(memory.part(start, size).is_none(), "{start:#x} {size:#x}");
         }
+    }
+
+    #[test]
+    fn parts_without_a_mapping_have_the_same_bytes() {
+        let memory = Memory::new(4 * PAGE).unwrap();
+        let mapped = memory.part(PAGE, 2 * PAGE).unwrap();
+        let called = memory.part(PAGE, 2 * PAGE).unwrap();
+        assert!(called.map.set(None).is_ok());
+        assert!(called.write(PAGE - 1, b"both") && called.write(2 * PAGE, b""));
+        let mut bytes = [0; 4];
+        assert!(mapped.read(PAGE - 1, &mut bytes) && &bytes == b"both");
+        assert!(mapped.store(8, 5) && called.load(8) == Some(5) && called.swap(8, 6) == Some(5));
+        assert!(called.store64(16, 7) && mapped.load(8) == Some(6) && mapped.load(16) == Some(7));
+        assert!(called.put(20, &8_u32.to_ne_bytes()) && mapped.load(20) == Some(8));
+        assert!(!called.write(2 * PAGE - 1, b"no") && !called.read(2 * PAGE, &mut bytes));
+        assert!(!called.store(6, 1) && !called.store64(4, 1) && called.load(2 * PAGE).is_none());
+        assert!(called.load(u64::MAX - 3).is_none());
+    }
+
+    #[test]
+    fn no_more_parts_are_mapped_than_there_may_be() {
+        let memory = Memory::new(PAGE).unwrap();
+        let parts: Vec<Memory> =
+            (0..MOST_MAPPED_PARTS + 8).map(|_| memory.part(0, PAGE).unwrap()).collect();
+        assert!(parts.iter().all(|part| part.store(0, 7)));
+        let mapped = parts.iter().filter(|part| matches!(part.map.get(), Some(Some(_)))).count();
+        assert!(mapped <= MOST_MAPPED_PARTS && mapped > MOST_MAPPED_PARTS / 2, "{mapped}");
+        drop(parts);
+        let another = memory.part(0, PAGE).unwrap();
+        assert!(another.load(0) == Some(7) && matches!(another.map.get(), Some(Some(_))));
     }
 
     #[test]

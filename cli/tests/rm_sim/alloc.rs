@@ -262,6 +262,33 @@ rules! {
         assert_eq!(share(0x999, all, 0, 0), OBJECT_NOT_FOUND);
     }
 
+    a_files_memory_is_no_others {
+        let (client, device, _) = Client::with_device();
+        let alloc = |size| client.alloc(device, VIDEO_MEMORY, Some(&mut memory_params(VIDEO_MEMORY, size)));
+        // The largest power of two that the GPU has: there is none beside it.
+        let fits = |size: &u64| alloc(*size).is_ok_and(|memory| client.free(memory) == OK);
+        let size = (20..63).map(|bits| 1 << bits).take_while(fits).last().unwrap();
+        let alloc = || alloc(size);
+        let (memory, file) = (alloc().unwrap(), control_file());
+        assert_eq!(alloc(), Err(NO_MEMORY));
+        let mut params = Struct::new("NV0000_CTRL_OS_UNIX_EXPORT_OBJECT_TO_FD_PARAMS")
+            .with("fd", file as u64)
+            .with("object.type", 1)
+            .with("object.data.rmObject.hDevice", device.into())
+            .with("object.data.rmObject.hParent", device.into())
+            .with("object.data.rmObject.hObject", memory.into());
+        let name = "NV0000_CTRL_CMD_OS_UNIX_EXPORT_OBJECT_TO_FD";
+        assert_eq!((client.control(client.handle, name, &mut params), client.free(memory)), (OK, OK));
+        assert_eq!(alloc(), Err(NO_MEMORY), "the file has it");
+        assert_eq!(unsafe { libc::close(file) }, 0);
+        // That the file is released is seen a moment later.
+        let end = std::time::Instant::now() + std::time::Duration::from_secs(20);
+        while alloc().is_err() {
+            assert!(std::time::Instant::now() < end, "it has been closed");
+            std::thread::sleep(std::time::Duration::from_millis(1));
+        }
+    }
+
     a_file_stands_for_memory {
         let (client, device, _) = Client::with_device();
         let alloc = |class: u32, size: u64| {

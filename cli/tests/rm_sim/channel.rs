@@ -19,29 +19,21 @@ const COPY: u32 = 0xb5;
 const COMPUTE: u32 = 0xc0;
 const USERMODE: u32 = 0x61;
 
-/// What UVM calls the processor.
-const CPU: [u8; 16] = [
-    0xa6, 0x5e, 0x0f, 0x4e, 0xd7, 0xd4, 0x7b, 0xa2, 0x50, 0x47, 0x41, 0x2c, 0x14, 0x2a, 0x77, 0x73,
-];
-
-/// The identity of the first GPU.
-const UUID: [u8; 16] = *b"nvabi-simulated\0";
-
 /// NVOS46_FLAGS_DMA_OFFSET_FIXED, _ACCESS_READ_ONLY.
 const FIXED: u64 = 1 << 15;
 const READ_ONLY: u64 = 1;
 
 /// Where the GPU sees the memory of a [`Rig`], and what is where in that.
-const BASE: u64 = 0x10_0000_0000;
-const SIZE: usize = 1 << 20;
+pub(crate) const BASE: u64 = 0x10_0000_0000;
+pub(crate) const SIZE: usize = 1 << 20;
 const RING: u64 = 0x2000;
 const ENTRIES: u32 = 32;
 const PUSH: u64 = 0x9000;
 const PUSH_SIZE: u64 = 0x200;
 const USERD: u64 = 0x3000;
 const SEMAPHORE: u64 = 0x4000;
-const FROM: u64 = 0x1_0000;
-const TO: u64 = 0x8_0000;
+pub(crate) const FROM: u64 = 0x1_0000;
+pub(crate) const TO: u64 = 0x8_0000;
 
 /// Methods of the copy engine (`clc6b5.h`), and a launch with both sides pitch-linear and not pipelined.
 const SET_SEMAPHORE: u32 = 0x240;
@@ -58,7 +50,7 @@ const QMD_WORDS: u32 = 64;
 
 /// Numbers of the driver's errors, as notifiers have them.
 const EXCEPTION: u32 = 13;
-const MMU_FAULT: u32 = 31;
+pub(crate) const MMU_FAULT: u32 = 31;
 const PBDMA: u32 = 32;
 
 /// NV2080_NOTIFIERS_RC_ERROR.
@@ -66,17 +58,17 @@ const RC_ERROR: u64 = 37;
 
 /// A channel for copies, with one piece of memory that both sides see.
 pub(crate) struct Rig {
-    client: Client,
-    device: u32,
-    space: u32,
+    pub(crate) client: Client,
+    pub(crate) device: u32,
+    pub(crate) space: u32,
     window: u32,
-    memory: u32,
-    channel: u32,
+    pub(crate) memory: u32,
+    pub(crate) channel: u32,
     classes: Vec<u32>,
     token: u32,
     put: u32,
     released: u32,
-    bytes: &'static mut [u8],
+    pub(crate) bytes: &'static mut [u8],
     registers: &'static mut [u8],
     notifier: &'static mut [u8],
 }
@@ -90,15 +82,6 @@ fn classes(client: &Client, device: u32) -> Vec<u32> {
 
 fn class(classes: &[u32], last: u32) -> u32 {
     *classes.iter().find(|class| **class & 0xff == last).unwrap()
-}
-
-/// Maps what UVM has at an address in the place of what was there; with no file, finds addresses that are free.
-fn mapping_of(at: u64, length: usize, fd: Fd) -> Result<u64, i32> {
-    let (access, kind) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_SHARED);
-    let kind = if at == 0 { kind | libc::MAP_ANONYMOUS } else { kind | libc::MAP_FIXED };
-    let made =
-        unsafe { libc::mmap(at as *mut libc::c_void, length, access, kind, fd, at as libc::off_t) };
-    if made == libc::MAP_FAILED { Err(errno()) } else { Ok(made as u64) }
 }
 
 /// A call about memory that is mapped for the GPU, at an address.
@@ -229,7 +212,7 @@ impl Rig {
     }
 
     /// A copy and a release of the semaphore.
-    fn copy(&mut self, from: u64, to: u64, length: u32) {
+    pub(crate) fn copy(&mut self, from: u64, to: u64, length: u32) {
         self.released += 1;
         let semaphore = BASE + SEMAPHORE;
         let class = class(&self.classes, COPY);
@@ -253,7 +236,7 @@ impl Rig {
     }
 
     /// Waits until the copies are done that were asked for.
-    fn is_done(&self) -> bool {
+    pub(crate) fn is_done(&self) -> bool {
         let released = self.released;
         self.waits_for(|rig| rig.word(SEMAPHORE).load(Ordering::Acquire) == released)
     }
@@ -378,7 +361,7 @@ rules! {
         rig.copy(BASE + FROM, BASE + SIZE as u64 - 1, 2);
         assert_eq!(rig.error(), MMU_FAULT);
         rig.copy(BASE + FROM, BASE + TO, 1);
-        std::thread::sleep(Duration::from_millis(30));
+        assert!(Rig::new().works(), "what was rung for before it has been looked at");
         assert_eq!(rig.word(SEMAPHORE).load(Ordering::Acquire), 0, "nothing runs after it");
     }
 
@@ -462,7 +445,7 @@ rules! {
         assert!(rig.is_done());
         assert_eq!(rig.client.free(rig.channel), OK);
         rig.copy(BASE + FROM, BASE + TO, 1);
-        std::thread::sleep(Duration::from_millis(30));
+        assert!(Rig::new().works(), "what was rung for before it has been looked at");
         assert_eq!(rig.word(SEMAPHORE).load(Ordering::Acquire), 1);
     }
 
@@ -492,247 +475,65 @@ rules! {
         assert_eq!(map_dma(&client, device, [pair[0], device], wish), Err(INVALID_OBJECT_HANDLE));
     }
 
+    mappings_go_with_what_they_were_made_by {
+        let mut rig = Rig::new();
+        let other = window(&rig.client, rig.device, rig.space);
+        let (own, at) = ([other, rig.memory], 0x200_0000);
+        let map = |rig: &Rig, pair, at| map_dma(&rig.client, rig.device, pair, [0, 0x4000, FIXED, at]);
+        assert_eq!((map(&rig, own, at), map(&rig, own, at + 0x4000)), (Ok(at), Ok(at + 0x4000)));
+        let foreign = [rig.window, rig.memory];
+        assert_eq!(map(&rig, foreign, at), Err(NO_MEMORY));
+        assert_eq!(unmap_dma(&rig.client, rig.device, foreign, at), OBJECT_NOT_FOUND, "another one's");
+        assert_eq!(unmap_dma(&rig.client, rig.device, own, at + 0x1000), OBJECT_NOT_FOUND, "no beginning");
+        assert_eq!(unmap_dma(&rig.client, rig.device, own, at), OK);
+        assert_eq!(map(&rig, foreign, at), Ok(at));
+        // Since 550 a part can be unmapped.
+        let mut args = dma("NVOS47_PARAMETERS", &rig.client, rig.device, own, at + 0x5000);
+        if is_since(&[550]) {
+            args.set("size", 0x1000);
+            assert_eq!((escape(rig.client.fd, 0x58, &mut args), args.get("status") as u32), (Ok(()), OK));
+            rig.copy(at + 0x4000, BASE + TO, 16);
+            rig.copy(at + 0x6000, BASE + TO, 16);
+            assert!(rig.is_done(), "what is beside it stays");
+        }
+        assert_eq!(rig.client.free(other), OK);
+        assert_eq!(map(&rig, foreign, at + 0x5000), Ok(at + 0x5000));
+        rig.copy(at, BASE + TO, 16);
+        assert!(rig.is_done(), "this one was made by the other");
+        rig.copy(at + 0x4000, BASE + TO, 16);
+        assert_eq!(rig.error(), MMU_FAULT);
+    }
+
     what_a_channel_needs_is_asked_for {
         let (client, device, _) = Client::with_device();
         let classes = classes(&client, device);
         let class = class(&classes, GPFIFO);
         let alloc = |params: &mut Struct| client.alloc(device, class, Some(params));
-        assert_eq!(alloc(&mut channel_params()), Err(NOT_SUPPORTED), "memory for USERD");
+        assert_eq!(alloc(&mut channel_params().with("engineType", 1)), Err(NOT_SUPPORTED), "memory for USERD");
         let memory = client.alloc(device, VIDEO_MEMORY, Some(&mut memory_params(VIDEO_MEMORY, 0x4000)));
-        let with_memory = || channel_params().with("hUserdMemory[0]", memory.unwrap().into());
+        let with_memory = || channel_params().with("hUserdMemory[0]", memory.unwrap().into()).with("engineType", 1);
         assert_eq!(alloc(&mut with_memory()), Err(INVALID_ARGUMENT), "entries");
         let whole = || with_memory().with("gpFifoEntries", 8);
         let other = device.into();
         for field in ["hObjectError", "hContextShare", "hVASpace"] {
             assert_eq!(alloc(&mut whole().with(field, other)), Err(INVALID_OBJECT_HANDLE), "{field}");
         }
+        // An engine that there is not, or that the card has not; in a group it is the group's.
+        for engine in [0, 18, 77, u32::MAX.into()] {
+            assert_eq!(alloc(&mut whole().with("engineType", engine)), Err(INVALID_ARGUMENT), "{engine}");
+            let mut params = Struct::new("NV_CHANNEL_GROUP_ALLOCATION_PARAMETERS").with("engineType", engine);
+            assert_eq!(client.alloc(device, GROUP, Some(&mut params)), Err(INVALID_ARGUMENT), "{engine}");
+        }
+        let copies = 9;
+        let mut params = Struct::new("NV_CHANNEL_GROUP_ALLOCATION_PARAMETERS").with("engineType", copies);
+        let group = client.alloc(device, GROUP, Some(&mut params)).unwrap();
+        for (engine, is_valid) in [(0, true), (copies, true), (1, false)] {
+            let made = client.alloc(group, class, Some(&mut whole().with("engineType", engine)));
+            assert_eq!(made.err(), (!is_valid).then_some(INVALID_ARGUMENT), "{engine}");
+        }
         let channel = alloc(&mut whole()).unwrap();
         // An engine that the card has not, and one below a device.
         assert_eq!(client.alloc(channel, 0x90b5, None), Err(INVALID_CLASS));
         assert!(client.alloc(device, self::class(&classes, COPY), None).is_err());
-    }
-
-    pools_of_semaphores_are_where_the_gpu_has_them {
-        let mut rig = Rig::new();
-        let size = 0x20_0000_usize;
-        // Addresses that are free in the process.
-        let base = mapping_of(0, size, -1).unwrap();
-        let fd = open("/dev/nvidia-uvm").unwrap();
-        assert_eq!(uvm(fd, "UVM_INITIALIZE", &mut Struct::new("UVM_INITIALIZE_PARAMS")), OK);
-        let mut register = Struct::new("UVM_REGISTER_GPU_PARAMS");
-        register.put("gpu_uuid", &UUID);
-        assert_eq!(uvm(fd, "UVM_REGISTER_GPU", &mut register), OK);
-        let mut space = Struct::new("UVM_REGISTER_GPU_VASPACE_PARAMS")
-            .with("rmCtrlFd", rig.client.fd as u64)
-            .with("hClient", rig.client.handle.into())
-            .with("hVaSpace", rig.space.into());
-        space.put("gpuUuid", &UUID);
-        let pool = |length: usize| {
-            let mut args = Struct::new("UVM_ALLOC_SEMAPHORE_POOL_PARAMS")
-                .with("base", base)
-                .with("length", length as u64)
-                .with("gpuAttributesCount", 1);
-            args.put("perGpuAttributes[0].gpuUuid", &UUID);
-            uvm(fd, "UVM_ALLOC_SEMAPHORE_POOL", &mut args)
-        };
-        assert_eq!(pool(size), OK);
-        assert_eq!(pool(size), UVM_ADDRESS_IN_USE);
-        // A GPU that comes later sees it as well.
-        assert_eq!(uvm(fd, "UVM_REGISTER_GPU_VASPACE", &mut space), OK);
-        assert_eq!(mapping_of(base, size / 2, fd), Err(libc::EINVAL), "all of it or nothing");
-        assert_eq!(mapping_of(base, size, fd), Ok(base));
-        rig.bytes[FROM as usize..][..4].copy_from_slice(b"pool");
-        rig.copy(BASE + FROM, base + 0x1000, 4);
-        assert!(rig.is_done());
-        let seen = |at: u64| unsafe { std::slice::from_raw_parts(at as *const u8, 4) };
-        assert_eq!(seen(base + 0x1000), b"pool");
-        // The file is still that of the driver.
-        assert_eq!(pool(size), UVM_ADDRESS_IN_USE);
-        let mut free = Struct::new("UVM_FREE_PARAMS").with("base", base);
-        if !is_since(&[590]) {
-            free.set("length", size as u64);
-        }
-        assert_eq!(uvm(fd, "UVM_FREE", &mut free), OK);
-        assert_eq!((pool(size), mapping_of(base, size, fd)), (OK, Ok(base)));
-        assert_eq!(seen(base + 0x1000), [0; 4], "nothing of another one is in it");
-    }
-
-    managed_memory_is_where_the_gpu_has_it {
-        let mut rig = Rig::new();
-        let size = 0x20_0000_usize;
-        let base = mapping_of(0, 2 * size, -1).unwrap();
-        let fd = open("/dev/nvidia-uvm").unwrap();
-        assert_eq!(uvm(fd, "UVM_INITIALIZE", &mut Struct::new("UVM_INITIALIZE_PARAMS")), OK);
-        let mut register = Struct::new("UVM_REGISTER_GPU_PARAMS");
-        register.put("gpu_uuid", &UUID);
-        assert_eq!(uvm(fd, "UVM_REGISTER_GPU", &mut register), OK);
-        assert_eq!(mapping_of(base, size, fd), Ok(base));
-        let mut space = Struct::new("UVM_REGISTER_GPU_VASPACE_PARAMS")
-            .with("rmCtrlFd", rig.client.fd as u64)
-            .with("hClient", rig.client.handle.into())
-            .with("hVaSpace", rig.space.into());
-        space.put("gpuUuid", &UUID);
-        assert_eq!(uvm(fd, "UVM_REGISTER_GPU_VASPACE", &mut space), OK);
-        // One more, that the GPU's space is there for.
-        let other = base + size as u64;
-        assert_eq!(mapping_of(other, size, fd), Ok(other));
-        let seen = |at: u64| unsafe { std::slice::from_raw_parts_mut(at as *mut u8, 8) };
-        for at in [base + 0x1000, other + 0x1000] {
-            seen(at).copy_from_slice(b"managed!");
-            rig.copy(at, BASE + TO, 8);
-            rig.copy(BASE + TO, at + 0x2000, 8);
-            assert!(rig.is_done());
-            assert_eq!(seen(at + 0x2000), b"managed!");
-        }
-        let advice = |name: &str, base: u64, length: u64, processor: Option<(&str, &[u8; 16])>| {
-            let mut args = Struct::new(&format!("{name}_PARAMS")).with("requestedBase", base).with("length", length);
-            if let Some((field, uuid)) = processor {
-                args.put(field, uuid);
-            }
-            uvm(fd, name, &mut args)
-        };
-        let nobody = [7; 16];
-        let whole = 2 * size as u64;
-        for (name, field) in [
-            ("UVM_SET_PREFERRED_LOCATION", Some("preferredLocation")),
-            ("UVM_UNSET_PREFERRED_LOCATION", None),
-            ("UVM_SET_ACCESSED_BY", Some("accessedByUuid")),
-            ("UVM_UNSET_ACCESSED_BY", Some("accessedByUuid")),
-            ("UVM_ENABLE_READ_DUPLICATION", None),
-            ("UVM_DISABLE_READ_DUPLICATION", None),
-        ] {
-            let of = |uuid| field.map(|field| (field, uuid));
-            assert_eq!(advice(name, base, whole, of(&UUID)), OK, "{name}: two ranges side by side");
-            assert_eq!(advice(name, base, whole, of(&CPU)), OK, "{name}");
-            assert_eq!(advice(name, base, whole + 0x1000, of(&UUID)), INVALID_ADDRESS, "{name}");
-            assert_eq!(advice(name, base + 8, 0x1000, of(&UUID)), INVALID_ADDRESS, "{name}");
-            if field.is_some() {
-                assert_eq!(advice(name, base, 0x1000, of(&nobody)), INVALID_DEVICE, "{name}");
-            }
-        }
-        let migrate = |length: u64, flags: u64, to: &[u8; 16], semaphore: u64, payload: u64| {
-            let mut args = Struct::new("UVM_MIGRATE_PARAMS")
-                .with("base", base)
-                .with("length", length)
-                .with("flags", flags)
-                .with("semaphoreAddress", semaphore)
-                .with("semaphorePayload", payload);
-            args.put("destinationUuid", to);
-            uvm(fd, "UVM_MIGRATE", &mut args)
-        };
-        assert_eq!(migrate(whole, 0, &UUID, 0, 0), OK);
-        assert_eq!(migrate(whole, 0, &CPU, 0, 0), OK);
-        assert_eq!(migrate(whole + 0x1000, 0, &CPU, 0, 0), INVALID_ADDRESS);
-        assert_eq!(migrate(whole, 0, &nobody, 0, 0), INVALID_DEVICE);
-        assert_eq!(migrate(whole, 8, &CPU, 0, 0), INVALID_ARGUMENT);
-        assert_eq!(migrate(whole, 0, &CPU, base, 0), INVALID_ARGUMENT, "it would wait and tell");
-        assert_eq!(migrate(whole, 1, &CPU, base, 5), INVALID_ADDRESS, "no pool of semaphores");
-        assert_eq!(migrate(0, 1, &CPU, 0, 0), INVALID_ADDRESS);
-        assert_eq!(seen(base + 0x1000), b"managed!");
-        // Nothing else has room where it is mapped.
-        let range = |at: u64, length: u64| {
-            let mut args = Struct::new("UVM_CREATE_EXTERNAL_RANGE_PARAMS");
-            args.set("base", at);
-            args.set("length", length);
-            uvm(fd, "UVM_CREATE_EXTERNAL_RANGE", &mut args)
-        };
-        assert_eq!(range(other + 0x1000, 0x1000), UVM_ADDRESS_IN_USE);
-        // It is freed by unmapping it alone; what is mapped there then is new.
-        let mut free = Struct::new("UVM_FREE_PARAMS").with("base", base);
-        if !is_since(&[590]) {
-            free.set("length", size as u64);
-        }
-        assert_eq!(uvm(fd, "UVM_FREE", &mut free), INVALID_ADDRESS);
-        assert_eq!(mapping_of(base, 0x2000, fd), Ok(base));
-        assert_eq!((&*seen(base + 0x1000), &*seen(base + 0x3000)), (&[0; 8][..], &b"managed!"[..]));
-        rig.copy(base + 0x3000, BASE + TO, 8);
-        rig.copy(base + 0x1000, BASE + TO + 8, 8);
-        assert!(rig.is_done());
-        assert_eq!(&rig.bytes[TO as usize..][..16], b"managed!\0\0\0\0\0\0\0\0");
-        assert_eq!(unsafe { libc::munmap((other + 0x1000) as *mut libc::c_void, 0x1000) }, 0);
-        assert_eq!(range(other + 0x1000, 0x2000), UVM_ADDRESS_IN_USE, "half of it is mapped");
-        assert_eq!(range(other + 0x1000, 0x1000), OK);
-        assert_eq!(range(other + 0x2000, 0x1000), UVM_ADDRESS_IN_USE);
-    }
-
-    ranges_of_uvm_show_memory_to_the_gpu {
-        let mut rig = Rig::new();
-        let fd = open("/dev/nvidia-uvm").unwrap();
-        assert_eq!(uvm(fd, "UVM_INITIALIZE", &mut Struct::new("UVM_INITIALIZE_PARAMS")), OK);
-        let of_gpu = |name: &str, handles: &[(&str, u32)]| {
-            let mut args = Struct::new(&format!("{name}_PARAMS"))
-                .with("rmCtrlFd", rig.client.fd as u64)
-                .with("hClient", rig.client.handle.into());
-            args.put("gpuUuid", &UUID);
-            handles.iter().for_each(|(field, handle)| args.set(field, (*handle).into()));
-            uvm(fd, name, &mut args)
-        };
-        let range = |name: &str, base: u64, length: u64| {
-            let mut args = Struct::new(&format!("{name}_PARAMS")).with("base", base);
-            // Since 590 a range is freed by its base alone.
-            if name != "UVM_FREE" || !is_since(&[590]) {
-                args.set("length", length);
-            }
-            if name == "UVM_UNMAP_EXTERNAL" {
-                args.put("gpuUuid", &UUID);
-            }
-            uvm(fd, name, &mut args)
-        };
-        let show = |base: u64, length: u64, offset: u64, memory: u32| {
-            let mut args = Struct::new("UVM_MAP_EXTERNAL_ALLOCATION_PARAMS")
-                .with("base", base)
-                .with("length", length)
-                .with("offset", offset)
-                .with("gpuAttributesCount", 1)
-                .with("rmCtrlFd", rig.client.fd as u64)
-                .with("hClient", rig.client.handle.into())
-                .with("hMemory", memory.into());
-            args.put("perGpuAttributes[0].gpuUuid", &UUID);
-            uvm(fd, "UVM_MAP_EXTERNAL_ALLOCATION", &mut args)
-        };
-        let at = 0x20_0000_0000;
-        assert_eq!(of_gpu("UVM_REGISTER_GPU_VASPACE", &[("hVaSpace", rig.space)]), INVALID_DEVICE);
-        let mut register = Struct::new("UVM_REGISTER_GPU_PARAMS");
-        register.put("gpu_uuid", &UUID);
-        assert_eq!(uvm(fd, "UVM_REGISTER_GPU", &mut register), OK);
-        let wrong = of_gpu("UVM_REGISTER_GPU_VASPACE", &[("hVaSpace", rig.device)]);
-        assert_eq!(wrong, INVALID_OBJECT_HANDLE);
-        assert_eq!(range("UVM_CREATE_EXTERNAL_RANGE", at, 0x4000), OK);
-        assert_eq!(show(at, 0x1000, 0, rig.memory), INVALID_DEVICE, "no space of addresses");
-        assert_eq!(of_gpu("UVM_REGISTER_GPU_VASPACE", &[("hVaSpace", rig.space)]), OK);
-        let again = of_gpu("UVM_REGISTER_GPU_VASPACE", &[("hVaSpace", rig.space)]);
-        assert_eq!(again, INVALID_DEVICE);
-        let channel = [("hChannel", rig.channel)];
-        assert_eq!(of_gpu("UVM_REGISTER_CHANNEL", &channel), OK);
-        assert_eq!(of_gpu("UVM_REGISTER_CHANNEL", &[("hChannel", rig.device)]), INVALID_OBJECT_HANDLE);
-        for (base, length, status) in [
-            (at + 0x3000, 0x2000, UVM_ADDRESS_IN_USE),
-            (at - 0x1000, 0x2000, UVM_ADDRESS_IN_USE),
-            (at + 1, 0x1000, INVALID_ADDRESS),
-            (0, 0x1000, INVALID_ADDRESS),
-            (u64::MAX - 0xfff, 0x2000, INVALID_ADDRESS),
-            (at + 0x4000, 0x1000, OK),
-        ] {
-            assert_eq!(range("UVM_CREATE_EXTERNAL_RANGE", base, length), status, "{base:#x}");
-        }
-        assert_eq!(show(at, 0x5000, 0, rig.memory), INVALID_ADDRESS, "two ranges");
-        assert_eq!(show(at, 0x1000, 0, rig.device), INVALID_OBJECT_HANDLE);
-        assert_eq!(show(at, 0x1000, SIZE as u64, rig.memory), INVALID_OFFSET);
-        assert_eq!(show(at, 0x2000, FROM, rig.memory), OK);
-        rig.bytes[FROM as usize..][..8].copy_from_slice(b"from uvm");
-        rig.copy(at, BASE + TO, 8);
-        assert!(rig.is_done());
-        assert_eq!(&rig.bytes[TO as usize..][..8], b"from uvm");
-        // Part of it is unmapped, the rest is there.
-        assert_eq!(range("UVM_UNMAP_EXTERNAL", at, 0x1000), OK);
-        rig.copy(at + 0x1000, BASE + TO, 8);
-        assert!(rig.is_done());
-        if !is_since(&[590]) {
-            assert_eq!(range("UVM_FREE", at, 0x1000), INVALID_ADDRESS, "not all of it");
-        }
-        assert_eq!(range("UVM_FREE", at, 0x4000), OK);
-        assert_eq!(range("UVM_FREE", at, 0x4000), INVALID_ADDRESS);
-        rig.copy(at + 0x1000, BASE + TO, 8);
-        assert_eq!(rig.error(), MMU_FAULT);
     }
 }

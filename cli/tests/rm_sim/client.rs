@@ -32,6 +32,7 @@ pub(crate) mod status {
     pub(crate) const INVALID_ADDRESS: u32 = 0x1e;
     pub(crate) const INVALID_ARGUMENT: u32 = 0x1f;
     pub(crate) const INVALID_BASE: u32 = 0x20;
+    pub(crate) const INVALID_CHANNEL: u32 = 0x21;
     pub(crate) const INVALID_CLASS: u32 = 0x22;
     pub(crate) const INVALID_CLIENT: u32 = 0x23;
     pub(crate) const INVALID_DEVICE: u32 = 0x26;

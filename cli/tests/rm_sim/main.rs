@@ -22,6 +22,7 @@ mod event;
 mod frontend;
 mod mapping;
 mod profile;
+mod ranges;
 mod recorded;
 mod report;
 mod space;
@@ -83,6 +84,7 @@ fn run_all() {
         event::RULES,
         frontend::RULES,
         mapping::RULES,
+        ranges::RULES,
         space::RULES,
         uvm::RULES,
     ];

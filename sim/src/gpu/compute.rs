@@ -22,11 +22,15 @@ pub(super) struct Compute {
     inline: Option<Inline>,
 }
 
+/// Lines of bytes, where the next of them goes, and what has come of it.
 #[derive(Debug)]
 struct Inline {
     launch: u32,
+    line: usize,
+    lines: u32,
+    to: u64,
+    pitch: u64,
     bytes: Vec<u8>,
-    size: usize,
 }
 
 impl Compute {
@@ -76,50 +80,52 @@ impl Compute {
     }
 
     fn begin_inline(&mut self, bus: &mut Bus<'_>, launch: u32) -> Outcome<()> {
-        let lines = u64::from(self.value(LINE_COUNT));
+        let (line, lines) = (self.value(LINE_LENGTH_IN), self.value(LINE_COUNT));
         if launch & 1 == 0 && lines > 1 {
             return Err(Fault::Unsupported("inline data to a block-linear surface".to_owned()));
         }
-        let size = u64::from(self.value(LINE_LENGTH_IN)) * lines;
+        let size = u64::from(line) * u64::from(lines);
         if size > MAX_INLINE {
             return Err(Fault::Commands(format!("{size} bytes of inline data")));
         }
-        let inline = Inline { launch, bytes: Vec::new(), size: size as usize };
         if size == 0 {
-            return self.finish_inline(bus, &inline);
+            return self.finish_inline(bus, launch);
         }
-        self.inline = Some(inline);
+        self.inline = Some(Inline {
+            launch,
+            line: line as usize,
+            lines,
+            to: self.address(OFFSET_OUT_UPPER),
+            pitch: self.value(PITCH_OUT) as i32 as u64,
+            bytes: Vec::new(),
+        });
         Ok(())
     }
 
+    /// A line is written when all of it has come; each begins with a new word.
     fn load_inline(&mut self, bus: &mut Bus<'_>, data: u32) -> Outcome<()> {
         let Some(mut inline) = self.inline.take() else {
             return Err(Fault::Commands("inline data that nothing waits for".to_owned()));
         };
         inline.bytes.extend(data.to_le_bytes());
-        // Each line begins with a new word.
-        let line = self.value(LINE_LENGTH_IN) as usize;
-        let padded = line.next_multiple_of(4) * (inline.size / line.max(1));
-        if inline.bytes.len() < padded {
-            self.inline = Some(inline);
-            return Ok(());
+        if let Some(line) = inline.bytes.get(..inline.line) {
+            bus.write(inline.to, line)?;
+            inline.bytes.clear();
+            inline.to = inline.to.wrapping_add(inline.pitch);
+            inline.lines -= 1;
         }
-        self.finish_inline(bus, &inline)
+        if inline.lines == 0 {
+            return self.finish_inline(bus, inline.launch);
+        }
+        self.inline = Some(inline);
+        Ok(())
     }
 
-    fn finish_inline(&mut self, bus: &mut Bus<'_>, inline: &Inline) -> Outcome<()> {
-        let line = self.value(LINE_LENGTH_IN) as usize;
-        let mut to = self.address(OFFSET_OUT_UPPER);
-        if line > 0 {
-            for bytes in inline.bytes.chunks(line.next_multiple_of(4)) {
-                bus.write(to, &bytes[..line.min(bytes.len())])?;
-                to = to.wrapping_add(self.value(PITCH_OUT) as i32 as u64);
-            }
-        }
-        if inline.launch >> 4 & 3 == 2 {
+    fn finish_inline(&self, bus: &mut Bus<'_>, launch: u32) -> Outcome<()> {
+        if launch >> 4 & 3 == 2 {
             let at = self.address(SET_I2M_SEMAPHORE_A);
             let payload = self.value(SET_I2M_SEMAPHORE_A + 8);
-            let is_word = inline.launch >> 12 & 1 != 0;
+            let is_word = launch >> 12 & 1 != 0;
             release(bus, at, payload.into(), is_word)?;
         }
         Ok(())

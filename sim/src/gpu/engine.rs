@@ -289,10 +289,15 @@ impl Engine {
     /// Forgets what it was doing.
     pub(crate) fn stop(&mut self) {
         self.put = self.get;
-        self.words.clear();
+        self.forget_words();
+        self.copy.stop();
+    }
+
+    /// A pushbuffer may have been of 8 MiB, and there are many channels.
+    fn forget_words(&mut self) {
+        self.words = Vec::new();
         self.at = 0;
         self.header = None;
-        self.copy.stop();
     }
 
     /// One turn: until there is nothing left, or nothing more goes, or at `end` it is the others' turn.
@@ -349,11 +354,8 @@ impl Engine {
         if self.get == self.put {
             return Ok(false);
         }
-        let entry = bus.load64(ring.address + u64::from(self.get) * ENTRY)?;
+        let entry = bus.load64(ring.address.wrapping_add(u64::from(self.get) * ENTRY))?;
         let length = (entry >> 42) as usize & 0x1f_ffff;
-        self.words.clear();
-        self.at = 0;
-        self.header = None;
         if length == 0 {
             // A control entry: its opcode says no more than that there is nothing, or that it is
             // illegal.
@@ -372,6 +374,7 @@ impl Engine {
 
     /// A pushbuffer is done: the client may use its entry again.
     fn finish(&mut self, ring: &Ring<'_>) {
+        self.forget_words();
         self.get = (self.get + 1) % ring.entries;
         if let Some((userd, at)) = ring.userd {
             userd.store(at + USERD_GET, self.get);

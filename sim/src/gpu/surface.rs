@@ -48,8 +48,10 @@ impl Blocks {
         let slice = GOB << self.height_log;
         let across = self.width.div_ceil(GOB_WIDTH);
         let down = self.height.div_ceil(lines);
-        let block = (((z >> self.depth_log) * down + y / lines) * across + x / GOB_WIDTH)
-            .wrapping_mul(slice << self.depth_log);
+        // A program may ask for any size: addresses that no space has are a fault when they are used.
+        let row = (z >> self.depth_log).wrapping_mul(down).wrapping_add(y / lines);
+        let block = row.wrapping_mul(across).wrapping_add(x / GOB_WIDTH);
+        let block = block.wrapping_mul(slice << self.depth_log);
         let deep = z & ((1 << self.depth_log) - 1);
         let gob = deep * slice + y % lines / GOB_HEIGHT * GOB;
         (block.wrapping_add(gob).wrapping_add(in_gob(x % GOB_WIDTH, y % GOB_HEIGHT)), RUN - x % RUN)
@@ -129,6 +131,17 @@ mod tests {
         assert_eq!(two_high.place(0, 64).0, 1024);
         let moved = Blocks { x: 64, y: 8, ..FLAT };
         assert_eq!(moved.place(0, 0), FLAT.place(8, 64));
+    }
+
+    #[test]
+    fn no_size_is_too_large() {
+        const MOST: u64 = u32::MAX as u64;
+        for (height_log, depth_log) in [(0, 0), (5, 5)] {
+            let (width, height, layer, x, y) = (MOST * 16, MOST, MOST, MOST * 16, MOST);
+            let blocks = Blocks { height_log, depth_log, width, height, layer, x, y };
+            let (_, run) = blocks.place(MOST, MOST * 16);
+            assert!((1..=RUN).contains(&run));
+        }
     }
 
     #[test]

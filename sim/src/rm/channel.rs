@@ -34,7 +34,8 @@ pub(super) struct ChannelId {
 pub(super) struct Group {
     pub(super) gpu: usize,
     space: Arc<Space>,
-    runlist: u32,
+    /// NV2080_ENGINE_TYPE of what runs them.
+    engine: u32,
 }
 
 /// All channels.
@@ -54,6 +55,7 @@ struct Channel {
     parent: u32,
     process: u32,
     gpu: usize,
+    /// Runlists are counted as the engines are.
     runlist: u32,
     space: Arc<Space>,
     /// What objects of its card can be made of.
@@ -123,21 +125,22 @@ fn engine_of(classes: &[u32], class: u32) -> Option<EngineKind> {
 struct Place {
     gpu: usize,
     space: Arc<Space>,
-    runlist: u32,
+    engine: u32,
 }
 
 impl Client {
     /// Where the driver puts a new channel below an object.
-    fn place_of_channel(&mut self, parent: u32, params: &Params) -> Result<Place> {
+    fn place_of_channel(&mut self, parent: u32, engine: u32, params: &Params) -> Result<Place> {
         let wanted = params.word("hVASpace")?;
         let mut place = match self.object(parent)?.kind.clone() {
             ObjectKind::Group(group) => {
-                Place { gpu: group.gpu, space: group.space.clone(), runlist: group.runlist }
+                // It need not be said again (`kchannelConstruct_IMPL`).
+                if engine != 0 && engine != group.engine {
+                    return Err(Status::INVALID_ARGUMENT.into());
+                }
+                Place { gpu: group.gpu, space: group.space.clone(), engine: group.engine }
             }
-            ObjectKind::Device(gpu) => {
-                let runlist = runlist(params)?;
-                Place { gpu, space: self.space(parent, wanted)?, runlist }
-            }
+            ObjectKind::Device(gpu) => Place { gpu, space: self.space(parent, wanted)?, engine },
             _ => return Err(Status::INVALID_OBJECT_PARENT.into()),
         };
         match params.word("hContextShare")? {
@@ -152,11 +155,6 @@ impl Client {
     }
 }
 
-/// Who runs what was asked for: the runlists are counted as the engines are.
-fn runlist(params: &Params) -> Result<u32> {
-    Ok(params.word("engineType")?.saturating_sub(GRAPHICS))
-}
-
 impl Driver {
     /// An object of KEPLER_CHANNEL_GROUP_A.
     pub(super) fn group(
@@ -168,8 +166,17 @@ impl Driver {
     ) -> Result<ObjectKind> {
         let gpu = above.gpu().ok_or(Status::INVALID_OBJECT_PARENT)?;
         let space = self.server.find_mut(client)?.space(device, params.word("hVASpace")?)?;
-        let runlist = runlist(params)?;
-        Ok(ObjectKind::Group(Arc::new(Group { gpu, space, runlist })))
+        let engine = params.word("engineType")?;
+        self.need_engine(gpu, engine)?;
+        Ok(ObjectKind::Group(Arc::new(Group { gpu, space, engine })))
+    }
+
+    /// `kchangrpapiConstruct_IMPL`: a card has the engine that is asked for.
+    fn need_engine(&self, gpu: usize, engine: u32) -> Result {
+        match self.engine_numbers(gpu).contains(&engine) {
+            true => Ok(()),
+            false => Err(Status::INVALID_ARGUMENT.into()),
+        }
     }
 
     /// An object of FERMI_CONTEXT_SHARE_A: what channels of a group have together, as their addresses.
@@ -199,9 +206,15 @@ impl Driver {
         params: &mut Params,
     ) -> Result<ObjectKind> {
         let NewObject { client: handle, parent, .. } = place;
+        // What is no engine at all is not looked at.
+        let last = self.interface.constant("NV2080_ENGINE_TYPE_LAST").unwrap_or(u32::MAX);
+        let wanted = Some(params.word("engineType")?).filter(|engine| *engine < last);
         let client = self.server.find_mut(handle)?;
         let process = client.process;
-        let Place { gpu, space, runlist } = client.place_of_channel(parent, params)?;
+        let Place { gpu, space, engine } =
+            client.place_of_channel(parent, wanted.unwrap_or(0), params)?;
+        self.need_engine(gpu, engine)?;
+        let client = self.server.find_mut(handle)?;
         let notifier = match params.word("hObjectError")? {
             0 => None,
             handle => Some(client.memory(handle)?.clone()),
@@ -225,7 +238,7 @@ impl Driver {
             parent,
             process,
             gpu,
-            runlist,
+            runlist: engine.saturating_sub(GRAPHICS),
             space,
             classes: self.class_numbers(gpu).into(),
             ring: params.get("gpFifoOffset")?,

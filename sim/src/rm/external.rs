@@ -14,8 +14,18 @@ use super::uvm::{self, Range, RangeKind};
 use crate::Status;
 use crate::files::FileId;
 
-/// UvmGpuMappingTypeReadOnly and UvmGpuMappingTypeReadOnlyAtomic are the two from this one on.
+/// UvmGpuMappingTypeReadOnly.
 const READ_ONLY: u64 = 3;
+
+/// How a GPU may be asked to see external memory: fields of the attributes of a mapping, and what they may be
+/// (uvm_types.h; there are no elements of 24 bits).
+const MAPPING_TYPES: [(&str, &[u64]); 5] = [
+    ("gpuMappingType", &[0, 1, 2, READ_ONLY]),
+    ("gpuCachingType", &[0, 1, 2]),
+    ("gpuFormatType", &[0, 1]),
+    ("gpuElementBits", &[0, 1, 2, 4, 5, 6]),
+    ("gpuCompressionType", &[0, 1]),
+];
 
 /// The base and the length of a call, which are of whole pages and some (`uvm_api_range_invalid_4k`).
 fn range(args: &Params) -> Result<(u64, u64)> {
@@ -62,12 +72,10 @@ impl Driver {
 
     pub(super) fn unregister_gpu_space(&mut self, caller: Caller<'_>, args: &Params) -> Result {
         let gpu = self.registered_gpu(caller, args, "gpuUuid")?;
-        let uvm = self.uvm_space(caller)?;
-        let space = uvm.spaces.remove(&gpu).ok_or(Status::INVALID_DEVICE)?;
-        for (base, range) in &uvm.ranges {
-            space.unmap(*base, range.length);
+        match self.uvm_space(caller)?.leave(gpu) {
+            true => Ok(()),
+            false => Err(Status::INVALID_DEVICE.into()),
         }
-        Ok(())
     }
 
     /// UVM_CREATE_EXTERNAL_RANGE: `uvm_create_external_range`.
@@ -78,13 +86,12 @@ impl Driver {
 
     fn create_range(&mut self, caller: Caller<'_>, base: u64, range: Range) -> Result {
         let end = base + range.length;
-        self.forget_unmapped(caller, base, end)?;
+        self.forget_unmapped(caller.client, caller.file, base, end)?;
         let uvm = self.uvm_space(caller)?;
         if uvm.overlapping(base, end).next().is_some() {
             return Err(Status::UVM_ADDRESS_IN_USE.into());
         }
-        map_range(uvm, base, &range);
-        uvm.ranges.insert(base, range);
+        uvm.add(base, range);
         Ok(())
     }
 
@@ -134,23 +141,28 @@ impl Driver {
             return Err(Status::INVALID_ARGUMENT.into());
         }
         self.within_external(caller, base, length)?;
-        let offset = args.get("offset")?;
-        let ObjectKind::Memory(buffer) = self.object_of_call(caller, args, "hMemory")? else {
-            return Err(Status::INVALID_OBJECT_HANDLE.into());
-        };
-        if offset % PAGE != 0 || offset.checked_add(length).is_none_or(|end| end > buffer.size) {
-            return Err(Status::INVALID_OFFSET.into());
-        }
         let mut spaces: Vec<(Arc<Space>, bool)> = Vec::new();
         for at in 0..count {
             let field = |name: &str| format!("perGpuAttributes[{at}].{name}");
+            for (name, valid) in MAPPING_TYPES {
+                if !valid.contains(&args.get(&field(name))?) {
+                    return Err(Status::INVALID_ARGUMENT.into());
+                }
+            }
             let gpu = self.registered_gpu(caller, args, &field("gpuUuid"))?;
             let uvm = self.uvm_space(caller)?;
             let space = uvm.spaces.get(&gpu).ok_or(Status::INVALID_DEVICE)?.clone();
             if !space.has(base, length) {
                 return Err(Status::OUT_OF_RANGE.into());
             }
-            spaces.push((space, args.get(&field("gpuMappingType"))? < READ_ONLY));
+            spaces.push((space, args.get(&field("gpuMappingType"))? != READ_ONLY));
+        }
+        let offset = args.get("offset")?;
+        let ObjectKind::Memory(buffer) = self.object_of_call(caller, args, "hMemory")? else {
+            return Err(Status::INVALID_OBJECT_HANDLE.into());
+        };
+        if offset % PAGE != 0 || offset.checked_add(length).is_none_or(|end| end > buffer.size) {
+            return Err(Status::INVALID_OFFSET.into());
         }
         for (space, is_writable) in spaces {
             space.map(base, length, Held::Kept(buffer.clone()), offset, is_writable);
@@ -179,12 +191,19 @@ impl Driver {
         if args.has("length") && args.get("length")? != known {
             return Err(Status::INVALID_ADDRESS.into());
         }
-        let pool = uvm.ranges.remove(&base).and_then(|range| range.memory);
-        for space in uvm.spaces.values() {
-            space.unmap(base, known);
+        let is_pool = uvm.ranges.get(&base).is_some_and(|range| range.kind == RangeKind::Pool);
+        let mut mapped = match is_pool {
+            true => self.mappings_of_file(caller.client, caller.file),
+            false => Vec::new(),
+        };
+        mapped.retain(|mapping| mapping.start < base + known && base < mapping.end);
+        // The process must have unmapped it before.
+        if !mapped.is_empty() {
+            return Err(Status::INVALID_ARGUMENT.into());
         }
-        if let Some(memory) = pool.as_ref().and_then(|pool| pool.memory()) {
-            memory.clear();
+        let freed = self.uvm_space(caller)?.remove(base).and_then(|range| range.memory);
+        if let Some(pool) = freed {
+            pool.clear();
         }
         Ok(())
     }
@@ -202,9 +221,9 @@ impl Driver {
         if !uvm.spaces.contains_key(&gpu) {
             return Err(Status::INVALID_DEVICE.into());
         }
-        match uvm.channels.insert(key) {
-            true => Ok(()),
-            false => Err(Status::INVALID_CHANNEL.into()),
+        match uvm.channels.insert(key, gpu) {
+            None => Ok(()),
+            Some(_) => Err(Status::INVALID_CHANNEL.into()),
         }
     }
 
@@ -212,8 +231,8 @@ impl Driver {
         let key = (args.word("hClient")?, args.word("hChannel")?);
         let uvm = self.uvm_space(caller)?;
         match uvm.channels.remove(&key) {
-            true => Ok(()),
-            false => Err(Status::INVALID_CHANNEL.into()),
+            Some(_) => Ok(()),
+            None => Err(Status::INVALID_CHANNEL.into()),
         }
     }
 

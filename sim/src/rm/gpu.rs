@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 
 use super::interface::Interface;
 use crate::profile::{Datum, Entry, Profile, Scope, evaluate};
@@ -14,6 +15,8 @@ pub(super) struct Gpu {
     pub(super) users: usize,
     /// Whether it has fallen off the bus.
     pub(super) is_lost: bool,
+    /// Bytes of its memory that programs have.
+    pub(super) used: Arc<AtomicU64>,
     pub(super) profile: Arc<Profile>,
     /// What programs changed, by name.
     pub(super) state: BTreeMap<String, Datum>,
@@ -43,7 +46,8 @@ impl Gpu {
     pub(super) fn new(minor: u32, profile: Arc<Profile>, interface: &Interface) -> Self {
         let lists = lists(&profile, interface);
         let (state, facts) = (BTreeMap::new(), Facts::default());
-        let mut gpu = Self { minor, users: 0, is_lost: false, profile, state, lists, facts };
+        let (users, is_lost, used) = (0, false, Arc::default());
+        let mut gpu = Self { minor, users, is_lost, used, profile, state, lists, facts };
         let number = |name: &str| gpu.number(name);
         gpu.facts = Facts {
             vendor: number("identity.vendor") as u16,

@@ -16,7 +16,9 @@ use crate::fault::Refusal;
 use crate::files::FileId;
 use crate::gpu::set_time;
 use crate::log::{Log, RunId};
-use crate::machine::{Answer, Device, Doorbell, Entry, FileInfo, GpuUse, Machine, Mapping, Text};
+use crate::machine::{
+    Answer, Device, Doorbell, Entry, FileInfo, GpuUse, Machine, MapCall, Mapping, Text,
+};
 use crate::memory::{Inode, Memory, Node, Signal};
 
 /// No process has more addresses.
@@ -144,20 +146,11 @@ impl Machine for Driver {
         }
     }
 
-    fn mmap(
-        &mut self,
-        _client: &dyn Client,
-        id: FileId,
-        length: u64,
-        offset: u64,
-    ) -> Result<Mapping, Errno> {
+    fn mmap(&mut self, client: &dyn Client, id: FileId, call: &MapCall) -> Result<Mapping, Errno> {
         if self.files.get(id).is_none_or(|open| open.file.node != NodeKind::Uvm) {
-            return self.mapping(id, length, offset);
+            return self.mapping(id, call.length, call.offset);
         }
-        if !self.has_pool(id, offset, length) {
-            self.create_managed(id, offset, length).map_err(|_| Errno::EINVAL)?;
-        }
-        Ok(Mapping::Own)
+        self.map_uvm(client, id, call)
     }
 
     fn watches_polls(&self) -> bool {

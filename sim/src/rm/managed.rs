@@ -7,13 +7,15 @@ use std::sync::Arc;
 
 use super::Driver;
 use super::external::map_range;
-use super::failed::Result;
+use super::failed::{Failed, Result};
 use super::frontend::Caller;
 use super::interface::Params;
 use super::memory::PAGE;
 use super::uvm::{Range, RangeKind, Space};
-use crate::Status;
+use crate::client::Client;
 use crate::files::FileId;
+use crate::machine::{MapCall, Mapping};
+use crate::{Errno, Status};
 
 /// NV_PROCESSOR_UUID_CPU_DEFAULT.
 const CPU: [u8; 16] = [
@@ -25,63 +27,129 @@ const ASYNC: u64 = 1;
 const NO_GPU_SPACE: u64 = 4;
 
 impl Driver {
-    /// `uvm_mmap`: a process maps memory at the place in the file that is its own address.
-    pub(super) fn create_managed(&mut self, file: FileId, base: u64, length: u64) -> Result {
-        let uvm = self.space(file).ok_or(Status::ILLEGAL_ACTION)?;
-        let end = base.checked_add(length).ok_or(Status::INVALID_ADDRESS)?;
-        let inside: Vec<u64> = uvm.overlapping(base, end).map(|(start, _)| start).collect();
-        if inside.iter().any(|start| uvm.ranges[start].kind != RangeKind::Managed) {
-            return Err(Status::UVM_ADDRESS_IN_USE.into());
+    /// `uvm_mmap`: a process maps a pool of semaphores, or memory that is managed from then on.
+    pub(super) fn map_uvm(
+        &mut self,
+        client: &dyn Client,
+        file: FileId,
+        call: &MapCall,
+    ) -> Result<Mapping, Errno> {
+        let uvm = self.space(file).ok_or(Errno::EBADFD)?;
+        if !uvm.is_sharing() && uvm.process != client.process() {
+            return Err(Errno::EOPNOTSUPP);
         }
-        // The process has put this mapping in the place of what it had there, or had unmapped that before.
-        for start in inside {
-            self.cut(file, start, base, end)?;
+        let (base, length) = (call.offset, call.length.checked_next_multiple_of(PAGE));
+        let length = length.ok_or(Errno::ENOMEM)?;
+        let end = base.checked_add(length).ok_or(Errno::EOVERFLOW)?;
+        check_place(client, call, end)?;
+        if !is_shared(call) {
+            return Err(Errno::EINVAL);
         }
-        self.add_managed(file, base, length)
+        if !self.has_pool(file, base, length) {
+            self.create_managed(client, file, base, length).map_err(errno_of)?;
+        }
+        Ok(Mapping::Own)
     }
 
-    fn add_managed(&mut self, file: FileId, base: u64, length: u64) -> Result {
-        let memory = Some(Arc::new(self.buffer_of_file(file, base, length)?));
-        let range = Range { length, kind: RangeKind::Managed, memory };
+    /// The place of managed memory in its file is its address.
+    fn create_managed(
+        &mut self,
+        client: &dyn Client,
+        file: FileId,
+        base: u64,
+        length: u64,
+    ) -> Result {
+        self.forget_long_unmapped(client, file)?;
         let uvm = self.space(file).ok_or(Status::ILLEGAL_ACTION)?;
-        map_range(uvm, base, &range);
-        uvm.ranges.insert(base, range);
+        let end = base + length;
+        if uvm.overlapping(base, end).any(|(_, range)| range.kind != RangeKind::Managed) {
+            return Err(Status::UVM_ADDRESS_IN_USE.into());
+        }
+        // The process puts this mapping in the place of what it has there, or had unmapped that before.
+        self.cut(file, base, end)?;
+        let range = self.managed(file, base, length)?;
+        let uvm = self.space(file).ok_or(Status::ILLEGAL_ACTION)?;
+        uvm.add(base, range);
         Ok(())
     }
 
-    /// Takes addresses out of a range, of which the rest stays; what was there is gone.
-    fn cut(&mut self, file: FileId, start: u64, base: u64, end: u64) -> Result {
+    fn managed(&mut self, file: FileId, base: u64, length: u64) -> Result<Range> {
+        let memory = Some(Arc::new(self.buffer_of_file(file, base, length)?));
+        Ok(Range { length, kind: RangeKind::Managed, memory })
+    }
+
+    /// Takes addresses out of the managed ranges that have them, of which the rest stays; what was there is gone.
+    fn cut(&mut self, file: FileId, base: u64, end: u64) -> Result {
         let uvm = self.space(file).ok_or(Status::ILLEGAL_ACTION)?;
-        let Some(old) = uvm.ranges.remove(&start) else { return Ok(()) };
-        for space in uvm.spaces.values() {
-            space.unmap(start, old.length);
-        }
-        let old_end = start + old.length;
-        let (first, last) = (start.max(base), old_end.min(end));
-        if let Some(gone) = self.buffer_of_file(file, first, last - first)?.memory() {
-            gone.clear();
-        }
-        for (from, to) in [(start, base), (end, old_end)] {
-            if from < to {
-                self.add_managed(file, from, to - from)?;
+        let managed = uvm.overlapping(base, end).filter(|(_, of)| of.kind == RangeKind::Managed);
+        let managed = managed.map(|(start, of)| (start, start + of.length));
+        for (start, stop) in managed.collect::<Vec<_>>() {
+            let mut rest = Vec::new();
+            for (from, to) in [(start, base), (end, stop)] {
+                if from < to {
+                    rest.push((from, self.managed(file, from, to - from)?));
+                }
             }
+            let (first, last) = (start.max(base), stop.min(end));
+            let gone = self.buffer_of_file(file, first, last - first)?;
+            let uvm = self.space(file).ok_or(Status::ILLEGAL_ACTION)?;
+            uvm.remove(start);
+            rest.into_iter().for_each(|(from, range)| uvm.add(from, range));
+            gone.clear();
         }
         Ok(())
     }
 
     /// Forgets managed memory at some addresses where its process maps nothing any more: nobody is told of `munmap`.
-    pub(super) fn forget_unmapped(&mut self, caller: Caller<'_>, base: u64, end: u64) -> Result {
-        let uvm = self.uvm_space(caller)?;
-        let process = uvm.process;
+    pub(super) fn forget_unmapped(
+        &mut self,
+        client: &dyn Client,
+        file: FileId,
+        base: u64,
+        end: u64,
+    ) -> Result {
+        let uvm = self.space(file).ok_or(Status::ILLEGAL_ACTION)?;
+        // Who else has mapped it is not known.
+        let is_private = !uvm.is_sharing();
         let managed = uvm.overlapping(base, end).filter(|(_, of)| of.kind == RangeKind::Managed);
-        let managed: Vec<u64> = managed.map(|(start, _)| start).collect();
-        let open = self.files.get(caller.file).filter(|_| !managed.is_empty());
-        let Some(inode) = open.map(|open| open.node.inode()) else { return Ok(()) };
-        let mapped = caller.client.mappings_of(process, inode);
-        if mapped.iter().any(|mapping| mapping.start < end && base < mapping.end) {
+        let managed = managed.filter(|_| is_private).map(|(start, of)| (start, of.length));
+        let managed: Vec<(u64, u64)> = managed.collect();
+        if managed.is_empty() {
             return Ok(());
         }
-        managed.into_iter().try_for_each(|start| self.cut(caller.file, start, base, end))
+        let mapped = self.mappings_of_file(client, file);
+        for (start, length) in managed {
+            for (from, to) in gaps(start.max(base), (start + length).min(end), &mapped) {
+                self.cut(file, from, to)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// The same at all addresses, whenever there are twice as many ranges as were left the last time.
+    fn forget_long_unmapped(&mut self, client: &dyn Client, file: FileId) -> Result {
+        /// So few are not worth it.
+        const FEW: usize = 64;
+        let uvm = self.space(file).ok_or(Status::ILLEGAL_ACTION)?;
+        if uvm.ranges.len() < uvm.last_ranges.max(FEW) * 2 {
+            return Ok(());
+        }
+        self.forget_unmapped(client, file, 0, u64::MAX)?;
+        let uvm = self.space(file).ok_or(Status::ILLEGAL_ACTION)?;
+        uvm.last_ranges = uvm.ranges.len();
+        Ok(())
+    }
+
+    /// Where the process of an address space has mapped its file, in the order of the addresses.
+    pub(super) fn mappings_of_file(
+        &mut self,
+        client: &dyn Client,
+        file: FileId,
+    ) -> Vec<std::ops::Range<u64>> {
+        let process = self.space(file).map(|uvm| uvm.process);
+        let inode = self.files.get(file).map(|open| open.node.inode());
+        let known = process.zip(inode);
+        known.map_or_else(Vec::new, |(process, inode)| client.mappings_of(process, inode))
     }
 
     /// UVM_SET_PREFERRED_LOCATION, UVM_SET_ACCESSED_BY and UVM_UNSET_ACCESSED_BY: advice about a processor.
@@ -196,7 +264,7 @@ impl Driver {
     ) -> Result {
         let (base, length) = (args.get(base)?, args.get("length")?);
         let space = self.uvm_space(caller)?.spaces.get(&gpu);
-        match space.is_none_or(|space| space.has(base, length)) {
+        match length == 0 || space.is_none_or(|space| space.has(base, length)) {
             true => Ok(()),
             false => Err(Status::OUT_OF_RANGE.into()),
         }
@@ -204,6 +272,19 @@ impl Driver {
 }
 
 impl Space {
+    /// Adds a range, and shows its memory to the GPUs.
+    pub(super) fn add(&mut self, base: u64, range: Range) {
+        map_range(self, base, &range);
+        self.ranges.insert(base, range);
+    }
+
+    /// Removes a range, and what GPUs see there.
+    pub(super) fn remove(&mut self, base: u64) -> Option<Range> {
+        let range = self.ranges.remove(&base)?;
+        self.spaces.values().for_each(|space| space.unmap(base, range.length));
+        Some(range)
+    }
+
     /// The ranges that have some of the addresses, in their order.
     pub(super) fn overlapping(&self, base: u64, end: u64) -> impl Iterator<Item = (u64, &Range)> {
         let first = self.ranges.range(..=base).next_back();
@@ -220,6 +301,57 @@ impl Space {
     }
 }
 
+/// Whether the kernel will map at the place in the file: only that is the address for GPUs as well.
+fn check_place(client: &dyn Client, call: &MapCall, end: u64) -> Result<(), Errno> {
+    let is_exclusive = call.flags & libc::MAP_FIXED_NOREPLACE == libc::MAP_FIXED_NOREPLACE;
+    let is_fixed = is_exclusive || call.flags & libc::MAP_FIXED != 0;
+    if call.address != call.offset {
+        return Err(Errno::EINVAL);
+    }
+    // Without a flag the address is a wish, and it is another one that the kernel finds.
+    if (is_exclusive || !is_fixed) && client.has_mapped(call.offset..end) {
+        return Err(if is_exclusive { Errno::EEXIST } else { Errno::EINVAL });
+    }
+    Ok(())
+}
+
+/// The process must be able to read and write what the GPUs see.
+fn is_shared(call: &MapCall) -> bool {
+    let both = libc::PROT_READ | libc::PROT_WRITE;
+    let kind = call.flags & libc::MAP_TYPE;
+    call.protection & both == both && [libc::MAP_SHARED, libc::MAP_SHARED_VALIDATE].contains(&kind)
+}
+
+/// `nv_status_to_errno`.
+fn errno_of(failed: Failed) -> Errno {
+    match failed {
+        Failed::Errno(errno) => errno,
+        Failed::Status(Status::NO_MEMORY) => Errno::ENOMEM,
+        Failed::Status(Status::INVALID_ADDRESS) => Errno::EFAULT,
+        Failed::Status(Status::UVM_ADDRESS_IN_USE) => Errno::EADDRINUSE,
+        _ => Errno::EINVAL,
+    }
+}
+
+/// The addresses of a range at which nothing is mapped; the mappings are in their order.
+fn gaps(base: u64, end: u64, mapped: &[std::ops::Range<u64>]) -> Vec<(u64, u64)> {
+    let mut gaps = Vec::new();
+    let mut at = base;
+    for mapping in mapped {
+        if mapping.start >= end {
+            break;
+        }
+        if mapping.start > at {
+            gaps.push((at, mapping.start));
+        }
+        at = at.max(mapping.end);
+    }
+    if at < end {
+        gaps.push((at, end));
+    }
+    gaps
+}
+
 /// `uvm_api_range_invalid`: whole pages, and some; where they end.
 fn is_range(base: u64, length: u64) -> Result<u64> {
     let is_whole = base % PAGE == 0 && length % PAGE == 0 && base != 0 && length != 0;
@@ -232,5 +364,23 @@ fn is_node(node: u64) -> Result {
     match [0, -1].contains(&(node as u32 as i32)) {
         true => Ok(()),
         false => Err(Status::INVALID_ARGUMENT.into()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::gaps;
+
+    #[test]
+    fn what_is_not_mapped_is_found() {
+        for (base, end, mapped, expected) in [
+            (10, 20, vec![], vec![(10, 20)]),
+            (10, 20, vec![5..15, 15..25], vec![]),
+            (10, 20, vec![0..10, 20..30], vec![(10, 20)]),
+            (10, 20, vec![8..12, 14..16, 19..22], vec![(12, 14), (16, 19)]),
+            (10, 20, vec![12..14, 14..14], vec![(10, 12), (14, 20)]),
+        ] {
+            assert_eq!(gaps(base, end, &mapped), expected, "{base} {end} {mapped:?}");
+        }
     }
 }

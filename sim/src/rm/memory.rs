@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::alloc::{NewObject, OS_DESCRIPTOR, SYSTEM_MEMORY, VIDEO_MEMORY};
 use super::failed::{Failed, Result};
@@ -21,6 +22,8 @@ pub(super) const PAGE: u64 = 4096;
 
 /// Where the driver says that memory is: no address that a process has.
 const SYSTEM_BASE: u64 = 0x40_0000_0000;
+/// Behind so many bytes they begin again.
+const SPAN: u64 = 1 << 46;
 
 /// NVOS32_ATTR_LOCATION, and what it says of a GPU's own memory.
 pub(super) const LOCATION: (u32, u32) = (25, 3);
@@ -51,6 +54,28 @@ pub(super) struct Buffer {
     /// Whose memory it is of.
     pub(super) gpu: usize,
     pub(super) of: Of,
+    /// What it takes of its GPU's memory.
+    _charge: Option<Charge>,
+}
+
+/// Bytes of a GPU's memory that somebody has: an object, or a mapping or a file that keeps them.
+#[derive(Debug)]
+struct Charge {
+    used: Arc<AtomicU64>,
+    size: u64,
+}
+
+impl Charge {
+    fn new(used: Arc<AtomicU64>, size: u64) -> Self {
+        used.fetch_add(size, Ordering::Relaxed);
+        Self { used, size }
+    }
+}
+
+impl Drop for Charge {
+    fn drop(&mut self) {
+        self.used.fetch_sub(self.size, Ordering::Relaxed);
+    }
 }
 
 /// Where the bytes of a buffer really are.
@@ -121,6 +146,13 @@ impl Buffer {
         match &self.behind {
             Behind::Pages(pages) => pages.write(offset, from),
             _ => self.memory().is_some_and(|memory| memory.put(offset, from)),
+        }
+    }
+
+    /// Gives its pages back to the system, where they are of a file: they are zeros again.
+    pub(super) fn clear(&self) {
+        if let Some(memory) = self.memory() {
+            memory.clear();
         }
     }
 
@@ -217,8 +249,10 @@ impl Driver {
         let window = self.gpus.get(gpu).map_or(0, |gpu| gpu.facts().window.0);
         let base = if of == Of::System { SYSTEM_BASE } else { window };
         let address = base + self.last_address;
-        self.last_address += size;
-        Buffer { number: self.last_buffer, behind, size, address, gpu, of }
+        self.last_address = self.last_address.wrapping_add(size) % SPAN;
+        let used = self.gpus.get(gpu).filter(|_| of == Of::Video).map(|gpu| gpu.used.clone());
+        let charge = used.map(|used| Charge::new(used, size));
+        Buffer { number: self.last_buffer, behind, size, address, gpu, of, _charge: charge }
     }
 
     /// Memory of a file of UVM's, at the place in it that a process maps it from.
@@ -257,7 +291,7 @@ impl Driver {
 
     /// Bytes of a GPU's memory that programs have.
     pub(super) fn used_memory(&self, gpu: usize) -> u64 {
-        video_memory(self.server.objects(), |buffer| buffer.gpu == gpu)
+        self.gpus.get(gpu).map_or(0, |gpu| gpu.used.load(Ordering::Relaxed))
     }
 
     /// Bytes of a GPU's memory that a process has: those that one object stands for, and those of several.
@@ -277,7 +311,7 @@ impl Driver {
 
     /// Bytes of all GPUs' memory that the programs of a run have.
     pub(super) fn memory_of_run(&self, run: RunId) -> u64 {
-        video_memory(self.server.objects_of(|client| client.run == run), |_| true)
+        video_memory(self.server.objects_of(|client| client.run == run))
     }
 
     /// NV_ESC_RM_ALLOC_MEMORY: the older way, which maps as well
@@ -518,12 +552,9 @@ impl Driver {
 }
 
 /// Bytes of the GPU memory that some objects stand for: several may stand for the same.
-fn video_memory<'a>(
-    objects: impl Iterator<Item = &'a Object>,
-    is_meant: impl Fn(&Buffer) -> bool,
-) -> u64 {
+fn video_memory<'a>(objects: impl Iterator<Item = &'a Object>) -> u64 {
     let buffers = objects.filter_map(|object| match &object.kind {
-        ObjectKind::Memory(buffer) if buffer.is_video() && is_meant(buffer) => Some(buffer),
+        ObjectKind::Memory(buffer) if buffer.is_video() => Some(buffer),
         _ => None,
     });
     let sizes: BTreeMap<u64, u64> = buffers.map(|it| (it.number, it.size)).collect();

@@ -120,9 +120,9 @@ pub(super) enum ObjectKind {
     Memory(Arc<Buffer>),
     /// A space of a GPU's addresses, and a part of one.
     Space(Arc<Space>),
-    Range(Addresses),
+    Range(Arc<Addresses>),
     /// Addresses that memory may be mapped at.
-    Window(Addresses),
+    Window(Arc<Addresses>),
     /// Channels that run together, and what some of them share.
     Group(Arc<Group>),
     ContextShare(Arc<Space>),

@@ -51,19 +51,25 @@ struct Mapped {
     is_writable: bool,
 }
 
-/// Memory that a mapping keeps, as UVM's do, or that is gone when nobody else has it.
+/// Memory that a mapping keeps, as UVM's do, or that is gone when nobody else has it, or has the addresses that it was
+/// mapped by.
 #[derive(Debug, Clone)]
 pub(super) enum Held {
     Kept(Arc<Buffer>),
-    Seen(Weak<Buffer>),
+    Seen(Weak<Buffer>, Weak<Addresses>),
 }
 
 impl Held {
     fn buffer(&self) -> Option<Arc<Buffer>> {
         match self {
             Self::Kept(buffer) => Some(buffer.clone()),
-            Self::Seen(buffer) => buffer.upgrade(),
+            Self::Seen(buffer, by) if by.strong_count() > 0 => buffer.upgrade(),
+            Self::Seen(..) => None,
         }
+    }
+
+    fn is_by(&self, addresses: &Arc<Addresses>) -> bool {
+        matches!(self, Self::Seen(_, by) if by.as_ptr() == Arc::as_ptr(addresses))
     }
 }
 
@@ -120,12 +126,17 @@ impl Space {
 
     /// Unmaps what is mapped at some addresses: of what is larger the rest stays.
     pub(super) fn unmap(&self, base: u64, length: u64) {
+        self.unmap_those(base, length, |_| true);
+    }
+
+    fn unmap_those(&self, base: u64, length: u64, is_meant: impl Fn(&Held) -> bool) {
         let mut mapped = self.mapped();
         let end = base.saturating_add(length);
         // What begins before may reach into it; nothing overlaps, so that is one at most.
-        let before = mapped.range(..base).next_back().map(|(at, _)| *at);
-        let inside = mapped.range(base..end).map(|(at, _)| *at);
-        for at in before.into_iter().chain(inside).collect::<Vec<_>>() {
+        let before = mapped.range(..base).next_back().filter(|(_, of)| of.end > base);
+        let inside = mapped.range(base..end);
+        let meant = before.into_iter().chain(inside).filter(|(_, of)| is_meant(&of.buffer));
+        for at in meant.map(|(at, _)| *at).collect::<Vec<_>>() {
             let Some(all) = mapped.remove(&at) else { continue };
             if at < base {
                 mapped.insert(at, Mapped { end: all.end.min(base), ..all.clone() });
@@ -151,9 +162,11 @@ impl Space {
         live.map(|(base, of)| (*base, of.end)).collect()
     }
 
-    /// Where a mapping begins is where it is unmapped: whether there was one.
-    fn unmap_at(&self, base: u64) -> bool {
-        self.mapped().remove(&base).is_some()
+    /// The bytes of the mapping that begins at an address, where it was made by some addresses.
+    fn mapped_by(&self, addresses: &Arc<Addresses>, base: u64) -> Option<u64> {
+        let mapped = self.mapped();
+        let of = mapped.get(&base).filter(|of| of.buffer.is_by(addresses))?;
+        Some(of.end - base)
     }
 
     /// The memory at an address: which, from where on, how many bytes, and whether it may be written.
@@ -198,7 +211,7 @@ impl Client {
     }
 
     /// The addresses that memory can be mapped at, of a handle.
-    fn addresses(&self, handle: u32) -> Result<&Addresses> {
+    fn addresses(&self, handle: u32) -> Result<&Arc<Addresses>> {
         match &self.object(handle)?.kind {
             ObjectKind::Range(addresses) | ObjectKind::Window(addresses) => Ok(addresses),
             _ => Err(Status::INVALID_OBJECT_HANDLE.into()),
@@ -237,7 +250,7 @@ impl Driver {
             return Err(Status::INVALID_ARGUMENT.into());
         }
         params.set("limit", end - 1)?;
-        Ok(ObjectKind::Window(Addresses { space, base, end }))
+        Ok(ObjectKind::Window(Arc::new(Addresses { space, base, end })))
     }
 
     /// An object of NV50_MEMORY_VIRTUAL: `virtmemConstruct_IMPL`.
@@ -276,7 +289,7 @@ impl Driver {
         let base = base.filter(|base| !is_fixed || *base == first).ok_or(Status::NO_MEMORY)?;
         params.set("offset", base)?;
         params.set("limit", size - 1)?;
-        Ok(ObjectKind::Range(Addresses { space, base, end: base + size }))
+        Ok(ObjectKind::Range(Arc::new(Addresses { space, base, end: base + size })))
     }
 
     /// NV_ESC_RM_MAP_MEMORY_DMA: `virtmemMapTo_IMPL`, `dmaAllocMapping_GM107`.
@@ -306,18 +319,24 @@ impl Driver {
             place.filter(fits).ok_or(Status::NO_MEMORY)?
         };
         let is_writable = bits(flags, DMA_ACCESS) != DMA_READ_ONLY;
-        space.map(base, pages, Held::Seen(Arc::downgrade(buffer)), offset, is_writable);
+        let held = Held::Seen(Arc::downgrade(buffer), Arc::downgrade(addresses));
+        space.map(base, pages, held, offset, is_writable);
         Ok(args.set("dmaOffset", base)?)
     }
 
-    /// NV_ESC_RM_UNMAP_MEMORY_DMA: `virtmemUnmapFrom_IMPL`.
+    /// NV_ESC_RM_UNMAP_MEMORY_DMA: `serverInterUnmapInternal`. Without a size, which newer drivers have, it is the whole
+    /// mapping that begins there; with one it is all that was mapped within by the same object.
     pub(super) fn unmap_memory_dma(&mut self, caller: Caller<'_>, args: &Params) -> Result {
         let client = self.server.client(args.word("hClient")?, caller.owner)?;
         let addresses = client.addresses(args.word("hDma")?)?;
-        match addresses.space.unmap_at(args.get("dmaOffset")?) {
-            true => Ok(()),
-            false => Err(Status::OBJECT_NOT_FOUND.into()),
-        }
+        let (space, base) = (&addresses.space, args.get("dmaOffset")?);
+        let length = match if args.has("size") { args.get("size")? } else { 0 } {
+            0 => space.mapped_by(addresses, base).ok_or(Status::OBJECT_NOT_FOUND)?,
+            size if base.checked_add(size).is_none() => return Err(Status::INVALID_ARGUMENT.into()),
+            size => size,
+        };
+        space.unmap_those(base, length, |held| held.is_by(addresses));
+        Ok(())
     }
 
     /// NV_ESC_RM_VID_HEAP_CONTROL: the older way to allocate (`rmapi_deprecated_vidheapctrl.c`).

@@ -41,10 +41,12 @@ pub(super) struct Space {
     pub(super) spaces: BTreeMap<usize, Arc<AddressSpace>>,
     /// By where they begin.
     pub(super) ranges: BTreeMap<u64, Range>,
-    /// Clients and their channels.
-    pub(super) channels: BTreeSet<(u32, u32)>,
+    /// Clients and their channels, and on which GPU each is.
+    pub(super) channels: BTreeMap<(u32, u32), usize>,
     /// GPUs that reach each other's memory.
     pub(super) peers: BTreeSet<(usize, usize)>,
+    /// Ranges that were left when those were last forgotten that no process maps.
+    pub(super) last_ranges: usize,
 }
 
 /// A range of an address space that is there for one thing.
@@ -65,6 +67,23 @@ pub(super) enum RangeKind {
     Pool,
     /// Memory of UVM's own.
     Managed,
+}
+
+impl Space {
+    /// Whether no process has it to itself.
+    pub(super) fn is_sharing(&self) -> bool {
+        self.flags & SHARING != 0
+    }
+
+    /// Ends what a GPU sees of it; whether it saw anything.
+    pub(super) fn leave(&mut self, gpu: usize) -> bool {
+        let Some(space) = self.spaces.remove(&gpu) else { return false };
+        for (base, range) in &self.ranges {
+            space.unmap(*base, range.length);
+        }
+        self.channels.retain(|_, of| *of != gpu);
+        true
+    }
 }
 
 impl Drop for Space {
@@ -280,7 +299,7 @@ impl Driver {
         let other = self.descriptor(caller.client, args.word("uvmFd")? as i32);
         let other = other.ok_or(Status::INVALID_ARGUMENT)?;
         let space = self.space(other).ok_or(Status::INVALID_ARGUMENT)?;
-        if space.flags & SHARING != 0 {
+        if space.is_sharing() {
             return Err(Status::WARN_NOTHING_TO_DO.into());
         }
         let is_kept = space.is_kept;
@@ -315,6 +334,8 @@ impl Driver {
         let gpu = self.gpu_of_uuid(args, "gpu_uuid")?;
         let space = self.uvm_space(caller)?;
         let gpu = gpu.filter(|gpu| space.gpus.remove(gpu)).ok_or(Status::INVALID_DEVICE)?;
+        space.leave(gpu);
+        space.peers.retain(|(first, second)| *first != gpu && *second != gpu);
         self.gpus[gpu].users -= 1;
         Ok(())
     }

@@ -30,7 +30,7 @@ use super::Errno;
 use super::client::{Client, Work};
 use super::fault::{Effect, Refusal};
 use super::log::RunId;
-use super::machine::{Doorbell, EntryKind, Machine, Mapping};
+use super::machine::{Doorbell, EntryKind, Machine, MapCall, Mapping};
 use super::memory::{Access, Node};
 pub use host::Running;
 pub(super) use host::{Host, run};
@@ -434,8 +434,10 @@ impl Run {
         n: &Notification,
         faults_count: bool,
     ) -> Result<Reply, Duration> {
-        let (length, fd, offset) = (n.args[1], n.args[4] as i32, n.args[5]);
-        let Some(inode) = target.thread.inode(fd) else { return Ok(Reply::Pass) };
+        let [address, length, protection, flags, fd, offset] = n.args;
+        let (protection, flags) = (protection as i32, flags as i32);
+        let call = MapCall { address, length, protection, flags, offset };
+        let Some(inode) = target.thread.inode(fd as i32) else { return Ok(Reply::Pass) };
         let mut machine = self.machine();
         let Some(file) = machine.file_of(inode) else { return Ok(Reply::Pass) };
         if length == 0 {
@@ -444,7 +446,7 @@ impl Run {
         let mapped = match fault(&mut **machine, "mmap", faults_count)? {
             Some(Refusal::Errno(errno)) => Err(errno),
             Some(Refusal::Status(_)) => Err(Errno::EINVAL),
-            None => machine.mmap(target, file, length, offset),
+            None => machine.mmap(target, file, &call),
         };
         let failure = mapped.as_ref().err().map(Errno::to_string);
         machine.log().count("mmap", failure.as_deref());

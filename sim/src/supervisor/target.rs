@@ -229,6 +229,12 @@ impl Client for Target<'_> {
         mappings(process, |number| number == inode.number())
     }
 
+    fn has_mapped(&self, addresses: Range<u64>) -> bool {
+        let maps = fs::read_to_string(format!("/proc/{}/maps", self.process())).unwrap_or_default();
+        let mut mapped = maps.lines().filter_map(mapped_range);
+        mapped.any(|range| range.start < addresses.end && addresses.start < range.end)
+    }
+
     fn has_room(&self) -> bool {
         let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
         let process = self.process() as libc::pid_t;
@@ -280,11 +286,15 @@ impl<'a> Target<'a> {
 pub(super) fn mappings(process: u32, is_meant: impl Fn(u64) -> bool) -> Vec<Range<u64>> {
     let maps = fs::read_to_string(format!("/proc/{process}/maps")).unwrap_or_default();
     let mapping = |line: &str| {
-        let mut words = line.split_ascii_whitespace();
-        let (start, end) = words.next()?.split_once('-')?;
-        let inode = words.nth(3)?.parse().ok()?;
-        let address = |text| u64::from_str_radix(text, 16).ok();
-        is_meant(inode).then_some(address(start)?..address(end)?)
+        let inode = line.split_ascii_whitespace().nth(4)?.parse().ok()?;
+        mapped_range(line).filter(|_| is_meant(inode))
     };
     maps.lines().filter(|line| line.contains(NODE_NAME)).filter_map(mapping).collect()
+}
+
+/// The addresses of a line of a list of mappings.
+fn mapped_range(line: &str) -> Option<Range<u64>> {
+    let (start, end) = line.split_ascii_whitespace().next()?.split_once('-')?;
+    let address = |text| u64::from_str_radix(text, 16).ok();
+    Some(address(start)?..address(end)?)
 }

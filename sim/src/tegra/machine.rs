@@ -7,7 +7,7 @@ use crate::client::Client;
 use crate::fault::Refusal;
 use crate::gpu::{USERMODE_SIZE, is_rung, take_token};
 use crate::log::Log;
-use crate::machine::{Answer, Doorbell, Entry, FileInfo, Machine, Mapping, Text};
+use crate::machine::{Answer, Doorbell, Entry, FileInfo, Machine, MapCall, Mapping, Text};
 use crate::memory::{Inode, Memory};
 
 impl Machine for Kernel {
@@ -72,15 +72,9 @@ impl Machine for Kernel {
         }
     }
 
-    fn mmap(
-        &mut self,
-        client: &dyn Client,
-        id: FileId,
-        length: u64,
-        offset: u64,
-    ) -> Result<Mapping> {
+    fn mmap(&mut self, client: &dyn Client, id: FileId, call: &MapCall) -> Result<Mapping> {
         self.forget_unmapped(client, id);
-        self.check_mmap(id, length, offset)?;
+        self.check_mmap(id, call.length, call.offset)?;
         if !matches!(self.files.get(id).map(|open| open.file), Some(File::Ctrl(_))) {
             return Ok(Mapping::Own);
         }

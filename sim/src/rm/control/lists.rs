@@ -33,13 +33,18 @@ impl Driver {
         numbers.sort_unstable();
         numbers
     }
+
+    /// The engines of a card by their numbers: those of the profile that the driver has.
+    pub(in crate::rm) fn engine_numbers(&self, gpu: usize) -> Vec<u32> {
+        let names = self.gpus.get(gpu).map_or(Vec::new(), |gpu| gpu.words("engines"));
+        let names = names.iter().map(|name| format!("NV2080_ENGINE_TYPE_{name}"));
+        names.filter_map(|name| self.interface.constant(&name)).collect()
+    }
 }
 
-/// The engines of the profile, by their names in the headers.
 fn engine_list(driver: &Driver, target: &Target<'_>) -> Result<Vec<u32>> {
-    let names = gpu(driver, target)?.words("engines");
-    let names = names.iter().map(|name| format!("NV2080_ENGINE_TYPE_{name}"));
-    Ok(names.filter_map(|name| driver.interface.constant(&name)).collect())
+    gpu(driver, target)?;
+    Ok(target.kind.gpu().map_or(Vec::new(), |gpu| driver.engine_numbers(gpu)))
 }
 
 fn classes(driver: &mut Driver, target: &Target<'_>, params: &mut Params) -> Result {

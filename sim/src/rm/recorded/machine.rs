@@ -411,6 +411,10 @@ impl Client for Recorded {
         Vec::new()
     }
 
+    fn has_mapped(&self, _: Range<u64>) -> bool {
+        false
+    }
+
     fn close(&self, _: i32) {}
 
     fn may_reschedule(&self) -> bool {
