@@ -2,9 +2,10 @@
 
 use std::collections::HashMap;
 use std::str::FromStr;
+use std::sync::Arc;
 
 use crate::error::{DeviceError, LoadError, load_error};
-use crate::memory::Memory;
+use crate::memory::{Foreign, Memory};
 use crate::program::{self, CODE_WINDOW, Linked, Program, Target, Unit};
 use crate::ptx::{self, Init, Linkage, Space};
 use crate::report::Report;
@@ -186,6 +187,12 @@ impl Device {
     #[must_use]
     pub fn new() -> Self {
         Self::default()
+    }
+
+    /// A device whose kernels reach memory that is there already, beside what is allocated here.
+    #[must_use]
+    pub fn beside(foreign: Arc<dyn Foreign>) -> Self {
+        Self { memory: Memory::beside(foreign), launches: 0 }
     }
 
     /// Loads a module from its PTX text and initialises its variables.

@@ -52,6 +52,7 @@ mod run;
 
 pub use device::{Args, Device, Launch, MAX_BLOCK_THREADS, MAX_SHARED_BYTES, Module, Schedule};
 pub use error::{DeviceError, LoadError};
+pub use memory::Foreign;
 pub use report::{
     Event, EventKind, Finding, FindingKind, Report, Severity, SourceLocation, WarpEvents,
 };

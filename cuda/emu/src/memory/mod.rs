@@ -12,7 +12,7 @@ mod access;
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use crate::error::DeviceError;
 
@@ -30,10 +30,28 @@ const CHUNK: u64 = 1 << 20;
 /// Freed allocations that are remembered for messages.
 const REMEMBERED: usize = 4096;
 
+/// Memory that is not the emulator's own, such as that of a simulated GPU: its addresses say nothing about this
+/// process. Blocks access it from several threads.
+pub trait Foreign: std::fmt::Debug + Send + Sync {
+    /// First address and end of what is mapped around an address.
+    fn range(&self, address: u64) -> Option<(u64, u64)>;
+
+    /// Reads 1, 2, 4 or 8 bytes of what [`Foreign::range`] gave; what is gone meanwhile reads as zeros.
+    fn load(&self, address: u64, width: u64) -> u64;
+
+    /// Writes the low bytes of a value, as [`Foreign::load`] reads them; what is gone meanwhile takes nothing.
+    fn store(&self, address: u64, width: u64, value: u64);
+
+    /// Stores `new` where `old` is found, in one step; the value found.
+    fn compare_exchange(&self, address: u64, width: u64, old: u64, new: u64) -> u64;
+}
+
 /// The allocations of a device.
 #[derive(Debug, Default)]
 pub(crate) struct Memory {
     table: RwLock<Table>,
+    /// What else there is, beside the allocations.
+    foreign: Option<Arc<dyn Foreign>>,
     /// Counts frees: what was looked up before one may be gone.
     generation: AtomicU64,
 }
@@ -170,6 +188,11 @@ impl Table {
 }
 
 impl Memory {
+    /// Allocations beside memory that is there already.
+    pub(crate) fn beside(foreign: Arc<dyn Foreign>) -> Self {
+        Self { foreign: Some(foreign), ..Self::default() }
+    }
+
     fn table(&self) -> RwLockReadGuard<'_, Table> {
         self.table.read().unwrap_or_else(PoisonError::into_inner)
     }
@@ -186,13 +209,29 @@ impl Memory {
             .ok_or(DeviceError::OutOfMemory(size))?
             .next_multiple_of(ALIGN);
         let mut table = self.table_mut();
-        let (chunk, offset) = table.take(total).ok_or(DeviceError::OutOfMemory(size))?;
+        let (chunk, offset) = self.take(&mut table, total).ok_or(DeviceError::OutOfMemory(size))?;
         if let Some(chunk) = table.chunks.get_mut(&chunk) {
             chunk.allocations += 1;
         }
         let start = chunk + offset;
         table.allocations.insert(start, Allocation { size: size.max(1), chunk: Some(chunk) });
         Ok(start)
+    }
+
+    /// Bytes that nothing had before, and that are at no address of foreign memory.
+    fn take(&self, table: &mut Table, total: u64) -> Option<(u64, u64)> {
+        const TRIES: usize = 16;
+        for _ in 0..TRIES {
+            let (chunk, offset) = table.take(total)?;
+            let (first, last) = (chunk + offset, chunk + offset + total - 1);
+            let is_taken = |foreign: &Arc<dyn Foreign>| {
+                foreign.range(first).is_some() || foreign.range(last).is_some()
+            };
+            if !self.foreign.as_ref().is_some_and(is_taken) {
+                return Some((chunk, offset));
+            }
+        }
+        None
     }
 
     /// Makes memory of the host accessible to kernels, until [`Memory::free`].
@@ -220,7 +259,16 @@ impl Memory {
 
     /// First byte and end of the allocation around an address.
     pub(crate) fn find(&self, address: u64) -> Option<(u64, u64)> {
-        self.table().find(address)
+        self.look_up(address).map(|(start, end, _)| (start, end))
+    }
+
+    fn look_up(&self, address: u64) -> Option<Recent<'_>> {
+        if let Some((start, end)) = self.table().find(address) {
+            return Some((start, end, None));
+        }
+        let foreign = self.foreign.as_deref()?;
+        let (start, end) = foreign.range(address)?;
+        Some((start, end, Some(foreign)))
     }
 
     /// Start and size of the last freed allocation around an address.
@@ -238,13 +286,22 @@ impl Memory {
         both.min_by_key(|(start, size)| distance(address, *start, *size))
     }
 
-    fn check(&self, address: u64, size: u64) -> Result<(), DeviceError> {
-        let inside = self.find(address).is_some_and(|(_, end)| size <= end - address);
-        if inside || size == 0 { Ok(()) } else { Err(DeviceError::BadRange { address, size }) }
+    /// Whose all of a range is, if not the emulator's.
+    fn check(&self, address: u64, size: u64) -> Result<Option<&dyn Foreign>, DeviceError> {
+        match self.look_up(address).filter(|(_, end, _)| size <= end - address) {
+            Some((_, _, foreign)) => Ok(foreign),
+            None if size == 0 => Ok(None),
+            None => Err(DeviceError::BadRange { address, size }),
+        }
     }
 
     pub(crate) fn write(&mut self, address: u64, bytes: &[u8]) -> Result<(), DeviceError> {
-        self.check(address, bytes.len() as u64)?;
+        if let Some(foreign) = self.check(address, bytes.len() as u64)? {
+            for (at, byte) in bytes.iter().enumerate() {
+                foreign.store(address + at as u64, 1, (*byte).into());
+            }
+            return Ok(());
+        }
         // SAFETY: `check` found the range inside one allocation. One of ours is mapped, with its provenance
         // exposed by `Mapping::new`; one that was registered is valid and exposed by the promise of
         // `Device::register`, which also excludes that `bytes` is part of it. `self` is borrowed mutably, so
@@ -254,6 +311,12 @@ impl Memory {
     }
 
     pub(crate) fn read(&self, address: u64, bytes: &mut [u8]) -> Result<(), DeviceError> {
+        if let Some(foreign) = self.check(address, bytes.len() as u64)? {
+            for (at, byte) in bytes.iter_mut().enumerate() {
+                *byte = foreign.load(address + at as u64, 1) as u8;
+            }
+            return Ok(());
+        }
         // Held to the end, so that nothing of the range is freed before it is read.
         let table = self.table();
         let size = bytes.len() as u64;
@@ -288,10 +351,13 @@ fn pointer(address: u64) -> *mut u8 {
 #[derive(Debug)]
 pub(crate) struct AllocationCache<'a> {
     memory: &'a Memory,
-    recent: [(u64, u64); 4],
+    recent: [Recent<'a>; 4],
     next: usize,
     generation: u64,
 }
+
+/// An allocation that was looked up: first byte, end, and whose it is if not the emulator's.
+type Recent<'a> = (u64, u64, Option<&'a dyn Foreign>);
 
 /// Global memory that may be accessed: [`AllocationCache::locate`] found it inside an allocation.
 ///
@@ -301,13 +367,13 @@ pub(crate) struct GlobalAddress<'a> {
     address: u64,
     /// Bytes from there on that are inside.
     size: u64,
-    _memory: std::marker::PhantomData<&'a Memory>,
+    foreign: Option<&'a dyn Foreign>,
 }
 
 impl<'a> AllocationCache<'a> {
     pub(crate) fn new(memory: &'a Memory) -> Self {
         let generation = memory.generation.load(Ordering::Relaxed);
-        Self { memory, recent: [(0, 0); 4], next: 0, generation }
+        Self { memory, recent: [(0, 0, None); 4], next: 0, generation }
     }
 
     /// Whether all of a range is inside one allocation.
@@ -317,59 +383,72 @@ impl<'a> AllocationCache<'a> {
         if generation != self.generation {
             *self = Self::new(self.memory);
         }
-        let located = GlobalAddress { address, size, _memory: std::marker::PhantomData };
-        for (start, end) in self.recent {
+        for (start, end, foreign) in self.recent {
             if address >= start && address < end && size <= end - address {
-                return Some(located);
+                return Some(GlobalAddress { address, size, foreign });
             }
         }
-        let (start, end) = self.memory.find(address)?;
-        self.recent[self.next] = (start, end);
+        let (start, end, foreign) = self.memory.look_up(address)?;
+        self.recent[self.next] = (start, end, foreign);
         self.next = (self.next + 1) % self.recent.len();
-        (size <= end - address).then_some(located)
+        (size <= end - address).then_some(GlobalAddress { address, size, foreign })
     }
 }
 
 impl GlobalAddress<'_> {
-    /// Part of what was located.
+    /// Where a part of what was located begins.
     #[inline]
-    fn part(self, at: u64, width: u64) -> *mut u8 {
+    fn part(self, at: u64, width: u64) -> u64 {
         assert!(at + width <= self.size, "{width} bytes at {at} of {}", self.size);
-        pointer(self.address + at)
+        self.address + at
     }
 
     /// Reads 1, 2, 4 or 8 bytes, `at` bytes behind the address.
     #[inline]
     pub(crate) fn load(self, at: u64, width: u64) -> u64 {
+        let at = self.part(at, width);
+        if let Some(foreign) = self.foreign {
+            return foreign.load(at, width);
+        }
         // SAFETY: `locate` found `size` bytes inside an allocation, and `part` checks that it stays inside
         // those. They are mapped for as long as `self` lives: freed memory is unmapped with `Memory` borrowed
         // mutably. Registered memory is valid by the promise of `Device::register`. While a launch runs, the
         // process accesses both by `access` alone: `write` needs `&mut Memory`, and the rest of the process
         // is bound by that promise.
-        unsafe { access::load(self.part(at, width), width) }
+        unsafe { access::load(pointer(at), width) }
     }
 
     /// Writes the low 1, 2, 4 or 8 bytes of a value, `at` bytes behind the address.
     #[inline]
     pub(crate) fn store(self, at: u64, width: u64, value: u64) {
+        let at = self.part(at, width);
+        if let Some(foreign) = self.foreign {
+            return foreign.store(at, width, value);
+        }
         // SAFETY: the argument of `load`; mappings are writable, and so is registered memory by promise.
-        unsafe { access::store(self.part(at, width), width, value) }
+        unsafe { access::store(pointer(at), width, value) }
     }
 
     /// Replaces 2, 4 or 8 bytes by what a function makes of them; the old value.
     pub(crate) fn update(self, width: u64, f: impl Fn(u64) -> u64) -> u64 {
-        let at = self.part(0, width);
         let keep = u64::MAX >> (64 - 8 * width);
-        // SAFETY: the argument of `store`.
-        let mut old = unsafe { access::load(at, width) };
+        let mut old = self.load(0, width);
         loop {
-            // SAFETY: the argument of `store`.
-            let found = unsafe { access::compare_exchange(at, width, old, f(old) & keep) };
+            let found = self.compare_exchange(width, old, f(old) & keep);
             if found == old {
                 return old;
             }
             old = found;
         }
+    }
+
+    fn compare_exchange(self, width: u64, old: u64, new: u64) -> u64 {
+        let at = self.part(0, width);
+        if let Some(foreign) = self.foreign {
+            return foreign.compare_exchange(at, width, old, new);
+        }
+        // SAFETY: the argument of `store`.
+        unsafe { access::compare_exchange(pointer(at), width, old, new) }
     }
 }
 
