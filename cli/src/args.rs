@@ -427,6 +427,9 @@ pub(crate) struct RmMachine {
     /// Let what is not simulated succeed and change nothing, instead of fail; the report names it.
     #[arg(long)]
     pub(crate) lenient: bool,
+    /// Let the program of a launch be PTX text, as tinygrad's own mock does, instead of machine code.
+    #[arg(long)]
+    pub(crate) ptx: bool,
     #[command(flatten)]
     pub(crate) faults: Faults,
     #[command(flatten)]

@@ -394,6 +394,30 @@ impl Memory {
         true
     }
 
+    /// Stores aligned bytes of one word where others are found; what was found. None where that is not one step, or
+    /// not all of them are inside.
+    pub(crate) fn compare_exchange(
+        &self,
+        offset: u64,
+        width: usize,
+        old: u64,
+        new: u64,
+    ) -> Option<u64> {
+        let (word, skip) = self.word(offset, width)?;
+        let within = |word: u64| word >> (8 * skip) & u64::MAX >> (64 - 8 * width);
+        let mut now = word.load(Ordering::Acquire);
+        while within(now) == old {
+            let mut bytes = now.to_le_bytes();
+            bytes.get_mut(skip..skip + width)?.copy_from_slice(&new.to_le_bytes()[..width]);
+            let wanted = u64::from_le_bytes(bytes);
+            match word.compare_exchange_weak(now, wanted, Ordering::AcqRel, Ordering::Acquire) {
+                Ok(_) => return Some(old),
+                Err(other) => now = other,
+            }
+        }
+        Some(within(now))
+    }
+
     /// As [`Self::write`], and words and double words at once, for clients that watch them.
     pub(crate) fn put(&self, offset: u64, bytes: &[u8]) -> bool {
         let word = bytes.try_into().map(u32::from_ne_bytes);

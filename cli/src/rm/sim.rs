@@ -32,8 +32,9 @@ pub(super) fn options(context: &Context<'_>, args: &RmMachine) -> Result<Options
     let version = args.version.clone();
     let interface = Arc::new(interface);
     let live = sim::live(context);
-    let is_lenient = args.lenient;
-    Ok(Options { interface, version, gpus, is_lenient, faults, pass_signals: true, live })
+    let (is_lenient, takes_ptx) = (args.lenient, args.ptx);
+    let pass_signals = true;
+    Ok(Options { interface, version, gpus, is_lenient, takes_ptx, faults, pass_signals, live })
 }
 
 /// The machine's GPUs, of profiles that fit the driver.

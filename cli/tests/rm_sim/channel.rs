@@ -47,9 +47,12 @@ const RELEASE_ONE_WORD: u32 = 0x08;
 /// it.
 const QMD_ADDRESS: u32 = 0x318;
 const QMD_WORDS: u32 = 64;
+/// Where a description is, and what is done with it.
+const SEND_PCAS: u32 = 0x2b4;
+const SEND_SIGNALING_PCAS2: u32 = 0x2c0;
 
 /// Numbers of the driver's errors, as notifiers have them.
-const EXCEPTION: u32 = 13;
+pub(crate) const EXCEPTION: u32 = 13;
 pub(crate) const MMU_FAULT: u32 = 31;
 const PBDMA: u32 = 32;
 
@@ -188,7 +191,7 @@ impl Rig {
         }
     }
 
-    fn word(&self, at: u64) -> &AtomicU32 {
+    pub(crate) fn word(&self, at: u64) -> &AtomicU32 {
         unsafe { &*self.bytes[at as usize..].as_ptr().cast() }
     }
 
@@ -211,6 +214,20 @@ impl Rig {
         doorbell.store(self.token, Ordering::Release);
     }
 
+    /// The compute class of its card.
+    pub(crate) fn compute_class(&self) -> u32 {
+        class(&self.classes, COMPUTE)
+    }
+
+    /// Launches the description at an address.
+    pub(crate) fn launch(&mut self, qmd: u64) {
+        const SCHEDULE: u32 = 9;
+        let compute = self.compute_class();
+        let words = [incrementing(0, 1), compute, incrementing(SEND_PCAS, 1), (qmd >> 8) as u32];
+        let words = [&words[..], &[incrementing(SEND_SIGNALING_PCAS2, 1), SCHEDULE]].concat();
+        self.submit(&words);
+    }
+
     /// A copy and a release of the semaphore.
     pub(crate) fn copy(&mut self, from: u64, to: u64, length: u32) {
         self.released += 1;
@@ -224,7 +241,7 @@ impl Rig {
         self.submit(&words);
     }
 
-    fn waits_for(&self, is_done: impl Fn(&Self) -> bool) -> bool {
+    pub(crate) fn waits_for(&self, is_done: impl Fn(&Self) -> bool) -> bool {
         let end = Instant::now() + Duration::from_secs(20);
         while !is_done(self) {
             if Instant::now() > end {

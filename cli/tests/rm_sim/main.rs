@@ -20,6 +20,7 @@ mod client;
 mod control;
 mod event;
 mod frontend;
+mod launch;
 mod mapping;
 mod profile;
 mod ranges;

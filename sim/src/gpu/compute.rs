@@ -1,16 +1,19 @@
-//! The compute engine, class 0xC7C0: data that comes in the stream itself, semaphores, and launches,
-//! which are decoded and not executed. (`clc7c0.h`; 0xA140 has the same way to load data.)
+//! The compute engine, class 0xC7C0 and newer: data that comes in the stream itself, semaphores, and launches.
+//! (`clc7c0.h`; 0xA140 has the same way to load data.)
 
 use super::engine::{Bus, Fault, Outcome, Step};
 use super::host::Reduction;
+use super::launch::Launches;
 use nvabi::tegra::class::compute::*;
 
 /// Behind the last method.
 const END: u32 = 0x4000;
 
-/// LOAD_INLINE_QMD_DATA: the words of a description that comes in the stream, of which the last one launches it.
+/// LOAD_INLINE_QMD_DATA: the words of a description that comes in the stream, of which the last one launches it. It has
+/// 96 words where SET_INLINE_QMD_ADDRESS_A says so (`clcbc0.h`, INLINE_SIZE).
 const INLINE_QMD: u32 = 0x320;
-const INLINE_QMD_END: u32 = INLINE_QMD + 63 * 4;
+const INLINE_QMD_LAST: [u32; 2] = [INLINE_QMD + 63 * 4, INLINE_QMD + 95 * 4];
+const INLINE_IS_LONG: u32 = 1 << 30;
 
 /// Largest piece of data that comes in a stream: a pushbuffer holds no more.
 const MAX_INLINE: u64 = 8 << 20;
@@ -20,6 +23,7 @@ const MAX_INLINE: u64 = 8 << 20;
 pub(super) struct Compute {
     values: Vec<u32>,
     inline: Option<Inline>,
+    launches: Launches,
 }
 
 /// Lines of bytes, where the next of them goes, and what has come of it.
@@ -34,7 +38,22 @@ struct Inline {
 }
 
 impl Compute {
-    pub(super) fn call(&mut self, bus: &mut Bus<'_>, method: u32, data: u32) -> Outcome {
+    /// What it was doing is over.
+    pub(super) fn stop(&mut self) {
+        self.inline = None;
+        self.launches.stop();
+    }
+
+    pub(super) fn call(
+        &mut self,
+        bus: &mut Bus<'_>,
+        class: u32,
+        method: u32,
+        data: u32,
+    ) -> Outcome {
+        if self.launches.is_running() {
+            return self.launches.go_on(bus, class);
+        }
         if method >= END {
             return Err(Fault::Commands(format!("compute method {method:#06x}")));
         }
@@ -51,20 +70,13 @@ impl Compute {
             SET_SHADER_LOCAL_MEMORY_WINDOW_B => {
                 bus.windows.push((self.address(SET_SHADER_LOCAL_MEMORY_WINDOW_A), "local memory"))
             }
-            SEND_SIGNALING_PCAS_B if data & 2 != 0 => return Err(self.launch(bus)),
+            SEND_SIGNALING_PCAS_B if data & 2 != 0 => return self.launch(bus, class),
             SEND_SIGNALING_PCAS2_B if ![0, 1, 6, 7, 8, 12, 13].contains(&(data & 0xf)) => {
-                return Err(self.launch(bus));
+                return self.launch(bus, class);
             }
-            SEND_PCAS_B if data != 0 => return Err(self.launch(bus)),
-            // The last word of a description in the stream: it is written to memory, and launched.
-            INLINE_QMD_END => {
-                let address = self.address(SET_INLINE_QMD_ADDRESS_A) << 8;
-                let words = &self.values[INLINE_QMD as usize / 4..=INLINE_QMD_END as usize / 4];
-                let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
-                bus.write(address, &bytes)?;
-                return Err(launch_at(bus, address));
-            }
-            // Everything else is state of the shaders, which never run.
+            SEND_PCAS_B if data != 0 => return self.launch(bus, class),
+            _ if method == self.inline_last() => return self.launch_inline(bus, class),
+            // Everything else is state of the shaders.
             _ => {}
         }
         Ok(Step::Done)
@@ -142,7 +154,8 @@ impl Compute {
         }
         match execute & 3 {
             0 if execute >> 6 & 1 != 0 => {
-                let reduction = reduction(execute >> 7 & 7, is_wide, execute >> 10 & 3 == 1);
+                let reduction =
+                    Reduction::of_compute(execute >> 7 & 7, is_wide, execute >> 10 & 3 == 1);
                 payload = reduction.of_values(bus.payload(at, is_wide)?, payload)?;
                 bus.release(at, payload, is_wide)?;
             }
@@ -164,26 +177,36 @@ impl Compute {
         let at = self.address(SET_REPORT_SEMAPHORE_A);
         let mut payload = u64::from(self.value(SET_REPORT_SEMAPHORE_A + 8));
         if report >> 3 & 1 != 0 {
-            let reduction = reduction(report >> 9 & 7, false, report >> 17 & 3 == 1);
+            let reduction = Reduction::of_compute(report >> 9 & 7, false, report >> 17 & 3 == 1);
             payload = reduction.of_values(bus.payload(at, false)?, payload)?;
         }
         release(bus, at, payload, report >> 28 & 1 != 0)
     }
 
-    /// A kernel would start: what it is, and that it does not run.
-    fn launch(&self, bus: &Bus<'_>) -> Fault {
+    /// The last word of a description that comes in the stream.
+    fn inline_last(&self) -> u32 {
+        INLINE_QMD_LAST[usize::from(self.value(SET_INLINE_QMD_ADDRESS_A) & INLINE_IS_LONG != 0)]
+    }
+
+    fn inline_address(&self) -> u64 {
+        self.address(SET_INLINE_QMD_ADDRESS_A) << 8
+    }
+
+    /// The description has come: it is written to memory, and launched.
+    fn launch_inline(&mut self, bus: &mut Bus<'_>, class: u32) -> Outcome {
+        let words = &self.values[INLINE_QMD as usize / 4..=self.inline_last() as usize / 4];
+        let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
+        let address = self.inline_address();
+        bus.write(address, &bytes)?;
+        self.launches.start(bus, class, address)
+    }
+
+    fn launch(&mut self, bus: &mut Bus<'_>, class: u32) -> Outcome {
         let at = match self.value(SEND_PCAS_A) {
-            0 => self.address(SET_INLINE_QMD_ADDRESS_A) << 8,
+            0 => self.inline_address(),
             shifted => u64::from(shifted) << 8,
         };
-        launch_at(bus, at)
-    }
-}
-
-fn launch_at(bus: &Bus<'_>, at: u64) -> Fault {
-    match Qmd::read(bus, at) {
-        Ok(qmd) => Fault::Unsupported(format!("compute launch at {at:#x} is not executed: {qmd}")),
-        Err(fault) => fault,
+        self.launches.start(bus, class, at)
     }
 }
 
@@ -192,68 +215,5 @@ fn release(bus: &mut Bus<'_>, at: u64, payload: u64, is_word: bool) -> Outcome<(
     match is_word {
         true => bus.release(at, payload, false),
         false => bus.release_with_time(at, payload),
-    }
-}
-
-/// The compute class counts its reductions differently: sum, minimum, maximum, up, down, and, or, xor.
-fn reduction(operation: u32, is_wide: bool, is_signed: bool) -> Reduction {
-    const HOST: [u32; 8] = [5, 0, 1, 6, 7, 3, 4, 2];
-    Reduction::of(HOST[operation as usize & 7], is_wide, is_signed)
-}
-
-/// Of these versions the fields have the places that are read here; Hopper's are others.
-const KNOWN_QMD: std::ops::RangeInclusive<u32> = 2..=3;
-
-/// What a launch says of itself; the fields whose places all versions from 2.2 to 3.0 share.
-struct Qmd {
-    version: (u32, u32),
-    grid: [u32; 3],
-    block: [u32; 3],
-    shared: u32,
-    registers: u32,
-    /// Banks of constants: number and bytes.
-    constants: Vec<(usize, u32)>,
-}
-
-impl Qmd {
-    fn read(bus: &Bus<'_>, at: u64) -> Outcome<Self> {
-        let mut bytes = [0; 256];
-        bus.read(at, &mut bytes)?;
-        let field = |high: usize, low: usize| {
-            let mut word = [0; 8];
-            word.copy_from_slice(&bytes[low / 32 * 4..low / 32 * 4 + 8]);
-            let bits = u64::from_le_bytes(word) >> (low % 32);
-            (bits & (u64::MAX >> (63 - (high - low)))) as u32
-        };
-        Ok(Self {
-            version: (field(583, 580), field(579, 576)),
-            grid: [field(415, 384), field(431, 416), field(463, 448)],
-            block: [field(607, 592), field(623, 608), field(639, 624)],
-            shared: field(561, 544),
-            registers: field(656, 648),
-            constants: (0..8)
-                .filter(|bank| field(640 + bank, 640 + bank) != 0)
-                .map(|bank| (bank, field(1087 + bank * 64, 1075 + bank * 64) << 4))
-                .collect(),
-        })
-    }
-}
-
-impl std::fmt::Display for Qmd {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "QMD {}.{}", self.version.0, self.version.1)?;
-        if !KNOWN_QMD.contains(&self.version.0) {
-            return Ok(());
-        }
-        let [x, y, z] = self.grid;
-        let [i, j, k] = self.block;
-        write!(
-            f,
-            ", grid {x}x{y}x{z}, block {i}x{j}x{k}, {} bytes of shared memory, {} registers",
-            self.shared, self.registers
-        )?;
-        let names = self.constants.iter().map(|(bank, bytes)| format!("{bank}: {bytes} bytes"));
-        let names: Vec<String> = names.collect();
-        if names.is_empty() { Ok(()) } else { write!(f, ", constants {}", names.join(", ")) }
     }
 }

@@ -2,7 +2,10 @@
 //!
 //! It goes on in turns, so that a long one neither holds up the others nor the calls of clients.
 
+use std::sync::Arc;
 use std::time::{Duration, Instant};
+
+use nvabi_emu::Foreign;
 
 use super::Clock;
 use super::compute::Compute;
@@ -34,6 +37,15 @@ pub(crate) trait Space {
     /// Copies to an address, as [`Self::read`] from it; words and double words at once, for clients that watch them.
     /// None as well where nothing may be written.
     fn write(&mut self, at: u64, from: &[u8]) -> Option<usize>;
+
+    /// The same for a kernel, which runs while the channel's driver does other things. None where kernels do not run.
+    fn for_kernels(&self) -> Option<Arc<dyn KernelSpace>>;
+}
+
+/// A space in which kernels work.
+pub(crate) trait KernelSpace: Foreign {
+    /// The first store to what may not be written, since it was asked for last.
+    fn take_refused(&self) -> Option<u64>;
 }
 
 /// How much of what is wanted is there.
@@ -101,6 +113,8 @@ pub(crate) enum Fault {
     Commands(String),
     /// It makes sense and this GPU does not play it.
     Unsupported(String),
+    /// A kernel went wrong; whether it was by an address.
+    Kernel { is_address: bool, text: String },
 }
 
 impl Fault {
@@ -113,6 +127,7 @@ impl Fault {
             }
             Self::Commands(text) => ("bad-commands", text.clone()),
             Self::Unsupported(text) => ("not-executed", text.clone()),
+            Self::Kernel { text, .. } => ("kernel-error", text.clone()),
         }
     }
 }
@@ -125,6 +140,7 @@ pub(super) struct Bus<'a> {
     clock: &'a Clock,
     /// Until then it is this channel's turn.
     end: Instant,
+    takes_ptx: bool,
     pub(super) notes: Vec<Note>,
     /// Windows that were given to the shaders.
     pub(super) windows: Vec<(u64, &'static str)>,
@@ -151,6 +167,16 @@ impl Bus<'_> {
     /// Whether it is the others' turn.
     pub(super) fn is_over(&self) -> bool {
         Instant::now() >= self.end
+    }
+
+    /// Whether a kernel's program may be text.
+    pub(super) fn takes_ptx(&self) -> bool {
+        self.takes_ptx
+    }
+
+    /// The addresses for a kernel.
+    pub(super) fn for_kernels(&self) -> Option<Arc<dyn KernelSpace>> {
+        self.space.for_kernels()
     }
 
     /// Copies from GPU addresses.
@@ -215,6 +241,8 @@ pub(crate) struct Ring<'a> {
     pub(crate) userd: Option<(&'a Memory, u64)>,
     /// Which engine takes the methods of a class; none where a channel has no such class.
     pub(crate) engine_of: &'a dyn Fn(u32) -> Option<EngineKind>,
+    /// Whether a kernel's program may be PTX text, as no GPU takes it.
+    pub(crate) takes_ptx: bool,
 }
 
 /// A turn of the channels that have something to do, beginning behind the one that was last. Whether any of them has
@@ -291,6 +319,7 @@ impl Engine {
         self.put = self.get;
         self.forget_words();
         self.copy.stop();
+        self.compute.stop();
     }
 
     /// A pushbuffer may have been of 8 MiB, and there are many channels.
@@ -308,7 +337,9 @@ impl Engine {
         end: Instant,
         ring: &Ring<'_>,
     ) -> Turn {
-        let mut bus = Bus { space, clock, end, notes: Vec::new(), windows: Vec::new() };
+        let takes_ptx = ring.takes_ptx;
+        let (notes, windows) = (Vec::new(), Vec::new());
+        let mut bus = Bus { space, clock, end, takes_ptx, notes, windows };
         let (moved, fault) = match self.go_on(&mut bus, ring) {
             Ok(moved) => (moved, None),
             Err(fault) => (true, Some(fault)),
@@ -459,7 +490,7 @@ impl Engine {
         }
         match (ring.engine_of)(class) {
             Some(EngineKind::Copy) => self.copy.call(bus, method, data),
-            Some(EngineKind::Compute) => self.compute.call(bus, method, data),
+            Some(EngineKind::Compute) => self.compute.call(bus, class, method, data),
             None => Err(Fault::Commands(format!(
                 "method {method:#06x} of class {class:#06x}, which the channel has no object of"
             ))),

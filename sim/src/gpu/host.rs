@@ -119,6 +119,12 @@ impl Reduction {
         Self { operation, is_wide, is_signed }
     }
 
+    /// As the compute class does: sum, minimum, maximum, up, down, and, or, xor.
+    pub(super) fn of_compute(operation: u32, is_wide: bool, is_signed: bool) -> Self {
+        const HOST: [u32; 8] = [5, 0, 1, 6, 7, 3, 4, 2];
+        Self::of(HOST[operation as usize & 7], is_wide, is_signed)
+    }
+
     fn is_less(&self, value: u64, operand: u64) -> bool {
         match (self.is_signed, self.is_wide) {
             (true, true) => (value as i64) < operand as i64,

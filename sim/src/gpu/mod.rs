@@ -7,8 +7,13 @@ mod copy;
 mod doorbell;
 mod engine;
 mod host;
+mod kernel;
+mod launch;
+mod qmd;
 mod surface;
 
 pub(crate) use clock::Clock;
 pub(crate) use doorbell::{USERMODE_SIZE, clear, is_rung, set_time, take_token};
-pub(crate) use engine::{ENTRY, Engine, EngineKind, Fault, Ring, Space, in_turn, shorter};
+pub(crate) use engine::{
+    ENTRY, Engine, EngineKind, Fault, KernelSpace, Ring, Space, in_turn, shorter,
+};

@@ -370,6 +370,7 @@ impl Driver {
             entries: channel.entries,
             userd: userd.memory().map(|memory| (memory, *at)),
             engine_of: &|class| engine_of(&channel.classes, class),
+            takes_ptx: self.takes_ptx,
         };
         let mut seen = Seen(&channel.space);
         let turn = channel.engine.turn(&mut seen, &self.clock, end, &ring);
@@ -389,9 +390,9 @@ impl Driver {
         const MMU_FAULT: u32 = 31;
         const PBDMA: u32 = 32;
         let xid = match fault {
-            Fault::Memory { .. } => MMU_FAULT,
+            Fault::Memory { .. } | Fault::Kernel { is_address: true, .. } => MMU_FAULT,
             Fault::Commands(_) => PBDMA,
-            Fault::Unsupported(_) => EXCEPTION,
+            Fault::Unsupported(_) | Fault::Kernel { .. } => EXCEPTION,
         };
         let (code, text) = fault.note();
         let Some(failed) = self.channels.all.get(&number) else { return };

@@ -2,8 +2,8 @@
 //! (`src/nvidia/src/kernel/mem_mgr`, R/mapping_cpu.c, A/osapi.c, N/nv-mmap.c).
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use super::alloc::{NewObject, OS_DESCRIPTOR, SYSTEM_MEMORY, VIDEO_MEMORY};
 use super::failed::{Failed, Result};
@@ -147,6 +147,30 @@ impl Buffer {
             Behind::Pages(pages) => pages.write(offset, from),
             _ => self.memory().is_some_and(|memory| memory.put(offset, from)),
         }
+    }
+
+    /// Stores aligned bytes, eight at most, where others are found; what was found. It is one step for kernels, and
+    /// for programs as far as the memory is a file's.
+    pub(super) fn compare_exchange(
+        &self,
+        offset: u64,
+        width: usize,
+        old: u64,
+        new: u64,
+    ) -> Option<u64> {
+        static ONE_STEP: Mutex<()> = Mutex::new(());
+        if let Some(found) =
+            self.memory().and_then(|memory| memory.compare_exchange(offset, width, old, new))
+        {
+            return Some(found);
+        }
+        let _step = ONE_STEP.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut bytes = [0; 8];
+        if !self.read(offset, &mut bytes[..width]) {
+            return None;
+        }
+        let found = u64::from_le_bytes(bytes);
+        (found != old || self.write(offset, &new.to_le_bytes()[..width])).then_some(found)
     }
 
     /// Gives its pages back to the system, where they are of a file: they are zeros again.

@@ -69,6 +69,8 @@ pub struct Options {
     pub gpus: Vec<Arc<Profile>>,
     /// Whether what is not simulated succeeds and changes nothing, which is told.
     pub is_lenient: bool,
+    /// Whether the program of a launch may be PTX text, which no GPU takes.
+    pub takes_ptx: bool,
     /// Calls that are to fail or to take long.
     pub faults: Vec<Fault>,
     /// Whether SIGHUP, SIGINT and SIGTERM are passed on to the program instead of ending this process,
@@ -176,7 +178,8 @@ fn driver(options: &Options) -> io::Result<Driver> {
     }
     let interface = Arc::clone(&options.interface);
     let driver = Driver::new(interface, version, &options.gpus, Log::new(faults));
-    Ok(Driver { is_lenient: options.is_lenient, ..driver })
+    let Options { is_lenient, takes_ptx, .. } = *options;
+    Ok(Driver { is_lenient, takes_ptx, ..driver })
 }
 
 /// All that a call can be called: an ioctl's name, the command of a control, the class of an allocation.
@@ -212,6 +215,8 @@ pub(crate) struct Driver {
     clock: Clock,
     /// Whether what is not simulated succeeds.
     is_lenient: bool,
+    /// Whether programs of launches may be PTX text.
+    takes_ptx: bool,
     log: Log,
 }
 
@@ -302,6 +307,7 @@ impl Driver {
             channels: Channels::default(),
             clock: Clock::new(),
             is_lenient: false,
+            takes_ptx: false,
             log,
         }
     }

@@ -12,7 +12,8 @@ use super::interface::Params;
 use super::memory::{Buffer, IN_GPU, LOCATION, PAGE, VIRTUAL, bits};
 use super::server::{Client, ObjectKind};
 use crate::Status;
-use crate::gpu::{self as engine, shorter};
+use crate::gpu::{self as engine, KernelSpace, shorter};
+use nvabi_emu::Foreign;
 
 /// Addresses have 49 bits, and the first pages are nobody's.
 const FIRST: u64 = 0x1_0000;
@@ -179,7 +180,7 @@ impl Space {
 }
 
 /// The space as a channel works with it.
-pub(super) struct Seen<'a>(pub(super) &'a Space);
+pub(super) struct Seen<'a>(pub(super) &'a Arc<Space>);
 
 impl engine::Space for Seen<'_> {
     fn read(&self, at: u64, into: &mut [u8]) -> Option<usize> {
@@ -192,6 +193,70 @@ impl engine::Space for Seen<'_> {
         let (buffer, offset, length, is_writable) = self.0.at(at)?;
         let length = shorter(length, from.len());
         (is_writable && buffer.write(offset, &from[..length])).then_some(length)
+    }
+
+    fn for_kernels(&self) -> Option<Arc<dyn KernelSpace>> {
+        Some(Arc::new(SeenByKernel { space: self.0.clone(), refused: Mutex::default() }))
+    }
+}
+
+/// The space as a kernel works in it.
+#[derive(Debug)]
+struct SeenByKernel {
+    space: Arc<Space>,
+    /// The first address that was written and may not be.
+    refused: Mutex<Option<u64>>,
+}
+
+impl SeenByKernel {
+    fn refused(&self) -> MutexGuard<'_, Option<u64>> {
+        self.refused.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The memory that is written at an address.
+    fn target(&self, address: u64) -> Option<(Arc<Buffer>, u64)> {
+        match self.space.at(address) {
+            Some((buffer, offset, _, true)) => Some((buffer, offset)),
+            _ => {
+                self.refused().get_or_insert(address);
+                None
+            }
+        }
+    }
+}
+
+impl Foreign for SeenByKernel {
+    fn range(&self, address: u64) -> Option<(u64, u64)> {
+        let mapped = self.space.mapped();
+        let (base, of) = mapped.range(..=address).next_back().filter(|(_, of)| of.end > address)?;
+        of.buffer.buffer().map(|_| (*base, of.end))
+    }
+
+    fn load(&self, address: u64, width: u64) -> u64 {
+        let mut bytes = [0; 8];
+        if let Some((buffer, offset, ..)) = self.space.at(address) {
+            buffer.read(offset, &mut bytes[..width as usize]);
+        }
+        u64::from_le_bytes(bytes)
+    }
+
+    fn store(&self, address: u64, width: u64, value: u64) {
+        if let Some((buffer, offset)) = self.target(address) {
+            buffer.write(offset, &value.to_le_bytes()[..width as usize]);
+        }
+    }
+
+    fn compare_exchange(&self, address: u64, width: u64, old: u64, new: u64) -> u64 {
+        let target = self.target(address);
+        let found = target
+            .and_then(|(buffer, offset)| buffer.compare_exchange(offset, width as usize, old, new));
+        found.unwrap_or(old)
+    }
+}
+
+impl KernelSpace for SeenByKernel {
+    fn take_refused(&self) -> Option<u64> {
+        self.refused().take()
     }
 }
 

@@ -1,12 +1,13 @@
 //! Execution: doorbells start channels, which go on in turns.
 
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use super::Kernel;
 use super::args::Args;
 use super::space::{Space, Target};
 use super::syncpoint::Points;
-use crate::gpu::{self, Engine, EngineKind, Fault, Ring, shorter};
+use crate::gpu::{self, Engine, EngineKind, Fault, KernelSpace, Ring, shorter};
 use crate::memory::Node;
 use crate::tegra::abi::*;
 use nvabi::tegra::class::{AMPERE_COMPUTE_B, AMPERE_DMA_COPY_B};
@@ -29,6 +30,10 @@ struct Addresses<'a> {
 }
 
 impl gpu::Space for Addresses<'_> {
+    fn for_kernels(&self) -> Option<Arc<dyn KernelSpace>> {
+        None
+    }
+
     fn read(&self, at: u64, into: &mut [u8]) -> Option<usize> {
         let (target, length) = self.space.target(at)?;
         let length = shorter(length, into.len());
@@ -128,7 +133,7 @@ impl Kernel {
         let userd = ring.userd_memory.as_deref().and_then(Node::memory);
         let (address, entries) = (ring.address, ring.entries);
         let userd = userd.map(|memory| (memory, 0));
-        let ring = Ring { address, entries, userd, engine_of: &engine_of };
+        let ring = Ring { address, entries, userd, engine_of: &engine_of, takes_ptx: false };
         let mut addresses = Addresses { space, points: &mut self.points };
         let turn = channel.engine.turn(&mut addresses, &self.clock, end, &ring);
         let process = channel.process;
@@ -148,6 +153,8 @@ impl Kernel {
         let error = match fault {
             Fault::Memory { .. } => NVGPU_CHANNEL_FIFO_ERROR_MMU_ERR_FLT,
             Fault::Commands(_) => NVGPU_CHANNEL_PBDMA_ERROR,
+            Fault::Kernel { is_address: true, .. } => NVGPU_CHANNEL_FIFO_ERROR_MMU_ERR_FLT,
+            Fault::Kernel { .. } => NVGPU_CHANNEL_GR_EXCEPTION,
             Fault::Unsupported(_) => NVGPU_CHANNEL_GR_ERROR_SW_NOTIFY,
         };
         let (code, text) = fault.note();

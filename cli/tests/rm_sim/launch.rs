@@ -1,0 +1,284 @@
+//! Launches: descriptions of each version, what they release and what depends on them, with programs of PTX text.
+
+use std::sync::atomic::Ordering;
+use std::time::Instant;
+
+use crate::channel::{BASE, EXCEPTION, FROM, MMU_FAULT, Rig};
+use crate::client::*;
+use crate::{diagnostics, simulate};
+
+/// Where things are in a rig's memory: programs, constants, descriptions, and what is released.
+const PROGRAM: u64 = 0x2_0000;
+const CONSTANTS: u64 = 0x3_0000;
+const QMD: u64 = 0x4_0000;
+const NEXT_QMD: u64 = 0x4_1000;
+const RELEASED: u64 = 0x5_0000;
+
+/// `data[i] = i * factor + data[i]`, over all threads, by one thread each.
+const SCALE: &str = ".version 8.3\n.target sm_80\n.address_size 64\n
+    .visible .entry scale(.param .u64 data, .param .u32 factor) {
+        .reg .b32 %r<9>; .reg .b64 %rd<9>;
+        ld.param.u64 %rd1, [data];
+        ld.param.u32 %r5, [factor];
+        mov.u32 %r1, %ctaid.x;
+        mov.u32 %r2, %ntid.x;
+        mov.u32 %r3, %tid.x;
+        mad.lo.u32 %r4, %r1, %r2, %r3;
+        mul.wide.u32 %rd2, %r4, 4;
+        add.s64 %rd3, %rd1, %rd2;
+        ld.global.u32 %r6, [%rd3];
+        mad.lo.u32 %r7, %r4, %r5, %r6;
+        st.global.u32 [%rd3], %r7;
+        ret;
+    }\0";
+
+/// Counts down from `factor`, and stores what is left.
+const LONG: &str = ".version 8.3\n.target sm_80\n.address_size 64\n
+    .visible .entry long(.param .u64 data, .param .u32 factor) {
+        .reg .b32 %r<4>; .reg .b64 %rd<4>; .reg .pred %p<2>;
+        ld.param.u64 %rd1, [data];
+        ld.param.u32 %r1, [factor];
+    AGAIN:
+        add.u32 %r1, %r1, -1;
+        setp.ne.u32 %p1, %r1, 0;
+        @%p1 bra AGAIN;
+        st.global.u32 [%rd1], %r1;
+        ret;
+    }\0";
+
+/// Where the fields of a version are: highest and lowest bit (`clc7c0qmd.h`, `clcbc0qmd.h`, `clcec0qmd.h`).
+struct Version {
+    major: [(u32, u32, u64); 2],
+    grid: (u32, u32),
+    threads: [(u32, u32); 3],
+    /// And by how many bits it is shifted.
+    program: (u32, u32, u32),
+    bank: [(u32, u32, u32); 3],
+    release: [(u32, u32); 3],
+    dependent: [(u32, u32); 3],
+    /// Where parameters begin in bank 0.
+    parameters: u64,
+}
+
+const AMPERE: Version = Version {
+    major: [(583, 580, 3), (579, 576, 0)],
+    grid: (415, 384),
+    threads: [(607, 592), (623, 608), (639, 624)],
+    program: (1584, 1536, 0),
+    bank: [(640, 640, 0), (1072, 1024, 0), (1087, 1075, 4)],
+    release: [(823, 823), (807, 768), (895, 832)],
+    dependent: [(512, 512), (515, 513), (511, 480)],
+    parameters: 0x160,
+};
+
+const HOPPER: Version = Version {
+    major: [(583, 580, 4), (579, 576, 0)],
+    grid: (1055, 1024),
+    threads: [(1167, 1152), (1183, 1168), (1199, 1184)],
+    program: (1272, 1216, 0),
+    bank: [(416, 416, 0), (1586, 1536, 6), (1599, 1587, 4)],
+    release: [(320, 320), (696, 640), (767, 704)],
+    dependent: [(368, 368), (371, 369), (479, 448)],
+    parameters: 0x210,
+};
+
+const BLACKWELL: Version = Version {
+    major: [(471, 468, 5), (467, 464, 0)],
+    grid: (1279, 1248),
+    threads: [(1103, 1088), (1119, 1104), (1127, 1120)],
+    program: (1076, 1024, 4),
+    bank: [(1856, 1856, 0), (1394, 1344, 6), (1407, 1395, 4)],
+    release: [(288, 288), (536, 480), (607, 544)],
+    dependent: [(336, 336), (339, 337), (415, 384)],
+    parameters: 0x380,
+};
+
+/// A kernel that is launched.
+struct Kernel {
+    text: &'static str,
+    blocks: u32,
+    threads: u32,
+    data: u64,
+    factor: u32,
+}
+
+impl Version {
+    /// That of the machine's GPU.
+    fn here(rig: &Rig) -> &'static Self {
+        match rig.compute_class() {
+            0xcdc0.. => &BLACKWELL,
+            0xcbc0.. => &HOPPER,
+            _ => &AMPERE,
+        }
+    }
+
+    /// Writes program, constants and description of a kernel, the description `nth` of its rig.
+    fn describe(
+        &self,
+        rig: &mut Rig,
+        nth: u64,
+        kernel: &Kernel,
+        more: &[((u32, u32), u64)],
+    ) -> u64 {
+        let (program, constants) = (PROGRAM + nth * 0x1000, CONSTANTS + nth * 0x1000);
+        let text = kernel.text.as_bytes();
+        rig.bytes[program as usize..][..text.len()].copy_from_slice(text);
+        let at = (constants + self.parameters) as usize;
+        rig.bytes[at..][..8].copy_from_slice(&kernel.data.to_le_bytes());
+        rig.bytes[at + 8..][..4].copy_from_slice(&kernel.factor.to_le_bytes());
+        let mut qmd = [0_u8; 384];
+        for (high, low, value) in self.major {
+            put(&mut qmd, (high, low), value);
+        }
+        put(&mut qmd, self.grid, kernel.blocks.into());
+        // Height and depth follow in fields of 16 bits, with or without a gap.
+        let [height, depth] =
+            if self.grid.0 == 415 { [416, 448] } else { [self.grid.0 + 1, self.grid.0 + 33] };
+        put(&mut qmd, (height + 15, height), 1);
+        put(&mut qmd, (depth + 15, depth), 1);
+        put(&mut qmd, self.threads[0], kernel.threads.into());
+        put(&mut qmd, self.threads[1], 1);
+        put(&mut qmd, self.threads[2], 1);
+        put(&mut qmd, (self.program.0, self.program.1), (BASE + program) >> self.program.2);
+        let values = [1, BASE + constants, self.parameters + 16];
+        for ((high, low, shift), value) in self.bank.into_iter().zip(values) {
+            put(&mut qmd, (high, low), value.div_ceil(1 << shift));
+        }
+        for (field, value) in more {
+            put(&mut qmd, *field, *value);
+        }
+        let at = if nth == 0 { QMD } else { NEXT_QMD };
+        rig.bytes[at as usize..][..qmd.len()].copy_from_slice(&qmd);
+        BASE + at
+    }
+
+    fn releases(&self, at: u64, payload: u64) -> [((u32, u32), u64); 3] {
+        let [is_enabled, address, value] = self.release;
+        [(is_enabled, 1), (address, at), (value, payload)]
+    }
+}
+
+fn put(qmd: &mut [u8; 384], (high, low): (u32, u32), value: u64) {
+    for bit in 0..=high - low {
+        let (byte, mask) = ((low + bit) as usize / 8, 1 << ((low + bit) % 8));
+        qmd[byte] = qmd[byte] & !mask | if value >> bit & 1 == 1 { mask } else { 0 };
+    }
+}
+
+fn words(rig: &Rig, at: u64, count: usize) -> Vec<u32> {
+    (0..count).map(|word| rig.word(at + word as u64 * 4).load(Ordering::Acquire)).collect()
+}
+
+fn a_kernel_computes_and_releases() {
+    let mut rig = Rig::new();
+    let version = Version::here(&rig);
+    let (first, second) = (
+        Kernel { text: SCALE, blocks: 5, threads: 64, data: BASE + FROM, factor: 3 },
+        Kernel { text: SCALE, blocks: 2, threads: 160, data: BASE + FROM, factor: 4 },
+    );
+    // The second depends on the first, and both say when they have ended.
+    let [is_enabled, action, pointer] = version.dependent;
+    let next = version.describe(&mut rig, 1, &second, &version.releases(BASE + RELEASED + 16, 8));
+    let mut more = version.releases(BASE + RELEASED, 7).to_vec();
+    more.extend([(is_enabled, 1), (action, 1), (pointer, next >> 8)]);
+    let at = version.describe(&mut rig, 0, &first, &more);
+    rig.launch(at);
+    assert!(rig.waits_for(|rig| rig.word(RELEASED + 16).load(Ordering::Acquire) == 8));
+    let expected: Vec<u32> = (0..320).map(|at| at * 7).collect();
+    assert_eq!(words(&rig, FROM, 320), expected);
+    assert_eq!(words(&rig, FROM + 320 * 4, 1), [0]);
+    let times: Vec<u32> = words(&rig, RELEASED, 8);
+    let time = |at: usize| u64::from(times[at]) | u64::from(times[at + 1]) << 32;
+    assert_eq!(times[0], 7);
+    assert!(time(2) > 0 && time(6) >= time(2), "{times:?}");
+    assert!(rig.works());
+}
+
+fn what_is_wrong_ends_the_channel() {
+    let beyond = Kernel { text: SCALE, blocks: 1, threads: 1, data: BASE - 0x10_0000, factor: 3 };
+    let odd = Kernel { text: SCALE, blocks: 1, threads: 1, data: BASE + FROM + 1, factor: 3 };
+    let no_text = Kernel { text: "no program\0", ..beyond };
+    for (kernel, error) in [(beyond, MMU_FAULT), (odd, EXCEPTION), (no_text, EXCEPTION)] {
+        let mut rig = Rig::new();
+        let version = Version::here(&rig);
+        let at = version.describe(&mut rig, 0, &kernel, &version.releases(BASE + RELEASED, 7));
+        rig.launch(at);
+        assert_eq!(rig.error(), error);
+        assert_eq!(words(&rig, RELEASED, 1), [0], "nothing is released");
+    }
+}
+
+fn others_go_on_while_a_kernel_runs() {
+    let mut rig = Rig::new();
+    let mut other = Rig::new();
+    let version = Version::here(&rig);
+    let kernel = Kernel { text: LONG, blocks: 1, threads: 1, data: BASE + FROM, factor: 250_000 };
+    rig.word(FROM).store(99, Ordering::Release);
+    let at = version.describe(&mut rig, 0, &kernel, &version.releases(BASE + RELEASED, 7));
+    let start = Instant::now();
+    rig.launch(at);
+    let mut rounds = 0;
+    while rig.word(RELEASED).load(Ordering::Acquire) != 7 {
+        assert!(other.works());
+        Client::with_device();
+        rounds += 1;
+        assert!(start.elapsed().as_secs() < 60);
+    }
+    assert!(rounds > 3, "{rounds}");
+    assert_eq!(words(&rig, FROM, 1), [0]);
+}
+
+fn all() {
+    a_kernel_computes_and_releases();
+    what_is_wrong_ends_the_channel();
+}
+
+/// With what the report says of it.
+fn runs_on(name: &str, gpu: &str, tag: &str) {
+    let report = simulate(name, tag, &["--ptx", "--gpu", gpu], all);
+    let told = diagnostics(&report);
+    let codes: Vec<&str> = told.iter().map(|(code, _)| code.as_str()).collect();
+    assert_eq!(codes, ["kernel-error", "kernel-error", "not-executed"], "{told:?}");
+    assert!(
+        told[0].1.contains("kernel scale, PTX line") && told[0].1.contains("out of bounds"),
+        "{told:?}"
+    );
+    assert!(told[1].1.contains("misaligned"), "{told:?}");
+    assert!(told[2].1.contains("its program is no PTX text"), "{told:?}");
+}
+
+#[test]
+fn kernels_run_on_ampere() {
+    runs_on("rm_sim::launch::kernels_run_on_ampere", "rtx3090", "550.163.01");
+}
+
+#[test]
+fn kernels_run_on_hopper() {
+    runs_on("rm_sim::launch::kernels_run_on_hopper", "h100", "570.86.15");
+}
+
+#[test]
+fn kernels_run_on_blackwell() {
+    runs_on("rm_sim::launch::kernels_run_on_blackwell", "rtxpro6000", "595.45.04");
+}
+
+#[test]
+fn a_long_kernel_holds_up_nobody() {
+    let name = "rm_sim::launch::a_long_kernel_holds_up_nobody";
+    simulate(name, "550.163.01", &["--ptx"], others_go_on_while_a_kernel_runs);
+}
+
+#[test]
+fn text_is_refused_unless_it_is_asked_for() {
+    let name = "rm_sim::launch::text_is_refused_unless_it_is_asked_for";
+    let report = simulate(name, "550.163.01", &[], || {
+        let mut rig = Rig::new();
+        let version = Version::here(&rig);
+        let kernel = Kernel { text: SCALE, blocks: 1, threads: 1, data: BASE + FROM, factor: 3 };
+        let at = version.describe(&mut rig, 0, &kernel, &[]);
+        rig.launch(at);
+        assert_eq!(rig.error(), EXCEPTION);
+    });
+    let told = diagnostics(&report);
+    assert!(told[0].1.contains("machine code is not executed"), "{told:?}");
+}

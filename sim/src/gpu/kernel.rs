@@ -1,0 +1,134 @@
+//! A kernel: its code is read from the GPU's memory, and it runs in the emulator on a thread of its own.
+
+use std::sync::Arc;
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use nvabi_emu::{Args, Device, Finding, FindingKind, Launch, Report, Severity};
+
+use super::engine::{Bus, Fault, KernelSpace, Note, Outcome};
+use super::qmd::Qmd;
+
+/// Largest program of text.
+const MOST_TEXT: usize = 16 << 20;
+const PAGE: usize = 4096;
+
+/// Bytes of shared memory that the hardware keeps of a block's, from SM 8.0 on.
+const RESERVED_SHARED: u64 = 1 << 10;
+
+/// Where the parameters begin in bank 0: of Ampere and Ada, from HOPPER_COMPUTE_A on, and from BLACKWELL_COMPUTE_A on.
+const PARAMETERS: [(u32, usize); 3] = [(0, 0x160), (0xcbc0, 0x210), (0xcdc0, 0x380)];
+
+/// So long a launch is waited for at once: most kernels are short.
+const SHORT: Duration = Duration::from_micros(500);
+
+/// A kernel on its thread.
+#[derive(Debug)]
+pub(super) struct Running(Option<JoinHandle<Outcome<Vec<Note>>>>);
+
+impl Running {
+    /// What came of it, when it has ended.
+    pub(super) fn ended(&mut self) -> Option<Outcome<Vec<Note>>> {
+        let end = Instant::now() + SHORT;
+        while !self.0.as_ref()?.is_finished() {
+            if Instant::now() >= end {
+                return None;
+            }
+            std::thread::yield_now();
+        }
+        let failed = || Fault::Unsupported("the emulator failed while a kernel ran".to_owned());
+        self.0.take().map(|thread| thread.join().map_err(|_| failed())?)
+    }
+}
+
+/// Starts the kernel of a description.
+pub(super) fn start(bus: &Bus<'_>, class: u32, at: u64, qmd: &Qmd) -> Outcome<Running> {
+    let refused = |why: &str| {
+        Fault::Unsupported(format!("compute launch at {at:#x} is not executed: {qmd}: {why}"))
+    };
+    let space = bus.for_kernels().ok_or_else(|| refused("this GPU runs no kernels"))?;
+    if !bus.takes_ptx() {
+        return Err(refused("machine code is not executed"));
+    }
+    let text = text(bus, qmd.program)?.ok_or_else(|| refused("its program is no PTX text"))?;
+    let parameters = parameters(bus, class, qmd)?;
+    let launch = Launch { grid: qmd.grid, block: qmd.block, ..Launch::default() };
+    let shared = u64::from(qmd.shared);
+    let run = move || run(space, &text, parameters, launch, shared);
+    let thread = std::thread::Builder::new().name("kernel".to_owned()).spawn(run);
+    let thread = thread.map_err(|error| refused(&format!("no thread for it: {error}")))?;
+    Ok(Running(Some(thread)))
+}
+
+/// The text that begins at an address and ends with a zero byte.
+fn text(bus: &Bus<'_>, address: u64) -> Outcome<Option<String>> {
+    let mut bytes = Vec::new();
+    while bytes.len() < MOST_TEXT {
+        let at = address.wrapping_add(bytes.len() as u64);
+        let mut page = vec![0; PAGE - at as usize % PAGE];
+        bus.read(at, &mut page)?;
+        let end = page.iter().position(|byte| *byte == 0);
+        bytes.extend_from_slice(&page[..end.unwrap_or(page.len())]);
+        if end.is_some() {
+            let text = String::from_utf8(bytes).ok();
+            return Ok(text.filter(|text| text.contains(".version")));
+        }
+    }
+    Ok(None)
+}
+
+/// The parameters, which are in bank 0 behind what the driver tells the kernel.
+fn parameters(bus: &Bus<'_>, class: u32, qmd: &Qmd) -> Outcome<Vec<u8>> {
+    let before = PARAMETERS.iter().rev().find(|(first, _)| class >= *first);
+    let before = before.map_or(0, |(_, bytes)| *bytes);
+    let Some(bank) = qmd.constants.iter().find(|bank| bank.number == 0) else {
+        return Ok(Vec::new());
+    };
+    let mut bytes = vec![0; (bank.bytes as usize).saturating_sub(before)];
+    bus.read(bank.address.wrapping_add(before as u64), &mut bytes)?;
+    Ok(bytes)
+}
+
+fn run(
+    space: Arc<dyn KernelSpace>,
+    text: &str,
+    parameters: Vec<u8>,
+    launch: Launch,
+    shared: u64,
+) -> Outcome<Vec<Note>> {
+    let mut device = Device::beside(space.clone());
+    let bad = |text: String| Fault::Unsupported(format!("PTX program: {text}"));
+    let module = device.load(text).map_err(|error| bad(error.to_string()))?;
+    let mut names = module.kernels();
+    let (Some(name), None) = (names.next(), names.next()) else {
+        return Err(bad("it has not one kernel".to_owned()));
+    };
+    let own = module.shared_size(name).unwrap_or(0) + RESERVED_SHARED;
+    let launch = Launch { shared_bytes: shared.saturating_sub(own) as u32, ..launch };
+    let args = Args::new().bytes(&parameters, 1);
+    let report = device.launch(&module, name, &launch, &args);
+    let report = report.map_err(|error| bad(error.to_string()))?;
+    if let Some(at) = space.take_refused() {
+        return Err(Fault::Memory { at, is_write: true });
+    }
+    told(&report)
+}
+
+/// What a report says of a kernel: an error, or what a person should know.
+fn told(report: &Report) -> Outcome<Vec<Note>> {
+    let say = |finding: &Finding| {
+        let (kernel, kind, location) = (&finding.kernel, finding.kind, &finding.location);
+        format!("kernel {kernel}, {location}: {kind}: {}", finding.message)
+    };
+    if let Some(finding) = report.findings.iter().find(|finding| finding.fatal) {
+        let is_address =
+            matches!(finding.kind, FindingKind::OutOfBounds | FindingKind::UseAfterFree);
+        return Err(Fault::Kernel { is_address, text: say(finding) });
+    }
+    let worth_it = report.findings.iter().filter(|finding| finding.severity > Severity::Note);
+    let mut notes: Vec<Note> = worth_it.map(|finding| ("kernel-finding", say(finding))).collect();
+    if !report.output.is_empty() {
+        notes.push(("kernel-output", String::from_utf8_lossy(&report.output).into_owned()));
+    }
+    Ok(notes)
+}
