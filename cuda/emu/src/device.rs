@@ -9,7 +9,7 @@ use crate::memory::{Foreign, Memory};
 use crate::program::{self, CODE_WINDOW, Linked, Program, Target, Unit};
 use crate::ptx::{self, Init, Linkage, Space};
 use crate::report::Report;
-use crate::run::{self, Grid};
+use crate::run::{self, Grid, PtxCode};
 
 /// Most threads of a block.
 pub const MAX_BLOCK_THREADS: u32 = 1024;
@@ -375,10 +375,9 @@ impl Device {
             true => self.memory.alloc(WORKSPACE_BYTES)?,
             false => 0,
         };
+        let code = PtxCode { program: &module.program, kernel: index };
         let grid = Grid {
-            program: &module.program,
-            kernel: function,
-            kernel_index: index,
+            code: &code,
             launch,
             params: &args.bytes[..size as usize],
             memory: &self.memory,

@@ -12,8 +12,10 @@ pub struct SourceLocation {
     pub line: u32,
     /// Column, from 1; 0 without line tables.
     pub column: u32,
-    /// Line of the PTX text, from 1.
+    /// Line of the PTX text, from 1; 0 for machine code.
     pub ptx_line: u32,
+    /// Of machine code: the address in its function.
+    pub address: Option<u64>,
     /// The module of that text, where several are linked.
     pub unit: Option<Arc<str>>,
 }
@@ -22,7 +24,7 @@ impl SourceLocation {
     /// The location in the source alone, the same for all copies that the compiler made of the code.
     pub(crate) fn in_source(&self) -> Self {
         match self.file {
-            Some(_) => Self { ptx_line: 0, unit: None, ..self.clone() },
+            Some(_) => Self { ptx_line: 0, address: None, unit: None, ..self.clone() },
             None => self.clone(),
         }
     }
@@ -31,12 +33,14 @@ impl SourceLocation {
 impl fmt::Display for SourceLocation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let unit = self.unit.as_ref().map_or(String::new(), |unit| format!("{unit}, "));
-        match &self.file {
-            Some(file) => {
-                let (line, column) = (self.line, self.column);
-                write!(f, "{file}:{line}:{column} ({unit}PTX line {})", self.ptx_line)
-            }
-            None => write!(f, "{unit}PTX line {}", self.ptx_line),
+        let code = match self.address {
+            Some(address) => format!("{unit}SASS {address:#06x}"),
+            None => format!("{unit}PTX line {}", self.ptx_line),
+        };
+        match (&self.file, self.column) {
+            (Some(file), 0) => write!(f, "{file}:{} ({code})", self.line),
+            (Some(file), column) => write!(f, "{file}:{}:{column} ({code})", self.line),
+            (None, _) => f.write_str(&code),
         }
     }
 }

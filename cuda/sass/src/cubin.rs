@@ -216,14 +216,116 @@ struct Elf {
 }
 
 /// A section of a cubin.
-pub(crate) struct Section<'a> {
-    pub(crate) index: usize,
-    pub(crate) name: String,
-    pub(crate) bytes: &'a [u8],
+#[derive(Clone, Debug)]
+pub struct Section<'a> {
+    /// Its number.
+    pub index: usize,
+    /// Its name.
+    pub name: String,
+    /// Its bytes; none where the file holds none of it.
+    pub bytes: &'a [u8],
+    /// As many bytes as it has in memory.
+    pub size: u64,
     /// The section that this one is about, such as the one that relocations change.
-    pub(crate) info: usize,
+    pub info: usize,
     /// The section with its symbols.
-    pub(crate) link: usize,
+    pub link: usize,
+}
+
+/// A symbol of a cubin.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Symbol {
+    /// Its name.
+    pub name: String,
+    /// The section it is in; 0 where it is defined elsewhere.
+    pub section: usize,
+    /// Where it is in its section.
+    pub value: u64,
+    /// Its bytes.
+    pub size: u64,
+    /// Is it a name that other files see?
+    pub global: bool,
+    /// Is it a kernel?
+    pub kernel: bool,
+}
+
+/// A place that is filled in when the cubin is loaded.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Relocation {
+    /// The section that is changed.
+    pub section: usize,
+    /// Where in it.
+    pub offset: u64,
+    /// How.
+    pub kind: u32,
+    /// The number of the symbol whose address it is.
+    pub symbol: usize,
+    /// What is added to that; none where it is what the place holds.
+    pub addend: Option<i64>,
+}
+
+/// All of a cubin that a loader needs.
+#[derive(Clone, Debug)]
+pub struct Object<'a> {
+    /// What its instructions are for.
+    pub arch: Arch,
+    /// By number.
+    pub sections: Vec<Section<'a>>,
+    /// By number.
+    pub symbols: Vec<Symbol>,
+    /// In the order of the file.
+    pub relocations: Vec<Relocation>,
+    /// Source lines of each section with code, by the address of their first instruction.
+    pub lines: BTreeMap<usize, BTreeMap<u64, SourceLine>>,
+}
+
+/// Reads all of a cubin that a loader needs.
+pub fn object(file: &[u8]) -> Result<Object<'_>, FileError> {
+    let elf = Elf::read(file)?.filter(|elf| elf.machine == MACHINE).ok_or(FileError::NoImages)?;
+    let arch = Arch::from_number(elf.arch).ok_or(FileError::Arch(elf.arch))?;
+    let sections = elf.sections(file)?;
+    let table = sections.iter().find(|section| section.name == ".symtab");
+    let symbols = table.map_or(Vec::new(), |table| {
+        let names = sections.get(table.link).map_or(&[][..], |section| section.bytes);
+        table.bytes.chunks_exact(24).map(|entry| symbol(entry, names)).collect()
+    });
+    let relocations = sections.iter().flat_map(relocations).collect();
+    let lines = crate::lines::read(&sections);
+    Ok(Object { arch, sections, symbols, relocations, lines })
+}
+
+fn symbol(entry: &[u8], names: &[u8]) -> Symbol {
+    const FUNCTION: u64 = 2;
+    const ENTRY: u64 = 0x10;
+    let field = |at, width| number(entry, at, width).unwrap_or_default();
+    Symbol {
+        name: text(names, field(0, 4) as usize),
+        section: field(6, 2) as usize,
+        value: field(8, 8),
+        size: field(16, 8),
+        global: field(4, 1) >> 4 != 0,
+        kernel: field(4, 1) & 0xf == FUNCTION && field(5, 1) & ENTRY != 0,
+    }
+}
+
+/// The entries of a section of relocations; none of any other.
+pub(crate) fn relocations(table: &Section<'_>) -> Vec<Relocation> {
+    let entry = match &table.name {
+        name if name.starts_with(".rela.") => 24,
+        name if name.starts_with(".rel.") => 16,
+        _ => return Vec::new(),
+    };
+    let read = |bytes: &[u8]| {
+        let field = |at, width| number(bytes, at, width).unwrap_or_default();
+        Relocation {
+            section: table.info,
+            offset: field(0, 8),
+            kind: field(8, 4) as u32,
+            symbol: field(12, 4) as usize,
+            addend: number(bytes, 16, 8).map(|addend| addend as i64),
+        }
+    };
+    table.bytes.chunks_exact(entry).map(read).collect()
 }
 
 impl Elf {
@@ -280,6 +382,7 @@ impl Elf {
                     index,
                     name: text(names, field(index, 0, 4)? as usize),
                     bytes: bytes(index)?,
+                    size: field(index, 32, 8)?,
                     link: field(index, 40, 4)? as usize,
                     info: field(index, 44, 4)? as usize,
                 })

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::cubin::{Section, SourceLine, number, text};
+use crate::cubin::{Section, SourceLine, number, relocations, text};
 
 type Lines = BTreeMap<u64, SourceLine>;
 
@@ -10,7 +10,7 @@ type Lines = BTreeMap<u64, SourceLine>;
 pub(crate) fn read(sections: &[Section<'_>]) -> BTreeMap<usize, Lines> {
     let mut lines = BTreeMap::new();
     if let Some(table) = sections.iter().find(|section| section.name == ".debug_line") {
-        let places = relocations(sections, table.index);
+        let places = places(sections, table.index);
         let mut at = 0;
         while let Some(end) = unit(table.bytes, at, &places, &mut lines) {
             at = end;
@@ -20,20 +20,15 @@ pub(crate) fn read(sections: &[Section<'_>]) -> BTreeMap<usize, Lines> {
 }
 
 /// Where addresses in the section are filled in: the section that each points to.
-fn relocations(sections: &[Section<'_>], target: usize) -> BTreeMap<usize, usize> {
+fn places(sections: &[Section<'_>], target: usize) -> BTreeMap<usize, usize> {
     let mut places = BTreeMap::new();
     for table in sections.iter().filter(|section| section.info == target) {
-        let entry = match &table.name {
-            name if name.starts_with(".rela.") => 24,
-            name if name.starts_with(".rel.") => 16,
-            _ => continue,
-        };
         let symbols = sections.get(table.link).map_or(&[][..], |section| section.bytes);
-        for relocation in table.bytes.chunks_exact(entry) {
-            let place = number(relocation, 0, 8).unwrap_or_default() as usize;
-            let symbol = number(relocation, 12, 4).unwrap_or_default() as usize;
-            if let Some(section) = number(symbols, symbol * 24 + 6, 2) {
-                places.insert(place, section as usize);
+        for relocation in relocations(table) {
+            if let Some(section) =
+                number(symbols, relocation.symbol.saturating_mul(24).saturating_add(6), 2)
+            {
+                places.insert(relocation.offset as usize, section as usize);
             }
         }
     }

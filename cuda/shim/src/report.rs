@@ -102,6 +102,7 @@ fn record(finding: &Finding) -> serde_json::Value {
         "line": location.line,
         "column": location.column,
         "ptx_line": location.ptx_line,
+        "address": location.address,
         "unit": location.unit.as_deref(),
         "message": finding.message,
         "count": finding.count,

@@ -4,12 +4,11 @@ use std::collections::HashMap;
 
 use super::grid::{Grid, Random};
 use super::shared::{Access, AccessProblem, BARRIERS, MAX_WARPS, Shared, Site};
-use super::warp::{Stop, Warp};
+use super::warp::{Readiness, Stop, Warp};
 use super::{Fault, Mistake};
 use crate::device::Schedule;
-use crate::lanes::Lanes;
 use crate::memory::AllocationCache;
-use crate::program::{BarrierKind, Reg, innermost_loop};
+use crate::program::BarrierKind;
 use crate::report::{Finding, FindingKind, Severity, SourceLocation, WarpEvents};
 
 /// Instructions that a warp runs before another may.
@@ -18,7 +17,7 @@ const QUANTUM: u32 = 4096;
 /// A block while it runs.
 pub(super) struct Block<'a> {
     pub(super) state: State<'a>,
-    warps: Vec<Warp>,
+    warps: Vec<Box<dyn Warp + 'a>>,
     barriers: [Barrier; BARRIERS],
     random: Option<Random>,
     /// The warp that ran last.
@@ -29,7 +28,7 @@ pub(super) struct Block<'a> {
 }
 
 /// What the warps of a block share.
-pub(super) struct State<'a> {
+pub(crate) struct State<'a> {
     pub(super) grid: &'a Grid<'a>,
     /// Index in the grid.
     pub(super) index: [u32; 3],
@@ -74,10 +73,7 @@ impl<'a> Block<'a> {
         let threads: u32 = grid.launch.block.iter().product();
         let warps = threads.div_ceil(32) as usize;
         let dynamic = u64::from(grid.launch.shared_bytes);
-        let size = match dynamic {
-            0 => grid.program.shared_reserved + grid.kernel.shared_size,
-            _ => grid.kernel.dynamic_start + dynamic,
-        };
+        let (size, grain) = grid.code.shared(dynamic);
         let random = match grid.launch.schedule {
             Schedule::InOrder => None,
             Schedule::Random(seed) => {
@@ -89,7 +85,7 @@ impl<'a> Block<'a> {
                 grid,
                 index,
                 position,
-                shared: Shared::new(size, grid.program.shared_grain, warps),
+                shared: Shared::new(size, grain, warps),
                 allocations: AllocationCache::new(grid.memory),
                 output: Vec::new(),
                 warp_instructions: 0,
@@ -98,7 +94,7 @@ impl<'a> Block<'a> {
                 known: HashMap::new(),
                 seen: HashMap::new(),
             },
-            warps: (0..warps).map(|warp| Warp::new(grid, warp, threads)).collect(),
+            warps: (0..warps).map(|warp| grid.code.warp(grid, warp, threads)).collect(),
             barriers: Default::default(),
             random,
             last: 0,
@@ -141,8 +137,12 @@ impl<'a> Block<'a> {
         let events = self
             .warps
             .into_iter()
-            .filter(|warp| !warp.events.is_empty())
-            .map(|warp| WarpEvents { block: index, warp: warp.index as u32, events: warp.events });
+            .map(|mut warp| WarpEvents {
+                block: index,
+                warp: warp.core().index as u32,
+                events: std::mem::take(&mut warp.core_mut().events),
+            })
+            .filter(|warp| !warp.events.is_empty());
         Outcome {
             events: events.collect(),
             findings: self.state.findings,
@@ -156,7 +156,7 @@ impl<'a> Block<'a> {
     /// Lets one warp run; whether all have ended.
     fn turn(&mut self) -> Result<bool, Fault> {
         let Some(at) = self.pick() else {
-            return if self.warps.iter().all(Warp::has_ended) {
+            return if self.warps.iter().all(|warp| warp.core().has_ended()) {
                 Ok(true)
             } else {
                 Err(self.deadlock())
@@ -169,11 +169,11 @@ impl<'a> Block<'a> {
         let warp = &mut self.warps[at];
         let stop = warp
             .run(&mut self.state, quantum)
-            .map_err(|mistake| Box::new(self.state.finding(warp, *mistake)))?;
+            .map_err(|mistake| Box::new(self.state.finding(warp.as_ref(), *mistake)))?;
         if self.exhausted
             || self.state.warp_instructions > self.state.grid.launch.max_warp_instructions
         {
-            return Err(Box::new(self.state.endless(warp)));
+            return Err(Box::new(self.state.endless(warp.as_ref())));
         }
         match stop {
             Stop::Paused => {}
@@ -198,8 +198,9 @@ impl<'a> Block<'a> {
             Some(random) => random.below(count as u32) as usize,
             None => self.last,
         };
-        let at =
-            (0..count).map(|step| (start + step) % count).find(|at| self.warps[*at].is_ready())?;
+        let at = (0..count)
+            .map(|step| (start + step) % count)
+            .find(|at| self.warps[*at].core().is_ready())?;
         // After a whole quantum the others have their turn.
         self.last = (at + 1) % count;
         Some(at)
@@ -215,7 +216,7 @@ impl<'a> Block<'a> {
         if !matches!(kind, BarrierKind::Arrive) {
             barrier.waiting |= 1 << at;
             barrier.results.push((at, kind));
-            self.warps[at].wait(id);
+            self.warps[at].core_mut().readiness = Readiness::Waiting(id);
         }
         self.release(id);
     }
@@ -228,7 +229,7 @@ impl<'a> Block<'a> {
         }
         let complete = match barrier.wanted {
             0 => (0..self.warps.len())
-                .all(|at| barrier.arrived >> at & 1 != 0 || self.warps[at].has_ended()),
+                .all(|at| barrier.arrived >> at & 1 != 0 || self.warps[at].core().has_ended()),
             wanted => barrier.threads >= wanted,
         };
         if !complete {
@@ -237,7 +238,7 @@ impl<'a> Block<'a> {
         let barrier = std::mem::take(&mut self.barriers[id]);
         self.state.shared.leave(id, barrier.waiting);
         let alive: u32 =
-            barrier.results.iter().map(|(at, _)| self.warps[*at].alive.count_ones()).sum();
+            barrier.results.iter().map(|(at, _)| self.warps[*at].core().alive.count_ones()).sum();
         for (at, kind) in barrier.results {
             let (dst, value) = match kind {
                 BarrierKind::Sync | BarrierKind::Arrive => (None, 0),
@@ -245,7 +246,11 @@ impl<'a> Block<'a> {
                 BarrierKind::All { dst, .. } => (Some(dst), u32::from(barrier.truths == alive)),
                 BarrierKind::Any { dst, .. } => (Some(dst), u32::from(barrier.truths != 0)),
             };
-            self.warps[at].resume(dst.map(|dst: Reg| (dst, [u64::from(value); 32] as Lanes)));
+            let warp = &mut self.warps[at];
+            warp.core_mut().readiness = Readiness::Ready;
+            if let Some(dst) = dst {
+                warp.receive(dst, &[u64::from(value); 32]);
+            }
         }
     }
 
@@ -254,11 +259,11 @@ impl<'a> Block<'a> {
         let waiting: Vec<String> = self
             .warps
             .iter()
-            .filter_map(|warp| Some((warp, warp.waits_at()?)))
+            .filter_map(|warp| Some((warp, warp.core().waits_at()?)))
             .map(|(warp, id)| {
                 format!(
                     "warp {} at barrier {id}, {}",
-                    warp.index,
+                    warp.core().index,
                     self.state.own_location(warp.site(), warp.callers())
                 )
             })
@@ -271,33 +276,30 @@ impl<'a> Block<'a> {
             .map(|(id, b)| format!("barrier {id} has {} of {} threads", b.threads, b.wanted))
             .collect();
         let message = format!("no warp can go on: {}", [waiting, wanted].concat().join("; "));
-        let first =
-            self.warps.iter().find(|warp| warp.waits_at().is_some()).unwrap_or(&self.warps[0]);
+        let first = self.warps.iter().find(|warp| warp.core().waits_at().is_some());
+        let first = first.unwrap_or(&self.warps[0]).as_ref();
         let lane = first.first_lane();
         Box::new(self.state.finding(first, Mistake { kind: FindingKind::Deadlock, lane, message }))
     }
 }
 
 impl State<'_> {
-    pub(super) fn location(&self, site: Site) -> SourceLocation {
-        let function = &self.grid.program.functions[site.function as usize];
-        let last = function.code.len() - 1;
-        self.grid.location(function, &function.code[(site.pc as usize).min(last)])
-    }
-
     /// Where an instruction is, for people: in the program's own text, its callers' if need be.
     pub(super) fn own_location(
         &self,
         site: Site,
-        callers: impl Iterator<Item = Site>,
+        callers: impl IntoIterator<Item = Site>,
     ) -> SourceLocation {
-        let here = self.location(site);
-        let own = std::iter::once(site).chain(callers).find_map(|site| {
-            let function = &self.grid.program.functions[site.function as usize];
-            self.grid.own_location(function, site.pc as usize)
-        });
+        let here = self.grid.code.location(site);
+        let own =
+            std::iter::once(site).chain(callers).find_map(|site| self.grid.code.own_location(site));
         match own {
-            Some(own) => SourceLocation { ptx_line: here.ptx_line, unit: here.unit, ..own },
+            Some(own) => SourceLocation {
+                ptx_line: here.ptx_line,
+                address: here.address,
+                unit: here.unit,
+                ..own
+            },
             None => here,
         }
     }
@@ -308,14 +310,14 @@ impl State<'_> {
         [linear % x, linear / x % y, linear / x / y]
     }
 
-    fn finding(&self, warp: &Warp, mistake: Mistake) -> Finding {
+    fn finding(&self, warp: &dyn Warp, mistake: Mistake) -> Finding {
         Finding {
             kind: mistake.kind,
             severity: Severity::Error,
             fatal: true,
-            kernel: self.grid.kernel.name.clone(),
+            kernel: self.grid.code.name().to_owned(),
             block: self.index,
-            thread: self.thread(warp.index, mistake.lane),
+            thread: self.thread(warp.core().index, mistake.lane),
             location: self.own_location(warp.site(), warp.callers()),
             message: mistake.message,
             count: 1,
@@ -323,21 +325,17 @@ impl State<'_> {
     }
 
     /// The launch has run as many instructions as it may, and this warp ran the last.
-    fn endless(&self, warp: &Warp) -> Finding {
+    fn endless(&self, warp: &dyn Warp) -> Finding {
         let limit = self.grid.launch.max_warp_instructions;
         let who = if self.grid.launch.cooperative { "the grid" } else { "the block" };
-        let place = |function: u32, pc: usize| {
-            self.own_location(Site { function, pc: pc as u32 }, std::iter::empty())
-        };
+        let place = |site| self.own_location(site, std::iter::empty());
         let looped = std::iter::once(warp.site()).chain(warp.callers()).find_map(|site| {
-            let code = &self.grid.program.functions[site.function as usize].code;
-            let (first, last) = innermost_loop(code, site.pc as usize)?;
-            let (first, last) = (place(site.function, first), place(site.function, last));
-            Some(format!("in the loop from {first} to {last}"))
+            let (first, last) = self.grid.code.innermost_loop(site)?;
+            Some(format!("in the loop from {} to {}", place(first), place(last)))
         });
         let message = format!(
             "{who} has run more than its limit of {limit} instructions of warps; warp {} is {}",
-            warp.index,
+            warp.core().index,
             looped.unwrap_or_else(|| "in no loop".to_owned())
         );
         let mistake = Mistake { kind: FindingKind::Endless, lane: warp.first_lane(), message };
@@ -347,7 +345,7 @@ impl State<'_> {
     /// Notes what is wrong with an access to shared memory, which does not end the launch.
     pub(super) fn shared_problem(
         &mut self,
-        warp: &Warp,
+        warp: &dyn Warp,
         lane: usize,
         offset: usize,
         problem: AccessProblem,
@@ -372,7 +370,7 @@ impl State<'_> {
     /// Notes a mistake that does not end the launch, or counts it if it was seen at the same place.
     pub(super) fn note(
         &mut self,
-        warp: &Warp,
+        warp: &dyn Warp,
         kind: FindingKind,
         severity: Severity,
         lane: usize,

@@ -5,16 +5,14 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Condvar, Mutex, PoisonError};
 
 use super::block::{Block, Outcome};
+use super::warp::Code;
 use crate::device::{Launch, Schedule};
 use crate::memory::Memory;
-use crate::program::{Function, Instruction, Program, own_line};
-use crate::report::{Report, SourceLocation};
+use crate::report::Report;
 
 /// A launch, as its blocks see it.
 pub(crate) struct Grid<'a> {
-    pub(crate) program: &'a Program,
-    pub(crate) kernel: &'a Function,
-    pub(crate) kernel_index: usize,
+    pub(crate) code: &'a dyn Code,
     pub(crate) launch: &'a Launch,
     pub(crate) params: &'a [u8],
     pub(crate) memory: &'a Memory,
@@ -26,36 +24,6 @@ pub(crate) struct Grid<'a> {
 }
 
 impl Grid<'_> {
-    /// Where an instruction of a function is.
-    pub(crate) fn location(
-        &self,
-        function: &Function,
-        instruction: &Instruction,
-    ) -> SourceLocation {
-        let loc = instruction.loc;
-        let number = (loc.file as usize).wrapping_sub(1);
-        let file = self.program.files.get(number).filter(|_| loc.line != 0).cloned();
-        let unit = function.unit.clone();
-        SourceLocation {
-            file,
-            line: loc.line,
-            column: loc.column,
-            ptx_line: instruction.line,
-            unit,
-        }
-    }
-
-    /// The same in the program's own text: what functions of CUDA's and clang's headers do is done by the
-    /// line beside them. None if there is no such line.
-    pub(crate) fn own_location(&self, function: &Function, pc: usize) -> Option<SourceLocation> {
-        let is_own = |instruction: &Instruction| {
-            let file = self.location(function, instruction).file;
-            file.is_some_and(|file| !is_of_toolkit(&file))
-        };
-        let own = own_line(&function.code, pc.min(function.code.len() - 1), is_own)?;
-        Some(self.location(function, own))
-    }
-
     fn block_count(&self) -> usize {
         self.launch.grid.iter().map(|n| *n as usize).product()
     }
@@ -76,20 +44,6 @@ impl Grid<'_> {
         }
         order
     }
-}
-
-/// Whether a path is one of a header that comes with clang or CUDA.
-fn is_of_toolkit(path: &str) -> bool {
-    let is_cuda = |folder: &str| {
-        let version = folder.strip_prefix("cuda-");
-        folder == "cuda"
-            || version
-                .is_some_and(|v| v == "toolkit" || v.starts_with(|c: char| c.is_ascii_digit()))
-    };
-    let folders: Vec<&str> = path.split('/').collect();
-    path.contains("/lib/clang/")
-        || path.starts_with("/usr/include/")
-        || folders.windows(2).any(|two| is_cuda(two[0]) && matches!(two[1], "include" | "targets"))
 }
 
 /// Lets blocks do one at a time, in their order, what others can see.
@@ -274,24 +228,4 @@ fn merge(grid: &Grid<'_>, mut outcomes: Vec<(usize, Outcome)>) -> Report {
     });
     report.findings.sort_by_key(|finding| finding.fatal);
     report
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn headers_of_the_toolkit_are_told_from_the_programs_own() {
-        for path in [
-            "/usr/lib/llvm-19/lib/clang/19/include/__clang_cuda_device_functions.h",
-            "/usr/local/cuda-12.4/include/cuda_fp16.hpp",
-            "/opt/cuda/targets/x86_64-linux/include/cooperative_groups.h",
-            "/usr/include/device_functions.h",
-        ] {
-            assert!(is_of_toolkit(path), "{path}");
-        }
-        for path in ["./mistakes.cu", "/home/me/cuda/src/a.cuh", "cuda-samples/include/helper.h"] {
-            assert!(!is_of_toolkit(path), "{path}");
-        }
-    }
 }

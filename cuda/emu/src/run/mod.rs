@@ -1,15 +1,19 @@
-//! Runs a kernel: a grid of blocks over the cores, the warps of a block in turn, lanes in lockstep.
+//! Runs a kernel: a grid of blocks over the cores, the warps of a block in turn.
+//!
+//! The core is the same for all code: `grid`, `block`, `shared`, `access`. It sees code and warps as the traits of
+//! `warp`; `ptx` is one kind of both.
 
+mod access;
 mod block;
 mod grid;
-mod memory;
-mod paths;
 mod printf;
+mod ptx;
 mod shared;
+mod source;
 mod warp;
-mod wide;
 
 pub(crate) use grid::{Grid, Turn, run};
+pub(crate) use ptx::PtxCode;
 
 use crate::report::{Finding, FindingKind};
 
@@ -18,7 +22,7 @@ type Fault = Box<Finding>;
 
 /// A mistake, before it is known where the thread stands.
 #[derive(Debug)]
-struct Mistake {
+pub(crate) struct Mistake {
     kind: FindingKind,
     lane: usize,
     message: String,

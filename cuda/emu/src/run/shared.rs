@@ -25,7 +25,7 @@ fn join(into: &mut Clock, other: &Clock) {
 
 /// Where an instruction is: function and position.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
-pub(super) struct Site {
+pub(crate) struct Site {
     pub(super) function: u32,
     pub(super) pc: u32,
 }

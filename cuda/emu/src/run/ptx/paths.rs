@@ -4,10 +4,11 @@
 //! are left must come by. So lanes that an instruction misses are parted from those that stand there
 //! and run on their own, as a path with calls of its own, until they come there, too, or end.
 
-use super::block::State;
-use super::shared::Site;
-use super::warp::{Frame, Stop, Warp};
-use super::{Mistake, mistake};
+use super::super::block::State;
+use super::super::shared::Site;
+use super::super::warp::Stop;
+use super::super::{Mistake, mistake};
+use super::warp::{Frame, Warp};
 use crate::program::{Function, Op, Program};
 use crate::report::{FindingKind, Severity};
 
@@ -75,13 +76,14 @@ fn part(frames: &mut [Frame], mask: u32) -> Vec<Frame> {
     parted
 }
 
-impl Warp {
+impl Warp<'_> {
     /// Lets lanes wait at the instruction that they have come to, and those that are absent run on. Once
     /// these are there or have ended, the instruction runs again.
-    pub(super) fn wait_for(&mut self, state: &State<'_>, absent: u32, mask: u32) {
-        let needed = self.come_by(state.grid.program, absent, mask);
+    pub(super) fn wait_for(&mut self, absent: u32, mask: u32) {
+        let needed = self.come_by(self.program, absent, mask);
         let ahead = part(&mut self.frames, absent);
         let frames = std::mem::replace(&mut self.frames, ahead);
+        self.set_bounds();
         self.paths.push(Path { frames, waits: true, awaited: absent, needed });
     }
 
@@ -116,7 +118,7 @@ impl Warp {
         if others != 0 {
             let ahead = part(&mut self.frames, others);
             self.paths.push(Path::running(ahead));
-        } else if self.paths.iter().all(|path| path.awaited & self.alive != 0) {
+        } else if self.paths.iter().all(|path| path.awaited & self.core.alive != 0) {
             return Ok(());
         }
         let frames = std::mem::take(&mut self.frames);
@@ -131,7 +133,7 @@ impl Warp {
         state: &mut State<'_>,
     ) -> Result<Option<Stop>, Box<Mistake>> {
         let next = loop {
-            match self.paths.iter().position(|path| path.awaited & self.alive == 0) {
+            match self.paths.iter().position(|path| path.awaited & self.core.alive == 0) {
                 Some(at) => break at,
                 None if self.join_two() || self.part_one() => {}
                 None => return self.stand_still(state).map(Some),
@@ -139,6 +141,7 @@ impl Warp {
         };
         let path = self.paths.remove(next);
         self.frames = path.frames;
+        self.set_bounds();
         if path.waits {
             self.note_ended(state, path.needed);
             if let Some(split) = self.frames.last_mut().and_then(|frame| frame.stack.last_mut()) {
@@ -183,8 +186,9 @@ impl Warp {
     fn stand_still(&mut self, state: &mut State<'_>) -> Result<Stop, Box<Mistake>> {
         let Path { frames, awaited, needed, .. } = self.paths.remove(0);
         self.frames = frames;
+        self.set_bounds();
         let (site, mask) = (self.site(), self.frames.last().map_or(0, top_mask));
-        let op = &state.grid.program.functions[site.function as usize].code[site.pc as usize].op;
+        let op = &self.program.functions[site.function as usize].code[site.pc as usize].op;
         let elsewhere = self.paths.iter().map(|path| site_of(&path.frames)).find(|at| *at != site);
         match (op, elsewhere) {
             (Op::Barrier { kind, id, count }, None) => {
@@ -196,7 +200,7 @@ impl Warp {
                 self.barrier(*kind, *id, *count, mask)
             }
             _ => {
-                let awaited = awaited & self.alive;
+                let awaited = awaited & self.core.alive;
                 let first = awaited.trailing_zeros() as usize;
                 let where_ = self.paths.iter().find(|path| path.top().1 >> first & 1 != 0);
                 let frames = where_.map_or(&self.frames, |path| &path.frames);
@@ -204,7 +208,7 @@ impl Warp {
                 let message = format!(
                     "lanes {mask:#010x} of warp {} wait for lanes {awaited:#010x}, but lane {first} waits \
                      at {location}",
-                    self.index
+                    self.core.index
                 );
                 mistake(FindingKind::BarrierDivergence, first, message)
             }
@@ -213,7 +217,7 @@ impl Warp {
 
     /// Notes that lanes have ended which those that waited here expected.
     fn note_ended(&self, state: &mut State<'_>, needed: u32) {
-        let gone = needed & !self.alive;
+        let gone = needed & !self.core.alive;
         if gone == 0 {
             return;
         }

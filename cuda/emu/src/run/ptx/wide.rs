@@ -1,29 +1,24 @@
 //! Instructions that a warp runs as one: votes, shuffles, matches, reductions.
 
-use super::block::State;
-use super::warp::{Warp, lanes_of};
-use super::{Mistake, mistake};
+use super::super::warp::lanes_of;
+use super::super::{Mistake, mistake};
+use super::warp::Warp;
 use crate::lanes::Lanes;
 use crate::program::{MatrixMultiply, Op, Reg, Shuffle, Vote};
 use crate::report::FindingKind;
 
-impl Warp {
-    pub(super) fn warp_wide(
-        &mut self,
-        state: &mut State<'_>,
-        op: &Op,
-        mask: u32,
-    ) -> Result<(), Box<Mistake>> {
+impl Warp<'_> {
+    pub(super) fn warp_wide(&mut self, op: &Op, mask: u32) -> Result<(), Box<Mistake>> {
         let members = match op {
             Op::ActiveMask { dst } => {
                 self.write(*dst, &[mask.into(); 32], mask);
                 return Ok(());
             }
             Op::MatrixMultiply(multiply) => {
-                if mask == self.alive {
+                if mask == self.core.alive {
                     return self.multiply(multiply, mask);
                 }
-                self.wait_for(state, self.alive & !mask, mask);
+                self.wait_for(self.core.alive & !mask, mask);
                 return Ok(());
             }
             Op::Vote { mask: members, .. } => *members,
@@ -37,9 +32,9 @@ impl Warp {
         let named = members.map_or(0, |members| {
             lanes_of(mask).fold(0, |all, lane| all | self.register(members)[lane] as u32)
         });
-        let absent = named & self.alive & !mask;
+        let absent = named & self.core.alive & !mask;
         if absent != 0 {
-            self.wait_for(state, absent, mask);
+            self.wait_for(absent, mask);
             return Ok(());
         }
         // Lanes that name different lanes are groups of their own.
@@ -109,7 +104,7 @@ impl Warp {
             let message = format!(
                 "lane {first} names lanes {named:#010x}, but lanes {mask:#010x} of warp {} are at the \
                  instruction{}",
-                self.index,
+                self.core.index,
                 if others { ", and some name others" } else { "" }
             );
             return mistake(FindingKind::BarrierDivergence, first, message);

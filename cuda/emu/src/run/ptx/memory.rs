@@ -1,162 +1,24 @@
 //! Loads, stores and atomics of a warp, in every state space.
 
-use super::block::State;
-use super::shared::{AccessProblem, Accessor};
-use super::warp::{Warp, lanes_of};
-use super::{Mistake, mistake, read_word, write_word};
-use crate::memory::{GlobalAddress, distance};
-use crate::program::{
-    Address, LOCAL_WINDOW, Op, Order, PARAM_WINDOW, Reg, Rmw, SHARED_WINDOW, Space, WINDOW_SHIFT,
-};
+use super::super::access::{Target, accessor, low, note, wait_for_turn};
+use super::super::block::State;
+use super::super::shared::{AccessProblem, Accessor};
+use super::super::warp::lanes_of;
+use super::super::{Mistake, mistake};
+use super::warp::Warp;
+use crate::program::{Address, Op, Order, Reg, Rmw, Space, WINDOW_SHIFT};
 use crate::report::{EventKind, FindingKind, Severity};
-
-/// Bytes that may be accessed.
-#[derive(Clone, Copy)]
-enum Target<'a> {
-    Global(GlobalAddress<'a>),
-    Shared(usize),
-    Local(u64),
-    Kernel(usize),
-    Call(u64),
-}
 
 /// Largest load of which the end may lie behind an allocation: compilers widen loads up to this.
 const WIDEST: u64 = 16;
 
-/// Bytes around an allocation that are likely to be meant for it.
-const NEAR: u64 = 4096;
-
-/// Longest string that `printf` takes.
-const MAX_STRING: u64 = 1 << 16;
-
-impl Warp {
-    /// Finds out what an address means, and that all of `size` bytes are there and aligned.
-    fn locate<'a>(
-        &self,
-        state: &mut State<'a>,
-        lane: usize,
-        space: Space,
-        address: u64,
-        size: u64,
-    ) -> Result<Target<'a>, Box<Mistake>> {
-        let (space, offset) = match space {
-            Space::Generic => match address >> WINDOW_SHIFT << WINDOW_SHIFT {
-                SHARED_WINDOW => (Space::Shared, address - SHARED_WINDOW),
-                LOCAL_WINDOW => (Space::Local, address - LOCAL_WINDOW),
-                PARAM_WINDOW => (Space::Kernel, address - PARAM_WINDOW),
-                _ => (Space::Global, address),
-            },
-            space => (space, address),
-        };
-        if address % size != 0 {
-            let message = format!("{size} bytes at {} are not aligned", describe(space, offset));
-            return mistake(FindingKind::Misaligned, lane, message);
-        }
-        let inside = |end: u64| offset.checked_add(size).is_some_and(|last| last <= end);
-        let frame = self.frame();
-        let target = match space {
-            Space::Global | Space::Generic => {
-                state.allocations.locate(offset, size).map(Target::Global)
-            }
-            Space::Shared => state.shared.locate(offset, size).map(Target::Shared),
-            Space::Local => {
-                inside(frame.local + self.local_size(state)).then_some(Target::Local(offset))
-            }
-            Space::Kernel => {
-                inside(state.grid.params.len() as u64).then_some(Target::Kernel(offset as usize))
-            }
-            Space::Call => {
-                inside(self.param_size(state)).then_some(Target::Call(frame.params + offset))
-            }
-        };
-        match target {
-            Some(target) => Ok(target),
-            None => {
-                let freed = match space {
-                    Space::Global => state.grid.memory.freed(offset),
-                    _ => None,
-                };
-                let (kind, nearby) = match freed {
-                    Some((start, all)) => (
-                        FindingKind::UseAfterFree,
-                        format!(
-                            ", {} bytes into an allocation of {all} that was freed",
-                            offset - start
-                        ),
-                    ),
-                    None => (FindingKind::OutOfBounds, near(state, space, offset)),
-                };
-                let message = format!("{size} bytes at {}{nearby}", describe(space, offset));
-                mistake(kind, lane, message)
-            }
-        }
-    }
-
-    fn local_size(&self, state: &State<'_>) -> u64 {
-        state.grid.program.functions[self.site().function as usize].local_size
-    }
-
-    fn param_size(&self, state: &State<'_>) -> u64 {
-        state.grid.program.functions[self.site().function as usize].param_size
-    }
-
-    fn get(
-        &mut self,
-        state: &State<'_>,
-        lane: usize,
-        target: Target<'_>,
-        at: u64,
-        width: u64,
-    ) -> u64 {
-        match target {
-            Target::Global(global) => global.load(at, width),
-            Target::Shared(offset) => state.shared.load(offset + at as usize, width),
-            Target::Local(offset) => read_word(self.local.slice(lane, offset + at, width), width),
-            Target::Call(offset) => {
-                read_word(self.call_params.slice(lane, offset + at, width), width)
-            }
-            Target::Kernel(offset) => read_word(&state.grid.params[offset + at as usize..], width),
-        }
-    }
-
-    fn put(
-        &mut self,
-        state: &mut State<'_>,
-        lane: usize,
-        target: Target<'_>,
-        at: u64,
-        width: u64,
-        value: u64,
-    ) {
-        match target {
-            Target::Global(global) => global.store(at, width, value),
-            Target::Shared(offset) => state.shared.store(offset + at as usize, width, value),
-            Target::Local(offset) => {
-                write_word(self.local.slice(lane, offset + at, width), width, value);
-            }
-            Target::Call(offset) => {
-                write_word(self.call_params.slice(lane, offset + at, width), width, value);
-            }
-            // Parameters of a kernel cannot be written: no instruction says so.
-            Target::Kernel(_) => {}
-        }
-    }
-
+impl Warp<'_> {
     fn accessor(&self, lane: usize, strong: bool) -> Accessor {
-        Accessor { warp: self.index, lane, site: self.site(), strong }
+        accessor(self, lane, strong)
     }
 
     fn note(&self, state: &mut State<'_>, lane: usize, at: usize, problem: Option<AccessProblem>) {
-        if let Some(problem) = problem {
-            state.shared_problem(self, lane, at, problem);
-        }
-    }
-
-    /// What others may be watching happens in the order of the blocks.
-    fn wait_for_turn(state: &State<'_>, target: Target<'_>) {
-        if matches!(target, Target::Global(_)) {
-            state.grid.turn.wait(state.position);
-        }
+        note(self, state, lane, at, problem);
     }
 
     pub(super) fn load(
@@ -173,7 +35,7 @@ impl Warp {
         let mut checked = None;
         for lane in lanes_of(mask) {
             let address = effective(at, base[lane]);
-            let located = self.locate(state, lane, at.space, address, size);
+            let located = self.private.locate(state, lane, at.space, address, size);
             let target = match located {
                 Ok(target) => target,
                 Err(mistake) => {
@@ -187,7 +49,7 @@ impl Warp {
                 }
             };
             if order.strong {
-                Self::wait_for_turn(state, target);
+                wait_for_turn(state, target);
             }
             // Lanes often read the same: once is enough.
             match target {
@@ -201,13 +63,13 @@ impl Warp {
             }
             for (part, dst) in dst.iter().enumerate() {
                 let Some(dst) = dst else { continue };
-                let value = self.get(state, lane, target, part as u64 * width, width);
+                let value = self.private.get(state, lane, target, part as u64 * width, width);
                 let value = if signed { extend(value, width) } else { value };
                 self.registers[registers + *dst as usize][lane] = value;
             }
         }
         if order.acquire {
-            state.shared.fence(self.index);
+            state.shared.fence(self.core.index);
         }
         self.turns.watches |= order.strong;
         Ok(())
@@ -263,14 +125,14 @@ impl Warp {
         let size = width * src.len() as u64;
         let base = *self.register(at.base);
         if order.release {
-            state.shared.fence(self.index);
+            state.shared.fence(self.core.index);
         }
         let mut stored = 0u32;
         for lane in lanes_of(mask) {
             let address = effective(at, base[lane]);
-            let target = self.locate(state, lane, at.space, address, size)?;
+            let target = self.private.locate(state, lane, at.space, address, size)?;
             if order.strong {
-                Self::wait_for_turn(state, target);
+                wait_for_turn(state, target);
             }
             if let Target::Shared(offset) = target {
                 let mut problem =
@@ -285,7 +147,7 @@ impl Warp {
             }
             for (part, src) in src.iter().enumerate() {
                 let value = self.register(*src)[lane];
-                self.put(state, lane, target, part as u64 * width, width, value);
+                self.private.put(state, lane, target, part as u64 * width, width, value);
             }
         }
         self.observe(state, stored, |warp| EventKind::SharedStore {
@@ -303,15 +165,15 @@ impl Warp {
         let Op::Atomic { at, dst, rmw, src, width, order, commutes } = op else { return Ok(()) };
         let base = *self.register(at.base);
         if order.release {
-            state.shared.fence(self.index);
+            state.shared.fence(self.core.index);
         }
         let mut out = [0; 32];
         let mut on_shared = false;
         for lane in lanes_of(mask) {
             let address = effective(at, base[lane]);
-            let target = self.locate(state, lane, at.space, address, *width)?;
+            let target = self.private.locate(state, lane, at.space, address, *width)?;
             if dst.is_some() || !commutes || state.grid.launch.observe {
-                Self::wait_for_turn(state, target);
+                wait_for_turn(state, target);
             }
             let operand = self.register(*src)[lane];
             let update = |old: u64| match rmw {
@@ -343,7 +205,7 @@ impl Warp {
             };
         }
         if order.acquire {
-            state.shared.fence(self.index);
+            state.shared.fence(self.core.index);
         }
         let old = out[mask.trailing_zeros() as usize & 31];
         self.observe(state, mask, |_| EventKind::Atomic { old, shared: on_shared });
@@ -366,51 +228,22 @@ impl Warp {
         for lane in lanes_of(mask) {
             let source = effective(from, self.register(from.base)[lane]);
             let target = effective(to, self.register(to.base)[lane]);
-            let target = self.locate(state, lane, Space::Shared, target, size)?;
+            let target = self.private.locate(state, lane, Space::Shared, target, size)?;
             let wanted = self.register(source_size)[lane].min(size);
             let Target::Shared(offset) = target else { continue };
             let problem = state.shared.write(self.accessor(lane, false), offset, size);
             self.note(state, lane, offset, problem);
             for at in 0..size {
                 let byte = if at < wanted {
-                    let cell = self.locate(state, lane, Space::Global, source + at, 1)?;
-                    self.get(state, lane, cell, 0, 1)
+                    let cell = self.private.locate(state, lane, Space::Global, source + at, 1)?;
+                    self.private.get(state, lane, cell, 0, 1)
                 } else {
                     0
                 };
-                self.put(state, lane, target, at, 1, byte);
+                self.private.put(state, lane, target, at, 1, byte);
             }
         }
         Ok(())
-    }
-
-    /// Reads through a generic address, unseen by the detectors.
-    pub(super) fn generic_load(
-        &mut self,
-        state: &mut State<'_>,
-        lane: usize,
-        address: u64,
-        size: u64,
-    ) -> Result<u64, Box<Mistake>> {
-        let target = self.locate(state, lane, Space::Generic, address, size)?;
-        Ok(self.get(state, lane, target, 0, size))
-    }
-
-    /// A string that ends with a zero byte.
-    pub(super) fn string(
-        &mut self,
-        state: &mut State<'_>,
-        lane: usize,
-        address: u64,
-    ) -> Result<Vec<u8>, Box<Mistake>> {
-        let mut out = Vec::new();
-        for at in 0..MAX_STRING {
-            match self.generic_load(state, lane, address.wrapping_add(at), 1)? {
-                0 => break,
-                byte => out.push(byte as u8),
-            }
-        }
-        Ok(out)
     }
 }
 
@@ -428,46 +261,11 @@ fn low_bits(count: u64) -> u64 {
     if count >= 64 { u64::MAX } else { (1 << count) - 1 }
 }
 
-fn low(width: u64) -> u64 {
-    if width >= 8 { u64::MAX } else { (1 << (8 * width)) - 1 }
-}
-
 /// Extends by the sign, except 32 bits, which fill their register.
 fn extend(value: u64, width: u64) -> u64 {
     match width {
         1 => value as i8 as u64,
         2 => value as i16 as u64,
         _ => value,
-    }
-}
-
-fn describe(space: Space, offset: u64) -> String {
-    match space {
-        Space::Global | Space::Generic => format!("{offset:#x}"),
-        Space::Shared => format!("shared memory {offset:#x}"),
-        Space::Local => format!("local memory {offset:#x}"),
-        Space::Kernel | Space::Call => format!("parameter byte {offset:#x}"),
-    }
-}
-
-/// What lies nearby, to tell how far off an address is.
-fn near(state: &State<'_>, space: Space, offset: u64) -> String {
-    match space {
-        Space::Shared => format!(", which has {} bytes", state.shared.size()),
-        Space::Global if offset < 4096 => ", a null pointer".to_owned(),
-        Space::Global => match state.grid.memory.nearest(offset) {
-            Some((start, size)) => {
-                let away = distance(offset, start, size);
-                if away > size.max(NEAR) {
-                    format!(", where nothing is: {away} bytes from an allocation of {size}")
-                } else if offset < start {
-                    format!(", {away} bytes before an allocation of {size}")
-                } else {
-                    format!(", {} bytes into an allocation of {size}", offset - start)
-                }
-            }
-            None => ", where nothing is allocated".to_owned(),
-        },
-        _ => String::new(),
     }
 }

@@ -1,0 +1,226 @@
+//! What an address means: which memory it is in, and whether all that is accessed is there.
+
+use super::block::State;
+use super::shared::{AccessProblem, Accessor};
+use super::warp::{PerLane, Warp};
+use super::{Mistake, mistake, read_word, write_word};
+use crate::memory::{GlobalAddress, distance};
+use crate::program::{LOCAL_WINDOW, PARAM_WINDOW, SHARED_WINDOW, Space, WINDOW_SHIFT};
+use crate::report::FindingKind;
+
+/// Bytes that may be accessed.
+#[derive(Clone, Copy)]
+pub(super) enum Target<'a> {
+    Global(GlobalAddress<'a>),
+    Shared(usize),
+    Local(u64),
+    Kernel(usize),
+    Call(u64),
+}
+
+/// Bytes around an allocation that are likely to be meant for it.
+const NEAR: u64 = 4096;
+
+/// Longest string that `printf` takes.
+const MAX_STRING: u64 = 1 << 16;
+
+/// What threads have for themselves, and how much of it an instruction may access.
+#[derive(Default)]
+pub(super) struct Private {
+    pub(super) local: PerLane,
+    pub(super) call_params: PerLane,
+    /// Bytes of local memory in use.
+    pub(super) local_end: u64,
+    /// Where the parameters of the innermost call start, and their bytes.
+    pub(super) params: (u64, u64),
+}
+
+impl Private {
+    /// Finds out what an address means, and that all of `size` bytes are there and aligned.
+    pub(super) fn locate<'a>(
+        &self,
+        state: &mut State<'a>,
+        lane: usize,
+        space: Space,
+        address: u64,
+        size: u64,
+    ) -> Result<Target<'a>, Box<Mistake>> {
+        let (space, offset) = match space {
+            Space::Generic => match address >> WINDOW_SHIFT << WINDOW_SHIFT {
+                SHARED_WINDOW => (Space::Shared, address - SHARED_WINDOW),
+                LOCAL_WINDOW => (Space::Local, address - LOCAL_WINDOW),
+                PARAM_WINDOW => (Space::Kernel, address - PARAM_WINDOW),
+                _ => (Space::Global, address),
+            },
+            space => (space, address),
+        };
+        if address % size != 0 {
+            let message = format!("{size} bytes at {} are not aligned", describe(space, offset));
+            return mistake(FindingKind::Misaligned, lane, message);
+        }
+        let inside = |end: u64| offset.checked_add(size).is_some_and(|last| last <= end);
+        let target = match space {
+            Space::Global | Space::Generic => {
+                state.allocations.locate(offset, size).map(Target::Global)
+            }
+            Space::Shared => state.shared.locate(offset, size).map(Target::Shared),
+            Space::Local => inside(self.local_end).then_some(Target::Local(offset)),
+            Space::Kernel => {
+                inside(state.grid.params.len() as u64).then_some(Target::Kernel(offset as usize))
+            }
+            Space::Call => inside(self.params.1).then_some(Target::Call(self.params.0 + offset)),
+        };
+        match target {
+            Some(target) => Ok(target),
+            None => {
+                let freed = match space {
+                    Space::Global => state.grid.memory.freed(offset),
+                    _ => None,
+                };
+                let (kind, nearby) = match freed {
+                    Some((start, all)) => (
+                        FindingKind::UseAfterFree,
+                        format!(
+                            ", {} bytes into an allocation of {all} that was freed",
+                            offset - start
+                        ),
+                    ),
+                    None => (FindingKind::OutOfBounds, near(state, space, offset)),
+                };
+                let message = format!("{size} bytes at {}{nearby}", describe(space, offset));
+                mistake(kind, lane, message)
+            }
+        }
+    }
+
+    pub(super) fn get(
+        &mut self,
+        state: &State<'_>,
+        lane: usize,
+        target: Target<'_>,
+        at: u64,
+        width: u64,
+    ) -> u64 {
+        match target {
+            Target::Global(global) => global.load(at, width),
+            Target::Shared(offset) => state.shared.load(offset + at as usize, width),
+            Target::Local(offset) => read_word(self.local.slice(lane, offset + at, width), width),
+            Target::Call(offset) => {
+                read_word(self.call_params.slice(lane, offset + at, width), width)
+            }
+            Target::Kernel(offset) => read_word(&state.grid.params[offset + at as usize..], width),
+        }
+    }
+
+    pub(super) fn put(
+        &mut self,
+        state: &mut State<'_>,
+        lane: usize,
+        target: Target<'_>,
+        at: u64,
+        width: u64,
+        value: u64,
+    ) {
+        match target {
+            Target::Global(global) => global.store(at, width, value),
+            Target::Shared(offset) => state.shared.store(offset + at as usize, width, value),
+            Target::Local(offset) => {
+                write_word(self.local.slice(lane, offset + at, width), width, value);
+            }
+            Target::Call(offset) => {
+                write_word(self.call_params.slice(lane, offset + at, width), width, value);
+            }
+            // Parameters of a kernel cannot be written: no instruction says so.
+            Target::Kernel(_) => {}
+        }
+    }
+
+    /// Reads through a generic address, unseen by the detectors.
+    pub(super) fn generic_load(
+        &mut self,
+        state: &mut State<'_>,
+        lane: usize,
+        address: u64,
+        size: u64,
+    ) -> Result<u64, Box<Mistake>> {
+        let target = self.locate(state, lane, Space::Generic, address, size)?;
+        Ok(self.get(state, lane, target, 0, size))
+    }
+
+    /// A string that ends with a zero byte.
+    pub(super) fn string(
+        &mut self,
+        state: &mut State<'_>,
+        lane: usize,
+        address: u64,
+    ) -> Result<Vec<u8>, Box<Mistake>> {
+        let mut out = Vec::new();
+        for at in 0..MAX_STRING {
+            match self.generic_load(state, lane, address.wrapping_add(at), 1)? {
+                0 => break,
+                byte => out.push(byte as u8),
+            }
+        }
+        Ok(out)
+    }
+}
+
+/// Notes what is wrong with an access to shared memory, if anything is.
+pub(super) fn note(
+    warp: &dyn Warp,
+    state: &mut State<'_>,
+    lane: usize,
+    at: usize,
+    problem: Option<AccessProblem>,
+) {
+    if let Some(problem) = problem {
+        state.shared_problem(warp, lane, at, problem);
+    }
+}
+
+pub(super) fn accessor(warp: &dyn Warp, lane: usize, strong: bool) -> Accessor {
+    Accessor { warp: warp.core().index, lane, site: warp.site(), strong }
+}
+
+/// What others may be watching happens in the order of the blocks.
+pub(super) fn wait_for_turn(state: &State<'_>, target: Target<'_>) {
+    if matches!(target, Target::Global(_)) {
+        state.grid.turn.wait(state.position);
+    }
+}
+
+/// The low bits of a value of so many bytes.
+pub(super) fn low(width: u64) -> u64 {
+    if width >= 8 { u64::MAX } else { (1 << (8 * width)) - 1 }
+}
+
+fn describe(space: Space, offset: u64) -> String {
+    match space {
+        Space::Global | Space::Generic => format!("{offset:#x}"),
+        Space::Shared => format!("shared memory {offset:#x}"),
+        Space::Local => format!("local memory {offset:#x}"),
+        Space::Kernel | Space::Call => format!("parameter byte {offset:#x}"),
+    }
+}
+
+/// What lies nearby, to tell how far off an address is.
+fn near(state: &State<'_>, space: Space, offset: u64) -> String {
+    match space {
+        Space::Shared => format!(", which has {} bytes", state.shared.size()),
+        Space::Global if offset < 4096 => ", a null pointer".to_owned(),
+        Space::Global => match state.grid.memory.nearest(offset) {
+            Some((start, size)) => {
+                let away = distance(offset, start, size);
+                if away > size.max(NEAR) {
+                    format!(", where nothing is: {away} bytes from an allocation of {size}")
+                } else if offset < start {
+                    format!(", {away} bytes before an allocation of {size}")
+                } else {
+                    format!(", {} bytes into an allocation of {size}", offset - start)
+                }
+            }
+            None => ", where nothing is allocated".to_owned(),
+        },
+        _ => String::new(),
+    }
+}
