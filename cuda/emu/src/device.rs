@@ -10,6 +10,7 @@ use crate::program::{self, CODE_WINDOW, Linked, Program, Target, Unit};
 use crate::ptx::{self, Init, Linkage, Space};
 use crate::report::Report;
 use crate::run::{self, Grid, PtxCode};
+use crate::texture::Texture;
 
 /// Most threads of a block.
 pub const MAX_BLOCK_THREADS: u32 = 1024;
@@ -179,6 +180,8 @@ impl Module {
 #[derive(Debug, Default)]
 pub struct Device {
     memory: Memory,
+    textures: HashMap<u64, Texture>,
+    texture_count: u64,
     launches: u64,
 }
 
@@ -192,7 +195,7 @@ impl Device {
     /// A device whose kernels reach memory that is there already, beside what is allocated here.
     #[must_use]
     pub fn beside(foreign: Arc<dyn Foreign>) -> Self {
-        Self { memory: Memory::beside(foreign), launches: 0 }
+        Self { memory: Memory::beside(foreign), ..Self::default() }
     }
 
     /// Loads a module from its PTX text and initialises its variables.
@@ -344,6 +347,24 @@ impl Device {
         self.memory.read(address, bytes)
     }
 
+    /// Makes a texture or surface, and gives the handle by which kernels name it.
+    pub fn bind(&mut self, texture: Texture) -> u64 {
+        self.texture_count += 1;
+        self.textures.insert(self.texture_count, texture);
+        self.texture_count
+    }
+
+    /// Takes a texture or surface back; says whether there was one.
+    pub fn unbind(&mut self, handle: u64) -> bool {
+        self.textures.remove(&handle).is_some()
+    }
+
+    /// A texture or surface.
+    #[must_use]
+    pub fn texture(&self, handle: u64) -> Option<Texture> {
+        self.textures.get(&handle).copied()
+    }
+
     /// Runs a kernel to its end. Mistakes that the kernel makes are in the report, fatal ones too.
     ///
     /// # Errors
@@ -381,6 +402,7 @@ impl Device {
             launch,
             params: &args.bytes[..size as usize],
             memory: &self.memory,
+            textures: &self.textures,
             workspace,
             id: self.launches,
             turn: run::Turn::default(),

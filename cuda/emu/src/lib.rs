@@ -49,6 +49,7 @@ mod program;
 mod ptx;
 mod report;
 mod run;
+mod texture;
 
 pub use device::{Args, Device, Launch, MAX_BLOCK_THREADS, MAX_SHARED_BYTES, Module, Schedule};
 pub use error::{DeviceError, LoadError};
@@ -56,3 +57,4 @@ pub use memory::Foreign;
 pub use report::{
     Event, EventKind, Finding, FindingKind, Report, Severity, SourceLocation, WarpEvents,
 };
+pub use texture::{Addressing, Image, Sampler, Texel, TexelKind, Texture};

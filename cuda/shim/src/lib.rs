@@ -22,6 +22,7 @@
 //! executed (most instructions of PTX are one), and the same counted once per active lane.
 
 mod abi;
+mod arrays;
 mod driver;
 mod fatbin;
 mod link;

@@ -7,6 +7,7 @@ use std::ffi::{CString, c_char, c_int, c_uint, c_void};
 use std::sync::{LazyLock, Mutex, MutexGuard, PoisonError};
 
 use crate::abi::{Image, In, Out, Text, find, status_of};
+use crate::arrays::ChannelFormat;
 use crate::driver::{
     self, Config, HostFunction, NAME, TOTAL_MEMORY, VERSION, alloc, alloc_host, answers, call_host,
     calls, device_attribute, nothing, register, row_start, set, transfer,
@@ -97,7 +98,7 @@ thread_local! {
 }
 
 /// A call's answer, remembered for `cudaGetLastError`.
-fn answer(result: Result) -> Code {
+pub(crate) fn answer(result: Result) -> Code {
     let code = status_of(result);
     if code != SUCCESS {
         LAST_ERROR.set(code);
@@ -131,6 +132,8 @@ macro_rules! remembered_unchecked {
         }
     )*};
 }
+
+pub(crate) use {remembered, remembered_unchecked};
 
 nothing! { prefix "nvabi_";
     cudaSetDeviceFlags(flags: c_uint);
@@ -464,10 +467,6 @@ struct Pointer {
     host: u64,
 }
 
-/// `cudaChannelFormatDesc`: bits of each part, and what they are.
-#[repr(C)]
-struct ChannelFormat([c_int; 5]);
-
 #[unsafe(export_name = "nvabi_cudaCreateChannelDesc")]
 extern "C" fn cudaCreateChannelDesc(
     x: c_int,
@@ -666,7 +665,7 @@ fn occupancy(
 /// # Safety
 ///
 /// That of [`transfer`], for the sides that the direction does not put on the device.
-unsafe fn copy_kind(to: u64, from: u64, size: usize, kind: c_int) -> Result {
+pub(crate) unsafe fn copy_kind(to: u64, from: u64, size: usize, kind: c_int) -> Result {
     let (to_device, from_device) = match kind {
         0 | 4 => (false, false),
         1 => (true, false),

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use std::sync::{LazyLock, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
-use nvabi_emu::{Args, Device, DeviceError, FindingKind, Launch, Module, Report, Schedule};
+use nvabi_emu::{Args, Device, DeviceError, FindingKind, Image, Launch, Module, Report, Schedule};
 
 use crate::fatbin;
 use crate::link::{self, Unit};
@@ -100,6 +100,7 @@ const STREAM: usize = 3;
 const EVENT: usize = 4;
 const CONTEXT: usize = 5;
 const LINKER: usize = 6;
+const ARRAY: usize = 7;
 
 /// The one context.
 pub(crate) fn context() -> *mut c_void {
@@ -121,6 +122,15 @@ struct Linker {
     image: Vec<u8>,
 }
 
+/// An array of texels.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Array {
+    pub(crate) image: Image,
+    /// As the program gave it: zero where it has no such axis.
+    pub(crate) extent: [usize; 3],
+    pub(crate) flags: u32,
+}
+
 /// Everything.
 pub(crate) struct State {
     pub(crate) device: Device,
@@ -129,6 +139,7 @@ pub(crate) struct State {
     streams: Vec<bool>,
     events: Vec<Option<Option<Instant>>>,
     linkers: Vec<Option<Linker>>,
+    arrays: Vec<Option<Array>>,
     /// Sizes of memory of the host that was allocated here.
     pub(crate) pinned: HashMap<u64, u64>,
     /// Sizes of memory of the device, for what is in use.
@@ -205,6 +216,7 @@ impl State {
             streams: Vec::new(),
             events: Vec::new(),
             linkers: Vec::new(),
+            arrays: Vec::new(),
             pinned: HashMap::new(),
             allocated: HashMap::new(),
             sticky: None,
@@ -240,6 +252,7 @@ impl State {
         self.modules.iter_mut().for_each(|module| *module = None);
         self.streams.clear();
         self.events.clear();
+        self.arrays.clear();
         self.sticky = None;
     }
 
@@ -462,6 +475,21 @@ impl State {
             }
             _ => Err(INVALID_HANDLE),
         }
+    }
+
+    pub(crate) fn array_create(&mut self, array: Array) -> *mut c_void {
+        self.arrays.push(Some(array));
+        handle(ARRAY, self.arrays.len() - 1)
+    }
+
+    pub(crate) fn array(&self, array: *mut c_void) -> Result<Array> {
+        let slot = self.arrays.get(number(ARRAY, array)?);
+        slot.copied().flatten().ok_or(INVALID_HANDLE)
+    }
+
+    pub(crate) fn array_destroy(&mut self, array: *mut c_void) -> Result<Array> {
+        let slot = self.arrays.get_mut(number(ARRAY, array)?);
+        slot.and_then(Option::take).ok_or(INVALID_HANDLE)
     }
 
     pub(crate) fn event_create(&mut self) -> *mut c_void {

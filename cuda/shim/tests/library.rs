@@ -108,6 +108,7 @@ fn the_driver_and_the_runtime_do_what_a_program_asks() {
     takes_every_form_of_module();
     links_modules();
     refuses_what_is_wrong();
+    arrays_hold_texels();
     the_runtime_goes_through_the_driver();
     what_is_unregistered_is_not_read();
     errors_of_kernels_stay();
@@ -185,6 +186,64 @@ fn loads_launches_and_copies() {
     assert_eq!(call!(cuMemcpyDtoH_v2(values.as_mut_ptr(), data, 16)), 0);
     assert_eq!(values, [5; 4]);
     assert_eq!(call!(cuMemFree_v2(data)), 0);
+    assert_eq!(call!(cuModuleUnload(module)), 0);
+}
+
+/// Reads the texel at (1, 1) as a number up to 1, and doubles that at byte 4 of row 1.
+const TEXELS: &str = ".version 8.3\n.target sm_80\n.address_size 64
+.visible .entry read(.param .u64 out, .param .u64 texture, .param .u64 surface) {
+    .reg .b32 %r<4>; .reg .b64 %rd<4>; .reg .f32 %f<6>;
+    ld.param.u64 %rd1, [out]; ld.param.u64 %rd2, [texture]; ld.param.u64 %rd3, [surface];
+    mov.f32 %f1, 0f3F800000;
+    tex.2d.v4.f32.f32 {%f2, %f3, %f4, %f5}, [%rd2, {%f1, %f1}];
+    st.global.f32 [%rd1], %f2;
+    mov.u32 %r1, 1; suld.b.2d.b8.trap {%r2}, [%rd3, {%r1, %r1}];
+    shl.b32 %r2, %r2, 1; sust.b.2d.b8.trap [%rd3, {%r1, %r1}], {%r2};
+    ret;
+}
+";
+
+fn arrays_hold_texels() {
+    let (mut module, mut kernel, mut array) = (0usize, 0usize, 0usize);
+    let ptx = CString::new(TEXELS).unwrap();
+    assert_eq!(call!(cuModuleLoadData(&raw mut module, ptx.as_ptr())), 0);
+    assert_eq!(call!(cuModuleGetFunction(&raw mut kernel, module, c"read".as_ptr())), 0);
+    // One channel of 8 bits without a sign; 3 by 2 texels, from rows of 4 bytes.
+    let format = [8i32, 0, 0, 0, 1];
+    assert_eq!(call!(cudaMallocArray(&raw mut array, format.as_ptr(), 3, 2, 2)), 0);
+    let rows = *b"\x01\x02\x03_\x04\x33\x06_";
+    assert_eq!(call!(cudaMemcpy2DToArray(array, 0, 0, rows.as_ptr(), 4, 3, 2, 1)), 0);
+    assert_eq!(
+        call!(cudaMemcpy2DToArray(array, 1, 0, rows.as_ptr(), 4, 3, 2, 1)),
+        1,
+        "too far right"
+    );
+    let mut resource = [0u64; 8];
+    resource[1] = array as u64;
+    // Clamped, the nearest texel, as numbers, not normalised.
+    let texture = [1i32, 1, 1, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0];
+    let (mut read, mut written) = (0usize, 0usize);
+    assert_eq!(
+        call!(cudaCreateTextureObject(&raw mut read, resource.as_ptr(), texture.as_ptr(), 0)),
+        0
+    );
+    assert_eq!(call!(cudaCreateSurfaceObject(&raw mut written, resource.as_ptr())), 0);
+    let mut out = 0usize;
+    assert_eq!(call!(cuMemAlloc_v2(&raw mut out, 4)), 0);
+    let mut params: [*mut c_void; 3] =
+        [(&raw mut out).cast(), (&raw mut read).cast(), (&raw mut written).cast()];
+    assert_eq!(call!(cuLaunchKernel(kernel, 1, 1, 1, 1, 1, 1, 0, 0, params.as_mut_ptr(), 0)), 0);
+    let (mut number, mut copy) = (0f32, [0u8; 8]);
+    assert_eq!(call!(cuMemcpyDtoH_v2(&raw mut number, out, 4)), 0);
+    assert_eq!(call!(cudaMemcpy2DFromArray(copy.as_mut_ptr(), 4, array, 0, 0, 3, 2, 2)), 0);
+    assert_eq!((number, copy), (0.2, *b"\x01\x02\x03\0\x04\x66\x06\0"));
+    let mut described = [0usize; 3];
+    assert_eq!(call!(cuArrayGetDescriptor_v2(described.as_mut_ptr(), array)), 0);
+    assert_eq!(described, [3, 2, 1 | 1 << 32]);
+    assert_eq!(call!(cudaDestroyTextureObject(read)), 0);
+    assert_eq!(call!(cudaDestroyTextureObject(read)), 1);
+    assert_eq!(call!(cudaFreeArray(array)), 0);
+    assert_eq!(call!(cudaFreeArray(array)), 400);
     assert_eq!(call!(cuModuleUnload(module)), 0);
 }
 

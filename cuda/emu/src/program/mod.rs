@@ -9,6 +9,7 @@ use std::sync::Arc;
 
 use crate::lanes::LaneFn;
 use crate::ptx::Loc;
+use crate::texture::Shape;
 
 pub(crate) use decode::decode;
 pub(crate) use flow::{innermost_loop, own_line};
@@ -237,6 +238,7 @@ pub(crate) enum Op {
         mask: Reg,
     },
     MatrixMultiply(Box<MatrixMultiply>),
+    Texture(Box<TextureOp>),
     Elect {
         dst: Option<Reg>,
         pred: Reg,
@@ -256,6 +258,49 @@ pub(crate) struct MatrixMultiply {
     pub(crate) a: [Reg; 4],
     pub(crate) b: [Reg; 2],
     pub(crate) c: [Reg; 4],
+}
+
+/// An access of a texture or surface.
+#[derive(Debug)]
+pub(crate) struct TextureOp {
+    pub(crate) shape: Shape,
+    pub(crate) access: TextureAccess,
+    pub(crate) handle: Reg,
+    /// The layer, where there are any, then the coordinates.
+    pub(crate) at: Vec<Reg>,
+    /// What is read or written.
+    pub(crate) registers: Vec<Option<Reg>>,
+}
+
+/// What is done with a texture or surface.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum TextureAccess {
+    /// `integers`: coordinates are, not `f32`.
+    Sample {
+        integers: bool,
+    },
+    Gather {
+        channel: usize,
+    },
+    Load {
+        width: u64,
+        outside: Outside,
+    },
+    Store {
+        width: u64,
+        outside: Outside,
+    },
+    Query {
+        axis: usize,
+    },
+}
+
+/// What an access outside of a surface does.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Outside {
+    Trap,
+    Clamp,
+    Zero,
 }
 
 /// What an atomic operation does to memory.

@@ -9,6 +9,7 @@ use super::warp::Code;
 use crate::device::{Launch, Schedule};
 use crate::memory::Memory;
 use crate::report::Report;
+use crate::texture::Texture;
 
 /// A launch, as its blocks see it.
 pub(crate) struct Grid<'a> {
@@ -16,6 +17,8 @@ pub(crate) struct Grid<'a> {
     pub(crate) launch: &'a Launch,
     pub(crate) params: &'a [u8],
     pub(crate) memory: &'a Memory,
+    /// Textures and surfaces, by their handles.
+    pub(crate) textures: &'a HashMap<u64, Texture>,
     /// Address of what the blocks of a cooperative grid meet by; 0 for others.
     pub(crate) workspace: u64,
     /// Number of this launch on its device.

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use super::super::{BarrierKind, Callee, Instruction, Op, Reg, Rmw};
+use super::super::{BarrierKind, Callee, Instruction, Op, Reg, Rmw, TextureAccess};
 
 /// A part of a register that an instruction takes.
 #[derive(Debug, Clone, Copy)]
@@ -137,6 +137,13 @@ fn effects(op: &Op, mut read: impl FnMut(Reg)) {
         Op::Match { src, mask, .. } | Op::Reduce { src, mask, .. } => {
             read(*src);
             read(*mask);
+        }
+        Op::Texture(texture) => {
+            read(texture.handle);
+            texture.at.iter().copied().for_each(&mut read);
+            if let TextureAccess::Store { .. } = texture.access {
+                texture.registers.iter().flatten().copied().for_each(read);
+            }
         }
         Op::MatrixMultiply(multiply) => {
             let both = multiply.a.iter().chain(&multiply.b);

@@ -14,6 +14,7 @@ mod moves;
 mod operands;
 mod shared;
 mod tensor;
+mod texture;
 mod warp;
 
 use std::collections::{HashMap, HashSet};
@@ -170,6 +171,11 @@ fn decoder_of<'n, 'a>(base: &str) -> DecodeFn<'n, 'a> {
         "elect" => Decoder::elect,
         // tensor.rs
         "mma" => Decoder::matrix_multiply,
+        // texture.rs
+        "tex" | "tld4" => Decoder::texture,
+        "suld" => Decoder::surface_load,
+        "sust" => Decoder::surface_store,
+        "txq" | "suq" => Decoder::texture_query,
         // compare.rs
         "setp" => Decoder::set_predicate,
         "set" => Decoder::set,

@@ -2,6 +2,7 @@
 
 mod memory;
 mod paths;
+mod texture;
 mod warp;
 mod wide;
 

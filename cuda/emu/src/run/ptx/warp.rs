@@ -314,6 +314,7 @@ impl<'a> Warp<'a> {
             Op::CopyAsync { to, from, size, source_size } => {
                 self.copy_async(state, to, from, *size, *source_size, mask)?;
             }
+            Op::Texture(texture) => self.texture(state, texture, mask)?,
             wide => self.warp_wide(wide, mask)?,
         }
         Ok(None)

@@ -1,0 +1,380 @@
+//! Textures and surfaces: where their texels are, and what a texture makes of coordinates. Pure but for the
+//! function that reads texels.
+
+use crate::lanes::short_value;
+
+/// Texels in memory of the device: rows of planes, which are the depth, the layers or the faces of a cube.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Image {
+    /// Of the first texel.
+    pub address: u64,
+    /// Texels along x, y and z.
+    pub size: [u32; 3],
+    /// Bytes from a row to the next.
+    pub row_bytes: u64,
+    /// Bytes from a plane to the next.
+    pub plane_bytes: u64,
+    /// What a texel is.
+    pub texel: Texel,
+}
+
+/// What the channels of a texel are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum TexelKind {
+    /// Integers from 0.
+    Unsigned,
+    /// Integers with a sign.
+    Signed,
+    /// `float`, or `half` where a channel has 16 bits.
+    Float,
+}
+
+/// A texel: one, two or four channels of 8, 16 or 32 bits.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Texel {
+    /// What the channels are.
+    pub kind: TexelKind,
+    /// Bits of a channel.
+    pub bits: u32,
+    /// How many.
+    pub channels: u32,
+}
+
+impl Texel {
+    /// A texel that GPUs have.
+    #[must_use]
+    pub fn new(kind: TexelKind, bits: u32, channels: u32) -> Option<Self> {
+        let whole = matches!(bits, 8 | 16 | 32) && matches!(channels, 1 | 2 | 4);
+        (whole && (kind != TexelKind::Float || bits != 8)).then_some(Self { kind, bits, channels })
+    }
+
+    /// Its bytes.
+    #[must_use]
+    pub fn bytes(self) -> u64 {
+        u64::from(self.bits / 8 * self.channels)
+    }
+
+    /// An integer channel, extended to 32 bits.
+    fn integer(self, raw: u64) -> u32 {
+        let unused = 32 - self.bits;
+        match self.kind {
+            TexelKind::Signed => (((raw as u32) << unused) as i32 >> unused) as u32,
+            _ => raw as u32,
+        }
+    }
+
+    /// A channel as a number: of integers of 8 and 16 bits the share of the largest.
+    fn number(self, raw: u64) -> f32 {
+        let most = |bits: u32| (1u64 << bits) as f64 - 1.0;
+        match (self.kind, self.bits) {
+            (TexelKind::Float, 16) => {
+                short_value("f16").map_or(f32::NAN, |value| value(raw as u16) as f32)
+            }
+            (_, 32) => f32::from_bits(raw as u32),
+            (TexelKind::Signed, bits) => {
+                let value = f64::from(self.integer(raw) as i32);
+                (value / most(bits - 1)).max(-1.0) as f32
+            }
+            (_, bits) => (raw as f64 / most(bits)) as f32,
+        }
+    }
+}
+
+/// What a coordinate outside the image means.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Addressing {
+    /// The image repeats; for normalised coordinates alone, else as `Clamp`.
+    Wrap,
+    /// The nearest texel.
+    Clamp,
+    /// The image repeats, every other one mirrored; for normalised coordinates alone, else as `Clamp`.
+    Mirror,
+    /// The colour of the border.
+    Border,
+}
+
+/// How a texture is read.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Sampler {
+    /// Along x, y and z.
+    pub addressing: [Addressing; 3],
+    /// Whether texels around a point are weighed, or the nearest one is taken.
+    pub linear: bool,
+    /// Whether integers of 8 and 16 bits become numbers up to 1.
+    pub to_numbers: bool,
+    /// Whether coordinates go from 0 to 1, or to the number of texels.
+    pub normalized: bool,
+    /// What is outside, with `Border`.
+    pub border: [f32; 4],
+}
+
+/// An image with how to read it. A surface is one whose sampler nobody asks for.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Texture {
+    /// The texels.
+    pub image: Image,
+    /// How to read them.
+    pub sampler: Sampler,
+}
+
+/// Which axes coordinates have, and what chooses a plane.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Shape {
+    pub(crate) axes: usize,
+    pub(crate) layered: bool,
+    pub(crate) cube: bool,
+}
+
+/// The texels that one read takes along an axis: one, or two with the weight of the second.
+type Taps = [(Option<u32>, f32); 2];
+
+impl Texture {
+    /// The four channels of the texture at coordinates, as bits of `f32` or as integers.
+    pub(crate) fn sample<E>(
+        &self,
+        shape: Shape,
+        layer: u32,
+        at: [f64; 3],
+        mut read: impl FnMut(u64, u64) -> Result<u64, E>,
+    ) -> Result<[u32; 4], E> {
+        let (face, at) = if shape.cube { cube_face(at) } else { (0, at) };
+        let axes = if shape.cube { 2 } else { shape.axes };
+        let planes = self.image.size[2];
+        let plane = match (shape.cube, shape.layered) {
+            (true, true) => layer.min((planes / 6).saturating_sub(1)) * 6 + face,
+            (true, false) => face,
+            (false, _) => layer.min(planes.saturating_sub(1)),
+        };
+        let taps: [Taps; 3] = std::array::from_fn(|axis| match axis < axes {
+            true => self.taps(axis, at[axis]),
+            false if axis == 2 => [(Some(plane), 1.0), (None, 0.0)],
+            false => [(Some(0), 1.0), (None, 0.0)],
+        });
+        if !self.is_number() {
+            let [x, y, z] = taps.map(|taps| taps[0].0);
+            return match (x, y, z) {
+                (Some(x), Some(y), Some(z)) => {
+                    let texel = self.image.texel;
+                    Ok(self.image.texel([x, y, z], &mut read)?.map(|raw| texel.integer(raw)))
+                }
+                _ => Ok(self.sampler.border.map(|value| value as i64 as u32)),
+            };
+        }
+        let mut sum = [0.0f32; 4];
+        for (x, weight_x) in taps[0] {
+            for (y, weight_y) in taps[1] {
+                for (z, weight_z) in taps[2] {
+                    let weight = weight_x * weight_y * weight_z;
+                    if weight == 0.0 {
+                        continue;
+                    }
+                    let value = self.numbers([x, y, z], &mut read)?;
+                    for (sum, value) in sum.iter_mut().zip(value) {
+                        // One alone stays what it is, infinities and NaNs as well.
+                        *sum = if weight == 1.0 { value } else { *sum + weight * value };
+                    }
+                }
+            }
+        }
+        Ok(sum.map(f32::to_bits))
+    }
+
+    /// One channel of the four texels that linear filtering would weigh: counter-clockwise from the lower left.
+    pub(crate) fn gather<E>(
+        &self,
+        shape: Shape,
+        (layer, channel): (u32, usize),
+        at: [f64; 3],
+        mut read: impl FnMut(u64, u64) -> Result<u64, E>,
+    ) -> Result<[u32; 4], E> {
+        let plane = if shape.layered { layer.min(self.image.size[2].saturating_sub(1)) } else { 0 };
+        let around = Self { sampler: Sampler { linear: true, ..self.sampler }, ..*self };
+        let (x, y) = (around.taps(0, at[0]), around.taps(1, at[1]));
+        let mut out = [0; 4];
+        for (out, (x, y)) in
+            out.iter_mut().zip([(0, 1), (1, 1), (1, 0), (0, 0)].map(|(i, j)| (x[i].0, y[j].0)))
+        {
+            *out = match (x, y) {
+                (Some(x), Some(y)) => {
+                    let raw = self.image.texel([x, y, plane], &mut read)?[channel];
+                    match self.is_number() {
+                        true => self.image.texel.number(raw).to_bits(),
+                        false => self.image.texel.integer(raw),
+                    }
+                }
+                _ if self.is_number() => self.sampler.border[channel].to_bits(),
+                _ => self.sampler.border[channel] as i64 as u32,
+            };
+        }
+        Ok(out)
+    }
+
+    /// Whether reads give numbers of `f32`.
+    fn is_number(&self) -> bool {
+        let Texel { kind, bits, .. } = self.image.texel;
+        kind == TexelKind::Float || self.sampler.to_numbers && bits < 32
+    }
+
+    fn numbers<E>(
+        &self,
+        at: [Option<u32>; 3],
+        read: &mut impl FnMut(u64, u64) -> Result<u64, E>,
+    ) -> Result<[f32; 4], E> {
+        let [Some(x), Some(y), Some(z)] = at else { return Ok(self.sampler.border) };
+        let texel = self.image.texel;
+        let mut out = self.image.texel([x, y, z], read)?.map(|raw| texel.number(raw));
+        // Channels that are not there are zero.
+        out[texel.channels as usize..].fill(0.0);
+        Ok(out)
+    }
+
+    fn taps(&self, axis: usize, coordinate: f64) -> Taps {
+        let size = self.image.size[axis];
+        let at = if self.sampler.normalized { coordinate * f64::from(size) } else { coordinate };
+        if !(self.sampler.linear && self.is_number()) {
+            return [(self.index(axis, at.floor() as i64), 1.0), (None, 0.0)];
+        }
+        let from = at - 0.5;
+        let first = from.floor();
+        // GPUs have eight bits for it.
+        let weight = ((from - first) * 256.0).round_ties_even() / 256.0;
+        let weight = if weight.is_nan() { 0.0 } else { weight as f32 };
+        let index = first as i64;
+        [
+            (self.index(axis, index), 1.0 - weight),
+            (self.index(axis, index.saturating_add(1)), weight),
+        ]
+    }
+
+    /// The texel that an index stands for along an axis.
+    fn index(&self, axis: usize, at: i64) -> Option<u32> {
+        let size = i64::from(self.image.size[axis]).max(1);
+        let at = match self.sampler.addressing[axis] {
+            Addressing::Border if !(0..size).contains(&at) => return None,
+            Addressing::Wrap if self.sampler.normalized => at.rem_euclid(size),
+            Addressing::Mirror if self.sampler.normalized => {
+                let at = at.rem_euclid(2 * size);
+                at.min(2 * size - 1 - at)
+            }
+            _ => at.clamp(0, size - 1),
+        };
+        Some(at as u32)
+    }
+}
+
+impl Image {
+    /// The address of a texel.
+    pub(crate) fn address_of(&self, [x, y, z]: [u32; 3]) -> u64 {
+        self.address
+            + u64::from(z) * self.plane_bytes
+            + u64::from(y) * self.row_bytes
+            + u64::from(x) * self.texel.bytes()
+    }
+
+    /// The channels of a texel.
+    fn texel<E>(
+        &self,
+        at: [u32; 3],
+        read: &mut impl FnMut(u64, u64) -> Result<u64, E>,
+    ) -> Result<[u64; 4], E> {
+        let (start, width) = (self.address_of(at), u64::from(self.texel.bits / 8));
+        let mut out = [0; 4];
+        for (channel, out) in out.iter_mut().enumerate().take(self.texel.channels as usize) {
+            *out = read(start + channel as u64 * width, width)?;
+        }
+        Ok(out)
+    }
+}
+
+/// The face of a cube that a direction meets, and where on it.
+fn cube_face([x, y, z]: [f64; 3]) -> (u32, [f64; 3]) {
+    let [wide, high, deep] = [x.abs(), y.abs(), z.abs()];
+    let (face, along, s, t) = if wide >= high && wide >= deep {
+        if x >= 0.0 { (0, wide, -z, -y) } else { (1, wide, z, -y) }
+    } else if high >= deep {
+        if y >= 0.0 { (2, high, x, z) } else { (3, high, x, -z) }
+    } else if z >= 0.0 {
+        (4, deep, x, -y)
+    } else {
+        (5, deep, -x, -y)
+    };
+    (face, [(s / along + 1.0) / 2.0, (t / along + 1.0) / 2.0, 0.0])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const FLAT: Shape = Shape { axes: 1, layered: false, cube: false };
+
+    fn texture(kind: TexelKind, bits: u32, size: u32) -> Texture {
+        let texel = Texel::new(kind, bits, 1).unwrap();
+        let image = Image { address: 0, size: [size, 1, 1], row_bytes: 0, plane_bytes: 0, texel };
+        let sampler = Sampler {
+            addressing: [Addressing::Clamp; 3],
+            linear: false,
+            to_numbers: true,
+            normalized: false,
+            border: [9.0; 4],
+        };
+        Texture { image, sampler }
+    }
+
+    fn sample(texture: &Texture, bytes: &[u8], x: f64) -> u32 {
+        let read = |at: u64, width: u64| -> Result<u64, ()> {
+            let bytes = bytes.get(at as usize..(at + width) as usize).ok_or(())?;
+            Ok(bytes.iter().rev().fold(0, |all, byte| all << 8 | u64::from(*byte)))
+        };
+        texture.sample(FLAT, 0, [x, 0.0, 0.0], read).unwrap()[0]
+    }
+
+    #[test]
+    fn channels_become_numbers_or_stay_integers() {
+        let mut bytes = texture(TexelKind::Unsigned, 8, 2);
+        assert_eq!(f32::from_bits(sample(&bytes, &[0, 255], 1.0)), 1.0);
+        bytes.sampler.to_numbers = false;
+        assert_eq!(sample(&bytes, &[0, 255], 1.0), 255);
+        let mut signed = texture(TexelKind::Signed, 16, 1);
+        assert_eq!(f32::from_bits(sample(&signed, &[0, 0x80], 0.0)), -1.0);
+        signed.sampler.to_numbers = false;
+        assert_eq!(sample(&signed, &[0, 0x80], 0.0), 0xffff_8000);
+        assert_eq!(f32::from_bits(sample(&texture(TexelKind::Float, 16, 1), &[0, 0x3c], 0.0)), 1.0);
+        assert_eq!(Texel::new(TexelKind::Float, 8, 1), None);
+    }
+
+    #[test]
+    fn neighbours_are_weighed_in_steps_of_a_256th() {
+        let mut line = texture(TexelKind::Float, 32, 2);
+        line.sampler.linear = true;
+        let bytes = [0f32, 256.0].map(f32::to_le_bytes).concat();
+        let at = |x: f64| f32::from_bits(sample(&line, &bytes, x));
+        assert_eq!([at(0.5), at(1.0), at(1.5), at(0.7501)], [0.0, 128.0, 256.0, 64.0]);
+        // Before the first texel's middle there is the same one twice.
+        assert_eq!([at(-5.0), at(9.0)], [0.0, 256.0]);
+    }
+
+    #[test]
+    fn what_is_outside_is_repeated_mirrored_or_the_border() {
+        let bytes = [10u8, 20, 30];
+        let at = |addressing, x: f64| {
+            let mut line = texture(TexelKind::Unsigned, 8, 3);
+            line.sampler.addressing = [addressing; 3];
+            line.sampler.to_numbers = false;
+            line.sampler.normalized = true;
+            sample(&line, &bytes, x)
+        };
+        let three = |addressing| [-0.1, 1.1, 1.5].map(|x| at(addressing, x));
+        assert_eq!(three(Addressing::Clamp), [10, 30, 30]);
+        assert_eq!(three(Addressing::Wrap), [30, 10, 20]);
+        assert_eq!(three(Addressing::Mirror), [10, 30, 20]);
+        assert_eq!(three(Addressing::Border), [9; 3]);
+    }
+
+    #[test]
+    fn a_direction_meets_a_face_of_the_cube() {
+        assert_eq!(cube_face([2.0, 0.0, 0.0]), (0, [0.5, 0.5, 0.0]));
+        assert_eq!(cube_face([-1.0, -1.0, 0.5]), (1, [0.75, 1.0, 0.0]));
+        assert_eq!(cube_face([0.0, -3.0, 0.0]).0, 3);
+        assert_eq!(cube_face([0.0, 0.0, -1.0]).0, 5);
+    }
+}
