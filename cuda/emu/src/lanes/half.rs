@@ -60,6 +60,11 @@ pub(super) fn value<S: Short>(bits: u16) -> f64 {
     }
 }
 
+/// The nearest number.
+pub(super) fn nearest<S: Short>(value: f64) -> u16 {
+    short::<S>(value, Rounding::Nearest)
+}
+
 /// The nearest number, or the one next to it in a direction.
 pub(super) fn short<S: Short>(value: f64, toward: Rounding) -> u16 {
     if value.is_nan() {

@@ -8,6 +8,7 @@ mod convert;
 mod float;
 mod half;
 mod integer;
+pub(crate) mod matrix;
 
 /// The values of one register in the lanes of a warp.
 pub(crate) type Lanes = [u64; 32];

@@ -8,6 +8,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use crate::lanes::LaneFn;
+use crate::lanes::matrix::{Combine, Fragment};
 use crate::ptx::Loc;
 use crate::texture::Shape;
 
@@ -238,6 +239,8 @@ pub(crate) enum Op {
         mask: Reg,
     },
     MatrixMultiply(Box<MatrixMultiply>),
+    MatrixMove(Box<MatrixMove>),
+    RowMove(Box<RowMove>),
     Texture(Box<TextureOp>),
     Elect {
         dst: Option<Reg>,
@@ -249,15 +252,41 @@ pub(crate) enum Op {
     Nop,
 }
 
-/// `d = a × b + c` of a warp: 16×8 from 16×16 and 16×8 numbers of 16 bits.
+/// A matrix in the registers of a warp.
+#[derive(Debug)]
+pub(crate) struct MatrixRegisters {
+    pub(crate) fragment: Fragment,
+    pub(crate) registers: Vec<Reg>,
+}
+
+/// `d = a × b + c` of a warp.
 #[derive(Debug)]
 pub(crate) struct MatrixMultiply {
-    /// What 16 bits of `a` and `b` stand for.
-    pub(crate) value: fn(u16) -> f64,
-    pub(crate) d: [Reg; 4],
-    pub(crate) a: [Reg; 4],
-    pub(crate) b: [Reg; 2],
-    pub(crate) c: [Reg; 4],
+    pub(crate) a: MatrixRegisters,
+    pub(crate) b: MatrixRegisters,
+    pub(crate) c: MatrixRegisters,
+    pub(crate) d: MatrixRegisters,
+    pub(crate) combine: Combine,
+    pub(crate) saturate: bool,
+}
+
+/// A matrix from memory or to it: rows or columns, `stride` elements apart.
+#[derive(Debug)]
+pub(crate) struct MatrixMove {
+    pub(crate) matrix: MatrixRegisters,
+    pub(crate) at: Address,
+    pub(crate) stride: Reg,
+    pub(crate) row_major: bool,
+    pub(crate) store: bool,
+}
+
+/// Matrices of 8 by 8 numbers of 16 bits from memory or to it, a register of each lane for each.
+#[derive(Debug)]
+pub(crate) struct RowMove {
+    pub(crate) registers: Vec<Reg>,
+    pub(crate) at: Address,
+    pub(crate) transposed: bool,
+    pub(crate) store: bool,
 }
 
 /// An access of a texture or surface.

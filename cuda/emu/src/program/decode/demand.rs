@@ -146,8 +146,17 @@ fn effects(op: &Op, mut read: impl FnMut(Reg)) {
             }
         }
         Op::MatrixMultiply(multiply) => {
-            let both = multiply.a.iter().chain(&multiply.b);
-            both.chain(&multiply.c).copied().for_each(read);
+            let sources = [&multiply.a, &multiply.b, &multiply.c];
+            sources.iter().flat_map(|matrix| &matrix.registers).copied().for_each(read);
+        }
+        Op::MatrixMove(op) => {
+            read(op.at.base);
+            read(op.stride);
+            op.matrix.registers.iter().copied().for_each(read);
+        }
+        Op::RowMove(op) => {
+            read(op.at.base);
+            op.registers.iter().copied().for_each(read);
         }
     }
 }

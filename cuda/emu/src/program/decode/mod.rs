@@ -171,6 +171,8 @@ fn decoder_of<'n, 'a>(base: &str) -> DecodeFn<'n, 'a> {
         "elect" => Decoder::elect,
         // tensor.rs
         "mma" => Decoder::matrix_multiply,
+        "wmma" => Decoder::warp_matrix,
+        "ldmatrix" | "stmatrix" => Decoder::row_move,
         // texture.rs
         "tex" | "tld4" => Decoder::texture,
         "suld" => Decoder::surface_load,

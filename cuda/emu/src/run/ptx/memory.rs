@@ -245,10 +245,46 @@ impl Warp<'_> {
         }
         Ok(())
     }
+
+    /// Reads up to 8 bytes of any space, as a load of its own.
+    pub(super) fn checked_load(
+        &mut self,
+        state: &mut State<'_>,
+        lane: usize,
+        space: Space,
+        address: u64,
+        width: u64,
+    ) -> Result<u64, Box<Mistake>> {
+        let target = self.private.locate(state, lane, space, address, width)?;
+        if let Target::Shared(offset) = target {
+            let problem = state.shared.read(self.accessor(lane, false), offset, width);
+            self.note(state, lane, offset, problem);
+        }
+        Ok(self.private.get(state, lane, target, 0, width))
+    }
+
+    /// Writes up to 8 bytes of any space, as a store of its own.
+    pub(super) fn checked_store(
+        &mut self,
+        state: &mut State<'_>,
+        lane: usize,
+        space: Space,
+        address: u64,
+        width: u64,
+        value: u64,
+    ) -> Result<(), Box<Mistake>> {
+        let target = self.private.locate(state, lane, space, address, width)?;
+        if let Target::Shared(offset) = target {
+            let problem = state.shared.write(self.accessor(lane, false), offset, width);
+            self.note(state, lane, offset, problem);
+        }
+        self.private.put(state, lane, target, 0, width, value);
+        Ok(())
+    }
 }
 
 /// The address that a lane accesses. Those of shared and local memory have 32 bits, in which sums wrap.
-fn effective(at: &Address, base: u64) -> u64 {
+pub(super) fn effective(at: &Address, base: u64) -> u64 {
     let narrow = matches!(at.space, Space::Shared | Space::Local) && base <= u32::MAX.into();
     if narrow {
         u64::from((base as u32).wrapping_add(at.offset as u32))

@@ -1,5 +1,6 @@
 //! Warps that run PTX: lanes that a branch parts meet again at its immediate post-dominator.
 
+mod matrix;
 mod memory;
 mod paths;
 mod texture;

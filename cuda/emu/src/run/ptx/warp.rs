@@ -315,7 +315,7 @@ impl<'a> Warp<'a> {
                 self.copy_async(state, to, from, *size, *source_size, mask)?;
             }
             Op::Texture(texture) => self.texture(state, texture, mask)?,
-            wide => self.warp_wide(wide, mask)?,
+            wide => self.warp_wide(state, wide, mask)?,
         }
         Ok(None)
     }

@@ -1,22 +1,28 @@
 //! Instructions that a warp runs as one: votes, shuffles, matches, reductions.
 
+use super::super::block::State;
 use super::super::warp::lanes_of;
 use super::super::{Mistake, mistake};
 use super::warp::Warp;
 use crate::lanes::Lanes;
-use crate::program::{MatrixMultiply, Op, Reg, Shuffle, Vote};
+use crate::program::{Op, Reg, Shuffle, Vote};
 use crate::report::FindingKind;
 
 impl Warp<'_> {
-    pub(super) fn warp_wide(&mut self, op: &Op, mask: u32) -> Result<(), Box<Mistake>> {
+    pub(super) fn warp_wide(
+        &mut self,
+        state: &mut State<'_>,
+        op: &Op,
+        mask: u32,
+    ) -> Result<(), Box<Mistake>> {
         let members = match op {
             Op::ActiveMask { dst } => {
                 self.write(*dst, &[mask.into(); 32], mask);
                 return Ok(());
             }
-            Op::MatrixMultiply(multiply) => {
+            Op::MatrixMultiply(_) | Op::MatrixMove(_) | Op::RowMove(_) => {
                 if mask == self.core.alive {
-                    return self.multiply(multiply, mask);
+                    return self.matrix(state, op, mask);
                 }
                 self.wait_for(self.core.alive & !mask, mask);
                 return Ok(());
@@ -46,49 +52,6 @@ impl Warp<'_> {
             };
             self.for_group(op, group);
             rest &= !group;
-        }
-        Ok(())
-    }
-
-    /// Each lane has parts of the matrices; products are summed as doubles and rounded once.
-    fn multiply(&mut self, op: &MatrixMultiply, mask: u32) -> Result<(), Box<Mistake>> {
-        if mask != u32::MAX {
-            let lane = mask.trailing_ones() as usize;
-            let message = format!("lanes {mask:#010x} alone came to a product of matrices");
-            return mistake(FindingKind::BarrierDivergence, lane, message);
-        }
-        // Row and column of the numbers that a lane has.
-        let in_a =
-            |lane: usize, n: usize| (lane / 4 + n / 2 % 2 * 8, lane % 4 * 2 + n % 2 + n / 4 * 8);
-        let in_b = |lane: usize, n: usize| (lane % 4 * 2 + n % 2 + n / 2 * 8, lane / 4);
-        let in_c = |lane: usize, n: usize| (lane / 4 + n / 2 * 8, lane % 4 * 2 + n % 2);
-        let half = |reg: Reg, lane: usize, n: usize| {
-            (op.value)((self.register(reg)[lane] >> (n % 2 * 16)) as u16)
-        };
-        let (mut a, mut b) = ([[0.0; 16]; 16], [[0.0; 8]; 16]);
-        for lane in 0..32 {
-            for n in 0..8 {
-                let (row, column) = in_a(lane, n);
-                a[row][column] = half(op.a[n / 2], lane, n);
-            }
-            for n in 0..4 {
-                let (row, column) = in_b(lane, n);
-                b[row][column] = half(op.b[n / 2], lane, n);
-            }
-        }
-        let mut out = [[0; 32]; 4];
-        for lane in 0..32 {
-            for (n, out) in out.iter_mut().enumerate() {
-                let (row, column) = in_c(lane, n);
-                let start = f64::from(f32::from_bits(self.register(op.c[n])[lane] as u32));
-                let sum = (0..16).fold(start, |sum, k| sum + a[row][k] * b[k][column]);
-                let sum = sum as f32;
-                let bits = if sum.is_nan() { 0x7fff_ffff } else { sum.to_bits() };
-                out[lane] = bits.into();
-            }
-        }
-        for (reg, out) in op.d.iter().zip(&out) {
-            self.write(*reg, out, mask);
         }
         Ok(())
     }
