@@ -1,5 +1,6 @@
 //! What a device cannot do without: named 64-bit values, and how two of one name become one.
 
+use std::cmp::Ordering;
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
@@ -220,6 +221,20 @@ impl Constraint {
         Self { name, value: if name.is_half() { raw & u64::from(u32::MAX) } else { raw } }
     }
 
+    /// Whether another value of the name, kept to, keeps to this one.
+    fn implied_by(self, other: u64) -> bool {
+        match self.name.rule() {
+            // 0 and 1 both ask for nothing, and stay two values.
+            Rule::Multiple(_) => {
+                other.max(1) != self.value.max(1) && other.max(1) % self.value.max(1) == 0
+            }
+            Rule::Least => other < self.value,
+            Rule::Greatest => other > self.value,
+            Rule::Common => other & !self.value == 0,
+            Rule::Equal => false,
+        }
+    }
+
     /// The value that serves both; both are of one name.
     ///
     /// # Errors
@@ -244,6 +259,27 @@ impl Constraint {
         };
         Ok(Self { name: self.name, value })
     }
+}
+
+/// Whether who keeps to the second list keeps to the first one too. Both are sorted, each name once.
+pub(crate) fn asks_no_more(less: &[Constraint], more: &[Constraint]) -> bool {
+    let mut more = more.iter();
+    less.iter().all(|asked| {
+        let same = more.find(|other| other.name == asked.name);
+        same.is_some_and(|other| asked.value == other.value || asked.implied_by(other.value))
+    })
+}
+
+/// An order in which a list that asks for less is before all lists that ask for more.
+pub(crate) fn by_demand(one: &[Constraint], other: &[Constraint]) -> Ordering {
+    let names = || one.iter().map(|asked| asked.name).cmp(other.iter().map(|asked| asked.name));
+    one.len().cmp(&other.len()).then_with(names).then_with(|| {
+        let orders = one.iter().zip(other).map(|(one, other)| match one.name.rule() {
+            Rule::Least | Rule::Common => other.value.cmp(&one.value),
+            Rule::Multiple(_) | Rule::Greatest | Rule::Equal => one.value.cmp(&other.value),
+        });
+        orders.fold(Ordering::Equal, Ordering::then)
+    })
 }
 
 /// The least common multiple, where it fits into so many bits; 0 counts as 1.

@@ -8,7 +8,7 @@ use std::borrow::Cow;
 use std::sync::Arc;
 
 use super::capability::{Capability, CapabilitySet};
-use super::constraint::{Conflict, Constraint, merge_into};
+use super::constraint::{Conflict, Constraint, asks_no_more, by_demand, merge_into};
 
 /// Why two sets give none.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -62,12 +62,142 @@ pub fn derive(left: &[CapabilitySet], right: &[CapabilitySet]) -> Vec<Capability
     derived
 }
 
+/// So many sets go on from one list to the next: beyond them, sets of a machine's devices differ in ways
+/// that nobody tells apart, and each list multiplies them.
+const MOST_SETS: usize = 256;
+
+/// So many pairs of sets are compared for one answer, which takes a fraction of a second.
+const MOST_PAIRS: usize = 1 << 21;
+
+/// What serves every list.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Derived {
+    /// The sets, in an order of their own.
+    pub sets: Vec<CapabilitySet>,
+    /// Whether these are all. Where the lists give more than can be looked at, each set here serves every list
+    /// all the same, and there may be others; without any it is not known whether one exists.
+    pub complete: bool,
+}
+
 /// What serves every list, in an order of its own: whichever order the lists and their sets are
-/// in, the result is the same. Equal sets are there once.
-pub fn derive_all<L: AsRef<[CapabilitySet]>>(lists: &[L]) -> Vec<CapabilitySet> {
-    let Some((first, rest)) = lists.split_first() else { return Vec::new() };
-    let first = first.as_ref().iter().filter_map(normal).collect();
-    rest.iter().fold(sorted(first), |derived, list| sorted(derive(&derived, list.as_ref())))
+/// in, the result is the same. Equal sets are there once. A set is left out where another one has the same
+/// capabilities and asks for less, in each of its constraints.
+///
+/// At most 256 sets go on from one list to the next, those that ask for least of each list of capabilities first;
+/// [`Derived::complete`] tells whether that was all.
+pub fn derive_all<L: AsRef<[CapabilitySet]>>(lists: &[L]) -> Derived {
+    Search::default().derive(lists)
+}
+
+/// How much may be looked at for one answer, and whether that was enough.
+#[derive(Debug)]
+pub(crate) struct Search {
+    /// So many go on from one list to the next.
+    pub(crate) sets: usize,
+    /// So many pairs are still compared.
+    pairs: usize,
+    /// Whether nothing was left out so far.
+    pub(crate) complete: bool,
+}
+
+impl Default for Search {
+    fn default() -> Self {
+        Self { sets: MOST_SETS, pairs: MOST_PAIRS, complete: true }
+    }
+}
+
+impl Search {
+    /// For an answer that takes many searches: what one may look at, all of them may.
+    pub(crate) fn of_many() -> Self {
+        Self { sets: MOST_SETS / 4, ..Self::default() }
+    }
+
+    /// Whether a pair may still be compared; then it is.
+    pub(crate) fn takes_a_pair(&mut self) -> bool {
+        let left = self.pairs.checked_sub(1);
+        self.pairs = left.unwrap_or(0);
+        left.is_some()
+    }
+
+    /// Whether no pair may be compared any more.
+    pub(crate) fn is_spent(&self) -> bool {
+        self.pairs == 0
+    }
+
+    /// As [`derive_all`]. What is left out shows in the result and here.
+    pub(crate) fn derive<L: AsRef<[CapabilitySet]>>(&mut self, lists: &[L]) -> Derived {
+        let before = std::mem::replace(&mut self.complete, true);
+        let sets = self.of_all(lists);
+        let complete = self.complete;
+        self.complete &= before;
+        Derived { sets, complete }
+    }
+
+    fn of_all<L: AsRef<[CapabilitySet]>>(&mut self, lists: &[L]) -> Vec<CapabilitySet> {
+        let normal = |list: &L| sorted(list.as_ref().iter().filter_map(normal).collect());
+        let mut lists: Vec<Vec<CapabilitySet>> = lists.iter().map(normal).collect();
+        // Few sets first; and in one order, as what is left out depends on it.
+        lists.sort_unstable_by(|one, other| (one.len(), one).cmp(&(other.len(), other)));
+        let mut lists = lists.into_iter();
+        let Some(first) = lists.next() else { return Vec::new() };
+        let first = self.some_of(first);
+        lists.fold(first, |derived, mut list| {
+            let affordable = self.pairs / derived.len().max(1);
+            if affordable < list.len() {
+                self.complete = false;
+                list.truncate(affordable);
+            }
+            self.pairs -= derived.len() * list.len();
+            self.some_of(sorted(derive(&derived, &list)))
+        })
+    }
+
+    /// No more sets than may go on.
+    fn some_of(&mut self, sets: Vec<CapabilitySet>) -> Vec<CapabilitySet> {
+        let (mut kept, complete) = least_demanding(sets, self.sets);
+        self.complete &= complete;
+        kept.sort_unstable();
+        kept
+    }
+}
+
+/// Sets without those that ask for more than another one, and whether these are all: there are `most` at most, of
+/// each list of capabilities as many as of any other while there are some.
+fn least_demanding(mut sets: Vec<CapabilitySet>, most: usize) -> (Vec<CapabilitySet>, bool) {
+    // A set that asks for less is before all that ask for more.
+    sets.sort_unstable_by(|one, other| {
+        let of_capabilities = one.capabilities.cmp(&other.capabilities);
+        of_capabilities.then_with(|| by_demand(&one.constraints, &other.constraints))
+    });
+    let mut complete = true;
+    let mut ranked: Vec<(usize, CapabilitySet)> = Vec::new();
+    // Where those with the same capabilities begin.
+    let mut alike = 0;
+    for set in sets {
+        if ranked.last().is_some_and(|(_, known)| known.capabilities != set.capabilities) {
+            alike = ranked.len();
+        }
+        let rank = ranked.len() - alike;
+        if rank >= most && !complete {
+            continue;
+        }
+        let asks_less = |(_, known): &(usize, CapabilitySet)| {
+            asks_no_more(&known.constraints, &set.constraints)
+        };
+        if !ranked[alike..].iter().any(asks_less) {
+            match rank < most {
+                true => ranked.push((rank, set)),
+                false => complete = false,
+            }
+        }
+    }
+    if ranked.len() > most {
+        complete = false;
+        // Stable: among equals, the order of the sets.
+        ranked.sort_by_key(|(rank, _)| *rank);
+        ranked.truncate(most);
+    }
+    (ranked.into_iter().map(|(_, set)| set).collect(), complete)
 }
 
 /// A set by itself: repetitions folded. `None` when its own constraints are in conflict, or it has

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use super::capability::{Capability, CapabilitySet};
 use super::constraint::{Conflict, ConstraintName};
-use super::derive::{Failure, derive_all, normal, pair};
+use super::derive::{Derived, Failure, Search, derive_all, normal, pair};
 use super::usage::Use;
 
 /// The ways in which a device can do what is asked of it.
@@ -119,38 +119,52 @@ pub struct Explanation {
     pub reasons: Vec<Rejection>,
     /// Single changes that each give memory, the smallest first. Each has been tried.
     pub relaxations: Vec<Relaxation>,
-    /// Every pair of sets that failed, in the order of the offers.
+    /// Pairs of sets that failed, in the order of the offers: at most 16,384.
     pub rejections: Vec<Rejection>,
+    /// Whether all was looked at. Where the offers have more combinations than that, the group may not be the
+    /// smallest, there may be other reasons and changes, and memory that serves all was not ruled out.
+    pub complete: bool,
 }
+
+/// An explanation lists no more failures than these.
+const MOST_REJECTIONS: usize = 1 << 14;
 
 /// What serves every offer, in the order of [`derive_all`], or why nothing does.
 ///
 /// # Errors
 ///
 /// When nothing does; also when there is no offer.
-pub fn plan(offers: &[Offer]) -> Result<Vec<CapabilitySet>, Box<Explanation>> {
-    let sets = derive_all(offers);
-    if sets.is_empty() { Err(Box::new(explain(offers))) } else { Ok(sets) }
+pub fn plan(offers: &[Offer]) -> Result<Derived, Box<Explanation>> {
+    let derived = derive_all(offers);
+    if derived.sets.is_empty() { Err(Box::new(explain(offers))) } else { Ok(derived) }
 }
 
 /// The reasons why nothing serves all of the offers. Where something does, there are none, and the
 /// pairs that failed are there all the same.
 pub fn explain(offers: &[Offer]) -> Explanation {
-    let rejections = rejections(offers);
-    let group = if derive_all(offers).is_empty() { smallest_group(offers) } else { Vec::new() };
+    let mut search = Search::of_many();
+    let rejections = rejections(offers, &mut search);
+    let all = derive_all(offers);
+    search.complete &= all.complete;
+    let group = if all.sets.is_empty() { smallest_group(offers, &mut search) } else { Vec::new() };
     let members: Vec<Offer> = group.iter().map(|at| offers[*at].clone()).collect();
     let mut reasons: Vec<Rejection> = Vec::new();
-    for rejection in together(&members) {
+    for rejection in together(&members, &mut search) {
         if !reasons.iter().any(|known| known.cause == rejection.cause) {
             reasons.push(rejection);
         }
     }
     reasons.sort_by_key(|reason| reason.cause.distance());
+    let relaxations = match members.is_empty() {
+        true => Vec::new(),
+        false => relaxations(offers, &group, &mut search),
+    };
     Explanation {
         between: members.iter().map(|offer| offer.of.clone()).collect(),
-        relaxations: if members.is_empty() { Vec::new() } else { relaxations(offers, &group) },
+        relaxations,
         reasons,
         rejections,
+        complete: search.complete,
     }
 }
 
@@ -223,23 +237,24 @@ impl<'a> Partial<'a> {
 }
 
 /// Every set that is of no use by itself, and every pair of two offers that fails.
-fn rejections(offers: &[Offer]) -> Vec<Rejection> {
+fn rejections(offers: &[Offer], search: &mut Search) -> Vec<Rejection> {
     let mut rejections: Vec<Rejection> = offers.iter().flat_map(alone).collect();
     for (at, offer) in offers.iter().enumerate() {
+        let partials = partials(offer);
         for other in &offers[at + 1..] {
-            join(&mut rejections, &partials(offer), other);
+            join(&mut rejections, &partials, other, search);
         }
     }
     rejections
 }
 
 /// What fails when the offers are taken one after the other.
-fn together(offers: &[Offer]) -> Vec<Rejection> {
+fn together(offers: &[Offer], search: &mut Search) -> Vec<Rejection> {
     let mut rejections: Vec<Rejection> = offers.iter().flat_map(alone).collect();
     let Some((first, rest)) = offers.split_first() else { return rejections };
     let mut before = partials(first);
     for offer in rest {
-        before = join(&mut rejections, &before, offer);
+        before = join(&mut rejections, &before, offer, search);
     }
     rejections
 }
@@ -263,14 +278,20 @@ fn join<'a>(
     rejections: &mut Vec<Rejection>,
     before: &[Partial<'a>],
     next: &'a Offer,
+    search: &mut Search,
 ) -> Vec<Partial<'a>> {
     let mut joined: Vec<Partial<'a>> = Vec::new();
     let next: Vec<(&'a Use, usize, CapabilitySet)> =
         usable(next).map(|(at, set)| (&next.of, at, set)).collect();
     for left in before {
         for (of, at, set) in &next {
+            if rejections.len() >= MOST_REJECTIONS || !search.takes_a_pair() {
+                search.complete = false;
+                return joined;
+            }
             match left.with(of, *at, set) {
                 Ok(partial) if joined.iter().any(|known| known.set == partial.set) => {}
+                Ok(_) if joined.len() >= search.sets => search.complete = false,
                 Ok(partial) => joined.push(partial),
                 Err(rejection) => rejections.push(rejection),
             }
@@ -296,17 +317,19 @@ fn alone(offer: &Offer) -> Vec<Rejection> {
 }
 
 /// The indices of a smallest group of offers that nothing serves; no smaller group is inside it.
-fn smallest_group(offers: &[Offer]) -> Vec<usize> {
-    let fails = |group: &[usize]| {
+fn smallest_group(offers: &[Offer], search: &mut Search) -> Vec<usize> {
+    // A group of which not all was looked at may have memory.
+    let mut fails = |group: &[usize]| {
         let lists: Vec<&Offer> = group.iter().map(|at| &offers[*at]).collect();
-        derive_all(&lists).is_empty()
+        let derived = search.derive(&lists);
+        derived.sets.is_empty() && derived.complete
     };
     let all = 0..offers.len();
     if let Some(one) = all.clone().find(|one| fails(&[*one])) {
         return vec![one];
     }
     let two = all.clone().flat_map(|one| (0..one).map(move |other| [other, one]));
-    if let Some(two) = two.clone().find(|two| fails(two)) {
+    if let Some(two) = two.into_iter().find(|two| fails(two)) {
         return two.to_vec();
     }
     // Leave out whoever is not needed for it to fail.
@@ -321,10 +344,13 @@ fn smallest_group(offers: &[Offer]) -> Vec<usize> {
 }
 
 /// Changes of the group that are tried one by one, from small to large.
-fn relaxations(offers: &[Offer], group: &[usize]) -> Vec<Relaxation> {
-    let serves = |change: &Relaxation| !derive_all(&change.applied(offers)).is_empty();
-    let mut relaxations: Vec<Relaxation> =
-        candidates(offers, group).into_iter().filter(serves).collect();
+fn relaxations(offers: &[Offer], group: &[usize], search: &mut Search) -> Vec<Relaxation> {
+    let mut relaxations = candidates(offers, group);
+    relaxations.retain(|change| {
+        let untried = search.is_spent();
+        search.complete &= !untried;
+        !untried && !search.derive(&change.applied(offers)).sets.is_empty()
+    });
     if relaxations.is_empty() {
         relaxations.extend(drop_many(offers));
     }
@@ -380,7 +406,7 @@ fn drop_many(offers: &[Offer]) -> Option<Relaxation> {
     let mut dropped = Vec::new();
     for offer in offers {
         kept.push(offer);
-        if derive_all(&kept).is_empty() {
+        if derive_all(&kept).sets.is_empty() {
             kept.pop();
             dropped.push(offer.of.clone());
         }
@@ -496,7 +522,11 @@ impl fmt::Display for Explanation {
             return f.write_str("no conflict\n");
         };
         let between: Vec<String> = self.between.iter().map(Use::to_string).collect();
-        writeln!(f, "no memory serves {}: {}", between.join(" and "), first.cause)?;
+        let found = if self.complete { "no memory serves" } else { "found no memory that serves" };
+        writeln!(f, "{found} {}: {}", between.join(" and "), first.cause)?;
+        if !self.complete {
+            writeln!(f, "  note: the offers have more combinations than are looked at")?;
+        }
         for reason in rest {
             writeln!(f, "  also {reason}")?;
         }

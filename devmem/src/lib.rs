@@ -31,7 +31,7 @@
 //!     Offer { of: Use::new("display", Operation::Scanout), sets: vec![tiled, linear(pitch(256))] },
 //!     Offer { of: Use::new("cpu", Operation::CpuWrite), sets: cpu.sets(&image, Operation::CpuWrite)? },
 //! ];
-//! let set = plan(&offers)?.remove(0);
+//! let set = plan(&offers)?.sets.remove(0);
 //! let layout = solve(&image, &set)?;
 //! assert_eq!(layout.planes[1].pitch, 2048);
 //! assert_eq!(layout.planes[1].offset, 2048 * 1080);
@@ -94,7 +94,7 @@ pub use capability::{
 pub use constraint::{
     Conflict, ConflictKind, Constraint, ConstraintName, coherency, merge, placement,
 };
-pub use derive::{derive, derive_all, intersect};
+pub use derive::{Derived, derive, derive_all, intersect};
 pub use driver::{Device, DeviceInfo, Driver, Import, Transition, Wait};
 pub use error::{Error, ErrorKind, Result};
 pub use explain::{Cause, Explanation, Offer, OfferedSet, Rejection, Relaxation, explain, plan};

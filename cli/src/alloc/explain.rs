@@ -1,6 +1,6 @@
 //! `nvabi alloc explain`: why offers do not go together.
 
-use nvabi_devmem::{CapabilitySet, Offer, Rejection, plan};
+use nvabi_devmem::{CapabilitySet, Derived, Offer, Rejection, plan};
 use nvabi_pipeline::diagnostic::Report;
 use serde::Serialize;
 
@@ -14,6 +14,8 @@ use crate::context::Context;
 struct Served {
     sets: Vec<CapabilitySet>,
     rejections: Vec<Rejection>,
+    /// Whether these are all.
+    complete: bool,
 }
 
 pub(crate) fn explain(context: &Context<'_>, args: &AllocExplain) -> Result<Outcome, Report> {
@@ -22,12 +24,15 @@ pub(crate) fn explain(context: &Context<'_>, args: &AllocExplain) -> Result<Outc
         all.extend(offers::read(file)?);
     }
     match plan(&all) {
-        Ok(sets) => {
-            let rejections = nvabi_devmem::explain(&all).rejections;
+        Ok(Derived { sets, complete }) => {
+            let explanation = nvabi_devmem::explain(&all);
+            let complete = complete && explanation.complete;
+            let rejections = explanation.rejections;
             match context.json() {
-                true => context.print_json(&Served { sets, rejections })?,
+                true => context.print_json(&Served { sets, rejections, complete })?,
                 false => context.print(&served(&sets, &rejections))?,
             }
+            super::tell_whether_all(context, complete);
             Ok(Outcome::Same)
         }
         Err(explanation) => {

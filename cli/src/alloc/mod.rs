@@ -33,3 +33,13 @@ fn found(context: &Context<'_>) -> Found {
     }
     found
 }
+
+/// Says when there were more combinations than are looked at.
+fn tell_whether_all(context: &Context<'_>, complete: bool) {
+    if !complete {
+        context.status(
+            "Stopped",
+            "the offers have more combinations than are looked at; there may be other sets",
+        );
+    }
+}

@@ -4,8 +4,8 @@ use std::fmt::Write as _;
 
 use nvabi_devmem::drivers::Found;
 use nvabi_devmem::{
-    CapabilitySet, Device, Image, Layout, LayoutError, Offer, Operation, Prober, Usage, Use, plan,
-    solve,
+    CapabilitySet, Derived, Device, Image, Layout, LayoutError, Offer, Operation, Prober, Usage,
+    Use, plan, solve,
 };
 use nvabi_pipeline::diagnostic::{Diagnostic, Report};
 use serde::Serialize;
@@ -25,6 +25,8 @@ struct Plan {
     layout: Option<Layout>,
     /// What else would serve.
     others: Vec<CapabilitySet>,
+    /// Whether `others` are all.
+    complete: bool,
 }
 
 pub(crate) fn alloc_plan(context: &Context<'_>, args: &AllocPlan) -> Result<Outcome, Report> {
@@ -46,9 +48,9 @@ pub(crate) fn alloc_plan(context: &Context<'_>, args: &AllocPlan) -> Result<Outc
         });
     }
     match plan(&offers) {
-        Ok(sets) => {
+        Ok(derived) => {
             let costs = |set: &CapabilitySet| cost(found.as_ref(), &offers, set);
-            chosen(context, &image, &offers, sets, costs)
+            chosen(context, &image, &offers, derived, costs)
         }
         Err(explanation) => {
             match context.json() {
@@ -127,7 +129,7 @@ fn chosen(
     context: &Context<'_>,
     image: &Image,
     offers: &[Offer],
-    mut sets: Vec<CapabilitySet>,
+    Derived { mut sets, complete }: Derived,
     cost: impl Fn(&CapabilitySet) -> u64,
 ) -> Result<Outcome, Report> {
     sets.sort_by_key(|set| cost(set));
@@ -143,10 +145,11 @@ fn chosen(
     match context.json() {
         true => {
             let layout = layout.as_ref().ok().cloned();
-            context.print_json(&Plan { usage, set, layout, others: sets })?;
+            context.print_json(&Plan { usage, set, layout, others: sets, complete })?;
         }
         false => context.print(&text(&usage, &set, layout, &sets))?,
     }
+    super::tell_whether_all(context, complete);
     Ok(outcome)
 }
 

@@ -70,7 +70,7 @@ fn through(camera: &'static str, size: (u32, u32)) -> Description {
             prober.sets(&**device, &image, each.operation, &all).unwrap()
         })
         .collect();
-    let set = derive_all(&sets).into_iter().next().expect("no set serves all");
+    let set = derive_all(&sets).sets.into_iter().next().expect("no set serves all");
     let layout = solve(&image, &set).unwrap();
     let description = Description { usage: Usage { image, uses }, set, layout, metadata: vec![] };
     let buffer = prober.allocate(&all, &description).unwrap();

@@ -16,7 +16,7 @@ fn the_order_of_lists_does_not_matter() {
         let mut random = Random::new(seed);
         let mut lists: Vec<Vec<CapabilitySet>> =
             (0..2 + seed % 3).map(|_| random.sets(5)).collect();
-        let first = derive_all(&lists);
+        let first = derive_all(&lists).sets;
         some += usize::from(!first.is_empty());
         for _ in 0..4 {
             shuffle(&mut random, &mut lists);
@@ -29,7 +29,7 @@ fn the_order_of_lists_does_not_matter() {
                     set.capabilities = capabilities.into();
                 }
             }
-            assert_eq!(derive_all(&lists), first, "seed {seed}");
+            assert_eq!(derive_all(&lists).sets, first, "seed {seed}");
         }
     }
     assert!(some > ROUNDS as usize / 20, "only {some} rounds gave a set");
@@ -136,4 +136,66 @@ fn opaque_bytes_are_padded_with_zeros() {
         7,
         &[1, 2, 3, 4, 5]
     )));
+}
+
+/// Sets of devices that all merge, and of which none asks for less than another: who takes longer rows wants
+/// more behind them.
+fn incomparable(devices: u64, sets: u64) -> Vec<Vec<CapabilitySet>> {
+    let mut random = Random::new(devices);
+    let mut set = || {
+        let names = [
+            (ConstraintName::MAX_PITCH, ConstraintName::ROW_PADDING),
+            (ConstraintName::MAX_SIZE, ConstraintName::SIZE_PADDING),
+        ];
+        let constraints = names.map(|(most, padding)| {
+            let value = random.below(1 << 20);
+            [Constraint::new(most, value), Constraint::new(padding, value)]
+        });
+        CapabilitySet::new(constraints.concat(), [Capability::pitch_linear()])
+    };
+    (0..devices).map(|_| (0..sets).map(|_| set()).collect()).collect()
+}
+
+#[test]
+fn more_sets_than_can_be_looked_at_are_told() {
+    assert!(derive_all(&incomparable(2, 16)).complete);
+    // The longest case is measured by `benches/devmem.sh`.
+    for lists in [incomparable(5, 20), incomparable(9, 30)] {
+        let some = derive_all(&lists);
+        assert!(!some.sets.is_empty() && some.sets.len() <= 256, "{}", some.sets.len());
+        assert!(!some.complete);
+        for set in &some.sets {
+            let one = derive_all(&[&lists[0][..], std::slice::from_ref(set)]);
+            assert!(!one.sets.is_empty(), "{set} does not serve the first");
+        }
+        let mut turned = lists.clone();
+        turned.reverse();
+        turned.iter_mut().for_each(|list| list.reverse());
+        assert_eq!(derive_all(&turned), some);
+    }
+}
+
+#[test]
+fn a_set_that_asks_for_more_than_another_is_left_out() {
+    let set = |alignment, max| {
+        let constraints = [
+            Constraint::new(ConstraintName::PITCH_ALIGNMENT, alignment),
+            Constraint::new(ConstraintName::MAX_PITCH, max),
+        ];
+        CapabilitySet::new(constraints, [Capability::pitch_linear()])
+    };
+    let list = [set(64, 4096), set(128, 4096), set(64, 2048), set(48, 2048), set(96, 8192)];
+    let kept = derive_all(&[&list[..]]);
+    assert_eq!(kept.sets, [set(48, 2048), set(64, 4096), set(96, 8192)]);
+    assert!(kept.complete);
+}
+
+#[test]
+fn what_is_left_out_serves_nobody_whom_the_rest_does_not_serve() {
+    for seed in 0..ROUNDS {
+        let mut random = Random::new(seed);
+        let (left, right) = (random.sets(8), random.sets(8));
+        let all = derive_all(&[derive(&left, &right)]);
+        assert_eq!(derive_all(&[left, right]), all, "seed {seed}");
+    }
 }

@@ -124,7 +124,7 @@ fn layouts_hold() {
             1 + random.below(3000) as u32,
             random.of(&formats),
         );
-        let set = match nvabi_devmem::derive_all(&[[set]]).pop() {
+        let set = match nvabi_devmem::derive_all(&[[set]]).sets.pop() {
             Some(set) => set,
             None => continue,
         };

@@ -100,7 +100,7 @@ fn a_plugin_in_c_and_one_in_rust_share_memory() {
 
     let offers = [offer(&*camera, Operation::Capture), offer(&*codec, Operation::Encode)];
     assert_eq!(offers[1].sets[0].capabilities[0], Capability::new(0x10de, 1, vec![32, 64]));
-    let sets = plan(&offers).expect("memory for both");
+    let sets = plan(&offers).expect("memory for both").sets;
     let [set] = sets.as_slice() else { panic!("{sets:?}") };
     // 48 of the camera and 64 of the codec.
     assert_eq!(set.constraint(ConstraintName::PITCH_ALIGNMENT), Some(192));
