@@ -16,8 +16,8 @@ fn kernel(body: &str) -> String {
 #[test]
 fn an_instruction_that_the_emulator_lacks_is_named_with_its_line() {
     for instruction in [
-        "tex.2d.v4.f32.s32 {%f1, %f2, %f3, %f4}, [t, {%r1, %r2}]",
-        "wmma.load.a.sync.aligned.row.m16n16k16.global.f16 {%r1}, [%rd1]",
+        "istypep.texref %p1, %rd1",
+        "wgmma.fence.sync.aligned",
         "mbarrier.init.shared.b64 [%rd1], %r1",
         "cp.async.bulk.commit_group",
         "barrier.cluster.arrive",
