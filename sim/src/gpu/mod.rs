@@ -7,6 +7,8 @@ mod copy;
 mod doorbell;
 mod engine;
 mod host;
+#[cfg(test)]
+mod hostile;
 mod kernel;
 mod launch;
 mod qmd;
