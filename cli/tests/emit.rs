@@ -83,8 +83,8 @@ fn file(folder: &Path, name: &str, text: &str) -> PathBuf {
     path
 }
 
-/// The header of each tag as C11 by one compiler and as C++17 by the other, in turns: what the specs name, and
-/// everything of the oldest tag and of the newest.
+/// The header of each tag as C11 by one compiler and as C++17 by the other, in turns, with its tables or without any
+/// other header: what the specs name, and everything of the oldest tag, of the newest and of a Jetson's.
 #[test]
 fn gcc_and_clang_compile_the_header_of_every_tag() {
     let compilers = [("gcc", Need::Gcc), ("clang", Need::Clang)];
@@ -94,19 +94,25 @@ fn gcc_and_clang_compile_the_header_of_every_tag() {
         }
     }
     let folder = tempfile::tempdir().unwrap();
+    let user =
+        file(folder.path(), "user.c", "#include \"nvabi.h\"\nint main(void) { return 0; }\n");
     let tags = tags();
     assert!(tags.len() > 90, "{} distinct headers", tags.len());
-    for (at, tag) in tags.iter().enumerate() {
-        let scope = if at == 0 || at + 1 == tags.len() { "--all" } else { "--spec" };
-        let header = text(&["emit", "--lang", "c", "--tag", tag.as_str(), scope]);
-        let path = file(folder.path(), "nvabi.h", &header);
-        let languages = [["c", "c11", "-DNVABI_TABLES"], ["c++", "c++17", "-DNVABI_FREESTANDING"]];
-        for (turn, [language, standard, define]) in languages.into_iter().enumerate() {
+    let whole = [&tags[0], &tags[tags.len() - 1]].map(Tag::as_str);
+    let all = tags.iter().map(Tag::as_str).chain(["tegra-r36.4"]);
+    for (at, tag) in all.enumerate() {
+        let scope = if whole.contains(&tag) { "--all" } else { scope(tag) };
+        file(folder.path(), "nvabi.h", &text(&["emit", "--lang", "c", "--tag", tag, scope]));
+        for (turn, language) in ["c", "c++"].into_iter().enumerate() {
             let (compiler, _) = compilers[(at + turn) % 2];
             let mut command = Command::new(compiler);
-            command.args(["-fsyntax-only", "-Wall", "-Wextra", "-Werror", "-Wno-unused"]);
-            command.args([define, "-x", language, &format!("-std={standard}")]);
-            passes(command.arg(&path));
+            command.args(["-fsyntax-only", "-pedantic", "-Wall", "-Wextra", "-Werror"]);
+            command.args(["-x", language, if language == "c" { "-std=c11" } else { "-std=c++17" }]);
+            command.args(match (at / 2 + turn) % 2 {
+                0 => &["-DNVABI_TABLES"][..],
+                _ => &["-DNVABI_FREESTANDING", "-ffreestanding", "-nostdinc"],
+            });
+            passes(command.arg(&user));
         }
     }
 }

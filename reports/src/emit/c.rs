@@ -124,7 +124,9 @@ fn members(text: &mut String, module: &Module<'_>, def: &Def, layout: &Layout<'_
             }
             Member::Field { name, field, element, dimensions, .. } => {
                 let base = element_type(module, def, element, &field.canonical);
-                writeln!(text, "{indent}{base} {}{};", ident(name), array(dimensions))
+                // Neither language has arrays of nothing; compilers do.
+                let extension = if dimensions.contains(&0) { "__extension__ " } else { "" };
+                writeln!(text, "{indent}{extension}{base} {}{};", ident(name), array(dimensions))
             }
         };
     }
@@ -143,7 +145,8 @@ fn anonymous(
     let Some(inner) = module.used_def(def, record) else { return };
     let Some(layout) = module.plan.layout(inner) else { return };
     let indent = "    ".repeat(depth);
-    let _ = writeln!(text, "{indent}{} {{", layout.kind.keyword());
+    // C++ has no unnamed struct inside of another; compilers do.
+    let _ = writeln!(text, "{indent}__extension__ {} {{", layout.kind.keyword());
     members(text, module, inner, &layout, depth + 1);
     let _ = writeln!(text, "{indent}}}{}{};", attributes(&layout), array(dimensions));
 }
