@@ -294,6 +294,57 @@ fn what_one_program_sets_the_next_one_sees() {
     }
 }
 
+/// A card is divided, shown so, and made whole again. The numbers and places are those of NVIDIA's user guide of MIG.
+#[test]
+fn a_card_is_divided() {
+    const SCRIPT: &str = "set -e; $0 -mig 1; $0 mig -lgipp; $0 mig -cgi 19,14,5 -C; $0 mig -lgi; $0 mig -lci; $0 -L; \
+                          $0; $0 -q; ! $0 mig -dgi; ! $0 -mig 0; $0 mig -dci; $0 mig -dgi; $0 -mig 0; $0 -r; \
+                          $0 --query-gpu=mig.mode.current --format=csv,noheader";
+    let versions = versions();
+    for (real, card) in pairs(&versions, &["a100", "h100"]) {
+        let smi = real.smi();
+        let args = ["-c".as_ref(), SCRIPT.as_ref(), smi.as_os_str()];
+        let seen = real.run(&["--gpu", card], Path::new("sh"), &args);
+        let what = format!("{} {card}: {} {:?}", real.version, seen.out, seen.diagnostics);
+        assert_eq!(seen.code, Some(0), "{what}");
+        let ours = |code: &str| code == "not-simulated" || code == "profile";
+        assert!(!seen.diagnostics.iter().any(|(code, _)| ours(code)), "{what}");
+        // Without the frames of tables, which grow from version to version.
+        let lines: Vec<String> = seen
+            .out
+            .lines()
+            .map(|line| {
+                let words = line.split(|letter: char| letter == '|' || letter.is_whitespace());
+                words.filter(|word| !word.is_empty()).collect::<Vec<_>>().join(" ")
+            })
+            .collect();
+        for expected in [
+            "GPU 0 Profile ID 19 Placements: {0,1,2,3,4,5,6}:1",
+            "GPU 0 Profile ID 14 Placements: {0,2,4}:2",
+            "GPU 0 Profile ID 9 Placements: {0,4}:4",
+            "0 MIG 1g.10gb 19 13 6:1",
+            "0 MIG 2g.20gb 14 5 4:2",
+            "0 MIG 4g.40gb 5 1 0:4",
+            "0 1 MIG 4g.40gb 3 0 0:4",
+            "MIG 4g.40gb Device 0: (UUID: MIG-6e766162-692d-7369-6d75-6c6174000101)",
+            "MIG 1g.10gb Device 2: (UUID: MIG-6e766162-692d-7369-6d75-6c6174000d01)",
+            "GPU Instance ID : 13",
+            "Unable to destroy GPU instance ID 13 from GPU 0: In use by another client",
+            "Unable to disable MIG Mode for GPU 00000000:01:00.0: In use by another client",
+            "Successfully destroyed compute instance ID 0 from GPU 0 GPU instance ID 13",
+            "Successfully destroyed GPU instance ID 5 from GPU 0",
+            "GPU 00000000:01:00.0 was successfully reset.",
+        ] {
+            assert!(lines.iter().any(|line| line == expected), "{expected}: {what}");
+        }
+        // The table's row of a part: its memory is the instance's, its SMs are those of four GPCs.
+        let (memory, sms) = if card == "a100" { (40192, 56) } else { (40448, 64) };
+        let row = format!("0 1 0 0 0MiB / {memory}MiB {sms} 0");
+        assert!(lines.iter().any(|line| line.starts_with(&row)), "{row}: {what}");
+        assert_eq!(lines.last().map(String::as_str), Some("Disabled"), "{what}");
+    }
+}
+
 /// The audit of one of the programs that `tests/real/programs.sh` runs; none where the version has no such program.
 fn audited(real: &Real, program: &str) -> Option<serde_json::Value> {
     let folder = tempfile::tempdir().unwrap();

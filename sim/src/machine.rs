@@ -16,8 +16,13 @@ use nvabi_supervise::Errno;
 /// A simulated kernel. It knows its caller by [`Client`] alone and makes no system call but for the
 /// memory behind files.
 pub(crate) trait Machine: Send {
-    /// The files that it has by a path: the same from the beginning to the end.
+    /// The files that it has by a path.
     fn entries(&self) -> Vec<Entry>;
+
+    /// Whether these are others than when this was asked last.
+    fn has_other_entries(&mut self) -> bool {
+        false
+    }
 
     /// Opens a device file. The caller gives it to the client, or releases it again.
     fn open(&mut self, client: &dyn Client, device: Device) -> Result<FileId, Errno>;

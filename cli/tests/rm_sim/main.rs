@@ -22,6 +22,7 @@ mod event;
 mod frontend;
 mod launch;
 mod mapping;
+mod mig;
 mod profile;
 mod ranges;
 mod recorded;

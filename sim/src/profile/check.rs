@@ -28,7 +28,7 @@ const TEXTS: [&str; 3] = ["identity.name", "identity.short_name", "identity.bios
 const LISTS: [&str; 2] = ["classes", "engines"];
 
 /// What the simulator knows of a GPU, by the names that expressions have for it.
-pub(crate) const SIMULATED: [&str; 14] = [
+pub(crate) const SIMULATED: [&str; 15] = [
     "gpu.index",
     "gpu.minor",
     "gpu.domain",
@@ -39,6 +39,7 @@ pub(crate) const SIMULATED: [&str; 14] = [
     "gpu.uuid",
     "sim.memory_used",
     "sim.memory_free",
+    "sim.instances",
     "sim.microseconds",
     "driver.branch",
     "driver.version",

@@ -28,6 +28,9 @@ const CONTEXT_SHARE: u32 = 0x9067;
 /// Classes of channels end with this byte.
 const GPFIFO: u32 = 0x6f;
 pub(super) const VIRTUAL_MEMORY: u32 = 0x50a0;
+/// AMPERE_SMC_PARTITION_REF, AMPERE_SMC_EXEC_PARTITION_REF.
+const GPU_INSTANCE: u32 = 0xc637;
+const COMPUTE_INSTANCE: u32 = 0xc638;
 const DEVICE: u32 = 0x0080;
 const SUBDEVICE: u32 = 0x2080;
 
@@ -44,6 +47,8 @@ fn is_parent(class: u32, parent: &ObjectKind) -> bool {
             matches!(parent, ObjectKind::Device(_))
         }
         CONTEXT_SHARE => matches!(parent, ObjectKind::Group(_)),
+        GPU_INSTANCE => matches!(parent, ObjectKind::Subdevice(_)),
+        COMPUTE_INSTANCE => matches!(parent, ObjectKind::GpuInstance { .. }),
         _ if class & 0xff == GPFIFO => {
             matches!(parent, ObjectKind::Device(_) | ObjectKind::Group(_))
         }
@@ -64,6 +69,8 @@ fn is_simulated(class: u32) -> bool {
         VIRTUAL_MEMORY,
         GROUP,
         CONTEXT_SHARE,
+        GPU_INSTANCE,
+        COMPUTE_INSTANCE,
     ];
     others.contains(&class) || EVENTS.contains(&class)
 }
@@ -162,6 +169,8 @@ impl Driver {
             _ => {
                 let params = params.ok_or(Status::INVALID_ARGUMENT)?;
                 match class {
+                    GPU_INSTANCE => self.choose_instance(caller, &above, params)?,
+                    COMPUTE_INSTANCE => self.choose_compute(caller, &above, params)?,
                     SPACE => Self::address_space(&above, params)?,
                     WINDOW => self.window(handle, parent, params)?,
                     VIRTUAL_MEMORY => self.address_range(handle, parent, params)?,

@@ -4,7 +4,9 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
+use super::Driver;
 use super::interface::Interface;
+use super::mig::Instances;
 use crate::profile::{Datum, Entry, Profile, Scope, evaluate};
 
 /// A GPU.
@@ -20,6 +22,8 @@ pub(super) struct Gpu {
     pub(super) profile: Arc<Profile>,
     /// What programs changed, by name.
     pub(super) state: BTreeMap<String, Datum>,
+    /// What it is divided into.
+    pub(super) instances: Instances,
     /// Entries of the profile's lists by the numbers of their indices.
     lists: BTreeMap<String, BTreeMap<u32, Entry>>,
     facts: Facts,
@@ -47,7 +51,8 @@ impl Gpu {
         let lists = lists(&profile, interface);
         let (state, facts) = (BTreeMap::new(), Facts::default());
         let (users, is_lost, used) = (0, false, Arc::default());
-        let mut gpu = Self { minor, users, is_lost, used, profile, state, lists, facts };
+        let instances = Instances::default();
+        let mut gpu = Self { minor, users, is_lost, used, profile, state, instances, lists, facts };
         let number = |name: &str| gpu.number(name);
         gpu.facts = Facts {
             vendor: number("identity.vendor") as u16,
@@ -162,15 +167,43 @@ impl Gpu {
 
     /// The same, as people write it.
     pub(super) fn uuid_text(&self) -> String {
-        let hex: String = self.uuid().iter().map(|byte| format!("{byte:02x}")).collect();
-        let (a, b, c, d, e) = (&hex[..8], &hex[8..12], &hex[12..16], &hex[16..20], &hex[20..]);
-        format!("GPU-{a}-{b}-{c}-{d}-{e}")
+        format!("GPU-{}", uuid_words(self.uuid()))
     }
 
     /// Where it is on the bus, as people write it.
     pub(super) fn location(&self) -> String {
         format!("0000:{:02x}:00.0", self.bus())
     }
+}
+
+impl Driver {
+    /// A GPU begins anew, unless somebody has it: its profile says which state it then has, and it is divided no more.
+    pub(super) fn reset(&mut self, gpu: usize) {
+        if self.gpus[gpu].is_attached() {
+            let text = format!("GPU {gpu} is in use: it was not reset");
+            self.log.diagnose(0, "in-use", text);
+            return;
+        }
+        let profile = Arc::clone(&self.gpus[gpu].profile);
+        let names = profile.values.keys().filter_map(|name| name.strip_prefix("reset."));
+        // All is read before anything is changed.
+        let after = names.filter_map(|name| {
+            let number = self.number_of(gpu, &format!("reset.{name}"))?;
+            Some((format!("state.{name}"), Datum::Number(number)))
+        });
+        let after: Vec<_> = after.collect();
+        self.gpus[gpu].state.extend(after);
+        self.gpus[gpu].instances = Instances::default();
+        self.has_other_entries = true;
+        self.rewrite_records();
+    }
+}
+
+/// An identity as people write it, without what it is of.
+pub(super) fn uuid_words(uuid: [u8; 16]) -> String {
+    let hex: String = uuid.iter().map(|byte| format!("{byte:02x}")).collect();
+    let (a, b, c, d, e) = (&hex[..8], &hex[8..12], &hex[12..16], &hex[16..20], &hex[20..]);
+    format!("{a}-{b}-{c}-{d}-{e}")
 }
 
 /// The entries of each list by number: those that the driver has.

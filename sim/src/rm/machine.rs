@@ -29,13 +29,17 @@ impl Machine for Driver {
         self.all_entries()
     }
 
+    fn has_other_entries(&mut self) -> bool {
+        std::mem::take(&mut self.has_other_entries)
+    }
+
     fn open(&mut self, _: &dyn Client, device: Device) -> Result<FileId, Errno> {
         let node = self.node_kind(device).ok_or(Errno::ENODEV)?;
         let behind = match node {
             NodeKind::Control | NodeKind::Gpu(_) => Node::Signal(Signal::new()?),
             // What a process maps of it is at its own address in the file, as for the driver.
             NodeKind::Uvm => Node::Memory(Memory::new(USER_END)?),
-            NodeKind::UvmTools => Node::Memory(Memory::new(0)?),
+            NodeKind::UvmTools | NodeKind::Capability(_) => Node::Memory(Memory::new(0)?),
         };
         let attached = match node {
             NodeKind::Gpu(gpu) => vec![gpu],
@@ -123,6 +127,7 @@ impl Machine for Driver {
         match node {
             NodeKind::Control | NodeKind::Gpu(_) => self.frontend(caller, request, argument),
             NodeKind::Uvm | NodeKind::UvmTools => self.uvm(caller, request, argument),
+            NodeKind::Capability(_) => Err(Errno::ENOTTY).into(),
         }
     }
 
@@ -173,7 +178,9 @@ impl Machine for Driver {
         self.bytes_of_file(text)
     }
 
-    fn write_text(&mut self, _: Text, _: &str) {}
+    fn write_text(&mut self, text: Text, written: &str) {
+        self.written(text, written);
+    }
 
     fn held_by(&self, process: u32, _: &[FileId]) -> Vec<(&'static str, usize)> {
         let mut held: BTreeMap<&'static str, usize> = BTreeMap::new();

@@ -576,7 +576,7 @@ impl Driver {
 }
 
 /// Bytes of the GPU memory that some objects stand for: several may stand for the same.
-fn video_memory<'a>(objects: impl Iterator<Item = &'a Object>) -> u64 {
+pub(super) fn video_memory<'a>(objects: impl Iterator<Item = &'a Object>) -> u64 {
     let buffers = objects.filter_map(|object| match &object.kind {
         ObjectKind::Memory(buffer) if buffer.is_video() => Some(buffer),
         _ => None,

@@ -9,6 +9,7 @@
 //! `src/nvidia/src/libraries/resserv/src`.
 
 mod alloc;
+mod capabilities;
 mod channel;
 mod control;
 mod events;
@@ -22,6 +23,7 @@ mod interface;
 mod machine;
 mod managed;
 mod memory;
+mod mig;
 mod paths;
 pub mod recorded;
 mod server;
@@ -217,6 +219,8 @@ pub(crate) struct Driver {
     is_lenient: bool,
     /// Whether programs of launches may be PTX text.
     takes_ptx: bool,
+    /// Whether there are other files than when somebody asked last.
+    has_other_entries: bool,
     log: Log,
 }
 
@@ -267,6 +271,8 @@ enum NodeKind {
     Gpu(usize),
     Uvm,
     UvmTools,
+    /// What lets a program use an instance, by its number.
+    Capability(u32),
 }
 
 impl NodeKind {
@@ -277,6 +283,7 @@ impl NodeKind {
             Self::Gpu(_) => "nvidia",
             Self::Uvm => "nvidia-uvm",
             Self::UvmTools => "nvidia-uvm-tools",
+            Self::Capability(_) => "nvidia-cap",
         }
     }
 }
@@ -308,6 +315,7 @@ impl Driver {
             clock: Clock::new(),
             is_lenient: false,
             takes_ptx: false,
+            has_other_entries: false,
             log,
         }
     }

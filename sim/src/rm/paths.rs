@@ -5,10 +5,10 @@ use super::{Driver, NodeKind};
 use crate::machine::{Device, Entry, EntryKind, Text};
 
 /// Major number of the driver's devices, and the minor one of the one that controls all.
-const MAJOR: u32 = 195;
+pub(super) const MAJOR: u32 = 195;
 const CONTROL: u32 = 255;
 /// That of UVM is given by the kernel when the module is loaded.
-const UVM_MAJOR: u32 = 511;
+pub(super) const UVM_MAJOR: u32 = 511;
 
 const PROC: &str = "/proc/driver/nvidia";
 const MODULE: &str = "/sys/module/nvidia";
@@ -24,7 +24,7 @@ const MODULE_VERSION: u32 = 3;
 const OF_GPUS: u32 = 4;
 
 /// The files of a GPU on the bus; before them is what the driver says of it.
-const FILES: [&str; 8] = [
+const FILES: [&str; 11] = [
     "config",
     "vendor",
     "device",
@@ -33,9 +33,17 @@ const FILES: [&str; 8] = [
     "class",
     "revision",
     "numa_node",
+    RESET,
+    UNBIND,
+    BIND,
 ];
 const PER_GPU: u32 = FILES.len() as u32 + 1;
 const CONFIG: u32 = 1;
+/// What is written to resets the GPU.
+const RESET: &str = "reset";
+/// Who is written to them is taken from the driver, and given to it.
+const UNBIND: &str = "driver/unbind";
+const BIND: &str = "driver/bind";
 
 impl Driver {
     /// What a device file is.
@@ -46,6 +54,7 @@ impl Driver {
                 let gpu = self.gpus.iter().position(|gpu| gpu.minor == minor)?;
                 Some(NodeKind::Gpu(gpu))
             }
+            (super::capabilities::MAJOR, minor) => Some(NodeKind::Capability(minor)),
             (_, 0) => Some(NodeKind::Uvm),
             _ => Some(NodeKind::UvmTools),
         }
@@ -74,16 +83,23 @@ impl Driver {
             all.push(text(&format!("{place}/information"), first));
             let place = format!("{BUS}/{}", gpu.location());
             all.push(folder(&place));
+            all.push(folder(&format!("{place}/driver")));
             for (number, name) in (1..).zip(FILES) {
-                all.push(text(&format!("{place}/{name}"), first + number));
+                let text =
+                    Text { id: first + number, is_writable: [RESET, UNBIND, BIND].contains(&name) };
+                all.push(Entry { path: format!("{place}/{name}"), kind: EntryKind::Text(text) });
             }
         }
+        all.extend(self.entries_of_capabilities());
         all
     }
 
     /// What a file of text says.
     pub(super) fn text_of(&self, text: Text) -> String {
         let version = &self.told_version;
+        if let Some(text) = self.text_of_capability(text) {
+            return text;
+        }
         match text.id {
             VERSION => {
                 let arch = std::env::consts::ARCH;
@@ -103,6 +119,17 @@ impl Driver {
                 let gpu = self.gpus.get((id.saturating_sub(OF_GPUS) / PER_GPU) as usize);
                 gpu.map(|gpu| text_of_gpu(gpu, (id - OF_GPUS) % PER_GPU)).unwrap_or_default()
             }
+        }
+    }
+
+    /// What is written to a file: `1` resets a GPU (Linux, drivers/pci/pci-sysfs.c: `reset_store`).
+    pub(super) fn written(&mut self, text: Text, written: &str) {
+        let Some(number) = text.id.checked_sub(OF_GPUS) else { return };
+        let (gpu, file) = ((number / PER_GPU) as usize, number % PER_GPU);
+        let is_reset =
+            file.checked_sub(1).and_then(|file| FILES.get(file as usize)) == Some(&RESET);
+        if is_reset && gpu < self.gpus.len() && written.trim() == "1" {
+            self.reset(gpu);
         }
     }
 
@@ -169,15 +196,15 @@ fn information(gpu: &Gpu) -> String {
     rows.iter().map(|(name, value)| format!("{name} {value}\n")).collect()
 }
 
-fn device(path: &str, major: u32, minor: u32) -> Entry {
+pub(super) fn device(path: &str, major: u32, minor: u32) -> Entry {
     let device = Device { id: minor, major, minor };
     Entry { path: path.to_owned(), kind: EntryKind::Device(device) }
 }
 
-fn folder(path: &str) -> Entry {
+pub(super) fn folder(path: &str) -> Entry {
     Entry { path: path.to_owned(), kind: EntryKind::Folder }
 }
 
-fn text(path: &str, id: u32) -> Entry {
+pub(super) fn text(path: &str, id: u32) -> Entry {
     Entry { path: path.to_owned(), kind: EntryKind::Text(Text { id, is_writable: false }) }
 }

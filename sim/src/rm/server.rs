@@ -117,6 +117,16 @@ pub(super) enum ObjectKind {
     Device(usize),
     /// The same, as one of those that work together.
     Subdevice(usize),
+    /// An instance of a GPU that a client has chosen, and a part of it that computes.
+    GpuInstance {
+        gpu: usize,
+        number: u32,
+    },
+    ComputeInstance {
+        gpu: usize,
+        number: u32,
+        compute: u32,
+    },
     Memory(Arc<Buffer>),
     /// A space of a GPU's addresses, and a part of one.
     Space(Arc<Space>),
@@ -149,6 +159,8 @@ impl ObjectKind {
             Self::Root => class == 0x0000,
             Self::Device(_) => class == 0x0080,
             Self::Subdevice(_) => class == 0x2080,
+            Self::GpuInstance { .. } => class == 0xc637,
+            Self::ComputeInstance { .. } => class == 0xc638,
             Self::Memory(_) | Self::Range(_) | Self::Window(_) => class == 0x0041,
             Self::Space(_) => class == 0x90f1,
             Self::Group(_) => class == 0xa06c,
@@ -160,11 +172,29 @@ impl ObjectKind {
         }
     }
 
+    /// The number of its class, of those that are of one class alone.
+    pub(super) fn class(&self) -> Option<u32> {
+        match self {
+            Self::Root => Some(0x0041),
+            Self::Device(_) => Some(0x0080),
+            Self::Subdevice(_) => Some(0x2080),
+            Self::GpuInstance { .. } => Some(0xc637),
+            Self::ComputeInstance { .. } => Some(0xc638),
+            Self::Space(_) => Some(0x90f1),
+            Self::Group(_) => Some(0xa06c),
+            Self::ContextShare(_) => Some(0x9067),
+            Self::Other(object) => Some(object.class),
+            Self::Memory(_) | Self::Range(_) | Self::Window(_) => None,
+            Self::Channel(_) | Self::Event(_) => None,
+        }
+    }
+
     /// The GPU that it is of.
     pub(super) fn gpu(&self) -> Option<usize> {
         match self {
             Self::Root | Self::Event(_) => None,
             Self::Device(gpu) | Self::Subdevice(gpu) => Some(*gpu),
+            Self::GpuInstance { gpu, .. } | Self::ComputeInstance { gpu, .. } => Some(*gpu),
             Self::Memory(buffer) => Some(buffer.gpu),
             Self::Space(space) | Self::ContextShare(space) => Some(space.gpu),
             Self::Range(addresses) | Self::Window(addresses) => Some(addresses.space.gpu),
@@ -180,6 +210,8 @@ impl ObjectKind {
             Self::Root => "RM client",
             Self::Device(_) => "RM device",
             Self::Subdevice(_) => "RM subdevice",
+            Self::GpuInstance { .. } => "RM GPU instance",
+            Self::ComputeInstance { .. } => "RM compute instance",
             Self::Memory(_) => "RM memory",
             Self::Space(_) => "RM address space",
             Self::Range(_) | Self::Window(_) => "RM range of addresses",

@@ -32,7 +32,8 @@ impl Run {
             return None;
         }
         let inode = Inode::of(&stat);
-        let (simulated, real) = (self.tree.folder(inode), self.tree.parent(inode));
+        let tree = self.tree();
+        let (simulated, real) = (tree.folder(inode), tree.parent(inode));
         let folder = simulated.or(real)?;
         let fd = fd as i32;
         let (file, is_own) = opening(target, fd).ok()?;
@@ -53,9 +54,11 @@ impl Run {
 
     /// Of a simulated folder: the opening counts the entries that were read.
     fn simulated_list(&self, file: &OwnedFd, folder: &Path, room: usize) -> Result<Vec<u8>, Errno> {
-        let children = self.tree.children(folder).iter();
-        let names =
-            children.map(|child| (child.name.as_bytes(), child.kind.mode(), child.inode.number()));
+        let tree = self.tree();
+        let names = tree
+            .children(folder)
+            .iter()
+            .map(|child| (child.name.as_bytes(), child.kind.mode(), child.inode.number()));
         let dots = [b".".as_slice(), b".."].map(|name| (name, libc::S_IFDIR, UNKNOWN));
         let all = dots.into_iter().chain(names);
         let mut next = position(file)?;
@@ -79,7 +82,8 @@ impl Run {
     /// Of a real folder: what it has, and behind the first part of that what is simulated. A reader with room for
     /// a few entries alone does not see those.
     fn real_list(&self, file: &OwnedFd, folder: &Path, room: usize) -> Result<Vec<u8>, Errno> {
-        let children = self.tree.children(folder);
+        let tree = self.tree();
+        let children = tree.children(folder);
         let own: usize = children.iter().map(|child| length_of(child.name.as_bytes())).sum();
         let is_first = position(file)? == 0 && own + length_of(&[0; 255]) <= room;
         let mut bytes = vec![0; if is_first { room - own } else { room }];

@@ -97,7 +97,7 @@ pub(super) struct Run {
 pub(super) struct Shared {
     releases: Releases,
     threads: Threads,
-    tree: Tree,
+    tree: Mutex<Arc<Tree>>,
     machine: Mutex<AnyMachine>,
     /// How many wait for the machine.
     waiting: AtomicUsize,
@@ -151,7 +151,7 @@ impl Shared {
         Ok(Self {
             releases: Releases::new()?,
             threads: Threads::default(),
-            tree: Tree::new(machine.entries())?,
+            tree: Mutex::new(Arc::new(Tree::new(machine.entries())?)),
             machine: Mutex::new(machine),
             waiting: AtomicUsize::new(0),
             later: Later::default(),
@@ -168,6 +168,22 @@ impl Shared {
         let machine = self.machine.lock().unwrap_or_else(PoisonError::into_inner);
         self.waiting.fetch_sub(1, Ordering::Relaxed);
         machine
+    }
+
+    /// The paths as they are now.
+    fn tree(&self) -> Arc<Tree> {
+        Arc::clone(&self.tree.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// After a call that may have changed which files there are. Where there is no room for new ones, the old stay.
+    fn renew_tree(&self, machine: &mut AnyMachine) {
+        if machine.has_other_entries() {
+            let mut tree = self.tree.lock().unwrap_or_else(PoisonError::into_inner);
+            match tree.changed(machine.entries()) {
+                Ok(changed) => *tree = Arc::new(changed),
+                Err(error) => machine.log().diagnose(0, "no-files", error.to_string()),
+            }
+        }
     }
 
     /// Lets those go first that wait for the machine: the lock alone is not fair.
@@ -400,7 +416,7 @@ impl Run {
     ) -> Result<Reply, Duration> {
         let (fd, request, argument) = (n.args[0] as i32, n.args[1] as u32, n.args[2]);
         let Some(inode) = target.thread.inode(fd) else { return Ok(Reply::Pass) };
-        if self.tree.meaning(inode).is_some_and(|(_, kind)| kind != EntryKind::Folder) {
+        if self.tree().meaning(inode).is_some_and(|(_, kind)| kind != EntryKind::Folder) {
             return Ok(Reply::Answer(Err(Errno::EBADF)));
         }
         let mut machine = self.machine();
@@ -412,6 +428,7 @@ impl Run {
             Some(refusal) => machine.refuse(target, file, request, argument, refusal),
             None => {
                 let answer = machine.ioctl(target, file, request, argument);
+                self.renew_tree(&mut machine);
                 self.set_work(true);
                 answer
             }

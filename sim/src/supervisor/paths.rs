@@ -154,7 +154,7 @@ impl Run {
         let length = read_path(target, named.path, &mut bytes)?;
         let path = Path::new(OsStr::from_bytes(&bytes[..length]));
         let is_known = match path.components().next_back()? {
-            Component::Normal(name) => self.tree.is_last_part(name),
+            Component::Normal(name) => self.tree().is_last_part(name),
             Component::CurDir | Component::ParentDir => true,
             Component::RootDir | Component::Prefix(_) => false,
         };
@@ -163,7 +163,7 @@ impl Run {
         }
         let Absolute { path, is_inside } = self.absolute(target, named.folder, path)?;
         let simulated =
-            |path: PathBuf| self.tree.kind(&path).map(|kind| SimulatedPath { path, kind });
+            |path: PathBuf| self.tree().kind(&path).map(|kind| SimulatedPath { path, kind });
         // Where no part means the one above, links can only lead to the same file by another way.
         if is_known && !path.components().any(|part| part == Component::ParentDir) {
             if let Some(place) = simulated(normal(&path)) {
@@ -171,7 +171,7 @@ impl Run {
             }
         }
         let found = match is_known.then_some(true).or_else(|| links::is_link(&path, target.look)) {
-            Some(true) => links::follow(&self.tree, &path, named.follows, target.look),
+            Some(true) => links::follow(&self.tree(), &path, named.follows, target.look),
             Some(false) => Found::Other,
             None => Found::Unknown,
         };
@@ -194,7 +194,7 @@ impl Run {
             libc::AT_FDCWD => (target.thread.current_folder(), "cwd".to_owned()),
             fd => (target.thread.inode(fd), format!("fd/{fd}")),
         };
-        if let Some(folder) = self.tree.folder(inode?) {
+        if let Some(folder) = self.tree().folder(inode?) {
             return Some(Absolute { path: folder.join(path), is_inside: true });
         }
         let folder = fs::read_link(format!("/proc/{}/{link}", target.notification.thread)).ok()?;
@@ -223,7 +223,7 @@ impl Run {
     /// A real folder, by a path that begins in a simulated one: what the kernel has there is in another folder.
     fn real_folder(&self, path: &Path) -> Option<OwnedFd> {
         // What is below a simulated folder is simulated or not there.
-        let is_below = path.ancestors().skip(1).any(|folder| self.tree.kind(folder).is_some());
+        let is_below = path.ancestors().skip(1).any(|folder| self.tree().kind(folder).is_some());
         if is_below { None } else { tree::open_folder(path).ok() }
     }
 
@@ -236,7 +236,7 @@ impl Run {
         if place.kind != EntryKind::Folder {
             return Some(Reply::Answer(Err(Errno::ENOTDIR)));
         }
-        Some(match self.tree.open(&place.path, libc::O_DIRECTORY) {
+        Some(match self.tree().open(&place.path, libc::O_DIRECTORY) {
             Ok(folder) => Reply::Enter(folder),
             Err(error) => Reply::Answer(Err(error.into())),
         })
@@ -245,7 +245,8 @@ impl Run {
     /// `getcwd`, which counts the zero byte at the end.
     fn current_folder(&self, target: &Target<'_>) -> Option<Reply> {
         let [address, room, ..] = target.notification.args;
-        let folder = self.tree.folder(target.thread.current_folder()?)?;
+        let tree = self.tree();
+        let folder = tree.folder(target.thread.current_folder()?)?;
         let mut bytes = folder.as_os_str().as_bytes().to_vec();
         bytes.push(0);
         let result = if room < bytes.len() as u64 {
@@ -271,7 +272,7 @@ impl Run {
             EntryKind::Device(device) => self.open_device(target, n, device, flags, how),
             EntryKind::Text(text) => self.open_text(n, text, flags, how),
             EntryKind::Folder if flags & libc::O_ACCMODE != libc::O_RDONLY => Err(Errno::EISDIR),
-            EntryKind::Folder => (self.tree.open(&place.path, libc::O_DIRECTORY))
+            EntryKind::Folder => (self.tree().open(&place.path, libc::O_DIRECTORY))
                 .map_err(Errno::from)
                 .and_then(|folder| self.listener.add_fd(n, folder.as_fd(), how)),
         };
@@ -290,7 +291,7 @@ impl Run {
         flags: i32,
         how: AddFd,
     ) -> Result<i32, Errno> {
-        let file = self.tree.open(&place.path, flags)?;
+        let file = self.tree().open(&place.path, flags)?;
         self.listener.add_fd(n, file.as_fd(), how)
     }
 
@@ -373,7 +374,7 @@ impl Run {
         }
         let place = self.place(target, named.unless(flags))?;
         let mut stat = stat_of(place.kind);
-        if let Some(inode) = self.tree.inode(&place.path) {
+        if let Some(inode) = self.tree().inode(&place.path) {
             (stat.st_dev, stat.st_ino) = (inode.device(), inode.number());
         }
         Some(stat)
@@ -384,7 +385,7 @@ impl Run {
     fn open_stat(&self, target: &Target<'_>, fd: i32) -> Option<libc::stat> {
         let mut stat = target.thread.file(fd)?;
         let inode = Inode::of(&stat);
-        if let Some((_, kind)) = self.tree.meaning(inode) {
+        if let Some((_, kind)) = self.tree().meaning(inode) {
             let told = stat_of(kind);
             (stat.st_mode, stat.st_rdev) = (told.st_mode, told.st_rdev);
             (stat.st_size, stat.st_nlink) = (told.st_size, told.st_nlink);

@@ -11,6 +11,7 @@ use std::os::fd::{AsRawFd as _, FromRawFd, OwnedFd};
 use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use crate::machine::{Entry, EntryKind};
 use crate::memory::{self, Inode};
@@ -22,7 +23,7 @@ pub(super) struct Tree {
     entries: HashMap<PathBuf, EntryKind>,
     /// The last parts of all paths: most calls are about others.
     last_parts: HashSet<OsString>,
-    stands: HashMap<PathBuf, (OwnedFd, Inode)>,
+    stands: HashMap<PathBuf, (Arc<OwnedFd>, Inode)>,
     /// What the files mean that stand for something.
     meant: HashMap<Inode, PathBuf>,
     /// Names in folders, those of the real machine too.
@@ -41,6 +42,18 @@ pub(super) struct Child {
 
 impl Tree {
     pub(super) fn new(entries: Vec<Entry>) -> io::Result<Self> {
+        Self::of(entries, &HashMap::new())
+    }
+
+    /// The same of other entries: what stands for a path goes on to do so.
+    pub(super) fn changed(&self, entries: Vec<Entry>) -> io::Result<Self> {
+        Self::of(entries, &self.stands)
+    }
+
+    fn of(
+        entries: Vec<Entry>,
+        stands: &HashMap<PathBuf, (Arc<OwnedFd>, Inode)>,
+    ) -> io::Result<Self> {
         let mut tree = Self {
             entries: HashMap::new(),
             last_parts: HashSet::new(),
@@ -50,7 +63,8 @@ impl Tree {
             parents: HashMap::new(),
         };
         for Entry { path, kind } in entries {
-            tree.add(PathBuf::from(path), kind)?;
+            let stands = stands.get(Path::new(&path)).cloned();
+            tree.add(PathBuf::from(path), kind, stands)?;
         }
         for folder in tree.children.keys().filter(|folder| !tree.entries.contains_key(*folder)) {
             // One that this machine has not lists nothing.
@@ -62,9 +76,20 @@ impl Tree {
         Ok(tree)
     }
 
-    fn add(&mut self, path: PathBuf, kind: EntryKind) -> io::Result<()> {
-        let file = if kind == EntryKind::Folder { folder() } else { name() }?;
-        let inode = Inode::of(&memory::stat(file.as_raw_fd())?);
+    fn add(
+        &mut self,
+        path: PathBuf,
+        kind: EntryKind,
+        stands: Option<(Arc<OwnedFd>, Inode)>,
+    ) -> io::Result<()> {
+        let (file, inode) = match stands {
+            Some(stands) => stands,
+            None => {
+                let file = if kind == EntryKind::Folder { folder() } else { name() }?;
+                let inode = Inode::of(&memory::stat(file.as_raw_fd())?);
+                (Arc::new(file), inode)
+            }
+        };
         self.meant.insert(inode, path.clone());
         if let (Some(parent), Some(name)) = (path.parent(), path.file_name()) {
             let child = Child { name: name.to_owned(), kind, inode };

@@ -15,13 +15,28 @@ const MAX_ENTRIES: u64 = 4096;
 /// Where an expression of an answer stands.
 struct Asked<'a> {
     driver: &'a Driver,
-    gpu: usize,
+    view: View,
     params: &'a Params,
+}
+
+/// What a command is about: a GPU, or an instance of it that the client has chosen.
+#[derive(Debug, Clone, Copy)]
+pub(in crate::rm) struct View {
+    pub(in crate::rm) gpu: usize,
+    pub(in crate::rm) instance: Option<u32>,
+}
+
+impl From<usize> for View {
+    fn from(gpu: usize) -> Self {
+        Self { gpu, instance: None }
+    }
 }
 
 impl Scope for Asked<'_> {
     fn value(&self, name: &str, depth: usize) -> Result<Datum, String> {
-        if let Some(number) = self.driver.simulated(self.gpu, name) {
+        let View { gpu, instance } = self.view;
+        let of_instance = instance.and_then(|it| self.driver.value_of_instance(gpu, it, name));
+        if let Some(number) = of_instance.or_else(|| self.driver.simulated(gpu, name)) {
             return Ok(Datum::Number(number));
         }
         if name == "params.size" {
@@ -30,7 +45,7 @@ impl Scope for Asked<'_> {
         if name == "driver.version" {
             return Ok(Datum::Text(self.driver.told_version.clone()));
         }
-        let gpu = self.driver.gpus.get(self.gpu).ok_or_else(|| "there is no GPU".to_owned())?;
+        let gpu = self.driver.gpus.get(gpu).ok_or_else(|| "there is no GPU".to_owned())?;
         gpu.value_in(name, self, depth)
     }
 
@@ -56,6 +71,7 @@ impl Driver {
             "gpu.count" => self.gpus.len() as i128,
             "sim.memory_used" => i128::from(self.used_memory(gpu)),
             "sim.memory_free" => i128::from(self.free_memory(gpu)),
+            "sim.instances" => self.gpus.get(gpu).map_or(0, |gpu| gpu.instances.0.len()) as i128,
             "sim.microseconds" => i128::from(super::microseconds()),
             "driver.branch" => i128::from(self.version.first().copied().unwrap_or(0)),
             _ => return None,
@@ -74,12 +90,12 @@ impl Driver {
         let profile = Arc::clone(&self.gpus.get(own.unwrap_or(0))?.profile);
         let cases = profile.answers.get(command)?;
         for case in cases {
-            let gpu = match self.meant(case, own, params) {
-                Ok(gpu) => gpu,
+            let view = match self.meant(case, target, params) {
+                Ok(view) => view,
                 Err(failed) => return Some(Err(failed)),
             };
-            match self.fits(case, gpu, params) {
-                Ok(true) => return Some(self.give(target, case, gpu, params)),
+            match self.fits(case, view, params) {
+                Ok(true) => return Some(self.give(target, case, view, params)),
                 Ok(false) => {}
                 Err(failed) => return Some(Err(failed)),
             }
@@ -91,42 +107,57 @@ impl Driver {
         )))
     }
 
-    fn meant(&self, case: &Case, own: Option<usize>, params: &Params) -> Result<usize> {
-        let Some((path, _)) = &case.of_gpu else { return Ok(own.unwrap_or(0)) };
+    fn meant(&self, case: &Case, target: &Target<'_>, params: &Params) -> Result<View> {
+        let Some((path, _)) = &case.of_gpu else {
+            let gpu = target.kind.gpu().unwrap_or(0);
+            return Ok(View { gpu, instance: self.chosen(target, gpu) });
+        };
         let id = params.word(path)?;
         let found = self.gpus.iter().position(|gpu| gpu.id() == id);
-        Ok(found.ok_or(Status::INVALID_ARGUMENT)?)
+        Ok(found.ok_or(Status::INVALID_ARGUMENT)?.into())
     }
 
-    fn value(&self, node: &Node, gpu: usize, params: &Params) -> Result<Datum> {
-        let asked = Asked { driver: self, gpu, params };
+    fn value(&self, node: &Node, view: View, params: &Params) -> Result<Datum> {
+        let asked = Asked { driver: self, view, params };
         evaluate(node, &asked, 0).map_err(|message| Failed::Profile(place(node, &message)))
     }
 
-    pub(in crate::rm) fn fits(&self, case: &Case, gpu: usize, params: &Params) -> Result<bool> {
+    /// A number that the profile of a GPU has, or what programs made of it.
+    pub(in crate::rm) fn number_of(&self, gpu: usize, name: &str) -> Option<i128> {
+        let params = Params::of(&self.interface, "", Vec::new());
+        let asked = Asked { driver: self, view: gpu.into(), params: &params };
+        asked.value(name, 0).ok()?.number()
+    }
+
+    pub(in crate::rm) fn fits(
+        &self,
+        case: &Case,
+        view: impl Into<View>,
+        params: &Params,
+    ) -> Result<bool> {
         let Some(node) = &case.only_if else { return Ok(true) };
-        Ok(self.value(node, gpu, params)?.number() != Some(0))
+        Ok(self.value(node, view.into(), params)?.number() != Some(0))
     }
 
     fn give(
         &mut self,
         target: &Target<'_>,
         case: &Case,
-        gpu: usize,
+        view: View,
         params: &mut Params,
     ) -> Result {
         // All is read before anything is changed: a state's new value may be made of its old one.
         let mut changes = Vec::new();
         for (name, node) in &case.set_state {
-            changes.push((name.clone(), self.value(node, gpu, params)?));
+            changes.push((name.clone(), self.value(node, view, params)?));
         }
         let status = match &case.fails_with {
-            Some(node) => self.value(node, gpu, params)?.number(),
+            Some(node) => self.value(node, view, params)?.number(),
             None => None,
         };
         let asked = params.clone();
         let has_changed = !changes.is_empty();
-        if let Some(own) = self.gpus.get_mut(gpu) {
+        if let Some(own) = self.gpus.get_mut(view.gpu) {
             own.state.extend(changes);
         }
         if has_changed {
@@ -142,12 +173,12 @@ impl Driver {
                         let message = format!("the parameters have no `{}`", filled.path);
                         return Err(Failed::Profile(place(node, &message)));
                     };
-                    let datum = self.value(node, gpu, &asked)?;
+                    let datum = self.value(node, view, &asked)?;
                     range.fits(&datum).map_err(|message| Failed::Profile(place(node, &message)))?;
                     params.write(range, &datum);
                 }
                 Filler::List(list) if params.has(&filled.path) => {
-                    self.fill(target, list, &filled.path, gpu, params)?;
+                    self.fill(target, list, &filled.path, view, params)?;
                 }
                 Filler::List(_) => {}
             }
@@ -166,7 +197,7 @@ impl Driver {
             else {
                 continue;
             };
-            match self.value(node, gpu, params) {
+            match self.value(node, gpu.into(), params) {
                 Ok(datum) if range.fits(&datum).is_ok() => params.write(range, &datum),
                 Ok(_) => self.log.diagnose(0, "profile", place(node, "the value does not fit")),
                 Err(Failed::Profile(text)) => self.log.diagnose(0, "profile", text),
@@ -181,7 +212,7 @@ impl Driver {
         target: &Target<'_>,
         list: &ListUse,
         path: &str,
-        gpu: usize,
+        view: View,
         params: &mut Params,
     ) -> Result {
         let count = params.get(&list.count_in)?;
@@ -192,7 +223,7 @@ impl Driver {
                 }
                 for entry in 0..count {
                     let index = params.word(&format!("{path}[{entry}].{}", list.key_in))?;
-                    for (field, datum) in self.entry(target, list, gpu, index, params)? {
+                    for (field, datum) in self.entry(target, list, view, index, params)? {
                         let range = params.range(&format!("{path}[{entry}].{field}"));
                         if let Some(range) = range {
                             params.write(range, &datum);
@@ -211,7 +242,7 @@ impl Driver {
                     let read = self.read(target.caller.client, record, address, size);
                     let mut own = read.map_err(|_| Status::INVALID_ADDRESS)?;
                     let index = own.word(&list.key_in)?;
-                    for (field, datum) in self.entry(target, list, gpu, index, &own)? {
+                    for (field, datum) in self.entry(target, list, view, index, &own)? {
                         if let Some(range) = own.range(&field) {
                             own.write(range, &datum);
                         }
@@ -231,13 +262,13 @@ impl Driver {
         &mut self,
         target: &Target<'_>,
         list: &ListUse,
-        gpu: usize,
+        view: View,
         index: u32,
         params: &Params,
     ) -> Result<Vec<(String, Datum)>> {
-        let own = self.gpus.get(gpu).ok_or(Status::INVALID_DEVICE)?;
+        let own = self.gpus.get(view.gpu).ok_or(Status::INVALID_DEVICE)?;
         if let Some(entry) = own.entry(&list.list, index).cloned() {
-            return self.values_of(&entry, list, gpu, params);
+            return self.values_of(&entry, list, view, params);
         }
         let prefix =
             own.profile.lists.get(&list.list).map(|it| it.prefix.clone()).unwrap_or_default();
@@ -255,12 +286,12 @@ impl Driver {
         &self,
         entry: &Entry,
         list: &ListUse,
-        gpu: usize,
+        view: View,
         params: &Params,
     ) -> Result<Vec<(String, Datum)>> {
         let fields = entry.fields.iter().map(|(field, node)| {
             let field = if field.is_empty() { &list.value_in } else { field };
-            Ok((field.clone(), self.value(node, gpu, params)?))
+            Ok((field.clone(), self.value(node, view, params)?))
         });
         fields.collect()
     }

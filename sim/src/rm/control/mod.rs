@@ -9,6 +9,7 @@ mod gpu;
 mod graphics;
 mod lists;
 mod memory;
+mod mig;
 mod system;
 
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -52,7 +53,8 @@ fn handler(name: &str) -> Option<Handler> {
     let own = system::handler(name).or_else(|| gpu::handler(name));
     let own = own.or_else(|| graphics::handler(name)).or_else(|| lists::handler(name));
     let own = own.or_else(|| event::handler(name)).or_else(|| channel::handler(name));
-    own.or_else(|| export::handler(name)).or_else(|| memory::handler(name))
+    let own = own.or_else(|| export::handler(name)).or_else(|| memory::handler(name));
+    own.or_else(|| mig::handler(name))
 }
 
 impl Driver {

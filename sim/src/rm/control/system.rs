@@ -31,8 +31,26 @@ pub(super) fn handler(name: &str) -> Option<Handler> {
         "NV0000_CTRL_CMD_GPU_GET_DEVICE_IDS" => device_ids,
         "NV0000_CTRL_CMD_GPU_GET_UUID_FROM_GPU_ID" => uuid_from_id,
         "NV0000_CTRL_CMD_GPU_GET_UUID_INFO" => uuid_info,
+        "NV0000_CTRL_CMD_CLIENT_GET_HANDLE_INFO" => handle_info,
         _ => return None,
     })
+}
+
+/// `cliresCtrlCmdClientGetHandleInfo_IMPL`.
+fn handle_info(driver: &mut Driver, target: &Target<'_>, params: &mut Params) -> Result {
+    /// NV0000_CTRL_CMD_CLIENT_GET_HANDLE_INFO_INDEX_PARENT, _CLASSID.
+    const PARENT: u32 = 1;
+    const CLASS: u32 = 2;
+    let handle = params.word("hObject")?;
+    let object = driver.server.find(target.client)?.object(handle)?;
+    match params.word("index")? {
+        PARENT => Ok(params.set("data.hResult", object.parent)?),
+        CLASS => match object.kind.class() {
+            Some(class) => Ok(params.set("data.iResult", class)?),
+            None => driver.not_simulated(target.caller, format!("the class of {handle:#x}")),
+        },
+        _ => Err(Status::INVALID_ARGUMENT.into()),
+    }
 }
 
 /// `rmapi_deprecated_control.c`: texts go to three buffers of the caller's, or their length is told.
