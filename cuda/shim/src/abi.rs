@@ -108,12 +108,38 @@ impl<'call> Text<'call> {
 /// # Safety
 ///
 /// `at` is null, or valid for a read of an initialised `T`, at any alignment.
-unsafe fn get<T: Copy>(at: *const T) -> Result<T> {
+pub(crate) unsafe fn get<T: Copy>(at: *const T) -> Result<T> {
     if at.is_null() {
         return Err(INVALID_VALUE);
     }
     // SAFETY: the caller promises a `T` there, and it is not null.
     Ok(unsafe { at.read_unaligned() })
+}
+
+/// Gives a list as CUDA does: where the program has no room, its length alone; else up to as many as it says, with
+/// null for those that are not there.
+///
+/// # Safety
+///
+/// `count` is null or valid for reads and writes; `out` is null, or valid for writes of as many as it says.
+pub(crate) unsafe fn put_list(
+    list: &[*mut c_void],
+    out: *mut *mut c_void,
+    count: *mut usize,
+) -> Result {
+    // SAFETY: the caller promises that the length can be read, and that there is room for as many.
+    unsafe {
+        let room = get(count.cast_const())?;
+        if !out.is_null() {
+            for at in 0..room {
+                let value = list.get(at).copied().unwrap_or(std::ptr::null_mut());
+                out.add(at).write_unaligned(value);
+            }
+        }
+        let given = if out.is_null() { list.len() } else { list.len().min(room) };
+        count.write_unaligned(given);
+    }
+    Ok(())
 }
 
 /// Bytes of the program.

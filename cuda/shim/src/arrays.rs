@@ -141,11 +141,11 @@ fn destroy(array: Handle) -> Result {
 
 /// A block of bytes: where it starts, and how far it is to the next row and plane.
 #[derive(Clone, Copy)]
-struct Block {
-    start: u64,
-    row: usize,
-    plane: usize,
-    on_device: bool,
+pub(crate) struct Block {
+    pub(crate) start: u64,
+    pub(crate) row: usize,
+    pub(crate) plane: usize,
+    pub(crate) on_device: bool,
 }
 
 impl Block {
@@ -180,7 +180,11 @@ impl Block {
 /// # Safety
 ///
 /// As CUDA documents the functions that copy rows: each row keeps the contract of [`transfer`].
-unsafe fn copy_block(to: Block, from: Block, [width, height, depth]: [usize; 3]) -> Result {
+pub(crate) unsafe fn copy_block(
+    to: Block,
+    from: Block,
+    [width, height, depth]: [usize; 3],
+) -> Result {
     for plane in 0..depth {
         for row in 0..height {
             let (to_row, from_row) = (to.row_start(plane, row)?, from.row_start(plane, row)?);
@@ -243,7 +247,7 @@ unsafe fn copy_rows_of_array(
 /// `cudaMemcpy3DParms`.
 #[derive(Clone, Copy)]
 #[repr(C)]
-struct Copy3dRuntime {
+pub(crate) struct Copy3dRuntime {
     from_array: Handle,
     from_at: Extent,
     from: PitchedPointer,
@@ -254,42 +258,49 @@ struct Copy3dRuntime {
     kind: c_int,
 }
 
+impl Copy3dRuntime {
+    /// Where it copies to and from, and how many bytes, rows and planes.
+    pub(crate) fn blocks(self) -> Result<(Block, Block, [usize; 3])> {
+        let texel = |array: Handle| -> Result<Option<usize>> {
+            match array.is_null() {
+                true => Ok(None),
+                false => Ok(Some(state().array(array)?.image.texel.bytes() as usize)),
+            }
+        };
+        // Where there is an array, the extent counts texels; positions in memory count bytes.
+        let (from_texel, to_texel) = (texel(self.from_array)?, texel(self.to_array)?);
+        let unit = from_texel.or(to_texel).unwrap_or(1);
+        let [width, height, depth] = self.extent.0;
+        let size = [width.checked_mul(unit).ok_or(INVALID_VALUE)?, height.max(1), depth.max(1)];
+        let side = |array: Handle,
+                    texel: Option<usize>,
+                    Extent([x, y, z]): Extent,
+                    pointer: PitchedPointer,
+                    device| {
+            match texel {
+                Some(bytes) => {
+                    Block::of_array(array, [x.checked_mul(bytes).ok_or(INVALID_VALUE)?, y, z], size)
+                }
+                None => Block::of_pointer(
+                    (pointer.address, device),
+                    pointer.pitch,
+                    pointer.height,
+                    [x, y, z],
+                ),
+            }
+        };
+        let (to_device, from_device) = (matches!(self.kind, 1 | 3), matches!(self.kind, 2 | 3));
+        let to = side(self.to_array, to_texel, self.to_at, self.to, to_device)?;
+        let from = side(self.from_array, from_texel, self.from_at, self.from, from_device)?;
+        Ok((to, from, size))
+    }
+}
+
 /// # Safety
 ///
 /// As CUDA documents `cudaMemcpy3D`: what is not an array is memory that keeps the contract of [`transfer`].
 unsafe fn copy_3d_runtime(copy: In<Copy3dRuntime>) -> Result {
-    let copy = copy.get()?;
-    let texel = |array: Handle| -> Result<Option<usize>> {
-        match array.is_null() {
-            true => Ok(None),
-            false => Ok(Some(state().array(array)?.image.texel.bytes() as usize)),
-        }
-    };
-    // Where there is an array, the extent counts texels; positions in memory count bytes.
-    let (from_texel, to_texel) = (texel(copy.from_array)?, texel(copy.to_array)?);
-    let unit = from_texel.or(to_texel).unwrap_or(1);
-    let [width, height, depth] = copy.extent.0;
-    let size = [width.checked_mul(unit).ok_or(INVALID_VALUE)?, height.max(1), depth.max(1)];
-    let side = |array: Handle,
-                texel: Option<usize>,
-                Extent([x, y, z]): Extent,
-                pointer: PitchedPointer,
-                device| {
-        match texel {
-            Some(bytes) => {
-                Block::of_array(array, [x.checked_mul(bytes).ok_or(INVALID_VALUE)?, y, z], size)
-            }
-            None => Block::of_pointer(
-                (pointer.address, device),
-                pointer.pitch,
-                pointer.height,
-                [x, y, z],
-            ),
-        }
-    };
-    let (to_device, from_device) = (matches!(copy.kind, 1 | 3), matches!(copy.kind, 2 | 3));
-    let to = side(copy.to_array, to_texel, copy.to_at, copy.to, to_device)?;
-    let from = side(copy.from_array, from_texel, copy.from_at, copy.from, from_device)?;
+    let (to, from, size) = copy.get()?.blocks()?;
     // SAFETY: parts of arrays are inside them; of memory the caller promises it.
     unsafe { copy_block(to, from, size) }
 }
@@ -328,19 +339,27 @@ impl Side3d {
 /// `CUDA_MEMCPY3D`.
 #[derive(Clone, Copy)]
 #[repr(C)]
-struct Copy3dDriver {
+pub(crate) struct Copy3dDriver {
     from: Side3d,
     to: Side3d,
     size: [usize; 3],
+}
+
+impl Copy3dDriver {
+    /// Where it copies to and from, and how many bytes, rows and planes.
+    pub(crate) fn blocks(self) -> Result<(Block, Block, [usize; 3])> {
+        let Self { from, to, size } = self;
+        Ok((to.block(size)?, from.block(size)?, size))
+    }
 }
 
 /// # Safety
 ///
 /// As CUDA documents `cuMemcpy3D`: what is not an array is memory that keeps the contract of [`transfer`].
 unsafe fn copy_3d_driver(copy: In<Copy3dDriver>) -> Result {
-    let Copy3dDriver { from, to, size } = copy.get()?;
+    let (to, from, size) = copy.get()?.blocks()?;
     // SAFETY: parts of arrays are inside them; of memory the caller promises it.
-    unsafe { copy_block(to.block(size)?, from.block(size)?, size) }
+    unsafe { copy_block(to, from, size) }
 }
 
 /// A side of `CUDA_MEMCPY2D` that is an array: the address of its first byte, and its pitch.

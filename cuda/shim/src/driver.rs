@@ -5,6 +5,7 @@ use std::ffi::{CStr, CString, c_char, c_int, c_uint, c_void};
 
 use crate::abi::{Image, In, Out, Text, arguments, bytes, copy, find, status_of};
 use crate::arrays::plane_of_array;
+use crate::graphs::{Work, line};
 use crate::state::{
     ALREADY_REGISTERED, Code, INVALID_DEVICE, INVALID_VALUE, NOT_FOUND, NOT_SUPPORTED, Request,
     Result, SUCCESS, context, describe, print_message, state,
@@ -203,8 +204,7 @@ calls! {
     cuEventDestroy(event: Handle) { state().event_destroy(event) }
     cuEventRecordWithFlags(event: Handle, stream: Handle, flags: c_uint) {
         let _ = flags;
-        state().stream(stream)?;
-        state().event_record(event)
+        record_on(stream, event)
     }
     cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(
         out: Out<c_int>, function: Handle, block_size: c_int, shared_bytes: usize, flags: c_uint
@@ -296,10 +296,7 @@ calls! {
     }
 
     cuMemAlloc_v2(out: Out<u64>, size: usize) { alloc(out, size) }
-    cuMemAllocAsync(out: Out<u64>, size: usize, stream: Handle) {
-        state().stream(stream)?;
-        alloc(out, size)
-    }
+    cuMemAllocAsync(out: Out<u64>, size: usize, stream: Handle) { alloc_on(stream, None, out, size) }
     cuMemAllocManaged(out: Out<u64>, size: usize, flags: c_uint) {
         let _ = flags;
         alloc(out, size)
@@ -311,10 +308,7 @@ calls! {
         alloc(out, row.checked_mul(height).ok_or(INVALID_VALUE)?)
     }
     cuMemFree_v2(address: u64) { if address == 0 { Ok(()) } else { state().free(address) } }
-    cuMemFreeAsync(address: u64, stream: Handle) {
-        state().stream(stream)?;
-        state().free(address)
-    }
+    cuMemFreeAsync(address: u64, stream: Handle) { free_on(stream, address) }
     cuMemAllocHost_v2(out: Out<u64>, size: usize) { alloc_host(out, size) }
     cuMemHostAlloc(out: Out<u64>, size: usize, flags: c_uint) {
         let _ = flags;
@@ -340,18 +334,9 @@ calls! {
     cuMemsetD8_v2(to: u64, value: u8, count: usize) { set(to, &[value], count) }
     cuMemsetD16_v2(to: u64, value: u16, count: usize) { set(to, &value.to_ne_bytes(), count) }
     cuMemsetD32_v2(to: u64, value: u32, count: usize) { set(to, &value.to_ne_bytes(), count) }
-    cuMemsetD8Async(to: u64, value: u8, count: usize, stream: Handle) {
-        state().stream(stream)?;
-        set(to, &[value], count)
-    }
-    cuMemsetD16Async(to: u64, value: u16, count: usize, stream: Handle) {
-        state().stream(stream)?;
-        set(to, &value.to_ne_bytes(), count)
-    }
-    cuMemsetD32Async(to: u64, value: u32, count: usize, stream: Handle) {
-        state().stream(stream)?;
-        set(to, &value.to_ne_bytes(), count)
-    }
+    cuMemsetD8Async(to: u64, value: u8, count: usize, stream: Handle) { set_on(stream, to, &[value], count) }
+    cuMemsetD16Async(to: u64, value: u16, count: usize, stream: Handle) { set_on(stream, to, &value.to_ne_bytes(), count) }
+    cuMemsetD32Async(to: u64, value: u32, count: usize, stream: Handle) { set_on(stream, to, &value.to_ne_bytes(), count) }
 
     cuStreamCreate(out: Out<Handle>, flags: c_uint) {
         let _ = flags;
@@ -368,23 +353,15 @@ calls! {
         state().stream(stream)?;
         out.put(context())
     }
-    cuStreamIsCapturing(stream: Handle, out: Out<c_int>) {
-        state().stream(stream)?;
-        out.put(0)
-    }
     cuStreamWaitEvent(stream: Handle, event: Handle, flags: c_uint) {
         let _ = flags;
-        state().stream(stream)?;
-        state().event(event)
+        wait_on(stream, event)
     }
     cuEventCreate(out: Out<Handle>, flags: c_uint) {
         let _ = flags;
         out.put(state().event_create())
     }
-    cuEventRecord(event: Handle, stream: Handle) {
-        state().stream(stream)?;
-        state().event_record(event)
-    }
+    cuEventRecord(event: Handle, stream: Handle) { record_on(stream, event) }
     cuEventQuery(event: Handle) { state().event(event) }
     cuEventSynchronize(event: Handle) { state().event(event) }
     cuEventDestroy_v2(event: Handle) { state().event_destroy(event) }
@@ -452,20 +429,16 @@ unchecked! {
     cuMemcpyDtoD_v2(to: u64, from: u64, size: usize) { transfer(to, true, from, true, size) }
     cuMemcpy(to: u64, from: u64, size: usize) { transfer(to, false, from, false, size) }
     cuMemcpyHtoDAsync_v2(to: u64, from: u64, size: usize, stream: Handle) {
-        state().stream(stream)?;
-        transfer(to, true, from, false, size)
+        transfer_on(stream, (to, true), (from, false), size)
     }
     cuMemcpyDtoHAsync_v2(to: u64, from: u64, size: usize, stream: Handle) {
-        state().stream(stream)?;
-        transfer(to, false, from, true, size)
+        transfer_on(stream, (to, false), (from, true), size)
     }
     cuMemcpyDtoDAsync_v2(to: u64, from: u64, size: usize, stream: Handle) {
-        state().stream(stream)?;
-        transfer(to, true, from, true, size)
+        transfer_on(stream, (to, true), (from, true), size)
     }
     cuMemcpyAsync(to: u64, from: u64, size: usize, stream: Handle) {
-        state().stream(stream)?;
-        transfer(to, false, from, false, size)
+        transfer_on(stream, (to, false), (from, false), size)
     }
     cuMemcpy2D_v2(copy: In<Copy2d>) { copy_plane(copy) }
     cuMemcpy2DUnaligned_v2(copy: In<Copy2d>) { copy_plane(copy) }
@@ -474,8 +447,7 @@ unchecked! {
         copy_plane(copy)
     }
     cuLaunchHostFunc(stream: Handle, function: Option<HostFunction>, data: Handle) {
-        state().stream(stream)?;
-        call_host(function, data)
+        call_host_on(stream, function, data)
     }
 
     cuLaunchKernel(
@@ -600,7 +572,7 @@ pub(crate) fn device_attribute(attribute: c_int) -> c_int {
         40 => 1,                          // copy engines
         75 => 9,                          // compute capability
         81 | 97 => 227 << 10, // shared memory of a multiprocessor, and at most of a block
-        95 => 1,              // cooperative launches
+        95 | 115 => 1,        // cooperative launches, pools of memory
         106 => 32,            // blocks of a multiprocessor
         _ => 0,
     }
@@ -814,6 +786,99 @@ pub(crate) fn set(to: u64, pattern: &[u8], count: usize) -> Result {
     Ok(())
 }
 
+/// Allocates, as a stream does: from a pool, or the current one.
+pub(crate) fn alloc_on(stream: Handle, pool: Option<usize>, out: Out<u64>, size: usize) -> Result {
+    if size == 0 || out.is_null() {
+        return Err(INVALID_VALUE);
+    }
+    let mut state = state();
+    // The address is known at once, so that the memory is, too.
+    state.captures(stream, || Work::Alloc)?;
+    let address = state.alloc(size as u64)?;
+    state.pools.count(pool, address, size as u64);
+    out.put(address)
+}
+
+/// Frees, as a stream does; what a graph frees stays, as its launches need it again.
+pub(crate) fn free_on(stream: Handle, address: u64) -> Result {
+    let mut state = state();
+    if state.captures(stream, || Work::Free)? { Ok(()) } else { state.free(address) }
+}
+
+/// Fills, as a stream does.
+pub(crate) fn set_on(stream: Handle, to: u64, pattern: &[u8], count: usize) -> Result {
+    set_rows_on(stream, (to, 0), pattern, count, 1)
+}
+
+/// Fills rows, as a stream does.
+pub(crate) fn set_rows_on(
+    stream: Handle,
+    (to, pitch): (u64, usize),
+    pattern: &[u8],
+    width: usize,
+    height: usize,
+) -> Result {
+    let work = || Work::Set { to, pitch, pattern: pattern.to_vec(), width, height };
+    if state().captures(stream, work)? {
+        return Ok(());
+    }
+    (0..height).try_for_each(|row| set(row_start(to, row, pitch)?, pattern, width))
+}
+
+/// Records an event on a stream.
+pub(crate) fn record_on(stream: Handle, event: Handle) -> Result {
+    let mut state = state();
+    state.known_stream(stream)?;
+    state.event(event)?;
+    if state.graphs.record(event, stream) { Ok(()) } else { state.event_record(event) }
+}
+
+/// Lets a stream wait for an event.
+pub(crate) fn wait_on(stream: Handle, event: Handle) -> Result {
+    let mut state = state();
+    state.known_stream(stream)?;
+    state.event(event)?;
+    state.graphs.wait(stream, event);
+    Ok(())
+}
+
+/// Calls a function of the program, as a stream does.
+///
+/// # Safety
+///
+/// That of [`call_host`], for as often as a graph is launched where the stream is captured.
+pub(crate) unsafe fn call_host_on(
+    stream: Handle,
+    function: Option<HostFunction>,
+    data: Handle,
+) -> Result {
+    let function = function.ok_or(INVALID_VALUE)?;
+    if state().captures(stream, || Work::Host { function, data })? {
+        return Ok(());
+    }
+    // SAFETY: this function's contract.
+    unsafe { call_host(Some(function), data) }
+}
+
+/// Copies, as a stream does.
+///
+/// # Safety
+///
+/// That of [`transfer`], until the stream, or each launch of the graph that it is captured to, has done it.
+pub(crate) unsafe fn transfer_on(
+    stream: Handle,
+    (to, to_device): (u64, bool),
+    (from, from_device): (u64, bool),
+    size: usize,
+) -> Result {
+    let kind = c_int::from(to_device) + 2 * c_int::from(from_device);
+    if state().captures(stream, || line(to, from, size, kind))? {
+        return Ok(());
+    }
+    // SAFETY: this function's contract.
+    unsafe { transfer(to, to_device, from, from_device, size) }
+}
+
 /// Runs a kernel.
 ///
 /// # Safety
@@ -828,9 +893,13 @@ unsafe fn launch(
     extra: *mut Handle,
 ) -> Result {
     let mut state = state();
-    state.stream(stream)?;
+    state.known_stream(stream)?;
     // SAFETY: `params` and `extra` hold this function's contract, and the sizes are those of that kernel's
     // parameters.
     let args = unsafe { arguments(&state.params(function)?, params, extra)? };
+    let work = || Work::Kernel { function, request: request.clone(), args: args.clone() };
+    if state.captures(stream, work)? {
+        return Ok(());
+    }
     state.launch(function, &request, &args)
 }

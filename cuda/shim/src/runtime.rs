@@ -9,9 +9,11 @@ use std::sync::{LazyLock, Mutex, MutexGuard, PoisonError};
 use crate::abi::{Image, In, Out, Text, find, status_of};
 use crate::arrays::ChannelFormat;
 use crate::driver::{
-    self, Config, HostFunction, NAME, TOTAL_MEMORY, VERSION, alloc, alloc_host, answers, call_host,
-    calls, device_attribute, nothing, register, row_start, set, transfer,
+    self, Config, HostFunction, NAME, TOTAL_MEMORY, VERSION, alloc, alloc_host, alloc_on, answers,
+    call_host_on, calls, device_attribute, free_on, nothing, record_on, register, row_start, set,
+    set_on, set_rows_on, transfer, wait_on,
 };
+use crate::graphs::line;
 use crate::state::{
     Code, INVALID_DEVICE, INVALID_DEVICE_FUNCTION, INVALID_SYMBOL, INVALID_VALUE, Result, SUCCESS,
     describe, state,
@@ -78,6 +80,11 @@ impl Registry {
         let name = name.to_str().map_err(|_| INVALID_SYMBOL)?;
         state().symbol(module, name).map_err(|_| INVALID_SYMBOL)
     }
+}
+
+/// The kernel that a stub of the host stands for.
+pub(crate) fn kernel_of_stub(stub: *const c_void) -> Result<Handle> {
+    registry().kernel(stub)
 }
 
 /// Calls a function of the driver, as the program sees it: a preloaded library's comes first.
@@ -220,8 +227,7 @@ remembered! {
         out.put(stream.addr() as u64)
     }
     cudaMemset2DAsync(to: u64, pitch: usize, value: c_int, width: usize, height: usize, stream: Handle) {
-        state().stream(stream)?;
-        (0..height).try_for_each(|row| set(row_start(to, row, pitch)?, &[value as u8], width))
+        set_rows_on(stream, (to, pitch), &[value as u8], width, height)
     }
     cudaDeviceSynchronize() { driver_call!(c"cuCtxSynchronize", (), ) }
     cudaThreadSynchronize() { driver_call!(c"cuCtxSynchronize", (), ) }
@@ -235,10 +241,7 @@ remembered! {
         if size == 0 { return out.put(0) }
         alloc(out, size)
     }
-    cudaMallocAsync(out: Out<u64>, size: usize, stream: Handle) {
-        state().stream(stream)?;
-        alloc(out, size)
-    }
+    cudaMallocAsync(out: Out<u64>, size: usize, stream: Handle) { alloc_on(stream, None, out, size) }
     cudaMallocManaged(out: Out<u64>, size: usize, flags: c_uint) {
         let _ = flags;
         alloc(out, size)
@@ -254,10 +257,7 @@ remembered! {
         alloc_host(out, size)
     }
     cudaFree(address: u64) { if address == 0 { state().check() } else { state().free(address) } }
-    cudaFreeAsync(address: u64, stream: Handle) {
-        state().stream(stream)?;
-        state().free(address)
-    }
+    cudaFreeAsync(address: u64, stream: Handle) { free_on(stream, address) }
     cudaFreeHost(address: u64) { if address == 0 { Ok(()) } else { state().free_host(address) } }
     cudaHostUnregister(host: u64) { Ok(state().device.free(host)?) }
     cudaHostGetDevicePointer(out: Out<u64>, host: u64, flags: c_uint) {
@@ -282,8 +282,7 @@ remembered! {
     }
     cudaMemset(to: u64, value: c_int, size: usize) { set(to, &[value as u8], size) }
     cudaMemsetAsync(to: u64, value: c_int, size: usize, stream: Handle) {
-        state().stream(stream)?;
-        set(to, &[value as u8], size)
+        set_on(stream, to, &[value as u8], size)
     }
     cudaMemset2D(to: u64, pitch: usize, value: c_int, width: usize, height: usize) {
         (0..height).try_for_each(|row| set(row_start(to, row, pitch)?, &[value as u8], width))
@@ -305,28 +304,19 @@ remembered! {
     cudaStreamDestroy(stream: Handle) { state().stream_destroy(stream) }
     cudaStreamSynchronize(stream: Handle) { driver_call!(c"cuStreamSynchronize", (Handle), stream) }
     cudaStreamQuery(stream: Handle) { state().stream(stream) }
-    cudaStreamIsCapturing(stream: Handle, out: Out<c_int>) {
-        state().stream(stream)?;
-        out.put(0)
-    }
     cudaStreamWaitEvent(stream: Handle, event: Handle, flags: c_uint) {
         let _ = flags;
-        state().stream(stream)?;
-        state().event(event)
+        wait_on(stream, event)
     }
     cudaEventCreate(out: Out<Handle>) { out.put(state().event_create()) }
     cudaEventCreateWithFlags(out: Out<Handle>, flags: c_uint) {
         let _ = flags;
         out.put(state().event_create())
     }
-    cudaEventRecord(event: Handle, stream: Handle) {
-        state().stream(stream)?;
-        state().event_record(event)
-    }
+    cudaEventRecord(event: Handle, stream: Handle) { record_on(stream, event) }
     cudaEventRecordWithFlags(event: Handle, stream: Handle, flags: c_uint) {
         let _ = flags;
-        state().stream(stream)?;
-        state().event_record(event)
+        record_on(stream, event)
     }
     cudaEventQuery(event: Handle) { state().event(event) }
     cudaEventSynchronize(event: Handle) { state().event(event) }
@@ -371,8 +361,7 @@ remembered_unchecked! {
 
     cudaMemcpy(to: u64, from: u64, size: usize, kind: c_int) { copy_kind(to, from, size, kind) }
     cudaMemcpyAsync(to: u64, from: u64, size: usize, kind: c_int, stream: Handle) {
-        state().stream(stream)?;
-        copy_kind(to, from, size, kind)
+        copy_kind_on(stream, to, from, size, kind)
     }
     cudaMemcpy2D(to: u64, to_pitch: usize, from: u64, pitch: usize, width: usize, height: usize, kind: c_int) {
         copy_rows((to, to_pitch), (from, pitch), width, height, kind)
@@ -389,8 +378,8 @@ remembered_unchecked! {
     cudaMemcpyToSymbolAsync(
         symbol: *const c_void, from: u64, size: usize, offset: usize, kind: c_int, stream: Handle
     ) {
-        state().stream(stream)?;
-        to_symbol(symbol, from, size, offset, kind)
+        let to = inside(symbol, offset, size)?;
+        copy_kind_on(stream, to, from, size, kind)
     }
     cudaMemcpyFromSymbol(to: u64, symbol: *const c_void, size: usize, offset: usize, kind: c_int) {
         from_symbol(to, symbol, size, offset, kind)
@@ -398,8 +387,8 @@ remembered_unchecked! {
     cudaMemcpyFromSymbolAsync(
         to: u64, symbol: *const c_void, size: usize, offset: usize, kind: c_int, stream: Handle
     ) {
-        state().stream(stream)?;
-        from_symbol(to, symbol, size, offset, kind)
+        let from = inside(symbol, offset, size)?;
+        copy_kind_on(stream, to, from, size, kind)
     }
     cudaStreamAddCallback(
         stream: Handle, function: Option<StreamCallback>, data: Handle, flags: c_uint
@@ -410,8 +399,7 @@ remembered_unchecked! {
         Ok(())
     }
     cudaLaunchHostFunc(stream: Handle, function: Option<HostFunction>, data: Handle) {
-        state().stream(stream)?;
-        call_host(function, data)
+        call_host_on(stream, function, data)
     }
 
     cudaLaunchKernel(
@@ -677,6 +665,19 @@ pub(crate) unsafe fn copy_kind(to: u64, from: u64, size: usize, kind: c_int) -> 
     // SAFETY: `size` bytes at both addresses are valid on the sides that the direction names, by this
     // function's contract; the match above has turned it into these sides.
     unsafe { transfer(to, to_device, from, from_device, size) }
+}
+
+/// Copies in a direction, as a stream does.
+///
+/// # Safety
+///
+/// That of [`copy_kind`], until the stream, or each launch of the graph that it is captured to, has done it.
+unsafe fn copy_kind_on(stream: Handle, to: u64, from: u64, size: usize, kind: c_int) -> Result {
+    if state().captures(stream, || line(to, from, size, kind))? {
+        return Ok(());
+    }
+    // SAFETY: this function's contract.
+    unsafe { copy_kind(to, from, size, kind) }
 }
 
 /// # Safety

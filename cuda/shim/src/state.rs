@@ -10,7 +10,9 @@ use std::time::Instant;
 use nvabi_emu::{Args, Device, DeviceError, FindingKind, Image, Launch, Module, Report, Schedule};
 
 use crate::fatbin;
+use crate::graphs::{Graphs, Work};
 use crate::link::{self, Unit};
+use crate::pools::Pools;
 use crate::report::{Reporter, append, variable};
 
 /// A CUDA error: its number is the same in the driver and in the runtime.
@@ -38,6 +40,9 @@ pub(crate) const ALREADY_REGISTERED: Code = Code(712);
 const MISALIGNED: Code = Code(716);
 const LAUNCH_FAILED: Code = Code(719);
 pub(crate) const NOT_SUPPORTED: Code = Code(801);
+pub(crate) const CAPTURE_UNSUPPORTED: Code = Code(900);
+pub(crate) const NOT_CAPTURING: Code = Code(905);
+pub(crate) const UPDATE_FAILED: Code = Code(910);
 
 /// Name and description of an error.
 pub(crate) fn describe(code: u32) -> Option<(&'static std::ffi::CStr, &'static std::ffi::CStr)> {
@@ -64,6 +69,11 @@ pub(crate) fn describe(code: u32) -> Option<(&'static std::ffi::CStr, &'static s
         MISALIGNED => (c"MISALIGNED_ADDRESS", c"misaligned address"),
         LAUNCH_FAILED => (c"LAUNCH_FAILED", c"a launch failed"),
         NOT_SUPPORTED => (c"NOT_SUPPORTED", c"the emulator does not support this"),
+        CAPTURE_UNSUPPORTED => {
+            (c"STREAM_CAPTURE_UNSUPPORTED", c"not permitted while the stream is captured")
+        }
+        NOT_CAPTURING => (c"STREAM_CAPTURE_UNMATCHED", c"the stream is not captured"),
+        UPDATE_FAILED => (c"GRAPH_EXEC_UPDATE_FAILURE", c"the graph has other nodes"),
         _ => return None,
     })
 }
@@ -82,11 +92,11 @@ impl From<DeviceError> for Code {
 pub(crate) type Result<T = ()> = std::result::Result<T, Code>;
 
 /// Handles are numbers that look like pointers, so that wrong ones are noticed.
-fn handle(kind: usize, number: usize) -> *mut c_void {
+pub(crate) fn handle(kind: usize, number: usize) -> *mut c_void {
     std::ptr::without_provenance_mut((kind << 28) + (number + 1) * 16)
 }
 
-fn number(kind: usize, handle: *mut c_void) -> Result<usize> {
+pub(crate) fn number(kind: usize, handle: *mut c_void) -> Result<usize> {
     let offset = handle.addr().checked_sub(kind << 28).ok_or(INVALID_HANDLE)?;
     if offset == 0 || offset % 16 != 0 || offset >= 1 << 28 {
         return Err(INVALID_HANDLE);
@@ -101,6 +111,10 @@ const EVENT: usize = 4;
 const CONTEXT: usize = 5;
 const LINKER: usize = 6;
 const ARRAY: usize = 7;
+pub(crate) const GRAPH: usize = 8;
+pub(crate) const NODE: usize = 9;
+pub(crate) const EXEC: usize = 10;
+pub(crate) const POOL: usize = 11;
 
 /// The one context.
 pub(crate) fn context() -> *mut c_void {
@@ -108,6 +122,7 @@ pub(crate) fn context() -> *mut c_void {
 }
 
 /// A launch, as the driver's function takes it.
+#[derive(Clone)]
 pub(crate) struct Request {
     pub(crate) grid: [u32; 3],
     pub(crate) block: [u32; 3],
@@ -140,6 +155,8 @@ pub(crate) struct State {
     events: Vec<Option<Option<Instant>>>,
     linkers: Vec<Option<Linker>>,
     arrays: Vec<Option<Array>>,
+    pub(crate) graphs: Graphs,
+    pub(crate) pools: Pools,
     /// Sizes of memory of the host that was allocated here.
     pub(crate) pinned: HashMap<u64, u64>,
     /// Sizes of memory of the device, for what is in use.
@@ -217,6 +234,8 @@ impl State {
             events: Vec::new(),
             linkers: Vec::new(),
             arrays: Vec::new(),
+            graphs: Graphs::default(),
+            pools: Pools::default(),
             pinned: HashMap::new(),
             allocated: HashMap::new(),
             sticky: None,
@@ -253,6 +272,8 @@ impl State {
         self.streams.clear();
         self.events.clear();
         self.arrays.clear();
+        self.graphs = Graphs::default();
+        self.pools = Pools::default();
         self.sticky = None;
     }
 
@@ -431,6 +452,7 @@ impl State {
     pub(crate) fn free(&mut self, address: u64) -> Result {
         self.check()?;
         self.allocated.remove(&address).ok_or(INVALID_VALUE)?;
+        self.pools.forget(address);
         Ok(self.device.free(address)?)
     }
 
@@ -457,8 +479,24 @@ impl State {
         handle(STREAM, self.streams.len() - 1)
     }
 
-    /// A stream, which may be one of the default ones.
+    /// A stream that does things: one that is captured does none.
     pub(crate) fn stream(&self, stream: *mut c_void) -> Result {
+        self.known_stream(stream)?;
+        if self.graphs.is_capturing(stream) { Err(CAPTURE_UNSUPPORTED) } else { Ok(()) }
+    }
+
+    /// Whether a stream is captured, and what it would do added to the graph.
+    pub(crate) fn captures(
+        &mut self,
+        stream: *mut c_void,
+        work: impl FnOnce() -> Work,
+    ) -> Result<bool> {
+        self.known_stream(stream)?;
+        Ok(self.graphs.captured(stream, work))
+    }
+
+    /// A stream, which may be one of the default ones.
+    pub(crate) fn known_stream(&self, stream: *mut c_void) -> Result {
         self.check()?;
         if stream.addr() <= 2 {
             return Ok(());

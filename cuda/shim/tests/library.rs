@@ -109,6 +109,8 @@ fn the_driver_and_the_runtime_do_what_a_program_asks() {
     links_modules();
     refuses_what_is_wrong();
     arrays_hold_texels();
+    graphs_run_what_they_hold();
+    pools_count_what_is_used();
     the_runtime_goes_through_the_driver();
     what_is_unregistered_is_not_read();
     errors_of_kernels_stay();
@@ -187,6 +189,123 @@ fn loads_launches_and_copies() {
     assert_eq!(values, [5; 4]);
     assert_eq!(call!(cuMemFree_v2(data)), 0);
     assert_eq!(call!(cuModuleUnload(module)), 0);
+}
+
+/// A kernel that adds, between a fill and a copy: by nodes, then by capture of two streams.
+fn graphs_run_what_they_hold() {
+    let (mut module, mut kernel, mut data) = (0usize, 0usize, 0usize);
+    let ptx = CString::new(PTX).unwrap();
+    assert_eq!(call!(cuModuleLoadData(&raw mut module, ptx.as_ptr())), 0);
+    assert_eq!(call!(cuModuleGetFunction(&raw mut kernel, module, c"add".as_ptr())), 0);
+    assert_eq!(call!(cuMemAlloc_v2(&raw mut data, 16)), 0);
+    let (mut by, mut small, mut out) = (7u32, 0u8, [0u32; 4]);
+    let mut params: [*mut c_void; 3] =
+        [(&raw mut data).cast(), (&raw mut by).cast(), (&raw mut small).cast()];
+    // Function; grid, block and no shared memory as pairs of 32 bits; parameters; no extra ones.
+    let one = 1usize | 1 << 32;
+    let node_params = [kernel, one, 1 | 4 << 32, one, 0, params.as_mut_ptr() as usize, 0];
+    // Where to, pitch, value and the size of an element, how many, rows.
+    let fill = [data, 0, 5 | 4 << 32, 4, 1];
+
+    let (mut graph, mut exec, mut nodes) = (0usize, 0usize, [0usize; 3]);
+    assert_eq!(call!(cudaGraphCreate(&raw mut graph, 0)), 0);
+    // The kernel first, and the fill that it comes after later.
+    assert_eq!(
+        call!(cuGraphAddKernelNode_v2(&raw mut nodes[0], graph, 0, 0, node_params.as_ptr())),
+        0
+    );
+    assert_eq!(call!(cudaGraphAddMemsetNode(&raw mut nodes[1], graph, 0, 0, fill.as_ptr())), 0);
+    assert_eq!(
+        call!(cudaGraphAddDependencies(graph, &raw const nodes[1], &raw const nodes[0], 1)),
+        0
+    );
+    let copy = call!(cudaGraphAddMemcpyNode1D(
+        &raw mut nodes[2],
+        graph,
+        &raw const nodes[0],
+        1,
+        out.as_mut_ptr(),
+        data,
+        16,
+        2
+    ));
+    assert_eq!(copy, 0);
+    let (mut count, mut roots) = (0usize, [0usize; 2]);
+    assert_eq!(call!(cudaGraphGetNodes(graph, 0, &raw mut count)), 0);
+    assert_eq!(count, 3);
+    count = 2;
+    assert_eq!(call!(cudaGraphGetRootNodes(graph, roots.as_mut_ptr(), &raw mut count)), 0);
+    assert_eq!((count, roots), (1, [nodes[1], 0]));
+    assert_eq!(call!(cudaGraphInstantiate(&raw mut exec, graph, 0)), 0);
+    // What was handed in is copied.
+    by = 100;
+    std::hint::black_box(&raw mut by);
+    assert_eq!(call!(cudaGraphLaunch(exec, 0)), 0);
+    assert_eq!(out, [12; 4]);
+    // The constant that the kernel multiplies with is one.
+    assert_eq!(call!(cuGraphExecKernelNodeSetParams_v2(exec, nodes[0], node_params.as_ptr())), 0);
+    assert_eq!(call!(cudaGraphLaunch(exec, 0)), 0);
+    assert_eq!(out, [105; 4]);
+    assert_eq!(call!(cuGraphExecKernelNodeSetParams_v2(exec, nodes[1], node_params.as_ptr())), 1);
+    // Nodes that come after each other cannot be run.
+    assert_eq!(
+        call!(cudaGraphAddDependencies(graph, &raw const nodes[2], &raw const nodes[1], 1)),
+        0
+    );
+    assert_eq!(call!(cudaGraphInstantiate(&raw mut exec, graph, 0)), 1);
+    assert_eq!(call!(cudaGraphDestroy(graph)), 0);
+
+    let (mut first, mut second, mut event, mut capturing) = (0usize, 0usize, 0usize, 0u32);
+    assert_eq!(call!(cudaStreamCreate(&raw mut first)), 0);
+    assert_eq!(call!(cudaStreamCreate(&raw mut second)), 0);
+    assert_eq!(call!(cudaEventCreate(&raw mut event)), 0);
+    assert_eq!(call!(cudaStreamBeginCapture(first, 0)), 0);
+    assert_eq!(call!(cuMemsetD32Async(data, 1, 4, first)), 0);
+    assert_eq!(call!(cudaEventRecord(event, first)), 0);
+    assert_eq!(call!(cudaStreamWaitEvent(second, event, 0)), 0);
+    assert_eq!(call!(cudaStreamIsCapturing(second, &raw mut capturing)), 0);
+    assert_eq!(capturing, 1);
+    assert_eq!(
+        call!(cuLaunchKernel(kernel, 1, 1, 1, 4, 1, 1, 0, second, params.as_mut_ptr(), 0)),
+        0
+    );
+    assert_eq!(call!(cudaMemcpyAsync(out.as_mut_ptr(), data, 16, 2, second)), 0);
+    assert_eq!(call!(cudaStreamSynchronize(first)), 900);
+    assert_eq!(out, [105; 4], "nothing is done while streams are captured");
+    assert_eq!(call!(cudaStreamEndCapture(first, &raw mut graph)), 0);
+    assert_eq!(call!(cudaStreamEndCapture(first, &raw mut graph)), 905);
+    assert_eq!(call!(cudaGraphInstantiate(&raw mut exec, graph, 0)), 0);
+    assert_eq!(call!(cudaGraphLaunch(exec, first)), 0);
+    assert_eq!(out, [101; 4]);
+    let mut info = [0u64; 3];
+    assert_eq!(call!(cudaGraphExecUpdate(exec, graph, info.as_mut_ptr())), 0);
+    assert_eq!(call!(cudaGraphExecDestroy(exec)), 0);
+    assert_eq!(call!(cudaGraphLaunch(exec, first)), 400);
+    assert_eq!(call!(cuMemFree_v2(data)), 0);
+    assert_eq!(call!(cuModuleUnload(module)), 0);
+}
+
+fn pools_count_what_is_used() {
+    let (mut pool, mut stream, mut data, mut used) = (0usize, 0usize, 0usize, 0u64);
+    assert_eq!(call!(cudaDeviceGetDefaultMemPool(&raw mut pool, 0)), 0);
+    assert_eq!(call!(cudaStreamCreate(&raw mut stream)), 0);
+    assert_eq!(call!(cudaMallocAsync(&raw mut data, 4096, stream)), 0);
+    assert_eq!(call!(cudaMemPoolGetAttribute(pool, 7, &raw mut used)), 0);
+    assert_eq!(used, 4096);
+    assert_eq!(call!(cudaFreeAsync(data, stream)), 0);
+    assert_eq!(call!(cudaMemPoolGetAttribute(pool, 7, &raw mut used)), 0);
+    assert_eq!(used, 0);
+    assert_eq!(call!(cudaMemPoolGetAttribute(pool, 8, &raw mut used)), 0);
+    assert_eq!(used, 4096);
+    // Pinned memory of the device, and of another one.
+    let mut own = 0usize;
+    assert_eq!(call!(cudaMemPoolCreate(&raw mut own, [1u32, 0, 1, 0].as_ptr())), 0);
+    assert_eq!(call!(cudaMemPoolCreate(&raw mut own, [1u32, 0, 1, 5].as_ptr())), 101);
+    assert_eq!(call!(cudaMallocFromPoolAsync(&raw mut data, 64, own, stream)), 0);
+    assert_eq!(call!(cudaFreeAsync(data, stream)), 0);
+    assert_eq!(call!(cudaMemPoolDestroy(own)), 0);
+    assert_eq!(call!(cudaMemPoolDestroy(own)), 400);
+    assert_eq!(call!(cudaMemPoolDestroy(pool)), 1);
 }
 
 /// Reads the texel at (1, 1) as a number up to 1, and doubles that at byte 4 of row 1.
@@ -568,15 +687,15 @@ fn what_is_not_supported_is_named_when_it_is_called() {
     let work = libraries();
     let source = work.path().join("program.c");
     let text = "#include <stdio.h>\n\
-        int cuGraphCreate(void **graph, unsigned flags);\n\
-        int cudaGraphLaunch(void *graph, void *stream);\n\
+        int cuTexRefCreate(void **reference);\n\
+        int cudaGraphDebugDotPrint(void *graph, char *path, unsigned flags);\n\
         int cudaMallocMipmappedArray(void *a, void *b, long c, long d, long e, int f, int g);\n\
         int cudaMalloc(void **at, unsigned long size);\n\
         int cudaMemset_ptds(void *at, int value, unsigned long size);\n\
         int main(int argc, char **argv) { void *p = 0; int a = cudaMalloc(&p, 64);\n\
         if (argc > 5) cudaMallocMipmappedArray(0, 0, 0, 0, 0, 0, 0);\n\
         int set = cudaMemset_ptds(p, 7, 64);\n\
-        int b = cuGraphCreate(&p, 0), c = cudaGraphLaunch(p, 0); cudaGraphLaunch(p, 0);\n\
+        int b = cuTexRefCreate(&p), c = cudaGraphDebugDotPrint(p, 0, 0); cudaGraphDebugDotPrint(p, 0, 0);\n\
         printf(\"%d %d %d %d\\n\", a, set, b, c); }\n";
     std::fs::write(&source, text).unwrap();
     let program = work.path().join("program");
@@ -594,8 +713,8 @@ fn what_is_not_supported_is_named_when_it_is_called() {
     assert_eq!(String::from_utf8_lossy(&run.stdout), "0 0 801 801\n");
     assert_eq!(
         String::from_utf8_lossy(&run.stderr),
-        "nvabi-emu: cuGraphCreate is not supported: it returns error 801\n\
-         nvabi-emu: cudaGraphLaunch is not supported: it returns error 801\n"
+        "nvabi-emu: cuTexRefCreate is not supported: it returns error 801\n\
+         nvabi-emu: cudaGraphDebugDotPrint is not supported: it returns error 801\n"
     );
     // The runtime finds the driver beside it, and says so where there is none.
     std::fs::remove_file(work.path().join("libcudart.so.12")).unwrap();
