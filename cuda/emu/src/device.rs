@@ -9,7 +9,8 @@ use crate::memory::{Foreign, Memory};
 use crate::program::{self, CODE_WINDOW, Linked, Program, Target, Unit};
 use crate::ptx::{self, Init, Linkage, Space};
 use crate::report::Report;
-use crate::run::{self, Grid, PtxCode};
+use crate::run::{self, Code, Grid, PtxCode, SassCode};
+use crate::sass;
 use crate::texture::Texture;
 
 /// Most threads of a block.
@@ -66,6 +67,8 @@ pub struct Launch {
     pub cooperative: bool,
     /// Whether to report what each warp did.
     pub observe: bool,
+    /// Whether shared memory is watched for races and for reads of what nobody wrote.
+    pub checks: bool,
     /// Instructions after which a block counts as endless, counted once per warp; of a cooperative grid,
     /// those of all its blocks.
     pub max_warp_instructions: u64,
@@ -82,6 +85,7 @@ impl Default for Launch {
             threads: std::thread::available_parallelism().map_or(1, usize::from),
             cooperative: false,
             observe: false,
+            checks: true,
             max_warp_instructions: 1 << 27,
         }
     }
@@ -142,14 +146,53 @@ impl Args {
 /// A module that a device has loaded.
 #[derive(Debug)]
 pub struct Module {
-    program: Program,
+    code: Loaded,
     /// Address and size of each variable.
     symbols: HashMap<String, (u64, u64)>,
     /// Of all variables, those that share a name, too.
     variables: Vec<u64>,
 }
 
+/// The code of a module.
+#[derive(Debug)]
+enum Loaded {
+    Ptx(Program),
+    Sass(Box<sass::Program>),
+}
+
+/// What a launch needs to know of a kernel.
+struct Needs {
+    params: Vec<(u64, u64)>,
+    /// Bytes of all parameters.
+    bytes: u64,
+    shared_size: u64,
+    max_threads: Option<u64>,
+}
+
 impl Module {
+    fn needs(&self, kernel: &str) -> Option<Needs> {
+        match &self.code {
+            Loaded::Ptx(program) => {
+                let function = &program.functions[*program.kernels.get(kernel)?];
+                Some(Needs {
+                    params: function.params.clone(),
+                    bytes: function.params.last().map_or(0, |(at, size)| at + size),
+                    shared_size: function.shared_size,
+                    max_threads: function.max_threads,
+                })
+            }
+            Loaded::Sass(program) => {
+                let kernel = program.kernels.get(kernel)?;
+                Some(Needs {
+                    params: kernel.params.clone(),
+                    bytes: kernel.param_bytes,
+                    shared_size: kernel.shared_size,
+                    max_threads: kernel.max_threads,
+                })
+            }
+        }
+    }
+
     /// Address and size of a `__device__` or `__constant__` variable, by its name in the PTX.
     #[must_use]
     pub fn symbol(&self, name: &str) -> Option<(u64, u64)> {
@@ -158,21 +201,23 @@ impl Module {
 
     /// The names of the kernels.
     pub fn kernels(&self) -> impl Iterator<Item = &str> {
-        self.program.kernels.keys().map(String::as_str)
+        let names: Vec<&str> = match &self.code {
+            Loaded::Ptx(program) => program.kernels.keys().map(String::as_str).collect(),
+            Loaded::Sass(program) => program.kernels.keys().map(String::as_str).collect(),
+        };
+        names.into_iter()
     }
 
     /// Offset and size of each parameter of a kernel, in bytes.
     #[must_use]
-    pub fn params(&self, kernel: &str) -> Option<&[(u64, u64)]> {
-        let at = self.program.kernels.get(kernel)?;
-        Some(&self.program.functions[*at].params)
+    pub fn params(&self, kernel: &str) -> Option<Vec<(u64, u64)>> {
+        Some(self.needs(kernel)?.params)
     }
 
     /// Bytes of static shared memory of a kernel.
     #[must_use]
     pub fn shared_size(&self, kernel: &str) -> Option<u64> {
-        let at = self.program.kernels.get(kernel)?;
-        Some(self.program.functions[*at].shared_size)
+        Some(self.needs(kernel)?.shared_size)
     }
 }
 
@@ -207,6 +252,23 @@ impl Device {
         self.link(&[("", text)])
     }
 
+    /// Loads a module from a cubin, machine code for sm_80 to sm_90, and initialises its variables. Instructions
+    /// that are not run here end a launch that comes to them, and no other.
+    ///
+    /// # Errors
+    ///
+    /// A file that is no cubin for these architectures, or that needs what is not there.
+    pub fn load_cubin(&mut self, file: &[u8]) -> Result<Module, LoadError> {
+        let mut variables = Vec::new();
+        let loaded = sass::load(file, &mut self.memory, &mut variables);
+        if loaded.is_err() {
+            self.free_all(&variables);
+        }
+        let program = loaded?;
+        let symbols = program.symbols.iter().map(|(name, place)| (name.clone(), *place)).collect();
+        Ok(Module { symbols, variables, code: Loaded::Sass(Box::new(program)) })
+    }
+
     /// Loads a module from several PTX texts, each with a name for messages. What is `.visible` or `.weak`
     /// in one of them is found by the others' `.extern`.
     ///
@@ -235,7 +297,7 @@ impl Device {
             }
         }
         symbols.retain(|_, (address, _)| *address != 0);
-        Ok(Module { symbols, variables, program })
+        Ok(Module { symbols, variables, code: Loaded::Ptx(program) })
     }
 
     /// Allocates the variables of a program, decodes it, and writes what they start with.
@@ -377,30 +439,36 @@ impl Device {
         launch: &Launch,
         args: &Args,
     ) -> Result<Report, DeviceError> {
-        let index = *module
-            .program
-            .kernels
-            .get(kernel)
-            .ok_or_else(|| DeviceError::NoKernel(kernel.to_owned()))?;
-        let function = &module.program.functions[index];
+        let needs = module.needs(kernel).ok_or_else(|| DeviceError::NoKernel(kernel.to_owned()))?;
         let refuse = |what: String| DeviceError::Launch { kernel: kernel.to_owned(), what };
-        check(launch, function.max_threads, function.shared_size).map_err(refuse)?;
-        let size = function.params.last().map_or(0, |(at, size)| at + size);
+        check(launch, needs.max_threads, needs.shared_size).map_err(refuse)?;
+        let size = needs.bytes;
         if (args.bytes.len() as u64) < size {
             let what =
                 format!("its parameters have {size} bytes, the arguments {}", args.bytes.len());
             return Err(refuse(what));
         }
+        let params = &args.bytes[..size as usize];
         self.launches += 1;
         let workspace = match launch.cooperative {
             true => self.memory.alloc(WORKSPACE_BYTES)?,
             false => 0,
         };
-        let code = PtxCode { program: &module.program, kernel: index };
+        let (ptx, machine);
+        let code: &dyn Code = match &module.code {
+            Loaded::Ptx(program) => {
+                ptx = PtxCode { program, kernel: program.kernels[kernel] };
+                &ptx
+            }
+            Loaded::Sass(program) => {
+                machine = self.machine_code(program, kernel, launch, params)?;
+                &machine
+            }
+        };
         let grid = Grid {
-            code: &code,
+            code,
             launch,
-            params: &args.bytes[..size as usize],
+            params,
             memory: &self.memory,
             textures: &self.textures,
             workspace,
@@ -413,6 +481,24 @@ impl Device {
         }
         self.memory.unmap_freed();
         Ok(report)
+    }
+}
+
+impl Device {
+    /// A kernel in machine code, with the constants of this launch.
+    fn machine_code<'a>(
+        &self,
+        program: &'a sass::Program,
+        kernel: &str,
+        launch: &Launch,
+        params: &[u8],
+    ) -> Result<SassCode<'a>, DeviceError> {
+        let missing = || DeviceError::NoKernel(kernel.to_owned());
+        let (name, kernel) = program.kernels.get_key_value(kernel).ok_or_else(missing)?;
+        let (address, size) = program.constants;
+        let mut constants = vec![0; size as usize];
+        self.memory.read(address, &mut constants)?;
+        Ok(SassCode::new(program, name, kernel, launch, params, constants))
     }
 }
 

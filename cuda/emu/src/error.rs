@@ -1,12 +1,12 @@
 //! What can go wrong before a kernel runs.
 
-/// A PTX text that cannot be loaded: a syntax error, or an instruction that the emulator lacks.
+/// A PTX text or a cubin that cannot be loaded: a syntax error, or an instruction that the emulator lacks.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{}PTX line {line}: {what}", prefix(unit))]
+#[error("{}{}{what}", prefix(unit), place(*line))]
 pub struct LoadError {
     /// The module, where several are linked; else empty.
     pub unit: String,
-    /// Line of the PTX text, from 1.
+    /// Line of the PTX text, from 1; 0 for a cubin.
     pub line: u32,
     /// What is wrong there; it quotes the instruction.
     pub what: String,
@@ -25,6 +25,10 @@ impl LoadError {
 
 fn prefix(unit: &str) -> String {
     if unit.is_empty() { String::new() } else { format!("{unit}, ") }
+}
+
+fn place(line: u32) -> String {
+    if line == 0 { String::new() } else { format!("PTX line {line}: ") }
 }
 
 /// A call to the device that cannot be carried out.

@@ -1,8 +1,10 @@
-//! A GPU for machines without one: runs PTX as clang emits it for sm_80 and sm_90.
+//! A GPU for machines without one: runs PTX as clang emits it for sm_80 and sm_90, and the machine code (SASS) that
+//! ptxas makes for sm_80 to sm_90.
 //!
 //! ```text
-//! PTX text ─► ptx (syntax) ─► program (typed operations, reconvergence points)
-//!                                     │
+//! PTX text ─► ptx (syntax) ─► program (typed operations, reconvergence points) ─┐
+//! cubin ────────────────────► sass (plain operations) ──────────────────────────┤
+//!                                     ┌─────────────────────────────────────────┘
 //! Device: memory, modules ─► run: grid ─► block ─► warp ─► lanes (what an instruction computes)
 //!                                              │
 //!                                              └─► Report: findings, printf, events
@@ -49,6 +51,7 @@ mod program;
 mod ptx;
 mod report;
 mod run;
+mod sass;
 mod texture;
 
 pub use device::{Args, Device, Launch, MAX_BLOCK_THREADS, MAX_SHARED_BYTES, Module, Schedule};

@@ -69,6 +69,8 @@ pub enum FindingKind {
     Trap,
     /// A block ran more instructions than the launch allows.
     Endless,
+    /// An instruction that is not run here.
+    Unsupported,
 }
 
 impl fmt::Display for FindingKind {
@@ -84,6 +86,7 @@ impl fmt::Display for FindingKind {
             Self::Assert => "assertion",
             Self::Trap => "trap",
             Self::Endless => "endless",
+            Self::Unsupported => "unsupported",
         })
     }
 }

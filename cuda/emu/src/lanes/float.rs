@@ -7,12 +7,12 @@ use super::half::{Brain, Half, flushed, value};
 use super::{Lane, LaneFn, Opcode, lanes};
 
 /// Zero for subnormal numbers, with their sign.
-fn flush(value: f32) -> f32 {
+pub(crate) fn flush(value: f32) -> f32 {
     if value.is_subnormal() { 0f32.copysign(value) } else { value }
 }
 
 /// Clamped to 0…1; NaN is 0.
-fn saturate(value: f32) -> f32 {
+pub(crate) fn saturate(value: f32) -> f32 {
     if value > 0.0 { value.min(1.0) } else { 0.0 }
 }
 
@@ -120,12 +120,12 @@ fn high_word(value: f64) -> f64 {
     f64::from_bits(value.to_bits() & 0xffff_ffff_0000_0000)
 }
 
-fn min32(a: f32, b: f32) -> f32 {
+pub(crate) fn min32(a: f32, b: f32) -> f32 {
     // -0 is below +0, which `f32::min` leaves open.
     if a == b { f32::from_bits(a.to_bits() | b.to_bits()) } else { a.min(b) }
 }
 
-fn max32(a: f32, b: f32) -> f32 {
+pub(crate) fn max32(a: f32, b: f32) -> f32 {
     if a == b { f32::from_bits(a.to_bits() & b.to_bits()) } else { a.max(b) }
 }
 

@@ -16,6 +16,37 @@ pub(crate) type Lanes = [u64; 32];
 /// Computes a register from up to four.
 pub(crate) type LaneFn = fn(&mut Lanes, &[&Lanes; 4]);
 
+/// Floats of 32 bits, one at a time.
+pub(crate) mod single {
+    pub(crate) use super::float::{flush, max32 as max, min32 as min, saturate};
+
+    /// The NaN that a GPU makes.
+    pub(crate) const NAN: u32 = 0x7fff_ffff;
+}
+
+/// Numbers of 16 bits, one at a time.
+pub(crate) mod short {
+    use super::float::Rounding;
+    use super::half::{Brain, Half, flushed, short, value};
+
+    pub(crate) fn half(bits: u16) -> f64 {
+        value::<Half>(bits)
+    }
+
+    pub(crate) fn flushed_half(bits: u16) -> f64 {
+        flushed::<Half>(bits)
+    }
+
+    pub(crate) fn brain(bits: u16) -> f64 {
+        value::<Brain>(bits)
+    }
+
+    /// The nearest one.
+    pub(crate) fn to_half(number: f64) -> u16 {
+        short::<Half>(number, Rounding::Nearest)
+    }
+}
+
 /// A value in a lane.
 trait Lane: Copy {
     fn get(bits: u64) -> Self;

@@ -85,7 +85,7 @@ impl<'a> Block<'a> {
                 grid,
                 index,
                 position,
-                shared: Shared::new(size, grain, warps),
+                shared: Shared::new(size, grain, warps, grid.launch.checks),
                 allocations: AllocationCache::new(grid.memory),
                 output: Vec::new(),
                 warp_instructions: 0,

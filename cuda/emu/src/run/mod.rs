@@ -1,19 +1,23 @@
 //! Runs a kernel: a grid of blocks over the cores, the warps of a block in turn.
 //!
 //! The core is the same for all code: `grid`, `block`, `shared`, `access`. It sees code and warps as the traits of
-//! `warp`; `ptx` is one kind of both.
+//! `warp`; `ptx` and `sass` are the
+//! two kinds of both.
 
 mod access;
 mod block;
 mod grid;
 mod printf;
 mod ptx;
+mod sass;
 mod shared;
 mod source;
 mod warp;
 
 pub(crate) use grid::{Grid, Turn, run};
 pub(crate) use ptx::PtxCode;
+pub(crate) use sass::SassCode;
+pub(crate) use warp::Code;
 
 use crate::report::{Finding, FindingKind};
 

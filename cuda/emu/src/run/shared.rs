@@ -97,7 +97,8 @@ pub(super) struct Shared {
 }
 
 impl Shared {
-    pub(super) fn new(size: u64, grain: u32, warps: usize) -> Self {
+    /// Without `checks` there is no shadow, and nothing is found.
+    pub(super) fn new(size: u64, grain: u32, warps: usize, checks: bool) -> Self {
         let shift = grain.ilog2();
         let mut times = vec![WarpClocks { now: [0; 32], fenced: [0; 32], pending: [0; 32] }; warps];
         for (warp, time) in times.iter_mut().enumerate() {
@@ -105,7 +106,10 @@ impl Shared {
         }
         Self {
             bytes: vec![0; size as usize],
-            cells: vec![Cell::default(); (size as usize).div_ceil(grain as usize)],
+            cells: vec![
+                Cell::default();
+                if checks { (size as usize).div_ceil(grain as usize) } else { 0 }
+            ],
             shift,
             readers: Vec::new(),
             times,
@@ -144,6 +148,9 @@ impl Shared {
     /// Notes a read of `size` bytes, and says what is wrong with it.
     pub(super) fn read(&mut self, who: Accessor, at: usize, size: u64) -> Option<AccessProblem> {
         let mut problem = None;
+        if self.cells.is_empty() {
+            return None;
+        }
         for index in self.cells(at, size) {
             problem = problem.or(self.read_cell(who, index));
         }
@@ -191,6 +198,9 @@ impl Shared {
     /// Notes a write of `size` bytes, and says what is wrong with it.
     pub(super) fn write(&mut self, who: Accessor, at: usize, size: u64) -> Option<AccessProblem> {
         let mut problem = None;
+        if self.cells.is_empty() {
+            return None;
+        }
         for index in self.cells(at, size) {
             problem = problem.or(self.write_cell(who, index));
         }
@@ -302,10 +312,10 @@ mod tests {
 
     #[test]
     fn a_barrier_orders_and_its_absence_does_not() {
-        let mut shared = Shared::new(64, 4, 2);
+        let mut shared = Shared::new(64, 4, 2, true);
         assert!(shared.write(who(0), 0, 4).is_none());
         assert!(races(shared.read(who(1), 0, 4)));
-        let mut shared = Shared::new(64, 4, 2);
+        let mut shared = Shared::new(64, 4, 2, true);
         assert!(shared.write(who(0), 0, 4).is_none());
         barrier(&mut shared, 3);
         assert!(shared.read(who(1), 0, 4).is_none());
@@ -315,7 +325,7 @@ mod tests {
 
     #[test]
     fn every_reader_counts_not_only_the_last() {
-        let mut shared = Shared::new(64, 4, 3);
+        let mut shared = Shared::new(64, 4, 3, true);
         shared.write(who(0), 0, 4);
         barrier(&mut shared, 7);
         for warp in 0..3 {
@@ -327,7 +337,7 @@ mod tests {
 
     #[test]
     fn atomics_do_not_race_with_each_other_but_with_plain_accesses() {
-        let mut shared = Shared::new(64, 4, 2);
+        let mut shared = Shared::new(64, 4, 2, true);
         assert!(shared.write(strong(0), 0, 4).is_none());
         assert!(shared.write(strong(1), 0, 4).is_none());
         assert!(races(shared.write(who(0), 0, 4)));
@@ -336,7 +346,7 @@ mod tests {
     #[test]
     fn a_flag_orders_only_with_fences_on_both_sides() {
         for (release, acquire) in [(true, true), (false, true), (true, false)] {
-            let mut shared = Shared::new(64, 4, 2);
+            let mut shared = Shared::new(64, 4, 2, true);
             shared.write(who(0), 0, 4);
             if release {
                 shared.fence(0);
@@ -352,7 +362,7 @@ mod tests {
 
     #[test]
     fn bytes_of_one_word_are_apart_where_the_grain_says_so() {
-        let mut shared = Shared::new(8, 1, 2);
+        let mut shared = Shared::new(8, 1, 2, true);
         assert!(shared.write(who(0), 0, 1).is_none());
         assert!(shared.write(who(1), 1, 1).is_none());
         assert!(matches!(shared.read(who(1), 2, 1), Some(AccessProblem::Uninitialised)));

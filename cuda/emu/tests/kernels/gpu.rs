@@ -6,6 +6,8 @@ use std::sync::OnceLock;
 
 use nvabi_emu::{Args, Device, Finding, Launch, Module, Report, Schedule};
 
+use crate::sass;
+
 /// A device, a module, and how launches run.
 pub(crate) struct Gpu {
     pub(crate) device: Device,
@@ -13,6 +15,10 @@ pub(crate) struct Gpu {
     pub(crate) launch: Launch,
     /// Names the variant in messages.
     pub(crate) name: String,
+    /// Of machine code: the PTX that it was made of, which must leave the same in memory.
+    reference: Option<Module>,
+    /// Address and size of what tests allocated.
+    allocations: Vec<(u64, usize)>,
 }
 
 /// How clang was asked to compile, and where the PTX is.
@@ -60,7 +66,7 @@ pub(crate) fn gpus(module: &'static str) -> impl Iterator<Item = Gpu> {
         (Schedule::Random(1), 2),
         (Schedule::Random(0xdead_beef), 1),
     ];
-    variants().iter().flat_map(move |variant| {
+    let ptx = variants().iter().flat_map(move |variant| {
         schedules.into_iter().map(move |(schedule, threads)| {
             let path = variant.folder.join(format!("{module}.ptx"));
             let text = std::fs::read_to_string(path).unwrap();
@@ -68,9 +74,22 @@ pub(crate) fn gpus(module: &'static str) -> impl Iterator<Item = Gpu> {
             let name = format!("{module} {}, {schedule:?}", variant.name);
             let loaded = device.load(&text).unwrap_or_else(|error| panic!("{name}: {error}"));
             let launch = Launch { schedule, threads, ..Launch::default() };
-            Gpu { device, module: loaded, launch, name }
+            let (reference, allocations) = (None, Vec::new());
+            Gpu { device, module: loaded, launch, name, reference, allocations }
         })
-    })
+    });
+    ptx.chain(sass::cubins(module).into_iter().flat_map(move |(name, cubin)| {
+        let schedules = [(Schedule::InOrder, 1), (Schedule::Random(7), 2)];
+        schedules.into_iter().map(move |(schedule, threads)| {
+            let mut device = Device::new();
+            let name = format!("{name}, {schedule:?}");
+            let loaded =
+                device.load_cubin(&cubin).unwrap_or_else(|error| panic!("{name}: {error}"));
+            let reference = Some(device.load(&sass::ptx(module)).unwrap());
+            let launch = Launch { schedule, threads, ..Launch::default() };
+            Gpu { device, module: loaded, launch, name, reference, allocations: Vec::new() }
+        })
+    }))
 }
 
 /// Numbers that a kernel's memory holds.
@@ -94,6 +113,7 @@ impl Gpu {
         let bytes: Vec<u8> = values.iter().flat_map(Plain::bytes).collect();
         let address = self.device.alloc(bytes.len() as u64).unwrap();
         self.device.write(address, &bytes).unwrap();
+        self.allocations.push((address, bytes.len()));
         address
     }
 
@@ -124,7 +144,36 @@ impl Gpu {
         args: Args,
     ) -> Report {
         let launch = self.sized(grid, block);
-        self.device.launch(&self.module, kernel, &launch, &args).unwrap()
+        let reference = self.reference.take();
+        let wanted = reference.as_ref().map(|reference| {
+            let before = self.memory();
+            self.device.launch(reference, kernel, &launch, &args).unwrap();
+            let after = self.memory();
+            for ((address, _), bytes) in self.allocations.iter().zip(before) {
+                self.device.write(*address, &bytes).unwrap();
+            }
+            after
+        });
+        self.reference = reference;
+        let report = self.device.launch(&self.module, kernel, &launch, &args).unwrap();
+        // What depends on which warp comes first does not compare under other schedules.
+        if let Some(wanted) = wanted.filter(|_| launch.schedule == Schedule::InOrder) {
+            for (at, (got, wanted)) in self.memory().iter().zip(&wanted).enumerate() {
+                let what = format!("{} {kernel}: buffer {at}", self.name);
+                sass::compare(got, wanted, kernel, &format!("{what} ({:?})", report.fatal()));
+            }
+        }
+        report
+    }
+
+    /// All that tests allocated.
+    fn memory(&self) -> Vec<Vec<u8>> {
+        let read = |(address, size): &(u64, usize)| {
+            let mut bytes = vec![0; *size];
+            self.device.read(*address, &mut bytes).unwrap();
+            bytes
+        };
+        self.allocations.iter().map(read).collect()
     }
 
     /// Launches, and expects that nothing is wrong with the kernel.

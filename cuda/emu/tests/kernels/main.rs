@@ -13,9 +13,18 @@ mod halves;
 mod memories;
 mod mistakes;
 mod numbers;
+mod sass;
 mod warps;
 
 test_main!();
+
+/// The same tests run the machine code that ptxas makes here of that PTX.
+#[test]
+fn ptxas_assembles_them_for_every_architecture() {
+    if let Some(why) = sass::missing() {
+        nvabi_test::skip(nvabi_test::Need::Cuda, why);
+    }
+}
 
 /// The other tests run what there is: the PTX of the repository, and what clang makes here.
 #[test]

@@ -1,0 +1,314 @@
+//! Loads, stores, atomics and copies.
+
+use super::super::access::{Target, accessor, low, note, wait_for_turn};
+use super::super::block::State;
+use super::super::shared::{AccessProblem, Site};
+use super::super::warp::lanes_of;
+use super::super::{Mistake, mistake, read_word};
+use super::warp::{Warp, ZEROS};
+use crate::program::{Rmw, SHARED_WINDOW, Space, WINDOW_SHIFT};
+use crate::report::{EventKind, FindingKind};
+use crate::sass::{Address, Op, Predicate, Row};
+
+impl Warp<'_> {
+    /// The address that each lane accesses.
+    fn addresses(&self, at: &Address) -> [u64; 32] {
+        let base = at.base.map_or(&ZEROS, |base| self.row(base));
+        let high = match at.base {
+            Some(base) if at.wide => self.row(base.saturating_add(1)),
+            _ => &ZEROS,
+        };
+        let narrow = matches!(at.space, Space::Shared | Space::Local);
+        let uniform = match at.uniform {
+            Some(number) if narrow => self.now.get(number).into(),
+            Some(number) => self.now.get_wide(number),
+            None => 0,
+        };
+        std::array::from_fn(|lane| {
+            let base = u64::from(base[lane]) | u64::from(high[lane]) << 32;
+            let scaled = base.wrapping_mul(at.scale.into()).wrapping_add(uniform);
+            let address = scaled.wrapping_add_signed(at.offset);
+            if narrow { u64::from(address as u32) } else { address }
+        })
+    }
+
+    pub(super) fn load(
+        &mut self,
+        state: &mut State<'_>,
+        load: &Op,
+        mask: u32,
+    ) -> Result<(), Box<Mistake>> {
+        let Op::Load { at, to, width, parts, signed, strong } = load else { return Ok(()) };
+        let size = width * u64::from(*parts);
+        let addresses = self.addresses(at);
+        let mut values = [ZEROS; 4];
+        let mut checked = None;
+        for lane in lanes_of(mask) {
+            let target = self.private.locate(state, lane, at.space, addresses[lane], size)?;
+            if *strong {
+                wait_for_turn(state, target);
+            }
+            // Lanes often read the same: once is enough.
+            match target {
+                Target::Shared(offset) if checked != Some(offset) => {
+                    let problem = state.shared.read(accessor(self, lane, *strong), offset, size);
+                    note(self, state, lane, offset, problem);
+                    checked = Some(offset);
+                }
+                _ => {}
+            }
+            for (part, values) in values.iter_mut().enumerate().take((*parts).into()) {
+                let value = self.private.get(state, lane, target, part as u64 * width, *width);
+                values[lane] = if *signed { extend(value, *width) } else { value as u32 };
+            }
+        }
+        for (part, values) in values.iter().enumerate().take((*parts).into()) {
+            if *to != crate::sass::ZERO {
+                self.write(to.saturating_add(part as u8), values, mask);
+            }
+        }
+        Ok(())
+    }
+
+    pub(super) fn store(
+        &mut self,
+        state: &mut State<'_>,
+        store: &Op,
+        mask: u32,
+    ) -> Result<(), Box<Mistake>> {
+        let Op::Store { at, from, width, parts, strong } = store else { return Ok(()) };
+        let size = width * u64::from(*parts);
+        let addresses = self.addresses(at);
+        let mut values = [ZEROS; 4];
+        for (part, values) in values.iter_mut().enumerate().take((*parts).into()) {
+            if *from != crate::sass::ZERO {
+                *values = *self.row(from.saturating_add(part as u8));
+            }
+        }
+        let mut stored = 0u32;
+        for lane in lanes_of(mask) {
+            let target = self.private.locate(state, lane, at.space, addresses[lane], size)?;
+            if *strong {
+                wait_for_turn(state, target);
+            }
+            if let Target::Shared(offset) = target {
+                let mut problem = state.shared.write(accessor(self, lane, *strong), offset, size);
+                if let Some(AccessProblem::Race { write: true, values: both, .. }) = &mut problem {
+                    let words =
+                        values.iter().take((*parts).into()).map(|row| row[lane].to_le_bytes());
+                    let new = words.flat_map(|word| word.into_iter().take(*width as usize));
+                    *both = Some((state.shared.bytes(offset, size).to_vec(), new.collect()));
+                }
+                note(self, state, lane, offset, problem);
+                stored |= 1 << lane;
+            }
+            for (part, values) in values.iter().enumerate().take((*parts).into()) {
+                let value = u64::from(values[lane]);
+                self.private.put(state, lane, target, part as u64 * width, *width, value);
+            }
+        }
+        let value = u64::from(values[0][stored.trailing_zeros() as usize & 31]) & low(*width);
+        self.observe(state, stored, EventKind::SharedStore { value });
+        Ok(())
+    }
+
+    fn observe(&mut self, state: &State<'_>, mask: u32, kind: EventKind) {
+        let site = Site { function: 0, pc: self.site };
+        self.core.observe(state, site, mask, || kind);
+    }
+
+    /// The values of a register, or of two.
+    pub(super) fn long(&self, number: u8, wide: bool) -> [u64; 32] {
+        let (low, high) = (self.row(number), self.row(number.saturating_add(1)));
+        std::array::from_fn(|lane| {
+            u64::from(low[lane]) | if wide { u64::from(high[lane]) << 32 } else { 0 }
+        })
+    }
+
+    fn write_long(&mut self, number: u8, values: &[u64; 32], wide: bool, mask: u32) {
+        self.write(number, &values.map(|value| value as u32), mask);
+        if wide {
+            self.write(number.saturating_add(1), &values.map(|value| (value >> 32) as u32), mask);
+        }
+    }
+
+    pub(super) fn atomic(
+        &mut self,
+        state: &mut State<'_>,
+        op: &Op,
+        mask: u32,
+    ) -> Result<(), Box<Mistake>> {
+        let Op::Atomic { at, to, done, rmw, from, width, commutes, test } = op else {
+            return Ok(());
+        };
+        let wide = *width == 8;
+        let addresses = self.addresses(at);
+        let operands = self.long(*from, wide);
+        let wanted = match rmw {
+            Rmw::CompareSwap(number) => self.long(*number as u8, wide),
+            Rmw::Apply(_) => [0; 32],
+        };
+        let mut out = [0; 32];
+        let mut changed = 0u32;
+        let mut on_shared = false;
+        for lane in lanes_of(mask) {
+            let target = self.private.locate(state, lane, at.space, addresses[lane], *width)?;
+            if to.is_some() || !commutes || state.grid.launch.observe {
+                wait_for_turn(state, target);
+            }
+            let operand = operands[lane];
+            let update = |old: u64| match rmw {
+                Rmw::Apply(step) => step(old, operand),
+                Rmw::CompareSwap(_) if old == wanted[lane] => operand,
+                Rmw::CompareSwap(_) => old,
+            };
+            out[lane] = match target {
+                Target::Global(global) => global.update(*width, update),
+                Target::Shared(offset) => {
+                    on_shared = true;
+                    let who = accessor(self, lane, true);
+                    let read = state.shared.read(who, offset, *width);
+                    let write = state.shared.write(who, offset, *width);
+                    note(self, state, lane, offset, read.or(write));
+                    let old = state.shared.load(offset, *width);
+                    state.shared.store(offset, *width, update(old));
+                    old
+                }
+                _ => {
+                    return mistake(
+                        FindingKind::OutOfBounds,
+                        lane,
+                        "an atomic operation on private memory",
+                    );
+                }
+            };
+            changed |= u32::from(out[lane] == wanted[lane]) << lane;
+        }
+        let old = out[mask.trailing_zeros() as usize & 31];
+        self.observe(state, mask, EventKind::Atomic { old, shared: on_shared });
+        if let Some(to) = to {
+            if *test {
+                let changed = std::array::from_fn(|lane| changed >> lane & 1);
+                self.write(*to, &changed, mask);
+            } else {
+                self.write_long(*to, &out, wide, mask);
+            }
+        }
+        self.write_predicate(*done, if *test { changed } else { mask }, mask);
+        Ok(())
+    }
+
+    pub(super) fn constant(&mut self, op: &Op, mask: u32) -> Result<(), Box<Mistake>> {
+        let Op::Constant { target, bank, index, offset, width, signed } = op else {
+            return Ok(());
+        };
+        let index = index.map_or(&ZEROS, |index| self.row(index));
+        let bytes = self.code.banks.get(*bank).map_or(&[][..], Vec::as_slice);
+        let (mut low, mut high) = (ZEROS, ZEROS);
+        for lane in lanes_of(mask) {
+            let at = i64::from(index[lane] as i32).wrapping_add(*offset);
+            let end =
+                usize::try_from(at).ok().and_then(|at| Some(at..at.checked_add(*width as usize)?));
+            let Some(word) = end.and_then(|range| bytes.get(range)) else {
+                let message = format!(
+                    "{width} bytes at c[{bank:#x}][{at:#x}], which has {} bytes",
+                    bytes.len()
+                );
+                return mistake(FindingKind::OutOfBounds, lane, message);
+            };
+            let value = read_word(word, *width);
+            low[lane] = if *signed { extend(value, *width) } else { value as u32 };
+            high[lane] = (value >> 32) as u32;
+        }
+        self.write_target(*target, &low, mask);
+        if *width == 8 {
+            self.write_target(Self::behind(*target), &high, mask);
+        }
+        Ok(())
+    }
+
+    pub(super) fn copy(
+        &mut self,
+        state: &mut State<'_>,
+        to: &Address,
+        from: &Address,
+        size: u64,
+        really: Predicate,
+        mask: u32,
+    ) -> Result<(), Box<Mistake>> {
+        let (targets, sources) = (self.addresses(to), self.addresses(from));
+        let really = self.holds(really);
+        for lane in lanes_of(mask) {
+            let target = self.private.locate(state, lane, Space::Shared, targets[lane], size)?;
+            let Target::Shared(offset) = target else { continue };
+            let problem = state.shared.write(accessor(self, lane, false), offset, size);
+            note(self, state, lane, offset, problem);
+            let source = match really >> lane & 1 {
+                0 => None,
+                _ => Some(self.private.locate(state, lane, from.space, sources[lane], size)?),
+            };
+            for at in (0..size).step_by(4) {
+                let value = source.map_or(0, |source| self.private.get(state, lane, source, at, 4));
+                self.private.put(state, lane, target, at, 4, value);
+            }
+        }
+        Ok(())
+    }
+
+    /// Matrices of 8 by 8 numbers of 16 bits: eight lanes each have the addresses of one's rows.
+    pub(super) fn load_matrix(
+        &mut self,
+        state: &mut State<'_>,
+        at: &Address,
+        to: u8,
+        count: u8,
+        transposed: bool,
+        mask: u32,
+    ) -> Result<(), Box<Mistake>> {
+        const ROW: u64 = 16;
+        let addresses = self.addresses(at);
+        let wanted = if count == 4 { u32::MAX } else { (1 << (8 * count)) - 1 };
+        let mut rows = [[0u16; 8]; 32];
+        for lane in lanes_of(mask & wanted) {
+            let target = self.private.locate(state, lane, Space::Shared, addresses[lane], ROW)?;
+            let Target::Shared(offset) = target else { continue };
+            let problem = state.shared.read(accessor(self, lane, false), offset, ROW);
+            note(self, state, lane, offset, problem);
+            for (column, value) in rows[lane].iter_mut().enumerate() {
+                *value = self.private.get(state, lane, target, 2 * column as u64, 2) as u16;
+            }
+        }
+        for matrix in 0..usize::from(count) {
+            let value: Row = std::array::from_fn(|lane| {
+                let (row, column) = (lane / 4, lane % 4 * 2);
+                let at = |row: usize, column: usize| match transposed {
+                    true => u32::from(rows[8 * matrix + column][row]),
+                    false => u32::from(rows[8 * matrix + row][column]),
+                };
+                at(row, column) | at(row, column + 1) << 16
+            });
+            self.write(to.saturating_add(matrix as u8), &value, mask);
+        }
+        Ok(())
+    }
+
+    /// Whether a generic address is one of shared memory, or of global memory.
+    pub(super) fn query(&mut self, outcome: u8, at: &Address, shared: bool, mask: u32) {
+        let windows = self.addresses(at).map(|address| address >> WINDOW_SHIFT << WINDOW_SHIFT);
+        let holds = (0..32).fold(0, |mask, lane| {
+            let window = windows[lane];
+            let yes = if shared { window == SHARED_WINDOW } else { window == 0 };
+            mask | u32::from(yes) << lane
+        });
+        self.write_predicate(outcome, holds, mask);
+    }
+}
+
+/// Extends by the sign.
+fn extend(value: u64, width: u64) -> u32 {
+    match width {
+        1 => value as i8 as u32,
+        2 => value as i16 as u32,
+        _ => value as u32,
+    }
+}

@@ -1,0 +1,139 @@
+//! Warps that run machine code: lanes in groups, which part at branches and meet at convergence barriers.
+
+mod compute;
+mod flow;
+mod matrix;
+mod memory;
+mod warp;
+mod wide;
+
+use super::grid::Grid;
+use super::shared::Site;
+use super::source::is_of_toolkit;
+use super::warp::{Code, Warp};
+use crate::device::Launch;
+use crate::program::{LOCAL_WINDOW, SHARED_WINDOW};
+use crate::report::SourceLocation;
+use crate::sass::{BANKS, Kernel, Op, Program, RESERVED_SHARED, Section};
+
+/// Places in bank 0, the same on all architectures up to Hopper.
+mod bank0 {
+    pub(super) const BLOCK: usize = 0x00;
+    pub(super) const GRID: usize = 0x0c;
+    pub(super) const SHARED_WINDOW: usize = 0x18;
+    pub(super) const LOCAL_WINDOW: usize = 0x20;
+    pub(super) const STACK: usize = 0x28;
+}
+
+/// A kernel in machine code, with the constants of a launch.
+pub(crate) struct SassCode<'a> {
+    pub(crate) program: &'a Program,
+    pub(crate) name: &'a str,
+    pub(crate) kernel: &'a Kernel,
+    pub(crate) banks: [Vec<u8>; BANKS],
+}
+
+impl<'a> SassCode<'a> {
+    /// `constants` is what bank 3 holds.
+    pub(crate) fn new(
+        program: &'a Program,
+        name: &'a str,
+        kernel: &'a Kernel,
+        launch: &Launch,
+        params: &[u8],
+        constants: Vec<u8>,
+    ) -> Self {
+        let mut banks: [Vec<u8>; BANKS] = Default::default();
+        let first = program.first_parameter;
+        let mut bank = vec![0; first.max(bank0::STACK + 8)];
+        let mut put = |at: usize, bytes: &[u8]| bank[at..at + bytes.len()].copy_from_slice(bytes);
+        for axis in 0..3 {
+            put(bank0::BLOCK + 4 * axis, &launch.block[axis].to_le_bytes());
+            put(bank0::GRID + 4 * axis, &launch.grid[axis].to_le_bytes());
+        }
+        put(bank0::SHARED_WINDOW, &SHARED_WINDOW.to_le_bytes());
+        put(bank0::LOCAL_WINDOW, &LOCAL_WINDOW.to_le_bytes());
+        put(bank0::STACK, &kernel.local_size.to_le_bytes());
+        bank.truncate(first);
+        let own = kernel.shared_bytes(launch.shared_bytes.into());
+        if program.asks_for_reserved
+            && let Some(place) = bank.get_mut(RESERVED_SHARED..RESERVED_SHARED + 4)
+        {
+            place.copy_from_slice(&(own as u32).to_le_bytes());
+        }
+        bank.extend_from_slice(params);
+        banks[0] = bank;
+        banks[3] = constants;
+        for (number, bytes) in &kernel.banks {
+            banks[*number].clone_from(bytes);
+        }
+        Self { program, name, kernel, banks }
+    }
+
+    /// The section of an instruction.
+    fn section(&self, pc: usize) -> Option<&Section> {
+        let at = self.program.sections.partition_point(|section| section.first <= pc);
+        self.program.sections[..at].iter().rev().find(|section| section.count != 0)
+    }
+}
+
+impl Kernel {
+    /// Bytes of shared memory, with this much dynamic memory behind the static.
+    fn shared_bytes(&self, dynamic: u64) -> u64 {
+        const ALIGN: u64 = 16;
+        match dynamic {
+            0 => self.shared_size,
+            _ => self.shared_size.next_multiple_of(ALIGN) + dynamic,
+        }
+    }
+}
+
+impl Code for SassCode<'_> {
+    fn name(&self) -> &str {
+        self.name
+    }
+
+    fn shared(&self, dynamic: u64) -> (u64, u32) {
+        /// Bytes of shared memory that are the system's.
+        const RESERVED: u64 = 1024;
+        let own = self.kernel.shared_bytes(dynamic);
+        (own + if self.program.asks_for_reserved { RESERVED } else { 0 }, 1)
+    }
+
+    fn warp<'a>(&'a self, grid: &'a Grid<'a>, index: usize, threads: u32) -> Box<dyn Warp + 'a> {
+        Box::new(warp::Warp::new(self, grid, index, threads))
+    }
+
+    fn location(&self, site: Site) -> SourceLocation {
+        let pc = site.pc as usize;
+        let Some(section) = self.section(pc) else { return SourceLocation::default() };
+        let address = (pc - section.first) as u64 * 16;
+        let line = section.lines.range(..=address).next_back();
+        SourceLocation {
+            file: line.map(|(_, (file, _))| file.clone()),
+            line: line.map_or(0, |(_, (_, line))| *line),
+            address: Some(address),
+            unit: Some(section.name.clone()).filter(|name| **name != *self.name),
+            ..SourceLocation::default()
+        }
+    }
+
+    fn own_location(&self, site: Site) -> Option<SourceLocation> {
+        let here = self.location(site);
+        here.file.as_ref().is_some_and(|file| !is_of_toolkit(file)).then_some(here)
+    }
+
+    fn innermost_loop(&self, site: Site) -> Option<(Site, Site)> {
+        let section = self.section(site.pc as usize)?;
+        let code = &self.program.code[section.first..section.first + section.count];
+        let at = |pc: usize| Site { function: 0, pc: pc as u32 };
+        let loops = code.iter().enumerate().filter_map(|(number, instruction)| {
+            let last = section.first + number;
+            let Op::Branch { target, .. } = instruction.op else { return None };
+            let first = target as usize;
+            (first..=last).contains(&(site.pc as usize)).then_some((first, last))
+        });
+        let (first, last) = loops.min_by_key(|(first, last)| last - first)?;
+        Some((at(first), at(last)))
+    }
+}

@@ -1,0 +1,323 @@
+//! A warp: its registers, its groups of lanes, and one instruction after the other.
+
+use super::super::access::Private;
+use super::super::block::State;
+use super::super::grid::Grid;
+use super::super::shared::Site;
+use super::super::warp::{self, Core, Readiness, Stop, lanes_of};
+use super::super::{Mistake, mistake};
+use super::SassCode;
+use super::flow::Group;
+use crate::lanes::Lanes;
+use crate::program::Reg;
+use crate::report::{EventKind, FindingKind};
+use crate::sass::{Op, Out, Predicate, Row, Special, TRUE, Target};
+
+/// What a register holds that is always zero.
+pub(super) static ZEROS: Row = [0; 32];
+
+/// Turns of a loop after which others go on.
+const TURNS: u32 = 64;
+
+/// A warp while it runs.
+pub(super) struct Warp<'a> {
+    pub(super) code: &'a SassCode<'a>,
+    pub(super) core: Core,
+    pub(super) private: Private,
+    pub(super) registers: Vec<Row>,
+    /// Lanes in which each predicate holds.
+    pub(super) predicates: [u32; 8],
+    /// The lanes that meet at each convergence barrier, as each lane knows them.
+    pub(super) barriers: Box<[[u32; 32]; 16]>,
+    /// The lanes that run, and the others.
+    pub(super) now: Group,
+    pub(super) groups: Vec<Group>,
+    /// Where lanes go on behind what they did together.
+    pub(super) behind: [u32; 32],
+    /// The instruction that runs or ran last.
+    pub(super) site: u32,
+    /// Of a reduction at the block's barrier: where a predicate holds, and the result.
+    pub(super) truths: u32,
+    pub(super) result: u32,
+    pub(super) at_block_barrier: bool,
+    pub(super) scratch: Option<Box<Scratch>>,
+    turns: u32,
+}
+
+/// Sources that are not registers as they stand, and results.
+pub(super) struct Scratch {
+    pub(super) sources: [Row; 6],
+    pub(super) out: Out,
+}
+
+impl warp::Warp for Warp<'_> {
+    fn core(&self) -> &Core {
+        &self.core
+    }
+
+    fn core_mut(&mut self) -> &mut Core {
+        &mut self.core
+    }
+
+    fn run(&mut self, state: &mut State<'_>, quantum: u32) -> Result<Stop, Box<Mistake>> {
+        self.pass_block_barrier();
+        for _ in 0..quantum {
+            if self.now.mask == 0
+                && let Some(stop) = self.next_group(state)?
+            {
+                return Ok(stop);
+            }
+            if let Some(stop) = self.step(state)? {
+                return Ok(stop);
+            }
+        }
+        Ok(Stop::Paused)
+    }
+
+    fn receive(&mut self, _: Reg, value: &Lanes) {
+        self.result = value[0] as u32;
+    }
+
+    fn first_lane(&self) -> usize {
+        let mask = if self.now.mask == 0 { self.core.alive } else { self.now.mask };
+        (mask.trailing_zeros() as usize).min(31)
+    }
+
+    fn site(&self) -> Site {
+        Site { function: 0, pc: self.site }
+    }
+
+    fn callers(&self) -> Vec<Site> {
+        Vec::new()
+    }
+}
+
+impl<'a> Warp<'a> {
+    pub(super) fn new(code: &'a SassCode<'a>, grid: &Grid<'_>, index: usize, threads: u32) -> Self {
+        let core = Core::new(grid, index, threads);
+        let mut private = Private::default();
+        private.local.grow(code.kernel.local_size);
+        private.local_end = code.kernel.local_size;
+        let first = code.kernel.first as u32;
+        let mut predicates = [0; 8];
+        predicates[usize::from(TRUE)] = u32::MAX;
+        let mut warp = Self {
+            now: Group::new(first, core.alive),
+            code,
+            core,
+            private,
+            registers: vec![ZEROS; code.kernel.registers],
+            predicates,
+            barriers: Box::new([[0; 32]; 16]),
+            groups: Vec::new(),
+            behind: [0; 32],
+            site: first,
+            truths: 0,
+            result: 0,
+            at_block_barrier: false,
+            scratch: Some(Box::new(Scratch { sources: [ZEROS; 6], out: Out::EMPTY })),
+            turns: 0,
+        };
+        if grid.launch.observe {
+            let location = grid.code.location(Site { function: 0, pc: first });
+            let kind = EventKind::Entry { function: code.name.into() };
+            let mask = warp.core.alive;
+            warp.core.events.push(crate::report::Event { kind, mask, location });
+        }
+        warp
+    }
+
+    pub(super) fn row(&self, number: u8) -> &Row {
+        self.registers.get(usize::from(number)).unwrap_or(&ZEROS)
+    }
+
+    pub(super) fn write(&mut self, number: u8, value: &Row, mask: u32) {
+        if let Some(row) = self.registers.get_mut(usize::from(number)) {
+            write_masked(row, value, mask);
+        }
+    }
+
+    pub(super) fn write_target(&mut self, target: Target, value: &Row, mask: u32) {
+        match target {
+            Target::None => {}
+            Target::Register(number) => self.write(number, value, mask),
+            Target::Uniform(number) => {
+                self.now.set(number, value[mask.trailing_zeros() as usize & 31]);
+            }
+        }
+    }
+
+    /// The register behind one, as a target.
+    pub(super) fn behind(target: Target) -> Target {
+        match target {
+            Target::None => Target::None,
+            Target::Register(number) => Target::Register(number.saturating_add(1)),
+            Target::Uniform(number) => Target::Uniform(number + 1),
+        }
+    }
+
+    /// The lanes in which a predicate holds.
+    pub(super) fn holds(&self, predicate: Predicate) -> u32 {
+        let number = usize::from(predicate.number & 7);
+        let value = match predicate.uniform {
+            true => 0u32.wrapping_sub(u32::from(self.now.predicates >> number & 1)),
+            false => self.predicates[number],
+        };
+        if predicate.negated { !value } else { value }
+    }
+
+    pub(super) fn write_predicate(&mut self, number: u8, value: u32, mask: u32) {
+        if number != TRUE {
+            let old = &mut self.predicates[usize::from(number & 7)];
+            *old = *old & !mask | value & mask;
+        }
+    }
+
+    fn step(&mut self, state: &mut State<'_>) -> Result<Option<Stop>, Box<Mistake>> {
+        let pc = self.now.pc;
+        let active = self.now.mask;
+        let first = active.trailing_zeros() as usize;
+        let Some(instruction) = self.code.program.code.get(pc as usize) else {
+            return mistake(FindingKind::Trap, first, "a jump to where no code is");
+        };
+        self.now.pc += 1;
+        self.site = pc;
+        state.warp_instructions += 1;
+        state.lane_instructions += u64::from(active.count_ones());
+        let mask = active & self.holds(instruction.guard);
+        if let Op::Compute(compute) = &instruction.op {
+            if mask != 0 {
+                self.compute(compute, mask);
+            }
+            return Ok(None);
+        }
+        match &instruction.op {
+            Op::Branch { target, when } => {
+                let taken = mask & self.holds(*when);
+                let guarded = taken != active;
+                if guarded || !self.groups.is_empty() {
+                    self.core.observe(state, Site { function: 0, pc }, active, || {
+                        EventKind::Branch { taken }
+                    });
+                }
+                self.branch(*target, taken);
+                self.turn(pc, *target);
+            }
+            Op::BranchDiverged { target, mask: named, diverged } => {
+                self.branch_diverged(*target, *named, *diverged, mask);
+            }
+            _ if mask == 0 => {}
+            Op::Barrier { kind, id, count, packed, predicate } => {
+                let (id, count) = (id, count.as_ref());
+                return self.block_barrier(*kind, id, count, *packed, *predicate, mask);
+            }
+            Op::Yield => {
+                self.rotate();
+                return Ok(Some(Stop::Paused));
+            }
+            Op::Refused(why) => {
+                return mistake(FindingKind::Unsupported, first, &**why);
+            }
+            Op::Trap => {
+                return mistake(FindingKind::Trap, first, "the kernel executed `trap`");
+            }
+            Op::Fence => state.shared.fence(self.core.index),
+            Op::Nop => {}
+            Op::Special { special, target, wide } => {
+                let value = self.special(state, *special);
+                self.write_target(*target, &value, mask);
+                if *wide {
+                    self.write_target(Self::behind(*target), &ZEROS, mask);
+                }
+            }
+            Op::Exit { when } => self.exit(state, mask & self.holds(*when)),
+            Op::Load { .. } => self.load(state, &instruction.op, mask)?,
+            Op::Store { .. } => self.store(state, &instruction.op, mask)?,
+            Op::Atomic { .. } => self.atomic(state, &instruction.op, mask)?,
+            Op::Constant { .. } => self.constant(&instruction.op, mask)?,
+            Op::CopyAsync { to, from, size, really } => {
+                self.copy(state, to, from, *size, *really, mask)?;
+            }
+            Op::LoadMatrix { at, to, count, transposed } => {
+                self.load_matrix(state, at, *to, *count, *transposed, mask)?;
+            }
+            Op::QuerySpace { outcome, at, shared } => self.query(*outcome, at, *shared, mask),
+            Op::MatrixMultiply(multiply) => self.multiply(multiply, mask)?,
+            Op::Builtin(builtin) => self.builtin(state, *builtin, mask)?,
+            flow @ (Op::Jump { .. }
+            | Op::SetBarrier { .. }
+            | Op::SyncBarrier { .. }
+            | Op::BreakBarrier { .. }
+            | Op::PutBarrier { .. }
+            | Op::MoveBarrier { .. }
+            | Op::SyncWarp { .. }
+            | Op::EndCollective) => self.flow(flow, mask)?,
+            wide => self.warp_wide(wide, mask),
+        }
+        Ok(None)
+    }
+
+    /// Lets others go on that a loop may wait for.
+    fn turn(&mut self, pc: u32, target: u32) {
+        if target <= pc && !self.groups.is_empty() {
+            self.turns += 1;
+            if self.turns >= TURNS {
+                self.turns = 0;
+                self.rotate();
+            }
+        }
+    }
+
+    fn exit(&mut self, state: &State<'_>, mask: u32) {
+        let site = Site { function: 0, pc: self.site };
+        let name = self.code.name;
+        self.core.observe(state, site, mask, || EventKind::Exit { function: name.into() });
+        self.core.alive &= !mask;
+        self.now.mask &= !mask;
+    }
+
+    fn special(&self, state: &State<'_>, special: Special) -> Row {
+        use crate::program::{LOCAL_WINDOW, SHARED_WINDOW};
+        let splat = |value: u64| [value as u32; 32];
+        match special {
+            Special::Tid(axis) => self.core.tid[axis].map(|value| value as u32),
+            Special::Block(axis) => splat(state.index[axis].into()),
+            Special::Lane => std::array::from_fn(|lane| lane as u32),
+            Special::Mask(f) => std::array::from_fn(|lane| f(lane as u32)),
+            // Time that depends on nothing but what has run.
+            Special::Clock => splat(state.warp_instructions),
+            Special::ClockHigh => splat(state.warp_instructions >> 32),
+            Special::SharedWindow => splat(SHARED_WINDOW >> 32),
+            Special::LocalWindow => splat(LOCAL_WINDOW >> 32),
+            Special::Zero => ZEROS,
+        }
+    }
+
+    /// The lanes of a mask that have the same value, one group after the other.
+    pub(super) fn by_value(values: &[u64; 32], mask: u32) -> Vec<(u64, u32)> {
+        let mut out: Vec<(u64, u32)> = Vec::new();
+        for lane in lanes_of(mask) {
+            match out.iter_mut().find(|(value, _)| *value == values[lane]) {
+                Some((_, lanes)) => *lanes |= 1 << lane,
+                None => out.push((values[lane], 1 << lane)),
+            }
+        }
+        out
+    }
+
+    pub(super) fn end(&mut self) -> Stop {
+        self.core.readiness = Readiness::Ended;
+        Stop::Ended
+    }
+}
+
+pub(super) fn write_masked(to: &mut Row, value: &Row, mask: u32) {
+    if mask == u32::MAX {
+        *to = *value;
+        return;
+    }
+    for lane in 0..32 {
+        let keep = (mask >> lane & 1).wrapping_sub(1);
+        to[lane] = to[lane] & keep | value[lane] & !keep;
+    }
+}

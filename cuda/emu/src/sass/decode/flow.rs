@@ -1,0 +1,130 @@
+//! Branches, calls, and barriers.
+
+use nvabi_sass::{Modifier, Op as Name, Value};
+
+use super::{Decoded, Decoder, Kind, Op};
+use crate::sass::{Arrival, CODE, Operand, Predicate};
+
+impl Decoder<'_> {
+    pub(super) fn flow(&self) -> Decoded<Op> {
+        use Name::*;
+        let when = || self.predicate(0);
+        match self.instruction.op {
+            BRA => self.branch(),
+            BRX => {
+                let next = self.instruction.address as i64 + 16;
+                let base = self.base().wrapping_add_signed(next);
+                let base = base.wrapping_add(self.number(2)?);
+                Ok(Op::Jump { base, register: self.register(1)?, when: when()? })
+            }
+            CALL | RET => self.call(),
+            EXIT => Ok(Op::Exit { when: when()? }),
+            BSSY => Ok(Op::SetBarrier { barrier: self.barrier(1)? }),
+            BSYNC => Ok(Op::SyncBarrier { barrier: self.barrier(1)?, when: when()? }),
+            BREAK => Ok(Op::BreakBarrier { barrier: self.barrier(1)?, when: when()? }),
+            BMOV => match self.operand(1)?.value {
+                Value::Barrier(from) => Ok(Op::MoveBarrier { to: self.barrier(0)?, from }),
+                _ => {
+                    let lanes = self.number(1)? as u32;
+                    Ok(Op::PutBarrier { barrier: self.barrier(0)?, lanes })
+                }
+            },
+            YIELD | NANOSLEEP => Ok(Op::Yield),
+            WARPSYNC => self.sync(),
+            ENDCOLLECTIVE => Ok(Op::EndCollective),
+            NOP => Ok(Op::Nop),
+            BPT => Ok(Op::Trap),
+            BAR => self.block_barrier(),
+            _ => Err("it is decoded, but not run".to_owned()),
+        }
+    }
+
+    /// The address of the section's first instruction.
+    fn base(&self) -> u64 {
+        CODE + self.first as u64 * 16
+    }
+
+    fn barrier(&self, at: usize) -> Decoded<u8> {
+        match self.operand(at)?.value {
+            Value::Barrier(number) => Ok(number),
+            _ => Err(format!("operand {at} is no barrier")),
+        }
+    }
+
+    fn address_of(&self, at: usize) -> Decoded<i64> {
+        match self.operand(at)?.value {
+            Value::Target(address) => Ok(address),
+            _ => Err(format!("operand {at} is no address")),
+        }
+    }
+
+    fn branch(&self) -> Decoded<Op> {
+        let last = self.count() - 1;
+        let target = self.place(self.address_of(last)?)?;
+        let (diverged, converged) = (self.has(Modifier::DIV), self.has(Modifier::CONV));
+        if !diverged && !converged {
+            return Ok(Op::Branch { target, when: self.predicate(0)? });
+        }
+        let mask = match self.operand(1)?.value {
+            Value::Uniform(number) => Some((number, self.operand(1)?.inverted)),
+            _ => None,
+        };
+        Ok(Op::BranchDiverged { target, mask, diverged })
+    }
+
+    fn call(&self) -> Decoded<Op> {
+        let when = self.predicate(0)?;
+        if self.count() == 2 {
+            if self.has(Modifier::REL) {
+                let target = self.place(self.address_of(1)?)?;
+                return Ok(Op::Branch { target, when });
+            }
+            let base = self.number(1)?;
+            return Ok(Op::Jump { base, register: super::ZERO, when });
+        }
+        let base = match self.operand(2)?.value {
+            Value::Target(address) => self.base().wrapping_add_signed(address),
+            _ => self.number(2)?,
+        };
+        Ok(Op::Jump { base, register: self.register(1)?, when })
+    }
+
+    fn sync(&self) -> Decoded<Op> {
+        let collective = match self.has(Modifier::COLLECTIVE) {
+            true => Some(self.place(self.address_of(self.count() - 1)?)?),
+            false => None,
+        };
+        let all = self.has(Modifier::ALL);
+        let mask = if all { None } else { Some(self.source(1, Kind::Integer)?) };
+        Ok(Op::SyncWarp { mask, collective })
+    }
+
+    fn block_barrier(&self) -> Decoded<Op> {
+        let kind = match () {
+            () if self.has(Modifier::ARV) => Arrival::Arrive,
+            () if self.has(Modifier::POPC) => Arrival::Count,
+            () if self.has(Modifier::RED) && self.has(Modifier::AND) => Arrival::All,
+            () if self.has(Modifier::RED) && self.has(Modifier::OR) => Arrival::Any,
+            () if self.has(Modifier::SYNC) => Arrival::Sync,
+            () => return Err("this barrier is not run here".to_owned()),
+        };
+        let reduces = matches!(kind, Arrival::Count | Arrival::All | Arrival::Any);
+        let id = self.source(0, Kind::Integer)?;
+        let count = self.source(1, Kind::Integer)?;
+        let is_register = |at| matches!(self.operand(at).map(|o| o.value), Ok(Value::Register(_)));
+        Ok(Op::Barrier {
+            kind,
+            id,
+            count: Some(count).filter(|count: &Operand| !count.is_nothing()),
+            packed: is_register(0) && is_register(1),
+            predicate: if reduces { self.predicate(2)? } else { Predicate::TRUE },
+        })
+    }
+}
+
+impl Operand {
+    /// Whether it is the number 0.
+    fn is_nothing(&self) -> bool {
+        matches!(&self.low, crate::sass::Source::Immediate(row) if row[0] == 0)
+    }
+}

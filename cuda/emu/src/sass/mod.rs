@@ -1,0 +1,400 @@
+//! Machine code ready to run: cubins are loaded, and instructions become plain operations.
+//!
+//! ```text
+//! cubin ─► load (sections, addresses) ─► decode (one function for each kind of instruction) ─► Op
+//!                                                   │
+//!                                        compute (what an instruction computes)
+//! ```
+
+mod compute;
+mod decode;
+mod load;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+pub(crate) use compute::{Function, In, Modes, Native, Out, Row};
+pub(crate) use load::load;
+
+use crate::program::{Rmw, Shuffle, Space, Vote};
+
+/// A register that is always zero, and the uniform one.
+pub(crate) const ZERO: u8 = 255;
+pub(crate) const UNIFORM_ZERO: u8 = 63;
+/// Predicates that are always true.
+pub(crate) const TRUE: u8 = 7;
+
+/// Where code begins: above all addresses that programs have. An instruction is at 16 times its number above it.
+pub(crate) const CODE: u64 = 1 << 47;
+
+/// Banks of constants: parameters and launch, the compiler's literals, and `__constant__` variables.
+pub(crate) const BANKS: usize = 8;
+
+/// Where bank 0 says where the system's part of shared memory is, up to Ada. Later it is at the start.
+pub(crate) const RESERVED_SHARED: usize = 0x124;
+
+/// A loaded cubin.
+#[derive(Debug, Default)]
+pub(crate) struct Program {
+    pub(crate) code: Vec<Instruction>,
+    pub(crate) sections: Vec<Section>,
+    pub(crate) kernels: BTreeMap<String, Kernel>,
+    /// Address and size of each variable.
+    pub(crate) symbols: BTreeMap<String, (u64, u64)>,
+    pub(crate) variables: Vec<u64>,
+    /// Address and size of what bank 3 holds.
+    pub(crate) constants: (u64, u64),
+    /// Where the parameters are in bank 0.
+    pub(crate) first_parameter: usize,
+    /// Whether code asks where the system's part of shared memory is.
+    pub(crate) asks_for_reserved: bool,
+}
+
+/// The code of one section.
+#[derive(Debug)]
+pub(crate) struct Section {
+    pub(crate) name: Arc<str>,
+    /// Number of its first instruction.
+    pub(crate) first: usize,
+    pub(crate) count: usize,
+    /// File and line, by the address of their first instruction.
+    pub(crate) lines: BTreeMap<u64, (Arc<str>, u32)>,
+}
+
+#[derive(Debug, Default, Clone)]
+pub(crate) struct Kernel {
+    /// Number of its first instruction.
+    pub(crate) first: usize,
+    pub(crate) params: Vec<(u64, u64)>,
+    pub(crate) param_bytes: u64,
+    pub(crate) shared_size: u64,
+    pub(crate) max_threads: Option<u64>,
+    /// Bytes of local memory of a thread.
+    pub(crate) local_size: u64,
+    /// Registers of a thread.
+    pub(crate) registers: usize,
+    /// What banks hold beside the parameters.
+    pub(crate) banks: Vec<(usize, Vec<u8>)>,
+}
+
+/// One operation.
+#[derive(Debug)]
+pub(crate) struct Instruction {
+    pub(crate) op: Op,
+    pub(crate) guard: Predicate,
+}
+
+/// A predicate as a source.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) struct Predicate {
+    pub(crate) number: u8,
+    pub(crate) negated: bool,
+    pub(crate) uniform: bool,
+}
+
+impl Predicate {
+    pub(crate) const TRUE: Self = Self { number: TRUE, negated: false, uniform: false };
+    pub(crate) const FALSE: Self = Self { number: TRUE, negated: true, uniform: false };
+}
+
+/// Where 32 bits come from.
+#[derive(Debug, Clone)]
+pub(crate) enum Source {
+    Register(u8),
+    Uniform(u8),
+    Constant { bank: usize, offset: usize },
+    Immediate(Box<Row>),
+}
+
+/// A source, and what happens to its bits first: `(x & and) ^ xor`.
+#[derive(Debug, Clone)]
+pub(crate) struct Operand {
+    pub(crate) low: Source,
+    /// The upper 32 bits of 64.
+    pub(crate) high: Option<Source>,
+    pub(crate) low_bits: Bits,
+    pub(crate) high_bits: Bits,
+    /// Which half each half of the register is, for two numbers of 16 bits.
+    pub(crate) halves: Halves,
+    /// Bits that are dropped at the lower end.
+    pub(crate) shift: u32,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) struct Bits {
+    pub(crate) and: u32,
+    pub(crate) xor: u32,
+}
+
+impl Bits {
+    pub(crate) const SAME: Self = Self { and: u32::MAX, xor: 0 };
+}
+
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) enum Halves {
+    Both,
+    Low,
+    High,
+}
+
+/// Where a result goes.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) enum Target {
+    None,
+    Register(u8),
+    Uniform(u8),
+}
+
+/// Computes registers and predicates lane by lane; uniform ones by the first lane.
+#[derive(Debug)]
+pub(crate) struct Compute {
+    pub(crate) f: Function,
+    pub(crate) modes: Modes,
+    pub(crate) sources: [Operand; 3],
+    pub(crate) predicates: [Predicate; 3],
+    pub(crate) target: Target,
+    /// Whether the result has 64 bits.
+    pub(crate) wide: bool,
+    /// The predicates that are written; 7 is none.
+    pub(crate) outcomes: [u8; 2],
+    pub(crate) uniform: bool,
+}
+
+/// An address: a register or two, a uniform register or two, and an offset.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Address {
+    pub(crate) space: Space,
+    pub(crate) base: Option<u8>,
+    /// Whether the base has 64 bits.
+    pub(crate) wide: bool,
+    pub(crate) scale: u32,
+    pub(crate) uniform: Option<u8>,
+    pub(crate) offset: i64,
+}
+
+/// Special registers.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Special {
+    Tid(usize),
+    Block(usize),
+    Lane,
+    Mask(fn(u32) -> u32),
+    Clock,
+    ClockHigh,
+    SharedWindow,
+    LocalWindow,
+    Zero,
+}
+
+#[derive(Debug)]
+pub(crate) enum Op {
+    Compute(Box<Compute>),
+    Special {
+        special: Special,
+        target: Target,
+        wide: bool,
+    },
+    /// Predicates into a register, and back: the bits of `mask`, in this byte of the register.
+    PredicatesToRegister {
+        to: u8,
+        from: Operand,
+        mask: Operand,
+        shift: u32,
+    },
+    RegisterToPredicates {
+        from: Operand,
+        mask: Operand,
+        shift: u32,
+    },
+    Load {
+        at: Address,
+        to: u8,
+        /// Bytes of one part, and parts.
+        width: u64,
+        parts: u8,
+        signed: bool,
+        strong: bool,
+    },
+    Store {
+        at: Address,
+        from: u8,
+        width: u64,
+        parts: u8,
+        strong: bool,
+    },
+    Constant {
+        target: Target,
+        bank: usize,
+        index: Option<u8>,
+        offset: i64,
+        width: u64,
+        signed: bool,
+    },
+    Atomic {
+        at: Address,
+        to: Option<u8>,
+        done: u8,
+        rmw: Rmw,
+        from: u8,
+        width: u64,
+        commutes: bool,
+        /// The result is whether memory was changed.
+        test: bool,
+    },
+    CopyAsync {
+        to: Address,
+        from: Address,
+        size: u64,
+        really: Predicate,
+    },
+    LoadMatrix {
+        at: Address,
+        to: u8,
+        count: u8,
+        transposed: bool,
+    },
+    MatrixMultiply(Box<MatrixMultiply>),
+    Fence,
+    Nop,
+    Yield,
+    Branch {
+        target: u32,
+        when: Predicate,
+    },
+    /// Where lanes of the mask in a uniform register are not all there, or where they are.
+    BranchDiverged {
+        target: u32,
+        mask: Option<(u8, bool)>,
+        diverged: bool,
+    },
+    /// To an address in a register, behind this one.
+    Jump {
+        base: u64,
+        register: u8,
+        when: Predicate,
+    },
+    Exit {
+        when: Predicate,
+    },
+    SetBarrier {
+        barrier: u8,
+    },
+    SyncBarrier {
+        barrier: u8,
+        when: Predicate,
+    },
+    BreakBarrier {
+        barrier: u8,
+        when: Predicate,
+    },
+    /// The lanes of a barrier, or those of another one, which has none then.
+    PutBarrier {
+        barrier: u8,
+        lanes: u32,
+    },
+    MoveBarrier {
+        to: u8,
+        from: u8,
+    },
+    /// All lanes where there is no register.
+    SyncWarp {
+        mask: Option<Operand>,
+        collective: Option<u32>,
+    },
+    EndCollective,
+    Barrier {
+        kind: Arrival,
+        id: Operand,
+        count: Option<Operand>,
+        /// Both are in one register: the count from bit 16.
+        packed: bool,
+        predicate: Predicate,
+    },
+    BarrierResult {
+        to: u8,
+        outcome: u8,
+    },
+    Vote {
+        kind: Vote,
+        target: Target,
+        outcome: u8,
+        predicate: Predicate,
+        uniform: bool,
+    },
+    Match {
+        all: bool,
+        to: u8,
+        outcome: u8,
+        from: u8,
+        wide: bool,
+    },
+    Reduce {
+        step: fn(u64, u64) -> u64,
+        to: u8,
+        from: u8,
+    },
+    Shuffle {
+        kind: Shuffle,
+        to: u8,
+        outcome: u8,
+        from: u8,
+        by: Operand,
+        clamp: Operand,
+    },
+    ToUniform {
+        to: u8,
+        from: u8,
+    },
+    /// What space a generic address is in.
+    QuerySpace {
+        outcome: u8,
+        at: Address,
+        shared: bool,
+    },
+    Builtin(Builtin),
+    Trap,
+    /// An instruction that is not run here; why not.
+    Refused(Box<str>),
+}
+
+/// What a barrier does besides waiting.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) enum Arrival {
+    Sync,
+    Arrive,
+    Count,
+    All,
+    Any,
+}
+
+/// Functions that a driver links to kernels.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) enum Builtin {
+    Printf,
+    AssertFail,
+    Malloc,
+    Free,
+}
+
+/// `d = a × b + c` of a warp.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct MatrixMultiply {
+    pub(crate) kind: MatrixKind,
+    pub(crate) d: u8,
+    pub(crate) a: u8,
+    pub(crate) b: u8,
+    pub(crate) c: u8,
+}
+
+/// What is multiplied.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum MatrixKind {
+    /// 16×8 from 16×k and k×8 numbers of 16 bits; the sum has 32 bits, or 16.
+    Halves { k: usize, value: fn(u16) -> f64, wide: bool },
+    /// The same of floats of which 19 bits count.
+    Tf32 { k: usize },
+    /// 16×8, or 8×8, from rows of bytes.
+    Bytes { rows: usize, k: usize, signed: [bool; 2], saturate: bool },
+    /// 8×8 from 8×4 and 4×8 doubles.
+    Doubles,
+}

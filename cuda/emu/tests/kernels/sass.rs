@@ -1,0 +1,110 @@
+//! The same kernels as machine code: assembled by ptxas, and compared with the PTX that they were made of.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::OnceLock;
+use std::{env, fs};
+
+/// What is assembled: each architecture at one level, or at all with NVABI_SASS_ALL.
+const SAMPLE: [(u32, u32); 5] = [(80, 3), (86, 2), (87, 1), (89, 0), (90, 3)];
+
+/// Modules of which every kernel is compared. The mistakes are told with lines of the PTX, and have tests of their own.
+const MODULES: [&str; 6] = ["classic", "control", "halves", "memories", "numbers", "warps"];
+
+/// Kernels in which a special function is approximated: units in the last place by which the two may differ.
+const APPROXIMATE: [(&str, u32); 3] = [("nbody", 64), ("softmax", 4), ("mandelbrot", 0)];
+
+/// Kernels that change the sign of NaN of 16 bits: PTX leaves open which NaN comes of it.
+const ANY_NAN: [&str; 2] = ["half_by_half", "brain_by_brain"];
+
+type Cubins = BTreeMap<&'static str, Vec<(String, Vec<u8>)>>;
+
+fn assembled() -> Result<&'static Cubins, &'static str> {
+    static CUBINS: OnceLock<Option<Cubins>> = OnceLock::new();
+    let cubins = CUBINS.get_or_init(|| toolkit().map(|cuda| assemble(&cuda)));
+    cubins.as_ref().ok_or("no ptxas in CUDA_PATH, and cuda/toolkit.sh could not fetch it")
+}
+
+pub(crate) fn missing() -> Option<&'static str> {
+    assembled().err()
+}
+
+/// A module in every variant, with a name for messages.
+pub(crate) fn cubins(module: &str) -> Vec<(String, Vec<u8>)> {
+    assembled().ok().and_then(|cubins| cubins.get(module)).cloned().unwrap_or_default()
+}
+
+pub(crate) fn ptx(module: &str) -> String {
+    let kernels = Path::new(env!("CARGO_MANIFEST_DIR")).join("../kernels/ptx");
+    fs::read_to_string(kernels.join(format!("{module}.ptx"))).unwrap()
+}
+
+fn assemble(cuda: &Path) -> Cubins {
+    let all = (0..5).flat_map(|at| (0..4).map(move |level| (SAMPLE[at].0, level)));
+    let variants: Vec<(u32, u32)> = match env::var_os("NVABI_SASS_ALL") {
+        Some(_) => all.collect(),
+        None => SAMPLE.to_vec(),
+    };
+    let mut out = Cubins::new();
+    for module in MODULES {
+        for (arch, level) in &variants {
+            // ptxas 12.3 takes bfloat16 comparisons for sm_90 only.
+            if module == "halves" && *arch < 90 {
+                continue;
+            }
+            let name = format!("{module} sm_{arch} -O{level}");
+            let cubin = assemble_one(cuda, &ptx(module), *arch, *level, &name);
+            out.entry(module).or_default().push((name, cubin));
+        }
+    }
+    out
+}
+
+pub(crate) fn assemble_one(cuda: &Path, text: &str, arch: u32, level: u32, name: &str) -> Vec<u8> {
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("kernels-sass");
+    fs::create_dir_all(&folder).unwrap();
+    let stem = name.replace(' ', "");
+    let (source, cubin) =
+        (folder.join(format!("{stem}.ptx")), folder.join(format!("{stem}.cubin")));
+    fs::write(&source, text.replace(".target sm_80", &format!(".target sm_{arch}"))).unwrap();
+    let mut ptxas = Command::new(cuda.join("bin/ptxas"));
+    ptxas.args([format!("-arch=sm_{arch}"), format!("-O{level}"), "-lineinfo".to_owned()]);
+    let output = ptxas.arg(&source).arg("-o").arg(&cubin).output().unwrap();
+    assert!(output.status.success(), "{name}: {}", String::from_utf8_lossy(&output.stderr));
+    fs::read(cubin).unwrap()
+}
+
+/// CUDA's tools in the build folder, fetched where they are not there yet.
+pub(crate) fn toolkit() -> Option<PathBuf> {
+    let given = env::var_os("CUDA_PATH").map(PathBuf::from);
+    let has_ptxas = |path: &PathBuf| path.join("bin/ptxas").exists();
+    let fetched = || {
+        let exe = env::current_exe().ok()?;
+        let to = exe.ancestors().nth(3)?.join("cuda-toolkit");
+        let script = concat!(env!("CARGO_MANIFEST_DIR"), "/../toolkit.sh");
+        Command::new(script).arg(&to).status().ok()?.success().then_some(to)
+    };
+    given.filter(has_ptxas).or_else(fetched).filter(has_ptxas)
+}
+
+/// Bit for bit, but for kernels with special functions.
+pub(crate) fn compare(got: &[u8], wanted: &[u8], kernel: &str, what: &str) {
+    let bound = APPROXIMATE.iter().find(|(name, _)| *name == kernel).map_or(0, |(_, bound)| *bound);
+    let word = |bytes: &[u8]| bytes.try_into().map(u32::from_le_bytes).unwrap_or(0);
+    for (at, (a, b)) in got.chunks(4).zip(wanted.chunks(4)).enumerate() {
+        let distance = i64::from(word(a)) - i64::from(word(b));
+        let half = |bytes: &[u8]| bytes.chunks(2).map(nan).collect::<Vec<_>>();
+        if ANY_NAN.contains(&kernel) && half(a) == half(b) {
+            continue;
+        }
+        let near = bound != 0 && distance.unsigned_abs() <= bound.into();
+        assert!(a == b || near, "{what}, word {at}: {a:02x?} of machine code, {b:02x?} of PTX");
+    }
+}
+
+/// A number of 16 bits, the same for every NaN.
+fn nan(bytes: &[u8]) -> u16 {
+    let bits = bytes.try_into().map(u16::from_le_bytes).unwrap_or(0);
+    if bits & 0x7fff > 0x7f80 || bits & 0x7fff > 0x7c00 { 0x7fff } else { bits }
+}
