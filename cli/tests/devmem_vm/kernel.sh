@@ -54,16 +54,33 @@ package() {
     download "linux-modules-extra-$release" || true
     unpack
     cp root/boot/vmlinuz-* out/vmlinuz
-    : >out/provides
+    provides "root/boot/config-$release" >out/provides
+    [ -s out/provides ] || { echo "$image has none of the drivers" >&2; exit 1; }
     # Where /lib is a link to /usr/lib, packages have the latter.
     [ -e root/lib ] || ln -s usr/lib root/lib
     depmod -b root "$release"
     modules
 }
 
+# What the machine has with a kernel of this configuration, as tests call it.
+provides() {
+    while read -r option devices; do
+        if grep -Eq "^CONFIG_$option=[my]$" "$1"; then echo "$devices"; fi
+    done <<'EOF'
+UDMABUF udmabuf
+DMABUF_HEAPS_SYSTEM dma-heap:system
+DRM_VGEM vgem
+DRM_VKMS vkms
+DRM_BOCHS bochs
+DRM_VIRTIO_GPU virtio-gpu
+VIDEO_VIVID camera contiguous-camera
+SW_SYNC sw_sync
+EOF
+}
+
 # The drivers' modules and those that they need, not compressed: busybox loads them as they are.
 modules() {
-    for driver in udmabuf vgem vkms vivid; do
+    for driver in udmabuf vgem vkms bochs virtio_pci virtio-gpu vivid; do
         modprobe -S "$release" -d "$work/root" --show-depends "$driver" 2>/dev/null || true
     done | awk '$1 == "insmod" { print $2 }' | sort -u | while read -r file; do
         to=out/modules/${file#*/modules/}
@@ -100,7 +117,8 @@ build() {
     cd ..
     cp tree/arch/x86/boot/bzImage out/vmlinuz
     {
-        echo udmabuf dma-heap:system dma-heap:reserved vgem vkms camera contiguous-camera sw_sync
+        provides tree/.config
+        echo dma-heap:reserved
         # Large pages are mapped wholly since 6.15 (drivers/udmabuf.rs).
         printf '%s\n' 6.15 "${version%%-*}" | sort -CV && echo udmabuf:2M
     } >out/provides

@@ -6,7 +6,7 @@
 # KERNEL is a folder that kernel.sh filled: `vmlinuz`, and `modules/` where its drivers are modules.
 # What is set in the environment as NVABI_… or RUST_… is set there too. Programs in the variable
 # VM_FILES (NAME=PATH, separated by spaces) lie in /bin there. The exit status is the program's, 124
-# when it takes longer than VM_SECONDS (300), 125 when the machine ends otherwise, 77 when something
+# when it takes longer than VM_SECONDS (600), 125 when the machine ends otherwise, 77 when something
 # to run it with is missing.
 set -eu
 
@@ -58,14 +58,16 @@ fi
 
 (cd "$root" && find . | busybox cpio -o -H newc 2>/dev/null) >"$work/initramfs"
 
-# The serial line carries what the program prints; -no-reboot makes its end the machine's.
+# The serial line carries what the program prints; -no-reboot makes its end the machine's. A host that is busy may
+# be late with the interrupts by which the kernel checks its timer, which then panics: no_timer_check.
 status=0
-timeout "${VM_SECONDS:-300}" qemu-system-x86_64 \
+timeout "${VM_SECONDS:-600}" qemu-system-x86_64 \
     -accel "${VM_ACCEL:-tcg}" -cpu max -m 1G -nodefaults -no-user-config -display none -no-reboot \
+    -device bochs-display -device virtio-gpu-pci \
     -kernel "$kernel/vmlinuz" -initrd "$work/initramfs" -serial stdio \
-    -append "console=ttyS0 quiet panic=-1 vivid.n_devs=2 vivid.node_types=0x1,0x1 vivid.allocators=0,1" \
+    -append "console=ttyS0 quiet panic=-1 no_timer_check vivid.n_devs=2 vivid.node_types=0x1,0x1 vivid.allocators=0,1" \
     </dev/null >"$work/log" 2>&1 || status=$?
 tr -d '\r' <"$work/log"
-[ "$status" = 124 ] && { echo "the virtual machine took longer than ${VM_SECONDS:-300} s" >&2; exit 124; }
+[ "$status" = 124 ] && { echo "the virtual machine took longer than ${VM_SECONDS:-600} s" >&2; exit 124; }
 status=$(sed -n 's/^virtual machine: exit \([0-9]*\).*/\1/p' "$work/log" | tail -n 1)
 exit "${status:-125}"
