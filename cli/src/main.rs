@@ -102,7 +102,7 @@ fn main() -> ExitCode {
         #[cfg(not(feature = "trace"))]
         Command::Trace(_) => Err(features::missing("trace")),
         #[cfg(feature = "devmem")]
-        Command::Alloc(args) => alloc::alloc(&context, args),
+        Command::Alloc(args) => return alloc::alloc(&context, args),
         #[cfg(not(feature = "devmem"))]
         Command::Alloc(_) => Err(features::missing("devmem")),
         Command::Completions { shell } => commands::completions(*shell),

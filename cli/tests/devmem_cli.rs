@@ -127,3 +127,31 @@ fn what_is_wrong_is_named_with_status_2() {
     fs::write(&both, "[{\"use\": 1}]").unwrap();
     refused(&["explain", &both], "line 1 column");
 }
+
+#[test]
+fn memory_is_made_for_a_program() {
+    let script = r#"printf '%s' "$NVABI_BUFFER"; exit 7"#;
+    let uses = ["make", "--use", "cpu:cpu-write", "--use", "cpu:cpu-read", "64x64", "NV12"];
+    let output = nvabi(&[&uses[..], &["--", "sh", "-c", script]].concat());
+    assert_eq!(output.status.code(), Some(7), "{}", err(&output));
+    let told: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let fds = told["fds"].as_array().unwrap();
+    assert_eq!((fds.len(), told["layout"]["planes"].as_array().unwrap().len()), (2, 2));
+    assert!(told["allocator"]["request"].is_string(), "{told}");
+
+    // Each is the memory, which the program may write and not cut.
+    let first = &fds[0];
+    let script =
+        format!("printf frame 1<>/proc/self/fd/{first}; head -c 5 /proc/self/fd/{}", fds[1]);
+    let output = nvabi(&[&uses[..], &["--", "sh", "-c", &script]].concat());
+    assert_eq!(
+        (output.status.code(), out(&output).as_str()),
+        (Some(0), "frame"),
+        "{}",
+        err(&output)
+    );
+
+    let output = nvabi(&[&uses[..], &["--", "/nowhere/program"]].concat());
+    assert_eq!(output.status.code(), Some(2));
+    assert!(err(&output).contains("cannot run /nowhere/program"), "{}", err(&output));
+}

@@ -172,7 +172,8 @@ fn main() -> ExitCode {
         ("64 x 64 x 8, diagonal", large(|at| at), large(|at| at), 5.0),
         ("64 x 64 x 8, none", large(|at| at), large(|at| at + 64), 5.0),
     ];
-    let mut slow = false;
+    // First, for what the port leaks counts as memory.
+    let mut slow = !many_devices();
     println!("{:<24} {:>12} {:>12} {:>7}  asked", "", "the port", "derive", "ratio");
     for (name, left, right, asked) in &cases {
         let (old_left, old_right): (Vec<port::Set>, Vec<port::Set>) =
@@ -186,7 +187,6 @@ fn main() -> ExitCode {
         slow |= ratio < *asked;
         println!("{name:<24} {:>9.3} us {:>9.3} us {ratio:>6.1}x  {asked}x", old * 1e6, new * 1e6);
     }
-    slow |= !many_devices();
     ExitCode::from(u8::from(slow))
 }
 

@@ -29,7 +29,7 @@ enum Rule {
 }
 
 /// Names of constraints, in the order of their numbers, with the text of each and its rule.
-const NAMES: [(ConstraintName, &str, Rule); 14] = [
+const NAMES: [(ConstraintName, &str, Rule); 15] = [
     (ConstraintName::ADDRESS_ALIGNMENT, "address-alignment", Rule::Multiple(64)),
     (ConstraintName::PITCH_ALIGNMENT, "pitch-alignment", Rule::Multiple(32)),
     (ConstraintName::MAX_PITCH, "max-pitch", Rule::Least),
@@ -44,6 +44,7 @@ const NAMES: [(ConstraintName, &str, Rule); 14] = [
     (ConstraintName::COHERENCY, "coherency", Rule::Common),
     (ConstraintName::MAX_SIZE, "max-size", Rule::Least),
     (ConstraintName::ROW_ALIGNMENT, "row-alignment", Rule::Multiple(32)),
+    (ConstraintName::MADE_BY, "made-by", Rule::Equal),
 ];
 
 /// Where the numbers of nvabi's own constraints begin.
@@ -78,6 +79,9 @@ impl ConstraintName {
     pub const MAX_SIZE: Self = Self(OWN + 9);
     /// Each plane has a multiple of so many rows; 32 bits.
     pub const ROW_ALIGNMENT: Self = Self(OWN + 10);
+    /// The memory is made by the device whose file has this number (`st_rdev`): one that takes no memory of
+    /// others asks for it.
+    pub const MADE_BY: Self = Self(OWN + 11);
 
     /// The names that have a meaning, by number.
     pub fn known() -> impl Iterator<Item = Self> {
@@ -205,7 +209,7 @@ pub enum ConflictKind {
     Overflow,
     /// They have no bit in common.
     Disjoint,
-    /// The name is not known, and the values differ.
+    /// They must be equal and differ: one name asks for one device, of another the meaning is not known.
     Different,
 }
 
@@ -351,6 +355,9 @@ fn shown(name: ConstraintName, value: u64) -> String {
     let words: &[&str] = match name {
         ConstraintName::PLACEMENT => &["system", "contiguous", "local", "carveout", "protected"],
         ConstraintName::COHERENCY => &["cached", "write-combined", "uncached"],
+        ConstraintName::MADE_BY => {
+            return format!("{}:{}", nix::libc::major(value), nix::libc::minor(value));
+        }
         _ => return value.to_string(),
     };
     let known = words.iter().enumerate().filter(|(bit, _)| value >> bit & 1 == 1);
@@ -369,6 +376,7 @@ impl fmt::Display for Conflict {
         f.write_str(match self.kind {
             ConflictKind::Overflow => "have no common multiple that can be represented",
             ConflictKind::Disjoint => "have nothing in common",
+            ConflictKind::Different if self.name == ConstraintName::MADE_BY => "are two devices",
             ConflictKind::Different => "differ, and what they mean is not known",
         })
     }

@@ -1,6 +1,7 @@
 //! What makes devices usable: a driver enumerates them, a device says what it can do and does it.
 
 use std::fmt;
+use std::os::unix::fs::MetadataExt;
 
 use serde::{Deserialize, Serialize};
 
@@ -38,6 +39,14 @@ pub struct DeviceInfo {
     pub imports: bool,
 }
 
+impl DeviceInfo {
+    /// The number of its file, which no other device of this machine has; `None` where it has no file.
+    pub fn number(&self) -> Option<u64> {
+        let file = std::fs::metadata(&self.node).ok()?;
+        Some(file.rdev()).filter(|number| *number != 0)
+    }
+}
+
 /// One device that touches memory, or makes it.
 pub trait Device: Send + Sync {
     /// What is known about it.
@@ -62,6 +71,11 @@ pub trait Device: Send + Sync {
     /// When it makes none, or none such; with what the kernel said.
     fn allocate(&self, _description: &Description) -> Result<Buffer> {
         Err(Error::unsupported(format!("{} makes no memory", self.info().name)))
+    }
+
+    /// What [`Self::allocate`] asks the kernel or a library for, in a line for people: call, file, numbers.
+    fn request(&self, description: &Description) -> String {
+        format!("{} bytes of {}", description.layout.size, self.info().name)
     }
 
     /// Takes memory that another made, until the import is dropped.

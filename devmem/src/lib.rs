@@ -102,5 +102,5 @@ pub use fence::{Intent, wait_fence};
 pub use layout::{Layout, LayoutError, Plane, solve};
 pub use map::{Access, Mapping};
 pub use memory::Memory;
-pub use probe::Prober;
+pub use probe::{Made, Prober, Refusal, Tried};
 pub use usage::{Fourcc, Image, Operation, Usage, Use};

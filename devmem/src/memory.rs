@@ -54,6 +54,7 @@ impl Memory {
             ConstraintName::PAGE_SIZE | ConstraintName::ADDRESS_ALIGNMENT => {
                 (value == 0 || self.page % value == 0, self.page)
             }
+            ConstraintName::MADE_BY => (false, 0),
             _ => return Ok(()),
         };
         if kept { Ok(()) } else { Err(refused(asked.name, value, has)) }
@@ -65,6 +66,9 @@ fn refused(name: ConstraintName, asked: u64, has: u64) -> Error {
     let (asked, has) = match name {
         ConstraintName::CONTIGUOUS => {
             ("memory in one piece".to_owned(), format!("{has} bytes in one piece"))
+        }
+        ConstraintName::MADE_BY => {
+            (Constraint::new(name, asked).to_string(), "memory of another device".to_owned())
         }
         ConstraintName::MAX_SIZE => (format!("{asked} bytes"), format!("{has} bytes at most")),
         _ => {

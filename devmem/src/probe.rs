@@ -1,22 +1,25 @@
 //! What devices need and do not say: found out by letting them take memory, and remembered.
 
+use std::fmt;
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::sync::{Mutex, PoisonError};
 
 use nix::libc;
+use serde::Serialize;
 
 use super::buffer::{Buffer, Description};
-use super::capability::CapabilitySet;
+use super::capability::{Capability, CapabilitySet, MODIFIER_LINEAR};
 use super::constraint::{self, Constraint, ConstraintName};
 use super::driver::{Device, DeviceInfo};
 use super::drivers;
 use super::error::{Error, ErrorKind, Result};
+use super::explain::Offer;
 use super::layout::solve;
-use super::usage::{Image, Operation, Usage, Use};
+use super::usage::{Fourcc, Image, Operation, Usage, Use};
 
 /// How many answers are remembered unless it is said.
-const CAPACITY: usize = 64;
+const CAPACITY: usize = 1024;
 
 /// Errors that say nothing about the memory: the device is busy, or something else ran out.
 const PASSING: [i32; 6] =
@@ -24,6 +27,66 @@ const PASSING: [i32; 6] =
 
 /// Makes memory that is in no case in one piece; `None` where nothing makes such.
 type Scatter = fn(&Description) -> Result<Option<Buffer>>;
+
+/// Memory that a device is tried with.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+#[non_exhaustive]
+pub enum Tried {
+    /// Memory of another, in pages from anywhere.
+    Scattered,
+    /// Memory of another, in one piece.
+    OnePiece,
+    /// The device's own.
+    Own,
+}
+
+impl fmt::Display for Tried {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Scattered => "scattered memory",
+            Self::OnePiece => "memory in one piece",
+            Self::Own => "its own memory",
+        })
+    }
+}
+
+/// What a device did not take, and why: a fact about the device that rules one way out and no other.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Refusal {
+    /// Which device, and what for.
+    #[serde(rename = "use")]
+    pub of: Use,
+    /// The DRM format modifier that was tried.
+    pub modifier: u64,
+    /// Which memory it was.
+    pub tried: Tried,
+    /// What the device, or the kernel, said.
+    pub reason: String,
+}
+
+impl fmt::Display for Refusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { of, modifier, tried, reason } = self;
+        write!(f, "{of} ")?;
+        match *modifier {
+            MODIFIER_LINEAR => write!(f, "in rows")?,
+            modifier => write!(f, "with {}", Capability::modifier(modifier))?,
+        }
+        write!(f, " does not take {tried}: {reason}")
+    }
+}
+
+/// Memory that was made, and how.
+#[derive(Debug)]
+pub struct Made {
+    /// The memory.
+    pub buffer: Buffer,
+    /// The name of the device that made it.
+    pub by: String,
+    /// What that device was asked for, in a line for people.
+    pub request: String,
+}
 
 /// Chooses who makes memory, by trying it on all who are to use it.
 #[derive(Debug)]
@@ -45,15 +108,15 @@ impl Prober {
         Self { scatter: drivers::scattered, answers }
     }
 
-    /// What a device needs for this besides what it says: whether the memory must be in one piece.
+    /// What a device needs for this besides what it says: whether the memory must be in one piece, or its own.
     ///
-    /// It is asked once: afterwards the answer is remembered, until its file in `/dev` is made anew.
-    /// Where nothing makes memory that is certainly scattered, nothing is found out.
+    /// It is asked once for each operation, format and modifier: afterwards the answer is remembered, until its
+    /// file in `/dev` is made anew. Where nothing makes memory to try, nothing is found out.
     ///
     /// # Errors
     ///
-    /// When the device takes neither memory that is scattered nor memory in one piece, or there is
-    /// none of the latter to try.
+    /// When the device takes neither memory of others nor its own, with what it said to each; and errors that
+    /// say nothing about the memory, such as that the device is busy.
     pub fn needs(
         &self,
         device: &dyn Device,
@@ -61,22 +124,42 @@ impl Prober {
         description: &Description,
         devices: &[Box<dyn Device>],
     ) -> Result<Vec<Constraint>> {
-        let question = Question::new(device.info(), operation);
+        let answer = self.answer(device, operation, description, devices)?;
+        answer.needs.ok_or_else(|| {
+            let reasons: Vec<String> = answer.refusals.iter().map(Refusal::to_string).collect();
+            Error::unsupported(reasons.join("; "))
+        })
+    }
+
+    fn answer(
+        &self,
+        device: &dyn Device,
+        operation: Operation,
+        description: &Description,
+        devices: &[Box<dyn Device>],
+    ) -> Result<Answer> {
+        let question = Question::new(device.info(), operation, description);
         if let Some(known) = self.answers().recall(&question) {
             return Ok(known);
         }
-        let Some(found) = self.try_pieces(device, description, devices)? else {
-            return Ok(Vec::new());
+        let of = Use::new(device.info().name.clone(), operation);
+        let mut trial = Trial { of, device, description, refusals: Vec::new() };
+        let Some(found) = trial.run(self.scatter, devices)? else { return Ok(Answer::unknown()) };
+        let needs = match found {
+            Found::Needs(constraints) => Some(constraints),
+            Found::TakesNothing => None,
         };
-        self.answers().remember(question, found.clone());
-        Ok(found)
+        let answer = Answer { needs, refusals: trial.refusals };
+        self.answers().remember(question, answer.clone());
+        Ok(answer)
     }
 
-    /// The sets of a device, with what it needs besides: to derive from instead of [`Device::sets`].
+    /// The sets of a device, with what it needs besides: to derive from instead of [`Device::sets`]. Those that
+    /// it does not keep to when it is tried are left out; [`Self::offer`] says why.
     ///
     /// # Errors
     ///
-    /// As [`Device::sets`] and [`Self::needs`].
+    /// As [`Device::sets`].
     pub fn sets(
         &self,
         device: &dyn Device,
@@ -84,51 +167,45 @@ impl Prober {
         operation: Operation,
         devices: &[Box<dyn Device>],
     ) -> Result<Vec<CapabilitySet>> {
-        let mut sets = device.sets(image, operation)?;
-        if !device.info().imports {
-            return Ok(sets);
-        }
-        for set in &mut sets {
-            // Where nothing is known of the layout, there is nothing to try.
-            let Ok(layout) = solve(image, set) else { continue };
-            let uses = vec![Use::new(device.info().name.clone(), operation)];
-            let usage = Usage { image: *image, uses };
-            let description = Description { usage, set: set.clone(), layout, metadata: Vec::new() };
-            let needs = self.needs(device, operation, &description, devices)?;
-            set.constraints = merged(device, &set.constraints, &needs)?;
-        }
-        Ok(sets)
+        Ok(self.offer(device, image, operation, devices)?.0.sets)
     }
 
-    fn try_pieces(
+    /// What a device offers when it is tried, and what it refused.
+    ///
+    /// # Errors
+    ///
+    /// As [`Device::sets`].
+    pub fn offer(
         &self,
         device: &dyn Device,
-        description: &Description,
+        image: &Image,
+        operation: Operation,
         devices: &[Box<dyn Device>],
-    ) -> Result<Option<Vec<Constraint>>> {
-        let Some(scattered) = (self.scatter)(description)? else { return Ok(None) };
-        let refusal = match device.import(&scattered) {
-            Ok(_) => return Ok(Some(Vec::new())),
-            Err(error) if error.errno().is_some_and(|errno| PASSING.contains(&errno)) => {
-                return Err(error);
+    ) -> Result<(Offer, Vec<Refusal>)> {
+        let of = Use::new(device.info().name.clone(), operation);
+        let (mut sets, mut refusals) = (Vec::new(), Vec::new());
+        for mut set in device.sets(image, operation)? {
+            // Where nothing is known of the layout, there is nothing to try.
+            let layout = solve(image, &set).ok().filter(|_| device.info().imports);
+            if let Some(layout) = layout {
+                let modifier = layout.modifier;
+                let usage = Usage { image: *image, uses: vec![of.clone()] };
+                let description =
+                    Description { usage, set: set.clone(), layout, metadata: Vec::new() };
+                let found = self.answer(device, operation, &description, devices);
+                let answer = found.unwrap_or_else(|error| {
+                    let (tried, reason) = (Tried::Scattered, error.to_string());
+                    let refusal = Refusal { of: of.clone(), modifier, tried, reason };
+                    Answer { needs: None, refusals: vec![refusal] }
+                });
+                refusals.extend(answer.refusals);
+                let Some(needs) = answer.needs else { continue };
+                set.constraints = merged(device, &set.constraints, &needs)?;
             }
-            Err(error) => error,
-        };
-        let mut contiguous = description.clone();
-        let one_piece = Constraint::new(ConstraintName::CONTIGUOUS, 1);
-        contiguous.set.constraints.retain(|known| known.name != one_piece.name);
-        contiguous.set.constraints.push(one_piece);
-        // Only memory of which it is known proves something.
-        let mut known = allocators(&contiguous, devices).filter(|device| device.memory().is_some());
-        let whole = known.find_map(|device| device.allocate(&contiguous).ok());
-        let Some(whole) = whole.or_else(|| drivers::one_piece(&contiguous)) else {
-            let what = format!(
-                "{} refuses scattered memory, and nothing makes memory in one piece to try: {refusal}",
-                device.info().name
-            );
-            return Err(Error::unsupported(what));
-        };
-        device.import(&whole).map(|_| Some(vec![one_piece]))
+            sets.push(set);
+        }
+        refusals.dedup();
+        Ok((Offer { of, sets }, refusals))
     }
 
     /// Makes memory that all of `devices` which are to use it take: by the cheapest of them that
@@ -144,6 +221,15 @@ impl Prober {
         devices: &[Box<dyn Device>],
         description: &Description,
     ) -> Result<Buffer> {
+        self.make(devices, description).map(|made| made.buffer)
+    }
+
+    /// As [`Self::allocate`], and tells who made the memory and how.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::allocate`].
+    pub fn make(&self, devices: &[Box<dyn Device>], description: &Description) -> Result<Made> {
         let mut description = description.clone();
         let users = users(devices, &description)?;
         for (device, operation) in &users {
@@ -155,9 +241,12 @@ impl Prober {
         }
         let mut refusals = Vec::new();
         for allocator in allocators(&description, devices) {
+            let by = allocator.info().name.clone();
             match try_allocator(allocator, &users, &description) {
-                Ok(buffer) => return Ok(buffer),
-                Err(error) => refusals.push(format!("{}: {error}", allocator.info().name)),
+                Ok(buffer) => {
+                    return Ok(Made { buffer, by, request: allocator.request(&description) });
+                }
+                Err(error) => refusals.push(format!("{by}: {error}")),
             }
         }
         let what = if refusals.is_empty() {
@@ -173,6 +262,90 @@ impl Prober {
     }
 }
 
+/// One device with one kind of memory after the other, until it takes one.
+struct Trial<'t> {
+    of: Use,
+    device: &'t dyn Device,
+    description: &'t Description,
+    refusals: Vec<Refusal>,
+}
+
+/// What came of a trial.
+enum Found {
+    /// The device takes memory that keeps to these too.
+    Needs(Vec<Constraint>),
+    /// It takes none.
+    TakesNothing,
+}
+
+impl Trial<'_> {
+    /// `None` where there was nothing to try.
+    fn run(&mut self, scatter: Scatter, devices: &[Box<dyn Device>]) -> Result<Option<Found>> {
+        let Some(scattered) = scatter(self.description)? else { return self.own_or_unknown() };
+        if self.takes(Tried::Scattered, &scattered)? {
+            return Ok(Some(Found::Needs(Vec::new())));
+        }
+        let one_piece = Constraint::new(ConstraintName::CONTIGUOUS, 1);
+        if let Some(whole) = whole(&self.asking_for(one_piece), devices) {
+            if self.takes(Tried::OnePiece, &whole)? {
+                return Ok(Some(Found::Needs(vec![one_piece])));
+            }
+        }
+        let own = self.own()?;
+        Ok(Some(own.map_or(Found::TakesNothing, |maker| Found::Needs(vec![maker]))))
+    }
+
+    /// Where no memory of others can be made, a device is believed what it says, unless it refuses its own.
+    fn own_or_unknown(&mut self) -> Result<Option<Found>> {
+        self.own()?;
+        Ok(if self.refusals.is_empty() { None } else { Some(Found::TakesNothing) })
+    }
+
+    /// Its own memory, where it makes some and takes it; the constraint is to have that.
+    fn own(&mut self) -> Result<Option<Constraint>> {
+        let info = self.device.info();
+        let Some(number) = info.number().filter(|_| info.allocates) else { return Ok(None) };
+        let maker = Constraint::new(ConstraintName::MADE_BY, number);
+        let taken = match self.device.allocate(&self.asking_for(maker)) {
+            Ok(own) => self.takes(Tried::Own, &own)?,
+            Err(error) => self.refused(Tried::Own, error)?,
+        };
+        Ok(taken.then_some(maker))
+    }
+
+    fn takes(&mut self, tried: Tried, memory: &Buffer) -> Result<bool> {
+        match self.device.import(memory) {
+            Ok(_) => Ok(true),
+            Err(error) => self.refused(tried, error),
+        }
+    }
+
+    /// Remembers a refusal, unless it says nothing of the memory.
+    fn refused(&mut self, tried: Tried, error: Error) -> Result<bool> {
+        if error.errno().is_some_and(|errno| PASSING.contains(&errno)) {
+            return Err(error);
+        }
+        let (of, modifier) = (self.of.clone(), self.description.layout.modifier);
+        self.refusals.push(Refusal { of, modifier, tried, reason: error.to_string() });
+        Ok(false)
+    }
+
+    /// The description with a constraint, in place of what it asks for by that name.
+    fn asking_for(&self, constraint: Constraint) -> Description {
+        let mut asked = self.description.clone();
+        asked.set.constraints.retain(|known| known.name != constraint.name);
+        asked.set.constraints.push(constraint);
+        asked
+    }
+}
+
+/// Memory in one piece, of which that is known: other memory proves nothing.
+fn whole(description: &Description, devices: &[Box<dyn Device>]) -> Option<Buffer> {
+    let mut known = allocators(description, devices).filter(|device| device.memory().is_some());
+    let made = known.find_map(|device| device.allocate(description).ok());
+    made.or_else(|| drivers::one_piece(description))
+}
+
 fn merged(
     device: &dyn Device,
     constraints: &[Constraint],
@@ -182,13 +355,16 @@ fn merged(
     constraint::merge(constraints, needs).map_err(refused)
 }
 
-/// The devices that make memory, the cheapest first.
+/// The devices that make memory, the cheapest first; one alone where the memory must be of that.
 fn allocators<'d>(
     description: &Description,
     devices: &'d [Box<dyn Device>],
 ) -> impl Iterator<Item = &'d dyn Device> + use<'d> {
-    let mut found: Vec<&dyn Device> =
-        devices.iter().map(AsRef::as_ref).filter(|device| device.info().allocates).collect();
+    let maker = description.set.constraint(ConstraintName::MADE_BY);
+    let may = |device: &&dyn Device| {
+        device.info().allocates && (maker.is_none() || device.info().number() == maker)
+    };
+    let mut found: Vec<&dyn Device> = devices.iter().map(AsRef::as_ref).filter(may).collect();
     found.sort_by_key(|device| device.cost(&description.set));
     found.into_iter()
 }
@@ -231,30 +407,47 @@ struct Question {
     number: u64,
     inode: u64,
     operation: Operation,
+    format: Fourcc,
+    modifier: u64,
 }
 
 impl Question {
-    fn new(info: &DeviceInfo, operation: Operation) -> Self {
+    fn new(info: &DeviceInfo, operation: Operation, description: &Description) -> Self {
         let node = fs::metadata(&info.node);
         let (number, inode) = node.map_or((0, 0), |node| (node.rdev(), node.ino()));
-        Self { name: info.name.clone(), number, inode, operation }
+        let (format, modifier) = (description.usage.image.format, description.layout.modifier);
+        Self { name: info.name.clone(), number, inode, operation, format, modifier }
+    }
+}
+
+/// What a device was found to need; `None` where it takes no memory that was tried.
+#[derive(Debug, Clone)]
+struct Answer {
+    needs: Option<Vec<Constraint>>,
+    refusals: Vec<Refusal>,
+}
+
+impl Answer {
+    /// Nothing could be tried: a device is believed what it says.
+    fn unknown() -> Self {
+        Self { needs: Some(Vec::new()), refusals: Vec::new() }
     }
 }
 
 #[derive(Debug)]
 struct Answers {
     capacity: usize,
-    newest_first: Vec<(Question, Vec<Constraint>)>,
+    newest_first: Vec<(Question, Answer)>,
 }
 
 impl Answers {
-    fn recall(&mut self, question: &Question) -> Option<Vec<Constraint>> {
+    fn recall(&mut self, question: &Question) -> Option<Answer> {
         let at = self.newest_first.iter().position(|(known, _)| known == question)?;
         self.newest_first[..=at].rotate_right(1);
         self.newest_first.first().map(|(_, answer)| answer.clone())
     }
 
-    fn remember(&mut self, question: Question, answer: Vec<Constraint>) {
+    fn remember(&mut self, question: Question, answer: Answer) {
         self.newest_first.retain(|(known, _)| *known != question);
         self.newest_first.insert(0, (question, answer));
         self.newest_first.truncate(self.capacity);
@@ -267,7 +460,7 @@ mod tests {
     use std::sync::atomic::{AtomicUsize, Ordering};
 
     use super::*;
-    use crate::{Capability, Fourcc, Import, Memory};
+    use crate::{Import, Memory};
 
     /// A device that takes memory as a test says, and counts how often it is asked to.
     struct Fake {
@@ -295,7 +488,10 @@ mod tests {
         }
 
         fn allocate(&self, description: &Description) -> Result<Buffer> {
-            self.memory.serves(description)?;
+            // Whose memory it is, the prober sees to.
+            let mut asked = description.clone();
+            asked.set.constraints.retain(|asked| asked.name != ConstraintName::MADE_BY);
+            self.memory.serves(&asked)?;
             plain(description, self.memory.contiguous == u64::MAX)
         }
 
@@ -427,6 +623,91 @@ mod tests {
         let camera = fake("camera", |_| Err(Error::unsupported("no")), 0);
         let devices: Vec<Box<dyn Device>> = vec![fake("heap", any, u64::MAX)];
         let needs = prober(4).needs(&*camera, Operation::Capture, &description(&[]), &devices);
-        assert_eq!(needs.unwrap_err().to_string(), "no");
+        assert_eq!(
+            needs.unwrap_err().to_string(),
+            "camera:capture in rows does not take scattered memory: no; \
+             camera:capture in rows does not take memory in one piece: no"
+        );
+    }
+
+    /// As bochs and virtio-gpu: what others made cannot be imported.
+    fn own_alone(buffer: &Buffer) -> Result<()> {
+        let own = buffer.description().set.constraint(ConstraintName::MADE_BY);
+        let refused = std::io::Error::from_raw_os_error(libc::ENODEV);
+        own.map(drop).ok_or_else(|| Error::io(ErrorKind::Call, "import", refused))
+    }
+
+    /// A display with a file of its own.
+    fn display(name: &str, node: &str) -> Box<Fake> {
+        let mut display = fake(name, own_alone, 4096);
+        display.info.node = node.to_owned();
+        display
+    }
+
+    #[test]
+    fn a_device_that_takes_its_own_memory_alone_is_planned_with() {
+        let devices: Vec<Box<dyn Device>> =
+            vec![fake("heap", any, u64::MAX), display("panel", "/dev/null")];
+        let number = fs::metadata("/dev/null").unwrap().rdev();
+        let (prober, image) = (prober(4), description(&[]).usage.image);
+        let panel = &*devices[1];
+        let (offer, refusals) = prober.offer(panel, &image, Operation::Capture, &devices).unwrap();
+        let own = Constraint::new(ConstraintName::MADE_BY, number);
+        assert_eq!(offer.sets[0].constraints, [own]);
+        assert_eq!(own.to_string(), "made-by 1:3");
+        let refusals: Vec<String> = refusals.iter().map(Refusal::to_string).collect();
+        assert_eq!(
+            refusals,
+            [
+                "panel:capture in rows does not take scattered memory: import: No such device (os error 19)",
+                "panel:capture in rows does not take memory in one piece: import: No such device (os error 19)",
+            ]
+        );
+        let made = prober.make(&devices, &description(&["panel"])).unwrap();
+        assert_eq!((made.by.as_str(), made.request.as_str()), ("panel", "16384 bytes of panel"));
+
+        // Two such displays have no memory for both, and this is why.
+        let second = display("second", "/dev/zero");
+        let of_second = prober.offer(&*second, &image, Operation::Capture, &devices).unwrap();
+        let why = crate::plan(&[offer, of_second.0]).unwrap_err().to_string();
+        let first = why.lines().next().unwrap();
+        assert_eq!(
+            first,
+            "no memory serves panel:capture and second:capture: made-by 1:3 and 1:5 are two devices"
+        );
+    }
+
+    #[test]
+    fn where_nothing_can_be_tried_a_device_is_believed() {
+        let mut prober = prober(4);
+        prober.scatter = |_| Ok(None);
+        let (cpu, broken) = (fake("cpu", any, 4096), display("panel", "/dev/null"));
+        let image = description(&[]).usage.image;
+        let sets = |device: &Fake| prober.sets(device, &image, Operation::Capture, &[]).unwrap();
+        assert_eq!(sets(&cpu).len(), 1);
+        assert_eq!(sets(&broken).len(), 1);
+        let refuses = Fake { takes: |_| Err(Error::unsupported("no")), ..*broken };
+        let (offer, refusals) = prober.offer(&refuses, &image, Operation::Encode, &[]).unwrap();
+        assert_eq!(offer.sets, []);
+        assert_eq!(
+            refusals[0].to_string(),
+            "panel:encode in rows does not take its own memory: no"
+        );
+    }
+
+    #[test]
+    fn answers_are_of_one_format() {
+        let camera = fake("camera", any, 0);
+        let prober = prober(4);
+        for format in [b"XR24", b"XR24", b"AR24"] {
+            let mut asked = description(&[]);
+            asked.usage.image.format = Fourcc::new(format);
+            prober.needs(&*camera, Operation::Capture, &asked, &[]).unwrap();
+        }
+        assert_eq!(camera.asked.load(Ordering::Relaxed), 2);
+        let mut tiled = description(&[]);
+        tiled.layout.modifier = 1 << 56 | 1;
+        prober.needs(&*camera, Operation::Capture, &tiled, &[]).unwrap();
+        assert_eq!(camera.asked.load(Ordering::Relaxed), 3);
     }
 }

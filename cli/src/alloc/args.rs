@@ -18,6 +18,14 @@ pub(crate) enum Alloc {
         nvabi alloc plan --use cpu:cpu-write --use isp:capture --offers isp.json 640x480 YUYV --json"
     )]
     Plan(AllocPlan),
+    /// Make the memory of a plan and run a program with it.
+    ///
+    /// The program inherits a file descriptor for each plane. The variable NVABI_BUFFER tells it their numbers
+    /// (`fds`) and all of the plan, as JSON. Its exit status is this command's; 1 when no memory serves.
+    #[command(
+        after_help = "Example:\n  nvabi alloc make --use cpu:cpu-write --use display:scanout 1280x720 XR24 -- ./show"
+    )]
+    Make(AllocMake),
     /// Explain why the offers of devices conflict, and which change resolves it.
     #[command(after_help = "Example:\n  nvabi alloc explain gpu.json display.json")]
     Explain(AllocExplain),
@@ -37,6 +45,15 @@ pub(crate) struct AllocPlan {
     /// DRM format: NV12, XR24.
     #[arg(value_name = "FOURCC")]
     pub(crate) format: nvabi_devmem::Fourcc,
+}
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct AllocMake {
+    #[command(flatten)]
+    pub(crate) plan: AllocPlan,
+    /// The program to run, and its arguments.
+    #[arg(last = true, required = true, value_name = "PROGRAM")]
+    pub(crate) program: Vec<std::ffi::OsString>,
 }
 
 fn size(text: &str) -> Result<(u32, u32), String> {

@@ -3,22 +3,28 @@
 pub(crate) mod args;
 mod devices;
 mod explain;
+mod make;
 mod offers;
 mod plan;
 
+use std::process::ExitCode;
+
 use nvabi_devmem::drivers::{Found, enumerate};
 use nvabi_devmem::plugin::drivers;
-use nvabi_pipeline::diagnostic::Report;
 
-use crate::Outcome;
 use crate::context::Context;
 
-pub(crate) fn alloc(context: &Context<'_>, command: &args::Alloc) -> Result<Outcome, Report> {
-    match command {
+pub(crate) fn alloc(context: &Context<'_>, command: &args::Alloc) -> ExitCode {
+    let outcome = match command {
         args::Alloc::Devices => devices::devices(context),
         args::Alloc::Plan(args) => plan::alloc_plan(context, args),
         args::Alloc::Explain(args) => explain::explain(context, args),
-    }
+        args::Alloc::Make(args) => match make::make(context, args) {
+            Ok(status) => return ExitCode::from(status),
+            Err(report) => Err(report),
+        },
+    };
+    context.exit(outcome)
 }
 
 /// The devices of this machine; what cannot be asked is told as a status.

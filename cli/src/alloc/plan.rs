@@ -1,11 +1,11 @@
-//! `nvabi alloc plan`: which memory serves what is to be done, or why none does.
+//! `nvabi alloc plan`: which memory serves what is to be done, who makes it, or why none does.
 
-use std::fmt::Write as _;
+use std::fmt::{self, Write as _};
 
 use nvabi_devmem::drivers::Found;
 use nvabi_devmem::{
-    CapabilitySet, Derived, Device, Image, Layout, LayoutError, Offer, Operation, Prober, Usage,
-    Use, plan, solve,
+    Buffer, CapabilitySet, Derived, Description, Device, Image, Layout, LayoutError, Made, Offer,
+    Operation, Prober, Refusal, Usage, Use, plan, solve,
 };
 use nvabi_pipeline::diagnostic::{Diagnostic, Report};
 use serde::Serialize;
@@ -15,21 +15,65 @@ use super::{found, offers};
 use crate::Outcome;
 use crate::context::Context;
 
+/// So many ways to give a part, such as `gpu`, to a device are tried.
+const MOST_CHOICES: usize = 64;
+
 /// What `--json` prints.
-#[derive(Serialize)]
-struct Plan {
-    usage: Usage,
+#[derive(Debug, Serialize)]
+pub(super) struct Plan {
+    pub(super) usage: Usage,
     /// The set that was chosen.
-    set: CapabilitySet,
+    pub(super) set: CapabilitySet,
     /// Where the pixels are; `None` where only the driver of the layout knows.
-    layout: Option<Layout>,
+    pub(super) layout: Option<Layout>,
+    /// Who makes the memory; `None` where it could not be tried on this machine.
+    pub(super) allocator: Option<Allocator>,
     /// What else would serve.
     others: Vec<CapabilitySet>,
     /// Whether `others` are all.
     complete: bool,
+    /// What devices did not take when they were tried.
+    refusals: Vec<Refusal>,
+    /// Why there is no layout.
+    #[serde(skip)]
+    no_layout: String,
+}
+
+/// Who makes memory, and how.
+#[derive(Debug, Serialize)]
+pub(super) struct Allocator {
+    device: String,
+    /// The file of the device.
+    node: String,
+    /// What it is asked for.
+    request: String,
+}
+
+impl fmt::Display for Allocator {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} by {}", self.device, self.request)
+    }
+}
+
+/// What came of planning.
+pub(super) enum Planned {
+    /// Memory serves all; it was made where that could be tried.
+    Served(Box<Plan>, Option<Buffer>),
+    /// None does; what there is to say was said.
+    Unserved,
 }
 
 pub(crate) fn alloc_plan(context: &Context<'_>, args: &AllocPlan) -> Result<Outcome, Report> {
+    let Planned::Served(plan, _) = planned(context, args)? else { return Ok(Outcome::Different) };
+    match context.json() {
+        true => context.print_json(&plan)?,
+        false => context.print(&plan.text())?,
+    }
+    Ok(Outcome::Same)
+}
+
+/// Plans, and says on stderr what was chosen and refused. Where nothing serves, the explanation is printed.
+pub(super) fn planned(context: &Context<'_>, args: &AllocPlan) -> Result<Planned, Report> {
     let mut given: Vec<Offer> = Vec::new();
     for file in &args.offers {
         given.extend(offers::read(file)?);
@@ -38,68 +82,111 @@ pub(crate) fn alloc_plan(context: &Context<'_>, args: &AllocPlan) -> Result<Outc
     let known = |wanted: &Use| given.iter().find(|offer| offer.of == *wanted);
     // Devices are asked for when a use is of none that is given.
     let asked = args.uses.iter().any(|wanted| known(wanted).is_none());
-    let found = asked.then(|| found(context));
-    let mut offers = Vec::new();
+    let machine = asked.then(|| Machine { found: found(context), prober: Prober::default() });
+    let mut candidates: Vec<Vec<Candidate>> = Vec::new();
     for wanted in &args.uses {
-        offers.push(match (known(wanted), &found) {
-            (Some(offer), _) => offer.clone(),
-            (None, Some(found)) => offer(context, found, wanted, &image)?,
+        candidates.push(match (known(wanted), &machine) {
+            (Some(offer), _) => vec![Candidate { offer: offer.clone(), refusals: Vec::new() }],
+            (None, Some(machine)) => machine.candidates(context, wanted, &image)?,
             (None, None) => continue,
         });
     }
-    match plan(&offers) {
-        Ok(derived) => {
-            let costs = |set: &CapabilitySet| cost(found.as_ref(), &offers, set);
-            chosen(context, &image, &offers, derived, costs)
-        }
-        Err(explanation) => {
-            match context.json() {
-                true => context.print_json(&explanation)?,
-                false => context.print(&explanation.to_string())?,
+    let mut first_failure = None;
+    for choice in choices(&candidates) {
+        let refusals = choice.iter().flat_map(|candidate| candidate.refusals.clone()).collect();
+        let offers: Vec<Offer> = choice.iter().map(|candidate| candidate.offer.clone()).collect();
+        match attempt(machine.as_ref(), &image, &offers, refusals) {
+            Ok((plan, memory)) => {
+                plan.tell(context, &args.uses);
+                return Ok(Planned::Served(Box::new(plan), memory));
             }
-            Ok(Outcome::Different)
+            Err(failure) => first_failure = first_failure.or(Some(failure)),
         }
     }
-}
-
-/// What a device of this machine offers for a use, with what is found out by trial.
-fn offer(
-    context: &Context<'_>,
-    found: &Found,
-    wanted: &Use,
-    image: &Image,
-) -> Result<Offer, Report> {
-    let device = device(found, wanted)?;
-    let name = &device.info().name;
-    if *name != wanted.device {
-        context.status("Chose", &format!("{name} for {wanted}"));
+    if let Some(failure) = first_failure {
+        failure.tell(context)?;
     }
-    let sets = Prober::default().sets(device, image, wanted.operation, &found.devices);
-    let sets = sets.map_err(|error| {
-        let message = format!("cannot query {name}: {error}");
-        Diagnostic::error("alloc-device", message)
-    })?;
-    Ok(Offer { of: Use::new(name, wanted.operation), sets })
+    Ok(Planned::Unserved)
 }
 
-/// The device of this name; else the first one that has the part that the name stands for, and does
-/// this.
-fn device<'f>(found: &'f Found, wanted: &Use) -> Result<&'f dyn Device, Report> {
+/// The devices of this machine, and what is found out about them.
+struct Machine {
+    found: Found,
+    prober: Prober,
+}
+
+/// A device that may do what is asked for.
+struct Candidate {
+    offer: Offer,
+    refusals: Vec<Refusal>,
+}
+
+impl Machine {
+    /// What devices of this machine offer for a use, with what is found out by trial.
+    fn candidates(
+        &self,
+        context: &Context<'_>,
+        wanted: &Use,
+        image: &Image,
+    ) -> Result<Vec<Candidate>, Report> {
+        let mut candidates = Vec::new();
+        let mut unasked = None;
+        for device in devices(&self.found, wanted)? {
+            let name = &device.info().name;
+            match self.prober.offer(device, image, wanted.operation, &self.found.devices) {
+                Ok((offer, refusals)) => candidates.push(Candidate { offer, refusals }),
+                Err(error) => {
+                    let message = format!("cannot query {name}: {error}");
+                    context.status("Skipped", &message);
+                    unasked = Some(Diagnostic::error("alloc-device", message));
+                }
+            }
+        }
+        match unasked {
+            Some(error) if candidates.is_empty() => Err(error.into()),
+            _ => Ok(candidates),
+        }
+    }
+
+    /// Makes the memory, tried on those of the users that are here.
+    fn make(&self, description: &Description) -> nvabi_devmem::Result<(Made, Allocator)> {
+        let devices = &self.found.devices;
+        let device = |name: &str| devices.iter().find(|device| device.info().name == name);
+        let mut here = description.clone();
+        here.usage.uses.retain(|each| device(&each.device).is_some());
+        let made = self.prober.make(devices, &here)?;
+        let node = device(&made.by).map(|device| device.info().node.clone()).unwrap_or_default();
+        let allocator = Allocator { device: made.by.clone(), node, request: made.request.clone() };
+        Ok((made, allocator))
+    }
+
+    /// What a set costs all who use it.
+    fn cost(&self, offers: &[Offer], set: &CapabilitySet) -> u64 {
+        let used = |name: &str| offers.iter().any(|offer| offer.of.device == name);
+        let devices = self.found.devices.iter().filter(|device| used(&device.info().name));
+        devices.map(|device| device.cost(set)).fold(0, u64::saturating_add)
+    }
+}
+
+/// The device of this name; else all that have the part that the name stands for, and do this.
+fn devices<'f>(found: &'f Found, wanted: &Use) -> Result<Vec<&'f dyn Device>, Report> {
     let devices = || found.devices.iter().map(|device| &**device);
-    let does = |device: &&dyn Device, operation| device.info().operations.contains(&operation);
-    let named = devices().find(|device| device.info().name == wanted.device);
+    if let Some(named) = devices().find(|device| device.info().name == wanted.device) {
+        return Ok(vec![named]);
+    }
     let part = part(&wanted.device).filter(|part| part.contains(&wanted.operation));
-    let by_part = || devices().find(|device| part.is_some() && does(device, wanted.operation));
-    named.or_else(by_part).ok_or_else(|| {
-        let names: Vec<String> = devices().map(|device| device.info().name.clone()).collect();
-        let message = format!("no device of this machine matches {wanted}");
-        Diagnostic::error("alloc-no-device", message)
-            .note(format!("this machine has {}", names.join(", ")))
-            .help(
-                "`nvabi alloc devices` lists devices; --offers FILE adds devices of other machines",
-            )
-            .into()
-    })
+    let does = |device: &&dyn Device| device.info().operations.contains(&wanted.operation);
+    let able: Vec<&dyn Device> =
+        devices().filter(|device| part.is_some() && does(device)).collect();
+    if !able.is_empty() {
+        return Ok(able);
+    }
+    let names: Vec<String> = devices().map(|device| device.info().name.clone()).collect();
+    let message = format!("no device of this machine matches {wanted}");
+    Err(Diagnostic::error("alloc-no-device", message)
+        .note(format!("this machine has {}", names.join(", ")))
+        .help("`nvabi alloc devices` lists devices; --offers FILE adds devices of other machines")
+        .into())
 }
 
 /// What a device is for, and what it does then.
@@ -116,77 +203,157 @@ fn part(name: &str) -> Option<&'static [Operation]> {
     }
 }
 
-/// What a set costs all who use it.
-fn cost(found: Option<&Found>, offers: &[Offer], set: &CapabilitySet) -> u64 {
-    let devices = found.iter().flat_map(|found| &found.devices);
-    let used = |name: &str| offers.iter().any(|offer| offer.of.device == name);
-    let costs = devices.filter(|device| used(&device.info().name)).map(|device| device.cost(set));
-    costs.fold(0, u64::saturating_add)
+/// One candidate of each list, in every way while there are not too many; the first of each come first.
+fn choices(candidates: &[Vec<Candidate>]) -> Vec<Vec<&Candidate>> {
+    candidates.iter().fold(vec![Vec::new()], |choices, list| {
+        let longer = choices.iter().flat_map(|choice| {
+            list.iter().map(move |candidate| [&choice[..], &[candidate]].concat())
+        });
+        longer.take(MOST_CHOICES).collect()
+    })
 }
 
-/// Prints the cheapest set that can be laid out here; where none can be, the cheapest.
-fn chosen(
-    context: &Context<'_>,
+/// Why nothing serves.
+enum Failure {
+    /// The offers do not go together.
+    Apart(Box<nvabi_devmem::Explanation>, Vec<Refusal>),
+    /// They do, and no memory serves.
+    NoMemory(Usage, Vec<String>, Vec<Refusal>),
+}
+
+impl Failure {
+    fn tell(&self, context: &Context<'_>) -> Result<(), Report> {
+        let (Self::Apart(_, refusals) | Self::NoMemory(_, _, refusals)) = self;
+        tell_refusals(context, refusals);
+        match self {
+            Self::Apart(explanation, _) if context.json() => context.print_json(explanation),
+            Self::Apart(explanation, _) => context.print(&explanation.to_string()),
+            Self::NoMemory(usage, reasons, refusals) if context.json() => context.print_json(
+                &serde_json::json!({ "usage": usage, "reasons": reasons, "refusals": refusals }),
+            ),
+            Self::NoMemory(usage, reasons, _) => {
+                let reasons: String =
+                    reasons.iter().map(|reason| format!("  {reason}\n")).collect();
+                context.print(&format!("no memory serves {}\n{reasons}", words(usage)))
+            }
+        }
+    }
+}
+
+fn tell_refusals(context: &Context<'_>, refusals: &[Refusal]) {
+    for refusal in refusals {
+        context.status("Refused", &refusal.to_string());
+    }
+}
+
+/// Plans with one device for each use: the cheapest set that can be laid out, and whose memory is made where
+/// that can be tried; where none can be laid out, the cheapest.
+fn attempt(
+    machine: Option<&Machine>,
     image: &Image,
     offers: &[Offer],
-    Derived { mut sets, complete }: Derived,
-    cost: impl Fn(&CapabilitySet) -> u64,
-) -> Result<Outcome, Report> {
-    sets.sort_by_key(|set| cost(set));
-    let laid: Vec<Result<Layout, LayoutError>> = sets.iter().map(|set| solve(image, set)).collect();
-    let at = laid.iter().position(Result::is_ok).unwrap_or(0);
-    let (set, layout) = (sets.remove(at), &laid[at]);
+    refusals: Vec<Refusal>,
+) -> Result<(Plan, Option<Buffer>), Failure> {
+    let Derived { mut sets, complete } = match plan(offers) {
+        Ok(derived) => derived,
+        Err(explanation) => return Err(Failure::Apart(explanation, refusals)),
+    };
     let usage =
         Usage { image: *image, uses: offers.iter().map(|offer| offer.of.clone()).collect() };
-    let outcome = match layout {
-        Ok(_) | Err(LayoutError::UnknownModifier(_)) => Outcome::Same,
-        Err(_) => Outcome::Different,
-    };
-    match context.json() {
-        true => {
-            let layout = layout.as_ref().ok().cloned();
-            context.print_json(&Plan { usage, set, layout, others: sets, complete })?;
-        }
-        false => context.print(&text(&usage, &set, layout, &sets))?,
+    if let Some(machine) = machine {
+        sets.sort_by_key(|set| machine.cost(offers, set));
     }
-    super::tell_whether_all(context, complete);
-    Ok(outcome)
+    let mut reasons = Vec::new();
+    let mut chosen = None;
+    for (at, set) in sets.iter().enumerate() {
+        let layout = match solve(image, set) {
+            Ok(layout) => layout,
+            Err(error) => {
+                reasons
+                    .push((error.to_string(), !matches!(error, LayoutError::UnknownModifier(_))));
+                continue;
+            }
+        };
+        let description = Description {
+            usage: usage.clone(),
+            set: set.clone(),
+            layout: layout.clone(),
+            metadata: Vec::new(),
+        };
+        match machine.map(|machine| machine.make(&description)).transpose() {
+            Ok(made) => {
+                let (made, allocator) = made.unzip();
+                chosen = Some((at, Some(layout), allocator, made.map(|made| made.buffer)));
+                break;
+            }
+            Err(error) => reasons.push((error.to_string(), true)),
+        }
+    }
+    // What only its driver can lay out serves all the same.
+    let by_its_driver = || reasons.iter().position(|(_, is_final)| !is_final);
+    let chosen = chosen.or_else(|| Some((by_its_driver()?, None, None, None)));
+    let reason = |at: usize| reasons.get(at).map(|(reason, _)| reason.clone()).unwrap_or_default();
+    let Some((at, layout, allocator, buffer)) = chosen else {
+        let reasons = reasons.into_iter().map(|(reason, _)| reason).collect();
+        return Err(Failure::NoMemory(usage, reasons, refusals));
+    };
+    let no_layout = if layout.is_none() { reason(at) } else { String::new() };
+    let set = sets.remove(at);
+    Ok((
+        Plan { usage, set, layout, allocator, others: sets, complete, refusals, no_layout },
+        buffer,
+    ))
 }
 
-fn text(
-    usage: &Usage,
-    set: &CapabilitySet,
-    layout: &Result<Layout, LayoutError>,
-    others: &[CapabilitySet],
-) -> String {
+fn words(usage: &Usage) -> String {
     let uses: Vec<String> = usage.uses.iter().map(Use::to_string).collect();
-    let mut text = format!("{} for {}\n\n", usage.image, uses.join(", "));
-    // Writing to a string cannot fail.
-    for capability in set.capabilities.iter() {
-        let _ = writeln!(text, "{:<18} {capability}", "capability");
-    }
-    for constraint in &set.constraints {
-        let shown = constraint.to_string();
-        let (name, value) = shown.split_once(' ').unwrap_or((&shown, ""));
-        let _ = writeln!(text, "{name:<18} {value}");
-    }
-    text.push('\n');
-    match layout {
-        Ok(layout) => {
-            let _ =
-                writeln!(text, "{:>5} {:>12} {:>12} {:>12}", "plane", "offset", "pitch", "size");
-            for (at, plane) in layout.planes.iter().enumerate() {
-                let (offset, pitch, size) = (plane.offset, plane.pitch, plane.size);
-                let _ = writeln!(text, "{at:>5} {offset:>12} {pitch:>12} {size:>12}");
+    format!("{} for {}", usage.image, uses.join(", "))
+}
+
+impl Plan {
+    /// Which devices stand for parts, and what was refused.
+    fn tell(&self, context: &Context<'_>, wanted: &[Use]) {
+        for (chosen, wanted) in self.usage.uses.iter().zip(wanted) {
+            if chosen != wanted {
+                context.status("Chose", &format!("{} for {wanted}", chosen.device));
             }
-            let _ = writeln!(text, "{:>5} {:>38}", "all", layout.size);
         }
-        Err(error) => {
-            let _ = writeln!(text, "no layout: {error}");
+        tell_refusals(context, &self.refusals);
+        super::tell_whether_all(context, self.complete);
+    }
+
+    fn text(&self) -> String {
+        let mut text = format!("{}\n\n", words(&self.usage));
+        // Writing to a string cannot fail.
+        for capability in self.set.capabilities.iter() {
+            let _ = writeln!(text, "{:<18} {capability}", "capability");
         }
+        for constraint in &self.set.constraints {
+            let shown = constraint.to_string();
+            let (name, value) = shown.split_once(' ').unwrap_or((&shown, ""));
+            let _ = writeln!(text, "{name:<18} {value}");
+        }
+        if let Some(Allocator { device, request, .. }) = &self.allocator {
+            let _ = writeln!(text, "{:<18} {device}\n{:<18} {request}", "allocator", "request");
+        }
+        text.push('\n');
+        self.write_layout(&mut text);
+        for other in &self.others {
+            let _ = writeln!(text, "\nalso: {other}");
+        }
+        text
     }
-    for other in others {
-        let _ = writeln!(text, "\nalso: {other}");
+
+    fn write_layout(&self, text: &mut String) {
+        let Some(layout) = &self.layout else {
+            let _ = writeln!(text, "no layout: {}", self.no_layout);
+            return;
+        };
+        let _ = writeln!(text, "{:>5} {:>12} {:>12} {:>12}", "plane", "offset", "pitch", "size");
+        for (at, plane) in layout.planes.iter().enumerate() {
+            let (offset, pitch, size) = (plane.offset, plane.pitch, plane.size);
+            let _ = writeln!(text, "{at:>5} {offset:>12} {pitch:>12} {size:>12}");
+        }
+        let _ = writeln!(text, "{:>5} {:>38}", "all", layout.size);
     }
-    text
 }

@@ -6,7 +6,7 @@ use std::process::Command;
 use super::{device, devices};
 
 /// In the virtual machine the command lies elsewhere.
-fn nvabi() -> Command {
+pub(crate) fn nvabi() -> Command {
     let built = env!("CARGO_BIN_EXE_nvabi");
     Command::new(if Path::new(built).exists() { built } else { "nvabi" })
 }

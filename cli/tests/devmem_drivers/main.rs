@@ -14,6 +14,7 @@ mod choose;
 mod command;
 mod fences;
 mod nvmap;
+mod own;
 mod scanout;
 mod vm;
 
@@ -40,7 +41,7 @@ pub(crate) fn devices() -> Vec<Box<dyn Device>> {
     found.devices
 }
 
-/// A device by its name, or by what a test calls it: `vgem`, `vkms`, `camera`, and
+/// A device by its name, or by what a test calls it: `vgem`, `vkms`, `bochs`, `virtio-gpu`, `camera`, and
 /// `contiguous-camera`, which takes no scattered memory. Without it the test is skipped.
 pub(crate) fn device(name: &'static str) -> Box<dyn Device> {
     let wanted = alias(name);
@@ -52,20 +53,25 @@ pub(crate) fn device(name: &'static str) -> Box<dyn Device> {
 fn alias(name: &str) -> Option<String> {
     match name {
         "vgem" | "vkms" => card(name),
+        "bochs" => card("bochs-drm"),
+        // The card is of the virtio device, or of what that is on.
+        "virtio-gpu" => card("virtio_gpu").or_else(|| card("virtio-pci")),
         "camera" => camera(0),
         "contiguous-camera" => camera(1),
         _ => Some(name.to_owned()),
     }
 }
 
-/// The card of a driver, which its name in sysfs tells.
+/// The card of a driver, which the names of its device and of its driver in sysfs tell.
 fn card(driver: &str) -> Option<String> {
     let cards = fs::read_dir("/sys/class/drm").ok()?;
     let names = cards.filter_map(|entry| entry.ok()?.file_name().into_string().ok());
     let mut cards = names.filter(|name| name.starts_with("card") && !name.contains('-'));
     let found = cards.find(|name| {
         let device = Path::new("/sys/class/drm").join(name).join("device");
-        fs::canonicalize(device).is_ok_and(|path| path.ends_with(driver))
+        [device.join("driver"), device]
+            .iter()
+            .any(|path| fs::canonicalize(path).is_ok_and(|path| path.ends_with(driver)))
     })?;
     Some(format!("drm:{found}"))
 }

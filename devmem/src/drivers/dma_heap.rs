@@ -81,6 +81,10 @@ impl Device for Heap {
         Some(self.memory)
     }
 
+    fn request(&self, description: &Description) -> String {
+        format!("DMA_HEAP_IOCTL_ALLOC of {} bytes on {}", description.layout.size, self.info.node)
+    }
+
     fn allocate(&self, description: &Description) -> Result<Buffer> {
         self.memory.serves(description)?;
         Buffer::new(self.make(description.layout.size)?, description.clone())

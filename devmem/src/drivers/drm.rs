@@ -1,5 +1,7 @@
 //! Displays and GPUs of DRM: dumb buffers, and PRIME to export and to import.
 
+mod commit;
+
 use std::collections::HashMap;
 use std::fs::File;
 use std::io;
@@ -16,8 +18,9 @@ use nix::libc;
 use super::{each, name_of, nodes, open};
 use crate::convert::{self, FormatModifier, in_formats};
 use crate::{
-    Buffer, Capability, CapabilitySet, Description, Device, DeviceInfo, Driver, Error, ErrorKind,
-    Fourcc, Image, Import, Layout, MODIFIER_INVALID, MODIFIER_LINEAR, Operation, Result,
+    Buffer, Capability, CapabilitySet, Constraint, ConstraintName, Description, Device, DeviceInfo,
+    Driver, Error, ErrorKind, Fourcc, Image, Import, Layout, MODIFIER_INVALID, MODIFIER_LINEAR,
+    Operation, Result,
 };
 
 const FOLDER: &str = "/dev/dri";
@@ -170,7 +173,8 @@ impl Node {
         Ok(convert::sets(&pairs, image.format, 0, &[]))
     }
 
-    /// Whether the display takes the memory as a framebuffer, which is gone again afterwards.
+    /// Whether the display takes the memory as a framebuffer, and shows it where that can be asked. The
+    /// framebuffer is gone again afterwards.
     fn try_framebuffer(&self, handle: Handle, description: &Description) -> Result<()> {
         let framebuffer = Framebuffer::new(handle, description)?;
         let explicit = framebuffer.modifier.is_some()
@@ -184,16 +188,15 @@ impl Node {
         let added = added.map_err(|error| {
             self.refused(&format!("takes no framebuffer {}", description.usage.image), error)
         })?;
+        let image = &description.usage.image;
+        let shown = commit::is_shown(&self.card, added, image).unwrap_or(Ok(()));
         let removed = self.card.destroy_framebuffer(added);
+        shown.map_err(|error| self.refused(&format!("does not show {image}"), error))?;
         removed.map_err(|error| self.refused("keeps a framebuffer", error))
     }
 
     fn make(&self, layout: &Layout) -> Result<OwnedFd> {
-        // A dumb buffer with the rows of the layout; what it holds is the layout's business.
-        let pitch = layout.planes.first().map_or(layout.size, |plane| plane.pitch).max(4);
-        let (width, height) = (pitch.div_ceil(4), layout.size.div_ceil(pitch).max(1));
-        let size = u32::try_from(width).ok().zip(u32::try_from(height).ok());
-        let Some(size) = size else {
+        let Some(size) = dumb_size(layout) else {
             return Err(Error::invalid(format!("no dumb buffer has {} bytes", layout.size)));
         };
         let card = &self.card;
@@ -233,7 +236,17 @@ impl Device for Node {
         if !self.info.allocates {
             return Err(Error::unsupported(format!("{} makes no memory", self.info.name)));
         }
+        let maker = description.set.constraint(ConstraintName::MADE_BY);
+        if let Some(maker) = maker.filter(|maker| self.info.number() != Some(*maker)) {
+            let asked = Constraint::new(ConstraintName::MADE_BY, maker);
+            return Err(Error::unsupported(format!("{asked} asked for, not {}", self.info.name)));
+        }
         Buffer::new(self.make(&description.layout)?, description.clone())
+    }
+
+    fn request(&self, description: &Description) -> String {
+        let (width, height) = dumb_size(&description.layout).unwrap_or_default();
+        format!("DRM_IOCTL_MODE_CREATE_DUMB {width}x{height}, 32 bits, on {}", self.info.node)
     }
 
     fn import(&self, buffer: &Buffer) -> Result<Box<dyn Import>> {
@@ -250,6 +263,13 @@ impl Device for Node {
         }
         Ok(Box::new(handle))
     }
+}
+
+/// A dumb buffer with the rows of the layout; what it holds is the layout's business.
+fn dumb_size(layout: &Layout) -> Option<(u32, u32)> {
+    let pitch = layout.planes.first().map_or(layout.size, |plane| plane.pitch).max(4);
+    let (width, height) = (pitch.div_ceil(4), layout.size.div_ceil(pitch).max(1));
+    Some((u32::try_from(width).ok()?, u32::try_from(height).ok()?))
 }
 
 fn linear() -> Vec<CapabilitySet> {

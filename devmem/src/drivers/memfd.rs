@@ -70,6 +70,12 @@ impl Device for Cpu {
         Some(Memory::PAGES)
     }
 
+    fn request(&self, description: &Description) -> String {
+        let size = description.layout.size;
+        let size = size.checked_next_multiple_of(PAGE).unwrap_or(size);
+        format!("memfd_create, ftruncate to {size} bytes, F_SEAL_SHRINK")
+    }
+
     fn allocate(&self, description: &Description) -> Result<Buffer> {
         Memory::PAGES.serves(description)?;
         let size = description.layout.size.checked_next_multiple_of(PAGE).filter(|size| *size > 0);

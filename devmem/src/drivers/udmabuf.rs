@@ -99,6 +99,12 @@ impl Device for Pages {
         Some(self.memory)
     }
 
+    fn request(&self, description: &Description) -> String {
+        let size = description.layout.size;
+        let size = size.checked_next_multiple_of(self.memory.page).unwrap_or(size);
+        format!("UDMABUF_CREATE of {size} bytes of a sealed memfd, on {NODE}")
+    }
+
     fn allocate(&self, description: &Description) -> Result<Buffer> {
         self.memory.serves(description)?;
         Buffer::new(self.make(description.layout.size)?, description.clone())

@@ -125,6 +125,15 @@ impl Device for Source {
         40
     }
 
+    fn request(&self, description: &Description) -> String {
+        let (image, planes) = (&description.usage.image, &description.layout.planes);
+        let pitch = planes.first().map_or(0, |plane| plane.pitch);
+        format!(
+            "VIDIOC_S_FMT {image} in rows of {pitch} bytes, VIDIOC_EXPBUF, on {}",
+            self.info.node
+        )
+    }
+
     fn allocate(&self, description: &Description) -> Result<Buffer> {
         let prepared = self.prepared(description, uapi::V4L2_MMAP)?;
         // The dma-buf holds the memory when the queue is gone.

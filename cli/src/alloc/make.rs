@@ -1,0 +1,75 @@
+//! `nvabi alloc make`: the memory of a plan, made and handed to a program.
+
+use std::ffi::OsString;
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::unix::process::ExitStatusExt;
+use std::process::{Command, ExitStatus};
+
+use nvabi_devmem::{Buffer, Identity};
+use nvabi_pipeline::diagnostic::{Diagnostic, Report};
+use rustix::io::{FdFlags, fcntl_setfd};
+use serde::Serialize;
+
+use super::args::AllocMake;
+use super::plan::{Plan, Planned, planned};
+use crate::context::Context;
+
+/// The variable that tells a program of the memory.
+const VARIABLE: &str = "NVABI_BUFFER";
+
+/// What the variable holds, as JSON.
+#[derive(Serialize)]
+struct Handed<'p> {
+    #[serde(flatten)]
+    plan: &'p Plan,
+    /// A file descriptor for each plane: as many numbers as planes, all of the same memory.
+    fds: Vec<i32>,
+    /// What tells the memory from other memory.
+    identity: Identity,
+}
+
+/// The exit status is the program's; 1 when no memory serves.
+pub(crate) fn make(context: &Context<'_>, args: &AllocMake) -> Result<u8, Report> {
+    let (plan, buffer) = match planned(context, &args.plan)? {
+        Planned::Served(plan, Some(buffer)) => (plan, buffer),
+        Planned::Served(..) => {
+            let message = "the memory cannot be made here: no device of this machine is to use it, or only a driver \
+                knows its layout";
+            return Err(Diagnostic::error("alloc-make", message).into());
+        }
+        Planned::Unserved => return Ok(1),
+    };
+    if let Some(allocator) = &plan.allocator {
+        context.status("Made", &allocator.to_string());
+    }
+    let refused = |message: String| Report::from(Diagnostic::error("alloc-make", message));
+    let planes = plan.layout.as_ref().map_or(1, |layout| layout.planes.len().max(1));
+    let fds: Vec<OwnedFd> = (0..planes)
+        .map(|_| inherited(&buffer))
+        .collect::<Result<_, _>>()
+        .map_err(|error| refused(format!("cannot hand the memory on: {error}")))?;
+    let numbers = fds.iter().map(AsRawFd::as_raw_fd).collect();
+    let handed = Handed { plan: &plan, fds: numbers, identity: buffer.identity() };
+    let handed = serde_json::to_string(&handed)
+        .map_err(|error| refused(format!("cannot describe the memory: {error}")))?;
+    let (program, rest) =
+        args.program.split_first().map_or((None, &[][..]), |(first, rest)| (Some(first), rest));
+    let program = program.cloned().unwrap_or_else(OsString::new);
+    let status = Command::new(&program).args(rest).env(VARIABLE, handed).status();
+    let status = status
+        .map_err(|error| refused(format!("cannot run {}: {error}", program.to_string_lossy())))?;
+    Ok(code(status))
+}
+
+/// A descriptor that a program which is started keeps.
+fn inherited(buffer: &Buffer) -> Result<OwnedFd, String> {
+    let fd = buffer.export().map_err(|error| error.to_string())?;
+    fcntl_setfd(&fd, FdFlags::empty()).map_err(|errno| errno.to_string())?;
+    Ok(fd)
+}
+
+/// As a shell tells it: 128 and the signal of a program that was killed.
+fn code(status: ExitStatus) -> u8 {
+    let code = status.code().or_else(|| status.signal().map(|signal| 128 + signal));
+    code.and_then(|code| u8::try_from(code).ok()).unwrap_or(2)
+}

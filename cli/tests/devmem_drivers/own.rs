@@ -1,0 +1,94 @@
+//! Displays that take no memory of others (bochs, virtio-gpu): a refusal rules one way out and no more.
+
+use std::time::{Duration, Instant};
+
+use nvabi_devmem::{Constraint, ConstraintName, Operation, Prober, Tried};
+use serde_json::Value;
+
+use super::command::nvabi;
+use super::{description, device, devices, use_of};
+
+fn takes_its_own_memory_alone(name: &'static str, errno: &str) {
+    let display = device(name);
+    device("udmabuf");
+    let (all, prober) = (devices(), Prober::default());
+    let info = display.info();
+    let image = description(1280, 720, Vec::new()).usage.image;
+    let (offer, refusals) = prober.offer(&*display, &image, Operation::Scanout, &all).unwrap();
+    let own = Constraint::new(ConstraintName::MADE_BY, info.number().unwrap());
+    assert!(!offer.sets.is_empty(), "{refusals:?}");
+    assert!(offer.sets.iter().all(|set| set.constraints.contains(&own)), "{offer:?}");
+    let foreign = refusals.iter().find(|refusal| refusal.tried == Tried::Scattered).unwrap();
+    assert!(foreign.reason.contains(errno), "{foreign}");
+
+    let asked = description(1280, 720, vec![use_of(&*display, Operation::Scanout)]);
+    let made = prober.make(&all, &asked).unwrap();
+    assert_eq!(made.by, info.name);
+    // It takes no more than a look to remember it.
+    let begun = Instant::now();
+    prober.needs(&*display, Operation::Scanout, &asked, &all).unwrap();
+    println!("{name}: remembered in {:?}", begun.elapsed());
+
+    let plan = planned(&["--use", &format!("{}:scanout", info.name), "1280x720", "XR24"]);
+    assert_eq!(plan["allocator"]["device"], info.name.as_str());
+    assert_eq!(plan["allocator"]["node"], info.node.as_str());
+    let request = plan["allocator"]["request"].as_str().unwrap();
+    assert!(request.starts_with("DRM_IOCTL_MODE_CREATE_DUMB 1280x720"), "{request}");
+}
+
+fn planned(arguments: &[&str]) -> Value {
+    let output = nvabi().args(["alloc", "plan", "--json"]).args(arguments).output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{arguments:?}: {said}");
+    serde_json::from_slice(&output.stdout).unwrap()
+}
+
+#[test]
+fn bochs_takes_its_own_memory_alone() {
+    takes_its_own_memory_alone("bochs", "Invalid argument");
+}
+
+#[test]
+fn virtio_gpu_takes_its_own_memory_alone() {
+    takes_its_own_memory_alone("virtio-gpu", "No such device");
+}
+
+#[test]
+fn a_part_goes_to_the_device_that_serves() {
+    let (display, gpu) = (device("virtio-gpu"), device("vgem"));
+    // The first render node refuses what the CPU and the other node share.
+    let of = |card: &str| {
+        let sibling = std::fs::read_dir(format!("/sys/class/drm/{card}/device/drm")).unwrap();
+        let mut names = sibling.filter_map(|entry| entry.ok()?.file_name().into_string().ok());
+        names.find(|name| name.starts_with("renderD")).map(|name| format!("drm:{name}"))
+    };
+    let name = |device: &dyn nvabi_devmem::Device| device.info().name.replace("drm:", "");
+    let (refuses, serves) = (of(&name(&*display)).unwrap(), of(&name(&*gpu)).unwrap());
+    let order: Vec<String> = devices().iter().map(|device| device.info().name.clone()).collect();
+    let at = |wanted: &String| order.iter().position(|name| name == wanted).unwrap();
+    assert!(at(&refuses) < at(&serves), "{order:?}");
+    let plan = planned(&["--use", "gpu:texture", "--use", "cpu:cpu-write", "1280x720", "XR24"]);
+    assert_eq!(plan["usage"]["uses"][0]["device"], serves.as_str());
+}
+
+#[test]
+fn a_probe_takes_little_time() {
+    device("bochs");
+    let begun = Instant::now();
+    let all = devices();
+    let found = begun.elapsed();
+    let prober = Prober::default();
+    let image = description(640, 480, Vec::new()).usage.image;
+    let probe = || {
+        let begun = Instant::now();
+        for device in &all {
+            for operation in &device.info().operations {
+                prober.offer(&**device, &image, *operation, &all).unwrap();
+            }
+        }
+        begun.elapsed()
+    };
+    let (cold, warm) = (probe(), probe());
+    println!("{} devices found in {found:?}, probed in {cold:?}, again in {warm:?}", all.len());
+    assert!(warm < cold.max(Duration::from_millis(5)), "an answer is remembered");
+}
