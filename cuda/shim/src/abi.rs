@@ -235,8 +235,8 @@ unsafe fn argument_buffer<'a>(extra: *mut *mut c_void) -> Result<&'a [u8]> {
 /// Code that a program hands in: "Module data to load", or the fatbin that its start-up code registers.
 ///
 /// Invariant: null, or during the call readable and not written to, and of a form that tells its own length:
-/// a `__fatBinC_Wrapper_t`, a container with its header, PTX that ends with a zero byte, the first bytes of
-/// an ELF, or an image that `cuLinkComplete` of this library gave. At least 4 bytes are there.
+/// a `__fatBinC_Wrapper_t`, a container with its header, PTX that ends with a zero byte, a whole ELF of 64 bits,
+/// or an image that `cuLinkComplete` of this library gave. At least 4 bytes are there.
 #[repr(transparent)]
 pub(crate) struct Image<'call>(*const c_void, PhantomData<&'call c_void>);
 
@@ -298,8 +298,8 @@ const LINKED: u32 = 2;
 /// `at` keeps the invariant of [`Image`] during `'a`, and is no wrapper.
 unsafe fn image<'a>(at: *const c_void) -> Result<&'a [u8]> {
     // SAFETY: every form has 4 bytes. An image of `cuLinkComplete` and a container have 16 bytes of header,
-    // and as many bytes in all as the header says; an ELF has its magic; what is none of them is text that
-    // ends with a zero byte.
+    // and as many bytes in all as the header says; an ELF has 64 bytes of header, and the tables and sections
+    // that it tells of; what is none of them is text that ends with a zero byte.
     unsafe {
         match get(at.cast::<[u8; 4]>()).map(u32::from_le_bytes)? {
             crate::link::MAGIC => bytes(at, crate::link::length(get(at.cast())?)),
@@ -307,10 +307,46 @@ unsafe fn image<'a>(at: *const c_void) -> Result<&'a [u8]> {
                 let header: [u8; 16] = get(at.cast())?;
                 bytes(at, crate::fatbin::length(&header).ok_or(INVALID_VALUE)?)
             }
-            ELF => bytes(at, 4),
+            ELF => bytes(at, elf_length(at)?),
             _ => Ok(CStr::from_ptr(at.cast()).to_bytes()),
         }
     }
+}
+
+/// The length of an ELF: where the last of its tables and sections ends.
+///
+/// # Safety
+///
+/// At `at` is a whole ELF of 64 bits.
+unsafe fn elf_length(at: *const c_void) -> Result<usize> {
+    const HEADER: usize = 64;
+    const SECTION: usize = 64;
+    const NO_BYTES: u32 = 8;
+    fn number<const N: usize>(bytes: &[u8; HEADER], at: usize) -> usize {
+        let mut word = [0; 8];
+        word[..N].copy_from_slice(&bytes[at..at + N]);
+        u64::from_le_bytes(word) as usize
+    }
+    // SAFETY: an ELF has its header.
+    let header: [u8; HEADER] = unsafe { get(at.cast())? };
+    let end = |start: usize, count: usize, size: usize| {
+        count.checked_mul(size).and_then(|bytes| bytes.checked_add(start)).ok_or(INVALID_VALUE)
+    };
+    let (table, count) = (number::<8>(&header, 40), number::<2>(&header, 60));
+    if count != 0 && number::<2>(&header, 58) != SECTION {
+        return Err(INVALID_VALUE);
+    }
+    let programs =
+        end(number::<8>(&header, 32), number::<2>(&header, 56), number::<2>(&header, 54))?;
+    let mut last = HEADER.max(programs).max(end(table, count, SECTION)?);
+    for section in 0..count {
+        // SAFETY: the table of an ELF has as many entries as its header says.
+        let entry: [u8; SECTION] = unsafe { get(at.byte_add(table + section * SECTION).cast())? };
+        if number::<4>(&entry, 4) as u32 != NO_BYTES {
+            last = last.max(end(number::<8>(&entry, 24), 1, number::<8>(&entry, 32))?);
+        }
+    }
+    Ok(last)
 }
 
 const ELF: u32 = u32::from_le_bytes(*b"\x7fELF");

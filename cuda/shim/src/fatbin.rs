@@ -8,11 +8,15 @@
 pub(crate) const CONTAINER: u32 = 0xba55_ed50;
 pub(crate) const WRAPPER: u32 = 0x4662_43b1;
 
-const PTX: u16 = 1;
+const PTX: u64 = 1;
+const CUBIN: u64 = 2;
 const LZ4: u64 = 0x2000;
 const ZSTD: u64 = 0x8000;
 
-/// Largest PTX text that is unpacked.
+/// The newest architecture that is run.
+const NEWEST: u64 = 90;
+
+/// Largest image that is unpacked.
 const MAX_TEXT: usize = 1 << 30;
 
 /// Length of a container, from its first 16 bytes.
@@ -23,12 +27,51 @@ pub(crate) fn length(header: &[u8; 16]) -> Option<usize> {
     (magic == CONTAINER).then(|| usize::from(header_size).checked_add(size as usize))?
 }
 
-/// The PTX of the highest architecture in a container.
-pub(crate) fn ptx(container: &[u8]) -> Result<String, String> {
+/// What of a container is run.
+pub(crate) enum Code {
+    Ptx(String),
+    Cubin(Vec<u8>),
+}
+
+/// The code of the highest architecture in a container: PTX where there is some, or machine code where that is
+/// preferred.
+pub(crate) fn code(container: &[u8], prefers_machine_code: bool) -> Result<Code, String> {
+    let images = images(container)?;
+    let best = |kind| {
+        let of_kind = images.iter().filter(move |image| image.kind == kind && image.arch <= NEWEST);
+        of_kind.max_by_key(|image| image.arch)
+    };
+    let order = if prefers_machine_code { [CUBIN, PTX] } else { [PTX, CUBIN] };
+    let Some(image) = order.into_iter().find_map(best) else {
+        return Err(format!(
+            "the fatbin has neither PTX nor machine code up to sm_{NEWEST} among its {} images",
+            images.len()
+        ));
+    };
+    let bytes = unpack(image.header, image.payload);
+    let bytes =
+        bytes.map_err(|error| format!("the image at byte {} of the fatbin: {error}", image.at))?;
+    if image.kind == CUBIN {
+        return Ok(Code::Cubin(bytes));
+    }
+    let text = bytes.split(|byte| *byte == 0).next().unwrap_or_default();
+    let text = String::from_utf8(text.to_vec());
+    text.map(Code::Ptx)
+        .map_err(|_| format!("the PTX at byte {} of the fatbin is no text", image.at))
+}
+
+struct Image<'a> {
+    at: usize,
+    kind: u64,
+    arch: u64,
+    header: &'a [u8],
+    payload: &'a [u8],
+}
+
+fn images(container: &[u8]) -> Result<Vec<Image<'_>>, String> {
     let header_size = field(container, 6).map(u16::from_le_bytes).ok_or("the fatbin is cut off")?;
     let mut at = usize::from(header_size);
-    let mut best: Option<(u32, String)> = None;
-    let mut images = 0;
+    let mut out = Vec::new();
     while let Some(image) = container.get(at..).filter(|rest| rest.len() >= 64) {
         let size_of_header = number(image, 4, 4)? as usize;
         let size = number(image, 8, 8)? as usize;
@@ -36,40 +79,32 @@ pub(crate) fn ptx(container: &[u8]) -> Result<String, String> {
             .checked_add(size)
             .filter(|end| size_of_header >= 64 && *end <= image.len());
         let end = end.ok_or_else(|| format!("the image at byte {at} of the fatbin is cut off"))?;
-        images += 1;
-        let arch = number(image, 28, 4)? as u32;
-        if number(image, 0, 2)? as u16 == PTX
-            && best.as_ref().is_none_or(|(other, _)| arch > *other)
-        {
-            let text = unpack(image, &image[size_of_header..end])
-                .map_err(|error| format!("the PTX at byte {at} of the fatbin: {error}"))?;
-            best = Some((arch, text));
-        }
+        out.push(Image {
+            at,
+            kind: number(image, 0, 2)?,
+            arch: number(image, 28, 4)?,
+            header: &image[..size_of_header],
+            payload: &image[size_of_header..end],
+        });
         at += end;
     }
-    best.map(|(_, text)| text).ok_or_else(|| {
-        format!(
-            "the fatbin has no PTX among its {images} images: compile with PTX for the emulator"
-        )
-    })
+    Ok(out)
 }
 
-fn unpack(header: &[u8], payload: &[u8]) -> Result<String, String> {
+fn unpack(header: &[u8], payload: &[u8]) -> Result<Vec<u8>, String> {
     let flags = number(header, 40, 8)?;
     let packed = match number(header, 16, 4)? as usize {
         0 => payload,
         size => payload.get(..size).ok_or("its compressed size is too large")?,
     };
     let size = (number(header, 56, 8)? as usize).min(MAX_TEXT);
-    let bytes = if flags & LZ4 != 0 {
-        lz4_flex::block::decompress(packed, size).map_err(|error| error.to_string())?
+    if flags & LZ4 != 0 {
+        lz4_flex::block::decompress(packed, size).map_err(|error| error.to_string())
     } else if flags & ZSTD != 0 {
-        zstd::bulk::decompress(packed, size).map_err(|error| error.to_string())?
+        zstd::bulk::decompress(packed, size).map_err(|error| error.to_string())
     } else {
-        packed.to_vec()
-    };
-    let text = bytes.split(|byte| *byte == 0).next().unwrap_or_default();
-    String::from_utf8(text.to_vec()).map_err(|_| "it is no text".to_owned())
+        Ok(packed.to_vec())
+    }
 }
 
 fn field<const N: usize>(bytes: &[u8], at: usize) -> Option<[u8; N]> {

@@ -18,6 +18,7 @@
 //! run blocks, `NVABI_EMU_LIMIT` the instructions that a block's warps may run, `NVABI_EMU_REPORT` a file that
 //! findings are appended to instead of stderr, `NVABI_EMU_FINDINGS` one for findings as JSON,
 //! `NVABI_EMU_EXIT` the status of a program that ends with 0 in spite of a finding,
+//! `NVABI_EMU_CODE` is `sass` to run the machine code of a fatbin that has PTX as well,
 //! `NVABI_EMU_COUNTS` a file that gets a line for each launch: the kernel, the steps that its warps
 //! executed (most instructions of PTX are one), and the same counted once per active lane.
 

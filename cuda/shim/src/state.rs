@@ -168,6 +168,8 @@ pub(crate) struct State {
     launch: Launch,
     reporter: Reporter,
     counts: Option<PathBuf>,
+    /// Where a fatbin has both PTX and machine code.
+    prefers_machine_code: bool,
 }
 
 /// What a GPU starts with: bytes of a stack, of printf's buffer and of malloc's heap, depth and count of
@@ -187,20 +189,41 @@ pub(crate) fn print_message(text: &str) {
     let _ = writeln!(std::io::stderr(), "nvabi-emu: {text}");
 }
 
-/// The PTX of an image.
-fn text(image: &[u8]) -> Result<String> {
+/// The code of an image.
+fn code(image: &[u8], prefers_machine_code: bool) -> Result<fatbin::Code> {
     if image.starts_with(&fatbin::CONTAINER.to_le_bytes()) {
-        return fatbin::ptx(image).map_err(|error| {
+        return fatbin::code(image, prefers_machine_code).map_err(|error| {
             print_message(&error);
             NO_BINARY
         });
     }
     if image.starts_with(b"\x7fELF") {
-        print_message("the module is machine code: the emulator runs PTX");
-        return Err(NO_BINARY);
+        return Ok(fatbin::Code::Cubin(image.to_vec()));
     }
     let end = image.iter().position(|byte| *byte == 0).unwrap_or(image.len());
-    Ok(String::from_utf8_lossy(&image[..end]).into_owned())
+    Ok(fatbin::Code::Ptx(String::from_utf8_lossy(&image[..end]).into_owned()))
+}
+
+/// The PTX of an image that is linked to others.
+fn text(image: &[u8]) -> Result<String> {
+    match code(image, false)? {
+        fatbin::Code::Ptx(text) => Ok(text),
+        fatbin::Code::Cubin(_) => {
+            print_message("what is linked to other modules must be PTX: this is machine code");
+            Err(NO_BINARY)
+        }
+    }
+}
+
+fn prefers_machine_code() -> bool {
+    match variable("NVABI_EMU_CODE").as_deref() {
+        None | Some("ptx") => false,
+        Some("sass") => true,
+        Some(other) => {
+            print_message(&format!("NVABI_EMU_CODE: `{other}` is neither `ptx` nor `sass`"));
+            false
+        }
+    }
 }
 
 impl State {
@@ -243,6 +266,7 @@ impl State {
             launch,
             reporter: Reporter::from_environment(),
             counts: variable("NVABI_EMU_COUNTS").map(Into::into),
+            prefers_machine_code: prefers_machine_code(),
         }
     }
 
@@ -277,8 +301,14 @@ impl State {
         self.sticky = None;
     }
 
-    /// Loads a module, or links several to one: PTX text, containers with PTX, or what a linker made.
+    /// Loads a module, or links several to one: PTX text, containers, cubins, or what a linker made.
     pub(crate) fn load(&mut self, images: &[&[u8]]) -> Result<*mut c_void> {
+        if let [image] = images
+            && link::units(image).is_none()
+            && let fatbin::Code::Cubin(cubin) = code(image, self.prefers_machine_code)?
+        {
+            return self.load_cubin(&cubin);
+        }
         let mut units = Vec::new();
         for (number, image) in images.iter().enumerate() {
             match link::units(image) {
@@ -292,6 +322,15 @@ impl State {
             only.name.clear();
         }
         let module = self.link(&units)?;
+        self.modules.push(Some(module));
+        Ok(handle(MODULE, self.modules.len() - 1))
+    }
+
+    fn load_cubin(&mut self, cubin: &[u8]) -> Result<*mut c_void> {
+        let module = self.device.load_cubin(cubin).map_err(|error| {
+            print_message(&format!("the cubin cannot be loaded: {error}"));
+            NO_BINARY
+        })?;
         self.modules.push(Some(module));
         Ok(handle(MODULE, self.modules.len() - 1))
     }

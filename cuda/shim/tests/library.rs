@@ -81,9 +81,14 @@ const PTX: &str = ".version 8.3\n.target sm_80\n.address_size 64
 
 /// A container with one image of PTX, packed or not.
 fn fatbin(payload: &[u8], flags: u64, unpacked: usize) -> Vec<u8> {
+    fatbin_of(1, payload, flags, unpacked)
+}
+
+/// The same of PTX, kind 1, or machine code, kind 2.
+fn fatbin_of(kind: u8, payload: &[u8], flags: u64, unpacked: usize) -> Vec<u8> {
     let padded = payload.len().next_multiple_of(8);
     let mut image = Vec::new();
-    image.extend([1, 0, 1, 1, 64, 0, 0, 0]);
+    image.extend([kind, 0, 1, 1, 64, 0, 0, 0]);
     image.extend((padded as u64).to_le_bytes());
     image.extend((if flags & 0xa000 == 0 { 0 } else { payload.len() as u32 }).to_le_bytes());
     image.extend([0; 8]);
@@ -106,6 +111,7 @@ fn fatbin(payload: &[u8], flags: u64, unpacked: usize) -> Vec<u8> {
 fn the_driver_and_the_runtime_do_what_a_program_asks() {
     loads_launches_and_copies();
     takes_every_form_of_module();
+    machine_code_runs_without_ptx();
     links_modules();
     refuses_what_is_wrong();
     arrays_hold_texels();
@@ -131,6 +137,62 @@ fn instructions_are_counted_by_launch() {
     // One warp with four lanes, twice; one of the twelve instructions is run in two steps.
     let lines: Vec<&str> = text.lines().take(2).collect();
     assert_eq!(lines, ["add 13 52"; 2], "{text}");
+}
+
+/// The test of all that a program asks runs machine code where it can be made.
+#[test]
+fn machine_code_is_made() {
+    if assemble().is_none() {
+        skip(Need::Cuda, "no ptxas in CUDA_PATH, and cuda/toolkit.sh could not fetch it");
+    }
+}
+
+/// The same kernel as machine code, alone and in a fatbin without PTX.
+fn machine_code_runs_without_ptx() {
+    let Some(cubin) = assemble() else { return };
+    let lz4 = lz4_flex::block::compress(&cubin);
+    let plain = fatbin_of(2, &cubin, 0, cubin.len());
+    let packed = fatbin_of(2, &lz4, 0x2000, cubin.len());
+    assert_eq!(call!(cuInit(0)), 0);
+    for image in [&cubin, &plain, &packed] {
+        let (mut module, mut kernel, mut data) = (0usize, 0usize, 0usize);
+        assert_eq!(call!(cuModuleLoadData(&raw mut module, image.as_ptr())), 0);
+        assert_eq!(call!(cuModuleGetFunction(&raw mut kernel, module, c"add".as_ptr())), 0);
+        let (mut constant, mut size) = (0usize, 0usize);
+        let (place, bytes) = (&raw mut constant, &raw mut size);
+        assert_eq!(call!(cuModuleGetGlobal_v2(place, bytes, module, c"step".as_ptr())), 0);
+        let three = 3u32;
+        assert_eq!(call!(cuMemcpyHtoD_v2(constant, &raw const three, size)), 0);
+        assert_eq!(call!(cuMemAlloc_v2(&raw mut data, 16)), 0);
+        let mut values = [10u32, 20, 30, 40];
+        assert_eq!(call!(cuMemcpyHtoD_v2(data, values.as_ptr(), 16)), 0);
+        let (mut by, mut small) = (7u32, 1u8);
+        let mut params = [(&raw mut data).cast(), (&raw mut by).cast(), (&raw mut small).cast()];
+        assert_eq!(launch(kernel, &mut params), 0);
+        assert_eq!(call!(cuMemcpyDtoH_v2(values.as_mut_ptr(), data, 16)), 0);
+        assert_eq!(values, [32, 42, 52, 62]);
+        assert_eq!(call!(cuMemFree_v2(data)), 0);
+        assert_eq!(call!(cuModuleUnload(module)), 0);
+    }
+}
+
+/// `PTX` as ptxas assembles it for sm_86.
+fn assemble() -> Option<Vec<u8>> {
+    let has_ptxas = |path: &PathBuf| path.join("bin/ptxas").exists();
+    let fetched = || {
+        let to = std::env::current_exe().ok()?.ancestors().nth(3)?.join("cuda-toolkit");
+        let script = concat!(env!("CARGO_MANIFEST_DIR"), "/../toolkit.sh");
+        Command::new(script).arg(&to).status().ok()?.success().then_some(to)
+    };
+    let given = std::env::var_os("CUDA_PATH").map(PathBuf::from);
+    let cuda = given.filter(has_ptxas).or_else(fetched).filter(has_ptxas)?;
+    let work = tempfile::tempdir().unwrap();
+    let (source, cubin) = (work.path().join("add.ptx"), work.path().join("add.cubin"));
+    std::fs::write(&source, PTX).unwrap();
+    let mut ptxas = Command::new(cuda.join("bin/ptxas"));
+    let status = ptxas.arg("-arch=sm_86").arg(&source).arg("-o").arg(&cubin).status().unwrap();
+    assert!(status.success());
+    Some(std::fs::read(cubin).unwrap())
 }
 
 fn launch(kernel: usize, params: &mut [*mut c_void]) -> u32 {
@@ -386,7 +448,9 @@ fn takes_every_form_of_module() {
         let code = call!(cuModuleLoadData(&raw mut module, damaged.as_ptr()));
         assert!(matches!(code, 0 | 209 | 218), "{code}");
     }
-    assert_eq!(call!(cuModuleLoadData(&raw mut module, b"\x7fELF\x02\x01\x01".as_ptr())), 209);
+    let mut elf = [0u8; 64];
+    elf[..7].copy_from_slice(b"\x7fELF\x02\x01\x01");
+    assert_eq!(call!(cuModuleLoadData(&raw mut module, elf.as_ptr())), 209);
     assert_eq!(call!(cuModuleLoadData(&raw mut module, c".entry k() { frob; }".as_ptr())), 218);
 }
 

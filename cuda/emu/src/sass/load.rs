@@ -352,13 +352,21 @@ impl<'a> Loader<'a> {
 
 /// Whether an instruction reads where the system's part of shared memory is.
 fn asks_for_reserved(instruction: &nvabi_sass::Instruction) -> bool {
-    let place = RESERVED_SHARED as i64;
-    instruction.operands.iter().any(|operand| match operand.value {
+    let is_it = |value: nvabi_sass::Value| match value {
         nvabi_sass::Value::Constant {
             bank: nvabi_sass::ConstantBank::Number(0), offset, ..
-        } => offset == place,
+        } => offset == RESERVED_SHARED as i64,
+        // Without optimisation the place is in a register.
+        nvabi_sass::Value::Unsigned(value) => value == RESERVED_SHARED as u64,
         _ => false,
-    })
+    };
+    let moves = matches!(instruction.op, nvabi_sass::Op::MOV | nvabi_sass::Op::LDC);
+    let operands = instruction.operands.iter();
+    operands.filter(|operand| moves || !is_number(operand)).any(|operand| is_it(operand.value))
+}
+
+fn is_number(operand: &nvabi_sass::Operand) -> bool {
+    matches!(operand.value, nvabi_sass::Value::Unsigned(_))
 }
 
 /// Where parameters begin in bank 0 where the cubin does not say.
