@@ -25,6 +25,9 @@ mod bank0 {
     pub(super) const STACK: usize = 0x28;
 }
 
+/// Bytes in which the size of a bank counts.
+const BANK_UNIT: usize = 16;
+
 /// A kernel in machine code, with the constants of a launch.
 pub(crate) struct SassCode<'a> {
     pub(crate) program: &'a Program,
@@ -67,6 +70,8 @@ impl<'a> SassCode<'a> {
         for (number, bytes) in &kernel.banks {
             banks[*number].clone_from(bytes);
         }
+        // Words are read whole, and a bank is as large as the hardware counts.
+        banks.iter_mut().for_each(|bank| bank.resize(bank.len().next_multiple_of(BANK_UNIT), 0));
         Self { program, name, kernel, banks }
     }
 
