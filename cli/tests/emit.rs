@@ -574,6 +574,52 @@ fn a_call_of_the_mode_setter_has_no_request_of_its_own() {
     assert!(of("DRM_IOCTL_NVIDIA_GET_DEV_INFO")["request"].as_u64().unwrap() > 1 << 30);
 }
 
+/// Whom the driver lets make a call is in the table of each language, as `list` has it; where that changes, a row ends.
+#[test]
+fn calls_say_who_may_make_them() {
+    let tags = ["515.43.04", "550.163.01", "595.45.04"];
+    let lists = tags.map(|tag| -> Vec<Value> {
+        serde_json::from_str(&text(&["list", "commands", "--tag", tag, "--json"])).unwrap()
+    });
+    let access = |at: usize, name: &str| -> Value {
+        let mut listed = lists[at].iter();
+        listed.find(|call| call["name"] == name).map_or(Value::Null, |call| call["access"].clone())
+    };
+    let args = tags.iter().flat_map(|tag| ["--tag", *tag]);
+    let emit: Vec<&str> = ["emit", "--lang", "json", "--all"].into_iter().chain(args).collect();
+    let module: Value = serde_json::from_str(&text(&emit)).unwrap();
+    let (mut compared, mut cut) = (0, HashMap::new());
+    for call in module["calls"].as_array().unwrap() {
+        let name = call["name"].as_str().unwrap();
+        if call["kind"] != "control" || lists.iter().flatten().all(|listed| listed["name"] != name)
+        {
+            continue;
+        }
+        let spans: Vec<(usize, usize)> = serde_json::from_value(call["versions"].clone()).unwrap();
+        for at in spans.iter().flat_map(|(first, last)| *first..=*last) {
+            assert_eq!(call["access"], access(at, name), "{name} at {}", tags[at]);
+            compared += 1;
+        }
+        cut.entry((name, call["params"].as_str())).or_insert_with(Vec::new).push(&call["access"]);
+    }
+    let cut = cut.values().filter(|rows| rows.len() > 1).count();
+    assert!(compared > 3_000 && cut > 50, "{compared} compared, {cut} changed");
+
+    let folder = tempfile::tempdir().unwrap();
+    let items = file(folder.path(), "items", "NV2080_CTRL_CMD_GPU_GET_INFO_V2\n");
+    let (items, out) = (items.to_str().unwrap(), folder.path().to_str().unwrap());
+    for (language, file, row) in [
+        ("c", "nvabi.h", "0, \"NV2080_CTRL_GPU_GET_INFO_V2_PARAMS\", \"user\", 0x20800102"),
+        ("go", "nvabi.go", ", true, \"user\"},"),
+        ("python", "nvabi.py", ", True, None, 'user'),"),
+        ("rust", "nvabi.rs", ", access: Some(\"user\") },"),
+    ] {
+        text(&["emit", "--lang", language, "--tag", tags[1], "--items", items, "--out", out]);
+        let module = fs::read_to_string(folder.path().join(file)).unwrap();
+        assert!(module.contains(row), "{language}: {module}");
+    }
+}
+
 /// Jetson's headers have names in small letters, which importers of a package would not see.
 #[test]
 fn names_of_a_go_package_are_seen_outside_of_it() {

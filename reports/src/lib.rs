@@ -14,6 +14,7 @@
 
 pub mod atlas;
 pub mod call;
+mod callers;
 pub mod coverage;
 pub mod decode;
 pub mod diff;

@@ -22,6 +22,7 @@ use serde::Serialize;
 use nvabi_pipeline::diagnostic::{Diagnostic, Report, SourceSpan, nearest as nearest_name};
 use nvabi_pipeline::known;
 use nvabi_pipeline::lock::{ItemKind as LockKind, Lock};
+use nvabi_pipeline::model::Access;
 use nvabi_pipeline::spec::{Item, Named, Spec};
 
 pub use find::Abis;
@@ -60,8 +61,20 @@ pub struct One {
     pub kind: &'static str,
     /// In the order of their first tags.
     pub layouts: Vec<Layout>,
+    /// Of a command or class: whom the driver lets make it, where its tables tell.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub callers: Vec<CallersAt>,
     /// Tags without it.
     pub absent: Vec<Span>,
+}
+
+/// The tags at which the driver lets the same programs make a call.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct CallersAt {
+    /// Whom.
+    pub access: Access,
+    /// In version order.
+    pub spans: Vec<Span>,
 }
 
 /// One name as it is at a tag.

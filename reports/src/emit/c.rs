@@ -264,10 +264,11 @@ fn tables(text: &mut String, module: &Module<'_>) {
          const char *kind, *path, *direction, *length, *means;\n    \
          nvabi_u32 offset, size, count, stride, unit;\n};\n\
          // `request` is 0 where the call is no ioctl or has no fixed size; `params` is null where it takes none.\n\
-         // `node` is what it is made on, where nodes have requests of one number, else null. Without `roles_known`\n\
-         // there may be others than the `roles` at `role`.\n\
+         // `node` is what it is made on, where nodes have requests of one number, else null. `access` is whom the\n\
+         // driver lets make it (user, root, ...), null where its tables do not tell. Without `roles_known` there may\n\
+         // be others than the `roles` at `role`.\n\
          struct nvabi_call {\n    \
-         const char *kind, *name, *node, *params;\n    \
+         const char *kind, *name, *node, *params, *access;\n    \
          nvabi_u64 number, request;\n    \
          nvabi_u32 size, first, last, roles_known, roles;\n    \
          const struct nvabi_role *role;\n};\n",
@@ -296,12 +297,14 @@ fn tables(text: &mut String, module: &Module<'_>) {
     for (at, call) in calls.iter().enumerate() {
         call_row(text, at, call);
     }
-    text.push_str("    { 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0 },\n};\n#endif\n");
+    text.push_str("    { 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0 },\n};\n#endif\n");
 }
 
 fn call_row(text: &mut String, at: usize, call: &CallRow<'_>) {
     let text_of = |name: Option<&str>| name.map_or("0".to_owned(), |name| format!("\"{name}\""));
-    let (node, params) = (text_of(call.node), text_of(call.params));
+    let access = call.access.map(ToString::to_string);
+    let (node, params, access) =
+        (text_of(call.node), text_of(call.params), text_of(access.as_deref()));
     let roles = match call.roles.is_empty() {
         true => "0".to_owned(),
         false => format!("nvabi_roles_{at}"),
@@ -309,7 +312,7 @@ fn call_row(text: &mut String, at: usize, call: &CallRow<'_>) {
     for (first, last) in &call.spans {
         let _ = writeln!(
             text,
-            "    {{ \"{}\", \"{}\", {node}, {params}, {:#x}, {:#x}, {}, {first}, {last}, {}, {}, {roles} }},",
+            "    {{ \"{}\", \"{}\", {node}, {params}, {access}, {:#x}, {:#x}, {}, {first}, {last}, {}, {}, {roles} }},",
             call.kind,
             call.name,
             call.number,

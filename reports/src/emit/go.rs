@@ -391,9 +391,10 @@ fn call_rows(call: &CallRow<'_>) -> Vec<String> {
         true => "nil".to_owned(),
         false => format!("[]Role{{{}}}", roles.join(", ")),
     };
+    let access = call.access.map_or(String::new(), ToString::to_string);
     let row = |(first, last): &(usize, usize)| {
         format!(
-            "{{\"{}\", \"{}\", \"{}\", {:#x}, {:#x}, \"{}\", {}, {first}, {last}, {roles}, {}}}",
+            "{{\"{}\", \"{}\", \"{}\", {:#x}, {:#x}, \"{}\", {}, {first}, {last}, {roles}, {}, \"{access}\"}}",
             call.kind,
             call.name,
             call.node.unwrap_or(""),
@@ -427,7 +428,8 @@ type Constant struct {
 
 // Call is a call and what it takes, from Versions[First] to Versions[Last]. Request is what is passed to ioctl, 0
 // where the call is none or has no fixed size; Params is the type of the parameters. Node is what it is made on, where
-// nodes have requests of one number. Without RolesKnown there may be other roles than those in Roles.
+// nodes have requests of one number. Without RolesKnown there may be other roles than those in Roles. Access is whom
+// the driver lets make it (user, root, ...), nothing where its tables do not tell.
 type Call struct {
 \tKind       string
 \tName       string
@@ -440,6 +442,7 @@ type Call struct {
 \tLast       int
 \tRoles      []Role
 \tRolesKnown bool
+\tAccess     string
 }
 
 // Role is a field of a call's parameters that is a file descriptor, a pointer or a handle: Count elements, Stride

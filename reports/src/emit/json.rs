@@ -1,6 +1,7 @@
 //! The types, constants and calls as data.
 
 use nvabi_pipeline::lock::Fact;
+use nvabi_pipeline::model::Access;
 use nvabi_pipeline::plan::members::Member;
 use nvabi_pipeline::spec::ItemKind;
 use serde::Serialize;
@@ -75,6 +76,7 @@ struct Call<'m> {
     versions: Vec<(usize, usize)>,
     roles: Vec<Role<'m>>,
     roles_known: bool,
+    access: Option<&'m Access>,
 }
 
 #[derive(Serialize)]
@@ -119,6 +121,7 @@ pub(super) fn files(module: &Module<'_>) -> Vec<File> {
                 request: call.request,
                 node: call.node,
                 roles_known: call.roles_known,
+                access: call.access,
                 params: call.params,
                 size: call.size,
                 versions: call.spans.clone(),

@@ -17,7 +17,7 @@ use std::collections::{BTreeMap, BTreeSet, HashSet};
 use nvabi_pipeline::globs;
 use nvabi_pipeline::known;
 use nvabi_pipeline::lock::{Fact, Lock};
-use nvabi_pipeline::model::split_array;
+use nvabi_pipeline::model::{Access, split_array};
 use nvabi_pipeline::plan::members::Layout;
 use nvabi_pipeline::plan::roles::{self, FieldPlace};
 use nvabi_pipeline::plan::types::Element;
@@ -27,6 +27,8 @@ use nvabi_pipeline::tag::Tag;
 use nvabi_pipeline::{diagnostic::Diagnostic, diagnostic::Report, model::Facts};
 use rustc_hash::FxHashSet;
 use serde::Serialize;
+
+use crate::callers::{Callers, Run, extend};
 
 /// A language that the types can be written in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -110,7 +112,7 @@ pub fn emit(
     };
     let specs: Vec<&Spec> = specs.iter().collect();
     let plan = plan::plan(lock, &specs, scope == Scope::All)?;
-    let module = Module::new(&plan, options);
+    let module = Module::new(lock, &plan, options);
     Ok(match options.language {
         Language::C => c::files(&module),
         Language::Go => go::files(&module),
@@ -215,6 +217,7 @@ struct Module<'p> {
     names: Vec<String>,
     /// Sorted by name, each with its name here.
     constants: Vec<(Cow<'p, str>, &'p Const)>,
+    callers: Callers<'p>,
 }
 
 /// A type of a module.
@@ -234,9 +237,6 @@ enum Shape<'p> {
     Alias(Element, Vec<u64>),
 }
 
-/// Indices of the first and the last tag of a run.
-type Span = (usize, usize);
-
 /// A call with one type of parameters.
 struct CallRow<'p> {
     kind: ItemKind,
@@ -253,8 +253,10 @@ struct CallRow<'p> {
     roles: Vec<Role>,
     /// Whether a spec says all of its roles; without, there may be others.
     roles_known: bool,
+    /// Whom the driver lets make it, where its tables say so.
+    access: Option<&'p Access>,
     /// The runs of tags that have it.
-    spans: Vec<Span>,
+    spans: Vec<Run>,
 }
 
 /// A field of a call's parameters that is more than a number.
@@ -319,7 +321,7 @@ impl RoleKind {
 }
 
 impl<'p> Module<'p> {
-    fn new(plan: &'p Plan<'p>, options: Options<'p>) -> Self {
+    fn new(lock: &'p Lock, plan: &'p Plan<'p>, options: Options<'p>) -> Self {
         let mut tags: Vec<_> = plan
             .drivers
             .iter()
@@ -336,7 +338,7 @@ impl<'p> Module<'p> {
         let names = type_names(plan, &tags, spelled, &mut taken);
         let constants = constant_names(plan, &tags, spelled, &mut taken);
         let Options { package, command, .. } = options;
-        Self { plan, package, command, tags, names, constants }
+        Self { plan, package, command, tags, names, constants, callers: Callers::new(lock) }
     }
 
     /// The types, each after those that it is made of.
@@ -375,13 +377,10 @@ impl<'p> Module<'p> {
     }
 
     /// The runs of tags that have one of some views.
-    fn spans(&self, views: &BTreeSet<usize>) -> Vec<Span> {
-        let mut spans: Vec<Span> = Vec::new();
+    fn spans(&self, views: &BTreeSet<usize>) -> Vec<Run> {
+        let mut spans: Vec<Run> = Vec::new();
         for (at, _) in self.tags.iter().enumerate().filter(|(_, (_, view))| views.contains(view)) {
-            match spans.last_mut() {
-                Some((_, last)) if *last + 1 == at => *last = at,
-                _ => spans.push((at, at)),
-            }
+            extend(&mut spans, at);
         }
         spans
     }
@@ -399,8 +398,8 @@ impl<'p> Module<'p> {
 
     /// Type names that mean different layouts at different tags: the driver's name and, for each run of tags,
     /// the name here.
-    fn by_version(&self) -> BTreeMap<&str, Vec<(&str, Span)>> {
-        let mut all: BTreeMap<&str, Vec<(&str, Span)>> = BTreeMap::new();
+    fn by_version(&self) -> BTreeMap<&str, Vec<(&str, Run)>> {
+        let mut all: BTreeMap<&str, Vec<(&str, Run)>> = BTreeMap::new();
         if self.tags.len() < 2 {
             return all;
         }
@@ -415,8 +414,8 @@ impl<'p> Module<'p> {
     }
 
     /// Constants that not every tag has with one value: the driver's name and, for each run of tags, the fact.
-    fn constants_by_version(&self) -> BTreeMap<&str, Vec<(&Fact, Span)>> {
-        let mut all: BTreeMap<&str, Vec<(&Fact, Span)>> = BTreeMap::new();
+    fn constants_by_version(&self) -> BTreeMap<&str, Vec<(&Fact, Run)>> {
+        let mut all: BTreeMap<&str, Vec<(&Fact, Run)>> = BTreeMap::new();
         // Of one tag there is nothing to tell, and sorting its constants takes a while.
         if self.tags.len() < 2 {
             return all;
@@ -442,9 +441,10 @@ impl<'p> Module<'p> {
     }
 
     fn call_rows<'s>(&'s self, call: &'s Call<'_>) -> Vec<CallRow<'s>> {
-        let spans = self.spans(&call.views);
+        let tags = self.spans(&call.views).into_iter().flat_map(|(first, last)| first..=last);
+        let by_access = self.callers.runs(&call.item.name, tags);
         let number = (call.number & 0xffff_ffff) as u64;
-        let row = |form: Option<usize>| {
+        let row = |form: Option<usize>, access, spans| {
             let size = form.map_or(0, |form| call.roles.sizes[form]);
             CallRow {
                 kind: call.item.kind,
@@ -459,10 +459,15 @@ impl<'p> Module<'p> {
                 size,
                 roles: form.map_or_else(Vec::new, |form| roles_of(call, form)),
                 roles_known: call.item.roles_known,
-                spans: spans.clone(),
+                access,
+                spans,
             }
         };
-        forms(call).map(row).collect()
+        let rows = |form| {
+            let by_access = by_access.iter();
+            by_access.map(move |(access, spans)| (form, *access, spans.clone()))
+        };
+        forms(call).flat_map(rows).map(|(form, access, spans)| row(form, access, spans)).collect()
     }
 }
 

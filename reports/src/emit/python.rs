@@ -344,11 +344,11 @@ fn tables(text: &mut String, module: &Module<'_>) {
         let _ = writeln!(text, "    '{name}': ({},),", rows.join(", "));
     }
     text.push_str(
-        "}\n\n# (kind, name, number, request, parameters, bytes, first, last, roles, roles_known, node); a role is\n\
+        "}\n\n# (kind, name, number, request, parameters, bytes, first, last, roles, roles_known, node, access); a role is\n\
          # (kind, path, offset, bytes, ((stride, count), ...), direction, length, unit, means): a pointer leads to length\n\
          # elements of unit bytes (numbers and fields joined by * and +), a handle names what it means. Where the\n\
          # roles are not known there may be others; the node is what the call is made on, where nodes have requests\n\
-         # of one number.\nCALLS = (\n",
+         # of one number; access is whom the driver lets make it ('user', 'root', ...), where its tables tell.\nCALLS = (\n",
     );
     for call in module.calls() {
         let roles: String = call
@@ -377,10 +377,11 @@ fn tables(text: &mut String, module: &Module<'_>) {
         let request = call.request.map_or("None".to_owned(), |request| format!("{request:#x}"));
         let known = if call.roles_known { "True" } else { "False" };
         let node = call.node.map_or("None".to_owned(), |node| format!("'{node}'"));
+        let access = call.access.map_or("None".to_owned(), |access| format!("'{access}'"));
         for (first, last) in &call.spans {
             let _ = writeln!(
                 text,
-                "    ('{}', '{}', {:#x}, {request}, {}, {}, {first}, {last}, ({roles}), {known}, {node}),",
+                "    ('{}', '{}', {:#x}, {request}, {}, {}, {first}, {last}, ({roles}), {known}, {node}, {access}),",
                 call.kind,
                 call.name,
                 call.number,

@@ -232,7 +232,7 @@ fn tables(text: &mut String, module: &Module<'_>) {
             let _ = writeln!(
                 text,
                 "    Call {{ kind: \"{}\", name: \"{}\", number: {:#x}, request: {:?}, params: {:?}, \
-                 size: {}, first: {first}, last: {last}, roles: &[{roles}], roles_known: {}, node: {:?} }},",
+                 size: {}, first: {first}, last: {last}, roles: &[{roles}], roles_known: {}, node: {:?}, access: {:?} }},",
                 call.kind,
                 call.name,
                 call.number,
@@ -240,7 +240,8 @@ fn tables(text: &mut String, module: &Module<'_>) {
                 call.params,
                 call.size,
                 call.roles_known,
-                call.node
+                call.node,
+                call.access.map(ToString::to_string)
             );
         }
     }
@@ -310,6 +311,8 @@ pub struct Call {
     pub roles_known: bool,
     /// What it is made on, where nodes have requests of one number.
     pub node: Option<&'static str>,
+    /// Whom the driver lets make it (`user`, `root`, ...), where its tables tell.
+    pub access: Option<&'static str>,
 }
 
 /// A field of a call's parameters that is more than a number.

@@ -5,19 +5,22 @@ use std::ops::Range as Indices;
 
 use super::shapes::{Ids, Shapes};
 use super::{
-    ABSENT, Layout, One, OneAt, Part, Range, RequestedName, Set, SetAbi, Span, is_type, label,
-    labels, runs,
+    ABSENT, CallersAt, Layout, One, OneAt, Part, Range, RequestedName, Set, SetAbi, Span, is_type,
+    label, labels, runs,
 };
 use nvabi_pipeline::lock::{Fact, Lock, state_at};
-use nvabi_pipeline::model::hex;
+use nvabi_pipeline::model::{Access, hex};
 use nvabi_pipeline::spec::{Item, ItemKind, Spec, Surface};
 use nvabi_pipeline::tag::Tag;
+
+use crate::callers::{Callers, Run};
 
 /// The ABI of some names at every tag of a lock.
 pub struct Abis<'a> {
     pub(super) lock: &'a Lock,
     specs: &'a [Spec],
     shapes: Shapes<'a>,
+    callers: Callers<'a>,
     /// For each tag of the lock, the index of its spec.
     spec_of: Vec<Option<usize>>,
     /// Orders of surfaces, as specs have them, each with the tags of these specs.
@@ -108,7 +111,8 @@ impl<'a> Abis<'a> {
             }
         }
         let (shapes, names, rows) = (Shapes::new(lock), Vec::new(), HashMap::new());
-        Self { lock, specs, shapes, spec_of, orders, names, rows }
+        let callers = Callers::new(lock);
+        Self { lock, specs, shapes, callers, spec_of, orders, names, rows }
     }
 
     /// The calls of the specs whose names are wanted, by kind and name.
@@ -238,7 +242,22 @@ impl<'a> Abis<'a> {
             layouts[at].spans.push(span);
             layouts[at].tags.extend(tags.map(|tag| self.tag(tag)));
         }
-        One { name: row.name.to_owned(), kind: row.kind.word(), layouts, absent }
+        let callers = self.callers(row);
+        One { name: row.name.to_owned(), kind: row.kind.word(), layouts, callers, absent }
+    }
+
+    /// Whom the driver lets make a call, tag by tag of those that have it.
+    fn callers(&self, row: &Row<'a>) -> Vec<CallersAt> {
+        if !matches!(row.kind, NameKind::Call(ItemKind::Control | ItemKind::Class)) {
+            return Vec::new();
+        }
+        let has = |tag: &usize| row.ids[*tag] != ABSENT;
+        let runs = self.callers.runs(row.name, (0..row.ids.len()).filter(has));
+        let callers = |(access, runs): (Option<&Access>, Vec<Run>)| {
+            let spans = runs.iter().map(|(first, last)| self.span(&(*first..last + 1)));
+            Some(CallersAt { access: access?.clone(), spans: spans.collect() })
+        };
+        runs.into_iter().filter_map(callers).collect()
     }
 
     /// Everything at once: the ranges of tags where no name differs.

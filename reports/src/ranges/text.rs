@@ -35,6 +35,9 @@ fn titled(one: &One, title: &str) -> String {
     let tags = tags_word(tags);
     let mut text = format!("{} ({}): {what} in {tags}{title}\n", one.name, one.kind);
     one.layouts.iter().for_each(|layout| self::layout(&mut text, layout));
+    for callers in &one.callers {
+        spans(&mut text, "for", &callers.spans, &callers.access.to_string());
+    }
     spans(&mut text, "-", &one.absent, "absent");
     text
 }
