@@ -48,7 +48,8 @@ const LONG: &str = ".version 8.3\n.target sm_80\n.address_size 64\n
 
 /// Where the fields of a version are: highest and lowest bit (`clc7c0qmd.h`, `clcbc0qmd.h`, `clcec0qmd.h`).
 struct Version {
-    major: [(u32, u32, u64); 2],
+    /// Its numbers, and that it launches a grid, or its group.
+    major: [(u32, u32, u64); 3],
     grid: (u32, u32),
     threads: [(u32, u32); 3],
     /// And by how many bits it is shifted.
@@ -61,7 +62,7 @@ struct Version {
 }
 
 const AMPERE: Version = Version {
-    major: [(583, 580, 3), (579, 576, 0)],
+    major: [(583, 580, 3), (579, 576, 0), (133, 128, 0x3f)],
     grid: (415, 384),
     threads: [(607, 592), (623, 608), (639, 624)],
     program: (1584, 1536, 0),
@@ -72,7 +73,7 @@ const AMPERE: Version = Version {
 };
 
 const HOPPER: Version = Version {
-    major: [(583, 580, 4), (579, 576, 0)],
+    major: [(583, 580, 4), (579, 576, 0), (25, 23, 2)],
     grid: (1055, 1024),
     threads: [(1167, 1152), (1183, 1168), (1199, 1184)],
     program: (1272, 1216, 0),
@@ -83,7 +84,7 @@ const HOPPER: Version = Version {
 };
 
 const BLACKWELL: Version = Version {
-    major: [(471, 468, 5), (467, 464, 0)],
+    major: [(471, 468, 5), (467, 464, 0), (153, 151, 2)],
     grid: (1279, 1248),
     threads: [(1103, 1088), (1119, 1104), (1127, 1120)],
     program: (1076, 1024, 4),

@@ -91,6 +91,22 @@ impl Default for Launch {
     }
 }
 
+/// Machine code that lies in the device's memory, and what its launch has besides grid and block: all that a GPU reads
+/// from the description of a launch.
+#[derive(Debug, Clone)]
+pub struct Placed {
+    /// The number behind `sm_`.
+    pub sm: u32,
+    /// Address of its first instruction.
+    pub entry: u64,
+    /// Bytes of shared memory of a block, of which `Launch::shared_bytes` says nothing then.
+    pub shared_bytes: u64,
+    /// Bytes of local memory of a thread.
+    pub local_bytes: u64,
+    /// Banks of constants, by their numbers. Bank 0 has the parameters.
+    pub banks: Vec<(usize, Vec<u8>)>,
+}
+
 /// The arguments of a kernel, laid out as it expects them.
 #[derive(Debug, Clone, Default)]
 pub struct Args {
@@ -485,6 +501,48 @@ impl Device {
 }
 
 impl Device {
+    /// Runs machine code that lies in memory to its end, as [`Device::launch`] runs a kernel of a module.
+    ///
+    /// # Errors
+    ///
+    /// There is no code of such an architecture, a bank that there is not, or the launch asks for more than a device
+    /// has.
+    pub fn launch_placed(
+        &mut self,
+        placed: &Placed,
+        launch: &Launch,
+    ) -> Result<Report, DeviceError> {
+        let kernel_name = || format!("code at {:#x}", placed.entry);
+        let refuse = |what: String| DeviceError::Launch { kernel: kernel_name(), what };
+        let arch = nvabi_sass::Arch::from_number(placed.sm)
+            .ok_or_else(|| refuse(format!("machine code of sm_{} is not known", placed.sm)))?;
+        check(launch, None, placed.shared_bytes).map_err(refuse)?;
+        let program = sass::load_placed(arch, &self.memory, placed.entry);
+        let program = program.map_err(|error| refuse(error.what))?;
+        let kernel = program.placed_kernel(placed);
+        let mut banks: [Vec<u8>; sass::BANKS] = Default::default();
+        for (number, bytes) in &placed.banks {
+            let bank = banks.get_mut(*number);
+            bank.ok_or_else(|| refuse(format!("there is no bank {number}")))?.clone_from(bytes);
+        }
+        self.launches += 1;
+        let launch = Launch { shared_bytes: 0, ..launch.clone() };
+        let code = SassCode::placed(&program, &kernel, banks);
+        let grid = Grid {
+            code: &code,
+            launch: &launch,
+            params: &[],
+            memory: &self.memory,
+            textures: &self.textures,
+            workspace: 0,
+            id: self.launches,
+            turn: run::Turn::default(),
+        };
+        let report = run::run(&grid);
+        self.memory.unmap_freed();
+        Ok(report)
+    }
+
     /// A kernel in machine code, with the constants of this launch.
     fn machine_code<'a>(
         &self,

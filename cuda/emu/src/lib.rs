@@ -54,7 +54,9 @@ mod run;
 mod sass;
 mod texture;
 
-pub use device::{Args, Device, Launch, MAX_BLOCK_THREADS, MAX_SHARED_BYTES, Module, Schedule};
+pub use device::{
+    Args, Device, Launch, MAX_BLOCK_THREADS, MAX_SHARED_BYTES, Module, Placed, Schedule,
+};
 pub use error::{DeviceError, LoadError};
 pub use memory::Foreign;
 pub use report::{

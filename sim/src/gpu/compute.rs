@@ -4,6 +4,7 @@
 use super::engine::{Bus, Fault, Outcome, Step};
 use super::host::Reduction;
 use super::launch::Launches;
+use super::qmd::Action;
 use nvabi::tegra::class::compute::*;
 
 /// Behind the last method.
@@ -70,11 +71,14 @@ impl Compute {
             SET_SHADER_LOCAL_MEMORY_WINDOW_B => {
                 bus.windows.push((self.address(SET_SHADER_LOCAL_MEMORY_WINDOW_A), "local memory"))
             }
-            SEND_SIGNALING_PCAS_B if data & 2 != 0 => return self.launch(bus, class),
-            SEND_SIGNALING_PCAS2_B if ![0, 1, 6, 7, 8, 12, 13].contains(&(data & 0xf)) => {
-                return self.launch(bus, class);
+            SEND_SIGNALING_PCAS_B if data & 2 != 0 => {
+                return self.launch(bus, class, Action::Launch);
             }
-            SEND_PCAS_B if data != 0 => return self.launch(bus, class),
+            SEND_SIGNALING_PCAS2_B => match pcas_action(data & 0xf) {
+                Some(action) => return self.launch(bus, class, action),
+                None => {}
+            },
+            SEND_PCAS_B if data != 0 => return self.launch(bus, class, Action::Launch),
             _ if method == self.inline_last() => return self.launch_inline(bus, class),
             // Everything else is state of the shaders.
             _ => {}
@@ -198,15 +202,25 @@ impl Compute {
         let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
         let address = self.inline_address();
         bus.write(address, &bytes)?;
-        self.launches.start(bus, class, address)
+        self.launches.start(bus, class, Action::Launch, address)
     }
 
-    fn launch(&mut self, bus: &mut Bus<'_>, class: u32) -> Outcome {
+    fn launch(&mut self, bus: &mut Bus<'_>, class: u32, action: Action) -> Outcome {
         let at = match self.value(SEND_PCAS_A) {
             0 => self.inline_address(),
             shifted => u64::from(shifted) << 8,
         };
-        self.launches.start(bus, class, at)
+        self.launches.start(bus, class, action, at)
+    }
+}
+
+/// SEND_SIGNALING_PCAS2_B_PCAS_ACTION: what is done with a description. Caches and queues are not simulated.
+fn pcas_action(number: u32) -> Option<Action> {
+    match number {
+        2 | 3 | 9..=11 => Some(Action::Launch),
+        7 => Some(Action::Decrement),
+        12 => Some(Action::Increment),
+        _ => None,
     }
 }
 

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use nvabi_emu::{Args, Device, Finding, FindingKind, Launch, Report, Severity};
+use nvabi_emu::{Args, Device, Finding, FindingKind, Launch, Placed, Report, Severity};
 
 use super::engine::{Bus, Fault, KernelSpace, Note, Outcome};
 use super::qmd::Qmd;
@@ -18,6 +18,10 @@ const RESERVED_SHARED: u64 = 1 << 10;
 
 /// Where the parameters begin in bank 0: of Ampere and Ada, from HOPPER_COMPUTE_A on, and from BLACKWELL_COMPUTE_A on.
 const PARAMETERS: [(u32, usize); 3] = [(0, 0x160), (0xcbc0, 0x210), (0xcdc0, 0x380)];
+
+/// The architecture of a compute class: AMPERE_COMPUTE_A and _B, ADA_COMPUTE_A, HOPPER_COMPUTE_A. That of Orin, which
+/// shares its class with others, differs from theirs in no instruction that is executed.
+const ARCHITECTURES: [(u32, u32); 4] = [(0xc6c0, 80), (0xc7c0, 86), (0xc9c0, 89), (0xcbc0, 90)];
 
 /// So long a launch is waited for at once: most kernels are short.
 const SHORT: Duration = Duration::from_micros(500);
@@ -47,17 +51,43 @@ pub(super) fn start(bus: &Bus<'_>, class: u32, at: u64, qmd: &Qmd) -> Outcome<Ru
         Fault::Unsupported(format!("compute launch at {at:#x} is not executed: {qmd}: {why}"))
     };
     let space = bus.for_kernels().ok_or_else(|| refused("this GPU runs no kernels"))?;
-    if !bus.takes_ptx() {
-        return Err(refused("machine code is not executed"));
-    }
-    let text = text(bus, qmd.program)?.ok_or_else(|| refused("its program is no PTX text"))?;
-    let parameters = parameters(bus, class, qmd)?;
     let launch = Launch { grid: qmd.grid, block: qmd.block, ..Launch::default() };
-    let shared = u64::from(qmd.shared);
-    let run = move || run(space, &text, parameters, launch, shared);
+    let text = if bus.takes_ptx() { text(bus, qmd.program)? } else { None };
+    let run: Run = match text {
+        Some(text) => {
+            let (parameters, shared) = (parameters(bus, class, qmd)?, u64::from(qmd.shared));
+            Box::new(move || run_text(&space, &text, parameters, launch, shared))
+        }
+        None => {
+            let placed = placed(bus, class, qmd, &refused)?;
+            Box::new(move || run_placed(&space, &placed, &launch))
+        }
+    };
     let thread = std::thread::Builder::new().name("kernel".to_owned()).spawn(run);
     let thread = thread.map_err(|error| refused(&format!("no thread for it: {error}")))?;
     Ok(Running(Some(thread)))
+}
+
+type Run = Box<dyn FnOnce() -> Outcome<Vec<Note>> + Send>;
+
+/// The machine code of a launch, and the constants that it was given.
+fn placed(
+    bus: &Bus<'_>,
+    class: u32,
+    qmd: &Qmd,
+    refused: &dyn Fn(&str) -> Fault,
+) -> Outcome<Placed> {
+    let known = ARCHITECTURES.iter().find(|(known, _)| *known == class);
+    let why = || refused(&format!("machine code of class {class:#06x} is not executed"));
+    let (_, sm) = *known.ok_or_else(why)?;
+    let mut banks = Vec::new();
+    for bank in &qmd.constants {
+        let mut bytes = vec![0; bank.bytes as usize];
+        bus.read(bank.address, &mut bytes)?;
+        banks.push((bank.number, bytes));
+    }
+    let (shared_bytes, local_bytes) = (qmd.shared.into(), qmd.local.into());
+    Ok(Placed { sm, entry: qmd.program, shared_bytes, local_bytes, banks })
 }
 
 /// The text that begins at an address and ends with a zero byte.
@@ -89,8 +119,8 @@ fn parameters(bus: &Bus<'_>, class: u32, qmd: &Qmd) -> Outcome<Vec<u8>> {
     Ok(bytes)
 }
 
-fn run(
-    space: Arc<dyn KernelSpace>,
+fn run_text(
+    space: &Arc<dyn KernelSpace>,
     text: &str,
     parameters: Vec<u8>,
     launch: Launch,
@@ -107,15 +137,23 @@ fn run(
     let launch = Launch { shared_bytes: shared.saturating_sub(own) as u32, ..launch };
     let args = Args::new().bytes(&parameters, 1);
     let report = device.launch(&module, name, &launch, &args);
-    let report = report.map_err(|error| bad(error.to_string()))?;
-    if let Some(at) = space.take_refused() {
-        return Err(Fault::Memory { at, is_write: true });
-    }
-    told(&report)
+    told(space, &report.map_err(|error| bad(error.to_string()))?)
+}
+
+fn run_placed(
+    space: &Arc<dyn KernelSpace>,
+    placed: &Placed,
+    launch: &Launch,
+) -> Outcome<Vec<Note>> {
+    let report = Device::beside(space.clone()).launch_placed(placed, launch);
+    told(space, &report.map_err(|error| Fault::Unsupported(error.to_string()))?)
 }
 
 /// What a report says of a kernel: an error, or what a person should know.
-fn told(report: &Report) -> Outcome<Vec<Note>> {
+fn told(space: &Arc<dyn KernelSpace>, report: &Report) -> Outcome<Vec<Note>> {
+    if let Some(at) = space.take_refused() {
+        return Err(Fault::Memory { at, is_write: true });
+    }
     let say = |finding: &Finding| {
         let (kernel, kind, location) = (&finding.kernel, finding.kind, &finding.location);
         format!("kernel {kernel}, {location}: {kind}: {}", finding.message)

@@ -1,35 +1,43 @@
 //! Launches of a channel: one kernel after the other, each with what it releases and what depends on it.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 
 use super::engine::{Bus, Fault, Outcome, Step};
 use super::host::Reduction;
 use super::kernel::{self, Running};
-use super::qmd::{Qmd, Release, ReleaseSize};
+use super::qmd::{Action, Qmd, Release, ReleaseSize};
 
 /// Descriptions that may wait behind each other: a channel has fewer entries.
 const MOST_WAITING: usize = 1 << 16;
 
-/// What is running, and what comes next.
+/// What is running, what comes next, and what waits for others.
 #[derive(Debug, Default)]
 pub(super) struct Launches {
     running: Option<(Qmd, Running)>,
-    waiting: VecDeque<u64>,
+    next: VecDeque<(Action, u64)>,
+    /// By their addresses.
+    held: BTreeMap<u64, Qmd>,
 }
 
 impl Launches {
     pub(super) fn is_running(&self) -> bool {
-        self.running.is_some() || !self.waiting.is_empty()
+        self.running.is_some() || !self.next.is_empty()
     }
 
-    /// Forgets them; what runs is told to end.
+    /// Forgets them; what runs is not waited for.
     pub(super) fn stop(&mut self) {
         *self = Self::default();
     }
 
-    /// Launches a description of a compute class.
-    pub(super) fn start(&mut self, bus: &mut Bus<'_>, class: u32, at: u64) -> Outcome {
-        self.waiting.push_back(at);
+    /// Does something with a description, for a compute class.
+    pub(super) fn start(
+        &mut self,
+        bus: &mut Bus<'_>,
+        class: u32,
+        action: Action,
+        at: u64,
+    ) -> Outcome {
+        self.next.push_back((action, at));
         self.go_on(bus, class)
     }
 
@@ -49,20 +57,61 @@ impl Launches {
                 return Ok(Step::Again);
             };
             bus.notes.extend(ended?);
-            for each in &qmd.releases {
-                release(bus, each)?;
-            }
-            self.waiting.extend(&qmd.dependents);
-            if self.waiting.len() > MOST_WAITING {
-                let text = format!("more than {MOST_WAITING} launches that depend on each other");
-                return Err(Fault::Unsupported(text));
+            self.finish(bus, &qmd)?;
+        }
+        let Some((action, at)) = self.next.pop_front() else { return Ok(Step::Done) };
+        if let Some(qmd) = self.ready(bus, class, action, at)? {
+            if qmd.has_kernel {
+                let running = kernel::start(bus, class, at, &qmd)?;
+                self.running = Some((qmd, running));
+            } else {
+                self.finish(bus, &qmd)?;
             }
         }
-        let Some(at) = self.waiting.pop_front() else { return Ok(Step::Done) };
-        let qmd = Qmd::read(bus, class, at)?;
-        let running = kernel::start(bus, class, at, &qmd)?;
-        self.running = Some((qmd, running));
-        Ok(Step::Again)
+        Ok(if self.is_running() { Step::Again } else { Step::Done })
+    }
+
+    /// The description, where it waits for nothing more. Else it is held: one that is launched as it is in memory then.
+    fn ready(
+        &mut self,
+        bus: &Bus<'_>,
+        class: u32,
+        action: Action,
+        at: u64,
+    ) -> Outcome<Option<Qmd>> {
+        let known = self.held.remove(&at).filter(|_| action != Action::Launch);
+        let mut qmd = match known {
+            Some(qmd) => qmd,
+            None => Qmd::read(bus, class, at)?,
+        };
+        match action {
+            Action::Launch => {}
+            Action::Decrement => qmd.waits_for = qmd.waits_for.saturating_sub(1),
+            Action::Increment => qmd.waits_for = qmd.waits_for.saturating_add(1),
+        }
+        if qmd.waits_for == 0 {
+            return Ok(Some(qmd));
+        }
+        self.held.insert(at, qmd);
+        self.check()?;
+        Ok(None)
+    }
+
+    /// What follows when a launch has ended.
+    fn finish(&mut self, bus: &mut Bus<'_>, qmd: &Qmd) -> Outcome<()> {
+        for each in &qmd.releases {
+            release(bus, each)?;
+        }
+        self.next.extend(&qmd.dependents);
+        self.check()
+    }
+
+    fn check(&self) -> Outcome<()> {
+        if self.next.len().max(self.held.len()) > MOST_WAITING {
+            let text = format!("more than {MOST_WAITING} launches that depend on each other");
+            return Err(Fault::Unsupported(text));
+        }
+        Ok(())
     }
 }
 

@@ -12,6 +12,8 @@ const BLACKWELL: u32 = 0xcdc0;
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Qmd {
     version: (u32, u32),
+    /// Whether it has a kernel, or only what is released and what depends on it.
+    pub(super) has_kernel: bool,
     pub(super) grid: [u32; 3],
     pub(super) block: [u32; 3],
     /// Bytes of shared memory of a block.
@@ -24,8 +26,20 @@ pub(super) struct Qmd {
     pub(super) constants: Vec<Bank>,
     /// What is written when it has ended.
     pub(super) releases: Vec<Release>,
-    /// Descriptions that are launched when it has ended.
-    pub(super) dependents: Vec<u64>,
+    /// What happens to other descriptions when it has ended.
+    pub(super) dependents: Vec<(Action, u64)>,
+    /// How many others it waits for.
+    pub(super) waits_for: u32,
+}
+
+/// What is done with a description.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Action {
+    Launch,
+    /// It waits for one less.
+    Decrement,
+    /// And for one more.
+    Increment,
 }
 
 /// A bank of constants.
@@ -114,6 +128,9 @@ struct DependentFields {
 
 /// Where one version has its fields.
 struct Layout {
+    /// What it launches; none where that is always a grid.
+    kind: Option<Field>,
+    waits_for: Field,
     grid: [Field; 3],
     block: [Field; 3],
     shared: Field,
@@ -130,6 +147,8 @@ const BANKS: u32 = 8;
 
 /// Versions 2.2 and 2.3: one word at a semaphore, or payload and time.
 const V2: Layout = Layout {
+    kind: None,
+    waits_for: mw(157, 151),
     grid: [mw(415, 384), mw(431, 416), mw(463, 448)],
     block: [mw(607, 592), mw(623, 608), mw(639, 624)],
     shared: mw(561, 544),
@@ -164,6 +183,7 @@ const fn release_v2(number: u32) -> ReleaseFields {
 
 /// Version 3.0.
 const V3: Layout = Layout {
+    waits_for: mw(157, 142),
     local: [mw(759, 736), mw(1623, 1600)],
     releases: &[release_v3(768), release_v3(896), release_v3(1664)],
     dependents: &[dependent(512, Some(480)), dependent(517, None)],
@@ -186,6 +206,8 @@ const fn release_v3(first: u32) -> ReleaseFields {
 
 /// Versions 4.0 and 4.1.
 const V4: Layout = Layout {
+    kind: Some(mw(25, 23)),
+    waits_for: mw(15, 0),
     grid: [mw(1055, 1024), mw(1071, 1056), mw(1103, 1088)],
     block: [mw(1167, 1152), mw(1183, 1168), mw(1191, 1184)],
     shared: mw(601, 584),
@@ -229,6 +251,8 @@ const fn dependent(how: u32, pointer: Option<u32>) -> DependentFields {
 
 /// Version 5.0.
 const V5: Layout = Layout {
+    kind: Some(mw(153, 151)),
+    waits_for: mw(143, 128),
     grid: [mw(1279, 1248), mw(1295, 1280), mw(1327, 1312)],
     block: [mw(1103, 1088), mw(1119, 1104), mw(1127, 1120)],
     shared: mw(1162, 1152).shifted(7),
@@ -244,9 +268,20 @@ const V5: Layout = Layout {
     dependents: &[dependent(336, Some(384)), dependent(344, Some(416))],
 };
 
-/// QMD_SCHEDULE, QMD_INVALIDATE_COPY_SCHEDULE and QMD_DECREMENT_DEPENDENCE: it is launched. Which others it waits for
-/// says a counter that nothing here has to look at, because launches end in their order.
-const LAUNCHING: [u64; 3] = [1, 3, 4];
+/// QMD_TYPE_GRID_NULL and QMD_TYPE_GRID_CTA; the others are queues, and grids of clusters.
+const NO_GRID: u64 = 1;
+const GRID: u64 = 2;
+
+impl Action {
+    /// QMD_SCHEDULE and QMD_INVALIDATE_COPY_SCHEDULE, QMD_DECREMENT_DEPENDENCE. What is put into a queue is none.
+    fn of(number: u64) -> Option<Self> {
+        match number {
+            1 | 3 => Some(Self::Launch),
+            4 => Some(Self::Decrement),
+            _ => None,
+        }
+    }
+}
 
 /// Version and layout of a description that a class was given.
 fn layout(class: u32, bytes: &[u8; LARGEST]) -> ((u32, u32), Option<&'static Layout>) {
@@ -290,6 +325,11 @@ impl Qmd {
     fn of(bytes: &[u8; LARGEST], version: (u32, u32), layout: &Layout) -> Outcome<Self> {
         let word = |field: Field| field.read(bytes) as u32;
         let is_set = |field: Field| field.read(bytes) != 0;
+        let kind = layout.kind.map_or(GRID, |kind| kind.read(bytes));
+        if ![NO_GRID, GRID].contains(&kind) {
+            let what = format!("a launch of type {kind}: queues and clusters are not simulated");
+            return Err(Fault::Unsupported(what));
+        }
         let [valid, address, size] = &layout.constants;
         let banks = (0..BANKS).filter(|bank| is_set(valid.0.of(*bank, valid.1)));
         let constants = banks.map(|bank| Bank {
@@ -310,18 +350,20 @@ impl Qmd {
                 .then(|| (word(release.operation), word(release.is_signed) == 1)),
             is_wide: release.is_wide.is_some_and(is_set),
         });
-        let is_launched = |dependent: &&DependentFields| {
-            let is_meant = |action: Field| LAUNCHING.contains(&action.read(bytes));
-            is_set(dependent.is_enabled) && dependent.action.is_none_or(is_meant)
-        };
-        let pointer = |dependent: &DependentFields| {
+        let followed = layout.dependents.iter().filter(|dependent| is_set(dependent.is_enabled));
+        let action = |dependent: &DependentFields| {
+            let action = match dependent.action {
+                Some(action) => Action::of(action.read(bytes))?,
+                None => Action::Launch,
+            };
             let unknown =
                 || Fault::Unsupported("a launch with a second that depends on it".to_owned());
-            Ok(dependent.pointer.ok_or_else(unknown)?.read(bytes))
+            Some(dependent.pointer.ok_or_else(unknown).map(|pointer| (action, pointer.read(bytes))))
         };
-        let dependents = layout.dependents.iter().filter(is_launched).map(pointer);
+        let dependents = followed.filter_map(action);
         Ok(Self {
             version,
+            has_kernel: kind == GRID,
             grid: layout.grid.map(word),
             block: layout.block.map(word),
             shared: word(layout.shared),
@@ -331,6 +373,7 @@ impl Qmd {
             constants: constants.collect(),
             releases: releases.collect(),
             dependents: dependents.collect::<Outcome<_>>()?,
+            waits_for: word(layout.waits_for),
         })
     }
 }
@@ -413,8 +456,12 @@ mod tests {
     #[test]
     fn what_depends_is_launched_where_the_action_says_so() {
         let v2_3 = [(583, 580, 2), (579, 576, 3), (511, 480, 0x1234), (141, 141, 1)];
-        assert_eq!(read(COMPUTE, &v2_3).unwrap().dependents, [0x12_3400]);
-        for (action, expected) in [(0, vec![]), (1, vec![0x12_3400]), (4, vec![0x12_3400])] {
+        assert_eq!(read(COMPUTE, &v2_3).unwrap().dependents, [(Action::Launch, 0x12_3400)]);
+        for (action, expected) in [
+            (0, vec![]),
+            (1, vec![(Action::Launch, 0x12_3400)]),
+            (4, vec![(Action::Decrement, 0x12_3400)]),
+        ] {
             let fields = [(583, 580, 3), (511, 480, 0x1234), (512, 512, 1), (515, 513, action)];
             assert_eq!(read(COMPUTE, &fields).unwrap().dependents, expected, "{action}");
         }

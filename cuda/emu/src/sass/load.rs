@@ -84,8 +84,11 @@ struct Loader<'a> {
 impl<'a> Loader<'a> {
     fn new(object: Object<'a>, memory: &'a mut Memory) -> Result<Self, LoadError> {
         let bytes = object.sections.iter().map(|section| section.bytes.to_vec()).collect();
-        let program =
-            Program { first_parameter: first_parameter(object.arch), ..Program::default() };
+        let program = Program {
+            origin: CODE,
+            first_parameter: first_parameter(object.arch),
+            ..Program::default()
+        };
         let (code, addresses) = (BTreeMap::new(), BTreeMap::new());
         Ok(Self { object, memory, program, bytes, code, addresses, builtins: 0 })
     }
@@ -257,7 +260,7 @@ impl<'a> Loader<'a> {
                 self.program.asks_for_reserved |=
                     decoded.is_ok_and(|read| asks_for_reserved(&read));
                 self.program.code.push(match decoded {
-                    Ok(instruction) => decode(&instruction, *first, count),
+                    Ok(instruction) => decode(&instruction, CODE, *first, count),
                     Err(unknown) => Instruction {
                         op: Op::Refused(unknown.to_string().into()),
                         guard: Predicate::TRUE,

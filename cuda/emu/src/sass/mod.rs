@@ -1,7 +1,8 @@
 //! Machine code ready to run: cubins are loaded, and instructions become plain operations.
 //!
 //! ```text
-//! cubin ─► load (sections, addresses) ─► decode (one function for each kind of instruction) ─► Op
+//! cubin ──► load (sections, addresses) ─┐
+//! memory ─► placed (what is reached)  ──┴► decode (one function for each kind of instruction) ─► Op
 //!                                                   │
 //!                                        compute (what an instruction computes)
 //! ```
@@ -9,12 +10,14 @@
 mod compute;
 mod decode;
 mod load;
+mod placed;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 pub(crate) use compute::{Function, In, Modes, Native, Out, Row};
 pub(crate) use load::load;
+pub(crate) use placed::load as load_placed;
 
 use crate::program::{Rmw, Shuffle, Space, Vote};
 
@@ -24,8 +27,8 @@ pub(crate) const UNIFORM_ZERO: u8 = 63;
 /// Predicates that are always true.
 pub(crate) const TRUE: u8 = 7;
 
-/// Where code begins: above all addresses that programs have. An instruction is at 16 times its number above it.
-pub(crate) const CODE: u64 = 1 << 47;
+/// Where the code of a cubin begins: above all addresses that programs have.
+const CODE: u64 = 1 << 47;
 
 /// Banks of constants: parameters and launch, the compiler's literals, and `__constant__` variables.
 pub(crate) const BANKS: usize = 8;
@@ -33,9 +36,11 @@ pub(crate) const BANKS: usize = 8;
 /// Where bank 0 says where the system's part of shared memory is, up to Ada. Later it is at the start.
 pub(crate) const RESERVED_SHARED: usize = 0x124;
 
-/// A loaded cubin.
+/// A loaded cubin, or what was found in memory.
 #[derive(Debug, Default)]
 pub(crate) struct Program {
+    /// The address of the first instruction. Others are at 16 times their number above it.
+    pub(crate) origin: u64,
     pub(crate) code: Vec<Instruction>,
     pub(crate) sections: Vec<Section>,
     pub(crate) kernels: BTreeMap<String, Kernel>,

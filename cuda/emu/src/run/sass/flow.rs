@@ -9,7 +9,7 @@ use super::super::{Mistake, mistake};
 use super::warp::Warp;
 use crate::program::{BarrierKind, Reg};
 use crate::report::{FindingKind, Severity};
-use crate::sass::{Arrival, CODE, Op, Operand, Predicate, TRUE, UNIFORM_ZERO};
+use crate::sass::{Arrival, Op, Operand, Predicate, TRUE, UNIFORM_ZERO};
 
 /// Lanes that run together.
 #[derive(Clone)]
@@ -208,7 +208,7 @@ impl Warp<'_> {
             base.wrapping_add(u64::from(low[lane]) | u64::from(high[lane]) << 32)
         });
         for (address, lanes) in Self::by_value(&to, mask) {
-            let number = address.wrapping_sub(CODE) / 16;
+            let number = address.wrapping_sub(self.code.program.origin) / 16;
             let known = address % 16 == 0 && number < self.code.program.code.len() as u64;
             if !known {
                 let lane = lanes.trailing_zeros() as usize;

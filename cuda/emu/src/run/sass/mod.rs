@@ -75,6 +75,26 @@ impl<'a> SassCode<'a> {
         Self { program, name, kernel, banks }
     }
 
+    /// Code in memory, with the banks of a launch. The driver of a GPU says in bank 0 where shared and local memory
+    /// are among all addresses, and how much of it a thread has: here it is what this emulator has.
+    pub(crate) fn placed(
+        program: &'a Program,
+        kernel: &'a Kernel,
+        mut banks: [Vec<u8>; BANKS],
+    ) -> Self {
+        let mut put = |at: usize, value: u64| {
+            if let Some(place) = banks[0].get_mut(at..at + 8) {
+                place.copy_from_slice(&value.to_le_bytes());
+            }
+        };
+        put(bank0::SHARED_WINDOW, SHARED_WINDOW);
+        put(bank0::LOCAL_WINDOW, LOCAL_WINDOW);
+        if let Some(place) = banks[0].get_mut(bank0::STACK..bank0::STACK + 4) {
+            place.copy_from_slice(&(kernel.local_size as u32).to_le_bytes());
+        }
+        Self { program, name: "kernel", kernel, banks }
+    }
+
     /// The section of an instruction.
     fn section(&self, pc: usize) -> Option<&Section> {
         let at = self.program.sections.partition_point(|section| section.first <= pc);

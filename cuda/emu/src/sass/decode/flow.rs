@@ -3,7 +3,7 @@
 use nvabi_sass::{Modifier, Op as Name, Value};
 
 use super::{Decoded, Decoder, Kind, Op};
-use crate::sass::{Arrival, CODE, Operand, Predicate};
+use crate::sass::{Arrival, Operand, Predicate};
 
 impl Decoder<'_> {
     pub(super) fn flow(&self) -> Decoded<Op> {
@@ -41,7 +41,7 @@ impl Decoder<'_> {
 
     /// The address of the section's first instruction.
     fn base(&self) -> u64 {
-        CODE + self.first as u64 * 16
+        self.origin + self.first as u64 * 16
     }
 
     fn barrier(&self, at: usize) -> Decoded<u8> {

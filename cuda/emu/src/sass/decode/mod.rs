@@ -20,6 +20,7 @@ type Decoded<T> = Result<T, String>;
 /// An instruction of the section whose first instruction has this number.
 pub(super) struct Decoder<'a> {
     instruction: &'a nvabi_sass::Instruction,
+    origin: u64,
     first: usize,
     count: usize,
 }
@@ -36,16 +37,18 @@ enum Kind {
     Halves,
 }
 
-/// An instruction ready to run; one that is not supported says so when it runs.
+/// An instruction of a program that begins at an address, ready to run; one that is not supported says so when it
+/// runs.
 pub(super) fn decode(
     instruction: &nvabi_sass::Instruction,
+    origin: u64,
     first: usize,
     count: usize,
 ) -> Instruction {
     let guard = instruction.guard;
     let guard =
         Predicate { number: guard.predicate, negated: guard.negated, uniform: guard.uniform };
-    let decoder = Decoder { instruction, first, count };
+    let decoder = Decoder { instruction, origin, first, count };
     let op = decoder
         .operation()
         .unwrap_or_else(|why| Op::Refused(format!("{instruction} is not supported: {why}").into()));
