@@ -34,7 +34,7 @@ pub(super) enum State {
 /// Held by the process of a machine, and by who removes its folder.
 #[derive(Debug)]
 pub(super) struct Lock {
-    _file: File,
+    file: File,
 }
 
 impl Folder {
@@ -131,19 +131,34 @@ impl Folder {
             Err(error) => return Err(at(&path, &error.into())),
         }
         // Who removed the folder had the lock before.
-        let is_there = fs::metadata(&path).is_ok_and(|there| {
-            file.metadata().is_ok_and(|own| (own.dev(), own.ino()) == (there.dev(), there.ino()))
-        });
-        Ok(is_there.then_some(Lock { _file: file }))
+        Ok(self.has(&file).then_some(Lock { file }))
     }
 
-    /// Removes the folder of a machine that is down.
+    /// Whether a file is the lock that there is.
+    fn has(&self, file: &File) -> bool {
+        fs::metadata(self.path.join("lock")).is_ok_and(|there| {
+            file.metadata().is_ok_and(|own| (own.dev(), own.ino()) == (there.dev(), there.ino()))
+        })
+    }
+
+    /// Removes the folder of a machine that is down; not one that somebody else has made in its place.
     pub(super) fn remove(&self, lock: Lock) {
+        if !self.has(&lock.file) {
+            return;
+        }
         for name in ["socket", "log", "lock"] {
             let _ = fs::remove_file(self.path.join(name));
         }
         let _ = fs::remove_dir(&self.path);
         drop(lock);
+    }
+
+    /// Says whether the socket is still the one that there is now.
+    pub(super) fn is_same(&self) -> impl Fn() -> bool + use<> {
+        let path = self.socket();
+        let found = move || fs::symlink_metadata(&path).ok().map(|it| (it.dev(), it.ino()));
+        let now = found();
+        move || found() == now
     }
 
     /// The last line that the machine's process wrote; after a panic there is one of advice.

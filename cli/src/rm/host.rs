@@ -9,9 +9,9 @@ use std::io::{self, Read as _};
 use std::os::fd::{AsFd as _, AsRawFd as _, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::net::{UnixListener, UnixStream};
-use std::os::unix::process::CommandExt as _;
+use std::os::unix::process::{CommandExt as _, ExitStatusExt as _};
 use std::process::Command;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, mpsc};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -24,6 +24,9 @@ use crate::sim::Ended;
 
 /// How long programs may take to end before they are killed.
 const GRACE: Duration = Duration::from_secs(5);
+
+/// How often a machine looks whether it can still be reached.
+const LOOK: Duration = Duration::from_secs(1);
 
 /// How long a command may take to send what it asks for.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -80,11 +83,13 @@ impl Host {
         self.programs.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Serves who connects, until a signal or a command asks for the end; then ends all programs.
+    /// Serves who connects, until a signal or a command asks for the end, or `is_there` says that nobody can connect any
+    /// more; then ends all programs.
     pub(super) fn serve(
         self: &Arc<Self>,
         listener: UnixListener,
         signals: &Signals,
+        is_there: impl Fn() -> bool,
     ) -> io::Result<()> {
         let host = self.clone();
         // It accepts while programs end, too, and ends with this process.
@@ -93,9 +98,17 @@ impl Host {
         };
         thread::Builder::new().name("accept".to_owned()).spawn(accepts)?;
         loop {
-            match wait_for([signals.as_fd(), self.ending.1.as_fd()])? {
+            match wait_until([signals.as_fd(), self.ending.1.as_fd()], LOOK)? {
                 [true, _] if signals.next().is_some() => break,
                 [_, true] => break,
+                _ if !is_there() => {
+                    self.end_programs();
+                    let text = "its folder was removed, and nobody could reach it: it went down, and its programs with it";
+                    return Err(io::Error::new(
+                        io::ErrorKind::NotFound,
+                        format!("machine `{}`: {text}", self.name),
+                    ));
+                }
                 _ => {}
             }
         }
@@ -238,6 +251,12 @@ impl Host {
             let files: Vec<BorrowedFd<'_>> = ends.into_iter().chain(asks).collect();
             match running.next(&files, time)? {
                 Event::Ended(status) => {
+                    let was_killed = status.signal() == Some(libc::SIGKILL);
+                    if let Some(error) = was_killed.then(|| running.failure()).flatten() {
+                        let text =
+                            format!("the simulator failed, and the program was killed: {error}");
+                        return Err(io::Error::new(error.kind(), text));
+                    }
                     // Who is told may look at once.
                     if let Some(known) = self.programs().all.get_mut(&running.number()) {
                         known.has_ended = true;
@@ -245,10 +264,7 @@ impl Host {
                     let report = running.report();
                     let ended = Ended::from(nvabi_sim::Outcome { status, report });
                     if let Some(stream) = asker.take() {
-                        let body = serde_json::to_vec(&ended)?;
-                        // It may have gone.
-                        let _ = connection::send(stream, Kind::Ended, &body);
-                        let _ = stream.shutdown(std::net::Shutdown::Both);
+                        tell_end(stream.try_clone()?, serde_json::to_vec(&ended)?)?;
                     }
                 }
                 Event::Over => return Ok(()),
@@ -291,6 +307,23 @@ impl Host {
             programs = waited.unwrap_or_else(PoisonError::into_inner).0;
         }
     }
+}
+
+/// Tells a command how its program ended. One that is stopped is told later, when it goes on: as long as the machine is
+/// up, which does not wait for it.
+fn tell_end(stream: UnixStream, body: Vec<u8>) -> io::Result<()> {
+    stream.set_write_timeout(None)?;
+    let (done, is_done) = mpsc::channel::<()>();
+    let told = move || {
+        // It may have gone.
+        let _ = connection::send(&stream, Kind::Ended, &body);
+        let _ = stream.shutdown(std::net::Shutdown::Both);
+        drop(done);
+    };
+    thread::Builder::new().name("end".to_owned()).spawn(told)?;
+    // Nothing is ever sent: this ends when the thread does.
+    let _ = is_done.recv_timeout(SEND_PATIENCE);
+    Ok(())
 }
 
 /// A command as it is shown: one line, of which a long one has only the beginning.
@@ -363,6 +396,15 @@ fn is_ours(stream: &UnixStream) -> io::Result<bool> {
 
 /// Waits until one of some files can be read; which of them can.
 pub(super) fn wait_for<const N: usize>(files: [BorrowedFd<'_>; N]) -> io::Result<[bool; N]> {
+    poll(files, -1)
+}
+
+/// The same for no longer than a time: then none can.
+fn wait_until<const N: usize>(files: [BorrowedFd<'_>; N], time: Duration) -> io::Result<[bool; N]> {
+    poll(files, i32::try_from(time.as_millis()).unwrap_or(i32::MAX))
+}
+
+fn poll<const N: usize>(files: [BorrowedFd<'_>; N], milliseconds: i32) -> io::Result<[bool; N]> {
     let entry = |file: BorrowedFd<'_>| libc::pollfd {
         fd: file.as_raw_fd(),
         events: libc::POLLIN,
@@ -370,7 +412,7 @@ pub(super) fn wait_for<const N: usize>(files: [BorrowedFd<'_>; N]) -> io::Result
     };
     let mut polls = files.map(entry);
     // SAFETY: the kernel reads and writes as many entries as it is told, which is as many as there are.
-    match check(unsafe { libc::poll(polls.as_mut_ptr(), N as libc::nfds_t, -1) }) {
+    match check(unsafe { libc::poll(polls.as_mut_ptr(), N as libc::nfds_t, milliseconds) }) {
         Err(error) if error.kind() != io::ErrorKind::Interrupted => Err(error),
         _ => Ok(polls.map(|poll| poll.revents != 0)),
     }
@@ -379,6 +421,15 @@ pub(super) fn wait_for<const N: usize>(files: [BorrowedFd<'_>; N]) -> io::Result
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_command_that_was_stopped_is_told_the_end() {
+        let (ours, theirs) = UnixStream::pair().unwrap();
+        ours.set_write_timeout(Some(Duration::from_millis(50))).unwrap();
+        let body = vec![b' '; 4 << 20];
+        tell_end(ours, body.clone()).unwrap();
+        assert_eq!(connection::receive(&theirs).unwrap(), Some((Kind::Ended, body)));
+    }
 
     #[test]
     fn a_command_is_shown_as_one_short_line() {

@@ -132,7 +132,8 @@ fn serve(
     if args.foreground {
         announce(context, &host.status());
     }
-    host.serve(listener, signals)?;
+    let is_there = folder.is_same();
+    host.serve(listener, signals, is_there)?;
     for fault in host.machine.unmet_faults() {
         context.status("Not met", &fault);
     }

@@ -121,6 +121,28 @@ fn a_machine_ends_by_a_signal() {
 }
 
 #[test]
+fn a_machine_whose_folder_is_removed_ends() {
+    let lab = Lab::empty();
+    let mut command = lab.command(&["up", "lab", "--foreground"]);
+    let machine = command.stderr(std::process::Stdio::piped()).spawn().unwrap();
+    wait_until(|| lab.rm(&["status", "lab"]).code == Some(0));
+    lab.need_programs();
+    let program = lab.begin("echo on; exec sleep 60");
+    std::fs::remove_dir_all(lab.own_folder()).unwrap();
+    // Another one in its place is not touched.
+    assert_eq!(lab.rm(&["up", "lab"]).code, Some(0));
+    let output = machine.wait_with_output().unwrap();
+    let told = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(2), "{told}");
+    assert!(
+        told.contains("machine `lab`: its folder was removed, and nobody could reach it"),
+        "{told}"
+    );
+    assert_eq!(program.end().code, Some(128 + libc::SIGTERM));
+    assert_eq!(lab.sh("echo hello").out, "hello\n");
+}
+
+#[test]
 fn a_machine_that_was_killed_is_found_dead() {
     let lab = Lab::up(&[]);
     let program = lab.begin("echo on; exec sleep 60");

@@ -8,7 +8,7 @@ use std::process::{Command, ExitStatus};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, MutexGuard, mpsc};
 use std::thread::{self, JoinHandle};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use super::program::{self, Begin, Event, Program};
 use super::{AnyMachine, Run, Shared, filter, not_supported, poller, serve};
@@ -220,9 +220,27 @@ impl Running {
 
     /// Whether all calls were served, when nobody is left to make any.
     fn served(&mut self) -> io::Result<()> {
-        let served = self.served.take().map(JoinHandle::join);
-        served.unwrap_or(Ok(Ok(()))).unwrap_or_else(|_| Err(io::ErrorKind::Other.into()))
+        self.served.take().map_or(Ok(()), joined)
     }
+
+    /// Why the simulator has ended the program, where it could not go on: for who is told that it was killed.
+    pub fn failure(&mut self) -> Option<io::Error> {
+        /// Milliseconds that the thread may need to end, whose end has killed the program.
+        const PATIENCE: u32 = 20;
+        for _ in 0..PATIENCE {
+            if self.served.as_ref()?.is_finished() {
+                return self.served().err();
+            }
+            thread::sleep(Duration::from_millis(1));
+        }
+        None
+    }
+}
+
+/// What came of a thread that serves calls. One that panicked has said so.
+fn joined(served: JoinHandle<io::Result<()>>) -> io::Result<()> {
+    let panicked = |_| Err(io::Error::other("the simulator panicked: this is a bug of nvabi"));
+    served.join().unwrap_or_else(panicked)
 }
 
 /// Serves a child that sends its listener, until nobody is left to be served.

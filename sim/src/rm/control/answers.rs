@@ -78,6 +78,12 @@ impl Driver {
         })
     }
 
+    /// Whether the profile of a GPU has an answer to a command.
+    pub(in crate::rm) fn has_answer(&self, target: &Target<'_>, command: &str) -> bool {
+        let gpu = self.gpus.get(target.kind.gpu().unwrap_or(0));
+        gpu.is_some_and(|gpu| gpu.profile.answers.contains_key(command))
+    }
+
     /// The answer of a profile to a command, by its name or number; `None` where it has none.
     pub(in crate::rm) fn answer_of_profile(
         &mut self,

@@ -18,7 +18,7 @@ use crate::rm::server::{Client, ObjectKind};
 pub(super) fn handler(name: &str) -> Option<Handler> {
     Some(match name {
         "NV2080_CTRL_CMD_GPU_GET_ACTIVE_PARTITION_IDS" => active,
-        "NV2080_CTRL_CMD_GPU_GET_PARTITION_CAPACITY" => capacity,
+        CAPACITY => capacity,
         "NV2080_CTRL_CMD_GPU_SET_PARTITIONS" => set,
         "NV2080_CTRL_CMD_GPU_GET_PARTITIONS" => get,
         "NV2080_CTRL_CMD_GPU_GET_COMPUTE_PROFILES" => sizes,
@@ -32,6 +32,9 @@ pub(super) fn handler(name: &str) -> Option<Handler> {
         _ => return None,
     })
 }
+
+/// What a program asks of a card that it does not divide: where it was recorded alone, it is answered as it was.
+pub(super) const CAPACITY: &str = "NV2080_CTRL_CMD_GPU_GET_PARTITION_CAPACITY";
 
 /// NVC637_DEVICE_LEVEL_SWIZZID: the whole GPU, for who looks at it.
 const WHOLE: u32 = 0xffff_fffe;
@@ -90,10 +93,6 @@ impl Driver {
             })
         });
         kinds.collect()
-    }
-
-    fn has_mig(&self, gpu: usize) -> bool {
-        self.number_of(gpu, "mig.supported").is_some_and(|number| number != 0)
     }
 
     /// Whether the mode is in force.
@@ -178,7 +177,7 @@ fn active(driver: &mut Driver, target: &Target<'_>, params: &mut Params) -> Resu
     let gpu = gpu_of(target)?;
     params.set("partitionCount", 0_u32)?;
     // A card without the mode has always been asked by libcuda, which takes either.
-    if !driver.has_mig(gpu) || !driver.is_mig_enabled(gpu) {
+    if !driver.is_mig_enabled(gpu) {
         return Err(Status::NOT_SUPPORTED.into());
     }
     let own = driver.gpus[gpu].instances.0.keys().copied();
@@ -190,9 +189,6 @@ fn active(driver: &mut Driver, target: &Target<'_>, params: &mut Params) -> Resu
 /// `subdeviceCtrlCmdGpuGetPartitionCapacity_IMPL`, of which the open driver has the part of virtual machines alone.
 fn capacity(driver: &mut Driver, target: &Target<'_>, params: &mut Params) -> Result {
     let gpu = gpu_of(target)?;
-    if !driver.has_mig(gpu) {
-        return Err(Status::NOT_SUPPORTED.into());
-    }
     let kinds = driver.kinds(target)?;
     let flag = params.word("partitionFlag")?;
     let kind = kinds.iter().find(|kind| kind.flag == flag).ok_or(Status::INVALID_ARGUMENT)?;
@@ -282,9 +278,8 @@ impl Driver {
 /// `subdeviceCtrlCmdGpuGetPartitions_IMPL`.
 fn get(driver: &mut Driver, target: &Target<'_>, params: &mut Params) -> Result {
     let gpu = gpu_of(target)?;
-    if !driver.has_mig(gpu) {
-        return Err(Status::NOT_SUPPORTED.into());
-    }
+    // A card that cannot be divided has no kinds.
+    driver.kinds(target)?;
     let numbers: Vec<u32> = match params.word("bGetAllPartitionInfo")? {
         0 => driver.chosen(target, gpu).into_iter().collect(),
         _ => driver.gpus[gpu].instances.0.keys().copied().collect(),

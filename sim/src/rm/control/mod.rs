@@ -37,9 +37,9 @@ pub(super) struct Target<'a> {
 /// A command that is simulated.
 type Handler = fn(&mut Driver, &Target<'_>, &mut Params) -> Result;
 
-/// Whether a command is answered by code, not by a profile.
+/// Whether a command is answered by code alone, not by a profile.
 pub(crate) fn is_answered_in_code(name: &str) -> bool {
-    handler(name).is_some()
+    handler(name).is_some() && name != mig::CAPACITY
 }
 
 /// Microseconds since 1970.
@@ -98,7 +98,9 @@ impl Driver {
             return Err(Status::INVALID_PARAM_STRUCT.into());
         }
         self.need_gpu_for(&target.kind, &known.name)?;
-        let done = match handler(&known.name) {
+        // A profile has answers to a command of code where it knows no more than them.
+        let by_code = handler(&known.name).filter(|_| !self.has_answer(&target, &known.name));
+        let done = match by_code {
             Some(handler) => handler(self, &target, &mut params),
             None => match self.answer_of_profile(&target, &known.name, &mut params) {
                 Some(done) => done,
