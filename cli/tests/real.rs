@@ -345,6 +345,40 @@ fn a_card_is_divided() {
     }
 }
 
+/// Public programs that read NVML show what there is, of the oldest and the newest version.
+#[test]
+fn public_programs_see_the_cards() {
+    let example = Path::new(env!("CARGO_MANIFEST_DIR")).join("../examples/exporter/scrape.py");
+    let example = example.display();
+    let script =
+        format!("set -e; python3 -m gpustat --no-header; python3 -m nvitop -1; python3 {example}");
+    let mut versions = versions();
+    let newest = versions.len() - 1;
+    versions.drain(1.min(newest)..newest);
+    for real in versions {
+        let tools = real.folder.with_file_name("tools");
+        if !tools.join("nvitop_exporter").exists() {
+            skip(Need::Real, "tests/real/fetch.sh got no gpustat and nvitop")
+        }
+        let script = format!("export PYTHONPATH='{}' TERM=dumb; {script}", tools.display());
+        let machine = ["--gpu", "a100", "--gpu", "l4"];
+        let seen = real.run(&machine, Path::new("sh"), &["-c", &script]);
+        let what = format!("{}: {} {:?}", real.version, seen.out, seen.diagnostics);
+        assert_eq!(seen.code, Some(0), "{what}");
+        for expected in [
+            "[0] NVIDIA A100-SXM4-80GB | 31",
+            "[1] NVIDIA L4 ",
+            "|     0 / 81920 MB |",
+            "A100-SXM4-80GB       Off │ 00000000:01:00.0 Off │ Disabled           0 │",
+            "0B / 80.00GiB",
+            "gpu_power_limit_W{devicename=\"NVIDIA A100-SXM4-80GB\"",
+            "gpu_temperature_C{devicename=\"NVIDIA L4\"",
+        ] {
+            assert!(seen.out.contains(expected), "{expected}: {what}");
+        }
+    }
+}
+
 /// The audit of one of the programs that `tests/real/programs.sh` runs; none where the version has no such program.
 fn audited(real: &Real, program: &str) -> Option<serde_json::Value> {
     let folder = tempfile::tempdir().unwrap();

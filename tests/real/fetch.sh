@@ -6,8 +6,8 @@
 #
 # VERSION is one of the archive, such as 550.163.01; without any, every version of the archive that the lock
 # knows; of these the newest of each branch with `newest`. A folder holds `bin` and `lib`. They are put into NVABI_REAL_CACHE, or nvabi/real of the caller's cache,
-# and beside them, as `python`, what PyPI has to call NVML from Python: nothing of it is installed, and nothing of
-# it enters this tree.
+# and beside them, as `python`, what PyPI has to call NVML from Python, and as `tools` public programs that do: nothing
+# of it is installed, and nothing of it enters this tree.
 #
 # Debian alone, see ../debian.sh.
 set -euo pipefail
@@ -43,6 +43,19 @@ if [ ! -e "$cache/python/pynvml.py" ]; then
         echo "fetch.sh: no nvidia-ml-py from PyPI: what calls NVML from Python is not tested" >&2
     fi
     rm -rf "$wheels"
+fi
+
+# Programs of others that read NVML; for the examples too.
+if [ ! -e "$cache/tools/nvitop_exporter" ]; then
+    tools=$(mktemp -d "$cache/.work.XXXXXX")
+    if python3 -m pip install -q --disable-pip-version-check --target "$tools/tools" gpustat nvitop nvitop-exporter >&2
+    then
+        rm -rf "$cache/tools"
+        mv "$tools/tools" "$cache/tools"
+    else
+        echo "fetch.sh: no gpustat, nvitop and nvitop-exporter from PyPI: they are not tested" >&2
+    fi
+    rm -rf "$tools"
 fi
 
 # Versions that are named and that are there need no archive.
