@@ -10,7 +10,7 @@ use std::process::{Command, Output};
 const LIMIT: u64 = 10 << 20;
 
 /// In the order of publication: each needs only those before it.
-const PACKAGES: [(&str, &str); 13] = [
+const PACKAGES: [(&str, &str); 14] = [
     ("nvabi-macros", "macros"),
     ("nvabi-pipeline", "pipeline"),
     ("nvabi-supervise", "supervise"),
@@ -22,6 +22,7 @@ const PACKAGES: [(&str, &str); 13] = [
     ("nvabi-sim", "sim"),
     ("nvabi-sass", "cuda/sass"),
     ("nvabi-cudart-shim", "cuda/cudart"),
+    ("nvabi-cublas-shim", "cuda/cublas"),
     ("nvabi-cuda-shim", "cuda/shim"),
     ("nvabi-cli", "cli"),
 ];

@@ -14,10 +14,16 @@ const LIBRARIES: [(&str, &str, [&str; 2]); 2] = [
     ("NVABI_EMU_RUNTIME", "libnvabi_cudart.so", ["libcudart.so.12", "libcudart.so"]),
 ];
 
+/// cuBLAS, for those who have built it.
+const CUBLAS: (&str, &str, [&str; 2]) =
+    ("NVABI_EMU_CUBLAS", "libnvabi_cublas.so", ["libcublas.so.12", "libcublas.so"]);
+
 /// The emulator under CUDA's names, in a folder that goes when this does.
 pub(crate) fn cuda_libraries() -> io::Result<Scratch> {
     let scratch = Scratch::new("emulator")?;
-    for (variable, file, names) in LIBRARIES {
+    let has_cublas = env::var_os(CUBLAS.0).is_some() || beside(None, CUBLAS.0, CUBLAS.1).is_ok();
+    let wanted = LIBRARIES.into_iter().chain(has_cublas.then_some(CUBLAS));
+    for (variable, file, names) in wanted {
         let library = beside(None, variable, file)?;
         for name in names {
             symlink(&library, scratch.folder.join(name))?;

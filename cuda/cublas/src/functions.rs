@@ -1,0 +1,490 @@
+//! The functions, by the names that libcublas exports.
+#![allow(non_snake_case, clippy::too_many_arguments, clippy::missing_safety_doc)]
+
+use std::ffi::{c_char, c_int, c_longlong, c_void};
+
+use half::{bf16, f16};
+
+use crate::compute::{
+    Element, Real, axpy, dot, extreme, magnitudes, multiply, multiply_wide, scale,
+};
+use crate::context::{
+    INVALID_VALUE, NOT_SUPPORTED, Result, SUCCESS, Status, create, destroy, print_message, with,
+};
+use crate::operand::{Matrix, check, count, is_capturing};
+
+type Handle = *mut c_void;
+
+/// Functions whose body is a `Result`.
+macro_rules! calls {
+    ($($name:ident($($arg:ident: $T:ty),* $(,)?) $body:block)*) => {$(
+        #[unsafe(no_mangle)]
+        unsafe extern "C" fn $name($($arg: $T),*) -> Status {
+            let body = || -> Result { $body };
+            body().err().unwrap_or(SUCCESS)
+        }
+    )*};
+}
+
+/// A value of the program, of the host's memory or the device's, which is the same to this process.
+fn read<T: Copy>(at: *const T) -> Result<T> {
+    if at.is_null() {
+        return Err(INVALID_VALUE);
+    }
+    // SAFETY: cuBLAS documents scalars as pointers to one value, which the program keeps during the call.
+    Ok(unsafe { at.read_unaligned() })
+}
+
+/// A result, of the host's memory or the device's.
+fn put<T>(out: *mut T, value: T) -> Result {
+    if out.is_null() {
+        return Err(INVALID_VALUE);
+    }
+    // SAFETY: cuBLAS documents results as pointers to room for one value.
+    unsafe { out.write_unaligned(value) };
+    Ok(())
+}
+
+/// The handle's stream must be one that does things.
+fn begin(handle: Handle) -> Result {
+    let stream = with(handle, |context| context.stream)?;
+    if is_capturing(stream) {
+        print_message("cuBLAS in a stream that is captured is not supported");
+        return Err(NOT_SUPPORTED);
+    }
+    Ok(())
+}
+
+/// `cublasOperation_t`: whether a matrix is transposed.
+fn transposed(operation: c_int) -> Result<bool> {
+    match operation {
+        0 => Ok(false),
+        1 | 2 => Ok(true),
+        _ => Err(INVALID_VALUE),
+    }
+}
+
+/// What each product of matrices is given.
+#[derive(Clone, Copy)]
+struct Product {
+    transposed: [bool; 2],
+    /// Rows, columns, depth.
+    size: [usize; 3],
+    /// Elements from a column to the next, of a, b and c.
+    leads: [i64; 3],
+}
+
+impl Product {
+    fn new(a: c_int, b: c_int, [m, n, k]: [c_int; 3], [la, lb, lc]: [c_int; 3]) -> Result<Self> {
+        Ok(Self {
+            transposed: [transposed(a)?, transposed(b)?],
+            size: [count(m.into())?, count(n.into())?, count(k.into())?],
+            leads: [la.into(), lb.into(), lc.into()],
+        })
+    }
+
+    fn matrices<A, C>(
+        &self,
+        a: *const A,
+        b: *const A,
+        c: *mut C,
+    ) -> Result<(Matrix<A>, Matrix<A>, Matrix<C>)> {
+        let [m, n, k] = self.size;
+        let [la, lb, lc] = self.leads;
+        let [ta, tb] = self.transposed;
+        Ok((
+            Matrix::new("matrix a", a, [m, k], la, ta)?,
+            Matrix::new("matrix b", b, [k, n], lb, tb)?,
+            Matrix::new("matrix c", c.cast_const(), [m, n], lc, false)?,
+        ))
+    }
+
+    fn real<T: Real>(&self, alpha: T, a: *const T, b: *const T, beta: T, c: *mut T) -> Result {
+        let (a, b, c) = self.matrices(a, b, c)?;
+        multiply(alpha, &a, &b, beta, &c);
+        Ok(())
+    }
+
+    fn wide<A: Element, C: Element<Wide = A::Wide>>(
+        &self,
+        alpha: A::Wide,
+        a: *const A,
+        b: *const A,
+        beta: A::Wide,
+        c: *mut C,
+    ) -> Result {
+        let (a, b, c) = self.matrices(a, b, c)?;
+        multiply_wide(alpha, &a, &b, beta, &c);
+        Ok(())
+    }
+
+    /// A product of types that numbers name, `cudaDataType`.
+    fn typed(
+        &self,
+        (alpha, beta): (*const c_void, *const c_void),
+        (a, b): ((*const c_void, c_int), (*const c_void, c_int)),
+        (c, to): (*mut c_void, c_int),
+        scalar: Scalar,
+    ) -> Result {
+        const HALF: c_int = 2;
+        const BRAIN: c_int = 14;
+        const SINGLE: c_int = 0;
+        const DOUBLE: c_int = 1;
+        const BYTE: c_int = 3;
+        const WORD: c_int = 10;
+        let ((a, from), (b, other)) = (a, b);
+        if from != other {
+            return unsupported(&format!("a product of types {from} and {other}"));
+        }
+        let (x, y) = (scalar.read(alpha)?, scalar.read(beta)?);
+        let (single, other_single) = (x as f32, y as f32);
+        match (from, to) {
+            (SINGLE, SINGLE) => {
+                self.real::<f32>(single, a.cast(), b.cast(), other_single, c.cast())
+            }
+            (DOUBLE, DOUBLE) => self.real::<f64>(x, a.cast(), b.cast(), y, c.cast()),
+            (HALF, HALF) => {
+                self.wide::<f16, f16>(single, a.cast(), b.cast(), other_single, c.cast())
+            }
+            (HALF, SINGLE) => {
+                self.wide::<f16, f32>(single, a.cast(), b.cast(), other_single, c.cast())
+            }
+            (BRAIN, BRAIN) => {
+                self.wide::<bf16, bf16>(single, a.cast(), b.cast(), other_single, c.cast())
+            }
+            (BRAIN, SINGLE) => {
+                self.wide::<bf16, f32>(single, a.cast(), b.cast(), other_single, c.cast())
+            }
+            (BYTE, WORD) => self.wide::<i8, i32>(x, a.cast(), b.cast(), y, c.cast()),
+            _ => unsupported(&format!("a product of type {from} with sums of type {to}")),
+        }
+    }
+}
+
+fn unsupported<T>(what: &str) -> Result<T> {
+    print_message(&format!("cuBLAS: {what} is not supported"));
+    Err(NOT_SUPPORTED)
+}
+
+/// What type the scalars of a call have.
+#[derive(Clone, Copy)]
+enum Scalar {
+    Half,
+    Single,
+    Double,
+    Word,
+}
+
+impl Scalar {
+    /// Of a `cublasComputeType_t`.
+    fn of(compute: c_int) -> Result<Self> {
+        match compute {
+            64 | 65 => Ok(Self::Half),
+            68 | 69 | 74 | 75 | 77 => Ok(Self::Single),
+            70 | 71 => Ok(Self::Double),
+            72 | 73 => Ok(Self::Word),
+            _ => unsupported(&format!("computing by type {compute}")),
+        }
+    }
+
+    fn read(self, at: *const c_void) -> Result<f64> {
+        Ok(match self {
+            Self::Half => read(at.cast::<f16>())?.to_f64(),
+            Self::Single => read(at.cast::<f32>())?.into(),
+            Self::Double => read(at.cast::<f64>())?,
+            Self::Word => read(at.cast::<i32>())?.into(),
+        })
+    }
+}
+
+/// The pointers of a batch, which are in memory of the device.
+fn pointer<T>(name: &str, list: *const *const T, at: usize) -> Result<*const T> {
+    let place = list.wrapping_add(at);
+    check(name, place.addr() as u64, 8, 8)?;
+    // SAFETY: it is inside an allocation, and cuBLAS documents a pointer there.
+    Ok(unsafe { place.read() })
+}
+
+/// Where the next matrix of a strided batch begins.
+fn step<T>(at: *const T, stride: c_longlong, number: usize, bytes: usize) -> *const T {
+    let offset = (stride as isize).wrapping_mul(number as isize).wrapping_mul(bytes as isize);
+    at.wrapping_byte_offset(offset)
+}
+
+/// Bytes of a `cudaDataType`.
+fn bytes_of(kind: c_int) -> Result<usize> {
+    match kind {
+        2 | 14 => Ok(2),
+        0 | 10 => Ok(4),
+        1 => Ok(8),
+        3 => Ok(1),
+        _ => unsupported(&format!("type {kind}")),
+    }
+}
+
+calls! {
+    cublasCreate_v2(out: *mut Handle) { put(out, create()) }
+    cublasDestroy_v2(handle: Handle) { destroy(handle) }
+    cublasGetVersion_v2(handle: Handle, out: *mut c_int) {
+        let _ = handle;
+        put(out, 120_304)
+    }
+    cublasSetStream_v2(handle: Handle, stream: Handle) { with(handle, |context| context.stream = stream.addr()) }
+    cublasGetStream_v2(handle: Handle, out: *mut Handle) {
+        put(out, std::ptr::without_provenance_mut(with(handle, |context| context.stream)?))
+    }
+    cublasSetPointerMode_v2(handle: Handle, mode: c_int) { with(handle, |context| context.pointer_mode = mode) }
+    cublasGetPointerMode_v2(handle: Handle, out: *mut c_int) { put(out, with(handle, |context| context.pointer_mode)?) }
+    cublasSetAtomicsMode(handle: Handle, mode: c_int) { with(handle, |context| context.atomics_mode = mode) }
+    cublasGetAtomicsMode(handle: Handle, out: *mut c_int) { put(out, with(handle, |context| context.atomics_mode)?) }
+    cublasSetMathMode(handle: Handle, mode: c_int) { with(handle, |context| context.math_mode = mode) }
+    cublasGetMathMode(handle: Handle, out: *mut c_int) { put(out, with(handle, |context| context.math_mode)?) }
+    cublasSetWorkspace_v2(handle: Handle, at: Handle, size: usize) {
+        let _ = (at, size);
+        with(handle, |_| ())
+    }
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn cublasGetStatusString(status: Status) -> *const c_char {
+    let name = match status.0 {
+        0 => c"the operation completed successfully",
+        1 => c"the library was not initialized",
+        7 => c"an unsupported value or parameter was passed to the function",
+        13 => c"the operation failed: a vector or matrix is not inside an allocation",
+        15 => c"the emulator does not support this",
+        _ => c"unknown status",
+    };
+    name.as_ptr()
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn cublasGetStatusName(status: Status) -> *const c_char {
+    let name = match status.0 {
+        0 => c"CUBLAS_STATUS_SUCCESS",
+        1 => c"CUBLAS_STATUS_NOT_INITIALIZED",
+        7 => c"CUBLAS_STATUS_INVALID_VALUE",
+        13 => c"CUBLAS_STATUS_EXECUTION_FAILED",
+        15 => c"CUBLAS_STATUS_NOT_SUPPORTED",
+        _ => c"unknown status",
+    };
+    name.as_ptr()
+}
+
+/// What `float` and `double` have alike.
+macro_rules! reals {
+    ($($T:ty: $gemm:ident $batched:ident $strided:ident $gemv:ident $ger:ident $axpy:ident $dot:ident $scal:ident
+       $nrm2:ident $asum:ident $copy:ident $swap:ident $amax:ident $amin:ident;)*) => {$(calls! {
+        $gemm(
+            handle: Handle, ta: c_int, tb: c_int, m: c_int, n: c_int, k: c_int, alpha: *const $T, a: *const $T,
+            la: c_int, b: *const $T, lb: c_int, beta: *const $T, c: *mut $T, lc: c_int
+        ) {
+            begin(handle)?;
+            Product::new(ta, tb, [m, n, k], [la, lb, lc])?.real(read(alpha)?, a, b, read(beta)?, c)
+        }
+        $batched(
+            handle: Handle, ta: c_int, tb: c_int, m: c_int, n: c_int, k: c_int, alpha: *const $T,
+            a: *const *const $T, la: c_int, b: *const *const $T, lb: c_int, beta: *const $T, c: *const *const $T,
+            lc: c_int, batch: c_int
+        ) {
+            begin(handle)?;
+            let product = Product::new(ta, tb, [m, n, k], [la, lb, lc])?;
+            for at in 0..count(batch.into())? {
+                let (a, b) = (pointer("list a", a, at)?, pointer("list b", b, at)?);
+                product.real(read(alpha)?, a, b, read(beta)?, pointer("list c", c, at)?.cast_mut())?;
+            }
+            Ok(())
+        }
+        $strided(
+            handle: Handle, ta: c_int, tb: c_int, m: c_int, n: c_int, k: c_int, alpha: *const $T, a: *const $T,
+            la: c_int, sa: c_longlong, b: *const $T, lb: c_int, sb: c_longlong, beta: *const $T, c: *mut $T,
+            lc: c_int, sc: c_longlong, batch: c_int
+        ) {
+            begin(handle)?;
+            let product = Product::new(ta, tb, [m, n, k], [la, lb, lc])?;
+            let bytes = size_of::<$T>();
+            for at in 0..count(batch.into())? {
+                let (a, b) = (step(a, sa, at, bytes), step(b, sb, at, bytes));
+                let c = step(c.cast_const(), sc, at, bytes).cast_mut();
+                product.real(read(alpha)?, a, b, read(beta)?, c)?;
+            }
+            Ok(())
+        }
+        $gemv(
+            handle: Handle, ta: c_int, m: c_int, n: c_int, alpha: *const $T, a: *const $T, la: c_int, x: *const $T,
+            x_step: c_int, beta: *const $T, y: *mut $T, y_step: c_int
+        ) {
+            begin(handle)?;
+            let a = Matrix::new("matrix a", a, [count(m.into())?, count(n.into())?], la.into(), false)?;
+            let a = if transposed(ta)? { a.transposed() } else { a };
+            let x = Matrix::vector("vector x", x, a.columns, x_step.into())?;
+            let y = Matrix::vector("vector y", y.cast_const(), a.rows, y_step.into())?;
+            multiply(read(alpha)?, &a, &x, read(beta)?, &y);
+            Ok(())
+        }
+        $ger(
+            handle: Handle, m: c_int, n: c_int, alpha: *const $T, x: *const $T, x_step: c_int, y: *const $T,
+            y_step: c_int, a: *mut $T, la: c_int
+        ) {
+            begin(handle)?;
+            let a = Matrix::new("matrix a", a.cast_const(), [count(m.into())?, count(n.into())?], la.into(), false)?;
+            let x = Matrix::vector("vector x", x, a.rows, x_step.into())?;
+            let y = Matrix::vector("vector y", y, a.columns, y_step.into())?;
+            multiply(read(alpha)?, &x, &y.transposed(), <$T>::ONE, &a);
+            Ok(())
+        }
+        $axpy(
+            handle: Handle, n: c_int, alpha: *const $T, x: *const $T, x_step: c_int, y: *mut $T, y_step: c_int
+        ) {
+            begin(handle)?;
+            let (x, y) = two(n, (x, x_step), (y.cast_const(), y_step))?;
+            axpy(read(alpha)?, &x, &y);
+            Ok(())
+        }
+        $dot(
+            handle: Handle, n: c_int, x: *const $T, x_step: c_int, y: *const $T, y_step: c_int, out: *mut $T
+        ) {
+            begin(handle)?;
+            let (x, y) = two(n, (x, x_step), (y, y_step))?;
+            put(out, dot(&x, &y))
+        }
+        $scal(handle: Handle, n: c_int, alpha: *const $T, x: *mut $T, x_step: c_int) {
+            begin(handle)?;
+            scale(read(alpha)?, &one(n, x.cast_const(), x_step)?);
+            Ok(())
+        }
+        $nrm2(handle: Handle, n: c_int, x: *const $T, x_step: c_int, out: *mut $T) {
+            begin(handle)?;
+            let x = one(n, x, x_step)?;
+            // As doubles, squares of `float`s neither overflow nor vanish.
+            let sum = (0..x.rows).map(|at| f64::from(x.get(at, 0)).powi(2)).sum::<f64>();
+            put(out, sum.root() as $T)
+        }
+        $asum(handle: Handle, n: c_int, x: *const $T, x_step: c_int, out: *mut $T) {
+            begin(handle)?;
+            put(out, magnitudes(&one(n, x, x_step)?))
+        }
+        $copy(handle: Handle, n: c_int, x: *const $T, x_step: c_int, y: *mut $T, y_step: c_int) {
+            begin(handle)?;
+            let (x, y) = two(n, (x, x_step), (y.cast_const(), y_step))?;
+            (0..x.rows).for_each(|at| y.set(at, 0, x.get(at, 0)));
+            Ok(())
+        }
+        $swap(handle: Handle, n: c_int, x: *mut $T, x_step: c_int, y: *mut $T, y_step: c_int) {
+            begin(handle)?;
+            let (x, y) = two(n, (x.cast_const(), x_step), (y.cast_const(), y_step))?;
+            for at in 0..x.rows {
+                let old = x.get(at, 0);
+                x.set(at, 0, y.get(at, 0));
+                y.set(at, 0, old);
+            }
+            Ok(())
+        }
+        $amax(handle: Handle, n: c_int, x: *const $T, x_step: c_int, out: *mut c_int) {
+            begin(handle)?;
+            put(out, extreme(&one(n, x, x_step)?, true))
+        }
+        $amin(handle: Handle, n: c_int, x: *const $T, x_step: c_int, out: *mut c_int) {
+            begin(handle)?;
+            put(out, extreme(&one(n, x, x_step)?, false))
+        }
+    })*};
+}
+
+reals! {
+    f32: cublasSgemm_v2 cublasSgemmBatched cublasSgemmStridedBatched cublasSgemv_v2 cublasSger_v2 cublasSaxpy_v2
+         cublasSdot_v2 cublasSscal_v2 cublasSnrm2_v2 cublasSasum_v2 cublasScopy_v2 cublasSswap_v2 cublasIsamax_v2
+         cublasIsamin_v2;
+    f64: cublasDgemm_v2 cublasDgemmBatched cublasDgemmStridedBatched cublasDgemv_v2 cublasDger_v2 cublasDaxpy_v2
+         cublasDdot_v2 cublasDscal_v2 cublasDnrm2_v2 cublasDasum_v2 cublasDcopy_v2 cublasDswap_v2 cublasIdamax_v2
+         cublasIdamin_v2;
+}
+
+fn one<T>(n: c_int, x: *const T, x_step: c_int) -> Result<Matrix<T>> {
+    Matrix::vector("vector x", x, count(n.max(0).into())?, x_step.into())
+}
+
+fn two<T>(n: c_int, x: (*const T, c_int), y: (*const T, c_int)) -> Result<(Matrix<T>, Matrix<T>)> {
+    let y = Matrix::vector("vector y", y.0, count(n.max(0).into())?, y.1.into())?;
+    Ok((one(n, x.0, x.1)?, y))
+}
+
+calls! {
+    cublasHgemm(
+        handle: Handle, ta: c_int, tb: c_int, m: c_int, n: c_int, k: c_int, alpha: *const f16, a: *const f16,
+        la: c_int, b: *const f16, lb: c_int, beta: *const f16, c: *mut f16, lc: c_int
+    ) {
+        begin(handle)?;
+        let (alpha, beta) = (read(alpha)?.to_f32(), read(beta)?.to_f32());
+        Product::new(ta, tb, [m, n, k], [la, lb, lc])?.wide(alpha, a, b, beta, c)
+    }
+    cublasHgemmStridedBatched(
+        handle: Handle, ta: c_int, tb: c_int, m: c_int, n: c_int, k: c_int, alpha: *const f16, a: *const f16,
+        la: c_int, sa: c_longlong, b: *const f16, lb: c_int, sb: c_longlong, beta: *const f16, c: *mut f16,
+        lc: c_int, sc: c_longlong, batch: c_int
+    ) {
+        begin(handle)?;
+        let product = Product::new(ta, tb, [m, n, k], [la, lb, lc])?;
+        let (alpha, beta) = (read(alpha)?.to_f32(), read(beta)?.to_f32());
+        for at in 0..count(batch.into())? {
+            let (a, b, c) = (step(a, sa, at, 2), step(b, sb, at, 2), step(c.cast_const(), sc, at, 2));
+            product.wide(alpha, a, b, beta, c.cast_mut())?;
+        }
+        Ok(())
+    }
+    cublasSgemmEx(
+        handle: Handle, ta: c_int, tb: c_int, m: c_int, n: c_int, k: c_int, alpha: *const f32, a: *const c_void,
+        a_type: c_int, la: c_int, b: *const c_void, b_type: c_int, lb: c_int, beta: *const f32, c: *mut c_void,
+        c_type: c_int, lc: c_int
+    ) {
+        begin(handle)?;
+        let product = Product::new(ta, tb, [m, n, k], [la, lb, lc])?;
+        let scalars = (alpha.cast(), beta.cast());
+        product.typed(scalars, ((a, a_type), (b, b_type)), (c, c_type), Scalar::Single)
+    }
+    cublasGemmEx(
+        handle: Handle, ta: c_int, tb: c_int, m: c_int, n: c_int, k: c_int, alpha: *const c_void,
+        a: *const c_void, a_type: c_int, la: c_int, b: *const c_void, b_type: c_int, lb: c_int,
+        beta: *const c_void, c: *mut c_void, c_type: c_int, lc: c_int, compute: c_int, algorithm: c_int
+    ) {
+        let _ = algorithm;
+        begin(handle)?;
+        let product = Product::new(ta, tb, [m, n, k], [la, lb, lc])?;
+        product.typed((alpha, beta), ((a, a_type), (b, b_type)), (c, c_type), Scalar::of(compute)?)
+    }
+    cublasGemmBatchedEx(
+        handle: Handle, ta: c_int, tb: c_int, m: c_int, n: c_int, k: c_int, alpha: *const c_void,
+        a: *const *const c_void, a_type: c_int, la: c_int, b: *const *const c_void, b_type: c_int, lb: c_int,
+        beta: *const c_void, c: *const *const c_void, c_type: c_int, lc: c_int, batch: c_int, compute: c_int,
+        algorithm: c_int
+    ) {
+        let _ = algorithm;
+        begin(handle)?;
+        let product = Product::new(ta, tb, [m, n, k], [la, lb, lc])?;
+        let scalar = Scalar::of(compute)?;
+        for at in 0..count(batch.into())? {
+            let (a, b) = (pointer("list a", a, at)?, pointer("list b", b, at)?);
+            let c = pointer("list c", c, at)?.cast_mut();
+            product.typed((alpha, beta), ((a, a_type), (b, b_type)), (c, c_type), scalar)?;
+        }
+        Ok(())
+    }
+    cublasGemmStridedBatchedEx(
+        handle: Handle, ta: c_int, tb: c_int, m: c_int, n: c_int, k: c_int, alpha: *const c_void,
+        a: *const c_void, a_type: c_int, la: c_int, sa: c_longlong, b: *const c_void, b_type: c_int, lb: c_int,
+        sb: c_longlong, beta: *const c_void, c: *mut c_void, c_type: c_int, lc: c_int, sc: c_longlong,
+        batch: c_int, compute: c_int, algorithm: c_int
+    ) {
+        let _ = algorithm;
+        begin(handle)?;
+        let product = Product::new(ta, tb, [m, n, k], [la, lb, lc])?;
+        let (scalar, [a_bytes, b_bytes, c_bytes]) =
+            (Scalar::of(compute)?, [bytes_of(a_type)?, bytes_of(b_type)?, bytes_of(c_type)?]);
+        for at in 0..count(batch.into())? {
+            let (a, b) = (step(a, sa, at, a_bytes), step(b, sb, at, b_bytes));
+            let c = step(c.cast_const(), sc, at, c_bytes).cast_mut();
+            product.typed((alpha, beta), ((a, a_type), (b, b_type)), (c, c_type), scalar)?;
+        }
+        Ok(())
+    }
+}

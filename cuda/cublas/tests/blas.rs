@@ -1,0 +1,323 @@
+//! The library as programs see it, on memory of the emulator's libcuda, against sums computed here.
+
+#![allow(clippy::unwrap_used, clippy::panic)]
+
+use std::ffi::{CStr, CString, c_void};
+
+use half::{bf16, f16};
+
+/// A function of a library that cargo built for this test.
+fn function(name: &str) -> *mut c_void {
+    let built = if name.starts_with("cublas") { "libnvabi_cublas.so" } else { "libnvabi_cuda.so" };
+    let path = std::env::current_exe().unwrap().with_file_name(built);
+    let path = CString::new(path.to_str().unwrap()).unwrap();
+    let name = CString::new(name).unwrap();
+    // SAFETY: the libraries have no constructors that ask for anything; the names are strings.
+    unsafe {
+        let handle = libc::dlopen(path.as_ptr(), libc::RTLD_NOW | libc::RTLD_GLOBAL);
+        assert!(!handle.is_null(), "{:?}", CStr::from_ptr(libc::dlerror()));
+        let found = libc::dlsym(handle, name.as_ptr());
+        assert!(!found.is_null(), "{name:?}");
+        found
+    }
+}
+
+/// Calls a function with arguments of at most 8 bytes, none of them a float; its status.
+macro_rules! call {
+    ($name:ident($($arg:expr),* $(,)?)) => {{
+        type Function = extern "C" fn($(call!(@word $arg)),*) -> u32;
+        // SAFETY: integers and pointers of at most 8 bytes are passed as C passes them.
+        let f = unsafe { std::mem::transmute::<*mut c_void, Function>(function(stringify!($name))) };
+        f($($arg as usize),*)
+    }};
+    (@word $arg:expr) => { usize };
+}
+
+/// Values in memory of the device.
+fn device<T: Copy>(values: &[T]) -> usize {
+    let mut address = 0usize;
+    let bytes = size_of_val(values);
+    assert_eq!(call!(cuMemAlloc_v2(&raw mut address, bytes)), 0);
+    assert_eq!(call!(cuMemcpyHtoD_v2(address, values.as_ptr(), bytes)), 0);
+    address
+}
+
+fn host<T: Copy + Default>(address: usize, count: usize) -> Vec<T> {
+    let mut out = vec![T::default(); count];
+    assert_eq!(call!(cuMemcpyDtoH_v2(out.as_mut_ptr(), address, count * size_of::<T>())), 0);
+    out
+}
+
+fn handle() -> usize {
+    let mut handle = 0usize;
+    // The driver's library first: the other finds its functions by name.
+    assert_eq!(call!(cuInit(0)), 0);
+    assert_eq!(call!(cublasCreate_v2(&raw mut handle)), 0);
+    handle
+}
+
+const M: usize = 5;
+const N: usize = 4;
+const K: usize = 3;
+
+/// Small integers, so that sums are exact in every type.
+fn factors() -> (Vec<f32>, Vec<f32>, Vec<f32>) {
+    let numbers =
+        |count: usize, by: usize| (0..count).map(|at| (at * by % 7) as f32 - 3.0).collect();
+    (numbers(M * K, 5), numbers(K * N, 3), numbers(M * N, 4))
+}
+
+/// `2 a b + 3 c` by columns, of factors that lie transposed or not.
+fn expected(ta: bool, tb: bool, a: &[f32], b: &[f32], c: &[f32]) -> Vec<f32> {
+    let at = |m: &[f32], t: bool, rows: usize, columns: usize, i: usize, j: usize| {
+        if t { m[j + i * columns] } else { m[i + j * rows] }
+    };
+    let mut out = Vec::new();
+    for j in 0..N {
+        for i in 0..M {
+            let sum: f32 = (0..K).map(|k| at(a, ta, M, K, i, k) * at(b, tb, K, N, k, j)).sum();
+            out.push(2.0 * sum + 3.0 * c[i + j * M]);
+        }
+    }
+    out
+}
+
+#[test]
+fn matrices_are_multiplied_transposed_or_not() {
+    let handle = handle();
+    let (a, b, c) = factors();
+    for (ta, tb) in [(false, false), (true, false), (false, true), (true, true)] {
+        let (la, lb) = (if ta { K } else { M }, if tb { N } else { K });
+        let wanted = expected(ta, tb, &a, &b, &c);
+        let (two, three) = (2f32, 3f32);
+        let [x, y, z] = [&a, &b, &c].map(|values| device(values));
+        let status = call!(cublasSgemm_v2(
+            handle,
+            ta,
+            tb,
+            M,
+            N,
+            K,
+            &raw const two,
+            x,
+            la,
+            y,
+            lb,
+            &raw const three,
+            z,
+            M
+        ));
+        assert_eq!((status, host::<f32>(z, M * N)), (0, wanted.clone()), "{ta} {tb}");
+
+        let wide = |values: &[f32]| values.iter().map(|v| f64::from(*v)).collect::<Vec<_>>();
+        let [x, y, z] = [&a, &b, &c].map(|values| device(&wide(values)));
+        let (two, three) = (2f64, 3f64);
+        let status = call!(cublasDgemm_v2(
+            handle,
+            ta,
+            tb,
+            M,
+            N,
+            K,
+            &raw const two,
+            x,
+            la,
+            y,
+            lb,
+            &raw const three,
+            z,
+            M
+        ));
+        assert_eq!((status, host::<f64>(z, M * N)), (0, wide(&wanted)), "{ta} {tb}");
+    }
+    assert_eq!(call!(cublasDestroy_v2(handle)), 0);
+    assert_eq!(call!(cublasDestroy_v2(handle)), 1);
+}
+
+#[test]
+fn other_types_and_batches_are_multiplied() {
+    let handle = handle();
+    let (a, b, c) = factors();
+    let wanted = expected(false, true, &a, &b, &c);
+    let (two, three) = (2f32, 3f32);
+    // Two of each, one behind the other; sums of the type of the factors.
+    let twice = |values: &[f32]| [values, values].concat();
+    let halves = |values: &[f32]| twice(values).into_iter().map(f16::from_f32).collect::<Vec<_>>();
+    let brains = |values: &[f32]| twice(values).into_iter().map(bf16::from_f32).collect::<Vec<_>>();
+    let strides = [M * K, K * N, M * N];
+    for (kind, [x, y, z]) in [
+        (2, [&a, &b, &c].map(|values| device(&halves(values)))),
+        (14, [&a, &b, &c].map(|values| device(&brains(values)))),
+    ] {
+        let status = call!(cublasGemmStridedBatchedEx(
+            handle,
+            0,
+            1,
+            M,
+            N,
+            K,
+            &raw const two,
+            x,
+            kind,
+            M,
+            strides[0],
+            y,
+            kind,
+            N,
+            strides[1],
+            &raw const three,
+            z,
+            kind,
+            M,
+            strides[2],
+            2,
+            68,
+            99
+        ));
+        assert_eq!(status, 0);
+        let found: Vec<f32> = match kind {
+            2 => host::<f16>(z, 2 * M * N).into_iter().map(f16::to_f32).collect(),
+            _ => host::<bf16>(z, 2 * M * N).into_iter().map(bf16::to_f32).collect(),
+        };
+        assert_eq!(found, twice(&wanted), "type {kind}");
+    }
+    // By lists of pointers.
+    let [x, y, z] = [&a, &b, &c].map(|values| device(values));
+    let other = device(&c);
+    let lists = [device(&[x, x]), device(&[y, y]), device(&[z, other])];
+    let status = call!(cublasSgemmBatched(
+        handle,
+        0,
+        1,
+        M,
+        N,
+        K,
+        &raw const two,
+        lists[0],
+        M,
+        lists[1],
+        N,
+        &raw const three,
+        lists[2],
+        M,
+        2
+    ));
+    assert_eq!(
+        (status, host::<f32>(z, M * N), host::<f32>(other, M * N)),
+        (0, wanted.clone(), wanted)
+    );
+    // Bytes with sums of 32 bits; nothing of what was there before, not a number or not.
+    let bytes = |values: &[f32]| values.iter().map(|v| *v as i8).collect::<Vec<_>>();
+    let (x, y, z) = (device(&bytes(&a)), device(&bytes(&b)), device(&[7i32; M * N]));
+    let (one, zero) = (1i32, 0i32);
+    let status = call!(cublasGemmEx(
+        handle,
+        0,
+        1,
+        M,
+        N,
+        K,
+        &raw const one,
+        x,
+        3,
+        M,
+        y,
+        3,
+        N,
+        &raw const zero,
+        z,
+        10,
+        M,
+        72,
+        99
+    ));
+    let alone = expected(false, true, &a, &b, &[0.0; M * N]);
+    let alone: Vec<i32> = alone.iter().map(|v| *v as i32 / 2).collect();
+    assert_eq!((status, host::<i32>(z, M * N)), (0, alone));
+}
+
+#[test]
+fn vectors_are_scaled_added_and_measured() {
+    let handle = handle();
+    let (two, one) = (2f32, 1f32);
+    let (x, y) = (device(&[1f32, -9.0, 2.0, -9.0, 3.0]), device(&[10f32, 20.0, 30.0]));
+    // Every other of x; y from its end.
+    assert_eq!(call!(cublasSaxpy_v2(handle, 3, &raw const two, x, 2, y, -1isize)), 0);
+    assert_eq!(host::<f32>(y, 3), [16.0, 24.0, 32.0]);
+    let (mut sum, mut at) = (0f32, 0i32);
+    assert_eq!(call!(cublasSdot_v2(handle, 3, x, 2, y, 1, &raw mut sum)), 0);
+    assert_eq!(sum, 16.0 + 48.0 + 96.0);
+    assert_eq!(call!(cublasSasum_v2(handle, 5, x, 1, &raw mut sum)), 0);
+    assert_eq!(sum, 24.0);
+    assert_eq!(call!(cublasIsamax_v2(handle, 5, x, 1, &raw mut at)), 0);
+    assert_eq!(at, 2);
+    assert_eq!(call!(cublasSscal_v2(handle, 2, &raw const two, y, 2)), 0);
+    assert_eq!(host::<f32>(y, 3), [32.0, 24.0, 64.0]);
+    // Squares that no `float` holds.
+    let large = device(&[3e30f32, 4e30]);
+    assert_eq!(call!(cublasSnrm2_v2(handle, 2, large, 1, &raw mut sum)), 0);
+    assert_eq!(sum, 5e30);
+    let a = device(&[1f32, 2.0, 3.0, 4.0, 5.0, 6.0]);
+    let out = device(&[100f32, 200.0, 300.0]);
+    let v = device(&[1f32, 10.0]);
+    assert_eq!(
+        call!(cublasSgemv_v2(handle, 1, 2, 3, &raw const one, a, 2, v, 1, &raw const one, out, 1)),
+        0
+    );
+    assert_eq!(host::<f32>(out, 3), [121.0, 243.0, 365.0]);
+}
+
+#[test]
+fn what_leaves_an_allocation_is_refused() {
+    let handle = handle();
+    let (one, zero) = (1f32, 0f32);
+    let (a, b, c) = (device(&[1f32; 6]), device(&[1f32; 6]), device(&[0f32; 3]));
+    let product = |m: usize, lead: usize, result: usize| {
+        call!(cublasSgemm_v2(
+            handle,
+            0,
+            0,
+            m,
+            2,
+            3,
+            &raw const one,
+            a,
+            lead,
+            b,
+            3,
+            &raw const zero,
+            result,
+            m
+        ))
+    };
+    assert_eq!(product(2, 2, c), 13, "four sums in room for three");
+    assert_eq!(product(2, 1, c), 7, "columns that overlap");
+    assert_eq!(product(1, 1, 64), 13, "no memory of the device");
+    assert_eq!(product(1, 1, c), 0);
+    assert_eq!(host::<f32>(c, 3), [3.0, 3.0, 0.0]);
+    assert_eq!(call!(cublasSscal_v2(0, 1, &raw const one, c, 1)), 1, "no handle");
+    assert_eq!(
+        call!(cublasGemmEx(
+            handle,
+            0,
+            0,
+            1,
+            1,
+            1,
+            &raw const one,
+            a,
+            6,
+            1,
+            b,
+            6,
+            1,
+            &raw const zero,
+            c,
+            6,
+            1,
+            68,
+            0
+        )),
+        15
+    );
+}
