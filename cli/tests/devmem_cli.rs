@@ -155,3 +155,48 @@ fn memory_is_made_for_a_program() {
     assert_eq!(output.status.code(), Some(2));
     assert!(err(&output).contains("cannot run /nowhere/program"), "{}", err(&output));
 }
+
+#[test]
+fn offers_are_written_in_names() {
+    let Offers { both, _folder, .. } = offers();
+    let explained = |text: &str| {
+        fs::write(&both, text).unwrap();
+        let output = nvabi(&["explain", &both]);
+        (output.status.code(), out(&output) + &err(&output))
+    };
+    let offer = |device: &str, constraint: &str, capability: &str| {
+        format!(
+            r#"{{"use": {{"device": "{device}", "operation": "render"}}, "sets": [{{
+                "constraints": [{constraint}], "capabilities": [{capability}]}}]}}"#
+        )
+    };
+    let placed = r#"{"name": "placement", "value": "system|local"}"#;
+    let tiled = r#""NVIDIA_BLOCK_LINEAR_2D(0, 1, 2, 6, 4)""#;
+    let (gpu, panel) = (offer("gpu", placed, tiled), offer("panel", "", tiled));
+    let (code, text) = explained(&format!(r#"{{"version": 1, "offers": [{gpu}, {panel}]}}"#));
+    assert_eq!(code, Some(0), "{text}");
+    let set = "modifier NVIDIA_BLOCK_LINEAR_2D(0, 1, 2, 6, 4) [placement system|local]";
+    assert_eq!(text, format!("serves all: {set}\n"));
+    let number = offer("gpu", "", r#""0x0300000000606014""#);
+    assert_eq!(explained(&format!("[{panel}, {number}]")).0, Some(0));
+
+    for (text, told) in [
+        (format!(r#"{{"version": 2, "offers": [{gpu}]}}"#), "version 2, and this reads version 1"),
+        (format!(r#"{{"version": 1, "offers": [{gpu}], "more": 1}}"#), "unknown field `more`"),
+        (offer("gpu", "", r#""I915_Z_TILED""#), "`I915_Z_TILED` is no modifier"),
+        (offer("gpu", "", r#"{"vendor": 0, "name": 0, "x": 1}"#), "unknown field `x`"),
+        (offer("gpu", r#"{"name": "placement", "value": 0}"#, tiled), "placement 0 allows nothing"),
+        (
+            offer("gpu", r#"{"name": "placement", "value": "sytem"}"#, tiled),
+            "`sytem` is no placement",
+        ),
+        (offer("gpu", r#"{"name": "max-size", "value": "big"}"#, tiled), "max-size is a number"),
+    ] {
+        let (code, said) = explained(&text);
+        assert_eq!(code, Some(2), "{said}");
+        assert!(said.contains(told), "{told} in {said}");
+    }
+    let output = nvabi(&["plan", "--use", "cpu:cpu-read", "8x8", "xr24"]);
+    assert_eq!(output.status.code(), Some(2));
+    assert!(err(&output).contains("`xr24` is no DRM format, but XR24 is"), "{}", err(&output));
+}

@@ -3,9 +3,12 @@
 use std::fmt;
 use std::sync::Arc;
 
+use serde::de::value::MapAccessDeserializer;
+use serde::de::{MapAccess, Visitor};
 use serde::{Deserialize, Serialize};
 
 use super::constraint::Constraint;
+use super::modifier;
 
 /// Vendor of what is common to all, as the C library numbers them; others are PCI's numbers.
 pub const VENDOR_BASE: u32 = 0;
@@ -21,19 +24,68 @@ pub const MODIFIER_INVALID: u64 = 0x00ff_ffff_ffff_ffff;
 
 /// One property that memory can have, such as a tiling. Two are the same when vendor, name and
 /// payload are; whether they are required plays no part in that.
+///
+/// In JSON, what has a DRM format modifier can also be written as that: `"LINEAR"`, `"I915_Y_TILED"`,
+/// `"NVIDIA_BLOCK_LINEAR_2D(0, 1, 2, 6, 4)"`, `"0x300000000606014"`.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[serde(from = "Written")]
 pub struct Capability {
     /// Whose it is.
     pub vendor: u32,
     /// Which of the vendor's.
     pub name: u16,
     /// Whether a set without it is of no use.
-    #[serde(default)]
     pub required: bool,
     /// What the vendor says about it, in words of 4 bytes; padding in it is zero.
-    #[serde(default)]
     pub payload: Vec<u32>,
+}
+
+/// A capability as people write it.
+struct Written(Capability);
+
+/// A capability by its numbers.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Numbers {
+    vendor: u32,
+    name: u16,
+    #[serde(default)]
+    required: bool,
+    #[serde(default)]
+    payload: Vec<u32>,
+}
+
+impl<'de> Deserialize<'de> for Written {
+    fn deserialize<D: serde::Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        struct Either;
+
+        impl<'de> Visitor<'de> for Either {
+            type Value = Written;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("the name of a DRM format modifier, or an object with vendor and name")
+            }
+
+            fn visit_str<E: serde::de::Error>(self, text: &str) -> Result<Written, E> {
+                let modifier = modifier::number(text).map_err(E::custom)?;
+                Ok(Written(Capability::modifier(modifier)))
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<Written, A::Error> {
+                let numbers = MapAccessDeserializer::new(map);
+                let Numbers { vendor, name, required, payload } = Numbers::deserialize(numbers)?;
+                Ok(Written(Capability { vendor, name, required, payload }))
+            }
+        }
+
+        from.deserialize_any(Either)
+    }
+}
+
+impl From<Written> for Capability {
+    fn from(written: Written) -> Self {
+        written.0
+    }
 }
 
 impl Capability {
@@ -113,7 +165,7 @@ impl fmt::Display for Capability {
         match self.as_modifier() {
             Some(MODIFIER_LINEAR) => f.write_str("pitch-linear")?,
             Some(MODIFIER_INVALID) => f.write_str("implicit-modifier")?,
-            Some(modifier) => write!(f, "modifier {modifier:#018x}")?,
+            Some(modifier) => write!(f, "modifier {}", modifier::name(modifier))?,
             None => {
                 write!(f, "{:#x}:{}", self.vendor, self.name)?;
                 let words: Vec<String> = self.payload.iter().map(u32::to_string).collect();

@@ -178,12 +178,59 @@ pub mod coherency {
 
 /// What a device cannot do without: one named value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[serde(try_from = "Written")]
 pub struct Constraint {
     /// Which requirement.
     pub name: ConstraintName,
     /// Its value, in bytes where the name does not say otherwise.
     pub value: u64,
+}
+
+/// A constraint as people write it: bits of placement and coherency have names.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Written {
+    name: ConstraintName,
+    value: Value,
+}
+
+#[derive(Deserialize)]
+#[serde(untagged, expecting = "a value is a number, or words such as \"system|contiguous\"")]
+enum Value {
+    Number(u64),
+    Words(String),
+}
+
+impl TryFrom<Written> for Constraint {
+    type Error = String;
+
+    fn try_from(Written { name, value }: Written) -> Result<Self, String> {
+        let value = match value {
+            Value::Number(value) => value,
+            Value::Words(text) => value_of(name, &text)?,
+        };
+        let constraint = Self { name, value };
+        match constraint.is_impossible() {
+            true => Err(format!(
+                "{name} 0 allows nothing: leave it out, or name {}",
+                words(name).join(", ")
+            )),
+            false => Ok(constraint),
+        }
+    }
+}
+
+/// The bits of words such as `system|contiguous`.
+fn value_of(name: ConstraintName, text: &str) -> Result<u64, String> {
+    let words = words(name);
+    if words.is_empty() {
+        return Err(format!("{name} is a number, not `{text}`"));
+    }
+    text.split('|').map(str::trim).try_fold(0, |bits, word| {
+        let bit = words.iter().position(|known| *known == word);
+        let unknown = || format!("`{word}` is no {name}: {}", words.join(", "));
+        bit.map(|bit| bits | 1 << bit).ok_or_else(unknown)
+    })
 }
 
 /// Two values of one name that no value serves.
@@ -217,6 +264,11 @@ impl Constraint {
     /// A constraint by name and value.
     pub const fn new(name: ConstraintName, value: u64) -> Self {
         Self { name, value }
+    }
+
+    /// Whether nothing can keep to it: it allows no kind of memory.
+    pub(crate) fn is_impossible(self) -> bool {
+        self.value == 0 && self.name.rule() == Rule::Common
     }
 
     /// As the C library keeps it: the upper half of a 32-bit value is not looked at.
@@ -350,16 +402,24 @@ impl fmt::Display for Constraint {
     }
 }
 
-/// A value in the words of its name.
-fn shown(name: ConstraintName, value: u64) -> String {
-    let words: &[&str] = match name {
+/// What the bits of a value are called, from the lowest; nothing where it is a number.
+fn words(name: ConstraintName) -> &'static [&'static str] {
+    match name {
         ConstraintName::PLACEMENT => &["system", "contiguous", "local", "carveout", "protected"],
         ConstraintName::COHERENCY => &["cached", "write-combined", "uncached"],
-        ConstraintName::MADE_BY => {
-            return format!("{}:{}", nix::libc::major(value), nix::libc::minor(value));
-        }
-        _ => return value.to_string(),
-    };
+        _ => &[],
+    }
+}
+
+/// A value in the words of its name.
+fn shown(name: ConstraintName, value: u64) -> String {
+    if name == ConstraintName::MADE_BY {
+        return format!("{}:{}", nix::libc::major(value), nix::libc::minor(value));
+    }
+    let words = words(name);
+    if words.is_empty() {
+        return value.to_string();
+    }
     let known = words.iter().enumerate().filter(|(bit, _)| value >> bit & 1 == 1);
     let mut shown: Vec<String> = known.map(|(_, word)| (*word).to_owned()).collect();
     let rest = value >> words.len() << words.len();

@@ -200,11 +200,14 @@ fn least_demanding(mut sets: Vec<CapabilitySet>, most: usize) -> (Vec<Capability
     (ranked.into_iter().map(|(_, set)| set).collect(), complete)
 }
 
-/// A set by itself: repetitions folded. `None` when its own constraints are in conflict, or it has
-/// no capability.
+/// A set by itself: repetitions folded. `None` when its own constraints are in conflict, one of them
+/// allows nothing, or it has no capability.
 pub(crate) fn normal(set: &CapabilitySet) -> Option<CapabilitySet> {
     let mut constraints = Vec::with_capacity(set.constraints.len());
     merge_into(&mut constraints, &set.constraints, &[]).ok()?;
+    if constraints.iter().any(|constraint| constraint.is_impossible()) {
+        return None;
+    }
     let capabilities = folded(&set.capabilities).into_owned();
     (!capabilities.is_empty()).then(|| CapabilitySet::new(constraints, capabilities))
 }

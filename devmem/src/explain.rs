@@ -68,6 +68,11 @@ pub enum Cause {
     },
     /// Two constraints cannot both be kept.
     Conflict(Conflict),
+    /// A constraint of the set allows nothing.
+    Impossible {
+        /// Which.
+        constraint: ConstraintName,
+    },
     /// The set has no capability.
     Empty,
     /// The device has no set at all.
@@ -175,8 +180,9 @@ impl Cause {
             Self::Conflict(_) => 0,
             Self::Required { .. } => 1,
             Self::NothingShared { .. } => 2,
-            Self::Empty => 3,
-            Self::NoSets { .. } => 4,
+            Self::Impossible { .. } => 3,
+            Self::Empty => 4,
+            Self::NoSets { .. } => 5,
         }
     }
 
@@ -308,8 +314,11 @@ fn alone(offer: &Offer) -> Vec<Rejection> {
     let useless = |(set, has): (usize, &CapabilitySet)| {
         let cause = match super::merge(&has.constraints, &[]) {
             Err(conflict) => Cause::Conflict(conflict),
-            Ok(_) if has.capabilities.is_empty() => Cause::Empty,
-            Ok(_) => return None,
+            Ok(merged) => match merged.iter().find(|constraint| constraint.is_impossible()) {
+                Some(constraint) => Cause::Impossible { constraint: constraint.name },
+                None if has.capabilities.is_empty() => Cause::Empty,
+                None => return None,
+            },
         };
         Some(Rejection { sets: vec![OfferedSet { of: offer.of.clone(), set }], cause })
     };
@@ -464,6 +473,7 @@ impl fmt::Display for Cause {
                 write!(f, "no capability in common: {} and {}", listed(others), listed(last))
             }
             Self::Conflict(conflict) => write!(f, "{conflict}"),
+            Self::Impossible { constraint } => write!(f, "{constraint} 0 allows nothing"),
             Self::Empty => f.write_str("no capability at all"),
             Self::NoSets { of } => write!(f, "{} cannot {} such an image", of.device, of.operation),
         }

@@ -80,6 +80,7 @@ pub mod format;
 mod layout;
 mod map;
 mod memory;
+pub mod modifier;
 pub mod plugin;
 mod probe;
 mod share;

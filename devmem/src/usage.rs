@@ -15,6 +15,11 @@ impl Fourcc {
     pub const fn new(code: &[u8; 4]) -> Self {
         Self(u32::from_le_bytes(*code))
     }
+
+    /// Whether DRM has it (`drm_fourcc.h`).
+    pub fn is_known(self) -> bool {
+        drm::buffer::DrmFourcc::try_from(self.0).is_ok() || super::format::planes(self).is_some()
+    }
 }
 
 impl fmt::Display for Fourcc {
@@ -50,13 +55,20 @@ impl FromStr for Fourcc {
         }
         let mut code = *b"    ";
         code.iter_mut().zip(bytes).for_each(|(to, from)| *to = *from);
-        Ok(Self::new(&code))
+        let (asked, upper) =
+            (Self::new(&code), Self::new(&code.map(|byte| byte.to_ascii_uppercase())));
+        match asked.is_known() {
+            true => Ok(asked),
+            false if upper.is_known() => Err(format!("`{text}` is no DRM format, but {upper} is")),
+            false => Err(format!("`{text}` is no DRM format; {:#010x} takes it as it is", asked.0)),
+        }
     }
 }
 
+/// What reads back: a format that DRM does not have is a number.
 impl From<Fourcc> for String {
     fn from(fourcc: Fourcc) -> Self {
-        fourcc.to_string()
+        if fourcc.is_known() { fourcc.to_string() } else { format!("{:#010x}", fourcc.0) }
     }
 }
 

@@ -5,11 +5,24 @@ use std::path::Path;
 
 use nvabi_devmem::Offer;
 use nvabi_pipeline::diagnostic::{Diagnostic, Report};
+use serde::Deserialize;
+use serde::de::Error as _;
 
-/// A file holds one offer, or a list of them.
+/// A file holds one offer, a list of them, or a list with the version of the format.
 enum File {
     One(Offer),
     Many(Vec<Offer>),
+}
+
+/// The version of the format, which `docs/devmem.md` describes.
+const VERSION: u32 = 1;
+
+/// A list with its version. Fields that are not known are errors, and named.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Versioned {
+    version: u32,
+    offers: Vec<Offer>,
 }
 
 /// The offers of a file.
@@ -23,7 +36,7 @@ pub(super) fn read(path: &Path) -> Result<Vec<Offer>, Report> {
         Ok(File::Many(offers)) => Ok(offers),
         Err(error) => {
             let message = format!("{} holds no offers: {error}", path.display());
-            let help = r#"an offer is {"use": {"device": "gpu", "operation": "render"}, "sets": [{"constraints": [{"name": "pitch-alignment", "value": 64}], "capabilities": [{"vendor": 0, "name": 0}]}]}"#;
+            let help = r#"an offer is {"use": {"device": "gpu", "operation": "render"}, "sets": [{"constraints": [{"name": "pitch-alignment", "value": 64}], "capabilities": ["LINEAR"]}]}"#;
             Err(Diagnostic::error("alloc-offers", message).help(help).into())
         }
     }
@@ -33,6 +46,17 @@ pub(super) fn read(path: &Path) -> Result<Vec<Offer>, Report> {
 fn parse(text: &str) -> serde_json::Result<File> {
     match text.trim_start().starts_with('[') {
         true => serde_json::from_str(text).map(File::Many),
-        false => serde_json::from_str(text).map(File::One),
+        false if !has_version(text) => serde_json::from_str(text).map(File::One),
+        false => match serde_json::from_str(text)? {
+            Versioned { version: VERSION, offers } => Ok(File::Many(offers)),
+            Versioned { version, .. } => Err(serde_json::Error::custom(format!(
+                "version {version}, and this reads version {VERSION}"
+            ))),
+        },
     }
+}
+
+fn has_version(text: &str) -> bool {
+    let object = serde_json::from_str::<serde_json::Value>(text);
+    object.is_ok_and(|object| object.get("version").is_some())
 }

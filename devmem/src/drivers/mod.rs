@@ -38,13 +38,27 @@ pub struct Found {
 }
 
 /// Asks drivers, such as those of [`built_in`], for their devices. One that cannot be asked hides no
-/// other.
+/// other, and of devices with one name the first counts.
 pub fn enumerate(drivers: &[Box<dyn Driver>]) -> Found {
     let mut found = Found { devices: Vec::new(), problems: Vec::new() };
     for driver in drivers {
-        match driver.devices() {
-            Ok(devices) => found.devices.extend(devices),
-            Err(error) => found.problems.push((driver.name().to_owned(), error)),
+        let mut problem = |error| found.problems.push((driver.name().to_owned(), error));
+        let devices = match driver.devices() {
+            Ok(devices) => devices,
+            Err(error) => {
+                problem(error);
+                continue;
+            }
+        };
+        for device in devices {
+            // Uses are by name: a plugin's `cpu` would take the place of the CPU, or never be asked.
+            let name = &device.info().name;
+            match found.devices.iter().any(|known| known.info().name == *name) {
+                true => problem(Error::invalid(format!(
+                    "its device {name} has the name of another one"
+                ))),
+                false => found.devices.push(device),
+            }
         }
     }
     let rows = CapabilitySet::new(vec![], vec![Capability::pitch_linear()]);

@@ -34,7 +34,7 @@ fn a_capability_that_one_requires() {
     insta::assert_snapshot!(text(&[gpu.clone(), display.clone()]), @r"
     no memory serves gpu:texture and display:scanout: gpu:texture needs 0x10de:2(1) (required), which display:scanout does not have
       help: do without 0x10de:2(1) on gpu, for texture
-      help: accept modifier 0x0300000000000014 on gpu, for texture
+      help: accept modifier NVIDIA_BLOCK_LINEAR_2D(0, 0, 0, 0, 4) on gpu, for texture
       help: drop texture on gpu
     ");
     // The same from the other side.
@@ -49,7 +49,7 @@ fn nothing_in_common() {
     let display = offer("display:scanout", [set(&[], &[Capability::pitch_linear()])]);
     let camera = offer("camera:capture", [set(&[], &[Capability::pitch_linear()])]);
     insta::assert_snapshot!(text(&[camera, gpu, display]), @r"
-    no memory serves camera:capture and gpu:render: no capability in common: pitch-linear and modifier 0x0300000000000014
+    no memory serves camera:capture and gpu:render: no capability in common: pitch-linear and modifier NVIDIA_BLOCK_LINEAR_2D(0, 0, 0, 0, 4)
       help: accept pitch-linear on gpu, for render
       help: drop render on gpu
     ");
@@ -137,6 +137,17 @@ fn nothing_to_explain() {
 
 /// Whatever the offers are: a failure has a reason, each relaxation that is named helps, and each
 /// pair that is not in the result is among the rejections.
+#[test]
+fn a_set_that_allows_nothing_is_of_no_use() {
+    let set = |value| {
+        let constraint = Constraint::new(ConstraintName::PLACEMENT, value);
+        CapabilitySet::new([constraint], [Capability::pitch_linear()])
+    };
+    assert_eq!(derive_all(&[[set(placement::SYSTEM)]]).sets.len(), 1);
+    let why = plan(&[offer("gpu:render", [set(0)])]).expect_err("no memory is nowhere");
+    assert!(why.to_string().contains("placement 0 allows nothing"), "{why}");
+}
+
 #[test]
 fn explanations_hold() {
     let (mut failures, mut changes) = (0, 0);

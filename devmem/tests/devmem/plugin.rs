@@ -7,6 +7,8 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::SystemTime;
 
+use nvabi_devmem::drivers::enumerate;
+use nvabi_devmem::drivers::memfd::Memfd;
 use nvabi_devmem::plugin::{Plugin, folders, load_all};
 use nvabi_devmem::{
     Capability, ConstraintName, Description, Device, Driver, ErrorKind, Fourcc, Image, Layout,
@@ -317,4 +319,26 @@ fn a_setuid_program_does_not_look_where_the_environment_says() {
 fn mounted_nosuid(folder: &Path) -> bool {
     let flags = nix::sys::statvfs::statvfs(folder).expect("a file system").flags();
     flags.contains(nix::sys::statvfs::FsFlags::ST_NOSUID)
+}
+
+/// A driver whose device calls itself as another does.
+struct Impostor;
+
+impl Driver for Impostor {
+    fn name(&self) -> &str {
+        "impostor"
+    }
+
+    fn devices(&self) -> nvabi_devmem::Result<Vec<Box<dyn Device>>> {
+        Memfd.devices()
+    }
+}
+
+#[test]
+fn a_device_with_the_name_of_another_is_refused() {
+    let found = enumerate(&[Box::new(Memfd) as Box<dyn Driver>, Box::new(Impostor)]);
+    assert_eq!(found.devices.len(), 1);
+    let [(driver, problem)] = found.problems.as_slice() else { panic!("{:?}", found.problems) };
+    assert_eq!(driver, "impostor");
+    assert_eq!(problem.to_string(), "its device cpu has the name of another one");
 }

@@ -1,0 +1,122 @@
+//! DRM format modifiers by name, as `drm_fourcc.h` calls them without `DRM_FORMAT_MOD_`.
+
+use super::capability::{MODIFIER_INVALID, MODIFIER_LINEAR};
+
+/// Vendors are in the upper 8 bits.
+const VENDOR: u32 = 56;
+const INTEL: u64 = 1;
+const NVIDIA: u64 = 3;
+
+/// Modifiers that are one number.
+const NAMES: [(&str, u64); 7] = [
+    ("LINEAR", MODIFIER_LINEAR),
+    ("INVALID", MODIFIER_INVALID),
+    ("I915_X_TILED", INTEL << VENDOR | 1),
+    ("I915_Y_TILED", INTEL << VENDOR | 2),
+    ("I915_YF_TILED", INTEL << VENDOR | 3),
+    ("I915_4_TILED", INTEL << VENDOR | 9),
+    ("NVIDIA_TEGRA_TILED", NVIDIA << VENDOR | 1),
+];
+
+/// The parameters of NVIDIA's block-linear modifiers: name, bits, and the lowest bit.
+const BLOCK_LINEAR: [(&str, u32, u32); 5] = [
+    ("compression", 3, 23),
+    ("sector layout", 1, 22),
+    ("generation", 2, 20),
+    ("page kind", 8, 12),
+    ("log2 of the block's height", 4, 0),
+];
+const BLOCK_LINEAR_2D: &str = "NVIDIA_BLOCK_LINEAR_2D";
+
+/// The number of a modifier that is written by name, or as a number.
+///
+/// # Errors
+///
+/// What the text is not.
+pub fn number(text: &str) -> Result<u64, String> {
+    let digits = text.strip_prefix("0x").and_then(|hex| u64::from_str_radix(hex, 16).ok());
+    if let Some(number) = digits {
+        return Ok(number);
+    }
+    if let Some((_, number)) = NAMES.iter().find(|(name, _)| *name == text) {
+        return Ok(*number);
+    }
+    if let Some(arguments) = text.strip_prefix(BLOCK_LINEAR_2D) {
+        return block_linear(arguments);
+    }
+    let names: Vec<&str> = NAMES.iter().map(|(name, _)| *name).collect();
+    Err(format!(
+        "`{text}` is no modifier: a number such as 0x300000000606014, {}, or {BLOCK_LINEAR_2D}(c, s, g, k, h)",
+        names.join(", ")
+    ))
+}
+
+/// `(c, s, g, k, h)`, in the order of the macro's parameters.
+fn block_linear(arguments: &str) -> Result<u64, String> {
+    let listed = arguments.strip_prefix('(').and_then(|rest| rest.strip_suffix(')'));
+    let values: Vec<&str> = listed.unwrap_or_default().split(',').map(str::trim).collect();
+    if values.len() != BLOCK_LINEAR.len() {
+        let names = BLOCK_LINEAR.map(|(name, ..)| name).join(", ");
+        return Err(format!("{BLOCK_LINEAR_2D} takes five numbers: {names}"));
+    }
+    let fixed = NVIDIA << VENDOR | 0x10;
+    values.iter().zip(BLOCK_LINEAR).try_fold(fixed, |modifier, (text, (name, bits, at))| {
+        let hex = text.strip_prefix("0x").map(|hex| u64::from_str_radix(hex, 16));
+        let value = hex.unwrap_or_else(|| text.parse()).ok().filter(|value| value >> bits == 0);
+        let value = value
+            .ok_or_else(|| format!("{name} of {BLOCK_LINEAR_2D} has {bits} bits, not `{text}`"))?;
+        Ok(modifier | value << at)
+    })
+}
+
+/// The name of a modifier, which [`number`] reads; a number where it has none.
+pub fn name(modifier: u64) -> String {
+    if let Some((name, _)) = NAMES.iter().find(|(_, number)| *number == modifier) {
+        return (*name).to_owned();
+    }
+    let used = BLOCK_LINEAR.iter().fold(0x10, |used, (_, bits, at)| used | ((1 << bits) - 1) << at);
+    let value = modifier & !(0xff << VENDOR);
+    if modifier >> VENDOR == NVIDIA && value & 0x10 != 0 && value & !used == 0 {
+        let values =
+            BLOCK_LINEAR.map(|(_, bits, at)| (value >> at & ((1 << bits) - 1)).to_string());
+        return format!("{BLOCK_LINEAR_2D}({})", values.join(", "));
+    }
+    format!("{modifier:#018x}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_and_numbers_are_one_to_one() {
+        for (text, modifier) in [
+            ("LINEAR", 0),
+            ("INVALID", 0x00ff_ffff_ffff_ffff),
+            ("I915_Y_TILED", 0x0100_0000_0000_0002),
+            ("NVIDIA_BLOCK_LINEAR_2D(0, 1, 2, 6, 4)", 0x0300_0000_0060_6014),
+            ("NVIDIA_BLOCK_LINEAR_2D(1, 1, 0, 254, 5)", 0x0300_0000_00cf_e015),
+            ("0x0400000000000001", 0x0400_0000_0000_0001),
+        ] {
+            assert_eq!(number(text), Ok(modifier), "{text}");
+            assert_eq!(name(modifier), text);
+        }
+        assert_eq!(number("NVIDIA_BLOCK_LINEAR_2D(0,1,2,0x06,4)"), Ok(0x0300_0000_0060_6014));
+    }
+
+    #[test]
+    fn what_is_no_modifier_is_told() {
+        let told = |text| number(text).unwrap_err();
+        assert!(told("I915_Z_TILED").starts_with("`I915_Z_TILED` is no modifier: "));
+        assert_eq!(
+            told("NVIDIA_BLOCK_LINEAR_2D(0, 1)"),
+            "NVIDIA_BLOCK_LINEAR_2D takes five numbers: compression, sector layout, generation, page kind, \
+             log2 of the block's height"
+        );
+        assert_eq!(
+            told("NVIDIA_BLOCK_LINEAR_2D(0, 2, 2, 6, 4)"),
+            "sector layout of NVIDIA_BLOCK_LINEAR_2D has 1 bits, not `2`"
+        );
+        assert!(told("NVIDIA_BLOCK_LINEAR_2D(0, 1, 2, x, 4)").contains("page kind"));
+    }
+}
