@@ -223,9 +223,15 @@ rules! {
         let start = std::time::Instant::now();
         unmap(space, at).unwrap();
         assert!(start.elapsed().as_millis() >= 100);
-        let start = std::time::Instant::now();
         unmap(space, at).unwrap();
-        assert!(start.elapsed().as_millis() < 90);
+        // What waits does so each time; what does not may be late on a busy machine.
+        let mut takes = (0..20).map(|_| {
+            map_at(space, buffer, at).unwrap();
+            let start = std::time::Instant::now();
+            unmap(space, at).unwrap();
+            start.elapsed().as_millis()
+        });
+        assert!(takes.any(|took| took < 100), "a mapping that is not shared waits");
     }
 
     free_space_takes_its_mappings {

@@ -126,7 +126,7 @@ fn rules_that_only_faults_reach() {
 #[test]
 fn a_call_takes_long_and_others_do_not() {
     let name = concat!(module_path!(), "::a_call_takes_long_and_others_do_not");
-    simulate(name, &["ALLOC_AS:1:delay=300ms"], || {
+    simulate(name, &["ALLOC_AS:1:delay=1000ms"], || {
         let ctrl = ctrl();
         let slow = std::thread::spawn(move || {
             let start = Instant::now();
@@ -134,10 +134,9 @@ fn a_call_takes_long_and_others_do_not() {
             start.elapsed()
         });
         std::thread::sleep(Duration::from_millis(20));
-        let start = Instant::now();
         channel(ctrl);
-        assert!(start.elapsed() < Duration::from_millis(200));
-        assert!(slow.join().unwrap() >= Duration::from_millis(300));
+        assert!(!slow.is_finished(), "the other call waits for it");
+        assert!(slow.join().unwrap() >= Duration::from_secs(1));
     });
 }
 

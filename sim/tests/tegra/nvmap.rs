@@ -38,7 +38,6 @@ rules! {
     }
 
     a_long_copy_of_a_handle_holds_nobody_up {
-        use std::time::{Duration, Instant};
         let nvmap = nvmap();
         let handle = create(nvmap, 16 << 20).unwrap();
         alloc(nvmap, handle).unwrap();
@@ -53,14 +52,14 @@ rules! {
             ..zeroed()
         };
         let copying = std::thread::spawn(move || call::<NVMAP_IOC_WRITE>(nvmap, &mut args));
-        let mut longest = Duration::ZERO;
-        while !copying.is_finished() {
-            let start = Instant::now();
+        // Who is held up is answered once, when the copy is done.
+        let mut answered = 0;
+        while answered < 64 && !copying.is_finished() {
             create(nvmap, 4096).unwrap();
-            longest = longest.max(start.elapsed());
+            answered += 1;
         }
         assert_eq!(copying.join().unwrap(), Ok(0));
-        assert!(longest < Duration::from_millis(300), "{longest:?}");
+        assert!(answered >= 8, "{answered} calls were answered meanwhile");
         let memory = mmap(get_fd(nvmap, handle).unwrap(), 2 << 20, 0).unwrap();
         assert!(memory.bytes().chunks(2).all(|pair| pair == [7, 0]));
     }

@@ -722,14 +722,15 @@ rules! {
         let (from, to) = (gpu.memory(48 << 20), gpu.memory(48 << 20));
         from.cpu.bytes().fill(0x5A);
         gpu.submit(&copy(from.at, to.at, 48 << 20));
-        let mut longest = Duration::ZERO;
-        while !gpu.done() {
-            let start = Instant::now();
+        // Who is held up is answered once, when the copy is done.
+        let mut answered = 0;
+        while answered < 64 && !gpu.done() {
             create(gpu.bound.nvmap, 4096).unwrap();
-            longest = longest.max(start.elapsed());
+            answered += 1;
         }
+        gpu.wait();
         assert!(to.cpu.bytes().iter().all(|byte| *byte == 0x5A));
-        assert!(longest < Duration::from_secs(2), "{longest:?}");
+        assert!(answered > 2, "{answered} calls were answered meanwhile");
     }
 
     many_copies_of_one_pushbuffer_hold_nobody_up {
@@ -739,13 +740,11 @@ rules! {
         words.push(3 << 29 | 900 << 16 | 4 << 13 | 0x300 >> 2);
         words.extend([2 | 1 << 7 | 1 << 8; 900]);
         gpu.submit(&words);
-        let (start, mut longest) = (Instant::now(), Duration::ZERO);
-        while !gpu.done() && start.elapsed() < Duration::from_secs(1) {
-            let start = Instant::now();
+        // 901 copies: each call may wait for a few of them, and not for all.
+        for answered in 0..64 {
+            assert!(!gpu.done(), "{answered} calls were answered meanwhile");
             create(gpu.bound.nvmap, 4096).unwrap();
-            longest = longest.max(start.elapsed());
         }
-        assert!(longest < Duration::from_millis(300), "{longest:?}");
     }
 
     work_of_a_dead_channel_is_not_done {
