@@ -57,6 +57,7 @@ extern "C" {
 #define NVABI_DEVMEM_COHERENCY 0x6e760008       /* NVABI_DEVMEM_SEEN_* */
 #define NVABI_DEVMEM_MAX_SIZE 0x6e760009
 #define NVABI_DEVMEM_ROW_ALIGNMENT 0x6e76000a   /* rows */
+#define NVABI_DEVMEM_MADE_BY 0x6e76000b         /* st_rdev of the only device whose memory is taken */
 
 /* Heaps that memory may be in. */
 #define NVABI_DEVMEM_IN_SYSTEM 1

@@ -14,7 +14,7 @@ use super::constraint::{self, Constraint, ConstraintName};
 use super::driver::{Device, DeviceInfo};
 use super::drivers;
 use super::error::{Error, ErrorKind, Result};
-use super::explain::Offer;
+use super::explain::{Offer, plan};
 use super::layout::solve;
 use super::usage::{Fourcc, Image, Operation, Usage, Use};
 
@@ -231,7 +231,7 @@ impl Prober {
     /// As [`Self::allocate`].
     pub fn make(&self, devices: &[Box<dyn Device>], description: &Description) -> Result<Made> {
         let mut description = description.clone();
-        let users = users(devices, &description)?;
+        let users = users(devices, &description.usage)?;
         for (device, operation) in &users {
             if device.info().imports {
                 let needs = self.needs(*device, *operation, &description, devices)?;
@@ -255,6 +255,65 @@ impl Prober {
             format!("no memory serves all: {}", refusals.join("; "))
         };
         Err(Error::unsupported(what))
+    }
+
+    /// The sets that serve all uses of devices by their names, the cheapest first.
+    ///
+    /// # Errors
+    ///
+    /// When a device is not there or cannot be asked, and when none serves all: with the explanation, and what
+    /// devices refused.
+    pub fn sets_for(
+        &self,
+        devices: &[Box<dyn Device>],
+        image: &Image,
+        uses: &[Use],
+    ) -> Result<Vec<CapabilitySet>> {
+        let usage = Usage { image: *image, uses: uses.to_vec() };
+        let users = users(devices, &usage)?;
+        let (mut offers, mut refusals) = (Vec::new(), Vec::new());
+        for (device, operation) in &users {
+            let (offer, refused) = self.offer(*device, image, *operation, devices)?;
+            offers.push(offer);
+            refusals.extend(refused);
+        }
+        let mut sets = plan(&offers).map_err(|why| {
+            let refusals = refusals.iter().map(|refusal| format!("{refusal}\n"));
+            Error::unsupported(refusals.fold(why.to_string(), |text, refusal| text + &refusal))
+        })?;
+        let cost = |set: &CapabilitySet| {
+            users.iter().map(|(device, _)| device.cost(set)).fold(0, u64::saturating_add)
+        };
+        sets.sets.sort_by_key(cost);
+        Ok(sets.sets)
+    }
+
+    /// Makes memory for uses of devices by their names: as the cheapest set that is `wanted` and has a layout.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::sets_for`], and when no memory can be made: with what came of each set.
+    pub fn serve(
+        &self,
+        devices: &[Box<dyn Device>],
+        image: &Image,
+        uses: &[Use],
+        wanted: impl Fn(&CapabilitySet) -> bool,
+    ) -> Result<Made> {
+        let mut reasons = Vec::new();
+        for set in self.sets_for(devices, image, uses)?.into_iter().filter(wanted) {
+            let usage = Usage { image: *image, uses: uses.to_vec() };
+            let made = solve(image, &set).map_err(|error| Error::unsupported(error.to_string()));
+            let made = made.and_then(|layout| {
+                self.make(devices, &Description { usage, set, layout, metadata: Vec::new() })
+            });
+            match made {
+                Ok(made) => return Ok(made),
+                Err(error) => reasons.push(error.to_string()),
+            }
+        }
+        let none = "none of the wanted modifiers serves all".to_owned();
+        Err(Error::unsupported(if reasons.is_empty() { none } else { reasons.join("; ") }))
     }
 
     fn answers(&self) -> std::sync::MutexGuard<'_, Answers> {
@@ -372,14 +431,14 @@ fn allocators<'d>(
 /// The devices that are to use the memory.
 fn users<'d>(
     devices: &'d [Box<dyn Device>],
-    description: &Description,
+    usage: &Usage,
 ) -> Result<Vec<(&'d dyn Device, Operation)>> {
     let user = |wanted: &Use| {
         let found = devices.iter().find(|device| device.info().name == wanted.device);
         let missing = || Error::invalid(format!("there is no device {}", wanted.device));
         Ok((found.ok_or_else(missing)?.as_ref(), wanted.operation))
     };
-    description.usage.uses.iter().map(user).collect()
+    usage.uses.iter().map(user).collect()
 }
 
 fn try_allocator(

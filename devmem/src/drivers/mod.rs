@@ -12,7 +12,10 @@ use std::fs::{File, OpenOptions};
 use std::io;
 use std::path::{Path, PathBuf};
 
-use super::{Capability, CapabilitySet, Device, Driver, Error, ErrorKind, Result};
+use super::{
+    Capability, CapabilitySet, Device, Driver, Error, ErrorKind, Fourcc, Image, Operation, Result,
+    format,
+};
 
 pub(super) use udmabuf::{one_piece, scattered};
 
@@ -64,6 +67,23 @@ pub fn enumerate(drivers: &[Box<dyn Driver>]) -> Found {
     let rows = CapabilitySet::new(vec![], vec![Capability::pitch_linear()]);
     found.devices.sort_by_key(|device| device.cost(&rows));
     found
+}
+
+/// The formats that a device takes for an operation, of those that are known here.
+///
+/// # Errors
+///
+/// When it cannot be asked.
+pub fn formats(device: &dyn Device, operation: Operation) -> Result<Vec<Fourcc>> {
+    // Even in both directions, as formats with fewer samples of colour are.
+    let image = |format| Image::new(64, 64, format);
+    let mut found = Vec::new();
+    for format in format::known() {
+        if !device.sets(&image(format), operation)?.is_empty() {
+            found.push(format);
+        }
+    }
+    Ok(found)
 }
 
 fn open(node: impl AsRef<Path>) -> Result<File> {

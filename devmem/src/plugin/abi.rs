@@ -265,6 +265,7 @@ pub(super) mod value {
         Name::COHERENCY.0 => NVABI_DEVMEM_COHERENCY;
         Name::MAX_SIZE.0 => NVABI_DEVMEM_MAX_SIZE;
         Name::ROW_ALIGNMENT.0 => NVABI_DEVMEM_ROW_ALIGNMENT;
+        Name::MADE_BY.0 => NVABI_DEVMEM_MADE_BY;
         placement::SYSTEM => NVABI_DEVMEM_IN_SYSTEM;
         placement::CONTIGUOUS => NVABI_DEVMEM_IN_CONTIGUOUS;
         placement::LOCAL => NVABI_DEVMEM_IN_LOCAL;

@@ -11,6 +11,7 @@
 //! [`devmem_plugin!`](crate::devmem_plugin).
 
 pub mod abi;
+pub mod applications;
 mod export;
 mod load;
 mod manifest;

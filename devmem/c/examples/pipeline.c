@@ -1,0 +1,72 @@
+/*
+ * A negotiation as a pipeline of media elements makes it: which formats both elements take, with which modifiers,
+ * and a buffer pool of what was agreed.
+ *
+ *     cc pipeline.c $(pkg-config --cflags --libs nvabi-alloc)
+ */
+#include <nvabi-alloc.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#define MOST 256
+#define POOL 3
+
+static int takes(const uint32_t *formats, int count, uint32_t format) {
+    for (int i = 0; i < count && i < MOST; i++)
+        if (formats[i] == format)
+            return 1;
+    return 0;
+}
+
+int main(void) {
+    nvabi_alloc *alloc = nvabi_alloc_open();
+    if (!alloc)
+        return EXIT_FAILURE;
+    /* A source and a sink; here the CPU is both. */
+    nvabi_alloc_use uses[] = {
+        { "cpu", NVABI_DEVMEM_CPU_WRITE, 0 },
+        { "cpu", NVABI_DEVMEM_CPU_READ, 0 },
+    };
+    uint32_t source[MOST], sink[MOST];
+    int sources = nvabi_alloc_formats(alloc, &uses[0], source, MOST);
+    int sinks = nvabi_alloc_formats(alloc, &uses[1], sink, MOST);
+    if (sources < 0 || sinks < 0) {
+        fprintf(stderr, "%s\n", nvabi_alloc_error());
+        return EXIT_FAILURE;
+    }
+    const uint32_t nv12 = 0x3231564e;
+    printf("NV12: %s\n", takes(source, sources, nv12) && takes(sink, sinks, nv12) ? "both" : "not both");
+
+    nvabi_devmem_image image = { 320, 240, nv12, 0 };
+    uint64_t modifiers[MOST];
+    int count = nvabi_alloc_modifiers(alloc, &image, uses, 2, modifiers, MOST);
+    if (count < 1) {
+        fprintf(stderr, "%d: %s\n", count, nvabi_alloc_error());
+        return EXIT_FAILURE;
+    }
+    printf("%d modifier, the first is %#llx\n", count, (unsigned long long)modifiers[0]);
+    for (int i = 0; i < POOL; i++) {
+        nvabi_alloc_buffer buffer;
+        if (nvabi_alloc_make(alloc, &image, uses, 2, modifiers, (uint32_t)count, &buffer) < 0) {
+            fprintf(stderr, "%s\n", nvabi_alloc_error());
+            return EXIT_FAILURE;
+        }
+        printf("%llu bytes in %u planes by %s\n", (unsigned long long)buffer.size, buffer.plane_count,
+               buffer.allocator);
+        for (uint32_t plane = 0; plane < buffer.plane_count; plane++)
+            close(buffer.fds[plane]);
+    }
+
+    /* What is wrong is told. */
+    nvabi_alloc_use nobody = { "nobody", NVABI_DEVMEM_RENDER, 0 };
+    int refused = nvabi_alloc_modifiers(alloc, &image, &nobody, 1, modifiers, MOST);
+    printf("%d: %s\n", refused, nvabi_alloc_error());
+    refused = nvabi_alloc_make(alloc, &image, uses, 2, NULL, 0, NULL);
+    printf("%d: %s\n", refused, nvabi_alloc_error());
+    nvabi_devmem_device device;
+    refused = nvabi_alloc_device_of_fd(alloc, 0, &device);
+    printf("%d: %s\n", refused, nvabi_alloc_error());
+    nvabi_alloc_close(alloc);
+    return EXIT_SUCCESS;
+}

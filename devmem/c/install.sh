@@ -1,0 +1,17 @@
+#!/bin/sh
+# Installs libnvabi_alloc, its headers and its pkg-config file.
+#
+#   devmem/c/install.sh PREFIX [LIBRARY]
+#
+# LIBRARY is what `cargo build --release --package nvabi-devmem-c` made, unless given. DESTDIR goes before PREFIX.
+set -eu
+
+prefix=${1:?PREFIX}
+here=$(cd "$(dirname "$0")" && pwd)
+library=${2:-${CARGO_TARGET_DIR:-$here/../../target}/release/libnvabi_alloc.so}
+version=$(sed -n 's/^version = "\(.*\)"/\1/p' "$here/../../Cargo.toml" | head -n 1)
+to=${DESTDIR:-}$prefix
+install -D -m 644 -t "$to/include" "$here/../include/nvabi-alloc.h" "$here/../include/nvabi-devmem.h"
+install -D -m 755 "$library" "$to/lib/libnvabi_alloc.so"
+mkdir -p "$to/lib/pkgconfig"
+sed -e "s|@PREFIX@|$prefix|" -e "s|@VERSION@|$version|" "$here/nvabi-alloc.pc.in" >"$to/lib/pkgconfig/nvabi-alloc.pc"

@@ -1,0 +1,364 @@
+//! The functions of `nvabi-alloc.h`: what is behind them is `nvabi-devmem`.
+//!
+//! Nothing here unwinds into C, and nothing is trusted but that pointers lead to what the header says.
+
+use std::cell::RefCell;
+use std::ffi::{CStr, CString, c_char, c_int};
+use std::os::fd::IntoRawFd;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::slice;
+
+use nvabi_devmem::drivers::{enumerate, formats};
+use nvabi_devmem::plugin::abi::{RawDevice, RawImage, RawPlane};
+use nvabi_devmem::plugin::applications::{RawBuffer, RawUse};
+use nvabi_devmem::plugin::drivers;
+use nvabi_devmem::{
+    Capability, CapabilitySet, Device, DeviceInfo, Error, ErrorKind, Fourcc, Image, Operation,
+    Prober, Use,
+};
+
+/// What `nvabi_alloc_open` gives.
+#[derive(Debug)]
+pub struct Alloc {
+    devices: Vec<Box<dyn Device>>,
+    prober: Prober,
+}
+
+/// Numbers of errno.h.
+const ENOMEM: c_int = 12;
+const ENODEV: c_int = 19;
+const EINVAL: c_int = 22;
+const ENOTSUP: c_int = 95;
+const ETIMEDOUT: c_int = 110;
+const EIO: c_int = 5;
+
+thread_local! {
+    static ERROR: RefCell<CString> = RefCell::default();
+}
+
+fn remember(text: &str) {
+    // A zero byte would end it.
+    let text = CString::new(text.replace('\0', "?")).unwrap_or_default();
+    ERROR.with(|error| *error.borrow_mut() = text);
+}
+
+/// Runs the body of a function: what it gives, or an error number and its text.
+fn answer(body: impl FnOnce() -> Result<c_int, (c_int, String)>) -> c_int {
+    remember("");
+    let ended = catch_unwind(AssertUnwindSafe(body));
+    let (number, text) = match ended {
+        Ok(Ok(answer)) => return answer,
+        Ok(Err(error)) => error,
+        Err(_) => (EIO, "a mistake in nvabi: it is told on stderr".to_owned()),
+    };
+    remember(&text);
+    -number
+}
+
+fn failed(error: Error) -> (c_int, String) {
+    let number = error.errno().unwrap_or(match error.kind() {
+        ErrorKind::Invalid | ErrorKind::Format | ErrorKind::Mismatch => EINVAL,
+        ErrorKind::Timeout => ETIMEDOUT,
+        ErrorKind::Open => ENODEV,
+        _ => ENOTSUP,
+    });
+    (number, error.to_string())
+}
+
+fn invalid(text: &str) -> (c_int, String) {
+    (EINVAL, text.to_owned())
+}
+
+fn count(of: usize) -> Result<c_int, (c_int, String)> {
+    c_int::try_from(of).map_err(|_| (ENOMEM, format!("{of} are too many")))
+}
+
+/// What a pointer of the caller leads to.
+///
+/// # Safety
+///
+/// It is null or leads to a `T` that stays while `'a` lasts.
+unsafe fn lent<'a, T>(pointer: *const T, name: &str) -> Result<&'a T, (c_int, String)> {
+    // SAFETY: the caller's promise.
+    unsafe { pointer.as_ref() }.ok_or_else(|| invalid(&format!("{name} is null")))
+}
+
+/// So many items of the caller.
+///
+/// # Safety
+///
+/// It leads to so many items that stay while `'a` lasts, or there are none.
+unsafe fn lent_list<'a, T>(
+    pointer: *const T,
+    count: u32,
+    name: &str,
+) -> Result<&'a [T], (c_int, String)> {
+    match (count, pointer.is_null()) {
+        (0, _) => Ok(&[]),
+        (_, true) => Err(invalid(&format!("{name} is null"))),
+        // SAFETY: the caller's promise.
+        (count, false) => Ok(unsafe { slice::from_raw_parts(pointer, count as usize) }),
+    }
+}
+
+/// Copies what has room in a list of the caller; gives how many there are.
+///
+/// # Safety
+///
+/// It leads to room for `capacity` items, or that is 0.
+unsafe fn hand_out<T: Copy>(
+    items: &[T],
+    to: *mut T,
+    capacity: u32,
+) -> Result<c_int, (c_int, String)> {
+    let fits = items.len().min(capacity as usize);
+    if fits > 0 && to.is_null() {
+        return Err(invalid("there is no list to fill"));
+    }
+    for (at, item) in items[..fits].iter().enumerate() {
+        // SAFETY: `at` is below the caller's capacity.
+        unsafe { to.add(at).write(*item) };
+    }
+    count(items.len())
+}
+
+/// # Safety
+///
+/// The device's name is a text that ends with a zero byte.
+unsafe fn use_of(raw: &RawUse) -> Result<Use, (c_int, String)> {
+    if raw.device.0.is_null() {
+        return Err(invalid("a use has no device"));
+    }
+    // SAFETY: the caller's promise.
+    let name = unsafe { CStr::from_ptr(raw.device.0) };
+    let name = name.to_str().map_err(|_| invalid("the name of a device is no UTF-8"))?;
+    let operation = Operation::from_number(raw.operation)
+        .ok_or_else(|| invalid(&format!("{} is no operation", raw.operation)))?;
+    Ok(Use::new(name, operation))
+}
+
+/// # Safety
+///
+/// As the header says of `image`, `uses` and `use_count`.
+unsafe fn asked(
+    image: *const RawImage,
+    uses: *const RawUse,
+    use_count: u32,
+) -> Result<(Image, Vec<Use>), (c_int, String)> {
+    // SAFETY: the caller's promise.
+    let (image, uses) = unsafe { (lent(image, "image")?, lent_list(uses, use_count, "uses")?) };
+    // SAFETY: the caller's promise holds of each.
+    let uses: Vec<Use> =
+        uses.iter().map(|each| unsafe { use_of(each) }).collect::<Result<_, _>>()?;
+    if uses.is_empty() {
+        return Err(invalid("memory that nobody uses"));
+    }
+    Ok((Image::new(image.width, image.height, Fourcc(image.format)), uses))
+}
+
+fn text<const N: usize>(text: &str) -> [u8; N] {
+    let mut bytes = [0; N];
+    // The last one stays zero.
+    bytes.iter_mut().take(N - 1).zip(text.bytes()).for_each(|(to, from)| *to = from);
+    bytes
+}
+
+fn raw_device(info: &DeviceInfo) -> RawDevice {
+    let bits = info.operations.iter().fold(0, |bits, operation| bits | 1 << *operation as u32);
+    let flags = u32::from(info.allocates) | u32::from(info.imports) << 1;
+    RawDevice { name: text(&info.name), node: text(&info.node), operations: bits, flags }
+}
+
+fn modifier(set: &CapabilitySet) -> Option<u64> {
+    set.capabilities.iter().find_map(Capability::as_modifier)
+}
+
+/// The devices of this machine; null when something is badly wrong.
+#[unsafe(no_mangle)]
+pub extern "C" fn nvabi_alloc_open() -> *mut Alloc {
+    remember("");
+    let opened = catch_unwind(|| {
+        let devices = enumerate(&drivers().drivers).devices;
+        Box::into_raw(Box::new(Alloc { devices, prober: Prober::default() }))
+    });
+    opened.unwrap_or_else(|_| {
+        remember("a mistake in nvabi: it is told on stderr");
+        std::ptr::null_mut()
+    })
+}
+
+/// # Safety
+///
+/// `alloc` is what [`nvabi_alloc_open`] gave, and nobody uses it any more; or null.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn nvabi_alloc_close(alloc: *mut Alloc) {
+    if !alloc.is_null() {
+        // SAFETY: it came out of a box, and the caller gives it back.
+        drop(unsafe { Box::from_raw(alloc) });
+    }
+}
+
+/// Why the last function of this thread failed.
+#[unsafe(no_mangle)]
+pub extern "C" fn nvabi_alloc_error() -> *const c_char {
+    ERROR.with(|error| error.borrow().as_ptr())
+}
+
+/// # Safety
+///
+/// As the header says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn nvabi_alloc_device(
+    alloc: *const Alloc,
+    index: u32,
+    device: *mut RawDevice,
+) -> c_int {
+    // SAFETY: the header's promise.
+    answer(|| unsafe { describe(alloc, device, |devices| devices.get(index as usize)) })
+}
+
+/// # Safety
+///
+/// As the header says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn nvabi_alloc_device_of_fd(
+    alloc: *const Alloc,
+    fd: c_int,
+    device: *mut RawDevice,
+) -> c_int {
+    answer(|| {
+        // What the descriptor leads to; nothing is opened or closed.
+        let file = std::fs::metadata(format!("/proc/self/fd/{fd}"));
+        let file = file.map_err(|error| invalid(&format!("file descriptor {fd}: {error}")))?;
+        let number = std::os::unix::fs::MetadataExt::rdev(&file);
+        // SAFETY: the header's promise.
+        unsafe {
+            describe(alloc, device, |devices| {
+                devices.iter().find(|device| device.info().number() == Some(number))
+            })
+        }
+    })
+}
+
+/// # Safety
+///
+/// `alloc` was opened and not closed; `to` leads to room for a device.
+unsafe fn describe<'a>(
+    alloc: *const Alloc,
+    to: *mut RawDevice,
+    find: impl FnOnce(&'a [Box<dyn Device>]) -> Option<&'a Box<dyn Device>>,
+) -> Result<c_int, (c_int, String)> {
+    // SAFETY: the caller's promise.
+    let alloc: &'a Alloc = unsafe { lent(alloc, "alloc")? };
+    let found =
+        find(&alloc.devices).ok_or_else(|| (ENODEV, "there is no such device".to_owned()))?;
+    if to.is_null() {
+        return Err(invalid("device is null"));
+    }
+    // SAFETY: the caller's promise.
+    unsafe { to.write(raw_device(found.info())) };
+    Ok(0)
+}
+
+/// # Safety
+///
+/// As the header says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn nvabi_alloc_formats(
+    alloc: *const Alloc,
+    wanted: *const RawUse,
+    list: *mut u32,
+    capacity: u32,
+) -> c_int {
+    answer(|| {
+        // SAFETY: the header's promise.
+        let (alloc, wanted) = unsafe { (lent(alloc, "alloc")?, use_of(lent(wanted, "use")?)?) };
+        let device = alloc.devices.iter().find(|device| device.info().name == wanted.device);
+        let missing = || (ENODEV, format!("there is no device {}", wanted.device));
+        let found = formats(&**device.ok_or_else(missing)?, wanted.operation).map_err(failed)?;
+        let numbers: Vec<u32> = found.iter().map(|format| format.0).collect();
+        // SAFETY: the header's promise.
+        unsafe { hand_out(&numbers, list, capacity) }
+    })
+}
+
+/// # Safety
+///
+/// As the header says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn nvabi_alloc_modifiers(
+    alloc: *const Alloc,
+    image: *const RawImage,
+    uses: *const RawUse,
+    use_count: u32,
+    list: *mut u64,
+    capacity: u32,
+) -> c_int {
+    answer(|| {
+        // SAFETY: the header's promise.
+        let (alloc, (image, uses)) =
+            unsafe { (lent(alloc, "alloc")?, asked(image, uses, use_count)?) };
+        let sets = alloc.prober.sets_for(&alloc.devices, &image, &uses).map_err(failed)?;
+        let mut modifiers: Vec<u64> = sets.iter().filter_map(modifier).collect();
+        modifiers.sort_unstable();
+        modifiers.dedup();
+        // SAFETY: the header's promise.
+        unsafe { hand_out(&modifiers, list, capacity) }
+    })
+}
+
+/// # Safety
+///
+/// As the header says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn nvabi_alloc_make(
+    alloc: *const Alloc,
+    image: *const RawImage,
+    uses: *const RawUse,
+    use_count: u32,
+    modifiers: *const u64,
+    modifier_count: u32,
+    buffer: *mut RawBuffer,
+) -> c_int {
+    answer(|| {
+        // SAFETY: the header's promise.
+        let (alloc, (image, uses)) =
+            unsafe { (lent(alloc, "alloc")?, asked(image, uses, use_count)?) };
+        // SAFETY: the header's promise.
+        let modifiers = unsafe { lent_list(modifiers, modifier_count, "modifiers")? };
+        if buffer.is_null() {
+            return Err(invalid("buffer is null"));
+        }
+        let wanted = |set: &CapabilitySet| {
+            modifiers.is_empty() || modifier(set).is_some_and(|has| modifiers.contains(&has))
+        };
+        let made = alloc.prober.serve(&alloc.devices, &image, &uses, wanted).map_err(failed)?;
+        let layout = &made.buffer.description().layout;
+        let none = RawPlane { offset: 0, pitch: 0, size: 0 };
+        let mut raw = RawBuffer {
+            modifier: layout.modifier,
+            size: layout.size,
+            planes: [none; 4],
+            fds: [-1; 4],
+            plane_count: 0,
+            reserved: 0,
+            allocator: text(&made.by),
+        };
+        if layout.planes.len() > raw.planes.len() {
+            return Err(invalid("the image has more than four planes"));
+        }
+        // All of them first: where one cannot be made, the others are closed again.
+        let fds = layout.planes.iter().map(|_| made.buffer.export());
+        let fds: Vec<_> = fds.collect::<Result<_, _>>().map_err(failed)?;
+        for (plane, fd) in layout.planes.iter().zip(fds) {
+            let at = raw.plane_count as usize;
+            raw.planes[at] =
+                RawPlane { offset: plane.offset, pitch: plane.pitch, size: plane.size };
+            raw.fds[at] = fd.into_raw_fd();
+            raw.plane_count += 1;
+        }
+        // SAFETY: the header's promise, and it is not null.
+        unsafe { buffer.write(raw) };
+        Ok(0)
+    })
+}

@@ -1,0 +1,80 @@
+/*
+ * nvabi-alloc.h: device memory for applications: one buffer that several devices of this machine use.
+ *
+ *     nvabi_alloc *alloc = nvabi_alloc_open();
+ *     nvabi_alloc_use uses[] = { { "drm:card0", NVABI_DEVMEM_SCANOUT, 0 }, { "cpu", NVABI_DEVMEM_CPU_WRITE, 0 } };
+ *     nvabi_devmem_image image = { 1280, 720, 0x34325258, 0 };
+ *     nvabi_alloc_buffer buffer;
+ *     if (nvabi_alloc_make(alloc, &image, uses, 2, NULL, 0, &buffer) < 0)
+ *         fprintf(stderr, "%s\n", nvabi_alloc_error());
+ *
+ * A function that returns int gives 0 or a count, or an error number of errno.h, negated; nvabi_alloc_error
+ * then says why, in the same thread. Any function may be called from any thread, and several at once.
+ * Whatever a pointer argument leads to is the caller's and is not kept. Fields called reserved are zero.
+ */
+#ifndef NVABI_ALLOC_H
+#define NVABI_ALLOC_H
+
+#include "nvabi-devmem.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* The most planes of an image. */
+#define NVABI_DEVMEM_PLANES 4
+
+/* The devices of this machine, as they are when it is opened. */
+typedef struct nvabi_alloc nvabi_alloc;
+
+/* What one device does with memory. */
+typedef struct nvabi_alloc_use {
+    const char *device;             /* its name */
+    uint32_t operation;             /* NVABI_DEVMEM_TEXTURE, ... */
+    uint32_t reserved;
+} nvabi_alloc_use;
+
+/* Memory that was made. */
+typedef struct nvabi_alloc_buffer {
+    uint64_t modifier;              /* DRM format modifier */
+    uint64_t size;                  /* bytes of all planes */
+    nvabi_devmem_plane planes[NVABI_DEVMEM_PLANES];
+    int32_t fds[NVABI_DEVMEM_PLANES]; /* one for each plane, to be closed by the caller; others are -1 */
+    uint32_t plane_count;
+    uint32_t reserved;
+    char allocator[NVABI_DEVMEM_NAME]; /* the device that made it */
+} nvabi_alloc_buffer;
+
+/* Null when no device could be asked. */
+nvabi_alloc *nvabi_alloc_open(void);
+void nvabi_alloc_close(nvabi_alloc *alloc);
+
+/* Why the last function that was called in this thread failed; empty when none did. It is there until the next
+ * call of this thread. */
+const char *nvabi_alloc_error(void);
+
+/* Describes the device of this index. -ENODEV: there are no more. */
+int nvabi_alloc_device(const nvabi_alloc *alloc, uint32_t index, nvabi_devmem_device *device);
+
+/* Describes the device whose file a descriptor is of. -ENODEV: none of these. */
+int nvabi_alloc_device_of_fd(const nvabi_alloc *alloc, int fd, nvabi_devmem_device *device);
+
+/* The formats that a device takes for an operation, as DRM numbers them: their count. No more than capacity are
+ * written. */
+int nvabi_alloc_formats(const nvabi_alloc *alloc, const nvabi_alloc_use *use, uint32_t *formats,
+                        uint32_t capacity);
+
+/* The modifiers with which all can use the image: their count. No more than capacity are written. */
+int nvabi_alloc_modifiers(const nvabi_alloc *alloc, const nvabi_devmem_image *image, const nvabi_alloc_use *uses,
+                          uint32_t use_count, uint64_t *modifiers, uint32_t capacity);
+
+/* Makes memory that all take; with one of these modifiers, where there are any. */
+int nvabi_alloc_make(const nvabi_alloc *alloc, const nvabi_devmem_image *image, const nvabi_alloc_use *uses,
+                     uint32_t use_count, const uint64_t *modifiers, uint32_t modifier_count,
+                     nvabi_alloc_buffer *buffer);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

@@ -1,0 +1,40 @@
+//! The structs of `include/nvabi-alloc.h`, the interface for applications, as Rust has them.
+
+use std::ffi::c_char;
+
+use super::abi::{Pointer, RawPlane};
+use nvabi::NvProxy;
+
+/// What one device does with memory.
+#[derive(NvProxy, Debug, Clone, Copy)]
+#[nvproxy(name = "nvabi_alloc_use", crate = "crate::plugin::abi::header")]
+#[repr(C)]
+pub struct RawUse {
+    /// The device's name.
+    pub device: Pointer<*const c_char>,
+    /// What it does.
+    pub operation: u32,
+    /// Zero.
+    pub reserved: u32,
+}
+
+/// Memory that was made.
+#[derive(NvProxy, Debug, Clone, Copy)]
+#[nvproxy(name = "nvabi_alloc_buffer", crate = "crate::plugin::abi::header")]
+#[repr(C)]
+pub struct RawBuffer {
+    /// DRM format modifier.
+    pub modifier: u64,
+    /// Bytes of all planes.
+    pub size: u64,
+    /// The planes.
+    pub planes: [RawPlane; 4],
+    /// A file descriptor for each; others are -1.
+    pub fds: [i32; 4],
+    /// How many planes.
+    pub plane_count: u32,
+    /// Zero.
+    pub reserved: u32,
+    /// The device that made it, up to a zero byte.
+    pub allocator: [u8; 64],
+}
