@@ -1,0 +1,226 @@
+"""Kernels that NVIDIA's libcuda launches: those of cuda/kernels/ptx, compiled by its own compiler for the device, and
+those that it has for copies and memsets. Every result is compared with one computed here; what differs, or fails, ends
+it with 1 and says what.
+
+    kernels.py FOLDER           FOLDER has the PTX
+    kernels.py FOLDER MISTAKE   launches a kernel that goes wrong, and prints how its context ended
+"""
+import array
+import ctypes
+import pathlib
+import random
+import sys
+
+cuda = ctypes.CDLL("libcuda.so.1")
+Size, Pointer, Handle = ctypes.c_size_t, ctypes.c_uint64, ctypes.c_void_p
+FOLDER = pathlib.Path(sys.argv[1])
+CAPABILITY_MAJOR, COOPERATIVE = 75, 95
+
+
+def call(name, *args):
+    result = getattr(cuda, name)(*args)
+    if result:
+        sys.exit(f"{name} ended with {result}")
+
+
+def made(kind, name, *args):
+    """What a function returns through its first argument."""
+    value = kind()
+    call(name, ctypes.byref(value), *args)
+    return value
+
+
+def up(kind, values):
+    """Numbers in the device's memory: where, and as what."""
+    data = array.array(kind, values).tobytes()
+    memory = made(Pointer, "cuMemAlloc_v2", Size(len(data)))
+    call("cuMemcpyHtoD_v2", memory, data, Size(len(data)))
+    return memory
+
+
+def down(kind, memory, count):
+    found = array.array(kind, bytes(count * array.array(kind).itemsize))
+    buffer = (ctypes.c_char * (count * found.itemsize)).from_buffer(found)
+    call("cuMemcpyDtoH_v2", buffer, memory, Size(count * found.itemsize))
+    del buffer
+    return list(found)
+
+
+def packed(args):
+    held = [arg if isinstance(arg, Pointer) else ctypes.c_int32(arg) for arg in args]
+    return (Handle * len(held))(*[ctypes.cast(ctypes.byref(arg), Handle) for arg in held]), held
+
+
+def launch(module, name, grid, block, *args, how="cuLaunchKernel", stream=None, shared=0):
+    function = made(Handle, "cuModuleGetFunction", module, name.encode())
+    pointers, held = packed(args)
+    sizes = [*grid, 1, 1][:3] + [*block, 1, 1][:3] + [shared, stream, pointers]
+    call(how, function, *sizes, *([None] if how == "cuLaunchKernel" else []))
+    return held
+
+
+def finished(name):
+    result = cuda.cuCtxSynchronize()
+    if result:
+        sys.exit(f"{name} ended with {result}")
+
+
+def same(found, expected, what):
+    if found != expected:
+        at = next((at for at, (a, b) in enumerate(zip(found, expected)) if a != b), "the end")
+        sys.exit(f"{what}: {at} is {found[at]}, not {expected[at]}")
+
+
+def numbers(count, low, high, seed=1):
+    source = random.Random(seed)
+    return [source.randrange(low, high) for _ in range(count)]
+
+
+def load(name):
+    return made(Handle, "cuModuleLoadData", (FOLDER / f"{name}.ptx").read_bytes() + b"\0")
+
+
+def reduction(module):
+    values = numbers(3000, -1000, 1000)
+    data, total = up("i", values), up("i", [0])
+    launch(module, "reduction", [5], [256], data, total, len(values))
+    finished("reduction")
+    same(down("i", total, 1), [sum(values)], "reduction")
+
+
+def matmul(module):
+    n = 48
+    a, b = ([value / 4 for value in numbers(n * n, -8, 9, seed)] for seed in (2, 3))
+    expected = [sum(a[i * n + k] * b[k * n + j] for k in range(n)) for i in range(n) for j in range(n)]
+    out = up("f", [0] * (n * n))
+    launch(module, "matmul", [3, 3], [16, 16], up("f", a), up("f", b), out, n)
+    finished("matmul")
+    same(down("f", out, n * n), expected, "matmul")
+
+
+def histogram(module):
+    values = numbers(5000, 0, 256)
+    bins = up("I", [0] * 256)
+    launch(module, "histogram", [4], [256], up("B", values), bins, len(values))
+    finished("histogram")
+    same(down("I", bins, 256), [values.count(value) for value in range(256)], "histogram")
+
+
+def bitonic(module):
+    values = numbers(512, -9999, 9999)
+    data = up("i", values)
+    launch(module, "bitonic", [2], [256], data)
+    finished("bitonic")
+    same(down("i", data, 512), sorted(values[:256]) + sorted(values[256:]), "bitonic")
+
+
+def divergent(module):
+    limits = numbers(300, -3, 90)
+    out = up("i", [0] * 300)
+    launch(module, "divergent", [3], [128], up("i", limits), out, 300)
+    finished("divergent")
+    same(down("i", out, 300), [sum(k for k in range(min(n, 40)) if k % 3) for n in limits], "divergent")
+
+
+def graph(module):
+    """A captured stream: a memset, two kernels one behind the other, and a copy; launched twice."""
+    stream, values = made(Handle, "cuStreamCreate", 1), numbers(512, -99, 99)
+    data, total, back = up("i", values), up("i", [7]), (ctypes.c_int32 * 1)()
+    call("cuStreamBeginCapture_v2", stream, 0)
+    call("cuMemsetD32Async", total, 0, Size(1), stream)
+    launch(module, "bitonic", [2], [256], data, stream=stream)
+    launch(module, "reduction", [2], [256], data, total, len(values), stream=stream)
+    call("cuMemcpyDtoHAsync_v2", back, total, Size(4), stream)
+    captured = made(Handle, "cuStreamEndCapture", stream) if False else Handle()
+    call("cuStreamEndCapture", stream, ctypes.byref(captured))
+    runnable = made(Handle, "cuGraphInstantiateWithFlags", captured, ctypes.c_uint64(0))
+    for _ in range(2):
+        back[0] = 0
+        call("cuGraphLaunch", runnable, stream)
+        call("cuStreamSynchronize", stream)
+        same(list(back), [sum(values)], "a graph")
+    same(down("i", data, 512), sorted(values[:256]) + sorted(values[256:]), "a graph's kernel")
+
+
+def cooperative(module, device):
+    """All blocks of a grid wait for each other."""
+    if not made(ctypes.c_int, "cuDeviceGetAttribute", COOPERATIVE, device).value:
+        return
+    values = numbers(1024, -99, 99)
+    data, total = up("i", values), up("i", [0])
+    launch(module, "reduction", [4], [256], data, total, 1024, how="cuLaunchCooperativeKernel")
+    finished("a cooperative launch")
+    same(down("i", total, 1), [sum(values)], "a cooperative launch")
+
+
+def two_streams(module):
+    """One waits for the other by an event."""
+    first, second = (made(Handle, "cuStreamCreate", 1) for _ in range(2))
+    event = made(Handle, "cuEventCreate", 2)
+    values = numbers(512, -9999, 9999)
+    data, total = up("i", values), up("i", [0])
+    launch(module, "bitonic", [2], [256], data, stream=first)
+    call("cuEventRecord", event, first)
+    call("cuStreamWaitEvent", second, event, 0)
+    launch(module, "reduction", [1], [256], data, total, 256, stream=second)
+    call("cuStreamSynchronize", second)
+    same(down("i", total, 1), [sum(sorted(values[:256]))], "two streams")
+
+
+def own_kernels():
+    """Copies on the device and fills are kernels of libcuda's."""
+    for size in (1, 4097, 100_003, 4 << 20):
+        data = random.Random(size).randbytes(size)
+        source, target = up("B", data), made(Pointer, "cuMemAlloc_v2", Size(size))
+        call("cuMemcpyDtoD_v2", target, source, Size(size))
+        same(bytes(down("B", target, size)), data, f"{size} bytes on the device")
+    for name, kind, value in (("cuMemsetD8_v2", "B", 0x5A), ("cuMemsetD16_v2", "H", 0x1234), ("cuMemsetD32_v2", "I", 0xDEADBEEF)):
+        count = 300_007
+        memory = up(kind, [0] * count)
+        call(name, memory, value, Size(count))
+        same(down(kind, memory, count), [value] * count, name)
+    pitch = Size()
+    memory = made(Pointer, "cuMemAllocPitch_v2", ctypes.byref(pitch), Size(1000), Size(77), 4)
+    call("cuMemsetD2D32_v2", memory, pitch, 0xABCD1234, Size(250), Size(77))
+    for row in (0, 5, 76):
+        same(down("I", Pointer(memory.value + row * pitch.value), 250), [0xABCD1234] * 250, f"row {row}")
+
+
+def special(module):
+    """Square roots, exponentials and local memory, as far as they are exact."""
+    n, count = 300, 3
+    values = [value / 64 for value in numbers(n * count, -256, 257)]
+    out = up("f", [0] * (n * count))
+    launch(module, "softmax", [count], [128], up("f", values), out, n)
+    finished("softmax")
+    found = down("f", out, n * count)
+    for row in range(count):
+        part = found[row * n : (row + 1) * n]
+        if abs(sum(part) - 1) > 1e-4 or min(part) < 0:
+            sys.exit(f"softmax: row {row} sums up to {sum(part)}")
+        largest = max(range(n), key=lambda at: values[row * n + at])
+        if part[largest] != max(part):
+            sys.exit(f"softmax: the largest of row {row} is elsewhere")
+
+
+def mistake(name):
+    module, memory = load("mistakes"), up("i", [0] * 64)
+    launch(module, name, [1], [64], memory, memory, 64)
+    print(name, cuda.cuCtxSynchronize())
+
+
+call("cuInit", 0)
+if len(sys.argv) > 2:
+    made(Handle, "cuCtxCreate_v2", 0, 0)
+    mistake(sys.argv[2])
+    sys.exit()
+count = made(ctypes.c_int, "cuDeviceGetCount").value
+for device in range(count):
+    context = made(Handle, "cuCtxCreate_v2", 0, device)
+    own_kernels()
+    classic = load("classic")
+    for part in (reduction, matmul, histogram, bitonic, divergent, special, graph, two_streams):
+        part(classic)
+    cooperative(classic, device)
+    call("cuCtxDestroy_v2", context)
+print("devices:", count)
