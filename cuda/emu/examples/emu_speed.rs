@@ -1,6 +1,6 @@
 //! How fast the emulator runs a kernel: prints lane instructions, seconds, and the rate per thread.
 //!
-//! `emu_speed PTX matmul|reduction THREADS`
+//! `emu_speed PTX|CUBIN matmul|reduction THREADS [unchecked]`
 
 use std::time::Instant;
 
@@ -8,12 +8,18 @@ use nvabi_emu::{Args, Device, Launch};
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let args: Vec<String> = std::env::args().collect();
-    let [_, ptx, kernel, threads] = &args[..] else {
-        return Err("usage: emu_speed PTX matmul|reduction THREADS".into());
+    let (code, kernel, threads, checks) = match &args[..] {
+        [_, code, kernel, threads] => (code, kernel, threads, true),
+        [_, code, kernel, threads, word] if word == "unchecked" => (code, kernel, threads, false),
+        _ => return Err("usage: emu_speed PTX|CUBIN matmul|reduction THREADS [unchecked]".into()),
     };
     let threads = threads.parse()?;
     let mut device = Device::new();
-    let module = device.load(&std::fs::read_to_string(ptx)?)?;
+    let code = std::fs::read(code)?;
+    let module = match code.starts_with(b"\x7fELF") {
+        true => device.load_cubin(&code)?,
+        false => device.load(&String::from_utf8(code)?)?,
+    };
     let floats =
         |n: usize| -> Vec<u8> { (0..n).flat_map(|i| ((i % 7) as f32).to_le_bytes()).collect() };
     let (launch, args) = match kernel.as_str() {
@@ -35,7 +41,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         }
         other => return Err(format!("no kernel `{other}`").into()),
     };
-    let launch = Launch { threads, ..launch };
+    let launch = Launch { threads, checks, ..launch };
     let start = Instant::now();
     let report = device.launch(&module, kernel, &launch, &args)?;
     let seconds = start.elapsed().as_secs_f64();

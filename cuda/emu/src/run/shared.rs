@@ -137,6 +137,12 @@ impl Shared {
         read_word(&self.bytes[at..], width)
     }
 
+    /// Four bytes; 0 where they are not there.
+    pub(super) fn word(&self, at: usize) -> u32 {
+        let bytes = self.bytes.get(at..).and_then(|bytes| bytes.first_chunk());
+        bytes.map_or(0, |bytes| u32::from_le_bytes(*bytes))
+    }
+
     pub(super) fn store(&mut self, at: usize, width: u64, value: u64) {
         write_word(&mut self.bytes[at..], width, value);
     }
@@ -147,10 +153,10 @@ impl Shared {
 
     /// Notes a read of `size` bytes, and says what is wrong with it.
     pub(super) fn read(&mut self, who: Accessor, at: usize, size: u64) -> Option<AccessProblem> {
-        let mut problem = None;
         if self.cells.is_empty() {
             return None;
         }
+        let mut problem = None;
         for index in self.cells(at, size) {
             problem = problem.or(self.read_cell(who, index));
         }
@@ -197,10 +203,10 @@ impl Shared {
 
     /// Notes a write of `size` bytes, and says what is wrong with it.
     pub(super) fn write(&mut self, who: Accessor, at: usize, size: u64) -> Option<AccessProblem> {
-        let mut problem = None;
         if self.cells.is_empty() {
             return None;
         }
+        let mut problem = None;
         for index in self.cells(at, size) {
             problem = problem.or(self.write_cell(who, index));
         }

@@ -12,6 +12,7 @@ use super::{
 };
 use crate::error::{LoadError, load_error};
 use crate::memory::Memory;
+use crate::program::Space;
 
 /// Bytes of local memory that a thread has beyond what the cubin says, for calls that it does not know of.
 const STACK: u64 = 1024;
@@ -101,6 +102,7 @@ impl<'a> Loader<'a> {
         }
         self.fill_variables()?;
         self.decode();
+        self.program.shared_grain = shared_grain(&self.program.code);
         self.kernels()
     }
 
@@ -370,6 +372,18 @@ fn asks_for_reserved(instruction: &nvabi_sass::Instruction) -> bool {
 
 fn is_number(operand: &nvabi_sass::Operand) -> bool {
     matches!(operand.value, nvabi_sass::Value::Unsigned(_))
+}
+
+/// As many bytes of shared memory as no instruction accesses in part.
+fn shared_grain(code: &[Instruction]) -> u32 {
+    const WORD: u64 = 4;
+    let widths = code.iter().filter_map(|instruction| match &instruction.op {
+        Op::Load { at, width, .. } | Op::Store { at, width, .. } => {
+            matches!(at.space, Space::Shared | Space::Generic).then_some(*width)
+        }
+        _ => None,
+    });
+    widths.min().unwrap_or(WORD).min(WORD) as u32
 }
 
 /// Where parameters begin in bank 0 where the cubin does not say.

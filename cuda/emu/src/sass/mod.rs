@@ -51,6 +51,8 @@ pub(crate) struct Program {
     pub(crate) constants: (u64, u64),
     /// Where the parameters are in bank 0.
     pub(crate) first_parameter: usize,
+    /// Bytes that one cell of the shared memory's shadow stands for.
+    pub(crate) shared_grain: u32,
     /// Whether code asks where the system's part of shared memory is.
     pub(crate) asks_for_reserved: bool,
 }

@@ -41,6 +41,12 @@ impl Warp<'_> {
         let Op::Load { at, to, width, parts, signed, strong } = load else { return Ok(()) };
         let size = width * u64::from(*parts);
         let addresses = self.addresses(at);
+        if at.space == Space::Shared
+            && *width == 4
+            && self.words(state, &addresses, *to, size, mask)
+        {
+            return Ok(());
+        }
         let mut values = [ZEROS; 4];
         let mut checked = None;
         for lane in lanes_of(mask) {
@@ -68,6 +74,42 @@ impl Warp<'_> {
             }
         }
         Ok(())
+    }
+
+    /// Loads words of shared memory, if all are there and aligned: what most loads of kernels are.
+    fn words(
+        &mut self,
+        state: &mut State<'_>,
+        addresses: &[u64; 32],
+        to: u8,
+        size: u64,
+        mask: u32,
+    ) -> bool {
+        let end = state.shared.size() as u64;
+        let fits = |lane: usize| addresses[lane] % size == 0 && addresses[lane] + size <= end;
+        if !lanes_of(mask).all(fits) {
+            return false;
+        }
+        let mut checked = None;
+        for lane in lanes_of(mask) {
+            let offset = addresses[lane] as usize;
+            // Lanes often read the same: once is enough.
+            if checked != Some(offset) {
+                let problem = state.shared.read(accessor(self, lane, false), offset, size);
+                note(self, state, lane, offset, problem);
+                checked = Some(offset);
+            }
+            if to == crate::sass::ZERO {
+                continue;
+            }
+            for part in 0..size / 4 {
+                let word = state.shared.word(offset + part as usize * 4);
+                if let Some(row) = self.registers.get_mut(usize::from(to) + part as usize) {
+                    row[lane] = word;
+                }
+            }
+        }
+        true
     }
 
     pub(super) fn store(

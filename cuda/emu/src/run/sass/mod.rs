@@ -122,7 +122,7 @@ impl Code for SassCode<'_> {
         /// Bytes of shared memory that are the system's.
         const RESERVED: u64 = 1024;
         let own = self.kernel.shared_bytes(dynamic);
-        (own + if self.program.asks_for_reserved { RESERVED } else { 0 }, 1)
+        (own + if self.program.asks_for_reserved { RESERVED } else { 0 }, self.program.shared_grain)
     }
 
     fn warp<'a>(&'a self, grid: &'a Grid<'a>, index: usize, threads: u32) -> Box<dyn Warp + 'a> {
