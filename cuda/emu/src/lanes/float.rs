@@ -343,6 +343,18 @@ fn directed64(op: &Opcode<'_>) -> Option<(LaneFn, usize)> {
         let product = a * b;
         adjust64(product, a.mul_add(b, -product), toward)
     }
+    fn fused(a: f64, b: f64, c: f64, toward: Rounding) -> f64 {
+        let nearest = a.mul_add(b, c);
+        let finite = [a, b, c].iter().all(|value| value.is_finite());
+        if nearest.is_infinite() && finite {
+            return adjust64(nearest, -nearest, toward);
+        }
+        // The product is two numbers, and so is their sum with the third; what rounding lost is in them.
+        let product = a * b;
+        let (sum, rest) = two_sum(product, c);
+        let lost = ((sum - nearest) + rest) + a.mul_add(b, -product);
+        adjust64(nearest, lost, toward)
+    }
     fn quotient(a: f64, b: f64, toward: Rounding) -> f64 {
         let quotient = a / b;
         if !a.is_finite() || !b.is_finite() || b == 0.0 {
@@ -386,6 +398,7 @@ fn directed64(op: &Opcode<'_>) -> Option<(LaneFn, usize)> {
         "add" => (each!(|a, b| t => sum(a, b, t)), 2),
         "sub" => (each!(|a, b| t => sum(a, -b, t)), 2),
         "mul" => (each!(|a, b| t => product(a, b, t)), 2),
+        "fma" | "mad" => (each!(|a, b, c| t => fused(a, b, c, t)), 3),
         "div" => (each!(|a, b| t => quotient(a, b, t)), 2),
         "rcp" => (each!(|a| t => quotient(1.0, a, t)), 1),
         "sqrt" => (each!(|a| t => root(a, t)), 1),
@@ -478,6 +491,13 @@ mod tests {
         assert_eq!(f("sqrt.rm.f32", &[2.0]).step(true), f("sqrt.rp.f32", &[2.0]));
         let third = |op| f64::from_bits(run(op, &[(1.0f64 / 3.0).to_bits(), 3f64.to_bits()]));
         assert!(third("mul.rm.f64") < 1.0 && third("mul.rp.f64") >= 1.0);
+        let tiny = 2f64.powi(-80);
+        let fused =
+            |op, c: f64| f64::from_bits(run(op, &[1f64.to_bits(), 1f64.to_bits(), c.to_bits()]));
+        assert_eq!(fused("fma.rp.f64", tiny), 1f64.step(true));
+        assert_eq!(fused("fma.rz.f64", tiny), 1.0);
+        assert_eq!(fused("fma.rm.f64", -tiny), 1f64.step(false));
+        assert_eq!(fused("fma.rp.f64", -tiny), 1.0);
     }
 
     #[test]

@@ -13,6 +13,7 @@ mod halves;
 mod memories;
 mod mistakes;
 mod numbers;
+mod random;
 mod sass;
 mod warps;
 

@@ -10,7 +10,8 @@ use std::{env, fs};
 const SAMPLE: [(u32, u32); 5] = [(80, 3), (86, 2), (87, 1), (89, 0), (90, 3)];
 
 /// Modules of which every kernel is compared. The mistakes are told with lines of the PTX, and have tests of their own.
-const MODULES: [&str; 6] = ["classic", "control", "halves", "memories", "numbers", "warps"];
+const MODULES: [&str; 7] =
+    ["classic", "control", "halves", "memories", "mistakes", "numbers", "warps"];
 
 /// Kernels in which a special function is approximated: units in the last place by which the two may differ.
 const APPROXIMATE: [(&str, u32); 3] = [("nbody", 64), ("softmax", 4), ("mandelbrot", 0)];

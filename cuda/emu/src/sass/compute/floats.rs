@@ -120,16 +120,23 @@ pub(in crate::sass) fn compare_double(m: &Modes, i: &In<'_>, out: &mut Out) {
     compared(m, holds, i.p[0], out);
 }
 
-/// As `DSETP.MIN` and `.MAX`: whether the first is the one to take.
+/// As `DSETP.MIN` and `.MAX`: whether the first is the one to take, and whether both are NaN.
 pub(in crate::sass) fn choose_double(m: &Modes, i: &In<'_>, out: &mut Out) {
     let double = |low: u32, high: u32| f64::from_bits(u64::from(low) | u64::from(high) << 32);
-    let holds = mask(|lane| {
-        let (a, b) = (double(i.a[lane], i.high[0][lane]), double(i.b[lane], i.high[1][lane]));
-        let (a, b) = if m.high { (b, a) } else { (a, b) };
-        // -0 is below +0.
-        a < b || (a == b && a.is_sign_negative() && !b.is_sign_negative())
+    let both =
+        |lane: usize| (double(i.a[lane], i.high[0][lane]), double(i.b[lane], i.high[1][lane]));
+    let first = mask(|lane| {
+        let (a, b) = both(lane);
+        let (least, most) = if m.high { (b, a) } else { (a, b) };
+        // -0 is below +0, and a number is better than none.
+        let zeros = a == b && least.is_sign_negative() && !most.is_sign_negative();
+        least < most || zeros || b.is_nan() && !a.is_nan()
     });
-    compared(m, holds, i.p[0], out);
+    let neither = mask(|lane| {
+        let (a, b) = both(lane);
+        a.is_nan() && b.is_nan()
+    });
+    out.p = [m.combine.of(first, i.p[0]), m.combine.of(neither, i.p[0])];
 }
 
 /// The functions of the special unit, by its field.

@@ -276,6 +276,15 @@ pub(in crate::sass) fn dot(m: &Modes, i: &In<'_>, out: &mut Out) {
     }
 }
 
+/// How far two numbers are apart, and a summand.
+pub(in crate::sass) fn distance(m: &Modes, i: &In<'_>, out: &mut Out) {
+    for lane in 0..32 {
+        let (a, b) = (i.a[lane], i.b[lane]);
+        let apart = if m.signed { (a as i32).abs_diff(b as i32) } else { a.abs_diff(b) };
+        out.d[lane] = apart.wrapping_add(i.c[lane]);
+    }
+}
+
 /// Two functions of three predicates.
 pub(in crate::sass) fn predicate_logic(m: &Modes, i: &In<'_>, out: &mut Out) {
     let of = |table: u8| {

@@ -71,6 +71,11 @@ impl Decoder<'_> {
                 compute.outcomes[0] = self.outcome(1)?;
                 Ok(compute.into())
             }
+            VABSDIFF if self.outcome(1)? == super::TRUE => {
+                let mut compute = self.integer(native::distance, 0, &[2, 3, 4])?;
+                compute.modes.signed = signed;
+                Ok(compute.into())
+            }
             IDP => self.dot(),
             I2I => self.clamp(),
             PLOP3 | UPLOP3 => self.predicate_logic(),
