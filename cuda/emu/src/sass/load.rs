@@ -20,6 +20,9 @@ const STACK: u64 = 1024;
 /// Largest frame that is believed.
 const MAX_STACK: u64 = 512 << 10;
 
+/// Bytes of `__constant__` variables that a GPU has.
+const MAX_CONSTANTS: u64 = 64 << 10;
+
 /// Functions of the driver, by their names.
 const BUILTINS: [(&str, Builtin); 4] = [
     ("vprintf", Builtin::Printf),
@@ -146,6 +149,9 @@ impl<'a> Loader<'a> {
     fn place_variables(&mut self) -> Result<(), LoadError> {
         let constants = self.object.sections.iter().find(|section| section.name == ".nv.constant3");
         let constants = constants.map(|section| (section.index, section.size));
+        if constants.is_some_and(|(_, size)| size > MAX_CONSTANTS) {
+            return refuse(format!("more than {MAX_CONSTANTS} bytes of constants"));
+        }
         if let Some((_, size)) = constants {
             self.program.constants = (self.allocate(".nv.constant3", size)?, size);
         }
@@ -325,7 +331,8 @@ impl<'a> Loader<'a> {
                         kernel.params.push((number(value, 6, 2), word(8) >> 18));
                     }
                     attribute::MAX_THREADS if is_own => {
-                        kernel.max_threads = Some(word(0) * word(4).max(1) * word(8).max(1));
+                        let threads = word(0).saturating_mul(word(4).max(1));
+                        kernel.max_threads = Some(threads.saturating_mul(word(8).max(1)));
                     }
                     attribute::FRAME | attribute::LEAST_STACK | attribute::MOST_STACK if mine => {
                         let size = word(4).min(MAX_STACK).next_multiple_of(16);

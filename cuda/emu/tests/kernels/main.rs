@@ -8,6 +8,7 @@ extern crate nvabi_test;
 
 mod classic;
 mod control;
+mod fuzz;
 mod gpu;
 mod halves;
 mod memories;
