@@ -135,7 +135,7 @@ impl Warp<'_> {
         mask: u32,
     ) -> Result<(), Box<Mistake>> {
         let lane = mask.trailing_zeros() as usize & 31;
-        let back = self.long(call::RETURN, true)[lane].wrapping_sub(crate::sass::CODE) / 16;
+        let back = self.long(call::RETURN, true)[lane].wrapping_sub(self.code.program.origin) / 16;
         // What goes wrong is the call's.
         self.site = u32::try_from(back.saturating_sub(1)).unwrap_or(self.site);
         let argument = |at: u8| self.long(call::FIRST + at, true);
