@@ -382,7 +382,7 @@ fn is_number(operand: &nvabi_sass::Operand) -> bool {
 }
 
 /// As many bytes of shared memory as no instruction accesses in part.
-fn shared_grain(code: &[Instruction]) -> u32 {
+pub(super) fn shared_grain(code: &[Instruction]) -> u32 {
     const WORD: u64 = 4;
     let widths = code.iter().filter_map(|instruction| match &instruction.op {
         Op::Load { at, width, .. } | Op::Store { at, width, .. } => {

@@ -6,6 +6,7 @@ use std::ops::Range;
 use nvabi_sass::{Arch, Value};
 
 use super::decode::decode;
+use super::load::shared_grain;
 use super::{Instruction, Op, Predicate, Program, Section};
 use crate::error::{LoadError, load_error};
 use crate::memory::Memory;
@@ -122,6 +123,7 @@ impl Found<'_> {
                 }
             }
         }
+        program.shared_grain = shared_grain(&program.code);
         let (name, lines) = (format!("{:#x}", span.start).into(), BTreeMap::new());
         program.sections.push(Section { name, first: 0, count, lines });
         Ok(program)
