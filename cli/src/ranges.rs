@@ -216,6 +216,6 @@ fn set(context: &Context<'_>, abis: &Abis<'_>) -> Result<Outcome, Report> {
 
 /// Tags of one range need not be the same in all that `diff` reports.
 fn compared(context: &Context<'_>) {
-    let what = "numbers and layouts; `nvabi diff` also compares the values of constants";
+    let what = "numbers and layouts; `nvabi diff` also compares the values of constants, and who may make a call";
     context.status("Compared", what);
 }

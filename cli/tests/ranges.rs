@@ -121,6 +121,32 @@ fn a_number_has_the_ranges_of_its_calls() {
 }
 
 /// A command and two ioctls of the display: each has the ranges of what it takes.
+/// A command that every program could make is root's from a tag on, and no other layout for that.
+#[test]
+fn ranges_say_who_may_make_a_call() {
+    let name = "NV0000_CTRL_CMD_NVD_GET_DUMP";
+    let found = json(&["ranges", name, "--json"]);
+    assert_eq!(found["layouts"].as_array().unwrap().len(), 1);
+    let mut all = 0;
+    for callers in found["callers"].as_array().unwrap() {
+        for span in callers["spans"].as_array().unwrap() {
+            all += span["count"].as_u64().unwrap();
+            for end in ["first", "last"] {
+                let tag = span[end].as_str().unwrap();
+                let listed = json(&["list", "commands", "--tag", tag, "--json"]);
+                let mut calls = listed.as_array().unwrap().iter();
+                let call = calls.find(|call| call["name"] == name).unwrap();
+                assert_eq!(call["access"], callers["access"], "{tag}");
+            }
+        }
+    }
+    assert_eq!(all, tags().len() as u64);
+    let printed = out(&nvabi(&["ranges", name]));
+    assert!(printed.contains("  for 515.43.04 … 525.147.05    47 tags  user\n"), "{printed}");
+    // Nothing is told of a type.
+    assert_eq!(json(&["ranges", "NVOS21_PARAMETERS", "--json"])["callers"], Value::Null);
+}
+
 #[test]
 fn a_call_that_no_spec_names_has_the_ranges_of_its_parameters() {
     let spans = |found: &Value| {
