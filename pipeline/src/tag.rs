@@ -92,8 +92,9 @@ fn version(text: &str) -> Option<Tag> {
     let tag = Tag(text.into());
     let numeric = tag.numbers().all(|(_, p)| !p.is_empty() && p.len() <= 9);
     let word = tag.word();
-    // L4T's own way to write a release of Jetson is of no family here.
-    let word_ok = word != "r" && word.bytes().all(|b| b.is_ascii_lowercase() || b == b'-');
+    // L4T's and its people's ways to write a release of Jetson are of no family here.
+    let is_other_way = ["r", "tegra-", "jetson-", "jetson-r"].contains(&word);
+    let word_ok = !is_other_way && word.bytes().all(|b| b.is_ascii_lowercase() || b == b'-');
     (numeric && word_ok && text.contains('.') && text.len() <= 64).then_some(tag)
 }
 
@@ -178,7 +179,7 @@ mod tests {
     #[test]
     fn other_spellings_of_a_release() {
         assert!(tag("tegra-r35.1").is_release_of(&tag("tegra-r35.1.0")));
-        assert!(tag("tegra-r35.1").is_release_of(&tag("tegra-35.01")));
+        assert!(tag("tegra-r35.1").is_release_of(&tag("tegra-r35.01")));
         assert!(tag("550.90.07").is_release_of(&tag("550.90.7")));
         assert!(!tag("550.90.07").is_release_of(&tag("tegra-r550.90.7")));
         assert!(!tag("550.90.07").is_release_of(&tag("550.9.7")));
@@ -191,6 +192,8 @@ mod tests {
             ("l4t-r36.4.3", "tegra-r36.4.3"),
             ("l4t-36.4", "tegra-r36.4"),
             ("jetson_36.4.3", "tegra-r36.4.3"),
+            ("jetson-r36.4.3", "tegra-r36.4.3"),
+            ("tegra-35.4.1", "tegra-r35.4.1"),
         ] {
             let complaint = spelled.parse::<Tag>().unwrap_err();
             assert!(complaint.ends_with(&format!("did you mean {meant}?")), "{complaint}");
