@@ -11,6 +11,7 @@
 
 use std::env;
 use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
 
 use nvabi_pipeline::diagnostic::{Diagnostic, Report};
 use nvabi_pipeline::text_folder::{Pack, TextFolder};
@@ -45,9 +46,13 @@ fn has_specs(folder: &Path) -> bool {
 
 /// Those that the command carries.
 pub(crate) fn embedded() -> Result<TextFolder, Report> {
-    let pack = Pack::open(EMBEDDED)
-        .map_err(|error| Diagnostic::error("specs-damaged", error.to_string()))?;
-    Ok(TextFolder::packed(pack))
+    // One for the process: it keeps what it has unpacked.
+    static PACK: OnceLock<Result<Pack, String>> = OnceLock::new();
+    let pack = PACK.get_or_init(|| Pack::open(EMBEDDED).map_err(|error| error.to_string()));
+    match pack {
+        Ok(pack) => Ok(TextFolder::packed(pack.clone())),
+        Err(error) => Err(Diagnostic::error("specs-damaged", error).into()),
+    }
 }
 
 /// Refuses to write: a command that is run anywhere must not change the checkout it was built from.

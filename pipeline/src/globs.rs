@@ -1,6 +1,6 @@
 //! Which names a list of patterns such as `NV_ERR_*` takes in; fast over many names.
 
-use std::collections::{HashMap, HashSet};
+use rustc_hash::{FxHashMap, FxHashSet};
 
 /// Bytes of a name that are looked up in the table: enough for `NV2080_CTRL_GPU_`.
 const GLANCE: usize = 16;
@@ -13,9 +13,9 @@ const TABLE: usize = 1 << 14;
 /// unoptimised build scripts: most names differ in their first few bytes.
 pub struct Globs<'p> {
     /// Those without a star: most are names of calls, and there are hundreds with one beginning.
-    whole: HashSet<&'p str>,
+    whole: FxHashSet<&'p str>,
     /// The others, by the slot of their first literal.
-    boxes: HashMap<usize, Vec<Vec<&'p str>>>,
+    boxes: FxHashMap<usize, Vec<Vec<&'p str>>>,
     /// What is known of the names that start in one way, by slot.
     starts: Vec<Start>,
 }
@@ -31,7 +31,7 @@ struct Start {
 impl<'p> Globs<'p> {
     /// `*` stands for any text; every other character for itself.
     pub fn new(patterns: impl Iterator<Item = &'p str>) -> Self {
-        let (mut whole, mut boxes) = (HashSet::new(), HashMap::<_, Vec<_>>::new());
+        let (mut whole, mut boxes) = (FxHashSet::default(), FxHashMap::<_, Vec<_>>::default());
         let mut starts = vec![Start::default(); TABLE];
         for pattern in patterns {
             let parts: Vec<&str> = pattern.split('*').collect();
@@ -53,9 +53,18 @@ impl<'p> Globs<'p> {
 
     /// Whether any pattern takes in the name.
     pub fn matches(&self, name: &str) -> bool {
-        let boxed = |slot| self.boxes.get(&slot).into_iter().flatten();
-        let is_boxed = |slot| boxed(slot).any(|parts| matches(parts, name));
-        self.boxes_of(name).any(is_boxed) || (self.has_begun(name) && self.whole.contains(name))
+        // In one go: this is asked of every name there is.
+        for slot in slots(name) {
+            let Start { begun, boxed } = self.starts[slot];
+            if !begun {
+                return false;
+            }
+            let of_slot = || self.boxes.get(&slot).into_iter().flatten();
+            if boxed && of_slot().any(|parts| matches(parts, name)) {
+                return true;
+            }
+        }
+        self.whole.contains(name)
     }
 
     /// Whether no pattern can take in any name that goes on from `start` with a `_`.

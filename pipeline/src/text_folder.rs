@@ -11,6 +11,7 @@ use std::fmt;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 #[cfg(feature = "pack")]
 pub use pack::{Pack, pack};
@@ -111,9 +112,9 @@ impl TextFolder {
     }
 
     /// The text of a file.
-    pub fn read(&self, path: &str) -> io::Result<String> {
+    pub fn read(&self, path: &str) -> io::Result<Arc<str>> {
         match &self.0 {
-            Kept::OnDisk(folder) => fs::read_to_string(folder.join(path)),
+            Kept::OnDisk(folder) => fs::read_to_string(folder.join(path)).map(Arc::from),
             #[cfg(feature = "pack")]
             Kept::Packed { pack, folder } => pack.read(&format!("{folder}{path}")),
         }

@@ -250,6 +250,8 @@ struct At<'a> {
     tags: Vec<usize>,
     /// With it every type and call, and these constants.
     everything: Option<Constants<'a>>,
+    /// What is in the name of a control command.
+    command: memmem::Finder<'static>,
 }
 
 #[derive(Clone, Copy)]
@@ -276,7 +278,8 @@ impl<'a> At<'a> {
         }
         found.sort_unstable();
         found.dedup();
-        report.into_result(Self { tags: found, everything }).map(|(at, _)| at)
+        let command = memmem::Finder::new(COMMAND);
+        report.into_result(Self { tags: found, everything, command }).map(|(at, _)| at)
     }
 
     fn first(&self) -> usize {
@@ -300,7 +303,7 @@ impl<'a> At<'a> {
             Constants::All => Ok(true),
             Constants::Changed { whole } => Ok(whole.contains(&file.surface.as_str())
                 || entry.differs(tags, self.first(), self.last())?
-                || memmem::find(name.as_bytes(), COMMAND).is_some()),
+                || self.command.find(name.as_bytes()).is_some()),
         }
     }
 }
@@ -442,7 +445,7 @@ pub(super) struct Files {
 pub(super) struct File {
     pub(super) surface: String,
     pub(super) path: String,
-    text: String,
+    text: Arc<str>,
     /// How lines moved, once somebody has asked.
     moves: OnceLock<Moves>,
 }

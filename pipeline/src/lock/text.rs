@@ -22,11 +22,12 @@
 //! (`→` is a tab.) A bit-field writes `offset.bit:width` in place of the offset, an unnamed member
 //! `-` in place of the name.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::sync::Arc;
 
 use memchr::{memchr, memmem};
+use rustc_hash::FxHashMap;
 
 use super::{Fact, Header, History, ItemKind, LockedTag, Placed, State, state_at};
 use crate::model::{
@@ -356,7 +357,7 @@ pub(super) struct Bad {
     pub(super) why: String,
 }
 
-pub(super) type TagNames<'t> = HashMap<&'t str, usize>;
+pub(super) type TagNames<'t> = FxHashMap<&'t str, usize>;
 
 /// One item as the file has it, not yet read.
 pub(super) struct Entry<'t> {
@@ -650,6 +651,10 @@ impl<'t> Entry<'t> {
         earlier: usize,
         later: usize,
     ) -> Result<bool, Bad> {
+        // Nearly all constants have one event.
+        if self.kind == ItemKind::Constant && memchr(b'|', self.head.as_bytes()).is_none() {
+            return Ok((earlier + 1..=later).contains(&self.section));
+        }
         for event in self.unread(tags) {
             let event = event.map_err(|why| Bad { at: self.at, why })?;
             if (earlier + 1..=later).contains(&event.from) {

@@ -617,7 +617,7 @@ fn read_files(folder: &TextFolder) -> Result<Vec<(String, String, String)>, Diag
     let stems = names.iter().filter_map(|name| Some((name, name.strip_suffix(".toml")?)));
     let files = stems.map(|(name, stem)| {
         let text = folder.read(name).map_err(|error| unreadable(folder.show(name), error))?;
-        Ok((stem.to_owned(), format!("{shown}/{name}"), text))
+        Ok((stem.to_owned(), format!("{shown}/{name}"), text.to_string()))
     });
     files.collect()
 }

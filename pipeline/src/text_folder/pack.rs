@@ -7,10 +7,10 @@
 //! the paths, then the compressed texts, one behind the other
 //! ```
 //! Each file is compressed by itself, with LZ4: a reader of one file decompresses nothing else, and all
-//! 1,000 files of a lock take 3 ms.
+//! 1,000 files of a lock take 3 ms, once.
 
 use std::io;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use super::TextFolder;
 
@@ -31,6 +31,8 @@ struct PackedFile {
     path: &'static str,
     bytes: &'static [u8],
     length: usize,
+    /// Once somebody has asked: an answer is often made of several readings.
+    text: OnceLock<Arc<str>>,
 }
 
 /// Packs every file below a folder that is wanted.
@@ -83,7 +85,8 @@ impl Pack {
         for (path, length, bytes) in lengths {
             let (path, rest) = paths.split_at_checked(path)?;
             let (bytes, behind) = texts.split_at_checked(bytes)?;
-            files.push(PackedFile { path: std::str::from_utf8(path).ok()?, bytes, length });
+            let path = std::str::from_utf8(path).ok()?;
+            files.push(PackedFile { path, bytes, length, text: OnceLock::new() });
             (paths, texts) = (rest, behind);
         }
         Some(Self { files: files.into() })
@@ -104,15 +107,19 @@ impl Pack {
         self.files.get(at)
     }
 
-    pub(super) fn read(&self, path: &str) -> io::Result<String> {
-        let PackedFile { bytes, length, .. } =
+    pub(super) fn read(&self, path: &str) -> io::Result<Arc<str>> {
+        let PackedFile { bytes, length, text, .. } =
             self.file(path).ok_or_else(|| io::Error::from(io::ErrorKind::NotFound))?;
+        if let Some(text) = text.get() {
+            return Ok(text.clone());
+        }
         // No text is made of fewer bytes: a damaged length shall not ask for all memory there is.
         if *length > bytes.len().saturating_mul(MOST) {
             return Err(damaged());
         }
-        let text = lz4_flex::block::decompress(bytes, *length).map_err(io::Error::other)?;
-        String::from_utf8(text).map_err(|_| damaged())
+        let unpacked = lz4_flex::block::decompress(bytes, *length).map_err(io::Error::other)?;
+        let unpacked = String::from_utf8(unpacked).map_err(|_| damaged())?;
+        Ok(text.get_or_init(|| unpacked.into()).clone())
     }
 }
 
