@@ -487,21 +487,51 @@ fn libcuda_knows_the_devices() {
     }
 }
 
-/// Contexts, copies, streams and events come back right on each card; a kernel is refused at once.
+/// Contexts, copies, streams and events come back right on each card.
 #[test]
 fn libcuda_copies() {
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/real/copies.py");
+    on_each_pair(&[script.as_os_str()]);
+}
+
+/// Kernels that libcuda compiles, and its own, come to the results that are computed beside them.
+#[test]
+fn libcuda_launches() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+    let (script, ptx) = (root.join("tests/real/kernels.py"), root.join("cuda/kernels/ptx"));
+    on_each_pair(&[script.as_os_str(), ptx.as_os_str()]);
+}
+
+/// Runs a script of Python's on a machine with one device: it ends well and nothing is told.
+fn on_each_pair(script: &[&OsStr]) {
     let versions = versions();
     let pairs = pairs(&versions, &CARDS.map(|(card, _)| card));
     for (real, card) in pairs.into_iter().filter(|(real, card)| !is_refused(real, card)) {
-        let seen = real.run(&["--gpu", card], Path::new("python3"), &[&script]);
+        let seen = real.run(&["--gpu", card], Path::new("python3"), script);
         let what = format!("{} {card}: {} {:?}", real.version, seen.out, seen.diagnostics);
         assert_eq!((seen.code, seen.out.as_str()), (Some(0), "devices: 1\n"), "{what}");
-        // The kernel that it launches on purpose, and nothing else.
-        let codes: Vec<&str> = seen.diagnostics.iter().map(|(code, _)| code.as_str()).collect();
-        assert_eq!(codes, ["not-executed"], "{what}");
-        let (_, text) = &seen.diagnostics[0];
-        assert!(text.starts_with("Xid 13 of GPU 0: channel"), "{what}");
+        assert!(seen.diagnostics.is_empty(), "{what}");
+    }
+}
+
+/// A kernel that goes wrong ends its context at once, with its Xid and its place.
+#[test]
+fn kernels_that_go_wrong_are_told() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+    let (script, ptx) = (root.join("tests/real/kernels.py"), root.join("cuda/kernels/ptx"));
+    let versions = versions();
+    for (mistake, xid, text) in [
+        ("null_pointer", 31, "out of bounds: 4 bytes at 0x0, a null pointer"),
+        ("misaligned", 13, "misaligned: 4 bytes at"),
+    ] {
+        let args = [script.as_os_str(), ptx.as_os_str(), OsStr::new(mistake)];
+        let seen = versions[0].run(&["--gpu", "l4"], Path::new("python3"), &args);
+        // CUDA_ERROR_LAUNCH_FAILED.
+        assert_eq!(seen.out, format!("{mistake} 719\n"), "{:?}", seen.diagnostics);
+        let [(code, told)] = &seen.diagnostics[..] else { panic!("{:?}", seen.diagnostics) };
+        assert_eq!(code, "kernel-error");
+        assert!(told.starts_with(&format!("Xid {xid} of GPU 0: channel")), "{told}");
+        assert!(told.contains(text) && told.contains("SASS 0x"), "{told}");
     }
 }
 

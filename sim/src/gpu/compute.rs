@@ -202,7 +202,7 @@ impl Compute {
         let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
         let address = self.inline_address();
         bus.write(address, &bytes)?;
-        self.launches.start(bus, class, Action::Launch, address)
+        self.launches.start(bus, class, Action::Load, address)
     }
 
     fn launch(&mut self, bus: &mut Bus<'_>, class: u32, action: Action) -> Outcome {

@@ -79,17 +79,22 @@ impl Launches {
         action: Action,
         at: u64,
     ) -> Outcome<Option<Qmd>> {
-        let known = self.held.remove(&at).filter(|_| action != Action::Launch);
+        let changes = matches!(action, Action::Decrement | Action::Increment);
+        let known = self.held.remove(&at).filter(|_| changes);
+        let is_known = known.is_some();
         let mut qmd = match known {
             Some(qmd) => qmd,
             None => Qmd::read(bus, class, at)?,
         };
         match action {
-            Action::Launch => {}
+            Action::Load => {}
+            Action::Launch => qmd.needs_schedule = false,
             Action::Decrement => qmd.waits_for = qmd.waits_for.saturating_sub(1),
             Action::Increment => qmd.waits_for = qmd.waits_for.saturating_add(1),
         }
-        if qmd.waits_for == 0 {
+        // One that has not come in the stream is looked at when somebody schedules it.
+        let is_held = qmd.needs_schedule && (is_known || action == Action::Load);
+        if qmd.waits_for == 0 && !is_held {
             return Ok(Some(qmd));
         }
         self.held.insert(at, qmd);

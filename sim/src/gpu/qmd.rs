@@ -30,11 +30,15 @@ pub(super) struct Qmd {
     pub(super) dependents: Vec<(Action, u64)>,
     /// How many others it waits for.
     pub(super) waits_for: u32,
+    /// Whether it waits until somebody schedules it, where it came in the stream.
+    pub(super) needs_schedule: bool,
 }
 
 /// What is done with a description.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Action {
+    /// It has come in the stream.
+    Load,
     Launch,
     /// It waits for one less.
     Decrement,
@@ -131,6 +135,7 @@ struct Layout {
     /// What it launches; none where that is always a grid.
     kind: Option<Field>,
     waits_for: Field,
+    needs_schedule: Field,
     grid: [Field; 3],
     block: [Field; 3],
     shared: Field,
@@ -149,6 +154,7 @@ const BANKS: u32 = 8;
 const V2: Layout = Layout {
     kind: None,
     waits_for: mw(157, 151),
+    needs_schedule: mw(140, 140),
     grid: [mw(415, 384), mw(431, 416), mw(463, 448)],
     block: [mw(607, 592), mw(623, 608), mw(639, 624)],
     shared: mw(561, 544),
@@ -208,6 +214,7 @@ const fn release_v3(first: u32) -> ReleaseFields {
 const V4: Layout = Layout {
     kind: Some(mw(25, 23)),
     waits_for: mw(15, 0),
+    needs_schedule: mw(30, 30),
     grid: [mw(1055, 1024), mw(1071, 1056), mw(1103, 1088)],
     block: [mw(1167, 1152), mw(1183, 1168), mw(1191, 1184)],
     shared: mw(601, 584),
@@ -253,6 +260,7 @@ const fn dependent(how: u32, pointer: Option<u32>) -> DependentFields {
 const V5: Layout = Layout {
     kind: Some(mw(153, 151)),
     waits_for: mw(143, 128),
+    needs_schedule: mw(158, 158),
     grid: [mw(1279, 1248), mw(1295, 1280), mw(1327, 1312)],
     block: [mw(1103, 1088), mw(1119, 1104), mw(1127, 1120)],
     shared: mw(1162, 1152).shifted(7),
@@ -374,6 +382,7 @@ impl Qmd {
             releases: releases.collect(),
             dependents: dependents.collect::<Outcome<_>>()?,
             waits_for: word(layout.waits_for),
+            needs_schedule: is_set(layout.needs_schedule),
         })
     }
 }
