@@ -345,6 +345,28 @@ fn a_card_is_divided() {
     }
 }
 
+/// Cards on a board with NVSwitches reach each other by all of their links.
+#[test]
+fn links_lead_to_switches() {
+    let versions = versions();
+    for (real, board) in pairs(&versions, &["hgx-a100", "hgx-h100"]) {
+        let (links, rate) = if board == "hgx-a100" { (12, "25") } else { (18, "26.562") };
+        let machine = ["--gpu", board, "--gpus", "8"];
+        let script = "set -e; $0 nvlink -s; $0 topo -m; $0 nvlink -R -i 0; $0 nvlink -e -i 0; $0 nvlink -gt d -i 0";
+        let smi = real.smi();
+        let args = ["-c".as_ref(), script.as_ref(), smi.as_os_str()];
+        let seen = real.run(&machine, Path::new("sh"), &args);
+        let what = format!("{} {board}: {} {:?}", real.version, seen.out, seen.diagnostics);
+        assert_eq!(seen.code, Some(0), "{what}");
+        assert!(!seen.diagnostics.iter().any(|(code, _)| code == "not-simulated"), "{what}");
+        assert_eq!(seen.out.matches(&format!(": {rate} GB/s")).count(), 8 * links, "{what}");
+        assert_eq!(seen.out.matches(&format!("NV{links}\t")).count(), 8 * 7, "{what}");
+        assert_eq!(seen.out.matches("Remote Device 00000000:8").count(), links, "{what}");
+        assert_eq!(seen.out.matches("Replay Errors: 0").count(), links, "{what}");
+        assert_eq!(seen.out.matches("Data Tx: 0 KiB").count(), links, "{what}");
+    }
+}
+
 /// Public programs that read NVML show what there is, of the oldest and the newest version.
 #[test]
 fn public_programs_see_the_cards() {

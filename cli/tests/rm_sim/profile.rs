@@ -25,7 +25,10 @@ fn complaints(lines: &str) -> (Option<i32>, String) {
 fn all_profiles_fit_every_branch() {
     let (code, told) = nvabi(&["rm", "check"]);
     assert_eq!(code, Some(0), "{told}");
-    assert!(told.contains("Checked a100, h100, l4, rtx3090, rtxpro6000 against 1"), "{told}");
+    assert!(
+        told.contains("Checked a100, h100, hgx-a100, hgx-h100, l4, rtx3090, rtxpro6000 against 1"),
+        "{told}"
+    );
 }
 
 #[test]
@@ -95,7 +98,9 @@ fn a_wrong_profile_is_refused_with_its_places() {
     let (status, told) = nvabi(&["rm", "sim", "--gpu", "gtx970", "--", "true"]);
     assert_eq!(status, Some(2));
     assert!(
-        told.contains("there is no GPU `gtx970`: expected a100, h100, l4, rtx3090, rtxpro6000"),
+        told.contains(
+            "there is no GPU `gtx970`: expected a100, h100, hgx-a100, hgx-h100, l4, rtx3090"
+        ),
         "{told}"
     );
 }

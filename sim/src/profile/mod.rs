@@ -27,9 +27,11 @@ const SHARED: [(&str, &str); 2] = [
     ("base", include_str!("../../profiles/base.toml")),
     ("server", include_str!("../../profiles/server.toml")),
 ];
-const CARDS: [(&str, &str); 5] = [
+const CARDS: [(&str, &str); 7] = [
     ("a100", include_str!("../../profiles/a100.toml")),
     ("h100", include_str!("../../profiles/h100.toml")),
+    ("hgx-a100", include_str!("../../profiles/hgx-a100.toml")),
+    ("hgx-h100", include_str!("../../profiles/hgx-h100.toml")),
     ("l4", include_str!("../../profiles/l4.toml")),
     ("rtx3090", include_str!("../../profiles/rtx3090.toml")),
     ("rtxpro6000", include_str!("../../profiles/rtxpro6000.toml")),

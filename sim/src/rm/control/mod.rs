@@ -10,6 +10,7 @@ mod graphics;
 mod lists;
 mod memory;
 mod mig;
+mod nvlink;
 mod system;
 
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -39,7 +40,7 @@ type Handler = fn(&mut Driver, &Target<'_>, &mut Params) -> Result;
 
 /// Whether a command is answered by code alone, not by a profile.
 pub(crate) fn is_answered_in_code(name: &str) -> bool {
-    handler(name).is_some() && name != mig::CAPACITY
+    handler(name).is_some() && ![mig::CAPACITY, nvlink::STATUS].contains(&name)
 }
 
 /// Microseconds since 1970.
@@ -54,7 +55,7 @@ fn handler(name: &str) -> Option<Handler> {
     let own = own.or_else(|| graphics::handler(name)).or_else(|| lists::handler(name));
     let own = own.or_else(|| event::handler(name)).or_else(|| channel::handler(name));
     let own = own.or_else(|| export::handler(name)).or_else(|| memory::handler(name));
-    own.or_else(|| mig::handler(name))
+    own.or_else(|| mig::handler(name)).or_else(|| nvlink::handler(name))
 }
 
 impl Driver {

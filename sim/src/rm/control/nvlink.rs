@@ -1,0 +1,89 @@
+//! NVLink: where the links of a card lead, by its profile (`src/nvidia/src/kernel/gpu/nvlink/kernel_nvlinkapi.c`).
+
+use super::{Handler, Target};
+use crate::Status;
+use crate::rm::Driver;
+use crate::rm::failed::Result;
+use crate::rm::interface::Params;
+
+/// What a recording of a real card answers better than this does.
+pub(super) const STATUS: &str = "NV2080_CTRL_CMD_NVLINK_GET_NVLINK_STATUS";
+
+pub(super) fn handler(name: &str) -> Option<Handler> {
+    match name {
+        STATUS => Some(status),
+        _ => None,
+    }
+}
+
+/// Numbers that have names (`ctrl2080nvlink.h`): the caps of a link, NVHS, four lanes each way, an active link at high
+/// speed, that it leads to something and is no loop.
+const CAPS: u32 = 0x101f;
+const PHY_NVHS: u32 = 1;
+const LANES: u32 = 4;
+const ACTIVE: u32 = 3;
+const HIGH_SPEED: u32 = 0;
+const CONNECTED: u32 = 1;
+const NO_LOOP: u32 = 2;
+/// NV2080_CTRL_NVLINK_DEVICE_INFO_DEVICE_ID_FLAGS_PCI, and the types of devices.
+const BY_PCI: u32 = 1;
+const GPU: u32 = 2;
+const SWITCH: u32 = 3;
+/// Made up: where the first switch is on the bus.
+const FIRST_SWITCH: u32 = 0x80;
+
+/// Links lead to the switches in turns, as on NVIDIA's boards of eight.
+fn status(driver: &mut Driver, target: &Target<'_>, params: &mut Params) -> Result {
+    let gpu = target.kind.gpu().ok_or(Status::INVALID_OBJECT)?;
+    let number = |name: &str| {
+        let number = driver.number_of(gpu, &format!("links.{name}")).unwrap_or(0);
+        u32::try_from(number).unwrap_or(0)
+    };
+    let switches = number("switches");
+    let room = params.count("linkInfo")? as u32;
+    if number("count") == 0 {
+        return Err(Status::NOT_SUPPORTED.into());
+    }
+    let count = if switches == 0 { 0 } else { number("count").min(room).min(32) };
+    let version = number("version");
+    let mask = (1_u64 << count) - 1;
+    params.set("enabledLinkMask", mask)?;
+    let own = driver.gpus.get(gpu).ok_or(Status::INVALID_DEVICE)?;
+    let (facts, bus) = (own.facts(), own.bus());
+    let id = u32::from(facts.device) << 16 | u32::from(facts.vendor);
+    let switch = number("switch_device") << 16 | u32::from(facts.vendor);
+    for link in 0..count {
+        let path = |field: &str| format!("linkInfo[{link}].{field}");
+        for (field, value) in [
+            ("capsTbl", CAPS),
+            ("phyType", PHY_NVHS),
+            ("subLinkWidth", LANES),
+            ("linkState", ACTIVE),
+            ("rxSublinkStatus", HIGH_SPEED),
+            ("txSublinkStatus", HIGH_SPEED),
+            ("nvlinkVersion", version),
+            ("nciVersion", version),
+            ("phyVersion", version),
+            ("nvlinkLineRateMbps", number("line_rate")),
+            ("nvlinkLinkDataRateKiBps", number("data_rate")),
+            ("nvlinkCommonClockSpeedMhz", number("clock")),
+            ("nvlinkLinkClockMhz", number("clock")),
+            ("connected", CONNECTED),
+            ("loopProperty", NO_LOOP),
+            ("remoteDeviceLinkNumber", link),
+            ("localDeviceLinkNumber", link),
+            ("remoteDeviceInfo.deviceIdFlags", BY_PCI),
+            ("remoteDeviceInfo.bus", FIRST_SWITCH + link % switches),
+            ("remoteDeviceInfo.pciDeviceId", switch),
+            ("remoteDeviceInfo.deviceType", SWITCH),
+            ("localDeviceInfo.deviceIdFlags", BY_PCI),
+            ("localDeviceInfo.bus", bus),
+            ("localDeviceInfo.pciDeviceId", id),
+            ("localDeviceInfo.deviceType", GPU),
+        ] {
+            // Older and newer drivers have fewer of them.
+            params.set_if_any(&path(field), value);
+        }
+    }
+    Ok(())
+}
