@@ -5,7 +5,7 @@ use super::{Handler, Target};
 use crate::Status;
 use crate::rm::Driver;
 use crate::rm::events::Info;
-use crate::rm::failed::Result;
+use crate::rm::failed::{Failed, Result};
 use crate::rm::frontend::Caller;
 use crate::rm::gpu::uuid_words;
 use crate::rm::interface::Params;
@@ -35,6 +35,9 @@ pub(super) fn handler(name: &str) -> Option<Handler> {
 
 /// What a program asks of a card that it does not divide: where it was recorded alone, it is answered as it was.
 pub(super) const CAPACITY: &str = "NV2080_CTRL_CMD_GPU_GET_PARTITION_CAPACITY";
+
+/// The most parts of a kind that a card has.
+const MOST: u32 = 256;
 
 /// NVC637_DEVICE_LEVEL_SWIZZID: the whole GPU, for who looks at it.
 const WHOLE: u32 = 0xffff_fffe;
@@ -76,16 +79,17 @@ impl Driver {
         let count = (params.word("descCount")? as usize).min(params.count("partitionDescs")?);
         let kinds = (0..count).map(|at| {
             let path = |field: &str| format!("partitionDescs[{at}].{field}");
-            let word = |field: &str| params.word(&path(field));
+            // No card has more, whatever a profile says.
+            let count = |field: &str| Ok::<u32, Failed>(params.word(&path(field))?.min(MOST));
             // The oldest drivers have no optical flow to tell of.
-            let if_any = |field: &str| params.word(&path(field)).unwrap_or(0);
+            let if_any = |field: &str| count(field).unwrap_or(0);
             Ok(Kind {
-                flag: word("partitionFlag")?,
-                gpcs: word("gpcCount")?,
-                sms: word("smCount")?,
-                contexts: word("veidCount")?,
-                copies: word("ceCount")?,
-                decoders: word("nvDecCount")?,
+                flag: params.word(&path("partitionFlag"))?,
+                gpcs: count("gpcCount")?,
+                sms: count("smCount")?,
+                contexts: count("veidCount")?,
+                copies: count("ceCount")?,
+                decoders: count("nvDecCount")?,
                 encoders: if_any("nvEncCount"),
                 jpegs: if_any("nvJpgCount"),
                 optical: if_any("nvOfaCount"),
