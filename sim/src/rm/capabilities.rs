@@ -17,20 +17,20 @@ const MINORS: u32 = TEXTS - 1;
 const DEVICES: u32 = TEXTS - 2;
 
 /// Minor numbers: 0 is of switches; the mode is set with one and looked at with another; then come instances, of
-/// which each GPU has so many, each with so many parts.
+/// which each GPU has so many, each with so many compute instances.
 const CONFIG: u32 = 1;
 const MONITOR: u32 = 2;
 const FIRST: u32 = 3;
 const INSTANCES: u32 = 15;
-const PARTS: u32 = 8;
+const COMPUTE: u32 = 8;
 const GPUS: u32 = 32;
 
 const PROC: &str = "/proc/driver/nvidia/capabilities";
 
-/// The minor number of an instance of a GPU, or of a part of it.
-fn minor(gpu: u32, instance: u32, part: Option<u32>) -> u32 {
-    let own = (gpu * INSTANCES + instance) * (PARTS + 1);
-    FIRST + own + part.map_or(0, |part| part + 1)
+/// The minor number of a GPU instance, or of a compute instance of it.
+fn minor(gpu: u32, instance: u32, compute: Option<u32>) -> u32 {
+    let own = (gpu * INSTANCES + instance) * (COMPUTE + 1);
+    FIRST + own + compute.map_or(0, |compute| compute + 1)
 }
 
 /// A capability: where its text is below [`PROC`], and its number.
@@ -48,11 +48,11 @@ impl Driver {
             for (number, instance) in &gpu.instances.0 {
                 let place = format!("gpu{}/mig/gi{number}", gpu.minor);
                 all.push(of(&format!("{place}/access"), minor(gpu.minor, *number, None)));
-                let parts = instance.compute.keys().map(|part| {
-                    let path = format!("{place}/ci{part}/access");
-                    Capability { path, minor: minor(gpu.minor, *number, Some(*part)) }
+                let all_compute = instance.compute.keys().map(|compute| {
+                    let path = format!("{place}/ci{compute}/access");
+                    Capability { path, minor: minor(gpu.minor, *number, Some(*compute)) }
                 });
-                all.extend(parts);
+                all.extend(all_compute);
             }
         }
         all
@@ -97,18 +97,18 @@ impl Driver {
         }
     }
 
-    /// Whether a program has the capability of an instance or a part, by a descriptor.
+    /// Whether a program has the capability of a GPU instance or a compute instance, by a descriptor.
     pub(super) fn has_capability(
         &self,
         client: &dyn Client,
         fd: u64,
-        (gpu, instance, part): (usize, u32, Option<u32>),
+        (gpu, instance, compute): (usize, u32, Option<u32>),
     ) -> bool {
         let Some(gpu) = self.gpus.get(gpu) else { return false };
         let Ok(fd) = i32::try_from(fd) else { return false };
         let Descriptor::Open(inode, _) = client.descriptor(fd) else { return false };
         let file = self.files.of(inode).and_then(|id| self.files.get(id));
-        let wanted = NodeKind::Capability(minor(gpu.minor, instance, part));
+        let wanted = NodeKind::Capability(minor(gpu.minor, instance, compute));
         file.is_some_and(|open| open.file.node == wanted)
     }
 }
@@ -120,8 +120,11 @@ fn all_minors() -> String {
         for instance in 0..INSTANCES {
             let place = format!("gpu{gpu}/gi{instance}");
             all += &format!("{place}/access {}\n", minor(gpu, instance, None));
-            for part in 0..PARTS {
-                all += &format!("{place}/ci{part}/access {}\n", minor(gpu, instance, Some(part)));
+            for compute in 0..COMPUTE {
+                all += &format!(
+                    "{place}/ci{compute}/access {}\n",
+                    minor(gpu, instance, Some(compute))
+                );
             }
         }
     }

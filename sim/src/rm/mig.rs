@@ -1,4 +1,4 @@
-//! Instances of a GPU (MIG) and what of it each has. Which kinds there are is data of the profile: its answer to
+//! GPU instances and their compute instances (MIG). Which kinds there are is data of the profile: its answer to
 //! NV2080_CTRL_CMD_GPU_DESCRIBE_PARTITIONS. Where they can be follows from their sizes.
 //!
 //! A GPU is eight slices of memory. The numbers of instances are those of the driver's table in
@@ -60,7 +60,7 @@ impl Kind {
     }
 }
 
-/// An instance of a GPU.
+/// A GPU instance.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Instance {
     pub(super) kind: Kind,
@@ -68,7 +68,7 @@ pub(super) struct Instance {
     pub(super) compute: BTreeMap<u32, Compute>,
 }
 
-/// What an instance of a GPU computes with.
+/// A compute instance of a GPU instance.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Compute {
     pub(super) size: ComputeSize,
@@ -77,7 +77,7 @@ pub(super) struct Compute {
     pub(super) engines: Vec<(&'static str, u32)>,
 }
 
-/// A size that such a part can have.
+/// A size that a compute instance can have.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct ComputeSize {
     pub(super) number: u32,
@@ -160,11 +160,11 @@ impl Instances {
     }
 }
 
-/// The sizes of what computes: those of instances, without those that are as large as another.
+/// The sizes of compute instances: those of GPU instances, without those that are as large as another.
 pub(super) fn compute_sizes(kinds: &[Kind]) -> Vec<ComputeSize> {
     let mut sizes: Vec<ComputeSize> = Vec::new();
     let mut sorted: Vec<&Kind> = kinds.iter().collect();
-    // An eighth before a part of a quarter that is as large.
+    // An eighth before a mini-quarter that is as large.
     sorted.sort_by_key(|kind| std::cmp::Reverse(kind.compute_size()));
     for kind in sorted {
         if !sizes.iter().any(|size| (size.gpcs, size.sms) == (kind.gpcs, kind.sms)) {
@@ -177,7 +177,7 @@ pub(super) fn compute_sizes(kinds: &[Kind]) -> Vec<ComputeSize> {
 }
 
 impl Instance {
-    /// Where what computes can be, and where it still can.
+    /// Where compute instances of a size can be, and where they still can.
     pub(super) fn compute_places(&self, size: &ComputeSize) -> (Vec<Span>, Vec<Span>) {
         let starts = (0..self.kind.gpcs).filter(|start| start + size.gpcs <= self.kind.gpcs);
         let all: Vec<Span> = starts.map(|start| Span { start, size: size.gpcs }).collect();
@@ -191,7 +191,7 @@ impl Instance {
         most_at_once(places)
     }
 
-    /// Makes a part that computes: the first place that is left, or one that is wanted.
+    /// Makes a compute instance: the first place that is left, or one that is wanted.
     pub(super) fn make_compute(
         &mut self,
         size: ComputeSize,
@@ -264,7 +264,7 @@ mod tests {
     }
 
     #[test]
-    fn parts_that_compute_share_an_instance() {
+    fn compute_instances_share_a_gpu_instance() {
         let kinds = kinds();
         let mut own = Instances::default();
         let Ok(number) = own.make(&kinds, 9, Some(Span { start: 0, size: 4 })) else { panic!() };
@@ -273,7 +273,7 @@ mod tests {
         assert_eq!(wrong, Err(Status::INVALID_ARGUMENT));
         let sizes = compute_sizes(&kinds);
         let numbers: Vec<u32> = sizes.iter().map(|size| size.number).collect();
-        assert_eq!(numbers, [0, 1, 2, 3, 5], "a part of a quarter is as large as an eighth");
+        assert_eq!(numbers, [0, 1, 2, 3, 5], "a mini-quarter is as large as an eighth");
         let (one, two) = (sizes[4], sizes[3]);
         let Some(instance) = own.0.get_mut(&number) else { panic!() };
         assert_eq!(instance.make_compute(one, None, Vec::new()), Ok(0));

@@ -117,7 +117,7 @@ pub(super) enum ObjectKind {
     Device(usize),
     /// The same, as one of those that work together.
     Subdevice(usize),
-    /// An instance of a GPU that a client has chosen, and a part of it that computes.
+    /// A GPU instance that a client is subscribed to, and a compute instance of it.
     GpuInstance {
         gpu: usize,
         number: u32,

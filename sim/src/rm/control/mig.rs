@@ -36,13 +36,13 @@ pub(super) fn handler(name: &str) -> Option<Handler> {
 /// What a program asks of a card that it does not divide: where it was recorded alone, it is answered as it was.
 pub(super) const CAPACITY: &str = "NV2080_CTRL_CMD_GPU_GET_PARTITION_CAPACITY";
 
-/// The most parts of a kind that a card has.
+/// The most of anything that an instance has.
 const MOST: u32 = 256;
 
 /// NVC637_DEVICE_LEVEL_SWIZZID: the whole GPU, for who looks at it.
 const WHOLE: u32 = 0xffff_fffe;
 
-/// Engines of a part that computes, as who makes it asks for them.
+/// Engines of a compute instance, as who makes it asks for them.
 const ENGINES: [&str; 6] =
     ["ceCount", "nvEncCount", "nvDecCount", "nvJpgCount", "ofaCount", "sharedEngFlag"];
 
@@ -269,7 +269,7 @@ fn set_one(
 }
 
 impl Driver {
-    /// The identity of an instance, or of a part of it that computes.
+    /// The UUID of a GPU instance, or of a compute instance of it.
     fn uuid_of(&self, gpu: usize, instance: u32, compute: Option<u32>) -> [u8; 16] {
         let mut uuid = *b"nvabi-simulat\0\0\0";
         uuid[13] = self.gpus.get(gpu).map_or(0, |gpu| gpu.minor as u8);
@@ -291,7 +291,11 @@ fn get(driver: &mut Driver, target: &Target<'_>, params: &mut Params) -> Result 
     let mut count = 0_u32;
     for number in numbers.into_iter().take(params.count("queryPartitionInfo")?) {
         let Some(instance) = driver.gpus[gpu].instances.0.get(&number) else { continue };
-        let path = |field: &str| format!("queryPartitionInfo[{count}].{field}");
+        let entry = format!("queryPartitionInfo[{count}]");
+        // What is left of it is zero: a program asks with whatever was there.
+        let size = params.bytes_of(&entry)?.len();
+        params.put(&entry, &vec![0; size])?;
+        let path = |field: &str| format!("{entry}.{field}");
         params.set(&path("swizzId"), number)?;
         for (field, value) in fields(&instance.kind) {
             params.set_if_any(&path(field), value);
