@@ -9,6 +9,7 @@ use std::num::NonZeroUsize;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::ptr::NonNull;
 
+use nix::errno::Errno;
 use nix::libc;
 use nix::sys::mman::{MapFlags, ProtFlags, mmap, munmap};
 
@@ -17,7 +18,7 @@ use super::error::{Error, ErrorKind, Result};
 use super::uapi::{self, DmaBufSync};
 
 impl Buffer {
-    /// Maps all of it for the CPU.
+    /// Maps all of it for the CPU: to read alone where its file descriptor allows no more.
     ///
     /// # Errors
     ///
@@ -27,11 +28,18 @@ impl Buffer {
         let Some(length) = length else {
             return Err(Error::invalid(format!("cannot map {} bytes", self.size())));
         };
-        let protection = ProtFlags::PROT_READ | ProtFlags::PROT_WRITE;
-        // SAFETY: no address is asked for, so no memory that is in use is replaced.
-        let start = unsafe { mmap(None, length, protection, MapFlags::MAP_SHARED, self, 0) }
-            .map_err(|errno| Error::io(ErrorKind::Call, "mmap of a buffer", errno.into()))?;
-        Ok(Mapping { buffer: self, start: start.cast(), length: length.get() })
+        let mapped = |protection| {
+            // SAFETY: no address is asked for, so no memory that is in use is replaced.
+            unsafe { mmap(None, length, protection, MapFlags::MAP_SHARED, self, 0) }
+        };
+        let (start, writable) = match mapped(ProtFlags::PROT_READ | ProtFlags::PROT_WRITE) {
+            // The kernel's answer to who has a descriptor to read, or memory that is sealed against writing.
+            Err(Errno::EACCES | Errno::EPERM) => (mapped(ProtFlags::PROT_READ), false),
+            mapped => (mapped, true),
+        };
+        let start =
+            start.map_err(|errno| Error::io(ErrorKind::Call, "mmap of a buffer", errno.into()))?;
+        Ok(Mapping { buffer: self, start: start.cast(), length: length.get(), writable })
     }
 }
 
@@ -41,6 +49,7 @@ pub struct Mapping<'b> {
     buffer: &'b Buffer,
     start: NonNull<u8>,
     length: usize,
+    writable: bool,
 }
 
 // SAFETY: a mapping belongs to the process, not to the thread that made it, and `Drop` may unmap it from any.
@@ -74,8 +83,11 @@ impl Mapping<'_> {
     ///
     /// # Errors
     ///
-    /// What the kernel says.
+    /// When the file descriptor allows reading alone, and what the kernel says.
     pub fn write(&mut self) -> Result<Access<'_>> {
+        if !self.writable {
+            return Err(Error::invalid("the buffer's file descriptor allows reading alone"));
+        }
         Access::begin(self, uapi::SYNC_READ | uapi::SYNC_WRITE)
     }
 
@@ -259,6 +271,32 @@ unsafe fn copy_in(to: *mut u8, from: &[u8]) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_descriptor_to_read_is_mapped_to_read() {
+        use crate::{CapabilitySet, Description, Image, Layout, MODIFIER_LINEAR, Plane, Usage};
+        let file = tempfile::NamedTempFile::new().unwrap();
+        std::fs::write(file.path(), [7; 64]).unwrap();
+        let planes = vec![Plane { offset: 0, pitch: 64, size: 64 }];
+        let description = Description {
+            usage: Usage { image: Image::bytes(64), uses: Vec::new() },
+            set: CapabilitySet::new(vec![], vec![]),
+            layout: Layout { modifier: MODIFIER_LINEAR, planes, size: 64 },
+            metadata: Vec::new(),
+        };
+        let open = |write| std::fs::OpenOptions::new().read(true).write(write).open(file.path());
+        let to_read = Buffer::new(open(false).unwrap().into(), description.clone()).unwrap();
+        let mut mapping = to_read.map().unwrap();
+        let mut bytes = [0; 2];
+        mapping.read().unwrap().load(62, &mut bytes).unwrap();
+        assert_eq!(bytes, [7, 7]);
+        let refused = mapping.write().unwrap_err().to_string();
+        assert_eq!(refused, "the buffer's file descriptor allows reading alone");
+        let to_write = Buffer::new(open(true).unwrap().into(), description).unwrap();
+        to_write.map().unwrap().write().unwrap().store(62, &[8]).unwrap();
+        mapping.read().unwrap().load(62, &mut bytes).unwrap();
+        assert_eq!(bytes, [8, 7]);
+    }
 
     #[test]
     fn copies_have_what_plain_memory_has() {
