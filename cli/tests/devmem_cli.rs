@@ -151,6 +151,12 @@ fn memory_is_made_for_a_program() {
         err(&output)
     );
 
+    let preferring =
+        [&uses[..], &["--prefer", "cpu", "--", "sh", "-c", r#"printf '%s' "$NVABI_BUFFER""#]]
+            .concat();
+    let told: Value = serde_json::from_slice(&nvabi(&preferring).stdout).unwrap();
+    assert_eq!(told["allocator"]["device"], "cpu");
+
     let output = nvabi(&[&uses[..], &["--", "/nowhere/program"]].concat());
     assert_eq!(output.status.code(), Some(2));
     assert!(err(&output).contains("cannot run /nowhere/program"), "{}", err(&output));

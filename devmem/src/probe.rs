@@ -92,6 +92,7 @@ pub struct Made {
 #[derive(Debug)]
 pub struct Prober {
     scatter: Scatter,
+    preferred: Vec<String>,
     answers: Mutex<Answers>,
 }
 
@@ -105,7 +106,14 @@ impl Prober {
     /// Remembers so many answers; those that were not asked for the longest go first.
     pub fn new(capacity: usize) -> Self {
         let answers = Mutex::new(Answers { capacity, newest_first: Vec::new() });
-        Self { scatter: drivers::scattered, answers }
+        Self { scatter: drivers::scattered, preferred: Vec::new(), answers }
+    }
+
+    /// Asks these devices for memory first, by their names and in this order, and others by their costs: which
+    /// heap is to be spared, only those who set a machine up know.
+    pub fn prefer(mut self, names: impl IntoIterator<Item = String>) -> Self {
+        self.preferred = names.into_iter().collect();
+        self
     }
 
     /// What a device needs for this besides what it says: whether the memory must be in one piece, or its own.
@@ -240,7 +248,11 @@ impl Prober {
             }
         }
         let mut refusals = Vec::new();
-        for allocator in allocators(&description, devices) {
+        let mut makers: Vec<&dyn Device> = allocators(&description, devices).collect();
+        // Stable: others stay in the order of their costs.
+        let place = |name: &String| self.preferred.iter().position(|known| known == name);
+        makers.sort_by_key(|device| place(&device.info().name).unwrap_or(usize::MAX));
+        for allocator in makers {
             let by = allocator.info().name.clone();
             match try_allocator(allocator, &users, &description) {
                 Ok(buffer) => {
@@ -675,6 +687,22 @@ mod tests {
         let buffer = prober(4).allocate(&devices, &description(&["display", "camera"])).unwrap();
         assert!(is_whole(&buffer));
         assert_eq!(buffer.description().set.constraints, [ONE_PIECE]);
+    }
+
+    #[test]
+    fn who_is_preferred_is_asked_first() {
+        let devices: Vec<Box<dyn Device>> =
+            vec![fake("pages", any, 4096), fake("heap", any, u64::MAX), fake("other", any, 4096)];
+        let by = |names: &[&str]| {
+            let prober = prober(4).prefer(names.iter().map(|name| (*name).to_owned()));
+            prober.make(&devices, &description(&["other"])).unwrap().by
+        };
+        assert_eq!(by(&[]), "pages");
+        assert_eq!(by(&["absent", "other", "heap"]), "other");
+        let mut asked = description(&["other"]);
+        asked.set.constraints.push(ONE_PIECE);
+        let prober = prober(4).prefer(["other".to_owned()]);
+        assert_eq!(prober.make(&devices, &asked).unwrap().by, "heap", "who cannot is passed over");
     }
 
     #[test]

@@ -39,6 +39,9 @@ pub(crate) struct AllocPlan {
     /// Offers of devices that this machine does not have: a JSON file with one offer or a list.
     #[arg(long, value_name = "FILE")]
     pub(crate) offers: Vec<PathBuf>,
+    /// A device to ask for the memory first; several in their order. Others follow by their costs.
+    #[arg(long, value_name = "DEVICE")]
+    pub(crate) prefer: Vec<String>,
     /// Width and height in pixels.
     #[arg(value_name = "WIDTHxHEIGHT", value_parser = size)]
     pub(crate) size: (u32, u32),

@@ -82,7 +82,10 @@ pub(super) fn planned(context: &Context<'_>, args: &AllocPlan) -> Result<Planned
     let known = |wanted: &Use| given.iter().find(|offer| offer.of == *wanted);
     // Devices are asked for when a use is of none that is given.
     let asked = args.uses.iter().any(|wanted| known(wanted).is_none());
-    let machine = asked.then(|| Machine { found: found(context), prober: Prober::default() });
+    let machine = asked.then(|| Machine {
+        found: found(context),
+        prober: Prober::default().prefer(args.prefer.clone()),
+    });
     let mut candidates: Vec<Vec<Candidate>> = Vec::new();
     for wanted in &args.uses {
         candidates.push(match (known(wanted), &machine) {
