@@ -340,8 +340,7 @@ fn directed64(op: &Opcode<'_>) -> Option<(LaneFn, usize)> {
         adjust64(sum, rest, toward)
     }
     fn product(a: f64, b: f64, toward: Rounding) -> f64 {
-        let product = a * b;
-        adjust64(product, a.mul_add(b, -product), toward)
+        fused(a, b, 0f64.copysign(a * b), toward)
     }
     fn fused(a: f64, b: f64, c: f64, toward: Rounding) -> f64 {
         let nearest = a.mul_add(b, c);
@@ -349,10 +348,17 @@ fn directed64(op: &Opcode<'_>) -> Option<(LaneFn, usize)> {
         if nearest.is_infinite() && finite {
             return adjust64(nearest, -nearest, toward);
         }
+        // What is lost of the smallest numbers has no room below them: all are scaled.
+        let scale = if nearest.abs() < 1e-240 && c.abs() < 1e-200 { 2f64.powi(400) } else { 1.0 };
+        let (a, b) = if a.abs() < b.abs() { (a * scale, b) } else { (a, b * scale) };
+        let (c, scaled) = (c * scale, nearest * scale);
         // The product is two numbers, and so is their sum with the third; what rounding lost is in them.
         let product = a * b;
         let (sum, rest) = two_sum(product, c);
-        let lost = ((sum - nearest) + rest) + a.mul_add(b, -product);
+        let lost = ((sum - scaled) + rest) + a.mul_add(b, -product);
+        // A product that is less than any number still has a sign.
+        let vanished = product == 0.0 && a != 0.0 && b != 0.0;
+        let lost = if vanished && lost == 0.0 { a.signum() * b.signum() } else { lost };
         adjust64(nearest, lost, toward)
     }
     fn quotient(a: f64, b: f64, toward: Rounding) -> f64 {
@@ -498,6 +504,13 @@ mod tests {
         assert_eq!(fused("fma.rz.f64", tiny), 1.0);
         assert_eq!(fused("fma.rm.f64", -tiny), 1f64.step(false));
         assert_eq!(fused("fma.rp.f64", -tiny), 1.0);
+        // Of 2.25 times the smallest number, three is above it, and of nearly nothing one.
+        let smallest = f64::from_bits(1);
+        let small = |op, a: f64, b: f64| run(op, &[a.to_bits(), b.to_bits()]);
+        assert_eq!(small("mul.rp.f64", 9.0 * smallest, 0.25), 3);
+        assert_eq!(small("mul.rm.f64", 9.0 * smallest, 0.25), 2);
+        assert_eq!(small("mul.rp.f64", smallest, smallest), 1);
+        assert_eq!(small("mul.rz.f64", smallest, smallest), 0);
     }
 
     #[test]

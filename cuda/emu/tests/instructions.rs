@@ -1,0 +1,1003 @@
+//! Each instruction of machine code by itself, from its definition: words that are put together here, of which the text
+//! says what they are, and what must be in registers and predicates behind them.
+
+#![allow(clippy::unwrap_used, clippy::panic)]
+
+use std::collections::BTreeMap;
+use std::sync::Mutex;
+
+use nvabi_emu::{GlobalMemory, KernelDescriptor, Launch, MachineCode, Windows};
+use nvabi_sass::{Arch, decode};
+
+/// Memory that holds what is stored.
+#[derive(Debug, Default)]
+struct Words(Mutex<BTreeMap<u64, u32>>);
+
+impl GlobalMemory for Words {
+    fn contains(&self, _: u64, _: u64) -> bool {
+        true
+    }
+
+    fn load(&self, address: u64, _: u64) -> u64 {
+        self.0.lock().unwrap().get(&address).copied().unwrap_or(0).into()
+    }
+
+    fn store(&self, address: u64, _: u64, value: u64) {
+        self.0.lock().unwrap().insert(address, value as u32);
+    }
+
+    fn update(&self, address: u64, width: u64, change: &dyn Fn(u64) -> u64) -> u64 {
+        let old = self.load(address, width);
+        self.store(address, width, change(old));
+        old
+    }
+}
+
+/// Always executed.
+const ALWAYS: u128 = 7 << 12;
+
+fn bits(start: u32, value: u128) -> u128 {
+    value << start
+}
+
+/// `Rn = value`.
+fn set(register: u128, value: u32) -> u128 {
+    0x802 | ALWAYS | register << 16 | u128::from(value) << 32 | bits(72, 15)
+}
+
+/// What comes of one instruction in each lane: the registers 0 and 1, and the predicates as bits.
+fn run(arch: Arch, word: u128, sources: [u64; 3]) -> Vec<[u32; 3]> {
+    let mut code = Vec::new();
+    for (register, value) in (4..).step_by(2).zip(sources) {
+        code.extend([set(register, value as u32), set(register + 1, (value >> 32) as u32)]);
+    }
+    // Where a source is all ones, the number of the lane is meant.
+    if sources[0] == LANES {
+        code.push(0x919 | ALWAYS | 4 << 16);
+    }
+    code.push(word);
+    // R2 = the predicates; R10 = 16 times the lane, below an address.
+    code.push(0x803 | ALWAYS | 2 << 16 | 255 << 24 | 0x7f << 32);
+    code.push(0x919 | ALWAYS | 10 << 16);
+    code.push(
+        0x824 | ALWAYS | 10 << 16 | 10 << 24 | 16 << 32 | 255 << 64 | bits(81, 7) | bits(87, 15),
+    );
+    code.push(set(11, 1));
+    for (offset, register) in [(0u128, 0u128), (4, 1), (8, 2)] {
+        let store = 0x386 | ALWAYS | 10 << 24 | register << 32 | offset << 40;
+        code.push(store | bits(72, 1) | bits(73, 4) | bits(84, 1));
+    }
+    code.push(0x94d | ALWAYS | bits(87, 7));
+    let bytes: Vec<u8> = code.into_iter().flat_map(u128::to_le_bytes).collect();
+    let machine = MachineCode::new(arch.number(), &bytes, 0x1000).unwrap();
+    let kernel = KernelDescriptor {
+        name: "one",
+        entry: 0x1000,
+        banks: &[],
+        shared_bytes: 0,
+        local_bytes: 0,
+        windows: Windows::default(),
+    };
+    let launch = Launch { block: [32, 1, 1], threads: 1, ..Launch::default() };
+    let memory = Words::default();
+    let report = machine.run(&kernel, &launch, &memory).unwrap();
+    assert!(report.findings.is_empty(), "{}", report.findings[0]);
+    let read = |lane: u64, at: u64| memory.load((1 << 32) + 16 * lane + at, 4) as u32;
+    (0..32).map(|lane| [read(lane, 0), read(lane, 4), read(lane, 8)]).collect()
+}
+
+/// A source that is the number of the lane.
+const LANES: u64 = u64::MAX - 1;
+
+/// Sources in R4, R6 and R8, the result in R0.
+fn three(opcode: u128) -> u128 {
+    opcode | ALWAYS | 4 << 24 | 6 << 32 | 8 << 64
+}
+
+/// Sources in R4 and R6 or the second alone, with nothing at the third.
+fn two(opcode: u128) -> u128 {
+    opcode | ALWAYS | 4 << 24 | 6 << 32
+}
+
+const NO_OUT: u128 = 7 << 81 | 7 << 84;
+/// Results in P0 and P1.
+const OUT: u128 = 1 << 84;
+const IN_FALSE: u128 = 15 << 87;
+const IN_TRUE: u128 = 7 << 87;
+const IN2_FALSE: u128 = 15 << 77;
+
+/// Text, word, sources; what is in R0, R1 and the predicates (None is anything).
+type Row = (&'static str, u128, [u64; 3], Option<u32>, Option<u32>, Option<u32>);
+
+fn check(rows: &[Row]) {
+    for (text, word, sources, low, high, predicates) in rows {
+        let arch = [Arch::Sm80, Arch::Sm86, Arch::Sm90];
+        let arch = arch.into_iter().find(|arch| decode(*arch, *word, 0).is_ok());
+        let arch = arch.unwrap_or_else(|| panic!("{text}: {word:#034x} is no instruction"));
+        assert_eq!(decode(arch, *word, 0).unwrap().to_string(), *text, "{word:#034x}");
+        let got = run(arch, *word, *sources)[0];
+        for (got, wanted) in got.into_iter().zip([low, high, predicates]) {
+            if let Some(wanted) = wanted {
+                assert_eq!(got, *wanted, "{text} of {sources:x?}: {got:#x}, not {wanted:#x}");
+            }
+        }
+    }
+}
+
+fn f(value: f32) -> u64 {
+    value.to_bits().into()
+}
+
+fn word(value: f32) -> Option<u32> {
+    Some(value.to_bits())
+}
+
+const TINY: f32 = f32::from_bits(3);
+
+#[test]
+fn integers() {
+    let add = three(0x210) | OUT | IN_FALSE | IN2_FALSE;
+    let plain = three(0x210) | NO_OUT | IN_FALSE | IN2_FALSE;
+    let imad = three(0x224) | bits(81, 7) | IN_FALSE;
+    let wide = three(0x225) | IN_FALSE;
+    let all = u64::from(u32::MAX);
+    let signed = bits(73, 1);
+    check(&[
+        ("IADD3 R0, R4, R6, R8", plain, [1, 2, 4], Some(7), None, Some(0)),
+        ("IADD3 R0, P0, P1, R4, R6, R8", add, [all, 1, 0], Some(0), None, Some(1)),
+        ("IADD3 R0, P0, P1, R4, R6, R8", add, [all, all, all], Some(0xffff_fffd), None, Some(3)),
+        ("IADD3 R0, P0, P1, R4, R6, R8", add, [all, 0, 0], Some(u32::MAX), None, Some(0)),
+        (
+            "IADD3 R0, P0, P1, -R4, R6, R8",
+            add | bits(72, 1),
+            [6, 5, 0],
+            Some(u32::MAX),
+            None,
+            Some(0),
+        ),
+        ("IADD3 R0, P0, P1, -R4, R6, R8", add | bits(72, 1), [5, 5, 0], Some(0), None, Some(1)),
+        ("IADD3 R0, P0, P1, -R4, R6, R8", add | bits(72, 1), [0, 5, 0], Some(5), None, Some(1)),
+        (
+            "IADD3.X R0, P0, P1, R4, R6, R8, PT, !PT",
+            three(0x210) | bits(74, 1) | OUT | IN_TRUE | IN2_FALSE,
+            [all, 0, 0],
+            Some(0),
+            None,
+            Some(1),
+        ),
+        ("IMAD R0, R4, R6, R8", imad | signed, [3, 0xffff_fffe, 10], Some(4), None, None),
+        ("IMAD R0, R4, R6, -R8", imad | signed | bits(75, 1), [3, 5, 1], Some(14), None, None),
+        (
+            "IMAD.WIDE R0, R4, R6, R8",
+            wide | bits(81, 7) | signed,
+            [all, 2, 1 << 33],
+            Some(0xffff_fffe),
+            Some(1),
+            None,
+        ),
+        (
+            "IMAD.WIDE.U32 R0, R4, R6, R8",
+            wide | bits(81, 7),
+            [all, 2, 0],
+            Some(0xffff_fffe),
+            Some(1),
+            None,
+        ),
+        (
+            "IMAD.WIDE.U32 R0, P0, R4, R6, R8",
+            wide,
+            [all, all, u64::MAX],
+            Some(0),
+            Some(0xffff_fffe),
+            Some(1),
+        ),
+        (
+            "IMAD.WIDE.U32.X R0, P0, R4, R6, R8, PT",
+            three(0x225) | IN_TRUE | bits(74, 1),
+            [2, 3, 1],
+            Some(8),
+            Some(0),
+            Some(0),
+        ),
+        (
+            "IMAD.HI.U32 R0, R4, R6, R8",
+            three(0x227) | bits(81, 7) | IN_FALSE,
+            [1 << 31, 6, 7 << 32],
+            Some(10),
+            None,
+            None,
+        ),
+        (
+            "IMAD.HI R0, R4, R6, R8",
+            three(0x227) | bits(81, 7) | IN_FALSE | signed,
+            [all, 1, 0],
+            Some(u32::MAX),
+            None,
+            None,
+        ),
+        ("IABS R0, R6", two(0x213) ^ 4 << 24, [0, 0xffff_fff9, 0], Some(7), None, None),
+        (
+            "IMNMX R0, R4, R6, PT",
+            two(0x217) | signed | IN_TRUE | NO_OUT,
+            [all, 1, 0],
+            Some(u32::MAX),
+            None,
+            None,
+        ),
+        (
+            "IMNMX.U32 R0, R4, R6, PT",
+            two(0x217) | IN_TRUE | NO_OUT,
+            [all, 1, 0],
+            Some(1),
+            None,
+            None,
+        ),
+        (
+            "IMNMX R0, R4, R6, !PT",
+            two(0x217) | signed | IN_FALSE | NO_OUT,
+            [all, 1, 0],
+            Some(1),
+            None,
+            None,
+        ),
+        (
+            "IDP.4A.U8.S8 R0, R4, R6, R8",
+            three(0x226) | bits(74, 1),
+            [0x0201, 0xff03, 9],
+            Some(10),
+            None,
+            None,
+        ),
+        (
+            "VABSDIFF.U32 R0, R4, R6, R8",
+            three(0x214) | bits(81, 7),
+            [3, all, 1],
+            Some(0xffff_fffd),
+            None,
+            None,
+        ),
+        (
+            "VABSDIFF R0, R4, R6, R8",
+            three(0x214) | bits(81, 7) | signed,
+            [3, all, 1],
+            Some(5),
+            None,
+            None,
+        ),
+        ("VIADD R0, R4, R6", two(0x236), [3, all, 0], Some(2), None, None),
+        (
+            "VIMNMX R0, R4, R6, !PT",
+            two(0x248) | bits(72, 1) | IN_FALSE | NO_OUT,
+            [3, all, 0],
+            Some(3),
+            None,
+            None,
+        ),
+        (
+            "VIADDMNMX.U32 R0, R4, R6, R8, PT",
+            three(0x246) | IN_TRUE,
+            [3, 4, 5],
+            Some(5),
+            None,
+            None,
+        ),
+    ]);
+}
+
+#[test]
+fn bits_and_shifts() {
+    let lop = three(0x212) | IN_FALSE;
+    let lea = two(0x211) | 8 << 64 | IN_FALSE;
+    let shf = three(0x219);
+    let (left, hi, wrap) = (bits(76, 1), bits(80, 1), bits(75, 1));
+    let kind = |value: u128| bits(73, value);
+    // The types of a shift in the order of the field, and right is where bit 76 is set.
+    let (s64, u64_, s32, u32_) = (kind(0), kind(1), kind(2), kind(3));
+    let right = left;
+    let flo = two(0x300) ^ 4 << 24;
+    check(&[
+        (
+            "LOP3.LUT R0, R4, R6, R8, 0xca, !PT",
+            lop | bits(72, 0xca) | bits(81, 7),
+            [0xf0f0, 0xff00, 0x1234],
+            Some(0xf204),
+            None,
+            None,
+        ),
+        (
+            "LOP3.LUT P0, R0, R4, R6, R8, 0xc0, !PT",
+            lop | bits(72, 0xc0),
+            [0xf, 0xf0, 0],
+            Some(0),
+            None,
+            Some(0),
+        ),
+        (
+            "LOP3.LUT P0, R0, R4, R6, R8, 0xfe, !PT",
+            lop | bits(72, 0xfe),
+            [0xf, 0xf0, 0x1000],
+            Some(0x10ff),
+            None,
+            Some(1),
+        ),
+        (
+            "LEA R0, P0, R4, R6, 0x4",
+            lea | bits(75, 4),
+            [0x1000_0001, 0xffff_fff0, 0],
+            Some(0),
+            None,
+            Some(1),
+        ),
+        (
+            "LEA R0, P0, -R4, R6, 0x1",
+            lea | bits(75, 1) | bits(72, 1),
+            [3, 10, 0],
+            Some(4),
+            None,
+            Some(1),
+        ),
+        (
+            "LEA.HI R0, P0, R4, R6, R8, 0x4",
+            lea | bits(75, 4) | hi,
+            [0xf000_0000, 1, 0x21],
+            Some(0x220),
+            None,
+            Some(0),
+        ),
+        (
+            "LEA.HI.SX32 R0, P0, R4, R6, 0x1",
+            lea | bits(75, 1) | hi | bits(73, 1),
+            [0x8000_0000, 1, 0],
+            Some(0),
+            None,
+            Some(1),
+        ),
+        ("SHF.L.U32 R0, R4, R6, R8", shf | u32_, [3, 4, 0], Some(0x30), None, None),
+        ("SHF.L.U32 R0, R4, R6, R8", shf | u32_, [3, 40, 0], Some(0), None, None),
+        (
+            "SHF.L.W.U32.HI R0, R4, R6, R8",
+            shf | u32_ | wrap | hi,
+            [0x8000_0001, 36, 0xf],
+            Some(0xf8),
+            None,
+            None,
+        ),
+        ("SHF.L.U64.HI R0, R4, R6, R8", shf | u64_ | hi, [0x8000_0000, 33, 1], Some(0), None, None),
+        (
+            "SHF.R.U32.HI R0, R4, R6, R8",
+            shf | right | u32_ | hi,
+            [0, 4, 0x8000_0000],
+            Some(0x0800_0000),
+            None,
+            None,
+        ),
+        (
+            "SHF.R.S32.HI R0, R4, R6, R8",
+            shf | right | s32 | hi,
+            [0, 99, 0x8000_0000],
+            Some(u32::MAX),
+            None,
+            None,
+        ),
+        (
+            "SHF.R.U64 R0, R4, R6, R8",
+            shf | right | u64_,
+            [0x10, 4, 0x3],
+            Some(0x3000_0001),
+            None,
+            None,
+        ),
+        (
+            "SHF.R.S64.HI R0, R4, R6, R8",
+            shf | right | s64 | hi,
+            [0, 8, 0x8000_0000],
+            Some(0xff80_0000),
+            None,
+            None,
+        ),
+        (
+            "PRMT R0, R4, R6, R8",
+            three(0x216),
+            [0x4433_2211, 0x7091, 0x8877_6655],
+            Some(0x8811_0022),
+            None,
+            None,
+        ),
+        (
+            "PRMT.F4E R0, R4, R6, R8",
+            three(0x216) | bits(72, 1),
+            [0x4433_2211, 3, 0x8877_6655],
+            Some(0x7766_5544),
+            None,
+            None,
+        ),
+        (
+            "PRMT.B4E R0, R4, R6, R8",
+            three(0x216) | bits(72, 2),
+            [0x4433_2211, 1, 0x8877_6655],
+            Some(0x7788_1122),
+            None,
+            None,
+        ),
+        (
+            "PRMT.RC8 R0, R4, R6, R8",
+            three(0x216) | bits(72, 3),
+            [0x4433_2211, 2, 0],
+            Some(0x3333_3333),
+            None,
+            None,
+        ),
+        (
+            "PRMT.ECL R0, R4, R6, R8",
+            three(0x216) | bits(72, 4),
+            [0x4433_2211, 2, 0],
+            Some(0x4433_3333),
+            None,
+            None,
+        ),
+        (
+            "PRMT.ECR R0, R4, R6, R8",
+            three(0x216) | bits(72, 5),
+            [0x4433_2211, 2, 0],
+            Some(0x3333_2211),
+            None,
+            None,
+        ),
+        (
+            "PRMT.RC16 R0, R4, R6, R8",
+            three(0x216) | bits(72, 6),
+            [0x4433_2211, 1, 0],
+            Some(0x4433_4433),
+            None,
+            None,
+        ),
+        ("SEL R0, R4, R6, PT", two(0x207) | IN_TRUE, [1, 2, 0], Some(1), None, None),
+        ("SEL R0, R4, R6, !PT", two(0x207) | IN_FALSE, [1, 2, 0], Some(2), None, None),
+        ("SGXT R0, R4, R6", two(0x21a) | bits(73, 1), [0x1f8, 9, 0], Some(0xffff_fff8), None, None),
+        ("SGXT.U32 R0, R4, R6", two(0x21a), [0x1ff8, 9, 0], Some(0x1f8), None, None),
+        (
+            "SGXT R0, R4, R6",
+            two(0x21a) | bits(73, 1),
+            [0x8000_0000, 40, 0],
+            Some(0x8000_0000),
+            None,
+            None,
+        ),
+        ("BMSK R0, R4, R6", two(0x21b), [4, 8, 0], Some(0xff0), None, None),
+        ("BMSK R0, R4, R6", two(0x21b), [40, 8, 0], Some(0), None, None),
+        ("BMSK.W R0, R4, R6", two(0x21b) | wrap, [36, 33, 0], Some(0x10), None, None),
+        ("POPC R0, R6", two(0x309) ^ 4 << 24, [0, 0xf0f1, 0], Some(9), None, None),
+        (
+            "POPC R0, ~R6",
+            (two(0x309) ^ 4 << 24) | bits(63, 1),
+            [0, 0xf0f1, 0],
+            Some(23),
+            None,
+            None,
+        ),
+        ("FLO.U32 R0, P0, R6", flo, [0, 0x8000, 0], Some(15), None, Some(1)),
+        ("FLO.U32 R0, P0, R6", flo, [0, 0, 0], Some(u32::MAX), None, Some(0)),
+        ("FLO.U32.SH R0, P0, R6", flo | bits(74, 1), [0, 0x8000, 0], Some(16), None, Some(1)),
+        ("FLO R0, P0, R6", flo | bits(73, 1), [0, 0xffff_fff0, 0], Some(3), None, Some(1)),
+        ("BREV R0, R6", two(0x301) ^ 4 << 24, [0, 5, 0], Some(0xa000_0000), None, None),
+    ]);
+}
+
+#[test]
+fn comparisons_and_predicates() {
+    let isetp = two(0x20c) | OUT | IN_TRUE | bits(68, 15);
+    let signed = bits(73, 1);
+    let compare = |number: u128| bits(76, number);
+    let fsetp = two(0x20b) | OUT | IN_TRUE;
+    let nan = f(f32::NAN);
+    let plop = 0x81c | ALWAYS | OUT | IN_TRUE | bits(77, 7) | bits(68, 15);
+    check(&[
+        (
+            "ISETP.LT.AND P0, P1, R4, R6, PT",
+            isetp | compare(1) | signed,
+            [0xffff_ffff, 0, 0],
+            None,
+            None,
+            Some(1),
+        ),
+        (
+            "ISETP.LT.U32.AND P0, P1, R4, R6, PT",
+            isetp | compare(1),
+            [0xffff_ffff, 0, 0],
+            None,
+            None,
+            Some(2),
+        ),
+        (
+            "ISETP.EQ.AND P0, P1, R4, R6, PT",
+            isetp | compare(2) | signed,
+            [5, 5, 0],
+            None,
+            None,
+            Some(1),
+        ),
+        (
+            "ISETP.LE.AND P0, P1, R4, R6, PT",
+            isetp | compare(3) | signed,
+            [5, 5, 0],
+            None,
+            None,
+            Some(1),
+        ),
+        (
+            "ISETP.GT.AND P0, P1, R4, R6, PT",
+            isetp | compare(4) | signed,
+            [5, 5, 0],
+            None,
+            None,
+            Some(2),
+        ),
+        (
+            "ISETP.NE.AND P0, P1, R4, R6, PT",
+            isetp | compare(5) | signed,
+            [5, 5, 0],
+            None,
+            None,
+            Some(2),
+        ),
+        (
+            "ISETP.GE.AND P0, P1, R4, R6, PT",
+            isetp | compare(6) | signed,
+            [5, 5, 0],
+            None,
+            None,
+            Some(1),
+        ),
+        (
+            "ISETP.GE.OR P0, P1, R4, R6, PT",
+            isetp | compare(6) | signed | bits(74, 1),
+            [4, 5, 0],
+            None,
+            None,
+            Some(3),
+        ),
+        (
+            "ISETP.GE.XOR P0, P1, R4, R6, PT",
+            isetp | compare(6) | signed | bits(74, 2),
+            [4, 5, 0],
+            None,
+            None,
+            Some(1),
+        ),
+        (
+            "ISETP.GE.AND.EX P0, P1, R4, R6, PT, !PT",
+            isetp | compare(6) | signed | bits(72, 1),
+            [5, 5, 0],
+            None,
+            None,
+            Some(2),
+        ),
+        (
+            "ISETP.GE.AND.EX P0, P1, R4, R6, PT, !PT",
+            isetp | compare(6) | signed | bits(72, 1),
+            [6, 5, 0],
+            None,
+            None,
+            Some(1),
+        ),
+        (
+            "FSETP.LT.AND P0, P1, R4, R6, PT",
+            fsetp | compare(1),
+            [f(1.0), f(2.0), 0],
+            None,
+            None,
+            Some(1),
+        ),
+        (
+            "FSETP.LT.AND P0, P1, R4, R6, PT",
+            fsetp | compare(1),
+            [nan, f(2.0), 0],
+            None,
+            None,
+            Some(2),
+        ),
+        (
+            "FSETP.GEU.AND P0, P1, R4, R6, PT",
+            fsetp | compare(14),
+            [nan, f(2.0), 0],
+            None,
+            None,
+            Some(1),
+        ),
+        (
+            "FSETP.NUM.AND P0, P1, R4, R6, PT",
+            fsetp | compare(7),
+            [nan, f(2.0), 0],
+            None,
+            None,
+            Some(2),
+        ),
+        (
+            "FSETP.GT.AND P0, P1, |R4|, -R6, PT",
+            fsetp | compare(4) | bits(73, 1) | bits(63, 1),
+            [f(-1.0), f(2.0), 0],
+            None,
+            None,
+            Some(1),
+        ),
+        (
+            "FSETP.EQ.FTZ.AND P0, P1, R4, R6, PT",
+            fsetp | compare(2) | bits(80, 1),
+            [f(TINY), 0, 0],
+            None,
+            None,
+            Some(1),
+        ),
+        (
+            "PLOP3.LUT P0, P1, PT, PT, !PT, 0x40, 0xf",
+            plop | bits(72, 8) | bits(16, 0xf),
+            [0; 3],
+            None,
+            None,
+            Some(1),
+        ),
+        (
+            "DSETP.GT.AND P0, P1, R4, R6, PT",
+            two(0x22a) | OUT | IN_TRUE | compare(4),
+            [2f64.to_bits(), 1f64.to_bits(), 0],
+            None,
+            None,
+            Some(1),
+        ),
+        (
+            "DSETP.MAX.AND P0, P1, R4, R6, PT",
+            two(0x22a) | OUT | IN_TRUE | compare(15),
+            [f64::NAN.to_bits(), 1f64.to_bits(), 0],
+            None,
+            None,
+            Some(0),
+        ),
+        (
+            "DSETP.MIN.AND P0, P1, R4, R6, PT",
+            two(0x22a) | OUT | IN_TRUE,
+            [1f64.to_bits(), 2f64.to_bits(), 0],
+            None,
+            None,
+            Some(1),
+        ),
+        (
+            "R2P PR, R4, 0x7f",
+            0x804 | ALWAYS | 4 << 24 | 0x7f << 32,
+            [0x55, 0, 0],
+            None,
+            None,
+            Some(0x55),
+        ),
+    ]);
+}
+
+#[test]
+fn floats() {
+    let (ftz, sat) = (bits(80, 1), bits(77, 1));
+    let round = |mode: u128| bits(78, mode);
+    let (down, up, zero) = (round(1), round(2), round(3));
+    let small = 2f32.powi(-30);
+    let next = |value: f32| word(f32::from_bits(value.to_bits() + 1));
+    let below = |value: f32| word(f32::from_bits(value.to_bits() - 1));
+    let d = |value: f64| value.to_bits();
+    let halves = |value: f64| (Some(value.to_bits() as u32), Some((value.to_bits() >> 32) as u32));
+    let (third_low, third_high) = halves(1.0 / 3.0 * 2.0);
+    let up64 = halves(f64::from_bits(1f64.to_bits() + 1));
+    let mufu = |function: u128| (two(0x308) ^ 4 << 24) | bits(74, function);
+    check(&[
+        ("FADD R0, R4, R6", two(0x221), [f(1.5), f(2.0), 0], word(3.5), None, None),
+        (
+            "FADD R0, -R4, |R6|",
+            two(0x221) | bits(72, 1) | bits(62, 1),
+            [f(1.5), f(-2.0), 0],
+            word(0.5),
+            None,
+            None,
+        ),
+        ("FADD R0, R4, R6", two(0x221), [f(TINY), f(TINY), 0], Some(6), None, None),
+        ("FADD.FTZ R0, R4, R6", two(0x221) | ftz, [f(TINY), f(TINY), 0], Some(0), None, None),
+        ("FADD.SAT R0, R4, R6", two(0x221) | sat, [f(1.5), f(2.0), 0], word(1.0), None, None),
+        ("FADD.RP R0, R4, R6", two(0x221) | up, [f(1.0), f(small), 0], next(1.0), None, None),
+        ("FADD.RM R0, R4, R6", two(0x221) | down, [f(1.0), f(-small), 0], below(1.0), None, None),
+        ("FADD.RZ R0, R4, R6", two(0x221) | zero, [f(1.0), f(small), 0], word(1.0), None, None),
+        ("FMUL R0, R4, R6", two(0x220) | bits(84, 4), [f(1.5), f(-2.0), 0], word(-3.0), None, None),
+        (
+            "FFMA R0, R4, R6, R8",
+            three(0x223),
+            [f(1.0 + f32::EPSILON), f(1.0 - f32::EPSILON), f(-1.0)],
+            word(-f32::EPSILON * f32::EPSILON),
+            None,
+            None,
+        ),
+        (
+            "FFMA.RP R0, R4, R6, R8",
+            three(0x223) | up,
+            [f(1.0), f(1.0), f(small)],
+            next(1.0),
+            None,
+            None,
+        ),
+        (
+            "FMNMX R0, R4, R6, PT",
+            two(0x209) | IN_TRUE,
+            [f(1.0), f(-0.0), 0],
+            word(-0.0),
+            None,
+            None,
+        ),
+        (
+            "FMNMX R0, R4, R6, !PT",
+            two(0x209) | IN_FALSE,
+            [f(f32::NAN), f(2.0), 0],
+            word(2.0),
+            None,
+            None,
+        ),
+        (
+            "FSEL R0, -R4, R6, PT",
+            two(0x208) | IN_TRUE | bits(72, 1),
+            [f(1.0), f(2.0), 0],
+            word(-1.0),
+            None,
+            None,
+        ),
+        (
+            "FSET.BF.GT.AND R0, R4, R6, PT",
+            two(0x20a) | IN_TRUE | bits(71, 1) | bits(76, 4),
+            [f(2.0), f(1.0), 0],
+            word(1.0),
+            None,
+            None,
+        ),
+        (
+            "DADD R0, R4, R8",
+            (three(0x229)) ^ 6 << 32,
+            [d(1.0), 0, d(0.5)],
+            halves(1.5).0,
+            halves(1.5).1,
+            None,
+        ),
+        (
+            "DADD.RP R0, R4, R8",
+            ((three(0x229)) ^ 6 << 32) | up,
+            [d(1.0), 0, d(1e-40)],
+            up64.0,
+            up64.1,
+            None,
+        ),
+        (
+            "DMUL R0, R4, -R6",
+            two(0x228) | bits(63, 1),
+            [d(1.5), d(2.0), 0],
+            halves(-3.0).0,
+            halves(-3.0).1,
+            None,
+        ),
+        (
+            "DFMA R0, R4, R6, R8",
+            three(0x22b),
+            [d(1.0 / 3.0), d(2.0), d(0.0)],
+            third_low,
+            third_high,
+            None,
+        ),
+        ("MUFU.COS R0, R6", mufu(0), [0, f(0.5), 0], word(-1.0), None, None),
+        ("MUFU.SIN R0, R6", mufu(1), [0, f(0.25), 0], word(1.0), None, None),
+        ("MUFU.EX2 R0, R6", mufu(2), [0, f(-3.0), 0], word(0.125), None, None),
+        ("MUFU.LG2 R0, R6", mufu(3), [0, f(32.0), 0], word(5.0), None, None),
+        ("MUFU.RCP R0, R6", mufu(4), [0, f(4.0), 0], word(0.25), None, None),
+        ("MUFU.RSQ R0, R6", mufu(5), [0, f(16.0), 0], word(0.25), None, None),
+        ("MUFU.RCP64H R0, R6", mufu(6), [0, d(4.0) >> 32, 0], halves(0.25).1, None, None),
+        ("MUFU.SQRT R0, R6", mufu(8), [0, f(9.0), 0], word(3.0), None, None),
+        ("MUFU.TANH R0, R6", mufu(9), [0, 0, 0], word(0.0), None, None),
+    ]);
+}
+
+#[test]
+fn conversions() {
+    let one = |opcode: u128| two(opcode) ^ 4 << 24;
+    let trunc = |mode: u128| bits(78, mode);
+    let f2i = one(0x305) | bits(84, 2);
+    let (s32, u32_) = (bits(72, 1) | bits(75, 2), bits(75, 2));
+    let i2f = one(0x306) | bits(75, 2) | bits(85, 1);
+    check(&[
+        ("F2I R0, R6", f2i | s32, [0, f(-2.5), 0], Some(-2i32 as u32), None, None),
+        ("F2I.FLOOR R0, R6", f2i | s32 | trunc(1), [0, f(-2.5), 0], Some(-3i32 as u32), None, None),
+        ("F2I.CEIL R0, R6", f2i | s32 | trunc(2), [0, f(2.1), 0], Some(3), None, None),
+        ("F2I.TRUNC R0, R6", f2i | s32 | trunc(3), [0, f(-2.9), 0], Some(-2i32 as u32), None, None),
+        ("F2I.U32.TRUNC R0, R6", f2i | u32_ | trunc(3), [0, f(-2.9), 0], Some(0), None, None),
+        (
+            "F2I.U32.TRUNC R0, R6",
+            f2i | u32_ | trunc(3),
+            [0, f(1e20), 0],
+            Some(u32::MAX),
+            None,
+            None,
+        ),
+        ("I2F R0, R6", i2f | bits(74, 1), [0, 0xffff_ffff, 0], word(-1.0), None, None),
+        ("I2F.U32 R0, R6", i2f, [0, 0xffff_ffff, 0], word(4_294_967_296.0), None, None),
+        (
+            "I2F.U32.RZ R0, R6",
+            i2f | bits(78, 3),
+            [0, 0xffff_ffff, 0],
+            Some(0x4f7f_ffff),
+            None,
+            None,
+        ),
+        (
+            "F2F.F64.F32 R0, R6",
+            one(0x310) | bits(75, 3) | bits(84, 2),
+            [0, f(1.5), 0],
+            Some(0),
+            Some(0x3ff8_0000),
+            None,
+        ),
+        (
+            "F2F.F32.F64 R0, R6",
+            one(0x310) | bits(75, 2) | bits(84, 3),
+            [0, 1.5f64.to_bits(), 0],
+            word(1.5),
+            None,
+            None,
+        ),
+        (
+            "FRND.FLOOR R0, R6",
+            one(0x307) | bits(75, 2) | bits(84, 2) | trunc(1),
+            [0, f(-1.5), 0],
+            word(-2.0),
+            None,
+            None,
+        ),
+        (
+            "FRND R0, R6",
+            one(0x307) | bits(75, 2) | bits(84, 2),
+            [0, f(2.5), 0],
+            word(2.0),
+            None,
+            None,
+        ),
+    ]);
+}
+
+#[test]
+fn two_halves() {
+    let (one, two_, three_, half) = (0x3c00u64, 0x4000u64, 0x4200u64, 0x3800u64);
+    let pair = |high: u64, low: u64| high << 16 | low;
+    let fma = three(0x231);
+    check(&[
+        (
+            "HADD2 R0, R4, R6",
+            two(0x230),
+            [pair(one, two_), pair(two_, half), 0],
+            Some(0x4200_4100),
+            None,
+            None,
+        ),
+        (
+            "HADD2 R0, R4.H0_H0, -R6",
+            two(0x230) | bits(74, 2) | bits(63, 1),
+            [pair(one, two_), pair(two_, half), 0],
+            Some(0x0000_3e00),
+            None,
+            None,
+        ),
+        (
+            "HADD2.F32 R0, R4, R6",
+            two(0x230) | bits(78, 1),
+            [pair(one, two_), pair(two_, half), 0],
+            word(2.5),
+            None,
+            None,
+        ),
+        (
+            "HMUL2 R0, R4, R6",
+            two(0x232),
+            [pair(one, two_), pair(two_, half), 0],
+            Some(0x4000_3c00),
+            None,
+            None,
+        ),
+        (
+            "HFMA2 R0, R4, R6, R8",
+            fma,
+            [pair(one, two_), pair(two_, half), pair(one, one)],
+            Some(0x4200_4000),
+            None,
+            None,
+        ),
+        (
+            "HFMA2.RELU R0, R4, R6, -R8",
+            fma | bits(79, 1) | bits(84, 1) | IN_TRUE,
+            [pair(one, two_), pair(two_, half), pair(three_, three_)],
+            Some(0),
+            None,
+            None,
+        ),
+        (
+            "HFMA2.BF16_V2 R0, R4, R6, R8",
+            fma | bits(85, 1),
+            [0x3f80_4000, 0x4000_3f00, 0x3f80_3f80],
+            Some(0x4040_4000),
+            None,
+            None,
+        ),
+        (
+            "HMNMX2 R0, R4, R6, PT",
+            two(0x240) | IN_TRUE,
+            [pair(one, two_), pair(two_, half), 0],
+            Some(0x3c00_3800),
+            None,
+            None,
+        ),
+        (
+            "HSETP2.GT.AND P0, P1, R4, R6, PT",
+            two(0x234) | OUT | IN_TRUE | bits(76, 4),
+            [pair(one, two_), pair(two_, half), 0],
+            None,
+            None,
+            Some(1),
+        ),
+        (
+            "HSET2.BF.GT.AND R0, R4, R6, PT",
+            two(0x233) | IN_TRUE | bits(71, 1) | bits(76, 4),
+            [pair(one, two_), pair(two_, half), 0],
+            Some(0x3c00),
+            None,
+            None,
+        ),
+        (
+            "F2FP.PACK_AB R0, R4, R6",
+            two(0x23e) | 255 << 64,
+            [f(1.0), f(2.0), 0],
+            Some(0x3c00_4000),
+            None,
+            None,
+        ),
+    ]);
+}
+
+/// What lanes have, of a source that is their number.
+fn lanes(text: &str, word: u128, sources: [u64; 3], wanted: impl Fn(u32) -> [Option<u32>; 2]) {
+    assert_eq!(decode(Arch::Sm80, word, 0).unwrap().to_string(), text, "{word:#034x}");
+    for (lane, got) in run(Arch::Sm80, word, sources).into_iter().enumerate() {
+        let [value, predicates] = wanted(lane as u32);
+        let right =
+            value.is_none_or(|value| value == got[0]) && predicates.is_none_or(|p| p == got[2]);
+        assert!(right, "{text}, lane {lane}: {got:x?}, not {value:x?} and {predicates:x?}");
+    }
+}
+
+#[test]
+fn lanes_together() {
+    // By 5, within all 32 lanes or eight.
+    let shuffle = |kind: u128, clamp: u128| {
+        0xf89 | ALWAYS | 4 << 24 | bits(58, kind) | bits(53, 5) | bits(40, clamp)
+    };
+    lanes("SHFL.IDX P0, R0, R4, 0x5, 0x1f", shuffle(0, 31), [LANES, 0, 0], |_| [Some(5), Some(1)]);
+    lanes(
+        "SHFL.UP P0, R0, R4, 0x5, RZ".replace("RZ", "0x0").as_str(),
+        shuffle(1, 0),
+        [LANES, 0, 0],
+        |lane| {
+            if lane < 5 { [Some(lane), Some(0)] } else { [Some(lane - 5), Some(1)] }
+        },
+    );
+    lanes("SHFL.DOWN P0, R0, R4, 0x5, 0x1f", shuffle(2, 31), [LANES, 0, 0], |lane| {
+        if lane > 26 { [Some(lane), Some(0)] } else { [Some(lane + 5), Some(1)] }
+    });
+    lanes("SHFL.BFLY P0, R0, R4, 0x5, 0x181f", shuffle(3, 0x181f), [LANES, 0, 0], |lane| {
+        [Some(lane ^ 5), Some(1)]
+    });
+    let vote = |kind: u128, input: u128| 0x806 | ALWAYS | bits(72, kind) | input;
+    lanes("VOTE.ANY R0, P0, PT", vote(1, IN_TRUE), [0; 3], |_| [Some(u32::MAX), Some(1)]);
+    lanes("VOTE.ALL R0, P0, !PT", vote(0, IN_FALSE), [0; 3], |_| [Some(0), Some(0)]);
+    lanes("VOTE.EQ R0, P0, !PT", vote(2, IN_FALSE), [0; 3], |_| [Some(0), Some(1)]);
+    let any = 0x3a1 | ALWAYS | 4 << 24 | bits(79, 1) | bits(81, 7);
+    lanes("MATCH.ANY R0, R4", any, [LANES, 0, 0], |lane| [Some(1 << lane), None]);
+    let all = 0x3a1 | ALWAYS | 4 << 24;
+    lanes("MATCH.ALL P0, R0, R4", all, [7, 0, 0], |_| [Some(u32::MAX), Some(1)]);
+    lanes("MATCH.ALL P0, R0, R4", all, [LANES, 0, 0], |_| [Some(0), Some(0)]);
+    // A guard leaves lanes as they are.
+    let never = 0x810 | 15 << 12 | 4 << 24 | 9 << 32 | 255 << 64 | NO_OUT | IN_FALSE | IN2_FALSE;
+    lanes("@!PT IADD3 R0, R4, 0x9, RZ", never, [LANES, 0, 0], |_| [Some(0), None]);
+}
