@@ -39,6 +39,9 @@ pub(super) struct Finding {
     pub(super) line: u32,
     pub(super) column: u32,
     pub(super) ptx_line: u32,
+    /// Of machine code, in place of the PTX's line.
+    #[serde(default)]
+    pub(super) address: Option<u64>,
     pub(super) unit: Option<String>,
     pub(super) message: String,
     pub(super) count: u64,
@@ -94,7 +97,8 @@ impl Finding {
     /// The same mistake at the same place of the source, or of the PTX where that is all there is.
     fn key(&self) -> (&str, &str, Option<&str>, u32, u32) {
         let in_source = self.file.is_some();
-        let (line, column) = if in_source { (self.line, self.column) } else { (self.ptx_line, 0) };
+        let in_code = self.address.map_or(self.ptx_line, |address| address as u32);
+        let (line, column) = if in_source { (self.line, self.column) } else { (in_code, 0) };
         (&self.kind, &self.kernel, self.file.as_deref().or(self.unit.as_deref()), line, column)
     }
 
@@ -116,6 +120,14 @@ impl Finding {
     pub(super) fn place(&self) -> String {
         match &self.file {
             Some(file) => format!("{file}:{}", self.line),
+            None => self.code(),
+        }
+    }
+
+    /// Where it is in the code that ran.
+    fn code(&self) -> String {
+        match self.address {
+            Some(address) => format!("SASS {address:#06x}"),
             None => format!("PTX line {}", self.ptx_line),
         }
     }
@@ -123,7 +135,8 @@ impl Finding {
     /// For people: as the library prints it, with the schedules where some did not show it.
     pub(super) fn line(&self, runs: usize) -> String {
         let place = match &self.file {
-            Some(_) => format!("{}:{} (PTX line {})", self.place(), self.column, self.ptx_line),
+            Some(_) if self.column == 0 => format!("{} ({})", self.place(), self.code()),
+            Some(_) => format!("{}:{} ({})", self.place(), self.column, self.code()),
             None => self.place(),
         };
         let triple = |[x, y, z]: [u32; 3]| format!("({x},{y},{z})");

@@ -914,6 +914,15 @@ fn two_halves() {
             None,
         ),
         (
+            // The upper half has the lower half of the source, and the lower the negated upper.
+            "HFMA2 R0, R4, R6.H0_NH1, R8",
+            fma | bits(86, 1),
+            [pair(one, one), pair(two_, half), 0],
+            Some(0x3800_c000),
+            None,
+            None,
+        ),
+        (
             "HFMA2.BF16_V2 R0, R4, R6, R8",
             fma | bits(85, 1),
             [0x3f80_4000, 0x4000_3f00, 0x3f80_3f80],

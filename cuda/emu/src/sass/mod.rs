@@ -142,6 +142,8 @@ pub(crate) enum Halves {
     Both,
     Low,
     High,
+    /// Each is the other.
+    Swapped,
 }
 
 /// Where a result goes.

@@ -37,6 +37,7 @@ impl Warp<'_> {
                 Halves::Both => raw,
                 Halves::Low => raw & 0xffff | raw << 16,
                 Halves::High => raw & 0xffff_0000 | raw >> 16,
+                Halves::Swapped => raw.rotate_left(16),
             };
             *value = both & operand.low_bits.and ^ operand.low_bits.xor;
         }

@@ -180,10 +180,11 @@ impl Decoder<'_> {
         let halves = match () {
             () if has(Modifier::H0_H0) => Halves::Low,
             () if has(Modifier::H1_H1) => Halves::High,
+            () if has(Modifier::H0_NH1) => Halves::Swapped,
             () => Halves::Both,
         };
         if has(Modifier::H0_NH1) {
-            low_bits.xor ^= 0x8000_0000;
+            low_bits.xor ^= 0x8000;
         }
         let bytes = [(Modifier::B1, 8), (Modifier::B2, 16), (Modifier::B3, 24), (Modifier::H1, 16)];
         let shift = bytes.iter().find(|(suffix, _)| has(*suffix)).map_or(0, |(_, shift)| *shift);
