@@ -192,6 +192,22 @@ fn integers() {
             Some(1),
         ),
         (
+            "IMAD.WIDE.U32 R0, P0, R4, R6, R8",
+            wide,
+            [all, all, 0],
+            Some(1),
+            Some(0xffff_fffe),
+            Some(0),
+        ),
+        (
+            "VIMNMX3 R0, R4, R6, R8, !PT",
+            three(0x20f) | bits(72, 1) | IN_FALSE,
+            [all, 3, 2],
+            Some(3),
+            None,
+            None,
+        ),
+        (
             "IMAD.WIDE.U32.X R0, P0, R4, R6, R8, PT",
             three(0x225) | IN_TRUE | bits(74, 1),
             [2, 3, 1],

@@ -27,7 +27,7 @@ while IFS='|' read -r file old new; do
 done <<'TABLE'
 sass/compute/integers.rs|u32::from(sum >> 32 >= 1)|u32::from(sum >> 32 >= 2)
 sass/compute/integers.rs|u32::from(sum >> 64 != 0)|u32::from(sum >> 63 != 0)
-sass/compute/integers.rs|value >> by.min(63)|value >> by.min(31)
+sass/compute/integers.rs|>> by.min(63)|>> by.min(31)
 sass/compute/integers.rs|i.b[lane].min(bits)|i.b[lane] & 31
 sass/compute/integers.rs|if m.signed && (value as i32) < 0 { !value }|if m.signed && (value as i32) < 0 { value }
 sass/compute/integers.rs|(m.number & 31)|(m.number & 15)

@@ -195,6 +195,19 @@ pub(in crate::sass) fn add_least_or_most(m: &Modes, i: &In<'_>, out: &mut Out) {
     }
 }
 
+/// The least or most of three numbers.
+pub(in crate::sass) fn least_or_most_of_three(m: &Modes, i: &In<'_>, out: &mut Out) {
+    for lane in 0..32 {
+        let least = i.p[0] >> lane & 1 != 0;
+        let better = |a: u32, b: u32| {
+            let less = if m.signed { (a as i32) < b as i32 } else { a < b };
+            if less == least { a } else { b }
+        };
+        let value = better(better(i.a[lane], i.b[lane]), i.c[lane]);
+        out.d[lane] = if m.saturate && (value as i32) < 0 { 0 } else { value };
+    }
+}
+
 /// Bytes of two registers, by a selector.
 pub(in crate::sass) fn permute(m: &Modes, i: &In<'_>, out: &mut Out) {
     for lane in 0..32 {

@@ -38,7 +38,7 @@ impl Decoder<'_> {
                 compute.predicates[0] = self.predicate(3)?;
                 Ok(compute.into())
             }
-            VIMNMX | VIADDMNMX => self.least_or_most(),
+            VIMNMX | VIADDMNMX | VIMNMX3 => self.least_or_most(),
             PRMT | UPRMT => {
                 let mut compute = self.integer(native::permute, 0, &[1, 2, 3])?;
                 let modes: [Modifier; 6] = [
@@ -246,6 +246,13 @@ impl Decoder<'_> {
             return Err("pairs of 16 bits are not compared here".to_owned());
         }
         let adds = self.instruction.op == Name::VIADDMNMX;
+        if self.instruction.op == Name::VIMNMX3 {
+            let mut compute = self.integer(native::least_or_most_of_three, 0, &[1, 2, 3])?;
+            compute.modes.signed = !self.has(Modifier::U32);
+            compute.modes.saturate = self.has(Modifier::RELU);
+            compute.predicates[0] = self.predicate(4)?;
+            return Ok(compute.into());
+        }
         let mut compute = self.integer(native::add_least_or_most, 0, &[1, 2])?;
         if adds {
             compute.sources[2] = self.source(3, Kind::Integer)?;
