@@ -3,35 +3,8 @@
 
 #![allow(clippy::unwrap_used, clippy::panic)]
 
-use std::collections::BTreeMap;
-use std::sync::Mutex;
-
-use nvabi_emu::{GlobalMemory, KernelDescriptor, Launch, MachineCode, Windows};
+use nvabi_emu::{Device, Launch, Placed};
 use nvabi_sass::{Arch, decode};
-
-/// Memory that holds what is stored.
-#[derive(Debug, Default)]
-struct Words(Mutex<BTreeMap<u64, u32>>);
-
-impl GlobalMemory for Words {
-    fn contains(&self, _: u64, _: u64) -> bool {
-        true
-    }
-
-    fn load(&self, address: u64, _: u64) -> u64 {
-        self.0.lock().unwrap().get(&address).copied().unwrap_or(0).into()
-    }
-
-    fn store(&self, address: u64, _: u64, value: u64) {
-        self.0.lock().unwrap().insert(address, value as u32);
-    }
-
-    fn update(&self, address: u64, width: u64, change: &dyn Fn(u64) -> u64) -> u64 {
-        let old = self.load(address, width);
-        self.store(address, width, change(old));
-        old
-    }
-}
 
 /// Always executed.
 const ALWAYS: u128 = 7 << 12;
@@ -56,33 +29,34 @@ fn run(arch: Arch, word: u128, sources: [u64; 3]) -> Vec<[u32; 3]> {
         code.push(0x919 | ALWAYS | 4 << 16);
     }
     code.push(word);
-    // R2 = the predicates; R10 = 16 times the lane, below an address.
+    // R2 = the predicates; R10 and R11 = where the lane's results go.
     code.push(0x803 | ALWAYS | 2 << 16 | 255 << 24 | 0x7f << 32);
     code.push(0x919 | ALWAYS | 10 << 16);
+    let mut device = Device::new();
+    let out = device.alloc(32 * 16).unwrap();
+    code.push(set(12, out as u32));
     code.push(
-        0x824 | ALWAYS | 10 << 16 | 10 << 24 | 16 << 32 | 255 << 64 | bits(81, 7) | bits(87, 15),
+        0x824 | ALWAYS | 10 << 16 | 10 << 24 | 16 << 32 | 12 << 64 | bits(81, 7) | bits(87, 15),
     );
-    code.push(set(11, 1));
+    code.push(set(11, (out >> 32) as u32));
     for (offset, register) in [(0u128, 0u128), (4, 1), (8, 2)] {
         let store = 0x386 | ALWAYS | 10 << 24 | register << 32 | offset << 40;
         code.push(store | bits(72, 1) | bits(73, 4) | bits(84, 1));
     }
     code.push(0x94d | ALWAYS | bits(87, 7));
     let bytes: Vec<u8> = code.into_iter().flat_map(u128::to_le_bytes).collect();
-    let machine = MachineCode::new(arch.number(), &bytes, 0x1000).unwrap();
-    let kernel = KernelDescriptor {
-        name: "one",
-        entry: 0x1000,
-        banks: &[],
-        shared_bytes: 0,
-        local_bytes: 0,
-        windows: Windows::default(),
-    };
+    let entry = device.alloc(bytes.len() as u64).unwrap();
+    device.write(entry, &bytes).unwrap();
+    let placed =
+        Placed { sm: arch.number(), entry, shared_bytes: 0, local_bytes: 0, banks: Vec::new() };
     let launch = Launch { block: [32, 1, 1], threads: 1, ..Launch::default() };
-    let memory = Words::default();
-    let report = machine.run(&kernel, &launch, &memory).unwrap();
+    let report = device.launch_placed(&placed, &launch).unwrap();
     assert!(report.findings.is_empty(), "{}", report.findings[0]);
-    let read = |lane: u64, at: u64| memory.load((1 << 32) + 16 * lane + at, 4) as u32;
+    let read = |lane: u64, at: u64| {
+        let mut word = [0; 4];
+        device.read(out + 16 * lane + at, &mut word).unwrap();
+        u32::from_le_bytes(word)
+    };
     (0..32).map(|lane| [read(lane, 0), read(lane, 4), read(lane, 8)]).collect()
 }
 

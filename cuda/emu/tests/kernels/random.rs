@@ -358,11 +358,10 @@ fn conversions(c: &mut Choice, text: &mut String) {
         6 => writeln!(text, "cvt.{round}i.f32.f32 {}, {};", c.single(), c.single()),
         7 => writeln!(
             text,
-            "cvt.{0}.{1} {2}, {3};",
+            "cvt.{0}.{1} {2}, %h0;",
             c.of(&["u32", "s32"]),
             c.of(&["u8", "s8", "u16", "s16"]),
-            c.r(),
-            "%h0"
+            c.r()
         )
         .and_then(|()| writeln!(text, "cvt.u16.u32 %h0, {};", c.r())),
         _ => writeln!(

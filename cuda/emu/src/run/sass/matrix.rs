@@ -143,17 +143,13 @@ fn doubles(a: &[Row], b: &[Row], c: &[Row]) -> Vec<Row> {
     let number = |rows: &[Row], n: usize, lane: usize| {
         f64::from_bits(u64::from(rows[2 * n][lane]) | u64::from(rows[2 * n + 1][lane]) << 32)
     };
-    let mut out = vec![ZEROS; 4];
-    for lane in 0..32 {
-        for n in 0..2 {
-            let (row, column) = (lane / 4, lane % 4 * 2 + n);
-            let sum = (0..4).fold(number(c, n, lane), |sum, k| {
-                number(a, 0, row * 4 + k).mul_add(number(b, 0, column * 4 + k), sum)
-            });
-            let bits = if sum.is_nan() { 0xfff8_0000_0000_0000 } else { sum.to_bits() };
-            out[2 * n][lane] = bits as u32;
-            out[2 * n + 1][lane] = (bits >> 32) as u32;
-        }
-    }
-    out
+    let sum = |n: usize, lane: usize| {
+        let (row, column) = (lane / 4, lane % 4 * 2 + n);
+        let sum = (0..4).fold(number(c, n, lane), |sum, k| {
+            number(a, 0, row * 4 + k).mul_add(number(b, 0, column * 4 + k), sum)
+        });
+        if sum.is_nan() { 0xfff8_0000_0000_0000 } else { sum.to_bits() }
+    };
+    let word = |at: usize, lane: usize| (sum(at / 2, lane) >> (32 * (at % 2))) as u32;
+    (0..4).map(|at| std::array::from_fn(|lane| word(at, lane))).collect()
 }

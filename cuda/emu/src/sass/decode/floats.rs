@@ -45,7 +45,7 @@ impl Decoder<'_> {
             MUFU => self.special_function(),
             DADD | DMUL | DFMA => self.double(),
             DSETP => self.compare_doubles(),
-            I2F | I2FP => self.from_integer(),
+            I2F | I2FP => self.of_integer(),
             F2I => self.to_integer(),
             F2F => self.between(),
             FRND => self.round(),
@@ -140,7 +140,7 @@ impl Decoder<'_> {
         Ok(compute)
     }
 
-    fn from_integer(&self) -> Decoded<Op> {
+    fn of_integer(&self) -> Decoded<Op> {
         let kinds = [
             (Modifier::U8, "u8"),
             (Modifier::S8, "s8"),
