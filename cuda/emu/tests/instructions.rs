@@ -378,6 +378,15 @@ fn bits_and_shifts() {
             None,
         ),
         (
+            "SHF.R.S64 R0, R4, R6, R8",
+            shf | right | s64,
+            [0, 40, 0x8000_0000],
+            Some(0xff80_0000),
+            None,
+            None,
+        ),
+        ("LEA R0, P0, R4, R6, 0x14", lea | bits(75, 20), [1, 1, 0], Some(0x10_0001), None, Some(0)),
+        (
             "SHF.R.S64.HI R0, R4, R6, R8",
             shf | right | s64 | hi,
             [0, 8, 0x8000_0000],

@@ -303,11 +303,12 @@ impl State {
 
     /// Loads a module, or links several to one: PTX text, containers, cubins, or what a linker made.
     pub(crate) fn load(&mut self, images: &[&[u8]]) -> Result<*mut c_void> {
-        if let [image] = images
-            && link::units(image).is_none()
-            && let fatbin::Code::Cubin(cubin) = code(image, self.prefers_machine_code)?
-        {
-            return self.load_cubin(&cubin);
+        if let [image] = images {
+            if link::units(image).is_none() {
+                if let fatbin::Code::Cubin(cubin) = code(image, self.prefers_machine_code)? {
+                    return self.load_cubin(&cubin);
+                }
+            }
         }
         let mut units = Vec::new();
         for (number, image) in images.iter().enumerate() {

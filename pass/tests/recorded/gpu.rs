@@ -11,7 +11,7 @@ use crate::common::regions::{ATOMIC, BRANCH, Event, Regions, STORE};
 use crate::common::{self, Site};
 
 #[allow(dead_code)]
-#[path = "../../../cuda/emu/tests/kernels/gpu.rs"]
+#[path = "../../../cuda/emu/tests/kernels/bare.rs"]
 mod bare;
 pub(crate) use bare::{Plain, close, floats, ints, noise};
 
@@ -72,7 +72,7 @@ pub(crate) fn gpus(module: &'static str) -> impl Iterator<Item = Gpu> {
         let plain = plain.map(|ptx| load(&ptx));
         let launch = Launch { schedule, threads, ..Launch::default() };
         let sites = vec![common::sites_of_ptx(&recorded)];
-        let bare = bare::Gpu { device, module: loaded, launch, name };
+        let bare = bare::Gpu::new(device, loaded, launch, name);
         Gpu { bare, sites, plain, memory: Vec::new() }
     })
 }

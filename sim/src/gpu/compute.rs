@@ -74,10 +74,11 @@ impl Compute {
             SEND_SIGNALING_PCAS_B if data & 2 != 0 => {
                 return self.launch(bus, class, Action::Launch);
             }
-            SEND_SIGNALING_PCAS2_B => match pcas_action(data & 0xf) {
-                Some(action) => return self.launch(bus, class, action),
-                None => {}
-            },
+            SEND_SIGNALING_PCAS2_B => {
+                if let Some(action) = pcas_action(data & 0xf) {
+                    return self.launch(bus, class, action);
+                }
+            }
             SEND_PCAS_B if data != 0 => return self.launch(bus, class, Action::Launch),
             _ if method == self.inline_last() => return self.launch_inline(bus, class),
             // Everything else is state of the shaders.

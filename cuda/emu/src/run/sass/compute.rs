@@ -1,8 +1,8 @@
 //! Computations: sources are fetched, the function runs, and results go where they belong.
 
-use super::warp::{Scratch, Warp, ZEROS, write_masked};
+use super::warp::{Scratch, Warp, ZEROS};
 use crate::lanes::Lanes;
-use crate::sass::{Bits, Compute, Function, Halves, In, Operand, Out, Row, Source, TRUE, Target};
+use crate::sass::{Bits, Compute, Function, Halves, In, Operand, Out, Row, Source, TRUE};
 
 impl Warp<'_> {
     /// 32 bits of a source.
@@ -94,13 +94,7 @@ impl Warp<'_> {
     }
 
     fn write_results(&mut self, compute: &Compute, out: &Out, mask: u32) {
-        if let Target::Register(number) = compute.target
-            && let Some(row) = self.registers.get_mut(usize::from(number))
-        {
-            write_masked(row, &out.d, mask);
-        } else {
-            self.write_target(compute.target, &out.d, mask);
-        }
+        self.write_target(compute.target, &out.d, mask);
         if compute.wide {
             self.write_target(Self::behind(compute.target), &out.high, mask);
         }

@@ -315,9 +315,8 @@ impl Warp<'_> {
     fn all_wait(&mut self, state: &mut State<'_>) -> Result<Stop, Box<Mistake>> {
         let mut waits = self.groups.iter().map(|group| group.wait);
         let first = waits.next().unwrap_or(Wait::Nothing);
-        if let Wait::Block { id, kind, threads } = first
-            && waits.all(|wait| wait == first)
-        {
+        let same = waits.all(|wait| wait == first);
+        if let (Wait::Block { id, kind, threads }, true) = (first, same) {
             self.note_apart(state);
             return Ok(self.arrive(id, kind, threads));
         }

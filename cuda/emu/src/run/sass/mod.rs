@@ -59,9 +59,8 @@ impl<'a> SassCode<'a> {
         put(bank0::STACK, &kernel.local_size.to_le_bytes());
         bank.truncate(first);
         let own = kernel.shared_bytes(launch.shared_bytes.into());
-        if program.asks_for_reserved
-            && let Some(place) = bank.get_mut(RESERVED_SHARED..RESERVED_SHARED + 4)
-        {
+        let place = bank.get_mut(RESERVED_SHARED..RESERVED_SHARED + 4);
+        if let Some(place) = place.filter(|_| program.asks_for_reserved) {
             place.copy_from_slice(&(own as u32).to_le_bytes());
         }
         bank.extend_from_slice(params);

@@ -62,10 +62,10 @@ impl warp::Warp for Warp<'_> {
     fn run(&mut self, state: &mut State<'_>, quantum: u32) -> Result<Stop, Box<Mistake>> {
         self.pass_block_barrier();
         for _ in 0..quantum {
-            if self.now.mask == 0
-                && let Some(stop) = self.next_group(state)?
-            {
-                return Ok(stop);
+            if self.now.mask == 0 {
+                if let Some(stop) = self.next_group(state)? {
+                    return Ok(stop);
+                }
             }
             if let Some(stop) = self.step(state)? {
                 return Ok(stop);

@@ -5,7 +5,7 @@ use nvabi_sass::{ConstantBank, Modifier, Op as Name, Value};
 use super::{BANKS, Decoded, Decoder, Op, TRUE, ZERO};
 use crate::lanes;
 use crate::program::{Rmw, Space};
-use crate::sass::Address;
+use crate::sass::{Address, Predicate};
 
 /// Bytes of one part, parts, and whether it is extended by its sign.
 struct Size {
@@ -108,9 +108,8 @@ impl Decoder<'_> {
     }
 
     fn load(&self, to: usize, at: usize, space: Space) -> Decoded<Op> {
-        if let Ok(predicate) = self.predicate(at + 1)
-            && (predicate.number, predicate.negated) != (TRUE, false)
-        {
+        let predicate = self.predicate(at + 1);
+        if predicate.is_ok_and(|predicate| predicate != Predicate::TRUE) {
             return Err("a load that depends on a predicate of its own".to_owned());
         }
         let Size { width, parts, signed } = self.size();
