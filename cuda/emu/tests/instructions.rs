@@ -28,9 +28,11 @@ fn run(arch: Arch, word: u128, sources: [u64; 3]) -> Vec<[u32; 3]> {
     if sources[0] == LANES {
         code.push(0x919 | ALWAYS | 4 << 16);
     }
+    // P4 to P6 are bits of the first source.
+    code.push(0x804 | ALWAYS | 4 << 24 | 0x70 << 32);
     code.push(word);
     // R2 = the predicates; R10 and R11 = where the lane's results go.
-    code.push(0x803 | ALWAYS | 2 << 16 | 255 << 24 | 0x7f << 32);
+    code.push(0x803 | ALWAYS | 2 << 16 | 255 << 24 | 0xf << 32);
     code.push(0x919 | ALWAYS | 10 << 16);
     let mut device = Device::new();
     let out = device.alloc(32 * 16).unwrap();
@@ -646,6 +648,14 @@ fn comparisons_and_predicates() {
         (
             "DSETP.MAX.AND P0, P1, R4, R6, PT",
             two(0x22a) | OUT | IN_TRUE | compare(15),
+            [f64::NAN.to_bits(), f64::NAN.to_bits(), 0],
+            None,
+            None,
+            Some(2),
+        ),
+        (
+            "DSETP.MAX.AND P0, P1, R4, R6, PT",
+            two(0x22a) | OUT | IN_TRUE | compare(15),
             [f64::NAN.to_bits(), 1f64.to_bits(), 0],
             None,
             None,
@@ -665,7 +675,7 @@ fn comparisons_and_predicates() {
             [0x55, 0, 0],
             None,
             None,
-            Some(0x55),
+            Some(0x5),
         ),
     ]);
 }
@@ -1000,6 +1010,10 @@ fn lanes_together() {
     lanes("VOTE.ANY R0, P0, PT", vote(1, IN_TRUE), [0; 3], |_| [Some(u32::MAX), Some(1)]);
     lanes("VOTE.ALL R0, P0, !PT", vote(0, IN_FALSE), [0; 3], |_| [Some(0), Some(0)]);
     lanes("VOTE.EQ R0, P0, !PT", vote(2, IN_FALSE), [0; 3], |_| [Some(0), Some(1)]);
+    let upper = bits(87, 4);
+    lanes("VOTE.ANY R0, P0, P4", vote(1, upper), [LANES, 0, 0], |_| [Some(0xffff_0000), Some(1)]);
+    lanes("VOTE.ALL R0, P0, P4", vote(0, upper), [LANES, 0, 0], |_| [Some(0xffff_0000), Some(0)]);
+    lanes("VOTE.EQ R0, P0, P4", vote(2, upper), [LANES, 0, 0], |_| [Some(0xffff_0000), Some(0)]);
     let any = 0x3a1 | ALWAYS | 4 << 24 | bits(79, 1) | bits(81, 7);
     lanes("MATCH.ANY R0, R4", any, [LANES, 0, 0], |lane| [Some(1 << lane), None]);
     let all = 0x3a1 | ALWAYS | 4 << 24;
