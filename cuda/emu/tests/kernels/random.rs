@@ -409,13 +409,13 @@ fn predicates(c: &mut Choice, text: &mut String) {
             c.of(&["and", "or", "xor"])
         ),
         2 => writeln!(text, "{}.pred %p0, %p1, %p0;", c.of(&["and", "or", "xor"])),
+        // Of a register and itself, in a loop, ptxas 12.3 -O1 leaves the loop out.
         _ => writeln!(
             text,
-            "setp.{compare}.{} %p{}, {}, {};",
+            "setp.{compare}.{} %p{}, %d0, {};",
             c.of(&["u64", "s64"]),
             c.below(2),
-            c.long(),
-            c.long()
+            c.of(&["%d1", "%d2"])
         ),
     }
     .unwrap();
