@@ -268,8 +268,9 @@ fn longs(c: &mut Choice, text: &mut String) {
         3 => writeln!(text, "mul.hi.{sign} {d}, {x}, {y};"),
         4 => writeln!(text, "mul.wide.{} {d}, {w}, {v};", c.of(&["u32", "s32"])),
         5 => writeln!(text, "mad.wide.{} {d}, {w}, {v}, {y};", c.of(&["u32", "s32"])),
-        6 => writeln!(text, "shl.b64 {d}, {x}, {w};"),
-        7 => writeln!(text, "shr.{sign} {d}, {x}, {w};"),
+        // By a constant beyond 64 bits, ptxas 12.3 -O3 multiplies by something else than 0.
+        6 => writeln!(text, "shl.b64 {d}, {x}, {};", c.r()),
+        7 => writeln!(text, "shr.{sign} {d}, {x}, {};", c.r()),
         8 => writeln!(text, "{}.b64 {d}, {x}, {y};", c.of(&["and", "or", "xor"])),
         9 => writeln!(text, "{}.{sign} {d}, {x}, {y};", c.of(&["min", "max"])),
         10 => writeln!(
