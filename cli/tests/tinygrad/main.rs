@@ -136,6 +136,44 @@ fn bytes_come_back_from_every_card() {
     }
 }
 
+/// NVRTC, which `cuda/clients.sh` fetches into a folder beside those of the tests.
+fn nvrtc() -> PathBuf {
+    let script = concat!(env!("CARGO_MANIFEST_DIR"), "/../cuda/clients.sh");
+    let fetched = || {
+        let folder = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).with_file_name("cuda-clients");
+        let run = Command::new(script).arg(&folder).output();
+        if !run.is_ok_and(|output| output.status.success()) {
+            let why = "nothing in NVABI_CUDA_CLIENTS, and cuda/clients.sh could not fetch it";
+            skip(Need::Cuda, why);
+        }
+        folder
+    };
+    let clients = std::env::var_os("NVABI_CUDA_CLIENTS").map_or_else(fetched, PathBuf::from);
+    clients.join("nvidia/cuda_nvrtc/lib")
+}
+
+/// Kernels that NVRTC compiles to machine code come to the results of plain Python.
+#[test]
+fn kernels_compute() {
+    let (tinygrad, nvrtc) = (tinygrad(), nvrtc());
+    let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/tinygrad/compute.py");
+    for ((tag, _), (card, arch)) in MODULES.into_iter().zip(CARDS) {
+        let folder = TempDir::new().unwrap();
+        let report = folder.path().join("report.json");
+        let report = report.to_str().unwrap();
+        let machine = ["rm", "sim", "--tag", tag, "--gpu", card, "--report", report, "--"];
+        let libraries = format!("LD_LIBRARY_PATH={}", nvrtc.display());
+        // What tinygrad has compiled before is of no use here.
+        let program = ["env", &libraries, "CACHELEVEL=0", "python3", script];
+        let program = [&program[..], &[tinygrad.to_str().unwrap()]].concat();
+        let output = nvabi(&[&machine[..], &program].concat());
+        let said = String::from_utf8_lossy(&output.stdout);
+        assert_eq!(said, format!("{arch}: 19 of 19\n"), "{tag} {card}");
+        let report: serde_json::Value = serde_json::from_slice(&fs::read(report).unwrap()).unwrap();
+        assert_eq!(report["diagnostics"], serde_json::json!([]), "{tag} {card}");
+    }
+}
+
 /// What tinygrad passes is as the lock has it.
 #[test]
 fn the_calls_are_as_the_lock_has_them() {
