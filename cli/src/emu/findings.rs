@@ -134,6 +134,9 @@ impl Finding {
 
     /// For people: as the library prints it, with the schedules where some did not show it.
     pub(super) fn line(&self, runs: usize) -> String {
+        if self.kernel.is_empty() {
+            return format!("{}: {}", self.kind, self.message);
+        }
         let place = match &self.file {
             Some(_) if self.column == 0 => format!("{} ({})", self.place(), self.code()),
             Some(_) => format!("{}:{} ({})", self.place(), self.column, self.code()),

@@ -27,6 +27,12 @@ pub(crate) struct EmuArgs {
     /// Instructions of warps that a block, or a cooperative grid, may run; default: 2^27.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     limit: Option<u64>,
+    /// Check global memory, too: reads before anything was written, and races between blocks; several times slower.
+    #[arg(long)]
+    global: bool,
+    /// Report memory that the program never frees.
+    #[arg(long)]
+    leaks: bool,
     /// The least severity that ends in exit status 1.
     #[arg(long, value_name = "SEVERITY", default_value = "error")]
     fail_on: Severity,
@@ -159,6 +165,11 @@ fn run_once(
     command.args(rest).env("LD_LIBRARY_PATH", before("LD_LIBRARY_PATH", &libraries.folder));
     command.env("NVABI_EMU_SCHEDULE", schedule).env("NVABI_EMU_FINDINGS", records);
     command.env_remove("NVABI_EMU_REPORT").env_remove("NVABI_EMU_EXIT");
+    for (wanted, name) in [(args.global, "NVABI_EMU_GLOBAL"), (args.leaks, "NVABI_EMU_LEAKS")] {
+        if wanted {
+            command.env(name, "1");
+        }
+    }
     if let Some(limit) = args.limit {
         command.env("NVABI_EMU_LIMIT", limit.to_string());
     }

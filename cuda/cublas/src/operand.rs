@@ -36,6 +36,15 @@ pub(crate) fn is_capturing(stream: usize) -> bool {
     code == 0 && capturing != 0
 }
 
+/// Tells the emulator that memory is written: what cuBLAS is given is not watched, be it read or written.
+fn written(address: u64, bytes: u64) {
+    type Written = unsafe extern "C" fn(u64, u64);
+    if let Some(function) = find(c"nvabi_emu_written") {
+        // SAFETY: the emulator's libcuda alone has this name, with this type.
+        unsafe { std::mem::transmute::<*mut c_void, Written>(function)(address, bytes) };
+    }
+}
+
 /// Says which argument is not where it must be.
 pub(crate) fn check(name: &str, address: u64, bytes: u64, align: usize) -> Result {
     if bytes == 0 {
@@ -46,7 +55,10 @@ pub(crate) fn check(name: &str, address: u64, bytes: u64, align: usize) -> Resul
         return Err(EXECUTION_FAILED);
     }
     match allocation(address) {
-        Some((_, end)) if bytes <= end - address => Ok(()),
+        Some((_, end)) if bytes <= end - address => {
+            written(address, bytes);
+            Ok(())
+        }
         Some((start, end)) => {
             print_message(&format!(
                 "cuBLAS: {name} has {bytes} bytes from {address:#x} on, but of the allocation of {} bytes {} are left",

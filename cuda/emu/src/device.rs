@@ -344,6 +344,7 @@ impl Device {
                 initial(variable, value).map_err(|error| error.in_unit(units[*unit].name))?;
             // The bytes are cut to the size that was allocated; shared variables have none.
             let _ = self.memory.write(*address, &bytes);
+            self.memory.mark(*address, variable.size);
         }
         Ok(program)
     }
@@ -425,6 +426,17 @@ impl Device {
         self.memory.read(address, bytes)
     }
 
+    /// Watches global memory that is allocated from now on: what kernels read before anything was written there, and
+    /// blocks of a launch that race. Kernels are several times slower then.
+    pub fn watch_global(&mut self) {
+        self.memory.watch();
+    }
+
+    /// Says that something other than a kernel or [`Device::write`] wrote memory.
+    pub fn mark_written(&mut self, address: u64, size: u64) {
+        self.memory.mark(address, size);
+    }
+
     /// Makes a texture or surface, and gives the handle by which kernels name it.
     pub fn bind(&mut self, texture: Texture) -> u64 {
         self.texture_count += 1;
@@ -481,6 +493,8 @@ impl Device {
                 &machine
             }
         };
+        self.memory.mark(workspace, WORKSPACE_BYTES);
+        let launch = &Launch { threads: self.threads(launch), ..launch.clone() };
         let grid = Grid {
             code,
             launch,
@@ -526,7 +540,8 @@ impl Device {
             bank.ok_or_else(|| refuse(format!("there is no bank {number}")))?.clone_from(bytes);
         }
         self.launches += 1;
-        let launch = Launch { shared_bytes: 0, ..launch.clone() };
+        let threads = self.threads(launch);
+        let launch = Launch { shared_bytes: 0, threads, ..launch.clone() };
         let code = SassCode::placed(&program, &kernel, banks);
         let grid = Grid {
             code: &code,
@@ -541,6 +556,12 @@ impl Device {
         let report = run::run(&grid);
         self.memory.unmap_freed();
         Ok(report)
+    }
+
+    /// How many threads run the blocks: what is known of memory is looked up under a lock, and is the same each time
+    /// on one.
+    fn threads(&self, launch: &Launch) -> usize {
+        if self.memory.shadow().is_some() { 1 } else { launch.threads }
     }
 
     /// A kernel in machine code, with the constants of this launch.

@@ -57,11 +57,14 @@ pub enum FindingKind {
     Misaligned,
     /// Shared memory read before anything was written there.
     UninitialisedShared,
+    /// Global memory read before anything was written there, in a device that watches it.
+    UninitialisedGlobal,
     /// A barrier, or a warp-wide instruction, that not all threads it names take part in.
     BarrierDivergence,
     /// All warps of a block wait, and none can go on.
     Deadlock,
-    /// Accesses of two warps to the same shared memory, one of them a write, with no order between them.
+    /// Accesses of two warps to the same shared memory, one of them a write, with no order between them; in a device
+    /// that watches global memory, of two blocks to that.
     Race,
     /// `assert` failed.
     Assert,
@@ -71,6 +74,8 @@ pub enum FindingKind {
     Endless,
     /// An instruction that is not run here.
     Unsupported,
+    /// Memory that the program never freed; no kernel's.
+    Leak,
 }
 
 impl fmt::Display for FindingKind {
@@ -80,6 +85,7 @@ impl fmt::Display for FindingKind {
             Self::UseAfterFree => "use after free",
             Self::Misaligned => "misaligned",
             Self::UninitialisedShared => "uninitialised shared memory",
+            Self::UninitialisedGlobal => "uninitialised global memory",
             Self::BarrierDivergence => "barrier divergence",
             Self::Deadlock => "deadlock",
             Self::Race => "race",
@@ -87,6 +93,7 @@ impl fmt::Display for FindingKind {
             Self::Trap => "trap",
             Self::Endless => "endless",
             Self::Unsupported => "unsupported",
+            Self::Leak => "leak",
         })
     }
 }
@@ -148,6 +155,9 @@ impl Finding {
 
 impl fmt::Display for Finding {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.kernel.is_empty() {
+            return write!(f, "{}: {}", self.kind, self.message);
+        }
         let triple = |[x, y, z]: [u32; 3]| format!("({x},{y},{z})");
         write!(
             f,

@@ -299,7 +299,7 @@ calls! {
     cuMemAllocAsync(out: Out<u64>, size: usize, stream: Handle) { alloc_on(stream, None, out, size) }
     cuMemAllocManaged(out: Out<u64>, size: usize, flags: c_uint) {
         let _ = flags;
-        alloc(out, size)
+        alloc_managed(out, size)
     }
     cuMemAllocPitch_v2(out: Out<u64>, pitch: Out<usize>, width: usize, height: usize, element: c_uint) {
         let _ = element;
@@ -711,11 +711,28 @@ pub(crate) fn alloc(out: Out<u64>, size: usize) -> Result {
     out.put(state().alloc(size as u64)?)
 }
 
+/// Memory that the program writes without a call: all of it counts as written.
+pub(crate) fn alloc_managed(out: Out<u64>, size: usize) -> Result {
+    if size == 0 || out.is_null() {
+        return Err(INVALID_VALUE);
+    }
+    let mut state = state();
+    let address = state.alloc(size as u64)?;
+    state.device.mark_written(address, size as u64);
+    out.put(address)
+}
+
 pub(crate) fn alloc_host(out: Out<u64>, size: usize) -> Result {
     if size == 0 || out.is_null() {
         return Err(INVALID_VALUE);
     }
     out.put(state().alloc_host(size as u64)?)
+}
+
+/// Of the stand-in for cuBLAS: it writes memory of the device.
+#[unsafe(no_mangle)]
+extern "C" fn nvabi_emu_written(address: u64, size: u64) {
+    state().device.mark_written(address, size);
 }
 
 /// Makes memory of the host accessible to kernels.
@@ -756,7 +773,7 @@ pub(crate) unsafe fn transfer(
     size: usize,
 ) -> Result {
     // Held to the end, so that no other thread frees memory of the device before it is copied.
-    let state = state();
+    let mut state = state();
     state.check()?;
     if to_device {
         state.inside(to, size as u64)?;
@@ -771,6 +788,7 @@ pub(crate) unsafe fn transfer(
     // `state` is held. Of the other side the caller promises it. Neither is memory of Rust's: the device's
     // is its own mapping, and launches, which access it, hold `state`, too.
     unsafe { copy(to, from, size) };
+    state.device.mark_written(to, size as u64);
     Ok(())
 }
 

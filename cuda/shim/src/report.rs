@@ -25,12 +25,14 @@ static FAILED: AtomicBool = AtomicBool::new(false);
 
 impl Reporter {
     pub(crate) fn from_environment() -> Self {
+        let mut end = End { leaks: is_set("NVABI_EMU_LEAKS"), code: 0 };
         if let Some(text) = variable("NVABI_EMU_EXIT") {
             match text.parse::<u8>() {
-                Ok(code @ 1..) => exit_with(code),
+                Ok(code @ 1..) => end.code = code,
                 _ => print_message(&format!("NVABI_EMU_EXIT: `{text}` is no status from 1 to 255")),
             }
         }
+        at_end(end);
         let records: Option<PathBuf> = variable("NVABI_EMU_FINDINGS").map(Into::into);
         if let Some(path) = &records {
             // Who reads it knows by this that the program came here.
@@ -68,6 +70,11 @@ impl Reporter {
 /// A variable that has a value.
 pub(crate) fn variable(name: &str) -> Option<String> {
     std::env::var(name).ok().filter(|value| !value.is_empty())
+}
+
+/// Whether a variable asks for something.
+pub(crate) fn is_set(name: &str) -> bool {
+    variable(name).is_some_and(|value| value != "0")
 }
 
 /// Adds text to a file; where that fails, it is said, and the program goes on.
@@ -109,26 +116,66 @@ fn record(finding: &Finding) -> serde_json::Value {
     })
 }
 
-/// Lets the program end with this status where it would end with 0 in spite of a finding.
-fn exit_with(code: u8) {
+/// Reports memory that was never freed.
+fn report_leaks() {
+    let state = crate::state::state();
+    let (count, bytes) = state.leaks();
+    if count == 0 {
+        return;
+    }
+    let plural = if count == 1 { "allocation is" } else { "allocations are" };
+    let message = format!("{count} {plural} never freed: {bytes} bytes");
+    state.reporter.report(&[Finding {
+        kind: FindingKind::Leak,
+        severity: Severity::Error,
+        fatal: false,
+        kernel: String::new(),
+        block: [0; 3],
+        thread: [0; 3],
+        location: Default::default(),
+        message,
+        count: 1,
+    }]);
+}
+
+/// What is done when the program ends by itself.
+#[derive(Clone, Copy)]
+struct End {
+    leaks: bool,
+    /// The status of a program that would end with 0 in spite of a finding; 0 leaves it.
+    code: u8,
+}
+
+/// Arranges what is done at the program's end.
+fn at_end(end: End) {
     unsafe extern "C" {
         /// Of glibc: as atexit(3), with the status.
         fn on_exit(function: extern "C" fn(c_int, *mut c_void), data: *mut c_void) -> c_int;
     }
-    extern "C" fn end(status: c_int, code: *mut c_void) {
-        if status == 0 && FAILED.load(Ordering::Relaxed) {
+    extern "C" fn run(status: c_int, data: *mut c_void) {
+        let (code, leaks) = (data.addr() & 0xff, data.addr() >> 8 != 0);
+        if leaks {
+            report_leaks();
+        }
+        if status == 0 && code != 0 && FAILED.load(Ordering::Relaxed) {
             // SAFETY: fflush(3) of null writes what the program's streams hold; _exit(2) takes any number. This
             // is the program's end, and what others have registered before this has nothing left to change.
             unsafe {
                 libc::fflush(std::ptr::null_mut());
-                libc::_exit(code.addr() as c_int);
+                libc::_exit(code as c_int);
             }
         }
     }
-    // SAFETY: `end` is a function of this library, which is not unloaded before the program ends: programs are
+    if !end.leaks && end.code == 0 {
+        return;
+    }
+    let data = usize::from(end.code) | usize::from(end.leaks) << 8;
+    // SAFETY: `run` is a function of this library, which is not unloaded before the program ends: programs are
     // linked with it, or hold it by the state that its threads share.
-    let failed = unsafe { on_exit(end, std::ptr::without_provenance_mut(code.into())) };
+    let failed = unsafe { on_exit(run, std::ptr::without_provenance_mut(data)) };
     if failed != 0 {
-        print_message("NVABI_EMU_EXIT: the C library takes no more functions for the end");
+        print_message(
+            "the C library takes no more functions for the end: no leaks, no NVABI_EMU_EXIT",
+        );
     }
 }

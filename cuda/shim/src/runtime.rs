@@ -9,9 +9,9 @@ use std::sync::{LazyLock, Mutex, MutexGuard, PoisonError};
 use crate::abi::{Image, In, Out, Text, find, status_of};
 use crate::arrays::ChannelFormat;
 use crate::driver::{
-    self, Config, HostFunction, NAME, TOTAL_MEMORY, VERSION, alloc, alloc_host, alloc_on, answers,
-    call_host_on, calls, device_attribute, free_on, nothing, record_on, register, row_start, set,
-    set_on, set_rows_on, transfer, wait_on,
+    self, Config, HostFunction, NAME, TOTAL_MEMORY, VERSION, alloc, alloc_host, alloc_managed,
+    alloc_on, answers, call_host_on, calls, device_attribute, free_on, nothing, record_on,
+    register, row_start, set, set_on, set_rows_on, transfer, wait_on,
 };
 use crate::graphs::line;
 use crate::state::{
@@ -244,7 +244,7 @@ remembered! {
     cudaMallocAsync(out: Out<u64>, size: usize, stream: Handle) { alloc_on(stream, None, out, size) }
     cudaMallocManaged(out: Out<u64>, size: usize, flags: c_uint) {
         let _ = flags;
-        alloc(out, size)
+        alloc_managed(out, size)
     }
     cudaMallocPitch(out: Out<u64>, pitch: Out<usize>, width: usize, height: usize) {
         let row = width.next_multiple_of(512);

@@ -13,7 +13,7 @@ use crate::fatbin;
 use crate::graphs::{Graphs, Work};
 use crate::link::{self, Unit};
 use crate::pools::Pools;
-use crate::report::{Reporter, append, variable};
+use crate::report::{Reporter, append, is_set, variable};
 
 /// A CUDA error: its number is the same in the driver and in the runtime.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -166,7 +166,7 @@ pub(crate) struct State {
     /// `CUlimit`s, by their number: nothing is as large or as small because of them.
     limits: [usize; 7],
     launch: Launch,
-    reporter: Reporter,
+    pub(crate) reporter: Reporter,
     counts: Option<PathBuf>,
     /// Where a fatbin has both PTX and machine code.
     prefers_machine_code: bool,
@@ -249,8 +249,12 @@ impl State {
                 )),
             }
         }
+        let mut device = Device::new();
+        if is_set("NVABI_EMU_GLOBAL") {
+            device.watch_global();
+        }
         Self {
-            device: Device::new(),
+            device,
             modules: Vec::new(),
             functions: Vec::new(),
             streams: Vec::new(),
@@ -282,6 +286,11 @@ impl State {
     /// The error that a kernel left.
     pub(crate) fn check(&self) -> Result {
         self.sticky.map_or(Ok(()), Err)
+    }
+
+    /// Allocations that were not freed, and their bytes.
+    pub(crate) fn leaks(&self) -> (usize, u64) {
+        (self.allocated.len(), self.allocated.values().sum())
     }
 
     pub(crate) fn reset(&mut self) {
@@ -499,6 +508,7 @@ impl State {
     /// Memory of the host, which kernels reach, too.
     pub(crate) fn alloc_host(&mut self, size: u64) -> Result<u64> {
         let address = self.alloc(size)?;
+        self.device.mark_written(address, size);
         self.pinned.insert(address, size);
         Ok(address)
     }

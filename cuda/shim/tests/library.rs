@@ -882,3 +882,50 @@ fn findings_go_where_the_variables_say_and_are_never_lost() {
     let (_, err) = run("same.ptx", &[("NVABI_EMU_LIMIT", "2")]);
     assert!(err.contains("endless") && err.contains("NVABI_EMU_LIMIT sets the limit"), "{err}");
 }
+
+/// A program that leaves two allocations behind, and whose kernel reads one that nobody wrote.
+#[test]
+fn leaks_and_global_memory_are_checked_where_that_is_asked_for() {
+    let work = libraries();
+    let text = "int cuInit(unsigned); int cuModuleLoadData(void **, const void *);\n\
+        int cuModuleGetFunction(void **, void *, const char *);\n\
+        int cuMemAlloc_v2(unsigned long *, unsigned long); int cuMemFree_v2(unsigned long);\n\
+        int cuMemcpyHtoD_v2(unsigned long, const void *, unsigned long);\n\
+        int cuMemAllocManaged(unsigned long *, unsigned long, unsigned);\n\
+        int cuLaunchKernel(void *, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, void *,\n\
+        void **, void **);\n\
+        static const char ptx[] = \".version 8.3\\n.target sm_80\\n.address_size 64\\n\"\n\
+        \".visible .entry k(.param .u64 from) { .reg .b64 %rd<3>; .reg .b32 %r<3>; ld.param.u64 %rd1, [from];\"\n\
+        \"ld.global.u32 %r1, [%rd1]; st.global.u32 [%rd1], %r1; ret; }\";\n\
+        int main(int argc, char **argv) {\n\
+        void *module, *kernel; unsigned long first, second, managed, freed;\n\
+        cuInit(0); cuModuleLoadData(&module, ptx); cuModuleGetFunction(&kernel, module, \"k\");\n\
+        cuMemAlloc_v2(&first, 64); cuMemAlloc_v2(&second, 36); cuMemAlloc_v2(&freed, 1000); cuMemFree_v2(freed);\n\
+        cuMemAllocManaged(&managed, 4, 1);\n\
+        int word = 0; cuMemcpyHtoD_v2(second, &word, 4);\n\
+        unsigned long all[] = { first, second, managed };\n\
+        for (int i = 0; i < 3; i++) { void *args[] = { &all[i] };\n\
+        if (cuLaunchKernel(kernel, 1, 1, 1, 1, 1, 1, 0, 0, args, 0)) return 9; }\n\
+        return cuMemFree_v2(managed); }\n";
+    std::fs::write(work.path().join("program.c"), text).unwrap();
+    let cc = Command::new("cc")
+        .current_dir(work.path())
+        .args(["-w", "-o", "program", "program.c", "-L.", "-l:libcuda.so.1"])
+        .status();
+    assert!(cc.unwrap().success());
+    let run = |set: &[(&str, &str)]| {
+        let mut command = Command::new(work.path().join("program"));
+        command.env("LD_LIBRARY_PATH", work.path()).env("NVABI_EMU_EXIT", "3");
+        let output = command.envs(set.iter().copied()).output().unwrap();
+        (output.status.code(), String::from_utf8(output.stderr).unwrap())
+    };
+    assert_eq!(run(&[]), (Some(0), String::new()));
+    let leak = "nvabi-emu: leak: 2 allocations are never freed: 100 bytes\n";
+    assert_eq!(run(&[("NVABI_EMU_LEAKS", "1")]), (Some(3), leak.to_owned()));
+    let (code, err) = run(&[("NVABI_EMU_GLOBAL", "1")]);
+    assert!(
+        err.contains("uninitialised global memory: kernel k") && err.lines().count() == 1,
+        "{err}"
+    );
+    assert_eq!(code, Some(3));
+}

@@ -9,11 +9,13 @@
 //! left by then.
 
 mod access;
+mod shadow;
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
+pub(crate) use self::shadow::{BlockAccess, GlobalProblem, Shadow};
 use crate::error::DeviceError;
 
 /// Between allocations, so that running over the end of one does not reach the next.
@@ -49,6 +51,8 @@ pub trait Foreign: std::fmt::Debug + Send + Sync {
 /// The allocations of a device.
 #[derive(Debug, Default)]
 pub(crate) struct Memory {
+    /// What was written and by whom, if that is watched.
+    shadow: Option<Shadow>,
     table: RwLock<Table>,
     /// What else there is, beside the allocations.
     foreign: Option<Arc<dyn Foreign>>,
@@ -215,6 +219,9 @@ impl Memory {
         }
         let start = chunk + offset;
         table.allocations.insert(start, Allocation { size: size.max(1), chunk: Some(chunk) });
+        if let Some(shadow) = &self.shadow {
+            shadow.add(start, size);
+        }
         Ok(start)
     }
 
@@ -249,7 +256,28 @@ impl Memory {
         // Where the free happens before an access, the access sees the new number (coherence). Others
         // race with the free and may come before it.
         self.generation.fetch_add(1, Ordering::Relaxed);
-        table.remove(address).ok_or(DeviceError::BadFree(address))
+        table.remove(address).ok_or(DeviceError::BadFree(address))?;
+        if let Some(shadow) = &self.shadow {
+            shadow.remove(address);
+        }
+        Ok(())
+    }
+
+    /// From now on allocations are watched.
+    pub(crate) fn watch(&mut self) {
+        self.shadow.get_or_insert_default();
+    }
+
+    /// What is known of them.
+    pub(crate) fn shadow(&self) -> Option<&Shadow> {
+        self.shadow.as_ref()
+    }
+
+    /// Something wrote that is not checked.
+    pub(crate) fn mark(&self, address: u64, size: u64) {
+        if let Some(shadow) = &self.shadow {
+            shadow.mark(address, size);
+        }
     }
 
     /// Unmaps what was freed.
@@ -307,6 +335,7 @@ impl Memory {
         // `Device::register`, which also excludes that `bytes` is part of it. `self` is borrowed mutably, so
         // that no `GlobalAddress` accesses the range at the same time.
         unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), pointer(address), bytes.len()) };
+        self.mark(address, bytes.len() as u64);
         Ok(())
     }
 

@@ -4,7 +4,7 @@ use super::block::State;
 use super::shared::{AccessProblem, Accessor};
 use super::warp::{PerLane, Warp};
 use super::{Mistake, mistake, read_word, write_word};
-use crate::memory::{GlobalAddress, distance};
+use crate::memory::{BlockAccess, GlobalAddress, distance};
 use crate::program::{LOCAL_WINDOW, PARAM_WINDOW, SHARED_WINDOW, Space, WINDOW_SHIFT};
 use crate::report::FindingKind;
 
@@ -180,6 +180,49 @@ pub(super) fn note(
 
 pub(super) fn accessor(warp: &dyn Warp, lane: usize, strong: bool) -> Accessor {
     Accessor { warp: warp.core().index, lane, site: warp.site(), strong }
+}
+
+/// This block's access, as the shadow of global memory remembers it.
+fn block_access(warp: &dyn Warp, state: &State<'_>, strong: bool) -> BlockAccess {
+    let [x, y, z] = state.index.map(u64::from);
+    let [wide, high, _] = state.grid.launch.grid.map(u64::from);
+    let site = warp.site();
+    let (block, site) = (1 + x + wide * (y + high * z), (site.function, site.pc));
+    BlockAccess { launch: state.grid.id, block, site, strong }
+}
+
+/// Notes a read of global memory where that is watched; `used` has a bit for each byte that matters.
+pub(super) fn watch_read(
+    warp: &dyn Warp,
+    state: &mut State<'_>,
+    lane: usize,
+    (address, size): (u64, u64),
+    used: u64,
+    strong: bool,
+) {
+    let Some(shadow) = state.grid.memory.shadow() else { return };
+    let access = block_access(warp, state, strong);
+    if let Some(problem) = shadow.read(address, size, used, state.ordered, access) {
+        state.global_problem(warp, lane, address, problem, None);
+    }
+}
+
+/// Notes a write of global memory where that is watched, before it happens.
+pub(super) fn watch_write(
+    warp: &dyn Warp,
+    state: &mut State<'_>,
+    lane: usize,
+    (address, size): (u64, u64),
+    strong: bool,
+    new: Option<u64>,
+) {
+    let Some(shadow) = state.grid.memory.shadow() else { return };
+    let access = block_access(warp, state, strong);
+    if let Some(problem) = shadow.write(address, size, state.ordered, access) {
+        let old = state.allocations.locate(address, size).filter(|_| size <= 8);
+        let values = old.map(|place| place.load(0, size)).zip(new.map(|new| new & low(size)));
+        state.global_problem(warp, lane, address, problem, values);
+    }
 }
 
 /// What others may be watching happens in the order of the blocks.

@@ -7,7 +7,7 @@ use super::shared::{Access, AccessProblem, BARRIERS, MAX_WARPS, Shared, Site};
 use super::warp::{Readiness, Stop, Warp};
 use super::{Fault, Mistake};
 use crate::device::Schedule;
-use crate::memory::AllocationCache;
+use crate::memory::{AllocationCache, GlobalProblem};
 use crate::program::BarrierKind;
 use crate::report::{Finding, FindingKind, Severity, SourceLocation, WarpEvents};
 
@@ -39,6 +39,8 @@ pub(crate) struct State<'a> {
     pub(super) output: Vec<u8>,
     pub(super) warp_instructions: u64,
     pub(super) lane_instructions: u64,
+    /// The block may be behind others: it has done what can order it.
+    pub(super) ordered: bool,
     findings: Vec<Finding>,
     /// Numbers of findings by place in the source, and by instruction.
     known: HashMap<(FindingKind, SourceLocation), usize>,
@@ -90,6 +92,7 @@ impl<'a> Block<'a> {
                 output: Vec::new(),
                 warp_instructions: 0,
                 lane_instructions: 0,
+                ordered: false,
                 findings: Vec::new(),
                 known: HashMap::new(),
                 seen: HashMap::new(),
@@ -363,6 +366,46 @@ impl State<'_> {
             }
             AccessProblem::Race { other, write, values } => {
                 state.race(offset, other, *write, values.as_ref())
+            }
+        });
+    }
+
+    /// Notes what is wrong with an access to global memory. `values`: of a write, the bytes before and after it.
+    pub(super) fn global_problem(
+        &mut self,
+        warp: &dyn Warp,
+        lane: usize,
+        address: u64,
+        problem: GlobalProblem,
+        values: Option<(u64, u64)>,
+    ) {
+        let (kind, severity) = match problem {
+            GlobalProblem::Uninitialised => (FindingKind::UninitialisedGlobal, Severity::Error),
+            GlobalProblem::Race { write: true, .. }
+                if values.is_some_and(|(old, new)| old == new) =>
+            {
+                (FindingKind::Race, Severity::Undefined)
+            }
+            GlobalProblem::Race { .. } => (FindingKind::Race, Severity::Error),
+        };
+        self.note(warp, kind, severity, lane, |state| match problem {
+            GlobalProblem::Uninitialised => {
+                format!("global memory at {address:#x} was never written")
+            }
+            GlobalProblem::Race { other, write } => {
+                let [x, y, z] = state.grid.block_index(other.block as usize - 1);
+                let what = if write { "written" } else { "read" };
+                let values = match values.filter(|_| write) {
+                    Some((old, new)) if old == new => format!("; both store {new:#x}"),
+                    Some((old, new)) => format!("; that stored {old:#x}, this {new:#x}"),
+                    None => String::new(),
+                };
+                let site = Site { function: other.site.0, pc: other.site.1 };
+                format!(
+                    "global memory at {address:#x} was {what} by block ({x},{y},{z}) at {}, with nothing that \
+                     orders the two{values}",
+                    state.own_location(site, std::iter::empty())
+                )
             }
         });
     }

@@ -31,7 +31,8 @@ impl Grid<'_> {
         self.launch.grid.iter().map(|n| *n as usize).product()
     }
 
-    fn block_index(&self, number: usize) -> [u32; 3] {
+    /// The index of a block by its number.
+    pub(crate) fn block_index(&self, number: usize) -> [u32; 3] {
         let [x, y, _] = self.launch.grid.map(|n| n as usize);
         [number % x, number / x % y, number / x / y].map(|n| n as u32)
     }

@@ -142,6 +142,8 @@ impl<'a> Loader<'a> {
     fn allocate(&mut self, name: &str, size: u64) -> Result<u64, LoadError> {
         let address = self.memory.alloc(size);
         let address = address.map_err(|error| load_error(0, format!("`{name}`: {error}")))?;
+        // What a variable does not start with is zero.
+        self.memory.mark(address, size);
         self.program.variables.push(address);
         Ok(address)
     }

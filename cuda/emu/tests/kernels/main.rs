@@ -18,6 +18,7 @@ mod numbers;
 mod random;
 mod sass;
 mod warps;
+mod watched;
 
 test_main!();
 

@@ -1,6 +1,6 @@
 //! Loads, stores and atomics of a warp, in every state space.
 
-use super::super::access::{Target, accessor, low, note, wait_for_turn};
+use super::super::access::{Target, accessor, low, note, wait_for_turn, watch_read, watch_write};
 use super::super::block::State;
 use super::super::shared::{AccessProblem, Accessor};
 use super::super::warp::lanes_of;
@@ -27,11 +27,12 @@ impl Warp<'_> {
         load: &Op,
         mask: u32,
     ) -> Result<(), Box<Mistake>> {
-        let Op::Load { at, dst, width, signed, order, .. } = load else { return Ok(()) };
+        let Op::Load { at, dst, width, signed, order, used } = load else { return Ok(()) };
         let (width, signed, order) = (*width, *signed, *order);
         let size = width * dst.len() as u64;
         let base = *self.register(at.base);
         let registers = self.frame().registers;
+        let watched = state.grid.memory.shadow().is_some();
         let mut checked = None;
         for lane in lanes_of(mask) {
             let address = effective(at, base[lane]);
@@ -59,6 +60,9 @@ impl Warp<'_> {
                     self.note(state, lane, offset, problem);
                     checked = Some(offset);
                 }
+                Target::Global(_) if watched => {
+                    watch_read(self, state, lane, (address, size), used.bytes, order.strong);
+                }
                 _ => {}
             }
             for (part, dst) in dst.iter().enumerate() {
@@ -71,6 +75,7 @@ impl Warp<'_> {
         if order.acquire {
             state.shared.fence(self.core.index);
         }
+        state.ordered |= order.strong;
         self.turns.watches |= order.strong;
         Ok(())
     }
@@ -144,6 +149,9 @@ impl Warp<'_> {
                 }
                 self.note(state, lane, offset, problem);
                 stored |= 1 << lane;
+            } else if matches!(target, Target::Global(_)) {
+                let new = (src.len() == 1).then(|| self.register(src[0])[lane]);
+                watch_write(self, state, lane, (address, size), order.strong, new);
             }
             for (part, src) in src.iter().enumerate() {
                 let value = self.register(*src)[lane];
@@ -184,7 +192,11 @@ impl Warp<'_> {
                 }
             };
             out[lane] = match target {
-                Target::Global(global) => global.update(*width, update),
+                Target::Global(global) => {
+                    watch_read(self, state, lane, (address, *width), u64::MAX, true);
+                    watch_write(self, state, lane, (address, *width), true, None);
+                    global.update(*width, update)
+                }
                 Target::Shared(offset) => {
                     on_shared = true;
                     let who = self.accessor(lane, true);
@@ -209,6 +221,7 @@ impl Warp<'_> {
         }
         let old = out[mask.trailing_zeros() as usize & 31];
         self.observe(state, mask, |_| EventKind::Atomic { old, shared: on_shared });
+        state.ordered = true;
         if let Some(dst) = dst {
             self.turns.watches = true;
             self.write(*dst, &out, mask);
@@ -236,6 +249,7 @@ impl Warp<'_> {
             for at in 0..size {
                 let byte = if at < wanted {
                     let cell = self.private.locate(state, lane, Space::Global, source + at, 1)?;
+                    watch_read(self, state, lane, (source + at, 1), 1, false);
                     self.private.get(state, lane, cell, 0, 1)
                 } else {
                     0
@@ -259,6 +273,8 @@ impl Warp<'_> {
         if let Target::Shared(offset) = target {
             let problem = state.shared.read(self.accessor(lane, false), offset, width);
             self.note(state, lane, offset, problem);
+        } else if matches!(target, Target::Global(_)) {
+            watch_read(self, state, lane, (address, width), u64::MAX, false);
         }
         Ok(self.private.get(state, lane, target, 0, width))
     }
@@ -277,6 +293,8 @@ impl Warp<'_> {
         if let Target::Shared(offset) = target {
             let problem = state.shared.write(self.accessor(lane, false), offset, width);
             self.note(state, lane, offset, problem);
+        } else if matches!(target, Target::Global(_)) {
+            watch_write(self, state, lane, (address, width), false, Some(value));
         }
         self.private.put(state, lane, target, 0, width, value);
         Ok(())

@@ -65,7 +65,10 @@ impl Warp<'_> {
                         let value = register.map_or(0, |register| self.register(register)[lane]);
                         let address = start + part as u64 * width;
                         match state.allocations.locate(address, width) {
-                            Some(place) => place.store(0, width, value),
+                            Some(place) => {
+                                place.store(0, width, value);
+                                state.grid.memory.mark(address, width);
+                            }
                             None => return gone(lane, address),
                         }
                     }

@@ -300,7 +300,10 @@ impl<'a> Warp<'a> {
                 let value = self.frame().local + offset;
                 self.write(*dst, &[value; 32], mask);
             }
-            Op::Fence => state.shared.fence(self.core.index),
+            Op::Fence => {
+                state.ordered = true;
+                state.shared.fence(self.core.index);
+            }
             Op::Yield => {
                 self.give_way(state)?;
                 return Ok(Some(Stop::Paused));

@@ -1,6 +1,6 @@
 //! Loads, stores, atomics and copies.
 
-use super::super::access::{Target, accessor, low, note, wait_for_turn};
+use super::super::access::{Target, accessor, low, note, wait_for_turn, watch_read, watch_write};
 use super::super::block::State;
 use super::super::shared::{AccessProblem, Site};
 use super::super::warp::lanes_of;
@@ -47,6 +47,9 @@ impl Warp<'_> {
         {
             return Ok(());
         }
+        // Nothing says which parts of a vector the kernel uses.
+        let used = if *parts == 1 { u64::MAX } else { 0 };
+        let watched = state.grid.memory.shadow().is_some();
         let mut values = [ZEROS; 4];
         let mut checked = None;
         for lane in lanes_of(mask) {
@@ -61,6 +64,9 @@ impl Warp<'_> {
                     note(self, state, lane, offset, problem);
                     checked = Some(offset);
                 }
+                Target::Global(_) if watched => {
+                    watch_read(self, state, lane, (addresses[lane], size), used, *strong);
+                }
                 _ => {}
             }
             for (part, values) in values.iter_mut().enumerate().take((*parts).into()) {
@@ -68,6 +74,7 @@ impl Warp<'_> {
                 values[lane] = if *signed { extend(value, *width) } else { value as u32 };
             }
         }
+        state.ordered |= *strong;
         for (part, values) in values.iter().enumerate().take((*parts).into()) {
             if *to != crate::sass::ZERO {
                 self.write(to.saturating_add(part as u8), values, mask);
@@ -143,6 +150,9 @@ impl Warp<'_> {
                 }
                 note(self, state, lane, offset, problem);
                 stored |= 1 << lane;
+            } else if matches!(target, Target::Global(_)) {
+                let new = (*parts == 1).then(|| values[0][lane].into());
+                watch_write(self, state, lane, (addresses[lane], size), *strong, new);
             }
             for (part, values) in values.iter().enumerate().take((*parts).into()) {
                 let value = u64::from(values[lane]);
@@ -205,7 +215,11 @@ impl Warp<'_> {
                 Rmw::CompareSwap(_) => old,
             };
             out[lane] = match target {
-                Target::Global(global) => global.update(*width, update),
+                Target::Global(global) => {
+                    watch_read(self, state, lane, (addresses[lane], *width), u64::MAX, true);
+                    watch_write(self, state, lane, (addresses[lane], *width), true, None);
+                    global.update(*width, update)
+                }
                 Target::Shared(offset) => {
                     on_shared = true;
                     let who = accessor(self, lane, true);
@@ -228,6 +242,7 @@ impl Warp<'_> {
         }
         let old = out[mask.trailing_zeros() as usize & 31];
         self.observe(state, mask, EventKind::Atomic { old, shared: on_shared });
+        state.ordered = true;
         if let Some(to) = to {
             if *test {
                 let changed = std::array::from_fn(|lane| changed >> lane & 1);
@@ -289,6 +304,9 @@ impl Warp<'_> {
                 0 => None,
                 _ => Some(self.private.locate(state, lane, from.space, sources[lane], size)?),
             };
+            if let Some(Target::Global(_)) = source {
+                watch_read(self, state, lane, (sources[lane], size), u64::MAX, false);
+            }
             for at in (0..size).step_by(4) {
                 let value = source.map_or(0, |source| self.private.get(state, lane, source, at, 4));
                 self.private.put(state, lane, target, at, 4, value);

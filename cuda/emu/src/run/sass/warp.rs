@@ -221,7 +221,10 @@ impl<'a> Warp<'a> {
             Op::Trap => {
                 return mistake(FindingKind::Trap, first, "the kernel executed `trap`");
             }
-            Op::Fence => state.shared.fence(self.core.index),
+            Op::Fence => {
+                state.ordered = true;
+                state.shared.fence(self.core.index);
+            }
             Op::Nop => {}
             Op::Special { special, target, wide } => {
                 let value = self.special(state, *special);

@@ -1,0 +1,91 @@
+//! Global memory that is watched: reads before anything was written, and blocks that race.
+
+#![allow(clippy::unwrap_used, clippy::panic)]
+
+use nvabi_emu::{Args, Device, FindingKind, Launch, Report, Severity};
+
+const UNINITIALISED: FindingKind = FindingKind::UninitialisedGlobal;
+
+/// Runs `k(data)` on three blocks of one thread, on 64 bytes of which the first `written` are.
+fn run(body: &str, written: usize, launches: usize) -> Vec<Report> {
+    let text = format!(
+        ".version 8.3\n.target sm_80\n.address_size 64\n.global .align 4 .u32 count;\n\
+         .visible .entry k(.param .u64 data) {{ .reg .b32 %r<9>; .reg .b64 %rd<9>; .reg .pred %p<3>;\n\
+         ld.param.u64 %rd1, [data]; mov.u32 %r1, %ctaid.x; mul.wide.u32 %rd2, %r1, 4;\n\
+         add.u64 %rd3, %rd1, %rd2;\n{body}\nret; }}\n"
+    );
+    let mut device = Device::new();
+    device.watch_global();
+    let module = device.load(&text).unwrap_or_else(|error| panic!("{error}"));
+    let data = device.alloc(64).unwrap();
+    device.write(data, &vec![1; written]).unwrap();
+    let launch = Launch { grid: [3, 1, 1], ..Launch::default() };
+    let args = Args::new().u64(data);
+    (0..launches).map(|_| device.launch(&module, "k", &launch, &args).unwrap()).collect()
+}
+
+/// Kinds, severities and how often.
+fn found(body: &str, written: usize) -> Vec<(FindingKind, Severity, u64)> {
+    let report = &run(body, written, 1)[0];
+    report.findings.iter().map(|f| (f.kind, f.severity, f.count)).collect()
+}
+
+#[test]
+fn what_was_never_written_is_told() {
+    let read = "ld.global.u32 %r2, [%rd3]; st.global.u32 [%rd3+16], %r2;";
+    assert_eq!(found(read, 12), []);
+    // The third block's word.
+    assert_eq!(found(read, 8), [(UNINITIALISED, Severity::Error, 1)]);
+    // What a kernel wrote, and variables, are written.
+    assert_eq!(
+        found(
+            "st.global.u32 [%rd3], %r1; ld.global.u32 %r2, [%rd3]; ld.global.u32 %r3, [count];",
+            0
+        ),
+        []
+    );
+    // Of four words two are used: the others need not be there.
+    let wide = "setp.eq.u32 %p1, %r1, 0; @!%p1 ret; ld.global.v4.u32 {%r2, %r3, %r4, %r5}, [%rd1];\n\
+                add.u32 %r2, %r2, %r3; st.global.u32 [%rd1+32], %r2;";
+    assert_eq!(found(wide, 8), []);
+    assert_eq!(
+        found(&wide.replace("%r2, %r2, %r3", "%r2, %r2, %r5"), 8),
+        [(UNINITIALISED, Severity::Error, 1)]
+    );
+}
+
+#[test]
+fn blocks_that_nothing_orders_race() {
+    let race = |severity, count| vec![(FindingKind::Race, severity, count)];
+    assert_eq!(found("st.global.u32 [%rd1], %r1;", 4), race(Severity::Error, 2));
+    assert_eq!(
+        found("mov.u32 %r2, 7; st.global.u32 [%rd1], %r2;", 4),
+        race(Severity::Undefined, 2)
+    );
+    // Each reads its neighbour's word, which that one may have written.
+    let neighbour = "st.global.u32 [%rd3+4], %r1; ld.global.u32 %r2, [%rd3];";
+    assert_eq!(found(neighbour, 64), race(Severity::Error, 2));
+    let report = &run(neighbour, 64, 1)[0];
+    let message = &report.findings[0].message;
+    assert!(
+        message.contains("was written by block (0,0,0) at PTX line 8, with nothing that orders"),
+        "{message}"
+    );
+    // Sums, and the next launch.
+    assert_eq!(found("red.global.add.u32 [%rd1], 1;", 4), []);
+    let reports = run("st.global.u32 [%rd3], %r1;", 0, 2);
+    assert!(reports.iter().all(|report| report.findings.is_empty()));
+}
+
+/// Each block writes, and the one that comes last reads what all have written.
+#[test]
+fn blocks_that_meet_do_not_race() {
+    let last = "st.global.u32 [%rd3], %r1; membar.gl; atom.global.inc.u32 %r2, [count], 2; membar.gl;\n\
+                setp.eq.u32 %p1, %r2, 2; @!%p1 ret; ld.global.u32 %r3, [%rd1]; ld.global.u32 %r4, [%rd1+4];\n\
+                add.u32 %r3, %r3, %r4; st.global.u32 [%rd1+12], %r3;";
+    assert_eq!(found(last, 0), []);
+    // Without the counter it is a race.
+    let alone = last
+        .replace("membar.gl; atom.global.inc.u32 %r2, [count], 2; membar.gl;", "mov.u32 %r2, %r1;");
+    assert_eq!(found(&alone, 0), [(FindingKind::Race, Severity::Error, 2)]);
+}
