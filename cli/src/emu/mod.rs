@@ -30,6 +30,9 @@ pub(crate) struct EmuArgs {
     /// Check global memory, too: reads before anything was written, and races between blocks; several times slower.
     #[arg(long)]
     global: bool,
+    /// Compare lanes of a warp with each other, too: races on shared memory without `__syncwarp` between.
+    #[arg(long)]
+    lanes: bool,
     /// Report memory that the program never frees.
     #[arg(long)]
     leaks: bool,
@@ -165,7 +168,12 @@ fn run_once(
     command.args(rest).env("LD_LIBRARY_PATH", before("LD_LIBRARY_PATH", &libraries.folder));
     command.env("NVABI_EMU_SCHEDULE", schedule).env("NVABI_EMU_FINDINGS", records);
     command.env_remove("NVABI_EMU_REPORT").env_remove("NVABI_EMU_EXIT");
-    for (wanted, name) in [(args.global, "NVABI_EMU_GLOBAL"), (args.leaks, "NVABI_EMU_LEAKS")] {
+    let checks = [
+        (args.global, "NVABI_EMU_GLOBAL"),
+        (args.lanes, "NVABI_EMU_LANES"),
+        (args.leaks, "NVABI_EMU_LEAKS"),
+    ];
+    for (wanted, name) in checks {
         if wanted {
             command.env(name, "1");
         }

@@ -69,6 +69,9 @@ pub struct Launch {
     pub observe: bool,
     /// Whether shared memory is watched for races and for reads of what nobody wrote.
     pub checks: bool,
+    /// Whether lanes of a warp race on shared memory, too, where nothing that they do together is between two accesses;
+    /// those of machine code never do.
+    pub compare_lanes: bool,
     /// Instructions after which a block counts as endless, counted once per warp; of a cooperative grid,
     /// those of all its blocks.
     pub max_warp_instructions: u64,
@@ -86,6 +89,7 @@ impl Default for Launch {
             cooperative: false,
             observe: false,
             checks: true,
+            compare_lanes: false,
             max_warp_instructions: 1 << 27,
         }
     }
@@ -494,7 +498,9 @@ impl Device {
             }
         };
         self.memory.mark(workspace, WORKSPACE_BYTES);
-        let launch = &Launch { threads: self.threads(launch), ..launch.clone() };
+        // Machine code does not say where lanes meet that run together: ptxas drops `__syncwarp` there.
+        let compare_lanes = launch.compare_lanes && matches!(module.code, Loaded::Ptx(_));
+        let launch = &Launch { threads: self.threads(launch), compare_lanes, ..launch.clone() };
         let grid = Grid {
             code,
             launch,
@@ -541,7 +547,7 @@ impl Device {
         }
         self.launches += 1;
         let threads = self.threads(launch);
-        let launch = Launch { shared_bytes: 0, threads, ..launch.clone() };
+        let launch = Launch { shared_bytes: 0, threads, compare_lanes: false, ..launch.clone() };
         let code = SassCode::placed(&program, &kernel, banks);
         let grid = Grid {
             code: &code,

@@ -1,4 +1,4 @@
-//! Global memory that is watched: reads before anything was written, and blocks that race.
+//! What is checked where that is asked for: global memory, and the lanes of a warp.
 
 #![allow(clippy::unwrap_used, clippy::panic)]
 
@@ -88,4 +88,28 @@ fn blocks_that_meet_do_not_race() {
     let alone = last
         .replace("membar.gl; atom.global.inc.u32 %r2, [count], 2; membar.gl;", "mov.u32 %r2, %r1;");
     assert_eq!(found(&alone, 0), [(FindingKind::Race, Severity::Error, 2)]);
+}
+
+/// Each lane writes its word and reads its neighbour's, with something between or nothing.
+#[test]
+fn lanes_race_that_do_not_meet() {
+    let found = |between: &str, compare_lanes: bool| {
+        let text = format!(
+            ".version 8.3\n.target sm_80\n.address_size 64\n.shared .align 4 .b8 words[128];\n\
+             .visible .entry k() {{ .reg .b32 %r<9>; mov.u32 %r1, %tid.x; shl.b32 %r2, %r1, 2; mov.u32 %r3, words;\n\
+             add.u32 %r4, %r3, %r2; st.shared.u32 [%r4], %r1; {between}\n\
+             xor.b32 %r5, %r2, 4; add.u32 %r5, %r5, %r3; ld.shared.u32 %r6, [%r5]; ret; }}\n"
+        );
+        let mut device = Device::new();
+        let module = device.load(&text).unwrap_or_else(|error| panic!("{error}"));
+        let launch = Launch { block: [32, 1, 1], compare_lanes, ..Launch::default() };
+        let report = device.launch(&module, "k", &launch, &Args::new()).unwrap();
+        report.findings.iter().map(|f| (f.kind, f.count)).collect::<Vec<_>>()
+    };
+    assert_eq!(found("", false), []);
+    assert_eq!(found("", true), [(FindingKind::Race, 32)]);
+    assert_eq!(found("bar.warp.sync -1;", true), []);
+    assert_eq!(found("bar.sync 0;", true), []);
+    assert_eq!(found("shfl.sync.idx.b32 %r7, %r1, 0, 31, -1;", true), []);
+    assert_eq!(found("activemask.b32 %r7;", true), [(FindingKind::Race, 32)]);
 }

@@ -114,7 +114,6 @@ answers! {
     cuDeviceTotalMem_v2(out: usize, device: c_int) = TOTAL_MEMORY;
     cuCtxCreate_v2(out: Handle, flags: c_uint, device: c_int) = context();
     cuCtxGetCurrent(out: Handle) = context();
-    cuCtxPopCurrent(out: Handle) = context();
     cuCtxGetFlags(out: c_uint) = 0;
     cuCtxGetCacheConfig(out: c_uint) = 0;
     cuCtxGetSharedMemConfig(out: c_uint) = 1;
@@ -122,7 +121,6 @@ answers! {
     cuDeviceGetByPCIBusId(out: c_int, id: Handle) = 0;
     cuModuleGetLoadingMode(out: c_int) = 1;
     cuFuncIsLoaded(out: c_int, function: Handle) = 1;
-    cuCtxPopCurrent_v2(out: Handle) = context();
     cuCtxGetDevice(out: c_int) = 0;
     cuDevicePrimaryCtxRetain(out: Handle, device: c_int) = context();
     cuDeviceGetUuid(out: [u8; 16], device: c_int) = *b"nvabi emulator\0\0";
@@ -156,6 +154,15 @@ calls! {
     cuCtxGetApiVersion(ctx: Handle, out: Out<c_uint>) {
         let _ = ctx;
         out.put(VERSION as c_uint)
+    }
+    // Where it goes may be null.
+    cuCtxPopCurrent(out: Out<Handle>) {
+        out.put_if_wanted(context());
+        Ok(())
+    }
+    cuCtxPopCurrent_v2(out: Out<Handle>) {
+        out.put_if_wanted(context());
+        Ok(())
     }
     cuCtxSynchronize() { state().check() }
     cuCtxGetLimit(out: Out<usize>, limit: c_uint) { out.put(state().limit(limit)?) }

@@ -120,7 +120,8 @@ fn record(finding: &Finding) -> serde_json::Value {
 fn report_leaks() {
     let state = crate::state::state();
     let (count, bytes) = state.leaks();
-    if count == 0 {
+    // Behind an error of a kernel, nothing can be freed.
+    if count == 0 || state.check().is_err() {
         return;
     }
     let plural = if count == 1 { "allocation is" } else { "allocations are" };

@@ -249,6 +249,7 @@ impl State {
                 )),
             }
         }
+        launch.compare_lanes = is_set("NVABI_EMU_LANES");
         let mut device = Device::new();
         if is_set("NVABI_EMU_GLOBAL") {
             device.watch_global();

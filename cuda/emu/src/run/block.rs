@@ -82,12 +82,14 @@ impl<'a> Block<'a> {
                 Some(Random::new(seed, grid.id ^ (position as u64 + 1) << 20))
             }
         };
+        let mut shared = Shared::new(size, grain, warps, grid.launch.checks);
+        shared.lanes = grid.launch.compare_lanes;
         Self {
             state: State {
                 grid,
                 index,
                 position,
-                shared: Shared::new(size, grain, warps, grid.launch.checks),
+                shared,
                 allocations: AllocationCache::new(grid.memory),
                 output: Vec::new(),
                 warp_instructions: 0,

@@ -94,6 +94,8 @@ pub(super) struct Shared {
     /// What those that came to each barrier had done.
     barriers: [Clock; BARRIERS],
     published: HashMap<usize, Clock>,
+    /// Whether lanes of a warp are compared with each other.
+    pub(super) lanes: bool,
 }
 
 impl Shared {
@@ -115,6 +117,7 @@ impl Shared {
             times,
             barriers: [[0; MAX_WARPS]; BARRIERS],
             published: HashMap::new(),
+            lanes: false,
         }
     }
 
@@ -170,7 +173,7 @@ impl Shared {
         let mut problem = None;
         if cell.write.clock == 0 {
             problem = Some(AccessProblem::Uninitialised);
-        } else if conflicts(&cell.write, who, &time.now) {
+        } else if conflicts(&cell.write, who, &time.now, self.lanes) {
             problem = Some(AccessProblem::Race { other: cell.write, write: true, values: None });
         }
         let access = access(who, &time.now);
@@ -178,7 +181,9 @@ impl Shared {
             return problem;
         }
         let same = usize::from(cell.read.warp) == who.warp;
-        if !cell.many && (cell.read.clock == 0 || same || !conflicts(&cell.read, who, &time.now)) {
+        if !cell.many
+            && (cell.read.clock == 0 || same || !conflicts(&cell.read, who, &time.now, self.lanes))
+        {
             cell.read = access;
         } else if !who.strong {
             if self.readers.is_empty() {
@@ -222,7 +227,7 @@ impl Shared {
         let time = &self.times[who.warp];
         let cell = &mut self.cells[index];
         let mut problem = None;
-        if cell.write.clock != 0 && conflicts(&cell.write, who, &time.now) {
+        if cell.write.clock != 0 && conflicts(&cell.write, who, &time.now, self.lanes) {
             problem = Some(AccessProblem::Race { other: cell.write, write: true, values: None });
         } else if cell.many {
             let readers = &self.readers[index];
@@ -236,7 +241,7 @@ impl Shared {
                 let other = Access { warp: warp as u8, lane, ..cell.read };
                 problem = Some(AccessProblem::Race { other, write: false, values: None });
             }
-        } else if cell.read.clock != 0 && conflicts(&cell.read, who, &time.now) {
+        } else if cell.read.clock != 0 && conflicts(&cell.read, who, &time.now, self.lanes) {
             problem = Some(AccessProblem::Race { other: cell.read, write: false, values: None });
         }
         cell.write = access(who, &time.now);
@@ -256,6 +261,11 @@ impl Shared {
         join(&mut time.now, &pending);
         time.fenced = time.now;
         time.now[warp] += 1;
+    }
+
+    /// Lanes of a warp meet.
+    pub(super) fn meet(&mut self, warp: usize) {
+        self.times[warp].now[warp] += 1;
     }
 
     /// A warp comes to a barrier: what it did until now is known to those that the barrier lets go.
@@ -287,10 +297,15 @@ fn access(who: Accessor, now: &Clock) -> Access {
     }
 }
 
-/// Whether an earlier access of another warp is not ordered before this one.
-fn conflicts(earlier: &Access, who: Accessor, now: &Clock) -> bool {
+/// Whether an earlier access of another warp is not ordered before this one; or of another lane, where lanes are
+/// compared: nothing that the warp does together was between the two.
+fn conflicts(earlier: &Access, who: Accessor, now: &Clock, lanes: bool) -> bool {
     let warp = usize::from(earlier.warp);
-    warp != who.warp && !(earlier.strong && who.strong) && earlier.clock > now[warp]
+    let unordered = match warp == who.warp {
+        true => lanes && usize::from(earlier.lane) != who.lane && earlier.clock == now[warp],
+        false => earlier.clock > now[warp],
+    };
+    unordered && !(earlier.strong && who.strong)
 }
 
 #[cfg(test)]

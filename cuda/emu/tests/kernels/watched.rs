@@ -1,4 +1,4 @@
-//! Global memory that is watched, in machine code; `tests/global.rs` has the same for PTX, and more.
+//! What is checked where that is asked for, in machine code; `tests/global.rs` has the same for PTX, and more.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -11,13 +11,17 @@ static FILES: AtomicU32 = AtomicU32::new(0);
 
 /// Findings of `k(data)` on three blocks of one thread, on 64 bytes of which the first `written` are.
 fn found(body: &str, written: usize) -> Vec<(FindingKind, Severity, u64)> {
+    found_in(&Launch { grid: [3, 1, 1], ..Launch::default() }, body, written)
+}
+
+fn found_in(launch: &Launch, body: &str, written: usize) -> Vec<(FindingKind, Severity, u64)> {
     let Some(cuda) = sass::toolkit() else {
         nvabi_test::skip(nvabi_test::Need::Cuda, "no ptxas, and cuda/toolkit.sh could not fetch it")
     };
     let text = format!(
         ".version 8.3\n.target sm_80\n.address_size 64\n.visible .global .align 4 .u32 count;\n\
          .visible .entry k(.param .u64 data) {{ .reg .b32 %r<9>; .reg .b64 %rd<9>; .reg .pred %p<3>;\n\
-         .shared .align 16 .b8 copy[16]; ld.param.u64 %rd1, [data]; mov.u32 %r1, %ctaid.x;\n\
+         .shared .align 16 .b8 copy[16]; .shared .align 4 .b8 words[128]; ld.param.u64 %rd1, [data]; mov.u32 %r1, %ctaid.x;\n\
          mul.wide.u32 %rd2, %r1, 4; add.u64 %rd3, %rd1, %rd2;\n{body}\nret; }}\n"
     );
     let [first, second] = [(80, 3), (90, 1)].map(|(arch, level)| {
@@ -28,8 +32,7 @@ fn found(body: &str, written: usize) -> Vec<(FindingKind, Severity, u64)> {
         let module = device.load_cubin(&cubin).unwrap();
         let data = device.alloc(64).unwrap();
         device.write(data, &vec![1; written]).unwrap();
-        let launch = Launch { grid: [3, 1, 1], ..Launch::default() };
-        let report = device.launch(&module, "k", &launch, &Args::new().u64(data)).unwrap();
+        let report = device.launch(&module, "k", launch, &Args::new().u64(data)).unwrap();
         report.findings.iter().map(|f| (f.kind, f.severity, f.count)).collect::<Vec<_>>()
     });
     assert_eq!(first, second, "{body}");
@@ -76,4 +79,14 @@ fn blocks_race_in_machine_code() {
     let waits = "st.global.u32 [%rd3], %r1; ld.volatile.global.u32 %r2, [count]; ld.global.u32 %r3, [%rd1];\n\
                  add.u32 %r2, %r2, %r3; st.global.u32 [%rd3+16], %r2;";
     assert_eq!(found(waits, 0), []);
+}
+
+/// ptxas leaves out `__syncwarp` where lanes are together: they would race all the same.
+#[test]
+fn lanes_of_machine_code_are_not_compared() {
+    let neighbours = "mov.u32 %r1, %tid.x; shl.b32 %r2, %r1, 2; mov.u32 %r3, words; add.u32 %r4, %r3, %r2;\n\
+                      st.shared.u32 [%r4], %r1; bar.warp.sync -1; xor.b32 %r5, %r2, 4; add.u32 %r5, %r5, %r3;\n\
+                      ld.shared.u32 %r6, [%r5]; st.global.u32 [%rd3], %r6;";
+    let launch = Launch { block: [32, 1, 1], compare_lanes: true, ..Launch::default() };
+    assert_eq!(found_in(&launch, neighbours, 64), []);
 }

@@ -22,6 +22,7 @@ impl Warp<'_> {
             }
             Op::MatrixMultiply(_) | Op::MatrixMove(_) | Op::RowMove(_) => {
                 if mask == self.core.alive {
+                    state.shared.meet(self.core.index);
                     return self.matrix(state, op, mask);
                 }
                 self.wait_for(self.core.alive & !mask, mask);
@@ -42,6 +43,9 @@ impl Warp<'_> {
         if absent != 0 {
             self.wait_for(absent, mask);
             return Ok(());
+        }
+        if members.is_some() {
+            state.shared.meet(self.core.index);
         }
         // Lanes that name different lanes are groups of their own.
         let mut rest = mask;
