@@ -1,0 +1,148 @@
+#!/usr/bin/env python3
+"""Builds and runs NVIDIA's cuda-samples in the emulator, and writes what came of each into a page of the docs.
+
+    cuda/samples.py SAMPLES CUDA BIN [--page FILE] [--work DIR] [--jobs N] [--seconds N] [NAME…]
+
+SAMPLES is a tree of cuda-samples, CUDA a folder of `toolkit.sh`, BIN the folder with `nvabi` and its libraries. Each
+sample's own Makefile builds it, with `nvcc.sh` as nvcc. Samples that need a display or a library of NVIDIA's other
+than the runtime and NVRTC are named, not built.
+"""
+
+import argparse
+import concurrent.futures
+import os
+import pathlib
+import re
+import shutil
+import subprocess
+import sys
+
+HERE = pathlib.Path(__file__).resolve().parent
+# Libraries that programs link, and what they are called on the page.
+NEEDED = {
+    "glut": "a display", "vulkan": "a display", "GL": "a display", "EGL": "a display", "screen": "a display",
+    "cublas": "cuBLAS", "cusparse": "cuSPARSE", "cusolver": "cuSOLVER", "cufft": "cuFFT", "curand": "cuRAND",
+    "nppc": "NPP", "nppisu": "NPP", "nppif": "NPP", "nvjpeg": "nvJPEG", "freeimage": "FreeImage", "cudla": "cuDLA",
+    "nvscibuf": "NvSci", "nvscisync": "NvSci", "nvJitLink": "nvJitLink", "mpi": "MPI",
+}
+
+
+def needs(folder):
+    """Names the library for which a sample is left out, or None."""
+    text = (folder / "Makefile").read_text()
+    linked = set(re.findall(r"-l(\w+)", "\n".join(re.findall(r"^\s*LIBRARIES \+= .*", text, re.M))))
+    found = sorted({what for name, what in NEEDED.items() if any(l.startswith(name) for l in linked)})
+    if "mpicxx" in text.lower():
+        found.append("MPI")
+    return ", ".join(found) or None
+
+
+def build(folder, options):
+    """Builds a sample where it lies; returns what failed, or None."""
+    make = ["make", "-s", "-B", "build", "SMS=80", f"NVCC={HERE}/nvcc.sh", f"CUDA_PATH={options.cuda}"]
+    environment = dict(os.environ, CUDA_PATH=str(options.cuda))
+    try:
+        done = subprocess.run(make, cwd=folder, env=environment, capture_output=True, text=True, timeout=300)
+    except subprocess.TimeoutExpired:
+        return "the compiler needs more than 300 s"
+    (folder / "build.log").write_text(done.stdout + done.stderr)
+    if done.returncode == 0:
+        return None
+    lines = (done.stderr + done.stdout).splitlines()
+    wrong = [line for line in lines if "error:" in line or "undefined reference" in line]
+    return (wrong or lines or ["make failed"])[0].replace(str(folder) + "/", "")
+
+
+def run(program, options):
+    """Runs a program in the emulator; returns its exit status, or None when it took too long, and what it wrote."""
+    command = ["timeout", "-k", "5", str(options.seconds), options.bin / "nvabi", "emu", "--", f"./{program.name}"]
+    # NVRTC is beside the runtime, whose stand-in comes first all the same.
+    environment = dict(os.environ, LD_LIBRARY_PATH=f"{options.cuda}/lib64", CUDA_PATH=str(options.cuda))
+    quiet = {"capture_output": True, "stdin": subprocess.DEVNULL}
+    done = subprocess.run(command, cwd=program.parent, env=environment, **quiet)
+    output = (done.stdout + done.stderr).decode(errors="replace")
+    (program.parent / "run.log").write_text(output)
+    return (None if done.returncode in (124, 137) else done.returncode), output
+
+
+def why(status, output):
+    """The line of a run's output that says most about how it ended."""
+    lines = [line for line in output.splitlines() if "cuGetExportTable" not in line]
+    for pattern in (r"nvabi-emu: .*", r"nvabi emu: .*", r".*\b(?:ailed|rror|FAILED|ERROR)\b.*", r".*waiv.*"):
+        found = [line for line in lines if re.fullmatch(pattern, line.strip())]
+        if found:
+            return found[0].strip()
+    return lines[-1].strip() if lines else ""
+
+
+def outcome(folder, options):
+    """A row of the page: the sample, what came of it, and a word on why."""
+    name = folder.name
+    left_out = needs(folder)
+    if left_out:
+        return name, "not tried", f"needs {left_out}"
+    failed = build(folder, options)
+    if failed:
+        return name, "not built", failed
+    program = folder / name
+    if not os.access(program, os.X_OK):
+        return name, "not built", "the Makefile leaves it out"
+    status, output = run(program, options)
+    errors = re.search(r"(\d+) errors?", output.splitlines()[-1]) if output else None
+    if status is None:
+        return name, "too long", f"not done after {options.seconds} s"
+    if status == 0:
+        return name, "runs", ""
+    found = errors and errors.group(1) != "0"
+    return name, "findings" if found else f"exit status {status}", why(status, output)
+
+
+def page(rows):
+    """The page, whose first table counts and whose second lists."""
+    counts = {}
+    for _, what, _ in rows:
+        counts[what] = counts.get(what, 0) + 1
+    lines = ["| outcome | samples |", "|---|--:|"]
+    lines += [f"| {what} | {count} |" for what, count in sorted(counts.items(), key=lambda pair: (-pair[1], pair[0]))]
+    lines += ["", "| sample | outcome | |", "|---|---|---|"]
+    for name, what, reason in rows:
+        reason = reason.replace("|", "\\|")
+        room = 120 - len(f"| {name} | {what} |  |")
+        lines.append(f"| {name} | {what} | {reason if len(reason) <= room else reason[:room - 1] + '…'} |")
+    return "\n".join(lines) + "\n"
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("samples", type=pathlib.Path)
+    parser.add_argument("cuda", type=pathlib.Path)
+    parser.add_argument("bin", type=pathlib.Path)
+    parser.add_argument("names", nargs="*", help="only these samples")
+    parser.add_argument("--page", type=pathlib.Path, help="a page of the docs; its tables are renewed")
+    parser.add_argument("--jobs", type=int, default=1)
+    parser.add_argument("--seconds", type=int, default=60, help="how long a sample may run")
+    options = parser.parse_args()
+    options.cuda, options.bin = options.cuda.resolve(), options.bin.resolve()
+    folders = sorted({path.parent for path in options.samples.resolve().glob("Samples/*/*/Makefile")})
+    if options.names:
+        folders = [folder for folder in folders if folder.name in options.names]
+
+    def one(folder):
+        name, what, reason = outcome(folder, options)
+        # Where things lie on this machine is nobody's business.
+        for path in [folder, options.cuda, HERE, options.samples.resolve()]:
+            reason = reason.replace(f"{path}/", "")
+        row = name, what, reason
+        print("\t".join(row), flush=True)
+        return row
+
+    with concurrent.futures.ThreadPoolExecutor(options.jobs) as pool:
+        rows = sorted(pool.map(one, folders), key=lambda row: row[0].lower())
+    if options.page:
+        start = "<!-- by cuda/samples.py -->\n"
+        head = options.page.read_text().split(start)[0] if options.page.exists() else ""
+        options.page.write_text(head + start + page(rows))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
