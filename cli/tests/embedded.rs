@@ -31,7 +31,11 @@ impl Installed {
     fn new() -> Self {
         let folder = tempfile::tempdir().unwrap();
         fs::create_dir(folder.path().join("empty")).unwrap();
-        fs::copy(env!("CARGO_BIN_EXE_nvabi"), folder.path().join("nvabi")).unwrap();
+        // By a program of its own: a child that another test starts meanwhile would have the copy open for writing,
+        // and what somebody writes cannot be run.
+        let copied =
+            Command::new("cp").arg(env!("CARGO_BIN_EXE_nvabi")).arg(folder.path()).status();
+        assert!(copied.unwrap().success());
         Self { folder }
     }
 

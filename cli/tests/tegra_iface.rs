@@ -574,7 +574,7 @@ fn a_description_is_read_as_it_was_built() {
         .collect();
     let built = "QMD 3.0, grid 7x5x3, block 64x4x2, 1152 bytes of shared memory, 40 registers, \
                  constants 0: 384 bytes";
-    assert!(texts.iter().any(|text| text.ends_with(built)), "{texts:?}");
+    assert!(texts.iter().any(|text| text.contains(built)), "{texts:?}");
 }
 
 /// All of it on each release whose layouts are others.

@@ -37,15 +37,25 @@ impl Memory {
     ///
     /// The first constraint that it does not keep to, with what it has instead.
     pub fn serves(&self, description: &Description) -> Result<()> {
+        self.serves_of(None, description)
+    }
+
+    /// The same of memory that a device makes: its number, where it has one.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::serves`].
+    pub fn serves_of(&self, maker: Option<u64>, description: &Description) -> Result<()> {
         let size = description.layout.size;
         if size > self.max_size {
             return Err(refused(ConstraintName::MAX_SIZE, size, self.max_size));
         }
-        description.set.constraints.iter().try_for_each(|asked| self.keeps(*asked, size))
+        let mut asked = description.set.constraints.iter();
+        asked.try_for_each(|asked| self.keeps(*asked, size, maker))
     }
 
     /// How far the device reaches (`ADDRESS_BITS`) is for its import to say: the kernel maps or copies.
-    fn keeps(&self, asked: Constraint, size: u64) -> Result<()> {
+    fn keeps(&self, asked: Constraint, size: u64, maker: Option<u64>) -> Result<()> {
         let value = asked.value;
         let (kept, has) = match asked.name {
             ConstraintName::CONTIGUOUS => (value == 0 || size <= self.contiguous, self.contiguous),
@@ -54,7 +64,7 @@ impl Memory {
             ConstraintName::PAGE_SIZE | ConstraintName::ADDRESS_ALIGNMENT => {
                 (value == 0 || self.page % value == 0, self.page)
             }
-            ConstraintName::MADE_BY => (false, 0),
+            ConstraintName::MADE_BY => (maker == Some(value), 0),
             _ => return Ok(()),
         };
         if kept { Ok(()) } else { Err(refused(asked.name, value, has)) }

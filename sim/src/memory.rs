@@ -403,7 +403,7 @@ impl Memory {
         old: u64,
         new: u64,
     ) -> Option<u64> {
-        let (word, skip) = self.word(offset, width)?;
+        let (word, skip) = self.word(offset, width).filter(|(_, skip)| skip + width <= WORD)?;
         let within = |word: u64| word >> (8 * skip) & u64::MAX >> (64 - 8 * width);
         let mut now = word.load(Ordering::Acquire);
         while within(now) == old {

@@ -209,6 +209,33 @@ fn what_is_wrong_ends_the_channel() {
     }
 }
 
+fn what_is_too_large_is_refused() {
+    let kernel = Kernel { text: SCALE, blocks: 1 << 30, threads: 1, data: BASE + FROM, factor: 3 };
+    let mut rig = Rig::new();
+    let version = Version::here(&rig);
+    let at = version.describe(&mut rig, 0, &kernel, &[]);
+    rig.launch(at);
+    assert_eq!(rig.error(), EXCEPTION);
+}
+
+/// One whose channel is gone ends soon: a machine is not slowed down by it.
+fn a_kernel_of_nobody_ends() {
+    let start = Instant::now();
+    for _ in 0..4 {
+        let mut rig = Rig::new();
+        let version = Version::here(&rig);
+        let kernel =
+            Kernel { text: LONG, blocks: 1 << 22, threads: 1, data: BASE + FROM, factor: 1 << 20 };
+        let at = version.describe(&mut rig, 0, &kernel, &[]);
+        rig.launch(at);
+        // It has begun when the program ends its channel.
+        std::thread::sleep(std::time::Duration::from_millis(50));
+        assert_eq!(rig.client.free(rig.channel), 0);
+    }
+    others_go_on_while_a_kernel_runs();
+    assert!(start.elapsed().as_secs() < 60);
+}
+
 fn others_go_on_while_a_kernel_runs() {
     let mut rig = Rig::new();
     let mut other = Rig::new();
@@ -245,7 +272,8 @@ fn runs_on(name: &str, gpu: &str, tag: &str) {
         "{told:?}"
     );
     assert!(told[1].1.contains("misaligned"), "{told:?}");
-    assert!(told[2].1.contains("its program is no PTX text"), "{told:?}");
+    let why = if gpu == "rtxpro6000" { "machine code of class 0xcec0" } else { "no code of sm_" };
+    assert!(told[2].1.contains(why), "{told:?}");
 }
 
 #[test]
@@ -266,7 +294,15 @@ fn kernels_run_on_blackwell() {
 #[test]
 fn a_long_kernel_holds_up_nobody() {
     let name = "rm_sim::launch::a_long_kernel_holds_up_nobody";
-    simulate(name, "550.163.01", &["--ptx"], others_go_on_while_a_kernel_runs);
+    simulate(name, "550.163.01", &["--ptx"], a_kernel_of_nobody_ends);
+}
+
+#[test]
+fn large_grids_are_refused() {
+    let name = "rm_sim::launch::large_grids_are_refused";
+    let report = simulate(name, "550.163.01", &["--ptx"], what_is_too_large_is_refused);
+    let told = diagnostics(&report);
+    assert!(told[0].1.contains("1073741824 blocks"), "{told:?}");
 }
 
 #[test]
@@ -281,5 +317,5 @@ fn text_is_refused_unless_it_is_asked_for() {
         assert_eq!(rig.error(), EXCEPTION);
     });
     let told = diagnostics(&report);
-    assert!(told[0].1.contains("machine code is not executed"), "{told:?}");
+    assert!(told[0].1.contains("no code of sm_86 at"), "{told:?}");
 }

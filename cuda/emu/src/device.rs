@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::str::FromStr;
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
 use crate::error::{DeviceError, LoadError, load_error};
 use crate::memory::{Foreign, Memory};
@@ -17,6 +18,9 @@ use crate::texture::Texture;
 pub const MAX_BLOCK_THREADS: u32 = 1024;
 /// Most bytes of shared memory of a block.
 pub const MAX_SHARED_BYTES: u64 = 227 << 10;
+
+/// Bytes of shared memory that are the system's, of each block.
+const RESERVED_SHARED: u64 = 1 << 10;
 
 /// Bytes that CUDA's headers keep for each cooperative launch: their number, then a word that blocks count in.
 const WORKSPACE_BYTES: u64 = 8;
@@ -75,6 +79,8 @@ pub struct Launch {
     /// Instructions after which a block counts as endless, counted once per warp; of a cooperative grid,
     /// those of all its blocks.
     pub max_warp_instructions: u64,
+    /// Ends the launch when somebody sets it; what the report says then is not the whole.
+    pub stop: Option<Arc<AtomicBool>>,
 }
 
 impl Default for Launch {
@@ -91,6 +97,7 @@ impl Default for Launch {
             checks: true,
             compare_lanes: false,
             max_warp_instructions: 1 << 27,
+            stop: None,
         }
     }
 }
@@ -536,7 +543,8 @@ impl Device {
         let refuse = |what: String| DeviceError::Launch { kernel: kernel_name(), what };
         let arch = nvabi_sass::Arch::from_number(placed.sm)
             .ok_or_else(|| refuse(format!("machine code of sm_{} is not known", placed.sm)))?;
-        check(launch, None, placed.shared_bytes).map_err(refuse)?;
+        // What a description says has the system's part as well.
+        check(launch, None, placed.shared_bytes.saturating_sub(RESERVED_SHARED)).map_err(refuse)?;
         let program = sass::load_placed(arch, &self.memory, placed.entry);
         let program = program.map_err(|error| refuse(error.what))?;
         let kernel = program.placed_kernel(placed);

@@ -75,7 +75,7 @@ impl Device for Gpu {
     }
 
     fn allocate(&self, description: &Description) -> Result<Buffer> {
-        MEMORY.serves(description)?;
+        MEMORY.serves_of(self.info.number(), description)?;
         let size = description.layout.size;
         let made = tegra::Memory::allocate(&self.device, size, tegra::Cache::Inner);
         let made = made.map_err(|error| device_error(&self.info.name, &error))?;

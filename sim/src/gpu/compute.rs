@@ -39,6 +39,11 @@ struct Inline {
 }
 
 impl Compute {
+    /// Whether a launch has ended and others follow.
+    pub(super) fn has_gone_on(&mut self) -> bool {
+        self.launches.has_gone_on()
+    }
+
     /// What it was doing is over.
     pub(super) fn stop(&mut self) {
         self.inline = None;
@@ -218,7 +223,8 @@ impl Compute {
 /// SEND_SIGNALING_PCAS2_B_PCAS_ACTION: what is done with a description. Caches and queues are not simulated.
 fn pcas_action(number: u32) -> Option<Action> {
     match number {
-        2 | 3 | 9..=11 => Some(Action::Launch),
+        2 | 9 => Some(Action::Schedule),
+        3 | 10 | 11 => Some(Action::Launch),
         7 => Some(Action::Decrement),
         12 => Some(Action::Increment),
         _ => None,

@@ -44,8 +44,8 @@ pub(crate) trait Space {
 
 /// A space in which kernels work.
 pub(crate) trait KernelSpace: Foreign {
-    /// The first store to what may not be written, since it was asked for last.
-    fn take_refused(&self) -> Option<u64>;
+    /// Where the first access was that could not be done, and whether it was a write, since it was asked for last.
+    fn take_refused(&self) -> Option<(u64, bool)>;
 }
 
 /// How much of what is wanted is there.
@@ -368,8 +368,8 @@ impl Engine {
                 continue;
             }
             if self.step(bus, ring)? == Step::Again {
-                // A copy that goes on is progress.
-                moved |= self.copy.is_running();
+                // A copy that goes on is progress, and a kernel that has ended before another.
+                moved |= self.copy.is_running() || self.compute.has_gone_on();
                 break;
             }
             moved = true;

@@ -1,6 +1,7 @@
 //! A kernel: its code is read from the GPU's memory, and it runs in the emulator on a thread of its own.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -26,32 +27,80 @@ const ARCHITECTURES: [(u32, u32); 4] = [(0xc6c0, 80), (0xc7c0, 86), (0xc9c0, 89)
 /// So long a launch is waited for at once: most kernels are short.
 const SHORT: Duration = Duration::from_micros(500);
 
+/// The most blocks of a grid, of which the emulator remembers each, and bytes of local memory of a thread, as on
+/// hardware.
+const MOST_BLOCKS: u64 = 1 << 24;
+const MOST_LOCAL: u32 = 512 << 10;
+
+/// Kernels that run at once, of all machines of this process: each has threads, and memory for its blocks.
+static RUNNING: AtomicUsize = AtomicUsize::new(0);
+const MOST_RUNNING: usize = 32;
+
+/// The place of a kernel among those.
+struct Place;
+
+impl Place {
+    fn take() -> Option<Self> {
+        let more = |count| (count < MOST_RUNNING).then_some(count + 1);
+        let taken = RUNNING.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more);
+        taken.is_ok().then(|| Self)
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        RUNNING.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
 /// A kernel on its thread.
 #[derive(Debug)]
-pub(super) struct Running(Option<JoinHandle<Outcome<Vec<Note>>>>);
+pub(super) struct Running {
+    thread: Option<JoinHandle<Outcome<Vec<Note>>>>,
+    stop: Arc<AtomicBool>,
+    /// Until then it is waited for at once.
+    patience: Instant,
+}
+
+/// Nobody waits for it any more: it ends soon.
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.stop.store(true, Ordering::Relaxed);
+    }
+}
 
 impl Running {
     /// What came of it, when it has ended.
     pub(super) fn ended(&mut self) -> Option<Outcome<Vec<Note>>> {
-        let end = Instant::now() + SHORT;
-        while !self.0.as_ref()?.is_finished() {
-            if Instant::now() >= end {
+        while !self.thread.as_ref()?.is_finished() {
+            if Instant::now() >= self.patience {
                 return None;
             }
             std::thread::yield_now();
         }
         let failed = || Fault::Unsupported("the emulator failed while a kernel ran".to_owned());
-        self.0.take().map(|thread| thread.join().map_err(|_| failed())?)
+        self.thread.take().map(|thread| thread.join().map_err(|_| failed())?)
     }
 }
 
-/// Starts the kernel of a description.
-pub(super) fn start(bus: &Bus<'_>, class: u32, at: u64, qmd: &Qmd) -> Outcome<Running> {
+/// Starts the kernel of a description; none while too many others run.
+pub(super) fn start(bus: &Bus<'_>, class: u32, at: u64, qmd: &Qmd) -> Outcome<Option<Running>> {
     let refused = |why: &str| {
         Fault::Unsupported(format!("compute launch at {at:#x} is not executed: {qmd}: {why}"))
     };
     let space = bus.for_kernels().ok_or_else(|| refused("this GPU runs no kernels"))?;
-    let launch = Launch { grid: qmd.grid, block: qmd.block, ..Launch::default() };
+    let blocks = qmd.grid.iter().fold(1, |all: u64, count| all.saturating_mul((*count).into()));
+    if blocks > MOST_BLOCKS || qmd.local > MOST_LOCAL {
+        let local = qmd.local;
+        let why = format!(
+            "{blocks} blocks, {local} bytes of local memory: at most {MOST_BLOCKS}, {MOST_LOCAL}"
+        );
+        return Err(refused(&why));
+    }
+    let Some(place) = Place::take() else { return Ok(None) };
+    let stop = Arc::new(AtomicBool::new(false));
+    let (grid, block) = (qmd.grid, qmd.block);
+    let launch = Launch { grid, block, stop: Some(stop.clone()), ..Launch::default() };
     let text = if bus.takes_ptx() { text(bus, qmd.program)? } else { None };
     let run: Run = match text {
         Some(text) => {
@@ -63,9 +112,13 @@ pub(super) fn start(bus: &Bus<'_>, class: u32, at: u64, qmd: &Qmd) -> Outcome<Ru
             Box::new(move || run_placed(&space, &placed, &launch))
         }
     };
+    let run = move || {
+        let _place = place;
+        run()
+    };
     let thread = std::thread::Builder::new().name("kernel".to_owned()).spawn(run);
     let thread = thread.map_err(|error| refused(&format!("no thread for it: {error}")))?;
-    Ok(Running(Some(thread)))
+    Ok(Some(Running { thread: Some(thread), stop, patience: Instant::now() + SHORT }))
 }
 
 type Run = Box<dyn FnOnce() -> Outcome<Vec<Note>> + Send>;
@@ -151,8 +204,8 @@ fn run_placed(
 
 /// What a report says of a kernel: an error, or what a person should know.
 fn told(space: &Arc<dyn KernelSpace>, report: &Report) -> Outcome<Vec<Note>> {
-    if let Some(at) = space.take_refused() {
-        return Err(Fault::Memory { at, is_write: true });
+    if let Some((at, is_write)) = space.take_refused() {
+        return Err(Fault::Memory { at, is_write });
     }
     let say = |finding: &Finding| {
         let (kernel, kind, location) = (&finding.kernel, finding.kind, &finding.location);

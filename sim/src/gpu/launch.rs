@@ -7,8 +7,8 @@ use super::host::Reduction;
 use super::kernel::{self, Running};
 use super::qmd::{Action, Qmd, Release, ReleaseSize};
 
-/// Descriptions that may wait behind each other: a channel has fewer entries.
-const MOST_WAITING: usize = 1 << 16;
+/// Descriptions that may wait behind each other.
+const MOST_WAITING: usize = 1 << 10;
 
 /// What is running, what comes next, and what waits for others.
 #[derive(Debug, Default)]
@@ -17,11 +17,17 @@ pub(super) struct Launches {
     next: VecDeque<(Action, u64)>,
     /// By their addresses.
     held: BTreeMap<u64, Qmd>,
+    has_gone_on: bool,
 }
 
 impl Launches {
     pub(super) fn is_running(&self) -> bool {
         self.running.is_some() || !self.next.is_empty()
+    }
+
+    /// Whether one has ended since this was asked for last.
+    pub(super) fn has_gone_on(&mut self) -> bool {
+        std::mem::take(&mut self.has_gone_on)
     }
 
     /// Forgets them; what runs is not waited for.
@@ -56,22 +62,26 @@ impl Launches {
                 self.running = Some((qmd, running));
                 return Ok(Step::Again);
             };
+            self.has_gone_on = true;
             bus.notes.extend(ended?);
             self.finish(bus, &qmd)?;
         }
         let Some((action, at)) = self.next.pop_front() else { return Ok(Step::Done) };
         if let Some(qmd) = self.ready(bus, class, action, at)? {
-            if qmd.has_kernel {
-                let running = kernel::start(bus, class, at, &qmd)?;
+            if !qmd.has_kernel {
+                self.finish(bus, &qmd)?;
+            } else if let Some(running) = kernel::start(bus, class, at, &qmd)? {
                 self.running = Some((qmd, running));
             } else {
-                self.finish(bus, &qmd)?;
+                // Again, as it is now.
+                self.held.insert(at, qmd);
+                self.next.push_front((Action::Schedule, at));
             }
         }
         Ok(if self.is_running() { Step::Again } else { Step::Done })
     }
 
-    /// The description, where it waits for nothing more. Else it is held: one that is launched as it is in memory then.
+    /// The description, where it waits for nothing more. Else it is held.
     fn ready(
         &mut self,
         bus: &Bus<'_>,
@@ -79,8 +89,8 @@ impl Launches {
         action: Action,
         at: u64,
     ) -> Outcome<Option<Qmd>> {
-        let changes = matches!(action, Action::Decrement | Action::Increment);
-        let known = self.held.remove(&at).filter(|_| changes);
+        let is_read_anew = matches!(action, Action::Load | Action::Launch);
+        let known = self.held.remove(&at).filter(|_| !is_read_anew);
         let is_known = known.is_some();
         let mut qmd = match known {
             Some(qmd) => qmd,
@@ -88,7 +98,7 @@ impl Launches {
         };
         match action {
             Action::Load => {}
-            Action::Launch => qmd.needs_schedule = false,
+            Action::Launch | Action::Schedule => qmd.needs_schedule = false,
             Action::Decrement => qmd.waits_for = qmd.waits_for.saturating_sub(1),
             Action::Increment => qmd.waits_for = qmd.waits_for.saturating_add(1),
         }

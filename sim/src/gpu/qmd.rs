@@ -39,7 +39,10 @@ pub(super) struct Qmd {
 pub(super) enum Action {
     /// It has come in the stream.
     Load,
+    /// It is launched as it is in memory.
     Launch,
+    /// It is launched as it was when it came, where it waits.
+    Schedule,
     /// It waits for one less.
     Decrement,
     /// And for one more.
@@ -284,7 +287,8 @@ impl Action {
     /// QMD_SCHEDULE and QMD_INVALIDATE_COPY_SCHEDULE, QMD_DECREMENT_DEPENDENCE. What is put into a queue is none.
     fn of(number: u64) -> Option<Self> {
         match number {
-            1 | 3 => Some(Self::Launch),
+            1 => Some(Self::Schedule),
+            3 => Some(Self::Launch),
             4 => Some(Self::Decrement),
             _ => None,
         }
@@ -362,7 +366,7 @@ impl Qmd {
         let action = |dependent: &DependentFields| {
             let action = match dependent.action {
                 Some(action) => Action::of(action.read(bytes))?,
-                None => Action::Launch,
+                None => Action::Schedule,
             };
             let unknown =
                 || Fault::Unsupported("a launch with a second that depends on it".to_owned());
@@ -465,10 +469,11 @@ mod tests {
     #[test]
     fn what_depends_is_launched_where_the_action_says_so() {
         let v2_3 = [(583, 580, 2), (579, 576, 3), (511, 480, 0x1234), (141, 141, 1)];
-        assert_eq!(read(COMPUTE, &v2_3).unwrap().dependents, [(Action::Launch, 0x12_3400)]);
+        assert_eq!(read(COMPUTE, &v2_3).unwrap().dependents, [(Action::Schedule, 0x12_3400)]);
         for (action, expected) in [
             (0, vec![]),
-            (1, vec![(Action::Launch, 0x12_3400)]),
+            (1, vec![(Action::Schedule, 0x12_3400)]),
+            (3, vec![(Action::Launch, 0x12_3400)]),
             (4, vec![(Action::Decrement, 0x12_3400)]),
         ] {
             let fields = [(583, 580, 3), (511, 480, 0x1234), (512, 512, 1), (515, 513, action)];

@@ -204,24 +204,28 @@ impl engine::Space for Seen<'_> {
 #[derive(Debug)]
 struct SeenByKernel {
     space: Arc<Space>,
-    /// The first address that was written and may not be.
-    refused: Mutex<Option<u64>>,
+    /// The first address that could not be read, or written.
+    refused: Mutex<Option<(u64, bool)>>,
 }
 
 impl SeenByKernel {
-    fn refused(&self) -> MutexGuard<'_, Option<u64>> {
+    fn refused(&self) -> MutexGuard<'_, Option<(u64, bool)>> {
         self.refused.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The memory that is written at an address.
-    fn target(&self, address: u64) -> Option<(Arc<Buffer>, u64)> {
-        match self.space.at(address) {
-            Some((buffer, offset, _, true)) => Some((buffer, offset)),
-            _ => {
-                self.refused().get_or_insert(address);
-                None
-            }
+    /// What came of an access, or none where it was refused.
+    fn access<T>(
+        &self,
+        address: u64,
+        is_write: bool,
+        access: impl FnOnce(&Buffer, u64) -> Option<T>,
+    ) -> Option<T> {
+        let at = self.space.at(address).filter(|(.., is_writable)| *is_writable || !is_write);
+        let done = at.and_then(|(buffer, offset, ..)| access(&buffer, offset));
+        if done.is_none() {
+            self.refused().get_or_insert((address, is_write));
         }
+        done
     }
 }
 
@@ -234,28 +238,27 @@ impl Foreign for SeenByKernel {
 
     fn load(&self, address: u64, width: u64) -> u64 {
         let mut bytes = [0; 8];
-        if let Some((buffer, offset, ..)) = self.space.at(address) {
-            buffer.read(offset, &mut bytes[..width as usize]);
-        }
+        self.read(address, &mut bytes[..width as usize]);
         u64::from_le_bytes(bytes)
     }
 
+    fn read(&self, address: u64, bytes: &mut [u8]) -> bool {
+        self.access(address, false, |buffer, at| buffer.read(at, bytes).then_some(())).is_some()
+    }
+
     fn store(&self, address: u64, width: u64, value: u64) {
-        if let Some((buffer, offset)) = self.target(address) {
-            buffer.write(offset, &value.to_le_bytes()[..width as usize]);
-        }
+        let bytes = &value.to_le_bytes()[..width as usize];
+        self.access(address, true, |buffer, at| buffer.write(at, bytes).then_some(()));
     }
 
     fn compare_exchange(&self, address: u64, width: u64, old: u64, new: u64) -> u64 {
-        let target = self.target(address);
-        let found = target
-            .and_then(|(buffer, offset)| buffer.compare_exchange(offset, width as usize, old, new));
-        found.unwrap_or(old)
+        let exchange = |buffer: &Buffer, at| buffer.compare_exchange(at, width as usize, old, new);
+        self.access(address, true, exchange).unwrap_or(old)
     }
 }
 
 impl KernelSpace for SeenByKernel {
-    fn take_refused(&self) -> Option<u64> {
+    fn take_refused(&self) -> Option<(u64, bool)> {
         self.refused().take()
     }
 }

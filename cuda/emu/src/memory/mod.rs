@@ -41,6 +41,14 @@ pub trait Foreign: std::fmt::Debug + Send + Sync {
     /// Reads 1, 2, 4 or 8 bytes of what [`Foreign::range`] gave; what is gone meanwhile reads as zeros.
     fn load(&self, address: u64, width: u64) -> u64;
 
+    /// Reads bytes of what [`Foreign::range`] gave; whether they were there.
+    fn read(&self, address: u64, bytes: &mut [u8]) -> bool {
+        for (at, byte) in bytes.iter_mut().enumerate() {
+            *byte = self.load(address.wrapping_add(at as u64), 1) as u8;
+        }
+        true
+    }
+
     /// Writes the low bytes of a value, as [`Foreign::load`] reads them; what is gone meanwhile takes nothing.
     fn store(&self, address: u64, width: u64, value: u64);
 
@@ -341,10 +349,9 @@ impl Memory {
 
     pub(crate) fn read(&self, address: u64, bytes: &mut [u8]) -> Result<(), DeviceError> {
         if let Some(foreign) = self.check(address, bytes.len() as u64)? {
-            for (at, byte) in bytes.iter_mut().enumerate() {
-                *byte = foreign.load(address + at as u64, 1) as u8;
-            }
-            return Ok(());
+            let size = bytes.len() as u64;
+            let is_there = foreign.read(address, bytes);
+            return is_there.then_some(()).ok_or(DeviceError::BadRange { address, size });
         }
         // Held to the end, so that nothing of the range is freed before it is read.
         let table = self.table();

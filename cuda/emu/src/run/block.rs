@@ -111,7 +111,7 @@ impl<'a> Block<'a> {
     /// Lets warps run this many times; whether the block has ended.
     pub(super) fn advance(&mut self, turns: u32) -> bool {
         for _ in 0..turns {
-            if self.state.grid.turn.is_over(self.state.position) {
+            if self.state.grid.is_over(self.state.position) {
                 return true;
             }
             match self.turn() {

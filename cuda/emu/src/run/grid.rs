@@ -1,8 +1,8 @@
 //! The grid: blocks over threads, in an order that does not show.
 
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Condvar, Mutex, PoisonError};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
 
 use super::block::{Block, Outcome};
 use super::warp::Code;
@@ -27,6 +27,12 @@ pub(crate) struct Grid<'a> {
 }
 
 impl Grid<'_> {
+    /// Whether the block at a position of the order need not go on.
+    pub(super) fn is_over(&self, position: usize) -> bool {
+        let is_stopped = |stop: &Arc<AtomicBool>| stop.load(Ordering::Relaxed);
+        self.turn.is_over(position) || self.launch.stop.as_ref().is_some_and(is_stopped)
+    }
+
     fn block_count(&self) -> usize {
         self.launch.grid.iter().map(|n| *n as usize).product()
     }
@@ -100,6 +106,21 @@ impl Turn {
     }
 }
 
+/// Ends a block's turn, also where the emulator itself fails: others wait for it.
+struct End<'a> {
+    turn: &'a Turn,
+    position: usize,
+}
+
+impl Drop for End<'_> {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            self.turn.fail(self.position);
+        }
+        self.turn.end(self.position);
+    }
+}
+
 /// A small generator (SplitMix64): the same numbers on every machine.
 #[derive(Debug, Clone)]
 pub(super) struct Random(u64);
@@ -140,7 +161,8 @@ fn apart(grid: &Grid<'_>, order: &[u32]) -> Vec<(usize, Outcome)> {
         loop {
             let position = next.fetch_add(1, Ordering::Relaxed);
             let Some(number) = order.get(position) else { return };
-            if !grid.turn.is_over(position) {
+            let _end = End { turn: &grid.turn, position };
+            if !grid.is_over(position) {
                 let mut block = Block::new(grid, grid.block_index(*number as usize), position);
                 while !block.advance(u32::MAX) {}
                 let outcome = block.finish();
@@ -149,7 +171,6 @@ fn apart(grid: &Grid<'_>, order: &[u32]) -> Vec<(usize, Outcome)> {
                 }
                 outcomes.lock().unwrap_or_else(PoisonError::into_inner).push((position, outcome));
             }
-            grid.turn.end(position);
         }
     };
     let threads = grid.launch.threads.max(1).min(order.len());

@@ -1,6 +1,6 @@
 //! Code that lies in memory, as a GPU finds it: only its entry is known, and what follows from there.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
 use nvabi_sass::{Arch, Value};
@@ -15,23 +15,29 @@ use crate::memory::Memory;
 const SIZE: u64 = 16;
 /// Bytes that are read at once.
 const PAGE: u64 = 4096;
-/// Most instructions that are looked at, and the bytes that they may be apart.
-const MOST: usize = 1 << 20;
-const MOST_SPAN: u64 = 64 << 20;
+/// Most instructions that are looked at, and how far from the entry they may be. What is beyond is no code, to a jump.
+const MOST: usize = 1 << 18;
+const MOST_AWAY: u64 = MOST as u64 * SIZE;
 
 /// Loads the code at an address, and all that it branches to or calls.
 ///
 /// What a register leads to, as tables of branches and pointers of functions, is found where it lies behind other
 /// code, as compilers place it.
 pub(crate) fn load(arch: Arch, memory: &Memory, entry: u64) -> Result<Program, LoadError> {
-    let mut found = Found { arch, memory, runs: BTreeMap::new(), count: 0 };
-    let mut starts = vec![entry];
-    while let Some(start) = starts.pop() {
-        if !found.has(start) {
-            starts.append(&mut found.run(start)?);
+    if entry % SIZE != 0 {
+        return Err(load_error(0, format!("code at {entry:#x}, which is not aligned")));
+    }
+    let mut found = Found { arch, memory, entry, runs: BTreeMap::new(), left: MOST };
+    let mut starts = BTreeSet::from([entry]);
+    while let Some(start) = starts.pop_first() {
+        if !found.has(start) && found.left > 0 {
+            starts.extend(found.run(start));
         }
     }
-    found.program(entry)
+    if !found.has(entry) {
+        return Err(load_error(0, format!("no code of {arch} at {entry:#x}")));
+    }
+    Ok(found.program())
 }
 
 /// The words of instructions that follow each other.
@@ -40,9 +46,11 @@ type Run = Vec<u128>;
 struct Found<'a> {
     arch: Arch,
     memory: &'a Memory,
+    entry: u64,
     /// By their first addresses; none overlaps another.
     runs: BTreeMap<u64, Run>,
-    count: usize,
+    /// How many words are still looked at.
+    left: usize,
 }
 
 fn end(start: u64, run: &Run) -> u64 {
@@ -56,61 +64,51 @@ impl Found<'_> {
     }
 
     /// Decodes what lies behind an address until there is no more code; where that leads.
-    fn run(&mut self, start: u64) -> Result<Vec<u64>, LoadError> {
-        if start % SIZE != 0 {
-            return Err(load_error(0, format!("code at {start:#x}, which is not aligned")));
-        }
+    fn run(&mut self, start: u64) -> Vec<u64> {
         let next = self.runs.range(start..).next().map_or(u64::MAX, |(next, _)| *next);
         let (mut run, mut leads) = (Run::new(), Vec::new());
-        let mut at = start;
-        'pages: while at < next {
-            let Some(bytes) = self.page(at) else { break };
-            for word in bytes.chunks_exact(SIZE as usize) {
-                let word = word.try_into().map_or(0, u128::from_le_bytes);
-                // At its own address, so that what it says of others is an address, too.
-                let Ok(instruction) = nvabi_sass::decode(self.arch, word, at) else { break 'pages };
-                if at >= next {
-                    break 'pages;
-                }
-                leads.extend(targets(&instruction));
-                run.push(word);
-                at += SIZE;
+        let (mut at, mut page, mut read) = (start, Vec::new(), 0);
+        while at < next && self.is_near(at) && self.left > 0 {
+            if read == page.len() {
+                (page, read) = (self.page(at), 0);
             }
-            self.count += bytes.len() / SIZE as usize;
-            if self.count > MOST {
-                return Err(load_error(
-                    0,
-                    format!("more than {MOST} instructions from {start:#x} on"),
-                ));
-            }
+            let Some(word) = page[read..].first_chunk() else { break };
+            self.left -= 1;
+            let word = u128::from_le_bytes(*word);
+            // At its own address, so that what it says of others is an address, too.
+            let Ok(instruction) = nvabi_sass::decode(self.arch, word, at) else { break };
+            leads.extend(targets(&instruction).filter(|to| self.is_near(*to)));
+            run.push(word);
+            at += SIZE;
+            read += SIZE as usize;
         }
-        if run.is_empty() {
-            return Err(load_error(0, format!("no code of {} at {start:#x}", self.arch)));
+        if !run.is_empty() {
+            self.runs.insert(start, run);
         }
-        self.runs.insert(start, run);
-        leads.retain(|to| !self.has(*to) && self.page(*to).is_some());
-        Ok(leads)
+        leads
+    }
+
+    fn is_near(&self, address: u64) -> bool {
+        address.abs_diff(self.entry) < MOST_AWAY
     }
 
     /// The bytes from an address on to the end of its page, as far as they are there.
-    fn page(&self, at: u64) -> Option<Vec<u8>> {
-        let (_, end) = self.memory.find(at)?;
-        let size = (PAGE - at % PAGE).min(end - at);
-        let mut bytes = vec![0; usize::try_from(size).ok()?];
-        self.memory.read(at, &mut bytes).ok()?;
-        Some(bytes)
+    fn page(&self, at: u64) -> Vec<u8> {
+        let Some((_, end)) = self.memory.find(at) else { return Vec::new() };
+        let mut bytes = vec![0; (PAGE - at % PAGE).min(end - at) as usize];
+        match self.memory.read(at, &mut bytes) {
+            Ok(()) => bytes,
+            Err(_) => Vec::new(),
+        }
     }
 
-    fn program(self, entry: u64) -> Result<Program, LoadError> {
-        let span = self.span(entry);
-        if span.end - span.start > MOST_SPAN {
-            let what = format!("code from {:#x} to {:#x} is too far apart", span.start, span.end);
-            return Err(load_error(0, what));
-        }
+    fn program(self) -> Program {
+        let span = self.span();
         let count = ((span.end - span.start) / SIZE) as usize;
         let mut program = Program { origin: span.start, ..Program::default() };
+        // Between the runs nothing is known.
         program.code.resize_with(count, || Instruction {
-            op: Op::Refused("no code is here".into()),
+            op: Op::Refused(Box::default()),
             guard: Predicate::TRUE,
         });
         for (start, run) in &self.runs {
@@ -126,12 +124,12 @@ impl Found<'_> {
         program.shared_grain = shared_grain(&program.code);
         let (name, lines) = (format!("{:#x}", span.start).into(), BTreeMap::new());
         program.sections.push(Section { name, first: 0, count, lines });
-        Ok(program)
+        program
     }
 
-    fn span(&self, entry: u64) -> Range<u64> {
-        let first = self.runs.first_key_value().map_or(entry, |(start, _)| *start);
-        let last = self.runs.last_key_value().map_or(entry, |(start, run)| end(*start, run));
+    fn span(&self) -> Range<u64> {
+        let first = self.runs.first_key_value().map_or(self.entry, |(start, _)| *start);
+        let last = self.runs.last_key_value().map_or(self.entry, |(start, run)| end(*start, run));
         first..last
     }
 }

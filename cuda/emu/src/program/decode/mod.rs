@@ -189,6 +189,9 @@ fn decoder_of<'n, 'a>(base: &str) -> DecodeFn<'n, 'a> {
     }
 }
 
+/// Bytes of local memory that a thread has, as on hardware.
+const MOST_LOCAL: u64 = 512 << 10;
+
 impl<'n, 'a: 'n> Decoder<'n, 'a> {
     fn new(names: &'n UnitNames<'n>, function_index: usize, function: &ptx::Function<'a>) -> Self {
         Self {
@@ -364,7 +367,11 @@ impl<'n, 'a: 'n> Decoder<'n, 'a> {
         match variable.space {
             ptx::Space::Local => {
                 let at = self.local_size.next_multiple_of_u64(variable.align);
-                self.local_size = at + variable.size;
+                self.local_size = at.saturating_add(variable.size);
+                if self.local_size > MOST_LOCAL {
+                    let what = format!("more than {MOST_LOCAL} bytes of local memory of a thread");
+                    return Err(load_error(variable.line, what));
+                }
                 self.bind(variable.name, Binding::Local(at));
             }
             ptx::Space::Param => {

@@ -216,7 +216,8 @@ impl<'a> Warp<'a> {
                 return Ok(Some(Stop::Paused));
             }
             Op::Refused(why) => {
-                return mistake(FindingKind::Unsupported, first, &**why);
+                let why = if why.is_empty() { "no code is here" } else { why };
+                return mistake(FindingKind::Unsupported, first, why);
             }
             Op::Trap => {
                 return mistake(FindingKind::Trap, first, "the kernel executed `trap`");
