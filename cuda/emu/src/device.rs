@@ -19,8 +19,10 @@ pub const MAX_BLOCK_THREADS: u32 = 1024;
 /// Most bytes of shared memory of a block.
 pub const MAX_SHARED_BYTES: u64 = 227 << 10;
 
-/// Bytes of shared memory that are the system's, of each block.
-const RESERVED_SHARED: u64 = 1 << 10;
+/// Bytes of shared memory that are the system's, of each block, from sm_80 on.
+pub const RESERVED_SHARED_BYTES: u64 = 1 << 10;
+/// Most bytes of local memory of a thread.
+pub const MAX_LOCAL_BYTES: u64 = 512 << 10;
 
 /// Bytes that CUDA's headers keep for each cooperative launch: their number, then a word that blocks count in.
 const WORKSPACE_BYTES: u64 = 8;
@@ -544,7 +546,8 @@ impl Device {
         let arch = nvabi_sass::Arch::from_number(placed.sm)
             .ok_or_else(|| refuse(format!("machine code of sm_{} is not known", placed.sm)))?;
         // What a description says has the system's part as well.
-        check(launch, None, placed.shared_bytes.saturating_sub(RESERVED_SHARED)).map_err(refuse)?;
+        check(launch, None, placed.shared_bytes.saturating_sub(RESERVED_SHARED_BYTES))
+            .map_err(refuse)?;
         let program = sass::load_placed(arch, &self.memory, placed.entry);
         let program = program.map_err(|error| refuse(error.what))?;
         let kernel = program.placed_kernel(placed);

@@ -55,7 +55,8 @@ mod sass;
 mod texture;
 
 pub use device::{
-    Args, Device, Launch, MAX_BLOCK_THREADS, MAX_SHARED_BYTES, Module, Placed, Schedule,
+    Args, Device, Launch, MAX_BLOCK_THREADS, MAX_LOCAL_BYTES, MAX_SHARED_BYTES, Module, Placed,
+    RESERVED_SHARED_BYTES, Schedule,
 };
 pub use error::{DeviceError, LoadError};
 pub use memory::Foreign;

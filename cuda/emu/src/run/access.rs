@@ -191,6 +191,37 @@ fn block_access(warp: &dyn Warp, state: &State<'_>, strong: bool) -> BlockAccess
     BlockAccess { launch: state.grid.id, block, site, strong }
 }
 
+/// Changes what a lane has located in one step; the value before.
+pub(super) fn update(
+    warp: &dyn Warp,
+    state: &mut State<'_>,
+    lane: usize,
+    target: Target<'_>,
+    (address, width): (u64, u64),
+    change: impl Fn(u64) -> u64,
+) -> Result<u64, Box<Mistake>> {
+    match target {
+        Target::Global(global) => {
+            watch_read(warp, state, lane, (address, width), u64::MAX, true);
+            watch_write(warp, state, lane, (address, width), true, None);
+            Ok(global.update(width, change))
+        }
+        Target::Shared(offset) => {
+            let who = accessor(warp, lane, true);
+            let read = state.shared.read(who, offset, width);
+            let write = state.shared.write(who, offset, width);
+            note(warp, state, lane, offset, read.or(write));
+            let old = state.shared.load(offset, width);
+            state.shared.store(offset, width, change(old));
+            Ok(old)
+        }
+        _ => {
+            let what = "an atomic operation on private memory";
+            mistake(FindingKind::OutOfBounds, lane, what)
+        }
+    }
+}
+
 /// Notes a read of global memory where that is watched; `used` has a bit for each byte that matters.
 pub(super) fn watch_read(
     warp: &dyn Warp,

@@ -10,15 +10,13 @@ use super::{
     BANKS, Builtin, CODE, Instruction, Kernel, Op, Predicate, Program, RESERVED_SHARED, Section,
     ZERO,
 };
+use crate::device::MAX_LOCAL_BYTES;
 use crate::error::{LoadError, load_error};
 use crate::memory::Memory;
 use crate::program::Space;
 
 /// Bytes of local memory that a thread has beyond what the cubin says, for calls that it does not know of.
 const STACK: u64 = 1024;
-
-/// Largest frame that is believed.
-const MAX_STACK: u64 = 512 << 10;
 
 /// Bytes of `__constant__` variables that a GPU has.
 const MAX_CONSTANTS: u64 = 64 << 10;
@@ -337,7 +335,7 @@ impl<'a> Loader<'a> {
                         kernel.max_threads = Some(threads.saturating_mul(word(8).max(1)));
                     }
                     attribute::FRAME | attribute::LEAST_STACK | attribute::MOST_STACK if mine => {
-                        let size = word(4).min(MAX_STACK).next_multiple_of(16);
+                        let size = word(4).min(MAX_LOCAL_BYTES).next_multiple_of(16);
                         kernel.local_size = kernel.local_size.max(size + STACK);
                     }
                     _ => {}

@@ -364,6 +364,8 @@ pub(crate) enum Op {
     Trap,
     /// An instruction that is not run here; why not.
     Refused(Box<str>),
+    /// Between what was found in memory.
+    NoCode,
 }
 
 /// What a barrier does besides waiting.

@@ -106,11 +106,8 @@ impl Found<'_> {
         let span = self.span();
         let count = ((span.end - span.start) / SIZE) as usize;
         let mut program = Program { origin: span.start, ..Program::default() };
-        // Between the runs nothing is known.
-        program.code.resize_with(count, || Instruction {
-            op: Op::Refused(Box::default()),
-            guard: Predicate::TRUE,
-        });
+        let nothing = || Instruction { op: Op::NoCode, guard: Predicate::TRUE };
+        program.code.resize_with(count, nothing);
         for (start, run) in &self.runs {
             let first = ((start - span.start) / SIZE) as usize;
             for (number, word) in run.iter().enumerate() {

@@ -22,6 +22,7 @@ use std::sync::Arc;
 
 use self::shared::{NextMultiple, Shared, SharedLayout};
 use super::{Function, Instruction, Linked, Op, Program, Reg, Target, Unit, flow};
+use crate::device::MAX_LOCAL_BYTES;
 use crate::error::{LoadError, load_error};
 use crate::lanes::Opcode;
 use crate::ptx;
@@ -188,9 +189,6 @@ fn decoder_of<'n, 'a>(base: &str) -> DecodeFn<'n, 'a> {
         _ => Decoder::computation,
     }
 }
-
-/// Bytes of local memory that a thread has, as on hardware.
-const MOST_LOCAL: u64 = 512 << 10;
 
 impl<'n, 'a: 'n> Decoder<'n, 'a> {
     fn new(names: &'n UnitNames<'n>, function_index: usize, function: &ptx::Function<'a>) -> Self {
@@ -368,8 +366,9 @@ impl<'n, 'a: 'n> Decoder<'n, 'a> {
             ptx::Space::Local => {
                 let at = self.local_size.next_multiple_of_u64(variable.align);
                 self.local_size = at.saturating_add(variable.size);
-                if self.local_size > MOST_LOCAL {
-                    let what = format!("more than {MOST_LOCAL} bytes of local memory of a thread");
+                if self.local_size > MAX_LOCAL_BYTES {
+                    let what =
+                        format!("more than {MAX_LOCAL_BYTES} bytes of local memory of a thread");
                     return Err(load_error(variable.line, what));
                 }
                 self.bind(variable.name, Binding::Local(at));

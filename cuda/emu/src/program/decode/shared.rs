@@ -3,6 +3,7 @@
 use std::collections::{HashMap, HashSet};
 
 use super::super::{Linked, Target};
+use crate::device::RESERVED_SHARED_BYTES;
 use crate::lanes::{self, Opcode};
 use crate::ptx;
 
@@ -18,7 +19,6 @@ pub(super) enum Shared<'a> {
 /// Where shared memory starts that belongs to the system: for groups of several warps, by the header of
 /// cooperative groups, which names it without optimisation wherever it is included.
 pub(super) const RESERVED_SHARED: &str = "%reserved_smem_offset_1";
-const RESERVED_SHARED_BYTES: u64 = 1024;
 
 /// Where shared variables lie: those of one kernel overlap those of others.
 pub(super) struct SharedLayout<'a> {

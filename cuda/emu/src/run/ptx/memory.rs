@@ -1,10 +1,12 @@
 //! Loads, stores and atomics of a warp, in every state space.
 
-use super::super::access::{Target, accessor, low, note, wait_for_turn, watch_read, watch_write};
+use super::super::Mistake;
+use super::super::access::{
+    Target, accessor, low, note, update, wait_for_turn, watch_read, watch_write,
+};
 use super::super::block::State;
 use super::super::shared::{AccessProblem, Accessor};
 use super::super::warp::lanes_of;
-use super::super::{Mistake, mistake};
 use super::warp::Warp;
 use crate::program::{Address, Op, Order, Reg, Rmw, Space, WINDOW_SHIFT};
 use crate::report::{EventKind, FindingKind, Severity};
@@ -184,37 +186,15 @@ impl Warp<'_> {
                 wait_for_turn(state, target);
             }
             let operand = self.register(*src)[lane];
-            let update = |old: u64| match rmw {
+            let change = |old: u64| match rmw {
                 Rmw::Apply(step) => step(old, operand),
                 Rmw::CompareSwap(compare) => {
                     let wanted = self.register(*compare)[lane] & low(*width);
                     if old == wanted { operand } else { old }
                 }
             };
-            out[lane] = match target {
-                Target::Global(global) => {
-                    watch_read(self, state, lane, (address, *width), u64::MAX, true);
-                    watch_write(self, state, lane, (address, *width), true, None);
-                    global.update(*width, update)
-                }
-                Target::Shared(offset) => {
-                    on_shared = true;
-                    let who = self.accessor(lane, true);
-                    let read = state.shared.read(who, offset, *width);
-                    let write = state.shared.write(who, offset, *width);
-                    self.note(state, lane, offset, read.or(write));
-                    let old = state.shared.load(offset, *width);
-                    state.shared.store(offset, *width, update(old));
-                    old
-                }
-                _ => {
-                    return mistake(
-                        FindingKind::OutOfBounds,
-                        lane,
-                        "an atomic operation on private memory",
-                    );
-                }
-            };
+            on_shared |= matches!(target, Target::Shared(_));
+            out[lane] = update(self, state, lane, target, (address, *width), change)?;
         }
         if order.acquire {
             state.shared.fence(self.core.index);

@@ -1,6 +1,8 @@
 //! Loads, stores, atomics and copies.
 
-use super::super::access::{Target, accessor, low, note, wait_for_turn, watch_read, watch_write};
+use super::super::access::{
+    Target, accessor, low, note, update, wait_for_turn, watch_read, watch_write,
+};
 use super::super::block::State;
 use super::super::shared::{AccessProblem, Site};
 use super::super::warp::lanes_of;
@@ -209,35 +211,13 @@ impl Warp<'_> {
                 wait_for_turn(state, target);
             }
             let operand = operands[lane];
-            let update = |old: u64| match rmw {
+            let change = |old: u64| match rmw {
                 Rmw::Apply(step) => step(old, operand),
                 Rmw::CompareSwap(_) if old == wanted[lane] => operand,
                 Rmw::CompareSwap(_) => old,
             };
-            out[lane] = match target {
-                Target::Global(global) => {
-                    watch_read(self, state, lane, (addresses[lane], *width), u64::MAX, true);
-                    watch_write(self, state, lane, (addresses[lane], *width), true, None);
-                    global.update(*width, update)
-                }
-                Target::Shared(offset) => {
-                    on_shared = true;
-                    let who = accessor(self, lane, true);
-                    let read = state.shared.read(who, offset, *width);
-                    let write = state.shared.write(who, offset, *width);
-                    note(self, state, lane, offset, read.or(write));
-                    let old = state.shared.load(offset, *width);
-                    state.shared.store(offset, *width, update(old));
-                    old
-                }
-                _ => {
-                    return mistake(
-                        FindingKind::OutOfBounds,
-                        lane,
-                        "an atomic operation on private memory",
-                    );
-                }
-            };
+            on_shared |= matches!(target, Target::Shared(_));
+            out[lane] = update(self, state, lane, target, (addresses[lane], *width), change)?;
             changed |= u32::from(out[lane] == wanted[lane]) << lane;
         }
         let old = out[mask.trailing_zeros() as usize & 31];

@@ -11,7 +11,7 @@ use super::grid::Grid;
 use super::shared::Site;
 use super::source::is_of_toolkit;
 use super::warp::{Code, Warp};
-use crate::device::Launch;
+use crate::device::{Launch, RESERVED_SHARED_BYTES};
 use crate::program::{LOCAL_WINDOW, SHARED_WINDOW};
 use crate::report::SourceLocation;
 use crate::sass::{BANKS, Kernel, Op, Program, RESERVED_SHARED, Section};
@@ -118,10 +118,9 @@ impl Code for SassCode<'_> {
     }
 
     fn shared(&self, dynamic: u64) -> (u64, u32) {
-        /// Bytes of shared memory that are the system's.
-        const RESERVED: u64 = 1024;
         let own = self.kernel.shared_bytes(dynamic);
-        (own + if self.program.asks_for_reserved { RESERVED } else { 0 }, self.program.shared_grain)
+        let reserved = if self.program.asks_for_reserved { RESERVED_SHARED_BYTES } else { 0 };
+        (own + reserved, self.program.shared_grain)
     }
 
     fn warp<'a>(&'a self, grid: &'a Grid<'a>, index: usize, threads: u32) -> Box<dyn Warp + 'a> {

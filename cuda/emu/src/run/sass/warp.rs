@@ -215,9 +215,9 @@ impl<'a> Warp<'a> {
                 self.rotate();
                 return Ok(Some(Stop::Paused));
             }
+            Op::NoCode => return mistake(FindingKind::Unsupported, first, "no code is here"),
             Op::Refused(why) => {
-                let why = if why.is_empty() { "no code is here" } else { why };
-                return mistake(FindingKind::Unsupported, first, why);
+                return mistake(FindingKind::Unsupported, first, &**why);
             }
             Op::Trap => {
                 return mistake(FindingKind::Trap, first, "the kernel executed `trap`");

@@ -12,6 +12,17 @@ const ROUNDINGS: [(Modifier, &str); 3] =
 const WHOLE: [(Modifier, &str); 3] =
     [(Modifier::FLOOR, "rmi"), (Modifier::CEIL, "rpi"), (Modifier::TRUNC, "rzi")];
 
+/// Integers that conversions name; without one it is s32.
+const INTEGERS: [(Modifier, &str); 7] = [
+    (Modifier::U8, "u8"),
+    (Modifier::S8, "s8"),
+    (Modifier::U16, "u16"),
+    (Modifier::S16, "s16"),
+    (Modifier::U32, "u32"),
+    (Modifier::U64, "u64"),
+    (Modifier::S64, "s64"),
+];
+
 impl Decoder<'_> {
     pub(super) fn floats(&self) -> Decoded<Op> {
         use Name::*;
@@ -141,16 +152,7 @@ impl Decoder<'_> {
     }
 
     fn of_integer(&self) -> Decoded<Op> {
-        let kinds = [
-            (Modifier::U8, "u8"),
-            (Modifier::S8, "s8"),
-            (Modifier::U16, "u16"),
-            (Modifier::S16, "s16"),
-            (Modifier::U32, "u32"),
-            (Modifier::U64, "u64"),
-            (Modifier::S64, "s64"),
-        ];
-        let from = self.choose(&kinds).unwrap_or("s32");
+        let from = self.choose(&INTEGERS).unwrap_or("s32");
         let to = self.choose(&[(Modifier::F16, "f16"), (Modifier::F64, "f64")]).unwrap_or("f32");
         let text = format!("cvt.{}.{to}.{from}", self.rounding().unwrap_or("rn"));
         let long = [to == "f64", from.ends_with("64")];
@@ -158,16 +160,7 @@ impl Decoder<'_> {
     }
 
     fn to_integer(&self) -> Decoded<Op> {
-        let kinds = [
-            (Modifier::U8, "u8"),
-            (Modifier::S8, "s8"),
-            (Modifier::U16, "u16"),
-            (Modifier::S16, "s16"),
-            (Modifier::U32, "u32"),
-            (Modifier::U64, "u64"),
-            (Modifier::S64, "s64"),
-        ];
-        let to = self.choose(&kinds).unwrap_or("s32");
+        let to = self.choose(&INTEGERS).unwrap_or("s32");
         let from = self.choose(&[(Modifier::F16, "f16"), (Modifier::F64, "f64")]).unwrap_or("f32");
         let rounding = self.choose(&WHOLE).unwrap_or("rni");
         let text = format!("cvt.{rounding}{}.{to}.{from}", self.flush_of(from));
