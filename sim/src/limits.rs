@@ -4,8 +4,40 @@
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::sync::OnceLock;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use nvabi_supervise::check;
+
+/// Places for something that this process may have so many of at once.
+#[derive(Debug)]
+pub(crate) struct Places {
+    most: usize,
+    taken: AtomicUsize,
+}
+
+/// One of them, until it is dropped.
+#[derive(Debug)]
+pub(crate) struct Place(&'static Places);
+
+impl Places {
+    pub(crate) const fn new(most: usize) -> Self {
+        Self { most, taken: AtomicUsize::new(0) }
+    }
+
+    /// None when all are taken.
+    pub(crate) fn take(&'static self) -> Option<Place> {
+        let more = |taken| (taken < self.most).then_some(taken + 1);
+        let taken = self.taken.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more);
+        // Made only when it is taken: dropping one gives a place back.
+        taken.is_ok().then(|| Place(self))
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        self.0.taken.fetch_sub(1, Ordering::Relaxed);
+    }
+}
 
 /// Descriptors that are kept for what lasts no longer than the answer to a call.
 const SPARE: u64 = 64;

@@ -11,12 +11,12 @@ use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::os::unix::fs::FileExt as _;
 use std::ptr::{self, NonNull};
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use nvabi_supervise::check;
 
-use super::limits;
+use super::limits::{self, Place, Places};
 
 /// Bytes of a page.
 const PAGE: u64 = 4096;
@@ -141,7 +141,7 @@ pub(crate) struct Memory {
 
 /// Parts of files of which this process has mappings. It may have 65,530 by default (`vm.max_map_count`), and needs
 /// some itself: further parts are read and written by calls.
-static MAPPED_PARTS: AtomicUsize = AtomicUsize::new(0);
+static MAPPED_PARTS: Places = Places::new(MOST_MAPPED_PARTS);
 const MOST_MAPPED_PARTS: usize = 16_384;
 
 /// Memory that this process, its clients and their children may change at any time.
@@ -155,26 +155,6 @@ struct Map {
     length: usize,
     /// Counts it, when it is of a part.
     _place: Option<Place>,
-}
-
-/// One of the mappings that parts may have.
-#[derive(Debug)]
-struct Place;
-
-impl Place {
-    /// None when there are as many as there may be.
-    fn take() -> Option<Self> {
-        let more = |count| (count < MOST_MAPPED_PARTS).then_some(count + 1);
-        let taken = MAPPED_PARTS.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more);
-        // Made only when it is taken: dropping one gives a place back.
-        taken.is_ok().then(|| Self)
-    }
-}
-
-impl Drop for Place {
-    fn drop(&mut self) {
-        MAPPED_PARTS.fetch_sub(1, Ordering::Relaxed);
-    }
 }
 
 /// Bytes of a word.
@@ -452,7 +432,7 @@ impl Memory {
     fn map(&self) -> Option<Map> {
         let length = usize::try_from(self.size).ok()?;
         let start = i64::try_from(self.start).ok()?;
-        let place = if self.is_part { Some(Place::take()?) } else { None };
+        let place = if self.is_part { Some(MAPPED_PARTS.take()?) } else { None };
         // SAFETY: no address is asked for, so no memory that is in use is replaced.
         let start = unsafe {
             libc::mmap(

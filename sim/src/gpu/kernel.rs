@@ -1,21 +1,22 @@
 //! A kernel: its code is read from the GPU's memory, and it runs in the emulator on a thread of its own.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use nvabi_emu::{Args, Device, Finding, FindingKind, Launch, Placed, Report, Severity};
+use nvabi_emu::{
+    Args, Device, Finding, FindingKind, Launch, MAX_LOCAL_BYTES, Placed, RESERVED_SHARED_BYTES,
+    Report, Severity,
+};
 
 use super::engine::{Bus, Fault, KernelSpace, Note, Outcome};
 use super::qmd::Qmd;
+use crate::limits::Places;
 
 /// Largest program of text.
 const MOST_TEXT: usize = 16 << 20;
 const PAGE: usize = 4096;
-
-/// Bytes of shared memory that the hardware keeps of a block's, from SM 8.0 on.
-const RESERVED_SHARED: u64 = 1 << 10;
 
 /// Where the parameters begin in bank 0: of Ampere and Ada, from HOPPER_COMPUTE_A on, and from BLACKWELL_COMPUTE_A on.
 const PARAMETERS: [(u32, usize); 3] = [(0, 0x160), (0xcbc0, 0x210), (0xcdc0, 0x380)];
@@ -27,31 +28,11 @@ const ARCHITECTURES: [(u32, u32); 4] = [(0xc6c0, 80), (0xc7c0, 86), (0xc9c0, 89)
 /// So long a launch is waited for at once: most kernels are short.
 const SHORT: Duration = Duration::from_micros(500);
 
-/// The most blocks of a grid, of which the emulator remembers each, and bytes of local memory of a thread, as on
-/// hardware.
+/// The most blocks of a grid, of which the emulator remembers each.
 const MOST_BLOCKS: u64 = 1 << 24;
-const MOST_LOCAL: u32 = 512 << 10;
 
 /// Kernels that run at once, of all machines of this process: each has threads, and memory for its blocks.
-static RUNNING: AtomicUsize = AtomicUsize::new(0);
-const MOST_RUNNING: usize = 32;
-
-/// The place of a kernel among those.
-struct Place;
-
-impl Place {
-    fn take() -> Option<Self> {
-        let more = |count| (count < MOST_RUNNING).then_some(count + 1);
-        let taken = RUNNING.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more);
-        taken.is_ok().then(|| Self)
-    }
-}
-
-impl Drop for Place {
-    fn drop(&mut self) {
-        RUNNING.fetch_sub(1, Ordering::Relaxed);
-    }
-}
+static RUNNING: Places = Places::new(32);
 
 /// A kernel on its thread.
 #[derive(Debug)]
@@ -90,14 +71,14 @@ pub(super) fn start(bus: &Bus<'_>, class: u32, at: u64, qmd: &Qmd) -> Outcome<Op
     };
     let space = bus.for_kernels().ok_or_else(|| refused("this GPU runs no kernels"))?;
     let blocks = qmd.grid.iter().fold(1, |all: u64, count| all.saturating_mul((*count).into()));
-    if blocks > MOST_BLOCKS || qmd.local > MOST_LOCAL {
+    if blocks > MOST_BLOCKS || u64::from(qmd.local) > MAX_LOCAL_BYTES {
         let local = qmd.local;
         let why = format!(
-            "{blocks} blocks, {local} bytes of local memory: at most {MOST_BLOCKS}, {MOST_LOCAL}"
+            "{blocks} blocks, {local} bytes of local memory: at most {MOST_BLOCKS}, {MAX_LOCAL_BYTES}"
         );
         return Err(refused(&why));
     }
-    let Some(place) = Place::take() else { return Ok(None) };
+    let Some(place) = RUNNING.take() else { return Ok(None) };
     let stop = Arc::new(AtomicBool::new(false));
     let (grid, block) = (qmd.grid, qmd.block);
     let launch = Launch { grid, block, stop: Some(stop.clone()), ..Launch::default() };
@@ -186,7 +167,7 @@ fn run_text(
     let (Some(name), None) = (names.next(), names.next()) else {
         return Err(bad("it has not one kernel".to_owned()));
     };
-    let own = module.shared_size(name).unwrap_or(0) + RESERVED_SHARED;
+    let own = module.shared_size(name).unwrap_or(0) + RESERVED_SHARED_BYTES;
     let launch = Launch { shared_bytes: shared.saturating_sub(own) as u32, ..launch };
     let args = Args::new().bytes(&parameters, 1);
     let report = device.launch(&module, name, &launch, &args);
