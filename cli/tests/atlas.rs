@@ -230,7 +230,7 @@ fn field(name: &str, ty: &str, offset: u64, size: u64) -> Field {
 
 fn record(kind: RecordKind, size: u64, fields: Vec<Field>) -> Record {
     let source = Source { path: format!("inc/{HOSTILE}.h").into(), line: 7 };
-    Record { kind, size, align: 4, source, fields }
+    Record { kind, size, align: 4, source, fields: fields.into() }
 }
 
 /// Facts in which every text is hostile, with unions, bit-fields, wide arrays and numbers too large.

@@ -66,7 +66,7 @@ fn a_lock_that_lies_is_found_out() {
     for (_, history) in items.filter(|((_, name), _)| name == RECORD) {
         for placed in history.iter_mut().filter_map(|state| state.value.as_mut()) {
             if let Fact::Record { fields, .. } = Arc::make_mut(&mut placed.fact) {
-                fields[0].offset += 4;
+                Arc::make_mut(fields)[0].offset += 4;
                 altered += 1;
             }
         }

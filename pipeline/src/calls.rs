@@ -1057,7 +1057,7 @@ fn compared(surface: &Surface, ours: Option<&str>, other: Option<&str>) -> Check
 /// driver and its callers pass the inner one.
 fn unwrapped<'a>(surface: &'a Surface, ty: &'a str) -> &'a str {
     let record = surface.records.get(ty).filter(|_| ty.ends_with("_FINN_PARAMS"));
-    match record.map(|record| (record.size, record.fields.as_slice())) {
+    match record.map(|record| (record.size, &*record.fields)) {
         Some((size, [only])) if only.size == size => &only.ty,
         _ => ty,
     }

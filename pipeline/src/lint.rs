@@ -366,7 +366,7 @@ impl<'a> Linter<'a> {
         (prefix, outer): (&str, Option<&Union>),
         leaves: &mut Vec<Leaf>,
     ) {
-        for field in &record.fields {
+        for field in record.fields.iter() {
             let path = match (prefix, field.name.as_str()) {
                 ("", name) => name.to_owned(),
                 (prefix, "") => prefix.to_owned(),

@@ -123,11 +123,16 @@ pub struct Record {
     pub align: u64,
     /// Where it is defined.
     pub source: Source,
-    /// In the order of the declaration.
-    pub fields: Vec<Field>,
+    /// In the order of the declaration; the facts of tags that agree share them.
+    pub fields: Arc<[Field]>,
 }
 
 impl Record {
+    /// Its fields to change: those of other tags that share them stay.
+    pub fn fields_mut(&mut self) -> &mut [Field] {
+        Arc::make_mut(&mut self.fields)
+    }
+
     /// Whether size, alignment, kind and every field agree; the place in the header may differ.
     pub fn same_layout(&self, other: &Self) -> bool {
         (self.kind, self.size, self.align) == (other.kind, other.size, other.align)

@@ -50,6 +50,21 @@ pub fn map<'t, T: Sync, R: Send>(items: &'t [T], job: impl Fn(&'t T) -> R + Sync
     done.into_iter().map(|(_, result)| result).collect()
 }
 
+/// Two jobs, the first on a thread of its own where there are threads.
+pub fn both<A: Send, B>(first: impl FnOnce() -> A + Send, second: impl FnOnce() -> B) -> (A, B) {
+    if threads() < 2 {
+        return (first(), second());
+    }
+    thread::scope(|scope| {
+        let first = scope.spawn(first);
+        let second = second();
+        match first.join() {
+            Ok(first) => (first, second),
+            Err(panic) => std::panic::resume_unwind(panic),
+        }
+    })
+}
+
 #[cfg(test)]
 mod tests {
     #[test]

@@ -17,7 +17,8 @@ fn facts(tag: &str, line: u32) -> Facts {
         size: 4,
         bits: None,
     };
-    let fact = Fact::Record { kind: RecordKind::Struct, size: 4, align: 4, fields: vec![field] };
+    let fact =
+        Fact::Record { kind: RecordKind::Struct, size: 4, align: 4, fields: vec![field].into() };
     let mut rm = Surface::default();
     lock::add(&mut rm, "NVT_GATE", &fact, Source { path: "x.h".into(), line });
     Facts { tag: tag.parse().unwrap(), surfaces: [("rm".to_owned(), rm)].into() }

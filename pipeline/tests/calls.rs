@@ -61,7 +61,7 @@ fn surface(types: &[(&str, u64)], constants: &[(&str, i128)]) -> Surface {
     let mut surface = Surface::default();
     for (name, size) in types {
         let (kind, source, fields) = (RecordKind::Struct, place(CTRL, 1), Vec::new());
-        let record = Record { kind, size: *size, align: 1, source, fields };
+        let record = Record { kind, size: *size, align: 1, source, fields: fields.into() };
         surface.records.insert((*name).to_owned(), record);
     }
     for (name, value) in constants {
@@ -308,7 +308,7 @@ fn finn_and_the_table() {
     let mut wrapper = surface.records["NVT_I_PARAMS"].clone();
     let (name, ty) = ("params".to_owned(), "NVT_I_PARAMS".to_owned());
     wrapper.fields =
-        vec![Field { name, canonical: ty.clone(), ty, offset: 0, size: 4, bits: None }];
+        vec![Field { name, canonical: ty.clone(), ty, offset: 0, size: 4, bits: None }].into();
     surface.records.insert("NVT_W_FINN_PARAMS".into(), wrapper);
     let header = command("NVT_CTRL_CMD_SAME", 1, "NVT_A_PARAMS_MESSAGE_ID")
         + &command("NVT_CTRL_CMD_ALIAS", 2, "NVT_A2_PARAMS_MESSAGE_ID")

@@ -35,7 +35,7 @@ fn field(name: &str, declared: &str, canonical: &str, offset: u64, size: u64) ->
 fn record(surface: &mut Surface, name: &str, kind: RecordKind, fields: Vec<Field>) {
     let size = fields.iter().map(|f| f.offset + f.size).max().unwrap();
     let align = if size % 8 == 0 { 8 } else { 4 };
-    lock::add(surface, name, &Fact::Record { kind, size, align, fields }, source());
+    lock::add(surface, name, &Fact::Record { kind, size, align, fields: fields.into() }, source());
 }
 
 /// A command or class by number, and what the driver's tables say of it.

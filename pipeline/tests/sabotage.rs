@@ -59,7 +59,11 @@ fn alter_fact(
 
 fn alter_fields(lock: &mut Lock, header: &str, name: &str, alter: impl FnOnce(&mut Vec<Field>)) {
     alter_fact(lock, header, ItemKind::Record, name, |fact| match fact {
-        Fact::Record { fields, .. } => alter(fields),
+        Fact::Record { fields, .. } => {
+            let mut altered = fields.to_vec();
+            alter(&mut altered);
+            *fields = altered.into();
+        }
         _ => unreachable!(),
     });
 }

@@ -908,7 +908,7 @@ mod tests {
                 size: 4,
                 align: 4,
                 source: source(),
-                fields: Vec::new(),
+                fields: [].into(),
             };
             surface.records.insert("P".into(), params);
             let numbers = [("ESC", Some(esc)), ("CMD", Some(7)), ("CLASS", class)];

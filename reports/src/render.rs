@@ -20,7 +20,7 @@ fn record_of(name: &str, record: &Record, surface: &Surface) -> String {
     let _ = writeln!(text, "{} {name} {{ // {}", record.kind.keyword(), record.source);
     let mut at = 0;
     let mut holes = 0;
-    for field in &record.fields {
+    for field in record.fields.iter() {
         if record.kind == RecordKind::Struct && field.bits.is_none() && field.offset > at {
             holes += field.offset - at;
             let _ = writeln!(text, "    // {} bytes hole", field.offset - at);
@@ -59,7 +59,7 @@ fn without_name<'s>(surface: &'s Surface, field: &Field) -> Option<&'s Record> {
 /// A member that is declared where it stands: offsets are those of the record around it, of an array's first element.
 fn nested(text: &mut String, field: &Field, inner: &Record, surface: &Surface) {
     let mut block = String::new();
-    for member_of in &inner.fields {
+    for member_of in inner.fields.iter() {
         let moved = Field { offset: field.offset + member_of.offset, ..member_of.clone() };
         match without_name(surface, &moved) {
             Some(inner) => nested(&mut block, &moved, inner, surface),
@@ -229,7 +229,8 @@ mod tests {
             field("name", "char[3]", "char[3]", 16, 3),
         ];
         let source = Source { path: "a.h".into(), line: 7 };
-        let found = Record { kind: RecordKind::Struct, size: 24, align: 8, source, fields };
+        let found =
+            Record { kind: RecordKind::Struct, size: 24, align: 8, source, fields: fields.into() };
         let text = record("X", &found);
         let lines: Vec<&str> = text.lines().collect();
         assert_eq!(lines[0], "struct X { // a.h:7");

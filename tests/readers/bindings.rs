@@ -53,7 +53,7 @@ pub(crate) fn agree(subject: &Subject) {
         // An assertion that cannot fail guards nothing.
         let mut wrong = facts.surfaces["rm"].records.clone();
         wrong.retain(|name, _| name == "NVT_SWAPS");
-        wrong.get_mut("NVT_SWAPS").unwrap().fields[1].offset += 4;
+        wrong.get_mut("NVT_SWAPS").unwrap().fields_mut()[1].offset += 4;
         let bindings = &krate.modules[0].1;
         let text = format!("{bindings}\n{}", assertions(&wrong, bindings).0);
         krate.modules[0].1 = text;

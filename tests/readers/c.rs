@@ -158,7 +158,7 @@ impl Writer<'_> {
 
     /// Some headers forbid a member by a macro of its name once they have declared it.
     fn free_members(&mut self) {
-        let fields = self.surface.records.values().flat_map(|record| &record.fields);
+        let fields = self.surface.records.values().flat_map(|record| record.fields.iter());
         let mut names: Vec<&str> = fields.map(|field| field.name.as_str()).collect();
         names.sort_unstable();
         names.dedup();
@@ -188,7 +188,7 @@ impl Writer<'_> {
             self.ask(&format!("sizeof({ty}) == {}", record.size));
             self.ask(&format!("NVABI_ALIGN({ty}) == {}", record.align));
         }
-        for field in &record.fields {
+        for field in record.fields.iter() {
             self.field(name, record, field, place);
         }
     }

@@ -211,15 +211,16 @@ fn compilers_notice_a_wrong_fact() {
     let alter: [(&str, Alter); 9] = [
         ("size", |s| s.records.get_mut("NVT_SWAPS").unwrap().size += 8),
         ("alignment", |s| s.records.get_mut("NVT_SWAPS").unwrap().align *= 2),
-        ("offset", |s| s.records.get_mut("NVT_SWAPS").unwrap().fields[1].offset += 4),
+        ("offset", |s| s.records.get_mut("NVT_SWAPS").unwrap().fields_mut()[1].offset += 4),
         ("nested offset", |s| {
-            s.records.get_mut("NVT_UNION_MEMBER::data_t::buffer_t").unwrap().fields[1].offset += 4;
+            s.records.get_mut("NVT_UNION_MEMBER::data_t::buffer_t").unwrap().fields_mut()[1]
+                .offset += 4;
         }),
         ("type", |s| {
-            s.records.get_mut("NVT_SWAPS").unwrap().fields[0].canonical = "int".into();
+            s.records.get_mut("NVT_SWAPS").unwrap().fields_mut()[0].canonical = "int".into();
         }),
         ("bits", |s| {
-            let field = &mut s.records.get_mut("NVT_BITS_CROSSING").unwrap().fields[1];
+            let field = &mut s.records.get_mut("NVT_BITS_CROSSING").unwrap().fields_mut()[1];
             field.bits.as_mut().unwrap().bit_width -= 1;
         }),
         ("enumerator", |s| {

@@ -101,8 +101,8 @@ pub(crate) fn own(subject: &Subject) {
     assert!(built.is_ok(), "{}", built.unwrap_err());
     // An assertion that cannot fail guards nothing.
     let mut wrong = facts.clone();
-    wrong.surfaces.get_mut("rm").unwrap().records.get_mut("NVT_SWAPS").unwrap().fields[2].offset -=
-        4;
+    wrong.surfaces.get_mut("rm").unwrap().records.get_mut("NVT_SWAPS").unwrap().fields_mut()[2]
+        .offset -= 4;
     let text = assertions(&wrong, "rm", "crate::plain::v1_1");
     krate.modules.retain(|(name, _)| name == "plain");
     krate.push("wrong", text);

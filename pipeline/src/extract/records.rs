@@ -235,21 +235,20 @@ impl<'u> Collector<'u, '_> {
             CXCursor_UnionDecl => RecordKind::Union,
             _ => RecordKind::Struct,
         };
-        let mut record = Record { kind, size, align, source: source.clone(), fields: Vec::new() };
-        let mut anonymous = 0;
-        let members = ty.fields();
+        let record = Record { kind, size, align, source: source.clone(), fields: [].into() };
         // The name is taken before the members are read: they may repeat it.
         self.surface.records.insert(name.clone(), record.clone());
-        for member in members {
+        let (mut fields, mut anonymous) = (Vec::new(), 0);
+        for member in ty.fields() {
             match self.field(&name, source, member, &mut anonymous) {
-                Ok(field) => record.fields.push(field),
+                Ok(field) => fields.push(field),
                 Err(why) => self.report.push(
                     Diagnostic::error("record-layout", format!("{name}: {why}"))
                         .note(format!("declared at {source}")),
                 ),
             }
         }
-        self.surface.records.insert(name, record);
+        self.surface.records.insert(name, Record { fields: fields.into(), ..record });
     }
 
     /// Takes a name for a record; false when it is taken, which is an error unless by itself.

@@ -186,10 +186,12 @@ pub fn read_at(folder: impl Into<TextFolder>, tags: &[&Tag]) -> Result<Lock, Rep
 }
 
 fn facts_of(locked: &Lock, tags: [&Tag; 2]) -> [Facts; 2] {
-    tags.map(|tag| {
+    let facts = |tag: &Tag| {
         let nothing = || Facts { tag: tag.clone(), surfaces: BTreeMap::new() };
         locked.facts(tag).unwrap_or_else(nothing)
-    })
+    };
+    let [earlier, later] = tags;
+    parallel::both(|| facts(earlier), || facts(later)).into()
 }
 
 /// The constants that have a value at any tag.

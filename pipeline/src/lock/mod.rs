@@ -100,7 +100,7 @@ pub enum Fact {
         /// Bytes.
         align: u64,
         /// In the order of the declaration.
-        fields: Vec<Field>,
+        fields: Arc<[Field]>,
     },
     /// A named enum.
     Enum {

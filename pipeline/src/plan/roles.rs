@@ -291,7 +291,7 @@ impl<'a> Resolver<'a, '_, '_> {
             Fact::Record { fields, .. } => fields,
             _ => return,
         };
-        for field in fields {
+        for field in fields.iter() {
             let dimensions = split_array(&field.canonical).1;
             let mark = if dimensions.is_empty() { "" } else { "[]" };
             let path = match (prefix, field.name.as_str()) {

@@ -146,7 +146,7 @@ impl Known<'_> {
         (prefix, base): (&str, u64),
         fields: &mut BTreeMap<u64, Vec<Field>>,
     ) {
-        for field in &record.fields {
+        for field in record.fields.iter() {
             let path = match (prefix, field.name.as_str()) {
                 ("", name) => name.to_owned(),
                 (prefix, "") => prefix.to_owned(),

@@ -59,7 +59,7 @@ impl<'s> Layouts<'s> {
         let record = self.surface.records.get(name).filter(|_| depth < DEPTH)?;
         let (mut end, mut align) = (0u64, 1);
         let mut fields = Vec::new();
-        for field in &record.fields {
+        for field in record.fields.iter() {
             let (_, counts) = split_array(&field.canonical);
             let count: u64 = counts.iter().product();
             let (one, needs) = self.one(field, count, depth)?;
@@ -72,7 +72,10 @@ impl<'s> Layouts<'s> {
             fields.push(Field { offset, size, ..field.clone() });
         }
         let size = end.checked_next_multiple_of(align)?;
-        self.made.insert(name.to_owned(), Record { size, align, fields, ..record.clone() });
+        self.made.insert(
+            name.to_owned(),
+            Record { size, align, fields: fields.into(), ..record.clone() },
+        );
         Some((size, align))
     }
 
@@ -112,7 +115,13 @@ mod tests {
     }
 
     fn record(kind: RecordKind, size: u64, fields: Vec<Field>) -> Record {
-        Record { kind, size, align: 8, source: Source { path: "a.h".into(), line: 1 }, fields }
+        Record {
+            kind,
+            size,
+            align: 8,
+            source: Source { path: "a.h".into(), line: 1 },
+            fields: fields.into(),
+        }
     }
 
     fn surface_of(records: Vec<(&str, Record)>) -> Surface {

@@ -297,7 +297,7 @@ impl Reader<'_> {
     /// Runs of bytes that no member has and that are not zero.
     fn padding(&self, record: &Record, base: u64) -> Vec<Padding> {
         let mut used = vec![false; usize::try_from(record.size).unwrap_or(0).min(1 << 24)];
-        for field in &record.fields {
+        for field in record.fields.iter() {
             let end = match field.bits {
                 Some(bits) => field.offset + (bits.bit_offset + bits.bit_width).div_ceil(8),
                 None => field.offset + field.size,
@@ -466,7 +466,13 @@ mod tests {
     }
 
     fn record_of(kind: RecordKind, size: u64, fields: Vec<Field>) -> Record {
-        Record { kind, size, align: 4, source: Source { path: "a.h".into(), line: 1 }, fields }
+        Record {
+            kind,
+            size,
+            align: 4,
+            source: Source { path: "a.h".into(), line: 1 },
+            fields: fields.into(),
+        }
     }
 
     fn facts(records: Vec<(&str, Record)>) -> Facts {

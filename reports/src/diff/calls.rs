@@ -9,6 +9,7 @@ use super::roles::find_record;
 use super::{Class, RecordChange, Scope, Side, Sides};
 use nvabi_pipeline::known::{self, display};
 use nvabi_pipeline::model::{Access, Call, Source};
+use nvabi_pipeline::parallel;
 use nvabi_pipeline::spec::{Item, ItemKind, Spec};
 
 /// An ioctl, command or class that differs.
@@ -128,13 +129,16 @@ pub(super) fn compare(
 /// The calls of both sides: those that the specs name, or all.
 pub(super) fn in_scope(sides: &Sides<'_>, scope: Scope) -> [Calls; 2] {
     let both = [sides.from, sides.to];
-    let named = both.map(named_by_spec);
-    if scope == Scope::Items {
-        return named;
-    }
+    let of = |side: Side<'_>| match scope {
+        Scope::Items => (named_by_spec(side), Calls::new()),
+        Scope::All => (named_by_spec(side), driver_calls(side)),
+    };
+    let ((from, of_from), (to, of_to)) = parallel::both(|| of(sides.from), || of(sides.to));
+    let named = [from, to];
     let mut all = named.clone();
-    for (side, other) in [(0, 1), (1, 0)] {
-        for (key, mut state) in driver_calls(both[side]) {
+    for (side, of_driver) in [of_from, of_to].into_iter().enumerate() {
+        let other = 1 - side;
+        for (key, mut state) in of_driver {
             // What the spec of one branch says of a call holds for the other's, which does not name
             // it.
             if let Some(named) = named[other].get(&key) {

@@ -407,7 +407,7 @@ impl<'a> Comparer<'_, 'a> {
     fn carriers(&self, before: &Record, after: &Record) -> Vec<String> {
         let same = before.kind == after.kind
             && before.fields.len() == after.fields.len()
-            && before.fields.iter().zip(&after.fields).all(|(x, y)| declared_alike(x, y));
+            && before.fields.iter().zip(after.fields.iter()).all(|(x, y)| declared_alike(x, y));
         if !same {
             return Vec::new();
         }

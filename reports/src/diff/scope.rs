@@ -77,7 +77,7 @@ fn closure<'a>(side: Side<'a>, seen: &mut HashSet<&'a str>) {
         }
         for surface in side.facts.surfaces.values() {
             if let Some(record) = surface.records.get(name) {
-                for field in &record.fields {
+                for field in record.fields.iter() {
                     pending.push(split_array(&field.canonical).0);
                     pending.push(declared_base(&field.ty));
                 }

@@ -92,7 +92,7 @@ const DEEPEST: usize = 16;
 fn add_leaves(layer: Layer<'_>, base: &str, at: u64, depth: usize, leaves: &mut Vec<String>) {
     match layer.get(|s| &s.records, base) {
         Some(record) if depth < DEEPEST => {
-            for field in &record.fields {
+            for field in record.fields.iter() {
                 let (inner, dimensions) = split_array(&field.canonical);
                 let start = leaves.len();
                 add_leaves(layer, inner, at + field.offset, depth + 1, leaves);

@@ -35,7 +35,7 @@ impl<'a> Holders<'a> {
             for (name, pair) in records {
                 // A typedef's record is met under its own name.
                 let own = pair[side].filter(|declared| declared.name == *name);
-                for field in own.iter().flat_map(|declared| &declared.record.fields) {
+                for field in own.iter().flat_map(|declared| declared.record.fields.iter()) {
                     let base = split_array(&field.canonical).0;
                     let held: &mut Vec<_> = by_record.entry(base).or_default();
                     held.push((*name, field));

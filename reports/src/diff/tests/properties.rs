@@ -240,7 +240,7 @@ fn add_record(events: &mut Events, surface: &str, change: &RecordChange, sides: 
     if let Some(before) = &change.name_before {
         for (facts, name) in sides.into_iter().zip([before, &change.name]) {
             add(name, "");
-            let fields = record(facts, surface, name).into_iter().flat_map(|r| &r.fields);
+            let fields = record(facts, surface, name).into_iter().flat_map(|r| r.fields.iter());
             fields.for_each(|field| add(name, &field.name));
         }
     }
