@@ -40,9 +40,11 @@ impl Walk<'_, '_> {
         if x.direction == y.direction || self.loop_credit < 0 {
             return Ok(());
         }
-        let (Some(next_x), Some(next_y)) = (self.a.peek(0)?, self.b.peek(0)?) else {
+        let (next_x, next_y) = (self.a.peek(0)?, self.b.peek(0)?);
+        let lost = |next: Option<Event>, side: &Side<'_>| next.is_none() && side.dropped > 0;
+        if lost(next_x, self.a) || lost(next_y, self.b) {
             return Ok(());
-        };
+        }
         // Who goes the usual way stays in the loop; where there is none yet, either may.
         let exit = match self.usual_direction(x)? {
             Some(usual) if usual == x.direction => self.exit(false, y)?,
@@ -53,7 +55,7 @@ impl Walk<'_, '_> {
             }
         };
         let Some(Exit { join, .. }) = exit else { return Ok(()) };
-        found(self, self.parted(&next_x, &next_y, Some(join)))?;
+        found(self, self.parted(next_x, next_y, Some(join)))?;
         self.step(join.a, join.b);
         self.joined = (self.a.at, self.b.at);
         Ok(())
@@ -116,7 +118,25 @@ impl Walk<'_, '_> {
         let enough = if apart == Apart::Never { 2 * CONFIRM } else { CONFIRM / 2 };
         let enough = enough.max((behind / SKIPPED).min(FAR));
         let longer = outside > inside || outside == FAR && inside == FAR;
-        if outside < enough || !longer {
+        let mut left_it = outside >= enough && longer;
+        if outside < FAR {
+            // They soon part again: which reading of this test tells of fewer findings from here on?
+            let mut reading = Left { test: *left, loops: true, looked: 0 };
+            let loops = reading.findings(stayer, leaver, behind, 0)?;
+            reading.loops = false;
+            let ways = match again {
+                Some(again) => reading.findings(stayer, leaver, round, again)?,
+                None => None,
+            };
+            self.loop_credit -= reading.looked as i64;
+            left_it = match (loops, ways) {
+                (Some(loops), Some(ways)) => loops <= ways,
+                (Some(_), None) => true,
+                (None, Some(_)) => false,
+                (None, None) => left_it,
+            };
+        }
+        if !left_it {
             return Ok(None);
         }
         let rounds = Some((left.site, rounds, round + 1));
@@ -280,6 +300,70 @@ fn ways_apart(a: &mut Side<'_>, len_a: u64, b: &mut Side<'_>, len_b: u64) -> Res
         0 => Apart::Wholly,
         _ => Apart::AndMeet,
     })
+}
+
+/// A reading of a test at which two part: it leaves a loop, or it leaves out the rest of a round.
+struct Left {
+    /// The test, as who leaves has it.
+    test: Event,
+    loops: bool,
+    /// Events that were looked at.
+    looked: u64,
+}
+
+impl Left {
+    /// How many findings two have that went on over some events of theirs, by this reading wherever they
+    /// part at the test; `None` if they part elsewhere.
+    fn findings(
+        &mut self,
+        a: &mut Side<'_>,
+        b: &mut Side<'_>,
+        over_a: u64,
+        over_b: u64,
+    ) -> Result<Option<u64>, Error> {
+        let (mut at_a, mut at_b) = (over_a, over_b);
+        let mut findings = u64::from(over_a != over_b);
+        for _ in 0..FAR {
+            match (a.peek(at_a)?, b.peek(at_b)?) {
+                (None, None) => break,
+                (Some(x), Some(y)) if way(&x) == way(&y) => {}
+                (Some(x), Some(y)) if place(&x) == place(&self.test) && place(&x) == place(&y) => {
+                    let over_a = self.skipped(a, at_a + 1, &x)?;
+                    let over_b = self.skipped(b, at_b + 1, &y)?;
+                    let (Some(over_a), Some(over_b)) = (over_a, over_b) else { return Ok(None) };
+                    findings += 1 + u64::from(over_a != over_b);
+                    at_a += over_a;
+                    at_b += over_b;
+                }
+                _ => return Ok(None),
+            }
+            at_a += 1;
+            at_b += 1;
+            self.looked += 2;
+        }
+        Ok(Some(findings))
+    }
+
+    /// The events that one leaves out behind the test, which it took as said.
+    fn skipped(
+        &mut self,
+        side: &mut Side<'_>,
+        from: u64,
+        test: &Event,
+    ) -> Result<Option<u64>, Error> {
+        let (mut at, mut taken) = (from, *test);
+        while !self.loops || way(&taken) != way(&self.test) {
+            let next = next_test(side, at, test)?.filter(|next| *next < from + FAR);
+            self.looked += next.map_or(ROUND, |next| next - at);
+            let Some(next) = next else { return Ok(None) };
+            if !self.loops {
+                return Ok(Some(next - from));
+            }
+            let Some(event) = side.peek(next)? else { return Ok(None) };
+            (at, taken) = (next + 1, event);
+        }
+        Ok(Some(at - from))
+    }
 }
 
 /// How many steps two go on alike, each from a step of its own.

@@ -86,7 +86,7 @@ impl<'a, 'b> Walk<'a, 'b> {
                 (Some(x), Some(y)) => match difference(&x, &y, self.values) {
                     Some(FindingKind::Path) => {
                         let join = self.join()?;
-                        found(self, self.parted(&x, &y, join))?;
+                        found(self, self.parted(Some(x), Some(y), join))?;
                         let Some(join) = join else { return Ok(()) };
                         self.step(join.a, join.b);
                         self.joined = (self.a.at, self.b.at);
@@ -150,15 +150,21 @@ impl<'a, 'b> Walk<'a, 'b> {
         Divergence { lanes, event_a, event_b, ..self.finding(kind, x.site) }
     }
 
-    pub(super) fn parted(&self, x: &Event, y: &Event, join: Option<Join>) -> Divergence {
+    /// The next events of both are no pair; one of the two may have no more.
+    pub(super) fn parted(
+        &self,
+        x: Option<Event>,
+        y: Option<Event>,
+        join: Option<Join>,
+    ) -> Divergence {
         let kind = match join {
             Some(Join { a: 0, .. }) => FindingKind::Extra,
             Some(Join { b: 0, .. }) => FindingKind::Missing,
             _ => FindingKind::Path,
         };
-        let site = if kind == FindingKind::Extra { y.site } else { x.site };
-        let mut finding =
-            Divergence { event_a: Some(*x), event_b: Some(*y), ..self.finding(kind, site) };
+        let first = if kind == FindingKind::Extra { y.or(x) } else { x.or(y) };
+        let site = first.map_or(0, |event| event.site);
+        let mut finding = Divergence { event_a: x, event_b: y, ..self.finding(kind, site) };
         let Some(join) = join else { return finding };
         finding.resync = Some((self.a.at + join.a, self.b.at + join.b));
         if kind != FindingKind::Path {

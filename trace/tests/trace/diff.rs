@@ -345,18 +345,23 @@ fn loops_at_one_site(
     (warps, expected)
 }
 
+type Make = fn(&mut Warp, usize);
+
+/// Loops at one site: tested at their tops, at their bottoms, without a step between the tests, and in a
+/// round of another.
+fn makers() -> [Make; 5] {
+    [
+        |warp, rounds| _ = warp.top_tested(19, rounds, 3),
+        |warp, rounds| _ = warp.bottom_tested(19, rounds, 3),
+        |warp, rounds| _ = warp.top_tested(19, rounds, 0),
+        |warp, rounds| _ = warp.branch(70, true).top_tested(19, rounds, 2).store(90),
+        |warp, rounds| _ = warp.branch(70, true).bottom_tested(19, rounds, 2).store(90),
+    ]
+}
+
 #[test]
 fn loops_one_after_another_at_one_site_ran_otherwise() {
-    type Make = fn(&mut Warp, usize);
-    let top: Make = |warp, rounds| _ = warp.top_tested(19, rounds, 3);
-    let bottom: Make = |warp, rounds| _ = warp.bottom_tested(19, rounds, 3);
-    let test_alone: Make = |warp, rounds| _ = warp.top_tested(19, rounds, 0);
-    let top_nested: Make = |warp, rounds| {
-        warp.branch(70, true).top_tested(19, rounds, 2).store(90);
-    };
-    let bottom_nested: Make = |warp, rounds| {
-        warp.branch(70, true).bottom_tested(19, rounds, 2).store(90);
-    };
+    let [top, bottom, test_alone, top_nested, bottom_nested] = makers();
     let check = |make: Make, rounds: [&[usize]; 2]| {
         println!("{rounds:?}");
         let ([a, b], expected) = loops_at_one_site(rounds, make);
@@ -378,6 +383,54 @@ fn loops_one_after_another_at_one_site_ran_otherwise() {
     // One of them was not entered.
     for make in [top, top_nested] {
         check(make, [&[3, 0, 3], &[3, 2, 3]]);
+    }
+}
+
+#[test]
+fn many_loops_at_one_site_are_told_in_no_more_findings_than_they_are() {
+    let mut random = Random(11);
+    let mut rounds =
+        |loops: u64| -> Vec<usize> { (0..loops).map(|_| 2 + random.below(8) as usize).collect() };
+    for (number, make) in makers().into_iter().enumerate() {
+        // Where tests follow each other without a step, or at bottoms, the same steps may be fewer findings.
+        let exact = [0, 3, 4].contains(&number);
+        for loops in [2, 3, 6].into_iter().cycle().take(60) {
+            let (a, b) = (rounds(loops), rounds(loops));
+            let ([x, y], expected) = loops_at_one_site([&a, &b], make);
+            let report = compare((Format::V1, &[x]), (Format::V2, &[y]), &Options::default());
+            let found: Vec<Summary> = report.findings.iter().map(summary).collect();
+            let right = found == expected || !exact && found.len() < expected.len();
+            assert!(right, "{number}: {a:?} {b:?}: {found:?} for {expected:?}");
+        }
+    }
+}
+
+#[test]
+fn a_loop_at_the_very_end_ran_more_often() {
+    for (number, make) in makers().into_iter().take(3).enumerate() {
+        let build = |rounds| {
+            let mut warp = Warp::default();
+            warp.entry().stores(100, 20);
+            make(&mut warp, rounds);
+            warp
+        };
+        let (short, long) = (build(5), build(8));
+        let at = short.events.len() as u64;
+        let more = long.events.len() as u64 - at;
+        let expected = [
+            finding(0, FindingKind::Direction, 19, (at - 1, at - 1)),
+            Summary {
+                count: Some(3),
+                resync: Some((at, at + more)),
+                ..finding(0, FindingKind::Extra, 19, (at, at))
+            },
+        ];
+        println!("{number}");
+        expect(&[short.clone()], &[long], &Options::default(), &expected);
+        // Who lost its last events did not leave the loop for certain.
+        let (lost, long) = (Warp { dropped: 9, ..short }, build(8));
+        let report = compare((Format::V1, &[lost]), (Format::V1, &[long]), &Options::default());
+        assert_eq!(report.total_findings, 1, "{:?}", report.findings);
     }
 }
 
