@@ -75,7 +75,7 @@ passed() {
             return count[mask] + 0
         }
         {
-            key = field("launch") " " field("site_hex") " " field("kind")
+            key = field("launch") " " field("site") " " field("kind")
             times[key]++
             all[key] += lanes(field("mask"))
             took[key] += lanes(field("ballot"))

@@ -52,21 +52,23 @@ impl Serialize for EventKind {
     }
 }
 
-/// A site in JSON: as a number and in hexadecimal, for readers whose numbers have but 53 bits.
-pub(super) fn both<S: Serializer>(site: &u64, serializer: S) -> Result<S::Ok, S::Error> {
-    #[derive(Serialize)]
-    struct Both {
-        site: u64,
-        site_hex: String,
+/// Numbers of 64 bits in JSON are texts, as `0x1f`: the numbers of many readers have but 53 bits.
+pub(super) fn hex<S: Serializer>(number: &u64, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.collect_str(&format_args!("{number:#x}"))
+}
+
+fn hex_if_any<S: Serializer>(number: &Option<u64>, serializer: S) -> Result<S::Ok, S::Error> {
+    match number {
+        Some(number) => hex(number, serializer),
+        None => serializer.serialize_none(),
     }
-    Both { site: *site, site_hex: format!("{site:#x}") }.serialize(serializer)
 }
 
 /// One event of a warp.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
 pub struct Event {
     /// Where in the program: the key of the site, the same in every build of it.
-    #[serde(flatten, serialize_with = "both")]
+    #[serde(serialize_with = "hex")]
     pub site: u64,
     /// What happened there.
     pub kind: EventKind,
@@ -78,6 +80,6 @@ pub struct Event {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ballot: Option<u32>,
     /// The value of the event, where one was recorded.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none", serialize_with = "hex_if_any")]
     pub value: Option<u64>,
 }

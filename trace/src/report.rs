@@ -8,10 +8,10 @@ use std::collections::BTreeMap;
 use serde::ser::SerializeSeq;
 use serde::{Serialize, Serializer};
 
-use super::event::{Event, both};
+use super::event::{Event, hex};
 
 /// The version of the JSON: it changes when a key changes its meaning or goes; new keys may come.
-pub const SCHEMA: &str = "nvabi-trace-diff/1";
+pub const SCHEMA: &str = "nvabi-trace-diff/2";
 
 /// What two traces have in common and where they part.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -41,6 +41,7 @@ pub struct Report {
     /// The launches that were compared, in order.
     pub launches: Vec<Launch>,
     /// The lines of the sites that are named above, as far as they are known.
+    #[serde(serialize_with = "by_hex")]
     pub sources: BTreeMap<u64, Source>,
     /// What else a reader must know.
     pub notes: Vec<Note>,
@@ -125,7 +126,7 @@ pub struct Finding {
     /// How they part.
     pub kind: FindingKind,
     /// Where: the site of A's event, of B's where A has none.
-    #[serde(flatten, serialize_with = "both")]
+    #[serde(serialize_with = "hex")]
     pub site: u64,
     /// The event in the warp of A, its length where A has ended.
     pub index_a: u64,
@@ -160,6 +161,13 @@ pub struct Finding {
     /// The steps before it, oldest first, as far as they were asked for.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub history: Vec<Step>,
+}
+
+fn by_hex<S: Serializer>(
+    sources: &BTreeMap<u64, Source>,
+    serializer: S,
+) -> Result<S::Ok, S::Error> {
+    serializer.collect_map(sources.iter().map(|(site, source)| (format!("{site:#x}"), source)))
 }
 
 fn lane_numbers<S: Serializer>(mask: &Option<u32>, serializer: S) -> Result<S::Ok, S::Error> {
@@ -224,7 +232,7 @@ pub enum Class {
     /// Proven: what one has more is a whole number of rounds of the loop that both went through.
     LoopBound {
         /// The site where a round begins.
-        #[serde(flatten, serialize_with = "both")]
+        #[serde(serialize_with = "hex")]
         site: u64,
         /// How many more rounds.
         rounds: u64,
@@ -236,7 +244,7 @@ pub enum Class {
     /// Proven: a value in the history differs already, although the ways are the same up to here.
     EarlierValue {
         /// The site of that value.
-        #[serde(flatten, serialize_with = "both")]
+        #[serde(serialize_with = "hex")]
         site: u64,
         /// Its index in A.
         index_a: u64,
@@ -283,7 +291,7 @@ pub struct Group {
     /// The launch, an index into [`Report::launches`].
     pub launch: u32,
     /// The site.
-    #[serde(flatten, serialize_with = "both")]
+    #[serde(serialize_with = "hex")]
     pub site: u64,
     /// How the traces part there.
     pub kind: FindingKind,
