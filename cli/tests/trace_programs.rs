@@ -74,32 +74,74 @@ fn steps(mut n: u32) -> u32 {
     taken
 }
 
+/// A folder in which `nvabi trace` compiles and records.
+struct Workshop {
+    folder: tempfile::TempDir,
+    variables: Vec<(&'static str, PathBuf)>,
+}
+
+impl Workshop {
+    fn new() -> Self {
+        let variables = variables();
+        if Command::new("clang++-19").arg("--version").output().is_err() {
+            skip(Need::Llvm, "clang++-19 does not run");
+        }
+        Self { folder: tempfile::tempdir().expect("a folder"), variables }
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    /// What it printed, to stdout and to stderr.
+    fn nvabi(&self, arguments: &[&str]) -> (String, String) {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_nvabi"));
+        command.current_dir(&self.folder).envs(self.variables.iter().cloned());
+        let output = command.arg("trace").args(arguments).output().expect("nvabi runs");
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        let (out, error) = (text(&output.stdout), text(&output.stderr));
+        assert!(output.status.success(), "{arguments:?}: {error}");
+        (out, error)
+    }
+}
+
+fn source(name: &str) -> String {
+    format!("{ROOT}/cli/tests/linked/{name}.cu")
+}
+
+#[test]
+fn a_launch_that_faults_is_recorded_up_to_there() {
+    let workshop = Workshop::new();
+    workshop.nvabi(&["cc", "-O1", &source("fault"), "-o", "fault"]);
+    let (out, error) =
+        workshop.nvabi(&["record", "--emulate", "-o", "fault.nvtrace", "--", "./fault"]);
+    assert_eq!(out, "cudaErrorIllegalAddress\n");
+    assert!(error.contains("recorded up to where a kernel failed"), "{error}");
+    let trace = Trace::open(workshop.path("fault.nvtrace")).expect("a trace");
+    let warps = trace.warps(0).map(|found| match found {
+        Found::Warp(warp) => (warp.len(), warp.dropped()),
+        other => panic!("{other:?}"),
+    });
+    // Three rounds, five, and up to the test before the mistake.
+    assert_eq!(warps.collect::<Vec<_>>(), [(4, 0), (6, 0), (8, 1)]);
+}
+
 #[test]
 fn units_that_are_linked_are_recorded_with_the_sites_of_each() {
-    let variables = variables();
-    if Command::new("clang++-19").arg("--version").output().is_err() {
-        skip(Need::Llvm, "clang++-19 does not run");
-    }
-    let folder = tempfile::tempdir().expect("a folder");
-    let nvabi = |arguments: &[&str]| {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_nvabi"));
-        command.current_dir(&folder).envs(variables.iter().cloned()).arg("trace").args(arguments);
-        let output = command.output().expect("nvabi runs");
-        let error = String::from_utf8_lossy(&output.stderr).into_owned();
-        assert!(output.status.success(), "{arguments:?}: {error}");
-        String::from_utf8_lossy(&output.stdout).into_owned()
-    };
+    let workshop = Workshop::new();
     // One unit is compiled by itself, the other where the program is linked.
-    let source = |name: &str| format!("{ROOT}/cli/tests/linked/{name}.cu");
-    nvabi(&["cc", "-fgpu-rdc", "-O0", "-c", &source("steps"), "-o", "steps.o"]);
-    let archive =
-        Command::new("ar").current_dir(&folder).args(["rc", "libsteps.a", "steps.o"]).output();
+    workshop.nvabi(&["cc", "-fgpu-rdc", "-O0", "-c", &source("steps"), "-o", "steps.o"]);
+    let archive = Command::new("ar")
+        .current_dir(&workshop.folder)
+        .args(["rc", "libsteps.a", "steps.o"])
+        .output();
     assert!(archive.is_ok_and(|output| output.status.success()));
     for unit in [&["steps.o"][..], &["libsteps.a"], &["-L.", "-lsteps"]] {
         let link = ["cc", "-fgpu-rdc", "-O0", &source("walk"), "-o", "walk"];
-        nvabi(&[&link, unit].concat());
-        let printed = nvabi(&["record", "--emulate", "-o", "walk.nvtrace", "--", "./walk"]);
-        both_units_are_recorded(&printed, &folder.path().join("walk.nvtrace"));
+        workshop.nvabi(&[&link, unit].concat());
+        let (printed, _) =
+            workshop.nvabi(&["record", "--emulate", "-o", "walk.nvtrace", "--", "./walk"]);
+        both_units_are_recorded(&printed, &workshop.path("walk.nvtrace"));
     }
 }
 

@@ -42,6 +42,13 @@ pub(crate) struct Failure {
     name: String,
 }
 
+impl Failure {
+    /// Whether it is a kernel's, and that of every call after it.
+    pub(crate) fn is_fault(&self) -> bool {
+        self.status.is_some_and(|status| FAULTS.contains(&status))
+    }
+}
+
 impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.status {
@@ -110,6 +117,17 @@ calls! {
     event_query = "cuEventQuery" (Handle);
     event_synchronize = "cuEventSynchronize" (Handle);
     event_destroy = "cuEventDestroy_v2" (Handle);
+    /// Of the emulator alone: its memory can be read after a fault.
+    read_after_fault = "nvabi_emu_read" (*mut c_void, Address, usize);
+}
+
+/// How memory of the device is read.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Read {
+    /// By a stream, which is waited for.
+    Stream(Handle),
+    /// At once, although a kernel went wrong.
+    AfterFault,
 }
 
 /// Calls the driver and makes an error of what it says.
@@ -242,24 +260,38 @@ impl Driver {
         call!(self, to_device, "cuMemcpyHtoDAsync", to, from.as_ptr().cast(), from.len(), stream)
     }
 
-    /// Fills buffers from the device, in a stream, and waits until they are full.
+    /// Whether memory can be read after a fault.
+    pub(crate) fn reads_after_fault(&self) -> bool {
+        self.read_after_fault.is_some()
+    }
+
+    /// Fills buffers from the device, and waits until they are full.
     pub(crate) fn read<T: FromBytes + IntoBytes>(
         &self,
         mut buffers: Vec<(Address, Vec<T>)>,
-        stream: Handle,
+        way: Read,
     ) -> Result<Vec<Vec<T>>> {
         let mut outcome = Ok(());
         for (from, to) in &mut buffers {
             let to = to.as_mut_slice().as_mut_bytes();
             if outcome.is_ok() && !to.is_empty() {
                 let (start, size) = (to.as_mut_ptr().cast(), to.len());
-                outcome = call!(self, to_host, "cuMemcpyDtoHAsync", start, *from, size, stream);
+                outcome = match way {
+                    Read::Stream(stream) => {
+                        call!(self, to_host, "cuMemcpyDtoHAsync", start, *from, size, stream)
+                    }
+                    Read::AfterFault => {
+                        call!(self, read_after_fault, "nvabi_emu_read", start, *from, size)
+                    }
+                };
             }
         }
         // A copy may write until the stream has passed it: where nobody knows, the buffers stay allocated.
-        if let Err(failure) = self.synchronize(stream) {
-            mem::forget(buffers);
-            return outcome.and(Err(failure));
+        if let Read::Stream(stream) = way {
+            if let Err(failure) = self.synchronize(stream) {
+                mem::forget(buffers);
+                return outcome.and(Err(failure));
+            }
         }
         outcome.map(|()| buffers.into_iter().map(|(_, buffer)| buffer).collect())
     }

@@ -75,22 +75,42 @@ fn each_event(
     mut write: impl FnMut(&mut [u64]) -> io::Result<()>,
 ) -> io::Result<u64> {
     while let Some(first) = words.first() {
-        let bits = *first as u32;
-        let ballot = usize::from(bits & abi::NVABI_TRACE_HAS_BALLOT != 0);
-        let value = usize::from(bits & abi::NVABI_TRACE_HAS_VALUE != 0);
-        let Some((event, rest)) = words.split_at_checked(1 + ballot + value) else {
+        let (ballot, len) = shape(*first);
+        let Some((event, rest)) = words.split_at_checked(len) else {
             return Ok(words.len() as u64);
         };
         words = rest;
         let mut copy = [0; abi::NVABI_TRACE_EVENT_WORDS as usize];
         let copy = &mut copy[..event.len()];
         copy.copy_from_slice(event);
-        if ballot != 0 {
+        if ballot {
             split(copy);
         }
         write(copy)?;
     }
     Ok(0)
+}
+
+/// Of an event, by its first word: whether a ballot follows, and its length in words.
+fn shape(first: u64) -> (bool, usize) {
+    let has = |flag: u32| first as u32 & flag != 0;
+    let (ballot, value) = (has(abi::NVABI_TRACE_HAS_BALLOT), has(abi::NVABI_TRACE_HAS_VALUE));
+    (ballot, 1 + usize::from(ballot) + usize::from(value))
+}
+
+/// The length of what a warp wrote to its region before a fault, where the rest is zero: an event has
+/// lanes. The last one, whose second word is zero, may have been cut off.
+pub(crate) fn written(words: &[u64]) -> usize {
+    let mut end = 0;
+    while let Some(first) = words.get(end).filter(|word| **word >> 32 != 0) {
+        let next = end + shape(*first).1;
+        let cut = next > end + 1 && words.get(next - 1).is_none_or(|word| *word == 0);
+        if cut && words.get(next).is_none_or(|word| *word == 0) {
+            break;
+        }
+        end = next;
+    }
+    end
 }
 
 /// Where lanes disagree, the device writes which lanes went the way of the lowest active one; the file

@@ -11,8 +11,8 @@ use nvabi_trace::{Launch, SiteRow};
 use zerocopy::{FromBytes as _, FromZeros as _};
 
 use crate::config::Config;
-use crate::driver::{Address, Driver, Failure, Handle, RELAXED, SUCCESS, Status};
-use crate::output::{Output, Region};
+use crate::driver::{Address, Driver, Failure, Handle, RELAXED, Read, SUCCESS, Status};
+use crate::output::{Output, Region, written};
 
 const SLACK: u64 = abi::NVABI_TRACE_SLACK as u64;
 const UNITS: usize = abi::NVABI_TRACE_UNITS as usize;
@@ -115,6 +115,8 @@ struct Recorder {
     free: Vec<Memory>,
     copies: HashMap<usize, Handle>,
     printed: HashSet<String>,
+    /// A kernel went wrong, and its memory can be read all the same.
+    faulted: bool,
 }
 
 // SAFETY: what is not `Send` of itself are handles of CUDA, which are never dereferenced here. The driver takes
@@ -217,6 +219,7 @@ impl Recorder {
             free: Vec::new(),
             copies: HashMap::new(),
             printed: HashSet::new(),
+            faulted: false,
         }))
     }
 
@@ -369,11 +372,19 @@ impl Recorder {
         Ok([0; 32])
     }
 
-    /// Copies from the device, in a stream of the recorder's own.
+    /// Copies from the device.
     fn fetch(&mut self, from: Address, size: usize) -> Result<Vec<u8>, Failure> {
-        let stream = self.own_stream()?;
-        let read = self.driver.read(vec![(from, vec![0; size])], stream)?;
+        let way = self.way()?;
+        let read = self.driver.read(vec![(from, vec![0; size])], way)?;
         Ok(read.into_iter().flatten().collect())
+    }
+
+    /// How memory is read: in a stream of the recorder's own, as long as there are streams.
+    fn way(&mut self) -> Result<Read, Failure> {
+        match self.faulted {
+            true => Ok(Read::AfterFault),
+            false => self.own_stream().map(Read::Stream),
+        }
     }
 
     fn own_stream(&mut self) -> Result<Handle, Failure> {
@@ -510,7 +521,24 @@ impl Recorder {
                     _ => self.free.push(pending.memory),
                 }
             }
+            Err(failure) if status == SUCCESS => self.failed(&pending, &failure),
             Err(failure) => self.print_once(format!("{}: not recorded: {failure}", kernel.name)),
+        }
+    }
+
+    /// A launch went wrong: what it did up to there is written where memory can still be read.
+    fn failed(&mut self, pending: &Pending, failure: &Failure) {
+        let kernel = &pending.launch.kernel;
+        if !failure.is_fault() || !self.driver.reads_after_fault() {
+            return self.print_once(format!("{kernel}: not recorded: {failure}"));
+        }
+        self.faulted = true;
+        match self.fetch_regions(pending) {
+            Ok(words) => {
+                self.print_once(format!("{kernel}: recorded up to where {failure}"));
+                self.write_launch(pending, &words);
+            }
+            Err(failure) => self.print_once(format!("{kernel}: not recorded: {failure}")),
         }
     }
 
@@ -521,14 +549,28 @@ impl Recorder {
             match self.fetch_launch(&pending, wait) {
                 Ok(Some(words)) => {
                     self.write_launch(&pending, &words);
+                    self.clear(&pending, &words);
                     self.free.push(pending.memory);
                     self.release_event(&pending);
                     drop(ManuallyDrop::into_inner(pending.descriptor));
                 }
                 Ok(None) => return self.pending.push_front(pending),
-                Err(failure) => {
-                    self.print_once(format!("{}: not recorded: {failure}", pending.launch.kernel));
-                }
+                Err(failure) => self.failed(&pending, &failure),
+            }
+        }
+    }
+
+    /// What a warp wrote before a fault is told from zeros, so that nothing of an earlier launch may be there.
+    fn clear(&mut self, pending: &Pending, recorded: &[Recorded]) {
+        if !self.driver.reads_after_fault() {
+            return;
+        }
+        let Memory { events, stride, .. } = pending.memory;
+        for (Recorded { words, .. }, region) in recorded.iter().zip(0_u64..) {
+            let start = events + region * stride * 8;
+            let null = std::ptr::null_mut();
+            if let Err(failure) = self.driver.clear(start, words.len() * 8, null) {
+                return self.print_once(failure.to_string());
             }
         }
     }
@@ -563,24 +605,36 @@ impl Recorder {
             false if !self.driver.is_done(pending.done)? => return Ok(None),
             false => {}
         }
+        self.fetch_regions(pending).map(Some)
+    }
+
+    fn fetch_regions(&mut self, pending: &Pending) -> Result<Vec<Recorded>, Failure> {
         self.fetch_units(pending.module)?;
-        let stream = self.own_stream()?;
+        let way = self.way()?;
         let Memory { events, stride, .. } = pending.memory;
         let headers = vec![records::Warp::new_zeroed(); pending.regions as usize];
-        let headers = self.driver.read(vec![(pending.memory.start, headers)], stream)?;
+        let headers = self.driver.read(vec![(pending.memory.start, headers)], way)?;
         let (mut lost, mut buffers) = (Vec::new(), Vec::new());
         for (header, region) in headers.iter().flatten().zip(0_u64..) {
             // The device says where the warp came to, in half words from the first region.
             let start = region * stride * 2;
             let asked = u64::from(header.words).saturating_sub(start) / 2;
-            let fitted = asked.min(u64::from(pending.launch.words_per_warp));
-            lost.push(asked - fitted);
-            buffers.push((events + region * stride * 8, vec![0_u64; fitted as usize]));
+            let room = u64::from(pending.launch.words_per_warp);
+            let (mut fitted, mut beyond) = (asked.min(room), asked.saturating_sub(room));
+            let address = events + region * stride * 8;
+            if self.faulted {
+                // A warp says how far it came at its end. Where it came to none, there would have been more.
+                let words = self.driver.read(vec![(address, vec![0_u64; room as usize])], way)?;
+                let written = words.first().map_or(0, |words| written(words)) as u64;
+                beyond += u64::from(header.words == 0 || written > fitted);
+                fitted = fitted.max(written);
+            }
+            lost.push(beyond);
+            buffers.push((address, vec![0_u64; fitted as usize]));
         }
-        let words = self.driver.read(buffers, stream)?;
+        let words = self.driver.read(buffers, way)?;
         let recorded = words.into_iter().zip(lost).map(|(words, lost)| Recorded { words, lost });
-        let recorded = recorded.collect();
-        Ok(Some(recorded))
+        Ok(recorded.collect())
     }
 
     /// The units of a linked image that ran for the first time.
@@ -627,7 +681,7 @@ impl Recorder {
             sites.iter().try_for_each(|(first, rows)| output.sites(number, *first, rows))?;
             output.launch(&pending.launch, number, site, warps)
         });
-        if lost > 0 {
+        if lost > 0 && !self.faulted {
             self.print_overflow(&pending.launch, lost);
         }
     }
@@ -665,6 +719,7 @@ impl Recorder {
         self.kernels.clear();
         self.modules.clear();
         self.copies.clear();
+        self.faulted = false;
     }
 }
 

@@ -15,6 +15,10 @@ struct Setting {
 impl Setting {
     /// Compiles the driver and the program.
     fn new() -> Self {
+        Self::with(&[])
+    }
+
+    fn with(options: &[&str]) -> Self {
         let exe = env::current_exe().expect("the test's own path");
         let recorder = exe.parent().expect("target/PROFILE/deps").join("libnvabi_record.so");
         let folder = tempfile::tempdir().expect("a folder");
@@ -25,7 +29,8 @@ impl Setting {
             let output = command.current_dir(&folder).output().expect("cc, which Rust links with");
             assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
         };
-        cc("driver.c", "libcuda.so.1", &["-shared", "-fPIC", "-Wl,-soname,libcuda.so.1"]);
+        let library = ["-shared", "-fPIC", "-Wl,-soname,libcuda.so.1"];
+        cc("driver.c", "libcuda.so.1", &[&library, options].concat());
         cc("program.c", "program", &["-L.", "-l:libcuda.so.1"]);
         Self { folder, recorder }
     }
@@ -143,6 +148,37 @@ fn a_kernel_that_went_wrong_is_told_from_a_call_that_failed() {
     unchanged(&output);
     let stderr = stderr_text(&output);
     assert!(stderr.contains("run: not recorded: a kernel failed: CUDA_ERROR (700)"), "{stderr}");
+}
+
+#[test]
+fn a_launch_that_faults_is_recorded_where_memory_survives() {
+    // Of a GPU, what came before the fault is all.
+    let setting = Setting::new();
+    let output = setting.run(&[("FAULT", "2")]);
+    let stderr = stderr_text(&output);
+    assert!(stderr.contains("run: not recorded: a kernel failed: CUDA_ERROR (700)"), "{stderr}");
+    assert_eq!(Trace::open(setting.file()).expect("a trace").launches().len(), 1);
+
+    let setting = Setting::with(&["-DEMULATOR"]);
+    let output = setting.run(&[("FAULT", "2")]);
+    assert_eq!(output.status.code(), Some(3));
+    let stderr = stderr_text(&output);
+    assert!(
+        stderr.contains("run: recorded up to where a kernel failed: CUDA_ERROR (700)"),
+        "{stderr}"
+    );
+    let trace = Trace::open(setting.file()).expect("a trace");
+    // Regions are used again: nothing of the launch before it is taken for this one's.
+    let events = |launch: usize| -> Vec<(u64, u64)> {
+        let warps = trace.warps(launch).map(|found| match found {
+            Found::Warp(warp) => (warp.len(), warp.dropped()),
+            other => panic!("{other:?}"),
+        });
+        warps.collect()
+    };
+    assert_eq!(events(0), [(2, 0), (15, 6)]);
+    // The warp that did not come to its end would have had more.
+    assert_eq!(events(1), [(2, 0), (1, 1)]);
 }
 
 #[test]

@@ -742,6 +742,23 @@ extern "C" fn nvabi_emu_written(address: u64, size: u64) {
     state().device.mark_written(address, size);
 }
 
+/// Of the recorder: reads memory of the device whatever error a kernel left.
+///
+/// # Safety
+///
+/// `size` bytes may be written at `to`.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn nvabi_emu_read(to: u64, from: u64, size: usize) -> Code {
+    let state = state();
+    if !state.device.contains(from, size as u64) {
+        return INVALID_VALUE;
+    }
+    // SAFETY: what is read was found inside one allocation, and stays there while `state` is held; the caller
+    // promises the other side. Neither is memory of Rust's, as in `transfer`.
+    unsafe { copy(to, from, size) };
+    SUCCESS
+}
+
 /// Makes memory of the host accessible to kernels.
 ///
 /// # Safety

@@ -1,6 +1,6 @@
 /* As much of a CUDA driver as the recorder calls. Memory is the process's; there is one module with one
  * kernel, which does what an instrumented kernel of two warps does. FAIL names a call that fails,
- * STATUS how if not by 2. */
+ * STATUS how if not by 2. FAULT is the number of a launch that goes wrong, from 1. */
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -29,7 +29,10 @@ static uint8_t hash[32] = {0xca, 0xfe, [31] = 0x42};
 static unsigned mode;
 #define MINDS_CAPTURES if (mode != 2) return 900
 
+static unsigned launches, faulted;
+
 static Status fails(const char *call) {
+    if (faulted) return 700;
     const char *name = getenv("FAIL");
     const char *status = getenv("STATUS");
     return !name || strcmp(name, call) ? 0 : status ? (Status)atoi(status) : 2;
@@ -55,18 +58,21 @@ CALL(cuModuleGetGlobal_v2, Address *a, size_t *s, void *m, const char *n) {
     return 500;
 }
 CALL(cuThreadExchangeStreamCaptureMode, unsigned *m) { unsigned was = mode; mode = *m; *m = was; return 0; }
-CALL(cuMemAlloc_v2, Address *a, size_t s) { MAY_FAIL; MINDS_CAPTURES; return (*a = (Address)malloc(s)) == 0; }
+CALL(cuMemAlloc_v2, Address *a, size_t s) { MAY_FAIL; MINDS_CAPTURES; return (*a = (Address)calloc(1, s)) == 0; }
 CALL(cuMemFree_v2, Address a) { free((void *)a); return 0; }
 CALL(cuMemsetD8Async, Address a, uint8_t v, size_t s, void *q) { MAY_FAIL; (void)q; memset((void *)a, v, s); return 0; }
 CALL(cuMemcpyHtoDAsync_v2, Address a, const void *f, size_t s, void *q) { MAY_FAIL; (void)q; memcpy((void *)a, f, s); return 0; }
 CALL(cuMemcpyDtoHAsync_v2, void *t, Address a, size_t s, void *q) { MAY_FAIL; (void)q; memcpy(t, (void *)a, s); return 0; }
+#ifdef EMULATOR
+CALL(nvabi_emu_read, void *t, Address a, size_t s) { memcpy(t, (void *)a, s); return 0; }
+#endif
 CALL(cuStreamCreate, void **q, unsigned f) { *q = (void *)24; return f != 1; }
 CALL(cuStreamWaitEvent, void *q, void *e, unsigned f) { (void)q; (void)e; if (getenv("WAITS")) fputs("waits\n", stderr); return f; }
 CALL(cuStreamSynchronize, void *q) { MINDS_CAPTURES; (void)q; return 0; }
 CALL(cuStreamIsCapturing, void *q, unsigned *s) { (void)q; *s = getenv("CAPTURING") != 0; return 0; }
 CALL(cuEventCreate, void **e, unsigned f) { *e = malloc(1); return f != 2; }
 CALL(cuEventRecord, void *e, void *q) { (void)e; (void)q; return 0; }
-CALL(cuEventQuery, void *e) { (void)e; return getenv("SLOW") ? 600 : 0; }
+CALL(cuEventQuery, void *e) { MAY_FAIL; (void)e; return getenv("SLOW") ? 600 : 0; }
 CALL(cuEventSynchronize, void *e) { MINDS_CAPTURES; (void)e; return 0; }
 CALL(cuEventDestroy_v2, void *e) { free(e); return 0; }
 
@@ -77,6 +83,7 @@ CALL(cuLaunchKernel, void *f, unsigned gx, unsigned gy, unsigned gz, unsigned bx
     if (mode != 0) return 1;
     (void)f; (void)gx; (void)gy; (void)gz; (void)bx; (void)by; (void)bz; (void)s; (void)q; (void)extra;
     **(int **)arguments[0] = 5;
+    faulted = getenv("FAULT") && ++launches == (unsigned)atoi(getenv("FAULT"));
     if (!buffer[0]) return 0;
     uint32_t capacity = (uint32_t)buffer[2], regions = buffer[2] >> 32;
     for (uint32_t region = 0; region < regions; region++) {
@@ -87,6 +94,11 @@ CALL(cuLaunchKernel, void *f, unsigned gx, unsigned gy, unsigned gz, unsigned bx
         uint32_t all[] = {0x08000000, ~0u, 0x18000000, ~0u, 0x11, 0xdeadbeef};
         memcpy(words, all, sizeof all);
         header[0] = region;
+        /* The first warp comes to its end; the second one is stopped before it writes its last ballot. */
+        if (faulted && region) {
+            words[4] = words[5] = 0;
+            continue;
+        }
         header[1] = start + (region ? capacity * 2 + 12 : 6);
         for (uint32_t at = 3; region && at < capacity; at++) {
             words[at * 2] = 0;
