@@ -1,18 +1,19 @@
 #!/usr/bin/env bash
 # How fast `nvabi trace diff` compares two traces, beside PRLX on the same events.
 #
-#   benches/trace.sh [MIB OF A TRACE] [RUNS]
+#   benches/trace.sh [MIB OF A TRACE] [RUNS] [EVENTS OF A WARP]
 #
-# Asked: of pairs that are the same or differ once in each warp at least twice PRLX's rate, where
-# everything differs at least 20 times, and never more than 64 MiB of memory. The traces are made here,
-# and rewritten for PRLX by examples/pairs.rs; they lie in TMPDIR, and take five times their size.
-# `cmp` and one thread of memcmp over maps that are in memory say what the machine can do. PRLX is
+# Asked: PRLX's rate four times of pairs that are the same, three times where one event of each warp
+# differs, 30 times where everything differs, and never more than 64 MiB of memory. The traces are made
+# here, and rewritten for PRLX by examples/pairs.rs; they lie in TMPDIR, and take five times their size.
+# `cat A B`, `cmp` and one thread of memcmp over maps that are in memory say what the machine can do. PRLX is
 # what `pip install prlx` brings; PRLX=path names its prlx-diff, and without it its columns are skipped.
 # Tools take turns; what is printed are medians, and of both the peaks of memory.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 mib=${1:-2048}
 runs=${2:-5}
+events=${3:-4000}
 
 cargo build --quiet --release --package nvabi-cli --features nvabi-cli/trace --package nvabi-trace \
     --bin nvabi --example pairs
@@ -43,15 +44,15 @@ once() {
 }
 median() { sort -n | awk '{ v[NR] = $1 } END { print v[int((NR + 1) / 2)] }'; }
 
-# A pair of a kind: warps of 100,000 events, or as given.
+# A pair of a kind.
 measure() {
-    local kind=$1 mib=$2 events=$3 warps who tools="nvabi cmp memcmp" options=()
+    local kind=$1 mib=$2 events=$3 warps who tools="nvabi cat cmp memcmp" options=()
     warps=$((mib * 1024 * 1024 / (16 * events + 16)))
     [ "$warps" -gt 0 ] || warps=1
     mkdir -p "$work/$kind"
     "$pairs" pair "$kind" "$work/$kind" "$warps" "$events"
     if [ -n "$prlx" ]; then
-        tools="nvabi prlx cmp memcmp"
+        tools="nvabi prlx cat cmp memcmp"
         "$pairs" prlx "$work/$kind/a.gddbg" "$work/$kind/a.prlx"
         "$pairs" prlx "$work/$kind/b.gddbg" "$work/$kind/b.prlx"
     fi
@@ -61,6 +62,7 @@ measure() {
             case $who in
                 nvabi) once "$nvabi" trace diff --json "$work/$kind/a.gddbg" "$work/$kind/b.gddbg" ;;
                 prlx) once "$prlx" --json "${options[@]}" "$work/$kind/a.prlx" "$work/$kind/b.prlx" ;;
+                cat) once sh -c 'cat "$@" > /dev/null' cat "$work/$kind"/{a,b}.gddbg ;;
                 cmp) once cmp "$work/$kind/a.gddbg" "$work/$kind/b.gddbg" ;;
                 # It says its own time, without that of mapping the files.
                 memcmp) "$pairs" memcmp "$work/$kind/a.gddbg" "$work/$kind/b.gddbg" ;;
@@ -93,15 +95,17 @@ report() {
 ratios() {
     local asked=
     case $1 in
-        same | one) asked=" (asked: 2)" ;;
-        all) asked=" (asked: 20)" ;;
+        same) asked=" (asked: 4)" ;;
+        one) asked=" (asked: 3)" ;;
+        all) asked=" (asked: 30)" ;;
     esac
     awk -v kind="$1" -v asked="$asked" -v us="${seconds[nvabi]}" -v them="${seconds[prlx]:-0}" \
-        -v our="${peaks[nvabi]}" -v their="${peaks[prlx]:-0}" -v cmp="${seconds[cmp]}" 'BEGIN {
+        -v our="${peaks[nvabi]}" -v their="${peaks[prlx]:-0}" -v cmp="${seconds[cmp]}" -v cat="${seconds[cat]}" 'BEGIN {
         printf "%-8s ", kind
         if (them > 0) {
             printf "%.1f x the rate of PRLX%s; its peak / ours: %.1f; ", them / us, asked, their / our
         }
+        printf "%.2f x the time of cat; ", us / cat
         # Where the files differ, cmp stops.
         if (kind == "same") printf "%.1f x the rate of cmp; ", cmp / us
         printf "peak %.1f MiB (asked: 64)\n\n", our / 1024
@@ -109,8 +113,8 @@ ratios() {
 }
 
 printf '%-8s %-8s %9s %9s %10s %12s\n' pair "" seconds GB/s "peak MiB" findings
-measure same "$mib" 100000
-measure one "$mib" 100000
-measure all $((mib < 64 ? mib : 64)) 100000
+measure same "$mib" "$events"
+measure one "$mib" "$events"
+measure all $((mib < 64 ? mib : 64)) "$events"
 measure drift 1 1000
 echo "Right are, of drift, 24 findings: the test and the rounds of a loop in 12 warps." >&2

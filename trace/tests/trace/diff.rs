@@ -426,7 +426,7 @@ fn a_loop_at_the_very_end_ran_more_often() {
             },
         ];
         println!("{number}");
-        expect(&[short.clone()], &[long], &Options::default(), &expected);
+        expect(std::slice::from_ref(&short), &[long], &Options::default(), &expected);
         // Who lost its last events did not leave the loop for certain.
         let (lost, long) = (Warp { dropped: 9, ..short }, build(8));
         let report = compare((Format::V1, &[lost]), (Format::V1, &[long]), &Options::default());
