@@ -5,10 +5,11 @@
 #[path = "../../trace/tests/trace/pairs.rs"]
 mod pairs;
 
+use std::path::Path;
 use std::process::Command;
 
 use nvabi_trace::{Launch, V2Writer};
-use pairs::{Format, Random, Warp, write};
+use pairs::{FORMATS, Format, Random, Warp, write, write_v2};
 
 const NVABI: &str = env!("CARGO_BIN_EXE_nvabi");
 
@@ -76,12 +77,104 @@ fn sessions_that_are_damaged_are_merged_as_far_as_they_can_be_read() {
         &["convert", "cut", "out", "--to", "v2"],
         &["convert", "cut", "out"],
         &["export", "cut", "out"],
+        &["export", "--by-launch", "cut", "out.dir"],
     ] {
         let (code, told) = run(arguments);
         assert_eq!(code, Some(1), "{arguments:?}: {told}");
         assert!(told.contains("warning") && told.contains("on are lost: cut: byte"), "{told}");
         assert!(folder.path().join("out").exists(), "{told}");
     }
+    // A folder of it is as damaged.
+    let (code, told) = run(&["diff", name, "out.dir"]);
+    assert_eq!(code, Some(2), "{told}");
+    assert!(told.contains("events were lost, and what is left is the same"), "{told}");
     let (code, told) = run(&["merge", name, name, "-o", "out"]);
     assert_eq!((code, told.contains("warning")), (Some(0), false), "{told}");
+}
+
+/// Runs `nvabi trace` in a folder: its status, and what it printed to stdout and to stderr.
+fn trace(folder: &Path, arguments: &[&str]) -> (Option<i32>, String, String) {
+    let mut command = Command::new(NVABI);
+    let output = command.arg("trace").args(arguments).current_dir(folder).output().unwrap();
+    let text = |bytes| String::from_utf8(bytes).unwrap();
+    (output.status.code(), text(output.stdout), text(output.stderr))
+}
+
+#[test]
+fn a_folder_by_launch_is_the_trace_again() {
+    let (mut warps, mut others) = (many(5, 40, 300), many(6, 40, 300));
+    others[..30].clone_from_slice(&warps[..30]);
+    (others[3].events[7].direction, warps[9].dropped) = (9, 4);
+    // A warp that nothing was recorded of.
+    (warps[12].events.clear(), others[12].events.clear());
+    for format in FORMATS {
+        let folder = tempfile::tempdir().unwrap();
+        let run = |arguments: &[&str]| trace(folder.path(), arguments);
+        for (name, warps) in [("a", &warps), ("b", &others)] {
+            write(&folder.path().join(name), format, warps);
+            let exported = run(&["export", "--by-launch", name, &format!("{name}.dir")]);
+            assert_eq!(exported.0, Some(0), "{}", exported.2);
+            if matches!(format, Format::V1 | Format::V1Fixed) {
+                // A folder is nvtrace v2, which says of a branch more than v1.
+                assert_eq!(run(&["convert", name, name]).0, Some(0));
+            }
+        }
+        let is_name = |line: &&str| line.starts_with("  \"a\"") || line.starts_with("  \"b\"");
+        let diff = |a: &str, b: &str| {
+            let (code, json, told) = run(&["diff", "--json", "--values", a, b]);
+            assert_eq!(code, Some(1), "{told}");
+            json.lines().filter(|line| !is_name(line)).collect::<Vec<_>>().join("\n")
+        };
+        let files = diff("a", "b");
+        for (a, b) in [("a.dir", "b.dir"), ("a", "b.dir"), ("a.dir/launch=0", "b.dir/launch=0/")] {
+            assert_eq!(diff(a, b), files, "{format:?}: {a} {b}");
+        }
+        let info = |name: &str| {
+            let (code, text, told) = run(&["info", name]);
+            assert_eq!((code, told.as_str()), (Some(0), ""));
+            text.lines().skip(1).map(str::to_owned).collect::<Vec<_>>()
+        };
+        assert_eq!(info("a.dir"), info("a"), "{format:?}");
+    }
+}
+
+#[test]
+fn a_folder_of_several_launches_has_each_in_its_place() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut out =
+        V2Writer::new(std::fs::File::create(folder.path().join("t")).unwrap(), Some(1)).unwrap();
+    for (module, kernel) in (0..).zip(["reduce", "scan", "reduce"]) {
+        write_v2(&mut out, kernel, &many(u64::from(module), 20, 40), module);
+    }
+    out.finish().unwrap();
+    let run = |arguments: &[&str]| trace(folder.path(), arguments);
+    assert_eq!(run(&["export", "--by-launch", "t", "dir"]).0, Some(0));
+    assert_eq!(run(&["dump", "--json", "dir"]).1, run(&["dump", "--json", "t"]).1);
+    let second =
+        run(&["dump", "--json", "t", "--launch", "1"]).1.replace("\"launch\":1", "\"launch\":0");
+    assert_eq!(run(&["dump", "--json", "dir/launch=1"]).1, second);
+
+    // What is wrong is told with its place.
+    let refused = |path: &str, wanted: &str| {
+        let (code, _, told) = run(&["info", path]);
+        assert_eq!(code, Some(2), "{told}");
+        assert!(told.contains(wanted), "{told}");
+    };
+    std::fs::create_dir(folder.path().join("dir/launch=7")).unwrap();
+    refused("dir/launch=7", "dir/launch=7: the trace has no launch 7");
+    refused(".", "no trace: there is no _frame.nvtrace");
+    let events = folder.path().join("dir/launch=1/events.parquet");
+    let mut bytes = std::fs::read(&events).unwrap();
+    let end = bytes.len() - 20;
+    bytes[end..].fill(0);
+    std::fs::write(&events, &bytes).unwrap();
+    refused("dir", "dir/launch=1/events.parquet: ");
+    std::fs::remove_file(&events).unwrap();
+    refused("dir", "dir/launch=1/events.parquet: ");
+    let copy = |from: &str, to: &str| {
+        let path = |launch: &str| folder.path().join(format!("dir/{launch}/events.parquet"));
+        std::fs::copy(path(from), path(to)).unwrap();
+    };
+    copy("launch=0", "launch=1");
+    assert_eq!(run(&["info", "dir/launch=2"]).0, Some(0));
 }

@@ -30,7 +30,112 @@ pub fn to_v2<W: Write>(
     out: &mut V2Writer<W>,
     lost: &mut Lost<'_>,
 ) -> Result<(), Error> {
-    Merge::new(out, lost).add(trace, None)
+    Merge::new(out, lost).add(trace, None, &mut Own)
+}
+
+/// Writes a trace as nvtrace v2 without its events: launches, warps, what these lost, and the sites. Who
+/// keeps the events elsewhere puts both together by [`filled`].
+///
+/// # Errors
+///
+/// As [`to_v2`].
+pub fn frame<W: Write>(
+    trace: &Trace,
+    out: &mut V2Writer<W>,
+    lost: &mut Lost<'_>,
+) -> Result<(), Error> {
+    Merge::new(out, lost).add(trace, None, &mut Nothing)
+}
+
+/// Writes a trace as nvtrace v2 of its [`frame`] and its events: all its launches, or one.
+///
+/// # Errors
+///
+/// As [`to_v2`], those of the source, and when it has an event of a site that the frame has not.
+pub fn filled<W: Write>(
+    frame: &Trace,
+    launch: Option<usize>,
+    events: &mut dyn EventSource,
+    out: &mut V2Writer<W>,
+    lost: &mut Lost<'_>,
+) -> Result<(), Error> {
+    let mut filled = Filled { events, path: frame.path() };
+    Merge { launch, ..Merge::new(out, lost) }.add(frame, None, &mut filled)
+}
+
+/// Events that are kept apart from their [`frame`].
+pub trait EventSource {
+    /// The next event of a warp; `None` at its end. Warps are asked for in ascending order, launch by launch.
+    ///
+    /// # Errors
+    ///
+    /// Why it cannot be read.
+    fn next_of(&mut self, launch: usize, warp: u32) -> Result<Option<Event>, String>;
+}
+
+/// Where the events of warps come from.
+trait Fill {
+    /// Hands on the events of a warp; says whether there are any that could not be read.
+    fn fill(
+        &mut self,
+        launch: usize,
+        warp: &Warp<'_>,
+        write: &mut dyn FnMut(&Event) -> Result<(), Error>,
+    ) -> Result<Option<Error>, Error>;
+}
+
+/// The warp itself has them.
+struct Own;
+
+impl Fill for Own {
+    fn fill(
+        &mut self,
+        _: usize,
+        warp: &Warp<'_>,
+        write: &mut dyn FnMut(&Event) -> Result<(), Error>,
+    ) -> Result<Option<Error>, Error> {
+        for event in warp.known_events() {
+            match event {
+                Ok(event) => write(&event)?,
+                Err(error) => return Ok(Some(error)),
+            }
+        }
+        Ok(None)
+    }
+}
+
+/// There shall be none.
+struct Nothing;
+
+impl Fill for Nothing {
+    fn fill(
+        &mut self,
+        _: usize,
+        _: &Warp<'_>,
+        _: &mut dyn FnMut(&Event) -> Result<(), Error>,
+    ) -> Result<Option<Error>, Error> {
+        Ok(None)
+    }
+}
+
+struct Filled<'a> {
+    events: &'a mut dyn EventSource,
+    path: &'a Path,
+}
+
+impl Fill for Filled<'_> {
+    fn fill(
+        &mut self,
+        launch: usize,
+        warp: &Warp<'_>,
+        write: &mut dyn FnMut(&Event) -> Result<(), Error>,
+    ) -> Result<Option<Error>, Error> {
+        let failed = |why| Error::new(self.path, 0, Problem::Unwritable(why));
+        while let Some(event) = self.events.next_of(launch, warp.number()).map_err(failed)? {
+            write(&event)?;
+        }
+        Ok(None)
+    }
 }
 
 /// Writes traces into one as nvtrace v2: each becomes a session of its own, or several where it is one
@@ -47,7 +152,7 @@ pub fn merge<W: Write>(
     let mut merge = Merge::new(out, lost);
     let mut session = 0;
     for trace in traces {
-        merge.add(trace, Some(session))?;
+        merge.add(trace, Some(session), &mut Own)?;
         let last = trace.launches().iter().map(|launch| launch.session).max().unwrap_or(0);
         let next = last.checked_add(1).and_then(|sessions| sessions.checked_add(session));
         session = next.ok_or_else(|| too_many_sessions(trace.path()))?;
@@ -59,16 +164,25 @@ struct Merge<'a, 'b, W> {
     out: &'a mut V2Writer<W>,
     lost: &'a mut Lost<'b>,
     modules: u32,
+    /// The only launch that is written.
+    launch: Option<usize>,
 }
 
 impl<'a, 'b, W: Write> Merge<'a, 'b, W> {
     fn new(out: &'a mut V2Writer<W>, lost: &'a mut Lost<'b>) -> Self {
-        Self { out, lost, modules: 0 }
+        Self { out, lost, modules: 0, launch: None }
     }
 
-    fn add(&mut self, trace: &Trace, session: Option<u32>) -> Result<(), Error> {
+    fn add(
+        &mut self,
+        trace: &Trace,
+        session: Option<u32>,
+        events: &mut dyn Fill,
+    ) -> Result<(), Error> {
         let mut modules = BTreeMap::new();
-        for (at, launch) in trace.launches().iter().enumerate() {
+        let only = self.launch;
+        let chosen = |at: &usize| only.is_none_or(|launch| launch == *at);
+        for (at, launch) in trace.launches().iter().enumerate().filter(|(at, _)| chosen(at)) {
             let failed = |error| unwritable(trace.path(), error);
             let sites = Indexes::of(trace, at)?;
             let known = trace.module(at).and_then(|module| modules.get(&module).copied());
@@ -88,7 +202,7 @@ impl<'a, 'b, W: Write> Merge<'a, 'b, W> {
                 let (first, last, error) = match found {
                     Found::Warp(warp) => {
                         next = warp.number().saturating_add(1);
-                        match self.warp(trace, &warp, &sites)? {
+                        match self.warp(trace, (at, &warp), &sites, events)? {
                             Some(error) => (warp.number(), warp.number(), error),
                             None => continue,
                         }
@@ -115,23 +229,23 @@ impl<'a, 'b, W: Write> Merge<'a, 'b, W> {
     fn warp(
         &mut self,
         trace: &Trace,
-        warp: &Warp<'_>,
+        (launch, warp): (usize, &Warp<'_>),
         sites: &Indexes,
+        events: &mut dyn Fill,
     ) -> Result<Option<Error>, Error> {
         let failed = |error| unwritable(trace.path(), error);
         self.out.warp(warp.number()).map_err(failed)?;
-        for event in warp.known_events() {
-            let event = match event {
-                Ok(event) => event,
-                Err(error) => return Ok(Some(error)),
-            };
+        let unread = events.fill(launch, warp, &mut |event| {
             let Some(index) = sites.by_key.get(&event.site).copied() else {
-                let changed = Problem::Damaged("the file changed while it was read");
+                let changed = Problem::Damaged("an event is of no site of the table");
                 return Err(Error::new(trace.path(), 0, changed));
             };
             // Zero stands for no value in v1.
             let value = event.value.filter(|value| !(sites.v1 && *value == 0));
-            self.out.event(index, &Event { value, ..event }).map_err(failed)?;
+            self.out.event(index, &Event { value, ..*event }).map_err(failed)
+        })?;
+        if unread.is_some() {
+            return Ok(unread);
         }
         self.out.end_warp(warp.dropped()).map_err(failed)?;
         Ok(None)

@@ -37,8 +37,9 @@ pub(crate) enum Trace {
     )]
     Merge(TraceMerge),
     /// Write the events as a Parquet table, one row per event.
-    #[command(after_help = "Example:\n  nvabi trace export run.nvtrace run.parquet && \\\n  \
-        duckdb -c \"select line, count(*) from 'run.parquet' group by line\"\n\n\
+    #[command(after_help = "Examples:\n  nvabi trace export run.nvtrace run.parquet && \\\n  \
+        duckdb -c \"select line, count(*) from 'run.parquet' group by line\"\n  \
+        nvabi trace export --by-launch run.nvtrace runs/pair=7/side=a\n\n\
         Exit status: 0 everything was written, 1 events are lost, 2 error.")]
     Export(TraceExport),
     /// Browse two traces side by side in the terminal.
@@ -178,6 +179,10 @@ pub(crate) struct TraceMerge {
 pub(crate) struct TraceExport {
     /// The trace.
     pub(crate) file: PathBuf,
-    /// The file to write.
+    /// The file to write, or the folder.
     pub(crate) out: PathBuf,
+    /// Write a folder with a file for each launch (`launch=0/events.parquet`), which the other commands
+    /// take as a trace.
+    #[arg(long)]
+    pub(crate) by_launch: bool,
 }

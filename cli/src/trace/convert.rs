@@ -43,7 +43,7 @@ pub(crate) fn merge(context: &Context<'_>, args: &TraceMerge) -> Result<Outcome,
     Ok(losses.outcome())
 }
 
-fn write_v2(
+pub(super) fn write_v2(
     beside: &Beside,
     level: i32,
     write: impl FnOnce(&mut V2Writer<BufWriter<File>>) -> Result<(), nvabi_trace::Error>,
@@ -107,7 +107,7 @@ impl Drop for Beside {
     }
 }
 
-fn unwritable(target: &Path, error: &io::Error) -> Report {
+pub(super) fn unwritable(target: &Path, error: &io::Error) -> Report {
     let message = format!("cannot write {}: {error}", target.display());
     Diagnostic::error("trace-unwritable", message).into()
 }

@@ -22,7 +22,10 @@ pub(crate) fn diff(context: &Context<'_>, args: &TraceDiff) -> Result<Outcome, R
         threads: context.threads(),
     };
     let (a, b) = (open(&args.a)?, open(&args.b)?);
-    let report = compare(&a, &b, &options).map_err(failed)?;
+    let mut report = compare(&a, &b, &options).map_err(failed)?;
+    // A folder is read by way of a file.
+    report.a = args.a.display().to_string();
+    report.b = args.b.display().to_string();
     outputs::write(context, &report, &args.outputs)?;
     match report.status {
         Status::Identical => Ok(Outcome::Same),

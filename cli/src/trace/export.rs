@@ -1,13 +1,15 @@
-//! `nvabi trace export`: a row of Parquet for each event.
+//! `nvabi trace export`: a row of Parquet for each event, in one file or in one for each launch.
 
 use std::fs::File;
 use std::io::BufWriter;
 use std::iter::Peekable;
+use std::ops::Range;
+use std::path::Path;
 use std::sync::Arc;
 
 use bytes::Bytes;
 use nvabi_pipeline::diagnostic::{Diagnostic, Report};
-use nvabi_trace::{Error, Event, Events, Found, Trace, Warp};
+use nvabi_trace::{Error, Event, Events, Found, Trace, Warp, convert as to};
 use parquet::basic::{Compression, Encoding, ZstdLevel};
 use parquet::column::writer::{ColumnWriter, ColumnWriterImpl, get_column_writer};
 use parquet::data_type::{ByteArray, DataType};
@@ -18,12 +20,13 @@ use parquet::schema::parser::parse_message_type;
 use rustc_hash::FxHashMap;
 
 use super::args::TraceExport;
-use super::convert::Beside;
+use super::convert::{Beside, write_v2};
+use super::import::{EVENTS, FRAME, PARTITION};
 use super::{Losses, failed, open};
 use crate::Outcome;
 use crate::context::Context;
 
-/// The columns, in the order in which `Table::write` has them.
+/// The columns. In a file of one launch its number is in the name of the folder instead.
 const SCHEMA: &str = "message events {
     REQUIRED INT32 launch (INTEGER(32, false));
     REQUIRED INT32 session (INTEGER(32, false));
@@ -41,6 +44,8 @@ const SCHEMA: &str = "message events {
     OPTIONAL INT32 line (INTEGER(32, false));
 }";
 
+/// Level of zstd of the frame.
+const LEVEL: i32 = 3;
 /// Rows of a group. What a file keeps in memory grows with its groups alone; the columns of a group are
 /// encoded as they come, and lie in memory until it is written.
 const ROWS: usize = 1 << 18;
@@ -55,9 +60,43 @@ const PLACES: usize = 1 << 14;
 
 pub(crate) fn export(context: &Context<'_>, args: &TraceExport) -> Result<Outcome, Report> {
     let trace = open(&args.file)?;
-    let beside = Beside::new(&args.out)?;
     let mut losses = Losses::of(context, std::slice::from_ref(&trace));
-    let warps = (0..trace.launches().len())
+    match args.by_launch {
+        true => folder(&trace, &args.out, &mut losses)?,
+        false => file(&trace, 0..trace.launches().len(), false, &args.out, &mut losses)?,
+    }
+    context.status("Written", &args.out.display().to_string());
+    Ok(losses.outcome())
+}
+
+/// Writes a folder with one file for each launch, and what there is to know besides the events.
+fn folder(trace: &Trace, out: &Path, losses: &mut Losses<'_>) -> Result<(), Report> {
+    let create = |folder: &Path| {
+        std::fs::create_dir_all(folder).map_err(|error| super::convert::unwritable(folder, &error))
+    };
+    create(out)?;
+    // A folder that has a frame is whole.
+    let frame = Beside::new(&out.join(FRAME))?;
+    let mut told = |_, _| {};
+    write_v2(&frame, LEVEL, |out| to::frame(trace, out, &mut told))?;
+    for launch in 0..trace.launches().len() {
+        let folder = out.join(format!("{PARTITION}{launch}"));
+        create(&folder)?;
+        file(trace, launch..launch + 1, true, &folder.join(EVENTS), losses)?;
+    }
+    frame.done()
+}
+
+/// Writes the events of some launches to a file.
+fn file(
+    trace: &Trace,
+    launches: Range<usize>,
+    partition: bool,
+    out: &Path,
+    losses: &mut Losses<'_>,
+) -> Result<(), Report> {
+    let beside = Beside::new(out)?;
+    let warps = launches
         .flat_map(|launch| trace.warps(launch).map(move |found| (launch, found)))
         .filter_map(|(launch, found)| match found {
             Found::Warp(warp) => Some((launch, warp)),
@@ -68,10 +107,10 @@ pub(crate) fn export(context: &Context<'_>, args: &TraceExport) -> Result<Outcom
         });
     let mut batches = warps.flat_map(|(launch, warp)| Batches::of(launch, &warp)).peekable();
     let failed_parquet = |error: ParquetError| {
-        let message = format!("cannot write {}: {error}", args.out.display());
+        let message = format!("cannot write {}: {error}", out.display());
         Report::from(Diagnostic::error("trace-unwritable", message))
     };
-    let mut table = Table::new(&trace, beside.writer()?).map_err(failed_parquet)?;
+    let mut table = Table::new(trace, partition, beside.writer()?).map_err(failed_parquet)?;
     while batches.peek().is_some() {
         table.group(&mut batches).map_err(|stopped| match stopped {
             Stopped::Reading(error) => failed(error),
@@ -80,9 +119,7 @@ pub(crate) fn export(context: &Context<'_>, args: &TraceExport) -> Result<Outcom
     }
     drop(batches);
     table.out.close().map_err(failed_parquet)?;
-    beside.done()?;
-    context.status("Written", &args.out.display().to_string());
-    Ok(losses.outcome())
+    beside.done()
 }
 
 /// Some events of a warp, in a row.
@@ -152,8 +189,10 @@ struct SourceLine {
 }
 
 impl<'a> Table<'a> {
-    fn new(trace: &'a Trace, out: BufWriter<File>) -> Result<Self, ParquetError> {
-        let schema = Arc::new(parse_message_type(SCHEMA)?);
+    fn new(trace: &'a Trace, partition: bool, out: BufWriter<File>) -> Result<Self, ParquetError> {
+        let is_kept = |line: &&str| !(partition && line.contains(" launch "));
+        let schema: Vec<&str> = SCHEMA.lines().filter(is_kept).collect();
+        let schema = Arc::new(parse_message_type(&schema.join("\n"))?);
         let mut properties = WriterProperties::builder()
             .set_compression(Compression::ZSTD(ZstdLevel::try_new(1)?))
             // What is said of each page would lie in memory up to the end of the file.
@@ -178,6 +217,8 @@ impl<'a> Table<'a> {
         batches: &mut Peekable<impl Iterator<Item = Result<Batch, Error>>>,
     ) -> Result<(), Stopped> {
         let descriptors = self.out.schema_descr().columns().to_vec();
+        let names: Vec<String> =
+            descriptors.iter().map(|column| column.name().to_owned()).collect();
         let mut sinks: Vec<_> = descriptors.iter().map(|_| TrackedWrite::new(Vec::new())).collect();
         let mut columns: Vec<ColumnWriter<'_>> = sinks
             .iter_mut()
@@ -191,7 +232,7 @@ impl<'a> Table<'a> {
         while rows < ROWS {
             let Some(batch) = batches.next() else { break };
             let batch = batch.map_err(Stopped::Reading)?;
-            self.write(&mut columns, &batch)?;
+            self.write(&names, &mut columns, &batch)?;
             rows += batch.events.len();
         }
         let closed: Vec<_> =
@@ -206,6 +247,7 @@ impl<'a> Table<'a> {
 
     fn write(
         &mut self,
+        names: &[String],
         columns: &mut [ColumnWriter<'_>],
         batch: &Batch,
     ) -> Result<(), ParquetError> {
@@ -216,24 +258,34 @@ impl<'a> Table<'a> {
         let places = self.places(*launch, events);
         let place = |at: &Option<usize>| at.and_then(|at| self.places.get(at));
         let rows = events.len();
-        for (number, column) in columns.iter_mut().enumerate() {
-            match (number, column) {
-                (0, I32(out)) => same(out, rows, *launch as i32)?,
-                (1, I32(out)) => same(out, rows, about.map_or(0, |about| about.session as i32))?,
-                (2, Text(out)) => {
+        for (name, column) in names.iter().zip(columns) {
+            match (name.as_str(), column) {
+                ("launch", I32(out)) => same(out, rows, *launch as i32)?,
+                ("session", I32(out)) => {
+                    same(out, rows, about.map_or(0, |about| about.session as i32))?
+                }
+                ("kernel", Text(out)) => {
                     same(out, rows, about.map_or("", |about| &about.kernel).into())?;
                 }
-                (3, I32(out)) => same(out, rows, *warp as i32)?,
-                (4, I64(out)) => each(out, *first..*first + rows as u64, |index| index as i64)?,
-                (5, I64(out)) => each(out, events, |event| event.site as i64)?,
-                (6, Text(out)) => each(out, events, kind)?,
-                (7, I32(out)) => each(out, events, |event| event.direction as i32)?,
-                (8, I32(out)) => each(out, events, |event| event.mask as i32)?,
-                (9, I32(out)) => some(out, events, |event| event.ballot.map(|lanes| lanes as i32))?,
-                (10, I64(out)) => some(out, events, |event| event.value.map(|value| value as i64))?,
-                (11, Text(out)) => some(out, &places, |at| Some(place(at)?.file.clone()))?,
-                (12, Text(out)) => some(out, &places, |at| Some(place(at)?.function.clone()))?,
-                (13, I32(out)) => some(out, &places, |at| Some(place(at)?.line))?,
+                ("warp", I32(out)) => same(out, rows, *warp as i32)?,
+                ("index", I64(out)) => {
+                    each(out, *first..*first + rows as u64, |index| index as i64)?
+                }
+                ("site", I64(out)) => each(out, events, |event| event.site as i64)?,
+                ("kind", Text(out)) => each(out, events, kind)?,
+                ("direction", I32(out)) => each(out, events, |event| event.direction as i32)?,
+                ("mask", I32(out)) => each(out, events, |event| event.mask as i32)?,
+                ("ballot", I32(out)) => {
+                    some(out, events, |event| event.ballot.map(|lanes| lanes as i32))?
+                }
+                ("value", I64(out)) => {
+                    some(out, events, |event| event.value.map(|value| value as i64))?
+                }
+                ("file", Text(out)) => some(out, &places, |at| Some(place(at)?.file.clone()))?,
+                ("function", Text(out)) => {
+                    some(out, &places, |at| Some(place(at)?.function.clone()))?
+                }
+                ("line", I32(out)) => some(out, &places, |at| Some(place(at)?.line))?,
                 _ => return Err(ParquetError::General("a column of another type".to_owned())),
             }
         }

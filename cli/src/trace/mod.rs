@@ -7,6 +7,8 @@ mod diff;
 mod dump;
 #[cfg(feature = "parquet")]
 mod export;
+#[cfg(feature = "parquet")]
+mod import;
 mod info;
 mod link;
 mod outputs;
@@ -48,7 +50,12 @@ pub(crate) fn trace(context: &Context<'_>, command: &args::Trace) -> ExitCode {
     context.exit(outcome)
 }
 
+/// Opens a trace: a file, or a folder that `export --by-launch` wrote.
 fn open(path: &Path) -> Result<Trace, Report> {
+    #[cfg(feature = "parquet")]
+    if path.is_dir() {
+        return import::open(path);
+    }
     Trace::open(path)
         .map_err(|error| Diagnostic::error("trace-unreadable", error.to_string()).into())
 }

@@ -1,0 +1,244 @@
+//! Folders that `nvabi trace export --by-launch` wrote, as traces.
+//!
+//! The events are put into their frame again, in a file that goes with the process.
+
+use std::fs::File;
+use std::io::BufWriter;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use nvabi_pipeline::diagnostic::{Diagnostic, Report};
+use nvabi_trace::convert::{EventSource, filled};
+use nvabi_trace::{Event, EventKind, Trace, V2Writer};
+use parquet::column::reader::{ColumnReader, ColumnReaderImpl};
+use parquet::data_type::{ByteArray, DataType};
+use parquet::file::reader::{FileReader, SerializedFileReader};
+
+use super::failed;
+
+/// What there is to know of a trace besides its events; engines pass by names that begin with `_`.
+pub(super) const FRAME: &str = "_frame.nvtrace";
+/// The folder of a launch, before its number.
+pub(super) const PARTITION: &str = "launch=";
+/// The events of a launch, in its folder.
+pub(super) const EVENTS: &str = "events.parquet";
+
+/// Opens a folder, or that of one launch in it.
+pub(super) fn open(path: &Path) -> Result<Trace, Report> {
+    let launch = launch_of(path);
+    let folder = match launch {
+        Some(_) => path.parent().unwrap_or(Path::new("")),
+        None => path,
+    };
+    let frame = folder.join(FRAME);
+    if !frame.is_file() {
+        let message = format!("{}: no trace: there is no {FRAME}", path.display());
+        let help = "`nvabi trace export --by-launch` writes such folders";
+        return Err(Diagnostic::error("trace-unreadable", message).help(help).into());
+    }
+    let frame = super::open(&frame)?;
+    if let Some(launch) = launch.filter(|launch| *launch >= frame.launches().len()) {
+        let message = format!("{}: the trace has no launch {launch}", path.display());
+        return Err(Diagnostic::error("trace-launch", message).into());
+    }
+    let whole = Temporary::new(path)?;
+    let out = BufWriter::with_capacity(1 << 20, whole.file(path)?);
+    let failed_io = |error: std::io::Error| unreadable(path, &error);
+    let mut out = V2Writer::new(out, None).map_err(failed_io)?;
+    let mut rows = Rows::new(folder);
+    // Who opens the trace is told of what is lost.
+    let mut told = |_, _| {};
+    filled(&frame, launch, &mut rows, &mut out, &mut told).map_err(failed)?;
+    out.finish().map_err(failed_io)?;
+    super::open(&whole.path)
+}
+
+/// The number in the name of a launch's folder.
+fn launch_of(path: &Path) -> Option<usize> {
+    path.file_name()?.to_str()?.strip_prefix(PARTITION)?.parse().ok()
+}
+
+fn unreadable(path: &Path, error: &dyn std::fmt::Display) -> Report {
+    let message = format!("{}: {error}", path.display());
+    Diagnostic::error("trace-unreadable", message).into()
+}
+
+/// A file that is gone once nobody has it open.
+struct Temporary {
+    path: PathBuf,
+}
+
+impl Temporary {
+    fn new(of: &Path) -> Result<Self, Report> {
+        static NEXT: AtomicU32 = AtomicU32::new(0);
+        let folder = std::env::temp_dir();
+        for _ in 0..1000 {
+            let number = NEXT.fetch_add(1, Ordering::Relaxed);
+            let path = folder.join(format!("nvabi-{}-{number}.nvtrace", std::process::id()));
+            match File::create_new(&path) {
+                Ok(_) => return Ok(Self { path }),
+                Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {}
+                Err(error) => return Err(unreadable(&folder, &error)),
+            }
+        }
+        let why = format!("no free name for a file of {}", of.display());
+        Err(unreadable(&folder, &why))
+    }
+
+    fn file(&self, of: &Path) -> Result<File, Report> {
+        File::options().write(true).open(&self.path).map_err(|error| unreadable(of, &error))
+    }
+}
+
+impl Drop for Temporary {
+    fn drop(&mut self) {
+        // The trace has it open, and reads it to the end.
+        let _ = std::fs::remove_file(&self.path);
+    }
+}
+
+/// The rows of a folder's files, launch by launch.
+struct Rows<'a> {
+    folder: &'a Path,
+    launch: Option<usize>,
+    groups: Option<Groups>,
+}
+
+/// The groups of rows of one file.
+struct Groups {
+    path: PathBuf,
+    file: SerializedFileReader<File>,
+    next: usize,
+    rows: std::vec::IntoIter<(u32, Event)>,
+    row: Option<(u32, Event)>,
+}
+
+impl<'a> Rows<'a> {
+    fn new(folder: &'a Path) -> Self {
+        Self { folder, launch: None, groups: None }
+    }
+}
+
+impl EventSource for Rows<'_> {
+    fn next_of(&mut self, launch: usize, warp: u32) -> Result<Option<Event>, String> {
+        if self.launch != Some(launch) {
+            self.launch = Some(launch);
+            let path = self.folder.join(format!("{PARTITION}{launch}")).join(EVENTS);
+            self.groups = Some(Groups::open(path)?);
+        }
+        match &mut self.groups {
+            Some(groups) => groups.next_of(warp),
+            None => Ok(None),
+        }
+    }
+}
+
+impl Groups {
+    fn open(path: PathBuf) -> Result<Self, String> {
+        let failed = |error: &dyn std::fmt::Display| format!("{}: {error}", path.display());
+        let file = File::open(&path).map_err(|error| failed(&error))?;
+        let file = SerializedFileReader::new(file).map_err(|error| failed(&error))?;
+        Ok(Self { path, file, next: 0, rows: Vec::new().into_iter(), row: None })
+    }
+
+    fn next_of(&mut self, warp: u32) -> Result<Option<Event>, String> {
+        loop {
+            if self.row.is_none() {
+                self.row = self.rows.next();
+            }
+            match self.row {
+                Some((other, _)) if other < warp => {
+                    let path = self.path.display();
+                    let why = "the trace has no such warp, or rows are not in their order";
+                    return Err(format!("{path}: a row of warp {other} before warp {warp}: {why}"));
+                }
+                Some((other, event)) if other == warp => {
+                    self.row = None;
+                    return Ok(Some(event));
+                }
+                Some(_) => return Ok(None),
+                None if self.next == self.file.num_row_groups() => return Ok(None),
+                None => {
+                    let rows = self.group(self.next);
+                    let rows = rows.map_err(|why| format!("{}: {why}", self.path.display()))?;
+                    self.rows = rows.into_iter();
+                    self.next += 1;
+                }
+            }
+        }
+    }
+
+    fn group(&self, number: usize) -> Result<Vec<(u32, Event)>, String> {
+        let group = self.file.get_row_group(number).map_err(|error| error.to_string())?;
+        let rows = usize::try_from(group.metadata().num_rows()).unwrap_or(0);
+        let column = |name: &str| -> Result<ColumnReader, String> {
+            let columns = group.metadata().columns();
+            let at = columns.iter().position(|column| column.column_path().string() == name);
+            let at = at.ok_or_else(|| format!("there is no column {name}"))?;
+            group.get_column_reader(at).map_err(|error| error.to_string())
+        };
+        let numbers = |name: &str| match column(name)? {
+            ColumnReader::Int32ColumnReader(reader) => read(reader, rows, name),
+            _ => Err(format!("column {name} has another type")),
+        };
+        let longs = |name: &str| match column(name)? {
+            ColumnReader::Int64ColumnReader(reader) => read(reader, rows, name),
+            _ => Err(format!("column {name} has another type")),
+        };
+        let texts = |name: &str| match column(name)? {
+            ColumnReader::ByteArrayColumnReader(reader) => read(reader, rows, name),
+            _ => Err(format!("column {name} has another type")),
+        };
+        let (warps, sites, kinds) = (all(numbers("warp")?)?, all(longs("site")?)?, texts("kind")?);
+        let (directions, masks) = (all(numbers("direction")?)?, all(numbers("mask")?)?);
+        let (ballots, values) = (numbers("ballot")?, longs("value")?);
+        let row = |at: usize| {
+            let event = Event {
+                site: *sites.get(at)? as u64,
+                kind: kind(kinds.get(at)?.as_ref()?)?,
+                direction: *directions.get(at)? as u32,
+                mask: *masks.get(at)? as u32,
+                ballot: ballots.get(at)?.map(|lanes| lanes as u32),
+                value: values.get(at)?.map(|value| value as u64),
+            };
+            Some((*warps.get(at)? as u32, event))
+        };
+        let row = |at| row(at).ok_or_else(|| format!("row {at} of group {number} is no event"));
+        (0..rows).map(row).collect()
+    }
+}
+
+fn kind(name: &ByteArray) -> Option<EventKind> {
+    let known = (0..=u8::MAX).map(EventKind).take_while(|kind| kind.is_known());
+    known.into_iter().find(|kind| kind.name().as_bytes() == name.data())
+}
+
+/// The values of a column, where there are any.
+fn read<T: DataType>(
+    mut reader: ColumnReaderImpl<T>,
+    rows: usize,
+    name: &str,
+) -> Result<Vec<Option<T::T>>, String> {
+    let (mut values, mut levels) = (Vec::new(), Vec::new());
+    let (records, _, _) = reader
+        .read_records(rows, Some(&mut levels), None, &mut values)
+        .map_err(|error| format!("column {name}: {error}"))?;
+    if records != rows {
+        return Err(format!("column {name} has {records} rows of {rows}"));
+    }
+    // A column without levels has a value in each row.
+    if levels.is_empty() {
+        return Ok(values.into_iter().map(Some).collect());
+    }
+    let mut values = values.into_iter();
+    Ok(levels.iter().map(|level| if *level > 0 { values.next() } else { None }).collect())
+}
+
+fn all<T>(values: Vec<Option<T>>) -> Result<Vec<T>, String> {
+    let count = values.len();
+    let values: Vec<T> = values.into_iter().flatten().collect();
+    match values.len() == count {
+        true => Ok(values),
+        false => Err("a row lacks a value".to_owned()),
+    }
+}
