@@ -18,23 +18,33 @@ nvabi=$(realpath "${CARGO_TARGET_DIR:-target}/release/nvabi")
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 
-# The first tag of each distinct set of headers, extracted, with its rm and uvm units as in the specs.
+# The first tag of each distinct set of headers, extracted, with a file for each surface that the specs name: the
+# floor reads the headers that the sweep reads, but for drm's one and those of faults. The tables that tell the calls
+# are not C that compiles alone.
 tags=$(awk '$1 ~ /^[0-9]/ && !seen[$2]++ { print $1 }' abi-specs/lock/tags)
+include() { ls "$@" 2> /dev/null | sed 's/.*/#include "&"/' || true; }
 for tag in $tags; do
     mkdir "$work/$tag"
-    git -C "$NVABI_HEADERS" archive "$tag" src/common/sdk/nvidia/inc src/common/shared/inc \
-        src/nvidia/arch/nvalloc/unix/include kernel-open/common/inc kernel-open/nvidia-uvm |
-        tar x -C "$work/$tag"
-    (cd "$work/$tag" && ls src/common/sdk/nvidia/inc/*.h src/common/sdk/nvidia/inc/{alloc,class,ctrl}/*.h \
-        src/common/sdk/nvidia/inc/ctrl/*/*.h src/nvidia/arch/nvalloc/unix/include/{nv_escape,nv-ioctl*}.h \
-        2> /dev/null | sed 's/.*/#include "&"/' > rm.c || true
-     printf '#include "kernel-open/nvidia-uvm/%s"\n' uvm_ioctl.h uvm_linux_ioctl.h > uvm.c)
+    git -C "$NVABI_HEADERS" archive "$tag" src/common/{sdk,shared/inc,inc,unix/common/inc} \
+        src/nvidia/{arch/nvalloc/unix/include,generated/g_allclasses.h} src/nvidia-modeset/interface \
+        kernel-open/{common/inc,nvidia-uvm} | tar x -C "$work/$tag"
+    (cd "$work/$tag"
+     sdk=src/common/sdk/nvidia/inc unix=src/nvidia/arch/nvalloc/unix/include
+     include $sdk/*.h $sdk/{alloc,class,ctrl}/*.h $sdk/ctrl/*/*.h $unix/{nv_escape,nv-ioctl*}.h > rm.c
+     include kernel-open/nvidia-uvm/uvm_{,linux_}ioctl.h > uvm.c
+     include src/nvidia-modeset/interface/*.h > modeset.c
+     include src/nvidia/generated/g_allclasses.h > classes.c
+     (printf '#include "%s"\n' nvtypes.h nvmisc.h; include kernel-open/nvidia-uvm/cl*.h) > methods.c)
 done
 parse() {
     cd "$1"
-    "$clang" -fsyntax-only -w -ffreestanding -I. -Isrc/common/sdk/nvidia/inc -Isrc/common/shared/inc \
-        -Isrc/nvidia/arch/nvalloc/unix/include rm.c
-    "$clang" -fsyntax-only -w -ffreestanding -I. -Ikernel-open/common/inc -Ikernel-open/nvidia-uvm uvm.c
+    check() { "$clang" -fsyntax-only -w -ffreestanding -I. "$@"; }
+    local sdk=src/common/sdk/nvidia/inc kernel=kernel-open/common/inc
+    check -I$sdk -Isrc/common/shared/inc -Isrc/nvidia/arch/nvalloc/unix/include rm.c
+    check -I$kernel -Ikernel-open/nvidia-uvm uvm.c
+    check -Isrc/nvidia-modeset/interface -I$sdk -Isrc/common/inc -Isrc/common/unix/common/inc modeset.c
+    check -I$sdk classes.c
+    check -I$kernel -Ikernel-open/nvidia-uvm methods.c
 }
 export -f parse
 seconds() { /usr/bin/time -f %e -o "$work/time" "$@" > /dev/null 2> "$work/errors" || { cat "$work/errors"; exit 1; }; cat "$work/time"; }
