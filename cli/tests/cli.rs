@@ -81,6 +81,15 @@ fn shows_what_a_call_takes() {
     assert_eq!((&pointer["field"], &pointer["direction"]), (&"params".into(), &"inout".into()));
     assert_eq!((&pointer["length"], &pointer["unit"]), (&"paramsSize".into(), &1.into()));
     assert_eq!(form["handles"][0]["means"], "client");
+    // A file descriptor is the caller's, or a new one of some node.
+    for (name, tag, line) in [
+        ("UVM_REGISTER_GPU", "550.163.01", "rmCtrlFd at 24: in"),
+        ("NV_ESC_EXPORT_TO_DMABUF_FD", "550.163.01", "fd at 0: out, dmabuf"),
+        ("NVGPU_GPU_IOCTL_ALLOC_AS", "tegra-r36.4.3", "as_fd at 4: out, as"),
+    ] {
+        let shown = shown(&[name, "--tag", tag]);
+        assert!(shown.contains(&format!("    fds           {line}\n")), "{shown}");
+    }
     // No header has a constant for this one.
     let of_spec = shown(&["0x20800145", "--tag", "550.163.01"]);
     assert!(of_spec.contains("control command, number 0x20800145"), "{of_spec}");

@@ -270,7 +270,7 @@ pub(crate) struct Role {
 /// What is known of a field with a role; what is not known is empty.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct Detail {
-    /// Of a pointer: `in`, `out` or `inout`.
+    /// Of a pointer, `in`, `out` or `inout`; of a file descriptor, `out` where it comes back new.
     #[serde(skip_serializing_if = "str::is_empty")]
     pub direction: &'static str,
     /// Of a pointer: how many elements it leads to, as numbers and fields joined by `*` and `+`.
@@ -279,7 +279,7 @@ pub struct Detail {
     /// Of a pointer with a length: bytes of an element.
     #[serde(skip_serializing_if = "is_zero")]
     pub unit: u64,
-    /// Of a handle: what it names.
+    /// Of a handle, what it names; of a file descriptor that comes back, the node that it is.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub means: String,
 }
@@ -499,8 +499,17 @@ pub(crate) fn roles_of(call: &Call<'_>, form: usize) -> Vec<Role> {
         let place = field.places.get(form)?.clone()?;
         Some(Role { kind, path: field.path.clone(), place, detail })
     };
-    let fds = call.roles.fds.iter().filter_map(|fd| role(RoleKind::Fd, fd, Detail::default()));
-    let mut found: Vec<Role> = fds.collect();
+    let mut found: Vec<Role> = Vec::new();
+    for (fd, spec) in call.roles.fds.iter().zip(&call.item.fds) {
+        let opened = call.item.opens.iter().find(|(opens, _)| opens.name == spec.name);
+        let detail = match opened {
+            Some((_, node)) => {
+                Detail { direction: "out", means: node.name.clone(), ..Detail::default() }
+            }
+            None => Detail { direction: "in", ..Detail::default() },
+        };
+        found.extend(role(RoleKind::Fd, fd, detail));
+    }
     for (pointer, spec) in call.roles.pointers.iter().zip(&call.item.pointers) {
         let direction = match spec.dir {
             Some(Direction::In) => "in",
