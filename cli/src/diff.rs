@@ -152,8 +152,9 @@ fn of_names(
 /// What concerns some names, and how much else differs.
 fn only(from: Side<'_>, to: Side<'_>, names: &BTreeSet<&str>) -> (Diff, Option<Counts>) {
     let everything = diff::diff(from, to, Scope::All);
-    let found = everything.clone().only(names);
-    let elsewhere = Counts::elsewhere(&everything, &found);
+    let all = Counts::of(&everything);
+    let found = everything.only(names);
+    let elsewhere = all.without(Counts::of(&found));
     (found, Some(elsewhere))
 }
 
@@ -221,7 +222,7 @@ fn compared(
     let [all_from, all_to] = changed(&family.lock, [from.spec, to.spec], tags, &[])?;
     let everything =
         diff::diff(Side { facts: &all_from, ..from }, Side { facts: &all_to, ..to }, Scope::All);
-    let elsewhere = Some(Counts::elsewhere(&everything, found));
+    let elsewhere = Some(Counts::of(&everything).without(Counts::of(found)));
     Ok(Compared { items, of: None, absent: Vec::new(), elsewhere })
 }
 

@@ -352,9 +352,12 @@ fn part_of(files: Files, part: Wanted<'_>) -> Result<Lock, Report> {
     }
     let mut pending: Vec<String> = roots(specs).map(str::to_owned).collect();
     pending.extend(part.named.iter().flat_map(|named| &named.names).map(|name| (*name).to_owned()));
-    let facts = found.iter().flatten().flat_map(|(_, history)| history);
-    let facts = facts.filter_map(|state| state.value.as_ref());
-    pending.extend(facts.flat_map(|placed| uses(&placed.fact)).map(str::to_owned));
+    // Where every type was wanted, none is left to look for.
+    if !types.is_empty() {
+        let facts = found.iter().flatten().flat_map(|(_, history)| history);
+        let facts = facts.filter_map(|state| state.value.as_ref());
+        pending.extend(facts.flat_map(|placed| uses(&placed.fact)).map(str::to_owned));
+    }
     pending.sort_unstable();
     pending.dedup();
     let mut seen: HashSet<String> = pending.iter().cloned().collect();

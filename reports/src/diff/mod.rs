@@ -168,13 +168,19 @@ pub struct Counts {
 }
 
 impl Counts {
-    /// Of a diff of everything, without what a diff of the items found.
-    pub fn elsewhere(everything: &Diff, items: &Diff) -> Self {
-        let count = |class| everything.count(class).saturating_sub(items.count(class));
+    /// Of a diff.
+    pub fn of(diff: &Diff) -> Self {
+        let [breaks, meanings, harmless] =
+            [Class::Break, Class::Meaning, Class::Harmless].map(|class| diff.count(class));
+        Self { breaks, meanings, harmless }
+    }
+
+    /// Of a diff of everything, those that a diff of some of it has not.
+    pub fn without(self, part: Self) -> Self {
         Self {
-            breaks: count(Class::Break),
-            meanings: count(Class::Meaning),
-            harmless: count(Class::Harmless),
+            breaks: self.breaks.saturating_sub(part.breaks),
+            meanings: self.meanings.saturating_sub(part.meanings),
+            harmless: self.harmless.saturating_sub(part.harmless),
         }
     }
 
