@@ -1,6 +1,9 @@
 //! `nvabi trace` on files, whole and damaged.
 #![allow(clippy::unwrap_used)]
 
+#[macro_use]
+extern crate nvabi_test;
+
 #[allow(dead_code)]
 #[path = "../../trace/tests/trace/pairs.rs"]
 mod pairs;
@@ -8,8 +11,11 @@ mod pairs;
 use std::path::Path;
 use std::process::Command;
 
+use nvabi_test::{Need, skip};
 use nvabi_trace::{Launch, V2Writer};
 use pairs::{FORMATS, Format, Random, Warp, write, write_v2};
+
+test_main!();
 
 const NVABI: &str = env!("CARGO_BIN_EXE_nvabi");
 
@@ -177,4 +183,55 @@ fn a_folder_of_several_launches_has_each_in_its_place() {
     };
     copy("launch=0", "launch=1");
     assert_eq!(run(&["info", "dir/launch=2"]).0, Some(0));
+}
+
+/// A trace with a launch of each kernel; `different` of them do otherwise than in the other trace.
+fn run_of(path: &Path, kernels: &[&str], seed: u64, different: &[usize]) {
+    let mut out = V2Writer::new(std::fs::File::create(path).unwrap(), Some(1)).unwrap();
+    for (module, kernel) in (0..).zip(kernels) {
+        let mut warps = many(seed + u64::from(module), 12, 60);
+        if different.contains(&(module as usize)) {
+            warps[3].top_tested(19, 5, 3);
+            warps[7].events[2].mask ^= 0xf0;
+            warps[8].dropped = 2;
+        }
+        write_v2(&mut out, kernel, &warps, module);
+    }
+    out.finish().unwrap();
+}
+
+#[test]
+fn many_pairs_are_compared_by_spark_as_they_are_here() {
+    let Some(python) = std::env::var_os("NVABI_SPARK") else {
+        skip(Need::Spark, "NVABI_SPARK names no Python with pyspark");
+    };
+    let folder = tempfile::tempdir().unwrap();
+    let kernels = ["reduce", "scan", "reduce", "sort"];
+    for pair in 0..6 {
+        let traces = folder.path().join(format!("files/{pair}"));
+        std::fs::create_dir_all(&traces).unwrap();
+        // One launch more on one side; all alike; two that differ.
+        run_of(&traces.join("a"), &kernels[..if pair == 4 { 3 } else { 4 }], pair, &[]);
+        let different = [&[][..], &[1], &[0, 3], &[2]][pair as usize % 4];
+        run_of(&traces.join("b"), &kernels, pair, different);
+        for side in ["a", "b"] {
+            let (from, to) =
+                (format!("files/{pair}/{side}"), format!("runs/pair={pair}/side={side}"));
+            assert_eq!(trace(folder.path(), &["export", "--by-launch", &from, &to]).0, Some(0));
+        }
+    }
+    let scale = Path::new(env!("CARGO_MANIFEST_DIR")).join("../examples/scale");
+    let run = |script: &str, arguments: &[&str]| {
+        let mut command = Command::new(&python);
+        command.arg(scale.join(script)).args(arguments).args(["--nvabi", NVABI]);
+        let output = command.current_dir(&folder).output().unwrap();
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        assert!(output.status.success(), "{}{}", text(&output.stdout), text(&output.stderr));
+        (text(&output.stdout), text(&output.stderr))
+    };
+    let (out, error) = run("compare.py", &["runs", "--out", "out"]);
+    assert!(out.contains("6 pairs, 24 launches: 4 pairs differ"), "{out}{error}");
+    assert!(error.contains("4, launch 3 of sort: only b has it"), "{error}");
+    let (out, _) = run("check.py", &["files", "--out", "out"]);
+    assert!(out.starts_with("the same: 6 pairs, "), "{out}");
 }

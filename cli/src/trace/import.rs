@@ -109,9 +109,20 @@ struct Groups {
     path: PathBuf,
     file: SerializedFileReader<File>,
     next: usize,
+    group: Option<Group>,
     rows: std::vec::IntoIter<(u32, Event)>,
     row: Option<(u32, Event)>,
 }
+
+/// The columns of a group of rows, as far as they are not read.
+struct Group {
+    number: usize,
+    rows: usize,
+    columns: Vec<(&'static str, ColumnReader)>,
+}
+
+/// Rows that are read at once.
+const BATCH: usize = 8192;
 
 impl<'a> Rows<'a> {
     fn new(folder: &'a Path) -> Self {
@@ -138,7 +149,7 @@ impl Groups {
         let failed = |error: &dyn std::fmt::Display| format!("{}: {error}", path.display());
         let file = File::open(&path).map_err(|error| failed(&error))?;
         let file = SerializedFileReader::new(file).map_err(|error| failed(&error))?;
-        Ok(Self { path, file, next: 0, rows: Vec::new().into_iter(), row: None })
+        Ok(Self { path, file, next: 0, group: None, rows: Vec::new().into_iter(), row: None })
     }
 
     fn next_of(&mut self, warp: u32) -> Result<Option<Event>, String> {
@@ -157,53 +168,79 @@ impl Groups {
                     return Ok(Some(event));
                 }
                 Some(_) => return Ok(None),
-                None if self.next == self.file.num_row_groups() => return Ok(None),
-                None => {
-                    let rows = self.group(self.next);
-                    let rows = rows.map_err(|why| format!("{}: {why}", self.path.display()))?;
-                    self.rows = rows.into_iter();
-                    self.next += 1;
-                }
+                None => match self.batch() {
+                    Ok(Some(rows)) => self.rows = rows.into_iter(),
+                    Ok(None) => return Ok(None),
+                    Err(why) => return Err(format!("{}: {why}", self.path.display())),
+                },
             }
         }
     }
 
-    fn group(&self, number: usize) -> Result<Vec<(u32, Event)>, String> {
-        let group = self.file.get_row_group(number).map_err(|error| error.to_string())?;
+    /// The next rows; `None` at the end of the file.
+    fn batch(&mut self) -> Result<Option<Vec<(u32, Event)>>, String> {
+        loop {
+            if let Some(group) = self.group.as_mut().filter(|group| group.rows > 0) {
+                return group.batch().map(Some);
+            }
+            if self.next == self.file.num_row_groups() {
+                return Ok(None);
+            }
+            self.group = Some(Group::open(&self.file, self.next)?);
+            self.next += 1;
+        }
+    }
+}
+
+impl Group {
+    fn open(file: &SerializedFileReader<File>, number: usize) -> Result<Self, String> {
+        let group = file.get_row_group(number).map_err(|error| error.to_string())?;
         let rows = usize::try_from(group.metadata().num_rows()).unwrap_or(0);
-        let column = |name: &str| -> Result<ColumnReader, String> {
+        let column = |name: &'static str| {
             let columns = group.metadata().columns();
             let at = columns.iter().position(|column| column.column_path().string() == name);
             let at = at.ok_or_else(|| format!("there is no column {name}"))?;
-            group.get_column_reader(at).map_err(|error| error.to_string())
+            let reader = group.get_column_reader(at).map_err(|error| error.to_string())?;
+            Ok((name, reader))
         };
-        let numbers = |name: &str| match column(name)? {
-            ColumnReader::Int32ColumnReader(reader) => read(reader, rows, name),
-            _ => Err(format!("column {name} has another type")),
+        let names = ["warp", "site", "kind", "direction", "mask", "ballot", "value"];
+        let columns = names.into_iter().map(column).collect::<Result<_, String>>()?;
+        Ok(Self { number, rows, columns })
+    }
+
+    fn batch(&mut self) -> Result<Vec<(u32, Event)>, String> {
+        let rows = self.rows.min(BATCH);
+        self.rows -= rows;
+        let (mut numbers, mut longs, mut kinds) = (Vec::new(), Vec::new(), Vec::new());
+        for (name, column) in &mut self.columns {
+            match column {
+                ColumnReader::Int32ColumnReader(reader) => numbers.push(read(reader, rows, name)?),
+                ColumnReader::Int64ColumnReader(reader) => longs.push(read(reader, rows, name)?),
+                ColumnReader::ByteArrayColumnReader(reader) => {
+                    kinds.push(read(reader, rows, name)?);
+                }
+                _ => return Err(format!("column {name} has another type")),
+            }
+        }
+        // Other types than these leave other numbers of columns of each.
+        let ([warps, directions, masks, ballots], [sites, values], [kinds]) =
+            (&numbers[..], &longs[..], &kinds[..])
+        else {
+            return Err("a column has another type".to_owned());
         };
-        let longs = |name: &str| match column(name)? {
-            ColumnReader::Int64ColumnReader(reader) => read(reader, rows, name),
-            _ => Err(format!("column {name} has another type")),
-        };
-        let texts = |name: &str| match column(name)? {
-            ColumnReader::ByteArrayColumnReader(reader) => read(reader, rows, name),
-            _ => Err(format!("column {name} has another type")),
-        };
-        let (warps, sites, kinds) = (all(numbers("warp")?)?, all(longs("site")?)?, texts("kind")?);
-        let (directions, masks) = (all(numbers("direction")?)?, all(numbers("mask")?)?);
-        let (ballots, values) = (numbers("ballot")?, longs("value")?);
         let row = |at: usize| {
             let event = Event {
-                site: *sites.get(at)? as u64,
+                site: (*sites.get(at)?)? as u64,
                 kind: kind(kinds.get(at)?.as_ref()?)?,
-                direction: *directions.get(at)? as u32,
-                mask: *masks.get(at)? as u32,
+                direction: (*directions.get(at)?)? as u32,
+                mask: (*masks.get(at)?)? as u32,
                 ballot: ballots.get(at)?.map(|lanes| lanes as u32),
                 value: values.get(at)?.map(|value| value as u64),
             };
-            Some((*warps.get(at)? as u32, event))
+            Some(((*warps.get(at)?)? as u32, event))
         };
-        let row = |at| row(at).ok_or_else(|| format!("row {at} of group {number} is no event"));
+        let number = self.number;
+        let row = |at| row(at).ok_or_else(|| format!("a row of group {number} is no event"));
         (0..rows).map(row).collect()
     }
 }
@@ -215,7 +252,7 @@ fn kind(name: &ByteArray) -> Option<EventKind> {
 
 /// The values of a column, where there are any.
 fn read<T: DataType>(
-    mut reader: ColumnReaderImpl<T>,
+    reader: &mut ColumnReaderImpl<T>,
     rows: usize,
     name: &str,
 ) -> Result<Vec<Option<T::T>>, String> {
@@ -232,13 +269,4 @@ fn read<T: DataType>(
     }
     let mut values = values.into_iter();
     Ok(levels.iter().map(|level| if *level > 0 { values.next() } else { None }).collect())
-}
-
-fn all<T>(values: Vec<Option<T>>) -> Result<Vec<T>, String> {
-    let count = values.len();
-    let values: Vec<T> = values.into_iter().flatten().collect();
-    match values.len() == count {
-        true => Ok(values),
-        false => Err("a row lacks a value".to_owned()),
-    }
 }

@@ -48,6 +48,8 @@ pub enum Need {
     Node,
     /// The Python package tinygrad, unpacked.
     Tinygrad,
+    /// A Python with PySpark, and Java for it.
+    Spark,
     /// A checkout of the fuzzer syzkaller.
     Syzkaller,
     /// A browser without a screen.
@@ -71,7 +73,7 @@ pub enum Need {
 }
 
 /// All but the devices.
-const ALL: [Need; 29] = [
+const ALL: [Need; 30] = [
     Need::Headers,
     Need::AllHeaders,
     Need::JetsonHeaders,
@@ -92,6 +94,7 @@ const ALL: [Need; 29] = [
     Need::Go,
     Need::Node,
     Need::Tinygrad,
+    Need::Spark,
     Need::Syzkaller,
     Need::Browser,
     Need::Objdump,
@@ -128,6 +131,7 @@ impl Need {
             Need::Go => "go",
             Need::Node => "node",
             Need::Tinygrad => "tinygrad",
+            Need::Spark => "spark",
             Need::Syzkaller => "syzkaller",
             Need::Browser => "browser",
             Need::Objdump => "objdump",
@@ -170,6 +174,7 @@ impl Need {
             Need::Go => "set NVABI_GO to what tests/go.sh prints, or install Go 1.23",
             Need::Node => "set NVABI_NODE to what tests/node.sh prints",
             Need::Tinygrad => "set NVABI_TINYGRAD to what tests/tinygrad.sh prints",
+            Need::Spark => "set NVABI_SPARK to a Python that has pyspark, and install Java 17",
             Need::Real => "set NVABI_REAL to what tests/real/fetch.sh prints",
             Need::Syzkaller => {
                 "set NVABI_SYZKALLER to a checkout of syzkaller whose modules are downloaded"
