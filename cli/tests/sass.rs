@@ -9,8 +9,6 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
-use nvabi_test::{Need, skip};
-
 test_main!();
 
 fn sass(args: &[&str], file: &Path) -> Output {
@@ -24,13 +22,7 @@ fn text(bytes: &[u8]) -> String {
 
 /// The kernel `softmax` and others of our own, for sm_80.
 fn cubin(folder: &Path) -> PathBuf {
-    let given = std::env::var_os("CUDA_PATH").map(|path| PathBuf::from(path).join("bin/ptxas"));
-    let fetched = Path::new(env!("CARGO_BIN_EXE_nvabi")).ancestors().nth(2).unwrap();
-    let fetched = fetched.join("cuda-toolkit/bin/ptxas");
-    let ptxas = given.into_iter().chain([fetched]).find(|path| path.exists());
-    let Some(ptxas) = ptxas else {
-        skip(Need::Cuda, "no ptxas in CUDA_PATH, and none that cuda/toolkit.sh fetched")
-    };
+    let ptxas = nvabi_test::cuda(&["bin/ptxas"]).join("bin/ptxas");
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("../cuda/kernels/ptx/classic.ptx");
     let made = folder.join("classic.cubin");
     let mut command = Command::new(ptxas);

@@ -32,15 +32,7 @@ fn variables() -> Vec<(&'static str, PathBuf)> {
         }
         variables.push((variable, library));
     }
-    if env::var_os("CUDA_PATH").is_none() {
-        let toolkit = libraries.ancestors().nth(2).expect("target").join("cuda-toolkit");
-        let script = Path::new(ROOT).join("cuda/toolkit.sh");
-        let fetched = Command::new(script).arg(&toolkit).output();
-        if !fetched.is_ok_and(|output| output.status.success()) {
-            skip(Need::Cuda, "no CUDA in CUDA_PATH, and cuda/toolkit.sh could not fetch it");
-        }
-        variables.push(("CUDA_PATH", toolkit));
-    }
+    variables.push(("CUDA_PATH", nvabi_test::cuda(&["include/cuda.h"])));
     variables
 }
 

@@ -14,23 +14,23 @@ test_main!();
 
 const ROOT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/..");
 
-/// What a script fetches into a folder beside those of the tests, or what a variable names.
-fn fetched(variable: &str, script: &str, folder: &str) -> PathBuf {
-    if let Some(path) = std::env::var_os(variable) {
+/// The Python packages that `cuda/clients.sh` fetches, or what a variable names.
+fn packages() -> PathBuf {
+    if let Some(path) = std::env::var_os("NVABI_CUDA_CLIENTS") {
         return path.into();
     }
-    let folder = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).with_file_name(folder);
-    let run = Command::new(Path::new(ROOT).join(script)).arg(&folder).output();
+    let folder = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).with_file_name("cuda-clients");
+    let run = Command::new(Path::new(ROOT).join("clients.sh")).arg(&folder).output();
     if !run.is_ok_and(|output| output.status.success()) {
-        skip(Need::Cuda, format!("nothing in {variable}, and cuda/{script} could not fetch it"));
+        skip(Need::Cuda, "nothing in NVABI_CUDA_CLIENTS, and cuda/clients.sh could not fetch it");
     }
     folder
 }
 
 /// Runs a script of `cuda/clients` with the emulator's libraries.
 fn run(script: &str, set: &[(&str, &str)]) -> Output {
-    let clients = fetched("NVABI_CUDA_CLIENTS", "clients.sh", "cuda-clients");
-    let cuda = fetched("CUDA_PATH", "toolkit.sh", "cuda-toolkit");
+    let clients = packages();
+    let cuda = nvabi_test::cuda(&["include/cuda.h"]);
     let folder = tempfile::tempdir().unwrap();
     let built = std::env::current_exe().unwrap();
     for (name, library) in [

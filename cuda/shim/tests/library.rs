@@ -178,14 +178,7 @@ fn machine_code_runs_without_ptx() {
 
 /// `PTX` as ptxas assembles it for sm_86.
 fn assemble() -> Option<Vec<u8>> {
-    let has_ptxas = |path: &PathBuf| path.join("bin/ptxas").exists();
-    let fetched = || {
-        let to = std::env::current_exe().ok()?.ancestors().nth(3)?.join("cuda-toolkit");
-        let script = concat!(env!("CARGO_MANIFEST_DIR"), "/../toolkit.sh");
-        Command::new(script).arg(&to).status().ok()?.success().then_some(to)
-    };
-    let given = std::env::var_os("CUDA_PATH").map(PathBuf::from);
-    let cuda = given.filter(has_ptxas).or_else(fetched).filter(has_ptxas)?;
+    let cuda = nvabi_test::cuda_if_any(&["bin/ptxas"])?;
     let work = tempfile::tempdir().unwrap();
     let (source, cubin) = (work.path().join("add.ptx"), work.path().join("add.cubin"));
     std::fs::write(&source, PTX).unwrap();
@@ -629,16 +622,7 @@ fn toolkit() -> PathBuf {
     if Command::new("clang++-19").arg("--version").output().is_err() {
         skip(Need::Llvm, "clang++-19 does not run");
     }
-    if let Some(path) = std::env::var_os("CUDA_PATH") {
-        return path.into();
-    }
-    let folder = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).with_file_name("cuda-toolkit");
-    let script = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../toolkit.sh");
-    let fetched = Command::new(script).arg(&folder).output();
-    if !fetched.is_ok_and(|output| output.status.success()) {
-        skip(Need::Cuda, "no CUDA in CUDA_PATH, and cuda/toolkit.sh could not fetch it");
-    }
-    folder
+    nvabi_test::cuda(&["include/cuda.h"])
 }
 
 /// The samples, compiled by clang 19 with CUDA's headers.

@@ -7,7 +7,6 @@ use std::env;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
-use std::sync::OnceLock;
 
 use nvabi_test::{Need, skip};
 
@@ -35,19 +34,7 @@ pub(crate) fn plugin() -> PathBuf {
 
 /// CUDA as clang wants it, from CUDA_PATH or fetched.
 pub(crate) fn toolkit() -> PathBuf {
-    static FOUND: OnceLock<Option<PathBuf>> = OnceLock::new();
-    let found = FOUND.get_or_init(|| {
-        if let Some(path) = env::var_os("CUDA_PATH") {
-            return Some(path.into());
-        }
-        let exe = env::current_exe().ok()?;
-        let to = exe.ancestors().nth(3)?.join("cuda-toolkit");
-        let script = concat!(env!("CARGO_MANIFEST_DIR"), "/../cuda/toolkit.sh");
-        let done = Command::new(script).arg(&to).output().ok()?.status.success();
-        done.then_some(to)
-    });
-    let why = "no CUDA in CUDA_PATH, and cuda/toolkit.sh could not fetch it";
-    found.clone().unwrap_or_else(|| skip(Need::Cuda, why))
+    nvabi_test::cuda(&["include/cuda.h"])
 }
 
 /// Compiles device code with the pass and the options of it that are given; without options, without it.

@@ -14,6 +14,7 @@
 
 #![forbid(unsafe_code)]
 
+mod cuda;
 mod need;
 
 use std::any::Any;
@@ -27,6 +28,7 @@ use std::time::{Duration, Instant};
 
 use libtest_mimic::{Arguments, Completion, FormatSetting, Trial};
 
+pub use cuda::{cuda, cuda_if_any};
 pub use inventory;
 pub use need::{Need, REQUIRE};
 pub use nvabi_test_macros::test;

@@ -25,16 +25,7 @@ fn toolkit() -> PathBuf {
     if Command::new("clang++-19").arg("--version").output().is_err() {
         skip(Need::Llvm, "clang++-19 does not run");
     }
-    if let Some(path) = std::env::var_os("CUDA_PATH") {
-        return path.into();
-    }
-    let folder = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).with_file_name("cuda-toolkit");
-    let script = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../toolkit.sh");
-    let fetched = Command::new(script).arg(&folder).output();
-    if !fetched.is_ok_and(|output| output.status.success()) {
-        skip(Need::Cuda, "no CUDA in CUDA_PATH, and cuda/toolkit.sh could not fetch it");
-    }
-    folder
+    nvabi_test::cuda(&["include/cuda.h"])
 }
 
 /// The PTX of a file beside this one.

@@ -76,17 +76,9 @@ pub(crate) fn assemble_one(cuda: &Path, text: &str, arch: u32, level: u32, name:
     fs::read(cubin).unwrap()
 }
 
-/// CUDA's tools in the build folder, fetched where they are not there yet.
+/// CUDA's tools, where there are any.
 pub(crate) fn toolkit() -> Option<PathBuf> {
-    let given = env::var_os("CUDA_PATH").map(PathBuf::from);
-    let has_ptxas = |path: &PathBuf| path.join("bin/ptxas").exists();
-    let fetched = || {
-        let exe = env::current_exe().ok()?;
-        let to = exe.ancestors().nth(3)?.join("cuda-toolkit");
-        let script = concat!(env!("CARGO_MANIFEST_DIR"), "/../toolkit.sh");
-        Command::new(script).arg(&to).status().ok()?.success().then_some(to)
-    };
-    given.filter(has_ptxas).or_else(fetched).filter(has_ptxas)
+    nvabi_test::cuda_if_any(&["bin/ptxas"])
 }
 
 /// Bit for bit, but for kernels with special functions.

@@ -1,0 +1,36 @@
+//! Where CUDA's headers and tools are.
+
+use std::env;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::OnceLock;
+
+use crate::{Need, skip};
+
+/// The folder of CUDA that has some files, such as `bin/ptxas`: `CUDA_PATH`, or what `cuda/toolkit.sh` fetches
+/// into the build folder, once for all tests. Skips the test where there is none.
+pub fn cuda(files: &[&str]) -> PathBuf {
+    let why = || {
+        format!("no {} in CUDA_PATH, and cuda/toolkit.sh could not fetch it", files.join(" and "))
+    };
+    cuda_if_any(files).unwrap_or_else(|| skip(Need::Cuda, why()))
+}
+
+/// As [`cuda`], for tests that go on without it.
+pub fn cuda_if_any(files: &[&str]) -> Option<PathBuf> {
+    let has_all = |folder: &Path| files.iter().all(|file| folder.join(file).exists());
+    let given = env::var_os("CUDA_PATH").map(PathBuf::from).filter(|folder| has_all(folder));
+    given.or_else(|| fetched().map(Path::to_owned).filter(|folder| has_all(folder)))
+}
+
+fn fetched() -> Option<&'static Path> {
+    static FETCHED: OnceLock<Option<PathBuf>> = OnceLock::new();
+    let fetch = || {
+        // target/PROFILE/deps/TEST
+        let exe = env::current_exe().ok()?;
+        let to = exe.ancestors().nth(3)?.join("cuda-toolkit");
+        let script = concat!(env!("CARGO_MANIFEST_DIR"), "/../../cuda/toolkit.sh");
+        Command::new(script).arg(&to).output().ok()?.status.success().then_some(to)
+    };
+    FETCHED.get_or_init(fetch).as_deref()
+}
