@@ -32,6 +32,7 @@ mod status;
 mod supervisor;
 #[cfg(feature = "tegra")]
 pub mod tegra;
+pub mod topology;
 
 use std::process::ExitStatus;
 

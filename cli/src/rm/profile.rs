@@ -8,6 +8,7 @@ use nvabi_pipeline::lock;
 use nvabi_pipeline::tag::Tag;
 use nvabi_sim::profile::{self, Gravity, Problem, Profile};
 use nvabi_sim::rm::Interface;
+use nvabi_sim::topology::Topology;
 
 use super::interface;
 use crate::args::RmCheck;
@@ -102,6 +103,11 @@ pub(super) fn load(name: &str, interface: &Interface) -> Result<Profile, Report>
     // What a driver lacks is not answered there. Tests compare embedded profiles with all drivers.
     problems.retain(|problem| problem.gravity == Gravity::Wrong);
     if problems.is_empty() { Ok(profile) } else { Err(report(problems)) }
+}
+
+/// Where the GPUs are.
+pub(super) fn load_topology(name: &str) -> Result<Topology, Report> {
+    Topology::load(name).map_err(report)
 }
 
 pub(super) fn report(problems: Vec<Problem>) -> Report {

@@ -28,13 +28,24 @@ pub(super) fn options(context: &Context<'_>, args: &RmMachine) -> Result<Options
     let family = context.family_of(&[&args.tag])?;
     let interface = interface::at(&family, &args.tag)?;
     let gpus = gpus(args, &interface)?;
+    let topology = args.topology.as_deref().map(profile::load_topology).transpose()?;
     let faults = args.faults.list.clone();
     let version = args.version.clone();
     let interface = Arc::new(interface);
     let live = sim::live(context);
     let (is_lenient, takes_ptx) = (args.lenient, args.ptx);
     let pass_signals = true;
-    Ok(Options { interface, version, gpus, is_lenient, takes_ptx, faults, pass_signals, live })
+    Ok(Options {
+        interface,
+        version,
+        gpus,
+        topology,
+        is_lenient,
+        takes_ptx,
+        faults,
+        pass_signals,
+        live,
+    })
 }
 
 /// The machine's GPUs, of profiles that fit the driver.

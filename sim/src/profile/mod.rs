@@ -215,13 +215,17 @@ pub struct Problem {
 }
 
 impl Problem {
-    fn wrong(code: &'static str, message: impl Into<String>, place: &Place) -> Self {
+    pub(crate) fn wrong(code: &'static str, message: impl Into<String>, place: &Place) -> Self {
         let (place, message) = (Some(place.clone()), message.into());
         Self { gravity: Gravity::Wrong, code, message, place, help: None }
     }
 
     fn not_of_this_driver(code: &'static str, message: impl Into<String>, place: &Place) -> Self {
         Self { gravity: Gravity::NotOfThisDriver, ..Self::wrong(code, message, place) }
+    }
+
+    pub(crate) fn without_place(code: &'static str, message: String) -> Self {
+        Self { gravity: Gravity::Wrong, code, message, place: None, help: None }
     }
 
     fn help(mut self, help: impl Into<String>) -> Self {
@@ -343,21 +347,31 @@ impl From<Datum> for Value {
 
 /// The text of an embedded profile, or of a file.
 fn source(name: &str, folder: Option<&Path>) -> Result<Source, String> {
-    let is_path = name.contains('/') || name.ends_with(".toml");
-    if !is_path {
-        let found = CARDS.iter().chain(&SHARED).find(|(own, _)| *own == name);
-        let (_, text) = found.ok_or_else(|| {
+    let carried: Vec<_> = CARDS.iter().chain(&SHARED).copied().collect();
+    find_source(name, &carried, "sim/profiles", folder).map_err(|unreadable| {
+        unreadable.unwrap_or_else(|| {
             let all: Vec<&str> = names().collect();
-            format!(
-                "there is no GPU `{name}`: expected {} or the path of a profile",
-                all.join(", ")
-            )
-        })?;
-        let path = format!("sim/profiles/{name}.toml");
+            let all = all.join(", ");
+            format!("there is no GPU `{name}`: expected {all} or the path of a profile")
+        })
+    })
+}
+
+/// The text that this build carries under a name, or that of a file. Why a file cannot be read; nothing for a name
+/// that nobody has.
+pub(crate) fn find_source(
+    name: &str,
+    carried: &[(&str, &'static str)],
+    carried_in: &str,
+    folder: Option<&Path>,
+) -> Result<Source, Option<String>> {
+    if !(name.contains('/') || name.ends_with(".toml")) {
+        let (_, text) = carried.iter().find(|(own, _)| *own == name).ok_or(None)?;
+        let path = format!("{carried_in}/{name}.toml");
         return Ok(Source { path, text: Arc::from(*text), is_embedded: true });
     }
     let path = folder.unwrap_or(Path::new("")).join(name);
     let text = std::fs::read_to_string(&path)
-        .map_err(|error| format!("cannot read {}: {error}", path.display()))?;
+        .map_err(|error| Some(format!("cannot read {}: {error}", path.display())))?;
     Ok(Source { path: path.display().to_string(), text: Arc::from(text), is_embedded: false })
 }

@@ -8,11 +8,14 @@ use super::Driver;
 use super::interface::Interface;
 use super::mig::Instances;
 use crate::profile::{Datum, Entry, Profile, Scope, evaluate};
+use crate::topology::Spot;
 
 /// A GPU.
 #[derive(Debug)]
 pub(super) struct Gpu {
     pub(super) minor: u32,
+    /// Where it is on the bus, and the node of memory that is near.
+    spot: Spot,
     /// How many keep it awake: the driver has no GPU of which it holds no file.
     pub(super) users: usize,
     /// Whether it has fallen off the bus.
@@ -47,12 +50,18 @@ pub(super) struct Facts {
 }
 
 impl Gpu {
-    pub(super) fn new(minor: u32, profile: Arc<Profile>, interface: &Interface) -> Self {
+    pub(super) fn new(
+        minor: u32,
+        spot: Spot,
+        profile: Arc<Profile>,
+        interface: &Interface,
+    ) -> Self {
         let lists = lists(&profile, interface);
         let (state, facts) = (BTreeMap::new(), Facts::default());
         let (users, is_lost, used) = (0, false, Arc::default());
         let instances = Instances::default();
-        let mut gpu = Self { minor, users, is_lost, used, profile, state, instances, lists, facts };
+        let mut gpu =
+            Self { minor, spot, users, is_lost, used, profile, state, instances, lists, facts };
         let number = |name: &str| gpu.number(name);
         gpu.facts = Facts {
             vendor: number("identity.vendor") as u16,
@@ -150,7 +159,12 @@ impl Gpu {
 
     /// Its bus: each has one of its own.
     pub(super) fn bus(&self) -> u32 {
-        self.minor + 1
+        self.spot.bus
+    }
+
+    /// The node of memory that is near.
+    pub(super) fn node(&self) -> Option<u32> {
+        self.spot.node
     }
 
     /// Its number among all (R: made of domain, bus and slot).
@@ -247,7 +261,10 @@ mod tests {
 
     #[test]
     fn a_gpu_is_told_from_others() {
-        let gpu = |minor| Gpu::new(minor, Arc::default(), &Interface::default());
+        let gpu = |minor| {
+            let spot = Spot { bus: minor + 1, node: None };
+            Gpu::new(minor, spot, Arc::default(), &Interface::default())
+        };
         let (first, second) = (gpu(0), gpu(1));
         assert_eq!((first.id(), second.id()), (0x100, 0x200));
         assert_eq!(first.uuid_text(), "GPU-6e766162-692d-7369-6d75-6c6174656400");

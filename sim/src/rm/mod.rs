@@ -41,6 +41,7 @@ use super::gpu::Clock;
 use super::log::Log;
 use super::profile::Profile;
 use super::supervisor;
+use super::topology::{Spots, Topology};
 use channel::Channels;
 use events::{OsEvent, Queue};
 use gpu::Gpu;
@@ -69,6 +70,8 @@ pub struct Options {
     pub version: Option<String>,
     /// The machine's GPUs, in the order of their minor numbers: one at least, [`MAX_GPUS`] at most.
     pub gpus: Vec<Arc<Profile>>,
+    /// Where they are, in the same order; without one each is alone on a bus, near no node of memory.
+    pub topology: Option<Topology>,
     /// Whether what is not simulated succeeds and changes nothing, which is told.
     pub is_lenient: bool,
     /// Whether the program of a launch may be PTX text, which no GPU takes.
@@ -179,9 +182,22 @@ fn driver(options: &Options) -> io::Result<Driver> {
         return Err(io::Error::new(io::ErrorKind::InvalidInput, message));
     }
     let interface = Arc::clone(&options.interface);
-    let driver = Driver::new(interface, version, &options.gpus, Log::new(faults));
+    let spots = spots(options)?;
+    let driver = Driver::new(interface, version, &options.gpus, spots, Log::new(faults));
     let Options { is_lenient, takes_ptx, .. } = *options;
     Ok(Driver { is_lenient, takes_ptx, ..driver })
+}
+
+/// Where the machine's GPUs are.
+fn spots(options: &Options) -> io::Result<Spots> {
+    let count = options.gpus.len();
+    let Some(topology) = &options.topology else { return Ok(Spots::apart(count)) };
+    let places = topology.places();
+    if count > places as usize {
+        let message = format!("the topology has places for {places} GPUs, the machine has {count}");
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, message));
+    }
+    Ok(Spots::of(topology, count))
 }
 
 /// All that a call can be called: an ioctl's name, the command of a control, the class of an allocation.
@@ -201,6 +217,8 @@ pub(crate) struct Driver {
     version: Vec<u32>,
     files: Files<NvFile>,
     gpus: Vec<Gpu>,
+    /// Where they are, and the files that tell it.
+    spots: Spots,
     server: Server,
     /// Bytes of a block of memory, as the first process told (NV_ESC_SYS_PARAMS).
     memory_block: u64,
@@ -293,10 +311,13 @@ impl Driver {
         interface: Arc<Interface>,
         told_version: String,
         gpus: &[Arc<Profile>],
+        spots: Spots,
         log: Log,
     ) -> Self {
-        let gpus =
-            (0..).zip(gpus).map(|(minor, profile)| Gpu::new(minor, profile.clone(), &interface));
+        let gpus = (0..)
+            .zip(gpus)
+            .zip(&spots.gpus)
+            .map(|((minor, profile), spot)| Gpu::new(minor, *spot, profile.clone(), &interface));
         let gpus = gpus.collect();
         Self {
             told_version,
@@ -304,6 +325,7 @@ impl Driver {
             interface,
             files: Files::default(),
             gpus,
+            spots,
             server: Server::default(),
             memory_block: 0,
             events: Vec::new(),

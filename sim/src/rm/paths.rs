@@ -3,6 +3,7 @@
 use super::gpu::Gpu;
 use super::{Driver, NodeKind};
 use crate::machine::{Device, Entry, EntryKind, Text};
+use crate::topology::File;
 
 /// Major number of the driver's devices, and the minor one of the one that controls all.
 pub(super) const MAJOR: u32 = 195;
@@ -22,6 +23,8 @@ const PARAMETERS: u32 = 1;
 const REGISTRY: u32 = 2;
 const MODULE_VERSION: u32 = 3;
 const OF_GPUS: u32 = 4;
+/// Those of the topology, far above those of capabilities.
+const OF_TOPOLOGY: u32 = 1 << 20;
 
 /// The files of a GPU on the bus; before them is what the driver says of it.
 const FILES: [&str; 11] = [
@@ -90,6 +93,8 @@ impl Driver {
                 all.push(Entry { path: format!("{place}/{name}"), kind: EntryKind::Text(text) });
             }
         }
+        all.extend(self.spots.folders.iter().map(|path| folder(path)));
+        all.extend((OF_TOPOLOGY..).zip(&self.spots.files).map(|(id, file)| text(&file.path, id)));
         all.extend(self.entries_of_capabilities());
         all
     }
@@ -97,6 +102,9 @@ impl Driver {
     /// What a file of text says.
     pub(super) fn text_of(&self, text: Text) -> String {
         let version = &self.told_version;
+        if let Some(file) = self.file_of_topology(text) {
+            return String::from_utf8_lossy(&file.bytes).into_owned();
+        }
         if let Some(text) = self.text_of_capability(text) {
             return text;
         }
@@ -133,8 +141,15 @@ impl Driver {
         }
     }
 
+    fn file_of_topology(&self, text: Text) -> Option<&File> {
+        self.spots.files.get(text.id.checked_sub(OF_TOPOLOGY)? as usize)
+    }
+
     /// The same as bytes.
     pub(super) fn bytes_of_file(&self, text: Text) -> Vec<u8> {
+        if let Some(file) = self.file_of_topology(text) {
+            return file.bytes.clone();
+        }
         let number = text.id.checked_sub(OF_GPUS);
         let gpu = number.and_then(|number| self.gpus.get((number / PER_GPU) as usize));
         match (gpu, number.map(|number| number % PER_GPU)) {
@@ -154,8 +169,8 @@ fn text_of_gpu(gpu: &Gpu, file: u32) -> String {
         Some("subsystem_device") => format!("{:#06x}\n", facts.subsystem >> 16),
         Some("class") => format!("{:#08x}\n", facts.class),
         Some("revision") => format!("{:#04x}\n", facts.revision),
-        // No node of memory is its own.
-        Some("numa_node") => "-1\n".to_owned(),
+        // -1: no node of memory is near.
+        Some("numa_node") => format!("{}\n", gpu.node().map_or(-1, i64::from)),
         Some(_) => String::new(),
     }
 }

@@ -23,6 +23,7 @@ use crate::rm::frontend::Caller;
 use crate::rm::interface::{Interface, Params};
 use crate::rm::server::ObjectKind;
 use crate::rm::{Driver, NodeKind};
+use crate::topology::Spots;
 use crate::{Errno, Status};
 
 /// How deep values may be made of each other.
@@ -56,7 +57,8 @@ impl Machine {
     pub(super) fn new(profile: &Profile, interface: &Arc<Interface>) -> Self {
         let gpus = [Arc::new(profile.clone())];
         let log = Log::new(Faults::default());
-        Self { driver: Driver::new(interface.clone(), interface.tag.clone(), &gpus, log) }
+        let spots = Spots::apart(gpus.len());
+        Self { driver: Driver::new(interface.clone(), interface.tag.clone(), &gpus, spots, log) }
     }
 
     pub(super) fn interface(&self) -> &Arc<Interface> {
