@@ -112,7 +112,9 @@ fn a_folder_by_launch_is_the_trace_again() {
     others[..30].clone_from_slice(&warps[..30]);
     (others[3].events[7].direction, warps[9].dropped) = (9, 4);
     // A warp that nothing was recorded of.
-    (warps[12].events.clear(), others[12].events.clear());
+    for side in [&mut warps, &mut others] {
+        side[12].events.clear();
+    }
     for format in FORMATS {
         let folder = tempfile::tempdir().unwrap();
         let run = |arguments: &[&str]| trace(folder.path(), arguments);
