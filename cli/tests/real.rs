@@ -509,29 +509,78 @@ fn libcuda_knows_the_devices() {
     }
 }
 
+/// A script of tests/real.
+fn script(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/real").join(name)
+}
+
 /// Contexts, copies, streams and events come back right on each card.
 #[test]
 fn libcuda_copies() {
-    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/real/copies.py");
-    on_each_pair(&[script.as_os_str()]);
+    on_each_pair(&versions(), &[script("copies.py")], |_| "devices: 1\n".to_owned());
 }
 
 /// Kernels that libcuda compiles, and its own, come to the results that are computed beside them.
 #[test]
 fn libcuda_launches() {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
-    let (script, ptx) = (root.join("tests/real/kernels.py"), root.join("cuda/kernels/ptx"));
-    on_each_pair(&[script.as_os_str(), ptx.as_os_str()]);
+    let ptx = Path::new(env!("CARGO_MANIFEST_DIR")).join("../cuda/kernels/ptx");
+    on_each_pair(&versions(), &[script("kernels.py"), ptx], |_| "devices: 1\n".to_owned());
 }
 
-/// Runs a script of Python's on a machine with one device: it ends well and nothing is told.
-fn on_each_pair(script: &[&OsStr]) {
+/// OpenCL has the platform and each card; buffers are copied, and a kernel is compiled and runs.
+#[test]
+fn opencl_copies_and_launches() {
+    let versions = with_file(versions(), "lib/libnvidia-opencl.so.1");
+    on_each_pair(&versions, &[script("opencl.py")], |name| format!("NVIDIA CUDA\n{name}\n"));
+}
+
+/// A program that is killed in the middle of a copy gives all back, and the next one copies.
+#[test]
+fn a_killed_program_gives_its_memory_back() {
     let versions = versions();
-    let pairs = pairs(&versions, &CARDS.map(|(card, _)| card));
+    if !versions[0].folder.with_file_name("python").join("pynvml.py").exists() {
+        skip(Need::Real, "there is no pynvml.py")
+    }
+    on_each_pair(&versions, &[script("killed.py")], |_| "devices: 1\n".to_owned());
+}
+
+/// The daemon that lets programs share a card starts, answers and quits.
+#[test]
+fn mps_answers() {
+    const SCRIPT: &str = "export CUDA_MPS_PIPE_DIRECTORY=$1 CUDA_MPS_LOG_DIRECTORY=$1; $0 -d; \
+                          echo get_server_list | $0 && echo get_default_active_thread_percentage | $0 && \
+                          echo quit | $0 && ! echo get_server_list | $0 && \
+                          grep -q 'Cmd:get_server_list' $1/control.log && grep -o 'Exit with status.*' $1/control.log";
+    for real in with_file(versions(), "bin/nvidia-cuda-mps-control") {
+        let folder = tempfile::tempdir().unwrap();
+        let control = real.folder.join("bin/nvidia-cuda-mps-control");
+        let words = [OsStr::new("-c"), SCRIPT.as_ref(), control.as_ref(), folder.path().as_ref()];
+        let seen = real.run(&["--gpu", "a100"], Path::new("sh"), &words);
+        // No program has asked for a server: the list is empty.
+        let told = (seen.code, seen.out.as_str());
+        assert_eq!(told, (Some(0), "100.0\nExit with status 0\n"), "{}", real.version);
+        assert!(seen.diagnostics.is_empty(), "{}: {:?}", real.version, seen.diagnostics);
+    }
+}
+
+/// The versions that have a file: the archive has not every package of each.
+fn with_file(mut versions: Vec<Real>, file: &str) -> Vec<Real> {
+    versions.retain(|real| real.folder.join(file).exists());
+    if versions.is_empty() {
+        skip(Need::Real, format!("no version has {file}"))
+    }
+    versions
+}
+
+/// Runs a script of Python's on machines with one device: it ends well, says what is expected of a card of that name,
+/// and nothing is told.
+fn on_each_pair(versions: &[Real], script: &[PathBuf], expected: impl Fn(&str) -> String) {
+    let pairs = pairs(versions, &CARDS.map(|(card, _)| card));
     for (real, card) in pairs.into_iter().filter(|(real, card)| !is_refused(real, card)) {
+        let name = CARDS.iter().find(|(known, _)| *known == card).map_or(card, |(_, name)| name);
         let seen = real.run(&["--gpu", card], Path::new("python3"), script);
         let what = format!("{} {card}: {} {:?}", real.version, seen.out, seen.diagnostics);
-        assert_eq!((seen.code, seen.out.as_str()), (Some(0), "devices: 1\n"), "{what}");
+        assert_eq!((seen.code, seen.out), (Some(0), expected(name)), "{what}");
         assert!(seen.diagnostics.is_empty(), "{what}");
     }
 }

@@ -1,0 +1,91 @@
+"""A program that copies is seen through NVML, and killed in the middle of a copy: what it had comes back.
+
+What is otherwise ends it with 1 and says what.
+"""
+import ctypes
+import mmap
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import pynvml
+
+SIZE = 8 << 20
+# What the copying program writes into the page that it shares: copies that began, and that ended.
+BEGAN, ENDED = 0, 1
+
+
+def copy(descriptor):
+    """The copying program: it never ends by itself."""
+    shown = memoryview(mmap.mmap(int(descriptor), mmap.PAGESIZE)).cast("Q")
+    cuda = ctypes.CDLL("libcuda.so.1")
+    memory, context = ctypes.c_uint64(), ctypes.c_void_p()
+    data, size = ctypes.create_string_buffer(os.urandom(4096) * (SIZE // 4096), SIZE), ctypes.c_size_t(SIZE)
+    back = ctypes.create_string_buffer(SIZE)
+    results = [cuda.cuInit(0), cuda.cuCtxCreate_v2(ctypes.byref(context), 0, 0),
+               cuda.cuMemAlloc_v2(ctypes.byref(memory), size), cuda.cuMemcpyHtoD_v2(memory, data, size),
+               cuda.cuMemcpyDtoH_v2(back, memory, size)]
+    if any(results) or back.raw != data.raw:
+        sys.exit(f"libcuda: {results}, the same came back: {back.raw == data.raw}")
+    while True:
+        shown[BEGAN] += 1
+        if result := cuda.cuMemcpyHtoD_v2(memory, data, size):
+            sys.exit(f"cuMemcpyHtoD ended with {result}")
+        shown[ENDED] += 1
+
+
+class Copying:
+    """A program that copies until it is killed."""
+
+    def __init__(self):
+        file = os.memfd_create("shown")
+        os.truncate(file, mmap.PAGESIZE)
+        self.shown = memoryview(mmap.mmap(file, mmap.PAGESIZE)).cast("Q")
+        self.process = subprocess.Popen([sys.executable, __file__, "copy", str(file)], pass_fds=[file])
+        os.close(file)
+        self.until(lambda: self.shown[ENDED] > 0, "copy")
+
+    def until(self, holds, what):
+        began = time.monotonic()
+        while not holds():
+            if self.process.poll() is not None or time.monotonic() - began > 60:
+                sys.exit(f"no {what}: {self.process.returncode}")
+            time.sleep(0.001)
+
+    def kill(self):
+        """Returns whether a copy had begun and not ended."""
+        self.until(lambda: self.shown[BEGAN] > self.shown[ENDED], "copy under way")
+        self.process.send_signal(signal.SIGKILL)
+        self.process.wait()
+        return self.shown[BEGAN] > self.shown[ENDED]
+
+
+def main():
+    pynvml.nvmlInit()
+    device = pynvml.nvmlDeviceGetHandleByIndex(0)
+
+    def used():
+        return pynvml.nvmlDeviceGetMemoryInfo(device).used
+
+    def running():
+        """The memory of each program that computes."""
+        return {it.pid: it.usedGpuMemory for it in pynvml.nvmlDeviceGetComputeRunningProcesses(device)}
+
+    before = used()
+    killed = 0
+    for _ in range(2):
+        copying = Copying()
+        seen = running().get(copying.process.pid, 0)
+        if not SIZE <= seen <= used() - before:
+            sys.exit(f"a copying program has {seen} bytes, of {used() - before} more than before")
+        killed += copying.kill()
+        if running() or used() != before:
+            sys.exit(f"{used()} bytes, not {before}, are used after a program was killed, by {running()}")
+    if killed == 0:
+        sys.exit("every copy had ended")
+    print("devices: 1")
+
+
+sys.exit(copy(*sys.argv[2:]) if len(sys.argv) > 1 else main())
