@@ -548,14 +548,14 @@ impl Device {
         // What a description says has the system's part as well.
         check(launch, None, placed.shared_bytes.saturating_sub(RESERVED_SHARED_BYTES))
             .map_err(refuse)?;
-        let program = sass::load_placed(arch, &self.memory, placed.entry);
-        let program = program.map_err(|error| refuse(error.what))?;
-        let kernel = program.placed_kernel(placed);
         let mut banks: [Vec<u8>; sass::BANKS] = Default::default();
         for (number, bytes) in &placed.banks {
             let bank = banks.get_mut(*number);
             bank.ok_or_else(|| refuse(format!("there is no bank {number}")))?.clone_from(bytes);
         }
+        let program = sass::load_placed(arch, &self.memory, placed.entry, &banks);
+        let program = program.map_err(|error| refuse(error.what))?;
+        let kernel = program.placed_kernel(placed);
         self.launches += 1;
         let threads = self.threads(launch);
         let launch = Launch { shared_bytes: 0, threads, compare_lanes: false, ..launch.clone() };

@@ -1019,6 +1019,13 @@ fn lanes_together() {
     let all = 0x3a1 | ALWAYS | 4 << 24;
     lanes("MATCH.ALL P0, R0, R4", all, [7, 0, 0], |_| [Some(u32::MAX), Some(1)]);
     lanes("MATCH.ALL P0, R0, R4", all, [LANES, 0, 0], |_| [Some(0), Some(0)]);
+    // Which lanes run, which have ended, and where a thread is in its block.
+    let state = |number: u128| 0x355 | ALWAYS | number << 24;
+    lanes("BMOV.32 R0, MACTIVE", state(26), [0; 3], |_| [Some(u32::MAX), None]);
+    lanes("BMOV.32 R0, MEXITED", state(24), [0; 3], |_| [Some(0), None]);
+    lanes("S2R R0, SR_TID", 0x919 | ALWAYS | bits(72, 32), [0; 3], |lane| [Some(lane), None]);
+    let quads = 0x356 | ALWAYS | 26 << 24 | 4 << 32 | bits(84, 1);
+    lanes("BMOV.32.PQUAD MACTIVE, R4", quads, [0x8421_1248, 0, 0], |_| [None, None]);
     // A guard leaves lanes as they are.
     let never = 0x810 | 15 << 12 | 4 << 24 | 9 << 32 | 255 << 64 | NO_OUT | IN_FALSE | IN2_FALSE;
     lanes("@!PT IADD3 R0, R4, 0x9, RZ", never, [LANES, 0, 0], |_| [Some(0), None]);

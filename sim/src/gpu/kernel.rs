@@ -31,6 +31,9 @@ const SHORT: Duration = Duration::from_micros(500);
 /// The most blocks of a grid, of which the emulator remembers each.
 const MOST_BLOCKS: u64 = 1 << 24;
 
+/// The most blocks that run at once, more than any GPU has room for: 32 on each of 256 multiprocessors.
+const MOST_AT_ONCE: u64 = 1 << 13;
+
 /// Kernels that run at once, of all machines of this process: each has threads, and memory for its blocks.
 static RUNNING: Places = Places::new(32);
 
@@ -81,7 +84,12 @@ pub(super) fn start(bus: &Bus<'_>, class: u32, at: u64, qmd: &Qmd) -> Outcome<Op
     let Some(place) = RUNNING.take() else { return Ok(None) };
     let stop = Arc::new(AtomicBool::new(false));
     let (grid, block) = (qmd.grid, qmd.block);
-    let launch = Launch { grid, block, stop: Some(stop.clone()), ..Launch::default() };
+    let cooperative = qmd.is_cooperative;
+    if cooperative && blocks > MOST_AT_ONCE {
+        let why = format!("{blocks} blocks that wait for each other: at most {MOST_AT_ONCE}");
+        return Err(refused(&why));
+    }
+    let launch = Launch { grid, block, cooperative, stop: Some(stop.clone()), ..Launch::default() };
     let text = if bus.takes_ptx() { text(bus, qmd.program)? } else { None };
     let run: Run = match text {
         Some(text) => {

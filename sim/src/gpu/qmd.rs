@@ -28,6 +28,8 @@ pub(super) struct Qmd {
     pub(super) releases: Vec<Release>,
     /// What happens to other descriptions when it has ended.
     pub(super) dependents: Vec<(Action, u64)>,
+    /// Whether its blocks wait for each other: libcuda puts a cooperative launch into a group of its own.
+    pub(super) is_cooperative: bool,
     /// How many others it waits for.
     pub(super) waits_for: u32,
     /// Whether it waits until somebody schedules it, where it came in the stream.
@@ -137,6 +139,7 @@ struct DependentFields {
 struct Layout {
     /// What it launches; none where that is always a grid.
     kind: Option<Field>,
+    group: Field,
     waits_for: Field,
     needs_schedule: Field,
     grid: [Field; 3],
@@ -156,6 +159,7 @@ const BANKS: u32 = 8;
 /// Versions 2.2 and 2.3: one word at a semaphore, or payload and time.
 const V2: Layout = Layout {
     kind: None,
+    group: mw(133, 128),
     waits_for: mw(157, 151),
     needs_schedule: mw(140, 140),
     grid: [mw(415, 384), mw(431, 416), mw(463, 448)],
@@ -216,6 +220,7 @@ const fn release_v3(first: u32) -> ReleaseFields {
 /// Versions 4.0 and 4.1.
 const V4: Layout = Layout {
     kind: Some(mw(25, 23)),
+    group: mw(21, 16),
     waits_for: mw(15, 0),
     needs_schedule: mw(30, 30),
     grid: [mw(1055, 1024), mw(1071, 1056), mw(1103, 1088)],
@@ -262,6 +267,7 @@ const fn dependent(how: u32, pointer: Option<u32>) -> DependentFields {
 /// Version 5.0.
 const V5: Layout = Layout {
     kind: Some(mw(153, 151)),
+    group: mw(149, 144),
     waits_for: mw(143, 128),
     needs_schedule: mw(158, 158),
     grid: [mw(1279, 1248), mw(1295, 1280), mw(1327, 1312)],
@@ -282,6 +288,9 @@ const V5: Layout = Layout {
 /// QMD_TYPE_GRID_NULL and QMD_TYPE_GRID_CTA; the others are queues, and grids of clusters.
 const NO_GRID: u64 = 1;
 const GRID: u64 = 2;
+
+/// Groups of launches whose blocks do not wait for each other: none, and that of who says nothing of groups.
+const NO_GROUP: [u64; 2] = [0x3f, 0];
 
 impl Action {
     /// QMD_SCHEDULE and QMD_INVALIDATE_COPY_SCHEDULE, QMD_DECREMENT_DEPENDENCE. What is put into a queue is none.
@@ -385,6 +394,7 @@ impl Qmd {
             constants: constants.collect(),
             releases: releases.collect(),
             dependents: dependents.collect::<Outcome<_>>()?,
+            is_cooperative: !NO_GROUP.contains(&layout.group.read(bytes)),
             waits_for: word(layout.waits_for),
             needs_schedule: is_set(layout.needs_schedule),
         })
@@ -482,6 +492,18 @@ mod tests {
         // No header says where the second one is.
         let second = [(583, 580, 3), (517, 517, 1), (520, 518, 1)];
         assert!(matches!(read(COMPUTE, &second), Err(Fault::Unsupported(_))));
+    }
+
+    #[test]
+    fn a_group_makes_a_launch_cooperative() {
+        let version_5 = [(471, 468, 5), (153, 151, GRID)];
+        for (group, is_cooperative) in [(0x3f, false), (0, false), (8, true)] {
+            let older = read(COMPUTE, &[(583, 580, 3), (133, 128, group)]).unwrap();
+            let [a, b] = version_5;
+            let newer = read(BLACKWELL, &[a, b, (149, 144, group)]).unwrap();
+            let found = [older, newer].map(|qmd| qmd.is_cooperative);
+            assert_eq!(found, [is_cooperative; 2], "{group}");
+        }
     }
 
     #[test]

@@ -86,11 +86,8 @@ struct Loader<'a> {
 impl<'a> Loader<'a> {
     fn new(object: Object<'a>, memory: &'a mut Memory) -> Result<Self, LoadError> {
         let bytes = object.sections.iter().map(|section| section.bytes.to_vec()).collect();
-        let program = Program {
-            origin: CODE,
-            first_parameter: first_parameter(object.arch),
-            ..Program::default()
-        };
+        let program =
+            Program { first_parameter: first_parameter(object.arch), ..Program::default() };
         let (code, addresses) = (BTreeMap::new(), BTreeMap::new());
         Ok(Self { object, memory, program, bytes, code, addresses, builtins: 0 })
     }
@@ -119,7 +116,9 @@ impl<'a> Loader<'a> {
             let lines = self.object.lines.get(&section.index);
             let lines = lines.into_iter().flatten().map(|(at, place)| (*at, line(place))).collect();
             self.code.insert(section.index, first);
-            self.program.sections.push(Section { name: name.into(), first, count, lines });
+            let address = CODE + first as u64 * 16;
+            let name = name.into();
+            self.program.sections.push(Section { name, address, first, count, lines });
             first += count;
         }
         if u32::try_from(first + BUILTINS.len()).is_err() {
@@ -128,7 +127,8 @@ impl<'a> Loader<'a> {
         self.builtins = first;
         let lines = BTreeMap::new();
         let name = "functions of the driver".into();
-        self.program.sections.push(Section { name, first, count: BUILTINS.len(), lines });
+        let (address, count) = (CODE + first as u64 * 16, BUILTINS.len());
+        self.program.sections.push(Section { name, address, first, count, lines });
         Ok(())
     }
 

@@ -39,9 +39,8 @@ pub(crate) const RESERVED_SHARED: usize = 0x124;
 /// A loaded cubin, or what was found in memory.
 #[derive(Debug, Default)]
 pub(crate) struct Program {
-    /// The address of the first instruction. Others are at 16 times their number above it.
-    pub(crate) origin: u64,
     pub(crate) code: Vec<Instruction>,
+    /// In the order of their addresses.
     pub(crate) sections: Vec<Section>,
     pub(crate) kernels: BTreeMap<String, Kernel>,
     /// Address and size of each variable.
@@ -61,11 +60,23 @@ pub(crate) struct Program {
 #[derive(Debug)]
 pub(crate) struct Section {
     pub(crate) name: Arc<str>,
+    pub(crate) address: u64,
     /// Number of its first instruction.
     pub(crate) first: usize,
     pub(crate) count: usize,
     /// File and line, by the address of their first instruction.
     pub(crate) lines: BTreeMap<u64, (Arc<str>, u32)>,
+}
+
+impl Program {
+    /// The number of the instruction at an address.
+    pub(crate) fn number(&self, address: u64) -> Option<usize> {
+        let at = self.sections.partition_point(|section| section.address <= address);
+        let section = self.sections[..at].iter().rev().find(|section| section.count != 0)?;
+        let distance = address - section.address;
+        let number = usize::try_from(distance / 16).ok()?;
+        (distance % 16 == 0 && number < section.count).then_some(section.first + number)
+    }
 }
 
 #[derive(Debug, Default, Clone)]
@@ -185,6 +196,8 @@ pub(crate) struct Address {
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Special {
     Tid(usize),
+    /// All three in one word.
+    PackedTid,
     Block(usize),
     Lane,
     Mask(fn(u32) -> u32),
@@ -269,6 +282,8 @@ pub(crate) enum Op {
     Branch {
         target: u32,
         when: Predicate,
+        /// Whether the lanes that run go only where all of them do.
+        whole: bool,
     },
     /// Where lanes of the mask in a uniform register are not all there, or where they are.
     BranchDiverged {
@@ -276,10 +291,10 @@ pub(crate) enum Op {
         mask: Option<(u8, bool)>,
         diverged: bool,
     },
-    /// To an address in a register, behind this one.
+    /// To an address of 64 bits, behind this one.
     Jump {
         base: u64,
-        register: u8,
+        to: [Source; 2],
         when: Predicate,
     },
     Exit {
@@ -304,6 +319,18 @@ pub(crate) enum Op {
     MoveBarrier {
         to: u8,
         from: u8,
+    },
+    /// Which lanes these are, as bits of a register, and back.
+    GetLanes {
+        to: u8,
+        from: LaneSet,
+        clear: bool,
+    },
+    SetLanes {
+        to: LaneSet,
+        from: u8,
+        /// Each lane stands for all of its four.
+        quads: bool,
     },
     /// All lanes where there is no register.
     SyncWarp {
@@ -366,6 +393,15 @@ pub(crate) enum Op {
     Refused(Box<str>),
     /// Between what was found in memory.
     NoCode,
+}
+
+/// Lanes of which a warp keeps the bits.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) enum LaneSet {
+    /// Those that meet at a convergence barrier.
+    Barrier(u8),
+    Active,
+    Exited,
 }
 
 /// What a barrier does besides waiting.

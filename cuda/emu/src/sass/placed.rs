@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
-use nvabi_sass::{Arch, Value};
+use nvabi_sass::{Arch, ConstantBank, Value};
 
 use super::decode::decode;
 use super::load::shared_grain;
@@ -15,19 +15,27 @@ use crate::memory::Memory;
 const SIZE: u64 = 16;
 /// Bytes that are read at once.
 const PAGE: u64 = 4096;
-/// Most instructions that are looked at, and how far from the entry they may be. What is beyond is no code, to a jump.
+/// Most instructions that are looked at, and how far they may be from the entry, or from where constants lead. What is
+/// beyond is no code, to a jump.
 const MOST: usize = 1 << 18;
 const MOST_AWAY: u64 = MOST as u64 * SIZE;
+const MOST_CENTRES: usize = 4;
 
-/// Loads the code at an address, and all that it branches to or calls.
+/// Loads the code at an address, and all that it branches to or calls, also by an address in its constants.
 ///
 /// What a register leads to, as tables of branches and pointers of functions, is found where it lies behind other
 /// code, as compilers place it.
-pub(crate) fn load(arch: Arch, memory: &Memory, entry: u64) -> Result<Program, LoadError> {
+pub(crate) fn load(
+    arch: Arch,
+    memory: &Memory,
+    entry: u64,
+    banks: &[Vec<u8>],
+) -> Result<Program, LoadError> {
     if entry % SIZE != 0 {
         return Err(load_error(0, format!("code at {entry:#x}, which is not aligned")));
     }
-    let mut found = Found { arch, memory, entry, runs: BTreeMap::new(), left: MOST };
+    let mut found =
+        Found { arch, memory, banks, centres: vec![entry], runs: BTreeMap::new(), left: MOST };
     let mut starts = BTreeSet::from([entry]);
     while let Some(start) = starts.pop_first() {
         if !found.has(start) && found.left > 0 {
@@ -46,7 +54,9 @@ type Run = Vec<u128>;
 struct Found<'a> {
     arch: Arch,
     memory: &'a Memory,
-    entry: u64,
+    banks: &'a [Vec<u8>],
+    /// The entry, and where constants lead that is far from there.
+    centres: Vec<u64>,
     /// By their first addresses; none overlaps another.
     runs: BTreeMap<u64, Run>,
     /// How many words are still looked at.
@@ -78,6 +88,7 @@ impl Found<'_> {
             // At its own address, so that what it says of others is an address, too.
             let Ok(instruction) = nvabi_sass::decode(self.arch, word, at) else { break };
             leads.extend(targets(&instruction).filter(|to| self.is_near(*to)));
+            leads.extend(self.far_target(&instruction).filter(|to| self.reach(*to)));
             run.push(word);
             at += SIZE;
             read += SIZE as usize;
@@ -88,8 +99,34 @@ impl Found<'_> {
         leads
     }
 
+    /// Where a jump leads to by an address that the launch has in its constants.
+    fn far_target(&self, instruction: &nvabi_sass::Instruction) -> Option<u64> {
+        if instruction.op != nvabi_sass::Op::JMP {
+            return None;
+        }
+        instruction.operands.iter().find_map(|operand| match operand.value {
+            Value::Constant { bank: ConstantBank::Number(bank), index: None, offset } => {
+                self.constant(bank.into(), offset).filter(|to| to % SIZE == 0)
+            }
+            _ => None,
+        })
+    }
+
+    fn constant(&self, bank: usize, offset: i64) -> Option<u64> {
+        let bytes = self.banks.get(bank)?.get(usize::try_from(offset).ok()?..)?;
+        bytes.first_chunk().map(|bytes| u64::from_le_bytes(*bytes))
+    }
+
     fn is_near(&self, address: u64) -> bool {
-        address.abs_diff(self.entry) < MOST_AWAY
+        self.centres.iter().any(|centre| address.abs_diff(*centre) < MOST_AWAY)
+    }
+
+    /// Whether code at an address is looked at from now on.
+    fn reach(&mut self, address: u64) -> bool {
+        if !self.is_near(address) && self.centres.len() < MOST_CENTRES {
+            self.centres.push(address);
+        }
+        self.is_near(address)
     }
 
     /// The bytes from an address on to the end of its page, as far as they are there.
@@ -103,31 +140,45 @@ impl Found<'_> {
     }
 
     fn program(self) -> Program {
-        let span = self.span();
-        let count = ((span.end - span.start) / SIZE) as usize;
-        let mut program = Program { origin: span.start, ..Program::default() };
-        let nothing = || Instruction { op: Op::NoCode, guard: Predicate::TRUE };
-        program.code.resize_with(count, nothing);
-        for (start, run) in &self.runs {
-            let first = ((start - span.start) / SIZE) as usize;
-            for (number, word) in run.iter().enumerate() {
-                let at = (first + number) as u64 * SIZE;
-                // It has been decoded before.
-                if let Ok(instruction) = nvabi_sass::decode(self.arch, *word, at) {
-                    program.code[first + number] = decode(&instruction, span.start, 0, count);
-                }
-            }
+        let mut program = Program::default();
+        for island in self.islands() {
+            self.add(&mut program, island);
         }
         program.shared_grain = shared_grain(&program.code);
-        let (name, lines) = (format!("{:#x}", span.start).into(), BTreeMap::new());
-        program.sections.push(Section { name, first: 0, count, lines });
         program
     }
 
-    fn span(&self) -> Range<u64> {
-        let first = self.runs.first_key_value().map_or(self.entry, |(start, _)| *start);
-        let last = self.runs.last_key_value().map_or(self.entry, |(start, run)| end(*start, run));
-        first..last
+    /// From where to where there is code, with no wide gap in it.
+    fn islands(&self) -> Vec<Range<u64>> {
+        let mut islands: Vec<Range<u64>> = Vec::new();
+        for (start, run) in &self.runs {
+            let end = end(*start, run);
+            match islands.last_mut() {
+                Some(last) if start - last.end < MOST_AWAY => last.end = end,
+                _ => islands.push(*start..end),
+            }
+        }
+        islands
+    }
+
+    fn add(&self, program: &mut Program, island: Range<u64>) {
+        let address = island.start;
+        let (first, count) = (program.code.len(), ((island.end - address) / SIZE) as usize);
+        let nothing = || Instruction { op: Op::NoCode, guard: Predicate::TRUE };
+        program.code.resize_with(first + count, nothing);
+        // Where number 0 would be, if there were no other code.
+        let origin = address.wrapping_sub(first as u64 * SIZE);
+        for (start, run) in self.runs.range(island) {
+            for (number, word) in (((start - address) / SIZE) as usize..).zip(run) {
+                // It has been decoded before.
+                if let Ok(instruction) = nvabi_sass::decode(self.arch, *word, number as u64 * SIZE)
+                {
+                    program.code[first + number] = decode(&instruction, origin, first, count);
+                }
+            }
+        }
+        let (name, lines) = (format!("{address:#x}").into(), BTreeMap::new());
+        program.sections.push(Section { name, address, first, count, lines });
     }
 }
 
@@ -143,7 +194,7 @@ impl Program {
     /// The kernel of a launch of code in memory.
     pub(crate) fn placed_kernel(&self, placed: &crate::device::Placed) -> super::Kernel {
         super::Kernel {
-            first: (placed.entry.saturating_sub(self.origin) / SIZE) as usize,
+            first: self.number(placed.entry).unwrap_or_default(),
             shared_size: placed.shared_bytes,
             local_size: placed.local_bytes,
             registers: usize::from(super::ZERO),

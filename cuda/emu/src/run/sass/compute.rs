@@ -50,6 +50,12 @@ impl Warp<'_> {
         *self.fetch_low(operand, &mut scratch)
     }
 
+    /// A source as it stands.
+    pub(super) fn word(&self, source: &Source) -> Row {
+        let mut scratch = ZEROS;
+        *self.fetch(source, Bits::SAME, &mut scratch)
+    }
+
     /// A word of a bank; 0 where the bank ends before it.
     pub(super) fn constant_word(&self, bank: usize, offset: usize) -> u32 {
         let bytes = self.code.banks.get(bank).and_then(|bank| bank.get(offset..));

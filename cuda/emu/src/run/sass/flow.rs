@@ -6,10 +6,10 @@ use super::super::block::State;
 use super::super::shared::{BARRIERS, Site};
 use super::super::warp::{Stop, lanes_of};
 use super::super::{Mistake, mistake};
-use super::warp::Warp;
+use super::warp::{Warp, write_masked};
 use crate::program::{BarrierKind, Reg};
 use crate::report::{FindingKind, Severity};
-use crate::sass::{Arrival, Op, Operand, Predicate, TRUE, UNIFORM_ZERO};
+use crate::sass::{Arrival, LaneSet, Op, Operand, Predicate, Source, TRUE, UNIFORM_ZERO};
 
 /// Lanes that run together.
 #[derive(Clone)]
@@ -71,6 +71,12 @@ impl Group {
     }
 }
 
+/// All lanes of the groups of four in which there is one of these.
+fn of_quads(lanes: u32) -> u32 {
+    let any = (lanes | lanes >> 1 | lanes >> 2 | lanes >> 3) & 0x1111_1111;
+    any * 0xf
+}
+
 impl Warp<'_> {
     /// Lanes go to a place, and the others of the group to the next instruction.
     pub(super) fn branch(&mut self, target: u32, taken: u32) {
@@ -114,9 +120,7 @@ impl Warp<'_> {
 
     pub(super) fn flow(&mut self, op: &Op, mask: u32) -> Result<(), Box<Mistake>> {
         match op {
-            Op::Jump { base, register, when } => {
-                self.jump(*base, *register, mask & self.holds(*when))
-            }
+            Op::Jump { base, to, when } => self.jump(*base, to, mask & self.holds(*when)),
             Op::SetBarrier { barrier } => {
                 for lane in lanes_of(mask) {
                     self.barriers[usize::from(barrier & 15)][lane] = mask;
@@ -148,6 +152,11 @@ impl Warp<'_> {
                 }
                 Ok(())
             }
+            Op::GetLanes { to, from, clear } => {
+                self.get_lanes(*to, *from, *clear, mask);
+                Ok(())
+            }
+            Op::SetLanes { to, from, quads } => self.set_lanes(*to, *from, *quads, mask),
             Op::SyncWarp { mask: named, collective } => {
                 self.sync(named.as_ref(), *collective, mask);
                 Ok(())
@@ -157,6 +166,44 @@ impl Warp<'_> {
                 Ok(())
             }
             _ => Ok(()),
+        }
+    }
+
+    fn get_lanes(&mut self, to: u8, from: LaneSet, clear: bool, mask: u32) {
+        let value = match from {
+            LaneSet::Barrier(barrier) => self.barriers[usize::from(barrier & 15)],
+            LaneSet::Active => [self.now.mask; 32],
+            LaneSet::Exited => [!self.core.alive; 32],
+        };
+        self.write(to, &value, mask);
+        if let LaneSet::Barrier(barrier) = from {
+            if clear {
+                write_masked(&mut self.barriers[usize::from(barrier & 15)], &[0; 32], mask);
+            }
+        }
+    }
+
+    /// Lanes that have ended do not come back, and those that are elsewhere do not leave what they do there.
+    fn set_lanes(
+        &mut self,
+        to: LaneSet,
+        from: u8,
+        quads: bool,
+        mask: u32,
+    ) -> Result<(), Box<Mistake>> {
+        let value = self.row(from).map(|lanes| if quads { of_quads(lanes) } else { lanes });
+        let lane = mask.trailing_zeros() as usize & 31;
+        match to {
+            LaneSet::Barrier(barrier) => {
+                write_masked(&mut self.barriers[usize::from(barrier & 15)], &value, mask);
+                Ok(())
+            }
+            LaneSet::Active if value[lane] & self.core.alive == self.now.mask => Ok(()),
+            _ => {
+                let (lanes, now) = (value[lane], self.now.mask);
+                let message = format!("lanes {lanes:#010x} are to run where {now:#010x} do");
+                mistake(FindingKind::Unsupported, lane, message)
+            }
         }
     }
 
@@ -200,21 +247,18 @@ impl Warp<'_> {
         }
     }
 
-    /// Lanes jump to addresses in a register.
-    fn jump(&mut self, base: u64, register: u8, mask: u32) -> Result<(), Box<Mistake>> {
-        let low = self.row(register);
-        let high = self.row(register.saturating_add(1));
+    /// Lanes jump to addresses that each has.
+    fn jump(&mut self, base: u64, to: &[Source; 2], mask: u32) -> Result<(), Box<Mistake>> {
+        let [low, high] = [self.word(&to[0]), self.word(&to[1])];
         let to: [u64; 32] = std::array::from_fn(|lane| {
             base.wrapping_add(u64::from(low[lane]) | u64::from(high[lane]) << 32)
         });
         for (address, lanes) in Self::by_value(&to, mask) {
-            let number = address.wrapping_sub(self.code.program.origin) / 16;
-            let known = address % 16 == 0 && number < self.code.program.code.len() as u64;
-            if !known {
+            let Some(number) = self.code.program.number(address) else {
                 let lane = lanes.trailing_zeros() as usize;
                 let message = format!("a jump to {address:#x}, where no code is");
                 return mistake(FindingKind::Trap, lane, message);
-            }
+            };
             if lanes == self.now.mask {
                 self.now.pc = number as u32;
             } else {

@@ -192,8 +192,9 @@ impl<'a> Warp<'a> {
             return Ok(None);
         }
         match &instruction.op {
-            Op::Branch { target, when } => {
-                let taken = mask & self.holds(*when);
+            Op::Branch { target, when, whole } => {
+                let all = mask & self.holds(*when);
+                let taken = if *whole && all != active { 0 } else { all };
                 let guarded = taken != active;
                 if guarded || !self.groups.is_empty() {
                     self.core.observe(state, Site { function: 0, pc }, active, || {
@@ -254,6 +255,8 @@ impl<'a> Warp<'a> {
             | Op::BreakBarrier { .. }
             | Op::PutBarrier { .. }
             | Op::MoveBarrier { .. }
+            | Op::GetLanes { .. }
+            | Op::SetLanes { .. }
             | Op::SyncWarp { .. }
             | Op::EndCollective) => self.flow(flow, mask)?,
             wide => self.warp_wide(wide, mask),
@@ -285,6 +288,10 @@ impl<'a> Warp<'a> {
         let splat = |value: u64| [value as u32; 32];
         match special {
             Special::Tid(axis) => self.core.tid[axis].map(|value| value as u32),
+            Special::PackedTid => {
+                let [x, y, z] = &self.core.tid;
+                std::array::from_fn(|lane| (x[lane] | y[lane] << 16 | z[lane] << 26) as u32)
+            }
             Special::Block(axis) => splat(state.index[axis].into()),
             Special::Lane => std::array::from_fn(|lane| lane as u32),
             Special::Mask(f) => std::array::from_fn(|lane| f(lane as u32)),

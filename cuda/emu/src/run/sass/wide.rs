@@ -135,9 +135,9 @@ impl Warp<'_> {
         mask: u32,
     ) -> Result<(), Box<Mistake>> {
         let lane = mask.trailing_zeros() as usize & 31;
-        let back = self.long(call::RETURN, true)[lane].wrapping_sub(self.code.program.origin) / 16;
         // What goes wrong is the call's.
-        self.site = u32::try_from(back.saturating_sub(1)).unwrap_or(self.site);
+        let back = self.code.program.number(self.long(call::RETURN, true)[lane]);
+        self.site = back.map_or(self.site, |back| back.saturating_sub(1) as u32);
         let argument = |at: u8| self.long(call::FIRST + at, true);
         let (first, second) = (argument(0), argument(2));
         match builtin {
@@ -163,7 +163,8 @@ impl Warp<'_> {
                 }
             }
         }
-        let back = Op::Jump { base: 0, register: call::RETURN, when: crate::sass::Predicate::TRUE };
+        let to = [call::RETURN, call::RETURN + 1].map(crate::sass::Source::Register);
+        let back = Op::Jump { base: 0, to, when: crate::sass::Predicate::TRUE };
         self.flow(&back, mask)
     }
 

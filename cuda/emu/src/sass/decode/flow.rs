@@ -3,7 +3,7 @@
 use nvabi_sass::{Modifier, Op as Name, Value};
 
 use super::{Decoded, Decoder, Kind, Op};
-use crate::sass::{Arrival, Operand, Predicate};
+use crate::sass::{Arrival, LaneSet, Operand, Predicate, Source};
 
 impl Decoder<'_> {
     pub(super) fn flow(&self) -> Decoded<Op> {
@@ -15,20 +15,15 @@ impl Decoder<'_> {
                 let next = self.instruction.address as i64 + 16;
                 let base = self.base().wrapping_add_signed(next);
                 let base = base.wrapping_add(self.number(2)?);
-                Ok(Op::Jump { base, register: self.register(1)?, when: when()? })
+                Ok(Op::Jump { base, to: self.long(1)?, when: when()? })
             }
+            JMP => self.jump(),
             CALL | RET => self.call(),
             EXIT => Ok(Op::Exit { when: when()? }),
             BSSY => Ok(Op::SetBarrier { barrier: self.barrier(1)? }),
             BSYNC => Ok(Op::SyncBarrier { barrier: self.barrier(1)?, when: when()? }),
             BREAK => Ok(Op::BreakBarrier { barrier: self.barrier(1)?, when: when()? }),
-            BMOV => match self.operand(1)?.value {
-                Value::Barrier(from) => Ok(Op::MoveBarrier { to: self.barrier(0)?, from }),
-                _ => {
-                    let lanes = self.number(1)? as u32;
-                    Ok(Op::PutBarrier { barrier: self.barrier(0)?, lanes })
-                }
-            },
+            BMOV => self.move_lanes(),
             YIELD | NANOSLEEP => Ok(Op::Yield),
             WARPSYNC => self.sync(),
             ENDCOLLECTIVE => Ok(Op::EndCollective),
@@ -42,6 +37,39 @@ impl Decoder<'_> {
     /// The address of the section's first instruction.
     fn base(&self) -> u64 {
         self.origin + self.first as u64 * 16
+    }
+
+    fn move_lanes(&self) -> Decoded<Op> {
+        let clear = self.has(Modifier::CLEAR);
+        match (self.operand(0)?.value, self.operand(1)?.value) {
+            (Value::Register(to), _) => Ok(Op::GetLanes { to, from: self.lane_set(1)?, clear }),
+            (_, Value::Register(from)) => {
+                let quads = self.has(Modifier::PQUAD);
+                Ok(Op::SetLanes { to: self.lane_set(0)?, from, quads })
+            }
+            (_, Value::Barrier(from)) => Ok(Op::MoveBarrier { to: self.barrier(0)?, from }),
+            _ => {
+                let lanes = self.number(1)? as u32;
+                Ok(Op::PutBarrier { barrier: self.barrier(0)?, lanes })
+            }
+        }
+    }
+
+    fn lane_set(&self, at: usize) -> Decoded<LaneSet> {
+        match self.operand(at)?.value {
+            Value::Barrier(number) => Ok(LaneSet::Barrier(number)),
+            Value::Named(Modifier::MACTIVE) => Ok(LaneSet::Active),
+            Value::Named(Modifier::MEXITED) => Ok(LaneSet::Exited),
+            _ => Err(format!("operand {at} is no set of lanes that is kept here")),
+        }
+    }
+
+    /// The 64 bits of a source.
+    fn long(&self, at: usize) -> Decoded<[Source; 2]> {
+        match self.value(self.operand(at)?, true)? {
+            (low, Some(high)) => Ok([low, high]),
+            _ => Err(format!("operand {at} has no 64 bits")),
+        }
     }
 
     fn barrier(&self, at: usize) -> Decoded<u8> {
@@ -63,7 +91,8 @@ impl Decoder<'_> {
         let target = self.place(self.address_of(last)?)?;
         let (diverged, converged) = (self.has(Modifier::DIV), self.has(Modifier::CONV));
         if !diverged && !converged {
-            return Ok(Op::Branch { target, when: self.predicate(0)? });
+            let whole = self.has(Modifier::U);
+            return Ok(Op::Branch { target, when: self.predicate(0)?, whole });
         }
         let mask = match self.operand(1)?.value {
             Value::Uniform(number) => Some((number, self.operand(1)?.inverted)),
@@ -72,21 +101,29 @@ impl Decoder<'_> {
         Ok(Op::BranchDiverged { target, mask, diverged })
     }
 
+    fn jump(&self) -> Decoded<Op> {
+        if self.has(Modifier::U) || self.has(Modifier::DIV) {
+            return Err("only lanes by themselves jump here".to_owned());
+        }
+        Ok(Op::Jump { base: 0, to: self.long(1)?, when: self.predicate(0)? })
+    }
+
     fn call(&self) -> Decoded<Op> {
         let when = self.predicate(0)?;
         if self.count() == 2 {
             if self.has(Modifier::REL) {
                 let target = self.place(self.address_of(1)?)?;
-                return Ok(Op::Branch { target, when });
+                return Ok(Op::Branch { target, when, whole: false });
             }
             let base = self.number(1)?;
-            return Ok(Op::Jump { base, register: super::ZERO, when });
+            let nothing = || Source::Register(super::ZERO);
+            return Ok(Op::Jump { base, to: [nothing(), nothing()], when });
         }
         let base = match self.operand(2)?.value {
             Value::Target(address) => self.base().wrapping_add_signed(address),
             _ => self.number(2)?,
         };
-        Ok(Op::Jump { base, register: self.register(1)?, when })
+        Ok(Op::Jump { base, to: self.long(1)?, when })
     }
 
     fn sync(&self) -> Decoded<Op> {

@@ -71,8 +71,8 @@ impl Decoder<'_> {
             LDC | ULDC | LD | LDG | ST | STG | LDL | STL | LDS | STS | LDSM | RED | REDG | ATOM
             | ATOMG | ATOMS | QSPC | LDGSTS | LDGDEPBAR | DEPBAR | CCTL | MEMBAR | ERRBAR
             | CGAERRBAR => self.memory(),
-            BRA | BRX | CALL | RET | EXIT | BSSY | BSYNC | BREAK | YIELD | WARPSYNC | BMOV
-            | ENDCOLLECTIVE | NOP | NANOSLEEP | BPT | BAR => self.flow(),
+            BRA | BRX | JMP | CALL | RET | EXIT | BSSY | BSYNC | BREAK | YIELD | WARPSYNC
+            | BMOV | ENDCOLLECTIVE | NOP | NANOSLEEP | BPT | BAR => self.flow(),
             _ => Err("it is decoded, but not run".to_owned()),
         }
     }

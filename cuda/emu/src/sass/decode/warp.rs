@@ -32,6 +32,7 @@ impl Decoder<'_> {
             return Err("its register is not known".to_owned());
         };
         Ok(match name {
+            SR_TID => Special::PackedTid,
             SR_TID_X => Special::Tid(0),
             SR_TID_Y => Special::Tid(1),
             SR_TID_Z => Special::Tid(2),
