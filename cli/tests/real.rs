@@ -367,6 +367,29 @@ fn links_lead_to_switches() {
     }
 }
 
+/// GPUs are where a topology says: below a switch, behind two, at one host bridge, at another node.
+#[test]
+fn paths_are_those_of_the_topology() {
+    for real in versions() {
+        let machine = ["--gpus", "8", "--topology", "dual-socket"];
+        let seen = real.run(&machine, &real.smi(), &["topo", "-m"]);
+        let what = format!("{} {}{:?}", real.version, seen.out, seen.diagnostics);
+        assert_eq!(seen.code, Some(0), "{what}");
+        let rows = seen.out.lines().filter(|line| line.starts_with("GPU"));
+        let rows: Vec<Vec<&str>> =
+            rows.map(|row| row.split('\t').map(str::trim).skip(1).collect()).collect();
+        assert_eq!(rows.len(), 8, "{what}");
+        for (from, to, path) in
+            [(0, 1, "PIX"), (0, 2, "PXB"), (2, 3, "PXB"), (4, 5, "PHB"), (0, 4, "SYS")]
+        {
+            assert_eq!((rows[from][to], rows[to][from]), (path, path), "{from} {to}: {what}");
+        }
+        // The CPUs that are near are those of two halves.
+        assert_eq!(rows[0][8], rows[3][8], "{what}");
+        assert_ne!(rows[0][8], rows[4][8], "{what}");
+    }
+}
+
 /// Public programs that read NVML show what there is, of the oldest and the newest version.
 #[test]
 fn public_programs_see_the_cards() {
