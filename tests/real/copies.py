@@ -279,6 +279,164 @@ def waits():
     call("cuStreamDestroy_v2", stream)
 
 
+class Copy3D(ctypes.Structure):
+    """CUDA_MEMCPY3D."""
+    _fields_ = [(side + name, kind) for side in ("src", "dst") for name, kind in (
+        ("X", Size), ("Y", Size), ("Z", Size), ("Lod", Size), ("Type", ctypes.c_int), ("Host", ctypes.c_void_p),
+        ("Device", Pointer), ("Array", ctypes.c_void_p), ("Reserved", ctypes.c_void_p), ("Pitch", Size),
+        ("Height", Size))] + [("Width", Size), ("Lines", Size), ("Depth", Size)]
+
+
+def boxes(_):
+    """A part of a box in the device's memory, whose other bytes stay as they are."""
+    wide, high, deep = 100, 20, 5
+    width, lines, depth, x, y, z = 33, 7, 3, 5, 4, 1
+    data, ground = fresh(width * lines * depth), b"\x5a" * (wide * high * deep)
+    memory, back = device_memory(len(ground)), ctypes.create_string_buffer(len(data))
+    call("cuMemcpyHtoD_v2", memory, ground, Size(len(ground)))
+    host = ctypes.create_string_buffer(data, len(data))
+    for side, other, place in (("src", "dst", host), ("dst", "src", back)):
+        how = Copy3D(Width=width, Lines=lines, Depth=depth)
+        for name, value in (("Type", HOST), ("Host", ctypes.addressof(place)), ("Pitch", width), ("Height", lines)):
+            setattr(how, side + name, value)
+        for name, value in (("Type", DEVICE), ("Device", memory.value), ("Pitch", wide), ("Height", high), ("X", x),
+                            ("Y", y), ("Z", z)):
+            setattr(how, other + name, value)
+        call("cuMemcpy3D_v2", ctypes.byref(how))
+    same(back, data, "a box")
+    expected = bytearray(ground)
+    for line in range(lines * depth):
+        begin = ((z + line // lines) * high + y + line % lines) * wide + x
+        expected[begin:begin + width] = data[line * width:(line + 1) * width]
+    same(read(memory, len(ground)), expected, "what is around a box")
+    call("cuMemFree_v2", memory)
+
+
+def kept(_):
+    """Host memory of each kind, and what is said of it."""
+    size = 1 << 16
+    for flags in range(8):
+        memory = made(ctypes.c_void_p, "cuMemHostAlloc", Size(size), flags)
+        # Memory is mapped for the device whether that was asked or not.
+        found = made(ctypes.c_uint, "cuMemHostGetFlags", memory).value
+        if found & ~2 != flags & ~2:
+            sys.exit(f"host memory of the flags {flags} has {found}")
+        place = made(Pointer, "cuMemHostGetDevicePointer_v2", memory, 0)
+        ctypes.memmove(memory, fresh(size), size)
+        copy = device_memory(size)
+        call("cuMemcpyDtoD_v2", copy, place, Size(size))
+        same(read(copy, size), fresh(size), f"host memory of the flags {flags}")
+        call("cuMemFree_v2", copy)
+        call("cuMemFreeHost", memory)
+
+
+def pools(device):
+    """A pool of its own: what it holds is told, and trimmed."""
+    # CUmemPoolProps: pinned memory of a device. Then attributes: 4 what is freed is kept up to, 5 reserved, 7 used.
+    wanted = (ctypes.c_int * 24)(1, 0, 1, device)
+    pool = made(ctypes.c_void_p, "cuMemPoolCreate", ctypes.byref(wanted))
+    call("cuMemPoolSetAttribute", pool, 4, ctypes.byref(ctypes.c_uint64(1 << 30)))
+    stream, size = made(ctypes.c_void_p, "cuStreamCreate", 1), 3 << 20
+
+    def told(attribute):
+        value = ctypes.c_uint64()
+        call("cuMemPoolGetAttribute", pool, attribute, ctypes.byref(value))
+        return value.value
+
+    memory = made(Pointer, "cuMemAllocFromPoolAsync", Size(size), pool, stream)
+    call("cuMemcpyHtoDAsync_v2", memory, fresh(size), Size(size), stream)
+    call("cuStreamSynchronize", stream)
+    same(read(memory, size), fresh(size), "memory of a pool")
+    reserved, used = told(5), told(7)
+    call("cuMemFreeAsync", memory, stream)
+    call("cuStreamSynchronize", stream)
+    if not size <= used <= reserved or told(5) != reserved or told(7) != 0:
+        sys.exit(f"of {reserved} bytes {used} are used, then {told(7)} of {told(5)}")
+    call("cuMemPoolTrimTo", pool, Size(0))
+    if told(5) != 0:
+        sys.exit(f"a pool that is trimmed holds {told(5)} bytes")
+    call("cuMemPoolDestroy", pool)
+    call("cuStreamDestroy_v2", stream)
+
+
+def graphs(_):
+    """There, on the device and back, in a graph that is launched twice."""
+    size = 5000
+    host, back = ctypes.create_string_buffer(size), ctypes.create_string_buffer(size)
+    first, second = device_memory(size), device_memory(size)
+    context = made(ctypes.c_void_p, "cuCtxGetCurrent")
+    graph, last = made(ctypes.c_void_p, "cuGraphCreate", 0), None
+    for source, destination in ((host, first), (first, second), (second, back)):
+        how = Copy3D(Width=size, Lines=1, Depth=1)
+        for side, memory in (("src", source), ("dst", destination)):
+            is_device = isinstance(memory, Pointer)
+            setattr(how, side + "Type", DEVICE if is_device else HOST)
+            setattr(how, side + ("Device" if is_device else "Host"),
+                    memory.value if is_device else ctypes.addressof(memory))
+            setattr(how, side + "Pitch", size)
+            setattr(how, side + "Height", 1)
+        node = ctypes.c_void_p()
+        call("cuGraphAddMemcpyNode", ctypes.byref(node), graph, last and ctypes.byref(last), Size(1 if last else 0),
+             ctypes.byref(how), context)
+        last = node
+    whole = made(ctypes.c_void_p, "cuGraphInstantiateWithFlags", graph, ctypes.c_uint64(0))
+    for data in (fresh(size), fresh(size)[::-1]):
+        host.raw = data
+        call("cuGraphLaunch", whole, None)
+        call("cuCtxSynchronize")
+        same(back, data, "a graph of copies")
+    call("cuGraphExecDestroy", whole)
+    call("cuGraphDestroy", graph)
+    for memory in (first, second):
+        call("cuMemFree_v2", memory)
+
+
+def contexts(device):
+    """Each way to wait, with and without mapped host memory and kept local memory."""
+    before = made(ctypes.c_void_p, "cuCtxGetCurrent")
+    for flags in (1, 2, 4 | 8 | 16):
+        context = made(ctypes.c_void_p, "cuCtxCreate_v2", flags, device)
+        # Host memory is always mapped.
+        if made(ctypes.c_uint, "cuCtxGetFlags").value & ~8 != flags & ~8:
+            sys.exit(f"a context of the flags {flags} has others")
+        memory = device_memory(4097)
+        call("cuMemcpyHtoD_v2", memory, fresh(4097), Size(4097))
+        same(read(memory, 4097), fresh(4097), f"a context of the flags {flags}")
+        call("cuCtxDestroy_v2", context)
+    if made(ctypes.c_void_p, "cuCtxGetCurrent").value != before.value:
+        sys.exit("another context is current")
+
+
+def forked(_):
+    """A process that was forked has no CUDA, and takes none from the first one."""
+    memory = device_memory(4097)
+    call("cuMemcpyHtoD_v2", memory, fresh(4097), Size(4097))
+    process = os.fork()
+    if process == 0:
+        os._exit(cuda.cuMemcpyHtoD_v2(memory, bytes(4097), Size(4097)))
+    _, status = os.waitpid(process, 0)
+    # CUDA_ERROR_NOT_INITIALIZED.
+    if os.waitstatus_to_exitcode(status) != 3:
+        sys.exit(f"a forked process ended with {os.waitstatus_to_exitcode(status)}")
+    same(read(memory, 4097), fresh(4097), "what a forked process did not touch")
+    call("cuMemFree_v2", memory)
+
+
+def errors(_):
+    """What is wrong is refused, and named."""
+    own = made(ctypes.c_void_p, "cuCtxGetCurrent")
+    place, name, text = Pointer(), ctypes.c_char_p(), ctypes.c_char_p()
+    for expected, wrong in ((b"CUDA_ERROR_INVALID_VALUE", lambda: cuda.cuMemFree_v2(Pointer(0x1234))),
+                            (b"CUDA_SUCCESS", lambda: cuda.cuCtxSetCurrent(None)),
+                            (b"CUDA_ERROR_INVALID_CONTEXT", lambda: cuda.cuMemAlloc_v2(ctypes.byref(place), Size(1))),
+                            (b"CUDA_SUCCESS", lambda: cuda.cuCtxSetCurrent(own))):
+        result = wrong()
+        call("cuGetErrorName", result, ctypes.byref(name))
+        call("cuGetErrorString", result, ctypes.byref(text))
+        if name.value != expected or not text.value:
+            sys.exit(f"{name.value} ({text.value}) instead of {expected}")
+
+
 CODE = b""".version 6.4
 .target sm_70
 .address_size 64
@@ -329,8 +487,8 @@ for device in range(count):
     context = made(ctypes.c_void_p, "cuCtxCreate_v2", 0, device)
     for part in (copies, streams, room, surfaces, own_pages, virtual, waits, modules):
         part()
-    managed(device)
-    shared(device)
+    for part in (managed, shared, boxes, kept, pools, graphs, contexts, forked, errors):
+        part(device)
     call("cuCtxDestroy_v2", context)
     context = made(ctypes.c_void_p, "cuDevicePrimaryCtxRetain", device)
     call("cuCtxPushCurrent_v2", context)
