@@ -73,6 +73,11 @@ def main():
         """The memory of each program that computes."""
         return {it.pid: it.usedGpuMemory for it in pynvml.nvmlDeviceGetComputeRunningProcesses(device)}
 
+    def utilisation():
+        """The newest sample of how much of the time memory was used, in percent."""
+        _, samples = pynvml.nvmlDeviceGetSamples(device, pynvml.NVML_MEMORY_UTILIZATION_SAMPLES, 0)
+        return samples[-1].sampleValue.uiVal
+
     before = used()
     killed = 0
     for _ in range(2):
@@ -80,9 +85,14 @@ def main():
         seen = running().get(copying.process.pid, 0)
         if not SIZE <= seen <= used() - before:
             sys.exit(f"a copying program has {seen} bytes, of {used() - before} more than before")
+        copying.until(lambda: utilisation() > 0, "utilisation of memory")
         killed += copying.kill()
         if running() or used() != before:
             sys.exit(f"{used()} bytes, not {before}, are used after a program was killed, by {running()}")
+    # It is that of a sample of 200 ms.
+    time.sleep(0.5)
+    if utilisation():
+        sys.exit(f"nothing copies, and memory is used {utilisation()} % of the time")
     if killed == 0:
         sys.exit("every copy had ended")
     print("devices: 1")

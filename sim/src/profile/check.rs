@@ -28,7 +28,7 @@ const TEXTS: [&str; 3] = ["identity.name", "identity.short_name", "identity.bios
 const LISTS: [&str; 2] = ["classes", "engines"];
 
 /// What the simulator knows of a GPU, by the names that expressions have for it.
-pub(crate) const SIMULATED: [&str; 15] = [
+pub(crate) const SIMULATED: [&str; 17] = [
     "gpu.index",
     "gpu.minor",
     "gpu.domain",
@@ -40,6 +40,8 @@ pub(crate) const SIMULATED: [&str; 15] = [
     "sim.memory_used",
     "sim.memory_free",
     "sim.instances",
+    "sim.memory_busy",
+    "sim.graphics_busy",
     "sim.microseconds",
     "driver.branch",
     "driver.version",

@@ -9,6 +9,7 @@ use super::Driver;
 use super::alloc::NewObject;
 use super::failed::{Failed, Result};
 use super::interface::Params;
+use super::load::Loads;
 use super::memory::{Buffer, Of};
 use super::server::{Client, ObjectKind};
 use super::space::{Seen, Space};
@@ -44,6 +45,8 @@ pub(super) struct Channels {
     all: BTreeMap<u32, Channel>,
     /// The one that ran last.
     last: u32,
+    /// How busy they keep each GPU.
+    loads: BTreeMap<usize, Loads>,
 }
 
 /// A channel.
@@ -362,6 +365,11 @@ impl Driver {
         ran
     }
 
+    /// How busy a GPU is; `None` where nothing ran on it.
+    pub(super) fn load(&self, gpu: usize) -> Option<&Loads> {
+        self.channels.loads.get(&gpu)
+    }
+
     fn run_channel(&mut self, number: u32, end: Instant) -> bool {
         let Some(channel) = self.channels.all.get_mut(&number) else { return false };
         let (userd, at) = &channel.userd;
@@ -373,7 +381,13 @@ impl Driver {
             takes_ptx: self.takes_ptx,
         };
         let mut seen = Seen(&channel.space);
+        let began = Instant::now();
         let turn = channel.engine.turn(&mut seen, &self.clock, end, &ring);
+        if turn.moved {
+            let loads = self.channels.loads.entry(channel.gpu);
+            let loads = loads.or_insert_with(|| Loads::new(began));
+            loads.worked(began, Instant::now(), channel.runlist == 0);
+        }
         for (code, text) in turn.notes {
             self.log.diagnose(channel.process, code, format!("channel {number}: {text}"));
         }

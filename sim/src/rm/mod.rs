@@ -20,6 +20,7 @@ mod gpu;
 mod handles;
 mod inject;
 mod interface;
+mod load;
 mod machine;
 mod managed;
 mod memory;

@@ -1,6 +1,7 @@
 //! Commands that are answered by data: what the GPU's profile says (`crate::profile`).
 
 use std::sync::Arc;
+use std::time::Instant;
 
 use super::Target;
 use crate::Status;
@@ -72,6 +73,10 @@ impl Driver {
             "sim.memory_used" => i128::from(self.used_memory(gpu)),
             "sim.memory_free" => i128::from(self.free_memory(gpu)),
             "sim.instances" => self.gpus.get(gpu).map_or(0, |gpu| gpu.instances.0.len()) as i128,
+            "sim.memory_busy" => self.load(gpu).map_or(0, |it| it.memory(Instant::now()).into()),
+            "sim.graphics_busy" => {
+                self.load(gpu).map_or(0, |it| it.graphics(Instant::now()).into())
+            }
             "sim.microseconds" => i128::from(super::microseconds()),
             "driver.branch" => i128::from(self.version.first().copied().unwrap_or(0)),
             _ => return None,
