@@ -1,6 +1,6 @@
 //! Where the GPUs of a machine are: NUMA nodes, host bridges and switches of PCIe, as data.
 //!
-//! A topology is a TOML file (`sim/topologies`), which `docs/profiles.md` describes. [`files`] makes the files of it
+//! A topology is a TOML file (`sim/topologies`), which `docs/profiles.md` describes. `files.rs` makes the files of it
 //! that Linux has below `/sys`, which is all that programs know of it.
 
 mod files;
