@@ -14,7 +14,6 @@ import sys
 
 cuda = ctypes.CDLL("libcuda.so.1")
 Size, Pointer, Handle = ctypes.c_size_t, ctypes.c_uint64, ctypes.c_void_p
-MAJOR = 75  # CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR
 FOLDER = pathlib.Path(sys.argv[1])
 
 
@@ -227,8 +226,6 @@ for device in range(count):
     classic = load("classic")
     for part in (reduction, matmul, histogram, bitonic, divergent, special, graph, two_streams):
         part(classic)
-    # Hopper's driver makes a grid of clusters of it, which no simulated GPU runs.
-    if made(ctypes.c_int, "cuDeviceGetAttribute", MAJOR, device).value < 9:
-        cooperative(load("warps"))
+    cooperative(load("warps"))
     call("cuCtxDestroy_v2", context)
 print("devices:", count)

@@ -1,6 +1,8 @@
 //! Descriptions of launches (QMD) of every version: where their fields are, and what they say
 //! (`clc7c0qmd.h`, `clcbc0qmd.h`, `clcec0qmd.h` of NVIDIA's open-gpu-doc).
 
+use std::array;
+
 use super::engine::{Bus, Fault, Outcome};
 
 /// Bytes of the largest description; those before version 4 have 256.
@@ -143,6 +145,8 @@ struct Layout {
     waits_for: Field,
     needs_schedule: Field,
     grid: [Field; 3],
+    /// Blocks of the one group that waits for each other, by which the grid counts then (GPU_CGA_WIDTH and so on).
+    together: Option<[Field; 3]>,
     block: [Field; 3],
     shared: Field,
     registers: Field,
@@ -163,6 +167,7 @@ const V2: Layout = Layout {
     waits_for: mw(157, 151),
     needs_schedule: mw(140, 140),
     grid: [mw(415, 384), mw(431, 416), mw(463, 448)],
+    together: None,
     block: [mw(607, 592), mw(623, 608), mw(639, 624)],
     shared: mw(561, 544),
     registers: mw(656, 648),
@@ -224,6 +229,7 @@ const V4: Layout = Layout {
     waits_for: mw(15, 0),
     needs_schedule: mw(30, 30),
     grid: [mw(1055, 1024), mw(1071, 1056), mw(1103, 1088)],
+    together: Some([mw(2223, 2208), mw(2239, 2224), mw(2255, 2240)]),
     block: [mw(1167, 1152), mw(1183, 1168), mw(1191, 1184)],
     shared: mw(601, 584),
     registers: mw(1208, 1200),
@@ -271,6 +277,7 @@ const V5: Layout = Layout {
     waits_for: mw(143, 128),
     needs_schedule: mw(158, 158),
     grid: [mw(1279, 1248), mw(1295, 1280), mw(1327, 1312)],
+    together: Some([mw(2127, 2112), mw(2143, 2128), mw(2159, 2144)]),
     block: [mw(1103, 1088), mw(1119, 1104), mw(1127, 1120)],
     shared: mw(1162, 1152).shifted(7),
     registers: mw(1136, 1128),
@@ -285,9 +292,11 @@ const V5: Layout = Layout {
     dependents: &[dependent(336, Some(384)), dependent(344, Some(416))],
 };
 
-/// QMD_TYPE_GRID_NULL and QMD_TYPE_GRID_CTA; the others are queues, and grids of clusters.
+/// QMD_TYPE_GRID_NULL, QMD_TYPE_GRID_CTA and QMD_TYPE_GRID_GPU_CGA, whose blocks are one group all over the GPU; the
+/// others are queues, and grids of clusters.
 const NO_GRID: u64 = 1;
 const GRID: u64 = 2;
+const GRID_TOGETHER: u64 = 4;
 
 /// Groups of launches whose blocks do not wait for each other: none, and that of who says nothing of groups.
 const NO_GROUP: [u64; 2] = [0x3f, 0];
@@ -347,10 +356,14 @@ impl Qmd {
         let word = |field: Field| field.read(bytes) as u32;
         let is_set = |field: Field| field.read(bytes) != 0;
         let kind = layout.kind.map_or(GRID, |kind| kind.read(bytes));
-        if ![NO_GRID, GRID].contains(&kind) {
+        if ![NO_GRID, GRID, GRID_TOGETHER].contains(&kind) {
             let what = format!("a launch of type {kind}: queues and clusters are not simulated");
             return Err(Fault::Unsupported(what));
         }
+        let group = match layout.together {
+            Some(group) if kind == GRID_TOGETHER => group.map(word),
+            _ => [1; 3],
+        };
         let [valid, address, size] = &layout.constants;
         let banks = (0..BANKS).filter(|bank| is_set(valid.0.of(*bank, valid.1)));
         let constants = banks.map(|bank| Bank {
@@ -384,8 +397,8 @@ impl Qmd {
         let dependents = followed.filter_map(action);
         Ok(Self {
             version,
-            has_kernel: kind == GRID,
-            grid: layout.grid.map(word),
+            has_kernel: kind != NO_GRID,
+            grid: array::from_fn(|axis| word(layout.grid[axis]).saturating_mul(group[axis])),
             block: layout.block.map(word),
             shared: word(layout.shared),
             registers: word(layout.registers),
@@ -394,7 +407,7 @@ impl Qmd {
             constants: constants.collect(),
             releases: releases.collect(),
             dependents: dependents.collect::<Outcome<_>>()?,
-            is_cooperative: !NO_GROUP.contains(&layout.group.read(bytes)),
+            is_cooperative: kind == GRID_TOGETHER || !NO_GROUP.contains(&layout.group.read(bytes)),
             waits_for: word(layout.waits_for),
             needs_schedule: is_set(layout.needs_schedule),
         })
@@ -504,6 +517,16 @@ mod tests {
             let found = [older, newer].map(|qmd| qmd.is_cooperative);
             assert_eq!(found, [is_cooperative; 2], "{group}");
         }
+        // Two groups of eight blocks: of one type they are a grid of 16, of the other the group means nothing.
+        for (kind, is_cooperative, width) in [(GRID, false, 2), (GRID_TOGETHER, true, 16)] {
+            let [version, of_kind] = [(471, 468, 5), (153, 151, kind)];
+            let [grid, group] = [(1279, 1248, 2), (2127, 2112, 8)];
+            let qmd = read(BLACKWELL, &[version, of_kind, grid, group]).unwrap();
+            assert_eq!((qmd.has_kernel, qmd.is_cooperative), (true, is_cooperative), "{kind}");
+            assert_eq!(qmd.grid[0], width, "{kind}");
+        }
+        let cluster = read(BLACKWELL, &[(471, 468, 5), (153, 151, 3)]);
+        assert!(matches!(cluster, Err(Fault::Unsupported(_))));
     }
 
     #[test]
