@@ -613,19 +613,22 @@ fn on_each_pair(versions: &[Real], script: &[PathBuf], expected: impl Fn(&str) -
 fn kernels_that_go_wrong_are_told() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
     let (script, ptx) = (root.join("tests/real/kernels.py"), root.join("cuda/kernels/ptx"));
-    let versions = versions();
-    for (mistake, xid, text) in [
-        ("null_pointer", 31, "out of bounds: 4 bytes at 0x0, a null pointer"),
-        ("misaligned", 13, "misaligned: 4 bytes at"),
-    ] {
-        let args = [script.as_os_str(), ptx.as_os_str(), OsStr::new(mistake)];
-        let seen = versions[0].run(&["--gpu", "l4"], Path::new("python3"), &args);
-        // CUDA_ERROR_LAUNCH_FAILED.
-        assert_eq!(seen.out, format!("{mistake} 719\n"), "{:?}", seen.diagnostics);
-        let [(code, told)] = &seen.diagnostics[..] else { panic!("{:?}", seen.diagnostics) };
-        assert_eq!(code, "kernel-error");
-        assert!(told.starts_with(&format!("Xid {xid} of GPU 0: channel")), "{told}");
-        assert!(told.contains(text) && told.contains("SASS 0x"), "{told}");
+    // CUDA_ERROR_ILLEGAL_ADDRESS, _MISALIGNED_ADDRESS, _LAUNCH_FAILED.
+    let mistakes = [
+        ("null_pointer", 700, 31, "out of bounds: 4 bytes at 0x0, a null pointer"),
+        ("misaligned", 716, 13, "misaligned: 4 bytes at"),
+        ("trapped", 719, 13, "trap: the kernel executed `trap`"),
+    ];
+    for real in versions() {
+        for (mistake, error, xid, text) in mistakes {
+            let args = [script.as_os_str(), ptx.as_os_str(), OsStr::new(mistake)];
+            let seen = real.run(&["--gpu", "l4"], Path::new("python3"), &args);
+            assert_eq!(seen.out, format!("{mistake} {error}\n"), "{:?}", seen.diagnostics);
+            let [(code, told)] = &seen.diagnostics[..] else { panic!("{:?}", seen.diagnostics) };
+            assert_eq!(code, "kernel-error");
+            assert!(told.starts_with(&format!("Xid {xid} of GPU 0: channel")), "{told}");
+            assert!(told.contains(text) && told.contains("SASS 0x"), "{told}");
+        }
     }
 }
 

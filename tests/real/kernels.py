@@ -209,7 +209,7 @@ def special(module):
 
 
 def mistake(name):
-    module, memory = load("mistakes"), up("i", [0] * 64)
+    module, memory = load("mistakes"), up("i", [3, -1] * 32)
     launch(module, name, [1], [64], memory, memory, 64)
     print(name, cuda.cuCtxSynchronize())
 

@@ -113,8 +113,21 @@ pub(crate) enum Fault {
     Commands(String),
     /// It makes sense and this GPU does not play it.
     Unsupported(String),
-    /// A kernel went wrong; whether it was by an address.
-    Kernel { is_address: bool, text: String },
+    /// A kernel went wrong.
+    Kernel { trap: Trap, text: String },
+}
+
+/// What shader cores keep of a kernel that went wrong, for debuggers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Trap {
+    /// Nothing is at an address: the MMU keeps it.
+    Address,
+    /// A warp's error, by its number in the register of the core.
+    Warp(u32),
+    /// A breakpoint, as `trap` is one.
+    Breakpoint,
+    /// Nothing that hardware would see.
+    Nothing,
 }
 
 impl Fault {

@@ -10,7 +10,7 @@ use nvabi_emu::{
     Report, Severity,
 };
 
-use super::engine::{Bus, Fault, KernelSpace, Note, Outcome};
+use super::engine::{Bus, Fault, KernelSpace, Note, Outcome, Trap};
 use super::qmd::Qmd;
 use crate::limits::Places;
 
@@ -201,9 +201,7 @@ fn told(space: &Arc<dyn KernelSpace>, report: &Report) -> Outcome<Vec<Note>> {
         format!("kernel {kernel}, {location}: {kind}: {}", finding.message)
     };
     if let Some(finding) = report.findings.iter().find(|finding| finding.fatal) {
-        let is_address =
-            matches!(finding.kind, FindingKind::OutOfBounds | FindingKind::UseAfterFree);
-        return Err(Fault::Kernel { is_address, text: say(finding) });
+        return Err(Fault::Kernel { trap: trap(finding.kind), text: say(finding) });
     }
     let worth_it = report.findings.iter().filter(|finding| finding.severity > Severity::Note);
     let mut notes: Vec<Note> = worth_it.map(|finding| ("kernel-finding", say(finding))).collect();
@@ -211,4 +209,15 @@ fn told(space: &Arc<dyn KernelSpace>, report: &Report) -> Outcome<Vec<Note>> {
         notes.push(("kernel-output", String::from_utf8_lossy(&report.output).into_owned()));
     }
     Ok(notes)
+}
+
+/// How a shader core sees it. The numbers of warps' errors are public in nouveau's `gf100_mp_warp_error`.
+fn trap(kind: FindingKind) -> Trap {
+    const MISALIGNED_ADDR: u32 = 15;
+    match kind {
+        FindingKind::OutOfBounds | FindingKind::UseAfterFree => Trap::Address,
+        FindingKind::Misaligned => Trap::Warp(MISALIGNED_ADDR),
+        FindingKind::Trap | FindingKind::Assert => Trap::Breakpoint,
+        _ => Trap::Nothing,
+    }
 }

@@ -17,5 +17,5 @@ mod surface;
 pub(crate) use clock::Clock;
 pub(crate) use doorbell::{USERMODE_SIZE, clear, is_rung, set_time, take_token};
 pub(crate) use engine::{
-    ENTRY, Engine, EngineKind, Fault, KernelSpace, Ring, Space, in_turn, shorter,
+    ENTRY, Engine, EngineKind, Fault, KernelSpace, Ring, Space, Trap, in_turn, shorter,
 };

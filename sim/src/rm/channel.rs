@@ -14,7 +14,7 @@ use super::memory::{Buffer, Of};
 use super::server::{Client, ObjectKind};
 use super::space::{Seen, Space};
 use crate::Status;
-use crate::gpu::{self as engine, Engine, EngineKind, Fault, Ring};
+use crate::gpu::{self as engine, Engine, EngineKind, Fault, Ring, Trap};
 use crate::log::Log;
 use crate::machine::Doorbell;
 
@@ -73,6 +73,8 @@ struct Channel {
     /// Whether it was scheduled.
     is_enabled: bool,
     is_dead: bool,
+    /// What shader cores keep of its kernel that went wrong.
+    trap: Option<Trap>,
 }
 
 impl Channel {
@@ -251,6 +253,7 @@ impl Driver {
             engine: Engine::of_class(class),
             is_enabled: false,
             is_dead: false,
+            trap: None,
         };
         self.channels.all.insert(number, channel);
         params.set("cid", number)?;
@@ -301,6 +304,11 @@ impl Driver {
     pub(super) fn work_submit_token(&self, channel: ChannelId) -> Result<u32> {
         let found = self.channels.all.get(&channel.number).ok_or(Status::INVALID_OBJECT)?;
         Ok(found.token(channel.number))
+    }
+
+    /// What shader cores keep of the channel's kernel that went wrong.
+    pub(super) fn trap(&mut self, channel: ChannelId) -> Option<&mut Option<Trap>> {
+        Some(&mut self.channels.all.get_mut(&channel.number)?.trap)
     }
 
     /// The registers that programs have for doorbells.
@@ -404,7 +412,7 @@ impl Driver {
         const MMU_FAULT: u32 = 31;
         const PBDMA: u32 = 32;
         let xid = match fault {
-            Fault::Memory { .. } | Fault::Kernel { is_address: true, .. } => MMU_FAULT,
+            Fault::Memory { .. } | Fault::Kernel { trap: Trap::Address, .. } => MMU_FAULT,
             Fault::Commands(_) => PBDMA,
             Fault::Unsupported(_) | Fault::Kernel { .. } => EXCEPTION,
         };
@@ -417,8 +425,16 @@ impl Driver {
             self.server.object(client, parent).map(|object| &object.kind),
             Some(ObjectKind::Group(_))
         );
+        let trap = match fault {
+            Fault::Memory { .. } => Some(Trap::Address),
+            Fault::Kernel { trap, .. } => Some(*trap),
+            Fault::Commands(_) | Fault::Unsupported(_) => None,
+        };
         let time = self.clock.gpu();
         for (other, channel) in &mut self.channels.all {
+            if *other == number {
+                channel.trap = trap;
+            }
             let is_together = is_group && (channel.client, channel.parent) == (client, parent);
             if *other == number || is_together {
                 channel.end(time, xid);

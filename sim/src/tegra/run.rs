@@ -7,7 +7,7 @@ use super::Kernel;
 use super::args::Args;
 use super::space::{Space, Target};
 use super::syncpoint::Points;
-use crate::gpu::{self, Engine, EngineKind, Fault, KernelSpace, Ring, shorter};
+use crate::gpu::{self, Engine, EngineKind, Fault, KernelSpace, Ring, Trap, shorter};
 use crate::memory::Node;
 use crate::tegra::abi::*;
 use nvabi::tegra::class::{AMPERE_COMPUTE_B, AMPERE_DMA_COPY_B};
@@ -153,7 +153,7 @@ impl Kernel {
         let error = match fault {
             Fault::Memory { .. } => NVGPU_CHANNEL_FIFO_ERROR_MMU_ERR_FLT,
             Fault::Commands(_) => NVGPU_CHANNEL_PBDMA_ERROR,
-            Fault::Kernel { is_address: true, .. } => NVGPU_CHANNEL_FIFO_ERROR_MMU_ERR_FLT,
+            Fault::Kernel { trap: Trap::Address, .. } => NVGPU_CHANNEL_FIFO_ERROR_MMU_ERR_FLT,
             Fault::Kernel { .. } => NVGPU_CHANNEL_GR_EXCEPTION,
             Fault::Unsupported(_) => NVGPU_CHANNEL_GR_ERROR_SW_NOTIFY,
         };

@@ -3,6 +3,7 @@
 
 mod answers;
 mod channel;
+mod debugger;
 mod event;
 mod export;
 mod gpu;
@@ -55,7 +56,8 @@ fn handler(name: &str) -> Option<Handler> {
     let own = own.or_else(|| graphics::handler(name)).or_else(|| lists::handler(name));
     let own = own.or_else(|| event::handler(name)).or_else(|| channel::handler(name));
     let own = own.or_else(|| export::handler(name)).or_else(|| memory::handler(name));
-    own.or_else(|| mig::handler(name)).or_else(|| nvlink::handler(name))
+    let own = own.or_else(|| mig::handler(name)).or_else(|| nvlink::handler(name));
+    own.or_else(|| debugger::handler(name))
 }
 
 impl Driver {
