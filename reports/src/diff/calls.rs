@@ -134,11 +134,14 @@ pub(super) fn in_scope(sides: &Sides<'_>, scope: Scope) -> [Calls; 2] {
         Scope::All => (named_by_spec(side), driver_calls(side)),
     };
     let ((from, of_from), (to, of_to)) = parallel::both(|| of(sides.from), || of(sides.to));
-    let named = [from, to];
-    let mut all = named.clone();
+    let mut named = [from, to];
+    let mut unnamed = [Vec::new(), Vec::new()];
     for (side, of_driver) in [of_from, of_to].into_iter().enumerate() {
         let other = 1 - side;
         for (key, mut state) in of_driver {
+            if named[side].contains_key(&key) {
+                continue;
+            }
             // What the spec of one branch says of a call holds for the other's, which does not name
             // it.
             if let Some(named) = named[other].get(&key) {
@@ -148,10 +151,13 @@ pub(super) fn in_scope(sides: &Sides<'_>, scope: Scope) -> [Calls; 2] {
                     state.params.clone_from(&named.params);
                 }
             }
-            all[side].entry(key).or_insert(state);
+            unnamed[side].push((key, state));
         }
     }
-    all
+    for (calls, more) in named.iter_mut().zip(unnamed) {
+        calls.extend(more);
+    }
+    named
 }
 
 /// When two lists of parameters are the same types.
