@@ -131,6 +131,15 @@ pub(crate) enum Trap {
 }
 
 impl Fault {
+    /// What shader cores and the MMU keep of it; nothing where no kernel or address was wrong.
+    pub(crate) fn trap(&self) -> Option<Trap> {
+        match self {
+            Self::Memory { .. } => Some(Trap::Address),
+            Self::Kernel { trap, .. } => Some(*trap),
+            Self::Commands(_) | Self::Unsupported(_) => None,
+        }
+    }
+
     /// What a report calls it, and why it is.
     pub(crate) fn note(&self) -> Note {
         match self {

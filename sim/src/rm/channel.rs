@@ -411,13 +411,15 @@ impl Driver {
         const EXCEPTION: u32 = 13;
         const MMU_FAULT: u32 = 31;
         const PBDMA: u32 = 32;
+        let trap = fault.trap();
         let xid = match fault {
-            Fault::Memory { .. } | Fault::Kernel { trap: Trap::Address, .. } => MMU_FAULT,
+            _ if trap == Some(Trap::Address) => MMU_FAULT,
             Fault::Commands(_) => PBDMA,
-            Fault::Unsupported(_) | Fault::Kernel { .. } => EXCEPTION,
+            _ => EXCEPTION,
         };
         let (code, text) = fault.note();
-        let Some(failed) = self.channels.all.get(&number) else { return };
+        let Some(failed) = self.channels.all.get_mut(&number) else { return };
+        failed.trap = trap;
         let (client, parent, gpu) = (failed.client, failed.parent, failed.gpu);
         let text = format!("Xid {xid} of GPU {gpu}: channel {number}: {text}");
         self.log.diagnose(failed.process, code, text);
@@ -425,16 +427,8 @@ impl Driver {
             self.server.object(client, parent).map(|object| &object.kind),
             Some(ObjectKind::Group(_))
         );
-        let trap = match fault {
-            Fault::Memory { .. } => Some(Trap::Address),
-            Fault::Kernel { trap, .. } => Some(*trap),
-            Fault::Commands(_) | Fault::Unsupported(_) => None,
-        };
         let time = self.clock.gpu();
         for (other, channel) in &mut self.channels.all {
-            if *other == number {
-                channel.trap = trap;
-            }
             let is_together = is_group && (channel.client, channel.parent) == (client, parent);
             if *other == number || is_together {
                 channel.end(time, xid);

@@ -151,11 +151,10 @@ impl Kernel {
 
     fn report_fault(&mut self, process: u32, chid: u32, fault: &Fault) {
         let error = match fault {
-            Fault::Memory { .. } => NVGPU_CHANNEL_FIFO_ERROR_MMU_ERR_FLT,
+            _ if fault.trap() == Some(Trap::Address) => NVGPU_CHANNEL_FIFO_ERROR_MMU_ERR_FLT,
             Fault::Commands(_) => NVGPU_CHANNEL_PBDMA_ERROR,
-            Fault::Kernel { trap: Trap::Address, .. } => NVGPU_CHANNEL_FIFO_ERROR_MMU_ERR_FLT,
-            Fault::Kernel { .. } => NVGPU_CHANNEL_GR_EXCEPTION,
             Fault::Unsupported(_) => NVGPU_CHANNEL_GR_ERROR_SW_NOTIFY,
+            Fault::Memory { .. } | Fault::Kernel { .. } => NVGPU_CHANNEL_GR_EXCEPTION,
         };
         let (code, text) = fault.note();
         self.log.diagnose(process, code, format!("channel {chid}: {text}"));

@@ -164,9 +164,8 @@ impl Reader {
                 format!("{bridges} host bridges and switches, expected at most {MAX_BRIDGES}");
             self.complain("topology-size", message, span.clone());
         }
-        let places = topology.nodes.iter().flat_map(|node| &node.bridges);
-        let places: u64 = places.map(|bridge| u64::from(bridge.places())).sum();
-        if !(1..=u64::from(MAX_PLACES)).contains(&places) {
+        let places = topology.places();
+        if !(1..=MAX_PLACES).contains(&places) {
             let message = format!("places for {places} GPUs, expected 1 to {MAX_PLACES}");
             self.complain("topology-size", message, span);
         }
