@@ -5,7 +5,6 @@
 use std::fs::File;
 use std::io::BufWriter;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU32, Ordering};
 
 use nvabi_pipeline::diagnostic::{Diagnostic, Report};
 use nvabi_trace::convert::{EventSource, filled};
@@ -41,16 +40,18 @@ pub(super) fn open(path: &Path) -> Result<Trace, Report> {
         let message = format!("{}: the trace has no launch {launch}", path.display());
         return Err(Diagnostic::error("trace-launch", message).into());
     }
-    let whole = Temporary::new(path)?;
-    let out = BufWriter::with_capacity(1 << 20, whole.file(path)?);
     let failed_io = |error: std::io::Error| unreadable(path, &error);
+    // Its name is gone when this ends; the trace has it open, and reads it to the end.
+    let whole = tempfile::Builder::new().prefix("nvabi-").suffix(".nvtrace").tempfile();
+    let whole = whole.map_err(failed_io)?;
+    let out = BufWriter::with_capacity(1 << 20, whole.as_file());
     let mut out = V2Writer::new(out, None).map_err(failed_io)?;
     let mut rows = Rows::new(folder);
     // Who opens the trace is told of what is lost.
     let mut told = |_, _| {};
     filled(&frame, launch, &mut rows, &mut out, &mut told).map_err(failed)?;
     out.finish().map_err(failed_io)?;
-    super::open(&whole.path)
+    super::open(whole.path())
 }
 
 /// The number in the name of a launch's folder.
@@ -61,40 +62,6 @@ fn launch_of(path: &Path) -> Option<usize> {
 fn unreadable(path: &Path, error: &dyn std::fmt::Display) -> Report {
     let message = format!("{}: {error}", path.display());
     Diagnostic::error("trace-unreadable", message).into()
-}
-
-/// A file that is gone once nobody has it open.
-struct Temporary {
-    path: PathBuf,
-}
-
-impl Temporary {
-    fn new(of: &Path) -> Result<Self, Report> {
-        static NEXT: AtomicU32 = AtomicU32::new(0);
-        let folder = std::env::temp_dir();
-        for _ in 0..1000 {
-            let number = NEXT.fetch_add(1, Ordering::Relaxed);
-            let path = folder.join(format!("nvabi-{}-{number}.nvtrace", std::process::id()));
-            match File::create_new(&path) {
-                Ok(_) => return Ok(Self { path }),
-                Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {}
-                Err(error) => return Err(unreadable(&folder, &error)),
-            }
-        }
-        let why = format!("no free name for a file of {}", of.display());
-        Err(unreadable(&folder, &why))
-    }
-
-    fn file(&self, of: &Path) -> Result<File, Report> {
-        File::options().write(true).open(&self.path).map_err(|error| unreadable(of, &error))
-    }
-}
-
-impl Drop for Temporary {
-    fn drop(&mut self) {
-        // The trace has it open, and reads it to the end.
-        let _ = std::fs::remove_file(&self.path);
-    }
 }
 
 /// The rows of a folder's files, launch by launch.
