@@ -210,7 +210,7 @@ fn not_available(text: &str) -> Vec<NotAvailable<'_>> {
 
 #[test]
 fn what_is_not_available_is_reviewed() {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/real/na.txt");
+    let path = real_file("na.txt");
     let text = std::fs::read_to_string(path).unwrap();
     let known = not_available(&text);
     let mut is_used = vec![false; known.len()];
@@ -428,7 +428,7 @@ fn public_programs_see_the_cards() {
 fn audited(real: &Real, program: &str) -> Option<serde_json::Value> {
     let folder = tempfile::tempdir().unwrap();
     let out = folder.path().join("audit");
-    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/real/programs.sh");
+    let script = real_file("programs.sh");
     let mut args: Vec<&OsStr> = ["sniff", "--audit", "--json", "--out"].map(OsStr::new).to_vec();
     args.extend([out.as_os_str(), "--".as_ref(), script.as_ref(), program.as_ref()]);
     args.push(real.folder.as_ref());
@@ -503,7 +503,7 @@ fn is_refused(real: &Real, card: &str) -> bool {
 
 #[test]
 fn libcuda_knows_the_devices() {
-    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/real/cuda.py");
+    let script = real_file("cuda.py");
     for real in versions() {
         for (card, numbers) in DEVICES.iter().filter(|(card, _)| !is_refused(&real, card)) {
             let machine = ["--gpu", card, "--gpus", "2"];
@@ -532,29 +532,33 @@ fn libcuda_knows_the_devices() {
     }
 }
 
-/// A script of tests/real.
-fn script(name: &str) -> PathBuf {
+/// A file of tests/real.
+fn real_file(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/real").join(name)
+}
+
+/// Our kernels, as PTX.
+fn ptx() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../cuda/kernels/ptx")
 }
 
 /// Contexts, copies, streams and events come back right on each card.
 #[test]
 fn libcuda_copies() {
-    on_each_pair(&versions(), &[script("copies.py")], |_| "devices: 1\n".to_owned());
+    on_each_pair(&versions(), &[real_file("copies.py")], |_| "devices: 1\n".to_owned());
 }
 
 /// Kernels that libcuda compiles, and its own, come to the results that are computed beside them.
 #[test]
 fn libcuda_launches() {
-    let ptx = Path::new(env!("CARGO_MANIFEST_DIR")).join("../cuda/kernels/ptx");
-    on_each_pair(&versions(), &[script("kernels.py"), ptx], |_| "devices: 1\n".to_owned());
+    on_each_pair(&versions(), &[real_file("kernels.py"), ptx()], |_| "devices: 1\n".to_owned());
 }
 
 /// OpenCL has the platform and each card; buffers are copied, and a kernel is compiled and runs.
 #[test]
 fn opencl_copies_and_launches() {
     let versions = with_file(versions(), "lib/libnvidia-opencl.so.1");
-    on_each_pair(&versions, &[script("opencl.py")], |name| format!("NVIDIA CUDA\n{name}\n"));
+    on_each_pair(&versions, &[real_file("opencl.py")], |name| format!("NVIDIA CUDA\n{name}\n"));
 }
 
 /// A program that is killed in the middle of a copy gives all back, and the next one copies.
@@ -564,7 +568,7 @@ fn a_killed_program_gives_its_memory_back() {
     if !versions[0].folder.with_file_name("python").join("pynvml.py").exists() {
         skip(Need::Real, "there is no pynvml.py")
     }
-    on_each_pair(&versions, &[script("killed.py")], |_| "devices: 1\n".to_owned());
+    on_each_pair(&versions, &[real_file("killed.py")], |_| "devices: 1\n".to_owned());
 }
 
 /// The daemon that lets programs share a card starts, answers and quits.
@@ -611,8 +615,7 @@ fn on_each_pair(versions: &[Real], script: &[PathBuf], expected: impl Fn(&str) -
 /// A kernel that goes wrong ends its context at once, with its Xid and its place.
 #[test]
 fn kernels_that_go_wrong_are_told() {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
-    let (script, ptx) = (root.join("tests/real/kernels.py"), root.join("cuda/kernels/ptx"));
+    let (script, ptx) = (real_file("kernels.py"), ptx());
     // CUDA_ERROR_ILLEGAL_ADDRESS, _MISALIGNED_ADDRESS, _LAUNCH_FAILED.
     let mistakes = [
         ("null_pointer", 700, 31, "out of bounds: 4 bytes at 0x0, a null pointer"),
@@ -639,7 +642,7 @@ fn nvml_answers_every_function() {
     if !python.join("pynvml.py").exists() {
         skip(Need::Real, format!("there is no {}/pynvml.py", python.display()))
     }
-    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/real/nvml.py");
+    let script = real_file("nvml.py");
     for real in versions {
         for (card, _) in CARDS {
             let seen = real.run(&["--gpu", card], Path::new("python3"), &[&script]);
@@ -689,7 +692,7 @@ impl Real {
     /// Both programs, one after the other; with `around` before them.
     fn both(&self, card: &str, around: &[&OsStr]) -> (Written, String) {
         let folder = tempfile::tempdir().unwrap();
-        let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/real/nvml.py");
+        let script = real_file("nvml.py");
         let script = format!(
             "{} -q > {at}/smi; python3 {} > {at}/nvml",
             self.smi().display(),

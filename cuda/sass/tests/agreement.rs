@@ -154,23 +154,8 @@ fn instruction(line: &str) -> Option<(u64, String)> {
     Some((u64::from_str_radix(address, 16).ok()?, text.to_owned()))
 }
 
-/// CUDA's tools in the build folder, fetched where they are not there yet.
 fn toolkit() -> PathBuf {
-    let given = env::var_os("CUDA_PATH").map(PathBuf::from);
-    let fetched = || {
-        let exe = env::current_exe().ok()?;
-        let to = exe.ancestors().nth(3)?.join("cuda-toolkit");
-        let script = concat!(env!("CARGO_MANIFEST_DIR"), "/../toolkit.sh");
-        Command::new(script).arg(&to).status().ok()?.success().then_some(to)
-    };
-    let has_tools =
-        |path: &PathBuf| path.join("bin/nvdisasm").exists() && path.join("bin/ptxas").exists();
-    given.filter(has_tools).or_else(fetched).filter(has_tools).unwrap_or_else(|| {
-        nvabi_test::skip(
-            Need::Cuda,
-            "no ptxas and nvdisasm in CUDA_PATH, and cuda/toolkit.sh could not fetch them",
-        )
-    })
+    nvabi_test::cuda(&["bin/ptxas", "bin/nvdisasm"])
 }
 
 fn scratch(name: &str) -> PathBuf {
