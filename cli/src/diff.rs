@@ -1,6 +1,7 @@
 //! `nvabi diff`: what changed between two locked tags.
 
 use std::collections::BTreeSet;
+use std::mem::ManuallyDrop;
 
 use nvabi_pipeline::diagnostic::{Diagnostic, Report, nearest};
 use nvabi_pipeline::known::display;
@@ -40,9 +41,11 @@ pub(crate) fn diff(context: &Context<'_>, args: &args::Diff) -> Result<Outcome, 
     }
     let specs = &family.specs;
     let requested = requested(context, args)?;
-    let [from, to] = facts(args, requested.as_ref(), &family)?;
-    let from = Side { facts: &from, spec: spec_of(specs, &from.tag)? };
-    let to = Side { facts: &to, spec: spec_of(specs, &to.tag)? };
+    // They are hundreds of thousands of pieces, and the command ends soon: nobody waits until each is given back.
+    let facts = ManuallyDrop::new(facts(args, requested.as_ref(), &family)?);
+    let [from, to] = &*facts;
+    let from = Side { facts: from, spec: spec_of(specs, &from.tag)? };
+    let to = Side { facts: to, spec: spec_of(specs, &to.tag)? };
     let (found, scope) = match (&requested, &args.only) {
         (Some(requested), _) => {
             let (found, scope) = of_names(context, &family, requested, from, to)?;

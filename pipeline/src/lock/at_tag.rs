@@ -1,10 +1,12 @@
-//! The facts of one tag, read without those of the others.
+//! The facts of one tag, or of two, read without those of the others.
 //!
 //! A lock has some 200 tags and 100,000 items, and most questions are about one tag, or one name at one
 //! tag. Reading every event of every item takes some five times as long.
 
 use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
+
+use memchr::memmem;
 
 use super::folder::{File, Files};
 use super::text::{Bad, Entry, TagNames, move_line};
@@ -17,11 +19,14 @@ use crate::spec::{ItemKind as SpecKind, Spec};
 use crate::tag::Tag;
 use crate::text_folder::TextFolder;
 
+/// A part of the names of control commands.
+const COMMAND: &[u8] = b"_CTRL_CMD_";
+
 /// The facts of one locked tag: what [`super::Lock::facts`] gives of the whole lock.
 ///
 /// A file that was edited by hand is refused.
 pub fn read_facts(folder: impl Into<TextFolder>, tag: &Tag) -> Result<Facts, Report> {
-    AtTag::open(&folder.into(), tag)?.facts(None, |_, _| true)
+    AtTags::open(&folder.into(), [tag])?.facts(None, |_, _| true)
 }
 
 /// The types and the calls of one locked tag, and of the constants and bit ranges those that globs such
@@ -32,13 +37,13 @@ pub fn read_facts_with(
     constants: &[&str],
 ) -> Result<Facts, Report> {
     let folder = folder.into();
-    let mut lock = AtTag::open_where(&folder, tag, |surface| surface == CALLS)?;
+    let mut lock = AtTags::open_where(&folder, [tag], |surface| surface == CALLS)?;
     let calls = lock.facts(None, |_, _| true)?;
     let calls_of = calls.surfaces.get(CALLS).into_iter().flat_map(|surface| surface.calls.keys());
     let numbers = calls_of.map(String::as_str);
     let globs = Globs::new(constants.iter().copied().chain(numbers));
     let needless = |start: &str| globs.rules_out(start);
-    lock = AtTag::open_where(&folder, tag, |surface| surface != CALLS)?;
+    lock = AtTags::open_where(&folder, [tag], |surface| surface != CALLS)?;
     let mut facts = lock.facts(Some(&needless), |name, entry| {
         entry.kind != ItemKind::Constant || globs.matches(name)
     })?;
@@ -56,7 +61,7 @@ pub fn read_numbers(
 ) -> Result<Facts, Report> {
     let folder = folder.into();
     let calls =
-        AtTag::open_where(&folder, tag, |surface| surface == CALLS)?.facts(None, |_, _| true)?;
+        AtTags::open_where(&folder, [tag], |surface| surface == CALLS)?.facts(None, |_, _| true)?;
     let calls_of = calls.surfaces.get(CALLS).into_iter().flat_map(|surface| surface.calls.keys());
     let items = spec.items.iter().map(|item| item.name.as_str());
     let names: HashSet<&str> =
@@ -70,15 +75,37 @@ pub fn read_numbers(
     // What another machine has otherwise is no number.
     let others =
         |surface: &str| surface != CALLS && !surfaces.contains(&surface) && !surface.contains('@');
-    let lock = AtTag::open_where(&folder, tag, others)?;
+    let lock = AtTags::open_where(&folder, [tag], others)?;
     let mut facts = lock.facts(Some(&needless), |name, entry| match entry.kind {
         ItemKind::Constant => names.contains(name),
         _ => types.contains(name),
     })?;
-    let whole = AtTag::open_where(&folder, tag, |surface| surfaces.contains(&surface))?;
+    let whole = AtTags::open_where(&folder, [tag], |surface| surfaces.contains(&surface))?;
     facts.surfaces.extend(whole.facts(None, |_, _| true)?.surfaces);
     facts.surfaces.extend(calls.surfaces);
     Ok(facts)
+}
+
+/// The facts of two tags, without the constants and bit ranges that are the same at both: but for those that some
+/// patterns name, the numbers of calls, what could be one, and those of some surfaces.
+pub fn read_changed(
+    folder: impl Into<TextFolder>,
+    patterns: &[&str],
+    surfaces: &[&str],
+    tags: [&Tag; 2],
+) -> Result<[Facts; 2], Report> {
+    let lock = AtTags::open(&folder.into(), tags)?;
+    let kept = lock.files.kept()?;
+    let patterns = Globs::new(patterns.iter().copied().chain(kept.iter().map(String::as_str)));
+    let command = memmem::Finder::new(COMMAND);
+    let [from, to] = lock.items(None, |file, name, entry, tags| {
+        Ok(entry.kind != ItemKind::Constant
+            || entry.differs(tags, lock.at)?
+            || surfaces.contains(&file.surface.as_str())
+            || command.find(name.as_bytes()).is_some()
+            || patterns.matches(name))
+    })?;
+    Ok(parallel::both(|| from.facts(), || to.facts()).into())
 }
 
 /// Complains that a lock lacks a tag.
@@ -96,79 +123,115 @@ pub fn no_tag(locked: &[LockedTag], tag: &Tag) -> Diagnostic {
         .help(help)
 }
 
-/// A lock, and the tag that is asked for.
-struct AtTag<'t> {
+/// A lock, and the tags that are asked for.
+struct AtTags<'t, const N: usize> {
     files: Files,
-    tag: &'t Tag,
-    at: usize,
+    tags: [&'t Tag; N],
+    at: [usize; N],
 }
 
-impl<'t> AtTag<'t> {
-    fn open(folder: &TextFolder, tag: &'t Tag) -> Result<Self, Report> {
-        Self::open_where(folder, tag, |_| true)
+impl<'t, const N: usize> AtTags<'t, N> {
+    fn open(folder: &TextFolder, tags: [&'t Tag; N]) -> Result<Self, Report> {
+        Self::open_where(folder, tags, |_| true)
     }
 
     /// Of some surfaces alone.
     fn open_where(
         folder: &TextFolder,
-        tag: &'t Tag,
+        tags: [&'t Tag; N],
         wanted: impl Fn(&str) -> bool + Sync,
     ) -> Result<Self, Report> {
         let files = Files::open(folder, wanted)?;
-        let at = files.tags.binary_search_by(|locked| locked.tag.cmp(tag));
-        let at = at.map_err(|_| no_tag(&files.tags, tag))?;
-        Ok(Self { files, tag, at })
+        let (mut at, mut report) = ([0; N], Report::default());
+        for (at, tag) in at.iter_mut().zip(tags) {
+            match files.tags.binary_search_by(|locked| locked.tag.cmp(tag)) {
+                Ok(found) => *at = found,
+                Err(_) => report.push(no_tag(&files.tags, tag)),
+            }
+        }
+        report.into_result(Self { files, tags, at }).map(|(lock, _)| lock)
     }
 
-    /// The facts whose items are wanted. Starts of names that are needless for sure are passed over.
+    /// The items that are wanted, at each tag. Starts of names that are needless for sure are passed over.
+    fn items(
+        &self,
+        needless: Option<&(dyn Fn(&str) -> bool + Sync)>,
+        wanted: impl Fn(&File, &str, &Entry<'_>, &TagNames<'_>) -> Result<bool, Bad> + Sync,
+    ) -> Result<[Read<'_>; N], Report> {
+        let names = self.files.tag_names();
+        let read = parallel::map(&self.files.files, |file| {
+            (file.edited(), self.items_of(file, &names, needless, &wanted))
+        });
+        let mut report = Report::default();
+        let mut all = self.tags.map(|tag| Read { tag, items: Vec::new() });
+        for (file, (edited, items)) in self.files.files.iter().zip(read) {
+            report.diagnostics.extend(edited);
+            match items {
+                Ok(items) => all
+                    .iter_mut()
+                    .zip(items)
+                    .for_each(|(read, items)| read.items.push((&file.surface, items))),
+                Err(bad) => report.push(file.complaint(&bad)),
+            }
+        }
+        report.into_result(all).map(|(all, _)| all)
+    }
+
+    fn items_of(
+        &self,
+        file: &File,
+        tags: &TagNames<'_>,
+        needless: Option<&(dyn Fn(&str) -> bool + Sync)>,
+        wanted: impl Fn(&File, &str, &Entry<'_>, &TagNames<'_>) -> Result<bool, Bad>,
+    ) -> Result<[Items; N], Bad> {
+        let mut scanner = file.scanner(tags)?;
+        scanner.end_behind(self.at.into_iter().max().unwrap_or_default());
+        if let Some(needless) = needless {
+            scanner.pass_over_where(needless);
+        }
+        let path: Arc<str> = file.path.as_str().into();
+        let mut items = [(); N].map(|()| Items::default());
+        while let Some(entry) = scanner.next()? {
+            if !wanted(file, scanner.name(), &entry, tags)? {
+                continue;
+            }
+            let facts = entry.facts_at(tags, self.at)?;
+            for ((items, at), fact) in items.iter_mut().zip(self.at).zip(facts) {
+                let Some((fact, line, from)) = fact else { continue };
+                let line = move_line(line, from, at, file.moves(tags)?);
+                items.add(scanner.name().to_owned(), fact, Source { path: path.clone(), line });
+            }
+        }
+        Ok(items)
+    }
+}
+
+impl AtTags<'_, 1> {
     fn facts(
         &self,
         needless: Option<&(dyn Fn(&str) -> bool + Sync)>,
         wanted: impl Fn(&str, &Entry<'_>) -> bool + Sync,
     ) -> Result<Facts, Report> {
-        let names = self.files.tag_names();
-        let read = parallel::map(&self.files.files, |file| {
-            (file.edited(), self.items(file, &names, needless, &wanted))
-        });
-        let mut report = Report::default();
+        let [read] = self.items(needless, |_, name, entry, _| Ok(wanted(name, entry)))?;
+        Ok(read.facts())
+    }
+}
+
+/// What was read of one tag, by surface: several files are of one.
+struct Read<'f> {
+    tag: &'f Tag,
+    items: Vec<(&'f str, Items)>,
+}
+
+impl Read<'_> {
+    fn facts(self) -> Facts {
         let mut surfaces: BTreeMap<&str, Items> = BTreeMap::new();
-        for (file, (edited, items)) in self.files.files.iter().zip(read) {
-            report.diagnostics.extend(edited);
-            match items {
-                Ok(items) => surfaces.entry(&file.surface).or_default().append(items),
-                Err(bad) => report.push(file.complaint(&bad)),
-            }
+        for (surface, items) in self.items {
+            surfaces.entry(surface).or_default().append(items);
         }
         let surfaces = surfaces.into_iter().map(|(name, items)| (name.to_owned(), items.surface()));
-        let mut surfaces: BTreeMap<String, Surface> = surfaces.collect();
-        surfaces.retain(|_, surface| *surface != Surface::default());
-        let facts = Facts { tag: self.tag.clone(), surfaces };
-        report.into_result(facts).map(|(facts, _)| facts)
-    }
-
-    fn items(
-        &self,
-        file: &File,
-        tags: &TagNames<'_>,
-        needless: Option<&(dyn Fn(&str) -> bool + Sync)>,
-        wanted: impl Fn(&str, &Entry<'_>) -> bool,
-    ) -> Result<Items, Bad> {
-        let mut scanner = file.scanner(tags)?;
-        scanner.end_behind(self.at);
-        if let Some(needless) = needless {
-            scanner.pass_over_where(needless);
-        }
-        let path: Arc<str> = file.path.as_str().into();
-        let mut items = Items::default();
-        while let Some(entry) = scanner.next()? {
-            if !wanted(scanner.name(), &entry) {
-                continue;
-            }
-            let Some((fact, line, from)) = entry.fact_at(tags, self.at)? else { continue };
-            let line = move_line(line, from, self.at, file.moves(tags)?);
-            items.add(scanner.name().to_owned(), fact, Source { path: path.clone(), line });
-        }
-        Ok(items)
+        let surfaces = surfaces.filter(|(_, surface)| *surface != Surface::default()).collect();
+        Facts { tag: self.tag.clone(), surfaces }
     }
 }
 

@@ -22,8 +22,6 @@ const TAGS: &str = "tags";
 /// Writes into the list of tags how many lock files there are.
 const FILES: &str = "files";
 const EXTENSION: &str = "lock";
-/// A part of the names of control commands.
-const COMMAND: &[u8] = b"_CTRL_CMD_";
 const REDO: &str = "the lock is written by `nvabi lock` alone: restore it from version control, or lock its tags again";
 
 /// The folder of a family's lock, in the folder of the specs.
@@ -156,32 +154,15 @@ pub fn read_part_at(
 ) -> Result<[Facts; 2], Report> {
     let files = Files::open(&folder.into(), |_| true)?;
     let Part { specs, constants, .. } = part;
-    let at = Some(At::new(&files, &tags, None)?);
+    let at = Some(At::new(&files, &tags, false)?);
     let locked = part_of(files, Wanted { specs, constants, named: None, at, lines: true })?;
     Ok(facts_of(&locked, tags))
-}
-
-/// The facts of two tags, without the constants and bit ranges that are the same at both: but for those that some
-/// patterns name, the numbers of calls, and what could be one.
-pub fn read_changed(
-    folder: impl Into<TextFolder>,
-    patterns: &[&str],
-    surfaces: &[&str],
-    tags: [&Tag; 2],
-) -> Result<[Facts; 2], Report> {
-    let files = Files::open(&folder.into(), |_| true)?;
-    let kept = files.kept()?;
-    let constants: Vec<&str> =
-        patterns.iter().copied().chain(kept.iter().map(String::as_str)).collect();
-    let at = Some(At::new(&files, &tags, Some(Constants::Changed { whole: surfaces }))?);
-    let wanted = Wanted { specs: &[], constants: &constants, named: None, at, lines: true };
-    Ok(facts_of(&part_of(files, wanted)?, tags))
 }
 
 /// Everything of some tags: a lock of these alone.
 pub fn read_at(folder: impl Into<TextFolder>, tags: &[&Tag]) -> Result<Lock, Report> {
     let files = Files::open(&folder.into(), |_| true)?;
-    let at = Some(At::new(&files, tags, Some(Constants::All))?);
+    let at = Some(At::new(&files, tags, true)?);
     part_of(files, Wanted { specs: &[], constants: &[], named: None, at, lines: true })
 }
 
@@ -242,35 +223,20 @@ struct Wanted<'a> {
     /// Of enums and calls, those that are needed; without, every enum, and the calls that are items.
     named: Option<Named<'a>>,
     /// Of histories, what holds at these.
-    at: Option<At<'a>>,
+    at: Option<At>,
     lines: bool,
 }
 
 /// Some tags: what is read are their states alone, as a lock of no other tags has them.
-struct At<'a> {
+struct At {
     /// Indices, in order.
     tags: Vec<usize>,
-    /// With it every type and call, and these constants.
-    everything: Option<Constants<'a>>,
-    /// What is in the name of a control command.
-    command: memmem::Finder<'static>,
+    /// Whether every item is wanted.
+    everything: bool,
 }
 
-#[derive(Clone, Copy)]
-enum Constants<'a> {
-    All,
-    /// Those that differ, and what could be a command's number; all of some surfaces.
-    Changed {
-        whole: &'a [&'a str],
-    },
-}
-
-impl<'a> At<'a> {
-    fn new(
-        files: &Files,
-        tags: &[&Tag],
-        everything: Option<Constants<'a>>,
-    ) -> Result<Self, Report> {
+impl At {
+    fn new(files: &Files, tags: &[&Tag], everything: bool) -> Result<Self, Report> {
         let (mut found, mut report) = (Vec::new(), Report::default());
         for tag in tags {
             match files.tags.binary_search_by(|locked| locked.tag.cmp(tag)) {
@@ -280,33 +246,11 @@ impl<'a> At<'a> {
         }
         found.sort_unstable();
         found.dedup();
-        let command = memmem::Finder::new(COMMAND);
-        report.into_result(Self { tags: found, everything, command }).map(|(at, _)| at)
-    }
-
-    fn first(&self) -> usize {
-        self.tags.first().copied().unwrap_or_default()
+        report.into_result(Self { tags: found, everything }).map(|(at, _)| at)
     }
 
     fn last(&self) -> usize {
         self.tags.last().copied().unwrap_or_default()
-    }
-
-    /// Whether a constant is wanted that no pattern names.
-    fn wants(
-        &self,
-        of: Constants<'_>,
-        file: &File,
-        name: &str,
-        entry: &Entry<'_>,
-        tags: &TagNames<'_>,
-    ) -> Result<bool, Bad> {
-        match of {
-            Constants::All => Ok(true),
-            Constants::Changed { whole } => Ok(whole.contains(&file.surface.as_str())
-                || entry.differs(tags, self.first(), self.last())?
-                || self.command.find(name.as_bytes()).is_some()),
-        }
     }
 }
 
@@ -485,7 +429,7 @@ impl Files {
 
     /// Names of constants that matter where they stay, at any tag: the numbers of calls, and those that another
     /// machine has otherwise.
-    fn kept(&self) -> Result<HashSet<String>, Report> {
+    pub(super) fn kept(&self) -> Result<HashSet<String>, Report> {
         let tags = self.tag_names();
         let mut kept = HashSet::new();
         let is_kept = |file: &&File| file.surface == CALLS || file.surface.contains('@');
@@ -588,8 +532,8 @@ impl File {
         part: &Wanted<'_>,
     ) -> Result<Scanned<'f>, Bad> {
         let mut scanner = self.scanner(tags)?;
-        let everything = part.at.as_ref().and_then(|at| Some((at, at.everything?)));
-        if everything.is_none() {
+        let everything = part.at.as_ref().is_some_and(|at| at.everything);
+        if !everything {
             scanner.pass_over_where(needless);
         }
         if let Some(at) = &part.at {
@@ -598,13 +542,7 @@ impl File {
         let mut scanned = Scanned::default();
         while let Some(entry) = scanner.next()? {
             let needed = match (entry.kind, &part.named) {
-                _ if everything.is_some() => match everything {
-                    Some((at, of)) if entry.kind == ItemKind::Constant => {
-                        let name = scanner.name();
-                        at.wants(of, self, name, &entry, tags)? || wanted.matches(name)
-                    }
-                    _ => true,
-                },
+                _ if everything => true,
                 (ItemKind::Enum, None) => true,
                 (ItemKind::Enum, Some(named)) => has_variant(&entry, |v| named.names.contains(v)),
                 (ItemKind::Call, None) => items.contains(scanner.name()),

@@ -15,10 +15,10 @@ use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
-pub use at_tag::{no_tag, read_facts, read_facts_with, read_numbers};
+pub use at_tag::{no_tag, read_changed, read_facts, read_facts_with, read_numbers};
 pub use folder::{
     Names, Part, exists, families, folder, folder_name, names_of_value, read, read_at,
-    read_changed, read_closure, read_names, read_part, read_part_at, read_tags, write,
+    read_closure, read_names, read_part, read_part_at, read_tags, write,
 };
 
 use crate::model::{

@@ -359,6 +359,9 @@ pub(super) struct Bad {
 
 pub(super) type TagNames<'t> = FxHashMap<&'t str, usize>;
 
+/// A fact, its line, and the tag that both stand at.
+pub(super) type Held = (Fact, u32, usize);
+
 /// One item as the file has it, not yet read.
 pub(super) struct Entry<'t> {
     pub(super) kind: ItemKind,
@@ -619,24 +622,40 @@ impl<'t> Entry<'t> {
         events.map_err(|why| Bad { at: self.at, why })
     }
 
-    /// The fact that holds at a tag, its line, and the tag that both stand at; nothing where the item
-    /// is gone. The item's section must not be behind the tag. Its other events are not read.
-    pub(super) fn fact_at(
+    /// The fact that holds at a tag; see [`Entry::facts_at`].
+    pub(super) fn fact_at(&self, tags: &TagNames<'_>, at: usize) -> Result<Option<Held>, Bad> {
+        let [held] = self.facts_at(tags, [at])?;
+        Ok(held)
+    }
+
+    /// The facts that hold at some tags; nothing where the item is gone, or not there yet. Its other events are
+    /// not read, and one that holds at several tags once.
+    pub(super) fn facts_at<const N: usize>(
         &self,
         tags: &TagNames<'_>,
-        at: usize,
-    ) -> Result<Option<(Fact, u32, usize)>, Bad> {
-        let mut held = None;
+        at: [usize; N],
+    ) -> Result<[Option<Held>; N], Bad> {
+        let bad = |why| Bad { at: self.at, why };
+        let last = at.into_iter().max().unwrap_or_default();
+        let mut holding: [Option<Unread<'_>>; N] = [None; N];
         for event in self.unread(tags) {
-            match event {
-                Ok(event) if event.from > at => break,
-                event => held = Some(event),
+            let event = event.map_err(bad)?;
+            if event.from > last {
+                break;
             }
+            let due = holding.iter_mut().zip(at).filter(|(_, at)| event.from <= *at);
+            due.for_each(|(holding, _)| *holding = Some(event));
         }
-        let Some(held) = held else { return Ok(None) };
-        let read = held.and_then(|event| Ok((self.fact(event)?, event.from)));
-        let (fact, from) = read.map_err(|why| Bad { at: self.at, why })?;
-        Ok(fact.map(|(fact, line)| (fact, line, from)))
+        let mut facts = [const { None }; N];
+        for i in 0..N {
+            let Some(event) = holding[i] else { continue };
+            let before = (0..i).find(|j| holding[*j].is_some_and(|other| other.from == event.from));
+            facts[i] = match before {
+                Some(before) => facts[before].clone(),
+                None => self.fact(event).map_err(bad)?.map(|(fact, line)| (fact, line, event.from)),
+            };
+        }
+        Ok(facts)
     }
 
     /// Whether a constant's line has a text.
@@ -644,13 +663,9 @@ impl<'t> Entry<'t> {
         memmem::find(self.head.as_bytes(), text.as_bytes()).is_some()
     }
 
-    /// Whether another of its events holds at one tag than at a later one.
-    pub(super) fn differs(
-        &self,
-        tags: &TagNames<'_>,
-        earlier: usize,
-        later: usize,
-    ) -> Result<bool, Bad> {
+    /// Whether another of its events holds at one tag than at another.
+    pub(super) fn differs(&self, tags: &TagNames<'_>, [a, b]: [usize; 2]) -> Result<bool, Bad> {
+        let (earlier, later) = (a.min(b), a.max(b));
         // Nearly all constants have one event.
         if self.kind == ItemKind::Constant && memchr(b'|', self.head.as_bytes()).is_none() {
             return Ok((earlier + 1..=later).contains(&self.section));

@@ -3,12 +3,13 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::mem::swap;
 
+use rustc_hash::FxHashMap;
 use serde::Serialize;
 
 use super::roles::find_record;
 use super::{Class, RecordChange, Scope, Side, Sides};
 use nvabi_pipeline::known::{self, display};
-use nvabi_pipeline::model::{Access, Call, Source};
+use nvabi_pipeline::model::{Access, Call, Constant, Source};
 use nvabi_pipeline::parallel;
 use nvabi_pipeline::spec::{Item, ItemKind, Spec};
 
@@ -64,7 +65,9 @@ pub struct CallState {
 impl CallState {
     fn same_roles(&self, other: &Self) -> bool {
         let set = |paths: &[String]| -> BTreeSet<String> { paths.iter().cloned().collect() };
-        set(&self.fds) == set(&other.fds) && set(&self.pointers) == set(&other.pointers)
+        let same =
+            |these: &[String], others: &[String]| these == others || set(these) == set(others);
+        same(&self.fds, &other.fds) && same(&self.pointers, &other.pointers)
     }
 
     /// Whether everybody who may make it here may there as well; what one side does not tell may be so.
@@ -187,6 +190,9 @@ impl<'a> Params<'a> {
     }
 
     fn one_alike(&self, x: &str, y: &str) -> bool {
+        if x == y {
+            return true;
+        }
         // A name may have become a typedef of the other, or ceased to be one.
         let on = |side: usize| resolved(self.sides[side], x) == resolved(self.sides[side], y);
         on(0) || on(1) || resolved(self.sides[0], x) == resolved(self.sides[1], y)
@@ -343,9 +349,12 @@ fn is_known(side: Side<'_>, name: &str) -> bool {
 /// The calls that the driver's own sources tell of: see [`known`].
 fn driver_calls(side: Side<'_>) -> Calls {
     let calls = side.facts.surfaces.values().flat_map(|surface| &surface.calls);
+    // The first surface that has one says it. Thousands of calls ask.
+    let surfaces = side.facts.surfaces.values().rev();
+    let constants: FxHashMap<&String, &Constant> = surfaces.flat_map(|s| &s.constants).collect();
     let call = |(name, call): (&String, &Call)| {
         let takes = &call.takes;
-        let constant = side.facts.surfaces.values().find_map(|s| s.constants.get(name))?;
+        let constant = constants.get(name)?;
         let state = CallState {
             number: constant.value,
             params: takes.params.iter().map(|ty| resolved(side, ty)).collect(),

@@ -45,6 +45,7 @@ pub use text::{scope_text, summary, text};
 pub use values::{EnumChange, EnumState, ValueChange, ValueState};
 
 use nvabi_pipeline::model::{Facts, Surface, split_array};
+use nvabi_pipeline::parallel;
 use nvabi_pipeline::spec::Spec;
 use nvabi_pipeline::tag::Tag;
 
@@ -126,18 +127,19 @@ pub fn diff(from: Side<'_>, to: Side<'_>, scope: Scope) -> Diff {
     let sides = Sides { from, to };
     let in_scope = calls::in_scope(&sides, scope);
     let names = scope::Names::new(&sides, scope, &in_scope);
-    let records = records::compare(&sides, &names, &in_scope);
-    let constants = values::constants(&sides, &names, &records);
-    let found = Diff {
-        from: from.facts.tag.clone(),
-        to: to.facts.tag.clone(),
-        calls: calls::compare(&sides, &in_scope, &records),
-        enums: values::enums(&sides, &names),
-        aliases: values::aliases(&sides, &names),
-        bit_ranges: values::bit_ranges(&sides, &names),
-        constants,
-        records,
-    };
+    let ((enums, aliases, bit_ranges), records) = parallel::both(
+        || {
+            let (enums, aliases) = (values::enums(&sides, &names), values::aliases(&sides, &names));
+            (enums, aliases, values::bit_ranges(&sides, &names))
+        },
+        || records::compare(&sides, &names, &in_scope),
+    );
+    let (constants, calls) = parallel::both(
+        || values::constants(&sides, &names, &records),
+        || calls::compare(&sides, &in_scope, &records),
+    );
+    let (from, to) = (from.facts.tag.clone(), to.facts.tag.clone());
+    let found = Diff { from, to, calls, records, enums, aliases, constants, bit_ranges };
     found.sorted()
 }
 

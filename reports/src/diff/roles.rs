@@ -1,7 +1,6 @@
 //! Which fields hold file descriptors, pointers and handles.
 
-use std::collections::HashMap;
-
+use rustc_hash::FxHashMap;
 use serde::Serialize;
 
 use super::Side;
@@ -33,14 +32,14 @@ impl Role {
 
 /// What the spec says of fields, by record and field.
 pub(super) struct Roles<'a> {
-    told: HashMap<(&'a str, &'a str), Role>,
+    told: FxHashMap<(&'a str, &'a str), Role>,
     /// The pointer whose length a field is.
-    lengths: HashMap<(&'a str, &'a str), &'a str>,
+    lengths: FxHashMap<(&'a str, &'a str), &'a str>,
 }
 
 impl<'a> Roles<'a> {
     pub(super) fn new(side: Side<'a>) -> Self {
-        let mut roles = Self { told: HashMap::new(), lengths: HashMap::new() };
+        let mut roles = Self { told: FxHashMap::default(), lengths: FxHashMap::default() };
         for item in side.spec.items_at(&side.facts.tag) {
             let fds = item.fds.iter().map(|fd| (fd, Role::Fd));
             let pointers = item.pointers.iter().map(|p| (&p.field, Role::Pointer));

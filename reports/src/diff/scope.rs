@@ -1,6 +1,6 @@
 //! Which names take part in a diff.
 
-use std::collections::HashSet;
+use rustc_hash::FxHashSet;
 
 use super::calls::Calls;
 use super::{Scope, Side, Sides};
@@ -10,24 +10,24 @@ use nvabi_pipeline::model::split_array;
 /// The names in scope.
 pub(super) struct Names<'a> {
     /// Types; `None` for all.
-    types: Option<HashSet<&'a str>>,
+    types: Option<FxHashSet<&'a str>>,
     /// Constants and bit ranges.
     constants: Globs<'a>,
     /// Constants that are told with a call: its number.
-    numbers: HashSet<&'a str>,
+    numbers: FxHashSet<&'a str>,
 }
 
 impl<'a> Names<'a> {
     pub(super) fn new(sides: &Sides<'a>, scope: Scope, calls: &'a [Calls; 2]) -> Self {
         let both = [sides.from, sides.to];
         let patterns = both.into_iter().flat_map(|side| &side.spec.constants);
-        let mut numbers: HashSet<&str> =
+        let mut numbers: FxHashSet<&str> =
             both.into_iter().flat_map(items).map(|item| item.name.as_str()).collect();
         numbers.extend(calls.iter().flat_map(|calls| calls.keys()).map(|(_, name)| name.as_str()));
         let types = match scope {
             Scope::All => None,
             Scope::Items => {
-                let mut seen = HashSet::new();
+                let mut seen = FxHashSet::default();
                 both.into_iter().for_each(|side| closure(side, &mut seen));
                 Some(seen)
             }
@@ -67,9 +67,9 @@ pub(super) fn roots(side: Side<'_>) -> impl Iterator<Item = &str> {
 }
 
 /// Adds the types that a side's items need: what they name, and what those are made of.
-fn closure<'a>(side: Side<'a>, seen: &mut HashSet<&'a str>) {
+fn closure<'a>(side: Side<'a>, seen: &mut FxHashSet<&'a str>) {
     // What the other side's closure has must be walked here as well: its fields may differ.
-    let mut done: HashSet<&str> = HashSet::new();
+    let mut done: FxHashSet<&str> = FxHashSet::default();
     let mut pending: Vec<&str> = seen.iter().copied().chain(roots(side)).collect();
     while let Some(name) = pending.pop() {
         if !done.insert(name) {

@@ -1,18 +1,19 @@
 //! Who holds a record by value, and which calls carry it.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::{Holder, Pair, RecordChange};
 use crate::diff::calls::Calls;
 use crate::diff::{Layer, Side, Sides};
 use nvabi_pipeline::model::{Field, split_array};
+use rustc_hash::{FxHashMap, FxHashSet};
 
 /// Of one surface, on both sides.
 pub(super) struct Holders<'a> {
     /// By record: who holds it directly, and in which field.
-    direct: [HashMap<&'a str, Vec<(&'a str, &'a Field)>>; 2],
+    direct: [FxHashMap<&'a str, Vec<(&'a str, &'a Field)>>; 2],
     /// By record: the calls that name it.
-    calls: HashMap<&'a str, BTreeSet<&'a str>>,
+    calls: FxHashMap<&'a str, BTreeSet<&'a str>>,
 }
 
 /// A record that holds another: how deep, by which path, at which offset.
@@ -30,7 +31,7 @@ impl<'a> Holders<'a> {
         all_calls: &'a [Calls; 2],
         records: &BTreeMap<&'a str, Pair<'a>>,
     ) -> Self {
-        let mut direct = [HashMap::new(), HashMap::new()];
+        let mut direct = [FxHashMap::default(), FxHashMap::default()];
         for (side, by_record) in direct.iter_mut().enumerate() {
             for (name, pair) in records {
                 // A typedef's record is met under its own name.
@@ -42,7 +43,7 @@ impl<'a> Holders<'a> {
                 }
             }
         }
-        let mut calls = HashMap::new();
+        let mut calls = FxHashMap::default();
         for (side, layer, of_side) in
             [(sides.from, layers[0], &all_calls[0]), (sides.to, layers[1], &all_calls[1])]
         {
@@ -78,7 +79,7 @@ impl<'a> Holders<'a> {
 
     /// Everything that holds a record, each once, by the shortest path.
     fn above(&self, side: usize, name: &str) -> Vec<Found<'a>> {
-        let mut seen: HashSet<&str> = HashSet::new();
+        let mut seen: FxHashSet<&str> = FxHashSet::default();
         let mut found: Vec<Found<'a>> = Vec::new();
         let mut pending = vec![(name.to_owned(), String::new(), 0)];
         for depth in 1.. {
@@ -114,7 +115,7 @@ fn add_calls<'a>(
     side: Side<'a>,
     layer: Layer<'a>,
     of_side: &'a Calls,
-    calls: &mut HashMap<&'a str, BTreeSet<&'a str>>,
+    calls: &mut FxHashMap<&'a str, BTreeSet<&'a str>>,
 ) {
     let taken = of_side.iter().flat_map(|((_, name), state)| {
         state.params.iter().map(move |ty| (ty.as_str(), name.as_str()))
