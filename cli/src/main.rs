@@ -38,6 +38,9 @@ use clap::Parser;
 use args::{Args, Command};
 use context::Context;
 
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 /// How a command ended, when it did not fail.
 pub(crate) enum Outcome {
     /// The same, or done.

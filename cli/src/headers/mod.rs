@@ -1,4 +1,4 @@
-//! Commands that read driver headers: libclang, libgit2 and the allocator that a sweep needs are here alone.
+//! Commands that read driver headers: libclang and libgit2 are here alone.
 
 mod add;
 mod extract;
@@ -22,9 +22,6 @@ pub(crate) use fetch::fetch;
 pub(crate) use lock::{lock, verify};
 
 use crate::context::{Context, read};
-
-#[global_allocator]
-static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 /// Where the headers are.
 fn folder(context: &Context<'_>) -> Result<PathBuf, Report> {
