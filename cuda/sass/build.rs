@@ -38,6 +38,8 @@ struct Table {
     /// The most modifiers and the most operands of a form.
     longest: (usize, usize),
     ops: BTreeSet<String>,
+    /// Opcodes that have a name and no row, with the architectures that have them.
+    named: BTreeSet<(u16, u16, String)>,
     /// Cycles until the registers and the predicates of an instruction can be read.
     cycles: BTreeMap<String, (u8, u8)>,
     modifiers: BTreeSet<String>,
@@ -109,11 +111,30 @@ impl Table {
                 let cycles = (number()?, number()?);
                 self.cycles.extend(words.map(|name| (name.to_owned(), cycles)));
             }
+            "named" => self.name_opcodes(rest)?,
             "alt" => self.open_alternative = Some(rest.trim().to_owned()),
             name => {
                 let (head, operands) = rest.split_once('|').unwrap_or((rest, ""));
                 self.row(name, head.trim(), operands.trim())?;
             }
+        }
+        Ok(())
+    }
+
+    /// `NAME sm:80-89 OPCODE …`.
+    fn name_opcodes(&mut self, text: &str) -> Result<()> {
+        let mut words = text.split_whitespace().peekable();
+        let name = words.next().ok_or("expected a name")?;
+        let archs = match words.peek().and_then(|word| word.strip_prefix("sm:")) {
+            Some(range) => {
+                words.next();
+                arch_bits(range)?
+            }
+            None => u16::MAX,
+        };
+        self.ops.insert(name.to_owned());
+        for opcode in words {
+            self.named.insert((u16::from_str_radix(opcode, 16)?, archs, name.to_owned()));
         }
         Ok(())
     }
@@ -253,6 +274,7 @@ impl Table {
         let mut absolute = None;
         let mut invert = None;
         let mut reuse = slot.reuse;
+        let mut marked_written = false;
         let mut suffixes = String::new();
         for attribute in attributes.split_whitespace() {
             let (kind, rest) = attribute.split_at(1);
@@ -263,6 +285,7 @@ impl Table {
             match kind {
                 // Immediates have their sign in themselves.
                 "-" | "|" | "~" if slot.is_immediate() => {}
+                "=" => marked_written = true,
                 "*" => reuse = bit(None)?.filter(|_| slot.is_register),
                 "-" => negate = bit(slot.negate)?,
                 "!" => negate = bit(slot.negate)?,
@@ -282,8 +305,8 @@ impl Table {
         }
         let kind = core.trim_end_matches(|c: char| c.is_ascii_digit());
         let start = slot.claimed.first().map(|place| place.0);
-        let is_written =
-            matches!((kind, start), ("R" | "UR", Some(16)) | ("P" | "UP", Some(81 | 84)));
+        let is_written = marked_written
+            || matches!((kind, start), ("R" | "UR", Some(16)) | ("P" | "UP", Some(81 | 84)));
         let source = match slot.named {
             true => {
                 let names = self.choice(core, None, claims)?;
@@ -331,10 +354,15 @@ impl Table {
                 uniform = Some(start.to_owned());
             } else if let Some(start) = register.strip_prefix('R') {
                 claims.claim(start.parse()?, 8);
-                base = Some(format!("Base {{ register: {start}, suffixes: &[{suffix_text}] }}"));
+                base = Some(format!(
+                    "Base {{ register: {start}, uniform: false, suffixes: &[{suffix_text}] }}"
+                ));
             } else {
                 return Err(format!("unknown part {part} of an address").into());
             }
+        }
+        if let (true, None, Some(start)) = (before == "c", &base, &uniform) {
+            base = Some(format!("Base {{ register: {start}, uniform: true, suffixes: &[] }}"));
         }
         let base = base.map_or("None".to_owned(), |base| format!("Some({base})"));
         let uniform = uniform.map_or("None".to_owned(), |uniform| format!("Some({uniform})"));
@@ -420,6 +448,14 @@ impl Table {
             let last = self.forms.partition_point(|form| form.opcode <= opcode);
             writeln!(out, "    ({first}, {last}),")?;
         }
+        writeln!(
+            out,
+            "];\n\n/// Opcodes that have a name and no form: opcode, architectures and name."
+        )?;
+        writeln!(out, "pub(crate) static NAMED: [(u16, u16, Op); {}] = [", self.named.len())?;
+        for (opcode, archs, name) in &self.named {
+            writeln!(out, "    ({opcode}, {archs}, Op::{}),", identifier(name))?;
+        }
         writeln!(out, "];")?;
         Ok(out)
     }
@@ -495,9 +531,11 @@ impl Slot {
                 slot.is_register = true;
                 slot
             }
-            "NP" => {
-                let mut slot =
-                    Slot::plain(format!("Source::StoredInverted({})", start()?), &[(start()?, 3)]);
+            "NP" | "NUP" => {
+                let uniform = kind == "NUP";
+                let source =
+                    format!("Source::StoredInverted {{ start: {}, uniform: {uniform} }}", start()?);
+                let mut slot = Slot::plain(source, &[(start()?, 3)]);
                 slot.negate = Some(start()? + 3);
                 slot
             }
@@ -515,6 +553,16 @@ impl Slot {
                 let pieces = pieces(place)?;
                 let name = if kind == "I" { "Signed" } else { "Unsigned" };
                 Slot::plain(format!("Source::{name}({})", bits_text(&pieces)), &pieces)
+            }
+            "gdesc" | "desc" => {
+                let group = kind == "gdesc";
+                let source =
+                    format!("Source::Descriptor {{ start: {}, group: {group} }}", start()?);
+                Slot::plain(source, &[(start()?, 6)])
+            }
+            "Q" => {
+                let pieces = pieces(place)?;
+                Slot::plain(format!("Source::Signs({})", bits_text(&pieces)), &pieces)
             }
             "M" => {
                 let pieces = pieces(place)?;

@@ -1030,3 +1030,47 @@ fn lanes_together() {
     let never = 0x810 | 15 << 12 | 4 << 24 | 9 << 32 | 255 << 64 | NO_OUT | IN_FALSE | IN2_FALSE;
     lanes("@!PT IADD3 R0, R4, 0x9, RZ", never, [LANES, 0, 0], |_| [Some(0), None]);
 }
+
+/// Code that is placed in memory, run by one warp.
+fn run_code(arch: Arch, words: &[u128]) -> nvabi_emu::Report {
+    let mut device = Device::new();
+    let bytes: Vec<u8> = words.iter().copied().flat_map(u128::to_le_bytes).collect();
+    let entry = device.alloc(bytes.len() as u64).unwrap();
+    device.write(entry, &bytes).unwrap();
+    let placed =
+        Placed { sm: arch.number(), entry, shared_bytes: 0, local_bytes: 0, banks: Vec::new() };
+    let launch = Launch { block: [32, 1, 1], threads: 1, ..Launch::default() };
+    device.launch_placed(&placed, &launch).unwrap()
+}
+
+#[test]
+fn what_is_not_supported_is_refused_by_name_where_it_runs() {
+    const EXIT: u128 = 0x94d | ALWAYS | 7 << 87;
+    const NOP: u128 = 0x918 | ALWAYS;
+    for (arch, name, word) in [
+        (Arch::Sm80, "TEX", 0x001f_4400_001e_2f02_f000_5a04_0204_7b60),
+        (Arch::Sm80, "SUST", 0x0020_fe60_0010_ad00_4000_5a04_1000_7b9d),
+        (Arch::Sm90, "SYNCS", 0x000e_a400_0800_0005_0000_0002_ff02_79a7),
+        (Arch::Sm90, "UTMALDG", 0x0007_e400_0800_8000_0000_0004_0e00_75b4),
+        (Arch::Sm90, "HGMMA", 0x000f_e200_0c00_08ff_0000_0000_081c_79f0),
+        // Bits that say nothing in any row.
+        (Arch::Sm90, "STSM", 0x0000_01ff_ffff_ffff_ffff_ffff_ffff_f844),
+    ] {
+        let report = run_code(arch, &[NOP, NOP, word, EXIT]);
+        let finding = &report.findings[0];
+        assert!(finding.fatal);
+        assert!(finding.message.starts_with(name), "{name}: {}", finding.message);
+        assert!(finding.message.contains("is not supported"), "{name}: {}", finding.message);
+        assert_eq!(finding.location.address, Some(0x20), "{name}");
+        // Over one instruction, that is, 16 bytes: code goes on behind it.
+        let distance = if arch == Arch::Sm90 { 16 } else { 34 };
+        let skip = 0x947 | ALWAYS | (16 >> 2) << distance | 7 << 87;
+        let report = run_code(arch, &[NOP, skip, word, EXIT]);
+        assert!(report.findings.is_empty(), "{name}: {}", report.findings[0]);
+        let report = run_code(arch, &[NOP, word, EXIT]);
+        assert_eq!(report.findings[0].location.address, Some(0x10), "{name}");
+    }
+    // No instruction has this opcode: it is the end of the code.
+    let report = run_code(Arch::Sm80, &[NOP, NOP, 0xfff | ALWAYS]);
+    assert!(report.findings[0].message.contains("no code is"), "{}", report.findings[0]);
+}

@@ -180,8 +180,10 @@ fn reads(instruction: &Instruction) -> Vec<Register> {
     if guard.predicate != 7 {
         registers.push(guard_value);
     }
-    let general = |address: &Address| {
-        Some(Register::General(address.register)).filter(|_| address.register != 255)
+    let general = |address: &Address| match (address.uniform, address.register) {
+        (true, 63) | (false, 255) => None,
+        (true, number) => Some(Register::Uniform(number)),
+        (false, number) => Some(Register::General(number)),
     };
     for operand in instruction.operands.iter().filter(|operand| !operand.written) {
         push(&mut registers, operand, 0);
@@ -191,6 +193,9 @@ fn reads(instruction: &Instruction) -> Vec<Register> {
                 let uniforms =
                     [descriptor, uniform].into_iter().flatten().filter(|&number| number != 63);
                 registers.extend(uniforms.map(Register::Uniform));
+            }
+            Value::Descriptor { register, .. } if register != 63 => {
+                registers.extend((0..2).map(|next| Register::Uniform(register + next)));
             }
             Value::Constant { bank, index, .. } => {
                 registers.extend(index.as_ref().and_then(general));

@@ -1,7 +1,11 @@
 //! From 128 bits to an instruction: the first form of the table that accounts for every bit.
 
+use std::fmt::{self, Display, Formatter};
+
 use crate::isa::{Bank, Base, Bits, Choice, Field, Form, Meaning, Source, bits, sign_extend};
-use crate::{Arch, Control, FORMS, FORMS_OF, List, MAX_MODIFIERS, MAX_OPERANDS, Modifier, Op};
+use crate::{
+    Arch, Control, FORMS, FORMS_OF, List, MAX_MODIFIERS, MAX_OPERANDS, Modifier, NAMED, Op,
+};
 
 /// One instruction.
 #[derive(Clone, Copy, Debug)]
@@ -23,14 +27,25 @@ pub struct Instruction {
 
 /// An instruction that the table does not have, or one with a bit that no field names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("unknown instruction {opcode:#05x} ({word:#034x})")]
 pub struct Unknown {
     /// The lowest 12 bits.
     pub opcode: u16,
     /// All bits.
     pub word: u128,
-    /// Are there forms of this opcode, so that what is unknown is a modifier?
-    pub known_opcode: bool,
+    /// The name that belongs to the opcode; without one it is no instruction.
+    pub name: Option<Op>,
+}
+
+impl Display for Unknown {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        let Unknown { opcode, word, name } = self;
+        match name {
+            Some(name) => {
+                write!(f, "{} with an unknown encoding, {opcode:#05x} ({word:#034x})", name.text())
+            }
+            None => write!(f, "unknown instruction {opcode:#05x} ({word:#034x})"),
+        }
+    }
 }
 
 /// The predicate before an instruction.
@@ -116,6 +131,15 @@ pub enum Value {
     },
     /// Scoreboards, one bit for each.
     Scoreboards(u8),
+    /// A descriptor, in this uniform register and those behind it.
+    Descriptor {
+        /// The first register.
+        register: u8,
+        /// Is it that of a matrix that four warps multiply?
+        group: bool,
+    },
+    /// How each lane of four adds its own number and another one: two bits for each, the lowest lane first.
+    Signs(u8),
     /// An address in the same function.
     Target(i64),
 }
@@ -132,8 +156,10 @@ pub enum ConstantBank {
 /// A register of an address.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Address {
-    /// Its number; 255 is RZ.
+    /// Its number; 255 is RZ, and 63 of a uniform one URZ.
     pub register: u8,
+    /// Is it a uniform register?
+    pub uniform: bool,
     /// Its width or scale.
     pub suffixes: List<Modifier, 2>,
 }
@@ -143,12 +169,23 @@ pub fn decode(arch: Arch, word: u128, address: u64) -> Result<Instruction, Unkno
     let opcode = (word & 0xfff) as u16;
     let (first, last) = FORMS_OF[usize::from(opcode)];
     let forms = &FORMS[usize::from(first)..usize::from(last)];
-    let unknown = Unknown { opcode, word, known_opcode: !forms.is_empty() };
+    let mut forms = forms.iter().filter(|form| form.archs & arch.bit() != 0);
     forms
-        .iter()
-        .filter(|form| form.archs & arch.bit() != 0 && word & form.mask & !REUSE == form.value)
+        .clone()
+        .filter(|form| word & form.mask & !REUSE == form.value)
         .find_map(|form| instruction(form, word, address))
-        .ok_or(unknown)
+        .ok_or_else(|| {
+            let name = forms.next().map(|form| form.op).or_else(|| name(arch, opcode));
+            Unknown { opcode, word, name }
+        })
+}
+
+/// The name of an opcode that has no form.
+fn name(arch: Arch, opcode: u16) -> Option<Op> {
+    let first = NAMED.partition_point(|(known, ..)| *known < opcode);
+    let all = NAMED[first..].iter().take_while(|(known, ..)| *known == opcode);
+    let mut mine = all.filter(|(_, archs, _)| archs & arch.bit() != 0);
+    mine.next().map(|(.., name)| *name)
 }
 
 /// What unused places of a list hold.
@@ -214,7 +251,10 @@ fn operand(field: &Field, word: u128, address: u64) -> Option<Operand> {
         Source::Register(start) => Value::Register(bits(word, *start, 8) as u8),
         Source::Uniform(start) => Value::Uniform(bits(word, *start, 6) as u8),
         Source::Predicate(start) => Value::Predicate(bits(word, *start, 3) as u8),
-        Source::StoredInverted(start) => Value::Predicate(bits(word, *start, 3) as u8 ^ 7),
+        Source::StoredInverted { start, uniform } => {
+            let number = bits(word, *start, 3) as u8 ^ 7;
+            if *uniform { Value::UniformPredicate(number) } else { Value::Predicate(number) }
+        }
         Source::UniformPredicate(start) => Value::UniformPredicate(bits(word, *start, 3) as u8),
         Source::Barrier(start) => Value::Barrier(bits(word, *start, 4) as u8),
         Source::Scoreboard(start) => {
@@ -257,6 +297,10 @@ fn operand(field: &Field, word: u128, address: u64) -> Option<Operand> {
             },
         },
         Source::Scaled { bits, scale } => Value::Signed(bits.signed(word) << scale),
+        Source::Descriptor { start, group } => {
+            Value::Descriptor { register: bits(word, *start, 6) as u8, group: *group }
+        }
+        Source::Signs(bits) => Value::Signs(bits.of(word) as u8),
         Source::Scoreboards(bits) => Value::Scoreboards(bits.of(word) as u8),
         Source::Target { bits, scale } => {
             let next = (address as i64).wrapping_add(16);
@@ -284,7 +328,9 @@ fn base(base: &Option<Base>, word: u128) -> Option<Option<Address>> {
     for choice in base.suffixes {
         choose(choice, word, &mut suffixes)?;
     }
-    Some(Some(Address { register: bits(word, base.register, 8) as u8, suffixes }))
+    let length = if base.uniform { 6 } else { 8 };
+    let register = bits(word, base.register, length) as u8;
+    Some(Some(Address { register, uniform: base.uniform, suffixes }))
 }
 
 fn offset_of(offset: Bits, word: u128) -> i64 {

@@ -105,7 +105,10 @@ pub(crate) enum Source {
     Predicate(u8),
     UniformPredicate(u8),
     /// A predicate whose number is stored with its bits complemented.
-    StoredInverted(u8),
+    StoredInverted {
+        start: u8,
+        uniform: bool,
+    },
     Barrier(u8),
     Scoreboard(u8),
     /// A register that the table names by number: one of [`Choice`]'s names.
@@ -149,6 +152,13 @@ pub(crate) enum Source {
     },
     /// Scoreboards, one bit for each.
     Scoreboards(Bits),
+    /// A descriptor in a uniform register, of a matrix of four warps or of memory.
+    Descriptor {
+        start: u8,
+        group: bool,
+    },
+    /// Two bits for each of four lanes.
+    Signs(Bits),
 }
 
 /// The bank of an indexed constant.
@@ -162,5 +172,6 @@ pub(crate) enum Bank {
 #[derive(Debug)]
 pub(crate) struct Base {
     pub(crate) register: u8,
+    pub(crate) uniform: bool,
     pub(crate) suffixes: &'static [Choice],
 }

@@ -94,6 +94,14 @@ fn write_value(f: &mut Formatter<'_>, value: Value, field: &Field) -> fmt::Resul
                 .collect();
             write!(f, "{{{}}}", numbers.join(","))
         }
+        Value::Descriptor { register: number, group } => {
+            f.write_str(if group { "gdesc[" } else { "desc[" })?;
+            register(f, number, true)?;
+            f.write_char(']')
+        }
+        Value::Signs(signs) => (0..4).rev().try_for_each(|lane| {
+            f.write_str(["PP", "PN", "NP", "ZP"][usize::from(signs >> (2 * lane) & 3)])
+        }),
         Value::Named(name) => f.write_str(name.text()),
         Value::Word(word) => f.write_str(word),
         Value::Signed(number) | Value::Target(number) => signed(f, number),
@@ -149,7 +157,7 @@ fn signed(f: &mut Formatter<'_>, number: i64) -> fmt::Result {
 }
 
 fn address(f: &mut Formatter<'_>, address: Address) -> fmt::Result {
-    register(f, address.register, false)?;
+    register(f, address.register, address.uniform)?;
     address.suffixes.iter().try_for_each(|suffix| write!(f, ".{}", suffix.text()))
 }
 

@@ -269,10 +269,7 @@ impl<'a> Loader<'a> {
                     decoded.is_ok_and(|read| asks_for_reserved(&read));
                 self.program.code.push(match decoded {
                     Ok(instruction) => decode(&instruction, CODE, *first, count),
-                    Err(unknown) => Instruction {
-                        op: Op::Refused(unknown.to_string().into()),
-                        guard: Predicate::TRUE,
-                    },
+                    Err(unknown) => Instruction::refused(&unknown),
                 });
             }
         }
@@ -436,7 +433,9 @@ fn registers(object: &Object<'_>, bytes: &[Vec<u8>]) -> usize {
             let number = match operand.value {
                 nvabi_sass::Value::Register(number) => number,
                 nvabi_sass::Value::Memory { base: Some(base), .. } => base.register,
-                nvabi_sass::Value::Constant { index: Some(index), .. } => index.register,
+                nvabi_sass::Value::Constant { index: Some(index), .. } if !index.uniform => {
+                    index.register
+                }
                 _ => continue,
             };
             if number != ZERO {

@@ -102,6 +102,14 @@ pub(crate) struct Instruction {
     pub(crate) guard: Predicate,
 }
 
+impl Instruction {
+    /// What cannot be decoded stops a launch where it would run.
+    fn refused(unknown: &nvabi_sass::Unknown) -> Self {
+        let guard = Predicate::TRUE;
+        Self { op: Op::Refused(format!("{unknown} is not supported").into()), guard }
+    }
+}
+
 /// A predicate as a source.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct Predicate {
@@ -247,7 +255,7 @@ pub(crate) enum Op {
     Constant {
         target: Target,
         bank: usize,
-        index: Option<u8>,
+        index: Source,
         offset: i64,
         width: u64,
         signed: bool,
@@ -385,7 +393,8 @@ pub(crate) enum Op {
     QuerySpace {
         outcome: u8,
         at: Address,
-        shared: bool,
+        /// Where the space begins.
+        window: u64,
     },
     Builtin(Builtin),
     Trap,

@@ -86,9 +86,15 @@ impl Found<'_> {
             self.left -= 1;
             let word = u128::from_le_bytes(*word);
             // At its own address, so that what it says of others is an address, too.
-            let Ok(instruction) = nvabi_sass::decode(self.arch, word, at) else { break };
-            leads.extend(targets(&instruction).filter(|to| self.is_near(*to)));
-            leads.extend(self.far_target(&instruction).filter(|to| self.reach(*to)));
+            match nvabi_sass::decode(self.arch, word, at) {
+                Ok(instruction) => {
+                    leads.extend(targets(&instruction).filter(|to| self.is_near(*to)));
+                    leads.extend(self.far_target(&instruction).filter(|to| self.reach(*to)));
+                }
+                // It is refused when it runs; what is behind it is code all the same.
+                Err(unknown) if unknown.name.is_some() => {}
+                Err(_) => break,
+            }
             run.push(word);
             at += SIZE;
             read += SIZE as usize;
@@ -170,11 +176,11 @@ impl Found<'_> {
         let origin = address.wrapping_sub(first as u64 * SIZE);
         for (start, run) in self.runs.range(island) {
             for (number, word) in (((start - address) / SIZE) as usize..).zip(run) {
-                // It has been decoded before.
-                if let Ok(instruction) = nvabi_sass::decode(self.arch, *word, number as u64 * SIZE)
-                {
-                    program.code[first + number] = decode(&instruction, origin, first, count);
-                }
+                let decoded = nvabi_sass::decode(self.arch, *word, number as u64 * SIZE);
+                program.code[first + number] = match decoded {
+                    Ok(instruction) => decode(&instruction, origin, first, count),
+                    Err(unknown) => Instruction::refused(&unknown),
+                };
             }
         }
         let (name, lines) = (format!("{address:#x}").into(), BTreeMap::new());

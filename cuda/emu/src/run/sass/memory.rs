@@ -8,9 +8,9 @@ use super::super::shared::{AccessProblem, Site};
 use super::super::warp::lanes_of;
 use super::super::{Mistake, mistake, read_word};
 use super::warp::{Warp, ZEROS};
-use crate::program::{Rmw, SHARED_WINDOW, Space, WINDOW_SHIFT};
+use crate::program::{Rmw, Space, WINDOW_SHIFT};
 use crate::report::{EventKind, FindingKind};
-use crate::sass::{Address, Op, Predicate, Row};
+use crate::sass::{Address, Op, Predicate, Row, Source};
 
 impl Warp<'_> {
     /// The address that each lane accesses.
@@ -239,7 +239,11 @@ impl Warp<'_> {
         let Op::Constant { target, bank, index, offset, width, signed } = op else {
             return Ok(());
         };
-        let index = index.map_or(&ZEROS, |index| self.row(index));
+        let index = match index {
+            Source::Uniform(number) => [self.now.get(*number); 32],
+            Source::Register(number) => *self.row(*number),
+            _ => ZEROS,
+        };
         let bytes = self.code.banks.get(*bank).map_or(&[][..], Vec::as_slice);
         let (mut low, mut high) = (ZEROS, ZEROS);
         for lane in lanes_of(mask) {
@@ -333,13 +337,9 @@ impl Warp<'_> {
     }
 
     /// Whether a generic address is one of shared memory, or of global memory.
-    pub(super) fn query(&mut self, outcome: u8, at: &Address, shared: bool, mask: u32) {
+    pub(super) fn query(&mut self, outcome: u8, at: &Address, window: u64, mask: u32) {
         let windows = self.addresses(at).map(|address| address >> WINDOW_SHIFT << WINDOW_SHIFT);
-        let holds = (0..32).fold(0, |mask, lane| {
-            let window = windows[lane];
-            let yes = if shared { window == SHARED_WINDOW } else { window == 0 };
-            mask | u32::from(yes) << lane
-        });
+        let holds = (0..32).fold(0, |mask, lane| mask | u32::from(windows[lane] == window) << lane);
         self.write_predicate(outcome, holds, mask);
     }
 }

@@ -246,7 +246,7 @@ impl<'a> Warp<'a> {
             Op::LoadMatrix { at, to, count, transposed } => {
                 self.load_matrix(state, at, *to, *count, *transposed, mask)?;
             }
-            Op::QuerySpace { outcome, at, shared } => self.query(*outcome, at, *shared, mask),
+            Op::QuerySpace { outcome, at, window } => self.query(*outcome, at, *window, mask),
             Op::MatrixMultiply(multiply) => self.multiply(multiply, mask)?,
             Op::Builtin(builtin) => self.builtin(state, *builtin, mask)?,
             flow @ (Op::Jump { .. }

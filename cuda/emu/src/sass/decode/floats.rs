@@ -209,7 +209,7 @@ impl Decoder<'_> {
 
     fn pack(&self) -> Decoded<Op> {
         if !self.has(Modifier::PACK_AB) || self.has(Modifier::SATFINITE) {
-            return Err("only pairs are packed here".to_owned());
+            return Err("only pairs of 16 bits are packed here".to_owned());
         }
         let to = if self.has(Modifier::BF16) { "bf16x2" } else { "f16x2" };
         let relu = if self.has(Modifier::RELU) { ".relu" } else { "" };

@@ -90,6 +90,9 @@ impl Decoder<'_> {
         let last = self.count() - 1;
         let target = self.place(self.address_of(last)?)?;
         let (diverged, converged) = (self.has(Modifier::DIV), self.has(Modifier::CONV));
+        if self.has(Modifier::ANY) {
+            return Err("a branch of all lanes where one takes it is not run here".to_owned());
+        }
         if !diverged && !converged {
             let whole = self.has(Modifier::U);
             return Ok(Op::Branch { target, when: self.predicate(0)?, whole });

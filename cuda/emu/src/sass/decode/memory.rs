@@ -4,8 +4,8 @@ use nvabi_sass::{ConstantBank, Modifier, Op as Name, Value};
 
 use super::{BANKS, Decoded, Decoder, Op, TRUE, ZERO};
 use crate::lanes;
-use crate::program::{Rmw, Space};
-use crate::sass::{Address, Predicate};
+use crate::program::{LOCAL_WINDOW, Rmw, SHARED_WINDOW, Space};
+use crate::sass::{Address, Predicate, Source};
 
 /// Bytes of one part, parts, and whether it is extended by its sign.
 struct Size {
@@ -33,11 +33,7 @@ impl Decoder<'_> {
             ATOMS => self.atomic(Space::Shared, Some(0), 1),
             LDSM => self.matrix(),
             LDGSTS => self.copy(),
-            QSPC => Ok(Op::QuerySpace {
-                outcome: self.outcome(0)?,
-                at: self.address(2, Space::Generic)?,
-                shared: self.has(Modifier::S),
-            }),
+            QSPC => self.query(),
             MEMBAR => Ok(Op::Fence),
             // Loads and copies are complete when the next instruction runs, and there are no caches.
             LDGDEPBAR | DEPBAR | CCTL | ERRBAR | CGAERRBAR => Ok(Op::Nop),
@@ -83,6 +79,15 @@ impl Decoder<'_> {
         })
     }
 
+    fn query(&self) -> Decoded<Op> {
+        let windows = [(Modifier::G, 0), (Modifier::S, SHARED_WINDOW), (Modifier::L, LOCAL_WINDOW)];
+        Ok(Op::QuerySpace {
+            outcome: self.outcome(0)?,
+            at: self.address(2, Space::Generic)?,
+            window: self.choose(&windows).ok_or("shared memory of other blocks is not there")?,
+        })
+    }
+
     fn constant(&self) -> Decoded<Op> {
         let Value::Constant { bank: ConstantBank::Number(bank), index, offset } =
             self.operand(1)?.value
@@ -100,7 +105,10 @@ impl Decoder<'_> {
         Ok(Op::Constant {
             target: self.target(0)?,
             bank: bank.into(),
-            index: index.map(|index| index.register).filter(|register| *register != ZERO),
+            index: match index {
+                Some(index) if index.uniform => Source::Uniform(index.register),
+                index => Source::Register(index.map_or(ZERO, |index| index.register)),
+            },
             offset,
             width: width * u64::from(parts),
             signed,

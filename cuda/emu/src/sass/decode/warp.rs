@@ -20,6 +20,7 @@ impl Decoder<'_> {
             MATCH => self.equal(),
             REDUX => self.reduce(),
             SHFL => self.shuffle(),
+            R2UR if self.has(Modifier::OR) => Err("lanes are not joined here".to_owned()),
             R2UR => Ok(Op::ToUniform { to: self.uniform_register(1)?, from: self.register(2)? }),
             B2R => Ok(Op::BarrierResult { to: self.register(0)?, outcome: self.outcome(1)? }),
             _ => self.matrices(),
