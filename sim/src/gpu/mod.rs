@@ -12,6 +12,7 @@ mod hostile;
 mod kernel;
 mod launch;
 mod qmd;
+mod seen;
 mod surface;
 
 pub(crate) use clock::Clock;
@@ -19,3 +20,4 @@ pub(crate) use doorbell::{USERMODE_SIZE, clear, is_rung, set_time, take_token};
 pub(crate) use engine::{
     ENTRY, Engine, EngineKind, Fault, KernelSpace, Ring, Space, Trap, in_turn, shorter,
 };
+pub(crate) use seen::{Bytes, Mappings, Seen};

@@ -12,8 +12,7 @@ use super::interface::Params;
 use super::memory::{Buffer, IN_GPU, LOCATION, PAGE, VIRTUAL, bits};
 use super::server::{Client, ObjectKind};
 use crate::Status;
-use crate::gpu::{self as engine, KernelSpace, shorter};
-use nvabi_emu::Foreign;
+use crate::gpu::{self as engine, Bytes, KernelSpace, Mappings, shorter};
 
 /// Addresses have 49 bits, and the first pages are nobody's.
 const FIRST: u64 = 0x1_0000;
@@ -171,7 +170,7 @@ impl Space {
     }
 
     /// The memory at an address: which, from where on, how many bytes, and whether it may be written.
-    fn at(&self, address: u64) -> Option<(Arc<Buffer>, u64, u64, bool)> {
+    fn buffer_at(&self, address: u64) -> Option<(Arc<Buffer>, u64, u64, bool)> {
         let mapped = self.mapped();
         let (base, of) = mapped.range(..=address).next_back().filter(|(_, of)| of.end > address)?;
         let buffer = of.buffer.buffer()?;
@@ -184,82 +183,48 @@ pub(super) struct Seen<'a>(pub(super) &'a Arc<Space>);
 
 impl engine::Space for Seen<'_> {
     fn read(&self, at: u64, into: &mut [u8]) -> Option<usize> {
-        let (buffer, offset, length, _) = self.0.at(at)?;
+        let (buffer, offset, length, _) = self.0.buffer_at(at)?;
         let length = shorter(length, into.len());
         buffer.read(offset, &mut into[..length]).then_some(length)
     }
 
     fn write(&mut self, at: u64, from: &[u8]) -> Option<usize> {
-        let (buffer, offset, length, is_writable) = self.0.at(at)?;
+        let (buffer, offset, length, is_writable) = self.0.buffer_at(at)?;
         let length = shorter(length, from.len());
         (is_writable && buffer.write(offset, &from[..length])).then_some(length)
     }
 
     fn for_kernels(&self) -> Option<Arc<dyn KernelSpace>> {
-        Some(Arc::new(SeenByKernel { space: self.0.clone(), refused: Mutex::default() }))
+        Some(Arc::new(engine::Seen::new(self.0.clone())))
     }
 }
 
-/// The space as a kernel works in it.
-#[derive(Debug)]
-struct SeenByKernel {
-    space: Arc<Space>,
-    /// The first address that could not be read, or written.
-    refused: Mutex<Option<(u64, bool)>>,
-}
+impl Mappings for Arc<Space> {
+    type Bytes = Arc<Buffer>;
 
-impl SeenByKernel {
-    fn refused(&self) -> MutexGuard<'_, Option<(u64, bool)>> {
-        self.refused.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// What came of an access, or none where it was refused.
-    fn access<T>(
-        &self,
-        address: u64,
-        is_write: bool,
-        access: impl FnOnce(&Buffer, u64) -> Option<T>,
-    ) -> Option<T> {
-        let at = self.space.at(address).filter(|(.., is_writable)| *is_writable || !is_write);
-        let done = at.and_then(|(buffer, offset, ..)| access(&buffer, offset));
-        if done.is_none() {
-            self.refused().get_or_insert((address, is_write));
-        }
-        done
-    }
-}
-
-impl Foreign for SeenByKernel {
     fn range(&self, address: u64) -> Option<(u64, u64)> {
-        let mapped = self.space.mapped();
+        let mapped = self.mapped();
         let (base, of) = mapped.range(..=address).next_back().filter(|(_, of)| of.end > address)?;
         of.buffer.buffer().map(|_| (*base, of.end))
     }
 
-    fn load(&self, address: u64, width: u64) -> u64 {
-        let mut bytes = [0; 8];
-        self.read(address, &mut bytes[..width as usize]);
-        u64::from_le_bytes(bytes)
-    }
-
-    fn read(&self, address: u64, bytes: &mut [u8]) -> bool {
-        self.access(address, false, |buffer, at| buffer.read(at, bytes).then_some(())).is_some()
-    }
-
-    fn store(&self, address: u64, width: u64, value: u64) {
-        let bytes = &value.to_le_bytes()[..width as usize];
-        self.access(address, true, |buffer, at| buffer.write(at, bytes).then_some(()));
-    }
-
-    fn compare_exchange(&self, address: u64, width: u64, old: u64, new: u64) -> u64 {
-        let exchange = |buffer: &Buffer, at| buffer.compare_exchange(at, width as usize, old, new);
-        self.access(address, true, exchange).unwrap_or(old)
+    fn at(&self, address: u64) -> Option<(Arc<Buffer>, u64, bool)> {
+        let (buffer, offset, _, is_writable) = self.buffer_at(address)?;
+        Some((buffer, offset, is_writable))
     }
 }
 
-impl KernelSpace for SeenByKernel {
-    fn take_refused(&self) -> Option<(u64, bool)> {
-        self.refused().take()
+impl Bytes for Arc<Buffer> {
+    fn read(&self, offset: u64, into: &mut [u8]) -> bool {
+        Buffer::read(self, offset, into)
+    }
+
+    fn write(&self, offset: u64, from: &[u8]) -> bool {
+        Buffer::write(self, offset, from)
+    }
+
+    fn compare_exchange(&self, offset: u64, width: usize, old: u64, new: u64) -> Option<u64> {
+        Buffer::compare_exchange(self, offset, width, old, new)
     }
 }
 

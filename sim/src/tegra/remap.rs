@@ -60,6 +60,13 @@ impl Remaps {
         (size > 0).then_some((Target::Memory { memory, offset, writable }, size))
     }
 
+    /// Each piece: where it begins, its size, its memory from an offset on, and whether it may be written.
+    pub(super) fn pieces(&self) -> impl Iterator<Item = (u64, u64, &Arc<Node>, u64, bool)> {
+        self.pieces
+            .iter()
+            .map(|(at, piece)| (*at, piece.size, &piece.memory, piece.offset, piece.writable))
+    }
+
     /// Where the next of them begins.
     pub(super) fn next(&self, at: u64) -> Option<u64> {
         self.pieces.range(at..).next().map(|(start, _)| *start)

@@ -31,7 +31,7 @@ struct Addresses<'a> {
 
 impl gpu::Space for Addresses<'_> {
     fn for_kernels(&self) -> Option<Arc<dyn KernelSpace>> {
-        None
+        Some(Arc::new(gpu::Seen::new(self.space.memory())))
     }
 
     fn read(&self, at: u64, into: &mut [u8]) -> Option<usize> {

@@ -12,6 +12,7 @@ use super::remap::Remaps;
 use super::syncpoint::{POINT_SIZE, POINTS};
 use super::{Errno, File, FileId, Kernel, PAGE, Result};
 use crate::client::Client;
+use crate::gpu::{Bytes, Mappings};
 use crate::memory::{Access, Memory, Node};
 use crate::tegra::abi::*;
 
@@ -82,6 +83,52 @@ struct Mapping {
 struct Own {
     size: u64,
     what: Target,
+}
+
+/// The memory of a space, by address.
+#[derive(Debug)]
+pub(super) struct MappedMemory(BTreeMap<u64, Piece>);
+
+#[derive(Debug)]
+struct Piece {
+    end: u64,
+    memory: Arc<Node>,
+    offset: u64,
+    writable: bool,
+}
+
+impl MappedMemory {
+    fn piece(&self, address: u64) -> Option<(u64, &Piece)> {
+        let (start, piece) = self.0.range(..=address).next_back()?;
+        (address < piece.end).then_some((*start, piece))
+    }
+}
+
+impl Mappings for MappedMemory {
+    type Bytes = Arc<Node>;
+
+    fn range(&self, address: u64) -> Option<(u64, u64)> {
+        self.piece(address).map(|(start, piece)| (start, piece.end))
+    }
+
+    fn at(&self, address: u64) -> Option<(Arc<Node>, u64, bool)> {
+        let (start, piece) = self.piece(address)?;
+        Some((piece.memory.clone(), piece.offset + (address - start), piece.writable))
+    }
+}
+
+impl Bytes for Arc<Node> {
+    fn read(&self, offset: u64, into: &mut [u8]) -> bool {
+        self.memory().is_some_and(|memory| memory.read(offset, into))
+    }
+
+    fn write(&self, offset: u64, from: &[u8]) -> bool {
+        self.memory().is_some_and(|memory| memory.put(offset, from))
+    }
+
+    fn compare_exchange(&self, offset: u64, width: usize, old: u64, new: u64) -> Option<u64> {
+        self.memory()?.compare_exchange(offset, width, old, new)
+    }
 }
 
 /// What is behind a GPU address.
@@ -174,6 +221,27 @@ impl Space {
         let mapping = self.mappings.range(at..).next().map(|(start, _)| *start);
         let next = mapping.into_iter().chain(self.remaps.next(at)).fold(end, u64::min);
         Some((Target::Nothing, next - at))
+    }
+
+    /// The memory of the space as it is now, for a kernel. Syncpoints are no memory, and what is mapped later it does
+    /// not see; what is unmapped meanwhile it still does.
+    pub(super) fn memory(&self) -> MappedMemory {
+        let mapped = self.mappings.iter().map(|(at, mapping)| {
+            (*at, mapping.size, &mapping.memory, mapping.offset, mapping.writable)
+        });
+        let own = self.own.iter().filter_map(|(at, own)| match &own.what {
+            Target::Memory { memory, offset, writable } => {
+                Some((*at, own.size, memory, *offset, *writable))
+            }
+            _ => None,
+        });
+        let all = mapped.chain(own).chain(self.remaps.pieces());
+        MappedMemory(
+            all.map(|(at, size, memory, offset, writable)| {
+                (at, Piece { end: at + size, memory: memory.clone(), offset, writable })
+            })
+            .collect(),
+        )
     }
 
     /// The sparse reservation that an operation is about: its start and its size. There are no pages

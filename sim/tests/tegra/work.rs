@@ -794,7 +794,7 @@ reported! {
         assert_eq!(gpu.error().0, 31);
     } gives "mmu-fault"
 
-    compute_launch_is_decoded_and_not_executed {
+    launch_of_no_code_is_not_executed {
         let mut gpu = Gpu::new();
         let qmd = gpu.memory(4096);
         qmd.cpu.write(384 / 8, 17);

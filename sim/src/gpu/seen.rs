@@ -1,0 +1,96 @@
+//! Addresses as a kernel sees them, which runs while the driver does other things.
+
+use std::fmt::Debug;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use nvabi_emu::Foreign;
+
+use super::engine::KernelSpace;
+
+/// What is mapped where, that threads may look at.
+pub(crate) trait Mappings: Debug + Send + Sync {
+    type Bytes: Bytes;
+
+    /// First address and end of what is mapped around an address.
+    fn range(&self, address: u64) -> Option<(u64, u64)>;
+
+    /// The memory at an address, from where on, and whether it may be written.
+    fn at(&self, address: u64) -> Option<(Self::Bytes, u64, bool)>;
+}
+
+/// Memory that is mapped.
+pub(crate) trait Bytes {
+    /// Copies out; whether all of it was there.
+    fn read(&self, offset: u64, into: &mut [u8]) -> bool;
+
+    /// Copies in, words and double words at once.
+    fn write(&self, offset: u64, from: &[u8]) -> bool;
+
+    /// Stores aligned bytes where others are found, in one step; what was found. None where that cannot be.
+    fn compare_exchange(&self, offset: u64, width: usize, old: u64, new: u64) -> Option<u64>;
+}
+
+/// Mappings as one kernel uses them.
+#[derive(Debug)]
+pub(crate) struct Seen<M> {
+    mappings: M,
+    /// The first address that could not be read, or written.
+    refused: Mutex<Option<(u64, bool)>>,
+}
+
+impl<M: Mappings> Seen<M> {
+    pub(crate) fn new(mappings: M) -> Self {
+        Self { mappings, refused: Mutex::default() }
+    }
+
+    fn refused(&self) -> MutexGuard<'_, Option<(u64, bool)>> {
+        self.refused.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What came of an access, or none where it was refused.
+    fn access<T>(
+        &self,
+        address: u64,
+        is_write: bool,
+        access: impl FnOnce(&M::Bytes, u64) -> Option<T>,
+    ) -> Option<T> {
+        let at = self.mappings.at(address).filter(|(.., is_writable)| *is_writable || !is_write);
+        let done = at.and_then(|(bytes, offset, _)| access(&bytes, offset));
+        if done.is_none() {
+            self.refused().get_or_insert((address, is_write));
+        }
+        done
+    }
+}
+
+impl<M: Mappings> Foreign for Seen<M> {
+    fn range(&self, address: u64) -> Option<(u64, u64)> {
+        self.mappings.range(address)
+    }
+
+    fn load(&self, address: u64, width: u64) -> u64 {
+        let mut bytes = [0; 8];
+        self.read(address, &mut bytes[..width as usize]);
+        u64::from_le_bytes(bytes)
+    }
+
+    fn read(&self, address: u64, bytes: &mut [u8]) -> bool {
+        self.access(address, false, |of, at| of.read(at, bytes).then_some(())).is_some()
+    }
+
+    fn store(&self, address: u64, width: u64, value: u64) {
+        let bytes = &value.to_le_bytes()[..width as usize];
+        self.access(address, true, |of, at| of.write(at, bytes).then_some(()));
+    }
+
+    fn compare_exchange(&self, address: u64, width: u64, old: u64, new: u64) -> u64 {
+        let exchange = |of: &M::Bytes, at| of.compare_exchange(at, width as usize, old, new);
+        self.access(address, true, exchange).unwrap_or(old)
+    }
+}
+
+impl<M: Mappings> KernelSpace for Seen<M> {
+    fn take_refused(&self) -> Option<(u64, bool)> {
+        self.refused().take()
+    }
+}
