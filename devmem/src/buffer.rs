@@ -111,6 +111,13 @@ impl AsFd for Buffer {
     }
 }
 
+/// The bytes of a dma-buf or a memfd.
+pub(crate) fn size_of(fd: &OwnedFd) -> Result<u64> {
+    let file = fd.try_clone().map(File::from);
+    let file = file.map_err(|error| Error::call("dup of a buffer", error))?;
+    size(&file, 0)
+}
+
 /// A dma-buf tells its size to lseek; older kernels show 0 in fstat.
 fn size(file: &File, shown: u64) -> Result<u64> {
     use std::io::{Seek, SeekFrom};

@@ -73,6 +73,12 @@ pub trait Device: Send + Sync {
         Err(Error::unsupported(format!("{} makes no memory", self.info().name)))
     }
 
+    /// Whether [`Self::allocate`] may lay pixels out otherwise than it is asked to, as the set allows, and takes
+    /// descriptions whose layout is [open](super::Layout::open): the memory says where they are.
+    fn chooses_layouts(&self) -> bool {
+        false
+    }
+
     /// What [`Self::allocate`] asks the kernel or a library for, in a line for people: call, file, numbers.
     fn request(&self, description: &Description) -> String {
         format!("{} bytes of {}", description.layout.size, self.info().name)

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use super::capability::{Capability, CapabilitySet, MODIFIER_LINEAR};
+use super::capability::{Capability, CapabilitySet, MODIFIER_INVALID, MODIFIER_LINEAR};
 use super::constraint::{ConstraintName, multiple};
 use super::format::{self, PlaneFormat};
 use super::usage::{Fourcc, Image};
@@ -33,6 +33,38 @@ pub struct Layout {
 }
 
 impl Layout {
+    /// A layout that only a driver knows: who makes the memory lays the pixels out.
+    pub fn open(modifier: u64) -> Self {
+        Self { modifier, planes: Vec::new(), size: 0 }
+    }
+
+    /// Whether who makes the memory lays the pixels out.
+    pub fn is_open(&self) -> bool {
+        self.planes.is_empty() && self.size == 0
+    }
+
+    /// Whether it keeps to the constraints of a set, whoever laid the pixels out.
+    ///
+    /// # Errors
+    ///
+    /// The first that it does not keep to.
+    pub(crate) fn keeps(&self, set: &CapabilitySet) -> Result<(), String> {
+        let rules = Rules::of(set);
+        for (index, Plane { offset, pitch, .. }) in self.planes.iter().enumerate() {
+            let aligned = |value: u64, step: u64| value % step.max(1) == 0;
+            if !aligned(*pitch, rules.pitch_alignment) || *pitch > rules.max_pitch {
+                return Err(format!("rows of plane {index} are {pitch} bytes apart"));
+            }
+            if !aligned(*offset, rules.offset_alignment) {
+                return Err(format!("plane {index} begins at {offset}"));
+            }
+        }
+        match self.size > rules.max_size {
+            true => Err(format!("{} bytes are more than {}", self.size, rules.max_size)),
+            false => Ok(()),
+        }
+    }
+
     /// Whether each plane is inside of the memory that this says it takes.
     ///
     /// # Errors
@@ -210,6 +242,21 @@ pub fn solve(image: &Image, set: &CapabilitySet) -> Result<Layout, LayoutError> 
         laid.push(plane);
     }
     Ok(Layout { modifier, planes: laid, size: rules.size(end)? })
+}
+
+/// The layout of an image, or an open one where only the driver of its modifier knows.
+///
+/// # Errors
+///
+/// As [`solve`].
+pub fn layout_of(image: &Image, set: &CapabilitySet) -> Result<Layout, LayoutError> {
+    solve(image, set).or_else(|error| match &error {
+        LayoutError::UnknownModifier(Some(capability)) => match capability.as_modifier() {
+            Some(modifier) if modifier != MODIFIER_INVALID => Ok(Layout::open(modifier)),
+            _ => Err(error),
+        },
+        _ => Err(error),
+    })
 }
 
 /// The modifier of the first capability that has one which this module, or any, can lay out.

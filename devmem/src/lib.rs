@@ -100,7 +100,7 @@ pub use driver::{Device, DeviceInfo, Driver, Import, Transition, Wait};
 pub use error::{Error, ErrorKind, Result};
 pub use explain::{Cause, Explanation, Offer, OfferedSet, Rejection, Relaxation, explain, plan};
 pub use fence::{Intent, wait_fence};
-pub use layout::{Layout, LayoutError, Plane, solve};
+pub use layout::{Layout, LayoutError, Plane, layout_of, solve};
 pub use map::{Access, Mapping};
 pub use memory::Memory;
 pub use probe::{Made, Prober, Refusal, Tried};

@@ -15,7 +15,7 @@ use super::driver::{Device, DeviceInfo};
 use super::drivers;
 use super::error::{Error, ErrorKind, Result};
 use super::explain::{Offer, plan};
-use super::layout::solve;
+use super::layout::{layout_of, solve};
 use super::usage::{Fourcc, Image, Operation, Usage, Use};
 
 /// How many answers are remembered unless it is said.
@@ -241,7 +241,8 @@ impl Prober {
         let mut description = description.clone();
         let users = users(devices, &description.usage)?;
         for (device, operation) in &users {
-            if device.info().imports {
+            // Memory whose layout is open cannot be made to try.
+            if device.info().imports && !description.layout.is_open() {
                 let needs = self.needs(*device, *operation, &description, devices)?;
                 let merged = merged(*device, &description.set.constraints, &needs)?;
                 description.set.constraints = merged;
@@ -315,8 +316,8 @@ impl Prober {
         let mut reasons = Vec::new();
         for set in self.sets_for(devices, image, uses)?.into_iter().filter(wanted) {
             let usage = Usage { image: *image, uses: uses.to_vec() };
-            let made = solve(image, &set).map_err(|error| Error::unsupported(error.to_string()));
-            let made = made.and_then(|layout| {
+            let layout = layout_of(image, &set).map_err(|why| Error::unsupported(why.to_string()));
+            let made = layout.and_then(|layout| {
                 self.make(devices, &Description { usage, set, layout, metadata: Vec::new() })
             });
             match made {
@@ -432,8 +433,11 @@ fn allocators<'d>(
     devices: &'d [Box<dyn Device>],
 ) -> impl Iterator<Item = &'d dyn Device> + use<'d> {
     let maker = description.set.constraint(ConstraintName::MADE_BY);
+    let open = description.layout.is_open();
     let may = |device: &&dyn Device| {
-        device.info().allocates && (maker.is_none() || device.info().number() == maker)
+        device.info().allocates
+            && (maker.is_none() || device.info().number() == maker)
+            && (!open || device.chooses_layouts())
     };
     let mut found: Vec<&dyn Device> = devices.iter().map(AsRef::as_ref).filter(may).collect();
     found.sort_by_key(|device| device.cost(&description.set));
@@ -459,6 +463,8 @@ fn try_allocator(
     description: &Description,
 ) -> Result<Buffer> {
     let buffer = allocator.allocate(description)?;
+    let keeps = buffer.description().layout.keeps(&description.set);
+    keeps.map_err(|what| Error::new(ErrorKind::Mismatch, what))?;
     for (user, _) in users {
         // Who only makes memory, such as a heap, takes what it made itself.
         if user.info().imports {
@@ -531,7 +537,7 @@ mod tests {
     use std::sync::atomic::{AtomicUsize, Ordering};
 
     use super::*;
-    use crate::{Import, Memory};
+    use crate::{Import, Layout, Memory, Plane};
 
     /// A device that takes memory as a test says, and counts how often it is asked to.
     struct Fake {
@@ -779,6 +785,59 @@ mod tests {
         assert_eq!(
             refusals[0].to_string(),
             "panel:encode in rows does not take its own memory: no"
+        );
+    }
+
+    /// A GPU with tiles that only its driver knows, which says where it laid the pixels.
+    struct Tiler {
+        info: DeviceInfo,
+        pitch: u64,
+    }
+
+    const TILES: u64 = 0x0700_0000_0000_0001;
+
+    impl Device for Tiler {
+        fn info(&self) -> &DeviceInfo {
+            &self.info
+        }
+
+        fn sets(&self, _: &Image, _: Operation) -> Result<Vec<CapabilitySet>> {
+            let whole = Constraint::new(ConstraintName::PITCH_ALIGNMENT, 256);
+            Ok(vec![CapabilitySet::new([whole], [Capability::modifier(TILES)])])
+        }
+
+        fn chooses_layouts(&self) -> bool {
+            true
+        }
+
+        fn allocate(&self, description: &Description) -> Result<Buffer> {
+            assert!(description.layout.is_open());
+            let planes = vec![Plane { offset: 0, pitch: self.pitch, size: 65536 }];
+            let layout = Layout { planes, size: 65536, ..description.layout };
+            plain(&Description { layout, ..description.clone() }, false)
+        }
+
+        fn import(&self, _: &Buffer) -> Result<Box<dyn Import>> {
+            Ok(Box::new(Taken))
+        }
+    }
+
+    #[test]
+    fn what_only_a_driver_lays_out_it_makes() {
+        let serve = |pitch| {
+            let info = fake("gpu", any, 4096).info;
+            let devices: Vec<Box<dyn Device>> =
+                vec![fake("heap", any, u64::MAX), Box::new(Tiler { info, pitch })];
+            let uses = [Use::new("gpu", Operation::Capture)];
+            prober(4).serve(&devices, &description(&[]).usage.image, &uses, |_| true)
+        };
+        let made = serve(512).unwrap();
+        assert_eq!(made.by, "gpu");
+        let layout = &made.buffer.description().layout;
+        assert_eq!((layout.modifier, layout.planes[0].pitch), (TILES, 512));
+        assert_eq!(
+            serve(300).unwrap_err().to_string(),
+            "no memory serves all: gpu: rows of plane 0 are 300 bytes apart"
         );
     }
 

@@ -5,7 +5,7 @@ use std::fmt::{self, Write as _};
 use nvabi_devmem::drivers::Found;
 use nvabi_devmem::{
     Buffer, CapabilitySet, Derived, Description, Device, Image, Layout, LayoutError, Made, Offer,
-    Operation, Prober, Refusal, Usage, Use, plan, solve,
+    Operation, Prober, Refusal, Usage, Use, layout_of, plan, solve,
 };
 use nvabi_pipeline::diagnostic::{Diagnostic, Report};
 use serde::Serialize;
@@ -269,11 +269,16 @@ fn attempt(
     let mut reasons = Vec::new();
     let mut chosen = None;
     for (at, set) in sets.iter().enumerate() {
-        let layout = match solve(image, set) {
+        // What only a driver can lay out is for a device of this machine to make.
+        let found = match machine {
+            Some(_) => layout_of(image, set),
+            None => solve(image, set),
+        };
+        let layout = match found {
             Ok(layout) => layout,
             Err(error) => {
-                reasons
-                    .push((error.to_string(), !matches!(error, LayoutError::UnknownModifier(_))));
+                let is_final = !matches!(error, LayoutError::UnknownModifier(_));
+                reasons.push((error.to_string(), is_final));
                 continue;
             }
         };
@@ -286,10 +291,14 @@ fn attempt(
         match machine.map(|machine| machine.make(&description)).transpose() {
             Ok(made) => {
                 let (made, allocator) = made.unzip();
-                chosen = Some((at, Some(layout), allocator, made.map(|made| made.buffer)));
+                let buffer = made.map(|made| made.buffer);
+                // Who makes the memory may lay the pixels out.
+                let layout =
+                    buffer.as_ref().map_or(layout, |made| made.description().layout.clone());
+                chosen = Some((at, Some(layout), allocator, buffer));
                 break;
             }
-            Err(error) => reasons.push((error.to_string(), true)),
+            Err(error) => reasons.push((error.to_string(), !description.layout.is_open())),
         }
     }
     // What only its driver can lay out serves all the same.

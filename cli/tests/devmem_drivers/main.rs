@@ -13,6 +13,7 @@ mod capture;
 mod choose;
 mod command;
 mod fences;
+mod gpus;
 mod nvmap;
 mod own;
 mod scanout;
@@ -56,6 +57,9 @@ fn alias(name: &str) -> Option<String> {
         "bochs" => card("bochs-drm"),
         // The card is of the virtio device, or of what that is on.
         "virtio-gpu" => card("virtio_gpu").or_else(|| card("virtio-pci")),
+        // GPUs in software: OpenGL's by a render node, and Vulkan's, which has none.
+        "llvmpipe" => Some(format!("gl:{}", render_node(&card("vgem")?)?)),
+        "lavapipe" => Some("vulkan:0".to_owned()),
         "camera" => camera(0),
         "contiguous-camera" => camera(1),
         _ => Some(name.to_owned()),
@@ -74,6 +78,14 @@ fn card(driver: &str) -> Option<String> {
             .any(|path| fs::canonicalize(path).is_ok_and(|path| path.ends_with(driver)))
     })?;
     Some(format!("drm:{found}"))
+}
+
+/// The render node of a card.
+pub(crate) fn render_node(card: &str) -> Option<String> {
+    let siblings = format!("/sys/class/drm/{}/device/drm", card.trim_start_matches("drm:"));
+    let siblings = fs::read_dir(siblings).ok()?;
+    let mut names = siblings.filter_map(|entry| entry.ok()?.file_name().into_string().ok());
+    names.find(|name| name.starts_with("renderD"))
 }
 
 /// The cameras of vivid, in the order of its parameter `allocators`.

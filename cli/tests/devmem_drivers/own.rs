@@ -6,7 +6,7 @@ use nvabi_devmem::{Constraint, ConstraintName, Operation, Prober, Tried};
 use serde_json::Value;
 
 use super::command::nvabi;
-use super::{description, device, devices, use_of};
+use super::{description, device, devices, render_node, use_of};
 
 fn takes_its_own_memory_alone(name: &'static str, errno: &str) {
     let display = device(name);
@@ -55,15 +55,10 @@ fn virtio_gpu_takes_its_own_memory_alone() {
 
 #[test]
 fn a_part_goes_to_the_device_that_serves() {
-    let (display, gpu) = (device("virtio-gpu"), device("vgem"));
+    let (display, gpu) = (device("virtio-gpu"), device("llvmpipe"));
     // The first render node refuses what the CPU and the other node share.
-    let of = |card: &str| {
-        let sibling = std::fs::read_dir(format!("/sys/class/drm/{card}/device/drm")).unwrap();
-        let mut names = sibling.filter_map(|entry| entry.ok()?.file_name().into_string().ok());
-        names.find(|name| name.starts_with("renderD")).map(|name| format!("drm:{name}"))
-    };
-    let name = |device: &dyn nvabi_devmem::Device| device.info().name.replace("drm:", "");
-    let (refuses, serves) = (of(&name(&*display)).unwrap(), of(&name(&*gpu)).unwrap());
+    let refuses = format!("gl:{}", render_node(&display.info().name).unwrap());
+    let serves = gpu.info().name.clone();
     let order: Vec<String> = devices().iter().map(|device| device.info().name.clone()).collect();
     let at = |wanted: &String| order.iter().position(|name| name == wanted).unwrap();
     assert!(at(&refuses) < at(&serves), "{order:?}");

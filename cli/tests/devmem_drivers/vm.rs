@@ -1,7 +1,7 @@
 //! The other tests of this program, in a virtual machine that has the devices.
 //!
 //! It takes the kernel that `cli/tests/devmem_vm/kernel.sh` put into the target folder, or the one in
-//! `NVABI_DEVMEM_KERNEL`.
+//! `NVABI_DEVMEM_KERNEL`; and the GPUs of Mesa that `mesa.sh` put there, or those in `NVABI_DEVMEM_MESA`.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -11,12 +11,12 @@ use nvabi_test::{Need, REQUIRE, skip};
 /// Set inside of the machine.
 const INSIDE: &str = "NVABI_TEST_VM";
 
-fn kernel() -> PathBuf {
-    if let Some(kernel) = std::env::var_os("NVABI_DEVMEM_KERNEL") {
-        return kernel.into();
+/// A folder of the target folder, or the one that a variable names.
+fn folder(variable: &str, name: &str) -> PathBuf {
+    if let Some(folder) = std::env::var_os(variable) {
+        return folder.into();
     }
-    let target = Path::new(env!("CARGO_TARGET_TMPDIR")).parent().unwrap();
-    target.join("devmem-kernel")
+    Path::new(env!("CARGO_TARGET_TMPDIR")).parent().unwrap().join(name)
 }
 
 #[test]
@@ -24,7 +24,8 @@ fn in_a_virtual_machine() {
     if std::env::var_os(INSIDE).is_some() {
         return;
     }
-    let kernel = kernel();
+    let kernel = folder("NVABI_DEVMEM_KERNEL", "devmem-kernel");
+    let mesa = folder("NVABI_DEVMEM_MESA", "devmem-mesa");
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/devmem_vm/run.sh");
     let mut run = Command::new(&script);
     run.arg(&kernel).arg(std::env::current_exe().unwrap());
@@ -32,8 +33,12 @@ fn in_a_virtual_machine() {
     run.env("VM_FILES", format!("nvabi={}", env!("CARGO_BIN_EXE_nvabi")));
     // What the kernel was built with must be there.
     let provides = std::fs::read_to_string(kernel.join("provides")).unwrap_or_default();
-    let required: Vec<String> =
+    let mut required: Vec<String> =
         provides.split_whitespace().map(|name| format!("device:{name}")).collect();
+    if mesa.is_dir() {
+        run.env("VM_ROOT", &mesa);
+        required.extend(["device:lavapipe".to_owned(), "device:llvmpipe".to_owned()]);
+    }
     run.env(REQUIRE, required.join(","));
     let output = run.output().unwrap();
     let said = String::from_utf8_lossy(&output.stdout);

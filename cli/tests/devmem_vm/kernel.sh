@@ -20,25 +20,12 @@ trap 'rm -rf "$work"' EXIT
 trap 'exit 130' INT TERM
 cd "$work"
 
-# apt with lists of its own: what this machine installs from stays as it is.
-mkdir -p lists/partial root out
-cat /etc/apt/sources.list >sources 2>/dev/null || true
-. /etc/os-release
-if [ "$ID" = debian ]; then
-    site=$(apt-get indextargets --format '$(SITE)' 'Created-By: Packages' "Codename: $VERSION_CODENAME" | head -n 1)
-    keys=/usr/share/keyrings/debian-archive-keyring.gpg
-    echo "deb [signed-by=$keys] $site ${KERNEL_SUITE:-$VERSION_CODENAME-backports} main" >>sources
-fi
-own="-o Dir::Etc::sourcelist=$work/sources -o Dir::State::lists=$work/lists -o Dir::Cache::pkgcache= -o Dir::Cache::srcpkgcache="
-own="$own -o APT::Sandbox::User=root -o Acquire::Languages=none"
-apt-get $own update -qq 2>update.log || cat update.log >&2
-
-newest() { apt-cache $own madison "$1" 2>/dev/null | awk '{ print $3 }' | sort -V | tail -n 1; }
+. "$here/apt.sh"
+mkdir -p out
 # The packages whose names match a pattern, among those that a package needs.
 needs() { apt-cache $own depends "$1" | awk -v p="$2" '/Depends:/ && $2 ~ p { print $2 }'; }
 # Of an alternative, the first that there is to download.
 download() { for name in "$@"; do apt-get $own download -qq "$name" 2>/dev/null && return; done; return 1; }
-unpack() { for file in *.deb; do dpkg-deb -x "$file" root; rm "$file"; done; }
 
 package() {
     command -v depmod >/dev/null || { echo "package needs kmod" >&2; exit 1; }

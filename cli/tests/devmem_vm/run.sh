@@ -5,7 +5,7 @@
 #
 # KERNEL is a folder that kernel.sh filled: `vmlinuz`, and `modules/` where its drivers are modules.
 # What is set in the environment as NVABI_… or RUST_… is set there too. Programs in the variable
-# VM_FILES (NAME=PATH, separated by spaces) lie in /bin there. The exit status is the program's, 124
+# VM_FILES (NAME=PATH, separated by spaces) lie in /bin there, and what is in the folder VM_ROOT lies in its root. The exit status is the program's, 124
 # when it takes longer than VM_SECONDS (600), 125 when the machine ends otherwise, 77 when something
 # to run it with is missing.
 set -eu
@@ -55,6 +55,8 @@ if [ -d "$kernel/modules" ]; then
     mkdir -p "$root/lib"
     cp -r "$kernel/modules" "$root/lib/modules"
 fi
+
+if [ -n "${VM_ROOT:-}" ]; then cp -r "$VM_ROOT/." "$root"; fi
 
 (cd "$root" && find . | busybox cpio -o -H newc 2>/dev/null) >"$work/initramfs"
 

@@ -1,4 +1,5 @@
-//! Displays and GPUs of DRM: dumb buffers, and PRIME to export and to import.
+//! Displays of DRM: dumb buffers, and PRIME to export and to import. GPUs are of `gl` and `vulkan`: a render node
+//! does not say what it samples.
 
 mod commit;
 
@@ -18,9 +19,8 @@ use nix::libc;
 use super::{each, name_of, nodes, open};
 use crate::convert::{self, FormatModifier, in_formats};
 use crate::{
-    Buffer, Capability, CapabilitySet, Constraint, ConstraintName, Description, Device, DeviceInfo,
-    Driver, Error, ErrorKind, Fourcc, Image, Import, Layout, MODIFIER_INVALID, MODIFIER_LINEAR,
-    Operation, Result,
+    Buffer, CapabilitySet, Description, Device, DeviceInfo, Driver, Error, ErrorKind, Fourcc,
+    Image, Import, Layout, MODIFIER_INVALID, MODIFIER_LINEAR, Operation, Result,
 };
 
 const FOLDER: &str = "/dev/dri";
@@ -29,7 +29,7 @@ const FOLDER: &str = "/dev/dri";
 const PRIME_IMPORT: u64 = 1;
 const PRIME_EXPORT: u64 = 2;
 
-/// Every node of DRM that shares memory: `drm:card0` (displays, dumb buffers), `drm:renderD128`.
+/// Every card of DRM that shares memory: `drm:card0`.
 pub(super) struct Drm;
 
 impl Driver for Drm {
@@ -38,8 +38,7 @@ impl Driver for Drm {
     }
 
     fn devices(&self) -> Result<Vec<Box<dyn Device>>> {
-        let mut found = nodes(FOLDER, "card")?;
-        found.extend(nodes(FOLDER, "renderD")?);
+        let found = nodes(FOLDER, "card")?;
         each(&found, |node| Ok(Node::open(node)?.map(|node| Box::new(node) as Box<dyn Device>)))
     }
 }
@@ -133,14 +132,9 @@ impl Node {
             return Ok(None);
         }
         let name = name_of(path);
-        let allocates =
-            name.starts_with("card") && prime & PRIME_EXPORT != 0 && card.makes_dumb_buffers();
-        let mut operations = Vec::new();
-        if name.starts_with("renderD") {
-            operations.extend([Operation::Texture, Operation::Render]);
-        } else if card.resource_handles().is_ok_and(|found| !found.crtcs().is_empty()) {
-            operations.push(Operation::Scanout);
-        }
+        let allocates = prime & PRIME_EXPORT != 0 && card.makes_dumb_buffers();
+        let shows = card.resource_handles().is_ok_and(|found| !found.crtcs().is_empty());
+        let operations = if shows { vec![Operation::Scanout] } else { Vec::new() };
         let info = DeviceInfo {
             name: format!("drm:{name}"),
             node: path.display().to_string(),
@@ -219,12 +213,12 @@ impl Device for Node {
         &self.info
     }
 
-    /// Of render nodes only what every GPU can do is known here: rows one behind the other.
     fn sets(&self, image: &Image, operation: Operation) -> Result<Vec<CapabilitySet>> {
         match operation {
-            _ if !self.info.operations.contains(&operation) => Ok(Vec::new()),
-            Operation::Scanout => self.scanout_sets(image),
-            _ => Ok(linear()),
+            Operation::Scanout if self.info.operations.contains(&operation) => {
+                self.scanout_sets(image)
+            }
+            _ => Ok(Vec::new()),
         }
     }
 
@@ -236,11 +230,7 @@ impl Device for Node {
         if !self.info.allocates {
             return Err(Error::unsupported(format!("{} makes no memory", self.info.name)));
         }
-        let maker = description.set.constraint(ConstraintName::MADE_BY);
-        if let Some(maker) = maker.filter(|maker| self.info.number() != Some(*maker)) {
-            let asked = Constraint::new(ConstraintName::MADE_BY, maker);
-            return Err(Error::unsupported(format!("{asked} asked for, not {}", self.info.name)));
-        }
+        super::keeps_maker(&self.info, description)?;
         Buffer::new(self.make(&description.layout)?, description.clone())
     }
 
@@ -270,10 +260,6 @@ fn dumb_size(layout: &Layout) -> Option<(u32, u32)> {
     let pitch = layout.planes.first().map_or(layout.size, |plane| plane.pitch).max(4);
     let (width, height) = (pitch.div_ceil(4), layout.size.div_ceil(pitch).max(1));
     Some((u32::try_from(width).ok()?, u32::try_from(height).ok()?))
-}
-
-fn linear() -> Vec<CapabilitySet> {
-    vec![CapabilitySet::new(vec![], vec![Capability::pitch_linear()])]
 }
 
 /// An image in one piece of memory.

@@ -2,19 +2,21 @@
 
 mod dma_heap;
 mod drm;
+mod gl;
 pub mod memfd;
 #[cfg(feature = "tegra")]
 mod nvmap;
 mod udmabuf;
 mod v4l2;
+mod vulkan;
 
 use std::fs::{File, OpenOptions};
 use std::io;
 use std::path::{Path, PathBuf};
 
 use super::{
-    Capability, CapabilitySet, Device, Driver, Error, ErrorKind, Fourcc, Image, Operation, Result,
-    format,
+    Capability, CapabilitySet, Constraint, ConstraintName, Description, Device, DeviceInfo, Driver,
+    Error, ErrorKind, Fourcc, Image, Operation, Result, format,
 };
 
 pub(super) use udmabuf::{one_piece, scattered};
@@ -27,6 +29,8 @@ pub fn built_in() -> Vec<Box<dyn Driver>> {
         Box::new(dma_heap::DmaHeap),
         Box::new(drm::Drm),
         Box::new(v4l2::V4l2),
+        Box::new(gl::Gl),
+        Box::new(vulkan::Vulkan),
         #[cfg(feature = "tegra")]
         Box::new(nvmap::Nvmap),
     ]
@@ -84,6 +88,18 @@ pub fn formats(device: &dyn Device, operation: Operation) -> Result<Vec<Fourcc>>
         }
     }
     Ok(found)
+}
+
+/// Whether memory of a device is what a description asks for by [`ConstraintName::MADE_BY`].
+fn keeps_maker(info: &DeviceInfo, description: &Description) -> Result<()> {
+    let maker = description.set.constraint(ConstraintName::MADE_BY);
+    match maker.filter(|maker| info.number() != Some(*maker)) {
+        Some(maker) => {
+            let asked = Constraint::new(ConstraintName::MADE_BY, maker);
+            Err(Error::unsupported(format!("{asked} asked for, not {}", info.name)))
+        }
+        None => Ok(()),
+    }
 }
 
 fn open(node: impl AsRef<Path>) -> Result<File> {

@@ -1,0 +1,147 @@
+//! GPUs by the libraries that speak to them: Mesa's llvmpipe by EGL and GBM, and its lavapipe by Vulkan.
+
+use nvabi_devmem::{
+    Buffer, CapabilitySet, ConstraintName, Description, Device, Fourcc, Image, MODIFIER_LINEAR,
+    Operation, Prober,
+};
+
+use super::command::nvabi;
+use super::{description, device, devices, use_of};
+
+/// What the device offers for an operation with an image.
+fn sets(device: &dyn Device, image: Image, operation: Operation) -> Vec<CapabilitySet> {
+    device.sets(&image, operation).unwrap()
+}
+
+fn samples_what_a_heap_made(name: &'static str) {
+    let (gpu, heap) = (device(name), device("dma-heap:system"));
+    let asked = description(640, 480, vec![use_of(&*gpu, Operation::Texture)]);
+    let image = asked.usage.image;
+    for operation in [Operation::Texture, Operation::Render] {
+        let found = sets(&*gpu, image, operation);
+        let linear =
+            found.iter().filter(|set| set.capabilities.iter().any(|it| it.is_pitch_linear()));
+        assert_eq!(linear.count(), 1, "{operation}: {found:?}");
+    }
+    assert_eq!(sets(&*gpu, image, Operation::Scanout), []);
+    let unknown = Image { format: Fourcc::new(b"????"), ..image };
+    assert_eq!(sets(&*gpu, unknown, Operation::Texture), []);
+
+    let buffer = heap.allocate(&asked).unwrap();
+    drop(gpu.import(&buffer).unwrap());
+}
+
+#[test]
+fn llvmpipe_samples_what_a_heap_made() {
+    samples_what_a_heap_made("llvmpipe");
+}
+
+#[test]
+fn lavapipe_samples_what_a_heap_made() {
+    samples_what_a_heap_made("lavapipe");
+}
+
+#[test]
+fn a_render_node_takes_no_memory_that_is_no_dma_buf() {
+    // lavapipe does: it maps what it is given.
+    let gpu = device("llvmpipe");
+    let asked = description(640, 480, vec![use_of(&*gpu, Operation::Texture)]);
+    let Err(refused) = gpu.import(&device("cpu").allocate(&asked).unwrap()) else {
+        panic!("taken")
+    };
+    assert!(refused.to_string().contains("eglCreateImage"), "{refused}");
+}
+
+#[test]
+fn vulkan_says_how_large_an_image_may_be() {
+    let gpu = device("lavapipe");
+    let image = description(640, 480, Vec::new()).usage.image;
+    let found = sets(&*gpu, image, Operation::Texture);
+    assert!(
+        found.iter().all(|set| set.constraint(ConstraintName::MAX_SIZE).is_some()),
+        "{found:?}"
+    );
+    let wide = Image { width: 1 << 20, ..image };
+    assert_eq!(sets(&*gpu, wide, Operation::Texture), []);
+}
+
+#[test]
+fn vulkan_takes_no_memory_that_is_too_small() {
+    let (gpu, heap) = (device("lavapipe"), device("dma-heap:system"));
+    let small = heap.allocate(&description(64, 64, Vec::new())).unwrap();
+    let asked = description(64, 64, vec![use_of(&*gpu, Operation::Texture)]);
+    drop(gpu.import(&small).unwrap());
+    // The same memory, said to be of rows that are longer.
+    let mut longer = asked;
+    longer.usage.image.height = 63;
+    longer.layout.planes[0].pitch = 4096;
+    longer.layout.planes[0].size = small.size();
+    longer.layout.size = small.size();
+    let buffer = Buffer::new(small.export().unwrap(), longer).unwrap();
+    let Err(refused) = gpu.import(&buffer) else { panic!("taken") };
+    assert!(refused.to_string().contains("but the buffer has 16384"), "{refused}");
+}
+
+/// Memory of a GPU, as the CPU and another GPU see it.
+fn makes(name: &'static str, other: &'static str) {
+    let (gpu, other) = (device(name), device(other));
+    let uses = [&gpu, &other].map(|gpu| use_of(&**gpu, Operation::Texture));
+    let asked = description(640, 480, uses.to_vec());
+    let made = gpu.allocate(&asked).unwrap();
+    let layout = made.description().layout.clone();
+    assert_eq!((layout.modifier, layout.planes.len()), (MODIFIER_LINEAR, 1));
+    assert!(layout.planes[0].pitch >= 2560 && layout.size >= 480 * layout.planes[0].pitch);
+
+    let pixels: Vec<u8> = (0..2560_u32).map(|at| (at * 7) as u8).collect();
+    let mut mapping = made.map().unwrap();
+    mapping.write().unwrap().store(479 * layout.planes[0].pitch as usize, &pixels).unwrap();
+    drop(mapping);
+    drop(other.import(&made).unwrap());
+    drop(gpu.import(&made).unwrap());
+    let mut seen = vec![0; pixels.len()];
+    let mapping = made.map().unwrap();
+    mapping.read().unwrap().load(479 * layout.planes[0].pitch as usize, &mut seen).unwrap();
+    assert_eq!(seen, pixels);
+
+    let tiled = nvabi_devmem::Layout::open(1 << 56 | 1);
+    let tiled = Description { layout: tiled, ..asked };
+    assert!(gpu.allocate(&tiled).is_err(), "{name} has no Intel tiles");
+}
+
+#[test]
+fn lavapipe_makes_what_llvmpipe_samples() {
+    makes("lavapipe", "llvmpipe");
+}
+
+#[test]
+fn a_render_node_that_makes_nothing_is_ruled_out() {
+    // Dumb buffers, which Mesa's software makes memory of, are refused to render nodes.
+    let gpu = device("llvmpipe");
+    let all = devices();
+    let asked = description(640, 480, vec![use_of(&*gpu, Operation::Texture)]);
+    let Err(refused) = gpu.allocate(&asked) else { panic!("made") };
+    assert!(
+        refused.to_string().contains("gbm_bo_create_with_modifiers2: Permission denied"),
+        "{refused}"
+    );
+    let made = Prober::default().prefer([gpu.info().name.clone()]).make(&all, &asked).unwrap();
+    assert_eq!(made.by, "dma-heap:system");
+}
+
+#[test]
+fn a_plan_for_a_gpu_was_tried() {
+    let gpu = device("lavapipe");
+    device("udmabuf");
+    let image = description(640, 480, Vec::new()).usage.image;
+    let (offer, refusals) =
+        Prober::default().offer(&*gpu, &image, Operation::Texture, &devices()).unwrap();
+    assert_eq!((offer.sets.len(), refusals.len()), (1, 0), "{refusals:?}");
+
+    // A camera's format that the GPU samples by no modifier.
+    let used = format!("{}:texture", gpu.info().name);
+    let uses = ["--use", &used, "--use", "camera:capture", "640x480", "BG24"];
+    let output = nvabi().args(["alloc", "plan"]).args(uses).output().unwrap();
+    let text = String::from_utf8_lossy(&output.stdout);
+    assert_eq!(output.status.code(), Some(1), "{text}");
+    assert!(text.contains("vulkan:0 cannot texture such an image"), "{text}");
+}

@@ -1,0 +1,177 @@
+//! GPUs as EGL and GBM know them: EGL says which modifiers a GPU samples and draws, GBM makes such memory.
+//!
+//! Both libraries are loaded when devices are asked for and there are render nodes. A node by itself says nothing
+//! of what it samples, so that without these libraries nothing is offered for it.
+
+mod egl;
+mod gbm;
+
+use std::fs::File;
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use super::{each, name_of, nodes, open};
+use crate::convert::{self, FormatModifier};
+use crate::{
+    Buffer, Capability, CapabilitySet, Description, Device, DeviceInfo, Driver, Error, Image,
+    Import, Layout, Operation, Plane, Result,
+};
+use egl::{Display, Egl, Picture};
+use gbm::{Gbm, Made};
+
+/// Every render node that EGL shows: `gl:renderD128`.
+pub(super) struct Gl;
+
+impl Driver for Gl {
+    fn name(&self) -> &str {
+        "gl"
+    }
+
+    fn devices(&self) -> Result<Vec<Box<dyn Device>>> {
+        let found = nodes("/dev/dri", "renderD")?;
+        if found.is_empty() {
+            return Ok(Vec::new());
+        }
+        let (gbm, egl) = (Arc::new(Gbm::load()?), Arc::new(Egl::load()?));
+        each(&found, |node| {
+            Gpu::open(node, &gbm, &egl).map(|gpu| Some(Box::new(gpu) as Box<dyn Device>))
+        })
+    }
+}
+
+struct Gpu {
+    info: DeviceInfo,
+    /// GBM's devices are of one thread at a time.
+    node: Arc<Mutex<Node>>,
+}
+
+/// What is closed in this order: EGL uses GBM's device, which uses the file.
+struct Node {
+    display: Display,
+    device: gbm::Device,
+}
+
+impl Gpu {
+    fn open(path: &Path, gbm: &Arc<Gbm>, egl: &Arc<Egl>) -> Result<Self> {
+        let device = gbm::Device::new(gbm.clone(), open(path)?)?;
+        let display = Display::new(egl.clone(), &device)?;
+        let info = DeviceInfo {
+            name: format!("gl:{}", name_of(path)),
+            node: path.display().to_string(),
+            operations: vec![Operation::Texture, Operation::Render],
+            allocates: true,
+            imports: true,
+        };
+        Ok(Self { info, node: Arc::new(Mutex::new(Node { display, device })) })
+    }
+
+    fn node(&self) -> std::sync::MutexGuard<'_, Node> {
+        self.node.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Device for Gpu {
+    fn info(&self) -> &DeviceInfo {
+        &self.info
+    }
+
+    /// The modifiers that EGL lists for the format. Some can only be sampled, not drawn.
+    fn sets(&self, image: &Image, operation: Operation) -> Result<Vec<CapabilitySet>> {
+        let listed = match operation {
+            Operation::Texture | Operation::Render => {
+                self.node().display.modifiers(image.format)?
+            }
+            _ => return Ok(Vec::new()),
+        };
+        let does = listed.iter().filter(|known| operation == Operation::Texture || known.draws);
+        let pairs: Vec<FormatModifier> = does
+            .map(|known| FormatModifier { format: image.format, modifier: known.modifier })
+            .collect();
+        let owner = self.info.number().unwrap_or_default();
+        Ok(convert::sets(&pairs, image.format, owner, &[]))
+    }
+
+    fn cost(&self, _set: &CapabilitySet) -> u64 {
+        35
+    }
+
+    fn chooses_layouts(&self) -> bool {
+        true
+    }
+
+    fn allocate(&self, description: &Description) -> Result<Buffer> {
+        super::keeps_maker(&self.info, description)?;
+        let node = self.node();
+        let made = node.device.make(description)?;
+        let (fd, layout) = laid_out(&made, description.layout.modifier)?;
+        Buffer::new(fd, Description { layout, ..description.clone() })
+    }
+
+    fn request(&self, description: &Description) -> String {
+        let modifier = Capability::modifier(description.layout.modifier);
+        let image = &description.usage.image;
+        format!("gbm_bo_create_with_modifiers2 {image} as {modifier}, on {}", self.info.node)
+    }
+
+    /// Makes an `EGLImage` of the memory as it is described.
+    fn import(&self, buffer: &Buffer) -> Result<Box<dyn Import>> {
+        let picture = self.node().display.import(buffer)?;
+        Ok(Box::new(Taken { picture: Some(picture), node: self.node.clone() }))
+    }
+}
+
+/// An image of EGL's, which goes while nobody else uses the node.
+struct Taken {
+    picture: Option<Picture>,
+    node: Arc<Mutex<Node>>,
+}
+
+impl Import for Taken {}
+
+impl Drop for Taken {
+    fn drop(&mut self) {
+        let node = self.node.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(picture) = self.picture.take() {
+            node.display.forget(picture);
+        }
+    }
+}
+
+/// The memory of a buffer of GBM's and where its planes are, whose sizes GBM does not say: each ends where the next
+/// one begins, or the memory ends.
+fn laid_out(made: &Made, modifier: u64) -> Result<(OwnedFd, Layout)> {
+    let mut planes = made.planes()?.into_iter();
+    let none = || Error::unsupported("GBM made a buffer without planes");
+    let (fd, first) = planes.next().ok_or_else(none)?;
+    let mut starts = vec![first];
+    for (other, start) in planes {
+        if !is_same(&fd, &other)? {
+            return Err(Error::unsupported("GBM made memory in several pieces"));
+        }
+        starts.push(start);
+    }
+    let size = crate::buffer::size_of(&fd)?;
+    let end = |begin: u64| {
+        let later = starts.iter().map(|start| start.offset).filter(|offset| *offset > begin);
+        later.min().unwrap_or(size)
+    };
+    let plane = |start: &gbm::Start| Plane {
+        offset: start.offset,
+        pitch: start.pitch,
+        size: end(start.offset).saturating_sub(start.offset),
+    };
+    let planes = starts.iter().map(plane).collect();
+    Ok((fd, Layout { modifier: made.modifier().unwrap_or(modifier), planes, size }))
+}
+
+/// Whether two file descriptors are of one dma-buf.
+fn is_same(one: &OwnedFd, other: &OwnedFd) -> Result<bool> {
+    let inode = |fd: &OwnedFd| {
+        let file = fd.try_clone().map(File::from).and_then(|file| file.metadata());
+        let unreadable = |error| Error::call("fstat of a buffer", error);
+        file.map(|file| (file.dev(), file.ino())).map_err(unreadable)
+    };
+    Ok(one.as_raw_fd() == other.as_raw_fd() || inode(one)? == inode(other)?)
+}
