@@ -30,7 +30,7 @@ pub fn to_v2<W: Write>(
     out: &mut V2Writer<W>,
     lost: &mut Lost<'_>,
 ) -> Result<(), Error> {
-    Merge::new(out, lost).add(trace, None, &mut Own)
+    Merge::new(out, lost).add(trace, None, Events::OfWarps)
 }
 
 /// Writes a trace as nvtrace v2 without its events: launches, warps, what these lost, and the sites. Who
@@ -44,7 +44,7 @@ pub fn frame<W: Write>(
     out: &mut V2Writer<W>,
     lost: &mut Lost<'_>,
 ) -> Result<(), Error> {
-    Merge::new(out, lost).add(trace, None, &mut Nothing)
+    Merge::new(out, lost).add(trace, None, Events::Nowhere)
 }
 
 /// Writes a trace as nvtrace v2 of its [`frame`] and its events: all its launches, or one.
@@ -59,8 +59,7 @@ pub fn filled<W: Write>(
     out: &mut V2Writer<W>,
     lost: &mut Lost<'_>,
 ) -> Result<(), Error> {
-    let mut filled = Filled { events, path: frame.path() };
-    Merge { launch, ..Merge::new(out, lost) }.add(frame, None, &mut filled)
+    Merge { launch, ..Merge::new(out, lost) }.add(frame, None, Events::Of(events))
 }
 
 /// Events that are kept apart from their [`frame`].
@@ -74,65 +73,39 @@ pub trait EventSource {
 }
 
 /// Where the events of warps come from.
-trait Fill {
-    /// Hands on the events of a warp; says whether there are any that could not be read.
-    fn fill(
-        &mut self,
-        launch: usize,
-        warp: &Warp<'_>,
-        write: &mut dyn FnMut(&Event) -> Result<(), Error>,
-    ) -> Result<Option<Error>, Error>;
+enum Events<'a> {
+    /// The warps themselves have them.
+    OfWarps,
+    /// There shall be none.
+    Nowhere,
+    Of(&'a mut dyn EventSource),
 }
 
-/// The warp itself has them.
-struct Own;
-
-impl Fill for Own {
-    fn fill(
+impl Events<'_> {
+    /// Hands on those of a warp; says whether there are any that could not be read.
+    fn each(
         &mut self,
-        _: usize,
+        path: &Path,
+        launch: usize,
         warp: &Warp<'_>,
-        write: &mut dyn FnMut(&Event) -> Result<(), Error>,
+        mut write: impl FnMut(&Event) -> Result<(), Error>,
     ) -> Result<Option<Error>, Error> {
-        for event in warp.known_events() {
-            match event {
-                Ok(event) => write(&event)?,
-                Err(error) => return Ok(Some(error)),
+        match self {
+            Self::Nowhere => {}
+            Self::OfWarps => {
+                for event in warp.known_events() {
+                    match event {
+                        Ok(event) => write(&event)?,
+                        Err(error) => return Ok(Some(error)),
+                    }
+                }
             }
-        }
-        Ok(None)
-    }
-}
-
-/// There shall be none.
-struct Nothing;
-
-impl Fill for Nothing {
-    fn fill(
-        &mut self,
-        _: usize,
-        _: &Warp<'_>,
-        _: &mut dyn FnMut(&Event) -> Result<(), Error>,
-    ) -> Result<Option<Error>, Error> {
-        Ok(None)
-    }
-}
-
-struct Filled<'a> {
-    events: &'a mut dyn EventSource,
-    path: &'a Path,
-}
-
-impl Fill for Filled<'_> {
-    fn fill(
-        &mut self,
-        launch: usize,
-        warp: &Warp<'_>,
-        write: &mut dyn FnMut(&Event) -> Result<(), Error>,
-    ) -> Result<Option<Error>, Error> {
-        let failed = |why| Error::new(self.path, 0, Problem::Unwritable(why));
-        while let Some(event) = self.events.next_of(launch, warp.number()).map_err(failed)? {
-            write(&event)?;
+            Self::Of(source) => {
+                let failed = |why| Error::new(path, 0, Problem::Unwritable(why));
+                while let Some(event) = source.next_of(launch, warp.number()).map_err(failed)? {
+                    write(&event)?;
+                }
+            }
         }
         Ok(None)
     }
@@ -152,7 +125,7 @@ pub fn merge<W: Write>(
     let mut merge = Merge::new(out, lost);
     let mut session = 0;
     for trace in traces {
-        merge.add(trace, Some(session), &mut Own)?;
+        merge.add(trace, Some(session), Events::OfWarps)?;
         let last = trace.launches().iter().map(|launch| launch.session).max().unwrap_or(0);
         let next = last.checked_add(1).and_then(|sessions| sessions.checked_add(session));
         session = next.ok_or_else(|| too_many_sessions(trace.path()))?;
@@ -177,7 +150,7 @@ impl<'a, 'b, W: Write> Merge<'a, 'b, W> {
         &mut self,
         trace: &Trace,
         session: Option<u32>,
-        events: &mut dyn Fill,
+        mut events: Events<'_>,
     ) -> Result<(), Error> {
         let mut modules = BTreeMap::new();
         let only = self.launch;
@@ -202,7 +175,7 @@ impl<'a, 'b, W: Write> Merge<'a, 'b, W> {
                 let (first, last, error) = match found {
                     Found::Warp(warp) => {
                         next = warp.number().saturating_add(1);
-                        match self.warp(trace, (at, &warp), &sites, events)? {
+                        match self.warp(trace, (at, &warp), &sites, &mut events)? {
                             Some(error) => (warp.number(), warp.number(), error),
                             None => continue,
                         }
@@ -231,11 +204,11 @@ impl<'a, 'b, W: Write> Merge<'a, 'b, W> {
         trace: &Trace,
         (launch, warp): (usize, &Warp<'_>),
         sites: &Indexes,
-        events: &mut dyn Fill,
+        events: &mut Events<'_>,
     ) -> Result<Option<Error>, Error> {
         let failed = |error| unwritable(trace.path(), error);
         self.out.warp(warp.number()).map_err(failed)?;
-        let unread = events.fill(launch, warp, &mut |event| {
+        let unread = events.each(trace.path(), launch, warp, |event| {
             let Some(index) = sites.by_key.get(&event.site).copied() else {
                 let changed = Problem::Damaged("an event is of no site of the table");
                 return Err(Error::new(trace.path(), 0, changed));
