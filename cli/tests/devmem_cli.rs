@@ -206,3 +206,122 @@ fn offers_are_written_in_names() {
     assert_eq!(output.status.code(), Some(2));
     assert!(err(&output).contains("`xr24` is no DRM format, but XR24 is"), "{}", err(&output));
 }
+
+/// The schema of offers and the command agree on what is one.
+#[test]
+fn offers_are_what_their_schema_says() {
+    let schema: Value =
+        serde_json::from_str(include_str!("../../devmem/schema/offers-1.json")).unwrap();
+    let (mut schemas, mut compiler) = (boon::Schemas::new(), boon::Compiler::new());
+    compiler.add_resource("offers-1.json", schema).unwrap();
+    let schema = compiler.compile("offers-1.json", &mut schemas).unwrap();
+    let is_valid = |text: &str| {
+        let value: Value = serde_json::from_str(text).unwrap();
+        schemas.validate(&value, schema).is_ok()
+    };
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("offers.json");
+    let reads = |text: &str| {
+        fs::write(&file, text).unwrap();
+        let output = nvabi(&["explain", file.to_str().unwrap()]);
+        (output.status.code() != Some(2), err(&output))
+    };
+    let set = |constraint: &str, capability: &str| {
+        format!(
+            r#"{{"use": {{"device": "gpu", "operation": "render"}},
+                "sets": [{{"constraints": [{constraint}], "capabilities": [{capability}]}}]}}"#
+        )
+    };
+    let constraint =
+        |name: &str, value: &str| set(&format!(r#"{{"name": {name}, "value": {value}}}"#), "");
+    let offer = set("", r#""LINEAR""#);
+    let used = |rest: &str| format!(r#"{{"use": {{"device": "d", {rest}}}, "sets": []}}"#);
+    let docs = include_str!("../../docs/devmem.md");
+    let example = docs.split("```json\n").nth(1).unwrap().split("```").next().unwrap();
+    let good = [
+        example.to_owned(),
+        offer.clone(),
+        format!("[{offer}, {offer}]"),
+        format!(r#"{{"version": 1, "offers": [{offer}]}}"#),
+        used(r#""operation": "scanout", "details": ["rotate-90+reflect-x", "0x10de:3(1, 2)"]"#),
+        set("", r#""NVIDIA_BLOCK_LINEAR_2D(0, 1, 2, 6, 4)", "0x300000000606014""#),
+        set("", r#"{"vendor": 4318, "name": 1, "required": true, "payload": [1]}"#),
+        constraint(r#""placement""#, r#""system|local""#),
+        constraint(r#""coherency""#, "2"),
+        constraint(r#""0x6e760000""#, "64"),
+        constraint(r#""max-pitch""#, "18446744073709551615"),
+    ];
+    for text in good {
+        assert!(is_valid(&text), "the schema refuses {text}");
+        assert_eq!(reads(&text), (true, String::new()), "{text}");
+    }
+    let bad = [
+        "{}".to_owned(),
+        format!(r#"{{"version": 2, "offers": [{offer}]}}"#),
+        format!(r#"{{"version": 1, "offers": [{offer}], "more": 1}}"#),
+        offer.replace("\"sets\"", "\"set\""),
+        used(r#""operation": "paint""#),
+        used(r#""operation": "scanout", "details": ["rotate-45"]"#),
+        set("", r#""I915_Z_TILED""#),
+        set("", r#""NVIDIA_BLOCK_LINEAR_2D(0, 1)""#),
+        set("", r#"{"vendor": 4318}"#),
+        set("", r#"{"vendor": 4294967296, "name": 1}"#),
+        constraint(r#""placement""#, "0"),
+        constraint(r#""placement""#, r#""attic""#),
+        constraint(r#""pitch-alignment""#, r#""system""#),
+        constraint(r#""pitch""#, "1"),
+        constraint(r#""max-pitch""#, "-1"),
+    ];
+    for text in bad {
+        assert!(!is_valid(&text), "the schema takes {text}");
+        assert!(!reads(&text).0, "{text} is read");
+    }
+}
+
+#[test]
+fn details_are_for_devices_that_know_them() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("panel.json");
+    let offer = json!({
+        "use": { "device": "panel", "operation": "scanout", "details": ["rotate-90"] },
+        "sets": [{ "capabilities": ["LINEAR"] }],
+    });
+    fs::write(&file, offer.to_string()).unwrap();
+    let plan = |used: &str, more: &[&str]| {
+        let args = ["plan", "--offers", file.to_str().unwrap(), "--use", used];
+        nvabi(&[&args[..], more, &["64x64", "XR24"]].concat())
+    };
+    let turned = plan("panel:scanout+rotate-90", &[]);
+    assert_eq!(turned.status.code(), Some(0), "{}", err(&turned));
+    assert!(
+        out(&turned).starts_with("64x64 XR24 for panel:scanout+rotate-90\n"),
+        "{}",
+        out(&turned)
+    );
+    // Nothing is offered for the panel as it hangs, and the CPU turns nothing.
+    assert!(
+        err(&plan("panel:scanout", &[]))
+            .contains("no device of this machine matches panel:scanout")
+    );
+    assert!(err(&plan("cpu:cpu-read+rotate-180", &[])).contains("cpu does not know rotate-180"));
+    assert!(
+        err(&plan("cpu:cpu-read", &["--detail", "0x10de:3(1)"]))
+            .contains("cpu does not know 0x10de:3(1)")
+    );
+    assert_eq!(plan("cpu:cpu-read+rotate-0", &[]).status.code(), Some(0));
+}
+
+#[test]
+fn formats_are_listed_with_their_sizes() {
+    let output = nvabi(&["formats", "cpu:cpu-read"]);
+    assert_eq!(output.status.code(), Some(0), "{}", err(&output));
+    assert!(
+        out(&output).lines().any(|line| line == "XR24             any        any"),
+        "{}",
+        out(&output)
+    );
+    assert_eq!(nvabi(&["formats", "cpu:scanout"]).status.code(), Some(1));
+    let missing = nvabi(&["formats", "gpu:texture"]);
+    assert_eq!(missing.status.code(), Some(2));
+    assert!(err(&missing).contains("this machine has no gpu"), "{}", err(&missing));
+}

@@ -64,6 +64,11 @@ int nvabi_alloc_device_of_fd(const nvabi_alloc *alloc, int fd, nvabi_devmem_devi
 int nvabi_alloc_formats(const nvabi_alloc *alloc, const nvabi_alloc_use *use, uint32_t *formats,
                         uint32_t capacity);
 
+/* The largest image of a format that a device takes for an operation, in pixels. -ENOTSUP: it does not take the
+ * format. */
+int nvabi_alloc_max_size(const nvabi_alloc *alloc, const nvabi_alloc_use *use, uint32_t format, uint32_t *width,
+                         uint32_t *height);
+
 /* The modifiers with which all can use the image: their count. No more than capacity are written. */
 int nvabi_alloc_modifiers(const nvabi_alloc *alloc, const nvabi_devmem_image *image, const nvabi_alloc_use *uses,
                           uint32_t use_count, uint64_t *modifiers, uint32_t capacity);

@@ -7,9 +7,11 @@ use serde::{Deserialize, Serialize};
 
 use super::buffer::{Buffer, Description};
 use super::capability::CapabilitySet;
+use super::detail::Detail;
+use super::drivers;
 use super::error::{Error, Result};
 use super::memory::Memory;
-use super::usage::{Image, Operation};
+use super::usage::{Fourcc, Image, Operation, Usage, Use};
 
 /// What finds the devices of one kind: built in, or a plugin.
 pub trait Driver: Send + Sync {
@@ -22,6 +24,24 @@ pub trait Driver: Send + Sync {
     ///
     /// When devices are there, but cannot be asked.
     fn devices(&self) -> Result<Vec<Box<dyn Device>>>;
+}
+
+/// What a device takes for an operation.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Hint {
+    /// The format.
+    pub format: Fourcc,
+    /// The largest width, in pixels.
+    pub max_width: u32,
+    /// The largest height, in pixels.
+    pub max_height: u32,
+}
+
+impl Hint {
+    /// A format whose images may have any size.
+    pub fn any_size(format: Fourcc) -> Self {
+        Self { format, max_width: u32::MAX, max_height: u32::MAX }
+    }
 }
 
 /// What is known about a device without asking it for an image.
@@ -58,6 +78,33 @@ pub trait Device: Send + Sync {
     ///
     /// When it cannot be asked.
     fn sets(&self, image: &Image, operation: Operation) -> Result<Vec<CapabilitySet>>;
+
+    /// The same of all that is asked of one use. What the device does not know, it must not offer to do.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::sets`], and when a detail is not known.
+    fn sets_for(&self, usage: &Usage, wanted: &Use) -> Result<Vec<CapabilitySet>> {
+        match usage.details.iter().chain(&wanted.details).find(|detail| !detail.is_plain()) {
+            None => self.sets(&usage.image, wanted.operation),
+            Some(unknown) => Err(self.unknown(unknown)),
+        }
+    }
+
+    /// The error of a detail that the device does not know.
+    fn unknown(&self, detail: &Detail) -> Error {
+        Error::unsupported(format!("{} does not know {detail}", self.info().name))
+    }
+
+    /// The formats that it takes for an operation, of those that are known here, and how large images of each may be.
+    ///
+    /// # Errors
+    ///
+    /// When it cannot be asked.
+    fn hints(&self, operation: Operation) -> Result<Vec<Hint>> {
+        let formats = drivers::formats(self, operation)?;
+        Ok(formats.into_iter().map(Hint::any_size).collect())
+    }
 
     /// What memory of this kind costs it, to compare with other sets and devices: 0 is the best.
     fn cost(&self, _set: &CapabilitySet) -> u64 {

@@ -37,7 +37,7 @@
 //! assert_eq!(layout.planes[1].offset, 2048 * 1080);
 //!
 //! // One buffer for all of them; another process gets it by its bytes and a file descriptor.
-//! let usage = Usage { image, uses: offers.iter().map(|offer| offer.of.clone()).collect() };
+//! let usage = Usage::new(image, offers.iter().map(|offer| offer.of.clone()).collect());
 //! let buffer = cpu.allocate(&Description { usage, set, layout, metadata: Vec::new() })?;
 //! buffer.map()?.write()?.store(0, b"a frame")?;
 //! let bytes = buffer.description().to_bytes()?;
@@ -71,6 +71,7 @@ mod capability;
 pub mod constraint;
 pub mod convert;
 mod derive;
+mod detail;
 mod driver;
 pub mod drivers;
 mod error;
@@ -96,7 +97,8 @@ pub use constraint::{
     Conflict, ConflictKind, Constraint, ConstraintName, coherency, merge, placement,
 };
 pub use derive::{Derived, derive, derive_all, intersect};
-pub use driver::{Device, DeviceInfo, Driver, Import, Transition, Wait};
+pub use detail::{Detail, transform};
+pub use driver::{Device, DeviceInfo, Driver, Hint, Import, Transition, Wait};
 pub use error::{Error, ErrorKind, Result};
 pub use explain::{Cause, Explanation, Offer, OfferedSet, Rejection, Relaxation, explain, plan};
 pub use fence::{Intent, wait_fence};

@@ -279,7 +279,7 @@ mod tests {
         std::fs::write(file.path(), [7; 64]).unwrap();
         let planes = vec![Plane { offset: 0, pitch: 64, size: 64 }];
         let description = Description {
-            usage: Usage { image: Image::bytes(64), uses: Vec::new() },
+            usage: Usage::new(Image::bytes(64), Vec::new()),
             set: CapabilitySet::new(vec![], vec![]),
             layout: Layout { modifier: MODIFIER_LINEAR, planes, size: 64 },
             metadata: Vec::new(),

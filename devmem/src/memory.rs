@@ -96,7 +96,7 @@ mod tests {
 
     fn description(size: u64, name: ConstraintName, value: u64) -> Description {
         Description {
-            usage: Usage { image: Image::bytes(1), uses: Vec::new() },
+            usage: Usage::new(Image::bytes(1), Vec::new()),
             set: CapabilitySet::new(vec![Constraint::new(name, value)], vec![]),
             layout: Layout { modifier: MODIFIER_LINEAR, planes: Vec::new(), size },
             metadata: Vec::new(),

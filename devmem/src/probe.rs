@@ -11,6 +11,7 @@ use serde::Serialize;
 use super::buffer::{Buffer, Description};
 use super::capability::{Capability, CapabilitySet, MODIFIER_LINEAR};
 use super::constraint::{self, Constraint, ConstraintName};
+use super::detail::Detail;
 use super::driver::{Device, DeviceInfo};
 use super::drivers;
 use super::error::{Error, ErrorKind, Result};
@@ -191,13 +192,30 @@ impl Prober {
         devices: &[Box<dyn Device>],
     ) -> Result<(Offer, Vec<Refusal>)> {
         let of = Use::new(device.info().name.clone(), operation);
+        self.offer_for(device, &Usage::new(*image, Vec::new()), &of, devices)
+    }
+
+    /// The same for all that is asked of one use; the uses in `usage` play no part.
+    ///
+    /// # Errors
+    ///
+    /// As [`Device::sets_for`].
+    pub fn offer_for(
+        &self,
+        device: &dyn Device,
+        usage: &Usage,
+        wanted: &Use,
+        devices: &[Box<dyn Device>],
+    ) -> Result<(Offer, Vec<Refusal>)> {
+        let of = Use { device: device.info().name.clone(), ..wanted.clone() };
+        let (image, operation) = (&usage.image, wanted.operation);
         let (mut sets, mut refusals) = (Vec::new(), Vec::new());
-        for mut set in device.sets(image, operation)? {
+        for mut set in device.sets_for(usage, &of)? {
             // Where nothing is known of the layout, there is nothing to try.
             let layout = solve(image, &set).ok().filter(|_| device.info().imports);
             if let Some(layout) = layout {
                 let modifier = layout.modifier;
-                let usage = Usage { image: *image, uses: vec![of.clone()] };
+                let usage = Usage { uses: vec![of.clone()], ..usage.clone() };
                 let description =
                     Description { usage, set: set.clone(), layout, metadata: Vec::new() };
                 let found = self.answer(device, operation, &description, devices);
@@ -282,11 +300,11 @@ impl Prober {
         image: &Image,
         uses: &[Use],
     ) -> Result<Vec<CapabilitySet>> {
-        let usage = Usage { image: *image, uses: uses.to_vec() };
+        let usage = Usage::new(*image, uses.to_vec());
         let users = users(devices, &usage)?;
         let (mut offers, mut refusals) = (Vec::new(), Vec::new());
-        for (device, operation) in &users {
-            let (offer, refused) = self.offer(*device, image, *operation, devices)?;
+        for ((device, _), wanted) in users.iter().zip(uses) {
+            let (offer, refused) = self.offer_for(*device, &usage, wanted, devices)?;
             offers.push(offer);
             refusals.extend(refused);
         }
@@ -315,7 +333,7 @@ impl Prober {
     ) -> Result<Made> {
         let mut reasons = Vec::new();
         for set in self.sets_for(devices, image, uses)?.into_iter().filter(wanted) {
-            let usage = Usage { image: *image, uses: uses.to_vec() };
+            let usage = Usage::new(*image, uses.to_vec());
             let layout = layout_of(image, &set).map_err(|why| Error::unsupported(why.to_string()));
             let made = layout.and_then(|layout| {
                 self.make(devices, &Description { usage, set, layout, metadata: Vec::new() })
@@ -486,6 +504,7 @@ struct Question {
     operation: Operation,
     format: Fourcc,
     modifier: u64,
+    details: Vec<Detail>,
 }
 
 impl Question {
@@ -493,7 +512,11 @@ impl Question {
         let node = fs::metadata(&info.node);
         let (number, inode) = node.map_or((0, 0), |node| (node.rdev(), node.ino()));
         let (format, modifier) = (description.usage.image.format, description.layout.modifier);
-        Self { name: info.name.clone(), number, inode, operation, format, modifier }
+        let uses = description.usage.uses.iter();
+        let mut own = uses.filter(|each| each.device == info.name && each.operation == operation);
+        let own = own.next().map_or(&[][..], |each| &each.details);
+        let details = [&description.usage.details[..], own].concat();
+        Self { name: info.name.clone(), number, inode, operation, format, modifier, details }
     }
 }
 
@@ -629,7 +652,7 @@ mod tests {
         let set = CapabilitySet::new(vec![], vec![Capability::pitch_linear()]);
         let layout = solve(&image, &set).unwrap();
         let uses = uses.iter().map(|name| Use::new(*name, Operation::Capture)).collect();
-        Description { usage: Usage { image, uses }, set, layout, metadata: Vec::new() }
+        Description { usage: Usage::new(image, uses), set, layout, metadata: Vec::new() }
     }
 
     const ONE_PIECE: Constraint = Constraint::new(ConstraintName::CONTIGUOUS, 1);

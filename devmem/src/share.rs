@@ -179,7 +179,7 @@ mod tests {
     fn description(size: u64) -> Description {
         let planes = vec![Plane { offset: 0, pitch: size, size }];
         Description {
-            usage: Usage { image: Image::bytes(size as u32), uses: Vec::new() },
+            usage: Usage::new(Image::bytes(size as u32), Vec::new()),
             set: CapabilitySet::new(vec![], vec![]),
             layout: Layout { modifier: MODIFIER_LINEAR, planes, size },
             metadata: vec![("colour".to_owned(), b"bt709".to_vec())],

@@ -183,6 +183,13 @@ pub(super) const V4L2_QBUF: Request<V4l2Buffer> = Request::both(b'V', 15);
 /// `VIDIOC_EXPBUF`.
 pub(super) const V4L2_EXPBUF: Request<V4l2ExportBuffer> = Request::both(b'V', 16);
 
+/// `VIDIOC_QUERYCTRL`.
+pub(super) const V4L2_QUERYCTRL: Request<V4l2QueryControl> = Request::both(b'V', 36);
+
+/// `V4L2_CID_HFLIP`, `V4L2_CID_VFLIP` and `V4L2_CID_ROTATE`.
+pub(super) const V4L2_CID_HFLIP: u32 = 0x0098_0914;
+pub(super) const V4L2_CID_VFLIP: u32 = 0x0098_0915;
+pub(super) const V4L2_CID_ROTATE: u32 = 0x0098_0922;
 /// `V4L2_CAP_VIDEO_CAPTURE`.
 pub(super) const V4L2_CAP_VIDEO_CAPTURE: u32 = 1;
 /// `V4L2_CAP_STREAMING`.
@@ -224,6 +231,21 @@ pub(super) struct V4l2Format {
     pub(super) bytesperline: u32,
     pub(super) sizeimage: u32,
     pub(super) rest: [u32; 44],
+}
+
+/// `struct v4l2_queryctrl`.
+#[repr(C)]
+#[derive(FromZeros)]
+pub(super) struct V4l2QueryControl {
+    pub(super) id: u32,
+    pub(super) kind: u32,
+    pub(super) name: [u8; 32],
+    pub(super) minimum: i32,
+    pub(super) maximum: i32,
+    pub(super) step: i32,
+    pub(super) default_value: i32,
+    pub(super) flags: u32,
+    pub(super) reserved: [u32; 2],
 }
 
 /// `struct v4l2_requestbuffers`.
@@ -311,6 +333,7 @@ mod tests {
             V4L2_S_FMT: "VIDIOC_S_FMT",
             V4L2_TRY_FMT: "VIDIOC_TRY_FMT",
             V4L2_REQBUFS: "VIDIOC_REQBUFS",
+            V4L2_QUERYCTRL: "VIDIOC_QUERYCTRL",
             V4L2_QBUF: "VIDIOC_QBUF",
             V4L2_EXPBUF: "VIDIOC_EXPBUF",
             ;
@@ -318,6 +341,9 @@ mod tests {
             SYNC_WRITE = "DMA_BUF_SYNC_WRITE",
             SYNC_END = "DMA_BUF_SYNC_END",
             UDMABUF_CLOEXEC = "UDMABUF_FLAGS_CLOEXEC",
+            V4L2_CID_HFLIP = "V4L2_CID_HFLIP",
+            V4L2_CID_VFLIP = "V4L2_CID_VFLIP",
+            V4L2_CID_ROTATE = "V4L2_CID_ROTATE",
             V4L2_CAP_VIDEO_CAPTURE = "V4L2_CAP_VIDEO_CAPTURE",
             V4L2_CAP_STREAMING = "V4L2_CAP_STREAMING",
             V4L2_CAP_DEVICE_CAPS = "V4L2_CAP_DEVICE_CAPS",
@@ -347,6 +373,10 @@ mod tests {
                 pixelformat "fmt.pix.pixelformat", field "fmt.pix.field",
                 bytesperline "fmt.pix.bytesperline", sizeimage "fmt.pix.sizeimage",
                 rest "fmt.pix.colorspace",
+            }
+            V4l2QueryControl: "v4l2_queryctrl" {
+                id "id", kind "type", name "name", minimum "minimum", maximum "maximum", step "step",
+                default_value "default_value", flags "flags", reserved "reserved",
             }
             V4l2RequestBuffers: "v4l2_requestbuffers" {
                 count "count", kind "type", memory "memory", capabilities "capabilities",

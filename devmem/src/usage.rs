@@ -5,6 +5,8 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
+use super::detail::Detail;
+
 /// A pixel format, as DRM numbers them: four characters, the first in the lowest byte.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
@@ -205,32 +207,61 @@ pub struct Use {
     pub device: String,
     /// What it does.
     pub operation: Operation,
+    /// What else is asked of it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub details: Vec<Detail>,
 }
 
 impl Use {
     /// What a device does.
     pub fn new(device: impl Into<String>, operation: Operation) -> Self {
-        Self { device: device.into(), operation }
+        Self { device: device.into(), operation, details: Vec::new() }
+    }
+
+    /// The same, with a detail more.
+    pub fn with(mut self, detail: Detail) -> Self {
+        self.details.push(detail);
+        self
     }
 }
 
 impl fmt::Display for Use {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}:{}", self.device, self.operation)
+        write!(f, "{}:{}", self.device, self.operation)?;
+        self.details.iter().try_for_each(|detail| write!(f, "+{detail}"))
     }
 }
 
-/// `gpu:texture`. A device's name may hold colons; the operation is behind the last one.
+/// `gpu:texture`, `panel:scanout+rotate-90`. A device's name may hold colons; the operation is behind the last one.
 impl FromStr for Use {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let (device, operation) = text
-            .rsplit_once(':')
-            .filter(|(device, _)| !device.is_empty())
-            .ok_or_else(|| format!("`{text}` is no DEVICE:OPERATION"))?;
-        Ok(Self::new(device, operation.parse()?))
+        let mut wrong = None;
+        for (at, _) in text.rmatch_indices(':').filter(|(at, _)| *at > 0) {
+            let rest = &text[at + 1..];
+            let (operation, details) = rest
+                .split_once('+')
+                .map_or((rest, None), |(operation, details)| (operation, Some(details)));
+            match operation.parse() {
+                Ok(operation) => {
+                    let details = details.map(details_of).transpose()?.unwrap_or_default();
+                    return Ok(Self { device: text[..at].to_owned(), operation, details });
+                }
+                // A vendor's detail has a colon too.
+                Err(error) => wrong = wrong.or(Some(error)),
+            }
+        }
+        Err(wrong.unwrap_or_else(|| format!("`{text}` is no DEVICE:OPERATION")))
     }
+}
+
+/// `rotate-90+reflect-x+0x10de:3(1)`: the words of a transform are one detail.
+fn details_of(text: &str) -> Result<Vec<Detail>, String> {
+    let (vendors, words): (Vec<&str>, Vec<&str>) =
+        text.split('+').partition(|part| part.contains(':'));
+    let transform = (!words.is_empty()).then(|| words.join("+"));
+    transform.iter().map(String::as_str).chain(vendors).map(str::parse).collect()
 }
 
 /// All that is to be done with one piece of memory.
@@ -241,4 +272,14 @@ pub struct Usage {
     pub image: Image,
     /// What each device does.
     pub uses: Vec<Use>,
+    /// What else every device must support of the image.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub details: Vec<Detail>,
+}
+
+impl Usage {
+    /// An image and what is done with it.
+    pub fn new(image: Image, uses: Vec<Use>) -> Self {
+        Self { image, uses, details: Vec::new() }
+    }
 }

@@ -9,11 +9,15 @@ pub(crate) enum Alloc {
     /// List the devices of this machine: the memory each allocates and the operations it supports.
     #[command(after_help = "Examples:\n  nvabi alloc devices\n  nvabi alloc devices --json")]
     Devices,
+    /// List the formats that a device takes for an operation, and how large images of each may be.
+    #[command(after_help = "Example:\n  nvabi alloc formats drm:card0:scanout")]
+    Formats(AllocFormats),
     /// Find memory and a layout that serve several devices, or explain why none does.
     #[command(
         after_help = "DEVICE is a name that `nvabi alloc devices` lists, or a purpose: cpu, gpu, display, camera,\n\
         encoder or decoder. OPERATION: cpu-read, cpu-write, texture, render, scanout, capture, encode,\n\
-        decode, copy.\n\n\
+        decode, copy. DETAILS may follow: +rotate-90, +rotate-180, +rotate-270, +reflect-x, +reflect-y, or a vendor's\n\
+        +0x10de:3(1, 2).\n\n\
         Examples:\n  nvabi alloc plan --use gpu:texture --use display:scanout 1920x1080 NV12\n  \
         nvabi alloc plan --use cpu:cpu-write --use isp:capture --offers isp.json 640x480 YUYV --json"
     )]
@@ -32,10 +36,20 @@ pub(crate) enum Alloc {
 }
 
 #[derive(Debug, clap::Args)]
+pub(crate) struct AllocFormats {
+    /// A device of this machine and what it does.
+    #[arg(value_name = "DEVICE:OPERATION")]
+    pub(crate) wanted: nvabi_devmem::Use,
+}
+
+#[derive(Debug, clap::Args)]
 pub(crate) struct AllocPlan {
     /// A device and what it does with the memory.
     #[arg(long = "use", value_name = "DEVICE:OPERATION", required = true)]
     pub(crate) uses: Vec<nvabi_devmem::Use>,
+    /// What else every device must support of the image: VENDOR:NAME(WORD, …), such as `0x10de:3(1)`.
+    #[arg(long = "detail", value_name = "DETAIL")]
+    pub(crate) details: Vec<nvabi_devmem::Detail>,
     /// Offers of devices that this machine does not have: a JSON file with one offer or a list.
     #[arg(long, value_name = "FILE")]
     pub(crate) offers: Vec<PathBuf>,

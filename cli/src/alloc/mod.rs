@@ -3,6 +3,7 @@
 pub(crate) mod args;
 mod devices;
 mod explain;
+mod formats;
 mod make;
 mod offers;
 mod plan;
@@ -17,6 +18,7 @@ use crate::context::Context;
 pub(crate) fn alloc(context: &Context<'_>, command: &args::Alloc) -> ExitCode {
     let outcome = match command {
         args::Alloc::Devices => devices::devices(context),
+        args::Alloc::Formats(args) => formats::formats(context, args),
         args::Alloc::Plan(args) => plan::alloc_plan(context, args),
         args::Alloc::Explain(args) => explain::explain(context, args),
         args::Alloc::Make(args) => match make::make(context, args) {

@@ -79,6 +79,7 @@ pub(super) fn planned(context: &Context<'_>, args: &AllocPlan) -> Result<Planned
         given.extend(offers::read(file)?);
     }
     let image = Image::new(args.size.0, args.size.1, args.format);
+    let asked_of = Usage { details: args.details.clone(), ..Usage::new(image, Vec::new()) };
     let known = |wanted: &Use| given.iter().find(|offer| offer.of == *wanted);
     // Devices are asked for when a use is of none that is given.
     let asked = args.uses.iter().any(|wanted| known(wanted).is_none());
@@ -90,7 +91,7 @@ pub(super) fn planned(context: &Context<'_>, args: &AllocPlan) -> Result<Planned
     for wanted in &args.uses {
         candidates.push(match (known(wanted), &machine) {
             (Some(offer), _) => vec![Candidate { offer: offer.clone(), refusals: Vec::new() }],
-            (None, Some(machine)) => machine.candidates(context, wanted, &image)?,
+            (None, Some(machine)) => machine.candidates(context, wanted, &asked_of)?,
             (None, None) => continue,
         });
     }
@@ -98,7 +99,7 @@ pub(super) fn planned(context: &Context<'_>, args: &AllocPlan) -> Result<Planned
     for choice in choices(&candidates) {
         let refusals = choice.iter().flat_map(|candidate| candidate.refusals.clone()).collect();
         let offers: Vec<Offer> = choice.iter().map(|candidate| candidate.offer.clone()).collect();
-        match attempt(machine.as_ref(), &image, &offers, refusals) {
+        match attempt(machine.as_ref(), &asked_of, &offers, refusals) {
             Ok((plan, memory)) => {
                 plan.tell(context, &args.uses);
                 return Ok(Planned::Served(Box::new(plan), memory));
@@ -130,13 +131,13 @@ impl Machine {
         &self,
         context: &Context<'_>,
         wanted: &Use,
-        image: &Image,
+        usage: &Usage,
     ) -> Result<Vec<Candidate>, Report> {
         let mut candidates = Vec::new();
         let mut unasked = None;
         for device in devices(&self.found, wanted)? {
             let name = &device.info().name;
-            match self.prober.offer(device, image, wanted.operation, &self.found.devices) {
+            match self.prober.offer_for(device, usage, wanted, &self.found.devices) {
                 Ok((offer, refusals)) => candidates.push(Candidate { offer, refusals }),
                 Err(error) => {
                     let message = format!("cannot query {name}: {error}");
@@ -253,7 +254,7 @@ fn tell_refusals(context: &Context<'_>, refusals: &[Refusal]) {
 /// that can be tried; where none can be laid out, the cheapest.
 fn attempt(
     machine: Option<&Machine>,
-    image: &Image,
+    asked: &Usage,
     offers: &[Offer],
     refusals: Vec<Refusal>,
 ) -> Result<(Plan, Option<Buffer>), Failure> {
@@ -262,7 +263,7 @@ fn attempt(
         Err(explanation) => return Err(Failure::Apart(explanation, refusals)),
     };
     let usage =
-        Usage { image: *image, uses: offers.iter().map(|offer| offer.of.clone()).collect() };
+        Usage { uses: offers.iter().map(|offer| offer.of.clone()).collect(), ..asked.clone() };
     if let Some(machine) = machine {
         sets.sort_by_key(|set| machine.cost(offers, set));
     }
@@ -271,8 +272,8 @@ fn attempt(
     for (at, set) in sets.iter().enumerate() {
         // What only a driver can lay out is for a device of this machine to make.
         let found = match machine {
-            Some(_) => layout_of(image, set),
-            None => solve(image, set),
+            Some(_) => layout_of(&asked.image, set),
+            None => solve(&asked.image, set),
         };
         let layout = match found {
             Ok(layout) => layout,

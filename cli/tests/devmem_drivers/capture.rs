@@ -4,7 +4,7 @@ use std::fs::{File, OpenOptions};
 use std::os::fd::{AsFd, AsRawFd};
 use std::time::Duration;
 
-use nvabi_devmem::{Buffer, ErrorKind, Operation};
+use nvabi_devmem::{Buffer, Detail, ErrorKind, Fourcc, Image, Operation, transform};
 
 use super::{description, device, read, use_of, write};
 
@@ -144,4 +144,38 @@ fn a_camera_that_is_busy_says_so() {
     // Its queue is free again.
     std::thread::sleep(Duration::from_millis(1));
     drop(camera.import(&buffer).unwrap());
+}
+
+#[test]
+fn a_camera_mirrors_by_its_controls() {
+    let camera = device("camera");
+    let asked = description(640, 360, Vec::new());
+    let sets = |bits| {
+        let wanted = use_of(&*camera, Operation::Capture).with(Detail::transform(bits));
+        camera.sets_for(&asked.usage, &wanted).unwrap()
+    };
+    let plain = camera.sets(&asked.usage.image, Operation::Capture).unwrap();
+    assert!(!plain.is_empty());
+    for bits in
+        [transform::ROTATE_0, transform::REFLECT_X, transform::REFLECT_X | transform::REFLECT_Y]
+    {
+        assert_eq!(sets(bits), plain, "{bits:#x}");
+    }
+    assert_eq!(sets(transform::ROTATE_90), [], "vivid turns nothing");
+    let vendor = use_of(&*camera, Operation::Capture).with(Detail::vendor(0x10de, 3, vec![1]));
+    let refused = camera.sets_for(&asked.usage, &vendor).unwrap_err();
+    assert!(refused.to_string().ends_with("does not know 0x10de:3(1)"), "{refused}");
+}
+
+#[test]
+fn a_camera_says_how_large_its_images_are() {
+    let camera = device("camera");
+    let hints = camera.hints(Operation::Capture).unwrap();
+    let of = |format: &[u8; 4]| hints.iter().find(|hint| hint.format == Fourcc::new(format));
+    let most = of(b"YUYV").unwrap();
+    let image = |width| Image::new(width, most.max_height, most.format);
+    let sets = |width| camera.sets(&image(width), Operation::Capture).unwrap();
+    assert_eq!((sets(most.max_width).len(), sets(most.max_width * 2).len()), (1, 0), "{most:?}");
+    assert_eq!(of(b"C8  "), None);
+    assert_eq!(camera.hints(Operation::Scanout).unwrap(), []);
 }

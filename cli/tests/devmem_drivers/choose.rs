@@ -72,7 +72,7 @@ fn through(camera: &'static str, size: (u32, u32)) -> Description {
         .collect();
     let set = derive_all(&sets).sets.into_iter().next().expect("no set serves all");
     let layout = solve(&image, &set).unwrap();
-    let description = Description { usage: Usage { image, uses }, set, layout, metadata: vec![] };
+    let description = Description { usage: Usage::new(image, uses), set, layout, metadata: vec![] };
     let buffer = prober.allocate(&all, &description).unwrap();
     if size == (640, 480) {
         capture(&camera.info().node, &buffer);

@@ -107,7 +107,7 @@ pub(crate) fn description(width: u32, height: u32, uses: Vec<Use>) -> Descriptio
     let image = Image::new(width, height, XRGB);
     let set = CapabilitySet::new(vec![], vec![Capability::pitch_linear()]);
     let layout = solve(&image, &set).unwrap();
-    Description { usage: Usage { image, uses }, set, layout, metadata: Vec::new() }
+    Description { usage: Usage::new(image, uses), set, layout, metadata: Vec::new() }
 }
 
 /// What a device does.

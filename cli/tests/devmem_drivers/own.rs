@@ -1,12 +1,15 @@
 //! Displays that take no memory of others (bochs, virtio-gpu): a refusal rules one way out and no more.
 
+use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
-use nvabi_devmem::{Constraint, ConstraintName, Operation, Prober, Tried};
+use nvabi_devmem::{
+    Constraint, ConstraintName, Detail, Image, Operation, Prober, Tried, transform,
+};
 use serde_json::Value;
 
 use super::command::nvabi;
-use super::{description, device, devices, render_node, use_of};
+use super::{XRGB, description, device, devices, render_node, use_of};
 
 fn takes_its_own_memory_alone(name: &'static str, errno: &str) {
     let display = device(name);
@@ -51,6 +54,33 @@ fn bochs_takes_its_own_memory_alone() {
 #[test]
 fn virtio_gpu_takes_its_own_memory_alone() {
     takes_its_own_memory_alone("virtio-gpu", "No such device");
+}
+
+#[test]
+fn a_display_that_turns_nothing_says_so() {
+    let display = device("bochs");
+    let asked = description(1280, 720, Vec::new());
+    let sets = |bits| {
+        let wanted = use_of(&*display, Operation::Scanout).with(Detail::transform(bits));
+        display.sets_for(&asked.usage, &wanted).unwrap()
+    };
+    assert!(!sets(transform::ROTATE_0).is_empty());
+    assert_eq!(sets(transform::ROTATE_90), []);
+    let hints = display.hints(Operation::Scanout).unwrap();
+    let most = hints.iter().find(|hint| hint.format == XRGB).unwrap();
+    let fits = |width, height| {
+        let image = Image::new(width, height, XRGB);
+        !display.sets(&image, Operation::Scanout).unwrap().is_empty()
+    };
+    assert!(fits(most.max_width, most.max_height) && !fits(most.max_width + 1, 1), "{most:?}");
+    // And whose file it is.
+    let file = std::fs::File::open(&display.info().node).unwrap();
+    let all = devices();
+    let of = nvabi_devmem::drivers::of_fd(&all, file.as_fd()).unwrap();
+    assert_eq!(
+        of.iter().map(|device| &device.info().name).collect::<Vec<_>>(),
+        [&display.info().name]
+    );
 }
 
 #[test]

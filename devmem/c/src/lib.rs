@@ -286,6 +286,34 @@ pub unsafe extern "C" fn nvabi_alloc_formats(
 ///
 /// As the header says.
 #[unsafe(no_mangle)]
+pub unsafe extern "C" fn nvabi_alloc_max_size(
+    alloc: *const Alloc,
+    wanted: *const RawUse,
+    format: u32,
+    width: *mut u32,
+    height: *mut u32,
+) -> c_int {
+    answer(|| {
+        // SAFETY: the header's promise.
+        let (alloc, wanted) = unsafe { (lent(alloc, "alloc")?, use_of(lent(wanted, "use")?)?) };
+        let device = alloc.devices.iter().find(|device| device.info().name == wanted.device);
+        let missing = || (ENODEV, format!("there is no device {}", wanted.device));
+        let hints = device.ok_or_else(missing)?.hints(wanted.operation).map_err(failed)?;
+        let hint = hints.iter().find(|hint| hint.format == Fourcc(format));
+        let hint = hint.ok_or_else(|| (ENOTSUP, format!("{wanted} of {}", Fourcc(format))))?;
+        // SAFETY: the header's promise.
+        unsafe {
+            hand_out(&[hint.max_width], width, 1)?;
+            hand_out(&[hint.max_height], height, 1)?;
+        }
+        Ok(0)
+    })
+}
+
+/// # Safety
+///
+/// As the header says.
+#[unsafe(no_mangle)]
 pub unsafe extern "C" fn nvabi_alloc_modifiers(
     alloc: *const Alloc,
     image: *const RawImage,

@@ -6,7 +6,7 @@ mod commit;
 use std::collections::HashMap;
 use std::fs::File;
 use std::io;
-use std::ops::RangeBounds;
+use std::ops::{Bound, RangeBounds};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -19,8 +19,9 @@ use nix::libc;
 use super::{each, name_of, nodes, open};
 use crate::convert::{self, FormatModifier, in_formats};
 use crate::{
-    Buffer, CapabilitySet, Description, Device, DeviceInfo, Driver, Error, ErrorKind, Fourcc,
-    Image, Import, Layout, MODIFIER_INVALID, MODIFIER_LINEAR, Operation, Result,
+    Buffer, CapabilitySet, Description, Device, DeviceInfo, Driver, Error, ErrorKind, Fourcc, Hint,
+    Image, Import, Layout, MODIFIER_INVALID, MODIFIER_LINEAR, Operation, Result, Usage, Use,
+    transform,
 };
 
 const FOLDER: &str = "/dev/dri";
@@ -68,6 +69,21 @@ impl Card {
             },
             |makes| makes == 1,
         )
+    }
+
+    /// The transforms of a plane, as bits: its property `rotation`; where it has none, images as they are.
+    fn transforms(&self, plane: plane::Handle) -> io::Result<u32> {
+        for (property, _) in &self.get_properties(plane)? {
+            if self.get_property(*property)?.name() == c"rotation" {
+                let (mut bits, mut names) = (Vec::new(), Vec::new());
+                let raw = u32::from(*property);
+                drm_ffi::mode::get_property(self.as_fd(), raw, Some(&mut bits), Some(&mut names))?;
+                // Its values are numbers of bits.
+                let bits = bits.iter().filter(|bit| **bit < 32);
+                return Ok(bits.fold(0, |all, bit| all | 1 << bit));
+            }
+        }
+        Ok(transform::ROTATE_0)
     }
 
     /// What a plane shows: its property `IN_FORMATS`; where it has none, its formats in rows.
@@ -145,26 +161,41 @@ impl Node {
         Ok(Some(Self { card: Arc::new(card), info }))
     }
 
-    /// What a plane of the display takes.
-    fn scanout_sets(&self, image: &Image) -> Result<Vec<CapabilitySet>> {
-        let refused = |error| self.refused("cannot be asked for its planes", error);
-        let resources = self.card.resource_handles().map_err(refused)?;
+    /// What a plane of the display that turns images like this takes.
+    fn scanout_sets(&self, image: &Image, turned: u32) -> Result<Vec<CapabilitySet>> {
+        let resources = self.card.resource_handles().map_err(|error| self.unasked(error))?;
         let fits = resources.supported_fb_width().contains(&image.width)
             && resources.supported_fb_height().contains(&image.height);
-        if !fits {
-            return Ok(Vec::new());
+        match fits {
+            true => Ok(convert::sets(&self.shown(turned)?, image.format, 0, &[])),
+            false => Ok(Vec::new()),
         }
+    }
+
+    /// What the planes show that turn images like this.
+    fn shown(&self, turned: u32) -> Result<Vec<FormatModifier>> {
         // Without this only overlays are shown.
         let _ = self.card.set_client_capability(ClientCapability::UniversalPlanes, true);
         let mut pairs = Vec::new();
-        for plane in self.card.plane_handles().map_err(refused)? {
-            pairs.extend(self.card.formats(plane).map_err(refused)?);
+        for plane in self.card.plane_handles().map_err(|error| self.unasked(error))? {
+            // Planes that show images as they are need not say so.
+            let can = match turned {
+                transform::ROTATE_0 => turned,
+                _ => self.card.transforms(plane).map_err(|error| self.unasked(error))?,
+            };
+            if turned & !can == 0 {
+                pairs.extend(self.card.formats(plane).map_err(|error| self.unasked(error))?);
+            }
         }
         pairs.sort();
         pairs.dedup();
         // Explicit layouts alone: what is implicit, another device cannot know.
         pairs.retain(|pair| pair.modifier != MODIFIER_INVALID);
-        Ok(convert::sets(&pairs, image.format, 0, &[]))
+        Ok(pairs)
+    }
+
+    fn unasked(&self, error: io::Error) -> Error {
+        self.refused("cannot be asked for its planes", error)
     }
 
     /// Whether the display takes the memory as a framebuffer, and shows it where that can be asked. The
@@ -216,10 +247,44 @@ impl Device for Node {
     fn sets(&self, image: &Image, operation: Operation) -> Result<Vec<CapabilitySet>> {
         match operation {
             Operation::Scanout if self.info.operations.contains(&operation) => {
-                self.scanout_sets(image)
+                self.scanout_sets(image, transform::ROTATE_0)
             }
             _ => Ok(Vec::new()),
         }
+    }
+
+    fn sets_for(&self, usage: &Usage, wanted: &Use) -> Result<Vec<CapabilitySet>> {
+        if let Some(unknown) = usage.details.first() {
+            return Err(self.unknown(unknown));
+        }
+        match (wanted.operation, wanted.details.as_slice()) {
+            (Operation::Scanout, [detail])
+                if self.info.operations.contains(&Operation::Scanout) =>
+            {
+                let turned = detail.as_transform().ok_or_else(|| self.unknown(detail))?;
+                self.scanout_sets(&usage.image, turned)
+            }
+            (_, []) => self.sets(&usage.image, wanted.operation),
+            (_, [.., detail]) => Err(self.unknown(detail)),
+        }
+    }
+
+    fn hints(&self, operation: Operation) -> Result<Vec<Hint>> {
+        if operation != Operation::Scanout || !self.info.operations.contains(&operation) {
+            return Ok(Vec::new());
+        }
+        let resources = self.card.resource_handles().map_err(|error| self.unasked(error))?;
+        let end = |end: Bound<&u32>| match end {
+            Bound::Included(most) => *most,
+            Bound::Excluded(end) => end.saturating_sub(1),
+            Bound::Unbounded => u32::MAX,
+        };
+        let max_width = end(resources.supported_fb_width().end_bound());
+        let max_height = end(resources.supported_fb_height().end_bound());
+        let mut formats: Vec<Fourcc> =
+            self.shown(transform::ROTATE_0)?.iter().map(|pair| pair.format).collect();
+        formats.dedup();
+        Ok(formats.into_iter().map(|format| Hint { format, max_width, max_height }).collect())
     }
 
     fn cost(&self, _set: &CapabilitySet) -> u64 {

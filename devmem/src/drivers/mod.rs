@@ -12,6 +12,8 @@ mod vulkan;
 
 use std::fs::{File, OpenOptions};
 use std::io;
+use std::os::fd::BorrowedFd;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use super::{
@@ -73,12 +75,27 @@ pub fn enumerate(drivers: &[Box<dyn Driver>]) -> Found {
     found
 }
 
+/// The devices that an open file is of: `gl:renderD128` and `vulkan:renderD128` have one node.
+///
+/// # Errors
+///
+/// When the file cannot be asked.
+pub fn of_fd<'d>(
+    devices: &'d [Box<dyn Device>],
+    fd: BorrowedFd<'_>,
+) -> Result<Vec<&'d dyn Device>> {
+    let file = fd.try_clone_to_owned().and_then(|file| File::from(file).metadata());
+    let number = file.map_err(|error| Error::call("fstat of a device", error))?.rdev();
+    let is_it = |device: &&dyn Device| number != 0 && device.info().number() == Some(number);
+    Ok(devices.iter().map(AsRef::as_ref).filter(is_it).collect())
+}
+
 /// The formats that a device takes for an operation, of those that are known here.
 ///
 /// # Errors
 ///
 /// When it cannot be asked.
-pub fn formats(device: &dyn Device, operation: Operation) -> Result<Vec<Fourcc>> {
+pub fn formats(device: &(impl Device + ?Sized), operation: Operation) -> Result<Vec<Fourcc>> {
     // Even in both directions, as formats with fewer samples of colour are.
     let image = |format| Image::new(64, 64, format);
     let mut found = Vec::new();

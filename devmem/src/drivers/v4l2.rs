@@ -10,11 +10,13 @@ use zerocopy::FromZeros;
 
 use super::{each, name_of, nodes, open};
 use crate::uapi::{
-    self, V4l2Buffer, V4l2Capability, V4l2ExportBuffer, V4l2Format, V4l2RequestBuffers,
+    self, V4l2Buffer, V4l2Capability, V4l2ExportBuffer, V4l2Format, V4l2QueryControl,
+    V4l2RequestBuffers,
 };
 use crate::{
     Buffer, Capability, CapabilitySet, Constraint, ConstraintName, Description, Device, DeviceInfo,
-    Driver, Error, ErrorKind, Fourcc, Image, Import, Operation, Result, Transition, Wait,
+    Driver, Error, ErrorKind, Fourcc, Hint, Image, Import, Operation, Result, Transition, Usage,
+    Use, Wait, format, transform,
 };
 
 const FOLDER: &str = "/dev";
@@ -121,6 +123,28 @@ impl Device for Source {
         Ok(vec![CapabilitySet::new(constraints, vec![Capability::pitch_linear()])])
     }
 
+    /// A camera mirrors and turns by controls of its own.
+    fn sets_for(&self, usage: &Usage, wanted: &Use) -> Result<Vec<CapabilitySet>> {
+        if let Some(unknown) = usage.details.first() {
+            return Err(self.unknown(unknown));
+        }
+        for detail in wanted.details.iter().filter(|detail| !detail.is_plain()) {
+            let bits = detail.as_transform().ok_or_else(|| self.unknown(detail))?;
+            if !self.queue()?.turns(bits)? {
+                return Ok(Vec::new());
+            }
+        }
+        self.sets(&usage.image, wanted.operation)
+    }
+
+    fn hints(&self, operation: Operation) -> Result<Vec<Hint>> {
+        if !self.info.operations.contains(&operation) {
+            return Ok(Vec::new());
+        }
+        let queue = self.queue()?;
+        Ok(format::known().filter_map(|format| queue.largest(format)).collect())
+    }
+
     fn cost(&self, _set: &CapabilitySet) -> u64 {
         40
     }
@@ -196,6 +220,53 @@ impl Queue {
             return Ok(format);
         }
         Err(Error::unsupported(format!("{} does not capture {image}", self.name)))
+    }
+
+    /// The largest image of a format: a driver replaces what it cannot do by what it can.
+    fn largest(&self, format: Fourcc) -> Option<Hint> {
+        let pixelformat = pixel_format(format);
+        let mut tried = V4l2Format {
+            kind: uapi::V4L2_VIDEO_CAPTURE,
+            width: u32::from(u16::MAX),
+            height: u32::from(u16::MAX),
+            pixelformat,
+            field: uapi::V4L2_FIELD_NONE,
+            ..V4l2Format::new_zeroed()
+        };
+        self.call("VIDIOC_TRY_FMT", &uapi::V4L2_TRY_FMT, &mut tried).ok()?;
+        let (max_width, max_height) = (tried.width, tried.height);
+        (tried.pixelformat == pixelformat).then_some(Hint { format, max_width, max_height })
+    }
+
+    /// Whether it has a control for each bit of a transform.
+    fn turns(&self, bits: u32) -> Result<bool> {
+        let turned =
+            match bits & (transform::ROTATE_90 | transform::ROTATE_180 | transform::ROTATE_270) {
+                0 => None,
+                transform::ROTATE_90 => Some(90),
+                transform::ROTATE_180 => Some(180),
+                _ => Some(270),
+            };
+        let mirrored = |bit: u32| (bits & bit != 0).then_some(1);
+        let asked = [
+            (uapi::V4L2_CID_ROTATE, turned),
+            (uapi::V4L2_CID_HFLIP, mirrored(transform::REFLECT_X)),
+            (uapi::V4L2_CID_VFLIP, mirrored(transform::REFLECT_Y)),
+        ];
+        for (id, value) in asked {
+            let Some(value) = value else { continue };
+            let mut control = V4l2QueryControl { id, ..V4l2QueryControl::new_zeroed() };
+            match self.call("VIDIOC_QUERYCTRL", &uapi::V4L2_QUERYCTRL, &mut control) {
+                Ok(()) if (control.minimum..=control.maximum).contains(&value) => {}
+                Ok(()) => return Ok(false),
+                // The driver has no such control.
+                Err(error) if matches!(error.errno(), Some(libc::EINVAL | libc::ENOTTY)) => {
+                    return Ok(false);
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(true)
     }
 
     fn request_buffers(&self, memory: u32, count: u32) -> Result<()> {

@@ -152,7 +152,7 @@ pub(super) unsafe fn memory_of(raw: &RawMemory) -> Result<Description, String> {
     let plane = |raw: &RawPlane| Plane { offset: raw.offset, pitch: raw.pitch, size: raw.size };
     let planes = planes.iter().map(plane).collect();
     Ok(Description {
-        usage: Usage { image: image_of(&raw.image), uses: Vec::new() },
+        usage: Usage::new(image_of(&raw.image), Vec::new()),
         // SAFETY: the caller's promise is of each pointer below the struct, those of the set too.
         set: unsafe { set_of(&raw.set) }?,
         layout: Layout { modifier: raw.modifier, planes, size: raw.size },

@@ -12,6 +12,8 @@
 //! | 4 | 1 when a layout follows, else 0 |
 //! | 8, 8, 4; 24 each | modifier, size, how many planes; offset, pitch, size |
 //! | 4; 6 + n + m each | metadata: how many; n (2), m (4), name in UTF-8, value |
+//! | 4; 12 + 4 n each | details, where there are any: how many; of which use, from 1, or 0 for the image (4), vendor (4), |
+//! | | name (2), n (2), words |
 //!
 //! What is read is strict: padding is zero, `required` is 0 or 1, the upper half of a 32-bit value
 //! is zero and nothing is left over, so that each value has one way to be written.
@@ -22,6 +24,7 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 use super::{RawSet, Reader, WireError, WriteError, counted, put_set};
 use crate::buffer::Description;
 use crate::capability::CapabilitySet;
+use crate::detail::Detail;
 use crate::layout::{Layout, Plane};
 use crate::usage::{Fourcc, Image, Operation, Usage, Use};
 
@@ -92,6 +95,16 @@ struct RawEntry {
     value: U32,
 }
 
+/// `of` is the image (0), or the use of this number.
+#[derive(FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
+#[repr(C)]
+struct RawDetail {
+    of: U32,
+    vendor: U32,
+    name: U16,
+    words: U16,
+}
+
 /// Writes a message.
 ///
 /// # Errors
@@ -106,6 +119,7 @@ pub fn write(message: &Message) -> Result<Vec<u8>, WriteError> {
     }
     put_layout(&mut out, message.layout.as_ref())?;
     put_metadata(&mut out, &message.metadata)?;
+    put_details(&mut out, &message.usage)?;
     let length = U32::new(counted(out.len() - size_of::<Head>(), "the message")?);
     let head = Head {
         magic: MAGIC,
@@ -139,7 +153,7 @@ fn put_usage(out: &mut Vec<u8>, usage: &Usage) -> Result<(), WriteError> {
         RawImage { width: U32::new(width), height: U32::new(height), format: U32::new(format.0) };
     out.extend_from_slice(image.as_bytes());
     put_count(out, usage.uses.len(), "the list of uses")?;
-    for Use { device, operation } in &usage.uses {
+    for Use { device, operation, .. } in &usage.uses {
         let raw = RawUse {
             operation: U32::new(*operation as u32),
             name: U16::new(counted(device.len(), "the name of a device")?),
@@ -180,6 +194,30 @@ fn put_metadata(out: &mut Vec<u8>, metadata: &[(String, Vec<u8>)]) -> Result<(),
     Ok(())
 }
 
+/// Those of the image, then those of each use. Where there are none, nothing is written.
+fn put_details(out: &mut Vec<u8>, usage: &Usage) -> Result<(), WriteError> {
+    let lists = std::iter::once(&usage.details).chain(usage.uses.iter().map(|each| &each.details));
+    let all: Vec<(usize, &Detail)> = lists
+        .enumerate()
+        .flat_map(|(of, details)| details.iter().map(move |detail| (of, detail)))
+        .collect();
+    if all.is_empty() {
+        return Ok(());
+    }
+    put_count(out, all.len(), "the list of details")?;
+    for (of, Detail { vendor, name, payload }) in all {
+        let raw = RawDetail {
+            of: U32::new(counted(of, "the list of uses")?),
+            vendor: U32::new(*vendor),
+            name: U16::new(*name),
+            words: U16::new(counted(payload.len(), "a detail")?),
+        };
+        out.extend_from_slice(raw.as_bytes());
+        payload.iter().for_each(|word| out.extend_from_slice(&word.to_le_bytes()));
+    }
+    Ok(())
+}
+
 /// Reads a message, which must be all of the bytes.
 ///
 /// # Errors
@@ -189,10 +227,13 @@ fn put_metadata(out: &mut Vec<u8>, metadata: &[(String, Vec<u8>)]) -> Result<(),
 pub fn read(bytes: &[u8]) -> Result<Message, WireError> {
     let mut reader = Reader::new(bytes, true);
     head(&mut reader)?;
-    let usage = usage(&mut reader)?;
+    let mut usage = usage(&mut reader)?;
     let sets = reader.list(size_of::<RawSet>(), "sets", Reader::set)?;
     let layout = layout(&mut reader)?;
     let metadata = reader.list(size_of::<RawEntry>(), "entries of metadata", entry)?;
+    if !reader.rest.is_empty() {
+        details(&mut reader, &mut usage)?;
+    }
     reader.end()?;
     Ok(Message { usage, sets, layout, metadata })
 }
@@ -252,9 +293,41 @@ fn usage(reader: &mut Reader<'_>) -> Result<Usage, WireError> {
         let Some(operation) = Operation::from_number(number) else {
             return Err(WireError { offset, what: format!("operation {number} is not known") });
         };
-        Ok(Use { device: reader.text(raw.name.get(), "the name of a device")?, operation })
+        Ok(Use::new(reader.text(raw.name.get(), "the name of a device")?, operation))
     })?;
-    Ok(Usage { image, uses })
+    Ok(Usage::new(image, uses))
+}
+
+/// Gives the details of a message to whom they are of, in the order in which they are written.
+fn details(reader: &mut Reader<'_>, usage: &mut Usage) -> Result<(), WireError> {
+    let offset = reader.offset();
+    let found = reader.list(size_of::<RawDetail>(), "details", |reader| {
+        let offset = reader.offset();
+        let raw: &RawDetail = reader.read("a detail")?;
+        let bytes = reader.take(usize::from(raw.words.get()) * 4, "a detail")?;
+        let word =
+            |bytes: &[u8]| bytes.iter().rev().fold(0, |word, byte| word << 8 | u32::from(*byte));
+        let payload = bytes.chunks(4).map(word).collect();
+        Ok((offset, raw.of.get(), Detail::vendor(raw.vendor.get(), raw.name.get(), payload)))
+    })?;
+    let error = |offset, what: &str| Err(WireError { offset, what: what.to_owned() });
+    if found.is_empty() {
+        return error(offset, "a list of no details");
+    }
+    let mut before = 0;
+    for (offset, of, detail) in found {
+        let list = match usize::try_from(of).unwrap_or(usize::MAX).checked_sub(1) {
+            None => Some(&mut usage.details),
+            Some(index) => usage.uses.get_mut(index).map(|each| &mut each.details),
+        };
+        match list {
+            Some(list) if of >= before => list.push(detail),
+            Some(_) => return error(offset, "a detail that is not in its place"),
+            None => return error(offset, "a detail of a use that is not there"),
+        }
+        before = of;
+    }
+    Ok(())
 }
 
 fn layout(reader: &mut Reader<'_>) -> Result<Option<Layout>, WireError> {

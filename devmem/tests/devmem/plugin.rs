@@ -111,7 +111,7 @@ fn a_plugin_in_c_and_one_in_rust_share_memory() {
     let layout = solve(&image(), set).expect("a layout");
     assert_eq!((layout.planes[0].pitch, layout.planes[0].size), (768, 768 * 368));
     let uses = offers.iter().map(|offer| offer.of.clone()).collect();
-    let usage = Usage { image: image(), uses };
+    let usage = Usage::new(image(), uses);
     let description = Description { usage, set: set.clone(), layout, metadata: Vec::new() };
     for (maker, taker) in [(&camera, &codec), (&codec, &camera)] {
         let buffer = maker.allocate(&description).expect("memory");
@@ -141,7 +141,7 @@ fn what_a_plugin_refuses() {
     assert_eq!(codec.sets(&image(), Operation::Scanout).expect("no sets"), []);
     let set = codec.sets(&image(), Operation::Encode).expect("sets").remove(1);
     let mut description = Description {
-        usage: Usage { image: image(), uses: Vec::new() },
+        usage: Usage::new(image(), Vec::new()),
         set,
         layout: Layout { modifier: 0, planes: Vec::new(), size: 0 },
         metadata: Vec::new(),
@@ -202,7 +202,7 @@ fn a_plugin_that_does_not_keep_to_the_interface_is_refused() {
     let device = device(&load(&library).expect("a plugin"));
     let set = nvabi_devmem::CapabilitySet::new([], [Capability::pitch_linear()]);
     let layout = solve(&image(), &set).expect("a layout");
-    let usage = Usage { image: image(), uses: Vec::new() };
+    let usage = Usage::new(image(), Vec::new());
     let description = Description { usage, set, layout, metadata: Vec::new() };
     let error = device.allocate(&description).expect_err("too small");
     assert_eq!(error.kind(), ErrorKind::Mismatch, "{error}");

@@ -2,18 +2,23 @@
 
 use nvabi_devmem::wire::{WireError, WriteError, v0, v1};
 use nvabi_devmem::{
-    Capability, CapabilitySet, Constraint, ConstraintName, Description, Fourcc, Image, Layout,
-    Operation, Plane, Usage, Use,
+    Capability, CapabilitySet, Constraint, ConstraintName, Description, Detail, Fourcc, Image,
+    Layout, Operation, Plane, Usage, Use,
 };
 
 use crate::random::Random;
 
 fn message(random: &mut Random) -> v1::Message {
+    let detail = |random: &mut Random| {
+        Detail::vendor(random.of(&[0, 0x10de]), 7, random.list(2, |random| random.next() as u32))
+    };
     let usage = Usage {
         image: Image::new(random.next() as u32, random.next() as u32, Fourcc(random.next() as u32)),
-        uses: random.list(3, |random| {
-            Use::new(random.of(&["gpu", "", "kamera ü"]), random.of(&Operation::ALL))
+        uses: random.list(3, |random| Use {
+            details: random.list(1, detail),
+            ..Use::new(random.of(&["gpu", "", "kamera ü"]), random.of(&Operation::ALL))
         }),
+        details: random.list(1, detail),
     };
     let plane = |random: &mut Random| Plane {
         offset: random.next(),
@@ -60,7 +65,7 @@ fn a_changed_message_is_refused() {
 #[test]
 fn a_description_is_a_message_of_one_set() {
     let description = Description {
-        usage: Usage { image: Image::bytes(4096), uses: vec![Use::new("gpu", Operation::Copy)] },
+        usage: Usage::new(Image::bytes(4096), vec![Use::new("gpu", Operation::Copy)]),
         set: CapabilitySet::new([], [Capability::pitch_linear()]),
         layout: Layout {
             modifier: 0,
@@ -81,7 +86,7 @@ fn a_description_is_a_message_of_one_set() {
 #[test]
 fn errors_name_the_byte() {
     let message = v1::Message {
-        usage: Usage { image: Image::bytes(1), uses: vec![Use::new("a", Operation::Copy)] },
+        usage: Usage::new(Image::bytes(1), vec![Use::new("a", Operation::Copy)]),
         sets: vec![CapabilitySet::new(
             [Constraint::new(ConstraintName::MAX_PITCH, 1)],
             [Capability::pitch_linear()],
@@ -112,6 +117,37 @@ fn errors_name_the_byte() {
     assert_eq!(with(63, 1), at(59, "a value of 32 bits that has more"));
     assert_eq!(with(75, 2), at(75, "neither required nor not"));
     assert_eq!(with(79, 2), at(79, "2 layouts, not 0 or 1"));
+}
+
+#[test]
+fn details_are_in_their_place() {
+    let detail = |word| Detail::vendor(0x10de, 7, vec![word]);
+    let uses = ["a", "b"].map(|device| Use::new(device, Operation::Copy).with(detail(1)));
+    let mut message = v1::Message {
+        usage: Usage::new(Image::bytes(1), uses.to_vec()),
+        sets: Vec::new(),
+        layout: None,
+        metadata: Vec::new(),
+    };
+    let whole = v1::write(&message).expect("a message that fits");
+    message.usage.uses.iter_mut().for_each(|each| each.details.clear());
+    let plain = v1::write(&message).expect("a message that fits").len();
+    // 4 bytes of a count, and 16 of each.
+    assert_eq!(whole.len(), plain + 4 + 2 * 16);
+    let with = |at: usize, value: u8| {
+        let mut changed = whole.clone();
+        changed[at] = value;
+        let mut sum = crc32fast::Hasher::new();
+        sum.update(&changed[..12]);
+        sum.update(&changed[16..]);
+        changed[12..16].copy_from_slice(&sum.finalize().to_le_bytes());
+        v1::read(&changed).expect_err("an error")
+    };
+    let at = |offset, what: &str| WireError { offset, what: what.to_owned() };
+    let (first, second) = (plain + 4, plain + 4 + 16);
+    assert_eq!(with(plain, 0), at(plain, "a list of no details"));
+    assert_eq!(with(first, 9), at(first, "a detail of a use that is not there"));
+    assert_eq!(with(second, 0), at(second, "a detail that is not in its place"));
 }
 
 #[test]

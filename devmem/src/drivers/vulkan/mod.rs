@@ -14,7 +14,7 @@ use ash::vk;
 use crate::convert::vulkan::{self as convert, ModifierProperties};
 use crate::{
     Buffer, Capability, CapabilitySet, Constraint, ConstraintName, Description, Device, DeviceInfo,
-    Driver, Error, ErrorKind, Image, Import, Operation, Result,
+    Driver, Error, ErrorKind, Fourcc, Hint, Image, Import, Operation, Result, format,
 };
 use image::{Imported, Opened};
 
@@ -169,14 +169,13 @@ impl Gpu {
         found[..filled].iter().map(plain).collect()
     }
 
-    /// What the GPU asks of memory for the image with this modifier; `None` when it takes no such image.
+    /// How large images with this modifier may be, in pixels and bytes; `None` when it takes no such image.
     fn limits(
         &self,
-        image: &Image,
         format: vk::Format,
         usage: vk::ImageUsageFlags,
         modifier: u64,
-    ) -> Option<Vec<Constraint>> {
+    ) -> Option<(vk::Extent3D, u64)> {
         let mut with = vk::PhysicalDeviceImageDrmFormatModifierInfoEXT::default()
             .drm_format_modifier(modifier)
             .sharing_mode(vk::SharingMode::EXCLUSIVE);
@@ -199,11 +198,8 @@ impl Gpu {
         answer.ok()?;
         let limits = found.image_format_properties;
         let features = sharing.external_memory_properties.external_memory_features;
-        let fits = limits.max_extent.width >= image.width
-            && limits.max_extent.height >= image.height
-            && features.contains(vk::ExternalMemoryFeatureFlags::IMPORTABLE);
-        let size = Constraint::new(ConstraintName::MAX_SIZE, limits.max_resource_size);
-        fits.then(|| vec![size])
+        let shares = features.contains(vk::ExternalMemoryFeatureFlags::IMPORTABLE);
+        shares.then_some((limits.max_extent, limits.max_resource_size))
     }
 }
 
@@ -219,10 +215,25 @@ impl Device for Gpu {
         let format = vk::Format::from_raw(format as i32);
         let pairs = convert::read(image.format, &self.modifiers(format), features(operation));
         let set = |modifier: u64| {
-            let limits = self.limits(image, format, usage, modifier)?;
-            Some(CapabilitySet::new(limits, [Capability::modifier(modifier)]))
+            let (most, size) = self.limits(format, usage, modifier)?;
+            let fits = most.width >= image.width && most.height >= image.height;
+            let size = Constraint::new(ConstraintName::MAX_SIZE, size);
+            fits.then(|| CapabilitySet::new([size], [Capability::modifier(modifier)]))
         };
         Ok(pairs.iter().filter_map(|pair| set(pair.modifier)).collect())
+    }
+
+    fn hints(&self, operation: Operation) -> Result<Vec<Hint>> {
+        let Some(usage) = usage(operation) else { return Ok(Vec::new()) };
+        let hint = |fourcc: Fourcc| {
+            let format = vk::Format::from_raw(convert::format(fourcc)? as i32);
+            let pairs = convert::read(fourcc, &self.modifiers(format), features(operation));
+            let sizes = pairs.iter().filter_map(|pair| self.limits(format, usage, pair.modifier));
+            let (most, _) =
+                sizes.max_by_key(|(most, _)| u64::from(most.width) * u64::from(most.height))?;
+            Some(Hint { format: fourcc, max_width: most.width, max_height: most.height })
+        };
+        Ok(format::known().filter_map(hint).collect())
     }
 
     fn cost(&self, _set: &CapabilitySet) -> u64 {
@@ -235,7 +246,7 @@ impl Device for Gpu {
 
     fn allocate(&self, description: &Description) -> Result<Buffer> {
         super::keeps_maker(&self.info, description)?;
-        let format = format(description)?;
+        let format = format_of(description)?;
         let modifier = description.layout.modifier;
         let planes = self.modifiers(format).into_iter().find(|known| known.modifier == modifier);
         let planes = planes.map(|known| known.planes as usize).ok_or_else(|| {
@@ -262,7 +273,7 @@ impl Device for Gpu {
             .as_fd()
             .try_clone_to_owned()
             .map_err(|error| Error::io(ErrorKind::Call, "dup of a buffer", error))?;
-        let format = format(description)?;
+        let format = format_of(description)?;
         let usage = self.usage(description);
         let imported =
             Imported::new(self.opened()?, description, format, usage, fd, buffer.size())?;
@@ -301,7 +312,7 @@ fn features(operation: Operation) -> u32 {
     features.as_raw()
 }
 
-fn format(description: &Description) -> Result<vk::Format> {
+fn format_of(description: &Description) -> Result<vk::Format> {
     let fourcc = description.usage.image.format;
     let format = convert::format(fourcc)
         .ok_or_else(|| Error::unsupported(format!("Vulkan has no format {fourcc}")))?;
