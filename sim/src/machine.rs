@@ -119,6 +119,11 @@ pub(crate) trait Machine: Send {
         false
     }
 
+    /// Whether a call may have left work for [`run`](Self::run). Who answers `true` without need keeps a thread awake.
+    fn may_have_work(&self) -> bool {
+        true
+    }
+
     /// A turn of the work that clients have given: whether any of it was done, and whether any is left.
     fn run(&mut self) -> (bool, bool) {
         (false, false)

@@ -362,6 +362,10 @@ impl Driver {
         }
     }
 
+    pub(super) fn has_channels(&self) -> bool {
+        !self.channels.all.is_empty()
+    }
+
     /// A turn of the channels that have something to do.
     pub(super) fn run_channels(&mut self) -> (bool, bool) {
         let is_busy = |channel: &Channel| channel.engine.is_busy() && channel.is_runnable();

@@ -259,9 +259,13 @@ impl Params {
 
     /// Writes numbers to the elements of an array, and one to those that are left.
     pub(super) fn fill(&mut self, path: &str, values: &[u32], rest: u32) -> Result<(), Missing> {
-        for index in 0..self.count(path)? {
-            let value = values.get(index).copied().unwrap_or(rest);
-            self.set(&format!("{path}[{index}]"), value)?;
+        let FieldRange { offset, size, count } = self.place(path)?;
+        let values = values.iter().copied().chain(std::iter::repeat(rest));
+        let elements = self.bytes[offset..offset + size * count].chunks_exact_mut(size.max(1));
+        for (element, value) in elements.zip(values) {
+            let length = size.min(4);
+            element.fill(0);
+            element[..length].copy_from_slice(&value.to_le_bytes()[..length]);
         }
         Ok(())
     }

@@ -220,6 +220,10 @@ impl Machine for Driver {
         self.take_doorbells(doorbells)
     }
 
+    fn may_have_work(&self) -> bool {
+        self.has_channels()
+    }
+
     fn run(&mut self) -> (bool, bool) {
         self.run_channels()
     }

@@ -13,6 +13,7 @@ pub(super) const UVM_MAJOR: u32 = 511;
 
 const PROC: &str = "/proc/driver/nvidia";
 const MODULE: &str = "/sys/module/nvidia";
+const UVM_MODULE: &str = "/sys/module/nvidia_uvm";
 
 /// What the kernel tells of the devices of the bus.
 const BUS: &str = "/sys/bus/pci/devices";
@@ -22,7 +23,8 @@ const VERSION: u32 = 0;
 const PARAMETERS: u32 = 1;
 const REGISTRY: u32 = 2;
 const MODULE_VERSION: u32 = 3;
-const OF_GPUS: u32 = 4;
+const MODULE_STATE: u32 = 4;
+const OF_GPUS: u32 = 5;
 /// Those of the topology, far above those of capabilities.
 const OF_TOPOLOGY: u32 = 1 << 20;
 
@@ -77,6 +79,9 @@ impl Driver {
             folder(MODULE),
             folder(BUS),
             text(&format!("{MODULE}/version"), MODULE_VERSION),
+            text(&format!("{MODULE}/initstate"), MODULE_STATE),
+            folder(UVM_MODULE),
+            text(&format!("{UVM_MODULE}/initstate"), MODULE_STATE),
         ];
         for gpu in &self.gpus {
             all.push(device(&format!("/dev/nvidia{}", gpu.minor), MAJOR, gpu.minor));
@@ -123,6 +128,8 @@ impl Driver {
                 .to_owned(),
             REGISTRY => "Binary: \"\"\n".to_owned(),
             MODULE_VERSION => format!("{version}\n"),
+            // Linux, kernel/module/sysfs.c: `show_initstate`. Programs that do not find it run `modprobe`.
+            MODULE_STATE => "live\n".to_owned(),
             id => {
                 let gpu = self.gpus.get((id.saturating_sub(OF_GPUS) / PER_GPU) as usize);
                 gpu.map(|gpu| text_of_gpu(gpu, (id - OF_GPUS) % PER_GPU)).unwrap_or_default()

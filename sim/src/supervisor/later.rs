@@ -107,7 +107,7 @@ impl Run {
 
     fn work(&self, n: &Notification, name: &str, work: Work) {
         let result = match self.threads.get(n.thread) {
-            Ok(thread) => work(&Target::new(self, n, thread)),
+            Ok(thread) => work(&Target::new(self, n, thread, Look::AtOnce)),
             Err(error) => Err(error.into()),
         };
         self.machine().log().count(name, result.err().map(|errno| errno.to_string()).as_deref());

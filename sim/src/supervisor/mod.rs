@@ -310,7 +310,7 @@ impl Run {
         if is_userfaultfd(n) {
             self.faults_are_answered.store(true, Ordering::Release);
         }
-        let target = Target { look, ..Target::new(self, n, thread) };
+        let target = Target::new(self, n, thread, look);
         let reply = match n.call {
             libc::SYS_userfaultfd => Reply::Pass,
             libc::SYS_ioctl => match self.ioctl(&target, n, faults_count) {
@@ -429,7 +429,9 @@ impl Run {
             None => {
                 let answer = machine.ioctl(target, file, request, argument);
                 self.renew_tree(&mut machine);
-                self.set_work(true);
+                if machine.may_have_work() {
+                    self.set_work(true);
+                }
                 answer
             }
         };
