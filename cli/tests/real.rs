@@ -643,35 +643,87 @@ fn nvml_answers_every_function() {
         skip(Need::Real, format!("there is no {}/pynvml.py", python.display()))
     }
     let script = real_file("nvml.py");
+    let text = std::fs::read_to_string(real_file("nvml.txt")).unwrap();
+    let table = statuses(&text);
     for real in versions {
         for (card, _) in CARDS {
             let seen = real.run(&["--gpu", card], Path::new("python3"), &[&script]);
             let what = format!("{} {card}", real.version);
             assert_eq!(seen.code, Some(0), "{what}: ends with {:?}", seen.out.lines().last());
-            let rows: Vec<Vec<&str>> =
-                seen.out.lines().map(|row| row.split('\t').collect()).collect();
-            let named =
-                |result: &str| rows.iter().filter(|row| row.get(1) == Some(&result)).count();
-            let wrong = ["UNKNOWN", "GPU_IS_LOST", "DRIVER_NOT_LOADED"];
-            for result in wrong {
-                let rows: Vec<_> = rows.iter().filter(|row| row.get(1) == Some(&result)).collect();
-                assert!(rows.is_empty(), "{what}: {rows:?}");
-            }
-            // Statuses that NVML's documentation gives for what a card or a machine does not have, and for who may
-            // not: a search for GPUs is for root.
-            let documented = [
-                "SUCCESS",
-                "NOT_SUPPORTED",
-                "INVALID_ARGUMENT",
-                "NOT_FOUND",
-                "TIMEOUT",
-                "NO_PERMISSION",
-            ];
-            let count: usize = documented.iter().map(|result| named(result)).sum();
-            assert!(count >= 300, "{what}: {count} of {} functions answer", rows.len());
-            assert!(named("SUCCESS") >= 125, "{what}: {} succeed", named("SUCCESS"));
+            let wrong = wrong_statuses(&table, &real.version, card, &seen.out);
+            assert!(wrong.is_empty(), "{what}, tests/real/nvml.txt:\n{}", wrong.join("\n"));
+            let answered = seen.out.lines().filter(|row| !row.contains("\tARGUMENTS\t")).count();
+            assert!(answered >= 300, "{what}: {answered} functions were called");
         }
     }
+}
+
+/// What tests/real/nvml.txt says of a function: its status by `BRANCH.CARD`, `BRANCH`, `CARD`, or nothing.
+type Statuses<'a> = BTreeMap<&'a str, &'a str>;
+
+/// The rows of tests/real/nvml.txt.
+fn statuses(text: &str) -> BTreeMap<&str, Statuses<'_>> {
+    let rows = text.lines().filter(|line| !line.is_empty() && !line.starts_with('#'));
+    let read = rows.map(|row| {
+        let mut words = row.split_whitespace();
+        let (function, why) = (words.next().unwrap(), words.next().unwrap());
+        let all: Statuses<'_> =
+            words.map(|word| word.split_once('=').unwrap_or(("", word))).collect();
+        assert!(all.contains_key(""), "{row}: there is no status of all cards");
+        let is_well = all.values().all(|status| *status == "SUCCESS");
+        assert_eq!(is_well, why == "-", "{row}: the second word is not why");
+        (function, all)
+    });
+    read.collect()
+}
+
+/// What NVML answers otherwise than the table says. Of a branch that the table does not know, a function may answer
+/// what it answers anywhere, and a new function whatever NVML's documentation has for what a machine lacks.
+fn wrong_statuses(
+    table: &BTreeMap<&str, Statuses<'_>>,
+    version: &str,
+    card: &str,
+    out: &str,
+) -> Vec<String> {
+    const BRANCHES: [&str; 4] = ["525", "535", "550", "555"];
+    const DOCUMENTED: [&str; 6] =
+        ["SUCCESS", "NOT_SUPPORTED", "INVALID_ARGUMENT", "NOT_FOUND", "TIMEOUT", "NO_PERMISSION"];
+    let branch = version.split('.').next().unwrap_or_default();
+    let is_known = BRANCHES.contains(&branch);
+    let wrong = |row: &str| {
+        let mut columns = row.split('\t');
+        let (function, status) = (columns.next()?, columns.next().unwrap_or("nothing: it ended"));
+        let Some(all) = table.get(function) else {
+            let is_fine = !is_known && DOCUMENTED.contains(&status);
+            return (!is_fine)
+                .then(|| format!("{function}: {status}, and the table has no row of it"));
+        };
+        let keys = [&format!("{branch}.{card}"), branch, card, ""];
+        let expected = keys.iter().find_map(|key| all.get(key))?;
+        let is_fine = status == *expected || !is_known && all.values().any(|it| *it == status);
+        (!is_fine).then(|| format!("{function}: {status}, the table has {expected}"))
+    };
+    out.lines().filter_map(wrong).collect()
+}
+
+#[test]
+fn other_statuses_are_found() {
+    let table =
+        statuses("a - SUCCESS\nb card NOT_SUPPORTED l4=SUCCESS 535=TIMEOUT 525.l4=NOT_FOUND");
+    let wrong = |version, card, out| wrong_statuses(&table, version, card, out).len();
+    assert_eq!(wrong("550.1", "l4", "a\tSUCCESS\t\nb\tSUCCESS\t1"), 0);
+    assert_eq!(wrong("550.1", "l4", "a\tNOT_SUPPORTED\t\nb\tNOT_SUPPORTED\t"), 2);
+    assert_eq!(wrong("550.1", "h100", "b\tNOT_SUPPORTED\t"), 0);
+    assert_eq!(wrong("550.1", "h100", "b\tSUCCESS\t"), 1);
+    assert_eq!(wrong("525.1", "l4", "b\tNOT_FOUND\t"), 0);
+    assert_eq!(wrong("525.1", "l4", "b\tSUCCESS\t"), 1);
+    assert_eq!(wrong("535.1", "l4", "b\tTIMEOUT\t"), 0);
+    assert_eq!(wrong("535.1", "h100", "b\tNOT_SUPPORTED\t"), 1);
+    // New functions, and those that end the program.
+    assert_eq!(wrong("550.1", "l4", "c\tSUCCESS\t\na"), 2);
+    // Branches that the table does not know.
+    assert_eq!(wrong("570.1", "h100", "b\tSUCCESS\t\nc\tNOT_SUPPORTED\t"), 0);
+    assert_eq!(wrong("570.1", "h100", "b\tUNKNOWN\t\nc\tUNKNOWN\t\na\tNOT_SUPPORTED\t"), 3);
 }
 
 /// What nvidia-smi and NVML write of a card, by their names.
