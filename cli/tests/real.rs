@@ -367,27 +367,72 @@ fn links_lead_to_switches() {
     }
 }
 
-/// GPUs are where a topology says: below a switch, behind two, at one host bridge, at another node.
+/// The rows of `topo`: from each GPU to each other, then the CPUs and the node that are near.
+fn matrix(text: &str) -> Vec<Vec<String>> {
+    let rows = text.lines().filter(|line| line.starts_with("GPU"));
+    rows.map(|row| row.split_whitespace().skip(1).map(str::to_owned).collect()).collect()
+}
+
+/// Every path of PCIe, and every NVLink, is the one that the topology says.
 #[test]
 fn paths_are_those_of_the_topology() {
+    let sockets = [
+        "X PIX PXB PXB SYS SYS SYS SYS 0 0",
+        "PIX X PXB PXB SYS SYS SYS SYS 0 0",
+        "PXB PXB X PXB SYS SYS SYS SYS 0 0",
+        "PXB PXB PXB X SYS SYS SYS SYS 0 0",
+        "SYS SYS SYS SYS X PHB NODE NODE 1 1",
+        "SYS SYS SYS SYS PHB X NODE NODE 1 1",
+        "SYS SYS SYS SYS NODE NODE X NODE 1 1",
+        "SYS SYS SYS SYS NODE NODE NODE X 1 1",
+    ];
     for real in versions() {
-        let machine = ["--gpus", "8", "--topology", "dual-socket"];
-        let seen = real.run(&machine, &real.smi(), &["topo", "-m"]);
-        let what = format!("{} {}{:?}", real.version, seen.out, seen.diagnostics);
-        assert_eq!(seen.code, Some(0), "{what}");
-        let rows = seen.out.lines().filter(|line| line.starts_with("GPU"));
-        let rows: Vec<Vec<&str>> =
-            rows.map(|row| row.split('\t').map(str::trim).skip(1).collect()).collect();
-        assert_eq!(rows.len(), 8, "{what}");
-        for (from, to, path) in
-            [(0, 1, "PIX"), (0, 2, "PXB"), (2, 3, "PXB"), (4, 5, "PHB"), (0, 4, "SYS")]
-        {
-            assert_eq!((rows[from][to], rows[to][from]), (path, path), "{from} {to}: {what}");
+        let ask = |topology: &str, card: &str, gpus: usize, args: &[&str]| {
+            let count = gpus.to_string();
+            let machine = ["--topology", topology, "--gpu", card, "--gpus", &count];
+            let seen = real.run(&machine, &real.smi(), args);
+            let what = format!("{} {topology} {}{:?}", real.version, seen.out, seen.diagnostics);
+            assert_eq!(seen.code, Some(0), "{what}");
+            let rows = matrix(&seen.out);
+            assert_eq!(rows.len(), gpus, "{what}");
+            (rows, what)
+        };
+        let (rows, what) = ask("dual-socket", "a100", 8, &["topo", "-m"]);
+        // The branch 525 tells of no node that the real kernel does not let a process use; and where the real machine
+        // has not two CPUs, others are near.
+        let told = if real.version.starts_with("525.") { 8 } else { 10 };
+        let told = if cpus() == 2 { told } else { 8 };
+        for (row, expected) in rows.iter().zip(sockets) {
+            let expected: Vec<&str> = expected.split(' ').take(told).collect();
+            assert_eq!(row[..told], expected, "{what}");
         }
-        // The CPUs that are near are those of two halves.
-        assert_eq!(rows[0][8], rows[3][8], "{what}");
+        assert_eq!((&rows[0][8], &rows[4][8]), (&rows[3][8], &rows[7][8]), "{what}");
         assert_ne!(rows[0][8], rows[4][8], "{what}");
+
+        let (rows, what) = ask("linked-pair", "rtx3090", 2, &["topo", "-m"]);
+        assert_eq!((rows[0][1].as_str(), rows[1][0].as_str()), ("NV4", "NV4"), "{what}");
+
+        let other = |text: &'static str| {
+            move |(gpu, row): (usize, &Vec<String>)| {
+                (0..8).all(|to| row[to] == if gpu == to { "X" } else { text })
+            }
+        };
+        let (rows, what) = ask("dgx-a100", "a100", 8, &["topo", "-m"]);
+        assert!(rows.iter().enumerate().all(other("NV12")), "{what}");
+        // The paths of PCIe alone: pairs below switches, others at other nodes.
+        let (rows, what) = ask("dgx-a100", "a100", 8, &["topo", "-mp"]);
+        for (gpu, row) in rows.iter().enumerate() {
+            assert_eq!(row[gpu ^ 1], "PXB", "{what}");
+            assert_eq!(row.iter().take(8).filter(|path| *path == "SYS").count(), 6, "{what}");
+        }
     }
+}
+
+/// The CPUs of the real machine.
+fn cpus() -> usize {
+    let online = std::fs::read_to_string("/sys/devices/system/cpu/online").unwrap_or_default();
+    let last = online.trim().rsplit(['-', ',']).next().and_then(|last| last.parse::<usize>().ok());
+    last.map_or(0, |last| last + 1)
 }
 
 /// Public programs that read NVML show what there is, of the oldest and the newest version.

@@ -78,6 +78,11 @@ impl Gpu {
         gpu
     }
 
+    /// What its machine says of it, whatever its profile does.
+    pub(super) fn settle(&mut self, name: &str, number: u32) {
+        self.state.insert(name.to_owned(), Datum::Number(number.into()));
+    }
+
     pub(super) fn facts(&self) -> Facts {
         self.facts
     }

@@ -319,7 +319,16 @@ impl Driver {
             .zip(gpus)
             .zip(&spots.gpus)
             .map(|((minor, profile), spot)| Gpu::new(minor, *spot, profile.clone(), &interface));
-        let gpus = gpus.collect();
+        let mut gpus: Vec<Gpu> = gpus.collect();
+        // Where links lead is the machine's rather than the card's.
+        for (gpu, peers) in gpus.iter_mut().zip(&spots.peers) {
+            if let Some(switches) = spots.nvswitches {
+                gpu.settle("links.switches", switches);
+            }
+            if !peers.is_empty() {
+                gpu.settle("links.active", peers.len() as u32);
+            }
+        }
         Self {
             told_version,
             version: interface.version(),

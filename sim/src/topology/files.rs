@@ -7,6 +7,9 @@ use super::{Bridge, Node, Topology, cpu_list};
 
 const BUS: &str = "/sys/bus/pci/devices";
 const NODES: &str = "/sys/devices/system/node";
+/// The same by their bus, where libnvidia-ml of the branch 525 looks.
+const NODES_OF_BUS: &str = "/sys/bus/node/devices";
+const CPUS: &str = "/sys/devices/system/cpu";
 
 /// Vendor and device of ports, as the public PCI ID repository has them: a root port of AMD's servers, a switch of
 /// Broadcom's.
@@ -36,6 +39,9 @@ pub(crate) struct Spots {
     /// Folders of which all entries are simulated, and the files.
     pub(crate) folders: Vec<String>,
     pub(crate) files: Vec<File>,
+    /// Where the links of each GPU lead that are between cards: to a link of another.
+    pub(crate) peers: Vec<Vec<(usize, u32)>>,
+    pub(crate) nvswitches: Option<u32>,
 }
 
 impl Spots {
@@ -55,6 +61,9 @@ impl Spots {
         }
         let mut spots = walk.spots;
         spots.nodes(&nodes);
+        spots.sockets(&nodes);
+        spots.nvswitches = topology.nvswitches;
+        spots.peers = topology.peers(gpus);
         spots
     }
 
@@ -63,29 +72,54 @@ impl Spots {
     }
 
     fn nodes(&mut self, nodes: &[Node]) {
-        self.folders.push(NODES.to_owned());
+        self.folders.extend([NODES, NODES_OF_BUS].map(str::to_owned));
         let all = list(&(0..nodes.len() as u32).collect::<Vec<_>>());
         for name in ["online", "possible", "has_cpu", "has_memory", "has_normal_memory"] {
             self.file(format!("{NODES}/{name}"), &format!("{all}\n"));
         }
         for (number, node) in nodes.iter().enumerate() {
-            let place = format!("{NODES}/node{number}");
-            self.folders.push(place.clone());
             let cpus = node.cpus.as_deref().unwrap_or_default();
-            self.file(format!("{place}/cpumap"), &map(cpus));
-            self.file(format!("{place}/cpulist"), &format!("{}\n", list(cpus)));
             let bytes = u64::from(node.memory) << 20;
             let rows = [("MemTotal:", bytes), ("MemFree:", bytes), ("MemUsed:", 0)];
             let row = |(name, size)| format!("Node {number} {name:<15} {size} kB\n");
-            self.file(format!("{place}/meminfo"), &rows.map(row).concat());
             // As firmware tells it where nothing better is known: 10 to itself, 20 to others.
             let to = |other| if other == number { "10" } else { "20" };
             let distances: Vec<&str> = (0..nodes.len()).map(to).collect();
-            self.file(format!("{place}/distance"), &format!("{}\n", distances.join(" ")));
+            for place in [NODES, NODES_OF_BUS].map(|folder| format!("{folder}/node{number}")) {
+                self.file(format!("{place}/cpumap"), &map(cpus));
+                self.file(format!("{place}/cpulist"), &format!("{}\n", list(cpus)));
+                self.file(format!("{place}/meminfo"), &rows.map(row).concat());
+                self.file(format!("{place}/distance"), &format!("{}\n", distances.join(" ")));
+                self.folders.push(place);
+            }
         }
         // A program may use the nodes that its control group has.
         for path in node_sets() {
             self.file(path, &format!("{all}\n"));
+        }
+    }
+}
+
+impl Spots {
+    /// What CPUs say of their sockets, as far as the real machine has them.
+    fn sockets(&mut self, nodes: &[Node]) {
+        for node in nodes {
+            let same = nodes.iter().filter(|other| other.socket == node.socket);
+            let mut socket: Vec<u32> =
+                same.flat_map(|other| other.cpus.iter().flatten()).copied().collect();
+            socket.sort_unstable();
+            for cpu in node.cpus.iter().flatten() {
+                let place = format!("{CPUS}/cpu{cpu}/topology");
+                if !fs::exists(&place).unwrap_or(false) {
+                    continue;
+                }
+                self.file(format!("{place}/physical_package_id"), &format!("{}\n", node.socket));
+                // The second is what kernels before 5.3 call the first.
+                for name in ["package_cpus", "core_siblings", "die_cpus"] {
+                    self.file(format!("{place}/{name}"), &map(&socket));
+                    self.file(format!("{place}/{name}_list"), &format!("{}\n", list(&socket)));
+                }
+            }
         }
     }
 }

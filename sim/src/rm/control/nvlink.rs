@@ -4,6 +4,7 @@ use super::{Handler, Target};
 use crate::Status;
 use crate::rm::Driver;
 use crate::rm::failed::Result;
+use crate::rm::gpu::Gpu;
 use crate::rm::interface::Params;
 
 /// What a recording of a real card answers better than this does.
@@ -32,7 +33,15 @@ const SWITCH: u32 = 3;
 /// Made up: where the first switch is on the bus.
 const FIRST_SWITCH: u32 = 0x80;
 
-/// Links lead to the switches in turns, as on NVIDIA's boards of eight.
+/// What is at the other end of a link.
+struct Remote {
+    kind: u32,
+    bus: u32,
+    id: u32,
+    link: u32,
+}
+
+/// Links lead to the switches in turns, as on NVIDIA's boards of eight, or to the GPUs that the topology says.
 fn status(driver: &mut Driver, target: &Target<'_>, params: &mut Params) -> Result {
     let gpu = target.kind.gpu().ok_or(Status::INVALID_OBJECT)?;
     let number = |name: &str| {
@@ -44,15 +53,25 @@ fn status(driver: &mut Driver, target: &Target<'_>, params: &mut Params) -> Resu
     if number("count") == 0 {
         return Err(Status::NOT_SUPPORTED.into());
     }
-    let count = if switches == 0 { 0 } else { number("count").min(room).min(32) };
+    let count = number("active").min(room).min(32);
     let version = number("version");
     let mask = (1_u64 << count) - 1;
     params.set("enabledLinkMask", mask)?;
     let own = driver.gpus.get(gpu).ok_or(Status::INVALID_DEVICE)?;
-    let (facts, bus) = (own.facts(), own.bus());
-    let id = u32::from(facts.device) << 16 | u32::from(facts.vendor);
-    let switch = number("switch_device") << 16 | u32::from(facts.vendor);
+    let bus = own.bus();
+    let id = pci_id(own);
+    let switch = number("switch_device") << 16 | u32::from(own.facts().vendor);
+    let peers = driver.spots.peers.get(gpu).map(Vec::as_slice).unwrap_or_default();
     for link in 0..count {
+        let peer =
+            peers.get(link as usize).and_then(|(gpu, link)| Some((driver.gpus.get(*gpu)?, *link)));
+        let remote = match peer {
+            Some((gpu, link)) => Remote { kind: GPU, bus: gpu.bus(), id: pci_id(gpu), link },
+            None => {
+                let bus = FIRST_SWITCH + link % switches.max(1);
+                Remote { kind: SWITCH, bus, id: switch, link }
+            }
+        };
         let path = |field: &str| format!("linkInfo[{link}].{field}");
         for (field, value) in [
             ("capsTbl", CAPS),
@@ -70,12 +89,12 @@ fn status(driver: &mut Driver, target: &Target<'_>, params: &mut Params) -> Resu
             ("nvlinkLinkClockMhz", number("clock")),
             ("connected", CONNECTED),
             ("loopProperty", NO_LOOP),
-            ("remoteDeviceLinkNumber", link),
+            ("remoteDeviceLinkNumber", remote.link),
             ("localDeviceLinkNumber", link),
             ("remoteDeviceInfo.deviceIdFlags", BY_PCI),
-            ("remoteDeviceInfo.bus", FIRST_SWITCH + link % switches),
-            ("remoteDeviceInfo.pciDeviceId", switch),
-            ("remoteDeviceInfo.deviceType", SWITCH),
+            ("remoteDeviceInfo.bus", remote.bus),
+            ("remoteDeviceInfo.pciDeviceId", remote.id),
+            ("remoteDeviceInfo.deviceType", remote.kind),
             ("localDeviceInfo.deviceIdFlags", BY_PCI),
             ("localDeviceInfo.bus", bus),
             ("localDeviceInfo.pciDeviceId", id),
@@ -86,4 +105,9 @@ fn status(driver: &mut Driver, target: &Target<'_>, params: &mut Params) -> Resu
         }
     }
     Ok(())
+}
+
+fn pci_id(gpu: &Gpu) -> u32 {
+    let facts = gpu.facts();
+    u32::from(facts.device) << 16 | u32::from(facts.vendor)
 }
