@@ -345,6 +345,35 @@ fn a_card_is_divided() {
     }
 }
 
+/// libcuda has a GPU instance, and a compute instance that is a third of one, as a device: its memory, its SMs, copies.
+#[test]
+fn libcuda_has_an_instance() {
+    const SCRIPT: &str = "set -e; { $0 -mig 1; $0 mig -cgi 9,19; $0 mig -cci 0 -gi 2; $0 mig -cci 0 -gi 7; } >&2; \
+                          for one in $($0 -L | grep -o 'MIG-[-0-9a-f]*'); do \
+                          CUDA_VISIBLE_DEVICES=$one python3 $1; done";
+    let versions = versions();
+    for (real, card) in pairs(&versions, &["a100", "h100"]) {
+        if is_refused(real, card) {
+            continue;
+        }
+        let (smi, script) = (real.smi(), real_file("instance.py"));
+        let args = ["-c".as_ref(), SCRIPT.as_ref(), smi.as_os_str(), script.as_os_str()];
+        let seen = real.run(&["--gpu", card], Path::new("sh"), &args);
+        let what = format!("{} {card}: {} {:?}", real.version, seen.out, seen.diagnostics);
+        let expected = match card {
+            "a100" => {
+                "NVIDIA A100-SXM4-80GB MIG 1c.3g.40gb 40192 14\nNVIDIA A100-SXM4-80GB MIG 1g.10gb 9728 14\n"
+            }
+            _ => {
+                "NVIDIA H100 80GB HBM3 MIG 1c.3g.40gb 40448 16\nNVIDIA H100 80GB HBM3 MIG 1g.10gb 9984 16\n"
+            }
+        };
+        assert_eq!((seen.code, seen.out.as_str()), (Some(0), expected), "{what}");
+        let ours = |code: &str| code == "not-simulated" || code == "profile";
+        assert!(!seen.diagnostics.iter().any(|(code, _)| ours(code)), "{what}");
+    }
+}
+
 /// Cards on a board with NVSwitches reach each other by all of their links.
 #[test]
 fn links_lead_to_switches() {

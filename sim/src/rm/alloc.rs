@@ -177,7 +177,7 @@ impl Driver {
                     GROUP => self.group(handle, parent, &above, params)?,
                     CONTEXT_SHARE => self.context_share(handle, &above, params)?,
                     _ if is_channel => self.channel(class, place, own, params)?,
-                    _ => self.memory(class, &above, params)?,
+                    _ => self.memory(class, place.client, &above, params)?,
                 }
             }
         };

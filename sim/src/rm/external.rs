@@ -270,14 +270,20 @@ impl Driver {
         args: &Params,
         field: &str,
     ) -> Result<usize> {
-        let gpu = self.gpu_of_uuid(args, field)?;
+        let uuid = args.bytes_of(field)?;
         let uvm = self.uvm_space(caller)?;
-        let gpu = gpu.filter(|gpu| uvm.gpus.contains(gpu));
-        gpu.ok_or_else(|| Status::INVALID_DEVICE.into())
+        let named = uvm.gpus.iter().map(|gpu| (*gpu, uvm.instances.get(gpu).copied()));
+        let named: Vec<_> = named.collect();
+        let is_meant = |(gpu, instance): &(usize, Option<u32>)| match instance {
+            Some(number) => self.uuid_of(*gpu, *number, None) == uuid,
+            None => self.gpus[*gpu].uuid() == uuid,
+        };
+        let found = named.into_iter().find(is_meant);
+        found.map(|(gpu, _)| gpu).ok_or_else(|| Status::INVALID_DEVICE.into())
     }
 
     /// An object that a call names, of a client that is the caller's by a file of the resource manager's.
-    fn object_of_call(
+    pub(super) fn object_of_call(
         &mut self,
         caller: Caller<'_>,
         args: &Params,

@@ -220,6 +220,7 @@ impl Driver {
     pub(super) fn memory(
         &mut self,
         class: u32,
+        client: u32,
         above: &ObjectKind,
         params: &mut Params,
     ) -> Result<ObjectKind> {
@@ -238,6 +239,9 @@ impl Driver {
         let size = params.get("size")?;
         if size == 0 {
             return Err(Status::INVALID_ARGUMENT.into());
+        }
+        if is_video && self.free_memory_of_instance(client, gpu).is_some_and(|free| size > free) {
+            return Err(Status::NO_MEMORY.into());
         }
         let of = if is_video { Of::Video } else { Of::System };
         let buffer = self.buffer(size, gpu, of)?;

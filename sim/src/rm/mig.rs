@@ -68,6 +68,13 @@ pub(super) struct Instance {
     pub(super) compute: BTreeMap<u32, Compute>,
 }
 
+/// What a client has chosen: a GPU instance, and a compute instance of it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Part {
+    pub(super) number: u32,
+    pub(super) compute: Option<u32>,
+}
+
 /// A compute instance of a GPU instance.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Compute {

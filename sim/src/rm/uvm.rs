@@ -7,6 +7,7 @@ use super::failed::{Failed, Result};
 use super::frontend::Caller;
 use super::interface::Params;
 use super::memory::Buffer;
+use super::server::ObjectKind;
 use super::space::Space as AddressSpace;
 use super::{Driver, NodeKind};
 use crate::client::Client;
@@ -35,6 +36,8 @@ pub(super) struct Space {
     /// Whether a second file keeps it to its process.
     is_kept: bool,
     pub(super) gpus: BTreeSet<usize>,
+    /// Of those that are divided, the instance that was registered, where it is meant by a number of its own.
+    pub(super) instances: BTreeMap<usize, u32>,
     pub(super) groups: BTreeSet<u64>,
     last_group: u64,
     /// Where each GPU sees what is mapped.
@@ -321,8 +324,15 @@ impl Driver {
     fn uvm_register(&mut self, caller: Caller<'_>, args: &mut Params) -> Result {
         let gpu = self.gpu_of_uuid(args, "gpu_uuid")?.ok_or(Status::GPU_UUID_NOT_FOUND)?;
         self.need_gpu(Some(gpu))?;
+        let instance = self.registered_instance(caller, args, gpu)?;
         if !self.uvm_space(caller)?.gpus.insert(gpu) {
             return Err(Status::INVALID_DEVICE.into());
+        }
+        // From these on the instance is meant by a number of its own, before by that of the GPU.
+        let is_by_own = [550, 40, 53];
+        if let Some(number) = instance.filter(|_| self.is_since(&is_by_own)) {
+            self.uvm_space(caller)?.instances.insert(gpu, number);
+            args.put("gpu_uuid", &self.uuid_of(gpu, number, None))?;
         }
         self.gpus[gpu].users += 1;
         args.set_if_any("numaEnabled", 0_u32);
@@ -330,17 +340,34 @@ impl Driver {
         Ok(())
     }
 
+    /// The instance of a GPU that a program registers, by its subscription: one of a GPU that is divided.
+    fn registered_instance(
+        &mut self,
+        caller: Caller<'_>,
+        args: &Params,
+        gpu: usize,
+    ) -> Result<Option<u32>> {
+        if !self.is_mig_enabled(gpu) || !args.has("hSmcPartRef") {
+            return Ok(None);
+        }
+        match self.object_of_call(caller, args, "hSmcPartRef")? {
+            ObjectKind::GpuInstance { gpu: of, number } if of == gpu => Ok(Some(number)),
+            _ => Err(Status::INVALID_OBJECT_HANDLE.into()),
+        }
+    }
+
     fn uvm_unregister(&mut self, caller: Caller<'_>, args: &Params) -> Result {
-        let gpu = self.gpu_of_uuid(args, "gpu_uuid")?;
+        let gpu = self.registered_gpu(caller, args, "gpu_uuid")?;
         let space = self.uvm_space(caller)?;
-        let gpu = gpu.filter(|gpu| space.gpus.remove(gpu)).ok_or(Status::INVALID_DEVICE)?;
+        space.gpus.remove(&gpu);
+        space.instances.remove(&gpu);
         space.leave(gpu);
         space.peers.retain(|(first, second)| *first != gpu && *second != gpu);
         self.gpus[gpu].users -= 1;
         Ok(())
     }
 
-    pub(super) fn gpu_of_uuid(&self, args: &Params, field: &str) -> Result<Option<usize>> {
+    fn gpu_of_uuid(&self, args: &Params, field: &str) -> Result<Option<usize>> {
         let uuid = args.bytes_of(field)?;
         Ok(self.gpus.iter().position(|gpu| gpu.uuid() == uuid))
     }

@@ -9,6 +9,7 @@ use crate::profile::{Case, Datum, Entry, Filler, ListUse, Node, Scope, evaluate}
 use crate::rm::Driver;
 use crate::rm::failed::{Failed, Result};
 use crate::rm::interface::{FieldRange, Params, offset_field};
+use crate::rm::mig::Part;
 
 /// The most entries that a list of a caller's may have.
 const MAX_ENTRIES: u64 = 4096;
@@ -24,7 +25,7 @@ struct Asked<'a> {
 #[derive(Debug, Clone, Copy)]
 pub(in crate::rm) struct View {
     pub(in crate::rm) gpu: usize,
-    pub(in crate::rm) instance: Option<u32>,
+    pub(in crate::rm) instance: Option<Part>,
 }
 
 impl From<usize> for View {
@@ -37,8 +38,9 @@ impl Scope for Asked<'_> {
     fn value(&self, name: &str, depth: usize) -> Result<Datum, String> {
         let View { gpu, instance } = self.view;
         let of_instance = instance.and_then(|it| self.driver.value_of_instance(gpu, it, name));
-        if let Some(number) = of_instance.or_else(|| self.driver.simulated(gpu, name)) {
-            return Ok(Datum::Number(number));
+        let simulated = || self.driver.simulated(gpu, name).map(Datum::Number);
+        if let Some(datum) = of_instance.or_else(simulated) {
+            return Ok(datum);
         }
         if name == "params.size" {
             return Ok(Datum::Number(self.params.bytes.len() as i128));
@@ -121,7 +123,7 @@ impl Driver {
     fn meant(&self, case: &Case, target: &Target<'_>, params: &Params) -> Result<View> {
         let Some((path, _)) = &case.of_gpu else {
             let gpu = target.kind.gpu().unwrap_or(0);
-            return Ok(View { gpu, instance: self.chosen(target, gpu) });
+            return Ok(View { gpu, instance: self.chosen(target.client, gpu) });
         };
         let id = params.word(path)?;
         let found = self.gpus.iter().position(|gpu| gpu.id() == id);

@@ -19,11 +19,14 @@ pub(super) fn handler(name: &str) -> Option<Handler> {
 }
 
 /// All since Volta.
-const SMS_PER_TPC: u32 = 2;
+pub(super) const SMS_PER_TPC: u32 = 2;
 
-/// The TPCs of each GPC, of those that a card has.
+/// The TPCs of each GPC, of those that a card has, or the instance that a client has chosen.
 fn tpcs(driver: &Driver, target: &Target<'_>) -> Result<Vec<u32>> {
-    let counts = gpu(driver, target)?.counts("graphics.tpcs");
+    let own = gpu(driver, target)?;
+    let index = target.kind.gpu().unwrap_or(0);
+    let part = driver.chosen(target.client, index).and_then(|part| driver.tpcs_of(index, part));
+    let counts = part.unwrap_or_else(|| own.counts("graphics.tpcs"));
     if counts.is_empty() { Err(Status::NOT_SUPPORTED.into()) } else { Ok(counts) }
 }
 

@@ -1,8 +1,10 @@
 //! Commands about instances of a GPU (`src/nvidia/src/kernel/gpu/mig_mgr`: `kernel_mig_manager.c`,
 //! `gpu_instance_subscription.c`, `compute_instance_subscription.c`).
 
+use super::graphics::SMS_PER_TPC;
 use super::{Handler, Target};
 use crate::Status;
+use crate::profile::Datum;
 use crate::rm::Driver;
 use crate::rm::events::Info;
 use crate::rm::failed::{Failed, Result};
@@ -11,7 +13,8 @@ use crate::rm::gpu::uuid_words;
 use crate::rm::interface::Params;
 use crate::rm::memory::video_memory;
 use crate::rm::mig::{
-    AT_SPAN, COMPUTE_AT_SPAN, ComputeSize, Instance, Kind, Span, compute_sizes, places,
+    AT_SPAN, COMPUTE_AT_SPAN, Compute, ComputeSize, Instance, Kind, Part, Span, compute_sizes,
+    places,
 };
 use crate::rm::server::{Client, ObjectKind};
 
@@ -122,33 +125,77 @@ impl Driver {
     }
 
     /// The instance that a client has chosen for its device.
-    pub(in crate::rm) fn chosen(&self, target: &Target<'_>, gpu: usize) -> Option<u32> {
+    pub(in crate::rm) fn chosen(&self, client: u32, gpu: usize) -> Option<Part> {
         if !self.is_mig_in_use(gpu) {
             return None;
         }
-        let client = self.server.find(target.client).ok()?;
-        client.objects().find_map(|object| match object.kind {
+        let client = self.server.find(client).ok()?;
+        let number = client.objects().find_map(|object| match object.kind {
             ObjectKind::GpuInstance { gpu: of, number } if of == gpu => Some(number),
             _ => None,
-        })
+        })?;
+        let compute = client.objects().find_map(|object| match object.kind {
+            ObjectKind::ComputeInstance { gpu: of, number: own, compute }
+                if (of, own) == (gpu, number) =>
+            {
+                Some(compute)
+            }
+            _ => None,
+        });
+        Some(Part { number, compute })
     }
 
-    /// What an instance has, by the names that a profile has for the whole GPU's: its part of the memory and of the
-    /// window to it.
+    /// Bytes that are left of the memory of the instance that a client has chosen.
+    pub(in crate::rm) fn free_memory_of_instance(&self, client: u32, gpu: usize) -> Option<u64> {
+        let part = self.chosen(client, gpu)?;
+        let free = self.value_of_instance(gpu, part, "sim.memory_free")?.number()?;
+        u64::try_from(free).ok()
+    }
+
+    /// The TPCs of each GPC of an instance: as many in each as there are.
+    pub(in crate::rm) fn tpcs_of(&self, gpu: usize, part: Part) -> Option<Vec<u32>> {
+        let instance = self.gpus.get(gpu)?.instances.0.get(&part.number)?;
+        let compute = part.compute.and_then(|compute| instance.compute.get(&compute));
+        let (gpcs, sms) = match compute {
+            Some(Compute { size, .. }) => (size.gpcs, size.sms),
+            None => (instance.kind.gpcs, instance.kind.sms),
+        };
+        let tpcs = sms / SMS_PER_TPC;
+        let of_gpc = |gpc| tpcs / gpcs + u32::from(gpc < tpcs % gpcs);
+        Some((0..gpcs).map(of_gpc).collect())
+    }
+
+    /// What an instance has, by the names that a profile has for the whole GPU's: its part of the memory, of the window
+    /// to it, and of the engine that computes.
     pub(in crate::rm) fn value_of_instance(
         &self,
         gpu: usize,
-        number: u32,
+        part: Part,
         name: &str,
-    ) -> Option<i128> {
+    ) -> Option<Datum> {
+        let number = part.number;
         let own = self.gpus.get(gpu)?;
+        let tpcs = || self.tpcs_of(gpu, part);
+        let count = || Some(i128::from(tpcs()?.iter().sum::<u32>()));
+        // Of what each SM has as many of.
+        let share = || {
+            let all = own.own_value("graphics.tpc_count", 0).ok()?.number()?;
+            let of_all = own.own_value(name, 0).ok()?.number()?;
+            (of_all * count()?).checked_div(all)
+        };
         let instance = own.instances.0.get(&number)?;
         let is_user = |client: &Client| {
             let chosen = ObjectKind::GpuInstance { gpu, number };
             client.objects().any(|object| object.kind == chosen)
         };
         let used = || video_memory(self.server.objects_of(is_user));
-        Some(match name {
+        let number = match name {
+            "graphics.tpcs" => {
+                let list = tpcs()?.into_iter().map(|count| Datum::Number(count.into()));
+                return Some(Datum::List(list.collect()));
+            }
+            "graphics.tpc_count" => count()?,
+            "compute.cores" | "compute.tensor_cores" => share()?,
             "memory.size" => instance.kind.memory.into(),
             "memory.reserved" => 0,
             "bars.window.size" => {
@@ -157,7 +204,8 @@ impl Driver {
             "sim.memory_used" => used().into(),
             "sim.memory_free" => instance.kind.memory.saturating_sub(used()).into(),
             _ => return None,
-        })
+        };
+        Some(Datum::Number(number))
     }
 
     /// `_kmigmgrProcessGPUInstanceEntry`, of one that goes.
@@ -270,7 +318,12 @@ fn set_one(
 
 impl Driver {
     /// The UUID of a GPU instance, or of a compute instance of it.
-    fn uuid_of(&self, gpu: usize, instance: u32, compute: Option<u32>) -> [u8; 16] {
+    pub(in crate::rm) fn uuid_of(
+        &self,
+        gpu: usize,
+        instance: u32,
+        compute: Option<u32>,
+    ) -> [u8; 16] {
         let mut uuid = *b"nvabi-simulat\0\0\0";
         uuid[13] = self.gpus.get(gpu).map_or(0, |gpu| gpu.minor as u8);
         uuid[14] = instance as u8;
@@ -285,7 +338,7 @@ fn get(driver: &mut Driver, target: &Target<'_>, params: &mut Params) -> Result 
     // A card that cannot be divided has no kinds.
     driver.kinds(target)?;
     let numbers: Vec<u32> = match params.word("bGetAllPartitionInfo")? {
-        0 => driver.chosen(target, gpu).into_iter().collect(),
+        0 => driver.chosen(target.client, gpu).map(|part| part.number).into_iter().collect(),
         _ => driver.gpus[gpu].instances.0.keys().copied().collect(),
     };
     let mut count = 0_u32;
@@ -319,7 +372,7 @@ fn sizes(driver: &mut Driver, target: &Target<'_>, params: &mut Params) -> Resul
     if !driver.is_mig_enabled(gpu) {
         return Err(Status::INVALID_STATE.into());
     }
-    let chosen = driver.chosen(target, gpu);
+    let chosen = driver.chosen(target.client, gpu).map(|part| part.number);
     let most = chosen.and_then(|number| driver.gpus[gpu].instances.0.get(&number));
     let most = most.map_or(u32::MAX, |instance| instance.kind.sms);
     let sizes = compute_sizes(&driver.kinds(target)?);
