@@ -48,6 +48,9 @@ impl Driver {
         if !self.has_pool(file, base, length) {
             self.create_managed(client, file, base, length).map_err(errno_of)?;
         }
+        if let Some(uvm) = self.space(file) {
+            uvm.mappers.insert(client.process());
+        }
         Ok(Mapping::Own)
     }
 
@@ -100,7 +103,7 @@ impl Driver {
         Ok(())
     }
 
-    /// Forgets managed memory at some addresses where its process maps nothing any more: nobody is told of `munmap`.
+    /// Forgets managed memory at some addresses where no process maps it any more: nobody is told of `munmap`.
     pub(super) fn forget_unmapped(
         &mut self,
         client: &dyn Client,
@@ -109,10 +112,8 @@ impl Driver {
         end: u64,
     ) -> Result {
         let uvm = self.space(file).ok_or(Status::ILLEGAL_ACTION)?;
-        // Who else has mapped it is not known.
-        let is_private = !uvm.is_sharing();
         let managed = uvm.overlapping(base, end).filter(|(_, of)| of.kind == RangeKind::Managed);
-        let managed = managed.filter(|_| is_private).map(|(start, of)| (start, of.length));
+        let managed = managed.map(|(start, of)| (start, of.length));
         let managed: Vec<(u64, u64)> = managed.collect();
         if managed.is_empty() {
             return Ok(());
@@ -140,16 +141,21 @@ impl Driver {
         Ok(())
     }
 
-    /// Where the process of an address space has mapped its file, in the order of the addresses.
+    /// Where processes have mapped the file of an address space, in the order of the addresses. A process that is
+    /// forked has none of them.
     pub(super) fn mappings_of_file(
         &mut self,
         client: &dyn Client,
         file: FileId,
     ) -> Vec<std::ops::Range<u64>> {
-        let process = self.space(file).map(|uvm| uvm.process);
-        let inode = self.files.get(file).map(|open| open.node.inode());
-        let known = process.zip(inode);
-        known.map_or_else(Vec::new, |(process, inode)| client.mappings_of(process, inode))
+        let Some(inode) = self.files.get(file).map(|open| open.node.inode()) else {
+            return Vec::new();
+        };
+        let Some(uvm) = self.space(file) else { return Vec::new() };
+        let of_each = uvm.mappers.iter().flat_map(|process| client.mappings_of(*process, inode));
+        let mut all: Vec<_> = of_each.collect();
+        all.sort_unstable_by_key(|range| range.start);
+        all
     }
 
     /// UVM_SET_PREFERRED_LOCATION, UVM_SET_ACCESSED_BY and UVM_UNSET_ACCESSED_BY: advice about a processor.

@@ -33,6 +33,8 @@ pub(super) struct Space {
     flags: u64,
     /// Whose it is.
     pub(super) process: u32,
+    /// Processes that have mapped parts of it: several where none has it to itself.
+    pub(super) mappers: BTreeSet<u32>,
     /// Whether a second file keeps it to its process.
     is_kept: bool,
     pub(super) gpus: BTreeSet<usize>,
