@@ -1,36 +1,46 @@
-//! Two processes: one has the device, the other makes calls through it.
+//! Two processes: one makes the calls to the driver, the other has them made.
 //!
 //! ```text
-//! proxy device /run/nvidia.sock [TAG]     opens devices and makes calls for whoever connects
-//! proxy client /run/nvidia.sock           asks the driver a few things through it
+//! proxy device /run/nvidia.sock [TAG]         opens devices and makes calls for who connects first
+//! proxy devices /run/nvidia.sock [TAG]        for each who connects, in a process of its own
+//! proxy client /run/nvidia.sock               asks the driver a few things through it
+//! proxy run /run/nvidia.sock PROGRAM …        runs a program whose calls go through it (proxy_preload.rs)
 //! ```
 //!
-//! The client never holds a device. What it gets for one is an empty file that stands for it; file
-//! descriptors travel beside the calls, by `SCM_RIGHTS`, and where one of them is such a stand-in the
-//! other side takes the device in its place. Memory is not shared: `mmap` of a device is beyond this
-//! example, and so are the calls that hand memory to the driver.
+//! File descriptors travel beside the calls, by `SCM_RIGHTS`: those of devices, which the other side opens, and
+//! those that a call holds. So the client has the file of a device, and its `mmap` and `poll` are the kernel's; what
+//! it tells the driver goes through the proxy. Memory that the driver pins goes the same way: the pages become a
+//! file's, which both sides map.
 
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::error::Error;
-use std::ffi::CString;
+use std::ffi::c_void;
 use std::fs::{File, OpenOptions};
 use std::io::{self, IoSlice, IoSliceMut, Read, Write};
+use std::num::NonZeroUsize;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use std::os::unix::net::{UnixListener, UnixStream};
+use std::os::unix::process::CommandExt;
 use std::path::Path;
+use std::process::Command;
+use std::ptr::NonNull;
 
 use nix::errno::Errno;
-use nix::sys::memfd::{MFdFlags, memfd_create};
+use nix::sys::mman::{MapFlags, ProtFlags, mmap, mmap_anonymous, munmap};
+use nix::sys::signal::{SigHandler, Signal, signal};
 use nix::sys::socket::{ControlMessage, ControlMessageOwned, MsgFlags, recvmsg, sendmsg};
 use nix::sys::stat::fstat;
 use nix::sys::uio::{RemoteIoVec, process_vm_readv, process_vm_writev};
-use nix::unistd::Pid;
-use nvabi::call::{CallKind, Class, Control, Frontend, Info, Request, Uvm};
+use nix::unistd::{ForkResult, Pid, dup2, fork};
+use nvabi::call::{
+    CallKind, Class, Control, Direction, Frontend, HandleMeaning, Info, Request, Uvm,
+};
 use nvabi::driver::{AnyDriver, Record};
 use nvabi::proxy::{Limits, Memory, Message, marshal, unmarshal};
 use nvabi::{Handle, P64};
 
-type Result<T> = std::result::Result<T, Box<dyn Error + Send + Sync>>;
+pub(crate) type Result<T> = std::result::Result<T, Box<dyn Error + Send + Sync>>;
 
 /// The letter of the ioctls of `/dev/nvidiactl` and `/dev/nvidia*`; those of UVM have none.
 const FRONTEND: u8 = b'F';
@@ -103,7 +113,7 @@ impl Wire {
 /// The word of a frame to the device's side: one of these two, or the request of an ioctl.
 const OPEN: i32 = -1;
 
-/// The device behind the file beside the frame is closed.
+/// The client has closed its file of a number.
 const CLOSE: i32 = -2;
 
 /// The file descriptors of a call, in the order in which both sides visit them.
@@ -135,7 +145,7 @@ fn described(driver: &AnyDriver, request: u32) -> Result<(&'static Info, usize)>
 pub(crate) trait Kernel {
     fn open(&self, path: &Path) -> io::Result<OwnedFd>;
     /// Returns what the ioctl does, or the error's number below zero.
-    fn ioctl(&self, fd: BorrowedFd<'_>, request: u32, argument: *mut u8) -> i32;
+    fn ioctl(&self, fd: RawFd, request: u32, argument: *mut u8) -> i32;
 }
 
 /// The machine's own.
@@ -146,10 +156,10 @@ impl Kernel for Machine {
         Ok(OpenOptions::new().read(true).write(true).open(path)?.into())
     }
 
-    fn ioctl(&self, fd: BorrowedFd<'_>, request: u32, argument: *mut u8) -> i32 {
+    fn ioctl(&self, fd: RawFd, request: u32, argument: *mut u8) -> i32 {
         // The request's type is the C library's. SAFETY: the argument is the message's, whose pointers lead to memory of the size that the
         // driver's own headers and tables give them.
-        let done = unsafe { libc::ioctl(fd.as_raw_fd(), request as _, argument) };
+        let done = unsafe { libc::ioctl(fd, request as _, argument) };
         match done {
             -1 => -io::Error::last_os_error().raw_os_error().unwrap_or(libc::EIO),
             done => done,
@@ -165,16 +175,15 @@ pub(crate) fn serve(stream: UnixStream, driver: &AnyDriver, kernel: &impl Kernel
     while let Some(frame) = wire.receive()? {
         match frame.word {
             OPEN => match devices.open(kernel, &frame.bytes) {
-                Ok(stand_in) => wire.send(0, &[], &[stand_in.as_raw_fd()])?,
+                Ok(fd) => wire.send(0, &[], &[fd.as_raw_fd()])?,
                 Err(error) => wire.send(-error.raw_os_error().unwrap_or(libc::EIO), &[], &[])?,
             },
             CLOSE => {
-                for stand_in in &frame.fds {
-                    devices.0.remove(&identity(stand_in.as_fd())?);
-                }
+                let number = frame.bytes.first_chunk().ok_or("a file without a number")?;
+                devices.numbers.remove(&RawFd::from_le_bytes(*number));
                 wire.send(0, &[], &[])?;
             }
-            _ => match devices.call(driver, kernel, &frame) {
+            _ => match devices.call(driver, kernel, frame) {
                 Ok((done, reply, new)) => {
                     let new: Vec<RawFd> = new.iter().map(AsRawFd::as_raw_fd).collect();
                     wire.send(done, &reply, &new)?;
@@ -189,14 +198,15 @@ pub(crate) fn serve(stream: UnixStream, driver: &AnyDriver, kernel: &impl Kernel
     Ok(())
 }
 
-/// The open devices, each by the file that stands for it.
+/// What the client has had opened, and the memory that it has had pinned.
 #[derive(Default)]
-struct Devices(HashMap<(u64, u64), Device>);
-
-/// An open device, and the kind of its ioctls.
-struct Device {
-    fd: OwnedFd,
-    kind: CallKind,
+struct Devices {
+    kinds: HashMap<Identity, CallKind>,
+    /// The file behind each number of the client's. The driver knows events by the number of their file: one of the
+    /// client's has the same here for as long as the client has it.
+    numbers: HashMap<RawFd, OwnedFd>,
+    /// By client and object.
+    pinned: HashMap<(Handle, Handle), Mapped>,
 }
 
 /// The kind of the ioctls that a node takes; nothing for a node that is not served.
@@ -215,50 +225,58 @@ impl Devices {
             std::str::from_utf8(path).map_err(|_| io::Error::from(io::ErrorKind::NotFound))?;
         let kind = kind_of(path).ok_or_else(|| io::Error::from_raw_os_error(libc::EACCES))?;
         let fd = kernel.open(Path::new(path))?;
-        let name = CString::new(path)?;
-        let stand_in = memfd_create(name.as_c_str(), MFdFlags::MFD_CLOEXEC)?;
-        self.0.insert(identity(stand_in.as_fd())?, Device { fd, kind });
-        Ok(stand_in)
-    }
-
-    /// The device that a client's file stands for, or that file.
-    fn behind<'f>(&'f self, fd: &'f OwnedFd) -> Result<BorrowedFd<'f>> {
-        Ok(self.0.get(&identity(fd.as_fd())?).map_or(fd, |device| &device.fd).as_fd())
+        self.kinds.insert(identity(fd.as_fd())?, kind);
+        Ok(fd)
     }
 
     fn call(
-        &self,
+        &mut self,
         driver: &AnyDriver,
         kernel: &impl Kernel,
-        frame: &Frame,
+        frame: Frame,
     ) -> Result<(i32, Vec<u8>, Vec<OwnedFd>)> {
         let request = frame.word as u32;
-        let mut message = unmarshal(driver, &frame.bytes, Limits::default())?;
+        let (number, pieces, bytes) = Piece::split(&frame.bytes)?;
+        let mut message = unmarshal(driver, bytes, LIMITS)?;
         let (info, size) = described(driver, request)?;
         if info != message.info() || size != message.params().len() {
             return Err(format!("{request:#x} is not {}", message.info().name).into());
         }
         let theirs = fds(&mut message);
-        let mut given = frame.fds.iter();
-        let on = identity(given.next().ok_or("an ioctl on nothing")?.as_fd())?;
-        let device = self.0.get(&on).ok_or("an ioctl on what is no device")?;
-        if device.kind != info.kind {
+        let mut given = frame.fds.into_iter();
+        let on = given.next().ok_or("an ioctl on nothing")?;
+        let kind = self.kinds.get(&identity(on.as_fd())?).ok_or("an ioctl on what is no device")?;
+        if *kind != info.kind {
             return Err(format!("{} is no ioctl of that device", info.name).into());
         }
-        let mut ours = Vec::new();
+        let on = self.number(number, on, &mut Vec::new())?;
+        // Files that are no device's are there for this call alone.
+        let (mut ours, mut others) = (Vec::new(), Vec::new());
         for number in &theirs {
             ours.push(match number {
-                Some(_) => Some(self.behind(given.next().ok_or("a file descriptor is missing")?)?),
+                Some(number) => {
+                    let fd = given.next().ok_or("a file descriptor is missing")?;
+                    Some(self.number(*number, fd, &mut others)?)
+                }
                 None => None,
             });
         }
         let mut at = ours.iter();
         message.visit_fds(|fd| {
             if let Some(Some(own)) = at.next() {
-                fd.set(own.as_raw_fd());
+                fd.set(*own);
             }
         });
-        let done = message.call(|argument| kernel.ioctl(device.fd.as_fd(), request, argument));
+        let memory = pins(driver, &mut message)?
+            .map(|pinned| Mapped::new(pinned.length, &pieces, given.as_slice()))
+            .transpose()?;
+        if let Some(memory) = &memory {
+            set_pinned(&mut message, memory.address());
+        }
+        let done = message.call(|argument| kernel.ioctl(on, request, argument));
+        if done >= 0 {
+            self.keep(&mut message, memory);
+        }
         let (mut new, mut at) = (Vec::new(), theirs.iter());
         message.visit_fds(|fd| match (at.next().copied().flatten(), fd.get()) {
             (Some(theirs), _) => fd.set(theirs),
@@ -272,10 +290,195 @@ impl Devices {
         let reply = if done == -libc::EFAULT { Vec::new() } else { message.reply() };
         Ok((done, reply, new))
     }
+
+    /// The number here of a file that has one there.
+    fn number(&mut self, theirs: RawFd, fd: OwnedFd, others: &mut Vec<OwnedFd>) -> Result<RawFd> {
+        let number = fd.as_raw_fd();
+        if !self.kinds.contains_key(&identity(fd.as_fd())?) {
+            others.push(fd);
+            return Ok(number);
+        }
+        Ok(match self.numbers.entry(theirs) {
+            Entry::Vacant(entry) => entry.insert(fd).as_raw_fd(),
+            // It is another file where the client closed the one before unseen.
+            Entry::Occupied(mut entry) => {
+                dup2(fd, entry.get_mut())?;
+                entry.get().as_raw_fd()
+            }
+        })
+    }
+
+    /// Keeps pinned memory mapped until its object is freed, or the client of the object.
+    fn keep(&mut self, message: &mut Message, memory: Option<Mapped>) {
+        let (mut client, mut new, mut object) = (None, None, None);
+        let name = message.info().name;
+        message.visit_handles(|handle| match handle.means() {
+            HandleMeaning::Client => client = client.or(Some(handle.get())),
+            HandleMeaning::New => new = new.or(Some(handle.get())),
+            HandleMeaning::Object => object = object.or(Some(handle.get())),
+            HandleMeaning::Parent | HandleMeaning::Class => {}
+        });
+        if let (Some(memory), Some(client), Some(new)) = (memory, client, new) {
+            self.pinned.insert((client, new), memory);
+        }
+        if let ("NV_ESC_RM_FREE", Some(client), Some(object)) = (name, client, object) {
+            self.pinned.retain(|key, _| key.0 != client || object != client && key.1 != object);
+        }
+    }
+}
+
+// --- Memory that the driver pins --------------------------------------------------------------
+
+/// How much a call may hold. Addresses that the driver is given and does not follow go along as they are: it compares
+/// them with those that it gave, or keeps them. Those that it pins are translated.
+const LIMITS: Limits = Limits { bytes: 16 << 20, parts: 64, opaque: true };
+
+/// Memory of the caller's that a call lets the driver pin.
+struct Pinned {
+    address: u64,
+    length: u64,
+}
+
+/// The field of an address whose memory the driver pins.
+const PINNED: [&str; 2] = ["params.pMemory", "data.AllocOsDesc.descriptor"];
+
+/// NV01_MEMORY_SYSTEM_OS_DESCRIPTOR: memory that the caller has.
+const OS_DESCRIPTOR: u32 = 0x71;
+
+/// What a call lets the driver pin; an error where it gives an address that can be followed in the caller alone.
+fn pins(driver: &AnyDriver, message: &mut Message) -> Result<Option<Pinned>> {
+    let mut given = None;
+    message.visit_pointers(|pointer| {
+        let role = pointer.role();
+        if role.opaque && role.direction != Some(Direction::Out) && pointer.get() != 0 {
+            given = given.or(Some((role.field.path, pointer.get())));
+        }
+    });
+    let (info, Some((field, address))) = (message.info(), given) else { return Ok(None) };
+    let limit = nvabi::with_driver!(driver, abi => {
+        use abi::{NVOS32_PARAMETERS, nv_ioctl_nvos02_parameters_with_fd};
+        let params = message.params();
+        match info.name {
+            "NV_ESC_RM_ALLOC_MEMORY" => {
+                let call: nv_ioctl_nvos02_parameters_with_fd = record(params)?;
+                (call.params.hClass == OS_DESCRIPTOR).then_some(call.params.limit)
+            }
+            "NV_ESC_RM_VID_HEAP_CONTROL" if field == PINNED[1] => {
+                let call: NVOS32_PARAMETERS = record(params)?;
+                // SAFETY: the member is of integers, for which any bytes are a value; the field's role says that it
+                // is the valid one.
+                Some(unsafe { call.data.AllocOsDesc }.limit)
+            }
+            // What it compares with addresses that it has returned, and not with what is there.
+            "NV_ESC_RM_UNMAP_MEMORY" | "NV_ESC_RM_UPDATE_DEVICE_MAPPING_INFO" => return Ok(None),
+            _ => None,
+        }
+    });
+    match limit.and_then(|limit| limit.checked_add(1)) {
+        Some(length) => Ok(Some(Pinned { address, length })),
+        None => Err(format!("{}: {field} means memory of the caller's", info.name).into()),
+    }
+}
+
+/// Puts another address in the place of the one whose memory is pinned.
+fn set_pinned(message: &mut Message, address: u64) {
+    message.visit_pointers(|pointer| {
+        if PINNED.contains(&pointer.role().field.path) {
+            pointer.set(address);
+        }
+    });
+}
+
+/// A record at the beginning of some bytes.
+fn record<R: Record>(bytes: &[u8]) -> Result<R> {
+    let mut record = R::zeroed();
+    let from = bytes.get(..size_of::<R>()).ok_or("parameters that are too short")?;
+    // SAFETY: a record is bytes, whatever they are, and as many are copied as it has.
+    unsafe { from.as_ptr().copy_to_nonoverlapping((&raw mut record).cast(), from.len()) };
+    Ok(record)
+}
+
+/// A part of a file, which is a piece of the memory that a call lets the driver pin.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Piece {
+    pub(crate) offset: u64,
+    pub(crate) length: u64,
+}
+
+impl Piece {
+    /// A call on a file of a number, with the pieces of memory before it: how many, and where and how long each is.
+    fn join(number: RawFd, pieces: &[Self], call: &[u8]) -> Vec<u8> {
+        let words = pieces.iter().flat_map(|piece| [piece.offset, piece.length]);
+        let words = [number as u64, pieces.len() as u64].into_iter().chain(words);
+        words.flat_map(u64::to_le_bytes).chain(call.iter().copied()).collect()
+    }
+
+    fn split(bytes: &[u8]) -> Result<(RawFd, Vec<Self>, &[u8])> {
+        let mut left = bytes;
+        let mut next = || -> Result<u64> {
+            let (word, rest) = left.split_first_chunk().ok_or("a frame that ends too early")?;
+            left = rest;
+            Ok(u64::from_le_bytes(*word))
+        };
+        let (number, count) = (RawFd::try_from(next()?)?, next()?);
+        if count > FDS as u64 {
+            return Err(format!("memory of {count} pieces").into());
+        }
+        let pieces = (0..count).map(|_| Ok(Self { offset: next()?, length: next()? }));
+        let pieces = pieces.collect::<Result<_>>()?;
+        Ok((number, pieces, left))
+    }
+}
+
+/// Memory of the client's, mapped here for the driver.
+struct Mapped {
+    at: NonNull<c_void>,
+    length: NonZeroUsize,
+}
+
+impl Mapped {
+    /// The pieces one behind the other; they are as long as the call says, in whole pages.
+    fn new(length: u64, pieces: &[Piece], files: &[OwnedFd]) -> Result<Self> {
+        let sum = pieces.iter().try_fold(0_u64, |sum, piece| sum.checked_add(piece.length));
+        let fits = sum.is_some_and(|sum| sum >= length) && files.len() == pieces.len();
+        let whole = sum.and_then(|sum| NonZeroUsize::new(sum as usize)).filter(|_| fits);
+        let length = whole.ok_or("memory to pin that did not come, or not all of it")?;
+        let private = MapFlags::MAP_PRIVATE;
+        // SAFETY: the system chooses where, so that nothing is there yet.
+        let at = unsafe { mmap_anonymous(None, length, ProtFlags::PROT_NONE, private) }?;
+        let mapped = Self { at, length };
+        let mut next = mapped.address() as usize;
+        for (piece, file) in pieces.iter().zip(files) {
+            let (Some(place), Some(size)) =
+                (NonZeroUsize::new(next), NonZeroUsize::new(piece.length as usize))
+            else {
+                continue;
+            };
+            let both = ProtFlags::PROT_READ | ProtFlags::PROT_WRITE;
+            let flags = MapFlags::MAP_SHARED | MapFlags::MAP_FIXED;
+            // SAFETY: it is inside of what was just mapped here, and nobody else knows of.
+            unsafe { mmap(Some(place), size, both, flags, file, i64::try_from(piece.offset)?) }?;
+            next += size.get();
+        }
+        Ok(mapped)
+    }
+
+    fn address(&self) -> u64 {
+        self.at.as_ptr() as u64
+    }
+}
+
+impl Drop for Mapped {
+    fn drop(&mut self) {
+        // SAFETY: it was mapped for this value, and no reference to it is ever made.
+        let _ = unsafe { munmap(self.at, self.length.get()) };
+    }
 }
 
 /// Device and inode: the same file has the same, in whatever process.
-fn identity(fd: BorrowedFd<'_>) -> io::Result<(u64, u64)> {
+pub(crate) type Identity = (u64, u64);
+
+pub(crate) fn identity(fd: BorrowedFd<'_>) -> io::Result<Identity> {
     let stat = fstat(fd)?;
     Ok((stat.st_dev, stat.st_ino))
 }
@@ -311,21 +514,41 @@ impl Remote {
         Ok(answer.fds.into_iter().next().ok_or("no file came")?)
     }
 
-    /// Closes a device over there: dropping what stands for it leaves it open until this side hangs up.
-    pub(crate) fn close(&mut self, stand_in: &OwnedFd) -> Result<()> {
-        self.wire.send(CLOSE, &[], &[stand_in.as_raw_fd()])?;
+    /// Tells the other side that a file of this number is about to be closed.
+    pub(crate) fn close(&mut self, number: RawFd) -> Result<()> {
+        self.wire.send(CLOSE, &number.to_le_bytes(), &[])?;
         self.wire.receive()?.map(drop).ok_or_else(|| "the other side is gone".into())
     }
 
     /// Makes an ioctl over there, as `ioctl` would here: `argument` is an address of this process.
     pub(crate) fn ioctl(&mut self, fd: BorrowedFd<'_>, request: u32, argument: u64) -> Result<i32> {
+        let nothing = |_, _| Err("memory for the driver to pin is not shared here".into());
+        self.ioctl_with(fd, request, argument, nothing)
+    }
+
+    /// The same; `share` makes memory of this process a part of files, which it returns.
+    pub(crate) fn ioctl_with(
+        &mut self,
+        fd: BorrowedFd<'_>,
+        request: u32,
+        argument: u64,
+        share: impl FnOnce(u64, u64) -> Result<Vec<(Piece, OwnedFd)>>,
+    ) -> Result<i32> {
         let (info, size) = described(self.driver, request)?;
         let mut memory = Own;
-        let limits = Limits::default();
-        let mut message = marshal(self.driver, info, argument, size, &memory, limits)?;
+        let mut message = marshal(self.driver, info, argument, size, &memory, LIMITS)?;
         let before = fds(&mut message);
+        let pinned = pins(self.driver, &mut message)?;
+        let shared = pinned.as_ref().map(|pinned| share(pinned.address, pinned.length));
+        let (pieces, files): (Vec<_>, Vec<_>) =
+            shared.transpose()?.unwrap_or_default().into_iter().unzip();
         let with = std::iter::once(fd.as_raw_fd()).chain(before.iter().flatten().copied());
-        self.wire.send(request as i32, &message.request(), &with.collect::<Vec<_>>())?;
+        let with: Vec<RawFd> = with.chain(files.iter().map(AsRawFd::as_raw_fd)).collect();
+        self.wire.send(
+            request as i32,
+            &Piece::join(fd.as_raw_fd(), &pieces, &message.request()),
+            &with,
+        )?;
         let answer = self.wire.receive()?.ok_or("the other side is gone")?;
         let failed = || Err(io::Error::from_raw_os_error(-answer.word).into());
         if answer.word < 0 && answer.bytes.is_empty() {
@@ -339,6 +562,9 @@ impl Remote {
                 fd.set(new.next().map_or(-1, std::os::fd::IntoRawFd::into_raw_fd));
             }
         });
+        if let Some(pinned) = pinned {
+            set_pinned(&mut message, pinned.address);
+        }
         // The driver writes also what it fails with: the version that NV_ESC_CHECK_VERSION_STR misses.
         message.write_back(&mut memory)?;
         if answer.word < 0 { failed() } else { Ok(answer.word) }
@@ -416,7 +642,7 @@ pub(crate) fn ask(remote: &mut Remote, told: &mut dyn Write) -> Result<()> {
         let number = request::<frontend::NV_ESC_RM_FREE, _>(&free);
         remote.ioctl(ctl.as_fd(), number, &raw mut free as u64)?;
         writeln!(told, "freed: status {:#x}", free.status)?;
-        remote.close(&ctl)
+        remote.close(ctl.as_raw_fd())
     })
 }
 
@@ -491,12 +717,15 @@ fn run() -> Result<()> {
     match arguments[..] {
         ["device", socket] => device(socket, &version()?),
         ["device", socket, tag] => device(socket, tag),
+        ["devices", socket] => devices(socket, &version()?),
+        ["devices", socket, tag] => devices(socket, tag),
+        ["run", socket, program, ref rest @ ..] => start(socket, program, rest),
         ["client", socket] => {
             let mut remote = Remote::connect(UnixStream::connect(socket)?)?;
             ask(&mut remote, &mut io::stdout())?;
             ask_gpu(&mut remote, &mut io::stdout())
         }
-        _ => Err("usage: proxy device SOCKET [TAG] | proxy client SOCKET".into()),
+        _ => Err("usage: proxy device|devices SOCKET [TAG] | proxy client SOCKET | proxy run SOCKET PROGRAM …".into()),
     }
 }
 
@@ -508,6 +737,43 @@ pub(crate) fn device(socket: &str, tag: &str) -> Result<()> {
     // It serves one client, and a socket that stays would be in the next one's way.
     std::fs::remove_file(socket)?;
     serve(stream, driver, &Machine)
+}
+
+/// Serves every client, each in a process of its own, as the driver would have one for each.
+fn devices(socket: &str, tag: &str) -> Result<()> {
+    let driver = AnyDriver::for_version(tag)?;
+    let listener = UnixListener::bind(socket)?;
+    eprintln!("proxy: {} at {socket}", driver.tag());
+    // SAFETY: children that have ended are not waited for.
+    unsafe { signal(Signal::SIGCHLD, SigHandler::SigIgn) }?;
+    loop {
+        let (stream, _) = listener.accept()?;
+        // SAFETY: this process has one thread, so that the child may do all that it could.
+        if let ForkResult::Child = unsafe { fork() }? {
+            drop(listener);
+            return serve(stream, driver, &Machine);
+        }
+    }
+}
+
+/// The variable that says to a program's library where the socket is.
+pub(crate) const SOCKET: &str = "NVABI_PROXY";
+
+/// Becomes a program whose calls go through the proxy.
+fn start(socket: &str, program: &str, rest: &[&str]) -> Result<()> {
+    let own = std::env::current_exe()?;
+    let preload = own.with_file_name("libproxy_preload.so");
+    if !preload.exists() {
+        return Err(
+            format!("{} is not there: build the example proxy_preload", preload.display()).into()
+        );
+    }
+    Err(Command::new(program)
+        .args(rest)
+        .env("LD_PRELOAD", preload)
+        .env(SOCKET, socket)
+        .exec()
+        .into())
 }
 
 /// The version of the driver that is loaded.

@@ -726,3 +726,43 @@ fn a_call_of_unknown_roles_is_refused_by_name() {
     // The same call with its roles is carried.
     assert!(marshal(driver(), Cmd::INFO, 0x1000, size, &memory, Limits::default()).is_ok());
 }
+
+/// A command that no header has is bytes where the driver hands it to the GSP, and nothing that can be carried elsewhere.
+#[test]
+fn commands_for_the_gsp_are_bytes() {
+    const CALL: u64 = 0x1000;
+    const PARAMS: u64 = 0x2000;
+    let bytes: Vec<u8> = (1..=12).collect();
+    let carried = |cmd| {
+        let call = NVOS54_PARAMETERS {
+            cmd,
+            params: P64(PARAMS),
+            paramsSize: bytes.len() as u32,
+            ..Record::zeroed()
+        };
+        let memory = Pieces::default().with_record(CALL, &call).with(PARAMS, &bytes);
+        let size = size_of::<NVOS54_PARAMETERS>();
+        carry::<frontend::NV_ESC_RM_CONTROL>(&memory, CALL, size).map(|message| (message, memory))
+    };
+    // By the bit RM_GSS_LEGACY_MASK; by the classes NV2081_BINAPI and NV2082_BINAPI_PRIVILEGED.
+    for cmd in [0x2080_8159, 0x0000_8000, 0x2081_0108, 0x2082_0001] {
+        let (mut message, mut memory) =
+            carried(cmd).unwrap_or_else(|error| panic!("{cmd:#x}: {error}"));
+        let mut there = unmarshal(driver(), &message.request(), Limits::default()).unwrap();
+        there.call(|argument| {
+            let call: NVOS54_PARAMETERS = record_at(argument as u64);
+            // SAFETY: the parameters are a part of the message, as long as the call says.
+            let params = unsafe { std::slice::from_raw_parts_mut(call.params.0 as *mut u8, 12) };
+            assert_eq!((call.cmd, &*params), (cmd, &bytes[..]));
+            params.reverse();
+        });
+        message.take_reply(&there.reply()).unwrap();
+        message.write_back(&mut memory).unwrap();
+        let found: Vec<u8> = memory.0[&PARAMS].iter().rev().copied().collect();
+        assert_eq!(found, bytes, "{cmd:#x}");
+    }
+    for cmd in [0x2080_7fff, 0x2083_0108, 0x2000_0001] {
+        let refused = carried(cmd).map(|_| ()).unwrap_err();
+        assert!(matches!(refused, Error::Unknown { number, .. } if number == cmd), "{refused}");
+    }
+}

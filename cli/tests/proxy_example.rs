@@ -7,28 +7,28 @@ extern crate nvabi_test;
 
 use std::fs::File;
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, IntoRawFd, OwnedFd};
-use std::os::unix::fs::MetadataExt;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, IntoRawFd, OwnedFd, RawFd};
+use std::os::unix::fs::{FileExt, MetadataExt};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::thread;
 
-use nvabi::Handle;
 use nvabi::call::{Frontend, Request, Uvm};
 use nvabi::driver::{AnyDriver, Record};
 use nvabi::r550::{
     NVOS21_PARAMETERS, NVOS54_PARAMETERS, frontend, nv_ioctl_export_to_dma_buf_fd_t,
-    nv_ioctl_register_fd_t, nv_ioctl_rm_api_version_t, uvm,
+    nv_ioctl_nvos02_parameters_with_fd, nv_ioctl_register_fd_t, nv_ioctl_rm_api_version_t, uvm,
 };
+use nvabi::{Handle, P64};
 
 #[path = "../../examples/proxy.rs"]
 mod proxy;
 
-use proxy::{Kernel, Remote, serve};
+use proxy::{Kernel, Piece, Remote, serve};
 
 test_main!();
 
-/// A system that knows four ioctls. Each device is a file of its own.
+/// A system that knows a few ioctls. Each device is a file of its own.
 struct Stub;
 
 /// What a stub says of an ioctl that it does not know.
@@ -44,7 +44,7 @@ impl Kernel for Stub {
         }
     }
 
-    fn ioctl(&self, fd: BorrowedFd<'_>, request: u32, argument: *mut u8) -> i32 {
+    fn ioctl(&self, fd: RawFd, request: u32, argument: *mut u8) -> i32 {
         // SAFETY: the argument is a message's part, as long as the request says.
         unsafe {
             match u32::from(Request(request).nr()) {
@@ -54,11 +54,18 @@ impl Kernel for Stub {
                 }
                 frontend::NV_ESC_RM_CONTROL::NR => control(&mut *argument.cast()),
                 frontend::NV_ESC_RM_FREE::NR => 0,
+                frontend::NV_ESC_RM_ALLOC_MEMORY::NR => {
+                    let call = &mut *argument.cast::<nv_ioctl_nvos02_parameters_with_fd>();
+                    let (at, length) = (call.params.pMemory.0, call.params.limit as usize + 1);
+                    std::slice::from_raw_parts_mut(at as *mut u8, length).make_ascii_uppercase();
+                    0
+                }
                 frontend::NV_ESC_REGISTER_FD::NR => {
                     let ctl = (*argument.cast::<nv_ioctl_register_fd_t>()).ctl_fd;
-                    // The number is one of this process, and a device's: not the client's stand-in.
-                    let same = inode(BorrowedFd::borrow_raw(ctl)) == inode(fd);
-                    if ctl != fd.as_raw_fd() && !same { 7 } else { UNKNOWN }
+                    // The number is one of this process, and another device's.
+                    let same =
+                        inode(BorrowedFd::borrow_raw(ctl)) == inode(BorrowedFd::borrow_raw(fd));
+                    if ctl != fd && !same { ctl } else { UNKNOWN }
                 }
                 frontend::NV_ESC_EXPORT_TO_DMABUF_FD::NR => {
                     let call = &mut *argument.cast::<nv_ioctl_export_to_dma_buf_fd_t>();
@@ -136,8 +143,7 @@ fn file_descriptors_are_the_devices_over_there() {
         let mut call = nv_ioctl_register_fd_t { ctl_fd: ctl.as_raw_fd() };
         let number = request::<frontend::NV_ESC_REGISTER_FD, nv_ioctl_register_fd_t>();
         let done = remote.ioctl(gpu.as_fd(), number, &raw mut call as u64).unwrap();
-        // The number that the caller passed is the one it finds.
-        assert_eq!((done, call.ctl_fd), (7, ctl.as_raw_fd()));
+        assert_eq!((done > 0, call.ctl_fd), (true, ctl.as_raw_fd()));
     });
 }
 
@@ -217,16 +223,62 @@ fn a_call_is_made_on_the_node_that_has_it() {
     });
 }
 
+/// The driver knows an event by the number of its file: it is the same in each call, until the client closes its own.
 #[test]
-fn a_closed_device_is_no_device() {
+fn a_file_keeps_its_number() {
     with_stub(|remote| {
         let ctl = remote.open("/dev/nvidiactl").unwrap();
-        let number = request::<frontend::NV_ESC_RM_FREE, nvabi::r550::NVOS00_PARAMETERS>();
-        let mut call = nvabi::r550::NVOS00_PARAMETERS::zeroed();
-        assert_eq!(remote.ioctl(ctl.as_fd(), number, &raw mut call as u64).unwrap(), 0);
-        remote.close(&ctl).unwrap();
+        let gpu = remote.open("/dev/nvidia0").unwrap();
+        let registered = |remote: &mut Remote, fd: &OwnedFd| {
+            let mut call = nv_ioctl_register_fd_t { ctl_fd: fd.as_raw_fd() };
+            let number = request::<frontend::NV_ESC_REGISTER_FD, nv_ioctl_register_fd_t>();
+            remote.ioctl(gpu.as_fd(), number, &raw mut call as u64).unwrap()
+        };
+        let first = registered(remote, &ctl);
+        let other = remote.open("/dev/nvidiactl").unwrap();
+        assert_ne!(registered(remote, &other), first);
+        assert_eq!(registered(remote, &ctl), first);
+        // Another file of the same number takes the place of the one before.
+        let closed = ctl.as_raw_fd();
+        remote.close(closed).unwrap();
+        assert_ne!(registered(remote, &other), first);
+    });
+}
+
+/// Memory that the driver pins is the client's own: what either side writes the other one reads.
+#[test]
+fn pinned_memory_is_shared() {
+    use nvabi::r550::nv_ioctl_nvos02_parameters_with_fd as AllocMemory;
+
+    with_stub(|remote| {
+        let ctl = remote.open("/dev/nvidiactl").unwrap();
+        let file = tempfile::tempfile().unwrap();
+        file.set_len(2 * 4096).unwrap();
+        file.write_all_at(b"from the client", 4096 + 16).unwrap();
+        let mut call = AllocMemory::zeroed();
+        (call.params.hClass, call.params.limit) = (0x71, 4095);
+        call.params.pMemory = P64(0x1234_5000);
+        let number = request::<frontend::NV_ESC_RM_ALLOC_MEMORY, AllocMemory>();
+        let mut allocate = |remote: &mut Remote, pieces: Vec<(Piece, OwnedFd)>| {
+            remote.ioctl_with(ctl.as_fd(), number, &raw mut call as u64, |address, length| {
+                assert_eq!((address, length), (0x1234_5000, 4096));
+                Ok(pieces)
+            })
+        };
+        let piece = |offset, length| (Piece { offset, length }, file.try_clone().unwrap().into());
+        assert_eq!(allocate(remote, vec![piece(4096, 4096)]).unwrap(), 0);
+        let mut found = [0; 15];
+        file.read_exact_at(&mut found, 4096 + 16).unwrap();
+        assert_eq!(&found, b"FROM THE CLIENT");
+        // It is not all there, or does not come.
+        for pieces in [vec![piece(4096, 4095)], Vec::new()] {
+            assert_eq!(error_text(allocate(remote, pieces)), "Invalid argument (os error 22)");
+        }
+        assert_eq!(call.params.pMemory, P64(0x1234_5000));
+        // Of another class the address means something else, which is not carried.
+        call.params.hClass = 0x81;
         let refused = error_text(remote.ioctl(ctl.as_fd(), number, &raw mut call as u64));
-        assert_eq!(refused, "Invalid argument (os error 22)");
+        assert_eq!(refused, "NV_ESC_RM_ALLOC_MEMORY: params.pMemory means memory of the caller's");
     });
 }
 

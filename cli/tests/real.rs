@@ -12,6 +12,8 @@ use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::thread;
+use std::time::{Duration, Instant};
 
 use nvabi_test::{Need, skip};
 
@@ -959,4 +961,88 @@ fn a_recording_of_several_cards_needs_a_choice() {
         assert!(told.contains("memory.size: NV2080_CTRL_CMD_FB_GET_INFO_V2"), "{what}: {told}");
         assert!(told.contains("nvabi sniff --method ptrace --record"), "{what}: {told}");
     }
+}
+
+/// libcuda's calls are carried by the example of a proxy: who makes them is another process, on the same machine.
+#[test]
+fn libcuda_copies_through_a_proxy() {
+    let versions = versions();
+    let examples = proxy();
+    for (real, card) in pairs(&versions, &CARDS.map(|(card, _)| card)) {
+        if is_refused(real, card) {
+            continue;
+        }
+        let folder = tempfile::tempdir().unwrap();
+        let at = |name: &str| folder.path().join(name).into_os_string();
+        let name = format!("proxy-{}", std::process::id());
+        let rm = |words: &[&OsStr]| {
+            let mut command = Command::new(env!("CARGO_BIN_EXE_nvabi"));
+            command.arg("rm").args(words).env("XDG_RUNTIME_DIR", folder.path());
+            command.env("LD_LIBRARY_PATH", real.folder.join("lib"));
+            command
+        };
+        let word = OsStr::new;
+        let up =
+            rm(&["up", &name, "--tag", &real.version, "--gpu", card].map(word)).output().unwrap();
+        let told = String::from_utf8_lossy(&up.stderr);
+        if told.contains("does not permit") {
+            skip(Need::Supervise, told.trim())
+        }
+        let what = format!("{} {card}", real.version);
+        assert!(up.status.success(), "{what}: {told}");
+        let (proxy, socket) = (examples.join("proxy"), at("socket"));
+        let log = std::fs::File::create(folder.path().join("log")).unwrap();
+        let words =
+            [word("run"), word(&name), word("--report"), &at("device"), word("--"), proxy.as_ref()];
+        let mut device = rm(&words)
+            .args([word("devices"), &socket, word(&real.version)])
+            .stderr(log)
+            .spawn()
+            .unwrap();
+        let began = Instant::now();
+        while !Path::new(&socket).exists() {
+            let is_gone = device.try_wait().unwrap().is_some();
+            assert!(
+                !is_gone && began.elapsed() < Duration::from_secs(60),
+                "{what}: nobody listens"
+            );
+            thread::sleep(Duration::from_millis(10));
+        }
+        let words =
+            [word("run"), word(&name), word("--report"), &at("front"), word("--"), proxy.as_ref()];
+        let done = rm(&words)
+            .args([word("run"), &socket, word("python3"), real_file("copies.py").as_ref()])
+            .output()
+            .unwrap();
+        assert!(rm(&["down", &name].map(word)).status().unwrap().success(), "{what}");
+        device.wait().unwrap();
+        let log = std::fs::read_to_string(folder.path().join("log")).unwrap();
+        let told = String::from_utf8_lossy(&done.stderr);
+        assert_eq!(String::from_utf8_lossy(&done.stdout), "devices: 1\n", "{what}: {told}{log}");
+        // Nothing but mappings of what the other process opened.
+        let [front, device] = ["front", "device"].map(|name| calls(Path::new(&at(name))));
+        assert_eq!(front.keys().collect::<Vec<_>>(), ["mmap"], "{what}");
+        assert!(device.len() > 80, "{what}: {device:?}");
+        assert!(!log.contains("refused") && !told.contains("refused"), "{what}: {told}{log}");
+    }
+}
+
+/// How many calls of each name a report counts.
+fn calls(report: &Path) -> BTreeMap<String, u64> {
+    let report: serde_json::Value =
+        serde_json::from_slice(&std::fs::read(report).unwrap()).unwrap();
+    let calls = report["calls"].as_object().unwrap();
+    calls.iter().map(|(name, it)| (name.clone(), it["total"].as_u64().unwrap())).collect()
+}
+
+/// The folder of the examples: the proxy and what it loads into a program.
+fn proxy() -> PathBuf {
+    let built = Command::new(env!("CARGO"))
+        .args(["build", "--quiet", "--package", "nvabi", "--features", "all-drivers"])
+        .args(["--example", "proxy", "--example", "proxy_preload"])
+        .status()
+        .unwrap();
+    assert!(built.success());
+    let test = std::env::current_exe().unwrap();
+    test.ancestors().nth(2).unwrap().join("examples")
 }

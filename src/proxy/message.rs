@@ -159,6 +159,29 @@ fn find(driver: &AnyDriver, kind: CallKind, number: u32) -> Result<&'static Info
     driver.calls().find(kind, number).ok_or(Error::Unknown { kind, number })
 }
 
+/// A control command that no header has and that the driver hands on to the GPU's processor (GSP), which reaches no
+/// memory of the caller's: its parameters are bytes, as many as the call says.
+static FOR_GSP: Info = Info {
+    name: "control command for the GSP",
+    kind: CallKind::Control,
+    number: 0,
+    params: &[],
+    sizes: &[],
+    array: false,
+    roles_known: true,
+    fds: &[],
+    handles: &[],
+    pointers: &[],
+    caps: &[],
+    node: "",
+};
+
+/// Whether a command is one of these: those with the bit RM_GSS_LEGACY_MASK (`RmGssLegacyRpcCmd`), and those of the
+/// classes NV2081_BINAPI and NV2082_BINAPI_PRIVILEGED (`binapiControl_IMPL`).
+fn is_for_gsp(command: u32) -> bool {
+    command & 0x8000 != 0 || [0x2081, 0x2082].contains(&(command >> 16))
+}
+
 /// Fills a part from its address in the caller's memory.
 type Fill<'f> = dyn FnMut(u64, &mut [u8]) -> Result<(), Error> + 'f;
 
@@ -453,7 +476,10 @@ fn behind(
         return Err(Error::Serialized { call: info.name });
     }
     let number = u32::try_from(evaluate(&number)?).map_err(|_| missing())?;
-    let inner = find(driver, kind, number)?;
+    let inner = match find(driver, kind, number) {
+        Err(Error::Unknown { .. }) if kind == CallKind::Control && is_for_gsp(number) => &FOR_GSP,
+        found => found?,
+    };
     let len = match &role.len {
         // Of a class the driver knows the size itself, and lets the caller's be 0.
         Some(text) if kind != CallKind::Class => len(text)?,
