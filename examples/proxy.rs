@@ -157,8 +157,8 @@ impl Kernel for Machine {
     }
 
     fn ioctl(&self, fd: RawFd, request: u32, argument: *mut u8) -> i32 {
-        // The request's type is the C library's. SAFETY: the argument is the message's, whose pointers lead to memory of the size that the
-        // driver's own headers and tables give them.
+        // The request's type is the C library's. SAFETY: the argument is the message's, whose pointers lead to memory of
+        // the size that the driver's own headers and tables give them.
         let done = unsafe { libc::ioctl(fd, request as _, argument) };
         match done {
             -1 => -io::Error::last_os_error().raw_os_error().unwrap_or(libc::EIO),
@@ -725,7 +725,9 @@ fn run() -> Result<()> {
             ask(&mut remote, &mut io::stdout())?;
             ask_gpu(&mut remote, &mut io::stdout())
         }
-        _ => Err("usage: proxy device|devices SOCKET [TAG] | proxy client SOCKET | proxy run SOCKET PROGRAM …".into()),
+        _ => Err("usage: proxy device|devices SOCKET [TAG] | proxy client SOCKET | \
+                  proxy run SOCKET PROGRAM …"
+            .into()),
     }
 }
 

@@ -89,8 +89,16 @@ fn follow(
             pieces.push((at as usize, at as usize + len));
             continue;
         };
-        let inner =
-            driver.calls().find(kind, by.text.parse().unwrap_or(number)).expect("it was carried");
+        let number = by.text.parse().unwrap_or(number);
+        let Some(inner) = driver.calls().find(kind, number) else {
+            // What no header has is carried for the GSP alone, as bytes.
+            let is_for_gsp = number & 0x8000 != 0 || [0x2081, 0x2082].contains(&(number >> 16));
+            assert!(kind == CallKind::Control && is_for_gsp, "{number:#x} was carried");
+            let len = len.expect("it was carried");
+            touch(at, len);
+            pieces.push((at as usize, at as usize + len));
+            continue;
+        };
         let own = driver.params(inner).next().map_or(0, |params| params.size as usize);
         let len = len.filter(|_| kind != CallKind::Class).unwrap_or(own);
         follow(driver, inner, at, len, pieces);
