@@ -131,6 +131,9 @@ pub(crate) trait Machine: Send {
 
     /// Time passes.
     fn tick(&mut self, _doorbells: &[Doorbell]) {}
+
+    /// Writes anew what programs read without a call, where it is too old.
+    fn refresh(&mut self) {}
 }
 
 /// A GPU of a machine, and how much of its memory is taken.

@@ -2,6 +2,7 @@
 
 What is otherwise ends it with 1 and says what.
 """
+import atexit
 import ctypes
 import mmap
 import os
@@ -45,6 +46,7 @@ class Copying:
         self.shown = memoryview(mmap.mmap(file, mmap.PAGESIZE)).cast("Q")
         self.process = subprocess.Popen([sys.executable, __file__, "copy", str(file)], pass_fds=[file])
         os.close(file)
+        atexit.register(self.process.kill)
         self.until(lambda: self.shown[ENDED] > 0, "copy")
 
     def until(self, holds, what):
@@ -74,9 +76,15 @@ def main():
         return {it.pid: it.usedGpuMemory for it in pynvml.nvmlDeviceGetComputeRunningProcesses(device)}
 
     def utilisation():
-        """The newest sample of how much of the time memory was used, in percent."""
+        """How much of the time memory is used, in percent: by each of the functions that tell it."""
         _, samples = pynvml.nvmlDeviceGetSamples(device, pynvml.NVML_MEMORY_UTILIZATION_SAMPLES, 0)
-        return samples[-1].sampleValue.uiVal
+        return samples[-1].sampleValue.uiVal, pynvml.nvmlDeviceGetUtilizationRates(device).memory
+
+    def table():
+        """The same, as nvidia-smi shows it."""
+        smi = os.path.join(os.environ["LD_LIBRARY_PATH"], "../bin/nvidia-smi")
+        words = [smi, "--query-gpu=utilization.memory", "--format=csv,noheader,nounits"]
+        return int(subprocess.run(words, check=True, capture_output=True, text=True).stdout)
 
     before = used()
     killed = 0
@@ -85,14 +93,15 @@ def main():
         seen = running().get(copying.process.pid, 0)
         if not SIZE <= seen <= used() - before:
             sys.exit(f"a copying program has {seen} bytes, of {used() - before} more than before")
-        copying.until(lambda: utilisation() > 0, "utilisation of memory")
+        copying.until(lambda: all(utilisation()), "utilisation of memory")
+        copying.until(lambda: table() > 0, "utilisation in nvidia-smi")
         killed += copying.kill()
         if running() or used() != before:
             sys.exit(f"{used()} bytes, not {before}, are used after a program was killed, by {running()}")
     # It is that of a sample of 200 ms.
     time.sleep(0.5)
-    if utilisation():
-        sys.exit(f"nothing copies, and memory is used {utilisation()} % of the time")
+    if any(utilisation()) or table():
+        sys.exit(f"nothing copies, and memory is used {utilisation()} % of the time, or {table()} %")
     if killed == 0:
         sys.exit("every copy had ended")
     print("devices: 1")

@@ -213,6 +213,14 @@ impl Params {
             .ok_or_else(|| Missing { record: self.record.clone(), field: path.to_owned() })
     }
 
+    /// Where a field of a name is in each field that is a struct and has one.
+    pub(super) fn places_within(&self, name: &str) -> impl Iterator<Item = FieldRange> {
+        let fields = self.interface.records.get(&self.record).into_iter();
+        fields.flat_map(|layout| &layout.fields).filter_map(move |field| {
+            self.interface.place(&self.record, &format!("{}.{name}", field.name))
+        })
+    }
+
     /// Whether the driver's struct has it.
     pub(super) fn has(&self, path: &str) -> bool {
         self.place(path).is_ok()

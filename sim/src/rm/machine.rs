@@ -233,4 +233,8 @@ impl Machine for Driver {
             set_time(registers, &self.clock);
         }
     }
+
+    fn refresh(&mut self) {
+        self.refresh_records();
+    }
 }

@@ -239,7 +239,7 @@ impl Shared {
         self.machine().tick(doorbells);
     }
 
-    /// Releases what was let go while nobody makes a call.
+    /// Releases what was let go while nobody makes a call, and shows how time passes.
     fn watch_releases(&self) {
         while !self.is_over() {
             self.releases.wait(20);
@@ -250,6 +250,7 @@ impl Shared {
                 self.update_doorbells(&**machine);
                 self.set_work(true);
             }
+            machine.refresh();
         }
     }
 
