@@ -608,6 +608,73 @@ fn libcuda_knows_the_devices() {
     }
 }
 
+/// A line of tests/real/attributes.txt: which branches of libcuda it holds for, and the values of each card.
+struct Attribute<'a> {
+    number: u32,
+    branches: &'a str,
+    values: [&'a str; CARDS.len()],
+}
+
+impl<'a> Attribute<'a> {
+    fn parse(line: &'a str) -> Self {
+        let words: Vec<&str> = line.split_ascii_whitespace().collect();
+        let [number, branches, values @ .., source, _name] = &words[..] else {
+            panic!("no attribute: {line}")
+        };
+        let sources = ["guide", "sheet", "query", "machine", "library", "made-up"];
+        assert!(sources.contains(source), "no source: {line}");
+        let values =
+            values.try_into().unwrap_or_else(|_| panic!("not a value for each card: {line}"));
+        Self { number: number.parse().unwrap(), branches, values }
+    }
+
+    /// `*`, `-535`, `535` or `535-`.
+    fn holds_for(&self, branch: u32) -> bool {
+        let number = |text: &str| text.parse::<u32>().unwrap();
+        match (self.branches.strip_prefix('-'), self.branches.strip_suffix('-')) {
+            _ if self.branches == "*" => true,
+            (Some(last), _) => branch <= number(last),
+            (_, Some(first)) => branch >= number(first),
+            _ => branch == number(self.branches),
+        }
+    }
+}
+
+#[test]
+fn libcuda_tells_every_attribute() {
+    let text = std::fs::read_to_string(real_file("attributes.txt")).unwrap();
+    let lines = text.lines().filter(|line| !line.is_empty() && !line.starts_with('#'));
+    let table: Vec<Attribute<'_>> = lines.map(Attribute::parse).collect();
+    for real in versions() {
+        let branch = real.version.split('.').next().unwrap().parse().unwrap();
+        for (at, (card, _)) in
+            CARDS.iter().enumerate().filter(|(_, (card, _))| !is_refused(&real, card))
+        {
+            let script = real_file("attributes.py");
+            let seen = real.run(&["--gpu", card], Path::new("python3"), &[&script]);
+            let what = format!("{} {card}", real.version);
+            assert_eq!(
+                (seen.code, &seen.diagnostics[..]),
+                (Some(0), &[][..]),
+                "{what}: {}",
+                seen.out
+            );
+            let told = seen.out.lines().map(|line| line.split_once(' ').unwrap());
+            for (number, value) in told {
+                let known = table.iter().filter(|it| it.holds_for(branch));
+                let known: Vec<_> = known.filter(|it| it.number.to_string() == number).collect();
+                // CUDA_ERROR_INVALID_VALUE: this version has no such attribute.
+                let expected = match &known[..] {
+                    [] => "E1",
+                    [one] => one.values[at],
+                    _ => panic!("{what}: several lines are about {number}"),
+                };
+                assert_eq!(value, expected, "{what}: attribute {number}");
+            }
+        }
+    }
+}
+
 /// A file of tests/real.
 fn real_file(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/real").join(name)
