@@ -174,6 +174,10 @@ pub(super) struct DmaHeapAllocation {
 pub(super) const V4L2_QUERYCAP: Request<V4l2Capability> = Request::written(b'V', 0);
 /// `VIDIOC_S_FMT`.
 pub(super) const V4L2_S_FMT: Request<V4l2Format> = Request::both(b'V', 5);
+/// The same of a queue of memories by plane.
+pub(super) const V4L2_S_FMT_PLANES: Request<V4l2FormatPlanes> = Request::both(b'V', 5);
+/// `VIDIOC_TRY_FMT`.
+pub(super) const V4L2_TRY_FMT_PLANES: Request<V4l2FormatPlanes> = Request::both(b'V', 64);
 /// `VIDIOC_TRY_FMT`.
 pub(super) const V4L2_TRY_FMT: Request<V4l2Format> = Request::both(b'V', 64);
 /// `VIDIOC_REQBUFS`.
@@ -192,12 +196,16 @@ pub(super) const V4L2_CID_VFLIP: u32 = 0x0098_0915;
 pub(super) const V4L2_CID_ROTATE: u32 = 0x0098_0922;
 /// `V4L2_CAP_VIDEO_CAPTURE`.
 pub(super) const V4L2_CAP_VIDEO_CAPTURE: u32 = 1;
+/// `V4L2_CAP_VIDEO_CAPTURE_MPLANE`.
+pub(super) const V4L2_CAP_VIDEO_CAPTURE_PLANES: u32 = 0x1000;
 /// `V4L2_CAP_STREAMING`.
 pub(super) const V4L2_CAP_STREAMING: u32 = 0x0400_0000;
 /// `V4L2_CAP_DEVICE_CAPS`: `device_caps` holds what this node can do.
 pub(super) const V4L2_CAP_DEVICE_CAPS: u32 = 0x8000_0000;
 /// `V4L2_BUF_TYPE_VIDEO_CAPTURE`.
 pub(super) const V4L2_VIDEO_CAPTURE: u32 = 1;
+/// `V4L2_BUF_TYPE_VIDEO_CAPTURE_MPLANE`.
+pub(super) const V4L2_VIDEO_CAPTURE_PLANES: u32 = 9;
 /// `V4L2_MEMORY_MMAP`: the driver's own memory.
 pub(super) const V4L2_MMAP: u32 = 1;
 /// `V4L2_MEMORY_DMABUF`: memory of others.
@@ -231,6 +239,42 @@ pub(super) struct V4l2Format {
     pub(super) bytesperline: u32,
     pub(super) sizeimage: u32,
     pub(super) rest: [u32; 44],
+}
+
+/// `struct v4l2_format` with the member `pix_mp` of its union.
+#[repr(C, align(8))]
+#[derive(FromZeros)]
+pub(super) struct V4l2FormatPlanes {
+    pub(super) kind: u32,
+    pub(super) pad: u32,
+    pub(super) width: u32,
+    pub(super) height: u32,
+    pub(super) pixelformat: u32,
+    pub(super) field: u32,
+    pub(super) colorspace: u32,
+    pub(super) planes: [V4l2PlaneFormat; 8],
+    pub(super) num_planes: u8,
+    pub(super) rest: [u8; 19],
+}
+
+/// `struct v4l2_plane_pix_format`.
+#[repr(C)]
+#[derive(Clone, Copy, FromZeros)]
+pub(super) struct V4l2PlaneFormat {
+    pub(super) sizeimage: u32,
+    pub(super) bytesperline: u32,
+    pub(super) reserved: [u16; 6],
+}
+
+/// `struct v4l2_plane`; `m` is its union, whose `fd` is the lower half.
+#[repr(C)]
+#[derive(FromZeros)]
+pub(super) struct V4l2Plane {
+    pub(super) bytesused: u32,
+    pub(super) length: u32,
+    pub(super) m: u64,
+    pub(super) data_offset: u32,
+    pub(super) reserved: [u32; 11],
 }
 
 /// `struct v4l2_queryctrl`.
@@ -332,6 +376,8 @@ mod tests {
             V4L2_QUERYCAP: "VIDIOC_QUERYCAP",
             V4L2_S_FMT: "VIDIOC_S_FMT",
             V4L2_TRY_FMT: "VIDIOC_TRY_FMT",
+            V4L2_S_FMT_PLANES: "VIDIOC_S_FMT",
+            V4L2_TRY_FMT_PLANES: "VIDIOC_TRY_FMT",
             V4L2_REQBUFS: "VIDIOC_REQBUFS",
             V4L2_QUERYCTRL: "VIDIOC_QUERYCTRL",
             V4L2_QBUF: "VIDIOC_QBUF",
@@ -345,9 +391,11 @@ mod tests {
             V4L2_CID_VFLIP = "V4L2_CID_VFLIP",
             V4L2_CID_ROTATE = "V4L2_CID_ROTATE",
             V4L2_CAP_VIDEO_CAPTURE = "V4L2_CAP_VIDEO_CAPTURE",
+            V4L2_CAP_VIDEO_CAPTURE_PLANES = "V4L2_CAP_VIDEO_CAPTURE_MPLANE",
             V4L2_CAP_STREAMING = "V4L2_CAP_STREAMING",
             V4L2_CAP_DEVICE_CAPS = "V4L2_CAP_DEVICE_CAPS",
             V4L2_VIDEO_CAPTURE = "V4L2_BUF_TYPE_VIDEO_CAPTURE",
+            V4L2_VIDEO_CAPTURE_PLANES = "V4L2_BUF_TYPE_VIDEO_CAPTURE_MPLANE",
             V4L2_MMAP = "V4L2_MEMORY_MMAP",
             V4L2_DMABUF = "V4L2_MEMORY_DMABUF",
             V4L2_FIELD_NONE = "V4L2_FIELD_NONE",
@@ -373,6 +421,19 @@ mod tests {
                 pixelformat "fmt.pix.pixelformat", field "fmt.pix.field",
                 bytesperline "fmt.pix.bytesperline", sizeimage "fmt.pix.sizeimage",
                 rest "fmt.pix.colorspace",
+            }
+            V4l2FormatPlanes: "v4l2_format" {
+                kind "type", width "fmt.pix_mp.width", height "fmt.pix_mp.height",
+                pixelformat "fmt.pix_mp.pixelformat", field "fmt.pix_mp.field",
+                colorspace "fmt.pix_mp.colorspace", planes "fmt.pix_mp.plane_fmt",
+                num_planes "fmt.pix_mp.num_planes", rest "fmt.pix_mp.flags",
+            }
+            V4l2PlaneFormat: "v4l2_plane_pix_format" {
+                sizeimage "sizeimage", bytesperline "bytesperline", reserved "reserved",
+            }
+            V4l2Plane: "v4l2_plane" {
+                bytesused "bytesused", length "length", m "m", m "m.fd", data_offset "data_offset",
+                reserved "reserved",
             }
             V4l2QueryControl: "v4l2_queryctrl" {
                 id "id", kind "type", name "name", minimum "minimum", maximum "maximum", step "step",

@@ -17,7 +17,7 @@ impl Stream {
     }
 
     fn call<T>(&self, request: u32, params: &mut T) {
-        // SAFETY: the request says how long its record is, and no record here has an address.
+        // SAFETY: the request says how long its record is; an address in one is of a plane that lives through it.
         let done = unsafe { libc::ioctl(self.0.as_raw_fd(), request as _, &raw mut *params) };
         let error = std::io::Error::last_os_error();
         assert_eq!(done, 0, "request {request:#x}: {error}");
@@ -49,6 +49,34 @@ impl Stream {
         self.call(0x4004_5613, &mut kind);
         self.call(0xc014_5608, &mut [0u32, kind, DMABUF, 0, 0]);
     }
+
+    /// The same by the interface with a memory for each plane, of which there is one.
+    fn capture_planes(&self, buffer: &Buffer) {
+        const DMABUF: u32 = 4;
+        let mut kind = 9u32;
+        // struct v4l2_format: type, then width, height, fourcc, field, colours; of each plane size and pitch.
+        let mut format = [0u32; 52];
+        format[0] = kind;
+        format[2..6].copy_from_slice(&[640, 480, u32::from_le_bytes(*b"XR24"), 1]);
+        (format[8], format[47]) = (2560, 1);
+        self.call(0xc0d0_5605, &mut format);
+        assert_eq!((format[7], format[8], format[47] & 0xff), (2560 * 480, 2560, 1));
+        self.call(0xc014_5608, &mut [1u32, kind, DMABUF, 0, 0]);
+        // struct v4l2_plane: the file descriptor is word 2. struct v4l2_buffer has its address and how many.
+        let mut plane = [0u32; 16];
+        plane[2] = buffer.as_fd().as_raw_fd() as u32;
+        let mut queued = [0u64; 11];
+        queued[0] = u64::from(kind) << 32;
+        queued[7] = u64::from(DMABUF) << 32;
+        queued[8] = plane.as_mut_ptr() as u64;
+        queued[9] = 1;
+        self.call(0xc058_560f, &mut queued);
+        self.call(0x4004_5612, &mut kind);
+        let mut taken = queued;
+        self.call(0xc058_5611, &mut taken);
+        assert_eq!((taken[1] >> 32) as u32 & 0x40, 0, "the frame has an error");
+        self.call(0x4004_5613, &mut kind);
+    }
 }
 
 /// The colours of the bars in the last row of a frame: whether there is red, green and blue.
@@ -75,6 +103,25 @@ pub(crate) fn capture(node: &str, buffer: &Buffer) {
     assert_ne!(bars(&read(buffer)), TEST_PICTURE);
     Stream::open(node).capture(buffer);
     assert_eq!(bars(&read(buffer)), TEST_PICTURE);
+}
+
+#[test]
+fn a_camera_with_memory_by_planes_captures() {
+    let camera = device("camera-by-planes");
+    for maker in ["dma-heap:system", "udmabuf", "camera-by-planes"] {
+        let asked = description(640, 480, vec![use_of(&*camera, Operation::Capture)]);
+        let buffer = device(maker).allocate(&asked).unwrap();
+        drop(camera.import(&buffer).unwrap());
+        write(&buffer, &[0x5a; 640 * 480 * 4]);
+        Stream::open(&camera.info().node).capture_planes(&buffer);
+        assert_eq!(bars(&read(&buffer)), TEST_PICTURE, "{maker}");
+    }
+    // Its planes are in one memory, or it is not offered.
+    let sets = |format| {
+        let image = Image::new(640, 480, Fourcc::new(format));
+        camera.sets(&image, Operation::Capture).unwrap().len()
+    };
+    assert_eq!([sets(b"XR24"), sets(b"NV12"), sets(b"NM16")], [1, 1, 0]);
 }
 
 fn is_captured_into(allocator: &'static str, camera: &'static str) {

@@ -62,6 +62,7 @@ fn alias(name: &str) -> Option<String> {
         "lavapipe" => Some("vulkan:0".to_owned()),
         "camera" => camera(0),
         "contiguous-camera" => camera(1),
+        "camera-by-planes" => camera(2),
         _ => Some(name.to_owned()),
     }
 }
@@ -88,7 +89,7 @@ pub(crate) fn render_node(card: &str) -> Option<String> {
     names.find(|name| name.starts_with("renderD"))
 }
 
-/// The cameras of vivid, in the order of its parameter `allocators`.
+/// The cameras of vivid, in the order of its parameters (`devmem_vm/init`).
 fn camera(index: usize) -> Option<String> {
     let nodes = fs::read_dir("/sys/class/video4linux").ok()?;
     let names = nodes.filter_map(|entry| entry.ok()?.file_name().into_string().ok());

@@ -67,7 +67,7 @@ timeout "${VM_SECONDS:-600}" qemu-system-x86_64 \
     -accel "${VM_ACCEL:-tcg}" -cpu max -m 1G -nodefaults -no-user-config -display none -no-reboot \
     -device bochs-display -device virtio-gpu-pci \
     -kernel "$kernel/vmlinuz" -initrd "$work/initramfs" -serial stdio \
-    -append "console=ttyS0 quiet panic=-1 no_timer_check vivid.n_devs=2 vivid.node_types=0x1,0x1 vivid.allocators=0,1" \
+    -append "console=ttyS0 quiet panic=-1 no_timer_check vivid.n_devs=3 vivid.node_types=0x1,0x1,0x1 vivid.allocators=0,1,0 vivid.multiplanar=1,1,2" \
     </dev/null >"$work/log" 2>&1 || status=$?
 tr -d '\r' <"$work/log"
 [ "$status" = 124 ] && { echo "the virtual machine took longer than ${VM_SECONDS:-600} s" >&2; exit 124; }

@@ -10,8 +10,8 @@ use zerocopy::FromZeros;
 
 use super::{each, name_of, nodes, open};
 use crate::uapi::{
-    self, V4l2Buffer, V4l2Capability, V4l2ExportBuffer, V4l2Format, V4l2QueryControl,
-    V4l2RequestBuffers,
+    self, V4l2Buffer, V4l2Capability, V4l2ExportBuffer, V4l2Format, V4l2FormatPlanes, V4l2Plane,
+    V4l2PlaneFormat, V4l2QueryControl, V4l2RequestBuffers,
 };
 use crate::{
     Buffer, Capability, CapabilitySet, Constraint, ConstraintName, Description, Device, DeviceInfo,
@@ -25,7 +25,7 @@ const FOLDER: &str = "/dev";
 const RENAMED: [(&[u8; 4], &[u8; 4]); 4] =
     [(b"RG24", b"BGR3"), (b"BG24", b"RGB3"), (b"RG16", b"RGBP"), (b"R8  ", b"GREY")];
 
-/// Every node that captures whole frames into one plane of memory: `v4l2:video0`.
+/// Every node that captures whole frames into one piece of memory: `v4l2:video0`, by either of V4L2's interfaces.
 pub(super) struct V4l2;
 
 impl Driver for V4l2 {
@@ -41,19 +41,43 @@ impl Driver for V4l2 {
 
 struct Source {
     info: DeviceInfo,
+    /// The type of its buffers.
+    kind: u32,
+}
+
+/// What is negotiated of an image: the same in the records of both interfaces.
+#[derive(Clone, Copy)]
+struct Negotiated {
+    width: u32,
+    height: u32,
+    pixelformat: u32,
+    bytesperline: u32,
+    sizeimage: u32,
+}
+
+/// Whether a format is only tried.
+#[derive(Clone, Copy, PartialEq)]
+enum Negotiation {
+    Try,
+    Set,
 }
 
 impl Source {
-    /// `None` for a node that does not capture, or only as multi-planar buffers.
+    /// `None` for a node that does not capture.
     fn open(path: &Path) -> Result<Option<Self>> {
-        let queue = Queue { file: open(path)?, name: format!("v4l2:{}", name_of(path)) };
+        let name = format!("v4l2:{}", name_of(path));
+        let mut queue = Queue { file: open(path)?, name, kind: uapi::V4L2_VIDEO_CAPTURE };
         let mut known = V4l2Capability::new_zeroed();
         queue.call("VIDIOC_QUERYCAP", &uapi::V4L2_QUERYCAP, &mut known)?;
         let of_node = known.capabilities & uapi::V4L2_CAP_DEVICE_CAPS != 0;
         let can = if of_node { known.device_caps } else { known.capabilities };
-        let needed = uapi::V4L2_CAP_VIDEO_CAPTURE | uapi::V4L2_CAP_STREAMING;
-        if can & needed != needed {
+        let by_planes = can & uapi::V4L2_CAP_VIDEO_CAPTURE_PLANES != 0;
+        let captures = by_planes || can & uapi::V4L2_CAP_VIDEO_CAPTURE != 0;
+        if !captures || can & uapi::V4L2_CAP_STREAMING == 0 {
             return Ok(None);
+        }
+        if by_planes {
+            queue.kind = uapi::V4L2_VIDEO_CAPTURE_PLANES;
         }
         let info = DeviceInfo {
             name: queue.name,
@@ -62,12 +86,12 @@ impl Source {
             allocates: true,
             imports: true,
         };
-        Ok(Some(Self { info }))
+        Ok(Some(Self { info, kind: queue.kind }))
     }
 
     /// A queue of its own: the node's other users keep theirs.
     fn queue(&self) -> Result<Queue> {
-        Ok(Queue { file: open(&self.info.node)?, name: self.info.name.clone() })
+        Ok(Queue { file: open(&self.info.node)?, name: self.info.name.clone(), kind: self.kind })
     }
 
     /// A queue that is set to the image, with one buffer.
@@ -78,7 +102,7 @@ impl Source {
             return Err(Error::unsupported(what));
         };
         let image = description.usage.image;
-        let format = queue.format(&uapi::V4L2_S_FMT, &image, plane.pitch)?;
+        let format = queue.format(Negotiation::Set, &image, plane.pitch)?;
         if u64::from(format.bytesperline) != plane.pitch {
             let what = format!(
                 "{} has rows of {} bytes, not {}",
@@ -103,10 +127,10 @@ impl Device for Source {
             return Ok(Vec::new());
         }
         let queue = self.queue()?;
-        let Ok(tight) = queue.format(&uapi::V4L2_TRY_FMT, image, 0) else { return Ok(Vec::new()) };
+        let Ok(tight) = queue.format(Negotiation::Try, image, 0) else { return Ok(Vec::new()) };
         let pitch = u64::from(tight.bytesperline);
         let mut constraints = Vec::new();
-        let longer = u64::from(queue.format(&uapi::V4L2_TRY_FMT, image, pitch + 1)?.bytesperline);
+        let longer = u64::from(queue.format(Negotiation::Try, image, pitch + 1)?.bytesperline);
         if longer == pitch {
             // It has one answer.
             constraints.push(Constraint::new(ConstraintName::MAX_PITCH, pitch));
@@ -183,6 +207,8 @@ impl Device for Source {
 struct Queue {
     file: File,
     name: String,
+    /// The type of its buffers.
+    kind: u32,
 }
 
 impl Queue {
@@ -194,25 +220,13 @@ impl Queue {
     }
 
     /// Tries or sets a format; 0 asks for the shortest rows that the driver has.
-    fn format(
-        &self,
-        request: &uapi::Request<V4l2Format>,
-        image: &Image,
-        pitch: u64,
-    ) -> Result<V4l2Format> {
+    fn format(&self, how: Negotiation, image: &Image, pitch: u64) -> Result<Negotiated> {
         let pixelformat = pixel_format(image.format);
         let bytesperline = u32::try_from(pitch)
             .map_err(|_| Error::invalid(format!("rows of {pitch} bytes are too long")))?;
-        let mut format = V4l2Format {
-            kind: uapi::V4L2_VIDEO_CAPTURE,
-            width: image.width,
-            height: image.height,
-            pixelformat,
-            field: uapi::V4L2_FIELD_NONE,
-            bytesperline,
-            ..V4l2Format::new_zeroed()
-        };
-        self.call("VIDIOC_S_FMT", request, &mut format)?;
+        let Image { width, height, .. } = *image;
+        let asked = Negotiated { width, height, pixelformat, bytesperline, sizeimage: 0 };
+        let format = self.negotiate(how, asked)?;
         // What it cannot do, a driver replaces by what it can.
         let is_it = format.pixelformat == pixelformat
             && (format.width, format.height) == (image.width, image.height);
@@ -222,20 +236,63 @@ impl Queue {
         Err(Error::unsupported(format!("{} does not capture {image}", self.name)))
     }
 
-    /// The largest image of a format: a driver replaces what it cannot do by what it can.
-    fn largest(&self, format: Fourcc) -> Option<Hint> {
-        let pixelformat = pixel_format(format);
-        let mut tried = V4l2Format {
-            kind: uapi::V4L2_VIDEO_CAPTURE,
-            width: u32::from(u16::MAX),
-            height: u32::from(u16::MAX),
-            pixelformat,
+    fn negotiate(&self, how: Negotiation, asked: Negotiated) -> Result<Negotiated> {
+        if self.kind == uapi::V4L2_VIDEO_CAPTURE_PLANES {
+            return self.negotiate_planes(how, asked);
+        }
+        let mut format = V4l2Format {
+            kind: self.kind,
+            width: asked.width,
+            height: asked.height,
+            pixelformat: asked.pixelformat,
             field: uapi::V4L2_FIELD_NONE,
+            bytesperline: asked.bytesperline,
             ..V4l2Format::new_zeroed()
         };
-        self.call("VIDIOC_TRY_FMT", &uapi::V4L2_TRY_FMT, &mut tried).ok()?;
-        let (max_width, max_height) = (tried.width, tried.height);
-        (tried.pixelformat == pixelformat).then_some(Hint { format, max_width, max_height })
+        match how {
+            Negotiation::Try => self.call("VIDIOC_TRY_FMT", &uapi::V4L2_TRY_FMT, &mut format)?,
+            Negotiation::Set => self.call("VIDIOC_S_FMT", &uapi::V4L2_S_FMT, &mut format)?,
+        }
+        let V4l2Format { width, height, pixelformat, bytesperline, sizeimage, .. } = format;
+        Ok(Negotiated { width, height, pixelformat, bytesperline, sizeimage })
+    }
+
+    /// The same of a queue whose buffers may have a memory for each plane. Formats of DRM are in one.
+    fn negotiate_planes(&self, how: Negotiation, asked: Negotiated) -> Result<Negotiated> {
+        let mut format = V4l2FormatPlanes {
+            kind: self.kind,
+            width: asked.width,
+            height: asked.height,
+            pixelformat: asked.pixelformat,
+            field: uapi::V4L2_FIELD_NONE,
+            num_planes: 1,
+            ..V4l2FormatPlanes::new_zeroed()
+        };
+        format.planes[0].bytesperline = asked.bytesperline;
+        match how {
+            Negotiation::Try => {
+                self.call("VIDIOC_TRY_FMT", &uapi::V4L2_TRY_FMT_PLANES, &mut format)?;
+            }
+            Negotiation::Set => self.call("VIDIOC_S_FMT", &uapi::V4L2_S_FMT_PLANES, &mut format)?,
+        }
+        let V4l2FormatPlanes { width, height, pixelformat, planes, num_planes, .. } = format;
+        if num_planes != 1 {
+            let format = Fourcc(pixelformat);
+            let what = format!("{} has {num_planes} memories for {format}", self.name);
+            return Err(Error::unsupported(what));
+        }
+        let V4l2PlaneFormat { sizeimage, bytesperline, .. } = planes[0];
+        Ok(Negotiated { width, height, pixelformat, bytesperline, sizeimage })
+    }
+
+    /// The largest image of a format.
+    fn largest(&self, format: Fourcc) -> Option<Hint> {
+        let (side, pixelformat) = (u32::from(u16::MAX), pixel_format(format));
+        let asked =
+            Negotiated { width: side, height: side, pixelformat, bytesperline: 0, sizeimage: 0 };
+        let found = self.negotiate(Negotiation::Try, asked).ok()?;
+        let (max_width, max_height) = (found.width, found.height);
+        (found.pixelformat == pixelformat).then_some(Hint { format, max_width, max_height })
     }
 
     /// Whether it has a control for each bit of a transform.
@@ -270,7 +327,7 @@ impl Queue {
     }
 
     fn request_buffers(&self, memory: u32, count: u32) -> Result<()> {
-        let kind = uapi::V4L2_VIDEO_CAPTURE;
+        let kind = self.kind;
         let mut params = V4l2RequestBuffers { count, kind, memory, capabilities: 0, reserved: 0 };
         self.call("VIDIOC_REQBUFS", &uapi::V4L2_REQBUFS, &mut params)
     }
@@ -290,7 +347,7 @@ struct Prepared {
 impl Prepared {
     fn export(&self) -> Result<OwnedFd> {
         let mut params = V4l2ExportBuffer {
-            kind: uapi::V4L2_VIDEO_CAPTURE,
+            kind: self.queue.kind,
             flags: (libc::O_CLOEXEC | libc::O_RDWR) as u32,
             fd: -1,
             ..V4l2ExportBuffer::new_zeroed()
@@ -312,14 +369,21 @@ impl Prepared {
             return Err(Error::new(ErrorKind::Mismatch, what));
         }
         let mut params = V4l2Buffer {
-            kind: uapi::V4L2_VIDEO_CAPTURE,
+            kind: self.queue.kind,
             memory: uapi::V4L2_DMABUF,
             m: buffer.as_fd().as_raw_fd() as u64,
             // The driver takes the file's own size.
             length: 0,
             ..V4l2Buffer::new_zeroed()
         };
-        self.queue.call("VIDIOC_QBUF", &uapi::V4L2_QBUF, &mut params)
+        let mut plane = V4l2Plane { m: params.m, ..V4l2Plane::new_zeroed() };
+        if self.queue.kind == uapi::V4L2_VIDEO_CAPTURE_PLANES {
+            (params.m, params.length) = ((&raw mut plane).expose_provenance() as u64, 1);
+        }
+        // SAFETY: a `Queue` is made of `/dev/video*` alone, whose requests are V4L2's. The address is of one plane, as
+        // the length says, which lives through the call.
+        let called = unsafe { uapi::V4L2_QBUF.call(self.queue.file.as_fd(), &mut params) };
+        called.map(drop).map_err(|error| self.queue.refused("VIDIOC_QBUF", error))
     }
 }
 
