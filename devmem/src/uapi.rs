@@ -168,6 +168,23 @@ pub(super) struct DmaHeapAllocation {
     pub(super) heap_flags: u64,
 }
 
+// --- DRM --------------------------------------------------------------------------------------
+
+/// `DRM_IOCTL_SYNCOBJ_FD_TO_HANDLE`, with the record that it had first: the kernel takes either.
+pub(super) const DRM_SYNCOBJ_FD_TO_HANDLE: Request<DrmSyncobjHandle> = Request::both(b'd', 0xc2);
+
+/// `DRM_SYNCOBJ_FD_TO_HANDLE_FLAGS_IMPORT_SYNC_FILE`.
+pub(super) const SYNCOBJ_SYNC_FILE: u32 = 1;
+
+/// `struct drm_syncobj_handle` without the point that Linux 6.16 added.
+#[repr(C)]
+pub(super) struct DrmSyncobjHandle {
+    pub(super) handle: u32,
+    pub(super) flags: u32,
+    pub(super) fd: i32,
+    pub(super) pad: u32,
+}
+
 // --- V4L2 -------------------------------------------------------------------------------------
 
 /// `VIDIOC_QUERYCAP`.

@@ -1,76 +1,48 @@
-//! Waiting for devices: fences that a test signals itself (the kernel's sw_sync).
+//! Waiting for devices: vgem's fences, which a test signals itself.
 
 use std::fs::{File, OpenOptions};
-use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::time::Duration;
 
-use nvabi_devmem::{ErrorKind, Intent, Operation, Transition, Wait, wait_fence};
-use nvabi_test::{Need, skip};
+use nvabi_devmem::{Buffer, ErrorKind, Intent, Operation, Timeline, Transition, Wait, wait_fence};
 
 use super::{description, device};
 
 const SHORT: Duration = Duration::from_millis(30);
 const LONG: Duration = Duration::from_secs(20);
 
-/// A timeline; a fence of it is signalled when the timeline has got there.
-struct Timeline(File);
-
-impl Timeline {
-    fn new() -> Self {
-        let node = "/sys/kernel/debug/sync/sw_sync";
-        let opened = OpenOptions::new().read(true).write(true).open(node);
-        match opened {
-            Ok(file) => Self(file),
-            Err(error) => skip(Need::Device("sw_sync"), format!("{node}: {error}")),
-        }
-    }
-
-    fn fence(&self, at: u32) -> OwnedFd {
-        #[repr(C)]
-        struct Create {
-            value: u32,
-            name: [u8; 32],
-            fence: i32,
-        }
-        let mut create = Create { value: at, name: [0; 32], fence: -1 };
-        // SAFETY: SW_SYNC_IOC_CREATE_FENCE takes a record of 40 bytes without addresses.
-        let done = unsafe { libc::ioctl(self.0.as_raw_fd(), 0xc028_5700, &raw mut create) };
-        assert_eq!(done, 0, "{}", std::io::Error::last_os_error());
-        // SAFETY: the kernel has just made it.
-        unsafe { OwnedFd::from_raw_fd(create.fence) }
-    }
-
-    fn advance(&self) {
-        let by = 1u32;
-        // SAFETY: SW_SYNC_IOC_INC takes the address of a number.
-        let done = unsafe { libc::ioctl(self.0.as_raw_fd(), 0x4004_5701, &raw const by) };
-        assert_eq!(done, 0, "{}", std::io::Error::last_os_error());
-    }
+/// A fence that is not signalled yet, and the work that signals it when it is finished.
+fn fence() -> (Work, OwnedFd) {
+    let writer = device("vgem");
+    let buffer = writer.allocate(&description(64, 64, Vec::new())).unwrap();
+    let work = Work::begin(&writer.info().node, &buffer);
+    (work, buffer.export_fence(Intent::Read).unwrap())
 }
 
 #[test]
 fn a_buffer_waits_for_the_fences_that_are_put_on_it() {
     let device = device("dma-heap:system");
-    let timeline = Timeline::new();
     let buffer = device.allocate(&description(64, 64, Vec::new())).unwrap();
     buffer.wait(Intent::Write, SHORT).unwrap();
 
     // A reader keeps writers waiting, and no other reader.
-    buffer.import_fence(Intent::Read, timeline.fence(1).as_fd()).unwrap();
+    let (reader, reads) = fence();
+    buffer.import_fence(Intent::Read, reads.as_fd()).unwrap();
     buffer.wait(Intent::Read, SHORT).unwrap();
     assert_eq!(buffer.wait(Intent::Write, SHORT).unwrap_err().kind(), ErrorKind::Timeout);
-    timeline.advance();
+    reader.finish();
     buffer.wait(Intent::Write, LONG).unwrap();
 
     // A writer keeps all waiting, those too who wait for a sync file.
-    buffer.import_fence(Intent::Write, timeline.fence(2).as_fd()).unwrap();
+    let (writer, writes) = fence();
+    buffer.import_fence(Intent::Write, writes.as_fd()).unwrap();
     let before_reading = buffer.export_fence(Intent::Read).unwrap();
     let shown = Transition::between(Operation::Render, Operation::Scanout);
     assert_eq!(shown.wait, Wait::Fences);
     let refused = shown.perform(&buffer, Intent::Read, SHORT).unwrap_err();
     assert_eq!(refused.kind(), ErrorKind::Timeout);
     assert_eq!(wait_fence(before_reading.as_fd(), SHORT).unwrap_err().kind(), ErrorKind::Timeout);
-    timeline.advance();
+    writer.finish();
     shown.perform(&buffer, Intent::Read, LONG).unwrap();
     wait_fence(before_reading.as_fd(), LONG).unwrap();
 }
@@ -78,9 +50,9 @@ fn a_buffer_waits_for_the_fences_that_are_put_on_it() {
 #[test]
 fn a_mapping_is_read_when_the_writer_is_finished() {
     let device = device("dma-heap:system");
-    let timeline = Timeline::new();
     let buffer = device.allocate(&description(64, 64, Vec::new())).unwrap();
-    buffer.import_fence(Intent::Write, timeline.fence(1).as_fd()).unwrap();
+    let (writer, writes) = fence();
+    buffer.import_fence(Intent::Write, writes.as_fd()).unwrap();
     let mapping = buffer.map().unwrap();
     let (sender, receiver) = std::sync::mpsc::channel();
     std::thread::scope(|scope| {
@@ -90,7 +62,7 @@ fn a_mapping_is_read_when_the_writer_is_finished() {
             access.end().unwrap();
         });
         assert!(receiver.recv_timeout(SHORT).is_err(), "the bracket did not wait");
-        timeline.advance();
+        writer.finish();
         receiver.recv_timeout(LONG).unwrap();
     });
 }
@@ -111,4 +83,90 @@ fn a_camera_says_itself_when_a_frame_is_finished() {
     assert_eq!(shown.wait, Wait::Device);
     let reused = camera.transition(Operation::Scanout, Operation::Capture);
     assert_eq!(reused.wait, Wait::Fences);
+}
+
+/// Work of vgem's on a buffer: an implicit fence, which the test signals.
+struct Work {
+    node: File,
+    fence: u32,
+}
+
+impl Work {
+    /// Begins to write.
+    fn begin(node: &str, buffer: &Buffer) -> Self {
+        let node = OpenOptions::new().read(true).write(true).open(node).unwrap();
+        // struct drm_prime_handle: handle, flags, file descriptor.
+        let mut imported = [0, 0, buffer.as_fd().as_raw_fd() as u32];
+        call(&node, 0xc00c_642e, &mut imported);
+        // struct drm_vgem_fence_attach: handle, flags (it writes), the fence.
+        let mut attached = [imported[0], 1, 0, 0];
+        call(&node, 0xc010_6441, &mut attached);
+        Self { node, fence: attached[2] }
+    }
+
+    fn finish(self) {
+        call(&self.node, 0x4008_6442, &mut [self.fence, 0]);
+    }
+}
+
+fn call<const N: usize>(node: &File, request: u32, params: &mut [u32; N]) {
+    // SAFETY: the request says how long its record is, which is all of the array, and holds no address.
+    let done = unsafe { libc::ioctl(node.as_raw_fd(), request as _, params.as_mut_ptr()) };
+    assert_eq!(done, 0, "request {request:#x}: {}", std::io::Error::last_os_error());
+}
+
+/// vgem writes, and another device waits for a point of its timeline: implicit becomes explicit.
+#[test]
+fn the_fence_of_one_device_is_a_point_of_another() {
+    let (writer, reader) = (device("vgem"), device("virtio-gpu"));
+    let node = std::path::Path::new(&reader.info().node);
+    let buffer = writer.allocate(&description(64, 64, Vec::new())).unwrap();
+    let timeline = Timeline::new(node).unwrap();
+    assert_eq!(timeline.reached().unwrap(), 0);
+
+    let work = Work::begin(&writer.info().node, &buffer);
+    let written = buffer.export_fence(Intent::Read).unwrap();
+    timeline.attach(5, written.as_fd()).unwrap();
+    // Another process has the timeline too.
+    let theirs = Timeline::import(node, timeline.export().unwrap().as_fd()).unwrap();
+    for waits in [&timeline, &theirs] {
+        assert_eq!(waits.wait(5, SHORT).unwrap_err().kind(), ErrorKind::Timeout);
+        assert_eq!(waits.reached().unwrap(), 0);
+    }
+    work.finish();
+    for waits in [&timeline, &theirs] {
+        waits.wait(5, LONG).unwrap();
+        assert_eq!(waits.reached().unwrap(), 5);
+    }
+    // What nothing is to reach yet can be waited for, and has no fence.
+    assert_eq!(timeline.wait(6, SHORT).unwrap_err().kind(), ErrorKind::Timeout);
+    assert!(timeline.fence(7).is_err());
+    theirs.signal(6).unwrap();
+    timeline.wait(6, LONG).unwrap();
+}
+
+/// A point becomes what all who use the memory wait for: explicit becomes implicit.
+#[test]
+fn a_point_is_a_fence_that_others_wait_for() {
+    let (writer, reader, heap) = (device("vgem"), device("virtio-gpu"), device("dma-heap:system"));
+    let timeline = Timeline::new(std::path::Path::new(&reader.info().node)).unwrap();
+    let source = writer.allocate(&description(64, 64, Vec::new())).unwrap();
+    let target = heap.allocate(&description(64, 64, Vec::new())).unwrap();
+    let work = Work::begin(&writer.info().node, &source);
+    timeline.attach(3, source.export_fence(Intent::Read).unwrap().as_fd()).unwrap();
+
+    let copied = timeline.fence(3).unwrap();
+    target.import_fence(Intent::Write, copied.as_fd()).unwrap();
+    assert_eq!(target.wait(Intent::Read, SHORT).unwrap_err().kind(), ErrorKind::Timeout);
+    assert_eq!(wait_fence(copied.as_fd(), SHORT).unwrap_err().kind(), ErrorKind::Timeout);
+    work.finish();
+    target.wait(Intent::Read, LONG).unwrap();
+    wait_fence(copied.as_fd(), LONG).unwrap();
+}
+
+#[test]
+fn a_node_without_timelines_says_so() {
+    let vgem = device("vgem");
+    let refused = Timeline::new(std::path::Path::new(&vgem.info().node)).unwrap_err();
+    assert!(refused.to_string().ends_with("has no timelines"), "{refused}");
 }

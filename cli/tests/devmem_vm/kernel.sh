@@ -61,7 +61,6 @@ DRM_VKMS vkms
 DRM_BOCHS bochs
 DRM_VIRTIO_GPU virtio-gpu
 VIDEO_VIVID camera contiguous-camera camera-by-planes
-SW_SYNC sw_sync
 EOF
 }
 
