@@ -11,7 +11,7 @@ use rustix::io::{FdFlags, fcntl_setfd};
 use serde::Serialize;
 
 use super::args::AllocMake;
-use super::plan::{Plan, Planned, planned};
+use super::plan::{Plan, planned};
 use crate::context::Context;
 
 /// The variable that tells a program of the memory.
@@ -31,13 +31,13 @@ struct Handed<'p> {
 /// The exit status is the program's; 1 when no memory serves.
 pub(crate) fn make(context: &Context<'_>, args: &AllocMake) -> Result<u8, Report> {
     let (plan, buffer) = match planned(context, &args.plan)? {
-        Planned::Served(plan, Some(buffer)) => (plan, buffer),
-        Planned::Served(..) => {
+        Some((plan, Some(buffer))) => (plan, buffer),
+        Some((_, None)) => {
             let message = "the memory cannot be made here: no device of this machine is to use it, or only a driver \
                 knows its layout";
             return Err(Diagnostic::error("alloc-make", message).into());
         }
-        Planned::Unserved => return Ok(1),
+        None => return Ok(1),
     };
     if let Some(allocator) = &plan.allocator {
         context.status("Made", &allocator.to_string());

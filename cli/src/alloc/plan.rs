@@ -55,16 +55,8 @@ impl fmt::Display for Allocator {
     }
 }
 
-/// What came of planning.
-pub(super) enum Planned {
-    /// Memory serves all; it was made where that could be tried.
-    Served(Box<Plan>, Option<Buffer>),
-    /// None does; what there is to say was said.
-    Unserved,
-}
-
 pub(crate) fn alloc_plan(context: &Context<'_>, args: &AllocPlan) -> Result<Outcome, Report> {
-    let Planned::Served(plan, _) = planned(context, args)? else { return Ok(Outcome::Different) };
+    let Some((plan, _)) = planned(context, args)? else { return Ok(Outcome::Different) };
     match context.json() {
         true => context.print_json(&plan)?,
         false => context.print(&plan.text())?,
@@ -72,8 +64,12 @@ pub(crate) fn alloc_plan(context: &Context<'_>, args: &AllocPlan) -> Result<Outc
     Ok(Outcome::Same)
 }
 
-/// Plans, and says on stderr what was chosen and refused. Where nothing serves, the explanation is printed.
-pub(super) fn planned(context: &Context<'_>, args: &AllocPlan) -> Result<Planned, Report> {
+/// Plans, and says on stderr what was chosen and refused; the memory was made where that could be tried. Where nothing
+/// serves, the explanation is printed.
+pub(super) fn planned(
+    context: &Context<'_>,
+    args: &AllocPlan,
+) -> Result<Option<(Plan, Option<Buffer>)>, Report> {
     let mut given: Vec<Offer> = Vec::new();
     for file in &args.offers {
         given.extend(offers::read(file)?);
@@ -102,7 +98,7 @@ pub(super) fn planned(context: &Context<'_>, args: &AllocPlan) -> Result<Planned
         match attempt(machine.as_ref(), &asked_of, &offers, refusals) {
             Ok((plan, memory)) => {
                 plan.tell(context, &args.uses);
-                return Ok(Planned::Served(Box::new(plan), memory));
+                return Ok(Some((plan, memory)));
             }
             Err(failure) => first_failure = first_failure.or(Some(failure)),
         }
@@ -110,7 +106,7 @@ pub(super) fn planned(context: &Context<'_>, args: &AllocPlan) -> Result<Planned
     if let Some(failure) = first_failure {
         failure.tell(context)?;
     }
-    Ok(Planned::Unserved)
+    Ok(None)
 }
 
 /// The devices of this machine, and what is found out about them.
