@@ -22,7 +22,7 @@ pub(super) enum Uvm {
     #[default]
     New,
     /// An address space.
-    Space(Space),
+    Space(Box<Space>),
     /// It keeps another file's address space to its process.
     Keeper,
 }
@@ -291,7 +291,7 @@ impl Driver {
             Uvm::New => {
                 let mut space = Space::default();
                 (space.flags, space.process) = (flags, caller.client.process());
-                open.file.uvm = Uvm::Space(space);
+                open.file.uvm = Uvm::Space(Box::new(space));
                 Ok(())
             }
             Uvm::Space(space) if space.flags == flags => Ok(()),
