@@ -691,6 +691,22 @@ fn libcuda_copies() {
     on_each_pair(&versions(), &[real_file("copies.py")], |_| "devices: 1\n".to_owned());
 }
 
+/// From one device to another one, in contexts of each.
+#[test]
+fn libcuda_copies_between_devices() {
+    let versions = versions();
+    for (real, card) in pairs(&versions, &CARDS.map(|(card, _)| card)) {
+        if is_refused(real, card) {
+            continue;
+        }
+        let script = real_file("copies.py");
+        let words = [script.as_os_str(), OsStr::new("peers"), OsStr::new("0"), OsStr::new("1")];
+        let seen = real.run(&["--gpu", card, "--gpus", "2"], Path::new("python3"), &words);
+        let what = format!("{} {card}: {} {:?}", real.version, seen.out, seen.diagnostics);
+        assert_eq!((seen.code, &seen.diagnostics[..]), (Some(0), &[][..]), "{what}");
+    }
+}
+
 /// Kernels that libcuda compiles, and its own, come to the results that are computed beside them.
 #[test]
 fn libcuda_launches() {

@@ -62,6 +62,19 @@ def copies():
         call("cuMemFree_v2", memory)
 
 
+def large():
+    """As much as 256 MiB at an odd place of the device, from one of the program and to another one."""
+    size = (256 << 20) - 5
+    data = random.Random(size).randbytes(1 << 20) * 256
+    host, back = ctypes.create_string_buffer(data, len(data)), ctypes.create_string_buffer(size)
+    memory = device_memory(size + 64)
+    call("cuMemcpyHtoD_v2", at(memory, 13), ctypes.byref(host, 3), Size(size))
+    call("cuMemcpyDtoH_v2", back, at(memory, 13), Size(size))
+    if back.raw != data[3:size + 3]:
+        same(back.raw, data[3:size + 3], f"{size} bytes at odd places")
+    call("cuMemFree_v2", memory)
+
+
 def streams():
     stream = made(ctypes.c_void_p, "cuStreamCreate", 1)
     begin, end = made(ctypes.c_void_p, "cuEventCreate", 0), made(ctypes.c_void_p, "cuEventCreate", 0)
@@ -263,6 +276,9 @@ def waits():
     call("cuStreamWriteValue32_v2", stream, memory, 7, 0)
     call("cuStreamWaitValue32_v2", stream, memory, 7, 1)
     call("cuLaunchHostFunc", stream, function, None)
+    told = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int, ctypes.c_void_p)(
+        lambda _, status, given: calls.append(given) if status == 0 else None)
+    call("cuStreamAddCallback", stream, told, ctypes.c_void_p(2), 0)
     pool = made(Pointer, "cuMemAllocAsync", Size(1 << 20), stream)
     call("cuMemFreeAsync", pool, stream)
     call("cuStreamSynchronize", stream)
@@ -273,10 +289,44 @@ def waits():
     call("cuGraphInstantiateWithFlags", ctypes.byref(whole), graph, ctypes.c_uint64(0))
     call("cuGraphLaunch", whole, stream)
     call("cuStreamSynchronize", stream)
-    if calls != [0, 1, 2]:
+    if calls != [0, 1, 2, 3]:
         sys.exit(f"called {calls}")
     call("cuMemFree_v2", memory)
     call("cuStreamDestroy_v2", stream)
+
+
+class Fill(ctypes.Structure):
+    """CUDA_MEMSET_NODE_PARAMS."""
+    _fields_ = [("Destination", Pointer), ("Pitch", Size), ("Value", ctypes.c_uint), ("ElementSize", ctypes.c_uint),
+                ("Width", Size), ("Height", Size)]
+
+
+def fills(_):
+    """Memory that is filled: by bytes, words of two and four bytes, in lines, and in a graph."""
+    memory, size = device_memory(4096), 4096
+    for name, value, width in (("cuMemsetD8_v2", 0x5a, 1), ("cuMemsetD16_v2", 0x1234, 2),
+                               ("cuMemsetD32_v2", 0x12345678, 4)):
+        call(name, memory, value, Size(size // width))
+        same(read(memory, size), value.to_bytes(width, "little") * (size // width), name)
+    call("cuMemsetD8_v2", at(memory, 3), 0xa5, Size(5))
+    call("cuMemsetD2D8_v2", at(memory, 64), Size(100), 0x77, Size(7), Size(3))
+    expected = bytearray((0x12345678).to_bytes(4, "little") * (size // 4))
+    expected[3:8] = b"\xa5" * 5
+    for line in range(3):
+        expected[64 + line * 100:71 + line * 100] = b"\x77" * 7
+    graph, node = made(ctypes.c_void_p, "cuGraphCreate", 0), ctypes.c_void_p()
+    how = Fill(Destination=memory.value + 1024, Pitch=64, Value=0xbeef, ElementSize=2, Width=9, Height=4)
+    context = made(ctypes.c_void_p, "cuCtxGetCurrent")
+    call("cuGraphAddMemsetNode", ctypes.byref(node), graph, None, Size(0), ctypes.byref(how), context)
+    whole = made(ctypes.c_void_p, "cuGraphInstantiateWithFlags", graph, ctypes.c_uint64(0))
+    call("cuGraphLaunch", whole, None)
+    call("cuCtxSynchronize")
+    for line in range(4):
+        expected[1024 + line * 64:1042 + line * 64] = b"\xef\xbe" * 9
+    same(read(memory, size), expected, "memory that was filled")
+    call("cuGraphExecDestroy", whole)
+    call("cuGraphDestroy", graph)
+    call("cuMemFree_v2", memory)
 
 
 class Copy3D(ctypes.Structure):
@@ -463,7 +513,7 @@ def modules():
 
 def peers(first, second):
     """From one device to another."""
-    contexts = [made(ctypes.c_void_p, "cuCtxCreate_v2", 0, device) for device in (first, second)]
+    contexts = [made(ctypes.c_void_p, "cuCtxCreate_v2", 0, int(device)) for device in (first, second)]
     places = []
     for context in contexts:
         call("cuCtxSetCurrent", context)
@@ -485,9 +535,11 @@ if len(sys.argv) > 1:
 count = made(ctypes.c_int, "cuDeviceGetCount").value
 for device in range(count):
     context = made(ctypes.c_void_p, "cuCtxCreate_v2", 0, device)
+    if os.environ.get("NVABI_LARGE_COPIES"):
+        large()
     for part in (copies, streams, room, surfaces, own_pages, virtual, waits, modules):
         part()
-    for part in (managed, shared, boxes, kept, pools, graphs, contexts, forked, errors):
+    for part in (managed, shared, fills, boxes, kept, pools, graphs, contexts, forked, errors):
         part(device)
     call("cuCtxDestroy_v2", context)
     context = made(ctypes.c_void_p, "cuDevicePrimaryCtxRetain", device)
