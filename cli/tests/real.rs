@@ -1097,6 +1097,18 @@ fn libcuda_copies_through_a_proxy() {
             .args([word("run"), &socket, word("python3"), real_file("copies.py").as_ref()])
             .output()
             .unwrap();
+        let began = Instant::now();
+        loop {
+            // Who makes the calls ends when nobody has them made any more.
+            let status = rm(&["status", &name, "--json"].map(word)).output().unwrap();
+            let status: serde_json::Value = serde_json::from_slice(&status.stdout).unwrap();
+            let used = status[0]["gpus"][0]["used"].as_u64();
+            if used == Some(0) {
+                break;
+            }
+            assert!(began.elapsed() < Duration::from_secs(30), "{what}: {used:?} bytes stay");
+            thread::sleep(Duration::from_millis(10));
+        }
         assert!(rm(&["down", &name].map(word)).status().unwrap().success(), "{what}");
         device.wait().unwrap();
         let log = std::fs::read_to_string(folder.path().join("log")).unwrap();
