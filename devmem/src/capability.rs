@@ -133,6 +133,7 @@ impl Capability {
     }
 
     /// Whether both are one property.
+    #[inline]
     pub fn matches(&self, other: &Self) -> bool {
         self.vendor == other.vendor && self.name == other.name && self.payload == other.payload
     }

@@ -92,6 +92,7 @@ impl ConstraintName {
         NAMES.iter().find(|(name, ..)| *name == self)
     }
 
+    #[inline]
     fn rule(self) -> Rule {
         // The three of the C library are what is merged most.
         match self {
@@ -296,6 +297,7 @@ impl Constraint {
     /// # Errors
     ///
     /// When there is none. Constraints of two names are in conflict as different values are.
+    #[inline]
     pub fn merge(self, other: Self) -> Result<Self, Conflict> {
         let (left, right) = (self.value, other.value);
         let conflict = |kind| Conflict { name: self.name, left, right, kind };
@@ -339,6 +341,7 @@ pub(crate) fn by_demand(one: &[Constraint], other: &[Constraint]) -> Ordering {
 }
 
 /// The least common multiple, where it fits into so many bits; 0 counts as 1.
+#[inline]
 pub(crate) fn multiple(a: u64, b: u64, bits: u32) -> Option<u64> {
     let (a, b) = (a.max(1), b.max(1));
     let value = if a == b {
@@ -346,21 +349,30 @@ pub(crate) fn multiple(a: u64, b: u64, bits: u32) -> Option<u64> {
     } else if a.is_power_of_two() && b.is_power_of_two() {
         a.max(b)
     } else {
-        a.checked_mul(b / common_divisor(a, b))?
+        a.checked_mul(quotient(b, common_divisor(a, b)))?
     };
     (value <= u64::MAX >> (64 - bits)).then_some(value)
 }
 
-fn common_divisor(mut a: u64, mut b: u64) -> u64 {
-    while b != 0 {
-        // Many processors divide 32 bits in a third of the time.
-        let rest = match (u32::try_from(a), u32::try_from(b)) {
-            (Ok(a), Ok(b)) => (a % b).into(),
-            _ => a % b,
-        };
-        (a, b) = (b, rest);
+/// Many processors divide 32 bits in a third of the time.
+fn quotient(a: u64, b: u64) -> u64 {
+    match (u32::try_from(a), u32::try_from(b)) {
+        (Ok(a), Ok(b)) => (a / b).into(),
+        _ => a / b,
     }
-    a
+}
+
+/// Of two numbers that are not 0. Shifts and differences are faster than divisions, as alignments have many factors of
+/// two and few others.
+fn common_divisor(mut a: u64, mut b: u64) -> u64 {
+    let twos = (a | b).trailing_zeros();
+    a >>= a.trailing_zeros();
+    b >>= b.trailing_zeros();
+    while a != b {
+        let (less, more) = (a.min(b), a.max(b));
+        (a, b) = (less, (more - less) >> (more - less).trailing_zeros());
+    }
+    a << twos
 }
 
 /// Merges two lists: what is in one alone stays as it is, and names are keys. The order is that of
@@ -375,13 +387,27 @@ pub fn merge(left: &[Constraint], right: &[Constraint]) -> Result<Vec<Constraint
     Ok(merged)
 }
 
+/// Whether both lists have the same names, in the order of their numbers and so each once: as most drivers write them.
+fn are_alike(left: &[Constraint], right: &[Constraint]) -> bool {
+    left.len() == right.len()
+        && left.iter().zip(right).all(|(left, right)| left.name == right.name)
+        && left.windows(2).all(|two| two[0].name < two[1].name)
+}
+
 /// Merges two lists into a third, which is emptied first.
+#[inline]
 pub(crate) fn merge_into(
     merged: &mut Vec<Constraint>,
     left: &[Constraint],
     right: &[Constraint],
 ) -> Result<(), Conflict> {
     merged.clear();
+    if are_alike(left, right) {
+        for (left, right) in left.iter().zip(right) {
+            merged.push(left.merge(*right)?);
+        }
+        return Ok(());
+    }
     for list in [left, right] {
         for (at, constraint) in list.iter().enumerate() {
             // Lists are often alike.

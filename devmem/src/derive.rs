@@ -41,22 +41,54 @@ const FEW: usize = 16;
 ///
 /// Capabilities are intersected, constraints merged; a pair that fails in either is left out.
 pub fn derive(left: &[CapabilitySet], right: &[CapabilitySet]) -> Vec<CapabilitySet> {
+    match left.len().saturating_mul(right.len()) > FEW {
+        true => derive_many(left, right),
+        false => derive_few(left, right),
+    }
+}
+
+/// Preparing sets takes longer than comparing a few.
+fn derive_few(left: &[CapabilitySet], right: &[CapabilitySet]) -> Vec<CapabilitySet> {
     let mut derived = Vec::new();
-    let mut right: Vec<Operand<'_>> = right.iter().map(Operand::new).collect();
-    // Preparing sets takes longer than comparing a few.
-    let many = left.len().saturating_mul(right.len()) > FEW;
-    let bits: Vec<Bits> = if many { right.iter().map(Bits::of).collect() } else { Vec::new() };
-    tell_alike(&mut right, &bits);
     let mut pair = Pair::default();
     for left in left {
         let left = Operand::new(left);
-        let of_left = many.then(|| Bits::of(&left));
-        pair.done = None;
-        for (at, right) in right.iter().enumerate() {
-            let differ = |of_left: Bits| !of_left.may_match(&bits[at]);
-            if !of_left.is_some_and(differ) && pair.intersect(&left, right).is_ok() {
-                derived.push(pair.result(&left));
+        for right in right {
+            let right = Operand::new(right);
+            let (of_left, of_right) = (left.capabilities(), right.capabilities());
+            let same = !of_left.is_empty() && of_left == of_right;
+            if !same && shared_into(&mut pair.shared, of_left, of_right).is_err() {
+                continue;
             }
+            if pair.merge(&left, &right).is_ok() {
+                let capabilities = if same { of_left.clone() } else { pair.capabilities(of_left) };
+                let constraints = std::mem::take(&mut pair.constraints);
+                derived.push(CapabilitySet { constraints, capabilities });
+            }
+        }
+    }
+    derived
+}
+
+fn derive_many(left: &[CapabilitySet], right: &[CapabilitySet]) -> Vec<CapabilitySet> {
+    let mut derived = Vec::new();
+    let mut right: Vec<Operand<'_>> = right.iter().map(Operand::new).collect();
+    let bits: Vec<Bits> = right.iter().map(Bits::of).collect();
+    tell_alike(&mut right, &bits);
+    let mut pair = Pair::default();
+    for (at, set) in left.iter().enumerate() {
+        let operand = Operand::new(set);
+        let of_left = Bits::of(&operand);
+        pair.done = None;
+        for (right, bits) in right.iter().zip(&bits) {
+            let may_match = pair.is_of(right) || of_left.may_match(bits);
+            if may_match && pair.intersect(&operand, right).is_ok() {
+                derived.push(pair.result(&operand));
+            }
+        }
+        // Sets of one device are often alike: each gives as many as the first.
+        if at == 0 {
+            derived.reserve(derived.len() * (left.len() - 1));
         }
     }
     derived
@@ -320,7 +352,8 @@ fn bit(capability: &Capability) -> (usize, u64) {
 fn folded(capabilities: &[Capability]) -> Cow<'_, [Capability]> {
     let repeated =
         |(at, capability): (usize, &Capability)| position(&capabilities[..at], 0, capability);
-    if !capabilities.iter().enumerate().any(|each| repeated(each).is_some()) {
+    let few = capabilities.len() < 2;
+    if few || !capabilities.iter().enumerate().any(|each| repeated(each).is_some()) {
         return Cow::Borrowed(capabilities);
     }
     let mut folded: Vec<Capability> = Vec::with_capacity(capabilities.len());
@@ -397,15 +430,23 @@ struct Done {
 impl Pair {
     fn intersect(&mut self, left: &Operand<'_>, right: &Operand<'_>) -> Result<(), Failure> {
         self.compare(left, right)?;
+        self.merge(left, right).map_err(Failure::Conflict)
+    }
+
+    fn merge(&mut self, left: &Operand<'_>, right: &Operand<'_>) -> Result<(), Conflict> {
         self.constraints.reserve(left.set.constraints.len());
-        let merged =
-            merge_into(&mut self.constraints, &left.set.constraints, &right.set.constraints);
-        merged.map_err(Failure::Conflict)
+        merge_into(&mut self.constraints, &left.set.constraints, &right.set.constraints)
+    }
+
+    /// Whether an operand with the same capabilities was compared last.
+    fn is_of(&self, right: &Operand<'_>) -> bool {
+        let same = |done: &Done| done.alike.is_some() && done.alike == right.alike;
+        self.done.as_ref().is_some_and(same)
     }
 
     fn compare(&mut self, left: &Operand<'_>, right: &Operand<'_>) -> Result<(), Failure> {
         match &self.done {
-            Some(done) if done.alike.is_some() && done.alike == right.alike => done.compared,
+            Some(done) if self.is_of(right) => done.compared,
             _ => {
                 let (of_left, of_right) = (left.capabilities(), right.capabilities());
                 let same = !of_left.is_empty() && of_left == of_right;
@@ -422,10 +463,14 @@ impl Pair {
 
     fn result(&mut self, left: &Operand<'_>) -> CapabilitySet {
         let known = self.done.as_ref().and_then(|done| done.capabilities.clone());
-        let capabilities = known.unwrap_or_else(|| self.capabilities(left.capabilities()));
-        if let Some(done) = &mut self.done {
-            done.capabilities = Some(capabilities.clone());
-        }
+        let capabilities = known.unwrap_or_else(|| {
+            let made = self.capabilities(left.capabilities());
+            // Kept for who comes next, where somebody may be alike.
+            if let Some(done) = self.done.as_mut().filter(|done| done.alike.is_some()) {
+                done.capabilities = Some(made.clone());
+            }
+            made
+        });
         // The list was made for this pair, or for one that failed.
         CapabilitySet { constraints: std::mem::take(&mut self.constraints), capabilities }
     }
