@@ -730,6 +730,21 @@ fn a_killed_program_gives_its_memory_back() {
     on_each_pair(&versions, &[real_file("killed.py")], |_| "devices: 1\n".to_owned());
 }
 
+/// A GPU is busy while kernels run.
+#[test]
+fn kernels_keep_a_gpu_busy() {
+    let versions = versions();
+    if !versions[0].folder.with_file_name("python").join("pynvml.py").exists() {
+        skip(Need::Real, "there is no pynvml.py")
+    }
+    for real in versions {
+        let script = [real_file("busy.py"), ptx()];
+        let seen = real.run(&["--gpu", "l4"], Path::new("python3"), &script);
+        let what = format!("{}: {} {:?}", real.version, seen.out, seen.diagnostics);
+        assert_eq!((seen.code, seen.out.as_str()), (Some(0), "devices: 1\n"), "{what}");
+    }
+}
+
 /// The daemon that lets programs share a card starts, answers and quits.
 #[test]
 fn mps_answers() {

@@ -44,6 +44,11 @@ impl Compute {
         self.launches.has_gone_on()
     }
 
+    /// Whether a kernel runs.
+    pub(super) fn is_running(&self) -> bool {
+        self.launches.is_running()
+    }
+
     /// What it was doing is over.
     pub(super) fn stop(&mut self) {
         self.inline = None;
@@ -57,7 +62,7 @@ impl Compute {
         method: u32,
         data: u32,
     ) -> Outcome {
-        if self.launches.is_running() {
+        if self.is_running() {
             return self.launches.go_on(bus, class);
         }
         if method >= END {

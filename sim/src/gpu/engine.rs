@@ -306,6 +306,11 @@ impl Engine {
         self.get != self.put || self.at < self.words.len()
     }
 
+    /// Whether a kernel runs, which takes no turns.
+    pub(crate) fn is_computing(&self) -> bool {
+        self.compute.is_running()
+    }
+
     /// Where the next entry goes of a ring that the driver fills.
     pub(crate) fn end(&self) -> u32 {
         self.put

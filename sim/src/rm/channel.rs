@@ -75,6 +75,8 @@ struct Channel {
     is_dead: bool,
     /// What shader cores keep of its kernel that went wrong.
     trap: Option<Trap>,
+    /// Up to when the kernel that runs has been counted as work.
+    computing: Option<Instant>,
 }
 
 impl Channel {
@@ -254,6 +256,7 @@ impl Driver {
             is_enabled: false,
             is_dead: false,
             trap: None,
+            computing: None,
         };
         self.channels.all.insert(number, channel);
         params.set("cid", number)?;
@@ -395,11 +398,15 @@ impl Driver {
         let mut seen = Seen(&channel.space);
         let began = Instant::now();
         let turn = channel.engine.turn(&mut seen, &self.clock, end, &ring);
-        if turn.moved {
-            let loads = self.channels.loads.entry(channel.gpu);
-            let loads = loads.or_insert_with(|| Loads::new(began));
-            loads.worked(began, Instant::now(), channel.runlist == 0);
+        let now = Instant::now();
+        let loads = self.channels.loads.entry(channel.gpu);
+        let loads = loads.or_insert_with(|| Loads::new(began));
+        if let Some(since) = channel.computing.take() {
+            loads.worked(since, now, true);
+        } else if turn.moved {
+            loads.worked(began, now, channel.runlist == 0);
         }
+        channel.computing = channel.engine.is_computing().then_some(now);
         for (code, text) in turn.notes {
             self.log.diagnose(channel.process, code, format!("channel {number}: {text}"));
         }
