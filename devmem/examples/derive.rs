@@ -126,6 +126,103 @@ mod port {
     }
 }
 
+/// The C library itself, where a variable names it: of pairs that share nothing it makes sets that it cannot free, so
+/// that only cases in which all pairs match can be measured with it.
+mod library {
+    use std::ffi::{c_int, c_void};
+
+    use nvabi_devmem::CapabilitySet;
+
+    #[repr(C)]
+    struct Constraint {
+        name: u32,
+        value: u64,
+    }
+
+    #[repr(C)]
+    struct Set {
+        constraint_count: u32,
+        capability_count: u32,
+        constraints: *const Constraint,
+        capabilities: *const *const u32,
+    }
+
+    type Derive =
+        unsafe extern "C" fn(u32, *const Set, u32, *const Set, *mut u32, *mut *mut c_void) -> c_int;
+    type Free = unsafe extern "C" fn(u32, *mut c_void);
+
+    /// Sets as the library takes them; what they point to stays.
+    pub(super) struct Sets(Vec<Set>);
+
+    impl From<&[CapabilitySet]> for Sets {
+        fn from(sets: &[CapabilitySet]) -> Self {
+            let set = |set: &CapabilitySet| {
+                let constraints: Vec<Constraint> = set
+                    .constraints
+                    .iter()
+                    .map(|asked| Constraint { name: asked.name.0, value: asked.value })
+                    .collect();
+                let capabilities: Vec<*const u32> = set
+                    .capabilities
+                    .iter()
+                    .map(|capability| {
+                        let name = u32::from(capability.name);
+                        let words = capability.payload.len() as u32;
+                        let head =
+                            [capability.vendor, name | words << 16, capability.required.into()];
+                        [&head[..], &capability.payload].concat().leak().as_ptr()
+                    })
+                    .collect();
+                Set {
+                    constraint_count: constraints.len() as u32,
+                    capability_count: capabilities.len() as u32,
+                    constraints: constraints.leak().as_ptr(),
+                    capabilities: capabilities.leak().as_ptr(),
+                }
+            };
+            Self(sets.iter().map(set).collect())
+        }
+    }
+
+    pub(super) struct Library {
+        derive: Derive,
+        free: Free,
+        _loaded: libloading::Library,
+    }
+
+    impl Library {
+        pub(super) fn load(path: &std::ffi::OsStr) -> Result<Self, libloading::Error> {
+            // SAFETY: who runs this names the library that benches/devmem.sh has just built.
+            let loaded = unsafe { libloading::Library::new(path) }?;
+            // SAFETY: both types are those of `allocator.h`, and the library stays as long as this.
+            let (derive, free) = unsafe {
+                (*loaded.get(b"derive_capabilities\0")?, *loaded.get(b"free_capability_sets\0")?)
+            };
+            Ok(Self { derive, free, _loaded: loaded })
+        }
+
+        /// Derives, frees what came of it, and says how many sets that were.
+        pub(super) fn derive(&self, left: &Sets, right: &Sets) -> u32 {
+            let (mut count, mut derived) = (0, std::ptr::null_mut());
+            let (left, right) = (&left.0, &right.0);
+            // SAFETY: both lists have so many sets, and what these point to was leaked; what the library gave goes
+            // back to it.
+            unsafe {
+                (self.derive)(
+                    left.len() as u32,
+                    left.as_ptr(),
+                    right.len() as u32,
+                    right.as_ptr(),
+                    &raw mut count,
+                    &raw mut derived,
+                );
+                (self.free)(count, derived);
+            }
+            count
+        }
+    }
+}
+
 fn set(address: u64, pitch: u64, capabilities: Vec<Capability>) -> CapabilitySet {
     let constraints = [
         Constraint::new(ConstraintName::ADDRESS_ALIGNMENT, address),
@@ -187,7 +284,44 @@ fn main() -> ExitCode {
         slow |= ratio < *asked;
         println!("{name:<24} {:>9.3} us {:>9.3} us {ratio:>6.1}x  {asked}x", old * 1e6, new * 1e6);
     }
+    if let Some(path) = std::env::var_os("NVABI_ALLOCATOR_LIBRARY") {
+        slow |= !beside_the_library(&path);
+    }
     ExitCode::from(u8::from(slow))
+}
+
+/// Whether `derive` is fast enough beside the C library itself.
+fn beside_the_library(path: &std::ffi::OsStr) -> bool {
+    let library = match library::Library::load(path) {
+        Ok(library) => library,
+        Err(error) => {
+            eprintln!("{error}");
+            return false;
+        }
+    };
+    println!("{:<24} {:>12} {:>12} {:>7}  asked", "", "the library", "derive", "ratio");
+    let few = |count: usize| large(|_| 1).into_iter().take(count).collect::<Vec<_>>();
+    let cases = [
+        ("2 x 4 x 8, all match", few(2), few(4), 2.0),
+        ("64 x 64 x 8, all match", few(64), few(64), 6.0),
+    ];
+    let mut fast = true;
+    for (name, left, right, asked) in &cases {
+        let (of_left, of_right) = (left.as_slice().into(), right.as_slice().into());
+        assert_eq!(
+            library.derive(&of_left, &of_right) as usize,
+            derive(left, right).len(),
+            "{name}"
+        );
+        let (old, new) = medians(
+            || library.derive(black_box(&of_left), black_box(&of_right)),
+            || derive(black_box(left), black_box(right)),
+        );
+        let ratio = old / new;
+        fast &= ratio >= *asked;
+        println!("{name:<24} {:>9.3} us {:>9.3} us {ratio:>6.1}x  {asked}x", old * 1e6, new * 1e6);
+    }
+    fast
 }
 
 /// 32 devices with 64 sets each that all merge, and of which none asks for less than another: whether the

@@ -12,8 +12,8 @@ if [ "$ID" = debian ]; then
     keys=/usr/share/keyrings/debian-archive-keyring.gpg
     echo "deb [signed-by=$keys] $site $suite main" >>sources
 fi
-own="-o Dir::Etc::sourcelist=$PWD/sources -o Dir::State::lists=$PWD/lists -o Dir::Cache::pkgcache= -o Dir::Cache::srcpkgcache="
-own="$own -o APT::Sandbox::User=root -o Acquire::Languages=none"
+own="-o Dir::Etc::sourcelist=$PWD/sources -o Dir::State::lists=$PWD/lists"
+own="$own -o Dir::Cache::pkgcache= -o Dir::Cache::srcpkgcache= -o APT::Sandbox::User=root -o Acquire::Languages=none"
 apt-get $own update -qq 2>update.log || cat update.log >&2
 
 newest() { apt-cache $own madison "$1" 2>/dev/null | awk '{ print $3 }' | sort -V | tail -n 1; }

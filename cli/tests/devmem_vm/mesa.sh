@@ -36,7 +36,8 @@ unpack
 libraries=$(cd root && dirname "$(find . -name 'libgallium-*.so' | head -n 1)" | sed 's/^\.//')
 mkdir -p "out$libraries/gbm" out/usr/share/vulkan/icd.d out/usr/share/glvnd/egl_vendor.d
 take() { cp -L "$1" "out$libraries/${2:-}"; }
-for name in libgallium-*.so libgbm.so.1 libEGL.so.1 libEGL_mesa.so.0 libGLdispatch.so.0 libvulkan.so.1 libvulkan_lvp.so; do
+names="libgallium-*.so libgbm.so.1 libEGL.so.1 libEGL_mesa.so.0 libGLdispatch.so.0 libvulkan.so.1 libvulkan_lvp.so"
+for name in $names; do
     for file in "root$libraries"/$name "$libraries"/$name; do
         if [ -e "$file" ]; then take "$file"; break; fi
     done

@@ -5,7 +5,8 @@
 #
 # KERNEL is a folder that kernel.sh filled: `vmlinuz`, and `modules/` where its drivers are modules.
 # What is set in the environment as NVABI_… or RUST_… is set there too. Programs in the variable
-# VM_FILES (NAME=PATH, separated by spaces) lie in /bin there, and what is in the folder VM_ROOT lies in its root. The exit status is the program's, 124
+# VM_FILES (NAME=PATH, separated by spaces) lie in /bin there, and what is in the folder VM_ROOT lies in its
+# root. The exit status is the program's, 124
 # when it takes longer than VM_SECONDS (600), 125 when the machine ends otherwise, 77 when something
 # to run it with is missing.
 set -eu
@@ -63,11 +64,12 @@ if [ -n "${VM_ROOT:-}" ]; then cp -r "$VM_ROOT/." "$root"; fi
 # The serial line carries what the program prints; -no-reboot makes its end the machine's. A host that is busy may
 # be late with the interrupts by which the kernel checks its timer, which then panics: no_timer_check.
 status=0
+cameras="vivid.n_devs=3 vivid.node_types=0x1,0x1,0x1 vivid.allocators=0,1,0 vivid.multiplanar=1,1,2"
 timeout "${VM_SECONDS:-600}" qemu-system-x86_64 \
     -accel "${VM_ACCEL:-tcg}" -cpu max -m 1G -nodefaults -no-user-config -display none -no-reboot \
     -device bochs-display -device virtio-gpu-pci \
     -kernel "$kernel/vmlinuz" -initrd "$work/initramfs" -serial stdio \
-    -append "console=ttyS0 quiet panic=-1 no_timer_check vivid.n_devs=3 vivid.node_types=0x1,0x1,0x1 vivid.allocators=0,1,0 vivid.multiplanar=1,1,2" \
+    -append "console=ttyS0 quiet panic=-1 no_timer_check $cameras" \
     </dev/null >"$work/log" 2>&1 || status=$?
 tr -d '\r' <"$work/log"
 [ "$status" = 124 ] && { echo "the virtual machine took longer than ${VM_SECONDS:-600} s" >&2; exit 124; }

@@ -12,8 +12,9 @@
 //! | 4 | 1 when a layout follows, else 0 |
 //! | 8, 8, 4; 24 each | modifier, size, how many planes; offset, pitch, size |
 //! | 4; 6 + n + m each | metadata: how many; n (2), m (4), name in UTF-8, value |
-//! | 4; 12 + 4 n each | details, where there are any: how many; of which use, from 1, or 0 for the image (4), vendor (4), |
-//! | | name (2), n (2), words |
+//! | 4; 12 + 4 n each | details, where there are any: how many; of which use (4), vendor (4), name (2), n (2), words |
+//!
+//! Uses of details are counted from 1; 0 is the image.
 //!
 //! What is read is strict: padding is zero, `required` is 0 or 1, the upper half of a 32-bit value
 //! is zero and nothing is left over, so that each value has one way to be written.
