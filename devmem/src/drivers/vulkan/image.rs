@@ -1,6 +1,7 @@
 //! Images of Vulkan whose memory is a dma-buf.
 
-use std::os::fd::{AsRawFd, IntoRawFd, OwnedFd};
+use std::os::fd::{AsRawFd, FromRawFd, IntoRawFd, OwnedFd, RawFd};
+use std::os::unix::fs::MetadataExt;
 use std::sync::Arc;
 
 use ash::vk;
@@ -133,12 +134,14 @@ impl Shared {
             .push_next(&mut dedicated)
             .push_next(from);
         let device = &self.opened.device;
+        let identity = theirs.as_ref().and_then(|fd| identity(fd.as_raw_fd()));
         // SAFETY: the device and the image are alive, the type is one of the image's; the record and what it leads
         // to live through the call.
         let memory = unsafe { device.allocate_memory(&info, None) };
+        if let Some(fd) = theirs {
+            settle(fd, identity, memory.is_ok());
+        }
         self.memory = memory.map_err(|error| refused("vkAllocateMemory", error))?;
-        // What was imported is Vulkan's to close.
-        let _ = theirs.map(IntoRawFd::into_raw_fd);
         // SAFETY: both are of this device; the image has no memory yet.
         let bound = unsafe { device.bind_image_memory(self.image, self.memory, 0) };
         bound.map_err(|error| refused("vkBindImageMemory", error))?;
@@ -170,6 +173,22 @@ impl Drop for Shared {
             self.opened.device.free_memory(self.memory, None);
         }
     }
+}
+
+/// Closes a descriptor that was offered to Vulkan, where that is not Vulkan's to do: what was imported is, and Mesa's
+/// lavapipe closes what it could not import as well.
+fn settle(fd: OwnedFd, before: Option<(u64, u64)>, imported: bool) {
+    let number = fd.into_raw_fd();
+    if !imported && before.is_some() && identity(number) == before {
+        // SAFETY: it was an `OwnedFd` above, and is open still: nobody took it.
+        drop(unsafe { OwnedFd::from_raw_fd(number) });
+    }
+}
+
+/// Which file a descriptor is of.
+fn identity(fd: RawFd) -> Option<(u64, u64)> {
+    let file = std::fs::metadata(format!("/proc/self/fd/{fd}")).ok()?;
+    Some((file.dev(), file.ino()))
 }
 
 /// Memory of others as an image.
