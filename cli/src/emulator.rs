@@ -1,11 +1,13 @@
 //! The emulator's libraries, and programs that run with libraries of nvabi's.
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::os::unix::fs::symlink;
 use std::os::unix::process::ExitStatusExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{ExitCode, ExitStatus};
 use std::{env, fs, io};
+
+use object::{Object as _, ObjectSymbol as _};
 
 /// libcuda and libcudart of the emulator: the variables that name them, their files, and the names under which
 /// programs load them.
@@ -30,6 +32,22 @@ pub(crate) fn cuda_libraries() -> io::Result<Scratch> {
         }
     }
     Ok(scratch)
+}
+
+/// Whether a program has CUDA's runtime in it, as nvcc links it unless told otherwise, and names its functions.
+pub(crate) fn has_own_runtime(program: &OsStr) -> bool {
+    let Some(file) = found(program).and_then(|path| fs::read(path).ok()) else { return false };
+    let Ok(file) = object::File::parse(&*file) else { return false };
+    file.symbols().any(|symbol| symbol.is_definition() && symbol.name() == Ok("cudaMalloc"))
+}
+
+/// The file of a program that is named as a shell names it.
+fn found(program: &OsStr) -> Option<PathBuf> {
+    if program.as_encoded_bytes().contains(&b'/') {
+        return Some(PathBuf::from(program));
+    }
+    let folders = env::var_os("PATH")?;
+    env::split_paths(&folders).map(|folder| folder.join(program)).find(|path| path.is_file())
 }
 
 /// A list of paths with one more at its front.

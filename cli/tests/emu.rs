@@ -107,6 +107,35 @@ fn a_run_that_checked_nothing_is_an_error() {
     assert!(err(&output).contains("expected in-order or random:SEED"), "{}", err(&output));
 }
 
+/// A runtime that is part of the program and that cannot do without a GPU; its functions are hidden, as NVIDIA's are.
+const OWN_RUNTIME: &str = "\
+#include <stdio.h>
+#define OWN __attribute__((visibility(\"hidden\"), noinline, aligned(16)))
+OWN int cudaMalloc(void **to, unsigned long bytes) { return 35; }
+OWN int cudaMemset(void *to, int value, unsigned long bytes) { return 35; }
+OWN int cudaRuntimeGetVersion(int *version) { *version = 1; return 35; }
+int main(void) {
+    unsigned char *data = 0;
+    int version = 0, codes[3] = {cudaMalloc((void **)&data, 8), cudaMemset(data, 7, 8), cudaRuntimeGetVersion(&version)};
+    printf(\"%d %d %d %d\\n\", codes[0], codes[1], codes[2], version / 1000);
+}
+";
+
+/// nvcc's default: the runtime's functions become those of the emulator, if the program says where they are.
+#[test]
+fn a_runtime_in_the_program_is_replaced() {
+    let setting = Setting::new();
+    std::fs::write(setting.folder.path().join("own.c"), OWN_RUNTIME).unwrap();
+    for (strip, status, printed) in [(None, 0, "0 0 0 12\n"), (Some("-s"), 2, "35 35 35 0\n")] {
+        let mut cc = Command::new("cc");
+        cc.current_dir(&setting.folder).args(["-w", "-O0", "-o", "own", "own.c"]).args(strip);
+        assert!(cc.status().unwrap().success());
+        let output = setting.run(&[], &["./own"]);
+        assert_eq!(String::from_utf8_lossy(&output.stdout), printed, "{}", err(&output));
+        assert_eq!(output.status.code(), Some(status), "{}", err(&output));
+    }
+}
+
 #[test]
 fn reports_have_what_every_schedule_found() {
     let setting = Setting::new();

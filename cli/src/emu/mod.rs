@@ -14,7 +14,7 @@ use findings::{Findings, Severity};
 use suppressions::Suppressions;
 
 use crate::context::Context;
-use crate::emulator::{Scratch, at, before, cuda_libraries, exit_code};
+use crate::emulator::{Scratch, at, before, cuda_libraries, exit_code, has_own_runtime};
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct EmuArgs {
@@ -113,8 +113,8 @@ fn run(context: &Context<'_>, args: &EmuArgs) -> io::Result<ExitCode> {
         let status = run_once(context, args, schedule, number, (&libraries, &records))?;
         let text = match fs::read_to_string(&records) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                let what = "the program never called the emulator's libcuda: is it linked with the static runtime \
-                            (nvcc's default; use -cudart shared), or with a runpath of its own?";
+                let what = "the program never called the emulator's libcuda: has it a runpath of its own, or \
+                            CUDA's static runtime without its symbols (do not strip it, or use nvcc -cudart shared)?";
                 return Err(io::Error::new(io::ErrorKind::NotFound, what));
             }
             text => text.map_err(|error| at(&records, error))?,
@@ -168,6 +168,10 @@ fn run_once(
     command.args(rest).env("LD_LIBRARY_PATH", before("LD_LIBRARY_PATH", &libraries.folder));
     command.env("NVABI_EMU_SCHEDULE", schedule).env("NVABI_EMU_FINDINGS", records);
     command.env_remove("NVABI_EMU_REPORT").env_remove("NVABI_EMU_EXIT");
+    if has_own_runtime(program) {
+        let runtime = libraries.folder.join("libcudart.so.12");
+        command.env("LD_PRELOAD", before("LD_PRELOAD", &runtime));
+    }
     let checks = [
         (args.global, "NVABI_EMU_GLOBAL"),
         (args.lanes, "NVABI_EMU_LANES"),

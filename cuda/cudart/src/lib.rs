@@ -6,8 +6,10 @@
 //! ```
 //!
 //! The slots are filled when the library is loaded, before the program's start-up code registers its kernels.
-//! What libcuda has no function for, prints its name and returns `cudaErrorNotSupported`.
+//! What libcuda has no function for, prints its name and returns `cudaErrorNotSupported`. [`built_in`] does the same
+//! to a program that has the runtime in it.
 
+mod built_in;
 mod exports;
 
 use std::arch::naked_asm;
@@ -22,13 +24,15 @@ struct Slot {
     /// First, because the functions read it without knowing more.
     target: AtomicPtr<c_void>,
     name: &'static CStr,
+    /// The function that jumps.
+    entry: extern "C" fn(),
     told: AtomicBool,
 }
 
 impl Slot {
-    const fn new(name: &'static CStr) -> Self {
+    const fn new(name: &'static CStr, entry: extern "C" fn()) -> Self {
         let target = AtomicPtr::new(unsupported as *mut c_void);
-        Self { target, name, told: AtomicBool::new(false) }
+        Self { target, name, entry, told: AtomicBool::new(false) }
     }
 }
 
@@ -42,7 +46,7 @@ macro_rules! export {
             pub(super) static SLOT: $crate::Slot = {
                 const NAME: &str = concat!(stringify!($name), "\0");
                 match std::ffi::CStr::from_bytes_with_nul(NAME.as_bytes()) {
-                    Ok(name) => $crate::Slot::new(name),
+                    Ok(name) => $crate::Slot::new(name, $name),
                     Err(_) => panic!("a name has one zero byte, at its end"),
                 }
             };
@@ -113,6 +117,7 @@ extern "C" fn connect() {
             slot.target.store(target, Ordering::Relaxed);
         }
     }
+    built_in::replace(exports::SLOTS);
 }
 
 /// The emulator's libcuda: where the loader finds libcuda, or else beside this library.

@@ -518,7 +518,8 @@ fn private_table() {
     TOLD.call_once(|| {
         print_message(
             "the program asks for private tables of NVIDIA's driver (cuGetExportTable), which are not there. If it \
-             has CUDA's static runtime in it, link it with the shared one (nvcc -cudart shared, clang -lcudart)",
+             has CUDA's static runtime in it, `nvabi emu -- PROGRAM` replaces that as long as the program is not \
+             stripped; else link the shared one (nvcc -cudart shared, clang -lcudart)",
         );
     });
 }
