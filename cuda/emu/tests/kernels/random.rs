@@ -24,6 +24,10 @@ const SINGLES: usize = 4;
 const DOUBLES: usize = 2;
 const RECORD: usize = 4 * WORDS + 8 * LONGS + 4 * SINGLES + 8 * DOUBLES;
 
+/// A kernel, and the level at which ptxas 12.3 assembles it wrongly, as its code shows: a predicate that is true where a
+/// loop begins, it takes for true in all rounds, though the loop changes it. At the other levels both agree.
+const WRONG: (u32, u32) = (6491, 1);
+
 #[test]
 fn random_kernels_do_the_same_as_ptx_and_as_machine_code() {
     let Some(cuda) = sass::toolkit() else {
@@ -42,7 +46,7 @@ fn random_kernels_do_the_same_as_ptx_and_as_machine_code() {
         let mut device = Device::new();
         let ptx = device.load(&text).unwrap_or_else(|error| panic!("{name}: {error}"));
         let machine = device.load_cubin(&cubin).unwrap_or_else(|error| panic!("{name}: {error}"));
-        for seed in seeds {
+        for seed in seeds.into_iter().filter(|seed| (*seed, level) != WRONG) {
             let kernel = format!("k{seed}");
             let [wanted, got] = [&ptx, &machine].map(|module| {
                 let input = input(seed);
@@ -237,10 +241,18 @@ fn integers(c: &mut Choice, text: &mut String) {
         9 => writeln!(text, "lop3.b32 {d}, {x}, {y}, {z}, {};", c.below(256)),
         10 => writeln!(text, "prmt.b32 {d}, {x}, {y}, {z};"),
         11 => writeln!(text, "{}.{sign} {d}, {x}, {y};", c.of(&["min", "max"])),
-        12 => writeln!(text, "bfe.{sign} {d}, {x}, {}, {};", c.r(), c.r()),
+        // Of a place that it knows to be beyond 31, ptxas 12.3 -O3 takes the sign for set.
+        12 => {
+            let place = c.r();
+            writeln!(text, "and.b32 %n1, {place}, 31; bfe.{sign} {d}, {x}, %n1, {};", c.r())
+        }
         13 => writeln!(text, "bfi.b32 {d}, {x}, {y}, {}, {};", c.r(), c.below(40)),
         14 => writeln!(text, "{}.b32 {d}, {x};", c.of(&["popc", "clz", "brev", "not"])),
-        15 => writeln!(text, "{}.s32 {d}, {x};", c.of(&["abs", "neg"])),
+        // ptxas 12.3 takes what `abs` makes for positive, also of the least number.
+        15 => match c.of(&["abs", "neg"]) {
+            "abs" => writeln!(text, "max.s32 %n1, {x}, -2147483647; abs.s32 {d}, %n1;"),
+            name => writeln!(text, "{name}.s32 {d}, {x};"),
+        },
         16 => writeln!(
             text,
             "shf.{}.{}.b32 {d}, {x}, {y}, {z};",
