@@ -4,7 +4,7 @@
 #
 #   benches/rm_ioctl.sh [CALLS]
 #
-# CALLS of each (default 20000), in microseconds. Asked for (issue 19): an ioctl at most 10 µs beyond Jetson's
+# CALLS of each (default 20000), in microseconds. Asked for: an ioctl at most 10 µs beyond Jetson's
 # (benches/tegra_sim.sh).
 set -euo pipefail
 export LC_ALL=C

@@ -4,7 +4,7 @@
 #   NVABI_REAL=$(tests/real/fetch.sh 550.163.01) benches/smi.sh [RUNS]
 #
 # Of the first folder that NVABI_REAL names. Runs alternate, RUNS times each (default 15); medians in milliseconds, from
-# start to end. `rm run` is into a machine that is up. Asked for (issue 19): at most 3 times the program without a
+# start to end. `rm run` is into a machine that is up. Asked for: at most 3 times the program without a
 # driver, or 0.5 s; eight GPUs at most twice as long as one. The program itself sleeps 5 ms for each GPU, between two
 # looks at the clocks of GPU and CPU, on a real machine too: the last column is without that.
 set -euo pipefail
