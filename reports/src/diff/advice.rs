@@ -42,11 +42,12 @@ fn call(change: &CallChange, diff: &Diff) -> Option<String> {
         (_, _, Class::Harmless) | (None, ..) => return None,
         (Some(before), None, _) => {
             let number = hex(before.number);
-            return Some(match &change.number_now {
-                Some(now) => {
+            return Some(match (&change.alias_of, &change.number_now) {
+                (Some(other), _) => format!("gone at {to}, where {number} goes on as {other}"),
+                (None, Some(now)) => {
                     format!("gone at {to}, where {number} is {now}: tell them apart by version")
                 }
-                None => format!("gone at {to}: refuse {number} there"),
+                (None, None) => format!("gone at {to}: refuse {number} there"),
             });
         }
         (Some(before), Some(after), _) => (before, after),

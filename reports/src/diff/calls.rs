@@ -38,6 +38,9 @@ pub struct CallChange {
     /// What the number that it has on the second side names on the first.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub number_was: Option<String>,
+    /// For one that is new or gone: another name of its number, which both sides have.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub alias_of: Option<String>,
 }
 
 /// A call as one side has it.
@@ -94,6 +97,8 @@ impl CallChange {
             // A caller of the first side that still uses the number now asks for something else;
             // it is reported at the one that had the number before.
             (None, _) => Class::Harmless,
+            // The number goes on under the other name.
+            (Some(_), None) if self.alias_of.is_some() => Class::Meaning,
             (Some(_), None) => Class::Break,
             (Some(before), Some(after)) if before.number != after.number => Class::Break,
             // Whether it still does the same, a name cannot tell.
@@ -223,6 +228,7 @@ fn change(
     let other = |at: usize, state: Option<&CallState>| {
         numbers[at].other_than(key, state?.number, &numbers[1 - at])
     };
+    let alone = before.xor(after);
     let mut change = CallChange {
         kind: key.0,
         name: key.1.clone(),
@@ -233,6 +239,7 @@ fn change(
         same_params: before.zip(after).is_some_and(|(before, after)| params.same(before, after)),
         number_now: other(1, before),
         number_was: other(0, after),
+        alias_of: alone.and_then(|state| numbers[0].shared(key, state.number, &numbers[1])),
     };
     change.class = change.classify();
     Some(change)
@@ -266,6 +273,12 @@ impl Numbers {
             return None;
         }
         names.iter().find(|name| there.is_none_or(|there| !there.contains(*name))).cloned()
+    }
+
+    /// Another name than `key` that `number` has on both sides.
+    fn shared(&self, key: &Key, number: i128, other: &Self) -> Option<String> {
+        let (names, there) = (self.0.get(&(key.0, number))?, other.0.get(&(key.0, number))?);
+        names.iter().find(|name| **name != key.1 && there.contains(*name)).cloned()
     }
 }
 

@@ -218,6 +218,11 @@ fn call_notes(call: &CallChange) -> String {
     if let (Some(number), Some(after)) = (&call.number_was, &call.after) {
         notes.push(format!("{} was {number}", hex(after.number)));
     }
+    if let (Some(other), Some(state)) =
+        (&call.alias_of, call.before.as_ref().or(call.after.as_ref()))
+    {
+        notes.push(format!("{} is {other} too", hex(state.number)));
+    }
     if let (Some(before), Some(after)) = (&call.before, &call.after) {
         let params = |state: &CallState| match (state.unmapped, &state.params[..]) {
             (true, _) => "unknown".to_owned(),

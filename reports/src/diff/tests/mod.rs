@@ -722,6 +722,20 @@ fn what_must_be_done_is_said_of_the_two_tags_alone() {
     );
 }
 
+/// A name of a number that has another one is not the call: its number goes on.
+#[test]
+fn a_second_name_that_goes_is_no_call_that_goes() {
+    let of = |names: &[&str]| names.iter().fold(driver(), |driver, name| driver.constant(name, 7));
+    let items = "[frontend]\nCALL = { parameterless = true }\nALIAS = { parameterless = true }";
+    let found = compare(of(&["CALL", "ALIAS"]), of(&["CALL"]), items, Scope::Items);
+    let [change] = &found.calls[..] else { panic!("{:?}", found.calls) };
+    assert_eq!((&*change.name, change.class), ("ALIAS", Class::Meaning));
+    assert_eq!(super::advice(&found)[0].what, "gone at 1.2, where 7 goes on as CALL");
+    assert!(super::text(&found).contains("7 is CALL too"));
+    let [back] = &found.reversed().calls[..] else { panic!("{:?}", found.calls) };
+    assert_eq!((back.class, back.alias_of.as_deref()), (Class::Harmless, Some("CALL")));
+}
+
 /// Of many pointers, the one that is gone is not to be found by eye.
 #[test]
 fn only_added_and_removed_pointers_are_reported() {
