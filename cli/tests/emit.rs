@@ -349,6 +349,37 @@ fn a_file_says_how_it_is_renewed() {
     let args: Vec<&str> = command.split(' ').collect();
     assert_eq!(first, text(&args));
     assert!(first.contains("#ifndef NV_H"));
+    // Two files want a folder; it is the one that the command is run in.
+    let [once, again] = [(); 2].map(|()| tempfile::tempdir().unwrap());
+    let go = ["emit", "--lang", "go", "--tag", "580.95.05"];
+    text(&[&go[..], &["--out", once.path().to_str().unwrap()]].concat());
+    let written = fs::read_to_string(once.path().join("nvabi.go")).unwrap();
+    let command = written.lines().find_map(|line| line.strip_prefix("// Renew with: ")).unwrap();
+    let command = command.replace("nvabi ", concat!(env!("CARGO_BIN_EXE_nvabi"), " "));
+    passes(Command::new("sh").args(["-c", &command]).current_dir(&again));
+    assert_eq!(fs::read_to_string(again.path().join("nvabi.go")).unwrap(), written);
+}
+
+/// Without a struct there is nothing to import, and no table of types.
+#[test]
+fn modules_without_a_struct_are_whole() {
+    let folder = tempfile::tempdir().unwrap();
+    for (at, name) in
+        ["NV_IOCTL_MAGIC", "UVM_DEINITIALIZE", "NV_ESC_ATTACH_GPUS_TO_FD"].iter().enumerate()
+    {
+        let items = file(folder.path(), "items", name);
+        let args = |lang| ["emit", "--lang", lang, "--tag", "570.144", "--items"];
+        let with = |lang, more: &[&str]| {
+            text(&[&args(lang)[..], &[items.to_str().unwrap()], more].concat())
+        };
+        let ksy = with("kaitai", &["--package", "one"]);
+        kaitai(&file(folder.path(), "one.ksy", &ksy), &[]);
+        let package = folder.path().join(format!("go{at}"));
+        with("go", &["--out", package.to_str().unwrap()]);
+        let Some(go) = go() else { skip(Need::Go, "there is no go") };
+        file(&package, "go.mod", "module example.com/nvabi\n\ngo 1.23\n");
+        passes(Command::new(go).args(["vet", "./..."]).current_dir(&package));
+    }
 }
 
 /// Node.js with Kaitai Struct's compiler: what `tests/node.sh` prints.

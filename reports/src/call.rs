@@ -42,8 +42,11 @@ pub struct CallInfo {
 /// One type of parameters.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Form {
-    /// The type; `None` where the call takes nothing.
+    /// The type; `None` where the call takes nothing, or nothing tells what.
     pub params: Option<String>,
+    /// Whether nothing tells what it takes.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub unmapped: bool,
     /// Bytes.
     pub size: u64,
     /// What is passed to `ioctl`, where it is one number.
@@ -95,6 +98,7 @@ fn item_of(name: &str, takes: &CallParams, place: SpecPlace) -> Item {
     let params = takes.params.iter().filter(|_| takes.is_mapped());
     Item {
         params: params.map(|name| Named { name: name.clone(), place: place.clone() }).collect(),
+        parameterless: takes.is_mapped() && takes.params.is_none(),
         roles_known: false,
         ..Item::new(known::kind(takes), name.to_owned(), place)
     }
@@ -133,6 +137,9 @@ fn info(plan: &plan::Plan<'_>, call: &plan::Call<'_>, access: Option<&Access>) -
     let form = |at: Option<usize>| {
         let size = at.map_or(0, |at| call.roles.sizes[at]);
         let request = request(item, number, size);
+        let unmapped = at.is_none() && !item.parameterless && !item.roles_known;
+        // The request of such a call is all that says how long it is.
+        let by_request = request.filter(|_| unmapped).map(|request| request >> 16 & 0x3fff);
         let roles = at.map_or_else(Vec::new, |at| roles_of(call, at));
         let fields = |kind: RoleKind| {
             let of_kind = roles.iter().filter(|role| role.kind == kind);
@@ -150,7 +157,8 @@ fn info(plan: &plan::Plan<'_>, call: &plan::Call<'_>, access: Option<&Access>) -
                 (_, Param::Def(id)) => plan.defs[*id].name.clone(),
                 (name, Param::Scalar { .. }) => name.clone(),
             }),
-            size,
+            unmapped,
+            size: by_request.unwrap_or(size),
             request,
             direction: request
                 .filter(|_| item.kind != ItemKind::Uvm)
@@ -197,6 +205,10 @@ pub fn text(call: &CallInfo) -> String {
     for form in &call.forms {
         match &form.params {
             Some(params) => row("parameters", &format!("{params}, {} bytes", form.size)),
+            None if form.unmapped && form.size > 0 => {
+                row("parameters", &format!("unknown, {} bytes by the request", form.size));
+            }
+            None if form.unmapped => row("parameters", "unknown"),
             None => row("parameters", "none"),
         }
         if let Some(request) = form.request {
@@ -207,7 +219,8 @@ pub fn text(call: &CallInfo) -> String {
         row("pointers", &fields(&form.pointers));
         row("handles", &fields(&form.handles));
     }
-    if !call.roles_known {
+    let takes_something = call.forms.iter().any(|form| form.params.is_some() || form.unmapped);
+    if !call.roles_known && takes_something {
         row("fields", "no spec describes them: pointers and file descriptors are unknown");
     }
     // The call's own code may refuse what the tables let through.

@@ -22,7 +22,7 @@ compiler
     made.paths = [folder + '/node_modules'];
     made._compile(source, folder + '/' + name);
     const all = made.exports[camel(description.meta.id)] || made.exports;
-    if (!type) return console.log(Object.keys(description.types).length);
+    if (!type) return console.log(Object.keys(description.types ?? {}).length);
     const read = new all[camel(type)](new KaitaiStream(Buffer.from(bytes, 'hex')));
     const field = (id) => id.replace(/_([a-z0-9])/g, (_, letter) => letter.toUpperCase());
     const show = (prefix, name, object) => {

@@ -18,11 +18,16 @@ pub(super) fn files(module: &Module<'_>) -> Vec<File> {
     let mut text = banner(module, "#");
     let _ = writeln!(text, "meta:\n  id: {}\n  endian: le", snake(module.package));
     root(&mut text, module, &ids, &types);
-    text.push_str("types:\n");
+    let mut records = String::new();
     for ty in &types {
         if let Shape::Record(layout) = &ty.shape {
-            record(&mut text, module, &ids, ty, layout);
+            record(&mut records, module, &ids, ty, layout);
         }
+    }
+    // A key without anything under it is null, and no map.
+    if !records.is_empty() {
+        text.push_str("types:\n");
+        text.push_str(&records);
     }
     enums(&mut text, module, &ids);
     vec![File { name: format!("{}.ksy", module.package), text }]
