@@ -98,7 +98,8 @@ pub(super) fn start(bus: &Bus<'_>, class: u32, at: u64, qmd: &Qmd) -> Outcome<Op
         }
         None => {
             let placed = placed(bus, class, qmd, &refused)?;
-            Box::new(move || run_placed(&space, &placed, &launch))
+            let what = format!("compute launch at {at:#x} is not executed: {qmd}");
+            Box::new(move || run_placed(&space, &placed, &launch, &what))
         }
     };
     let run = move || {
@@ -186,9 +187,10 @@ fn run_placed(
     space: &Arc<dyn KernelSpace>,
     placed: &Placed,
     launch: &Launch,
+    what: &str,
 ) -> Outcome<Vec<Note>> {
     let report = Device::beside(space.clone()).launch_placed(placed, launch);
-    told(space, &report.map_err(|error| Fault::Unsupported(error.to_string()))?)
+    told(space, &report.map_err(|error| Fault::Unsupported(format!("{what}: {error}")))?)
 }
 
 /// What a report says of a kernel: an error, or what a person should know.
