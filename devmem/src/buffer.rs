@@ -1,6 +1,6 @@
 //! Memory that was allocated: a file descriptor, and what is known about it.
 
-use std::fs::File;
+use std::fs::{File, Metadata};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::MetadataExt;
 
@@ -35,6 +35,12 @@ pub struct Identity {
     pub inode: u64,
 }
 
+impl Identity {
+    pub(crate) fn of(file: &Metadata) -> Self {
+        Self { device: file.dev(), inode: file.ino() }
+    }
+}
+
 /// Allocated memory: a dma-buf, or the file of a memfd.
 #[derive(Debug)]
 pub struct Buffer {
@@ -54,7 +60,7 @@ impl Buffer {
         let file = File::from(fd);
         let unreadable = |error| Error::io(ErrorKind::Call, "fstat of a buffer", error);
         let metadata = file.metadata().map_err(unreadable)?;
-        let identity = Identity { device: metadata.dev(), inode: metadata.ino() };
+        let identity = Identity::of(&metadata);
         let size = size(&file, metadata.size())?;
         description.layout.inside().map_err(|what| Error::new(ErrorKind::Mismatch, what))?;
         if size < description.layout.size {

@@ -95,15 +95,7 @@ fn errors_name_the_byte() {
         metadata: vec![("n".to_owned(), vec![7])],
     };
     let bytes = v1::write(&message).expect("a message that fits");
-    let with = |at: usize, value: u8| {
-        let mut changed = bytes.clone();
-        changed[at] = value;
-        let mut sum = crc32fast::Hasher::new();
-        sum.update(&changed[..12]);
-        sum.update(&changed[16..]);
-        changed[12..16].copy_from_slice(&sum.finalize().to_le_bytes());
-        v1::read(&changed).expect_err("an error")
-    };
+    let with = |at, value| changed(&bytes, at, value);
     let at = |offset, what: &str| WireError { offset, what: what.to_owned() };
     assert_eq!(with(0, b'x'), at(0, "no `nvdm`"));
     assert_eq!(with(4, 2), at(4, "version 2, not 1"));
@@ -117,6 +109,17 @@ fn errors_name_the_byte() {
     assert_eq!(with(63, 1), at(59, "a value of 32 bits that has more"));
     assert_eq!(with(75, 2), at(75, "neither required nor not"));
     assert_eq!(with(79, 2), at(79, "2 layouts, not 0 or 1"));
+}
+
+/// What reading a message says of which one byte was changed, and the sum with it.
+fn changed(message: &[u8], at: usize, value: u8) -> WireError {
+    let mut changed = message.to_vec();
+    changed[at] = value;
+    let mut sum = crc32fast::Hasher::new();
+    sum.update(&changed[..12]);
+    sum.update(&changed[16..]);
+    changed[12..16].copy_from_slice(&sum.finalize().to_le_bytes());
+    v1::read(&changed).expect_err("an error")
 }
 
 #[test]
@@ -134,15 +137,7 @@ fn details_are_in_their_place() {
     let plain = v1::write(&message).expect("a message that fits").len();
     // 4 bytes of a count, and 16 of each.
     assert_eq!(whole.len(), plain + 4 + 2 * 16);
-    let with = |at: usize, value: u8| {
-        let mut changed = whole.clone();
-        changed[at] = value;
-        let mut sum = crc32fast::Hasher::new();
-        sum.update(&changed[..12]);
-        sum.update(&changed[16..]);
-        changed[12..16].copy_from_slice(&sum.finalize().to_le_bytes());
-        v1::read(&changed).expect_err("an error")
-    };
+    let with = |at, value| changed(&whole, at, value);
     let at = |offset, what: &str| WireError { offset, what: what.to_owned() };
     let (first, second) = (plain + 4, plain + 4 + 16);
     assert_eq!(with(plain, 0), at(plain, "a list of no details"));

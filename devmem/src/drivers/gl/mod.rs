@@ -7,16 +7,15 @@ mod egl;
 mod gbm;
 
 use std::fs::File;
-use std::os::fd::{AsRawFd, OwnedFd};
-use std::os::unix::fs::MetadataExt;
+use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use super::{each, name_of, nodes, open};
 use crate::convert::{self, FormatModifier};
 use crate::{
-    Buffer, Capability, CapabilitySet, Description, Device, DeviceInfo, Driver, Error, Image,
-    Import, Layout, Operation, Plane, Result,
+    Buffer, Capability, CapabilitySet, Description, Device, DeviceInfo, Driver, Error, Identity,
+    Image, Import, Layout, Operation, Plane, Result,
 };
 use egl::{Display, Egl, Picture};
 use gbm::{Gbm, Made};
@@ -168,10 +167,10 @@ fn laid_out(made: &Made, modifier: u64) -> Result<(OwnedFd, Layout)> {
 
 /// Whether two file descriptors are of one dma-buf.
 fn is_same(one: &OwnedFd, other: &OwnedFd) -> Result<bool> {
-    let inode = |fd: &OwnedFd| {
+    let identity = |fd: &OwnedFd| {
         let file = fd.try_clone().map(File::from).and_then(|file| file.metadata());
         let unreadable = |error| Error::call("fstat of a buffer", error);
-        file.map(|file| (file.dev(), file.ino())).map_err(unreadable)
+        file.map(|file| Identity::of(&file)).map_err(unreadable)
     };
-    Ok(one.as_raw_fd() == other.as_raw_fd() || inode(one)? == inode(other)?)
+    Ok(identity(one)? == identity(other)?)
 }

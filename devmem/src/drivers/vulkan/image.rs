@@ -1,13 +1,12 @@
 //! Images of Vulkan whose memory is a dma-buf.
 
 use std::os::fd::{AsRawFd, FromRawFd, IntoRawFd, OwnedFd, RawFd};
-use std::os::unix::fs::MetadataExt;
 use std::sync::Arc;
 
 use ash::vk;
 
 use super::{Library, NEEDED, refused};
-use crate::{Description, Error, ErrorKind, Import, Layout, Plane, Result, uapi};
+use crate::{Description, Error, ErrorKind, Identity, Import, Layout, Plane, Result, uapi};
 
 const DMA_BUF: vk::ExternalMemoryHandleTypeFlags = vk::ExternalMemoryHandleTypeFlags::DMA_BUF_EXT;
 
@@ -177,7 +176,7 @@ impl Drop for Shared {
 
 /// Closes a descriptor that was offered to Vulkan, where that is not Vulkan's to do: what was imported is, and Mesa's
 /// lavapipe closes what it could not import as well.
-fn settle(fd: OwnedFd, before: Option<(u64, u64)>, imported: bool) {
+fn settle(fd: OwnedFd, before: Option<Identity>, imported: bool) {
     let number = fd.into_raw_fd();
     if !imported && before.is_some() && identity(number) == before {
         // SAFETY: it was an `OwnedFd` above, and is open still: nobody took it.
@@ -186,9 +185,9 @@ fn settle(fd: OwnedFd, before: Option<(u64, u64)>, imported: bool) {
 }
 
 /// Which file a descriptor is of.
-fn identity(fd: RawFd) -> Option<(u64, u64)> {
-    let file = std::fs::metadata(format!("/proc/self/fd/{fd}")).ok()?;
-    Some((file.dev(), file.ino()))
+fn identity(fd: RawFd) -> Option<Identity> {
+    let file = std::fs::metadata(format!("/proc/self/fd/{fd}"));
+    file.ok().map(|file| Identity::of(&file))
 }
 
 /// Memory of others as an image.
