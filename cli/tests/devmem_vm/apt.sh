@@ -1,5 +1,13 @@
-# Sourced by kernel.sh and mesa.sh in an empty folder: apt with lists of its own, so that what this machine installs
-# from stays as it is. Debian's backports (or KERNEL_SUITE) are asked as well.
+# Sourced by kernel.sh and mesa.sh, which go on in a folder of their own that is gone when they end; `folder`, where
+# what they make goes, is whole from here on. apt has lists of its own, so that what this machine installs from stays as
+# it is. Debian's backports (or KERNEL_SUITE) are asked as well.
+
+mkdir -p "$folder"
+folder=$(cd "$folder" && pwd)
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+trap 'exit 130' INT TERM
+cd "$work"
 
 mkdir -p lists/partial root
 cat /etc/apt/sources.list >sources 2>/dev/null || true

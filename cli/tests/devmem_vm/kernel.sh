@@ -13,13 +13,6 @@ set -eu
 kind=${1:?package or build}
 here=$(cd "$(dirname "$0")" && pwd)
 folder=${2:-${CARGO_TARGET_DIR:-$here/../../../target}/devmem-kernel}
-mkdir -p "$folder"
-folder=$(cd "$folder" && pwd)
-work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT
-trap 'exit 130' INT TERM
-cd "$work"
-
 . "$here/apt.sh"
 mkdir -p out
 # The packages whose names match a pattern, among those that a package needs.

@@ -10,12 +10,6 @@ set -eu
 
 here=$(cd "$(dirname "$0")" && pwd)
 folder=${1:-${CARGO_TARGET_DIR:-$here/../../../target}/devmem-mesa}
-mkdir -p "$folder"
-folder=$(cd "$folder" && pwd)
-work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT
-trap 'exit 130' INT TERM
-cd "$work"
 . "$here/apt.sh"
 
 # What is not installed here, or older, of Mesa and what it needs.
