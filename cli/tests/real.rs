@@ -69,6 +69,13 @@ fn pairs<'a>(versions: &'a [Real], cards: &[&'a str]) -> Vec<(&'a Real, &'a str)
     (0..count).map(|at| (&versions[at % versions.len()], cards[at % cards.len()])).collect()
 }
 
+/// The same of those that libcuda takes.
+fn cuda_pairs<'a>(versions: &'a [Real], cards: &[&'a str]) -> Vec<(&'a Real, &'a str)> {
+    let mut all = pairs(versions, cards);
+    all.retain(|(real, card)| !is_refused(real, card));
+    all
+}
+
 impl Real {
     fn smi(&self) -> PathBuf {
         self.folder.join("bin/nvidia-smi")
@@ -354,10 +361,7 @@ fn libcuda_has_an_instance() {
                           for one in $($0 -L | grep -o 'MIG-[-0-9a-f]*'); do \
                           CUDA_VISIBLE_DEVICES=$one python3 $1; done";
     let versions = versions();
-    for (real, card) in pairs(&versions, &["a100", "h100"]) {
-        if is_refused(real, card) {
-            continue;
-        }
+    for (real, card) in cuda_pairs(&versions, &["a100", "h100"]) {
         let (smi, script) = (real.smi(), real_file("instance.py"));
         let args = ["-c".as_ref(), SCRIPT.as_ref(), smi.as_os_str(), script.as_os_str()];
         let seen = real.run(&["--gpu", card], Path::new("sh"), &args);
@@ -695,10 +699,7 @@ fn libcuda_copies() {
 #[test]
 fn libcuda_copies_between_devices() {
     let versions = versions();
-    for (real, card) in pairs(&versions, &CARDS.map(|(card, _)| card)) {
-        if is_refused(real, card) {
-            continue;
-        }
+    for (real, card) in cuda_pairs(&versions, &CARDS.map(|(card, _)| card)) {
         let script = real_file("copies.py");
         let words = [script.as_os_str(), OsStr::new("peers"), OsStr::new("0"), OsStr::new("1")];
         let seen = real.run(&["--gpu", card, "--gpus", "2"], Path::new("python3"), &words);
@@ -776,8 +777,7 @@ fn with_file(mut versions: Vec<Real>, file: &str) -> Vec<Real> {
 /// Runs a script of Python's on machines with one device: it ends well, says what is expected of a card of that name,
 /// and nothing is told.
 fn on_each_pair(versions: &[Real], script: &[PathBuf], expected: impl Fn(&str) -> String) {
-    let pairs = pairs(versions, &CARDS.map(|(card, _)| card));
-    for (real, card) in pairs.into_iter().filter(|(real, card)| !is_refused(real, card)) {
+    for (real, card) in cuda_pairs(versions, &CARDS.map(|(card, _)| card)) {
         let name = CARDS.iter().find(|(known, _)| *known == card).map_or(card, |(_, name)| name);
         let seen = real.run(&["--gpu", card], Path::new("python3"), script);
         let what = format!("{} {card}: {} {:?}", real.version, seen.out, seen.diagnostics);
@@ -1066,10 +1066,7 @@ fn a_recording_of_several_cards_needs_a_choice() {
 fn libcuda_copies_through_a_proxy() {
     let versions = versions();
     let examples = proxy();
-    for (real, card) in pairs(&versions, &CARDS.map(|(card, _)| card)) {
-        if is_refused(real, card) {
-            continue;
-        }
+    for (real, card) in cuda_pairs(&versions, &CARDS.map(|(card, _)| card)) {
         let folder = tempfile::tempdir().unwrap();
         let at = |name: &str| folder.path().join(name).into_os_string();
         let name = format!("proxy-{}", std::process::id());
