@@ -144,9 +144,9 @@ impl<'t, const N: usize> AtTags<'t, N> {
         let files = Files::open(folder, wanted)?;
         let (mut at, mut report) = ([0; N], Report::default());
         for (at, tag) in at.iter_mut().zip(tags) {
-            match files.tags.binary_search_by(|locked| locked.tag.cmp(tag)) {
+            match files.index_of(tag) {
                 Ok(found) => *at = found,
-                Err(_) => report.push(no_tag(&files.tags, tag)),
+                Err(unknown) => report.push(unknown),
             }
         }
         report.into_result(Self { files, tags, at }).map(|(lock, _)| lock)

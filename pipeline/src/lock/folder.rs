@@ -239,9 +239,9 @@ impl At {
     fn new(files: &Files, tags: &[&Tag], everything: bool) -> Result<Self, Report> {
         let (mut found, mut report) = (Vec::new(), Report::default());
         for tag in tags {
-            match files.tags.binary_search_by(|locked| locked.tag.cmp(tag)) {
+            match files.index_of(tag) {
                 Ok(at) => found.push(at),
-                Err(_) => report.push(super::no_tag(&files.tags, tag)),
+                Err(unknown) => report.push(unknown),
             }
         }
         found.sort_unstable();
@@ -441,6 +441,12 @@ impl Files {
             }
         }
         Ok(kept)
+    }
+
+    /// The index of a tag, or a complaint that there is none.
+    pub(super) fn index_of(&self, tag: &Tag) -> Result<usize, Diagnostic> {
+        let found = self.tags.binary_search_by(|locked| locked.tag.cmp(tag));
+        found.map_err(|_| super::no_tag(&self.tags, tag))
     }
 
     pub(super) fn tag_names(&self) -> TagNames<'_> {
