@@ -150,10 +150,6 @@ fn command(args: &args::Emit, tags: &[Tag]) -> String {
     if args.package != args::PACKAGE {
         text.push_str(&format!(" --package {}", args.package));
     }
-    // What makes several files wants a folder for them.
-    if args.lang.name() == "go" {
-        text.push_str(" --out .");
-    }
     text
 }
 
