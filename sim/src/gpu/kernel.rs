@@ -69,9 +69,8 @@ impl Running {
 
 /// Starts the kernel of a description; none while too many others run.
 pub(super) fn start(bus: &Bus<'_>, class: u32, at: u64, qmd: &Qmd) -> Outcome<Option<Running>> {
-    let refused = |why: &str| {
-        Fault::Unsupported(format!("compute launch at {at:#x} is not executed: {qmd}: {why}"))
-    };
+    let what = format!("compute launch at {at:#x} is not executed: {qmd}");
+    let refused = |why: &str| Fault::Unsupported(format!("{what}: {why}"));
     let space = bus.for_kernels().ok_or_else(|| refused("this GPU runs no kernels"))?;
     let blocks = qmd.grid.iter().fold(1, |all: u64, count| all.saturating_mul((*count).into()));
     if blocks > MOST_BLOCKS || u64::from(qmd.local) > MAX_LOCAL_BYTES {
@@ -98,7 +97,7 @@ pub(super) fn start(bus: &Bus<'_>, class: u32, at: u64, qmd: &Qmd) -> Outcome<Op
         }
         None => {
             let placed = placed(bus, class, qmd, &refused)?;
-            let what = format!("compute launch at {at:#x} is not executed: {qmd}");
+            let what = what.clone();
             Box::new(move || run_placed(&space, &placed, &launch, &what))
         }
     };

@@ -98,9 +98,7 @@ impl Spots {
             self.file(path, &format!("{all}\n"));
         }
     }
-}
 
-impl Spots {
     /// What CPUs say of their sockets, as far as the real machine has them.
     fn sockets(&mut self, nodes: &[Node]) {
         for node in nodes {
