@@ -107,10 +107,12 @@ fn run(context: &Context<'_>, args: &EmuArgs) -> io::Result<ExitCode> {
     };
     let schedules = args.orders();
     let libraries = cuda_libraries()?;
+    let own_runtime = args.command.first().is_some_and(|program| has_own_runtime(program));
     let (mut findings, mut runs) = (Findings::default(), Vec::new());
     for (number, schedule) in schedules.iter().enumerate() {
         let records = libraries.folder.join(format!("findings-{number}"));
-        let status = run_once(context, args, schedule, number, (&libraries, &records))?;
+        let status =
+            run_once(context, args, schedule, number, own_runtime, (&libraries, &records))?;
         let text = match fs::read_to_string(&records) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
                 let what = "the program never called the emulator's libcuda: has it a runpath of its own, or \
@@ -159,6 +161,7 @@ fn run_once(
     args: &EmuArgs,
     schedule: &str,
     number: usize,
+    own_runtime: bool,
     (libraries, records): (&Scratch, &Path),
 ) -> io::Result<ExitStatus> {
     let Some((program, rest)) = args.command.split_first() else {
@@ -168,7 +171,7 @@ fn run_once(
     command.args(rest).env("LD_LIBRARY_PATH", before("LD_LIBRARY_PATH", &libraries.folder));
     command.env("NVABI_EMU_SCHEDULE", schedule).env("NVABI_EMU_FINDINGS", records);
     command.env_remove("NVABI_EMU_REPORT").env_remove("NVABI_EMU_EXIT");
-    if has_own_runtime(program) {
+    if own_runtime {
         let runtime = libraries.folder.join("libcudart.so.12");
         command.env("LD_PRELOAD", before("LD_PRELOAD", &runtime));
     }
