@@ -8,6 +8,7 @@ use std::process::{ExitCode, ExitStatus};
 use std::{env, fs, io};
 
 use object::{Object as _, ObjectSymbol as _};
+use tempfile::TempDir;
 
 /// libcuda and libcudart of the emulator: the variables that name them, their files, and the names under which
 /// programs load them.
@@ -21,14 +22,14 @@ const CUBLAS: (&str, &str, [&str; 2]) =
     ("NVABI_EMU_CUBLAS", "libnvabi_cublas.so", ["libcublas.so.12", "libcublas.so"]);
 
 /// The emulator under CUDA's names, in a folder that goes when this does.
-pub(crate) fn cuda_libraries() -> io::Result<Scratch> {
-    let scratch = Scratch::new("emulator")?;
+pub(crate) fn cuda_libraries() -> io::Result<TempDir> {
+    let scratch = scratch("emulator")?;
     let has_cublas = env::var_os(CUBLAS.0).is_some() || beside(None, CUBLAS.0, CUBLAS.1).is_ok();
     let wanted = LIBRARIES.into_iter().chain(has_cublas.then_some(CUBLAS));
     for (variable, file, names) in wanted {
         let library = beside(None, variable, file)?;
         for name in names {
-            symlink(&library, scratch.folder.join(name))?;
+            symlink(&library, scratch.path().join(name))?;
         }
     }
     Ok(scratch)
@@ -79,26 +80,8 @@ pub(crate) fn beside(given: Option<&Path>, variable: &str, name: &str) -> io::Re
 }
 
 /// A folder that goes when this does.
-pub(crate) struct Scratch {
-    pub(crate) folder: PathBuf,
-}
-
-impl Scratch {
-    /// `what` and the process's number name it, in the folder for temporary files.
-    pub(crate) fn new(what: &str) -> io::Result<Self> {
-        let folder = env::temp_dir().join(format!("nvabi-{what}-{}", std::process::id()));
-        fs::create_dir(&folder).map_err(|error| {
-            io::Error::new(error.kind(), format!("{}: {error}", folder.display()))
-        })?;
-        Ok(Self { folder })
-    }
-}
-
-impl Drop for Scratch {
-    fn drop(&mut self) {
-        // What stays is in the folder for temporary files.
-        let _ = fs::remove_dir_all(&self.folder);
-    }
+pub(crate) fn scratch(what: &str) -> io::Result<TempDir> {
+    tempfile::Builder::new().prefix(&format!("nvabi-{what}-")).tempdir()
 }
 
 /// As a shell tells it: a signal is 128 and its number.

@@ -10,7 +10,7 @@ use clap::builder::NonEmptyStringValueParser;
 
 use super::link;
 use crate::context::Context;
-use crate::emulator::{Scratch, beside, exit_code};
+use crate::emulator::{beside, exit_code, scratch};
 
 /// The compiler of the LLVM that the pass is built for.
 const CLANG: &str = "clang++-19";
@@ -57,9 +57,9 @@ pub(crate) struct CcArgs {
 pub(crate) fn cc(context: &Context<'_>, args: &CcArgs) -> ExitCode {
     let outcome = command(args).and_then(|mut command| {
         // It goes when clang has ended.
-        let scratch = (links(args) && has(args, RDC)).then(|| Scratch::new("cc")).transpose()?;
+        let scratch = (links(args) && has(args, RDC)).then(|| scratch("cc")).transpose()?;
         if let Some(scratch) = &scratch {
-            command.arg(linker(args, &scratch.folder)?);
+            command.arg(linker(args, scratch.path())?);
         }
         if args.dry_run {
             println!("{}", shown(&command));

@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, ExitStatus};
 
 use crate::context::Context;
-use crate::emulator::{Scratch, exit_code};
+use crate::emulator::{exit_code, scratch};
 
 /// The section of an object in which its device code is.
 const SECTION: &[u8] = b"__nv_relfatbin";
@@ -83,11 +83,11 @@ fn run(args: &LinkArgs) -> io::Result<ExitStatus> {
         }
     }
     let mut arguments = args.arguments.clone();
-    let scratch = Scratch::new("link")?;
+    let scratch = scratch("link")?;
     if let Some((first, _)) = units.first() {
         let paths: Vec<&OsStr> = units.iter().map(|(_, path)| path.as_os_str()).collect();
         // Before all archives that have units in them.
-        arguments.insert(*first, device_link(args, &paths, &scratch.folder)?.into());
+        arguments.insert(*first, device_link(args, &paths, scratch.path())?.into());
     }
     Command::new(&args.ld).args(arguments).status().map_err(|error| named(&args.ld, error))
 }

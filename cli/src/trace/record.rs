@@ -8,7 +8,7 @@ use std::process::{Command, ExitCode, ExitStatus};
 
 use crate::context::Context;
 use crate::emu::schedule;
-use crate::emulator::{Scratch, at, before, beside, cuda_libraries, exit_code};
+use crate::emulator::{at, before, beside, cuda_libraries, exit_code};
 
 const RECORDER: &str = "libnvabi_record.so";
 
@@ -111,9 +111,9 @@ fn why_nothing(args: &RecordArgs) -> &'static str {
 }
 
 /// The emulator under CUDA's names, in a folder that goes when this does.
-fn emulator(args: &RecordArgs, command: &mut Command) -> io::Result<Scratch> {
+fn emulator(args: &RecordArgs, command: &mut Command) -> io::Result<tempfile::TempDir> {
     let scratch = cuda_libraries()?;
-    command.env("LD_LIBRARY_PATH", before("LD_LIBRARY_PATH", &scratch.folder));
+    command.env("LD_LIBRARY_PATH", before("LD_LIBRARY_PATH", scratch.path()));
     if let Some(schedule) = &args.schedule {
         command.env("NVABI_EMU_SCHEDULE", schedule);
     }
