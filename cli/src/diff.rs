@@ -10,7 +10,7 @@ use nvabi_pipeline::spec::Spec;
 use nvabi_pipeline::tag::Tag;
 use nvabi_pipeline::text_folder::TextFolder;
 use nvabi_pipeline::{files, globs, lock};
-use nvabi_reports::diff::{self, Advice, Compared, Counts, Diff, Scope, Side};
+use nvabi_reports::diff::{self, Advice, Asked, Compared, Counts, Diff, Scope, Side};
 use nvabi_reports::list;
 use nvabi_reports::ranges::{Abis, RequestedName};
 use serde::Serialize;
@@ -53,10 +53,9 @@ pub(crate) fn diff(context: &Context<'_>, args: &args::Diff) -> Result<Outcome, 
         }
         (None, Some(name)) => {
             let called = called(&family, name, from, to)?;
-            let (found, elsewhere) = only(from, to, &called);
-            let of = Some(format!("--only {name}"));
-            let scope = Compared { items: 1, of, absent: Vec::new(), elsewhere };
-            (found, Some(scope))
+            let (found, elsewhere) = diff::diff_of(from, to, &called);
+            let (of, elsewhere) = (Some(Asked::For(name.clone())), Some(elsewhere));
+            (found, Some(Compared { items: 1, of, absent: Vec::new(), elsewhere }))
         }
         (None, None) if args.all => (diff::diff(from, to, Scope::All), None),
         (None, None) => {
@@ -65,12 +64,16 @@ pub(crate) fn diff(context: &Context<'_>, args: &args::Diff) -> Result<Outcome, 
             (found, Some(scope))
         }
     };
+    let summary = match &scope {
+        Some(scope) => diff::summary_of(&found, scope),
+        None => diff::summary(&found),
+    };
     print(context, args, &found, scope)?;
     let (verb, outcome) = match found.is_empty() {
         true => ("Same", Outcome::Same),
         false => ("Different", Outcome::Different),
     };
-    context.status(verb, &diff::summary(&found));
+    context.status(verb, &summary);
     Ok(outcome)
 }
 
@@ -94,7 +97,9 @@ fn print(
     }
     context.print(&if args.markdown { diff::markdown(found) } else { diff::text(found) })?;
     match &scope {
-        Some(scope) => context.print(&format!("{}\n", diff::scope_text(scope))),
+        // Behind a list it is a paragraph of its own.
+        Some(scope) if found.is_empty() => context.print(&format!("{}\n", diff::scope_text(scope))),
+        Some(scope) => context.print(&format!("\n{}\n", diff::scope_text(scope))),
         None => Ok(()),
     }
 }
@@ -147,18 +152,9 @@ fn of_names(
         let message = format!("{} names nothing of the driver's", requested.of);
         return Err(Diagnostic::error("diff-no-names", message).into());
     }
-    let (found, elsewhere) = only(from, to, &wanted);
-    let (items, of) = (present.len() + absent.len(), Some(requested.of.clone()));
-    Ok((found, Compared { items, of, absent, elsewhere }))
-}
-
-/// What concerns some names, and how much else differs.
-fn only(from: Side<'_>, to: Side<'_>, names: &BTreeSet<&str>) -> (Diff, Option<Counts>) {
-    let everything = diff::diff(from, to, Scope::All);
-    let all = Counts::of(&everything);
-    let found = everything.only(names);
-    let elsewhere = all.without(Counts::of(&found));
-    (found, Some(elsewhere))
+    let (found, elsewhere) = diff::diff_of(from, to, &wanted);
+    let (items, of) = (present.len() + absent.len(), Some(Asked::In(requested.of.clone())));
+    Ok((found, Compared { items, of, absent, elsewhere: Some(elsewhere) }))
 }
 
 /// The names that some other tag has; complains of those that no tag of any driver has, unless they may be

@@ -290,6 +290,11 @@ mod command {
         let told = text(&output.stdout);
         assert!(told.contains("no difference"), "{told}");
         assert!(told.contains("compared 1 name of ") && told.contains("; elsewhere "), "{told}");
+        let told = text(&output.stderr);
+        assert!(told.contains("no difference in 1 name of "), "{told}");
+        let output = nvabi(&["570.86.15", "575.51.02", "--only", "NVOS21_PARAMETERS"]);
+        let told = text(&output.stdout);
+        assert!(told.contains("\ncompared NVOS21_PARAMETERS alone; elsewhere "), "{told}");
     }
 
     /// One file with everything that the text has, and no other.

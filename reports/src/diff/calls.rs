@@ -168,6 +168,22 @@ pub(super) fn in_scope(sides: &Sides<'_>, scope: Scope) -> [Calls; 2] {
     named
 }
 
+/// The calls that concern some names: those among them, and those that take a type among them, where the names
+/// have no call that takes it.
+pub(super) fn concerned<'a>(
+    [from, to]: &'a [Calls; 2],
+    names: &BTreeSet<&'a str>,
+) -> BTreeSet<&'a str> {
+    let mut takers: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
+    for ((_, call), state) in from.iter().chain(to) {
+        for taken in state.params.iter().filter(|taken| names.contains(taken.as_str())) {
+            takers.entry(taken).or_default().insert(call);
+        }
+    }
+    takers.retain(|_, takers| takers.is_disjoint(names));
+    takers.into_values().flatten().chain(names.iter().copied()).collect()
+}
+
 /// When two lists of parameters are the same types.
 struct Params<'a> {
     sides: [Side<'a>; 2],

@@ -41,9 +41,10 @@ pub use records::{
     FieldChange, FieldState, Holder, Instead, RecordChange, RecordState, TypeChange,
 };
 pub use roles::Role;
-pub use text::{scope_text, summary, text};
+pub use text::{scope_text, summary, summary_of, text};
 pub use values::{EnumChange, EnumState, ValueChange, ValueState};
 
+use calls::Calls;
 use nvabi_pipeline::model::{Facts, Surface, split_array};
 use nvabi_pipeline::parallel;
 use nvabi_pipeline::spec::Spec;
@@ -126,19 +127,37 @@ fn as_text<T: fmt::Display, S: Serializer>(value: &T, serializer: S) -> Result<S
 pub fn diff(from: Side<'_>, to: Side<'_>, scope: Scope) -> Diff {
     let sides = Sides { from, to };
     let in_scope = calls::in_scope(&sides, scope);
-    let names = scope::Names::new(&sides, scope, &in_scope);
+    between(&sides, scope, &in_scope)
+}
+
+/// What is different in some names, what they take and what they hold; and how much is elsewhere.
+///
+/// A type brings the calls that take it only where none of them is among the names: who names a call says which
+/// of them is used.
+pub fn diff_of(from: Side<'_>, to: Side<'_>, names: &BTreeSet<&str>) -> (Diff, Counts) {
+    let sides = Sides { from, to };
+    let in_scope = calls::in_scope(&sides, Scope::All);
+    let everything = between(&sides, Scope::All, &in_scope);
+    let all = Counts::of(&everything);
+    let found = everything.only(names, &calls::concerned(&in_scope, names));
+    let elsewhere = all.without(Counts::of(&found));
+    (found, elsewhere)
+}
+
+fn between(sides: &Sides<'_>, scope: Scope, in_scope: &[Calls; 2]) -> Diff {
+    let names = scope::Names::new(sides, scope, in_scope);
     let ((enums, aliases, bit_ranges), records) = parallel::both(
         || {
-            let (enums, aliases) = (values::enums(&sides, &names), values::aliases(&sides, &names));
-            (enums, aliases, values::bit_ranges(&sides, &names))
+            let (enums, aliases) = (values::enums(sides, &names), values::aliases(sides, &names));
+            (enums, aliases, values::bit_ranges(sides, &names))
         },
-        || records::compare(&sides, &names, &in_scope),
+        || records::compare(sides, &names, in_scope),
     );
     let (constants, calls) = parallel::both(
-        || values::constants(&sides, &names, &records),
-        || calls::compare(&sides, &in_scope, &records),
+        || values::constants(sides, &names, &records),
+        || calls::compare(sides, in_scope, &records),
     );
-    let (from, to) = (from.facts.tag.clone(), to.facts.tag.clone());
+    let (from, to) = (sides.from.facts.tag.clone(), sides.to.facts.tag.clone());
     let found = Diff { from, to, calls, records, enums, aliases, constants, bit_ranges };
     found.sorted()
 }
@@ -148,14 +167,24 @@ pub fn diff(from: Side<'_>, to: Side<'_>, scope: Scope) -> Diff {
 pub struct Compared {
     /// How many names: without `of`, calls that the specs name at either tag.
     pub items: usize,
-    /// What names them: a crate, a package or a file.
+    /// What was asked for; `None` for what the specs name.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub of: Option<String>,
+    pub of: Option<Asked>,
     /// Those that neither tag has.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub absent: Vec<String>,
     /// Changes outside of them and what they need; `None` where nobody counted.
     pub elsewhere: Option<Counts>,
+}
+
+/// What somebody compares.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(untagged)]
+pub enum Asked {
+    /// One name, or the number of a call.
+    For(String),
+    /// The names in a crate, a package or a file: its path.
+    In(String),
 }
 
 /// How many changes there are of each class.
@@ -237,9 +266,9 @@ impl Diff {
         reversed.sorted()
     }
 
-    /// Leaves what concerns one thing, under any of its names: what has it, holds it, or is called by
-    /// it. See [`Side::called`].
-    pub fn only(mut self, names: &BTreeSet<&str>) -> Diff {
+    /// Leaves what concerns some things, under any of their names (see [`Side::called`]): what has one, holds
+    /// one, or is taken by one; and `calls`.
+    fn only(mut self, names: &BTreeSet<&str>, calls: &BTreeSet<&str>) -> Diff {
         let is = |of: &str| names.contains(of);
         let is_any = |of: [Option<&String>; 2]| of.into_iter().flatten().any(|of| is(of));
         let inside = |of: &str| is(of) || of.match_indices("::").any(|(at, _)| is(&of[..at]));
@@ -249,9 +278,8 @@ impl Diff {
             .flat_map(|state| state.params.iter().cloned())
             .collect();
         self.calls.retain(|call| {
-            let mut states = call.before.iter().chain(&call.after);
-            is_any([Some(&call.name), call.name_before.as_ref()])
-                || states.any(|state| state.params.iter().any(|p| is(p)))
+            let mut names = [Some(&call.name), call.name_before.as_ref()].into_iter().flatten();
+            names.any(|name| calls.contains(name.as_str()))
         });
         self.records.retain(|record| {
             let names = [Some(&record.name), record.name_before.as_ref()];

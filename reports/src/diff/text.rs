@@ -6,8 +6,8 @@ use std::fmt::Write as _;
 use crate::terminal;
 
 use super::{
-    CallChange, CallState, Class, Compared, Counts, Diff, EnumChange, FieldChange, FieldState,
-    Holder, Instead, RecordChange, TypeChange, ValueChange, ValueState,
+    Asked, CallChange, CallState, Class, Compared, Counts, Diff, EnumChange, FieldChange,
+    FieldState, Holder, Instead, RecordChange, TypeChange, ValueChange, ValueState,
 };
 use nvabi_pipeline::model::{Source, hex};
 
@@ -46,44 +46,48 @@ pub fn summary(diff: &Diff) -> String {
     if diff.is_empty() {
         return format!("{} → {}: no difference", diff.from, diff.to);
     }
-    let count = |class, one: &str, many: &str| match diff.count(class) {
-        1 => format!("1 {one}"),
-        n => format!("{n} {many}"),
-    };
-    format!(
-        "{} → {}: {}, {}, {} harmless",
-        diff.from,
-        diff.to,
-        count(Class::Break, "break", "breaks"),
-        count(Class::Meaning, "new meaning", "new meanings"),
-        diff.count(Class::Harmless),
-    )
+    format!("{} → {}: {}", diff.from, diff.to, counts_text(Counts::of(diff)))
+}
+
+/// The summary of a diff of some of the driver, which says so: it may be all that somebody reads.
+pub fn summary_of(diff: &Diff, compared: &Compared) -> String {
+    format!("{} in {}", summary(diff), subject(compared))
 }
 
 /// What a diff of some names leaves out, as a sentence.
 pub fn scope_text(compared: &Compared) -> String {
-    let names = |count| if count == 1 { "name" } else { "names" };
-    let mut text = match &compared.of {
-        None => format!("compared {} supported items", compared.items),
-        Some(of) => format!("compared {} {} of {of}", compared.items, names(compared.items)),
-    };
+    let mut text = format!("compared {}", subject(compared));
     if !compared.absent.is_empty() {
-        let count = compared.absent.len();
-        let (names, told) = (names(count), listed(compared.absent.iter().cloned()));
-        let _ = write!(text, "; neither tag has {count} {names}: {told}");
+        let count = counted(compared.absent.len(), "name", "names");
+        let told = listed(compared.absent.iter().cloned());
+        let _ = write!(text, "; neither tag has {count}: {told}");
     }
     match compared.elsewhere {
         None => text.push_str("; --all compares everything"),
         Some(counts) if counts.total() == 0 => text.push_str("; nothing differs elsewhere"),
-        Some(Counts { breaks, meanings, harmless }) => {
-            let _ = write!(
-                text,
-                "; elsewhere {breaks} breaks, {meanings} new meanings, {harmless} harmless: \
-                 --all lists them"
-            );
+        Some(counts) => {
+            let _ = write!(text, "; elsewhere {}: --all lists them", counts_text(counts));
         }
     }
     text
+}
+
+/// What was compared.
+fn subject(compared: &Compared) -> String {
+    match &compared.of {
+        None => counted(compared.items, "supported item", "supported items"),
+        Some(Asked::For(name)) => format!("{name} alone"),
+        Some(Asked::In(path)) => format!("{} of {path}", counted(compared.items, "name", "names")),
+    }
+}
+
+fn counts_text(Counts { breaks, meanings, harmless }: Counts) -> String {
+    let breaks = counted(breaks, "break", "breaks");
+    format!("{breaks}, {}, {harmless} harmless", counted(meanings, "new meaning", "new meanings"))
+}
+
+fn counted(count: usize, one: &str, many: &str) -> String {
+    format!("{count} {}", if count == 1 { one } else { many })
 }
 
 /// What a class is called, and what it is.

@@ -4,7 +4,9 @@ mod properties;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::{Class, Diff, FieldChange, Instead, RecordChange, Role, Scope, Side, TypeChange};
+use super::{
+    Class, Counts, Diff, FieldChange, Instead, RecordChange, Role, Scope, Side, TypeChange,
+};
 use nvabi_pipeline::lock::{Fact, add};
 use nvabi_pipeline::model::{
     Access, Bits, CallKind, CallParams, Caller, Facts, Field, ParamSource, RecordKind, Source,
@@ -98,6 +100,12 @@ fn compare(from: Driver, to: Driver, items: &str, scope: Scope) -> Diff {
     assert_eq!(found.reversed().reversed(), found);
     assert!(super::diff(from, from, scope).is_empty());
     found
+}
+
+fn compare_names(from: Driver, to: Driver, items: &str, names: &[&str]) -> (Diff, Counts) {
+    let (from, to, spec) = (from.facts("1.1"), to.facts("1.2"), spec(items));
+    let (from, to) = (Side { facts: &from, spec: &spec }, Side { facts: &to, spec: &spec });
+    super::diff_of(from, to, &names.iter().copied().collect())
 }
 
 fn all(from: Driver, to: Driver) -> Diff {
@@ -775,7 +783,7 @@ fn a_typedef_is_looked_for_as_what_it_stands_for() {
     let (from, to) = (Side { facts: &from, spec: &spec }, Side { facts: &to, spec: &spec });
     assert_eq!(from.called("OLD_P"), BTreeSet::from(["OLD_P", "P"]));
     assert!(from.called("old_p").is_empty());
-    let found = super::diff(from, to, Scope::All).only(&from.called("OLD_P"));
+    let (found, _) = super::diff_of(from, to, &from.called("OLD_P"));
     assert_eq!(found.records.len(), 1);
 }
 
@@ -800,7 +808,22 @@ fn only_the_items_and_what_they_need() {
     assert_eq!(found.records[0].calls, ["CALL"]);
     let every = compare(of(4), of(8), items, Scope::All);
     assert_eq!(names(&every), ["Inner", "Other", "P", "NV_ERR_A", "OTHER"]);
-    assert_eq!(names(&every.only(&BTreeSet::from(["P"]))), ["Inner", "P"]);
+    let (some, elsewhere) = compare_names(of(4), of(8), items, &["P"]);
+    assert_eq!((names(&some), elsewhere.total()), (vec!["Inner".into(), "P".into()], 3));
+}
+
+#[test]
+fn a_type_brings_its_calls_where_none_of_them_is_named() {
+    let of = |a, b| driver().structure("P", 4, &["0 4 a int"]).constant("A", a).constant("B", b);
+    let items = "[frontend]\nA = { params = \"P\" }\nB = { params = \"P\" }\n";
+    let calls = |from, to, wanted: &[&str]| -> Vec<String> {
+        let (found, _) = compare_names(from, to, items, wanted);
+        found.calls.into_iter().map(|call| call.name).collect()
+    };
+    assert_eq!(calls(of(1, 2), of(3, 4), &["P"]), ["A", "B"]);
+    assert_eq!(calls(of(1, 2), of(3, 4), &["P", "A"]), ["A"]);
+    assert!(calls(of(1, 2), of(1, 4), &["P", "A"]).is_empty(), "A is named, and stays");
+    assert_eq!(calls(of(1, 2), of(3, 4), &["B"]), ["B"]);
 }
 
 /// What another machine has otherwise is compared with what the first has.
