@@ -25,8 +25,12 @@ pub(crate) struct Args {
 }
 
 /// The x86 driver's specs and tags have no family in their names.
-fn family(name: &str) -> Result<String, std::convert::Infallible> {
-    Ok(if name == "x86" { String::new() } else { name.to_owned() })
+fn family(name: &str) -> Result<String, &'static str> {
+    match name {
+        "" => Err("name a family: x86 or tegra"),
+        "x86" => Ok(String::new()),
+        name => Ok(name.to_owned()),
+    }
 }
 
 /// The arguments of a command that this build does not have.

@@ -340,6 +340,8 @@ fn no_headers_says_what_to_do() {
 fn a_release_of_jetson_in_other_words_leads_to_its_tag() {
     let said = err(&nvabi(&["show", "NVGPU_AS_IOCTL_MAGIC", "--tag", "36.4.3"]));
     assert!(said.contains("a release of Jetson is written tegra-r36.4.3"), "{said}");
+    let said = err(&nvabi(&["lint", "--family", ""]));
+    assert!(said.contains("name a family: x86 or tegra"), "{said}");
     let said = err(&nvabi(&["lint", "--family", "nosuch"]));
     assert!(said.contains("--family is one of x86, tegra"), "{said}");
     let said = err(&nvabi(&["show", "NVGPU_AS_IOCTL_MAGIC", "--tag", "R36.4.3"]));

@@ -92,14 +92,14 @@ fn version(text: &str) -> Option<Tag> {
     let tag = Tag(text.into());
     let numeric = tag.numbers().all(|(_, p)| !p.is_empty() && p.len() <= 9);
     let word = tag.word();
-    // L4T's and its people's ways to write a release of Jetson are of no family here.
-    let is_other_way = ["r", "tegra-", "jetson-", "jetson-r"].contains(&word);
+    // L4T's and its people's ways to write a release of Jetson are of no family here, and git's `v` is of no driver.
+    let is_other_way = ["v", "r", "tegra-", "jetson-", "jetson-r"].contains(&word);
     let word_ok = !is_other_way && word.bytes().all(|b| b.is_ascii_lowercase() || b == b'-');
     (numeric && word_ok && text.contains('.') && text.len() <= 64).then_some(tag)
 }
 
-/// The version that another spelling stands for: a package's (`1:550.90.07-0ubuntu1`), or a release of Jetson as L4T,
-/// its repositories and its people write it (`R36.4.3`, `l4t-r36.4.3`, `jetson_36.4.3`).
+/// The version that another spelling stands for: a package's (`1:550.90.07-0ubuntu1`) or a git tag's (`v550.90.07`), or
+/// a release of Jetson as L4T, its repositories and its people write it (`R36.4.3`, `l4t-r36.4.3`, `jetson_36.4.3`).
 fn meant(text: &str) -> Option<Tag> {
     let is_number = |c: char| c.is_ascii_digit() || c == '.';
     let of_package = || {
@@ -107,6 +107,7 @@ fn meant(text: &str) -> Option<Tag> {
             Some((epoch, rest)) if epoch.bytes().all(|b| b.is_ascii_digit()) => rest,
             _ => text,
         };
+        let upstream = upstream.strip_prefix('v').unwrap_or(upstream);
         let end = upstream.find(|c: char| !is_number(c)).unwrap_or(upstream.len());
         let (number, behind) = upstream.split_at(end);
         let is_package = behind.is_empty() || behind.starts_with(['-', '~', '+']);
@@ -187,6 +188,7 @@ mod tests {
             ("550.90.07-0ubuntu1", "550.90.07"),
             ("1:580.142-1", "580.142"),
             ("1:580.142", "580.142"),
+            ("v550.163.01", "550.163.01"),
             ("r35.4.1", "tegra-r35.4.1"),
             ("R36.4.3", "tegra-r36.4.3"),
             ("l4t-r36.4.3", "tegra-r36.4.3"),

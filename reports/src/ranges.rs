@@ -477,10 +477,14 @@ mod tests {
         let told_of = |tag: &str, known: bool, text: &str| {
             assert_eq!(told(tag), (known, format!("{tag}: {text}\n")));
         };
+        let locked = |tag: &str, text: &str| {
+            assert_eq!(told(tag), (true, format!("{tag} is locked: {text}\n")));
+        };
         told_of("1.1.1", true, "between 1.1 and 1.2, same ABI on both sides; nearest 1.1");
-        told_of("1.2", true, "same ABI as 1.1, and from 1.1 to 1.2");
-        told_of("1.5", true, "same ABI as 1.2, though not next to it");
-        told_of("1.6", true, "locked; no other tag has the same ABI");
+        locked("1.2", "same ABI as 1.1, and from 1.1 to 1.2");
+        locked("1.5", "same ABI as 1.2, though not next to it");
+        locked("1.6", "no other tag has the same ABI");
+        told_of("1.02.0", true, "1.2 is locked: same ABI as 1.1, and from 1.1 to 1.2");
         let first = "same branch, one ABI from 1.1 to 1.2 (2 tags): use 1.1";
         let unproven = "only the headers of the tag can prove it";
         let oldest = "\n    no locked tag is older";

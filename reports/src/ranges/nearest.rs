@@ -4,6 +4,7 @@ use serde::Serialize;
 
 use super::find::Abis;
 use super::{Span, runs};
+use nvabi_pipeline::lock::LockedTag;
 use nvabi_pipeline::tag::Tag;
 
 /// What is not proven of a tag outside the lock.
@@ -12,8 +13,11 @@ const UNPROVEN: &str = "only the headers of the tag can prove it";
 /// Where a tag stands among those of the lock.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Nearest {
-    /// The tag asked for.
+    /// The tag asked for, as the lock writes it.
     pub tag: String,
+    /// What was asked for, where that is another way to write the tag.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub spelled: Option<String>,
     /// Whether the lock has it.
     pub locked: bool,
     /// The locked tag before it.
@@ -64,13 +68,19 @@ impl Nearest {
     }
 
     fn text_of_locked(&self) -> String {
-        let tag = &self.tag;
+        let tag = match &self.spelled {
+            Some(spelled) => format!("{spelled}: {}", self.tag),
+            None => self.tag.clone(),
+        };
         match (&self.nearest, &self.range) {
-            (Some(nearest), Some(span)) if span.count > 1 => {
-                format!("{tag}: same ABI as {nearest}, and from {} to {}\n", span.first, span.last)
+            (Some(nearest), Some(span)) if span.count > 1 => format!(
+                "{tag} is locked: same ABI as {nearest}, and from {} to {}\n",
+                span.first, span.last
+            ),
+            (Some(nearest), _) => {
+                format!("{tag} is locked: same ABI as {nearest}, though not next to it\n")
             }
-            (Some(nearest), _) => format!("{tag}: same ABI as {nearest}, though not next to it\n"),
-            (None, _) => format!("{tag}: locked; no other tag has the same ABI\n"),
+            (None, _) => format!("{tag} is locked: no other tag has the same ABI\n"),
         }
     }
 
@@ -126,12 +136,18 @@ impl Abis<'_> {
     /// What is known of a tag, locked or not.
     pub fn nearest(&self, tag: &Tag) -> Nearest {
         let ids = self.set_ids();
+        let asked = tag;
+        let is_asked = |locked: &&LockedTag| locked.tag.is_release_of(asked);
+        let exact = self.lock.tags.iter().find(|locked| locked.tag == *asked);
+        let other = || self.lock.tags.iter().find(is_asked);
+        let tag = exact.or_else(other).map_or(asked, |locked| &locked.tag);
         let at = self.lock.tags.partition_point(|locked| locked.tag < *tag);
         let locked = self.lock.tags.get(at).is_some_and(|locked| locked.tag == *tag);
         let above = if locked { at + 1 } else { at };
         let (below, above) = (at.checked_sub(1), (above < ids.len()).then_some(above));
         let mut found = Nearest {
             tag: tag.to_string(),
+            spelled: (tag != asked).then(|| asked.to_string()),
             locked,
             below: below.map(|index| self.tag(index)),
             above: above.map(|index| self.tag(index)),
