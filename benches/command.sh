@@ -29,6 +29,8 @@ commands=(
     "40 ranges NVKMS_IOCTL_ALLOC_DEVICE"
     "40 diff 550.40.07 550.163.01"
     "40 diff 530.41.03 535.43.02 --only NVOS21_PARAMETERS"
+    "40 diff 530.41.03 535.43.02 --all"
+    "40 diff 515.49.25 515.57"
     "300 emit --lang c --tag 550.163.01"
     "300 emit --lang c --tag 550.163.01 --all"
     "300 emit --lang python --tag 550.163.01 --all"

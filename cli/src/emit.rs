@@ -14,6 +14,7 @@ use nvabi_reports::emit::{self, File, Scope};
 use crate::Outcome;
 use crate::args;
 use crate::context::{Context, Family};
+use crate::names;
 
 pub(crate) fn emit(context: &Context<'_>, args: &args::Emit) -> Result<Outcome, Report> {
     if args.lang.language().reserves(&args.package) {
@@ -25,7 +26,7 @@ pub(crate) fn emit(context: &Context<'_>, args: &args::Emit) -> Result<Outcome, 
     let tags = sorted(&args.tags)?;
     let refs: Vec<&Tag> = tags.iter().collect();
     let family = context.family_of(&refs)?;
-    let names = args.items.as_deref().map(items).transpose()?;
+    let names = args.items.as_deref().map(names::of_file).transpose()?;
     let scope = match &names {
         Some(names) => Scope::Items(names),
         None if args.all => Scope::All,
@@ -108,7 +109,7 @@ fn read(family: &Family, tags: &[Tag], specs: &[&Spec], scope: Scope<'_>) -> Res
     let conditions = specs.iter().flat_map(|spec| spec.unions.values());
     let conditions = conditions.flat_map(|choice| choice.members.values());
     let constants: Vec<&str> = of_specs
-        .chain(named.iter().map(String::as_str))
+        .chain(named.iter().map(|asked| asked.name.as_str()))
         .chain(conditions.map(|named| named.name.as_str()))
         .collect();
     let mut locked = Lock::default();
@@ -116,21 +117,6 @@ fn read(family: &Family, tags: &[Tag], specs: &[&Spec], scope: Scope<'_>) -> Res
         locked.insert(&facts?, String::new());
     }
     Ok(locked)
-}
-
-/// The names of a file: one on each line, `#` begins a comment.
-fn items(path: &Path) -> Result<Vec<String>, Report> {
-    let text = std::fs::read_to_string(path).map_err(|error| {
-        Diagnostic::error("emit-items", format!("cannot read {}: {error}", path.display()))
-    })?;
-    let lines = text.lines().map(|line| line.split_once('#').map_or(line, |(before, _)| before));
-    let names: Vec<String> = lines.flat_map(str::split_whitespace).map(str::to_owned).collect();
-    match names.is_empty() {
-        true => Err(Diagnostic::error("emit-items", format!("{} names no item", path.display()))
-            .help("write one call, type or constant on each line, such as NV_ESC_RM_CONTROL")
-            .into()),
-        false => Ok(names),
-    }
 }
 
 /// The command that makes the same files.

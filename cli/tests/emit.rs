@@ -256,6 +256,9 @@ fn python_is_called_as_generated_modules_are() {
         assert abi.NVOS02_FLAGS_PHYSICALITY == (7, 4)\n\
         assert abi.nv_status_codes[0x1f] == 'NV_ERR_INVALID_ARGUMENT', abi.nv_status_codes[0x1f]\n\
         assert abi.layout('NVOS54_PARAMETERS', '570.144') is abi.NVOS54_PARAMETERS\n\
+        try: abi.layout('NVOS54_PARAMETERS', '1.2')\n\
+        except KeyError as error: assert '1.2 is none of 570.144' in str(error), error\n\
+        else: raise AssertionError('1.2 has a layout')\n\
         calls = {call[1]: call for call in abi.CALLS}\n\
         assert calls['NV_ESC_RM_CONTROL'][3] == 0xc020462a\n\
         roles = {(role[0], role[1]): role[5:] for role in calls['NV_ESC_RM_CONTROL'][8]}\n\
@@ -592,6 +595,7 @@ fn a_pattern_stands_for_types_and_calls() {
     let items = ["--items", nothing.to_str().unwrap()];
     let said = complaint(&[&["emit", "--lang", "c", "--tag", "550.163.01"][..], &items].concat());
     assert!(said.contains("no tag that is emitted has `*nomatch*`"), "{said}");
+    assert!(said.contains("items:1:16"), "{said}");
 }
 
 /// The mode setter has one request, and the numbers of its calls are none.
@@ -675,7 +679,7 @@ fn bad_input_is_refused_by_name() {
     let with = |items: &Path| emit(&[&tag[..], &["--items", items.to_str().unwrap()]].concat());
     let said = with(&unknown);
     assert!(said.contains("`NVOS54_PARAMETER`") && said.contains("NVOS54_PARAMETERS"), "{said}");
-    assert!(with(&empty).contains("names no item"));
+    assert!(with(&empty).contains("contains no names"));
     assert!(with(&folder.path().join("none")).contains("cannot read"));
     assert!(emit(&["--tag", "550.163.99"]).contains("550.163.99"));
     assert!(emit(&["--tag", "550.163.01", "--tag", "tegra-r36.4"]).contains("different drivers"));

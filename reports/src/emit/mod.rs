@@ -14,21 +14,22 @@ mod syzkaller;
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 
+use nvabi_pipeline::diagnostic::{Diagnostic, Report, nearest};
 use nvabi_pipeline::globs;
 use nvabi_pipeline::known;
 use nvabi_pipeline::lock::{Fact, Lock};
-use nvabi_pipeline::model::{Access, split_array};
+use nvabi_pipeline::model::{Access, Facts, split_array};
 use nvabi_pipeline::plan::members::Layout;
 use nvabi_pipeline::plan::roles::{self, FieldPlace};
 use nvabi_pipeline::plan::types::Element;
 use nvabi_pipeline::plan::{self, Call, Const, Def, DefId, Param, Plan};
 use nvabi_pipeline::spec::{Direction, Item, ItemKind, Named, Spec};
 use nvabi_pipeline::tag::Tag;
-use nvabi_pipeline::{diagnostic::Diagnostic, diagnostic::Report, model::Facts};
 use rustc_hash::FxHashSet;
 use serde::Serialize;
 
 use crate::callers::{Callers, Run, extend};
+use crate::ranges::RequestedName;
 
 /// A language that the types can be written in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -69,7 +70,7 @@ pub enum Scope<'a> {
     /// Everything.
     All,
     /// Some calls, types and constants (`*` stands for any characters), and what they are made of.
-    Items(&'a [String]),
+    Items(&'a [RequestedName]),
 }
 
 /// How to write a module.
@@ -144,9 +145,10 @@ fn expanded(lock: &Lock, specs: &[&Spec], facts: &[Facts], names: &[String]) -> 
 }
 
 /// The specs with the named calls, types and constants alone.
-fn only(lock: &Lock, specs: &[&Spec], names: &[String]) -> Result<Vec<Spec>, Report> {
+fn only(lock: &Lock, specs: &[&Spec], asked: &[RequestedName]) -> Result<Vec<Spec>, Report> {
     let facts: Vec<Facts> = lock.tags.iter().filter_map(|of| lock.facts(&of.tag)).collect();
-    let names = &expanded(lock, specs, &facts, names)[..];
+    let names: Vec<String> = asked.iter().map(|asked| asked.name.clone()).collect();
+    let names = &expanded(lock, specs, &facts, &names)[..];
     let wanted: HashSet<&str> = names.iter().map(String::as_str).collect();
     let mut missing: BTreeSet<&str> = wanted.iter().copied().collect();
     let surfaces = || facts.iter().flat_map(|facts| facts.surfaces.values());
@@ -167,16 +169,9 @@ fn only(lock: &Lock, specs: &[&Spec], names: &[String]) -> Result<Vec<Spec>, Rep
     for item in with_calls.iter().flat_map(|spec| &spec.items) {
         missing.remove(item.name.as_str());
     }
-    if let Some(first) = missing.first() {
-        let all = facts.iter().flat_map(Facts::names);
-        let near = nvabi_pipeline::diagnostic::nearest(first, all);
-        let list: Vec<String> = missing.iter().map(|name| format!("`{name}`")).collect();
-        let message = format!("no tag that is emitted has {}", list.join(", "));
-        let diagnostic = Diagnostic::error("emit-unknown", message);
-        return Err(match near {
-            Some(near) => diagnostic.help(format!("did you mean `{near}`?")).into(),
-            None => diagnostic.into(),
-        });
+    if !missing.is_empty() {
+        let missing = asked.iter().filter(|asked| missing.contains(asked.name.as_str()));
+        return Err(unknown(&facts, missing));
     }
     let is_type = |name: &&String| {
         surfaces().any(|s| {
@@ -204,6 +199,22 @@ fn only(lock: &Lock, specs: &[&Spec], names: &[String]) -> Result<Vec<Spec>, Rep
         spec
     });
     Ok(narrowed.collect())
+}
+
+fn unknown<'a>(facts: &[Facts], missing: impl Iterator<Item = &'a RequestedName>) -> Report {
+    let mut report = Report::default();
+    for asked in missing {
+        let message = format!("no tag that is emitted has `{}`", asked.name);
+        let mut complaint = Diagnostic::error("emit-unknown", message);
+        if let Some(near) = nearest(&asked.name, facts.iter().flat_map(Facts::names)) {
+            complaint = complaint.help(format!("did you mean `{near}`?"));
+        }
+        report.push(match &asked.place {
+            Some(place) => complaint.at(place.clone()),
+            None => complaint,
+        });
+    }
+    report
 }
 
 /// What every language writes.

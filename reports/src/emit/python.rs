@@ -394,6 +394,8 @@ fn tables(text: &mut String, module: &Module<'_>) {
         ")\n\n\n\
          def layout(name, version):\n    \
          \"\"\"The type of a name at one of VERSIONS.\"\"\"\n    \
+         if version not in VERSIONS:\n        \
+         raise KeyError(f\"{version} is none of {', '.join(VERSIONS)}\")\n    \
          at = VERSIONS.index(version)\n    \
          for first, last, record in LAYOUTS.get(name, ()):\n        \
          if first <= at <= last:\n            \
