@@ -1,9 +1,18 @@
-//! `nvabi coverage` as a user meets it, on a small table of our own.
+//! `nvabi coverage` as a user meets it, on a small table of our own and on gVisor's source.
 #![allow(clippy::unwrap_used)]
 
+#[macro_use]
+extern crate nvabi_test;
+
+use std::collections::HashSet;
 use std::fs;
 use std::path::Path;
 use std::process::{Command, Output};
+
+use nvabi_test::{Need, skip};
+use serde_json::Value;
+
+test_main!();
 
 /// A table of the tests' folder.
 fn read(name: &str) -> String {
@@ -316,6 +325,48 @@ fn gvisor(file: &str, from: &str, to: &str) -> Output {
         .arg("coverage")
         .arg(copy.path());
     command.output().unwrap()
+}
+
+/// gVisor's own source: the table of its proxy has no gap, and of what differs between two drivers, only calls that the
+/// source names are told.
+#[test]
+fn gvisor_itself() {
+    let folder = std::env::var("NVABI_GVISOR").unwrap_or_default();
+    if folder.is_empty() {
+        skip(Need::Gvisor, "NVABI_GVISOR names no checkout");
+    }
+    let nvabi = |args: &[&str]| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_nvabi"));
+        command.current_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/..")).args(args);
+        command.output().unwrap()
+    };
+    let covered = nvabi(&["coverage", &folder]);
+    match covered.status.code() {
+        Some(0) => assert!(err(&covered).contains(", gaps 0, "), "{}", err(&covered)),
+        // An older checkout does not tell in words what a call takes.
+        code => assert!(
+            code == Some(2) && err(&covered).contains("commits of gVisor from January 2025 on"),
+            "{}{}",
+            out(&covered),
+            err(&covered)
+        ),
+    }
+    let types = Path::new(&folder).join("pkg/abi/nvgpu");
+    let files = fs::read_dir(&types).unwrap().map(|file| file.unwrap().path());
+    let source: String = files.map(|file| fs::read_to_string(file).unwrap()).collect();
+    let words: HashSet<&str> =
+        source.split(|c: char| !c.is_ascii_alphanumeric() && c != '_').collect();
+    let mut told: HashSet<String> = HashSet::new();
+    for [from, to] in [["525.60.11", "535.43.02"], ["545.23.06", "550.40.07"]] {
+        let found = nvabi(&["diff", from, to, "--go", types.to_str().unwrap(), "--json"]);
+        let found: Value = serde_json::from_slice(&found.stdout).unwrap();
+        assert!(found["scope"]["items"].as_u64() > Some(200), "{}", found["scope"]);
+        assert!(!found["records"].as_array().unwrap().is_empty());
+        let calls = found["calls"].as_array().unwrap();
+        told.extend(calls.iter().map(|call| call["name"].as_str().unwrap().to_owned()));
+    }
+    let foreign: Vec<&String> = told.iter().filter(|name| !words.contains(name.as_str())).collect();
+    assert!(!told.is_empty() && foreign.is_empty(), "{foreign:?}");
 }
 
 const TYPES: &str = "pkg/abi/nvgpu/frontend.go";

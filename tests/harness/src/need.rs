@@ -50,6 +50,8 @@ pub enum Need {
     Tinygrad,
     /// A Python with PySpark, and Java for it.
     Spark,
+    /// The source of gVisor.
+    Gvisor,
     /// A checkout of the fuzzer syzkaller.
     Syzkaller,
     /// A browser without a screen.
@@ -73,7 +75,7 @@ pub enum Need {
 }
 
 /// All but the devices.
-const ALL: [Need; 30] = [
+const ALL: [Need; 31] = [
     Need::Headers,
     Need::AllHeaders,
     Need::JetsonHeaders,
@@ -95,6 +97,7 @@ const ALL: [Need; 30] = [
     Need::Node,
     Need::Tinygrad,
     Need::Spark,
+    Need::Gvisor,
     Need::Syzkaller,
     Need::Browser,
     Need::Objdump,
@@ -132,6 +135,7 @@ impl Need {
             Need::Node => "node",
             Need::Tinygrad => "tinygrad",
             Need::Spark => "spark",
+            Need::Gvisor => "gvisor",
             Need::Syzkaller => "syzkaller",
             Need::Browser => "browser",
             Need::Objdump => "objdump",
@@ -175,6 +179,7 @@ impl Need {
             Need::Node => "set NVABI_NODE to what tests/node.sh prints",
             Need::Tinygrad => "set NVABI_TINYGRAD to what tests/tinygrad.sh prints",
             Need::Spark => "set NVABI_SPARK to a Python that has pyspark, and install Java 17",
+            Need::Gvisor => "set NVABI_GVISOR to what tests/gvisor.sh prints, or to a checkout",
             Need::Real => "set NVABI_REAL to what tests/real/fetch.sh prints",
             Need::Syzkaller => {
                 "set NVABI_SYZKALLER to a checkout of syzkaller whose modules are downloaded"
