@@ -144,6 +144,16 @@ fn shows_what_ioctls_of_the_display_take() {
     assert!(info.contains("\nstruct drm_nvidia_get_dev_info_params {"), "{info}");
 }
 
+/// Where neither a header nor the driver's tables tell, nobody knows; that is not the same as none.
+#[test]
+fn shows_whether_parameters_are_none_or_unknown() {
+    let shown = |name| out(&nvabi(&["show", name, "--tag", "595.45.04"]));
+    let unknown = shown("NV0000_CTRL_CMD_OS_UNIX_REFRESH_RMAPI_DEVICE_LIST");
+    assert!(unknown.contains("    parameters    unknown\n"), "{unknown}");
+    let none = shown("NV0000_CTRL_CMD_NULL");
+    assert!(none.contains("    parameters    none\n"), "{none}");
+}
+
 /// A log has numbers.
 #[test]
 fn shows_the_calls_that_have_a_number() {
