@@ -509,41 +509,53 @@ fn syzkaller_descriptions_keep_to_the_grammar() {
     }
 }
 
-/// A checkout of syzkaller, for its compiler.
+/// What syzkaller's compiler prints of a description, or says against it.
+fn compiled_by_syzkaller(description: &str) -> Result<String, String> {
+    let program = std::env::var_os("NVABI_SYZKALLER").filter(|program| !program.is_empty());
+    let Some(program) = program else { skip(Need::Syzkaller, "NVABI_SYZKALLER names no program") };
+    let folder = tempfile::tempdir().unwrap();
+    let path = file(folder.path(), "nvabi.txt", description);
+    let output = Command::new(program).arg(&path).output().unwrap();
+    match output.status.success() {
+        true => Ok(String::from_utf8(output.stdout).unwrap()),
+        false => Err(String::from_utf8(output.stderr).unwrap()),
+    }
+}
+
 #[test]
 fn syzkaller_compiles_the_descriptions_of_six_tags() {
-    let checkout = std::env::var_os("NVABI_SYZKALLER").filter(|folder| !folder.is_empty());
-    let Some(checkout) = checkout else {
-        skip(Need::Syzkaller, "NVABI_SYZKALLER names no checkout")
-    };
-    let Some(go) = go() else { skip(Need::Go, "there is no go") };
-    let folder = tempfile::tempdir().unwrap();
-    let program = folder.path().join("check");
-    let mut build = Command::new(&go);
-    build.args(["build", "-mod=mod", "-o"]).arg(&program).current_dir(&checkout);
-    passes(build.arg(root().join("cli/tests/emit/syzkaller.go")));
     for tag in SIX.into_iter().chain(["tegra-r32.7.1", "tegra-r36.4"]) {
         let emitted = text(&["emit", "--lang", "syzkaller", "--tag", tag, scope(tag)]);
-        let path = file(folder.path(), "nvabi.txt", &emitted);
-        let printed = passes(Command::new(&program).arg(&path));
+        let printed = compiled_by_syzkaller(&emitted).unwrap_or_else(|why| panic!("{tag}: {why}"));
         let facts: Value = serde_json::from_str(&text(&["facts", tag])).unwrap();
         let sizes: HashMap<&str, u64> = (facts["surfaces"].as_object().unwrap().values())
             .flat_map(|surface| surface["records"].as_object().unwrap())
             .filter_map(|(name, record)| Some((name.as_str(), record["size"].as_u64()?)))
             .collect();
-        let mut compared = 0;
-        for line in printed.lines() {
-            let Some((size, name)) =
-                line.strip_prefix("size ").and_then(|line| line.split_once(' '))
-            else {
-                continue;
-            };
-            if let Some(expected) = sizes.get(name) {
-                assert_eq!(size.parse(), Ok(*expected), "{tag}: {name}");
-                compared += 1;
-            }
+        let sized = printed.lines().filter_map(|line| line.strip_prefix("size ")?.split_once(' '));
+        let compared = sized.filter_map(|(size, name)| Some((name, size, sizes.get(name)?)));
+        let compared: Vec<_> = compared.collect();
+        for (name, size, expected) in &compared {
+            assert_eq!(size.parse(), Ok(**expected), "{tag}: {name}");
         }
-        assert!(compared > 100, "{tag}: {compared} sizes compared");
+        assert!(compared.len() > 100, "{tag}: {} sizes compared", compared.len());
+        let unused: Vec<&str> = printed.lines().filter(|line| line.starts_with("unused")).collect();
+        assert!(unused.is_empty(), "{tag}: {unused:?}");
+    }
+}
+
+/// The compiler that the test above trusts complains of what is wrong.
+#[test]
+fn syzkaller_rejects_a_broken_description() {
+    let emitted = text(&["emit", "--lang", "syzkaller", "--tag", "550.163.01", "--spec"]);
+    for (from, to, complaint) in [
+        ("resource nv_handle[int32]: 0\n", "", "unknown type nv_handle"),
+        ("bytesize[params, ", "bytesize[nothing, ", "nothing"),
+        ("cmd const[", "cmd constant[", "unknown type constant"),
+    ] {
+        assert!(emitted.contains(from), "{from}");
+        let said = compiled_by_syzkaller(&emitted.replace(from, to)).unwrap_err();
+        assert!(said.contains(complaint), "{from}: {said}");
     }
 }
 

@@ -1,5 +1,5 @@
-// Compiles descriptions with syzkaller's own compiler and prints each struct and union with its size. It is
-// run in a checkout of syzkaller, for its modules.
+// Compiles descriptions with syzkaller's own compiler and prints each struct and union with its size, each call, and
+// what nothing uses. tests/syzkaller.sh builds it.
 package main
 
 import (
@@ -31,7 +31,8 @@ func main() {
 	for name, number := range map[string]uint64{"close": 3, "ioctl": 16, "open": 2, "openat": 257} {
 		numbers["SYS_"+name], numbers["__NR_"+name] = number, number
 	}
-	made := compiler.Compile(description, numbers, targets.List[targets.Linux][targets.AMD64], complain)
+	target := targets.List[targets.Linux][targets.AMD64]
+	made := compiler.Compile(description, numbers, target, complain)
 	if made == nil || complained {
 		os.Exit(1)
 	}
@@ -43,5 +44,16 @@ func main() {
 			}
 		}
 	}
-	fmt.Println("calls", len(made.Syscalls))
+	for _, call := range made.Syscalls {
+		fmt.Println("call", call.Name)
+	}
+	unused, err := compiler.CollectUnused(description, target, complain)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	for _, node := range unused {
+		_, kind, name := node.Info()
+		fmt.Println("unused", kind, name)
+	}
 }

@@ -52,7 +52,7 @@ pub enum Need {
     Spark,
     /// The source of gVisor.
     Gvisor,
-    /// A checkout of the fuzzer syzkaller.
+    /// The compiler of the fuzzer syzkaller.
     Syzkaller,
     /// A browser without a screen.
     Browser,
@@ -182,7 +182,7 @@ impl Need {
             Need::Gvisor => "set NVABI_GVISOR to what tests/gvisor.sh prints, or to a checkout",
             Need::Real => "set NVABI_REAL to what tests/real/fetch.sh prints",
             Need::Syzkaller => {
-                "set NVABI_SYZKALLER to a checkout of syzkaller whose modules are downloaded"
+                "tests/syzkaller.sh builds the program that NVABI_SYZKALLER names, where Go can download modules"
             }
             Need::Browser => "apt-get install chromium, or set CHROMIUM",
             Need::Objdump => "apt-get install binutils",
