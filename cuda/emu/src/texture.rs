@@ -8,6 +8,9 @@ use crate::lanes::short_value;
 pub struct Image {
     /// Of the first texel.
     pub address: u64,
+    /// Along how many axes it extends, 1 to 3: machine code gives a line two coordinates as well, of which the
+    /// second means nothing.
+    pub axes: usize,
     /// Texels along x, y and z.
     pub size: [u32; 3],
     /// Bytes from a row to the next.
@@ -125,6 +128,79 @@ pub(crate) struct Shape {
     pub(crate) cube: bool,
 }
 
+impl Shape {
+    /// Numbers that say where: the layer, where there are any, then the coordinates.
+    pub(crate) fn numbers(self) -> usize {
+        self.axes + usize::from(self.layered)
+    }
+}
+
+/// What is done with a texture or surface.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Access {
+    pub(crate) shape: Shape,
+    pub(crate) kind: AccessKind,
+}
+
+/// One of the things that can be done.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum AccessKind {
+    /// `integers`: coordinates are, not `f32`.
+    Sample {
+        integers: bool,
+    },
+    Gather {
+        channel: usize,
+    },
+    /// How large it is along each axis.
+    Query,
+    /// Of a surface, these many parts of so many bytes.
+    Load {
+        width: u64,
+        parts: usize,
+        outside: Outside,
+    },
+    Store {
+        width: u64,
+        parts: usize,
+        outside: Outside,
+    },
+    /// An atomic operation without a result.
+    Reduce {
+        width: u64,
+        step: fn(u64, u64) -> u64,
+        outside: Outside,
+    },
+}
+
+/// What an access outside of a surface does.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Outside {
+    Trap,
+    Clamp,
+    Zero,
+}
+
+impl AccessKind {
+    /// Bits of an offset in texels along an axis, the highest of which is its sign.
+    pub(crate) fn offset_bits(self) -> u32 {
+        if matches!(self, Self::Gather { .. }) { 6 } else { 4 }
+    }
+
+    /// Whether it writes what it is given.
+    pub(crate) fn is_write(self) -> bool {
+        matches!(self, Self::Store { .. } | Self::Reduce { .. })
+    }
+}
+
+/// Where a lane reads: the layer, the coordinates, and how many texels beside them.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Place {
+    pub(crate) layer: u32,
+    pub(crate) at: [f64; 3],
+    pub(crate) offset: [i64; 3],
+}
+
 /// The texels that one read takes along an axis: one, or two with the weight of the second.
 type Taps = [(Option<u32>, f32); 2];
 
@@ -133,12 +209,11 @@ impl Texture {
     pub(crate) fn sample<E>(
         &self,
         shape: Shape,
-        layer: u32,
-        at: [f64; 3],
+        Place { layer, at, offset }: Place,
         mut read: impl FnMut(u64, u64) -> Result<u64, E>,
     ) -> Result<[u32; 4], E> {
         let (face, at) = if shape.cube { cube_face(at) } else { (0, at) };
-        let axes = if shape.cube { 2 } else { shape.axes };
+        let axes = if shape.cube { 2 } else { shape.axes.min(self.image.axes) };
         let planes = self.image.size[2];
         let plane = match (shape.cube, shape.layered) {
             (true, true) => layer.min((planes / 6).saturating_sub(1)) * 6 + face,
@@ -146,7 +221,7 @@ impl Texture {
             (false, _) => layer.min(planes.saturating_sub(1)),
         };
         let taps: [Taps; 3] = std::array::from_fn(|axis| match axis < axes {
-            true => self.taps(axis, at[axis]),
+            true => self.taps(axis, at[axis], offset[axis]),
             false if axis == 2 => [(Some(plane), 1.0), (None, 0.0)],
             false => [(Some(0), 1.0), (None, 0.0)],
         });
@@ -183,13 +258,13 @@ impl Texture {
     pub(crate) fn gather<E>(
         &self,
         shape: Shape,
-        (layer, channel): (u32, usize),
-        at: [f64; 3],
+        channel: usize,
+        Place { layer, at, offset }: Place,
         mut read: impl FnMut(u64, u64) -> Result<u64, E>,
     ) -> Result<[u32; 4], E> {
         let plane = if shape.layered { layer.min(self.image.size[2].saturating_sub(1)) } else { 0 };
         let around = Self { sampler: Sampler { linear: true, ..self.sampler }, ..*self };
-        let (x, y) = (around.taps(0, at[0]), around.taps(1, at[1]));
+        let (x, y) = (around.taps(0, at[0], offset[0]), around.taps(1, at[1], offset[1]));
         let mut out = [0; 4];
         for (out, (x, y)) in
             out.iter_mut().zip([(0, 1), (1, 1), (1, 0), (0, 0)].map(|(i, j)| (x[i].0, y[j].0)))
@@ -228,18 +303,19 @@ impl Texture {
         Ok(out)
     }
 
-    fn taps(&self, axis: usize, coordinate: f64) -> Taps {
+    fn taps(&self, axis: usize, coordinate: f64, offset: i64) -> Taps {
         let size = self.image.size[axis];
         let at = if self.sampler.normalized { coordinate * f64::from(size) } else { coordinate };
         if !(self.sampler.linear && self.is_number()) {
-            return [(self.index(axis, at.floor() as i64), 1.0), (None, 0.0)];
+            let index = (at.floor() as i64).saturating_add(offset);
+            return [(self.index(axis, index), 1.0), (None, 0.0)];
         }
         let from = at - 0.5;
         let first = from.floor();
         // GPUs have eight bits for it.
         let weight = ((from - first) * 256.0).round_ties_even() / 256.0;
         let weight = if weight.is_nan() { 0.0 } else { weight as f32 };
-        let index = first as i64;
+        let index = (first as i64).saturating_add(offset);
         [
             (self.index(axis, index), 1.0 - weight),
             (self.index(axis, index.saturating_add(1)), weight),
@@ -309,7 +385,8 @@ mod tests {
 
     fn texture(kind: TexelKind, bits: u32, size: u32) -> Texture {
         let texel = Texel::new(kind, bits, 1).unwrap();
-        let image = Image { address: 0, size: [size, 1, 1], row_bytes: 0, plane_bytes: 0, texel };
+        let image =
+            Image { address: 0, axes: 1, size: [size, 1, 1], row_bytes: 0, plane_bytes: 0, texel };
         let sampler = Sampler {
             addressing: [Addressing::Clamp; 3],
             linear: false,
@@ -325,7 +402,7 @@ mod tests {
             let bytes = bytes.get(at as usize..(at + width) as usize).ok_or(())?;
             Ok(bytes.iter().rev().fold(0, |all, byte| all << 8 | u64::from(*byte)))
         };
-        texture.sample(FLAT, 0, [x, 0.0, 0.0], read).unwrap()[0]
+        texture.sample(FLAT, Place { at: [x, 0.0, 0.0], ..Place::default() }, read).unwrap()[0]
     }
 
     #[test]

@@ -1048,8 +1048,9 @@ fn what_is_not_supported_is_refused_by_name_where_it_runs() {
     const EXIT: u128 = 0x94d | ALWAYS | 7 << 87;
     const NOP: u128 = 0x918 | ALWAYS;
     for (arch, name, word) in [
-        (Arch::Sm80, "TEX", 0x001f_4400_001e_2f02_f000_5a04_0204_7b60),
-        (Arch::Sm80, "SUST", 0x0020_fe60_0010_ad00_4000_5a04_1000_7b9d),
+        // With a depth to compare with, and by texels.
+        (Arch::Sm80, "TEX", 0x001f_4400_001e_6f02_f000_5a04_0204_7b60),
+        (Arch::Sm80, "SUST.P", 0x000f_e200_0010_af00_7000_5a04_0400_7b9b),
         (Arch::Sm90, "SYNCS", 0x000e_a400_0800_0005_0000_0002_ff02_79a7),
         (Arch::Sm90, "UTMALDG", 0x0007_e400_0800_8000_0000_0004_0e00_75b4),
         (Arch::Sm90, "HGMMA", 0x000f_e200_0c00_08ff_0000_0000_081c_79f0),

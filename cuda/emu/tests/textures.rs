@@ -39,8 +39,9 @@ fn run(
     device.write(address, bytes).unwrap();
     let row_bytes = u64::from(size[0]) * texel.bytes();
     let plane_bytes = row_bytes * u64::from(size[1]);
-    let handle = device
-        .bind(Texture { image: Image { address, size, row_bytes, plane_bytes, texel }, sampler });
+    let axes = if size[1] == 1 { 1 } else { 2 };
+    let image = Image { address, axes, size, row_bytes, plane_bytes, texel };
+    let handle = device.bind(Texture { image, sampler });
     let args = Args::new().u64(out).u64(handle);
     let report = device.launch(&module, "k", &Launch::default(), &args).unwrap();
     let (mut words, mut image) = ([0; 16], vec![0; bytes.len()]);

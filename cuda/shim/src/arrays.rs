@@ -129,7 +129,13 @@ fn create(out: Out<Handle>, texel: Texel, extent: [usize; 3], flags: c_uint) -> 
     let mut state = state();
     let address = state.alloc(bytes as u64)?;
     let (row_bytes, plane_bytes) = (row as u64, plane as u64);
-    let image = Image { address, size, row_bytes, plane_bytes, texel };
+    let axes = match (height, depth) {
+        (0, _) => 1,
+        (_, 0) => 2,
+        _ if flags & (LAYERED | CUBE) != 0 => 2,
+        _ => 3,
+    };
+    let image = Image { address, axes, size, row_bytes, plane_bytes, texel };
     out.put(state.array_create(Array { image, extent, flags }))
 }
 
@@ -402,13 +408,15 @@ impl Resource {
             Self::LINEAR => {
                 let Linear { address, texel, rest: [bytes, ..] } = linear(&self.words)?;
                 let size = [axis(bytes / texel.bytes())?, 1, 1];
-                Ok((Image { address, size, row_bytes: bytes, plane_bytes: bytes, texel }, true))
+                let (row_bytes, plane_bytes) = (bytes, bytes);
+                Ok((Image { address, axes: 1, size, row_bytes, plane_bytes, texel }, true))
             }
             Self::PLANE => {
                 let Linear { address, texel, rest: [width, height, pitch] } = linear(&self.words)?;
                 let size = [axis(width)?, axis(height)?, 1];
                 let plane_bytes = pitch.checked_mul(height).ok_or(INVALID_VALUE)?;
-                Ok((Image { address, size, row_bytes: pitch, plane_bytes, texel }, false))
+                let row_bytes = pitch;
+                Ok((Image { address, axes: 2, size, row_bytes, plane_bytes, texel }, false))
             }
             _ => Err(NOT_SUPPORTED),
         }

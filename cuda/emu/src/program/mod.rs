@@ -10,7 +10,7 @@ use std::sync::Arc;
 use crate::lanes::LaneFn;
 use crate::lanes::matrix::{Combine, Fragment};
 use crate::ptx::Loc;
-use crate::texture::Shape;
+use crate::texture::Access;
 
 pub(crate) use decode::decode;
 pub(crate) use flow::{innermost_loop, own_line};
@@ -292,44 +292,14 @@ pub(crate) struct RowMove {
 /// An access of a texture or surface.
 #[derive(Debug)]
 pub(crate) struct TextureOp {
-    pub(crate) shape: Shape,
-    pub(crate) access: TextureAccess,
+    pub(crate) access: Access,
     pub(crate) handle: Reg,
     /// The layer, where there are any, then the coordinates.
     pub(crate) at: Vec<Reg>,
+    /// Texels beside them along each axis.
+    pub(crate) offset: Vec<Reg>,
     /// What is read or written.
     pub(crate) registers: Vec<Option<Reg>>,
-}
-
-/// What is done with a texture or surface.
-#[derive(Debug, Clone, Copy)]
-pub(crate) enum TextureAccess {
-    /// `integers`: coordinates are, not `f32`.
-    Sample {
-        integers: bool,
-    },
-    Gather {
-        channel: usize,
-    },
-    Load {
-        width: u64,
-        outside: Outside,
-    },
-    Store {
-        width: u64,
-        outside: Outside,
-    },
-    Query {
-        axis: usize,
-    },
-}
-
-/// What an access outside of a surface does.
-#[derive(Debug, Clone, Copy)]
-pub(crate) enum Outside {
-    Trap,
-    Clamp,
-    Zero,
 }
 
 /// What an atomic operation does to memory.

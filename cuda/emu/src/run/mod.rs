@@ -1,8 +1,7 @@
 //! Runs a kernel: a grid of blocks over the cores, the warps of a block in turn.
 //!
-//! The core is the same for all code: `grid`, `block`, `shared`, `access`. It sees code and warps as the traits of
-//! `warp`; `ptx` and `sass` are the
-//! two kinds of both.
+//! The core is the same for all code: `grid`, `block`, `shared`, `access`, `texture`. It sees code and warps as the
+//! traits of `warp`; `ptx` and `sass` are the two kinds of both.
 
 mod access;
 mod block;
@@ -12,6 +11,7 @@ mod ptx;
 mod sass;
 mod shared;
 mod source;
+mod texture;
 mod warp;
 
 pub(crate) use grid::{Grid, Turn, run};

@@ -20,6 +20,7 @@ pub(crate) use load::load;
 pub(crate) use placed::load as load_placed;
 
 use crate::program::{Rmw, Shuffle, Space, Vote};
+use crate::texture::Access;
 
 /// A register that is always zero, and the uniform one.
 pub(crate) const ZERO: u8 = 255;
@@ -284,6 +285,7 @@ pub(crate) enum Op {
         transposed: bool,
     },
     MatrixMultiply(Box<MatrixMultiply>),
+    Texture(Box<TextureOp>),
     Fence,
     Nop,
     Yield,
@@ -430,6 +432,31 @@ pub(crate) enum Builtin {
     AssertFail,
     Malloc,
     Free,
+}
+
+/// An access of a texture or surface.
+#[derive(Debug)]
+pub(crate) struct TextureOp {
+    pub(crate) access: Access,
+    pub(crate) handle: Source,
+    /// The layer, where there are any, then the coordinates.
+    pub(crate) at: Vec<u8>,
+    /// Texels beside them, for all axes.
+    pub(crate) offset: Option<Offset>,
+    /// Where the four words of what is read go.
+    pub(crate) to: [Option<u8>; 4],
+    /// The registers of what is written.
+    pub(crate) from: Vec<[u8; 2]>,
+    /// The predicate that tells of texels without memory.
+    pub(crate) missing: u8,
+}
+
+/// Texels beside coordinates, in one register.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Offset {
+    pub(crate) register: u8,
+    /// Bits from an axis to the next.
+    pub(crate) step: u32,
 }
 
 /// `d = a × b + c` of a warp.

@@ -17,6 +17,7 @@ mod mistakes;
 mod numbers;
 mod random;
 mod sass;
+mod textures;
 mod warps;
 mod watched;
 

@@ -41,12 +41,17 @@ pub(crate) fn ptx(module: &str) -> String {
     fs::read_to_string(kernels.join(format!("{module}.ptx"))).unwrap()
 }
 
-fn assemble(cuda: &Path) -> Cubins {
+/// What is assembled.
+pub(crate) fn variants() -> Vec<(u32, u32)> {
     let all = (0..5).flat_map(|at| (0..4).map(move |level| (SAMPLE[at].0, level)));
-    let variants: Vec<(u32, u32)> = match env::var_os("NVABI_SASS_ALL") {
+    match env::var_os("NVABI_SASS_ALL") {
         Some(_) => all.collect(),
         None => SAMPLE.to_vec(),
-    };
+    }
+}
+
+fn assemble(cuda: &Path) -> Cubins {
+    let variants = variants();
     let mut out = Cubins::new();
     for module in MODULES {
         for (arch, level) in &variants {

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use super::super::{BarrierKind, Callee, Instruction, Op, Reg, Rmw, TextureAccess};
+use super::super::{BarrierKind, Callee, Instruction, Op, Reg, Rmw};
 
 /// A part of a register that an instruction takes.
 #[derive(Debug, Clone, Copy)]
@@ -140,8 +140,8 @@ fn effects(op: &Op, mut read: impl FnMut(Reg)) {
         }
         Op::Texture(texture) => {
             read(texture.handle);
-            texture.at.iter().copied().for_each(&mut read);
-            if let TextureAccess::Store { .. } = texture.access {
+            texture.at.iter().chain(&texture.offset).copied().for_each(&mut read);
+            if texture.access.kind.is_write() {
                 texture.registers.iter().flatten().copied().for_each(read);
             }
         }

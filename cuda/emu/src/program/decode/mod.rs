@@ -178,6 +178,7 @@ fn decoder_of<'n, 'a>(base: &str) -> DecodeFn<'n, 'a> {
         "tex" | "tld4" => Decoder::texture,
         "suld" => Decoder::surface_load,
         "sust" => Decoder::surface_store,
+        "sured" => Decoder::surface_reduce,
         "txq" | "suq" => Decoder::texture_query,
         // compare.rs
         "setp" => Decoder::set_predicate,

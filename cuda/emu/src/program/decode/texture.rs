@@ -1,11 +1,11 @@
-//! Textures and surfaces: `tex`, `tld4`, `suld`, `sust`.
+//! Textures and surfaces: `tex`, `tld4`, `txq`, `suld`, `sust`, `sured`.
 
-use super::super::{Op, Outside, Reg, TextureAccess, TextureOp};
+use super::super::{Op, Reg, TextureOp};
 use super::Decoder;
 use crate::error::LoadError;
-use crate::lanes::Opcode;
+use crate::lanes::{self, Opcode};
 use crate::ptx;
-use crate::texture::Shape;
+use crate::texture::{Access, AccessKind, Outside, Shape};
 
 /// The axes, and whether a layer or a face is chosen.
 fn shape(opcode: &Opcode<'_>) -> Option<Shape> {
@@ -42,16 +42,25 @@ impl<'a> Decoder<'_, 'a> {
         if !matches!(*to, "f32" | "s32" | "u32") || !matches!(*from, "f32" | "s32") {
             return self.unsupported(instruction);
         }
-        let access = if opcode.base == "tld4" {
+        let kind = if opcode.base == "tld4" {
             let Some(channel) = opcode.choose(CHANNELS) else {
                 return self.unsupported(instruction);
             };
-            TextureAccess::Gather { channel }
+            AccessKind::Gather { channel }
         } else {
-            TextureAccess::Sample { integers: *from == "s32" }
+            AccessKind::Sample { integers: *from == "s32" }
+        };
+        let levels = [("level", 1), ("grad", 2)];
+        let behind = 2 + opcode.choose(&levels).unwrap_or(0);
+        let offset = match &operands[behind.min(operands.len())..] {
+            [] => Vec::new(),
+            [offset @ ptx::Operand::Vector(_)] => self.sources(Some(offset))?,
+            // To be compared with a depth.
+            _ => return self.unsupported(instruction),
         };
         let registers = self.destinations(operands.first())?;
-        self.texture_operation(instruction, shape, access, registers, operands.get(1))
+        let access = Access { shape, kind };
+        self.texture_operation(instruction, access, offset, registers, operands.get(1))
     }
 
     /// `suld.b.2d.v2.b32.trap {a, b}, [surface, {x, y}]`, where x counts bytes.
@@ -64,12 +73,11 @@ impl<'a> Decoder<'_, 'a> {
         let Some(shape) = shape(opcode).filter(|_| opcode.has("b")) else {
             return self.unsupported(instruction);
         };
-        let access = TextureAccess::Load {
-            width: self.width(opcode)?,
-            outside: opcode.choose(OUTSIDE).unwrap_or(Outside::Trap),
-        };
         let registers = self.destinations(operands.first())?;
-        self.texture_operation(instruction, shape, access, registers, operands.get(1))
+        let (width, parts) = (self.width(opcode)?, registers.len());
+        let kind = AccessKind::Load { width, parts, outside: outside(opcode) };
+        let access = Access { shape, kind };
+        self.texture_operation(instruction, access, Vec::new(), registers, operands.get(1))
     }
 
     /// `sust.b.2d.v2.b32.trap [surface, {x, y}], {a, b}`.
@@ -82,19 +90,40 @@ impl<'a> Decoder<'_, 'a> {
         let Some(shape) = shape(opcode).filter(|_| opcode.has("b")) else {
             return self.unsupported(instruction);
         };
-        let access = TextureAccess::Store {
-            width: self.width(opcode)?,
-            outside: opcode.choose(OUTSIDE).unwrap_or(Outside::Trap),
+        let registers: Vec<_> = self.sources(operands.get(1))?.into_iter().map(Some).collect();
+        let (width, parts) = (self.width(opcode)?, registers.len());
+        let kind = AccessKind::Store { width, parts, outside: outside(opcode) };
+        let access = Access { shape, kind };
+        self.texture_operation(instruction, access, Vec::new(), registers, operands.first())
+    }
+
+    /// `sured.b.add.2d.u32.trap [surface, {x, y}], a`.
+    pub(super) fn surface_reduce(
+        &mut self,
+        instruction: &ptx::Instruction<'a>,
+        opcode: &Opcode<'a>,
+    ) -> Result<(), LoadError> {
+        let operands = &instruction.operands;
+        let shape = shape(opcode).filter(|_| opcode.has("b"));
+        let names = ["add", "min", "max", "and", "or"].map(|name| (name, name));
+        let (Some(shape), Some(name)) = (shape, opcode.choose(&names)) else {
+            return self.unsupported(instruction);
         };
-        let registers = self.sources(operands.get(1))?.into_iter().map(Some).collect();
-        self.texture_operation(instruction, shape, access, registers, operands.first())
+        let Some(step) = lanes::atomic(name, opcode.kind()) else {
+            return self.unsupported(instruction);
+        };
+        let width = self.width(opcode)?;
+        let kind = AccessKind::Reduce { width, step, outside: outside(opcode) };
+        let registers = vec![Some(self.src(operands.get(1))?)];
+        let access = Access { shape, kind };
+        self.texture_operation(instruction, access, Vec::new(), registers, operands.first())
     }
 
     fn texture_operation(
         &mut self,
         instruction: &ptx::Instruction<'a>,
-        shape: Shape,
-        access: TextureAccess,
+        access: Access,
+        offset: Vec<Reg>,
         registers: Vec<Option<Reg>>,
         place: Option<&ptx::Operand<'a>>,
     ) -> Result<(), LoadError> {
@@ -106,12 +135,12 @@ impl<'a> Decoder<'_, 'a> {
         let [handle, coordinates] = &parts[..] else { return self.unsupported(instruction) };
         let handle = self.src(Some(handle))?;
         let mut at = self.sources(Some(coordinates))?;
-        let needed = shape.axes + usize::from(shape.layered);
+        let needed = access.shape.numbers();
         if at.len() < needed {
             return self.error(format!("`{}` needs {needed} coordinates", instruction.opcode));
         }
         at.truncate(needed);
-        self.emit(Op::Texture(Box::new(TextureOp { shape, access, handle, at, registers })));
+        self.emit(Op::Texture(Box::new(TextureOp { access, handle, at, offset, registers })));
         Ok(())
     }
 
@@ -130,14 +159,15 @@ impl<'a> Decoder<'_, 'a> {
         let handle = self.src(Some(handle))?;
         let dst = self.dst(instruction.operands.first())?;
         let shape = Shape { axes: 0, layered: false, cube: false };
-        let (access, registers) = (TextureAccess::Query { axis }, vec![Some(dst)]);
-        self.emit(Op::Texture(Box::new(TextureOp {
-            shape,
-            access,
-            handle,
-            at: Vec::new(),
-            registers,
-        })));
+        let access = Access { shape, kind: AccessKind::Query };
+        let mut registers = vec![None; axis];
+        registers.push(Some(dst));
+        let (at, offset) = (Vec::new(), Vec::new());
+        self.emit(Op::Texture(Box::new(TextureOp { access, handle, at, offset, registers })));
         Ok(())
     }
+}
+
+fn outside(opcode: &Opcode<'_>) -> Outside {
+    opcode.choose(OUTSIDE).unwrap_or(Outside::Trap)
 }

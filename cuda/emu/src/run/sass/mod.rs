@@ -4,6 +4,7 @@ mod compute;
 mod flow;
 mod matrix;
 mod memory;
+mod texture;
 mod warp;
 mod wide;
 

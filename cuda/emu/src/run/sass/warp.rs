@@ -248,6 +248,7 @@ impl<'a> Warp<'a> {
             }
             Op::QuerySpace { outcome, at, window } => self.query(*outcome, at, *window, mask),
             Op::MatrixMultiply(multiply) => self.multiply(multiply, mask)?,
+            Op::Texture(texture) => self.texture(state, texture, mask)?,
             Op::Builtin(builtin) => self.builtin(state, *builtin, mask)?,
             flow @ (Op::Jump { .. }
             | Op::SetBarrier { .. }

@@ -8,10 +8,10 @@ use crate::program::{LOCAL_WINDOW, Rmw, SHARED_WINDOW, Space};
 use crate::sass::{Address, Predicate, Source};
 
 /// Bytes of one part, parts, and whether it is extended by its sign.
-struct Size {
-    width: u64,
-    parts: u8,
-    signed: bool,
+pub(super) struct Size {
+    pub(super) width: u64,
+    pub(super) parts: u8,
+    pub(super) signed: bool,
 }
 
 impl Decoder<'_> {
@@ -41,7 +41,7 @@ impl Decoder<'_> {
         }
     }
 
-    fn size(&self) -> Size {
+    pub(super) fn size(&self) -> Size {
         let size = |width, parts, signed| Size { width, parts, signed };
         match () {
             () if self.has(Modifier::U8) => size(1, 1, false),

@@ -4,6 +4,7 @@ mod floats;
 mod flow;
 mod integers;
 mod memory;
+mod texture;
 mod warp;
 
 use nvabi_sass::{ConstantBank, Modifier, Op as Name, Value};
@@ -71,6 +72,7 @@ impl Decoder<'_> {
             LDC | ULDC | LD | LDG | ST | STG | LDL | STL | LDS | STS | LDSM | RED | REDG | ATOM
             | ATOMG | ATOMS | QSPC | LDGSTS | LDGDEPBAR | DEPBAR | CCTL | MEMBAR | ERRBAR
             | CGAERRBAR => self.memory(),
+            TEX | TLD | TLD4 | TXD | TXQ | SULD | SUST | SURED => self.texture(),
             BRA | BRX | JMP | CALL | RET | EXIT | BSSY | BSYNC | BREAK | YIELD | WARPSYNC
             | BMOV | ENDCOLLECTIVE | NOP | NANOSLEEP | BPT | BAR => self.flow(),
             _ => Err("it is decoded, but not run".to_owned()),

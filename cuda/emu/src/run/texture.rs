@@ -1,0 +1,179 @@
+//! Reads of textures, and reads, writes and reductions of surfaces: what one lane does, in PTX and machine code.
+
+use super::access::{Target, update};
+use super::block::State;
+use super::warp::Warp;
+use super::{Mistake, mistake};
+use crate::report::FindingKind;
+use crate::texture::{Access, AccessKind, Image, Outside, Place, Shape, Texture};
+
+type Fallible<T> = Result<T, Box<Mistake>>;
+
+/// What a lane gives for an access.
+#[derive(Default)]
+pub(super) struct Operands {
+    pub(super) handle: u64,
+    /// The layer, where there are any, then the coordinates.
+    pub(super) at: [u32; 4],
+    /// Texels beside them; of each the lowest bits count.
+    pub(super) offset: [u32; 3],
+    /// What is written.
+    pub(super) values: [u64; 4],
+}
+
+/// The texture that was used last: lanes often use the same.
+#[derive(Default)]
+pub(super) struct Textures(Option<(u64, Texture)>);
+
+impl Textures {
+    /// What a lane reads.
+    pub(super) fn access(
+        &mut self,
+        warp: &dyn Warp,
+        state: &mut State<'_>,
+        lane: usize,
+        access: &Access,
+        operands: &Operands,
+    ) -> Fallible<[u64; 4]> {
+        let texture = self.find(state, operands.handle, lane)?;
+        let Access { shape, kind } = *access;
+        let surface = |(width, parts), outside| {
+            let size = width * parts as u64;
+            surface_place(lane, &texture.image, surface_at(shape, &operands.at), size, outside)
+        };
+        match kind {
+            AccessKind::Query => {
+                let [wide, high, deep] = texture.image.size.map(u64::from);
+                Ok([wide, high, deep, 1])
+            }
+            AccessKind::Sample { integers } => {
+                let read = |address, width| read(state, lane, address, width);
+                let place = place(access, operands, integers);
+                Ok(texture.sample(shape, place, read)?.map(u64::from))
+            }
+            AccessKind::Gather { channel } => {
+                let read = |address, width| read(state, lane, address, width);
+                let place = place(access, operands, false);
+                Ok(texture.gather(shape, channel, place, read)?.map(u64::from))
+            }
+            AccessKind::Load { width, parts, outside } => {
+                let mut values = [0; 4];
+                let Some(start) = surface((width, parts), outside)? else { return Ok(values) };
+                for (part, value) in values.iter_mut().enumerate().take(parts) {
+                    *value = read(state, lane, start + part as u64 * width, width)?;
+                }
+                Ok(values)
+            }
+            AccessKind::Store { width, parts, outside } => {
+                let start = surface((width, parts), outside)?;
+                for (part, value) in operands.values.iter().enumerate().take(parts) {
+                    let Some(address) = start.map(|start| start + part as u64 * width) else {
+                        break;
+                    };
+                    let Some(place) = state.allocations.locate(address, width) else {
+                        return gone(lane, address);
+                    };
+                    place.store(0, width, *value);
+                    state.grid.memory.mark(address, width);
+                }
+                Ok([0; 4])
+            }
+            AccessKind::Reduce { width, step, outside } => {
+                let Some(address) = surface((width, 1), outside)? else { return Ok([0; 4]) };
+                let Some(place) = state.allocations.locate(address, width) else {
+                    return gone(lane, address);
+                };
+                let change = |old| step(old, operands.values[0]);
+                update(warp, state, lane, Target::Global(place), (address, width), change)?;
+                Ok([0; 4])
+            }
+        }
+    }
+
+    fn find(&mut self, state: &State<'_>, handle: u64, lane: usize) -> Fallible<Texture> {
+        let known = self.0.filter(|(known, _)| *known == handle).map(|(_, texture)| texture);
+        let Some(texture) = known.or_else(|| state.grid.textures.get(&handle).copied()) else {
+            let message = format!("there is no texture or surface {handle:#x}, or no longer");
+            return mistake(FindingKind::OutOfBounds, lane, message);
+        };
+        self.0 = Some((handle, texture));
+        Ok(texture)
+    }
+}
+
+/// Where a texture is read.
+fn place(access: &Access, operands: &Operands, integers: bool) -> Place {
+    let shape = access.shape;
+    let mut parts = operands.at[..shape.numbers().min(4)].iter().copied();
+    let layer = if shape.layered { parts.next().unwrap_or(0) } else { 0 };
+    let mut at = [0.0; 3];
+    for (at, part) in at.iter_mut().zip(parts) {
+        *at = if integers { (part as i32).into() } else { f32::from_bits(part).into() };
+    }
+    let unused = 32 - access.kind.offset_bits();
+    let offset = operands.offset.map(|raw| i64::from((raw << unused) as i32 >> unused));
+    Place { layer, at, offset }
+}
+
+/// The byte in a row, the row and the plane that are accessed.
+fn surface_at(shape: Shape, at: &[u32; 4]) -> [i64; 3] {
+    let mut parts = at[..shape.numbers().min(4)].iter().map(|part| i64::from(*part as i32));
+    let layer = if shape.layered { parts.next() } else { None };
+    let mut out = [0; 3];
+    for (out, part) in out.iter_mut().zip(parts) {
+        *out = part;
+    }
+    out[2] = layer.unwrap_or(out[2]);
+    out
+}
+
+/// Where a surface is accessed; None where nothing is read or written.
+fn surface_place(
+    lane: usize,
+    image: &Image,
+    at: [i64; 3],
+    size: u64,
+    outside: Outside,
+) -> Fallible<Option<u64>> {
+    let texel = image.texel.bytes();
+    if at[0].rem_euclid(size.max(1) as i64) != 0 {
+        let message =
+            format!("{size} bytes at byte {} of a row of a surface are not aligned", at[0]);
+        return mistake(FindingKind::Misaligned, lane, message);
+    }
+    let row = u64::from(image.size[0]) * texel;
+    let most = [
+        row.saturating_sub(size) as i64,
+        i64::from(image.size[1]) - 1,
+        i64::from(image.size[2]) - 1,
+    ];
+    let inside = at.iter().zip(most).all(|(at, most)| (0..=most).contains(at));
+    match outside {
+        Outside::Trap if !inside => {
+            let [wide, high, deep] = image.size;
+            let message = format!(
+                "{size} bytes of a surface at byte {}, row {}, plane {}: it has {wide} × {high} × {deep} texels \
+                 of {texel} bytes",
+                at[0], at[1], at[2]
+            );
+            return mistake(FindingKind::OutOfBounds, lane, message);
+        }
+        Outside::Zero if !inside => return Ok(None),
+        _ => {}
+    }
+    let [x, y, z] = std::array::from_fn(|axis| at[axis].clamp(0, most[axis].max(0)) as u64);
+    Ok(Some(image.address + z * image.plane_bytes + y * image.row_bytes + x))
+}
+
+fn read(state: &mut State<'_>, lane: usize, address: u64, width: u64) -> Fallible<u64> {
+    match state.allocations.locate(address, width) {
+        Some(place) => Ok(place.load(0, width)),
+        None => gone(lane, address),
+    }
+}
+
+fn gone<T>(lane: usize, address: u64) -> Fallible<T> {
+    let message =
+        format!("the texel at {address:#x} of a texture or surface whose memory was freed");
+    mistake(FindingKind::UseAfterFree, lane, message)
+}
