@@ -24,6 +24,11 @@ errnos! {
     EOPNOTSUPP, EADDRINUSE, EBADFD, EOVERFLOW,
 }
 
+impl Errno {
+    /// The kernel's own, which programs should not see and some drivers return.
+    pub const ENOTSUPP: Errno = Errno(524);
+}
+
 impl fmt::Display for Errno {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match nix::errno::Errno::from_raw(self.0) {

@@ -18,6 +18,7 @@ mod alloc;
 mod channel;
 mod client;
 mod control;
+mod dma_buf;
 mod event;
 mod frontend;
 mod launch;
@@ -83,6 +84,7 @@ fn run_all() {
         alloc::RULES,
         channel::RULES,
         control::RULES,
+        dma_buf::RULES,
         event::RULES,
         frontend::RULES,
         mapping::RULES,

@@ -34,7 +34,7 @@ pub(super) struct Caller<'a> {
 }
 
 /// Calls that begin with a struct, and where their status stands in it.
-const STRUCTS: [(&str, &str, &str); 20] = [
+const STRUCTS: [(&str, &str, &str); 21] = [
     ("NV_ESC_RM_ALLOC_MEMORY", "nv_ioctl_nvos02_parameters_with_fd", "params.status"),
     ("NV_ESC_RM_ALLOC_OBJECT", "NVOS05_PARAMETERS", "status"),
     ("NV_ESC_RM_FREE", "NVOS00_PARAMETERS", "status"),
@@ -55,6 +55,7 @@ const STRUCTS: [(&str, &str, &str); 20] = [
     ("NV_ESC_RM_UPDATE_DEVICE_MAPPING_INFO", "NVOS56_PARAMETERS", "status"),
     ("NV_ESC_ALLOC_OS_EVENT", "nv_ioctl_alloc_os_event_t", "Status"),
     ("NV_ESC_FREE_OS_EVENT", "nv_ioctl_free_os_event_t", "Status"),
+    ("NV_ESC_EXPORT_TO_DMABUF_FD", "nv_ioctl_export_to_dma_buf_fd_t", "status"),
 ];
 
 /// Those that are for the device files of GPUs alone, and those that are for all files; others are for the
@@ -323,6 +324,7 @@ impl Driver {
             "NV_ESC_ALLOC_OS_EVENT" => self.alloc_os_event(caller, args),
             "NV_ESC_FREE_OS_EVENT" => self.free_os_event(args),
             "NV_ESC_RM_GET_EVENT_DATA" => self.event_data(caller, args),
+            "NV_ESC_EXPORT_TO_DMABUF_FD" => self.export_dma_buf(caller, args),
             _ => Err(Failed::NotSimulated(Status::NOT_SUPPORTED, name.to_owned())),
         }
     }

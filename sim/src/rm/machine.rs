@@ -40,6 +40,7 @@ impl Machine for Driver {
             // What a process maps of it is at its own address in the file, as for the driver.
             NodeKind::Uvm => Node::Memory(Memory::new(USER_END)?),
             NodeKind::UvmTools | NodeKind::Capability(_) => Node::Memory(Memory::new(0)?),
+            NodeKind::DmaBuf => return Err(Errno::ENODEV),
         };
         let attached = match node {
             NodeKind::Gpu(gpu) => vec![gpu],
@@ -101,6 +102,9 @@ impl Machine for Driver {
             let known = self.interface.ioctl(true, request);
             return known.map_or(format!("uvm {request:#x}"), |call| call.name.clone());
         }
+        if node == Some(NodeKind::DmaBuf) {
+            return format!("dma-buf {request:#x}");
+        }
         let Ok(call) = self.call(client, request, argument) else {
             return "NV_ESC_IOCTL_XFER_CMD".to_owned();
         };
@@ -128,6 +132,7 @@ impl Machine for Driver {
             NodeKind::Control | NodeKind::Gpu(_) => self.frontend(caller, request, argument),
             NodeKind::Uvm | NodeKind::UvmTools => self.uvm(caller, request, argument),
             NodeKind::Capability(_) => Err(Errno::ENOTTY).into(),
+            NodeKind::DmaBuf => Self::dma_buf_ioctl(request).into(),
         }
     }
 
@@ -152,10 +157,12 @@ impl Machine for Driver {
     }
 
     fn mmap(&mut self, client: &dyn Client, id: FileId, call: &MapCall) -> Result<Mapping, Errno> {
-        if self.files.get(id).is_none_or(|open| open.file.node != NodeKind::Uvm) {
-            return self.mapping(id, call.length, call.offset);
+        match self.files.get(id).map(|open| open.file.node) {
+            Some(NodeKind::Uvm) => self.map_uvm(client, id, call),
+            // `nv_dma_buf_mmap`.
+            Some(NodeKind::DmaBuf) => Err(Errno::ENOTSUPP),
+            _ => self.mapping(id, call.length, call.offset),
         }
-        self.map_uvm(client, id, call)
     }
 
     fn watches_polls(&self) -> bool {

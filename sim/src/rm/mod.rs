@@ -12,6 +12,7 @@ mod alloc;
 mod capabilities;
 mod channel;
 mod control;
+mod dma_buf;
 mod events;
 mod external;
 mod failed;
@@ -44,6 +45,7 @@ use super::profile::Profile;
 use super::supervisor;
 use super::topology::{Spots, Topology};
 use channel::Channels;
+use dma_buf::DmaBuf;
 use events::{OsEvent, Queue};
 use gpu::Gpu;
 use memory::{Buffer, MapContext};
@@ -255,6 +257,8 @@ struct NvFile {
     shown: Option<MapContext>,
     /// What it stands for.
     exported: Option<Exported>,
+    /// What a file of this kind is of.
+    dma_buf: Option<DmaBuf>,
     uvm: Uvm,
     events: Queue,
 }
@@ -267,6 +271,7 @@ impl NvFile {
             attached: Vec::new(),
             shown: None,
             exported: None,
+            dma_buf: None,
             uvm: Uvm::default(),
             events: Queue::default(),
         }
@@ -292,6 +297,8 @@ enum NodeKind {
     UvmTools,
     /// What lets a program use an instance, by its number.
     Capability(u32),
+    /// Memory of a GPU, for other devices.
+    DmaBuf,
 }
 
 impl NodeKind {
@@ -303,6 +310,7 @@ impl NodeKind {
             Self::Uvm => "nvidia-uvm",
             Self::UvmTools => "nvidia-uvm-tools",
             Self::Capability(_) => "nvidia-cap",
+            Self::DmaBuf => "dma-buf",
         }
     }
 }
