@@ -7,6 +7,7 @@
 extern crate nvabi_test;
 
 use std::fs;
+use std::io::{Seek, SeekFrom};
 use std::os::fd::AsFd;
 use std::path::Path;
 use std::process::{Command, Output};
@@ -49,7 +50,7 @@ mod driver_info;
 test_main!();
 
 const ROLE: &str = "NVABI_TEST_CLIENT";
-const PARTS: usize = 10;
+const PARTS: usize = 11;
 
 /// One tag of each form that the calls have had, and the oldest and the newest.
 const TAGS: [&str; 5] = ["515.43.04", "535.43.02", "550.90.07", "570.124.06", "595.45.04"];
@@ -70,6 +71,7 @@ fn client() {
         ("threads", threads),
         ("errors", errors),
         ("memory", memory),
+        ("dma-buf", dma_buf),
         ("events", events),
         ("unified", unified),
         ("absent", absent),
@@ -331,6 +333,37 @@ fn memory() -> nvabi::rm::Result<()> {
     let read_only = buffer(&device, 4096)?;
     read_only.map_memory(&device, NodeName::Control, 0, 4096, Access::ReadOnly)?;
     read_only.free()
+}
+
+/// Memory of a GPU that other devices can have.
+fn dma_buf() -> nvabi::rm::Result<()> {
+    let Device { client, device, _node } = open()?;
+    let minor = client.cards()?[0].minor;
+    let memory = with_driver!(device.driver().driver(), abi => {
+        let size = 4 * 4096;
+        let mut params =
+            abi::NV_MEMORY_ALLOCATION_PARAMS { owner: 1, size, ..Record::zeroed() };
+        device.alloc::<abi::class::NV01_MEMORY_LOCAL_USER>(&mut params)?
+    });
+    let whole = memory.export_dma_buf(minor, 0, 4 * 4096)?;
+    let part = memory.export_dma_buf(minor, 4096, 4096)?;
+    let size = |fd| fs::File::from(fd).seek(SeekFrom::End(0)).unwrap();
+    assert_eq!((size(whole), size(part)), (4 * 4096, 4096));
+
+    let error = memory.export_dma_buf(minor, 1, 4096).unwrap_err();
+    assert!(matches!(error.kind(), ErrorKind::Invalid(_)), "{error}");
+    let error = memory.export_dma_buf(minor, 4096, 4 * 4096).unwrap_err();
+    assert_eq!(error.status(), Some(NvStatus::NV_ERR_INVALID_ARGUMENT), "{error}");
+    let text = format!(
+        "NV_ESC_EXPORT_TO_DMABUF_FD (ioctl 0xd9) on {} (NV01_MEMORY_LOCAL_USER)",
+        memory.handle()
+    );
+    assert!(error.to_string().starts_with(&text), "{error}");
+    let error = memory.export_dma_buf(77, 0, 4096).unwrap_err();
+    assert!(matches!(error.kind(), ErrorKind::Open(..)), "{error}");
+    let error = buffer(&device, 4096)?.export_dma_buf(minor, 0, 4096).unwrap_err();
+    assert_eq!(error.status(), Some(NvStatus::NV_ERR_INVALID_ARGUMENT), "{error}");
+    memory.free()
 }
 
 /// A subdevice tells files of what happens to it, as long as it is asked to.

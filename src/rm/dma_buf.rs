@@ -1,16 +1,15 @@
 //! `NV_ESC_EXPORT_TO_DMABUF_FD` in whichever form a driver has it.
 //!
-//! 570.86.15 put a field before the lists, and 580.65.06 another one; so the fields are found by name in the driver's
+//! 570.86.15 put a field before the lists; so the fields are found by name in the driver's
 //! own layout, as those of `NV_ESC_RM_ALLOC` are.
 
-use std::os::fd::{AsFd, BorrowedFd, FromRawFd, OwnedFd};
-use std::{io, ptr};
+use std::os::fd::{AsFd, FromRawFd, OwnedFd};
 
 use super::client::NodeName;
-use super::error::{Error, ErrorKind, Result};
+use super::error::{ErrorKind, Result};
 use super::escape;
 use super::object::Object;
-use crate::check::Layout;
+use crate::check::{Layout, Type};
 use crate::driver::{AnyDriver, Choice};
 
 const PAGE: u64 = 4096;
@@ -63,12 +62,88 @@ impl Object {
         // handles and numbers in them, no address.
         unsafe { escape::call_bytes(node.as_fd(), call, bytes.0.as_mut_ptr(), form.size) }
             .map_err(|error| client.failed(call, &error))?;
-        escape::status_result(bytes.u32(form.status)).map_err(|refused| self.failed(call, refused))?;
+        escape::status_result(bytes.u32(form.status))
+            .map_err(|refused| self.failed(call, refused))?;
         let fd = bytes.u32(form.fd) as i32;
         if fd < 0 {
             return Err(self.failed(call, ErrorKind::Invalid("the driver gave no descriptor")));
         }
         // SAFETY: the call has succeeded, and so made a descriptor that nobody else knows.
         Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+    }
+}
+
+/// That of all drivers which the machine's can be.
+fn form(choice: &Choice) -> std::result::Result<Form, ErrorKind> {
+    let own = Form::of(choice.driver());
+    let same = choice.other().is_none_or(|other| Form::of(other) == own);
+    own.filter(|_| same).ok_or(ErrorKind::NotInDriver)
+}
+
+impl Form {
+    fn of(driver: &AnyDriver) -> Option<Self> {
+        let layout = driver.layout("nv_ioctl_export_to_dma_buf_fd_t")?;
+        let at = |name: &str, size: u32| Self::place(layout, name, size);
+        let form = Self {
+            size: layout.size as usize,
+            fd: at("fd", 4)?,
+            client: at("hClient", 4)?,
+            objects: at("totalObjects", 4)?,
+            objects_now: at("numObjects", 4)?,
+            total_size: at("totalSize", 8)?,
+            handle: at("handles", 4)?,
+            offset: at("offsets", 8)?,
+            length: at("sizes", 8)?,
+            status: at("status", 4)?,
+        };
+        (form.size <= LARGEST).then_some(form)
+    }
+
+    /// Where a field is whose elements, or which itself, has this size.
+    fn place(layout: &Layout, name: &str, size: u32) -> Option<usize> {
+        let field = layout.fields.iter().find(|field| field.name == name)?;
+        let found = match &field.ty {
+            Type::Array(element, _) => element.size(),
+            ty => ty.size(),
+        };
+        (found == size).then_some(field.offset as usize)
+    }
+
+    fn written(&self, memory: &Object, offset: u64, size: u64) -> Bytes {
+        let mut bytes = Bytes([0; LARGEST]);
+        let mut put =
+            |at: usize, value: &[u8]| bytes.0[at..at + value.len()].copy_from_slice(value);
+        put(self.fd, &NEW.to_ne_bytes());
+        put(self.client, &memory.client().0.to_ne_bytes());
+        put(self.objects, &1_u32.to_ne_bytes());
+        put(self.objects_now, &1_u32.to_ne_bytes());
+        put(self.total_size, &size.to_ne_bytes());
+        put(self.handle, &memory.handle().0.to_ne_bytes());
+        put(self.offset, &offset.to_ne_bytes());
+        put(self.length, &size.to_ne_bytes());
+        bytes
+    }
+}
+
+impl Bytes {
+    fn u32(&self, at: usize) -> u32 {
+        let mut bytes = [0; 4];
+        bytes.copy_from_slice(&self.0[at..at + 4]);
+        u32::from_ne_bytes(bytes)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_driver_has_one_of_two_forms() {
+        for driver in AnyDriver::all() {
+            let form = Form::of(driver);
+            let places = form.map(|form| (form.size, form.handle, form.length, form.status));
+            let forms = [(2600, 32, 1568, 2592), (2608, 36, 1576, 2600)];
+            assert!(places.is_some_and(|places| forms.contains(&places)), "{driver:?}: {places:?}");
+        }
     }
 }

@@ -33,6 +33,7 @@ pub(super) const CARD_INFO: CallName = escape("NV_ESC_CARD_INFO", 0xc8);
 pub(super) const REGISTER_FD: CallName = escape("NV_ESC_REGISTER_FD", 0xc9);
 pub(super) const ALLOC_OS_EVENT: CallName = escape("NV_ESC_ALLOC_OS_EVENT", 0xce);
 pub(super) const FREE_OS_EVENT: CallName = escape("NV_ESC_FREE_OS_EVENT", 0xcf);
+pub(super) const EXPORT_TO_DMABUF_FD: CallName = escape("NV_ESC_EXPORT_TO_DMABUF_FD", 0xd9);
 pub(super) const CHECK_VERSION_STR: CallName = escape("NV_ESC_CHECK_VERSION_STR", 0xd2);
 
 /// Makes one of them, again where a signal came before anything was done.
@@ -318,6 +319,7 @@ mod tests {
             REGISTER_FD,
             ALLOC_OS_EVENT,
             FREE_OS_EVENT,
+            EXPORT_TO_DMABUF_FD,
             CHECK_VERSION_STR,
         ];
         for driver in AnyDriver::all() {

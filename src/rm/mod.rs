@@ -92,6 +92,7 @@
 
 mod alloc;
 mod client;
+mod dma_buf;
 mod error;
 mod escape;
 mod event;
