@@ -5,16 +5,16 @@
 //! them: byte by byte or by atomic exchanges, memory that is not cached would be slow, or not work at all.
 
 use std::ffi::c_void;
+use std::io;
 use std::num::NonZeroUsize;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::ptr::NonNull;
 
-use nix::errno::Errno;
 use nix::libc;
 use nix::sys::mman::{MapFlags, ProtFlags, mmap, munmap};
 
 use super::buffer::Buffer;
-use super::error::{Error, ErrorKind, Result};
+use super::error::{Error, Result};
 use super::uapi::{self, DmaBufSync};
 
 impl Buffer {
@@ -30,15 +30,18 @@ impl Buffer {
         };
         let mapped = |protection| {
             // SAFETY: no address is asked for, so no memory that is in use is replaced.
-            unsafe { mmap(None, length, protection, MapFlags::MAP_SHARED, self, 0) }
+            let start = unsafe { mmap(None, length, protection, MapFlags::MAP_SHARED, self, 0) };
+            // A driver may say what has no name, such as the kernel's own ENOTSUPP.
+            start.map_err(|_| io::Error::last_os_error())
         };
+        let may_not =
+            |error: &io::Error| matches!(error.raw_os_error(), Some(libc::EACCES | libc::EPERM));
         let (start, writable) = match mapped(ProtFlags::PROT_READ | ProtFlags::PROT_WRITE) {
             // The kernel's answer to who has a descriptor to read, or memory that is sealed against writing.
-            Err(Errno::EACCES | Errno::EPERM) => (mapped(ProtFlags::PROT_READ), false),
+            Err(error) if may_not(&error) => (mapped(ProtFlags::PROT_READ), false),
             mapped => (mapped, true),
         };
-        let start =
-            start.map_err(|errno| Error::io(ErrorKind::Call, "mmap of a buffer", errno.into()))?;
+        let start = start.map_err(|error| Error::call("mmap of a buffer", error))?;
         Ok(Mapping { buffer: self, start: start.cast(), length: length.get(), writable })
     }
 }

@@ -27,6 +27,56 @@ const BLOCK_LINEAR: [(&str, u32, u32); 5] = [
     ("log2 of the block's height", 4, 0),
 ];
 const BLOCK_LINEAR_2D: &str = "NVIDIA_BLOCK_LINEAR_2D";
+/// The modifier whose parameters are all zero.
+const BLOCK_LINEAR_0: u64 = NVIDIA << VENDOR | 0x10;
+
+/// How a GPU of NVIDIA's lays images out in blocks, which is the same for all of its images.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct BlockLinear {
+    /// The order of sectors: 0 on Tegra up to X2, 1 on all others.
+    pub sector_layout: u8,
+    /// The generation of page kinds, and how high a GOB is: 0 from Fermi to Volta, 2 since Turing.
+    pub generation: u8,
+    /// The kind of the pages, without compression.
+    pub page_kind: u8,
+}
+
+impl BlockLinear {
+    /// GPUs with generic page kinds: Turing and later, Orin.
+    pub const SINCE_TURING: Self = Self { sector_layout: 1, generation: 2, page_kind: 0x06 };
+    /// Maxwell to Volta, Xavier.
+    pub const BEFORE_TURING: Self = Self { sector_layout: 1, generation: 0, page_kind: 0xfe };
+    /// Tegra X1 and X2.
+    pub const TEGRA_X1: Self = Self { sector_layout: 0, ..Self::BEFORE_TURING };
+
+    /// The modifier of blocks of 2ʰ GOBs, with `h` from 0 to 5.
+    pub fn modifier(self, log2_height: u8) -> u64 {
+        BLOCK_LINEAR_0
+            | u64::from(self.sector_layout & 1) << 22
+            | u64::from(self.generation & 3) << 20
+            | u64::from(self.page_kind) << 12
+            | u64::from(log2_height & 0xf)
+    }
+
+    /// Whether a modifier is of its blocks.
+    pub fn has(self, modifier: u64) -> bool {
+        Self::log2_height(modifier).is_some_and(|h| self.modifier(h) == modifier)
+    }
+
+    /// How many GOBs are in a block, as the power of two; `None` where a modifier has no blocks of NVIDIA's.
+    pub fn log2_height(modifier: u64) -> Option<u8> {
+        let is_block_linear = modifier >> VENDOR == NVIDIA && modifier & 0x10 != 0;
+        (is_block_linear && modifier & 0xf <= 5).then_some((modifier & 0xf) as u8)
+    }
+
+    /// The modifiers that suit images of this height, the highest block first: none is higher than the image, but for
+    /// the lowest.
+    pub fn modifiers(self, height: u32) -> impl Iterator<Item = u64> {
+        let gob = if self.generation == 1 { 4 } else { 8 };
+        let suits = move |h: &u8| *h == 0 || height > gob << (h - 1);
+        (0..=5).rev().filter(suits).map(move |h| self.modifier(h))
+    }
+}
 
 /// The number of a modifier that is written by name, or as a number.
 ///
@@ -59,14 +109,17 @@ fn block_linear(arguments: &str) -> Result<u64, String> {
         let names = BLOCK_LINEAR.map(|(name, ..)| name).join(", ");
         return Err(format!("{BLOCK_LINEAR_2D} takes five numbers: {names}"));
     }
-    let fixed = NVIDIA << VENDOR | 0x10;
-    values.iter().zip(BLOCK_LINEAR).try_fold(fixed, |modifier, (text, (name, bits, at))| {
-        let hex = text.strip_prefix("0x").map(|hex| u64::from_str_radix(hex, 16));
-        let value = hex.unwrap_or_else(|| text.parse()).ok().filter(|value| value >> bits == 0);
-        let value = value
-            .ok_or_else(|| format!("{name} of {BLOCK_LINEAR_2D} has {bits} bits, not `{text}`"))?;
-        Ok(modifier | value << at)
-    })
+    values.iter().zip(BLOCK_LINEAR).try_fold(
+        BLOCK_LINEAR_0,
+        |modifier, (text, (name, bits, at))| {
+            let hex = text.strip_prefix("0x").map(|hex| u64::from_str_radix(hex, 16));
+            let value = hex.unwrap_or_else(|| text.parse()).ok().filter(|value| value >> bits == 0);
+            let value = value.ok_or_else(|| {
+                format!("{name} of {BLOCK_LINEAR_2D} has {bits} bits, not `{text}`")
+            })?;
+            Ok(modifier | value << at)
+        },
+    )
 }
 
 /// The name of a modifier, which [`number`] reads; a number where it has none.
@@ -102,6 +155,19 @@ mod tests {
             assert_eq!(name(modifier), text);
         }
         assert_eq!(number("NVIDIA_BLOCK_LINEAR_2D(0,1,2,0x06,4)"), Ok(0x0300_0000_0060_6014));
+    }
+
+    #[test]
+    fn blocks_are_no_higher_than_an_image_needs() {
+        let names = |gpu: BlockLinear, height| {
+            gpu.modifiers(height).map(name).map(|name| name[22..].to_owned()).collect::<Vec<_>>()
+        };
+        let orin = BlockLinear::SINCE_TURING;
+        assert_eq!(names(orin, 1), ["(0, 1, 2, 6, 0)"]);
+        assert_eq!(names(orin, 8), ["(0, 1, 2, 6, 0)"]);
+        assert_eq!(names(orin, 17), ["(0, 1, 2, 6, 2)", "(0, 1, 2, 6, 1)", "(0, 1, 2, 6, 0)"]);
+        assert_eq!(names(BlockLinear::BEFORE_TURING, 1080)[0], "(0, 1, 0, 254, 5)");
+        assert_eq!(names(BlockLinear::TEGRA_X1, u32::MAX)[5], "(0, 0, 0, 254, 0)");
     }
 
     #[test]

@@ -212,7 +212,17 @@ impl AddressSpace {
     ///
     /// When there is no room, and what else the kernel refuses.
     pub fn map(&self, memory: Memory) -> Result<Buffer> {
-        let gpu = GpuMapping::new(self, &memory)?;
+        self.map_with_kind(memory, PITCH)
+    }
+
+    /// The same for memory whose pages have a kind: 0 where rows follow each other; the generation of the GPU says
+    /// which ones are block-linear.
+    ///
+    /// # Errors
+    ///
+    /// As [`map`](Self::map).
+    pub fn map_with_kind(&self, memory: Memory, kind: u8) -> Result<Buffer> {
+        let gpu = GpuMapping::new(self, &memory, kind)?;
         let cpu = memory.map(Some(gpu.at))?;
         Ok(Buffer { cpu, gpu, memory })
     }
@@ -263,6 +273,9 @@ fn map_flags(release: Release, cache: Cache) -> u32 {
     r35::NVGPU_AS_MAP_BUFFER_FLAGS_DIRECT_KIND_CTRL | coherent
 }
 
+/// The kind of pages whose rows follow each other.
+const PITCH: u8 = 0;
+
 /// Memory that the GPU sees, until this goes.
 #[derive(Debug)]
 struct GpuMapping {
@@ -271,10 +284,10 @@ struct GpuMapping {
 }
 
 impl GpuMapping {
-    fn new(space: &AddressSpace, memory: &Memory) -> Result<Self> {
+    fn new(space: &AddressSpace, memory: &Memory, kind: u8) -> Result<Self> {
         let mut args = r36::nvgpu_as_map_buffer_ex_args::zeroed();
-        // No compression; pitch is kind 0.
-        (args.compr_kind, args.incompr_kind) = (-1, 0);
+        // No compression.
+        (args.compr_kind, args.incompr_kind) = (-1, kind.into());
         args.flags = map_flags(space.0.device.release(), memory.cache());
         args.dmabuf_fd = memory.dmabuf().as_raw_fd() as u32;
         args.page_size = PAGE as u32;

@@ -16,7 +16,9 @@ mod fences;
 mod gpus;
 mod nvmap;
 mod own;
+mod rm;
 mod scanout;
+mod simulated;
 mod vm;
 
 use std::fs;

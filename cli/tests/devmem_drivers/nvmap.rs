@@ -1,13 +1,11 @@
 //! nvmap on a simulated Jetson, through real system calls: this test starts itself there.
 
-use std::process::Command;
+use nvabi_devmem::modifier::number;
+use nvabi_devmem::{Constraint, ConstraintName, Description, Operation, Prober, Use, layout_of};
+use nvabi_test::only_as_child;
 
-use nvabi_devmem::{Constraint, ConstraintName, Operation, Prober, Use};
-use nvabi_test::{Need, only_as_child, skip};
-
+use super::simulated::{INSIDE, simulated};
 use super::{description, device, devices, pattern, read, use_of, write};
-
-const INSIDE: &str = "NVABI_TEST_JETSON";
 
 /// The program on the Jetson.
 #[test]
@@ -17,7 +15,9 @@ fn client() {
     let uses = vec![use_of(&*gpu, Operation::Render), Use::new("cpu", Operation::CpuRead)];
     let description = description(640, 480, uses);
     let sets = gpu.sets(&description.usage.image, Operation::Render).unwrap();
-    assert!(sets.iter().all(|set| *set.capabilities == *description.set.capabilities));
+    // Blocks of 2⁵ to 2⁰ GOBs, and rows.
+    assert_eq!(sets.len(), 7);
+    assert_eq!(*sets[6].capabilities, *description.set.capabilities);
     assert_eq!(gpu.sets(&description.usage.image, Operation::Scanout).unwrap(), []);
 
     let buffer = Prober::default().allocate(&devices(), &description).unwrap();
@@ -29,6 +29,24 @@ fn client() {
     let mapped = gpu.import(&buffer).unwrap();
     assert_ne!(mapped.handle(), 0);
     drop(mapped);
+
+    // Blocks of 2³ GOBs of 8 rows: pages of another kind for the GPU, the same bytes for the CPU.
+    let tiled = &sets[2];
+    assert_eq!(tiled.capabilities[0].to_string(), "modifier NVIDIA_BLOCK_LINEAR_2D(0, 1, 2, 6, 3)");
+    let image = description.usage.image;
+    let mut tiled = Description {
+        layout: layout_of(&image, tiled).unwrap(),
+        set: tiled.clone(),
+        ..description.clone()
+    };
+    assert_eq!(tiled.layout.size, 2560 * 512);
+    let blocks = Prober::default().allocate(&devices(), &tiled).unwrap();
+    write(&blocks, &pattern(4, 2560 * 512));
+    assert_ne!(gpu.import(&blocks).unwrap().handle(), 0);
+    let before_turing = "NVIDIA_BLOCK_LINEAR_2D(0, 1, 0, 254, 3)";
+    tiled.layout.modifier = number(before_turing).unwrap();
+    let refused = gpu.allocate(&tiled).unwrap_err().to_string();
+    assert_eq!(refused, format!("nvmap:gpu has no modifier {before_turing}"));
 
     // Memory that nvmap did not make, and what it does not make.
     let plain = device("cpu").allocate(&description).unwrap();
@@ -43,20 +61,5 @@ fn client() {
 
 #[test]
 fn memory_of_nvmap_is_seen_by_gpu_and_cpu() {
-    let output = Command::new(env!("CARGO_BIN_EXE_nvabi"))
-        .args(["tegra", "sim", "--"])
-        .arg(std::env::current_exe().unwrap())
-        .args(["nvmap::client", "--exact", "--nocapture"])
-        .env(INSIDE, "1")
-        .output();
-    // In a virtual machine it is not where it was built.
-    let Ok(output) = output else { skip(Need::Workspace, "the command is not there") };
-    let (said, complaint) =
-        (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
-    if complaint.contains("seccomp") && said.is_empty() {
-        skip(Need::Supervise, complaint.trim());
-    }
-    assert!(output.status.success(), "{said}{complaint}");
-    assert!(said.contains("the client is done"), "{said}{complaint}");
-    assert!(complaint.contains("0 diagnostics"), "{complaint}");
+    simulated(&["tegra", "sim"], "nvmap::client", &[]);
 }

@@ -6,6 +6,8 @@ mod gl;
 pub mod memfd;
 #[cfg(feature = "tegra")]
 mod nvmap;
+#[cfg(feature = "rm")]
+mod rm;
 mod udmabuf;
 mod v4l2;
 mod vulkan;
@@ -35,6 +37,8 @@ pub fn built_in() -> Vec<Box<dyn Driver>> {
         Box::new(vulkan::Vulkan),
         #[cfg(feature = "tegra")]
         Box::new(nvmap::Nvmap),
+        #[cfg(feature = "rm")]
+        Box::new(rm::Rm),
     ]
 }
 
@@ -154,7 +158,10 @@ fn nodes(folder: &str, begin: &str) -> Result<Vec<PathBuf>> {
 }
 
 /// What each node is, without those that cannot be used: unless that is all of them.
-fn each<T>(nodes: &[PathBuf], device: impl Fn(&Path) -> Result<Option<T>>) -> Result<Vec<T>> {
+fn each<N, T>(
+    nodes: impl IntoIterator<Item = N>,
+    device: impl Fn(N) -> Result<Option<T>>,
+) -> Result<Vec<T>> {
     let (mut devices, mut refused) = (Vec::new(), None);
     for node in nodes {
         match found(device(node)) {

@@ -2,9 +2,10 @@
 
 use std::io;
 
+use crate::modifier::BlockLinear;
 use crate::{
     Buffer, Capability, CapabilitySet, Constraint, ConstraintName, Description, Device, DeviceInfo,
-    Driver, Error, ErrorKind, Image, Import, Memory, Operation, Result, placement,
+    Driver, Error, ErrorKind, Image, Import, MODIFIER_LINEAR, Memory, Operation, Result, placement,
 };
 use nvabi::tegra;
 
@@ -31,6 +32,8 @@ impl Driver for Nvmap {
 struct Gpu {
     device: tegra::Device,
     info: DeviceInfo,
+    /// How it lays out blocks, where that is known.
+    blocks: Option<BlockLinear>,
 }
 
 impl Gpu {
@@ -42,8 +45,31 @@ impl Gpu {
             allocates: true,
             imports: true,
         };
-        Self { device, info }
+        let blocks = blocks_of(&device.characteristics().chip());
+        Self { device, info, blocks }
     }
+
+    /// The kind of pages with a layout.
+    fn page_kind(&self, modifier: u64) -> Result<u8> {
+        match self.blocks.filter(|blocks| blocks.has(modifier)) {
+            _ if modifier == MODIFIER_LINEAR => Ok(0),
+            Some(blocks) => Ok(blocks.page_kind),
+            None => {
+                let layout = Capability::modifier(modifier);
+                Err(Error::unsupported(format!("{} has no {layout}", self.info.name)))
+            }
+        }
+    }
+}
+
+/// The blocks of a chip: `drm_fourcc.h` has the order of sectors and the page kinds of each generation.
+fn blocks_of(chip: &str) -> Option<BlockLinear> {
+    Some(match chip {
+        "gm20b" | "gp10b" => BlockLinear::TEGRA_X1,
+        "gv11b" => BlockLinear::BEFORE_TURING,
+        "ga10b" => BlockLinear::SINCE_TURING,
+        _ => return None,
+    })
 }
 
 /// Pages behind the SMMU: any of the system's, in one piece for what is behind it alone.
@@ -54,7 +80,8 @@ impl Device for Gpu {
         &self.info
     }
 
-    fn sets(&self, _image: &Image, operation: Operation) -> Result<Vec<CapabilitySet>> {
+    /// In rows, and in the blocks of the chip's generation.
+    fn sets(&self, image: &Image, operation: Operation) -> Result<Vec<CapabilitySet>> {
         if !self.info.operations.contains(&operation) {
             return Ok(Vec::new());
         }
@@ -62,7 +89,9 @@ impl Device for Gpu {
             Constraint::new(ConstraintName::SIZE_ALIGNMENT, PAGE),
             Constraint::new(ConstraintName::PLACEMENT, placement::SYSTEM | placement::CONTIGUOUS),
         ];
-        Ok(vec![CapabilitySet::new(constraints, vec![Capability::pitch_linear()])])
+        let blocks = self.blocks.into_iter().flat_map(|blocks| blocks.modifiers(image.height));
+        let layouts = blocks.map(Capability::modifier).chain([Capability::pitch_linear()]);
+        Ok(layouts.map(|layout| CapabilitySet::new(constraints.clone(), [layout])).collect())
     }
 
     /// On a Jetson all of its devices take nvmap's memory, and some no other.
@@ -76,6 +105,7 @@ impl Device for Gpu {
 
     fn allocate(&self, description: &Description) -> Result<Buffer> {
         MEMORY.serves_of(self.info.number(), description)?;
+        self.page_kind(description.layout.modifier)?;
         let size = description.layout.size;
         let made = tegra::Memory::allocate(&self.device, size, tegra::Cache::Inner);
         let made = made.map_err(|error| device_error(&self.info.name, &error))?;
@@ -84,14 +114,15 @@ impl Device for Gpu {
         Buffer::new(fd, description.clone())
     }
 
-    /// Maps the memory into an address space of its own.
+    /// Maps the memory into an address space of its own, as pages of its layout's kind.
     fn import(&self, buffer: &Buffer) -> Result<Box<dyn Import>> {
         let refused = |error| device_error(&self.info.name, &error);
+        let kind = self.page_kind(buffer.description().layout.modifier)?;
         let size = buffer.size().next_multiple_of(PAGE);
         let memory = tegra::Memory::from_dmabuf(buffer.export()?, size, tegra::Cache::Inner);
         let memory = memory.map_err(refused)?;
         let space = tegra::AddressSpace::new(&self.device).map_err(refused)?;
-        Ok(Box::new(Mapped(space.map(memory).map_err(refused)?)))
+        Ok(Box::new(Mapped(space.map_with_kind(memory, kind).map_err(refused)?)))
     }
 }
 
