@@ -8,7 +8,7 @@
 #[macro_use]
 extern crate nvabi_test;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -878,6 +878,65 @@ fn wrong_statuses(
         (!is_fine).then(|| format!("{function}: {status}, the table has {expected}"))
     };
     out.lines().filter_map(wrong).collect()
+}
+
+/// Statuses that NVML's documentation does not list, of functions that it describes: all are the library's own answer to
+/// what it was called with, before it asks the driver, but for the last two.
+const UNDOCUMENTED: [&str; 9] = [
+    "nvmlDeviceGetGpuFabricInfo INVALID_ARGUMENT",
+    "nvmlDeviceGetGpuFabricInfoV INVALID_ARGUMENT",
+    "nvmlDeviceGetGridLicensableFeatures_v4 NOT_SUPPORTED",
+    "nvmlGpmMetricsGet INVALID_ARGUMENT",
+    "nvmlGpmMigSampleGet INVALID_ARGUMENT",
+    "nvmlVgpuInstanceClearAccountingPids NOT_FOUND",
+    "nvmlVgpuTypeGetMaxInstances NOT_SUPPORTED",
+    // The card has none, as its siblings say.
+    "nvmlDeviceGetRowRemapperHistogram NOT_SUPPORTED",
+    // It has no stream.
+    "nvmlGpmSampleGet NOT_SUPPORTED",
+];
+
+/// The statuses that a comment of NVML's header lists for each function. Functions of which it lists none, such as
+/// older forms, are left out.
+fn documented(header: &str) -> BTreeMap<&str, BTreeSet<&str>> {
+    let mut found = BTreeMap::new();
+    for part in header.split("/**").skip(1) {
+        let Some((comment, code)) = part.split_once("*/") else { continue };
+        let code = code.trim_start();
+        let function = code.strip_prefix("nvmlReturn_t DECLDIR ").and_then(|it| it.split_once('('));
+        let listed: BTreeSet<&str> = (comment.split("NVML_").skip(1))
+            .filter_map(|word| word.split(|c: char| !c.is_ascii_uppercase() && c != '_').next())
+            .filter_map(
+                |word| if word == "SUCCESS" { Some(word) } else { word.strip_prefix("ERROR_") },
+            )
+            .collect();
+        if let (Some((name, _)), false) = (function, listed.is_empty()) {
+            found.insert(name, listed);
+        }
+    }
+    found
+}
+
+/// Each status of each card is one that NVML's documentation has for the function.
+#[test]
+fn statuses_are_documented() {
+    let header = versions()[0].folder.with_file_name("nvml").join("nvml.h");
+    let Ok(header) = std::fs::read_to_string(&header) else {
+        skip(Need::Real, format!("there is no {}", header.display()))
+    };
+    let documented = documented(&header);
+    let text = std::fs::read_to_string(real_file("nvml.txt")).unwrap();
+    let (mut checked, mut undocumented) = (0, BTreeSet::new());
+    for (function, all) in statuses(&text) {
+        let Some(listed) = documented.get(function) else { continue };
+        checked += 1;
+        // `ARGUMENTS` was not called.
+        let called =
+            all.values().filter(|status| **status != "ARGUMENTS" && !listed.contains(*status));
+        undocumented.extend(called.map(|status| format!("{function} {status}")));
+    }
+    assert!(checked > 300, "{checked}");
+    assert_eq!(undocumented, UNDOCUMENTED.map(str::to_owned).into());
 }
 
 #[test]

@@ -45,6 +45,19 @@ if [ ! -e "$cache/python/pynvml.py" ]; then
     rm -rf "$wheels"
 fi
 
+# NVML's header says of each function what it may answer. Of version 13 on, it lacks functions of these libraries.
+if [ ! -e "$cache/nvml/nvml.h" ]; then
+    header=$(mktemp -d "$cache/.work.XXXXXX")
+    if python3 -m pip download -q --disable-pip-version-check --no-deps -d "$header" nvidia-nvml-dev-cu12 >&2 &&
+        python3 -m zipfile -e "$header"/*.whl "$header/wheel" >&2; then
+        rm -rf "$cache/nvml"
+        mv "$header/wheel/nvidia/nvml_dev/include" "$cache/nvml"
+    else
+        echo "fetch.sh: no nvidia-nvml-dev-cu12 from PyPI: what NVML answers is not held against its documentation" >&2
+    fi
+    rm -rf "$header"
+fi
+
 # Programs of others that read NVML; for the examples too.
 if [ ! -e "$cache/tools/nvitop_exporter" ]; then
     tools=$(mktemp -d "$cache/.work.XXXXXX")
