@@ -30,7 +30,7 @@ pub struct Info {
     pub pointers: &'static [Pointer],
     /// Capability groups, as gVisor names them.
     pub caps: &'static [&'static str],
-    /// What the ioctl is made on, where the driver's spec names its nodes: two nodes can know one
+    /// What the ioctl is made on, as the spec names it; empty for other calls. Two nodes can know one
     /// request by different names.
     pub node: &'static str,
 }

@@ -251,8 +251,13 @@ impl<'a> Linter<'a> {
             plain: &item.plain,
             handles: &item.handles,
         };
-        let opened = item.opens.iter().map(|(fd, _)| fd);
-        opened.for_each(|fd| self.path(&scope, fd, &leaves));
+        for (fd, _) in item.opens.iter().chain(&item.files) {
+            self.path(&scope, fd, &leaves);
+            if !item.fds.iter().any(|known| known.name == fd.name) {
+                let message = format!("`{}` of {} is not among its `fds`", fd.name, item.name);
+                self.complain("lint-unknown-fd", message, &fd.place, None, None);
+            }
+        }
         let disputed = self.spec.disputed.iter().filter(|of| of.call.name == item.name);
         disputed.for_each(|of| self.path(&scope, &of.field, &leaves));
         self.fields(&scope, &leaves);

@@ -30,7 +30,7 @@ const BROKEN: &[Broken] = &[
     // Names: in the record itself, 64 bits wide, and behind NvP64.
     (
         "515",
-        "fds = [\"ctl_fd\"], ",
+        "fds = [\"ctl_fd\"], files = { ctl_fd = \"nvidiactl\" }, ",
         "",
         &[(
             "lint-hidden-role",
@@ -39,7 +39,7 @@ const BROKEN: &[Broken] = &[
     ),
     (
         "530",
-        "fds = [\"devDescriptor\"], ",
+        "fds = [\"devDescriptor\"], files = { devDescriptor = \"nvidia\" }, ",
         "",
         &[("lint-hidden-role", "`devDescriptor` looks like a file descriptor")],
     ),
@@ -54,7 +54,7 @@ const BROKEN: &[Broken] = &[
     ),
     (
         "515",
-        "fds = [\"data\"], ",
+        "fds = [\"data\"], files = { data = \"nvidia-frontend\" }, ",
         "",
         &[("lint-hidden-role", "`NV01_EVENT_OS_EVENT` is declared simple, but its field `data`")],
     ),
@@ -286,6 +286,12 @@ const BROKEN: &[Broken] = &[
         "plain = [\"vMemPtr\"]",
         "plain = [\"vMemPt\", \"vMemPtr\"]",
         &[("lint-unknown-field", "has no field `vMemPt`")],
+    ),
+    (
+        "515",
+        "fds = [\"rmCtrlFd\"], files = { rmCtrlFd",
+        "fds = [\"rmCtrlFd\"], files = { hClient",
+        &[("lint-unknown-fd", "`hClient` of UVM_REGISTER_GPU_VASPACE is not among its `fds`")],
     ),
 ];
 

@@ -205,6 +205,11 @@ fn requests_that_do_not_fit_are_found() {
         ("params = \"int\"", "parameterless = true", "takes 4 bytes of parameters, but the spec"),
         ("{ node = \"mem\", ", "{ ", "does not say what it is made on"),
         ("opens = { mem_fd", "opens = { men_fd", "has no field `men_fd`"),
+        (
+            "opens = { mem_fd",
+            "files = { flags = \"mem\" }, opens = { mem_fd",
+            "`flags` of GPU_IOC_OPEN is not among its `fds`",
+        ),
         (", fds = [\"mem_fd\"]", "", "its field `mem_fd` looks like a file descriptor"),
     ] {
         assert_eq!(SPEC.matches(from).count(), 1, "{from}");

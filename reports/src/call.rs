@@ -23,6 +23,8 @@ pub struct CallInfo {
     pub number: u64,
     /// What the ioctl is made on, where the spec names nodes.
     pub node: Option<String>,
+    /// The device files of that node; `*` stands for any characters.
+    pub paths: Vec<String>,
     /// What it takes: one form for each type; the size of the call tells which.
     pub forms: Vec<Form>,
     /// Whether a spec describes its fields; else nobody has looked for pointers and file descriptors.
@@ -87,7 +89,7 @@ pub fn narrowed(spec: &Spec, facts: &Facts, name: &str) -> Option<Spec> {
         narrowed.items.push(match of_tables.map(|call| &call.takes) {
             Some(takes) if known::is_in_driver(takes) => item_of(name, takes, place),
             Some(_) => return None,
-            None => item_of_display(facts, name, place)?,
+            None => item_of_display(spec, facts, name, place)?,
         });
     }
     Some(narrowed)
@@ -105,13 +107,14 @@ fn item_of(name: &str, takes: &CallParams, place: SpecPlace) -> Item {
 }
 
 /// What the display's headers say of one of its ioctls, as an item.
-fn item_of_display(facts: &Facts, name: &str, place: SpecPlace) -> Option<Item> {
+fn item_of_display(spec: &Spec, facts: &Facts, name: &str, place: SpecPlace) -> Option<Item> {
     let ioctl = display::ioctls(facts).into_iter().find(|ioctl| ioctl.name == name)?;
     let params = ioctl.params.map(|name| Named { name: name.to_owned(), place: place.clone() });
     Some(Item {
         parameterless: ioctl.is_mapped() && params.is_none(),
         params: params.into_iter().collect(),
         roles_known: false,
+        node: spec.surface_node(ioctl.surface).cloned(),
         ..Item::new(ItemKind::Ioctl, name.to_owned(), place)
     })
 }
@@ -128,11 +131,18 @@ pub fn calls(spec: &Spec, facts: &Facts) -> Result<Vec<CallInfo>, Report> {
     let plan = plan::plan(&lock, &specs, false)?;
     let told = facts.surfaces.get(CALLS).map(|surface| &surface.calls);
     let access = |call: &plan::Call<'_>| told?.get(&call.item.name)?.takes.access.as_ref();
-    Ok(plan.calls.iter().map(|call| info(&plan, call, access(call))).collect())
+    Ok(plan.calls.iter().map(|call| info(&plan, spec, call, access(call))).collect())
 }
 
-fn info(plan: &plan::Plan<'_>, call: &plan::Call<'_>, access: Option<&Access>) -> CallInfo {
+fn info(
+    plan: &plan::Plan<'_>,
+    spec: &Spec,
+    call: &plan::Call<'_>,
+    access: Option<&Access>,
+) -> CallInfo {
     let item = call.item;
+    let node = item.node.as_ref();
+    let node = node.and_then(|named| spec.nodes.iter().find(|node| node.name == named.name));
     let number = (call.number & 0xffff_ffff) as u64;
     let form = |at: Option<usize>| {
         let size = at.map_or(0, |at| call.roles.sizes[at]);
@@ -172,7 +182,8 @@ fn info(plan: &plan::Plan<'_>, call: &plan::Call<'_>, access: Option<&Access>) -
         name: item.name.clone(),
         kind: item.kind,
         number,
-        node: item.node.as_ref().map(|node| node.name.clone()),
+        node: node.map(|node| node.name.clone()),
+        paths: node.map_or_else(Vec::new, |node| node.paths.clone()),
         forms: forms(call).map(form).collect(),
         roles_known: item.roles_known,
         access: access.cloned(),
@@ -186,14 +197,13 @@ fn info(plan: &plan::Plan<'_>, call: &plan::Call<'_>, access: Option<&Access>) -
 /// A call as a block of lines.
 pub fn text(call: &CallInfo) -> String {
     let what = match call.kind {
-        ItemKind::Frontend => "ioctl of /dev/nvidiactl and /dev/nvidia*",
-        ItemKind::Uvm => "ioctl of /dev/nvidia-uvm",
-        ItemKind::Control => "control command",
-        ItemKind::Class => "allocation class",
+        ItemKind::Control => "control command".to_owned(),
+        ItemKind::Class => "allocation class".to_owned(),
         ItemKind::Ioctl if call.forms.iter().all(|form| form.request.is_none()) => {
-            "named in the parameters of its node's one request"
+            "named in the parameters of its node's one request".to_owned()
         }
-        ItemKind::Ioctl => "ioctl",
+        _ if call.paths.is_empty() => "ioctl".to_owned(),
+        _ => format!("ioctl of {}", call.paths.join(" and ")),
     };
     let mut text = format!("{}: {what}, number {:#x}\n", call.name, call.number);
     let mut row = |label: &str, value: &str| {

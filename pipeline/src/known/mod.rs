@@ -43,18 +43,20 @@ pub fn with_driver_calls(lock: &Lock, spec: &Spec, wanted: &dyn Fn(&str) -> bool
     let mut added: Vec<Item> = Vec::new();
     {
         let stated = Stated::new(&spec);
-        let mut runs: HashMap<&str, Vec<Run<'_>>> = HashMap::new();
+        let mut runs: HashMap<(&str, &str), Vec<Run<'_>>> = HashMap::new();
         let ioctls = display::Ioctls::of_lock(lock);
         for tag in tags_of(lock, &spec) {
             for ioctl in ioctls.at(tag, wanted) {
                 if !stated.has(lock, ItemKind::Ioctl, ioctl.name, tag) {
                     let run = Run::new(ItemKind::Ioctl, ioctl.params, ioctl.is_mapped(), tag);
-                    add(runs.entry(ioctl.name).or_default(), run);
+                    add(runs.entry((ioctl.surface, ioctl.name)).or_default(), run);
                 }
             }
         }
-        for (name, runs) in runs {
-            added.extend(runs.into_iter().map(|run| item(lock, name, run, &place)));
+        for ((surface, name), runs) in runs {
+            let node = spec.surface_node(surface);
+            let items = runs.into_iter().map(|run| item(lock, name, run, &place));
+            added.extend(items.map(|item| Item { node: node.cloned(), ..item }));
         }
     }
     added.sort_by(|a, b| (&a.name, &a.since).cmp(&(&b.name, &b.since)));

@@ -751,8 +751,8 @@ fn says_the_same(a: &Item, b: &Item) -> bool {
         named.collect::<Vec<_>>()
     };
     let names = |named: &[spec::Named]| named.iter().map(|n| n.name.clone()).collect::<Vec<_>>();
-    fn opens(item: &Item) -> impl Iterator<Item = (&str, &str)> {
-        item.opens.iter().map(|(fd, node)| (fd.name.as_str(), node.name.as_str()))
+    fn nodes(fds: &[(spec::Named, spec::Named)]) -> impl Iterator<Item = (&str, &str)> {
+        fds.iter().map(|(fd, node)| (fd.name.as_str(), node.name.as_str()))
     }
     std::ptr::eq(a, b)
         || a.array == b.array
@@ -762,7 +762,8 @@ fn says_the_same(a: &Item, b: &Item) -> bool {
             && names(&a.params) == names(&b.params)
             && names(&a.fds) == names(&b.fds)
             && a.node.as_ref().map(|n| &n.name) == b.node.as_ref().map(|n| &n.name)
-            && opens(a).eq(opens(b))
+            && nodes(&a.opens).eq(nodes(&b.opens))
+            && nodes(&a.files).eq(nodes(&b.files))
             && handles(a) == handles(b)
             && point_alike(&a.pointers, &b.pointers)
 }

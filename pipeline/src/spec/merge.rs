@@ -133,6 +133,7 @@ pub(super) fn merge(
         }
     }
     spec.items = items.into_values().flatten().collect();
+    default_nodes(&mut spec);
     spec.tags = tags(own, file, &mut report);
     known_trees(&spec, &mut report);
     known_nodes(&spec, &mut report);
@@ -177,6 +178,7 @@ fn merge_surfaces(surfaces: &mut Vec<Surface>, raw: &RawSpec, file: &File, repor
         replace(&mut surface.prelude, &raw.prelude);
         replace(&mut surface.system, &raw.system);
         replace(&mut surface.language, &raw.language.as_ref().map(|l| l.name().to_owned()));
+        surface.node = raw.node.as_ref().map(|n| named(n, file)).or_else(|| surface.node.take());
         surface.suffix = raw.suffix.clone().or_else(|| surface.suffix.take());
         if surface.headers.is_empty() {
             let message = format!("surface `{name}` has no `headers`");
@@ -287,13 +289,23 @@ fn known_trees(spec: &Spec, report: &mut Report) {
     }
 }
 
+/// What the ioctls of the x86 driver are made on, where an item does not say.
+fn default_nodes(spec: &mut Spec) {
+    for (kind, surface) in [(ItemKind::Frontend, "rm"), (ItemKind::Uvm, "uvm")] {
+        let Some(node) = spec.surface_node(surface).cloned() else { continue };
+        let items = spec.items.iter_mut().filter(|item| item.kind == kind);
+        items.for_each(|item| _ = item.node.get_or_insert_with(|| node.clone()));
+    }
+}
+
 /// Items name nodes that there are.
 fn known_nodes(spec: &Spec, report: &mut Report) {
     let known = |node: &&Named| !spec.nodes.iter().any(|known| known.name == node.name);
     let named = spec
         .items
         .iter()
-        .flat_map(|item| item.node.iter().chain(item.opens.iter().map(|(_, node)| node)));
+        .flat_map(|item| item.node.iter().chain(item.fd_nodes()))
+        .chain(spec.surfaces.iter().filter_map(|surface| surface.node.as_ref()));
     for node in named.filter(known) {
         report.push(unknown("node", node, spec.nodes.iter().map(|node| node.name.as_str())));
     }
@@ -357,6 +369,7 @@ fn item(
         fds: raw.fds.iter().map(|n| named(n, file)).collect(),
         node: raw.node.as_ref().map(|n| named(n, file)),
         opens: (raw.opens.iter()).map(|(f, n)| (named(f, file), named(n, file))).collect(),
+        files: (raw.files.iter()).map(|(f, n)| (named(f, file), named(n, file))).collect(),
         pointers: raw.pointers.iter().map(|p| pointer(p, file, report)).collect(),
         handles: raw.handles.iter().map(|(n, means)| (named(n, file), *means)).collect(),
         plain: raw.plain.iter().map(|n| named(n, file)).collect(),

@@ -120,6 +120,8 @@ pub struct Surface {
     /// What the names of its constants end in here, after `_`: surfaces for several chips have one name with several
     /// values.
     pub suffix: Option<String>,
+    /// What its ioctls are made on, where an item does not say otherwise.
+    pub node: Option<Named>,
 }
 
 impl Surface {
@@ -137,6 +139,7 @@ impl Surface {
             system: Vec::new(),
             language: "c".to_owned(),
             suffix: None,
+            node: None,
         }
     }
 }
@@ -299,6 +302,8 @@ pub struct Item {
     pub node: Option<Named>,
     /// Those of the `fds` that come back new, and the node that they are then.
     pub opens: Vec<(Named, Named)>,
+    /// Those of the `fds` that must be open files of one node, and the node.
+    pub files: Vec<(Named, Named)>,
     /// The fields that hold pointers.
     pub pointers: Vec<Pointer>,
     /// The fields that name objects otherwise than their names say in [`Spec::handles`].
@@ -331,6 +336,7 @@ impl Item {
             fds: Vec::new(),
             node: None,
             opens: Vec::new(),
+            files: Vec::new(),
             pointers: Vec::new(),
             handles: Vec::new(),
             plain: Vec::new(),
@@ -351,6 +357,11 @@ impl Item {
     /// Whether the parameters can be copied as they are: neither fds nor pointers.
     pub fn is_simple(&self) -> bool {
         self.fds.is_empty() && self.pointers.is_empty()
+    }
+
+    /// The nodes of the file descriptors that go in or come back.
+    pub fn fd_nodes(&self) -> impl Iterator<Item = &Named> {
+        self.opens.iter().chain(&self.files).map(|(_, node)| node)
     }
 
     /// The types that its pointers lead to, also those behind other pointers.
@@ -560,6 +571,11 @@ impl Spec {
                 Err(Diagnostic::error("spec-unknown-tag", message).at(self.place()))
             }
         }
+    }
+
+    /// What the ioctls of a surface are made on.
+    pub fn surface_node(&self, surface: &str) -> Option<&Named> {
+        self.surfaces.iter().find(|of| of.name == surface)?.node.as_ref()
     }
 
     /// A place of this spec's own file, for complaints about the whole of it.

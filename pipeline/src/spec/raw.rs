@@ -52,6 +52,7 @@ tables! {
         system: Option<Vec<String>>,
         language: Option<Language>,
         suffix: Option<String>,
+        node: Option<Spanned<String>>,
     }
 
     /// What stands for the resource manager's classes and commands.
@@ -98,6 +99,7 @@ tables! {
         fds: Vec<Spanned<String>>,
         node: Option<Spanned<String>>,
         opens: BTreeMap<Spanned<String>, Spanned<String>>,
+        files: BTreeMap<Spanned<String>, Spanned<String>>,
         pointers: Vec<RawPointer>,
         handles: BTreeMap<Spanned<String>, HandleMeaning>,
         plain: Vec<Spanned<String>>,

@@ -16,7 +16,7 @@ use nvabi_pipeline::tag::Tag;
 /// Index of a node in [`Catalog::nodes`].
 pub(crate) type NodeId = u16;
 
-/// The nodes of the x86 driver: its specs do not name the nodes of their sections.
+/// The nodes of the x86 driver by path, those without calls in a spec among them.
 const X86: [(&str, &[&str], &str); 7] = [
     ("nvidiactl", &["/dev/nvidiactl"], "the resource manager"),
     ("nvidia", &["/dev/nvidia*"], "a GPU"),
@@ -122,7 +122,7 @@ impl Catalog {
 
     /// Takes in nodes alone: nothing is known of their requests.
     pub(crate) fn add_nodes(&mut self, spec: &Spec) {
-        // The specs of the x86 driver name no node that a program opens.
+        // Those of the x86 driver have one of several files each, and some that no call is made on.
         if spec.family().is_empty() {
             for (name, paths, note) in X86 {
                 let paths: Vec<String> = paths.iter().map(|path| (*path).to_owned()).collect();

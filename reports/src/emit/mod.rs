@@ -109,7 +109,13 @@ pub fn emit(
         Scope::All => {
             specs.iter().map(|spec| known::with_driver_calls(lock, spec, &|_| true)).collect()
         }
-        Scope::Items(names) => only(lock, specs, names)?,
+        Scope::Items(names) => {
+            let chosen = only(lock, specs, names)?;
+            match options.language {
+                Language::Syzkaller => with_needed(lock, specs, names, chosen)?,
+                _ => chosen,
+            }
+        }
     };
     let specs: Vec<&Spec> = specs.iter().collect();
     let plan = plan::plan(lock, &specs, scope == Scope::All)?;
@@ -121,7 +127,13 @@ pub fn emit(
         Language::Rust => rust::files(&module),
         Language::Json => json::files(&module),
         Language::Kaitai => kaitai::files(&module),
-        Language::Syzkaller => syzkaller::files(&module, &specs),
+        Language::Syzkaller => {
+            let asked = match scope {
+                Scope::Items(names) => Some(names),
+                Scope::Spec | Scope::All => None,
+            };
+            syzkaller::files(&module, &specs, asked)?
+        }
     })
 }
 
@@ -217,6 +229,22 @@ fn unknown<'a>(facts: &[Facts], missing: impl Iterator<Item = &'a RequestedName>
     report
 }
 
+/// The chosen items, and those that a description of them needs.
+fn with_needed(
+    lock: &Lock,
+    specs: &[&Spec],
+    asked: &[RequestedName],
+    chosen: Vec<Spec>,
+) -> Result<Vec<Spec>, Report> {
+    let needed = syzkaller::needed(specs, &chosen);
+    if needed.is_empty() {
+        return Ok(chosen);
+    }
+    let needed = needed.into_iter().map(|name| RequestedName { name, place: None });
+    let all: Vec<RequestedName> = asked.iter().cloned().chain(needed).collect();
+    only(lock, specs, &all)
+}
+
 /// What every language writes.
 struct Module<'p> {
     plan: &'p Plan<'p>,
@@ -290,7 +318,7 @@ pub struct Detail {
     /// Of a pointer with a length: bytes of an element.
     #[serde(skip_serializing_if = "is_zero")]
     pub unit: u64,
-    /// Of a handle, what it names; of a file descriptor that comes back, the node that it is.
+    /// Of a handle, what it names; of a file descriptor, the node that it is of.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub means: String,
 }
@@ -512,13 +540,13 @@ pub(crate) fn roles_of(call: &Call<'_>, form: usize) -> Vec<Role> {
     };
     let mut found: Vec<Role> = Vec::new();
     for (fd, spec) in call.roles.fds.iter().zip(&call.item.fds) {
-        let opened = call.item.opens.iter().find(|(opens, _)| opens.name == spec.name);
-        let detail = match opened {
-            Some((_, node)) => {
-                Detail { direction: "out", means: node.name.clone(), ..Detail::default() }
-            }
-            None => Detail { direction: "in", ..Detail::default() },
+        let of = |fds: &[(Named, Named)]| node_of(fds, &spec.name);
+        let (direction, means) = match of(&call.item.opens) {
+            Some(node) => ("out", Some(node)),
+            None => ("in", of(&call.item.files)),
         };
+        let means = means.unwrap_or_default();
+        let detail = Detail { direction, means, ..Detail::default() };
         found.extend(role(RoleKind::Fd, fd, detail));
     }
     for (pointer, spec) in call.roles.pointers.iter().zip(&call.item.pointers) {
@@ -540,6 +568,11 @@ pub(crate) fn roles_of(call: &Call<'_>, form: usize) -> Vec<Role> {
     }
     found.sort_by_key(|role| role.place.offset);
     found
+}
+
+/// The node that a file descriptor is of, where the spec says it.
+fn node_of(fds: &[(Named, Named)], path: &str) -> Option<String> {
+    fds.iter().find(|(fd, _)| fd.name == path).map(|(_, node)| node.name.clone())
 }
 
 /// The driver's name for the layout of the oldest tag, and that with the tag for each later one.

@@ -4,22 +4,103 @@
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::fmt::Write as _;
 
+use nvabi_pipeline::diagnostic::Diagnostic;
 use nvabi_pipeline::lock::Fact;
-use nvabi_pipeline::model::RecordKind;
+use nvabi_pipeline::model::{RecordKind, request_size};
 use nvabi_pipeline::plan::members::{Layout, Member};
 use nvabi_pipeline::plan::roles::{Expression, Factor, Field, FieldPlace};
 use nvabi_pipeline::plan::types::Element;
 use nvabi_pipeline::plan::{Call, Def, DefId, Param};
-use nvabi_pipeline::spec::{Direction, HandleMeaning, ItemKind, Spec};
+use nvabi_pipeline::spec::{Direction, HandleMeaning, Item, ItemKind, Node, Pointer, Spec};
 
-use super::{File, Module, banner, forms, frontend_request, request};
+use crate::decode::NVKMS_ARGUMENT;
+use crate::ranges::RequestedName;
 
-pub(super) fn files(module: &Module<'_>, specs: &[&Spec]) -> Vec<File> {
+use super::{File, Module, banner, forms, frontend_request, node_of, request};
+
+/// What the names of the mode setter's calls begin with.
+const MODESET: &str = "NVKMS_IOCTL_";
+
+/// The objects that others are below: without them few commands reach anything.
+const OBJECTS: [&str; 3] = ["NV01_ROOT", "NV01_DEVICE_0", "NV20_SUBDEVICE_0"];
+
+/// What the chosen calls cannot be described without: of commands and classes, the ioctls whose parameters name
+/// them, and the objects that they are made on; of the mode setter's calls, the parameters of its one request.
+pub(super) fn needed(specs: &[&Spec], chosen: &[Spec]) -> BTreeSet<String> {
+    let items = || chosen.iter().flat_map(|spec| &spec.items);
+    let mut kinds: BTreeSet<ItemKind> = items().map(|item| item.kind).collect();
+    kinds.retain(|kind| matches!(kind, ItemKind::Control | ItemKind::Class));
+    let mut names = BTreeSet::new();
+    if !kinds.is_empty() {
+        kinds.insert(ItemKind::Class);
+        names.extend(OBJECTS.map(str::to_owned));
+    }
+    let carries = |pointer: &Pointer| match &pointer.call {
+        // A call that one command alone is made by has that one's name here.
+        Some((kind, number)) => kinds.contains(kind) && !is_item(specs, number),
+        None => false,
+    };
+    let carriers = specs.iter().flat_map(|spec| &spec.items);
+    let carriers = carriers.filter(|item| item.pointers.iter().any(carries));
+    names.extend(carriers.map(|item| item.name.clone()));
+    names.extend(items().any(is_of_modeset).then(|| NVKMS_ARGUMENT.to_owned()));
+    names
+}
+
+fn is_item(specs: &[&Spec], name: &str) -> bool {
+    specs.iter().flat_map(|spec| &spec.items).any(|item| item.name == name)
+}
+
+/// The file; `asked` are the items of a list, where there is one.
+///
+/// # Errors
+///
+/// Where nothing that is asked for is a call.
+pub(super) fn files(
+    module: &Module<'_>,
+    specs: &[&Spec],
+    asked: Option<&[RequestedName]>,
+) -> Result<Vec<File>, Diagnostic> {
+    let mut text = banner(module, "#");
+    if module.plan.calls.is_empty() {
+        let message = "syzkaller describes calls, and none of the items is one";
+        let diagnostic = Diagnostic::error("emit-no-call", message);
+        return Err(diagnostic.help("name a call that takes them, such as NV_ESC_RM_FREE"));
+    }
     let fields = Fields::new(module);
-    let devices = Devices::new(module, specs);
-    let mut calls = String::new();
+    let devices = Devices::new(module, specs, &fields);
     let mut used = BTreeSet::new();
     let mut names = HashSet::new();
+    let calls = requests(module, &devices, &mut used, &mut names);
+    let carried = carried(module, &fields, &devices, &mut used, &mut names);
+    let reached = closure(module, used.into_iter().collect(), |_| true);
+    let asked = asked.into_iter().flatten().map(|asked| asked.name.as_str());
+    for name in asked.filter(|name| !is_described(module, &reached, name)) {
+        let _ = writeln!(text, "# Left out, for no call here takes it: {name}");
+    }
+    text.push_str(&devices.text(module, fields.makes_handles));
+    text.push_str(&calls);
+    text.push_str(&carried);
+    text.push_str(&definitions(module, &fields, &devices, &reached));
+    Ok(vec![File { name: format!("{}.txt", module.package), text }])
+}
+
+/// Whether a name is a call's, or that of a type that one takes.
+fn is_described(module: &Module<'_>, reached: &BTreeSet<DefId>, name: &str) -> bool {
+    // What a pattern stands for is not looked at one by one.
+    name.contains('*')
+        || module.plan.calls.iter().any(|call| call.item.name == name)
+        || reached.iter().any(|id| module.plan.defs[*id].ident == name)
+}
+
+/// The calls that have a request of their own.
+fn requests(
+    module: &Module<'_>,
+    devices: &Devices,
+    used: &mut BTreeSet<DefId>,
+    names: &mut HashSet<String>,
+) -> String {
+    let mut text = String::new();
     // Of several tags, what is the same line is one call.
     let mut written = HashSet::new();
     for call in &module.plan.calls {
@@ -27,41 +108,43 @@ pub(super) fn files(module: &Module<'_>, specs: &[&Spec]) -> Vec<File> {
         if matches!(kind, ItemKind::Control | ItemKind::Class) {
             continue;
         }
-        let fd = devices.resource(kind, item.node.as_ref().map(|node| node.name.as_str()));
+        let fd = devices.of_item(item);
         for form in forms(call) {
             let number = (call.number & 0xffff_ffff) as u64;
             let size = form.map_or(0, |form| call.roles.sizes[form]);
-            // Its number is in what the one request of its node takes: nothing that is said of it here would be true.
+            // Its number is in what the one request of its node takes.
             if kind == ItemKind::Ioctl && request(item, number, size).is_none() {
-                let line = format!("# {}: number {number:#x} in the parameters\n", item.name);
-                if written.insert(line.clone()) {
-                    calls.push_str(&line);
-                }
                 continue;
             }
             // Of an array, one element.
             let cmd = request(item, number, size).unwrap_or(frontend_request(number, size));
-            let arg = match form.map(|form| &call.params[form].1) {
+            let way = way(kind, cmd);
+            let (unknown, arg) = match form.map(|form| &call.params[form].1) {
                 Some(param) => {
-                    let way = way(kind, cmd);
-                    format!("arg ptr[{way}, {}]", param_type(module, param, &mut used))
+                    let file = devices.of_scalar(item, param);
+                    let ty = file.unwrap_or_else(|| param_type(module, param, used));
+                    (false, format!("arg ptr[{way}, {ty}]"))
                 }
-                None => "arg const[0]".to_owned(),
+                None if is_unmapped(item) && request_size(cmd) > 0 => {
+                    (true, format!("arg ptr[{way}, array[int8, {}]]", request_size(cmd)))
+                }
+                None => (false, "arg const[0]".to_owned()),
             };
             let line = format!("(fd {fd}, cmd const[{cmd:#x}], {arg})");
             if written.insert(format!("{}{line}", item.name)) {
-                let _ = writeln!(calls, "ioctl${}{line}", free(&mut names, &item.name));
+                if unknown {
+                    let _ = writeln!(text, "# {}: nothing tells what is in its bytes", item.name);
+                }
+                let _ = writeln!(text, "ioctl${}{line}", free(names, &item.name));
             }
         }
     }
-    let carried = carried(module, &fields, &devices, &mut used, &mut names);
-    let types = definitions(module, &fields, &devices, used);
-    let mut text = banner(module, "#");
-    text.push_str(&devices.text(module, fields.makes_handles));
-    text.push_str(&calls);
-    text.push_str(&carried);
-    text.push_str(&types);
-    vec![File { name: format!("{}.txt", module.package), text }]
+    text
+}
+
+/// Whether a call without parameters has some, and nothing tells which.
+fn is_unmapped(item: &Item) -> bool {
+    !item.parameterless && !item.roles_known
 }
 
 /// Which way the parameters go: the requests of UVM do not say it, and those of the frontend say both ways of all.
@@ -111,9 +194,10 @@ enum Known {
     Handle {
         is_new: bool,
     },
-    /// Of an fd: the node that it is then, where the call opens it.
+    /// Of an fd: whether the call makes it, and the node that it is of.
     Fd {
-        opens: Option<String>,
+        is_new: bool,
+        node: Option<String>,
     },
     Pointer {
         direction: &'static str,
@@ -125,6 +209,9 @@ enum Known {
         in_bytes: bool,
     },
 }
+
+/// Bytes of a resource.
+const FD_SIZE: u64 = 4;
 
 /// What is known of the fields of each type, by their names. Calls that disagree leave a number.
 struct Fields {
@@ -159,9 +246,9 @@ impl Fields {
             }
         };
         for fd in &call.roles.fds {
-            let opens = call.item.opens.iter().find(|(field, _)| field.name == fd.path);
-            let opens = opens.map(|(_, node)| node.name.clone());
-            put(fd, Known::Fd { opens });
+            let opened = node_of(&call.item.opens, &fd.path);
+            let (is_new, file) = (opened.is_some(), node_of(&call.item.files, &fd.path));
+            put(fd, Known::Fd { is_new, node: opened.or(file) });
         }
         for handle in &call.roles.handles {
             if matches!(handle.means, HandleMeaning::Class | HandleMeaning::None) {
@@ -188,9 +275,42 @@ impl Fields {
         }
     }
 
+    /// The nodes of the fds that some call makes, or that one takes.
+    fn nodes(&self, module: &Module<'_>, made: bool) -> BTreeSet<&str> {
+        let known = self.known.iter().filter_map(|((id, field), known)| match known {
+            Some(Known::Fd { is_new, node: Some(node) }) if *is_new == made => {
+                Some((*id, field, node.as_str()))
+            }
+            _ => None,
+        });
+        let outside_unions = outside_unions(module);
+        let is_written = |id: DefId, name: &str| {
+            let layout = module.plan.layout(&module.plan.defs[id]);
+            layout.is_some_and(|layout| {
+                let mut members = layout.members.iter();
+                let size = members.find_map(|member| match member {
+                    Member::Field { field, .. } if field.name == name => Some(field.size),
+                    _ => None,
+                });
+                size == Some(FD_SIZE) && (!made || outside_unions.contains(&id))
+            })
+        };
+        known.filter(|(id, field, _)| is_written(*id, field)).map(|(.., node)| node).collect()
+    }
+
     fn of(&self, id: DefId, name: &str) -> Option<&Known> {
         self.known.get(&(id, name.to_owned()))?.as_ref()
     }
+}
+
+/// The records of parameters that no union is around: from others the language takes nothing that comes back.
+fn outside_unions(module: &Module<'_>) -> BTreeSet<DefId> {
+    let params = module.plan.calls.iter().flat_map(|call| &call.params);
+    let records = params.filter_map(|(_, param)| match param {
+        Param::Def(id) => Some(behind_typedefs(module, *id)),
+        Param::Scalar { .. } => None,
+    });
+    closure(module, records.collect(), |layout| layout.kind != RecordKind::Union)
 }
 
 /// The field that a length is, where it is no more than that.
@@ -258,97 +378,121 @@ fn owner(
 
 // --- Devices --------------------------------------------------------------------------------------
 
-/// The devices that calls are made on, and how a program gets an fd of each.
+/// The nodes that calls are made on or take an fd of, and how a program gets one of each.
 struct Devices {
-    /// By node: the path to open, where there is one.
-    nodes: BTreeMap<String, Option<String>>,
+    /// By name.
+    nodes: BTreeMap<String, Device>,
 }
 
-/// Where the x86 driver's calls without a node of their own are made.
-const FRONTEND: (&str, &str) = ("nvidiactl", "/dev/nvidiactl");
-const UVM: (&str, &str) = ("nvidia-uvm", "/dev/nvidia-uvm");
-
-fn own_node(kind: ItemKind) -> Option<(&'static str, &'static str)> {
-    match kind {
-        ItemKind::Frontend | ItemKind::Control | ItemKind::Class => Some(FRONTEND),
-        ItemKind::Uvm => Some(UVM),
-        ItemKind::Ioctl => None,
-    }
+struct Device {
+    /// To open: `#` stands for a number.
+    paths: Vec<String>,
+    /// Another node, all of whose files it may be.
+    parent: Option<String>,
+    /// Whether a call takes an fd of it, and not just of any of its parent's files.
+    is_taken: bool,
 }
 
 impl Devices {
-    fn new(module: &Module<'_>, specs: &[&Spec]) -> Self {
-        let mut nodes = BTreeMap::new();
+    fn new(module: &Module<'_>, specs: &[&Spec], fields: &Fields) -> Self {
+        let scalar = |item: &Item| node_of(&item.files, ".");
+        let mut taken: BTreeSet<String> = BTreeSet::new();
         for call in &module.plan.calls {
-            if let Some((node, path)) = own_node(call.item.kind) {
-                nodes.insert(node.to_owned(), Some(path.to_owned()));
+            taken.extend(
+                call.item.node.iter().map(|node| node.name.clone()).chain(scalar(call.item)),
+            );
+        }
+        taken.extend(fields.nodes(module, false).into_iter().map(str::to_owned));
+        let made = fields.nodes(module, true);
+        let known: BTreeMap<&str, &Node> = (specs.iter().flat_map(|spec| &spec.nodes))
+            .map(|node| (node.name.as_str(), node))
+            .collect();
+        let is_within = |node: &Node, of: &Node| {
+            node.name != of.name
+                && !node.paths.is_empty()
+                && node.paths.iter().all(|path| of.paths.contains(path))
+        };
+        let mut nodes = BTreeMap::new();
+        for node in known.values() {
+            let parent = known.values().find(|of| is_within(node, of));
+            let parent = parent.filter(|of| taken.contains(&of.name)).map(|of| of.name.clone());
+            let has_kinds = known.values().any(|other| is_within(other, node));
+            let mut paths: Vec<String> =
+                node.paths.iter().filter_map(|path| openable(path)).collect();
+            if has_kinds {
+                paths.clear();
             }
-            let opened = call.item.opens.iter().map(|(_, node)| node);
-            for node in call.item.node.iter().chain(opened) {
-                let known = specs.iter().flat_map(|spec| &spec.nodes);
-                let mut paths =
-                    known.filter(|known| known.name == node.name).flat_map(|n| &n.paths);
-                let path = paths.find(|path| !path.contains('*')).cloned();
-                nodes.entry(node.name.clone()).or_insert(path);
+            let is_taken = taken.contains(&node.name);
+            // Of what is neither opened by a path nor by a call there is no fd of a kind.
+            let is_had = has_kinds || !paths.is_empty() || made.contains(node.name.as_str());
+            if is_had && (is_taken || parent.is_some()) {
+                nodes.insert(node.name.clone(), Device { paths, parent, is_taken });
             }
         }
-        // Of what is neither opened by a path nor by a call there is no fd of a kind.
-        let opened: BTreeSet<&str> = module
-            .plan
-            .calls
-            .iter()
-            .flat_map(|call| call.item.opens.iter().map(|(_, node)| node.name.as_str()))
-            .collect();
-        // Nor is an fd of a kind where no call is made on it.
-        let called = |node: &str| {
-            [FRONTEND.0, UVM.0].contains(&node)
-                || module
-                    .plan
-                    .calls
-                    .iter()
-                    .any(|call| call.item.node.as_ref().is_some_and(|own| own.name == node))
-        };
-        nodes.retain(|node, path| {
-            (path.is_some() || opened.contains(node.as_str())) && called(node)
-        });
         Self { nodes }
     }
 
-    fn resource(&self, kind: ItemKind, node: Option<&str>) -> String {
-        let node = own_node(kind).map(|(node, _)| node).or(node);
-        node.map_or("fd".to_owned(), |node| self.of_node(node))
+    /// The fd that a call is made on.
+    fn of_item(&self, item: &Item) -> String {
+        self.of_node(item.node.as_ref().map(|node| node.name.as_str()))
     }
 
-    fn of_node(&self, node: &str) -> String {
-        match self.nodes.contains_key(node) {
-            true => fd_name(node),
-            false => "fd".to_owned(),
+    fn of_node(&self, node: Option<&str>) -> String {
+        match node.and_then(|node| Some((node, self.nodes.get(node)?))) {
+            Some((node, device)) if device.is_taken => fd_name(node),
+            Some((_, Device { parent: Some(parent), .. })) => fd_name(parent),
+            _ => "fd".to_owned(),
         }
+    }
+
+    /// The type of parameters that are no more than an fd of 32 bits.
+    fn of_scalar(&self, item: &Item, param: &Param) -> Option<String> {
+        let is_fd = item.fds.iter().any(|fd| fd.name == ".") && item.opens.is_empty();
+        let is_number = matches!(param, Param::Scalar { size: FD_SIZE, .. });
+        (is_fd && is_number).then(|| self.of_node(node_of(&item.files, ".").as_deref()))
     }
 
     fn text(&self, module: &Module<'_>, makes_handles: bool) -> String {
         let mut text = String::from("\n");
-        for node in self.nodes.keys() {
-            let _ = writeln!(text, "resource {}[fd]", fd_name(node));
+        for (node, device) in self.nodes.iter().filter(|(_, device)| device.is_taken) {
+            let parent = self.of_node(device.parent.as_deref());
+            let _ = writeln!(text, "resource {}[{parent}]", fd_name(node));
         }
         if makes_handles {
             text.push_str("resource nv_handle[int32]: 0\n");
         }
         text.push('\n');
-        for (node, path) in
-            self.nodes.iter().filter_map(|(node, path)| Some((node, path.as_ref()?)))
-        {
-            let _ = writeln!(
-                text,
-                "openat${}_{}(fd const[0xffffffffffffff9c], file ptr[in, string[\"{path}\"]], \
-                 flags const[0x2], mode const[0]) {}",
-                module.package,
-                plain(node),
-                fd_name(node)
-            );
+        let mut names = HashSet::new();
+        for (node, device) in &self.nodes {
+            for path in &device.paths {
+                let name = free(&mut names, &format!("{}_{}", module.package, plain(node)));
+                let fd = self.of_node(Some(node));
+                let _ = match path.contains('#') {
+                    true => writeln!(
+                        text,
+                        "syz_open_dev${name}(dev ptr[in, string[\"{path}\"]], id intptr[0:9], flags const[0x2]) {fd}",
+                    ),
+                    false => writeln!(
+                        text,
+                        "openat${name}(fd const[0xffffffffffffff9c], file ptr[in, string[\"{path}\"]], \
+                         flags const[0x2], mode const[0]) {fd}",
+                    ),
+                };
+            }
         }
         text.push('\n');
         text
+    }
+}
+
+/// A path as `syz_open_dev` takes it, which puts digits for each `#`, or one without a pattern.
+fn openable(path: &str) -> Option<String> {
+    match path.split_once('*') {
+        None => Some(path.to_owned()),
+        // The kernel counts them from 128.
+        Some((start, "")) if start.ends_with("/renderD") => Some(format!("{start}12#")),
+        Some((start, "")) => Some(format!("{start}#")),
+        Some(_) => None,
     }
 }
 
@@ -363,7 +507,8 @@ fn plain(node: &str) -> String {
 // --- Commands and classes -------------------------------------------------------------------------
 
 /// An ioctl whose parameters name a command or a class, and point to its parameters.
-struct Carrier {
+struct Carrier<'m> {
+    item: &'m Item,
     id: DefId,
     cmd: u64,
     number: String,
@@ -372,8 +517,8 @@ struct Carrier {
 }
 
 /// Of each kind, the carrier whose parameters are the longest.
-fn carrier(module: &Module<'_>, kind: ItemKind) -> Option<Carrier> {
-    let mut best: Option<(u64, Carrier)> = None;
+fn carrier<'m>(module: &'m Module<'_>, kind: ItemKind) -> Option<Carrier<'m>> {
+    let mut best: Option<(u64, Carrier<'_>)> = None;
     for call in module.plan.calls.iter().filter(|call| call.item.kind == ItemKind::Frontend) {
         for (form, (_, param)) in call.params.iter().enumerate() {
             let Param::Def(id) = param else { continue };
@@ -401,6 +546,7 @@ fn carrier(module: &Module<'_>, kind: ItemKind) -> Option<Carrier> {
             best = Some((
                 size,
                 Carrier {
+                    item: call.item,
                     id: *id,
                     cmd: request(call.item, own, size).unwrap_or(own),
                     number: number.path.clone(),
@@ -413,7 +559,26 @@ fn carrier(module: &Module<'_>, kind: ItemKind) -> Option<Carrier> {
     best.map(|(_, carrier)| carrier)
 }
 
-/// A call for each command and class, and the templates of their carriers.
+/// What carries the calls of the mode setter.
+fn modeset_carrier<'m>(module: &'m Module<'_>) -> Option<Carrier<'m>> {
+    let item = module.plan.calls.iter().map(|call| call.item).find(|item| is_of_modeset(item))?;
+    let id = module.plan.defs.iter().position(|def| def.name == NVKMS_ARGUMENT)?;
+    let size = module.plan.layout(&module.plan.defs[id])?.size;
+    Some(Carrier {
+        item,
+        id,
+        cmd: 3 << 30 | size << 16 | u64::from(b'm') << 8,
+        number: "cmd".to_owned(),
+        pointer: "address".to_owned(),
+        length: Some("size".to_owned()),
+    })
+}
+
+fn is_of_modeset(item: &Item) -> bool {
+    item.kind == ItemKind::Ioctl && item.name.starts_with(MODESET)
+}
+
+/// A call for each command, class and call of the mode setter, and the templates of their carriers.
 fn carried(
     module: &Module<'_>,
     fields: &Fields,
@@ -422,22 +587,34 @@ fn carried(
     names: &mut HashSet<String>,
 ) -> String {
     let mut text = String::new();
-    for kind in [ItemKind::Control, ItemKind::Class] {
+    for (what, carrier) in [
+        ("control", carrier(module, ItemKind::Control)),
+        ("class", carrier(module, ItemKind::Class)),
+        ("modeset", modeset_carrier(module)),
+    ] {
+        let is_carried = |item: &Item| match what {
+            "modeset" => is_of_modeset(item),
+            _ => item.kind.section() == what,
+        };
         let calls: Vec<&Call<'_>> =
-            module.plan.calls.iter().filter(|call| call.item.kind == kind).collect();
-        let Some(carrier) = carrier(module, kind).filter(|_| !calls.is_empty()) else { continue };
-        let fd = devices.resource(kind, None);
+            module.plan.calls.iter().filter(|call| is_carried(call.item)).collect();
+        let Some(carrier) = carrier.filter(|_| !calls.is_empty()) else { continue };
+        let fd = devices.of_item(carrier.item);
         let (mut rows, mut templates) = (String::new(), BTreeSet::new());
         for call in calls {
             for form in forms(call) {
                 let number = call.number & 0xffff_ffff;
-                let params = form.map(|form| param_type(module, &call.params[form].1, used));
+                let (name, cmd) = (free(names, &call.item.name), carrier.cmd);
+                let mut params = form.map(|form| param_type(module, &call.params[form].1, used));
+                if params.is_none() && is_unmapped(call.item) {
+                    let _ = writeln!(rows, "# {name}: nothing tells what it takes");
+                    params = Some("array[int8]".to_owned());
+                }
                 templates.insert(params.is_some());
                 let arg = match params {
-                    Some(params) => format!("nvabi_{kind}[{number:#x}, {params}]"),
-                    None => format!("nvabi_{kind}_alone[{number:#x}]"),
+                    Some(params) => format!("nvabi_{what}[{number:#x}, {params}]"),
+                    None => format!("nvabi_{what}_alone[{number:#x}]"),
                 };
-                let (name, cmd) = (free(names, &call.item.name), carrier.cmd);
                 let _ = writeln!(
                     rows,
                     "ioctl${name}(fd {fd}, cmd const[{cmd:#x}], arg ptr[inout, {arg}])"
@@ -445,7 +622,7 @@ fn carried(
             }
         }
         for has_params in templates {
-            template(&mut text, module, (fields, devices), kind, &carrier, has_params);
+            template(&mut text, module, (fields, devices), what, &carrier, has_params);
         }
         used.extend(module.plan.defs[carrier.id].uses.values());
         text.push_str(&rows);
@@ -457,15 +634,15 @@ fn template(
     text: &mut String,
     module: &Module<'_>,
     known: (&Fields, &Devices),
-    kind: ItemKind,
-    carrier: &Carrier,
+    what: &str,
+    carrier: &Carrier<'_>,
     has_params: bool,
 ) {
     let def = &module.plan.defs[carrier.id];
     let Some(layout) = module.plan.layout(def) else { return };
     let head = match has_params {
-        true => format!("type nvabi_{kind}[NUMBER, PARAMS] {{"),
-        false => format!("type nvabi_{kind}_alone[NUMBER] {{"),
+        true => format!("type nvabi_{what}[NUMBER, PARAMS] {{"),
+        false => format!("type nvabi_{what}_alone[NUMBER] {{"),
     };
     let _ = writeln!(text, "\n{head}");
     for member in &layout.members {
@@ -498,18 +675,17 @@ fn template(
 
 // --- Types ----------------------------------------------------------------------------------------
 
-/// The types that calls use, and those that they are made of.
-fn definitions(
+/// Records and those that they are made of, where they are of a kind that is wanted.
+fn closure(
     module: &Module<'_>,
-    fields: &Fields,
-    devices: &Devices,
-    used: BTreeSet<DefId>,
-) -> String {
+    mut open: Vec<DefId>,
+    is_wanted: impl Fn(&Layout<'_>) -> bool,
+) -> BTreeSet<DefId> {
     let mut reached = BTreeSet::new();
-    let mut open: Vec<DefId> = used.into_iter().collect();
     while let Some(id) = open.pop() {
         let def = &module.plan.defs[id];
-        let Some(layout) = module.plan.layout(def).filter(|_| reached.insert(id)) else { continue };
+        let layout = module.plan.layout(def).filter(&is_wanted);
+        let Some(layout) = layout.filter(|_| reached.insert(id)) else { continue };
         let inner = layout.members.iter().filter_map(|member| match member {
             Member::Field { element: Element::Record(name), bytes: false, .. } => {
                 def.uses.get(name)
@@ -518,11 +694,20 @@ fn definitions(
         });
         open.extend(inner.copied());
     }
+    reached
+}
+
+fn definitions(
+    module: &Module<'_>,
+    fields: &Fields,
+    devices: &Devices,
+    reached: &BTreeSet<DefId>,
+) -> String {
     let mut text = String::new();
     for id in reached {
-        let def = &module.plan.defs[id];
+        let def = &module.plan.defs[*id];
         let Some(layout) = module.plan.layout(def) else { continue };
-        definition(&mut text, module, (fields, devices), id, &layout);
+        definition(&mut text, module, (fields, devices), *id, &layout);
     }
     text
 }
@@ -616,10 +801,11 @@ fn known_type(
         Known::Handle { .. } if !fields.makes_handles || size != 4 => (format!("int{bits}"), ""),
         Known::Handle { is_new: true } => ("nv_handle".to_owned(), "\t(inout)"),
         Known::Handle { is_new: false } => ("nv_handle".to_owned(), "\t(in)"),
-        // A resource has 32 bits.
-        Known::Fd { .. } if size != 4 => (format!("int{bits}"), ""),
-        Known::Fd { opens: Some(node) } => (devices.of_node(node), "\t(out)"),
-        Known::Fd { opens: None } => ("fd".to_owned(), "\t(in)"),
+        Known::Fd { .. } if size != FD_SIZE => (format!("int{bits}"), ""),
+        Known::Fd { is_new, node } => {
+            let direction = if *is_new { "\t(out)" } else { "\t(in)" };
+            (devices.of_node(node.as_deref()), direction)
+        }
         Known::Pointer { direction, unit } => (
             match unit {
                 0 | 1 => format!("ptr64[{direction}, array[int8]]"),
