@@ -25,6 +25,7 @@ mod limits;
 mod log;
 mod machine;
 pub(crate) mod memory;
+mod patience;
 pub mod profile;
 mod report;
 pub mod rm;

@@ -17,6 +17,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use nvabi_supervise::check;
 
 use super::limits::{self, Place, Places};
+use super::patience::Patience;
 
 /// Bytes of a page.
 const PAGE: u64 = 4096;
@@ -458,26 +459,31 @@ impl Memory {
 #[derive(Debug)]
 pub(crate) struct Pages {
     /// Its file in `/proc`, which stays that of the same memory whatever becomes of the process.
-    memory: File,
+    memory: Arc<File>,
     address: u64,
+    patience: Arc<Patience>,
 }
 
 impl Pages {
     /// From an address on, in the file of a process's memory.
-    pub(crate) fn new(memory: File, address: u64) -> Self {
-        Self { memory, address }
+    pub(crate) fn new(memory: File, address: u64, patience: Arc<Patience>) -> Self {
+        Self { memory: Arc::new(memory), address, patience }
     }
 
     /// Copies out; whether all of it was there.
     pub(crate) fn read(&self, offset: u64, into: &mut [u8]) -> bool {
-        let at = self.address.checked_add(offset);
-        at.is_some_and(|at| self.memory.read_exact_at(into, at).is_ok())
+        let Some(at) = self.address.checked_add(offset) else { return false };
+        let memory = self.memory.clone();
+        let read = move |into: &mut [u8]| memory.read_exact_at(into, at).map_or(0, |()| into.len());
+        self.patience.read(into, read) == into.len()
     }
 
     /// Copies in, as [`Self::read`] copies out.
     pub(crate) fn write(&self, offset: u64, from: &[u8]) -> bool {
-        let at = self.address.checked_add(offset);
-        at.is_some_and(|at| self.memory.write_all_at(from, at).is_ok())
+        let Some(at) = self.address.checked_add(offset) else { return false };
+        let memory = self.memory.clone();
+        let write = move |from: &[u8]| memory.write_all_at(from, at).map_or(0, |()| from.len());
+        self.patience.write(from, write) == from.len()
     }
 }
 

@@ -5,6 +5,7 @@ use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
 
 use crate::client::*;
+use crate::faulting::{Faulting, Served};
 use crate::lab::{Done, Lab, PASSED, Program, play, until_input_ends};
 
 /// How many calls are made, where `NVABI_MACHINE_CALLS` says nothing else.
@@ -200,6 +201,44 @@ fn random_calls_harm_nobody() {
     assert_eq!(lab.sh("exit 5").code, Some(5));
     lab.programs(0);
     assert_eq!(lab.status()["gpus"][0]["used"], 0);
+}
+
+/// Lets who touches its memory, or asks for its files, wait until its input ends: that never comes.
+fn block() {
+    let (client, faulting) = (Client::new(), Faulting::new());
+    let served = Served::mount().unwrap();
+    served.stop();
+    let paths = [faulting.as_ref().map(|faulting| faulting.page), Some(served.page(0))];
+    for path in paths.into_iter().flatten() {
+        std::thread::spawn(move || unsafe {
+            libc::open(path as *const libc::c_char, libc::O_RDONLY);
+        });
+    }
+    let (file, argument) = (served.file, served.page(1));
+    std::thread::spawn(move || unsafe { libc::fstat(file, &mut std::mem::zeroed()) });
+    println!("blocks");
+    until_input_ends(|| {
+        assert_eq!(raw_at(client.fd, request(0x2a, 32), argument), Err(libc::EFAULT));
+    });
+}
+
+#[test]
+fn memory_that_never_answers_blocks_its_owner_alone() {
+    const TEST: &str = "rm_machine::hostile::memory_that_never_answers_blocks_its_owner_alone";
+    play("block", block);
+    play("work", work);
+    Served::needed();
+    let lab = Lab::up(&[]);
+    let (blocker, _) = Program::begin(lab.client(TEST, "block"), |line| line == "blocks");
+    let begun = Instant::now();
+    let (worker, _) = Program::begin(lab.client(TEST, "work"), |line| line == "works");
+    assert_eq!(lab.sh("exit 5").code, Some(5), "one that begins meanwhile");
+    let worked = worker.end();
+    assert_eq!(worked.code, Some(PASSED), "{} {}", worked.out, worked.told);
+    assert!(begun.elapsed() < Duration::from_secs(10), "{:?}", begun.elapsed());
+    let blocked = blocker.end();
+    assert_eq!(blocked.code, Some(PASSED), "{} {}", blocked.out, blocked.told);
+    lab.programs(0);
 }
 
 /// Makes more diagnostics than a socket holds, when it is told.

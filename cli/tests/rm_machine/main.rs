@@ -21,6 +21,9 @@ mod channel;
 #[path = "../rm_sim/client.rs"]
 mod client;
 mod ends;
+#[allow(dead_code)]
+#[path = "../../../sim/tests/tegra/faulting.rs"]
+mod faulting;
 mod hostile;
 mod inject;
 mod lab;

@@ -31,6 +31,8 @@ const ALWAYS: &[i64] = &[
     libc::SYS_ioctl,
     libc::SYS_exit_group,
     libc::SYS_userfaultfd,
+    libc::SYS_mount,
+    libc::SYS_fsopen,
     #[cfg(target_arch = "x86_64")]
     libc::SYS_open,
     #[cfg(target_arch = "x86_64")]

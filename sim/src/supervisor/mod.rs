@@ -32,6 +32,7 @@ use super::fault::{Effect, Refusal};
 use super::log::RunId;
 use super::machine::{Doorbell, EntryKind, Machine, MapCall, Mapping};
 use super::memory::{Access, Node};
+use super::patience::Patience;
 pub use host::Running;
 pub(super) use host::{Host, run};
 use later::Later;
@@ -41,7 +42,7 @@ use paths::Writer;
 pub(super) use program::Begin;
 pub use program::Event;
 use releases::Releases;
-use target::{Target, Threads, mappings};
+use target::{Target, Threads};
 use tree::Tree;
 
 /// The simulated kernel.
@@ -79,6 +80,9 @@ fn serve(run: &Arc<Run>) -> io::Result<()> {
 /// Milliseconds that the last processes have to close their files.
 const GRACE: u32 = 1000;
 
+/// Calls by which a process can get a file system of its own.
+const MOUNTS: [i64; 2] = [libc::SYS_mount, libc::SYS_fsopen];
+
 /// The most descriptors of one poll that are looked at.
 const MOST_POLLED: usize = 4096;
 
@@ -89,6 +93,8 @@ pub(super) struct Run {
     shared: Arc<Shared>,
     /// Whether some process may answer faults of its memory itself, and so let others wait for it.
     faults_are_answered: AtomicBool,
+    /// How long its processes may let others wait for their memory.
+    patience: Arc<Patience>,
     /// Whether who begins the program goes on again.
     has_begun: Arc<AtomicBool>,
 }
@@ -102,6 +108,8 @@ pub(super) struct Shared {
     /// How many wait for the machine.
     waiting: AtomicUsize,
     later: Later,
+    /// Whether some process may serve a file system, and so let others wait for its files.
+    files_are_served: Arc<AtomicBool>,
     writers: Mutex<Vec<Writer>>,
     doorbells: Mutex<Arc<Vec<Doorbell>>>,
     doorbell_mapped: Condvar,
@@ -155,6 +163,7 @@ impl Shared {
             machine: Mutex::new(machine),
             waiting: AtomicUsize::new(0),
             later: Later::default(),
+            files_are_served: Arc::default(),
             writers: Mutex::default(),
             doorbells: Mutex::default(),
             doorbell_mapped: Condvar::new(),
@@ -285,7 +294,8 @@ impl Run {
     ) -> io::Result<Self> {
         let listener = Listener::new(listener)?;
         let faults_are_answered = AtomicBool::new(false);
-        Ok(Self { number, listener, shared, faults_are_answered, has_begun })
+        let patience = Arc::new(Patience::new(shared.files_are_served.clone()));
+        Ok(Self { number, listener, shared, faults_are_answered, patience, has_begun })
     }
 
     /// The machine, which records what happens as this run's.
@@ -311,9 +321,13 @@ impl Run {
         if is_userfaultfd(n) {
             self.faults_are_answered.store(true, Ordering::Release);
         }
+        if MOUNTS.contains(&n.call) {
+            self.files_are_served.store(true, Ordering::Release);
+        }
         let target = Target::new(self, n, thread, look);
         let reply = match n.call {
             libc::SYS_userfaultfd => Reply::Pass,
+            call if MOUNTS.contains(&call) => Reply::Pass,
             libc::SYS_ioctl => match self.ioctl(&target, n, faults_count) {
                 Ok(reply) => reply,
                 Err(time) => return Handled::Later(time),
@@ -535,7 +549,7 @@ impl Run {
         for (kind, count) in machine.held_by(process, &files) {
             *kinds.entry(kind).or_default() += count;
         }
-        *kinds.entry("CPU mapping").or_default() += mappings(process, |_| true).len();
+        *kinds.entry("CPU mapping").or_default() += self.mappings(process, |_| true).len();
         for (kind, count) in kinds {
             machine.log().leak(process, kind, count);
         }

@@ -7,7 +7,7 @@ use std::os::fd::{AsFd as _, AsRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Component, Path, PathBuf};
 
-use super::links::{self, Found};
+use super::links::{self, Found, Look};
 use super::program::hold_forks;
 use super::target::Target;
 use super::{Reply, Run, tree};
@@ -212,7 +212,7 @@ impl Run {
             Meant::Simulated(place) => Some(self.open_place(target, n, place, flags)),
             Meant::Outside(_) if flags & libc::O_ACCMODE != libc::O_RDONLY => None,
             Meant::Outside(path) => {
-                let folder = self.real_folder(&path)?;
+                let folder = self.real_folder(target, &path)?;
                 let how = AddFd::Answer { cloexec: flags & libc::O_CLOEXEC != 0 };
                 let given = self.listener.add_fd(n, folder.as_fd(), how);
                 Some(given.map_or_else(|errno| Reply::Answer(Err(errno)), |_| Reply::Done))
@@ -221,7 +221,12 @@ impl Run {
     }
 
     /// A real folder, by a path that begins in a simulated one: what the kernel has there is in another folder.
-    fn real_folder(&self, path: &Path) -> Option<OwnedFd> {
+    fn real_folder(&self, target: &Target<'_>, path: &Path) -> Option<OwnedFd> {
+        // Its file system may be a program's, which opens it when it likes.
+        if target.look == Look::AtOnce {
+            target.must_wait.set(true);
+            return None;
+        }
         // What is below a simulated folder is simulated or not there.
         let is_below = path.ancestors().skip(1).any(|folder| self.tree().kind(folder).is_some());
         if is_below { None } else { tree::open_folder(path).ok() }
@@ -231,7 +236,7 @@ impl Run {
     fn change_folder(&self, target: &Target<'_>, named: Named) -> Option<Reply> {
         let place = match self.resolve(target, named)? {
             Meant::Simulated(place) => place,
-            Meant::Outside(path) => return self.real_folder(&path).map(Reply::Enter),
+            Meant::Outside(path) => return self.real_folder(target, &path).map(Reply::Enter),
         };
         if place.kind != EntryKind::Folder {
             return Some(Reply::Answer(Err(Errno::ENOTDIR)));

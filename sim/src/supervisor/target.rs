@@ -94,14 +94,18 @@ impl Thread {
         self.stat(c"status", libc::AT_SYMLINK_NOFOLLOW).is_some()
     }
 
+    /// What the real kernel knows of a file: a file system that a program serves is not asked.
     fn stat(&self, path: &std::ffi::CStr, flags: i32) -> Option<libc::stat> {
-        // SAFETY: `stat` is of integers, so zeros are a value of it; the path ends with a zero byte, and the
-        // kernel writes one `stat`, which is there.
-        unsafe {
-            let mut stat: libc::stat = std::mem::zeroed();
-            let result = libc::fstatat(self.folder.as_raw_fd(), path.as_ptr(), &mut stat, flags);
-            (result == 0).then_some(stat)
-        }
+        let (folder, flags) = (self.folder.as_raw_fd(), flags | libc::AT_STATX_DONT_SYNC);
+        // SAFETY: `statx` is of integers, so zeros are a value of it; the path ends with a zero byte, and the kernel
+        // writes one `statx`, which is there.
+        let known = unsafe {
+            let mut known: libc::statx = std::mem::zeroed();
+            let mask = libc::STATX_BASIC_STATS;
+            let result = libc::statx(folder, path.as_ptr(), flags, mask, &mut known);
+            (result == 0).then_some(known)
+        }?;
+        Some(plain(&known))
     }
 
     /// What the real kernel says of the file that a descriptor means.
@@ -128,6 +132,24 @@ impl Thread {
             _ => Access::Both,
         }
     }
+}
+
+/// The same in the older form.
+fn plain(known: &libc::statx) -> libc::stat {
+    // SAFETY: `stat` is of integers and arrays of them: zeros are a value of it.
+    let mut stat: libc::stat = unsafe { std::mem::zeroed() };
+    stat.st_dev = libc::makedev(known.stx_dev_major, known.stx_dev_minor);
+    stat.st_rdev = libc::makedev(known.stx_rdev_major, known.stx_rdev_minor);
+    (stat.st_ino, stat.st_mode) = (known.stx_ino, known.stx_mode.into());
+    (stat.st_uid, stat.st_gid) = (known.stx_uid, known.stx_gid);
+    stat.st_nlink = known.stx_nlink.into();
+    stat.st_size = known.stx_size as _;
+    stat.st_blocks = known.stx_blocks as _;
+    stat.st_blksize = known.stx_blksize as _;
+    (stat.st_atime, stat.st_atime_nsec) = (known.stx_atime.tv_sec, known.stx_atime.tv_nsec.into());
+    (stat.st_mtime, stat.st_mtime_nsec) = (known.stx_mtime.tv_sec, known.stx_mtime.tv_nsec.into());
+    (stat.st_ctime, stat.st_ctime_nsec) = (known.stx_ctime.tv_sec, known.stx_ctime.tv_nsec.into());
+    stat
 }
 
 /// `fd/N`, without asking for memory: this is done for every call.
@@ -201,7 +223,10 @@ impl Client for Target<'_> {
             }
         }
         let read = if self.run.faults_are_answered() { read_memory_at_once } else { read_memory };
-        let done = read(self.notification.thread, address, into);
+        let done = self.run.patience.read(into, {
+            let thread = self.notification.thread;
+            move |into| read(thread, address, into)
+        });
         // What was read is the caller's only if it still is the caller.
         if done > 0 && !self.run.listener.is_valid(self.notification) {
             return 0;
@@ -219,14 +244,18 @@ impl Client for Target<'_> {
         self.last_read.take();
         let write =
             if self.run.faults_are_answered() { write_memory_at_once } else { write_memory };
-        write(self.notification.thread, address, from)
+        let thread = self.notification.thread;
+        self.run.patience.write(from, move |from| write(thread, address, from))
     }
 
     fn pages(&self, address: u64, length: u64) -> Option<Pages> {
         let length = usize::try_from(length).ok()?;
-        let memory = OwnedFd::from(open_memory(self.notification.thread, address, length)?);
+        let thread = self.notification.thread;
+        let open = move || open_memory(thread, address, length);
+        let memory = OwnedFd::from(self.run.patience.look(open)??);
         let is_caller = self.run.listener.is_valid(self.notification);
-        (is_caller && !limits::is_spare(&memory)).then(|| Pages::new(memory.into(), address))
+        let is_kept = is_caller && !limits::is_spare(&memory);
+        is_kept.then(|| Pages::new(memory.into(), address, self.run.patience.clone()))
     }
 
     fn descriptor(&self, fd: i32) -> Descriptor {
@@ -246,11 +275,13 @@ impl Client for Target<'_> {
     }
 
     fn mappings_of(&self, process: u32, inode: Inode) -> Vec<Range<u64>> {
-        mappings(process, |number| number == inode.number())
+        let number = inode.number();
+        self.run.mappings(process, move |is| is == number)
     }
 
     fn has_mapped(&self, addresses: Range<u64>) -> bool {
-        let maps = fs::read_to_string(format!("/proc/{}/maps", self.process())).unwrap_or_default();
+        let process = self.process();
+        let maps = self.run.patience.look(move || maps(process)).unwrap_or_default();
         let mut mapped = maps.lines().filter_map(mapped_range);
         mapped.any(|range| range.start < addresses.end && addresses.start < range.end)
     }
@@ -308,14 +339,21 @@ impl<'a> Target<'a> {
     }
 }
 
-/// Where a process has mapped some files.
-pub(super) fn mappings(process: u32, is_meant: impl Fn(u64) -> bool) -> Vec<Range<u64>> {
-    let maps = fs::read_to_string(format!("/proc/{process}/maps")).unwrap_or_default();
-    let mapping = |line: &str| {
-        let inode = line.split_ascii_whitespace().nth(4)?.parse().ok()?;
-        mapped_range(line).filter(|_| is_meant(inode))
-    };
-    maps.lines().filter(|line| line.contains(NODE_NAME)).filter_map(mapping).collect()
+impl Run {
+    /// Where a process has mapped some files.
+    pub(super) fn mappings(&self, process: u32, is_meant: impl Fn(u64) -> bool) -> Vec<Range<u64>> {
+        let maps = self.patience.look(move || maps(process)).unwrap_or_default();
+        let mapping = |line: &str| {
+            let inode = line.split_ascii_whitespace().nth(4)?.parse().ok()?;
+            mapped_range(line).filter(|_| is_meant(inode))
+        };
+        maps.lines().filter(|line| line.contains(NODE_NAME)).filter_map(mapping).collect()
+    }
+}
+
+/// The list of a process's mappings, which it can let others wait for too.
+fn maps(process: u32) -> String {
+    fs::read_to_string(format!("/proc/{process}/maps")).unwrap_or_default()
 }
 
 /// The addresses of a line of a list of mappings.

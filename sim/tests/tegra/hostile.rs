@@ -2,12 +2,12 @@
 //! grows without bound.
 
 use std::ffi::CString;
-use std::io;
 use std::time::{Duration, Instant};
 
 use nvabi::call::Ioctl;
 
 use crate::client::*;
+use crate::faulting::{Faulting, Served};
 use crate::rules;
 
 /// Longer than any call takes, on a busy machine too.
@@ -16,45 +16,6 @@ const PROMPT: Duration = Duration::from_secs(5);
 /// What `/proc` calls the file that a descriptor means.
 fn link_of(fd: Fd) -> String {
     std::fs::read_link(format!("/proc/self/fd/{fd}")).unwrap().to_str().unwrap().to_owned()
-}
-
-/// Pages whose faults this process answers itself.
-struct Faulting {
-    uffd: Fd,
-    page: u64,
-}
-
-const UFFDIO_API: u64 = 0xC018_AA3F;
-const UFFDIO_REGISTER: u64 = 0xC020_AA00;
-const UFFDIO_COPY: u64 = 0xC028_AA03;
-
-impl Faulting {
-    /// One page that is not there; none where this machine does not permit it.
-    fn new() -> Option<Self> {
-        unsafe {
-            let uffd = libc::syscall(libc::SYS_userfaultfd, libc::O_CLOEXEC) as Fd;
-            if uffd < 0 {
-                eprintln!("userfaultfd: {}", io::Error::last_os_error());
-                return None;
-            }
-            let mut api: [u64; 3] = [0xAA, 0, 0];
-            assert_eq!(libc::ioctl(uffd, UFFDIO_API as _, api.as_mut_ptr()), 0);
-            let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
-            let protection = libc::PROT_READ | libc::PROT_WRITE;
-            let page = libc::mmap(std::ptr::null_mut(), 4096, protection, flags, -1, 0) as u64;
-            let mut register: [u64; 4] = [page, 4096, 1, 0];
-            assert_eq!(libc::ioctl(uffd, UFFDIO_REGISTER as _, register.as_mut_ptr()), 0);
-            Some(Self { uffd, page })
-        }
-    }
-
-    /// Puts text there, and lets those go on who wait for it.
-    fn answer(&self, text: &str) {
-        let mut page = vec![0_u8; 4096];
-        page[..text.len()].copy_from_slice(text.as_bytes());
-        let mut copy: [u64; 5] = [self.page, page.as_ptr() as u64, 4096, 0, 0];
-        assert_eq!(unsafe { libc::ioctl(self.uffd, UFFDIO_COPY as _, copy.as_mut_ptr()) }, 0);
-    }
 }
 
 rules! {
@@ -202,4 +163,39 @@ fn unknown_requests_are_counted_together() {
     let total: u64 = report.calls.values().map(|count| count.total).sum();
     assert!(total >= 20_000, "{total} calls are counted");
     assert_eq!(report.calls["NVMAP_IOC_CREATE"].total, 2);
+}
+
+#[test]
+fn a_file_system_of_the_program_blocks_its_callers_alone() {
+    let name = concat!(module_path!(), "::a_file_system_of_the_program_blocks_its_callers_alone");
+    Served::needed();
+    crate::simulate(name, &[], || {
+        let mut served = Served::mount().unwrap();
+        // Before it stops: what it answers is read.
+        assert_eq!(raw(nvmap(), NVMAP_IOC_CREATE_64::REQUEST, served.page(0)), Ok(0));
+        served.stop();
+        let (path, file) = (served.page(1), served.file);
+        let outside = format!("../../../..{}", served.folder.display());
+        let waiters = [
+            std::thread::spawn(move || unsafe {
+                libc::open(path as *const libc::c_char, libc::O_RDONLY);
+            }),
+            std::thread::spawn(move || unsafe {
+                libc::fstat(file, &mut std::mem::zeroed());
+            }),
+            std::thread::spawn(move || {
+                assert_eq!(unsafe { libc::chdir(c"/sys/class/devfreq/17000000.gpu".as_ptr()) }, 0);
+                let _ = open_with(&outside, libc::O_RDONLY | libc::O_DIRECTORY);
+            }),
+        ];
+        std::thread::sleep(Duration::from_millis(100));
+        let begun = Instant::now();
+        in_child(|| assert!(open("/dev/nvmap").is_ok()));
+        assert_eq!(raw(nvmap(), NVMAP_IOC_CREATE_64::REQUEST, served.page(2)), EFAULT);
+        in_child(|| assert!(open("/dev/nvmap").is_ok()));
+        assert!(begun.elapsed() < PROMPT, "{:?}", begun.elapsed());
+        assert!(waiters.iter().all(|waiter| !waiter.is_finished()), "their own calls wait");
+        served.end();
+        waiters.into_iter().for_each(|waiter| waiter.join().unwrap());
+    });
 }

@@ -19,6 +19,7 @@ mod channel;
 mod client;
 mod ctrl;
 mod dispatch;
+mod faulting;
 mod faults;
 mod hostile;
 mod lifetimes;
