@@ -7,7 +7,7 @@
 extern crate nvabi_test;
 
 use std::collections::BTreeMap;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ use nvabi::Handle;
 use nvabi::tegra::rm::{AllocOptions, Rm};
 use nvabi::tegra::{
     AddressSpace, Cache, Channel, ChannelOptions, ConstantBank, Device, ErrorKind, Launch, Lines,
-    Memory, Push, Release, Result, Subchannel, Subcontext, Tsg, wait_for_fence,
+    Memory, Module, Push, Release, Result, Subchannel, Subcontext, Tsg, wait_for_fence,
 };
 use nvabi_test::{Need, only_as_child, skip};
 use serde_json::Value;
@@ -26,6 +26,8 @@ mod tegra_copy;
 test_main!();
 
 const ROLE: &str = "NVABI_TEST_CLIENT";
+/// Cubins of a client.
+const CUBIN: [&str; 2] = ["NVABI_TEST_CUBIN", "NVABI_TEST_CUBIN_WITH_VARIABLES"];
 const PATIENCE: Duration = Duration::from_secs(20);
 
 /// What the client ends with when a call was refused.
@@ -64,6 +66,7 @@ fn with_device(role: &str) -> Result<()> {
         "in-place" => in_place(&space),
         "foreign" => foreign(&space),
         "launch" => launch(&space),
+        "module" => module(&space),
         "leak" => leak(&space),
         "refusals" => refusals(&space),
         "subcontexts" => subcontexts(&space),
@@ -379,6 +382,62 @@ fn launch(space: &AddressSpace) -> Result<()> {
     Ok(())
 }
 
+/// Kernels of a cubin, in memory of the GPU: a product of matrices, and a histogram. `CUBIN` names it, and one that
+/// has variables.
+fn module(space: &AddressSpace) -> Result<()> {
+    let read = |number: usize| std::fs::read(std::env::var(CUBIN[number]).unwrap()).unwrap();
+    let (cubin, with_variables) = (read(0), read(1));
+    let error = Module::load(space, &with_variables).unwrap_err();
+    assert!(error.to_string().contains("addresses to be filled in (.rel"), "{error}");
+    for length in (0..cubin.len()).step_by(509) {
+        assert!(Module::load(space, &cubin[..length]).is_err(), "{length} bytes of it");
+    }
+    let module = Module::load(space, &cubin)?;
+    assert!(module.kernel("none").is_none());
+    let mut channel = channel(space)?;
+    let mut memory = space.allocate(1 << 16, Cache::Inner)?;
+    let mut run = |name: &str, grid, block, parameters: &[u64], last: u32| {
+        let kernel = module.kernel(name).unwrap();
+        let mut bytes: Vec<u8> = parameters.iter().flat_map(|it| it.to_le_bytes()).collect();
+        bytes.extend(last.to_le_bytes());
+        assert!(kernel.bank(grid, block, &bytes[1..]).is_err(), "a byte is missing");
+        let bank = kernel.bank(grid, block, &bytes)?;
+        memory.write(0, &bank)?;
+        let mut launch = kernel.launch(grid, block);
+        let (address, size) = (memory.gpu_address(), bank.len() as u32);
+        launch.constants[0] = Some(ConstantBank { address, size });
+        memory.write(0x2000, &launch.qmd()?)?;
+        let mut push = Push::new();
+        push.set_windows(0xfe_0000_0000, 0xfd_0000_0000).launch(memory.gpu_address() + 0x2000)?;
+        let ticket = channel.submit(&push)?;
+        channel.wait(ticket, PATIENCE)
+    };
+    const N: usize = 32;
+    let number = |at: usize| (at % 7) as f32;
+    let mut factors = space.allocate((N * N * 4) as u64, Cache::Inner)?;
+    let product = space.allocate((N * N * 4) as u64, Cache::Inner)?;
+    let floats: Vec<u8> = (0..N * N).flat_map(|at| number(at).to_le_bytes()).collect();
+    factors.write(0, &floats)?;
+    let (from, to) = (factors.gpu_address(), product.gpu_address());
+    run("matmul", [2, 2, 1], [16, 16, 1], &[from, from, to], N as u32)?;
+    let mut found = vec![0; N * N * 4];
+    product.read(0, &mut found)?;
+    for (at, bytes) in found.chunks_exact(4).enumerate() {
+        let sum = |k| number(at / N * N + k) * number(k * N + at % N);
+        let expected: f32 = (0..N).map(sum).sum();
+        assert_eq!(f32::from_le_bytes(bytes.try_into().unwrap()), expected, "element {at}");
+    }
+    let bins = space.allocate(4096, Cache::Inner)?;
+    run("histogram", [2, 1, 1], [256, 1, 1], &[from, bins.gpu_address()], 1000)?;
+    let mut found = vec![0; 1024];
+    bins.read(0, &mut found)?;
+    for (value, bytes) in found.chunks_exact(4).enumerate() {
+        let expected = floats[..1000].iter().filter(|byte| usize::from(**byte) == value).count();
+        assert_eq!(u32::from_le_bytes(bytes.try_into().unwrap()) as usize, expected, "{value}");
+    }
+    Ok(())
+}
+
 /// Something stays behind on purpose.
 fn leak(space: &AddressSpace) -> Result<()> {
     std::mem::forget(space.allocate(4096, Cache::Inner)?);
@@ -463,6 +522,16 @@ fn run(role: &str, faults: &[String]) -> (Output, Value) {
 
 /// The same, of a release.
 fn run_on(release: &str, role: &str, faults: &[String]) -> (Output, Value) {
+    run_with(release, role, faults, &[])
+}
+
+/// The same, with variables in its environment.
+fn run_with(
+    release: &str,
+    role: &str,
+    faults: &[String],
+    variables: &[(&str, &PathBuf)],
+) -> (Output, Value) {
     let folder = tempfile::tempdir().unwrap();
     let report = folder.path().join("report.json");
     let mut command = Command::new(env!("CARGO_BIN_EXE_nvabi"));
@@ -472,6 +541,7 @@ fn run_on(release: &str, role: &str, faults: &[String]) -> (Output, Value) {
     }
     command.arg("--").arg(std::env::current_exe().unwrap());
     command.args(["client", "--exact", "--nocapture"]).env(ROLE, role);
+    command.envs(variables.iter().copied());
     let output = command.output().unwrap();
     let text = String::from_utf8_lossy(&output.stderr);
     if text.contains("seccomp") && !Path::new(&report).exists() {
@@ -575,6 +645,26 @@ fn a_description_is_read_as_it_was_built() {
     let built = "QMD 3.0, grid 7x5x3, block 64x4x2, 1152 bytes of shared memory, 40 registers, \
                  constants 0: 384 bytes";
     assert!(texts.iter().any(|text| text.contains(built)), "{texts:?}");
+}
+
+#[test]
+fn kernels_of_a_cubin_compute() {
+    let cuda = nvabi_test::cuda(&["bin/ptxas"]);
+    let folder = tempfile::tempdir().unwrap();
+    let cubins = ["classic", "memories"].map(|name| {
+        let kernels = Path::new(env!("CARGO_MANIFEST_DIR")).join("../cuda/kernels/ptx").join(name);
+        let text = std::fs::read_to_string(kernels.with_extension("ptx")).unwrap();
+        let (ptx, cubin) = (folder.path().join("ptx"), folder.path().join(name));
+        std::fs::write(&ptx, text.replace(".target sm_80", ".target sm_87")).unwrap();
+        let mut ptxas = Command::new(cuda.join("bin/ptxas"));
+        let output = ptxas.arg("-arch=sm_87").arg(&ptx).arg("-o").arg(&cubin).output().unwrap();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        cubin
+    });
+    let variables: Vec<_> = CUBIN.into_iter().zip(&cubins).collect();
+    let (output, report) = run_with("r36.4", "module", &[], &variables);
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    assert_clean(&report, "module");
 }
 
 /// All of it on each release whose layouts are others.

@@ -30,7 +30,7 @@ const ADDRESSABLE: u64 = 1 << 40;
 const MOST_FENCES: usize = 64;
 
 /// Where shaders see local and shared memory instead of what is mapped.
-const WINDOWS: [u64; 2] = [0xfd_0000_0000, 0xfe_0000_0000];
+pub(super) const WINDOWS: [u64; 2] = [0xfd_0000_0000, 0xfe_0000_0000];
 const WINDOW_SIZE: u64 = 1 << 30;
 
 /// Addresses of the GPU. Copies are the same space; it goes with the last of them, and of what is

@@ -33,6 +33,8 @@ mod error;
 #[cfg(feature = "tegra")]
 mod memory;
 #[cfg(feature = "tegra")]
+mod module;
+#[cfg(feature = "tegra")]
 mod push;
 #[cfg(feature = "tegra")]
 mod qmd;
@@ -55,6 +57,8 @@ pub use device::Device;
 pub use error::{Error, ErrorKind, Notification, Result};
 #[cfg(feature = "tegra")]
 pub use memory::{Cache, Memory, PAGE};
+#[cfg(feature = "tegra")]
+pub use module::{Kernel, Module};
 #[cfg(feature = "tegra")]
 pub use push::{Lines, Push, Subchannel, SyncPoint};
 #[cfg(feature = "tegra")]
