@@ -518,7 +518,7 @@ impl Device {
             textures: &self.textures,
             workspace,
             id: self.launches,
-            turn: run::Turn::default(),
+            turn: run::turn_of(launch, code),
         };
         let report = run::run(&grid);
         if launch.cooperative {
@@ -568,7 +568,7 @@ impl Device {
             textures: &self.textures,
             workspace: 0,
             id: self.launches,
-            turn: run::Turn::default(),
+            turn: run::turn_of(&launch, &code),
         };
         let report = run::run(&grid);
         self.memory.unmap_freed();

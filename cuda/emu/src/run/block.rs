@@ -176,6 +176,7 @@ impl<'a> Block<'a> {
             .run(&mut self.state, quantum)
             .map_err(|mistake| Box::new(self.state.finding(warp.as_ref(), *mistake)))?;
         if self.exhausted
+            || self.state.grid.turn.is_stuck()
             || self.state.warp_instructions > self.state.grid.launch.max_warp_instructions
         {
             return Err(Box::new(self.state.endless(warp.as_ref())));
@@ -332,7 +333,8 @@ impl State<'_> {
     /// The launch has run as many instructions as it may, and this warp ran the last.
     fn endless(&self, warp: &dyn Warp) -> Finding {
         let limit = self.grid.launch.max_warp_instructions;
-        let who = if self.grid.launch.cooperative { "the grid" } else { "the block" };
+        let together = self.grid.launch.cooperative || self.grid.turn.is_stuck();
+        let who = if together { "the grid" } else { "the block" };
         let place = |site| self.own_location(site, std::iter::empty());
         let looped = std::iter::once(warp.site()).chain(warp.callers()).find_map(|site| {
             let (first, last) = self.grid.code.innermost_loop(site)?;

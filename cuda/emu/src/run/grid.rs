@@ -1,14 +1,15 @@
 //! The grid: blocks over threads, in an order that does not show.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use super::block::{Block, Outcome};
+use super::turn::{Turn, Worker};
 use super::warp::Code;
-use crate::device::{Launch, Schedule};
+use crate::device::{Launch, MAX_SHARED_BYTES, RESERVED_SHARED_BYTES, Schedule};
 use crate::memory::Memory;
-use crate::report::Report;
+use crate::report::{FindingKind, Report, SourceLocation};
 use crate::texture::Texture;
 
 /// A launch, as its blocks see it.
@@ -43,67 +44,61 @@ impl Grid<'_> {
         [number % x, number / x % y, number / x / y].map(|n| n as u32)
     }
 
-    /// Block numbers in the order of the schedule.
-    fn order(&self) -> Vec<u32> {
-        let mut order: Vec<u32> = (0..self.block_count() as u32).collect();
-        if let Schedule::Random(seed) = self.launch.schedule {
-            let mut random = Random::new(seed, self.id);
-            for last in (1..order.len()).rev() {
-                order.swap(last, random.below(last as u32 + 1) as usize);
-            }
+    /// The order of the schedule. Grids with more blocks than memory should hold the order of have none but theirs.
+    fn order(&self) -> Order {
+        const MOST: usize = 1 << 22;
+        let count = self.block_count();
+        let Schedule::Random(seed) = self.launch.schedule else { return Order::Given(count) };
+        if count > MOST {
+            return Order::Given(count);
         }
-        order
+        let mut order: Vec<u32> = (0..count as u32).collect();
+        let mut random = Random::new(seed, self.id);
+        for last in (1..order.len()).rev() {
+            order.swap(last, random.below(last as u32 + 1) as usize);
+        }
+        Order::Shuffled(order)
     }
 }
 
-/// Lets blocks do one at a time, in their order, what others can see.
-#[derive(Debug, Default)]
-pub(crate) struct Turn {
-    /// All blocks before this one have ended.
-    first: AtomicUsize,
-    ended: Mutex<Vec<bool>>,
-    changed: Condvar,
-    /// The first block in the order that made a fatal mistake, plus one; 0 is none.
-    failed: AtomicUsize,
+/// In which order blocks begin.
+enum Order {
+    /// By their numbers, so many.
+    Given(usize),
+    Shuffled(Vec<u32>),
 }
 
-impl Turn {
-    /// Waits until every block before this one has ended.
-    pub(crate) fn wait(&self, position: usize) {
-        if self.first.load(Ordering::Acquire) >= position {
-            return;
-        }
-        let mut ended = self.ended.lock().unwrap_or_else(PoisonError::into_inner);
-        while self.first.load(Ordering::Acquire) < position {
-            ended = self.changed.wait(ended).unwrap_or_else(PoisonError::into_inner);
+impl Order {
+    fn count(&self) -> usize {
+        match self {
+            Self::Given(count) => *count,
+            Self::Shuffled(order) => order.len(),
         }
     }
 
-    fn end(&self, position: usize) {
-        let mut ended = self.ended.lock().unwrap_or_else(PoisonError::into_inner);
-        if ended.len() <= position {
-            ended.resize(position + 1, false);
+    /// The number of the block at a position.
+    fn number(&self, position: usize) -> Option<usize> {
+        match self {
+            Self::Given(count) => (position < *count).then_some(position),
+            Self::Shuffled(order) => order.get(position).map(|number| *number as usize),
         }
-        ended[position] = true;
-        let mut first = self.first.load(Ordering::Relaxed);
-        while ended.get(first) == Some(&true) {
-            first += 1;
-        }
-        self.first.store(first, Ordering::Release);
-        self.changed.notify_all();
     }
+}
 
-    fn fail(&self, position: usize) {
-        let earlier = |failed| (failed == 0 || position + 1 < failed).then_some(position + 1);
-        // An error means that an earlier block has failed already.
-        let _ = self.failed.fetch_update(Ordering::AcqRel, Ordering::Acquire, earlier);
-    }
-
-    /// Whether an earlier block has failed, so that this one need not go on.
-    pub(crate) fn is_over(&self, position: usize) -> bool {
-        let failed = self.failed.load(Ordering::Acquire);
-        failed != 0 && failed <= position
-    }
+/// The turn of a launch. As many blocks take turns as a GPU runs at once: the largest has as many multiprocessors, with
+/// room for so many blocks, threads and bytes of shared memory each. More than `MOST` threads are too many for a process.
+pub(crate) fn turn_of(launch: &Launch, code: &dyn Code) -> Turn {
+    const MULTIPROCESSORS: u64 = 132;
+    const BLOCKS: u64 = 32;
+    const THREADS: u64 = 2048;
+    const MOST: u64 = 512;
+    let threads: u64 = launch.block.iter().map(|n| u64::from(*n)).product();
+    let (shared, _) = code.shared(launch.shared_bytes.into());
+    let room = MAX_SHARED_BYTES + RESERVED_SHARED_BYTES;
+    let each = [THREADS / threads.max(1), room / shared.max(1)].into_iter().fold(BLOCKS, u64::min);
+    let together = (MULTIPROCESSORS * each.max(1)).min(MOST) as usize;
+    let count = launch.grid.iter().map(|n| *n as usize).product();
+    Turn::new(count, together, launch.max_warp_instructions)
 }
 
 /// Ends a block's turn, also where the emulator itself fails: others wait for it.
@@ -148,55 +143,68 @@ impl Random {
 /// Runs all blocks.
 pub(crate) fn run(grid: &Grid<'_>) -> Report {
     let order = grid.order();
-    let outcomes =
-        if grid.launch.cooperative { together(grid, &order) } else { apart(grid, &order) };
-    merge(grid, outcomes)
+    let merged = Mutex::new(Merged::default());
+    if grid.launch.cooperative {
+        in_turns(grid, &order, &merged);
+    } else {
+        apart(grid, &order, &merged);
+    }
+    merged.into_inner().unwrap_or_else(PoisonError::into_inner).finish(grid)
 }
 
-/// Each block to its end, several at a time.
-fn apart(grid: &Grid<'_>, order: &[u32]) -> Vec<(usize, Outcome)> {
+/// Each block to its end, several at a time; as many as fit on a GPU where they wait for each other.
+fn apart(grid: &Grid<'_>, order: &Order, merged: &Mutex<Merged>) {
     let next = AtomicUsize::new(0);
-    let outcomes = Mutex::new(Vec::new());
-    let work = || {
+    let work = &|_worker: Worker<'_>| {
         loop {
             let position = next.fetch_add(1, Ordering::Relaxed);
-            let Some(number) = order.get(position) else { return };
+            let Some(number) = order.number(position) else { return };
+            grid.turn.begin(position);
             let _end = End { turn: &grid.turn, position };
+            let mut outcome = None;
             if !grid.is_over(position) {
-                let mut block = Block::new(grid, grid.block_index(*number as usize), position);
+                let mut block = Block::new(grid, grid.block_index(number), position);
                 while !block.advance(u32::MAX) {}
-                let outcome = block.finish();
-                if outcome.failed {
+                let ended = block.finish();
+                if ended.failed {
                     grid.turn.fail(position);
                 }
-                outcomes.lock().unwrap_or_else(PoisonError::into_inner).push((position, outcome));
+                outcome = Some(ended);
             }
+            let mut merged = merged.lock().unwrap_or_else(PoisonError::into_inner);
+            merged.add(position, outcome);
         }
     };
-    let threads = grid.launch.threads.max(1).min(order.len());
-    if threads == 1 {
-        work();
-    } else {
-        std::thread::scope(|scope| {
-            for _ in 0..threads {
-                scope.spawn(work);
-            }
-        });
+    let threads = grid.launch.threads.max(1).min(order.count());
+    if order.count() == 1 {
+        return work(grid.turn.worker());
     }
-    outcomes.into_inner().unwrap_or_else(PoisonError::into_inner)
+    std::thread::scope(|scope| {
+        for _ in 0..threads {
+            let worker = grid.turn.worker();
+            scope.spawn(move || work(worker));
+        }
+        for _ in threads..grid.turn.wanted().unwrap_or(0) {
+            let worker = grid.turn.worker();
+            let spawned = std::thread::Builder::new().spawn_scoped(scope, move || work(worker));
+            if spawned.is_err() {
+                // Those that have a thread go on as they can.
+                return grid.turn.free();
+            }
+        }
+    });
 }
 
 /// All blocks in turn, because they wait for each other.
-fn together(grid: &Grid<'_>, order: &[u32]) -> Vec<(usize, Outcome)> {
-    grid.turn.first.store(usize::MAX, Ordering::Release);
-    let mut running: Vec<(usize, Block<'_>)> = order
-        .iter()
-        .enumerate()
-        .map(|(position, number)| {
-            (position, Block::new(grid, grid.block_index(*number as usize), position))
-        })
-        .collect();
-    let (mut outcomes, mut steps) = (Vec::new(), 0);
+fn in_turns(grid: &Grid<'_>, order: &Order, merged: &Mutex<Merged>) {
+    grid.turn.free();
+    let blocks = (0..order.count()).filter_map(|position| {
+        let index = grid.block_index(order.number(position)?);
+        Some((position, Block::new(grid, index, position)))
+    });
+    let mut running: Vec<(usize, Block<'_>)> = blocks.collect();
+    let mut merged = merged.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut steps = 0;
     while !running.is_empty() {
         let mut still = Vec::new();
         for (position, mut block) in running {
@@ -212,45 +220,69 @@ fn together(grid: &Grid<'_>, order: &[u32]) -> Vec<(usize, Outcome)> {
             }
             let outcome = block.finish();
             let failed = outcome.failed;
-            outcomes.push((position, outcome));
+            merged.add(position, Some(outcome));
             if failed {
-                return outcomes;
+                return;
             }
         }
         running = still;
     }
-    outcomes
 }
 
-/// The blocks' outcomes in their order, up to the first that failed.
-fn merge(grid: &Grid<'_>, mut outcomes: Vec<(usize, Outcome)>) -> Report {
-    outcomes.sort_by_key(|(position, _)| *position);
-    let mut report = Report::default();
-    let mut known: HashMap<_, usize> = HashMap::new();
-    for (position, outcome) in outcomes {
-        if grid.turn.is_over(position) {
-            break;
+/// The blocks' outcomes in their order, as far as they are known.
+#[derive(Default)]
+struct Merged {
+    report: Report,
+    /// Positions of findings by what they are and where.
+    known: HashMap<(FindingKind, bool, SourceLocation), usize>,
+    /// The first that is missing, and those behind it.
+    next: usize,
+    behind: BTreeMap<usize, Option<Outcome>>,
+    failed: bool,
+}
+
+impl Merged {
+    fn add(&mut self, position: usize, outcome: Option<Outcome>) {
+        self.behind.insert(position, outcome);
+        while let Some(outcome) = self.behind.remove(&self.next) {
+            self.next += 1;
+            self.absorb(outcome);
         }
-        report.warp_instructions += outcome.warp_instructions;
-        report.lane_instructions += outcome.lane_instructions;
-        report.output.extend_from_slice(&outcome.output);
-        report.events.extend(outcome.events);
+    }
+
+    /// Up to the first that failed.
+    fn absorb(&mut self, outcome: Option<Outcome>) {
+        let Some(outcome) = outcome.filter(|_| !self.failed) else { return };
+        self.failed = outcome.failed;
+        self.report.warp_instructions += outcome.warp_instructions;
+        self.report.lane_instructions += outcome.lane_instructions;
+        self.report.output.extend_from_slice(&outcome.output);
+        self.report.events.extend(outcome.events);
         for finding in outcome.findings {
             // The same mistake in many blocks is one finding.
             let key = (finding.kind, finding.fatal, finding.location.in_source());
-            match known.get(&key) {
-                Some(at) => report.findings[*at].absorb(finding),
+            match self.known.get(&key) {
+                Some(at) => self.report.findings[*at].absorb(finding),
                 None => {
-                    known.insert(key, report.findings.len());
-                    report.findings.push(finding);
+                    self.known.insert(key, self.report.findings.len());
+                    self.report.findings.push(finding);
                 }
             }
         }
     }
-    report.events.sort_by_key(|warp| {
-        let [x, y, z] = warp.block;
-        ([z, y, x], warp.warp)
-    });
-    report.findings.sort_by_key(|finding| finding.fatal);
-    report
+
+    fn finish(mut self, grid: &Grid<'_>) -> Report {
+        // Behind blocks that another's failure ended.
+        for (position, outcome) in std::mem::take(&mut self.behind) {
+            if grid.turn.failed().is_none_or(|failed| position <= failed) {
+                self.absorb(outcome);
+            }
+        }
+        self.report.events.sort_by_key(|warp| {
+            let [x, y, z] = warp.block;
+            ([z, y, x], warp.warp)
+        });
+        self.report.findings.sort_by_key(|finding| finding.fatal);
+        self.report
+    }
 }

@@ -12,9 +12,10 @@ mod sass;
 mod shared;
 mod source;
 mod texture;
+mod turn;
 mod warp;
 
-pub(crate) use grid::{Grid, Turn, run};
+pub(crate) use grid::{Grid, run, turn_of};
 pub(crate) use ptx::PtxCode;
 pub(crate) use sass::SassCode;
 pub(crate) use warp::Code;

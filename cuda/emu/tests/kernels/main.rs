@@ -18,6 +18,7 @@ mod numbers;
 mod random;
 mod sass;
 mod textures;
+mod waiting;
 mod warps;
 mod watched;
 

@@ -1,0 +1,140 @@
+//! Blocks of a plain launch that wait for each other, as those may that a GPU runs at once: more of them than threads.
+
+use std::path::PathBuf;
+use std::sync::OnceLock;
+
+use nvabi_emu::{Args, Device, FindingKind, Launch, Module, Report};
+use nvabi_test::Need;
+
+use super::sass;
+
+/// Three kernels of `(counter, out, wanted)`. All take a number; then `meet` waits for the counter, `chain` each for
+/// the block behind it, and of `fails` the block 5 traps where the others wait.
+const TEXT: &str = "
+.version 8.3
+.target sm_80
+.address_size 64
+.visible .entry meet(.param .u64 counter, .param .u64 out, .param .u32 wanted) {
+  .reg .b32 %r<9>; .reg .b64 %rd<9>; .reg .pred %p<3>;
+  ld.param.u64 %rd1, [counter]; ld.param.u64 %rd2, [out]; ld.param.u32 %r1, [wanted];
+  mov.u32 %r2, %ctaid.x; mul.wide.u32 %rd3, %r2, 4; add.u64 %rd2, %rd2, %rd3;
+  mov.u32 %r3, %tid.x; setp.ne.u32 %p1, %r3, 0; @%p1 bra joined;
+  atom.add.u32 %r4, [%rd1], 1; st.global.u32 [%rd2], %r4;
+again: ld.volatile.global.u32 %r5, [%rd1]; setp.lt.u32 %p2, %r5, %r1; @%p2 bra again;
+joined: bar.sync 0;
+  setp.ne.u32 %p1, %r3, 32; @%p1 bra done;
+  ld.volatile.global.u32 %r6, [%rd1]; shl.b32 %r6, %r6, 16; ld.global.u32 %r4, [%rd2];
+  add.u32 %r4, %r4, %r6; st.global.u32 [%rd2], %r4;
+done: ret;
+}
+.visible .entry chain(.param .u64 counter, .param .u64 out, .param .u32 wanted) {
+  .reg .b32 %r<9>; .reg .b64 %rd<9>; .reg .pred %p<3>;
+  ld.param.u64 %rd2, [out]; mov.u32 %r2, %ctaid.x; mov.u32 %r3, %nctaid.x;
+  mul.wide.u32 %rd3, %r2, 4; add.u64 %rd2, %rd2, %rd3;
+  add.u32 %r4, %r2, 1; mov.u32 %r5, 1; setp.eq.u32 %p1, %r4, %r3; @%p1 bra last;
+again: ld.volatile.global.u32 %r5, [%rd2+4]; setp.eq.u32 %p2, %r5, 0; @%p2 bra again;
+last: add.u32 %r5, %r5, 1; st.volatile.global.u32 [%rd2], %r5; ret;
+}
+.visible .entry fails(.param .u64 counter, .param .u64 out, .param .u32 wanted) {
+  .reg .b32 %r<9>; .reg .b64 %rd<9>; .reg .pred %p<3>;
+  ld.param.u64 %rd1, [counter]; ld.param.u32 %r1, [wanted];
+  mov.u32 %r2, %ctaid.x; setp.eq.u32 %p1, %r2, 5; @%p1 bra wrong;
+  atom.add.u32 %r4, [%rd1], 1;
+again: ld.volatile.global.u32 %r5, [%rd1]; setp.lt.u32 %p2, %r5, %r1; @%p2 bra again;
+  ret;
+wrong: trap;
+}
+";
+
+/// What a launch says and leaves.
+fn run(
+    device: &mut Device,
+    module: &Module,
+    kernel: &str,
+    launch: &Launch,
+    wanted: u32,
+) -> (Report, Vec<u32>) {
+    let blocks = launch.grid[0] as usize;
+    let (counter, out) = (device.alloc(4).unwrap(), device.alloc(4 * blocks as u64).unwrap());
+    device.write(counter, &[0; 4]).unwrap();
+    device.write(out, &vec![0; 4 * blocks]).unwrap();
+    let args = Args::new().u64(counter).u64(out).u32(wanted);
+    let report = device.launch(module, kernel, launch, &args).unwrap();
+    let mut bytes = vec![0; 4 * blocks];
+    device.read(out, &mut bytes).unwrap();
+    let words = bytes.chunks(4).map(|word| u32::from_le_bytes(word.try_into().unwrap()));
+    let words = words.collect();
+    [counter, out].into_iter().for_each(|address| device.free(address).unwrap());
+    (report, words)
+}
+
+/// The device, and the kernels as PTX and as machine code.
+fn modules() -> (Device, Vec<(&'static str, Module)>) {
+    let mut device = Device::new();
+    let mut out = vec![("PTX", device.load(TEXT).unwrap_or_else(|error| panic!("{error}")))];
+    static CUBIN: OnceLock<Option<Vec<u8>>> = OnceLock::new();
+    let assemble = |cuda: PathBuf| sass::assemble_one(&cuda, TEXT, 86, 3, "waiting sm_86");
+    match CUBIN.get_or_init(|| sass::toolkit().map(assemble)) {
+        Some(cubin) => out.push(("machine code", device.load_cubin(cubin).unwrap())),
+        None => nvabi_test::skip(
+            Need::Cuda,
+            "no ptxas in CUDA_PATH, and cuda/toolkit.sh could not fetch it",
+        ),
+    }
+    (device, out)
+}
+
+fn launch(blocks: u32, threads: usize) -> Launch {
+    Launch { grid: [blocks, 1, 1], block: [64, 1, 1], threads, ..Launch::default() }
+}
+
+#[test]
+fn blocks_meet_without_a_cooperative_launch() {
+    const BLOCKS: u32 = 70;
+    let (mut device, modules) = modules();
+    for (name, module) in &modules {
+        for threads in [1, 5] {
+            let launch = launch(BLOCKS, threads);
+            let (report, out) = run(&mut device, module, "meet", &launch, BLOCKS);
+            assert!(report.findings.is_empty(), "{name}, {threads}: {}", report.findings[0]);
+            // Each took its number in the order of the blocks, whatever the threads, and saw all others.
+            let wanted: Vec<u32> = (0..BLOCKS).map(|at| at + (BLOCKS << 16)).collect();
+            assert_eq!(out, wanted, "{name}, {threads}");
+        }
+    }
+}
+
+#[test]
+fn blocks_wait_for_those_behind_them() {
+    let (mut device, modules) = modules();
+    for (name, module) in &modules {
+        let launch = Launch { block: [32, 1, 1], ..launch(40, 2) };
+        let (report, out) = run(&mut device, module, "chain", &launch, 0);
+        assert!(report.findings.is_empty(), "{name}: {}", report.findings[0]);
+        assert_eq!(out, (0..40).map(|at| 41 - at).collect::<Vec<_>>(), "{name}");
+    }
+}
+
+#[test]
+fn blocks_that_wait_in_vain_are_endless() {
+    let (mut device, modules) = modules();
+    let launch = Launch { max_warp_instructions: 300_000, ..launch(40, 2) };
+    let (report, _) = run(&mut device, &modules[0].1, "meet", &launch, 41);
+    let finding = report.fatal().unwrap();
+    assert_eq!(finding.kind, FindingKind::Endless, "{finding}");
+    assert!(finding.message.starts_with("the grid has run more than"), "{finding}");
+}
+
+#[test]
+fn a_block_that_fails_ends_those_that_wait_for_it() {
+    let (mut device, modules) = modules();
+    for (name, module) in &modules {
+        let (report, _) = run(&mut device, module, "fails", &launch(20, 2), 20 * 64);
+        let finding = report.fatal().unwrap_or_else(|| panic!("{name}"));
+        assert_eq!(
+            (finding.kind, finding.block),
+            (FindingKind::Trap, [5, 0, 0]),
+            "{name}: {finding}"
+        );
+    }
+}
