@@ -31,6 +31,11 @@ impl Places {
         // Made only when it is taken: dropping one gives a place back.
         taken.is_ok().then(|| Place(self))
     }
+
+    #[cfg(test)]
+    pub(crate) fn taken(&self) -> usize {
+        self.taken.load(Ordering::Relaxed)
+    }
 }
 
 impl Drop for Place {

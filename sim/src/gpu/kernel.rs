@@ -28,14 +28,14 @@ const ARCHITECTURES: [(u32, u32); 4] = [(0xc6c0, 80), (0xc7c0, 86), (0xc9c0, 89)
 /// So long a launch is waited for at once: most kernels are short.
 const SHORT: Duration = Duration::from_micros(500);
 
-/// The most blocks of a grid, of which the emulator remembers each.
-const MOST_BLOCKS: u64 = 1 << 24;
-
-/// The most blocks that run at once, more than any GPU has room for: 32 on each of 256 multiprocessors.
-const MOST_AT_ONCE: u64 = 1 << 13;
+/// More multiprocessors than any GPU has, and what each has room for.
+const MULTIPROCESSORS: u64 = 256;
+const MOST_AT_ONCE: u64 = 32;
+const MOST_THREADS: u64 = 2048;
+const MOST_SHARED: u64 = 228 << 10;
 
 /// Kernels that run at once, of all machines of this process: each has threads, and memory for its blocks.
-static RUNNING: Places = Places::new(32);
+pub(super) static RUNNING: Places = Places::new(32);
 
 /// A kernel on its thread.
 #[derive(Debug)]
@@ -73,20 +73,17 @@ pub(super) fn start(bus: &Bus<'_>, class: u32, at: u64, qmd: &Qmd) -> Outcome<Op
     let refused = |why: &str| Fault::Unsupported(format!("{what}: {why}"));
     let space = bus.for_kernels().ok_or_else(|| refused("this GPU runs no kernels"))?;
     let blocks = qmd.grid.iter().fold(1, |all: u64, count| all.saturating_mul((*count).into()));
-    if blocks > MOST_BLOCKS || u64::from(qmd.local) > MAX_LOCAL_BYTES {
+    if u64::from(qmd.local) > MAX_LOCAL_BYTES {
         let local = qmd.local;
-        let why = format!(
-            "{blocks} blocks, {local} bytes of local memory: at most {MOST_BLOCKS}, {MAX_LOCAL_BYTES}"
-        );
-        return Err(refused(&why));
+        return Err(refused(&format!("{local} bytes of local memory: at most {MAX_LOCAL_BYTES}")));
     }
     let Some(place) = RUNNING.take() else { return Ok(None) };
     let stop = Arc::new(AtomicBool::new(false));
     let (grid, block) = (qmd.grid, qmd.block);
     let cooperative = qmd.is_cooperative;
-    if cooperative && blocks > MOST_AT_ONCE {
-        let why = format!("{blocks} blocks that wait for each other: at most {MOST_AT_ONCE}");
-        return Err(refused(&why));
+    if cooperative && blocks > room(qmd) {
+        let most = room(qmd);
+        return Err(refused(&format!("{blocks} blocks that wait for each other: at most {most}")));
     }
     let launch = Launch { grid, block, cooperative, stop: Some(stop.clone()), ..Launch::default() };
     let text = if bus.takes_ptx() { text(bus, qmd.program)? } else { None };
@@ -108,6 +105,13 @@ pub(super) fn start(bus: &Bus<'_>, class: u32, at: u64, qmd: &Qmd) -> Outcome<Op
     let thread = std::thread::Builder::new().name("kernel".to_owned()).spawn(run);
     let thread = thread.map_err(|error| refused(&format!("no thread for it: {error}")))?;
     Ok(Some(Running { thread: Some(thread), stop, patience: Instant::now() + SHORT }))
+}
+
+/// Blocks of a launch that are on a GPU at once.
+fn room(qmd: &Qmd) -> u64 {
+    let threads: u64 = qmd.block.iter().map(|count| u64::from(*count)).product();
+    let fit = [MOST_THREADS / threads.max(1), MOST_SHARED / u64::from(qmd.shared).max(1)];
+    MULTIPROCESSORS * fit.into_iter().fold(MOST_AT_ONCE, u64::min)
 }
 
 type Run = Box<dyn FnOnce() -> Outcome<Vec<Note>> + Send>;

@@ -9,6 +9,8 @@ mod engine;
 mod host;
 #[cfg(test)]
 mod hostile;
+#[cfg(test)]
+mod hostile_launches;
 mod kernel;
 mod launch;
 mod qmd;

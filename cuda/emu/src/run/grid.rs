@@ -1,8 +1,8 @@
 //! The grid: blocks over threads, in an order that does not show.
 
 use std::collections::{BTreeMap, HashMap};
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, PoisonError};
 
 use super::block::{Block, Outcome};
 use super::turn::{Turn, Worker};
@@ -30,8 +30,11 @@ pub(crate) struct Grid<'a> {
 impl Grid<'_> {
     /// Whether the block at a position of the order need not go on.
     pub(super) fn is_over(&self, position: usize) -> bool {
-        let is_stopped = |stop: &Arc<AtomicBool>| stop.load(Ordering::Relaxed);
-        self.turn.is_over(position) || self.launch.stop.as_ref().is_some_and(is_stopped)
+        self.turn.is_over(position) || self.is_stopped()
+    }
+
+    fn is_stopped(&self) -> bool {
+        self.launch.stop.as_ref().is_some_and(|stop| stop.load(Ordering::Relaxed))
     }
 
     fn block_count(&self) -> usize {
@@ -161,15 +164,18 @@ fn apart(grid: &Grid<'_>, order: &Order, merged: &Mutex<Merged>) {
             let Some(number) = order.number(position) else { return };
             grid.turn.begin(position);
             let _end = End { turn: &grid.turn, position };
-            let mut outcome = None;
-            if !grid.is_over(position) {
-                let mut block = Block::new(grid, grid.block_index(number), position);
-                while !block.advance(u32::MAX) {}
-                let ended = block.finish();
-                if ended.failed {
-                    grid.turn.fail(position);
-                }
-                outcome = Some(ended);
+            // Those behind it are over as well.
+            if grid.is_over(position) {
+                return;
+            }
+            let mut block = Block::new(grid, grid.block_index(number), position);
+            while !block.advance(u32::MAX) {}
+            let outcome = block.finish();
+            if outcome.failed {
+                grid.turn.fail(position);
+            }
+            if grid.is_stopped() {
+                grid.turn.abandon();
             }
             let mut merged = merged.lock().unwrap_or_else(PoisonError::into_inner);
             merged.add(position, outcome);
@@ -220,7 +226,7 @@ fn in_turns(grid: &Grid<'_>, order: &Order, merged: &Mutex<Merged>) {
             }
             let outcome = block.finish();
             let failed = outcome.failed;
-            merged.add(position, Some(outcome));
+            merged.add(position, outcome);
             if failed {
                 return;
             }
@@ -237,12 +243,12 @@ struct Merged {
     known: HashMap<(FindingKind, bool, SourceLocation), usize>,
     /// The first that is missing, and those behind it.
     next: usize,
-    behind: BTreeMap<usize, Option<Outcome>>,
+    behind: BTreeMap<usize, Outcome>,
     failed: bool,
 }
 
 impl Merged {
-    fn add(&mut self, position: usize, outcome: Option<Outcome>) {
+    fn add(&mut self, position: usize, outcome: Outcome) {
         self.behind.insert(position, outcome);
         while let Some(outcome) = self.behind.remove(&self.next) {
             self.next += 1;
@@ -251,8 +257,10 @@ impl Merged {
     }
 
     /// Up to the first that failed.
-    fn absorb(&mut self, outcome: Option<Outcome>) {
-        let Some(outcome) = outcome.filter(|_| !self.failed) else { return };
+    fn absorb(&mut self, outcome: Outcome) {
+        if self.failed {
+            return;
+        }
         self.failed = outcome.failed;
         self.report.warp_instructions += outcome.warp_instructions;
         self.report.lane_instructions += outcome.lane_instructions;

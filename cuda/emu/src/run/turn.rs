@@ -31,6 +31,8 @@ pub(crate) struct Turn {
     takes_turns: AtomicBool,
     /// All blocks have waited for each other for too long.
     is_stuck: AtomicBool,
+    /// Nobody wants the launch any more.
+    is_abandoned: AtomicBool,
     /// The first block in the order that made a fatal mistake, plus one; 0 is none.
     failed: AtomicUsize,
     blocks: Mutex<Blocks>,
@@ -114,6 +116,7 @@ impl Turn {
             done: AtomicU64::new(0),
             takes_turns: AtomicBool::new(false),
             is_stuck: AtomicBool::new(false),
+            is_abandoned: AtomicBool::new(false),
             failed: AtomicUsize::new(0),
             blocks: Mutex::new(Blocks {
                 count,
@@ -221,9 +224,18 @@ impl Turn {
         }
     }
 
+    /// Ends all blocks.
+    pub(super) fn abandon(&self) {
+        self.is_abandoned.store(true, Ordering::Release);
+        self.lock().wake(ALL);
+    }
+
     /// Whether a block need not go on, since an earlier one has failed, or one that it may wait for.
     pub(crate) fn is_over(&self, position: usize) -> bool {
         let failed = self.failed.load(Ordering::Acquire);
+        if self.is_abandoned.load(Ordering::Acquire) {
+            return true;
+        }
         failed != 0 && (failed <= position || failed != position + 1 && self.takes_turns())
     }
 

@@ -1,7 +1,9 @@
 //! Blocks of a plain launch that wait for each other, as those may that a GPU runs at once: more of them than threads.
 
 use std::path::PathBuf;
-use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
+use std::time::{Duration, Instant};
 
 use nvabi_emu::{Args, Device, FindingKind, Launch, Module, Report};
 use nvabi_test::Need;
@@ -135,6 +137,31 @@ fn a_block_that_fails_ends_those_that_wait_for_it() {
             (finding.kind, finding.block),
             (FindingKind::Trap, [5, 0, 0]),
             "{name}: {finding}"
+        );
+    }
+}
+
+#[test]
+fn a_grid_of_two_billion_blocks_ends_when_it_is_stopped() {
+    let (mut device, modules) = modules();
+    for (name, module) in &modules {
+        let stop = Arc::new(AtomicBool::new(false));
+        let launch = Launch { stop: Some(stop.clone()), ..launch(i32::MAX as u32, 2) };
+        let counter = device.alloc(8).unwrap();
+        device.write(counter, &[0; 8]).unwrap();
+        let args = Args::new().u64(counter).u64(counter).u32(u32::MAX);
+        let began = Instant::now();
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                std::thread::sleep(Duration::from_millis(300));
+                stop.store(true, Ordering::Relaxed);
+            });
+            device.launch(module, "meet", &launch, &args).unwrap();
+        });
+        let took = began.elapsed();
+        assert!(
+            (Duration::from_millis(300)..Duration::from_secs(20)).contains(&took),
+            "{name}: {took:?}"
         );
     }
 }
