@@ -7,9 +7,13 @@ use std::os::unix::fs::MetadataExt;
 use serde::{Deserialize, Serialize};
 
 use super::capability::CapabilitySet;
+use super::constraint::ConstraintName;
 use super::error::{Error, ErrorKind, Result};
-use super::layout::Layout;
-use super::usage::Usage;
+use super::layout::{Layout, Plane};
+use super::usage::{Image, Usage};
+
+/// Files begin at multiples of it in a buffer.
+pub(crate) const PAGE: u64 = 4096;
 
 /// What is known about memory: all that a second process needs besides the file descriptor.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -24,6 +28,51 @@ pub struct Description {
     /// What else its users tell each other, by name.
     #[serde(default)]
     pub metadata: Vec<(String, Vec<u8>)>,
+}
+
+impl Description {
+    /// How many files the memory is to be in.
+    pub fn files(&self) -> u64 {
+        self.set.constraint(ConstraintName::FILES).unwrap_or(1).max(1)
+    }
+
+    /// Memory for one of its planes alone, of whole pages.
+    fn of_plane(&self, plane: &Plane) -> Result<Self> {
+        let wide = || Error::invalid(format!("a plane of {} bytes", plane.size));
+        let size = plane.size.checked_next_multiple_of(PAGE).ok_or_else(wide)?;
+        let image = Image::bytes(u32::try_from(size).map_err(|_| wide())?);
+        let mut constraints = self.set.constraints.clone();
+        constraints.retain(|asked| asked.name != ConstraintName::FILES);
+        let planes = vec![Plane { offset: 0, ..*plane }];
+        Ok(Self {
+            usage: Usage::new(image, Vec::new()),
+            set: CapabilitySet { constraints, ..self.set.clone() },
+            layout: Layout { planes, size, modifier: self.layout.modifier },
+            metadata: Vec::new(),
+        })
+    }
+
+    /// Memory by planes of what makes memory in one file; `None` where that makes none.
+    ///
+    /// # Errors
+    ///
+    /// Its errors, and when it is to be in several files that are not one for each plane.
+    pub(crate) fn made_by_planes(
+        &self,
+        make: impl Fn(&Self) -> Result<Option<Buffer>>,
+    ) -> Result<Option<Buffer>> {
+        let planes = &self.layout.planes;
+        if self.files() != planes.len() as u64 {
+            let what = format!("{} files for {} planes", self.files(), planes.len());
+            return Err(Error::unsupported(what));
+        }
+        let mut fds = Vec::with_capacity(planes.len());
+        for plane in planes {
+            let Some(made) = make(&self.of_plane(plane)?)? else { return Ok(None) };
+            fds.push(made.export()?);
+        }
+        Buffer::by_planes(fds, self.clone()).map(Some)
+    }
 }
 
 /// What tells one piece of memory from another on this machine: device and inode of its file.
@@ -41,51 +90,29 @@ impl Identity {
     }
 }
 
-/// Allocated memory: a dma-buf, or the file of a memfd.
+/// One file of memory: a dma-buf, or a memfd.
 #[derive(Debug)]
-pub struct Buffer {
+pub struct Piece {
     fd: OwnedFd,
+    start: u64,
     size: u64,
     identity: Identity,
-    description: Description,
 }
 
-impl Buffer {
-    /// Takes a file descriptor that was received or exported, when it is what the description says.
-    ///
-    /// # Errors
-    ///
-    /// When the file is smaller than the layout, a plane is outside of it, or the file cannot be asked.
-    pub fn new(fd: OwnedFd, description: Description) -> Result<Self> {
+impl Piece {
+    fn new(fd: OwnedFd, start: u64) -> Result<Self> {
         let file = File::from(fd);
-        let unreadable = |error| Error::io(ErrorKind::Call, "fstat of a buffer", error);
-        let metadata = file.metadata().map_err(unreadable)?;
-        let identity = Identity::of(&metadata);
+        let metadata = file.metadata().map_err(|error| Error::call("fstat of a buffer", error))?;
         let size = size(&file, metadata.size())?;
-        description.layout.inside().map_err(|what| Error::new(ErrorKind::Mismatch, what))?;
-        if size < description.layout.size {
-            let wanted = description.layout.size;
-            let what = format!("the buffer has {size} bytes, but its layout takes {wanted}");
-            return Err(Error::new(ErrorKind::Mismatch, what));
-        }
-        Ok(Self { fd: file.into(), size, identity, description })
+        Ok(Self { fd: file.into(), start, size, identity: Identity::of(&metadata) })
     }
 
-    /// The same, when it is also the memory that is expected.
-    ///
-    /// # Errors
-    ///
-    /// As [`Self::new`], and when it is other memory.
-    pub fn identified(fd: OwnedFd, description: Description, identity: Identity) -> Result<Self> {
-        let buffer = Self::new(fd, description)?;
-        if buffer.identity != identity {
-            let what = format!("the buffer is {:?}, not {identity:?}", buffer.identity);
-            return Err(Error::new(ErrorKind::Mismatch, what));
-        }
-        Ok(buffer)
+    /// Where it begins in the buffer, in bytes.
+    pub fn start(&self) -> u64 {
+        self.start
     }
 
-    /// Its size in bytes, which may be more than its layout takes.
+    /// Its size in bytes.
     pub fn size(&self) -> u64 {
         self.size
     }
@@ -95,25 +122,182 @@ impl Buffer {
         self.identity
     }
 
+    fn end(&self) -> u64 {
+        self.start.saturating_add(self.size)
+    }
+}
+
+impl AsFd for Piece {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
+    }
+}
+
+/// Allocated memory: one file, or several one behind the other, each of which begins at the next page. Offsets of
+/// planes are from the start of the first.
+#[derive(Debug)]
+pub struct Buffer {
+    /// One at least.
+    pieces: Vec<Piece>,
+    description: Description,
+}
+
+/// More files are no memory of an image.
+pub(crate) const MOST_PIECES: usize = 16;
+
+impl Buffer {
+    /// Takes a file descriptor that was received or exported, when it is what the description says.
+    ///
+    /// # Errors
+    ///
+    /// When the file is smaller than the layout, a plane is outside of it, or the file cannot be asked.
+    pub fn new(fd: OwnedFd, description: Description) -> Result<Self> {
+        Self::in_pieces(vec![fd], description)
+    }
+
+    /// The same of memory in several files, whose planes are in one each.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::new`]; and when there is no file, or a plane is not in one alone.
+    pub fn in_pieces(fds: Vec<OwnedFd>, description: Description) -> Result<Self> {
+        if fds.is_empty() || fds.len() > MOST_PIECES {
+            return Err(Error::invalid(format!("memory in {} files", fds.len())));
+        }
+        let mut pieces: Vec<Piece> = Vec::with_capacity(fds.len());
+        for fd in fds {
+            let start =
+                pieces.last().map_or(Some(0), |last| last.end().checked_next_multiple_of(PAGE));
+            let start = start.ok_or_else(|| Error::invalid("memory of 2⁶⁴ bytes"))?;
+            pieces.push(Piece::new(fd, start)?);
+        }
+        let made = Self { pieces, description };
+        made.description.layout.inside().map_err(|what| Error::new(ErrorKind::Mismatch, what))?;
+        let (size, wanted) = (made.size(), made.description.layout.size);
+        if size < wanted {
+            let what = format!("the buffer has {size} bytes, but its layout takes {wanted}");
+            return Err(Error::new(ErrorKind::Mismatch, what));
+        }
+        let planes = 0..made.description.layout.planes.len();
+        match planes.into_iter().find(|index| made.plane(*index).is_none()) {
+            Some(index) => {
+                let what = format!("plane {index} is not in one file of the memory");
+                Err(Error::new(ErrorKind::Mismatch, what))
+            }
+            None => Ok(made),
+        }
+    }
+
+    /// The same of memory with a file for each plane: what the description says of offsets becomes what they are.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::in_pieces`], and when there are not as many files as planes.
+    pub fn by_planes(fds: Vec<OwnedFd>, mut description: Description) -> Result<Self> {
+        let planes = &mut description.layout.planes;
+        if fds.len() != planes.len() {
+            let what = format!("{} files, and {} planes", fds.len(), planes.len());
+            return Err(Error::new(ErrorKind::Mismatch, what));
+        }
+        let mut end = 0_u64;
+        for (fd, plane) in fds.iter().zip(planes) {
+            let wide = || Error::invalid("memory of 2⁶⁴ bytes");
+            plane.offset = end.checked_next_multiple_of(PAGE).ok_or_else(wide)?;
+            end = plane.offset.checked_add(size_of(fd)?).ok_or_else(wide)?;
+        }
+        description.layout.size = end;
+        Self::in_pieces(fds, description)
+    }
+
+    /// As [`Self::new`], when it is also the memory that is expected.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::new`], and when it is other memory.
+    pub fn identified(fd: OwnedFd, description: Description, identity: Identity) -> Result<Self> {
+        Self::identified_pieces(vec![fd], description, &[identity])
+    }
+
+    /// As [`Self::in_pieces`], when it is also the memory that is expected.
+    pub(crate) fn identified_pieces(
+        fds: Vec<OwnedFd>,
+        description: Description,
+        identities: &[Identity],
+    ) -> Result<Self> {
+        let buffer = Self::in_pieces(fds, description)?;
+        let mut pairs = buffer.pieces.iter().map(Piece::identity).zip(identities);
+        match pairs.find(|(found, expected)| found != *expected) {
+            Some((found, expected)) => {
+                let what = format!("the buffer is {found:?}, not {expected:?}");
+                Err(Error::new(ErrorKind::Mismatch, what))
+            }
+            None => Ok(buffer),
+        }
+    }
+
+    /// Its size in bytes, which may be more than its layout takes.
+    pub fn size(&self) -> u64 {
+        self.pieces.last().map_or(0, Piece::end)
+    }
+
+    /// The files that it is in, in their order.
+    pub fn pieces(&self) -> &[Piece] {
+        &self.pieces
+    }
+
+    /// The file of a plane, and where the plane is in that file; `None` where there is no such plane.
+    pub fn plane(&self, index: usize) -> Option<(&Piece, Plane)> {
+        let plane = *self.description.layout.planes.get(index)?;
+        let piece = self.pieces.iter().rfind(|piece| piece.start <= plane.offset)?;
+        let end = plane.offset.checked_add(plane.size)?;
+        let inside = Plane { offset: plane.offset - piece.start, ..plane };
+        (end <= piece.end()).then_some((piece, inside))
+    }
+
+    /// The file, where it is in one.
+    ///
+    /// # Errors
+    ///
+    /// When it is in several.
+    pub fn whole(&self) -> Result<BorrowedFd<'_>> {
+        match self.pieces.as_slice() {
+            [piece] => Ok(piece.as_fd()),
+            pieces => {
+                let what = format!("memory in one file is needed, not in {}", pieces.len());
+                Err(Error::unsupported(what))
+            }
+        }
+    }
+
+    /// What tells it from others: what tells its first file.
+    pub fn identity(&self) -> Identity {
+        self.pieces.first().map_or(Identity { device: 0, inode: 0 }, Piece::identity)
+    }
+
     /// What is known about it.
     pub fn description(&self) -> &Description {
         &self.description
     }
 
-    /// A file descriptor of its own, to hand to others.
+    /// A file descriptor of its own, to hand to others, where it is in one file.
     ///
     /// # Errors
     ///
-    /// When there are no more file descriptors.
+    /// When it is in several, or there are no more file descriptors.
     pub fn export(&self) -> Result<OwnedFd> {
-        let full = |error| Error::io(ErrorKind::Call, "dup of a buffer", error);
-        self.fd.try_clone().map_err(full)
+        self.whole()?.try_clone_to_owned().map_err(|error| Error::call("dup of a buffer", error))
     }
-}
 
-impl AsFd for Buffer {
-    fn as_fd(&self) -> BorrowedFd<'_> {
-        self.fd.as_fd()
+    /// A file descriptor of a plane's file, and where the plane is in it.
+    ///
+    /// # Errors
+    ///
+    /// When there is no such plane, or there are no more file descriptors.
+    pub fn export_plane(&self, index: usize) -> Result<(OwnedFd, Plane)> {
+        let none = || Error::invalid(format!("there is no plane {index}"));
+        let (piece, plane) = self.plane(index).ok_or_else(none)?;
+        let fd = piece.fd.try_clone().map_err(|error| Error::call("dup of a buffer", error))?;
+        Ok((fd, plane))
     }
 }
 

@@ -29,7 +29,7 @@ enum Rule {
 }
 
 /// Names of constraints, in the order of their numbers, with the text of each and its rule.
-const NAMES: [(ConstraintName, &str, Rule); 15] = [
+const NAMES: [(ConstraintName, &str, Rule); 16] = [
     (ConstraintName::ADDRESS_ALIGNMENT, "address-alignment", Rule::Multiple(64)),
     (ConstraintName::PITCH_ALIGNMENT, "pitch-alignment", Rule::Multiple(32)),
     (ConstraintName::MAX_PITCH, "max-pitch", Rule::Least),
@@ -45,6 +45,7 @@ const NAMES: [(ConstraintName, &str, Rule); 15] = [
     (ConstraintName::MAX_SIZE, "max-size", Rule::Least),
     (ConstraintName::ROW_ALIGNMENT, "row-alignment", Rule::Multiple(32)),
     (ConstraintName::MADE_BY, "made-by", Rule::Equal),
+    (ConstraintName::FILES, "files", Rule::Equal),
 ];
 
 /// Where the numbers of nvabi's own constraints begin.
@@ -82,6 +83,8 @@ impl ConstraintName {
     /// The memory is made by the device whose file has this number (`st_rdev`): one that takes no memory of
     /// others asks for it.
     pub const MADE_BY: Self = Self(OWN + 11);
+    /// The memory is in so many files: one, or one for each plane.
+    pub const FILES: Self = Self(OWN + 12);
 
     /// The names that have a meaning, by number.
     pub fn known() -> impl Iterator<Item = Self> {

@@ -120,6 +120,17 @@ pub trait Device: Send + Sync {
         Err(Error::unsupported(format!("{} makes no memory", self.info().name)))
     }
 
+    /// The same of memory in [several files](super::ConstraintName::FILES): one for each plane, which a device that
+    /// makes memory in one file makes one after the other.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::allocate`].
+    fn allocate_files(&self, description: &Description) -> Result<Buffer> {
+        let made = description.made_by_planes(|one| self.allocate(one).map(Some))?;
+        made.ok_or_else(|| Error::unsupported(format!("{} makes no memory", self.info().name)))
+    }
+
     /// Whether [`Self::allocate`] may lay pixels out otherwise than it is asked to, as the set allows, and takes
     /// descriptions whose layout is [open](super::Layout::open): the memory says where they are.
     fn chooses_layouts(&self) -> bool {

@@ -6,10 +6,10 @@ use std::time::{Duration, Instant};
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
-use super::buffer::Buffer;
+use super::buffer::{Buffer, Piece};
 use super::driver::{Transition, Wait};
 use super::error::{Error, ErrorKind, Result};
-use super::uapi::{self, DmaBufSyncFile};
+use super::uapi::{self, DmaBufSyncFile, SyncMerge};
 
 /// What is to be done with memory, and so whom it must wait for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -43,7 +43,11 @@ impl Buffer {
     ///
     /// [`ErrorKind::Timeout`], and what the kernel says.
     pub fn wait(&self, intent: Intent, patience: Duration) -> Result<()> {
-        wait(self.as_fd(), intent.events(), patience, "the fences of a buffer")
+        let end = Instant::now() + patience;
+        self.pieces().iter().try_for_each(|piece| {
+            let left = end.saturating_duration_since(Instant::now());
+            wait(piece.as_fd(), intent.events(), left, "the fences of a buffer")
+        })
     }
 
     /// What the memory must wait for now, as a sync file: to hand to a device that waits for fences
@@ -53,13 +57,10 @@ impl Buffer {
     ///
     /// When the memory is no dma-buf, and what the kernel says.
     pub fn export_fence(&self, intent: Intent) -> Result<OwnedFd> {
-        let mut params = DmaBufSyncFile { flags: intent.flags(), fd: -1 };
-        // SAFETY: the record holds numbers and no address. A file that is no dma-buf rejects the request, or has
-        // one of this number, which copies no more than the size in it: this record's.
-        unsafe { uapi::DMA_BUF_EXPORT_SYNC_FILE.call(self.as_fd(), &mut params) }
-            // SAFETY: the request has succeeded, and so made a descriptor for this process that nobody else knows.
-            .and_then(|_| unsafe { uapi::own(params.fd) })
-            .map_err(|error| Error::call("DMA_BUF_IOCTL_EXPORT_SYNC_FILE", error))
+        let mut fences = self.pieces().iter().map(|piece| piece.export_fence(intent));
+        let none = || Error::invalid("a buffer without memory");
+        let first = fences.next().ok_or_else(none)??;
+        fences.try_fold(first, |one, other| merged(one.as_fd(), other?.as_fd()))
     }
 
     /// Puts a fence on the memory, so that others wait for it: what a device with explicit fences
@@ -69,6 +70,22 @@ impl Buffer {
     ///
     /// When the memory is no dma-buf or the file no sync file, and what the kernel says.
     pub fn import_fence(&self, intent: Intent, fence: BorrowedFd<'_>) -> Result<()> {
+        self.pieces().iter().try_for_each(|piece| piece.import_fence(intent, fence))
+    }
+}
+
+impl Piece {
+    fn export_fence(&self, intent: Intent) -> Result<OwnedFd> {
+        let mut params = DmaBufSyncFile { flags: intent.flags(), fd: -1 };
+        // SAFETY: the record holds numbers and no address. A file that is no dma-buf rejects the request, or has
+        // one of this number, which copies no more than the size in it: this record's.
+        unsafe { uapi::DMA_BUF_EXPORT_SYNC_FILE.call(self.as_fd(), &mut params) }
+            // SAFETY: the request has succeeded, and so made a descriptor for this process that nobody else knows.
+            .and_then(|_| unsafe { uapi::own(params.fd) })
+            .map_err(|error| Error::call("DMA_BUF_IOCTL_EXPORT_SYNC_FILE", error))
+    }
+
+    fn import_fence(&self, intent: Intent, fence: BorrowedFd<'_>) -> Result<()> {
         let mut params = DmaBufSyncFile { flags: intent.flags(), fd: fence.as_raw_fd() };
         // SAFETY: the record holds numbers and no address. A file that is no dma-buf rejects the request, or has
         // one of this number, which copies no more than the size in it: this record's. `fence` is open until it returns, and the kernel takes a reference of its own.
@@ -77,6 +94,20 @@ impl Buffer {
             .map_err(|error| Error::call("DMA_BUF_IOCTL_IMPORT_SYNC_FILE", error))
     }
 }
+
+/// A sync file that is finished when both are.
+fn merged(one: BorrowedFd<'_>, other: BorrowedFd<'_>) -> Result<OwnedFd> {
+    let mut params =
+        SyncMerge { name: *MERGED, fd2: other.as_raw_fd(), fence: -1, flags: 0, pad: 0 };
+    // SAFETY: the record holds a name, numbers and no address. Both are sync files, which the kernel has just made.
+    unsafe { uapi::SYNC_MERGE.call(one, &mut params) }
+        // SAFETY: the request has succeeded, and so made a descriptor for this process that nobody else knows.
+        .and_then(|_| unsafe { uapi::own(params.fence) })
+        .map_err(|error| Error::call("SYNC_IOC_MERGE", error))
+}
+
+/// What a merged sync file is called.
+const MERGED: &[u8; 32] = b"nvabi-devmem\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0";
 
 impl Transition {
     /// Waits as this transition asks for, where waiting is all that must be done: caches are kept in

@@ -90,7 +90,7 @@ mod uapi;
 mod usage;
 pub mod wire;
 
-pub use buffer::{Buffer, Description, Identity};
+pub use buffer::{Buffer, Description, Identity, Piece};
 pub use capability::{
     Capability, CapabilitySet, MODIFIER_INVALID, MODIFIER_LINEAR, VENDOR_BASE, VENDOR_DRM,
 };

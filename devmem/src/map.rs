@@ -11,9 +11,9 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::ptr::NonNull;
 
 use nix::libc;
-use nix::sys::mman::{MapFlags, ProtFlags, mmap, munmap};
+use nix::sys::mman::{MapFlags, ProtFlags, mmap, mmap_anonymous, munmap};
 
-use super::buffer::Buffer;
+use super::buffer::{Buffer, Piece};
 use super::error::{Error, Result};
 use super::uapi::{self, DmaBufSync};
 
@@ -28,12 +28,7 @@ impl Buffer {
         let Some(length) = length else {
             return Err(Error::invalid(format!("cannot map {} bytes", self.size())));
         };
-        let mapped = |protection| {
-            // SAFETY: no address is asked for, so no memory that is in use is replaced.
-            let start = unsafe { mmap(None, length, protection, MapFlags::MAP_SHARED, self, 0) };
-            // A driver may say what has no name, such as the kernel's own ENOTSUPP.
-            start.map_err(|_| io::Error::last_os_error())
-        };
+        let mapped = |protection| self.mapped(length, protection);
         let may_not =
             |error: &io::Error| matches!(error.raw_os_error(), Some(libc::EACCES | libc::EPERM));
         let (start, writable) = match mapped(ProtFlags::PROT_READ | ProtFlags::PROT_WRITE) {
@@ -43,6 +38,39 @@ impl Buffer {
         };
         let start = start.map_err(|error| Error::call("mmap of a buffer", error))?;
         Ok(Mapping { buffer: self, start: start.cast(), length: length.get(), writable })
+    }
+
+    /// Maps its files one behind the other.
+    fn mapped(&self, length: NonZeroUsize, protection: ProtFlags) -> io::Result<NonNull<c_void>> {
+        // A driver may say what has no name, such as the kernel's own ENOTSUPP.
+        let failed = |_| io::Error::last_os_error();
+        if let Ok(file) = self.whole() {
+            // SAFETY: no address is asked for, so no memory that is in use is replaced.
+            return unsafe { mmap(None, length, protection, MapFlags::MAP_SHARED, file, 0) }
+                .map_err(failed);
+        }
+        // SAFETY: no address is asked for, so no memory that is in use is replaced.
+        let room =
+            unsafe { mmap_anonymous(None, length, ProtFlags::PROT_NONE, MapFlags::MAP_PRIVATE) };
+        let room = room.map_err(failed)?;
+        let there = |piece: &Piece| {
+            let size = usize::try_from(piece.size()).ok().and_then(NonZeroUsize::new);
+            let start = usize::try_from(piece.start()).ok();
+            let at = start.and_then(|start| NonZeroUsize::new(room.as_ptr() as usize + start));
+            let (Some(size), Some(at)) = (size, at) else { return Ok(()) };
+            let flags = MapFlags::MAP_SHARED | MapFlags::MAP_FIXED;
+            // SAFETY: the addresses are in `room`, whose length is the end of the last piece, and which nobody but
+            // this has yet.
+            unsafe { mmap(Some(at), size, protection, flags, piece, 0) }.map(drop).map_err(failed)
+        };
+        match self.pieces().iter().try_for_each(there) {
+            Ok(()) => Ok(room),
+            Err(error) => {
+                // SAFETY: the range is the one that was made above, and nobody has a pointer to it.
+                let _ = unsafe { munmap(room, length.get()) };
+                Err(error)
+            }
+        }
     }
 }
 
@@ -125,7 +153,7 @@ pub struct Access<'m> {
 
 impl<'m> Access<'m> {
     fn begin(mapping: &'m Mapping<'m>, flags: u64) -> Result<Self> {
-        let synced = sync(mapping.buffer.as_fd(), flags)?;
+        let synced = sync_all(mapping.buffer, flags)?;
         let writes = flags & uapi::SYNC_WRITE != 0;
         Ok(Self { mapping, open: synced.then_some(flags), writes })
     }
@@ -174,7 +202,7 @@ impl<'m> Access<'m> {
 
     fn finish(&mut self) -> Result<()> {
         match self.open.take() {
-            Some(flags) => sync(self.mapping.buffer.as_fd(), flags | uapi::SYNC_END).map(drop),
+            Some(flags) => sync_all(self.mapping.buffer, flags | uapi::SYNC_END).map(drop),
             None => Ok(()),
         }
     }
@@ -195,6 +223,26 @@ impl Drop for Access<'_> {
         // Who wants to know calls `end`.
         let _ = self.finish();
     }
+}
+
+/// Begins or ends an access to all files of a buffer; `false` when none is a dma-buf. What cannot begin everywhere
+/// begins nowhere.
+fn sync_all(buffer: &Buffer, flags: u64) -> Result<bool> {
+    let mut any = false;
+    for (at, piece) in buffer.pieces().iter().enumerate() {
+        match sync(piece.as_fd(), flags) {
+            Ok(synced) => any |= synced,
+            Err(error) => {
+                let begun = if flags & uapi::SYNC_END == 0 { &buffer.pieces()[..at] } else { &[] };
+                for piece in begun {
+                    // What the first error was is told.
+                    let _ = sync(piece.as_fd(), flags | uapi::SYNC_END);
+                }
+                return Err(error);
+            }
+        }
+    }
+    Ok(any)
 }
 
 /// Makes the ioctl; `false` when the file is no dma-buf, whose memory is plain pages.

@@ -371,7 +371,11 @@ enum Found {
 impl Trial<'_> {
     /// `None` where there was nothing to try.
     fn run(&mut self, scatter: Scatter, devices: &[Box<dyn Device>]) -> Result<Option<Found>> {
-        let Some(scattered) = scatter(self.description)? else { return self.own_or_unknown() };
+        let scattered = match self.description.files() {
+            1 => scatter(self.description)?,
+            _ => self.description.made_by_planes(scatter)?,
+        };
+        let Some(scattered) = scattered else { return self.own_or_unknown() };
         if self.takes(Tried::Scattered, &scattered)? {
             return Ok(Some(Found::Needs(Vec::new())));
         }
@@ -396,7 +400,7 @@ impl Trial<'_> {
         let info = self.device.info();
         let Some(number) = info.number().filter(|_| info.allocates) else { return Ok(None) };
         let maker = Constraint::new(ConstraintName::MADE_BY, number);
-        let taken = match self.device.allocate(&self.asking_for(maker)) {
+        let taken = match made(self.device, &self.asking_for(maker)) {
             Ok(own) => self.takes(Tried::Own, &own)?,
             Err(error) => self.refused(Tried::Own, error)?,
         };
@@ -429,11 +433,22 @@ impl Trial<'_> {
     }
 }
 
+/// Memory of a device, in as many files as are asked for.
+fn made(device: &dyn Device, description: &Description) -> Result<Buffer> {
+    match description.files() {
+        1 => device.allocate(description),
+        _ => device.allocate_files(description),
+    }
+}
+
 /// Memory in one piece, of which that is known: other memory proves nothing.
 fn whole(description: &Description, devices: &[Box<dyn Device>]) -> Option<Buffer> {
     let mut known = allocators(description, devices).filter(|device| device.memory().is_some());
-    let made = known.find_map(|device| device.allocate(description).ok());
-    made.or_else(|| drivers::one_piece(description))
+    let found = known.find_map(|device| made(device, description).ok());
+    found.or_else(|| match description.files() {
+        1 => drivers::one_piece(description),
+        _ => description.made_by_planes(|one| Ok(drivers::one_piece(one))).ok().flatten(),
+    })
 }
 
 fn merged(
@@ -480,7 +495,7 @@ fn try_allocator(
     users: &[(&dyn Device, Operation)],
     description: &Description,
 ) -> Result<Buffer> {
-    let buffer = allocator.allocate(description)?;
+    let buffer = made(allocator, description)?;
     let keeps = buffer.description().layout.keeps(&description.set);
     keeps.map_err(|what| Error::new(ErrorKind::Mismatch, what))?;
     for (user, _) in users {
@@ -504,6 +519,7 @@ struct Question {
     operation: Operation,
     format: Fourcc,
     modifier: u64,
+    files: u64,
     details: Vec<Detail>,
 }
 
@@ -516,7 +532,8 @@ impl Question {
         let mut own = uses.filter(|each| each.device == info.name && each.operation == operation);
         let own = own.next().map_or(&[][..], |each| &each.details);
         let details = [&description.usage.details[..], own].concat();
-        Self { name: info.name.clone(), number, inode, operation, format, modifier, details }
+        let (name, files) = (info.name.clone(), description.files());
+        Self { name, number, inode, operation, format, modifier, files, details }
     }
 }
 

@@ -114,6 +114,19 @@ pub(super) struct DmaBufSyncFile {
     pub(super) fd: i32,
 }
 
+/// `SYNC_IOC_MERGE`.
+pub(super) const SYNC_MERGE: Request<SyncMerge> = Request::both(b'>', 3);
+
+/// `struct sync_merge_data`.
+#[repr(C)]
+pub(super) struct SyncMerge {
+    pub(super) name: [u8; 32],
+    pub(super) fd2: i32,
+    pub(super) fence: i32,
+    pub(super) flags: u32,
+    pub(super) pad: u32,
+}
+
 // --- udmabuf ----------------------------------------------------------------------------------
 
 /// `UDMABUF_CREATE`.
@@ -398,6 +411,7 @@ mod tests {
             V4L2_REQBUFS: "VIDIOC_REQBUFS",
             V4L2_QUERYCTRL: "VIDIOC_QUERYCTRL",
             V4L2_QBUF: "VIDIOC_QBUF",
+            SYNC_MERGE: "SYNC_IOC_MERGE",
             V4L2_EXPBUF: "VIDIOC_EXPBUF",
             ;
             SYNC_READ = "DMA_BUF_SYNC_READ",
@@ -420,6 +434,9 @@ mod tests {
             DmaBufSync: "dma_buf_sync" { flags "flags", }
             DmaBufSyncFile: "dma_buf_export_sync_file" { flags "flags", fd "fd", }
             DmaBufSyncFile: "dma_buf_import_sync_file" { flags "flags", fd "fd", }
+            SyncMerge: "sync_merge_data" {
+                name "name", fd2 "fd2", fence "fence", flags "flags", pad "pad",
+            }
             UdmabufCreate: "udmabuf_create" {
                 memfd "memfd", flags "flags", offset "offset", size "size",
             }
@@ -474,9 +491,13 @@ mod tests {
     #[test]
     fn records_and_requests_are_those_of_the_kernels_headers() {
         let mut source = String::from("#include <stddef.h>\n");
-        for header in
-            ["linux/dma-buf.h", "linux/udmabuf.h", "linux/dma-heap.h", "linux/videodev2.h"]
-        {
+        for header in [
+            "linux/dma-buf.h",
+            "linux/sync_file.h",
+            "linux/udmabuf.h",
+            "linux/dma-heap.h",
+            "linux/videodev2.h",
+        ] {
             writeln!(source, "#include <{header}>").unwrap();
         }
         for (expression, value) in facts() {

@@ -22,8 +22,10 @@ const VARIABLE: &str = "NVABI_BUFFER";
 struct Handed<'p> {
     #[serde(flatten)]
     plan: &'p Plan,
-    /// A file descriptor for each plane: as many numbers as planes, all of the same memory.
+    /// A file descriptor for each plane: as many numbers as planes.
     fds: Vec<i32>,
+    /// Where each plane begins in the file of its descriptor.
+    offsets: Vec<u64>,
     /// What tells the memory from other memory.
     identity: Identity,
 }
@@ -43,13 +45,13 @@ pub(crate) fn make(context: &Context<'_>, args: &AllocMake) -> Result<u8, Report
         context.status("Made", &allocator.to_string());
     }
     let refused = |message: String| Report::from(Diagnostic::error("alloc-make", message));
-    let planes = plan.layout.as_ref().map_or(1, |layout| layout.planes.len().max(1));
-    let fds: Vec<OwnedFd> = (0..planes)
-        .map(|_| inherited(&buffer))
+    let handed: Vec<(OwnedFd, u64)> = (0..buffer.description().layout.planes.len())
+        .map(|plane| inherited(&buffer, plane))
         .collect::<Result<_, _>>()
         .map_err(|error| refused(format!("cannot hand the memory on: {error}")))?;
+    let (fds, offsets): (Vec<OwnedFd>, Vec<u64>) = handed.into_iter().unzip();
     let numbers = fds.iter().map(AsRawFd::as_raw_fd).collect();
-    let handed = Handed { plan: &plan, fds: numbers, identity: buffer.identity() };
+    let handed = Handed { plan: &plan, fds: numbers, offsets, identity: buffer.identity() };
     let handed = serde_json::to_string(&handed)
         .map_err(|error| refused(format!("cannot describe the memory: {error}")))?;
     let (program, rest) =
@@ -61,11 +63,11 @@ pub(crate) fn make(context: &Context<'_>, args: &AllocMake) -> Result<u8, Report
     Ok(code(status))
 }
 
-/// A descriptor that a program which is started keeps.
-fn inherited(buffer: &Buffer) -> Result<OwnedFd, String> {
-    let fd = buffer.export().map_err(|error| error.to_string())?;
+/// A descriptor of a plane that a program which is started keeps, and where the plane begins.
+fn inherited(buffer: &Buffer, plane: usize) -> Result<(OwnedFd, u64), String> {
+    let (fd, plane) = buffer.export_plane(plane).map_err(|error| error.to_string())?;
     fcntl_setfd(&fd, FdFlags::empty()).map_err(|errno| errno.to_string())?;
-    Ok(fd)
+    Ok((fd, plane.offset))
 }
 
 /// As a shell tells it: 128 and the signal of a program that was killed.

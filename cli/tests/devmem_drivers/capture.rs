@@ -4,9 +4,12 @@ use std::fs::{File, OpenOptions};
 use std::os::fd::{AsFd, AsRawFd};
 use std::time::Duration;
 
-use nvabi_devmem::{Buffer, Detail, ErrorKind, Fourcc, Image, Operation, transform};
+use nvabi_devmem::{
+    Buffer, CapabilitySet, ConstraintName, Description, Detail, ErrorKind, Fourcc, Image,
+    Operation, Prober, Usage, solve, transform,
+};
 
-use super::{description, device, read, use_of, write};
+use super::{description, device, devices, read, use_of, write};
 
 /// A stream of one camera, with requests as include/uapi/linux/videodev2.h has them.
 struct Stream(File);
@@ -39,7 +42,7 @@ impl Stream {
         let mut queued = [0u64; 11];
         queued[0] = u64::from(kind) << 32;
         queued[7] = u64::from(DMABUF) << 32;
-        queued[8] = buffer.as_fd().as_raw_fd() as u64;
+        queued[8] = buffer.whole().unwrap().as_raw_fd() as u64;
         self.call(0xc058_560f, &mut queued);
         self.call(0x4004_5612, &mut kind);
         let mut taken = queued;
@@ -50,26 +53,37 @@ impl Stream {
         self.call(0xc014_5608, &mut [0u32, kind, DMABUF, 0, 0]);
     }
 
-    /// The same by the interface with a memory for each plane, of which there is one.
-    fn capture_planes(&self, buffer: &Buffer) {
+    /// The same by the interface with a file for each plane.
+    fn capture_planes(&self, buffer: &Buffer, fourcc: &[u8; 4]) {
         const DMABUF: u32 = 4;
         let mut kind = 9u32;
-        // struct v4l2_format: type, then width, height, fourcc, field, colours; of each plane size and pitch.
+        let files = buffer.pieces();
+        let layout = &buffer.description().layout;
+        // struct v4l2_format: type, then width, height, fourcc, field, colours; of each plane size and pitch, of 20
+        // bytes.
         let mut format = [0u32; 52];
         format[0] = kind;
-        format[2..6].copy_from_slice(&[640, 480, u32::from_le_bytes(*b"XR24"), 1]);
-        (format[8], format[47]) = (2560, 1);
+        format[2..6].copy_from_slice(&[640, 480, u32::from_le_bytes(*fourcc), 1]);
+        (format[8], format[47]) = (layout.planes[0].pitch as u32, files.len() as u32);
         self.call(0xc0d0_5605, &mut format);
-        assert_eq!((format[7], format[8], format[47] & 0xff), (2560 * 480, 2560, 1));
+        assert_eq!(
+            (format[4], format[47] & 0xff),
+            (u32::from_le_bytes(*fourcc), files.len() as u32)
+        );
+        for (plane, file) in layout.planes.iter().zip(format[7..].chunks(5)).take(files.len()) {
+            assert_eq!(u64::from(file[1]), plane.pitch);
+        }
         self.call(0xc014_5608, &mut [1u32, kind, DMABUF, 0, 0]);
         // struct v4l2_plane: the file descriptor is word 2. struct v4l2_buffer has its address and how many.
-        let mut plane = [0u32; 16];
-        plane[2] = buffer.as_fd().as_raw_fd() as u32;
+        let mut planes = [[0u32; 16]; 4];
+        for (plane, file) in planes.iter_mut().zip(files) {
+            plane[2] = file.as_fd().as_raw_fd() as u32;
+        }
         let mut queued = [0u64; 11];
         queued[0] = u64::from(kind) << 32;
         queued[7] = u64::from(DMABUF) << 32;
-        queued[8] = plane.as_mut_ptr() as u64;
-        queued[9] = 1;
+        queued[8] = planes.as_mut_ptr() as u64;
+        queued[9] = files.len() as u64;
         self.call(0xc058_560f, &mut queued);
         self.call(0x4004_5612, &mut kind);
         let mut taken = queued;
@@ -113,15 +127,72 @@ fn a_camera_with_memory_by_planes_captures() {
         let buffer = device(maker).allocate(&asked).unwrap();
         drop(camera.import(&buffer).unwrap());
         write(&buffer, &[0x5a; 640 * 480 * 4]);
-        Stream::open(&camera.info().node).capture_planes(&buffer);
+        Stream::open(&camera.info().node).capture_planes(&buffer, b"XR24");
         assert_eq!(bars(&read(&buffer)), TEST_PICTURE, "{maker}");
     }
-    // Its planes are in one memory, or it is not offered.
-    let sets = |format| {
+}
+
+/// Formats whose planes V4L2 has in one file, and those that it has in a file each too.
+#[test]
+fn a_camera_says_in_how_many_files_planes_are() {
+    let camera = device("camera-by-planes");
+    let files = |format| -> Vec<u64> {
         let image = Image::new(640, 480, Fourcc::new(format));
-        camera.sets(&image, Operation::Capture).unwrap().len()
+        let sets = camera.sets(&image, Operation::Capture).unwrap();
+        sets.iter().map(|set| set.constraint(ConstraintName::FILES).unwrap_or(1)).collect()
     };
-    assert_eq!([sets(b"XR24"), sets(b"NV12"), sets(b"NM16")], [1, 1, 0]);
+    assert_eq!(files(b"XR24"), [1]);
+    assert_eq!(files(b"YU12"), [1, 3]);
+    assert_eq!(files(b"NV16"), [1, 2]);
+    assert_eq!(files(b"NM16"), [0; 0]);
+}
+
+/// The test picture in a file for each plane: bars of brightness in the first, of colour in the others.
+#[test]
+fn a_camera_captures_into_a_file_for_each_plane() {
+    let camera = device("camera-by-planes");
+    let image = Image::new(640, 480, Fourcc::new(b"YU12"));
+    let usage = Usage::new(image, vec![use_of(&*camera, Operation::Capture)]);
+    for files in [1, 3] {
+        let sets = camera.sets(&image, Operation::Capture).unwrap();
+        let is_it =
+            |set: &CapabilitySet| set.constraint(ConstraintName::FILES).unwrap_or(1) == files;
+        let set = sets.into_iter().find(is_it).unwrap();
+        for maker in ["udmabuf", "dma-heap:system", "camera-by-planes"] {
+            let layout = solve(&image, &set).unwrap();
+            let (usage, set) = (usage.clone(), set.clone());
+            let asked = Description { usage, set, layout, metadata: Vec::new() };
+            let prober = Prober::default().prefer([device(maker).info().name.clone()]);
+            let made = prober.make(&devices(), &asked).unwrap();
+            assert_eq!(made.by, device(maker).info().name);
+            let buffer = made.buffer;
+            assert_eq!(buffer.pieces().len() as u64, files, "{maker}");
+            drop(camera.import(&buffer).unwrap());
+            write(&buffer, &vec![0x5a; buffer.description().layout.size as usize]);
+            let fourcc = if files == 1 { b"YU12" } else { b"YM12" };
+            Stream::open(&camera.info().node).capture_planes(&buffer, fourcc);
+            let frame = read(&buffer);
+            // The last row of each plane: white to black is ever darker, and blue has the most of blue.
+            let last = |plane: usize, bar: usize| {
+                let plane = buffer.description().layout.planes[plane];
+                let rows = if plane.pitch == 640 { 480 } else { 240 };
+                let row = plane.offset + plane.pitch * (rows - 1);
+                frame[(row + plane.pitch / 16 * (2 * bar as u64 + 1)) as usize]
+            };
+            let bright: Vec<u8> = (0..8).map(|bar| last(0, bar)).collect();
+            assert!(bright.is_sorted_by(|a, b| a > b), "{maker}, {files} files: {bright:?}");
+            let colours = |plane: usize| (0..8).max_by_key(|bar| last(plane, *bar)).unwrap();
+            assert_eq!((colours(1), colours(2)), (6, 5), "{maker}, {files}: most blue, most red");
+        }
+    }
+    // One file is no three, and the camera says so.
+    let whole = device("dma-heap:system").allocate(&description(640, 480, Vec::new())).unwrap();
+    let set = camera.sets(&image, Operation::Capture).unwrap().remove(1);
+    let layout = solve(&image, &set).unwrap();
+    let asked = Description { usage, set, layout, metadata: Vec::new() };
+    let one = Buffer::new(whole.export().unwrap(), asked).unwrap();
+    let Err(refused) = camera.import(&one) else { panic!("taken") };
+    assert!(refused.to_string().ends_with("takes memory in 3 files, not in 1"), "{refused}");
 }
 
 fn is_captured_into(allocator: &'static str, camera: &'static str) {

@@ -1,6 +1,6 @@
 //! What devices need and do not say, and the memory that serves them all.
 
-use std::os::fd::{AsFd, AsRawFd};
+use std::os::fd::AsRawFd;
 
 use nvabi_devmem::constraint::placement;
 use nvabi_devmem::{
@@ -99,7 +99,7 @@ fn a_contiguous_camera_and_a_display_share_memory_in_one_piece() {
 
 /// Who made a dma-buf, as the kernel calls it.
 fn exporter(buffer: &Buffer) -> String {
-    let info = format!("/proc/self/fdinfo/{}", buffer.as_fd().as_raw_fd());
+    let info = format!("/proc/self/fdinfo/{}", buffer.whole().unwrap().as_raw_fd());
     let info = std::fs::read_to_string(info).unwrap();
     let name = info.lines().find_map(|line| line.strip_prefix("exp_name:"));
     name.unwrap_or("none").trim().to_owned()

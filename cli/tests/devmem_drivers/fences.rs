@@ -96,7 +96,7 @@ impl Work {
     fn begin(node: &str, buffer: &Buffer) -> Self {
         let node = OpenOptions::new().read(true).write(true).open(node).unwrap();
         // struct drm_prime_handle: handle, flags, file descriptor.
-        let mut imported = [0, 0, buffer.as_fd().as_raw_fd() as u32];
+        let mut imported = [0, 0, buffer.whole().unwrap().as_raw_fd() as u32];
         call(&node, 0xc00c_642e, &mut imported);
         // struct drm_vgem_fence_attach: handle, flags (it writes), the fence.
         let mut attached = [imported[0], 1, 0, 0];

@@ -1,8 +1,8 @@
 //! GPUs by the libraries that speak to them: Mesa's llvmpipe by EGL and GBM, and its lavapipe by Vulkan.
 
 use nvabi_devmem::{
-    Buffer, CapabilitySet, ConstraintName, Description, Device, Fourcc, Image, MODIFIER_LINEAR,
-    Operation, Prober,
+    Buffer, Capability, CapabilitySet, Constraint, ConstraintName, Description, Device, Fourcc,
+    Image, MODIFIER_LINEAR, Operation, Prober, Usage, solve,
 };
 
 use super::command::nvabi;
@@ -148,4 +148,37 @@ fn a_plan_for_a_gpu_was_tried() {
     let text = String::from_utf8_lossy(&output.stdout);
     assert_eq!(output.status.code(), Some(1), "{text}");
     assert!(text.contains("vulkan:0 cannot texture such an image"), "{text}");
+}
+
+/// An image whose planes are in a file each, in a heap's memory.
+fn in_three_files() -> Buffer {
+    let image = Image::new(640, 480, Fourcc::new(b"YU12"));
+    let files = Constraint::new(ConstraintName::FILES, 3);
+    let set = CapabilitySet::new([files], [Capability::pitch_linear()]);
+    let layout = solve(&image, &set).unwrap();
+    let usage = Usage::new(image, Vec::new());
+    let asked = Description { usage, set, layout, metadata: Vec::new() };
+    let made = device("dma-heap:system").allocate_files(&asked).unwrap();
+    assert_eq!(made.pieces().len(), 3);
+    made
+}
+
+/// Mesa's llvmpipe lists formats of three planes and makes no image of them, wherever they are.
+#[test]
+fn llvmpipe_lists_formats_of_several_planes() {
+    let gpu = device("llvmpipe");
+    let hints = gpu.hints(Operation::Texture).unwrap();
+    assert!(hints.iter().any(|hint| hint.format == Fourcc::new(b"YU12")), "{hints:?}");
+    let planes = in_three_files();
+    let asked =
+        Description { set: description(1, 1, Vec::new()).set, ..planes.description().clone() };
+    let whole = device("dma-heap:system").allocate(&asked).unwrap();
+    let answers = [&planes, &whole].map(|buffer| gpu.import(buffer).map(drop).is_ok());
+    assert_eq!(answers[0], answers[1], "one file for each plane, and one for all");
+}
+
+#[test]
+fn lavapipe_takes_planes_in_one_file_alone() {
+    let Err(refused) = device("lavapipe").import(&in_three_files()) else { panic!("taken") };
+    assert_eq!(refused.to_string(), "memory in one file is needed, not in 3");
 }

@@ -77,7 +77,7 @@ impl Display {
     }
 
     fn add(&self, buffer: &Buffer) -> framebuffer::Handle {
-        let handle = self.prime_fd_to_buffer(buffer.as_fd()).unwrap();
+        let handle = self.prime_fd_to_buffer(buffer.whole().unwrap()).unwrap();
         self.add_planar_framebuffer(&Shown(buffer, handle), FbCmd2Flags::empty()).unwrap()
     }
 

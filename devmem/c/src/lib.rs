@@ -376,9 +376,9 @@ pub unsafe extern "C" fn nvabi_alloc_make(
             return Err(invalid("the image has more than four planes"));
         }
         // All of them first: where one cannot be made, the others are closed again.
-        let fds = layout.planes.iter().map(|_| made.buffer.export());
-        let fds: Vec<_> = fds.collect::<Result<_, _>>().map_err(failed)?;
-        for (plane, fd) in layout.planes.iter().zip(fds) {
+        let planes = (0..layout.planes.len()).map(|plane| made.buffer.export_plane(plane));
+        let planes: Vec<_> = planes.collect::<Result<_, _>>().map_err(failed)?;
+        for (fd, plane) in planes {
             let at = raw.plane_count as usize;
             raw.planes[at] =
                 RawPlane { offset: plane.offset, pitch: plane.pitch, size: plane.size };

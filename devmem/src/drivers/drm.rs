@@ -113,9 +113,13 @@ struct GemHandle {
     handle: Handle,
 }
 
-impl Import for GemHandle {
+/// The files of memory that the card has taken.
+struct Taken(Vec<GemHandle>);
+
+impl Import for Taken {
+    /// The handle of the first.
     fn handle(&self) -> u64 {
-        u64::from(u32::from(self.handle))
+        self.0.first().map_or(0, |gem| u64::from(u32::from(gem.handle)))
     }
 }
 
@@ -200,8 +204,9 @@ impl Node {
 
     /// Whether the display takes the memory as a framebuffer, and shows it where that can be asked. The
     /// framebuffer is gone again afterwards.
-    fn try_framebuffer(&self, handle: Handle, description: &Description) -> Result<()> {
-        let framebuffer = Framebuffer::new(handle, description)?;
+    fn try_framebuffer(&self, buffer: &Buffer, taken: &[GemHandle]) -> Result<()> {
+        let description = buffer.description();
+        let framebuffer = Framebuffer::new(buffer, taken)?;
         let explicit = framebuffer.modifier.is_some()
             && self.card.get_driver_capability(DriverCapability::AddFB2Modifiers).unwrap_or(0) == 1;
         let (framebuffer, flags) = if explicit {
@@ -306,17 +311,19 @@ impl Device for Node {
 
     fn import(&self, buffer: &Buffer) -> Result<Box<dyn Import>> {
         let description = buffer.description();
-        let handle = self.card.take(buffer.as_fd());
-        let handle = handle.map_err(|error| self.refused("takes no such memory", error))?;
+        let taken = buffer.pieces().iter().map(|piece| self.card.take(piece.as_fd()));
+        let taken: Vec<_> = taken
+            .collect::<io::Result<_>>()
+            .map_err(|error| self.refused("takes no such memory", error))?;
         let shown = description
             .usage
             .uses
             .iter()
             .any(|each| each.device == self.info.name && each.operation == Operation::Scanout);
         if shown {
-            self.try_framebuffer(handle.handle, description)?;
+            self.try_framebuffer(buffer, &taken)?;
         }
-        Ok(Box::new(handle))
+        Ok(Box::new(Taken(taken)))
     }
 }
 
@@ -327,7 +334,7 @@ fn dumb_size(layout: &Layout) -> Option<(u32, u32)> {
     Some((u32::try_from(width).ok()?, u32::try_from(height).ok()?))
 }
 
-/// An image in one piece of memory.
+/// An image in memory that the card has taken.
 struct Framebuffer {
     size: (u32, u32),
     format: DrmFourcc,
@@ -338,7 +345,8 @@ struct Framebuffer {
 }
 
 impl Framebuffer {
-    fn new(handle: Handle, description: &Description) -> Result<Self> {
+    fn new(buffer: &Buffer, taken: &[GemHandle]) -> Result<Self> {
+        let description = buffer.description();
         let Image { width, height, format: Fourcc(format) } = description.usage.image;
         let layout = &description.layout;
         let format = DrmFourcc::try_from(format)
@@ -355,14 +363,16 @@ impl Framebuffer {
         if layout.planes.len() > made.handles.len() {
             return Err(Error::invalid("a framebuffer has four planes at most"));
         }
-        for (index, plane) in layout.planes.iter().enumerate() {
+        let planes = (0..layout.planes.len()).filter_map(|index| buffer.plane(index));
+        for (index, (piece, plane)) in planes.enumerate() {
             let number = |value: u64| {
                 let wide = format!("{value} bytes are too many for a framebuffer");
                 u32::try_from(value).map_err(|_| Error::invalid(wide))
             };
             made.pitches[index] = number(plane.pitch)?;
             made.offsets[index] = number(plane.offset)?;
-            made.handles[index] = Some(handle);
+            let at = buffer.pieces().iter().position(|other| other.start() == piece.start());
+            made.handles[index] = at.and_then(|at| taken.get(at)).map(|gem| gem.handle);
         }
         Ok(made)
     }

@@ -2,7 +2,7 @@
 
 use std::ffi::{CStr, c_int};
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -218,7 +218,7 @@ impl Device for RemoteDevice {
         let lent = self.lent(buffer.description())?;
         let raw = lent.raw();
         let mut handle = 0;
-        let fd = buffer.as_fd().as_raw_fd();
+        let fd = buffer.whole()?.as_raw_fd();
         // SAFETY: the function asks for an open descriptor, a `RawMemory` with its lists and a `uint64_t` that it
         // may write, until it returns: `buffer`, `raw` with `lent`, and `handle` are there for longer.
         match unsafe { import(self.index, fd, &raw const raw, &raw mut handle) } {

@@ -129,12 +129,12 @@ impl Display {
         let modifiers: Vec<u64> = self.list("eglQueryDmaBufModifiersEXT", |room, count| {
             let (list, most) = room.map_or((std::ptr::null_mut(), 0), as_list);
             external.resize(most as usize, api::FALSE);
+            // Mesa fills it for formats that it converts, even where it is only asked how many there are.
+            let externals = if most == 0 { std::ptr::null_mut() } else { external.as_mut_ptr() };
             let display = self.display.as_ptr();
             let of = format.0 as api::Int;
             // SAFETY: the display is initialized, and both lists have the room that is said.
-            unsafe {
-                (self.egl.query_modifiers)(display, of, most, list, external.as_mut_ptr(), count)
-            }
+            unsafe { (self.egl.query_modifiers)(display, of, most, list, externals, count) }
         })?;
         if modifiers.is_empty() {
             return Ok(vec![Listed { modifier: MODIFIER_INVALID, draws: true }]);
@@ -180,13 +180,14 @@ impl Display {
         if layout.planes.len() > PLANES.len() {
             return Err(Error::invalid("an image of EGL has four planes at most"));
         }
-        for (plane, names) in layout.planes.iter().zip(PLANES) {
+        let planes = (0..layout.planes.len()).filter_map(|index| buffer.plane(index));
+        for ((piece, plane), names) in planes.zip(PLANES) {
             let number = |value: u64| {
                 let wide = || Error::invalid(format!("{value} bytes are too many for EGL"));
                 i32::try_from(value).map(|value| value as api::Attrib).map_err(|_| wide())
             };
             let values = [
-                buffer.as_fd().as_raw_fd() as api::Attrib,
+                piece.as_fd().as_raw_fd() as api::Attrib,
                 number(plane.offset)?,
                 number(plane.pitch)?,
                 (layout.modifier & u64::from(u32::MAX)) as api::Attrib,

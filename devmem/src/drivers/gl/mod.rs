@@ -104,8 +104,7 @@ impl Device for Gpu {
         super::keeps_maker(&self.info, description)?;
         let node = self.node();
         let made = node.device.make(description)?;
-        let (fd, layout) = laid_out(&made, description.layout.modifier)?;
-        Buffer::new(fd, Description { layout, ..description.clone() })
+        laid_out(&made, description)
     }
 
     fn request(&self, description: &Description) -> String {
@@ -138,31 +137,47 @@ impl Drop for Taken {
     }
 }
 
-/// The memory of a buffer of GBM's and where its planes are, whose sizes GBM does not say: each ends where the next
-/// one begins, or the memory ends.
-fn laid_out(made: &Made, modifier: u64) -> Result<(OwnedFd, Layout)> {
-    let mut planes = made.planes()?.into_iter();
-    let none = || Error::unsupported("GBM made a buffer without planes");
-    let (fd, first) = planes.next().ok_or_else(none)?;
-    let mut starts = vec![first];
-    for (other, start) in planes {
-        if !is_same(&fd, &other)? {
-            return Err(Error::unsupported("GBM made memory in several pieces"));
-        }
-        starts.push(start);
+/// The memory of a buffer of GBM's and where its planes are, whose sizes GBM does not say: each ends where the next one
+/// in its file begins, or the file ends.
+fn laid_out(made: &Made, description: &Description) -> Result<Buffer> {
+    let mut files: Vec<OwnedFd> = Vec::new();
+    let mut starts = Vec::new();
+    for (fd, start) in made.planes()? {
+        let mut known = files.iter().enumerate();
+        let same = known.find_map(|(at, other)| match is_same(&fd, other) {
+            Ok(false) => None,
+            Ok(true) => Some(Ok(at)),
+            Err(error) => Some(Err(error)),
+        });
+        let file = match same {
+            Some(at) => at?,
+            None => {
+                files.push(fd);
+                files.len() - 1
+            }
+        };
+        starts.push((file, start));
     }
-    let size = crate::buffer::size_of(&fd)?;
-    let end = |begin: u64| {
-        let later = starts.iter().map(|start| start.offset).filter(|offset| *offset > begin);
-        later.min().unwrap_or(size)
+    let (mut begins, mut size) = (Vec::new(), 0_u64);
+    for file in &files {
+        begins.push(size.next_multiple_of(crate::buffer::PAGE));
+        size = begins[begins.len() - 1].saturating_add(crate::buffer::size_of(file)?);
+    }
+    let end_of = |file: usize| begins.get(file + 1).copied().unwrap_or(size);
+    let end = |(file, begin): (usize, u64)| {
+        let later = starts.iter().filter(|(other, start)| *other == file && start.offset > begin);
+        let later = later.map(|(_, start)| begins[file].saturating_add(start.offset)).min();
+        later.unwrap_or_else(|| end_of(file))
     };
-    let plane = |start: &gbm::Start| Plane {
-        offset: start.offset,
-        pitch: start.pitch,
-        size: end(start.offset).saturating_sub(start.offset),
+    let plane = |(file, start): &(usize, gbm::Start)| {
+        let offset = begins[*file].saturating_add(start.offset);
+        let size = end((*file, start.offset)).saturating_sub(offset);
+        Plane { offset, pitch: start.pitch, size }
     };
     let planes = starts.iter().map(plane).collect();
-    Ok((fd, Layout { modifier: made.modifier().unwrap_or(modifier), planes, size }))
+    let modifier = made.modifier().unwrap_or(description.layout.modifier);
+    let layout = Layout { modifier, planes, size };
+    Buffer::in_pieces(files, Description { layout, ..description.clone() })
 }
 
 /// Whether two file descriptors are of one dma-buf.

@@ -6,7 +6,7 @@
 mod image;
 
 use std::ffi::CStr;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use ash::vk;
@@ -270,7 +270,7 @@ impl Device for Gpu {
     fn import(&self, buffer: &Buffer) -> Result<Box<dyn Import>> {
         let description = buffer.description();
         let fd: OwnedFd = buffer
-            .as_fd()
+            .whole()?
             .try_clone_to_owned()
             .map_err(|error| Error::io(ErrorKind::Call, "dup of a buffer", error))?;
         let format = format_of(description)?;
