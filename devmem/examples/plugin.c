@@ -54,6 +54,36 @@ static int codec_sets(uint32_t index, const nvabi_devmem_image *image, uint32_t 
     return 0;
 }
 
+/* The codec turns what it decodes by half, and knows nothing else that could be asked for. */
+static int codec_sets_for(uint32_t index, const nvabi_devmem_use *use, const nvabi_devmem_sink *sink)
+{
+    const uint32_t known = NVABI_DEVMEM_ROTATE_0 | NVABI_DEVMEM_ROTATE_180;
+
+    for (uint32_t i = 0; i < use->detail_count; i++) {
+        const nvabi_devmem_detail *detail = &use->details[i];
+
+        if (detail->vendor != NVABI_DEVMEM_VENDOR_BASE || detail->name != NVABI_DEVMEM_BASE_TRANSFORM ||
+            detail->words != 1)
+            return -ENOTSUP;
+        if (use->operation != NVABI_DEVMEM_DECODE || detail->payload[0] & ~known)
+            return 0;
+    }
+    return codec_sets(index, &use->image, use->operation, sink);
+}
+
+static int codec_hints(uint32_t index, uint32_t operation, nvabi_devmem_hint *hints, uint32_t capacity)
+{
+    const uint32_t formats[] = { 0x3231564e /* NV12 */, 0x34325258 /* XR24 */ };
+    const int count = sizeof formats / sizeof *formats;
+
+    (void)index;
+    if (operation != NVABI_DEVMEM_ENCODE && operation != NVABI_DEVMEM_DECODE)
+        return 0;
+    for (int i = 0; i < count && (uint32_t)i < capacity; i++)
+        hints[i] = (nvabi_devmem_hint){ formats[i], 4096, 4096, 0 };
+    return count;
+}
+
 static uint64_t codec_cost(uint32_t index, const nvabi_devmem_set *set)
 {
     (void)index;
@@ -91,6 +121,25 @@ static int codec_import(uint32_t index, int fd, const nvabi_devmem_memory *memor
     return 0;
 }
 
+/* Memory in several files: each must have room for the planes that begin in it. */
+static int codec_import_files(uint32_t index, const int32_t *fds, uint32_t fd_count,
+                              const nvabi_devmem_memory *memory, uint64_t *handle)
+{
+    uint64_t end = 0;
+    struct stat stat;
+
+    (void)index;
+    for (uint32_t i = 0; i < fd_count; i++) {
+        if (fstat(fds[i], &stat) != 0)
+            return -errno;
+        end = (end + 4095) / 4096 * 4096 + (uint64_t)stat.st_size;
+    }
+    if (end < memory->size)
+        return -EINVAL;
+    *handle = 100 + atomic_fetch_add(&imported, 1);
+    return 0;
+}
+
 static void codec_release(uint32_t index, uint64_t handle)
 {
     (void)index;
@@ -122,6 +171,9 @@ const nvabi_devmem_driver *nvabi_devmem_driver_v1(void)
         .import = codec_import,
         .release = codec_release,
         .transition = codec_transition,
+        .sets_for = codec_sets_for,
+        .hints = codec_hints,
+        .import_files = codec_import_files,
     };
     return &driver;
 }

@@ -5,8 +5,8 @@
 
 use nvabi_devmem::drivers::memfd::Memfd;
 use nvabi_devmem::{
-    Buffer, Capability, CapabilitySet, Constraint, ConstraintName, Description, Device, DeviceInfo,
-    Driver, Error, Image, Import, Operation, Result,
+    Buffer, Capability, CapabilitySet, Constraint, ConstraintName, Description, Detail, Device,
+    DeviceInfo, Driver, Error, Image, Import, Operation, Result, Usage, Use, transform,
 };
 
 nvabi_devmem::devmem_plugin!(Cameras);
@@ -47,6 +47,17 @@ impl Device for Camera {
         }
         let pitch = Constraint::new(ConstraintName::PITCH_ALIGNMENT, 48);
         Ok(vec![CapabilitySet::new([pitch], [Capability::pitch_linear().required()])])
+    }
+
+    /// It mirrors left and right.
+    fn sets_for(&self, usage: &Usage, wanted: &Use) -> Result<Vec<CapabilitySet>> {
+        let known = transform::ROTATE_0 | transform::REFLECT_X;
+        let is_known =
+            |detail: &Detail| detail.as_transform().is_some_and(|bits| bits & !known == 0);
+        match usage.details.iter().chain(&wanted.details).find(|detail| !is_known(detail)) {
+            None => self.sets(&usage.image, wanted.operation),
+            Some(unknown) => Err(self.unknown(unknown)),
+        }
     }
 
     fn cost(&self, set: &CapabilitySet) -> u64 {

@@ -2,7 +2,7 @@
  * nvabi-alloc.h: device memory for applications: one buffer that several devices of this machine use.
  *
  *     nvabi_alloc *alloc = nvabi_alloc_open();
- *     nvabi_alloc_use uses[] = { { "drm:card0", NVABI_DEVMEM_SCANOUT, 0 }, { "cpu", NVABI_DEVMEM_CPU_WRITE, 0 } };
+ *     nvabi_alloc_use uses[] = { { "drm:card0", NVABI_DEVMEM_SCANOUT, 0, NULL }, { "cpu", NVABI_DEVMEM_CPU_WRITE, 0, NULL } };
  *     nvabi_devmem_image image = { 1280, 720, 0x34325258, 0 };
  *     nvabi_alloc_buffer buffer;
  *     if (nvabi_alloc_make(alloc, &image, uses, 2, NULL, 0, &buffer) < 0)
@@ -31,14 +31,15 @@ typedef struct nvabi_alloc nvabi_alloc;
 typedef struct nvabi_alloc_use {
     const char *device;             /* its name */
     uint32_t operation;             /* NVABI_DEVMEM_TEXTURE, ... */
-    uint32_t reserved;
+    uint32_t detail_count;
+    const nvabi_devmem_detail *details; /* what else is asked of the device; it refuses what it does not know */
 } nvabi_alloc_use;
 
 /* Memory that was made. */
 typedef struct nvabi_alloc_buffer {
     uint64_t modifier;              /* DRM format modifier */
     uint64_t size;                  /* bytes of all planes */
-    nvabi_devmem_plane planes[NVABI_DEVMEM_PLANES];
+    nvabi_devmem_plane planes[NVABI_DEVMEM_PLANES]; /* offsets are in the file of the plane's descriptor */
     int32_t fds[NVABI_DEVMEM_PLANES]; /* one for each plane, to be closed by the caller; others are -1 */
     uint32_t plane_count;
     uint32_t reserved;

@@ -58,6 +58,7 @@ extern "C" {
 #define NVABI_DEVMEM_MAX_SIZE 0x6e760009
 #define NVABI_DEVMEM_ROW_ALIGNMENT 0x6e76000a   /* rows */
 #define NVABI_DEVMEM_MADE_BY 0x6e76000b         /* st_rdev of the only device whose memory is taken */
+#define NVABI_DEVMEM_FILES 0x6e76000c           /* 1, or one for each plane */
 
 /* Heaps that memory may be in. */
 #define NVABI_DEVMEM_IN_SYSTEM 1
@@ -77,6 +78,15 @@ extern "C" {
 #define NVABI_DEVMEM_VENDOR_DRM 0x004d5244
 #define NVABI_DEVMEM_DRM_MODIFIER 1             /* payload: low and high half; never 0, which is pitch-linear */
 #define NVABI_DEVMEM_DRM_IMPLICIT 2             /* payload: two words that no other device has */
+
+/* The detail of NVABI_DEVMEM_VENDOR_BASE that says how an image is turned: one word, of these bits. */
+#define NVABI_DEVMEM_BASE_TRANSFORM 0
+#define NVABI_DEVMEM_ROTATE_0 1
+#define NVABI_DEVMEM_ROTATE_90 2                /* against the clock */
+#define NVABI_DEVMEM_ROTATE_180 4
+#define NVABI_DEVMEM_ROTATE_270 8
+#define NVABI_DEVMEM_REFLECT_X 16               /* left and right change places */
+#define NVABI_DEVMEM_REFLECT_Y 32
 
 /* What can be done with a device. */
 #define NVABI_DEVMEM_ALLOCATES 1
@@ -124,7 +134,32 @@ typedef struct nvabi_devmem_set {
     const nvabi_devmem_capability *capabilities;
 } nvabi_devmem_set;
 
-/* In bytes. */
+/* What is asked for besides an operation: what a vendor defines, or how the image is turned. */
+typedef struct nvabi_devmem_detail {
+    uint32_t vendor;
+    uint16_t name;
+    uint16_t words;                 /* of the payload */
+    const uint32_t *payload;
+} nvabi_devmem_detail;
+
+/* All that is asked of a device. */
+typedef struct nvabi_devmem_use {
+    nvabi_devmem_image image;
+    uint32_t operation;
+    uint32_t detail_count;
+    const nvabi_devmem_detail *details;
+} nvabi_devmem_use;
+
+/* A format that a device takes, and its largest image in pixels. */
+typedef struct nvabi_devmem_hint {
+    uint32_t format;                /* DRM fourcc */
+    uint32_t max_width;
+    uint32_t max_height;
+    uint32_t reserved;
+} nvabi_devmem_hint;
+
+/* In bytes. Files of memory are one behind the other, each from the next multiple of 4096 on: offsets are from the
+ * start of the first. */
 typedef struct nvabi_devmem_plane {
     uint64_t offset;
     uint64_t pitch;
@@ -156,7 +191,7 @@ typedef struct nvabi_devmem_sink {
 } nvabi_devmem_sink;
 
 /* A driver. Functions from cost on may be null: then costs are 0, and the device has no such
- * operation, or the transition that is always right. */
+ * operation, or the transition that is always right. A driver may end before sets_for, and say so in its size. */
 typedef struct nvabi_devmem_driver {
     uint32_t version;               /* NVABI_DEVMEM_VERSION */
     uint32_t size;                  /* sizeof(nvabi_devmem_driver) */
@@ -177,6 +212,17 @@ typedef struct nvabi_devmem_driver {
     /* Says what must be done between two operations, of which this device does one at least. */
     int (*transition)(uint32_t index, uint32_t from, uint32_t to,
                       nvabi_devmem_transition *transition);
+    /* As sets, with details. -ENOTSUP: the device does not know one of them. Null: it knows none. */
+    int (*sets_for)(uint32_t index, const nvabi_devmem_use *use, const nvabi_devmem_sink *sink);
+    /* The formats that the device takes for an operation: their count. No more than capacity are written. Null: sets
+     * are asked for each format. */
+    int (*hints)(uint32_t index, uint32_t operation, nvabi_devmem_hint *hints, uint32_t capacity);
+    /* As allocate, with a file for each plane: as many descriptors as planes are written. Null: allocate is asked for
+     * each plane. */
+    int (*allocate_files)(uint32_t index, const nvabi_devmem_memory *memory, int32_t *fds);
+    /* As import, of memory in several files. Null: the device takes none. */
+    int (*import_files)(uint32_t index, const int32_t *fds, uint32_t fd_count, const nvabi_devmem_memory *memory,
+                        uint64_t *handle);
 } nvabi_devmem_driver;
 
 const nvabi_devmem_driver *nvabi_devmem_driver_v1(void);

@@ -46,7 +46,7 @@ const WORDS: [&str; 6] =
 const ROTATIONS: u32 = 0xf;
 
 impl Detail {
-    const TRANSFORM: u16 = 0;
+    pub(crate) const TRANSFORM: u16 = 0;
 
     /// A turned or mirrored image: bits of [`transform`]. Where none says how far it is turned, it is not.
     pub fn transform(bits: u32) -> Self {

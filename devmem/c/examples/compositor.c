@@ -36,10 +36,10 @@ static int allocator_create(struct allocator *allocator) {
     allocator->alloc = nvabi_alloc_open();
     if (!allocator->alloc)
         return -1;
-    allocator->uses[allocator->use_count++] = (nvabi_alloc_use){ "cpu", NVABI_DEVMEM_CPU_WRITE, 0 };
+    allocator->uses[allocator->use_count++] = (nvabi_alloc_use){ "cpu", NVABI_DEVMEM_CPU_WRITE, 0, NULL };
     for (uint32_t i = 0; nvabi_alloc_device(allocator->alloc, i, &device) == 0; i++) {
         if (device.operations & 1u << NVABI_DEVMEM_SCANOUT) {
-            allocator->uses[allocator->use_count++] = (nvabi_alloc_use){ device.name, NVABI_DEVMEM_SCANOUT, 0 };
+            allocator->uses[allocator->use_count++] = (nvabi_alloc_use){ device.name, NVABI_DEVMEM_SCANOUT, 0, NULL };
             break;
         }
     }

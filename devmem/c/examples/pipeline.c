@@ -25,8 +25,8 @@ int main(void) {
         return EXIT_FAILURE;
     /* A source and a sink; here the CPU is both. */
     nvabi_alloc_use uses[] = {
-        { "cpu", NVABI_DEVMEM_CPU_WRITE, 0 },
-        { "cpu", NVABI_DEVMEM_CPU_READ, 0 },
+        { "cpu", NVABI_DEVMEM_CPU_WRITE, 0, NULL },
+        { "cpu", NVABI_DEVMEM_CPU_READ, 0, NULL },
     };
     uint32_t source[MOST], sink[MOST];
     int sources = nvabi_alloc_formats(alloc, &uses[0], source, MOST);
@@ -59,7 +59,7 @@ int main(void) {
     }
 
     /* What is wrong is told. */
-    nvabi_alloc_use nobody = { "nobody", NVABI_DEVMEM_RENDER, 0 };
+    nvabi_alloc_use nobody = { "nobody", NVABI_DEVMEM_RENDER, 0, NULL };
     int refused = nvabi_alloc_modifiers(alloc, &image, &nobody, 1, modifiers, MOST);
     printf("%d: %s\n", refused, nvabi_alloc_error());
     refused = nvabi_alloc_make(alloc, &image, uses, 2, NULL, 0, NULL);

@@ -11,7 +11,7 @@ use std::slice;
 use nvabi_devmem::drivers::{enumerate, formats};
 use nvabi_devmem::plugin::abi::{RawDevice, RawImage, RawPlane};
 use nvabi_devmem::plugin::applications::{RawBuffer, RawUse};
-use nvabi_devmem::plugin::drivers;
+use nvabi_devmem::plugin::{details_of, drivers};
 use nvabi_devmem::{
     Capability, CapabilitySet, Device, DeviceInfo, Error, ErrorKind, Fourcc, Image, Operation,
     Prober, Use,
@@ -124,7 +124,7 @@ unsafe fn hand_out<T: Copy>(
 
 /// # Safety
 ///
-/// The device's name is a text that ends with a zero byte.
+/// The device's name is a text that ends with a zero byte, and as many details are there as it says.
 unsafe fn use_of(raw: &RawUse) -> Result<Use, (c_int, String)> {
     if raw.device.0.is_null() {
         return Err(invalid("a use has no device"));
@@ -134,7 +134,11 @@ unsafe fn use_of(raw: &RawUse) -> Result<Use, (c_int, String)> {
     let name = name.to_str().map_err(|_| invalid("the name of a device is no UTF-8"))?;
     let operation = Operation::from_number(raw.operation)
         .ok_or_else(|| invalid(&format!("{} is no operation", raw.operation)))?;
-    Ok(Use::new(name, operation))
+    // SAFETY: the caller's promise.
+    let details = unsafe { details_of(raw.details.0, raw.detail_count) };
+    let mut wanted = Use::new(name, operation);
+    wanted.details = details.map_err(|what| invalid(&what))?;
+    Ok(wanted)
 }
 
 /// # Safety

@@ -31,6 +31,10 @@ impl IsPointer for Option<AllocateFn> {}
 impl IsPointer for Option<ImportFn> {}
 impl IsPointer for Option<ReleaseFn> {}
 impl IsPointer for Option<TransitionFn> {}
+impl IsPointer for Option<SetsForFn> {}
+impl IsPointer for Option<HintsFn> {}
+impl IsPointer for Option<AllocateFilesFn> {}
+impl IsPointer for Option<ImportFilesFn> {}
 impl IsPointer for Option<AddFn> {}
 
 impl<T: IsPointer> FieldType for Pointer<T> {
@@ -44,6 +48,11 @@ pub(super) type AllocateFn = unsafe extern "C" fn(u32, *const RawMemory) -> c_in
 pub(super) type ImportFn = unsafe extern "C" fn(u32, c_int, *const RawMemory, *mut u64) -> c_int;
 pub(super) type ReleaseFn = unsafe extern "C" fn(u32, u64);
 pub(super) type TransitionFn = unsafe extern "C" fn(u32, u32, u32, *mut RawTransition) -> c_int;
+pub(super) type SetsForFn = unsafe extern "C" fn(u32, *const RawUse, *const RawSink) -> c_int;
+pub(super) type HintsFn = unsafe extern "C" fn(u32, u32, *mut RawHint, u32) -> c_int;
+pub(super) type AllocateFilesFn = unsafe extern "C" fn(u32, *const RawMemory, *mut i32) -> c_int;
+pub(super) type ImportFilesFn =
+    unsafe extern "C" fn(u32, *const i32, u32, *const RawMemory, *mut u64) -> c_int;
 pub(super) type AddFn = unsafe extern "C" fn(*mut c_void, *const RawSet);
 
 /// A device.
@@ -121,6 +130,51 @@ pub struct RawSet {
     pub constraints: Pointer<*const RawConstraint>,
     /// So many.
     pub capabilities: Pointer<*const RawCapability>,
+}
+
+/// What is asked for besides an operation.
+#[derive(NvProxy, Debug, Clone, Copy)]
+#[nvproxy(name = "nvabi_devmem_detail", crate = "crate::plugin::abi::header")]
+#[repr(C)]
+pub struct RawDetail {
+    /// Whose it is.
+    pub vendor: u32,
+    /// Which of the vendor's.
+    pub name: u16,
+    /// Words of the payload.
+    pub words: u16,
+    /// So many words.
+    pub payload: Pointer<*const u32>,
+}
+
+/// All that is asked of a device.
+#[derive(NvProxy, Debug, Clone, Copy)]
+#[nvproxy(name = "nvabi_devmem_use", crate = "crate::plugin::abi::header")]
+#[repr(C)]
+pub struct RawUse {
+    /// The image.
+    pub image: RawImage,
+    /// What is done with it.
+    pub operation: u32,
+    /// How many details.
+    pub detail_count: u32,
+    /// So many.
+    pub details: Pointer<*const RawDetail>,
+}
+
+/// A format that a device takes.
+#[derive(NvProxy, Debug, Clone, Copy)]
+#[nvproxy(name = "nvabi_devmem_hint", crate = "crate::plugin::abi::header")]
+#[repr(C)]
+pub struct RawHint {
+    /// DRM fourcc.
+    pub format: u32,
+    /// Pixels.
+    pub max_width: u32,
+    /// Pixels.
+    pub max_height: u32,
+    /// Zero.
+    pub reserved: u32,
 }
 
 /// A plane, in bytes.
@@ -208,6 +262,37 @@ pub struct RawDriver {
     pub release: Pointer<Option<ReleaseFn>>,
     /// Between two operations.
     pub transition: Pointer<Option<TransitionFn>>,
+    /// Adds the sets of a device for a use with details.
+    pub sets_for: Pointer<Option<SetsForFn>>,
+    /// Lists the formats of a device.
+    pub hints: Pointer<Option<HintsFn>>,
+    /// Makes memory with a file for each plane.
+    pub allocate_files: Pointer<Option<AllocateFilesFn>>,
+    /// Takes memory in several files.
+    pub import_files: Pointer<Option<ImportFilesFn>>,
+}
+
+impl RawDriver {
+    /// The size of the shortest, which ends before `sets_for`.
+    pub(super) const SHORTEST: usize = std::mem::offset_of!(Self, sets_for);
+
+    /// One without functions or a name.
+    pub(super) const NONE: Self = Self {
+        version: 0,
+        size: 0,
+        name: Pointer(std::ptr::null()),
+        device: Pointer(None),
+        sets: Pointer(None),
+        cost: Pointer(None),
+        allocate: Pointer(None),
+        import: Pointer(None),
+        release: Pointer(None),
+        transition: Pointer(None),
+        sets_for: Pointer(None),
+        hints: Pointer(None),
+        allocate_files: Pointer(None),
+        import_files: Pointer(None),
+    };
 }
 
 // SAFETY: nothing in it belongs to a thread: the header demands of a plugin that its functions may be called
@@ -228,6 +313,7 @@ pub(super) mod value {
     use super::header::r1 as header;
     use crate::capability::{Capability, VENDOR_BASE, VENDOR_DRM};
     use crate::constraint::{ConstraintName as Name, coherency, placement};
+    use crate::detail::{Detail, transform};
     use crate::usage::Operation;
 
     pub(crate) const VERSION: u32 = header::NVABI_DEVMEM_VERSION;
@@ -266,6 +352,14 @@ pub(super) mod value {
         Name::MAX_SIZE.0 => NVABI_DEVMEM_MAX_SIZE;
         Name::ROW_ALIGNMENT.0 => NVABI_DEVMEM_ROW_ALIGNMENT;
         Name::MADE_BY.0 => NVABI_DEVMEM_MADE_BY;
+        Name::FILES.0 => NVABI_DEVMEM_FILES;
+        Detail::TRANSFORM => NVABI_DEVMEM_BASE_TRANSFORM;
+        transform::ROTATE_0 => NVABI_DEVMEM_ROTATE_0;
+        transform::ROTATE_90 => NVABI_DEVMEM_ROTATE_90;
+        transform::ROTATE_180 => NVABI_DEVMEM_ROTATE_180;
+        transform::ROTATE_270 => NVABI_DEVMEM_ROTATE_270;
+        transform::REFLECT_X => NVABI_DEVMEM_REFLECT_X;
+        transform::REFLECT_Y => NVABI_DEVMEM_REFLECT_Y;
         placement::SYSTEM => NVABI_DEVMEM_IN_SYSTEM;
         placement::CONTIGUOUS => NVABI_DEVMEM_IN_CONTIGUOUS;
         placement::LOCAL => NVABI_DEVMEM_IN_LOCAL;

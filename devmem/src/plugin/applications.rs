@@ -2,7 +2,7 @@
 
 use std::ffi::c_char;
 
-use super::abi::{Pointer, RawPlane};
+use super::abi::{Pointer, RawDetail, RawPlane};
 use nvabi::NvProxy;
 
 /// What one device does with memory.
@@ -14,8 +14,10 @@ pub struct RawUse {
     pub device: Pointer<*const c_char>,
     /// What it does.
     pub operation: u32,
-    /// Zero.
-    pub reserved: u32,
+    /// How many details.
+    pub detail_count: u32,
+    /// So many.
+    pub details: Pointer<*const RawDetail>,
 }
 
 /// Memory that was made.

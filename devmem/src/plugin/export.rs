@@ -8,13 +8,15 @@ use std::sync::{Mutex, OnceLock, PoisonError};
 use nix::libc::{EBADF, EINVAL, EIO, ENODEV, ENOTSUP};
 
 use super::abi::{
-    self, Pointer, RawDevice, RawDriver, RawImage, RawMemory, RawSet, RawSink, RawTransition, value,
+    self, AddFn, Pointer, RawDevice, RawDriver, RawHint, RawImage, RawMemory, RawSet, RawSink,
+    RawTransition, RawUse, value,
 };
-use super::raw::{LentSet, image_of, memory_of, set_of};
+use super::raw::{LentSet, details_of, image_of, list, memory_of, set_of};
 use crate::buffer::Buffer;
-use crate::driver::{Device, Driver, Import};
-use crate::error::{Error, ErrorKind};
-use crate::usage::Operation;
+use crate::capability::CapabilitySet;
+use crate::driver::{Device, Driver, Hint, Import};
+use crate::error::{Error, ErrorKind, Result};
+use crate::usage::{Operation, Usage, Use};
 
 /// Makes a shared library a plugin: `devmem_plugin!(MyDriver)`, once in a crate of type `cdylib`,
 /// with an expression whose type implements [`Driver`](crate::Driver). Its devices are asked
@@ -64,6 +66,10 @@ pub fn export(driver: fn() -> Box<dyn Driver>) -> *const RawDriver {
             import: Pointer(Some(import)),
             release: Pointer(Some(release)),
             transition: Pointer(Some(transition)),
+            sets_for: Pointer(Some(sets_for)),
+            hints: Pointer(Some(hints)),
+            allocate_files: Pointer(Some(allocate_files)),
+            import_files: Pointer(Some(import_files)),
         };
         let imports = Mutex::default();
         Some(State { raw, _name: name, devices: driver.devices().ok()?, imports })
@@ -128,19 +134,67 @@ unsafe extern "C" fn sets(
     else {
         return -EINVAL;
     };
-    match device.sets(&image_of(image), operation) {
-        Ok(sets) => {
-            for set in &sets {
-                let Some(lent) = LentSet::new(set) else { return -EINVAL };
-                let raw = lent.raw();
-                // SAFETY: `add` asks for the context that came with it, and for a set that is there while it
-                // runs: `raw` points into `lent`, and both are dropped after it.
-                unsafe { add(sink.context.0, &raw const raw) };
-            }
-            0
-        }
-        Err(error) => number(&error),
+    // SAFETY: the context came with `add`.
+    unsafe { hand_on(device.sets(&image_of(image), operation), add, sink) }
+}
+
+/// Gives sets to a sink.
+///
+/// # Safety
+///
+/// `add` is the sink's, and takes its context.
+unsafe fn hand_on(found: Result<Vec<CapabilitySet>>, add: AddFn, sink: &RawSink) -> c_int {
+    let sets = match found {
+        Ok(sets) => sets,
+        Err(error) => return number(&error),
+    };
+    for set in &sets {
+        let Some(lent) = LentSet::new(set) else { return -EINVAL };
+        let raw = lent.raw();
+        // SAFETY: `add` asks for the context that came with it, and for a set that is there while it
+        // runs: `raw` points into `lent`, and both are dropped after it.
+        unsafe { add(sink.context.0, &raw const raw) };
     }
+    0
+}
+
+unsafe extern "C" fn sets_for(index: u32, wanted: *const RawUse, sink: *const RawSink) -> c_int {
+    // SAFETY: who calls this gives, by the header, pointers to a `RawUse` and a `RawSink` that stay as they are until
+    // this returns, or nulls.
+    let (Some(wanted), Some(sink)) = (unsafe { wanted.as_ref() }, unsafe { sink.as_ref() }) else {
+        return -EINVAL;
+    };
+    let Some(device) = of(index) else { return -ENODEV };
+    let operation = Operation::from_number(wanted.operation);
+    // SAFETY: by the header, so many details are there with their payloads until this returns.
+    let details = unsafe { details_of(wanted.details.0, wanted.detail_count) };
+    let (Some(operation), Ok(details), Pointer(Some(add))) = (operation, details, sink.add) else {
+        return -EINVAL;
+    };
+    let usage = Usage::new(image_of(&wanted.image), Vec::new());
+    let mut wanted = Use::new(device.info().name.clone(), operation);
+    wanted.details = details;
+    // SAFETY: the context came with `add`.
+    unsafe { hand_on(device.sets_for(&usage, &wanted), add, sink) }
+}
+
+unsafe extern "C" fn hints(index: u32, operation: u32, out: *mut RawHint, capacity: u32) -> c_int {
+    let Some(device) = of(index) else { return -ENODEV };
+    let Some(operation) = Operation::from_number(operation) else { return -EINVAL };
+    let found = match device.hints(operation) {
+        Ok(found) => found,
+        Err(error) => return number(&error),
+    };
+    if out.is_null() && capacity > 0 {
+        return -EINVAL;
+    }
+    for (at, hint) in found.iter().enumerate().take(capacity as usize) {
+        let Hint { format, max_width, max_height } = *hint;
+        let raw = RawHint { format: format.0, max_width, max_height, reserved: 0 };
+        // SAFETY: who calls this gives, by the header, room for `capacity` hints, of which this is one.
+        unsafe { out.add(at).write(raw) };
+    }
+    c_int::try_from(found.len()).unwrap_or(-EINVAL)
 }
 
 unsafe extern "C" fn cost(index: u32, set: *const RawSet) -> u64 {
@@ -168,14 +222,54 @@ unsafe extern "C" fn allocate(index: u32, memory: *const RawMemory) -> c_int {
     }
 }
 
+unsafe extern "C" fn allocate_files(index: u32, memory: *const RawMemory, out: *mut i32) -> c_int {
+    let Some(device) = of(index) else { return -ENODEV };
+    // SAFETY: who calls this gives, by the header, a pointer to a `RawMemory` that stays as it is until this
+    // returns, or null.
+    let Some(memory) = (unsafe { memory.as_ref() }) else { return -EINVAL };
+    // SAFETY: by the header, so do the lists that it points to, with as many elements as it says.
+    let Ok(description) = (unsafe { memory_of(memory) }) else { return -EINVAL };
+    let planes = 0..description.layout.planes.len();
+    if out.is_null() {
+        return -EINVAL;
+    }
+    let made = device.allocate_files(&description);
+    let files = made.and_then(|buffer| {
+        planes.map(|plane| Ok(buffer.export_plane(plane)?.0)).collect::<Result<Vec<_>>>()
+    });
+    match files {
+        Ok(files) => {
+            for (at, fd) in files.into_iter().enumerate() {
+                // SAFETY: who calls this gives, by the header, room for a descriptor for each plane.
+                unsafe { out.add(at).write(fd.into_raw_fd()) };
+            }
+            0
+        }
+        Err(error) => number(&error),
+    }
+}
+
 unsafe extern "C" fn import(
     index: u32,
     fd: c_int,
     memory: *const RawMemory,
     handle: *mut u64,
 ) -> c_int {
+    // SAFETY: who calls this gives, by the header, one descriptor, which is here, and the rest as this asks for it.
+    unsafe { import_files(index, &raw const fd, 1, memory, handle) }
+}
+
+unsafe extern "C" fn import_files(
+    index: u32,
+    fds: *const i32,
+    count: u32,
+    memory: *const RawMemory,
+    handle: *mut u64,
+) -> c_int {
     let (Some(state), Some(device)) = (state(), of(index)) else { return -ENODEV };
-    if fd < 0 {
+    // SAFETY: who calls this gives, by the header, so many descriptors that stay as they are until this returns.
+    let Ok(fds) = (unsafe { list(fds, count, "descriptors") }) else { return -EINVAL };
+    if fds.iter().any(|fd| *fd < 0) {
         return -EBADF;
     }
     // SAFETY: who calls this gives, by the header, pointers to a `RawMemory` that stays as it is until this
@@ -186,10 +280,10 @@ unsafe extern "C" fn import(
     };
     // SAFETY: by the header, so do the lists that it points to, with as many elements as it says.
     let Ok(description) = (unsafe { memory_of(memory) }) else { return -EINVAL };
-    // SAFETY: who calls this keeps, by the header, the descriptor open until this returns; it is not -1.
-    let fd = unsafe { BorrowedFd::borrow_raw(fd) };
-    let Ok(fd) = fd.try_clone_to_owned() else { return -EBADF };
-    match Buffer::new(fd, description).and_then(|buffer| device.import(&buffer)) {
+    // SAFETY: who calls this keeps, by the header, the descriptors open until this returns; none is -1.
+    let own = |fd: &i32| unsafe { BorrowedFd::borrow_raw(*fd) }.try_clone_to_owned();
+    let Ok(fds) = fds.iter().map(own).collect() else { return -EBADF };
+    match Buffer::in_pieces(fds, description).and_then(|buffer| device.import(&buffer)) {
         Ok(taken) => {
             let mut imports = state.imports.lock().unwrap_or_else(PoisonError::into_inner);
             imports.last += 1;

@@ -2,22 +2,28 @@
 
 use std::ffi::{CStr, c_int};
 use std::io;
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
 use std::path::Path;
 use std::sync::Arc;
 
 use libloading::Library;
 
-use super::abi::{self, ENTRY, EntryFn, Pointer, RawDevice, RawDriver, RawTransition, value};
-use super::raw::{Collected, LentMemory, LentSet, image};
+use super::abi::{
+    self, ENTRY, EntryFn, Pointer, RawDevice, RawDriver, RawHint, RawTransition, RawUse, value,
+};
+use super::raw::{self, Collected, LentMemory, LentSet, image};
 use crate::buffer::{Buffer, Description};
 use crate::capability::CapabilitySet;
-use crate::driver::{Device, DeviceInfo, Driver, Import, Transition};
+use crate::driver::{Device, DeviceInfo, Driver, Hint, Import, Transition};
+use crate::drivers;
 use crate::error::{Error, ErrorKind, Result};
-use crate::usage::{Image, Operation};
+use crate::usage::{Fourcc, Image, Operation, Usage, Use};
 
 /// More devices than this are not devices, but a plugin that never ends.
 const MOST_DEVICES: u32 = 1024;
+
+/// There are no more formats than this.
+const MOST_HINTS: u32 = 1 << 16;
 
 /// A driver in a shared library.
 #[derive(Debug, Clone)]
@@ -48,18 +54,29 @@ impl Plugin {
         // SAFETY: a library that exports this name does so as the header declares it: with this type.
         let entry = unsafe { library.get::<EntryFn>(ENTRY) };
         let entry = *entry.map_err(|error| wrong(format!("it is no plugin: {error}")))?;
-        // SAFETY: the function takes nothing; what it points to, by the header, stays as it is while the library
-        // is loaded, and `library` outlives `driver`, which is copied below.
-        let driver = unsafe { entry().as_ref() };
-        let driver = driver.ok_or_else(|| wrong("it gives no driver".to_owned()))?;
-        if driver.version != value::VERSION || (driver.size as usize) < size_of::<RawDriver>() {
-            let (version, size) = (driver.version, driver.size);
+        // SAFETY: the function takes nothing.
+        let given = unsafe { entry() };
+        if given.is_null() {
+            return Err(wrong("it gives no driver".to_owned()));
+        }
+        // SAFETY: it is not null, and by the header begins with these two numbers, whatever its version is.
+        let (version, size) =
+            unsafe { ((&raw const (*given).version).read(), (&raw const (*given).size).read()) };
+        if version != value::VERSION || (size as usize) < RawDriver::SHORTEST {
             let what = format!(
                 "it is of version {version}, {size} bytes; this is version {}, {} bytes",
                 value::VERSION,
-                size_of::<RawDriver>()
+                RawDriver::SHORTEST
             );
             return Err(wrong(what));
+        }
+        let mut driver = RawDriver::NONE;
+        // SAFETY: by the header, so many bytes are there and stay as they are while the library is loaded. No more are
+        // copied than `driver` has; each of its fields is there wholly or not at all, as both ends are ends of fields.
+        unsafe {
+            let length = (size as usize).min(size_of::<RawDriver>()) / size_of::<usize>()
+                * size_of::<usize>();
+            given.cast::<u8>().copy_to_nonoverlapping((&raw mut driver).cast(), length);
         }
         if driver.name.0.is_null() {
             return Err(wrong("its driver has no name".to_owned()));
@@ -67,7 +84,7 @@ impl Plugin {
         // SAFETY: it is not null, and by the header leads to a text that ends with a zero byte and stays as it is
         // while the library is loaded.
         let name = unsafe { CStr::from_ptr(driver.name.0) }.to_string_lossy().into_owned();
-        Ok(Self { name, path: shown, raw: *driver, _library: Arc::new(library) })
+        Ok(Self { name, path: shown, raw: driver, _library: Arc::new(library) })
     }
 
     /// Where it was loaded from.
@@ -157,6 +174,15 @@ impl RemoteDevice {
     fn refused(&self, what: &str, result: c_int) -> Error {
         self.plugin.refused(&format!("{} of {}", what, self.info.name), result)
     }
+
+    /// What a sink has taken, when the function returned this.
+    fn collected(&self, result: c_int, collected: Collected) -> Result<Vec<CapabilitySet>> {
+        match (result, collected.error) {
+            (0, None) => Ok(collected.sets),
+            (0, Some(error)) => Err(self.plugin.wrong(&format!("{}: {error}", self.info.name))),
+            (refused, _) => Err(self.refused("sets", refused)),
+        }
+    }
 }
 
 impl Device for RemoteDevice {
@@ -175,11 +201,74 @@ impl Device for RemoteDevice {
         // `sink` are; the sink's context is `collected`, which nobody else uses meanwhile.
         let result =
             unsafe { sets(self.index, &raw const image, operation as u32, &raw const sink) };
-        match (result, collected.error) {
-            (0, None) => Ok(collected.sets),
-            (0, Some(error)) => Err(self.plugin.wrong(&format!("{}: {error}", self.info.name))),
-            (refused, _) => Err(self.refused("sets", refused)),
+        self.collected(result, collected)
+    }
+
+    fn sets_for(&self, usage: &Usage, wanted: &Use) -> Result<Vec<CapabilitySet>> {
+        let asked = || usage.details.iter().chain(&wanted.details).filter(|it| !it.is_plain());
+        let Some(first) = asked().next() else { return self.sets(&usage.image, wanted.operation) };
+        let Pointer(Some(sets_for)) = self.plugin.raw.sets_for else {
+            return Err(self.unknown(first));
+        };
+        let large = || Error::invalid(format!("{}: details are too long to ask", self.info.name));
+        let details = raw::details(asked()).ok_or_else(large)?;
+        let raw = RawUse {
+            image: image(&usage.image),
+            operation: wanted.operation as u32,
+            detail_count: details.len() as u32,
+            details: Pointer(details.as_ptr()),
+        };
+        let mut collected = Collected::default();
+        let sink = collected.sink();
+        // SAFETY: the function asks for a `RawUse` with its details and a `RawSink` that are there until it returns:
+        // `raw`, `details` and what they borrow from, and `sink` are; the sink's context is `collected`, which nobody
+        // else uses meanwhile.
+        let result = unsafe { sets_for(self.index, &raw const raw, &raw const sink) };
+        self.collected(result, collected)
+    }
+
+    fn hints(&self, operation: Operation) -> Result<Vec<Hint>> {
+        let Pointer(Some(hints)) = self.plugin.raw.hints else {
+            let formats = drivers::formats(self, operation)?;
+            return Ok(formats.into_iter().map(Hint::any_size).collect());
+        };
+        // SAFETY: the function asks for room for as many hints as are said: none.
+        let count = unsafe { hints(self.index, operation as u32, std::ptr::null_mut(), 0) };
+        let count = u32::try_from(count).map_err(|_| self.refused("hints", count))?;
+        if count > MOST_HINTS {
+            return Err(self.plugin.wrong(&format!("{}: {count} hints", self.info.name)));
         }
+        let none = RawHint { format: 0, max_width: 0, max_height: 0, reserved: 0 };
+        let mut found = vec![none; count as usize];
+        // SAFETY: the function asks for room for as many hints as are said, which `found` is.
+        let count = unsafe { hints(self.index, operation as u32, found.as_mut_ptr(), count) };
+        let count = usize::try_from(count).map_err(|_| self.refused("hints", count))?;
+        found.truncate(count);
+        let hint = |raw: RawHint| {
+            let RawHint { format, max_width, max_height, .. } = raw;
+            Hint { format: Fourcc(format), max_width, max_height }
+        };
+        Ok(found.into_iter().map(hint).collect())
+    }
+
+    fn allocate_files(&self, description: &Description) -> Result<Buffer> {
+        let Pointer(Some(allocate)) = self.plugin.raw.allocate_files else {
+            let made = description.made_by_planes(|one| self.allocate(one).map(Some))?;
+            return made.ok_or_else(|| self.unsupported("memory to give"));
+        };
+        let lent = self.lent(description)?;
+        let raw = lent.raw();
+        let mut fds = vec![-1; description.layout.planes.len()];
+        // SAFETY: the function asks for a `RawMemory` that is there, with its lists, until it returns, and for room
+        // for as many descriptors as it has planes: they are `raw` and in `lent`, and `fds`.
+        let result = unsafe { allocate(self.index, &raw const raw, fds.as_mut_ptr()) };
+        if result < 0 {
+            return Err(self.refused("allocate_files", result));
+        }
+        // SAFETY: those that are not negative the header hands to the caller: nobody else owns them.
+        let own = |fd: &i32| (*fd >= 0).then(|| unsafe { OwnedFd::from_raw_fd(*fd) });
+        let fds: Vec<OwnedFd> = fds.iter().filter_map(own).collect();
+        Buffer::by_planes(fds, description.clone())
     }
 
     fn cost(&self, set: &CapabilitySet) -> u64 {
@@ -212,16 +301,26 @@ impl Device for RemoteDevice {
     }
 
     fn import(&self, buffer: &Buffer) -> Result<Box<dyn Import>> {
-        let Pointer(Some(import)) = self.plugin.raw.import else {
-            return Err(self.unsupported("use for memory of others"));
-        };
         let lent = self.lent(buffer.description())?;
         let raw = lent.raw();
         let mut handle = 0;
-        let fd = buffer.whole()?.as_raw_fd();
-        // SAFETY: the function asks for an open descriptor, a `RawMemory` with its lists and a `uint64_t` that it
-        // may write, until it returns: `buffer`, `raw` with `lent`, and `handle` are there for longer.
-        match unsafe { import(self.index, fd, &raw const raw, &raw mut handle) } {
+        let fds: Vec<i32> = buffer.pieces().iter().map(|piece| piece.as_fd().as_raw_fd()).collect();
+        let (of_one, of_several) = (self.plugin.raw.import.0, self.plugin.raw.import_files.0);
+        let result = match (fds.as_slice(), of_one, of_several) {
+            // SAFETY: the function asks for an open descriptor, a `RawMemory` with its lists and a `uint64_t` that it
+            // may write, until it returns: `buffer`, `raw` with `lent`, and `handle` are there for longer.
+            ([fd], Some(import), _) => unsafe {
+                import(self.index, *fd, &raw const raw, &raw mut handle)
+            },
+            ([_], None, _) => return Err(self.unsupported("use for memory of others")),
+            // SAFETY: the same of as many descriptors as are said.
+            (several, _, Some(import)) => unsafe {
+                let count = several.len() as u32;
+                import(self.index, several.as_ptr(), count, &raw const raw, &raw mut handle)
+            },
+            (_, _, None) => return Err(self.unsupported("use for memory in several files")),
+        };
+        match result {
             result if result < 0 => Err(self.refused("import", result)),
             _ => Ok(Box::new(RemoteImport {
                 plugin: self.plugin.clone(),

@@ -21,6 +21,8 @@ mod raw;
 pub use export::export;
 pub use load::Plugin;
 pub use manifest::{Found, folders, load_all};
+#[doc(hidden)]
+pub use raw::details_of;
 
 use super::driver::Driver;
 use super::drivers::built_in;

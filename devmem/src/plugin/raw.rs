@@ -3,11 +3,13 @@
 use std::ffi::c_void;
 
 use super::abi::{
-    Pointer, RawCapability, RawConstraint, RawImage, RawMemory, RawPlane, RawSet, RawSink,
+    Pointer, RawCapability, RawConstraint, RawDetail, RawImage, RawMemory, RawPlane, RawSet,
+    RawSink,
 };
 use crate::buffer::Description;
 use crate::capability::{Capability, CapabilitySet};
 use crate::constraint::{Constraint, ConstraintName};
+use crate::detail::Detail;
 use crate::layout::{Layout, Plane};
 use crate::usage::{Fourcc, Image, Usage};
 
@@ -97,12 +99,46 @@ pub(super) fn image_of(raw: &RawImage) -> Image {
     Image::new(raw.width, raw.height, Fourcc(raw.format))
 }
 
+/// The structs of details, which borrow from them. `None` when a payload or the list is too long.
+pub(super) fn details<'a>(list: impl Iterator<Item = &'a Detail>) -> Option<Vec<RawDetail>> {
+    let detail = |detail: &Detail| {
+        Some(RawDetail {
+            vendor: detail.vendor,
+            name: detail.name,
+            words: u16::try_from(detail.payload.len()).ok()?,
+            payload: Pointer(detail.payload.as_ptr()),
+        })
+    };
+    let details: Vec<RawDetail> = list.map(detail).collect::<Option<_>>()?;
+    (details.len() <= MOST as usize).then_some(details)
+}
+
+/// Copies details.
+///
+/// # Safety
+///
+/// `count` details are behind the pointer, unless it is null, and each leads to as many words as it says.
+pub unsafe fn details_of(pointer: *const RawDetail, count: u32) -> Result<Vec<Detail>, String> {
+    // SAFETY: the caller promises as many elements.
+    let raw = unsafe { list(pointer, count, "details") }?;
+    let detail = |raw: &RawDetail| {
+        // SAFETY: the caller's promise is of each pointer below, this one too.
+        let payload = unsafe { list(raw.payload.0, raw.words.into(), "words of a detail") }?;
+        Ok(Detail::vendor(raw.vendor, raw.name, payload.to_vec()))
+    };
+    raw.iter().map(detail).collect()
+}
+
 /// A list that a struct points to.
 ///
 /// # Safety
 ///
 /// `count` elements lie behind the pointer, unless it is null, and stay as they are for `'a`.
-unsafe fn list<'a, T>(pointer: *const T, count: u32, what: &str) -> Result<&'a [T], String> {
+pub(super) unsafe fn list<'a, T>(
+    pointer: *const T,
+    count: u32,
+    what: &str,
+) -> Result<&'a [T], String> {
     if count == 0 {
         return Ok(&[]);
     }

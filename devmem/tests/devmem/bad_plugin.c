@@ -1,5 +1,6 @@
 /* Plugins that do not keep to the interface, one for each CASE. */
 #include <errno.h>
+#include <stddef.h>
 #include <string.h>
 
 #include "nvabi-devmem.h"
@@ -15,6 +16,10 @@
 #define NULL_SETS 9
 #define REFUSES 10
 #define SMALL_MEMORY 11
+/* No mistake: a driver from before sets_for, whose struct ends there. */
+#define OLD 12
+/* Says that it has more formats than there are. */
+#define HINTS 13
 
 #if CASE == SMALL_MEMORY
 #include <sys/mman.h>
@@ -55,15 +60,23 @@ static int allocate(uint32_t index, const nvabi_devmem_memory *memory)
 #endif
 }
 
+static int hints(uint32_t index, uint32_t operation, nvabi_devmem_hint *hints, uint32_t capacity)
+{
+    (void)index, (void)operation, (void)hints, (void)capacity;
+    return 1 << 20;
+}
+
 const nvabi_devmem_driver *nvabi_devmem_driver_v1(void)
 {
     static const nvabi_devmem_driver driver = {
         .version = CASE == OTHER_VERSION ? 2 : NVABI_DEVMEM_VERSION,
-        .size = CASE == SHORT ? 16 : sizeof driver,
+        .size = CASE == SHORT ? 16 : CASE == OLD ? offsetof(nvabi_devmem_driver, sets_for) : sizeof driver,
         .name = CASE == NO_NAME ? 0 : "bad",
         .device = CASE == NO_FUNCTIONS ? 0 : device,
         .sets = sets,
         .allocate = allocate,
+        /* Of an old driver nobody looks there. */
+        .hints = CASE == HINTS || CASE == OLD ? hints : 0,
     };
     return CASE == NO_DRIVER ? 0 : &driver;
 }

@@ -198,6 +198,14 @@ fn a_plugin_that_does_not_keep_to_the_interface_is_refused() {
         let error = device.sets(&image(), Operation::Copy).expect_err("bad sets");
         assert!(error.to_string().contains(what), "case {case}: {error}");
     }
+    let library = bad(12);
+    let old = device(&load(&library).expect("an older plugin"));
+    // Each format is asked for, and its sets are no sets.
+    let error = old.hints(Operation::Copy).expect_err("bad sets");
+    assert!(error.to_string().contains("3 constraints at 0x0"), "{error}");
+    let library = bad(13);
+    let error = device(&load(&library).expect("a plugin")).hints(Operation::Copy);
+    assert!(error.expect_err("too many").to_string().contains("bad: 1048576 hints"));
     let library = bad(11);
     let device = device(&load(&library).expect("a plugin"));
     let set = nvabi_devmem::CapabilitySet::new([], [Capability::pitch_linear()]);
@@ -210,6 +218,50 @@ fn a_plugin_that_does_not_keep_to_the_interface_is_refused() {
         device.import(&memory(&description)).err().expect("none").kind(),
         ErrorKind::Unsupported
     );
+}
+
+/// Details, formats and memory in several files go through the interface, both ways.
+#[test]
+fn a_plugin_knows_details_formats_and_files() {
+    let folder = TempDir::new().expect("a folder");
+    let library = compiled(folder.path(), "examples/plugin.c", "libcodec.so", &[]);
+    let codec = device(&load(&library).expect("the plugin in C"));
+    let camera = device(&load(&rust_plugin()).expect("the plugin in Rust"));
+    let usage = Usage::new(image(), Vec::new());
+    let sets = |device: &dyn Device, operation, detail: &str| {
+        let wanted =
+            Use::new(&device.info().name, operation).with(detail.parse().expect("a detail"));
+        device.sets_for(&usage, &wanted).map(|sets| sets.len())
+    };
+    assert_eq!(sets(&*codec, Operation::Decode, "rotate-180").expect("sets"), 2);
+    assert_eq!(sets(&*codec, Operation::Decode, "rotate-90").expect("sets"), 0);
+    assert_eq!(sets(&*codec, Operation::Encode, "rotate-0").expect("sets"), 2);
+    let refused = sets(&*codec, Operation::Decode, "0x10de:3(1, 2)").expect_err("not known");
+    assert_eq!(refused.kind(), ErrorKind::Unsupported, "{refused}");
+    assert_eq!(sets(&*camera, Operation::Capture, "reflect-x").expect("sets"), 1);
+    let refused = sets(&*camera, Operation::Capture, "rotate-90").expect_err("not known");
+    assert_eq!(refused.kind(), ErrorKind::Unsupported, "{refused}");
+
+    let hints = codec.hints(Operation::Decode).expect("hints");
+    let [nv12, xr24] = hints.as_slice() else { panic!("{hints:?}") };
+    assert_eq!((nv12.format, nv12.max_width, xr24.max_height), (image().format, 4096, 4096));
+    assert_eq!(codec.hints(Operation::Scanout).expect("none"), []);
+    let hints = camera.hints(Operation::Capture).expect("hints");
+    assert!(hints.iter().any(|hint| hint.format == image().format), "{hints:?}");
+
+    let files = nvabi_devmem::Constraint::new(ConstraintName::FILES, 2);
+    let set = nvabi_devmem::CapabilitySet::new([files], [Capability::pitch_linear()]);
+    let layout = solve(&image(), &set).expect("a layout");
+    let description = Description { usage, set, layout, metadata: Vec::new() };
+    for maker in [&codec, &camera] {
+        let made = maker.allocate_files(&description).expect("memory");
+        let starts: Vec<u64> = made.pieces().iter().map(nvabi_devmem::Piece::start).collect();
+        assert_eq!(starts, [0, 233_472]);
+        assert_eq!(made.description().layout.planes[1].offset, 233_472);
+        for taker in [&codec, &camera] {
+            assert!(taker.import(&made).is_ok());
+        }
+    }
 }
 
 fn memory(description: &Description) -> nvabi_devmem::Buffer {
