@@ -64,6 +64,16 @@ int main(void) {
     printf("%d: %s\n", refused, nvabi_alloc_error());
     refused = nvabi_alloc_make(alloc, &image, uses, 2, NULL, 0, NULL);
     printf("%d: %s\n", refused, nvabi_alloc_error());
+    const uint32_t quarter = NVABI_DEVMEM_ROTATE_90, plain = NVABI_DEVMEM_ROTATE_0;
+    nvabi_devmem_detail turned = { NVABI_DEVMEM_VENDOR_BASE, NVABI_DEVMEM_BASE_TRANSFORM, 1, &quarter };
+    nvabi_alloc_use turning = { "cpu", NVABI_DEVMEM_CPU_READ, 1, &turned };
+    refused = nvabi_alloc_modifiers(alloc, &image, &turning, 1, modifiers, MOST);
+    printf("%d: %s\n", refused, nvabi_alloc_error());
+    turned.payload = &plain;
+    printf("as it is: %d\n", nvabi_alloc_modifiers(alloc, &image, &turning, 1, modifiers, MOST));
+    turned.payload = NULL;
+    refused = nvabi_alloc_modifiers(alloc, &image, &turning, 1, modifiers, MOST);
+    printf("%d: %s\n", refused, nvabi_alloc_error());
     nvabi_devmem_device device;
     refused = nvabi_alloc_device_of_fd(alloc, 0, &device);
     printf("%d: %s\n", refused, nvabi_alloc_error());

@@ -89,6 +89,9 @@ fn a_pipeline_negotiates() {
          118784 bytes in 2 planes\n\
          -22: there is no device nobody\n\
          -22: buffer is null\n\
+         -95: cpu does not know rotate-90\n\
+         as it is: 1\n\
+         -22: 1 words of a detail at 0x0\n\
          -19: there is no such device",
     );
 }
