@@ -256,6 +256,10 @@ fn a_table_with_nothing_to_compare_is_an_error() {
         assert_eq!((output.status.code(), out(&output).as_str()), (Some(2), ""));
         assert!(err(&output).contains(expected), "{}", err(&output));
     }
+    let none = r#"{"versions": [{"version": "550.163.01"}], "frontend": [], "uvm": [], "control": [], "alloc": []}"#;
+    let output = coverage(none, &[]);
+    assert_eq!((output.status.code(), out(&output).as_str()), (Some(2), ""));
+    assert!(err(&output).contains("the table has no calls"), "{}", err(&output));
 }
 
 #[test]

@@ -325,6 +325,24 @@ impl Source {
     }
 }
 
+/// Complains of an extracted tree that says itself that it is of another version than its folder.
+fn is_version(root: &Path, tag: &Tag) -> Result<(), Diagnostic> {
+    let path = root.join("version.mk");
+    let Ok(text) = fs::read_to_string(&path) else { return Ok(()) };
+    let said = text
+        .lines()
+        .find_map(|line| line.strip_prefix("NVIDIA_VERSION")?.trim_start().strip_prefix('='));
+    match said.map(str::trim) {
+        Some(said) if said != tag.as_str() => {
+            let message = format!("{} is {said}, not {tag}", root.display());
+            let note = format!("{} has NVIDIA_VERSION = {said}", path.display());
+            let help = "name the folder for the version that is in it";
+            Err(Diagnostic::error("headers-version", message).note(note).help(help))
+        }
+        _ => Ok(()),
+    }
+}
+
 impl Origin {
     fn open(path: PathBuf) -> Result<Self, Diagnostic> {
         if !path.is_dir() {
@@ -402,6 +420,7 @@ impl Origin {
             OriginKind::Tree(only) if only != reference.tag => return Ok(None),
             OriginKind::Tree(_) => self.path.clone(),
         };
+        is_version(&root, reference.tag)?;
         let below = reference.tree.map(|tree| root.join(tree));
         let root = below.filter(|below| below.is_dir()).unwrap_or(root);
         for folder in folders {
@@ -607,6 +626,22 @@ mod tests {
         let other = source.list(Reference::whole(&other), &[""]).unwrap_err();
         assert_eq!(other.code, "headers-no-tag");
         assert!(Source::single(&folder.path().join("a.h"), tag).is_err());
+    }
+
+    #[test]
+    fn a_tree_of_another_version_is_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        let tree = folder.path().join("driver-1.4");
+        fs::create_dir(&tree).unwrap();
+        let tag: Tag = "1.4".parse().unwrap();
+        let list = |version: &str| {
+            fs::write(tree.join("version.mk"), version).unwrap();
+            Source::open(folder.path()).unwrap().list(Reference::whole(&tag), &[""])
+        };
+        assert_eq!(list("NVIDIA_VERSION = 1.4\n").unwrap().len(), 1);
+        let complaint = list("NVIDIA_VERSION = 1.3\nNVIDIA_NVID_VERSION = 1.4\n").unwrap_err();
+        assert_eq!(complaint.code, "headers-version");
+        assert!(complaint.message.ends_with("driver-1.4 is 1.3, not 1.4"), "{complaint:?}");
     }
 
     #[cfg(unix)]

@@ -339,6 +339,21 @@ impl Row {
     }
 }
 
+/// Why there is nothing to compare, where there is nothing.
+fn vacuous(table: &Table, versions: &[VersionCoverage]) -> Option<String> {
+    let count = versions.len();
+    match versions.iter().any(|version| version.locked) {
+        _ if count == 0 => Some("the table has no versions".to_owned()),
+        false => {
+            Some(format!("nothing to compare: the lock has none of the table's {count} versions"))
+        }
+        true if table.rows().iter().all(|(_, rows)| rows.is_empty()) => {
+            Some("the table has no calls".to_owned())
+        }
+        true => None,
+    }
+}
+
 /// Compares a table with specs and lock; `Err` when the table contradicts itself.
 pub fn check(lock: &Lock, specs: &[Spec], table: &Table) -> Result<Coverage, Report> {
     let mut report = Report::default();
@@ -390,13 +405,7 @@ pub fn check(lock: &Lock, specs: &[Spec], table: &Table) -> Result<Coverage, Rep
         let version = version.version.clone();
         versions.push(VersionCoverage { version, locked: locked.is_some(), kinds, bounds });
     }
-    if !versions.iter().any(|version| version.locked) && found.gaps.is_empty() {
-        let message = match versions.len() {
-            0 => "the table has no versions".to_owned(),
-            count => {
-                format!("nothing to compare: the lock has none of the table's {count} versions")
-            }
-        };
+    if let (Some(message), true) = (vacuous(table, &versions), found.gaps.is_empty()) {
         report.push(Diagnostic::error("coverage-table", message));
     }
     let mut nameless = BTreeSet::new();
