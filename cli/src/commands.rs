@@ -28,7 +28,11 @@ pub(crate) fn lint(context: &Context<'_>, args: &args::Lint) -> Result<Outcome, 
     for driver in &args.drivers {
         if !specs().any(|spec| spec.driver == *driver) {
             let names: Vec<&str> = specs().map(|spec| spec.driver.as_str()).collect();
-            let help = format!("there are specs for {}", names.join(", "));
+            let branch = driver.split('.').next().unwrap_or_default();
+            let help = match names.contains(&branch) {
+                true => format!("the spec of that tag is {branch}"),
+                false => format!("there are specs for {}", names.join(", ")),
+            };
             let message = format!("no spec for driver {driver}");
             return Err(Diagnostic::error("spec-no-driver", message).help(help).into());
         }
@@ -98,12 +102,17 @@ pub(crate) fn list(context: &Context<'_>, args: &args::List) -> Result<Outcome, 
 }
 
 pub(crate) fn show(context: &Context<'_>, args: &args::Show) -> Result<Outcome, Report> {
-    let Shown { mut facts, names, calls, ranges, text } = shown(context, args)?;
+    let Shown { mut facts, names, calls, ranges, elsewhere, text } = shown(context, args)?;
     match context.json() {
         true => {
             facts.surfaces.values_mut().for_each(|surface| keep(surface, &names));
             facts.surfaces.retain(|_, surface| *surface != Surface::default());
-            context.print_json(&Printed { facts: &facts, call_info: &calls, ranges: &ranges })?;
+            context.print_json(&Printed {
+                facts: &facts,
+                call_info: &calls,
+                ranges: &ranges,
+                at_other_tags: &elsewhere,
+            })?;
         }
         false => context.print(&text)?,
     }
@@ -119,6 +128,9 @@ struct Printed<'a> {
     #[serde(skip_serializing_if = "<[_]>::is_empty")]
     call_info: &'a [CallInfo],
     ranges: &'a [OneAt],
+    /// Calls that have the number, which was asked for, at other tags.
+    #[serde(skip_serializing_if = "<[_]>::is_empty")]
+    at_other_tags: &'a [String],
 }
 
 /// What there is of a name, or of the calls that have it as their number.
@@ -127,6 +139,8 @@ struct Shown {
     names: BTreeSet<String>,
     calls: Vec<CallInfo>,
     ranges: Vec<OneAt>,
+    /// Calls that have the number at other tags alone.
+    elsewhere: Vec<String>,
     text: String,
 }
 
@@ -162,17 +176,28 @@ fn shown(context: &Context<'_>, args: &args::Show) -> Result<Shown, Report> {
         if text.is_empty() {
             return Ok(None);
         }
-        let requested: Vec<RequestedName> =
-            (requested.into_iter()).filter(|asked| names.contains(&asked.name)).collect();
+        let (requested, others): (Vec<RequestedName>, Vec<RequestedName>) =
+            requested.into_iter().partition(|asked| names.contains(&asked.name));
+        let elsewhere = match Abis::of_names(&locked, &specs, &others) {
+            Ok(abis) => abis.calls_named().map(str::to_owned).collect(),
+            Err(_) => Vec::new(),
+        };
+        if let (Some(number), false) = (number, elsewhere.is_empty()) {
+            let names = elsewhere.join(", ");
+            text.push_str(&format!(
+                "\nat other tags {number:#x} is {names}: `nvabi ranges {number:#x}` tells where\n"
+            ));
+        }
         let abis = Abis::of_names(&locked, &specs, &requested);
         let ranges = abis.map(|abis| abis.each_at(tag)).unwrap_or_default();
         ranges.iter().for_each(|one| text.push_str(&format!("\n{}", ranges::one_at_text(one))));
-        Ok(Some(Shown { facts, names, calls, ranges, text }))
+        Ok(Some(Shown { facts, names, calls, ranges, elsewhere, text }))
     })?;
     match found {
         Ok(shown) => Ok(shown),
-        Err((folder, tag)) if !is_elsewhere(context, args)? => {
-            Err(unknown(&lock::read_facts(&folder, &tag)?, &args.name).into())
+        Err((folder, tag)) if !is_elsewhere(context, args, &families(context, args)?)? => {
+            let unknown = unknown(&lock::read_facts(&folder, &tag)?, &args.name);
+            Err(of_another_driver(context, args, &tag, unknown)?.into())
         }
         Err((_, tag)) => {
             let name = &args.name;
@@ -183,16 +208,44 @@ fn shown(context: &Context<'_>, args: &args::Show) -> Result<Shown, Report> {
     }
 }
 
-/// Whether any locked tag of the families in question has what is asked for.
-fn is_elsewhere(context: &Context<'_>, args: &args::Show) -> Result<bool, Report> {
-    let families = match &args.tag {
-        Some(tag) => vec![tag.family().to_owned()],
-        None => context.family_names()?,
-    };
+/// The families in question.
+fn families(context: &Context<'_>, args: &args::Show) -> Result<Vec<String>, Report> {
+    match &args.tag {
+        Some(tag) => Ok(vec![tag.family().to_owned()]),
+        None => context.family_names(),
+    }
+}
+
+/// A complaint that says so where the drivers of another family have what is asked for.
+fn of_another_driver(
+    context: &Context<'_>,
+    args: &args::Show,
+    tag: &Tag,
+    unknown: Diagnostic,
+) -> Result<Diagnostic, Report> {
+    let asked = families(context, args)?;
+    for family in context.all_family_names()?.into_iter().filter(|family| !asked.contains(family)) {
+        if is_elsewhere(context, args, std::slice::from_ref(&family))? {
+            let name = &args.name;
+            let family = if family.is_empty() { "x86" } else { &family };
+            let message = format!("{tag} has nothing named `{name}`; the {family} driver has");
+            let help = format!("`nvabi show {name} --family {family}` shows it");
+            return Ok(Diagnostic::error("show-unknown", message).help(help));
+        }
+    }
+    Ok(unknown)
+}
+
+/// Whether any locked tag of some families has what is asked for.
+fn is_elsewhere(
+    context: &Context<'_>,
+    args: &args::Show,
+    families: &[String],
+) -> Result<bool, Report> {
     for family in families {
         let names: BTreeSet<String> = match model::number(&args.name) {
             Some(number) => {
-                let family = context.family_named(&family)?;
+                let family = context.family_named(family)?;
                 let items = family.specs.iter().flat_map(|spec| &spec.items);
                 let of_specs = items.filter(|item| item.number.map(u64::from) == Some(number));
                 of_specs.map(|item| item.name.clone()).collect()
@@ -205,7 +258,7 @@ fn is_elsewhere(context: &Context<'_>, args: &args::Show) -> Result<bool, Report
         let wanted = names.iter().map(String::as_str).collect();
         let requested = names.iter().map(|name| RequestedName { name: name.clone(), place: None });
         let requested: Vec<RequestedName> = requested.collect();
-        let (locked, specs) = histories(context.family_with(&family, &wanted)?, &requested)?;
+        let (locked, specs) = histories(context.family_with(family, &wanted)?, &requested)?;
         if Abis::of_names(&locked, &specs, &requested).is_ok() {
             return Ok(true);
         }
@@ -277,8 +330,12 @@ fn unknown(facts: &Facts, name: &str) -> Diagnostic {
         Some(_) => format!("{} has no call with the number {name}", facts.tag),
         None => format!("{} has nothing named `{name}`", facts.tag),
     };
-    let diagnostic = Diagnostic::error("show-unknown", what)
-        .note("a macro whose value is a pointer, a text or a fraction is not recorded");
+    let mut diagnostic = Diagnostic::error("show-unknown", what);
+    let is_identifier = |c: char| c.is_ascii_alphanumeric() || c == '_';
+    if model::number(name).is_none() && !name.is_empty() && name.chars().all(is_identifier) {
+        let note = "a macro whose value is a pointer, a text or a fraction is not recorded";
+        diagnostic = diagnostic.note(note);
+    }
     match nearest(name, facts.names()) {
         Some(near) => diagnostic.help(format!("did you mean `{near}`?")),
         None => diagnostic,

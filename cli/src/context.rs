@@ -137,8 +137,13 @@ impl<'a> Context<'a> {
         if let Some(family) = self.sources.family {
             return Ok(vec![family.to_owned()]);
         }
-        let families = lock::families(&self.specs()?);
+        let families = self.all_family_names()?;
         Ok(if families.is_empty() { vec![String::new()] } else { families })
+    }
+
+    /// The families that have a lock.
+    pub(crate) fn all_family_names(&self) -> Result<Vec<String>, Report> {
+        Ok(lock::families(&self.specs()?))
     }
 
     fn lock_at(&self, family: &str, tag: Option<&Tag>) -> Result<(TextFolder, Tag), Report> {

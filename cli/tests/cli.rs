@@ -83,7 +83,7 @@ fn shows_what_a_call_takes() {
     assert_eq!(form["handles"][0]["means"], "client");
     // A file descriptor is the caller's, or a new one of some node.
     for (name, tag, line) in [
-        ("UVM_REGISTER_GPU", "550.163.01", "rmCtrlFd at 24: in"),
+        ("UVM_REGISTER_GPU", "550.163.01", "rmCtrlFd at 24: in, nvidiactl"),
         ("NV_ESC_EXPORT_TO_DMABUF_FD", "550.163.01", "fd at 0: out, dmabuf"),
         ("NVGPU_GPU_IOCTL_ALLOC_AS", "tegra-r36.4.3", "as_fd at 4: out, as"),
     ] {
@@ -135,7 +135,7 @@ fn shows_the_members_of_records_without_a_name() {
 fn shows_what_ioctls_of_the_display_take() {
     let flip = out(&nvabi(&["show", "NVKMS_IOCTL_FLIP", "--tag", "550.163.01"]));
     assert!(
-        flip.contains("one request, number 0xe\n    parameters    NvKmsFlipParams, "),
+        flip.contains("one request, number 0xe\n    node          nvidia-modeset\n    parameters    NvKmsFlipParams, "),
         "{flip}"
     );
     assert!(!flip.contains("\n    request "), "{flip}");
@@ -175,6 +175,14 @@ fn shows_the_calls_that_have_a_number() {
         constants.keys().collect::<Vec<_>>(),
         ["NV2080_CTRL_CMD_FB_QUERY_DRAM_ENCRYPTION_STATUS"]
     );
+    // A number may name another call at other tags.
+    assert!(
+        shown("0x20803401")
+            .contains("\nat other tags 0x20803401 is NV2080_CTRL_CMD_ECC_GET_ECI_COUNTERS: ")
+    );
+    assert!(!shown("0xc0246443").contains("at other tags"));
+    let of_jetson = err(&nvabi(&["show", "NVGPU_NO_TIMEOUT", "--family", "x86"]));
+    assert!(of_jetson.contains("; the tegra driver has"), "{of_jetson}");
     let none = nvabi(&["show", "0x20801fff"]);
     assert_eq!(none.status.code(), Some(2));
     assert!(err(&none).contains("595.45.04 has no call with the number 0x20801fff"));
@@ -272,7 +280,7 @@ fn an_unknown_tag_names_its_neighbours() {
     let output = nvabi(&["show", "NVOS54_PARAMETERS", "--tag", "550.91"]);
     assert_eq!(output.status.code(), Some(2));
     assert!(err(&output).contains("550.90.07, 550.90.12, 550.100, 550.107.02"), "{}", err(&output));
-    assert!(err(&output).contains("`nvabi ranges --nearest 550.91` finds"), "{}", err(&output));
+    assert!(err(&output).contains("`nvabi ranges --nearest 550.91` looks"), "{}", err(&output));
 }
 
 #[test]
@@ -350,6 +358,8 @@ fn no_headers_says_what_to_do() {
 fn a_release_of_jetson_in_other_words_leads_to_its_tag() {
     let said = err(&nvabi(&["show", "NVGPU_AS_IOCTL_MAGIC", "--tag", "36.4.3"]));
     assert!(said.contains("a release of Jetson is written tegra-r36.4.3"), "{said}");
+    let said = err(&nvabi(&["lint", "550.163.01"]));
+    assert!(said.contains("the spec of that tag is 550"), "{said}");
     let said = err(&nvabi(&["lint", "--family", ""]));
     assert!(said.contains("name a family: x86 or tegra"), "{said}");
     let said = err(&nvabi(&["lint", "--family", "nosuch"]));

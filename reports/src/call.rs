@@ -34,8 +34,10 @@ pub struct CallInfo {
     /// Groups of capabilities that a container needs for it.
     pub capabilities: Vec<String>,
     /// First tag of the spec's description.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub since: Option<String>,
     /// First tag that it no longer holds for.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub until: Option<String>,
     /// What the spec says of it besides.
     pub note: Option<String>,
@@ -181,7 +183,8 @@ fn info(
     CallInfo {
         name: item.name.clone(),
         kind: item.kind,
-        number,
+        // The constants of these are requests, of which the number is a part.
+        number: if item.kind == ItemKind::Ioctl { number & 0xff } else { number },
         node: node.map(|node| node.name.clone()),
         paths: node.map_or_else(Vec::new, |node| node.paths.clone()),
         forms: forms(call).map(form).collect(),

@@ -161,7 +161,7 @@ fn new_branch(
         let path = root.join(file);
         if edit(&path, &edits)? {
             written.push(path);
-        } else {
+        } else if path.exists() {
             context.status(
                 "Left",
                 &format!("{} as it is: add driver-{new} there by hand", path.display()),

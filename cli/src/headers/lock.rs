@@ -97,7 +97,11 @@ fn all_are_locked(locked: &Lock, tags: &[Tag]) -> Result<(), Report> {
     let mut report = Report::default();
     for tag in tags.iter().filter(|tag| locked.tag_index(tag).is_none()) {
         let complaint = lock::no_tag(&locked.tags, tag);
-        report.push(complaint.note(format!("`nvabi add {tag}` adds it")));
+        let is_spelled = locked.tags.iter().any(|locked| locked.tag.is_release_of(tag));
+        report.push(match is_spelled {
+            true => complaint,
+            false => complaint.note(format!("`nvabi add {tag}` adds it")),
+        });
     }
     report.into_result(()).map(|((), _)| ())
 }

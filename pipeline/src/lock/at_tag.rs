@@ -116,7 +116,7 @@ pub fn no_tag(locked: &[LockedTag], tag: &Tag) -> Diagnostic {
     let same = locked.iter().find(|locked| locked.tag.is_release_of(tag));
     let help = match same {
         Some(same) => format!("it has that release as `{}`", same.tag),
-        None => format!("`nvabi ranges --nearest {tag}` finds one with the same ABI"),
+        None => format!("`nvabi ranges --nearest {tag}` looks for one with the same ABI"),
     };
     Diagnostic::error("lock-no-tag", format!("the lock has no tag {tag}"))
         .note(format!("it has {} tags; next to it: {near}", names.len()))

@@ -559,7 +559,7 @@ impl Spec {
                 format!("driver {} does not say where the headers of {tag} are", self.driver);
             return Err(Diagnostic::error("spec-unknown-tag", unknown).at(self.place()).help(
                 match near {
-                    Some(near) => format!("add it to [tags]; did you mean {near}?"),
+                    Some(near) => format!("did you mean {near}? If not, add it to [tags]"),
                     None => "add it to [tags]".to_owned(),
                 },
             ));

@@ -37,7 +37,7 @@ pub fn of_crate(folder: &Path) -> Result<Derives, Report> {
     let (mut derives, mut report) = (Derives::default(), Report::default());
     for path in sources(&src)? {
         let text = fs::read_to_string(&path).map_err(|error| unreadable(&path, &error))?;
-        let shown = path.strip_prefix(folder).unwrap_or(&path).display().to_string();
+        let shown = path.display().to_string();
         match of_text(&shown, &text) {
             Ok(found) => {
                 derives.names.extend(found.names);

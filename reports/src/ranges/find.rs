@@ -97,6 +97,12 @@ impl<'a> Abis<'a> {
         !self.names.is_empty()
     }
 
+    /// The names of calls among them.
+    pub fn calls_named(&self) -> impl Iterator<Item = &str> {
+        let calls = self.names.iter().filter(|row| matches!(row.kind, NameKind::Call(_)));
+        calls.map(|row| row.name)
+    }
+
     fn empty(lock: &'a Lock, specs: &'a [Spec]) -> Self {
         let index = |branch: &str| specs.iter().position(|spec| spec.driver == branch);
         let spec_of: Vec<Option<usize>> =
