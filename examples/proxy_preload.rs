@@ -2,8 +2,8 @@
 //! proxy, in the place of the C library's functions. All else is the kernel's: `mmap` and `poll` find the file of a
 //! device that the other side has opened.
 //!
-//! What it does not see: system calls that are not made by the C library's functions, and files of a process that was
-//! forked and has not begun another program. Pages that the driver pins become those of a file: a forked process does
+//! What it does not see: system calls that are not made by the C library's functions, and a forked process
+//! has no device that was opened before: its ioctls are refused, and it can open its own. Pages that the driver pins become those of a file: a forked process does
 //! not copy them, and one that was forked before does not share them any more.
 #![allow(dead_code, reason = "the other side of the proxy is in the same file")]
 
@@ -34,6 +34,8 @@ struct Front {
     process: u32,
     remote: Remote,
     devices: HashSet<Identity>,
+    /// Those of the process that this one was forked from: the other side knows nothing of this one's use of them.
+    inherited: HashSet<Identity>,
     /// Files that memory of this process has become a part of.
     shared: HashMap<u64, OwnedFd>,
 }
@@ -49,8 +51,16 @@ fn front(guard: &mut MutexGuard<'_, Option<Front>>) -> Option<()> {
     let connected = UnixStream::connect(socket).map_err(Into::into).and_then(Remote::connect);
     match connected {
         Ok(remote) => {
-            let (process, devices, shared) = (std::process::id(), HashSet::new(), HashMap::new());
-            **guard = Some(Front { process, remote, devices, shared });
+            let before = guard.take();
+            let inherited =
+                before.map(|front| front.devices.union(&front.inherited).copied().collect());
+            **guard = Some(Front {
+                process: std::process::id(),
+                remote,
+                devices: HashSet::new(),
+                inherited: inherited.unwrap_or_default(),
+                shared: HashMap::new(),
+            });
             Some(())
         }
         Err(error) => {
@@ -155,13 +165,19 @@ pub unsafe extern "C" fn ioctl(fd: c_int, request: c_ulong, argument: u64) -> c_
 
 fn ioctl_there(fd: c_int, request: u32, argument: u64) -> Option<c_int> {
     let mut guard = FRONT.lock().unwrap_or_else(PoisonError::into_inner);
-    let Front { process, remote, devices, shared } = guard.as_mut()?;
-    if fd < 0 || *process != std::process::id() {
+    let Front { process, remote, devices, inherited, shared } = guard.as_mut()?;
+    if fd < 0 {
         return None;
     }
     // SAFETY: the caller has it open while it makes a call on it; one that is not open has no identity.
     let fd = unsafe { BorrowedFd::borrow_raw(fd) };
-    if !devices.contains(&identity(fd).ok()?) {
+    let identity = identity(fd).ok()?;
+    let is_forked = *process != std::process::id();
+    if inherited.contains(&identity) || is_forked && devices.contains(&identity) {
+        let why = "the device was opened before this process was forked: open it again here";
+        return Some(ended(Err(why.into())));
+    }
+    if is_forked || !devices.contains(&identity) {
         return None;
     }
     Some(ended(match is_initialize(remote, request) {

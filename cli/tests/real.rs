@@ -1120,6 +1120,25 @@ fn a_recording_of_several_cards_needs_a_choice() {
     }
 }
 
+/// A program that asks the driver for its version as it is forked, and after it has opened the device again.
+const FORKED: &str = r#"
+import ctypes, os
+libc = ctypes.CDLL(None, use_errno=True)
+def version(fd):
+    text = ctypes.create_string_buffer(b"2\0\0\0", 72)
+    done = libc.ioctl(fd, ctypes.c_ulong(0xc04846d2), text)
+    return ctypes.get_errno() if done else 0
+fd = libc.open(b"/dev/nvidiactl", 2)
+assert version(fd) == 0
+if os.fork() == 0:
+    before = version(fd)
+    own = libc.open(b"/dev/nvidiactl", 2)
+    assert version(own) == 0 and version(fd) == 22
+    print(f"child: {before}, opens its own", flush=True)
+    os._exit(0)
+assert os.wait()[1] == 0 and version(fd) == 0
+"#;
+
 /// libcuda's calls are carried by the example of a proxy: who makes them is another process, on the same machine.
 #[test]
 fn libcuda_copies_through_a_proxy() {
@@ -1168,6 +1187,15 @@ fn libcuda_copies_through_a_proxy() {
             .args([word("run"), &socket, word("python3"), real_file("copies.py").as_ref()])
             .output()
             .unwrap();
+        let forked = rm(&["run", &name, "--"].map(word))
+            .args([proxy.as_ref(), word("run"), &socket, word("python3"), word("-c")])
+            .arg(FORKED)
+            .output()
+            .unwrap();
+        let said = String::from_utf8_lossy(&forked.stdout);
+        assert_eq!(said, "child: 22, opens its own\n", "{what}: {forked:?}");
+        let told = String::from_utf8_lossy(&forked.stderr);
+        assert!(told.contains("opened before this process was forked"), "{what}: {told}");
         let began = Instant::now();
         loop {
             // Who makes the calls ends when nobody has them made any more.
