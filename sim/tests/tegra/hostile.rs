@@ -199,3 +199,186 @@ fn a_file_system_of_the_program_blocks_its_callers_alone() {
         waiters.into_iter().for_each(|waiter| waiter.join().unwrap());
     });
 }
+
+/// How many random calls are made, where it is not the few of each test run: `NVABI_SIM_CALLS=1000000`.
+const CALLS: &str = "NVABI_SIM_CALLS";
+const FEW: u32 = 5_000;
+
+/// Requests of each node, and where in their arguments a file may be meant.
+const OF_NVMAP: [u32; 12] = [
+    NVMAP_IOC_CREATE::REQUEST,
+    NVMAP_IOC_CREATE_64::REQUEST,
+    NVMAP_IOC_ALLOC::REQUEST,
+    NVMAP_IOC_FREE::REQUEST,
+    NVMAP_IOC_FROM_FD::REQUEST,
+    NVMAP_IOC_GET_FD::REQUEST,
+    NVMAP_IOC_READ::REQUEST,
+    NVMAP_IOC_WRITE::REQUEST,
+    NVMAP_IOC_CACHE::REQUEST,
+    NVMAP_IOC_DUP_HANDLE::REQUEST,
+    NVMAP_IOC_PARAMETERS::REQUEST,
+    NVMAP_IOC_QUERY_HEAP_PARAMS::REQUEST,
+];
+const OF_CTRL: [u32; 8] = [
+    NVGPU_GPU_IOCTL_ALLOC_AS::REQUEST,
+    NVGPU_GPU_IOCTL_OPEN_TSG::REQUEST,
+    NVGPU_GPU_IOCTL_OPEN_CHANNEL::REQUEST,
+    NVGPU_GPU_IOCTL_GET_CHARACTERISTICS::REQUEST,
+    NVGPU_GPU_IOCTL_GET_TPC_MASKS::REQUEST,
+    NVGPU_GPU_IOCTL_GET_ENGINE_INFO::REQUEST,
+    NVGPU_GPU_IOCTL_REGISTER_BUFFER::REQUEST,
+    NVGPU_GPU_IOCTL_GET_CPU_TIME_CORRELATION_INFO::REQUEST,
+];
+const OF_SPACES: [u32; 9] = [
+    NVGPU_AS_IOCTL_BIND_CHANNEL::REQUEST,
+    NVGPU_AS_IOCTL_ALLOC_SPACE::REQUEST,
+    NVGPU_AS_IOCTL_FREE_SPACE::REQUEST,
+    NVGPU_AS_IOCTL_MAP_BUFFER_EX::REQUEST,
+    NVGPU_AS_IOCTL_MAP_BUFFER_BATCH::REQUEST,
+    NVGPU_AS_IOCTL_UNMAP_BUFFER::REQUEST,
+    NVGPU_AS_IOCTL_REMAP::REQUEST,
+    NVGPU_AS_IOCTL_GET_VA_REGIONS::REQUEST,
+    NVGPU_AS_IOCTL_MAPPING_MODIFY::REQUEST,
+];
+const OF_GROUPS: [u32; 7] = [
+    NVGPU_TSG_IOCTL_BIND_CHANNEL::REQUEST,
+    NVGPU_TSG_IOCTL_BIND_CHANNEL_EX::REQUEST,
+    NVGPU_TSG_IOCTL_UNBIND_CHANNEL::REQUEST,
+    NVGPU_TSG_IOCTL_CREATE_SUBCONTEXT::REQUEST,
+    NVGPU_TSG_IOCTL_DELETE_SUBCONTEXT::REQUEST,
+    NVGPU_IOCTL_TSG_SET_TIMESLICE::REQUEST,
+    NVGPU_IOCTL_TSG_EVENT_ID_CTRL::REQUEST,
+];
+const OF_CHANNELS: [u32; 8] = [
+    NVGPU_IOCTL_CHANNEL_SETUP_BIND::REQUEST,
+    NVGPU_IOCTL_CHANNEL_ALLOC_OBJ_CTX::REQUEST,
+    NVGPU_IOCTL_CHANNEL_GET_USER_SYNCPOINT::REQUEST,
+    NVGPU_IOCTL_CHANNEL_SET_ERROR_NOTIFIER::REQUEST,
+    NVGPU_IOCTL_CHANNEL_WDT::REQUEST,
+    NVGPU_IOCTL_CHANNEL_SET_TIMEOUT_EX::REQUEST,
+    NVGPU_IOCTL_CHANNEL_ENABLE::REQUEST,
+    NVGPU_IOCTL_CHANNEL_PREEMPT::REQUEST,
+];
+
+/// Numbers that are the same in every run (xorshift).
+struct Random(u64);
+
+impl Random {
+    fn next(&mut self) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        self.0
+    }
+
+    fn below(&mut self, count: usize) -> usize {
+        ((self.next() >> 33) % count as u64) as usize
+    }
+}
+
+/// A channel that is ready, and what was made on the way to it: files, each with the requests of its node.
+fn targets() -> Vec<(Fd, &'static [u32])> {
+    let (bound, ring, userd) = ready();
+    vec![
+        (bound.nvmap, &OF_NVMAP),
+        (bound.ctrl, &OF_CTRL),
+        (bound.space, &OF_SPACES),
+        (bound.tsg, &OF_GROUPS),
+        (bound.channel, &OF_CHANNELS),
+        (channel(bound.ctrl), &OF_CHANNELS),
+        (ring, &[]),
+        (userd, &[]),
+    ]
+}
+
+/// An argument: all random, or zeros but for some files, small numbers and random words.
+fn argument(random: &mut Random, files: &[(Fd, &[u32])]) -> [u32; 64] {
+    let mut words = [0_u32; 64];
+    if random.below(4) == 0 {
+        words.iter_mut().for_each(|word| *word = random.next() as u32);
+        return words;
+    }
+    for _ in 0..random.below(6) {
+        let at = random.below(12);
+        words[at] = match random.below(4) {
+            0 => files[random.below(files.len())].0 as u32,
+            1 => random.below(16) as u32,
+            2 => 1 << random.below(32),
+            _ => random.next() as u32,
+        };
+    }
+    words
+}
+
+/// Calls of every node with arguments that are wrong in some way; how many the kernel took.
+fn attack(calls: u32) -> u32 {
+    let mut random = Random(0x9e37_79b9_7f4a_7c15);
+    let (mut files, mut taken) = (targets(), 0);
+    let first = files[0].0;
+    for call in 0..calls {
+        if call % 256 == 255 {
+            // Some of them may be closed by now; what calls have opened is behind them.
+            unsafe { libc::close_range(first as u32, u32::MAX, 0) };
+            files = targets();
+        }
+        let (fd, requests) = files[random.below(files.len() - 2)];
+        let mut request = requests[random.below(requests.len())];
+        if random.below(20) == 0 {
+            request ^= 1 << random.below(30);
+        }
+        let mut words = argument(&mut random, &files);
+        let address = match random.below(50) {
+            0 => random.next(),
+            _ => words.as_mut_ptr() as u64,
+        };
+        taken += u32::from(raw(fd, request, address).is_ok());
+    }
+    taken
+}
+
+/// Another process makes the same calls again and again until its parent has ended or kills it, and writes how long
+/// the longest took.
+fn neighbour(longest: &std::sync::atomic::AtomicU64) {
+    let nvmap = nvmap();
+    loop {
+        let begun = Instant::now();
+        close(buffer(nvmap, 4096));
+        let took = begun.elapsed().as_micros() as u64;
+        longest.fetch_max(took, std::sync::atomic::Ordering::Relaxed);
+    }
+}
+
+#[test]
+fn random_calls_harm_nobody() {
+    let name = concat!(module_path!(), "::random_calls_harm_nobody");
+    let calls = std::env::var(CALLS).map_or(FEW, |text| text.parse().unwrap());
+    let begun = Instant::now();
+    let report = crate::simulate(name, &[], || {
+        let calls = std::env::var(CALLS).map_or(FEW, |text| text.parse().unwrap());
+        let longest = unsafe {
+            let (none, flags) = (std::ptr::null_mut(), libc::MAP_SHARED | libc::MAP_ANONYMOUS);
+            let shared = libc::mmap(none, 8, libc::PROT_READ | libc::PROT_WRITE, flags, -1, 0);
+            &*shared.cast::<std::sync::atomic::AtomicU64>()
+        };
+        let child = unsafe { libc::fork() };
+        if child == 0 {
+            unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) };
+            neighbour(longest);
+        }
+        let taken = attack(calls);
+        assert!(taken > calls / 50, "the kernel takes {taken} of {calls}: they are too wrong");
+        let mut status = 0;
+        unsafe {
+            assert_eq!(libc::waitpid(child, &mut status, libc::WNOHANG), 0, "it goes on");
+            libc::kill(child, libc::SIGKILL);
+            libc::waitpid(child, &mut status, 0);
+        }
+        let longest = Duration::from_micros(longest.load(std::sync::atomic::Ordering::Relaxed));
+        eprintln!("{taken} of {calls} calls are taken; a neighbour's longest round: {longest:?}");
+        assert!(!longest.is_zero() && longest < PROMPT, "{longest:?}");
+    });
+    println!("{calls} calls in {:.1} s", begun.elapsed().as_secs_f64());
+    let total: u64 = report.calls.values().map(|count| count.total).sum();
+    assert!(total >= calls.into(), "{total} calls");
+    assert_eq!(report.live_buffers, 0, "{report}");
+}
