@@ -172,6 +172,68 @@ def cooperative(module):
     same(down("i", out, 1024), [2 * value for value in reversed(values)], "a cooperative launch")
 
 
+def waiting(module):
+    """The same of a plain launch: a GPU runs as many blocks at once."""
+    values = numbers(1024, -100, 100)
+    count, middle, out = up("i", [0]), up("i", [0] * 1024), up("i", [0] * 1024)
+    launch(module, "grid_barrier", [16], [64], count, up("i", values), middle, out)
+    finished("blocks that wait for each other")
+    same(down("i", out, 1024), [2 * value for value in reversed(values)], "blocks that wait")
+
+
+# What cooperative_groups does for this_grid().sync(), in our own words: libcuda gives each cooperative launch a place,
+# whose second word blocks count in. Its highest bit turns over when the last has come. Between rounds, each block reads
+# what the next wrote in the round before.
+GRID_SYNC = b"""
+.version 7.8
+.target sm_80
+.address_size 64
+.func sync(.reg .b64 %place, .reg .b32 %block, .reg .b32 %blocks, .reg .b32 %thread) {
+  .reg .b32 %r<8>; .reg .pred %p<4>;
+  bar.sync 0; setp.ne.u32 %p0, %thread, 0; @%p0 bra joined;
+  setp.ne.u32 %p1, %block, 0; mov.u32 %r0, 1; sub.u32 %r1, 0x80000001, %blocks; selp.u32 %r0, %r0, %r1, %p1;
+  membar.gl; atom.global.add.u32 %r2, [%place+4], %r0;
+wait:
+  ld.volatile.global.u32 %r3, [%place+4]; xor.b32 %r3, %r3, %r2; setp.ge.s32 %p2, %r3, 0; @%p2 bra wait;
+  membar.gl;
+joined:
+  bar.sync 0; ret;
+}
+.visible .entry grid_sync(.param .u64 data, .param .u32 rounds) {
+  .reg .b32 %r<16>; .reg .b64 %d<8>; .reg .pred %p<4>;
+  ld.param.u64 %d0, [data]; ld.param.u32 %r0, [rounds];
+  mov.u32 %r1, %envreg1; mov.u32 %r2, %envreg2; mov.b64 %d1, {%r2, %r1};
+  mov.u32 %r3, %ctaid.x; mov.u32 %r4, %nctaid.x; mov.u32 %r5, %tid.x;
+  mul.wide.u32 %d2, %r3, 4; add.u64 %d2, %d0, %d2;
+  add.u32 %r6, %r3, 1; rem.u32 %r6, %r6, %r4; mul.wide.u32 %d3, %r6, 4; add.u64 %d3, %d0, %d3;
+again:
+  setp.ne.u32 %p0, %r5, 0; @%p0 bra read;
+  ld.volatile.global.u32 %r7, [%d3];
+read:
+  call sync, (%d1, %r3, %r4, %r5);
+  @%p0 bra written;
+  add.u32 %r7, %r7, 1; st.volatile.global.u32 [%d2], %r7;
+written:
+  call sync, (%d1, %r3, %r4, %r5);
+  sub.u32 %r0, %r0, 1; setp.ne.u32 %p1, %r0, 0; @%p1 bra again;
+  ret;
+}
+"""
+
+def grid_sync():
+    """A grid that meets by the place of its launch, twice in each of five rounds, and once more in another launch."""
+    module = made(Handle, "cuModuleLoadData", GRID_SYNC + b"\0")
+    blocks, rounds = 24, 5
+    data = list(range(0, 100 * blocks, 100))
+    memory = up("i", data)
+    for _ in range(2):
+        launch(module, "grid_sync", [blocks], [96], memory, rounds, together=True)
+        finished("a grid that synchronises")
+        for _ in range(rounds):
+            data = [data[(at + 1) % blocks] + 1 for at in range(blocks)]
+        same(down("i", memory, blocks), data, "a grid that synchronises")
+
+
 def own_kernels():
     """Copies on the device and fills are kernels of libcuda's."""
     for size in (1, 4097, 100_003, 4 << 20):
@@ -226,6 +288,9 @@ for device in range(count):
     classic = load("classic")
     for part in (reduction, matmul, histogram, bitonic, divergent, special, graph, two_streams):
         part(classic)
-    cooperative(load("warps"))
+    warps = load("warps")
+    cooperative(warps)
+    waiting(warps)
+    grid_sync()
     call("cuCtxDestroy_v2", context)
 print("devices:", count)
