@@ -15,23 +15,29 @@ test_main!();
 
 const ROOT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/..");
 
-/// The variables that tell nvabi where its libraries and CUDA are.
-fn variables() -> Vec<(&'static str, PathBuf)> {
+/// The emulator's libraries, and those that record what the compiler prepared.
+const EMULATOR: [(&str, &str); 2] =
+    [("NVABI_EMU", "libnvabi_cuda.so"), ("NVABI_EMU_RUNTIME", "libnvabi_cudart.so")];
+const RECORDER: [(&str, &str); 2] =
+    [("NVABI_PASS", "libnvabi_pass.so"), ("NVABI_RECORDER", "libnvabi_record.so")];
+
+/// The variables that tell nvabi where libraries are.
+fn libraries(wanted: &[(&'static str, &str)]) -> Vec<(&'static str, PathBuf)> {
     let exe = env::current_exe().expect("the test's own path");
-    let libraries = exe.parent().expect("target/PROFILE/deps");
-    let mut variables = Vec::new();
-    for (variable, name) in [
-        ("NVABI_PASS", "libnvabi_pass.so"),
-        ("NVABI_RECORDER", "libnvabi_record.so"),
-        ("NVABI_EMU", "libnvabi_cuda.so"),
-        ("NVABI_EMU_RUNTIME", "libnvabi_cudart.so"),
-    ] {
-        let library = libraries.join(name);
+    let folder = exe.parent().expect("target/PROFILE/deps");
+    let library = |(variable, name): &(&'static str, &str)| {
+        let library = folder.join(name);
         if !library.is_file() {
             skip(Need::Workspace, format!("{name} is built with the whole workspace alone"));
         }
-        variables.push((variable, library));
-    }
+        (*variable, library)
+    };
+    wanted.iter().map(library).collect()
+}
+
+/// All of them, and where CUDA is.
+fn variables() -> Vec<(&'static str, PathBuf)> {
+    let mut variables = libraries(&[RECORDER, EMULATOR].concat());
     variables.push(("CUDA_PATH", nvabi_test::cuda(&["include/cuda.h"])));
     variables
 }
@@ -54,6 +60,113 @@ fn the_answer_names_the_line_of_the_bug() {
         out.contains("128 particles, 1667 steps") && out.contains("128 particles, 1709 steps"),
         "{out}"
     );
+}
+
+/// A program that loads a cubin by CUDA's driver API and runs the kernel `divergent` on limits that it is given.
+const DRIVER: &str = r#"
+import array, ctypes, sys
+cuda = ctypes.CDLL("libcuda.so.1")
+def made(kind, name, *args):
+    value = kind()
+    if getattr(cuda, name)(ctypes.byref(value), *args): sys.exit(name)
+    return value
+cuda.cuInit(0)
+made(ctypes.c_void_p, "cuCtxCreate_v2", 0, 0)
+module = made(ctypes.c_void_p, "cuModuleLoadData", open(sys.argv[1], "rb").read())
+kernel = made(ctypes.c_void_p, "cuModuleGetFunction", module, b"histogram")
+values = bytes(int(sys.argv[2]) if at == 192 else at % 7 for at in range(256))
+data, bins = made(ctypes.c_uint64, "cuMemAlloc_v2", ctypes.c_size_t(256)), made(ctypes.c_uint64, "cuMemAlloc_v2", ctypes.c_size_t(1024))
+cuda.cuMemcpyHtoD_v2(data, values, ctypes.c_size_t(256))
+cuda.cuMemsetD8_v2(bins, 0, ctypes.c_size_t(1024))
+count = ctypes.c_int(256)
+held = [data, bins, count]
+args = (ctypes.c_void_p * 3)(*[ctypes.cast(ctypes.byref(arg), ctypes.c_void_p) for arg in held])
+if cuda.cuLaunchKernel(kernel, 2, 1, 1, 64, 1, 1, 0, None, args, None): sys.exit("cuLaunchKernel")
+cuda.cuCtxSynchronize()
+found = (ctypes.c_uint32 * 256)()
+cuda.cuMemcpyDtoH_v2(found, bins, ctypes.c_size_t(1024))
+print(sum(found), found[int(sys.argv[2])])
+"#;
+
+/// A cubin that nothing has prepared is recorded: its stores, atomics and branches, by line; and two runs differ where
+/// their data does.
+#[test]
+fn machine_code_is_recorded_as_it_is() {
+    let variables = libraries(&EMULATOR);
+    let cuda = nvabi_test::cuda(&["bin/ptxas"]);
+    let folder = tempfile::tempdir().expect("a folder");
+    let (script, cubin) = (folder.path().join("run.py"), folder.path().join("classic.cubin"));
+    std::fs::write(&script, DRIVER).expect("the script");
+    let ptx = Path::new(ROOT).join("cuda/kernels/ptx/classic.ptx");
+    let mut ptxas = Command::new(cuda.join("bin/ptxas"));
+    ptxas.args(["-arch=sm_86", "-lineinfo"]).arg(ptx).arg("-o").arg(&cubin);
+    assert!(ptxas.status().expect("ptxas").success());
+    let record = |name: &str, value: &str, more: &[&str]| {
+        let trace = folder.path().join(name);
+        let mut command = Command::new(env!("CARGO_BIN_EXE_nvabi"));
+        command.args(["trace", "record", "--sass"]).args(more).arg("-o").arg(&trace);
+        command.arg("--").arg("python3").args([&script, &cubin]).arg(value).envs(variables.clone());
+        let output = command.output().expect("nvabi");
+        let error = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{error}");
+        (trace, String::from_utf8_lossy(&output.stdout).into_owned(), error.into_owned())
+    };
+    let (good, out, _) = record("good.nvtrace", "3", &[]);
+    assert_eq!(out, "256 37\n");
+    let trace = Trace::open(&good).expect("a trace");
+    assert!(trace.closed() && trace.damage().is_empty());
+    let [launch] = trace.launches() else { panic!("{:?}", trace.launches()) };
+    assert_eq!(
+        (launch.kernel.as_str(), launch.grid, launch.block),
+        ("histogram", [2, 1, 1], [64, 1, 1])
+    );
+    let mut kinds = std::collections::BTreeMap::new();
+    let mut warps = Vec::new();
+    for found in trace.warps(0) {
+        let Found::Warp(warp) = found else { panic!("lost warps") };
+        warps.push(warp.number());
+        for event in warp.events() {
+            let event = event.expect("an event");
+            *kinds.entry(event.kind).or_insert(0) += 1;
+            let source = trace.source(0, event.site).expect("its place");
+            assert!(source.file.ends_with(".cu") || source.file.ends_with(".h"), "{source:?}");
+        }
+    }
+    assert_eq!(warps, [0, 1, 2, 3]);
+    for kind in [
+        EventKind::BRANCH,
+        EventKind::SHARED_STORE,
+        EventKind::ATOMIC,
+        EventKind::ENTRY,
+        EventKind::EXIT,
+    ] {
+        assert!(kinds.contains_key(&kind), "{kinds:?}");
+    }
+    let differ = |a: &Path, b: &Path| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_nvabi"));
+        let output =
+            command.args(["trace", "diff", "--values"]).args([a, b]).output().expect("nvabi");
+        (output.status.code(), String::from_utf8_lossy(&output.stdout).into_owned())
+    };
+    // The same again, and with one byte that is another: the atomic of a lowest lane that counts it finds another number.
+    assert_eq!(differ(&good, &record("again.nvtrace", "3", &[]).0).0, Some(0));
+    let (code, text) = differ(&good, &record("bad.nvtrace", "200", &[]).0);
+    assert_eq!(code, Some(1), "{text}");
+    assert!(text.contains("in histogram: other value"), "{text}");
+    // One warp of two, a few words of each, and no launch at all.
+    let (sampled, _, _) = record("sampled.nvtrace", "3", &["--sample", "2", "--capacity", "3"]);
+    let sampled = Trace::open(&sampled).expect("a trace");
+    let words = |event: nvabi_trace::Event| 1 + usize::from(event.value.is_some());
+    let warps = sampled.warps(0).map(|found| match found {
+        Found::Warp(warp) => {
+            let words: usize = warp.events().map(|event| words(event.expect("an event"))).sum();
+            (warp.number(), warp.dropped() > 0, (1..=3).contains(&words))
+        }
+        _ => panic!("lost warps"),
+    });
+    assert_eq!(warps.collect::<Vec<_>>(), [(0, true, true), (2, true, true)]);
+    let (_, _, error) = record("none.nvtrace", "3", &["--kernels", "matmul"]);
+    assert!(error.contains("nothing: no kernel that is recorded"), "{error}");
 }
 
 /// How many steps it takes from a number to 1.

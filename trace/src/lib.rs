@@ -47,6 +47,7 @@ mod error;
 pub mod event;
 mod file;
 mod input;
+pub mod recording;
 pub mod records;
 pub mod render;
 pub mod report;

@@ -1,8 +1,9 @@
-//! What `nvabi trace record` tells the recorder, through the environment of the program.
+//! What `nvabi trace record` tells who records, through the environment of the program.
 
-use std::env;
+use std::fs::File;
 use std::ops::Range;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::{env, io};
 
 use wildmatch::WildMatch;
 
@@ -14,23 +15,31 @@ const SAMPLE: &str = "NVABI_RECORD_SAMPLE";
 const LAUNCHES: &str = "NVABI_RECORD_LAUNCHES";
 const KERNELS: &str = "NVABI_RECORD_KERNELS";
 
+/// What is recorded, and where to.
 #[derive(Debug)]
-pub(crate) struct Config {
-    pub(crate) file: PathBuf,
+#[non_exhaustive]
+pub struct Recording {
+    /// The trace.
+    pub file: PathBuf,
     /// Words of a warp's region.
-    pub(crate) capacity: u32,
+    pub capacity: u32,
     /// Bytes of device memory that the regions of one launch may take.
-    pub(crate) memory: u64,
+    pub memory: u64,
     /// Every this many warps one is recorded.
-    pub(crate) sample: u32,
-    /// Launches of instrumented kernels, by their order.
-    pub(crate) launches: Range<u64>,
-    pub(crate) kernels: WildMatch,
+    pub sample: u32,
+    /// Launches of kernels that can be recorded, by their order.
+    pub launches: Range<u64>,
+    /// The names of kernels, mangled or as in the source.
+    pub kernels: WildMatch,
 }
 
-impl Config {
+impl Recording {
     /// None where the program is not to be recorded.
-    pub(crate) fn from_environment() -> Result<Option<Self>, String> {
+    ///
+    /// # Errors
+    ///
+    /// A variable has a value that is none.
+    pub fn from_environment() -> Result<Option<Self>, String> {
         let Some(file) = env::var_os(FILE) else { return Ok(None) };
         let kernels = env::var(KERNELS).unwrap_or_else(|_| "*".to_owned());
         Ok(Some(Self {
@@ -42,6 +51,22 @@ impl Config {
             kernels: WildMatch::new(&kernels),
         }))
     }
+}
+
+/// Begins a trace; beside it, named by the process, where another process has begun it.
+///
+/// # Errors
+///
+/// Those of the file system.
+pub fn create(path: &Path) -> io::Result<File> {
+    File::create_new(path).or_else(|error| match error.kind() {
+        io::ErrorKind::AlreadyExists => {
+            let mut name = path.as_os_str().to_owned();
+            name.push(format!(".{}", std::process::id()));
+            File::create(Path::new(&name))
+        }
+        _ => Err(error),
+    })
 }
 
 fn number(variable: &str, default: u64) -> Result<u64, String> {

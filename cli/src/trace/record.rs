@@ -33,10 +33,13 @@ pub(crate) struct RecordArgs {
     #[arg(long, value_name = "GLOB")]
     kernels: Option<String>,
     /// Run in the emulator, not on a GPU.
-    #[arg(long)]
+    #[arg(long, group = "emulator")]
     emulate: bool,
+    /// Record the machine code of any program, as it is: the emulator runs it, and notes each instruction.
+    #[arg(long, group = "emulator")]
+    sass: bool,
     /// Order in which the emulator runs blocks and warps: in-order or random:SEED.
-    #[arg(long, value_name = "ORDER", requires = "emulate", value_parser = schedule)]
+    #[arg(long, value_name = "ORDER", requires = "emulator", value_parser = schedule)]
     schedule: Option<String>,
     /// The program and its arguments.
     #[arg(last = true, required = true)]
@@ -67,7 +70,6 @@ fn run(context: &Context<'_>, args: &RecordArgs) -> io::Result<ExitStatus> {
     let Some((program, rest)) = args.command.split_first() else {
         return Err(io::ErrorKind::InvalidInput.into());
     };
-    let recorder = beside(None, "NVABI_RECORDER", RECORDER)?;
     let out = std::path::absolute(&args.out)?;
     // Not only when the program has run.
     if let Some(folder) = out.parent() {
@@ -80,7 +82,12 @@ fn run(context: &Context<'_>, args: &RecordArgs) -> io::Result<ExitStatus> {
     }
     let mut command = Command::new(program);
     command.args(rest);
-    command.env("LD_PRELOAD", before("LD_PRELOAD", &recorder));
+    if args.sass {
+        command.env("NVABI_EMU_RECORD", "1").env("NVABI_EMU_CODE", "sass");
+    } else {
+        let recorder = beside(None, "NVABI_RECORDER", RECORDER)?;
+        command.env("LD_PRELOAD", before("LD_PRELOAD", &recorder));
+    }
     command.env("NVABI_RECORD", &out);
     command.env("NVABI_RECORD_CAPACITY", args.capacity.to_string());
     command.env("NVABI_RECORD_MEMORY", (args.memory << 20).to_string());
@@ -91,7 +98,8 @@ fn run(context: &Context<'_>, args: &RecordArgs) -> io::Result<ExitStatus> {
     if let Some(kernels) = &args.kernels {
         command.env("NVABI_RECORD_KERNELS", kernels);
     }
-    let emulator = args.emulate.then(|| emulator(args, &mut command)).transpose()?;
+    let emulates = args.emulate || args.sass;
+    let emulator = emulates.then(|| emulator(args, &mut command)).transpose()?;
     let status = command.status().map_err(|error| at(Path::new(program), error))?;
     drop(emulator);
     match fs::metadata(&out) {
@@ -105,6 +113,7 @@ fn run(context: &Context<'_>, args: &RecordArgs) -> io::Result<ExitStatus> {
 
 fn why_nothing(args: &RecordArgs) -> &'static str {
     match args.kernels.is_some() || args.launches.is_some() {
+        _ if args.sass => "no kernel that is recorded was launched by a program that loads libcuda",
         true => "no instrumented kernel that --kernels and --launches select completed",
         false => "no kernel that `nvabi trace cc` instrumented (see --functions) completed",
     }

@@ -73,6 +73,8 @@ pub struct Launch {
     pub cooperative: bool,
     /// Whether to report what each warp did.
     pub observe: bool,
+    /// What each warp did that is kept, from the first on; of the others their number is.
+    pub most_events: usize,
     /// Whether shared memory is watched for races and for reads of what nobody wrote.
     pub checks: bool,
     /// Whether lanes of a warp race on shared memory, too, where nothing that they do together is between two accesses;
@@ -96,6 +98,7 @@ impl Default for Launch {
             threads: std::thread::available_parallelism().map_or(1, usize::from),
             cooperative: false,
             observe: false,
+            most_events: usize::MAX,
             checks: true,
             compare_lanes: false,
             max_warp_instructions: 1 << 27,

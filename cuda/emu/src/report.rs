@@ -235,6 +235,8 @@ pub struct WarpEvents {
     pub warp: u32,
     /// What it did.
     pub events: Vec<Event>,
+    /// How much more than that.
+    pub dropped: u64,
 }
 
 /// What came of a launch.

@@ -5,7 +5,6 @@
 //! the regions are copied back and written. The program's results and CUDA's errors do not
 //! change: where recording fails, a message says so and the launch continues without.
 
-mod config;
 mod driver;
 mod hooks;
 mod output;

@@ -5,6 +5,7 @@ use std::io::{self, BufWriter};
 use std::path::Path;
 
 use nvabi_trace::abi::r2 as abi;
+use nvabi_trace::recording;
 use nvabi_trace::{Launch, SiteRow, V2Writer};
 
 /// Level of zstd: the writer is in the program's way.
@@ -25,16 +26,9 @@ pub(crate) struct Region<'a> {
 }
 
 impl Output {
-    /// Begins a file; beside it, named by the process, where another process has begun it.
+    /// Begins a file.
     pub(crate) fn create(path: &Path) -> io::Result<Self> {
-        let file = File::create_new(path).or_else(|error| match error.kind() {
-            io::ErrorKind::AlreadyExists => {
-                let mut name = path.as_os_str().to_owned();
-                name.push(format!(".{}", std::process::id()));
-                File::create(Path::new(&name))
-            }
-            _ => Err(error),
-        })?;
+        let file = recording::create(path)?;
         Ok(Self { writer: V2Writer::new(BufWriter::new(file), Some(LEVEL))? })
     }
 

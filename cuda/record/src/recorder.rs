@@ -6,11 +6,11 @@ use std::mem::ManuallyDrop;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use nvabi_trace::abi::r2 as abi;
+use nvabi_trace::recording::Recording;
 use nvabi_trace::records::{self, Site, Sites};
 use nvabi_trace::{Launch, SiteRow};
 use zerocopy::{FromBytes as _, FromZeros as _};
 
-use crate::config::Config;
 use crate::driver::{Address, Driver, Failure, Handle, RELAXED, Read, SUCCESS, Status};
 use crate::output::{Output, Region, written};
 
@@ -103,7 +103,7 @@ struct Memory {
 
 struct Recorder {
     driver: Driver,
-    config: Config,
+    config: Recording,
     output: Option<Output>,
     kernels: HashMap<usize, Option<Kernel>>,
     library_kernels: HashSet<usize>,
@@ -200,7 +200,7 @@ extern "C" fn finish() {
 
 impl Recorder {
     fn new() -> Result<Option<Self>, String> {
-        let Some(config) = Config::from_environment()? else { return Ok(None) };
+        let Some(config) = Recording::from_environment()? else { return Ok(None) };
         // SAFETY: `finish` has the type that atexit(3) asks for, does not unwind (it is `extern "C"`), and is in
         // a library that is preloaded, so that it is not unloaded before exit. What is registered last runs
         // first: the program came here through the driver, so that `finish` runs before the driver ends.

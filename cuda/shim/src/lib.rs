@@ -29,6 +29,7 @@ mod fatbin;
 mod graphs;
 mod link;
 mod pools;
+mod record;
 mod report;
 mod runtime;
 mod state;

@@ -13,6 +13,7 @@ use crate::fatbin;
 use crate::graphs::{Graphs, Work};
 use crate::link::{self, Unit};
 use crate::pools::Pools;
+use crate::record::Recorder;
 use crate::report::{Reporter, append, is_set, variable};
 
 /// A CUDA error: its number is the same in the driver and in the runtime.
@@ -168,6 +169,7 @@ pub(crate) struct State {
     launch: Launch,
     pub(crate) reporter: Reporter,
     counts: Option<PathBuf>,
+    pub(crate) recorder: Option<Recorder>,
     /// Where a fatbin has both PTX and machine code.
     prefers_machine_code: bool,
 }
@@ -271,6 +273,7 @@ impl State {
             launch,
             reporter: Reporter::from_environment(),
             counts: variable("NVABI_EMU_COUNTS").map(Into::into),
+            recorder: Recorder::from_environment(),
             prefers_machine_code: prefers_machine_code(),
         }
     }
@@ -461,21 +464,28 @@ impl State {
         self.check()?;
         let (module, name) = self.kernel(function)?;
         let name = name.to_str().map_err(|_| NOT_FOUND)?.to_owned();
-        let launch = Launch {
+        let mut launch = Launch {
             grid: request.grid,
             block: request.block,
             shared_bytes: request.shared_bytes,
             cooperative: request.cooperative,
             ..self.launch.clone()
         };
-        let Some(module) = self.modules.get(module).and_then(Option::as_ref) else {
+        let Some(loaded) = self.modules.get(module).and_then(Option::as_ref) else {
             return Err(INVALID_HANDLE);
         };
+        let recorder = match &mut self.recorder {
+            Some(recorder) => recorder.prepare(&name, &mut launch).then_some(recorder),
+            None => None,
+        };
         let args = Args::new().bytes(args, 1);
-        let report = self.device.launch(module, &name, &launch, &args).map_err(|error| {
+        let report = self.device.launch(loaded, &name, &launch, &args).map_err(|error| {
             print_message(&error.to_string());
             Code::from(error)
         })?;
+        if let Some(recorder) = recorder {
+            recorder.write(module, &name, &launch, &report);
+        }
         print(&report.output);
         self.reporter.report(&report.findings);
         if let Some(path) = &self.counts {

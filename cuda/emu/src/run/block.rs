@@ -146,8 +146,9 @@ impl<'a> Block<'a> {
                 block: index,
                 warp: warp.core().index as u32,
                 events: std::mem::take(&mut warp.core_mut().events),
+                dropped: warp.core().dropped,
             })
-            .filter(|warp| !warp.events.is_empty());
+            .filter(|warp| !warp.events.is_empty() || warp.dropped != 0);
         Outcome {
             events: events.collect(),
             findings: self.state.findings,

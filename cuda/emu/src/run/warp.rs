@@ -58,6 +58,8 @@ pub(crate) struct Core {
     pub(super) alive: u32,
     pub(super) readiness: Readiness,
     pub(super) events: Vec<Event>,
+    /// Events for which there was no room.
+    pub(super) dropped: u64,
     pub(super) tid: [Lanes; 3],
 }
 
@@ -97,6 +99,7 @@ impl Core {
             alive: if count >= 32 { u32::MAX } else { (1 << count) - 1 },
             readiness: Readiness::Ready,
             events: Vec::new(),
+            dropped: 0,
             tid,
         }
     }
@@ -125,9 +128,14 @@ impl Core {
         mask: u32,
         kind: impl FnOnce() -> EventKind,
     ) {
-        if state.grid.launch.observe && mask != 0 {
+        if !state.grid.launch.observe || mask == 0 {
+            return;
+        }
+        if self.events.len() < state.grid.launch.most_events {
             let location = state.grid.code.location(site);
             self.events.push(Event { kind: kind(), mask, location });
+        } else {
+            self.dropped += 1;
         }
     }
 }

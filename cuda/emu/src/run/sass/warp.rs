@@ -195,8 +195,9 @@ impl<'a> Warp<'a> {
             Op::Branch { target, when, whole } => {
                 let all = mask & self.holds(*when);
                 let taken = if *whole && all != active { 0 } else { all };
-                let guarded = taken != active;
-                if guarded || !self.groups.is_empty() {
+                let is_conditional =
+                    [instruction.guard, *when].iter().any(|it| *it != Predicate::TRUE);
+                if is_conditional {
                     self.core.observe(state, Site { function: 0, pc }, active, || {
                         EventKind::Branch { taken }
                     });
