@@ -36,7 +36,10 @@ pub(crate) struct Turn {
     /// The first block in the order that made a fatal mistake, plus one; 0 is none.
     failed: AtomicUsize,
     blocks: Mutex<Blocks>,
-    changed: Condvar,
+    /// A block has ended that others are too far ahead of.
+    has_room: Condvar,
+    /// Blocks take turns, or no thread runs any more.
+    wants_threads: Condvar,
 }
 
 #[derive(Debug)]
@@ -54,8 +57,9 @@ struct Blocks {
     idle: u64,
     most_idle: u64,
     waiting: HashMap<usize, Thread>,
-    /// Threads that run blocks.
+    /// Threads that run blocks, and those of them that are too far ahead.
     workers: usize,
+    ahead: usize,
 }
 
 impl Blocks {
@@ -129,8 +133,10 @@ impl Turn {
                 most_idle: limit / TURN + 1,
                 waiting: HashMap::new(),
                 workers: 0,
+                ahead: 0,
             }),
-            changed: Condvar::new(),
+            has_room: Condvar::new(),
+            wants_threads: Condvar::new(),
         }
     }
 
@@ -179,7 +185,7 @@ impl Turn {
         if !self.takes_turns.swap(true, Ordering::AcqRel) {
             blocks.edge = blocks.count.min(position.saturating_add(blocks.together));
             blocks.members = (position..blocks.edge).collect();
-            self.changed.notify_all();
+            self.wants_threads.notify_all();
         }
         blocks.idle += 1;
         if blocks.idle > blocks.most_idle {
@@ -211,7 +217,9 @@ impl Turn {
             };
             self.give(&mut blocks, next);
         }
-        self.changed.notify_all();
+        if blocks.ahead != 0 {
+            self.has_room.notify_all();
+        }
     }
 
     pub(super) fn fail(&self, position: usize) {
@@ -257,7 +265,9 @@ impl Turn {
     pub(super) fn begin(&self, position: usize) {
         let mut blocks = self.lock();
         while position >= blocks.first.saturating_add(AHEAD) {
-            blocks = self.changed.wait(blocks).unwrap_or_else(PoisonError::into_inner);
+            blocks.ahead += 1;
+            blocks = self.has_room.wait(blocks).unwrap_or_else(PoisonError::into_inner);
+            blocks.ahead -= 1;
         }
     }
 
@@ -277,7 +287,7 @@ impl Turn {
             if self.takes_turns() {
                 return Some(blocks.together.min(blocks.count));
             }
-            blocks = self.changed.wait(blocks).unwrap_or_else(PoisonError::into_inner);
+            blocks = self.wants_threads.wait(blocks).unwrap_or_else(PoisonError::into_inner);
         }
     }
 }
@@ -288,7 +298,7 @@ pub(super) struct Worker<'a>(&'a Turn);
 impl Drop for Worker<'_> {
     fn drop(&mut self) {
         self.0.lock().workers -= 1;
-        self.0.changed.notify_all();
+        self.0.wants_threads.notify_all();
     }
 }
 
