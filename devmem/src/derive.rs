@@ -41,26 +41,31 @@ const FEW: usize = 16;
 ///
 /// Capabilities are intersected, constraints merged; a pair that fails in either is left out.
 pub fn derive(left: &[CapabilitySet], right: &[CapabilitySet]) -> Vec<CapabilitySet> {
-    match left.len().saturating_mul(right.len()) > FEW {
-        true => derive_many(left, right),
-        false => derive_few(left, right),
+    let few = left.len().saturating_mul(right.len()) <= FEW;
+    match few && left.iter().chain(right).all(is_plain) {
+        true => derive_few(left, right),
+        false => derive_many(left, right),
     }
 }
 
-/// Preparing sets takes longer than comparing a few.
+/// Whether no capability of a set repeats.
+#[inline]
+fn is_plain(set: &CapabilitySet) -> bool {
+    set.capabilities.len() < 2 || matches!(folded(&set.capabilities), Cow::Borrowed(_))
+}
+
+/// Preparing sets takes longer than comparing a few. No capability repeats in any of these.
 fn derive_few(left: &[CapabilitySet], right: &[CapabilitySet]) -> Vec<CapabilitySet> {
     let mut derived = Vec::new();
     let mut pair = Pair::default();
     for left in left {
-        let left = Operand::new(left);
         for right in right {
-            let right = Operand::new(right);
-            let (of_left, of_right) = (left.capabilities(), right.capabilities());
+            let (of_left, of_right) = (&left.capabilities, &right.capabilities);
             let same = !of_left.is_empty() && of_left == of_right;
             if !same && shared_into(&mut pair.shared, of_left, of_right).is_err() {
                 continue;
             }
-            if pair.merge(&left, &right).is_ok() {
+            if pair.merge(left, right).is_ok() {
                 let capabilities = if same { of_left.clone() } else { pair.capabilities(of_left) };
                 let constraints = std::mem::take(&mut pair.constraints);
                 derived.push(CapabilitySet { constraints, capabilities });
@@ -370,6 +375,7 @@ fn folded(capabilities: &[Capability]) -> Cow<'_, [Capability]> {
 fn position(list: &[Capability], guess: usize, wanted: &Capability) -> Option<usize> {
     match list.get(guess) {
         Some(there) if there.matches(wanted) => Some(guess),
+        Some(_) if list.len() == 1 => None,
         _ => list.iter().position(|there| there.matches(wanted)),
     }
 }
@@ -430,12 +436,15 @@ struct Done {
 impl Pair {
     fn intersect(&mut self, left: &Operand<'_>, right: &Operand<'_>) -> Result<(), Failure> {
         self.compare(left, right)?;
-        self.merge(left, right).map_err(Failure::Conflict)
+        self.merge(left.set, right.set).map_err(Failure::Conflict)
     }
 
-    fn merge(&mut self, left: &Operand<'_>, right: &Operand<'_>) -> Result<(), Conflict> {
-        self.constraints.reserve(left.set.constraints.len());
-        merge_into(&mut self.constraints, &left.set.constraints, &right.set.constraints)
+    fn merge(&mut self, left: &CapabilitySet, right: &CapabilitySet) -> Result<(), Conflict> {
+        let needed = left.constraints.len();
+        if self.constraints.capacity() < needed {
+            self.constraints = Vec::with_capacity(needed.max(4));
+        }
+        merge_into(&mut self.constraints, &left.constraints, &right.constraints)
     }
 
     /// Whether an operand with the same capabilities was compared last.
