@@ -195,7 +195,7 @@ fn damaged(trace: char, error: &Error) -> Note {
 fn described(a: &Trace, b: &Trace, pair: &Pair) -> (report::Launch, u64) {
     let (x, y) = (launch(a, pair.a), launch(b, pair.b));
     let longest = |launch: &Launch| match (launch.words_per_warp, launch.events) {
-        (0, Some(events)) => 2 * events / u64::from(launch.warps.max(1)),
+        (0, Some(events)) => events.saturating_mul(2) / u64::from(launch.warps.max(1)),
         (0, None) => 4096,
         (words, _) if launch.events.is_none() => u64::from(words / 2),
         (words, _) => u64::from(words),
