@@ -2,7 +2,7 @@
  * nvabi-alloc.h: device memory for applications: one buffer that several devices of this machine use.
  *
  *     nvabi_alloc *alloc = nvabi_alloc_open();
- *     nvabi_alloc_use uses[] = { { "drm:card0", NVABI_DEVMEM_SCANOUT, 0, NULL }, { "cpu", NVABI_DEVMEM_CPU_WRITE, 0, NULL } };
+ *     nvabi_alloc_use uses[] = { { "drm:card0", NVABI_DEVMEM_SCANOUT }, { "cpu", NVABI_DEVMEM_CPU_WRITE } };
  *     nvabi_devmem_image image = { 1280, 720, 0x34325258, 0 };
  *     nvabi_alloc_buffer buffer;
  *     if (nvabi_alloc_make(alloc, &image, uses, 2, NULL, 0, &buffer) < 0)

@@ -88,7 +88,8 @@ impl Piece {
     fn import_fence(&self, intent: Intent, fence: BorrowedFd<'_>) -> Result<()> {
         let mut params = DmaBufSyncFile { flags: intent.flags(), fd: fence.as_raw_fd() };
         // SAFETY: the record holds numbers and no address. A file that is no dma-buf rejects the request, or has
-        // one of this number, which copies no more than the size in it: this record's. `fence` is open until it returns, and the kernel takes a reference of its own.
+        // one of this number, which copies no more than the size in it: this record's. `fence` is open until it
+        // returns, and the kernel takes a reference of its own.
         unsafe { uapi::DMA_BUF_IMPORT_SYNC_FILE.call(self.as_fd(), &mut params) }
             .map(drop)
             .map_err(|error| Error::call("DMA_BUF_IOCTL_IMPORT_SYNC_FILE", error))
