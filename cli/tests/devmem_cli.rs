@@ -251,7 +251,10 @@ fn offers_are_what_their_schema_says() {
         constraint(r#""0x6e760000""#, "64"),
         constraint(r#""max-pitch""#, "18446744073709551615"),
     ];
-    for text in good {
+    // Of placement and coherency, a number is bits.
+    let names =
+        nvabi_devmem::ConstraintName::known().map(|name| constraint(&format!("\"{name}\""), "2"));
+    for text in good.into_iter().chain(names) {
         assert!(is_valid(&text), "the schema refuses {text}");
         assert_eq!(reads(&text), (true, String::new()), "{text}");
     }

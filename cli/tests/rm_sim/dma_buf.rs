@@ -4,7 +4,7 @@ use libc::{EINVAL, O_RDWR};
 
 use crate::client::status::*;
 use crate::client::*;
-use crate::rules;
+use crate::{rules, simulate};
 
 const RECORD: &str = "nv_ioctl_export_to_dma_buf_fd_t";
 const NEW: u64 = u32::MAX as u64;
@@ -188,4 +188,25 @@ rules! {
             assert_eq!(exporter.export(&more), Ok(fd));
         }
     }
+}
+
+/// The memory is of the GPU whose file the call is made on.
+#[test]
+fn a_gpu_exports_its_own_memory() {
+    let name = "rm_sim::dma_buf::a_gpu_exports_its_own_memory";
+    simulate(name, "550.163.01", &["--gpus", "2"], || {
+        let exporter = Exporter::new(1);
+        let other = Exporter { gpu: open("/dev/nvidia1").unwrap(), ..Exporter::new(1) };
+        assert_eq!(other.export(&other.args(1)), Err(INVALID_OBJECT_PARENT));
+        // Nor does a part of another GPU's memory get into a dma-buf.
+        let args = exporter.args(1).with("totalObjects", 2).with("totalSize", 2 * PAGE);
+        let fd = exporter.export(&args).unwrap();
+        let more = args.with("fd", fd as u64).with("index", 1);
+        let (device, _) = exporter.client.device(1);
+        let params = &mut memory_params(VIDEO_MEMORY, PAGE);
+        let theirs = exporter.client.alloc(device, VIDEO_MEMORY, Some(params)).unwrap();
+        let refused = exporter.export(&more.clone().with("handles[0]", theirs.into()));
+        assert_eq!(refused, Err(INVALID_OBJECT_PARENT));
+        assert_eq!(exporter.export(&more), Ok(fd));
+    });
 }
