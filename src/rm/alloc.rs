@@ -6,7 +6,7 @@
 
 use std::os::fd::BorrowedFd;
 
-use super::escape;
+use super::escape::{self, Bytes};
 use crate::check::Layout;
 use crate::driver::AnyDriver;
 use crate::ioctl::Failure;
@@ -48,9 +48,6 @@ struct Form {
 
 /// As large as the largest form.
 const LARGEST: usize = 48;
-
-#[repr(C, align(8))]
-struct Bytes([u8; LARGEST]);
 
 impl Forms {
     /// Those of a driver; `None` where it has none that is known.
@@ -100,10 +97,9 @@ impl Form {
         (form.size <= LARGEST).then_some(form)
     }
 
-    fn written(&self, request: &AllocRequest) -> Bytes {
-        let mut bytes = Bytes([0; LARGEST]);
-        let mut put =
-            |at: usize, value: &[u8]| bytes.0[at..at + value.len()].copy_from_slice(value);
+    fn written(&self, request: &AllocRequest) -> Bytes<LARGEST> {
+        let mut bytes = Bytes::zeroed();
+        let mut put = |at: usize, value: &[u8]| bytes.put(at, value);
         put(self.client, &request.client.0.to_ne_bytes());
         put(self.parent, &request.parent.0.to_ne_bytes());
         put(self.object, &request.object.0.to_ne_bytes());
@@ -116,14 +112,6 @@ impl Form {
             put(at, &request.rights.0.to_ne_bytes());
         }
         bytes
-    }
-}
-
-impl Bytes {
-    fn u32(&self, at: usize) -> u32 {
-        let mut bytes = [0; 4];
-        bytes.copy_from_slice(&self.0[at..at + 4]);
-        u32::from_ne_bytes(bytes)
     }
 }
 

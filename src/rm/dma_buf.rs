@@ -7,7 +7,7 @@ use std::os::fd::{AsFd, FromRawFd, OwnedFd};
 
 use super::client::NodeName;
 use super::error::{ErrorKind, Result};
-use super::escape;
+use super::escape::{self, Bytes};
 use super::object::Object;
 use crate::check::{Layout, Type};
 use crate::driver::{AnyDriver, Choice};
@@ -34,9 +34,6 @@ struct Form {
     offset: usize,
     status: usize,
 }
-
-#[repr(C, align(8))]
-struct Bytes([u8; LARGEST]);
 
 impl Object {
     /// Makes a dma-buf of `size` bytes of this memory from `offset` on (`NV_ESC_EXPORT_TO_DMABUF_FD`), which other
@@ -109,10 +106,9 @@ impl Form {
         (found == size).then_some(field.offset as usize)
     }
 
-    fn written(&self, memory: &Object, offset: u64, size: u64) -> Bytes {
-        let mut bytes = Bytes([0; LARGEST]);
-        let mut put =
-            |at: usize, value: &[u8]| bytes.0[at..at + value.len()].copy_from_slice(value);
+    fn written(&self, memory: &Object, offset: u64, size: u64) -> Bytes<LARGEST> {
+        let mut bytes = Bytes::zeroed();
+        let mut put = |at: usize, value: &[u8]| bytes.put(at, value);
         put(self.fd, &NEW.to_ne_bytes());
         put(self.client, &memory.client().0.to_ne_bytes());
         put(self.objects, &1_u32.to_ne_bytes());
@@ -122,14 +118,6 @@ impl Form {
         put(self.offset, &offset.to_ne_bytes());
         put(self.length, &size.to_ne_bytes());
         bytes
-    }
-}
-
-impl Bytes {
-    fn u32(&self, at: usize) -> u32 {
-        let mut bytes = [0; 4];
-        bytes.copy_from_slice(&self.0[at..at + 4]);
-        u32::from_ne_bytes(bytes)
     }
 }
 

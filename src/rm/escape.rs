@@ -47,6 +47,26 @@ pub(super) unsafe fn call<P>(fd: BorrowedFd<'_>, call: CallName, params: &mut P)
     unsafe { call_bytes(fd, call, ptr::from_mut(params).cast(), size_of::<P>()) }
 }
 
+/// Parameters whose form is known at run time only, with room for `N` bytes.
+#[repr(C, align(8))]
+pub(super) struct Bytes<const N: usize>(pub(super) [u8; N]);
+
+impl<const N: usize> Bytes<N> {
+    pub(super) fn zeroed() -> Self {
+        Self([0; N])
+    }
+
+    pub(super) fn put(&mut self, at: usize, value: &[u8]) {
+        self.0[at..at + value.len()].copy_from_slice(value);
+    }
+
+    pub(super) fn u32(&self, at: usize) -> u32 {
+        let mut bytes = [0; 4];
+        bytes.copy_from_slice(&self.0[at..at + 4]);
+        u32::from_ne_bytes(bytes)
+    }
+}
+
 /// The same for parameters of a length that is known at run time only.
 ///
 /// # Safety
