@@ -10,7 +10,7 @@ use nvabi_pipeline::model::Facts;
 use nvabi_pipeline::spec::Named;
 use nvabi_pipeline::tag::Tag;
 use nvabi_reports::decode::{
-    self, Called, Catalog, Decoded, Decoder, NVKMS_ARGUMENT, OnCall, value,
+    self, Called, Catalog, Decoded, Decoder, Lines, NVKMS_ARGUMENT, OnCall, value,
 };
 
 use crate::Outcome;
@@ -112,7 +112,7 @@ fn read(
         _ => Box::new(BufReader::with_capacity(BLOCK, File::open(file).map_err(unreadable)?)),
     };
     let name = file.display().to_string();
-    let understood = match calls {
+    let lines = match calls {
         Some(calls) => {
             calls.file = name;
             let mut each = |called: &Called<'_>| calls.one(called);
@@ -121,15 +121,26 @@ fn read(
         }
         None => decoder.read(log, None),
     };
-    match understood.map_err(unreadable)? {
-        0 => {
-            let message =
-                format!("{} is not an strace log: no line is a system call", file.display());
-            let help = "record one with: strace -f -y -o FILE PROGRAM";
-            Err(Diagnostic::error("decode-no-log", message).help(help))
-        }
-        _ => Ok(()),
+    let lines = lines.map_err(unreadable)?;
+    match lines.are_log() {
+        true => Ok(()),
+        false => Err(no_log(file, &lines)),
     }
+}
+
+fn no_log(file: &Path, lines: &Lines) -> Diagnostic {
+    let which = match lines.calls {
+        0 => "no line is a system call".to_owned(),
+        calls => {
+            format!("{calls} of {} lines are system calls", calls + lines.notes + lines.others)
+        }
+    };
+    let message = format!("{} is not an strace log: {which}", file.display());
+    let mut complaint = Diagnostic::error("decode-no-log", message);
+    if let Some(first) = lines.first {
+        complaint = complaint.note(format!("line {first} is the first that is none of strace's"));
+    }
+    complaint.help("record one with: strace -f -y -o FILE PROGRAM")
 }
 
 /// Calls on stdout, as they come: there may be more of them than memory holds.

@@ -153,6 +153,53 @@ fn a_tag_names_as_that_release_does() {
     assert_eq!(new.status.code(), Some(0));
 }
 
+/// Half of random bytes have a line that begins as a call does; a diff's begin as signals and ends do.
+#[test]
+fn what_is_no_log_is_refused() {
+    let mixed = format!("1 close(3) = 0\n{}", "a word\n".repeat(101));
+    for (text, which, first) in [
+        ("R(xx\ngarbage\nfoo bar\n", "no line is a system call", 1),
+        ("--- a/file\n+++ b/file\n@@ -1 +1 @@\n", "no line is a system call", 1),
+        ("+++ exited with 0 +++\nfoo\n", "no line is a system call", 2),
+        (mixed.as_str(), "1 of 102 lines are system calls", 2),
+    ] {
+        let (_folder, path) = file(text.as_bytes());
+        let output = decode(&["strace", path.to_str().unwrap()]);
+        let said = err(&output);
+        assert_eq!(output.status.code(), Some(2), "{text}: {said}");
+        assert!(said.contains(&format!("is not an strace log: {which}")), "{said}");
+        assert!(
+            said.contains(&format!("line {first} is the first that is none of strace's")),
+            "{said}"
+        );
+    }
+    // A program's own words may stand between its calls, and a filter may leave nothing of them.
+    for text in
+        [&mixed[..mixed.len() - 7], "7 +++ exited with 0 +++\n", "ioctl(3, 0x1\n1 close(3) = 0\n"]
+    {
+        let (_folder, path) = file(text.as_bytes());
+        let output = decode(&["strace", path.to_str().unwrap()]);
+        assert_eq!(output.status.code(), Some(0), "{}", err(&output));
+    }
+    for (endless, why) in
+        [("/dev/urandom", "is not an strace log"), ("/dev/zero", "more than 64 MiB")]
+    {
+        let output = decode(&["strace", endless]);
+        assert!(output.status.code() == Some(2) && err(&output).contains(why), "{}", err(&output));
+    }
+}
+
+/// The log closed it, has another file there, or none.
+#[test]
+fn an_fd_that_no_ioctl_returned_is_not_said_to_be_one() {
+    let log = "1 openat(AT_FDCWD, \"/dev/nvidia-uvm\", O_RDWR) = 3\n1 ioctl(3, 0xc020462b, 0x7ffd) = 0\n\
+               1 ioctl(9, 0xc020462b, 0x7ffd) = 0\n";
+    let (_folder, path) = file(log.as_bytes());
+    let found = out(&decode(&["strace", path.to_str().unwrap(), "--tag", "550.163.01"]));
+    assert!(found.contains("nvidiactl: fds that are known by their requests alone"), "{found}");
+    assert!(!found.contains("ioctls return"), "{found}");
+}
+
 #[test]
 fn bad_input_says_what_is_wrong() {
     let tags = lock::read_tags(&root().join("abi-specs/lock")).unwrap();

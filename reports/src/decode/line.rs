@@ -72,7 +72,7 @@ pub(crate) fn parse(line: &[u8]) -> Line<'_> {
 fn event(rest: &[u8]) -> Event<'_> {
     match rest.first() {
         None => return Event::Blank,
-        Some(b'-') if rest.starts_with(b"--- ") => return Event::Note,
+        Some(b'-') if rest.starts_with(b"--- ") => return signal(rest),
         Some(b'+') if rest.starts_with(b"+++ ") => return exit(rest),
         Some(b'<') if rest.starts_with(b"<... ") => return resumed(rest),
         Some(b',' | b')' | b'<') => return continued(rest),
@@ -90,11 +90,22 @@ fn event(rest: &[u8]) -> Event<'_> {
     Event::Call(Call { name: &rest[..end], args, result })
 }
 
+/// `--- SIGCHLD {si_signo=SIGCHLD, …} ---`, `--- stopped by SIGSTOP ---`; a diff has such lines too.
+fn signal(rest: &[u8]) -> Event<'_> {
+    let known = [&b"--- SIG"[..], b"--- stopped by "];
+    match known.iter().any(|words| rest.starts_with(words)) {
+        true => Event::Note,
+        false => Event::Other(rest),
+    }
+}
+
 /// `+++ exited with 0 +++`, `+++ killed by SIGKILL +++`; a superseded one lives on.
 fn exit(rest: &[u8]) -> Event<'_> {
-    match rest.starts_with(b"+++ exited") || rest.starts_with(b"+++ killed") {
+    let gone = [&b"+++ exited with "[..], b"+++ killed by "];
+    match gone.iter().any(|words| rest.starts_with(words)) {
         true => Event::Exit,
-        false => Event::Note,
+        false if rest.starts_with(b"+++ superseded by ") => Event::Note,
+        false => Event::Other(rest),
     }
 }
 

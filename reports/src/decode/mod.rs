@@ -44,6 +44,7 @@ pub mod value;
 mod words;
 
 use std::io::{self, BufRead};
+use std::ops::ControlFlow;
 use std::rc::Rc;
 
 use rustc_hash::FxHashMap;
@@ -56,7 +57,7 @@ pub use text::{call, text};
 
 use catalog::NodeId;
 use fds::{FileId, How, Slot};
-use line::{Event, Result as Ended};
+use line::{Call, Event, Result as Ended};
 use nvabi_pipeline::model::request_size;
 use phases::{Happened, Phases};
 use processes::{Forked, Pending, Pid, Processes};
@@ -85,7 +86,6 @@ pub struct Decoder<'c> {
     unread: Unread,
     lines: u64,
     ioctls: u64,
-    understood: u64,
     /// Of the log that is being read.
     log: Log,
 }
@@ -99,6 +99,46 @@ struct Log {
     closes: bool,
     line: u64,
     objects: u32,
+    lines: Lines,
+}
+
+/// What the lines of a log are.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Lines {
+    /// System calls: those that end with a result, or go on in a later line.
+    pub calls: u64,
+    /// Signals, exits and what else strace writes beside calls.
+    pub notes: u64,
+    /// What is none of these.
+    pub others: u64,
+    /// The first of the others.
+    pub first: Option<u64>,
+}
+
+impl Lines {
+    /// Beside so many other lines one of a log is expected: a program may write among its calls.
+    const OTHERS: u64 = 100;
+    /// What cannot be a log after so many lines never becomes one.
+    const ENOUGH: u64 = 1 << 16;
+
+    /// Whether they can be a log of strace's. What a filter left nothing of has a process's end alone.
+    pub fn are_log(&self) -> bool {
+        self.calls + self.notes > 0 && self.others <= self.calls.saturating_mul(Self::OTHERS)
+    }
+
+    fn count(&mut self, event: &Event<'_>, line: u64) {
+        match event {
+            Event::Call(Call { result: Ended::Cut, .. }) | Event::Other(_) => {
+                self.others += 1;
+                self.first.get_or_insert(line);
+            }
+            Event::Call(_) | Event::Resumed { .. } => self.calls += 1,
+            Event::Exit | Event::Attached { .. } | Event::Continued { .. } | Event::Note => {
+                self.notes += 1;
+            }
+            Event::Blank => {}
+        }
+    }
 }
 
 /// Something that a file descriptor stands for.
@@ -163,36 +203,38 @@ impl<'c> Decoder<'c> {
             unread: Unread::default(),
             lines: 0,
             ioctls: 0,
-            understood: 0,
             log: Log::default(),
         }
     }
 
-    /// Reads a log to its end; says how many of its lines were strace's.
-    pub fn read(&mut self, log: impl BufRead, on_call: Option<OnCall<'_>>) -> io::Result<u64> {
+    /// Reads a log to its end, or until it is plain that it is none; says what its lines were.
+    pub fn read(&mut self, log: impl BufRead, on_call: Option<OnCall<'_>>) -> io::Result<Lines> {
         let mut on_call = on_call;
-        let before = self.understood;
         self.log = Log::default();
         lines::each(log, |bytes| {
             self.log.line += 1;
             self.lines += 1;
             self.line(bytes, &mut on_call);
+            match self.log.line % Lines::ENOUGH == 0 && !self.log.lines.are_log() {
+                true => ControlFlow::Break(()),
+                false => ControlFlow::Continue(()),
+            }
         })?;
         for (pid, pending) in self.log.processes.end() {
             self.finish(pid, &pending, Ended::Cut, &mut on_call);
         }
-        Ok(self.understood - before)
+        Ok(self.log.lines)
     }
 
     fn line(&mut self, bytes: &[u8], on_call: &mut Option<OnCall<'_>>) {
         let line = line::parse(bytes);
+        self.log.lines.count(&line.event, self.log.line);
         if matches!(line.event, Event::Blank) {
             return;
         }
         if let Event::Other(text) = line.event {
             return self.unread(text);
         }
-        self.understood += 1;
         let resumes_fork = matches!(line.event, Event::Resumed { name, .. } if forks(name));
         let pid = self.log.processes.pid(line.pid, resumes_fork, INHERITED);
         match line.event {

@@ -67,7 +67,7 @@ pub struct Device {
     /// What it is, by the spec.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub note: String,
-    /// The path that was opened; none for what ioctls return.
+    /// The path that was opened; none for what ioctls return, and for fds that are known by their requests alone.
     pub path: Option<String>,
     /// How often it was opened, as far as the logs show.
     pub opened: u64,

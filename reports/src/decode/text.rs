@@ -39,7 +39,13 @@ fn releases_text(releases: &[String]) -> String {
 }
 
 fn device_table(text: &mut String, device: &Device) {
-    let path = device.path.as_deref().unwrap_or("fds that ioctls return");
+    let guessed = device.calls.iter().any(|row| row.guessed > 0);
+    let path = match (&device.path, device.opened) {
+        (Some(path), _) => path,
+        (None, 0) => "fds that are known by their requests alone",
+        (None, _) if guessed => "fds that ioctls return, or that are known by their requests alone",
+        (None, _) => "fds that ioctls return",
+    };
     let note = if device.note.is_empty() { String::new() } else { format!(" ({})", device.note) };
     let _ = writeln!(text, "## {}: {path}{note}\n", device.node);
     let rows = device
