@@ -1,10 +1,11 @@
 //! `nvabi emit` and `nvabi facts`: the lock's types in another language, or as data.
 
+use std::fs;
+use std::io;
 use std::mem::ManuallyDrop;
 use std::path::Path;
 
 use nvabi_pipeline::diagnostic::{Diagnostic, Report};
-use nvabi_pipeline::files;
 use nvabi_pipeline::lock::{self, Lock};
 use nvabi_pipeline::parallel;
 use nvabi_pipeline::spec::Spec;
@@ -17,12 +18,7 @@ use crate::context::{Context, Family};
 use crate::names;
 
 pub(crate) fn emit(context: &Context<'_>, args: &args::Emit) -> Result<Outcome, Report> {
-    if args.lang.language().reserves(&args.package) {
-        let (language, package) = (args.lang.name(), &args.package);
-        let message = format!("`{package}` cannot be imported in {language}");
-        let help = "give another name with --package";
-        return Err(Diagnostic::error("emit-package", message).help(help).into());
-    }
+    refuse(context, args)?;
     let tags = sorted(&args.tags)?;
     let refs: Vec<&Tag> = tags.iter().collect();
     let family = context.family_of(&refs)?;
@@ -60,6 +56,22 @@ pub(crate) fn emit(context: &Context<'_>, args: &args::Emit) -> Result<Outcome, 
         }
     }
     Ok(Outcome::Same)
+}
+
+/// What no module can be called, and `--json` where it is none.
+fn refuse(context: &Context<'_>, args: &args::Emit) -> Result<(), Report> {
+    let (language, package) = (args.lang.name(), &args.package);
+    if let Some(reason) = args.lang.language().refuses(package) {
+        let message = format!("`{package}` cannot be imported in {language}: {reason}");
+        let help = "give another name with --package";
+        return Err(Diagnostic::error("emit-package", message).help(help).into());
+    }
+    if context.json() && args.lang != args::Language::Json {
+        let message = format!("--json prints a model, and {language} is none");
+        let help = "leave --json out, or write the model with --lang json";
+        return Err(Diagnostic::error("emit-json", message).help(help).into());
+    }
+    Ok(())
 }
 
 pub(crate) fn facts(context: &Context<'_>, args: &args::Facts) -> Result<Outcome, Report> {
@@ -127,8 +139,7 @@ fn command(args: &args::Emit, tags: &[Tag]) -> String {
     }
     match &args.items {
         Some(path) => {
-            let name = path.file_name().unwrap_or(path.as_os_str());
-            text.push_str(&format!(" --items {}", name.to_string_lossy()));
+            text.push_str(&format!(" --items {}", items_text(path)));
         }
         None if args.all => text.push_str(" --all"),
         None => text.push_str(" --spec"),
@@ -139,6 +150,28 @@ fn command(args: &args::Emit, tags: &[Tag]) -> String {
     text
 }
 
+/// A path as it was given, which a shell reads again. What only this machine has is left out, so that all write the
+/// same: of an absolute path its folders, of a pipe everything.
+fn items_text(path: &Path) -> String {
+    const ANY: &str = "FILE";
+    if names::is_shells_pipe(path) {
+        return ANY.to_owned();
+    }
+    let path = match path.is_absolute() {
+        true => path.file_name().map_or(path, Path::new),
+        false => path,
+    };
+    let is_plain = |c: char| c.is_alphanumeric() || "._-/+,@%=:".contains(c);
+    match path.to_str() {
+        Some(text) if text.chars().all(is_plain) => text.to_owned(),
+        Some(text) if text.chars().all(|c| is_plain(c) || " ()[]&;#".contains(c)) => {
+            format!("'{text}'")
+        }
+        // It may end the comment that it stands in.
+        _ => ANY.to_owned(),
+    }
+}
+
 fn tags_text(tags: &[Tag]) -> String {
     match tags {
         [one] => one.to_string(),
@@ -146,18 +179,33 @@ fn tags_text(tags: &[Tag]) -> String {
     }
 }
 
-/// Each file is written beside its place and renamed, once the folder is there.
+/// All files are written before the first is put in its place: there are those of one command, or nothing is new.
 fn write(folder: &Path, files: &[File]) -> Result<(), Report> {
-    let failed = |path: &Path, error: std::io::Error| {
-        Report::from(Diagnostic::error(
-            "emit-write",
-            format!("cannot write {}: {error}", path.display()),
-        ))
+    let failed = |path: &Path, error: io::Error| {
+        let message = format!("cannot write {}: {error}", path.display());
+        Report::from(Diagnostic::error("emit-write", message))
     };
-    std::fs::create_dir_all(folder).map_err(|error| failed(folder, error))?;
+    if folder.exists() && !folder.is_dir() {
+        let message = format!("{} is a file, and --out names a folder", folder.display());
+        return Err(Diagnostic::error("emit-write", message).into());
+    }
+    fs::create_dir_all(folder).map_err(|error| failed(folder, error))?;
+    let new = tempfile::Builder::new().prefix(".nvabi-").tempdir_in(folder);
+    let new = new.map_err(|error| failed(folder, error))?;
     for file in files {
         let path = folder.join(&file.name);
-        files::write(&path, &file.text).map_err(|error| failed(&path, error))?;
+        if path.is_dir() {
+            return Err(failed(&path, io::ErrorKind::IsADirectory.into()));
+        }
+        let written = fs::write(new.path().join(&file.name), &file.text);
+        written.map_err(|error| failed(&path, error))?;
+    }
+    for file in files {
+        let path = folder.join(&file.name);
+        // A link leads to the file that is written.
+        let place = fs::canonicalize(&path).unwrap_or_else(|_| path.clone());
+        let renamed = fs::rename(new.path().join(&file.name), place);
+        renamed.map_err(|error| failed(&path, error))?;
     }
     Ok(())
 }

@@ -826,9 +826,107 @@ fn bad_input_is_refused_by_name() {
             complaint(&["emit", "--lang", language, "--tag", "550.163.01", "--package", word]);
         assert!(said.contains(&format!("`{word}` cannot be imported in {language}")), "{said}");
     }
+    for (package, why) in [
+        ("nv_arm64", "`go build` reads nv_arm64.go on arm64 alone"),
+        ("nv_x_linux", "`go build` reads nv_x_linux.go on linux alone"),
+        ("x_test", "x_test.go would be a test"),
+        ("_x", "`go build` passes over _x.go"),
+    ] {
+        let said =
+            complaint(&["emit", "--lang", "go", "--tag", "550.163.01", "--package", package]);
+        assert!(said.contains(why), "{said}");
+    }
+    assert!(
+        emit(&["--tag", "550.163.01", "--json"]).contains("--json prints a model, and c is none")
+    );
     let said = complaint(&["emit", "--lang", "go", "--tag", "550.163.01"]);
     assert!(said.contains("--out FOLDER"), "{said}");
     let out = file(folder.path(), "file", "");
     let said = emit(&["--tag", "550.163.01", "--out", out.to_str().unwrap()]);
-    assert!(said.contains("cannot write"), "{said}");
+    assert!(said.contains("is a file, and --out names a folder"), "{said}");
+}
+
+/// A folder stands where the second of two files belongs: the first is as it was.
+#[test]
+fn files_are_written_together_or_not_at_all() {
+    let folder = tempfile::tempdir().unwrap();
+    let old = file(folder.path(), "nvabi.go", "old");
+    let taken = folder.path().join("nvabi_test.go");
+    fs::create_dir(&taken).unwrap();
+    let out = folder.path().to_str().unwrap();
+    let args = ["emit", "--lang", "go", "--tag", "550.163.01", "--out", out];
+    let said = complaint(&args);
+    assert!(said.contains("nvabi_test.go: is a directory"), "{said}");
+    assert_eq!(fs::read_to_string(&old).unwrap(), "old");
+    fs::remove_dir(&taken).unwrap();
+    text(&args);
+    assert!(fs::read_to_string(&old).unwrap().starts_with("// "));
+    assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 2, "nothing else is left");
+}
+
+/// What a file of names may be: a mark at its start, names that stand twice, a shell's pipe; and how it is told to the
+/// one who writes the module again.
+#[test]
+fn files_of_names_are_read_as_they_come() {
+    let folder = tempfile::tempdir().unwrap();
+    let emit = |items: &str| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_nvabi"));
+        command.current_dir(folder.path()).args(["emit", "--lang", "c", "--tag", "550.163.01"]);
+        command.args(["--items", items]).output().unwrap()
+    };
+    let renewed = |items: &str| {
+        let output = emit(items);
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        let text = String::from_utf8(output.stdout).unwrap();
+        let line = text.lines().find(|line| line.contains("--items")).unwrap();
+        line.split_once("--items ")
+            .unwrap()
+            .1
+            .trim_end_matches(" */")
+            .trim_end_matches('.')
+            .to_owned()
+    };
+    fs::create_dir(folder.path().join("abi")).unwrap();
+    let marked = "\u{feff}NVOS54_PARAMETERS\r\nNVOS54_PARAMETERS\r\n";
+    let absolute = file(folder.path(), "abi/names", marked);
+    file(folder.path(), "abi/my names", marked);
+    file(folder.path(), "abi/it's", marked);
+    assert_eq!(renewed("abi/names"), "abi/names");
+    assert_eq!(renewed("abi/my names"), "'abi/my names'");
+    assert_eq!(renewed("abi/it's"), "FILE");
+    assert_eq!(renewed(absolute.to_str().unwrap()), "names");
+    let piped = format!(
+        "{} emit --lang c --tag 550.163.01 --items <(cat abi/names)",
+        env!("CARGO_BIN_EXE_nvabi")
+    );
+    let piped = passes(Command::new("bash").current_dir(folder.path()).args(["-c", &piped]));
+    assert!(piped.contains("--items FILE"), "{}", &piped[..400]);
+
+    passes(Command::new("mkfifo").current_dir(folder.path()).arg("pipe"));
+    file(folder.path(), "large", &"NVOS54_PARAMETERS # over and over\n".repeat(1 << 19));
+    for (items, why) in [
+        ("pipe", "cannot read pipe: it is neither a regular file nor a shell's <(…)"),
+        ("/dev/zero", "cannot read /dev/zero: it is neither"),
+        ("abi", "cannot read abi: it is neither"),
+        ("large", "cannot read large: it has more than 16 MiB"),
+    ] {
+        let output = emit(items);
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.code() == Some(2) && said.contains(why), "{said}");
+    }
+}
+
+/// Each name has its place in the text, and they share the text: a copy for each would take 13 GB here.
+#[test]
+fn a_long_list_of_names_takes_little_memory() {
+    let folder = tempfile::tempdir().unwrap();
+    let names: String =
+        (0..20_000).map(|at| format!("NV_NO_SUCH_NAME_OF_ANY_DRIVER_{at}\n")).collect();
+    file(folder.path(), "names", &(names + "0x2a\n"));
+    let nvabi = env!("CARGO_BIN_EXE_nvabi");
+    let emit = format!(
+        "ulimit -v 4000000; {nvabi} emit --lang c --tag 550.163.01 --items names 2>&1 || true"
+    );
+    let said = passes(Command::new("bash").current_dir(folder.path()).args(["-c", &emit]));
+    assert!(said.contains("`0x2a` is a number") && said.contains("names:20001:1"), "{said}");
 }

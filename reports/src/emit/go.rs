@@ -109,6 +109,70 @@ pub(super) const RESERVED: &[&str] = &[
     "var",
 ];
 
+/// What a file's name may end in for `go build` to read it on that system alone.
+const SYSTEMS: &[&str] = &[
+    "aix",
+    "android",
+    "darwin",
+    "dragonfly",
+    "freebsd",
+    "hurd",
+    "illumos",
+    "ios",
+    "js",
+    "linux",
+    "nacl",
+    "netbsd",
+    "openbsd",
+    "plan9",
+    "solaris",
+    "wasip1",
+    "windows",
+    "zos",
+];
+
+/// And on that processor alone.
+const PROCESSORS: &[&str] = &[
+    "386",
+    "amd64",
+    "amd64p32",
+    "arm",
+    "arm64",
+    "arm64be",
+    "armbe",
+    "loong64",
+    "mips",
+    "mips64",
+    "mips64le",
+    "mips64p32",
+    "mips64p32le",
+    "mipsle",
+    "ppc",
+    "ppc64",
+    "ppc64le",
+    "riscv",
+    "riscv64",
+    "s390",
+    "s390x",
+    "sparc",
+    "sparc64",
+    "wasm",
+];
+
+/// Why `go build` would not read the file of a package: it goes by how the file's name begins and ends.
+pub(super) fn passes_over(package: &str) -> Option<String> {
+    if package.starts_with('_') {
+        return Some(format!("`go build` passes over {package}.go"));
+    }
+    match package.rsplit_once('_')?.1 {
+        "test" => Some(format!("{package}.go would be a test")),
+        end if SYSTEMS.contains(&end) || PROCESSORS.contains(&end) => {
+            Some(format!("`go build` reads {package}.go on {end} alone"))
+        }
+        _ => None,
+    }
+}
+
 const CHECK: &str = "
 func check(t *testing.T, what string, got, want uintptr) {
 \tt.Helper()

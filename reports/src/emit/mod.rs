@@ -51,13 +51,18 @@ pub enum Language {
 }
 
 impl Language {
-    /// Whether nothing can be called so in the language: a package of this name could not be used.
-    pub fn reserves(self, name: &str) -> bool {
-        match self {
+    /// Why no package of the language can have a name: nobody could use it.
+    pub fn refuses(self, name: &str) -> Option<String> {
+        let reserved = match self {
             Self::Go => go::RESERVED.contains(&name),
             Self::Python => python::RESERVED.contains(&name),
             Self::Rust => nvabi_pipeline::emit::ident(name) != name,
             Self::C | Self::Json | Self::Kaitai | Self::Syzkaller => false,
+        };
+        match self {
+            _ if reserved => Some("the language has the word for itself".to_owned()),
+            Self::Go => go::passes_over(name),
+            _ => None,
         }
     }
 }
@@ -213,9 +218,18 @@ fn only(lock: &Lock, specs: &[&Spec], asked: &[RequestedName]) -> Result<Vec<Spe
     Ok(narrowed.collect())
 }
 
+/// Names that are complained of one by one: of a list for another driver all are unknown.
+const COMPLAINTS: usize = 50;
+
 fn unknown<'a>(facts: &[Facts], missing: impl Iterator<Item = &'a RequestedName>) -> Report {
     let mut report = Report::default();
-    for asked in missing {
+    let missing: Vec<&RequestedName> = missing.collect();
+    let more = missing.len().saturating_sub(COMPLAINTS);
+    if more > 0 {
+        let message = format!("no tag that is emitted has {more} more of the names");
+        report.push(Diagnostic::error("emit-unknown", message));
+    }
+    for asked in missing.into_iter().take(COMPLAINTS) {
         let message = format!("no tag that is emitted has `{}`", asked.name);
         let mut complaint = Diagnostic::error("emit-unknown", message);
         if let Some(near) = nearest(&asked.name, facts.iter().flat_map(Facts::names)) {
