@@ -143,7 +143,7 @@ mod command {
         for tag in ["580.159.03", "590.99"] {
             let told = text(&neither.stderr);
             assert!(told.contains(&format!("the lock has no tag {tag}")), "{told}");
-            assert!(told.contains(&format!("`nvabi ranges --nearest {tag}` finds")), "{told}");
+            assert!(told.contains(&format!("`nvabi ranges --nearest {tag}` looks")), "{told}");
         }
     }
 
