@@ -59,7 +59,8 @@ pub(crate) fn of_file(path: &Path) -> Result<Vec<RequestedName>, Report> {
 /// The text of a file, or of a shell's `<(…)`: other pipes and devices may never begin or end.
 fn text_of(path: &Path) -> io::Result<String> {
     let kind = fs::metadata(path)?.file_type();
-    if !kind.is_file() && !(kind.is_fifo() && is_shells_pipe(path)) {
+    let is_readable = kind.is_file() || kind.is_fifo() && is_shells_pipe(path);
+    if !is_readable {
         return Err(io::Error::other("it is neither a regular file nor a shell's <(…)"));
     }
     let mut text = String::new();
