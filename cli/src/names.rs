@@ -80,8 +80,9 @@ pub(crate) fn is_shells_pipe(path: &Path) -> bool {
 /// What the derives of a crate name.
 pub(crate) fn of_crate(context: &Context<'_>, folder: &Path) -> Result<Vec<RequestedName>, Report> {
     let found = derives::of_crate(folder)?;
-    let names = found.names.len();
-    context.status("Found", &format!("{names} derives in {}", folder.display()));
+    let count = found.names.len();
+    let derives = if count == 1 { "derive" } else { "derives" };
+    context.status("Found", &format!("{count} {derives} in {}", folder.display()));
     if found.foreign > 0 {
         let what = format!("{} derives that name another table with `crate`", found.foreign);
         context.status("Left out", &what);
