@@ -225,6 +225,11 @@ impl Buffer {
         identities: &[Identity],
     ) -> Result<Self> {
         let buffer = Self::in_pieces(fds, description)?;
+        if buffer.pieces.len() != identities.len() {
+            let (files, told) = (buffer.pieces.len(), identities.len());
+            let what = format!("the buffer has {files} files, and {told} are expected");
+            return Err(Error::new(ErrorKind::Mismatch, what));
+        }
         let mut pairs = buffer.pieces.iter().map(Piece::identity).zip(identities);
         match pairs.find(|(found, expected)| found != *expected) {
             Some((found, expected)) => {

@@ -43,9 +43,10 @@ impl Buffer {
     ///
     /// [`ErrorKind::Timeout`], and what the kernel says.
     pub fn wait(&self, intent: Intent, patience: Duration) -> Result<()> {
-        let end = Instant::now() + patience;
+        // None is as good as for ever.
+        let end = Instant::now().checked_add(patience);
         self.pieces().iter().try_for_each(|piece| {
-            let left = end.saturating_duration_since(Instant::now());
+            let left = end.map_or(patience, |end| end.saturating_duration_since(Instant::now()));
             wait(piece.as_fd(), intent.events(), left, "the fences of a buffer")
         })
     }
@@ -136,15 +137,15 @@ pub fn wait_fence(fence: BorrowedFd<'_>, patience: Duration) -> Result<()> {
 }
 
 fn wait(fd: BorrowedFd<'_>, events: PollFlags, patience: Duration, what: &str) -> Result<()> {
-    let end = Instant::now() + patience;
+    let end = Instant::now().checked_add(patience);
     loop {
-        let left = end.saturating_duration_since(Instant::now());
+        let left = end.map_or(patience, |end| end.saturating_duration_since(Instant::now()));
         // Rounded up, so that the last round does not spin.
-        let left = left.as_millis() as u64 + u64::from(left.subsec_nanos() % 1_000_000 > 0);
+        let left = left.as_millis() + u128::from(left.subsec_nanos() % 1_000_000 > 0);
         let left = PollTimeout::try_from(left).unwrap_or(PollTimeout::MAX);
         let mut polled = [PollFd::new(fd, events)];
         match poll(&mut polled, left) {
-            Ok(0) if Instant::now() >= end => {
+            Ok(0) if end.is_some_and(|end| Instant::now() >= end) => {
                 let what = format!("waited {patience:?} for {what}");
                 return Err(Error::new(ErrorKind::Timeout, what));
             }
@@ -152,5 +153,20 @@ fn wait(fd: BorrowedFd<'_>, events: PollFlags, patience: Duration, what: &str) -
             Ok(_) => return Ok(()),
             Err(errno) => return Err(Error::call("poll of a fence", errno.into())),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::fd::OwnedFd;
+
+    use super::*;
+
+    #[test]
+    fn patience_may_be_without_end() {
+        let file: OwnedFd = tempfile::tempfile().unwrap().into();
+        wait(file.as_fd(), PollFlags::POLLIN, Duration::MAX, "a file").unwrap();
+        let short = wait(file.as_fd(), PollFlags::empty(), Duration::from_millis(1), "nothing");
+        assert_eq!(short.unwrap_err().kind(), ErrorKind::Timeout);
     }
 }

@@ -96,7 +96,7 @@ impl Gpu {
             MAXWELL..TURING => Some(BlockLinear::BEFORE_TURING),
             TURING..BLACKWELL_2 => Some(BlockLinear::SINCE_TURING),
             // Its sectors are others for 8 and 16 bits (James Jones's modifiers for GB20x).
-            BLACKWELL_2.. => {
+            BLACKWELL_2..TEGRA => {
                 let planes = format::planes(image.format)?;
                 let is_wide = planes.iter().all(|plane| plane.bytes >= 4);
                 is_wide.then_some(BlockLinear::SINCE_TURING)
@@ -110,6 +110,8 @@ impl Gpu {
 const MAXWELL: u32 = 0x110;
 const TURING: u32 = 0x160;
 const BLACKWELL_2: u32 = 0x1b0;
+/// From here on they are numbers of systems on a chip.
+const TEGRA: u32 = 0xe000_0000;
 
 /// A GPU's device, and its architecture.
 fn device(client: &RmClient, card: &Card) -> rm::Result<(Object, u32)> {
@@ -169,7 +171,8 @@ impl Device for Gpu {
                 return Err(Error::unsupported(format!("{} has no {layout}", self.info.name)));
             }
         };
-        let size = description.layout.size.next_multiple_of(PAGE);
+        let size = description.layout.size.checked_next_multiple_of(PAGE);
+        let size = size.ok_or_else(|| Error::invalid("the size ends beyond 2⁶⁴"))?;
         let fd = self.exported(format, size).map_err(|error| rm_error(&self.info.name, &error))?;
         Buffer::new(fd, description.clone())
     }

@@ -296,7 +296,9 @@ impl Queue {
             // It has one answer.
             constraints.push(Constraint::new(ConstraintName::MAX_PITCH, pitch));
         }
-        let alignment = 1 << longer.trailing_zeros().min(pitch.trailing_zeros());
+        // Compressed formats have no rows, and drivers say 0.
+        let alignment =
+            1_u64.checked_shl(longer.trailing_zeros().min(pitch.trailing_zeros())).unwrap_or(1);
         if alignment > 1 {
             constraints.push(Constraint::new(ConstraintName::PITCH_ALIGNMENT, alignment));
         }

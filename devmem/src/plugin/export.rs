@@ -234,9 +234,15 @@ unsafe extern "C" fn allocate_files(index: u32, memory: *const RawMemory, out: *
         return -EINVAL;
     }
     let made = device.allocate_files(&description);
-    let files = made.and_then(|buffer| {
-        planes.map(|plane| Ok(buffer.export_plane(plane)?.0)).collect::<Result<Vec<_>>>()
-    });
+    // A descriptor is all that goes to the caller, so that each plane must begin its file.
+    let alone = |buffer: &Buffer, at| match buffer.export_plane(at)? {
+        (fd, plane) if plane.offset == 0 => Ok(fd),
+        (_, plane) => {
+            Err(Error::invalid(format!("plane {at} is at {} of its file, not at 0", plane.offset)))
+        }
+    };
+    let files =
+        made.and_then(|buffer| planes.map(|at| alone(&buffer, at)).collect::<Result<Vec<_>>>());
     match files {
         Ok(files) => {
             for (at, fd) in files.into_iter().enumerate() {
