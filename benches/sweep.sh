@@ -61,7 +61,7 @@ cat > "$work/diff.sh" <<X
 X
 for _ in $(seq "$runs"); do
     seconds bash -c floor >> "$work/floor.txt"
-    seconds "$nvabi" verify --family "" >> "$work/sweep.txt"
+    seconds "$nvabi" verify --family x86 >> "$work/sweep.txt"
     seconds "$nvabi" add "$newest" --specs "$work/specs" --no-snapshots >> "$work/add.txt"
     for _ in 1 2 3 4 5; do
         seconds bash "$work/diff.sh" >> "$work/diff.txt"
