@@ -6,6 +6,7 @@ use std::mem::ManuallyDrop;
 use std::path::Path;
 
 use nvabi_pipeline::diagnostic::{Diagnostic, Report};
+use nvabi_pipeline::files;
 use nvabi_pipeline::lock::{self, Lock};
 use nvabi_pipeline::parallel;
 use nvabi_pipeline::spec::Spec;
@@ -180,7 +181,7 @@ fn tags_text(tags: &[Tag]) -> String {
 }
 
 /// All files are written before the first is put in its place: there are those of one command, or nothing is new.
-fn write(folder: &Path, files: &[File]) -> Result<(), Report> {
+fn write(folder: &Path, made: &[File]) -> Result<(), Report> {
     let failed = |path: &Path, error: io::Error| {
         let message = format!("cannot write {}: {error}", path.display());
         Report::from(Diagnostic::error("emit-write", message))
@@ -190,22 +191,7 @@ fn write(folder: &Path, files: &[File]) -> Result<(), Report> {
         return Err(Diagnostic::error("emit-write", message).into());
     }
     fs::create_dir_all(folder).map_err(|error| failed(folder, error))?;
-    let new = tempfile::Builder::new().prefix(".nvabi-").tempdir_in(folder);
-    let new = new.map_err(|error| failed(folder, error))?;
-    for file in files {
-        let path = folder.join(&file.name);
-        if path.is_dir() {
-            return Err(failed(&path, io::ErrorKind::IsADirectory.into()));
-        }
-        let written = fs::write(new.path().join(&file.name), &file.text);
-        written.map_err(|error| failed(&path, error))?;
-    }
-    for file in files {
-        let path = folder.join(&file.name);
-        // A link leads to the file that is written.
-        let place = fs::canonicalize(&path).unwrap_or_else(|_| path.clone());
-        let renamed = fs::rename(new.path().join(&file.name), place);
-        renamed.map_err(|error| failed(&path, error))?;
-    }
-    Ok(())
+    let files: Vec<_> =
+        made.iter().map(|file| (folder.join(&file.name), file.text.as_str())).collect();
+    files::write_all(&files).map_err(|(path, error)| failed(&path, error))
 }
