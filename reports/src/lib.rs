@@ -23,3 +23,4 @@ pub mod list;
 pub mod ranges;
 pub mod render;
 pub mod terminal;
+mod words;

@@ -2,8 +2,9 @@
 
 use std::fmt::Write as _;
 
-use super::html::{Esc, counted};
+use super::html::Esc;
 use super::layout::{Layout, Mark, Row, place, width};
+use crate::words::counted;
 use nvabi_pipeline::model::{Field, RecordKind, split_array};
 
 /// Pixels, as the picture is drawn; the page scales it.

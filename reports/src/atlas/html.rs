@@ -62,13 +62,6 @@ placeholder=\"Search: struct, field, command, number\" autocomplete=off spellche
     )
 }
 
-/// `1 version`, `2 versions`.
-pub(crate) fn counted(count: impl fmt::Display, noun: &str) -> String {
-    let count = count.to_string();
-    let plural = if count == "1" { "" } else { "s" };
-    format!("{count} {noun}{plural}")
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;

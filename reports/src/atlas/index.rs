@@ -2,8 +2,9 @@
 
 use std::fmt::Write as _;
 
-use super::html::{Esc, counted, document};
+use super::html::{Esc, document};
 use super::{Atlas, pair, tag};
+use crate::words::counted;
 
 /// Newest versions that the page names first.
 const NEWEST: usize = 5;

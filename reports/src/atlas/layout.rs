@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::ops::Range;
 
 use super::history::{Span, Surface, at};
-use super::html::counted;
+use crate::words::counted;
 use nvabi_pipeline::lock::Fact;
 use nvabi_pipeline::model::{Field, RecordKind, split_array};
 

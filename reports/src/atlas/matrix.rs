@@ -3,9 +3,10 @@
 use std::fmt::Write as _;
 use std::ops::Range;
 
-use super::html::{Esc, counted, document};
+use super::html::{Esc, document};
 use super::page::colour;
 use super::{Atlas, CallPage, What, tag};
+use crate::words::counted;
 use nvabi_pipeline::spec::ItemKind;
 
 /// Rows of one page of records.

@@ -5,9 +5,10 @@ use std::fmt::Write as _;
 use std::ops::Range;
 
 use super::calls::State;
-use super::html::{Esc, UrlPath, counted, document};
+use super::html::{Esc, UrlPath, document};
 use super::layout::{self, Layout, Mark, Row, Use, marked, place};
 use super::{Atlas, CallPage, Record, What, bytemap, seen, tag};
+use crate::words::counted;
 use nvabi_pipeline::model::{RecordKind, hex, split_array};
 
 /// The pattern of padding, once a page.

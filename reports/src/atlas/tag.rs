@@ -4,8 +4,9 @@ use std::fmt::Write as _;
 
 use super::calls::State;
 use super::history::Spans;
-use super::html::{Esc, counted, document};
+use super::html::{Esc, document};
 use super::{Atlas, Change, What, layout, page};
+use crate::words::counted;
 use nvabi_pipeline::lock::Fact;
 use nvabi_pipeline::model::hex;
 

@@ -5,11 +5,12 @@
 
 use serde::Serialize;
 
-use super::text::{bytes, listed};
+use super::text::bytes;
 use super::{
     CallChange, Class, Diff, EnumChange, FieldChange, FieldState, Instead, RecordChange, Role,
     TypeChange, ValueState,
 };
+use crate::words::listed;
 use nvabi_pipeline::model::{Caller, hex};
 
 /// One thing to do.

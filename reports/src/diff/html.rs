@@ -5,7 +5,8 @@ use std::fmt::Write as _;
 
 use super::text::{Block, blocks, scope_text, summary, title};
 use super::{Class, Compared, Diff};
-use crate::atlas::html::{Esc, alone, counted};
+use crate::atlas::html::{Esc, alone};
+use crate::words::counted;
 
 /// The whole diff as a document.
 pub fn html(diff: &Diff, scope: Option<&Compared>) -> String {

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 use crate::terminal;
+use crate::words::{TOLD, counted, listed};
 
 use super::{
     Asked, CallChange, CallState, Class, Compared, Counts, Diff, EnumChange, FieldChange,
@@ -11,8 +12,6 @@ use super::{
 };
 use nvabi_pipeline::model::{Source, hex};
 
-/// How many names of a list are told before the rest is counted.
-const TOLD: usize = 4;
 /// Columns wider than this are not padded for.
 const WIDEST: usize = 64;
 /// Fewer fields that moved alike are told one by one.
@@ -58,7 +57,7 @@ pub fn summary_of(diff: &Diff, compared: &Compared) -> String {
 pub fn scope_text(compared: &Compared) -> String {
     let mut text = format!("compared {}", subject(compared));
     if !compared.absent.is_empty() {
-        let count = counted(compared.absent.len(), "name", "names");
+        let count = counted(compared.absent.len(), "name");
         let told = listed(compared.absent.iter().cloned());
         let _ = write!(text, "; neither tag has {count}: {told}");
     }
@@ -75,19 +74,15 @@ pub fn scope_text(compared: &Compared) -> String {
 /// What was compared.
 fn subject(compared: &Compared) -> String {
     match &compared.of {
-        None => counted(compared.items, "supported item", "supported items"),
+        None => counted(compared.items, "supported item"),
         Some(Asked::For(name)) => format!("{name} alone"),
-        Some(Asked::In(path)) => format!("{} of {path}", counted(compared.items, "name", "names")),
+        Some(Asked::In(path)) => format!("{} of {path}", counted(compared.items, "name")),
     }
 }
 
 fn counts_text(Counts { breaks, meanings, harmless }: Counts) -> String {
-    let breaks = counted(breaks, "break", "breaks");
-    format!("{breaks}, {}, {harmless} harmless", counted(meanings, "new meaning", "new meanings"))
-}
-
-fn counted(count: usize, one: &str, many: &str) -> String {
-    format!("{count} {}", if count == 1 { one } else { many })
+    let breaks = counted(breaks, "break");
+    format!("{breaks}, {}, {harmless} harmless", counted(meanings, "new meaning"))
 }
 
 /// What a class is called, and what it is.
@@ -314,16 +309,6 @@ fn held(holder: &Holder, diff: &Diff) -> String {
     match other.and_then(RecordChange::resized) {
         Some((before, after)) => format!("{} at {at} ({before} → {after} bytes)", holder.record),
         None => format!("{} at {at}", holder.record),
-    }
-}
-
-/// The first few, and how many more there are.
-pub(super) fn listed(names: impl ExactSizeIterator<Item = String>) -> String {
-    let count = names.len();
-    let told: Vec<String> = names.take(TOLD).collect();
-    match count.saturating_sub(TOLD) {
-        0 => told.join(", "),
-        more => format!("{}, and {more} more", told.join(", ")),
     }
 }
 
