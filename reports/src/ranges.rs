@@ -217,11 +217,28 @@ pub fn unknown(lock: &Lock, specs: &[Spec], names: &[RequestedName]) -> Report {
     let mut known: Vec<&str> = of_lock.chain(of_specs).collect();
     known.sort_unstable();
     known.dedup();
+    complaints("ranges-unknown", "no locked tag has", names.iter(), &known).sorted()
+}
+
+/// Names that are complained of one by one: of a list for another driver all are unknown.
+const COMPLAINTS: usize = 50;
+
+/// Complains of names that are not among the known ones: `nobody` is who has none of them.
+pub(crate) fn complaints<'a>(
+    code: &'static str,
+    nobody: &str,
+    names: impl ExactSizeIterator<Item = &'a RequestedName>,
+    known: &[&str],
+) -> Report {
     let mut report = Report::default();
-    for asked in names {
-        let message = format!("no locked tag has anything named `{}`", asked.name);
-        let mut complaint = Diagnostic::error("ranges-unknown", message);
-        if let Some(near) = near(&asked.name, &known) {
+    let more = names.len().saturating_sub(COMPLAINTS);
+    if more > 0 {
+        report.push(Diagnostic::error(code, format!("{nobody} {more} more of the names")));
+    }
+    for asked in names.take(COMPLAINTS) {
+        let message = format!("{nobody} anything named `{}`", asked.name);
+        let mut complaint = Diagnostic::error(code, message);
+        if let Some(near) = near(&asked.name, known) {
             complaint = complaint.help(format!("did you mean `{near}`?"));
         }
         report.push(match &asked.place {
@@ -229,7 +246,7 @@ pub fn unknown(lock: &Lock, specs: &[Spec], names: &[RequestedName]) -> Report {
             None => complaint,
         });
     }
-    report.sorted()
+    report
 }
 
 /// The name that is meant most likely; people do not mind upper and lower case.

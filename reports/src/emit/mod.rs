@@ -14,7 +14,7 @@ mod syzkaller;
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 
-use nvabi_pipeline::diagnostic::{Diagnostic, Report, nearest};
+use nvabi_pipeline::diagnostic::Report;
 use nvabi_pipeline::globs;
 use nvabi_pipeline::known;
 use nvabi_pipeline::lock::{Fact, Lock};
@@ -29,7 +29,7 @@ use rustc_hash::FxHashSet;
 use serde::Serialize;
 
 use crate::callers::{Callers, Run, extend};
-use crate::ranges::RequestedName;
+use crate::ranges::{self, RequestedName};
 
 /// A language that the types can be written in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -187,8 +187,11 @@ fn only(lock: &Lock, specs: &[&Spec], asked: &[RequestedName]) -> Result<Vec<Spe
         missing.remove(item.name.as_str());
     }
     if !missing.is_empty() {
-        let missing = asked.iter().filter(|asked| missing.contains(asked.name.as_str()));
-        return Err(unknown(&facts, missing));
+        let missing: Vec<&RequestedName> =
+            asked.iter().filter(|asked| missing.contains(asked.name.as_str())).collect();
+        let known: Vec<&str> = facts.iter().flat_map(Facts::names).collect();
+        let nobody = "no tag that is emitted has";
+        return Err(ranges::complaints("emit-unknown", nobody, missing.into_iter(), &known));
     }
     let is_type = |name: &&String| {
         surfaces().any(|s| {
@@ -216,31 +219,6 @@ fn only(lock: &Lock, specs: &[&Spec], asked: &[RequestedName]) -> Result<Vec<Spe
         spec
     });
     Ok(narrowed.collect())
-}
-
-/// Names that are complained of one by one: of a list for another driver all are unknown.
-const COMPLAINTS: usize = 50;
-
-fn unknown<'a>(facts: &[Facts], missing: impl Iterator<Item = &'a RequestedName>) -> Report {
-    let mut report = Report::default();
-    let missing: Vec<&RequestedName> = missing.collect();
-    let more = missing.len().saturating_sub(COMPLAINTS);
-    if more > 0 {
-        let message = format!("no tag that is emitted has {more} more of the names");
-        report.push(Diagnostic::error("emit-unknown", message));
-    }
-    for asked in missing.into_iter().take(COMPLAINTS) {
-        let message = format!("no tag that is emitted has `{}`", asked.name);
-        let mut complaint = Diagnostic::error("emit-unknown", message);
-        if let Some(near) = nearest(&asked.name, facts.iter().flat_map(Facts::names)) {
-            complaint = complaint.help(format!("did you mean `{near}`?"));
-        }
-        report.push(match &asked.place {
-            Some(place) => complaint.at(place.clone()),
-            None => complaint,
-        });
-    }
-    report
 }
 
 /// The chosen items, and those that a description of them needs.
