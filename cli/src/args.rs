@@ -33,6 +33,11 @@ fn family(name: &str) -> Result<String, &'static str> {
     }
 }
 
+/// What a family is called where one is named.
+pub(crate) fn family_name(family: &str) -> &str {
+    if family.is_empty() { "x86" } else { family }
+}
+
 /// The arguments of a command that this build does not have.
 #[cfg(not(all(feature = "devmem", feature = "sass", feature = "trace")))]
 #[derive(Debug, clap::Args)]

@@ -193,47 +193,35 @@ fn shown(context: &Context<'_>, args: &args::Show) -> Result<Shown, Report> {
         ranges.iter().for_each(|one| text.push_str(&format!("\n{}", ranges::one_at_text(one))));
         Ok(Some(Shown { facts, names, calls, ranges, elsewhere, text }))
     })?;
-    match found {
-        Ok(shown) => Ok(shown),
-        Err((folder, tag)) if !is_elsewhere(context, args, &families(context, args)?)? => {
-            let unknown = unknown(&lock::read_facts(&folder, &tag)?, &args.name);
-            Err(of_another_driver(context, args, &tag, unknown)?.into())
-        }
-        Err((_, tag)) => {
-            let name = &args.name;
-            let message = format!("{tag} has nothing named `{name}`, other tags have");
-            let help = format!("`nvabi ranges {name}` tells which; give one of them with `--tag`");
-            Err(Diagnostic::error("show-unknown", message).help(help).into())
-        }
-    }
+    found.or_else(|(folder, tag)| Err(why_not(context, args, &folder, &tag)?.into()))
 }
 
-/// The families in question.
-fn families(context: &Context<'_>, args: &args::Show) -> Result<Vec<String>, Report> {
-    match &args.tag {
-        Some(tag) => Ok(vec![tag.family().to_owned()]),
-        None => context.family_names(),
-    }
-}
-
-/// A complaint that says so where the drivers of another family have what is asked for.
-fn of_another_driver(
+/// Why a tag has nothing to show: other tags have it, or another driver, or nobody.
+fn why_not(
     context: &Context<'_>,
     args: &args::Show,
+    folder: &TextFolder,
     tag: &Tag,
-    unknown: Diagnostic,
 ) -> Result<Diagnostic, Report> {
-    let asked = families(context, args)?;
+    let name = &args.name;
+    let asked = match &args.tag {
+        Some(tag) => vec![tag.family().to_owned()],
+        None => context.family_names()?,
+    };
+    if is_elsewhere(context, args, &asked)? {
+        let message = format!("{tag} has nothing named `{name}`, other tags have");
+        let help = format!("`nvabi ranges {name}` tells which; give one of them with `--tag`");
+        return Ok(Diagnostic::error("show-unknown", message).help(help));
+    }
     for family in context.all_family_names()?.into_iter().filter(|family| !asked.contains(family)) {
         if is_elsewhere(context, args, std::slice::from_ref(&family))? {
-            let name = &args.name;
-            let family = if family.is_empty() { "x86" } else { &family };
+            let family = args::family_name(&family);
             let message = format!("{tag} has nothing named `{name}`; the {family} driver has");
             let help = format!("`nvabi show {name} --family {family}` shows it");
             return Ok(Diagnostic::error("show-unknown", message).help(help));
         }
     }
-    Ok(unknown)
+    Ok(unknown(&lock::read_facts(folder, tag)?, name))
 }
 
 /// Whether any locked tag of some families has what is asked for.

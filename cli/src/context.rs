@@ -20,7 +20,7 @@ use nvabi_reports::terminal;
 use serde::Serialize;
 
 use crate::Outcome;
-use crate::args::Options;
+use crate::args::{Options, family_name};
 use crate::specs;
 
 /// Drivers that share a lock, such as those of Jetson.
@@ -222,10 +222,7 @@ impl<'a> Context<'a> {
         };
         let diagnostic = Diagnostic::error("spec-no-driver", message);
         let known = self.families_matching(None)?;
-        let known: Vec<&str> = known
-            .iter()
-            .map(|known| if known.name.is_empty() { "x86" } else { &known.name })
-            .collect();
+        let known: Vec<&str> = known.iter().map(|known| family_name(&known.name)).collect();
         Ok(match known.is_empty() {
             true => diagnostic.help("give the folder of the specs with --specs"),
             false => diagnostic.help(format!("--family is one of {}", known.join(", "))),
