@@ -79,10 +79,7 @@ impl Forms {
 
 impl Form {
     fn of(layout: &Layout) -> Option<Self> {
-        let field = |name: &str, size: u32| {
-            let field = layout.fields.iter().find(|field| field.name == name)?;
-            (field.ty.size() == size).then_some(field.offset as usize)
-        };
+        let field = |name: &str, size: u32| escape::place(layout, name, size);
         let form = Self {
             size: layout.size as usize,
             client: field("hRoot", 4)?,

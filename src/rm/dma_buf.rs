@@ -9,7 +9,6 @@ use super::client::NodeName;
 use super::error::{ErrorKind, Result};
 use super::escape::{self, Bytes};
 use super::object::Object;
-use crate::check::{Layout, Type};
 use crate::driver::{AnyDriver, Choice};
 
 const PAGE: u64 = 4096;
@@ -80,7 +79,7 @@ fn form(choice: &Choice) -> std::result::Result<Form, ErrorKind> {
 impl Form {
     fn of(driver: &AnyDriver) -> Option<Self> {
         let layout = driver.layout("nv_ioctl_export_to_dma_buf_fd_t")?;
-        let at = |name: &str, size: u32| Self::place(layout, name, size);
+        let at = |name: &str, size: u32| escape::place(layout, name, size);
         let form = Self {
             size: layout.size as usize,
             fd: at("fd", 4)?,
@@ -94,16 +93,6 @@ impl Form {
             status: at("status", 4)?,
         };
         (form.size <= LARGEST).then_some(form)
-    }
-
-    /// Where a field is whose elements, or which itself, has this size.
-    fn place(layout: &Layout, name: &str, size: u32) -> Option<usize> {
-        let field = layout.fields.iter().find(|field| field.name == name)?;
-        let found = match &field.ty {
-            Type::Array(element, _) => element.size(),
-            ty => ty.size(),
-        };
-        (found == size).then_some(field.offset as usize)
     }
 
     fn written(&self, memory: &Object, offset: u64, size: u64) -> Bytes<LARGEST> {

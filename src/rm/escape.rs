@@ -5,6 +5,7 @@ use std::os::fd::BorrowedFd;
 use std::{io, ptr};
 
 use crate::call::CallKind;
+use crate::check::{Layout, Type};
 use crate::ioctl::{self, Failure};
 use crate::{Handle, NvProxy, NvStatus, P64};
 
@@ -65,6 +66,16 @@ impl<const N: usize> Bytes<N> {
         bytes.copy_from_slice(&self.0[at..at + 4]);
         u32::from_ne_bytes(bytes)
     }
+}
+
+/// Where a field is whose elements, or which itself, has this size.
+pub(super) fn place(layout: &Layout, name: &str, size: u32) -> Option<usize> {
+    let field = layout.fields.iter().find(|field| field.name == name)?;
+    let found = match &field.ty {
+        Type::Array(element, _) => element.size(),
+        ty => ty.size(),
+    };
+    (found == size).then_some(field.offset as usize)
 }
 
 /// The same for parameters of a length that is known at run time only.
