@@ -20,6 +20,7 @@ use nvabi::r550::{
     nv_ioctl_xfer_t, uvm,
 };
 use nvabi::{Handle, P64};
+use nvabi_test::Random;
 
 #[path = "../fuzz/proxy.rs"]
 mod fuzz;
@@ -641,27 +642,14 @@ fn bytes_that_are_no_request_say_where() {
 
 // --- Anything ---------------------------------------------------------------------------------
 
-/// Numbers that look random and are the same each time (xorshift).
-struct Random(u64);
-
-impl Random {
-    fn next(&mut self) -> u64 {
-        for (left, by) in [(true, 13), (false, 7), (true, 17)] {
-            self.0 ^= if left { self.0 << by } else { self.0 >> by };
-        }
-        self.0
+/// The same bytes but for one, and sometimes for those at the end.
+fn near(random: &mut Random, bytes: &[u8]) -> Vec<u8> {
+    let mut near = bytes.to_vec();
+    near[random.below(bytes.len())] = [0, 1, 0x7f, 0x80, 0xff][random.below(5)];
+    if random.one_in(4) {
+        near.truncate(random.below(near.len() + 1));
     }
-
-    /// The same bytes but for one, and sometimes for those at the end.
-    fn near(&mut self, bytes: &[u8]) -> Vec<u8> {
-        let mut near = bytes.to_vec();
-        let at = self.next() as usize % near.len();
-        near[at] = [0, 1, 0x7f, 0x80, 0xff][self.next() as usize % 5];
-        if self.next() % 4 == 0 {
-            near.truncate(self.next() as usize % (near.len() + 1));
-        }
-        near
-    }
+    near
 }
 
 #[test]
@@ -675,7 +663,7 @@ fn every_call_out_of_any_memory_is_carried_whole_or_refused() {
             carried += usize::from(!requests.is_empty());
             for request in &requests {
                 for _ in 0..4 {
-                    near_good += usize::from(fuzz::request(driver(), &random.near(request)));
+                    near_good += usize::from(fuzz::request(driver(), &near(&mut random, request)));
                 }
             }
         }
@@ -694,7 +682,7 @@ fn the_corpus_and_what_is_near_to_it() {
         files += 1;
         good += usize::from(fuzz::request(driver(), &bytes));
         for _ in 0..256 {
-            near_good += usize::from(fuzz::request(driver(), &random.near(&bytes)));
+            near_good += usize::from(fuzz::request(driver(), &near(&mut random, &bytes)));
         }
     }
     println!("{files} files, {good} good; near to them {near_good}");

@@ -12,7 +12,7 @@ use std::process::{Command, Output, Stdio};
 use nvabi_pipeline::lock;
 use nvabi_pipeline::spec::{Spec, spec_of};
 use nvabi_reports::decode::{Catalog, Decoded, Decoder};
-use nvabi_test::{Case, Need, skip};
+use nvabi_test::{Case, Need, Random, skip};
 
 test_main!(forms_of_strace());
 
@@ -437,18 +437,6 @@ fn damage(log: &mut Vec<u8>, random: &mut Random) {
                 log[at + digit] = b'0' + random.below(10) as u8;
             }
         }
-    }
-}
-
-/// xorshift: the same damage in every run.
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, end: usize) -> usize {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        (self.0 % end as u64) as usize
     }
 }
 

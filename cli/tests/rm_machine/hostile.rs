@@ -4,6 +4,8 @@ use std::io::{BufRead as _, Read as _, Write as _};
 use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
 
+use nvabi_test::Random;
+
 use crate::client::*;
 use crate::faulting::{Faulting, Served};
 use crate::lab::{Done, Lab, PASSED, Program, play, until_input_ends};
@@ -30,26 +32,6 @@ fn deadline(calls: u32) -> Duration {
 fn calls() -> u32 {
     let told = std::env::var("NVABI_MACHINE_CALLS").ok();
     told.and_then(|calls| calls.parse().ok()).unwrap_or(CALLS)
-}
-
-/// Numbers that are the same in every run (xorshift).
-struct Random(u64);
-
-impl Random {
-    fn next(&mut self) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        self.0
-    }
-
-    fn below(&mut self, count: usize) -> usize {
-        (self.next() % count as u64) as usize
-    }
-
-    fn fill(&mut self, bytes: &mut [u8]) {
-        bytes.iter_mut().for_each(|byte| *byte = self.next() as u8);
-    }
 }
 
 /// Controls with parameters that are random or, of the right size, a few bytes away from zeros: most of them of

@@ -8,25 +8,10 @@ use std::hint::black_box;
 
 use nvabi_sass::cubin::{Code, cubin, images};
 use nvabi_sass::{Arch, decode};
+use nvabi_test::Random;
 
-/// Numbers that look random: the generator splitmix64.
-struct Random(u64);
-
-impl Random {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mixed = (self.0 ^ self.0 >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        let mixed = (mixed ^ mixed >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
-        mixed ^ mixed >> 31
-    }
-
-    fn word(&mut self) -> u128 {
-        u128::from(self.next()) << 64 | u128::from(self.next())
-    }
-
-    fn below(&mut self, limit: usize) -> usize {
-        (self.next() % limit as u64) as usize
-    }
+fn word(random: &mut Random) -> u128 {
+    u128::from(random.next()) << 64 | u128::from(random.next())
 }
 
 fn rounds() -> usize {
@@ -47,10 +32,10 @@ fn random_bits_are_instructions_or_unknown() {
     let mut known = 0;
     for round in 0..rounds() {
         let opcode = opcodes[random.below(opcodes.len())];
-        let few = random.word() & random.word() & random.word() & random.word();
+        let few = word(&mut random) & word(&mut random) & word(&mut random) & word(&mut random);
         let word = match round % 4 {
-            0 => random.word(),
-            1 => random.word() & !0xfff | opcode,
+            0 => word(&mut random),
+            1 => word(&mut random) & !0xfff | opcode,
             // Few bits, so that some are instructions.
             _ => few & !0xfff | opcode,
         };

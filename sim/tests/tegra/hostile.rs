@@ -5,6 +5,7 @@ use std::ffi::CString;
 use std::time::{Duration, Instant};
 
 use nvabi::call::Ioctl;
+use nvabi_test::Random;
 
 use crate::client::*;
 use crate::faulting::{Faulting, Served};
@@ -259,22 +260,6 @@ const OF_CHANNELS: [u32; 8] = [
     NVGPU_IOCTL_CHANNEL_ENABLE::REQUEST,
     NVGPU_IOCTL_CHANNEL_PREEMPT::REQUEST,
 ];
-
-/// Numbers that are the same in every run (xorshift).
-struct Random(u64);
-
-impl Random {
-    fn next(&mut self) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        self.0
-    }
-
-    fn below(&mut self, count: usize) -> usize {
-        ((self.next() >> 33) % count as u64) as usize
-    }
-}
 
 /// A channel that is ready, and what was made on the way to it: files, each with the requests of its node.
 fn targets() -> Vec<(Fd, &'static [u32])> {

@@ -6,6 +6,7 @@
 use std::collections::BTreeMap;
 
 use nvabi::call::Ioctl;
+use nvabi_test::Random;
 
 use crate::client::*;
 
@@ -34,22 +35,6 @@ fn random_calls_do_what_the_model_says() {
     let failed: u64 = report.calls.values().flat_map(|count| count.errors.values()).sum();
     assert!(failed * 10 > total && failed * 10 < total * 9, "{failed} of {total} failed");
     assert_eq!(report.leaks, [], "{report}");
-}
-
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, end: usize) -> usize {
-        // xorshift64*
-        self.0 ^= self.0 >> 12;
-        self.0 ^= self.0 << 25;
-        self.0 ^= self.0 >> 27;
-        (self.0.wrapping_mul(0x2545_F491_4F6C_DD1D) >> 33) as usize % end.max(1)
-    }
-
-    fn one_in(&mut self, n: usize) -> bool {
-        self.below(n) == 0
-    }
 }
 
 #[derive(Default)]

@@ -16,6 +16,7 @@
 
 mod cuda;
 mod need;
+mod random;
 
 use std::any::Any;
 use std::collections::BTreeMap;
@@ -32,6 +33,7 @@ pub use cuda::{cuda, cuda_if_any};
 pub use inventory;
 pub use need::{Need, REQUIRE};
 pub use nvabi_test_macros::test;
+pub use random::Random;
 
 /// A function with `#[test]`.
 pub struct Test {
