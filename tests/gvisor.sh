@@ -24,7 +24,8 @@ if [ ! -d "$folder/pkg/sentry/devices/nvproxy" ]; then
         (cd "$work" && apt-get "${own[@]}" download -qq "$package=$version" >&2) && break
     done
     dpkg-deb -x "$work/$package"_*.deb "$work/root" || fail "$package cannot be had"
-    mv "$work/root/usr/share/gocode/src/gvisor.dev/gvisor" "$folder"
+    source=$(find "$work/root" -type d -path '*/gvisor.dev/gvisor' -print -quit)
+    mv "${source:?$package holds no gvisor.dev/gvisor}" "$folder"
     [ -d "$folder/pkg/sentry/devices/nvproxy" ] || fail "$package holds no pkg/sentry/devices/nvproxy"
 fi
 cd "$folder" && pwd
