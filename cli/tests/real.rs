@@ -433,10 +433,8 @@ fn paths_are_those_of_the_topology() {
             (rows, what)
         };
         let (rows, what) = ask("dual-socket", "a100", 8, &["topo", "-m"]);
-        // The branch 525 tells of no node that the real kernel does not let a process use; and where the real machine
-        // has not two CPUs, others are near.
-        let told = if real.version.starts_with("525.") { 8 } else { 10 };
-        let told = if cpus() == 2 { told } else { 8 };
+        // Where the real machine has not two CPUs, others are near.
+        let told = if cpus() == 2 { 10 } else { 8 };
         for (row, expected) in rows.iter().zip(sockets) {
             let expected: Vec<&str> = expected.split(' ').take(told).collect();
             assert_eq!(row[..told], expected, "{what}");
@@ -446,6 +444,17 @@ fn paths_are_those_of_the_topology() {
 
         let (rows, what) = ask("linked-pair", "rtx3090", 2, &["topo", "-m"]);
         assert_eq!((rows[0][1].as_str(), rows[1][0].as_str()), ("NV4", "NV4"), "{what}");
+        // Each link leads to that of the same number of the other card.
+        let machine = ["--topology", "linked-pair", "--gpu", "rtx3090", "--gpus", "2"];
+        let (smi, script) = (real.smi(), "$0 nvlink -s && $0 nvlink -R");
+        let args = ["-c".as_ref(), script.as_ref(), smi.as_os_str()];
+        let seen = real.run(&machine, Path::new("sh"), &args);
+        let what = format!("{}: {} {:?}", real.version, seen.out, seen.diagnostics);
+        assert_eq!(seen.out.matches(": 14.062 GB/s").count(), 8, "{what}");
+        for (link, other) in (0..4).flat_map(|link| [(link, 1), (link, 2)]) {
+            let line = format!("Link {link}: Remote Device 00000000:0{other}:00.0: Link {link}\n");
+            assert_eq!(seen.out.matches(&line).count(), 1, "{line}: {what}");
+        }
 
         let other = |text: &'static str| {
             move |(gpu, row): (usize, &Vec<String>)| {
