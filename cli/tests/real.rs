@@ -354,7 +354,8 @@ fn a_card_is_divided() {
     }
 }
 
-/// libcuda has a GPU instance, and a compute instance that is a third of one, as a device: its memory, its SMs, copies.
+/// libcuda has a GPU instance, and a compute instance that is a third of one, as a device: its memory, its SMs, copies,
+/// and kernels that fill these SMs.
 #[test]
 fn libcuda_has_an_instance() {
     const SCRIPT: &str = "set -e; { $0 -mig 1; $0 mig -cgi 9,19; $0 mig -cci 0 -gi 2; $0 mig -cci 0 -gi 7; } >&2; \
