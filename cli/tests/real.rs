@@ -162,7 +162,12 @@ fn every_value_is_had() {
             let all = values(&real.ask(card, &["-q"]));
             assert!(all.len() > 100, "{} {card}: {} values", real.version, all.len());
             assert_eq!(all.get("Product Name").map(String::as_str), Some(name));
-            // What every card has is there, whatever the version calls its other values.
+            // What every card has is there, whatever the version calls its other values. At rest there is nothing to do.
+            let reasons = if all.contains_key("Clocks Event Reasons/Idle") {
+                "Clocks Event Reasons/Idle"
+            } else {
+                "Clocks Throttle Reasons/Idle"
+            };
             for (name, begin) in [
                 ("GPU UUID", "GPU-"),
                 ("VBIOS Version", "9"),
@@ -174,6 +179,7 @@ fn every_value_is_had() {
                 ("Clocks/Graphics", ""),
                 ("Clocks/Memory", ""),
                 ("Utilization/Gpu", "0 %"),
+                (reasons, "Active"),
             ] {
                 let value = all.get(name).map(String::as_str).unwrap_or("missing");
                 let is_there = value != "missing" && value != "N/A" && value.starts_with(begin);
@@ -381,14 +387,15 @@ fn libcuda_has_an_instance() {
     }
 }
 
-/// Cards on a board with NVSwitches reach each other by all of their links.
+/// Cards on a board with NVSwitches reach each other by all of their links, those of H100 by a fabric.
 #[test]
 fn links_lead_to_switches() {
     let versions = versions();
     for (real, board) in pairs(&versions, &["hgx-a100", "hgx-h100"]) {
         let (links, rate) = if board == "hgx-a100" { (12, "25") } else { (18, "26.562") };
         let machine = ["--gpu", board, "--gpus", "8"];
-        let script = "set -e; $0 nvlink -s; $0 topo -m; $0 nvlink -R -i 0; $0 nvlink -e -i 0; $0 nvlink -gt d -i 0";
+        let script = "set -e; $0 nvlink -s; $0 topo -m; $0 nvlink -R -i 0; $0 nvlink -e -i 0; $0 nvlink -gt d -i 0; \
+                      $0 -q";
         let smi = real.smi();
         let args = ["-c".as_ref(), script.as_ref(), smi.as_os_str()];
         let seen = real.run(&machine, Path::new("sh"), &args);
@@ -400,6 +407,14 @@ fn links_lead_to_switches() {
         assert_eq!(seen.out.matches("Remote Device 00000000:8").count(), links, "{what}");
         assert_eq!(seen.out.matches("Replay Errors: 0").count(), links, "{what}");
         assert_eq!(seen.out.matches("Data Tx: 0 KiB").count(), links, "{what}");
+        // The first parts are those of all versions.
+        let fabric: Vec<&str> = seen.out.split("\n    Fabric\n").skip(1).collect();
+        assert_eq!(fabric.len(), 8, "{what}");
+        let expected = if board == "hgx-h100" { ["Completed", "Success"] } else { ["N/A", "N/A"] };
+        for lines in fabric {
+            let told = lines.lines().take(2).filter_map(|line| line.split_once(" : "));
+            assert_eq!(told.map(|(_, value)| value).collect::<Vec<_>>(), expected, "{what}");
+        }
     }
 }
 
