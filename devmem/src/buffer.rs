@@ -12,8 +12,10 @@ use super::error::{Error, ErrorKind, Result};
 use super::layout::{Layout, Plane};
 use super::usage::{Image, Usage};
 
-/// Files begin at multiples of it in a buffer.
-pub(crate) const PAGE: u64 = 4096;
+/// Files begin at multiples of it in a buffer: 64 KiB on some machines, where nothing smaller can be mapped.
+pub(crate) fn page() -> u64 {
+    rustix::param::page_size() as u64
+}
 
 /// What is known about memory: all that a second process needs besides the file descriptor.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -36,10 +38,12 @@ impl Description {
         self.set.constraint(ConstraintName::FILES).unwrap_or(1).max(1)
     }
 
-    /// Memory for one of its planes alone, of whole pages.
+    /// Memory for one of its planes alone, of whole pages: what is asked for behind the pixels, each file has.
     fn of_plane(&self, plane: &Plane) -> Result<Self> {
         let wide = || Error::invalid(format!("a plane of {} bytes", plane.size));
-        let size = plane.size.checked_next_multiple_of(PAGE).ok_or_else(wide)?;
+        let behind = self.set.constraint(ConstraintName::SIZE_PADDING).unwrap_or(0);
+        let size = plane.size.checked_add(behind);
+        let size = size.and_then(|size| size.checked_next_multiple_of(page())).ok_or_else(wide)?;
         let image = Image::bytes(u32::try_from(size).map_err(|_| wide())?);
         let mut constraints = self.set.constraints.clone();
         constraints.retain(|asked| asked.name != ConstraintName::FILES);
@@ -167,7 +171,7 @@ impl Buffer {
         let mut pieces: Vec<Piece> = Vec::with_capacity(fds.len());
         for fd in fds {
             let start =
-                pieces.last().map_or(Some(0), |last| last.end().checked_next_multiple_of(PAGE));
+                pieces.last().map_or(Some(0), |last| last.end().checked_next_multiple_of(page()));
             let start = start.ok_or_else(|| Error::invalid("memory of 2⁶⁴ bytes"))?;
             pieces.push(Piece::new(fd, start)?);
         }
@@ -202,7 +206,7 @@ impl Buffer {
         let mut end = 0_u64;
         for (fd, plane) in fds.iter().zip(planes) {
             let wide = || Error::invalid("memory of 2⁶⁴ bytes");
-            plane.offset = end.checked_next_multiple_of(PAGE).ok_or_else(wide)?;
+            plane.offset = end.checked_next_multiple_of(page()).ok_or_else(wide)?;
             end = plane.offset.checked_add(size_of(fd)?).ok_or_else(wide)?;
         }
         description.layout.size = end;
@@ -325,5 +329,60 @@ fn size(file: &File, shown: u64) -> Result<u64> {
         }
         Err(_) if shown > 0 => Ok(shown),
         Err(error) => Err(Error::io(ErrorKind::Call, "lseek of a buffer", error)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::RefCell;
+
+    use super::*;
+    use crate::{Capability, Constraint, Fourcc, solve};
+
+    /// A camera that writes more than the pixels into each file.
+    #[test]
+    fn each_file_has_what_is_asked_for_behind_the_pixels() {
+        let image = Image::new(64, 64, Fourcc::new(b"NV12"));
+        let asked = |behind| {
+            let names = [(ConstraintName::FILES, 2), (ConstraintName::SIZE_PADDING, behind)];
+            let constraints = names.map(|(name, value)| Constraint::new(name, value));
+            let set = CapabilitySet::new(constraints, [Capability::pitch_linear()]);
+            let layout = solve(&image, &set).unwrap();
+            let usage = Usage::new(image, Vec::new());
+            Description { usage, set, layout, metadata: Vec::new() }
+        };
+        let sizes = |behind| {
+            let sizes = RefCell::new(Vec::new());
+            let make = |one: &Description| {
+                sizes.borrow_mut().push(one.layout.size / page());
+                let file = tempfile::tempfile().unwrap();
+                file.set_len(one.layout.size).unwrap();
+                Buffer::new(file.into(), one.clone()).map(Some)
+            };
+            asked(behind).made_by_planes(make).unwrap().unwrap();
+            sizes.into_inner()
+        };
+        let pages = |bytes: u64| bytes.div_ceil(page());
+        assert_eq!(sizes(0), [pages(4096), pages(2048)]);
+        assert_eq!(sizes(page() * 3), [pages(4096) + 3, pages(2048) + 3]);
+    }
+
+    #[test]
+    fn files_begin_at_pages_of_the_machine() {
+        let files = [1, 5000, 1].map(|size| {
+            let file = tempfile::tempfile().unwrap();
+            file.set_len(size).unwrap();
+            OwnedFd::from(file)
+        });
+        let image = Image::bytes(1);
+        let set = CapabilitySet::new(vec![], vec![Capability::pitch_linear()]);
+        let layout = solve(&image, &set).unwrap();
+        let usage = Usage::new(image, Vec::new());
+        let description = Description { usage, set, layout, metadata: Vec::new() };
+        let buffer = Buffer::in_pieces(files.into(), description).unwrap();
+        // SAFETY: it asks for a number.
+        let page = unsafe { nix::libc::sysconf(nix::libc::_SC_PAGESIZE) } as u64;
+        let starts: Vec<u64> = buffer.pieces().iter().map(Piece::start).collect();
+        assert_eq!(starts, [0, page, page + 5000_u64.next_multiple_of(page)]);
     }
 }

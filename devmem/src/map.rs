@@ -11,7 +11,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::ptr::NonNull;
 
 use nix::libc;
-use nix::sys::mman::{MapFlags, ProtFlags, mmap, mmap_anonymous, munmap};
+use nix::sys::mman::{MRemapFlags, MapFlags, ProtFlags, mmap, mmap_anonymous, mremap, munmap};
 
 use super::buffer::{Buffer, Piece};
 use super::error::{Error, Result};
@@ -53,25 +53,48 @@ impl Buffer {
         let room =
             unsafe { mmap_anonymous(None, length, ProtFlags::PROT_NONE, MapFlags::MAP_PRIVATE) };
         let room = room.map_err(failed)?;
-        let there = |piece: &Piece| {
+        let into_room = |piece: &Piece| -> std::result::Result<(), Unmapped> {
             let size = usize::try_from(piece.size()).ok().and_then(NonZeroUsize::new);
             let start = usize::try_from(piece.start()).ok();
-            let at = start.and_then(|start| NonZeroUsize::new(room.as_ptr() as usize + start));
-            let (Some(size), Some(at)) = (size, at) else { return Ok(()) };
-            let flags = MapFlags::MAP_SHARED | MapFlags::MAP_FIXED;
-            // SAFETY: the addresses are in `room`, whose length is the end of the last piece, and which nobody but
-            // this has yet.
-            unsafe { mmap(Some(at), size, protection, flags, piece, 0) }.map(drop).map_err(failed)
+            let (Some(size), Some(start)) = (size, start) else { return Ok(()) };
+            // Whether the file can be mapped is found out elsewhere: on older kernels (`Avoid MAP_FIXED gap exposure`)
+            // one that cannot be leaves a hole in the room, where another thread may map something at once.
+            // SAFETY: no address is asked for, so no memory that is in use is replaced.
+            let elsewhere = unsafe { mmap(None, size, protection, MapFlags::MAP_SHARED, piece, 0) };
+            let elsewhere =
+                elsewhere.map_err(|_| Unmapped::Elsewhere(io::Error::last_os_error()))?;
+            let flags = MRemapFlags::MREMAP_MAYMOVE | MRemapFlags::MREMAP_FIXED;
+            let (size, at) = (size.get(), room.as_ptr().cast::<u8>().wrapping_add(start));
+            // SAFETY: the mapping has just been made and goes to where nobody but this has one yet: in `room`, whose
+            // length is the end of the last piece.
+            let moved = unsafe { mremap(elsewhere, size, size, flags, NonNull::new(at.cast())) };
+            moved.map(drop).map_err(|_| {
+                let error = Unmapped::Moving(io::Error::last_os_error());
+                // SAFETY: a mapping that could not be moved is still where it was made, and nobody has a pointer to it.
+                let _ = unsafe { munmap(elsewhere, size) };
+                error
+            })
         };
-        match self.pieces().iter().try_for_each(there) {
+        match self.pieces().iter().try_for_each(into_room) {
             Ok(()) => Ok(room),
-            Err(error) => {
-                // SAFETY: the range is the one that was made above, and nobody has a pointer to it.
+            Err(Unmapped::Elsewhere(error)) => {
+                // SAFETY: the range is the one that was made above, all of which is this one's, and nobody has a pointer
+                // to it.
                 let _ = unsafe { munmap(room, length.get()) };
                 Err(error)
             }
+            // What is in the room now is not known: its addresses are lost.
+            Err(Unmapped::Moving(error)) => Err(error),
         }
     }
+}
+
+/// Why a file of several is not in its place.
+enum Unmapped {
+    /// It cannot be mapped; the room is as it was.
+    Elsewhere(io::Error),
+    /// It can, and not there: the place may be a hole.
+    Moving(io::Error),
 }
 
 /// A buffer's memory in the address space of this process, until this goes.
@@ -347,6 +370,45 @@ mod tests {
         to_write.map().unwrap().write().unwrap().store(62, &[8]).unwrap();
         mapping.read().unwrap().load(62, &mut bytes).unwrap();
         assert_eq!(bytes, [8, 7]);
+    }
+
+    /// How many ranges of addresses this process has whose line has the words.
+    fn ranges(words: &str) -> usize {
+        let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
+        maps.lines().filter(|line| line.contains(words)).count()
+    }
+
+    #[test]
+    fn files_that_cannot_all_be_mapped_leave_nothing_behind() {
+        use crate::buffer::page;
+        use crate::{CapabilitySet, Description, Image, Layout, MODIFIER_LINEAR, Plane, Usage};
+        let (size, page) = (3 * page(), page());
+        let file = tempfile::Builder::new().prefix("nvabi-map-test").tempfile().unwrap();
+        file.as_file().set_len(size).unwrap();
+        let plane = |offset| Plane { offset, pitch: 1, size: 1 };
+        let of = |last: std::fs::File| {
+            let description = Description {
+                usage: Usage::new(Image::bytes(1), Vec::new()),
+                set: CapabilitySet::new(vec![], vec![]),
+                layout: Layout {
+                    modifier: MODIFIER_LINEAR,
+                    planes: vec![plane(0), plane(size)],
+                    size: size + page,
+                },
+                metadata: Vec::new(),
+            };
+            Buffer::in_pieces(vec![file.reopen().unwrap().into(), last.into()], description)
+        };
+        let name = file.path().to_str().unwrap();
+        // It has a size, and is no memory.
+        let no_memory = of(std::fs::File::open("/sys/kernel/uevent_seqnum").unwrap()).unwrap();
+        no_memory.map().unwrap_err();
+        assert_eq!(ranges(name), 0);
+        let both = of(file.reopen().unwrap()).unwrap();
+        let mapping = both.map().unwrap();
+        assert_eq!(ranges(name), 2);
+        drop(mapping);
+        assert_eq!(ranges(name), 0);
     }
 
     #[test]

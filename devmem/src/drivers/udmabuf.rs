@@ -8,6 +8,7 @@ use nix::fcntl::{FcntlArg, SealFlag, fcntl};
 use nix::sys::memfd::{MFdFlags, memfd_create};
 
 use super::{found, number_in, open};
+use crate::buffer::page;
 use crate::uapi::{self, UDMABUF_LIST_LIMIT, UdmabufCreate, UdmabufCreateItem, UdmabufCreateList};
 use crate::{
     Buffer, CapabilitySet, Description, Device, DeviceInfo, Driver, Error, ErrorKind, Image,
@@ -15,7 +16,6 @@ use crate::{
 };
 
 const NODE: &str = "/dev/udmabuf";
-const PAGE: u64 = 4096;
 const HUGE: u64 = 2 << 20;
 const LIMIT: &str = "/sys/module/udmabuf/parameters/size_limit_mb";
 const HUGE_PAGES: &str = "/sys/kernel/mm/hugepages/hugepages-2048kB/free_hugepages";
@@ -31,7 +31,7 @@ impl Driver for Udmabuf {
 
     fn devices(&self) -> Result<Vec<Box<dyn Device>>> {
         let Some(node) = found(open(NODE))? else { return Ok(Vec::new()) };
-        let pages = Pages::new("udmabuf", node, PAGE);
+        let pages = Pages::new("udmabuf", node, page());
         let huge = Pages::new("udmabuf:2M", open(NODE)?, HUGE);
         let mut devices: Vec<Box<dyn Device>> = vec![Box::new(pages)];
         let free = number_in(HUGE_PAGES).is_some_and(|free| free > 0);
@@ -134,15 +134,16 @@ pub(crate) fn one_piece(description: &Description) -> Option<Buffer> {
 ///
 /// What the kernel says.
 pub(crate) fn scattered(description: &Description) -> Result<Option<Buffer>> {
-    let size = description.layout.size.max(1).next_multiple_of(PAGE);
-    if size == PAGE {
+    let page = page();
+    let size = description.layout.size.max(1).next_multiple_of(page);
+    if size == page {
         return Ok(None);
     }
     let Some(node) = found(open(NODE))? else { return Ok(None) };
     // As few pages as the list allows, at least twice.
     let piece =
-        size.div_ceil(UDMABUF_LIST_LIMIT as u64).next_multiple_of(PAGE).min(size / 2 / PAGE * PAGE);
-    let piece = piece.max(PAGE);
+        size.div_ceil(UDMABUF_LIST_LIMIT as u64).next_multiple_of(page).min(size / 2 / page * page);
+    let piece = piece.max(page);
     let file = sealed(c"nvabi-scattered", piece, false)?;
     let item = UdmabufCreateItem { memfd: number_of(&file), pad: 0, offset: 0, size: piece };
     let mut params = UdmabufCreateList {

@@ -9,7 +9,7 @@ use nix::libc;
 use zerocopy::FromZeros;
 
 use super::{each, name_of, nodes, open};
-use crate::buffer::PAGE;
+use crate::buffer::page;
 use crate::format::PlaneFormat;
 use crate::uapi::{
     self, V4l2Buffer, V4l2Capability, V4l2ExportBuffer, V4l2Format, V4l2FormatPlanes, V4l2Plane,
@@ -305,7 +305,7 @@ impl Queue {
         if tight.files.len() > 1 {
             // Each file begins with a page.
             let files = tight.files.len() as u64;
-            constraints.push(Constraint::new(ConstraintName::OFFSET_ALIGNMENT, PAGE));
+            constraints.push(Constraint::new(ConstraintName::OFFSET_ALIGNMENT, page()));
             constraints.push(Constraint::new(ConstraintName::FILES, files));
             return Ok(constraints);
         }

@@ -160,7 +160,7 @@ fn laid_out(made: &Made, description: &Description) -> Result<Buffer> {
     }
     let (mut begins, mut size) = (Vec::new(), 0_u64);
     for file in &files {
-        begins.push(size.next_multiple_of(crate::buffer::PAGE));
+        begins.push(size.next_multiple_of(crate::buffer::page()));
         size = begins[begins.len() - 1].saturating_add(crate::buffer::size_of(file)?);
     }
     let end_of = |file: usize| begins.get(file + 1).copied().unwrap_or(size);
