@@ -226,7 +226,15 @@ impl Prober {
                 });
                 refusals.extend(answer.refusals);
                 let Some(needs) = answer.needs else { continue };
-                set.constraints = merged(device, &set.constraints, &needs)?;
+                match merged(device, &set.constraints, &needs) {
+                    Ok(constraints) => set.constraints = constraints,
+                    // What it takes is not what it offers.
+                    Err(error) => {
+                        let (tried, reason) = (Tried::Own, error.to_string());
+                        refusals.push(Refusal { of: of.clone(), modifier, tried, reason });
+                        continue;
+                    }
+                }
             }
             sets.push(set);
         }
@@ -498,6 +506,13 @@ fn try_allocator(
     let buffer = made(allocator, description)?;
     let keeps = buffer.description().layout.keeps(&description.set);
     keeps.map_err(|what| Error::new(ErrorKind::Mismatch, what))?;
+    // Where nobody asked, a device that chooses layouts chooses files as well.
+    let asked = description.set.constraint(ConstraintName::FILES);
+    let files = buffer.pieces().len() as u64;
+    if let Some(asked) = asked.filter(|asked| *asked != files) {
+        let what = format!("memory in {files} files, and {asked} are asked for");
+        return Err(Error::new(ErrorKind::Mismatch, what));
+    }
     for (user, _) in users {
         // Who only makes memory, such as a heap, takes what it made itself.
         if user.info().imports {
@@ -826,6 +841,89 @@ mod tests {
             refusals[0].to_string(),
             "panel:encode in rows does not take its own memory: no"
         );
+    }
+
+    /// A device that offers what it does not keep to, and one set that it does.
+    struct Offering(Box<Fake>, Vec<CapabilitySet>);
+
+    impl Device for Offering {
+        fn info(&self) -> &DeviceInfo {
+            self.0.info()
+        }
+
+        fn sets(&self, _: &Image, _: Operation) -> Result<Vec<CapabilitySet>> {
+            Ok(self.1.clone())
+        }
+
+        fn allocate(&self, description: &Description) -> Result<Buffer> {
+            self.0.allocate(description)
+        }
+
+        fn import(&self, buffer: &Buffer) -> Result<Box<dyn Import>> {
+            self.0.import(buffer)
+        }
+    }
+
+    #[test]
+    fn what_fits_no_format_rules_one_way_out() {
+        let set = |constraints: &[Constraint]| {
+            CapabilitySet::new(constraints, vec![Capability::pitch_linear()])
+        };
+        let (files, maker) = (ConstraintName::FILES, ConstraintName::MADE_BY);
+        let sets =
+            vec![set(&[Constraint::new(files, 5)]), set(&[Constraint::new(maker, 999)]), set(&[])];
+        let mut panel = Offering(display("panel", "/dev/null"), sets);
+        panel.0.takes = |buffer| {
+            let of = buffer.description().set.constraint(ConstraintName::MADE_BY);
+            let number = fs::metadata("/dev/null").unwrap().rdev();
+            (of == Some(number)).then_some(()).ok_or_else(|| Error::unsupported("no"))
+        };
+        let image = description(&[]).usage.image;
+        let devices: Vec<Box<dyn Device>> = vec![fake("heap", any, u64::MAX)];
+        let (offer, refusals) =
+            prober(9).offer(&panel, &image, Operation::Capture, &devices).unwrap();
+        let number = fs::metadata("/dev/null").unwrap().rdev();
+        assert_eq!(offer.sets, [set(&[Constraint::new(maker, number)])]);
+        let refusals: Vec<String> = refusals.iter().map(Refusal::to_string).collect();
+        assert!(refusals[0].ends_with("5 files for 1 planes"), "{refusals:?}");
+        assert!(refusals.iter().any(|it| it.ends_with("are two devices")), "{refusals:?}");
+    }
+
+    /// As GBM: it makes memory in as many files as it likes.
+    #[test]
+    fn memory_in_other_files_than_were_asked_for_is_refused() {
+        struct Splitter(DeviceInfo);
+        impl Device for Splitter {
+            fn info(&self) -> &DeviceInfo {
+                &self.0
+            }
+
+            fn sets(&self, _: &Image, _: Operation) -> Result<Vec<CapabilitySet>> {
+                Ok(Vec::new())
+            }
+
+            fn allocate(&self, description: &Description) -> Result<Buffer> {
+                let file = |plane: &Plane| {
+                    let file = tempfile::tempfile().unwrap();
+                    file.set_len(plane.size).unwrap();
+                    file.into()
+                };
+                let files = description.layout.planes.iter().map(file).collect();
+                Buffer::by_planes(files, description.clone())
+            }
+
+            fn import(&self, _: &Buffer) -> Result<Box<dyn Import>> {
+                Ok(Box::new(Taken))
+            }
+        }
+        let devices: Vec<Box<dyn Device>> = vec![Box::new(Splitter(fake("gpu", any, 4096).info))];
+        let mut asked = description(&["gpu"]);
+        asked.usage.image.format = Fourcc::new(b"NV12");
+        asked.layout = solve(&asked.usage.image, &asked.set).unwrap();
+        assert_eq!(prober(4).make(&devices, &asked).unwrap().buffer.pieces().len(), 2);
+        asked.set.constraints.push(Constraint::new(ConstraintName::FILES, 1));
+        let refused = prober(4).make(&devices, &asked).unwrap_err().to_string();
+        assert!(refused.ends_with("gpu: memory in 2 files, and 1 are asked for"), "{refused}");
     }
 
     /// A GPU with tiles that only its driver knows, which says where it laid the pixels.
