@@ -41,6 +41,8 @@ extern "C" {
 #define NVABI_DEVMEM_ENCODE 7
 #define NVABI_DEVMEM_DECODE 8
 #define NVABI_DEVMEM_COPY 9
+#define NVABI_DEVMEM_CONVERT_READ 10
+#define NVABI_DEVMEM_CONVERT_WRITE 11
 
 /* Names of constraints. Values are in bytes where nothing else is said. */
 #define NVABI_DEVMEM_ADDRESS_ALIGNMENT 0
@@ -158,7 +160,7 @@ typedef struct nvabi_devmem_hint {
     uint32_t reserved;
 } nvabi_devmem_hint;
 
-/* In bytes. Files of memory are one behind the other, each from the next multiple of 4096 on: offsets are from the
+/* In bytes. Files of memory are one behind the other, each from the next page of the machine on: offsets are from the
  * start of the first. */
 typedef struct nvabi_devmem_plane {
     uint64_t offset;
@@ -217,8 +219,8 @@ typedef struct nvabi_devmem_driver {
     /* The formats that the device takes for an operation: their count. No more than capacity are written. Null: sets
      * are asked for each format. */
     int (*hints)(uint32_t index, uint32_t operation, nvabi_devmem_hint *hints, uint32_t capacity);
-    /* As allocate, with a file for each plane: as many descriptors as planes are written. Null: allocate is asked for
-     * each plane. */
+    /* As allocate, with a file for each plane: as many descriptors as planes are written. When it fails it has closed
+     * those that it made. Null: allocate is asked for each plane. */
     int (*allocate_files)(uint32_t index, const nvabi_devmem_memory *memory, int32_t *fds);
     /* As import, of memory in several files. Null: the device takes none. */
     int (*import_files)(uint32_t index, const int32_t *fds, uint32_t fd_count, const nvabi_devmem_memory *memory,

@@ -202,6 +202,8 @@ pub(super) struct DrmSyncobjHandle {
 
 /// `VIDIOC_QUERYCAP`.
 pub(super) const V4L2_QUERYCAP: Request<V4l2Capability> = Request::written(b'V', 0);
+/// `VIDIOC_ENUM_FMT`.
+pub(super) const V4L2_ENUM_FMT: Request<V4l2FormatDescription> = Request::both(b'V', 2);
 /// `VIDIOC_S_FMT`.
 pub(super) const V4L2_S_FMT: Request<V4l2Format> = Request::both(b'V', 5);
 /// The same of a queue of memories by plane.
@@ -228,6 +230,10 @@ pub(super) const V4L2_CID_ROTATE: u32 = 0x0098_0922;
 pub(super) const V4L2_CAP_VIDEO_CAPTURE: u32 = 1;
 /// `V4L2_CAP_VIDEO_CAPTURE_MPLANE`.
 pub(super) const V4L2_CAP_VIDEO_CAPTURE_PLANES: u32 = 0x1000;
+/// `V4L2_CAP_VIDEO_M2M`: it reads from one queue and writes to another.
+pub(super) const V4L2_CAP_VIDEO_M2M: u32 = 0x8000;
+/// `V4L2_CAP_VIDEO_M2M_MPLANE`.
+pub(super) const V4L2_CAP_VIDEO_M2M_PLANES: u32 = 0x4000;
 /// `V4L2_CAP_STREAMING`.
 pub(super) const V4L2_CAP_STREAMING: u32 = 0x0400_0000;
 /// `V4L2_CAP_DEVICE_CAPS`: `device_caps` holds what this node can do.
@@ -236,6 +242,12 @@ pub(super) const V4L2_CAP_DEVICE_CAPS: u32 = 0x8000_0000;
 pub(super) const V4L2_VIDEO_CAPTURE: u32 = 1;
 /// `V4L2_BUF_TYPE_VIDEO_CAPTURE_MPLANE`.
 pub(super) const V4L2_VIDEO_CAPTURE_PLANES: u32 = 9;
+/// `V4L2_BUF_TYPE_VIDEO_OUTPUT`.
+pub(super) const V4L2_VIDEO_OUTPUT: u32 = 2;
+/// `V4L2_BUF_TYPE_VIDEO_OUTPUT_MPLANE`.
+pub(super) const V4L2_VIDEO_OUTPUT_PLANES: u32 = 10;
+/// `V4L2_FMT_FLAG_COMPRESSED`.
+pub(super) const V4L2_FMT_COMPRESSED: u32 = 1;
 /// `V4L2_MEMORY_MMAP`: the driver's own memory.
 pub(super) const V4L2_MMAP: u32 = 1;
 /// `V4L2_MEMORY_DMABUF`: memory of others.
@@ -253,6 +265,19 @@ pub(super) struct V4l2Capability {
     pub(super) version: u32,
     pub(super) capabilities: u32,
     pub(super) device_caps: u32,
+    pub(super) reserved: [u32; 3],
+}
+
+/// `struct v4l2_fmtdesc`.
+#[repr(C)]
+#[derive(FromZeros)]
+pub(super) struct V4l2FormatDescription {
+    pub(super) index: u32,
+    pub(super) kind: u32,
+    pub(super) flags: u32,
+    pub(super) description: [u8; 32],
+    pub(super) pixelformat: u32,
+    pub(super) mbus_code: u32,
     pub(super) reserved: [u32; 3],
 }
 
@@ -404,6 +429,7 @@ mod tests {
             UDMABUF_CREATE_LIST: "UDMABUF_CREATE_LIST",
             DMA_HEAP_ALLOC: "DMA_HEAP_IOCTL_ALLOC",
             V4L2_QUERYCAP: "VIDIOC_QUERYCAP",
+            V4L2_ENUM_FMT: "VIDIOC_ENUM_FMT",
             V4L2_S_FMT: "VIDIOC_S_FMT",
             V4L2_TRY_FMT: "VIDIOC_TRY_FMT",
             V4L2_S_FMT_PLANES: "VIDIOC_S_FMT",
@@ -423,10 +449,15 @@ mod tests {
             V4L2_CID_ROTATE = "V4L2_CID_ROTATE",
             V4L2_CAP_VIDEO_CAPTURE = "V4L2_CAP_VIDEO_CAPTURE",
             V4L2_CAP_VIDEO_CAPTURE_PLANES = "V4L2_CAP_VIDEO_CAPTURE_MPLANE",
+            V4L2_CAP_VIDEO_M2M = "V4L2_CAP_VIDEO_M2M",
+            V4L2_CAP_VIDEO_M2M_PLANES = "V4L2_CAP_VIDEO_M2M_MPLANE",
             V4L2_CAP_STREAMING = "V4L2_CAP_STREAMING",
             V4L2_CAP_DEVICE_CAPS = "V4L2_CAP_DEVICE_CAPS",
             V4L2_VIDEO_CAPTURE = "V4L2_BUF_TYPE_VIDEO_CAPTURE",
             V4L2_VIDEO_CAPTURE_PLANES = "V4L2_BUF_TYPE_VIDEO_CAPTURE_MPLANE",
+            V4L2_VIDEO_OUTPUT = "V4L2_BUF_TYPE_VIDEO_OUTPUT",
+            V4L2_VIDEO_OUTPUT_PLANES = "V4L2_BUF_TYPE_VIDEO_OUTPUT_MPLANE",
+            V4L2_FMT_COMPRESSED = "V4L2_FMT_FLAG_COMPRESSED",
             V4L2_MMAP = "V4L2_MEMORY_MMAP",
             V4L2_DMABUF = "V4L2_MEMORY_DMABUF",
             V4L2_FIELD_NONE = "V4L2_FIELD_NONE",
@@ -449,6 +480,10 @@ mod tests {
             V4l2Capability: "v4l2_capability" {
                 driver "driver", card "card", bus_info "bus_info", version "version",
                 capabilities "capabilities", device_caps "device_caps", reserved "reserved",
+            }
+            V4l2FormatDescription: "v4l2_fmtdesc" {
+                index "index", kind "type", flags "flags", description "description",
+                pixelformat "pixelformat", mbus_code "mbus_code", reserved "reserved",
             }
             V4l2Format: "v4l2_format" {
                 kind "type", width "fmt.pix.width", height "fmt.pix.height",

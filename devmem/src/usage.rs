@@ -136,11 +136,15 @@ pub enum Operation {
     Decode = 8,
     /// A copy engine reads or writes it.
     Copy = 9,
+    /// A converter, such as a scaler, reads it.
+    ConvertRead = 10,
+    /// A converter writes it.
+    ConvertWrite = 11,
 }
 
 impl Operation {
     /// Every operation, by number.
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 11] = [
         Self::CpuRead,
         Self::CpuWrite,
         Self::Texture,
@@ -150,6 +154,8 @@ impl Operation {
         Self::Encode,
         Self::Decode,
         Self::Copy,
+        Self::ConvertRead,
+        Self::ConvertWrite,
     ];
 
     /// The operation of a number, as it is on the wire and in the C interface.
@@ -159,7 +165,8 @@ impl Operation {
 
     /// Whether it changes what is in the memory.
     pub fn writes(self) -> bool {
-        matches!(self, Self::CpuWrite | Self::Render | Self::Capture | Self::Decode | Self::Copy)
+        use Operation::{Capture, ConvertWrite, Copy, CpuWrite, Decode, Render};
+        matches!(self, CpuWrite | Render | Capture | Decode | Copy | ConvertWrite)
     }
 
     /// Whether the CPU does it.
@@ -178,6 +185,8 @@ impl Operation {
             Self::Encode => "encode",
             Self::Decode => "decode",
             Self::Copy => "copy",
+            Self::ConvertRead => "convert-read",
+            Self::ConvertWrite => "convert-write",
         }
     }
 }

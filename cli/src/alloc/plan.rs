@@ -191,7 +191,10 @@ fn devices<'f>(found: &'f Found, wanted: &Use) -> Result<Vec<&'f dyn Device>, Re
 
 /// What a device is for, and what it does then.
 fn part(name: &str) -> Option<&'static [Operation]> {
-    use Operation::{Capture, Copy, CpuRead, CpuWrite, Decode, Encode, Render, Scanout, Texture};
+    use Operation::{
+        Capture, ConvertRead, ConvertWrite, Copy, CpuRead, CpuWrite, Decode, Encode, Render,
+        Scanout, Texture,
+    };
     match name {
         "cpu" => Some(&[CpuRead, CpuWrite]),
         "gpu" => Some(&[Texture, Render, Copy]),
@@ -199,6 +202,7 @@ fn part(name: &str) -> Option<&'static [Operation]> {
         "camera" => Some(&[Capture]),
         "encoder" => Some(&[Encode]),
         "decoder" => Some(&[Decode]),
+        "converter" => Some(&[ConvertRead, ConvertWrite]),
         _ => None,
     }
 }

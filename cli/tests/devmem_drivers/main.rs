@@ -12,6 +12,7 @@ mod allocate;
 mod capture;
 mod choose;
 mod command;
+mod convert;
 mod fences;
 mod gpus;
 mod nvmap;
@@ -44,8 +45,8 @@ pub(crate) fn devices() -> Vec<Box<dyn Device>> {
     found.devices
 }
 
-/// A device by its name, or by what a test calls it: `vgem`, `vkms`, `bochs`, `virtio-gpu`, `camera`, and
-/// `contiguous-camera`, which takes no scattered memory. Without it the test is skipped.
+/// A device by its name, or by what a test calls it: `vgem`, `vkms`, `bochs`, `virtio-gpu`, `camera`,
+/// `contiguous-camera`, which takes no scattered memory, `converter`, `encoder`, `decoder`. Without it the test is skipped.
 pub(crate) fn device(name: &'static str) -> Box<dyn Device> {
     let wanted = alias(name);
     let found =
@@ -65,6 +66,9 @@ fn alias(name: &str) -> Option<String> {
         "camera" => camera(0),
         "contiguous-camera" => camera(1),
         "camera-by-planes" => camera(2),
+        "converter" => video("vim2m").first().cloned(),
+        "encoder" => video("stateful-encoder").first().cloned(),
+        "decoder" => video("stateful-decoder").first().cloned(),
         _ => Some(name.to_owned()),
     }
 }
@@ -93,16 +97,22 @@ pub(crate) fn render_node(card: &str) -> Option<String> {
 
 /// The cameras of vivid, in the order of its parameters (`devmem_vm/init`).
 fn camera(index: usize) -> Option<String> {
-    let nodes = fs::read_dir("/sys/class/video4linux").ok()?;
+    video("vid-cap").get(index).cloned()
+}
+
+/// The nodes of V4L2 with these words in their names, in order.
+fn video(words: &str) -> Vec<String> {
+    let nodes = fs::read_dir("/sys/class/video4linux").into_iter().flatten();
     let names = nodes.filter_map(|entry| entry.ok()?.file_name().into_string().ok());
-    let mut cameras: Vec<String> = names
+    let mut found: Vec<String> = names
         .filter(|name| {
             let name = Path::new("/sys/class/video4linux").join(name).join("name");
-            fs::read_to_string(name).is_ok_and(|name| name.contains("vid-cap"))
+            fs::read_to_string(name).is_ok_and(|name| name.contains(words))
         })
         .collect();
-    cameras.sort();
-    cameras.get(index).map(|name| format!("v4l2:{name}"))
+    // video2 before video10.
+    found.sort_by_key(|name| (name.len(), name.clone()));
+    found.into_iter().map(|name| format!("v4l2:{name}")).collect()
 }
 
 /// An image of XR24 in rows without gaps, and who does what with it.

@@ -337,6 +337,8 @@ pub(super) mod value {
         Operation::Encode => NVABI_DEVMEM_ENCODE;
         Operation::Decode => NVABI_DEVMEM_DECODE;
         Operation::Copy => NVABI_DEVMEM_COPY;
+        Operation::ConvertRead => NVABI_DEVMEM_CONVERT_READ;
+        Operation::ConvertWrite => NVABI_DEVMEM_CONVERT_WRITE;
         Name::ADDRESS_ALIGNMENT.0 => NVABI_DEVMEM_ADDRESS_ALIGNMENT;
         Name::PITCH_ALIGNMENT.0 => NVABI_DEVMEM_PITCH_ALIGNMENT;
         Name::MAX_PITCH.0 => NVABI_DEVMEM_MAX_PITCH;
