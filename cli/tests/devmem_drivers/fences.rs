@@ -1,10 +1,12 @@
 //! Waiting for devices: vgem's fences, which a test signals itself.
 
 use std::fs::{File, OpenOptions};
-use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
 use std::time::Duration;
 
 use nvabi_devmem::{Buffer, ErrorKind, Intent, Operation, Timeline, Transition, Wait, wait_fence};
+
+use nvabi_test::{Need, skip};
 
 use super::{description, device};
 
@@ -169,4 +171,63 @@ fn a_node_without_timelines_says_so() {
     let vgem = device("vgem");
     let refused = Timeline::new(std::path::Path::new(&vgem.info().node)).unwrap_err();
     assert!(refused.to_string().ends_with("has no timelines"), "{refused}");
+}
+
+/// A timeline of sw_sync: fences that a test makes and signals, without a device.
+struct SoftwareTimeline(File);
+
+impl SoftwareTimeline {
+    fn open() -> Self {
+        let node = "/sys/kernel/debug/sync/sw_sync";
+        let opened = OpenOptions::new().read(true).write(true).open(node);
+        Self(
+            opened
+                .unwrap_or_else(|error| skip(Need::Device("sw_sync"), format!("{node}: {error}"))),
+        )
+    }
+
+    /// A sync file that is signalled when the timeline comes to the point.
+    fn fence(&self, point: u32) -> OwnedFd {
+        // struct sw_sync_create_fence_data: value, name, the sync file.
+        let mut made = [0u32; 10];
+        made[0] = point;
+        call(&self.0, 0xc028_5700, &mut made);
+        // SAFETY: the kernel has just made it for this process.
+        unsafe { OwnedFd::from_raw_fd(made[9] as i32) }
+    }
+
+    fn advance(&self, by: u32) {
+        call(&self.0, 0x4004_5701, &mut [by]);
+    }
+}
+
+/// Two fences of no device: readers of the memory wait for both of its writers, in whatever order these end.
+#[test]
+fn sync_files_of_no_device_are_waited_for() {
+    let timeline = SoftwareTimeline::open();
+    let heap = device("dma-heap:system");
+    let buffer = heap.allocate(&description(64, 64, Vec::new())).unwrap();
+    for point in [1, 2] {
+        buffer.import_fence(Intent::Write, timeline.fence(point).as_fd()).unwrap();
+    }
+    let both = buffer.export_fence(Intent::Read).unwrap();
+    for advanced in [1, 1] {
+        assert_eq!(buffer.wait(Intent::Read, SHORT).unwrap_err().kind(), ErrorKind::Timeout);
+        assert_eq!(wait_fence(both.as_fd(), SHORT).unwrap_err().kind(), ErrorKind::Timeout);
+        timeline.advance(advanced);
+    }
+    buffer.wait(Intent::Write, LONG).unwrap();
+    wait_fence(both.as_fd(), LONG).unwrap();
+}
+
+/// The same as a point of a timeline semaphore.
+#[test]
+fn a_sync_file_of_no_device_is_a_point() {
+    let (sync, reader) = (SoftwareTimeline::open(), device("virtio-gpu"));
+    let timeline = Timeline::new(std::path::Path::new(&reader.info().node)).unwrap();
+    timeline.attach(7, sync.fence(1).as_fd()).unwrap();
+    assert_eq!(timeline.wait(7, SHORT).unwrap_err().kind(), ErrorKind::Timeout);
+    sync.advance(1);
+    timeline.wait(7, LONG).unwrap();
+    assert_eq!(timeline.reached().unwrap(), 7);
 }

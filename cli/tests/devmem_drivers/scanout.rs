@@ -194,6 +194,25 @@ fn is_shown(allocator: &'static str) {
     assert_eq!(difference(&shown, &other), Some(700));
 }
 
+/// The kernel has one handle for one dma-buf: it is closed when the last of its files goes.
+#[test]
+fn one_memory_in_two_files_is_held_once() {
+    let (heap, display) = (device("dma-heap:system"), device("vkms"));
+    let description = description(64, 64, Vec::new());
+    let memory = heap.allocate(&description).unwrap();
+    let files = vec![memory.export().unwrap(), memory.export().unwrap()];
+    let twice = Buffer::in_pieces(files, description).unwrap();
+    for _ in 0..2 {
+        let held = display.import(&twice).unwrap();
+        let whole = display.import(&memory).unwrap();
+        assert_eq!(held.handle(), whole.handle());
+        drop(whole);
+        assert_eq!(attached(&memory), Some(1));
+        drop(held);
+        assert_eq!(attached(&memory), Some(0));
+    }
+}
+
 #[test]
 fn memory_of_udmabuf_is_shown() {
     is_shown("udmabuf");
