@@ -2,15 +2,17 @@
 # Gets a kernel for the virtual machine, without installing anything.
 #
 #   cli/tests/devmem_vm/kernel.sh package [FOLDER]   a packaged kernel: quick; it lacks some drivers
+#   cli/tests/devmem_vm/kernel.sh modules [FOLDER]   the same with those that can be built as modules: two minutes
 #   cli/tests/devmem_vm/kernel.sh build [FOLDER]     a small one from the packaged source, with all of them
 #
 # FOLDER is target/devmem-kernel unless given: where the tests look. It gets `vmlinuz`, `provides` with
 # the drivers that must be there, and `modules/` where drivers are modules. Works on Debian, whose
-# backports (or KERNEL_SUITE) are asked as well, and on what derives from it. A build needs flex, bison, bc and
-# libelf-dev, some ten minutes of two cores and 2 GB of disk under TMPDIR.
+# backports (or KERNEL_SUITE) are asked as well, and on what derives from it. Modules need make and the compiler that
+# built the kernel. A build needs flex, bison, bc and libelf-dev too, some ten minutes of two cores and 2 GB of disk
+# under TMPDIR.
 set -eu
 
-kind=${1:?package or build}
+kind=${1:?package, modules or build}
 here=$(cd "$(dirname "$0")" && pwd)
 folder=${2:-${CARGO_TARGET_DIR:-$here/../../../target}/devmem-kernel}
 . "$here/apt.sh"
@@ -33,13 +35,58 @@ package() {
     download "linux-modules-$release" || true
     download "linux-modules-extra-$release" || true
     unpack
-    cp root/boot/vmlinuz-* out/vmlinuz
-    provides "root/boot/config-$release" >out/provides
-    [ -s out/provides ] || { echo "$image has none of the drivers" >&2; exit 1; }
     # Where /lib is a link to /usr/lib, packages have the latter.
     [ -e root/lib ] || ln -s usr/lib root/lib
+    cp root/boot/vmlinuz-* out/vmlinuz
+    cp "root/boot/config-$release" config
+    more
+    provides config >out/provides
+    [ -s out/provides ] || { echo "$image has none of the drivers" >&2; exit 1; }
     depmod -b root "$release"
     modules
+}
+
+# Drivers that the packaged kernel has not are built for it as modules, from the packaged source.
+more() {
+    [ "$kind" = modules ] || return 0
+    headers=linux-headers-$release
+    for name in "$headers" $(needs "$headers" '^linux-(headers|kbuild)-'); do
+        download "$name" || { echo "cannot download $name" >&2; exit 1; }
+    done
+    kernel_source
+    # Modules without BTF are what is wanted: that needs pahole.
+    rm -f "root/usr/src/$headers/vmlinux"
+    sed -i "s,/usr/src/,$work/root/usr/src/," "root/usr/src/$headers/Makefile"
+    mkdir tree more
+    drivers=tree/drivers
+    tar -xf root/usr/src/"$source".tar.* -C tree --strip-components 1 --wildcards \
+        '*/drivers/media/v4l2-core/v4l2-mem2mem.c' '*/drivers/media/test-drivers/*' '*/drivers/gpu/drm/vkms/*'
+    cp -r $drivers/media/v4l2-core/v4l2-mem2mem.c $drivers/media/test-drivers/vim2m.c \
+        $drivers/media/test-drivers/vicodec $drivers/gpu/drm/vkms more
+    while read -r option object; do
+        grep -q "^CONFIG_$option=" config && continue
+        echo "obj-m += $object" >>more/Kbuild
+        echo "CONFIG_$option=m" >>config
+    done <<'EOF'
+V4L2_MEM2MEM_DEV v4l2-mem2mem.o
+VIDEO_VIM2M vim2m.o
+VIDEO_VICODEC vicodec/
+DRM_VKMS vkms/
+EOF
+    make -s -j "${JOBS:-$(nproc)}" -C "root/usr/src/$headers" M="$work/more" CONFIG_V4L2_MEM2MEM_DEV=m \
+        CONFIG_VIDEO_VIM2M=m CONFIG_VIDEO_VICODEC=m CONFIG_DRM_VKMS=m modules >make.log 2>&1 ||
+        { cat make.log >&2; exit 1; }
+    mkdir "root/lib/modules/$release/more"
+    find more -name '*.ko' -exec strip --strip-debug {} \; -exec cp {} "root/lib/modules/$release/more" \;
+}
+
+# The packaged source, which belongs to no kernel that is packaged: the newest.
+kernel_source() {
+    of_source=$(newest linux-source)
+    [ -n "$of_source" ] || { echo "apt knows no linux-source" >&2; exit 1; }
+    source=$(needs "linux-source=$of_source" '^linux-source-' | head -n 1)
+    download "$source=$(newest "$source")" || { echo "cannot download $source" >&2; exit 1; }
+    unpack
 }
 
 # What the machine has with a kernel of this configuration, as tests call it.
@@ -54,12 +101,15 @@ DRM_VKMS vkms
 DRM_BOCHS bochs
 DRM_VIRTIO_GPU virtio-gpu
 VIDEO_VIVID camera contiguous-camera camera-by-planes
+VIDEO_VIM2M converter
+VIDEO_VICODEC encoder decoder
+SW_SYNC sw_sync
 EOF
 }
 
 # The drivers' modules and those that they need, not compressed: busybox loads them as they are.
 modules() {
-    for driver in udmabuf vgem vkms bochs virtio_pci virtio-gpu vivid; do
+    for driver in udmabuf vgem vkms bochs virtio_pci virtio-gpu vivid vim2m vicodec; do
         modprobe -S "$release" -d "$work/root" --show-depends "$driver" 2>/dev/null || true
     done | awk '$1 == "insmod" { print $2 }' | sort -u | while read -r file; do
         to=out/modules/${file#*/modules/}
@@ -77,11 +127,8 @@ modules() {
 }
 
 build() {
-    version=$(newest linux-source)
-    [ -n "$version" ] || { echo "apt knows no linux-source" >&2; exit 1; }
-    source=$(needs "linux-source=$version" '^linux-source-' | head -n 1)
-    download "$source=$(newest "$source")" || { echo "cannot download $source" >&2; exit 1; }
-    unpack
+    kernel_source
+    version=$of_source
     mkdir tree
     tar -xf root/usr/src/"$source".tar.* -C tree --strip-components 1
     rm -r root
@@ -104,8 +151,9 @@ build() {
 }
 
 case $kind in
-    package | build) "$kind" ;;
-    *) echo "package or build, not $kind" >&2; exit 2 ;;
+    package | modules) package ;;
+    build) build ;;
+    *) echo "package, modules or build, not $kind" >&2; exit 2 ;;
 esac
 # Only a whole kernel takes the place of an earlier one.
 mkdir -p "$(dirname "$folder")"
