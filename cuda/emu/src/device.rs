@@ -10,7 +10,7 @@ use crate::memory::{Foreign, Memory};
 use crate::program::{self, CODE_WINDOW, Linked, Program, Target, Unit};
 use crate::ptx::{self, Init, Linkage, Space};
 use crate::report::Report;
-use crate::run::{self, Code, Grid, PtxCode, SassCode};
+use crate::run::{self, Code, Grid, PtxCode, Room, SassCode, Turn};
 use crate::sass;
 use crate::texture::Texture;
 
@@ -23,6 +23,10 @@ pub const MAX_SHARED_BYTES: u64 = 227 << 10;
 pub const RESERVED_SHARED_BYTES: u64 = 1 << 10;
 /// Most bytes of local memory of a thread.
 pub const MAX_LOCAL_BYTES: u64 = 512 << 10;
+
+/// Most bytes of this process that the blocks of a launch take at once: their local memory, shared memory with its
+/// shadow, and registers.
+pub const MAX_LAUNCH_BYTES: u64 = 4 << 30;
 
 /// Bytes that CUDA's headers keep for each cooperative launch: their number, then a word that blocks count in.
 const WORKSPACE_BYTES: u64 = 8;
@@ -494,10 +498,6 @@ impl Device {
         }
         let params = &args.bytes[..size as usize];
         self.launches += 1;
-        let workspace = match launch.cooperative {
-            true => self.memory.alloc(WORKSPACE_BYTES)?,
-            false => 0,
-        };
         let (ptx, machine);
         let code: &dyn Code = match &module.code {
             Loaded::Ptx(program) => {
@@ -508,6 +508,11 @@ impl Device {
                 machine = self.machine_code(program, kernel, launch, params)?;
                 &machine
             }
+        };
+        let room = Room::of(launch, code).map_err(refuse)?;
+        let workspace = match launch.cooperative {
+            true => self.memory.alloc(WORKSPACE_BYTES)?,
+            false => 0,
         };
         self.memory.mark(workspace, WORKSPACE_BYTES);
         // Machine code does not say where lanes meet that run together: ptxas drops `__syncwarp` there.
@@ -521,7 +526,8 @@ impl Device {
             textures: &self.textures,
             workspace,
             id: self.launches,
-            turn: run::turn_of(launch, code),
+            room,
+            turn: Turn::new(launch, room.blocks),
         };
         let report = run::run(&grid);
         if launch.cooperative {
@@ -563,6 +569,7 @@ impl Device {
         let threads = self.threads(launch);
         let launch = Launch { shared_bytes: 0, threads, compare_lanes: false, ..launch.clone() };
         let code = SassCode::placed(&program, &kernel, banks);
+        let room = Room::of(&launch, &code).map_err(refuse)?;
         let grid = Grid {
             code: &code,
             launch: &launch,
@@ -571,7 +578,8 @@ impl Device {
             textures: &self.textures,
             workspace: 0,
             id: self.launches,
-            turn: run::turn_of(&launch, &code),
+            room,
+            turn: Turn::new(&launch, room.blocks),
         };
         let report = run::run(&grid);
         self.memory.unmap_freed();

@@ -55,8 +55,8 @@ mod sass;
 mod texture;
 
 pub use device::{
-    Args, Device, Launch, MAX_BLOCK_THREADS, MAX_LOCAL_BYTES, MAX_SHARED_BYTES, Module, Placed,
-    RESERVED_SHARED_BYTES, Schedule,
+    Args, Device, Launch, MAX_BLOCK_THREADS, MAX_LAUNCH_BYTES, MAX_LOCAL_BYTES, MAX_SHARED_BYTES,
+    Module, Placed, RESERVED_SHARED_BYTES, Schedule,
 };
 pub use error::{DeviceError, LoadError};
 pub use memory::Foreign;

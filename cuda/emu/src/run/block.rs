@@ -39,6 +39,8 @@ pub(crate) struct State<'a> {
     pub(super) output: Vec<u8>,
     pub(super) warp_instructions: u64,
     pub(super) lane_instructions: u64,
+    /// Bytes that calls may take yet.
+    pub(super) call_bytes: u64,
     /// The block may be behind others: it has done what can order it.
     pub(super) ordered: bool,
     findings: Vec<Finding>,
@@ -94,6 +96,7 @@ impl<'a> Block<'a> {
                 output: Vec::new(),
                 warp_instructions: 0,
                 lane_instructions: 0,
+                call_bytes: grid.room.call_bytes,
                 ordered: false,
                 findings: Vec::new(),
                 known: HashMap::new(),
@@ -336,13 +339,18 @@ impl State<'_> {
         let limit = self.grid.launch.max_warp_instructions;
         let together = self.grid.launch.cooperative || self.grid.turn.is_stuck();
         let who = if together { "the grid" } else { "the block" };
+        let at_once = if self.grid.turn.is_stuck() {
+            format!("; {} blocks ran at once", self.grid.room.blocks)
+        } else {
+            String::new()
+        };
         let place = |site| self.own_location(site, std::iter::empty());
         let looped = std::iter::once(warp.site()).chain(warp.callers()).find_map(|site| {
             let (first, last) = self.grid.code.innermost_loop(site)?;
             Some(format!("in the loop from {} to {}", place(first), place(last)))
         });
         let message = format!(
-            "{who} has run more than its limit of {limit} instructions of warps; warp {} is {}",
+            "{who} has run more than its limit of {limit} instructions of warps; warp {} is {}{at_once}",
             warp.core().index,
             looped.unwrap_or_else(|| "in no loop".to_owned())
         );

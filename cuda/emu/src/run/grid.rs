@@ -5,9 +5,10 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 
 use super::block::{Block, Outcome};
+use super::shared::Shared;
 use super::turn::{Turn, Worker};
 use super::warp::Code;
-use crate::device::{Launch, MAX_SHARED_BYTES, RESERVED_SHARED_BYTES, Schedule};
+use crate::device::{Launch, MAX_LAUNCH_BYTES, MAX_SHARED_BYTES, RESERVED_SHARED_BYTES, Schedule};
 use crate::memory::Memory;
 use crate::report::{FindingKind, Report, SourceLocation};
 use crate::texture::Texture;
@@ -24,6 +25,7 @@ pub(crate) struct Grid<'a> {
     pub(crate) workspace: u64,
     /// Number of this launch on its device.
     pub(crate) id: u64,
+    pub(crate) room: Room,
     pub(crate) turn: Turn,
 }
 
@@ -88,20 +90,49 @@ impl Order {
     }
 }
 
-/// The turn of a launch. As many blocks take turns as a GPU runs at once: the largest has as many multiprocessors, with
-/// room for so many blocks, threads and bytes of shared memory each. More than `MOST` threads are too many for a process.
-pub(crate) fn turn_of(launch: &Launch, code: &dyn Code) -> Turn {
-    const MULTIPROCESSORS: u64 = 132;
-    const BLOCKS: u64 = 32;
-    const THREADS: u64 = 2048;
-    const MOST: u64 = 512;
-    let threads: u64 = launch.block.iter().map(|n| u64::from(*n)).product();
-    let (shared, _) = code.shared(launch.shared_bytes.into());
-    let room = MAX_SHARED_BYTES + RESERVED_SHARED_BYTES;
-    let each = [THREADS / threads.max(1), room / shared.max(1)].into_iter().fold(BLOCKS, u64::min);
-    let together = (MULTIPROCESSORS * each.max(1)).min(MOST) as usize;
-    let count = launch.grid.iter().map(|n| *n as usize).product();
-    Turn::new(count, together, launch.max_warp_instructions)
+/// How many blocks of a launch there are at once, and what each may take of this process's memory.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Room {
+    pub(crate) blocks: usize,
+    /// Bytes that the calls of a block may take, beside what it begins with.
+    pub(super) call_bytes: u64,
+}
+
+impl Room {
+    /// As many blocks as a GPU runs at once: the largest has as many multiprocessors, with room for so many blocks,
+    /// threads and bytes of shared memory each. More than `MOST` threads are too many for a process, and more than
+    /// [`MAX_LAUNCH_BYTES`] are too much memory. The launch alone decides, so that what blocks see is the same on any
+    /// machine.
+    pub(crate) fn of(launch: &Launch, code: &dyn Code) -> Result<Self, String> {
+        const MULTIPROCESSORS: u64 = 132;
+        const BLOCKS: u64 = 32;
+        const THREADS: u64 = 2048;
+        const MOST: u64 = 512;
+        let product = |of: [u32; 3]| of.iter().map(|n| u64::from(*n)).product::<u64>();
+        let (count, threads) = (product(launch.grid), product(launch.block));
+        let (shared, grain) = code.shared(launch.shared_bytes.into());
+        let warps = threads.div_ceil(32);
+        let begins = warps * code.warp_bytes() + Shared::most_bytes(shared, grain, launch.checks);
+        let bytes = begins + warps * code.call_bytes();
+        let fit = MAX_LAUNCH_BYTES / bytes.max(1);
+        let blocks = if launch.cooperative {
+            count
+        } else {
+            let room = MAX_SHARED_BYTES + RESERVED_SHARED_BYTES;
+            let each = [THREADS / threads.max(1), room / shared.max(1)];
+            let each = each.into_iter().fold(BLOCKS, u64::min);
+            // One always has room: what a thread may have is bounded.
+            (MULTIPROCESSORS * each.max(1)).min(MOST).min(count).min(fit).max(1)
+        };
+        if blocks > fit.max(1) {
+            return Err(format!(
+                "{blocks} blocks that wait for each other, each with {bytes} bytes of local memory, shared memory and \
+                 registers: at most {fit} have room in {MAX_LAUNCH_BYTES} bytes"
+            ));
+        }
+        let call_bytes = (MAX_LAUNCH_BYTES / blocks).saturating_sub(begins);
+        Ok(Self { blocks: blocks as usize, call_bytes })
+    }
 }
 
 /// Ends a block's turn, also where the emulator itself fails: others wait for it.
@@ -155,7 +186,7 @@ pub(crate) fn run(grid: &Grid<'_>) -> Report {
     merged.into_inner().unwrap_or_else(PoisonError::into_inner).finish(grid)
 }
 
-/// Each block to its end, several at a time; as many as fit on a GPU where they wait for each other.
+/// Each block to its end, several at a time; as many as there is room for where they wait for each other.
 fn apart(grid: &Grid<'_>, order: &Order, merged: &Mutex<Merged>) {
     let next = AtomicUsize::new(0);
     let work = &|_worker: Worker<'_>| {
@@ -181,7 +212,7 @@ fn apart(grid: &Grid<'_>, order: &Order, merged: &Mutex<Merged>) {
             merged.add(position, outcome);
         }
     };
-    let threads = grid.launch.threads.max(1).min(order.count());
+    let threads = grid.launch.threads.clamp(1, grid.room.blocks);
     if order.count() == 1 {
         return work(grid.turn.worker());
     }

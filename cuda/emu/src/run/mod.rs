@@ -15,9 +15,10 @@ mod texture;
 mod turn;
 mod warp;
 
-pub(crate) use grid::{Grid, run, turn_of};
+pub(crate) use grid::{Grid, Room, run};
 pub(crate) use ptx::PtxCode;
 pub(crate) use sass::SassCode;
+pub(crate) use turn::Turn;
 pub(crate) use warp::Code;
 
 use crate::report::{Finding, FindingKind};

@@ -99,6 +99,13 @@ pub(super) struct Shared {
 }
 
 impl Shared {
+    /// Most bytes that it takes: with all that the shadow may have to remember.
+    pub(super) fn most_bytes(size: u64, grain: u32, checks: bool) -> u64 {
+        const REMEMBERED: usize = size_of::<Cell>() + 2 * size_of::<Clock>() + 16;
+        let cells = if checks { size.div_ceil(grain.into()) } else { 0 };
+        size + cells * REMEMBERED as u64
+    }
+
     /// Without `checks` there is no shadow, and nothing is found.
     pub(super) fn new(size: u64, grain: u32, warps: usize, checks: bool) -> Self {
         let shift = grain.ilog2();

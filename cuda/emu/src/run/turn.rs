@@ -9,6 +9,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, Thread};
 
+use crate::device::Launch;
+
 /// How often a block does what others see, counted once a lane, until it may be waiting for another.
 const PATIENCE: u64 = 1 << 16;
 
@@ -45,7 +47,7 @@ pub(crate) struct Turn {
 #[derive(Debug)]
 struct Blocks {
     count: usize,
-    /// Those that a GPU runs at once.
+    /// Those that run at once.
     together: usize,
     /// All before this one have ended, and which behind it.
     first: usize,
@@ -112,9 +114,14 @@ impl Blocks {
 }
 
 impl Turn {
-    /// Of a launch with so many blocks, as many of which a GPU runs at once; `limit` is how many instructions count as
-    /// endless.
-    pub(crate) fn new(count: usize, together: usize, limit: u64) -> Self {
+    /// Of a launch of which so many blocks run at once.
+    pub(crate) fn new(launch: &Launch, together: usize) -> Self {
+        let count = launch.grid.iter().map(|n| *n as usize).product();
+        Self::of(count, together, launch.max_warp_instructions)
+    }
+
+    /// `limit` is how many instructions count as endless.
+    fn of(count: usize, together: usize, limit: u64) -> Self {
         Self {
             holder: AtomicUsize::new(0),
             done: AtomicU64::new(0),
@@ -308,7 +315,7 @@ mod tests {
 
     /// The order in which blocks have their turns, if they end after so many.
     fn turns(ends: &[u64], together: usize, early: &[usize]) -> Vec<usize> {
-        let turn = Turn::new(ends.len(), together, 1 << 27);
+        let turn = Turn::of(ends.len(), together, 1 << 27);
         let mut left = ends.to_vec();
         let mut out = Vec::new();
         for position in early {

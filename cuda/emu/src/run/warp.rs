@@ -16,6 +16,12 @@ pub(crate) trait Code: Sync {
     /// Bytes of shared memory of a block with this much dynamic memory, and of a cell of its shadow.
     fn shared(&self, dynamic: u64) -> (u64, u32);
 
+    /// Bytes of this process that a warp takes when it begins.
+    fn warp_bytes(&self) -> u64;
+
+    /// Those that its calls are expected to take beside them.
+    fn call_bytes(&self) -> u64;
+
     /// A warp of a block of so many threads.
     fn warp<'a>(&'a self, grid: &'a Grid<'a>, index: usize, threads: u32) -> Box<dyn Warp + 'a>;
 
@@ -148,13 +154,27 @@ pub(super) struct PerLane {
 }
 
 impl PerLane {
+    /// The bytes in each lane when there is room for so many.
+    fn stride_for(&self, size: u64) -> usize {
+        let size = size as usize;
+        match self.stride {
+            stride if size <= stride => stride,
+            // Calls add a little each: what there is is not to be copied for each of them.
+            stride => size.max(stride + stride / 4),
+        }
+    }
+
+    /// Bytes that room for so many in each lane takes more than there are.
+    pub(super) fn growth(&self, size: u64) -> u64 {
+        (self.stride_for(size) - self.stride) as u64 * 32
+    }
+
     /// Makes room for this many bytes in each lane.
     pub(super) fn grow(&mut self, size: u64) {
-        let size = size as usize;
-        if size <= self.stride {
+        let stride = self.stride_for(size);
+        if stride == self.stride {
             return;
         }
-        let stride = size.max(self.stride * 2);
         let mut bytes = vec![0; stride * 32];
         if self.stride != 0 {
             for (new, old) in bytes.chunks_mut(stride).zip(self.bytes.chunks(self.stride)) {

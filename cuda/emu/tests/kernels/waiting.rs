@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
-use nvabi_emu::{Args, Device, FindingKind, Launch, Module, Report};
+use nvabi_emu::{Args, Device, DeviceError, FindingKind, Launch, MAX_LAUNCH_BYTES, Module, Report};
 use nvabi_test::Need;
 
 use super::sass;
@@ -164,4 +164,90 @@ fn a_grid_of_two_billion_blocks_ends_when_it_is_stopped() {
             "{name}: {took:?}"
         );
     }
+}
+
+/// Two kernels of `(counter, out, wanted)`. Of `wide` each thread has half a MiB of local memory, and each block waits
+/// for the others; `deep` calls itself `wanted` times, with 16 KiB each time.
+const LARGE: &str = "
+.version 8.3
+.target sm_80
+.address_size 64
+.visible .entry wide(.param .u64 counter, .param .u64 out, .param .u32 wanted) {
+  .reg .b32 %r<9>; .reg .b64 %rd<9>; .reg .pred %p<3>;
+  .local .align 4 .b8 own[507904];
+  ld.param.u64 %rd1, [counter]; ld.param.u64 %rd2, [out]; ld.param.u32 %r1, [wanted];
+  mov.u32 %r2, %ctaid.x; mul.wide.u32 %rd3, %r2, 4; add.u64 %rd2, %rd2, %rd3;
+  mov.u32 %r3, %tid.x; mul.lo.u32 %r6, %r3, 64; cvt.u64.u32 %rd4, %r6; mov.u64 %rd5, own; add.u64 %rd5, %rd5, %rd4;
+  st.local.u32 [%rd5], %r2;
+  setp.ne.u32 %p1, %r3, 0; @%p1 bra joined;
+  atom.add.u32 %r4, [%rd1], 1;
+again: ld.volatile.global.u32 %r5, [%rd1]; setp.lt.u32 %p2, %r5, %r1; @%p2 bra again;
+  ld.local.u32 %r7, [%rd5]; add.u32 %r7, %r7, 1; st.global.u32 [%rd2], %r7;
+joined: ret;
+}
+.func down(.param .b32 left) {
+  .reg .b32 %r<9>; .reg .b64 %rd<9>; .reg .pred %p<3>;
+  .local .align 4 .b8 own[16384];
+  ld.param.u32 %r1, [left]; setp.eq.u32 %p1, %r1, 0; @%p1 bra done;
+  mov.u64 %rd1, own; st.local.u32 [%rd1], %r1; sub.u32 %r2, %r1, 1;
+  { .param .b32 to; st.param.b32 [to], %r2; call.uni down, (to); }
+done: ret;
+}
+.visible .entry deep(.param .u64 counter, .param .u64 out, .param .u32 wanted) {
+  .reg .b32 %r<9>;
+  ld.param.u32 %r1, [wanted];
+  { .param .b32 to; st.param.b32 [to], %r1; call.uni down, (to); }
+  ret;
+}
+";
+
+/// What each block takes of this process, at least: its local memory.
+const WIDE: u64 = 1024 * 507_904;
+
+#[test]
+fn blocks_with_much_local_memory_wait_for_room() {
+    let mut device = Device::new();
+    let mut modules = vec![("PTX", device.load(LARGE).unwrap())];
+    if let Some(cuda) = sass::toolkit() {
+        let cubin = sass::assemble_one(&cuda, LARGE, 86, 3, "large sm_86");
+        modules.push(("machine code", device.load_cubin(&cubin).unwrap()));
+    }
+    let most = MAX_LAUNCH_BYTES / WIDE;
+    assert!((3..100).contains(&most), "a few blocks are to fit: {most}");
+    let fit = most as u32 - 1;
+    let launch = |blocks| Launch { block: [1024, 1, 1], ..launch(blocks, 2) };
+    for (name, module) in &modules {
+        let (report, out) = run(&mut device, module, "wide", &launch(12), fit);
+        assert!(report.findings.is_empty(), "{name}: {}", report.findings[0]);
+        assert_eq!(out, (1..=12).collect::<Vec<_>>(), "{name}");
+        let all = Launch { cooperative: true, ..launch(264) };
+        let args = Args::new().u64(0).u64(0).u32(0);
+        match device.launch(module, "wide", &all, &args) {
+            Err(DeviceError::Launch { what, .. }) => {
+                assert!(what.starts_with("264 blocks that wait for each other"), "{name}: {what}");
+                assert!(what.contains("bytes of local memory"), "{name}: {what}");
+            }
+            other => panic!("{name}: {other:?}"),
+        }
+    }
+    // More of them than have room are never there at once.
+    let few = Launch { max_warp_instructions: 1 << 20, ..launch(12) };
+    let (report, _) = run(&mut device, &modules[0].1, "wide", &few, most as u32 + 1);
+    let finding = report.fatal().unwrap();
+    assert_eq!(finding.kind, FindingKind::Endless, "{finding}");
+    let mut at_once = (fit..=most as u32).map(|blocks| format!("; {blocks} blocks ran at once"));
+    assert!(at_once.any(|end| finding.message.ends_with(&end)), "{finding}");
+}
+
+#[test]
+fn calls_of_many_blocks_share_the_memory_of_a_launch() {
+    let mut device = Device::new();
+    let module = device.load(LARGE).unwrap_or_else(|error| panic!("{error}"));
+    let launch = |blocks| Launch { block: [32, 1, 1], ..launch(blocks, 2) };
+    let (report, _) = run(&mut device, &module, "deep", &launch(1), 60);
+    assert!(report.findings.is_empty(), "{}", report.findings[0]);
+    let (report, _) = run(&mut device, &module, "deep", &launch(600), 60);
+    let finding = report.fatal().unwrap();
+    assert_eq!((finding.kind, finding.block), (FindingKind::Trap, [0; 3]), "{finding}");
+    assert!(finding.message.contains("calls take more memory than a block"), "{finding}");
 }

@@ -11,7 +11,8 @@ use super::grid::Grid;
 use super::shared::Site;
 use super::source::is_of_toolkit;
 use super::warp::{Code, Warp};
-use crate::program::{Function, Instruction, Program, innermost_loop, own_line};
+use crate::lanes::Lanes;
+use crate::program::{Callee, Function, Instruction, Op, Program, innermost_loop, own_line};
 use crate::report::SourceLocation;
 
 /// A kernel in PTX.
@@ -55,6 +56,22 @@ impl Code for PtxCode<'_> {
             _ => self.kernel().dynamic_start + dynamic,
         };
         (size, self.program.shared_grain)
+    }
+
+    fn warp_bytes(&self) -> u64 {
+        let kernel = self.kernel();
+        let registers = u64::from(kernel.registers) * size_of::<Lanes>() as u64;
+        registers + 32 * (kernel.local_size + kernel.param_size)
+    }
+
+    /// How deep calls nest is known when they have: a thread has so much for them, and the block more if others leave it.
+    fn call_bytes(&self) -> u64 {
+        const EACH: u64 = 64 << 10;
+        let calls = |instruction: &Instruction| {
+            let Op::Call { callee, .. } = &instruction.op else { return false };
+            matches!(callee, Callee::Function(_) | Callee::Indirect(_))
+        };
+        if self.kernel().code.iter().any(calls) { 32 * EACH } else { 0 }
     }
 
     fn warp<'a>(&'a self, grid: &'a Grid<'a>, index: usize, threads: u32) -> Box<dyn Warp + 'a> {

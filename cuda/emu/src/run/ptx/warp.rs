@@ -171,19 +171,35 @@ impl<'a> Warp<'a> {
         truths(self.register(pred), mask)
     }
 
-    fn enter(&mut self, function: usize, mask: u32, results: Vec<(u64, u64)>) {
-        let program = self.program;
-        let (registers, local, params) = self.frames.last().map_or((0, 0, 0), |frame| {
-            let caller = &program.functions[frame.function];
+    /// Where registers, local memory and parameters of a call begin.
+    fn next_frame(&self) -> (usize, u64, u64) {
+        self.frames.last().map_or((0, 0, 0), |frame| {
+            let caller = &self.program.functions[frame.function];
             (
                 frame.registers + caller.registers as usize,
                 frame.local + caller.local_size,
                 frame.params + caller.param_size,
             )
-        });
-        let callee = &program.functions[function];
+        })
+    }
+
+    /// Bytes that a call takes more than there are.
+    fn growth(&self, function: usize) -> u64 {
+        let (registers, local, params) = self.next_frame();
+        let callee = &self.program.functions[function];
+        let end = registers + callee.registers as usize;
+        let registers = end.saturating_sub(self.registers.len()) * size_of::<Lanes>();
+        registers as u64
+            + self.private.local.growth(local + callee.local_size)
+            + self.private.call_params.growth(params + callee.param_size)
+    }
+
+    fn enter(&mut self, function: usize, mask: u32, results: Vec<(u64, u64)>) {
+        let (registers, local, params) = self.next_frame();
+        let callee = &self.program.functions[function];
         let end = registers + callee.registers as usize;
         if self.registers.len() < end {
+            self.registers.reserve_exact(end - self.registers.len());
             self.registers.resize(end, [0; 32]);
         }
         for register in &mut self.registers[registers..end] {
@@ -528,7 +544,7 @@ impl<'a> Warp<'a> {
 
     fn call_function(
         &mut self,
-        state: &State<'_>,
+        state: &mut State<'_>,
         function: usize,
         args: &[(u64, u64)],
         results: &[(u64, u64)],
@@ -542,6 +558,14 @@ impl<'a> Warp<'a> {
                 format!("calls are nested deeper than {MAX_DEPTH}"),
             );
         }
+        let more = self.growth(function);
+        if more > state.call_bytes {
+            let lane = mask.trailing_zeros() as usize;
+            let what = "calls take more memory than a block of this launch has for them";
+            let message = format!("{what}: {more} bytes, of {} that are left", state.call_bytes);
+            return mistake(FindingKind::Trap, lane, message);
+        }
+        state.call_bytes -= more;
         let from = self.frame().params;
         self.enter(function, mask, results.to_vec());
         let to = self.frame().params;

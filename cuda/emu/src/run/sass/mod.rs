@@ -15,7 +15,7 @@ use super::warp::{Code, Warp};
 use crate::device::{Launch, RESERVED_SHARED_BYTES};
 use crate::program::{LOCAL_WINDOW, SHARED_WINDOW};
 use crate::report::SourceLocation;
-use crate::sass::{BANKS, Kernel, Op, Program, RESERVED_SHARED, Section};
+use crate::sass::{BANKS, Kernel, Op, Program, RESERVED_SHARED, Row, Section};
 
 /// Places in bank 0, the same on all architectures up to Hopper.
 mod bank0 {
@@ -122,6 +122,15 @@ impl Code for SassCode<'_> {
         let own = self.kernel.shared_bytes(dynamic);
         let reserved = if self.program.asks_for_reserved { RESERVED_SHARED_BYTES } else { 0 };
         (own + reserved, self.program.shared_grain)
+    }
+
+    fn warp_bytes(&self) -> u64 {
+        self.kernel.registers as u64 * size_of::<Row>() as u64 + 32 * self.kernel.local_size
+    }
+
+    /// Calls use the local memory that the kernel has.
+    fn call_bytes(&self) -> u64 {
+        0
     }
 
     fn warp<'a>(&'a self, grid: &'a Grid<'a>, index: usize, threads: u32) -> Box<dyn Warp + 'a> {
