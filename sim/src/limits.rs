@@ -15,9 +15,12 @@ pub(crate) struct Places {
     taken: AtomicUsize,
 }
 
-/// One of them, until it is dropped.
+/// One of them, or several, until it is dropped.
 #[derive(Debug)]
-pub(crate) struct Place(&'static Places);
+pub(crate) struct Place {
+    of: &'static Places,
+    count: usize,
+}
 
 impl Places {
     pub(crate) const fn new(most: usize) -> Self {
@@ -26,10 +29,15 @@ impl Places {
 
     /// None when all are taken.
     pub(crate) fn take(&'static self) -> Option<Place> {
-        let more = |taken| (taken < self.most).then_some(taken + 1);
+        self.take_many(1)
+    }
+
+    /// None when fewer are left.
+    pub(crate) fn take_many(&'static self, count: usize) -> Option<Place> {
+        let more = |taken: usize| taken.checked_add(count).filter(|all| *all <= self.most);
         let taken = self.taken.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more);
         // Made only when it is taken: dropping one gives a place back.
-        taken.is_ok().then(|| Place(self))
+        taken.is_ok().then(|| Place { of: self, count })
     }
 
     #[cfg(test)]
@@ -40,7 +48,7 @@ impl Places {
 
 impl Drop for Place {
     fn drop(&mut self) {
-        self.0.taken.fetch_sub(1, Ordering::Relaxed);
+        self.of.taken.fetch_sub(self.count, Ordering::Relaxed);
     }
 }
 
@@ -85,4 +93,21 @@ pub(super) fn memory() -> u64 {
     let line = info.lines().find_map(|line| line.strip_prefix("MemAvailable:"));
     let kib = line.and_then(|line| line.trim().strip_suffix(" kB")?.parse::<u64>().ok());
     kib.map_or(u64::MAX, |kib| kib.saturating_mul(1024))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn places_are_given_back_as_they_were_taken() {
+        static FIVE: Places = Places::new(5);
+        let three = FIVE.take_many(3).unwrap();
+        assert!(FIVE.take_many(3).is_none());
+        let two = FIVE.take_many(2);
+        assert!(two.is_some() && FIVE.take().is_none());
+        drop(three);
+        assert_eq!(FIVE.taken(), 2);
+        assert!(FIVE.take_many(usize::MAX).is_none() && FIVE.take_many(3).is_some());
+    }
 }

@@ -111,6 +111,15 @@ impl Default for Launch {
     }
 }
 
+impl Launch {
+    /// Most bytes of this process that its blocks take at once, with so many bytes of shared memory each and of local
+    /// memory a thread, whatever the code.
+    #[must_use]
+    pub fn most_bytes(&self, shared: u64, local: u64) -> u64 {
+        run::most_bytes(self, shared, local)
+    }
+}
+
 /// Machine code that lies in the device's memory, and what its launch has besides grid and block: all that a GPU reads
 /// from the description of a launch.
 #[derive(Debug, Clone)]

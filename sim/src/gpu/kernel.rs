@@ -6,8 +6,8 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use nvabi_emu::{
-    Args, Device, Finding, FindingKind, Launch, MAX_LOCAL_BYTES, Placed, RESERVED_SHARED_BYTES,
-    Report, Severity,
+    Args, Device, Finding, FindingKind, Launch, MAX_LAUNCH_BYTES, MAX_LOCAL_BYTES, Placed,
+    RESERVED_SHARED_BYTES, Report, Severity,
 };
 
 use super::engine::{Bus, Fault, KernelSpace, Note, Outcome, Trap};
@@ -36,6 +36,10 @@ const MOST_SHARED: u64 = 228 << 10;
 
 /// Kernels that run at once, of all machines of this process: each has threads, and memory for its blocks.
 pub(super) static RUNNING: Places = Places::new(32);
+
+/// The MiB that they may take together: one is the most that a launch takes, so that others go on beside it.
+static MEMORY: Places = Places::new((2 * MAX_LAUNCH_BYTES / MIB) as usize);
+const MIB: u64 = 1 << 20;
 
 /// A kernel on its thread.
 #[derive(Debug)]
@@ -77,7 +81,6 @@ pub(super) fn start(bus: &Bus<'_>, class: u32, at: u64, qmd: &Qmd) -> Outcome<Op
         let local = qmd.local;
         return Err(refused(&format!("{local} bytes of local memory: at most {MAX_LOCAL_BYTES}")));
     }
-    let Some(place) = RUNNING.take() else { return Ok(None) };
     let stop = Arc::new(AtomicBool::new(false));
     let (grid, block) = (qmd.grid, qmd.block);
     let cooperative = qmd.is_cooperative;
@@ -87,6 +90,10 @@ pub(super) fn start(bus: &Bus<'_>, class: u32, at: u64, qmd: &Qmd) -> Outcome<Op
     }
     let launch = Launch { grid, block, cooperative, stop: Some(stop.clone()), ..Launch::default() };
     let text = if bus.takes_ptx() { text(bus, qmd.program)? } else { None };
+    let bytes = launch.most_bytes(qmd.shared.into(), qmd.local.into());
+    let Some(place) = RUNNING.take() else { return Ok(None) };
+    let Some(memory) = MEMORY.take_many(bytes.div_ceil(MIB) as usize) else { return Ok(None) };
+    let places = [place, memory];
     let run: Run = match text {
         Some(text) => {
             let (parameters, shared) = (parameters(bus, class, qmd)?, u64::from(qmd.shared));
@@ -99,7 +106,7 @@ pub(super) fn start(bus: &Bus<'_>, class: u32, at: u64, qmd: &Qmd) -> Outcome<Op
         }
     };
     let run = move || {
-        let _place = place;
+        let _places = places;
         run()
     };
     let thread = std::thread::Builder::new().name("kernel".to_owned()).spawn(run);

@@ -99,40 +99,55 @@ pub(crate) struct Room {
 }
 
 impl Room {
-    /// As many blocks as a GPU runs at once: the largest has as many multiprocessors, with room for so many blocks,
-    /// threads and bytes of shared memory each. More than `MOST` threads are too many for a process, and more than
-    /// [`MAX_LAUNCH_BYTES`] are too much memory. The launch alone decides, so that what blocks see is the same on any
-    /// machine.
+    /// The launch alone decides, so that what blocks see is the same on any machine.
     pub(crate) fn of(launch: &Launch, code: &dyn Code) -> Result<Self, String> {
-        const MULTIPROCESSORS: u64 = 132;
-        const BLOCKS: u64 = 32;
-        const THREADS: u64 = 2048;
-        const MOST: u64 = 512;
-        let product = |of: [u32; 3]| of.iter().map(|n| u64::from(*n)).product::<u64>();
-        let (count, threads) = (product(launch.grid), product(launch.block));
         let (shared, grain) = code.shared(launch.shared_bytes.into());
-        let warps = threads.div_ceil(32);
+        let warps = product(launch.block).div_ceil(32);
         let begins = warps * code.warp_bytes() + Shared::most_bytes(shared, grain, launch.checks);
         let bytes = begins + warps * code.call_bytes();
-        let fit = MAX_LAUNCH_BYTES / bytes.max(1);
-        let blocks = if launch.cooperative {
-            count
-        } else {
-            let room = MAX_SHARED_BYTES + RESERVED_SHARED_BYTES;
-            let each = [THREADS / threads.max(1), room / shared.max(1)];
-            let each = each.into_iter().fold(BLOCKS, u64::min);
-            // One always has room: what a thread may have is bounded.
-            (MULTIPROCESSORS * each.max(1)).min(MOST).min(count).min(fit).max(1)
-        };
-        if blocks > fit.max(1) {
+        // One always has room: what a thread may have is bounded.
+        let fit = (MAX_LAUNCH_BYTES / bytes.max(1)).max(1);
+        let mut blocks = at_once(launch, shared);
+        if blocks > fit && launch.cooperative {
             return Err(format!(
                 "{blocks} blocks that wait for each other, each with {bytes} bytes of local memory, shared memory and \
                  registers: at most {fit} have room in {MAX_LAUNCH_BYTES} bytes"
             ));
         }
+        blocks = blocks.min(fit);
         let call_bytes = (MAX_LAUNCH_BYTES / blocks).saturating_sub(begins);
         Ok(Self { blocks: blocks as usize, call_bytes })
     }
+}
+
+fn product(of: [u32; 3]) -> u64 {
+    of.iter().fold(1, |all: u64, n| all.saturating_mul((*n).into()))
+}
+
+/// As many blocks as a GPU runs at once: the largest has as many multiprocessors, with room for so many blocks, threads
+/// and bytes of shared memory each. More than `MOST` threads are too many for a process; a cooperative launch has one.
+fn at_once(launch: &Launch, shared: u64) -> u64 {
+    const MULTIPROCESSORS: u64 = 132;
+    const BLOCKS: u64 = 32;
+    const THREADS: u64 = 2048;
+    const MOST: u64 = 512;
+    let count = product(launch.grid).max(1);
+    if launch.cooperative {
+        return count;
+    }
+    let room = MAX_SHARED_BYTES + RESERVED_SHARED_BYTES;
+    let each = [THREADS / product(launch.block).max(1), room / shared.max(1)];
+    let each = each.into_iter().fold(BLOCKS, u64::min);
+    (MULTIPROCESSORS * each.max(1)).min(MOST).min(count)
+}
+
+/// Most bytes that the blocks of a launch take at once, whatever code with so much shared and local memory they run.
+pub(crate) fn most_bytes(launch: &Launch, shared: u64, local: u64) -> u64 {
+    const REGISTERS: u64 = 256 * size_of::<crate::lanes::Lanes>() as u64;
+    let warps = product(launch.block).div_ceil(32);
+    let each = warps.saturating_mul(REGISTERS + 32 * local);
+    let each = each.saturating_add(Shared::most_bytes(shared, 1, launch.checks));
+    each.saturating_mul(at_once(launch, shared)).min(MAX_LAUNCH_BYTES)
 }
 
 /// Ends a block's turn, also where the emulator itself fails: others wait for it.
