@@ -72,6 +72,14 @@ pub(super) struct Outcome {
     pub(super) failed: bool,
 }
 
+impl Outcome {
+    /// Another block failed before this one.
+    pub(super) fn forget_failure(&mut self) {
+        self.failed = false;
+        self.findings.retain(|finding| !finding.fatal);
+    }
+}
+
 impl<'a> Block<'a> {
     pub(super) fn new(grid: &'a Grid<'a>, index: [u32; 3], position: usize) -> Self {
         let threads: u32 = grid.launch.block.iter().product();

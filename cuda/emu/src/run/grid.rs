@@ -216,9 +216,9 @@ fn apart(grid: &Grid<'_>, order: &Order, merged: &Mutex<Merged>) {
             }
             let mut block = Block::new(grid, grid.block_index(number), position);
             while !block.advance(u32::MAX) {}
-            let outcome = block.finish();
-            if outcome.failed {
-                grid.turn.fail(position);
+            let mut outcome = block.finish();
+            if outcome.failed && !grid.turn.fail(position) {
+                outcome.forget_failure();
             }
             if grid.is_stopped() {
                 grid.turn.abandon();

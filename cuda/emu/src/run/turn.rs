@@ -37,6 +37,8 @@ pub(crate) struct Turn {
     is_abandoned: AtomicBool,
     /// The first block in the order that made a fatal mistake, plus one; 0 is none.
     failed: AtomicUsize,
+    /// Its turn has come: all others end.
+    is_final: AtomicBool,
     blocks: Mutex<Blocks>,
     /// A block has ended that others are too far ahead of.
     has_room: Condvar,
@@ -129,6 +131,7 @@ impl Turn {
             is_stuck: AtomicBool::new(false),
             is_abandoned: AtomicBool::new(false),
             failed: AtomicUsize::new(0),
+            is_final: AtomicBool::new(false),
             blocks: Mutex::new(Blocks {
                 count,
                 together: together.max(1),
@@ -229,14 +232,30 @@ impl Turn {
         }
     }
 
-    pub(super) fn fail(&self, position: usize) {
+    /// Notes that a block has failed, when its turn comes: so it does not depend on threads which block fails first.
+    /// Whether it is this one.
+    ///
+    /// One that fails before its first turn needs no other block before it to end, and none behind it has had a turn.
+    pub(super) fn fail(&self, position: usize) -> bool {
         let earlier = |failed| (failed == 0 || position + 1 < failed).then_some(position + 1);
-        // An error means that an earlier block has failed already.
-        let _ = self.failed.fetch_update(Ordering::AcqRel, Ordering::Acquire, earlier);
-        if self.takes_turns.load(Ordering::Acquire) {
-            // Others may wait for this one.
-            self.lock().wake(ALL);
+        if !self.is_final.load(Ordering::Acquire) {
+            // An error means that an earlier block has failed already.
+            let _ = self.failed.fetch_update(Ordering::AcqRel, Ordering::Acquire, earlier);
         }
+        let may_go_on = || {
+            let holder = self.holder.load(Ordering::Acquire);
+            holder == position || holder == ALL || self.is_over(position)
+        };
+        while !may_go_on() {
+            self.sleep(position);
+        }
+        if self.is_over(position) {
+            return false;
+        }
+        self.is_final.store(true, Ordering::Release);
+        // Others may wait for this one.
+        self.lock().wake(ALL);
+        true
     }
 
     /// Ends all blocks.
@@ -248,10 +267,9 @@ impl Turn {
     /// Whether a block need not go on, since an earlier one has failed, or one that it may wait for.
     pub(crate) fn is_over(&self, position: usize) -> bool {
         let failed = self.failed.load(Ordering::Acquire);
-        if self.is_abandoned.load(Ordering::Acquire) {
-            return true;
-        }
-        failed != 0 && (failed <= position || failed != position + 1 && self.takes_turns())
+        self.is_abandoned.load(Ordering::Acquire)
+            || failed != 0 && failed <= position
+            || failed != position + 1 && self.is_final.load(Ordering::Acquire)
     }
 
     /// The first block that failed.

@@ -10,8 +10,9 @@ use nvabi_test::Need;
 
 use super::sass;
 
-/// Three kernels of `(counter, out, wanted)`. All take a number; then `meet` waits for the counter, `chain` each for
-/// the block behind it, and of `fails` the block 5 traps where the others wait.
+/// Kernels of `(counter, out, wanted)`. All take a number; then `meet` waits for the counter, `chain` each for the block
+/// behind it, and of `fails` the block 5 traps where the others wait. Of `two_fail` all blocks from 3 on trap at once;
+/// 2 comes before them, in the order of turns, and takes long until it traps.
 const TEXT: &str = "
 .version 8.3
 .target sm_80
@@ -44,6 +45,17 @@ last: add.u32 %r5, %r5, 1; st.volatile.global.u32 [%rd2], %r5; ret;
   atom.add.u32 %r4, [%rd1], 1;
 again: ld.volatile.global.u32 %r5, [%rd1]; setp.lt.u32 %p2, %r5, %r1; @%p2 bra again;
   ret;
+wrong: trap;
+}
+.visible .entry two_fail(.param .u64 counter, .param .u64 out, .param .u32 wanted) {
+  .reg .b32 %r<9>; .reg .b64 %rd<9>; .reg .pred %p<3>;
+  ld.param.u64 %rd1, [counter]; ld.param.u32 %r1, [wanted]; mov.u32 %r2, %ctaid.x;
+  setp.gt.u32 %p1, %r2, 2; @%p1 bra wrong;
+  atom.add.u32 %r4, [%rd1], 1;
+  setp.eq.u32 %p1, %r2, 2; @%p1 bra late;
+again: ld.volatile.global.u32 %r5, [%rd1]; setp.lt.u32 %p2, %r5, %r1; @%p2 bra again;
+  ret;
+late: add.u32 %r4, %r4, 1; setp.lt.u32 %p2, %r4, 300000; @%p2 bra late;
 wrong: trap;
 }
 ";
@@ -138,6 +150,19 @@ fn a_block_that_fails_ends_those_that_wait_for_it() {
             (FindingKind::Trap, [5, 0, 0]),
             "{name}: {finding}"
         );
+    }
+}
+
+#[test]
+fn the_block_that_fails_is_the_first_in_the_order_of_turns() {
+    let (mut device, modules) = modules();
+    for (name, module) in &modules {
+        for threads in [1, 2, 9] {
+            let (report, _) = run(&mut device, module, "two_fail", &launch(12, threads), u32::MAX);
+            let fatal: Vec<_> = report.findings.iter().filter(|finding| finding.fatal).collect();
+            let found: Vec<_> = fatal.iter().map(|found| (found.kind, found.block)).collect();
+            assert_eq!(found, [(FindingKind::Trap, [2, 0, 0])], "{name}, {threads}: {fatal:?}");
+        }
     }
 }
 
