@@ -6,10 +6,10 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use crate::error::{DeviceError, LoadError, load_error};
-use crate::memory::{Foreign, Memory};
+use crate::memory::{BlockAccess, Foreign, GlobalProblem, Memory, Order};
 use crate::program::{self, CODE_WINDOW, Linked, Program, Target, Unit};
 use crate::ptx::{self, Init, Linkage, Space};
-use crate::report::Report;
+use crate::report::{Finding, FindingKind, Report, Severity};
 use crate::run::{self, Code, Grid, PtxCode, Room, SassCode, Turn};
 use crate::sass;
 use crate::texture::Texture;
@@ -87,6 +87,8 @@ pub struct Launch {
     /// Instructions after which a block counts as endless, counted once per warp; of a cooperative grid,
     /// those of all its blocks.
     pub max_warp_instructions: u64,
+    /// Which earlier launches and copies this one is behind, where memory is watched; without it, all of them.
+    pub order: Option<Order>,
     /// Ends the launch when somebody sets it; what the report says then is not the whole.
     pub stop: Option<Arc<AtomicBool>>,
 }
@@ -106,6 +108,7 @@ impl Default for Launch {
             checks: true,
             compare_lanes: false,
             max_warp_instructions: 1 << 27,
+            order: None,
             stop: None,
         }
     }
@@ -266,13 +269,13 @@ impl Module {
     }
 }
 
-/// A device: memory in this process's own address space, and the number of launches so far.
+/// A device: memory in this process's own address space, and the number of operations so far.
 #[derive(Debug, Default)]
 pub struct Device {
     memory: Memory,
     textures: HashMap<u64, Texture>,
     texture_count: u64,
-    launches: u64,
+    operations: u64,
 }
 
 impl Device {
@@ -466,6 +469,58 @@ impl Device {
         self.memory.mark(address, size);
     }
 
+    /// Whether [`Device::watch_global`] was called.
+    #[must_use]
+    pub fn is_watching(&self) -> bool {
+        self.memory.shadow().is_some()
+    }
+
+    /// Launches, and copies that [`Device::touch`] was told of, so far: the number of the last one, by which an
+    /// [`Order`] names it.
+    #[must_use]
+    pub fn operations(&self) -> u64 {
+        self.operations
+    }
+
+    fn begin(&mut self, name: &str, order: Option<Order>) {
+        self.operations += 1;
+        if let Some(shadow) = self.memory.shadow() {
+            shadow.begin(name, order);
+        }
+    }
+
+    /// Says that something other than a kernel reads or writes memory: ranges of address and size. A race with
+    /// earlier launches and copies, if there is one. `name` is for messages.
+    pub fn touch(
+        &mut self,
+        name: &str,
+        order: Option<Order>,
+        read: Option<(u64, u64)>,
+        written: Option<(u64, u64)>,
+    ) -> Option<Finding> {
+        self.begin(name, order);
+        let [read, written] = [read, written].map(|range| range.filter(|(_, size)| *size > 0));
+        let shadow = self.memory.shadow()?;
+        let access = BlockAccess { launch: self.operations, block: 1, ..BlockAccess::default() };
+        let raced = |range: (u64, u64), problem| match problem {
+            Some(GlobalProblem::Race { other, write }) => Some((range, other, write)),
+            _ => None,
+        };
+        // Whether what is copied was ever written is for those who use it.
+        let of_read =
+            read.and_then(|range| raced(range, shadow.read(range.0, range.1, 0, false, access)));
+        let of_write =
+            written.and_then(|range| raced(range, shadow.write(range.0, range.1, false, access)));
+        let ((address, size), other, write) = of_read.or(of_write)?;
+        let what = if write { "written" } else { "read" };
+        let other = shadow.name(other.launch);
+        let message = format!(
+            "{name}: of {size} bytes at {address:#x} some were {what} by {other} in another stream, with nothing \
+             that orders the two"
+        );
+        Some(Finding::of_host(FindingKind::Race, Severity::Error, message))
+    }
+
     /// Makes a texture or surface, and gives the handle by which kernels name it.
     pub fn bind(&mut self, texture: Texture) -> u64 {
         self.texture_count += 1;
@@ -506,7 +561,7 @@ impl Device {
             return Err(refuse(what));
         }
         let params = &args.bytes[..size as usize];
-        self.launches += 1;
+        self.begin(&format!("kernel {kernel}"), launch.order.clone());
         let (ptx, machine);
         let code: &dyn Code = match &module.code {
             Loaded::Ptx(program) => {
@@ -534,7 +589,7 @@ impl Device {
             memory: &self.memory,
             textures: &self.textures,
             workspace,
-            id: self.launches,
+            id: self.operations,
             room,
             turn: Turn::new(launch, room.blocks),
         };
@@ -574,7 +629,7 @@ impl Device {
         let program = sass::load_placed(arch, &self.memory, placed.entry, &banks);
         let program = program.map_err(|error| refuse(error.what))?;
         let kernel = program.placed_kernel(placed);
-        self.launches += 1;
+        self.begin(&kernel_name(), launch.order.clone());
         let threads = self.threads(launch);
         let launch = Launch { shared_bytes: 0, threads, compare_lanes: false, ..launch.clone() };
         let code = SassCode::placed(&program, &kernel, banks);
@@ -586,7 +641,7 @@ impl Device {
             memory: &self.memory,
             textures: &self.textures,
             workspace: 0,
-            id: self.launches,
+            id: self.operations,
             room,
             turn: Turn::new(&launch, room.blocks),
         };

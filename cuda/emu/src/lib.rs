@@ -59,7 +59,7 @@ pub use device::{
     Module, Placed, RESERVED_SHARED_BYTES, Schedule,
 };
 pub use error::{DeviceError, LoadError};
-pub use memory::Foreign;
+pub use memory::{Foreign, Order};
 pub use report::{
     Event, EventKind, Finding, FindingKind, Report, Severity, SourceLocation, WarpEvents,
 };

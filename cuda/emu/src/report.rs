@@ -64,7 +64,7 @@ pub enum FindingKind {
     /// All warps of a block wait, and none can go on.
     Deadlock,
     /// Accesses of two warps to the same shared memory, one of them a write, with no order between them; in a device
-    /// that watches global memory, of two blocks to that.
+    /// that watches global memory, of two blocks, launches or copies to that.
     Race,
     /// `assert` failed.
     Assert,
@@ -143,6 +143,22 @@ pub struct Finding {
 }
 
 impl Finding {
+    /// A mistake of the program, in no kernel.
+    #[must_use]
+    pub fn of_host(kind: FindingKind, severity: Severity, message: String) -> Self {
+        Self {
+            kind,
+            severity,
+            fatal: false,
+            kernel: String::new(),
+            block: [0; 3],
+            thread: [0; 3],
+            location: SourceLocation::default(),
+            message,
+            count: 1,
+        }
+    }
+
     /// Takes in the same mistake of another thread: the worse of both is told.
     pub(crate) fn absorb(&mut self, other: Self) {
         let count = self.count + other.count;

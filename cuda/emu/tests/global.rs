@@ -2,7 +2,7 @@
 
 #![allow(clippy::unwrap_used, clippy::panic)]
 
-use nvabi_emu::{Args, Device, FindingKind, Launch, Report, Severity};
+use nvabi_emu::{Args, Device, FindingKind, Launch, Order, Report, Severity};
 
 const UNINITIALISED: FindingKind = FindingKind::UninitialisedGlobal;
 
@@ -112,4 +112,46 @@ fn lanes_race_that_do_not_meet() {
     assert_eq!(found("bar.sync 0;", true), []);
     assert_eq!(found("shfl.sync.idx.b32 %r7, %r1, 0, 31, -1;", true), []);
     assert_eq!(found("activemask.b32 %r7;", true), [(FindingKind::Race, 32)]);
+}
+
+/// Two launches in queues, and a copy behind them: which of the second and third race.
+#[test]
+fn launches_and_copies_race_that_nothing_orders() {
+    let text = ".version 8.3\n.target sm_80\n.address_size 64\n\
+        .visible .entry k(.param .u64 data, .param .u32 value) { .reg .b32 %r<3>; .reg .b64 %rd<3>;\n\
+        ld.param.u64 %rd1, [data]; ld.param.u32 %r1, [value]; st.global.u32 [%rd1], %r1; ret; }\n";
+    let found = |orders: [Option<Order>; 3], value: u32| {
+        let mut device = Device::new();
+        device.watch_global();
+        let module = device.load(text).unwrap();
+        let data = device.alloc(64).unwrap();
+        let [first, second, third] = orders;
+        let mut launch = |order, value| {
+            let (launch, args) =
+                (Launch { order, ..Launch::default() }, Args::new().u64(data).u32(value));
+            device.launch(&module, "k", &launch, &args).unwrap().findings
+        };
+        assert_eq!(launch(first, 1), []);
+        let mut findings = launch(second, value);
+        findings.extend(device.touch("a copy", third, Some((data, 64)), None));
+        findings.iter().map(|f| (f.kind, f.severity, f.message.clone())).collect::<Vec<_>>()
+    };
+    let order = |queue, behind: &[u64]| Some(Order { queue, behind: behind.to_vec() });
+    assert_eq!(found([None, None, None], 2), []);
+    assert_eq!(found([order(0, &[]), order(1, &[1]), order(0, &[1, 2])], 2), []);
+    let of_both = found([order(0, &[]), order(1, &[]), order(0, &[1])], 2);
+    let [launch, copy] = &of_both[..] else { panic!("{of_both:?}") };
+    assert_eq!((launch.0, launch.1), (FindingKind::Race, Severity::Error));
+    assert!(
+        launch.2.contains(
+            "was written by kernel k in another stream, with nothing that orders the two; \
+                           that stored 0x1, this 0x2"
+        ),
+        "{launch:?}"
+    );
+    assert!(copy.2.starts_with("a copy: of 64 bytes at 0x"), "{copy:?}");
+    assert!(copy.2.contains("were written by kernel k in another stream"), "{copy:?}");
+    // Both store the same.
+    let same = found([order(0, &[]), order(1, &[]), None], 1);
+    assert_eq!(same[0].1, Severity::Undefined);
 }

@@ -11,7 +11,7 @@ use nvabi_emu::{Addressing, Image, Sampler, Texel, TexelKind, Texture};
 use crate::abi::{In, Out, status_of};
 use crate::driver::{calls, row_start, transfer, unchecked};
 use crate::runtime::{answer, copy_kind, remembered, remembered_unchecked};
-use crate::state::{Array, Code, INVALID_VALUE, NOT_SUPPORTED, Result, state};
+use crate::state::{Array, Code, INVALID_VALUE, NOT_SUPPORTED, Result, on_stream, state};
 
 type Handle = *mut c_void;
 
@@ -582,7 +582,7 @@ unchecked! {
     cuMemcpy3D_v2(copy: In<Copy3dDriver>) { copy_3d_driver(copy) }
     cuMemcpy3DAsync_v2(copy: In<Copy3dDriver>, stream: Handle) {
         state().stream(stream)?;
-        copy_3d_driver(copy)
+        on_stream(stream, || copy_3d_driver(copy))
     }
     cuMemcpyHtoA_v2(array: Handle, offset: usize, from: u64, size: usize) {
         copy_line((array, offset, 0), from, size, 1, true)
@@ -653,7 +653,7 @@ remembered_unchecked! {
     cudaMemcpy3D(copy: In<Copy3dRuntime>) { copy_3d_runtime(copy) }
     cudaMemcpy3DAsync(copy: In<Copy3dRuntime>, stream: Handle) {
         state().stream(stream)?;
-        copy_3d_runtime(copy)
+        on_stream(stream, || copy_3d_runtime(copy))
     }
     cudaMemcpyToArray(array: Handle, x: usize, y: usize, from: u64, size: usize, kind: c_int) {
         copy_line((array, x, y), from, size, kind, true)
@@ -671,7 +671,7 @@ remembered_unchecked! {
         stream: Handle
     ) {
         state().stream(stream)?;
-        copy_rows_of_array((array, x, y), (from, pitch), width, height, kind, true)
+        on_stream(stream, || copy_rows_of_array((array, x, y), (from, pitch), width, height, kind, true))
     }
     cudaMemcpy2DFromArray(
         to: u64, pitch: usize, array: Handle, x: usize, y: usize, width: usize, height: usize, kind: c_int
@@ -683,7 +683,7 @@ remembered_unchecked! {
         stream: Handle
     ) {
         state().stream(stream)?;
-        copy_rows_of_array((array, x, y), (to, pitch), width, height, kind, false)
+        on_stream(stream, || copy_rows_of_array((array, x, y), (to, pitch), width, height, kind, false))
     }
     cudaMemcpy2DArrayToArray(
         to: Handle, to_x: usize, to_y: usize, from: Handle, x: usize, y: usize, width: usize, height: usize,

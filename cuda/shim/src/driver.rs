@@ -5,10 +5,11 @@ use std::ffi::{CStr, CString, c_char, c_int, c_uint, c_void};
 
 use crate::abi::{Image, In, Out, Text, arguments, bytes, copy, find, status_of};
 use crate::arrays::plane_of_array;
+use crate::clocks;
 use crate::graphs::{Work, line};
 use crate::state::{
     ALREADY_REGISTERED, Code, INVALID_DEVICE, INVALID_VALUE, NOT_FOUND, NOT_SUPPORTED, Request,
-    Result, SUCCESS, context, describe, print_message, state,
+    Result, SUCCESS, context, describe, on_stream, print_message, state,
 };
 use crate::unsupported;
 
@@ -164,7 +165,7 @@ calls! {
         out.put_if_wanted(context());
         Ok(())
     }
-    cuCtxSynchronize() { state().check() }
+    cuCtxSynchronize() { state().wait_for_all() }
     cuCtxGetLimit(out: Out<usize>, limit: c_uint) { out.put(state().limit(limit)?) }
     cuCtxSetLimit(limit: c_uint, value: usize) { state().set_limit(limit, value) }
     cuCtxGetId(ctx: Handle, out: Out<u64>) {
@@ -346,16 +347,15 @@ calls! {
     cuMemsetD32Async(to: u64, value: u32, count: usize, stream: Handle) { set_on(stream, to, &value.to_ne_bytes(), count) }
 
     cuStreamCreate(out: Out<Handle>, flags: c_uint) {
-        let _ = flags;
-        out.put(state().stream_create())
+        out.put(state().stream_create(flags))
     }
     cuStreamCreateWithPriority(out: Out<Handle>, flags: c_uint, priority: c_int) {
-        let _ = (flags, priority);
-        out.put(state().stream_create())
+        let _ = priority;
+        out.put(state().stream_create(flags))
     }
     cuStreamDestroy_v2(stream: Handle) { state().stream_destroy(stream) }
-    cuStreamSynchronize(stream: Handle) { state().stream(stream) }
-    cuStreamQuery(stream: Handle) { state().stream(stream) }
+    cuStreamSynchronize(stream: Handle) { state().wait_for_stream(stream) }
+    cuStreamQuery(stream: Handle) { state().wait_for_stream(stream) }
     cuStreamGetCtx(stream: Handle, out: Out<Handle>) {
         state().stream(stream)?;
         out.put(context())
@@ -369,8 +369,8 @@ calls! {
         out.put(state().event_create())
     }
     cuEventRecord(event: Handle, stream: Handle) { record_on(stream, event) }
-    cuEventQuery(event: Handle) { state().event(event) }
-    cuEventSynchronize(event: Handle) { state().event(event) }
+    cuEventQuery(event: Handle) { state().wait_for_event(event) }
+    cuEventSynchronize(event: Handle) { state().wait_for_event(event) }
     cuEventDestroy_v2(event: Handle) { state().event_destroy(event) }
     cuEventElapsedTime(out: Out<f32>, start: Handle, end: Handle) {
         out.put(state().elapsed(start, end)?)
@@ -451,7 +451,7 @@ unchecked! {
     cuMemcpy2DUnaligned_v2(copy: In<Copy2d>) { copy_plane(copy) }
     cuMemcpy2DAsync_v2(copy: In<Copy2d>, stream: Handle) {
         state().stream(stream)?;
-        copy_plane(copy)
+        on_stream(stream, || copy_plane(copy))
     }
     cuLaunchHostFunc(stream: Handle, function: Option<HostFunction>, data: Handle) {
         call_host_on(stream, function, data)
@@ -705,6 +705,8 @@ pub(crate) unsafe fn call_host(function: Option<HostFunction>, data: Handle) -> 
     // SAFETY: the program gave the function for being called once with this data, from any thread: this
     // function's contract.
     unsafe { function(data) };
+    // What the function tells the rest of the program may be that its stream came here.
+    state().wait_for_current();
     Ok(())
 }
 
@@ -800,20 +802,28 @@ pub(crate) unsafe fn transfer(
     // Held to the end, so that no other thread frees memory of the device before it is copied.
     let mut state = state();
     state.check()?;
+    if size == 0 {
+        return Ok(());
+    }
     if to_device {
         state.inside(to, size as u64)?;
     }
     if from_device {
         state.inside(from, size as u64)?;
     }
-    if size != 0 && (to == 0 || from == 0) {
+    if to == 0 || from == 0 {
         return Err(INVALID_VALUE);
     }
     // SAFETY: a side that must be on the device was found inside one allocation, and stays there while
     // `state` is held. Of the other side the caller promises it. Neither is memory of Rust's: the device's
     // is its own mapping, and launches, which access it, hold `state`, too.
     unsafe { copy(to, from, size) };
-    state.device.mark_written(to, size as u64);
+    let range = |start: u64| Some((start, start.saturating_add(size as u64)));
+    state.touch("a copy", range(from), range(to));
+    // A copy inside of the device is not waited for, nor one that a stream does.
+    if clocks::current().is_none() && !(state.is_of_device(to) && state.is_of_device(from)) {
+        state.wait_for_current();
+    }
     Ok(())
 }
 
@@ -822,6 +832,7 @@ pub(crate) fn set(to: u64, pattern: &[u8], count: usize) -> Result {
     let size = count.checked_mul(pattern.len()).ok_or(INVALID_VALUE)?;
     let mut state = state();
     state.inside(to, size as u64)?;
+    state.touch("a fill", None, Some((to, to.saturating_add(size as u64))));
     let piece = pattern.repeat(count.min(1 << 16));
     for at in (0..size).step_by(piece.len().max(1)) {
         state.device.write(to + at as u64, &piece[..piece.len().min(size - at)])?;
@@ -845,7 +856,10 @@ pub(crate) fn alloc_on(stream: Handle, pool: Option<usize>, out: Out<u64>, size:
 /// Frees, as a stream does; what a graph frees stays, as its launches need it again.
 pub(crate) fn free_on(stream: Handle, address: u64) -> Result {
     let mut state = state();
-    if state.captures(stream, || Work::Free)? { Ok(()) } else { state.free(address) }
+    if state.captures(stream, || Work::Free)? {
+        return Ok(());
+    }
+    on_stream(stream, || state.free(address))
 }
 
 /// Fills, as a stream does.
@@ -865,7 +879,9 @@ pub(crate) fn set_rows_on(
     if state().captures(stream, work)? {
         return Ok(());
     }
-    (0..height).try_for_each(|row| set(row_start(to, row, pitch)?, pattern, width))
+    on_stream(stream, || {
+        (0..height).try_for_each(|row| set(row_start(to, row, pitch)?, pattern, width))
+    })
 }
 
 /// Records an event on a stream.
@@ -873,7 +889,10 @@ pub(crate) fn record_on(stream: Handle, event: Handle) -> Result {
     let mut state = state();
     state.known_stream(stream)?;
     state.event(event)?;
-    if state.graphs.record(event, stream) { Ok(()) } else { state.event_record(event) }
+    if state.graphs.record(event, stream) {
+        return Ok(());
+    }
+    on_stream(stream, || state.event_record(event))
 }
 
 /// Lets a stream wait for an event.
@@ -882,7 +901,7 @@ pub(crate) fn wait_on(stream: Handle, event: Handle) -> Result {
     state.known_stream(stream)?;
     state.event(event)?;
     state.graphs.wait(stream, event);
-    Ok(())
+    state.stream_waits(stream, event)
 }
 
 /// Calls a function of the program, as a stream does.
@@ -900,7 +919,7 @@ pub(crate) unsafe fn call_host_on(
         return Ok(());
     }
     // SAFETY: this function's contract.
-    unsafe { call_host(Some(function), data) }
+    on_stream(stream, || unsafe { call_host(Some(function), data) })
 }
 
 /// Copies, as a stream does.
@@ -919,7 +938,7 @@ pub(crate) unsafe fn transfer_on(
         return Ok(());
     }
     // SAFETY: this function's contract.
-    unsafe { transfer(to, to_device, from, from_device, size) }
+    on_stream(stream, || unsafe { transfer(to, to_device, from, from_device, size) })
 }
 
 /// Runs a kernel.
@@ -944,5 +963,5 @@ unsafe fn launch(
     if state.captures(stream, work)? {
         return Ok(());
     }
-    state.launch(function, &request, &args)
+    on_stream(stream, || state.launch(function, &request, &args))
 }

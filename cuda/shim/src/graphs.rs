@@ -14,7 +14,7 @@ use crate::driver::{HostFunction, call_host, calls, row_start, set, unchecked};
 use crate::runtime::{answer, kernel_of_stub, remembered, remembered_unchecked};
 use crate::state::{
     CAPTURE_UNSUPPORTED, Code, EXEC, GRAPH, INVALID_HANDLE, INVALID_VALUE, NODE, NOT_CAPTURING,
-    Request, Result, UPDATE_FAILED, handle, number, state,
+    Request, Result, UPDATE_FAILED, handle, number, on_stream, state,
 };
 
 type Handle = *mut c_void;
@@ -136,7 +136,9 @@ impl Work {
             // SAFETY: as above.
             Self::Child(graph) => unsafe { graph.run() },
             Self::Record(event) => state().event_record(*event),
-            Self::Nothing | Self::Wait | Self::Alloc | Self::Free => Ok(()),
+            // The event is one of another stream: of whichever, this comes behind it.
+            Self::Wait => state().wait_for_all(),
+            Self::Nothing | Self::Alloc | Self::Free => Ok(()),
         }
     }
 }
@@ -493,7 +495,7 @@ unsafe fn launch(exec: Handle, stream: Handle) -> Result {
         graph
     };
     // SAFETY: this function's contract.
-    unsafe { graph.run() }
+    on_stream(stream, || unsafe { graph.run() })
 }
 
 fn allocate(graph: Handle, after: &[Handle], params: &mut AllocParams) -> Result<Handle> {

@@ -11,7 +11,7 @@
 //! `nvabi-cudart-shim`, first in `LD_LIBRARY_PATH`, takes the place of CUDA's. The runtime's functions are
 //! here, beside the state that they share with the driver's: `cudaMalloc` of the other library jumps to
 //! `nvabi_cudaMalloc` of this one. Every call does its work before it returns, so streams
-//! are in order by themselves. The runtime launches and synchronises through the driver's exported
+//! are in order by themselves; `clocks` knows what a GPU would do at the same time. The runtime launches and synchronises through the driver's exported
 //! functions, so that a preloaded library sees those calls.
 //!
 //! `NVABI_EMU_SCHEDULE` is `in-order` or `random:SEED`, `NVABI_EMU_THREADS` the number of threads that
@@ -24,6 +24,7 @@
 
 mod abi;
 mod arrays;
+mod clocks;
 mod driver;
 mod fatbin;
 mod graphs;

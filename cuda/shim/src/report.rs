@@ -126,17 +126,7 @@ fn report_leaks() {
     }
     let plural = if count == 1 { "allocation is" } else { "allocations are" };
     let message = format!("{count} {plural} never freed: {bytes} bytes");
-    state.reporter.report(&[Finding {
-        kind: FindingKind::Leak,
-        severity: Severity::Error,
-        fatal: false,
-        kernel: String::new(),
-        block: [0; 3],
-        thread: [0; 3],
-        location: Default::default(),
-        message,
-        count: 1,
-    }]);
+    state.reporter.report(&[Finding::of_host(FindingKind::Leak, Severity::Error, message)]);
 }
 
 /// What is done when the program ends by itself.

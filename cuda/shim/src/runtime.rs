@@ -16,7 +16,7 @@ use crate::driver::{
 use crate::graphs::line;
 use crate::state::{
     Code, INVALID_DEVICE, INVALID_DEVICE_FUNCTION, INVALID_SYMBOL, INVALID_VALUE, Result, SUCCESS,
-    describe, state,
+    describe, on_stream, state,
 };
 
 type Handle = *mut c_void;
@@ -296,18 +296,17 @@ remembered! {
         out.put(registry().variable(symbol)?.1 as usize)
     }
 
-    cudaStreamCreate(out: Out<Handle>) { out.put(state().stream_create()) }
+    cudaStreamCreate(out: Out<Handle>) { out.put(state().stream_create(0)) }
     cudaStreamCreateWithFlags(out: Out<Handle>, flags: c_uint) {
-        let _ = flags;
-        out.put(state().stream_create())
+        out.put(state().stream_create(flags))
     }
     cudaStreamCreateWithPriority(out: Out<Handle>, flags: c_uint, priority: c_int) {
-        let _ = (flags, priority);
-        out.put(state().stream_create())
+        let _ = priority;
+        out.put(state().stream_create(flags))
     }
     cudaStreamDestroy(stream: Handle) { state().stream_destroy(stream) }
     cudaStreamSynchronize(stream: Handle) { driver_call!(c"cuStreamSynchronize", (Handle), stream) }
-    cudaStreamQuery(stream: Handle) { state().stream(stream) }
+    cudaStreamQuery(stream: Handle) { state().wait_for_stream(stream) }
     cudaStreamWaitEvent(stream: Handle, event: Handle, flags: c_uint) {
         let _ = flags;
         wait_on(stream, event)
@@ -322,8 +321,8 @@ remembered! {
         let _ = flags;
         record_on(stream, event)
     }
-    cudaEventQuery(event: Handle) { state().event(event) }
-    cudaEventSynchronize(event: Handle) { state().event(event) }
+    cudaEventQuery(event: Handle) { state().wait_for_event(event) }
+    cudaEventSynchronize(event: Handle) { state().wait_for_event(event) }
     cudaEventElapsedTime(out: Out<f32>, start: Handle, end: Handle) { out.put(state().elapsed(start, end)?) }
     cudaEventDestroy(event: Handle) { state().event_destroy(event) }
 
@@ -374,7 +373,7 @@ remembered_unchecked! {
         to: u64, to_pitch: usize, from: u64, pitch: usize, width: usize, height: usize, kind: c_int, stream: Handle
     ) {
         state().stream(stream)?;
-        copy_rows((to, to_pitch), (from, pitch), width, height, kind)
+        on_stream(stream, || copy_rows((to, to_pitch), (from, pitch), width, height, kind))
     }
     cudaMemcpyToSymbol(symbol: *const c_void, from: u64, size: usize, offset: usize, kind: c_int) {
         to_symbol(symbol, from, size, offset, kind)
@@ -400,7 +399,8 @@ remembered_unchecked! {
         let _ = flags;
         state().stream(stream)?;
         function.ok_or(INVALID_VALUE)?(stream, SUCCESS, data);
-        Ok(())
+        // What it tells the rest of the program may be that its stream came here.
+        state().wait_for_stream(stream)
     }
     cudaLaunchHostFunc(stream: Handle, function: Option<HostFunction>, data: Handle) {
         call_host_on(stream, function, data)
@@ -681,7 +681,7 @@ unsafe fn copy_kind_on(stream: Handle, to: u64, from: u64, size: usize, kind: c_
         return Ok(());
     }
     // SAFETY: this function's contract.
-    unsafe { copy_kind(to, from, size, kind) }
+    on_stream(stream, || unsafe { copy_kind(to, from, size, kind) })
 }
 
 /// # Safety

@@ -9,6 +9,7 @@ use std::time::Instant;
 
 use nvabi_emu::{Args, Device, DeviceError, FindingKind, Image, Launch, Module, Report, Schedule};
 
+use crate::clocks::{self, Clocks};
 use crate::fatbin;
 use crate::graphs::{Graphs, Work};
 use crate::link::{self, Unit};
@@ -117,6 +118,22 @@ pub(crate) const NODE: usize = 9;
 pub(crate) const EXEC: usize = 10;
 pub(crate) const POOL: usize = 11;
 
+const STREAM_NON_BLOCKING: u32 = 1;
+
+/// The number of a stream in the clocks.
+fn stream_number(stream: *mut c_void) -> Result<usize> {
+    match stream.addr() {
+        0 | 1 => Ok(clocks::LEGACY),
+        2 => Ok(clocks::PER_THREAD),
+        _ => Ok(number(STREAM, stream)? + 3),
+    }
+}
+
+/// Does the work of a stream.
+pub(crate) fn on_stream<T>(stream: *mut c_void, work: impl FnOnce() -> Result<T>) -> Result<T> {
+    clocks::on(stream_number(stream)?, work)
+}
+
 /// The one context.
 pub(crate) fn context() -> *mut c_void {
     handle(CONTEXT, 0)
@@ -158,6 +175,7 @@ pub(crate) struct State {
     arrays: Vec<Option<Array>>,
     pub(crate) graphs: Graphs,
     pub(crate) pools: Pools,
+    clocks: Clocks,
     /// Sizes of memory of the host that was allocated here.
     pub(crate) pinned: HashMap<u64, u64>,
     /// Sizes of memory of the device, for what is in use.
@@ -266,6 +284,7 @@ impl State {
             arrays: Vec::new(),
             graphs: Graphs::default(),
             pools: Pools::default(),
+            clocks: Clocks::default(),
             pinned: HashMap::new(),
             allocated: HashMap::new(),
             sticky: None,
@@ -311,6 +330,7 @@ impl State {
         self.arrays.clear();
         self.graphs = Graphs::default();
         self.pools = Pools::default();
+        self.clocks.wait_for_all();
         self.sticky = None;
     }
 
@@ -479,10 +499,15 @@ impl State {
             None => None,
         };
         let args = Args::new().bytes(args, 1);
+        let order = self.clocks.order(clocks::current().unwrap_or(clocks::LEGACY));
+        if self.device.is_watching() {
+            launch.order = Some(order.clone());
+        }
         let report = self.device.launch(loaded, &name, &launch, &args).map_err(|error| {
             print_message(&error.to_string());
             Code::from(error)
         })?;
+        self.clocks.submitted(order, self.device.operations());
         if let Some(recorder) = recorder {
             recorder.write(module, &name, &launch, &report);
         }
@@ -513,7 +538,63 @@ impl State {
         self.check()?;
         self.allocated.remove(&address).ok_or(INVALID_VALUE)?;
         self.pools.forget(address);
+        // One that names no stream waits for all.
+        match clocks::current() {
+            Some(_) => self.touch("a free", None, self.device.allocation(address)),
+            None => self.clocks.wait_for_all(),
+        }
         Ok(self.device.free(address)?)
+    }
+
+    /// A copy, a fill or a free comes after the work of its stream; what it reads and writes, each from its first byte
+    /// to its end, is reported where it races with that of another stream.
+    pub(crate) fn touch(
+        &mut self,
+        name: &str,
+        read: Option<(u64, u64)>,
+        written: Option<(u64, u64)>,
+    ) {
+        if !self.device.is_watching() {
+            return;
+        }
+        let order = self.clocks.order(clocks::current().unwrap_or(clocks::LEGACY));
+        let size = |(start, end): (u64, u64)| (start, end - start);
+        let (read, written) = (read.map(size), written.map(size));
+        let found = self.device.touch(name, Some(order.clone()), read, written);
+        self.clocks.submitted(order, self.device.operations());
+        self.reporter.report(found.as_slice());
+    }
+
+    /// Whether memory is the device's, and not the host's.
+    pub(crate) fn is_of_device(&self, address: u64) -> bool {
+        let allocation = self.device.allocation(address);
+        allocation.is_some_and(|(start, _)| {
+            self.allocated.contains_key(&start) && !self.pinned.contains_key(&start)
+        })
+    }
+
+    /// The host waits for what has named no stream, or for the stream whose work is done.
+    pub(crate) fn wait_for_current(&mut self) {
+        self.clocks.wait_for_stream(clocks::current().unwrap_or(clocks::LEGACY));
+    }
+
+    /// The host waits for everything.
+    pub(crate) fn wait_for_all(&mut self) -> Result {
+        self.clocks.wait_for_all();
+        self.check()
+    }
+
+    /// The host waits for a stream, or learns that it has done everything.
+    pub(crate) fn wait_for_stream(&mut self, stream: *mut c_void) -> Result {
+        self.stream(stream)?;
+        self.clocks.wait_for_stream(stream_number(stream)?);
+        Ok(())
+    }
+
+    /// A stream waits for an event.
+    pub(crate) fn stream_waits(&mut self, stream: *mut c_void, event: *mut c_void) -> Result {
+        self.clocks.stream_waits(stream_number(stream)?, number(EVENT, event)?);
+        Ok(())
     }
 
     /// Memory of the host, which kernels reach, too.
@@ -535,9 +616,13 @@ impl State {
         if size == 0 || self.device.contains(address, size) { Ok(()) } else { Err(INVALID_VALUE) }
     }
 
-    pub(crate) fn stream_create(&mut self) -> *mut c_void {
+    pub(crate) fn stream_create(&mut self, flags: u32) -> *mut c_void {
         self.streams.push(true);
-        handle(STREAM, self.streams.len() - 1)
+        let stream = handle(STREAM, self.streams.len() - 1);
+        if let (true, Ok(number)) = (flags & STREAM_NON_BLOCKING != 0, stream_number(stream)) {
+            self.clocks.set_apart(number);
+        }
+        stream
     }
 
     /// A stream that does things: one that is captured does none.
@@ -601,9 +686,18 @@ impl State {
         slot.and_then(Option::as_mut).ok_or(INVALID_HANDLE)
     }
 
+    /// Records an event, as the stream does whose work is done.
     pub(crate) fn event_record(&mut self, event: *mut c_void) -> Result {
         self.check()?;
         *self.event_slot(event)? = Some(Instant::now());
+        self.clocks.record(number(EVENT, event)?, clocks::current().unwrap_or(clocks::LEGACY));
+        Ok(())
+    }
+
+    /// The host waits for an event, or learns that it came.
+    pub(crate) fn wait_for_event(&mut self, event: *mut c_void) -> Result {
+        self.event(event)?;
+        self.clocks.wait_for_event(number(EVENT, event)?);
         Ok(())
     }
 
@@ -622,6 +716,7 @@ impl State {
     /// Milliseconds between two events.
     pub(crate) fn elapsed(&mut self, start: *mut c_void, end: *mut c_void) -> Result<f32> {
         let start = self.event_slot(start)?.ok_or(INVALID_HANDLE)?;
+        self.wait_for_event(end)?;
         let end = self.event_slot(end)?.ok_or(INVALID_HANDLE)?;
         Ok(end.saturating_duration_since(start).as_secs_f32() * 1e3)
     }

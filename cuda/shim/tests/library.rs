@@ -913,3 +913,75 @@ fn leaks_and_global_memory_are_checked_where_that_is_asked_for() {
     );
     assert_eq!(code, Some(3));
 }
+
+/// Work of two streams on the same word, with something between or nothing.
+#[test]
+fn streams_race_that_nothing_orders() {
+    let work = libraries();
+    let text = "#include <stdlib.h>\n\
+        typedef void *P; typedef unsigned long U;\n\
+        static const char ptx[] = \".version 8.3\\n.target sm_80\\n.address_size 64\\n\"\n\
+        \".visible .entry k(.param .u64 to) { .reg .b64 %rd<3>; .reg .b32 %r<3>; ld.param.u64 %rd1, [to];\"\n\
+        \"ld.global.u32 %r1, [%rd1]; add.u32 %r1, %r1, 1; st.global.u32 [%rd1], %r1; ret; }\";\n\
+        int main(int argc, char **argv) {\n\
+        P module, k, a, b, apart, event, graph, exec; U word; unsigned host = 0;\n\
+        cuInit(0); cuModuleLoadData(&module, ptx); cuModuleGetFunction(&k, module, \"k\");\n\
+        cuStreamCreate(&a, 0); cuStreamCreate(&b, 0); cuStreamCreate(&apart, 1); cuEventCreate(&event, 0);\n\
+        cuMemAlloc_v2(&word, 4ul); cuMemsetD8_v2(word, 0, 4ul); cuCtxSynchronize();\n\
+        P args[] = { &word };\n\
+        #define ON(stream) if (cuLaunchKernel(k, 1, 1, 1, 1, 1, 1, 0, stream, args, (P)0)) return 9\n\
+        switch (atoi(argv[1])) {\n\
+        case 0: ON(a); ON(b); break;\n\
+        case 1: ON(a); cuEventRecord(event, a); cuStreamWaitEvent(b, event, 0); ON(b); break;\n\
+        case 2: ON(a); cuStreamSynchronize(a); ON(b); break;\n\
+        case 3: ON(a); cuEventRecord(event, a); cuEventSynchronize(event); ON(b); break;\n\
+        case 4: ON((P)0); ON(b); ON((P)0); ON(a); break;\n\
+        case 5: ON((P)0); ON(apart); break;\n\
+        case 6: ON(a); cuMemcpyDtoHAsync_v2(&host, word, 4ul, b); break;\n\
+        case 7: ON(a); cuMemcpyDtoH_v2(&host, word, 4ul); ON(apart); break;\n\
+        case 8: ON(apart); cuMemcpyDtoH_v2(&host, word, 4ul); break;\n\
+        case 9: cuMemsetD8_v2(word, 1, 4ul); ON(apart); break;\n\
+        case 10: ON(a); cuMemFreeAsync(word, b); break;\n\
+        case 11: ON(a); cuCtxSynchronize(); ON(b); break;\n\
+        case 12: cuStreamBeginCapture_v2(a, 0); ON(a); cuStreamEndCapture(a, &graph);\n\
+        cuGraphInstantiateWithFlags(&exec, graph, 0ul); if (cuGraphLaunch(exec, a)) return 8; ON(b); break;\n\
+        case 13: cuEventRecord(event, a); ON(a); cuStreamWaitEvent(b, event, 0); ON(b); break;\n\
+        case 14: ON(a); ON(a); cuMemFree_v2(word); break;\n\
+        }\n\
+        return 0; }\n";
+    std::fs::write(work.path().join("program.c"), text).unwrap();
+    let cc = Command::new("cc")
+        .current_dir(work.path())
+        .args(["-w", "-std=gnu89", "-o", "program", "program.c", "-L.", "-l:libcuda.so.1"])
+        .status();
+    assert!(cc.unwrap().success());
+    let run = |case: &str, global: &str| {
+        let mut command = Command::new(work.path().join("program"));
+        command.arg(case).env("LD_LIBRARY_PATH", work.path()).env("NVABI_EMU_GLOBAL", global);
+        let output = command.output().unwrap();
+        assert_eq!(output.status.code(), Some(0), "{case}: {output:?}");
+        String::from_utf8(output.stderr).unwrap()
+    };
+    for case in ["1", "2", "3", "4", "7", "11", "14"] {
+        assert_eq!(run(case, "1"), "", "case {case}");
+    }
+    for (case, who, other) in [
+        ("0", "kernel k, block", "kernel k"),
+        ("5", "kernel k, block", "kernel k"),
+        ("6", "a copy: of 4 bytes", "kernel k"),
+        ("8", "a copy: of 4 bytes", "kernel k"),
+        ("9", "kernel k, block", "a fill"),
+        ("10", "a free: of 4 bytes", "kernel k"),
+        ("12", "kernel k, block", "kernel k"),
+        ("13", "kernel k, block", "kernel k"),
+    ] {
+        let err = run(case, "1");
+        let told =
+            format!("written by {other} in another stream, with nothing that orders the two");
+        assert!(
+            err.contains("race: ") && err.contains(who) && err.contains(&told),
+            "case {case}: {err}"
+        );
+        assert_eq!(run(case, ""), "", "case {case}: nobody asked");
+    }
+}

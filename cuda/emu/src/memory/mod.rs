@@ -15,6 +15,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
+pub use self::shadow::Order;
 pub(crate) use self::shadow::{BlockAccess, GlobalProblem, Shadow};
 use crate::error::DeviceError;
 

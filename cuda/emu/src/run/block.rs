@@ -7,7 +7,7 @@ use super::shared::{Access, AccessProblem, BARRIERS, MAX_WARPS, Shared, Site};
 use super::warp::{Readiness, Stop, Warp};
 use super::{Fault, Mistake};
 use crate::device::Schedule;
-use crate::memory::{AllocationCache, GlobalProblem};
+use crate::memory::{AllocationCache, BlockAccess, GlobalProblem};
 use crate::program::BarrierKind;
 use crate::report::{Finding, FindingKind, Severity, SourceLocation, WarpEvents};
 
@@ -414,21 +414,32 @@ impl State<'_> {
                 format!("global memory at {address:#x} was never written")
             }
             GlobalProblem::Race { other, write } => {
-                let [x, y, z] = state.grid.block_index(other.block as usize - 1);
                 let what = if write { "written" } else { "read" };
                 let values = match values.filter(|_| write) {
                     Some((old, new)) if old == new => format!("; both store {new:#x}"),
                     Some((old, new)) => format!("; that stored {old:#x}, this {new:#x}"),
                     None => String::new(),
                 };
-                let site = Site { function: other.site.0, pc: other.site.1 };
+                let who = state.who(&other);
                 format!(
-                    "global memory at {address:#x} was {what} by block ({x},{y},{z}) at {}, with nothing that \
-                     orders the two{values}",
-                    state.own_location(site, std::iter::empty())
+                    "global memory at {address:#x} was {what} by {who}, with nothing that orders the two{values}"
                 )
             }
         });
+    }
+
+    /// Who made an access that this block's races with: another block, or another operation.
+    fn who(&self, other: &BlockAccess) -> String {
+        if other.launch == self.grid.id {
+            let [x, y, z] = self.grid.block_index(other.block as usize - 1);
+            let site = Site { function: other.site.0, pc: other.site.1 };
+            return format!(
+                "block ({x},{y},{z}) at {}",
+                self.own_location(site, std::iter::empty())
+            );
+        }
+        let name = self.grid.memory.shadow().map(|shadow| shadow.name(other.launch));
+        format!("{} in another stream", name.unwrap_or_default())
     }
 
     /// Notes a mistake that does not end the launch, or counts it if it was seen at the same place.

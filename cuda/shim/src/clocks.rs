@@ -1,0 +1,187 @@
+//! Which work of streams is behind which, where global memory is watched. Everything is done at once here; on a GPU
+//! two streams run beside each other until something orders them.
+//!
+//! A clock says of each stream up to which operation its work is done. Streams have one, the host has one (what it
+//! submits comes behind what it waited for), and an event keeps that of the stream which recorded it.
+
+use std::cell::Cell;
+use std::collections::HashMap;
+
+use nvabi_emu::Order;
+
+/// By stream, the number of the last operation that is certainly done.
+type Clock = Vec<u64>;
+
+/// The default stream, and that of each thread (`cudaStreamPerThread`), which is one for all threads here.
+pub(crate) const LEGACY: usize = 0;
+pub(crate) const PER_THREAD: usize = 1;
+
+/// The clocks of streams, by their numbers, of events and of the host.
+#[derive(Debug, Default)]
+pub(crate) struct Clocks {
+    host: Clock,
+    streams: Vec<Stream>,
+    events: HashMap<usize, Clock>,
+}
+
+#[derive(Debug, Clone, Default)]
+struct Stream {
+    clock: Clock,
+    /// `CU_STREAM_NON_BLOCKING`: the default stream does not wait for it, nor it for that one.
+    is_apart: bool,
+}
+
+fn join(clock: &mut Clock, other: &[u64]) {
+    if clock.len() < other.len() {
+        clock.resize(other.len(), 0);
+    }
+    for (own, other) in clock.iter_mut().zip(other) {
+        *own = (*own).max(*other);
+    }
+}
+
+impl Clocks {
+    fn stream(&mut self, stream: usize) -> &mut Stream {
+        if self.streams.len() <= stream {
+            self.streams.resize(stream + 1, Stream::default());
+        }
+        &mut self.streams[stream]
+    }
+
+    /// A stream for which the default stream does not wait.
+    pub(crate) fn set_apart(&mut self, stream: usize) {
+        self.stream(stream).is_apart = true;
+    }
+
+    /// What is done before the next operation of a stream.
+    fn clock(&mut self, stream: usize) -> Clock {
+        let Stream { mut clock, is_apart } = self.stream(stream).clone();
+        join(&mut clock, &self.host);
+        let with_default = self.streams.iter().enumerate().filter(|(number, other)| {
+            !is_apart && !other.is_apart && (stream == LEGACY || *number == LEGACY)
+        });
+        with_default.for_each(|(_, other)| join(&mut clock, &other.clock));
+        clock
+    }
+
+    /// The order of the next operation of a stream.
+    pub(crate) fn order(&mut self, stream: usize) -> Order {
+        Order { queue: stream, behind: self.clock(stream) }
+    }
+
+    /// That operation got a number.
+    pub(crate) fn submitted(&mut self, order: Order, number: u64) {
+        let Order { queue, mut behind } = order;
+        if behind.len() <= queue {
+            behind.resize(queue + 1, 0);
+        }
+        behind[queue] = number;
+        self.stream(queue).clock = behind;
+    }
+
+    /// The host waits for a stream.
+    pub(crate) fn wait_for_stream(&mut self, stream: usize) {
+        let clock = self.clock(stream);
+        join(&mut self.host, &clock);
+    }
+
+    /// The host waits for everything.
+    pub(crate) fn wait_for_all(&mut self) {
+        self.streams.iter().for_each(|stream| join(&mut self.host, &stream.clock));
+    }
+
+    pub(crate) fn record(&mut self, event: usize, stream: usize) {
+        let clock = self.clock(stream);
+        self.events.insert(event, clock);
+    }
+
+    /// The host waits for an event.
+    pub(crate) fn wait_for_event(&mut self, event: usize) {
+        if let Some(clock) = self.events.get(&event) {
+            join(&mut self.host, clock);
+        }
+    }
+
+    /// A stream waits for an event.
+    pub(crate) fn stream_waits(&mut self, stream: usize, event: usize) {
+        if let Some(clock) = self.events.get(&event).cloned() {
+            join(&mut self.stream(stream).clock, &clock);
+        }
+    }
+}
+
+thread_local! {
+    static CURRENT: Cell<Option<usize>> = const { Cell::new(None) };
+}
+
+/// Does the work of a stream, which [`current`] names meanwhile.
+pub(crate) fn on<T>(stream: usize, work: impl FnOnce() -> T) -> T {
+    let before = CURRENT.replace(Some(stream));
+    let done = work();
+    CURRENT.set(before);
+    done
+}
+
+/// The stream whose work this thread does; none in a call that names no stream.
+pub(crate) fn current() -> Option<usize> {
+    CURRENT.get()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Submits an operation; which of the earlier ones it is not behind.
+    fn submit(clocks: &mut Clocks, all: &mut Vec<usize>, stream: usize) -> Vec<usize> {
+        let order = clocks.order(stream);
+        let done = |stream: usize| order.behind.get(stream).copied().unwrap_or(0);
+        let numbered = all.iter().zip(1..);
+        let beside = numbered.filter(|(of, number)| done(**of) < *number).map(|(_, n)| n as usize);
+        let beside = beside.collect();
+        all.push(stream);
+        clocks.submitted(order, all.len() as u64);
+        beside
+    }
+
+    #[test]
+    fn streams_run_beside_each_other_until_something_orders_them() {
+        let (mut clocks, mut all) = (Clocks::default(), Vec::new());
+        let mut next = |clocks: &mut Clocks, stream| submit(clocks, &mut all, stream);
+        assert_eq!(next(&mut clocks, 2), [0; 0]);
+        assert_eq!(next(&mut clocks, 3), [1]);
+        clocks.record(7, 3);
+        assert_eq!(next(&mut clocks, 3), [1]);
+        // The event is of the second operation alone.
+        clocks.stream_waits(2, 7);
+        assert_eq!(next(&mut clocks, 2), [3]);
+        clocks.wait_for_event(7);
+        assert_eq!(next(&mut clocks, 4), [1, 3, 4]);
+        clocks.wait_for_stream(2);
+        assert_eq!(next(&mut clocks, 5), [3, 5]);
+        clocks.wait_for_all();
+        assert_eq!(next(&mut clocks, 6), [0; 0]);
+    }
+
+    #[test]
+    fn the_default_stream_waits_for_others_and_they_for_it() {
+        let (mut clocks, mut all) = (Clocks::default(), Vec::new());
+        let mut next = |clocks: &mut Clocks, stream| submit(clocks, &mut all, stream);
+        clocks.set_apart(4);
+        next(&mut clocks, 2);
+        next(&mut clocks, 4);
+        assert_eq!(next(&mut clocks, LEGACY), [2]);
+        assert_eq!(next(&mut clocks, PER_THREAD), [2]);
+        assert_eq!(next(&mut clocks, 3), [2, 4]);
+        assert_eq!(next(&mut clocks, 4), [1, 3, 4, 5]);
+        // Waiting for the default stream is waiting for those that it waits for, and not for the one apart.
+        clocks.wait_for_stream(LEGACY);
+        assert_eq!(next(&mut clocks, 2), [2, 6]);
+    }
+
+    #[test]
+    fn work_inside_of_a_stream_is_that_streams() {
+        assert_eq!(current(), None);
+        assert_eq!(on(3, || (on(4, current), current())), (Some(4), Some(3)));
+        assert_eq!(current(), None);
+    }
+}
