@@ -1,8 +1,7 @@
 #!/usr/bin/env bash
 # clang 19 behind the options of nvcc, for programs and Makefiles of others: `make NVCC=cuda/nvcc.sh`. CUDA_PATH is a
-# folder that `toolkit.sh` made. Code is for sm_80 with PTX and the runtime is the shared one, as the emulator needs
-# both; what speaks of machine code (registers, architectures, ptxas) is left out. A fatbin is the PTX, which the
-# driver takes.
+# folder that `toolkit.sh` made. Programs have PTX for sm_80 alone and the shared runtime, as the emulator needs both; what
+# speaks of machine code (registers, architectures, ptxas) is left out. A fatbin is the PTX, which the driver takes.
 set -euo pipefail
 cuda=${CUDA_PATH:?"the folder that toolkit.sh made"}
 command -v clang++-19 >/dev/null || { echo "$0: clang 19 is needed (clang++-19)" >&2 && exit 1; }
@@ -12,7 +11,7 @@ while [ $# -gt 0 ]; do
     case $1 in
     -ccbin | --threads | -t | -gencode | -arch | -maxrregcount | -Xptxas | -Xcudafe | -target-dir) shift ;;
     -m64 | -gencode=* | -arch=* | --maxrregcount=* | -maxrregcount=* | --default-stream=* | -cudart=* | --ptxas-options=*) ;;
-    --extended-lambda | --expt-* | -expt-* | -lineinfo | -G) ;;
+    -ewp | --extended-lambda | --expt-* | -expt-* | -lineinfo | -G) ;;
     -o) out=$2 && shift ;;
     -c) mode=object ;;
     -dc) mode=object && take+=(-fgpu-rdc) ;;
@@ -33,10 +32,8 @@ done
 
 flags=(-include "$(dirname "$0")/include/nvabi_nvcc.h" -std=c++17 -O2 -fwrapv -gline-tables-only -Wno-everything)
 flags+=(-I"$cuda/include" "${take[@]}")
-# The machine code is not used: the less of it is optimised, the sooner.
-device=(-x cuda --cuda-path="$cuda" --cuda-gpu-arch=sm_80 -Xcuda-ptxas -O0)
-# ptxas tells that it was given two levels.
-exec 2> >(grep -v "incompatible redefinition for option 'opt-level'" >&2)
+# Machine code is not used, so that none is made: that takes ptxas minutes for some programs, and it refuses others.
+device=(-x cuda --cuda-path="$cuda" --cuda-gpu-arch=sm_80 -B"$(dirname "$0")/ptx_only")
 case $mode in
 device) exec clang++-19 "${device[@]}" --cuda-device-only -S "${flags[@]}" "${inputs[@]}" -o "$out" ;;
 object)

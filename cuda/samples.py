@@ -17,6 +17,7 @@ import resource
 import signal
 import subprocess
 import sys
+import tempfile
 
 HERE = pathlib.Path(__file__).resolve().parent
 # Libraries that programs link, and what they are called on the page.
@@ -43,10 +44,13 @@ def build(folder, options):
     if options.built and os.access(folder / folder.name, os.X_OK):
         return None
     make = ["make", "-s", "-B", "build", "SMS=80", f"NVCC={HERE}/nvcc.sh", f"CUDA_PATH={options.cuda}"]
+    # Makefiles of the driver's samples look for libcuda.so, and leave the sample out where there is none.
+    make.append(f"CUDA_SEARCH_PATH={options.drivers}")
     environment = dict(os.environ, CUDA_PATH=str(options.cuda))
-    try:
-        done = subprocess.run(make, cwd=folder, env=environment, capture_output=True, text=True, timeout=300)
-    except subprocess.TimeoutExpired:
+    # It ends the compilers, too, which make starts.
+    command = ["timeout", "-k", "5", "300", *make]
+    done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True)
+    if done.returncode in (124, 137):
         return "the compiler needs more than 300 s"
     (folder / "build.log").write_text(done.stdout + done.stderr)
     if done.returncode == 0:
@@ -122,18 +126,30 @@ def page(rows):
     return "\n".join(lines) + "\n"
 
 
+def merged(table, rows):
+    """Rows in the place of those of the same samples in a page's table."""
+    cells = [re.split(r"(?<!\\)\|", line)[1:-1] for line in table.splitlines() if line.startswith("| ")]
+    known = [tuple(cell.strip().replace(r"\|", "|") for cell in row) for row in cells if len(row) == 3]
+    new = {row[0]: row for row in rows}
+    kept = [row for row in known if row[0] not in new and row[0] != "sample"]
+    return sorted(kept + rows, key=lambda row: row[0].lower())
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("samples", type=pathlib.Path)
     parser.add_argument("cuda", type=pathlib.Path)
     parser.add_argument("bin", type=pathlib.Path)
-    parser.add_argument("names", nargs="*", help="only these samples")
+    parser.add_argument("names", nargs="*", help="only these samples; of a page the others' rows stay")
     parser.add_argument("--page", type=pathlib.Path, help="a page of the docs; its tables are renewed")
     parser.add_argument("--jobs", type=int, default=1)
     parser.add_argument("--seconds", type=int, default=120, help="processor time that a sample may use")
     parser.add_argument("--built", action="store_true", help="run what was built before as it is")
-    options = parser.parse_args()
+    options = parser.parse_intermixed_args()
     options.cuda, options.bin = options.cuda.resolve(), options.bin.resolve()
+    drivers = tempfile.TemporaryDirectory()
+    options.drivers = pathlib.Path(drivers.name)
+    (options.drivers / "libcuda.so").symlink_to(options.bin / "libnvabi_cuda.so")
     folders = sorted({path.parent for path in options.samples.resolve().glob("Samples/*/*/Makefile")})
     if options.names:
         folders = [folder for folder in folders if folder.name in options.names]
@@ -151,7 +167,9 @@ def main():
         rows = sorted(pool.map(one, folders), key=lambda row: row[0].lower())
     if options.page:
         start = "<!-- by cuda/samples.py -->\n"
-        head = options.page.read_text().split(start)[0] if options.page.exists() else ""
+        head, _, table = (options.page.read_text() if options.page.exists() else "").partition(start)
+        if options.names:
+            rows = merged(table, rows)
         options.page.write_text(head + start + page(rows))
 
 

@@ -21,7 +21,8 @@ LIBRARIES = ["libnvabi_cuda.so", "libnvabi_cudart.so", "libnvabi_cublas.so"]
 OPTIONAL = ["libnvabi_pass.so", "libnvabi_record.so"]
 # What `nvabi emu` looks for beside itself, and scripts by the names that users call them.
 SCRIPTS = {"nvabi-toolkit": HERE / "toolkit.sh", "nvabi-nvcc": HERE / "nvcc.sh"}
-HEADERS = {"nvabi_nvcc.h": HERE / "include" / "nvabi_nvcc.h"}
+# What `nvabi-nvcc` looks for beside itself.
+BESIDE = ["include/nvabi_nvcc.h", "ptx_only/fatbinary", "ptx_only/ptxas"]
 
 
 def version():
@@ -39,7 +40,7 @@ def main():
     binaries = ["nvabi", *LIBRARIES, *(file for file in OPTIONAL if (built / file).exists())]
     files = {f"{scripts}/{file}": (built / file).read_bytes() for file in binaries}
     files |= {f"{scripts}/{file}": path.read_bytes() for file, path in SCRIPTS.items()}
-    files |= {f"{scripts}/include/{file}": path.read_bytes() for file, path in HEADERS.items()}
+    files |= {f"{scripts}/{file}": (HERE / file).read_bytes() for file in BESIDE}
     files[f"{info}/METADATA"] = (
         f"Metadata-Version: 2.1\nName: nvabi-emu\nVersion: {number}\nLicense: MIT OR Apache-2.0\n"
         "Summary: Run and check CUDA programs without a GPU\n"

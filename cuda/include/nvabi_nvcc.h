@@ -18,6 +18,10 @@ NVABI_OF(double, float, double)
 NVABI_OF(double, double, float)
 #undef NVABI_OF
 
+// Declared by clang's headers, and by vtables, and defined nowhere.
+static __device__ double nan(const char *tag) { return __nv_nan((const signed char *)tag); }
+extern "C" __device__ __attribute__((weak)) void __cxa_pure_virtual() { __trap(); }
+
 // clang 19 hands mask and value to the instruction in the wrong order.
 #if __clang_major__ <= 19
 #define __reduce_add_sync(mask, value) __nvvm_redux_sync_add(value, mask)

@@ -657,6 +657,27 @@ fn the_samples_run() {
     }
 }
 
+/// clang behind nvcc's options puts PTX into programs and no machine code, which a Makefile's flags ask for.
+#[test]
+fn the_compiler_for_makefiles_makes_ptx_alone() {
+    let (cuda, work) = (toolkit(), libraries());
+    let here = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("..");
+    let program = work.path().join("vectorAdd");
+    let compiled = Command::new(here.join("nvcc.sh"))
+        .args(["-m64", "-gencode", "arch=compute_70,code=sm_70", "-ewp", "-Xptxas", "-v", "-o"])
+        .arg(&program)
+        .arg(here.join("samples/vectorAdd.cu"))
+        .env("CUDA_PATH", &cuda)
+        .output()
+        .unwrap();
+    assert!(compiled.status.success(), "{}", String::from_utf8_lossy(&compiled.stderr));
+    let bytes = std::fs::read(&program).unwrap();
+    let elves = bytes.windows(4).filter(|bytes| *bytes == b"\x7fELF").count();
+    assert_eq!(elves, 1, "the program itself");
+    let run = Command::new(&program).env("LD_LIBRARY_PATH", work.path()).output().unwrap();
+    assert!(run.stdout.ends_with(b"passed\n"), "{run:?}");
+}
+
 /// The functions that a library exports, with their versions, as binutils list them.
 fn exported(library: &std::path::Path) -> Vec<(String, String)> {
     let output = Command::new("readelf").args(["-W", "--dyn-syms"]).arg(library).output().unwrap();
