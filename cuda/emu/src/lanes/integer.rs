@@ -103,6 +103,22 @@ fn bits(opcode: &Opcode<'_>, kind: &str) -> Option<(LaneFn, usize)> {
         }
         "fns" => (lanes!(|mask: u32, base: u32, n: i32| nth_set(mask, base, n)), 3),
         "lop3" => (lanes!(|a: u32, b: u32, c: u32, t: u8| logic3(a, b, c, t)), 4),
+        // Without selectors, masks and saturation.
+        "vabsdiff4" => (
+            match opcode.modifiers[..] {
+                ["u32", "u32", "u32"] => {
+                    lanes!(|a: u32, b: u32, _c: u32| u32::from_le_bytes(distances(a, b)))
+                }
+                ["u32", "u32", "u32", "add"] => {
+                    lanes!(|a: u32, b: u32, c: u32| {
+                        let sum: u32 = distances(a, b).into_iter().map(u32::from).sum();
+                        c.wrapping_add(sum)
+                    })
+                }
+                _ => return None,
+            },
+            3,
+        ),
         "dp4a" => (
             match opcode.types().collect::<Vec<_>>()[..] {
                 ["u32", "u32"] => {
@@ -312,6 +328,12 @@ fn dot4(a: u32, b: u32, a_signed: bool, b_signed: bool) -> u32 {
     products.map(|(a, b)| byte(a, a_signed) * byte(b, b_signed)).sum::<i32>() as u32
 }
 
+/// How far the bytes of two words are from each other.
+fn distances(a: u32, b: u32) -> [u8; 4] {
+    let (a, b) = (a.to_le_bytes(), b.to_le_bytes());
+    std::array::from_fn(|at| a[at].abs_diff(b[at]))
+}
+
 pub(super) fn comparison(compare: &str, kind: &str) -> Option<LaneFn> {
     let kind = match (compare, kind) {
         ("lo" | "ls" | "hi" | "hs", "s16" | "b16") => "u16",
@@ -420,6 +442,9 @@ mod tests {
             assert_eq!(fns(mask, base, n), 0xffff_ffff);
         }
         assert_eq!(run("dp4a.s32.s32", &[0xff01_0203, 0x0101_0101, 10]), 15);
+        let far = [0xff00_0410, 0x00ff_0220, u64::from(u32::MAX)];
+        assert_eq!(run("vabsdiff4.u32.u32.u32", &far), 0xffff_0210);
+        assert_eq!(run("vabsdiff4.u32.u32.u32.add", &far), 2 * 0xff + 2 + 0x10 - 1);
     }
 
     #[test]
