@@ -58,8 +58,30 @@ pub(crate) struct Function {
     pub(crate) results: Vec<(u64, u64)>,
     /// Of a kernel: bytes of static shared memory, where the dynamic one starts, and its most threads.
     pub(crate) shared_size: u64,
+    /// Of a kernel: its static shared variables, by where they are.
+    pub(crate) shared_variables: Vec<SharedVariable>,
     pub(crate) dynamic_start: u64,
     pub(crate) max_threads: Option<u64>,
+}
+
+impl Function {
+    /// Bytes of a kernel's shared memory, with so much of dynamic memory, as a GPU lays it out: without what the
+    /// emulator leaves between variables.
+    pub(crate) fn shared_bytes(&self, dynamic: u64) -> u64 {
+        const ALIGN: u64 = 16;
+        match dynamic {
+            0 => self.shared_size,
+            _ => self.shared_size.next_multiple_of(ALIGN) + dynamic,
+        }
+    }
+}
+
+/// A variable in shared memory.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct SharedVariable {
+    pub(crate) name: Arc<str>,
+    pub(crate) start: u64,
+    pub(crate) end: u64,
 }
 
 /// One operation.

@@ -8,7 +8,7 @@ use super::warp::{Readiness, Stop, Warp};
 use super::{Fault, Mistake};
 use crate::device::Schedule;
 use crate::memory::{AllocationCache, BlockAccess, GlobalProblem};
-use crate::program::BarrierKind;
+use crate::program::{BarrierKind, SharedVariable};
 use crate::report::{Finding, FindingKind, Severity, SourceLocation, WarpEvents};
 
 /// Instructions that a warp runs before another may.
@@ -94,6 +94,13 @@ impl<'a> Block<'a> {
         };
         let mut shared = Shared::new(size, grain, warps, grid.launch.checks);
         shared.lanes = grid.launch.compare_lanes;
+        // Behind the last one is dynamic memory, or the end of all.
+        let variables = grid.code.shared_variables();
+        let starts = variables.iter().skip(1).map(|variable| variable.start);
+        let starts = starts.chain((dynamic > 0).then(|| size - dynamic));
+        for (variable, next) in variables.iter().zip(starts) {
+            shared.leave_out(variable.end, next);
+        }
         Self {
             state: State {
                 grid,
@@ -375,6 +382,7 @@ impl State<'_> {
         problem: AccessProblem,
     ) {
         let (kind, severity) = match &problem {
+            AccessProblem::Outside => (FindingKind::OutOfBounds, Severity::Error),
             AccessProblem::Uninitialised => (FindingKind::UninitialisedShared, Severity::Error),
             AccessProblem::Race { values: Some((old, new)), .. } if old == new => {
                 (FindingKind::Race, Severity::Undefined)
@@ -382,6 +390,7 @@ impl State<'_> {
             AccessProblem::Race { .. } => (FindingKind::Race, Severity::Error),
         };
         self.note(warp, kind, severity, lane, |state| match &problem {
+            AccessProblem::Outside => state.outside(offset as u64),
             AccessProblem::Uninitialised => {
                 format!("shared memory at {offset:#x} was never written")
             }
@@ -467,6 +476,19 @@ impl State<'_> {
         match self.findings.get_mut(at) {
             Some(known) => known.absorb(finding),
             None => self.findings.push(finding),
+        }
+    }
+
+    /// Which variable an address between two is behind.
+    fn outside(&self, offset: u64) -> String {
+        let before = self.grid.code.shared_variables().iter().rfind(|other| other.start <= offset);
+        match before {
+            Some(SharedVariable { name, start, end }) => format!(
+                "shared memory at {offset:#x} is no variable's: {} bytes into `{name}`, which has {}",
+                offset - start,
+                end - start
+            ),
+            None => format!("shared memory at {offset:#x} is no variable's"),
         }
     }
 

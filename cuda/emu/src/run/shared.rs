@@ -54,6 +54,8 @@ pub(super) struct Accessor {
 /// Something wrong with an access.
 #[derive(Debug, Clone)]
 pub(super) enum AccessProblem {
+    /// Between two variables.
+    Outside,
     Uninitialised,
     /// With an earlier access, which was a write or not.
     Race {
@@ -70,6 +72,8 @@ struct Cell {
     read: Access,
     /// Several warps have read: their clocks are in `readers`.
     many: bool,
+    /// No variable's.
+    outside: bool,
 }
 
 /// The state that orders one warp with others.
@@ -128,6 +132,15 @@ impl Shared {
         }
     }
 
+    /// From here to there is no variable: whoever accesses that ran over the end of one.
+    pub(super) fn leave_out(&mut self, start: u64, end: u64) {
+        let grain = 1 << self.shift;
+        let cells = start.div_ceil(grain) as usize..(end / grain) as usize;
+        if let Some(cells) = self.cells.get_mut(cells) {
+            cells.iter_mut().for_each(|cell| cell.outside = true);
+        }
+    }
+
     /// The offset as an index, if all of the range is inside.
     pub(super) fn locate(&self, offset: u64, size: u64) -> Option<usize> {
         let end = offset.checked_add(size)?;
@@ -177,6 +190,9 @@ impl Shared {
         let count = self.cells.len();
         let time = &mut self.times[who.warp];
         let cell = &mut self.cells[index];
+        if cell.outside {
+            return Some(AccessProblem::Outside);
+        }
         let mut problem = None;
         if cell.write.clock == 0 {
             problem = Some(AccessProblem::Uninitialised);
@@ -233,6 +249,9 @@ impl Shared {
     fn write_cell(&mut self, who: Accessor, index: usize) -> Option<AccessProblem> {
         let time = &self.times[who.warp];
         let cell = &mut self.cells[index];
+        if cell.outside {
+            return Some(AccessProblem::Outside);
+        }
         let mut problem = None;
         if cell.write.clock != 0 && conflicts(&cell.write, who, &time.now, self.lanes) {
             problem = Some(AccessProblem::Race { other: cell.write, write: true, values: None });

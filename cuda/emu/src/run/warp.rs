@@ -5,7 +5,7 @@ use super::block::State;
 use super::grid::Grid;
 use super::shared::Site;
 use crate::lanes::Lanes;
-use crate::program::{BarrierKind, Reg};
+use crate::program::{BarrierKind, Reg, SharedVariable};
 use crate::report::{Event, EventKind, SourceLocation};
 
 /// The code of a kernel, as the core sees it: PTX or machine code.
@@ -21,6 +21,9 @@ pub(crate) trait Code: Sync {
 
     /// Those that its calls are expected to take beside them.
     fn call_bytes(&self) -> u64;
+
+    /// The variables in static shared memory, by where they are, if that is known. Between them is nothing.
+    fn shared_variables(&self) -> &[SharedVariable];
 
     /// A warp of a block of so many threads.
     fn warp<'a>(&'a self, grid: &'a Grid<'a>, index: usize, threads: u32) -> Box<dyn Warp + 'a>;

@@ -67,8 +67,8 @@ pub(crate) fn decode(
         decoded.dynamic_start = shared.dynamic_start;
         decoded.unit = Some(units[*unit].name).filter(|name| !name.is_empty()).map(Arc::from);
         if function.entry {
-            let end = shared.sizes.get(&at).copied().unwrap_or(0);
-            decoded.shared_size = end.saturating_sub(shared.reserved);
+            let own = shared.kernels.get(&at).cloned().unwrap_or_default();
+            (decoded.shared_size, decoded.shared_variables) = (own.size, own.variables);
             program.kernels.insert(function.name.to_owned(), at);
         }
         program.functions.push(decoded);

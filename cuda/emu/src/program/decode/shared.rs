@@ -1,8 +1,9 @@
 //! Where the shared variables of a program are.
 
 use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
 
-use super::super::{Linked, Target};
+use super::super::{Linked, SharedVariable, Target};
 use crate::device::RESERVED_SHARED_BYTES;
 use crate::lanes::{self, Opcode};
 use crate::ptx;
@@ -20,15 +21,25 @@ pub(super) enum Shared<'a> {
 /// cooperative groups, which names it without optimisation wherever it is included.
 pub(super) const RESERVED_SHARED: &str = "%reserved_smem_offset_1";
 
+/// Bytes between variables, so that running over the end of one does not reach the next.
+const RED_ZONE: u64 = 128;
+
 /// Where shared variables lie: those of one kernel overlap those of others.
 pub(super) struct SharedLayout<'a> {
     pub(super) offsets: HashMap<Shared<'a>, u64>,
-    /// Where the static variables of each kernel end.
-    pub(super) sizes: HashMap<usize, u64>,
+    pub(super) kernels: HashMap<usize, KernelShared>,
     /// Bytes before the first variable.
     pub(super) reserved: u64,
     pub(super) dynamic_start: u64,
     pub(super) grain: u32,
+}
+
+/// The static variables of a kernel.
+#[derive(Debug, Clone, Default)]
+pub(super) struct KernelShared {
+    /// Their bytes without what is between them here, as a program is told.
+    pub(super) size: u64,
+    pub(super) variables: Vec<SharedVariable>,
 }
 
 impl<'a> SharedLayout<'a> {
@@ -76,42 +87,72 @@ impl<'a> SharedLayout<'a> {
             let reaches = |kernel: &usize| reach[*kernel].iter().any(|f| uses(*f, variable));
             kernels.iter().copied().filter(reaches).collect()
         };
-        let sized: Vec<_> =
-            variables.iter().filter(|(_, v)| v.linkage != ptx::Linkage::Extern).copied().collect();
-        // What several kernels use comes first, then each kernel's own.
-        let mut offsets = HashMap::new();
-        let mut common = reserved;
-        for (key, variable) in &sized {
-            if users(*key).len() > 1 {
-                let at = common.next_multiple_of_u64(variable.align);
-                offsets.insert(*key, at);
-                common = at + variable.size;
-            }
-        }
-        let mut sizes = HashMap::new();
-        for kernel in &kernels {
-            let mut end = reserved;
-            for (key, variable) in &sized {
-                match &users(*key)[..] {
-                    [only] if only == kernel => {
-                        let at = common.max(end).next_multiple_of_u64(variable.align);
-                        offsets.insert(*key, at);
-                        end = at + variable.size;
-                    }
-                    several if several.contains(kernel) => {
-                        end = end.max(offsets.get(key).map_or(0, |at| at + variable.size));
-                    }
-                    _ => {}
-                }
-            }
-            sizes.insert(*kernel, end);
-        }
-        let dynamic_start = sizes.values().copied().max().unwrap_or(0).next_multiple_of_u64(16);
+        let sized = variables.iter().filter(|(_, v)| v.linkage != ptx::Linkage::Extern);
+        let sized: Vec<_> = sized.map(|(key, v)| (*key, *v, users(*key))).collect();
+        let (_, close) = place(&sized, &kernels, reserved, 0);
+        let (mut offsets, ends) = place(&sized, &kernels, reserved, RED_ZONE);
+        let last = ends.values().copied().max().unwrap_or(0);
+        let gap = if last > reserved { RED_ZONE } else { 0 };
+        let dynamic_start = (last + gap).next_multiple_of_u64(16);
+        let of_kernel = |kernel: &usize| {
+            let own = sized.iter().filter(|(_, _, users)| users.contains(kernel));
+            let own = own.map(|(key, variable, _)| {
+                let start = offsets.get(key).copied().unwrap_or(0);
+                let name = Arc::from(variable.name);
+                SharedVariable { name, start, end: start + variable.size }
+            });
+            let mut variables: Vec<_> = own.collect();
+            variables.sort_by_key(|variable| variable.start);
+            let size = close.get(kernel).map_or(0, |end| end.saturating_sub(reserved));
+            (*kernel, KernelShared { size, variables })
+        };
+        let kernels = kernels.iter().map(of_kernel).collect();
         for (key, _) in &variables {
             offsets.entry(*key).or_insert(dynamic_start);
         }
-        Self { offsets, sizes, reserved, dynamic_start, grain }
+        Self { offsets, kernels, reserved, dynamic_start, grain }
     }
+}
+
+/// Where each variable starts, with a gap behind each, and where those of each kernel end.
+fn place<'a>(
+    variables: &[(Shared<'a>, &ptx::Variable<'a>, Vec<usize>)],
+    kernels: &[usize],
+    reserved: u64,
+    gap: u64,
+) -> (HashMap<Shared<'a>, u64>, HashMap<usize, u64>) {
+    let behind = |end: u64, align: u64| {
+        (if end > reserved { end + gap } else { end }).next_multiple_of_u64(align)
+    };
+    // What several kernels use comes first, then each kernel's own.
+    let mut offsets = HashMap::new();
+    let mut common = reserved;
+    for (key, variable, users) in variables {
+        if users.len() > 1 {
+            let at = behind(common, variable.align);
+            offsets.insert(*key, at);
+            common = at + variable.size;
+        }
+    }
+    let mut ends = HashMap::new();
+    for kernel in kernels {
+        let mut end = reserved;
+        for (key, variable, users) in variables {
+            match &users[..] {
+                [only] if only == kernel => {
+                    let at = behind(common.max(end), variable.align);
+                    offsets.insert(*key, at);
+                    end = at + variable.size;
+                }
+                several if several.contains(kernel) => {
+                    end = end.max(offsets.get(key).map_or(0, |at| at + variable.size));
+                }
+                _ => {}
+            }
+        }
+        ends.insert(*kernel, end);
+    }
+    (offsets, ends)
 }
 
 /// `u64::next_multiple_of` for alignments, which are powers of two.

@@ -12,7 +12,9 @@ use super::shared::Site;
 use super::source::is_of_toolkit;
 use super::warp::{Code, Warp};
 use crate::lanes::Lanes;
-use crate::program::{Callee, Function, Instruction, Op, Program, innermost_loop, own_line};
+use crate::program::{
+    Callee, Function, Instruction, Op, Program, SharedVariable, innermost_loop, own_line,
+};
 use crate::report::SourceLocation;
 
 /// A kernel in PTX.
@@ -52,7 +54,9 @@ impl Code for PtxCode<'_> {
 
     fn shared(&self, dynamic: u64) -> (u64, u32) {
         let size = match dynamic {
-            0 => self.program.shared_reserved + self.kernel().shared_size,
+            0 => {
+                self.shared_variables().last().map_or(self.program.shared_reserved, |last| last.end)
+            }
             _ => self.kernel().dynamic_start + dynamic,
         };
         (size, self.program.shared_grain)
@@ -72,6 +76,10 @@ impl Code for PtxCode<'_> {
             matches!(callee, Callee::Function(_) | Callee::Indirect(_))
         };
         if self.kernel().code.iter().any(calls) { 32 * EACH } else { 0 }
+    }
+
+    fn shared_variables(&self) -> &[SharedVariable] {
+        &self.kernel().shared_variables
     }
 
     fn warp<'a>(&'a self, grid: &'a Grid<'a>, index: usize, threads: u32) -> Box<dyn Warp + 'a> {

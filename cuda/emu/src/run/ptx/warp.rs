@@ -702,7 +702,8 @@ impl<'a> Warp<'a> {
             Special::Clock => splat(state.warp_instructions),
             Special::DynamicShared => splat(launch.shared_bytes.into()),
             Special::TotalShared => {
-                splat(state.shared.size() as u64 - self.program.shared_reserved)
+                let kernel = &self.program.functions[self.frames[0].function];
+                splat(kernel.shared_bytes(launch.shared_bytes.into()))
             }
             Special::GridId => splat(state.grid.id),
             Special::Workspace(from) => splat(state.grid.workspace >> from & 0xffff_ffff),

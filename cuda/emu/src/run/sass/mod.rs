@@ -13,7 +13,7 @@ use super::shared::Site;
 use super::source::is_of_toolkit;
 use super::warp::{Code, Warp};
 use crate::device::{Launch, RESERVED_SHARED_BYTES};
-use crate::program::{LOCAL_WINDOW, SHARED_WINDOW};
+use crate::program::{LOCAL_WINDOW, SHARED_WINDOW, SharedVariable};
 use crate::report::SourceLocation;
 use crate::sass::{BANKS, Kernel, Op, Program, RESERVED_SHARED, Row, Section};
 
@@ -131,6 +131,10 @@ impl Code for SassCode<'_> {
     /// Calls use the local memory that the kernel has.
     fn call_bytes(&self) -> u64 {
         0
+    }
+
+    fn shared_variables(&self) -> &[SharedVariable] {
+        &[]
     }
 
     fn warp<'a>(&'a self, grid: &'a Grid<'a>, index: usize, threads: u32) -> Box<dyn Warp + 'a> {
