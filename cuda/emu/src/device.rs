@@ -403,6 +403,15 @@ impl Device {
         self.memory.alloc(size)
     }
 
+    /// As [`Device::alloc`], in pages of the system that hold nothing else.
+    ///
+    /// # Errors
+    ///
+    /// [`DeviceError::OutOfMemory`].
+    pub fn alloc_apart(&mut self, size: u64) -> Result<u64, DeviceError> {
+        self.memory.alloc_apart(size)
+    }
+
     /// Makes memory of this process accessible to kernels, until [`Device::free`].
     ///
     /// # Safety
@@ -511,13 +520,11 @@ impl Device {
             read.and_then(|range| raced(range, shadow.read(range.0, range.1, 0, false, access)));
         let of_write =
             written.and_then(|range| raced(range, shadow.write(range.0, range.1, false, access)));
-        let ((address, size), other, write) = of_read.or(of_write)?;
+        let ((address, _), other, write) = of_read.or(of_write)?;
         let what = if write { "written" } else { "read" };
         let other = shadow.name(other.launch);
-        let message = format!(
-            "{name}: of {size} bytes at {address:#x} some were {what} by {other} in another stream, with nothing \
-             that orders the two"
-        );
+        let message =
+            format!("{name} at {address:#x}, {what} by {other}, with nothing that orders the two");
         Some(Finding::of_host(FindingKind::Race, Severity::Error, message))
     }
 

@@ -16,6 +16,10 @@ type Clock = Vec<u64>;
 pub(crate) const LEGACY: usize = 0;
 pub(crate) const PER_THREAD: usize = 1;
 
+/// What the program does itself, for which the host's clock stands; streams that it makes have the numbers behind.
+const HOST: usize = 2;
+pub(crate) const FIRST: usize = 3;
+
 /// The clocks of streams, by their numbers, of events and of the host.
 #[derive(Debug, Default)]
 pub(crate) struct Clocks {
@@ -77,6 +81,25 @@ impl Clocks {
         }
         behind[queue] = number;
         self.stream(queue).clock = behind;
+    }
+
+    /// The order of what the program does itself.
+    pub(crate) fn order_of_host(&self) -> Order {
+        Order { queue: HOST, behind: self.host.clone() }
+    }
+
+    /// That got a number: what is submitted from now on comes behind it.
+    pub(crate) fn done_by_host(&mut self, number: u64) {
+        let mut clock = vec![0; HOST];
+        clock.push(number);
+        join(&mut self.host, &clock);
+    }
+
+    /// Whether there is work that the host did not wait for.
+    pub(crate) fn is_busy(&self) -> bool {
+        let last = |clock: &Clock, number: usize| clock.get(number).copied().unwrap_or(0);
+        let mut streams = self.streams.iter().enumerate();
+        streams.any(|(number, stream)| last(&stream.clock, number) > last(&self.host, number))
     }
 
     /// The host waits for a stream.
@@ -147,19 +170,34 @@ mod tests {
     fn streams_run_beside_each_other_until_something_orders_them() {
         let (mut clocks, mut all) = (Clocks::default(), Vec::new());
         let mut next = |clocks: &mut Clocks, stream| submit(clocks, &mut all, stream);
-        assert_eq!(next(&mut clocks, 2), [0; 0]);
+        assert_eq!(next(&mut clocks, 7), [0; 0]);
         assert_eq!(next(&mut clocks, 3), [1]);
-        clocks.record(7, 3);
+        clocks.record(70, 3);
         assert_eq!(next(&mut clocks, 3), [1]);
         // The event is of the second operation alone.
-        clocks.stream_waits(2, 7);
-        assert_eq!(next(&mut clocks, 2), [3]);
-        clocks.wait_for_event(7);
+        clocks.stream_waits(7, 70);
+        assert_eq!(next(&mut clocks, 7), [3]);
+        clocks.wait_for_event(70);
         assert_eq!(next(&mut clocks, 4), [1, 3, 4]);
-        clocks.wait_for_stream(2);
+        clocks.wait_for_stream(7);
         assert_eq!(next(&mut clocks, 5), [3, 5]);
+        assert!(clocks.is_busy());
         clocks.wait_for_all();
+        assert!(!clocks.is_busy());
         assert_eq!(next(&mut clocks, 6), [0; 0]);
+    }
+
+    /// What the program does comes before what it submits then, and behind what it waited for.
+    #[test]
+    fn the_host_is_in_order_with_itself() {
+        let (mut clocks, mut all) = (Clocks::default(), Vec::new());
+        submit(&mut clocks, &mut all, 3);
+        assert_eq!(clocks.order_of_host(), Order { queue: HOST, behind: Vec::new() });
+        all.push(HOST);
+        clocks.done_by_host(2);
+        assert_eq!(submit(&mut clocks, &mut all, 4), [1]);
+        clocks.wait_for_stream(3);
+        assert_eq!(clocks.order_of_host().behind[3], 1);
     }
 
     #[test]
@@ -167,7 +205,7 @@ mod tests {
         let (mut clocks, mut all) = (Clocks::default(), Vec::new());
         let mut next = |clocks: &mut Clocks, stream| submit(clocks, &mut all, stream);
         clocks.set_apart(4);
-        next(&mut clocks, 2);
+        next(&mut clocks, 7);
         next(&mut clocks, 4);
         assert_eq!(next(&mut clocks, LEGACY), [2]);
         assert_eq!(next(&mut clocks, PER_THREAD), [2]);
@@ -175,7 +213,7 @@ mod tests {
         assert_eq!(next(&mut clocks, 4), [1, 3, 4, 5]);
         // Waiting for the default stream is waiting for those that it waits for, and not for the one apart.
         clocks.wait_for_stream(LEGACY);
-        assert_eq!(next(&mut clocks, 2), [2, 6]);
+        assert_eq!(next(&mut clocks, 7), [2, 6]);
     }
 
     #[test]

@@ -702,11 +702,11 @@ pub(crate) fn row_start(start: u64, row: usize, pitch: usize) -> Result<u64> {
 /// any thread, once.
 pub(crate) unsafe fn call_host(function: Option<HostFunction>, data: Handle) -> Result {
     let function = function.ok_or(INVALID_VALUE)?;
+    // The function comes behind its stream's work, and may tell the rest of the program that it came.
+    state().wait_for_current();
     // SAFETY: the program gave the function for being called once with this data, from any thread: this
     // function's contract.
     unsafe { function(data) };
-    // What the function tells the rest of the program may be that its stream came here.
-    state().wait_for_current();
     Ok(())
 }
 
@@ -721,15 +721,11 @@ pub(crate) fn alloc(out: Out<u64>, size: usize) -> Result {
     out.put(state().alloc(size as u64)?)
 }
 
-/// Memory that the program writes without a call: all of it counts as written.
 pub(crate) fn alloc_managed(out: Out<u64>, size: usize) -> Result {
     if size == 0 || out.is_null() {
         return Err(INVALID_VALUE);
     }
-    let mut state = state();
-    let address = state.alloc(size as u64)?;
-    state.device.mark_written(address, size as u64);
-    out.put(address)
+    out.put(state().alloc_managed(size as u64)?)
 }
 
 pub(crate) fn alloc_host(out: Out<u64>, size: usize) -> Result {
@@ -739,10 +735,12 @@ pub(crate) fn alloc_host(out: Out<u64>, size: usize) -> Result {
     out.put(state().alloc_host(size as u64)?)
 }
 
-/// Of the stand-in for cuBLAS: it writes memory of the device.
+/// Of the stand-in for cuBLAS: it accesses memory of the device, and may write it.
 #[unsafe(no_mangle)]
 extern "C" fn nvabi_emu_written(address: u64, size: u64) {
-    state().device.mark_written(address, size);
+    let mut state = state();
+    state.unwatch(address);
+    state.device.mark_written(address, size);
 }
 
 /// Of the recorder: reads memory of the device whatever error a kernel left.

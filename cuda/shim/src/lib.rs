@@ -29,6 +29,7 @@ mod driver;
 mod fatbin;
 mod graphs;
 mod link;
+mod managed;
 mod pools;
 mod record;
 mod report;

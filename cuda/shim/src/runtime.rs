@@ -397,10 +397,10 @@ remembered_unchecked! {
         stream: Handle, function: Option<StreamCallback>, data: Handle, flags: c_uint
     ) {
         let _ = flags;
-        state().stream(stream)?;
+        // It comes behind its stream's work, and may tell the rest of the program that it came.
+        state().wait_for_stream(stream)?;
         function.ok_or(INVALID_VALUE)?(stream, SUCCESS, data);
-        // What it tells the rest of the program may be that its stream came here.
-        state().wait_for_stream(stream)
+        Ok(())
     }
     cudaLaunchHostFunc(stream: Handle, function: Option<HostFunction>, data: Handle) {
         call_host_on(stream, function, data)

@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::ffi::c_void;
 use std::io::Write;
+use std::ops::{Deref, DerefMut};
 use std::path::PathBuf;
 use std::sync::{LazyLock, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
@@ -13,6 +14,7 @@ use crate::clocks::{self, Clocks};
 use crate::fatbin;
 use crate::graphs::{Graphs, Work};
 use crate::link::{self, Unit};
+use crate::managed;
 use crate::pools::Pools;
 use crate::record::Recorder;
 use crate::report::{Reporter, append, is_set, variable};
@@ -125,7 +127,7 @@ fn stream_number(stream: *mut c_void) -> Result<usize> {
     match stream.addr() {
         0 | 1 => Ok(clocks::LEGACY),
         2 => Ok(clocks::PER_THREAD),
-        _ => Ok(number(STREAM, stream)? + 3),
+        _ => Ok(number(STREAM, stream)? + clocks::FIRST),
     }
 }
 
@@ -176,6 +178,8 @@ pub(crate) struct State {
     pub(crate) graphs: Graphs,
     pub(crate) pools: Pools,
     clocks: Clocks,
+    /// First byte and end of managed memory whose accesses by the program are watched.
+    managed: Vec<(u64, u64)>,
     /// Sizes of memory of the host that was allocated here.
     pub(crate) pinned: HashMap<u64, u64>,
     /// Sizes of memory of the device, for what is in use.
@@ -198,9 +202,59 @@ const LIMITS: [usize; 7] = [1024, 1 << 20, 8 << 20, 2, 2048, 64, 0];
 
 static STATE: LazyLock<Mutex<State>> = LazyLock::new(|| Mutex::new(State::new()));
 
-/// The state, for as long as the guard lives.
-pub(crate) fn state() -> MutexGuard<'static, State> {
+/// The state, for as long as this lives. Managed memory is closed to the program by its end, where that is asked for.
+pub(crate) struct Held(MutexGuard<'static, State>);
+
+pub(crate) fn state() -> Held {
+    let held = lock();
+    if !held.managed.is_empty() {
+        managed::open();
+    }
+    Held(held)
+}
+
+fn lock() -> MutexGuard<'static, State> {
     STATE.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Deref for Held {
+    type Target = State;
+
+    fn deref(&self) -> &State {
+        &self.0
+    }
+}
+
+impl DerefMut for Held {
+    fn deref_mut(&mut self) -> &mut State {
+        &mut self.0
+    }
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        if !self.managed.is_empty() && self.clocks.is_busy() {
+            managed::close(&self.managed);
+        }
+    }
+}
+
+/// Compares an access of the program's to managed memory with what kernels do there; whether the whole allocation, which
+/// starts at `start`, is not to be watched any more.
+pub(crate) fn accessed_by_program(start: u64, address: u64, writes: bool) -> bool {
+    let mut state = lock();
+    let order = Some(state.clocks.order_of_host());
+    let range = Some((address, 1));
+    let found = match writes {
+        true => state.device.touch("the program writes managed memory", order, None, range),
+        false => state.device.touch("the program reads managed memory", order, range, None),
+    };
+    let number = state.device.operations();
+    state.clocks.done_by_host(number);
+    let Some(found) = found else { return false };
+    state.reporter.report(&[found]);
+    state.unwatch(start);
+    true
 }
 
 /// Says something to whoever runs the program.
@@ -285,6 +339,7 @@ impl State {
             graphs: Graphs::default(),
             pools: Pools::default(),
             clocks: Clocks::default(),
+            managed: Vec::new(),
             pinned: HashMap::new(),
             allocated: HashMap::new(),
             sticky: None,
@@ -331,6 +386,7 @@ impl State {
         self.graphs = Graphs::default();
         self.pools = Pools::default();
         self.clocks.wait_for_all();
+        self.managed.clear();
         self.sticky = None;
     }
 
@@ -534,10 +590,30 @@ impl State {
         Ok(address)
     }
 
+    /// Memory that the program accesses, too, without a call: all of it counts as written.
+    pub(crate) fn alloc_managed(&mut self, size: u64) -> Result<u64> {
+        if !self.device.is_watching() {
+            return self.alloc(size);
+        }
+        self.check()?;
+        let address = self.device.alloc_apart(size)?;
+        self.allocated.insert(address, size);
+        self.device.mark_written(address, size);
+        self.managed.push((address, address + size));
+        managed::listen();
+        Ok(address)
+    }
+
+    /// What the program does with managed memory around an address is not watched any more.
+    pub(crate) fn unwatch(&mut self, address: u64) {
+        self.managed.retain(|(start, end)| !(*start..*end).contains(&address));
+    }
+
     pub(crate) fn free(&mut self, address: u64) -> Result {
         self.check()?;
         self.allocated.remove(&address).ok_or(INVALID_VALUE)?;
         self.pools.forget(address);
+        self.unwatch(address);
         // One that names no stream waits for all.
         match clocks::current() {
             Some(_) => self.touch("a free", None, self.device.allocation(address)),
@@ -560,7 +636,9 @@ impl State {
         let order = self.clocks.order(clocks::current().unwrap_or(clocks::LEGACY));
         let size = |(start, end): (u64, u64)| (start, end - start);
         let (read, written) = (read.map(size), written.map(size));
-        let found = self.device.touch(name, Some(order.clone()), read, written);
+        let bytes = written.or(read).map_or(0, |(_, size)| size);
+        let name = format!("{name} of {bytes} bytes");
+        let found = self.device.touch(&name, Some(order.clone()), read, written);
         self.clocks.submitted(order, self.device.operations());
         self.reporter.report(found.as_slice());
     }

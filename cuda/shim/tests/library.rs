@@ -989,20 +989,89 @@ fn streams_race_that_nothing_orders() {
     for (case, who, other) in [
         ("0", "kernel k, block", "kernel k"),
         ("5", "kernel k, block", "kernel k"),
-        ("6", "a copy: of 4 bytes", "kernel k"),
-        ("8", "a copy: of 4 bytes", "kernel k"),
-        ("9", "kernel k, block", "a fill"),
-        ("10", "a free: of 4 bytes", "kernel k"),
+        ("6", "a copy of 4 bytes", "kernel k"),
+        ("8", "a copy of 4 bytes", "kernel k"),
+        ("9", "kernel k, block", "a fill of 4 bytes"),
+        ("10", "a free of 4 bytes", "kernel k"),
         ("12", "kernel k, block", "kernel k"),
         ("13", "kernel k, block", "kernel k"),
     ] {
         let err = run(case, "1");
-        let told =
-            format!("written by {other} in another stream, with nothing that orders the two");
-        assert!(
-            err.contains("race: ") && err.contains(who) && err.contains(&told),
-            "case {case}: {err}"
-        );
+        let told = format!("written by {other}");
+        let all = ["race: ", who, &told, ", with nothing that orders the two"];
+        assert!(all.iter().all(|part| err.contains(part)), "case {case}: {err}");
+        assert_eq!(err.lines().count(), 1, "case {case}: {err}");
         assert_eq!(run(case, ""), "", "case {case}: nobody asked");
     }
+}
+
+/// A program that reads and writes managed memory with a kernel that works on it, waiting for it or not.
+#[test]
+fn managed_memory_is_waited_for() {
+    let work = libraries();
+    let text = "#include <stdlib.h>\n#include <signal.h>\n#include <unistd.h>\n\
+        typedef void *P; typedef unsigned long U;\n\
+        static const char ptx[] = \".version 8.3\\n.target sm_80\\n.address_size 64\\n\"\n\
+        \".visible .entry k(.param .u64 to) { .reg .b64 %rd<3>; .reg .b32 %r<3>; ld.param.u64 %rd1, [to];\"\n\
+        \"ld.global.u32 %r1, [%rd1+4]; add.u32 %r1, %r1, 1; st.global.u32 [%rd1], %r1; ret; }\";\n\
+        static void ends(int signal) { _exit(7); }\n\
+        int main(int argc, char **argv) {\n\
+        P module, k, a; volatile unsigned *word, *other; U n = 0; int which = atoi(argv[1]);\n\
+        if (which == 7) signal(SIGSEGV, ends);\n\
+        cuInit(0); cuModuleLoadData(&module, ptx); cuModuleGetFunction(&k, module, \"k\");\n\
+        cuStreamCreate(&a, 1); cuMemAllocManaged(&word, 8192ul, 1); cuMemAllocManaged(&other, 12ul, 1);\n\
+        word[1] = 41; other[2] = 1;\n\
+        P args[] = { &word };\n\
+        if (cuLaunchKernel(k, 1, 1, 1, 1, 1, 1, 0, a, args, (P)0)) return 9;\n\
+        switch (which) {\n\
+        case 0: break;\n\
+        case 1: cuStreamSynchronize(a); break;\n\
+        case 2: word[1] = 5; break;\n\
+        case 3: n = word[1] + word[3] + word[1500] + other[2]; other[1] = 3; cuCtxSynchronize(); break;\n\
+        case 4: if (other[2] != 1) return 5; break;\n\
+        case 5: cuMemcpyDtoH_v2(&n, other, 4ul); break;\n\
+        case 6: case 7: *(volatile int *)8 = 1; break;\n\
+        }\n\
+        return *word == 42 ? 0 : 6; }\n";
+    std::fs::write(work.path().join("program.c"), text).unwrap();
+    let cc = Command::new("cc")
+        .current_dir(work.path())
+        .args(["-w", "-std=gnu89", "-o", "program", "program.c", "-L.", "-l:libcuda.so.1"])
+        .status();
+    assert!(cc.unwrap().success());
+    let run = |case: &str, global: &str| {
+        let mut command = Command::new(work.path().join("program"));
+        command.arg(case).env("LD_LIBRARY_PATH", work.path()).env("NVABI_EMU_GLOBAL", global);
+        let output = command.output().unwrap();
+        (output.status.code(), String::from_utf8(output.stderr).unwrap())
+    };
+    for (case, what) in [
+        ("0", "the program reads managed memory at 0x"),
+        // x86-64 says which it is.
+        (
+            "2",
+            if cfg!(target_arch = "x86_64") {
+                "the program writes managed memory at 0x"
+            } else {
+                ""
+            },
+        ),
+        ("4", "the program reads managed memory at 0x"),
+        // A copy of the default stream does not wait for this stream.
+        ("5", "the program reads managed memory at 0x"),
+    ] {
+        let (code, err) = run(case, "1");
+        assert_eq!((code, err.lines().count()), (Some(0), 1), "case {case}: {err}");
+        assert!(err.contains("race: ") && err.contains(what), "case {case}: {err}");
+        assert!(
+            err.contains("by kernel k, with nothing that orders the two"),
+            "case {case}: {err}"
+        );
+    }
+    for case in ["1", "3"] {
+        assert_eq!(run(case, "1"), (Some(0), String::new()), "case {case}");
+    }
+    assert_eq!(run("0", ""), (Some(0), String::new()), "nobody asked");
+    // What the program does wrong itself is its own, with a handler or without.
+    assert_eq!((run("6", "1").0, run("7", "1").0), (None, Some(7)));
 }

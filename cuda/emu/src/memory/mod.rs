@@ -216,13 +216,27 @@ impl Memory {
 
     /// Zeroed memory.
     pub(crate) fn alloc(&self, size: u64) -> Result<u64, DeviceError> {
+        self.alloc_by(size, Self::take)
+    }
+
+    /// The same, in pages of its own.
+    pub(crate) fn alloc_apart(&self, size: u64) -> Result<u64, DeviceError> {
+        self.alloc_by(size, |_, table, total| Some((table.add_chunk(total)?, 0)))
+    }
+
+    fn alloc_by(
+        &self,
+        size: u64,
+        take: impl FnOnce(&Self, &mut Table, u64) -> Option<(u64, u64)>,
+    ) -> Result<u64, DeviceError> {
         let total = size
             .checked_add(GUARD)
             .filter(|total| *total < 1 << 46)
             .ok_or(DeviceError::OutOfMemory(size))?
             .next_multiple_of(ALIGN);
         let mut table = self.table_mut();
-        let (chunk, offset) = self.take(&mut table, total).ok_or(DeviceError::OutOfMemory(size))?;
+        let (chunk, offset) =
+            take(self, &mut table, total).ok_or(DeviceError::OutOfMemory(size))?;
         if let Some(chunk) = table.chunks.get_mut(&chunk) {
             chunk.allocations += 1;
         }
