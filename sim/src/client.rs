@@ -33,11 +33,11 @@ pub(crate) trait Client {
     /// Whether it may have another descriptor.
     fn has_room(&self) -> bool;
 
-    /// Where a process has mapped a file of ours.
-    fn mappings_of(&self, process: u32, inode: Inode) -> Vec<Range<u64>>;
+    /// Where a process has mapped a file of ours; none where it does not let that be seen.
+    fn mappings_of(&self, process: u32, inode: Inode) -> Option<Vec<Range<u64>>>;
 
-    /// Whether it has mapped anything at some addresses.
-    fn has_mapped(&self, addresses: Range<u64>) -> bool;
+    /// Whether it has mapped anything at some addresses; none where it does not let that be seen.
+    fn has_mapped(&self, addresses: Range<u64>) -> Option<bool>;
 
     /// Closes one of its descriptors before it gets its answer.
     fn close(&self, fd: i32);

@@ -3,41 +3,41 @@
 
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
-use std::sync::OnceLock;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use nvabi_supervise::check;
 
-/// Places for something that this process may have so many of at once.
+/// Places for something that there may be so many of at once.
 #[derive(Debug)]
 pub(crate) struct Places {
     most: usize,
-    taken: AtomicUsize,
+    taken: Arc<AtomicUsize>,
 }
 
 /// One of them, or several, until it is dropped.
 #[derive(Debug)]
 pub(crate) struct Place {
-    of: &'static Places,
+    of: Arc<AtomicUsize>,
     count: usize,
 }
 
 impl Places {
-    pub(crate) const fn new(most: usize) -> Self {
-        Self { most, taken: AtomicUsize::new(0) }
+    pub(crate) fn new(most: usize) -> Self {
+        Self { most, taken: Arc::default() }
     }
 
     /// None when all are taken.
-    pub(crate) fn take(&'static self) -> Option<Place> {
+    pub(crate) fn take(&self) -> Option<Place> {
         self.take_many(1)
     }
 
     /// None when fewer are left.
-    pub(crate) fn take_many(&'static self, count: usize) -> Option<Place> {
+    pub(crate) fn take_many(&self, count: usize) -> Option<Place> {
         let more = |taken: usize| taken.checked_add(count).filter(|all| *all <= self.most);
         let taken = self.taken.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more);
         // Made only when it is taken: dropping one gives a place back.
-        taken.is_ok().then(|| Place { of: self, count })
+        taken.is_ok().then(|| Place { of: self.taken.clone(), count })
     }
 
     #[cfg(test)]
@@ -48,7 +48,7 @@ impl Places {
 
 impl Drop for Place {
     fn drop(&mut self) {
-        self.of.taken.fetch_sub(self.count, Ordering::Relaxed);
+        self.of.fetch_sub(self.count, Ordering::Relaxed);
     }
 }
 
@@ -101,13 +101,13 @@ mod tests {
 
     #[test]
     fn places_are_given_back_as_they_were_taken() {
-        static FIVE: Places = Places::new(5);
-        let three = FIVE.take_many(3).unwrap();
-        assert!(FIVE.take_many(3).is_none());
-        let two = FIVE.take_many(2);
-        assert!(two.is_some() && FIVE.take().is_none());
+        let five = Places::new(5);
+        let three = five.take_many(3).unwrap();
+        assert!(five.take_many(3).is_none());
+        let two = five.take_many(2);
+        assert!(two.is_some() && five.take().is_none());
         drop(three);
-        assert_eq!(FIVE.taken(), 2);
-        assert!(FIVE.take_many(usize::MAX).is_none() && FIVE.take_many(3).is_some());
+        assert_eq!(five.taken(), 2);
+        assert!(five.take_many(usize::MAX).is_none() && five.take_many(3).is_some());
     }
 }

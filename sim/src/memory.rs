@@ -12,7 +12,7 @@ use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::os::unix::fs::FileExt as _;
 use std::ptr::{self, NonNull};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, LazyLock, Mutex, OnceLock, PoisonError};
 
 use nvabi_supervise::check;
 
@@ -142,7 +142,7 @@ pub(crate) struct Memory {
 
 /// Parts of files of which this process has mappings. It may have 65,530 by default (`vm.max_map_count`), and needs
 /// some itself: further parts are read and written by calls.
-static MAPPED_PARTS: Places = Places::new(MOST_MAPPED_PARTS);
+static MAPPED_PARTS: LazyLock<Places> = LazyLock::new(|| Places::new(MOST_MAPPED_PARTS));
 const MOST_MAPPED_PARTS: usize = 16_384;
 
 /// Memory that this process, its clients and their children may change at any time.

@@ -5,7 +5,7 @@
 //! is made by a thread of its own, which is left where it is when it takes too long.
 
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, mpsc};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -13,25 +13,55 @@ use crate::limits::Places;
 
 /// The longest wait for one look.
 const LONGEST: Duration = Duration::from_millis(250);
-/// The longest, of who has let others wait for too long. Nobody counts waits that are shorter.
+/// The longest, of who has let others wait for too long.
 const SHORT: Duration = Duration::from_millis(10);
-/// How long a run may let others wait in all.
+/// How long a run may let others wait at once.
 const ALL: Duration = Duration::from_secs(1);
-
-/// Looks that may be under way.
-static LOOKS: Places = Places::new(64);
+/// How much longer a run waits itself until it may do so again: others have the machine for most of the time.
+const SHARE: u32 = 9;
+/// Looks of a run that may be under way: others have their own.
+const LOOKS: usize = 64;
 
 /// How long a run may still let others wait.
 #[derive(Debug)]
 pub(crate) struct Patience {
     /// Whether some program of the machine may serve a file system.
     is_needed: Arc<AtomicBool>,
-    left: Mutex<Duration>,
+    account: Mutex<Account>,
+    looks: Places,
+}
+
+/// What a run has let others wait, of which time takes its share off.
+#[derive(Debug)]
+struct Account {
+    /// When nothing of it will be left.
+    settled: Instant,
+}
+
+impl Account {
+    fn charge(&mut self, waited: Duration, now: Instant) {
+        self.settled = self.settled.max(now) + waited * (SHARE + 1);
+    }
+
+    /// How much it may let others wait now.
+    fn left(&self, now: Instant) -> Duration {
+        ALL.saturating_sub(self.spent(now))
+    }
+
+    /// How long it has to wait itself before it may go on.
+    fn owed(&self, now: Instant) -> Duration {
+        self.spent(now).saturating_sub(ALL) * (SHARE + 1)
+    }
+
+    fn spent(&self, now: Instant) -> Duration {
+        self.settled.saturating_duration_since(now) / (SHARE + 1)
+    }
 }
 
 impl Patience {
     pub(crate) fn new(is_needed: Arc<AtomicBool>) -> Self {
-        Self { is_needed, left: Mutex::new(ALL) }
+        let account = Mutex::new(Account { settled: Instant::now() });
+        Self { is_needed, account, looks: Places::new(LOOKS) }
     }
 
     /// What a look finds; none where that takes too long.
@@ -42,19 +72,34 @@ impl Patience {
         if !self.is_needed() {
             return Some(at());
         }
-        let place = LOOKS.take()?;
+        let place = self.looks.take()?;
+        let longest = self.longest(Instant::now())?;
         let (sender, receiver) = mpsc::channel();
         let begun = Instant::now();
         let looks = thread::Builder::new().name("look".to_owned()).spawn(move || {
+            let before = sleeps();
             let found = at();
+            let has_waited = sleeps() != before;
             drop(place);
             // Nobody may wait for it any more.
-            let _ = sender.send(found);
+            let _ = sender.send((found, has_waited));
         });
         looks.ok()?;
-        let found = receiver.recv_timeout(self.longest()).ok();
-        self.spend(begun.elapsed());
-        found
+        let found = receiver.recv_timeout(longest).ok();
+        // Whose memory was there is not charged for a processor that was busy.
+        if found.as_ref().is_none_or(|(_, has_waited)| *has_waited) {
+            let now = Instant::now();
+            self.account().charge(now - begun, now);
+        }
+        found.map(|(found, _)| found)
+    }
+
+    /// Lets who has let others wait for too long wait itself, before it makes another call.
+    pub(crate) fn settle(&self) {
+        let owed = self.account().owed(Instant::now());
+        if !owed.is_zero() {
+            thread::sleep(owed);
+        }
     }
 
     /// Reads into a buffer; says how many bytes.
@@ -94,15 +139,26 @@ impl Patience {
         self.is_needed.load(Ordering::Acquire)
     }
 
-    fn longest(&self) -> Duration {
-        (*self.left.lock().unwrap_or_else(PoisonError::into_inner)).clamp(SHORT, LONGEST)
+    /// How long a look may take now. In the middle of a call, which cannot be put off any more, that is a little more
+    /// than is left; who owes that too has to wait.
+    fn longest(&self, now: Instant) -> Option<Duration> {
+        let account = self.account();
+        let may_look = account.owed(now) < LONGEST;
+        may_look.then(|| account.left(now).clamp(SHORT, LONGEST))
     }
 
-    fn spend(&self, time: Duration) {
-        if time > SHORT {
-            let mut left = self.left.lock().unwrap_or_else(PoisonError::into_inner);
-            *left = left.saturating_sub(time);
-        }
+    fn account(&self) -> MutexGuard<'_, Account> {
+        self.account.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// How often this thread has waited for something.
+fn sleeps() -> i64 {
+    // SAFETY: `rusage` is of integers, so zeros are a value of it, and the kernel writes one: the local one.
+    unsafe {
+        let mut usage: libc::rusage = std::mem::zeroed();
+        libc::getrusage(libc::RUSAGE_THREAD, &mut usage);
+        usage.ru_nvcsw
     }
 }
 
@@ -126,8 +182,45 @@ mod tests {
         }
         // Four of them, and then no more patience.
         assert!(begun.elapsed() >= ALL && begun.elapsed() < 2 * ALL, "{:?}", begun.elapsed());
+        patience.settle();
         assert_eq!(patience.look(|| 7), Some(7), "what is quick is found");
         drop(sender);
+    }
+
+    #[test]
+    fn short_waits_count() {
+        let now = Instant::now();
+        let mut account = Account { settled: now };
+        let short = Duration::from_millis(9);
+        let looks = (1..).find(|_| {
+            account.charge(short, now);
+            !account.owed(now).is_zero()
+        });
+        assert_eq!(looks, Some(112), "a second of them");
+        // From then on there is one in ten times as long.
+        let mut later = now + account.owed(now);
+        for _ in 0..50 {
+            assert_eq!(
+                (account.owed(later), account.left(later)),
+                (Duration::ZERO, Duration::ZERO)
+            );
+            account.charge(short, later);
+            assert_eq!(account.owed(later), short * 10);
+            later += short * 10;
+        }
+        assert_eq!(account.left(later + ALL * 10), ALL, "and time makes up for all of it");
+    }
+
+    #[test]
+    fn who_owes_is_not_looked_at() {
+        let patience = Patience::new(Arc::new(AtomicBool::new(true)));
+        for _ in 0..100 {
+            assert_eq!(patience.look(|| 7), Some(7), "who lets nobody wait owes nothing");
+        }
+        patience.account().charge(ALL + SHORT, Instant::now());
+        assert_eq!(patience.look(|| 7), Some(7), "a call is finished");
+        patience.account().charge(LONGEST, Instant::now());
+        assert_eq!(patience.look(|| 7), None);
     }
 
     #[test]

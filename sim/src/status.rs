@@ -178,6 +178,7 @@ macro_rules! ours {
 
 ours! {
     OK 0x0,
+    BUSY_RETRY 0x3,
     GENERIC 0xffff,
     GPU_IS_LOST 0xf,
     GPU_UUID_NOT_FOUND 0x12,

@@ -2,6 +2,8 @@
 
 use std::io::{BufRead as _, Read as _, Write as _};
 use std::os::unix::net::UnixStream;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use nvabi_test::Random;
@@ -190,18 +192,34 @@ fn block() {
     let (client, faulting) = (Client::new(), Faulting::new());
     let served = Served::mount().unwrap();
     served.stop();
+    // A look that waits keeps its owner from mapping memory, and with it from making threads.
+    let begin = Arc::new(AtomicBool::new(false));
+    let beside = |call: Box<dyn FnOnce() + Send>| {
+        let begin = begin.clone();
+        std::thread::spawn(move || {
+            while !begin.load(Ordering::Acquire) {
+                std::thread::yield_now();
+            }
+            call();
+        });
+    };
     let paths = [faulting.as_ref().map(|faulting| faulting.page), Some(served.page(0))];
     for path in paths.into_iter().flatten() {
-        std::thread::spawn(move || unsafe {
+        beside(Box::new(move || unsafe {
             libc::open(path as *const libc::c_char, libc::O_RDONLY);
-        });
+        }));
     }
     let (file, argument) = (served.file, served.page(1));
-    std::thread::spawn(move || unsafe { libc::fstat(file, &mut std::mem::zeroed()) });
+    beside(Box::new(move || unsafe {
+        libc::fstat(file, &mut std::mem::zeroed());
+    }));
+    println!("begins");
+    begin.store(true, Ordering::Release);
+    let call = || assert_eq!(raw_at(client.fd, request(0x2a, 32), argument), Err(libc::EFAULT));
+    // More than are left waiting for one program.
+    (0..100).for_each(|_| call());
     println!("blocks");
-    until_input_ends(|| {
-        assert_eq!(raw_at(client.fd, request(0x2a, 32), argument), Err(libc::EFAULT));
-    });
+    until_input_ends(call);
 }
 
 #[test]
@@ -221,6 +239,54 @@ fn memory_that_never_answers_blocks_its_owner_alone() {
     let blocked = blocker.end();
     assert_eq!(blocked.code, Some(PASSED), "{} {}", blocked.out, blocked.told);
     lab.programs(0);
+}
+
+/// Milliseconds after which each of its pages is answered: fewer than let a call fail.
+const SLOW: u32 = 9;
+
+/// Makes calls whose arguments have to be read slowly: first as many as nobody minds, then a few until its input ends.
+fn dawdle() {
+    let (client, served) = (Client::new(), Served::mount().unwrap());
+    let call = || {
+        served.forget();
+        (0..16).for_each(|page| {
+            let _ = raw_at(client.fd, request(0x2a, 32), served.page(page));
+        });
+    };
+    call();
+    served.slow_down(SLOW);
+    (0..8).for_each(|_| call());
+    println!("dawdles");
+    let mut calls = 0;
+    until_input_ends(|| {
+        call();
+        calls += 16;
+    });
+    println!("calls: {calls}");
+}
+
+#[test]
+fn memory_that_answers_slowly_keeps_nobody_waiting() {
+    const TEST: &str = "rm_machine::hostile::memory_that_answers_slowly_keeps_nobody_waiting";
+    play("dawdle", dawdle);
+    play("work", work);
+    Served::needed();
+    let lab = Lab::up(&[]);
+    let (slow, _) = Program::begin(lab.client(TEST, "dawdle"), |line| line == "dawdles");
+    let (worker, _) = Program::begin(lab.client(TEST, "work"), |line| line == "works");
+    std::thread::sleep(Duration::from_secs(1));
+    let slow = slow.end();
+    let worked = worker.end();
+    for done in [&slow, &worked] {
+        assert_eq!(done.code, Some(PASSED), "{} {}", done.out, done.told);
+    }
+    let number = |out: &str, before: &str| -> u32 {
+        let (_, behind) = out.split_once(before).unwrap();
+        behind.split_ascii_whitespace().next().unwrap().parse().unwrap()
+    };
+    let (calls, rounds) = (number(&slow.out, "calls: "), number(&worked.out, "longest of "));
+    println!("{calls} slow calls beside {rounds} rounds of five");
+    assert!(rounds > calls, "{calls} slow calls beside {rounds} rounds of five");
 }
 
 /// Makes more diagnostics than a socket holds, when it is told.

@@ -1,7 +1,7 @@
 //! A kernel: its code is read from the GPU's memory, and it runs in the emulator on a thread of its own.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, LazyLock};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -35,10 +35,11 @@ const MOST_THREADS: u64 = 2048;
 const MOST_SHARED: u64 = 228 << 10;
 
 /// Kernels that run at once, of all machines of this process: each has threads, and memory for its blocks.
-pub(super) static RUNNING: Places = Places::new(32);
+pub(super) static RUNNING: LazyLock<Places> = LazyLock::new(|| Places::new(32));
 
 /// The MiB that they may take together: one is the most that a launch takes, so that others go on beside it.
-static MEMORY: Places = Places::new((2 * MAX_LAUNCH_BYTES / MIB) as usize);
+static MEMORY: LazyLock<Places> =
+    LazyLock::new(|| Places::new((2 * MAX_LAUNCH_BYTES / MIB) as usize));
 const MIB: u64 = 1 << 20;
 
 /// A kernel on its thread.

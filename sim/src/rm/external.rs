@@ -192,10 +192,11 @@ impl Driver {
             return Err(Status::INVALID_ADDRESS.into());
         }
         let is_pool = uvm.ranges.get(&base).is_some_and(|range| range.kind == RangeKind::Pool);
-        let mut mapped = match is_pool {
+        let mapped = match is_pool {
             true => self.mappings_of_file(caller.client, caller.file),
-            false => Vec::new(),
+            false => Some(Vec::new()),
         };
+        let mut mapped = mapped.ok_or(Status::BUSY_RETRY)?;
         mapped.retain(|mapping| mapping.start < base + known && base < mapping.end);
         // The process must have unmapped it before.
         if !mapped.is_empty() {

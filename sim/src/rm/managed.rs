@@ -41,7 +41,7 @@ impl Driver {
         let (base, length) = (call.offset, call.length.checked_next_multiple_of(PAGE));
         let length = length.ok_or(Errno::ENOMEM)?;
         let end = base.checked_add(length).ok_or(Errno::EOVERFLOW)?;
-        check_place(client, call, end)?;
+        check_place(call, end, |addresses| client.has_mapped(addresses))?;
         if !is_shared(call) {
             return Err(Errno::EINVAL);
         }
@@ -103,7 +103,8 @@ impl Driver {
         Ok(())
     }
 
-    /// Forgets managed memory at some addresses where no process maps it any more: nobody is told of `munmap`.
+    /// Forgets managed memory at some addresses where no process maps it any more: nobody is told of `munmap`. What
+    /// cannot be seen is kept.
     pub(super) fn forget_unmapped(
         &mut self,
         client: &dyn Client,
@@ -118,7 +119,7 @@ impl Driver {
         if managed.is_empty() {
             return Ok(());
         }
-        let mapped = self.mappings_of_file(client, file);
+        let Some(mapped) = self.mappings_of_file(client, file) else { return Ok(()) };
         for (start, length) in managed {
             for (from, to) in gaps(start.max(base), (start + length).min(end), &mapped) {
                 self.cut(file, from, to)?;
@@ -141,21 +142,21 @@ impl Driver {
         Ok(())
     }
 
-    /// Where processes have mapped the file of an address space, in the order of the addresses. A process that is
-    /// forked has none of them.
+    /// Where processes have mapped the file of an address space, in the order of the addresses; none where that cannot
+    /// be seen. A process that is forked has none of them.
     pub(super) fn mappings_of_file(
         &mut self,
         client: &dyn Client,
         file: FileId,
-    ) -> Vec<std::ops::Range<u64>> {
+    ) -> Option<Vec<std::ops::Range<u64>>> {
         let Some(inode) = self.files.get(file).map(|open| open.node.inode()) else {
-            return Vec::new();
+            return Some(Vec::new());
         };
-        let Some(uvm) = self.space(file) else { return Vec::new() };
-        let of_each = uvm.mappers.iter().flat_map(|process| client.mappings_of(*process, inode));
-        let mut all: Vec<_> = of_each.collect();
+        let Some(uvm) = self.space(file) else { return Some(Vec::new()) };
+        let of_each = uvm.mappers.iter().map(|process| client.mappings_of(*process, inode));
+        let mut all = of_each.collect::<Option<Vec<_>>>()?.concat();
         all.sort_unstable_by_key(|range| range.start);
-        all
+        Some(all)
     }
 
     /// UVM_SET_PREFERRED_LOCATION, UVM_SET_ACCESSED_BY and UVM_UNSET_ACCESSED_BY: advice about a processor.
@@ -308,14 +309,19 @@ impl Space {
 }
 
 /// Whether the kernel will map at the place in the file: only that is the address for GPUs as well.
-fn check_place(client: &dyn Client, call: &MapCall, end: u64) -> Result<(), Errno> {
+fn check_place(
+    call: &MapCall,
+    end: u64,
+    has_mapped: impl Fn(std::ops::Range<u64>) -> Option<bool>,
+) -> Result<(), Errno> {
     let is_exclusive = call.flags & libc::MAP_FIXED_NOREPLACE == libc::MAP_FIXED_NOREPLACE;
     let is_fixed = is_exclusive || call.flags & libc::MAP_FIXED != 0;
     if call.address != call.offset {
         return Err(Errno::EINVAL);
     }
     // Without a flag the address is a wish, and it is another one that the kernel finds.
-    if (is_exclusive || !is_fixed) && client.has_mapped(call.offset..end) {
+    let must_be_free = is_exclusive || !is_fixed;
+    if must_be_free && has_mapped(call.offset..end).ok_or(Errno::EAGAIN)? {
         return Err(if is_exclusive { Errno::EEXIST } else { Errno::EINVAL });
     }
     Ok(())
@@ -375,7 +381,23 @@ fn is_node(node: u64) -> Result {
 
 #[cfg(test)]
 mod tests {
-    use super::gaps;
+    use super::{check_place, gaps};
+    use crate::Errno;
+    use crate::machine::MapCall;
+
+    #[test]
+    fn what_cannot_be_seen_is_not_taken_as_free() {
+        let at =
+            |flags| MapCall { address: 4096, length: 4096, protection: 3, flags, offset: 4096 };
+        let check = |flags, seen| check_place(&at(flags), 8192, move |_| seen);
+        for flags in [0, libc::MAP_FIXED_NOREPLACE] {
+            assert_eq!(check(flags, Some(false)), Ok(()));
+            assert_eq!(check(flags, None), Err(Errno::EAGAIN));
+        }
+        assert_eq!(check(libc::MAP_FIXED_NOREPLACE, Some(true)), Err(Errno::EEXIST));
+        assert_eq!(check(0, Some(true)), Err(Errno::EINVAL));
+        assert_eq!(check(libc::MAP_FIXED, None), Ok(()), "it replaces what is there");
+    }
 
     #[test]
     fn what_is_not_mapped_is_found() {

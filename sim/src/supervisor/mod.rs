@@ -71,6 +71,7 @@ fn serve(run: &Arc<Run>) -> io::Result<()> {
             Next::Nothing | Next::Over => {}
         }
         if let Some(notification) = taken.pop_front() {
+            run.patience.settle();
             let left = run.dispatch(&notification, true, Look::AtOnce);
             run.see_to(notification, left);
         }
@@ -549,7 +550,8 @@ impl Run {
         for (kind, count) in machine.held_by(process, &files) {
             *kinds.entry(kind).or_default() += count;
         }
-        *kinds.entry("CPU mapping").or_default() += self.mappings(process, |_| true).len();
+        let mapped = self.mappings(process, |_| true).unwrap_or_default();
+        *kinds.entry("CPU mapping").or_default() += mapped.len();
         for (kind, count) in kinds {
             machine.log().leak(process, kind, count);
         }

@@ -274,16 +274,16 @@ impl Client for Target<'_> {
         self.run.listener.add_fd(self.notification, file.as_fd(), how)
     }
 
-    fn mappings_of(&self, process: u32, inode: Inode) -> Vec<Range<u64>> {
+    fn mappings_of(&self, process: u32, inode: Inode) -> Option<Vec<Range<u64>>> {
         let number = inode.number();
         self.run.mappings(process, move |is| is == number)
     }
 
-    fn has_mapped(&self, addresses: Range<u64>) -> bool {
+    fn has_mapped(&self, addresses: Range<u64>) -> Option<bool> {
         let process = self.process();
-        let maps = self.run.patience.look(move || maps(process)).unwrap_or_default();
+        let maps = self.run.patience.look(move || maps(process))?;
         let mut mapped = maps.lines().filter_map(mapped_range);
-        mapped.any(|range| range.start < addresses.end && addresses.start < range.end)
+        Some(mapped.any(|range| range.start < addresses.end && addresses.start < range.end))
     }
 
     fn has_room(&self) -> bool {
@@ -340,14 +340,18 @@ impl<'a> Target<'a> {
 }
 
 impl Run {
-    /// Where a process has mapped some files.
-    pub(super) fn mappings(&self, process: u32, is_meant: impl Fn(u64) -> bool) -> Vec<Range<u64>> {
-        let maps = self.patience.look(move || maps(process)).unwrap_or_default();
+    /// Where a process has mapped some files; none where it does not let that be seen.
+    pub(super) fn mappings(
+        &self,
+        process: u32,
+        is_meant: impl Fn(u64) -> bool,
+    ) -> Option<Vec<Range<u64>>> {
+        let maps = self.patience.look(move || maps(process))?;
         let mapping = |line: &str| {
             let inode = line.split_ascii_whitespace().nth(4)?.parse().ok()?;
             mapped_range(line).filter(|_| is_meant(inode))
         };
-        maps.lines().filter(|line| line.contains(NODE_NAME)).filter_map(mapping).collect()
+        Some(maps.lines().filter(|line| line.contains(NODE_NAME)).filter_map(mapping).collect())
     }
 }
 

@@ -173,7 +173,8 @@ impl Kernel {
     fn forget_unmapped(&mut self, client: &dyn Client, id: FileId) {
         let Some(process) = self.mapped_by.get(&id) else { return };
         let Some(open) = self.files.get(id) else { return };
-        if client.mappings_of(*process, open.node.inode()).is_empty() {
+        let mapped = client.mappings_of(*process, open.node.inode());
+        if mapped.is_some_and(|mapped| mapped.is_empty()) {
             self.mapped_by.remove(&id);
         }
     }

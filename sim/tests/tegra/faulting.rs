@@ -3,7 +3,8 @@
 use std::io::{self, Read as _, Write as _};
 use std::os::fd::AsRawFd as _;
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
 
 use nvabi_test::{Need, skip};
 
@@ -52,7 +53,8 @@ pub(crate) struct Served {
     server: Option<i32>,
     pub(crate) file: i32,
     memory: u64,
-    is_stopped: &'static AtomicBool,
+    /// Milliseconds before what is read is answered.
+    pause: &'static AtomicU32,
 }
 
 /// Requests of FUSE that are answered, by number (`enum fuse_opcode` in the kernel's `fuse.h`).
@@ -65,6 +67,9 @@ const INIT: u32 = 26;
 const OPENDIR: u32 = 27;
 /// FORGET, RELEASE, INTERRUPT, RELEASEDIR: nobody waits for an answer.
 const UNANSWERED: [u32; 4] = [2, 18, 36, 29];
+
+/// A pause that does not end.
+const FOR_EVER: u32 = u32::MAX;
 
 const PAGE: u64 = 4096;
 /// The file's pages, each as long as what is read at once.
@@ -93,16 +98,16 @@ impl Served {
             std::fs::remove_dir(&folder)?;
             return Err(error);
         }
-        let is_stopped = unsafe {
+        let pause = unsafe {
             let (none, flags) = (std::ptr::null_mut(), libc::MAP_SHARED | libc::MAP_ANONYMOUS);
-            let shared = libc::mmap(none, 1, libc::PROT_READ | libc::PROT_WRITE, flags, -1, 0);
+            let shared = libc::mmap(none, 4, libc::PROT_READ | libc::PROT_WRITE, flags, -1, 0);
             assert_ne!(shared, libc::MAP_FAILED, "{}", io::Error::last_os_error());
-            &*shared.cast::<AtomicBool>()
+            &*shared.cast::<AtomicU32>()
         };
         let server = unsafe { libc::fork() };
         if server == 0 {
             unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) };
-            let _ = serve(device, is_stopped);
+            let _ = serve(device, pause);
             unsafe { libc::_exit(0) };
         }
         drop(device);
@@ -117,7 +122,7 @@ impl Served {
             memory
         };
         assert_ne!(memory, libc::MAP_FAILED, "{}", io::Error::last_os_error());
-        Ok(Self { folder, server: Some(server), file, memory: memory as u64, is_stopped })
+        Ok(Self { folder, server: Some(server), file, memory: memory as u64, pause })
     }
 
     /// The address of a page of the file, which is not read yet.
@@ -127,7 +132,21 @@ impl Served {
 
     /// From now on nothing is answered.
     pub(crate) fn stop(&self) {
-        self.is_stopped.store(true, Ordering::Release);
+        self.pause.store(FOR_EVER, Ordering::Release);
+    }
+
+    /// From now on each page is answered after so many milliseconds.
+    pub(crate) fn slow_down(&self, milliseconds: u32) {
+        self.pause.store(milliseconds, Ordering::Release);
+    }
+
+    /// All pages have to be read again.
+    pub(crate) fn forget(&self) {
+        unsafe {
+            let size = (PAGES * PAGE) as usize;
+            assert_eq!(libc::madvise(self.memory as *mut _, size, libc::MADV_DONTNEED), 0);
+            assert_eq!(libc::posix_fadvise(self.file, 0, 0, libc::POSIX_FADV_DONTNEED), 0);
+        }
     }
 
     /// Those go on who wait.
@@ -150,7 +169,7 @@ impl Drop for Served {
 }
 
 /// Answers requests, until it is told to stop.
-fn serve(mut device: std::fs::File, is_stopped: &AtomicBool) -> io::Result<()> {
+fn serve(mut device: std::fs::File, pause: &AtomicU32) -> io::Result<()> {
     let mut request = vec![0_u8; 1 << 17];
     loop {
         let _ = device.read(&mut request)?;
@@ -162,13 +181,17 @@ fn serve(mut device: std::fs::File, is_stopped: &AtomicBool) -> io::Result<()> {
         let answer = match what {
             INIT => init(),
             FLUSH => Vec::new(),
-            _ if is_stopped.load(Ordering::Acquire) => continue,
+            _ if pause.load(Ordering::Acquire) == FOR_EVER => continue,
             // The node, its generation, and for how long the name and what is known of it hold.
             LOOKUP => [words(&[2, 0, 0, 0, 0]), attributes(2)].concat(),
             GETATTR => [words(&[0, 0]), attributes(node)].concat(),
             OPEN | OPENDIR => words(&[1, 0]),
             // Pages that begin with a number, for who takes them for an argument.
-            READ => words(&[PAGE; PAGE as usize / 8]),
+            READ => {
+                let pause = pause.load(Ordering::Acquire);
+                std::thread::sleep(Duration::from_millis(pause.into()));
+                words(&[PAGE; PAGE as usize / 8])
+            }
             _ => {
                 send(&mut device, unique, -libc::ENOSYS, &[])?;
                 continue;

@@ -409,12 +409,12 @@ impl Client for Recorded {
         false
     }
 
-    fn mappings_of(&self, _: u32, _: Inode) -> Vec<Range<u64>> {
-        Vec::new()
+    fn mappings_of(&self, _: u32, _: Inode) -> Option<Vec<Range<u64>>> {
+        Some(Vec::new())
     }
 
-    fn has_mapped(&self, _: Range<u64>) -> bool {
-        false
+    fn has_mapped(&self, _: Range<u64>) -> Option<bool> {
+        Some(false)
     }
 
     fn close(&self, _: i32) {}
