@@ -174,7 +174,7 @@ pub(crate) enum AccessKind {
 }
 
 /// What an access outside of a surface does.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) enum Outside {
     Trap,
     Clamp,

@@ -104,8 +104,23 @@ fn surfaces_are_written_by_bytes() {
 }
 
 #[test]
+fn a_row_that_is_narrower_than_an_access_has_none_of_it() {
+    let body = "mov.u32 %r1, 0; mov.u32 %r2, 1; suld.b.1d.v4.b32.zero {%r2, %r3, %r4, %r5}, [%rd2, {%r1}];\n\
+                st.global.u32 [%rd1], %r2; sust.b.1d.v4.b32.zero [%rd2, {%r1}], {%r1, %r1, %r1, %r1};";
+    let (report, words, image) =
+        run(body, SAMPLER, texel(TexelKind::Unsigned, 32, 1), [2, 1, 1], &[7; 8]);
+    assert!(report.findings.is_empty(), "{:?}", report.findings);
+    assert_eq!((words[0], image), (0, vec![7; 8]));
+}
+
+#[test]
 fn wrong_accesses_are_named() {
     let outside = "mov.u32 %r1, 8; suld.b.1d.b32.trap {%r2}, [%rd2, {%r1}];";
+    let narrow = ["trap", "clamp"].map(|outside| {
+        format!(
+            "mov.u32 %r1, 0; suld.b.1d.v4.b32.{outside} {{%r2, %r3, %r4, %r5}}, [%rd2, {{%r1}}];"
+        )
+    });
     let misaligned = "mov.u32 %r1, 2; suld.b.1d.b32.trap {%r2}, [%rd2, {%r1}];";
     let nothing = "mov.u64 %rd2, 99; mov.f32 %f1, 0f00000000;\n\
                    tex.1d.v4.f32.f32 {%f2, %f3, %f4, %f5}, [%rd2, {%f1}];";
@@ -115,6 +130,8 @@ fn wrong_accesses_are_named() {
             FindingKind::OutOfBounds,
             "at byte 8, row 0, plane 0: it has 2 × 1 × 1 texels of 4",
         ),
+        (&narrow[0], FindingKind::OutOfBounds, "16 bytes of a surface at byte 0"),
+        (&narrow[1], FindingKind::OutOfBounds, "16 bytes of a surface at byte 0"),
         (misaligned, FindingKind::Misaligned, "byte 2 of a row"),
         (nothing, FindingKind::OutOfBounds, "there is no texture or surface 0x63"),
     ] {

@@ -143,23 +143,24 @@ fn surface_place(
     }
     let row = u64::from(image.size[0]) * texel;
     let most = [
-        row.saturating_sub(size) as i64,
+        // Less than 0 where a row is narrower than the access.
+        row as i64 - size as i64,
         i64::from(image.size[1]) - 1,
         i64::from(image.size[2]) - 1,
     ];
     let inside = at.iter().zip(most).all(|(at, most)| (0..=most).contains(at));
-    match outside {
-        Outside::Trap if !inside => {
-            let [wide, high, deep] = image.size;
-            let message = format!(
-                "{size} bytes of a surface at byte {}, row {}, plane {}: it has {wide} × {high} × {deep} texels \
-                 of {texel} bytes",
-                at[0], at[1], at[2]
-            );
-            return mistake(FindingKind::OutOfBounds, lane, message);
-        }
-        Outside::Zero if !inside => return Ok(None),
-        _ => {}
+    if !inside && outside == Outside::Zero {
+        return Ok(None);
+    }
+    // Of a row that is too narrow no byte is the nearest.
+    if !inside && (outside == Outside::Trap || most[0] < 0) {
+        let [wide, high, deep] = image.size;
+        let message = format!(
+            "{size} bytes of a surface at byte {}, row {}, plane {}: it has {wide} × {high} × {deep} texels of {texel} \
+             bytes",
+            at[0], at[1], at[2]
+        );
+        return mistake(FindingKind::OutOfBounds, lane, message);
     }
     let [x, y, z] = std::array::from_fn(|axis| at[axis].clamp(0, most[axis].max(0)) as u64);
     Ok(Some(image.address + z * image.plane_bytes + y * image.row_bytes + x))
