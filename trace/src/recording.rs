@@ -53,6 +53,30 @@ impl Recording {
     }
 }
 
+/// What is kept of a launch in memory, until it is written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Fit {
+    /// Every this many warps one is kept.
+    pub sample: u32,
+    /// Events of each of them.
+    pub events: u32,
+}
+
+impl Recording {
+    /// Of a launch of so many warps, where an event takes so many bytes: less of each warp where not all fit into
+    /// [`Recording::memory`], then fewer warps. None where there are more warps than a trace has numbers for.
+    #[must_use]
+    pub fn fit(&self, warps: u64, event_bytes: u64) -> Option<Fit> {
+        const FEW: u64 = 16;
+        let warps = u64::from(u32::try_from(warps).ok()?);
+        let held = self.memory / event_bytes.max(1);
+        let sample = u64::from(self.sample).max(warps.div_ceil((held / FEW).max(1))).max(1);
+        let each = held / warps.div_ceil(sample).max(1);
+        let events = each.clamp(1, self.capacity.max(1).into());
+        Some(Fit { sample: u32::try_from(sample).ok()?, events: u32::try_from(events).ok()? })
+    }
+}
+
 /// Begins a trace; beside it, named by the process, where another process has begun it.
 ///
 /// # Errors
@@ -87,5 +111,35 @@ fn range(variable: &str) -> Result<Range<u64>, String> {
     match (bound(from, 0), bound(to, u64::MAX)) {
         (Some(from), Some(to)) => Ok(from..to),
         _ => Err(format!("{variable}={text}: not a range FROM..TO")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_kept_fits_into_the_memory_that_is_allowed() {
+        const EVENT: u64 = 96;
+        let fit = |events: u64, sample, warps: u64| {
+            let (file, kernels) = ("trace".into(), WildMatch::new("*"));
+            let (memory, capacity) = (events * EVENT, 4096);
+            let recording =
+                Recording { file, capacity, memory, sample, launches: 0..u64::MAX, kernels };
+            let fit = recording.fit(warps, EVENT)?;
+            let kept = warps.div_ceil(fit.sample.into()) * u64::from(fit.events);
+            assert!(kept <= events.max(1), "{fit:?}: {kept} events of {events}");
+            Some((fit.sample, fit.events))
+        };
+        assert_eq!(fit(1 << 20, 1, 8), Some((1, 4096)));
+        assert_eq!(fit(800, 1, 8), Some((1, 100)));
+        assert_eq!(fit(800, 4, 8), Some((4, 400)));
+        // Not even a few of each.
+        assert_eq!(fit(32, 1, 8), Some((4, 16)));
+        assert_eq!(fit(0, 1, 8), Some((8, 1)));
+        assert_eq!(fit(1 << 20, 1, 1 << 32), None);
+        for (events, sample, warps) in [(17, 1, 1), (1000, 3, 999), (5, 7, u64::from(u32::MAX))] {
+            assert!(fit(events, sample, warps).is_some());
+        }
     }
 }

@@ -20,7 +20,7 @@ pub(crate) struct RecordArgs {
     /// Buffer of each warp in words of 8 bytes; an event takes one to three.
     #[arg(long, value_name = "N", default_value_t = 4096, value_parser = clap::value_parser!(u32).range(1..=1 << 24))]
     capacity: u32,
-    /// Device memory for the events of one launch, in MiB.
+    /// Memory for the events of one launch, in MiB: the device's, or with --sass this process's.
     #[arg(long, value_name = "MIB", default_value_t = 1024, value_parser = clap::value_parser!(u64).range(1..=1 << 24))]
     memory: u64,
     /// Record every Nth warp.

@@ -77,6 +77,8 @@ pub struct Launch {
     pub cooperative: bool,
     /// Whether to report what each warp did.
     pub observe: bool,
+    /// Of so many warps of the grid one is reported, by [`Launch::warp_number`].
+    pub observe_every: u32,
     /// What each warp did that is kept, from the first on; of the others their number is.
     pub most_events: usize,
     /// Whether shared memory is watched for races and for reads of what nobody wrote.
@@ -104,6 +106,7 @@ impl Default for Launch {
             threads: std::thread::available_parallelism().map_or(1, usize::from),
             cooperative: false,
             observe: false,
+            observe_every: 1,
             most_events: usize::MAX,
             checks: true,
             compare_lanes: false,
@@ -115,6 +118,25 @@ impl Default for Launch {
 }
 
 impl Launch {
+    /// Warps of a block.
+    #[must_use]
+    pub fn warps_of_block(&self) -> u64 {
+        run::product(self.block).div_ceil(32)
+    }
+
+    /// Warps of the grid.
+    #[must_use]
+    pub fn warps(&self) -> u64 {
+        run::product(self.grid).saturating_mul(self.warps_of_block())
+    }
+
+    /// The number of a warp of a block in the grid: block after block, x first.
+    #[must_use]
+    pub fn warp_number(&self, block: [u32; 3], warp: u32) -> u64 {
+        let ([x, y, z], [wide, high, _]) = (block.map(u64::from), self.grid.map(u64::from));
+        (x + wide * (y + high * z)) * self.warps_of_block() + u64::from(warp)
+    }
+
     /// Most bytes of this process that its blocks take at once, with so many bytes of shared memory each and of local
     /// memory a thread, whatever the code.
     #[must_use]

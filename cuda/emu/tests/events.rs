@@ -127,6 +127,26 @@ fn masks_are_those_of_lanes_that_run_alone() {
 }
 
 #[test]
+fn one_warp_of_several_is_reported_with_so_many_events() {
+    let limits: Vec<u32> = (0..64).map(|lane| lane * 5 % 13).collect();
+    let run = |every, most_events| {
+        let launch =
+            Launch { grid: [4, 1, 1], observe_every: every, most_events, ..Launch::default() };
+        observed(&limits, launch)
+    };
+    let all = run(1, usize::MAX);
+    let number = |warp: &WarpEvents| warp.block[0] * 2 + warp.warp;
+    assert_eq!(all.iter().map(number).collect::<Vec<_>>(), (0..8).collect::<Vec<_>>());
+    // Also where all of a block are reported, and where none is.
+    let some: Vec<_> = all.iter().filter(|warp| number(warp) % 3 == 0).cloned().collect();
+    assert_eq!(run(3, usize::MAX), some);
+    for (few, whole) in run(3, 4).iter().zip(&some) {
+        assert_eq!(few.events, whole.events[..4]);
+        assert_eq!(few.dropped, whole.events.len() as u64 - 4);
+    }
+}
+
+#[test]
 fn the_same_seed_gives_the_same_events_on_any_number_of_threads() {
     let limits: Vec<u32> = (0..64).map(|lane| lane * 5 % 13).collect();
     let run = |seed, threads| {

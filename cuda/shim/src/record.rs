@@ -3,12 +3,12 @@
 //! The recorder of instrumented kernels has the same variables for the rest, and writes the same format. A site is an
 //! instruction here: its key is made of its function, its address and its line.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::fs::File;
 use std::hash::Hasher;
 use std::io::{self, BufWriter};
 
-use nvabi_emu::{EventKind as Did, Launch, Report, SourceLocation, WarpEvents};
+use nvabi_emu::{EventKind as Did, Launch, Report, SourceLocation};
 use nvabi_trace::recording::{self, Recording};
 use nvabi_trace::{Event, EventKind, SiteRow, V2Writer};
 
@@ -26,6 +26,10 @@ pub(crate) struct Recorder {
     sites: HashMap<usize, Sites>,
     /// Launches of the process.
     order: u64,
+    /// The process that writes: one that it forks begins a trace of its own.
+    process: u32,
+    /// Kernels of which events were dropped, and a message said so.
+    overflown: HashSet<String>,
 }
 
 /// The sites of a module, by their keys.
@@ -41,9 +45,15 @@ impl Recorder {
             return None;
         }
         let config = match Recording::from_environment() {
-            Ok(config) => config?,
+            Ok(Some(config)) => config,
+            Ok(None) => {
+                print_message(
+                    "NVABI_EMU_RECORD=1, but NVABI_RECORD, the trace to write, is not set: nothing is recorded",
+                );
+                return None;
+            }
             Err(error) => {
-                print_message(&error);
+                print_message(&format!("{error}: nothing is recorded"));
                 return None;
             }
         };
@@ -58,18 +68,47 @@ impl Recorder {
                 "the C library takes no more functions for the end: the trace has no index",
             );
         }
-        Some(Self { config, writer: None, sites: HashMap::new(), order: 0 })
+        Some(Self {
+            config,
+            writer: None,
+            sites: HashMap::new(),
+            order: 0,
+            process: std::process::id(),
+            overflown: HashSet::new(),
+        })
+    }
+
+    /// What the process before a fork has begun is for that one to write.
+    fn leave_to_parent(&mut self) {
+        let process = std::process::id();
+        if self.process != process {
+            // Not dropped: that would write what is in its buffer a second time.
+            std::mem::forget(self.writer.take());
+            self.sites.clear();
+            (self.process, self.order) = (process, 0);
+        }
     }
 
     /// Says of the next launch whether it is recorded, and makes it so.
     pub(crate) fn prepare(&mut self, kernel: &str, launch: &mut Launch) -> bool {
+        self.leave_to_parent();
         let order = self.order;
         self.order += 1;
         let is_chosen =
             self.config.launches.contains(&order) && self.config.kernels.matches(kernel);
-        launch.observe = is_chosen;
-        launch.most_events = self.config.capacity as usize;
-        is_chosen
+        if !is_chosen {
+            return false;
+        }
+        let warps = launch.warps();
+        let Some(fit) = self.config.fit(warps, size_of::<nvabi_emu::Event>() as u64) else {
+            print_message(&format!(
+                "{kernel}: {warps} warps are more than a trace has numbers for: the launch is not recorded"
+            ));
+            return false;
+        };
+        launch.observe = true;
+        (launch.observe_every, launch.most_events) = (fit.sample, fit.events as usize);
+        true
     }
 
     /// Writes what a launch of a kernel of a module did.
@@ -98,20 +137,10 @@ impl Recorder {
         };
         let number = self.sites.len() as u32;
         let sites = self.sites.entry(module).or_insert_with(|| Sites::new(number));
-        let sample = self.config.sample;
-        let warps_of_block = launch.block.iter().product::<u32>().div_ceil(32);
-        let warp_number = |warp: &WarpEvents| {
-            let [x, y, z] = warp.block;
-            let [wide, high, _] = launch.grid;
-            (x + wide * (y + high * z)).wrapping_mul(warps_of_block).wrapping_add(warp.warp)
-        };
-        let warps = report.events.iter().map(|warp| (warp_number(warp), warp));
-        let warps: Vec<_> = warps.filter(|(number, _)| number % sample == 0).collect();
-        let mut events = Vec::new();
-        for (_, warp) in &warps {
-            events.push(
-                warp.events.iter().filter_map(|did| sites.event(kernel, did)).collect::<Vec<_>>(),
-            );
+        let capacity = launch.most_events as u32;
+        // Sites come before the events at them.
+        for did in report.events.iter().flat_map(|warp| &warp.events) {
+            sites.event(kernel, did);
         }
         let first = (sites.known.len() - sites.new.len()) as u32;
         writer.sites(sites.module, first, &std::mem::take(&mut sites.new), false)?;
@@ -119,32 +148,41 @@ impl Recorder {
             kernel: kernel.to_owned(),
             grid: launch.grid,
             block: launch.block,
-            warps: launch.grid.iter().product::<u32>().saturating_mul(warps_of_block),
+            warps: launch.warps() as u32,
             order,
-            words_per_warp: self.config.capacity,
-            sample_every: sample,
+            words_per_warp: capacity,
+            sample_every: launch.observe_every,
             ..nvabi_trace::Launch::default()
         };
         writer.launch(&head, sites.module)?;
-        for ((number, warp), events) in warps.iter().zip(&events) {
-            writer.warp(*number)?;
-            let mut room = self.config.capacity as usize;
+        let mut lost = 0;
+        for warp in &report.events {
+            writer.warp(launch.warp_number(warp.block, warp.warp) as u32)?;
+            let mut room = capacity as usize;
             let mut dropped = warp.dropped;
-            for (site, event) in events {
-                let words = 1 + usize::from(event.value.is_some() || is_split(event));
+            for (site, event) in warp.events.iter().filter_map(|did| sites.event(kernel, did)) {
+                let words = 1 + usize::from(event.value.is_some() || is_split(&event));
                 if room >= words {
-                    writer.event(*site, event)?;
+                    writer.event(site, &event)?;
                 } else {
                     dropped += 1;
                 }
                 room = room.saturating_sub(words);
             }
+            lost += dropped;
             writer.end_warp(dropped)?;
+        }
+        if lost > 0 && self.overflown.insert(kernel.to_owned()) {
+            let option = if capacity < self.config.capacity { "--memory" } else { "--capacity" };
+            print_message(&format!(
+                "{kernel}: {lost} events did not fit; {option} gives each warp more than {capacity} words"
+            ));
         }
         writer.end_launch()
     }
 
     fn finish(&mut self) {
+        self.leave_to_parent();
         if let Some(Err(error)) = self.writer.take().map(V2Writer::finish) {
             print_message(&format!("{}: {error}", self.config.file.display()));
         }
@@ -202,8 +240,8 @@ fn site(kernel: &str, kind: EventKind, location: &SourceLocation) -> SiteRow {
         inlined: String::new(),
         line: location.line,
         column: location.column,
-        // Of instructions of one line, which it is.
-        ordinal: (place / 16) as u16,
+        // Of instructions of one line, which it is, as far as numbers go; the key tells them apart.
+        ordinal: u16::try_from(place / 16).unwrap_or(u16::MAX),
         kind: kind.0,
         bytes: 0,
     }

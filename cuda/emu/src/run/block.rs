@@ -92,6 +92,16 @@ impl<'a> Block<'a> {
                 Some(Random::new(seed, grid.id ^ (position as u64 + 1) << 20))
             }
         };
+        let warp = |number: usize| {
+            let mut warp = grid.code.warp(grid, number, threads);
+            let every = u64::from(grid.launch.observe_every.max(1));
+            if grid.launch.warp_number(index, number as u32) % every != 0 {
+                let core = warp.core_mut();
+                core.is_observed = false;
+                core.events = Vec::new();
+            }
+            warp
+        };
         let mut shared = Shared::new(size, grain, warps, grid.launch.checks);
         shared.lanes = grid.launch.compare_lanes;
         // Behind the last one is dynamic memory, or the end of all.
@@ -117,7 +127,7 @@ impl<'a> Block<'a> {
                 known: HashMap::new(),
                 seen: HashMap::new(),
             },
-            warps: (0..warps).map(|warp| grid.code.warp(grid, warp, threads)).collect(),
+            warps: (0..warps).map(warp).collect(),
             barriers: Default::default(),
             random,
             last: 0,

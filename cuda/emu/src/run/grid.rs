@@ -102,7 +102,7 @@ impl Room {
     /// The launch alone decides, so that what blocks see is the same on any machine.
     pub(crate) fn of(launch: &Launch, code: &dyn Code) -> Result<Self, String> {
         let (shared, grain) = code.shared(launch.shared_bytes.into());
-        let warps = product(launch.block).div_ceil(32);
+        let warps = launch.warps_of_block();
         let begins = warps * code.warp_bytes() + Shared::most_bytes(shared, grain, launch.checks);
         let bytes = begins + warps * code.call_bytes();
         // One always has room: what a thread may have is bounded.
@@ -120,7 +120,7 @@ impl Room {
     }
 }
 
-fn product(of: [u32; 3]) -> u64 {
+pub(crate) fn product(of: [u32; 3]) -> u64 {
     of.iter().fold(1, |all: u64, n| all.saturating_mul((*n).into()))
 }
 
@@ -144,7 +144,7 @@ fn at_once(launch: &Launch, shared: u64) -> u64 {
 /// Most bytes that the blocks of a launch take at once, whatever code with so much shared and local memory they run.
 pub(crate) fn most_bytes(launch: &Launch, shared: u64, local: u64) -> u64 {
     const REGISTERS: u64 = 256 * size_of::<crate::lanes::Lanes>() as u64;
-    let warps = product(launch.block).div_ceil(32);
+    let warps = launch.warps_of_block();
     let each = warps.saturating_mul(REGISTERS + 32 * local);
     let each = each.saturating_add(Shared::most_bytes(shared, 1, launch.checks));
     each.saturating_mul(at_once(launch, shared)).min(MAX_LAUNCH_BYTES)

@@ -15,7 +15,7 @@ mod texture;
 mod turn;
 mod warp;
 
-pub(crate) use grid::{Grid, Room, most_bytes, run};
+pub(crate) use grid::{Grid, Room, most_bytes, product, run};
 pub(crate) use ptx::PtxCode;
 pub(crate) use sass::SassCode;
 pub(crate) use turn::Turn;

@@ -66,6 +66,8 @@ pub(crate) struct Core {
     /// Lanes that exist and have not exited.
     pub(super) alive: u32,
     pub(super) readiness: Readiness,
+    /// Whether what it does is reported.
+    pub(super) is_observed: bool,
     pub(super) events: Vec<Event>,
     /// Events for which there was no room.
     pub(super) dropped: u64,
@@ -107,6 +109,7 @@ impl Core {
             index,
             alive: if count >= 32 { u32::MAX } else { (1 << count) - 1 },
             readiness: Readiness::Ready,
+            is_observed: grid.launch.observe,
             events: Vec::new(),
             dropped: 0,
             tid,
@@ -137,7 +140,7 @@ impl Core {
         mask: u32,
         kind: impl FnOnce() -> EventKind,
     ) {
-        if !state.grid.launch.observe || mask == 0 {
+        if !self.is_observed || mask == 0 {
             return;
         }
         if self.events.len() < state.grid.launch.most_events {
