@@ -20,8 +20,10 @@
 #define OLD 12
 /* Says that it has more formats than there are. */
 #define HINTS 13
+/* Makes a file for the first plane alone, and says that it has made all. */
+#define ONE_FILE 14
 
-#if CASE == SMALL_MEMORY
+#if CASE == SMALL_MEMORY || CASE == ONE_FILE
 #include <sys/mman.h>
 int memfd_create(const char *name, unsigned flags);
 #endif
@@ -60,6 +62,17 @@ static int allocate(uint32_t index, const nvabi_devmem_memory *memory)
 #endif
 }
 
+static int allocate_files(uint32_t index, const nvabi_devmem_memory *memory, int32_t *fds)
+{
+    (void)index, (void)memory;
+#if CASE == ONE_FILE
+    fds[0] = memfd_create("one-of-two", 0);
+#else
+    (void)fds;
+#endif
+    return 0;
+}
+
 static int hints(uint32_t index, uint32_t operation, nvabi_devmem_hint *hints, uint32_t capacity)
 {
     (void)index, (void)operation, (void)hints, (void)capacity;
@@ -76,6 +89,7 @@ const nvabi_devmem_driver *nvabi_devmem_driver_v1(void)
         .sets = sets,
         .allocate = allocate,
         /* Of an old driver nobody looks there. */
+        .allocate_files = CASE == ONE_FILE ? allocate_files : 0,
         .hints = CASE == HINTS || CASE == OLD ? hints : 0,
     };
     return CASE == NO_DRIVER ? 0 : &driver;

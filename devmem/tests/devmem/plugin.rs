@@ -206,12 +206,20 @@ fn a_plugin_that_does_not_keep_to_the_interface_is_refused() {
     let library = bad(13);
     let error = device(&load(&library).expect("a plugin")).hints(Operation::Copy);
     assert!(error.expect_err("too many").to_string().contains("bad: 1048576 hints"));
-    let library = bad(11);
+    let (library, one_file) = (bad(11), bad(14));
+    let one_of_two = device(&load(&one_file).expect("a plugin"));
     let device = device(&load(&library).expect("a plugin"));
     let set = nvabi_devmem::CapabilitySet::new([], [Capability::pitch_linear()]);
     let layout = solve(&image(), &set).expect("a layout");
     let usage = Usage::new(image(), Vec::new());
     let description = Description { usage, set, layout, metadata: Vec::new() };
+    let error = one_of_two.allocate_files(&description).expect_err("one file");
+    assert!(error.to_string().contains("1 files, and 2 planes"), "{error}");
+    let open = fs::read_dir("/proc/self/fd").expect("descriptors").filter_map(|fd| {
+        let file = fs::read_link(fd.expect("a descriptor").path()).ok()?;
+        file.to_string_lossy().contains("one-of-two").then_some(file)
+    });
+    assert_eq!(open.count(), 0, "what was made is closed");
     let error = device.allocate(&description).expect_err("too small");
     assert_eq!(error.kind(), ErrorKind::Mismatch, "{error}");
     assert_eq!(
