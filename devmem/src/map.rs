@@ -78,7 +78,7 @@ impl Buffer {
         match self.pieces().iter().try_for_each(into_room) {
             Ok(()) => Ok(room),
             Err(Unmapped::Elsewhere(error)) => {
-                // SAFETY: the range is the one that was made above, all of which is this one's, and nobody has a pointer
+                // SAFETY: the range is the one that was made above, all of it this one's, and nobody has a pointer
                 // to it.
                 let _ = unsafe { munmap(room, length.get()) };
                 Err(error)

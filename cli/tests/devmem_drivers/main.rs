@@ -46,7 +46,8 @@ pub(crate) fn devices() -> Vec<Box<dyn Device>> {
 }
 
 /// A device by its name, or by what a test calls it: `vgem`, `vkms`, `bochs`, `virtio-gpu`, `camera`,
-/// `contiguous-camera`, which takes no scattered memory, `converter`, `encoder`, `decoder`. Without it the test is skipped.
+/// `contiguous-camera`, which takes no scattered memory, `converter`, `encoder`, `decoder`. Without it the test is
+/// skipped.
 pub(crate) fn device(name: &'static str) -> Box<dyn Device> {
     let wanted = alias(name);
     let found =
