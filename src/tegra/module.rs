@@ -1,11 +1,16 @@
 //! Cubins: kernels as the CUDA assembler writes them, in memory and ready to be launched.
+//!
+//! The emulator has a loader of its own (`cuda/emu/src/sass/load.rs`), which decodes instructions and fills in
+//! addresses; a user of this crate has neither to compile. Both take a kernel, its parameters, its stack and its
+//! architecture from the same places.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-use object::elf::SHF_EXECINSTR;
 use object::read::elf::{ElfFile64, FileHeader as _, SectionHeader as _};
-use object::{Endianness, Object as _, ObjectSection as _, ObjectSymbol as _, SectionFlags};
+use object::{
+    Endianness, Object as _, ObjectSection as _, ObjectSymbol as _, SectionFlags, SymbolFlags,
+};
 
 use super::address_space::{AddressSpace, Buffer, WINDOWS};
 use super::error::{Error, Result};
@@ -14,6 +19,10 @@ use super::qmd::{CONSTANT_BANKS, ConstantBank, Launch};
 
 /// `e_machine` of a cubin.
 const EM_CUDA: u16 = 190;
+/// From this version of the ABI on, the architecture is in the second byte of the flags.
+const ABI_WITH_WIDE_FLAGS: u8 = 8;
+/// In a symbol's `st_other`: what is launched, where other functions are called.
+const STO_CUDA_ENTRY: u8 = 0x10;
 /// Where code and banks of constants may begin.
 const ALIGNED: usize = 256;
 /// What the driver tells a kernel at the beginning of bank 0: block, grid, windows, and where the stack begins.
@@ -22,6 +31,9 @@ const TOLD: usize = 48;
 const STACK: u64 = 0xff_fdc0;
 /// Bytes of local memory above the stack.
 const ABOVE_STACK: u32 = 0x240;
+/// Bytes of local memory that a thread can have, and of a bank of constants.
+const MOST_LOCAL: u32 = 512 << 10;
+const MOST_CONSTANTS: u64 = 64 << 10;
 /// Shared memory that a kernel of the CUDA compiler has beyond what it declares.
 const RESERVED_SHARED: u64 = 1024;
 
@@ -29,6 +41,7 @@ const RESERVED_SHARED: u64 = 1024;
 const PARAMETERS: u8 = 0x0a;
 const FRAME: u8 = 0x11;
 const LEAST_STACK: u8 = 0x12;
+const MOST_STACK: u8 = 0x23;
 
 /// The kernels of a cubin, in memory of an address space.
 ///
@@ -76,9 +89,11 @@ impl Module {
     ///
     /// # Errors
     ///
-    /// When it is no cubin, or one with addresses to be filled in: of functions that are called and of variables.
+    /// When it is no cubin or one of another architecture, and where it has addresses to be filled in: of functions that
+    /// are called and of variables.
     pub fn load(space: &AddressSpace, cubin: &[u8]) -> Result<Self> {
         let file = Cubin::parse(cubin)?;
+        file.check_architecture(space.device().characteristics().sm_arch_sm_version)?;
         let mut bytes = Vec::new();
         let mut places = BTreeMap::new();
         for (name, section) in &file.sections {
@@ -173,6 +188,8 @@ fn bank_of(name: &str) -> Option<(usize, Option<&str>)> {
 
 /// What is read of a cubin.
 struct Cubin<'a> {
+    /// As in `sm_87`.
+    architecture: u32,
     sections: BTreeMap<&'a str, Section<'a>>,
     /// The kernels: the numbers of their symbols.
     names: BTreeMap<u32, &'a str>,
@@ -198,7 +215,7 @@ impl<'a> Cubin<'a> {
         for section in file.sections() {
             let name = section.name().map_err(wrong)?;
             let needs_address = name.strip_prefix(".rel").map(|it| it.trim_start_matches('a'));
-            if needs_address.is_some_and(|of| of.starts_with(".text.") || is_constant(of)) {
+            if needs_address.is_some_and(|of| of.starts_with(".text.") || bank_of(of).is_some()) {
                 return Err(Error::invalid(format!(
                     "the cubin has addresses to be filled in ({name}): kernels that call functions or use variables \
                      cannot be loaded"
@@ -213,12 +230,28 @@ impl<'a> Cubin<'a> {
         let mut names = BTreeMap::new();
         for symbol in file.symbols() {
             let name = symbol.name().map_err(wrong)?;
-            let text = sections.get(format!(".text.{name}").as_str());
-            if text.is_some_and(|text| text.flags & u64::from(SHF_EXECINSTR) != 0) {
+            let SymbolFlags::Elf { st_other, .. } = symbol.flags() else { continue };
+            if st_other & STO_CUDA_ENTRY != 0 && symbol.is_definition() {
                 names.insert(symbol.index().0 as u32, name);
             }
         }
-        Ok(Self { sections, names })
+        let header = file.elf_header();
+        let flags = header.e_flags(file.endian());
+        let is_wide = header.e_ident().abi_version >= ABI_WITH_WIDE_FLAGS;
+        let architecture = if is_wide { flags >> 8 & 0xff } else { flags & 0xff };
+        Ok(Self { architecture, sections, names })
+    }
+
+    /// Machine code is of one Jetson's GPU alone: what runs on later ones is PTX.
+    fn check_architecture(&self, sm_version: u32) -> Result<()> {
+        let gpu = (sm_version >> 8) * 10 + (sm_version & 0xff);
+        if self.architecture != gpu {
+            return Err(Error::invalid(format!(
+                "the cubin is of sm_{}, and the GPU is sm_{gpu}: assemble it for that",
+                self.architecture
+            )));
+        }
+        Ok(())
     }
 
     fn section(&self, name: &str) -> Option<&Section<'a>> {
@@ -232,12 +265,16 @@ impl<'a> Cubin<'a> {
         address: &dyn Fn(&str) -> Option<u64>,
     ) -> Result<Kernel> {
         let lacks = |what: &str| Error::invalid(format!("`{name}` of the cubin has no {what}"));
+        let too_many = |found: u64, what: &str, most: u64| {
+            let text = format!("`{name}` of the cubin has {found} bytes of {what}: at most {most}");
+            Error::invalid(text)
+        };
         let code = format!(".text.{name}");
         let text = self.section(&code).ok_or_else(|| lacks("code"))?;
         let program = address(&code).ok_or_else(|| lacks("code"))?;
         let own = attributes(self.section(&format!(".nv.info.{name}")));
         let all = attributes(self.section(".nv.info"));
-        let stack = [FRAME, LEAST_STACK].iter().filter_map(|wanted| {
+        let stack = [FRAME, LEAST_STACK, MOST_STACK].iter().filter_map(|wanted| {
             let mine =
                 |(key, value): &&(u8, &[u8])| key == wanted && word(value, 0) == Some(number);
             all.iter().find(mine).and_then(|(_, value)| word(value, 4))
@@ -245,7 +282,16 @@ impl<'a> Cubin<'a> {
         let place = own.iter().find(|(key, _)| *key == PARAMETERS);
         let place = place.and_then(|(_, value)| word(value, 4)).unwrap_or(0);
         let (first, size) = (place as usize & 0xffff, place as usize >> 16);
-        let bank = self.section(&format!(".nv.constant0.{name}")).map_or(0, |it| it.size as usize);
+        let stack = stack.max().unwrap_or(0);
+        if stack > MOST_LOCAL - ABOVE_STACK {
+            return Err(too_many(stack.into(), "stack", (MOST_LOCAL - ABOVE_STACK).into()));
+        }
+        let bank_name = format!(".nv.constant0.{name}");
+        let bank = self.section(&bank_name).map_or(0, |section| section.size);
+        if bank > MOST_CONSTANTS {
+            return Err(too_many(bank, &bank_name, MOST_CONSTANTS));
+        }
+        let bank = bank as usize;
         if first + size > bank || (size > 0 && first < TOLD) {
             return Err(lacks("parameters within bank 0"));
         }
@@ -257,7 +303,7 @@ impl<'a> Cubin<'a> {
             registers: text.info >> 24,
             barriers: (text.flags >> 20) as u32 & 0x7f,
             shared: shared.ok_or_else(|| lacks("shared memory that a block can have"))?,
-            stack: stack.max().unwrap_or(0).min(1 << 19),
+            stack,
             bank: bank.max(TOLD),
             parameters: first..first + size,
             constants: self.banks(name, address),
@@ -318,6 +364,121 @@ mod tests {
         let own = std::fs::read(std::env::current_exe().unwrap()).unwrap();
         assert!(text(&own).contains("CUDA's is 190"), "{}", text(&own));
         assert!(Cubin::parse(&own[..100]).is_err());
+    }
+
+    /// A cubin of sm_87 with one kernel `K`, some of its sections, each with its size; a size past what a file has is
+    /// said, and takes no bytes.
+    fn cubin(sections: &[(&str, u64, &[u8])], flags: u32) -> Vec<u8> {
+        let [program, table, text, no_bytes] = [1, 2, 3, 8];
+        let mut names = b"\0K\0.names\0.symbols\0".to_vec();
+        let mut bytes = vec![0; 64];
+        let mut headers = vec![[0; 64]];
+        let mut put = |name: usize, kind: u32, size: u64, content: &[u8], link: u32, entry: u64| {
+            let mut header = [0; 64];
+            header[..4].copy_from_slice(&(name as u32).to_le_bytes());
+            header[4..8].copy_from_slice(&kind.to_le_bytes());
+            header[24..32].copy_from_slice(&(bytes.len() as u64).to_le_bytes());
+            header[32..40].copy_from_slice(&size.to_le_bytes());
+            header[40..44].copy_from_slice(&link.to_le_bytes());
+            header[44..48].copy_from_slice(&1_u32.to_le_bytes());
+            header[56..64].copy_from_slice(&entry.to_le_bytes());
+            bytes.extend_from_slice(content);
+            bytes.resize(bytes.len().next_multiple_of(8), 0);
+            headers.push(header);
+        };
+        let mut symbols = [0; 48];
+        // The kernel's is in the first section.
+        (symbols[24], symbols[28], symbols[29], symbols[30]) = (1, 0x12, STO_CUDA_ENTRY, 1);
+        for (name, size, content) in sections {
+            let kind = if content.is_empty() { no_bytes } else { program };
+            put(names.len(), kind, *size, content, 0, 0);
+            names.extend_from_slice(name.as_bytes());
+            names.push(0);
+        }
+        let last = sections.len() as u32 + 2;
+        put(10, table, 48, &symbols, last, 24);
+        put(3, text, names.len() as u64, &names, 0, 0);
+        bytes[..16].copy_from_slice(b"\x7fELF\x02\x01\x01\x33\x07\0\0\0\0\0\0\0");
+        bytes[16..20].copy_from_slice(&[2, 0, EM_CUDA as u8, 0]);
+        let at = bytes.len() as u64;
+        bytes[40..48].copy_from_slice(&at.to_le_bytes());
+        bytes[48..52].copy_from_slice(&flags.to_le_bytes());
+        bytes[52..54].copy_from_slice(&[64, 0]);
+        bytes[58..64].copy_from_slice(&[64, 0, last as u8 + 1, 0, last as u8, 0]);
+        bytes.extend(headers.concat());
+        bytes
+    }
+
+    const CODE: (&str, u64, &[u8]) = (".text.K", 16, &[0; 16]);
+
+    fn kernel_of(sections: &[(&str, u64, &[u8])]) -> std::result::Result<Kernel, String> {
+        let file = cubin(&[&[CODE], sections].concat(), 87);
+        let file = Cubin::parse(&file).map_err(|error| error.to_string())?;
+        let (number, name) = file.names.iter().next().unwrap();
+        file.kernel(*number, name, &|_| Some(4096)).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn a_kernel_has_what_its_sections_say() {
+        let told = kernel_of(&[
+            (".nv.constant0.K", 0x170, &[0; 0x170]),
+            (".nv.info", 12, &[4, MOST_STACK, 8, 0, 1, 0, 0, 0, 64, 0, 0, 0]),
+            (".nv.info.K", 12, &[4, PARAMETERS, 8, 0, 1, 0, 0, 0, 0x60, 1, 16, 0]),
+        ]);
+        let told = told.unwrap();
+        assert_eq!((told.program, told.bank), (4096, 0x170));
+        assert_eq!(told.parameters, 0x160..0x170);
+        assert_eq!((told.stack, told.local_size()), (64, 64 + ABOVE_STACK));
+    }
+
+    #[test]
+    fn more_than_a_gpu_has_is_refused() {
+        let refused = |sections: &[(&str, u64, &[u8])]| kernel_of(sections).unwrap_err();
+        assert_eq!(
+            refused(&[(".nv.constant0.K", 1 << 60, &[])]),
+            "`K` of the cubin has 1152921504606846976 bytes of .nv.constant0.K: at most 65536"
+        );
+        let stack = |size: u32| {
+            let size = size.to_le_bytes();
+            let bytes = [&[4, FRAME, 8, 0, 1, 0, 0, 0], size.as_slice()].concat();
+            kernel_of(&[(".nv.info", 12, &bytes)]).map(|kernel| kernel.local_size())
+        };
+        let most = MOST_LOCAL - ABOVE_STACK;
+        assert_eq!(stack(most), Ok(MOST_LOCAL));
+        assert_eq!(
+            stack(most + 1).unwrap_err(),
+            "`K` of the cubin has 523713 bytes of stack: at most 523712"
+        );
+        for name in [".rel.nv.constant0.K", ".rela.nv.constant0.K", ".rel.text.K"] {
+            let text = refused(&[(name, 16, &[0; 16])]);
+            assert!(text.contains(&format!("addresses to be filled in ({name})")), "{text}");
+        }
+    }
+
+    #[test]
+    fn code_of_another_architecture_is_refused() {
+        let check = |flags, abi: u8, sm_version| {
+            let mut file = cubin(&[CODE], flags);
+            file[8] = abi;
+            let file = Cubin::parse(&file).unwrap();
+            file.check_architecture(sm_version).map_err(|error| error.to_string())
+        };
+        assert_eq!(check(0x57_0557, 7, 0x807), Ok(()));
+        assert_eq!(check(0x600_5702, 8, 0x807), Ok(()));
+        assert_eq!(
+            check(0x56_0556, 7, 0x807).unwrap_err(),
+            "the cubin is of sm_86, and the GPU is sm_87: assemble it for that"
+        );
+        assert!(check(0x57_0557, 7, 0x503).unwrap_err().contains("the GPU is sm_53"));
+    }
+
+    #[test]
+    fn functions_that_are_called_are_no_kernels() {
+        let mut file = cubin(&[CODE], 87);
+        let at = file.windows(6).position(|it| it == [1, 0, 0, 0, 0x12, STO_CUDA_ENTRY]).unwrap();
+        assert_eq!(Cubin::parse(&file).unwrap().names.len(), 1);
+        file[at + 5] = 0;
+        assert_eq!(Cubin::parse(&file).unwrap().names.len(), 0);
     }
 
     #[test]
