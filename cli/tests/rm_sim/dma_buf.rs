@@ -68,6 +68,14 @@ fn size_of(fd: Fd) -> i64 {
     unsafe { libc::lseek(fd, 0, libc::SEEK_END) }
 }
 
+/// KiB that the simulator has in memory: it is the parent of this process.
+fn simulator_memory() -> u64 {
+    let path = format!("/proc/{}/status", std::os::unix::process::parent_id());
+    let status = std::fs::read_to_string(path).unwrap();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
+    line.trim().strip_suffix(" kB").unwrap().parse().unwrap()
+}
+
 rules! {
     memory_of_a_gpu_is_handed_on {
         let exporter = Exporter::new(4);
@@ -97,6 +105,20 @@ rules! {
             exporter.free_memory() == before + 1024
         };
         assert!((0..500).any(is_back));
+    }
+
+    parts_that_may_come_take_no_memory {
+        const FILES: u64 = 64;
+        let exporter = Exporter::new(1);
+        let args = exporter.args(1).with("totalObjects", 1 << 16).with("totalSize", 2 * PAGE);
+        let before = simulator_memory();
+        let files: Vec<Fd> = (0..FILES).map(|_| exporter.export(&args).unwrap()).collect();
+        let grown = simulator_memory().saturating_sub(before);
+        assert!(grown < FILES * 256, "{grown} KiB for {FILES} files of 65,536 parts");
+        // Any of them can come.
+        let last = args.with("fd", files[0] as u64).with("index", (1 << 16) - 1);
+        assert_eq!(exporter.export(&last), Ok(files[0]));
+        assert_eq!(exporter.export(&last), Err(IN_USE));
     }
 
     calls_are_on_the_file_of_a_gpu {

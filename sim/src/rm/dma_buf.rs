@@ -1,5 +1,6 @@
 //! Memory of a GPU as a dma-buf: NV_ESC_EXPORT_TO_DMABUF_FD (N/nv-dmabuf.c, A/osapi.c: `RmDmabufVerifyMemHandle`).
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::failed::Result;
@@ -17,7 +18,7 @@ use crate::{Errno, Status, limits};
 const NEW: i32 = -1;
 /// NV_DMABUF_EXPORT_MAPPING_TYPE_FORCE_PCIE, for machines whose CPU and GPU share their caches.
 const FORCE_PCIE: u64 = 1;
-/// A bound of ours: the driver keeps a record for each part that may come.
+/// A bound of ours: the driver keeps a record for each part that may come, here is one for each that came.
 const MOST_OBJECTS: usize = 1 << 16;
 
 /// What a dma-buf is of: memory of one GPU, in parts that are told one after the other.
@@ -26,7 +27,9 @@ pub(super) struct DmaBuf {
     gpu: usize,
     size: u64,
     mapping: Mapping,
-    parts: Vec<Option<Part>>,
+    /// How many parts may come, and those that came, by number.
+    all: usize,
+    parts: BTreeMap<usize, Part>,
 }
 
 /// How it is to be mapped, which all calls about it must agree on; both are there since 570 and 580.
@@ -45,15 +48,15 @@ struct Part {
 
 impl DmaBuf {
     fn attached(&self) -> u64 {
-        self.parts.iter().flatten().map(|part| part.size).sum()
+        self.parts.values().map(|part| part.size).sum()
     }
 
     /// `nv_dma_buf_dup_mem_handles`: all parts that a call tells of, or none.
     fn attach(&mut self, driver: &Driver, args: &Params) -> Result {
-        let (index, count) = span(args, self.parts.len())?;
+        let (index, count) = span(args, self.all)?;
         for at in 0..count {
             if let Err(error) = self.attach_one(driver, args, at, index + at) {
-                self.parts[index..index + at].fill_with(|| None);
+                (index..index + at).for_each(|slot| drop(self.parts.remove(&slot)));
                 return Err(error);
             }
         }
@@ -63,7 +66,7 @@ impl DmaBuf {
     fn attach_one(&mut self, driver: &Driver, args: &Params, at: usize, slot: usize) -> Result {
         let field = |name: &str| format!("{name}[{at}]");
         let (offset, size) = (args.get(&field("offsets"))?, args.get(&field("sizes"))?);
-        if self.parts[slot].is_some() {
+        if self.parts.contains_key(&slot) {
             return Err(Status::IN_USE.into());
         }
         if size > self.size - self.attached() {
@@ -82,7 +85,7 @@ impl DmaBuf {
         if !is_whole || !memory.is_video() || !is_inside {
             return Err(Status::INVALID_ARGUMENT.into());
         }
-        self.parts[slot] = Some(Part { _memory: memory.clone(), size });
+        self.parts.insert(slot, Part { _memory: memory.clone(), size });
         Ok(())
     }
 }
@@ -133,17 +136,16 @@ impl Driver {
         gpu: usize,
         mapping: Mapping,
     ) -> Result {
-        let (size, parts) = (args.get("totalSize")?, args.word("totalObjects")? as usize);
-        span(args, parts)?;
-        if parts > MOST_OBJECTS {
+        let (size, all) = (args.get("totalSize")?, args.word("totalObjects")? as usize);
+        span(args, all)?;
+        if all > MOST_OBJECTS {
             return Err(Status::NO_MEMORY.into());
         }
         // That is for memory that the CPU's caches know of, which none of these GPUs has.
         if mapping.kind == FORCE_PCIE {
             return Err(Status::NOT_SUPPORTED.into());
         }
-        let parts = (0..parts).map(|_| None).collect();
-        let mut made = DmaBuf { gpu, size, mapping, parts };
+        let mut made = DmaBuf { gpu, size, mapping, all, parts: BTreeMap::new() };
         made.attach(self, args)?;
         if mapping.by_cpu != 0 {
             return Err(Status::NOT_SUPPORTED.into());
