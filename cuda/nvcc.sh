@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # clang 19 behind the options of nvcc, for programs and Makefiles of others: `make NVCC=cuda/nvcc.sh`. CUDA_PATH is a
-# folder that `toolkit.sh` made. Programs have PTX for sm_80 alone and the shared runtime, as the emulator needs both; what
-# speaks of machine code (registers, architectures, ptxas) is left out. A fatbin is the PTX, which the driver takes.
+# folder that `toolkit.sh` made. Programs have PTX for sm_80 alone and the shared runtime, as the emulator needs both;
+# what speaks of machine code (registers, architectures, ptxas) is left out. A fatbin is the PTX, which the driver
+# takes.
 set -euo pipefail
 cuda=${CUDA_PATH:?"the folder that toolkit.sh made"}
 command -v clang++-19 >/dev/null || { echo "$0: clang 19 is needed (clang++-19)" >&2 && exit 1; }
