@@ -19,6 +19,7 @@ mod channel;
 mod client;
 mod ctrl;
 mod dispatch;
+#[allow(dead_code, reason = "tests of the x86 machine use the rest")]
 mod faulting;
 mod faults;
 mod hostile;
