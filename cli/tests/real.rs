@@ -746,6 +746,24 @@ fn opencl_copies_and_launches() {
     on_each_pair(&versions, &[real_file("opencl.py")], |name| format!("NVIDIA CUDA\n{name}\n"));
 }
 
+/// CuPy finds a card of the newest version, and its arrays come back; it compiles no kernel here.
+#[test]
+fn cupy_copies() {
+    let real = versions().into_iter().max_by(|one, other| one.version.cmp(&other.version)).unwrap();
+    let cupy = real.folder.with_file_name("cupy");
+    if !cupy.join("cupy").exists() {
+        skip(Need::Real, format!("there is no {}", cupy.display()))
+    }
+    // -P: the folder of the script has a `cuda` of ours.
+    let (path, script) = (cupy.display(), real_file("arrays.py"));
+    let script = format!("PYTHONPATH='{path}' exec python3 -P '{}'", script.display());
+    let seen = real.run(&["--gpu", "a100"], Path::new("sh"), &["-c", &script]);
+    let what = format!("{}: {} {:?}", real.version, seen.out, seen.diagnostics);
+    let expected = "devices: 1\nNVIDIA A100-SXM4-80GB sm_80\n";
+    let left = seen.diagnostics.iter().any(|(code, _)| code != "left-at-exit");
+    assert_eq!((seen.code, seen.out.as_str(), left), (Some(0), expected, false), "{what}");
+}
+
 /// A program that is killed in the middle of a copy gives all back, and the next one copies.
 #[test]
 fn a_killed_program_gives_its_memory_back() {

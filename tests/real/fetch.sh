@@ -6,7 +6,7 @@
 #
 # VERSION is one of the archive, such as 550.163.01; without any, every version of the archive that the lock
 # knows; of these the newest of each branch with `newest`. A folder holds `bin` and `lib`. They are put into NVABI_REAL_CACHE, or nvabi/real of the caller's cache,
-# and beside them, as `python`, what PyPI has to call NVML from Python, and as `tools` public programs that do: nothing
+# and beside them, as `python`, what PyPI has to call NVML from Python, as `tools` public programs that do, as `cupy` CuPy: nothing
 # of it is installed, and nothing of it enters this tree.
 #
 # Debian alone, see ../debian.sh.
@@ -41,6 +41,19 @@ if [ ! -e "$cache/python/pynvml.py" ]; then
         mv "$wheels/python" "$cache/python"
     else
         echo "fetch.sh: no nvidia-ml-py from PyPI: what calls NVML from Python is not tested" >&2
+    fi
+    rm -rf "$wheels"
+fi
+
+# CuPy, with no compiler of kernels beside it: 140 MB.
+if [ ! -e "$cache/cupy/cupy" ]; then
+    wheels=$(mktemp -d "$cache/.work.XXXXXX")
+    if python3 -m pip install -q --disable-pip-version-check --only-binary :all: --target "$wheels/cupy" \
+        cupy-cuda12x nvidia-cuda-runtime-cu12 >&2; then
+        rm -rf "$cache/cupy"
+        mv "$wheels/cupy" "$cache/cupy"
+    else
+        echo "fetch.sh: no cupy-cuda12x from PyPI: CuPy's arrays are not tested" >&2
     fi
     rm -rf "$wheels"
 fi
