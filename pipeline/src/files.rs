@@ -12,7 +12,7 @@ pub fn write(target: &Path, text: &str) -> io::Result<()> {
     write_all(&[(target.to_owned(), text)]).map_err(|(_, error)| error)
 }
 
-/// Writes several, each as [`write`] does. The first is put in its place when all are written: where one cannot be,
+/// Writes several, each as [`write()`] does. The first is put in its place when all are written: where one cannot be,
 /// nothing is new. An error says of which target.
 pub fn write_all(files: &[(PathBuf, &str)]) -> Result<(), (PathBuf, io::Error)> {
     let mut staged = Vec::new();
