@@ -114,7 +114,7 @@ impl Check {
     fn look(&mut self) -> String {
         let seen = self.say("look");
         let (first, second) = seen.split_once("; ").unwrap();
-        assert_eq!(first, "0 0 0 0 31 0x0", "{}", self.what);
+        assert_eq!(first, "0 0 0 0 31 0x1", "{}", self.what);
         second.to_owned()
     }
 }
