@@ -56,7 +56,8 @@ more() {
     kernel_source
     # Modules without BTF are what is wanted: that needs pahole.
     rm -f "root/usr/src/$headers/vmlinux"
-    sed -i "s,/usr/src/,$work/root/usr/src/," "root/usr/src/$headers/Makefile"
+    # It includes what all architectures have by the place where the package would be installed.
+    sed -i -E "s,[^ ]*/(linux-headers-),$work/root/usr/src/\1," "root/usr/src/$headers/Makefile"
     mkdir tree more
     drivers=tree/drivers
     tar -xf root/usr/src/"$source".tar.* -C tree --strip-components 1 --wildcards \
