@@ -513,10 +513,11 @@ impl Device {
         self.operations
     }
 
-    fn begin(&mut self, name: &str, order: Option<Order>) {
+    /// Counts an operation; what it is called is asked for where memory is watched.
+    fn begin(&mut self, order: Option<&Order>, name: impl FnOnce() -> String) {
         self.operations += 1;
         if let Some(shadow) = self.memory.shadow() {
-            shadow.begin(name, order);
+            shadow.begin(&name(), order.cloned());
         }
     }
 
@@ -529,7 +530,7 @@ impl Device {
         read: Option<(u64, u64)>,
         written: Option<(u64, u64)>,
     ) -> Option<Finding> {
-        self.begin(name, order);
+        self.begin(order.as_ref(), || name.to_owned());
         let [read, written] = [read, written].map(|range| range.filter(|(_, size)| *size > 0));
         let shadow = self.memory.shadow()?;
         let access = BlockAccess { launch: self.operations, block: 1, ..BlockAccess::default() };
@@ -590,7 +591,7 @@ impl Device {
             return Err(refuse(what));
         }
         let params = &args.bytes[..size as usize];
-        self.begin(&format!("kernel {kernel}"), launch.order.clone());
+        self.begin(launch.order.as_ref(), || format!("kernel {kernel}"));
         let (ptx, machine);
         let code: &dyn Code = match &module.code {
             Loaded::Ptx(program) => {
@@ -658,7 +659,7 @@ impl Device {
         let program = sass::load_placed(arch, &self.memory, placed.entry, &banks);
         let program = program.map_err(|error| refuse(error.what))?;
         let kernel = program.placed_kernel(placed);
-        self.begin(&kernel_name(), launch.order.clone());
+        self.begin(launch.order.as_ref(), kernel_name);
         let threads = self.threads(launch);
         let launch = Launch { shared_bytes: 0, threads, compare_lanes: false, ..launch.clone() };
         let code = SassCode::placed(&program, &kernel, banks);

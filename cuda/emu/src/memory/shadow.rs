@@ -8,8 +8,8 @@
 //! Operations (launches, and copies of the host's) run one after the other here, and on a GPU at the same time where
 //! they are of different queues and nothing orders them: an [`Order`] says behind which an operation is.
 
-use std::collections::BTreeMap;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::collections::{BTreeMap, HashSet};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// Bytes of a cell.
 const CELL: u64 = 4;
@@ -73,25 +73,26 @@ struct Known {
 /// Every operation so far, and behind which the one is that runs.
 #[derive(Debug, Default)]
 struct Operations {
-    /// Queue and name of each, from number one on; the name by its place in `names`.
-    all: Vec<(usize, usize)>,
-    names: Vec<String>,
+    /// Queue and name of each, from number one on.
+    all: Vec<(usize, Arc<str>)>,
+    /// Each name once.
+    names: HashSet<Arc<str>>,
     /// Without an order the operation is behind all others.
     order: Option<Order>,
 }
 
 impl Operations {
     fn begin(&mut self, name: &str, order: Option<Order>) {
-        let known = self.names.iter().position(|known| known == name);
-        let name = known.unwrap_or_else(|| {
-            self.names.push(name.to_owned());
-            self.names.len() - 1
+        let name = self.names.get(name).cloned().unwrap_or_else(|| {
+            let new: Arc<str> = name.into();
+            self.names.insert(new.clone());
+            new
         });
         self.all.push((order.as_ref().map_or(0, |order| order.queue), name));
         self.order = order;
     }
 
-    fn get(&self, number: u64) -> Option<&(usize, usize)> {
+    fn get(&self, number: u64) -> Option<&(usize, Arc<str>)> {
         self.all.get(usize::try_from(number).ok()?.checked_sub(1)?)
     }
 
@@ -133,9 +134,7 @@ impl Shadow {
     /// The name of an operation.
     pub(crate) fn name(&self, number: u64) -> String {
         let known = self.known();
-        let name =
-            known.operations.get(number).and_then(|(_, name)| known.operations.names.get(*name));
-        name.cloned().unwrap_or_default()
+        known.operations.get(number).map(|(_, name)| name.to_string()).unwrap_or_default()
     }
 
     /// Watches an allocation, of which nothing was written yet.

@@ -40,7 +40,7 @@ impl Grid<'_> {
     }
 
     fn block_count(&self) -> usize {
-        self.launch.grid.iter().map(|n| *n as usize).product()
+        product(self.launch.grid) as usize
     }
 
     /// The index of a block by its number.

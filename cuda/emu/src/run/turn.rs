@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, Thread};
 
+use super::grid::product;
 use crate::device::Launch;
 
 /// How often a block does what others see, counted once a lane, until it may be waiting for another.
@@ -118,8 +119,7 @@ impl Blocks {
 impl Turn {
     /// Of a launch of which so many blocks run at once.
     pub(crate) fn new(launch: &Launch, together: usize) -> Self {
-        let count = launch.grid.iter().map(|n| *n as usize).product();
-        Self::of(count, together, launch.max_warp_instructions)
+        Self::of(product(launch.grid) as usize, together, launch.max_warp_instructions)
     }
 
     /// `limit` is how many instructions count as endless.
