@@ -150,6 +150,11 @@ pub(crate) fn current() -> Option<usize> {
     CURRENT.get()
 }
 
+/// The same, where such a call is work of the default stream.
+pub(crate) fn current_or_default() -> usize {
+    current().unwrap_or(LEGACY)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -816,8 +816,7 @@ pub(crate) unsafe fn transfer(
     // `state` is held. Of the other side the caller promises it. Neither is memory of Rust's: the device's
     // is its own mapping, and launches, which access it, hold `state`, too.
     unsafe { copy(to, from, size) };
-    let range = |start: u64| Some((start, start.saturating_add(size as u64)));
-    state.touch("a copy", range(from), range(to));
+    state.touch("a copy", Some((from, size as u64)), Some((to, size as u64)));
     // A copy inside of the device is not waited for, nor one that a stream does.
     if clocks::current().is_none() && !(state.is_of_device(to) && state.is_of_device(from)) {
         state.wait_for_current();
@@ -830,7 +829,7 @@ pub(crate) fn set(to: u64, pattern: &[u8], count: usize) -> Result {
     let size = count.checked_mul(pattern.len()).ok_or(INVALID_VALUE)?;
     let mut state = state();
     state.inside(to, size as u64)?;
-    state.touch("a fill", None, Some((to, to.saturating_add(size as u64))));
+    state.touch("a fill", None, Some((to, size as u64)));
     let piece = pattern.repeat(count.min(1 << 16));
     for at in (0..size).step_by(piece.len().max(1)) {
         state.device.write(to + at as u64, &piece[..piece.len().min(size - at)])?;

@@ -555,15 +555,16 @@ impl State {
             None => None,
         };
         let args = Args::new().bytes(args, 1);
-        let order = self.clocks.order(clocks::current().unwrap_or(clocks::LEGACY));
         if self.device.is_watching() {
-            launch.order = Some(order.clone());
+            launch.order = Some(self.clocks.order(clocks::current_or_default()));
         }
         let report = self.device.launch(loaded, &name, &launch, &args).map_err(|error| {
             print_message(&error.to_string());
             Code::from(error)
         })?;
-        self.clocks.submitted(order, self.device.operations());
+        if let Some(order) = launch.order.take() {
+            self.clocks.submitted(order, self.device.operations());
+        }
         if let Some(recorder) = recorder {
             recorder.write(module, &name, &launch, &report);
         }
@@ -616,14 +617,17 @@ impl State {
         self.unwatch(address);
         // One that names no stream waits for all.
         match clocks::current() {
-            Some(_) => self.touch("a free", None, self.device.allocation(address)),
+            Some(_) => {
+                let allocation = self.device.allocation(address);
+                self.touch("a free", None, allocation.map(|(start, end)| (start, end - start)));
+            }
             None => self.clocks.wait_for_all(),
         }
         Ok(self.device.free(address)?)
     }
 
-    /// A copy, a fill or a free comes after the work of its stream; what it reads and writes, each from its first byte
-    /// to its end, is reported where it races with that of another stream.
+    /// A copy, a fill or a free comes after the work of its stream; what it reads and writes, each by its first byte and
+    /// size, is reported where it races with that of another stream.
     pub(crate) fn touch(
         &mut self,
         name: &str,
@@ -633,9 +637,7 @@ impl State {
         if !self.device.is_watching() {
             return;
         }
-        let order = self.clocks.order(clocks::current().unwrap_or(clocks::LEGACY));
-        let size = |(start, end): (u64, u64)| (start, end - start);
-        let (read, written) = (read.map(size), written.map(size));
+        let order = self.clocks.order(clocks::current_or_default());
         let bytes = written.or(read).map_or(0, |(_, size)| size);
         let name = format!("{name} of {bytes} bytes");
         let found = self.device.touch(&name, Some(order.clone()), read, written);
@@ -653,7 +655,7 @@ impl State {
 
     /// The host waits for what has named no stream, or for the stream whose work is done.
     pub(crate) fn wait_for_current(&mut self) {
-        self.clocks.wait_for_stream(clocks::current().unwrap_or(clocks::LEGACY));
+        self.clocks.wait_for_stream(clocks::current_or_default());
     }
 
     /// The host waits for everything.
@@ -768,7 +770,7 @@ impl State {
     pub(crate) fn event_record(&mut self, event: *mut c_void) -> Result {
         self.check()?;
         *self.event_slot(event)? = Some(Instant::now());
-        self.clocks.record(number(EVENT, event)?, clocks::current().unwrap_or(clocks::LEGACY));
+        self.clocks.record(number(EVENT, event)?, clocks::current_or_default());
         Ok(())
     }
 
