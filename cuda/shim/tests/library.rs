@@ -6,7 +6,7 @@
 extern crate nvabi_test;
 
 use std::ffi::{CStr, CString, c_char, c_void};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use nvabi_test::{Need, skip};
@@ -27,6 +27,24 @@ fn libraries() -> tempfile::TempDir {
         std::os::unix::fs::symlink(library(built), folder.path().join(name)).unwrap();
     }
     folder
+}
+
+/// Compiles a C program beside the libraries; what it calls of the driver it need not declare.
+fn compile(folder: &Path, text: &str) {
+    std::fs::write(folder.join("program.c"), text).unwrap();
+    let cc = Command::new("cc")
+        .current_dir(folder)
+        .args(["-w", "-std=gnu89", "-o", "program", "program.c", "-L.", "-l:libcuda.so.1"])
+        .status();
+    assert!(cc.unwrap().success());
+}
+
+/// Runs it with a case, and with global memory watched or not: its status, and what it says.
+fn run_case(folder: &Path, case: &str, global: &str) -> (Option<i32>, String) {
+    let mut command = Command::new(folder.join("program"));
+    command.arg(case).env("LD_LIBRARY_PATH", folder).env("NVABI_EMU_GLOBAL", global);
+    let output = command.output().unwrap();
+    (output.status.code(), String::from_utf8(output.stderr).unwrap())
 }
 
 const LIBRARIES: [(&str, &str); 2] =
@@ -827,7 +845,7 @@ fn limits_are_kept() {
 /// A program that runs a kernel, beside the libraries, and two kernels: of one two warps store different values.
 fn racing() -> tempfile::TempDir {
     let work = libraries();
-    std::fs::write(work.path().join("program.c"), include_str!("run_kernel.c")).unwrap();
+    compile(work.path(), include_str!("run_kernel.c"));
     for (name, value) in [("racing.ptx", "%warpid"), ("same.ptx", "7")] {
         let text = format!(
             ".version 8.3\n.target sm_80\n.address_size 64\n.file 1 \"k.cu\"\n.visible .entry k() {{\n\
@@ -836,11 +854,6 @@ fn racing() -> tempfile::TempDir {
         );
         std::fs::write(work.path().join(name), text).unwrap();
     }
-    let cc = Command::new("cc")
-        .current_dir(work.path())
-        .args(["-w", "-o", "program", "program.c", "-L.", "-l:libcuda.so.1"])
-        .status();
-    assert!(cc.unwrap().success());
     work
 }
 
@@ -909,15 +922,10 @@ fn leaks_and_global_memory_are_checked_where_that_is_asked_for() {
         cuMemAllocManaged(&managed, 4, 1);\n\
         int word = 0; cuMemcpyHtoD_v2(second, &word, 4);\n\
         unsigned long all[] = { first, second, managed };\n\
-        for (int i = 0; i < 3; i++) { void *args[] = { &all[i] };\n\
+        int i; for (i = 0; i < 3; i++) { void *args[] = { &all[i] };\n\
         if (cuLaunchKernel(kernel, 1, 1, 1, 1, 1, 1, 0, 0, args, 0)) return 9; }\n\
         return cuMemFree_v2(managed); }\n";
-    std::fs::write(work.path().join("program.c"), text).unwrap();
-    let cc = Command::new("cc")
-        .current_dir(work.path())
-        .args(["-w", "-o", "program", "program.c", "-L.", "-l:libcuda.so.1"])
-        .status();
-    assert!(cc.unwrap().success());
+    compile(work.path(), text);
     let run = |set: &[(&str, &str)]| {
         let mut command = Command::new(work.path().join("program"));
         command.env("LD_LIBRARY_PATH", work.path()).env("NVABI_EMU_EXIT", "3");
@@ -970,18 +978,11 @@ fn streams_race_that_nothing_orders() {
         case 14: ON(a); ON(a); cuMemFree_v2(word); break;\n\
         }\n\
         return 0; }\n";
-    std::fs::write(work.path().join("program.c"), text).unwrap();
-    let cc = Command::new("cc")
-        .current_dir(work.path())
-        .args(["-w", "-std=gnu89", "-o", "program", "program.c", "-L.", "-l:libcuda.so.1"])
-        .status();
-    assert!(cc.unwrap().success());
+    compile(work.path(), text);
     let run = |case: &str, global: &str| {
-        let mut command = Command::new(work.path().join("program"));
-        command.arg(case).env("LD_LIBRARY_PATH", work.path()).env("NVABI_EMU_GLOBAL", global);
-        let output = command.output().unwrap();
-        assert_eq!(output.status.code(), Some(0), "{case}: {output:?}");
-        String::from_utf8(output.stderr).unwrap()
+        let (code, err) = run_case(work.path(), case, global);
+        assert_eq!(code, Some(0), "{case}: {err}");
+        err
     };
     for case in ["1", "2", "3", "4", "7", "11", "14"] {
         assert_eq!(run(case, "1"), "", "case {case}");
@@ -1033,18 +1034,8 @@ fn managed_memory_is_waited_for() {
         case 6: case 7: *(volatile int *)8 = 1; break;\n\
         }\n\
         return *word == 42 ? 0 : 6; }\n";
-    std::fs::write(work.path().join("program.c"), text).unwrap();
-    let cc = Command::new("cc")
-        .current_dir(work.path())
-        .args(["-w", "-std=gnu89", "-o", "program", "program.c", "-L.", "-l:libcuda.so.1"])
-        .status();
-    assert!(cc.unwrap().success());
-    let run = |case: &str, global: &str| {
-        let mut command = Command::new(work.path().join("program"));
-        command.arg(case).env("LD_LIBRARY_PATH", work.path()).env("NVABI_EMU_GLOBAL", global);
-        let output = command.output().unwrap();
-        (output.status.code(), String::from_utf8(output.stderr).unwrap())
-    };
+    compile(work.path(), text);
+    let run = |case: &str, global: &str| run_case(work.path(), case, global);
     for (case, what) in [
         ("0", "the program reads managed memory at 0x"),
         // x86-64 says which it is.
