@@ -8,7 +8,7 @@ use std::env;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use nvabi_test::{Need, skip};
+use nvabi_test::{HISTOGRAM, Need, skip};
 use nvabi_trace::{EventKind, Found, Trace};
 
 test_main!();
@@ -62,26 +62,9 @@ fn the_answer_names_the_line_of_the_bug() {
     );
 }
 
-/// A program that loads a cubin by CUDA's driver API and runs the kernel `divergent` on limits that it is given.
-const DRIVER: &str = r#"
-import array, ctypes, sys
-cuda = ctypes.CDLL("libcuda.so.1")
-def made(kind, name, *args):
-    value = kind()
-    if getattr(cuda, name)(ctypes.byref(value), *args): sys.exit(name)
-    return value
-cuda.cuInit(0)
-made(ctypes.c_void_p, "cuCtxCreate_v2", 0, 0)
-module = made(ctypes.c_void_p, "cuModuleLoadData", open(sys.argv[1], "rb").read())
-kernel = made(ctypes.c_void_p, "cuModuleGetFunction", module, b"histogram")
-values = bytes(int(sys.argv[2]) if at == 192 else at % 7 for at in range(256))
-data, bins = made(ctypes.c_uint64, "cuMemAlloc_v2", ctypes.c_size_t(256)), made(ctypes.c_uint64, "cuMemAlloc_v2", ctypes.c_size_t(1024))
-cuda.cuMemcpyHtoD_v2(data, values, ctypes.c_size_t(256))
-cuda.cuMemsetD8_v2(bins, 0, ctypes.c_size_t(1024))
-count = ctypes.c_int(256)
-held = [data, bins, count]
-args = (ctypes.c_void_p * 3)(*[ctypes.cast(ctypes.byref(arg), ctypes.c_void_p) for arg in held])
-if cuda.cuLaunchKernel(kernel, 2, 1, 1, 64, 1, 1, 0, None, args, None): sys.exit("cuLaunchKernel")
+/// Behind [`HISTOGRAM`]: counts bytes of which the last argument is one more.
+const PROGRAM: &str = r#"
+count(bytes(int(sys.argv[2]) if at == 192 else at % 7 for at in range(256)))
 cuda.cuCtxSynchronize()
 found = (ctypes.c_uint32 * 256)()
 cuda.cuMemcpyDtoH_v2(found, bins, ctypes.c_size_t(1024))
@@ -96,7 +79,7 @@ fn machine_code_is_recorded_as_it_is() {
     let cuda = nvabi_test::cuda(&["bin/ptxas"]);
     let folder = tempfile::tempdir().expect("a folder");
     let (script, cubin) = (folder.path().join("run.py"), folder.path().join("classic.cubin"));
-    std::fs::write(&script, DRIVER).expect("the script");
+    std::fs::write(&script, [HISTOGRAM, PROGRAM].concat()).expect("the script");
     let ptx = Path::new(ROOT).join("cuda/kernels/ptx/classic.ptx");
     let mut ptxas = Command::new(cuda.join("bin/ptxas"));
     ptxas.args(["-arch=sm_86", "-lineinfo"]).arg(ptx).arg("-o").arg(&cubin);

@@ -8,32 +8,18 @@ extern crate nvabi_test;
 use std::path::Path;
 use std::process::Command;
 
+use nvabi_test::HISTOGRAM;
 use nvabi_trace::{Found, Trace};
 
 test_main!();
 
-/// A program that launches a kernel of a module, forks, and launches it in both processes.
+/// Behind [`HISTOGRAM`]: launches its kernel, forks, and launches it in both processes.
 const PROGRAM: &str = r#"
-import ctypes, os, sys
-cuda = ctypes.CDLL("libcuda.so.1")
-def made(kind, name, *args):
-    value = kind()
-    if getattr(cuda, name)(ctypes.byref(value), *args): sys.exit(name)
-    return value
-cuda.cuInit(0)
-made(ctypes.c_void_p, "cuCtxCreate_v2", 0, 0)
-module = made(ctypes.c_void_p, "cuModuleLoadData", open(sys.argv[1], "rb").read() + b"\0")
-kernel = made(ctypes.c_void_p, "cuModuleGetFunction", module, b"histogram")
-data, bins = made(ctypes.c_uint64, "cuMemAlloc_v2", ctypes.c_size_t(256)), made(ctypes.c_uint64, "cuMemAlloc_v2", ctypes.c_size_t(1024))
-cuda.cuMemcpyHtoD_v2(data, bytes(at % 7 for at in range(256)), ctypes.c_size_t(256))
-cuda.cuMemsetD8_v2(bins, 0, ctypes.c_size_t(1024))
-held = [data, bins, ctypes.c_int(256)]
-args = (ctypes.c_void_p * 3)(*[ctypes.cast(ctypes.byref(arg), ctypes.c_void_p) for arg in held])
-def launch():
-    if cuda.cuLaunchKernel(kernel, 2, 1, 1, 64, 1, 1, 0, None, args, None): sys.exit("cuLaunchKernel")
-launch()
+import os
+values = bytes(at % 7 for at in range(256))
+count(values)
 child = os.fork()
-launch()
+count(values)
 if child:
     if os.waitpid(child, 0)[1]: sys.exit("the child")
     print(child, flush=True)
@@ -45,7 +31,7 @@ fn run(folder: &Path, variables: &[(&str, &str)]) -> (String, String) {
     let _ = std::os::unix::fs::symlink(library, folder.join("libcuda.so.1"));
     let ptx = concat!(env!("CARGO_MANIFEST_DIR"), "/../kernels/ptx/classic.ptx");
     let mut command = Command::new("python3");
-    command.args(["-c", PROGRAM, ptx]).env("LD_LIBRARY_PATH", folder);
+    command.args(["-c", &[HISTOGRAM, PROGRAM].concat(), ptx]).env("LD_LIBRARY_PATH", folder);
     let output = command.envs(variables.iter().copied()).output().unwrap();
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     let (out, error) = (text(&output.stdout), text(&output.stderr));

@@ -7,6 +7,10 @@ use std::sync::OnceLock;
 
 use crate::{Need, skip};
 
+/// The beginning of a Python program, which loads a module that its first argument names and has `count(values)` then: a
+/// launch of the module's kernel `histogram` for 256 bytes.
+pub const HISTOGRAM: &str = include_str!("histogram.py");
+
 /// The folder of CUDA that has some files, such as `bin/ptxas`: `CUDA_PATH`, or what `cuda/toolkit.sh` fetches
 /// into the build folder, once for all tests. Skips the test where there is none.
 pub fn cuda(files: &[&str]) -> PathBuf {
