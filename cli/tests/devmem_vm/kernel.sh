@@ -61,9 +61,11 @@ more() {
     mkdir tree more
     drivers=tree/drivers
     tar -xf root/usr/src/"$source".tar.* -C tree --strip-components 1 --wildcards \
-        '*/drivers/media/v4l2-core/v4l2-mem2mem.c' '*/drivers/media/test-drivers/*' '*/drivers/gpu/drm/vkms/*'
+        '*/drivers/media/v4l2-core/v4l2-mem2mem.c' '*/drivers/media/test-drivers/*' '*/drivers/gpu/drm/vkms/*' \
+        '*/drivers/dma-buf/s*'
     cp -r $drivers/media/v4l2-core/v4l2-mem2mem.c $drivers/media/test-drivers/vim2m.c \
         $drivers/media/test-drivers/vicodec $drivers/gpu/drm/vkms more
+    sw_sync
     while read -r option object; do
         grep -q "^CONFIG_$option=" config && continue
         echo "obj-m += $object" >>more/Kbuild
@@ -73,12 +75,29 @@ V4L2_MEM2MEM_DEV v4l2-mem2mem.o
 VIDEO_VIM2M vim2m.o
 VIDEO_VICODEC vicodec/
 DRM_VKMS vkms/
+SW_SYNC sw_sync/
 EOF
     make -s -j "${JOBS:-$(nproc)}" -C "root/usr/src/$headers" M="$work/more" CONFIG_V4L2_MEM2MEM_DEV=m \
         CONFIG_VIDEO_VIM2M=m CONFIG_VIDEO_VICODEC=m CONFIG_DRM_VKMS=m modules >make.log 2>&1 ||
         { cat make.log >&2; exit 1; }
     mkdir "root/lib/modules/$release/more"
     find more -name '*.ko' -exec strip --strip-debug {} \; -exec cp {} "root/lib/modules/$release/more" \;
+}
+
+# sw_sync is made for being part of the kernel: as a module it needs a licence and its trace points beside it, and its
+# list of what is open cannot ask for a name that is not given.
+sw_sync() {
+    mkdir more/sw_sync
+    cp $drivers/dma-buf/sw_sync.c $drivers/dma-buf/sync_*.[ch] more/sw_sync
+    echo 'MODULE_LICENSE("GPL");' >>more/sw_sync/sync_debug.c
+    sed -i -e 's,^#include <linux/debugfs.h>,#include <linux/module.h>\n&,' \
+        -e 's/sync_file_get_name(sync_file, buf, sizeof(buf))/sync_file->user_name/' more/sw_sync/sync_debug.c
+    sed -i 's,^\(#define TRACE_INCLUDE_PATH\) .*,\1 .,' more/sw_sync/sync_trace.h
+    cat >more/sw_sync/Kbuild <<'EOF'
+obj-m += sw-sync.o
+sw-sync-y := sw_sync.o sync_debug.o
+ccflags-y += -I$(src)
+EOF
 }
 
 # The packaged source, which belongs to no kernel that is packaged: the newest.
@@ -110,7 +129,7 @@ EOF
 
 # The drivers' modules and those that they need, not compressed: busybox loads them as they are.
 modules() {
-    for driver in udmabuf vgem vkms bochs virtio_pci virtio-gpu vivid vim2m vicodec; do
+    for driver in udmabuf vgem vkms bochs virtio_pci virtio-gpu vivid vim2m vicodec sw-sync; do
         modprobe -S "$release" -d "$work/root" --show-depends "$driver" 2>/dev/null || true
     done | awk '$1 == "insmod" { print $2 }' | sort -u | while read -r file; do
         to=out/modules/${file#*/modules/}
