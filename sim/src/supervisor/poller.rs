@@ -8,11 +8,11 @@ use crate::machine::Doorbell;
 
 /// For so long after something happened the doorbells are looked at without pause.
 const ALERT: Duration = Duration::from_micros(200);
-/// Longest pause between two looks.
-const REST: Duration = Duration::from_micros(500);
-/// Nothing has happened for so long, and then the pauses grow to this: an idle program costs next to nothing.
-const QUIET: Duration = Duration::from_millis(100);
-const LONG_REST: Duration = Duration::from_millis(4);
+/// Afterwards a pause between two looks lasts this part of the time for which nothing has happened: a program waits for
+/// little longer than it waited itself, and an idle one costs next to nothing.
+const PART: u32 = 25;
+const SHORTEST: Duration = Duration::from_micros(20);
+const LONGEST: Duration = Duration::from_millis(10);
 /// For no longer than this, or than a pause, the timers stand still and the rings are not looked at.
 const TICK: Duration = Duration::from_millis(1);
 /// Pause when no doorbell is mapped.
@@ -48,8 +48,7 @@ pub(super) fn watch(shared: &Shared) {
             last = Instant::now();
             pause = Duration::ZERO;
         } else if last.elapsed() > ALERT {
-            let longest = if last.elapsed() > QUIET { LONG_REST } else { REST };
-            pause = (pause * 2).clamp(Duration::from_micros(20), longest);
+            pause = (last.elapsed() / PART).clamp(SHORTEST, LONGEST);
             thread::sleep(pause);
         } else {
             thread::yield_now();
