@@ -4,7 +4,6 @@ use nvabi_devmem::{Image, Offer, plan, solve};
 use nvabi_emu::Device;
 use nvabi_pipeline::lock;
 use nvabi_pipeline::spec::Spec;
-use nvabi_reports::decode::{Catalog, Decoder};
 
 /// Offers are planned with or explained, and what is said of them has no end only where they have none.
 pub(crate) fn offers(bytes: &[u8]) {
@@ -23,14 +22,6 @@ pub(crate) fn offers(bytes: &[u8]) {
             explanation.to_string();
         }
     }
-}
-
-/// A log of strace: with every node known and no request.
-pub(crate) fn strace(bytes: &[u8]) {
-    let catalog = Catalog::default();
-    let mut decoder = Decoder::new(&catalog);
-    decoder.read(bytes, Some(&mut |_| ())).expect("memory can be read");
-    nvabi_reports::decode::text(&decoder.report());
 }
 
 /// A spec: its mistakes are told with their places.

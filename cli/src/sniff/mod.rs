@@ -14,7 +14,6 @@ mod filter;
 mod launch;
 mod listener;
 mod names;
-mod record;
 mod shown;
 mod target;
 mod tracer;
@@ -22,7 +21,7 @@ mod view;
 mod watch;
 
 use std::fs::File;
-use std::io::{self, BufWriter, LineWriter, Write};
+use std::io::{self, BufReader, BufWriter, LineWriter, Write};
 use std::os::unix::process::ExitStatusExt as _;
 use std::path::Path;
 use std::process::ExitStatus;
@@ -30,6 +29,7 @@ use std::process::ExitStatus;
 use nvabi_pipeline::diagnostic::{Diagnostic, Report};
 use nvabi_pipeline::tag::Tag;
 use nvabi_reports::decode::sniff::Event;
+use nvabi_reports::decode::sniff::record::{self, End, Reader, Record, Start, Writer};
 
 use crate::Outcome;
 use crate::args::{self, Method};
@@ -40,7 +40,6 @@ use launch::{Kept, Launched, Unbegun, Under};
 use listener::Support;
 pub(crate) use names::Names;
 use names::Versions;
-use record::{End, Reader, Record, Start, Writer};
 use view::{View, Wanted};
 use watch::{Copier, Limits, Sink as _};
 
@@ -106,7 +105,7 @@ pub(crate) fn decode(context: &Context<'_>, args: &args::DecodeSniff) -> Result<
 
 /// A recording that is read from its beginning.
 pub(crate) struct Recording {
-    reader: Reader,
+    reader: Reader<BufReader<File>>,
     start: Start,
     end: Option<End>,
     broken: Option<record::Error>,
@@ -119,7 +118,11 @@ impl Recording {
         path: &Path,
         tags: &[Tag],
     ) -> Result<(Self, Names), Report> {
-        let (reader, start) = Reader::open(path).map_err(|error| bad(&error))?;
+        let opened =
+            File::open(path).map_err(|error| record::Error::Unreadable(path.to_owned(), error));
+        let (reader, start) = opened
+            .and_then(|file| Reader::new(path, BufReader::new(file)))
+            .map_err(|error| bad(&error))?;
         let own =
             |texts: &[String]| texts.iter().filter_map(|text| text.parse::<Tag>().ok()).collect();
         let asked = if tags.is_empty() { own(&start.asked) } else { tags.to_vec() };
@@ -163,12 +166,14 @@ fn wanted(args: &args::SniffView, is_silent: bool) -> Wanted {
     Wanted { lines, full: args.full, summary: args.summary, audit: args.audit }
 }
 
-fn begin_record(path: &Path, args: &args::Sniff, names: &Names) -> Result<Writer, Report> {
+fn begin_record(path: &Path, args: &args::Sniff, names: &Names) -> Result<Writer<File>, Report> {
     let texts = |tags: &[Tag]| tags.iter().map(Tag::to_string).collect();
     let Versions { asked, machine } = names.versions();
     let command = args.command.iter().map(|part| part.to_string_lossy().into_owned()).collect();
     let start = Start { asked: texts(asked), machine: texts(machine), command };
-    Writer::create(path, &start).map_err(|error| unwritable(path, &error))
+    File::create(path)
+        .and_then(|file| Writer::new(file, &start))
+        .map_err(|error| unwritable(path, &error))
 }
 
 fn unwritable(path: &Path, error: &io::Error) -> Report {

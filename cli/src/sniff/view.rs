@@ -1,13 +1,14 @@
 //! What is told of calls: lines, objects of JSON, a summary, a check, an audit, a record.
 
+use std::fs::File;
 use std::io::{self, Write};
 
+use nvabi_reports::decode::sniff::record::{End, Writer};
 use nvabi_reports::decode::sniff::{Audit, Event, Named, Namer, Summary, Tables, line};
 use serde_json::json;
 
 use super::check::Check;
 use super::names::Names;
-use super::record::{End, Writer};
 use super::watch::Sink;
 use crate::context::Context;
 
@@ -33,7 +34,7 @@ pub(crate) struct View<'c> {
     summary: Summary,
     check: Option<Check>,
     audit: Option<Audit>,
-    record: Option<Writer>,
+    record: Option<Writer<File>>,
     /// Calls.
     count: u64,
 }
@@ -44,7 +45,7 @@ impl<'c> View<'c> {
         out: Box<dyn Write>,
         wanted: Wanted,
         check: Option<Check>,
-        record: Option<Writer>,
+        record: Option<Writer<File>>,
     ) -> Self {
         let (namer, summary) = (Namer::default(), Summary::default());
         let audit = wanted.audit.then(Audit::default);

@@ -13,6 +13,7 @@ mod leaves;
 mod named;
 mod objects;
 mod parts;
+pub mod record;
 mod summary;
 mod tables;
 mod text;

@@ -15,12 +15,11 @@
 
 use std::collections::HashMap;
 use std::fmt;
-use std::fs::File;
-use std::io::{self, BufReader, Read, Write};
+use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use nvabi_reports::decode::sniff::{self, Event, How, Ioctl, Piece, What};
+use super::{Event, File, How, Ioctl, MAX_PARTS, Piece, What};
 
 const MAGIC: &[u8; 12] = b"nvabi-sniff\n";
 const VERSION: u32 = 2;
@@ -33,23 +32,25 @@ const MAX_TEXTS: usize = 1 << 16;
 /// Bytes of a path or a name.
 const MAX_TEXT: usize = 4096;
 /// Bytes of memory of one call, as the limits of a recording have it.
-pub(super) const MAX_CALL: usize = 1 << 20;
+pub const MAX_CALL: usize = 1 << 20;
 
 /// What a record begins with.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(crate) struct Start {
+pub struct Start {
     /// Tags that were asked for.
-    pub(crate) asked: Vec<String>,
+    pub asked: Vec<String>,
     /// Tags that the machine said.
-    pub(crate) machine: Vec<String>,
+    pub machine: Vec<String>,
     /// The program and its arguments.
-    pub(crate) command: Vec<String>,
+    pub command: Vec<String>,
 }
 
 /// How a program ended: its code or the signal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum End {
+pub enum End {
+    /// It ended itself.
     Code(i32),
+    /// A signal ended it.
     Signal(i32),
 }
 
@@ -63,16 +64,17 @@ impl fmt::Display for End {
 }
 
 /// Writes records: each is in the file before the next call is looked at.
-pub(crate) struct Writer {
-    file: File,
+#[derive(Debug)]
+pub struct Writer<W> {
+    file: W,
     texts: HashMap<Arc<str>, u64>,
     last: u64,
     body: Vec<u8>,
 }
 
-impl Writer {
-    pub(crate) fn create(path: &Path, start: &Start) -> io::Result<Self> {
-        let mut file = File::create(path)?;
+impl<W: Write> Writer<W> {
+    /// Writes what a record begins with.
+    pub fn new(mut file: W, start: &Start) -> io::Result<Self> {
         let mut head = MAGIC.to_vec();
         head.extend_from_slice(&VERSION.to_le_bytes());
         file.write_all(&head)?;
@@ -86,7 +88,8 @@ impl Writer {
         Ok(writer)
     }
 
-    pub(crate) fn call(&mut self, event: &Event) -> io::Result<()> {
+    /// Adds a call.
+    pub fn call(&mut self, event: &Event) -> io::Result<()> {
         let mut body = std::mem::take(&mut self.body);
         body.clear();
         body.push(3);
@@ -124,7 +127,8 @@ impl Writer {
         result
     }
 
-    pub(crate) fn end(&mut self, end: End) -> io::Result<()> {
+    /// Adds how the program ended.
+    pub fn end(&mut self, end: End) -> io::Result<()> {
         let (code, signal) = match end {
             End::Code(code) => (code, 0),
             End::Signal(signal) => (0, signal),
@@ -164,7 +168,7 @@ impl Writer {
         Ok(())
     }
 
-    fn file(&mut self, body: &mut Vec<u8>, file: &sniff::File) -> io::Result<()> {
+    fn file(&mut self, body: &mut Vec<u8>, file: &File) -> io::Result<()> {
         let (path, node) = (self.text(&file.path)?, self.text(&file.node)?);
         number(body, path);
         number(body, node);
@@ -239,7 +243,7 @@ fn memory(body: &mut Vec<u8>, bytes: &[u8]) {
 
 /// Why a record cannot be read on.
 #[derive(Debug)]
-pub(crate) enum Error {
+pub enum Error {
     /// The file cannot be read.
     Unreadable(PathBuf, io::Error),
     /// It is no record.
@@ -277,32 +281,35 @@ impl fmt::Display for Error {
 
 impl Error {
     /// Whether all before it is whole: a recording that did not come to its end.
-    pub(crate) fn is_cut(&self) -> bool {
+    pub fn is_cut(&self) -> bool {
         matches!(self, Self::Cut(..))
     }
 }
 
 /// One record.
 #[derive(Debug)]
-pub(crate) enum Record {
+pub enum Record {
+    /// A call.
     Call(Event),
+    /// The program's end.
     End(End),
 }
 
 /// Reads records one after the other; one at a time is in memory.
-pub(crate) struct Reader {
+#[derive(Debug)]
+pub struct Reader<R> {
     path: PathBuf,
     version: u32,
-    input: BufReader<File>,
+    input: R,
     at: u64,
     texts: Vec<Arc<str>>,
     last: u64,
 }
 
-impl Reader {
-    pub(crate) fn open(path: &Path) -> Result<(Self, Start), Error> {
+impl<R: Read> Reader<R> {
+    /// Reads what a record begins with; errors name `path`.
+    pub fn new(path: &Path, mut input: R) -> Result<(Self, Start), Error> {
         let unreadable = |error| Error::Unreadable(path.to_owned(), error);
-        let mut input = BufReader::new(File::open(path).map_err(unreadable)?);
         let mut head = [0; MAGIC.len() + 4];
         let have = fill(&mut input, &mut head).map_err(unreadable)?;
         let (magic, version) = head.split_at(MAGIC.len());
@@ -328,7 +335,7 @@ impl Reader {
     }
 
     /// The next record; none at the end.
-    pub(crate) fn next(&mut self) -> Result<Option<Record>, Error> {
+    pub fn next(&mut self) -> Result<Option<Record>, Error> {
         while let Some((at, body)) = self.body()? {
             let damaged = |what| Error::Damaged(self.path.clone(), at, what);
             let Some((kind, rest)) = body.split_first() else { return Err(damaged("it is empty")) };
@@ -483,11 +490,11 @@ impl Bytes<'_> {
         Some(bytes)
     }
 
-    fn file(&mut self, texts: &[Arc<str>]) -> Option<sniff::File> {
+    fn file(&mut self, texts: &[Arc<str>]) -> Option<File> {
         let mut text = || texts.get(self.small::<usize>()?).cloned();
         let (path, node) = (text()?, text()?);
         let how = *How::ALL.get(usize::from(self.byte()?))?;
-        Some(sniff::File { path, node, how })
+        Some(File { path, node, how })
     }
 
     fn call(&mut self, texts: &[Arc<str>], last: u64, version: u32) -> Option<Event> {
@@ -514,7 +521,7 @@ impl Bytes<'_> {
         let (fd, file) = (self.descriptor()?, self.file(texts)?);
         let (request, argument) = (self.small()?, self.number()?);
         let count: usize = self.small()?;
-        if count > sniff::MAX_PARTS {
+        if count > MAX_PARTS {
             return None;
         }
         // Before and after.
@@ -544,8 +551,8 @@ impl Bytes<'_> {
 mod tests {
     use super::*;
 
-    fn file(path: &str) -> sniff::File {
-        sniff::File { path: path.into(), node: "nvmap".into(), how: How::Open }
+    fn file(path: &str) -> File {
+        File { path: path.into(), node: "nvmap".into(), how: How::Open }
     }
 
     fn events() -> Vec<Event> {
@@ -576,20 +583,21 @@ mod tests {
         ]
     }
 
-    fn write(path: &Path) -> Start {
+    fn written() -> (Start, Vec<u8>) {
         let start = Start {
             asked: vec!["550.54.14".to_owned()],
             machine: Vec::new(),
             command: vec!["a b".to_owned(), String::new()],
         };
-        let mut writer = Writer::create(path, &start).unwrap();
+        let mut bytes = Vec::new();
+        let mut writer = Writer::new(&mut bytes, &start).unwrap();
         events().iter().for_each(|event| writer.call(event).unwrap());
         writer.end(End::Signal(9)).unwrap();
-        start
+        (start, bytes)
     }
 
-    fn read(path: &Path) -> Result<(Start, Vec<Event>, Option<End>), Error> {
-        let (mut reader, start) = Reader::open(path)?;
+    fn read(bytes: &[u8]) -> Result<(Start, Vec<Event>, Option<End>), Error> {
+        let (mut reader, start) = Reader::new(Path::new("a.sniff"), bytes)?;
         let (mut events, mut end) = (Vec::new(), None);
         while let Some(record) = reader.next()? {
             match record {
@@ -602,22 +610,16 @@ mod tests {
 
     #[test]
     fn what_is_written_is_read() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("a.sniff");
-        let start = write(&path);
-        assert_eq!(read(&path).unwrap(), (start, events(), Some(End::Signal(9))));
+        let (start, bytes) = written();
+        assert_eq!(read(&bytes).unwrap(), (start, events(), Some(End::Signal(9))));
     }
 
     #[test]
     fn every_cut_and_every_change_of_a_bit_is_noticed() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("a.sniff");
-        write(&path);
-        let whole = read_all(&path);
+        let (_, whole) = written();
         let mut whole_at = 0;
         for length in 0..whole.len() {
-            std::fs::write(&path, &whole[..length]).unwrap();
-            match read(&path) {
+            match read(&whole[..length]) {
                 Ok((_, events, None)) => whole_at += usize::from(events.len() <= 4),
                 Ok(other) => panic!("{length}: {other:?}"),
                 Err(Error::Cut(_, at)) => assert!(at <= length as u64, "{length}"),
@@ -631,18 +633,14 @@ mod tests {
         for at in 0..whole.len() {
             let mut bytes = whole.clone();
             bytes[at] ^= 0x10;
-            std::fs::write(&path, &bytes).unwrap();
-            assert!(read(&path).is_err(), "byte {at}");
+            assert!(read(&bytes).is_err(), "byte {at}");
         }
     }
 
     /// Bodies with the right checksum that nobody wrote.
     #[test]
     fn hostile_bodies_take_no_memory() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("a.sniff");
-        write(&path);
-        let whole = read_all(&path);
+        let (_, whole) = written();
         let huge = [0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x7f];
         for kind in [1_u8, 2, 3, 4, 9] {
             for lead in [
@@ -658,14 +656,9 @@ mod tests {
                 bytes.extend_from_slice(&(body.len() as u32).to_le_bytes());
                 bytes.extend_from_slice(&crc32fast::hash(&body).to_le_bytes());
                 bytes.extend_from_slice(&body);
-                std::fs::write(&path, &bytes).unwrap();
                 let at = whole.len() as u64;
-                assert!(matches!(read(&path), Err(Error::Damaged(_, place, _)) if place == at));
+                assert!(matches!(read(&bytes), Err(Error::Damaged(_, place, _)) if place == at));
             }
         }
-    }
-
-    fn read_all(path: &Path) -> Vec<u8> {
-        std::fs::read(path).unwrap()
     }
 }
