@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
 """Makes a wheel of what was built, for `pip install`: the command, the emulator's libraries, and the scripts that bring
-CUDA's headers and compile with clang.
+CUDA and compile with clang.
 
-    cargo build --release -p nvabi-cli -p nvabi-cuda-shim -p nvabi-cudart-shim -p nvabi-cublas-shim
+    cargo build --release -p nvabi-cli -p nvabi-cuda-shim -p nvabi-cudart-shim -p nvabi-cudart13-shim \
+        -p nvabi-cublas-shim
     cuda/wheel.py target/release OUT
 """
 
@@ -16,11 +17,15 @@ import sys
 import zipfile
 
 HERE = pathlib.Path(__file__).resolve().parent
-LIBRARIES = ["libnvabi_cuda.so", "libnvabi_cudart.so", "libnvabi_cublas.so"]
+LIBRARIES = ["libnvabi_cuda.so", "libnvabi_cudart.so", "libnvabi_cudart13.so", "libnvabi_cublas.so"]
 # For recording, where they were built.
 OPTIONAL = ["libnvabi_pass.so", "libnvabi_record.so"]
 # What `nvabi emu` looks for beside itself, and scripts by the names that users call them.
-SCRIPTS = {"nvabi-toolkit": HERE / "toolkit.sh", "nvabi-nvcc": HERE / "nvcc.sh"}
+SCRIPTS = {
+    "nvabi-toolkit": HERE / "toolkit13.sh",
+    "nvabi-toolkit-clang": HERE / "toolkit.sh",
+    "nvabi-nvcc": HERE / "nvcc.sh",
+}
 # What `nvabi-nvcc` looks for beside itself.
 BESIDE = ["include/nvabi_nvcc.h", "ptx_only/fatbinary", "ptx_only/ptxas"]
 

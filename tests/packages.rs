@@ -21,7 +21,9 @@ const PACKAGES: [(&str, &str); 14] = [
     ("nvabi-devmem", "devmem"),
     ("nvabi-sim", "sim"),
     ("nvabi-sass", "cuda/sass"),
+    ("nvabi-cudart-slots", "cuda/slots"),
     ("nvabi-cudart-shim", "cuda/cudart"),
+    ("nvabi-cudart13-shim", "cuda/cudart13"),
     ("nvabi-cublas-shim", "cuda/cublas"),
     ("nvabi-cuda-shim", "cuda/shim"),
     ("nvabi-cli", "cli"),
@@ -115,7 +117,7 @@ fn a_project_outside_builds_from_the_packages_alone() {
     let _ = fs::remove_dir_all(&outside);
     fs::create_dir_all(outside.join("user/src")).unwrap();
     // A command and a library to preload: what nobody depends on.
-    let built = ["nvabi-cli", "nvabi-cuda-shim", "nvabi-cudart-shim"];
+    let built = ["nvabi-cli", "nvabi-cuda-shim", "nvabi-cudart-shim", "nvabi-cudart13-shim"];
     for name in built {
         fs::rename(sources.join(format!("{name}-{version}")), outside.join(name)).unwrap();
     }
@@ -128,8 +130,9 @@ fn a_project_outside_builds_from_the_packages_alone() {
         })
         .collect();
     let workspace = format!(
-        "[workspace]\nmembers = [\"user\", \"nvabi-cli\", \"nvabi-cuda-shim\", \"nvabi-cudart-shim\"]\n\
-         resolver = \"3\"\n\n[patch.crates-io]\n{patches}"
+        "[workspace]\nmembers = [\"user\", \"{}\"]\n\
+         resolver = \"3\"\n\n[patch.crates-io]\n{patches}",
+        built.join("\", \"")
     );
     fs::write(outside.join("Cargo.toml"), workspace).unwrap();
     fs::write(
@@ -154,6 +157,7 @@ fn a_project_outside_builds_from_the_packages_alone() {
     succeeds(&cargo(&outside, &args));
     assert!(target().join("debug/libnvabi_cuda.so").is_file());
     assert!(target().join("debug/libnvabi_cudart.so").is_file());
+    assert!(target().join("debug/libnvabi_cudart13.so").is_file());
     let empty = tempfile::tempdir().unwrap();
     let shown = Command::new(target().join("debug/nvabi"))
         .args(["show", "NVOS54_PARAMETERS", "--tag", "550.90.07"])

@@ -1,5 +1,6 @@
 //! The emulator's libraries, and programs that run with libraries of nvabi's.
 
+use std::collections::HashSet;
 use std::ffi::{OsStr, OsString};
 use std::os::unix::fs::symlink;
 use std::os::unix::process::ExitStatusExt as _;
@@ -10,16 +11,19 @@ use std::{env, fs, io};
 use object::{Object as _, ObjectSymbol as _};
 use tempfile::TempDir;
 
-/// libcuda and libcudart of the emulator: the variables that name them, their files, and the names under which
-/// programs load them.
-const LIBRARIES: [(&str, &str, [&str; 2]); 2] = [
-    ("NVABI_EMU", "libnvabi_cuda.so", ["libcuda.so.1", "libcuda.so"]),
-    ("NVABI_EMU_RUNTIME", "libnvabi_cudart.so", ["libcudart.so.12", "libcudart.so"]),
+/// A library of the emulator: the variable that names it, its file, and the names under which programs load it.
+type Library = (&'static str, &'static str, &'static [&'static str]);
+
+/// libcuda, and libcudart of CUDA 12 and 13.
+const LIBRARIES: [Library; 3] = [
+    ("NVABI_EMU", "libnvabi_cuda.so", &["libcuda.so.1", "libcuda.so"]),
+    ("NVABI_EMU_RUNTIME", "libnvabi_cudart.so", &["libcudart.so.12", "libcudart.so"]),
+    ("NVABI_EMU_RUNTIME_13", "libnvabi_cudart13.so", &["libcudart.so.13"]),
 ];
 
 /// cuBLAS, for those who have built it.
-const CUBLAS: (&str, &str, [&str; 2]) =
-    ("NVABI_EMU_CUBLAS", "libnvabi_cublas.so", ["libcublas.so.12", "libcublas.so"]);
+const CUBLAS: Library =
+    ("NVABI_EMU_CUBLAS", "libnvabi_cublas.so", &["libcublas.so.12", "libcublas.so"]);
 
 /// The emulator under CUDA's names, in a folder that goes when this does.
 pub(crate) fn cuda_libraries() -> io::Result<TempDir> {
@@ -35,11 +39,22 @@ pub(crate) fn cuda_libraries() -> io::Result<TempDir> {
     Ok(scratch)
 }
 
-/// Whether a program has CUDA's runtime in it, as nvcc links it unless told otherwise, and names its functions.
-pub(crate) fn has_own_runtime(program: &OsStr) -> bool {
-    let Some(file) = found(program).and_then(|path| fs::read(path).ok()) else { return false };
-    let Ok(file) = object::File::parse(&*file) else { return false };
-    file.symbols().any(|symbol| symbol.is_definition() && symbol.name() == Ok("cudaMalloc"))
+/// The shared library in whose place a program has CUDA's runtime in it, as nvcc links it unless told otherwise, if it
+/// names its functions.
+pub(crate) fn own_runtime(program: &OsStr) -> Option<&'static str> {
+    let file = fs::read(found(program)?).ok()?;
+    let file = object::File::parse(&*file).ok()?;
+    let defined: HashSet<&str> = file
+        .symbols()
+        .filter(|symbol| symbol.is_definition())
+        .filter_map(|symbol| symbol.name().ok())
+        .collect();
+    if !defined.contains("cudaMalloc") {
+        return None;
+    }
+    // CUDA 13 has the newer form alone, without a number.
+    let is_12 = defined.contains("cudaGetDeviceProperties_v2");
+    Some(if is_12 { "libcudart.so.12" } else { "libcudart.so.13" })
 }
 
 /// The file of a program that is named as a shell names it.

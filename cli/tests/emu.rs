@@ -14,6 +14,12 @@ test_main!();
 /// Loads the kernel `k` of the file that it is given, runs it, and ends with the status that it is given.
 const PROGRAM: &str = include_str!("../../cuda/shim/tests/run_kernel.c");
 
+const EMULATOR: [(&str, &str); 3] = [
+    ("NVABI_EMU", "libnvabi_cuda.so"),
+    ("NVABI_EMU_RUNTIME", "libnvabi_cudart.so"),
+    ("NVABI_EMU_RUNTIME_13", "libnvabi_cudart13.so"),
+];
+
 struct Setting {
     folder: tempfile::TempDir,
     libraries: Vec<(&'static str, PathBuf)>,
@@ -24,10 +30,7 @@ impl Setting {
         let folder = tempfile::tempdir().unwrap();
         let built = std::env::current_exe().unwrap();
         let libraries: Vec<_> =
-            [("NVABI_EMU", "libnvabi_cuda.so"), ("NVABI_EMU_RUNTIME", "libnvabi_cudart.so")]
-                .into_iter()
-                .map(|(variable, name)| (variable, built.with_file_name(name)))
-                .collect();
+            EMULATOR.map(|(variable, name)| (variable, built.with_file_name(name))).into();
         for (_, library) in &libraries {
             if !library.is_file() {
                 let why = format!("{} is built with the whole workspace alone", library.display());
@@ -121,18 +124,45 @@ int main(void) {
 }
 ";
 
-/// nvcc's default: the runtime's functions become those of the emulator, if the program says where they are.
+/// nvcc's default: the runtime's functions become those of the emulator, if the program says where they are. The newer
+/// form of a function is what tells CUDA 12 from 13.
 #[test]
 fn a_runtime_in_the_program_is_replaced() {
     let setting = Setting::new();
-    std::fs::write(setting.folder.path().join("own.c"), OWN_RUNTIME).unwrap();
-    for (strip, status, printed) in [(None, 0, "0 0 0 12\n"), (Some("-s"), 2, "35 35 35 0\n")] {
+    let of_12 = "OWN int cudaGetDeviceProperties_v2(void *out, int device) { return 35; }\n";
+    let (head, rest) = OWN_RUNTIME.split_at(OWN_RUNTIME.find("int main").unwrap());
+    std::fs::write(setting.folder.path().join("own12.c"), [head, of_12, rest].concat()).unwrap();
+    std::fs::write(setting.folder.path().join("own13.c"), OWN_RUNTIME).unwrap();
+    for (source, strip, status, printed) in [
+        ("own12.c", None, 0, "0 0 0 12\n"),
+        ("own13.c", None, 0, "0 0 0 13\n"),
+        ("own12.c", Some("-s"), 2, "35 35 35 0\n"),
+    ] {
         let mut cc = Command::new("cc");
-        cc.current_dir(&setting.folder).args(["-w", "-O0", "-o", "own", "own.c"]).args(strip);
+        cc.current_dir(&setting.folder).args(["-w", "-O0", "-o", "own", source]).args(strip);
         assert!(cc.status().unwrap().success());
         let output = setting.run(&[], &["./own"]);
         assert_eq!(String::from_utf8_lossy(&output.stdout), printed, "{}", err(&output));
         assert_eq!(output.status.code(), Some(status), "{}", err(&output));
+    }
+}
+
+/// Of NVIDIA's own compiler: with the runtime in the program, with the shared one, and as machine code alone, which is
+/// what separate compilation ends in.
+#[test]
+fn programs_of_nvcc_run() {
+    let (setting, cuda) = (Setting::new(), nvabi_test::cuda_13());
+    let sample = concat!(env!("CARGO_MANIFEST_DIR"), "/../cuda/samples/matrixMul.cu");
+    for options in
+        [&["-arch=sm_90"][..], &["-cudart=shared", "-arch=sm_80"], &["-rdc=true", "-arch=sm_80"]]
+    {
+        let mut nvcc = Command::new(cuda.join("bin/nvcc"));
+        nvcc.current_dir(&setting.folder).args(options).args([sample, "-o", "sample"]);
+        let compiled = nvcc.output().unwrap();
+        assert!(compiled.status.success(), "{options:?}: {}", err(&compiled));
+        let output = setting.run(&[], &["./sample"]);
+        assert!(output.stdout.ends_with(b"passed\n"), "{options:?}: {}", err(&output));
+        assert_eq!(output.status.code(), Some(0), "{options:?}: {}", err(&output));
     }
 }
 

@@ -16,8 +16,11 @@ test_main!();
 const ROOT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/..");
 
 /// The emulator's libraries, and those that record what the compiler prepared.
-const EMULATOR: [(&str, &str); 2] =
-    [("NVABI_EMU", "libnvabi_cuda.so"), ("NVABI_EMU_RUNTIME", "libnvabi_cudart.so")];
+const EMULATOR: [(&str, &str); 3] = [
+    ("NVABI_EMU", "libnvabi_cuda.so"),
+    ("NVABI_EMU_RUNTIME", "libnvabi_cudart.so"),
+    ("NVABI_EMU_RUNTIME_13", "libnvabi_cudart13.so"),
+];
 const RECORDER: [(&str, &str); 2] =
     [("NVABI_PASS", "libnvabi_pass.so"), ("NVABI_RECORDER", "libnvabi_record.so")];
 

@@ -14,7 +14,7 @@ use findings::{Findings, Severity};
 use suppressions::Suppressions;
 
 use crate::context::Context;
-use crate::emulator::{at, before, cuda_libraries, exit_code, has_own_runtime};
+use crate::emulator::{at, before, cuda_libraries, exit_code, own_runtime};
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct EmuArgs {
@@ -107,12 +107,12 @@ fn run(context: &Context<'_>, args: &EmuArgs) -> io::Result<ExitCode> {
     };
     let schedules = args.orders();
     let libraries = cuda_libraries()?;
-    let own_runtime = args.command.first().is_some_and(|program| has_own_runtime(program));
+    let runtime = args.command.first().and_then(|program| own_runtime(program));
     let (mut findings, mut runs) = (Findings::default(), Vec::new());
     for (number, schedule) in schedules.iter().enumerate() {
         let records = libraries.path().join(format!("findings-{number}"));
         let status =
-            run_once(context, args, schedule, number, own_runtime, (libraries.path(), &records))?;
+            run_once(context, args, schedule, number, runtime, (libraries.path(), &records))?;
         let text = match fs::read_to_string(&records) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
                 let what = "the program never called the emulator's libcuda: has it a runpath of its own, or \
@@ -161,7 +161,7 @@ fn run_once(
     args: &EmuArgs,
     schedule: &str,
     number: usize,
-    own_runtime: bool,
+    runtime: Option<&str>,
     (libraries, records): (&Path, &Path),
 ) -> io::Result<ExitStatus> {
     let Some((program, rest)) = args.command.split_first() else {
@@ -171,9 +171,8 @@ fn run_once(
     command.args(rest).env("LD_LIBRARY_PATH", before("LD_LIBRARY_PATH", libraries));
     command.env("NVABI_EMU_SCHEDULE", schedule).env("NVABI_EMU_FINDINGS", records);
     command.env_remove("NVABI_EMU_REPORT").env_remove("NVABI_EMU_EXIT");
-    if own_runtime {
-        let runtime = libraries.join("libcudart.so.12");
-        command.env("LD_PRELOAD", before("LD_PRELOAD", &runtime));
+    if let Some(runtime) = runtime {
+        command.env("LD_PRELOAD", before("LD_PRELOAD", &libraries.join(runtime)));
     }
     let checks = [
         (args.global, "NVABI_EMU_GLOBAL"),

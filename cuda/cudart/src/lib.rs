@@ -1,171 +1,149 @@
-//! libcudart: each of its functions jumps to the one of the same name in nvabi's libcuda, where the
-//! runtime is, beside the state that it shares with the driver.
-//!
-//! ```text
-//! program ─► libcudart.so.12: cudaMalloc ─► slot ─► libcuda.so.1: nvabi_cudaMalloc
-//! ```
-//!
-//! The slots are filled when the library is loaded, before the program's start-up code registers its kernels.
-//! What libcuda has no function for, prints its name and returns `cudaErrorNotSupported`. [`built_in`] does the same
-//! to a program that has the runtime in it.
+//! libcudart of CUDA 12: the functions that those of 12.3 to 12.9 export, in the order of their names.
 
-mod built_in;
-mod exports;
+#![allow(non_snake_case)]
 
-use std::arch::naked_asm;
-use std::ffi::{CStr, CString, c_void};
-use std::os::unix::ffi::OsStrExt;
-use std::path::PathBuf;
-use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
-
-/// Where a function jumps to.
-#[repr(C)]
-struct Slot {
-    /// First, because the functions read it without knowing more.
-    target: AtomicPtr<c_void>,
-    name: &'static CStr,
-    /// The function that jumps.
-    entry: extern "C" fn(),
-    told: AtomicBool,
-}
-
-impl Slot {
-    const fn new(name: &'static CStr, entry: extern "C" fn()) -> Self {
-        let target = AtomicPtr::new(unsupported as *mut c_void);
-        Self { target, name, entry, told: AtomicBool::new(false) }
-    }
-}
-
-/// Whether the emulator's libcuda was found.
-static CONNECTED: AtomicBool = AtomicBool::new(false);
-
-/// Exports functions, and lists their slots.
-macro_rules! export {
-    ($($name:ident),* $(,)?) => {
-        $(mod $name {
-            pub(super) static SLOT: $crate::Slot = {
-                const NAME: &str = concat!(stringify!($name), "\0");
-                match std::ffi::CStr::from_bytes_with_nul(NAME.as_bytes()) {
-                    Ok(name) => $crate::Slot::new(name, $name),
-                    Err(_) => panic!("a name has one zero byte, at its end"),
-                }
-            };
-
-            /// Leaves everything as it is, stack and registers of arguments: it is the function that it jumps
-            /// to that has been called.
-            #[unsafe(no_mangle)]
-            #[unsafe(naked)]
-            extern "C" fn $name() {
-                #[cfg(target_arch = "x86_64")]
-                std::arch::naked_asm!(
-                    "lea r11, [rip + {slot}]",
-                    "jmp qword ptr [r11]",
-                    slot = sym SLOT,
-                );
-                #[cfg(target_arch = "aarch64")]
-                std::arch::naked_asm!(
-                    "adrp x16, {slot}",
-                    "add x16, x16, :lo12:{slot}",
-                    "ldr x17, [x16]",
-                    "br x17",
-                    slot = sym SLOT,
-                );
-            }
-        })*
-
-        pub(super) static SLOTS: &[&$crate::Slot] = &[$(&$name::SLOT),*];
-    };
-}
-pub(crate) use export;
-
-/// What a slot has until there is something better: it finds the slot where the function left it, in a
-/// register that no call keeps or passes arguments in.
-#[unsafe(naked)]
-extern "C" fn unsupported() {
-    #[cfg(target_arch = "x86_64")]
-    naked_asm!("mov rdi, r11", "jmp {report}", report = sym report);
-    #[cfg(target_arch = "aarch64")]
-    naked_asm!("mov x0, x16", "b {report}", report = sym report);
-}
-
-/// Says, once for each function, that it is not there; the answer is `cudaErrorNotSupported`.
-extern "C" fn report(slot: &Slot) -> u32 {
-    if !slot.told.swap(true, Ordering::Relaxed) {
-        let name = slot.name.to_string_lossy();
-        if CONNECTED.load(Ordering::Relaxed) {
-            eprintln!("nvabi-emu: {name} is not supported: it returns error 801");
-        } else {
-            eprintln!(
-                "nvabi-emu: {name}: libcuda.so.1 of the emulator is not beside libcudart.so.12"
-            );
-        }
-    }
-    801
-}
-
-/// Run by the loader before any code of the program, and of libraries that need this one.
-#[used]
-#[unsafe(link_section = ".init_array")]
-static CONNECT: extern "C" fn() = connect;
-
-extern "C" fn connect() {
-    let Some(library) = libcuda() else { return };
-    CONNECTED.store(true, Ordering::Relaxed);
-    for slot in exports::SLOTS {
-        let target = find(library, slot.name).or_else(|| find(library, &of_any_thread(slot.name)));
-        if let Some(target) = target {
-            slot.target.store(target, Ordering::Relaxed);
-        }
-    }
-    built_in::replace(exports::SLOTS);
-}
-
-/// The emulator's libcuda: where the loader finds libcuda, or else beside this library.
-fn libcuda() -> Option<*mut c_void> {
-    let beside = own_path().map(|path| {
-        let folder = |path: &PathBuf| path.parent().map(PathBuf::from).unwrap_or_default();
-        let link = folder(&path).join("libcuda.so.1");
-        let built = path.canonicalize().map(|path| folder(&path).join("libnvabi_cuda.so"));
-        std::iter::once(link).chain(built)
-    });
-    let named = std::iter::once(PathBuf::from("libcuda.so.1"));
-    named.chain(beside.into_iter().flatten()).find_map(|path| {
-        let path = CString::new(path.as_os_str().as_bytes()).ok()?;
-        // SAFETY: `path` is a string of C. Of a library that is not the emulator's nothing is called; its
-        // constructors are those of a libcuda, which the program asked for by loading the runtime.
-        let library = unsafe { libc::dlopen(path.as_ptr(), libc::RTLD_NOW | libc::RTLD_GLOBAL) };
-        let is_ours = !library.is_null() && find(library, c"cudaMalloc").is_some();
-        is_ours.then_some(library)
-    })
-}
-
-/// The name without the ending of functions whose default stream is the thread's own: every call is done when
-/// it returns, so that they do the same.
-fn of_any_thread(name: &CStr) -> CString {
-    let bytes = name.to_bytes();
-    let plain = bytes.strip_suffix(b"_ptsz").or(bytes.strip_suffix(b"_ptds")).unwrap_or(bytes);
-    CString::new(plain).unwrap_or_default()
-}
-
-/// A function of the runtime in libcuda.
-fn find(library: *mut c_void, name: &CStr) -> Option<*mut c_void> {
-    let name = CString::new([b"nvabi_", name.to_bytes()].concat()).ok()?;
-    // SAFETY: `library` is a handle that dlopen(3) gave and that nobody closes; `name` is a string of C.
-    let found = unsafe { libc::dlsym(library, name.as_ptr()) };
-    (!found.is_null()).then_some(found)
-}
-
-/// The path that this library was loaded from.
-fn own_path() -> Option<PathBuf> {
-    let mut info = std::mem::MaybeUninit::<libc::Dl_info>::zeroed();
-    // SAFETY: dladdr(3) takes any address, and fills in what the second argument points to; zeros are a valid
-    // `Dl_info`, so that it is one in either case.
-    let (found, info) =
-        unsafe { (libc::dladdr(connect as *const c_void, info.as_mut_ptr()), info.assume_init()) };
-    if found == 0 || info.dli_fname.is_null() {
-        return None;
-    }
-    // SAFETY: dladdr(3) found the object: its name is a string that stays while the object is loaded.
-    let name = unsafe { CStr::from_ptr(info.dli_fname) };
-    Some(PathBuf::from(std::ffi::OsStr::from_bytes(name.to_bytes())))
+nvabi_cudart_slots::runtime! { "libcudart.so.12":
+    __cudaGetKernel, __cudaInitModule, __cudaLaunchKernel, __cudaLaunchKernel_ptsz,
+    __cudaPopCallConfiguration, __cudaPushCallConfiguration, __cudaRegisterFatBinary,
+    __cudaRegisterFatBinaryEnd, __cudaRegisterFunction, __cudaRegisterHostVar,
+    __cudaRegisterManagedVar, __cudaRegisterUnifiedTable, __cudaRegisterVar,
+    __cudaUnregisterFatBinary, cudaArrayGetInfo, cudaArrayGetMemoryRequirements, cudaArrayGetPlane,
+    cudaArrayGetSparseProperties, cudaChooseDevice, cudaCreateChannelDesc, cudaCreateSurfaceObject,
+    cudaCreateTextureObject, cudaCtxResetPersistingL2Cache, cudaDestroyExternalMemory,
+    cudaDestroyExternalSemaphore, cudaDestroySurfaceObject, cudaDestroyTextureObject,
+    cudaDeviceCanAccessPeer, cudaDeviceDisablePeerAccess, cudaDeviceEnablePeerAccess,
+    cudaDeviceFlushGPUDirectRDMAWrites, cudaDeviceGetAttribute, cudaDeviceGetByPCIBusId,
+    cudaDeviceGetCacheConfig, cudaDeviceGetDefaultMemPool, cudaDeviceGetGraphMemAttribute,
+    cudaDeviceGetLimit, cudaDeviceGetMemPool, cudaDeviceGetNvSciSyncAttributes,
+    cudaDeviceGetP2PAttribute, cudaDeviceGetPCIBusId, cudaDeviceGetSharedMemConfig,
+    cudaDeviceGetStreamPriorityRange, cudaDeviceGetTexture1DLinearMaxWidth, cudaDeviceGraphMemTrim,
+    cudaDeviceRegisterAsyncNotification, cudaDeviceReset, cudaDeviceSetCacheConfig,
+    cudaDeviceSetGraphMemAttribute, cudaDeviceSetLimit, cudaDeviceSetMemPool,
+    cudaDeviceSetSharedMemConfig, cudaDeviceSynchronize, cudaDeviceUnregisterAsyncNotification,
+    cudaDriverGetVersion, cudaEGLStreamConsumerAcquireFrame, cudaEGLStreamConsumerConnect,
+    cudaEGLStreamConsumerConnectWithFlags, cudaEGLStreamConsumerDisconnect,
+    cudaEGLStreamConsumerReleaseFrame, cudaEGLStreamProducerConnect,
+    cudaEGLStreamProducerDisconnect, cudaEGLStreamProducerPresentFrame,
+    cudaEGLStreamProducerReturnFrame, cudaEventCreate, cudaEventCreateFromEGLSync,
+    cudaEventCreateWithFlags, cudaEventDestroy, cudaEventElapsedTime, cudaEventElapsedTime_v2,
+    cudaEventQuery, cudaEventRecord, cudaEventRecordWithFlags, cudaEventRecordWithFlags_ptsz,
+    cudaEventRecord_ptsz, cudaEventSynchronize, cudaExternalMemoryGetMappedBuffer,
+    cudaExternalMemoryGetMappedMipmappedArray, cudaFree, cudaFreeArray, cudaFreeAsync,
+    cudaFreeAsync_ptsz, cudaFreeHost, cudaFreeMipmappedArray, cudaFuncGetAttributes,
+    cudaFuncGetName, cudaFuncGetParamInfo, cudaFuncSetAttribute, cudaFuncSetCacheConfig,
+    cudaFuncSetSharedMemConfig, cudaGLGetDevices, cudaGLMapBufferObject,
+    cudaGLMapBufferObjectAsync, cudaGLRegisterBufferObject, cudaGLSetBufferObjectMapFlags,
+    cudaGLSetGLDevice, cudaGLUnmapBufferObject, cudaGLUnmapBufferObjectAsync,
+    cudaGLUnregisterBufferObject, cudaGetChannelDesc, cudaGetDevice, cudaGetDeviceCount,
+    cudaGetDeviceFlags, cudaGetDeviceProperties, cudaGetDeviceProperties_v2,
+    cudaGetDriverEntryPoint, cudaGetDriverEntryPointByVersion,
+    cudaGetDriverEntryPointByVersion_ptsz, cudaGetDriverEntryPoint_ptsz, cudaGetErrorName,
+    cudaGetErrorString, cudaGetExportTable, cudaGetFuncBySymbol, cudaGetKernel, cudaGetLastError,
+    cudaGetMipmappedArrayLevel, cudaGetSurfaceObjectResourceDesc, cudaGetSymbolAddress,
+    cudaGetSymbolSize, cudaGetTextureObjectResourceDesc, cudaGetTextureObjectResourceViewDesc,
+    cudaGetTextureObjectTextureDesc, cudaGraphAddChildGraphNode, cudaGraphAddDependencies,
+    cudaGraphAddDependencies_v2, cudaGraphAddEmptyNode, cudaGraphAddEventRecordNode,
+    cudaGraphAddEventWaitNode, cudaGraphAddExternalSemaphoresSignalNode,
+    cudaGraphAddExternalSemaphoresWaitNode, cudaGraphAddHostNode, cudaGraphAddKernelNode,
+    cudaGraphAddMemAllocNode, cudaGraphAddMemFreeNode, cudaGraphAddMemcpyNode,
+    cudaGraphAddMemcpyNode1D, cudaGraphAddMemcpyNodeFromSymbol, cudaGraphAddMemcpyNodeToSymbol,
+    cudaGraphAddMemsetNode, cudaGraphAddNode, cudaGraphAddNode_v2, cudaGraphChildGraphNodeGetGraph,
+    cudaGraphClone, cudaGraphConditionalHandleCreate, cudaGraphCreate, cudaGraphDebugDotPrint,
+    cudaGraphDestroy, cudaGraphDestroyNode, cudaGraphEventRecordNodeGetEvent,
+    cudaGraphEventRecordNodeSetEvent, cudaGraphEventWaitNodeGetEvent,
+    cudaGraphEventWaitNodeSetEvent, cudaGraphExecChildGraphNodeSetParams, cudaGraphExecDestroy,
+    cudaGraphExecEventRecordNodeSetEvent, cudaGraphExecEventWaitNodeSetEvent,
+    cudaGraphExecExternalSemaphoresSignalNodeSetParams,
+    cudaGraphExecExternalSemaphoresWaitNodeSetParams, cudaGraphExecGetFlags,
+    cudaGraphExecHostNodeSetParams, cudaGraphExecKernelNodeSetParams,
+    cudaGraphExecMemcpyNodeSetParams, cudaGraphExecMemcpyNodeSetParams1D,
+    cudaGraphExecMemcpyNodeSetParamsFromSymbol, cudaGraphExecMemcpyNodeSetParamsToSymbol,
+    cudaGraphExecMemsetNodeSetParams, cudaGraphExecNodeSetParams, cudaGraphExecUpdate,
+    cudaGraphExternalSemaphoresSignalNodeGetParams, cudaGraphExternalSemaphoresSignalNodeSetParams,
+    cudaGraphExternalSemaphoresWaitNodeGetParams, cudaGraphExternalSemaphoresWaitNodeSetParams,
+    cudaGraphGetEdges, cudaGraphGetEdges_v2, cudaGraphGetNodes, cudaGraphGetRootNodes,
+    cudaGraphHostNodeGetParams, cudaGraphHostNodeSetParams, cudaGraphInstantiate,
+    cudaGraphInstantiateWithFlags, cudaGraphInstantiateWithParams,
+    cudaGraphInstantiateWithParams_ptsz, cudaGraphKernelNodeCopyAttributes,
+    cudaGraphKernelNodeGetAttribute, cudaGraphKernelNodeGetParams, cudaGraphKernelNodeSetAttribute,
+    cudaGraphKernelNodeSetParams, cudaGraphLaunch, cudaGraphLaunch_ptsz,
+    cudaGraphMemAllocNodeGetParams, cudaGraphMemFreeNodeGetParams, cudaGraphMemcpyNodeGetParams,
+    cudaGraphMemcpyNodeSetParams, cudaGraphMemcpyNodeSetParams1D,
+    cudaGraphMemcpyNodeSetParamsFromSymbol, cudaGraphMemcpyNodeSetParamsToSymbol,
+    cudaGraphMemsetNodeGetParams, cudaGraphMemsetNodeSetParams, cudaGraphNodeFindInClone,
+    cudaGraphNodeGetDependencies, cudaGraphNodeGetDependencies_v2, cudaGraphNodeGetDependentNodes,
+    cudaGraphNodeGetDependentNodes_v2, cudaGraphNodeGetEnabled, cudaGraphNodeGetType,
+    cudaGraphNodeSetEnabled, cudaGraphNodeSetParams, cudaGraphReleaseUserObject,
+    cudaGraphRemoveDependencies, cudaGraphRemoveDependencies_v2, cudaGraphRetainUserObject,
+    cudaGraphUpload, cudaGraphUpload_ptsz, cudaGraphicsEGLRegisterImage,
+    cudaGraphicsGLRegisterBuffer, cudaGraphicsGLRegisterImage, cudaGraphicsMapResources,
+    cudaGraphicsResourceGetMappedEglFrame, cudaGraphicsResourceGetMappedMipmappedArray,
+    cudaGraphicsResourceGetMappedPointer, cudaGraphicsResourceSetMapFlags,
+    cudaGraphicsSubResourceGetMappedArray, cudaGraphicsUnmapResources,
+    cudaGraphicsUnregisterResource, cudaGraphicsVDPAURegisterOutputSurface,
+    cudaGraphicsVDPAURegisterVideoSurface, cudaHostAlloc, cudaHostGetDevicePointer,
+    cudaHostGetFlags, cudaHostRegister, cudaHostUnregister, cudaImportExternalMemory,
+    cudaImportExternalSemaphore, cudaInitDevice, cudaIpcCloseMemHandle, cudaIpcGetEventHandle,
+    cudaIpcGetMemHandle, cudaIpcOpenEventHandle, cudaIpcOpenMemHandle,
+    cudaKernelSetAttributeForDevice, cudaLaunchCooperativeKernel,
+    cudaLaunchCooperativeKernelMultiDevice, cudaLaunchCooperativeKernel_ptsz, cudaLaunchHostFunc,
+    cudaLaunchHostFunc_ptsz, cudaLaunchKernel, cudaLaunchKernelExC, cudaLaunchKernelExC_ptsz,
+    cudaLaunchKernel_ptsz, cudaLibraryEnumerateKernels, cudaLibraryGetGlobal, cudaLibraryGetKernel,
+    cudaLibraryGetKernelCount, cudaLibraryGetManaged, cudaLibraryGetUnifiedFunction,
+    cudaLibraryLoadData, cudaLibraryLoadFromFile, cudaLibraryUnload, cudaMalloc, cudaMalloc3D,
+    cudaMalloc3DArray, cudaMallocArray, cudaMallocAsync, cudaMallocAsync_ptsz,
+    cudaMallocFromPoolAsync, cudaMallocFromPoolAsync_ptsz, cudaMallocHost, cudaMallocManaged,
+    cudaMallocMipmappedArray, cudaMallocPitch, cudaMemAdvise, cudaMemAdvise_v2, cudaMemGetInfo,
+    cudaMemPoolCreate, cudaMemPoolDestroy, cudaMemPoolExportPointer,
+    cudaMemPoolExportToShareableHandle, cudaMemPoolGetAccess, cudaMemPoolGetAttribute,
+    cudaMemPoolImportFromShareableHandle, cudaMemPoolImportPointer, cudaMemPoolSetAccess,
+    cudaMemPoolSetAttribute, cudaMemPoolTrimTo, cudaMemPrefetchAsync, cudaMemPrefetchAsync_ptsz,
+    cudaMemPrefetchAsync_v2, cudaMemPrefetchAsync_v2_ptsz, cudaMemRangeGetAttribute,
+    cudaMemRangeGetAttributes, cudaMemcpy, cudaMemcpy2D, cudaMemcpy2DArrayToArray,
+    cudaMemcpy2DArrayToArray_ptds, cudaMemcpy2DAsync, cudaMemcpy2DAsync_ptsz,
+    cudaMemcpy2DFromArray, cudaMemcpy2DFromArrayAsync, cudaMemcpy2DFromArrayAsync_ptsz,
+    cudaMemcpy2DFromArray_ptds, cudaMemcpy2DToArray, cudaMemcpy2DToArrayAsync,
+    cudaMemcpy2DToArrayAsync_ptsz, cudaMemcpy2DToArray_ptds, cudaMemcpy2D_ptds, cudaMemcpy3D,
+    cudaMemcpy3DAsync, cudaMemcpy3DAsync_ptsz, cudaMemcpy3DBatchAsync, cudaMemcpy3DBatchAsync_ptsz,
+    cudaMemcpy3DPeer, cudaMemcpy3DPeerAsync, cudaMemcpy3DPeerAsync_ptsz, cudaMemcpy3DPeer_ptds,
+    cudaMemcpy3D_ptds, cudaMemcpyArrayToArray, cudaMemcpyArrayToArray_ptds, cudaMemcpyAsync,
+    cudaMemcpyAsync_ptsz, cudaMemcpyBatchAsync, cudaMemcpyBatchAsync_ptsz, cudaMemcpyFromArray,
+    cudaMemcpyFromArrayAsync, cudaMemcpyFromArrayAsync_ptsz, cudaMemcpyFromArray_ptds,
+    cudaMemcpyFromSymbol, cudaMemcpyFromSymbolAsync, cudaMemcpyFromSymbolAsync_ptsz,
+    cudaMemcpyFromSymbol_ptds, cudaMemcpyPeer, cudaMemcpyPeerAsync, cudaMemcpyToArray,
+    cudaMemcpyToArrayAsync, cudaMemcpyToArrayAsync_ptsz, cudaMemcpyToArray_ptds,
+    cudaMemcpyToSymbol, cudaMemcpyToSymbolAsync, cudaMemcpyToSymbolAsync_ptsz,
+    cudaMemcpyToSymbol_ptds, cudaMemcpy_ptds, cudaMemset, cudaMemset2D, cudaMemset2DAsync,
+    cudaMemset2DAsync_ptsz, cudaMemset2D_ptds, cudaMemset3D, cudaMemset3DAsync,
+    cudaMemset3DAsync_ptsz, cudaMemset3D_ptds, cudaMemsetAsync, cudaMemsetAsync_ptsz,
+    cudaMemset_ptds, cudaMipmappedArrayGetMemoryRequirements,
+    cudaMipmappedArrayGetSparseProperties, cudaOccupancyAvailableDynamicSMemPerBlock,
+    cudaOccupancyMaxActiveBlocksPerMultiprocessor,
+    cudaOccupancyMaxActiveBlocksPerMultiprocessorWithFlags, cudaOccupancyMaxActiveClusters,
+    cudaOccupancyMaxPotentialClusterSize, cudaPeekAtLastError, cudaPointerGetAttributes,
+    cudaProfilerStart, cudaProfilerStop, cudaRuntimeGetVersion, cudaSetDevice, cudaSetDeviceFlags,
+    cudaSetDoubleForDevice, cudaSetDoubleForHost, cudaSetValidDevices,
+    cudaSignalExternalSemaphoresAsync, cudaSignalExternalSemaphoresAsync_ptsz,
+    cudaSignalExternalSemaphoresAsync_v2, cudaSignalExternalSemaphoresAsync_v2_ptsz,
+    cudaStreamAddCallback, cudaStreamAddCallback_ptsz, cudaStreamAttachMemAsync,
+    cudaStreamAttachMemAsync_ptsz, cudaStreamBeginCapture, cudaStreamBeginCaptureToGraph,
+    cudaStreamBeginCaptureToGraph_ptsz, cudaStreamBeginCapture_ptsz, cudaStreamCopyAttributes,
+    cudaStreamCopyAttributes_ptsz, cudaStreamCreate, cudaStreamCreateWithFlags,
+    cudaStreamCreateWithPriority, cudaStreamDestroy, cudaStreamEndCapture,
+    cudaStreamEndCapture_ptsz, cudaStreamGetAttribute, cudaStreamGetAttribute_ptsz,
+    cudaStreamGetCaptureInfo, cudaStreamGetCaptureInfo_ptsz, cudaStreamGetCaptureInfo_v2,
+    cudaStreamGetCaptureInfo_v2_ptsz, cudaStreamGetCaptureInfo_v3,
+    cudaStreamGetCaptureInfo_v3_ptsz, cudaStreamGetDevice, cudaStreamGetDevice_ptsz,
+    cudaStreamGetFlags, cudaStreamGetFlags_ptsz, cudaStreamGetId, cudaStreamGetId_ptsz,
+    cudaStreamGetPriority, cudaStreamGetPriority_ptsz, cudaStreamIsCapturing,
+    cudaStreamIsCapturing_ptsz, cudaStreamQuery, cudaStreamQuery_ptsz, cudaStreamSetAttribute,
+    cudaStreamSetAttribute_ptsz, cudaStreamSynchronize, cudaStreamSynchronize_ptsz,
+    cudaStreamUpdateCaptureDependencies, cudaStreamUpdateCaptureDependencies_ptsz,
+    cudaStreamUpdateCaptureDependencies_v2, cudaStreamUpdateCaptureDependencies_v2_ptsz,
+    cudaStreamWaitEvent, cudaStreamWaitEvent_ptsz, cudaThreadExchangeStreamCaptureMode,
+    cudaThreadExit, cudaThreadGetCacheConfig, cudaThreadGetLimit, cudaThreadSetCacheConfig,
+    cudaThreadSetLimit, cudaThreadSynchronize, cudaUserObjectCreate, cudaUserObjectRelease,
+    cudaUserObjectRetain, cudaVDPAUGetDevice, cudaVDPAUSetVDPAUDevice,
+    cudaWaitExternalSemaphoresAsync, cudaWaitExternalSemaphoresAsync_ptsz,
+    cudaWaitExternalSemaphoresAsync_v2, cudaWaitExternalSemaphoresAsync_v2_ptsz,
 }

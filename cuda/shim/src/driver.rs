@@ -7,6 +7,7 @@ use crate::abi::{Image, In, Out, Text, arguments, bytes, copy, find, status_of};
 use crate::arrays::plane_of_array;
 use crate::clocks;
 use crate::graphs::{Work, line};
+use crate::pools::Location;
 use crate::state::{
     ALREADY_REGISTERED, Code, INVALID_DEVICE, INVALID_VALUE, NOT_FOUND, NOT_SUPPORTED, Request,
     Result, SUCCESS, context, describe, on_stream, print_message, state,
@@ -19,7 +20,7 @@ type Handle = *mut c_void;
 pub(crate) type HostFunction = unsafe extern "C" fn(Handle);
 
 /// 12.3, as the headers that clang 19 takes.
-pub(crate) const VERSION: c_int = 12030;
+pub(crate) const VERSION: c_int = 13000;
 pub(crate) const NAME: &CStr = c"nvabi emulator";
 pub(crate) const TOTAL_MEMORY: usize = 16 << 30;
 
@@ -103,7 +104,9 @@ nothing! {
     cuKernelSetCacheConfig(kernel: Handle, config: c_uint, device: c_int);
     cuFuncLoad(function: Handle);
     cuMemAdvise(address: u64, size: usize, advice: c_uint, device: c_int);
+    cuMemAdvise_v2(address: u64, size: usize, advice: c_uint, location: Location);
     cuMemPrefetchAsync(address: u64, size: usize, device: c_int, stream: Handle);
+    cuMemPrefetchAsync_v2(address: u64, size: usize, location: Location, flags: c_uint, stream: Handle);
     cuStreamAttachMemAsync(stream: Handle, address: u64, size: usize, flags: c_uint);
     cuProfilerStart();
     cuProfilerStop();
@@ -166,6 +169,32 @@ calls! {
         Ok(())
     }
     cuCtxSynchronize() { state().wait_for_all() }
+    cuStreamGetCtx_v2(stream: Handle, out: Out<Handle>, green: Out<Handle>) {
+        state().known_stream(stream)?;
+        green.put_if_wanted(std::ptr::null_mut());
+        out.put(context())
+    }
+    cuCtxSynchronize_v2(ctx: Handle) {
+        let _ = ctx;
+        state().wait_for_all()
+    }
+    cuCtxGetDevice_v2(out: Out<c_int>, ctx: Handle) {
+        let _ = ctx;
+        out.put(0)
+    }
+    cuCtxCreate_v3(out: Out<Handle>, affinities: Handle, count: c_int, flags: c_uint, device: c_int) {
+        let _ = flags;
+        // Parts of a GPU are not told apart.
+        if !affinities.is_null() || count != 0 { return Err(NOT_SUPPORTED) }
+        if device != 0 { return Err(INVALID_DEVICE) }
+        out.put(context())
+    }
+    cuCtxCreate_v4(out: Out<Handle>, params: Handle, flags: c_uint, device: c_int) {
+        let _ = flags;
+        if !params.is_null() { return Err(NOT_SUPPORTED) }
+        if device != 0 { return Err(INVALID_DEVICE) }
+        out.put(context())
+    }
     cuCtxGetLimit(out: Out<usize>, limit: c_uint) { out.put(state().limit(limit)?) }
     cuCtxSetLimit(limit: c_uint, value: usize) { state().set_limit(limit, value) }
     cuCtxGetId(ctx: Handle, out: Out<u64>) {
@@ -375,6 +404,9 @@ calls! {
     cuEventElapsedTime(out: Out<f32>, start: Handle, end: Handle) {
         out.put(state().elapsed(start, end)?)
     }
+    cuEventElapsedTime_v2(out: Out<f32>, start: Handle, end: Handle) {
+        out.put(state().elapsed(start, end)?)
+    }
     cuOccupancyMaxActiveBlocksPerMultiprocessor(
         out: Out<c_int>, function: Handle, block_size: c_int, shared_bytes: usize
     ) {
@@ -385,14 +417,14 @@ calls! {
     cuGetProcAddress_v2(
         name: Text, out: Out<Handle>, version: c_int, flags: u64, status: Out<c_int>
     ) {
-        let _ = (version, flags);
-        let found = newest(name.get()?);
+        let _ = flags;
+        let found = of_version(name.get()?, version);
         status.put_if_wanted(if found.is_ok() { 0 } else { 1 });
         out.put(found?)
     }
     cuGetProcAddress(name: Text, out: Out<Handle>, version: c_int, flags: u64) {
-        let _ = (version, flags);
-        out.put(newest(name.get()?)?)
+        let _ = flags;
+        out.put(of_version(name.get()?, version)?)
     }
 }
 
@@ -486,14 +518,40 @@ fn read_file(path: &CStr) -> Result<Vec<u8>> {
     std::fs::read(std::ffi::OsStr::from_bytes(path.to_bytes())).map_err(|_| Code(301))
 }
 
-/// The function of a name, in the version that programs of today mean by it. Those that the emulator cannot
-/// do are not found, so that a program that asks first can do without them.
-pub(crate) fn newest(name: &CStr) -> Result<Handle> {
-    let second = CString::new([name.to_bytes(), b"_v2"].concat()).map_err(|_| NOT_FOUND)?;
+/// Functions whose forms take other arguments: the version of CUDA from which on a program that names the function means
+/// the form (`cudaTypedefs.h`), oldest first.
+const FORMS: [(&CStr, c_int, &CStr); 15] = [
+    (c"cuCtxCreate", 3020, c"cuCtxCreate_v2"),
+    (c"cuCtxCreate", 11040, c"cuCtxCreate_v3"),
+    (c"cuCtxCreate", 12050, c"cuCtxCreate_v4"),
+    (c"cuCtxGetDevice", 13000, c"cuCtxGetDevice_v2"),
+    (c"cuCtxSynchronize", 13000, c"cuCtxSynchronize_v2"),
+    (c"cuEventElapsedTime", 12080, c"cuEventElapsedTime_v2"),
+    (c"cuGraphAddDependencies", 12030, c"cuGraphAddDependencies_v2"),
+    (c"cuGraphAddNode", 12030, c"cuGraphAddNode_v2"),
+    (c"cuGraphNodeGetDependencies", 12030, c"cuGraphNodeGetDependencies_v2"),
+    (c"cuGraphRemoveDependencies", 12030, c"cuGraphRemoveDependencies_v2"),
+    (c"cuMemAdvise", 12020, c"cuMemAdvise_v2"),
+    (c"cuMemPrefetchAsync", 12020, c"cuMemPrefetchAsync_v2"),
+    (c"cuStreamGetCaptureInfo", 11030, c"cuStreamGetCaptureInfo_v2"),
+    (c"cuStreamGetCaptureInfo", 12030, c"cuStreamGetCaptureInfo_v3"),
+    (c"cuStreamGetCtx", 12050, c"cuStreamGetCtx_v2"),
+];
+
+/// The function that programs of a version of CUDA mean by a name. Those that the emulator cannot do are not found, so
+/// that a program that asks first can do without them.
+pub(crate) fn of_version(name: &CStr, version: c_int) -> Result<Handle> {
     let able = |name: &CStr| match unsupported::NAMES.contains(&name) {
         true => Err(NOT_FOUND),
         false => find(name),
     };
+    let mut forms = FORMS.iter().filter(|(of, ..)| *of == name).peekable();
+    if forms.peek().is_some() {
+        let form = forms.filter(|(_, since, _)| version >= *since).next_back();
+        return able(form.map_or(name, |(_, _, form)| form));
+    }
+    // Of the others the second form has wider numbers alone, and all programs of today mean it.
+    let second = CString::new([name.to_bytes(), b"_v2"].concat()).map_err(|_| NOT_FOUND)?;
     able(&second).or_else(|_| able(name))
 }
 

@@ -8,6 +8,7 @@
 use std::collections::HashMap;
 use std::ffi::{c_int, c_uint, c_void};
 
+use crate::abi::get;
 use crate::abi::{In, Out, arguments, put_list, status_of};
 use crate::arrays::{Block, Copy3dDriver, Copy3dRuntime, copy_block};
 use crate::driver::{HostFunction, call_host, calls, row_start, set, unchecked};
@@ -621,17 +622,14 @@ both! { safe
     cuStreamGetCaptureInfo_v2 cudaStreamGetCaptureInfo_v2(
         stream: Handle, status: Out<c_int>, id: Out<u64>, graph: Out<Handle>, last: Out<Handle>, count: Out<usize>
     ) {
-        let state = state();
-        state.known_stream(stream)?;
-        let capture = state.graphs.streams.get(&stream.addr());
-        status.put(capture.is_some().into())?;
-        if let Some(capture) = capture {
-            id.put_if_wanted(capture.graph as u64 + 1);
-            graph.put_if_wanted(handle(GRAPH, capture.graph));
-            if !last.is_null() { return Err(crate::state::NOT_SUPPORTED) }
-            count.put_if_wanted(capture.last.len());
-        }
-        Ok(())
+        capture_info(stream, status, id, graph, last, count)
+    }
+    cuStreamGetCaptureInfo_v3 cudaStreamGetCaptureInfo_v3(
+        stream: Handle, status: Out<c_int>, id: Out<u64>, graph: Out<Handle>, last: Out<Handle>,
+        kinds: Out<Handle>, count: Out<usize>
+    ) {
+        if !kinds.is_null() { return Err(crate::state::NOT_SUPPORTED) }
+        capture_info(stream, status, id, graph, last, count)
     }
     cuDeviceGetGraphMemAttribute cudaDeviceGetGraphMemAttribute(device: c_int, attribute: c_int, out: Out<u64>) {
         let _ = (device, attribute);
@@ -656,6 +654,50 @@ both! { safe
     }
 }
 
+/// Whether a stream is captured, and into which graph.
+fn capture_info(
+    stream: Handle,
+    status: Out<c_int>,
+    id: Out<u64>,
+    graph: Out<Handle>,
+    last: Out<Handle>,
+    count: Out<usize>,
+) -> Result {
+    let state = state();
+    state.known_stream(stream)?;
+    let capture = state.graphs.streams.get(&stream.addr());
+    status.put(capture.is_some().into())?;
+    if let Some(capture) = capture {
+        id.put_if_wanted(capture.graph as u64 + 1);
+        graph.put_if_wanted(handle(GRAPH, capture.graph));
+        if !last.is_null() {
+            return Err(crate::state::NOT_SUPPORTED);
+        }
+        count.put_if_wanted(capture.last.len());
+    }
+    Ok(())
+}
+
+/// `CUgraphEdgeData`, of the size of a handle; zeros are an edge that waits for all of a node.
+type EdgeKind = Handle;
+const WHOLE: EdgeKind = std::ptr::null_mut();
+
+/// Refuses edges that wait for a part of a node; none are given where all are plain.
+///
+/// # Safety
+///
+/// As CUDA documents `edgeData`: null, or `count` of them.
+unsafe fn all_whole(kinds: *const EdgeKind, count: usize) -> Result {
+    if kinds.is_null() {
+        return Ok(());
+    }
+    // SAFETY: the caller says so.
+    match unsafe { list(kinds, count) }?.iter().all(|kind| kind.is_null()) {
+        true => Ok(()),
+        false => Err(crate::state::NOT_SUPPORTED),
+    }
+}
+
 both! { unchecked
     cuGraphGetNodes cudaGraphGetNodes(graph: Handle, out: *mut Handle, count: *mut usize) {
         give(nodes_of(graph, |_| true)?, out, count)
@@ -674,6 +716,27 @@ both! { unchecked
     cuGraphRemoveDependencies cudaGraphRemoveDependencies(
         graph: Handle, from: *const Handle, to: *const Handle, count: usize
     ) {
+        edges(graph, from, to, count, false)
+    }
+    cuGraphNodeGetDependencies_v2 cudaGraphNodeGetDependencies_v2(
+        node: Handle, out: *mut Handle, kinds: *mut EdgeKind, count: *mut usize
+    ) {
+        let found = dependencies_of(node)?;
+        if !kinds.is_null() {
+            give(vec![WHOLE; found.len()], kinds, &mut get(count.cast_const())?)?;
+        }
+        give(found, out, count)
+    }
+    cuGraphAddDependencies_v2 cudaGraphAddDependencies_v2(
+        graph: Handle, from: *const Handle, to: *const Handle, kinds: *const EdgeKind, count: usize
+    ) {
+        all_whole(kinds, count)?;
+        edges(graph, from, to, count, true)
+    }
+    cuGraphRemoveDependencies_v2 cudaGraphRemoveDependencies_v2(
+        graph: Handle, from: *const Handle, to: *const Handle, kinds: *const EdgeKind, count: usize
+    ) {
+        all_whole(kinds, count)?;
         edges(graph, from, to, count, false)
     }
     cuGraphAddEmptyNode cudaGraphAddEmptyNode(
@@ -707,7 +770,7 @@ both! { unchecked
     cuGraphAddMemAllocNode cudaGraphAddMemAllocNode(
         out: Out<Handle>, graph: Handle, after: *const Handle, count: usize, params: *mut AllocParams
     ) {
-        let mut copy = crate::abi::get(params.cast_const())?;
+        let mut copy = get(params.cast_const())?;
         let node = allocate(graph, &list(after, count)?, &mut copy)?;
         params.write_unaligned(copy);
         out.put(node)

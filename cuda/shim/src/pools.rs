@@ -77,7 +77,7 @@ struct Properties {
 /// `cudaMemLocation`.
 #[derive(Clone, Copy)]
 #[repr(C)]
-struct Location {
+pub(crate) struct Location {
     kind: c_int,
     id: c_int,
 }

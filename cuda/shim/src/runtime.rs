@@ -14,6 +14,7 @@ use crate::driver::{
     register, row_start, set, set_on, set_rows_on, transfer, wait_on,
 };
 use crate::graphs::line;
+use crate::pools::Location;
 use crate::state::{
     Code, INVALID_DEVICE, INVALID_DEVICE_FUNCTION, INVALID_SYMBOL, INVALID_VALUE, Result, SUCCESS,
     describe, on_stream, state,
@@ -150,7 +151,9 @@ nothing! { prefix "nvabi_";
     cudaFuncSetSharedMemConfig(function: Handle, config: c_uint);
     cudaFuncSetAttribute(function: Handle, attribute: c_uint, value: c_int);
     cudaMemPrefetchAsync(at: Handle, size: usize, device: c_int, stream: Handle);
+    cudaMemPrefetchAsync_v2(at: Handle, size: usize, location: Location, flags: c_uint, stream: Handle);
     cudaMemAdvise(at: Handle, size: usize, advice: c_uint, device: c_int);
+    cudaMemAdvise_v2(at: Handle, size: usize, advice: c_uint, location: Location);
     cudaCtxResetPersistingL2Cache();
     cudaStreamAttachMemAsync(stream: Handle, at: Handle, size: usize, flags: c_uint);
     cudaThreadSetCacheConfig(config: c_uint);
@@ -161,7 +164,8 @@ nothing! { prefix "nvabi_";
 
 answers! { prefix "nvabi_";
     cudaGetDevice(out: c_int) = 0;
-    cudaRuntimeGetVersion(out: c_int) = VERSION;
+    cudaRuntimeGetVersion(out: c_int) = VERSION_12;
+    cudaRuntimeGetVersion_13(out: c_int) = VERSION;
     cudaDriverGetVersion(out: c_int) = VERSION;
     cudaDeviceCanAccessPeer(out: c_int, device: c_int, peer: c_int) = 0;
 }
@@ -198,9 +202,13 @@ remembered! {
         if device != 0 { return Err(INVALID_DEVICE) }
         out.put(device_attribute(attribute))
     }
-    cudaGetDeviceProperties_v2(out: Out<[u8; PROPERTIES_SIZE]>, device: c_int) {
+    cudaGetDeviceProperties_v2(out: Out<[u8; 1032]>, device: c_int) {
         if device != 0 { return Err(INVALID_DEVICE) }
-        out.put(properties())
+        out.put(properties(|(of_12, _)| Some(of_12)))
+    }
+    cudaGetDeviceProperties_13(out: Out<[u8; 1008]>, device: c_int) {
+        if device != 0 { return Err(INVALID_DEVICE) }
+        out.put(properties(|(_, of_13)| of_13))
     }
     cudaDeviceGetLimit(out: Out<usize>, limit: c_uint) { out.put(state().limit(limit)?) }
     cudaDeviceSetLimit(limit: c_uint, value: usize) { state().set_limit(limit, value) }
@@ -324,6 +332,7 @@ remembered! {
     cudaEventQuery(event: Handle) { state().wait_for_event(event) }
     cudaEventSynchronize(event: Handle) { state().wait_for_event(event) }
     cudaEventElapsedTime(out: Out<f32>, start: Handle, end: Handle) { out.put(state().elapsed(start, end)?) }
+    cudaEventElapsedTime_v2(out: Out<f32>, start: Handle, end: Handle) { out.put(state().elapsed(start, end)?) }
     cudaEventDestroy(event: Handle) { state().event_destroy(event) }
 
     cudaFuncGetAttributes(out: Out<[u64; 18]>, function: *const c_void) {
@@ -347,12 +356,25 @@ remembered! {
         let _ = flags;
         occupancy(out, function, block_size, shared_bytes)
     }
+    // What nvcc 13 launches with is the stub itself, if there is a kernel behind it.
+    __cudaGetKernel(out: Out<*const c_void>, stub: *const c_void) {
+        registry().kernel(stub)?;
+        out.put(stub)
+    }
     cudaGetFuncBySymbol(out: Out<Handle>, function: *const c_void) { out.put(registry().kernel(function)?) }
     cudaGetDriverEntryPoint(name: Text, out: Out<Handle>, flags: u64, status: Out<c_int>) {
         let _ = flags;
-        let found = driver::newest(name.get()?);
-        status.put_if_wanted(if found.is_ok() { 0 } else { 1 });
-        out.put(found?)
+        entry_point(name, out, VERSION_12, status)
+    }
+    cudaGetDriverEntryPoint_13(name: Text, out: Out<Handle>, flags: u64, status: Out<c_int>) {
+        let _ = flags;
+        entry_point(name, out, VERSION, status)
+    }
+    cudaGetDriverEntryPointByVersion(
+        name: Text, out: Out<Handle>, version: c_int, flags: u64, status: Out<c_int>
+    ) {
+        let _ = flags;
+        entry_point(name, out, version, status)
     }
 }
 
@@ -410,6 +432,11 @@ remembered_unchecked! {
         function: *const c_void, grid: Dim3, block: Dim3, args: *mut Handle, shared_bytes: usize, stream: Handle
     ) {
         launch(Launch { stub: function, grid, block, args, shared_bytes, stream, cooperative: false })
+    }
+    __cudaLaunchKernel(
+        stub: *const c_void, grid: Dim3, block: Dim3, args: *mut Handle, shared_bytes: usize, stream: Handle
+    ) {
+        launch(Launch { stub, grid, block, args, shared_bytes, stream, cooperative: false })
     }
     cudaLaunchCooperativeKernel(
         function: *const c_void, grid: Dim3, block: Dim3, args: *mut Handle, shared_bytes: usize, stream: Handle
@@ -745,50 +772,70 @@ unsafe fn from_symbol(
     unsafe { copy_kind(to, from, size, kind) }
 }
 
-const PROPERTIES_SIZE: usize = 1032;
+/// What the runtime of CUDA 12 says of itself.
+const VERSION_12: c_int = 12030;
 
-/// `cudaDeviceProp` of CUDA 12, by the offsets of its fields.
-fn properties() -> [u8; PROPERTIES_SIZE] {
-    let mut out = [0; PROPERTIES_SIZE];
+/// A function of the driver, in the form of a version of CUDA.
+fn entry_point(name: Text, out: Out<Handle>, version: c_int, status: Out<c_int>) -> Result {
+    let found = driver::of_version(name.get()?, version);
+    status.put_if_wanted(if found.is_ok() { 0 } else { 1 });
+    out.put(found?)
+}
+
+/// What of `cudaDeviceProp` is a size: where it stands in the structure of CUDA 12, which 13 has it in too, and there.
+const SIZES: [(usize, (usize, Option<usize>)); 6] = [
+    (TOTAL_MEMORY as usize, (288, Some(288))),
+    (48 << 10, (296, Some(296))),
+    (i32::MAX as usize, (312, Some(312))),
+    (64 << 10, (352, Some(352))),
+    (227 << 10, (640, Some(624))),
+    (227 << 10, (696, Some(672))),
+];
+
+/// What is an attribute of the device: its number, and where it stands. CUDA 13 took some away.
+const ATTRIBUTES: [(c_int, (usize, Option<usize>)); 26] = [
+    (12, (304, Some(304))),
+    (10, (308, Some(308))),
+    (1, (320, Some(320))),
+    (2, (324, Some(324))),
+    (3, (328, Some(328))),
+    (4, (332, Some(332))),
+    (5, (336, Some(336))),
+    (6, (340, Some(340))),
+    (7, (344, Some(344))),
+    (13, (348, None)),
+    (75, (360, Some(360))),
+    (76, (364, Some(364))),
+    (16, (388, Some(384))),
+    (19, (400, Some(392))),
+    (31, (576, Some(560))),
+    (40, (600, Some(584))),
+    (41, (604, Some(588))),
+    (36, (608, None)),
+    (37, (612, Some(592))),
+    (38, (616, Some(596))),
+    (39, (624, Some(604))),
+    (82, (648, Some(632))),
+    (83, (652, Some(636))),
+    (89, (676, Some(656))),
+    (95, (688, Some(668))),
+    (106, (712, Some(688))),
+];
+
+/// `cudaDeviceProp`, with the fields at the places that `place` takes.
+fn properties<const SIZE: usize>(
+    place: impl Fn((usize, Option<usize>)) -> Option<usize>,
+) -> [u8; SIZE] {
+    let mut out = [0; SIZE];
     let mut put = |at: usize, bytes: &[u8]| out[at..at + bytes.len()].copy_from_slice(bytes);
     put(0, NAME.to_bytes());
     put(256, b"nvabi emulator");
-    put(288, &TOTAL_MEMORY.to_ne_bytes());
-    put(296, &(48usize << 10).to_ne_bytes());
-    put(312, &(i32::MAX as usize).to_ne_bytes());
-    put(352, &(64usize << 10).to_ne_bytes());
-    put(640, &(227usize << 10).to_ne_bytes());
-    put(696, &(227usize << 10).to_ne_bytes());
-    let attributes = [
-        (304, 12),
-        (308, 10),
-        (320, 1),
-        (324, 2),
-        (328, 3),
-        (332, 4),
-        (336, 5),
-        (340, 6),
-        (344, 7),
-        (348, 13),
-        (360, 75),
-        (364, 76),
-        (388, 16),
-        (400, 19),
-        (576, 31),
-        (600, 40),
-        (604, 41),
-        (608, 36),
-        (612, 37),
-        (616, 38),
-        (624, 39),
-        (648, 82),
-        (652, 83),
-        (676, 89),
-        (688, 95),
-        (712, 106),
-    ];
-    for (at, attribute) in attributes {
-        put(at, &device_attribute(attribute).to_ne_bytes());
+    for (size, places) in SIZES {
+        place(places).into_iter().for_each(|at| put(at, &size.to_ne_bytes()));
+    }
+    for (attribute, places) in ATTRIBUTES {
+        let value = device_attribute(attribute).to_ne_bytes();
+        place(places).into_iter().for_each(|at| put(at, &value));
     }
     out
 }

@@ -5,6 +5,7 @@
 #[macro_use]
 extern crate nvabi_test;
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::{CStr, CString, c_char, c_void};
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -47,8 +48,11 @@ fn run_case(folder: &Path, case: &str, global: &str) -> (Option<i32>, String) {
     (output.status.code(), String::from_utf8(output.stderr).unwrap())
 }
 
-const LIBRARIES: [(&str, &str); 2] =
-    [("libnvabi_cuda.so", "libcuda.so.1"), ("libnvabi_cudart.so", "libcudart.so.12")];
+const LIBRARIES: [(&str, &str); 3] = [
+    ("libnvabi_cuda.so", "libcuda.so.1"),
+    ("libnvabi_cudart.so", "libcudart.so.12"),
+    ("libnvabi_cudart13.so", "libcudart.so.13"),
+];
 
 /// A function of one of the libraries, by its name.
 fn function(name: &str) -> *mut c_void {
@@ -721,7 +725,7 @@ fn each_library_has_its_own_name_and_versions() {
         let functions = exported(&path);
         let (own, other, version) = match name {
             "libcuda.so.1" => ("cuInit", "cudaMalloc", ""),
-            _ => ("cudaMalloc", "cuInit", "libcudart.so.12"),
+            _ => ("cudaMalloc", "cuInit", name),
         };
         assert!(functions.iter().any(|(name, found)| (&**name, &**found) == (own, version)));
         assert!(!functions.iter().any(|(name, _)| name == other), "{name} has {other}");
@@ -741,7 +745,21 @@ fn every_function_of_cuda_is_there() {
     assert!(wanted.len() > 400, "{}", wanted.len());
     let missing: Vec<_> = wanted.iter().filter(|name| !runtime.contains(name)).collect();
     assert!(missing.is_empty(), "{missing:?}");
-    let driver = names(&library("libnvabi_cuda.so"));
+    let cuda_13 = nvabi_test::cuda_13();
+    let runtime = names(&library("libnvabi_cudart13.so"));
+    let wanted = names(&cuda_13.join("lib64/libcudart.so.13"));
+    assert!(wanted.len() > 400, "{}", wanted.len());
+    let missing: Vec<_> = wanted.iter().filter(|name| !runtime.contains(name)).collect();
+    assert!(missing.is_empty(), "{missing:?}");
+    for cuda in [cuda, cuda_13] {
+        every_function_of_the_driver_is_there(&cuda);
+    }
+}
+
+/// Those that the header declares.
+fn every_function_of_the_driver_is_there(cuda: &Path) {
+    let driver: Vec<String> =
+        exported(&library("libnvabi_cuda.so")).into_iter().map(|(name, _)| name).collect();
     let mut wanted = Vec::new();
     for flags in
         [&[][..], &["-D__CUDA_API_VERSION_INTERNAL"], &["-DCUDA_API_PER_THREAD_DEFAULT_STREAM"]]
@@ -766,6 +784,44 @@ fn every_function_of_cuda_is_there() {
     assert!(wanted.len() > 1000, "{}", wanted.len());
     let missing: Vec<_> = wanted.iter().filter(|name| !driver.contains(name)).collect();
     assert!(missing.is_empty(), "{missing:?}");
+}
+
+/// A form with other arguments is for programs of its version and later ones: of each that the header knows since CUDA
+/// 12.1 and that the emulator has, programs of the version before get another function.
+#[test]
+fn forms_of_functions_are_those_of_the_programs_version() {
+    let header = nvabi_test::cuda_13().join("include/cudaTypedefs.h");
+    let text = std::fs::read_to_string(header).unwrap();
+    let words = text.split(|c: char| !c.is_ascii_alphanumeric() && c != '_');
+    let mut forms = BTreeMap::<&str, BTreeSet<usize>>::new();
+    for word in words.filter_map(|word| word.strip_prefix("PFN_").filter(|w| !w.ends_with("ptsz")))
+    {
+        if let Some((name, version)) = word.rsplit_once("_v")
+            && let Ok(version) = version.parse()
+        {
+            forms.entry(name).or_default().insert(version);
+        }
+    }
+    let of_version = |name: &str, version: usize| {
+        let (name, mut found, mut status) = (CString::new(name).unwrap(), 0_usize, 0_i32);
+        let code = call!(cuGetProcAddress_v2(
+            name.as_ptr(),
+            &mut found as *mut usize,
+            version,
+            0,
+            &mut status as *mut i32
+        ));
+        (code == 0).then_some(found)
+    };
+    let mut seen = 0;
+    for (name, versions) in &forms {
+        for version in versions.iter().skip(1).filter(|version| **version > 12000) {
+            let Some(found) = of_version(name, *version) else { continue };
+            assert_ne!(Some(found), of_version(name, version - 1), "{name} of {version}");
+            seen += 1;
+        }
+    }
+    assert!(seen > 8, "{seen} forms");
 }
 
 /// A program that is bound when it starts, with what the emulator lacks in it: it runs, and a call says which.

@@ -24,17 +24,24 @@ pub fn cuda(files: &[&str]) -> PathBuf {
 pub fn cuda_if_any(files: &[&str]) -> Option<PathBuf> {
     let has_all = |folder: &Path| files.iter().all(|file| folder.join(file).exists());
     let given = env::var_os("CUDA_PATH").map(PathBuf::from).filter(|folder| has_all(folder));
-    given.or_else(|| fetched().map(Path::to_owned).filter(|folder| has_all(folder)))
+    static FETCHED: OnceLock<Option<PathBuf>> = OnceLock::new();
+    let fetched = || FETCHED.get_or_init(|| fetch("toolkit.sh", "cuda-toolkit")).clone();
+    given.or_else(|| fetched().filter(|folder| has_all(folder)))
 }
 
-fn fetched() -> Option<&'static Path> {
+/// The folder of CUDA 13 with NVIDIA's own compiler, which `cuda/toolkit13.sh` fetches into the build folder, once for
+/// all tests. Skips the test where there is none.
+pub fn cuda_13() -> PathBuf {
     static FETCHED: OnceLock<Option<PathBuf>> = OnceLock::new();
-    let fetch = || {
-        // target/PROFILE/deps/TEST
-        let exe = env::current_exe().ok()?;
-        let to = exe.ancestors().nth(3)?.join("cuda-toolkit");
-        let script = concat!(env!("CARGO_MANIFEST_DIR"), "/../../cuda/toolkit.sh");
-        Command::new(script).arg(&to).output().ok()?.status.success().then_some(to)
-    };
-    FETCHED.get_or_init(fetch).as_deref()
+    let fetched = FETCHED.get_or_init(|| fetch("toolkit13.sh", "cuda-13")).clone();
+    fetched.unwrap_or_else(|| skip(Need::Cuda, "cuda/toolkit13.sh could not fetch nvcc"))
+}
+
+/// What a script of `cuda/` puts into a folder of the build folder.
+fn fetch(script: &str, folder: &str) -> Option<PathBuf> {
+    // target/PROFILE/deps/TEST
+    let exe = env::current_exe().ok()?;
+    let to = exe.ancestors().nth(3)?.join(folder);
+    let script = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../../cuda")).join(script);
+    Command::new(script).arg(&to).output().ok()?.status.success().then_some(to)
 }
