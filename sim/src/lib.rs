@@ -17,6 +17,7 @@
 // What only a Jetson has is there without one.
 #![cfg_attr(not(feature = "tegra"), allow(dead_code, unused_imports))]
 
+mod backing;
 mod client;
 mod fault;
 mod files;

@@ -2,8 +2,8 @@
 //! (`src/nvidia/src/kernel/mem_mgr`, R/mapping_cpu.c, A/osapi.c, N/nv-mmap.c).
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 
 use super::alloc::{NewObject, OS_DESCRIPTOR, SYSTEM_MEMORY, VIDEO_MEMORY};
 use super::failed::{Failed, Result};
@@ -11,11 +11,12 @@ use super::frontend::Caller;
 use super::interface::Params;
 use super::server::{Client, Object, ObjectKind, Share};
 use super::{Driver, NodeKind};
+use crate::backing::Backing;
 use crate::files::FileId;
 use crate::gpu::clear;
 use crate::log::RunId;
 use crate::machine::Mapping;
-use crate::memory::{Memory, Node, Pages};
+use crate::memory::{Memory, Node};
 use crate::{Errno, Status, limits};
 
 pub(super) const PAGE: u64 = 4096;
@@ -47,7 +48,7 @@ const SHIM: u32 = 0x7368_696d;
 #[derive(Debug)]
 pub(super) struct Buffer {
     number: u64,
-    behind: Behind,
+    backing: Backing,
     pub(super) size: u64,
     /// Where the driver says that it is.
     address: u64,
@@ -76,17 +77,6 @@ impl Drop for Charge {
     fn drop(&mut self) {
         self.used.fetch_sub(self.size, Ordering::Relaxed);
     }
-}
-
-/// Where the bytes of a buffer really are.
-#[derive(Debug)]
-enum Behind {
-    /// A file of our own.
-    Node(Arc<Node>),
-    /// A part of a file that a process maps by its own address (`/dev/nvidia-uvm`).
-    Part(Memory),
-    /// A process, which told the driver of its pages.
-    Pages(Pages),
 }
 
 /// What a buffer is a part of.
@@ -118,39 +108,25 @@ pub(super) struct MapContext {
 impl Buffer {
     /// The file behind it, which a process can map.
     pub(super) fn node(&self) -> Option<&Arc<Node>> {
-        match &self.behind {
-            Behind::Node(node) => Some(node),
-            Behind::Part(_) | Behind::Pages(_) => None,
-        }
+        self.backing.node()
     }
 
     /// The memory, where it is in a file of our own.
     pub(super) fn memory(&self) -> Option<&Memory> {
-        match &self.behind {
-            Behind::Node(node) => node.memory(),
-            Behind::Part(part) => Some(part),
-            Behind::Pages(_) => None,
-        }
+        self.backing.memory()
     }
 
     /// Copies out; whether all of it was there.
     pub(super) fn read(&self, offset: u64, into: &mut [u8]) -> bool {
-        match &self.behind {
-            Behind::Pages(pages) => pages.read(offset, into),
-            _ => self.memory().is_some_and(|memory| memory.read(offset, into)),
-        }
+        self.backing.read(offset, into)
     }
 
     /// Copies in, as [`Self::read`] copies out; words and double words at once.
     pub(super) fn write(&self, offset: u64, from: &[u8]) -> bool {
-        match &self.behind {
-            Behind::Pages(pages) => pages.write(offset, from),
-            _ => self.memory().is_some_and(|memory| memory.put(offset, from)),
-        }
+        self.backing.write(offset, from)
     }
 
-    /// Stores aligned bytes, eight at most, where others are found; what was found. It is one step for kernels, and
-    /// for programs as far as the memory is a file's.
+    /// Stores aligned bytes where others are found; what was found.
     pub(super) fn compare_exchange(
         &self,
         offset: u64,
@@ -158,19 +134,7 @@ impl Buffer {
         old: u64,
         new: u64,
     ) -> Option<u64> {
-        static ONE_STEP: Mutex<()> = Mutex::new(());
-        if let Some(found) =
-            self.memory().and_then(|memory| memory.compare_exchange(offset, width, old, new))
-        {
-            return Some(found);
-        }
-        let _step = ONE_STEP.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut bytes = [0; 8];
-        if !self.read(offset, &mut bytes[..width]) {
-            return None;
-        }
-        let found = u64::from_le_bytes(bytes);
-        (found != old || self.write(offset, &new.to_le_bytes()[..width])).then_some(found)
+        self.backing.compare_exchange(offset, width, old, new)
     }
 
     /// Gives its pages back to the system, where they are of a file: they are zeros again.
@@ -268,11 +232,10 @@ impl Driver {
         if of == Of::Registers {
             clear(&memory);
         }
-        let behind = Behind::Node(Arc::new(Node::Memory(memory)));
-        Ok(self.new_buffer(behind, size, gpu, of))
+        Ok(self.new_buffer(memory.into(), size, gpu, of))
     }
 
-    fn new_buffer(&mut self, behind: Behind, size: u64, gpu: usize, of: Of) -> Buffer {
+    fn new_buffer(&mut self, backing: Backing, size: u64, gpu: usize, of: Of) -> Buffer {
         self.last_buffer += 1;
         let window = self.gpus.get(gpu).map_or(0, |gpu| gpu.facts().window.0);
         let base = if of == Of::System { SYSTEM_BASE } else { window };
@@ -280,7 +243,7 @@ impl Driver {
         self.last_address = self.last_address.wrapping_add(size) % SPAN;
         let used = self.gpus.get(gpu).filter(|_| of == Of::Video).map(|gpu| gpu.used.clone());
         let charge = used.map(|used| Charge::new(used, size));
-        Buffer { number: self.last_buffer, behind, size, address, gpu, of, _charge: charge }
+        Buffer { number: self.last_buffer, backing, size, address, gpu, of, _charge: charge }
     }
 
     /// Memory of a file of UVM's, at the place in it that a process maps it from.
@@ -291,7 +254,7 @@ impl Driver {
         let memory = self.files.get(id).and_then(|open| open.node.memory());
         let part = memory.and_then(|memory| memory.part(base, length));
         let part = part.ok_or(Status::INVALID_ADDRESS)?;
-        Ok(self.new_buffer(Behind::Part(part), length, 0, Of::System))
+        Ok(self.new_buffer(Backing::Part(part), length, 0, Of::System))
     }
 
     /// An object of NV01_MEMORY_SYSTEM_OS_DESCRIPTOR: pages that the caller has (`os_desc_mem.c`).
@@ -307,7 +270,7 @@ impl Driver {
         }
         let size = size.checked_next_multiple_of(PAGE).ok_or(Status::NO_MEMORY)?;
         let pages = caller.client.pages(address, size).ok_or(Status::INVALID_ADDRESS)?;
-        let buffer = self.new_buffer(Behind::Pages(pages), size, gpu, Of::System);
+        let buffer = self.new_buffer(Backing::Pages(pages), size, gpu, Of::System);
         Ok(ObjectKind::Memory(Arc::new(buffer)))
     }
 

@@ -9,10 +9,11 @@ use super::run::Unrung;
 use super::space::{REGISTER_LIMIT, SpaceId, Target};
 use super::submit::Submitter;
 use super::{Errno, File, FileId, Kernel, PAGE, Result};
+use crate::backing::Backing;
 use crate::client::Client;
 use crate::gpu::{ENTRY, Engine};
 use crate::machine::Machine as _;
-use crate::memory::{Memory, Node};
+use crate::memory::Memory;
 use crate::tegra::abi::*;
 
 /// A channel.
@@ -50,22 +51,20 @@ pub(super) struct Ring {
     pub(super) entries: u32,
     pub(super) gpfifo: Option<BufferId>,
     pub(super) userd: Option<BufferId>,
-    pub(super) userd_memory: Option<Arc<Node>>,
+    pub(super) userd_memory: Option<Arc<Backing>>,
 }
 
 /// Where a channel says that it failed.
 #[derive(Debug, Clone)]
 pub(super) struct Notifier {
     buffer: BufferId,
-    memory: Arc<Node>,
+    memory: Arc<Backing>,
     offset: u64,
 }
 
 impl Notifier {
     pub(super) fn write(&self, notification: &nvgpu_notification) {
-        if let Node::Memory(memory) = &*self.memory {
-            memory.write(self.offset, super::args::as_bytes(notification));
-        }
+        self.memory.write(self.offset, super::args::as_bytes(notification));
     }
 }
 

@@ -7,6 +7,7 @@ use super::args::{Args, as_bytes, write};
 use super::layouts::Move;
 use super::space::page_align;
 use super::{Errno, File, FileId, Kernel, PAGE, Result};
+use crate::backing::Backing;
 use crate::client::Client;
 use crate::memory::{Access, Memory, Node};
 use crate::tegra::abi::*;
@@ -54,7 +55,7 @@ pub(crate) struct BufferId(u64);
 pub(super) struct Buffer {
     /// In whole pages.
     pub(super) size: u64,
-    node: Option<Arc<Node>>,
+    memory: Option<Arc<Backing>>,
     /// The dma-buf that clients have open or mapped.
     file: Option<FileId>,
     handles: u32,
@@ -124,9 +125,9 @@ impl Nvmap {
 
     /// The memory of a buffer for the GPU; a handle that was never allocated has none
     /// (M/nvmap_core.c:308).
-    pub(super) fn pinned(&self, id: BufferId) -> Result<Arc<Node>> {
+    pub(super) fn pinned(&self, id: BufferId) -> Result<Arc<Backing>> {
         let buffer = self.buffer(id)?;
-        buffer.node.clone().filter(|_| buffer.heap.is_some()).ok_or(Errno::EINVAL)
+        buffer.memory.clone().filter(|_| buffer.heap.is_some()).ok_or(Errno::EINVAL)
     }
 
     pub(super) fn get_gpu(&mut self, id: BufferId) {
@@ -202,7 +203,7 @@ impl Nvmap {
         let id = BufferId(self.last_buffer);
         let buffer = Buffer {
             size: page_align(size),
-            node: None,
+            memory: None,
             file: None,
             handles: 0,
             gpu: 0,
@@ -255,15 +256,26 @@ impl Nvmap {
 
 impl Buffer {
     /// Its memory, made when something first needs it: a handle alone costs nothing.
-    fn node(&mut self) -> Result<Arc<Node>> {
-        if let Some(node) = &self.node {
-            return Ok(node.clone());
+    fn memory(&mut self) -> Result<Arc<Backing>> {
+        if let Some(memory) = &self.memory {
+            return Ok(memory.clone());
         }
+        let memory = Arc::new(Backing::from(self.new_memory()?));
+        self.memory = Some(memory.clone());
+        Ok(memory)
+    }
+
+    fn new_memory(&self) -> Result<Memory> {
         // Sizes are limited when memory is allocated, and a handle without any can have a descriptor.
-        let size = self.size.min(LARGEST);
-        let node = Arc::new(Node::Memory(Memory::new(size)?));
-        self.node = Some(node.clone());
-        Ok(node)
+        Ok(Memory::new(self.size.min(LARGEST))?)
+    }
+
+    /// A file of its size for its dma-buf, which shows its memory where that is of a file.
+    fn file_node(&mut self) -> Result<Arc<Node>> {
+        match self.memory()?.node() {
+            Some(node) => Ok(node.clone()),
+            None => Ok(Arc::new(Node::Memory(self.new_memory()?))),
+        }
     }
 }
 
@@ -413,11 +425,14 @@ impl Kernel {
     /// A new descriptor of the dma-buf.
     fn dmabuf_fd(&mut self, client: &dyn Client, handle: Handle) -> Result<i32> {
         let buffer = self.nvmap.buffer_mut(handle.buffer)?;
-        let node = buffer.node()?;
         let access = if handle.read_only { Access::Read } else { Access::Both };
-        let file = match buffer.file {
-            Some(_) => None,
-            None => Some(self.add_node(File::Buffer(handle.buffer), node.clone())),
+        let open = buffer.file.and_then(|file| self.files.get(file));
+        let (file, node) = match open.map(|open| open.node.clone()) {
+            Some(node) => (None, node),
+            None => {
+                let node = buffer.file_node()?;
+                (Some(self.add_node(File::Buffer(handle.buffer), node.clone())), node)
+            }
         };
         let fd = client.install(&node, access);
         match (file, &fd) {
@@ -609,7 +624,7 @@ const LONG: u64 = 1 << 20;
 
 /// What READ and WRITE copy.
 struct Elements {
-    node: Arc<Node>,
+    memory: Arc<Backing>,
     size: u64,
     count: u64,
     offset: u64,
@@ -642,7 +657,7 @@ impl Elements {
         }
         let (offset, address) = (op.offset, op.addr);
         Ok(Self {
-            node: buffer.node()?,
+            memory: buffer.memory()?,
             size: element,
             count,
             offset,
@@ -654,7 +669,6 @@ impl Elements {
 
     /// Returns how many bytes were copied, of whole elements.
     fn copy(&self, client: &dyn Client, is_read: bool) -> Result<u64> {
-        let Node::Memory(memory) = &*self.node else { return Err(Errno::ENOMEM) };
         let mut bytes = vec![0; self.size.min(1 << 20) as usize];
         for index in 0..self.count {
             let offset = self.offset.wrapping_add(index.wrapping_mul(self.stride));
@@ -664,13 +678,13 @@ impl Elements {
                 let part = bytes.len().min((self.size - done) as usize);
                 let part = &mut bytes[..part];
                 let there = if is_read {
-                    memory.read(offset + done, part);
+                    self.memory.read(offset + done, part);
                     client.write(address.wrapping_add(done), part)
                 } else {
                     client.read(address.wrapping_add(done), part)
                 };
                 if !is_read {
-                    memory.write(offset + done, &part[..there]);
+                    self.memory.write(offset + done, &part[..there]);
                 }
                 if there < part.len() {
                     return Ok(index * self.size);

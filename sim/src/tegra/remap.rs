@@ -9,8 +9,9 @@ use super::args::{self, Args, as_bytes};
 use super::nvmap::BufferId;
 use super::space::{SpaceId, Target};
 use super::{Errno, Kernel, PAGE, Result};
+use crate::backing::Backing;
 use crate::client::Client;
-use crate::memory::{Access, Node};
+use crate::memory::Access;
 use crate::tegra::abi::*;
 
 /// No more is given to a driver at once: what it copies the operations to must be in one piece.
@@ -32,7 +33,7 @@ pub(super) struct Remaps {
 struct Piece {
     size: u64,
     buffer: BufferId,
-    memory: Arc<Node>,
+    memory: Arc<Backing>,
     offset: u64,
     writable: bool,
 }
@@ -61,7 +62,7 @@ impl Remaps {
     }
 
     /// Each piece: where it begins, its size, its memory from an offset on, and whether it may be written.
-    pub(super) fn pieces(&self) -> impl Iterator<Item = (u64, u64, &Arc<Node>, u64, bool)> {
+    pub(super) fn pieces(&self) -> impl Iterator<Item = (u64, u64, &Arc<Backing>, u64, bool)> {
         self.pieces
             .iter()
             .map(|(at, piece)| (*at, piece.size, &piece.memory, piece.offset, piece.writable))

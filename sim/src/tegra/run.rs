@@ -7,6 +7,7 @@ use super::Kernel;
 use super::args::Args;
 use super::space::{Space, Target};
 use super::syncpoint::Points;
+use crate::backing::Backing;
 use crate::gpu::{self, Engine, EngineKind, Fault, KernelSpace, Ring, Trap, shorter};
 use crate::memory::Node;
 use crate::tegra::abi::*;
@@ -40,8 +41,7 @@ impl gpu::Space for Addresses<'_> {
         let into = &mut into[..length];
         match target {
             Target::Memory { memory, offset, .. } => {
-                let is_read = memory.memory().is_some_and(|memory| memory.read(offset, into));
-                return is_read.then_some(length);
+                return memory.read(offset, into).then_some(length);
             }
             Target::Point(point) | Target::Value(point) => {
                 let value = self.points.value(point).unwrap_or(0).to_le_bytes();
@@ -59,8 +59,7 @@ impl gpu::Space for Addresses<'_> {
         let from = &from[..length];
         match target {
             Target::Memory { memory, offset, writable: true } => {
-                let is_written = memory.memory().is_some_and(|memory| memory.put(offset, from));
-                return is_written.then_some(length);
+                return memory.write(offset, from).then_some(length);
             }
             Target::Point(point) => self.points.increment(point),
             Target::Nothing => {}
@@ -130,7 +129,7 @@ impl Kernel {
         let Some(channel) = self.channels.get_mut(&chid) else { return false };
         let (Some(ring), Some(space_id)) = (&channel.ring, channel.space) else { return false };
         let Some(space) = self.spaces.get(&space_id) else { return false };
-        let userd = ring.userd_memory.as_deref().and_then(Node::memory);
+        let userd = ring.userd_memory.as_deref().and_then(Backing::memory);
         let (address, entries) = (ring.address, ring.entries);
         let userd = userd.map(|memory| (memory, 0));
         let ring = Ring { address, entries, userd, engine_of: &engine_of, takes_ptx: false };

@@ -11,9 +11,10 @@ use super::nvmap::BufferId;
 use super::remap::Remaps;
 use super::syncpoint::{POINT_SIZE, POINTS};
 use super::{Errno, File, FileId, Kernel, PAGE, Result};
+use crate::backing::Backing;
 use crate::client::Client;
 use crate::gpu::{Bytes, Mappings};
-use crate::memory::{Access, Memory, Node};
+use crate::memory::{Access, Memory};
 use crate::tegra::abi::*;
 
 /// Bytes behind one page directory entry: what windows are aligned to.
@@ -69,7 +70,7 @@ struct Area {
 struct Mapping {
     size: u64,
     buffer: BufferId,
-    memory: Arc<Node>,
+    memory: Arc<Backing>,
     offset: u64,
     flags: u32,
     kind: i16,
@@ -92,7 +93,7 @@ pub(super) struct MappedMemory(BTreeMap<u64, Piece>);
 #[derive(Debug)]
 struct Piece {
     end: u64,
-    memory: Arc<Node>,
+    memory: Arc<Backing>,
     offset: u64,
     writable: bool,
 }
@@ -105,29 +106,29 @@ impl MappedMemory {
 }
 
 impl Mappings for MappedMemory {
-    type Bytes = Arc<Node>;
+    type Bytes = Arc<Backing>;
 
     fn range(&self, address: u64) -> Option<(u64, u64)> {
         self.piece(address).map(|(start, piece)| (start, piece.end))
     }
 
-    fn at(&self, address: u64) -> Option<(Arc<Node>, u64, bool)> {
+    fn at(&self, address: u64) -> Option<(Arc<Backing>, u64, bool)> {
         let (start, piece) = self.piece(address)?;
         Some((piece.memory.clone(), piece.offset + (address - start), piece.writable))
     }
 }
 
-impl Bytes for Arc<Node> {
+impl Bytes for Arc<Backing> {
     fn read(&self, offset: u64, into: &mut [u8]) -> bool {
-        self.memory().is_some_and(|memory| memory.read(offset, into))
+        Backing::read(self, offset, into)
     }
 
     fn write(&self, offset: u64, from: &[u8]) -> bool {
-        self.memory().is_some_and(|memory| memory.put(offset, from))
+        Backing::write(self, offset, from)
     }
 
     fn compare_exchange(&self, offset: u64, width: usize, old: u64, new: u64) -> Option<u64> {
-        self.memory()?.compare_exchange(offset, width, old, new)
+        Backing::compare_exchange(self, offset, width, old, new)
     }
 }
 
@@ -135,7 +136,7 @@ impl Bytes for Arc<Node> {
 #[derive(Debug, Clone)]
 pub(super) enum Target {
     /// Memory, from an offset on.
-    Memory { memory: Arc<Node>, offset: u64, writable: bool },
+    Memory { memory: Arc<Backing>, offset: u64, writable: bool },
     /// One syncpoint: any write increments it.
     Point(u32),
     /// The values of all syncpoints.
@@ -309,7 +310,12 @@ impl Space {
         (mapping.flags == request.core_flags()).then_some(at)
     }
 
-    fn map(&mut self, request: &MapRequest, memory: Arc<Node>, buffer_size: u64) -> Result<Mapped> {
+    fn map(
+        &mut self,
+        request: &MapRequest,
+        memory: Arc<Backing>,
+        buffer_size: u64,
+    ) -> Result<Mapped> {
         if let Some(at) = self.find_same(request) {
             if let Some(mapping) = self.mappings.get_mut(&at) {
                 mapping.references += 1;

@@ -9,9 +9,10 @@ use super::channel::{Channel, Ring};
 use super::space::{REGISTER_LIMIT, SpaceId, Target};
 use super::syncpoint::{POINT_SIZE, Points};
 use super::{Errno, File, Kernel, Result};
+use crate::backing::Backing;
 use crate::client::Client;
 use crate::gpu::ENTRY;
-use crate::memory::{Memory, Node};
+use crate::memory::Memory;
 use crate::tegra::abi::*;
 use nvabi::tegra::class::host::*;
 
@@ -23,8 +24,8 @@ const SLOT: u64 = 64;
 /// The driver's side of a ring of its own.
 #[derive(Debug, Clone)]
 pub(super) struct Submitter {
-    entries: Arc<Node>,
-    commands: Arc<Node>,
+    entries: Arc<Backing>,
+    commands: Arc<Backing>,
     commands_at: u64,
     point: u32,
     point_at: u64,
@@ -76,13 +77,13 @@ impl Kernel {
     }
 
     fn map_ring(&mut self, id: SpaceId, entries: u32, point: u32) -> Result<(u64, Submitter)> {
-        let memory = |size| Memory::new(size).map(|memory| Arc::new(Node::Memory(memory)));
+        let memory = |size| Memory::new(size).map(Backing::from).map(Arc::new);
         let ring = memory(u64::from(entries) * ENTRY)?;
         let commands = memory(u64::from(entries) * SLOT)?;
         let threshold = self.points.value(point).unwrap_or(0);
         let space = self.space_mut(id)?;
         space.map_points()?;
-        let read_only = |memory: &Arc<Node>| Target::Memory {
+        let read_only = |memory: &Arc<Backing>| Target::Memory {
             memory: memory.clone(),
             offset: 0,
             writable: false,
@@ -217,9 +218,7 @@ impl Channel {
     fn append(&mut self, entry: &[u8]) {
         let Some(ring) = self.ring.as_ref() else { return };
         let Some(submitter) = ring.submitter.as_ref() else { return };
-        if let Node::Memory(memory) = &*submitter.entries {
-            memory.write(u64::from(self.engine.end()) * ENTRY, entry);
-        }
+        submitter.entries.write(u64::from(self.engine.end()) * ENTRY, entry);
         self.engine.advance(ring.entries);
     }
 
@@ -238,9 +237,7 @@ impl Channel {
         ];
         let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
         let slot = u64::from(self.engine.end()) * SLOT;
-        if let Node::Memory(memory) = &*submitter.commands {
-            memory.write(slot, &bytes);
-        }
+        submitter.commands.write(slot, &bytes);
         // An entry has room for as many bits of an address, as registers have.
         let at = (submitter.commands_at + slot) & (REGISTER_LIMIT - 1);
         let entry = at | (words.len() as u64) << 42;
