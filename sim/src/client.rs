@@ -6,6 +6,7 @@ use std::time::Duration;
 use crate::log::RunId;
 use crate::memory::{Access, Inode, Node, Pages};
 use nvabi_supervise::Errno;
+pub(crate) use nvabi_supervise::Pin;
 
 /// The caller. Its memory is hostile: it may not be there, and changes between two reads.
 pub(crate) trait Client {
@@ -21,8 +22,8 @@ pub(crate) trait Client {
     /// Copies to its memory; returns how many bytes could be written.
     fn write(&self, address: u64, from: &[u8]) -> usize;
 
-    /// Its memory from an address on, for later; none where it may not itself read and write all of that.
-    fn pages(&self, address: u64, length: u64) -> Option<Pages>;
+    /// Its memory from an address on, for later; none where not all of that is such as a driver takes.
+    fn pages(&self, address: u64, length: u64, pin: Pin) -> Option<Pages>;
 
     /// What one of its file descriptors is.
     fn descriptor(&self, fd: i32) -> Descriptor;
@@ -36,8 +37,15 @@ pub(crate) trait Client {
     /// Where a process has mapped a file of ours; none where it does not let that be seen.
     fn mappings_of(&self, process: u32, inode: Inode) -> Option<Vec<Range<u64>>>;
 
+    /// The first of its mappings that ends behind an address, which it need not have; none at all where it does not
+    /// let that be seen.
+    fn mapping_from(&self, address: u64) -> Option<Option<Mapped>>;
+
     /// Whether it has mapped anything at some addresses; none where it does not let that be seen.
-    fn has_mapped(&self, addresses: Range<u64>) -> Option<bool>;
+    fn has_mapped(&self, addresses: Range<u64>) -> Option<bool> {
+        let first = self.mapping_from(addresses.start)?;
+        Some(first.is_some_and(|mapped| mapped.addresses.start < addresses.end))
+    }
 
     /// Closes one of its descriptors before it gets its answer.
     fn close(&self, fd: i32);
@@ -50,6 +58,13 @@ pub(crate) trait Client {
 
     /// Lets others make calls while work is done, whose result is the answer.
     fn go_on(&self, work: Work);
+}
+
+/// A mapping of the caller.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Mapped {
+    pub(crate) addresses: Range<u64>,
+    pub(crate) is_writable: bool,
 }
 
 /// What is left to do of a call, and needs nothing but its caller's memory.

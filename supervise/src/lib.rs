@@ -23,7 +23,7 @@ use rustix::process::{Pid, PidfdFlags, PidfdGetfdFlags, pidfd_getfd, pidfd_open}
 pub use errno::{Errno, check};
 pub use filter::{load, program, unless, when};
 pub use memory::{
-    open_memory, read_memory, read_memory_at_once, write_memory, write_memory_at_once,
+    Pin, open_memory, read_memory, read_memory_at_once, write_memory, write_memory_at_once,
 };
 pub use notify::{AddFd, Listener, Next, Notification};
 pub use rights::{peek_byte, receive_descriptor, send_descriptor};

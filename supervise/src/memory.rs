@@ -67,12 +67,36 @@ pub fn write_memory_at_once(thread: u32, address: u64, from: &[u8]) -> usize {
     done
 }
 
-/// The file that shows a process's memory, where that may itself read and write all of a range. It stays that of the
+/// Which memory of a process a driver takes for its device.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Pin {
+    /// What the process itself may read and write.
+    Permitted,
+    /// To read alone, whatever is there: `FOLL_FORCE`.
+    ForcedRead,
+    /// What the process may write, and what is a copy of its own: `FOLL_FORCE` and `FOLL_WRITE`
+    /// (`check_vma_flags` in `mm/gup.c`).
+    ForcedWrite,
+}
+
+impl Pin {
+    /// Whether it takes a mapping with these permissions, as `maps` has them.
+    fn takes(self, permissions: &[u8]) -> bool {
+        let has = |permission| permissions.contains(&permission);
+        match self {
+            Self::Permitted => has(b'r') && has(b'w'),
+            Self::ForcedRead => true,
+            Self::ForcedWrite => has(b'w') || has(b'p'),
+        }
+    }
+}
+
+/// The file that shows a process's memory, where all of a range is such as a driver takes. It stays that of the
 /// same memory, whatever becomes of the process, and nobody who uses it waits.
-pub fn open_memory(thread: u32, address: u64, length: usize) -> Option<File> {
-    let is_permitted = |right| permitted(thread, address, length, right) == length;
-    let is_other = !is_own(thread) && is_permitted(b'r') && is_permitted(b'w');
-    memory_file(thread, true).filter(|_| is_other)
+pub fn open_memory(thread: u32, address: u64, length: usize, pin: Pin) -> Option<File> {
+    let is_taken = |permissions: &[u8]| pin.takes(permissions);
+    let is_there = !is_own(thread) && covered(thread, address, length, is_taken) == length;
+    memory_file(thread, pin != Pin::ForcedRead).filter(|_| is_there)
 }
 
 /// The file that shows a process's memory. The kernel does not wait for answers to faults there: it may not
@@ -84,25 +108,30 @@ fn memory_file(thread: u32, writes: bool) -> Option<File> {
 /// How many bytes from an address on the process itself may read or write: its file of memory lets a debugger
 /// do more.
 fn permitted(thread: u32, address: u64, length: usize, permission: u8) -> usize {
+    covered(thread, address, length, |permissions| permissions.contains(&permission))
+}
+
+/// How many bytes from an address on are in mappings of which each is taken by its permissions.
+fn covered(thread: u32, address: u64, length: usize, is_taken: impl Fn(&[u8]) -> bool) -> usize {
     let maps = fs::read(format!("/proc/{thread}/maps")).unwrap_or_default();
     let mut end = address;
     for line in maps.split(|byte| *byte == b'\n') {
-        let Some((range, has)) = range_of(line, permission) else { continue };
-        if range.contains(&end) && has {
+        let Some((range, permissions)) = mapping_of(line) else { continue };
+        if range.contains(&end) && is_taken(permissions) {
             end = range.end;
         }
     }
     usize::try_from(end - address).unwrap_or(usize::MAX).min(length)
 }
 
-/// The addresses of a line of `maps`, and whether it has a permission.
-fn range_of(line: &[u8], permission: u8) -> Option<(std::ops::Range<u64>, bool)> {
+/// The addresses of a line of `maps`, and its permissions.
+fn mapping_of(line: &[u8]) -> Option<(std::ops::Range<u64>, &[u8])> {
     // A path at its end need not be text.
     let mut words = line.split(|byte| *byte == b' ');
     let (range, permissions) = (std::str::from_utf8(words.next()?).ok()?, words.next()?);
     let (start, end) = range.split_once('-')?;
     let number = |text| u64::from_str_radix(text, 16).ok();
-    Some((number(start)?..number(end)?, permissions.contains(&permission)))
+    Some((number(start)?..number(end)?, permissions))
 }
 
 fn pid(thread: u32) -> Pid {

@@ -12,6 +12,7 @@ use super::interface::Params;
 use super::server::{Client, Object, ObjectKind, Share};
 use super::{Driver, NodeKind};
 use crate::backing::Backing;
+use crate::client::Pin;
 use crate::files::FileId;
 use crate::gpu::clear;
 use crate::log::RunId;
@@ -269,7 +270,8 @@ impl Driver {
             return Err(Status::INVALID_ARGUMENT.into());
         }
         let size = size.checked_next_multiple_of(PAGE).ok_or(Status::NO_MEMORY)?;
-        let pages = caller.client.pages(address, size).ok_or(Status::INVALID_ADDRESS)?;
+        let pages =
+            caller.client.pages(address, size, Pin::Permitted).ok_or(Status::INVALID_ADDRESS)?;
         let buffer = self.new_buffer(Backing::Pages(pages), size, gpu, Of::System);
         Ok(ObjectKind::Memory(Arc::new(buffer)))
     }

@@ -13,7 +13,7 @@ use std::time::Duration;
 use super::Run;
 use super::links::Look;
 use super::program::hold_forks;
-use crate::client::{Client, Descriptor, Work};
+use crate::client::{Client, Descriptor, Mapped, Pin, Work};
 use crate::log::RunId;
 use crate::memory::{Access, Inode, NODE_NAME, Node, Pages};
 use crate::{Errno, limits};
@@ -248,10 +248,10 @@ impl Client for Target<'_> {
         self.run.patience.write(from, move |from| write(thread, address, from))
     }
 
-    fn pages(&self, address: u64, length: u64) -> Option<Pages> {
+    fn pages(&self, address: u64, length: u64, pin: Pin) -> Option<Pages> {
         let length = usize::try_from(length).ok()?;
         let thread = self.notification.thread;
-        let open = move || open_memory(thread, address, length);
+        let open = move || open_memory(thread, address, length, pin);
         let memory = OwnedFd::from(self.run.patience.look(open)??);
         let is_caller = self.run.listener.is_valid(self.notification);
         let is_kept = is_caller && !limits::is_spare(&memory);
@@ -279,11 +279,11 @@ impl Client for Target<'_> {
         self.run.mappings(process, move |is| is == number)
     }
 
-    fn has_mapped(&self, addresses: Range<u64>) -> Option<bool> {
+    fn mapping_from(&self, address: u64) -> Option<Option<Mapped>> {
         let process = self.process();
         let maps = self.run.patience.look(move || maps(process))?;
-        let mut mapped = maps.lines().filter_map(mapped_range);
-        Some(mapped.any(|range| range.start < addresses.end && addresses.start < range.end))
+        let mut mapped = maps.lines().filter_map(mapping);
+        Some(mapped.find(|mapped| mapped.addresses.end > address))
     }
 
     fn has_room(&self) -> bool {
@@ -347,11 +347,11 @@ impl Run {
         is_meant: impl Fn(u64) -> bool,
     ) -> Option<Vec<Range<u64>>> {
         let maps = self.patience.look(move || maps(process))?;
-        let mapping = |line: &str| {
+        let range = |line: &str| {
             let inode = line.split_ascii_whitespace().nth(4)?.parse().ok()?;
-            mapped_range(line).filter(|_| is_meant(inode))
+            mapping(line).filter(|_| is_meant(inode)).map(|mapped| mapped.addresses)
         };
-        Some(maps.lines().filter(|line| line.contains(NODE_NAME)).filter_map(mapping).collect())
+        Some(maps.lines().filter(|line| line.contains(NODE_NAME)).filter_map(range).collect())
     }
 }
 
@@ -360,9 +360,11 @@ fn maps(process: u32) -> String {
     fs::read_to_string(format!("/proc/{process}/maps")).unwrap_or_default()
 }
 
-/// The addresses of a line of a list of mappings.
-fn mapped_range(line: &str) -> Option<Range<u64>> {
-    let (start, end) = line.split_ascii_whitespace().next()?.split_once('-')?;
+/// A line of a list of mappings.
+fn mapping(line: &str) -> Option<Mapped> {
+    let mut words = line.split_ascii_whitespace();
+    let (start, end) = words.next()?.split_once('-')?;
     let address = |text| u64::from_str_radix(text, 16).ok();
-    Some(address(start)?..address(end)?)
+    let is_writable = words.next()?.contains('w');
+    Some(Mapped { addresses: address(start)?..address(end)?, is_writable })
 }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::Call;
-use crate::client::{Client, Descriptor, Work};
+use crate::client::{Client, Descriptor, Mapped, Pin, Work};
 use crate::fault::Faults;
 use crate::files::FileId;
 use crate::log::{Log, RunId};
@@ -393,7 +393,7 @@ impl Client for Recorded {
         self.with(address, from.len(), |bytes| bytes.copy_from_slice(&from[..bytes.len()]))
     }
 
-    fn pages(&self, _: u64, _: u64) -> Option<Pages> {
+    fn pages(&self, _: u64, _: u64, _: Pin) -> Option<Pages> {
         None
     }
 
@@ -413,8 +413,8 @@ impl Client for Recorded {
         Some(Vec::new())
     }
 
-    fn has_mapped(&self, _: Range<u64>) -> Option<bool> {
-        Some(false)
+    fn mapping_from(&self, _: u64) -> Option<Option<Mapped>> {
+        Some(None)
     }
 
     fn close(&self, _: i32) {}
