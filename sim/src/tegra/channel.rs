@@ -313,7 +313,12 @@ impl Kernel {
         let address = self.space_mut(space)?.map_own(size, target)?;
         let userd = self
             .dmabuf_of(client, wanted.userd_dmabuf_fd)
-            .and_then(|(userd, _)| Ok((userd, self.nvmap.pinned(userd)?)));
+            .and_then(|(userd, _)| Ok((userd, self.nvmap.pinned(userd)?)))
+            .and_then(|(userd, memory)| match memory.memory() {
+                Some(_) => Ok((userd, memory)),
+                // It is looked at all the time.
+                None => Err(self.not_possible(client, "USERD in the program's own pages")),
+            });
         let (userd, userd_memory) = match userd {
             Ok(userd) => userd,
             Err(errno) => {

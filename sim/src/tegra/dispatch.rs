@@ -125,7 +125,12 @@ impl Kernel {
     /// A call that the driver has and this one does not play.
     pub(super) fn not_simulated(&mut self, client: &dyn Client, request: u32) -> Result<i64> {
         let name = self.name(request);
-        self.log.diagnose(client.process(), "not-simulated", format!("{name} is not simulated"));
-        Err(Errno::ENOSYS)
+        Err(self.not_possible(client, &name))
+    }
+
+    /// What the driver does and this one does not, and says so.
+    pub(super) fn not_possible(&mut self, client: &dyn Client, what: &str) -> Errno {
+        self.log.diagnose(client.process(), "not-simulated", format!("{what} is not simulated"));
+        Errno::ENOSYS
     }
 }

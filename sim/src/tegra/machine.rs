@@ -75,11 +75,16 @@ impl Machine for Kernel {
     fn mmap(&mut self, client: &dyn Client, id: FileId, call: &MapCall) -> Result<Mapping> {
         self.forget_unmapped(client, id);
         self.check_mmap(id, call.length, call.offset)?;
-        if !matches!(self.files.get(id).map(|open| open.file), Some(File::Ctrl(_))) {
-            return Ok(Mapping::Own);
+        match self.files.get(id).map(|open| open.file) {
+            Some(File::Buffer(buffer)) if self.nvmap.is_of_process(buffer) => {
+                Err(self.not_possible(client, "mmap of a dma-buf of the program's own pages"))
+            }
+            Some(File::Ctrl(_)) => {
+                self.mapped_by.insert(id, client.process());
+                Ok(Mapping::Doorbell)
+            }
+            _ => Ok(Mapping::Own),
         }
-        self.mapped_by.insert(id, client.process());
-        Ok(Mapping::Doorbell)
     }
 
     fn text(&self, text: Text) -> String {

@@ -8,7 +8,7 @@ use super::layouts::Move;
 use super::space::page_align;
 use super::{Errno, File, FileId, Kernel, PAGE, Result};
 use crate::backing::Backing;
-use crate::client::Client;
+use crate::client::{Client, Pin};
 use crate::memory::{Access, Memory, Node};
 use crate::tegra::abi::*;
 use nvabi::call::Request;
@@ -153,6 +153,11 @@ impl Nvmap {
         self.buffers.len()
     }
 
+    /// Whether it is memory of a program's own.
+    pub(super) fn is_of_process(&self, id: BufferId) -> bool {
+        self.buffers.get(&id).is_some_and(Buffer::is_of_process)
+    }
+
     /// Whether the CPU may map it.
     pub(super) fn is_mappable(&self, id: BufferId) -> bool {
         self.buffers.get(&id).is_some_and(|buffer| buffer.heap.is_some_and(|heap| heap != VPR))
@@ -191,7 +196,7 @@ impl Nvmap {
     fn collect(&mut self, id: BufferId) {
         let Some(buffer) = self.buffers.get(&id) else { return };
         if buffer.handles == 0 && buffer.gpu == 0 && buffer.file.is_none() {
-            if let Some(heap) = buffer.heap {
+            if let Some(heap) = buffer.heap.filter(|_| !buffer.is_of_process()) {
                 *self.used.entry(heap).or_default() -= buffer.size;
             }
             self.buffers.remove(&id);
@@ -263,6 +268,11 @@ impl Buffer {
         let memory = Arc::new(Backing::from(self.new_memory()?));
         self.memory = Some(memory.clone());
         Ok(memory)
+    }
+
+    /// Whether it is memory of a program's own, which is of no heap.
+    fn is_of_process(&self) -> bool {
+        matches!(self.memory.as_deref(), Some(Backing::Pages(_)))
     }
 
     fn new_memory(&self) -> Result<Memory> {
@@ -356,6 +366,7 @@ impl Kernel {
             NVMAP_IOC_CREATE::REQUEST => create,
             NVMAP_IOC_CREATE_64::REQUEST => create_64,
             NVMAP_IOC_FROM_FD::REQUEST => from_fd,
+            NVMAP_IOC_FROM_VA::REQUEST => from_va,
             NVMAP_IOC_GET_FD::REQUEST => get_fd,
             NVMAP_IOC_ALLOC::REQUEST => alloc,
             NVMAP_IOC_DUP_HANDLE::REQUEST => dup_handle,
@@ -371,7 +382,6 @@ impl Kernel {
             | NVMAP_IOC_SET_TAG_LABEL::REQUEST
             | NVMAP_IOC_VPR_FLOOR_SIZE::REQUEST => |_, _, _, _, _| Ok(0),
             NVMAP_IOC_ALLOC_IVM::REQUEST
-            | NVMAP_IOC_FROM_VA::REQUEST
             | NVMAP_IOC_GUP_TEST::REQUEST
             | NVMAP_IOC_FROM_IVC_ID::REQUEST
             | NVMAP_IOC_GET_IVC_ID::REQUEST
@@ -420,6 +430,14 @@ impl Kernel {
             client.close(id as i32);
         }
         0
+    }
+
+    /// The driver says in its log who does not say for what memory is.
+    fn warn_if_untagged(&mut self, client: &dyn Client, flags: u32) {
+        if flags >> 16 == 0 {
+            let text = "an allocation has no tag".to_owned();
+            self.log.diagnose(client.process(), "untagged-allocation", text);
+        }
     }
 
     /// A new descriptor of the dma-buf.
@@ -475,6 +493,7 @@ fn make(
     give_handle(k, client, process, args, at, Handle { buffer, read_only: false }, word)
 }
 
+/// Tells a handle in a word of the argument; one that cannot be told is never made.
 fn give_handle(
     k: &mut Kernel,
     client: &dyn Client,
@@ -484,19 +503,19 @@ fn give_handle(
     handle: Handle,
     word: usize,
 ) -> Result<i64> {
-    if !k.has_numbers() {
-        let fd = k.dmabuf_fd(client, handle)?;
-        args.put_word(word, fd as u32);
-        // One that cannot be told is never made.
-        return args.write(client, at).map(|()| 0).inspect_err(|_| client.close(fd));
-    }
-    let id = k.nvmap.add_handle(process, handle)?;
-    args.put_word(word, id);
-    if args.write(client, at).is_err() {
-        k.nvmap.drop_handle(process, id);
-        return Err(Errno::EFAULT);
-    }
-    Ok(0)
+    let given = if k.has_numbers() {
+        k.nvmap.add_handle(process, handle).and_then(|id| {
+            args.put_word(word, id);
+            args.write(client, at).inspect_err(|_| k.nvmap.drop_handle(process, id))
+        })
+    } else {
+        k.dmabuf_fd(client, handle).and_then(|fd| {
+            args.put_word(word, fd as u32);
+            args.write(client, at).inspect_err(|_| client.close(fd))
+        })
+    };
+    // Memory that was made for it goes too.
+    given.inspect_err(|_| k.nvmap.collect(handle.buffer)).map(|()| 0)
 }
 
 fn from_fd(k: &mut Kernel, c: &dyn Client, p: u32, args: &mut Args, at: u64) -> Result<i64> {
@@ -507,6 +526,42 @@ fn from_fd(k: &mut Kernel, c: &dyn Client, p: u32, args: &mut Args, at: u64) -> 
     let read_only = access == Access::Read;
     give_handle(k, c, p, args, at, Handle { buffer, read_only }, 1)
 }
+
+/// Memory of the program's own: M/nvmap_ioctl.c:405, nvmap_handle.c:166, nvmap_alloc.c:785 and 962.
+fn from_va(k: &mut Kernel, client: &dyn Client, p: u32, args: &mut Args, at: u64) -> Result<i64> {
+    let wanted: nvmap_create_handle_from_va = args.get();
+    let read_only = wanted.flags & READ_ONLY != 0;
+    if wanted.va % PAGE != 0 {
+        return Err(Errno::EINVAL);
+    }
+    let mapped = client.mapping_from(wanted.va).flatten();
+    let mapped = mapped.filter(|mapped| mapped.addresses.start < USER_END).ok_or(Errno::EINVAL)?;
+    let size = match (wanted.size, args.double(FROM_VA_RESULT)) {
+        (0, 0) => mapped.addresses.end - wanted.va,
+        (0, size) => size,
+        (size, _) => size.into(),
+    };
+    if !k.nvmap.is_available(size, IOVMM) {
+        return Err(Errno::ENOMEM);
+    }
+    if !mapped.is_writable && !read_only {
+        return Err(Errno::EINVAL);
+    }
+    let pin = if read_only { Pin::ForcedRead } else { Pin::ForcedWrite };
+    let pages = client.pages(wanted.va, page_align(size), pin).ok_or(Errno::EINVAL)?;
+    let buffer = k.nvmap.create(size);
+    let made = k.nvmap.buffer_mut(buffer)?;
+    made.memory = Some(Arc::new(Backing::Pages(pages)));
+    made.heap = Some(IOVMM);
+    made.user_flags = wanted.flags;
+    made.flags = wanted.flags & CACHE_MASK;
+    made.align = PAGE;
+    k.warn_if_untagged(client, wanted.flags);
+    give_handle(k, client, p, args, at, Handle { buffer, read_only }, FROM_VA_RESULT)
+}
+
+/// The word of the handle that FROM_VA makes, and the first of its second size.
+const FROM_VA_RESULT: usize = 4;
 
 fn dup_handle(k: &mut Kernel, c: &dyn Client, p: u32, args: &mut Args, at: u64) -> Result<i64> {
     let wanted: nvmap_duplicate_handle = args.get();
@@ -566,10 +621,7 @@ fn alloc(k: &mut Kernel, client: &dyn Client, p: u32, args: &mut Args, _: u64) -
     buffer.flags = if wanted.heap_mask & VPR != 0 { 0 } else { wanted.flags & CACHE_MASK };
     buffer.align = u64::from(wanted.align).max(PAGE);
     *k.nvmap.used.entry(heap).or_default() += size;
-    if wanted.flags >> 16 == 0 {
-        let text = "an allocation has no tag".to_owned();
-        k.log.diagnose(client.process(), "untagged-allocation", text);
-    }
+    k.warn_if_untagged(client, wanted.flags);
     Ok(0)
 }
 

@@ -305,4 +305,16 @@ reported! {
         watchdog(channel, 1).unwrap();
         assert!(setup(channel, buffer(nvmap, 3 << 20), buffer(nvmap, 4096)).is_ok(), "not an error");
     } gives "gpfifo-too-high"
+
+    userd_in_own_pages_is_refused {
+        let bound = bound();
+        let (ring, _) = bound.buffers();
+        let pages = own_pages(1);
+        let handle = from_va(bound.nvmap, pages.at(0), (4096, 0), 0x900 << 16).unwrap();
+        let own = get_fd(bound.nvmap, handle).unwrap();
+        assert_eq!(setup(bound.channel, ring, own), Err(libc::ENOSYS));
+        assert!(setup(bound.channel, own, buffer(bound.nvmap, 4096)).is_err(), "too small for a ring");
+        let userd = buffer(bound.nvmap, 4096);
+        assert!(setup(bound.channel, ring, userd).is_ok(), "nothing of it is left");
+    } gives "not-simulated"
 }

@@ -321,6 +321,17 @@ impl Map {
         unsafe { self.start.add(offset).cast::<u32>().write_volatile(value) }
     }
 
+    /// Where it is.
+    pub(crate) fn at(&self, page: usize) -> u64 {
+        self.start as u64 + page as u64 * 4096
+    }
+
+    /// Changes the permissions of some pages.
+    pub(crate) fn protect(&self, first: usize, count: usize, protection: i32) {
+        let at = self.at(first) as *mut libc::c_void;
+        assert_eq!(unsafe { libc::mprotect(at, count * 4096, protection) }, 0);
+    }
+
     // The other side writes at any time; nobody here keeps two of them.
     #[allow(clippy::mut_from_ref)]
     pub(crate) fn bytes(&self) -> &mut [u8] {
@@ -332,6 +343,25 @@ impl Drop for Map {
     fn drop(&mut self) {
         unsafe { libc::munmap(self.start.cast(), self.size) };
     }
+}
+
+/// Pages of its own, beside which nothing can be touched.
+pub(crate) fn own_pages(count: usize) -> Map {
+    let size = (count + 2) * 4096;
+    let start = unsafe {
+        let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
+        libc::mmap(std::ptr::null_mut(), size, libc::PROT_NONE, flags, -1, 0)
+    };
+    let pages = Map { start: unsafe { start.cast::<u8>().add(4096) }, size: count * 4096 };
+    pages.protect(0, count, libc::PROT_READ | libc::PROT_WRITE);
+    pages
+}
+
+/// A handle of a program's own pages; the second size counts where the first is 0.
+pub(crate) fn from_va(nvmap: Fd, va: u64, sizes: (u32, u64), flags: u32) -> Result<u32> {
+    let mut args = [va, u64::from(sizes.0) | u64::from(flags) << 32, sizes.1];
+    raw(nvmap, NVMAP_IOC_FROM_VA::REQUEST, args.as_mut_ptr() as u64)?;
+    Ok(args[2] as u32)
 }
 
 /// An address that is followed by nothing: `have` bytes can be used.

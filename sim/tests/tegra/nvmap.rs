@@ -359,6 +359,98 @@ rules! {
         assert!(map(space, fd).is_ok());
     }
 
+    from_va_checks_in_order {
+        let (nvmap, pages) = (nvmap(), own_pages(4));
+        let ask = |va, sizes, flags| from_va(nvmap, va, sizes, TAGGED | flags).map(i64::from);
+        assert_eq!(raw(nvmap, NVMAP_IOC_FROM_VA::REQUEST, 8), EFAULT);
+        let too_large = (0, 1 << 50);
+        assert_eq!(ask(pages.at(0) + 8, too_large, 0), EINVAL, "not where a page begins");
+        assert_eq!(ask(0x7fff_ffff_f000, too_large, 0), EINVAL, "nothing is there or behind");
+        assert_eq!(ask(0xffff_ffff_ff60_0000, too_large, 0), EINVAL, "no process has that");
+        pages.protect(0, 1, libc::PROT_READ);
+        assert_eq!(ask(pages.at(0), too_large, 0), ENOMEM);
+        assert_eq!(ask(pages.at(0), (4096, 0), 0), EINVAL, "it may not be written");
+        assert!(ask(pages.at(0), (4096, 0), READ_ONLY).is_ok());
+        assert_eq!(unsafe { libc::munmap(pages.at(2) as *mut libc::c_void, 4096) }, 0);
+        assert_eq!(ask(pages.at(1), (2 * 4096, 0), 0), EINVAL, "not all of it is there");
+        assert_eq!(ask(pages.at(2), (4096, 0), 0), EINVAL, "it is another's that follows");
+        assert!(ask(pages.at(1), (4096, 0), 0).is_ok());
+    }
+
+    from_va_takes_copies_of_the_programs_own_by_force {
+        let (nvmap, pages) = (nvmap(), own_pages(4));
+        let ask = |page, count: u32, flags| {
+            from_va(nvmap, pages.at(page), (count * 4096, 0), TAGGED | flags).map(i64::from)
+        };
+        pages.protect(1, 1, libc::PROT_READ);
+        pages.protect(3, 1, libc::PROT_NONE);
+        assert!(ask(0, 2, 0).is_ok() && ask(2, 2, 0).is_ok() && ask(3, 1, READ_ONLY).is_ok());
+        let file = unsafe { libc::memfd_create(c"shared".as_ptr(), 0) };
+        let shared = unsafe {
+            assert_eq!(libc::ftruncate(file, 4096), 0);
+            let flags = libc::MAP_SHARED | libc::MAP_FIXED;
+            let at = pages.at(1) as *mut libc::c_void;
+            libc::mmap(at, 4096, libc::PROT_READ, flags, file, 0)
+        };
+        assert_ne!(shared, libc::MAP_FAILED);
+        assert_eq!(ask(0, 2, 0), EINVAL, "the file's is no copy");
+        assert!(ask(0, 2, READ_ONLY).is_ok());
+    }
+
+    from_va_takes_one_of_two_sizes_or_all {
+        let (nvmap, pages) = (nvmap(), own_pages(4));
+        let size = |page, sizes| {
+            let handle = from_va(nvmap, pages.at(page), sizes, TAGGED).unwrap();
+            parameters(nvmap, handle).unwrap().size
+        };
+        assert_eq!(size(0, (4096, 4 * 4096)), 4096, "the first counts");
+        assert_eq!(size(0, (0, 2 * 4096)), 2 * 4096);
+        assert_eq!((size(0, (0, 0)), size(3, (0, 0))), (4 * 4096, 4096), "to the end");
+        assert_eq!((size(0, (5000, 0)), size(0, (1, 0))), (2 * 4096, 4096));
+    }
+
+    from_va_gives_a_handle_with_memory {
+        let (nvmap, pages) = (nvmap(), own_pages(2));
+        let make = |flags| from_va(nvmap, pages.at(0), (8192, 0), TAGGED | flags).unwrap();
+        let (handle, read_only) = (make(3 | 1 << 6), make(READ_ONLY | 2));
+        assert_eq!(read_only, handle + 1);
+        let out = parameters(nvmap, handle).unwrap();
+        assert_eq!((out.heap, out.coherency, out.align), (1 << 30, 3, 4096));
+        assert_eq!((out.contig, out.access_flags), (1, 0));
+        let out = parameters(nvmap, read_only).unwrap();
+        assert_eq!((out.coherency, out.contig, out.access_flags), (2, 0, READ_ONLY));
+        assert_eq!(alloc(nvmap, handle), Err(libc::EEXIST));
+        let mut data: Vec<u8> = (1..65).collect();
+        let mut args = rw(|args| args.offset = 4090, handle, &mut data);
+        assert_eq!(call::<NVMAP_IOC_WRITE>(nvmap, &mut args), Ok(0));
+        assert_eq!(pages.bytes()[4090..4090 + 64], data);
+        pages.bytes()[4090] = 77;
+        let mut back = vec![0; 64];
+        let mut args = rw(|args| args.offset = 4090, read_only, &mut back);
+        assert_eq!(call::<NVMAP_IOC_READ>(nvmap, &mut args), Ok(0));
+        assert_eq!((back[0], &back[1..]), (77, &data[1..]));
+        let mut args = rw(|_| (), read_only, &mut data);
+        assert_eq!(call::<NVMAP_IOC_WRITE>(nvmap, &mut args), Err(libc::EPERM));
+        let fd = get_fd(nvmap, read_only).unwrap();
+        assert_eq!(unsafe { libc::lseek(fd, 0, libc::SEEK_END) }, 8192);
+        let space = space(ctrl());
+        let mut args = nvgpu_as_map_buffer_ex_args { flags: 2 << 10, ..map_args(fd) };
+        assert_eq!(call::<NVGPU_AS_IOCTL_MAP_BUFFER_EX>(space, &mut args), EINVAL, "RW of read-only");
+        assert!(map(space, fd).is_ok());
+    }
+
+    from_va_that_cannot_be_told_is_never_made {
+        let (nvmap, pages, unwritable) = (nvmap(), own_pages(1), own_pages(1));
+        let first = create(nvmap, 4096).unwrap();
+        let args = [pages.at(0), 4096 | u64::from(TAGGED) << 32, 0];
+        for (i, word) in args.iter().enumerate() {
+            unsafe { unwritable.start.cast::<u64>().add(i).write(*word) };
+        }
+        unwritable.protect(0, 1, libc::PROT_READ);
+        assert_eq!(raw(nvmap, NVMAP_IOC_FROM_VA::REQUEST, unwritable.at(0)), EFAULT);
+        assert_eq!(get_fd(nvmap, first + 1), Err(libc::EBADF));
+    }
+
     fence_rules {
         let fences = open("/dev/host1x-fence").unwrap();
         let args = host1x_create_fence { id: 20, threshold: 0, fence_fd: 0, reserved: [1] };
@@ -388,7 +480,21 @@ pub(crate) fn is_readable(fd: Fd) -> bool {
     unsafe { libc::poll(&mut poll, 1, 0) == 1 && poll.revents & libc::POLLIN != 0 }
 }
 
+const TAGGED: u32 = 0x900 << 16;
+const READ_ONLY: u32 = 1 << 9;
+
 reported! {
+    from_va_without_a_tag_is_a_warning {
+        assert!(from_va(nvmap(), own_pages(1).at(0), (4096, 0), 0).is_ok());
+    } gives "untagged-allocation"
+
+    own_pages_are_not_mapped_a_second_time {
+        let (nvmap, pages) = (nvmap(), own_pages(1));
+        let fd = get_fd(nvmap, from_va(nvmap, pages.at(0), (4096, 0), TAGGED).unwrap()).unwrap();
+        assert_eq!(mmap(fd, 8192, 0).err(), Some(libc::EINVAL), "past the end");
+        assert_eq!(mmap(fd, 4096, 0).err(), Some(libc::ENOSYS));
+    } gives "not-simulated"
+
     alloc_without_a_tag_is_a_warning {
         let nvmap = nvmap();
         let handle = create(nvmap, 4096).unwrap();

@@ -174,6 +174,14 @@ of_release! {
         assert!(!is_open(next), "one that cannot be told is never made");
     }
 
+    "r32.7": own_pages_of_r32 {
+        let (nvmap, pages) = (nvmap(), own_pages(1));
+        let handle = from_va(nvmap, pages.at(0), (4096, 0), 0x900 << 16).unwrap();
+        assert!(is_open(handle as Fd), "a handle is a descriptor");
+        assert_eq!(free(nvmap, handle), Ok(0));
+        assert!(!is_open(handle as Fd));
+    }
+
     "r32.7": address_spaces_of_r32 {
         let ctrl = ctrl_of_r32();
         let mut args = v32_7_1::nvgpu_alloc_as_args::zeroed();

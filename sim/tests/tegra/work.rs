@@ -80,6 +80,18 @@ impl Gpu {
         at
     }
 
+    /// Pages of the program's own, and where the GPU sees them.
+    fn own_pages(&self, count: usize) -> Both {
+        let cpu = own_pages(count);
+        let sizes = (count as u32 * 4096, 0);
+        let handle = from_va(self.bound.nvmap, cpu.at(0), sizes, 0x900 << 16).unwrap();
+        let fd = get_fd(self.bound.nvmap, handle).unwrap();
+        let at = map(self.bound.space, fd).unwrap();
+        free(self.bound.nvmap, handle).unwrap();
+        close(fd);
+        Both { cpu, at }
+    }
+
     /// Puts commands into the ring, and tells nobody.
     fn queue(&mut self, words: &[u32]) {
         let slot = self.put as usize % 16 * SLOT;
@@ -747,6 +759,42 @@ rules! {
         }
     }
 
+    own_pages_are_read_and_written {
+        let mut gpu = Gpu::new();
+        let (own, there) = (gpu.own_pages(4), gpu.memory(4 * 4096));
+        for round in 1..4_u8 {
+            for (i, byte) in own.cpu.bytes().iter_mut().enumerate() {
+                *byte = (i * 7 + i / 256) as u8 ^ round;
+            }
+            gpu.submit(&copy(own.at, there.at, 4 * 4096));
+            gpu.wait();
+            assert_eq!(own.cpu.bytes(), there.cpu.bytes());
+            there.cpu.bytes()[..300].fill(round);
+            gpu.submit(&copy(there.at, own.at + 4096 - 150, 300));
+            gpu.wait();
+            let (before, behind) = own.cpu.bytes().split_at(4096 - 150);
+            assert_eq!(before[300..], there.cpu.bytes()[300..4096 - 150]);
+            assert_eq!(behind[..300], [round; 300]);
+            assert_eq!(behind[300..], there.cpu.bytes()[4096 + 150..]);
+        }
+        // The GPU waits for what the program writes there, and commands are fetched from there.
+        let words = [semaphore(own.at, 5, 3), semaphore(own.at + 4096, 9, 1)].concat();
+        own.cpu.write(0, 0);
+        for (i, word) in words.iter().enumerate() {
+            own.cpu.write(8192 + i * 4, *word);
+        }
+        let entry = (own.at + 8192) | (words.len() as u64) << 42;
+        gpu.queue(&[]);
+        let slot = (gpu.put as usize - 1) * 8;
+        gpu.ring.write(slot, entry as u32);
+        gpu.ring.write(slot + 4, (entry >> 32) as u32);
+        gpu.knock();
+        std::thread::sleep(Duration::from_millis(20));
+        assert_ne!(own.cpu.read(4096), 9);
+        own.cpu.write(0, 5);
+        soon(|| own.cpu.read(4096) == 9);
+    }
+
     work_of_a_dead_channel_is_not_done {
         let mut gpu = Gpu::new();
         let memory = gpu.memory(4096);
@@ -791,6 +839,16 @@ reported! {
         let mut args = nvgpu_as_map_buffer_ex_args { flags: 1 << 10, ..map_args(fd) };
         call::<NVGPU_AS_IOCTL_MAP_BUFFER_EX>(gpu.bound.space, &mut args).unwrap();
         gpu.submit(&semaphore(args.offset, 5, 1));
+        assert_eq!(gpu.error().0, 31);
+    } gives "mmu-fault"
+
+    own_pages_that_the_program_gave_away_are_missing {
+        let mut gpu = Gpu::new();
+        let own = gpu.own_pages(2);
+        gpu.submit(&semaphore(own.at + 4096, 5, 1));
+        gpu.wait();
+        assert_eq!(unsafe { libc::munmap(own.cpu.at(1) as *mut libc::c_void, 4096) }, 0);
+        gpu.submit(&semaphore(own.at + 4096, 5, 1));
         assert_eq!(gpu.error().0, 31);
     } gives "mmu-fault"
 
