@@ -14,8 +14,9 @@ use std::time::Duration;
 use nvabi::Handle;
 use nvabi::tegra::rm::{AllocOptions, Rm};
 use nvabi::tegra::{
-    AddressSpace, Cache, Channel, ChannelOptions, ConstantBank, Device, ErrorKind, Launch, Lines,
-    Memory, Module, Push, Release, Result, Subchannel, Subcontext, Tsg, wait_for_fence,
+    Access, AddressSpace, Cache, Channel, ChannelOptions, ConstantBank, Device, ErrorKind,
+    Imported, Launch, Lines, Memory, Module, Push, Release, Result, Subchannel, Subcontext, Tsg,
+    wait_for_fence,
 };
 use nvabi_test::{Need, only_as_child, skip};
 use serde_json::Value;
@@ -65,6 +66,7 @@ fn with_device(role: &str) -> Result<()> {
         "semaphores" => semaphores(&space),
         "in-place" => in_place(&space),
         "foreign" => foreign(&space),
+        "import" => import(&space),
         "launch" => launch(&space),
         "module" => module(&space),
         "leak" => leak(&space),
@@ -127,7 +129,126 @@ fn everything(space: &AddressSpace) -> Result<()> {
     }
     assert_eq!(found[8192..8192 + 64], [4, 3, 2, 1].repeat(16));
     assert_eq!(found[8192 + 64..][..7], *b"inline!");
+
+    // And back, into pages of the program's own.
+    let pages = Pages::new(1);
+    let imported = pages.import(space, Access::ReadWrite)?;
+    let copied = first.submit(Push::new().copy(imported.gpu_address(), to.gpu_address(), 4000))?;
+    first.wait(copied, PATIENCE)?;
+    assert_eq!(pages.read(0, 4000), bytes[..4000]);
     assert_eq!(first.notification(), None);
+    Ok(())
+}
+
+/// Whole pages of the program's own, mapped for it alone.
+struct Pages {
+    start: *mut u8,
+    size: usize,
+}
+
+impl Pages {
+    fn new(count: usize) -> Self {
+        let size = count * 4096;
+        // SAFETY: the system chooses where, so that nothing of the program's is replaced.
+        let start = unsafe {
+            let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
+            libc::mmap(std::ptr::null_mut(), size, libc::PROT_READ | libc::PROT_WRITE, flags, -1, 0)
+        };
+        assert_ne!(start, libc::MAP_FAILED);
+        Self { start: start.cast(), size }
+    }
+
+    fn import(&self, space: &AddressSpace, access: Access) -> Result<Imported> {
+        // SAFETY: nobody has a reference to the pages: `read` and `write` copy, when the GPU does nothing with them.
+        unsafe { space.import(self.start, self.size as u64, access) }
+    }
+
+    fn write(&self, at: usize, bytes: &[u8]) {
+        assert!(at + bytes.len() <= self.size);
+        // SAFETY: they are inside of the pages, of which nobody has a reference.
+        unsafe { self.start.add(at).copy_from(bytes.as_ptr(), bytes.len()) };
+    }
+
+    fn read(&self, at: usize, length: usize) -> Vec<u8> {
+        assert!(at + length <= self.size);
+        let mut bytes = vec![0; length];
+        // SAFETY: they are inside of the pages, of which nobody has a reference.
+        unsafe { self.start.add(at).copy_to(bytes.as_mut_ptr(), length) };
+        bytes
+    }
+
+    fn protect(&self, from: usize, protection: i32) {
+        // SAFETY: the pages are this value's own.
+        let done =
+            unsafe { libc::mprotect(self.start.add(from).cast(), self.size - from, protection) };
+        assert_eq!(done, 0);
+    }
+}
+
+impl Drop for Pages {
+    fn drop(&mut self) {
+        // SAFETY: they are this value's own.
+        unsafe { libc::munmap(self.start.cast(), self.size) };
+    }
+}
+
+/// Pages that the program has: the GPU sees what is written after they were given to it, and the program what the GPU
+/// writes.
+fn import(space: &AddressSpace) -> Result<()> {
+    let mut channel = channel(space)?;
+    let mut done = |push: &Push| -> Result<()> {
+        let ticket = channel.submit(push)?;
+        channel.wait(ticket, PATIENCE)
+    };
+    let (pages, there) = (Pages::new(8), space.allocate(8 * 4096, Cache::Inner)?);
+    let imported = pages.import(space, Access::ReadWrite)?;
+    assert_eq!(imported.size(), 8 * 4096);
+    let (own, at) = (imported.gpu_address(), there.gpu_address());
+    for round in 0..3_u8 {
+        let bytes: Vec<u8> = (0..pages.size).map(|i| (i * 7 % 251) as u8 ^ round).collect();
+        pages.write(0, &bytes);
+        done(Push::new().copy(at, own, bytes.len() as u64))?;
+        let mut found = vec![0; bytes.len()];
+        there.read(0, &mut found)?;
+        assert_eq!(found, bytes, "round {round}");
+        // Across a border of pages, and a word by itself.
+        done(Push::new().copy(own + 4096 - 3, at + 1, 100).release(own + 16, 0x1234_5678))?;
+        assert_eq!(pages.read(4096 - 3, 100), bytes[1..101], "round {round}");
+        assert_eq!(pages.read(16, 4), 0x1234_5678_u32.to_le_bytes());
+        assert_eq!(pages.read(4096 + 97, 8), bytes[4096 + 97..][..8], "and no more");
+    }
+    drop(imported);
+
+    // What the program may not write is read.
+    pages.protect(0, libc::PROT_READ);
+    let refused = |result: Result<Imported>| {
+        let error = result.unwrap_err();
+        (error.kind(), error.errno())
+    };
+    let no_such = (ErrorKind::Call, Some(libc::EINVAL));
+    assert_eq!(refused(pages.import(space, Access::ReadWrite)), no_such);
+    let imported = pages.import(space, Access::Read)?;
+    done(Push::new().copy(at + 8192, imported.gpu_address(), 4096))?;
+    let mut found = vec![0; 4096];
+    there.read(8192, &mut found)?;
+    assert_eq!(found, pages.read(0, 4096));
+    let error = done(Push::new().fill(imported.gpu_address(), 1, 4)).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Fault, "{error}");
+    drop(imported);
+
+    // What is not there, and what are no whole pages.
+    let (start, hole) = (pages.start, Pages::new(4));
+    // SAFETY: as `Pages::import` says; each is refused, so that no work has its address.
+    let import = |start, size| unsafe { space.import(start, size, Access::ReadWrite) };
+    // SAFETY: the last of the pages; `munmap` of `Pages` takes what is left.
+    unsafe { libc::munmap(hole.start.add(3 * 4096).cast(), 4096) };
+    assert_eq!(refused(import(hole.start, 4 * 4096)), no_such);
+    assert_eq!(refused(import(hole.start.wrapping_add(3 * 4096), 4096)), no_such);
+    let no_memory = (ErrorKind::Call, Some(libc::ENOMEM));
+    assert_eq!(refused(import(hole.start, 1 << 50)), no_memory);
+    for (start, size) in [(start, 0), (start, 5000), (start.wrapping_add(8), 4096)] {
+        assert_eq!(refused(import(start, size)).0, ErrorKind::Invalid, "{start:?} {size}");
+    }
     Ok(())
 }
 
@@ -427,11 +548,13 @@ fn module(space: &AddressSpace) -> Result<()> {
         let expected: f32 = (0..N).map(sum).sum();
         assert_eq!(f32::from_le_bytes(bytes.try_into().unwrap()), expected, "element {at}");
     }
-    let bins = space.allocate(4096, Cache::Inner)?;
-    run("histogram", [2, 1, 1], [256, 1, 1], &[from, bins.gpu_address()], 1000)?;
-    let mut found = vec![0; 1024];
-    bins.read(0, &mut found)?;
-    for (value, bytes) in found.chunks_exact(4).enumerate() {
+    // Of bytes in pages of the program's own, with atomic additions into others.
+    let (own, bins) = (Pages::new(1), Pages::new(1));
+    let imported = [own.import(space, Access::Read)?, bins.import(space, Access::ReadWrite)?];
+    own.write(0, &floats[..1000]);
+    let [from, to] = imported.each_ref().map(|imported| imported.gpu_address());
+    run("histogram", [2, 1, 1], [256, 1, 1], &[from, to], 1000)?;
+    for (value, bytes) in bins.read(0, 1024).chunks_exact(4).enumerate() {
         let expected = floats[..1000].iter().filter(|byte| usize::from(**byte) == value).count();
         assert_eq!(u32::from_le_bytes(bytes.try_into().unwrap()) as usize, expected, "{value}");
     }
@@ -633,6 +756,11 @@ fn a_channel_waits_for_a_sync_file() {
 }
 
 #[test]
+fn the_programs_own_pages_are_the_gpus_too() {
+    ends_well("import");
+}
+
+#[test]
 fn a_description_is_read_as_it_was_built() {
     let (output, report) = run("launch", &[]);
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
@@ -671,12 +799,20 @@ fn kernels_of_a_cubin_compute() {
 #[test]
 fn older_releases_are_spoken_to_in_their_own_layouts() {
     for release in ["r35.5", "r35.4", "r35.3", "r34.1", "r32.7"] {
-        for role in ["everything", "rm", "back-pressure", "fault", "timeout", "in-place", "foreign"]
-        {
+        for role in [
+            "everything",
+            "rm",
+            "back-pressure",
+            "fault",
+            "timeout",
+            "in-place",
+            "foreign",
+            "import",
+            "subcontexts",
+            "refusals",
+        ] {
             ends_well_on(release, role);
         }
-        ends_well_on(release, "subcontexts");
-        ends_well_on(release, "refusals");
     }
 }
 

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use super::call::{call, own};
 use super::device::Device;
 use super::error::{Error, ErrorKind, Result};
-use super::memory::{Cache, Mapping, Memory, PAGE};
+use super::memory::{Access, Cache, Mapping, Memory, PAGE};
 use super::push::SyncPoint;
 use super::release::Release;
 use super::{r32, r35, r36};
@@ -226,6 +226,24 @@ impl AddressSpace {
         let cpu = memory.map(Some(gpu.at))?;
         Ok(Buffer { cpu, gpu, memory })
     }
+
+    /// Lets the GPU see memory that this process has: what either of them writes, the other one reads. Whole pages can
+    /// be, of any mapping; with [`Access::ReadWrite`] of one that may be written.
+    ///
+    /// # Safety
+    ///
+    /// Until the result goes, work with addresses of it reads the memory and, with [`Access::ReadWrite`], writes it, as
+    /// another thread would without locks: meanwhile nobody has a reference to what it writes, nor one by which is
+    /// written what it reads. The memory stays mapped: pages that take its place are not the GPU's.
+    ///
+    /// # Errors
+    ///
+    /// When it is not of whole pages, and what else the kernel refuses: what is not all there, and what may not be
+    /// written (EINVAL).
+    pub unsafe fn import(&self, start: *mut u8, size: u64, access: Access) -> Result<Imported> {
+        let memory = Memory::import(&self.0.device, start as u64, size, access)?;
+        Ok(Imported { gpu: GpuMapping::new(self, &memory, PITCH)?, memory })
+    }
 }
 
 impl fmt::Debug for AddressSpace {
@@ -374,6 +392,30 @@ impl Buffer {
                 self.size()
             ))),
         }
+    }
+}
+
+/// Memory of the process's own that the GPU sees, until this goes ([`AddressSpace::import`]).
+#[derive(Debug)]
+pub struct Imported {
+    gpu: GpuMapping,
+    memory: Memory,
+}
+
+impl Imported {
+    /// Where the GPU sees it.
+    pub fn gpu_address(&self) -> u64 {
+        self.gpu.at
+    }
+
+    /// Its size, in whole pages.
+    pub fn size(&self) -> u64 {
+        self.memory.size()
+    }
+
+    /// Its memory, as a dma-buf.
+    pub fn memory(&self) -> &Memory {
+        &self.memory
     }
 }
 

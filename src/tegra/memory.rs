@@ -25,6 +25,9 @@ const LARGE: u64 = 8 << 20;
 /// The heap of pages behind the SMMU (`NVMAP_HEAP_IOVMM`, include/linux/nvmap.h).
 const HEAP_IOVMM: u32 = 1 << 30;
 
+/// The GPU reads what the handle is of (`NVMAP_HANDLE_RO`, include/linux/nvmap.h).
+const READ_ONLY: u32 = 1 << 9;
+
 /// Who allocates, in the upper half of the flags; without one the driver warns in its log.
 const TAG: u32 = 0x0900 << 16;
 
@@ -57,6 +60,16 @@ impl Cache {
     pub(super) fn is_cached(self) -> bool {
         matches!(self, Self::Inner | Self::Cacheable)
     }
+}
+
+/// Whether the GPU may write memory that it is given.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Access {
+    /// It reads.
+    Read,
+    /// It reads and writes.
+    #[default]
+    ReadWrite,
 }
 
 /// A piece of memory, as a dma-buf.
@@ -96,6 +109,18 @@ impl Memory {
             Some(pages) if size > 0 && size <= pages => Ok(Self { dmabuf, size, cache }),
             _ => Err(Error::invalid(format!("the dma-buf has {end} bytes, not {size}"))),
         }
+    }
+
+    /// Takes whole pages that this process has, as [`AddressSpace::import`](super::AddressSpace::import) says.
+    pub(super) fn import(device: &Device, start: u64, size: u64, access: Access) -> Result<Self> {
+        if size == 0 || start % PAGE != 0 || size % PAGE != 0 {
+            return Err(Error::invalid(format!(
+                "{size} bytes at {start:#x} cannot be imported: whole pages of {PAGE} bytes can"
+            )));
+        }
+        let cache = Cache::Inner;
+        let handle = Handle::import(device, start, size, access, cache)?;
+        Ok(Self { dmabuf: handle.dmabuf()?, size, cache })
     }
 
     /// How the CPU sees it.
@@ -145,6 +170,26 @@ impl<'d> Handle<'d> {
         unsafe { call::<r36::ioctl::NVMAP_IOC_CREATE_64>(device.nvmap(), &mut args) }?;
         // SAFETY: `args` was zeroed, so all of the union is initialised, and the member is an integer.
         let id = unsafe { args.anon0.anon2.anon0.handle64 };
+        Ok(Self { device, id })
+    }
+
+    fn import(
+        device: &'d Device,
+        start: u64,
+        size: u64,
+        access: Access,
+        cache: Cache,
+    ) -> Result<Self> {
+        let mut args = r36::nvmap_create_handle_from_va::zeroed();
+        args.va = start;
+        args.flags = TAG | cache.flags() | if access == Access::Read { READ_ONLY } else { 0 };
+        // Which is taken where the one of 32 bits is 0.
+        args.anon0.size64 = size;
+        // SAFETY: `Device::nvmap` opened the node by nvmap's path. The driver reads and writes the parameters alone;
+        // what it takes of the pages is for `AddressSpace::import` to promise.
+        unsafe { call::<r36::ioctl::NVMAP_IOC_FROM_VA>(device.nvmap(), &mut args) }?;
+        // SAFETY: `args` was zeroed, so all of the union is initialised, and the member is an integer.
+        let id = unsafe { args.anon0.handle };
         Ok(Self { device, id })
     }
 

@@ -46,7 +46,7 @@ pub mod rm;
 #[cfg(feature = "tegra")]
 use abi::v35_4_1;
 #[cfg(feature = "tegra")]
-pub use address_space::{AddressSpace, Buffer};
+pub use address_space::{AddressSpace, Buffer, Imported};
 #[cfg(feature = "tegra")]
 pub use channel::{Channel, ChannelOptions, Subcontext, Syncpoint, Ticket, Tsg, wait_for_fence};
 #[cfg(feature = "tegra")]
@@ -56,7 +56,7 @@ pub use device::Device;
 #[cfg(feature = "tegra")]
 pub use error::{Error, ErrorKind, Notification, Result};
 #[cfg(feature = "tegra")]
-pub use memory::{Cache, Memory, PAGE};
+pub use memory::{Access, Cache, Memory, PAGE};
 #[cfg(feature = "tegra")]
 pub use module::{Kernel, Module};
 #[cfg(feature = "tegra")]
