@@ -15,7 +15,7 @@ use object::{
 use super::address_space::{AddressSpace, Buffer, WINDOWS};
 use super::error::{Error, Result};
 use super::memory::Cache;
-use super::qmd::{CONSTANT_BANKS, ConstantBank, Launch};
+use super::qmd::{CONSTANT_BANKS, ConstantBank, Launch, PROGRAM_ALIGNMENT};
 
 /// `e_machine` of a cubin.
 const EM_CUDA: u16 = 190;
@@ -106,8 +106,8 @@ impl Module {
         let mut memory = space.allocate(bytes.len() as u64, Cache::Inner)?;
         memory.write(0, &bytes)?;
         let address = |name: &str| places.get(name).map(|at| memory.gpu_address() + at);
-        let kernels = file.names.iter().map(|(number, name)| {
-            let kernel = file.kernel(*number, name, &address)?;
+        let kernels = file.symbols.iter().map(|(number, (name, _))| {
+            let kernel = file.kernel(*number, &address)?;
             Ok(((*name).to_owned(), kernel))
         });
         Ok(Self { kernels: kernels.collect::<Result<_>>()?, _memory: memory })
@@ -191,8 +191,8 @@ struct Cubin<'a> {
     /// As in `sm_87`.
     architecture: u32,
     sections: BTreeMap<&'a str, Section<'a>>,
-    /// The kernels: the numbers of their symbols.
-    names: BTreeMap<u32, &'a str>,
+    /// The kernels, by the numbers of their symbols: their names, and where in their code they begin.
+    symbols: BTreeMap<u32, (&'a str, u64)>,
 }
 
 struct Section<'a> {
@@ -227,19 +227,19 @@ impl<'a> Cubin<'a> {
             sections
                 .insert(name, Section { bytes, size, flags, info: header.sh_info(file.endian()) });
         }
-        let mut names = BTreeMap::new();
+        let mut symbols = BTreeMap::new();
         for symbol in file.symbols() {
             let name = symbol.name().map_err(wrong)?;
             let SymbolFlags::Elf { st_other, .. } = symbol.flags() else { continue };
             if st_other & STO_CUDA_ENTRY != 0 && symbol.is_definition() {
-                names.insert(symbol.index().0 as u32, name);
+                symbols.insert(symbol.index().0 as u32, (name, symbol.address()));
             }
         }
         let header = file.elf_header();
         let flags = header.e_flags(file.endian());
         let is_wide = header.e_ident().abi_version >= ABI_WITH_WIDE_FLAGS;
         let architecture = if is_wide { flags >> 8 & 0xff } else { flags & 0xff };
-        Ok(Self { architecture, sections, names })
+        Ok(Self { architecture, sections, symbols })
     }
 
     /// Machine code is of one Jetson's GPU alone: what runs on later ones is PTX.
@@ -258,12 +258,9 @@ impl<'a> Cubin<'a> {
         self.sections.get(name)
     }
 
-    fn kernel(
-        &self,
-        number: u32,
-        name: &str,
-        address: &dyn Fn(&str) -> Option<u64>,
-    ) -> Result<Kernel> {
+    fn kernel(&self, number: u32, address: &dyn Fn(&str) -> Option<u64>) -> Result<Kernel> {
+        let no_symbol = || Error::invalid(format!("the cubin has no kernel of number {number}"));
+        let (name, begin) = *self.symbols.get(&number).ok_or_else(no_symbol)?;
         let lacks = |what: &str| Error::invalid(format!("`{name}` of the cubin has no {what}"));
         let too_many = |found: u64, what: &str, most: u64| {
             let text = format!("`{name}` of the cubin has {found} bytes of {what}: at most {most}");
@@ -271,7 +268,14 @@ impl<'a> Cubin<'a> {
         };
         let code = format!(".text.{name}");
         let text = self.section(&code).ok_or_else(|| lacks("code"))?;
-        let program = address(&code).ok_or_else(|| lacks("code"))?;
+        let length = text.bytes.len() as u64;
+        if begin % PROGRAM_ALIGNMENT != 0 || begin >= length {
+            return Err(Error::invalid(format!(
+                "`{name}` of the cubin begins at {begin:#x} of {length:#x} bytes of code: a multiple of \
+                 {PROGRAM_ALIGNMENT} inside of them can be",
+            )));
+        }
+        let program = address(&code).ok_or_else(|| lacks("code"))? + begin;
         let own = attributes(self.section(&format!(".nv.info.{name}")));
         let all = attributes(self.section(".nv.info"));
         let stack = [FRAME, LEAST_STACK, MOST_STACK].iter().filter_map(|wanted| {
@@ -414,8 +418,8 @@ mod tests {
     fn kernel_of(sections: &[(&str, u64, &[u8])]) -> std::result::Result<Kernel, String> {
         let file = cubin(&[&[CODE], sections].concat(), 87);
         let file = Cubin::parse(&file).map_err(|error| error.to_string())?;
-        let (number, name) = file.names.iter().next().unwrap();
-        file.kernel(*number, name, &|_| Some(4096)).map_err(|error| error.to_string())
+        let number = file.symbols.keys().next().unwrap();
+        file.kernel(*number, &|_| Some(4096)).map_err(|error| error.to_string())
     }
 
     #[test]
@@ -476,9 +480,28 @@ mod tests {
     fn functions_that_are_called_are_no_kernels() {
         let mut file = cubin(&[CODE], 87);
         let at = file.windows(6).position(|it| it == [1, 0, 0, 0, 0x12, STO_CUDA_ENTRY]).unwrap();
-        assert_eq!(Cubin::parse(&file).unwrap().names.len(), 1);
+        assert_eq!(Cubin::parse(&file).unwrap().symbols.len(), 1);
         file[at + 5] = 0;
-        assert_eq!(Cubin::parse(&file).unwrap().names.len(), 0);
+        assert_eq!(Cubin::parse(&file).unwrap().symbols.len(), 0);
+    }
+
+    #[test]
+    fn a_kernel_begins_where_its_symbol_says() {
+        let mut file = cubin(&[(".text.K", 384, &[0; 384])], 87);
+        let symbol = [1, 0, 0, 0, 0x12, STO_CUDA_ENTRY];
+        let at = file.windows(6).position(|it| it == symbol).unwrap();
+        let mut begins = |value: u64| {
+            file[at + 8..at + 16].copy_from_slice(&value.to_le_bytes());
+            let file = Cubin::parse(&file).unwrap();
+            let kernel = file.kernel(1, &|_| Some(4096));
+            kernel.map(|kernel| kernel.program).map_err(|error| error.to_string())
+        };
+        assert_eq!((begins(0), begins(128), begins(256)), (Ok(4096), Ok(4224), Ok(4352)));
+        assert_eq!(
+            begins(64).unwrap_err(),
+            "`K` of the cubin begins at 0x40 of 0x180 bytes of code: a multiple of 128 inside of them can be"
+        );
+        assert!(begins(384).is_err() && begins(u64::MAX - 127).is_err());
     }
 
     #[test]

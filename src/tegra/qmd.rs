@@ -8,6 +8,9 @@ pub const QMD_SIZE: usize = 256;
 /// Banks of constants that a kernel can have.
 pub const CONSTANT_BANKS: usize = 8;
 
+/// Where code may begin.
+pub(super) const PROGRAM_ALIGNMENT: u64 = 128;
+
 /// KiB of an SM's memory that can be made shared memory, of SM 8.7.
 const SHARED_SIZES: [u32; 8] = [0, 8, 16, 32, 64, 100, 132, 164];
 
@@ -130,7 +133,7 @@ impl Launch {
         qmd.put(API_VISIBLE_CALL_LIMIT, 1)?;
         qmd.put(SAMPLER_INDEX, 1)?;
         qmd.put(SASS, SASS_VERSION)?;
-        qmd.put(PROGRAM_ADDRESS, aligned("the program", self.program, 128)?)?;
+        qmd.put(PROGRAM_ADDRESS, aligned("the program", self.program, PROGRAM_ALIGNMENT)?)?;
         self.put_sizes(&mut qmd)?;
         self.put_memory(&mut qmd)?;
         for (number, bank) in self.constants.iter().enumerate() {
