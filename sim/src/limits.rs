@@ -1,54 +1,59 @@
 //! How much there may be of what clients share with us: their files are ours as well, and their memory
 //! is this machine's.
 
+use std::collections::BTreeMap;
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use nvabi_supervise::check;
 
-/// Places for something that there may be so many of at once.
+/// Places for something of which each user may have so many at once.
 #[derive(Debug)]
-pub(crate) struct Places {
+pub(crate) struct Places<K> {
     most: usize,
-    taken: Arc<AtomicUsize>,
+    taken: Arc<Mutex<BTreeMap<K, usize>>>,
 }
 
-/// One of them, or several, until it is dropped.
+/// Some of them, until it is dropped.
 #[derive(Debug)]
-pub(crate) struct Place {
-    of: Arc<AtomicUsize>,
+pub(crate) struct Place<K: Ord> {
+    of: Arc<Mutex<BTreeMap<K, usize>>>,
+    user: K,
     count: usize,
 }
 
-impl Places {
+impl<K: Ord + Copy> Places<K> {
     pub(crate) fn new(most: usize) -> Self {
         Self { most, taken: Arc::default() }
     }
 
-    /// None when all are taken.
-    pub(crate) fn take(&self) -> Option<Place> {
-        self.take_many(1)
+    /// None when fewer are left to the user.
+    pub(crate) fn take(&self, user: K, count: usize) -> Option<Place<K>> {
+        let mut taken = self.taken.lock().unwrap_or_else(PoisonError::into_inner);
+        let own = taken.get(&user).copied().unwrap_or(0);
+        let all = own.checked_add(count).filter(|all| *all <= self.most)?;
+        taken.insert(user, all);
+        Some(Place { of: self.taken.clone(), user, count })
     }
 
-    /// None when fewer are left.
-    pub(crate) fn take_many(&self, count: usize) -> Option<Place> {
-        let more = |taken: usize| taken.checked_add(count).filter(|all| *all <= self.most);
-        let taken = self.taken.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more);
-        // Made only when it is taken: dropping one gives a place back.
-        taken.is_ok().then(|| Place { of: self.taken.clone(), count })
-    }
-
+    /// How many all users have.
     #[cfg(test)]
     pub(crate) fn taken(&self) -> usize {
-        self.taken.load(Ordering::Relaxed)
+        self.taken.lock().unwrap_or_else(PoisonError::into_inner).values().sum()
     }
 }
 
-impl Drop for Place {
+impl<K: Ord> Drop for Place<K> {
     fn drop(&mut self) {
-        self.of.fetch_sub(self.count, Ordering::Relaxed);
+        let mut taken = self.of.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(own) = taken.get_mut(&self.user) {
+            *own -= self.count;
+            // Users come and go.
+            if *own == 0 {
+                taken.remove(&self.user);
+            }
+        }
     }
 }
 
@@ -102,12 +107,24 @@ mod tests {
     #[test]
     fn places_are_given_back_as_they_were_taken() {
         let five = Places::new(5);
-        let three = five.take_many(3).unwrap();
-        assert!(five.take_many(3).is_none());
-        let two = five.take_many(2);
-        assert!(two.is_some() && five.take().is_none());
+        let three = five.take((), 3).unwrap();
+        assert!(five.take((), 3).is_none());
+        let two = five.take((), 2);
+        assert!(two.is_some() && five.take((), 1).is_none());
         drop(three);
         assert_eq!(five.taken(), 2);
-        assert!(five.take_many(usize::MAX).is_none() && five.take_many(3).is_some());
+        assert!(five.take((), usize::MAX).is_none() && five.take((), 3).is_some());
+    }
+
+    #[test]
+    fn each_user_has_places_of_its_own() {
+        let five = Places::new(5);
+        let (all, _other) = (five.take(1, 5), five.take(2, 3).unwrap());
+        assert!(five.take(1, 1).is_none() && five.take(2, 3).is_none());
+        assert!(five.take(3, usize::MAX).is_none());
+        drop(all);
+        assert_eq!(five.taken(), 3);
+        assert!(five.take(1, 5).is_some() && five.take(2, 2).is_some());
+        assert_eq!(five.taken.lock().unwrap().len(), 1, "who has none is forgotten");
     }
 }

@@ -142,7 +142,7 @@ pub(crate) struct Memory {
 
 /// Parts of files of which this process has mappings. It may have 65,530 by default (`vm.max_map_count`), and needs
 /// some itself: further parts are read and written by calls.
-static MAPPED_PARTS: LazyLock<Places> = LazyLock::new(|| Places::new(MOST_MAPPED_PARTS));
+static MAPPED_PARTS: LazyLock<Places<()>> = LazyLock::new(|| Places::new(MOST_MAPPED_PARTS));
 const MOST_MAPPED_PARTS: usize = 16_384;
 
 /// Memory that this process, its clients and their children may change at any time.
@@ -155,7 +155,7 @@ struct Map {
     start: NonNull<u8>,
     length: usize,
     /// Counts it, when it is of a part.
-    _place: Option<Place>,
+    _place: Option<Place<()>>,
 }
 
 /// Bytes of a word.
@@ -433,7 +433,7 @@ impl Memory {
     fn map(&self) -> Option<Map> {
         let length = usize::try_from(self.size).ok()?;
         let start = i64::try_from(self.start).ok()?;
-        let place = if self.is_part { Some(MAPPED_PARTS.take()?) } else { None };
+        let place = if self.is_part { Some(MAPPED_PARTS.take((), 1)?) } else { None };
         // SAFETY: no address is asked for, so no memory that is in use is replaced.
         let start = unsafe {
             libc::mmap(

@@ -28,7 +28,7 @@ pub(crate) struct Patience {
     /// Whether some program of the machine may serve a file system.
     is_needed: Arc<AtomicBool>,
     account: Mutex<Account>,
-    looks: Places,
+    looks: Places<()>,
 }
 
 /// What a run has let others wait, of which time takes its share off.
@@ -72,7 +72,7 @@ impl Patience {
         if !self.is_needed() {
             return Some(at());
         }
-        let place = self.looks.take()?;
+        let place = self.looks.take((), 1)?;
         let longest = self.longest(Instant::now())?;
         let (sender, receiver) = mpsc::channel();
         let begun = Instant::now();

@@ -11,6 +11,7 @@ use super::Clock;
 use super::compute::Compute;
 use super::copy::Copy;
 use super::host::Host;
+use crate::log::RunId;
 use crate::memory::Memory;
 use nvabi::tegra::class::host;
 
@@ -163,6 +164,7 @@ pub(super) struct Bus<'a> {
     /// Until then it is this channel's turn.
     end: Instant,
     takes_ptx: bool,
+    run: RunId,
     pub(super) notes: Vec<Note>,
     /// Windows that were given to the shaders.
     pub(super) windows: Vec<(u64, &'static str)>,
@@ -194,6 +196,11 @@ impl Bus<'_> {
     /// Whether a kernel's program may be text.
     pub(super) fn takes_ptx(&self) -> bool {
         self.takes_ptx
+    }
+
+    /// The run whose kernels are started.
+    pub(super) fn run(&self) -> RunId {
+        self.run
     }
 
     /// The addresses for a kernel.
@@ -265,6 +272,8 @@ pub(crate) struct Ring<'a> {
     pub(crate) engine_of: &'a dyn Fn(u32) -> Option<EngineKind>,
     /// Whether a kernel's program may be PTX text, as no GPU takes it.
     pub(crate) takes_ptx: bool,
+    /// Whose kernels they are.
+    pub(crate) run: RunId,
 }
 
 /// A turn of the channels that have something to do, beginning behind the one that was last. Whether any of them has
@@ -364,9 +373,9 @@ impl Engine {
         end: Instant,
         ring: &Ring<'_>,
     ) -> Turn {
-        let takes_ptx = ring.takes_ptx;
+        let (takes_ptx, run) = (ring.takes_ptx, ring.run);
         let (notes, windows) = (Vec::new(), Vec::new());
-        let mut bus = Bus { space, clock, end, takes_ptx, notes, windows };
+        let mut bus = Bus { space, clock, end, takes_ptx, run, notes, windows };
         let (moved, fault) = match self.go_on(&mut bus, ring) {
             Ok(moved) => (moved, None),
             Err(fault) => (true, Some(fault)),

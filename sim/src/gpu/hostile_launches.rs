@@ -11,6 +11,7 @@ use super::engine::{Engine, EngineKind, KernelSpace, Ring, Space, shorter};
 use super::hostile::Random;
 use super::kernel::RUNNING;
 use super::{Clock, Fault};
+use crate::log::RunId;
 
 /// How many launches, where it is not the few of each test run: `NVABI_SIM_LAUNCHES=100000`.
 const LAUNCHES: &str = "NVABI_SIM_LAUNCHES";
@@ -244,6 +245,7 @@ fn engine_of(class: u32) -> Option<EngineKind> {
 struct Channel {
     space: Shared,
     engine: Engine,
+    run: RunId,
 }
 
 impl Channel {
@@ -257,7 +259,7 @@ impl Channel {
         space.put(RING, &(PUSH | (words.len() as u64 / 4) << 42).to_le_bytes());
         let mut engine = Engine::of_class(0xc56f);
         engine.start(Some(1), 16).unwrap();
-        Self { space, engine }
+        Self { space, engine, run: 0 }
     }
 
     /// Goes on for a moment.
@@ -268,6 +270,7 @@ impl Channel {
             userd: None,
             engine_of: &engine_of,
             takes_ptx: false,
+            run: self.run,
         };
         let until = Instant::now() + Duration::from_millis(1);
         self.engine.turn(&mut self.space, clock, until, &ring).fault
@@ -371,4 +374,46 @@ fn blocks_that_wait_for_each_other_have_room_in_memory() {
     let text = launch(&mut random, 264);
     assert!(text.contains("264 blocks that wait for each other, each with"), "{text}");
     assert!(text.contains("bytes of local memory"), "{text}");
+}
+
+/// Another run does not wait for kernels that wait for ever.
+#[test]
+fn each_run_has_kernels_of_its_own() {
+    const MOST: usize = 32;
+    let clock = Clock::new();
+    let begin = |run: RunId, value: u32| {
+        let space = Shared(Arc::new(Mutex::new(vec![0; SIZE])));
+        let mut bytes = vec![0; 384];
+        set(&mut bytes, (583, 576), 0x30);
+        for (field, value) in OLDER.into_iter().zip([1, 1, 1, 1, 1, 1, 1024, 0, 32, CODE]) {
+            set(&mut bytes, field, value);
+        }
+        for (field, value) in [((640, 640), 1), ((1072, 1024), BANK), ((1087, 1075), 0x240 >> 4)] {
+            set(&mut bytes, field, value);
+        }
+        space.put(QMD, &bytes);
+        space.put(BANK + 0x160, &DATA.to_le_bytes());
+        space.put(DATA, &value.to_le_bytes());
+        let code: Vec<u8> = KERNEL.iter().flat_map(|word| word.to_le_bytes()).collect();
+        space.put(CODE, &code);
+        Channel { run, ..Channel::new(space, CLASSES[0]) }
+    };
+    let finish = |channel: &mut Channel| {
+        let end = Instant::now() + Duration::from_secs(30);
+        while channel.engine.is_busy() {
+            let fault = channel.turn(&clock);
+            assert!(fault.is_none() && Instant::now() < end, "{fault:?}");
+        }
+    };
+    // As long as the value is small they wait.
+    let mut waiting: Vec<Channel> = (0..=MOST).map(|_| begin(7, 0)).collect();
+    for channel in &mut waiting {
+        assert!(channel.turn(&clock).is_none() && channel.engine.is_busy());
+    }
+    assert_eq!(RUNNING.taken(), MOST);
+    finish(&mut begin(8, 200));
+    for channel in &mut waiting {
+        channel.space.put(DATA, &200_u32.to_le_bytes());
+    }
+    waiting.iter_mut().for_each(finish);
 }

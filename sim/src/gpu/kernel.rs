@@ -13,6 +13,7 @@ use nvabi_emu::{
 use super::engine::{Bus, Fault, KernelSpace, Note, Outcome, Trap};
 use super::qmd::Qmd;
 use crate::limits::Places;
+use crate::log::RunId;
 
 /// Largest program of text.
 const MOST_TEXT: usize = 16 << 20;
@@ -34,11 +35,12 @@ const MOST_AT_ONCE: u64 = 32;
 const MOST_THREADS: u64 = 2048;
 const MOST_SHARED: u64 = 228 << 10;
 
-/// Kernels that run at once, of all machines of this process: each has threads, and memory for its blocks.
-pub(super) static RUNNING: LazyLock<Places> = LazyLock::new(|| Places::new(32));
+/// Kernels that a run has at once: each has threads, and memory for its blocks. Those of other runs do not wait for
+/// them.
+pub(super) static RUNNING: LazyLock<Places<RunId>> = LazyLock::new(|| Places::new(32));
 
 /// The MiB that they may take together: one is the most that a launch takes, so that others go on beside it.
-static MEMORY: LazyLock<Places> =
+static MEMORY: LazyLock<Places<RunId>> =
     LazyLock::new(|| Places::new((2 * MAX_LAUNCH_BYTES / MIB) as usize));
 const MIB: u64 = 1 << 20;
 
@@ -72,7 +74,7 @@ impl Running {
     }
 }
 
-/// Starts the kernel of a description; none while too many others run.
+/// Starts the kernel of a description; none while too many others of its run do.
 pub(super) fn start(bus: &Bus<'_>, class: u32, at: u64, qmd: &Qmd) -> Outcome<Option<Running>> {
     let what = format!("compute launch at {at:#x} is not executed: {qmd}");
     let refused = |why: &str| Fault::Unsupported(format!("{what}: {why}"));
@@ -92,8 +94,9 @@ pub(super) fn start(bus: &Bus<'_>, class: u32, at: u64, qmd: &Qmd) -> Outcome<Op
     let launch = Launch { grid, block, cooperative, stop: Some(stop.clone()), ..Launch::default() };
     let text = if bus.takes_ptx() { text(bus, qmd.program)? } else { None };
     let bytes = launch.most_bytes(qmd.shared.into(), qmd.local.into());
-    let Some(place) = RUNNING.take() else { return Ok(None) };
-    let Some(memory) = MEMORY.take_many(bytes.div_ceil(MIB) as usize) else { return Ok(None) };
+    let mebibytes = bytes.div_ceil(MIB) as usize;
+    let Some(place) = RUNNING.take(bus.run(), 1) else { return Ok(None) };
+    let Some(memory) = MEMORY.take(bus.run(), mebibytes) else { return Ok(None) };
     let places = [place, memory];
     let run: Run = match text {
         Some(text) => {

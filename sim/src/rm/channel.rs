@@ -15,7 +15,7 @@ use super::server::{Client, ObjectKind};
 use super::space::{Seen, Space};
 use crate::Status;
 use crate::gpu::{self as engine, Engine, EngineKind, Fault, Ring, Trap};
-use crate::log::Log;
+use crate::log::{Log, RunId};
 use crate::machine::Doorbell;
 
 /// NV2080_ENGINE_TYPE_GRAPHICS, whose runlist is the first.
@@ -57,6 +57,7 @@ struct Channel {
     object: u32,
     parent: u32,
     process: u32,
+    run: RunId,
     gpu: usize,
     /// Runlists are counted as the engines are.
     runlist: u32,
@@ -217,7 +218,7 @@ impl Driver {
         let last = self.interface.constant("NV2080_ENGINE_TYPE_LAST").unwrap_or(u32::MAX);
         let wanted = Some(params.word("engineType")?).filter(|engine| *engine < last);
         let client = self.server.find_mut(handle)?;
-        let process = client.process;
+        let (process, run) = (client.process, client.run);
         let Place { gpu, space, engine } =
             client.place_of_channel(parent, wanted.unwrap_or(0), params)?;
         self.need_engine(gpu, engine)?;
@@ -244,6 +245,7 @@ impl Driver {
             object: own,
             parent,
             process,
+            run,
             gpu,
             runlist: engine.saturating_sub(GRAPHICS),
             space,
@@ -394,6 +396,7 @@ impl Driver {
             userd: userd.memory().map(|memory| (memory, *at)),
             engine_of: &|class| engine_of(&channel.classes, class),
             takes_ptx: self.takes_ptx,
+            run: channel.run,
         };
         let mut seen = Seen(&channel.space);
         let began = Instant::now();

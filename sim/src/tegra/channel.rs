@@ -12,6 +12,7 @@ use super::{Errno, File, FileId, Kernel, PAGE, Result};
 use crate::backing::Backing;
 use crate::client::Client;
 use crate::gpu::{ENTRY, Engine};
+use crate::log::RunId;
 use crate::machine::Machine as _;
 use crate::memory::Memory;
 use crate::tegra::abi::*;
@@ -21,6 +22,7 @@ use crate::tegra::abi::*;
 pub(super) struct Channel {
     /// Who opened it.
     pub(super) process: u32,
+    pub(super) run: RunId,
     pub(super) runlist: u32,
     pub(super) space: Option<SpaceId>,
     pub(super) tsg: Option<u32>,
@@ -70,7 +72,7 @@ impl Notifier {
 
 impl Kernel {
     /// Opens a channel on a runlist, −1 for that of the graphics engine (G/os/linux/ioctl_channel.c:480).
-    pub(super) fn open_channel(&mut self, process: u32, runlist: i32) -> Result<FileId> {
+    pub(super) fn open_channel(&mut self, client: &dyn Client, runlist: i32) -> Result<FileId> {
         let runlist = match runlist {
             -1 => gpu::GRAPHICS_RUNLIST,
             other => gpu::runlist(other).ok_or(Errno::EINVAL)?,
@@ -78,7 +80,8 @@ impl Kernel {
         let memory = Memory::new(0)?;
         let chid = self.free_channels.pop().ok_or(Errno::ENOMEM)?;
         let channel = Channel {
-            process,
+            process: client.process(),
+            run: client.run(),
             runlist,
             space: None,
             tsg: None,
@@ -106,7 +109,7 @@ impl Kernel {
         args: &mut Args,
     ) -> Result<i64> {
         let file = self
-            .open_channel(client.process(), args.word(0) as i32)
+            .open_channel(client, args.word(0) as i32)
             .map_err(|errno| Self::after_descriptor(client, errno))?;
         let fd = self.install(client, file)?;
         args.put_word(0, fd as u32);

@@ -20,7 +20,7 @@ impl Machine for Kernel {
             DeviceFile::Nvmap => self.open_nvmap(client),
             DeviceFile::Ctrl => self.open_ctrl(),
             DeviceFile::Space => self.open_space(),
-            DeviceFile::Channel => self.open_channel(client.process(), -1),
+            DeviceFile::Channel => self.open_channel(client, -1),
             DeviceFile::Tsg => self.open_tsg(None),
             DeviceFile::Fences => self.add_file(File::Fences, Memory::new(0)?),
         }?;

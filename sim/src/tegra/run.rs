@@ -132,7 +132,8 @@ impl Kernel {
         let userd = ring.userd_memory.as_deref().and_then(Backing::memory);
         let (address, entries) = (ring.address, ring.entries);
         let userd = userd.map(|memory| (memory, 0));
-        let ring = Ring { address, entries, userd, engine_of: &engine_of, takes_ptx: false };
+        let (engine_of, run) = (&engine_of, channel.run);
+        let ring = Ring { address, entries, userd, engine_of, takes_ptx: false, run };
         let mut addresses = Addresses { space, points: &mut self.points };
         let turn = channel.engine.turn(&mut addresses, &self.clock, end, &ring);
         let process = channel.process;
