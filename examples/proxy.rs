@@ -143,7 +143,8 @@ fn described(driver: &AnyDriver, request: u32) -> Result<(&'static Info, usize)>
 
 /// What the device's side asks of the system.
 pub(crate) trait Kernel {
-    fn open(&self, path: &Path) -> io::Result<OwnedFd>;
+    /// Opens a file, also to write where it takes ioctls.
+    fn open(&self, path: &Path, takes_ioctls: bool) -> io::Result<OwnedFd>;
     /// Returns what the ioctl does, or the error's number below zero.
     fn ioctl(&self, fd: RawFd, request: u32, argument: *mut u8) -> i32;
 }
@@ -152,8 +153,8 @@ pub(crate) trait Kernel {
 pub(crate) struct Machine;
 
 impl Kernel for Machine {
-    fn open(&self, path: &Path) -> io::Result<OwnedFd> {
-        Ok(OpenOptions::new().read(true).write(true).open(path)?.into())
+    fn open(&self, path: &Path, takes_ioctls: bool) -> io::Result<OwnedFd> {
+        Ok(OpenOptions::new().read(true).write(takes_ioctls).open(path)?.into())
     }
 
     fn ioctl(&self, fd: RawFd, request: u32, argument: *mut u8) -> i32 {
@@ -209,13 +210,26 @@ struct Devices {
     pinned: HashMap<(Handle, Handle), Mapped>,
 }
 
-/// The kind of the ioctls that a node takes; nothing for a node that is not served.
-fn kind_of(path: &str) -> Option<CallKind> {
-    match path.strip_prefix("/dev/nvidia")? {
-        "ctl" => Some(CallKind::Frontend),
-        "-uvm" | "-uvm-tools" => Some(CallKind::Uvm),
-        number if number.parse::<u8>().is_ok() => Some(CallKind::Frontend),
-        _ => None,
+/// A node that is served.
+enum Node {
+    /// It takes ioctls.
+    Device(CallKind),
+    /// It is a right to use an instance of MIG, by being open.
+    Capability,
+}
+
+impl Node {
+    fn of(path: &str) -> Option<Self> {
+        let name = path.strip_prefix("/dev/nvidia")?;
+        if let Some(number) = name.strip_prefix("-caps/nvidia-cap") {
+            return number.parse::<u16>().ok().map(|_| Self::Capability);
+        }
+        match name {
+            "ctl" => Some(Self::Device(CallKind::Frontend)),
+            "-uvm" | "-uvm-tools" => Some(Self::Device(CallKind::Uvm)),
+            number if number.parse::<u8>().is_ok() => Some(Self::Device(CallKind::Frontend)),
+            _ => None,
+        }
     }
 }
 
@@ -223,9 +237,11 @@ impl Devices {
     fn open(&mut self, kernel: &impl Kernel, path: &[u8]) -> io::Result<OwnedFd> {
         let path =
             std::str::from_utf8(path).map_err(|_| io::Error::from(io::ErrorKind::NotFound))?;
-        let kind = kind_of(path).ok_or_else(|| io::Error::from_raw_os_error(libc::EACCES))?;
-        let fd = kernel.open(Path::new(path))?;
-        self.kinds.insert(identity(fd.as_fd())?, kind);
+        let node = Node::of(path).ok_or_else(|| io::Error::from_raw_os_error(libc::EACCES))?;
+        let fd = kernel.open(Path::new(path), matches!(node, Node::Device(_)))?;
+        if let Node::Device(kind) = node {
+            self.kinds.insert(identity(fd.as_fd())?, kind);
+        }
         Ok(fd)
     }
 

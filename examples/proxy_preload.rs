@@ -88,16 +88,19 @@ fn ended(result: Result<c_int>) -> c_int {
 fn open_there(path: *const c_char, flags: c_int) -> Option<c_int> {
     // SAFETY: the caller gives a path that ends with a zero byte, as `open` takes it.
     let path = unsafe { path.as_ref().map(|path| CStr::from_ptr(path)) }?.to_str().ok()?;
-    if !path.starts_with("/dev/nvidia") || path.starts_with("/dev/nvidia-caps") {
+    if !path.starts_with("/dev/nvidia") {
         return None;
     }
+    let takes_ioctls = !path.starts_with("/dev/nvidia-caps/");
     let mut guard = FRONT.lock().unwrap_or_else(PoisonError::into_inner);
     front(&mut guard)?;
     let front = guard.as_mut()?;
     Some(ended(front.remote.open(path).and_then(|fd| {
-        front.devices.insert(identity(fd.as_fd())?);
+        if takes_ioctls {
+            front.devices.insert(identity(fd.as_fd())?);
+        }
         let fd = fd.into_raw_fd();
-        Numbers::set(fd, true);
+        Numbers::set(fd, takes_ioctls);
         // It was received with this flag.
         if flags & libc::O_CLOEXEC == 0 {
             // SAFETY: the call takes numbers alone.
@@ -147,6 +150,46 @@ pub unsafe extern "C" fn openat(
     mode: c_uint,
 ) -> c_int {
     open_there(path, flags).unwrap_or_else(|| open_here(folder, path, flags, mode))
+}
+
+/// The C library's `fopen`, by which nvidia-smi looks whether it can open a GPU. The stream's own end is not seen: the
+/// other side keeps the file until another one has its number.
+///
+/// # Safety
+///
+/// As for `fopen` itself: both texts end with a zero byte.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn fopen(path: *const c_char, mode: *const c_char) -> *mut libc::FILE {
+    match open_there(path, libc::O_CLOEXEC) {
+        // SAFETY: the file is this call's own, and the caller's mode ends with a zero byte.
+        Some(fd) if fd >= 0 => unsafe { libc::fdopen(fd, mode) },
+        Some(_) => std::ptr::null_mut(),
+        None => fopen_here(path, mode),
+    }
+}
+
+/// The same, of files of any size.
+///
+/// # Safety
+///
+/// As for [`fopen`].
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn fopen64(path: *const c_char, mode: *const c_char) -> *mut libc::FILE {
+    // SAFETY: the caller keeps what this function asks for, which is the same.
+    unsafe { fopen(path, mode) }
+}
+
+fn fopen_here(path: *const c_char, mode: *const c_char) -> *mut libc::FILE {
+    type Fopen = unsafe extern "C" fn(*const c_char, *const c_char) -> *mut libc::FILE;
+    // SAFETY: the name ends with a zero byte.
+    let next = unsafe { libc::dlsym(libc::RTLD_NEXT, c"fopen".as_ptr()) };
+    if next.is_null() {
+        nix::errno::Errno::ENOSYS.set();
+        return std::ptr::null_mut();
+    }
+    // SAFETY: it is the C library's function of this name, which takes and gives just this; its arguments are those of
+    // the caller, which this is in the place of.
+    unsafe { std::mem::transmute::<*mut std::ffi::c_void, Fopen>(next)(path, mode) }
 }
 
 /// The C library's `ioctl`, whose third argument is given as [`open`]'s.

@@ -13,11 +13,12 @@ use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::thread;
 
-use nvabi::call::{Frontend, Request, Uvm};
+use nvabi::call::{Class, Frontend, Request, Uvm};
 use nvabi::driver::{AnyDriver, Record};
 use nvabi::r550::{
-    NVOS21_PARAMETERS, NVOS54_PARAMETERS, frontend, nv_ioctl_export_to_dma_buf_fd_t,
-    nv_ioctl_nvos02_parameters_with_fd, nv_ioctl_register_fd_t, nv_ioctl_rm_api_version_t, uvm,
+    NVC637_ALLOCATION_PARAMETERS, NVOS21_PARAMETERS, NVOS54_PARAMETERS, class, frontend,
+    nv_ioctl_export_to_dma_buf_fd_t, nv_ioctl_nvos02_parameters_with_fd, nv_ioctl_register_fd_t,
+    nv_ioctl_rm_api_version_t, uvm,
 };
 use nvabi::{Handle, P64};
 
@@ -35,11 +36,10 @@ struct Stub;
 const UNKNOWN: i32 = -libc::ENOTTY;
 
 impl Kernel for Stub {
-    fn open(&self, path: &Path) -> io::Result<OwnedFd> {
-        match path.to_str() {
-            Some("/dev/nvidiactl" | "/dev/nvidia0" | "/dev/nvidia-uvm") => {
-                Ok(tempfile::tempfile()?.into())
-            }
+    fn open(&self, path: &Path, takes_ioctls: bool) -> io::Result<OwnedFd> {
+        match (path.to_str(), takes_ioctls) {
+            (Some("/dev/nvidiactl" | "/dev/nvidia0" | "/dev/nvidia-uvm"), true)
+            | (Some("/dev/nvidia-caps/nvidia-cap3"), false) => Ok(tempfile::tempfile()?.into()),
             _ => Err(io::Error::from_raw_os_error(libc::ENODEV)),
         }
     }
@@ -49,7 +49,14 @@ impl Kernel for Stub {
         unsafe {
             match u32::from(Request(request).nr()) {
                 frontend::NV_ESC_RM_ALLOC::NR => {
-                    (*argument.cast::<NVOS21_PARAMETERS>()).hObjectNew = Handle(0xc1d0_0001);
+                    let call = &mut *argument.cast::<NVOS21_PARAMETERS>();
+                    call.hObjectNew = Handle(0xc1d0_0001);
+                    if call.hClass == class::AMPERE_SMC_PARTITION_REF::CLASS {
+                        let params =
+                            &mut *(call.pAllocParms.0 as *mut NVC637_ALLOCATION_PARAMETERS);
+                        let right = BorrowedFd::borrow_raw(params.capDescriptor as RawFd);
+                        params.swizzId = inode(right).1 as u32;
+                    }
                     0
                 }
                 frontend::NV_ESC_RM_CONTROL::NR => control(&mut *argument.cast()),
@@ -144,6 +151,34 @@ fn file_descriptors_are_the_devices_over_there() {
         let number = request::<frontend::NV_ESC_REGISTER_FD, nv_ioctl_register_fd_t>();
         let done = remote.ioctl(gpu.as_fd(), number, &raw mut call as u64).unwrap();
         assert_eq!((done > 0, call.ctl_fd), (true, ctl.as_raw_fd()));
+    });
+}
+
+/// A right to use an instance of MIG is a file, which goes along with the call that names it.
+#[test]
+fn rights_are_the_files_over_there() {
+    with_stub(|remote| {
+        let ctl = remote.open("/dev/nvidiactl").unwrap();
+        let right = remote.open("/dev/nvidia-caps/nvidia-cap3").unwrap();
+        let number = right.as_raw_fd() as u64;
+        let mut params = NVC637_ALLOCATION_PARAMETERS { capDescriptor: number, ..Record::zeroed() };
+        let mut call = NVOS21_PARAMETERS {
+            hClass: class::AMPERE_SMC_PARTITION_REF::CLASS,
+            pAllocParms: P64(&raw mut params as u64),
+            paramsSize: size_of_val(&params) as u32,
+            ..Record::zeroed()
+        };
+        let request = request::<frontend::NV_ESC_RM_ALLOC, NVOS21_PARAMETERS>();
+        remote.ioctl(ctl.as_fd(), request, &raw mut call as u64).unwrap();
+        assert_eq!(params.swizzId, inode(right.as_fd()).1 as u32);
+        assert_eq!(params.capDescriptor, number);
+        // It takes no calls itself, and others are not opened.
+        let refused = error_text(remote.ioctl(right.as_fd(), request, &raw mut call as u64));
+        assert_eq!(refused, "Invalid argument (os error 22)");
+        for other in ["", "x", "-1", "3/../../nvidia0"] {
+            let refused = error_text(remote.open(&format!("/dev/nvidia-caps/nvidia-cap{other}")));
+            assert_eq!(refused, "Permission denied (os error 13)", "{other}");
+        }
     });
 }
 

@@ -11,7 +11,7 @@ extern crate nvabi_test;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Child, Command, Output};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -1182,36 +1182,35 @@ if os.fork() == 0:
 assert os.wait()[1] == 0 and version(fd) == 0
 "#;
 
-/// libcuda's calls are carried by the example of a proxy: who makes them is another process, on the same machine.
-#[test]
-fn libcuda_copies_through_a_proxy() {
-    let versions = versions();
-    let examples = proxy();
-    for (real, card) in cuda_pairs(&versions, &CARDS.map(|(card, _)| card)) {
-        let folder = tempfile::tempdir().unwrap();
-        let at = |name: &str| folder.path().join(name).into_os_string();
+/// A simulated machine with one program that makes the calls of others: the example of a proxy.
+struct Proxied<'a> {
+    real: &'a Real,
+    /// For messages.
+    what: String,
+    name: String,
+    folder: tempfile::TempDir,
+    proxy: PathBuf,
+    device: Child,
+}
+
+impl<'a> Proxied<'a> {
+    fn begin(real: &'a Real, card: &str, examples: &Path) -> Self {
+        let (folder, what) = (tempfile::tempdir().unwrap(), format!("{} {card}", real.version));
         let name = format!("proxy-{}", std::process::id());
-        let rm = |words: &[&OsStr]| {
-            let mut command = Command::new(env!("CARGO_BIN_EXE_nvabi"));
-            command.arg("rm").args(words).env("XDG_RUNTIME_DIR", folder.path());
-            command.env("LD_LIBRARY_PATH", real.folder.join("lib"));
-            command
-        };
-        let word = OsStr::new;
-        let up =
-            rm(&["up", &name, "--tag", &real.version, "--gpu", card].map(word)).output().unwrap();
+        let up = ["up", &name, "--tag", &real.version, "--gpu", card];
+        let up = rm(real, folder.path(), &up.map(OsStr::new)).output().unwrap();
         let told = String::from_utf8_lossy(&up.stderr);
         if told.contains("does not permit") {
             skip(Need::Supervise, told.trim())
         }
-        let what = format!("{} {card}", real.version);
         assert!(up.status.success(), "{what}: {told}");
-        let (proxy, socket) = (examples.join("proxy"), at("socket"));
-        let log = std::fs::File::create(folder.path().join("log")).unwrap();
-        let words =
-            [word("run"), word(&name), word("--report"), &at("device"), word("--"), proxy.as_ref()];
-        let mut device = rm(&words)
-            .args([word("devices"), &socket, word(&real.version)])
+        let at = |name: &str| folder.path().join(name).into_os_string();
+        let (proxy, socket, report) = (examples.join("proxy"), at("socket"), at("device"));
+        let log = std::fs::File::create(at("log")).unwrap();
+        let words = [OsStr::new("run"), OsStr::new(&name), OsStr::new("--report"), &report];
+        let mut device = rm(real, folder.path(), &words)
+            .args([OsStr::new("--"), proxy.as_ref(), OsStr::new("devices"), &socket])
+            .arg(&real.version)
             .stderr(log)
             .spawn()
             .unwrap();
@@ -1224,42 +1223,111 @@ fn libcuda_copies_through_a_proxy() {
             );
             thread::sleep(Duration::from_millis(10));
         }
-        let words =
-            [word("run"), word(&name), word("--report"), &at("front"), word("--"), proxy.as_ref()];
-        let done = rm(&words)
-            .args([word("run"), &socket, word("python3"), real_file("copies.py").as_ref()])
+        Self { real, what, name, folder, proxy, device }
+    }
+
+    fn at(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    /// Runs a program whose calls are carried, and the report of its own calls under a name.
+    fn run(&self, report: &str, words: &[&OsStr]) -> Output {
+        let (report, socket) = (self.at(report), self.at("socket"));
+        let own = [OsStr::new("run"), OsStr::new(&self.name), OsStr::new("--report")];
+        rm(self.real, self.folder.path(), &own)
+            .args([report.as_os_str(), OsStr::new("--"), self.proxy.as_ref()])
+            .args([OsStr::new("run"), socket.as_ref()])
+            .args(words)
             .output()
-            .unwrap();
-        let forked = rm(&["run", &name, "--"].map(word))
-            .args([proxy.as_ref(), word("run"), &socket, word("python3"), word("-c")])
-            .arg(FORKED)
-            .output()
-            .unwrap();
-        let said = String::from_utf8_lossy(&forked.stdout);
-        assert_eq!(said, "child: 22, opens its own\n", "{what}: {forked:?}");
-        let told = String::from_utf8_lossy(&forked.stderr);
-        assert!(told.contains("opened before this process was forked"), "{what}: {told}");
+            .unwrap()
+    }
+
+    /// Ends the machine, when all of its GPU's memory is back; what who makes the calls has said.
+    fn end(&mut self) -> String {
+        let rm = |words: &[&str]| {
+            let words: Vec<&OsStr> = words.iter().map(OsStr::new).collect();
+            rm(self.real, self.folder.path(), &words)
+        };
         let began = Instant::now();
         loop {
             // Who makes the calls ends when nobody has them made any more.
-            let status = rm(&["status", &name, "--json"].map(word)).output().unwrap();
+            let status = rm(&["status", &self.name, "--json"]).output().unwrap();
             let status: serde_json::Value = serde_json::from_slice(&status.stdout).unwrap();
             let used = status[0]["gpus"][0]["used"].as_u64();
             if used == Some(0) {
                 break;
             }
-            assert!(began.elapsed() < Duration::from_secs(30), "{what}: {used:?} bytes stay");
+            let is_late = began.elapsed() > Duration::from_secs(30);
+            assert!(!is_late, "{}: {used:?} bytes stay", self.what);
             thread::sleep(Duration::from_millis(10));
         }
-        assert!(rm(&["down", &name].map(word)).status().unwrap().success(), "{what}");
-        device.wait().unwrap();
-        let log = std::fs::read_to_string(folder.path().join("log")).unwrap();
+        assert!(rm(&["down", &self.name]).status().unwrap().success(), "{}", self.what);
+        self.device.wait().unwrap();
+        std::fs::read_to_string(self.at("log")).unwrap()
+    }
+}
+
+/// The command on machines of a folder, with a version's libraries.
+fn rm(real: &Real, folder: &Path, words: &[&OsStr]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_nvabi"));
+    command.arg("rm").args(words).env("XDG_RUNTIME_DIR", folder);
+    command.env("LD_LIBRARY_PATH", real.folder.join("lib"));
+    command
+}
+
+/// libcuda's calls are carried by the example of a proxy: who makes them is another process, on the same machine.
+#[test]
+fn libcuda_copies_through_a_proxy() {
+    let versions = versions();
+    let examples = proxy();
+    for (real, card) in cuda_pairs(&versions, &CARDS.map(|(card, _)| card)) {
+        let mut proxied = Proxied::begin(real, card, &examples);
+        let what = proxied.what.clone();
+        let python = OsStr::new("python3");
+        let done = proxied.run("front", &[python, real_file("copies.py").as_ref()]);
+        let forked = proxied.run("forked", &[python, OsStr::new("-c"), OsStr::new(FORKED)]);
+        let said = String::from_utf8_lossy(&forked.stdout);
+        assert_eq!(said, "child: 22, opens its own\n", "{what}: {forked:?}");
+        let told = String::from_utf8_lossy(&forked.stderr);
+        assert!(told.contains("opened before this process was forked"), "{what}: {told}");
+        let log = proxied.end();
         let told = String::from_utf8_lossy(&done.stderr);
         assert_eq!(String::from_utf8_lossy(&done.stdout), "devices: 1\n", "{what}: {told}{log}");
         // Nothing but mappings of what the other process opened.
-        let [front, device] = ["front", "device"].map(|name| calls(Path::new(&at(name))));
+        let [front, device] = ["front", "device"].map(|name| calls(&proxied.at(name)));
         assert_eq!(front.keys().collect::<Vec<_>>(), ["mmap"], "{what}");
         assert!(device.len() > 80, "{what}: {device:?}");
+        assert!(!log.contains("refused") && !told.contains("refused"), "{what}: {told}{log}");
+    }
+}
+
+/// A card is divided, its instances are listed and used, and it is made whole again, all by programs whose calls are
+/// carried: they say what they say without the proxy.
+#[test]
+fn instances_are_used_through_a_proxy() {
+    const SCRIPT: &str = "set -e; $0 -mig 1; $0 mig -lgip; $0 mig -cgi 19,14,5 -C; $0 mig -lgi; $0 mig -lci; $0 -L; \
+                          for one in $($0 -L | grep -o 'MIG-[-0-9a-f]*'); do CUDA_VISIBLE_DEVICES=$one python3 $1; \
+                          done; $0 mig -dci; $0 mig -dgi; $0 -mig 0";
+    let mut versions = versions();
+    versions.retain(|real| ["535.", "550."].iter().any(|branch| real.version.starts_with(branch)));
+    if versions.is_empty() {
+        skip(Need::Real, "NVABI_REAL names neither 535 nor 550")
+    }
+    let examples = proxy();
+    for (real, card) in pairs(&versions, &["a100", "h100"]) {
+        let (smi, script) = (real.smi(), real_file("instance.py"));
+        let words =
+            ["sh".as_ref(), "-c".as_ref(), SCRIPT.as_ref(), smi.as_os_str(), script.as_ref()];
+        let direct = real.run(&["--gpu", card], Path::new("sh"), &words[1..]);
+        let mut proxied = Proxied::begin(real, card, &examples);
+        let done = proxied.run("front", &words);
+        let (log, what) = (proxied.end(), &proxied.what);
+        let told = String::from_utf8_lossy(&done.stderr);
+        assert_eq!(String::from_utf8_lossy(&done.stdout), direct.out, "{what}: {told}{log}");
+        assert_eq!((direct.code, done.status.code()), (Some(0), Some(0)), "{what}: {told}{log}");
+        assert_eq!(direct.out.matches("NVIDIA ").count(), 4, "{what}: {}", direct.out);
+        let front = calls(&proxied.at("front"));
+        assert_eq!(front.keys().collect::<Vec<_>>(), ["mmap"], "{what}");
         assert!(!log.contains("refused") && !told.contains("refused"), "{what}: {told}{log}");
     }
 }
