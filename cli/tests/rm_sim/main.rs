@@ -24,6 +24,7 @@ mod frontend;
 mod launch;
 mod mapping;
 mod mig;
+mod paths;
 mod profile;
 mod ranges;
 mod recorded;
@@ -88,6 +89,7 @@ fn run_all() {
         event::RULES,
         frontend::RULES,
         mapping::RULES,
+        paths::RULES,
         ranges::RULES,
         space::RULES,
         uvm::RULES,
