@@ -735,6 +735,16 @@ fn a_wait_ends_when_time_is_up() {
     ends_well("timeout");
 }
 
+/// Who waits for long sleeps until a fence wakes it, and does not look again and again.
+#[test]
+fn a_long_wait_sleeps_on_a_fence() {
+    let (output, report) = run("timeout", &[]);
+    assert!(output.status.success());
+    let fences = report["calls"]["HOST1X_IOCTL_CREATE_FENCE"]["total"].as_u64();
+    // One for each 50 of 120 ms.
+    assert!(fences.is_some_and(|fences| (1..8).contains(&fences)), "{fences:?}");
+}
+
 #[test]
 fn a_subcontext_lives_as_long_as_its_channels() {
     ends_well("subcontexts");

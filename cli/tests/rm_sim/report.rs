@@ -94,6 +94,33 @@ fn what_is_not_played_is_told_by_name() {
     assert_eq!(told.len(), 7);
 }
 
+/// What no profile has: memory that several GPUs have at once, and the engines of videos.
+#[test]
+fn multicast_fabric_and_video_are_refused_by_name() {
+    let name = "rm_sim::report::multicast_fabric_and_video_are_refused_by_name";
+    let report = simulate(name, TAG, &["--gpu", "h100"], || {
+        let (client, device, subdevice) = Client::with_device();
+        for (parent, class, record) in [
+            (client.handle, 0xfd, "NV00FD_ALLOCATION_PARAMETERS"),
+            (subdevice, 0xf8, "NV00F8_ALLOCATION_PARAMETERS"),
+            (device, 0xb8b0, "NV_BSP_ALLOCATION_PARAMETERS"),
+            (device, 0xc4b7, "NV_MSENC_ALLOCATION_PARAMETERS"),
+        ] {
+            let made = client.alloc(parent, class, Some(&mut Struct::new(record)));
+            assert_eq!(made, Err(NOT_SUPPORTED), "{record}");
+        }
+    });
+    let told = diagnostics(&report);
+    let texts: Vec<&str> = told.iter().map(|(_, text)| text.as_str()).collect();
+    let names = [
+        "NV_MEMORY_MULTICAST_FABRIC",
+        "NV_MEMORY_FABRIC",
+        "NVB8B0_VIDEO_DECODER",
+        "NVC4B7_VIDEO_ENCODER",
+    ];
+    assert_eq!(texts, names.map(|name| format!("class {name} is not simulated")));
+}
+
 #[test]
 fn what_is_of_another_driver_is_told() {
     let report = simulate("rm_sim::report::what_is_of_another_driver_is_told", TAG, &[], || {
