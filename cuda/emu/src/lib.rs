@@ -43,6 +43,7 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
+mod blocks;
 mod device;
 mod error;
 mod lanes;
@@ -54,6 +55,7 @@ mod run;
 mod sass;
 mod texture;
 
+pub use blocks::Blocks;
 pub use device::{
     Args, Device, Launch, MAX_BLOCK_THREADS, MAX_LAUNCH_BYTES, MAX_LOCAL_BYTES, MAX_SHARED_BYTES,
     Module, Placed, RESERVED_SHARED_BYTES, Schedule,
@@ -63,4 +65,4 @@ pub use memory::{Foreign, Order};
 pub use report::{
     Event, EventKind, Finding, FindingKind, Report, Severity, SourceLocation, WarpEvents,
 };
-pub use texture::{Addressing, Image, Sampler, Texel, TexelKind, Texture};
+pub use texture::{Addressing, Image, Layout, Rows, Sampler, Texel, TexelKind, Texture};

@@ -1,6 +1,7 @@
 //! Textures and surfaces: where their texels are, and what a texture makes of coordinates. Pure but for the
 //! function that reads texels.
 
+use crate::blocks::Blocks;
 use crate::lanes::short_value;
 
 /// Texels in memory of the device: rows of planes, which are the depth, the layers or the faces of a cube.
@@ -13,12 +14,28 @@ pub struct Image {
     pub axes: usize,
     /// Texels along x, y and z.
     pub size: [u32; 3],
+    /// How its rows and planes lie in memory.
+    pub layout: Layout,
+    /// What a texel is.
+    pub texel: Texel,
+}
+
+/// How rows and planes lie in memory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Layout {
+    /// One behind the other.
+    Rows(Rows),
+    /// In blocks, of which each takes part in several rows.
+    Blocks(Blocks),
+}
+
+/// Rows and planes that lie one behind the other.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Rows {
     /// Bytes from a row to the next.
     pub row_bytes: u64,
     /// Bytes from a plane to the next.
     pub plane_bytes: u64,
-    /// What a texel is.
-    pub texel: Texel,
 }
 
 /// What the channels of a texel are.
@@ -339,12 +356,16 @@ impl Texture {
 }
 
 impl Image {
-    /// The address of a texel.
-    pub(crate) fn address_of(&self, [x, y, z]: [u32; 3]) -> u64 {
-        self.address
-            + u64::from(z) * self.plane_bytes
-            + u64::from(y) * self.row_bytes
-            + u64::from(x) * self.texel.bytes()
+    /// The address of a byte of a row of a plane. The bytes of a texel follow each other, and so do those of an access
+    /// of a surface, which has at most 16 and is aligned.
+    pub(crate) fn address_of(&self, [x, y, z]: [u64; 3]) -> u64 {
+        let behind = match self.layout {
+            Layout::Rows(Rows { row_bytes, plane_bytes }) => {
+                z.wrapping_mul(plane_bytes).wrapping_add(y.wrapping_mul(row_bytes)).wrapping_add(x)
+            }
+            Layout::Blocks(blocks) => blocks.place([x, y, z]).0,
+        };
+        self.address.wrapping_add(behind)
     }
 
     /// The channels of a texel.
@@ -353,10 +374,12 @@ impl Image {
         at: [u32; 3],
         read: &mut impl FnMut(u64, u64) -> Result<u64, E>,
     ) -> Result<[u64; 4], E> {
-        let (start, width) = (self.address_of(at), u64::from(self.texel.bits / 8));
+        let [x, y, z] = at.map(u64::from);
+        let start = self.address_of([x * self.texel.bytes(), y, z]);
+        let width = u64::from(self.texel.bits / 8);
         let mut out = [0; 4];
         for (channel, out) in out.iter_mut().enumerate().take(self.texel.channels as usize) {
-            *out = read(start + channel as u64 * width, width)?;
+            *out = read(start.wrapping_add(channel as u64 * width), width)?;
         }
         Ok(out)
     }
@@ -385,8 +408,8 @@ mod tests {
 
     fn texture(kind: TexelKind, bits: u32, size: u32) -> Texture {
         let texel = Texel::new(kind, bits, 1).unwrap();
-        let image =
-            Image { address: 0, axes: 1, size: [size, 1, 1], row_bytes: 0, plane_bytes: 0, texel };
+        let layout = Layout::Rows(Rows { row_bytes: 0, plane_bytes: 0 });
+        let image = Image { address: 0, axes: 1, size: [size, 1, 1], layout, texel };
         let sampler = Sampler {
             addressing: [Addressing::Clamp; 3],
             linear: false,

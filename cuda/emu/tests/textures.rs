@@ -3,8 +3,8 @@
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 use nvabi_emu::{
-    Addressing, Args, Device, FindingKind, Image, Launch, Report, Sampler, Texel, TexelKind,
-    Texture,
+    Addressing, Args, Device, FindingKind, Image, Launch, Layout, Report, Rows, Sampler, Texel,
+    TexelKind, Texture,
 };
 
 /// A kernel `k(out, texture)` with this body.
@@ -40,7 +40,8 @@ fn run(
     let row_bytes = u64::from(size[0]) * texel.bytes();
     let plane_bytes = row_bytes * u64::from(size[1]);
     let axes = if size[1] == 1 { 1 } else { 2 };
-    let image = Image { address, axes, size, row_bytes, plane_bytes, texel };
+    let layout = Layout::Rows(Rows { row_bytes, plane_bytes });
+    let image = Image { address, axes, size, layout, texel };
     let handle = device.bind(Texture { image, sampler });
     let args = Args::new().u64(out).u64(handle);
     let report = device.launch(&module, "k", &Launch::default(), &args).unwrap();

@@ -6,7 +6,7 @@
 
 use std::ffi::{c_int, c_uint, c_void};
 
-use nvabi_emu::{Addressing, Image, Sampler, Texel, TexelKind, Texture};
+use nvabi_emu::{Addressing, Image, Layout, Rows, Sampler, Texel, TexelKind, Texture};
 
 use crate::abi::{In, Out, status_of};
 use crate::driver::{calls, row_start, transfer, unchecked};
@@ -128,15 +128,15 @@ fn create(out: Out<Handle>, texel: Texel, extent: [usize; 3], flags: c_uint) -> 
     let size = [axis(width)?, axis(height)?, axis(planes)?];
     let mut state = state();
     let address = state.alloc(bytes as u64)?;
-    let (row_bytes, plane_bytes) = (row as u64, plane as u64);
+    let rows = Rows { row_bytes: row as u64, plane_bytes: plane as u64 };
     let axes = match (height, depth) {
         (0, _) => 1,
         (_, 0) => 2,
         _ if flags & (LAYERED | CUBE) != 0 => 2,
         _ => 3,
     };
-    let image = Image { address, axes, size, row_bytes, plane_bytes, texel };
-    out.put(state.array_create(Array { image, extent, flags }))
+    let image = Image { address, axes, size, layout: Layout::Rows(rows), texel };
+    out.put(state.array_create(Array { image, rows, extent, flags }))
 }
 
 fn destroy(array: Handle) -> Result {
@@ -157,8 +157,8 @@ pub(crate) struct Block {
 impl Block {
     /// Part of an array, from a byte, row and plane on, of this size.
     fn of_array(array: Handle, at: [usize; 3], size: [usize; 3]) -> Result<Self> {
-        let image = state().array(array)?.image;
-        let [row, plane] = [image.row_bytes as usize, image.plane_bytes as usize];
+        let Array { image, rows, .. } = state().array(array)?;
+        let [row, plane] = [rows.row_bytes as usize, rows.plane_bytes as usize];
         let most = [row, image.size[1] as usize, image.size[2] as usize];
         let fits =
             |axis: usize| at[axis].checked_add(size[axis]).is_some_and(|end| end <= most[axis]);
@@ -214,9 +214,9 @@ unsafe fn copy_line(
     into_array: bool,
 ) -> Result {
     let (array, x, y) = array;
-    let image = state().array(array)?.image;
-    let all = (image.plane_bytes * u64::from(image.size[2])) as usize;
-    let offset = y.checked_mul(image.row_bytes as usize).and_then(|row| row.checked_add(x));
+    let Array { image, rows, .. } = state().array(array)?;
+    let all = (rows.plane_bytes * u64::from(image.size[2])) as usize;
+    let offset = y.checked_mul(rows.row_bytes as usize).and_then(|row| row.checked_add(x));
     let offset = offset.filter(|at| at.checked_add(size).is_some_and(|end| end <= all));
     let address = image.address + offset.ok_or(INVALID_VALUE)? as u64;
     let (to, from) = if into_array { (address, memory) } else { (memory, address) };
@@ -392,38 +392,48 @@ struct Linear {
     rest: [u64; 3],
 }
 
+/// What a texture or surface shows.
+struct Shown {
+    image: Image,
+    rows: Rows,
+    /// Whether it is a line of memory, outside of which reads give zero.
+    is_line: bool,
+}
+
 impl Resource {
     const ARRAY: c_int = 0;
     const LINEAR: c_int = 2;
     const PLANE: c_int = 3;
 
-    /// The image, and whether it is plain memory, outside of which reads give zero.
-    fn image(&self, linear: impl FnOnce(&[u64; 7]) -> Result<Linear>) -> Result<(Image, bool)> {
+    fn shown(&self, linear: impl FnOnce(&[u64; 7]) -> Result<Linear>) -> Result<Shown> {
         let axis = |texels: u64| u32::try_from(texels).map_err(|_| INVALID_VALUE);
         match self.kind {
             Self::ARRAY => {
                 let handle = std::ptr::without_provenance_mut(self.words[0] as usize);
-                Ok((state().array(handle)?.image, false))
+                let Array { image, rows, .. } = state().array(handle)?;
+                Ok(Shown { image, rows, is_line: false })
             }
             Self::LINEAR => {
                 let Linear { address, texel, rest: [bytes, ..] } = linear(&self.words)?;
                 let size = [axis(bytes / texel.bytes())?, 1, 1];
-                let (row_bytes, plane_bytes) = (bytes, bytes);
-                Ok((Image { address, axes: 1, size, row_bytes, plane_bytes, texel }, true))
+                let rows = Rows { row_bytes: bytes, plane_bytes: bytes };
+                let image = Image { address, axes: 1, size, layout: Layout::Rows(rows), texel };
+                Ok(Shown { image, rows, is_line: true })
             }
             Self::PLANE => {
                 let Linear { address, texel, rest: [width, height, pitch] } = linear(&self.words)?;
                 let size = [axis(width)?, axis(height)?, 1];
                 let plane_bytes = pitch.checked_mul(height).ok_or(INVALID_VALUE)?;
-                let row_bytes = pitch;
-                Ok((Image { address, axes: 2, size, row_bytes, plane_bytes, texel }, false))
+                let rows = Rows { row_bytes: pitch, plane_bytes };
+                let image = Image { address, axes: 2, size, layout: Layout::Rows(rows), texel };
+                Ok(Shown { image, rows, is_line: false })
             }
             _ => Err(NOT_SUPPORTED),
         }
     }
 
-    fn image_of_runtime(&self) -> Result<(Image, bool)> {
-        self.image(|words| {
+    fn of_runtime(&self) -> Result<Shown> {
+        self.shown(|words| {
             let half = |at: usize| (words[at / 2] >> (at % 2 * 32)) as c_int;
             let format = ChannelFormat(std::array::from_fn(|at| half(2 + at)));
             Ok(Linear {
@@ -434,8 +444,8 @@ impl Resource {
         })
     }
 
-    fn image_of_driver(&self) -> Result<(Image, bool)> {
-        self.image(|words| {
+    fn of_driver(&self) -> Result<Shown> {
+        self.shown(|words| {
             let texel = texel_of_format(words[1] as c_uint, (words[1] >> 32) as c_uint)?;
             Ok(Linear { address: words[0], texel, rest: [words[2], words[3], words[4]] })
         })
@@ -512,20 +522,19 @@ impl TextureDriver {
     }
 }
 
-/// Makes a texture of an image, of which the second says whether it is plain memory.
-fn bind_texture((image, plain): (Image, bool), mut sampler: Sampler) -> Result<u64> {
-    let texel = image.texel;
+fn bind_texture(shown: Shown, mut sampler: Sampler) -> Result<u64> {
+    let texel = shown.image.texel;
     let integers = texel.kind != TexelKind::Float && !(sampler.to_numbers && texel.bits < 32);
     if sampler.linear && integers {
         return Err(INVALID_VALUE);
     }
-    if plain {
+    if shown.is_line {
         sampler = Sampler { addressing: [Addressing::Border; 3], border: [0.0; 4], ..sampler };
     }
-    bind(image, sampler)
+    bind(shown, sampler)
 }
 
-fn bind_surface((image, plain): (Image, bool)) -> Result<u64> {
+fn bind_surface(shown: Shown) -> Result<u64> {
     let sampler = Sampler {
         addressing: [Addressing::Clamp; 3],
         linear: false,
@@ -533,12 +542,12 @@ fn bind_surface((image, plain): (Image, bool)) -> Result<u64> {
         normalized: false,
         border: [0.0; 4],
     };
-    if plain { Err(INVALID_VALUE) } else { bind(image, sampler) }
+    if shown.is_line { Err(INVALID_VALUE) } else { bind(shown, sampler) }
 }
 
-fn bind(image: Image, sampler: Sampler) -> Result<u64> {
+fn bind(Shown { image, rows, .. }: Shown, sampler: Sampler) -> Result<u64> {
     let mut state = state();
-    let bytes = image.plane_bytes.checked_mul(image.size[2].into()).ok_or(INVALID_VALUE)?;
+    let bytes = rows.plane_bytes.checked_mul(image.size[2].into()).ok_or(INVALID_VALUE)?;
     state.inside(image.address, bytes)?;
     Ok(state.device.bind(Texture { image, sampler }))
 }
@@ -563,17 +572,17 @@ calls! {
         out.put(ArrayDescriptor { width, height, format, channels })
     }
     cuArray3DGetDescriptor_v2(out: Out<Array3dDescriptor>, array: Handle) {
-        let Array { image, extent: [width, height, depth], flags } = state().array(array)?;
+        let Array { image, extent: [width, height, depth], flags, .. } = state().array(array)?;
         let (format, channels) = (format_of_texel(image.texel), image.texel.channels);
         out.put(Array3dDescriptor { width, height, depth, format, channels, flags })
     }
     cuTexObjectCreate(out: Out<u64>, resource: In<Resource>, texture: In<TextureDriver>, view: Handle) {
         if !view.is_null() { return Err(NOT_SUPPORTED) }
-        out.put(bind_texture(resource.get()?.image_of_driver()?, texture.get()?.sampler()?)?)
+        out.put(bind_texture(resource.get()?.of_driver()?, texture.get()?.sampler()?)?)
     }
     cuTexObjectDestroy(handle: u64) { unbind(handle) }
     cuSurfObjectCreate(out: Out<u64>, resource: In<Resource>) {
-        out.put(bind_surface(resource.get()?.image_of_driver()?)?)
+        out.put(bind_surface(resource.get()?.of_driver()?)?)
     }
     cuSurfObjectDestroy(handle: u64) { unbind(handle) }
 }
@@ -640,11 +649,11 @@ remembered! {
         out: Out<u64>, resource: In<Resource>, texture: In<TextureRuntime>, view: Handle
     ) {
         if !view.is_null() { return Err(NOT_SUPPORTED) }
-        out.put(bind_texture(resource.get()?.image_of_runtime()?, texture.get()?.sampler()?)?)
+        out.put(bind_texture(resource.get()?.of_runtime()?, texture.get()?.sampler()?)?)
     }
     cudaDestroyTextureObject(handle: u64) { unbind(handle) }
     cudaCreateSurfaceObject(out: Out<u64>, resource: In<Resource>) {
-        out.put(bind_surface(resource.get()?.image_of_runtime()?)?)
+        out.put(bind_surface(resource.get()?.of_runtime()?)?)
     }
     cudaDestroySurfaceObject(handle: u64) { unbind(handle) }
 }

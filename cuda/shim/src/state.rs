@@ -8,7 +8,9 @@ use std::path::PathBuf;
 use std::sync::{LazyLock, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
-use nvabi_emu::{Args, Device, DeviceError, FindingKind, Image, Launch, Module, Report, Schedule};
+use nvabi_emu::{
+    Args, Device, DeviceError, FindingKind, Image, Launch, Module, Report, Rows, Schedule,
+};
 
 use crate::clocks::{self, Clocks};
 use crate::fatbin;
@@ -161,6 +163,8 @@ struct Linker {
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Array {
     pub(crate) image: Image,
+    /// How its rows lie.
+    pub(crate) rows: Rows,
     /// As the program gave it: zero where it has no such axis.
     pub(crate) extent: [usize; 3],
     pub(crate) flags: u32,

@@ -3,8 +3,9 @@
 
 use super::engine::{Bus, Fault, Outcome, Step};
 use super::host::Reduction;
-use super::surface::{Blocks, Layout, Surface};
+use super::surface::{Layout, Surface};
 use nvabi::tegra::class::copy::*;
+use nvabi_emu::Blocks;
 
 /// Behind the last method.
 const END: u32 = 0x800;
@@ -125,12 +126,12 @@ impl Copy {
         // A surface's width and where a copy begins in it count pixels, where those are taken apart.
         let (pixel_in, pixel_out) = remap.as_ref().map_or((1, 1), Remap::pixels);
         let from = match launch & SRC_PITCH {
-            0 => Layout::Blocks(self.blocks(SRC_BLOCKS, SRC_ORIGIN, pixel_in)?),
+            0 => self.blocks(SRC_BLOCKS, SRC_ORIGIN, pixel_in)?,
             // A pitch may go backwards.
             _ => Layout::Pitch(self.value(PITCH_IN) as i32 as u64),
         };
         let to = match launch & DST_PITCH {
-            0 => Layout::Blocks(self.blocks(DST_BLOCKS, DST_ORIGIN, pixel_out)?),
+            0 => self.blocks(DST_BLOCKS, DST_ORIGIN, pixel_out)?,
             _ => Layout::Pitch(self.value(PITCH_OUT) as i32 as u64),
         };
         Ok(Some(Job {
@@ -145,7 +146,7 @@ impl Copy {
     }
 
     /// The surface that methods from one on describe.
-    fn blocks(&self, first: u32, origin: u32, pixel: u64) -> Outcome<Blocks> {
+    fn blocks(&self, first: u32, origin: u32, pixel: u64) -> Outcome<Layout> {
         /// GOB_HEIGHT_FERMI_8, and the most of SIXTEEN_GOBS or THIRTYTWO_GOBS.
         const FERMI: u32 = 1;
         const HIGHEST: u32 = 5;
@@ -155,15 +156,9 @@ impl Copy {
             return Err(Fault::Unsupported(format!("copy of blocks of the size {size:#x}")));
         }
         let value = |at: u32| u64::from(self.value(at));
-        Ok(Blocks {
-            height_log,
-            depth_log,
-            width: value(first + WIDTH) * pixel,
-            height: value(first + HEIGHT),
-            layer: value(first + LAYER),
-            x: value(origin) * pixel,
-            y: value(origin + 4),
-        })
+        let (width, height) = (value(first + WIDTH) * pixel, value(first + HEIGHT));
+        let begins = [value(origin) * pixel, value(origin + 4), value(first + LAYER)];
+        Ok(Layout::Blocks(Blocks { height_log, depth_log, width, height }, begins))
     }
 
     fn remap(&self) -> Remap {

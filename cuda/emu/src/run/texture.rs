@@ -60,14 +60,15 @@ impl Textures {
                 let mut values = [0; 4];
                 let Some(start) = surface((width, parts), outside)? else { return Ok(values) };
                 for (part, value) in values.iter_mut().enumerate().take(parts) {
-                    *value = read(state, lane, start + part as u64 * width, width)?;
+                    *value = read(state, lane, start.wrapping_add(part as u64 * width), width)?;
                 }
                 Ok(values)
             }
             AccessKind::Store { width, parts, outside } => {
                 let start = surface((width, parts), outside)?;
                 for (part, value) in operands.values.iter().enumerate().take(parts) {
-                    let Some(address) = start.map(|start| start + part as u64 * width) else {
+                    let Some(address) = start.map(|start| start.wrapping_add(part as u64 * width))
+                    else {
                         break;
                     };
                     let Some(place) = state.allocations.locate(address, width) else {
@@ -162,8 +163,8 @@ fn surface_place(
         );
         return mistake(FindingKind::OutOfBounds, lane, message);
     }
-    let [x, y, z] = std::array::from_fn(|axis| at[axis].clamp(0, most[axis].max(0)) as u64);
-    Ok(Some(image.address + z * image.plane_bytes + y * image.row_bytes + x))
+    let at = std::array::from_fn(|axis| at[axis].clamp(0, most[axis].max(0)) as u64);
+    Ok(Some(image.address_of(at)))
 }
 
 fn read(state: &mut State<'_>, lane: usize, address: u64, width: u64) -> Fallible<u64> {

@@ -4,7 +4,8 @@
 use std::fmt::Write;
 
 use nvabi_emu::{
-    Addressing, Args, Device, Image, Launch, Module, Sampler, Texel, TexelKind, Texture,
+    Addressing, Args, Device, Image, Launch, Layout, Module, Rows, Sampler, Texel, TexelKind,
+    Texture,
 };
 use nvabi_test::Need;
 
@@ -262,14 +263,8 @@ fn case(kernel: &Kernel, chance: &mut Chance) -> Case {
         normalized: kernel.needs == Needs::Powers || chance.below(2) == 0,
         border: [0.25, -3.0, 7.0, 1.0],
     };
-    let image = Image {
-        address: 0,
-        axes: kernel.axes,
-        size: [wide, high, deep],
-        row_bytes,
-        plane_bytes,
-        texel,
-    };
+    let layout = Layout::Rows(Rows { row_bytes, plane_bytes });
+    let image = Image { address: 0, axes: kernel.axes, size: [wide, high, deep], layout, texel };
     let mut data = Vec::new();
     for _ in 0..LANES {
         let mut floats: [f32; 4] =
