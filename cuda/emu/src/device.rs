@@ -12,7 +12,7 @@ use crate::ptx::{self, Init, Linkage, Space};
 use crate::report::{Finding, FindingKind, Report, Severity};
 use crate::run::{self, Code, Grid, PtxCode, Room, SassCode, Turn};
 use crate::sass;
-use crate::texture::Texture;
+use crate::texture::{Texture, Textures};
 
 /// Most threads of a block.
 pub const MAX_BLOCK_THREADS: u32 = 1024;
@@ -147,7 +147,7 @@ impl Launch {
 
 /// Machine code that lies in the device's memory, and what its launch has besides grid and block: all that a GPU reads
 /// from the description of a launch.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default)]
 pub struct Placed {
     /// The number behind `sm_`.
     pub sm: u32,
@@ -159,6 +159,8 @@ pub struct Placed {
     pub local_bytes: u64,
     /// Banks of constants, by their numbers. Bank 0 has the parameters.
     pub banks: Vec<(usize, Vec<u8>)>,
+    /// What finds its textures and surfaces; without it they are those of [`Device::bind`].
+    pub textures: Option<Arc<dyn Textures>>,
 }
 
 /// The arguments of a kernel, laid out as it expects them.
@@ -669,7 +671,7 @@ impl Device {
             launch: &launch,
             params: &[],
             memory: &self.memory,
-            textures: &self.textures,
+            textures: placed.textures.as_deref().unwrap_or(&self.textures),
             workspace: 0,
             id: self.operations,
             room,

@@ -65,4 +65,6 @@ pub use memory::{Foreign, Order};
 pub use report::{
     Event, EventKind, Finding, FindingKind, Report, Severity, SourceLocation, WarpEvents,
 };
-pub use texture::{Addressing, Image, Layout, Rows, Sampler, Texel, TexelKind, Texture};
+pub use texture::{
+    Addressing, Image, Layout, NoTexture, Rows, Sampler, Texel, TexelKind, Texture, Textures,
+};

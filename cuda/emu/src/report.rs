@@ -72,6 +72,8 @@ pub enum FindingKind {
     Trap,
     /// A block ran more instructions than the launch allows.
     Endless,
+    /// A handle that leads to no texture or surface, or to one that is not run here.
+    Texture,
     /// An instruction that is not run here.
     Unsupported,
     /// Memory that the program never freed; no kernel's.
@@ -92,6 +94,7 @@ impl fmt::Display for FindingKind {
             Self::Assert => "assertion",
             Self::Trap => "trap",
             Self::Endless => "endless",
+            Self::Texture => "texture",
             Self::Unsupported => "unsupported",
             Self::Leak => "leak",
         })

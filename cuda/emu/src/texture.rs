@@ -1,8 +1,12 @@
 //! Textures and surfaces: where their texels are, and what a texture makes of coordinates. Pure but for the
 //! function that reads texels.
 
+use std::collections::HashMap;
+use std::fmt::Debug;
+
 use crate::blocks::Blocks;
 use crate::lanes::short_value;
+use crate::report::FindingKind;
 
 /// Texels in memory of the device: rows of planes, which are the depth, the layers or the faces of a cube.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -135,6 +139,46 @@ pub struct Texture {
     pub image: Image,
     /// How to read them.
     pub sampler: Sampler,
+}
+
+/// Finds the textures and surfaces that code names by handles. The blocks of a launch ask from several threads.
+pub trait Textures: Debug + Send + Sync {
+    /// The image of a surface, or of a texture whose size is asked for.
+    ///
+    /// # Errors
+    ///
+    /// The handle leads to none.
+    fn image(&self, handle: u64) -> Result<Image, NoTexture>;
+
+    /// A texture.
+    ///
+    /// # Errors
+    ///
+    /// The handle leads to none.
+    fn texture(&self, handle: u64) -> Result<Texture, NoTexture>;
+}
+
+/// Why a handle leads to no texture or surface.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NoTexture {
+    /// What the kernel that used the handle did wrong.
+    pub kind: FindingKind,
+    /// The particulars.
+    pub message: String,
+}
+
+/// Those that a device was told of.
+impl Textures for HashMap<u64, Texture> {
+    fn image(&self, handle: u64) -> Result<Image, NoTexture> {
+        self.texture(handle).map(|texture| texture.image)
+    }
+
+    fn texture(&self, handle: u64) -> Result<Texture, NoTexture> {
+        self.get(&handle).copied().ok_or_else(|| NoTexture {
+            kind: FindingKind::OutOfBounds,
+            message: format!("there is no texture or surface {handle:#x}, or no longer"),
+        })
+    }
 }
 
 /// Which axes coordinates have, and what chooses a plane.

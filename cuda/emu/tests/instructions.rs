@@ -49,8 +49,7 @@ fn run(arch: Arch, word: u128, sources: [u64; 3]) -> Vec<[u32; 3]> {
     let bytes: Vec<u8> = code.into_iter().flat_map(u128::to_le_bytes).collect();
     let entry = device.alloc(bytes.len() as u64).unwrap();
     device.write(entry, &bytes).unwrap();
-    let placed =
-        Placed { sm: arch.number(), entry, shared_bytes: 0, local_bytes: 0, banks: Vec::new() };
+    let placed = Placed { sm: arch.number(), entry, ..Placed::default() };
     let launch = Launch { block: [32, 1, 1], threads: 1, ..Launch::default() };
     let report = device.launch_placed(&placed, &launch).unwrap();
     assert!(report.findings.is_empty(), "{}", report.findings[0]);
@@ -1037,8 +1036,7 @@ fn run_code(arch: Arch, words: &[u128]) -> nvabi_emu::Report {
     let bytes: Vec<u8> = words.iter().copied().flat_map(u128::to_le_bytes).collect();
     let entry = device.alloc(bytes.len() as u64).unwrap();
     device.write(entry, &bytes).unwrap();
-    let placed =
-        Placed { sm: arch.number(), entry, shared_bytes: 0, local_bytes: 0, banks: Vec::new() };
+    let placed = Placed { sm: arch.number(), entry, ..Placed::default() };
     let launch = Launch { block: [32, 1, 1], threads: 1, ..Launch::default() };
     device.launch_placed(&placed, &launch).unwrap()
 }

@@ -144,7 +144,7 @@ fn placed(
         banks.push((bank.number, bytes));
     }
     let (shared_bytes, local_bytes) = (qmd.shared.into(), qmd.local.into());
-    Ok(Placed { sm, entry: qmd.program, shared_bytes, local_bytes, banks })
+    Ok(Placed { sm, entry: qmd.program, shared_bytes, local_bytes, banks, textures: None })
 }
 
 /// The text that begins at an address and ends with a zero byte.

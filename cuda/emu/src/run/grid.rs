@@ -11,7 +11,7 @@ use super::warp::Code;
 use crate::device::{Launch, MAX_LAUNCH_BYTES, MAX_SHARED_BYTES, RESERVED_SHARED_BYTES, Schedule};
 use crate::memory::Memory;
 use crate::report::{FindingKind, Report, SourceLocation};
-use crate::texture::Texture;
+use crate::texture::Textures;
 
 /// A launch, as its blocks see it.
 pub(crate) struct Grid<'a> {
@@ -19,8 +19,7 @@ pub(crate) struct Grid<'a> {
     pub(crate) launch: &'a Launch,
     pub(crate) params: &'a [u8],
     pub(crate) memory: &'a Memory,
-    /// Textures and surfaces, by their handles.
-    pub(crate) textures: &'a HashMap<u64, Texture>,
+    pub(crate) textures: &'a dyn Textures,
     /// Address of what the blocks of a cooperative grid meet by; 0 for others.
     pub(crate) workspace: u64,
     /// Number of this launch on its device.

@@ -5,7 +5,7 @@ use super::block::State;
 use super::warp::Warp;
 use super::{Mistake, mistake};
 use crate::report::FindingKind;
-use crate::texture::{Access, AccessKind, Image, Outside, Place, Shape, Texture};
+use crate::texture::{Access, AccessKind, Image, NoTexture, Outside, Place, Shape, Texture};
 
 type Fallible<T> = Result<T, Box<Mistake>>;
 
@@ -21,11 +21,14 @@ pub(super) struct Operands {
     pub(super) values: [u64; 4],
 }
 
-/// The texture that was used last: lanes often use the same.
+/// What was used last, by its handle: lanes often use the same.
 #[derive(Default)]
-pub(super) struct Textures(Option<(u64, Texture)>);
+pub(super) struct Recent {
+    image: Option<(u64, Image)>,
+    texture: Option<(u64, Texture)>,
+}
 
-impl Textures {
+impl Recent {
     /// What a lane reads.
     pub(super) fn access(
         &mut self,
@@ -35,26 +38,29 @@ impl Textures {
         access: &Access,
         operands: &Operands,
     ) -> Fallible<[u64; 4]> {
-        let texture = self.find(state, operands.handle, lane)?;
         let Access { shape, kind } = *access;
-        let surface = |(width, parts), outside| {
+        let (textures, handle) = (state.grid.textures, operands.handle);
+        let mut image = || recent(&mut self.image, handle, lane, |handle| textures.image(handle));
+        let mut texture =
+            || recent(&mut self.texture, handle, lane, |handle| textures.texture(handle));
+        let mut surface = |(width, parts), outside| {
             let size = width * parts as u64;
-            surface_place(lane, &texture.image, surface_at(shape, &operands.at), size, outside)
+            surface_place(lane, &image()?, surface_at(shape, &operands.at), size, outside)
         };
         match kind {
             AccessKind::Query => {
-                let [wide, high, deep] = texture.image.size.map(u64::from);
+                let [wide, high, deep] = image()?.size.map(u64::from);
                 Ok([wide, high, deep, 1])
             }
             AccessKind::Sample { integers } => {
                 let read = |address, width| read(state, lane, address, width);
                 let place = place(access, operands, integers);
-                Ok(texture.sample(shape, place, read)?.map(u64::from))
+                Ok(texture()?.sample(shape, place, read)?.map(u64::from))
             }
             AccessKind::Gather { channel } => {
                 let read = |address, width| read(state, lane, address, width);
                 let place = place(access, operands, false);
-                Ok(texture.gather(shape, channel, place, read)?.map(u64::from))
+                Ok(texture()?.gather(shape, channel, place, read)?.map(u64::from))
             }
             AccessKind::Load { width, parts, outside } => {
                 let mut values = [0; 4];
@@ -72,7 +78,7 @@ impl Textures {
                         break;
                     };
                     let Some(place) = state.allocations.locate(address, width) else {
-                        return gone(lane, address);
+                        return nothing(state, lane, address);
                     };
                     place.store(0, width, *value);
                     state.grid.memory.mark(address, width);
@@ -82,7 +88,7 @@ impl Textures {
             AccessKind::Reduce { width, step, outside } => {
                 let Some(address) = surface((width, 1), outside)? else { return Ok([0; 4]) };
                 let Some(place) = state.allocations.locate(address, width) else {
-                    return gone(lane, address);
+                    return nothing(state, lane, address);
                 };
                 let change = |old| step(old, operands.values[0]);
                 update(warp, state, lane, Target::Global(place), (address, width), change)?;
@@ -90,15 +96,24 @@ impl Textures {
             }
         }
     }
+}
 
-    fn find(&mut self, state: &State<'_>, handle: u64, lane: usize) -> Fallible<Texture> {
-        let known = self.0.filter(|(known, _)| *known == handle).map(|(_, texture)| texture);
-        let Some(texture) = known.or_else(|| state.grid.textures.get(&handle).copied()) else {
-            let message = format!("there is no texture or surface {handle:#x}, or no longer");
-            return mistake(FindingKind::OutOfBounds, lane, message);
-        };
-        self.0 = Some((handle, texture));
-        Ok(texture)
+/// What a handle leads to, which is asked for where it is another one than before.
+fn recent<T: Copy>(
+    last: &mut Option<(u64, T)>,
+    handle: u64,
+    lane: usize,
+    find: impl FnOnce(u64) -> Result<T, NoTexture>,
+) -> Fallible<T> {
+    if let Some((_, found)) = last.filter(|(known, _)| *known == handle) {
+        return Ok(found);
+    }
+    match find(handle) {
+        Ok(found) => {
+            *last = Some((handle, found));
+            Ok(found)
+        }
+        Err(NoTexture { kind, message }) => mistake(kind, lane, message),
     }
 }
 
@@ -170,12 +185,14 @@ fn surface_place(
 fn read(state: &mut State<'_>, lane: usize, address: u64, width: u64) -> Fallible<u64> {
     match state.allocations.locate(address, width) {
         Some(place) => Ok(place.load(0, width)),
-        None => gone(lane, address),
+        None => nothing(state, lane, address),
     }
 }
 
-fn gone<T>(lane: usize, address: u64) -> Fallible<T> {
-    let message =
-        format!("the texel at {address:#x} of a texture or surface whose memory was freed");
-    mistake(FindingKind::UseAfterFree, lane, message)
+fn nothing<T>(state: &State<'_>, lane: usize, address: u64) -> Fallible<T> {
+    let (kind, why) = match state.grid.memory.freed(address) {
+        Some(_) => (FindingKind::UseAfterFree, "whose memory was freed"),
+        None => (FindingKind::OutOfBounds, "where there is no memory"),
+    };
+    mistake(kind, lane, format!("the texel at {address:#x} of a texture or surface, {why}"))
 }

@@ -2,7 +2,7 @@
 
 use super::super::Mistake;
 use super::super::block::State;
-use super::super::texture::{Operands, Textures};
+use super::super::texture::{Operands, Recent};
 use super::super::warp::lanes_of;
 use super::warp::Warp;
 use crate::program::TextureOp;
@@ -14,7 +14,7 @@ impl Warp<'_> {
         op: &TextureOp,
         mask: u32,
     ) -> Result<(), Box<Mistake>> {
-        let mut textures = Textures::default();
+        let mut recent = Recent::default();
         for lane in lanes_of(mask) {
             let mut operands =
                 Operands { handle: self.register(op.handle)[lane], ..Operands::default() };
@@ -28,7 +28,7 @@ impl Warp<'_> {
             for (value, register) in operands.values.iter_mut().zip(&op.registers) {
                 *value = register.filter(|_| is_write).map_or(0, |from| self.register(from)[lane]);
             }
-            let read = textures.access(&*self, state, lane, &op.access, &operands)?;
+            let read = recent.access(&*self, state, lane, &op.access, &operands)?;
             if !is_write {
                 self.put_texel(op, lane, &read);
             }

@@ -2,7 +2,7 @@
 
 use super::super::Mistake;
 use super::super::block::State;
-use super::super::texture::{Operands, Textures};
+use super::super::texture::{Operands, Recent};
 use super::super::warp::lanes_of;
 use super::warp::{Warp, ZEROS};
 use crate::sass::TextureOp;
@@ -16,10 +16,10 @@ impl Warp<'_> {
     ) -> Result<(), Box<Mistake>> {
         let handles = self.word(&op.handle);
         let mut read = [ZEROS; 4];
-        let mut textures = Textures::default();
+        let mut recent = Recent::default();
         for lane in lanes_of(mask) {
             let operands = self.texture_operands(op, handles[lane].into(), lane);
-            let texel = textures.access(&*self, state, lane, &op.access, &operands)?;
+            let texel = recent.access(&*self, state, lane, &op.access, &operands)?;
             for (row, value) in read.iter_mut().zip(texel) {
                 row[lane] = value as u32;
             }
