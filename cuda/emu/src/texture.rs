@@ -62,14 +62,27 @@ pub struct Texel {
     pub bits: u32,
     /// How many.
     pub channels: u32,
+    /// What each of the four channels of a read is.
+    pub sources: [ChannelSource; 4],
+}
+
+/// What a channel of a read is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ChannelSource {
+    /// A channel of the texel, by its number; of those that it has not, zero.
+    Channel(usize),
+    /// These bits.
+    Constant(u32),
 }
 
 impl Texel {
-    /// A texel that GPUs have.
+    /// A texel that GPUs have, each channel as what it is.
     #[must_use]
     pub fn new(kind: TexelKind, bits: u32, channels: u32) -> Option<Self> {
         let whole = matches!(bits, 8 | 16 | 32) && matches!(channels, 1 | 2 | 4);
-        (whole && (kind != TexelKind::Float || bits != 8)).then_some(Self { kind, bits, channels })
+        let sources = std::array::from_fn(ChannelSource::Channel);
+        let is_known = whole && (kind != TexelKind::Float || bits != 8);
+        is_known.then_some(Self { kind, bits, channels, sources })
     }
 
     /// Its bytes.
@@ -128,8 +141,8 @@ pub struct Sampler {
     pub to_numbers: bool,
     /// Whether coordinates go from 0 to 1, or to the number of texels.
     pub normalized: bool,
-    /// What is outside, with `Border`.
-    pub border: [f32; 4],
+    /// What is outside, with `Border`: the bits of the channels.
+    pub border: [u32; 4],
 }
 
 /// An image with how to read it. A surface is one whose sampler nobody asks for.
@@ -287,14 +300,7 @@ impl Texture {
             false => [(Some(0), 1.0), (None, 0.0)],
         });
         if !self.is_number() {
-            let [x, y, z] = taps.map(|taps| taps[0].0);
-            return match (x, y, z) {
-                (Some(x), Some(y), Some(z)) => {
-                    let texel = self.image.texel;
-                    Ok(self.image.texel([x, y, z], &mut read)?.map(|raw| texel.integer(raw)))
-                }
-                _ => Ok(self.sampler.border.map(|value| value as i64 as u32)),
-            };
+            return Ok(self.in_order(self.channels(taps.map(|taps| taps[0].0), &mut read)?));
         }
         let mut sum = [0.0f32; 4];
         for (x, weight_x) in taps[0] {
@@ -304,15 +310,15 @@ impl Texture {
                     if weight == 0.0 {
                         continue;
                     }
-                    let value = self.numbers([x, y, z], &mut read)?;
-                    for (sum, value) in sum.iter_mut().zip(value) {
+                    let channels = self.channels([x, y, z], &mut read)?;
+                    for (sum, value) in sum.iter_mut().zip(channels.map(f32::from_bits)) {
                         // One alone stays what it is, infinities and NaNs as well.
                         *sum = if weight == 1.0 { value } else { *sum + weight * value };
                     }
                 }
             }
         }
-        Ok(sum.map(f32::to_bits))
+        Ok(self.in_order(sum.map(f32::to_bits)))
     }
 
     /// One channel of the four texels that linear filtering would weigh: counter-clockwise from the lower left.
@@ -324,23 +330,12 @@ impl Texture {
         mut read: impl FnMut(u64, u64) -> Result<u64, E>,
     ) -> Result<[u32; 4], E> {
         let plane = if shape.layered { layer.min(self.image.size[2].saturating_sub(1)) } else { 0 };
-        let around = Self { sampler: Sampler { linear: true, ..self.sampler }, ..*self };
-        let (x, y) = (around.taps(0, at[0], offset[0]), around.taps(1, at[1], offset[1]));
+        let (x, y) = (self.around(0, at[0], offset[0]), self.around(1, at[1], offset[1]));
         let mut out = [0; 4];
         for (out, (x, y)) in
             out.iter_mut().zip([(0, 1), (1, 1), (1, 0), (0, 0)].map(|(i, j)| (x[i].0, y[j].0)))
         {
-            *out = match (x, y) {
-                (Some(x), Some(y)) => {
-                    let raw = self.image.texel([x, y, plane], &mut read)?[channel];
-                    match self.is_number() {
-                        true => self.image.texel.number(raw).to_bits(),
-                        false => self.image.texel.integer(raw),
-                    }
-                }
-                _ if self.is_number() => self.sampler.border[channel].to_bits(),
-                _ => self.sampler.border[channel] as i64 as u32,
-            };
+            *out = self.in_order(self.channels([x, y, Some(plane)], &mut read)?)[channel];
         }
         Ok(out)
     }
@@ -351,27 +346,46 @@ impl Texture {
         kind == TexelKind::Float || self.sampler.to_numbers && bits < 32
     }
 
-    fn numbers<E>(
+    /// The channels of a texel, or of the border: bits of `f32`, or integers.
+    fn channels<E>(
         &self,
         at: [Option<u32>; 3],
         read: &mut impl FnMut(u64, u64) -> Result<u64, E>,
-    ) -> Result<[f32; 4], E> {
+    ) -> Result<[u32; 4], E> {
         let [Some(x), Some(y), Some(z)] = at else { return Ok(self.sampler.border) };
-        let texel = self.image.texel;
-        let mut out = self.image.texel([x, y, z], read)?.map(|raw| texel.number(raw));
-        // Channels that are not there are zero.
-        out[texel.channels as usize..].fill(0.0);
-        Ok(out)
+        let (texel, is_number) = (self.image.texel, self.is_number());
+        let value = |raw| if is_number { texel.number(raw).to_bits() } else { texel.integer(raw) };
+        Ok(self.image.texel([x, y, z], read)?.map(value))
+    }
+
+    /// The channels of a read, of those of a texel.
+    fn in_order(&self, channels: [u32; 4]) -> [u32; 4] {
+        let there = &channels[..self.image.texel.channels as usize];
+        self.image.texel.sources.map(|source| match source {
+            ChannelSource::Channel(number) => there.get(number).copied().unwrap_or(0),
+            ChannelSource::Constant(bits) => bits,
+        })
     }
 
     fn taps(&self, axis: usize, coordinate: f64, offset: i64) -> Taps {
-        let size = self.image.size[axis];
-        let at = if self.sampler.normalized { coordinate * f64::from(size) } else { coordinate };
-        if !(self.sampler.linear && self.is_number()) {
-            let index = (at.floor() as i64).saturating_add(offset);
-            return [(self.index(axis, index), 1.0), (None, 0.0)];
+        if self.sampler.linear && self.is_number() {
+            let both = self.around(axis, coordinate, offset);
+            // Twice the same texel is that texel, without rounding.
+            return if both[0].0 == both[1].0 { [(both[0].0, 1.0), (None, 0.0)] } else { both };
         }
-        let from = at - 0.5;
+        let index = (self.texels(axis, coordinate).floor() as i64).saturating_add(offset);
+        [(self.index(axis, index), 1.0), (None, 0.0)]
+    }
+
+    /// A coordinate along an axis, in texels.
+    fn texels(&self, axis: usize, coordinate: f64) -> f64 {
+        let size = f64::from(self.image.size[axis]);
+        if self.sampler.normalized { coordinate * size } else { coordinate }
+    }
+
+    /// The two texels around a coordinate.
+    fn around(&self, axis: usize, coordinate: f64, offset: i64) -> Taps {
+        let from = self.texels(axis, coordinate) - 0.5;
         let first = from.floor();
         // GPUs have eight bits for it.
         let weight = ((from - first) * 256.0).round_ties_even() / 256.0;
@@ -459,7 +473,7 @@ mod tests {
             linear: false,
             to_numbers: true,
             normalized: false,
-            border: [9.0; 4],
+            border: [9; 4],
         };
         Texture { image, sampler }
     }
@@ -495,6 +509,10 @@ mod tests {
         assert_eq!([at(0.5), at(1.0), at(1.5), at(0.7501)], [0.0, 128.0, 256.0, 64.0]);
         // Before the first texel's middle there is the same one twice.
         assert_eq!([at(-5.0), at(9.0)], [0.0, 256.0]);
+        let bytes = [0f32, 0.1].map(f32::to_le_bytes).concat();
+        let steps: Vec<f32> = (0..64).map(|step| 1.5 + step as f32 / 256.0).collect();
+        let ends = steps.iter().map(|x| f32::from_bits(sample(&line, &bytes, f64::from(*x))));
+        assert!(ends.into_iter().all(|value| value == 0.1));
     }
 
     #[test]
@@ -512,6 +530,57 @@ mod tests {
         assert_eq!(three(Addressing::Wrap), [30, 10, 20]);
         assert_eq!(three(Addressing::Mirror), [10, 30, 20]);
         assert_eq!(three(Addressing::Border), [9; 3]);
+    }
+
+    #[test]
+    fn integers_are_gathered_and_have_a_border_of_bits() {
+        let bytes = [10u8, 20, 30, 40];
+        let mut plane = texture(TexelKind::Unsigned, 8, 2);
+        plane.image.axes = 2;
+        plane.image.size = [2, 2, 1];
+        plane.image.layout = Layout::Rows(Rows { row_bytes: 2, plane_bytes: 4 });
+        plane.sampler.to_numbers = false;
+        plane.sampler.addressing = [Addressing::Border; 3];
+        plane.sampler.border = [u32::MAX; 4];
+        let read = |at: u64, _| -> Result<u64, ()> { Ok(bytes[at as usize].into()) };
+        let shape = Shape { axes: 2, layered: false, cube: false };
+        let gather = |x, y, channel| {
+            let place = Place { at: [x, y, 0.0], ..Place::default() };
+            plane.gather(shape, channel, place, read).unwrap()
+        };
+        assert_eq!(gather(1.0, 1.0, 0), [30, 40, 20, 10]);
+        assert_eq!(gather(2.0, 2.0, 0), [u32::MAX, u32::MAX, u32::MAX, 40]);
+        // A channel that the texels have not is zero, of the border as well.
+        assert_eq!(gather(2.0, 2.0, 1), [0; 4]);
+    }
+
+    #[test]
+    fn channels_come_from_where_the_texel_says() {
+        let mut line = texture(TexelKind::Unsigned, 8, 1);
+        let one = ChannelSource::Constant(1.0_f32.to_bits());
+        line.image.texel.sources = [one, ChannelSource::Channel(0), one, ChannelSource::Channel(1)];
+        let read = |_, _| -> Result<u64, ()> { Ok(255) };
+        let found = line.sample(FLAT, Place::default(), read).unwrap().map(f32::from_bits);
+        assert_eq!(found, [1.0, 1.0, 1.0, 0.0]);
+        line.sampler.border = [0.5_f32.to_bits(); 4];
+        line.sampler.addressing = [Addressing::Border; 3];
+        let place = Place { at: [-1.0, 0.0, 0.0], ..Place::default() };
+        let found = line.sample(FLAT, place, read).unwrap().map(f32::from_bits);
+        assert_eq!(found, [1.0, 0.5, 1.0, 0.0]);
+    }
+
+    #[test]
+    fn blocks_are_read_where_their_bytes_lie() {
+        let mut plane = texture(TexelKind::Unsigned, 32, 16);
+        plane.image.axes = 3;
+        plane.image.size = [16, 16, 2];
+        let blocks = Blocks { height_log: 1, depth_log: 1, width: 64, height: 16 };
+        plane.image.layout = Layout::Blocks(blocks);
+        let shape = Shape { axes: 3, layered: false, cube: false };
+        let read = |at: u64, _| -> Result<u64, u64> { Err(at) };
+        let place = Place { at: [9.0, 10.0, 1.0], ..Place::default() };
+        // The second gob of the second slice, its right half, the third row.
+        assert_eq!(plane.sample(shape, place, read), Err(1024 + 512 + 256 + 64 + 4));
     }
 
     #[test]

@@ -22,7 +22,7 @@ const SAMPLER: Sampler = Sampler {
     linear: false,
     to_numbers: false,
     normalized: false,
-    border: [0.0; 4],
+    border: [0; 4],
 };
 
 /// Four words that a kernel leaves, and what it left in an image of these texels.

@@ -488,7 +488,7 @@ impl TextureRuntime {
             linear: self.filter == 1,
             to_numbers: self.read_mode == 1,
             normalized: self.normalized != 0,
-            border: self.border,
+            border: self.border.map(f32::to_bits),
         })
     }
 }
@@ -517,7 +517,7 @@ impl TextureDriver {
             linear: self.filter == 1,
             to_numbers: self.flags & AS_INTEGERS == 0,
             normalized: self.flags & NORMALIZED != 0,
-            border: self.border,
+            border: self.border.map(f32::to_bits),
         })
     }
 }
@@ -529,7 +529,7 @@ fn bind_texture(shown: Shown, mut sampler: Sampler) -> Result<u64> {
         return Err(INVALID_VALUE);
     }
     if shown.is_line {
-        sampler = Sampler { addressing: [Addressing::Border; 3], border: [0.0; 4], ..sampler };
+        sampler = Sampler { addressing: [Addressing::Border; 3], border: [0; 4], ..sampler };
     }
     bind(shown, sampler)
 }
@@ -540,7 +540,7 @@ fn bind_surface(shown: Shown) -> Result<u64> {
         linear: false,
         to_numbers: false,
         normalized: false,
-        border: [0.0; 4],
+        border: [0; 4],
     };
     if shown.is_line { Err(INVALID_VALUE) } else { bind(shown, sampler) }
 }

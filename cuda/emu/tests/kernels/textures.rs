@@ -261,7 +261,7 @@ fn case(kernel: &Kernel, chance: &mut Chance) -> Case {
         linear: chance.below(2) == 0,
         to_numbers: chance.below(2) == 0,
         normalized: kernel.needs == Needs::Powers || chance.below(2) == 0,
-        border: [0.25, -3.0, 7.0, 1.0],
+        border: [0.25_f32, -3.0, 7.0, 1.0].map(f32::to_bits),
     };
     let layout = Layout::Rows(Rows { row_bytes, plane_bytes });
     let image = Image { address: 0, axes: kernel.axes, size: [wide, high, deep], layout, texel };
