@@ -6,6 +6,7 @@ mod compute;
 mod copy;
 mod doorbell;
 mod engine;
+mod field;
 mod host;
 #[cfg(test)]
 mod hostile;

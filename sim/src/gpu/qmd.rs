@@ -4,6 +4,7 @@
 use std::array;
 
 use super::engine::{Bus, Fault, Outcome};
+use super::field::{Field, mw};
 
 /// Bytes of the largest description; those before version 4 have 256.
 const LARGEST: usize = 384;
@@ -80,39 +81,6 @@ pub(super) enum ReleaseSize {
     FourWords,
     OneWord,
     TwoWords,
-}
-
-/// Where a field is: its lowest bit, its bits, and by how many bits it was shifted to the right.
-#[derive(Debug, Clone, Copy)]
-struct Field {
-    at: u32,
-    bits: u32,
-    shift: u32,
-}
-
-/// A field, as headers write it.
-const fn mw(high: u32, low: u32) -> Field {
-    Field { at: low, bits: high - low + 1, shift: 0 }
-}
-
-impl Field {
-    const fn shifted(self, shift: u32) -> Self {
-        Self { shift, ..self }
-    }
-
-    /// That of the element with a number, where they lie so many bits apart.
-    const fn of(self, number: u32, apart: u32) -> Self {
-        Self { at: self.at + number * apart, ..self }
-    }
-
-    fn read(self, bytes: &[u8; LARGEST]) -> u64 {
-        let mut all = 0_u128;
-        for (place, byte) in bytes[self.at as usize / 8..].iter().take(16).enumerate() {
-            all |= u128::from(*byte) << (8 * place);
-        }
-        let value = all >> (self.at % 8) & ((1 << self.bits) - 1);
-        (value << self.shift) as u64
-    }
 }
 
 /// A semaphore's fields.
@@ -432,21 +400,10 @@ impl std::fmt::Display for Qmd {
 
 #[cfg(test)]
 mod tests {
+    use super::super::field::with;
     use super::*;
 
     const COMPUTE: u32 = 0xc6c0;
-
-    /// A description with these fields: highest bit, lowest bit, value.
-    fn with(fields: &[(u32, u32, u64)]) -> [u8; LARGEST] {
-        let mut bytes = [0; LARGEST];
-        for (high, low, value) in fields {
-            for bit in 0..=high - low {
-                let at = (low + bit) as usize;
-                bytes[at / 8] |= ((value >> bit & 1) as u8) << (at % 8);
-            }
-        }
-        bytes
-    }
 
     fn read(class: u32, fields: &[(u32, u32, u64)]) -> Outcome<Qmd> {
         let bytes = with(fields);
