@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
 """Builds and runs NVIDIA's cuda-samples in the emulator, and writes what came of each into a page of the docs.
 
-    cuda/samples.py SAMPLES CUDA BIN [--page FILE] [--work DIR] [--jobs N] [--seconds N] [NAME…]
+    cuda/samples.py SAMPLES CUDA BIN [--page FILE] [--jobs N] [--seconds N] [NAME…]
 
-SAMPLES is a tree of cuda-samples, CUDA a folder of `toolkit.sh`, BIN the folder with `nvabi` and its libraries. Each
-sample's own Makefile builds it, with `nvcc.sh` as nvcc. Samples that need a display or a library of NVIDIA's other
-than the runtime and NVRTC are named, not built.
+SAMPLES is a tree of cuda-samples 13, CUDA a folder of `toolkit13.sh`, BIN the folder with `nvabi` and its libraries.
+Each sample is built by NVIDIA's nvcc of the sources and with the options that its CMakeLists.txt names, for sm_80: so
+that without separate compilation, which leaves machine code alone, it has PTX. Samples that need a display or a
+library of NVIDIA's other than the runtime and NVRTC are named, not built.
 """
 
 import argparse
@@ -20,44 +21,59 @@ import sys
 import tempfile
 
 HERE = pathlib.Path(__file__).resolve().parent
-# Libraries that programs link, and what they are called on the page.
+# What samples look for or link, and what it is called on the page.
 NEEDED = {
-    "glut": "a display", "vulkan": "a display", "GL": "a display", "EGL": "a display", "screen": "a display",
+    "GLUT": "a display", "OpenGL": "a display", "EGL": "a display", "X11": "a display", "Vulkan": "a display",
     "cublas": "cuBLAS", "cusparse": "cuSPARSE", "cusolver": "cuSOLVER", "cufft": "cuFFT", "curand": "cuRAND",
-    "nppc": "NPP", "nppisu": "NPP", "nppif": "NPP", "nvjpeg": "nvJPEG", "freeimage": "FreeImage", "cudla": "cuDLA",
-    "nvscibuf": "NvSci", "nvscisync": "NvSci", "nvJitLink": "nvJitLink", "mpi": "MPI",
+    "nppc": "NPP", "nppisu": "NPP", "nppif": "NPP", "nvjpeg": "nvJPEG", "FreeImage": "FreeImage", "cudla": "cuDLA",
+    "NVSCI": "NvSci", "nvJitLink": "nvJitLink", "MPI": "MPI", "OpenMP": None, "cuda_driver": "-lcuda",
+    "nvrtc": "-lnvrtc", "cudart": None, "CUDAToolkit": None,
 }
 
 
-def needs(folder):
-    """Names the library for which a sample is left out, or None."""
-    text = (folder / "Makefile").read_text()
-    linked = set(re.findall(r"-l(\w+)", "\n".join(re.findall(r"^\s*LIBRARIES \+= .*", text, re.M))))
-    found = sorted({what for name, what in NEEDED.items() if any(l.startswith(name) for l in linked)})
-    if "mpicxx" in text.lower():
-        found.append("MPI")
-    return ", ".join(found) or None
+class Sample:
+    """What the CMakeLists.txt of a sample says."""
+
+    def __init__(self, folder):
+        text = re.sub(r"#.*", "", (folder / "CMakeLists.txt").read_text())
+        found = re.search(r"add_executable\(\s*(\S+)\s+([^)]*)\)", text)
+        self.name = folder.name
+        self.sources = found[2].split() if found else []
+        asked = set(re.findall(r"find_package\(\s*(\w+)|CUDA::(\w+)", text))
+        asked = [NEEDED.get(name, name) for pair in asked for name in pair if name]
+        self.libraries = [name for name in asked if name and name.startswith("-l")]
+        self.needs = sorted({name for name in asked if name and not name.startswith("-l")})
+        self.separate = "CUDA_SEPARABLE_COMPILATION ON" in text and "cudadevrt" in text or "cdp" in folder.name
+        # Kernels that the program loads from a file.
+        self.fatbin = re.search(r'set\(CUDA_FATBIN_FILE\s+"[^"]*/([^"/]+)"', text)
+        self.kernels = re.search(r'set\(CUDA_KERNEL_SOURCE\s+"[^"]*/([^"/]+)"', text)
 
 
-def build(folder, options):
+def build(folder, sample, options):
     """Builds a sample where it lies; returns what failed, or None."""
-    if options.built and os.access(folder / folder.name, os.X_OK):
+    if options.built and os.access(folder / sample.name, os.X_OK):
         return None
-    make = ["make", "-s", "-B", "build", "SMS=80", f"NVCC={HERE}/nvcc.sh", f"CUDA_PATH={options.cuda}"]
-    # Makefiles of the driver's samples look for libcuda.so, and leave the sample out where there is none.
-    make.append(f"CUDA_SEARCH_PATH={options.drivers}")
-    environment = dict(os.environ, CUDA_PATH=str(options.cuda))
-    # It ends the compilers, too, which make starts.
-    command = ["timeout", "-k", "5", "300", *make]
-    done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True)
-    if done.returncode in (124, 137):
-        return "the compiler needs more than 300 s"
-    (folder / "build.log").write_text(done.stdout + done.stderr)
-    if done.returncode == 0:
-        return None
-    lines = (done.stderr + done.stdout).splitlines()
-    wrong = [line for line in lines if "error:" in line or "undefined reference" in line]
-    return (wrong or lines or ["make failed"])[0].replace(str(folder) + "/", "")
+    common = os.path.relpath(options.samples.resolve() / "Common", folder)
+    flags = ["-std=c++17", "-lineinfo", "--extended-lambda", f"-I{common}", "-I."]
+    flags += [f"-I{common}/UtilNPP"] if "NPP" in sample.name else []
+    nvcc = ["timeout", "-k", "5", "300", options.cuda / "bin/nvcc"]
+    commands = []
+    if sample.fatbin and sample.kernels:
+        commands.append([*nvcc, *flags, "-fatbin", "-arch=sm_80", sample.kernels[1], "-o", sample.fatbin[1]])
+    # PTX is what runs: that machine code is not made saves minutes for some samples.
+    machine = ["-rdc=true", "-arch=sm_80"] if sample.separate else ["-gencode=arch=compute_80,code=compute_80"]
+    libraries = [f"-L{options.drivers}", f"-L{options.cuda}/lib64", *sample.libraries]
+    commands.append([*nvcc, *flags, *machine, *sample.sources, "-o", sample.name, *libraries])
+    for command in commands:
+        done = subprocess.run(command, cwd=folder, capture_output=True, text=True)
+        (folder / "build.log").write_text(done.stdout + done.stderr)
+        if done.returncode in (124, 137):
+            return "the compiler needs more than 300 s"
+        if done.returncode:
+            lines = (done.stderr + done.stdout).splitlines()
+            wrong = [line for line in lines if re.search(r"error|undefined reference|cannot find", line)]
+            return (wrong or lines or ["nvcc failed"])[0].replace(str(folder) + "/", "")
+    return None
 
 
 def run(program, options):
@@ -91,17 +107,16 @@ def why(status, output):
 
 def outcome(folder, options):
     """A row of the page: the sample, what came of it, and a word on why."""
-    name = folder.name
-    left_out = needs(folder)
-    if left_out:
-        return name, "not tried", f"needs {left_out}"
-    failed = build(folder, options)
+    sample = Sample(folder)
+    name = sample.name
+    if sample.needs:
+        return name, "not tried", f"needs {', '.join(sample.needs)}"
+    if not sample.sources:
+        return name, "not tried", "has no program of its own"
+    failed = build(folder, sample, options)
     if failed:
         return name, "not built", failed
-    program = folder / name
-    if not os.access(program, os.X_OK):
-        return name, "not built", "the Makefile leaves it out"
-    status, output = run(program, options)
+    status, output = run(folder / name, options)
     errors = re.search(r"(\d+) errors?", output.splitlines()[-1]) if output else None
     if status in ("too long", "hangs"):
         return name, status, f"{options.seconds} s of processor time" if status == "too long" else why(0, output)
@@ -150,7 +165,7 @@ def main():
     drivers = tempfile.TemporaryDirectory()
     options.drivers = pathlib.Path(drivers.name)
     (options.drivers / "libcuda.so").symlink_to(options.bin / "libnvabi_cuda.so")
-    folders = sorted({path.parent for path in options.samples.resolve().glob("Samples/*/*/Makefile")})
+    folders = sorted({path.parent for path in options.samples.resolve().glob("Samples/*/*/CMakeLists.txt")})
     if options.names:
         folders = [folder for folder in folders if folder.name in options.names]
 

@@ -739,6 +739,67 @@ fn libcuda_launches() {
     on_each_pair(&versions(), &[real_file("kernels.py"), ptx()], |_| "devices: 1\n".to_owned());
 }
 
+/// What kernels read from textures, and what they leave in surfaces, is the same with the emulator's own libcuda, whose
+/// arrays lie in rows.
+#[test]
+fn libcuda_reads_textures() {
+    let (versions, script) = (versions(), real_file("textures.py"));
+    let expected = emulated(&script);
+    assert!(expected.lines().count() > 700, "{} lines", expected.lines().count());
+    for (real, card) in cuda_pairs(&versions, &CARDS.map(|(card, _)| card)) {
+        let seen = real.run(&["--gpu", card], Path::new("python3"), &[&script]);
+        let what = format!("{} {card}", real.version);
+        for (found, expected) in seen.out.lines().zip(expected.lines()) {
+            assert_eq!(found, expected, "{what}");
+        }
+        let end = seen.out.get(expected.len().min(seen.out.len())..);
+        assert_eq!((seen.code, end), (Some(0), Some("")), "{what}: {:?}", seen.diagnostics);
+        assert_eq!(seen.out.len(), expected.len(), "{what}");
+        assert!(seen.diagnostics.is_empty(), "{what}: {:?}", seen.diagnostics);
+    }
+}
+
+/// What a script of Python's writes with the emulator's libcuda.
+fn emulated(script: &Path) -> String {
+    let built = std::env::current_exe().unwrap();
+    let library = built.with_file_name("libnvabi_cuda.so");
+    if !library.is_file() {
+        let why = format!("{} is built with the whole workspace alone", library.display());
+        skip(Need::Workspace, why)
+    }
+    let mut command = Command::new(env!("CARGO_BIN_EXE_nvabi"));
+    command.env("NVABI_EMU", library);
+    command.env("NVABI_EMU_RUNTIME", built.with_file_name("libnvabi_cudart.so"));
+    let output = command.args(["emu", "--", "python3"]).arg(script).output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8(output.stdout).unwrap()
+}
+
+/// Handles that lead nowhere, and what is not simulated, end the context and are named.
+#[test]
+fn textures_that_are_not_there_are_told() {
+    let script = real_file("textures.py");
+    // CUDA_ERROR_LAUNCH_FAILED, _ILLEGAL_ADDRESS.
+    let mistakes = [
+        ("empty", "tex_2d 719", 13, "it is empty"),
+        ("srgb", "tex_2d 719", 13, "S_R_G_B_CONVERSION 1 is not simulated"),
+        ("freed", "tex_2d 700", 31, "of a texture or surface, where there is no memory"),
+        ("outside", "suld_2d_trap 700", 31, "at byte 256, row 7, plane 0: it has 64 × 64 × 1"),
+    ];
+    let versions = versions();
+    let pairs = cuda_pairs(&versions, &CARDS.map(|(card, _)| card));
+    for ((mistake, out, xid, text), (real, card)) in mistakes.iter().zip(pairs.iter().cycle()) {
+        let args = [script.as_os_str(), OsStr::new(mistake)];
+        let seen = real.run(&["--gpu", card], Path::new("python3"), &args);
+        let what = format!("{} {card} {mistake}: {:?}", real.version, seen.diagnostics);
+        assert_eq!(seen.out, format!("{out}\n"), "{what}");
+        let [(code, told)] = &seen.diagnostics[..] else { panic!("{what}") };
+        assert_eq!(code, "kernel-error");
+        assert!(told.starts_with(&format!("Xid {xid} of GPU 0: channel")), "{what}");
+        assert!(told.contains(text) && told.contains("SASS 0x"), "{what}");
+    }
+}
+
 /// OpenCL has the platform and each card; buffers are copied, and a kernel is compiled and runs.
 #[test]
 fn opencl_copies_and_launches() {

@@ -3,8 +3,9 @@
 
 use super::engine::{Bus, Fault, Outcome, Step};
 use super::host::Reduction;
-use super::launch::Launches;
+use super::launch::{Launches, Object};
 use super::qmd::Action;
+use super::texture::{Pool, Pools};
 use nvabi::tegra::class::compute::*;
 
 /// Behind the last method.
@@ -15,6 +16,12 @@ const END: u32 = 0x4000;
 const INLINE_QMD: u32 = 0x320;
 const INLINE_QMD_LAST: [u32; 2] = [INLINE_QMD + 63 * 4, INLINE_QMD + 95 * 4];
 const INLINE_IS_LONG: u32 = 1 << 30;
+
+/// Where textures have their samplers and headers: address, and number of the last.
+const SET_TEX_SAMPLER_POOL_A: u32 = 0x155c;
+const SET_TEX_HEADER_POOL_A: u32 = 0x1574;
+/// Which version headers have, from HOPPER_COMPUTE_A on.
+const SET_TEXTURE_HEADER_VERSION: u32 = 0x7ac;
 
 /// Largest piece of data that comes in a stream: a pushbuffer holds no more.
 const MAX_INLINE: u64 = 8 << 20;
@@ -63,7 +70,7 @@ impl Compute {
         data: u32,
     ) -> Outcome {
         if self.is_running() {
-            return self.launches.go_on(bus, class);
+            return self.launches.go_on(bus, &self.object(class));
         }
         if method >= END {
             return Err(Fault::Commands(format!("compute method {method:#06x}")));
@@ -95,6 +102,17 @@ impl Compute {
             _ => {}
         }
         Ok(Step::Done)
+    }
+
+    /// What launches take from the object as it is now.
+    fn object(&self, class: u32) -> Object {
+        let pool = |first: u32| Pool {
+            address: u64::from(self.value(first)) << 32 | u64::from(self.value(first + 4)),
+            last: self.value(first + 8),
+        };
+        let (headers, samplers) = (pool(SET_TEX_HEADER_POOL_A), pool(SET_TEX_SAMPLER_POOL_A));
+        let version = self.value(SET_TEXTURE_HEADER_VERSION);
+        Object { class, pools: Pools { headers, samplers, version } }
     }
 
     fn value(&self, method: u32) -> u32 {
@@ -213,7 +231,7 @@ impl Compute {
         let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
         let address = self.inline_address();
         bus.write(address, &bytes)?;
-        self.launches.start(bus, class, Action::Load, address)
+        self.launches.start(bus, &self.object(class), Action::Load, address)
     }
 
     fn launch(&mut self, bus: &mut Bus<'_>, class: u32, action: Action) -> Outcome {
@@ -221,7 +239,7 @@ impl Compute {
             0 => self.inline_address(),
             shifted => u64::from(shifted) << 8,
         };
-        self.launches.start(bus, class, action, at)
+        self.launches.start(bus, &self.object(class), action, at)
     }
 }
 

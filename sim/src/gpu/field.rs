@@ -34,6 +34,11 @@ impl Field {
     }
 }
 
+/// The value of a number whose parts are in several fields.
+pub(super) fn whole(parts: &[Field], bytes: &[u8]) -> u64 {
+    parts.iter().fold(0, |all, part| all | part.read(bytes))
+}
+
 /// Bytes that have these fields: highest bit, lowest bit, value.
 #[cfg(test)]
 pub(super) fn with<const SIZE: usize>(fields: &[(u32, u32, u64)]) -> [u8; SIZE] {
@@ -58,6 +63,7 @@ mod tests {
         assert_eq!(mw(27, 12).read(&bytes), 0x5432);
         assert_eq!(mw(27, 12).of(1, 4).read(&bytes), 0x6543);
         assert_eq!(mw(11, 8).shifted(4).read(&bytes), 0x10);
+        assert_eq!(whole(&[mw(15, 12), mw(39, 36).shifted(4)], &bytes), 0x82);
         assert_eq!(mw(47, 36).read(&bytes), 8);
     }
 }

@@ -2,34 +2,17 @@
 //! is taken that a GPU would not have.
 
 use std::process::Command;
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use nvabi_emu::Foreign;
-
-use super::engine::{Engine, EngineKind, KernelSpace, Ring, Space, shorter};
 use super::hostile::Random;
 use super::kernel::RUNNING;
+use super::rig::{self, BASE, CLASSES, CODE, Channel, DATA, HOPPER, QMD, SIZE, Shared, set};
 use super::{Clock, Fault};
 use crate::log::RunId;
 
 /// How many launches, where it is not the few of each test run: `NVABI_SIM_LAUNCHES=100000`.
 const LAUNCHES: &str = "NVABI_SIM_LAUNCHES";
 const FEW: u64 = 400;
-
-const BASE: u64 = 0x10_0000_0000;
-const SIZE: usize = 1 << 16;
-const RING: u64 = BASE;
-const PUSH: u64 = BASE + 0x100;
-const QMD: u64 = BASE + 0x1000;
-const BANK: u64 = BASE + 0x2000;
-const CODE: u64 = BASE + 0x4000;
-const DATA: u64 = BASE + 0x8000;
-
-/// AMPERE_COMPUTE_A and _B, ADA_COMPUTE_A, HOPPER_COMPUTE_A.
-const CLASSES: [u32; 4] = [0xc6c0, 0xc7c0, 0xc9c0, 0xcbc0];
-const SEND_PCAS_A: u32 = 0x2b4;
-const SEND_PCAS_B: u32 = 0x2b8;
 
 /// So much memory of a process that does nothing else is enough for whatever they ask for.
 const MOST_MEMORY: u64 = 512 << 20;
@@ -56,132 +39,14 @@ const KERNEL: [u128; 18] = [
     0x000f_ea00_0380_0000_0000_0000_0000_794d,
 ];
 
-/// Memory that channel and kernels share.
-#[derive(Debug, Clone)]
-struct Shared(Arc<Mutex<Vec<u8>>>);
-
-impl Shared {
-    fn with<T>(&self, at: u64, length: usize, f: impl FnOnce(&mut [u8]) -> T) -> Option<T> {
-        let start = usize::try_from(at.checked_sub(BASE)?).ok()?;
-        let length = shorter(SIZE.checked_sub(start)? as u64, length);
-        let mut bytes = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        Some(f(&mut bytes[start..start + length]))
-    }
-
-    fn put(&self, at: u64, bytes: &[u8]) {
-        self.with(at, bytes.len(), |to| to.copy_from_slice(bytes)).unwrap();
-    }
-}
-
-impl Space for Shared {
-    fn read(&self, at: u64, into: &mut [u8]) -> Option<usize> {
-        self.with(at, into.len(), |from| {
-            into[..from.len()].copy_from_slice(from);
-            from.len()
-        })
-    }
-
-    fn write(&mut self, at: u64, from: &[u8]) -> Option<usize> {
-        self.with(at, from.len(), |into| {
-            into.copy_from_slice(&from[..into.len()]);
-            into.len()
-        })
-    }
-
-    fn for_kernels(&self) -> Option<Arc<dyn KernelSpace>> {
-        Some(Arc::new(self.clone()))
-    }
-}
-
-impl Foreign for Shared {
-    fn range(&self, address: u64) -> Option<(u64, u64)> {
-        let all = BASE..BASE + SIZE as u64;
-        all.contains(&address).then_some((all.start, all.end))
-    }
-
-    fn load(&self, address: u64, width: u64) -> u64 {
-        let number =
-            |from: &mut [u8]| from.iter().rev().fold(0, |all, byte| all << 8 | u64::from(*byte));
-        self.with(address, width as usize, number).unwrap_or(0)
-    }
-
-    fn store(&self, address: u64, width: u64, value: u64) {
-        self.with(address, width as usize, |to| {
-            let length = to.len();
-            to.copy_from_slice(&value.to_le_bytes()[..length]);
-        });
-    }
-
-    fn compare_exchange(&self, address: u64, width: u64, old: u64, new: u64) -> u64 {
-        let found = self.load(address, width);
-        if found == old {
-            self.store(address, width, new);
-        }
-        found
-    }
-}
-
-impl KernelSpace for Shared {
-    fn take_refused(&self) -> Option<(u64, bool)> {
-        None
-    }
-}
-
-/// Sets the bits from `low` to `high` of a description.
-fn set(bytes: &mut [u8], (high, low): (usize, usize), value: u64) {
-    for bit in low..=high {
-        let is_set = value >> (bit - low) & 1 == 1;
-        bytes[bit / 8] = bytes[bit / 8] & !(1 << (bit % 8)) | u8::from(is_set) << (bit % 8);
-    }
-}
-
-/// Where versions 3.0 and 4.0 have grid, block, shared and local memory, registers and the code's address.
-const OLDER: [(usize, usize); 10] = [
-    (415, 384),
-    (431, 416),
-    (463, 448),
-    (607, 592),
-    (623, 608),
-    (639, 624),
-    (561, 544),
-    (759, 736),
-    (656, 648),
-    (1584, 1536),
-];
-const NEWER: [(usize, usize); 10] = [
-    (1055, 1024),
-    (1071, 1056),
-    (1103, 1088),
-    (1167, 1152),
-    (1183, 1168),
-    (1191, 1184),
-    (601, 584),
-    (535, 512),
-    (1208, 1200),
-    (1272, 1216),
-];
-
 /// A description that launches the kernel, with things in it that nobody means.
 fn description(random: &mut Random, class: u32) -> Vec<u8> {
-    let mut bytes = vec![0; 384];
-    let is_new = class == 0xcbc0;
-    set(&mut bytes, (583, 576), if is_new { 0x40 } else { 0x30 });
-    let fields = if is_new { NEWER } else { OLDER };
-    let plain = [1 + random.below(4), 1, 1, 1 + random.below(64), 1, 1, 1024, 0, 32, CODE];
-    for (field, value) in fields.into_iter().zip(plain) {
-        set(&mut bytes, field, value);
+    let (blocks, threads) = (1 + random.below(4), 1 + random.below(64));
+    let mut bytes = rig::description(class, [blocks, 1, 1, threads, 1, 1, 1024, 0, 32, CODE]);
+    if class == HOPPER {
+        set(&mut bytes, rig::KIND, random.one_of(&[2, 2, 2, 4]));
     }
-    // Bank 0: valid, where, and how large.
-    let [valid, address, size] = match is_new {
-        false => [(640, 640), (1072, 1024), (1087, 1075)],
-        true => [(416, 416), (1586, 1536), (1599, 1587)],
-    };
-    set(&mut bytes, valid, 1);
-    set(&mut bytes, address, if is_new { BANK >> 6 } else { BANK });
-    set(&mut bytes, size, 0x240 >> 4);
-    if is_new {
-        set(&mut bytes, (25, 23), random.one_of(&[2, 2, 2, 4]));
-    }
+    let fields = rig::fields(class);
     for _ in 0..random.below(3) {
         let wild = [
             0,
@@ -237,46 +102,6 @@ fn memory_used() -> u64 {
     line.trim().trim_end_matches(" kB").trim().parse::<u64>().unwrap() << 10
 }
 
-fn engine_of(class: u32) -> Option<EngineKind> {
-    CLASSES.contains(&class).then_some(EngineKind::Compute)
-}
-
-/// A channel that has one launch ahead.
-struct Channel {
-    space: Shared,
-    engine: Engine,
-    run: RunId,
-}
-
-impl Channel {
-    fn new(space: Shared, class: u32) -> Self {
-        let method = |method: u32, data: u32| [1 << 29 | 1 << 16 | 1 << 13 | method >> 2, data];
-        let words =
-            [method(0, class), method(SEND_PCAS_A, (QMD >> 8) as u32), method(SEND_PCAS_B, 1)];
-        let words: Vec<u8> =
-            words.as_flattened().iter().flat_map(|word| word.to_le_bytes()).collect();
-        space.put(PUSH, &words);
-        space.put(RING, &(PUSH | (words.len() as u64 / 4) << 42).to_le_bytes());
-        let mut engine = Engine::of_class(0xc56f);
-        engine.start(Some(1), 16).unwrap();
-        Self { space, engine, run: 0 }
-    }
-
-    /// Goes on for a moment.
-    fn turn(&mut self, clock: &Clock) -> Option<Fault> {
-        let ring = Ring {
-            address: RING,
-            entries: 16,
-            userd: None,
-            engine_of: &engine_of,
-            takes_ptx: false,
-            run: self.run,
-        };
-        let until = Instant::now() + Duration::from_millis(1);
-        self.engine.turn(&mut self.space, clock, until, &ring).fault
-    }
-}
-
 /// Says which process is to make the launches itself: the memory of another is theirs alone.
 const ALONE: &str = "NVABI_SIM_LAUNCHES_ALONE";
 
@@ -296,17 +121,16 @@ fn launch_anything() {
     let (mut random, clock) = (Random(count), Clock::new());
     let (mut done, mut stopped, mut faults) = (0, 0, [0; 4]);
     for _ in 0..count {
-        let space = Shared(Arc::new(Mutex::new(vec![0; SIZE])));
+        let space = Shared::new();
         let class = random.one_of(&CLASSES);
         space.put(QMD, &description(&mut random, class));
         space.put(CODE, &code(&mut random));
         // As large as the kernel waits for, mostly.
         let value = if random.below(4) == 0 { 0 } else { 200_u32 };
         space.put(DATA, &value.to_le_bytes().repeat(0x400));
-        let parameters = if class == 0xcbc0 { 0x210 } else { 0x160 };
         let pointer = if random.below(8) == 0 { random.next() } else { DATA };
-        space.put(BANK + parameters, &pointer.to_le_bytes());
-        let mut channel = Channel::new(space, class);
+        space.put(rig::parameters(class), &pointer.to_le_bytes());
+        let mut channel = Channel::new(space, class, &[]);
         // Some channels end while their kernel runs, or before it began.
         let patience = Duration::from_micros(random.one_of(&[0, 200, 2_000, 8_000]));
         let until = Instant::now() + patience;
@@ -353,17 +177,13 @@ const GROUP: (usize, usize) = (133, 128);
 fn blocks_that_wait_for_each_other_have_room_in_memory() {
     let (mut random, clock) = (Random(1), Clock::new());
     let launch = |random: &mut Random, blocks: u64| {
-        let space = Shared(Arc::new(Mutex::new(vec![0; SIZE])));
-        let mut bytes = vec![0; 384];
-        set(&mut bytes, (583, 576), 0x30);
-        set(&mut bytes, GROUP, 8);
+        let space = Shared::new();
         let values = [blocks, 1, 1, 1024, 1, 1, 1024, 512 << 10, 32, CODE];
-        for (field, value) in OLDER.into_iter().zip(values) {
-            set(&mut bytes, field, value);
-        }
+        let mut bytes = rig::description(CLASSES[0], values);
+        set(&mut bytes, GROUP, 8);
         space.put(QMD, &bytes);
         space.put(CODE, &code(random));
-        let mut channel = Channel::new(space, CLASSES[0]);
+        let mut channel = Channel::new(space, CLASSES[0], &[]);
         loop {
             match channel.turn(&clock) {
                 Some(fault) => return format!("{fault:?}"),
@@ -382,21 +202,13 @@ fn each_run_has_kernels_of_its_own() {
     const MOST: usize = 32;
     let clock = Clock::new();
     let begin = |run: RunId, value: u32| {
-        let space = Shared(Arc::new(Mutex::new(vec![0; SIZE])));
-        let mut bytes = vec![0; 384];
-        set(&mut bytes, (583, 576), 0x30);
-        for (field, value) in OLDER.into_iter().zip([1, 1, 1, 1, 1, 1, 1024, 0, 32, CODE]) {
-            set(&mut bytes, field, value);
-        }
-        for (field, value) in [((640, 640), 1), ((1072, 1024), BANK), ((1087, 1075), 0x240 >> 4)] {
-            set(&mut bytes, field, value);
-        }
-        space.put(QMD, &bytes);
-        space.put(BANK + 0x160, &DATA.to_le_bytes());
+        let (class, space) = (CLASSES[0], Shared::new());
+        space.put(QMD, &rig::description(class, [1, 1, 1, 1, 1, 1, 1024, 0, 32, CODE]));
+        space.put(rig::parameters(class), &DATA.to_le_bytes());
         space.put(DATA, &value.to_le_bytes());
         let code: Vec<u8> = KERNEL.iter().flat_map(|word| word.to_le_bytes()).collect();
         space.put(CODE, &code);
-        Channel { run, ..Channel::new(space, CLASSES[0]) }
+        Channel { run, ..Channel::new(space, class, &[]) }
     };
     let finish = |channel: &mut Channel| {
         let end = Instant::now() + Duration::from_secs(30);

@@ -7,11 +7,13 @@ use std::time::{Duration, Instant};
 
 use nvabi_emu::{
     Args, Device, Finding, FindingKind, Launch, MAX_LAUNCH_BYTES, MAX_LOCAL_BYTES, Placed,
-    RESERVED_SHARED_BYTES, Report, Severity,
+    RESERVED_SHARED_BYTES, Report, Severity, Textures,
 };
 
 use super::engine::{Bus, Fault, KernelSpace, Note, Outcome, Trap};
+use super::launch::Object;
 use super::qmd::Qmd;
+use super::texture::PoolTextures;
 use crate::limits::Places;
 use crate::log::RunId;
 
@@ -75,7 +77,12 @@ impl Running {
 }
 
 /// Starts the kernel of a description; none while too many others of its run do.
-pub(super) fn start(bus: &Bus<'_>, class: u32, at: u64, qmd: &Qmd) -> Outcome<Option<Running>> {
+pub(super) fn start(
+    bus: &Bus<'_>,
+    object: &Object,
+    at: u64,
+    qmd: &Qmd,
+) -> Outcome<Option<Running>> {
     let what = format!("compute launch at {at:#x} is not executed: {qmd}");
     let refused = |why: &str| Fault::Unsupported(format!("{what}: {why}"));
     let space = bus.for_kernels().ok_or_else(|| refused("this GPU runs no kernels"))?;
@@ -100,11 +107,11 @@ pub(super) fn start(bus: &Bus<'_>, class: u32, at: u64, qmd: &Qmd) -> Outcome<Op
     let places = [place, memory];
     let run: Run = match text {
         Some(text) => {
-            let (parameters, shared) = (parameters(bus, class, qmd)?, u64::from(qmd.shared));
+            let (parameters, shared) = (parameters(bus, object.class, qmd)?, u64::from(qmd.shared));
             Box::new(move || run_text(&space, &text, parameters, launch, shared))
         }
         None => {
-            let placed = placed(bus, class, qmd, &refused)?;
+            let placed = placed(bus, object, qmd, &space, &refused)?;
             let what = what.clone();
             Box::new(move || run_placed(&space, &placed, &launch, &what))
         }
@@ -127,13 +134,15 @@ fn room(qmd: &Qmd) -> u64 {
 
 type Run = Box<dyn FnOnce() -> Outcome<Vec<Note>> + Send>;
 
-/// The machine code of a launch, and the constants that it was given.
+/// The machine code of a launch, the constants that it was given, and its textures.
 fn placed(
     bus: &Bus<'_>,
-    class: u32,
+    object: &Object,
     qmd: &Qmd,
+    space: &Arc<dyn KernelSpace>,
     refused: &dyn Fn(&str) -> Fault,
 ) -> Outcome<Placed> {
+    let class = object.class;
     let known = ARCHITECTURES.iter().find(|(known, _)| *known == class);
     let why = || refused(&format!("machine code of class {class:#06x} is not executed"));
     let (_, sm) = *known.ok_or_else(why)?;
@@ -144,7 +153,13 @@ fn placed(
         banks.push((bank.number, bytes));
     }
     let (shared_bytes, local_bytes) = (qmd.shared.into(), qmd.local.into());
-    Ok(Placed { sm, entry: qmd.program, shared_bytes, local_bytes, banks, textures: None })
+    let textures = PoolTextures {
+        space: space.clone(),
+        pools: object.pools,
+        samplers_by_header: qmd.samplers_by_header,
+    };
+    let textures: Option<Arc<dyn Textures>> = Some(Arc::new(textures));
+    Ok(Placed { sm, entry: qmd.program, shared_bytes, local_bytes, banks, textures })
 }
 
 /// The text that begins at an address and ends with a zero byte.

@@ -6,9 +6,18 @@ use super::engine::{Bus, Fault, Outcome, Step};
 use super::host::Reduction;
 use super::kernel::{self, Running};
 use super::qmd::{Action, Qmd, Release, ReleaseSize};
+use super::texture::Pools;
 
 /// Descriptions that may wait behind each other.
 const MOST_WAITING: usize = 1 << 10;
+
+/// What a launch takes from the object of a channel.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Object {
+    /// Its compute class.
+    pub(super) class: u32,
+    pub(super) pools: Pools,
+}
 
 /// What is running, what comes next, and what waits for others.
 #[derive(Debug, Default)]
@@ -35,28 +44,28 @@ impl Launches {
         *self = Self::default();
     }
 
-    /// Does something with a description, for a compute class.
+    /// Does something with a description.
     pub(super) fn start(
         &mut self,
         bus: &mut Bus<'_>,
-        class: u32,
+        object: &Object,
         action: Action,
         at: u64,
     ) -> Outcome {
         self.next.push_back((action, at));
-        self.go_on(bus, class)
+        self.go_on(bus, object)
     }
 
     /// Takes a step; an error ends them all.
-    pub(super) fn go_on(&mut self, bus: &mut Bus<'_>, class: u32) -> Outcome {
-        let step = self.step(bus, class);
+    pub(super) fn go_on(&mut self, bus: &mut Bus<'_>, object: &Object) -> Outcome {
+        let step = self.step(bus, object);
         if step.is_err() {
             self.stop();
         }
         step
     }
 
-    fn step(&mut self, bus: &mut Bus<'_>, class: u32) -> Outcome {
+    fn step(&mut self, bus: &mut Bus<'_>, object: &Object) -> Outcome {
         if let Some((qmd, mut running)) = self.running.take() {
             let Some(ended) = running.ended() else {
                 self.running = Some((qmd, running));
@@ -67,10 +76,10 @@ impl Launches {
             self.finish(bus, &qmd)?;
         }
         let Some((action, at)) = self.next.pop_front() else { return Ok(Step::Done) };
-        if let Some(qmd) = self.ready(bus, class, action, at)? {
+        if let Some(qmd) = self.ready(bus, object.class, action, at)? {
             if !qmd.has_kernel {
                 self.finish(bus, &qmd)?;
-            } else if let Some(running) = kernel::start(bus, class, at, &qmd)? {
+            } else if let Some(running) = kernel::start(bus, object, at, &qmd)? {
                 self.running = Some((qmd, running));
             } else {
                 // Again, as it is now.

@@ -15,8 +15,13 @@ mod hostile_launches;
 mod kernel;
 mod launch;
 mod qmd;
+#[cfg(test)]
+mod rig;
 mod seen;
 mod surface;
+mod texture;
+#[cfg(test)]
+mod texture_launches;
 
 pub(crate) use clock::Clock;
 pub(crate) use doorbell::{USERMODE_SIZE, clear, is_rung, set_time, take_token};

@@ -37,6 +37,8 @@ pub(super) struct Qmd {
     pub(super) waits_for: u32,
     /// Whether it waits until somebody schedules it, where it came in the stream.
     pub(super) needs_schedule: bool,
+    /// Whether a texture's sampler has the number of its header.
+    pub(super) samplers_by_header: bool,
 }
 
 /// What is done with a description.
@@ -112,6 +114,7 @@ struct Layout {
     group: Field,
     waits_for: Field,
     needs_schedule: Field,
+    samplers_by_header: Field,
     grid: [Field; 3],
     /// Blocks of the one group that waits for each other, by which the grid counts then (GPU_CGA_WIDTH and so on).
     together: Option<[Field; 3]>,
@@ -134,6 +137,7 @@ const V2: Layout = Layout {
     group: mw(133, 128),
     waits_for: mw(157, 151),
     needs_schedule: mw(140, 140),
+    samplers_by_header: mw(382, 382),
     grid: [mw(415, 384), mw(431, 416), mw(463, 448)],
     together: None,
     block: [mw(607, 592), mw(623, 608), mw(639, 624)],
@@ -196,6 +200,7 @@ const V4: Layout = Layout {
     group: mw(21, 16),
     waits_for: mw(15, 0),
     needs_schedule: mw(30, 30),
+    samplers_by_header: mw(569, 569),
     grid: [mw(1055, 1024), mw(1071, 1056), mw(1103, 1088)],
     together: Some([mw(2223, 2208), mw(2239, 2224), mw(2255, 2240)]),
     block: [mw(1167, 1152), mw(1183, 1168), mw(1191, 1184)],
@@ -244,6 +249,7 @@ const V5: Layout = Layout {
     group: mw(149, 144),
     waits_for: mw(143, 128),
     needs_schedule: mw(158, 158),
+    samplers_by_header: mw(457, 457),
     grid: [mw(1279, 1248), mw(1295, 1280), mw(1327, 1312)],
     together: Some([mw(2127, 2112), mw(2143, 2128), mw(2159, 2144)]),
     block: [mw(1103, 1088), mw(1119, 1104), mw(1127, 1120)],
@@ -378,6 +384,7 @@ impl Qmd {
             is_cooperative: kind == GRID_TOGETHER || !NO_GROUP.contains(&layout.group.read(bytes)),
             waits_for: word(layout.waits_for),
             needs_schedule: is_set(layout.needs_schedule),
+            samplers_by_header: is_set(layout.samplers_by_header),
         })
     }
 }
