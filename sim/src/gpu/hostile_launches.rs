@@ -174,7 +174,7 @@ fn launch_anything() {
 const GROUP: (usize, usize) = (133, 128);
 
 #[test]
-fn blocks_that_wait_for_each_other_have_room_in_memory() {
+fn blocks_that_wait_for_each_other_have_room() {
     let (mut random, clock) = (Random(1), Clock::new());
     let launch = |random: &mut Random, blocks: u64| {
         let space = Shared::new();
@@ -191,6 +191,9 @@ fn blocks_that_wait_for_each_other_have_room_in_memory() {
             }
         }
     };
+    // More than a GPU holds are refused whatever they need.
+    let text = launch(&mut random, 513);
+    assert!(text.contains("513 blocks that wait for each other: at most 512"), "{text}");
     let text = launch(&mut random, 264);
     assert!(text.contains("264 blocks that wait for each other, each with"), "{text}");
     assert!(text.contains("bytes of local memory"), "{text}");
