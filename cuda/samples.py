@@ -26,7 +26,7 @@ NEEDED = {
     "GLUT": "a display", "OpenGL": "a display", "EGL": "a display", "X11": "a display", "Vulkan": "a display",
     "cublas": "cuBLAS", "cusparse": "cuSPARSE", "cusolver": "cuSOLVER", "cufft": "cuFFT", "curand": "cuRAND",
     "nppc": "NPP", "nppisu": "NPP", "nppif": "NPP", "nvjpeg": "nvJPEG", "FreeImage": "FreeImage", "cudla": "cuDLA",
-    "NVSCI": "NvSci", "nvJitLink": "nvJitLink", "MPI": "MPI", "OpenMP": None, "cuda_driver": "-lcuda",
+    "NVSCI": "NvSci", "nvJitLink": "nvJitLink", "MPI": "MPI", "OpenMP": "-Xcompiler=-fopenmp", "cuda_driver": "-lcuda",
     "nvrtc": "-lnvrtc", "cudart": None, "CUDAToolkit": None,
 }
 
@@ -41,8 +41,8 @@ class Sample:
         self.sources = found[2].split() if found else []
         asked = set(re.findall(r"find_package\(\s*(\w+)|CUDA::(\w+)", text))
         asked = [NEEDED.get(name, name) for pair in asked for name in pair if name]
-        self.libraries = [name for name in asked if name and name.startswith("-l")]
-        self.needs = sorted({name for name in asked if name and not name.startswith("-l")})
+        self.libraries = [name for name in asked if name and name.startswith("-")]
+        self.needs = sorted({name for name in asked if name and not name.startswith("-")})
         self.separate = "CUDA_SEPARABLE_COMPILATION ON" in text and "cudadevrt" in text or "cdp" in folder.name
         # Kernels that the program loads from a file.
         self.fatbin = re.search(r'set\(CUDA_FATBIN_FILE\s+"[^"]*/([^"/]+)"', text)

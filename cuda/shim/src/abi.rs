@@ -85,6 +85,11 @@ impl<T: Copy> In<'_, T> {
         // SAFETY: the invariant of the type is what the function asks for.
         unsafe { get(self.0) }
     }
+
+    /// What is there, or none where the caller gives null.
+    pub(crate) fn get_if_given(&self) -> Result<Option<T>> {
+        if self.0.is_null() { Ok(None) } else { self.get().map(Some) }
+    }
 }
 
 /// A string: "… name", "… path" in CUDA's documentation.

@@ -189,9 +189,10 @@ calls! {
         if device != 0 { return Err(INVALID_DEVICE) }
         out.put(context())
     }
-    cuCtxCreate_v4(out: Out<Handle>, params: Handle, flags: c_uint, device: c_int) {
+    cuCtxCreate_v4(out: Out<Handle>, params: In<[u64; 3]>, flags: c_uint, device: c_int) {
         let _ = flags;
-        if !params.is_null() { return Err(NOT_SUPPORTED) }
+        // Neither parts of a GPU nor graphics: null, or nothing but zeros.
+        if params.get_if_given()?.is_some_and(|params| params != [0; 3]) { return Err(NOT_SUPPORTED) }
         if device != 0 { return Err(INVALID_DEVICE) }
         out.put(context())
     }
