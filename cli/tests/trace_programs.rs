@@ -40,7 +40,7 @@ fn libraries(wanted: &[(&'static str, &str)]) -> Vec<(&'static str, PathBuf)> {
 
 /// All of them, and where CUDA is.
 fn variables() -> Vec<(&'static str, PathBuf)> {
-    let mut variables = libraries(&[RECORDER, EMULATOR].concat());
+    let mut variables = libraries(&[&RECORDER[..], &EMULATOR[..]].concat());
     variables.push(("CUDA_PATH", nvabi_test::cuda(&["include/cuda.h"])));
     variables
 }

@@ -48,7 +48,7 @@ pub(crate) fn record(bytes: &[u8]) {
     let (mut namer, mut summary, mut audit) =
         (Namer::default(), Summary::default(), Audit::default());
     let mut events = Vec::new();
-    while let Ok(Some(record)) = reader.next() {
+    while let Ok(Some(record)) = reader.read() {
         let Record::Call(event) = record else { continue };
         let named = namer.name(&TABLES, &event);
         line(&named, true);
@@ -60,7 +60,7 @@ pub(crate) fn record(bytes: &[u8]) {
     (summary.text(), audit.text(), audit.json());
     let (mut again, _) = Reader::new(path, &*copied).expect("what was written can be read");
     for event in events {
-        assert!(matches!(again.next(), Ok(Some(Record::Call(other))) if other == event));
+        assert!(matches!(again.read(), Ok(Some(Record::Call(other))) if other == event));
     }
 }
 

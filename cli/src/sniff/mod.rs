@@ -133,7 +133,7 @@ impl Recording {
     /// The next call; none at the end, or where it cannot be read on.
     pub(crate) fn next(&mut self) -> Option<Event> {
         while self.broken.is_none() {
-            match self.reader.next() {
+            match self.reader.read() {
                 Ok(Some(Record::Call(event))) => return Some(event),
                 Ok(Some(Record::End(ended))) => self.end = Some(ended),
                 Ok(None) => return None,

@@ -546,9 +546,9 @@ pub(crate) fn of_version(name: &CStr, version: c_int) -> Result<Handle> {
         true => Err(NOT_FOUND),
         false => find(name),
     };
-    let mut forms = FORMS.iter().filter(|(of, ..)| *of == name).peekable();
-    if forms.peek().is_some() {
-        let form = forms.filter(|(_, since, _)| version >= *since).next_back();
+    let mut forms = FORMS.iter().filter(|(of, ..)| *of == name);
+    if forms.clone().next().is_some() {
+        let form = forms.rfind(|(_, since, _)| version >= *since);
         return able(form.map_or(name, |(_, _, form)| form));
     }
     // Of the others the second form has wider numbers alone, and all programs of today mean it.

@@ -784,7 +784,7 @@ fn entry_point(name: Text, out: Out<Handle>, version: c_int, status: Out<c_int>)
 
 /// What of `cudaDeviceProp` is a size: where it stands in the structure of CUDA 12, which 13 has it in too, and there.
 const SIZES: [(usize, (usize, Option<usize>)); 6] = [
-    (TOTAL_MEMORY as usize, (288, Some(288))),
+    (TOTAL_MEMORY, (288, Some(288))),
     (48 << 10, (296, Some(296))),
     (i32::MAX as usize, (312, Some(312))),
     (64 << 10, (352, Some(352))),

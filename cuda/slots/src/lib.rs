@@ -49,14 +49,6 @@ static CONNECTED: AtomicBool = AtomicBool::new(false);
 /// What programs call this library.
 static RUNTIME: OnceLock<&str> = OnceLock::new();
 
-/// A name with the zero byte that C has behind it; `text` has one already.
-pub const fn c_name(text: &'static str) -> &'static CStr {
-    match CStr::from_bytes_with_nul(text.as_bytes()) {
-        Ok(name) => name,
-        Err(_) => panic!("a name has one zero byte, at its end"),
-    }
-}
-
 /// A runtime of a name: exports functions and has the loader fill their slots. `name = other` is a function that libcuda
 /// has under another name: CUDA 13 dropped the numbers of newer forms.
 #[macro_export]
@@ -64,8 +56,8 @@ macro_rules! runtime {
     ($runtime:literal: $($name:ident $(= $other:ident)?),* $(,)?) => {
         $(mod $name {
             pub(super) static SLOT: $crate::Slot = $crate::Slot::new(
-                $crate::c_name(concat!(stringify!($name), "\0")),
-                $crate::c_name($crate::of_driver!($name $(= $other)?)),
+                $crate::c_name!($name),
+                $crate::c_name!($name $(= $other)?),
                 $name,
             );
 
@@ -103,15 +95,18 @@ macro_rules! runtime {
     };
 }
 
-/// What libcuda calls a function.
+/// The text of a name; of two, of the second.
 #[doc(hidden)]
 #[macro_export]
-macro_rules! of_driver {
+macro_rules! c_name {
     ($name:ident) => {
-        concat!(stringify!($name), "\0")
+        match std::ffi::CStr::from_bytes_with_nul(concat!(stringify!($name), "\0").as_bytes()) {
+            Ok(name) => name,
+            Err(_) => panic!("a name has one zero byte, at its end"),
+        }
     };
     ($name:ident = $other:ident) => {
-        concat!(stringify!($other), "\0")
+        $crate::c_name!($other)
     };
 }
 

@@ -335,7 +335,7 @@ impl<R: Read> Reader<R> {
     }
 
     /// The next record; none at the end.
-    pub fn next(&mut self) -> Result<Option<Record>, Error> {
+    pub fn read(&mut self) -> Result<Option<Record>, Error> {
         while let Some((at, body)) = self.body()? {
             let damaged = |what| Error::Damaged(self.path.clone(), at, what);
             let Some((kind, rest)) = body.split_first() else { return Err(damaged("it is empty")) };
@@ -599,7 +599,7 @@ mod tests {
     fn read(bytes: &[u8]) -> Result<(Start, Vec<Event>, Option<End>), Error> {
         let (mut reader, start) = Reader::new(Path::new("a.sniff"), bytes)?;
         let (mut events, mut end) = (Vec::new(), None);
-        while let Some(record) = reader.next()? {
+        while let Some(record) = reader.read()? {
             match record {
                 Record::Call(event) => events.push(event),
                 Record::End(ended) => end = Some(ended),
