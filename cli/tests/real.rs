@@ -332,6 +332,24 @@ fn what_one_program_sets_the_next_one_sees() {
     }
 }
 
+/// Clocks that a card has not are not set.
+#[test]
+fn clocks_stay_in_the_range_of_the_card() {
+    const SCRIPT: &str = "set -e; for range in 3000,3000 300,9999 100,150; do $0 -lgc $range >&2; \
+                          $0 --query-gpu=clocks.gr --format=csv,noheader,nounits; done";
+    for real in versions() {
+        let smi = real.smi();
+        let args = ["-c".as_ref(), SCRIPT.as_ref(), smi.as_os_str()];
+        let seen = real.run(&["--gpu", "a100"], Path::new("sh"), &args);
+        assert_eq!(
+            (seen.code, seen.out.as_str()),
+            (Some(0), "1410\n300\n210\n"),
+            "{}",
+            real.version
+        );
+    }
+}
+
 /// A card is divided, shown so, and made whole again. The numbers and places are those of NVIDIA's user guide of MIG.
 #[test]
 fn a_card_is_divided() {
