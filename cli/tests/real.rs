@@ -350,6 +350,23 @@ fn clocks_stay_in_the_range_of_the_card() {
     }
 }
 
+/// A program on an instance is shown once, with its instance, and is not another instance's.
+#[test]
+fn programs_are_shown_with_their_instances() {
+    const SCRIPT: &str =
+        "set -e; { $0 -mig 1; $0 -r; $0 mig -cgi 19,14,5 -C; } >&2; python3 $1";
+    let versions = versions();
+    for (real, card) in cuda_pairs(&versions, &["a100", "h100"]) {
+        let (smi, script) = (real.smi(), real_file("parts.py"));
+        let args = ["-c".as_ref(), SCRIPT.as_ref(), smi.as_os_str(), script.as_os_str()];
+        let seen = real.run(&["--gpu", card], Path::new("sh"), &args);
+        let what = format!("{} {card}: {} {:?}", real.version, seen.out, seen.diagnostics);
+        let expected = "whole [(1, 0, True)]\nfirst [(1, 0, True)]\nsecond []\n\
+                        table [['0', '1', '0']]\nafter []\n";
+        assert_eq!((seen.code, seen.out.as_str()), (Some(0), expected), "{what}");
+    }
+}
+
 /// A card is divided, shown so, and made whole again. The numbers and places are those of NVIDIA's user guide of MIG.
 #[test]
 fn a_card_is_divided() {

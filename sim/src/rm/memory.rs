@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::alloc::{NewObject, OS_DESCRIPTOR, SYSTEM_MEMORY, VIDEO_MEMORY};
+use super::control::Seen;
 use super::failed::{Failed, Result};
 use super::frontend::Caller;
 use super::interface::Params;
@@ -287,10 +288,12 @@ impl Driver {
         self.gpus.get(gpu).map_or(0, |gpu| gpu.used.load(Ordering::Relaxed))
     }
 
-    /// Bytes of a GPU's memory that a process has: those that one object stands for, and those of several.
-    pub(super) fn memory_used_by(&self, gpu: usize, process: u32) -> (u64, u64) {
+    /// Bytes of a GPU's memory that a process has, as far as that is seen: those that one object stands for, and those
+    /// of several.
+    pub(super) fn memory_used_by(&self, gpu: usize, process: u32, seen: Seen) -> (u64, u64) {
         let mut objects: BTreeMap<u64, (u64, u64)> = BTreeMap::new();
-        for object in self.server.objects_of(|client| client.process == process) {
+        let clients = self.clients_of(gpu, process, seen);
+        for object in clients.flat_map(|(client, _)| client.objects()) {
             if let ObjectKind::Memory(buffer) = &object.kind {
                 if buffer.is_video() && buffer.gpu == gpu {
                     objects.entry(buffer.number).or_insert((buffer.size, 0)).1 += 1;

@@ -289,15 +289,9 @@ impl Server {
         held.into_iter().collect()
     }
 
-    /// The processes that have such an object of a GPU's, in the order of their numbers.
-    pub(super) fn processes_of(
-        &self,
-        gpu: usize,
-        is_such: impl Fn(&ObjectKind) -> bool,
-    ) -> BTreeSet<u32> {
-        let is_meant = |kind: &ObjectKind| kind.gpu() == Some(gpu) && is_such(kind);
-        let has = |client: &&Client| client.objects.values().any(|it| is_meant(&it.kind));
-        self.clients.values().filter(has).map(|client| client.process).collect()
+    /// All clients by their handles.
+    pub(super) fn clients(&self) -> impl Iterator<Item = (u32, &Client)> {
+        self.clients.iter().map(|(handle, client)| (*handle, client))
     }
 
     /// All objects of some clients.

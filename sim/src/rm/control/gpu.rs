@@ -1,11 +1,13 @@
 //! Commands of devices and subdevices.
 
+use std::collections::BTreeSet;
+
 use super::system::identity;
 use super::{Handler, Target};
 use crate::Status;
 use crate::rm::failed::Result;
 use crate::rm::interface::Params;
-use crate::rm::server::ObjectKind;
+use crate::rm::server::{Client, ObjectKind};
 use crate::rm::{Driver, gpu::Gpu};
 
 pub(super) fn handler(name: &str) -> Option<Handler> {
@@ -42,8 +44,7 @@ fn name_string(driver: &mut Driver, target: &Target<'_>, params: &mut Params) ->
 }
 
 /// `subdevice_ctrl_gpu_kernel.c`: the processes that have an object of a class, or anything of the GPU's where
-/// the class is the subdevice's. No channel is simulated, which one of a compute class would be of: the GPU's memory
-/// stands for it.
+/// the class is the subdevice's. Memory of the GPU stands for computing, so that programs without a channel are seen.
 fn process_ids(driver: &mut Driver, target: &Target<'_>, params: &mut Params) -> Result {
     /// NV2080_CTRL_GPU_GET_PIDS_ID_TYPE_CLASS.
     const BY_CLASS: u32 = 0;
@@ -52,21 +53,30 @@ fn process_ids(driver: &mut Driver, target: &Target<'_>, params: &mut Params) ->
         return Err(Status::INVALID_ARGUMENT.into());
     }
     let gpu = target.kind.gpu().ok_or(Status::INVALID_OBJECT)?;
+    let seen = driver.seen_by(target.client, gpu)?;
     let class = params.word("id")?;
     let name = driver.interface.class(class).map(|class| class.name.as_str());
     let is_compute = name.is_some_and(|name| name.contains("_COMPUTE_"));
-    let ids = driver.server.processes_of(gpu, |kind| match kind {
+    let is_such = |kind: &ObjectKind| match kind {
         ObjectKind::Other(object) => object.class == class,
         ObjectKind::Subdevice(_) => class == SUBDEVICE,
         ObjectKind::Memory(buffer) => is_compute && buffer.is_video(),
         _ => false,
+    };
+    let has_such = |client: &Client| {
+        client.objects().any(|object| object.kind.gpu() == Some(gpu) && is_such(&object.kind))
+    };
+    let ids = driver.server.clients().filter(|(handle, client)| {
+        seen.has(driver.part_of_client(*handle, gpu)) && has_such(client)
     });
+    let ids: BTreeSet<u32> = ids.map(|(_, client)| client.process).collect();
     let ids: Vec<u32> = ids.into_iter().take(params.count("pidTbl")?).collect();
     params.set("pidTblCount", ids.len() as u32)?;
     Ok(params.fill("pidTbl", &ids, 0)?)
 }
 
-/// `subdeviceCtrlCmdGpuGetPidInfo_IMPL` and `_gpuCollectMemInfo` (`gpu_rmapi.c`): the memory that processes have.
+/// `subdeviceCtrlCmdGpuGetPidInfo_IMPL`, `gpuFindClientInfoWithPidIterator_IMPL` and `_gpuCollectMemInfo`
+/// (`gpu_rmapi.c`): the memory that processes have, and the instance that they are subscribed to.
 fn process_info(driver: &mut Driver, target: &Target<'_>, params: &mut Params) -> Result {
     /// NV2080_CTRL_GPU_PID_INFO_INDEX_VIDEO_MEMORY_USAGE, the only one.
     const MEMORY_USAGE: u32 = 0;
@@ -77,17 +87,26 @@ fn process_info(driver: &mut Driver, target: &Target<'_>, params: &mut Params) -
     if count == 0 || count > params.count("pidInfoList")? {
         return Err(Status::INVALID_ARGUMENT.into());
     }
+    let seen = driver.seen_by(target.client, gpu)?;
     for entry in 0..count {
         let at = |field: &str| format!("pidInfoList[{entry}].{field}");
-        for instance in ["computeInstanceId", "gpuInstanceId"] {
-            params.set_if_any(&at(&format!("smcSubscription.{instance}")), NO_PARTITION);
-        }
         let process = params.word(&at("pid"))?;
-        if params.word(&at("index"))? != MEMORY_USAGE || process == 0 {
+        let is_asked = params.word(&at("index"))? == MEMORY_USAGE && process != 0;
+        // Of several the last.
+        let part = driver.clients_of(gpu, process, seen).filter_map(|(_, part)| part).last();
+        let part = part.filter(|_| is_asked);
+        for (field, number) in [
+            ("computeInstanceId", part.and_then(|part| part.compute)),
+            ("gpuInstanceId", part.map(|part| part.number)),
+        ] {
+            let path = at(&format!("smcSubscription.{field}"));
+            params.set_if_any(&path, number.unwrap_or(NO_PARTITION));
+        }
+        if !is_asked {
             params.set(&at("result"), Status::INVALID_ARGUMENT.0)?;
             continue;
         }
-        let (own, shared) = driver.memory_used_by(gpu, process);
+        let (own, shared) = driver.memory_used_by(gpu, process, seen);
         let size = params.bytes_of(&at("data"))?.len();
         params.put(&at("data"), &vec![0; size])?;
         params.set(&at("data.vidMemUsage.memPrivate"), own)?;

@@ -16,7 +16,7 @@ use crate::rm::mig::{
     AT_SPAN, COMPUTE_AT_SPAN, Compute, ComputeSize, Instance, Kind, Part, Span, compute_sizes,
     places,
 };
-use crate::rm::server::{Client, ObjectKind};
+use crate::rm::server::{Client, Object, ObjectKind};
 
 pub(super) fn handler(name: &str) -> Option<Handler> {
     Some(match name {
@@ -44,6 +44,27 @@ const MOST: u32 = 256;
 
 /// NVC637_DEVICE_LEVEL_SWIZZID: the whole GPU, for who looks at it.
 const WHOLE: u32 = 0xffff_fffe;
+
+/// AMPERE_SMC_MONITOR_SESSION.
+const MONITOR_SESSION: u32 = 0xc640;
+
+/// Which clients somebody may know of.
+#[derive(Debug, Clone, Copy)]
+pub(in crate::rm) enum Seen {
+    All,
+    /// Those of an instance; of one of its compute instances, where that is chosen.
+    Of(Part),
+}
+
+impl Seen {
+    /// Whether a client is one of them, by the instance that it has chosen.
+    pub(in crate::rm) fn has(self, part: Option<Part>) -> bool {
+        let Self::Of(own) = self else { return true };
+        part.is_some_and(|it| {
+            it.number == own.number && (own.compute.is_none() || it.compute == own.compute)
+        })
+    }
+}
 
 /// Engines of a compute instance, as who makes it asks for them.
 const ENGINES: [&str; 6] =
@@ -143,6 +164,36 @@ impl Driver {
             _ => None,
         });
         Some(Part { number, compute })
+    }
+
+    /// Of which clients a client may know what they have of a GPU: of all, or of those of its own instance where the
+    /// GPU is divided and it has no AMPERE_SMC_MONITOR_SESSION (`subdeviceCtrlCmdGpuGetPids_IMPL`).
+    pub(in crate::rm) fn seen_by(&self, client: u32, gpu: usize) -> Result<Seen> {
+        let is_monitor = |object: &Object| object.kind.class() == Some(MONITOR_SESSION);
+        if !self.is_mig_in_use(gpu) || self.server.find(client)?.objects().any(is_monitor) {
+            return Ok(Seen::All);
+        }
+        let part = self.part_of_client(client, gpu).ok_or(Status::INSUFFICIENT_PERMISSIONS)?;
+        Ok(Seen::Of(part))
+    }
+
+    /// The instance that a client has chosen to work with, not only to look at the whole GPU.
+    pub(in crate::rm) fn part_of_client(&self, client: u32, gpu: usize) -> Option<Part> {
+        self.chosen(client, gpu).filter(|part| part.number != WHOLE)
+    }
+
+    /// The clients of a process that work with a GPU, of those that are seen: where it is divided, with an instance.
+    pub(in crate::rm) fn clients_of(
+        &self,
+        gpu: usize,
+        process: u32,
+        seen: Seen,
+    ) -> impl Iterator<Item = (&Client, Option<Part>)> {
+        let is_divided = self.is_mig_in_use(gpu);
+        let of_process = self.server.clients().filter(move |(_, it)| it.process == process);
+        let with_part =
+            of_process.map(move |(handle, client)| (client, self.part_of_client(handle, gpu)));
+        with_part.filter(move |(_, part)| seen.has(*part) && (part.is_some() || !is_divided))
     }
 
     /// Bytes that are left of the memory of the instance that a client has chosen.

@@ -16,6 +16,8 @@ mod system;
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
+pub(super) use mig::Seen;
+
 use super::Driver;
 use super::failed::{Failed, Result};
 use super::frontend::Caller;
