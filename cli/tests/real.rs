@@ -350,11 +350,28 @@ fn clocks_stay_in_the_range_of_the_card() {
     }
 }
 
+/// Where only one program may compute, another gets no context until the first one has ended its own; where none may,
+/// none does.
+#[test]
+fn compute_modes_are_kept() {
+    let versions = versions();
+    for (real, card) in cuda_pairs(&versions, &["a100", "rtx3090"]) {
+        let script = real_file("exclusive.py");
+        let mut args = vec![script.as_os_str()];
+        args.extend(["3", "2"].map(OsStr::new));
+        let seen = real.run(&["--gpu", card], Path::new("python3"), &args);
+        let what = format!("{} {card}: {} {:?}", real.version, seen.out, seen.diagnostics);
+        // CUDA_ERROR_DEVICE_UNAVAILABLE.
+        let expected = "3 0 46 0\n2 46 46 46\n";
+        assert_eq!((seen.code, seen.out.as_str()), (Some(0), expected), "{what}");
+    }
+}
+
 /// A program on an instance is shown once, with its instance, and is not another instance's.
 #[test]
 fn programs_are_shown_with_their_instances() {
     const SCRIPT: &str =
-        "set -e; { $0 -mig 1; $0 -r; $0 mig -cgi 19,14,5 -C; } >&2; python3 $1";
+        "set -e; { $0 -mig 1; $0 -r; $0 mig -cgi 19,14,5 -C; } >&2; ! $0 -c 3 >&2; python3 $1";
     let versions = versions();
     for (real, card) in cuda_pairs(&versions, &["a100", "h100"]) {
         let (smi, script) = (real.smi(), real_file("parts.py"));

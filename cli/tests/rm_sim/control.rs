@@ -30,7 +30,45 @@ fn values(record: &str, list: &str, indices: &[u64]) -> Struct {
     params
 }
 
+/// NV2080_CTRL_CMD_GPU_ACQUIRE_COMPUTE_MODE_RESERVATION and its counterpart, of no parameters.
+const ACQUIRE: u32 = 0x2080_0145;
+const RELEASE: u32 = 0x2080_0146;
+
+fn set_compute_mode(client: &Client, subdevice: u32, rules: u64) -> u32 {
+    let record = "NV2080_CTRL_GPU_SET_COMPUTE_MODE_RULES_PARAMS";
+    let mut params = Struct::new(record).with("rules", rules);
+    client.control(subdevice, "NV2080_CTRL_CMD_GPU_SET_COMPUTE_MODE_RULES", &mut params)
+}
+
 rules! {
+    only_one_client_reserves_a_gpu_that_is_exclusive {
+        const ANYBODY: u64 = 0;
+        const EXCLUSIVE: u64 = 3;
+        const PROHIBITED: u64 = 2;
+        let (first, _, own) = Client::with_device();
+        let (second, _, other) = Client::with_device();
+        let [acquire, release] = [ACQUIRE, RELEASE]
+            .map(|command| move |client: &Client, object| client.control_with(object, command, 0, 0));
+        // Whoever comes last has it, and it alone gives it back.
+        assert_eq!((acquire(&first, own), acquire(&second, other)), (OK, OK));
+        assert_eq!((release(&first, own), release(&second, other)), (STATE_IN_USE, OK));
+        assert_eq!(set_compute_mode(&first, own, EXCLUSIVE), OK);
+        assert_eq!(acquire(&first, own), OK);
+        assert_eq!((acquire(&second, other), acquire(&first, own)), (STATE_IN_USE, STATE_IN_USE));
+        assert_eq!(release(&first, own), OK);
+        assert_eq!(acquire(&second, other), OK);
+        // It goes with the subdevice of its client, and with the client.
+        second.free(other);
+        assert_eq!(acquire(&first, own), OK);
+        first.free(first.handle);
+        let (third, _, own) = Client::with_device();
+        assert_eq!(acquire(&third, own), OK);
+        assert_eq!(set_compute_mode(&third, own, 4), INVALID_ARGUMENT);
+        assert_eq!(set_compute_mode(&third, own, PROHIBITED), OK);
+        assert_eq!((release(&third, own), acquire(&third, own)), (OK, STATE_IN_USE));
+        assert_eq!(set_compute_mode(&third, own, ANYBODY), OK);
+        assert_eq!(acquire(&third, own), OK);
+    }
     the_build_is_told_in_both_forms {
         let client = Client::new();
         let mut params = Struct::new("NV0000_CTRL_SYSTEM_GET_BUILD_VERSION_PARAMS");

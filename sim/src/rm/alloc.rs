@@ -295,6 +295,7 @@ impl Driver {
             client.remove(object);
         }
         self.drop_channels();
+        self.drop_reservations();
         Ok(())
     }
 }

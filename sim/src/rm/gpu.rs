@@ -25,6 +25,8 @@ pub(super) struct Gpu {
     pub(super) profile: Arc<Profile>,
     /// What programs changed, by name.
     pub(super) state: BTreeMap<String, Datum>,
+    /// The client whose context has it, where only one may.
+    pub(super) reservation: Option<u32>,
     /// What it is divided into.
     pub(super) instances: Instances,
     /// Entries of the profile's lists by the numbers of their indices.
@@ -58,10 +60,21 @@ impl Gpu {
     ) -> Self {
         let lists = lists(&profile, interface);
         let (state, facts) = (BTreeMap::new(), Facts::default());
-        let (users, is_lost, used) = (0, false, Arc::default());
+        let (users, is_lost, used, reservation) = (0, false, Arc::default(), None);
         let instances = Instances::default();
-        let mut gpu =
-            Self { minor, spot, users, is_lost, used, profile, state, instances, lists, facts };
+        let mut gpu = Self {
+            minor,
+            spot,
+            users,
+            is_lost,
+            used,
+            profile,
+            state,
+            reservation,
+            instances,
+            lists,
+            facts,
+        };
         let number = |name: &str| gpu.number(name);
         gpu.facts = Facts {
             vendor: number("identity.vendor") as u16,

@@ -80,6 +80,7 @@ impl Machine for Driver {
             }
         }
         self.drop_channels();
+        self.drop_reservations();
     }
 
     fn file_of(&self, inode: Inode) -> Option<FileId> {

@@ -3,6 +3,7 @@
 
 mod answers;
 mod channel;
+mod compute_mode;
 mod debugger;
 mod event;
 mod export;
@@ -47,7 +48,7 @@ pub(crate) fn is_answered_in_code(name: &str) -> bool {
 }
 
 /// Microseconds since 1970.
-fn microseconds() -> u64 {
+pub(in crate::rm) fn microseconds() -> u64 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     since.as_micros() as u64
 }
@@ -60,6 +61,7 @@ fn handler(name: &str) -> Option<Handler> {
     let own = own.or_else(|| export::handler(name)).or_else(|| memory::handler(name));
     let own = own.or_else(|| mig::handler(name)).or_else(|| nvlink::handler(name));
     own.or_else(|| debugger::handler(name))
+        .or_else(|| compute_mode::handler(name))
 }
 
 impl Driver {
@@ -130,7 +132,12 @@ impl Driver {
         let number = format!("{command:#010x}");
         if target.kind.takes(command >> 16) {
             self.need_gpu(target.kind.gpu())?;
-            if let Some(done) = self.answer_of_profile(target, &number, params) {
+            let by_code = handler(&number).filter(|_| !self.has_answer(target, &number));
+            let done = match by_code {
+                Some(handler) => Some(handler(self, target, params)),
+                None => self.answer_of_profile(target, &number, params),
+            };
+            if let Some(done) = done {
                 let size = params.bytes.len();
                 if target.caller.client.write(address, &params.bytes) < size {
                     return Err(Status::INVALID_ADDRESS.into());
