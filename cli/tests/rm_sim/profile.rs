@@ -31,6 +31,34 @@ fn all_profiles_fit_every_branch() {
     );
 }
 
+/// A name that nothing has is one that was not meant; one that an answer uses is.
+#[test]
+fn a_value_is_one_that_something_has_or_uses() {
+    let used = "[memory]\nspare = 3\n[state]\nfoo = 1\n[reset]\nfoo = 2\n[answers]\n\
+                NV2080_CTRL_CMD_GPU_QUERY_COMPUTE_MODE_RULES = { rules = \"=memory.spare + state.foo\" }";
+    assert_eq!(complaints(used).0, Some(0), "{}", complaints(used).1);
+    assert_eq!(complaints("[identity]\nname = \"X\"\nsku = \"1\"").0, Some(0));
+    let long = format!("[identity]\nname = \"{}\"", "x".repeat(200));
+    for (lines, message) in [
+        ("[identity]\nnam = \"X\"", "nothing has or uses a value `identity.nam`"),
+        ("[identity]\nnam = \"X\"", "did you mean `identity.name`?"),
+        ("[state]\nfoo = 1", "a value `state.foo`"),
+        ("[reset]\nfoo = 1", "a value `reset.foo`"),
+        ("[memory]\nsizee = 3", "did you mean `memory.size`?"),
+        ("[clocks]\ngraphics.maxx = 1", "did you mean `clocks.graphics.max`?"),
+        ("size = 1", "a value `size`"),
+        ("[memory]\nsize = -5", "`memory.size` is -5: expected 1 to "),
+        ("[memory]\nsize = 0", "`memory.size` is 0: expected 1 to "),
+        ("[bars]\nwindow.size = 0", "`bars.window.size` is 0"),
+        ("[identity]\ndevice = 0x12345", "`identity.device` is 74565: expected 1 to 65535"),
+        (&long, "`identity.name`: a text of 200 letters and its end do not fit 64 bytes"),
+    ] {
+        let (status, told) = complaints(lines);
+        assert_eq!(status, Some(1), "{lines}: {told}");
+        assert!(told.contains(message) && told.contains("mine.toml:"), "{lines}: {told}");
+    }
+}
+
 #[test]
 fn a_wrong_profile_is_refused_with_its_places() {
     assert_eq!(complaints("").0, Some(0));

@@ -1,7 +1,11 @@
 //! A profile against the interface of a driver: names, widths, lengths.
 
+use std::collections::BTreeSet;
+use std::ops::RangeInclusive;
+
 use super::eval::MAX_DEPTH;
 use super::expr::Expr;
+use super::near::nearest;
 use super::{
     Case, Datum, Filled, Filler, Gravity, ListUse, Node, Piece, Place, Problem, Profile, Scope,
     Value, evaluate,
@@ -24,6 +28,22 @@ const NUMBERS: [&str; 13] = [
     "identity.architecture",
     "identity.implementation",
 ];
+/// What they may be: loading takes so many bits of them, and a card without memory is none.
+const RANGES: [(&str, RangeInclusive<i128>); 11] = [
+    ("identity.class", 0..=0xff_ffff),
+    ("identity.device", 1..=0xffff),
+    ("identity.vendor", 1..=0xffff),
+    ("identity.subsystem", 0..=0xffff_ffff),
+    ("identity.revision", 0..=0xff),
+    ("identity.interrupt", 0..=0xffff),
+    ("memory.size", 1..=MOST_BYTES),
+    ("bars.registers.base", 0..=MOST_BYTES),
+    ("bars.registers.size", 1..=MOST_BYTES),
+    ("bars.window.base", 0..=MOST_BYTES),
+    ("bars.window.size", 1..=MOST_BYTES),
+];
+/// No card has so much, and no machine so many addresses.
+const MOST_BYTES: i128 = 1 << 52;
 const TEXTS: [&str; 3] = ["identity.name", "identity.short_name", "identity.bios"];
 const LISTS: [&str; 2] = ["classes", "engines"];
 
@@ -64,6 +84,42 @@ impl Profile {
         problems
     }
 
+    /// Values that nothing refers to and no card that this build carries has: names that were not meant.
+    pub(super) fn unknown_values(&self) -> Vec<Problem> {
+        let mut used = BTreeSet::new();
+        for node in self.nodes() {
+            each_expr(node, &mut |expr| {
+                if let Expr::Value(name) = expr {
+                    used.insert(name.as_str().to_owned());
+                }
+            });
+        }
+        let cases = self.answers.values().flatten();
+        used.extend(cases.flat_map(|case| case.set_state.iter().map(|(name, _)| name.clone())));
+        let is_state = |name: &str| {
+            let state = name.strip_prefix("reset.").map(|name| format!("state.{name}"));
+            state.is_some_and(|name| self.values.contains_key(&name))
+        };
+        let mut left: Vec<(&String, &Node)> = self.values.iter().collect();
+        left.retain(|(name, node)| {
+            !node.place.source.is_embedded && !used.contains(*name) && !is_state(name)
+        });
+        if left.is_empty() {
+            return Vec::new();
+        }
+        let carried = super::carried_values();
+        left.retain(|(name, _)| !carried.contains(*name));
+        let problems = left.into_iter().map(|(name, node)| {
+            let message = format!("nothing has or uses a value `{name}`");
+            let problem = Problem::wrong("profile-unknown-value", message, &node.place);
+            match nearest(name, carried.iter().map(String::as_str)) {
+                Some(near) => problem.help(format!("did you mean `{near}`?")),
+                None => problem.help("remove it, or use it in an answer"),
+            }
+        });
+        problems.collect()
+    }
+
     /// Problems of values that no driver is needed for.
     pub(super) fn values_without_value(&self) -> Vec<Problem> {
         let scope = Known { profile: self, interface: None, record: None };
@@ -90,6 +146,15 @@ impl Profile {
                 let code = "profile-no-value";
                 let gravity = Gravity::Wrong;
                 problems.push(Problem { gravity, code, message, place, help: None });
+            }
+        }
+        for (name, range) in RANGES {
+            let number = scope.value(name, 0).ok().and_then(|datum| datum.number());
+            let known = number.zip(self.values.get(name)).filter(|(_, node)| !depends(node));
+            if let Some((number, node)) = known.filter(|(number, _)| !range.contains(number)) {
+                let message =
+                    format!("`{name}` is {number}: expected {} to {}", range.start(), range.end());
+                problems.push(Problem::wrong("profile-does-not-fit", message, &node.place));
             }
         }
         problems
@@ -190,6 +255,7 @@ impl Check<'_> {
         for node in profile.values.values() {
             self.names(node, None, false);
         }
+        self.card_name();
         for list in profile.lists.values() {
             for (key, entry) in &list.entries {
                 let name = format!("{}{key}", list.prefix);
@@ -218,6 +284,15 @@ impl Check<'_> {
                 let code = "profile-unknown-class";
                 self.problems.push(Problem::not_of_this_driver(code, message, &rule.place));
             }
+        }
+    }
+
+    /// What code answers with the name of the card.
+    fn card_name(&mut self) {
+        let (record, path) = ("NV2080_CTRL_GPU_GET_NAME_STRING_PARAMS", "gpuNameString.ascii");
+        let name = self.profile.values.get("identity.name");
+        if let Some((node, range)) = name.zip(self.interface.place(record, path)) {
+            self.fits(node, range, "identity.name", None, false);
         }
     }
 

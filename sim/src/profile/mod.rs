@@ -7,10 +7,11 @@
 mod check;
 mod eval;
 pub mod expr;
+mod near;
 mod read;
 mod write;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::ops::Range;
 use std::path::Path;
@@ -248,6 +249,12 @@ pub fn names() -> impl Iterator<Item = &'static str> {
     CARDS.iter().map(|(name, _)| *name)
 }
 
+/// The names of all values that profiles which this build carries have.
+fn carried_values() -> BTreeSet<String> {
+    let profiles = CARDS.iter().chain(&SHARED).filter_map(|(name, _)| read::load(name).ok());
+    profiles.flat_map(|profile| profile.values.into_keys()).collect()
+}
+
 impl Profile {
     /// A profile by its name, or by the path of a file: what has a `/` or ends with `.toml` is a path.
     ///
@@ -272,7 +279,8 @@ impl Profile {
     }
 
     fn whole(self) -> Result<Self, Vec<Problem>> {
-        let problems = self.values_without_value();
+        let mut problems = self.values_without_value();
+        problems.extend(self.unknown_values());
         if problems.is_empty() { Ok(self) } else { Err(problems) }
     }
 
@@ -291,8 +299,8 @@ impl Profile {
 
     /// The constants of drivers that it names.
     #[cfg(test)]
-    pub(crate) fn constants(&self) -> std::collections::BTreeSet<String> {
-        let mut found = std::collections::BTreeSet::new();
+    pub(crate) fn constants(&self) -> BTreeSet<String> {
+        let mut found = BTreeSet::new();
         for node in self.nodes() {
             each_expr(node, &mut |expr| {
                 if let Expr::Constant(name) = expr {
