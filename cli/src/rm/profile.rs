@@ -1,5 +1,6 @@
 //! Profiles of GPUs, and what is wrong with them as the command's other diagnostics show it.
 
+use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::process::ExitCode;
 
@@ -48,23 +49,30 @@ fn compare(context: &Context<'_>, args: &RmCheck) -> Result<(Report, String), Re
     let mut profiles = Vec::new();
     for name in &names {
         match Profile::load(name) {
-            Ok(profile) => profiles.push((profile, BTreeMap::new())),
+            Ok(mut profile) => {
+                profile.name.clone_from(name);
+                profiles.push(Comparison::of(profile));
+            }
             Err(problems) => report.diagnostics.extend(problems.into_iter().map(diagnostic)),
         }
     }
+    let mut checked = Vec::new();
     for tag in &tags {
         let interface = interface::at(&family, tag)?;
-        for (profile, found) in &mut profiles {
-            for problem in profile.check(&interface) {
-                note(found, problem);
-            }
+        for comparison in &mut profiles {
+            comparison.with(&interface);
         }
     }
-    for (_, found) in profiles {
+    for Comparison { profile, found, drivers, unknown } in profiles {
+        if let Some(problem) = unknown.filter(|_| drivers == 0) {
+            report.push(diagnostic(problem));
+        }
+        checked.push((profile.name, drivers));
         for (problem, count) in found.into_values() {
             // What one driver has need not be in the others, and what this command carries has answers for all.
             let is_ours = problem.place.as_ref().is_some_and(|place| place.source.is_embedded);
-            let is_lacking = count == tags.len() && (args.tag.is_empty() || !is_ours);
+            let are_all = args.tag.is_empty() && drivers == tags.len();
+            let is_lacking = count == drivers && (are_all || !is_ours);
             if problem.gravity == Gravity::Wrong || is_lacking {
                 report.push(diagnostic(Problem { gravity: Gravity::Wrong, ..problem }));
             }
@@ -78,15 +86,54 @@ fn compare(context: &Context<'_>, args: &RmCheck) -> Result<(Report, String), Re
             true
         }
     });
-    let done = format!("{} against {} drivers", names.join(", "), tags.len());
-    Ok((report, done))
+    Ok((report, told(&checked)))
 }
 
-/// Counts the drivers that have a problem: it is the same one where its place and its kind are.
-fn note(found: &mut BTreeMap<String, (Problem, usize)>, problem: Problem) {
-    let place = problem.place.as_ref().map(|place| (place.source.path.clone(), place.span.clone()));
-    let key = format!("{place:?} {} {:?}", problem.code, problem.gravity);
-    found.entry(key).or_insert((problem, 0)).1 += 1;
+/// Which profiles were compared with how many drivers: those that do not know a card are not.
+fn told(checked: &[(String, usize)]) -> String {
+    let mut groups: BTreeMap<Reverse<usize>, Vec<&str>> = BTreeMap::new();
+    for (name, drivers) in checked {
+        groups.entry(Reverse(*drivers)).or_default().push(name);
+    }
+    let groups = groups
+        .into_iter()
+        .map(|(Reverse(drivers), names)| format!("{} against {drivers} drivers", names.join(", ")));
+    groups.collect::<Vec<_>>().join("; ")
+}
+
+/// A profile, and what drivers say of it.
+struct Comparison {
+    profile: Profile,
+    /// Problems, and of how many drivers they are.
+    found: BTreeMap<String, (Problem, usize)>,
+    /// How many drivers know the card, and why the last one that does not does not.
+    drivers: usize,
+    unknown: Option<Problem>,
+}
+
+impl Comparison {
+    fn of(profile: Profile) -> Self {
+        Self { profile, found: BTreeMap::new(), drivers: 0, unknown: None }
+    }
+
+    fn with(&mut self, interface: &Interface) {
+        if let Some(problem) = self.profile.unknown_to(interface) {
+            self.unknown = Some(problem);
+            return;
+        }
+        self.drivers += 1;
+        for problem in self.profile.check(interface) {
+            self.note(problem);
+        }
+    }
+
+    /// Counts the drivers that have a problem: it is the same one where its place and its kind are.
+    fn note(&mut self, problem: Problem) {
+        let place = problem.place.as_ref();
+        let place = place.map(|place| (place.source.path.clone(), place.span.clone()));
+        let key = format!("{place:?} {} {:?}", problem.code, problem.gravity);
+        self.found.entry(key).or_insert((problem, 0)).1 += 1;
+    }
 }
 
 /// The last tag of each branch.
@@ -99,6 +146,9 @@ fn newest(tags: &[Tag]) -> Vec<Tag> {
 /// A profile that fits a driver.
 pub(super) fn load(name: &str, interface: &Interface) -> Result<Profile, Report> {
     let profile = Profile::load(name).map_err(report)?;
+    if let Some(problem) = profile.unknown_to(interface) {
+        return Err(report(vec![problem]));
+    }
     let mut problems = profile.check(interface);
     // What a driver lacks is not answered there. Tests compare embedded profiles with all drivers.
     problems.retain(|problem| problem.gravity == Gravity::Wrong);

@@ -26,9 +26,30 @@ fn all_profiles_fit_every_branch() {
     let (code, told) = nvabi(&["rm", "check"]);
     assert_eq!(code, Some(0), "{told}");
     assert!(
-        told.contains("Checked a100, h100, hgx-a100, hgx-h100, l4, rtx3090, rtxpro6000 against 1"),
+        told.contains("Checked a100, hgx-a100, rtx3090 against 1")
+            && told.contains("; rtxpro6000 against "),
         "{told}"
     );
+}
+
+/// A driver that has no class of a card's does not know it, whether it is alone or one of several.
+#[test]
+fn a_card_needs_a_driver_that_knows_it() {
+    let message =
+        "550.163.01 does not know the card `rtxpro6000`: it has no class BLACKWELL_COMPUTE_B";
+    for args in [
+        &["check", "rtxpro6000", "--tag", TAG][..],
+        &["check", "a100", "rtxpro6000", "--tag", TAG],
+        &["sim", "--tag", TAG, "--gpu", "rtxpro6000", "--", "true"],
+        &["sim", "--tag", TAG, "--gpu", "a100", "--gpu", "rtxpro6000", "--", "true"],
+    ] {
+        let (code, told) = nvabi(&[&["rm"], args].concat());
+        assert_eq!(code, Some(if args[0] == "check" { 1 } else { 2 }), "{args:?}: {told}");
+        assert!(told.contains(message) && !told.contains("Checked"), "{args:?}: {told}");
+    }
+    let (code, told) = nvabi(&["rm", "check", "rtxpro6000", "--tag", TAG, "--tag", "570.124.06"]);
+    assert_eq!(code, Some(0), "{told}");
+    assert!(told.contains("Checked rtxpro6000 against 1 drivers"), "{told}");
 }
 
 /// A name that nothing has is one that was not meant; one that an answer uses is.

@@ -84,6 +84,26 @@ impl Profile {
         problems
     }
 
+    /// Why a driver does not know the card: it has none of its classes that compute.
+    pub fn unknown_to(&self, interface: &Interface) -> Option<Problem> {
+        let node = self.values.get("classes")?;
+        let scope = Known { profile: self, interface: None, record: None };
+        let Ok(Datum::List(classes)) = evaluate(node, &scope, 0) else { return None };
+        let names = classes.into_iter().filter_map(|item| match item {
+            Datum::Text(name) if name.contains("_COMPUTE_") => Some(name),
+            _ => None,
+        });
+        let names: Vec<String> = names.collect();
+        let is_known = |name: &String| interface.classes.iter().any(|class| class.name == *name);
+        if names.is_empty() || names.iter().any(is_known) {
+            return None;
+        }
+        let (driver, own, names) = (&interface.tag, &self.name, names.join(", "));
+        let message = format!("{driver} does not know the card `{own}`: it has no class {names}");
+        let problem = Problem::wrong("profile-unknown-card", message, &node.place);
+        Some(problem.help("name a newer driver with `--tag`, or another card"))
+    }
+
     /// Values that nothing refers to and no card that this build carries has: names that were not meant.
     pub(super) fn unknown_values(&self) -> Vec<Problem> {
         let mut used = BTreeSet::new();
