@@ -367,6 +367,28 @@ fn compute_modes_are_kept() {
     }
 }
 
+/// A program that computed is accounted, nvidia-smi is not; what is cleared is forgotten.
+#[test]
+fn programs_are_accounted() {
+    const SCRIPT: &str = "set -e; ask() { $0 --query-accounted-apps=pid,max_memory_usage,time \
+                          --format=csv,noheader,nounits; }; python3 $1 >&2; $0 -am 1 >&2; ask; python3 $1 >&2 & \
+                          echo $!; wait $!; ask; $0 -caa >&2; ask; echo end";
+    let versions = versions();
+    for (real, card) in cuda_pairs(&versions, &["a100", "l4"]) {
+        let (smi, script) = (real.smi(), real_file("exclusive.py"));
+        let args = ["-c".as_ref(), SCRIPT.as_ref(), smi.as_os_str(), script.as_os_str()];
+        let seen = real.run(&["--gpu", card], Path::new("sh"), &args);
+        let what = format!("{} {card}: {} {:?}", real.version, seen.out, seen.diagnostics);
+        let lines: Vec<&str> = seen.out.lines().collect();
+        assert_eq!((seen.code, lines.len(), lines.last()), (Some(0), 3, Some(&"end")), "{what}");
+        let fields: Vec<&str> = lines[1].split(", ").collect();
+        assert_eq!((fields.len(), fields[0]), (3, lines[0]), "{what}");
+        // A context has some hundred MiB, and takes some time.
+        let numbers: Vec<u64> = fields[1..].iter().map(|it| it.parse().unwrap()).collect();
+        assert!(numbers[0] > 10 && numbers[1] > 0, "{what}");
+    }
+}
+
 /// A program on an instance is shown once, with its instance, and is not another instance's.
 #[test]
 fn programs_are_shown_with_their_instances() {

@@ -182,7 +182,8 @@ impl Driver {
             }
         };
         let client = self.server.client(handle, caller.owner)?;
-        client.add(own, Object::new(parent, kind));
+        client.add(own, Object::new(parent, kind.clone()));
+        self.account(handle, &kind);
         Ok(own)
     }
 
@@ -296,6 +297,7 @@ impl Driver {
         }
         self.drop_channels();
         self.drop_reservations();
+        self.end_accounts();
         Ok(())
     }
 }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
 use super::Driver;
+use super::accounts::Accounts;
 use super::interface::Interface;
 use super::mig::Instances;
 use crate::profile::{Datum, Entry, Profile, Scope, evaluate};
@@ -25,6 +26,8 @@ pub(super) struct Gpu {
     pub(super) profile: Arc<Profile>,
     /// What programs changed, by name.
     pub(super) state: BTreeMap<String, Datum>,
+    /// Programs that computed on it, while that is kept.
+    pub(super) accounts: Accounts,
     /// The client whose context has it, where only one may.
     pub(super) reservation: Option<u32>,
     /// What it is divided into.
@@ -71,6 +74,7 @@ impl Gpu {
             profile,
             state,
             reservation,
+            accounts: Accounts::default(),
             instances,
             lists,
             facts,
@@ -226,6 +230,7 @@ impl Driver {
         let after: Vec<_> = after.collect();
         self.gpus[gpu].state.extend(after);
         self.gpus[gpu].instances = Instances::default();
+        self.gpus[gpu].accounts = Accounts::default();
         self.has_other_entries = true;
         self.rewrite_records();
     }

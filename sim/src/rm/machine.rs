@@ -81,6 +81,7 @@ impl Machine for Driver {
         }
         self.drop_channels();
         self.drop_reservations();
+        self.end_accounts();
     }
 
     fn file_of(&self, inode: Inode) -> Option<FileId> {

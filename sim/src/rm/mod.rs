@@ -8,6 +8,7 @@
 //! `src/nvidia/arch/nvalloc/unix/src`, `R` is `src/nvidia/src/kernel/rmapi`, `S` is
 //! `src/nvidia/src/libraries/resserv/src`.
 
+mod accounts;
 mod alloc;
 mod capabilities;
 mod channel;

@@ -1,6 +1,7 @@
 //! Control commands: which object takes which, and in which order they are refused (R/control.c,
 //! S/rs_server.c: `serverControl`, S/rs_resource.c: `resControl_IMPL`).
 
+mod accounting;
 mod answers;
 mod channel;
 mod compute_mode;
@@ -62,6 +63,7 @@ fn handler(name: &str) -> Option<Handler> {
     let own = own.or_else(|| mig::handler(name)).or_else(|| nvlink::handler(name));
     own.or_else(|| debugger::handler(name))
         .or_else(|| compute_mode::handler(name))
+        .or_else(|| accounting::handler(name))
 }
 
 impl Driver {
