@@ -389,6 +389,36 @@ fn programs_are_accounted() {
     }
 }
 
+/// How cards reach each other: over NVLink where links are, over PCIe if they are cards for servers.
+#[test]
+fn paths_between_cards_are_those_of_their_links() {
+    let alone = ["--gpu", "a100", "--gpu", "l4"];
+    let homes = ["--gpu", "rtx3090", "--gpus", "2"];
+    let bridge = [&homes[..], &["--topology", "linked-pair"]].concat();
+    let board = ["--gpu", "hgx-a100", "--gpus", "2"];
+    for real in versions() {
+        for (machine, links, reads) in [
+            (&alone[..], "NS", "OK"),
+            (&homes, "NS", "CNS"),
+            (&bridge, "OK", "OK"),
+            (&board, "OK", "OK"),
+        ] {
+            for (kind, expected) in [("n", links), ("r", reads)] {
+                let seen = real.run(machine, &real.smi(), &["topo", "-p2p", kind]);
+                let what = format!("{} {machine:?} {kind}: {}", real.version, seen.out);
+                let row = |name| seen.out.lines().find_map(|line| line.trim().strip_prefix(name));
+                let row =
+                    |name| row(name).unwrap_or_default().split_whitespace().collect::<Vec<_>>();
+                assert_eq!(
+                    (row("GPU0"), row("GPU1")),
+                    (vec!["X", expected], vec![expected, "X"]),
+                    "{what}"
+                );
+            }
+        }
+    }
+}
+
 /// A program on an instance is shown once, with its instance, and is not another instance's.
 #[test]
 fn programs_are_shown_with_their_instances() {

@@ -52,6 +52,33 @@ fn a_card_needs_a_driver_that_knows_it() {
     assert!(told.contains("Checked rtxpro6000 against 1 drivers"), "{told}");
 }
 
+/// Both ends of a link are alike, and a card has no more links than it has.
+#[test]
+fn cards_that_differ_are_not_linked() {
+    for (args, message) in [
+        (
+            &["--topology", "dgx-a100", "--gpu", "a100", "--gpu", "h100"][..],
+            "cards on the same switches are of one kind",
+        ),
+        (&["--gpu", "hgx-a100", "--gpu", "hgx-h100"], "cards on the same switches are of one kind"),
+        (
+            &["--topology", "linked-pair", "--gpu", "a100", "--gpu", "h100"],
+            "NVLinks of different generations",
+        ),
+        (
+            &["--topology", "linked-pair", "--gpu", "l4", "--gpus", "2"],
+            "GPU 0 (`l4`) has 0 NVLinks, the topology gives it 4",
+        ),
+    ] {
+        let (code, told) = nvabi(&[&["rm", "sim", "--tag", TAG], args, &["--", "true"]].concat());
+        assert!(code != Some(0) && told.contains(message), "{args:?}: {code:?} {told}");
+    }
+    // A card without links may be beside those that have them.
+    let mixed = ["--topology", "dgx-a100", "--gpu", "a100", "--gpu", "l4", "--", "true"];
+    let (code, told) = nvabi(&[&["rm", "sim", "--tag", TAG], &mixed[..]].concat());
+    assert_eq!(code, Some(0), "{told}");
+}
+
 /// A name that nothing has is one that was not meant; one that an answer uses is.
 #[test]
 fn a_value_is_one_that_something_has_or_uses() {

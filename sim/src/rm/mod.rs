@@ -188,6 +188,9 @@ fn driver(options: &Options) -> io::Result<Driver> {
     let interface = Arc::clone(&options.interface);
     let spots = spots(options)?;
     let driver = Driver::new(interface, version, &options.gpus, spots, Log::new(faults));
+    if let Some(message) = driver.wrong_links() {
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, message));
+    }
     let Options { is_lenient, takes_ptx, .. } = *options;
     Ok(Driver { is_lenient, takes_ptx, ..driver })
 }
