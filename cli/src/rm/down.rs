@@ -1,6 +1,7 @@
 //! `nvabi rm down`: ends a machine.
 
 use std::io;
+use std::os::unix::net::UnixStream;
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -33,8 +34,7 @@ fn end(name: &str) -> io::Result<()> {
     let stream = folder.connect()?;
     let process = rustix::net::sockopt::socket_peercred(&stream)?.pid;
     stream.set_read_timeout(Some(PATIENCE))?;
-    connection::send(&stream, Kind::Down, &[])
-        .map_err(|error| connection::in_words(error, name, PATIENCE))?;
+    ask(&stream).map_err(|error| connection::in_words(error, name, PATIENCE))?;
     let stays = |why: &str| {
         let advice = format!("its process is {process}, and `kill -KILL {process}` ends it");
         io::Error::other(format!("machine `{name}` {why}: {advice}"))
@@ -48,7 +48,7 @@ fn end(name: &str) -> io::Result<()> {
             }
             Ok(Some(_)) => {}
             // It was killed before it read all.
-            Err(error) if error.kind() == io::ErrorKind::ConnectionReset => break,
+            Err(error) if is_closed(&error) => break,
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                 return Err(stays(&format!("is not down after {} s", PATIENCE.as_secs())));
             }
@@ -67,4 +67,30 @@ fn end(name: &str) -> io::Result<()> {
         }
     }
     Err(stays("closed the connection and is still up"))
+}
+
+/// Asks a machine to go down. Where it closes the connection it is going, since somebody else was first.
+fn ask(stream: &UnixStream) -> io::Result<()> {
+    match connection::send(stream, Kind::Down, &[]) {
+        Err(error) if is_closed(&error) => Ok(()),
+        done => done,
+    }
+}
+
+fn is_closed(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_machine_that_is_going_down_needs_not_be_asked() -> io::Result<()> {
+        let (own, machine) = UnixStream::pair()?;
+        drop(machine);
+        assert!(ask(&own).is_ok());
+        assert!(matches!(connection::receive(&own), Ok(None)));
+        Ok(())
+    }
 }
