@@ -18,7 +18,7 @@ fn an_instruction_that_the_emulator_lacks_is_named_with_its_line() {
     for instruction in [
         "istypep.texref %p1, %rd1",
         "wgmma.fence.sync.aligned",
-        "mbarrier.init.shared.b64 [%rd1], %r1",
+        "mbarrier.frobnicate.shared.b64 [%rd1], %r1",
         "cp.async.bulk.commit_group",
         "barrier.cluster.arrive",
         "vadd.s32.s32.s32 %r1, %r2, %r3",

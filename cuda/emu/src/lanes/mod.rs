@@ -9,6 +9,7 @@ mod float;
 mod half;
 mod integer;
 pub(crate) mod matrix;
+pub(crate) mod mbarrier;
 
 /// The values of one register in the lanes of a warp.
 pub(crate) type Lanes = [u64; 32];

@@ -12,6 +12,7 @@ mod control;
 mod fuzz;
 mod gpu;
 mod halves;
+mod mbarrier;
 mod memories;
 mod mistakes;
 mod numbers;

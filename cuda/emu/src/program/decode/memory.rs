@@ -49,6 +49,9 @@ impl<'a> Decoder<'_, 'a> {
         if !opcode.has("async") {
             return self.unsupported(instruction);
         }
+        if opcode.has("mbarrier") && opcode.has("arrive") && !opcode.has("bulk") {
+            return self.arrive_with_copies(instruction, opcode);
+        }
         let operands = &instruction.operands;
         let waits = ["commit_group", "wait_group", "wait_all"].iter().any(|word| opcode.has(word));
         if waits && !opcode.has("bulk") {

@@ -9,6 +9,7 @@ mod barriers;
 mod compare;
 mod control;
 mod demand;
+mod mbarrier;
 mod memory;
 mod moves;
 mod operands;
@@ -161,6 +162,8 @@ fn decoder_of<'n, 'a>(base: &str) -> DecodeFn<'n, 'a> {
         "isspacep" => Decoder::is_space,
         // atomics.rs
         "atom" | "red" => Decoder::atomic,
+        // mbarrier.rs
+        "mbarrier" => Decoder::memory_barrier,
         // barriers.rs
         "bar" | "barrier" => Decoder::barrier,
         // warp.rs
