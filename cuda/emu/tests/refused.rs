@@ -19,7 +19,7 @@ fn an_instruction_that_the_emulator_lacks_is_named_with_its_line() {
         "istypep.texref %p1, %rd1",
         "wgmma.fence.sync.aligned",
         "mbarrier.frobnicate.shared.b64 [%rd1], %r1",
-        "cp.async.bulk.commit_group",
+        "cp.async.bulk.tensor.1d.global.shared::cta.bulk_group [%rd1], [%r1], 16",
         "barrier.cluster.arrive",
         "vadd.s32.s32.s32 %r1, %r2, %r3",
         "atom.global.max.noftz.f16x2 %r1, [%rd1], %r2",

@@ -195,6 +195,12 @@ pub(crate) enum Op {
         order: Order,
         commutes: bool,
     },
+    /// Copies any number of bytes that one lane names, between global and shared memory.
+    CopyBulk {
+        to: Address,
+        from: Address,
+        size: Reg,
+    },
     /// Copies from global to shared memory; the rest of `size` is filled with zeros.
     CopyAsync {
         to: Address,

@@ -50,6 +50,56 @@ over:
 }
 ";
 
+/// One thread has `SIZE` bytes copied into shared memory, which tell the barrier; another warp waits for them, doubles
+/// them, and the first thread has them copied back.
+const COPIES: &str = "
+.version 8.3
+.target sm_90
+.address_size 64
+.visible .entry hand_over(.param .u64 out) {
+  .reg .b32 %r<20>; .reg .b64 %rd<9>; .reg .pred %p<9>;
+  .shared .align 16 .b8 cells[384];
+  .shared .align 8 .b8 bar[8];
+  ld.param.u64 %rd1, [out]; mov.u32 %r1, %tid.x; mov.u32 %r2, bar; mov.u32 %r3, cells;
+  setp.ne.u32 %p1, %r1, 0; @%p1 bra made;
+  mbarrier.init.shared::cta.b64 [%r2], 1;
+  fence.mbarrier_init.release.cluster;
+made: bar.sync 0;
+  @%p1 bra asked;
+  mbarrier.arrive.expect_tx.release.cta.shared::cta.b64 _, [%r2], SIZE;
+  cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%r3], [%rd1], SIZE, [%r2];
+asked:
+  WAIT mbarrier.try_wait.parity.shared::cta.b64 %p2, [%r2], 0; @!%p2 bra asked;
+over:
+  shl.b32 %r4, %r1, 2; add.u32 %r4, %r4, %r3;
+  ld.shared.u32 %r5, [%r4]; shl.b32 %r5, %r5, 1; st.shared.u32 [%r4], %r5;
+  fence.proxy.async.shared::cta; bar.sync 0;
+  @%p1 bra done;
+  cp.async.bulk.global.shared::cta.bulk_group [%rd1], [%r3], SIZE;
+  cp.async.bulk.commit_group; cp.async.bulk.wait_group 0;
+done: ret;
+}
+";
+
+#[test]
+fn bulk_copies_tell_of_their_bytes() {
+    let launch = Launch { block: [THREADS, 1, 1], ..Launch::default() };
+    for schedule in [Schedule::InOrder, Schedule::Random(5)] {
+        let launch = Launch { schedule, ..launch.clone() };
+        let (report, words) = run(&COPIES.replace("SIZE", "384").replace("WAIT", ""), &launch);
+        assert!(report.findings.is_empty(), "{}", report.findings[0]);
+        assert_eq!(words, [u32::MAX << 1; THREADS as usize]);
+    }
+    // Without the wait, other warps read what was not copied for them.
+    let (report, _) = run(&COPIES.replace("SIZE", "384").replace("WAIT", "bra over;"), &launch);
+    let races = |finding: &nvabi_emu::Finding| finding.kind == FindingKind::Race;
+    assert!(report.findings.iter().any(races));
+    let (report, _) = run(&COPIES.replace("SIZE", "376").replace("WAIT", "bra over;"), &launch);
+    let finding = &report.findings[0];
+    assert_eq!(finding.kind, FindingKind::Misaligned, "{finding}");
+    assert!(finding.to_string().contains("a bulk copy of 376 bytes"), "{finding}");
+}
+
 fn run(text: &str, launch: &Launch) -> (Report, Vec<u32>) {
     let mut device = Device::new();
     let module = device.load(text).unwrap_or_else(|error| panic!("{error}"));

@@ -107,7 +107,8 @@ fn effects(op: &Op, mut read: impl FnMut(Reg)) {
                 read(*compare);
             }
         }
-        Op::CopyAsync { to, from, source_size, .. } => {
+        Op::CopyBulk { to, from, size: source_size }
+        | Op::CopyAsync { to, from, source_size, .. } => {
             [to.base, from.base, *source_size].into_iter().for_each(read);
         }
         Op::BranchIndexed { index, .. } => read(*index),

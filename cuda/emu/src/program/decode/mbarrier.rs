@@ -1,6 +1,6 @@
 //! Barriers in memory: `mbarrier`, `cp.async.mbarrier`. Their operations are loads, stores and atomics of 64 bits.
 
-use super::super::{Address, Op, Order, Rmw, Space, UsedBytes};
+use super::super::{Address, Op, Order, Reg, Rmw, Space, UsedBytes};
 use super::Decoder;
 use crate::error::LoadError;
 use crate::lanes::{Opcode, mbarrier};
@@ -94,12 +94,24 @@ impl<'a> Decoder<'_, 'a> {
         Ok(())
     }
 
+    /// Tells a barrier of bytes that a copy brought.
+    pub(super) fn complete_bytes(
+        &mut self,
+        barrier: Option<&ptx::Operand<'a>>,
+        bytes: Reg,
+    ) -> Result<(), LoadError> {
+        let at = self.address(&Opcode::new("mbarrier.shared"), barrier)?;
+        let order = Order { strong: true, acquire: false, release: true };
+        self.step(at, None, mbarrier::complete, bytes, order);
+        Ok(())
+    }
+
     fn step(
         &mut self,
         at: Address,
-        dst: Option<u32>,
+        dst: Option<Reg>,
         step: fn(u64, u64) -> u64,
-        src: u32,
+        src: Reg,
         order: Order,
     ) {
         let rmw = Rmw::Apply(step);

@@ -54,13 +54,16 @@ impl<'a> Decoder<'_, 'a> {
         }
         let operands = &instruction.operands;
         let waits = ["commit_group", "wait_group", "wait_all"].iter().any(|word| opcode.has(word));
-        if waits && !opcode.has("bulk") {
+        if opcode.has("bulk") && !waits {
+            return self.copy_bulk(instruction, opcode);
+        }
+        if waits {
             // The copies are done when they are asked for.
             self.emit(Op::Nop);
             return Ok(());
         }
         let size = match operands.get(2) {
-            Some(ptx::Operand::Immediate(size @ (4 | 8 | 16))) if !opcode.has("bulk") => *size,
+            Some(ptx::Operand::Immediate(size @ (4 | 8 | 16))) => *size,
             _ => return self.unsupported(instruction),
         };
         let mut to = self.address(&Opcode::new("st.shared"), operands.first())?;
@@ -71,6 +74,35 @@ impl<'a> Decoder<'_, 'a> {
             None => self.constant(size),
         };
         self.emit(Op::CopyAsync { to, from, size, source_size });
+        Ok(())
+    }
+
+    /// `cp.async.bulk` without tensors: done when it is asked for, so that its bytes are told at once.
+    fn copy_bulk(
+        &mut self,
+        instruction: &ptx::Instruction<'a>,
+        opcode: &Opcode<'a>,
+    ) -> Result<(), LoadError> {
+        if opcode.has("prefetch") && !opcode.has("tensor") {
+            self.emit(Op::Nop);
+            return Ok(());
+        }
+        let is_other = ["reduce", "tensor", "multicast::cluster", "cp_mask"];
+        let spaces: Vec<Space> =
+            opcode.modifiers.iter().filter_map(|word| bulk_space(word)).collect();
+        let [to_space, from_space] = spaces[..] else { return self.unsupported(instruction) };
+        if is_other.iter().any(|word| opcode.has(word)) {
+            return self.unsupported(instruction);
+        }
+        let operands = &instruction.operands;
+        let mut to = self.address(opcode, operands.first())?;
+        let mut from = self.address(opcode, operands.get(1))?;
+        (to.space, from.space) = (to_space, from_space);
+        let size = self.src(operands.get(2))?;
+        self.emit(Op::CopyBulk { to, from, size });
+        if opcode.has("mbarrier::complete_tx::bytes") {
+            self.complete_bytes(operands.get(3), size)?;
+        }
         Ok(())
     }
 
@@ -171,6 +203,15 @@ pub(super) fn order(opcode: &Opcode<'_>) -> Order {
             || has("mmio"),
         acquire: has("acquire") || has("acq_rel"),
         release: has("release") || has("acq_rel"),
+    }
+}
+
+/// Source or destination of a bulk copy. A cluster is one block.
+fn bulk_space(word: &str) -> Option<Space> {
+    match word {
+        "global" => Some(Space::Global),
+        "shared::cta" | "shared::cluster" => Some(Space::Shared),
+        _ => None,
     }
 }
 

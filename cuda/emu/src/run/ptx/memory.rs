@@ -1,12 +1,12 @@
 //! Loads, stores and atomics of a warp, in every state space.
 
-use super::super::Mistake;
 use super::super::access::{
     Target, accessor, low, note, update, wait_for_turn, watch_read, watch_write,
 };
 use super::super::block::State;
 use super::super::shared::{AccessProblem, Accessor};
 use super::super::warp::lanes_of;
+use super::super::{Mistake, mistake};
 use super::warp::Warp;
 use crate::program::{Address, Op, Order, Reg, Rmw, Space, WINDOW_SHIFT};
 use crate::report::{EventKind, FindingKind, Severity};
@@ -235,6 +235,34 @@ impl Warp<'_> {
                     0
                 };
                 self.private.put(state, lane, target, at, 1, byte);
+            }
+        }
+        Ok(())
+    }
+
+    /// Copies in pieces of 16 bytes, of which places and sizes must be multiples.
+    pub(super) fn copy_bulk(
+        &mut self,
+        state: &mut State<'_>,
+        to: &Address,
+        from: &Address,
+        size: Reg,
+        mask: u32,
+    ) -> Result<(), Box<Mistake>> {
+        const PIECE: u64 = 16;
+        for lane in lanes_of(mask) {
+            let source = effective(from, self.register(from.base)[lane]);
+            let target = effective(to, self.register(to.base)[lane]);
+            let size = self.register(size)[lane] & low(4);
+            if (source | target | size) % PIECE != 0 {
+                let message = format!(
+                    "a bulk copy of {size} bytes from {source:#x} to {target:#x}: not all are multiples of {PIECE}"
+                );
+                return mistake(FindingKind::Misaligned, lane, message);
+            }
+            for at in (0..size).step_by(8) {
+                let word = self.checked_load(state, lane, from.space, source + at, 8)?;
+                self.checked_store(state, lane, to.space, target + at, 8, word)?;
             }
         }
         Ok(())

@@ -330,6 +330,7 @@ impl<'a> Warp<'a> {
                 self.store(state, at, src, *width, *order, mask)?
             }
             Op::Atomic { .. } => self.atomic(state, &instruction.op, mask)?,
+            Op::CopyBulk { to, from, size } => self.copy_bulk(state, to, from, *size, mask)?,
             Op::CopyAsync { to, from, size, source_size } => {
                 self.copy_async(state, to, from, *size, *source_size, mask)?;
             }
