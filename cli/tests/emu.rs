@@ -152,15 +152,20 @@ fn a_runtime_in_the_program_is_replaced() {
 #[test]
 fn programs_of_nvcc_run() {
     let (setting, cuda) = (Setting::new(), nvabi_test::cuda_13());
-    let sample = concat!(env!("CARGO_MANIFEST_DIR"), "/../cuda/samples/matrixMul.cu");
-    for options in
-        [&["-arch=sm_90"][..], &["-cudart=shared", "-arch=sm_80"], &["-rdc=true", "-arch=sm_80"]]
-    {
+    let samples = concat!(env!("CARGO_MANIFEST_DIR"), "/../cuda/samples");
+    for (sample, options) in [
+        ("matrixMul", &["-arch=sm_90"][..]),
+        ("matrixMul", &["-cudart=shared", "-arch=sm_80"]),
+        ("matrixMul", &["-rdc=true", "-arch=sm_80"]),
+        ("asyncCopies", &["-gencode=arch=compute_80,code=compute_80"]),
+        ("asyncCopies", &["-gencode=arch=compute_90,code=compute_90"]),
+    ] {
+        let source = format!("{samples}/{sample}.cu");
         let mut nvcc = Command::new(cuda.join("bin/nvcc"));
-        nvcc.current_dir(&setting.folder).args(options).args([sample, "-o", "sample"]);
+        nvcc.current_dir(&setting.folder).args(options).args([&*source, "-o", "sample"]);
         let compiled = nvcc.output().unwrap();
         assert!(compiled.status.success(), "{options:?}: {}", err(&compiled));
-        let output = setting.run(&[], &["./sample"]);
+        let output = setting.run(&["--schedules", "2"], &["./sample"]);
         assert!(output.stdout.ends_with(b"passed\n"), "{options:?}: {}", err(&output));
         assert_eq!(output.status.code(), Some(0), "{options:?}: {}", err(&output));
     }
