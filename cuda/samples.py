@@ -97,7 +97,8 @@ def run(program, options):
 
 def why(status, output):
     """The line of a run's output that says most about how it ended."""
-    lines = [line for line in output.splitlines() if "cuGetExportTable" not in line]
+    said = ("cuGetExportTable", "Emulated ./")
+    lines = [line for line in output.splitlines() if line.strip() and not any(word in line for word in said)]
     for pattern in (r"nvabi-emu: .*", r"nvabi emu: .*", r".*\b(?:ailed|rror|FAILED|ERROR)\b.*", r".*waiv.*"):
         found = [line for line in lines if re.fullmatch(pattern, line.strip())]
         if found:

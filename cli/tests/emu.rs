@@ -171,6 +171,44 @@ fn programs_of_nvcc_run() {
     }
 }
 
+/// Of machine code alone, which calls what the driver has.
+const SAYS: &str = "\
+#include <cassert>
+#include <cstdio>
+__global__ void say(int n) {
+    printf(\"thread %d of %s\\n\", threadIdx.x, \"two\");
+    assert(threadIdx.x < n);
+}
+int main() {
+    say<<<1, 2>>>(2);
+    printf(\"%d\\n\", cudaDeviceSynchronize());
+    say<<<1, 2>>>(1);
+    printf(\"%d\\n\", cudaDeviceSynchronize());
+}
+";
+
+#[test]
+fn machine_code_of_nvcc_says_and_asserts() {
+    let (setting, cuda) = (Setting::new(), nvabi_test::cuda_13());
+    std::fs::write(setting.folder.path().join("says.cu"), SAYS).unwrap();
+    for arch in [
+        &["-rdc=true", "-arch=sm_80"][..],
+        &["-gencode=arch=compute_80,code=sm_80"],
+        &["-gencode=arch=compute_90,code=sm_90"],
+    ] {
+        let mut nvcc = Command::new(cuda.join("bin/nvcc"));
+        nvcc.current_dir(&setting.folder).args(arch).args(["-lineinfo", "says.cu", "-o", "says"]);
+        let compiled = nvcc.output().unwrap();
+        assert!(compiled.status.success(), "{}", err(&compiled));
+        let output = setting.run(&[], &["./says"]);
+        let said = String::from_utf8_lossy(&output.stdout);
+        let both = "thread 0 of two\nthread 1 of two\n";
+        assert_eq!(said, format!("{both}0\n{both}710\n"), "{arch:?}: {}", err(&output));
+        assert_eq!(output.status.code(), Some(1), "{arch:?}: {}", err(&output));
+        assert!(err(&output).contains("says.cu:5"), "{arch:?}: {}", err(&output));
+    }
+}
+
 #[test]
 fn reports_have_what_every_schedule_found() {
     let setting = Setting::new();

@@ -225,6 +225,11 @@ pub(crate) enum Op {
         target: Target,
         wide: bool,
     },
+    /// Where an instruction is, for those that go there by registers.
+    CodeAddress {
+        to: u8,
+        address: u64,
+    },
     /// Predicates into a register, and back: the bits of `mask`, in this byte of the register.
     PredicatesToRegister {
         to: u8,

@@ -236,6 +236,11 @@ impl<'a> Warp<'a> {
                     self.write_target(Self::behind(*target), &ZEROS, mask);
                 }
             }
+            Op::CodeAddress { to, address } => {
+                let to = Target::Register(*to);
+                self.write_target(to, &[*address as u32; 32], mask);
+                self.write_target(Self::behind(to), &[(address >> 32) as u32; 32], mask);
+            }
             Op::Exit { when } => self.exit(state, mask & self.holds(*when)),
             Op::Load { .. } => self.load(state, &instruction.op, mask)?,
             Op::Store { .. } => self.store(state, &instruction.op, mask)?,

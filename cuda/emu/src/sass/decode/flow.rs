@@ -19,6 +19,13 @@ impl Decoder<'_> {
             }
             JMP => self.jump(),
             CALL | RET => self.call(),
+            LEPC => {
+                // Its own, where none is named.
+                let own = self.instruction.address as i64;
+                let named = if self.count() > 1 { self.address_of(1)? } else { own };
+                let address = self.base().wrapping_add_signed(named);
+                Ok(Op::CodeAddress { to: self.register(0)?, address })
+            }
             EXIT => Ok(Op::Exit { when: when()? }),
             BSSY => Ok(Op::SetBarrier { barrier: self.barrier(1)? }),
             BSYNC => Ok(Op::SyncBarrier { barrier: self.barrier(1)?, when: when()? }),

@@ -74,7 +74,7 @@ impl Decoder<'_> {
             | CGAERRBAR => self.memory(),
             TEX | TLD | TLD4 | TXD | TXQ | SULD | SUST | SURED => self.texture(),
             BRA | BRX | JMP | CALL | RET | EXIT | BSSY | BSYNC | BREAK | YIELD | WARPSYNC
-            | BMOV | ENDCOLLECTIVE | NOP | NANOSLEEP | BPT | BAR => self.flow(),
+            | BMOV | ENDCOLLECTIVE | NOP | NANOSLEEP | BPT | BAR | LEPC => self.flow(),
             _ => Err("it is decoded, but not run".to_owned()),
         }
     }
