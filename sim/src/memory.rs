@@ -20,7 +20,7 @@ use super::limits::{self, Place, Places};
 use super::patience::Patience;
 
 /// Bytes of a page.
-const PAGE: u64 = 4096;
+pub(crate) const PAGE: u64 = 4096;
 
 /// What lists of mappings call our memory.
 pub(crate) const NODE_NAME: &str = "memfd:nvabi-sim";
@@ -461,18 +461,25 @@ pub(crate) struct Pages {
     /// Its file in `/proc`, which stays that of the same memory whatever becomes of the process.
     memory: Arc<File>,
     address: u64,
+    size: u64,
     patience: Arc<Patience>,
 }
 
 impl Pages {
-    /// From an address on, in the file of a process's memory.
-    pub(crate) fn new(memory: File, address: u64, patience: Arc<Patience>) -> Self {
-        Self { memory: Arc::new(memory), address, patience }
+    /// So many bytes from an address on, in the file of a process's memory.
+    pub(crate) fn new(memory: File, address: u64, size: u64, patience: Arc<Patience>) -> Self {
+        Self { memory: Arc::new(memory), address, size, patience }
+    }
+
+    /// The address of bytes that are all among them.
+    fn at(&self, offset: u64, length: usize) -> Option<u64> {
+        let end = offset.checked_add(length as u64)?;
+        self.address.checked_add(offset).filter(|_| end <= self.size)
     }
 
     /// Copies out; whether all of it was there.
     pub(crate) fn read(&self, offset: u64, into: &mut [u8]) -> bool {
-        let Some(at) = self.address.checked_add(offset) else { return false };
+        let Some(at) = self.at(offset, into.len()) else { return false };
         let memory = self.memory.clone();
         let read = move |into: &mut [u8]| memory.read_exact_at(into, at).map_or(0, |()| into.len());
         self.patience.read(into, read) == into.len()
@@ -480,7 +487,7 @@ impl Pages {
 
     /// Copies in, as [`Self::read`] copies out.
     pub(crate) fn write(&self, offset: u64, from: &[u8]) -> bool {
-        let Some(at) = self.address.checked_add(offset) else { return false };
+        let Some(at) = self.at(offset, from.len()) else { return false };
         let memory = self.memory.clone();
         let write = move |from: &[u8]| memory.write_all_at(from, at).map_or(0, |()| from.len());
         self.patience.write(from, write) == from.len()

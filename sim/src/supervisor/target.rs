@@ -15,7 +15,7 @@ use super::links::Look;
 use super::program::hold_forks;
 use crate::client::{Client, Descriptor, Mapped, Pin, Work};
 use crate::log::RunId;
-use crate::memory::{Access, Inode, NODE_NAME, Node, Pages};
+use crate::memory::{Access, Inode, NODE_NAME, Node, PAGE, Pages};
 use crate::{Errno, limits};
 use nvabi_supervise::check;
 use nvabi_supervise::{
@@ -249,13 +249,16 @@ impl Client for Target<'_> {
     }
 
     fn pages(&self, address: u64, length: u64, pin: Pin) -> Option<Pages> {
+        // They are taken whole.
+        let end = address.checked_add(length)?.checked_next_multiple_of(PAGE)?;
         let length = usize::try_from(length).ok()?;
         let thread = self.notification.thread;
         let open = move || open_memory(thread, address, length, pin);
         let memory = OwnedFd::from(self.run.patience.look(open)??);
         let is_caller = self.run.listener.is_valid(self.notification);
         let is_kept = is_caller && !limits::is_spare(&memory);
-        is_kept.then(|| Pages::new(memory.into(), address, self.run.patience.clone()))
+        is_kept
+            .then(|| Pages::new(memory.into(), address, end - address, self.run.patience.clone()))
     }
 
     fn descriptor(&self, fd: i32) -> Descriptor {

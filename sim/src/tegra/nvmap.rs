@@ -697,13 +697,15 @@ impl Elements {
             (stride, user_stride, count) = (element, element, 1);
         }
         let size = buffer.size;
-        let last = stride.wrapping_mul(count - 1).wrapping_add(op.offset).wrapping_add(element);
+        let last = stride
+            .checked_mul(count - 1)
+            .and_then(|last| last.checked_add(op.offset)?.checked_add(element));
         if element > size
             || op.offset >= size
             || element > user_stride
             || element > stride
             || user_stride > (size - op.offset) / count
-            || last > size
+            || last.is_none_or(|last| last > size)
         {
             return Err(Errno::EINVAL);
         }
@@ -730,15 +732,16 @@ impl Elements {
                 let part = bytes.len().min((self.size - done) as usize);
                 let part = &mut bytes[..part];
                 let there = if is_read {
-                    self.memory.read(offset + done, part);
-                    client.write(address.wrapping_add(done), part)
+                    match self.memory.read(offset + done, part) {
+                        true => client.write(address.wrapping_add(done), part),
+                        false => 0,
+                    }
                 } else {
                     client.read(address.wrapping_add(done), part)
                 };
-                if !is_read {
-                    self.memory.write(offset + done, &part[..there]);
-                }
-                if there < part.len() {
+                // A program's own pages may be gone.
+                let is_done = is_read || self.memory.write(offset + done, &part[..there]);
+                if there < part.len() || !is_done {
                     return Ok(index * self.size);
                 }
                 done += there as u64;
