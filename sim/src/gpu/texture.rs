@@ -74,7 +74,13 @@ impl PoolTextures {
     fn header(&self, handle: u32) -> Result<Header, NoTexture> {
         let number = header_of(handle);
         let words = self.read("header", self.pools.headers, number)?;
-        let layout = if self.pools.version == 1 { &SECOND } else { &FIRST };
+        let layout = match self.pools.version {
+            0 => &FIRST,
+            1 => &SECOND,
+            other => {
+                return Err(bad(format!("texture headers of version {other} are not simulated")));
+            }
+        };
         layout.header(&words).map_err(|why| bad(format!("texture header {number}: {why}")))
     }
 

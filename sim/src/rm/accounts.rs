@@ -54,13 +54,16 @@ impl Accounts {
     /// The programs that are told of: first those that ended.
     pub(super) fn processes(&self) -> Vec<u32> {
         let ended = self.ended.iter().map(|(process, _)| *process);
+        let runs = |process: &u32| self.running.get(process).is_some_and(|it| it.computes);
+        let ended = ended.filter(|process| !runs(process));
         let running = self.running.iter().filter(|(_, account)| account.computes);
         ended.chain(running.map(|(process, _)| *process)).collect()
     }
 
     pub(super) fn of(&self, process: u32) -> Option<Account> {
-        let ended = self.ended.iter().find(|(other, _)| *other == process).map(|(_, it)| *it);
-        ended.or_else(|| self.running.get(&process).copied().filter(|it| it.computes))
+        let running = self.running.get(&process).copied().filter(|it| it.computes);
+        let ended = || self.ended.iter().find(|(other, _)| *other == process).map(|(_, it)| *it);
+        running.or_else(ended)
     }
 
     /// Forgets those that ended: `gpuacctClearAccountingData_IMPL`.
