@@ -4,7 +4,7 @@
 # what speaks of machine code (registers, architectures, ptxas) is left out. A fatbin is the PTX, which the driver
 # takes.
 set -euo pipefail
-cuda=${CUDA_PATH:?"the folder that toolkit.sh made"}
+cuda=${CUDA_PATH:?"the folder that toolkit.sh (nvabi-toolkit-clang) made"}
 command -v clang++-19 >/dev/null || { echo "$0: clang 19 is needed (clang++-19)" >&2 && exit 1; }
 mode=link device='' out='' take=() inputs=() libraries=(-L"$cuda/lib64" -l:libcudart.so.12)
 

@@ -11,7 +11,8 @@ mkdir -p "$(dirname "$to")"
 to=$(cd "$(dirname "$to")" && pwd)/$(basename "$to")
 exec 9>"$to.lock"
 flock 9
-[ -e "$to" ] && exit 0
+[ -x "$to/bin/nvcc" ] && exit 0
+[ ! -e "$to" ] || { echo "${0##*/}: $to is there and has no nvcc: name another folder" >&2 && exit 1; }
 work=$(mktemp -d "$to.XXXXXX")
 trap 'rm -rf "$work"' EXIT
 

@@ -14,22 +14,25 @@ use tempfile::TempDir;
 /// A library of the emulator: the variable that names it, its file, and the names under which programs load it.
 type Library = (&'static str, &'static str, &'static [&'static str]);
 
-/// libcuda, and libcudart of CUDA 12 and 13.
-const LIBRARIES: [Library; 3] = [
+/// libcuda, and libcudart of CUDA 12.
+const LIBRARIES: [Library; 2] = [
     ("NVABI_EMU", "libnvabi_cuda.so", &["libcuda.so.1", "libcuda.so"]),
     ("NVABI_EMU_RUNTIME", "libnvabi_cudart.so", &["libcudart.so.12", "libcudart.so"]),
-    ("NVABI_EMU_RUNTIME_13", "libnvabi_cudart13.so", &["libcudart.so.13"]),
 ];
 
-/// cuBLAS, for those who have built it.
-const CUBLAS: Library =
-    ("NVABI_EMU_CUBLAS", "libnvabi_cublas.so", &["libcublas.so.12", "libcublas.so"]);
+/// Those that need not be there: libcudart of CUDA 13, and cuBLAS.
+const MORE: [Library; 2] = [
+    ("NVABI_EMU_RUNTIME_13", "libnvabi_cudart13.so", &["libcudart.so.13"]),
+    ("NVABI_EMU_CUBLAS", "libnvabi_cublas.so", &["libcublas.so.12", "libcublas.so"]),
+];
 
 /// The emulator under CUDA's names, in a folder that goes when this does.
 pub(crate) fn cuda_libraries() -> io::Result<TempDir> {
     let scratch = scratch("emulator")?;
-    let has_cublas = env::var_os(CUBLAS.0).is_some() || beside(None, CUBLAS.0, CUBLAS.1).is_ok();
-    let wanted = LIBRARIES.into_iter().chain(has_cublas.then_some(CUBLAS));
+    let is_there = |&(variable, file, _): &Library| {
+        env::var_os(variable).is_some() || beside(None, variable, file).is_ok()
+    };
+    let wanted = LIBRARIES.into_iter().chain(MORE.into_iter().filter(is_there));
     for (variable, file, names) in wanted {
         let library = beside(None, variable, file)?;
         for name in names {
@@ -52,9 +55,9 @@ pub(crate) fn own_runtime(program: &OsStr) -> Option<&'static str> {
     if !defined.contains("cudaMalloc") {
         return None;
     }
-    // CUDA 13 has the newer form alone, without a number.
-    let is_12 = defined.contains("cudaGetDeviceProperties_v2");
-    Some(if is_12 { "libcudart.so.12" } else { "libcudart.so.13" })
+    // It is there since CUDA 13. Those of 11 are taken for 12's, which has their functions.
+    let is_13 = defined.contains("cudaLogsCurrent");
+    Some(if is_13 { "libcudart.so.13" } else { "libcudart.so.12" })
 }
 
 /// The file of a program that is named as a shell names it.

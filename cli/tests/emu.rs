@@ -124,15 +124,15 @@ int main(void) {
 }
 ";
 
-/// nvcc's default: the runtime's functions become those of the emulator, if the program says where they are. The newer
-/// form of a function is what tells CUDA 12 from 13.
+/// nvcc's default: the runtime's functions become those of the emulator, if the program says where they are. A function
+/// that is there since then is what tells CUDA 13 from 12.
 #[test]
 fn a_runtime_in_the_program_is_replaced() {
     let setting = Setting::new();
-    let of_12 = "OWN int cudaGetDeviceProperties_v2(void *out, int device) { return 35; }\n";
+    let of_13 = "OWN int cudaLogsCurrent(void *out, unsigned flags) { return 35; }\n";
     let (head, rest) = OWN_RUNTIME.split_at(OWN_RUNTIME.find("int main").unwrap());
-    std::fs::write(setting.folder.path().join("own12.c"), [head, of_12, rest].concat()).unwrap();
-    std::fs::write(setting.folder.path().join("own13.c"), OWN_RUNTIME).unwrap();
+    std::fs::write(setting.folder.path().join("own12.c"), OWN_RUNTIME).unwrap();
+    std::fs::write(setting.folder.path().join("own13.c"), [head, of_13, rest].concat()).unwrap();
     for (source, strip, status, printed) in [
         ("own12.c", None, 0, "0 0 0 12\n"),
         ("own13.c", None, 0, "0 0 0 13\n"),

@@ -108,6 +108,12 @@ fn run(context: &Context<'_>, args: &EmuArgs) -> io::Result<ExitCode> {
     let schedules = args.orders();
     let libraries = cuda_libraries()?;
     let runtime = args.command.first().and_then(|program| own_runtime(program));
+    if let Some(runtime) = runtime.filter(|runtime| !libraries.path().join(runtime).exists()) {
+        let what = format!(
+            "the program has {runtime} in it, and libnvabi_cudart13.so is not beside this command"
+        );
+        return Err(io::Error::new(io::ErrorKind::NotFound, what));
+    }
     let (mut findings, mut runs) = (Findings::default(), Vec::new());
     for (number, schedule) in schedules.iter().enumerate() {
         let records = libraries.path().join(format!("findings-{number}"));

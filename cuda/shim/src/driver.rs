@@ -19,7 +19,7 @@ type Handle = *mut c_void;
 /// `CUhostFn`, which is `cudaHostFn_t`.
 pub(crate) type HostFunction = unsafe extern "C" fn(Handle);
 
-/// 12.3, as the headers that clang 19 takes.
+/// The newest whose programs it knows.
 pub(crate) const VERSION: c_int = 13000;
 pub(crate) const NAME: &CStr = c"nvabi emulator";
 pub(crate) const TOTAL_MEMORY: usize = 16 << 30;
@@ -189,10 +189,10 @@ calls! {
         if device != 0 { return Err(INVALID_DEVICE) }
         out.put(context())
     }
-    cuCtxCreate_v4(out: Out<Handle>, params: In<[u64; 3]>, flags: c_uint, device: c_int) {
+    cuCtxCreate_v4(out: Out<Handle>, params: In<CreateParams>, flags: c_uint, device: c_int) {
         let _ = flags;
-        // Neither parts of a GPU nor graphics: null, or nothing but zeros.
-        if params.get_if_given()?.is_some_and(|params| params != [0; 3]) { return Err(NOT_SUPPORTED) }
+        // Neither parts of a GPU nor graphics.
+        if params.get_if_given()?.is_some_and(|params| !params.is_plain()) { return Err(NOT_SUPPORTED) }
         if device != 0 { return Err(INVALID_DEVICE) }
         out.put(context())
     }
@@ -519,17 +519,34 @@ fn read_file(path: &CStr) -> Result<Vec<u8>> {
     std::fs::read(std::ffi::OsStr::from_bytes(path.to_bytes())).map_err(|_| Code(301))
 }
 
+/// `CUctxCreateParams`.
+#[derive(Clone, Copy)]
+#[repr(C)]
+struct CreateParams {
+    affinities: Handle,
+    affinity_count: c_int,
+    graphics: Handle,
+}
+
+impl CreateParams {
+    fn is_plain(&self) -> bool {
+        self.affinities.is_null() && self.affinity_count == 0 && self.graphics.is_null()
+    }
+}
+
 /// Functions whose forms take other arguments: the version of CUDA from which on a program that names the function means
 /// the form (`cudaTypedefs.h`), oldest first.
-const FORMS: [(&CStr, c_int, &CStr); 15] = [
+const FORMS: [(&CStr, c_int, &CStr); 17] = [
     (c"cuCtxCreate", 3020, c"cuCtxCreate_v2"),
     (c"cuCtxCreate", 11040, c"cuCtxCreate_v3"),
     (c"cuCtxCreate", 12050, c"cuCtxCreate_v4"),
     (c"cuCtxGetDevice", 13000, c"cuCtxGetDevice_v2"),
     (c"cuCtxSynchronize", 13000, c"cuCtxSynchronize_v2"),
     (c"cuEventElapsedTime", 12080, c"cuEventElapsedTime_v2"),
+    (c"cuGetProcAddress", 12000, c"cuGetProcAddress_v2"),
     (c"cuGraphAddDependencies", 12030, c"cuGraphAddDependencies_v2"),
     (c"cuGraphAddNode", 12030, c"cuGraphAddNode_v2"),
+    (c"cuGraphExecUpdate", 12000, c"cuGraphExecUpdate_v2"),
     (c"cuGraphNodeGetDependencies", 12030, c"cuGraphNodeGetDependencies_v2"),
     (c"cuGraphRemoveDependencies", 12030, c"cuGraphRemoveDependencies_v2"),
     (c"cuMemAdvise", 12020, c"cuMemAdvise_v2"),

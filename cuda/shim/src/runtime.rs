@@ -772,7 +772,8 @@ unsafe fn from_symbol(
     unsafe { copy_kind(to, from, size, kind) }
 }
 
-/// What the runtime of CUDA 12 says of itself.
+/// What the runtime of CUDA 12 says of itself: 12.3, as the headers that clang 19 takes. It stands for 12.3 to 12.9, and
+/// gives functions of the driver as programs of 12.3 mean them; newer ones ask by version.
 const VERSION_12: c_int = 12030;
 
 /// A function of the driver, in the form of a version of CUDA.

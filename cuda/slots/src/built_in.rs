@@ -20,10 +20,22 @@ const JUMP: &[u8] = &[0x50, 0, 0, 0x58, 0, 2, 0x1f, 0xd6];
 
 const LENGTH: usize = JUMP.len() + size_of::<usize>();
 
-/// Replaces the program's own runtime, if it has one.
-pub(crate) fn replace(slots: &[&Slot]) {
-    let functions = fs::read("/proc/self/exe").ok().and_then(|file| functions(&file, slots));
-    for (offset, slot) in functions.unwrap_or_default() {
+/// A function that the runtime has since CUDA 13.
+const SINCE_13: &str = "cudaLogsCurrent";
+
+/// Replaces the program's own runtime, if it has one of the version that this one is: of other versions functions have
+/// the same names and take other arguments.
+pub(crate) fn replace(runtime: &str, slots: &[&Slot]) {
+    let Some(file) = fs::read("/proc/self/exe").ok() else { return };
+    let Some(functions) = functions(&file, slots) else { return };
+    let own = if has(&file, SINCE_13) { "libcudart.so.13" } else { "libcudart.so.12" };
+    if own != runtime && !functions.is_empty() {
+        eprintln!(
+            "nvabi-emu: the runtime in the program is not replaced by {runtime}: it is {own}"
+        );
+        return;
+    }
+    for (offset, slot) in functions {
         let name = slot.name.to_string_lossy();
         if let Err(error) = patch(base().wrapping_add(offset), slot.entry as usize) {
             eprintln!("nvabi-emu: {name} in the program itself cannot be replaced: {error}");
@@ -55,6 +67,13 @@ fn functions<'a>(file: &[u8], slots: &[&'a Slot]) -> Option<Vec<(usize, &'a Slot
     };
     found.retain(|&(address, _)| has_room(address));
     Some(found)
+}
+
+/// Whether a file has a function.
+fn has(file: &[u8], name: &str) -> bool {
+    object::File::parse(file).is_ok_and(|file| {
+        file.symbols().any(|symbol| symbol.is_definition() && symbol.name() == Ok(name))
+    })
 }
 
 /// What is added to the addresses in the program's file.

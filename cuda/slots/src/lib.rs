@@ -146,7 +146,7 @@ pub fn connect(runtime: &'static str, slots: &[&'static Slot]) {
             slot.target.store(target, Ordering::Relaxed);
         }
     }
-    built_in::replace(slots);
+    built_in::replace(runtime, slots);
 }
 
 /// The emulator's libcuda: where the loader finds libcuda, or else beside this library.

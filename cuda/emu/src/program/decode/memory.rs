@@ -87,11 +87,16 @@ impl<'a> Decoder<'_, 'a> {
             self.emit(Op::Nop);
             return Ok(());
         }
-        let is_other = ["reduce", "tensor", "multicast::cluster", "cp_mask"];
+        // Other words ask for other operands.
+        let known =
+            ["async", "bulk", "bulk_group", "mbarrier::complete_tx::bytes", "L2::cache_hint"];
+        let is_known = |word: &&str| known.contains(word) || bulk_space(word).is_some();
         let spaces: Vec<Space> =
             opcode.modifiers.iter().filter_map(|word| bulk_space(word)).collect();
         let [to_space, from_space] = spaces[..] else { return self.unsupported(instruction) };
-        if is_other.iter().any(|word| opcode.has(word)) {
+        if !opcode.modifiers.iter().all(is_known)
+            || (to_space, from_space) == (Space::Global, Space::Global)
+        {
             return self.unsupported(instruction);
         }
         let operands = &instruction.operands;
