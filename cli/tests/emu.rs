@@ -7,18 +7,10 @@ extern crate nvabi_test;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
-use nvabi_test::{Need, skip};
-
 test_main!();
 
 /// Loads the kernel `k` of the file that it is given, runs it, and ends with the status that it is given.
 const PROGRAM: &str = include_str!("../../cuda/shim/tests/run_kernel.c");
-
-const EMULATOR: [(&str, &str); 3] = [
-    ("NVABI_EMU", "libnvabi_cuda.so"),
-    ("NVABI_EMU_RUNTIME", "libnvabi_cudart.so"),
-    ("NVABI_EMU_RUNTIME_13", "libnvabi_cudart13.so"),
-];
 
 struct Setting {
     folder: tempfile::TempDir,
@@ -28,15 +20,7 @@ struct Setting {
 impl Setting {
     fn new() -> Self {
         let folder = tempfile::tempdir().unwrap();
-        let built = std::env::current_exe().unwrap();
-        let libraries: Vec<_> =
-            EMULATOR.map(|(variable, name)| (variable, built.with_file_name(name))).into();
-        for (_, library) in &libraries {
-            if !library.is_file() {
-                let why = format!("{} is built with the whole workspace alone", library.display());
-                skip(Need::Workspace, why);
-            }
-        }
+        let libraries = nvabi_test::libraries(&nvabi_test::EMULATOR);
         std::fs::write(folder.path().join("program.c"), PROGRAM).unwrap();
         std::os::unix::fs::symlink(&libraries[0].1, folder.path().join("libcuda.so.1")).unwrap();
         let cc = Command::new("cc")

@@ -888,15 +888,8 @@ fn libcuda_reads_textures() {
 
 /// What a script of Python's writes with the emulator's libcuda.
 fn emulated(script: &Path) -> String {
-    let built = std::env::current_exe().unwrap();
-    let library = built.with_file_name("libnvabi_cuda.so");
-    if !library.is_file() {
-        let why = format!("{} is built with the whole workspace alone", library.display());
-        skip(Need::Workspace, why)
-    }
     let mut command = Command::new(env!("CARGO_BIN_EXE_nvabi"));
-    command.env("NVABI_EMU", library);
-    command.env("NVABI_EMU_RUNTIME", built.with_file_name("libnvabi_cudart.so"));
+    command.envs(nvabi_test::libraries(&nvabi_test::EMULATOR));
     let output = command.args(["emu", "--", "python3"]).arg(script).output().unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     String::from_utf8(output.stdout).unwrap()

@@ -8,37 +8,18 @@ use std::env;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use nvabi_test::{HISTOGRAM, Need, skip};
+use nvabi_test::{EMULATOR, HISTOGRAM, Need, libraries, skip};
 use nvabi_trace::{EventKind, Found, Trace};
 
 test_main!();
 
 const ROOT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/..");
 
-/// The emulator's libraries, and those that record what the compiler prepared.
-const EMULATOR: [(&str, &str); 3] = [
-    ("NVABI_EMU", "libnvabi_cuda.so"),
-    ("NVABI_EMU_RUNTIME", "libnvabi_cudart.so"),
-    ("NVABI_EMU_RUNTIME_13", "libnvabi_cudart13.so"),
-];
+/// The libraries that record what the compiler prepared.
 const RECORDER: [(&str, &str); 2] =
     [("NVABI_PASS", "libnvabi_pass.so"), ("NVABI_RECORDER", "libnvabi_record.so")];
 
-/// The variables that tell nvabi where libraries are.
-fn libraries(wanted: &[(&'static str, &str)]) -> Vec<(&'static str, PathBuf)> {
-    let exe = env::current_exe().expect("the test's own path");
-    let folder = exe.parent().expect("target/PROFILE/deps");
-    let library = |(variable, name): &(&'static str, &str)| {
-        let library = folder.join(name);
-        if !library.is_file() {
-            skip(Need::Workspace, format!("{name} is built with the whole workspace alone"));
-        }
-        (*variable, library)
-    };
-    wanted.iter().map(library).collect()
-}
-
-/// All of them, and where CUDA is.
+/// The variables that tell nvabi where they and the emulator's are, and where CUDA is.
 fn variables() -> Vec<(&'static str, PathBuf)> {
     let mut variables = libraries(&[&RECORDER[..], &EMULATOR[..]].concat());
     variables.push(("CUDA_PATH", nvabi_test::cuda(&["include/cuda.h"])));

@@ -11,6 +11,28 @@ use crate::{Need, skip};
 /// launch of the module's kernel `histogram` for 256 bytes.
 pub const HISTOGRAM: &str = include_str!("histogram.py");
 
+/// The emulator's libraries, and the variables by which `nvabi` is told of them.
+pub const EMULATOR: [(&str, &str); 3] = [
+    ("NVABI_EMU", "libnvabi_cuda.so"),
+    ("NVABI_EMU_RUNTIME", "libnvabi_cudart.so"),
+    ("NVABI_EMU_RUNTIME_13", "libnvabi_cudart13.so"),
+];
+
+/// Where libraries of the workspace are, which lie beside the test: each with the variable that is to tell of it. Skips
+/// the test where one is not built.
+pub fn libraries(wanted: &[(&'static str, &str)]) -> Vec<(&'static str, PathBuf)> {
+    let exe = env::current_exe().unwrap_or_default();
+    let library = |(variable, name): &(&'static str, &str)| {
+        let library = exe.with_file_name(name);
+        if !library.is_file() {
+            let why = format!("{} is built with the whole workspace alone", library.display());
+            skip(Need::Workspace, why);
+        }
+        (*variable, library)
+    };
+    wanted.iter().map(library).collect()
+}
+
 /// The folder of CUDA that has some files, such as `bin/ptxas`: `CUDA_PATH`, or what `cuda/toolkit.sh` fetches
 /// into the build folder, once for all tests. Skips the test where there is none.
 pub fn cuda(files: &[&str]) -> PathBuf {
