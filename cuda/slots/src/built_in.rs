@@ -21,14 +21,14 @@ const JUMP: &[u8] = &[0x50, 0, 0, 0x58, 0, 2, 0x1f, 0xd6];
 const LENGTH: usize = JUMP.len() + size_of::<usize>();
 
 /// A function that the runtime has since CUDA 13.
-const SINCE_13: &str = "cudaLogsCurrent";
+const SINCE_13: &[u8] = b"cudaLogsCurrent";
 
 /// Replaces the program's own runtime, if it has one of the version that this one is: of other versions functions have
 /// the same names and take other arguments.
 pub(crate) fn replace(runtime: &str, slots: &[&Slot]) {
     let Some(file) = fs::read("/proc/self/exe").ok() else { return };
-    let Some(functions) = functions(&file, slots) else { return };
-    let own = if has(&file, SINCE_13) { "libcudart.so.13" } else { "libcudart.so.12" };
+    let Some(Own { functions, is_13 }) = Own::of(&file, slots) else { return };
+    let own = if is_13 { "libcudart.so.13" } else { "libcudart.so.12" };
     if own != runtime && !functions.is_empty() {
         eprintln!(
             "nvabi-emu: the runtime in the program is not replaced by {runtime}: it is {own}"
@@ -44,36 +44,41 @@ pub(crate) fn replace(runtime: &str, slots: &[&Slot]) {
     }
 }
 
-/// Where the functions of the runtime are in a file, as far as they have room for a jump. None where it has none.
-fn functions<'a>(file: &[u8], slots: &[&'a Slot]) -> Option<Vec<(usize, &'a Slot)>> {
-    let file = object::File::parse(file).ok()?;
-    let mut starts = Vec::new();
-    let mut found = Vec::new();
-    let slots: HashMap<&[u8], &Slot> =
-        slots.iter().map(|slot| (slot.name.to_bytes(), *slot)).collect();
-    for symbol in
-        file.symbols().filter(|symbol| symbol.is_definition() && symbol.kind() == SymbolKind::Text)
-    {
-        let address = usize::try_from(symbol.address()).ok()?;
-        starts.push(address);
-        if let Some(slot) = symbol.name_bytes().ok().and_then(|name| slots.get(name)) {
-            found.push((address, *slot));
-        }
-    }
-    starts.sort_unstable();
-    let has_room = |address: usize| {
-        let next = starts.partition_point(|&start| start <= address);
-        starts.get(next).is_none_or(|next| next - address >= LENGTH)
-    };
-    found.retain(|&(address, _)| has_room(address));
-    Some(found)
+/// What a file has of the runtime.
+struct Own<'a> {
+    /// Where its functions are, as far as they have room for a jump.
+    functions: Vec<(usize, &'a Slot)>,
+    is_13: bool,
 }
 
-/// Whether a file has a function.
-fn has(file: &[u8], name: &str) -> bool {
-    object::File::parse(file).is_ok_and(|file| {
-        file.symbols().any(|symbol| symbol.is_definition() && symbol.name() == Ok(name))
-    })
+impl<'a> Own<'a> {
+    /// None of what is no program.
+    fn of(file: &[u8], slots: &[&'a Slot]) -> Option<Self> {
+        let file = object::File::parse(file).ok()?;
+        let mut starts = Vec::new();
+        let mut own = Self { functions: Vec::new(), is_13: false };
+        let slots: HashMap<&[u8], &Slot> =
+            slots.iter().map(|slot| (slot.name.to_bytes(), *slot)).collect();
+        for symbol in file
+            .symbols()
+            .filter(|symbol| symbol.is_definition() && symbol.kind() == SymbolKind::Text)
+        {
+            let address = usize::try_from(symbol.address()).ok()?;
+            starts.push(address);
+            let Ok(name) = symbol.name_bytes() else { continue };
+            own.is_13 |= name == SINCE_13;
+            if let Some(slot) = slots.get(name) {
+                own.functions.push((address, *slot));
+            }
+        }
+        starts.sort_unstable();
+        let has_room = |address: usize| {
+            let next = starts.partition_point(|&start| start <= address);
+            starts.get(next).is_none_or(|next| next - address >= LENGTH)
+        };
+        own.functions.retain(|&(address, _)| has_room(address));
+        Some(own)
+    }
 }
 
 /// What is added to the addresses in the program's file.
