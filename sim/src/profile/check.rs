@@ -5,31 +5,15 @@ use std::ops::RangeInclusive;
 
 use super::eval::MAX_DEPTH;
 use super::expr::Expr;
-use super::near::nearest;
 use super::{
     Case, Datum, Filled, Filler, Gravity, ListUse, Node, Piece, Place, Problem, Profile, Scope,
     Value, evaluate,
 };
 use crate::rm::{self, FieldRange, Interface};
 
-/// What every card says, since the simulator asks for it.
-const NUMBERS: [&str; 13] = [
-    "identity.class",
-    "identity.device",
-    "identity.vendor",
-    "identity.subsystem",
-    "identity.revision",
-    "identity.interrupt",
-    "memory.size",
-    "bars.registers.base",
-    "bars.registers.size",
-    "bars.window.base",
-    "bars.window.size",
-    "identity.architecture",
-    "identity.implementation",
-];
-/// What they may be: loading takes so many bits of them, and a card without memory is none.
-const RANGES: [(&str, RangeInclusive<i128>); 11] = [
+/// Numbers that every card says, since the simulator asks for them, and what they may be: loading takes so many bits of
+/// them, and a card without memory is none.
+const NUMBERS: [(&str, RangeInclusive<i128>); 13] = [
     ("identity.class", 0..=0xff_ffff),
     ("identity.device", 1..=0xffff),
     ("identity.vendor", 1..=0xffff),
@@ -41,7 +25,10 @@ const RANGES: [(&str, RangeInclusive<i128>); 11] = [
     ("bars.registers.size", 1..=MOST_BYTES),
     ("bars.window.base", 0..=MOST_BYTES),
     ("bars.window.size", 1..=MOST_BYTES),
+    ("identity.architecture", ANY),
+    ("identity.implementation", ANY),
 ];
+const ANY: RangeInclusive<i128> = i128::MIN..=i128::MAX;
 /// No card has so much, and no machine so many addresses.
 const MOST_BYTES: i128 = 1 << 52;
 const TEXTS: [&str; 3] = ["identity.name", "identity.short_name", "identity.bios"];
@@ -150,7 +137,7 @@ impl Profile {
                 problems.push(Problem::wrong("profile-no-value", message, &node.place));
             }
         }
-        let needed = NUMBERS.iter().map(|name| (name, "a number"));
+        let needed = NUMBERS.iter().map(|(name, _)| (name, "a number"));
         let needed = needed.chain(TEXTS.iter().map(|name| (name, "a text")));
         for (name, kind) in needed.chain(LISTS.iter().map(|name| (name, "a list"))) {
             let value = scope.value(name, 0);
@@ -168,7 +155,7 @@ impl Profile {
                 problems.push(Problem { gravity, code, message, place, help: None });
             }
         }
-        for (name, range) in RANGES {
+        for (name, range) in NUMBERS {
             let number = scope.value(name, 0).ok().and_then(|datum| datum.number());
             let known = number.zip(self.values.get(name)).filter(|(_, node)| !depends(node));
             if let Some((number, node)) = known.filter(|(number, _)| !range.contains(number)) {
@@ -506,4 +493,27 @@ fn depends_on_caller(node: &Node) -> bool {
     let mut does = false;
     each_expr(node, &mut |expr| does |= matches!(expr, Expr::Field(_)));
     does
+}
+
+/// The name that is nearest to one that nothing has, if any is near.
+fn nearest<'a>(wanted: &str, names: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+    let near = names.into_iter().map(|name| (strsim::levenshtein(wanted, name), name));
+    let near = near.filter(|(distance, _)| *distance <= 1 + wanted.len() / 5);
+    near.min().map(|(_, name)| name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_nearest_name_is_meant() {
+        let names = ["identity.name", "identity.sku", "memory.size"];
+        assert_eq!(nearest("identity.nam", names), Some("identity.name"));
+        assert_eq!(nearest("memory.sizee", names), Some("memory.size"));
+        assert_eq!(nearest("fan.percent", names), None);
+        let distance = strsim::levenshtein;
+        assert_eq!((distance("", "abc"), distance("abc", "")), (3, 3));
+        assert_eq!((distance("abc", "abc"), distance("kitten", "sitting")), (0, 3));
+    }
 }

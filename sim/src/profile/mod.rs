@@ -7,7 +7,6 @@
 mod check;
 mod eval;
 pub mod expr;
-mod near;
 mod read;
 mod write;
 

@@ -18,10 +18,9 @@ use crate::files::FileId;
 use crate::gpu::clear;
 use crate::log::RunId;
 use crate::machine::Mapping;
+pub(super) use crate::memory::PAGE;
 use crate::memory::{Memory, Node};
 use crate::{Errno, Status, limits};
-
-pub(super) const PAGE: u64 = 4096;
 
 /// Where the driver says that memory is: no address that a process has.
 const SYSTEM_BASE: u64 = 0x40_0000_0000;

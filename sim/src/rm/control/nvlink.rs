@@ -65,7 +65,7 @@ fn status(driver: &mut Driver, target: &Target<'_>, params: &mut Params) -> Resu
     let bus = own.bus();
     let id = pci_id(own);
     let switch = number("switch_device") << 16 | u32::from(own.facts().vendor);
-    let peers = driver.spots.peers.get(gpu).map(Vec::as_slice).unwrap_or_default();
+    let peers = driver.peers_of(gpu);
     for link in 0..count {
         let peer =
             peers.get(link as usize).and_then(|(gpu, link)| Some((driver.gpus.get(*gpu)?, *link)));
@@ -132,13 +132,9 @@ fn paths(driver: &mut Driver, _: &Target<'_>, params: &mut Params) -> Result {
         gpus.push(found.ok_or(Status::INVALID_ARGUMENT)?);
     }
     let is_server = |gpu: &usize| driver.number_of(*gpu, "identity.is_server") == Some(1);
-    let pairs = gpus.iter().enumerate().flat_map(|(at, a)| gpus[at + 1..].iter().map(|b| (*a, *b)));
-    let (mut are_linked, mut any) = (true, false);
-    for (a, b) in pairs {
-        are_linked &= driver.are_linked(a, b);
-        any = true;
-    }
-    are_linked &= any;
+    let mut pairs =
+        gpus.iter().enumerate().flat_map(|(at, a)| gpus[at + 1..].iter().map(|b| (*a, *b)));
+    let are_linked = gpus.len() > 1 && pairs.all(|(a, b)| driver.are_linked(a, b));
     let by_bus = if gpus.iter().all(is_server) { OK } else { NO_CHIPSET };
     params.set("p2pCaps", 0_u32)?;
     for kind in 0..params.count("p2pCapsStatus")? {
@@ -155,6 +151,11 @@ fn paths(driver: &mut Driver, _: &Target<'_>, params: &mut Params) -> Result {
 }
 
 impl Driver {
+    /// Where the links of a GPU lead that the topology ties to other GPUs.
+    fn peers_of(&self, gpu: usize) -> &[(usize, u32)] {
+        self.spots.peers.get(gpu).map(Vec::as_slice).unwrap_or_default()
+    }
+
     /// What a card has of its links: how many, how many lead somewhere, their version, and to how many switches.
     fn links_of(&self, gpu: usize) -> [i128; 4] {
         let number = |name: &str| self.number_of(gpu, &format!("links.{name}")).unwrap_or(0);
@@ -163,9 +164,8 @@ impl Driver {
 
     /// Whether links lead from one card to another, or from both to the machine's switches.
     fn are_linked(&self, one: usize, other: usize) -> bool {
-        let peers = |gpu: usize| self.spots.peers.get(gpu).map(Vec::as_slice).unwrap_or_default();
-        if !peers(one).is_empty() || !peers(other).is_empty() {
-            return peers(one).iter().any(|(gpu, _)| *gpu == other);
+        if !self.peers_of(one).is_empty() || !self.peers_of(other).is_empty() {
+            return self.peers_of(one).iter().any(|(gpu, _)| *gpu == other);
         }
         [one, other].into_iter().all(|gpu| {
             let [count, active, _, switches] = self.links_of(gpu);
@@ -179,7 +179,7 @@ impl Driver {
         let mut switched: Option<(usize, [i128; 4])> = None;
         for gpu in 0..self.gpus.len() {
             let own @ [count, active, version, switches] = self.links_of(gpu);
-            let peers = self.spots.peers.get(gpu).map(Vec::as_slice).unwrap_or_default();
+            let peers = self.peers_of(gpu);
             if peers.len() as i128 > count {
                 let (name, wanted) = (name(gpu), peers.len());
                 return Some(format!("{name} has {count} NVLinks, the topology gives it {wanted}"));
