@@ -9,6 +9,8 @@ use crate::ptx;
 /// Bytes of a barrier.
 const WIDTH: u64 = 8;
 
+const RELEASE: Order = Order { strong: true, acquire: false, release: true };
+
 impl<'a> Decoder<'_, 'a> {
     pub(super) fn memory_barrier(
         &mut self,
@@ -22,13 +24,12 @@ impl<'a> Decoder<'_, 'a> {
                 let at = self.place_of_barrier(opcode, operands.first())?;
                 let (count, state) = (self.src(operands.get(1))?, self.register());
                 self.compute(mbarrier::INIT, state, &[count]);
-                let src = vec![state];
-                self.emit(Op::Store { at, src, width: WIDTH, order: Order::default() });
+                self.put_barrier(at, state);
             }
             Some(&"inval") => {
                 let at = self.place_of_barrier(opcode, operands.first())?;
-                let src = vec![self.constant(0)];
-                self.emit(Op::Store { at, src, width: WIDTH, order: Order::default() });
+                let nothing = self.constant(0);
+                self.put_barrier(at, nothing);
             }
             Some(word @ (&"expect_tx" | &"complete_tx")) => {
                 let at = self.place_of_barrier(opcode, operands.first())?;
@@ -51,7 +52,7 @@ impl<'a> Decoder<'_, 'a> {
                     (false, false) => mbarrier::drop,
                     (false, true) => mbarrier::drop_expecting,
                 };
-                let order = Order { strong: true, acquire: false, release: !is_relaxed };
+                let order = Order { release: !is_relaxed, ..RELEASE };
                 self.step(at, Some(token), step, by, order);
             }
             Some(&"test_wait" | &"try_wait") => {
@@ -89,8 +90,7 @@ impl<'a> Decoder<'_, 'a> {
     ) -> Result<(), LoadError> {
         let at = self.place_of_barrier(opcode, instruction.operands.first())?;
         let count = self.constant(u64::from(opcode.has("noinc")));
-        let order = Order { strong: true, acquire: false, release: true };
-        self.step(at, None, mbarrier::arrive, count, order);
+        self.step(at, None, mbarrier::arrive, count, RELEASE);
         Ok(())
     }
 
@@ -101,9 +101,13 @@ impl<'a> Decoder<'_, 'a> {
         bytes: Reg,
     ) -> Result<(), LoadError> {
         let at = self.address(&Opcode::new("mbarrier.shared"), barrier)?;
-        let order = Order { strong: true, acquire: false, release: true };
-        self.step(at, None, mbarrier::complete, bytes, order);
+        self.step(at, None, mbarrier::complete, bytes, RELEASE);
         Ok(())
+    }
+
+    /// Stores a barrier, as any store of the program.
+    fn put_barrier(&mut self, at: Address, state: Reg) {
+        self.emit(Op::Store { at, src: vec![state], width: WIDTH, order: Order::default() });
     }
 
     fn step(
