@@ -55,12 +55,13 @@ more() {
     done
     kernel_source
     # Modules without BTF are what is wanted: that needs pahole.
-    rm -f "root/usr/src/$headers/vmlinux"
+    sources=root/usr/src
+    rm -f "$sources/$headers/vmlinux"
     # It includes what all architectures have by the place where the package would be installed.
-    sed -i -E "s,[^ ]*/(linux-headers-),$work/root/usr/src/\1," "root/usr/src/$headers/Makefile"
+    sed -i -E "s,[^ ]*/(linux-headers-),$work/$sources/\1," "$sources/$headers/Makefile"
     mkdir tree more
     drivers=tree/drivers
-    tar -xf root/usr/src/"$source".tar.* -C tree --strip-components 1 --wildcards \
+    tar -xf "$sources/$source".tar.* -C tree --strip-components 1 --wildcards \
         '*/drivers/media/v4l2-core/v4l2-mem2mem.c' '*/drivers/media/test-drivers/*' '*/drivers/gpu/drm/vkms/*' \
         '*/drivers/dma-buf/s*'
     cp -r $drivers/media/v4l2-core/v4l2-mem2mem.c $drivers/media/test-drivers/vim2m.c \
@@ -77,7 +78,7 @@ VIDEO_VICODEC vicodec/
 DRM_VKMS vkms/
 SW_SYNC sw_sync/
 EOF
-    make -s -j "${JOBS:-$(nproc)}" -C "root/usr/src/$headers" M="$work/more" CONFIG_V4L2_MEM2MEM_DEV=m \
+    make -s -j "${JOBS:-$(nproc)}" -C "$sources/$headers" M="$work/more" CONFIG_V4L2_MEM2MEM_DEV=m \
         CONFIG_VIDEO_VIM2M=m CONFIG_VIDEO_VICODEC=m CONFIG_DRM_VKMS=m modules >make.log 2>&1 ||
         { cat make.log >&2; exit 1; }
     mkdir "root/lib/modules/$release/more"
