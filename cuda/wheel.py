@@ -2,8 +2,7 @@
 """Makes a wheel of what was built, for `pip install`: the command, the emulator's libraries, and the scripts that bring
 CUDA and compile with clang.
 
-    cargo build --release -p nvabi-cli -p nvabi-cuda-shim -p nvabi-cudart-shim -p nvabi-cudart13-shim \
-        -p nvabi-cublas-shim
+    cargo build --release -p nvabi-cli -p 'nvabi-cu*-shim'
     cuda/wheel.py target/release OUT
 """
 
@@ -17,7 +16,10 @@ import sys
 import zipfile
 
 HERE = pathlib.Path(__file__).resolve().parent
-LIBRARIES = ["libnvabi_cuda.so", "libnvabi_cudart.so", "libnvabi_cudart13.so", "libnvabi_cublas.so"]
+LIBRARIES = [
+    f"libnvabi_{name}.so"
+    for name in ["cuda", "cudart", "cudart13", "cublas", "cublas13", "cublaslt", "cublaslt13"]
+]
 # For recording, where they were built.
 OPTIONAL = ["libnvabi_pass.so", "libnvabi_record.so"]
 # What `nvabi emu` looks for beside itself, and scripts by the names that users call them.

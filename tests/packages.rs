@@ -10,7 +10,7 @@ use std::process::{Command, Output};
 const LIMIT: u64 = 10 << 20;
 
 /// In the order of publication: each needs only those before it.
-const PACKAGES: [(&str, &str); 16] = [
+const PACKAGES: [(&str, &str); 19] = [
     ("nvabi-macros", "macros"),
     ("nvabi-pipeline", "pipeline"),
     ("nvabi-supervise", "supervise"),
@@ -25,6 +25,9 @@ const PACKAGES: [(&str, &str); 16] = [
     ("nvabi-cudart-shim", "cuda/cudart"),
     ("nvabi-cudart13-shim", "cuda/cudart13"),
     ("nvabi-cublas-shim", "cuda/cublas"),
+    ("nvabi-cublas13-shim", "cuda/cublas13"),
+    ("nvabi-cublaslt-shim", "cuda/cublaslt"),
+    ("nvabi-cublaslt13-shim", "cuda/cublaslt13"),
     ("nvabi-cuda-shim", "cuda/shim"),
     ("nvabi-cli", "cli"),
 ];

@@ -20,10 +20,13 @@ const LIBRARIES: [Library; 2] = [
     ("NVABI_EMU_RUNTIME", "libnvabi_cudart.so", &["libcudart.so.12", "libcudart.so"]),
 ];
 
-/// Those that need not be there: libcudart of CUDA 13, and cuBLAS.
-const MORE: [Library; 2] = [
+/// Those that need not be there: libcudart of CUDA 13, cuBLAS and cuBLASLt of both.
+const MORE: [Library; 5] = [
     ("NVABI_EMU_RUNTIME_13", "libnvabi_cudart13.so", &["libcudart.so.13"]),
     ("NVABI_EMU_CUBLAS", "libnvabi_cublas.so", &["libcublas.so.12", "libcublas.so"]),
+    ("NVABI_EMU_CUBLAS_13", "libnvabi_cublas13.so", &["libcublas.so.13"]),
+    ("NVABI_EMU_CUBLASLT", "libnvabi_cublaslt.so", &["libcublasLt.so.12", "libcublasLt.so"]),
+    ("NVABI_EMU_CUBLASLT_13", "libnvabi_cublaslt13.so", &["libcublasLt.so.13"]),
 ];
 
 /// The emulator under CUDA's names, in a folder that goes when this does.

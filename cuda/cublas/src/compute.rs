@@ -9,6 +9,8 @@ pub(crate) trait Element: Copy + 'static {
     type Wide: Real;
     fn widen(self) -> Self::Wide;
     fn narrow(value: Self::Wide) -> Self;
+    /// The nearest of this type.
+    fn nearest(value: f64) -> Self;
 }
 
 /// `f32` and `f64`.
@@ -18,6 +20,7 @@ pub(crate) trait Real:
     + std::ops::Mul<Output = Self>
     + PartialOrd
     + Default
+    + Into<f64>
 {
     const ONE: Self;
     fn root(self) -> Self;
@@ -32,6 +35,7 @@ macro_rules! real {
             type Wide = Self;
             fn widen(self) -> Self { self }
             fn narrow(value: Self) -> Self { value }
+            fn nearest(value: f64) -> Self { value as Self }
         }
         impl Real for $T {
             const ONE: Self = 1.0;
@@ -59,6 +63,7 @@ macro_rules! short {
             type Wide = f32;
             fn widen(self) -> f32 { self.to_f32() }
             fn narrow(value: f32) -> Self { Self::from_f32(value) }
+            fn nearest(value: f64) -> Self { Self::from_f64(value) }
         }
     )*};
 }
@@ -73,6 +78,9 @@ impl Element for i8 {
     fn narrow(value: f64) -> Self {
         value as Self
     }
+    fn nearest(value: f64) -> Self {
+        value.round_ties_even() as Self
+    }
 }
 
 impl Element for i32 {
@@ -83,6 +91,9 @@ impl Element for i32 {
     fn narrow(value: f64) -> Self {
         value as Self
     }
+    fn nearest(value: f64) -> Self {
+        value.round_ties_even() as Self
+    }
 }
 
 /// The elements of a matrix, by rows, in the type that is computed with.
@@ -92,7 +103,7 @@ fn widened<T: Element>(matrix: &Matrix<T>) -> Vec<T::Wide> {
         .collect()
 }
 
-fn by_rows<T>(elements: &mut [T], rows: usize, columns: usize) -> Matrix<T> {
+pub(crate) fn by_rows<T>(elements: &mut [T], rows: usize, columns: usize) -> Matrix<T> {
     let at = elements.as_mut_ptr();
     Matrix { at, rows, columns, row_step: columns as isize, column_step: 1 }
 }

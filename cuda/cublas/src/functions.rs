@@ -5,64 +5,12 @@ use std::ffi::{c_char, c_int, c_longlong, c_void};
 
 use half::{bf16, f16};
 
+use crate::call::{Handle, Scalar, begin, calls, put, read, step, transposed, unsupported};
 use crate::compute::{
     Element, Real, axpy, dot, extreme, magnitudes, multiply, multiply_wide, scale,
 };
-use crate::context::{
-    INVALID_VALUE, NOT_SUPPORTED, Result, SUCCESS, Status, create, destroy, print_message, with,
-};
-use crate::operand::{Matrix, check, count, is_capturing};
-
-type Handle = *mut c_void;
-
-/// Functions whose body is a `Result`.
-macro_rules! calls {
-    ($($name:ident($($arg:ident: $T:ty),* $(,)?) $body:block)*) => {$(
-        #[unsafe(no_mangle)]
-        unsafe extern "C" fn $name($($arg: $T),*) -> Status {
-            let body = || -> Result { $body };
-            body().err().unwrap_or(SUCCESS)
-        }
-    )*};
-}
-
-/// A value of the program, of the host's memory or the device's, which is the same to this process.
-fn read<T: Copy>(at: *const T) -> Result<T> {
-    if at.is_null() {
-        return Err(INVALID_VALUE);
-    }
-    // SAFETY: cuBLAS documents scalars as pointers to one value, which the program keeps during the call.
-    Ok(unsafe { at.read_unaligned() })
-}
-
-/// A result, of the host's memory or the device's.
-fn put<T>(out: *mut T, value: T) -> Result {
-    if out.is_null() {
-        return Err(INVALID_VALUE);
-    }
-    // SAFETY: cuBLAS documents results as pointers to room for one value.
-    unsafe { out.write_unaligned(value) };
-    Ok(())
-}
-
-/// The handle's stream must be one that does things.
-fn begin(handle: Handle) -> Result {
-    let stream = with(handle, |context| context.stream)?;
-    if is_capturing(stream) {
-        print_message("cuBLAS in a stream that is captured is not supported");
-        return Err(NOT_SUPPORTED);
-    }
-    Ok(())
-}
-
-/// `cublasOperation_t`: whether a matrix is transposed.
-fn transposed(operation: c_int) -> Result<bool> {
-    match operation {
-        0 => Ok(false),
-        1 | 2 => Ok(true),
-        _ => Err(INVALID_VALUE),
-    }
-}
+use crate::context::{Result, Status, create, destroy, with};
+use crate::operand::{Matrix, check, count};
 
 /// What each product of matrices is given.
 #[derive(Clone, Copy)]
@@ -161,54 +109,12 @@ impl Product {
     }
 }
 
-fn unsupported<T>(what: &str) -> Result<T> {
-    print_message(&format!("cuBLAS: {what} is not supported"));
-    Err(NOT_SUPPORTED)
-}
-
-/// What type the scalars of a call have.
-#[derive(Clone, Copy)]
-enum Scalar {
-    Half,
-    Single,
-    Double,
-    Word,
-}
-
-impl Scalar {
-    /// Of a `cublasComputeType_t`.
-    fn of(compute: c_int) -> Result<Self> {
-        match compute {
-            64 | 65 => Ok(Self::Half),
-            68 | 69 | 74 | 75 | 77 => Ok(Self::Single),
-            70 | 71 => Ok(Self::Double),
-            72 | 73 => Ok(Self::Word),
-            _ => unsupported(&format!("computing by type {compute}")),
-        }
-    }
-
-    fn read(self, at: *const c_void) -> Result<f64> {
-        Ok(match self {
-            Self::Half => read(at.cast::<f16>())?.to_f64(),
-            Self::Single => read(at.cast::<f32>())?.into(),
-            Self::Double => read(at.cast::<f64>())?,
-            Self::Word => read(at.cast::<i32>())?.into(),
-        })
-    }
-}
-
 /// The pointers of a batch, which are in memory of the device.
 fn pointer<T>(name: &str, list: *const *const T, at: usize) -> Result<*const T> {
     let place = list.wrapping_add(at);
     check(name, place.addr() as u64, 8, 8)?;
     // SAFETY: it is inside an allocation, and cuBLAS documents a pointer there.
     Ok(unsafe { place.read() })
-}
-
-/// Where the next matrix of a strided batch begins.
-fn step<T>(at: *const T, stride: c_longlong, number: usize, bytes: usize) -> *const T {
-    let offset = (stride as isize).wrapping_mul(number as isize).wrapping_mul(bytes as isize);
-    at.wrapping_byte_offset(offset)
 }
 
 /// Bytes of a `cudaDataType`.

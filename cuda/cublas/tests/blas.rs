@@ -2,51 +2,13 @@
 
 #![allow(clippy::unwrap_used, clippy::panic)]
 
-use std::ffi::{CStr, CString, c_void};
-
 use half::{bf16, f16};
 
-/// A function of a library that cargo built for this test.
-fn function(name: &str) -> *mut c_void {
-    let built = if name.starts_with("cublas") { "libnvabi_cublas.so" } else { "libnvabi_cuda.so" };
-    let path = std::env::current_exe().unwrap().with_file_name(built);
-    let path = CString::new(path.to_str().unwrap()).unwrap();
-    let name = CString::new(name).unwrap();
-    // SAFETY: the libraries have no constructors that ask for anything; the names are strings.
-    unsafe {
-        let handle = libc::dlopen(path.as_ptr(), libc::RTLD_NOW | libc::RTLD_GLOBAL);
-        assert!(!handle.is_null(), "{:?}", CStr::from_ptr(libc::dlerror()));
-        let found = libc::dlsym(handle, name.as_ptr());
-        assert!(!found.is_null(), "{name:?}");
-        found
-    }
-}
+#[path = "device/mod.rs"]
+#[macro_use]
+mod device;
 
-/// Calls a function with arguments of at most 8 bytes, none of them a float; its status.
-macro_rules! call {
-    ($name:ident($($arg:expr),* $(,)?)) => {{
-        type Function = extern "C" fn($(call!(@word $arg)),*) -> u32;
-        // SAFETY: integers and pointers of at most 8 bytes are passed as C passes them.
-        let f = unsafe { std::mem::transmute::<*mut c_void, Function>(function(stringify!($name))) };
-        f($($arg as usize),*)
-    }};
-    (@word $arg:expr) => { usize };
-}
-
-/// Values in memory of the device.
-fn device<T: Copy>(values: &[T]) -> usize {
-    let mut address = 0usize;
-    let bytes = size_of_val(values);
-    assert_eq!(call!(cuMemAlloc_v2(&raw mut address, bytes)), 0);
-    assert_eq!(call!(cuMemcpyHtoD_v2(address, values.as_ptr(), bytes)), 0);
-    address
-}
-
-fn host<T: Copy + Default>(address: usize, count: usize) -> Vec<T> {
-    let mut out = vec![T::default(); count];
-    assert_eq!(call!(cuMemcpyDtoH_v2(out.as_mut_ptr(), address, count * size_of::<T>())), 0);
-    out
-}
+use device::{device, host};
 
 fn handle() -> usize {
     let mut handle = 0usize;

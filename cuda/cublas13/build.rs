@@ -1,0 +1,9 @@
+//! Gives the library the name and the symbol version that programs linked with cuBLAS ask for.
+
+fn main() {
+    println!("cargo:rerun-if-changed=build.rs");
+    println!("cargo:rustc-cdylib-link-arg=-Wl,-soname,libcublas.so.13");
+    // Of the linkers, GNU's gives every symbol a version without a script, which Rust writes its own of.
+    println!("cargo:rustc-cdylib-link-arg=-fuse-ld=bfd");
+    println!("cargo:rustc-cdylib-link-arg=-Wl,--default-symver");
+}

@@ -1,0 +1,3 @@
+//! cuBLASLt, under the name that programs load: the functions are nvabi-cublas-shim's.
+
+extern crate nvabi_cublas as _;
