@@ -27,10 +27,10 @@ pub(crate) struct EmuArgs {
     /// Instructions of warps that a block, or a cooperative grid, may run; default: 2^27.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     limit: Option<u64>,
-    /// Check global memory, too: reads before anything was written, and races between blocks; several times slower.
+    /// Check global memory, too: reads before anything was written, and races of blocks and warps; several times slower.
     #[arg(long)]
     global: bool,
-    /// Compare lanes of a warp with each other, too: races on shared memory without `__syncwarp` between.
+    /// Compare lanes of a warp with each other, too: races without `__syncwarp` between.
     #[arg(long)]
     lanes: bool,
     /// Report memory that the program never frees.

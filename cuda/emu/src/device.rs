@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use crate::error::{DeviceError, LoadError, load_error};
-use crate::memory::{BlockAccess, Foreign, GlobalProblem, Memory, Order};
+use crate::memory::{BlockAccess, Foreign, GlobalProblem, Memory, Order, Reach};
 use crate::program::{self, CODE_WINDOW, Linked, Program, Target, Unit};
 use crate::ptx::{self, Init, Linkage, Space};
 use crate::report::{Finding, FindingKind, Report, Severity};
@@ -541,10 +541,10 @@ impl Device {
             _ => None,
         };
         // Whether what is copied was ever written is for those who use it.
-        let of_read =
-            read.and_then(|range| raced(range, shadow.read(range.0, range.1, 0, false, access)));
-        let of_write =
-            written.and_then(|range| raced(range, shadow.write(range.0, range.1, false, access)));
+        let of_read = read
+            .and_then(|range| raced(range, shadow.read(range.0, range.1, 0, Reach::alone(access))));
+        let of_write = written
+            .and_then(|range| raced(range, shadow.write(range.0, range.1, Reach::alone(access))));
         let ((address, _), other, write) = of_read.or(of_write)?;
         let what = if write { "written" } else { "read" };
         let other = shadow.name(other.launch);

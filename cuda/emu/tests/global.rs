@@ -8,6 +8,11 @@ const UNINITIALISED: FindingKind = FindingKind::UninitialisedGlobal;
 
 /// Runs `k(data)` on three blocks of one thread, on 64 bytes of which the first `written` are.
 fn run(body: &str, written: usize, launches: usize) -> Vec<Report> {
+    let launch = Launch { grid: [3, 1, 1], ..Launch::default() };
+    run_as(&launch, body, written, launches)
+}
+
+fn run_as(launch: &Launch, body: &str, written: usize, launches: usize) -> Vec<Report> {
     let text = format!(
         ".version 8.3\n.target sm_80\n.address_size 64\n.global .align 4 .u32 count;\n\
          .visible .entry k(.param .u64 data) {{ .reg .b32 %r<9>; .reg .b64 %rd<9>; .reg .pred %p<3>;\n\
@@ -19,9 +24,8 @@ fn run(body: &str, written: usize, launches: usize) -> Vec<Report> {
     let module = device.load(&text).unwrap_or_else(|error| panic!("{error}"));
     let data = device.alloc(64).unwrap();
     device.write(data, &vec![1; written]).unwrap();
-    let launch = Launch { grid: [3, 1, 1], ..Launch::default() };
     let args = Args::new().u64(data);
-    (0..launches).map(|_| device.launch(&module, "k", &launch, &args).unwrap()).collect()
+    (0..launches).map(|_| device.launch(&module, "k", launch, &args).unwrap()).collect()
 }
 
 /// Kinds, severities and how often.
@@ -88,6 +92,32 @@ fn blocks_that_meet_do_not_race() {
     let alone = last
         .replace("membar.gl; atom.global.inc.u32 %r2, [count], 2; membar.gl;", "mov.u32 %r2, %r1;");
     assert_eq!(found(&alone, 0), [(FindingKind::Race, Severity::Error, 2)]);
+}
+
+/// The first thread of each of three warps writes its word and reads the next warp's.
+#[test]
+fn warps_of_a_block_race_that_do_not_meet() {
+    let found = |between: &str, compare_lanes: bool, each: &str| {
+        let body = format!(
+            "mov.u32 %r1, %tid.x; shr.u32 %r2, %r1, 5; mul.wide.u32 %rd2, %r2, 4; add.u64 %rd3, %rd1, %rd2;\n\
+             and.b32 %r3, %r1, 31; setp.eq.u32 %p1, %r3, 0; {each} st.global.u32 [%rd3], %r1; {between}\n\
+             @%p1 ld.global.u32 %r4, [%rd3+4]; add.u32 %r4, %r4, 1;"
+        );
+        let launch = Launch { block: [96, 1, 1], compare_lanes, ..Launch::default() };
+        let report = run_as(&launch, &body, 64, 1).remove(0);
+        let found = report.findings.iter().map(|f| (f.kind, f.severity, f.count));
+        let message = report.findings.first().map(|finding| finding.message.clone());
+        (found.collect::<Vec<_>>(), message.unwrap_or_default())
+    };
+    let (races, message) = found("", false, "@%p1");
+    assert_eq!(races, [(FindingKind::Race, Severity::Error, 2)]);
+    assert!(message.contains("was read by thread (0,0,0) of warp 0 at PTX line"), "{message}");
+    assert_eq!(found("bar.sync 0;", false, "@%p1").0, []);
+    // A warp by itself is none of it, unless lanes are compared.
+    assert_eq!(found("bar.sync 0;", false, "").0, []);
+    assert_eq!(found("bar.sync 0;", true, "").0, [(FindingKind::Race, Severity::Error, 93)]);
+    // Those that may have met through memory are not judged.
+    assert_eq!(found("membar.cta;", false, "@%p1").0, []);
 }
 
 /// Each lane writes its word and reads its neighbour's, with something between or nothing.

@@ -16,7 +16,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 pub use self::shadow::Order;
-pub(crate) use self::shadow::{BlockAccess, GlobalProblem, Shadow};
+pub(crate) use self::shadow::{BlockAccess, GlobalProblem, Reach, Shadow};
 use crate::error::DeviceError;
 
 /// Between allocations, so that running over the end of one does not reach the next.

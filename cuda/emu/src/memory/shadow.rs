@@ -5,6 +5,8 @@
 //! that has done none of these before an access cannot be behind any other: what it meets there of another block
 //! races with it. What blocks do after that is not judged, so that nothing is reported that may be in order.
 //!
+//! Warps of a block meet at barriers, too: their vector clocks, which the block's shared memory keeps, order them.
+//!
 //! Operations (launches, and copies of the host's) run one after the other here, and on a GPU at the same time where
 //! they are of different queues and nothing orders them: an [`Order`] says behind which an operation is.
 
@@ -33,8 +35,41 @@ pub(crate) struct BlockAccess {
     pub(crate) block: u64,
     /// Function and position of the instruction.
     pub(crate) site: (u32, u32),
+    /// The warp of the block, its lane, and the warp's own time.
+    pub(crate) warp: u8,
+    pub(crate) lane: u8,
+    pub(crate) clock: u32,
     /// Atomic or volatile.
     pub(crate) strong: bool,
+}
+
+/// Who accesses: the access, and what its warp knows of the times of the block's warps.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Reach<'a> {
+    pub(crate) access: BlockAccess,
+    pub(crate) times: &'a [u32],
+    /// The block may be behind others.
+    pub(crate) ordered: bool,
+    /// Whether lanes of a warp are compared with each other.
+    pub(crate) lanes: bool,
+}
+
+impl Reach<'static> {
+    /// An access of what has met nobody, and has no warps.
+    pub(crate) fn alone(access: BlockAccess) -> Self {
+        Self { access, times: &[], ordered: false, lanes: false }
+    }
+}
+
+impl Reach<'_> {
+    /// Whether an access of the same block may happen at the same time.
+    fn is_beside(&self, other: &BlockAccess) -> bool {
+        let known = self.times.get(usize::from(other.warp)).copied().unwrap_or(u32::MAX);
+        if other.warp == self.access.warp {
+            return self.lanes && other.lane != self.access.lane && other.clock == known;
+        }
+        other.clock > known
+    }
 }
 
 /// What is wrong with an access.
@@ -102,13 +137,18 @@ impl Operations {
         order.behind.get(*queue).is_none_or(|done| *done < number)
     }
 
-    /// Whether two accesses, of which one writes, race: nothing orders the two, and not both are atomic or volatile.
-    fn races(&self, other: &BlockAccess, access: &BlockAccess) -> bool {
-        let apart = match other.launch == access.launch {
-            true => other.block != access.block,
+    /// Whether nothing orders an earlier access and this one.
+    fn is_apart(&self, other: &BlockAccess, reach: &Reach<'_>) -> bool {
+        match other.launch == reach.access.launch {
+            true => other.block != reach.access.block || reach.is_beside(other),
             false => self.is_beside(other.launch),
-        };
-        other.block != 0 && apart && !(other.strong && access.strong)
+        }
+    }
+
+    /// Whether two accesses, of which one writes, race: nothing orders the two, and not both are atomic or volatile.
+    fn races(&self, other: &BlockAccess, reach: &Reach<'_>) -> bool {
+        let judged = other.block != 0 && !reach.ordered;
+        judged && !(other.strong && reach.access.strong) && self.is_apart(other, reach)
     }
 }
 
@@ -164,14 +204,13 @@ impl Shadow {
         self.each(address, size, |_, _, cell, bytes| cell.written |= bytes);
     }
 
-    /// A block reads; `used` has a bit for each byte that matters. `ordered`: it may be behind others.
+    /// A block reads; `used` has a bit for each byte that matters.
     pub(crate) fn read(
         &self,
         address: u64,
         size: u64,
         used: u64,
-        ordered: bool,
-        access: BlockAccess,
+        reach: Reach<'_>,
     ) -> Option<GlobalProblem> {
         let mut problem = None;
         self.each(address, size, |operations, at, cell, bytes| {
@@ -180,40 +219,33 @@ impl Shadow {
             if wanted & !cell.written != 0 {
                 problem = Some(GlobalProblem::Uninitialised);
             }
-            if !ordered && operations.races(&cell.write, &access) {
+            if operations.races(&cell.write, &reach) {
                 problem = problem.or(Some(GlobalProblem::Race { other: cell.write, write: true }));
             }
             // One that may be running still stays, for whoever writes next.
-            let first = cell.reads[0].launch;
-            if first != access.launch && !operations.is_beside(first) {
-                cell.reads = [access; 2];
+            if !operations.is_apart(&cell.reads[0], &reach) {
+                cell.reads = [reach.access; 2];
             }
-            cell.reads[1] = access;
+            cell.reads[1] = reach.access;
         });
         problem
     }
 
     /// A block writes.
-    pub(crate) fn write(
-        &self,
-        address: u64,
-        size: u64,
-        ordered: bool,
-        access: BlockAccess,
-    ) -> Option<GlobalProblem> {
+    pub(crate) fn write(&self, address: u64, size: u64, reach: Reach<'_>) -> Option<GlobalProblem> {
         let mut problem = None;
         self.each(address, size, |operations, _, cell, bytes| {
             cell.written |= bytes;
             let race = |other: BlockAccess, write| GlobalProblem::Race { other, write };
-            if !ordered && operations.races(&cell.write, &access) {
+            if operations.races(&cell.write, &reach) {
                 problem = Some(race(cell.write, true));
             }
             for read in cell.reads {
-                if !ordered && operations.races(&read, &access) {
+                if operations.races(&read, &reach) {
                     problem = problem.or(Some(race(read, false)));
                 }
             }
-            cell.write = access;
+            cell.write = reach.access;
         });
         problem
     }
@@ -224,14 +256,22 @@ mod tests {
     use super::*;
 
     fn of(block: u64, strong: bool) -> BlockAccess {
-        BlockAccess { launch: 1, block, site: (0, 0), strong }
+        BlockAccess { launch: 1, block, strong, ..BlockAccess::default() }
+    }
+
+    fn alone(access: BlockAccess) -> Reach<'static> {
+        Reach::alone(access)
+    }
+
+    fn behind(access: BlockAccess) -> Reach<'static> {
+        Reach { ordered: true, ..alone(access) }
     }
 
     #[test]
     fn bytes_count_as_written_one_by_one() {
         let shadow = Shadow::default();
         shadow.add(256, 10);
-        let read = |at, size, used| shadow.read(at, size, used, true, of(1, false));
+        let read = |at, size, used| shadow.read(at, size, used, behind(of(1, false)));
         assert_eq!(read(256, 4, 15), Some(GlobalProblem::Uninitialised));
         shadow.mark(257, 6);
         assert_eq!(read(256, 4, 15), Some(GlobalProblem::Uninitialised));
@@ -247,17 +287,17 @@ mod tests {
     fn blocks_race_unless_they_may_have_met() {
         let shadow = Shadow::default();
         shadow.add(0, 8);
-        shadow.write(0, 4, false, of(1, false));
+        shadow.write(0, 4, alone(of(1, false)));
         let is_race =
             |found: Option<GlobalProblem>| matches!(found, Some(GlobalProblem::Race { .. }));
-        assert!(!is_race(shadow.read(0, 4, 15, false, of(1, false))), "of one block");
-        assert!(is_race(shadow.read(0, 4, 15, false, of(2, false))));
-        assert!(!is_race(shadow.read(0, 4, 15, true, of(2, false))), "behind a fence");
-        assert!(is_race(shadow.write(0, 4, false, of(3, true))));
-        shadow.write(4, 4, false, of(1, true));
-        assert!(!is_race(shadow.write(4, 4, false, of(2, true))), "both are atomic");
+        assert!(!is_race(shadow.read(0, 4, 15, alone(of(1, false)))), "of one block");
+        assert!(is_race(shadow.read(0, 4, 15, alone(of(2, false)))));
+        assert!(!is_race(shadow.read(0, 4, 15, behind(of(2, false)))), "behind a fence");
+        assert!(is_race(shadow.write(0, 4, alone(of(3, true)))));
+        shadow.write(4, 4, alone(of(1, true)));
+        assert!(!is_race(shadow.write(4, 4, alone(of(2, true)))), "both are atomic");
         let later = BlockAccess { launch: 2, ..of(2, false) };
-        assert!(!is_race(shadow.write(0, 4, false, later)), "of another launch");
+        assert!(!is_race(shadow.write(0, 4, alone(later))), "of another launch");
     }
 
     #[test]
@@ -269,13 +309,13 @@ mod tests {
             shadow.add(0, 8);
             let access = |launch| BlockAccess { launch, ..of(1, false) };
             shadow.begin("first", order(0, &[]));
-            shadow.write(0, 4, false, access(1));
+            shadow.write(0, 4, alone(access(1)));
             shadow.begin("second", order(1, &[]));
-            shadow.read(4, 4, 15, false, access(2));
+            shadow.read(4, 4, 15, alone(access(2)));
             shadow.begin("third", last);
             let problem = match write {
-                true => shadow.write(0, 8, false, access(3)),
-                false => shadow.read(0, 8, 15, false, access(3)),
+                true => shadow.write(0, 8, alone(access(3))),
+                false => shadow.read(0, 8, 15, alone(access(3))),
             };
             match problem {
                 Some(GlobalProblem::Race { other, .. }) => shadow.name(other.launch),
@@ -298,10 +338,63 @@ mod tests {
         let access = |launch| BlockAccess { launch, ..of(1, false) };
         for (number, queue) in [(1, 0), (2, 1)] {
             shadow.begin("read", Some(Order { queue, behind: Vec::new() }));
-            shadow.read(0, 4, 0, false, access(number));
+            shadow.read(0, 4, 0, alone(access(number)));
         }
         shadow.begin("write", Some(Order { queue: 1, behind: vec![0, 2] }));
-        let found = shadow.write(0, 4, false, access(3));
+        let found = shadow.write(0, 4, alone(access(3)));
         assert_eq!(found, Some(GlobalProblem::Race { other: access(1), write: false }));
+    }
+
+    /// Two warps of a block: `times` is what the second knows of the first's time, and its own.
+    #[test]
+    fn warps_of_a_block_race_unless_a_barrier_was_between() {
+        let at = |warp: u8, clock, lane| BlockAccess { warp, clock, lane, ..of(1, false) };
+        fn of_warp(access: BlockAccess, times: &[u32]) -> Reach<'_> {
+            Reach { times, ..alone(access) }
+        }
+        let found = |first_writes: bool, second_writes: bool, knows: &[u32]| {
+            let shadow = Shadow::default();
+            shadow.add(0, 4);
+            shadow.mark(0, 4);
+            let first = of_warp(at(0, 3, 0), &[3, 0]);
+            let second = of_warp(at(1, 1, 0), knows);
+            let access = |reach, write| match write {
+                true => shadow.write(0, 4, reach),
+                false => shadow.read(0, 4, 15, reach),
+            };
+            access(first, first_writes);
+            access(second, second_writes).is_some()
+        };
+        assert!(
+            found(true, true, &[2, 1])
+                && found(true, false, &[2, 1])
+                && found(false, true, &[2, 1])
+        );
+        assert!(!found(false, false, &[2, 1]), "both read");
+        assert!(!found(true, true, &[3, 1]) && !found(false, true, &[3, 1]), "behind a barrier");
+        // Of one warp, where lanes are compared.
+        let shadow = Shadow::default();
+        shadow.add(0, 4);
+        let lane = |lane, lanes| Reach { lanes, ..of_warp(at(0, 3, lane), &[3]) };
+        assert_eq!(shadow.write(0, 4, lane(0, false)), None);
+        assert_eq!(shadow.write(0, 4, lane(1, false)), None);
+        assert!(shadow.write(0, 4, lane(2, true)).is_some());
+        assert_eq!(shadow.write(0, 4, Reach { times: &[4], ..lane(5, true) }), None, "they met");
+    }
+
+    /// A reader behind another one takes its place: who writes behind it is behind both.
+    #[test]
+    fn the_last_of_readers_that_are_in_order_counts() {
+        let shadow = Shadow::default();
+        shadow.add(0, 4);
+        shadow.mark(0, 4);
+        let at = |warp: u8, clock| BlockAccess { warp, clock, ..of(1, false) };
+        for (access, times) in [(at(0, 1), [1, 0, 0]), (at(1, 2), [1, 2, 0]), (at(2, 1), [1, 0, 1])]
+        {
+            shadow.read(0, 4, 15, Reach { times: &times, ..alone(access) });
+        }
+        // The third, the last to read, writes, and knows the first alone.
+        let found = shadow.write(0, 4, Reach { times: &[1, 0, 1], ..alone(at(2, 1)) });
+        assert_eq!(found, Some(GlobalProblem::Race { other: at(1, 2), write: false }));
     }
 }

@@ -4,7 +4,7 @@ use super::block::State;
 use super::shared::{AccessProblem, Accessor};
 use super::warp::{PerLane, Warp};
 use super::{Mistake, mistake, read_word, write_word};
-use crate::memory::{BlockAccess, GlobalAddress, distance};
+use crate::memory::{BlockAccess, GlobalAddress, Reach, distance};
 use crate::program::{LOCAL_WINDOW, PARAM_WINDOW, SHARED_WINDOW, Space, WINDOW_SHIFT};
 use crate::report::FindingKind;
 
@@ -182,13 +182,22 @@ pub(super) fn accessor(warp: &dyn Warp, lane: usize, strong: bool) -> Accessor {
     Accessor { warp: warp.core().index, lane, site: warp.site(), strong }
 }
 
-/// This block's access, as the shadow of global memory remembers it.
-fn block_access(warp: &dyn Warp, state: &State<'_>, strong: bool) -> BlockAccess {
+/// This block's access, as the shadow of global memory remembers it, and what is known of others.
+fn reach<'s>(warp: &dyn Warp, state: &'s State<'_>, lane: usize, strong: bool) -> Reach<'s> {
     let [x, y, z] = state.index.map(u64::from);
     let [wide, high, _] = state.grid.launch.grid.map(u64::from);
-    let site = warp.site();
-    let (block, site) = (1 + x + wide * (y + high * z), (site.function, site.pc));
-    BlockAccess { launch: state.grid.id, block, site, strong }
+    let (site, index) = (warp.site(), warp.core().index);
+    let times = state.shared.times(index);
+    let access = BlockAccess {
+        launch: state.grid.id,
+        block: 1 + x + wide * (y + high * z),
+        site: (site.function, site.pc),
+        warp: index as u8,
+        lane: lane as u8,
+        clock: times[index],
+        strong,
+    };
+    Reach { access, times, ordered: state.ordered, lanes: state.shared.lanes }
 }
 
 /// Changes what a lane has located in one step; the value before.
@@ -232,8 +241,7 @@ pub(super) fn watch_read(
     strong: bool,
 ) {
     let Some(shadow) = state.grid.memory.shadow() else { return };
-    let access = block_access(warp, state, strong);
-    if let Some(problem) = shadow.read(address, size, used, state.ordered, access) {
+    if let Some(problem) = shadow.read(address, size, used, reach(warp, state, lane, strong)) {
         state.global_problem(warp, lane, address, problem, None);
     }
 }
@@ -248,8 +256,7 @@ pub(super) fn watch_write(
     new: Option<u64>,
 ) {
     let Some(shadow) = state.grid.memory.shadow() else { return };
-    let access = block_access(warp, state, strong);
-    if let Some(problem) = shadow.write(address, size, state.ordered, access) {
+    if let Some(problem) = shadow.write(address, size, reach(warp, state, lane, strong)) {
         let old = state.allocations.locate(address, size).filter(|_| size <= 8);
         let values = old.map(|place| place.load(0, size)).zip(new.map(|new| new & low(size)));
         state.global_problem(warp, lane, address, problem, values);

@@ -447,15 +447,18 @@ impl State<'_> {
         });
     }
 
-    /// Who made an access that this block's races with: another block, or another operation.
+    /// Who made an access that this block's races with: a thread of the block, another block, or another operation.
     fn who(&self, other: &BlockAccess) -> String {
         if other.launch == self.grid.id {
             let [x, y, z] = self.grid.block_index(other.block as usize - 1);
+            let who = if [x, y, z] == self.index {
+                let [x, y, z] = self.thread(other.warp.into(), other.lane.into());
+                format!("thread ({x},{y},{z}) of warp {}", other.warp)
+            } else {
+                format!("block ({x},{y},{z})")
+            };
             let site = Site { function: other.site.0, pc: other.site.1 };
-            return format!(
-                "block ({x},{y},{z}) at {}",
-                self.own_location(site, std::iter::empty())
-            );
+            return format!("{who} at {}", self.own_location(site, std::iter::empty()));
         }
         let name = self.grid.memory.shadow().map(|shadow| shadow.name(other.launch));
         format!("{} in another stream", name.unwrap_or_default())

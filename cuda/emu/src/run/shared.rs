@@ -15,7 +15,7 @@ pub(super) const MAX_WARPS: usize = 32;
 /// Barriers of a block.
 pub(super) const BARRIERS: usize = 16;
 
-type Clock = [u32; MAX_WARPS];
+pub(super) type Clock = [u32; MAX_WARPS];
 
 fn join(into: &mut Clock, other: &Clock) {
     for (a, b) in into.iter_mut().zip(other) {
@@ -150,6 +150,11 @@ impl Shared {
     /// Warps of the block.
     pub(super) fn warps(&self) -> usize {
         self.times.len()
+    }
+
+    /// What a warp knows of the times of all.
+    pub(super) fn times(&self, warp: usize) -> &Clock {
+        &self.times[warp].now
     }
 
     pub(super) fn size(&self) -> usize {

@@ -81,6 +81,26 @@ fn blocks_race_in_machine_code() {
     assert_eq!(found(waits, 0), []);
 }
 
+#[test]
+fn warps_race_in_machine_code() {
+    let body = |between: &str| {
+        format!(
+            "mov.u32 %r1, %tid.x; shr.u32 %r2, %r1, 5; mul.wide.u32 %rd2, %r2, 4; add.u64 %rd3, %rd1, %rd2;\n\
+             st.global.u32 [%rd3], %r2; {between}\n\
+             ld.global.u32 %r4, [%rd3+4]; add.u32 %r4, %r4, 1; st.global.u32 [%rd3+32], %r4;"
+        )
+    };
+    let launch = Launch { block: [96, 1, 1], ..Launch::default() };
+    let found = |between| found_in(&launch, &body(between), 64);
+    assert_eq!(found("bar.sync 0;"), []);
+    // The second and third warp write what the one before has read; one store is moved before the loads of others.
+    let races = found("");
+    assert!(
+        !races.is_empty() && races.iter().all(|(kind, ..)| *kind == FindingKind::Race),
+        "{races:?}"
+    );
+}
+
 /// ptxas leaves out `__syncwarp` where lanes are together: they would race all the same.
 #[test]
 fn lanes_of_machine_code_are_not_compared() {
