@@ -1,0 +1,90 @@
+"""Builds and runs programs of others in the emulator, and writes what came of each into a page of the docs.
+
+    python3 cuda/programs SUITE SOURCES CUDA BIN [--page FILE] [--seconds N] [--built] [NAME…]
+
+SUITE is samples (NVIDIA's cuda-samples 13), rodinia, or llm.c; SOURCES is a tree of it, CUDA a folder that
+`toolkit13.sh` made, BIN the folder with `nvabi` and its libraries. Programs are built where they lie, by NVIDIA's nvcc. Those that need a
+display or a library that the emulator has no stand-in for are named, not built.
+"""
+
+import argparse
+import concurrent.futures
+import pathlib
+import sys
+import tempfile
+
+import llmc
+import page
+import rodinia
+import samples
+from program import outcome, prepare
+
+HERE = pathlib.Path(__file__).resolve().parent
+SUITES = {"samples": samples, "rodinia": rodinia, "llm.c": llmc}
+# What programs are linked with, and the emulator's libraries in their place.
+LINKED = {
+    "libcuda.so": "libnvabi_cuda.so",
+    "libcublas.so": "libnvabi_cublas13.so",
+    "libcublasLt.so": "libnvabi_cublaslt13.so",
+}
+
+
+def arguments():
+    parser = argparse.ArgumentParser(prog="cuda/programs", description=__doc__.split("\n")[0])
+    parser.add_argument("suite", choices=SUITES)
+    parser.add_argument("sources", type=lambda path: pathlib.Path(path).resolve())
+    parser.add_argument("cuda", type=lambda path: pathlib.Path(path).resolve())
+    parser.add_argument("bin", type=lambda path: pathlib.Path(path).resolve())
+    parser.add_argument("names", nargs="*", help="only these programs; of a page the others' rows stay")
+    parser.add_argument("--page", type=pathlib.Path, help="a page of the docs; the suite's tables are renewed")
+    parser.add_argument("--jobs", type=int, default=1)
+    parser.add_argument("--seconds", type=int, default=120, help="processor time that a program may use")
+    parser.add_argument("--built", action="store_true", help="run what was built before as it is")
+    return parser.parse_intermixed_args()
+
+
+def one(program, options):
+    """What came of a program, printed."""
+    name, what, reason = outcome(program, options)
+    # Where things lie on this machine is nobody's business.
+    for path in [program.folder, options.cuda, options.sources, HERE.parent]:
+        reason = reason.replace(f"{path}/", "")
+    row = name, what, reason
+    print("\t".join(row), flush=True)
+    return row
+
+
+def together(programs, options):
+    """Programs of one file, one after the other: the first builds it for all."""
+    rows = []
+    for at, program in enumerate(programs):
+        options_now = argparse.Namespace(**{**vars(options), "built": options.built or at > 0})
+        if not program.needs:
+            prepare(program)
+        rows.append(one(program, options_now))
+    return rows
+
+
+def main():
+    options = arguments()
+    with tempfile.TemporaryDirectory() as folder:
+        for name, library in LINKED.items():
+            pathlib.Path(folder, name).symlink_to(options.bin / library)
+        options.libraries = [f"-L{folder}", f"-L{options.cuda}/lib64"]
+        chosen = SUITES[options.suite].programs(options.sources, options)
+        if not chosen:
+            sys.exit(f"{options.sources}: no programs of {options.suite}")
+        if unknown := set(options.names) - {program.name for program in chosen}:
+            sys.exit(f"{options.suite} has no program {', '.join(sorted(unknown))}")
+        files = {}
+        for program in chosen:
+            if not options.names or program.name in options.names:
+                files.setdefault((program.folder, program.binary), []).append(program)
+        with concurrent.futures.ThreadPoolExecutor(options.jobs) as pool:
+            rows = [row for rows in pool.map(lambda group: together(group, options), files.values()) for row in rows]
+    if options.page:
+        page.renew(options.page, options.suite, rows, whole=not options.names)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

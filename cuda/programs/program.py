@@ -1,0 +1,116 @@
+"""A program of others: how it is built and run in the emulator, and what came of it."""
+
+import dataclasses
+import os
+import pathlib
+import re
+import resource
+import signal
+import subprocess
+
+# The compiler has as many seconds for one command.
+COMPILER = 300
+
+
+@dataclasses.dataclass
+class Program:
+    """What is to be known of a program."""
+
+    # As the page calls it, with what it is run with where that tells it from others.
+    name: str
+    # Where it is built and run, and the file that is run.
+    folder: pathlib.Path
+    binary: str
+    # Arguments of nvcc, a list for each command.
+    builds: list
+    arguments: list = dataclasses.field(default_factory=list)
+    # Files that it reads, and functions that write them.
+    inputs: dict = dataclasses.field(default_factory=dict)
+    # Copies of sources with something made smaller: of which file, and what is replaced by what.
+    copies: dict = dataclasses.field(default_factory=dict)
+    # What it needs that there is none of.
+    needs: list = dataclasses.field(default_factory=list)
+    # A word of its output that says that it failed, whatever its exit status.
+    fails_with: str = ""
+
+
+def prepare(program):
+    for name, (source, changes) in program.copies.items():
+        text = (program.folder / source).read_text()
+        for pattern, replacement in changes:
+            text = re.sub(pattern, replacement, text)
+        (program.folder / name).write_text(text)
+    for name, write in program.inputs.items():
+        write(program.folder / name)
+
+
+def build(program, options):
+    """Builds a program where it lies; returns what failed, or None."""
+    if options.built and os.access(program.folder / program.binary, os.X_OK):
+        return None
+    for arguments in program.builds:
+        command = ["timeout", "-k", "5", str(COMPILER), options.cuda / "bin/nvcc", *arguments]
+        done = subprocess.run(command, cwd=program.folder, capture_output=True, text=True, errors="replace")
+        (program.folder / "build.log").write_text(done.stdout + done.stderr)
+        if done.returncode in (124, 137):
+            return f"the compiler needs more than {COMPILER} s"
+        if done.returncode:
+            lines = (done.stderr + done.stdout).splitlines()
+            wrong = [line for line in lines if re.search(r"error|undefined reference|cannot find", line)]
+            return (wrong or lines or ["nvcc failed"])[0].replace(str(program.folder) + "/", "")
+    return None
+
+
+def run(program, options):
+    """Runs a program in the emulator; returns its exit status, or a word on why it was ended, and what it wrote.
+
+    The limit is processor time, which other work on the machine does not shorten: who uses it up is slow. Who waits for
+    ten times as long without using it up, hangs.
+    """
+    emulator = [options.bin / "nvabi", "emu", "--", f"./{program.binary}", *program.arguments]
+    command = ["timeout", "-k", "5", str(10 * options.seconds), *emulator]
+    # NVRTC is beside the runtime, whose stand-in comes first all the same.
+    environment = dict(os.environ, LD_LIBRARY_PATH=f"{options.cuda}/lib64", CUDA_PATH=str(options.cuda))
+    quiet = {"capture_output": True, "stdin": subprocess.DEVNULL}
+    limit = lambda: resource.setrlimit(resource.RLIMIT_CPU, (options.seconds, options.seconds + 5))
+    done = subprocess.run(command, cwd=program.folder, env=environment, preexec_fn=limit, **quiet)
+    output = (done.stdout + done.stderr).decode(errors="replace")
+    log = re.sub(r"\W+", "-", program.name)
+    (program.folder / f"run-{log}.log").write_text(output)
+    if done.returncode in (124, 137):
+        return "hangs", output
+    return ("too long" if done.returncode == 128 + signal.SIGXCPU else done.returncode), output
+
+
+def why(status, output):
+    """The line of a run's output that says most about how it ended."""
+    said = ("cuGetExportTable", "Emulated ./")
+    lines = [line for line in output.splitlines() if line.strip() and not any(word in line for word in said)]
+    for pattern in (r"nvabi-emu: .*", r"nvabi emu: .*", r".*\b(?:ailed|rror|FAILED|ERROR)\b.*", r".*waiv.*"):
+        found = [line for line in lines if re.fullmatch(pattern, line.strip())]
+        if found:
+            return found[0].strip()
+    return lines[-1].strip() if lines else ""
+
+
+def outcome(program, options):
+    """A row of the page: the program, what came of it, and a word on why."""
+    if program.needs:
+        return program.name, "not tried", f"needs {', '.join(program.needs)}"
+    if not program.builds:
+        return program.name, "not tried", "has no program of its own"
+    failed = build(program, options)
+    if failed:
+        return program.name, "not built", failed
+    status, output = run(program, options)
+    errors = re.search(r"(\d+) errors?", output.splitlines()[-1]) if output else None
+    if status == "too long":
+        return program.name, status, f"{options.seconds} s of processor time"
+    if status == "hangs":
+        return program.name, status, why(0, output)
+    if status == 0 and program.fails_with and program.fails_with in output:
+        return program.name, "wrong", next(line for line in output.splitlines() if program.fails_with in line)
+    if status == 0:
+        return program.name, "runs", ""
+    found = errors and errors.group(1) != "0"
+    return program.name, "findings" if found else f"exit status {status}", why(status, output)
