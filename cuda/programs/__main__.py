@@ -3,8 +3,8 @@
     python3 cuda/programs SUITE SOURCES CUDA BIN [--page FILE] [--seconds N] [--built] [NAME…]
 
 SUITE is samples (NVIDIA's cuda-samples 13), rodinia, or llm.c; SOURCES is a tree of it, CUDA a folder that
-`toolkit13.sh` made, BIN the folder with `nvabi` and its libraries. Programs are built where they lie, by NVIDIA's nvcc. Those that need a
-display or a library that the emulator has no stand-in for are named, not built.
+`toolkit13.sh` made, BIN the folder with `nvabi` and its libraries. Programs are built where they lie, by NVIDIA's nvcc.
+Those that need a display or a library that the emulator has no stand-in for are named, not built.
 """
 
 import argparse

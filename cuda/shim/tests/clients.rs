@@ -73,6 +73,15 @@ fn numba_computes() {
     succeeds("numba_kernels.py", &[], "numba: all right");
 }
 
+/// As PTX, and as machine code of the ptxas that it has with it.
+#[test]
+fn triton_computes() {
+    let cache = tempfile::tempdir().unwrap();
+    let set = [("TRITON_CACHE_DIR", cache.path().to_str().unwrap())];
+    let err = succeeds("triton_kernels.py", &set, "triton 3.5.1: 12 launches");
+    assert!(!err.contains("nvabi-emu"), "{err}");
+}
+
 #[test]
 fn tinygrad_computes_by_nvrtc_and_by_its_own_ptx() {
     for set in [&[("CUDA", "1")][..], &[("CUDA", "1"), ("PTX", "1")]] {
