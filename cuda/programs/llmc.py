@@ -7,7 +7,7 @@ from program import Program
 
 # What a file's `main` sets, and what it becomes. Some kernels are for multiples of 256 tokens and channels, as GPT-2
 # has them.
-SIZES = {"B": 2, "T": 256, "C": 256, "NH": 2, "L": 1, "V": 1003, "num_parameters": 4096, "repeat_times": 1}
+SIZES = {"B": 2, "T": 256, "C": 256, "NH": 4, "L": 1, "V": 1003, "num_parameters": 4096, "repeat_times": 1}
 SMALLER = [
     (r"\b((?:int|int64_t|const long) (%s) = )\d+;" % "|".join(SIZES), lambda found: f"{found[1]}{SIZES[found[2]]};"),
     (r"\bint OC = 768 \*", "int OC = 256 *"),
