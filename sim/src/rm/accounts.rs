@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use super::Driver;
 use super::control::{Seen, microseconds};
+use super::load::Busy;
 use super::server::ObjectKind;
 
 /// NV_MAX_DEAD_ACCT_PROCESS: the oldest of those that ended is forgotten.
@@ -17,6 +18,7 @@ pub(super) struct Account {
     pub(super) ended: u64,
     /// The most bytes of memory that it had.
     pub(super) most_memory: u64,
+    pub(super) busy: Busy,
     /// Whether it had a channel: others are not told of.
     computes: bool,
 }
@@ -30,8 +32,16 @@ pub(super) struct Accounts {
 
 impl Accounts {
     fn begin(&mut self, process: u32, now: u64) {
-        let new = Account { began: now, ended: 0, most_memory: 0, computes: false };
+        let busy = Busy::default();
+        let new = Account { began: now, ended: 0, most_memory: 0, busy, computes: false };
         self.running.entry(process).or_insert(new);
+    }
+
+    /// What a program did.
+    pub(super) fn worked(&mut self, process: u32, busy: Busy) {
+        if let Some(account) = self.running.get_mut(&process) {
+            account.busy.add(busy);
+        }
     }
 
     /// Ends all but some.

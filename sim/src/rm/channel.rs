@@ -9,7 +9,7 @@ use super::Driver;
 use super::alloc::NewObject;
 use super::failed::{Failed, Result};
 use super::interface::Params;
-use super::load::Loads;
+use super::load::{Busy, Loads, Sample, Shares};
 use super::memory::{Buffer, Of};
 use super::server::{Client, ObjectKind};
 use super::space::{Seen, Space};
@@ -382,9 +382,17 @@ impl Driver {
         ran
     }
 
-    /// How busy a GPU is; `None` where nothing ran on it.
-    pub(super) fn load(&self, gpu: usize) -> Option<&Loads> {
-        self.channels.loads.get(&gpu)
+    /// How busy a GPU is.
+    pub(super) fn shares(&self, gpu: usize) -> Shares {
+        let loads = self.channels.loads.get(&gpu);
+        loads.map(|it| it.shares(Instant::now())).unwrap_or_default()
+    }
+
+    /// Who kept a GPU busy, in so many samples; where nothing ever ran nobody did.
+    pub(super) fn samples(&self, gpu: usize, count: usize) -> Vec<Sample> {
+        let now = Instant::now();
+        let loads = self.channels.loads.get(&gpu);
+        loads.map_or_else(|| Loads::new(now).samples(count, now), |it| it.samples(count, now))
     }
 
     fn run_channel(&mut self, number: u32, end: Instant) -> bool {
@@ -402,12 +410,15 @@ impl Driver {
         let began = Instant::now();
         let turn = channel.engine.turn(&mut seen, &self.clock, end, &ring);
         let now = Instant::now();
+        let busy = match channel.computing.take() {
+            Some(since) => Busy::of(now - since, true),
+            None if turn.moved => Busy::of(now - began, channel.runlist == 0),
+            None => Busy::default(),
+        };
         let loads = self.channels.loads.entry(channel.gpu);
-        let loads = loads.or_insert_with(|| Loads::new(began));
-        if let Some(since) = channel.computing.take() {
-            loads.worked(since, now, true);
-        } else if turn.moved {
-            loads.worked(began, now, channel.runlist == 0);
+        loads.or_insert_with(|| Loads::new(began)).worked(channel.process, busy, now);
+        if let Some(gpu) = self.gpus.get_mut(channel.gpu) {
+            gpu.accounts.worked(channel.process, busy);
         }
         channel.computing = channel.engine.is_computing().then_some(now);
         for (code, text) in turn.notes {

@@ -1,69 +1,130 @@
-//! How busy the parts of a GPU are, as NVML and nvidia-smi show it.
+//! How busy the parts of a GPU are, and who keeps them busy, as NVML and nvidia-smi show it.
 
+use std::collections::{BTreeMap, VecDeque};
 use std::time::{Duration, Instant};
 
 /// What a share is told of: NVML speaks of samples of 1/6 s to 1 s.
 const PERIOD: Duration = Duration::from_millis(200);
 /// All of a period: shares are hundredths of a percent.
 const WHOLE: u128 = 10_000;
+/// How many periods are kept: no driver has room for more samples.
+const KEPT: u64 = 100;
 
-/// How much of the last whole period something was done.
-#[derive(Debug, Clone, Copy)]
-struct Load {
-    /// Where the period that is counted began.
-    since: Instant,
-    busy: Duration,
-    /// The share of the period before it.
-    last: u32,
+/// How long something was done.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) struct Busy {
+    pub(super) memory: Duration,
+    pub(super) graphics: Duration,
 }
 
-impl Load {
-    fn new(since: Instant) -> Self {
-        Self { since, busy: Duration::ZERO, last: 0 }
+impl Busy {
+    /// A channel works with memory; those of graphics and compute keep that engine busy as well.
+    pub(super) fn of(time: Duration, is_graphics: bool) -> Self {
+        Self { memory: time, graphics: if is_graphics { time } else { Duration::ZERO } }
     }
 
-    /// As it is at a time: periods that are over are counted no more.
-    fn at(self, now: Instant) -> Self {
-        let passed = now.saturating_duration_since(self.since);
-        if passed < PERIOD {
-            return self;
-        }
-        let share = WHOLE.min(self.busy.as_nanos() * WHOLE / PERIOD.as_nanos());
-        let last = if passed < 2 * PERIOD { share as u32 } else { 0 };
-        let over = Duration::from_nanos((passed.as_nanos() % PERIOD.as_nanos()) as u64);
-        Self { since: now.checked_sub(over).unwrap_or(now), busy: Duration::ZERO, last }
+    pub(super) fn add(&mut self, other: Self) {
+        self.memory += other.memory;
+        self.graphics += other.graphics;
     }
+
+    /// Its shares of some time, of memory and of graphics.
+    pub(super) fn shares(self, of: Duration) -> Shares {
+        let share =
+            |busy: Duration| WHOLE.min(busy.as_nanos() * WHOLE / of.as_nanos().max(1)) as u32;
+        Shares { memory: share(self.memory), graphics: share(self.graphics) }
+    }
+}
+
+/// Hundredths of a percent of some time.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) struct Shares {
+    pub(super) memory: u32,
+    pub(super) graphics: u32,
+}
+
+/// What a program did, or nobody did, until some time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Sample {
+    /// How long ago that is.
+    pub(super) age: Duration,
+    pub(super) process: Option<u32>,
+    pub(super) shares: Shares,
 }
 
 /// How busy a GPU is.
 #[derive(Debug)]
 pub(super) struct Loads {
-    memory: Load,
-    graphics: Load,
+    /// Where the first period began: all are as long.
+    since: Instant,
+    /// What programs did in the periods in which any did something, by the numbers of both.
+    periods: VecDeque<(u64, BTreeMap<u32, Busy>)>,
 }
 
 impl Loads {
     pub(super) fn new(since: Instant) -> Self {
-        Self { memory: Load::new(since), graphics: Load::new(since) }
+        Self { since, periods: VecDeque::new() }
     }
 
-    /// A channel worked until now; those of graphics and compute keep that engine busy as well.
-    pub(super) fn worked(&mut self, began: Instant, now: Instant, is_graphics: bool) {
-        let of_graphics = is_graphics.then_some(&mut self.graphics);
-        for load in [&mut self.memory].into_iter().chain(of_graphics) {
-            *load = load.at(now);
-            load.busy += now.saturating_duration_since(began);
+    fn period(&self, now: Instant) -> u64 {
+        (now.saturating_duration_since(self.since).as_nanos() / PERIOD.as_nanos()) as u64
+    }
+
+    /// What a program did until now.
+    pub(super) fn worked(&mut self, process: u32, busy: Busy, now: Instant) {
+        if busy == Busy::default() {
+            return;
+        }
+        let period = self.period(now);
+        if self.periods.back().is_none_or(|(last, _)| *last < period) {
+            self.periods.retain(|(number, _)| number + KEPT >= period);
+            self.periods.push_back((period, BTreeMap::new()));
+        }
+        if let Some((_, works)) = self.periods.back_mut() {
+            works.entry(process).or_default().add(busy);
         }
     }
 
-    /// The share of the time that memory was used.
-    pub(super) fn memory(&self, now: Instant) -> u32 {
-        self.memory.at(now).last
+    /// What programs did in a period.
+    fn works(&self, period: u64) -> Option<&BTreeMap<u32, Busy>> {
+        let found = self.periods.iter().find(|(number, _)| *number == period);
+        found.map(|(_, works)| works)
     }
 
-    /// The share of the time that the engine of graphics and compute worked.
-    pub(super) fn graphics(&self, now: Instant) -> u32 {
-        self.graphics.at(now).last
+    /// The shares of the last whole period.
+    pub(super) fn shares(&self, now: Instant) -> Shares {
+        let last = self.period(now).checked_sub(1).and_then(|last| self.works(last));
+        let mut all = Busy::default();
+        last.into_iter().flat_map(BTreeMap::values).for_each(|busy| all.add(*busy));
+        all.shares(PERIOD)
+    }
+
+    /// The last so many samples, the newest last. A sample is of one program: those of one period are told as if they
+    /// had worked one after the other, as long as each other.
+    pub(super) fn samples(&self, count: usize, now: Instant) -> Vec<Sample> {
+        let period = self.period(now);
+        let into = now.saturating_duration_since(self.since + PERIOD * period as u32);
+        let mut samples = VecDeque::with_capacity(count);
+        for back in 0..count as u32 {
+            let works = period.checked_sub(u64::from(back) + 1).and_then(|at| self.works(at));
+            let age = into + PERIOD * back;
+            let none = (None, Busy::default());
+            let works = works.into_iter().flatten().map(|(process, busy)| (Some(*process), *busy));
+            let mut works: Vec<_> = works.collect();
+            if works.is_empty() {
+                works.push(none);
+            }
+            let part = PERIOD / works.len() as u32;
+            for (at, (process, busy)) in works.into_iter().rev().enumerate() {
+                let age = age + part * at as u32;
+                samples.push_front(Sample { age, process, shares: busy.shares(part) });
+            }
+            if samples.len() >= count {
+                break;
+            }
+        }
+        samples.drain(..samples.len() - count.min(samples.len()));
+        samples.into()
     }
 }
 
@@ -71,20 +132,55 @@ impl Loads {
 mod tests {
     use super::*;
 
+    fn ms(ms: u64) -> Duration {
+        Duration::from_millis(ms)
+    }
+
     #[test]
     fn a_share_is_that_of_the_last_whole_period() {
         let start = Instant::now();
-        let after = |ms| start + Duration::from_millis(ms);
         let mut loads = Loads::new(start);
-        loads.worked(after(10), after(60), false);
-        loads.worked(after(100), after(120), true);
-        assert_eq!((loads.memory(after(199)), loads.graphics(after(199))), (0, 0));
-        assert_eq!((loads.memory(after(200)), loads.graphics(after(399))), (3500, 1000));
-        loads.worked(after(250), after(250), true);
-        assert_eq!((loads.memory(after(390)), loads.graphics(after(390))), (3500, 1000));
-        assert_eq!((loads.memory(after(400)), loads.graphics(after(900))), (0, 0));
+        let shares = |loads: &Loads, at| {
+            let Shares { memory, graphics } = loads.shares(start + ms(at));
+            (memory, graphics)
+        };
+        loads.worked(1, Busy::of(ms(50), false), start + ms(60));
+        loads.worked(2, Busy::of(ms(20), true), start + ms(120));
+        assert_eq!(shares(&loads, 199), (0, 0));
+        assert_eq!((shares(&loads, 200), shares(&loads, 399)), ((3500, 1000), (3500, 1000)));
+        loads.worked(1, Busy::of(ms(0), true), start + ms(250));
+        assert_eq!(shares(&loads, 390), (3500, 1000));
+        assert_eq!((shares(&loads, 400), shares(&loads, 900)), ((0, 0), (0, 0)));
         // A turn that began before its period counts as no more than all of it.
-        loads.worked(after(500), after(1010), false);
-        assert_eq!(loads.memory(after(1200)), 10_000);
+        loads.worked(1, Busy::of(ms(510), false), start + ms(1010));
+        assert_eq!(shares(&loads, 1200), (10_000, 0));
+    }
+
+    #[test]
+    fn a_sample_is_of_one_program() {
+        let start = Instant::now();
+        let mut loads = Loads::new(start);
+        loads.worked(7, Busy::of(ms(50), true), start + ms(250));
+        loads.worked(9, Busy::of(ms(80), false), start + ms(300));
+        loads.worked(9, Busy::of(ms(200), true), start + ms(599));
+        let sample = |age, process, memory, graphics| Sample {
+            age: ms(age),
+            process,
+            shares: Shares { memory, graphics },
+        };
+        let expected = [
+            sample(410, None, 0, 0),
+            sample(310, Some(7), 5000, 5000),
+            sample(210, Some(9), 8000, 0),
+            sample(10, Some(9), 10_000, 10_000),
+        ];
+        let now = start + ms(610);
+        assert_eq!(loads.samples(4, now), expected);
+        assert_eq!(loads.samples(2, now), expected[2..]);
+        // Before anything was done there is nothing; what is long ago is forgotten.
+        let none = loads.samples(72, now);
+        assert_eq!((none.len(), none[0].process), (72, None));
+        loads.worked(7, Busy::of(ms(1), true), start + PERIOD * 200);
+        assert_eq!(loads.periods.len(), 1);
     }
 }

@@ -1,6 +1,8 @@
 //! Commands about the programs that computed on a GPU: `nvidia-smi -am`, `--query-accounted-apps` (`gpu_acct.c`).
 
-use super::{Handler, Target};
+use std::time::Duration;
+
+use super::{Handler, Target, microseconds};
 use crate::Status;
 use crate::rm::Driver;
 use crate::rm::failed::Result;
@@ -47,13 +49,15 @@ fn processes(driver: &mut Driver, _: &Target<'_>, params: &mut Params) -> Result
     Ok(params.fill("pidTbl", &processes, 0)?)
 }
 
-/// `gpuacctGetProcAcctInfo_IMPL`. How busy a program kept the GPU is not counted.
+/// `gpuacctGetProcAcctInfo_IMPL`: how busy a program kept the GPU is told of all its time, in percent.
 fn process(driver: &mut Driver, _: &Target<'_>, params: &mut Params) -> Result {
     let accounts = &driver.gpus[named(driver, params)?].accounts;
     let account = accounts.of(params.word("pid")?).ok_or(Status::OBJECT_NOT_FOUND)?;
+    let end = if account.ended == 0 { microseconds() } else { account.ended };
+    let shares = account.busy.shares(Duration::from_micros(end.saturating_sub(account.began)));
     for (field, value) in [
-        ("gpuUtil", 0),
-        ("fbUtil", 0),
+        ("gpuUtil", u64::from(shares.graphics / 100)),
+        ("fbUtil", u64::from(shares.memory / 100)),
         ("maxFbUsage", account.most_memory),
         ("startTime", account.began),
         ("endTime", account.ended),

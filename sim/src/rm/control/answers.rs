@@ -1,7 +1,6 @@
 //! Commands that are answered by data: what the GPU's profile says (`crate::profile`).
 
 use std::sync::Arc;
-use std::time::Instant;
 
 use super::Target;
 use crate::Status;
@@ -9,6 +8,7 @@ use crate::profile::{Case, Datum, Entry, Filler, ListUse, Node, Scope, evaluate}
 use crate::rm::Driver;
 use crate::rm::failed::{Failed, Result};
 use crate::rm::interface::{FieldRange, Params, offset_field};
+use crate::rm::load::Shares;
 use crate::rm::mig::Part;
 
 /// The most entries that a list of a caller's may have.
@@ -75,10 +75,9 @@ impl Driver {
             "sim.memory_used" => i128::from(self.used_memory(gpu)),
             "sim.memory_free" => i128::from(self.free_memory(gpu)),
             "sim.instances" => self.gpus.get(gpu).map_or(0, |gpu| gpu.instances.0.len()) as i128,
-            "sim.memory_busy" => self.load(gpu).map_or(0, |it| it.memory(Instant::now()).into()),
-            "sim.graphics_busy" => {
-                self.load(gpu).map_or(0, |it| it.graphics(Instant::now()).into())
-            }
+            "sim.is_busy" => (self.shares(gpu) != Shares::default()).into(),
+            "sim.memory_busy" => self.shares(gpu).memory.into(),
+            "sim.graphics_busy" => self.shares(gpu).graphics.into(),
             "sim.microseconds" => i128::from(super::microseconds()),
             "driver.branch" => i128::from(self.version.first().copied().unwrap_or(0)),
             _ => return None,

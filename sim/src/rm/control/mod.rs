@@ -11,6 +11,7 @@ mod export;
 mod gpu;
 mod graphics;
 mod lists;
+mod load;
 mod memory;
 mod mig;
 mod nvlink;
@@ -64,6 +65,7 @@ fn handler(name: &str) -> Option<Handler> {
     own.or_else(|| debugger::handler(name))
         .or_else(|| compute_mode::handler(name))
         .or_else(|| accounting::handler(name))
+        .or_else(|| load::handler(name))
 }
 
 impl Driver {
