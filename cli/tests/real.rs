@@ -350,6 +350,49 @@ fn clocks_stay_in_the_range_of_the_card() {
     }
 }
 
+/// The clocks of the memory that a card can have, with the highest and the lowest of graphics beside each: in steps of
+/// 15 MHz beside the highest one; beside others the highest alone, for no more is simulated.
+type Clocks = &'static [(u32, u32, u32)];
+const SUPPORTED_CLOCKS: [(&str, Clocks); CARDS.len()] = [
+    (
+        "rtx3090",
+        &[
+            (9751, 2100, 210),
+            (9501, 2100, 2100),
+            (5001, 2100, 2100),
+            (810, 2100, 2100),
+            (405, 420, 420),
+        ],
+    ),
+    ("a100", &[(1593, 1410, 210)]),
+    ("h100", &[(2619, 1980, 345)]),
+    ("l4", &[(6251, 2040, 210), (405, 645, 645)]),
+];
+
+/// The clocks that `nvidia-smi -ac` takes are those of public reports.
+#[test]
+fn supported_clocks_are_listed() {
+    for real in versions() {
+        for (card, expected) in SUPPORTED_CLOCKS {
+            let text = real.ask(card, &["-q", "-d", "SUPPORTED_CLOCKS"]);
+            let mut found: Vec<(u32, Vec<u32>)> = Vec::new();
+            for line in text.lines() {
+                let Some((name, clock)) = line.split_once(" : ") else { continue };
+                let clock = clock.strip_suffix(" MHz").and_then(|clock| clock.parse().ok());
+                match (name.trim(), clock, found.last_mut()) {
+                    ("Memory", Some(clock), _) => found.push((clock, Vec::new())),
+                    ("Graphics", Some(clock), Some((_, clocks))) => clocks.push(clock),
+                    _ => {}
+                }
+            }
+            let listed = expected.iter().map(|(memory, highest, lowest)| {
+                (*memory, (*lowest..=*highest).rev().step_by(15).collect())
+            });
+            assert_eq!(found, listed.collect::<Vec<_>>(), "{} {card}", real.version);
+        }
+    }
+}
+
 /// Where only one program may compute, another gets no context until the first one has ended its own; where none may,
 /// none does.
 #[test]
