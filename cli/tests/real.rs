@@ -998,18 +998,20 @@ fn a_killed_program_gives_its_memory_back() {
     on_each_pair(&versions, &[real_file("killed.py")], |_| "devices: 1\n".to_owned());
 }
 
-/// A GPU is busy while kernels run.
+/// A GPU is busy while programs launch kernels or copy, and with their work.
 #[test]
-fn kernels_keep_a_gpu_busy() {
+fn programs_keep_a_gpu_busy() {
     let versions = versions();
     if !versions[0].folder.with_file_name("python").join("pynvml.py").exists() {
         skip(Need::Real, "there is no pynvml.py")
     }
-    for real in versions {
+    for (real, card) in cuda_pairs(&versions, &["l4", "rtx3090", "a100", "h100"]) {
         let script = [real_file("busy.py"), ptx()];
-        let seen = real.run(&["--gpu", "l4"], Path::new("python3"), &script);
-        let what = format!("{}: {} {:?}", real.version, seen.out, seen.diagnostics);
+        let seen = real.run(&["--gpu", card], Path::new("python3"), &script);
+        let what = format!("{} {card}: {} {:?}", real.version, seen.out, seen.diagnostics);
         assert_eq!((seen.code, seen.out.as_str()), (Some(0), "devices: 1\n"), "{what}");
+        let ours = |code: &str| code != "left-at-exit";
+        assert!(!seen.diagnostics.iter().any(|(code, _)| ours(code)), "{what}");
     }
 }
 

@@ -1,4 +1,7 @@
-"""While a program launches kernels, NVML shows that the GPU is busy, and that it is not when that has ended.
+"""While programs launch kernels or copy, NVML and nvidia-smi show that the GPU is busy and with whose work; that it is
+at rest when they have ended; and how busy each one kept it.
+
+A busy GPU has its highest clock, a state near P0, more power and heat, and nothing that keeps its clock down.
 
     busy.py PTX
 
@@ -11,17 +14,100 @@ import time
 
 import pynvml
 
-kernels = os.path.join(os.path.dirname(__file__), "kernels.py")
-program = subprocess.Popen([sys.executable, kernels, sys.argv[1]], stdout=subprocess.DEVNULL)
+SMI = os.path.join(os.environ["LD_LIBRARY_PATH"], "../bin/nvidia-smi")
+here = os.path.dirname(__file__)
 pynvml.nvmlInit()
 device = pynvml.nvmlDeviceGetHandleByIndex(0)
-most = 0
-while program.poll() is None:
-    most = max(most, pynvml.nvmlDeviceGetUtilizationRates(device).gpu)
-    time.sleep(0.05)
-# It is that of a sample of 200 ms.
-time.sleep(0.5)
-left = pynvml.nvmlDeviceGetUtilizationRates(device).gpu
-if program.returncode or most < 50 or left:
-    sys.exit(f"kernels ended with {program.returncode}; busy {most} % at most, and {left} % after them")
+highest = pynvml.nvmlDeviceGetMaxClockInfo(device, pynvml.NVML_CLOCK_GRAPHICS)
+pynvml.nvmlDeviceSetAccountingMode(device, pynvml.NVML_FEATURE_ENABLED)
+
+
+def shown():
+    """State, clock, power, temperature and reasons."""
+    return (
+        pynvml.nvmlDeviceGetPerformanceState(device),
+        pynvml.nvmlDeviceGetClockInfo(device, pynvml.NVML_CLOCK_GRAPHICS),
+        pynvml.nvmlDeviceGetPowerUsage(device),
+        pynvml.nvmlDeviceGetTemperature(device, pynvml.NVML_TEMPERATURE_GPU),
+        pynvml.nvmlDeviceGetCurrentClocksThrottleReasons(device),
+    )
+
+
+def of_program(process, since):
+    """What a program kept busy since then: SMs and memory, in percent."""
+    try:
+        samples = pynvml.nvmlDeviceGetProcessUtilization(device, since)
+    except pynvml.NVMLError_NotFound:
+        return []
+    # A time in us: since the program began, and not before it.
+    return [(it.smUtil, it.memUtil) for it in samples if it.pid == process and it.timeStamp >= since]
+
+
+def monitored(process):
+    """Columns of pmon: SMs and memory."""
+    out = subprocess.run([SMI, "pmon", "-c", "1"], check=True, capture_output=True, text=True).stdout
+    rows = [line.split() for line in out.splitlines() if not line.startswith("#")]
+    return [tuple(row[3:5]) for row in rows if row[1] == str(process)]
+
+
+def set_clock():
+    """A clock for applications, below the highest one; None where the card has none."""
+    memory = pynvml.nvmlDeviceGetMaxClockInfo(device, pynvml.NVML_CLOCK_MEM)
+    clock = pynvml.nvmlDeviceGetSupportedGraphicsClocks(device, memory)[7]
+    try:
+        pynvml.nvmlDeviceSetApplicationsClocks(device, memory, clock)
+    except pynvml.NVMLError_NotSupported:
+        return None
+    return clock
+
+
+def watch(program):
+    """What is shown while a program keeps the GPU busy, until it ends."""
+    begin, busy, most, rows, own = time.time_ns() // 1000, [], 0, [], []
+    while program.poll() is None:
+        rates = pynvml.nvmlDeviceGetUtilizationRates(device)
+        now = max(rates.gpu, rates.memory)
+        if now > 0:
+            busy.append(shown())
+            own += of_program(program.pid, begin)
+        if now > 50 and len(rows) < 3:
+            rows += monitored(program.pid)
+        most = max(most, now)
+        time.sleep(0.05)
+    return busy, most, own, rows
+
+
+rest = shown()
+if rest[4] != 1:
+    sys.exit(f"at rest the GPU is at {rest}")
+for what, words in ("kernels", [sys.argv[1]]), ("copies", []):
+    if what == "copies":
+        highest = set_clock() or highest
+    script = os.path.join(here, f"{what}.py")
+    program = subprocess.Popen([sys.executable, script, *words], stdout=subprocess.DEVNULL)
+    busy, most, own, rows = watch(program)
+    # It is that of a sample of 200 ms.
+    time.sleep(0.5)
+    left = pynvml.nvmlDeviceGetUtilizationRates(device)
+    if program.returncode or most < 50 or left.gpu or left.memory:
+        sys.exit(f"{what} ended with {program.returncode}; busy {most} % at most, and {left} after them")
+    if shown() != rest:
+        sys.exit(f"at rest the GPU is at {rest}, after {what} at {shown()}")
+    if not any(it[0] <= 2 and it[1] == highest and it[2] > rest[2] and it[3] > rest[3] and it[4] == 0 for it in busy):
+        sys.exit(f"of {highest} MHz the GPU that is busy with {what} was at {busy}, and at rest at {rest}")
+    if not any(memory > 0 for _, memory in own) or any(max(it) > 100 for it in own):
+        sys.exit(f"{what} kept the GPU busy by {own}")
+    if not any(memory not in ("-", "0") for _, memory in rows):
+        sys.exit(f"{what} are shown by pmon as {rows}")
+    if what == "kernels" and not any(sm > 0 for sm, _ in own):
+        sys.exit(f"the SMs that kernels kept busy: {own}")
+    account = pynvml.nvmlDeviceGetAccountingStats(device, program.pid)
+    if not 0 < account.memoryUtilization <= 100 or what == "kernels" and not 0 < account.gpuUtilization <= 100:
+        sys.exit(f"{what} are accounted with {account.gpuUtilization} % and {account.memoryUtilization} %")
+    # Samples have the times of the machine.
+    _, samples = pynvml.nvmlDeviceGetSamples(device, pynvml.NVML_MEMORY_UTILIZATION_SAMPLES, 0)
+    now = time.time_ns() // 1000
+    if any(not now - 60_000_000 < it.timeStamp <= now + 1_000_000 for it in samples) or not any(
+            it.sampleValue.uiVal for it in samples):
+        sys.exit(f"samples after {what}: {[(it.timeStamp - now, it.sampleValue.uiVal) for it in samples]}")
 print("devices: 1")

@@ -35,7 +35,7 @@ const TEXTS: [&str; 3] = ["identity.name", "identity.short_name", "identity.bios
 const LISTS: [&str; 2] = ["classes", "engines"];
 
 /// What the simulator knows of a GPU, by the names that expressions have for it.
-pub(crate) const SIMULATED: [&str; 17] = [
+pub(crate) const SIMULATED: [&str; 18] = [
     "gpu.index",
     "gpu.minor",
     "gpu.domain",
@@ -47,6 +47,7 @@ pub(crate) const SIMULATED: [&str; 17] = [
     "sim.memory_used",
     "sim.memory_free",
     "sim.instances",
+    "sim.is_busy",
     "sim.memory_busy",
     "sim.graphics_busy",
     "sim.microseconds",

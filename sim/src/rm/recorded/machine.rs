@@ -314,8 +314,11 @@ pub(super) fn name(interface: &Interface, command: u32) -> String {
 const OF_MACHINE: [&str; 4] =
     ["driver.version", "identity.interrupt", "bars.registers.base", "bars.window.base"];
 
+/// A recording is taken for one of a GPU at rest: this is 0 in it.
+const AT_REST: &str = "sim.is_busy";
+
 /// Values that are not the card's.
-fn is_of_simulator(name: &str) -> bool {
+pub(super) fn is_of_simulator(name: &str) -> bool {
     ["gpu.", "sim.", "driver.", "params."].iter().any(|begin| name.starts_with(begin))
 }
 
@@ -325,7 +328,8 @@ pub(super) fn is_simulated(profile: &Profile, node: &Node) -> bool {
         let mut does = false;
         each_expr(node, &mut |expr| {
             let Expr::Value(name) = expr else { return };
-            does |= ["gpu.", "sim."].iter().any(|begin| name.starts_with(begin));
+            let begins = ["gpu.", "sim."].iter().any(|begin| name.starts_with(begin));
+            does |= begins && name != AT_REST;
             does |= OF_MACHINE.contains(&name.as_str());
             if let (Some(node), true) = (profile.values.get(name), depth < MAX_DEPTH) {
                 does |= looks(profile, node, depth + 1);

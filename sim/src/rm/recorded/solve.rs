@@ -5,7 +5,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use super::machine::{Machine, is_simulated};
+use super::machine::{Machine, is_of_simulator, is_simulated};
 use super::{Call, Recording};
 use crate::profile::expr::{Binary, Expr, Unary};
 use crate::profile::{
@@ -438,10 +438,7 @@ impl Solver<'_> {
 
     /// What a value is; `false` where another answer told otherwise.
     fn tell(&mut self, name: &str, datum: Datum, is_vague: bool) -> bool {
-        if self.machine.is_changed(name)
-            || name.starts_with("driver.")
-            || name.starts_with("params.")
-        {
+        if self.machine.is_changed(name) || is_of_simulator(name) {
             return false;
         }
         let is_zero = |datum: &Datum| *datum == Datum::Number(0);
