@@ -351,6 +351,8 @@ pub(crate) enum Op {
     SyncWarp {
         mask: Option<Operand>,
         collective: Option<u32>,
+        /// Whether no others run with them.
+        exclusive: bool,
     },
     EndCollective,
     Barrier {

@@ -157,8 +157,8 @@ impl Warp<'_> {
                 Ok(())
             }
             Op::SetLanes { to, from, quads } => self.set_lanes(*to, *from, *quads, mask),
-            Op::SyncWarp { mask: named, collective } => {
-                self.sync(named.as_ref(), *collective, mask);
+            Op::SyncWarp { mask: named, collective, exclusive } => {
+                self.sync(named.as_ref(), *collective, *exclusive, mask);
                 Ok(())
             }
             Op::EndCollective => {
@@ -217,13 +217,20 @@ impl Warp<'_> {
         self.now.mask = rest;
     }
 
-    fn sync(&mut self, named: Option<&Operand>, collective: Option<u32>, mask: u32) {
+    fn sync(
+        &mut self,
+        named: Option<&Operand>,
+        collective: Option<u32>,
+        exclusive: bool,
+        mask: u32,
+    ) {
+        let together = self.now.mask;
         let values = named.map_or([u32::MAX; 32], |named| self.value(named));
         for (value, lanes) in Self::by_value(&values.map(u64::from), mask) {
             let value = value as u32;
             if let Some(behind) = collective {
                 lanes_of(lanes).for_each(|lane| self.behind[lane] = behind);
-            } else if value & self.core.alive & !lanes == 0 {
+            } else if value & self.core.alive & !lanes == 0 && (!exclusive || lanes == together) {
                 continue;
             }
             let wait = match collective {

@@ -143,7 +143,7 @@ impl Decoder<'_> {
         };
         let all = self.has(Modifier::ALL);
         let mask = if all { None } else { Some(self.source(1, Kind::Integer)?) };
-        Ok(Op::SyncWarp { mask, collective })
+        Ok(Op::SyncWarp { mask, collective, exclusive: self.has(Modifier::EXCLUSIVE) })
     }
 
     fn block_barrier(&self) -> Decoded<Op> {
