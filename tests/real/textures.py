@@ -37,6 +37,11 @@ SHAPES = {
     "cube": ("cube", "{%f1, %f2, %f3, %f3}", None, 2, 6, CUBE),
     "acube": ("acube", "{%r4, %f1, %f2, %f3}", None, 2, 12, CUBE | LAYERED),
 }
+# How coordinates change in two directions. Of three axes NVIDIA's code makes neighbours, by instructions that are not run.
+GRADIENTS = {
+    "1d": ("{%f4}", "{%f3}"), "a1d": ("{%f4}", "{%f3}"),
+    "2d": ("{%f4, %f3}", "{%f2, %f4}"), "a2d": ("{%f4, %f3}", "{%f2, %f4}"),
+}
 LANES = 32
 # Words that each lane is given, four floats and six integers, and that it leaves.
 GIVEN, LEFT = 10, 4
@@ -61,9 +66,14 @@ def bodies():
     for name, (shape, floats, integers, *_) in SHAPES.items():
         out[f"tex_{name}"] = f"tex.{shape}.v4.s32.f32 {to}, [%rd2, {floats}];"
         out[f"level_{name}"] = f"tex.level.{shape}.v4.s32.f32 {to}, [%rd2, {floats}], 0f00000000;"
+        out[f"lod_{name}"] = f"tex.level.{shape}.v4.s32.f32 {to}, [%rd2, {floats}], %f4;"
         if integers is None:
             continue
         out[f"load_{name}"] = f"tex.{shape}.v4.s32.s32 {to}, [%rd2, {integers}];"
+        out[f"exact_{name}"] = f"tex.level.{shape}.v4.s32.s32 {to}, [%rd2, {integers}], %r5;"
+        if name in GRADIENTS:
+            right, down = GRADIENTS[name]
+            out[f"grad_{name}"] = f"tex.grad.{shape}.v4.s32.f32 {to}, [%rd2, {floats}], {right}, {down};"
         for outside in ("trap", "clamp", "zero"):
             out[f"suld_{name}_{outside}"] = f"suld.b.{shape}.b32.{outside} %o1, [%rd2, {integers}];"
             out[f"sust_{name}_{outside}"] = f"sust.b.{shape}.b32.{outside} [%rd2, {integers}], %r5;"
@@ -72,6 +82,14 @@ def bodies():
     out["offset"] = f"tex.2d.v4.s32.f32 {to}, [%rd2, {{%f1, %f2}}], {{%r1, %r2}};"
     for number, what in enumerate(("width", "height", "depth")):
         out[f"size_{what}"] = f"txq.{what}.b32 %o1, [%rd2];"
+        out[f"level_{what}"] = f"txq.level.{what}.b32 %o1, [%rd2], %r5;"
+    halves, place = "{%h1, %h2, %h3, %h4}", "[%rd2, {%f1, %f2}]"
+    pack = "mov.b32 %o1, {%h1, %h2}; mov.b32 %o2, {%h3, %h4};"
+    out["half"] = f"tex.2d.v4.f16.f32 {halves}, {place}; {pack}"
+    out["half_lod"] = f"tex.level.2d.v4.f16.f32 {halves}, {place}, %f4; {pack}"
+    out["half_load"] = f"tex.2d.v4.f16.s32 {halves}, [%rd2, {{%r1, %r2}}]; {pack}"
+    out["half_some"] = f"tex.2d.v4.f16.f32 {halves}, {place}; cvt.u32.u16 %o1, %h2; mov.b32 %o2, {{%h4, %h1}};"
+    out["pairs"] = f"tex.2d.v2.f16x2.f32 {{%o1, %o2}}, {place};"
     place = "[%rd2, {%r1, %r2}]"
     for width, values, before, behind in (
         ("b8", "%h1", "cvt.u16.u32 %h1, %r5;", "cvt.u32.u16 %o1, %h1;"),
@@ -126,9 +144,9 @@ def launch(module, name, handle, given):
 
 
 class Image:
-    """Texels, in an array, or in memory as a line or as rows with a pitch."""
+    """Texels, in an array, as a level of a mipmap, or in memory as a line or as rows with a pitch."""
 
-    def __init__(self, where, format, channels, size, flags=0, data=None):
+    def __init__(self, where, format, channels, size, flags=0, data=None, handle=None):
         self.where, self.format, self.channels, self.flags = where, format, channels, flags
         self.code, bits, self.letter = FORMATS[format]
         self.texel = bits // 8 * channels
@@ -137,7 +155,11 @@ class Image:
         self.row = self.counts[0] * self.texel
         self.data = data or self.fresh()
         wide, high, deep = size
-        if where == "array":
+        if where == "level":
+            self.handle = handle
+            self.copy(self.data, True)
+            self.resource = struct.pack("I4xQ", 0, self.handle.value)
+        elif where == "array":
             made_of = struct.pack("3Q3I4x", wide, high, deep, self.code, channels, flags)
             self.handle = made(Handle, "cuArray3DCreate_v2", made_of)
             self.copy(self.data, True)
@@ -174,9 +196,10 @@ class Image:
         call("cuMemcpy3D_v2", sides + struct.pack("3Q", self.row, self.counts[1], self.counts[2]))
         return buffer.raw
 
-    def texture(self, modes, filter, flags, border=(0, 0, 0, 0)):
-        """`border` are the words of its channels."""
-        described = struct.pack("6I", *modes, filter, flags, 0) + bytes(16) + struct.pack("4I", *border) + bytes(48)
+    def texture(self, modes, filter, flags, border=(0, 0, 0, 0), levels=(POINT, 0.0, 0.0, 0.0)):
+        """`border` are the words of its channels, `levels` filter, bias and clamps of a mipmap."""
+        described = struct.pack("6I", *modes, filter, flags, 0) + struct.pack("I3f", *levels)
+        described += struct.pack("4I", *border) + bytes(48)
         return made(Pointer, "cuTexObjectCreate", self.resource, described, None)
 
     def surface(self):
@@ -188,7 +211,30 @@ class Image:
         return struct.unpack_from(f"{self.channels}{self.letter}", self.data, start)
 
     def destroy(self):
+        if self.where == "level":
+            return
         call("cuArrayDestroy" if self.where == "array" else "cuMemFree_v2", self.handle)
+
+
+class Mipmap:
+    """An array with levels."""
+
+    texture = Image.texture
+
+    def __init__(self, format, channels, size, flags, count):
+        made_of = struct.pack("3Q3I4x", *size, FORMATS[format][0], channels, flags)
+        self.handle = made(Handle, "cuMipmappedArrayCreate", made_of, count)
+        self.resource = struct.pack("I4xQ", 1, self.handle.value).ljust(144, b"\0")
+        self.levels = []
+        for number in range(count):
+            level = made(Handle, "cuMipmappedArrayGetLevel", self.handle, number)
+            found = ctypes.create_string_buffer(40)
+            call("cuArray3DGetDescriptor_v2", found, level)
+            size = struct.unpack_from("3Q", found.raw)
+            self.levels.append(Image("level", format, channels, size, flags, handle=level))
+
+    def destroy(self):
+        call("cuMipmappedArrayDestroy", self.handle)
 
 
 def given(source, image, is_normalized, is_cube, surface=None):
@@ -296,6 +342,78 @@ def nearest(what, image, modes, flags, border, lanes, words):
             sys.exit(f"{what}: at {floats}, texel {at}: {found} is not {expected}")
 
 
+def exact(source, is_cube):
+    """Words of lanes, whose floats have no sums that are rounded; the fourth is a level, and the fifth integer one."""
+    lanes = []
+    for _ in range(LANES):
+        floats = [source.randrange(-32, 33) / 16 for _ in range(3)]
+        if is_cube:
+            floats[source.randrange(3)] = source.choice([4.0, -4.0])
+        floats.append(source.randrange(-24, 120) / 16)
+        integers = [source.randrange(-4, 10) for _ in range(4)]
+        lanes.append(struct.pack("4f4iiI", *floats, *integers, source.randrange(-2, 8), 0))
+    return lanes
+
+
+def mipmaps(module):
+    """Every shape with levels, as far as there are any; and each level by itself."""
+    number = 0
+    for shape, (_, _, integers, _, _, array_flags) in SHAPES.items():
+        for format, channels in (("u8", 4), ("f32", 1), ("f16", 2), ("u32", 4), ("s16", 1)):
+            number += 1
+            source = random.Random(number)
+            size = size_of(shape, source)
+            axes = [axis for axis in (size[:2] if SHAPES[shape][4] else size) if axis]
+            mipmap = Mipmap(format, channels, size, array_flags | SURFACE, max(axes).bit_length())
+            flags = NORMALIZED | (AS_INTEGERS if format == "u32" else 0)
+            for filter in (POINT, LINEAR) if format != "u32" else (POINT,):
+                modes = [source.choice([WRAP, CLAMP, MIRROR, BORDER]) for _ in range(3)]
+                if SHAPES[shape][3] == 1:
+                    modes[1] = CLAMP
+                last = len(mipmap.levels) - 1
+                choices = [(0.0, 0.0, float(last)), (0.625, 0.0, 99.0), (-1.25, 1.5, 2.75), (0.0, 2.0, 1.0)]
+                levels = (source.choice((POINT, LINEAR)), *choices[number % 4])
+                texture = mipmap.texture(modes, filter, flags, (0, 0, 0x3F800000, 0), levels)
+                kernels = [f"tex_{shape}", f"lod_{shape}"]
+                kernels += [f"exact_{shape}"] if integers else []
+                kernels += [f"grad_{shape}"] if shape in GRADIENTS else []
+                kernels += ["half_lod", "gather_r", "offset"] if shape == "2d" else []
+                kernels += [f"level_{axis}" for axis in ("width", "height", "depth")]
+                for kernel in kernels:
+                    words = launch(module, kernel, texture, exact(source, "cube" in shape))
+                    tell(f"{kernel} of levels of {format}x{channels} {size} {modes} {filter} {levels}", words)
+                call("cuTexObjectDestroy", texture)
+            for level in mipmap.levels:
+                # The header that libcuda makes of one level does not say how far planes with all levels are apart.
+                if not SHAPES[shape][4]:
+                    texture = level.texture([CLAMP] * 3, POINT, flags)
+                    words = launch(module, f"tex_{shape}", texture, given(source, level, True, False))
+                    tell(f"tex_{shape} of a level {level.size}", words)
+                    call("cuTexObjectDestroy", texture)
+                if shape in ("1d", "2d", "3d", "a2d"):
+                    surface = level.surface()
+                    words = launch(module, f"sust_{shape}_zero", surface, given(source, level, False, False, (4, True)))
+                    left = level.copy(bytes(len(level.data)), False)
+                    tell(f"sust_{shape} leaves in a level", [left])
+                    call("cuSurfObjectDestroy", surface)
+            for level in mipmap.levels:
+                tell("a level at the end", [level.copy(bytes(len(level.data)), False)])
+            mipmap.destroy()
+
+
+def read_halves(module):
+    """Results of 16 bits."""
+    for number, (format, channels) in enumerate((("f32", 4), ("f16", 4), ("u8", 4), ("s16", 2), ("f32", 1))):
+        source = random.Random(f"{format} {channels} halves")
+        image = Image("array", format, channels, size_of("2d", source))
+        texture = image.texture([source.choice([WRAP, CLAMP, MIRROR]) for _ in range(3)], number % 2, NORMALIZED)
+        for kernel in ("half", "half_load", "half_some", "pairs"):
+            words = launch(module, kernel, texture, given(source, image, True, False))
+            tell(f"{kernel} of {format}x{channels} {image.size}", words)
+        call("cuTexObjectDestroy", texture)
+        image.destroy()
+
+
 def read_memory(module):
     """Lines of memory, and rows with a pitch."""
     for number, format in enumerate(FORMATS):
@@ -375,5 +493,7 @@ if len(sys.argv) > 1:
     mistake(kernels, sys.argv[1])
 read_all(kernels)
 read_memory(kernels)
+read_halves(kernels)
+mipmaps(kernels)
 surfaces(kernels)
 call("cuCtxDestroy_v2", context)

@@ -37,6 +37,24 @@ impl Blocks {
         let gob = deep * slice + y % rows / GOB_HEIGHT * GOB;
         (block.wrapping_add(gob).wrapping_add(in_gob(x % GOB_WIDTH, y % GOB_HEIGHT)), RUN - x % RUN)
     }
+
+    /// Bytes of so many planes, each block whole.
+    #[must_use]
+    pub fn bytes(&self, planes: u64) -> u64 {
+        let across = self.width.div_ceil(GOB_WIDTH);
+        let down = self.height.div_ceil(GOB_HEIGHT << self.height_log) << self.height_log;
+        let deep = planes.div_ceil(1 << self.depth_log) << self.depth_log;
+        across.wrapping_mul(down).wrapping_mul(deep).wrapping_mul(GOB)
+    }
+
+    /// How a level of a mipmap lies that has so many bytes in a row, rows and planes: its blocks are no larger than it
+    /// needs.
+    #[must_use]
+    pub(crate) fn shrunk(&self, [width, height, planes]: [u64; 3]) -> Self {
+        let log = |count: u64| count.max(1).next_power_of_two().trailing_zeros();
+        let height_log = self.height_log.min(log(height.div_ceil(GOB_HEIGHT)));
+        Self { height_log, depth_log: self.depth_log.min(log(planes)), width, height }
+    }
 }
 
 /// Where a byte is in its gob.

@@ -66,6 +66,6 @@ pub use report::{
     Event, EventKind, Finding, FindingKind, Report, Severity, SourceLocation, WarpEvents,
 };
 pub use texture::{
-    Addressing, ChannelSource, Image, Layout, NoTexture, Rows, Sampler, Texel, TexelKind, Texture,
-    Textures,
+    Addressing, ChannelSource, Image, Layout, MipmapSampler, NoTexture, Rows, Sampler, Texel,
+    TexelKind, Texture, Textures,
 };

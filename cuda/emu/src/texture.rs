@@ -22,6 +22,9 @@ pub struct Image {
     pub layout: Layout,
     /// What a texel is.
     pub texel: Texel,
+    /// Levels of a mipmap, of which this is the first: each is half as large as the one before it, and follows it in
+    /// memory.
+    pub levels: u32,
 }
 
 /// How rows and planes lie in memory.
@@ -31,6 +34,13 @@ pub enum Layout {
     Rows(Rows),
     /// In blocks, of which each takes part in several rows.
     Blocks(Blocks),
+    /// Each plane in blocks by itself, with all its levels: layers, and the faces of cubes.
+    Layers {
+        /// How a plane lies.
+        blocks: Blocks,
+        /// Bytes from a plane to the next.
+        layer_bytes: u64,
+    },
 }
 
 /// Rows and planes that lie one behind the other.
@@ -143,6 +153,19 @@ pub struct Sampler {
     pub normalized: bool,
     /// What is outside, with `Border`: the bits of the channels.
     pub border: [u32; 4],
+    /// Which levels of a mipmap are read.
+    pub mipmap: MipmapSampler,
+}
+
+/// Which levels of a mipmap are read. By default the first alone.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub struct MipmapSampler {
+    /// Whether two levels are weighed, or the nearest one is taken.
+    pub linear: bool,
+    /// What is added to a level.
+    pub bias: f32,
+    /// The lowest and the highest level.
+    pub clamp: [f32; 2],
 }
 
 /// An image with how to read it. A surface is one whose sampler nobody asks for.
@@ -226,7 +249,7 @@ pub(crate) enum AccessKind {
     Gather {
         channel: usize,
     },
-    /// How large it is along each axis.
+    /// How large a level is along each axis, and how many levels there are.
     Query,
     /// Of a surface, these many parts of so many bytes.
     Load {
@@ -261,18 +284,83 @@ impl AccessKind {
         if matches!(self, Self::Gather { .. }) { 6 } else { 4 }
     }
 
+    /// Whether it is one of a surface.
+    pub(crate) fn is_surface(self) -> bool {
+        !matches!(self, Self::Sample { .. } | Self::Gather { .. } | Self::Query)
+    }
+
     /// Whether it writes what it is given.
     pub(crate) fn is_write(self) -> bool {
         matches!(self, Self::Store { .. } | Self::Reduce { .. })
     }
 }
 
-/// Where a lane reads: the layer, the coordinates, and how many texels beside them.
+/// Where a lane reads: the layer, the coordinates, how many texels beside them, and the level.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Place {
     pub(crate) layer: u32,
     pub(crate) at: [f64; 3],
     pub(crate) offset: [i64; 3],
+    pub(crate) level: Level,
+}
+
+/// Which level of a mipmap is read.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Level {
+    /// This one, or the nearest that is there, whatever the sampler says.
+    Exact(i32),
+    /// What the sampler makes of a number.
+    Number(f32),
+    /// The level at which the coordinates change by one texel, when they change like this from a pixel to the next one
+    /// in two directions; and what is added to it.
+    Gradients { change: [[f64; 3]; 2], bias: f32 },
+}
+
+/// Registers that say which level is read.
+#[derive(Debug)]
+pub(crate) enum LevelSource<R> {
+    /// None: it is this one.
+    Known(Level),
+    Exact(R),
+    Number(R),
+    /// Of the coordinates of the lanes beside it, and what is added.
+    Neighbours {
+        bias: Option<R>,
+    },
+    /// How each coordinate changes in two directions.
+    Gradients(Vec<[R; 2]>),
+}
+
+impl<R: Copy> LevelSource<R> {
+    /// The level of a lane, of the words of registers. Neighbours are told by who knows them.
+    pub(crate) fn level(&self, word: impl Fn(R) -> u32) -> Level {
+        let float = |register| f32::from_bits(word(register));
+        match self {
+            Self::Known(level) => *level,
+            Self::Neighbours { .. } => Level::LEAST,
+            Self::Exact(register) => Level::Exact(word(*register) as i32),
+            Self::Number(register) => Level::Number(float(*register)),
+            Self::Gradients(registers) => {
+                let mut change = [[0.0; 3]; 2];
+                for (axis, registers) in registers.iter().enumerate().take(3) {
+                    let [right, down] = registers.map(|register| f64::from(float(register)));
+                    (change[0][axis], change[1][axis]) = (right, down);
+                }
+                Level::Gradients { change, bias: 0.0 }
+            }
+        }
+    }
+}
+
+impl Level {
+    /// What an instruction without a level reads, as ptxas has it: less than any bias makes up for.
+    pub(crate) const LEAST: Self = Self::Number(-32.0);
+}
+
+impl Default for Level {
+    fn default() -> Self {
+        Self::LEAST
+    }
 }
 
 /// The texels that one read takes along an axis: one, or two with the weight of the second.
@@ -283,7 +371,67 @@ impl Texture {
     pub(crate) fn sample<E>(
         &self,
         shape: Shape,
-        Place { layer, at, offset }: Place,
+        place: Place,
+        mut read: impl FnMut(u64, u64) -> Result<u64, E>,
+    ) -> Result<[u32; 4], E> {
+        let (level, weight) = self.level(shape, place);
+        let mut sample = |level| self.at_level(level).sample_image(shape, place, &mut read);
+        let near = sample(level)?;
+        if weight == 0.0 {
+            return Ok(near);
+        }
+        let far = sample(level + 1)?;
+        let weighed = |channel: usize| {
+            let [near, far] = [near, far].map(|texel| f32::from_bits(texel[channel]));
+            ((1.0 - weight) * near + weight * far).to_bits()
+        };
+        // What is no channel stays what it is.
+        let sources = self.image.texel.sources;
+        Ok(std::array::from_fn(|at| match sources[at] {
+            ChannelSource::Channel(_) => weighed(at),
+            ChannelSource::Constant(bits) => bits,
+        }))
+    }
+
+    /// The level that is read, and the weight of the next one.
+    fn level(&self, shape: Shape, place: Place) -> (u32, f32) {
+        let last = self.image.levels.saturating_sub(1);
+        let MipmapSampler { linear, bias, clamp: [least, most] } = self.sampler.mipmap;
+        let level = match place.level {
+            Level::Exact(level) => return ((level.max(0) as u32).min(last), 0.0),
+            Level::Number(level) => level,
+            Level::Gradients { change, bias } => bias + self.level_of(shape, place.at, change),
+        };
+        // No number is the least.
+        let level = (level + bias).max(least).min(most).max(0.0).min(last as f32);
+        if !(linear && self.is_number()) {
+            return ((level + 0.5).floor() as u32, 0.0);
+        }
+        // GPUs have eight bits for it.
+        let level = (level * 256.0).round_ties_even() / 256.0;
+        (level as u32, level.fract())
+    }
+
+    /// The level of which a texel is as large as the longer of two changes of the coordinates.
+    fn level_of(&self, shape: Shape, at: [f64; 3], change: [[f64; 3]; 2]) -> f32 {
+        let length = |change: [f64; 3]| {
+            let change = if shape.cube { change_on_face(at, change) } else { change };
+            let axes = if shape.cube { 2 } else { shape.axes.min(self.image.axes) };
+            let texels = (0..axes).map(|axis| self.texels(axis, change[axis]));
+            texels.map(|texels| texels * texels).sum::<f64>().sqrt()
+        };
+        length(change[0]).max(length(change[1])).log2() as f32
+    }
+
+    fn at_level(&self, level: u32) -> Self {
+        Self { image: self.image.level(level), ..*self }
+    }
+
+    /// The four channels of the first level.
+    fn sample_image<E>(
+        &self,
+        shape: Shape,
+        Place { layer, at, offset, .. }: Place,
         mut read: impl FnMut(u64, u64) -> Result<u64, E>,
     ) -> Result<[u32; 4], E> {
         let (face, at) = if shape.cube { cube_face(at) } else { (0, at) };
@@ -326,7 +474,7 @@ impl Texture {
         &self,
         shape: Shape,
         channel: usize,
-        Place { layer, at, offset }: Place,
+        Place { layer, at, offset, .. }: Place,
         mut read: impl FnMut(u64, u64) -> Result<u64, E>,
     ) -> Result<[u32; 4], E> {
         let plane = if shape.layered { layer.min(self.image.size[2].saturating_sub(1)) } else { 0 };
@@ -414,6 +562,39 @@ impl Texture {
 }
 
 impl Image {
+    /// A level of a mipmap, as an image of its own that has the levels behind it.
+    #[must_use]
+    pub fn level(self, level: u32) -> Self {
+        (0..level).fold(self, |image, _| image.half())
+    }
+
+    /// The next level: half as large along each axis. Planes that are no axis are as many.
+    fn half(self) -> Self {
+        let half = |axis: usize| match axis < self.axes {
+            true => (self.size[axis] / 2).max(1),
+            false => self.size[axis],
+        };
+        let size: [u32; 3] = std::array::from_fn(half);
+        let [row, high, deep] =
+            [u64::from(size[0]) * self.texel.bytes(), size[1].into(), size[2].into()];
+        let (bytes, layout) = match self.layout {
+            Layout::Rows(Rows { plane_bytes, .. }) => {
+                let rows = Rows { row_bytes: row, plane_bytes: row.wrapping_mul(high) };
+                (plane_bytes.wrapping_mul(self.size[2].into()), Layout::Rows(rows))
+            }
+            Layout::Blocks(blocks) => (
+                blocks.bytes(self.size[2].into()),
+                Layout::Blocks(blocks.shrunk([row, high, deep])),
+            ),
+            Layout::Layers { blocks, layer_bytes } => {
+                let next = blocks.shrunk([row, high, 1]);
+                (blocks.bytes(1), Layout::Layers { blocks: next, layer_bytes })
+            }
+        };
+        let levels = self.levels.saturating_sub(1);
+        Self { address: self.address.wrapping_add(bytes), size, layout, levels, ..self }
+    }
+
     /// The address of a byte of a row of a plane. The bytes of a texel follow each other, and so do those of an access
     /// of a surface, which has at most 16 and is aligned.
     pub(crate) fn address_of(&self, [x, y, z]: [u64; 3]) -> u64 {
@@ -422,6 +603,9 @@ impl Image {
                 z.wrapping_mul(plane_bytes).wrapping_add(y.wrapping_mul(row_bytes)).wrapping_add(x)
             }
             Layout::Blocks(blocks) => blocks.place([x, y, z]).0,
+            Layout::Layers { blocks, layer_bytes } => {
+                z.wrapping_mul(layer_bytes).wrapping_add(blocks.place([x, y, 0]).0)
+            }
         };
         self.address.wrapping_add(behind)
     }
@@ -444,18 +628,31 @@ impl Image {
 }
 
 /// The face of a cube that a direction meets, and where on it.
-fn cube_face([x, y, z]: [f64; 3]) -> (u32, [f64; 3]) {
-    let [wide, high, deep] = [x.abs(), y.abs(), z.abs()];
-    let (face, along, s, t) = if wide >= high && wide >= deep {
-        if x >= 0.0 { (0, wide, -z, -y) } else { (1, wide, z, -y) }
-    } else if high >= deep {
-        if y >= 0.0 { (2, high, x, z) } else { (3, high, x, -z) }
-    } else if z >= 0.0 {
-        (4, deep, x, -y)
-    } else {
-        (5, deep, -x, -y)
-    };
+fn cube_face(direction: [f64; 3]) -> (u32, [f64; 3]) {
+    let (face, along, s, t) = cube_axes(direction, direction);
     (face, [(s / along + 1.0) / 2.0, (t / along + 1.0) / 2.0, 0.0])
+}
+
+/// How the place on a face changes where a direction does.
+fn change_on_face(direction: [f64; 3], change: [f64; 3]) -> [f64; 3] {
+    let (_, along, s, t) = cube_axes(direction, direction);
+    let (_, more, ds, dt) = cube_axes(direction, change);
+    let change = |value: f64, change: f64| (along * change - value * more) / (2.0 * along * along);
+    [change(s, ds), change(t, dt), 0.0]
+}
+
+/// The face of a cube that a direction meets, and the parts of a vector along that face's normal and its two axes.
+fn cube_axes([x, y, z]: [f64; 3], [a, b, c]: [f64; 3]) -> (u32, f64, f64, f64) {
+    let [wide, high, deep] = [x.abs(), y.abs(), z.abs()];
+    if wide >= high && wide >= deep {
+        if x >= 0.0 { (0, a, -c, -b) } else { (1, -a, c, -b) }
+    } else if high >= deep {
+        if y >= 0.0 { (2, b, a, c) } else { (3, -b, a, -c) }
+    } else if z >= 0.0 {
+        (4, c, a, -b)
+    } else {
+        (5, -c, -a, -b)
+    }
 }
 
 #[cfg(test)]
@@ -467,13 +664,14 @@ mod tests {
     fn texture(kind: TexelKind, bits: u32, size: u32) -> Texture {
         let texel = Texel::new(kind, bits, 1).unwrap();
         let layout = Layout::Rows(Rows { row_bytes: 0, plane_bytes: 0 });
-        let image = Image { address: 0, axes: 1, size: [size, 1, 1], layout, texel };
+        let image = Image { address: 0, axes: 1, size: [size, 1, 1], layout, texel, levels: 1 };
         let sampler = Sampler {
             addressing: [Addressing::Clamp; 3],
             linear: false,
             to_numbers: true,
             normalized: false,
             border: [9; 4],
+            mipmap: MipmapSampler::default(),
         };
         Texture { image, sampler }
     }
@@ -581,6 +779,104 @@ mod tests {
         let place = Place { at: [9.0, 10.0, 1.0], ..Place::default() };
         // The second gob of the second slice, its right half, the third row.
         assert_eq!(plane.sample(shape, place, read), Err(1024 + 512 + 256 + 64 + 4));
+    }
+
+    /// A line of 8, 4, 2 and 1 texels, each of which is its number in memory.
+    fn mipmap(linear: bool) -> Texture {
+        let mut line = texture(TexelKind::Float, 32, 8);
+        line.image.layout = Layout::Rows(Rows { row_bytes: 32, plane_bytes: 32 });
+        line.image.levels = 4;
+        line.sampler.mipmap = MipmapSampler { linear, bias: 0.0, clamp: [0.0, 9.0] };
+        line
+    }
+
+    fn at_level(line: &Texture, x: f64, level: Level) -> f32 {
+        let read = |at: u64, _| -> Result<u64, ()> { Ok(((at / 4) as f32).to_bits().into()) };
+        let place = Place { at: [x, 0.0, 0.0], level, ..Place::default() };
+        f32::from_bits(line.sample(FLAT, place, read).unwrap()[0])
+    }
+
+    #[test]
+    fn the_nearest_level_is_read_or_two_are_weighed() {
+        let (point, linear) = (mipmap(false), mipmap(true));
+        let numbers = [-3.0, 0.25, 0.5, 1.75, 3.0, 9.0, f32::NAN];
+        let read = |line: &Texture| numbers.map(|level| at_level(line, 0.0, Level::Number(level)));
+        // The levels begin at 0, 8, 12 and 14.
+        assert_eq!(read(&point), [0.0, 0.0, 8.0, 12.0, 14.0, 14.0, 0.0]);
+        assert_eq!(read(&linear), [0.0, 2.0, 4.0, 11.0, 14.0, 14.0, 0.0]);
+        let exact = [-1, 1, 2, 7].map(|level| at_level(&linear, 1.0, Level::Exact(level)));
+        assert_eq!(exact, [1.0, 9.0, 13.0, 14.0]);
+        // Integers are not weighed.
+        let mut words = linear;
+        words.image.texel.kind = TexelKind::Unsigned;
+        words.sampler.to_numbers = false;
+        let place = Place { level: Level::Number(0.75), ..Place::default() };
+        let read = |at: u64, _| -> Result<u64, ()> { Ok(at / 4) };
+        assert_eq!(words.sample(FLAT, place, read).unwrap()[0], 8);
+    }
+
+    #[test]
+    fn a_sampler_moves_and_bounds_levels() {
+        let mut line = mipmap(false);
+        line.sampler.mipmap = MipmapSampler { linear: false, bias: 1.25, clamp: [1.5, 2.25] };
+        let read = [0.0, 0.75, 3.0].map(|level| at_level(&line, 0.0, Level::Number(level)));
+        assert_eq!(read, [12.0, 12.0, 12.0]);
+        line.sampler.mipmap.clamp = [0.0, 1.0];
+        assert_eq!(at_level(&line, 0.0, Level::Number(3.0)), 8.0);
+        // It does not say which level integers mean.
+        assert_eq!(at_level(&line, 0.0, Level::Exact(3)), 14.0);
+    }
+
+    #[test]
+    fn gradients_are_levels_by_the_longer_change_in_texels() {
+        let line = mipmap(true);
+        let level = |right: f64, down: f64| {
+            let change = [[right, 0.0, 0.0], [down, 0.0, 0.0]];
+            at_level(&line, 0.0, Level::Gradients { change, bias: 0.0 })
+        };
+        assert_eq!([level(0.0, 0.0), level(1.0, 0.5), level(2.0, -1.0)], [0.0, 0.0, 8.0]);
+        assert_eq!(level(0.5, -4.0), 12.0);
+        let change = [[2.0, 0.0, 0.0]; 2];
+        assert_eq!(at_level(&line, 0.0, Level::Gradients { change, bias: 0.5 }), 10.0);
+        let mut plane = line;
+        plane.image.axes = 2;
+        plane.image.size = [8, 8, 1];
+        let shape = Shape { axes: 2, layered: false, cube: false };
+        let change = [[3.0, 4.0, 0.0], [1.0, 1.0, 0.0]];
+        assert_eq!(plane.level_of(shape, [0.0; 3], change), 5.0_f32.log2());
+        plane.sampler.normalized = true;
+        let cube = Shape { axes: 3, layered: false, cube: true };
+        // On the face of +x, along y: half of the face for a whole unit.
+        let change = [[0.0, 1.0, 0.0], [0.0; 3]];
+        assert_eq!(plane.level_of(cube, [1.0, 0.0, 0.0], change), 2.0);
+        assert_eq!(plane.level_of(cube, [-2.0, 0.0, 0.0], change), 1.0);
+    }
+
+    #[test]
+    fn levels_follow_each_other_in_blocks_no_larger_than_they_need() {
+        let mut image = texture(TexelKind::Float, 32, 64).image;
+        let blocks = Blocks { height_log: 2, depth_log: 0, width: 256, height: 40 };
+        (image.axes, image.size, image.levels) = (2, [64, 40, 3], 7);
+        image.layout = Layout::Blocks(blocks);
+        let levels: Vec<Image> = (0..4).map(|level| image.level(level)).collect();
+        let size = |image: &Image| (image.size, image.levels);
+        let sizes = [([64, 40, 3], 7), ([32, 20, 3], 6), ([16, 10, 3], 5), ([8, 5, 3], 4)];
+        assert_eq!(levels.iter().map(size).collect::<Vec<_>>(), sizes);
+        image.layout = Layout::Layers { blocks, layer_bytes: 0x10000 };
+        let levels: Vec<Image> = (0..4).map(|level| image.level(level)).collect();
+        // Four blocks of four gobs in two rows; two of them; one of two gobs.
+        let (first, second, third) = (4 * 4 * 2 * 512, 2 * 4 * 512, 2 * 512);
+        let addresses: Vec<u64> = levels.iter().map(|image| image.address).collect();
+        assert_eq!(addresses, [0, first, first + second, first + second + third]);
+        let Layout::Layers { blocks, layer_bytes } = levels[3].layout else { panic!("no layers") };
+        assert_eq!((blocks.height_log, blocks.width, blocks.height), (0, 32, 5));
+        assert_eq!(levels[3].address_of([4, 1, 2]), levels[3].address + 2 * layer_bytes + 16 + 4);
+        // A volume is halved along all its axes.
+        (image.axes, image.size) = (3, [4, 4, 8]);
+        let blocks = Blocks { height_log: 0, depth_log: 3, width: 16, height: 4 };
+        image.layout = Layout::Blocks(blocks);
+        assert_eq!(image.level(1).address, 8 * 512);
+        assert_eq!((image.level(2).address, image.level(2).size), (12 * 512, [1, 1, 2]));
     }
 
     #[test]

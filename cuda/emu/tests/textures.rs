@@ -3,8 +3,8 @@
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 use nvabi_emu::{
-    Addressing, Args, Device, FindingKind, Image, Launch, Layout, Report, Rows, Sampler, Texel,
-    TexelKind, Texture,
+    Addressing, Args, Device, FindingKind, Image, Launch, Layout, MipmapSampler, Report, Rows,
+    Sampler, Texel, TexelKind, Texture,
 };
 
 /// A kernel `k(out, texture)` with this body.
@@ -23,6 +23,7 @@ const SAMPLER: Sampler = Sampler {
     to_numbers: false,
     normalized: false,
     border: [0; 4],
+    mipmap: MipmapSampler { linear: false, bias: 0.0, clamp: [0.0; 2] },
 };
 
 /// Four words that a kernel leaves, and what it left in an image of these texels.
@@ -41,7 +42,7 @@ fn run(
     let plane_bytes = row_bytes * u64::from(size[1]);
     let axes = if size[1] == 1 { 1 } else { 2 };
     let layout = Layout::Rows(Rows { row_bytes, plane_bytes });
-    let image = Image { address, axes, size, layout, texel };
+    let image = Image { address, axes, size, layout, texel, levels: 1 };
     let handle = device.bind(Texture { image, sampler });
     let args = Args::new().u64(out).u64(handle);
     let report = device.launch(&module, "k", &Launch::default(), &args).unwrap();

@@ -1,12 +1,14 @@
 //! Arrays, textures and surfaces, of the driver and of the runtime.
 //!
 //! An array is an allocation of the device whose texels lie row by row, plane by plane; layers and the faces of
-//! cubes are planes. There are no mipmaps: functions that make one stay unsupported.
+//! cubes are planes. The levels of a mipmap follow each other in one allocation, and each is an array as well.
 #![allow(non_snake_case, clippy::too_many_arguments)]
 
 use std::ffi::{c_int, c_uint, c_void};
 
-use nvabi_emu::{Addressing, Image, Layout, Rows, Sampler, Texel, TexelKind, Texture};
+use nvabi_emu::{
+    Addressing, Image, Layout, MipmapSampler, Rows, Sampler, Texel, TexelKind, Texture,
+};
 
 use crate::abi::{In, Out, status_of};
 use crate::driver::{calls, row_start, transfer, unchecked};
@@ -114,8 +116,8 @@ struct Array3dDescriptor {
     flags: c_uint,
 }
 
-/// Makes an array.
-fn create(out: Out<Handle>, texel: Texel, extent: [usize; 3], flags: c_uint) -> Result {
+/// An array, or a mipmap of so many levels, that is nowhere yet; and its bytes.
+fn planned(texel: Texel, extent: [usize; 3], flags: c_uint, levels: u32) -> Result<(Array, u64)> {
     let [width, height, depth] = extent;
     let planes = match flags & (LAYERED | CUBE) {
         CUBE if depth != 6 => return Err(INVALID_VALUE),
@@ -123,11 +125,10 @@ fn create(out: Out<Handle>, texel: Texel, extent: [usize; 3], flags: c_uint) -> 
     };
     let row = width.checked_mul(texel.bytes() as usize).ok_or(INVALID_VALUE)?;
     let plane = row.checked_mul(height.max(1)).ok_or(INVALID_VALUE)?;
-    let bytes = plane.checked_mul(planes).filter(|bytes| *bytes != 0).ok_or(INVALID_VALUE)?;
+    // No sum of levels overflows.
+    plane.checked_mul(planes).filter(|bytes| (1..1 << 60).contains(bytes)).ok_or(INVALID_VALUE)?;
     let axis = |texels: usize| u32::try_from(texels.max(1)).map_err(|_| INVALID_VALUE);
     let size = [axis(width)?, axis(height)?, axis(planes)?];
-    let mut state = state();
-    let address = state.alloc(bytes as u64)?;
     let rows = Rows { row_bytes: row as u64, plane_bytes: plane as u64 };
     let axes = match (height, depth) {
         (0, _) => 1,
@@ -135,12 +136,63 @@ fn create(out: Out<Handle>, texel: Texel, extent: [usize; 3], flags: c_uint) -> 
         _ if flags & (LAYERED | CUBE) != 0 => 2,
         _ => 3,
     };
-    let image = Image { address, axes, size, layout: Layout::Rows(rows), texel };
-    out.put(state.array_create(Array { image, rows, extent, flags }))
+    let image = Image { address: 0, axes, size, layout: Layout::Rows(rows), texel, levels };
+    let array = Array { image, rows, extent, flags, in_mipmap: false };
+    Ok((array, image.level(levels).address))
+}
+
+/// Makes an array.
+fn create(out: Out<Handle>, texel: Texel, extent: [usize; 3], flags: c_uint) -> Result {
+    let (mut array, bytes) = planned(texel, extent, flags, 1)?;
+    let mut state = state();
+    array.image.address = state.alloc(bytes)?;
+    out.put(state.array_create(array))
+}
+
+/// Makes a mipmap: levels beyond one texel are none.
+fn create_mipmap(
+    out: Out<Handle>,
+    texel: Texel,
+    extent: [usize; 3],
+    flags: c_uint,
+    levels: c_uint,
+) -> Result {
+    let (array, _) = planned(texel, extent, flags, 1)?;
+    let Image { axes, size, .. } = array.image;
+    let most = size[..axes].iter().fold(1, |most, texels| most.max(*texels)).ilog2() + 1;
+    let (mut whole, bytes) = planned(texel, extent, flags, levels.clamp(1, most))?;
+    let mut state = state();
+    whole.image.address = state.alloc(bytes)?;
+    let levels = (0..whole.image.levels).map(|level| level_of(&whole, level)).collect();
+    out.put(state.mipmap_create(whole, levels))
+}
+
+/// A level of a mipmap, as an array.
+fn level_of(whole: &Array, level: u32) -> Array {
+    let image = Image { levels: 1, ..whole.image.level(level) };
+    let rows = match image.layout {
+        Layout::Rows(rows) => rows,
+        _ => whole.rows,
+    };
+    // An axis that is not there stays so.
+    let extent = std::array::from_fn(|axis| match whole.extent[axis] {
+        0 => 0,
+        _ => image.size[axis] as usize,
+    });
+    Array { image, rows, extent, in_mipmap: true, ..*whole }
+}
+
+fn destroy_mipmap(mipmap: Handle) -> Result {
+    let mut state = state();
+    let address = state.mipmap_destroy(mipmap)?;
+    state.free(address)
 }
 
 fn destroy(array: Handle) -> Result {
     let mut state = state();
+    if state.array(array)?.in_mipmap {
+        return Err(INVALID_VALUE);
+    }
     let array = state.array_destroy(array)?;
     state.free(array.image.address)
 }
@@ -395,38 +447,48 @@ struct Linear {
 /// What a texture or surface shows.
 struct Shown {
     image: Image,
-    rows: Rows,
+    bytes: u64,
     /// Whether it is a line of memory, outside of which reads give zero.
     is_line: bool,
 }
 
 impl Resource {
     const ARRAY: c_int = 0;
+    const MIPMAP: c_int = 1;
     const LINEAR: c_int = 2;
     const PLANE: c_int = 3;
+
+    fn handle(&self) -> Handle {
+        std::ptr::without_provenance_mut(self.words[0] as usize)
+    }
 
     fn shown(&self, linear: impl FnOnce(&[u64; 7]) -> Result<Linear>) -> Result<Shown> {
         let axis = |texels: u64| u32::try_from(texels).map_err(|_| INVALID_VALUE);
         match self.kind {
             Self::ARRAY => {
-                let handle = std::ptr::without_provenance_mut(self.words[0] as usize);
-                let Array { image, rows, .. } = state().array(handle)?;
-                Ok(Shown { image, rows, is_line: false })
+                let image = state().array(self.handle())?.image;
+                Ok(Shown { image, bytes: bytes_of(&image), is_line: false })
+            }
+            Self::MIPMAP => {
+                let image = state().mipmap(self.handle())?.image;
+                Ok(Shown { image, bytes: bytes_of(&image), is_line: false })
             }
             Self::LINEAR => {
                 let Linear { address, texel, rest: [bytes, ..] } = linear(&self.words)?;
                 let size = [axis(bytes / texel.bytes())?, 1, 1];
                 let rows = Rows { row_bytes: bytes, plane_bytes: bytes };
-                let image = Image { address, axes: 1, size, layout: Layout::Rows(rows), texel };
-                Ok(Shown { image, rows, is_line: true })
+                let layout = Layout::Rows(rows);
+                let image = Image { address, axes: 1, size, layout, texel, levels: 1 };
+                Ok(Shown { image, bytes, is_line: true })
             }
             Self::PLANE => {
                 let Linear { address, texel, rest: [width, height, pitch] } = linear(&self.words)?;
                 let size = [axis(width)?, axis(height)?, 1];
                 let plane_bytes = pitch.checked_mul(height).ok_or(INVALID_VALUE)?;
                 let rows = Rows { row_bytes: pitch, plane_bytes };
-                let image = Image { address, axes: 2, size, layout: Layout::Rows(rows), texel };
-                Ok(Shown { image, rows, is_line: false })
+                let layout = Layout::Rows(rows);
+                let image = Image { address, axes: 2, size, layout, texel, levels: 1 };
+                Ok(Shown { image, bytes: plane_bytes, is_line: false })
             }
             _ => Err(NOT_SUPPORTED),
         }
@@ -452,6 +514,11 @@ impl Resource {
     }
 }
 
+/// Bytes of an image with all its levels.
+fn bytes_of(image: &Image) -> u64 {
+    image.level(image.levels).address - image.address
+}
+
 fn addressing(modes: [c_int; 3]) -> Result<[Addressing; 3]> {
     let mut out = [Addressing::Clamp; 3];
     for (out, mode) in out.iter_mut().zip(modes) {
@@ -466,7 +533,23 @@ fn addressing(modes: [c_int; 3]) -> Result<[Addressing; 3]> {
     Ok(out)
 }
 
-/// `cudaTextureDesc`, up to what mipmaps need.
+/// What both descriptions of a texture say of mipmaps.
+#[derive(Clone, Copy)]
+#[repr(C)]
+struct Levels {
+    _anisotropy: c_uint,
+    filter: c_int,
+    bias: f32,
+    clamp: [f32; 2],
+}
+
+impl Levels {
+    fn sampler(self) -> MipmapSampler {
+        MipmapSampler { linear: self.filter == 1, bias: self.bias, clamp: self.clamp }
+    }
+}
+
+/// `cudaTextureDesc`, up to what is about mipmaps.
 #[derive(Clone, Copy)]
 #[repr(C)]
 struct TextureRuntime {
@@ -476,6 +559,7 @@ struct TextureRuntime {
     srgb: c_int,
     border: [f32; 4],
     normalized: c_int,
+    levels: Levels,
 }
 
 impl TextureRuntime {
@@ -489,6 +573,7 @@ impl TextureRuntime {
             to_numbers: self.read_mode == 1,
             normalized: self.normalized != 0,
             border: self.border.map(f32::to_bits),
+            mipmap: self.levels.sampler(),
         })
     }
 }
@@ -500,7 +585,7 @@ struct TextureDriver {
     addressing: [c_int; 3],
     filter: c_int,
     flags: c_uint,
-    _mipmaps: [c_uint; 5],
+    levels: Levels,
     border: [f32; 4],
 }
 
@@ -518,6 +603,7 @@ impl TextureDriver {
             to_numbers: self.flags & AS_INTEGERS == 0,
             normalized: self.flags & NORMALIZED != 0,
             border: self.border.map(f32::to_bits),
+            mipmap: self.levels.sampler(),
         })
     }
 }
@@ -541,13 +627,13 @@ fn bind_surface(shown: Shown) -> Result<u64> {
         to_numbers: false,
         normalized: false,
         border: [0; 4],
+        mipmap: MipmapSampler::default(),
     };
     if shown.is_line { Err(INVALID_VALUE) } else { bind(shown, sampler) }
 }
 
-fn bind(Shown { image, rows, .. }: Shown, sampler: Sampler) -> Result<u64> {
+fn bind(Shown { image, bytes, .. }: Shown, sampler: Sampler) -> Result<u64> {
     let mut state = state();
-    let bytes = rows.plane_bytes.checked_mul(image.size[2].into()).ok_or(INVALID_VALUE)?;
     state.inside(image.address, bytes)?;
     Ok(state.device.bind(Texture { image, sampler }))
 }
@@ -566,6 +652,15 @@ calls! {
         create(out, texel_of_format(d.format, d.channels)?, [d.width, d.height, d.depth], d.flags)
     }
     cuArrayDestroy(array: Handle) { destroy(array) }
+    cuMipmappedArrayCreate(out: Out<Handle>, descriptor: In<Array3dDescriptor>, levels: c_uint) {
+        let d = descriptor.get()?;
+        let texel = texel_of_format(d.format, d.channels)?;
+        create_mipmap(out, texel, [d.width, d.height, d.depth], d.flags, levels)
+    }
+    cuMipmappedArrayGetLevel(out: Out<Handle>, mipmap: Handle, level: c_uint) {
+        out.put(state().mipmap_level(mipmap, level)?)
+    }
+    cuMipmappedArrayDestroy(mipmap: Handle) { destroy_mipmap(mipmap) }
     cuArrayGetDescriptor_v2(out: Out<ArrayDescriptor>, array: Handle) {
         let Array { image, extent: [width, height, _], .. } = state().array(array)?;
         let (format, channels) = (format_of_texel(image.texel), image.texel.channels);
@@ -615,6 +710,17 @@ remembered! {
     }
     cudaMalloc3DArray(out: Out<Handle>, format: In<ChannelFormat>, extent: Extent, flags: c_uint) {
         create(out, format.get()?.texel()?, extent.0, flags)
+    }
+    cudaMallocMipmappedArray(
+        out: Out<Handle>, format: In<ChannelFormat>, extent: Extent, levels: c_uint, flags: c_uint
+    ) {
+        create_mipmap(out, format.get()?.texel()?, extent.0, flags, levels)
+    }
+    cudaGetMipmappedArrayLevel(out: Out<Handle>, mipmap: Handle, level: c_uint) {
+        out.put(state().mipmap_level(mipmap, level)?)
+    }
+    cudaFreeMipmappedArray(mipmap: Handle) {
+        if mipmap.is_null() { Ok(()) } else { destroy_mipmap(mipmap) }
     }
     cudaFreeArray(array: Handle) { if array.is_null() { Ok(()) } else { destroy(array) } }
     cudaGetChannelDesc(out: Out<ChannelFormat>, array: Handle) {

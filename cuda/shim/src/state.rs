@@ -121,6 +121,7 @@ pub(crate) const GRAPH: usize = 8;
 pub(crate) const NODE: usize = 9;
 pub(crate) const EXEC: usize = 10;
 pub(crate) const POOL: usize = 11;
+const MIPMAP: usize = 12;
 
 const STREAM_NON_BLOCKING: u32 = 1;
 
@@ -168,6 +169,15 @@ pub(crate) struct Array {
     /// As the program gave it: zero where it has no such axis.
     pub(crate) extent: [usize; 3],
     pub(crate) flags: u32,
+    /// Whether it is a level of a mipmap, which alone has the memory.
+    pub(crate) in_mipmap: bool,
+}
+
+/// A mipmap, and the numbers of the arrays that are its levels.
+#[derive(Debug)]
+struct Mipmap {
+    whole: Array,
+    levels: std::ops::Range<usize>,
 }
 
 /// Everything.
@@ -179,6 +189,7 @@ pub(crate) struct State {
     events: Vec<Option<Option<Instant>>>,
     linkers: Vec<Option<Linker>>,
     arrays: Vec<Option<Array>>,
+    mipmaps: Vec<Option<Mipmap>>,
     pub(crate) graphs: Graphs,
     pub(crate) pools: Pools,
     clocks: Clocks,
@@ -340,6 +351,7 @@ impl State {
             events: Vec::new(),
             linkers: Vec::new(),
             arrays: Vec::new(),
+            mipmaps: Vec::new(),
             graphs: Graphs::default(),
             pools: Pools::default(),
             clocks: Clocks::default(),
@@ -387,6 +399,7 @@ impl State {
         self.streams.clear();
         self.events.clear();
         self.arrays.clear();
+        self.mipmaps.clear();
         self.graphs = Graphs::default();
         self.pools = Pools::default();
         self.clocks.wait_for_all();
@@ -758,6 +771,36 @@ impl State {
     pub(crate) fn array_destroy(&mut self, array: *mut c_void) -> Result<Array> {
         let slot = self.arrays.get_mut(number(ARRAY, array)?);
         slot.and_then(Option::take).ok_or(INVALID_HANDLE)
+    }
+
+    pub(crate) fn mipmap_create(&mut self, whole: Array, levels: Vec<Array>) -> *mut c_void {
+        let first = self.arrays.len();
+        self.arrays.extend(levels.into_iter().map(Some));
+        let levels = first..self.arrays.len();
+        self.mipmaps.push(Some(Mipmap { whole, levels }));
+        handle(MIPMAP, self.mipmaps.len() - 1)
+    }
+
+    fn mipmap_slot(&self, mipmap: *mut c_void) -> Result<&Mipmap> {
+        let slot = self.mipmaps.get(number(MIPMAP, mipmap)?);
+        slot.and_then(Option::as_ref).ok_or(INVALID_HANDLE)
+    }
+
+    pub(crate) fn mipmap(&self, mipmap: *mut c_void) -> Result<Array> {
+        Ok(self.mipmap_slot(mipmap)?.whole)
+    }
+
+    pub(crate) fn mipmap_level(&self, mipmap: *mut c_void, level: u32) -> Result<*mut c_void> {
+        let number = self.mipmap_slot(mipmap)?.levels.clone().nth(level as usize);
+        number.map(|number| handle(ARRAY, number)).ok_or(INVALID_VALUE)
+    }
+
+    /// Its levels are gone with it; where its memory is.
+    pub(crate) fn mipmap_destroy(&mut self, mipmap: *mut c_void) -> Result<u64> {
+        let slot = self.mipmaps.get_mut(number(MIPMAP, mipmap)?);
+        let Mipmap { whole, levels } = slot.and_then(Option::take).ok_or(INVALID_HANDLE)?;
+        self.arrays[levels].fill(None);
+        Ok(whole.image.address)
     }
 
     pub(crate) fn event_create(&mut self) -> *mut c_void {

@@ -125,7 +125,7 @@ unsupported! {
     cuMemsetD2D32Async, cuMemsetD2D32Async_ptsz, cuMemsetD2D32_v2, cuMemsetD2D32_v2_ptds,
     cuMemsetD2D8, cuMemsetD2D8Async, cuMemsetD2D8Async_ptsz, cuMemsetD2D8_v2, cuMemsetD2D8_v2_ptds,
     cuMemsetD32, cuMemsetD32Async_ptsz, cuMemsetD32_v2_ptds, cuMemsetD8, cuMemsetD8Async_ptsz,
-    cuMemsetD8_v2_ptds, cuMipmappedArrayCreate, cuMipmappedArrayDestroy, cuMipmappedArrayGetLevel,
+    cuMemsetD8_v2_ptds,
     cuMipmappedArrayGetMemoryRequirements, cuMipmappedArrayGetSparseProperties,
     cuModuleEnumerateFunctions, cuModuleGetFunctionCount, cuModuleGetGlobal, cuModuleGetSurfRef,
     cuModuleGetTexRef, cuMulticastAddDevice, cuMulticastBindAddr, cuMulticastBindMem,

@@ -5,8 +5,8 @@
 use std::sync::Arc;
 
 use nvabi_emu::{
-    Addressing, Blocks, ChannelSource, FindingKind, Image, Layout, NoTexture, Rows, Sampler, Texel,
-    TexelKind, Texture, Textures,
+    Addressing, Blocks, ChannelSource, FindingKind, Image, Layout, MipmapSampler, NoTexture, Rows,
+    Sampler, Texel, TexelKind, Texture, Textures,
 };
 
 use super::engine::KernelSpace;
@@ -152,6 +152,8 @@ struct HeaderLayout {
     unknown: &'static [Unknown],
     unknown_of_planes: &'static [Unknown],
     unknown_of_blocks: &'static [Unknown],
+    /// The number of the last level in memory.
+    max_mip_level: Field,
 }
 
 /// A field that must be zero, by its name.
@@ -186,11 +188,8 @@ const FIRST: HeaderLayout = HeaderLayout {
     height: &[mw(175, 160), mw(146, 146).shifted(16)],
     depth: &[mw(189, 176), mw(145, 145).shifted(14)],
     unknown: &[("PACK_COMPONENTS", mw(31, 31)), ("S_R_G_B_CONVERSION", mw(150, 150))],
-    unknown_of_planes: &[
-        ("MAX_MIP_LEVEL", mw(127, 124)),
-        ("RES_VIEW_MIN_MIP_LEVEL", mw(227, 224)),
-        ("MULTI_SAMPLE_COUNT", mw(235, 232)),
-    ],
+    unknown_of_planes: &[("MULTI_SAMPLE_COUNT", mw(235, 232)), ("MIN_LOD_CLAMP", mw(247, 236))],
+    max_mip_level: mw(127, 124),
     unknown_of_blocks: &[
         ("GOB_DEPTH_OFFSET", mw(38, 37)),
         ("GOBS_PER_BLOCK_WIDTH", mw(98, 96)),
@@ -231,10 +230,10 @@ const SECOND: HeaderLayout = HeaderLayout {
     unknown_of_planes: &[
         ("PACK_COMPONENTS", mw(119, 119)),
         ("S_R_G_B_CONVERSION", mw(149, 149)),
-        ("MAX_MIP_LEVEL", mw(95, 92)),
-        ("RES_VIEW_MIN_MIP_LEVEL", mw(227, 224)),
         ("MULTI_SAMPLE_COUNT", mw(235, 232)),
+        ("MIN_LOD_CLAMP", mw(247, 236)),
     ],
+    max_mip_level: mw(95, 92),
     unknown_of_blocks: &[
         ("GOB_DEPTH_OFFSET", mw(8, 4)),
         ("GOBS_PER_BLOCK_WIDTH", mw(66, 64)),
@@ -242,6 +241,13 @@ const SECOND: HeaderLayout = HeaderLayout {
         ("GOB3D", mw(77, 77)),
     ],
 };
+
+/// Levels that are read, of all versions: RES_VIEW_MIN_MIP_LEVEL and RES_VIEW_MAX_MIP_LEVEL.
+///
+/// libcuda writes a texture's bias into MIP_LOD_BIAS of the header as well as of the sampler, and CUDA documents that it
+/// is added once: that of the sampler is taken.
+const FIRST_LEVEL: Field = mw(227, 224);
+const LAST_LEVEL: Field = mw(231, 228);
 
 /// Bits and number of the channels of a texel (COMPONENTS_SIZES).
 const COMPONENTS: [(u64, u32, u32); 9] = [
@@ -255,6 +261,9 @@ const COMPONENTS: [(u64, u32, u32); 9] = [
     (0x1b, 16, 1),
     (0x1d, 8, 1),
 ];
+
+/// Bytes of a gob.
+const GOB: u64 = 512;
 
 /// Most gobs of a block in a direction, as a power of two: THIRTYTWO_GOBS.
 const LARGEST_BLOCK: u64 = 5;
@@ -273,7 +282,7 @@ impl HeaderLayout {
         check(self.unknown_of_planes, words)?;
         let number = |parts: &[Field]| whole(parts, words) as u32 + 1;
         let size = [self.width.read(words) as u32 + 1, number(self.height), number(self.depth)];
-        let (axes, size) = shape(self.texture_type.read(words), size)?;
+        let Shape { axes, size, has_layers } = shape(self.texture_type.read(words), size)?;
         let width = u64::from(size[0]) * texel.bytes();
         let (address, layout) = match version {
             version if version == self.rows => (self.rows_address, self.rows(size, width, words)?),
@@ -283,7 +292,12 @@ impl HeaderLayout {
             other => return Err(format!("HEADER_VERSION {other} is not simulated")),
         };
         let address = whole(address, words);
-        let image = Image { address, axes, size, layout, texel };
+        let levels = self.max_mip_level.read(words) as u32 + 1;
+        let mut image = Image { address, axes, size, layout, texel, levels };
+        if let (true, Layout::Blocks(blocks)) = (has_layers, layout) {
+            image.layout = layers(blocks, &image)?;
+        }
+        let image = seen(image, words)?;
         let is_normalized = self.normalized.read(words) != 0;
         Ok(Header { image, to_numbers, is_normalized, is_line: false })
     }
@@ -295,7 +309,7 @@ impl HeaderLayout {
         let row_bytes = u64::from(count) * texel.bytes();
         let layout = Layout::Rows(Rows { row_bytes, plane_bytes: row_bytes });
         let address = whole(self.line_address, words);
-        let image = Image { address, axes: 1, size: [count, 1, 1], layout, texel };
+        let image = Image { address, axes: 1, size: [count, 1, 1], layout, texel, levels: 1 };
         Ok(Header { image, to_numbers, is_normalized: false, is_line: true })
     }
 
@@ -335,6 +349,10 @@ impl HeaderLayout {
         if size[2] > 1 {
             return Err(format!("{} planes of rows with a pitch are not simulated", size[2]));
         }
+        let last = self.max_mip_level.read(words);
+        if last != 0 {
+            return Err(format!("MAX_MIP_LEVEL {last} of rows is not simulated"));
+        }
         if row_bytes < width {
             return Err(format!("a row has {width} bytes, and the pitch is {row_bytes}"));
         }
@@ -362,25 +380,58 @@ fn check(unknown: &[Unknown], words: &Words) -> Result<(), String> {
     }
 }
 
-/// The axes of an image, and its texels along them and its planes, by TEXTURE_TYPE.
-fn shape(texture_type: u64, [wide, high, deep]: [u32; 3]) -> Result<(usize, [u32; 3]), String> {
-    Ok(match texture_type {
-        0 => (1, [wide, 1, 1]),
-        1 | 7 => (2, [wide, high, 1]),
-        2 => (3, [wide, high, deep]),
-        3 => (2, [wide, high, 6]),
-        4 => (1, [wide, 1, deep]),
-        5 => (2, [wide, high, deep]),
-        8 => (2, [wide, high, deep * 6]),
+/// Planes that hold all their levels, each aligned to a block of the first level.
+fn layers(blocks: Blocks, image: &Image) -> Result<Layout, String> {
+    let layout = Layout::Layers { blocks, layer_bytes: 0 };
+    let end = Image { layout, ..*image }.level(image.levels).address;
+    let block = GOB << (blocks.height_log + blocks.depth_log);
+    let bytes = end.wrapping_sub(image.address).checked_next_multiple_of(block);
+    let layer_bytes = bytes.ok_or("a layer is larger than the address space")?;
+    Ok(Layout::Layers { blocks, layer_bytes })
+}
+
+/// The levels of an image that a header shows.
+fn seen(image: Image, words: &Words) -> Result<Image, String> {
+    let [first, last] = [FIRST_LEVEL, LAST_LEVEL].map(|field| field.read(words) as u32);
+    let last = last.min(image.levels - 1);
+    if first > last {
+        return Err(format!("it shows levels from {first} to {last}"));
+    }
+    Ok(Image { levels: last - first + 1, ..image.level(first) })
+}
+
+/// The axes of an image, its texels along them and its planes, and whether these are layers or faces.
+struct Shape {
+    axes: usize,
+    size: [u32; 3],
+    has_layers: bool,
+}
+
+/// What TEXTURE_TYPE says of width, height and depth.
+fn shape(texture_type: u64, [wide, high, deep]: [u32; 3]) -> Result<Shape, String> {
+    let (axes, size, has_layers) = match texture_type {
+        0 => (1, [wide, 1, 1], false),
+        1 | 7 => (2, [wide, high, 1], false),
+        2 => (3, [wide, high, deep], false),
+        3 => (2, [wide, high, 6], true),
+        4 => (1, [wide, 1, deep], true),
+        5 => (2, [wide, high, deep], true),
+        8 => (2, [wide, high, deep * 6], true),
         other => return Err(format!("TEXTURE_TYPE {other} is not simulated")),
-    })
+    };
+    Ok(Shape { axes, size, has_layers })
 }
 
 /// Fields of a sampler (TEXSAMP0 to 7).
 const ADDRESS: [Field; 3] = [mw(2, 0), mw(5, 3), mw(8, 6)];
 const FORCED_INVALID: Field = mw(31, 31);
+const DEPTH_COMPARE: Field = mw(9, 9);
 const MAG_FILTER: Field = mw(34, 32);
+const MIN_FILTER: Field = mw(37, 36);
+const MIP_FILTER: Field = mw(39, 38);
 const REDUCTION_FILTER: Field = mw(43, 42);
+const MIP_LOD_BIAS: Field = mw(56, 44);
+const LOD_CLAMP: [Field; 2] = [mw(75, 64), mw(87, 76)];
 const FORCE_UNNORMALIZED_COORDS: Field = mw(57, 57);
 const BORDER_COLOR: [Field; 4] = [mw(159, 128), mw(191, 160), mw(223, 192), mw(255, 224)];
 
@@ -395,6 +446,9 @@ fn sampler(words: &Words, header: &Header) -> Result<Sampler, String> {
     }
     if value(REDUCTION_FILTER) != 0 {
         return Err(format!("REDUCTION_FILTER {} is not simulated", value(REDUCTION_FILTER)));
+    }
+    if value(DEPTH_COMPARE) != 0 {
+        return Err("DEPTH_COMPARE is not simulated".to_owned());
     }
     let linear = match value(MAG_FILTER) {
         1 => false,
@@ -411,13 +465,36 @@ fn sampler(words: &Words, header: &Header) -> Result<Sampler, String> {
             other => return Err(format!("ADDRESS mode {other} is not simulated")),
         };
     }
+    let mipmap = mipmap(words, header, linear)?;
     Ok(Sampler {
         addressing,
         linear,
         to_numbers: header.to_numbers,
         normalized: header.is_normalized && value(FORCE_UNNORMALIZED_COORDS) == 0,
         border: BORDER_COLOR.map(|field| value(field) as u32),
+        mipmap,
     })
+}
+
+/// How a sampler chooses among levels, where there are several.
+fn mipmap(words: &Words, header: &Header, linear: bool) -> Result<MipmapSampler, String> {
+    if header.image.levels == 1 {
+        return Ok(MipmapSampler::default());
+    }
+    // Numbers of levels have eight bits behind the point.
+    let bias = MIP_LOD_BIAS.read(words) as i64;
+    let bias = if bias < 1 << 12 { bias } else { bias - (1 << 13) } as f32 / 256.0;
+    let clamp = LOD_CLAMP.map(|field| field.read(words) as f32 / 256.0);
+    // One filter for all levels: that of small ones is as well that of large ones. 3 is MIN_ANISO.
+    let small = MIN_FILTER.read(words);
+    if linear != matches!(small, 2 | 3) {
+        return Err(format!("MIN_FILTER {small} beside another MAG_FILTER is not simulated"));
+    }
+    match MIP_FILTER.read(words) {
+        1 => Ok(MipmapSampler::default()),
+        filter @ (2 | 3) => Ok(MipmapSampler { linear: filter == 3, bias, clamp }),
+        other => Err(format!("MIP_FILTER {other} is not simulated")),
+    }
 }
 
 /// How a line of memory is read, whatever its sampler says: what is outside is zero.
@@ -428,6 +505,7 @@ fn sampler_of_line(to_numbers: bool) -> Sampler {
         to_numbers,
         normalized: false,
         border: [0; 4],
+        mipmap: MipmapSampler::default(),
     }
 }
 
@@ -478,6 +556,7 @@ mod tests {
                 Channel(0),
                 Constant(1.0_f32.to_bits()),
             ]),
+            levels: 1,
         };
         let header = Header { image, to_numbers: true, is_normalized: true, is_line: false };
         assert_eq!(first(&[]).as_ref(), Ok(&header));
@@ -568,7 +647,7 @@ mod tests {
             ((87, 85, 4), "HEADER_VERSION 7 is not simulated"),
             ((98, 96, 1), "GOBS_PER_BLOCK_WIDTH 1 is not simulated"),
             ((101, 99, 5), "a block of 2^7 gobs"),
-            ((127, 124, 3), "MAX_MIP_LEVEL 3 is not simulated"),
+            ((227, 224, 3), "it shows levels from 3 to 0"),
             ((150, 150, 1), "S_R_G_B_CONVERSION 1 is not simulated"),
             ((154, 151, 8), "TEXTURE_TYPE 9 is not simulated"),
             ((235, 232, 1), "MULTI_SAMPLE_COUNT 1 is not simulated"),
@@ -577,6 +656,57 @@ mod tests {
         }
         let whole = [(6, 0, 0x0f), (9, 7, 2), (87, 85, 3), (154, 151, 1)];
         assert_eq!(wrong(&whole), "DATA_TYPE 2 of channels of 32 bits is not simulated");
+    }
+
+    #[test]
+    fn headers_show_levels() {
+        let image = first(&[(127, 124, 3), (231, 228, 9)]).unwrap().image;
+        assert_eq!((image.levels, image.size), (4, [100, 50, 1]));
+        let part = first(&[(127, 124, 6), (227, 224, 2), (231, 228, 4)]).unwrap().image;
+        // Seven gobs across and two blocks of four gobs down; four, and one block.
+        let behind = (7 * 2 * 4 + 4 * 4) * 512;
+        assert_eq!((part.address - image.address, part.levels), (behind, 3));
+        assert_eq!(part.size, [25, 12, 1]);
+        // Layers have all their levels, as many whole blocks of the first.
+        let layers = [(127, 124, 1), (231, 228, 1), (154, 151, 4), (189, 176, 2)];
+        let image = first(&layers).unwrap().image;
+        let Layout::Layers { layer_bytes, .. } = image.layout else { panic!("{image:?}") };
+        assert_eq!((image.size, layer_bytes), ([100, 50, 3], (7 * 2 * 4 + 4 * 4) * 512));
+        let odd = [&layers[..], &[(127, 124, 2)]].concat();
+        let Layout::Layers { layer_bytes, .. } = first(&odd).unwrap().image.layout else {
+            panic!()
+        };
+        // One more level of two gobs across and two down, in a block that is as large as four.
+        assert_eq!(layer_bytes, (7 * 2 * 4 + 4 * 4 + 2 * 2) * 512);
+    }
+
+    #[test]
+    fn samplers_choose_levels() {
+        let header = first(&[(127, 124, 3), (231, 228, 3)]).unwrap();
+        let words = [
+            (34, 32, 2),
+            (37, 36, 2),
+            (39, 38, 3),
+            (56, 44, 0x1fff & -320_i64 as u64),
+            (75, 64, 0x180),
+            (87, 76, 0x240),
+        ];
+        let mipmap = |more: &[(u32, u32, u64)]| {
+            sampler(&with(&[&words[..], more].concat()), &header).map(|sampler| sampler.mipmap)
+        };
+        let expected = MipmapSampler { linear: true, bias: -1.25, clamp: [1.5, 2.25] };
+        assert_eq!(mipmap(&[]), Ok(expected));
+        assert_eq!(
+            sampler(&with(&[(34, 32, 1), (37, 36, 1), (39, 38, 1)]), &header).unwrap().mipmap,
+            MipmapSampler::default()
+        );
+        let different = sampler(&with(&[(34, 32, 2), (37, 36, 1), (39, 38, 2)]), &header);
+        assert_eq!(
+            different.unwrap_err(),
+            "MIN_FILTER 1 beside another MAG_FILTER is not simulated"
+        );
+        let none = sampler(&with(&[(34, 32, 2), (37, 36, 2)]), &header);
+        assert_eq!(none.unwrap_err(), "MIP_FILTER 0 is not simulated");
     }
 
     #[test]
@@ -598,12 +728,14 @@ mod tests {
             to_numbers: true,
             normalized: true,
             border: [0x3f80_0000, 0, 0, 7],
+            mipmap: MipmapSampler::default(),
         };
         assert_eq!(found, expected);
         let forced = [&words[..], &[(57, 57, 1)]].concat();
         assert!(!sampler(&with(&forced), &header).unwrap().normalized);
         for (field, expected) in [
             ((31, 31, 1), "FORCED_INVALID"),
+            ((9, 9, 1), "DEPTH_COMPARE is not simulated"),
             ((34, 32, 1), "MAG_FILTER 3 is not simulated"),
             ((43, 42, 2), "REDUCTION_FILTER 2 is not simulated"),
             ((2, 0, 4), "ADDRESS mode 5 is not simulated"),

@@ -281,6 +281,11 @@ pub(crate) fn short_value(kind: &str) -> Option<fn(u16) -> f64> {
     }
 }
 
+/// The nearest number of 16 bits.
+pub(crate) fn half_of(value: f32) -> u16 {
+    half::nearest::<half::Half>(value.into())
+}
+
 /// Carry (or borrow) out of an addition (or subtraction) with carry in, and its value.
 pub(crate) fn carry(subtract: bool, wide: bool) -> (LaneFn, LaneFn) {
     match (subtract, wide) {

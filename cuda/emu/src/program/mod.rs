@@ -10,7 +10,7 @@ use std::sync::Arc;
 use crate::lanes::LaneFn;
 use crate::lanes::matrix::{Combine, Fragment};
 use crate::ptx::Loc;
-use crate::texture::Access;
+use crate::texture::{Access, LevelSource};
 
 pub(crate) use decode::decode;
 pub(crate) use flow::{innermost_loop, own_line};
@@ -326,8 +326,21 @@ pub(crate) struct TextureOp {
     pub(crate) at: Vec<Reg>,
     /// Texels beside them along each axis.
     pub(crate) offset: Vec<Reg>,
+    pub(crate) level: LevelSource<Reg>,
     /// What is read or written.
     pub(crate) registers: Vec<Option<Reg>>,
+    /// How a word that is read is put into a register.
+    pub(crate) form: TexelForm,
+}
+
+/// How the words that are read are put into registers.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) enum TexelForm {
+    Words,
+    /// Each as `f16`.
+    Halves,
+    /// Two as `f16` in one register.
+    Pairs,
 }
 
 /// What an atomic operation does to memory.

@@ -5,7 +5,7 @@ use super::block::State;
 use super::warp::Warp;
 use super::{Mistake, mistake};
 use crate::report::FindingKind;
-use crate::texture::{Access, AccessKind, Image, NoTexture, Outside, Place, Shape, Texture};
+use crate::texture::{Access, AccessKind, Image, Level, NoTexture, Outside, Place, Shape, Texture};
 
 type Fallible<T> = Result<T, Box<Mistake>>;
 
@@ -17,6 +17,7 @@ pub(super) struct Operands {
     pub(super) at: [u32; 4],
     /// Texels beside them; of each the lowest bits count.
     pub(super) offset: [u32; 3],
+    pub(super) level: Level,
     /// What is written.
     pub(super) values: [u64; 4],
 }
@@ -49,8 +50,14 @@ impl Recent {
         };
         match kind {
             AccessKind::Query => {
-                let [wide, high, deep] = image()?.size.map(u64::from);
-                Ok([wide, high, deep, 1])
+                let image = image()?;
+                let level = match operands.level {
+                    Level::Exact(level) => level.max(0) as u32,
+                    _ => 0,
+                };
+                let last = image.levels.saturating_sub(1);
+                let [wide, high, deep] = image.level(level.min(last)).size.map(u64::from);
+                Ok([wide, high, deep, image.levels.into()])
             }
             AccessKind::Sample { integers } => {
                 let read = |address, width| read(state, lane, address, width);
@@ -128,7 +135,7 @@ fn place(access: &Access, operands: &Operands, integers: bool) -> Place {
     }
     let unused = 32 - access.kind.offset_bits();
     let offset = operands.offset.map(|raw| i64::from((raw << unused) as i32 >> unused));
-    Place { layer, at, offset }
+    Place { layer, at, offset, level: operands.level }
 }
 
 /// The byte in a row, the row and the plane that are accessed.

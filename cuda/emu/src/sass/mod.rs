@@ -20,7 +20,7 @@ pub(crate) use load::load;
 pub(crate) use placed::load as load_placed;
 
 use crate::program::{Rmw, Shuffle, Space, Vote};
-use crate::texture::Access;
+use crate::texture::{Access, LevelSource};
 
 /// A register that is always zero, and the uniform one.
 pub(crate) const ZERO: u8 = 255;
@@ -450,8 +450,11 @@ pub(crate) struct TextureOp {
     pub(crate) at: Vec<u8>,
     /// Texels beside them, for all axes.
     pub(crate) offset: Option<Offset>,
+    pub(crate) level: LevelSource<u8>,
     /// Where the four words of what is read go.
     pub(crate) to: [Option<u8>; 4],
+    /// Whether they are numbers of 16 bits, of which a register holds two.
+    pub(crate) halves: bool,
     /// The registers of what is written.
     pub(crate) from: Vec<[u8; 2]>,
     /// The predicate that tells of texels without memory.
@@ -462,6 +465,8 @@ pub(crate) struct TextureOp {
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Offset {
     pub(crate) register: u8,
+    /// Where those of the first axis are.
+    pub(crate) first: u32,
     /// Bits from an axis to the next.
     pub(crate) step: u32,
 }

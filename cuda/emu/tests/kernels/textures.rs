@@ -4,8 +4,8 @@
 use std::fmt::Write;
 
 use nvabi_emu::{
-    Addressing, Args, Device, Image, Launch, Layout, Module, Rows, Sampler, Texel, TexelKind,
-    Texture,
+    Addressing, Args, Device, Image, Launch, Layout, MipmapSampler, Module, Rows, Sampler, Texel,
+    TexelKind, Texture,
 };
 use nvabi_test::Need;
 
@@ -58,6 +58,19 @@ fn kernels() -> Vec<Kernel> {
         if !integers.is_empty() {
             let body = format!("tex.{shape}.v4.s32.s32 {to}, [%rd2, {integers}];");
             add(format!("load_{shape}"), body, image, needs);
+            let body = format!("tex.level.{shape}.v4.s32.s32 {to}, [%rd2, {integers}], %r5;");
+            add(format!("load_level_{shape}"), body, image, needs);
+            let changes = match shape {
+                "1d" | "a1d" => "{%f4}, {%f3}",
+                "2d" | "a2d" => "{%f4, %f3}, {%f1, %f4}",
+                // Of three axes ptxas makes neighbours, by instructions that are not run.
+                _ => "",
+            };
+            if !changes.is_empty() {
+                let body =
+                    format!("tex.grad.{shape}.v4.s32.f32 {to}, [%rd2, {floats}], {changes};");
+                add(format!("grad_{shape}"), body, image, needs);
+            }
             for outside in ["trap", "clamp", "zero"] {
                 let needs = match outside {
                     "trap" => Needs::Inside(4),
@@ -82,18 +95,60 @@ fn kernels() -> Vec<Kernel> {
         ("offset", format!("tex.2d.v4.s32.f32 {to}, {at}, {{%r1, %r2}};")),
         ("level_offset", format!("tex.level.2d.v4.s32.f32 {to}, {at}, %f4, {{%r1, %r2}};")),
         ("load_offset", format!("tex.2d.v4.s32.s32 {to}, [%rd2, {{%r1, %r2}}], {{%r3, %r3}};")),
-        ("gradients", format!("tex.grad.2d.v4.s32.f32 {to}, {at}, {{%f3, %f4}}, {{%f1, %f2}};")),
+        (
+            "grad_offset",
+            format!("tex.grad.2d.v4.s32.f32 {to}, {at}, {{%f3, %f4}}, {{%f1, %f2}}, {{%r1, %r2}};"),
+        ),
+        (
+            "load_level_offset",
+            format!("tex.level.2d.v4.s32.s32 {to}, [%rd2, {{%r1, %r2}}], %r5, {{%r3, %r3}};"),
+        ),
         ("first", format!("tex.2d.v4.s32.f32 {{%o1, _, _, _}}, {at};")),
         ("last", format!("tex.2d.v4.s32.f32 {{_, _, %o1, %o2}}, {at};")),
         ("three", format!("tex.2d.v4.s32.f32 {{%o1, _, %o2, %o3}}, {at};")),
         ("size", "txq.width.b32 %o1, [%rd2]; txq.height.b32 %o2, [%rd2];".to_owned()),
+        (
+            "size_of_level",
+            "txq.level.width.b32 %o1, [%rd2], %r5; txq.level.height.b32 %o2, [%rd2], %r5;"
+                .to_owned(),
+        ),
+        (
+            "halves",
+            format!(
+                "tex.2d.v4.f16.f32 {{%h1, %h2, %h3, %h4}}, {at}; mov.b32 %o1, {{%h1, %h2}}; \
+                 mov.b32 %o2, {{%h3, %h4}};"
+            ),
+        ),
+        (
+            "half_some",
+            format!(
+                "tex.level.2d.v4.f16.f32 {{%h1, %h2, %h3, %h4}}, {at}, %f4; mov.b32 %o1, {{%h4, %h2}}; \
+                 cvt.u32.u16 %o2, %h4;"
+            ),
+        ),
+        (
+            "half_third",
+            format!("tex.2d.v4.f16.f32 {{%h1, %h2, %h3, %h4}}, {at}; cvt.u32.u16 %o1, %h3;"),
+        ),
+        ("pairs", format!("tex.2d.v2.f16x2.f32 {{%o1, %o2}}, {at};")),
+        (
+            "half_load",
+            "tex.2d.v4.f16.s32 {%h1, %h2, %h3, %h4}, [%rd2, {%r1, %r2}]; mov.b32 %o1, {%h1, %h2}; \
+             mov.b32 %o2, {%h3, %h4};"
+                .to_owned(),
+        ),
+        (
+            "half_gradients",
+            format!(
+                "tex.grad.2d.v4.f16.f32 {{%h1, %h2, %h3, %h4}}, {at}, {{%f3, %f4}}, {{%f1, %f2}}; \
+                 mov.b32 %o1, {{%h1, %h2}}; mov.b32 %o2, {{%h3, %h4}};"
+            ),
+        ),
     ] {
         add(name.to_owned(), body, flat, Needs::Any);
     }
     let offset = "tex.3d.v4.s32.f32 {%o1, %o2, %o3, %o4}, [%rd2, {%f1, %f2, %f3, %f3}], {%r1, %r2, %r3, %r3};";
     add("offset_3d".to_owned(), offset.to_owned(), (3, None), Needs::Any);
-    let gradient = "tex.grad.1d.v4.s32.f32 {%o1, %o2, %o3, %o4}, [%rd2, {%f1}], {%f2}, {%f3};";
-    add("gradients_1d".to_owned(), gradient.to_owned(), (1, None), Needs::Any);
     let depth = "txq.depth.b32 %o1, [%rd2];".to_owned();
     add("size_3d".to_owned(), depth, (3, None), Needs::Any);
     for (width, size, list, before, behind) in [
@@ -262,9 +317,16 @@ fn case(kernel: &Kernel, chance: &mut Chance) -> Case {
         to_numbers: chance.below(2) == 0,
         normalized: kernel.needs == Needs::Powers || chance.below(2) == 0,
         border: [0.25_f32, -3.0, 7.0, 1.0].map(f32::to_bits),
+        mipmap: MipmapSampler {
+            linear: chance.below(2) == 0,
+            bias: chance.pick(&[0.0, 0.0, 0.75, -0.5]),
+            clamp: chance.pick(&[[0.0, 16.0], [0.5, 1.25], [2.0, 1.0]]),
+        },
     };
     let layout = Layout::Rows(Rows { row_bytes, plane_bytes });
-    let image = Image { address: 0, axes: kernel.axes, size: [wide, high, deep], layout, texel };
+    let levels = if is_surface { 1 } else { 1 + chance.below(3) as u32 };
+    let (axes, size) = (kernel.axes, [wide, high, deep]);
+    let image = Image { address: 0, axes, size, layout, texel, levels };
     let mut data = Vec::new();
     for _ in 0..LANES {
         let mut floats: [f32; 4] =
@@ -288,10 +350,13 @@ fn case(kernel: &Kernel, chance: &mut Chance) -> Case {
         }
         data.extend(floats.iter().flat_map(|value| value.to_le_bytes()));
         data.extend(integers.iter().flat_map(|value| value.to_le_bytes()));
-        data.extend((0..2).flat_map(|_| (chance.next() as u32).to_le_bytes()));
+        // The first is the level of integers as well.
+        let few = chance.below(6) as u32;
+        let first = if chance.below(2) == 0 { few.wrapping_sub(1) } else { chance.next() as u32 };
+        data.extend([first, chance.next() as u32].map(u32::to_le_bytes).as_flattened());
         data.extend([0; OUT * 4]);
     }
-    let texels = (0..plane_bytes * u64::from(deep)).map(|_| chance.next() as u8).collect();
+    let texels = (0..image.level(levels).address).map(|_| chance.next() as u8).collect();
     Case { texture: Texture { image, sampler }, texels, data }
 }
 

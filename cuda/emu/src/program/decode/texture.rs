@@ -1,11 +1,11 @@
 //! Textures and surfaces: `tex`, `tld4`, `txq`, `suld`, `sust`, `sured`.
 
-use super::super::{Op, Reg, TextureOp};
+use super::super::{Op, Reg, TexelForm, TextureOp};
 use super::Decoder;
 use crate::error::LoadError;
 use crate::lanes::{self, Opcode};
 use crate::ptx;
-use crate::texture::{Access, AccessKind, Outside, Shape};
+use crate::texture::{Access, AccessKind, Level, LevelSource, Outside, Shape};
 
 /// The axes, and whether a layer or a face is chosen.
 fn shape(opcode: &Opcode<'_>) -> Option<Shape> {
@@ -22,13 +22,27 @@ fn shape(opcode: &Opcode<'_>) -> Option<Shape> {
     ])
 }
 
+/// What an instruction does, but for its place and what is read or written.
+struct How {
+    access: Access,
+    offset: Vec<Reg>,
+    level: LevelSource<Reg>,
+    form: TexelForm,
+}
+
+impl How {
+    fn plain(shape: Shape, kind: AccessKind) -> Self {
+        let (level, form) = (LevelSource::Known(Level::Exact(0)), TexelForm::Words);
+        Self { access: Access { shape, kind }, offset: Vec::new(), level, form }
+    }
+}
+
 const CHANNELS: &[(&str, usize)] = &[("r", 0), ("g", 1), ("b", 2), ("a", 3)];
 const OUTSIDE: &[(&str, Outside)] =
     &[("trap", Outside::Trap), ("clamp", Outside::Clamp), ("zero", Outside::Zero)];
 
 impl<'a> Decoder<'_, 'a> {
-    /// `tex.2d.v4.f32.f32 {r, g, b, a}, [texture, {x, y}]`; levels and gradients choose among the levels of
-    /// a mipmap, of which there is one.
+    /// `tex.level.2d.v4.f32.f32 {r, g, b, a}, [texture, {x, y}], level`.
     pub(super) fn texture(
         &mut self,
         instruction: &ptx::Instruction<'a>,
@@ -39,7 +53,13 @@ impl<'a> Decoder<'_, 'a> {
         let (Some(shape), [to, from]) = (shape(opcode), &types[..]) else {
             return self.unsupported(instruction);
         };
-        if !matches!(*to, "f32" | "s32" | "u32") || !matches!(*from, "f32" | "s32") {
+        let form = match *to {
+            "f32" | "s32" | "u32" => TexelForm::Words,
+            "f16" => TexelForm::Halves,
+            "f16x2" => TexelForm::Pairs,
+            _ => return self.unsupported(instruction),
+        };
+        if !matches!(*from, "f32" | "s32") {
             return self.unsupported(instruction);
         }
         let kind = if opcode.base == "tld4" {
@@ -50,8 +70,7 @@ impl<'a> Decoder<'_, 'a> {
         } else {
             AccessKind::Sample { integers: *from == "s32" }
         };
-        let levels = [("level", 1), ("grad", 2)];
-        let behind = 2 + opcode.choose(&levels).unwrap_or(0);
+        let (level, behind) = self.texture_level(shape, opcode, operands)?;
         let offset = match &operands[behind.min(operands.len())..] {
             [] => Vec::new(),
             [offset @ ptx::Operand::Vector(_)] => self.sources(Some(offset))?,
@@ -59,8 +78,34 @@ impl<'a> Decoder<'_, 'a> {
             _ => return self.unsupported(instruction),
         };
         let registers = self.destinations(operands.first())?;
-        let access = Access { shape, kind };
-        self.texture_operation(instruction, access, offset, registers, operands.get(1))
+        let how = How { access: Access { shape, kind }, offset, level, form };
+        self.texture_operation(instruction, how, registers, operands.get(1))
+    }
+
+    /// What says which level is read, and the number of the operand behind it.
+    fn texture_level(
+        &mut self,
+        shape: Shape,
+        opcode: &Opcode<'a>,
+        operands: &[ptx::Operand<'a>],
+    ) -> Result<(LevelSource<Reg>, usize), LoadError> {
+        if opcode.has("level") {
+            let level = self.src(operands.get(2))?;
+            let is_exact = opcode.types().nth(1) == Some("s32");
+            let level = if is_exact { LevelSource::Exact } else { LevelSource::Number }(level);
+            return Ok((level, 3));
+        }
+        if !opcode.has("grad") {
+            let is_exact = opcode.types().nth(1) == Some("s32");
+            let level = if is_exact { Level::Exact(0) } else { Level::LEAST };
+            return Ok((LevelSource::Known(level), 2));
+        }
+        let changes = [self.sources(operands.get(2))?, self.sources(operands.get(3))?];
+        if changes.iter().any(|change| change.len() < shape.axes) {
+            return self.error(format!("gradients need {} numbers in each direction", shape.axes));
+        }
+        let axes = (0..shape.axes).map(|axis| [changes[0][axis], changes[1][axis]]);
+        Ok((LevelSource::Gradients(axes.collect()), 4))
     }
 
     /// `suld.b.2d.v2.b32.trap {a, b}, [surface, {x, y}]`, where x counts bytes.
@@ -76,8 +121,7 @@ impl<'a> Decoder<'_, 'a> {
         let registers = self.destinations(operands.first())?;
         let (width, parts) = (self.width(opcode)?, registers.len());
         let kind = AccessKind::Load { width, parts, outside: outside(opcode) };
-        let access = Access { shape, kind };
-        self.texture_operation(instruction, access, Vec::new(), registers, operands.get(1))
+        self.texture_operation(instruction, How::plain(shape, kind), registers, operands.get(1))
     }
 
     /// `sust.b.2d.v2.b32.trap [surface, {x, y}], {a, b}`.
@@ -93,8 +137,7 @@ impl<'a> Decoder<'_, 'a> {
         let registers: Vec<_> = self.sources(operands.get(1))?.into_iter().map(Some).collect();
         let (width, parts) = (self.width(opcode)?, registers.len());
         let kind = AccessKind::Store { width, parts, outside: outside(opcode) };
-        let access = Access { shape, kind };
-        self.texture_operation(instruction, access, Vec::new(), registers, operands.first())
+        self.texture_operation(instruction, How::plain(shape, kind), registers, operands.first())
     }
 
     /// `sured.b.add.2d.u32.trap [surface, {x, y}], a`.
@@ -115,15 +158,13 @@ impl<'a> Decoder<'_, 'a> {
         let width = self.width(opcode)?;
         let kind = AccessKind::Reduce { width, step, outside: outside(opcode) };
         let registers = vec![Some(self.src(operands.get(1))?)];
-        let access = Access { shape, kind };
-        self.texture_operation(instruction, access, Vec::new(), registers, operands.first())
+        self.texture_operation(instruction, How::plain(shape, kind), registers, operands.first())
     }
 
     fn texture_operation(
         &mut self,
         instruction: &ptx::Instruction<'a>,
-        access: Access,
-        offset: Vec<Reg>,
+        How { access, offset, level, form }: How,
         registers: Vec<Option<Reg>>,
         place: Option<&ptx::Operand<'a>>,
     ) -> Result<(), LoadError> {
@@ -140,17 +181,24 @@ impl<'a> Decoder<'_, 'a> {
             return self.error(format!("`{}` needs {needed} coordinates", instruction.opcode));
         }
         at.truncate(needed);
-        self.emit(Op::Texture(Box::new(TextureOp { access, handle, at, offset, registers })));
+        let op = TextureOp { access, handle, at, offset, level, registers, form };
+        self.emit(Op::Texture(Box::new(op)));
         Ok(())
     }
 
-    /// `txq.width.b32 d, [texture]`.
+    /// `txq.level.width.b32 d, [texture], level` and `txq.width.b32 d, [texture]`.
     pub(super) fn texture_query(
         &mut self,
         instruction: &ptx::Instruction<'a>,
         opcode: &Opcode<'a>,
     ) -> Result<(), LoadError> {
-        let axes = [("width", 0), ("height", 1), ("depth", 2), ("array_size", 2)];
+        let axes = [
+            ("width", 0),
+            ("height", 1),
+            ("depth", 2),
+            ("array_size", 2),
+            ("num_mipmap_levels", 3),
+        ];
         let place = instruction.operands.get(1);
         let (Some(axis), Some(ptx::Operand::Address(handle, 0))) = (opcode.choose(&axes), place)
         else {
@@ -159,11 +207,15 @@ impl<'a> Decoder<'_, 'a> {
         let handle = self.src(Some(handle))?;
         let dst = self.dst(instruction.operands.first())?;
         let shape = Shape { axes: 0, layered: false, cube: false };
-        let access = Access { shape, kind: AccessKind::Query };
+        let level = match opcode.has("level") {
+            true => LevelSource::Exact(self.src(instruction.operands.get(2))?),
+            false => LevelSource::Known(Level::Exact(0)),
+        };
+        let How { access, offset, form, .. } = How::plain(shape, AccessKind::Query);
         let mut registers = vec![None; axis];
         registers.push(Some(dst));
-        let (at, offset) = (Vec::new(), Vec::new());
-        self.emit(Op::Texture(Box::new(TextureOp { access, handle, at, offset, registers })));
+        let op = TextureOp { access, handle, at: Vec::new(), offset, level, registers, form };
+        self.emit(Op::Texture(Box::new(op)));
         Ok(())
     }
 }

@@ -5,7 +5,8 @@ use super::super::block::State;
 use super::super::texture::{Operands, Recent};
 use super::super::warp::lanes_of;
 use super::warp::Warp;
-use crate::program::TextureOp;
+use crate::lanes::half_of;
+use crate::program::{TexelForm, TextureOp};
 
 impl Warp<'_> {
     pub(super) fn texture(
@@ -24,6 +25,7 @@ impl Warp<'_> {
             for (offset, register) in operands.offset.iter_mut().zip(&op.offset) {
                 *offset = self.register(*register)[lane] as u32;
             }
+            operands.level = op.level.level(|register| self.register(register)[lane] as u32);
             let is_write = op.access.kind.is_write();
             for (value, register) in operands.values.iter_mut().zip(&op.registers) {
                 *value = register.filter(|_| is_write).map_or(0, |from| self.register(from)[lane]);
@@ -38,9 +40,18 @@ impl Warp<'_> {
 
     fn put_texel(&mut self, op: &TextureOp, lane: usize, values: &[u64]) {
         let base = self.frame().registers;
+        let half = |word: &u64| u64::from(half_of(f32::from_bits(*word as u32)));
+        let values: Vec<u64> = match op.form {
+            TexelForm::Words => values.to_vec(),
+            TexelForm::Halves => values.iter().map(half).collect(),
+            TexelForm::Pairs => values
+                .chunks(2)
+                .map(|pair| pair.iter().rev().fold(0, |all, word| all << 16 | half(word)))
+                .collect(),
+        };
         for (register, value) in op.registers.iter().zip(values) {
             if let Some(register) = register {
-                self.registers[base + *register as usize][lane] = *value;
+                self.registers[base + *register as usize][lane] = value;
             }
         }
     }

@@ -5,7 +5,9 @@ use super::super::block::State;
 use super::super::texture::{Operands, Recent};
 use super::super::warp::lanes_of;
 use super::warp::{Warp, ZEROS};
-use crate::sass::TextureOp;
+use crate::lanes::half_of;
+use crate::sass::{Row, TextureOp};
+use crate::texture::{Level, LevelSource};
 
 impl Warp<'_> {
     pub(super) fn texture(
@@ -24,13 +26,30 @@ impl Warp<'_> {
                 row[lane] = value as u32;
             }
         }
-        for (row, to) in read.iter().zip(op.to) {
-            if let Some(to) = to {
-                self.write(to, row, mask);
-            }
-        }
+        self.write_texels(op, &read, mask);
         self.write_predicate(op.missing, 0, mask);
         Ok(())
+    }
+
+    fn write_texels(&mut self, op: &TextureOp, read: &[Row; 4], mask: u32) {
+        let mut halves: Option<(u8, Row)> = None;
+        for (row, to) in read.iter().zip(op.to) {
+            let Some(to) = to else { continue };
+            if !op.halves {
+                self.write(to, row, mask);
+                continue;
+            }
+            // The first of a register is its lower half, with nothing above it until there is a second.
+            let row = row.map(|word| u32::from(half_of(f32::from_bits(word))));
+            let whole = match halves {
+                Some((other, low)) if other == to => {
+                    std::array::from_fn(|lane| low[lane] | row[lane] << 16)
+                }
+                _ => row,
+            };
+            self.write(to, &whole, mask);
+            halves = Some((to, whole));
+        }
     }
 
     fn texture_operands(&self, op: &TextureOp, handle: u64, lane: usize) -> Operands {
@@ -38,13 +57,38 @@ impl Warp<'_> {
         for (at, register) in operands.at.iter_mut().zip(&op.at) {
             *at = self.row(*register)[lane];
         }
+        if op.access.shape.layered && !op.access.kind.is_surface() {
+            // Offsets may be above it.
+            operands.at[0] &= 0xffff;
+        }
         if let Some(offset) = op.offset {
             let all = self.row(offset.register)[lane];
-            operands.offset = std::array::from_fn(|axis| all >> (offset.step * axis as u32));
+            operands.offset =
+                std::array::from_fn(|axis| all >> (offset.first + offset.step * axis as u32));
         }
+        let word = |register: u8| self.row(register)[lane];
+        operands.level = match op.level {
+            LevelSource::Neighbours { bias } => self.level_of_neighbours(op, bias, lane),
+            ref other => other.level(word),
+        };
         for (value, [low, high]) in operands.values.iter_mut().zip(&op.from) {
             *value = u64::from(self.row(*low)[lane]) | u64::from(self.row(*high)[lane]) << 32;
         }
         operands
+    }
+
+    /// Four lanes are a square: one coordinate changes from the first to the second and to the third.
+    fn level_of_neighbours(&self, op: &TextureOp, bias: Option<u8>, lane: usize) -> Level {
+        let first = lane & !3;
+        let float = |register: u8, lane: usize| f64::from(f32::from_bits(self.row(register)[lane]));
+        let mut change = [[0.0; 3]; 2];
+        let coordinates = &op.at[usize::from(op.access.shape.layered)..];
+        for (axis, register) in coordinates.iter().enumerate().take(3) {
+            let from = float(*register, first);
+            change[0][axis] = float(*register, first + 1) - from;
+            change[1][axis] = float(*register, first + 2) - from;
+        }
+        let bias = bias.map_or(0.0, |register| f32::from_bits(self.row(register)[lane]));
+        Level::Gradients { change, bias }
     }
 }

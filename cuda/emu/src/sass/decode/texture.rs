@@ -5,7 +5,7 @@ use nvabi_sass::{Modifier, Op as Name, Value};
 use super::{BANKS, Decoded, Decoder, Op, TRUE, ZERO};
 use crate::lanes;
 use crate::sass::{Offset, Source, TextureOp};
-use crate::texture::{Access, AccessKind, Outside, Shape};
+use crate::texture::{Access, AccessKind, Level, LevelSource, Outside, Shape};
 
 /// Registers with the words that say where a texture is read.
 struct Words {
@@ -30,60 +30,93 @@ impl Words {
 impl Decoder<'_> {
     pub(super) fn texture(&self) -> Decoded<Op> {
         use Modifier::*;
-        let not_run = [F16_RN, F16_RZ, LC, LB_LC, LC_FDV, DC, PTP, MS, CL];
+        let not_run = [F16_RZ, LC, LB_LC, LC_FDV, DC, PTP, MS];
         if let Some(modifier) = not_run.into_iter().find(|modifier| self.has(*modifier)) {
             return Err(format!("{modifier:?} is not run here"));
         }
         let op = match self.instruction.op {
             Name::TXQ => self.texture_query(),
+            Name::TXD => self.texture_gradients(),
             Name::SULD | Name::SUST | Name::SURED => self.surface(),
             _ => self.texture_read(),
         };
         Ok(Op::Texture(Box::new(op?)))
     }
 
-    /// TEX and TLD, TLD4 and TXD: coordinates, the texture, the level and offsets are words of two runs of registers.
+    /// TEX, TLD and TLD4: coordinates, the texture, the level and offsets are words of two runs of registers.
     fn texture_read(&self) -> Decoded<TextureOp> {
         const FIRST: usize = 3;
         const HANDLE: usize = 5;
-        let is_gradient = self.instruction.op == Name::TXD;
         let handle = self.handle(HANDLE)?;
         let rest = HANDLE + if handle.is_some() { 2 } else { 0 };
         let shape = self.shape(rest)?;
         let has_offset = self.has(Modifier::AOFFI);
-        if is_gradient && (has_offset || shape.layered) {
-            return Err("gradients with offsets or layers are not run here".to_owned());
-        }
         let is_load = self.instruction.op == Name::TLD;
         let kind = match self.instruction.op {
             Name::TLD4 => AccessKind::Gather { channel: self.channel() },
             _ => AccessKind::Sample { integers: is_load },
         };
         let coordinates = shape.numbers();
-        let level = self.has(Modifier::LL) || self.has(Modifier::LB);
-        let words = [coordinates, handle.is_none().into(), level.into(), has_offset.into()];
+        let has_level = self.has(Modifier::LL) || self.has(Modifier::LB);
+        let words = [coordinates, handle.is_none().into(), has_level.into(), has_offset.into()];
         let count: usize = words.iter().sum();
         let words = Words {
             first: self.register(FIRST)?,
             second: self.register(FIRST + 1)?,
             count,
-            in_first: match () {
-                () if is_gradient => count,
-                () if self.has(Modifier::SCR) => count.div_ceil(2),
-                () => coordinates,
-            },
+            in_first: if self.has(Modifier::SCR) { count.div_ceil(2) } else { coordinates },
         };
-        // The texture comes before what gradients belong to, and behind all other coordinates.
-        let from = usize::from(is_gradient && handle.is_none());
-        let of_handle = if is_gradient { 0 } else { coordinates };
         let step = if matches!(kind, AccessKind::Gather { .. }) { 8 } else { 4 };
-        let offset = Offset { register: words.register(words.count - 1), step };
-        Ok(TextureOp {
+        let last = words.count - 1;
+        let offset = Offset { register: words.register(last), first: 0, step };
+        let level = || words.register(last - usize::from(has_offset));
+        let op = TextureOp {
             access: Access { shape, kind },
-            handle: handle.unwrap_or(Source::Register(words.register(of_handle))),
-            at: (from..from + coordinates).map(|at| words.register(at)).collect(),
+            // Behind the coordinates.
+            handle: handle.unwrap_or_else(|| Source::Register(words.register(coordinates))),
+            at: (0..coordinates).map(|at| words.register(at)).collect(),
             offset: has_offset.then_some(offset),
+            level: match self.instruction.op {
+                Name::TLD if self.has(Modifier::LL) && !self.has(Modifier::CL) => {
+                    return Err("a level that is not clamped is not run here".to_owned());
+                }
+                Name::TLD if self.has(Modifier::LL) => LevelSource::Exact(level()),
+                Name::TLD | Name::TLD4 => LevelSource::Known(Level::Exact(0)),
+                _ if self.has(Modifier::LZ) => LevelSource::Known(Level::Number(0.0)),
+                _ if self.has(Modifier::LL) => LevelSource::Number(level()),
+                _ => LevelSource::Neighbours { bias: self.has(Modifier::LB).then(level) },
+            },
             to: self.texels(1, rest + 1)?,
+            halves: self.has(Modifier::F16_RN),
+            from: Vec::new(),
+            missing: self.outcome(0)?,
+        };
+        Ok(op)
+    }
+
+    /// TXD: the texture, the coordinates, then the layer and the offsets in one word; how each coordinate changes.
+    fn texture_gradients(&self) -> Decoded<TextureOp> {
+        const HANDLE: usize = 5;
+        let handle = self.handle(HANDLE)?;
+        let rest = HANDLE + if handle.is_some() { 2 } else { 0 };
+        let shape = self.shape(rest)?;
+        let (first, changes) = (self.register(3)?, self.register(4)?);
+        let [word, change] = [first, changes].map(|base| {
+            move |at: usize| if base == ZERO { ZERO } else { base.saturating_add(at as u8) }
+        });
+        let from = usize::from(handle.is_none());
+        let behind = word(from + shape.axes);
+        let layer = shape.layered.then_some(behind);
+        let offset = Offset { register: behind, first: 16, step: 4 };
+        let gradients = (0..shape.axes).map(|axis| [change(2 * axis), change(2 * axis + 1)]);
+        Ok(TextureOp {
+            access: Access { shape, kind: AccessKind::Sample { integers: false } },
+            handle: handle.unwrap_or_else(|| Source::Register(word(0))),
+            at: layer.into_iter().chain((0..shape.axes).map(|axis| word(from + axis))).collect(),
+            offset: self.has(Modifier::AOFFI).then_some(offset),
+            level: LevelSource::Gradients(gradients.collect()),
+            to: self.texels(1, rest + 1)?,
+            halves: self.has(Modifier::F16_RN),
             from: Vec::new(),
             missing: self.outcome(0)?,
         })
@@ -94,14 +127,22 @@ impl Decoder<'_> {
             return Err("only the size of a texture is told here".to_owned());
         }
         let handle = if self.count() > 5 { self.handle(4)? } else { None };
+        // The level is behind a texture.
+        let first = self.register(2)?;
+        let level = match handle {
+            None if first != ZERO => first.saturating_add(1),
+            _ => first,
+        };
         let last = self.count() - 1;
         let shape = Shape { axes: 0, layered: false, cube: false };
         Ok(TextureOp {
             access: Access { shape, kind: AccessKind::Query },
-            handle: handle.map_or_else(|| self.register(2).map(Source::Register), Ok)?,
+            handle: handle.unwrap_or(Source::Register(first)),
             at: Vec::new(),
             offset: None,
+            level: LevelSource::Exact(level),
             to: self.texels(0, last)?,
+            halves: false,
             from: Vec::new(),
             missing: TRUE,
         })
@@ -163,7 +204,9 @@ impl Decoder<'_> {
             handle: handle.ok_or("it names no surface")?,
             at: layer.into_iter().chain(0..shape.axes).map(|at| behind(base, at)).collect(),
             offset: None,
+            level: LevelSource::Known(Level::Exact(0)),
             to,
+            halves: false,
             from: if is_load { Vec::new() } else { from.collect() },
             missing: if is_load { self.outcome(0)? } else { TRUE },
         })
@@ -237,11 +280,13 @@ impl Decoder<'_> {
         self.choose(&[(Modifier::R, 0), (Modifier::G, 1), (Modifier::A, 3)]).unwrap_or(2)
     }
 
-    /// Two runs of registers take the first two and the last two of the channels in the mask.
+    /// Two runs of registers take the first two and the last two of the channels in the mask, each run in one register
+    /// where they are numbers of 16 bits.
     fn texels(&self, at: usize, mask: usize) -> Decoded<[Option<u8>; 4]> {
         let (last, first) = (self.register(at)?, self.register(at + 1)?);
         let mask = self.number(mask)?;
-        let mut registers = [(first, 0), (first, 1), (last, 0), (last, 1)].into_iter();
+        let second = if self.has(Modifier::F16_RN) { 0 } else { 1 };
+        let mut registers = [(first, 0), (first, second), (last, 0), (last, second)].into_iter();
         let mut to = [None; 4];
         for (channel, to) in to.iter_mut().enumerate() {
             if mask >> channel & 1 == 1 {
