@@ -909,6 +909,45 @@ fn libcuda_launches() {
     on_each_pair(&versions(), &[real_file("kernels.py"), ptx()], |_| "devices: 1\n".to_owned());
 }
 
+/// Grids that meet, and parts of blocks, by CUDA's own header: as PTX of NVIDIA's compiler, which libcuda compiles for the
+/// device, and as machine code of its assembler.
+#[test]
+fn libcuda_launches_cooperative_groups() {
+    let compiler = nvabi_test::cuda_13().join("bin/nvcc");
+    let Some(cuda) = nvabi_test::cuda_if_any(&["bin/ptxas"]) else {
+        skip(Need::Cuda, "no ptxas, and cuda/toolkit.sh could not fetch it")
+    };
+    let folder = tempfile::tempdir().unwrap();
+    let (ptx, cubin) = (folder.path().join("groups.ptx"), folder.path().join("groups.cubin"));
+    let mut nvcc = Command::new(compiler);
+    nvcc.args(["-ptx", "-arch=compute_80", "-o"]).arg(&ptx).arg(real_file("groups.cu"));
+    succeed(&mut nvcc);
+    // It says a version that older drivers do not know, and uses nothing of it.
+    let text = std::fs::read_to_string(&ptx).unwrap().replacen(".version 9.0", ".version 7.8", 1);
+    std::fs::write(&ptx, text).unwrap();
+    let (versions, script) = (versions(), real_file("kernels.py"));
+    for (real, card) in cuda_pairs(&versions, &CARDS.map(|(card, _)| card)) {
+        let arch = match card {
+            "a100" => "80",
+            "rtx3090" => "86",
+            "l4" => "89",
+            _ => "90",
+        };
+        let mut ptxas = Command::new(cuda.join("bin/ptxas"));
+        succeed(ptxas.arg(format!("-arch=sm_{arch}")).arg(&ptx).arg("-o").arg(&cubin));
+        let args = [script.as_os_str(), folder.path().as_os_str(), OsStr::new("groups")];
+        let seen = real.run(&["--gpu", card], Path::new("python3"), &args);
+        let what = format!("{} {card}: {} {:?}", real.version, seen.out, seen.diagnostics);
+        assert_eq!((seen.code, &seen.diagnostics[..]), (Some(0), &[][..]), "{what}");
+        assert_eq!(seen.out, "groups\n", "{what}");
+    }
+}
+
+fn succeed(command: &mut Command) {
+    let output = command.output().unwrap();
+    assert!(output.status.success(), "{command:?}: {}", String::from_utf8_lossy(&output.stderr));
+}
+
 /// What kernels read from textures, and what they leave in surfaces, is the same with the emulator's own libcuda, whose
 /// arrays lie in rows.
 #[test]

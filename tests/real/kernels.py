@@ -4,6 +4,7 @@ it with 1 and says what.
 
     kernels.py FOLDER           FOLDER has the PTX
     kernels.py FOLDER MISTAKE   launches a kernel that goes wrong, and prints how its context ended
+    kernels.py FOLDER groups    the kernels of groups.cu, which FOLDER has as PTX and as machine code
 """
 import array
 import ctypes
@@ -229,9 +230,54 @@ def grid_sync():
     for _ in range(2):
         launch(module, "grid_sync", [blocks], [96], memory, rounds, together=True)
         finished("a grid that synchronises")
-        for _ in range(rounds):
-            data = [data[(at + 1) % blocks] + 1 for at in range(blocks)]
+        data = turned(data, rounds)
         same(down("i", memory, blocks), data, "a grid that synchronises")
+
+
+def turned(data, rounds):
+    """What a ring of blocks has after rounds in which each takes what the next had, and one more."""
+    for _ in range(rounds):
+        data = [data[(at + 1) % len(data)] + 1 for at in range(len(data))]
+    return data
+
+
+def groups(module):
+    """CUDA's own cooperative_groups: a grid that meets, and parts of blocks."""
+    ring = list(range(0, 2400, 100))
+    memory = up("i", ring)
+    launch(module, "rounds", [len(ring)], [96], memory, 5, together=True)
+    finished("rounds of a grid")
+    same(down("i", memory, len(ring)), turned(ring, 5), "rounds of a grid")
+    values = numbers(3000, -1000, 1000)
+    data, sums = up("i", values), up("i", [0] * 8)
+    launch(module, "subtract_sum", [8], [128], data, sums, len(values), together=True)
+    finished("a sum of a grid")
+    same(down("i", data, len(values)), [value - sum(values) for value in values], "a sum of a grid")
+    values = numbers(128, -100, 100)
+    out = up("i", [0] * (6 * len(values)))
+    launch(module, "parts", [1], [len(values)], up("i", values), out)
+    finished("parts of a block")
+    same(down("i", out, 6 * len(values)), [word for at in range(len(values)) for word in parts(values, at)], "parts")
+
+
+def parts(values, at):
+    """What a thread of `parts` leaves."""
+
+    def around(size):
+        first = at // size * size
+        return first, values[first : first + size]
+
+    first, eight = around(8)
+    alike = [number for number, value in enumerate(around(16)[1], around(16)[0]) if (value ^ values[at]) & 3 == 0]
+    positive = [number for number, value in enumerate(around(32)[1], around(32)[0]) if value > 0]
+    return [
+        max(eight),
+        sum(values[first:at]),
+        sum(value for value in around(32)[1] if (value ^ values[at]) & 1 == 0),
+        len(alike) * 100 + alike.index(at),
+        values[positive[0]] * 64 + positive.index(at) if values[at] > 0 else -1,
+        (values[at + 3] if at % 8 < 5 else values[at]) - at // 8,
+    ]
 
 
 def own_kernels():
@@ -279,7 +325,12 @@ def mistake(name):
 call("cuInit", 0)
 if len(sys.argv) > 2:
     made(Handle, "cuCtxCreate_v2", 0, 0)
-    mistake(sys.argv[2])
+    if sys.argv[2] == "groups":
+        groups(load("groups"))
+        groups(made(Handle, "cuModuleLoadData", (FOLDER / "groups.cubin").read_bytes()))
+        print("groups")
+    else:
+        mistake(sys.argv[2])
     sys.exit()
 count = made(ctypes.c_int, "cuDeviceGetCount").value
 for device in range(count):
