@@ -676,8 +676,8 @@ mod tests {
         let Layout::Layers { layer_bytes, .. } = first(&odd).unwrap().image.layout else {
             panic!()
         };
-        // One more level of two gobs across and two down, in a block that is as large as four.
-        assert_eq!(layer_bytes, (7 * 2 * 4 + 4 * 4 + 2 * 2) * 512);
+        // Two more levels, of two gobs across and down and of one: it ends with a whole block of four.
+        assert_eq!(layer_bytes, (7 * 2 * 4 + 4 * 4 + 2 * 2 + 4) * 512);
     }
 
     #[test]
