@@ -10,7 +10,7 @@ use std::process::{Command, Output};
 const LIMIT: u64 = 10 << 20;
 
 /// In the order of publication: each needs only those before it.
-const PACKAGES: [(&str, &str); 19] = [
+const PACKAGES: [(&str, &str); 20] = [
     ("nvabi-macros", "macros"),
     ("nvabi-pipeline", "pipeline"),
     ("nvabi-supervise", "supervise"),
@@ -24,6 +24,7 @@ const PACKAGES: [(&str, &str); 19] = [
     ("nvabi-cudart-slots", "cuda/slots"),
     ("nvabi-cudart-shim", "cuda/cudart"),
     ("nvabi-cudart13-shim", "cuda/cudart13"),
+    ("nvabi-blas", "cuda/blas"),
     ("nvabi-cublas-shim", "cuda/cublas"),
     ("nvabi-cublas13-shim", "cuda/cublas13"),
     ("nvabi-cublaslt-shim", "cuda/cublaslt"),

@@ -76,6 +76,44 @@ fn findings_end_in_a_status_and_a_summary() {
     assert_eq!(setting.run(&[], &["./program", "racing.ptx", "5"]).status.code(), Some(1));
 }
 
+/// What a program is linked with it gets under that name, with the version of its symbols.
+#[test]
+fn cublas_of_each_cuda_is_replaced() {
+    const LIBRARIES: [(&str, &str, &str, &str); 4] = [
+        ("NVABI_EMU_CUBLAS", "libnvabi_cublas.so", "libcublas.so.12", "cublasCreate_v2"),
+        ("NVABI_EMU_CUBLAS_13", "libnvabi_cublas13.so", "libcublas.so.13", "cublasCreate_v2"),
+        ("NVABI_EMU_CUBLASLT", "libnvabi_cublaslt.so", "libcublasLt.so.12", "cublasLtCreate"),
+        ("NVABI_EMU_CUBLASLT_13", "libnvabi_cublaslt13.so", "libcublasLt.so.13", "cublasLtCreate"),
+    ];
+    let mut setting = Setting::new();
+    setting
+        .libraries
+        .extend(nvabi_test::libraries(&LIBRARIES.map(|(variable, file, ..)| (variable, file))));
+    let library = |wanted: &str| {
+        let found = setting.libraries.iter().find(|(variable, _)| *variable == wanted);
+        found.map(|(_, path)| path.clone()).unwrap()
+    };
+    for (variable, _, name, function) in LIBRARIES {
+        let source = format!(
+            "#include <stdio.h>\nint cuInit(unsigned), {function}(void **);\n\
+             int main() {{ void *a = 0; int status = cuInit(0); printf(\"%d %d\\n\", status, {function}(&a)); }}\n"
+        );
+        std::fs::write(setting.folder.path().join("blas.c"), source).unwrap();
+        let mut cc = Command::new("cc");
+        cc.current_dir(&setting.folder).args(["-o", "blas", "blas.c"]);
+        assert!(cc.args([library("NVABI_EMU"), library(variable)]).status().unwrap().success());
+        let program = std::fs::read(setting.folder.path().join("blas")).unwrap();
+        // The file that it needs, and the version of the function, have one name.
+        let names = program
+            .windows(name.len() + 1)
+            .filter(|at| at.strip_suffix(&[0]) == Some(name.as_bytes()));
+        assert_ne!(names.count(), 0, "{name}");
+        let output = setting.run(&[], &["./blas"]);
+        assert_eq!(String::from_utf8_lossy(&output.stdout), "0 0\n", "{name}: {}", err(&output));
+        assert!(!err(&output).contains("no version information"), "{}", err(&output));
+    }
+}
+
 #[test]
 fn a_run_that_checked_nothing_is_an_error() {
     let setting = Setting::new();

@@ -1,3 +1,3 @@
-//! cuBLAS of CUDA 13, under the name that programs load: the functions are nvabi-cublas-shim's.
+//! cuBLAS of CUDA 13, under the name that programs load: its functions are nvabi-blas's.
 
-extern crate nvabi_cublas as _;
+extern crate nvabi_blas as _;

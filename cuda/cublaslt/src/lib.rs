@@ -1,3 +1,3 @@
-//! cuBLASLt, under the name that programs load: the functions are nvabi-cublas-shim's.
+//! cuBLASLt, under the name that programs load: its functions are nvabi-blas's.
 
-extern crate nvabi_cublas as _;
+extern crate nvabi_blas as _;

@@ -203,6 +203,68 @@ fn each_row_can_have_a_factor() {
     let wanted: Vec<f32> =
         product.iter().enumerate().map(|(at, v)| v / 2.0 * (at % M + 1) as f32).collect();
     assert_eq!(host::<f32>(d, M * N), wanted);
+    // Vectors of both; and a vector and one value.
+    let c = numbers(M * N, 4);
+    let plus = |beta: &dyn Fn(usize) -> f32| {
+        let each = wanted.iter().zip(&c).enumerate();
+        each.map(|(at, (sum, old))| sum + beta(at % M) * old).collect::<Vec<f32>>()
+    };
+    let (both, z) = (description().with(POINTER_MODE, 2i32), device(&c));
+    assert_eq!(multiply_by(&both, [factors, factors], [&la, &lb, &lc, &lc], [x, y, z, d]), 0);
+    assert_eq!(host::<f32>(d, M * N), plus(&|row| (row + 1) as f32));
+    let (one, three) = (description().with(POINTER_MODE, 4i32), 3f32);
+    let beta = &raw const three as usize;
+    assert_eq!(multiply_by(&one, [factors, beta], [&la, &lb, &lc, &lc], [x, y, z, d]), 0);
+    assert_eq!(host::<f32>(d, M * N), plus(&|_| 3.0));
+}
+
+/// Small integers, which every type holds.
+#[test]
+fn every_type_is_multiplied() {
+    const BRAIN: usize = 14;
+    let (a, b) = (numbers(M * K, 5), numbers(K * N, 3));
+    let wanted: Vec<f64> =
+        expected(&a, &b, &[0.0; M * N]).iter().map(|sum| f64::from(*sum) / 2.0).collect();
+    let product = |[kind, out]: [usize; 2],
+                   [compute, scale]: [usize; 2],
+                   one: usize,
+                   zero: usize,
+                   at: [usize; 3]| {
+        let layouts =
+            [Layout::new(kind, M, K, M), Layout::new(kind, K, N, K), Layout::new(out, M, N, M)];
+        let [la, lb, ld] = [&layouts[0], &layouts[1], &layouts[2]];
+        let [x, y, d] = at;
+        multiply_by(&Description::new(compute, scale), [one, zero], [la, lb, ld, ld], [x, y, d, d])
+    };
+    macro_rules! check {
+        ($From:ty, $To:ty, $kinds:expr, $types:expr, $from:expr, $one:expr, $zero:expr) => {
+            let cast = |values: &[f32]| values.iter().map($from).collect::<Vec<$From>>();
+            let at = [device(&cast(&a)), device(&cast(&b)), device(&[<$To>::default(); M * N])];
+            let (one, zero) = ($one, $zero);
+            let status =
+                product($kinds, $types, &raw const one as usize, &raw const zero as usize, at);
+            let found: Vec<f64> =
+                host::<$To>(at[2], M * N).into_iter().map(|v| f64::from(v)).collect();
+            assert_eq!((status, found), (0, wanted.clone()), "{:?}", $kinds);
+        };
+    }
+    check!(f64, f64, [1, 1], [70, 1], |v: &f32| f64::from(*v), 1f64, 0f64);
+    check!(
+        half::bf16,
+        half::bf16,
+        [BRAIN, BRAIN],
+        [68, 0],
+        |v| half::bf16::from_f32(*v),
+        1f32,
+        0f32
+    );
+    check!(f16, f16, [HALF, HALF], [64, HALF], |v| f16::from_f32(*v), f16::ONE, f16::ZERO);
+    check!(i8, i32, [3, 10], [72, 10], |v| *v as i8, 1i32, 0i32);
+    // Bytes are rounded and stay in their range.
+    let at = [device(&[100i8; M * K]), device(&[1i8; K * N]), device(&[0i8; M * N])];
+    let (one, zero) = (0.5f32, 0f32);
+    let status = product([3, 3], [72, 0], &raw const one as usize, &raw const zero as usize, at);
+    assert_eq!((status, host::<i8>(at[2], M * N)), (0, vec![127; M * N]));
 }
 
 #[test]
@@ -353,8 +415,10 @@ fn what_cannot_be_computed_has_no_way() {
     let eight = Layout::new(28, M, K, M);
     let (status, found, _) = ways(&description(), [&eight, &b, &d]);
     assert_eq!((status, found), (15, 0));
-    let (status, found, _) = ways(&description().with(EPILOGUE, 4096u32), [&a, &b, &d]);
-    assert_eq!((status, found), (15, 0));
+    for none in [4096u32, 8, 34, 64] {
+        let (status, found, _) = ways(&description().with(EPILOGUE, none), [&a, &b, &d]);
+        assert_eq!((status, found), (15, 0), "epilogue {none}");
+    }
 }
 
 #[test]
@@ -362,6 +426,9 @@ fn what_leaves_an_allocation_is_refused() {
     let [la, lb, lc] = layouts();
     let [x, y, d] = [device(&[1f32; M * K]), device(&[1f32; K * N]), device(&[0f32; M * N - 1])];
     assert_eq!(multiply(&description(), [&la, &lb, &lc, &lc], [x, y, d, d]), 13);
+    // Nothing of very many rows.
+    let (none, wide) = (Layout::new(SINGLE, 1 << 61, 0, 1 << 61), Layout::new(SINGLE, 0, 0, 1));
+    assert_eq!(multiply(&description(), [&none, &wide, &none, &none], [x, y, d, d]), 0);
     // Far more than there is, before it is asked for.
     let (many, long) =
         (Layout::new(SINGLE, 1 << 30, 1, 1 << 30), Layout::new(SINGLE, 1, 1 << 30, 1));

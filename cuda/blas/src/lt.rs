@@ -133,6 +133,8 @@ struct Choice {
 const _: () = assert!(size_of::<Choice>() == 96);
 
 const NO_TYPE: c_int = -1;
+/// `CUDA_R_8I`
+const BYTE: c_int = 3;
 /// `CUBLASLT_MATMUL_PREF_…`'s own first values.
 const PREFERENCE: Preference = Preference {
     workspace: 0,
@@ -358,6 +360,14 @@ impl Layout {
     }
 }
 
+/// What is times zero is zero, be it a number or not: it does not count then.
+fn scale_rows(values: &mut Values, factors: &[f64]) {
+    for (row, factor) in values.all.chunks_mut(values.columns.max(1)).zip(factors) {
+        row.iter_mut()
+            .for_each(|value| *value = if *factor == 0.0 { 0.0 } else { *value * factor });
+    }
+}
+
 /// What is done with the product last: bits of `cublasLtEpilogue_t`.
 #[derive(Clone, Copy)]
 struct Epilogue(c_int);
@@ -374,7 +384,8 @@ impl Epilogue {
     const BIAS_GRADIENT_B: c_int = 512;
 
     fn new(bits: c_int) -> Result<Self> {
-        if !(1..1024).contains(&bits) {
+        let known = [1, 2, 4, 6, 32, 36, 130, 134, 136, 152, 160, 164, 192, 208, 256, 512];
+        if !known.contains(&bits) {
             return unsupported(&format!("epilogue {bits}"));
         }
         Ok(Self(bits))
@@ -426,23 +437,28 @@ impl Product<'_> {
         Ok([transposed(a)?, transposed(b)?])
     }
 
-    /// The factor of each row.
-    fn alphas(&self, alpha: *const c_void, rows: usize, number: usize) -> Result<Vec<f64>> {
+    /// The factor of each row: `alpha`'s, or `beta`'s.
+    fn factors(
+        &self,
+        name: &str,
+        at: *const c_void,
+        rows: usize,
+        number: usize,
+    ) -> Result<Vec<f64>> {
         let scalar = self.scalar()?;
-        match self.description.pointer_mode {
-            0 | 1 => Ok(vec![scalar.read(alpha)?; rows]),
-            2..=4 => {
+        // Mode 2 has vectors of both on the device; 3 and 4 of alpha alone, with no beta or one value.
+        match (self.description.pointer_mode, name) {
+            (0 | 1, _) | (4, "beta") => Ok(vec![scalar.read(at)?; rows]),
+            (3, "beta") => Ok(vec![0.0; rows]),
+            (2..=4, _) => {
                 let bytes = scalar.bytes();
-                let first = step(alpha.cast::<u8>(), self.description.alpha_stride, number, bytes);
-                check("vector alpha", first.addr() as u64, (rows * bytes) as u64, bytes)?;
+                let first = step(at.cast::<u8>(), self.description.alpha_stride, number, bytes);
+                let all = rows.checked_mul(bytes).ok_or(INVALID_VALUE)?;
+                check(&format!("vector {name}"), first.addr() as u64, all as u64, bytes)?;
                 (0..rows).map(|row| scalar.read(first.wrapping_add(row * bytes).cast())).collect()
             }
-            other => unsupported(&format!("pointer mode {other}")),
+            (other, _) => unsupported(&format!("pointer mode {other}")),
         }
-    }
-
-    fn beta(&self, beta: *const c_void) -> Result<f64> {
-        if self.description.pointer_mode == 3 { Ok(0.0) } else { self.scalar()?.read(beta) }
     }
 
     fn scalar(&self) -> Result<Scalar> {
@@ -459,18 +475,21 @@ impl Product<'_> {
         let [m, n, _] = self.size()?;
         let epilogue = Epilogue::new(self.description.epilogue)?;
         let ([la, lb, lc, ld], [ta, tb]) = (self.layouts, self.transposed()?);
-        let beta = self.beta(beta)?;
+        if m == 0 || n == 0 {
+            return Ok(());
+        }
         for number in 0..count(ld.batch.into())? {
             ld.check("matrix d", d, number)?;
             let mut left = la.load("matrix a", a, ta, number)?;
             let mut right = lb.load("matrix b", b, tb, number)?;
             let mut sums = Values::new(m, n)?;
             multiply(1.0, &left.matrix(), &right.matrix(), 0.0, &sums.matrix());
-            let alphas = self.alphas(alpha, m, number)?;
-            sums.all.iter_mut().enumerate().for_each(|(at, sum)| *sum *= alphas[at / n]);
-            if beta != 0.0 {
-                let old = lc.load("matrix c", c, false, number)?;
-                sums.all.iter_mut().zip(old.all).for_each(|(sum, old)| *sum += beta * old);
+            scale_rows(&mut sums, &self.factors("alpha", alpha, m, number)?);
+            let betas = self.factors("beta", beta, m, number)?;
+            if betas.iter().any(|beta| *beta != 0.0) {
+                let mut old = lc.load("matrix c", c, false, number)?;
+                scale_rows(&mut old, &betas);
+                sums.all.iter_mut().zip(old.all).for_each(|(sum, old)| *sum += old);
             }
             self.finish(epilogue, &mut sums, number)?;
             if epilogue.has(Epilogue::BIAS_GRADIENT) {
@@ -525,7 +544,7 @@ impl Product<'_> {
         let gradient = epilogue.has(Epilogue::RELU_GRADIENT);
         let layout = Layout {
             stride: aux_stride / 8,
-            ..layout(3, bytes as u64, sums.columns as u64, bytes as i64)
+            ..layout(BYTE, bytes as u64, sums.columns as u64, bytes as i64)
         };
         let mask = match epilogue.has(Epilogue::AUX) {
             true => Some(layout.matrix::<u8>(
@@ -568,8 +587,11 @@ impl Product<'_> {
 
     /// A vector as a matrix of one column.
     fn bias_layout(&self, length: usize) -> Layout {
-        let Description { bias_kind, bias_stride, .. } = *self.description;
-        let kind = if bias_kind == NO_TYPE { self.layouts[3].kind } else { bias_kind };
+        let Description { bias_kind, bias_stride, scale, .. } = *self.description;
+        let d = self.layouts[3].kind;
+        // Bytes have a bias of the factors' type.
+        let own = if d == BYTE { scale } else { d };
+        let kind = if bias_kind == NO_TYPE { own } else { bias_kind };
         Layout { stride: bias_stride, ..layout(kind, length as u64, 1, length.max(1) as i64) }
     }
 
@@ -613,7 +635,28 @@ fn choice(product: &Product) -> Result<Choice> {
     Ok(Choice::default())
 }
 
+/// `CUBLAS_VERSION` of the cuBLAS whose functions these are.
+#[unsafe(no_mangle)]
+extern "C" fn cublasLtGetVersion() -> usize {
+    VERSION
+}
+
+const VERSION: usize = 120_304;
+
 calls! {
+    // Major version, minor version and patch level.
+    cublasLtGetProperty(kind: c_int, out: *mut c_int) {
+        match kind {
+            0 => put(out, (VERSION / 10_000) as c_int),
+            1 => put(out, (VERSION / 100 % 100) as c_int),
+            2 => put(out, (VERSION % 100) as c_int),
+            _ => Err(INVALID_VALUE),
+        }
+    }
+    cublasLtMatrixTransformDescCreate(out: *mut *mut c_void, scale: c_int) {
+        let _ = (out, scale);
+        unsupported("cublasLtMatrixTransform")
+    }
     cublasLtCreate(out: *mut Handle) { put(out, std::ptr::without_provenance_mut(16)) }
     cublasLtDestroy(handle: Handle) { known(handle) }
 
