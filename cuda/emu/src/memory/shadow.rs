@@ -222,11 +222,15 @@ impl Shadow {
             if operations.races(&cell.write, &reach) {
                 problem = problem.or(Some(GlobalProblem::Race { other: cell.write, write: true }));
             }
-            // One that may be running still stays, for whoever writes next.
-            if !operations.is_apart(&cell.reads[0], &reach) {
-                cell.reads = [reach.access; 2];
+            // One that may be running still stays, for whoever writes next; so does a plain one that an atomic
+            // one of its warp follows.
+            let gives_way = |read: &BlockAccess| {
+                !operations.is_apart(read, &reach) && (read.strong || !reach.access.strong)
+            };
+            match cell.reads.iter_mut().find(|read| read.block == 0 || gives_way(read)) {
+                Some(read) => *read = reach.access,
+                None => cell.reads[1] = reach.access,
             }
-            cell.reads[1] = reach.access;
         });
         problem
     }
@@ -380,6 +384,25 @@ mod tests {
         assert_eq!(shadow.write(0, 4, lane(1, false)), None);
         assert!(shadow.write(0, 4, lane(2, true)).is_some());
         assert_eq!(shadow.write(0, 4, Reach { times: &[4], ..lane(5, true) }), None, "they met");
+    }
+
+    /// Neither is a reader of another warp forgotten over the next read of the first, nor a plain read over an atomic one.
+    #[test]
+    fn readers_that_are_in_no_order_stay() {
+        let at = |warp: u8, strong| BlockAccess { warp, clock: 1, ..of(1, strong) };
+        let found = |reads: &[BlockAccess], write: BlockAccess| {
+            let shadow = Shadow::default();
+            shadow.add(0, 4);
+            shadow.mark(0, 4);
+            for access in reads {
+                shadow.read(0, 4, 15, Reach { times: &[0, 0], ..alone(*access) });
+            }
+            shadow.write(0, 4, Reach { times: &[0, 0], ..alone(write) }).is_some()
+        };
+        assert!(found(&[at(0, false), at(1, false), at(0, false)], at(0, false)));
+        assert!(found(&[at(0, false), at(0, true)], at(1, true)));
+        assert!(!found(&[at(0, false), at(0, false)], at(0, false)), "its own");
+        assert!(!found(&[at(0, true), at(1, true)], at(1, true)), "all are atomic");
     }
 
     /// A reader behind another one takes its place: who writes behind it is behind both.
