@@ -13,7 +13,11 @@ mkdir -p "$(dirname "$to")"
 to=$(cd "$(dirname "$to")" && pwd)/$(basename "$to")
 exec 9>"$to.lock"
 flock 9
-[ -x "$to/bin/nvcc" ] && exit 0
+if [ -x "$to/bin/nvcc" ]; then
+    [ $# = 0 ] && exit 0
+    echo "${0##*/}: $to is there: name another folder to have $* in it" >&2
+    exit 1
+fi
 [ ! -e "$to" ] || { echo "${0##*/}: $to is there and has no nvcc: name another folder" >&2 && exit 1; }
 work=$(mktemp -d "$to.XXXXXX")
 trap 'rm -rf "$work"' EXIT

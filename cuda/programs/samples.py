@@ -32,7 +32,8 @@ def sample(root, folder, options):
     separate = "CUDA_SEPARABLE_COMPILATION ON" in text and "cudadevrt" in text or "cdp" in folder.name
     common = os.path.relpath(root / "Common", folder)
     flags = ["-std=c++17", "-lineinfo", "--extended-lambda", f"-I{common}", "-I."]
-    flags += [f"-I{common}/UtilNPP"] if "NPP" in folder.name else []
+    named = re.findall(r"target_include_directories\(\s*\S+\s+\w+\s+([^)]*)\)", text)
+    flags += [f"-I{path}" for path in " ".join(named).split() if "$" not in path]
     builds = []
     # Kernels that the program loads from a file.
     fatbin = re.search(r'set\(CUDA_FATBIN_FILE\s+"[^"]*/([^"/]+)"', text)
