@@ -12,7 +12,7 @@ to=$(cd "$(dirname "$to")" && pwd)/$(basename "$to")
 exec 9>"$to.lock"
 flock 9
 # One that this script made before it brought all of them is made anew.
-[ -e "$to" ] && [ ! -e "$to/triton" ] && rm -rf "$to"
+[ -e "$to/numba" ] && [ -e "$to/tinygrad" ] && [ ! -e "$to/triton" ] && rm -rf "$to"
 [ -e "$to" ] && exit 0
 work=$(mktemp -d "$to.XXXXXX")
 trap 'rm -rf "$work"' EXIT

@@ -1,4 +1,4 @@
-// Kernels with CUDA's own cooperative_groups, for groups.py.
+// Kernels with CUDA's own cooperative_groups, for kernels.py.
 #include <cooperative_groups.h>
 #include <cooperative_groups/reduce.h>
 #include <cooperative_groups/scan.h>

@@ -832,11 +832,11 @@ fn what_is_not_supported_is_named_when_it_is_called() {
     let text = "#include <stdio.h>\n\
         int cuTexRefCreate(void **reference);\n\
         int cudaGraphDebugDotPrint(void *graph, char *path, unsigned flags);\n\
-        int cudaMallocMipmappedArray(void *a, void *b, long c, long d, long e, int f, int g);\n\
+        int cudaSignalExternalSemaphoresAsync_v2(void *a, void *b, unsigned c, void *d);\n\
         int cudaMalloc(void **at, unsigned long size);\n\
         int cudaMemset_ptds(void *at, int value, unsigned long size);\n\
         int main(int argc, char **argv) { void *p = 0; int a = cudaMalloc(&p, 64);\n\
-        if (argc > 5) cudaMallocMipmappedArray(0, 0, 0, 0, 0, 0, 0);\n\
+        if (argc > 5) cudaSignalExternalSemaphoresAsync_v2(0, 0, 0, 0);\n\
         int set = cudaMemset_ptds(p, 7, 64);\n\
         int b = cuTexRefCreate(&p), c = cudaGraphDebugDotPrint(p, 0, 0); cudaGraphDebugDotPrint(p, 0, 0);\n\
         printf(\"%d %d %d %d\\n\", a, set, b, c); }\n";
