@@ -5,11 +5,11 @@ use std::ffi::{c_char, c_int, c_longlong, c_void};
 
 use half::{bf16, f16};
 
-use crate::call::{Handle, Scalar, begin, calls, put, read, step, transposed, unsupported};
+use crate::call::{Handle, Scalar, begin, calls, can_do, put, read, step, transposed, unsupported};
 use crate::compute::{
     Element, Real, axpy, dot, extreme, magnitudes, multiply, multiply_wide, scale,
 };
-use crate::context::{Result, Status, create, destroy, with};
+use crate::context::{INVALID_VALUE, Result, Status, create, destroy, with};
 use crate::operand::{Matrix, check, count};
 
 /// What each product of matrices is given.
@@ -148,6 +148,91 @@ calls! {
     cublasSetWorkspace_v2(handle: Handle, at: Handle, size: usize) {
         let _ = (at, size);
         with(handle, |_| ())
+    }
+}
+
+/// Which of two matrices is on the device.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Side {
+    From,
+    To,
+}
+
+/// Copies a matrix between host and device, of elements of so many bytes.
+fn transfer(
+    [rows, columns, bytes]: [c_int; 3],
+    (from, from_lead): (*const c_void, c_int),
+    (to, to_lead): (*mut c_void, c_int),
+    device: Side,
+) -> Result {
+    if from_lead < rows.max(1) || to_lead < rows.max(1) || bytes < 1 {
+        return Err(INVALID_VALUE);
+    }
+    let [rows, columns, bytes] =
+        [count(rows.into())?, count(columns.into())?, count(bytes.into())?];
+    if rows == 0 || columns == 0 {
+        return Ok(());
+    }
+    let [from_step, to_step] = [count(from_lead.into())? * bytes, count(to_lead.into())? * bytes];
+    let (at, step) = match device {
+        Side::From => (from.addr(), from_step),
+        Side::To => (to.addr(), to_step),
+    };
+    let all = (columns - 1).checked_mul(step).and_then(|most| most.checked_add(rows * bytes));
+    check("the matrix or vector", at as u64, all.ok_or(INVALID_VALUE)? as u64, 1)?;
+    for column in 0..columns {
+        let from = from.cast::<u8>().wrapping_add(column * from_step);
+        let to = to.cast::<u8>().wrapping_add(column * to_step);
+        // SAFETY: the side of the device is inside an allocation, and the host's is as large, as cuBLAS documents.
+        unsafe { from.copy_to(to, rows * bytes) };
+    }
+    Ok(())
+}
+
+calls! {
+    cublasSetMatrix(
+        rows: c_int, columns: c_int, bytes: c_int, a: *const c_void, la: c_int, b: *mut c_void, lb: c_int
+    ) {
+        transfer([rows, columns, bytes], (a, la), (b, lb), Side::To)
+    }
+    cublasGetMatrix(
+        rows: c_int, columns: c_int, bytes: c_int, a: *const c_void, la: c_int, b: *mut c_void, lb: c_int
+    ) {
+        transfer([rows, columns, bytes], (a, la), (b, lb), Side::From)
+    }
+    cublasSetMatrixAsync(
+        rows: c_int, columns: c_int, bytes: c_int, a: *const c_void, la: c_int, b: *mut c_void, lb: c_int,
+        stream: *const c_void
+    ) {
+        can_do(stream.addr())?;
+        transfer([rows, columns, bytes], (a, la), (b, lb), Side::To)
+    }
+    cublasGetMatrixAsync(
+        rows: c_int, columns: c_int, bytes: c_int, a: *const c_void, la: c_int, b: *mut c_void, lb: c_int,
+        stream: *const c_void
+    ) {
+        can_do(stream.addr())?;
+        transfer([rows, columns, bytes], (a, la), (b, lb), Side::From)
+    }
+    cublasSetVector(n: c_int, bytes: c_int, x: *const c_void, x_step: c_int, y: *mut c_void, y_step: c_int) {
+        transfer([1, n, bytes], (x, x_step), (y, y_step), Side::To)
+    }
+    cublasGetVector(n: c_int, bytes: c_int, x: *const c_void, x_step: c_int, y: *mut c_void, y_step: c_int) {
+        transfer([1, n, bytes], (x, x_step), (y, y_step), Side::From)
+    }
+    cublasSetVectorAsync(
+        n: c_int, bytes: c_int, x: *const c_void, x_step: c_int, y: *mut c_void, y_step: c_int,
+        stream: *const c_void
+    ) {
+        can_do(stream.addr())?;
+        transfer([1, n, bytes], (x, x_step), (y, y_step), Side::To)
+    }
+    cublasGetVectorAsync(
+        n: c_int, bytes: c_int, x: *const c_void, x_step: c_int, y: *mut c_void, y_step: c_int,
+        stream: *const c_void
+    ) {
+        can_do(stream.addr())?;
+        transfer([1, n, bytes], (x, x_step), (y, y_step), Side::From)
     }
 }
 

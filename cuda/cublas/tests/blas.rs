@@ -230,6 +230,27 @@ fn vectors_are_scaled_added_and_measured() {
 }
 
 #[test]
+fn matrices_and_vectors_are_copied_there_and_back() {
+    handle();
+    let host_side: Vec<f32> = (0..12).map(|at| at as f32).collect();
+    let to = device(&[-1f32; 10]);
+    // Two rows of three columns that are 4 apart, to columns that are 3 apart.
+    assert_eq!(call!(cublasSetMatrix(2, 3, 4, host_side.as_ptr(), 4, to, 3)), 0);
+    assert_eq!(host::<f32>(to, 10), [0.0, 1.0, -1.0, 4.0, 5.0, -1.0, 8.0, 9.0, -1.0, -1.0]);
+    let mut back = [7f32; 6];
+    assert_eq!(call!(cublasGetMatrix(2, 3, 4, to, 3, back.as_mut_ptr(), 2)), 0);
+    assert_eq!(back, [0.0, 1.0, 4.0, 5.0, 8.0, 9.0]);
+    // Every third of a vector to every second place.
+    assert_eq!(call!(cublasSetVector(4, 4, host_side.as_ptr(), 3, to, 2)), 0);
+    let mut vector = [0f32; 4];
+    assert_eq!(call!(cublasGetVectorAsync(4, 4, to, 2, vector.as_mut_ptr(), 1, 0)), 0);
+    assert_eq!(vector, [0.0, 3.0, 6.0, 9.0]);
+    assert_eq!(call!(cublasSetVector(6, 4, host_side.as_ptr(), 1, to, 2)), 13, "one too many");
+    assert_eq!(call!(cublasSetMatrix(2, 3, 4, host_side.as_ptr(), 1, to, 3)), 7, "columns overlap");
+    assert_eq!(call!(cublasSetMatrix(2, 3, 0, host_side.as_ptr(), 4, to, 3)), 7);
+}
+
+#[test]
 fn what_leaves_an_allocation_is_refused() {
     let handle = handle();
     let (one, zero) = (1f32, 0f32);
