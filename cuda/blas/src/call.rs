@@ -9,6 +9,17 @@ use crate::operand::is_capturing;
 
 pub(crate) type Handle = *mut c_void;
 
+/// `CUBLAS_VERSION` of the cuBLAS whose functions these are.
+pub(crate) const VERSION: usize = 120_304;
+
+/// `cudaDataType`
+pub(crate) const SINGLE: c_int = 0;
+pub(crate) const DOUBLE: c_int = 1;
+pub(crate) const HALF: c_int = 2;
+pub(crate) const BYTE: c_int = 3;
+pub(crate) const WORD: c_int = 10;
+pub(crate) const BRAIN: c_int = 14;
+
 /// Functions whose body is a `Result`.
 macro_rules! calls {
     ($($name:ident($($arg:ident: $T:ty),* $(,)?) $body:block)*) => {$(
@@ -20,6 +31,28 @@ macro_rules! calls {
     )*};
 }
 pub(crate) use calls;
+
+/// Does something with the type of elements that a `cudaDataType` names.
+macro_rules! typed {
+    ($kind:expr, $T:ident => $body:expr) => {
+        typed!(@match $kind, $T => $body; SINGLE f32, DOUBLE f64, HALF half::f16, BYTE i8, WORD i32, BRAIN half::bf16)
+    };
+    (@match $kind:expr, $T:ident => $body:expr; $($name:ident $own:ty),*) => {
+        match $kind {
+            $($crate::call::$name => {
+                type $T = $own;
+                $body
+            })*
+            other => $crate::call::unsupported(&format!("type {other}")),
+        }
+    };
+}
+pub(crate) use typed;
+
+/// Bytes of an element of a `cudaDataType`.
+pub(crate) fn bytes_of(kind: c_int) -> Result<usize> {
+    typed!(kind, T => Ok(size_of::<T>()))
+}
 
 /// A value of the program, of the host's memory or the device's, which is the same to this process.
 pub(crate) fn read<T: Copy>(at: *const T) -> Result<T> {
@@ -98,10 +131,10 @@ impl Scalar {
     /// Of a `cudaDataType`.
     pub(crate) fn of_type(kind: c_int) -> Result<Self> {
         match kind {
-            0 => Ok(Self::Single),
-            1 => Ok(Self::Double),
-            2 => Ok(Self::Half),
-            10 => Ok(Self::Word),
+            SINGLE => Ok(Self::Single),
+            DOUBLE => Ok(Self::Double),
+            HALF => Ok(Self::Half),
+            WORD => Ok(Self::Word),
             _ => unsupported(&format!("factors of type {kind}")),
         }
     }

@@ -70,31 +70,17 @@ macro_rules! short {
 short! { f16 bf16 }
 
 /// Integers are computed as doubles, which have every sum of theirs.
-impl Element for i8 {
-    type Wide = f64;
-    fn widen(self) -> f64 {
-        self.into()
-    }
-    fn narrow(value: f64) -> Self {
-        value as Self
-    }
-    fn nearest(value: f64) -> Self {
-        value.round_ties_even() as Self
-    }
+macro_rules! whole {
+    ($($T:ty)*) => {$(
+        impl Element for $T {
+            type Wide = f64;
+            fn widen(self) -> f64 { self.into() }
+            fn narrow(value: f64) -> Self { value as Self }
+            fn nearest(value: f64) -> Self { value.round_ties_even() as Self }
+        }
+    )*};
 }
-
-impl Element for i32 {
-    type Wide = f64;
-    fn widen(self) -> f64 {
-        self.into()
-    }
-    fn narrow(value: f64) -> Self {
-        value as Self
-    }
-    fn nearest(value: f64) -> Self {
-        value.round_ties_even() as Self
-    }
-}
+whole! { i8 i32 }
 
 /// The elements of a matrix, by rows, in the type that is computed with.
 fn widened<T: Element>(matrix: &Matrix<T>) -> Vec<T::Wide> {

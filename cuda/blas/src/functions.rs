@@ -5,7 +5,10 @@ use std::ffi::{c_char, c_int, c_longlong, c_void};
 
 use half::{bf16, f16};
 
-use crate::call::{Handle, Scalar, begin, calls, can_do, put, read, step, transposed, unsupported};
+use crate::call::{
+    BRAIN, BYTE, DOUBLE, HALF, Handle, SINGLE, Scalar, VERSION, WORD, begin, bytes_of, calls,
+    can_do, put, read, step, transposed, unsupported,
+};
 use crate::compute::{
     Element, Real, axpy, dot, extreme, magnitudes, multiply, multiply_wide, scale,
 };
@@ -74,12 +77,6 @@ impl Product {
         (c, to): (*mut c_void, c_int),
         scalar: Scalar,
     ) -> Result {
-        const HALF: c_int = 2;
-        const BRAIN: c_int = 14;
-        const SINGLE: c_int = 0;
-        const DOUBLE: c_int = 1;
-        const BYTE: c_int = 3;
-        const WORD: c_int = 10;
         let ((a, from), (b, other)) = (a, b);
         if from != other {
             return unsupported(&format!("a product of types {from} and {other}"));
@@ -117,23 +114,12 @@ fn pointer<T>(name: &str, list: *const *const T, at: usize) -> Result<*const T> 
     Ok(unsafe { place.read() })
 }
 
-/// Bytes of a `cudaDataType`.
-fn bytes_of(kind: c_int) -> Result<usize> {
-    match kind {
-        2 | 14 => Ok(2),
-        0 | 10 => Ok(4),
-        1 => Ok(8),
-        3 => Ok(1),
-        _ => unsupported(&format!("type {kind}")),
-    }
-}
-
 calls! {
     cublasCreate_v2(out: *mut Handle) { put(out, create()) }
     cublasDestroy_v2(handle: Handle) { destroy(handle) }
     cublasGetVersion_v2(handle: Handle, out: *mut c_int) {
         let _ = handle;
-        put(out, 120_304)
+        put(out, VERSION as c_int)
     }
     cublasSetStream_v2(handle: Handle, stream: Handle) { with(handle, |context| context.stream = stream.addr()) }
     cublasGetStream_v2(handle: Handle, out: *mut Handle) {
@@ -189,51 +175,37 @@ fn transfer(
     Ok(())
 }
 
-calls! {
-    cublasSetMatrix(
-        rows: c_int, columns: c_int, bytes: c_int, a: *const c_void, la: c_int, b: *mut c_void, lb: c_int
-    ) {
-        transfer([rows, columns, bytes], (a, la), (b, lb), Side::To)
-    }
-    cublasGetMatrix(
-        rows: c_int, columns: c_int, bytes: c_int, a: *const c_void, la: c_int, b: *mut c_void, lb: c_int
-    ) {
-        transfer([rows, columns, bytes], (a, la), (b, lb), Side::From)
-    }
-    cublasSetMatrixAsync(
-        rows: c_int, columns: c_int, bytes: c_int, a: *const c_void, la: c_int, b: *mut c_void, lb: c_int,
-        stream: *const c_void
-    ) {
-        can_do(stream.addr())?;
-        transfer([rows, columns, bytes], (a, la), (b, lb), Side::To)
-    }
-    cublasGetMatrixAsync(
-        rows: c_int, columns: c_int, bytes: c_int, a: *const c_void, la: c_int, b: *mut c_void, lb: c_int,
-        stream: *const c_void
-    ) {
-        can_do(stream.addr())?;
-        transfer([rows, columns, bytes], (a, la), (b, lb), Side::From)
-    }
-    cublasSetVector(n: c_int, bytes: c_int, x: *const c_void, x_step: c_int, y: *mut c_void, y_step: c_int) {
-        transfer([1, n, bytes], (x, x_step), (y, y_step), Side::To)
-    }
-    cublasGetVector(n: c_int, bytes: c_int, x: *const c_void, x_step: c_int, y: *mut c_void, y_step: c_int) {
-        transfer([1, n, bytes], (x, x_step), (y, y_step), Side::From)
-    }
-    cublasSetVectorAsync(
-        n: c_int, bytes: c_int, x: *const c_void, x_step: c_int, y: *mut c_void, y_step: c_int,
-        stream: *const c_void
-    ) {
-        can_do(stream.addr())?;
-        transfer([1, n, bytes], (x, x_step), (y, y_step), Side::To)
-    }
-    cublasGetVectorAsync(
-        n: c_int, bytes: c_int, x: *const c_void, x_step: c_int, y: *mut c_void, y_step: c_int,
-        stream: *const c_void
-    ) {
-        can_do(stream.addr())?;
-        transfer([1, n, bytes], (x, x_step), (y, y_step), Side::From)
-    }
+/// A direction of copying: of matrices and vectors, at once and in a stream.
+macro_rules! transfers {
+    ($($device:ident: $matrix:ident $in_stream:ident $vector:ident $vector_in_stream:ident;)*) => {$(calls! {
+        $matrix(
+            rows: c_int, columns: c_int, bytes: c_int, a: *const c_void, la: c_int, b: *mut c_void, lb: c_int
+        ) {
+            transfer([rows, columns, bytes], (a, la), (b, lb), Side::$device)
+        }
+        $in_stream(
+            rows: c_int, columns: c_int, bytes: c_int, a: *const c_void, la: c_int, b: *mut c_void, lb: c_int,
+            stream: *const c_void
+        ) {
+            can_do(stream.addr())?;
+            transfer([rows, columns, bytes], (a, la), (b, lb), Side::$device)
+        }
+        $vector(n: c_int, bytes: c_int, x: *const c_void, x_step: c_int, y: *mut c_void, y_step: c_int) {
+            transfer([1, n, bytes], (x, x_step), (y, y_step), Side::$device)
+        }
+        $vector_in_stream(
+            n: c_int, bytes: c_int, x: *const c_void, x_step: c_int, y: *mut c_void, y_step: c_int,
+            stream: *const c_void
+        ) {
+            can_do(stream.addr())?;
+            transfer([1, n, bytes], (x, x_step), (y, y_step), Side::$device)
+        }
+    })*};
+}
+
+transfers! {
+    To: cublasSetMatrix cublasSetMatrixAsync cublasSetVector cublasSetVectorAsync;
+    From: cublasGetMatrix cublasGetMatrixAsync cublasGetVector cublasGetVectorAsync;
 }
 
 #[unsafe(no_mangle)]

@@ -7,9 +7,10 @@
 use std::ffi::{c_int, c_void};
 use std::mem::offset_of;
 
-use half::{bf16, f16};
-
-use crate::call::{Handle, Scalar, calls, can_do, put, read, step, transposed, unsupported};
+use crate::call::{
+    BYTE, Handle, Scalar, VERSION, bytes_of, calls, can_do, put, read, step, transposed, typed,
+    unsupported,
+};
 use crate::compute::{Element, by_rows, multiply};
 use crate::context::{INVALID_VALUE, NOT_INITIALIZED, Result, print_message};
 use crate::operand::{Matrix, check, count};
@@ -133,8 +134,6 @@ struct Choice {
 const _: () = assert!(size_of::<Choice>() == 96);
 
 const NO_TYPE: c_int = -1;
-/// `CUDA_R_8I`
-const BYTE: c_int = 3;
 /// `CUBLASLT_MATMUL_PREF_…`'s own first values.
 const PREFERENCE: Preference = Preference {
     workspace: 0,
@@ -232,39 +231,6 @@ fn get<T: Object>(
     // SAFETY: as in `set`.
     unsafe { at.copy_to_nonoverlapping(value.cast(), bytes) };
     if written.is_null() { Ok(()) } else { put(written, bytes) }
-}
-
-/// Does something with elements of a `cudaDataType`.
-macro_rules! typed {
-    ($kind:expr, $T:ident => $body:expr) => {
-        match $kind {
-            0 => {
-                type $T = f32;
-                $body
-            }
-            1 => {
-                type $T = f64;
-                $body
-            }
-            2 => {
-                type $T = f16;
-                $body
-            }
-            3 => {
-                type $T = i8;
-                $body
-            }
-            10 => {
-                type $T = i32;
-                $body
-            }
-            14 => {
-                type $T = bf16;
-                $body
-            }
-            other => unsupported(&format!("type {other}")),
-        }
-    };
 }
 
 fn wide<T: Element>(value: T) -> f64 {
@@ -630,18 +596,48 @@ fn choice(product: &Product) -> Result<Choice> {
     product.scalar()?;
     Epilogue::new(product.description.epilogue)?;
     for layout in product.layouts {
-        typed!(layout.kind, T => Ok(size_of::<T>()))?;
+        bytes_of(layout.kind)?;
     }
     Ok(Choice::default())
 }
 
-/// `CUBLAS_VERSION` of the cuBLAS whose functions these are.
+/// The functions that make an object, here or where the program keeps it, and end it.
+macro_rules! made {
+    ($($Type:ty, ($($arg:ident: $T:ty),*) $value:expr, $create:ident $init:ident $destroy:ident;)*) => {$(calls! {
+        $create(out: *mut *mut $Type, $($arg: $T),*) { create(out, $value) }
+        $init(at: *mut $Type, size: usize, $($arg: $T),*) { init(at, size, $value) }
+        $destroy(at: *mut $Type) { destroy(at) }
+    })*};
+}
+made! {
+    Layout, (kind: c_int, rows: u64, columns: u64, lead: i64) layout(kind, rows, columns, lead),
+        cublasLtMatrixLayoutCreate cublasLtMatrixLayoutInit_internal cublasLtMatrixLayoutDestroy;
+    Description, (compute: c_int, scale: c_int) description(compute, scale),
+        cublasLtMatmulDescCreate cublasLtMatmulDescInit_internal cublasLtMatmulDescDestroy;
+    Preference, () PREFERENCE,
+        cublasLtMatmulPreferenceCreate cublasLtMatmulPreferenceInit_internal cublasLtMatmulPreferenceDestroy;
+}
+
+/// The functions that set and give the attributes of an object.
+macro_rules! attributes {
+    ($($Type:ty: $set:ident $get:ident;)*) => {$(calls! {
+        $set(at: *mut $Type, number: c_int, value: *const c_void, size: usize) { set(at, number, value, size) }
+        $get(at: *mut $Type, number: c_int, value: *mut c_void, size: usize, written: *mut usize) {
+            get(at, number, value, size, written)
+        }
+    })*};
+}
+attributes! {
+    Layout: cublasLtMatrixLayoutSetAttribute cublasLtMatrixLayoutGetAttribute;
+    Description: cublasLtMatmulDescSetAttribute cublasLtMatmulDescGetAttribute;
+    Preference: cublasLtMatmulPreferenceSetAttribute cublasLtMatmulPreferenceGetAttribute;
+    Algorithm: cublasLtMatmulAlgoConfigSetAttribute cublasLtMatmulAlgoConfigGetAttribute;
+}
+
 #[unsafe(no_mangle)]
 extern "C" fn cublasLtGetVersion() -> usize {
     VERSION
 }
-
-const VERSION: usize = 120_304;
 
 calls! {
     // Major version, minor version and patch level.
@@ -659,52 +655,6 @@ calls! {
     }
     cublasLtCreate(out: *mut Handle) { put(out, std::ptr::without_provenance_mut(16)) }
     cublasLtDestroy(handle: Handle) { known(handle) }
-
-    cublasLtMatrixLayoutCreate(out: *mut *mut Layout, kind: c_int, rows: u64, columns: u64, lead: i64) {
-        create(out, layout(kind, rows, columns, lead))
-    }
-    cublasLtMatrixLayoutInit_internal(
-        at: *mut Layout, size: usize, kind: c_int, rows: u64, columns: u64, lead: i64
-    ) {
-        init(at, size, layout(kind, rows, columns, lead))
-    }
-    cublasLtMatrixLayoutDestroy(at: *mut Layout) { destroy(at) }
-    cublasLtMatrixLayoutSetAttribute(at: *mut Layout, number: c_int, value: *const c_void, size: usize) {
-        set(at, number, value, size)
-    }
-    cublasLtMatrixLayoutGetAttribute(
-        at: *mut Layout, number: c_int, value: *mut c_void, size: usize, written: *mut usize
-    ) {
-        get(at, number, value, size, written)
-    }
-
-    cublasLtMatmulDescCreate(out: *mut *mut Description, compute: c_int, scale: c_int) {
-        create(out, description(compute, scale))
-    }
-    cublasLtMatmulDescInit_internal(at: *mut Description, size: usize, compute: c_int, scale: c_int) {
-        init(at, size, description(compute, scale))
-    }
-    cublasLtMatmulDescDestroy(at: *mut Description) { destroy(at) }
-    cublasLtMatmulDescSetAttribute(at: *mut Description, number: c_int, value: *const c_void, size: usize) {
-        set(at, number, value, size)
-    }
-    cublasLtMatmulDescGetAttribute(
-        at: *mut Description, number: c_int, value: *mut c_void, size: usize, written: *mut usize
-    ) {
-        get(at, number, value, size, written)
-    }
-
-    cublasLtMatmulPreferenceCreate(out: *mut *mut Preference) { create(out, PREFERENCE) }
-    cublasLtMatmulPreferenceInit_internal(at: *mut Preference, size: usize) { init(at, size, PREFERENCE) }
-    cublasLtMatmulPreferenceDestroy(at: *mut Preference) { destroy(at) }
-    cublasLtMatmulPreferenceSetAttribute(at: *mut Preference, number: c_int, value: *const c_void, size: usize) {
-        set(at, number, value, size)
-    }
-    cublasLtMatmulPreferenceGetAttribute(
-        at: *mut Preference, number: c_int, value: *mut c_void, size: usize, written: *mut usize
-    ) {
-        get(at, number, value, size, written)
-    }
 
     cublasLtMatmulAlgoGetIds(
         handle: Handle, compute: c_int, scale: c_int, a: c_int, b: c_int, c: c_int, d: c_int, wanted: c_int,
@@ -730,14 +680,6 @@ calls! {
             return Err(INVALID_VALUE);
         }
         put(out, Algorithm::default())
-    }
-    cublasLtMatmulAlgoConfigSetAttribute(at: *mut Algorithm, number: c_int, value: *const c_void, size: usize) {
-        set(at, number, value, size)
-    }
-    cublasLtMatmulAlgoConfigGetAttribute(
-        at: *mut Algorithm, number: c_int, value: *mut c_void, size: usize, written: *mut usize
-    ) {
-        get(at, number, value, size, written)
     }
     cublasLtMatmulAlgoCapGetAttribute(
         at: *const Algorithm, number: c_int, value: *mut c_void, size: usize, written: *mut usize
