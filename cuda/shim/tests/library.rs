@@ -12,6 +12,8 @@ use std::process::Command;
 
 use nvabi_test::{Need, skip};
 
+mod load;
+
 test_main!();
 
 /// A library that cargo built for this test.
@@ -59,16 +61,7 @@ fn function(name: &str) -> *mut c_void {
     let is_runtime = name.trim_start_matches('_').starts_with("cuda");
     // The driver's first: without a path the runtime finds the one that is loaded, or the one beside it.
     let (built, _) = LIBRARIES[usize::from(is_runtime)];
-    let path = CString::new(library(built).to_str().unwrap()).unwrap();
-    let name = CString::new(name).unwrap();
-    // SAFETY: the libraries have no constructors that ask for anything; the names are strings.
-    unsafe {
-        let handle = libc::dlopen(path.as_ptr(), libc::RTLD_NOW | libc::RTLD_GLOBAL);
-        assert!(!handle.is_null(), "{:?}", CStr::from_ptr(libc::dlerror()));
-        let found = libc::dlsym(handle, name.as_ptr());
-        assert!(!found.is_null(), "{name:?}");
-        found
-    }
+    load::function(built, name)
 }
 
 /// Calls a function with arguments that fit into registers; its code.

@@ -1,6 +1,9 @@
 //! Calls of libraries that cargo built for a test, and memory of the emulator's device.
 
-use std::ffi::{CStr, CString, c_void};
+use std::ffi::c_void;
+
+#[path = "../../../shim/tests/load/mod.rs"]
+mod load;
 
 /// A function of a library that cargo built for this test.
 pub(crate) fn function(name: &str) -> *mut c_void {
@@ -9,17 +12,7 @@ pub(crate) fn function(name: &str) -> *mut c_void {
         _ if name.starts_with("cublas") => "libnvabi_cublas.so",
         _ => "libnvabi_cuda.so",
     };
-    let path = std::env::current_exe().unwrap().with_file_name(built);
-    let path = CString::new(path.to_str().unwrap()).unwrap();
-    let name = CString::new(name).unwrap();
-    // SAFETY: the libraries have no constructors that ask for anything; the names are strings.
-    unsafe {
-        let handle = libc::dlopen(path.as_ptr(), libc::RTLD_NOW | libc::RTLD_GLOBAL);
-        assert!(!handle.is_null(), "{:?}", CStr::from_ptr(libc::dlerror()));
-        let found = libc::dlsym(handle, name.as_ptr());
-        assert!(!found.is_null(), "{name:?}");
-        found
-    }
+    load::function(built, name)
 }
 
 /// Calls a function with arguments of at most 8 bytes, none of them a float; its status.
