@@ -44,6 +44,7 @@
 //! ```
 
 mod blocks;
+mod clock;
 mod device;
 mod error;
 mod lanes;

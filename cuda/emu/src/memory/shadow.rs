@@ -13,6 +13,8 @@
 use std::collections::{BTreeMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use crate::clock::Moment;
+
 /// Bytes of a cell.
 const CELL: u64 = 4;
 
@@ -43,6 +45,12 @@ pub(crate) struct BlockAccess {
     pub(crate) strong: bool,
 }
 
+impl BlockAccess {
+    fn moment(&self) -> Moment {
+        Moment { warp: self.warp, lane: self.lane, clock: self.clock }
+    }
+}
+
 /// Who accesses: the access, and what its warp knows of the times of the block's warps.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Reach<'a> {
@@ -65,10 +73,7 @@ impl Reach<'_> {
     /// Whether an access of the same block may happen at the same time.
     fn is_beside(&self, other: &BlockAccess) -> bool {
         let known = self.times.get(usize::from(other.warp)).copied().unwrap_or(u32::MAX);
-        if other.warp == self.access.warp {
-            return self.lanes && other.lane != self.access.lane && other.clock == known;
-        }
-        other.clock > known
+        self.access.moment().is_beside(other.moment(), known, self.lanes)
     }
 }
 

@@ -8,6 +8,7 @@
 use std::collections::HashMap;
 
 use super::{read_word, write_word};
+use crate::clock::Moment;
 
 /// Most warps of a block.
 pub(super) const MAX_WARPS: usize = 32;
@@ -328,15 +329,12 @@ fn access(who: Accessor, now: &Clock) -> Access {
     }
 }
 
-/// Whether an earlier access of another warp is not ordered before this one; or of another lane, where lanes are
-/// compared: nothing that the warp does together was between the two.
+/// Whether nothing orders an earlier access and this one, and not both are atomic or volatile.
 fn conflicts(earlier: &Access, who: Accessor, now: &Clock, lanes: bool) -> bool {
-    let warp = usize::from(earlier.warp);
-    let unordered = match warp == who.warp {
-        true => lanes && usize::from(earlier.lane) != who.lane && earlier.clock == now[warp],
-        false => earlier.clock > now[warp],
-    };
-    unordered && !(earlier.strong && who.strong)
+    let own = Moment { warp: who.warp as u8, lane: who.lane as u8, clock: now[who.warp] };
+    let other = Moment { warp: earlier.warp, lane: earlier.lane, clock: earlier.clock };
+    let known = now[usize::from(earlier.warp)];
+    own.is_beside(other, known, lanes) && !(earlier.strong && who.strong)
 }
 
 #[cfg(test)]
