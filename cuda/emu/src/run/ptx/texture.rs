@@ -40,17 +40,17 @@ impl Warp<'_> {
 
     fn put_texel(&mut self, op: &TextureOp, lane: usize, values: &[u64]) {
         let base = self.frame().registers;
-        let half = |word: &u64| u64::from(half_of(f32::from_bits(*word as u32)));
-        let values: Vec<u64> = match op.form {
-            TexelForm::Words => values.to_vec(),
-            TexelForm::Halves => values.iter().map(half).collect(),
-            TexelForm::Pairs => values
-                .chunks(2)
-                .map(|pair| pair.iter().rev().fold(0, |all, word| all << 16 | half(word)))
-                .collect(),
-        };
-        for (register, value) in op.registers.iter().zip(values) {
-            if let Some(register) = register {
+        let half = |word: u64| u64::from(half_of(f32::from_bits(word as u32)));
+        for (at, register) in op.registers.iter().enumerate() {
+            let word = |at: usize| values.get(at).copied();
+            let value = match op.form {
+                TexelForm::Words => word(at),
+                TexelForm::Halves => word(at).map(half),
+                TexelForm::Pairs => {
+                    word(2 * at).map(|low| half(low) | word(2 * at + 1).map_or(0, half) << 16)
+                }
+            };
+            if let (Some(register), Some(value)) = (register, value) {
                 self.registers[base + *register as usize][lane] = value;
             }
         }
