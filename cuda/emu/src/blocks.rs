@@ -38,6 +38,12 @@ impl Blocks {
         (block.wrapping_add(gob).wrapping_add(in_gob(x % GOB_WIDTH, y % GOB_HEIGHT)), RUN - x % RUN)
     }
 
+    /// Bytes of a block.
+    #[must_use]
+    pub fn block_bytes(&self) -> u64 {
+        GOB << (self.height_log + self.depth_log)
+    }
+
     /// Bytes of so many planes, each block whole.
     #[must_use]
     pub fn bytes(&self, planes: u64) -> u64 {

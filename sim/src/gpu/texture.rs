@@ -262,9 +262,6 @@ const COMPONENTS: [(u64, u32, u32); 9] = [
     (0x1d, 8, 1),
 ];
 
-/// Bytes of a gob.
-const GOB: u64 = 512;
-
 /// Most gobs of a block in a direction, as a power of two: THIRTYTWO_GOBS.
 const LARGEST_BLOCK: u64 = 5;
 
@@ -384,8 +381,7 @@ fn check(unknown: &[Unknown], words: &Words) -> Result<(), String> {
 fn layers(blocks: Blocks, image: &Image) -> Result<Layout, String> {
     let layout = Layout::Layers { blocks, layer_bytes: 0 };
     let end = Image { layout, ..*image }.level(image.levels).address;
-    let block = GOB << (blocks.height_log + blocks.depth_log);
-    let bytes = end.wrapping_sub(image.address).checked_next_multiple_of(block);
+    let bytes = end.wrapping_sub(image.address).checked_next_multiple_of(blocks.block_bytes());
     let layer_bytes = bytes.ok_or("a layer is larger than the address space")?;
     Ok(Layout::Layers { blocks, layer_bytes })
 }
