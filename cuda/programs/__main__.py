@@ -17,7 +17,7 @@ import llmc
 import page
 import rodinia
 import samples
-from program import outcome, prepare
+from program import outcomes
 
 HERE = pathlib.Path(__file__).resolve().parent
 SUITES = {"samples": samples, "rodinia": rodinia, "llm.c": llmc}
@@ -43,25 +43,15 @@ def arguments():
     return parser.parse_intermixed_args()
 
 
-def one(program, options):
-    """What came of a program, printed."""
-    name, what, reason = outcome(program, options)
-    # Where things lie on this machine is nobody's business.
-    for path in [program.folder, options.cuda, options.sources, HERE.parent]:
-        reason = reason.replace(f"{path}/", "")
-    row = name, what, reason
-    print("\t".join(row), flush=True)
-    return row
-
-
 def together(programs, options):
-    """Programs of one file, one after the other: the first builds it for all."""
+    """What came of programs that are one file, printed."""
     rows = []
-    for at, program in enumerate(programs):
-        options_now = argparse.Namespace(**{**vars(options), "built": options.built or at > 0})
-        if not program.needs:
-            prepare(program)
-        rows.append(one(program, options_now))
+    for name, what, reason in outcomes(programs, options):
+        # Where things lie on this machine is nobody's business.
+        for path in [programs[0].folder, options.cuda, options.sources, HERE.parent]:
+            reason = reason.replace(f"{path}/", "")
+        rows.append((name, what, reason))
+        print("\t".join(rows[-1]), flush=True)
     return rows
 
 

@@ -46,6 +46,7 @@ def prepare(program):
 
 def build(program, options):
     """Builds a program where it lies; returns what failed, or None."""
+    prepare(program)
     if options.built and os.access(program.folder / program.binary, os.X_OK):
         return None
     for arguments in program.builds:
@@ -93,15 +94,23 @@ def why(status, output):
     return lines[-1].strip() if lines else ""
 
 
+def outcomes(programs, options):
+    """A row of the page for each of several programs that are one file, which is built once: the program, what came of
+    it, and a word on why."""
+    first = programs[0]
+    if first.needs:
+        what, reason = "not tried", f"needs {', '.join(first.needs)}"
+    elif not first.builds:
+        what, reason = "not tried", "has no program of its own"
+    elif failed := build(first, options):
+        what, reason = "not built", failed
+    else:
+        yield from (outcome(program, options) for program in programs)
+        return
+    yield from ((program.name, what, reason) for program in programs)
+
+
 def outcome(program, options):
-    """A row of the page: the program, what came of it, and a word on why."""
-    if program.needs:
-        return program.name, "not tried", f"needs {', '.join(program.needs)}"
-    if not program.builds:
-        return program.name, "not tried", "has no program of its own"
-    failed = build(program, options)
-    if failed:
-        return program.name, "not built", failed
     status, output = run(program, options)
     errors = re.search(r"(\d+) errors?", output.splitlines()[-1]) if output else None
     if status == "too long":
