@@ -909,18 +909,62 @@ fn libcuda_launches() {
     on_each_pair(&versions(), &[real_file("kernels.py"), ptx()], |_| "devices: 1\n".to_owned());
 }
 
-/// Grids that meet, and parts of blocks, by CUDA's own header: as PTX of NVIDIA's compiler, which libcuda compiles for the
-/// device, and as machine code of its assembler.
+/// Grids that meet, and parts of blocks, by CUDA's own header.
 #[test]
 fn libcuda_launches_cooperative_groups() {
+    on_compiled("groups", &["groups"], |mode, seen| {
+        assert_eq!((seen.out.as_str(), &seen.diagnostics[..]), ("groups\n", &[][..]), "{mode}");
+    });
+}
+
+/// Functions that libcuda gives to kernels are its own machine code: what is printed, allocated and asserted.
+#[test]
+fn libcuda_gives_functions_to_kernels() {
+    on_compiled("functions", &["functions", "asserted"], |mode, seen| {
+        let mut lines: Vec<&str> = seen.out.lines().collect();
+        lines.sort_unstable();
+        if mode == "functions" {
+            assert_eq!(seen.diagnostics, []);
+            // Once as PTX, and once as machine code.
+            let mut expected: Vec<String> = (0..80).chain(0..80).filter_map(printed).collect();
+            expected.push("functions".to_owned());
+            expected.sort_unstable();
+            assert_eq!(lines, expected);
+            return;
+        }
+        // A GPU's libcuda says 710 of it. What it sees of cores to tell a failed assertion from a trap is not public.
+        assert_eq!(lines.pop(), Some("asserted 719"), "{}", seen.out);
+        assert_eq!(lines.len(), 24, "{}", seen.out);
+        for (line, thread) in lines.iter().zip(40..) {
+            let end = format!("thread: [{thread},0,0] Assertion `threadIdx.x < limit` failed.");
+            assert!(line.ends_with(&end), "{line}");
+        }
+        let [(code, text)] = &seen.diagnostics[..] else { panic!("{:?}", seen.diagnostics) };
+        assert!(code == "kernel-error" && text.starts_with("Xid 13 "), "{text}");
+    });
+}
+
+/// What a thread of `printed` prints.
+fn printed(at: i64) -> Option<String> {
+    match at % 3 {
+        0 => Some(format!("{at}: {:.2} more {}", at as f64 * 1.5, -(1_i64 << 40) - at)),
+        1 => Some(format!("{at}: {}%", char::from(b'a' + (at % 26) as u8))),
+        _ => None,
+    }
+}
+
+/// Kernels of tests/real/NAME.cu, as PTX of NVIDIA's compiler, which libcuda compiles for the device, and as machine code
+/// of its assembler.
+fn on_compiled(name: &str, modes: &[&str], check: impl Fn(&str, &Seen)) {
     let compiler = nvabi_test::cuda_13().join("bin/nvcc");
     let Some(cuda) = nvabi_test::cuda_if_any(&["bin/ptxas"]) else {
         skip(Need::Cuda, "no ptxas, and cuda/toolkit.sh could not fetch it")
     };
     let folder = tempfile::tempdir().unwrap();
-    let (ptx, cubin) = (folder.path().join("groups.ptx"), folder.path().join("groups.cubin"));
+    let file = |kind: &str| folder.path().join(name).with_extension(kind);
+    let (ptx, cubin) = (file("ptx"), file("cubin"));
     let mut nvcc = Command::new(compiler);
-    nvcc.args(["-ptx", "-arch=compute_80", "-o"]).arg(&ptx).arg(real_file("groups.cu"));
+    nvcc.args(["-ptx", "-arch=compute_80", "-o"]).arg(&ptx).arg(real_file(&format!("{name}.cu")));
     succeed(&mut nvcc);
     // It says a version that older drivers do not know, and uses nothing of it.
     let text = std::fs::read_to_string(&ptx).unwrap().replacen(".version 9.0", ".version 7.8", 1);
@@ -935,11 +979,13 @@ fn libcuda_launches_cooperative_groups() {
         };
         let mut ptxas = Command::new(cuda.join("bin/ptxas"));
         succeed(ptxas.arg(format!("-arch=sm_{arch}")).arg(&ptx).arg("-o").arg(&cubin));
-        let args = [script.as_os_str(), folder.path().as_os_str(), OsStr::new("groups")];
-        let seen = real.run(&["--gpu", card], Path::new("python3"), &args);
-        let what = format!("{} {card}: {} {:?}", real.version, seen.out, seen.diagnostics);
-        assert_eq!((seen.code, &seen.diagnostics[..]), (Some(0), &[][..]), "{what}");
-        assert_eq!(seen.out, "groups\n", "{what}");
+        for mode in modes {
+            let args = [script.as_os_str(), folder.path().as_os_str(), OsStr::new(mode)];
+            let seen = real.run(&["--gpu", card], Path::new("python3"), &args);
+            println!("{} {card} {mode}", real.version);
+            assert_eq!(seen.code, Some(0), "{} {:?}", seen.out, seen.diagnostics);
+            check(mode, &seen);
+        }
     }
 }
 

@@ -5,9 +5,12 @@ it with 1 and says what.
     kernels.py FOLDER           FOLDER has the PTX
     kernels.py FOLDER MISTAKE   launches a kernel that goes wrong, and prints how its context ended
     kernels.py FOLDER groups    the kernels of groups.cu, which FOLDER has as PTX and as machine code
+    kernels.py FOLDER functions the same of functions.cu; what it prints comes in any order
+    kernels.py FOLDER asserted  its kernel that goes wrong, as machine code
 """
 import array
 import ctypes
+import os
 import pathlib
 import random
 import re
@@ -280,6 +283,19 @@ def parts(values, at):
     ]
 
 
+def functions(module):
+    """What kernels print, and the memory that they take while they run."""
+    launch(module, "printed", [2], [40], 4)
+    finished("printing")
+    out = up("i", [0] * 96)
+    launch(module, "heap", [2], [48], out, 3)
+    finished("memory for each thread")
+    same(down("i", out, 96), [sum(at + i for turn in range(3) for i in range(at % 48 % 7 + 1 + turn * 50)) for at in range(96)], "heap")
+    launch(module, "too_much", [1], [1], out)
+    finished("too much memory")
+    same(down("i", out, 1), [2], "too much memory")
+
+
 def own_kernels():
     """Copies on the device and fills are kernels of libcuda's."""
     for size in (1, 4097, 100_003, 4 << 20):
@@ -325,10 +341,17 @@ def mistake(name):
 call("cuInit", 0)
 if len(sys.argv) > 2:
     made(Handle, "cuCtxCreate_v2", 0, 0)
-    if sys.argv[2] == "groups":
-        groups(load("groups"))
-        groups(made(Handle, "cuModuleLoadData", (FOLDER / "groups.cubin").read_bytes()))
-        print("groups")
+    both = {"groups": groups, "functions": functions}
+    machine_code = lambda name: made(Handle, "cuModuleLoadData", (FOLDER / f"{name}.cubin").read_bytes())
+    if part := both.get(sys.argv[2]):
+        part(load(sys.argv[2]))
+        part(machine_code(sys.argv[2]))
+        print(sys.argv[2])
+    elif sys.argv[2] == "asserted":
+        # libcuda tells of it there.
+        os.dup2(1, 2)
+        launch(machine_code("functions"), "checked", [1], [64], 40)
+        print("asserted", cuda.cuCtxSynchronize())
     else:
         mistake(sys.argv[2])
     sys.exit()

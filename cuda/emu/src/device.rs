@@ -155,8 +155,8 @@ pub struct Placed {
     pub entry: u64,
     /// Bytes of shared memory of a block, of which `Launch::shared_bytes` says nothing then.
     pub shared_bytes: u64,
-    /// Bytes of local memory of a thread.
-    pub local_bytes: u64,
+    /// Bytes of local memory of a thread: from its first address on, and up to its last, 2²⁴ - 1.
+    pub local_bytes: [u64; 2],
     /// Banks of constants, by their numbers. Bank 0 has the parameters.
     pub banks: Vec<(usize, Vec<u8>)>,
     /// What finds its textures and surfaces; without it they are those of [`Device::bind`].

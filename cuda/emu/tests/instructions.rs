@@ -20,6 +20,13 @@ fn set(register: u128, value: u32) -> u128 {
 
 /// What comes of one instruction in each lane: the registers 0 and 1, and the predicates as bits.
 fn run(arch: Arch, word: u128, sources: [u64; 3]) -> Vec<[u32; 3]> {
+    let (report, lanes) = run_words(arch, &[word], sources);
+    assert!(report.findings.is_empty(), "{}", report.findings[0]);
+    lanes
+}
+
+/// What comes of some instructions.
+fn run_words(arch: Arch, words: &[u128], sources: [u64; 3]) -> (nvabi_emu::Report, Vec<[u32; 3]>) {
     let mut code = Vec::new();
     for (register, value) in (4..).step_by(2).zip(sources) {
         code.extend([set(register, value as u32), set(register + 1, (value >> 32) as u32)]);
@@ -30,7 +37,7 @@ fn run(arch: Arch, word: u128, sources: [u64; 3]) -> Vec<[u32; 3]> {
     }
     // P4 to P6 are bits of the first source.
     code.push(0x804 | ALWAYS | 4 << 24 | 0x70 << 32);
-    code.push(word);
+    code.extend(words);
     // R2 = the predicates; R10 and R11 = where the lane's results go.
     code.push(0x803 | ALWAYS | 2 << 16 | 255 << 24 | 0xf << 32);
     code.push(0x919 | ALWAYS | 10 << 16);
@@ -49,17 +56,21 @@ fn run(arch: Arch, word: u128, sources: [u64; 3]) -> Vec<[u32; 3]> {
     let bytes: Vec<u8> = code.into_iter().flat_map(u128::to_le_bytes).collect();
     let entry = device.alloc(bytes.len() as u64).unwrap();
     device.write(entry, &bytes).unwrap();
-    let placed = Placed { sm: arch.number(), entry, ..Placed::default() };
+    let local_bytes = LOCAL_BYTES;
+    let placed = Placed { sm: arch.number(), entry, local_bytes, ..Placed::default() };
     let launch = Launch { block: [32, 1, 1], threads: 1, ..Launch::default() };
     let report = device.launch_placed(&placed, &launch).unwrap();
-    assert!(report.findings.is_empty(), "{}", report.findings[0]);
     let read = |lane: u64, at: u64| {
         let mut word = [0; 4];
         device.read(out + 16 * lane + at, &mut word).unwrap();
         u32::from_le_bytes(word)
     };
-    (0..32).map(|lane| [read(lane, 0), read(lane, 4), read(lane, 8)]).collect()
+    let lanes = (0..32).map(|lane| [read(lane, 0), read(lane, 4), read(lane, 8)]).collect();
+    (report, lanes)
 }
+
+/// Bytes of local memory, from its first address on and up to its last.
+const LOCAL_BYTES: [u64; 2] = [16, 64];
 
 /// A source that is the number of the lane.
 const LANES: u64 = u64::MAX - 1;
@@ -1028,6 +1039,72 @@ fn lanes_together() {
     // A guard leaves lanes as they are.
     let never = 0x810 | 15 << 12 | 4 << 24 | 9 << 32 | 255 << 64 | NO_OUT | IN_FALSE | IN2_FALSE;
     lanes("@!PT IADD3 R0, R4, 0x9, RZ", never, [LANES, 0, 0], |_| [Some(0), None]);
+}
+
+/// Words that follow each other, of which each has its text.
+fn texts(words: &[(&str, u128)]) -> Vec<u128> {
+    let word = |(text, word): &(&str, u128), at| {
+        assert_eq!(decode(Arch::Sm80, *word, at).unwrap().to_string(), *text, "{word:#034x}");
+        *word
+    };
+    words.iter().zip((0..).step_by(16)).map(|(row, at)| word(row, at)).collect()
+}
+
+/// What drivers' functions begin and end with: those that call one are alone in it, whatever the others wait for.
+#[test]
+fn lanes_that_are_set_aside_come_back() {
+    let read = |to: u128, state: u128| 0x355 | ALWAYS | to << 16 | state << 24 | 1 << 28;
+    let write = |state: u128, from: u128| 0x356 | ALWAYS | state << 24 | 1 << 28 | from << 32;
+    let over = |words: u128| 0x947 | (words * 16 >> 2) << 34 | 7 << 87;
+    let all = 0x948 | ALWAYS | 0xffff_ffff << 32 | 7 << 87;
+    let words = [
+        // The upper half of the lanes goes to another place than the lower.
+        ("@P4 BRA 0x30", over(2) | 4 << 12),
+        ("MOV R0, 0x7", set(0, 7)),
+        ("BRA 0xb0", over(8) | ALWAYS),
+        ("BMOV.32 R8, MEXITED", read(8, 24)),
+        ("MOV R5, 0xffff", set(5, 0xffff)),
+        ("BMOV.32 MEXITED, R5", write(24, 5)),
+        ("WARPSYNC 0xffffffff", all),
+        ("BMOV.32 R0, MEXITED", read(0, 24)),
+        ("BMOV.32 THREAD_STATE_ENUM.4, R5", write(4, 5)),
+        ("BMOV.32 MEXITED, R8", write(24, 8)),
+        ("NOP", 0x918 | ALWAYS),
+        ("WARPSYNC 0xffffffff", all),
+        ("BMOV.32 R1, MACTIVE", read(1, 26)),
+    ];
+    let (report, lanes) = run_words(Arch::Sm80, &texts(&words), [LANES, 0, 0]);
+    assert!(report.findings.is_empty(), "{}", report.findings[0]);
+    for (lane, [own, active, _]) in lanes.into_iter().enumerate() {
+        let wanted = if lane < 16 { 7 } else { 0xffff };
+        assert_eq!((own, active), (wanted, u32::MAX), "lane {lane}");
+    }
+    // Not those that say it, and not what only the hardware reads while others are somewhere.
+    let own = texts(&[("BMOV.32 MEXITED, R6", write(24, 6))]);
+    let (report, _) = run_words(Arch::Sm80, &own, [LANES, 1, 0]);
+    assert!(report.findings[0].message.contains("lanes 0x00000001"), "{}", report.findings[0]);
+    let apart = [over(1) | 4 << 12, 0x918 | ALWAYS, write(4, 6)];
+    let (report, _) = run_words(Arch::Sm80, &apart, [LANES, 1, 0]);
+    assert!(report.findings[0].message.contains("are to run"), "{}", report.findings[0]);
+}
+
+#[test]
+fn local_memory_has_a_lower_and_an_upper_part() {
+    let store = |at: u128| 0x387 | ALWAYS | 255 << 24 | 4 << 32 | at << 40 | bits(73, 4);
+    let load = |at: u128| 0x983 | ALWAYS | 255 << 24 | at << 40 | bits(73, 4);
+    for at in [0u128, 12, 0xff_ffc0, 0xff_fffc] {
+        let (report, lanes) = run_words(Arch::Sm80, &[store(at), load(at)], [LANES, 0, 0]);
+        assert!(report.findings.is_empty(), "{}", report.findings[0]);
+        assert!(lanes.iter().zip(0..).all(|(got, lane)| got[0] == lane), "{at:#x}: {lanes:?}");
+    }
+    for at in [16u128, 0xff_ffbc] {
+        let (report, _) = run_words(Arch::Sm80, &[store(at)], [LANES, 0, 0]);
+        assert!(report.findings[0].message.contains(&format!("{at:#x}")), "{}", report.findings[0]);
+    }
+    // They are not the same bytes.
+    let words = [store(8), set(4, 5), store(0xff_ffc8), load(8)];
+    let (_, lanes) = run_words(Arch::Sm80, &words, [LANES, 0, 0]);
+    assert!(lanes.iter().zip(0..).all(|(got, lane)| got[0] == lane), "{lanes:?}");
 }
 
 /// Code that is placed in memory, run by one warp.

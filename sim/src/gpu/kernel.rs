@@ -87,8 +87,8 @@ pub(super) fn start(
     let refused = |why: &str| Fault::Unsupported(format!("{what}: {why}"));
     let space = bus.for_kernels().ok_or_else(|| refused("this GPU runs no kernels"))?;
     let blocks = qmd.grid.iter().fold(1, |all: u64, count| all.saturating_mul((*count).into()));
-    if u64::from(qmd.local) > MAX_LOCAL_BYTES {
-        let local = qmd.local;
+    let local = qmd.local.map(u64::from).iter().sum();
+    if local > MAX_LOCAL_BYTES {
         return Err(refused(&format!("{local} bytes of local memory: at most {MAX_LOCAL_BYTES}")));
     }
     let stop = Arc::new(AtomicBool::new(false));
@@ -100,7 +100,7 @@ pub(super) fn start(
     }
     let launch = Launch { grid, block, cooperative, stop: Some(stop.clone()), ..Launch::default() };
     let text = if bus.takes_ptx() { text(bus, qmd.program)? } else { None };
-    let bytes = launch.most_bytes(qmd.shared.into(), qmd.local.into());
+    let bytes = launch.most_bytes(qmd.shared.into(), local);
     let mebibytes = bytes.div_ceil(MIB) as usize;
     let Some(place) = RUNNING.take(bus.run(), 1) else { return Ok(None) };
     let Some(memory) = MEMORY.take(bus.run(), mebibytes) else { return Ok(None) };
@@ -152,7 +152,7 @@ fn placed(
         bus.read(bank.address, &mut bytes)?;
         banks.push((bank.number, bytes));
     }
-    let (shared_bytes, local_bytes) = (qmd.shared.into(), qmd.local.into());
+    let (shared_bytes, local_bytes) = (qmd.shared.into(), qmd.local.map(u64::from));
     let textures = PoolTextures {
         space: space.clone(),
         pools: object.pools,

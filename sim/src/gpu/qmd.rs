@@ -22,8 +22,8 @@ pub(super) struct Qmd {
     /// Bytes of shared memory of a block.
     pub(super) shared: u32,
     pub(super) registers: u32,
-    /// Bytes of local memory of a thread.
-    pub(super) local: u32,
+    /// Bytes of local memory of a thread: from its first address on, and up to its last.
+    pub(super) local: [u32; 2],
     /// Where the code begins.
     pub(super) program: u64,
     pub(super) constants: Vec<Bank>,
@@ -376,7 +376,7 @@ impl Qmd {
             block: layout.block.map(word),
             shared: word(layout.shared),
             registers: word(layout.registers),
-            local: layout.local.iter().map(|field| word(*field)).fold(0, u32::saturating_add),
+            local: layout.local.map(word),
             program: layout.program.read(bytes),
             constants: constants.collect(),
             releases: releases.collect(),

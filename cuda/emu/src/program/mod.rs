@@ -23,6 +23,8 @@ pub(crate) type Reg = u32;
 pub(crate) const WINDOW_SHIFT: u32 = 56;
 pub(crate) const SHARED_WINDOW: u64 = 1 << WINDOW_SHIFT;
 pub(crate) const LOCAL_WINDOW: u64 = 2 << WINDOW_SHIFT;
+/// Addresses of a thread's local memory, of which it has some from the first on, and some up to the last.
+pub(crate) const LOCAL_BYTES: u64 = 1 << 24;
 pub(crate) const PARAM_WINDOW: u64 = 3 << WINDOW_SHIFT;
 pub(crate) const CODE_WINDOW: u64 = 4 << WINDOW_SHIFT;
 

@@ -5,7 +5,7 @@ use super::shared::{AccessProblem, Accessor};
 use super::warp::{PerLane, Warp};
 use super::{Mistake, mistake, read_word, write_word};
 use crate::memory::{BlockAccess, GlobalAddress, Reach, distance};
-use crate::program::{LOCAL_WINDOW, PARAM_WINDOW, SHARED_WINDOW, Space, WINDOW_SHIFT};
+use crate::program::{LOCAL_BYTES, LOCAL_WINDOW, PARAM_WINDOW, SHARED_WINDOW, Space, WINDOW_SHIFT};
 use crate::report::FindingKind;
 
 /// Bytes that may be accessed.
@@ -29,13 +29,25 @@ const MAX_STRING: u64 = 1 << 16;
 pub(super) struct Private {
     pub(super) local: PerLane,
     pub(super) call_params: PerLane,
-    /// Bytes of local memory in use.
+    /// Bytes of local memory in use, from its first address on.
     pub(super) local_end: u64,
+    /// And up to its last one, where drivers put stacks.
+    pub(super) local_top: u64,
     /// Where the parameters of the innermost call start, and their bytes.
     pub(super) params: (u64, u64),
 }
 
 impl Private {
+    /// Where bytes at an address of local memory are kept: the upper part behind the lower one.
+    fn local_place(&self, address: u64, size: u64) -> Option<u64> {
+        let end = address.checked_add(size)?;
+        if end <= self.local_end {
+            return Some(address);
+        }
+        let above = address.checked_sub(LOCAL_BYTES.saturating_sub(self.local_top))?;
+        (end <= LOCAL_BYTES).then_some(self.local_end + above)
+    }
+
     /// Finds out what an address means, and that all of `size` bytes are there and aligned.
     pub(super) fn locate<'a>(
         &self,
@@ -64,7 +76,7 @@ impl Private {
                 state.allocations.locate(offset, size).map(Target::Global)
             }
             Space::Shared => state.shared.locate(offset, size).map(Target::Shared),
-            Space::Local => inside(self.local_end).then_some(Target::Local(offset)),
+            Space::Local => self.local_place(offset, size).map(Target::Local),
             Space::Kernel => {
                 inside(state.grid.params.len() as u64).then_some(Target::Kernel(offset as usize))
             }

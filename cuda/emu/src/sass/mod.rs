@@ -55,6 +55,8 @@ pub(crate) struct Program {
     pub(crate) shared_grain: u32,
     /// Whether code asks where the system's part of shared memory is.
     pub(crate) asks_for_reserved: bool,
+    /// Of code in memory, whose it is.
+    pub(crate) placed: Option<nvabi_sass::Arch>,
 }
 
 /// The code of one section.
@@ -70,6 +72,12 @@ pub(crate) struct Section {
 }
 
 impl Program {
+    /// The section of an instruction.
+    pub(crate) fn section(&self, number: usize) -> Option<&Section> {
+        let at = self.sections.partition_point(|section| section.first <= number);
+        self.sections[..at].iter().rev().find(|section| section.count != 0)
+    }
+
     /// The number of the instruction at an address.
     pub(crate) fn number(&self, address: u64) -> Option<usize> {
         let at = self.sections.partition_point(|section| section.address <= address);
@@ -88,8 +96,9 @@ pub(crate) struct Kernel {
     pub(crate) param_bytes: u64,
     pub(crate) shared_size: u64,
     pub(crate) max_threads: Option<u64>,
-    /// Bytes of local memory of a thread.
+    /// Bytes of local memory of a thread, from its first address on and up to its last.
     pub(crate) local_size: u64,
+    pub(crate) local_top: u64,
     /// Registers of a thread.
     pub(crate) registers: usize,
     /// What banks hold beside the parameters.
@@ -209,6 +218,8 @@ pub(crate) enum Special {
     PackedTid,
     Block(usize),
     Lane,
+    /// Where the warp is among those of its multiprocessor.
+    VirtualWarp,
     Mask(fn(u32) -> u32),
     Clock,
     ClockHigh,
@@ -420,6 +431,8 @@ pub(crate) enum LaneSet {
     Barrier(u8),
     Active,
     Exited,
+    /// What is known of those that are elsewhere, in bits that only the hardware reads.
+    Elsewhere,
 }
 
 /// What a barrier does besides waiting.

@@ -20,11 +20,13 @@ const PAGE: u64 = 4096;
 const MOST: usize = 1 << 18;
 const MOST_AWAY: u64 = MOST as u64 * SIZE;
 const MOST_CENTRES: usize = 4;
+/// The bank in which a linker leaves addresses.
+const FUNCTIONS: usize = 4;
 
 /// Loads the code at an address, and all that it branches to or calls, also by an address in its constants.
 ///
 /// What a register leads to, as tables of branches and pointers of functions, is found where it lies behind other
-/// code, as compilers place it.
+/// code, as compilers place it, or when lanes come there.
 pub(crate) fn load(
     arch: Arch,
     memory: &Memory,
@@ -36,14 +38,14 @@ pub(crate) fn load(
     }
     let mut found =
         Found { arch, memory, banks, centres: vec![entry], runs: BTreeMap::new(), left: MOST };
-    let mut starts = BTreeSet::from([entry]);
-    while let Some(start) = starts.pop_first() {
-        if !found.has(start) && found.left > 0 {
-            starts.extend(found.run(start));
-        }
-    }
+    found.follow(entry);
     if !found.has(entry) {
         return Err(load_error(0, format!("no code of {arch} at {entry:#x}")));
+    }
+    for function in found.functions() {
+        if found.reach(function) {
+            found.follow(function);
+        }
     }
     Ok(found.program())
 }
@@ -73,6 +75,16 @@ impl Found<'_> {
         before.is_some_and(|(start, run)| address < end(*start, run))
     }
 
+    /// Decodes what lies behind an address, and where that leads.
+    fn follow(&mut self, start: u64) {
+        let mut starts = BTreeSet::from([start]);
+        while let Some(start) = starts.pop_first() {
+            if !self.has(start) && self.left > 0 {
+                starts.extend(self.run(start));
+            }
+        }
+    }
+
     /// Decodes what lies behind an address until there is no more code; where that leads.
     fn run(&mut self, start: u64) -> Vec<u64> {
         let next = self.runs.range(start..).next().map_or(u64::MAX, |(next, _)| *next);
@@ -92,7 +104,7 @@ impl Found<'_> {
                     leads.extend(self.far_target(&instruction).filter(|to| self.reach(*to)));
                 }
                 // It is refused when it runs; what is behind it is code all the same.
-                Err(unknown) if unknown.name.is_some() => {}
+                Err(unknown) if unknown.name.is_some() || is_passed_over(word) => {}
                 Err(_) => break,
             }
             run.push(word);
@@ -105,17 +117,28 @@ impl Found<'_> {
         leads
     }
 
-    /// Where a jump leads to by an address that the launch has in its constants.
+    /// Where a jump or a call leads to by an address of its own, or by one that the launch has in its constants.
     fn far_target(&self, instruction: &nvabi_sass::Instruction) -> Option<u64> {
-        if instruction.op != nvabi_sass::Op::JMP {
+        if !matches!(instruction.op, nvabi_sass::Op::JMP | nvabi_sass::Op::CALL) {
             return None;
         }
-        instruction.operands.iter().find_map(|operand| match operand.value {
+        let target = instruction.operands.iter().find_map(|operand| match operand.value {
             Value::Constant { bank: ConstantBank::Number(bank), index: None, offset } => {
-                self.constant(bank.into(), offset).filter(|to| to % SIZE == 0)
+                self.constant(bank.into(), offset)
             }
+            Value::Signed(address) => u64::try_from(address).ok(),
+            Value::Unsigned(address) => Some(address),
             _ => None,
-        })
+        });
+        target.filter(|to| *to != 0 && to % SIZE == 0)
+    }
+
+    /// Addresses that a driver put into the constants of functions which a kernel calls without naming them.
+    fn functions(&self) -> Vec<u64> {
+        let words = self.banks.get(FUNCTIONS).map_or(&[][..], Vec::as_slice).chunks_exact(8);
+        let words =
+            words.filter_map(|word| word.first_chunk()).map(|word| u64::from_le_bytes(*word));
+        words.filter(|to| *to != 0 && to % SIZE == 0).collect()
     }
 
     fn constant(&self, bank: usize, offset: i64) -> Option<u64> {
@@ -146,7 +169,7 @@ impl Found<'_> {
     }
 
     fn program(self) -> Program {
-        let mut program = Program::default();
+        let mut program = Program { placed: Some(self.arch), ..Program::default() };
         for island in self.islands() {
             self.add(&mut program, island);
         }
@@ -176,15 +199,37 @@ impl Found<'_> {
         let origin = address.wrapping_sub(first as u64 * SIZE);
         for (start, run) in self.runs.range(island) {
             for (number, word) in (((start - address) / SIZE) as usize..).zip(run) {
-                let decoded = nvabi_sass::decode(self.arch, *word, number as u64 * SIZE);
-                program.code[first + number] = match decoded {
-                    Ok(instruction) => decode(&instruction, origin, first, count),
-                    Err(unknown) => Instruction::refused(&unknown),
-                };
+                if let Ok(instruction) =
+                    read(self.arch, *word, number, origin, first..first + count)
+                {
+                    program.code[first + number] = instruction;
+                }
             }
         }
         let (name, lines) = (format!("{address:#x}").into(), BTreeMap::new());
         program.sections.push(Section { name, address, first, count, lines });
+    }
+}
+
+/// An opcode that NVIDIA's disassembler prints nothing for, and nothing public describes. The driver's own `malloc` and
+/// `free` have pairs of it, and come to the right results where it does nothing.
+fn is_passed_over(word: u128) -> bool {
+    word & 0xfff == 0x951
+}
+
+/// What a word of a section is, of which its number is given, or why it is no instruction.
+fn read(
+    arch: Arch,
+    word: u128,
+    number: usize,
+    origin: u64,
+    section: Range<usize>,
+) -> Result<Instruction, String> {
+    match nvabi_sass::decode(arch, word, number as u64 * SIZE) {
+        Ok(instruction) => Ok(decode(&instruction, origin, section.start, section.len())),
+        Err(unknown) if unknown.name.is_some() => Ok(Instruction::refused(&unknown)),
+        Err(_) if is_passed_over(word) => Ok(Instruction { op: Op::Nop, guard: Predicate::TRUE }),
+        Err(_) => Err(format!("no code is here, but {word:#034x}")),
     }
 }
 
@@ -197,12 +242,31 @@ fn targets(instruction: &nvabi_sass::Instruction) -> impl Iterator<Item = u64> {
 }
 
 impl Program {
+    /// Code between what was found, to which only a register led; otherwise what is there.
+    pub(crate) fn found_late(&self, memory: &Memory, pc: usize) -> Result<Instruction, String> {
+        let nothing = || "no code is here".to_owned();
+        let word = self.word(memory, pc).ok_or_else(nothing)?;
+        let section = self.section(pc).ok_or_else(nothing)?;
+        let arch = self.placed.ok_or_else(nothing)?;
+        let origin = section.address.wrapping_sub(section.first as u64 * SIZE);
+        let section = section.first..section.first + section.count;
+        read(arch, word, pc - section.start, origin, section)
+    }
+
+    fn word(&self, memory: &Memory, pc: usize) -> Option<u128> {
+        let section = self.section(pc)?;
+        let mut word = [0; SIZE as usize];
+        memory.read(section.address + (pc - section.first) as u64 * SIZE, &mut word).ok()?;
+        Some(u128::from_le_bytes(word))
+    }
+
     /// The kernel of a launch of code in memory.
     pub(crate) fn placed_kernel(&self, placed: &crate::device::Placed) -> super::Kernel {
         super::Kernel {
             first: self.number(placed.entry).unwrap_or_default(),
             shared_size: placed.shared_bytes,
-            local_size: placed.local_bytes,
+            local_size: placed.local_bytes[0],
+            local_top: placed.local_bytes[1],
             registers: usize::from(super::ZERO),
             ..super::Kernel::default()
         }

@@ -77,6 +77,14 @@ fn of_quads(lanes: u32) -> u32 {
     any * 0xf
 }
 
+/// Takes lanes out of groups, into ones of their own.
+fn move_lanes(from: &mut Vec<Group>, to: &mut Vec<Group>, lanes: u32) {
+    let parts = from.iter().filter(|group| group.mask & lanes != 0);
+    to.extend(parts.map(|group| Group { mask: group.mask & lanes, ..group.clone() }));
+    from.iter_mut().for_each(|group| group.mask &= !lanes);
+    from.retain(|group| group.mask != 0);
+}
+
 impl Warp<'_> {
     /// Lanes go to a place, and the others of the group to the next instruction.
     pub(super) fn branch(&mut self, target: u32, taken: u32) {
@@ -174,6 +182,8 @@ impl Warp<'_> {
             LaneSet::Barrier(barrier) => self.barriers[usize::from(barrier & 15)],
             LaneSet::Active => [self.now.mask; 32],
             LaneSet::Exited => [!self.core.alive; 32],
+            // The groups keep it.
+            LaneSet::Elsewhere => [0; 32],
         };
         self.write(to, &value, mask);
         if let LaneSet::Barrier(barrier) = from {
@@ -183,7 +193,8 @@ impl Warp<'_> {
         }
     }
 
-    /// Lanes that have ended do not come back, and those that are elsewhere do not leave what they do there.
+    /// Lanes that have ended do not come back, and those that are elsewhere do not leave what they do there. A driver's
+    /// function says of them that they have ended, and at its end what was true before.
     fn set_lanes(
         &mut self,
         to: LaneSet,
@@ -199,12 +210,27 @@ impl Warp<'_> {
                 Ok(())
             }
             LaneSet::Active if value[lane] & self.core.alive == self.now.mask => Ok(()),
+            LaneSet::Exited if value[lane] & self.now.mask == 0 => {
+                self.set_aside(value[lane]);
+                Ok(())
+            }
+            LaneSet::Elsewhere if self.core.alive == self.now.mask => Ok(()),
             _ => {
                 let (lanes, now) = (value[lane], self.now.mask);
                 let message = format!("lanes {lanes:#010x} are to run where {now:#010x} do");
                 mistake(FindingKind::Unsupported, lane, message)
             }
         }
+    }
+
+    /// Lanes count as ended, and of those that did so before only these do.
+    fn set_aside(&mut self, lanes: u32) {
+        let alive = self.core.alive;
+        self.groups.iter_mut().for_each(|group| group.mask &= alive);
+        let back: u32 = self.aside.iter().fold(0, |all, group| all | group.mask & !lanes);
+        move_lanes(&mut self.groups, &mut self.aside, lanes);
+        move_lanes(&mut self.aside, &mut self.groups, back);
+        self.core.alive = alive & !lanes | back;
     }
 
     /// Lanes wait, and the others of the group go on.

@@ -15,7 +15,7 @@ use super::warp::{Code, Warp};
 use crate::device::{Launch, RESERVED_SHARED_BYTES};
 use crate::program::{LOCAL_WINDOW, SHARED_WINDOW, SharedVariable};
 use crate::report::SourceLocation;
-use crate::sass::{BANKS, Kernel, Op, Program, RESERVED_SHARED, Row, Section};
+use crate::sass::{BANKS, Kernel, Op, Program, RESERVED_SHARED, Row};
 
 /// Places in bank 0, the same on all architectures up to Hopper.
 mod bank0 {
@@ -76,7 +76,7 @@ impl<'a> SassCode<'a> {
     }
 
     /// Code in memory, with the banks of a launch. The driver of a GPU says in bank 0 where shared and local memory
-    /// are among all addresses, and how much of it a thread has: here it is what this emulator has.
+    /// are among all addresses: here it is where this emulator has them.
     pub(crate) fn placed(
         program: &'a Program,
         kernel: &'a Kernel,
@@ -89,16 +89,7 @@ impl<'a> SassCode<'a> {
         };
         put(bank0::SHARED_WINDOW, SHARED_WINDOW);
         put(bank0::LOCAL_WINDOW, LOCAL_WINDOW);
-        if let Some(place) = banks[0].get_mut(bank0::STACK..bank0::STACK + 4) {
-            place.copy_from_slice(&(kernel.local_size as u32).to_le_bytes());
-        }
         Self { program, name: "kernel", kernel, banks }
-    }
-
-    /// The section of an instruction.
-    fn section(&self, pc: usize) -> Option<&Section> {
-        let at = self.program.sections.partition_point(|section| section.first <= pc);
-        self.program.sections[..at].iter().rev().find(|section| section.count != 0)
     }
 }
 
@@ -125,7 +116,8 @@ impl Code for SassCode<'_> {
     }
 
     fn warp_bytes(&self) -> u64 {
-        self.kernel.registers as u64 * size_of::<Row>() as u64 + 32 * self.kernel.local_size
+        let local = self.kernel.local_size + self.kernel.local_top;
+        self.kernel.registers as u64 * size_of::<Row>() as u64 + 32 * local
     }
 
     /// Calls use the local memory that the kernel has.
@@ -143,7 +135,7 @@ impl Code for SassCode<'_> {
 
     fn location(&self, site: Site) -> SourceLocation {
         let pc = site.pc as usize;
-        let Some(section) = self.section(pc) else { return SourceLocation::default() };
+        let Some(section) = self.program.section(pc) else { return SourceLocation::default() };
         let address = (pc - section.first) as u64 * 16;
         let line = section.lines.range(..=address).next_back();
         SourceLocation {
@@ -161,7 +153,7 @@ impl Code for SassCode<'_> {
     }
 
     fn innermost_loop(&self, site: Site) -> Option<(Site, Site)> {
-        let section = self.section(site.pc as usize)?;
+        let section = self.program.section(site.pc as usize)?;
         let code = &self.program.code[section.first..section.first + section.count];
         let at = |pc: usize| Site { function: 0, pc: pc as u32 };
         let loops = code.iter().enumerate().filter_map(|(number, instruction)| {

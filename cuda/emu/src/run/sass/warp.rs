@@ -1,5 +1,8 @@
 //! A warp: its registers, its groups of lanes, and one instruction after the other.
 
+use std::collections::HashMap;
+use std::sync::Arc;
+
 use super::super::access::Private;
 use super::super::block::State;
 use super::super::grid::Grid;
@@ -11,7 +14,7 @@ use super::flow::Group;
 use crate::lanes::Lanes;
 use crate::program::Reg;
 use crate::report::{EventKind, FindingKind};
-use crate::sass::{Op, Out, Predicate, Row, Special, TRUE, Target};
+use crate::sass::{Instruction, Op, Out, Predicate, Row, Special, TRUE, Target};
 
 /// What a register holds that is always zero.
 pub(super) static ZEROS: Row = [0; 32];
@@ -32,6 +35,8 @@ pub(super) struct Warp<'a> {
     /// The lanes that run, and the others.
     pub(super) now: Group,
     pub(super) groups: Vec<Group>,
+    /// Those that count as ended, until a driver's function that the others called returns.
+    pub(super) aside: Vec<Group>,
     /// Where lanes go on behind what they did together.
     pub(super) behind: [u32; 32],
     /// The instruction that runs or ran last.
@@ -41,6 +46,8 @@ pub(super) struct Warp<'a> {
     pub(super) result: u32,
     pub(super) at_block_barrier: bool,
     pub(super) scratch: Option<Box<Scratch>>,
+    /// Instructions that were found when lanes came to them.
+    late: HashMap<u32, Arc<Instruction>>,
     turns: u32,
 }
 
@@ -96,8 +103,9 @@ impl<'a> Warp<'a> {
     pub(super) fn new(code: &'a SassCode<'a>, grid: &Grid<'_>, index: usize, threads: u32) -> Self {
         let core = Core::new(grid, index, threads);
         let mut private = Private::default();
-        private.local.grow(code.kernel.local_size);
+        private.local.grow(code.kernel.local_size + code.kernel.local_top);
         private.local_end = code.kernel.local_size;
+        private.local_top = code.kernel.local_top;
         let first = code.kernel.first as u32;
         let mut predicates = [0; 8];
         predicates[usize::from(TRUE)] = u32::MAX;
@@ -110,12 +118,14 @@ impl<'a> Warp<'a> {
             predicates,
             barriers: Box::new([[0; 32]; 16]),
             groups: Vec::new(),
+            aside: Vec::new(),
             behind: [0; 32],
             site: first,
             truths: 0,
             result: 0,
             at_block_barrier: false,
             scratch: Some(Box::new(Scratch { sources: [ZEROS; 6], out: Out::EMPTY })),
+            late: HashMap::new(),
             turns: 0,
         };
         if grid.launch.observe {
@@ -180,6 +190,14 @@ impl<'a> Warp<'a> {
         let Some(instruction) = self.code.program.code.get(pc as usize) else {
             return mistake(FindingKind::Trap, first, "a jump to where no code is");
         };
+        let late;
+        let instruction = match instruction.op {
+            Op::NoCode => {
+                late = self.found_late(state, pc)?;
+                &*late
+            }
+            _ => instruction,
+        };
         self.now.pc += 1;
         self.site = pc;
         state.warp_instructions += 1;
@@ -217,7 +235,7 @@ impl<'a> Warp<'a> {
                 self.rotate();
                 return Ok(Some(Stop::Paused));
             }
-            Op::NoCode => return mistake(FindingKind::Unsupported, first, "no code is here"),
+            Op::NoCode => {}
             Op::Refused(why) => {
                 return mistake(FindingKind::Unsupported, first, &**why);
             }
@@ -271,6 +289,19 @@ impl<'a> Warp<'a> {
         Ok(None)
     }
 
+    fn found_late(&mut self, state: &State<'_>, pc: u32) -> Result<Arc<Instruction>, Box<Mistake>> {
+        if let Some(known) = self.late.get(&pc) {
+            return Ok(known.clone());
+        }
+        match self.code.program.found_late(state.grid.memory, pc as usize) {
+            Ok(found) => Ok(self.late.entry(pc).or_insert(Arc::new(found)).clone()),
+            Err(what) => {
+                self.site = pc;
+                mistake(FindingKind::Unsupported, warp::Warp::first_lane(self), what)
+            }
+        }
+    }
+
     /// Lets others go on that a loop may wait for.
     fn turn(&mut self, pc: u32, target: u32) {
         if target <= pc && !self.groups.is_empty() {
@@ -300,6 +331,8 @@ impl<'a> Warp<'a> {
                 std::array::from_fn(|lane| (x[lane] | y[lane] << 16 | z[lane] << 26) as u32)
             }
             Special::Block(axis) => splat(state.index[axis].into()),
+            // From bit 8 on, the warp's number, as compilers read it.
+            Special::VirtualWarp => splat((self.core.index as u64 & 0x7f) << 8),
             Special::Lane => std::array::from_fn(|lane| lane as u32),
             Special::Mask(f) => std::array::from_fn(|lane| f(lane as u32)),
             // Time that depends on nothing but what has run.

@@ -5,6 +5,9 @@ use nvabi_sass::{Modifier, Op as Name, Value};
 use super::{Decoded, Decoder, Kind, Op};
 use crate::sass::{Arrival, LaneSet, Operand, Predicate, Source};
 
+/// What is added to an address that is whole.
+const NOWHERE: [Source; 2] = [Source::Register(super::ZERO), Source::Register(super::ZERO)];
+
 impl Decoder<'_> {
     pub(super) fn flow(&self) -> Decoded<Op> {
         use Name::*;
@@ -67,6 +70,14 @@ impl Decoder<'_> {
             Value::Barrier(number) => Ok(LaneSet::Barrier(number)),
             Value::Named(Modifier::MACTIVE) => Ok(LaneSet::Active),
             Value::Named(Modifier::MEXITED) => Ok(LaneSet::Exited),
+            Value::Named(
+                Modifier::THREAD_STATE_ENUM_0
+                | Modifier::THREAD_STATE_ENUM_1
+                | Modifier::THREAD_STATE_ENUM_2
+                | Modifier::THREAD_STATE_ENUM_3
+                | Modifier::THREAD_STATE_ENUM_4
+                | Modifier::OPT_STACK,
+            ) => Ok(LaneSet::Elsewhere),
             _ => Err(format!("operand {at} is no set of lanes that is kept here")),
         }
     }
@@ -112,10 +123,14 @@ impl Decoder<'_> {
     }
 
     fn jump(&self) -> Decoded<Op> {
-        if self.has(Modifier::U) || self.has(Modifier::DIV) {
+        if [Modifier::U, Modifier::DIV, Modifier::CONV].iter().any(|word| self.has(*word)) {
             return Err("only lanes by themselves jump here".to_owned());
         }
-        Ok(Op::Jump { base: 0, to: self.long(1)?, when: self.predicate(0)? })
+        let when = self.predicate(0)?;
+        match self.number(1) {
+            Ok(base) => Ok(Op::Jump { base, to: NOWHERE, when }),
+            Err(_) => Ok(Op::Jump { base: 0, to: self.long(1)?, when }),
+        }
     }
 
     fn call(&self) -> Decoded<Op> {
@@ -125,9 +140,7 @@ impl Decoder<'_> {
                 let target = self.place(self.address_of(1)?)?;
                 return Ok(Op::Branch { target, when, whole: false });
             }
-            let base = self.number(1)?;
-            let nothing = || Source::Register(super::ZERO);
-            return Ok(Op::Jump { base, to: [nothing(), nothing()], when });
+            return Ok(Op::Jump { base: self.number(1)?, to: NOWHERE, when });
         }
         let base = match self.operand(2)?.value {
             Value::Target(address) => self.base().wrapping_add_signed(address),
