@@ -1088,6 +1088,34 @@ fn lanes_that_are_set_aside_come_back() {
     assert!(report.findings[0].message.contains("are to run"), "{}", report.findings[0]);
 }
 
+/// A function saves a barrier that others wait at, and uses it for those that called.
+#[test]
+fn a_saved_barrier_is_another_one() {
+    let set_barrier = |barrier: u128, words: u128| {
+        0x945 | ALWAYS | barrier << 16 | (words * 16 >> 2) << 34 | 7 << 87
+    };
+    let sync = |barrier: u128| 0x941 | ALWAYS | barrier << 16 | 7 << 87;
+    let words = [
+        ("BSSY B6, 0x80", set_barrier(6, 7)),
+        // The lower half of the lanes waits.
+        ("@!P4 BRA 0x80", 0x947 | 0xc << 12 | (6 * 16 >> 2) << 34 | 7 << 87),
+        ("BMOV.32.CLEAR R8, B6", 0x355 | ALWAYS | 8 << 16 | 6 << 24 | bits(84, 1)),
+        ("BSSY B6, 0x50", set_barrier(6, 1)),
+        ("NOP", 0x918 | ALWAYS),
+        ("BSYNC B6", sync(6)),
+        ("BMOV.32 R0, MACTIVE", 0x355 | ALWAYS | 26 << 24 | 1 << 28),
+        ("BMOV.32 B6, R8", 0x356 | ALWAYS | 6 << 24 | 8 << 32),
+        ("BSYNC B6", sync(6)),
+        ("BMOV.32 R1, MACTIVE", 0x355 | ALWAYS | 1 << 16 | 26 << 24 | 1 << 28),
+    ];
+    let (report, lanes) = run_words(Arch::Sm80, &texts(&words), [LANES, 0, 0]);
+    assert!(report.findings.is_empty(), "{}", report.findings[0]);
+    for (lane, [inside, behind, _]) in lanes.into_iter().enumerate() {
+        let wanted = if lane < 16 { 0 } else { 0xffff_0000 };
+        assert_eq!((inside, behind), (wanted, u32::MAX), "lane {lane}");
+    }
+}
+
 #[test]
 fn local_memory_has_a_lower_and_an_upper_part() {
     let store = |at: u128| 0x387 | ALWAYS | 255 << 24 | 4 << 32 | at << 40 | bits(73, 4);

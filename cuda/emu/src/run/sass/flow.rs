@@ -339,20 +339,31 @@ impl Warp<'_> {
         });
     }
 
+    /// The lanes that a group waits for.
+    fn awaited(&self, group: &Group) -> Option<u32> {
+        match group.wait {
+            Wait::Convergence(barrier) => {
+                let first = group.mask.trailing_zeros() as usize & 31;
+                Some(self.barriers[usize::from(barrier)][first])
+            }
+            Wait::Lanes(lanes) | Wait::Together(lanes) => Some(lanes),
+            Wait::Nothing | Wait::Block { .. } => None,
+        }
+    }
+
     /// Lets lanes go of which all that they wait for have come.
     fn release(&mut self) -> bool {
         for at in 0..self.groups.len() {
             let group = &self.groups[at];
-            let first = group.mask.trailing_zeros() as usize & 31;
-            let needed = match group.wait {
-                Wait::Convergence(barrier) => self.barriers[usize::from(barrier)][first],
-                Wait::Lanes(lanes) | Wait::Together(lanes) => lanes,
-                _ => continue,
-            };
-            let needed = needed & self.core.alive | group.mask;
+            let Some(awaited) = self.awaited(group) else { continue };
+            let needed = awaited & self.core.alive | group.mask;
             let wait = group.wait;
-            let come =
-                self.groups.iter().filter(|group| group.wait == wait && group.mask & !needed == 0);
+            // A function that saved a barrier uses it for other lanes, while some still wait at the saved one.
+            let come = self.groups.iter().filter(|group| {
+                group.wait == wait
+                    && group.mask & !needed == 0
+                    && self.awaited(group) == Some(awaited)
+            });
             let come = come.fold(0, |all, group| all | group.mask);
             if needed & !come == 0 {
                 self.let_go(wait, come);
