@@ -149,10 +149,12 @@ impl Search {
         Self { sets: MOST_SETS / 4, ..Self::default() }
     }
 
-    /// Whether a pair may still be compared; then it is.
-    pub(crate) fn takes_a_pair(&mut self) -> bool {
-        let left = self.pairs.checked_sub(1);
+    /// Whether work that takes as long as comparing so many pairs may still be done; then it is. Where it may not,
+    /// nothing may any more.
+    pub(crate) fn takes(&mut self, pairs: usize) -> bool {
+        let left = self.pairs.checked_sub(pairs);
         self.pairs = left.unwrap_or(0);
+        self.complete &= left.is_some();
         left.is_some()
     }
 
@@ -180,11 +182,9 @@ impl Search {
         let first = self.some_of(first);
         lists.fold(first, |derived, mut list| {
             let affordable = self.pairs / derived.len().max(1);
-            if affordable < list.len() {
-                self.complete = false;
+            if !self.takes(derived.len() * list.len()) {
                 list.truncate(affordable);
             }
-            self.pairs -= derived.len() * list.len();
             self.some_of(sorted(derive(&derived, &list)))
         })
     }

@@ -1,5 +1,6 @@
 //! Why no memory serves every device, and the least that would have to change.
 
+use std::collections::HashSet;
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
@@ -83,7 +84,7 @@ pub enum Cause {
 }
 
 /// A change after which some memory serves every device.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize)]
 #[serde(rename_all = "kebab-case", tag = "kind")]
 #[non_exhaustive]
 pub enum Relaxation {
@@ -126,8 +127,11 @@ pub struct Explanation {
     pub relaxations: Vec<Relaxation>,
     /// Pairs of sets that failed, in the order of the offers: at most 16,384.
     pub rejections: Vec<Rejection>,
-    /// Whether all was looked at. Where the offers have more combinations than that, the group may not be the
-    /// smallest, there may be other reasons and changes, and memory that serves all was not ruled out.
+    /// Whether it is sure that no memory serves all: where the offers have more combinations than are looked at, some
+    /// may all the same.
+    pub ruled_out: bool,
+    /// Whether all was looked at. Otherwise the group may not be the smallest, and there may be other reasons and
+    /// changes.
     pub complete: bool,
 }
 
@@ -169,6 +173,8 @@ pub fn explain(offers: &[Offer]) -> Explanation {
         relaxations,
         reasons,
         rejections,
+        // Of fewer than all it is known that nothing serves them.
+        ruled_out: all.sets.is_empty() && (all.complete || group.len() < offers.len()),
         complete: search.complete,
     }
 }
@@ -291,7 +297,7 @@ fn join<'a>(
         usable(next).map(|(at, set)| (&next.of, at, set)).collect();
     for left in before {
         for (of, at, set) in &next {
-            if rejections.len() >= MOST_REJECTIONS || !search.takes_a_pair() {
+            if rejections.len() >= MOST_REJECTIONS || !search.takes(1) {
                 search.complete = false;
                 return joined;
             }
@@ -352,25 +358,32 @@ fn smallest_group(offers: &[Offer], search: &mut Search) -> Vec<usize> {
     group
 }
 
-/// Changes of the group that are tried one by one, from small to large.
+/// Changes of the group that help, from small to large.
 fn relaxations(offers: &[Offer], group: &[usize], search: &mut Search) -> Vec<Relaxation> {
+    let sets: usize = offers.iter().map(|offer| offer.sets.len()).sum();
+    let mut helps = |change: &Relaxation| {
+        search.takes(sets * PAIRS_A_COPY) && !search.derive(&change.applied(offers)).sets.is_empty()
+    };
+    // There is less to look at without one: these are found where there is too much for the others.
+    let drop = |at: &usize| Relaxation::Drop { of: vec![offers[*at].of.clone()] };
+    let drops: Vec<Relaxation> = group.iter().map(drop).filter(&mut helps).collect();
     let mut relaxations = candidates(offers, group);
-    relaxations.retain(|change| {
-        let untried = search.is_spent();
-        search.complete &= !untried;
-        !untried && !search.derive(&change.applied(offers)).sets.is_empty()
-    });
+    relaxations.retain(helps);
+    relaxations.extend(drops);
     if relaxations.is_empty() {
-        relaxations.extend(drop_many(offers));
+        relaxations.extend(drop_many(offers, search));
     }
     relaxations
 }
 
+/// A set that is copied and put in order takes as long as comparing so many pairs.
+const PAIRS_A_COPY: usize = 16;
+
 fn candidates(offers: &[Offer], group: &[usize]) -> Vec<Relaxation> {
     let members = || group.iter().map(|at| &offers[*at]);
-    let mut candidates: Vec<Relaxation> = Vec::new();
-    let mut add = |change| {
-        if !candidates.contains(&change) {
+    let (mut candidates, mut known) = (Vec::new(), HashSet::new());
+    let mut add = |change: Relaxation| {
+        if known.insert(change.clone()) {
             candidates.push(change);
         }
     };
@@ -402,20 +415,20 @@ fn candidates(offers: &[Offer], group: &[usize]) -> Vec<Relaxation> {
             add(Relaxation::Accept { of: offer.of.clone(), capability });
         }
     }
-    for offer in members() {
-        add(Relaxation::Drop { of: vec![offer.of.clone()] });
-    }
     candidates
 }
 
 /// The uses to drop when dropping one does not help: whoever fails with those that are kept, where
 /// those that are asked for first are kept first.
-fn drop_many(offers: &[Offer]) -> Option<Relaxation> {
+fn drop_many(offers: &[Offer], search: &mut Search) -> Option<Relaxation> {
     let mut kept: Vec<&Offer> = Vec::new();
     let mut dropped = Vec::new();
     for offer in offers {
+        if search.is_spent() {
+            return None;
+        }
         kept.push(offer);
-        if derive_all(&kept).sets.is_empty() {
+        if search.derive(&kept).sets.is_empty() {
             kept.pop();
             dropped.push(offer.of.clone());
         }
@@ -532,10 +545,15 @@ impl fmt::Display for Explanation {
             return f.write_str("no conflict\n");
         };
         let between: Vec<String> = self.between.iter().map(Use::to_string).collect();
-        let found = if self.complete { "no memory serves" } else { "found no memory that serves" };
+        let found = if self.ruled_out { "no memory serves" } else { "found no memory that serves" };
         writeln!(f, "{found} {}: {}", between.join(" and "), first.cause)?;
-        if !self.complete {
+        if !self.ruled_out {
             writeln!(f, "  note: the offers have more combinations than are looked at")?;
+        } else if !self.complete {
+            writeln!(
+                f,
+                "  note: not every reason and change was looked for: there are too many combinations"
+            )?;
         }
         for reason in rest {
             writeln!(f, "  also {reason}")?;

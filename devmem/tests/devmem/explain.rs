@@ -137,6 +137,44 @@ fn nothing_to_explain() {
 
 /// Whatever the offers are: a failure has a reason, each relaxation that is named helps, and each
 /// pair that is not in the result is among the rejections.
+/// Whoever wrote the offers chose the names: what is said of them is shown line by line.
+#[test]
+fn a_devices_name_is_one_line() {
+    let wrong = "gpu\n  help: x:texture".parse::<Use>().expect_err("no name");
+    assert!(wrong.contains(r"`gpu\n  help: x` has the control character \n"), "{wrong}");
+    let json = r#"{"use": {"device": "gpu\u001b[2J", "operation": "texture"}, "sets": []}"#;
+    let wrong = serde_json::from_str::<Offer>(json).expect_err("no name").to_string();
+    assert!(wrong.contains(r"control character \u{1b}"), "{wrong}");
+}
+
+/// Two devices that share nothing, with so many sets each, of which no two are alike.
+fn strangers(sets: u16) -> Vec<Offer> {
+    let of = |text, vendor| {
+        let set = |name| set(&[], &[Capability::new(vendor, name, vec![])]);
+        offer(text, (0..sets).map(set).collect::<Vec<_>>())
+    };
+    vec![of("gpu:render", 4318), of("npu:render", 6666)]
+}
+
+/// How long it takes is measured by `benches/devmem.sh`.
+#[test]
+fn what_is_too_much_to_look_for_is_told_and_the_verdict_stands() {
+    let few = explain(&strangers(20));
+    assert!(few.ruled_out && few.complete);
+    assert_eq!(few.relaxations.len(), 42, "each takes what the other has, or is left out");
+    let many = explain(&strangers(100));
+    assert!(many.ruled_out && !many.complete);
+    assert!(many.relaxations.len() < 150, "{}", many.relaxations.len());
+    let text = many.to_string();
+    assert!(text.starts_with("no memory serves gpu:render and npu:render: "), "{text}");
+    assert!(text.contains("note: not every reason"), "{text}");
+    assert!(text.contains("help: drop render on gpu"), "{text}");
+    // Of too many it is not known that nothing serves them.
+    let unknown = explain(&strangers(300));
+    assert!(!unknown.ruled_out && !unknown.complete);
+    assert!(unknown.to_string().starts_with("found no memory that serves"), "{unknown}");
+}
+
 #[test]
 fn a_set_that_allows_nothing_is_of_no_use() {
     let set = |value| {
