@@ -146,6 +146,22 @@ fn a_folder_by_launch_is_the_trace_again() {
     }
 }
 
+/// Who made the trace chose its kernels' names.
+#[test]
+fn a_kernels_name_neither_ends_a_line_nor_commands_the_terminal() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut out =
+        V2Writer::new(std::fs::File::create(folder.path().join("t")).unwrap(), None).unwrap();
+    write_v2(&mut out, "k\u{1b}[2J\nlaunch 9: \u{202e}x", &many(1, 1, 4), 0);
+    out.finish().unwrap();
+    for arguments in [["dump", "t"], ["info", "t"]] {
+        let (code, text, told) = trace(folder.path(), &arguments);
+        assert_eq!(code, Some(0), "{told}");
+        assert!(text.contains(r"k\u{1b}[2J\nlaunch 9: \u{202e}x"), "{arguments:?}: {text}");
+        assert!(!text.contains(['\u{1b}', '\u{202e}']), "{arguments:?}: {text}");
+    }
+}
+
 #[test]
 fn a_folder_of_several_launches_has_each_in_its_place() {
     let folder = tempfile::tempdir().unwrap();

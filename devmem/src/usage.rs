@@ -213,12 +213,30 @@ impl FromStr for Operation {
 #[serde(deny_unknown_fields)]
 pub struct Use {
     /// Which device, by its name.
+    #[serde(deserialize_with = "name")]
     pub device: String,
     /// What it does.
     pub operation: Operation,
     /// What else is asked of it.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub details: Vec<Detail>,
+}
+
+fn name<'de, D: serde::Deserializer<'de>>(from: D) -> Result<String, D::Error> {
+    let name = String::deserialize(from)?;
+    check_name(&name).map_err(serde::de::Error::custom)?;
+    Ok(name)
+}
+
+/// A device's name is one line, wherever it is shown.
+pub(crate) fn check_name(name: &str) -> Result<(), String> {
+    match name.chars().find(|letter| letter.is_control()) {
+        Some(letter) => {
+            let (name, letter) = (name.escape_debug(), letter.escape_default());
+            Err(format!("the device's name `{name}` has the control character {letter}"))
+        }
+        None => Ok(()),
+    }
 }
 
 impl Use {
@@ -255,6 +273,7 @@ impl FromStr for Use {
             match operation.parse() {
                 Ok(operation) => {
                     let details = details.map(details_of).transpose()?.unwrap_or_default();
+                    check_name(&text[..at])?;
                     return Ok(Self { device: text[..at].to_owned(), operation, details });
                 }
                 // A vendor's detail has a colon too.

@@ -14,18 +14,28 @@ pub fn lines(text: &str) -> Cow<'_, str> {
 }
 
 fn spelled<'t>(text: &'t str, kept: &[u8]) -> Cow<'t, str> {
-    // Of most texts the bytes tell: a control beyond ASCII begins with 0xc2.
-    let suspect = |byte: u8| byte.is_ascii_control() && !kept.contains(&byte) || byte == 0xc2;
+    // Of most texts the bytes tell: what commands beyond ASCII begins with one of these.
+    let suspect = |byte: u8| {
+        byte.is_ascii_control() && !kept.contains(&byte) || matches!(byte, 0xc2 | 0xd8 | 0xe2)
+    };
     if !text.bytes().any(suspect) {
         return text.into();
     }
-    let spelled = |letter: char| match letter.is_control() {
+    let spelled = |letter: char| match commands(letter) {
         true if !kept.iter().any(|kept| letter == char::from(*kept)) => {
             letter.escape_default().to_string()
         }
         _ => letter.to_string(),
     };
     text.chars().map(spelled).collect::<String>().into()
+}
+
+/// Controls; what ends a line elsewhere; and what makes letters stand in another order than they are.
+fn commands(letter: char) -> bool {
+    const LINES: [char; 2] = ['\u{2028}', '\u{2029}'];
+    let marks = matches!(letter, '\u{61c}' | '\u{200e}' | '\u{200f}');
+    let orders = matches!(letter, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
+    letter.is_control() || LINES.contains(&letter) || marks || orders
 }
 
 /// How wide a column is: as its widest cell, but for cells wider than `limit`, which stick out.
@@ -45,7 +55,15 @@ mod tests {
     fn control_characters_are_spelled_out() {
         assert_eq!(line("a\u{1b}[2J\nb"), "a\\u{1b}[2J\\nb");
         assert_eq!(lines("a\u{1b}[2J\n\tb\u{9b}"), "a\\u{1b}[2J\n\tb\\u{9b}");
-        assert_eq!(line("größe"), "größe");
+        assert_eq!(line("größe – ↕ ©"), "größe – ↕ ©");
+    }
+
+    /// What is shown in another order than it is read can look like anything.
+    #[test]
+    fn letters_stand_in_their_order() {
+        for letter in "\u{202a}\u{202e}\u{2066}\u{2069}\u{200f}\u{61c}\u{2028}".chars() {
+            assert_eq!(line(&format!("a{letter}b")), format!("a\\u{{{:x}}}b", u32::from(letter)));
+        }
     }
 
     #[test]

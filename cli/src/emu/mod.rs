@@ -11,6 +11,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, ExitStatus, Stdio};
 
 use findings::{Findings, Severity};
+use nvabi_reports::terminal;
 use suppressions::Suppressions;
 
 use crate::context::Context;
@@ -133,7 +134,7 @@ fn run(context: &Context<'_>, args: &EmuArgs) -> io::Result<ExitCode> {
     findings.all.retain(|finding| !suppressions.covers(finding));
     findings.sort();
     for finding in &findings.all {
-        eprintln!("nvabi emu: {}", finding.line(schedules.len()));
+        eprintln!("nvabi emu: {}", terminal::line(&finding.line(schedules.len())));
     }
     for unused in suppressions.unused() {
         eprintln!("nvabi emu: {unused}: this suppression covers nothing that was found");

@@ -3,6 +3,7 @@
 use std::io::{BufWriter, Write as _};
 
 use nvabi_pipeline::diagnostic::{Diagnostic, Report};
+use nvabi_reports::terminal;
 use nvabi_trace::{Event, Found, Trace, Warp};
 use serde::Serialize;
 
@@ -38,7 +39,7 @@ pub(crate) fn dump(context: &Context<'_>, args: &TraceDump) -> Result<Outcome, R
     for launch in (0..launches).filter(|at| args.launch.is_none_or(|launch| launch == *at)) {
         if !context.json() {
             let kernel = trace.launches().get(launch).map_or("", |launch| &launch.kernel);
-            written(writeln!(out, "launch {launch}: {kernel}"))?;
+            written(writeln!(out, "launch {launch}: {}", terminal::line(kernel)))?;
         }
         for found in trace.warps(launch) {
             match found {
@@ -95,7 +96,7 @@ fn dump_warp(
             Some(source) => format!("{}:{}", source.file, source.line),
             None => format!("site {:#x}", event.site),
         };
-        written(writeln!(out, "{index:>8}  {place}  {}", words(&event)))?;
+        written(writeln!(out, "{index:>8}  {}  {}", terminal::line(&place), words(&event)))?;
     }
     Ok(())
 }

@@ -3,6 +3,7 @@
 use std::fmt::Write as _;
 
 use nvabi_pipeline::diagnostic::Report;
+use nvabi_reports::terminal;
 use nvabi_trace::{Found, Launch, Trace};
 use serde::Serialize;
 
@@ -112,6 +113,7 @@ impl About {
         let Launch { kernel, grid, block, warps, arch, module_hash, .. } = &self.launch;
         let Launch { stream, order, session, .. } = &self.launch;
         let size = |[x, y, z]: &[u32; 3]| format!("{x} x {y} x {z}");
+        let kernel = terminal::line(kernel);
         let _ = writeln!(text, "launch {at}: {kernel}, {} blocks of {}", size(grid), size(block));
         let _ = write!(text, "    session {session}, order {order}, stream {stream}");
         if *arch > 0 {

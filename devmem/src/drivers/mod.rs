@@ -66,11 +66,13 @@ pub fn enumerate(drivers: &[Box<dyn Driver>]) -> Found {
         for device in devices {
             // Uses are by name: a plugin's `cpu` would take the place of the CPU, or never be asked.
             let name = &device.info().name;
-            match found.devices.iter().any(|known| known.info().name == *name) {
-                true => problem(Error::invalid(format!(
+            let taken = found.devices.iter().any(|known| known.info().name == *name);
+            match crate::usage::check_name(name) {
+                Err(wrong) => problem(Error::invalid(wrong)),
+                Ok(()) if taken => problem(Error::invalid(format!(
                     "its device {name} has the name of another one"
                 ))),
-                false => found.devices.push(device),
+                Ok(()) => found.devices.push(device),
             }
         }
     }
