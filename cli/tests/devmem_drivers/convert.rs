@@ -32,9 +32,8 @@ impl Stream {
         assert_eq!(done, 0, "request {request:#x}: {error}");
     }
 
-    /// Sets a queue to memory of others: width, height and bytes of a frame, as the driver has them.
+    /// Sets what a queue's frames are: width, height and bytes of one, as the driver has them.
     fn set(&self, kind: u32, size: (u32, u32), fourcc: &[u8; 4]) -> [u32; 3] {
-        const DMABUF: u32 = 4;
         let by_planes = kind > OUTPUT;
         // struct v4l2_format: type, then width, height, fourcc, field; pitch and size, or of each plane size and pitch.
         let mut format = [0u32; 52];
@@ -43,8 +42,15 @@ impl Stream {
         format[47] = u32::from(by_planes);
         self.call(0xc0d0_5605, &mut format);
         assert_eq!(format[4], u32::from_le_bytes(*fourcc));
-        self.call(0xc014_5608, &mut [1u32, kind, DMABUF, 0, 0]);
         [format[2], format[3], format[7]]
+    }
+
+    /// Sets queues to one piece of memory of others each, after which frames stay what they are.
+    fn take_from_others(&self, kinds: &[u32]) {
+        const DMABUF: u32 = 4;
+        for kind in kinds {
+            self.call(0xc014_5608, &mut [1u32, *kind, DMABUF, 0, 0]);
+        }
     }
 
     fn stream(&self, mut kind: u32) {
@@ -147,6 +153,7 @@ fn a_converter_reads_one_memory_and_writes_another() {
         for kind in [OUTPUT, CAPTURE] {
             assert_eq!(stream.set(kind, (320, 240), b"RGBP"), [320, 240, 320 * 240 * 2]);
         }
+        stream.take_from_others(&[OUTPUT, CAPTURE]);
         stream.give(OUTPUT, &source, 320 * 240 * 2);
         stream.give(CAPTURE, &target, 0);
         stream.stream(OUTPUT);
@@ -223,9 +230,12 @@ fn a_codec_reads_and_writes_memory_of_others() {
     write(&frame, &picture);
 
     let stream = Stream::open(&*encoder);
-    let [_, _, most] = stream.set(CAPTURE_PLANES, (640, 360), b"FWHT");
+    stream.set(CAPTURE_PLANES, (640, 360), b"FWHT");
     let [width, height, size] = stream.set(OUTPUT_PLANES, (640, 360), b"NV12");
     assert_eq!((width, height, size), (640, 368, 640 * 368 * 3 / 2));
+    // How large a coded frame may be follows from the frames that are read.
+    let [_, _, most] = stream.set(CAPTURE_PLANES, (640, 360), b"FWHT");
+    stream.take_from_others(&[OUTPUT_PLANES, CAPTURE_PLANES]);
     let bytes = Usage::new(Image::bytes(most), Vec::new());
     let set = described(&*encoder, Operation::Encode, image).set;
     let rows = CapabilitySet { constraints: Vec::new(), ..set };
@@ -242,10 +252,12 @@ fn a_codec_reads_and_writes_memory_of_others() {
 
     let stream = Stream::open(&*decoder);
     stream.set(OUTPUT_PLANES, (640, 360), b"FWHT");
+    stream.take_from_others(&[OUTPUT_PLANES]);
     stream.give(OUTPUT_PLANES, &coded, used);
     // It reads the size of frames where the stream begins.
     stream.stream(OUTPUT_PLANES);
     assert_eq!(stream.set(CAPTURE_PLANES, (640, 360), b"NV12"), [640, 368, size]);
+    stream.take_from_others(&[CAPTURE_PLANES]);
     write(&again, &vec![0; again.description().layout.size as usize]);
     stream.give(CAPTURE_PLANES, &again, 0);
     stream.stream(CAPTURE_PLANES);

@@ -59,6 +59,7 @@ fn alias(name: &str) -> Option<String> {
     match name {
         "vgem" | "vkms" => card(name),
         "bochs" => card("bochs-drm"),
+        "simpledrm" => card("simple-framebuffer"),
         // The card is of the virtio device, or of what that is on.
         "virtio-gpu" => card("virtio_gpu").or_else(|| card("virtio-pci")),
         // GPUs in software: OpenGL's by a render node, and Vulkan's, which has none.

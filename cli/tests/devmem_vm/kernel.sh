@@ -165,7 +165,7 @@ build() {
     cp tree/arch/x86/boot/bzImage out/vmlinuz
     {
         provides tree/.config
-        echo dma-heap:reserved
+        echo dma-heap:reserved simpledrm
         # Large pages are mapped wholly since 6.15 (drivers/udmabuf.rs).
         printf '%s\n' 6.15 "${version%%-*}" | sort -CV && echo udmabuf:2M
     } >out/provides

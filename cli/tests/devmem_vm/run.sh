@@ -65,13 +65,15 @@ if [ -n "${VM_ROOT:-}" ]; then cp -r "$VM_ROOT/." "$root"; fi
 # be late with the interrupts by which the kernel checks its timer, which then panics: no_timer_check.
 status=0
 cameras="vivid.n_devs=3 vivid.node_types=0x1,0x1,0x1 vivid.allocators=0,1,0 vivid.multiplanar=1,1,2"
+# The firmware's framebuffer: no driver takes the card from it. 1024 x 768, 16 bits a pixel.
+framebuffer=vga=0x317
 # The converter has the interface with one memory for all planes, the codecs the other one.
 codecs="vicodec.multiplanar=1"
 timeout "${VM_SECONDS:-600}" qemu-system-x86_64 \
     -accel "${VM_ACCEL:-tcg}" -cpu max -m 1G -nodefaults -no-user-config -display none -no-reboot \
-    -device bochs-display -device virtio-gpu-pci \
+    -device cirrus-vga -device bochs-display -device virtio-gpu-pci \
     -kernel "$kernel/vmlinuz" -initrd "$work/initramfs" -serial stdio \
-    -append "console=ttyS0 quiet panic=-1 no_timer_check $cameras $codecs" \
+    -append "console=ttyS0 quiet panic=-1 no_timer_check $framebuffer $cameras $codecs" \
     </dev/null >"$work/log" 2>&1 || status=$?
 tr -d '\r' <"$work/log"
 [ "$status" = 124 ] && { echo "the virtual machine took longer than ${VM_SECONDS:-600} s" >&2; exit 124; }
