@@ -29,6 +29,14 @@ const PASSING: [i32; 6] =
 /// Makes memory that is in no case in one piece; `None` where nothing makes such.
 type Scatter = fn(&Description) -> Result<Option<Buffer>>;
 
+/// How memory is made that devices are tried with.
+#[derive(Debug, Clone, Copy)]
+struct Foreign {
+    scatter: Scatter,
+    /// The most bytes of such memory.
+    most: fn() -> u64,
+}
+
 /// Memory that a device is tried with.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
@@ -92,9 +100,10 @@ pub struct Made {
 /// Chooses who makes memory, by trying it on all who are to use it.
 #[derive(Debug)]
 pub struct Prober {
-    scatter: Scatter,
+    foreign: Foreign,
     preferred: Vec<String>,
     answers: Mutex<Answers>,
+    untried: Mutex<Option<String>>,
 }
 
 impl Default for Prober {
@@ -107,7 +116,13 @@ impl Prober {
     /// Remembers so many answers; those that were not asked for the longest go first.
     pub fn new(capacity: usize) -> Self {
         let answers = Mutex::new(Answers { capacity, newest_first: Vec::new() });
-        Self { scatter: drivers::scattered, preferred: Vec::new(), answers }
+        let foreign = Foreign { scatter: drivers::scattered, most: drivers::most_scattered };
+        Self { foreign, preferred: Vec::new(), answers, untried: Mutex::default() }
+    }
+
+    /// Why devices were believed what they say, where memory to try them with could not be made.
+    pub fn untried(&self) -> Option<String> {
+        self.untried.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// Asks these devices for memory first, by their names and in this order, and others by their costs: which
@@ -120,7 +135,7 @@ impl Prober {
     /// What a device needs for this besides what it says: whether the memory must be in one piece, or its own.
     ///
     /// It is asked once for each operation, format and modifier: afterwards the answer is remembered, until its
-    /// file in `/dev` is made anew. Where nothing makes memory to try, nothing is found out.
+    /// file in `/dev` is made anew. Where nothing makes memory to try, nothing is found out: [`Self::untried`].
     ///
     /// # Errors
     ///
@@ -152,8 +167,12 @@ impl Prober {
             return Ok(known);
         }
         let of = Use::new(device.info().name.clone(), operation);
-        let mut trial = Trial { of, device, description, refusals: Vec::new() };
-        let Some(found) = trial.run(self.scatter, devices)? else { return Ok(Answer::unknown()) };
+        let smaller = at_most(description, (self.foreign.most)());
+        let tried = smaller.as_ref().unwrap_or(description);
+        let mut trial = Trial { of, device, description: tried, refusals: Vec::new() };
+        let scattered = smaller.is_some().then(|| trial.scattered(|one| self.scatter(one)));
+        let scattered = scattered.transpose()?.flatten();
+        let Some(found) = trial.run(scattered, devices)? else { return Ok(Answer::unknown()) };
         let needs = match found {
             Found::Needs(constraints) => Some(constraints),
             Found::TakesNothing => None,
@@ -355,6 +374,15 @@ impl Prober {
         Err(Error::unsupported(if reasons.is_empty() { none } else { reasons.join("; ") }))
     }
 
+    /// Scattered memory to try devices with. That it cannot be made says nothing of them.
+    fn scatter(&self, description: &Description) -> Option<Buffer> {
+        (self.foreign.scatter)(description).unwrap_or_else(|error| {
+            let mut untried = self.untried.lock().unwrap_or_else(PoisonError::into_inner);
+            untried.get_or_insert_with(|| error.to_string());
+            None
+        })
+    }
+
     fn answers(&self) -> std::sync::MutexGuard<'_, Answers> {
         self.answers.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -377,12 +405,23 @@ enum Found {
 }
 
 impl Trial<'_> {
+    /// Scattered memory, in as many files as are asked for.
+    fn scattered(
+        &self,
+        scatter: impl Fn(&Description) -> Option<Buffer>,
+    ) -> Result<Option<Buffer>> {
+        match self.description.files() {
+            1 => Ok(scatter(self.description)),
+            _ => self.description.made_by_planes(|one| Ok(scatter(one))),
+        }
+    }
+
     /// `None` where there was nothing to try.
-    fn run(&mut self, scatter: Scatter, devices: &[Box<dyn Device>]) -> Result<Option<Found>> {
-        let scattered = match self.description.files() {
-            1 => scatter(self.description)?,
-            _ => self.description.made_by_planes(scatter)?,
-        };
+    fn run(
+        &mut self,
+        scattered: Option<Buffer>,
+        devices: &[Box<dyn Device>],
+    ) -> Result<Option<Found>> {
         let Some(scattered) = scattered else { return self.own_or_unknown() };
         if self.takes(Tried::Scattered, &scattered)? {
             return Ok(Some(Found::Needs(Vec::new())));
@@ -399,16 +438,22 @@ impl Trial<'_> {
 
     /// Where no memory of others can be made, a device is believed what it says, unless it refuses its own.
     fn own_or_unknown(&mut self) -> Result<Option<Found>> {
-        self.own()?;
-        Ok(if self.refusals.is_empty() { None } else { Some(Found::TakesNothing) })
+        let Some((_, Ok(own))) = self.made_own() else { return Ok(None) };
+        Ok(if self.takes(Tried::Own, &own)? { None } else { Some(Found::TakesNothing) })
+    }
+
+    /// Memory of the device itself, where it makes some, and the constraint to have that.
+    fn made_own(&self) -> Option<(Constraint, Result<Buffer>)> {
+        let info = self.device.info();
+        let number = info.number().filter(|_| info.allocates)?;
+        let maker = Constraint::new(ConstraintName::MADE_BY, number);
+        Some((maker, made(self.device, &self.asking_for(maker))))
     }
 
     /// Its own memory, where it makes some and takes it; the constraint is to have that.
     fn own(&mut self) -> Result<Option<Constraint>> {
-        let info = self.device.info();
-        let Some(number) = info.number().filter(|_| info.allocates) else { return Ok(None) };
-        let maker = Constraint::new(ConstraintName::MADE_BY, number);
-        let taken = match made(self.device, &self.asking_for(maker)) {
+        let Some((maker, own)) = self.made_own() else { return Ok(None) };
+        let taken = match own {
             Ok(own) => self.takes(Tried::Own, &own)?,
             Err(error) => self.refused(Tried::Own, error)?,
         };
@@ -439,6 +484,19 @@ impl Trial<'_> {
         asked.set.constraints.push(constraint);
         asked
     }
+}
+
+/// The description with as few rows of the image as fit into so many bytes: what a device thinks of the memory does not
+/// depend on its size. `None` where no rows do, or only a driver can lay them out.
+fn at_most(description: &Description, most: u64) -> Option<Description> {
+    let mut smaller = description.clone();
+    while smaller.layout.size > most {
+        let image = &mut smaller.usage.image;
+        // Even, as formats with fewer samples of colour are.
+        image.height = (image.height / 2) & !1;
+        smaller.layout = solve(image, &smaller.set).ok()?;
+    }
+    Some(smaller)
 }
 
 /// Memory of a device, in as many files as are asked for.
@@ -642,19 +700,20 @@ mod tests {
         Buffer::new(file.into(), description)
     }
 
+    fn errno(call: &str, number: i32) -> Error {
+        Error::io(ErrorKind::Call, call, std::io::Error::from_raw_os_error(number))
+    }
+
     fn is_whole(buffer: &Buffer) -> bool {
         buffer.description().metadata.first().is_some_and(|(_, value)| *value == [1])
     }
 
     fn whole_alone(buffer: &Buffer) -> Result<()> {
-        let refused = std::io::Error::from_raw_os_error(libc::EFAULT);
-        let refused = || Error::io(ErrorKind::Call, "import", refused);
-        is_whole(buffer).then_some(()).ok_or_else(refused)
+        is_whole(buffer).then_some(()).ok_or_else(|| errno("import", libc::EFAULT))
     }
 
     fn busy(_: &Buffer) -> Result<()> {
-        let busy = std::io::Error::from_raw_os_error(libc::EBUSY);
-        Err(Error::io(ErrorKind::Call, "import", busy))
+        Err(errno("import", libc::EBUSY))
     }
 
     fn any(_: &Buffer) -> Result<()> {
@@ -675,7 +734,7 @@ mod tests {
 
     fn prober(capacity: usize) -> Prober {
         let mut prober = Prober::new(capacity);
-        prober.scatter = |description| plain(description, false).map(Some);
+        prober.foreign.scatter = |description| plain(description, false).map(Some);
         prober
     }
 
@@ -781,8 +840,7 @@ mod tests {
     /// As bochs and virtio-gpu: what others made cannot be imported.
     fn own_alone(buffer: &Buffer) -> Result<()> {
         let own = buffer.description().set.constraint(ConstraintName::MADE_BY);
-        let refused = std::io::Error::from_raw_os_error(libc::ENODEV);
-        own.map(drop).ok_or_else(|| Error::io(ErrorKind::Call, "import", refused))
+        own.map(drop).ok_or_else(|| errno("import", libc::ENODEV))
     }
 
     /// A display with a file of its own.
@@ -825,10 +883,63 @@ mod tests {
         );
     }
 
+    /// As `/dev/udmabuf` is for users who may not open it, and kernels without its lists.
+    #[test]
+    fn what_the_trial_itself_lacks_is_no_refusal() {
+        let camera = fake("camera", whole_alone, 4096);
+        let devices: Vec<Box<dyn Device>> = vec![camera, fake("heap", any, u64::MAX)];
+        let image = description(&[]).usage.image;
+        for make in [
+            (|_: &Description| Err(errno("open", libc::EACCES))) as Scatter,
+            |_| Err(errno("UDMABUF_CREATE_LIST", libc::ENOTTY)),
+            |_| Err(errno("memfd_create", libc::EMFILE)),
+        ] {
+            let mut prober = prober(4);
+            let works = std::mem::replace(&mut prober.foreign.scatter, make);
+            assert_eq!(prober.untried(), None);
+            for device in &devices {
+                let (offer, refusals) =
+                    prober.offer(&**device, &image, Operation::Capture, &devices).unwrap();
+                assert_eq!((offer.sets.len(), refusals), (1, Vec::new()));
+            }
+            assert_eq!(prober.make(&devices, &description(&["heap"])).unwrap().by, "camera");
+            let untried = prober.untried().unwrap();
+            assert!(untried.contains("os error"), "{untried}");
+            // It is tried again as soon as that works.
+            prober.foreign.scatter = works;
+            let needs = prober.needs(&*devices[0], Operation::Capture, &description(&[]), &devices);
+            assert_eq!(needs.unwrap(), [ONE_PIECE]);
+        }
+    }
+
+    /// As udmabuf, which makes 64 MiB at most.
+    #[test]
+    fn large_images_are_tried_with_fewer_rows() {
+        let camera = fake("camera", whole_alone, 0);
+        let devices: Vec<Box<dyn Device>> = vec![fake("heap", any, u64::MAX)];
+        let needs = |format: &[u8; 4], width: u32| {
+            let mut prober = prober(4);
+            prober.foreign.most = || 64 << 10;
+            prober.foreign.scatter = |asked| match asked.layout.size {
+                ..=65536 => plain(asked, false).map(Some),
+                _ => Err(errno("UDMABUF_CREATE_LIST", libc::EINVAL)),
+            };
+            let mut asked = description(&[]);
+            asked.usage.image = Image::new(width, 1002, Fourcc::new(format));
+            asked.layout = solve(&asked.usage.image, &asked.set).unwrap();
+            let needs = prober.needs(&*camera, Operation::Capture, &asked, &devices).unwrap();
+            assert_eq!(prober.untried(), None);
+            needs
+        };
+        assert_eq!(needs(b"XR24", 1024), [ONE_PIECE]);
+        assert_eq!(needs(b"NV12", 1024), [ONE_PIECE]);
+        assert_eq!(needs(b"XR24", 1 << 20), [], "one row is too large to try it");
+    }
+
     #[test]
     fn where_nothing_can_be_tried_a_device_is_believed() {
         let mut prober = prober(4);
-        prober.scatter = |_| Ok(None);
+        prober.foreign.scatter = |_| Ok(None);
         let (cpu, broken) = (fake("cpu", any, 4096), display("panel", "/dev/null"));
         let image = description(&[]).usage.image;
         let sets = |device: &Fake| prober.sets(device, &image, Operation::Capture, &[]).unwrap();

@@ -91,6 +91,9 @@ pub(super) fn planned(
             (None, None) => continue,
         });
     }
+    if let Some(why) = machine.as_ref().and_then(|machine| machine.prober.untried()) {
+        context.status("Untried", &format!("devices with memory of others: {why}"));
+    }
     let mut first_failure = None;
     for choice in choices(&candidates) {
         let refusals = choice.iter().flat_map(|candidate| candidate.refusals.clone()).collect();

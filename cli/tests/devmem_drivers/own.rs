@@ -1,15 +1,17 @@
 //! Displays that take no memory of others (bochs, virtio-gpu): a refusal rules one way out and no more. And the
 //! firmware's framebuffer.
 
+use std::fs;
 use std::os::fd::AsFd;
+use std::os::unix::fs::MetadataExt;
+use std::os::unix::process::CommandExt;
 use std::time::{Duration, Instant};
 
 use nvabi_devmem::{
     Constraint, ConstraintName, Detail, Image, Operation, Prober, Tried, transform,
 };
-use serde_json::Value;
-
 use nvabi_test::{Need, skip};
+use serde_json::Value;
 
 use super::command::nvabi;
 use super::{XRGB, description, device, devices, render_node, use_of};
@@ -79,6 +81,38 @@ fn the_firmwares_framebuffer_shows_what_the_processor_writes() {
     assert_eq!(made.by, plan["allocator"]["device"].as_str().unwrap());
 }
 
+/// A udmabuf has 64 MiB at most.
+#[test]
+fn an_image_that_no_udmabuf_holds_is_tried_with_fewer_rows() {
+    let display = device("virtio-gpu");
+    device("udmabuf");
+    let (all, prober) = (devices(), Prober::default());
+    let asked = description(5120, 4096, vec![use_of(&*display, Operation::Scanout)]);
+    assert!(asked.layout.size > 64 << 20);
+    let needs = prober.needs(&*display, Operation::Scanout, &asked, &all).unwrap();
+    assert_eq!(needs[0].name, ConstraintName::MADE_BY);
+    assert_eq!(prober.untried(), None);
+    let cpu = device("cpu");
+    assert_eq!(prober.needs(&*cpu, Operation::CpuRead, &asked, &all).unwrap(), []);
+}
+
+/// `/dev/udmabuf` is the administrator's on most machines.
+#[test]
+fn users_who_may_try_nothing_can_plan() {
+    device("udmabuf");
+    if fs::metadata("/proc/self").unwrap().uid() != 0 {
+        skip(Need::Setuid, "only root runs programs as another user");
+    }
+    let uses = ["--use", "cpu:cpu-read", "--use", "cpu:cpu-write", "1920x1080", "NV12"];
+    let output = nvabi().args(["alloc", "plan"]).args(uses).uid(65534).output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{said}");
+    let why = "Untried devices with memory of others: cannot open /dev/udmabuf: Permission denied";
+    assert_eq!(said.matches(why).count(), 1, "{said}");
+    let text = String::from_utf8_lossy(&output.stdout);
+    assert!(text.contains("\nallocator          cpu\n"), "{text}");
+}
+
 #[test]
 fn a_display_that_turns_nothing_says_so() {
     let display = device("bochs");
@@ -97,7 +131,7 @@ fn a_display_that_turns_nothing_says_so() {
     };
     assert!(fits(most.max_width, most.max_height) && !fits(most.max_width + 1, 1), "{most:?}");
     // And whose file it is.
-    let file = std::fs::File::open(&display.info().node).unwrap();
+    let file = fs::File::open(&display.info().node).unwrap();
     let all = devices();
     let of = nvabi_devmem::drivers::of_fd(&all, file.as_fd()).unwrap();
     assert_eq!(

@@ -23,7 +23,7 @@ use super::{
     Error, ErrorKind, Fourcc, Image, Operation, Result, format,
 };
 
-pub(super) use udmabuf::{one_piece, scattered};
+pub(super) use udmabuf::{most_scattered, one_piece, scattered};
 
 /// The drivers that are built in. They look at what is there when they are asked for devices.
 pub fn built_in() -> Vec<Box<dyn Driver>> {

@@ -18,6 +18,8 @@ use crate::{
 const NODE: &str = "/dev/udmabuf";
 const HUGE: u64 = 2 << 20;
 const LIMIT: &str = "/sys/module/udmabuf/parameters/size_limit_mb";
+/// What the kernel begins with.
+const DEFAULT_LIMIT: u64 = 64;
 const HUGE_PAGES: &str = "/sys/kernel/mm/hugepages/hugepages-2048kB/free_hugepages";
 
 /// `udmabuf`, and `udmabuf:2M` where there are free pages of 2 MiB and the kernel makes dma-bufs of
@@ -57,7 +59,7 @@ impl Pages {
             allocates: true,
             imports: false,
         };
-        let max_size = number_in(LIMIT).map_or(u64::MAX, |limit| limit.saturating_mul(1 << 20));
+        let max_size = most_scattered();
         Self { node, info, memory: Memory { page, contiguous: page, max_size, ..Memory::PAGES } }
     }
 
@@ -125,6 +127,11 @@ pub(crate) fn one_piece(description: &Description) -> Option<Buffer> {
     let huge = Pages::new("udmabuf:2M", open(NODE).ok()?, HUGE);
     let fits = description.layout.size <= HUGE;
     fits.then(|| Buffer::new(huge.make(HUGE).ok()?, description.clone()).ok()).flatten()
+}
+
+/// The most bytes that a udmabuf may have.
+pub(crate) fn most_scattered() -> u64 {
+    number_in(LIMIT).unwrap_or(DEFAULT_LIMIT).saturating_mul(1 << 20)
 }
 
 /// Memory that is in no case in one piece, to find out who insists on that: the same page again and
