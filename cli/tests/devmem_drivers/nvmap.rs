@@ -1,7 +1,10 @@
 //! nvmap on a simulated Jetson, through real system calls: this test starts itself there.
 
 use nvabi_devmem::modifier::number;
-use nvabi_devmem::{Constraint, ConstraintName, Description, Operation, Prober, Use, layout_of};
+use nvabi_devmem::{
+    Constraint, ConstraintName, Description, Fourcc, Image, MODIFIER_LINEAR, Operation, Prober,
+    Use, layout_of,
+};
 use nvabi_test::only_as_child;
 
 use super::simulated::{INSIDE, simulated};
@@ -18,6 +21,21 @@ fn client() {
     // Blocks of 2⁵ to 2⁰ GOBs, and rows.
     assert_eq!(sets.len(), 7);
     assert_eq!(*sets[6].capabilities, *description.set.capabilities);
+    let costs: Vec<u64> = sets.iter().map(|set| gpu.cost(set)).collect();
+    assert!(costs.windows(2).all(|two| two[0] < two[1]), "rows last: {costs:?}");
+
+    // Rows are as far apart as the GPU steps, and formats those that it knows.
+    let narrow = |format| Image::new(1001, 33, Fourcc::new(format));
+    for (operation, pitch) in
+        [(Operation::Texture, 4032), (Operation::Render, 4096), (Operation::Copy, 4004)]
+    {
+        let rows = gpu.sets(&narrow(b"XR24"), operation).unwrap().pop().unwrap();
+        let layout = layout_of(&narrow(b"XR24"), &rows).unwrap();
+        assert_eq!((layout.modifier, layout.planes[0].pitch), (MODIFIER_LINEAR, pitch));
+    }
+    assert_eq!(gpu.sets(&narrow(b"RG24"), Operation::Texture).unwrap(), []);
+    let hints = gpu.hints(Operation::Texture).unwrap();
+    assert!(hints.iter().all(|hint| hint.max_width == 32768), "{hints:?}");
     assert_eq!(gpu.sets(&description.usage.image, Operation::Scanout).unwrap(), []);
 
     let buffer = Prober::default().allocate(&devices(), &description).unwrap();

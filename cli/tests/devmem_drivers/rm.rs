@@ -2,8 +2,8 @@
 
 use nvabi_devmem::modifier::number;
 use nvabi_devmem::{
-    CapabilitySet, Description, Device, Fourcc, Image, MODIFIER_LINEAR, Operation, Prober, Usage,
-    layout_of,
+    CapabilitySet, Description, Device, Fourcc, Hint, Image, MODIFIER_LINEAR, Operation, Prober,
+    Usage, layout_of,
 };
 use nvabi_test::only_as_child;
 
@@ -36,6 +36,22 @@ fn client() {
 
     let costs: Vec<u64> = sets.iter().map(|set| gpu.cost(set)).collect();
     assert!(costs.is_sorted(), "high blocks first: {costs:?}");
+
+    // What engines do not draw or sample, and how large images are.
+    for (format, operation, count) in [
+        (b"RG24", Operation::Render, 0),
+        (b"NV12", Operation::Render, 0),
+        (b"YUYV", Operation::Texture, 0),
+        (b"RG24", Operation::Copy, 1),
+    ] {
+        let image = Image { format: Fourcc::new(format), ..image };
+        let sets = gpu.sets(&image, operation).unwrap();
+        assert_eq!(sets.len().min(1), count, "{image} {operation}: {sets:?}");
+    }
+    let hints = gpu.hints(Operation::Render).unwrap();
+    let largest = |hint: &Hint| (hint.max_width, hint.max_height) == (32768, 32768);
+    assert!(!hints.is_empty() && hints.iter().all(largest), "{hints:?}");
+    assert!(hints.iter().all(|hint| hint.format != Fourcc::new(b"C8  ")), "{hints:?}");
 
     // A block is 64 bytes wide and 2⁴ GOBs of 8 rows high.
     let set = &sets[1];

@@ -4,6 +4,8 @@ mod dma_heap;
 mod drm;
 mod gl;
 pub mod memfd;
+#[cfg(any(feature = "rm", feature = "tegra"))]
+mod nvidia;
 #[cfg(feature = "tegra")]
 mod nvmap;
 #[cfg(feature = "rm")]

@@ -2,10 +2,13 @@
 
 use std::io;
 
+use super::formats;
+use super::nvidia::{self, Largest};
 use crate::modifier::BlockLinear;
 use crate::{
     Buffer, Capability, CapabilitySet, Constraint, ConstraintName, Description, Device, DeviceInfo,
-    Driver, Error, ErrorKind, Image, Import, MODIFIER_LINEAR, Memory, Operation, Result, placement,
+    Driver, Error, ErrorKind, Hint, Image, Import, MODIFIER_LINEAR, Memory, Operation, Result,
+    placement,
 };
 use nvabi::tegra;
 
@@ -34,6 +37,7 @@ struct Gpu {
     info: DeviceInfo,
     /// How it lays out blocks, where that is known.
     blocks: Option<BlockLinear>,
+    largest: Largest,
 }
 
 impl Gpu {
@@ -41,12 +45,17 @@ impl Gpu {
         let info = DeviceInfo {
             name: "nvmap:gpu".to_owned(),
             node: NODE.to_owned(),
-            operations: vec![Operation::Texture, Operation::Render, Operation::Copy],
+            operations: nvidia::OPERATIONS.to_vec(),
             allocates: true,
             imports: true,
         };
-        let blocks = blocks_of(&device.characteristics().chip());
-        Self { device, info, blocks }
+        let chip = device.characteristics().chip();
+        // The one chip of Maxwell's.
+        let largest = match chip.as_str() {
+            "gm20b" => Largest::BEFORE_PASCAL,
+            _ => Largest::SINCE_PASCAL,
+        };
+        Self { device, info, blocks: blocks_of(&chip), largest }
     }
 
     /// The kind of pages with a layout.
@@ -80,23 +89,31 @@ impl Device for Gpu {
         &self.info
     }
 
-    /// In rows, and in the blocks of the chip's generation.
+    /// In the blocks of the chip's generation, and in rows.
     fn sets(&self, image: &Image, operation: Operation) -> Result<Vec<CapabilitySet>> {
-        if !self.info.operations.contains(&operation) {
+        if !self.largest.takes(image, operation) {
             return Ok(Vec::new());
         }
         let constraints = vec![
             Constraint::new(ConstraintName::SIZE_ALIGNMENT, PAGE),
             Constraint::new(ConstraintName::PLACEMENT, placement::SYSTEM | placement::CONTIGUOUS),
         ];
+        let rows = [&constraints[..], &nvidia::rows(operation)].concat();
+        let rows = CapabilitySet::new(rows, [Capability::pitch_linear()]);
         let blocks = self.blocks.into_iter().flat_map(|blocks| blocks.modifiers(image.height));
-        let layouts = blocks.map(Capability::modifier).chain([Capability::pitch_linear()]);
-        Ok(layouts.map(|layout| CapabilitySet::new(constraints.clone(), [layout])).collect())
+        let blocks = blocks.map(Capability::modifier);
+        let blocks = blocks.map(|layout| CapabilitySet::new(constraints.clone(), [layout]));
+        Ok(blocks.chain([rows]).collect())
+    }
+
+    fn hints(&self, operation: Operation) -> Result<Vec<Hint>> {
+        let hint = |format| self.largest.hint(format, operation);
+        Ok(formats(self, operation)?.into_iter().map(hint).collect())
     }
 
     /// On a Jetson all of its devices take nvmap's memory, and some no other.
-    fn cost(&self, _set: &CapabilitySet) -> u64 {
-        5
+    fn cost(&self, set: &CapabilitySet) -> u64 {
+        7 - nvidia::bonus(set)
     }
 
     fn memory(&self) -> Option<Memory> {

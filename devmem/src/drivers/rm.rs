@@ -13,12 +13,13 @@ use nvabi::r595::{NV0080_ALLOC_PARAMETERS, NV2080_ALLOC_PARAMETERS};
 use nvabi::rm::{self, Card, Object, RmClient};
 use nvabi::with_driver;
 
-use super::{each, found};
+use super::nvidia::{self, Largest};
+use super::{each, formats, found};
 use crate::modifier::BlockLinear;
 use crate::{
     Buffer, Capability, CapabilitySet, Constraint, ConstraintName, Description, Device, DeviceInfo,
-    Driver, Error, ErrorKind, Image, MODIFIER_LINEAR, Memory, Operation, Result, coherency, format,
-    placement,
+    Driver, Error, ErrorKind, Hint, Image, MODIFIER_LINEAR, Memory, Operation, Result, coherency,
+    format, placement,
 };
 
 const NODE: &str = "/dev/nvidiactl";
@@ -78,7 +79,7 @@ impl Gpu {
         let name = format!("rm:nvidia{}", card.minor);
         let info = DeviceInfo {
             node: format!("/dev/nvidia{}", card.minor),
-            operations: vec![Operation::Texture, Operation::Render, Operation::Copy],
+            operations: nvidia::OPERATIONS.to_vec(),
             allocates: true,
             imports: false,
             name,
@@ -88,6 +89,10 @@ impl Gpu {
         let node = client.open_gpu(card.minor).map_err(refused)?;
         let (device, architecture) = device(&client, card).map_err(refused)?;
         Ok(Self { info, minor: card.minor, architecture, device, _node: node })
+    }
+
+    fn largest(&self) -> Largest {
+        if self.architecture < PASCAL { Largest::BEFORE_PASCAL } else { Largest::SINCE_PASCAL }
     }
 
     /// How it lays out blocks with an image's format; `None` where that is not known.
@@ -106,8 +111,9 @@ impl Gpu {
     }
 }
 
-/// The architectures of GM10x, TU10x and GB20x.
+/// The architectures of GM10x, GP10x, TU10x and GB20x.
 const MAXWELL: u32 = 0x110;
+const PASCAL: u32 = 0x130;
 const TURING: u32 = 0x160;
 const BLACKWELL_2: u32 = 0x1b0;
 /// From here on they are numbers of systems on a chip.
@@ -132,7 +138,7 @@ impl Device for Gpu {
 
     /// In the blocks of its generation; engines that copy know rows as well.
     fn sets(&self, image: &Image, operation: Operation) -> Result<Vec<CapabilitySet>> {
-        if !self.info.operations.contains(&operation) {
+        if !self.largest().takes(image, operation) {
             return Ok(Vec::new());
         }
         let mut constraints = vec![
@@ -148,11 +154,13 @@ impl Device for Gpu {
         Ok(layouts.map(|layout| CapabilitySet::new(constraints.clone(), [layout])).collect())
     }
 
-    /// Engines that draw are fastest in high blocks, and slowest in rows.
+    fn hints(&self, operation: Operation) -> Result<Vec<Hint>> {
+        let hint = |format| self.largest().hint(format, operation);
+        Ok(formats(self, operation)?.into_iter().map(hint).collect())
+    }
+
     fn cost(&self, set: &CapabilitySet) -> u64 {
-        let modifiers = set.capabilities.iter().filter_map(Capability::as_modifier);
-        let height = modifiers.filter_map(BlockLinear::log2_height).max();
-        44 - height.map_or(0, |height| 1 + u64::from(height))
+        44 - nvidia::bonus(set)
     }
 
     fn memory(&self) -> Option<Memory> {
