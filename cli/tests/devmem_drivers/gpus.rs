@@ -86,6 +86,41 @@ fn vulkan_takes_no_memory_that_is_too_small() {
     assert!(refused.to_string().contains("but the buffer has 16384"), "{refused}");
 }
 
+/// Vulkan's functions may do anything with an image that the GPU does not list: it must not come to them.
+#[test]
+fn vulkan_is_not_asked_for_what_it_does_not_list() {
+    let (gpu, heap) = (device("lavapipe"), device("dma-heap:system"));
+    let asked = |format: &[u8; 4]| {
+        let mut asked = description(64, 64, vec![use_of(&*gpu, Operation::Texture)]);
+        asked.usage.image.format = Fourcc::new(format);
+        asked.layout = solve(&asked.usage.image, &asked.set).unwrap();
+        asked
+    };
+    let refused = |change: &dyn Fn(&mut Description), format| {
+        let memory = heap.allocate(&asked(format)).unwrap();
+        let mut changed = asked(format);
+        change(&mut changed);
+        let made = Buffer::new(memory.export().unwrap(), changed).and_then(|it| gpu.import(&it));
+        made.map(drop).unwrap_err().to_string()
+    };
+    let planes = |count: usize| move |it: &mut Description| it.layout.planes.truncate(count);
+    assert_eq!(refused(&planes(0), b"XR24"), "0 planes, where XR24 with pitch-linear has 1");
+    let twice = |it: &mut Description| it.layout.planes.push(it.layout.planes[0]);
+    assert_eq!(refused(&twice, b"XR24"), "2 planes, where XR24 with pitch-linear has 1");
+    assert_eq!(refused(&planes(2), b"NV12"), "vulkan:0 has no pitch-linear for NV12");
+    let tiled = |it: &mut Description| it.layout.modifier = 1 << 56 | 1;
+    assert_eq!(refused(&tiled, b"XR24"), "vulkan:0 has no modifier I915_X_TILED for XR24");
+    let wide = |width| move |it: &mut Description| it.usage.image.width = width;
+    for width in [0, 1 << 20] {
+        let told = refused(&wide(width), b"XR24");
+        assert!(told.starts_with(&format!("vulkan:0 takes no {width}x64 XR24: ")), "{told}");
+        let mut asked = asked(b"XR24");
+        wide(width)(&mut asked);
+        let told = gpu.allocate(&asked).unwrap_err().to_string();
+        assert!(told.starts_with(&format!("vulkan:0 takes no {width}x64 XR24: ")), "{told}");
+    }
+}
+
 /// Memory of a GPU, as the CPU and another GPU see it.
 fn makes(name: &'static str, other: &'static str) {
     let (gpu, other) = (device(name), device(other));

@@ -65,7 +65,8 @@ impl Opened {
         Ok((fd, Layout { modifier, planes, size }))
     }
 
-    /// An image without memory; `layout` says which modifiers it may have, or where its planes are.
+    /// An image without memory; `layout` says which modifiers it may have, or where its planes are. That the GPU lists
+    /// such an image with so many planes, the callers have seen to: with another one Vulkan may do anything.
     fn image(
         self: &Arc<Self>,
         description: &Description,
@@ -88,7 +89,8 @@ impl Opened {
             .initial_layout(vk::ImageLayout::UNDEFINED)
             .push_next(layout)
             .push_next(&mut external);
-        // SAFETY: the device is alive; the record and what it leads to live through the call.
+        // SAFETY: the device is alive; the record and what it leads to live through the call. `Gpu::listed` found
+        // format, usage, modifier and size among those of the GPU, with as many planes as `layout` has.
         let made = unsafe { self.device.create_image(&info, None) };
         let image = made.map_err(|error| refused("vkCreateImage", error))?;
         Ok(Shared { opened: self.clone(), image, memory: vk::DeviceMemory::null() })

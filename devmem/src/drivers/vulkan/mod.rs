@@ -169,13 +169,13 @@ impl Gpu {
         found[..filled].iter().map(plain).collect()
     }
 
-    /// How large images with this modifier may be, in pixels and bytes; `None` when it takes no such image.
+    /// What images with this modifier may be; `None` when it has none such.
     fn limits(
         &self,
         format: vk::Format,
         usage: vk::ImageUsageFlags,
         modifier: u64,
-    ) -> Option<(vk::Extent3D, u64)> {
+    ) -> Option<Limits> {
         let mut with = vk::PhysicalDeviceImageDrmFormatModifierInfoEXT::default()
             .drm_format_modifier(modifier)
             .sharing_mode(vk::SharingMode::EXCLUSIVE);
@@ -196,10 +196,62 @@ impl Gpu {
             instance.get_physical_device_image_format_properties2(self.physical, &asked, &mut found)
         };
         answer.ok()?;
-        let limits = found.image_format_properties;
+        let vk::ImageFormatProperties { max_extent, max_resource_size, .. } =
+            found.image_format_properties;
         let features = sharing.external_memory_properties.external_memory_features;
-        let shares = features.contains(vk::ExternalMemoryFeatureFlags::IMPORTABLE);
-        shares.then_some((limits.max_extent, limits.max_resource_size))
+        Some(Limits {
+            width: max_extent.width,
+            height: max_extent.height,
+            size: max_resource_size,
+            imports: features.contains(vk::ExternalMemoryFeatureFlags::IMPORTABLE),
+            exports: features.contains(vk::ExternalMemoryFeatureFlags::EXPORTABLE),
+        })
+    }
+
+    /// Whether Vulkan may be asked for the image at all: what it does with one that it does not list is not defined.
+    /// Gives how many planes the modifier has.
+    fn listed(
+        &self,
+        description: &Description,
+        format: vk::Format,
+        may: impl Fn(&Limits) -> bool,
+    ) -> Result<usize> {
+        let (modifier, image) = (description.layout.modifier, &description.usage.image);
+        let known = self.modifiers(format).into_iter().find(|known| known.modifier == modifier);
+        let limits = self.limits(format, self.usage(description), modifier).filter(may);
+        let name = &self.info.name;
+        let (Some(known), Some(limits)) = (known, limits) else {
+            let modifier = Capability::modifier(modifier);
+            return Err(Error::unsupported(format!(
+                "{name} has no {modifier} for {}",
+                image.format
+            )));
+        };
+        if image.width == 0 || image.height == 0 || !limits.fit(image) {
+            let Limits { width, height, .. } = limits;
+            let what = format!("{name} takes no {image}: 1x1 to {width}x{height}");
+            return Err(Error::unsupported(what));
+        }
+        Ok(known.planes as usize)
+    }
+}
+
+/// What images may be.
+struct Limits {
+    /// In pixels.
+    width: u32,
+    height: u32,
+    /// In bytes.
+    size: u64,
+    /// Whether their memory may be a dma-buf of others.
+    imports: bool,
+    /// Whether it may become a dma-buf.
+    exports: bool,
+}
+
+impl Limits {
+    fn fit(&self, image: &Image) -> bool {
+        self.width >= image.width && self.height >= image.height
     }
 }
 
@@ -215,10 +267,9 @@ impl Device for Gpu {
         let format = vk::Format::from_raw(format as i32);
         let pairs = convert::read(image.format, &self.modifiers(format), features(operation));
         let set = |modifier: u64| {
-            let (most, size) = self.limits(format, usage, modifier)?;
-            let fits = most.width >= image.width && most.height >= image.height;
-            let size = Constraint::new(ConstraintName::MAX_SIZE, size);
-            fits.then(|| CapabilitySet::new([size], [Capability::modifier(modifier)]))
+            let limits = self.limits(format, usage, modifier).filter(|limits| limits.imports)?;
+            let size = Constraint::new(ConstraintName::MAX_SIZE, limits.size);
+            limits.fit(image).then(|| CapabilitySet::new([size], [Capability::modifier(modifier)]))
         };
         Ok(pairs.iter().filter_map(|pair| set(pair.modifier)).collect())
     }
@@ -228,9 +279,9 @@ impl Device for Gpu {
         let hint = |fourcc: Fourcc| {
             let format = vk::Format::from_raw(convert::format(fourcc)? as i32);
             let pairs = convert::read(fourcc, &self.modifiers(format), features(operation));
-            let sizes = pairs.iter().filter_map(|pair| self.limits(format, usage, pair.modifier));
-            let (most, _) =
-                sizes.max_by_key(|(most, _)| u64::from(most.width) * u64::from(most.height))?;
+            let limits = pairs.iter().filter_map(|pair| self.limits(format, usage, pair.modifier));
+            let limits = limits.filter(|limits| limits.imports);
+            let most = limits.max_by_key(|most| u64::from(most.width) * u64::from(most.height))?;
             Some(Hint { format: fourcc, max_width: most.width, max_height: most.height })
         };
         Ok(format::known().filter_map(hint).collect())
@@ -247,12 +298,7 @@ impl Device for Gpu {
     fn allocate(&self, description: &Description) -> Result<Buffer> {
         super::keeps_maker(&self.info, description)?;
         let format = format_of(description)?;
-        let modifier = description.layout.modifier;
-        let planes = self.modifiers(format).into_iter().find(|known| known.modifier == modifier);
-        let planes = planes.map(|known| known.planes as usize).ok_or_else(|| {
-            let modifier = Capability::modifier(modifier);
-            Error::unsupported(format!("{} has no {modifier}", self.info.name))
-        })?;
+        let planes = self.listed(description, format, |limits| limits.exports)?;
         let (fd, layout) =
             self.opened()?.make(description, format, self.usage(description), planes)?;
         Buffer::new(fd, Description { layout, ..description.clone() })
@@ -274,6 +320,16 @@ impl Device for Gpu {
             .try_clone_to_owned()
             .map_err(|error| Error::io(ErrorKind::Call, "dup of a buffer", error))?;
         let format = format_of(description)?;
+        let (planes, has) = (
+            self.listed(description, format, |limits| limits.imports)?,
+            description.layout.planes.len(),
+        );
+        if has != planes {
+            let modifier = Capability::modifier(description.layout.modifier);
+            let fourcc = description.usage.image.format;
+            let what = format!("{has} planes, where {fourcc} with {modifier} has {planes}");
+            return Err(Error::new(ErrorKind::Mismatch, what));
+        }
         let usage = self.usage(description);
         let imported =
             Imported::new(self.opened()?, description, format, usage, fd, buffer.size())?;
