@@ -16,7 +16,7 @@ use super::driver::{Device, DeviceInfo};
 use super::drivers;
 use super::error::{Error, ErrorKind, Result};
 use super::explain::{Offer, plan};
-use super::layout::{layout_of, solve};
+use super::layout::{Layout, layout_of, solve};
 use super::usage::{Fourcc, Image, Operation, Usage, Use};
 
 /// How many answers are remembered unless it is said.
@@ -68,18 +68,28 @@ pub struct Refusal {
     pub of: Use,
     /// The DRM format modifier that was tried.
     pub modifier: u64,
+    /// Bytes from one row of the first plane to the next; 0 where only a driver knows.
+    pub pitch: u64,
     /// Which memory it was.
     pub tried: Tried,
     /// What the device, or the kernel, said.
     pub reason: String,
 }
 
+impl Refusal {
+    fn new(of: &Use, layout: &Layout, tried: Tried, error: &Error) -> Self {
+        let pitch = layout.planes.first().map_or(0, |plane| plane.pitch);
+        let (of, modifier, reason) = (of.clone(), layout.modifier, error.to_string());
+        Self { of, modifier, pitch, tried, reason }
+    }
+}
+
 impl fmt::Display for Refusal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { of, modifier, tried, reason } = self;
+        let Self { of, modifier, pitch, tried, reason } = self;
         write!(f, "{of} ")?;
         match *modifier {
-            MODIFIER_LINEAR => write!(f, "in rows")?,
+            MODIFIER_LINEAR => write!(f, "in rows of {pitch} bytes")?,
             modifier => write!(f, "with {}", Capability::modifier(modifier))?,
         }
         write!(f, " does not take {tried}: {reason}")
@@ -134,8 +144,9 @@ impl Prober {
 
     /// What a device needs for this besides what it says: whether the memory must be in one piece, or its own.
     ///
-    /// It is asked once for each operation, format and modifier: afterwards the answer is remembered, until its
-    /// file in `/dev` is made anew. Where nothing makes memory to try, nothing is found out: [`Self::untried`].
+    /// It is asked once for each operation, format, modifier and kind of size: afterwards the answer is remembered,
+    /// until its file in `/dev` is made anew. A device that refuses rows is tried with rows further apart. Where nothing
+    /// makes memory to try, nothing is found out: [`Self::untried`].
     ///
     /// # Errors
     ///
@@ -167,15 +178,12 @@ impl Prober {
             return Ok(known);
         }
         let of = Use::new(device.info().name.clone(), operation);
-        let smaller = at_most(description, (self.foreign.most)());
-        let tried = smaller.as_ref().unwrap_or(description);
-        let mut trial = Trial { of, device, description: tried, refusals: Vec::new() };
-        let scattered = smaller.is_some().then(|| trial.scattered(|one| self.scatter(one)));
-        let scattered = scattered.transpose()?.flatten();
-        let Some(found) = trial.run(scattered, devices)? else { return Ok(Answer::unknown()) };
+        let mut trial = Trial { of, device, description, refusals: Vec::new() };
+        let found = trial.run(self, devices)?;
         let needs = match found {
             Found::Needs(constraints) => Some(constraints),
             Found::TakesNothing => None,
+            Found::Unknown => return Ok(Answer::unknown()),
         };
         let answer = Answer { needs, refusals: trial.refusals };
         self.answers().remember(question, answer.clone());
@@ -233,15 +241,14 @@ impl Prober {
             // Where nothing is known of the layout, there is nothing to try.
             let layout = solve(image, &set).ok().filter(|_| device.info().imports);
             if let Some(layout) = layout {
-                let modifier = layout.modifier;
                 let usage = Usage { uses: vec![of.clone()], ..usage.clone() };
                 let description =
                     Description { usage, set: set.clone(), layout, metadata: Vec::new() };
+                let refusal = |tried, error| Refusal::new(&of, &description.layout, tried, &error);
                 let found = self.answer(device, operation, &description, devices);
-                let answer = found.unwrap_or_else(|error| {
-                    let (tried, reason) = (Tried::Scattered, error.to_string());
-                    let refusal = Refusal { of: of.clone(), modifier, tried, reason };
-                    Answer { needs: None, refusals: vec![refusal] }
+                let answer = found.unwrap_or_else(|error| Answer {
+                    needs: None,
+                    refusals: vec![refusal(Tried::Scattered, error)],
                 });
                 refusals.extend(answer.refusals);
                 let Some(needs) = answer.needs else { continue };
@@ -249,8 +256,7 @@ impl Prober {
                     Ok(constraints) => set.constraints = constraints,
                     // What it takes is not what it offers.
                     Err(error) => {
-                        let (tried, reason) = (Tried::Own, error.to_string());
-                        refusals.push(Refusal { of: of.clone(), modifier, tried, reason });
+                        refusals.push(refusal(Tried::Own, error));
                         continue;
                     }
                 }
@@ -291,6 +297,12 @@ impl Prober {
                 let needs = self.needs(*device, *operation, &description, devices)?;
                 let merged = merged(*device, &description.set.constraints, &needs)?;
                 description.set.constraints = merged;
+                // Rows further apart.
+                if !needs.is_empty() && description.layout.keeps(&description.set).is_err() {
+                    let layout = solve(&description.usage.image, &description.set);
+                    description.layout =
+                        layout.map_err(|why| Error::unsupported(why.to_string()))?;
+                }
             }
         }
         let mut refusals = Vec::new();
@@ -402,44 +414,63 @@ enum Found {
     Needs(Vec<Constraint>),
     /// It takes none.
     TakesNothing,
+    /// There was nothing to try.
+    Unknown,
 }
 
 impl Trial<'_> {
-    /// Scattered memory, in as many files as are asked for.
-    fn scattered(
-        &self,
-        scatter: impl Fn(&Description) -> Option<Buffer>,
-    ) -> Result<Option<Buffer>> {
-        match self.description.files() {
-            1 => Ok(scatter(self.description)),
-            _ => self.description.made_by_planes(|one| Ok(scatter(one))),
+    fn run(&mut self, prober: &Prober, devices: &[Box<dyn Device>]) -> Result<Found> {
+        let mut tried = false;
+        for (coarser, description) in pitches(self.description) {
+            let smaller = at_most(&description, (prober.foreign.most)());
+            let told = self.refusals.len();
+            let found =
+                smaller.map(|smaller| self.foreign(&smaller, prober, devices)).transpose()?;
+            match found.unwrap_or(Found::Unknown) {
+                Found::Needs(mut needs) => {
+                    needs.extend(coarser);
+                    return Ok(Found::Needs(needs));
+                }
+                // What it said to the first is enough.
+                Found::TakesNothing if tried => self.refusals.truncate(told),
+                Found::TakesNothing => tried = true,
+                Found::Unknown => break,
+            }
+        }
+        match tried {
+            true => Ok(self.own()?.map_or(Found::TakesNothing, |maker| Found::Needs(vec![maker]))),
+            false => self.own_or_unknown(),
         }
     }
 
-    /// `None` where there was nothing to try.
-    fn run(
+    /// Memory of others, scattered and in one piece.
+    fn foreign(
         &mut self,
-        scattered: Option<Buffer>,
+        description: &Description,
+        prober: &Prober,
         devices: &[Box<dyn Device>],
-    ) -> Result<Option<Found>> {
-        let Some(scattered) = scattered else { return self.own_or_unknown() };
+    ) -> Result<Found> {
+        let scattered = match description.files() {
+            1 => prober.scatter(description),
+            _ => description.made_by_planes(|one| Ok(prober.scatter(one)))?,
+        };
+        let Some(scattered) = scattered else { return Ok(Found::Unknown) };
         if self.takes(Tried::Scattered, &scattered)? {
-            return Ok(Some(Found::Needs(Vec::new())));
+            return Ok(Found::Needs(Vec::new()));
         }
         let one_piece = Constraint::new(ConstraintName::CONTIGUOUS, 1);
-        if let Some(whole) = whole(&self.asking_for(one_piece), devices) {
+        if let Some(whole) = whole(&asking_for(description, one_piece), devices) {
             if self.takes(Tried::OnePiece, &whole)? {
-                return Ok(Some(Found::Needs(vec![one_piece])));
+                return Ok(Found::Needs(vec![one_piece]));
             }
         }
-        let own = self.own()?;
-        Ok(Some(own.map_or(Found::TakesNothing, |maker| Found::Needs(vec![maker]))))
+        Ok(Found::TakesNothing)
     }
 
     /// Where no memory of others can be made, a device is believed what it says, unless it refuses its own.
-    fn own_or_unknown(&mut self) -> Result<Option<Found>> {
-        let Some((_, Ok(own))) = self.made_own() else { return Ok(None) };
-        Ok(if self.takes(Tried::Own, &own)? { None } else { Some(Found::TakesNothing) })
+    fn own_or_unknown(&mut self) -> Result<Found> {
+        let Some((_, Ok(own))) = self.made_own() else { return Ok(Found::Unknown) };
+        Ok(if self.takes(Tried::Own, &own)? { Found::Unknown } else { Found::TakesNothing })
     }
 
     /// Memory of the device itself, where it makes some, and the constraint to have that.
@@ -447,7 +478,7 @@ impl Trial<'_> {
         let info = self.device.info();
         let number = info.number().filter(|_| info.allocates)?;
         let maker = Constraint::new(ConstraintName::MADE_BY, number);
-        Some((maker, made(self.device, &self.asking_for(maker))))
+        Some((maker, made(self.device, &asking_for(self.description, maker))))
     }
 
     /// Its own memory, where it makes some and takes it; the constraint is to have that.
@@ -455,7 +486,7 @@ impl Trial<'_> {
         let Some((maker, own)) = self.made_own() else { return Ok(None) };
         let taken = match own {
             Ok(own) => self.takes(Tried::Own, &own)?,
-            Err(error) => self.refused(Tried::Own, error)?,
+            Err(error) => self.refused(Tried::Own, &self.description.layout, error)?,
         };
         Ok(taken.then_some(maker))
     }
@@ -463,27 +494,51 @@ impl Trial<'_> {
     fn takes(&mut self, tried: Tried, memory: &Buffer) -> Result<bool> {
         match self.device.import(memory) {
             Ok(_) => Ok(true),
-            Err(error) => self.refused(tried, error),
+            Err(error) => self.refused(tried, &memory.description().layout, error),
         }
     }
 
     /// Remembers a refusal, unless it says nothing of the memory.
-    fn refused(&mut self, tried: Tried, error: Error) -> Result<bool> {
+    fn refused(&mut self, tried: Tried, layout: &Layout, error: Error) -> Result<bool> {
         if error.errno().is_some_and(|errno| PASSING.contains(&errno)) {
             return Err(error);
         }
-        let (of, modifier) = (self.of.clone(), self.description.layout.modifier);
-        self.refusals.push(Refusal { of, modifier, tried, reason: error.to_string() });
+        self.refusals.push(Refusal::new(&self.of, layout, tried, &error));
         Ok(false)
     }
+}
 
-    /// The description with a constraint, in place of what it asks for by that name.
-    fn asking_for(&self, constraint: Constraint) -> Description {
-        let mut asked = self.description.clone();
-        asked.set.constraints.retain(|known| known.name != constraint.name);
-        asked.set.constraints.push(constraint);
-        asked
+/// The description with a constraint, in place of what it asks for by that name.
+fn asking_for(description: &Description, constraint: Constraint) -> Description {
+    let mut asked = description.clone();
+    asked.set.constraints.retain(|known| known.name != constraint.name);
+    asked.set.constraints.push(constraint);
+    asked
+}
+
+/// Steps of pitches that devices have and do not say.
+const STEPS: [u64; 3] = [64, 128, 256];
+
+/// A description, and the same with rows further apart: each with the constraint that asks for it, of those that ask
+/// for the same the strictest.
+fn pitches(description: &Description) -> Vec<(Option<Constraint>, Description)> {
+    let mut found = vec![(None, description.clone())];
+    let steps = STEPS.iter().filter(|_| description.layout.modifier == MODIFIER_LINEAR);
+    for step in steps.map(|step| Constraint::new(ConstraintName::PITCH_ALIGNMENT, *step)) {
+        let merged = constraint::merge(&description.set.constraints, &[step]);
+        let Ok(constraints) = merged else { continue };
+        let mut coarser = description.clone();
+        coarser.set.constraints = constraints;
+        let Ok(layout) = solve(&coarser.usage.image, &coarser.set) else { continue };
+        coarser.layout = layout;
+        let coarser = (Some(step), coarser);
+        match found.last_mut() {
+            Some((None, as_it_is)) if as_it_is.layout.planes == coarser.1.layout.planes => {}
+            Some(last) if last.1.layout.planes == coarser.1.layout.planes => *last = coarser,
+            _ => found.push(coarser),
+        }
     }
+    found
 }
 
 /// The description with as few rows of the image as fit into so many bytes: what a device thinks of the memory does not
@@ -594,6 +649,8 @@ struct Question {
     modifier: u64,
     files: u64,
     details: Vec<Detail>,
+    /// Powers of two: what the pitches are multiples of, and what width and height are no more than.
+    size: [u32; 3],
 }
 
 impl Question {
@@ -606,8 +663,20 @@ impl Question {
         let own = own.next().map_or(&[][..], |each| &each.details);
         let details = [&description.usage.details[..], own].concat();
         let (name, files) = (info.name.clone(), description.files());
-        Self { name, number, inode, operation, format, modifier, files, details }
+        let size = size_of(description);
+        Self { name, number, inode, operation, format, modifier, files, details, size }
     }
+}
+
+/// What kind of size an image has: an answer for one of these is one for all others of the kind. That a device takes
+/// the very memory, it is asked when that is made.
+fn size_of(description: &Description) -> [u32; 3] {
+    let pitches = description.layout.planes.iter().map(|plane| plane.pitch);
+    // Of no planes any pitch is one.
+    let step = pitches.fold(STEPS[2], |all, pitch| all | pitch).trailing_zeros();
+    let Image { width, height, .. } = description.usage.image;
+    let power = |side: u32| side.max(1).next_power_of_two().trailing_zeros();
+    [step, power(width), power(height)]
 }
 
 /// What a device was found to need; `None` where it takes no memory that was tried.
@@ -650,7 +719,7 @@ mod tests {
     use std::sync::atomic::{AtomicUsize, Ordering};
 
     use super::*;
-    use crate::{Import, Layout, Memory, Plane};
+    use crate::{Import, Memory, Plane};
 
     /// A device that takes memory as a test says, and counts how often it is asked to.
     struct Fake {
@@ -832,9 +901,81 @@ mod tests {
         let needs = prober(4).needs(&*camera, Operation::Capture, &description(&[]), &devices);
         assert_eq!(
             needs.unwrap_err().to_string(),
-            "camera:capture in rows does not take scattered memory: no; \
-             camera:capture in rows does not take memory in one piece: no"
+            "camera:capture in rows of 256 bytes does not take scattered memory: no; \
+             camera:capture in rows of 256 bytes does not take memory in one piece: no"
         );
+    }
+
+    fn of_width(width: u32, format: &[u8; 4]) -> Description {
+        let mut asked = description(&["gpu"]);
+        asked.usage.image = Image::new(width, 64, Fourcc::new(format));
+        asked.layout = solve(&asked.usage.image, &asked.set).unwrap();
+        asked
+    }
+
+    /// A GPU that steps from row to row in units which it does not tell.
+    fn steps<const STEP: u64>(buffer: &Buffer) -> Result<()> {
+        let mut planes = buffer.description().layout.planes.iter();
+        match planes.all(|plane| plane.pitch % STEP == 0) {
+            true => Ok(()),
+            false => Err(errno("import", libc::EINVAL)),
+        }
+    }
+
+    #[test]
+    fn rows_are_as_far_apart_as_a_device_takes_them() {
+        type Takes = fn(&Buffer) -> Result<()>;
+        let cases: [(Takes, u32, &[u8; 4], Option<u64>); 8] = [
+            (steps::<4>, 1001, b"XR24", Some(0)),
+            (steps::<4>, 1002, b"NV12", Some(256)),
+            (steps::<64>, 1001, b"XR24", Some(64)),
+            (steps::<64>, 1002, b"NV12", Some(256)),
+            (steps::<256>, 1001, b"XR24", Some(256)),
+            (steps::<256>, 900, b"XR24", Some(256)),
+            (steps::<128>, 900, b"XR24", Some(128)),
+            (steps::<1000>, 1001, b"XR24", None),
+        ];
+        for (takes, width, format, step) in cases {
+            let devices: Vec<Box<dyn Device>> =
+                vec![fake("heap", any, u64::MAX), fake("gpu", takes, 0)];
+            let (asked, prober) = (of_width(width, format), prober(9));
+            let offered =
+                prober.offer(&*devices[1], &asked.usage.image, Operation::Capture, &devices);
+            let (offer, refusals) = offered.unwrap();
+            let step = step.map(|step| match step {
+                0 => vec![],
+                step => vec![Constraint::new(ConstraintName::PITCH_ALIGNMENT, step)],
+            });
+            let found = offer.sets.first().map(|set| set.constraints.clone());
+            assert_eq!(found, step, "{width}: {refusals:?}");
+            let pitch = asked.layout.planes[0].pitch;
+            let told = format!("gpu:capture in rows of {pitch} bytes does not take scattered");
+            let told = refusals.iter().filter(|it| it.to_string().starts_with(&told)).count();
+            assert_eq!((told, refusals.len()), if found == Some(vec![]) { (0, 0) } else { (1, 2) });
+            // What is asked for by hand is laid out anew.
+            let made = prober.make(&devices, &asked).ok().map(|made| made.buffer);
+            let made = made.map(|made| made.description().layout.planes[0].pitch);
+            let steps = found.map(|found| found.first().map_or(1, |step| step.value));
+            assert_eq!(made, steps.map(|step| pitch.next_multiple_of(step)));
+        }
+    }
+
+    #[test]
+    fn an_answer_for_one_size_is_none_for_others() {
+        let narrow = |buffer: &Buffer| match buffer.description().usage.image.width {
+            ..=512 => Ok(()),
+            _ => Err(Error::unsupported("too wide")),
+        };
+        let sizes = [64, 1001, 500, 1024, 64];
+        for sizes in [sizes.to_vec(), sizes.into_iter().rev().collect()] {
+            let gpu = fake("gpu", narrow, 0);
+            let prober = prober(9);
+            for width in sizes {
+                let asked = of_width(width, b"XR24");
+                let needs = prober.needs(&*gpu, Operation::Capture, &asked, &[]);
+                assert_eq!(needs.is_ok(), width <= 512, "{width}");
+            }
+        }
     }
 
     /// As bochs and virtio-gpu: what others made cannot be imported.
@@ -865,8 +1006,8 @@ mod tests {
         assert_eq!(
             refusals,
             [
-                "panel:capture in rows does not take scattered memory: import: No such device (os error 19)",
-                "panel:capture in rows does not take memory in one piece: import: No such device (os error 19)",
+                "panel:capture in rows of 256 bytes does not take scattered memory: import: No such device (os error 19)",
+                "panel:capture in rows of 256 bytes does not take memory in one piece: import: No such device (os error 19)",
             ]
         );
         let made = prober.make(&devices, &description(&["panel"])).unwrap();
@@ -950,7 +1091,7 @@ mod tests {
         assert_eq!(offer.sets, []);
         assert_eq!(
             refusals[0].to_string(),
-            "panel:encode in rows does not take its own memory: no"
+            "panel:encode in rows of 256 bytes does not take its own memory: no"
         );
     }
 
