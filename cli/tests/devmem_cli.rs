@@ -162,6 +162,63 @@ fn memory_is_made_for_a_program() {
     assert!(err(&output).contains("cannot run /nowhere/program"), "{}", err(&output));
 }
 
+/// A variable has 128 KiB; what else would serve may be more.
+#[test]
+fn memory_is_made_where_much_else_would_serve() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("panel.json");
+    let set = |number: usize| {
+        let own =
+            |name: usize| json!({ "name": format!("{:#x}", 0x6e77_0000 + name), "value": number });
+        json!({ "constraints": (0..12).map(own).collect::<Vec<_>>(), "capabilities": ["LINEAR"] })
+    };
+    let sets: Vec<Value> = (0..300).map(set).collect();
+    let offer = json!({ "use": { "device": "panel", "operation": "scanout" }, "sets": sets });
+    fs::write(&file, offer.to_string()).unwrap();
+    let uses = ["--use", "cpu:cpu-write", "--use", "panel:scanout", "64x64", "XR24"];
+    let offers = ["--offers", file.to_str().unwrap()];
+    let plan = nvabi(&[&["plan", "--json"], &uses[..], &offers].concat());
+    assert!(plan.stdout.len() > 128 << 10, "{}", plan.stdout.len());
+    let program = ["--", "sh", "-c", r#"printf '%s' "$NVABI_BUFFER""#];
+    let output = nvabi(&[&["make"], &uses[..], &offers, &program].concat());
+    assert_eq!(output.status.code(), Some(0), "{}", err(&output));
+    let told: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(told["usage"]["uses"][1]["device"], "panel");
+    assert_eq!(told["set"]["constraints"].as_array().unwrap().len(), 15, "{told}");
+}
+
+#[test]
+fn memory_in_several_files_is_handed_on() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("camera.json");
+    let set =
+        json!({ "constraints": [{ "name": "files", "value": 3 }], "capabilities": ["LINEAR"] });
+    let offer = json!({ "use": { "device": "eye", "operation": "capture" }, "sets": [set] });
+    fs::write(&file, offer.to_string()).unwrap();
+    let uses = ["--use", "cpu:cpu-read", "--use", "eye:capture", "64x64", "YU12", "--offers"];
+    // The program writes into each plane by its descriptor, and none is where another is.
+    let script = r#"
+        fds=${NVABI_BUFFER#*\"fds\":[}
+        for fd in $(IFS=,; echo ${fds%%]*}); do
+            printf "plane $fd" 1<>/proc/self/fd/$fd
+        done
+        for fd in $(IFS=,; echo ${fds%%]*}); do head -c $((6 + ${#fd})) /proc/self/fd/$fd; echo; done
+        printf '%s' "$NVABI_BUFFER""#;
+    let program = ["--prefer", "cpu", "--", "sh", "-c", script];
+    let output = nvabi(&[&["make"], &uses[..], &[file.to_str().unwrap()], &program].concat());
+    assert_eq!(output.status.code(), Some(0), "{}", err(&output));
+    let text = out(&output);
+    let lines: Vec<&str> = text.lines().collect();
+    let told: Value = serde_json::from_str(lines[3]).unwrap();
+    let fds: Vec<String> =
+        told["fds"].as_array().unwrap().iter().map(|fd| format!("plane {fd}")).collect();
+    assert_eq!(
+        (fds.len(), &lines[..3]),
+        (3, fds.iter().map(String::as_str).collect::<Vec<_>>().as_slice())
+    );
+    assert_eq!(told["offsets"], json!([0, 0, 0]));
+}
+
 #[test]
 fn offers_are_written_in_names() {
     let Offers { both, _folder, .. } = offers();

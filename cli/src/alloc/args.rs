@@ -25,7 +25,7 @@ pub(crate) enum Alloc {
     /// Make the memory of a plan and run a program with it.
     ///
     /// The program inherits a file descriptor for each plane. The variable NVABI_BUFFER tells it their numbers
-    /// (`fds`) and all of the plan, as JSON. Its exit status is this command's; 1 when no memory serves.
+    /// (`fds`), usage, set, layout and allocator, as JSON. Its exit status is this command's; 1 when no memory serves.
     #[command(
         after_help = "Example:\n  nvabi alloc make --use cpu:cpu-write --use display:scanout 1280x720 XR24 -- ./show"
     )]

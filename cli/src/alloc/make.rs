@@ -5,23 +5,26 @@ use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::process::ExitStatusExt;
 use std::process::{Command, ExitStatus};
 
-use nvabi_devmem::{Buffer, Identity};
+use nvabi_devmem::{Buffer, CapabilitySet, Identity, Layout, Usage};
 use nvabi_pipeline::diagnostic::{Diagnostic, Report};
 use rustix::io::{FdFlags, fcntl_setfd};
 use serde::Serialize;
 
 use super::args::AllocMake;
-use super::plan::{Plan, planned};
+use super::plan::{Allocator, planned};
 use crate::context::Context;
 
 /// The variable that tells a program of the memory.
 const VARIABLE: &str = "NVABI_BUFFER";
 
-/// What the variable holds, as JSON.
+/// What the variable holds, as JSON: what the memory is. A variable has room for 128 KiB, and so for nothing else that
+/// would serve.
 #[derive(Serialize)]
 struct Handed<'p> {
-    #[serde(flatten)]
-    plan: &'p Plan,
+    usage: &'p Usage,
+    set: &'p CapabilitySet,
+    layout: &'p Layout,
+    allocator: &'p Option<Allocator>,
     /// A file descriptor for each plane: as many numbers as planes.
     fds: Vec<i32>,
     /// Where each plane begins in the file of its descriptor.
@@ -51,7 +54,15 @@ pub(crate) fn make(context: &Context<'_>, args: &AllocMake) -> Result<u8, Report
         .map_err(|error| refused(format!("cannot hand the memory on: {error}")))?;
     let (fds, offsets): (Vec<OwnedFd>, Vec<u64>) = handed.into_iter().unzip();
     let numbers = fds.iter().map(AsRawFd::as_raw_fd).collect();
-    let handed = Handed { plan: &plan, fds: numbers, offsets, identity: buffer.identity() };
+    let handed = Handed {
+        usage: &plan.usage,
+        set: &plan.set,
+        layout: &buffer.description().layout,
+        allocator: &plan.allocator,
+        fds: numbers,
+        offsets,
+        identity: buffer.identity(),
+    };
     let handed = serde_json::to_string(&handed)
         .map_err(|error| refused(format!("cannot describe the memory: {error}")))?;
     let (program, rest) =

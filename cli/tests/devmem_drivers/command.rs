@@ -32,6 +32,62 @@ fn every_device_is_listed_the_cheapest_first() {
     assert!(text.contains("cpu"), "{text}");
 }
 
+/// What `alloc make` hands to a program, and what the kernel says of each of its files.
+fn handed(arguments: &[&str]) -> (serde_json::Value, String) {
+    let script = r#"printf '%s\n' "$NVABI_BUFFER"; cat /proc/self/fdinfo/*; true"#;
+    let mut make = nvabi();
+    make.args(["alloc", "make"]).args(arguments).args(["--", "sh", "-c", script]);
+    let output = make.output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{arguments:?}: {said}");
+    let text = String::from_utf8(output.stdout).unwrap();
+    let (told, files) = text.split_once('\n').unwrap();
+    (serde_json::from_str(told).unwrap(), files.to_owned())
+}
+
+fn fds(told: &serde_json::Value) -> usize {
+    told["fds"].as_array().unwrap().len()
+}
+
+#[test]
+fn a_dma_buf_is_handed_on() {
+    let heap = device("dma-heap:system");
+    let uses = ["--use", "cpu:cpu-write", "64x64", "NV12", "--prefer", &heap.info().name];
+    let (told, files) = handed(&uses);
+    assert_eq!(told["allocator"]["device"], heap.info().name.as_str());
+    // Both planes are in it.
+    assert_eq!((fds(&told), files.matches("exp_name:\tsystem\n").count()), (2, 2), "{files}");
+    assert_eq!(told["offsets"], serde_json::json!([0, 4096]));
+}
+
+#[test]
+fn memory_of_a_display_is_handed_on() {
+    let display = device("bochs");
+    let used = format!("{}:scanout", display.info().name);
+    let (told, files) = handed(&["--use", &used, "1280x720", "XR24"]);
+    assert_eq!(told["allocator"]["device"], display.info().name.as_str());
+    let size = told["layout"]["size"].as_u64().unwrap();
+    assert_eq!((fds(&told), files.matches("exp_name:").count()), (1, 1), "{files}");
+    assert!(files.contains(&format!("size:\t{size}\n")), "{size} in {files}");
+}
+
+#[test]
+fn memory_in_several_files_is_handed_on() {
+    let heap = device("dma-heap:system");
+    let file = std::env::temp_dir().join("nvabi-three-files.json");
+    let offer = r#"{"use": {"device": "eye", "operation": "capture"}, "sets": [{
+        "constraints": [{"name": "files", "value": 3}], "capabilities": ["LINEAR"]}]}"#;
+    std::fs::write(&file, offer).unwrap();
+    let offers = ["--offers", file.to_str().unwrap()];
+    let uses = ["--use", "cpu:cpu-read", "--use", "eye:capture", "64x64", "YU12"];
+    let (told, files) = handed(&[&uses[..], &offers, &["--prefer", &heap.info().name]].concat());
+    std::fs::remove_file(&file).unwrap();
+    assert_eq!((fds(&told), files.matches("exp_name:\tsystem\n").count()), (3, 3), "{files}");
+    assert_eq!(told["offsets"], serde_json::json!([0, 0, 0]));
+    // Three memories, each of a page.
+    assert_eq!(files.matches("size:\t4096\n").count(), 3, "{files}");
+}
+
 /// The device of this name in the command's model.
 fn listed(name: &str) -> serde_json::Value {
     let listed: serde_json::Value = serde_json::from_str(&printed(&["--json"])).unwrap();
