@@ -56,8 +56,8 @@ pub(crate) fn of_file(path: &Path) -> Result<Vec<RequestedName>, Report> {
     }
 }
 
-/// The text of a file, or of a shell's `<(…)`: other pipes and devices may never begin or end.
-fn text_of(path: &Path) -> io::Result<String> {
+/// The text of a file of 16 MiB at most, or of a shell's `<(…)`: other pipes and devices may never begin or end.
+pub(crate) fn text_of(path: &Path) -> io::Result<String> {
     let kind = fs::metadata(path)?.file_type();
     let is_readable = kind.is_file() || kind.is_fifo() && is_shells_pipe(path);
     if !is_readable {

@@ -264,6 +264,95 @@ fn offers_are_written_in_names() {
     assert!(err(&output).contains("`xr24` is no DRM format, but XR24 is"), "{}", err(&output));
 }
 
+#[test]
+fn mistakes_in_offers_are_told_where_they_are() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("offers.json");
+    let told = |text: &str| {
+        fs::write(&file, text).unwrap();
+        let output = nvabi(&["explain", file.to_str().unwrap()]);
+        assert_eq!((output.status.code(), out(&output).as_str()), (Some(2), ""), "{text}");
+        err(&output)
+    };
+    let cut = "{\n  \"version\": 1,\n  \"offers\": [,]\n}";
+    assert!(told(cut).contains("expected value at line 3 column 14"), "{}", told(cut));
+    assert!(told("{\"version\": 1").contains("EOF while parsing"));
+    assert!(told("[]").contains("holds no offers: the list is empty"), "{}", told("[]"));
+    assert!(told(r#"{"version": 1, "offers": []}"#).contains("the list is empty"));
+    assert!(told("7").contains("holds no offers: invalid type"), "{}", told("7"));
+
+    // What never ends, or never begins.
+    let fifo = folder.path().join("fifo.json");
+    assert!(Command::new("mkfifo").arg(&fifo).status().unwrap().success());
+    for path in ["/dev/zero", fifo.to_str().unwrap(), folder.path().to_str().unwrap()] {
+        let output = nvabi(&["explain", path]);
+        assert_eq!(output.status.code(), Some(2));
+        assert!(err(&output).contains("neither a regular file"), "{}", err(&output));
+    }
+}
+
+/// What the command prints it reads, here and on another machine.
+#[test]
+fn offers_of_this_machine_are_for_others() {
+    let args = ["offers", "--use", "cpu:cpu-read", "--use", "cpu:cpu-write", "64x64", "NV12"];
+    let output = nvabi(&args);
+    assert_eq!(output.status.code(), Some(0), "{}", err(&output));
+    let told: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(told["version"], 1);
+    let (first, second) = (&told["offers"][0], &told["offers"][1]);
+    assert_eq!(
+        [&first["use"]["operation"], &second["use"]["operation"]],
+        ["cpu-read", "cpu-write"]
+    );
+    let set = &first["sets"][0];
+    assert_eq!(set["capabilities"], json!(["LINEAR"]));
+    assert_eq!(
+        set["constraints"][1],
+        json!({ "name": "placement", "value": "system|contiguous|carveout" })
+    );
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("offers.json");
+    fs::write(&file, told.to_string().replace("\"cpu\"", "\"theirs\"")).unwrap();
+    let uses = ["--use", "theirs:cpu-read", "--use", "cpu:cpu-write", "64x64", "NV12"];
+    let plan =
+        nvabi(&[&["plan", "--offers", file.to_str().unwrap(), "--json"], &uses[..]].concat());
+    assert_eq!(plan.status.code(), Some(0), "{}", err(&plan));
+    let planned: Value = serde_json::from_slice(&plan.stdout).unwrap();
+    assert_eq!(planned["set"]["constraints"][1], set["constraints"][1]);
+    assert_eq!(nvabi(&["offers", "--use", "cpu:cpu-read", "64x64", "????"]).status.code(), Some(2));
+    assert_eq!(nvabi(&["offers", "--use", "npu:render", "64x64", "NV12"]).status.code(), Some(2));
+}
+
+#[test]
+fn what_plays_no_part_is_told() {
+    let Offers { both, encoder, _folder } = offers();
+    let plan = |uses: &[&str], more: &[&str]| {
+        let output = nvabi(&[&["plan"], uses, more, &["64x64", "XR24"]].concat());
+        assert_eq!(output.status.code(), Some(0), "{}", err(&output));
+        err(&output)
+    };
+    let panel = ["--use", "panel:scanout"];
+    let twice = ["--offers", &both, "--offers", &both];
+    let said = plan(&panel, &twice);
+    assert_eq!(
+        said.matches("Unused the offer of gpu:texture: no --use asks for it\n").count(),
+        2,
+        "{said}"
+    );
+    assert!(
+        said.contains("Unused another offer of panel:scanout: the first one counts\n"),
+        "{said}"
+    );
+    let said = plan(&panel, &["--offers", &both, "--offers", &encoder]);
+    assert!(said.contains("Unused the offer of codec:encode: no --use asks for it\n"), "{said}");
+    let prefer = ["--prefer", "nosuch", "--prefer", "cpu"];
+    let said = plan(&["--use", "cpu:cpu-read"], &prefer);
+    assert!(said.contains("Unused --prefer nosuch: this machine has no such device\n"), "{said}");
+    assert!(!said.contains("--prefer cpu"), "{said}");
+    let said = plan(&panel, &[&["--offers", &both][..], &prefer].concat());
+    assert!(said.contains("Unused --prefer cpu: nothing is made on this machine\n"), "{said}");
+}
+
 /// The schema of offers and the command agree on what is one.
 #[test]
 fn offers_are_what_their_schema_says() {
@@ -307,6 +396,8 @@ fn offers_are_what_their_schema_says() {
         constraint(r#""coherency""#, "2"),
         constraint(r#""0x6e760000""#, "64"),
         constraint(r#""max-pitch""#, "18446744073709551615"),
+        constraint(r#""made-by""#, r#""226:0""#),
+        constraint("1853227008", "64"),
     ];
     // Of placement and coherency, a number is bits.
     let names =
@@ -331,6 +422,12 @@ fn offers_are_what_their_schema_says() {
         constraint(r#""pitch-alignment""#, r#""system""#),
         constraint(r#""pitch""#, "1"),
         constraint(r#""max-pitch""#, "-1"),
+        constraint(r#""made-by""#, r#""card0""#),
+        constraint(r#""max-pitch""#, r#""226:0""#),
+        constraint("4294967296", "64"),
+        constraint("1.5", "64"),
+        "[]".to_owned(),
+        r#"{"version": 1, "offers": []}"#.to_owned(),
     ];
     for text in bad {
         assert!(!is_valid(&text), "the schema takes {text}");

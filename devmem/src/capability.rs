@@ -25,9 +25,9 @@ pub const MODIFIER_INVALID: u64 = 0x00ff_ffff_ffff_ffff;
 /// One property that memory can have, such as a tiling. Two are the same when vendor, name and
 /// payload are; whether they are required plays no part in that.
 ///
-/// In JSON, what has a DRM format modifier can also be written as that: `"LINEAR"`, `"I915_Y_TILED"`,
-/// `"NVIDIA_BLOCK_LINEAR_2D(0, 1, 2, 6, 4)"`, `"0x300000000606014"`.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+/// In JSON, what is a DRM format modifier and not required is written as that, and read either way: `"LINEAR"`,
+/// `"I915_Y_TILED"`, `"NVIDIA_BLOCK_LINEAR_2D(0, 1, 2, 6, 4)"`, `"0x0400000000000001"`.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Deserialize)]
 #[serde(from = "Written")]
 pub struct Capability {
     /// Whose it is.
@@ -43,8 +43,20 @@ pub struct Capability {
 /// A capability as people write it.
 struct Written(Capability);
 
+impl Serialize for Capability {
+    fn serialize<S: serde::Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        match self.as_modifier().filter(|modifier| *self == Self::modifier(*modifier)) {
+            Some(modifier) => to.serialize_str(&modifier::name(modifier)),
+            None => {
+                let Self { vendor, name, required, payload } = self.clone();
+                Numbers { vendor, name, required, payload }.serialize(to)
+            }
+        }
+    }
+}
+
 /// A capability by its numbers.
-#[derive(Deserialize)]
+#[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Numbers {
     vendor: u32,

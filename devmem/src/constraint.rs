@@ -10,8 +10,16 @@ use serde::{Deserialize, Serialize};
 /// The first three are of the C library; those from `0x6e76_0000` on are nvabi's own. Any other
 /// number is carried along and merges with an equal value alone.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(try_from = "String", into = "String")]
+#[serde(try_from = "Named", into = "String")]
 pub struct ConstraintName(pub u32);
+
+/// A name as people write it.
+#[derive(Deserialize)]
+#[serde(untagged, expecting = "the name of a constraint is a text or a number of 32 bits")]
+enum Named {
+    Number(u32),
+    Text(String),
+}
 
 /// How two values of one name become one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -133,11 +141,14 @@ impl From<ConstraintName> for String {
     }
 }
 
-impl TryFrom<String> for ConstraintName {
+impl TryFrom<Named> for ConstraintName {
     type Error = String;
 
-    fn try_from(text: String) -> Result<Self, String> {
-        text.parse()
+    fn try_from(name: Named) -> Result<Self, String> {
+        match name {
+            Named::Number(number) => Ok(Self(number)),
+            Named::Text(text) => text.parse(),
+        }
     }
 }
 
@@ -182,7 +193,7 @@ pub mod coherency {
 
 /// What a device cannot do without: one named value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(try_from = "Written")]
+#[serde(try_from = "Written", into = "Written")]
 pub struct Constraint {
     /// Which requirement.
     pub name: ConstraintName,
@@ -190,15 +201,15 @@ pub struct Constraint {
     pub value: u64,
 }
 
-/// A constraint as people write it: bits of placement and coherency have names.
-#[derive(Deserialize)]
+/// A constraint as people write it: bits of placement and coherency have names, and a device has two numbers.
+#[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Written {
     name: ConstraintName,
     value: Value,
 }
 
-#[derive(Deserialize)]
+#[derive(Serialize, Deserialize)]
 #[serde(untagged, expecting = "a value is a number, or words such as \"system|contiguous\"")]
 enum Value {
     Number(u64),
@@ -224,8 +235,28 @@ impl TryFrom<Written> for Constraint {
     }
 }
 
-/// The bits of words such as `system|contiguous`.
+impl From<Constraint> for Written {
+    fn from(Constraint { name, value }: Constraint) -> Self {
+        let text = shown(name, value);
+        // Bits without a name stay a number.
+        let value = match value_of(name, &text) {
+            Ok(read) if read == value => Value::Words(text),
+            _ => Value::Number(value),
+        };
+        Self { name, value }
+    }
+}
+
+/// The value of a text such as `system|contiguous`, or `226:0` for a device.
 fn value_of(name: ConstraintName, text: &str) -> Result<u64, String> {
+    if name == ConstraintName::MADE_BY {
+        let numbers = text.split_once(':');
+        let numbers =
+            numbers.and_then(|(major, minor)| Some((major.parse().ok()?, minor.parse().ok()?)));
+        let (major, minor) =
+            numbers.ok_or_else(|| format!("`{text}` is no device: MAJOR:MINOR, such as 226:0"))?;
+        return Ok(nix::libc::makedev(major, minor));
+    }
     let words = words(name);
     if words.is_empty() {
         return Err(format!("{name} is a number, not `{text}`"));
@@ -472,3 +503,32 @@ impl fmt::Display for Conflict {
 }
 
 impl std::error::Error for Conflict {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_written_is_read() {
+        for (name, value, text) in [
+            (ConstraintName::PITCH_ALIGNMENT, 64, r#"{"name":"pitch-alignment","value":64}"#),
+            (ConstraintName::PLACEMENT, 5, r#"{"name":"placement","value":"system|local"}"#),
+            (ConstraintName::PLACEMENT, 0x101, r#"{"name":"placement","value":257}"#),
+            (ConstraintName::COHERENCY, 4, r#"{"name":"coherency","value":"uncached"}"#),
+            (ConstraintName::MADE_BY, 0xe200, r#"{"name":"made-by","value":"226:0"}"#),
+            (
+                ConstraintName::MADE_BY,
+                u64::MAX,
+                r#"{"name":"made-by","value":"4294967295:4294967295"}"#,
+            ),
+            (ConstraintName(9), u64::MAX, r#"{"name":"0x9","value":18446744073709551615}"#),
+        ] {
+            let constraint = Constraint::new(name, value);
+            assert_eq!(serde_json::to_string(&constraint).unwrap(), text);
+            assert_eq!(serde_json::from_str::<Constraint>(text).unwrap(), constraint);
+        }
+        let number = r#"{"name":1853227008,"value":1}"#;
+        let read = serde_json::from_str::<Constraint>(number).unwrap();
+        assert_eq!(read.name, ConstraintName::OFFSET_ALIGNMENT);
+    }
+}

@@ -30,6 +30,11 @@ pub(crate) enum Alloc {
         after_help = "Example:\n  nvabi alloc make --use cpu:cpu-write --use display:scanout 1280x720 XR24 -- ./show"
     )]
     Make(AllocMake),
+    /// Print what devices of this machine offer, as JSON: for `--offers` of another machine.
+    #[command(
+        after_help = "Example:\n  nvabi alloc offers --use gpu:texture --use display:scanout 1920x1080 NV12 >offers.json"
+    )]
+    Offers(AllocOffers),
     /// Explain why the offers of devices conflict, and which change resolves it.
     #[command(after_help = "Example:\n  nvabi alloc explain gpu.json display.json")]
     Explain(AllocExplain),
@@ -62,6 +67,28 @@ pub(crate) struct AllocPlan {
     /// DRM format: NV12, XR24.
     #[arg(value_name = "FOURCC")]
     pub(crate) format: nvabi_devmem::Fourcc,
+}
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct AllocOffers {
+    /// A device of this machine, or a purpose, and what it does with the memory.
+    #[arg(long = "use", value_name = "DEVICE:OPERATION", required = true)]
+    pub(crate) uses: Vec<nvabi_devmem::Use>,
+    /// What else every device must support of the image, as for `plan`.
+    #[arg(long = "detail", value_name = "DETAIL")]
+    pub(crate) details: Vec<nvabi_devmem::Detail>,
+    /// Width and height in pixels.
+    #[arg(value_name = "WIDTHxHEIGHT", value_parser = size)]
+    pub(crate) size: (u32, u32),
+    /// DRM format: NV12, XR24.
+    #[arg(value_name = "FOURCC")]
+    pub(crate) format: nvabi_devmem::Fourcc,
+}
+
+impl AllocOffers {
+    pub(crate) fn image(&self) -> nvabi_devmem::Image {
+        nvabi_devmem::Image::new(self.size.0, self.size.1, self.format)
+    }
 }
 
 #[derive(Debug, clap::Args)]

@@ -20,6 +20,7 @@ pub(crate) fn alloc(context: &Context<'_>, command: &args::Alloc) -> ExitCode {
         args::Alloc::Devices => devices::devices(context),
         args::Alloc::Formats(args) => formats::formats(context, args),
         args::Alloc::Plan(args) => plan::alloc_plan(context, args),
+        args::Alloc::Offers(args) => offers::offers(context, args),
         args::Alloc::Explain(args) => explain::explain(context, args),
         args::Alloc::Make(args) => match make::make(context, args) {
             Ok(status) => return ExitCode::from(status),

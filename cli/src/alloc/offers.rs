@@ -1,12 +1,16 @@
-//! What devices offer, from files.
+//! What devices offer: read from files, and written for other machines.
 
-use std::fs;
 use std::path::Path;
 
-use nvabi_devmem::Offer;
+use nvabi_devmem::{Offer, Prober, Usage};
 use nvabi_pipeline::diagnostic::{Diagnostic, Report};
-use serde::Deserialize;
 use serde::de::Error as _;
+use serde::{Deserialize, Serialize};
+
+use super::args::AllocOffers;
+use super::plan::Machine;
+use crate::context::Context;
+use crate::{Outcome, names};
 
 /// A file holds one offer, a list of them, or a list with the version of the format.
 enum File {
@@ -18,36 +22,41 @@ enum File {
 const VERSION: u32 = 1;
 
 /// A list with its version. Fields that are not known are errors, and named.
-#[derive(Deserialize)]
+#[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Versioned {
     version: u32,
     offers: Vec<Offer>,
 }
 
-/// The offers of a file.
+/// The offers of a file; one at least.
 pub(super) fn read(path: &Path) -> Result<Vec<Offer>, Report> {
-    let text = fs::read_to_string(path).map_err(|error| {
+    let text = names::text_of(path).map_err(|error| {
         let message = format!("cannot read {}: {error}", path.display());
         Diagnostic::error("alloc-unreadable", message)
     })?;
-    match parse(&text) {
-        Ok(File::One(offer)) => Ok(vec![offer]),
-        Ok(File::Many(offers)) => Ok(offers),
-        Err(error) => {
-            let message = format!("{} holds no offers: {error}", path.display());
-            let help = r#"an offer is {"use": {"device": "gpu", "operation": "render"}, "sets": [{"constraints": [{"name": "pitch-alignment", "value": 64}], "capabilities": ["LINEAR"]}]}"#;
-            Err(Diagnostic::error("alloc-offers", message).help(help).into())
-        }
-    }
+    let offers = parse(&text).map(|file| match file {
+        File::One(offer) => vec![offer],
+        File::Many(offers) => offers,
+    });
+    let offers = offers.and_then(|offers| match offers.is_empty() {
+        true => Err(serde_json::Error::custom("the list is empty")),
+        false => Ok(offers),
+    });
+    offers.map_err(|error| {
+        let message = format!("{} holds no offers: {error}", path.display());
+        let help = r#"an offer is {"use": {"device": "gpu", "operation": "render"}, "sets": [{"constraints": [{"name": "pitch-alignment", "value": 64}], "capabilities": ["LINEAR"]}]}"#;
+        Diagnostic::error("alloc-offers", message).help(help).into()
+    })
 }
 
-/// By the first character, so that the error is about what was meant, with its line and column.
+/// By what the text is, so that the error is about what was meant, with its line and column.
 fn parse(text: &str) -> serde_json::Result<File> {
-    match text.trim_start().starts_with('[') {
-        true => serde_json::from_str(text).map(File::Many),
-        false if !has_version(text) => serde_json::from_str(text).map(File::One),
-        false => match serde_json::from_str(text)? {
+    let value: serde_json::Value = serde_json::from_str(text)?;
+    match value.get("version") {
+        None if value.is_array() => serde_json::from_str(text).map(File::Many),
+        None => serde_json::from_str(text).map(File::One),
+        Some(_) => match serde_json::from_str(text)? {
             Versioned { version: VERSION, offers } => Ok(File::Many(offers)),
             Versioned { version, .. } => Err(serde_json::Error::custom(format!(
                 "version {version}, and this reads version {VERSION}"
@@ -56,7 +65,20 @@ fn parse(text: &str) -> serde_json::Result<File> {
     }
 }
 
-fn has_version(text: &str) -> bool {
-    let object = serde_json::from_str::<serde_json::Value>(text);
-    object.is_ok_and(|object| object.get("version").is_some())
+/// `nvabi alloc offers`: what devices of this machine offer, to plan with elsewhere. It is JSON with and without
+/// `--json`.
+pub(crate) fn offers(context: &Context<'_>, args: &AllocOffers) -> Result<Outcome, Report> {
+    let machine = Machine { found: super::found(context), prober: Prober::default() };
+    let usage = Usage { details: args.details.clone(), ..Usage::new(args.image(), Vec::new()) };
+    let mut offers = Vec::new();
+    for wanted in &args.uses {
+        for candidate in machine.candidates(context, wanted, &usage)? {
+            super::plan::tell_refusals(context, &candidate.refusals);
+            offers.push(candidate.offer);
+        }
+    }
+    machine.tell_untried(context);
+    let serves = offers.iter().any(|offer| !offer.sets.is_empty());
+    context.print_json(&Versioned { version: VERSION, offers })?;
+    Ok(if serves { Outcome::Same } else { Outcome::Different })
 }

@@ -76,6 +76,7 @@ pub(super) fn planned(
     }
     let image = Image::new(args.size.0, args.size.1, args.format);
     let asked_of = Usage { details: args.details.clone(), ..Usage::new(image, Vec::new()) };
+    tell_unused(context, args, &given);
     let known = |wanted: &Use| given.iter().find(|offer| offer.of == *wanted);
     // Devices are asked for when a use is of none that is given.
     let asked = args.uses.iter().any(|wanted| known(wanted).is_none());
@@ -83,6 +84,7 @@ pub(super) fn planned(
         found: found(context),
         prober: Prober::default().prefer(args.prefer.clone()),
     });
+    tell_unmet(context, args, machine.as_ref());
     let mut candidates: Vec<Vec<Candidate>> = Vec::new();
     for wanted in &args.uses {
         candidates.push(match (known(wanted), &machine) {
@@ -91,8 +93,8 @@ pub(super) fn planned(
             (None, None) => continue,
         });
     }
-    if let Some(why) = machine.as_ref().and_then(|machine| machine.prober.untried()) {
-        context.status("Untried", &format!("devices with memory of others: {why}"));
+    if let Some(machine) = &machine {
+        machine.tell_untried(context);
     }
     let mut first_failure = None;
     for choice in choices(&candidates) {
@@ -112,21 +114,60 @@ pub(super) fn planned(
     Ok(None)
 }
 
+/// Offers that play no part.
+fn tell_unused(context: &Context<'_>, args: &AllocPlan, given: &[Offer]) {
+    for (at, offer) in given.iter().enumerate() {
+        let of = &offer.of;
+        if !args.uses.contains(of) {
+            context.status("Unused", &format!("the offer of {of}: no --use asks for it"));
+        } else if given[..at].iter().any(|other| other.of == *of) {
+            context.status("Unused", &format!("another offer of {of}: the first one counts"));
+        }
+    }
+}
+
+/// Devices that were to be asked first and cannot be.
+fn tell_unmet(context: &Context<'_>, args: &AllocPlan, machine: Option<&Machine>) {
+    let devices = || machine.iter().flat_map(|machine| &machine.found.devices);
+    for name in &args.prefer {
+        let makes = devices().find(|device| device.info().name == *name);
+        match makes.map(|device| device.info().allocates) {
+            Some(true) => {}
+            Some(false) => {
+                context.status("Unused", &format!("--prefer {name}: it makes no memory"))
+            }
+            None if machine.is_none() => {
+                context
+                    .status("Unused", &format!("--prefer {name}: nothing is made on this machine"));
+            }
+            None => context
+                .status("Unused", &format!("--prefer {name}: this machine has no such device")),
+        }
+    }
+}
+
 /// The devices of this machine, and what is found out about them.
-struct Machine {
-    found: Found,
-    prober: Prober,
+pub(super) struct Machine {
+    pub(super) found: Found,
+    pub(super) prober: Prober,
 }
 
 /// A device that may do what is asked for.
-struct Candidate {
-    offer: Offer,
-    refusals: Vec<Refusal>,
+pub(super) struct Candidate {
+    pub(super) offer: Offer,
+    pub(super) refusals: Vec<Refusal>,
 }
 
 impl Machine {
+    /// Says where devices could not be tried.
+    pub(super) fn tell_untried(&self, context: &Context<'_>) {
+        if let Some(why) = self.prober.untried() {
+            context.status("Untried", &format!("devices with memory of others: {why}"));
+        }
+    }
+
     /// What devices of this machine offer for a use, with what is found out by trial.
-    fn candidates(
+    pub(super) fn candidates(
         &self,
         context: &Context<'_>,
         wanted: &Use,
@@ -247,7 +288,7 @@ impl Failure {
     }
 }
 
-fn tell_refusals(context: &Context<'_>, refusals: &[Refusal]) {
+pub(super) fn tell_refusals(context: &Context<'_>, refusals: &[Refusal]) {
     for refusal in refusals {
         context.status("Refused", &refusal.to_string());
     }
