@@ -6,7 +6,7 @@
 use nvabi_devmem::drivers::memfd::Memfd;
 use nvabi_devmem::{
     Buffer, Capability, CapabilitySet, Constraint, ConstraintName, Description, Detail, Device,
-    DeviceInfo, Driver, Error, Image, Import, Operation, Result, Usage, Use, transform,
+    DeviceInfo, Driver, Error, Image, Import, Listed, Operation, Result, Usage, Use, transform,
 };
 
 nvabi_devmem::devmem_plugin!(Cameras);
@@ -18,8 +18,8 @@ impl Driver for Cameras {
         "rust-camera"
     }
 
-    fn devices(&self) -> Result<Vec<Box<dyn Device>>> {
-        let memory = Memfd.devices()?.pop().ok_or_else(|| Error::unsupported("no memory"))?;
+    fn devices(&self) -> Result<Listed> {
+        let memory = Memfd.devices()?.pop().ok_or_else(|| Error::unsupported("no memory"))??;
         let info = DeviceInfo {
             name: "rust-camera".to_owned(),
             node: "/dev/null".to_owned(),
@@ -27,7 +27,7 @@ impl Driver for Cameras {
             allocates: true,
             imports: true,
         };
-        Ok(vec![Box::new(Camera { info, memory })])
+        Ok(vec![Ok(Box::new(Camera { info, memory }))])
     }
 }
 

@@ -18,13 +18,17 @@ pub trait Driver: Send + Sync {
     /// Its name, such as `dma-heap`.
     fn name(&self) -> &str;
 
-    /// The devices that are there now. None is no error.
+    /// The devices that are there now, and why others cannot be asked: one that cannot hides no other. None is no
+    /// error.
     ///
     /// # Errors
     ///
-    /// When devices are there, but cannot be asked.
-    fn devices(&self) -> Result<Vec<Box<dyn Device>>>;
+    /// When none of them can be asked, as a library is missing.
+    fn devices(&self) -> Result<Listed>;
 }
+
+/// What a driver found: devices, and for each that cannot be asked the reason.
+pub type Listed = Vec<Result<Box<dyn Device>>>;
 
 /// What a device takes for an operation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]

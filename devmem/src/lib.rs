@@ -23,7 +23,7 @@
 //! let pitch = |bytes| Constraint::new(ConstraintName::PITCH_ALIGNMENT, bytes);
 //! let linear = |constraint| CapabilitySet::new([constraint], [Capability::pitch_linear()]);
 //! let tiled = CapabilitySet::new([], [Capability::modifier(0x0300_0000_0060_6014)]);
-//! let cpu = Memfd.devices()?.remove(0);
+//! let cpu = Memfd.devices()?.remove(0)?;
 //!
 //! let offers = [
 //!     Offer { of: Use::new("camera", Operation::Capture), sets: vec![linear(pitch(64))] },
@@ -99,7 +99,7 @@ pub use constraint::{
 };
 pub use derive::{Derived, derive, derive_all, intersect};
 pub use detail::{Detail, transform};
-pub use driver::{Device, DeviceInfo, Driver, Hint, Import, Transition, Wait};
+pub use driver::{Device, DeviceInfo, Driver, Hint, Import, Listed, Transition, Wait};
 pub use error::{Error, ErrorKind, Result};
 pub use explain::{Cause, Explanation, Offer, OfferedSet, Rejection, Relaxation, explain, plan};
 pub use fence::{Intent, wait_fence};

@@ -1,7 +1,13 @@
 //! `nvabi alloc devices` on the devices that are there.
 
+use std::fs::{self, Permissions};
+use std::os::fd::AsFd;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::Command;
+
+use nvabi_test::{Need, skip};
 
 use super::{device, devices};
 
@@ -77,11 +83,11 @@ fn memory_in_several_files_is_handed_on() {
     let file = std::env::temp_dir().join("nvabi-three-files.json");
     let offer = r#"{"use": {"device": "eye", "operation": "capture"}, "sets": [{
         "constraints": [{"name": "files", "value": 3}], "capabilities": ["LINEAR"]}]}"#;
-    std::fs::write(&file, offer).unwrap();
+    fs::write(&file, offer).unwrap();
     let offers = ["--offers", file.to_str().unwrap()];
     let uses = ["--use", "cpu:cpu-read", "--use", "eye:capture", "64x64", "YU12"];
     let (told, files) = handed(&[&uses[..], &offers, &["--prefer", &heap.info().name]].concat());
-    std::fs::remove_file(&file).unwrap();
+    fs::remove_file(&file).unwrap();
     assert_eq!((fds(&told), files.matches("exp_name:\tsystem\n").count()), (3, 3), "{files}");
     assert_eq!(told["offsets"], serde_json::json!([0, 0, 0]));
     // Three memories, each of a page.
@@ -101,6 +107,41 @@ fn is_modelled(name: &'static str, operations: serde_json::Value) {
     assert_eq!(listed["operations"], operations, "{name}");
     assert_eq!(listed["node"], device.info().node.as_str());
     assert_eq!(listed["allocates"], true);
+}
+
+/// One node that a user may open, among others that are the administrator's.
+#[test]
+fn a_node_that_may_not_be_opened_is_told() {
+    let (mine, theirs) = (device("vgem"), device("bochs"));
+    if fs::metadata("/proc/self").unwrap().uid() != 0 {
+        skip(Need::Setuid, "only root runs programs as another user");
+    }
+    let modes = [&mine, &theirs].map(|device| fs::metadata(&device.info().node).unwrap().mode());
+    let set = |modes: [u32; 2]| {
+        for (device, mode) in [&mine, &theirs].iter().zip(modes) {
+            fs::set_permissions(&device.info().node, Permissions::from_mode(mode)).unwrap();
+        }
+    };
+    set([0o666, 0o600]);
+    let output = nvabi().args(["alloc", "devices"]).uid(65534).output().unwrap();
+    set(modes);
+    let text = String::from_utf8_lossy(&output.stdout);
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(
+        text.contains(&mine.info().name) && !text.contains(&theirs.info().name),
+        "{text}{said}"
+    );
+    let denied = format!("Skipped drm: cannot open {}: Permission denied", theirs.info().node);
+    assert!(said.contains(&denied), "{denied} in {said}");
+}
+
+#[test]
+fn a_card_is_the_hardware_of_its_render_node() {
+    let (card, gpu) = (device("vgem"), device("llvmpipe"));
+    let (all, file) = (devices(), fs::File::open(&card.info().node).unwrap());
+    let of = nvabi_devmem::drivers::of_fd(&all, file.as_fd()).unwrap();
+    let names: Vec<&str> = of.iter().map(|device| device.info().name.as_str()).collect();
+    assert_eq!(names, [&card.info().name, &gpu.info().name]);
 }
 
 #[test]

@@ -8,7 +8,7 @@ use std::os::fd::IntoRawFd;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::slice;
 
-use nvabi_devmem::drivers::{enumerate, formats};
+use nvabi_devmem::drivers::{enumerate, formats, of_number};
 use nvabi_devmem::plugin::abi::{RawDevice, RawImage, RawPlane};
 use nvabi_devmem::plugin::applications::{RawBuffer, RawUse};
 use nvabi_devmem::plugin::{details_of, drivers};
@@ -218,7 +218,9 @@ pub unsafe extern "C" fn nvabi_alloc_device(
     device: *mut RawDevice,
 ) -> c_int {
     // SAFETY: the header's promise.
-    answer(|| unsafe { describe(alloc, device, |devices| devices.get(index as usize)) })
+    answer(|| unsafe {
+        describe(alloc, device, |devices| devices.get(index as usize).map(|it| &**it))
+    })
 }
 
 /// # Safety
@@ -236,11 +238,7 @@ pub unsafe extern "C" fn nvabi_alloc_device_of_fd(
         let file = file.map_err(|error| invalid(&format!("file descriptor {fd}: {error}")))?;
         let number = std::os::unix::fs::MetadataExt::rdev(&file);
         // SAFETY: the header's promise.
-        unsafe {
-            describe(alloc, device, |devices| {
-                devices.iter().find(|device| device.info().number() == Some(number))
-            })
-        }
+        unsafe { describe(alloc, device, |devices| of_number(devices, number).first().copied()) }
     })
 }
 
@@ -250,7 +248,7 @@ pub unsafe extern "C" fn nvabi_alloc_device_of_fd(
 unsafe fn describe<'a>(
     alloc: *const Alloc,
     to: *mut RawDevice,
-    find: impl FnOnce(&'a [Box<dyn Device>]) -> Option<&'a Box<dyn Device>>,
+    find: impl FnOnce(&'a [Box<dyn Device>]) -> Option<&'a dyn Device>,
 ) -> Result<c_int, (c_int, String)> {
     // SAFETY: the caller's promise.
     let alloc: &'a Alloc = unsafe { lent(alloc, "alloc")? };

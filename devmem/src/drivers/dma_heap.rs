@@ -11,7 +11,7 @@ use crate::constraint::{coherency, placement};
 use crate::uapi::{self, DmaHeapAllocation};
 use crate::{
     Buffer, CapabilitySet, Description, Device, DeviceInfo, Driver, Error, ErrorKind, Image,
-    Memory, Operation, Result,
+    Listed, Memory, Operation, Result,
 };
 
 const FOLDER: &str = "/dev/dma_heap";
@@ -24,8 +24,8 @@ impl Driver for DmaHeap {
         "dma-heap"
     }
 
-    fn devices(&self) -> Result<Vec<Box<dyn Device>>> {
-        each(&nodes(FOLDER, "")?, |node| Ok(Some(Box::new(Heap::open(node)?) as Box<dyn Device>)))
+    fn devices(&self) -> Result<Listed> {
+        Ok(each(&nodes(FOLDER, "")?, |node| Heap::open(node).map(Some)))
     }
 }
 

@@ -20,8 +20,8 @@ use super::{each, name_of, nodes, open};
 use crate::convert::{self, FormatModifier, in_formats};
 use crate::{
     Buffer, CapabilitySet, Description, Device, DeviceInfo, Driver, Error, ErrorKind, Fourcc, Hint,
-    Image, Import, Layout, MODIFIER_INVALID, MODIFIER_LINEAR, Operation, Result, Usage, Use,
-    transform,
+    Image, Import, Layout, Listed, MODIFIER_INVALID, MODIFIER_LINEAR, Operation, Result, Usage,
+    Use, transform,
 };
 
 const FOLDER: &str = "/dev/dri";
@@ -38,9 +38,8 @@ impl Driver for Drm {
         "drm"
     }
 
-    fn devices(&self) -> Result<Vec<Box<dyn Device>>> {
-        let found = nodes(FOLDER, "card")?;
-        each(&found, |node| Ok(Node::open(node)?.map(|node| Box::new(node) as Box<dyn Device>)))
+    fn devices(&self) -> Result<Listed> {
+        Ok(each(&nodes(FOLDER, "card")?, |node| Node::open(node)))
     }
 }
 

@@ -8,7 +8,7 @@ use nix::sys::memfd::{MFdFlags, memfd_create};
 use crate::buffer::{Buffer, Description};
 use crate::capability::{Capability, CapabilitySet};
 use crate::constraint::{Constraint, ConstraintName, coherency, placement};
-use crate::driver::{Device, DeviceInfo, Driver, Import};
+use crate::driver::{Device, DeviceInfo, Driver, Import, Listed};
 use crate::error::{Error, ErrorKind, Result};
 use crate::memory::Memory;
 use crate::usage::{Image, Operation};
@@ -22,7 +22,7 @@ impl Driver for Memfd {
         "memfd"
     }
 
-    fn devices(&self) -> Result<Vec<Box<dyn Device>>> {
+    fn devices(&self) -> Result<Listed> {
         let info = DeviceInfo {
             name: "cpu".to_owned(),
             node: String::new(),
@@ -30,7 +30,7 @@ impl Driver for Memfd {
             allocates: true,
             imports: true,
         };
-        Ok(vec![Box::new(Cpu { info })])
+        Ok(vec![Ok(Box::new(Cpu { info }))])
     }
 }
 

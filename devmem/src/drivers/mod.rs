@@ -22,7 +22,7 @@ use std::path::{Path, PathBuf};
 
 use super::{
     Capability, CapabilitySet, Constraint, ConstraintName, Description, Device, DeviceInfo, Driver,
-    Error, ErrorKind, Fourcc, Image, Operation, Result, format,
+    Error, ErrorKind, Fourcc, Image, Listed, Operation, Result, format,
 };
 
 pub(super) use udmabuf::{most_scattered, one_piece, scattered};
@@ -66,6 +66,13 @@ pub fn enumerate(drivers: &[Box<dyn Driver>]) -> Found {
             }
         };
         for device in devices {
+            let device = match device {
+                Ok(device) => device,
+                Err(error) => {
+                    problem(error);
+                    continue;
+                }
+            };
             // Uses are by name: a plugin's `cpu` would take the place of the CPU, or never be asked.
             let name = &device.info().name;
             let taken = found.devices.iter().any(|known| known.info().name == *name);
@@ -83,7 +90,8 @@ pub fn enumerate(drivers: &[Box<dyn Driver>]) -> Found {
     found
 }
 
-/// The devices that an open file is of: `gl:renderD128` and `vulkan:renderD128` have one node.
+/// The devices that an open file is of: `gl:renderD128` and `vulkan:renderD128` have one node. Behind those of the very
+/// file come those of other nodes of the same hardware: `drm:card0` and `gl:renderD128` may be one GPU.
 ///
 /// # Errors
 ///
@@ -94,8 +102,35 @@ pub fn of_fd<'d>(
 ) -> Result<Vec<&'d dyn Device>> {
     let file = fd.try_clone_to_owned().and_then(|file| File::from(file).metadata());
     let number = file.map_err(|error| Error::call("fstat of a device", error))?.rdev();
-    let is_it = |device: &&dyn Device| number != 0 && device.info().number() == Some(number);
-    Ok(devices.iter().map(AsRef::as_ref).filter(is_it).collect())
+    Ok(of_number(devices, number))
+}
+
+/// The same of a file by its number (`st_rdev`).
+pub fn of_number(devices: &[Box<dyn Device>], number: u64) -> Vec<&dyn Device> {
+    if number == 0 {
+        return Vec::new();
+    }
+    let (mut exact, mut beside) = (Vec::new(), Vec::new());
+    let hardware = hardware(number);
+    for device in devices.iter().map(AsRef::as_ref) {
+        match device.info().number() {
+            Some(its) if its == number => exact.push(device),
+            Some(its) if hardware.is_some() && self::hardware(its) == hardware => {
+                beside.push(device);
+            }
+            _ => {}
+        }
+    }
+    exact.append(&mut beside);
+    exact
+}
+
+/// What a node of DRM is a node of, as sysfs has it; `None` for other nodes.
+fn hardware(number: u64) -> Option<PathBuf> {
+    const DRM: u32 = 226;
+    let (major, minor) = (nix::libc::major(number), nix::libc::minor(number));
+    let node = format!("/sys/dev/char/{major}:{minor}/device");
+    (major == DRM).then(|| std::fs::canonicalize(node).ok()).flatten()
 }
 
 /// The formats that a device takes for an operation, of those that are known here.
@@ -161,22 +196,14 @@ fn nodes(folder: &str, begin: &str) -> Result<Vec<PathBuf>> {
     Ok(names.iter().map(|name| Path::new(folder).join(name)).collect())
 }
 
-/// What each node is, without those that cannot be used: unless that is all of them.
-fn each<N, T>(
+/// What each node is: those that are not there, or no device, are left out.
+fn each<N, D: Device + 'static>(
     nodes: impl IntoIterator<Item = N>,
-    device: impl Fn(N) -> Result<Option<T>>,
-) -> Result<Vec<T>> {
-    let (mut devices, mut refused) = (Vec::new(), None);
-    for node in nodes {
-        match found(device(node)) {
-            Ok(device) => devices.extend(device.flatten()),
-            Err(error) => refused = Some(error),
-        }
-    }
-    match refused {
-        Some(error) if devices.is_empty() => Err(error),
-        _ => Ok(devices),
-    }
+    device: impl Fn(N) -> Result<Option<D>>,
+) -> Listed {
+    let boxed = |device: D| Box::new(device) as Box<dyn Device>;
+    let of = |node| found(device(node)).map(|device| device.flatten().map(boxed)).transpose();
+    nodes.into_iter().filter_map(of).collect()
 }
 
 /// The number that a file of the kernel holds.
@@ -187,4 +214,53 @@ fn number_in(file: &str) -> Option<u64> {
 /// The last part of a path.
 fn name_of(node: &Path) -> String {
     node.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_node_that_cannot_be_asked_is_told_beside_others() {
+        let node = |name: &'static str| {
+            let info = DeviceInfo {
+                name: name.to_owned(),
+                node: String::new(),
+                operations: Vec::new(),
+                allocates: false,
+                imports: false,
+            };
+            struct Node(DeviceInfo);
+            impl Device for Node {
+                fn info(&self) -> &DeviceInfo {
+                    &self.0
+                }
+
+                fn sets(&self, _: &Image, _: Operation) -> Result<Vec<CapabilitySet>> {
+                    Ok(Vec::new())
+                }
+            }
+            let error = |number| {
+                let error = io::Error::from_raw_os_error(number);
+                Error::io(ErrorKind::Open, format!("cannot open {name}"), error)
+            };
+            match name {
+                "theirs" => Err(error(nix::libc::EACCES)),
+                "gone" => Err(error(nix::libc::ENODEV)),
+                "other" => Ok(None),
+                _ => Ok(Some(Node(info))),
+            }
+        };
+        let names = |nodes: &[&'static str]| {
+            let told = |found: Result<Box<dyn Device>>| match found {
+                Ok(device) => device.info().name.clone(),
+                Err(error) => error.to_string(),
+            };
+            each(nodes.to_vec(), node).into_iter().map(told).collect::<Vec<_>>()
+        };
+        let denied = "cannot open theirs: Permission denied (os error 13)";
+        assert_eq!(names(&["a", "gone", "theirs", "other", "b"]), ["a", denied, "b"]);
+        assert_eq!(names(&["theirs"]), [denied]);
+        assert!(names(&["gone", "other"]).is_empty());
+    }
 }

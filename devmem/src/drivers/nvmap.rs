@@ -7,8 +7,8 @@ use super::nvidia::{self, Largest};
 use crate::modifier::BlockLinear;
 use crate::{
     Buffer, Capability, CapabilitySet, Constraint, ConstraintName, Description, Device, DeviceInfo,
-    Driver, Error, ErrorKind, Hint, Image, Import, MODIFIER_LINEAR, Memory, Operation, Result,
-    placement,
+    Driver, Error, ErrorKind, Hint, Image, Import, Listed, MODIFIER_LINEAR, Memory, Operation,
+    Result, placement,
 };
 use nvabi::tegra;
 
@@ -23,12 +23,12 @@ impl Driver for Nvmap {
         "nvmap"
     }
 
-    fn devices(&self) -> Result<Vec<Box<dyn Device>>> {
+    fn devices(&self) -> Result<Listed> {
         if !std::path::Path::new(NODE).exists() {
             return Ok(Vec::new());
         }
         let device = tegra::Device::open().map_err(|error| device_error("nvmap", &error))?;
-        Ok(vec![Box::new(Gpu::new(device))])
+        Ok(vec![Ok(Box::new(Gpu::new(device)))])
     }
 }
 

@@ -18,8 +18,8 @@ use super::{each, formats, found};
 use crate::modifier::BlockLinear;
 use crate::{
     Buffer, Capability, CapabilitySet, Constraint, ConstraintName, Description, Device, DeviceInfo,
-    Driver, Error, ErrorKind, Hint, Image, MODIFIER_LINEAR, Memory, Operation, Result, coherency,
-    format, placement,
+    Driver, Error, ErrorKind, Hint, Image, Listed, MODIFIER_LINEAR, Memory, Operation, Result,
+    coherency, format, placement,
 };
 
 const NODE: &str = "/dev/nvidiactl";
@@ -41,13 +41,13 @@ impl Driver for Rm {
         "rm"
     }
 
-    fn devices(&self) -> Result<Vec<Box<dyn Device>>> {
+    fn devices(&self) -> Result<Listed> {
         if !Path::new(NODE).exists() {
             return Ok(Vec::new());
         }
         let Some(client) = found(client())? else { return Ok(Vec::new()) };
         let cards = client.cards().map_err(|error| rm_error("rm", &error))?;
-        each(&cards, |card| Ok(Some(Box::new(Gpu::open(card)?) as Box<dyn Device>)))
+        Ok(each(&cards, |card| Gpu::open(card).map(Some)))
     }
 }
 

@@ -12,7 +12,7 @@ use crate::buffer::page;
 use crate::uapi::{self, UDMABUF_LIST_LIMIT, UdmabufCreate, UdmabufCreateItem, UdmabufCreateList};
 use crate::{
     Buffer, CapabilitySet, Description, Device, DeviceInfo, Driver, Error, ErrorKind, Image,
-    Memory, Operation, Result,
+    Listed, Memory, Operation, Result,
 };
 
 const NODE: &str = "/dev/udmabuf";
@@ -31,14 +31,14 @@ impl Driver for Udmabuf {
         "udmabuf"
     }
 
-    fn devices(&self) -> Result<Vec<Box<dyn Device>>> {
+    fn devices(&self) -> Result<Listed> {
         let Some(node) = found(open(NODE))? else { return Ok(Vec::new()) };
         let pages = Pages::new("udmabuf", node, page());
         let huge = Pages::new("udmabuf:2M", open(NODE)?, HUGE);
-        let mut devices: Vec<Box<dyn Device>> = vec![Box::new(pages)];
+        let mut devices: Listed = vec![Ok(Box::new(pages))];
         let free = number_in(HUGE_PAGES).is_some_and(|free| free > 0);
         if free && shows_all_of_large_pages() && huge.make(HUGE).is_ok() {
-            devices.push(Box::new(huge));
+            devices.push(Ok(Box::new(huge)));
         }
         Ok(devices)
     }

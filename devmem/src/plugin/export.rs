@@ -72,7 +72,8 @@ pub fn export(driver: fn() -> Box<dyn Driver>) -> *const RawDriver {
             import_files: Pointer(Some(import_files)),
         };
         let imports = Mutex::default();
-        Some(State { raw, _name: name, devices: driver.devices().ok()?, imports })
+        let devices = driver.devices().ok()?.into_iter().flatten().collect();
+        Some(State { raw, _name: name, devices, imports })
     });
     state.as_ref().map_or(std::ptr::null(), |state| &raw const state.raw)
 }

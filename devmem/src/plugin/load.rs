@@ -14,7 +14,7 @@ use super::abi::{
 use super::raw::{self, Collected, LentMemory, LentSet, image};
 use crate::buffer::{Buffer, Description};
 use crate::capability::CapabilitySet;
-use crate::driver::{Device, DeviceInfo, Driver, Hint, Import, Transition};
+use crate::driver::{Device, DeviceInfo, Driver, Hint, Import, Listed, Transition};
 use crate::drivers;
 use crate::error::{Error, ErrorKind, Result};
 use crate::usage::{Fourcc, Image, Operation, Usage, Use};
@@ -141,11 +141,11 @@ impl Driver for Plugin {
         &self.name
     }
 
-    fn devices(&self) -> Result<Vec<Box<dyn Device>>> {
-        let mut devices: Vec<Box<dyn Device>> = Vec::new();
+    fn devices(&self) -> Result<Listed> {
+        let mut devices: Listed = Vec::new();
         for index in 0..MOST_DEVICES {
             match self.device(index)? {
-                Some(device) => devices.push(Box::new(device)),
+                Some(device) => devices.push(Ok(Box::new(device))),
                 None => return Ok(devices),
             }
         }

@@ -12,7 +12,7 @@ use nvabi_devmem::drivers::memfd::Memfd;
 use nvabi_devmem::plugin::{Plugin, folders, load_all};
 use nvabi_devmem::{
     Capability, ConstraintName, Description, Device, Driver, ErrorKind, Fourcc, Image, Layout,
-    Offer, Operation, Usage, Use, plan, solve,
+    Listed, Offer, Operation, Usage, Use, plan, solve,
 };
 use nvabi_test::{Need, skip};
 use tempfile::TempDir;
@@ -69,7 +69,7 @@ fn changed(path: &Path) -> SystemTime {
 fn device(plugin: &Plugin) -> Box<dyn Device> {
     let mut devices = plugin.devices().expect("devices");
     assert_eq!(devices.len(), 1);
-    devices.remove(0)
+    devices.remove(0).expect("a device")
 }
 
 fn image() -> Image {
@@ -274,7 +274,7 @@ fn a_plugin_knows_details_formats_and_files() {
 
 fn memory(description: &Description) -> nvabi_devmem::Buffer {
     let mut cpus = nvabi_devmem::drivers::memfd::Memfd.devices().expect("the CPU");
-    cpus.remove(0).allocate(description).expect("memory")
+    cpus.remove(0).expect("the CPU").allocate(description).expect("memory")
 }
 
 fn manifest(folder: &Path, name: &str, library: &str) {
@@ -389,7 +389,7 @@ impl Driver for Impostor {
         "impostor"
     }
 
-    fn devices(&self) -> nvabi_devmem::Result<Vec<Box<dyn Device>>> {
+    fn devices(&self) -> nvabi_devmem::Result<Listed> {
         Memfd.devices()
     }
 }

@@ -15,7 +15,7 @@ use super::{each, name_of, nodes, open};
 use crate::convert::{self, FormatModifier};
 use crate::{
     Buffer, Capability, CapabilitySet, Description, Device, DeviceInfo, Driver, Error, Identity,
-    Image, Import, Layout, Operation, Plane, Result,
+    Image, Import, Layout, Listed, Operation, Plane, Result,
 };
 use egl::{Display, Egl, Picture};
 use gbm::{Gbm, Made};
@@ -28,15 +28,13 @@ impl Driver for Gl {
         "gl"
     }
 
-    fn devices(&self) -> Result<Vec<Box<dyn Device>>> {
+    fn devices(&self) -> Result<Listed> {
         let found = nodes("/dev/dri", "renderD")?;
         if found.is_empty() {
             return Ok(Vec::new());
         }
         let (gbm, egl) = (Arc::new(Gbm::load()?), Arc::new(Egl::load()?));
-        each(&found, |node| {
-            Gpu::open(node, &gbm, &egl).map(|gpu| Some(Box::new(gpu) as Box<dyn Device>))
-        })
+        Ok(each(&found, |node| Gpu::open(node, &gbm, &egl).map(Some)))
     }
 }
 

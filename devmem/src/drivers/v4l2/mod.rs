@@ -12,7 +12,7 @@ use super::{each, name_of, nodes, open};
 use crate::uapi::{self, V4l2Capability};
 use crate::{
     Buffer, Capability, CapabilitySet, Description, Device, DeviceInfo, Driver, Error, Hint, Image,
-    Import, Operation, Result, Transition, Usage, Use, Wait, format,
+    Import, Listed, Operation, Result, Transition, Usage, Use, Wait, format,
 };
 use queue::{Format, Kind, Negotiation, Prepared, Queue};
 
@@ -26,9 +26,8 @@ impl Driver for V4l2 {
         "v4l2"
     }
 
-    fn devices(&self) -> Result<Vec<Box<dyn Device>>> {
-        let found = nodes(FOLDER, "video")?;
-        each(&found, |node| Ok(Node::open(node)?.map(|node| Box::new(node) as Box<dyn Device>)))
+    fn devices(&self) -> Result<Listed> {
+        Ok(each(&nodes(FOLDER, "video")?, |node| Node::open(node)))
     }
 }
 

@@ -14,7 +14,7 @@ use ash::vk;
 use crate::convert::vulkan::{self as convert, ModifierProperties};
 use crate::{
     Buffer, Capability, CapabilitySet, Constraint, ConstraintName, Description, Device, DeviceInfo,
-    Driver, Error, ErrorKind, Fourcc, Hint, Image, Import, Operation, Result, format,
+    Driver, Error, ErrorKind, Fourcc, Hint, Image, Import, Listed, Operation, Result, format,
 };
 use image::{Imported, Opened};
 
@@ -33,22 +33,15 @@ impl Driver for Vulkan {
         "vulkan"
     }
 
-    fn devices(&self) -> Result<Vec<Box<dyn Device>>> {
+    fn devices(&self) -> Result<Listed> {
         let library = Arc::new(Library::load()?);
         // SAFETY: the instance is alive.
         let found = unsafe { library.instance.enumerate_physical_devices() };
         let found = found.map_err(|error| refused("vkEnumeratePhysicalDevices", error))?;
-        let (mut devices, mut lacking) = (Vec::<Box<dyn Device>>::new(), Vec::new());
-        for (index, physical) in found.into_iter().enumerate() {
-            match Gpu::new(&library, physical, index) {
-                Ok(gpu) => devices.push(Box::new(gpu)),
-                Err(error) => lacking.push(error.to_string()),
-            }
-        }
-        match lacking.is_empty() || !devices.is_empty() {
-            true => Ok(devices),
-            false => Err(Error::unsupported(lacking.join("; "))),
-        }
+        let gpu = |(index, physical)| {
+            Gpu::new(&library, physical, index).map(|gpu| Box::new(gpu) as Box<dyn Device>)
+        };
+        Ok(found.into_iter().enumerate().map(gpu).collect())
     }
 }
 
