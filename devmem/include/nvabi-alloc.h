@@ -4,7 +4,7 @@
  *     nvabi_alloc *alloc = nvabi_alloc_open();
  *     nvabi_alloc_use uses[] = { { "drm:card0", NVABI_DEVMEM_SCANOUT }, { "cpu", NVABI_DEVMEM_CPU_WRITE } };
  *     nvabi_devmem_image image = { 1280, 720, 0x34325258, 0 };
- *     nvabi_alloc_buffer buffer;
+ *     nvabi_alloc_buffer buffer = { .struct_size = sizeof buffer };
  *     if (nvabi_alloc_make(alloc, &image, uses, 2, NULL, 0, &buffer) < 0)
  *         fprintf(stderr, "%s\n", nvabi_alloc_error());
  *
@@ -20,6 +20,10 @@
 #ifdef __cplusplus
 extern "C" {
 #endif
+
+/* The version of this interface, which the library's name ends with: what is compiled for it runs with any library of
+ * that name. */
+#define NVABI_ALLOC_VERSION 1
 
 /* The most planes of an image. */
 #define NVABI_DEVMEM_PLANES 4
@@ -37,18 +41,29 @@ typedef struct nvabi_alloc_use {
 
 /* Memory that was made. */
 typedef struct nvabi_alloc_buffer {
+    uint32_t struct_size;           /* the caller's sizeof this: no more is written, so that fields can be added */
+    uint32_t plane_count;
     uint64_t modifier;              /* DRM format modifier */
     uint64_t size;                  /* bytes of all planes */
     nvabi_devmem_plane planes[NVABI_DEVMEM_PLANES]; /* offsets are in the file of the plane's descriptor */
     int32_t fds[NVABI_DEVMEM_PLANES]; /* one for each plane, to be closed by the caller; others are -1 */
-    uint32_t plane_count;
-    uint32_t reserved;
     char allocator[NVABI_DEVMEM_NAME]; /* the device that made it */
 } nvabi_alloc_buffer;
 
-/* Null when no device could be asked. */
+/* The NVABI_ALLOC_VERSION of the library. */
+uint32_t nvabi_alloc_version(void);
+
+/* Null when something is badly wrong; what cannot be asked nvabi_alloc_problem tells. */
 nvabi_alloc *nvabi_alloc_open(void);
 void nvabi_alloc_close(nvabi_alloc *alloc);
+
+/* Why devices that may be there are not among these: a driver or plugin and what it said, by index from 0; null when
+ * there are no more. It is there until it is closed. */
+const char *nvabi_alloc_problem(const nvabi_alloc *alloc, uint32_t index);
+
+/* Asks these devices for memory first, in this order, and others by their costs. It is called before others use
+ * alloc. -ENODEV: there is no such device, and nothing has changed. */
+int nvabi_alloc_prefer(nvabi_alloc *alloc, const char *const *devices, uint32_t device_count);
 
 /* Why the last function that was called in this thread failed; empty when none did. It is there until the next
  * call of this thread. */
@@ -57,7 +72,8 @@ const char *nvabi_alloc_error(void);
 /* Describes the device of this index. -ENODEV: there are no more. */
 int nvabi_alloc_device(const nvabi_alloc *alloc, uint32_t index, nvabi_devmem_device *device);
 
-/* Describes the device whose file a descriptor is of. -ENODEV: none of these. */
+/* Describes the device whose file a descriptor is of, or one of the same hardware: of a card its render node.
+ * -ENODEV: none of these. */
 int nvabi_alloc_device_of_fd(const nvabi_alloc *alloc, int fd, nvabi_devmem_device *device);
 
 /* The formats that a device takes for an operation, as DRM numbers them: their count. No more than capacity are
@@ -70,11 +86,12 @@ int nvabi_alloc_formats(const nvabi_alloc *alloc, const nvabi_alloc_use *use, ui
 int nvabi_alloc_max_size(const nvabi_alloc *alloc, const nvabi_alloc_use *use, uint32_t format, uint32_t *width,
                          uint32_t *height);
 
-/* The modifiers with which all can use the image: their count. No more than capacity are written. */
+/* The modifiers with which all can use the image: their count. No more than capacity are written. -ENODEV: a device is
+ * not there. */
 int nvabi_alloc_modifiers(const nvabi_alloc *alloc, const nvabi_devmem_image *image, const nvabi_alloc_use *uses,
                           uint32_t use_count, uint64_t *modifiers, uint32_t capacity);
 
-/* Makes memory that all take; with one of these modifiers, where there are any. */
+/* Makes memory that all take; with one of these modifiers, where there are any. -ENODEV: a device is not there. */
 int nvabi_alloc_make(const nvabi_alloc *alloc, const nvabi_devmem_image *image, const nvabi_alloc_use *uses,
                      uint32_t use_count, const uint64_t *modifiers, uint32_t modifier_count,
                      nvabi_alloc_buffer *buffer);

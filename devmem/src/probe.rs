@@ -370,8 +370,11 @@ impl Prober {
         uses: &[Use],
         wanted: impl Fn(&CapabilitySet) -> bool,
     ) -> Result<Made> {
+        let sets = self.sets_for(devices, image, uses)?;
+        let (sets, others): (Vec<CapabilitySet>, Vec<CapabilitySet>) =
+            sets.into_iter().partition(wanted);
         let mut reasons = Vec::new();
-        for set in self.sets_for(devices, image, uses)?.into_iter().filter(wanted) {
+        for set in sets {
             let usage = Usage::new(*image, uses.to_vec());
             let layout = layout_of(image, &set).map_err(|why| Error::unsupported(why.to_string()));
             let made = layout.and_then(|layout| {
@@ -382,8 +385,18 @@ impl Prober {
                 Err(error) => reasons.push(error.to_string()),
             }
         }
-        let none = "none of the wanted modifiers serves all".to_owned();
-        Err(Error::unsupported(if reasons.is_empty() { none } else { reasons.join("; ") }))
+        if reasons.is_empty() {
+            // Each use has the capabilities of a set that serves all of them.
+            let mut serve: Vec<String> =
+                others.iter().map(|set| words(&set.capabilities)).collect();
+            serve.sort_unstable();
+            serve.dedup();
+            let serve = serve.join(", ");
+            reasons.push(format!(
+                "none of the wanted modifiers serves all uses, but these do: {serve}"
+            ));
+        }
+        Err(Error::unsupported(reasons.join("; ")))
     }
 
     /// Scattered memory to try devices with. That it cannot be made says nothing of them.
@@ -636,6 +649,12 @@ fn try_allocator(
         }
     }
     Ok(buffer)
+}
+
+/// Capabilities in a line.
+fn words(capabilities: &[Capability]) -> String {
+    let words: Vec<String> = capabilities.iter().map(Capability::to_string).collect();
+    words.join(" + ")
 }
 
 /// What was asked of a device: it is another one when its file has been made anew.

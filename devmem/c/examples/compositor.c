@@ -36,6 +36,9 @@ static int allocator_create(struct allocator *allocator) {
     allocator->alloc = nvabi_alloc_open();
     if (!allocator->alloc)
         return -1;
+    const char *problem;
+    for (uint32_t i = 0; (problem = nvabi_alloc_problem(allocator->alloc, i)); i++)
+        fprintf(stderr, "not asked: %s\n", problem);
     allocator->uses[allocator->use_count++] = (nvabi_alloc_use){ "cpu", NVABI_DEVMEM_CPU_WRITE, 0, NULL };
     for (uint32_t i = 0; nvabi_alloc_device(allocator->alloc, i, &device) == 0; i++) {
         if (device.operations & 1u << NVABI_DEVMEM_SCANOUT) {
@@ -49,7 +52,7 @@ static int allocator_create(struct allocator *allocator) {
 static int create_buffer(struct allocator *allocator, int32_t width, int32_t height, uint32_t format,
                          const uint64_t *modifiers, uint32_t modifier_count, struct dmabuf_attributes *out) {
     nvabi_devmem_image image = { (uint32_t)width, (uint32_t)height, format, 0 };
-    nvabi_alloc_buffer made;
+    nvabi_alloc_buffer made = { .struct_size = sizeof made };
     int result = nvabi_alloc_make(allocator->alloc, &image, allocator->uses, allocator->use_count, modifiers,
                                   modifier_count, &made);
     if (result < 0)
@@ -84,7 +87,7 @@ int main(void) {
         perror("pwrite"); /* a dma-buf is mapped instead */
     for (int i = 0; i < buffer.n_planes; i++)
         close(buffer.fd[i]);
-    /* The CPU takes no tiles: why, the error says. */
+    /* The CPU takes no tiles: the error says what all take. */
     int refused = create_buffer(&allocator, 640, 480, XRGB8888, &tiled, 1, &buffer);
     printf("%d: %s\n", refused, nvabi_alloc_error());
     nvabi_alloc_close(allocator.alloc);

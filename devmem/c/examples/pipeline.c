@@ -45,9 +45,11 @@ int main(void) {
         fprintf(stderr, "%d: %s\n", count, nvabi_alloc_error());
         return EXIT_FAILURE;
     }
+    if (count > MOST)
+        count = MOST; /* so many were written */
     printf("%d modifier, the first is %#llx\n", count, (unsigned long long)modifiers[0]);
     for (int i = 0; i < POOL; i++) {
-        nvabi_alloc_buffer buffer;
+        nvabi_alloc_buffer buffer = { .struct_size = sizeof buffer };
         if (nvabi_alloc_make(alloc, &image, uses, 2, modifiers, (uint32_t)count, &buffer) < 0) {
             fprintf(stderr, "%s\n", nvabi_alloc_error());
             return EXIT_FAILURE;
@@ -62,8 +64,25 @@ int main(void) {
     nvabi_alloc_use nobody = { "nobody", NVABI_DEVMEM_RENDER, 0, NULL };
     int refused = nvabi_alloc_modifiers(alloc, &image, &nobody, 1, modifiers, MOST);
     printf("%d: %s\n", refused, nvabi_alloc_error());
+    nvabi_alloc_buffer buffer = { .struct_size = sizeof buffer };
+    refused = nvabi_alloc_make(alloc, &image, &nobody, 1, NULL, 0, &buffer);
+    printf("%d: %s\n", refused, nvabi_alloc_error());
+    const char *const names[] = { "cpu", "nobody" };
+    refused = nvabi_alloc_prefer(alloc, names, 2);
+    printf("%d: %s\n", refused, nvabi_alloc_error());
+    printf("prefer: %d\n", nvabi_alloc_prefer(alloc, names, 1));
+    if (nvabi_alloc_make(alloc, &image, uses, 2, NULL, 0, &buffer) == 0) {
+        printf("made with cpu first: %s\n", buffer.allocator);
+        for (uint32_t plane = 0; plane < buffer.plane_count; plane++)
+            close(buffer.fds[plane]);
+    }
     refused = nvabi_alloc_make(alloc, &image, uses, 2, NULL, 0, NULL);
     printf("%d: %s\n", refused, nvabi_alloc_error());
+    buffer.struct_size = 8;
+    refused = nvabi_alloc_make(alloc, &image, uses, 2, NULL, 0, &buffer);
+    printf("%d: %s\n", refused, nvabi_alloc_error());
+    printf("version %u, and %s\n", nvabi_alloc_version(),
+           nvabi_alloc_version() == NVABI_ALLOC_VERSION ? "the header's" : "not the header's");
     const uint32_t quarter = NVABI_DEVMEM_ROTATE_90, plain = NVABI_DEVMEM_ROTATE_0;
     nvabi_devmem_detail turned = { NVABI_DEVMEM_VENDOR_BASE, NVABI_DEVMEM_BASE_TRANSFORM, 1, &quarter };
     nvabi_alloc_use turning = { "cpu", NVABI_DEVMEM_CPU_READ, 1, &turned };

@@ -10,7 +10,7 @@ use std::slice;
 
 use nvabi_devmem::drivers::{enumerate, formats, of_number};
 use nvabi_devmem::plugin::abi::{RawDevice, RawImage, RawPlane};
-use nvabi_devmem::plugin::applications::{RawBuffer, RawUse};
+use nvabi_devmem::plugin::applications::{self, RawBuffer, RawUse};
 use nvabi_devmem::plugin::{details_of, drivers};
 use nvabi_devmem::{
     Capability, CapabilitySet, Device, DeviceInfo, Error, ErrorKind, Fourcc, Image, Operation,
@@ -22,7 +22,18 @@ use nvabi_devmem::{
 pub struct Alloc {
     devices: Vec<Box<dyn Device>>,
     prober: Prober,
+    problems: Vec<CString>,
 }
+
+impl Alloc {
+    fn device(&self, name: &str) -> Result<&dyn Device, (c_int, String)> {
+        let found = self.devices.iter().find(|device| device.info().name == name);
+        found.map(|device| &**device).ok_or_else(|| (ENODEV, format!("there is no device {name}")))
+    }
+}
+
+/// What the header says.
+const NVABI_ALLOC_VERSION: u32 = applications::VERSION;
 
 /// Numbers of errno.h.
 const ENOMEM: c_int = 12;
@@ -36,9 +47,13 @@ thread_local! {
     static ERROR: RefCell<CString> = RefCell::default();
 }
 
+/// A text for C, which a zero byte would end.
+fn c_text(text: &str) -> CString {
+    CString::new(text.replace('\0', "?")).unwrap_or_default()
+}
+
 fn remember(text: &str) {
-    // A zero byte would end it.
-    let text = CString::new(text.replace('\0', "?")).unwrap_or_default();
+    let text = c_text(text);
     ERROR.with(|error| *error.borrow_mut() = text);
 }
 
@@ -124,14 +139,22 @@ unsafe fn hand_out<T: Copy>(
 
 /// # Safety
 ///
-/// The device's name is a text that ends with a zero byte, and as many details are there as it says.
-unsafe fn use_of(raw: &RawUse) -> Result<Use, (c_int, String)> {
-    if raw.device.0.is_null() {
-        return Err(invalid("a use has no device"));
+/// It is null or a text that ends with a zero byte and stays while `'a` lasts.
+unsafe fn name_of<'a>(name: *const c_char) -> Result<&'a str, (c_int, String)> {
+    if name.is_null() {
+        return Err(invalid("a device has no name"));
     }
     // SAFETY: the caller's promise.
-    let name = unsafe { CStr::from_ptr(raw.device.0) };
-    let name = name.to_str().map_err(|_| invalid("the name of a device is no UTF-8"))?;
+    let name = unsafe { CStr::from_ptr(name) };
+    name.to_str().map_err(|_| invalid("the name of a device is no UTF-8"))
+}
+
+/// # Safety
+///
+/// The device's name is a text that ends with a zero byte, and as many details are there as it says.
+unsafe fn use_of(raw: &RawUse) -> Result<Use, (c_int, String)> {
+    // SAFETY: the caller's promise.
+    let name = unsafe { name_of(raw.device.0)? };
     let operation = Operation::from_number(raw.operation)
         .ok_or_else(|| invalid(&format!("{} is no operation", raw.operation)))?;
     // SAFETY: the caller's promise.
@@ -145,6 +168,7 @@ unsafe fn use_of(raw: &RawUse) -> Result<Use, (c_int, String)> {
 ///
 /// As the header says of `image`, `uses` and `use_count`.
 unsafe fn asked(
+    alloc: &Alloc,
     image: *const RawImage,
     uses: *const RawUse,
     use_count: u32,
@@ -157,6 +181,7 @@ unsafe fn asked(
     if uses.is_empty() {
         return Err(invalid("memory that nobody uses"));
     }
+    uses.iter().try_for_each(|each| alloc.device(&each.device).map(drop))?;
     Ok((Image::new(image.width, image.height, Fourcc(image.format)), uses))
 }
 
@@ -177,13 +202,24 @@ fn modifier(set: &CapabilitySet) -> Option<u64> {
     set.capabilities.iter().find_map(Capability::as_modifier)
 }
 
+/// The version of the interface, as the header has it.
+#[unsafe(no_mangle)]
+pub extern "C" fn nvabi_alloc_version() -> u32 {
+    NVABI_ALLOC_VERSION
+}
+
 /// The devices of this machine; null when something is badly wrong.
 #[unsafe(no_mangle)]
 pub extern "C" fn nvabi_alloc_open() -> *mut Alloc {
     remember("");
     let opened = catch_unwind(|| {
-        let devices = enumerate(&drivers().drivers).devices;
-        Box::into_raw(Box::new(Alloc { devices, prober: Prober::default() }))
+        let plugins = drivers();
+        let found = enumerate(&plugins.drivers);
+        let problems = plugins.problems.iter().map(ToString::to_string);
+        let of_drivers = found.problems.iter().map(|(driver, error)| format!("{driver}: {error}"));
+        let problems = problems.chain(of_drivers).map(|text| c_text(&text)).collect();
+        let prober = Prober::default();
+        Box::into_raw(Box::new(Alloc { devices: found.devices, prober, problems }))
     });
     opened.unwrap_or_else(|_| {
         remember("a mistake in nvabi: it is told on stderr");
@@ -200,6 +236,41 @@ pub unsafe extern "C" fn nvabi_alloc_close(alloc: *mut Alloc) {
         // SAFETY: it came out of a box, and the caller gives it back.
         drop(unsafe { Box::from_raw(alloc) });
     }
+}
+
+/// # Safety
+///
+/// As the header says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn nvabi_alloc_problem(alloc: *const Alloc, index: u32) -> *const c_char {
+    // SAFETY: the header's promise.
+    let alloc = unsafe { alloc.as_ref() };
+    let problem = alloc.and_then(|alloc| alloc.problems.get(index as usize));
+    problem.map_or(std::ptr::null(), |text| text.as_ptr())
+}
+
+/// # Safety
+///
+/// As the header says: nobody else uses `alloc` meanwhile.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn nvabi_alloc_prefer(
+    alloc: *mut Alloc,
+    devices: *const *const c_char,
+    device_count: u32,
+) -> c_int {
+    answer(|| {
+        // SAFETY: the header's promise.
+        let names = unsafe { lent_list(devices, device_count, "devices")? };
+        // SAFETY: the header's promise, that nobody else uses it too.
+        let alloc = unsafe { alloc.as_mut() }.ok_or_else(|| invalid("alloc is null"))?;
+        // SAFETY: the header's promise holds of each.
+        let names = names.iter().map(|name| unsafe { name_of(*name) });
+        let names: Vec<&str> = names.collect::<Result<_, _>>()?;
+        names.iter().try_for_each(|name| alloc.device(name).map(drop))?;
+        let prober = std::mem::take(&mut alloc.prober);
+        alloc.prober = prober.prefer(names.iter().map(|name| (*name).to_owned()));
+        Ok(0)
+    })
 }
 
 /// Why the last function of this thread failed.
@@ -275,9 +346,7 @@ pub unsafe extern "C" fn nvabi_alloc_formats(
     answer(|| {
         // SAFETY: the header's promise.
         let (alloc, wanted) = unsafe { (lent(alloc, "alloc")?, use_of(lent(wanted, "use")?)?) };
-        let device = alloc.devices.iter().find(|device| device.info().name == wanted.device);
-        let missing = || (ENODEV, format!("there is no device {}", wanted.device));
-        let found = formats(&**device.ok_or_else(missing)?, wanted.operation).map_err(failed)?;
+        let found = formats(alloc.device(&wanted.device)?, wanted.operation).map_err(failed)?;
         let numbers: Vec<u32> = found.iter().map(|format| format.0).collect();
         // SAFETY: the header's promise.
         unsafe { hand_out(&numbers, list, capacity) }
@@ -298,9 +367,7 @@ pub unsafe extern "C" fn nvabi_alloc_max_size(
     answer(|| {
         // SAFETY: the header's promise.
         let (alloc, wanted) = unsafe { (lent(alloc, "alloc")?, use_of(lent(wanted, "use")?)?) };
-        let device = alloc.devices.iter().find(|device| device.info().name == wanted.device);
-        let missing = || (ENODEV, format!("there is no device {}", wanted.device));
-        let hints = device.ok_or_else(missing)?.hints(wanted.operation).map_err(failed)?;
+        let hints = alloc.device(&wanted.device)?.hints(wanted.operation).map_err(failed)?;
         let hint = hints.iter().find(|hint| hint.format == Fourcc(format));
         let hint = hint.ok_or_else(|| (ENOTSUP, format!("{wanted} of {}", Fourcc(format))))?;
         // SAFETY: the header's promise.
@@ -326,8 +393,9 @@ pub unsafe extern "C" fn nvabi_alloc_modifiers(
 ) -> c_int {
     answer(|| {
         // SAFETY: the header's promise.
-        let (alloc, (image, uses)) =
-            unsafe { (lent(alloc, "alloc")?, asked(image, uses, use_count)?) };
+        let alloc = unsafe { lent(alloc, "alloc")? };
+        // SAFETY: the header's promise.
+        let (image, uses) = unsafe { asked(alloc, image, uses, use_count)? };
         let sets = alloc.prober.sets_for(&alloc.devices, &image, &uses).map_err(failed)?;
         let mut modifiers: Vec<u64> = sets.iter().filter_map(modifier).collect();
         modifiers.sort_unstable();
@@ -335,6 +403,21 @@ pub unsafe extern "C" fn nvabi_alloc_modifiers(
         // SAFETY: the header's promise.
         unsafe { hand_out(&modifiers, list, capacity) }
     })
+}
+
+/// What the caller says that its buffer has of bytes: as many as are written, or more.
+///
+/// # Safety
+///
+/// It is null or leads to a size, and so many bytes are the caller's.
+unsafe fn struct_size_of(buffer: *const RawBuffer) -> Result<u32, (c_int, String)> {
+    // SAFETY: the caller's promise; the size is the first field.
+    let size = unsafe { *lent(buffer.cast::<u32>(), "buffer")? };
+    let known = size_of::<RawBuffer>();
+    match (size as usize) < known {
+        true => Err(invalid(&format!("struct_size of the buffer is {size}, not {known} or more"))),
+        false => Ok(size),
+    }
 }
 
 /// # Safety
@@ -352,13 +435,13 @@ pub unsafe extern "C" fn nvabi_alloc_make(
 ) -> c_int {
     answer(|| {
         // SAFETY: the header's promise.
-        let (alloc, (image, uses)) =
-            unsafe { (lent(alloc, "alloc")?, asked(image, uses, use_count)?) };
+        let alloc = unsafe { lent(alloc, "alloc")? };
+        // SAFETY: the header's promise.
+        let (image, uses) = unsafe { asked(alloc, image, uses, use_count)? };
         // SAFETY: the header's promise.
         let modifiers = unsafe { lent_list(modifiers, modifier_count, "modifiers")? };
-        if buffer.is_null() {
-            return Err(invalid("buffer is null"));
-        }
+        // SAFETY: the header's promise, of as many bytes as the first field says.
+        let struct_size = unsafe { struct_size_of(buffer)? };
         let wanted = |set: &CapabilitySet| {
             modifiers.is_empty() || modifier(set).is_some_and(|has| modifiers.contains(&has))
         };
@@ -366,12 +449,12 @@ pub unsafe extern "C" fn nvabi_alloc_make(
         let layout = &made.buffer.description().layout;
         let none = RawPlane { offset: 0, pitch: 0, size: 0 };
         let mut raw = RawBuffer {
+            struct_size,
+            plane_count: 0,
             modifier: layout.modifier,
             size: layout.size,
             planes: [none; 4],
             fds: [-1; 4],
-            plane_count: 0,
-            reserved: 0,
             allocator: text(&made.by),
         };
         if layout.planes.len() > raw.planes.len() {
@@ -387,7 +470,7 @@ pub unsafe extern "C" fn nvabi_alloc_make(
             raw.fds[at] = fd.into_raw_fd();
             raw.plane_count += 1;
         }
-        // SAFETY: the header's promise, and it is not null.
+        // SAFETY: the header's promise, and it has as many bytes at least.
         unsafe { buffer.write(raw) };
         Ok(0)
     })

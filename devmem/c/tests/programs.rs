@@ -5,6 +5,7 @@
 #[macro_use]
 extern crate nvabi_test;
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
@@ -60,6 +61,10 @@ fn runs(example: &str, expected: &str) {
             .arg(&program)
             .args(flags.split_whitespace()),
     );
+    // It asks for the version of the interface, not for whatever is the newest.
+    let bytes = std::fs::read(&program).expect("a program");
+    let asked = b"libnvabi_alloc.so.1\0";
+    assert!(bytes.windows(asked.len()).any(|window| window == asked), "{example}");
     let output = done(
         Command::new(&program)
             .env("LD_LIBRARY_PATH", folder.path().join("lib"))
@@ -74,7 +79,7 @@ fn runs(example: &str, expected: &str) {
 
 #[test]
 fn a_compositor_allocates() {
-    let refused = "-95: none of the wanted modifiers serves all";
+    let refused = "-95: none of the wanted modifiers serves all uses, but these do: pitch-linear";
     runs("compositor.c", &format!("640x480, modifier 0, 1 plane, stride 2560\n{refused}"));
 }
 
@@ -87,11 +92,100 @@ fn a_pipeline_negotiates() {
          118784 bytes in 2 planes\n\
          118784 bytes in 2 planes\n\
          118784 bytes in 2 planes\n\
-         -22: there is no device nobody\n\
+         -19: there is no device nobody\n\
+         -19: there is no device nobody\n\
+         -19: there is no device nobody\n\
+         prefer: 0\n\
+         made with cpu first: cpu\n\
          -22: buffer is null\n\
+         -22: struct_size of the buffer is 8, not 200 or more\n\
+         version 1, and the header's\n\
          -95: cpu does not know rotate-90\n\
          as it is: 1\n\
          -22: 1 words of a detail at 0x0\n\
          -19: there is no such device",
     );
+}
+
+/// A type of the header as Rust writes it.
+fn in_rust(c: &str) -> String {
+    let c = c.trim();
+    if let Some(to) = c.strip_suffix('*') {
+        let to = to.trim_end();
+        // What a pointer leads to is constant where the word is beside it, before or behind.
+        let (constant, to) = match (to.strip_suffix("const"), to.strip_prefix("const ")) {
+            (Some(to), _) => (true, to),
+            (None, Some(rest)) if !rest.contains('*') => (true, rest),
+            _ => (false, to),
+        };
+        return format!("*{} {}", if constant { "const" } else { "mut" }, in_rust(to));
+    }
+    let name = c.strip_prefix("const ").unwrap_or(c);
+    match name {
+        "void" => "()",
+        "int" => "c_int",
+        "char" => "c_char",
+        "uint32_t" => "u32",
+        "uint64_t" => "u64",
+        "nvabi_alloc" => "Alloc",
+        "nvabi_alloc_use" => "RawUse",
+        "nvabi_alloc_buffer" => "RawBuffer",
+        "nvabi_devmem_device" => "RawDevice",
+        "nvabi_devmem_image" => "RawImage",
+        other => panic!("`{other}` is no type that a function takes"),
+    }
+    .to_owned()
+}
+
+/// Name, parameters and result of each function, in Rust's types.
+type Prototypes = BTreeMap<String, (Vec<String>, String)>;
+
+fn of_header(text: &str) -> Prototypes {
+    let mut found = Prototypes::new();
+    // Without comments and directives, a declaration ends at a semicolon.
+    let code = text.split("/*").map(|part| part.split_once("*/").map_or(part, |(_, rest)| rest));
+    let code: String = code.collect();
+    let lines = code.lines().filter(|line| !line.starts_with('#')).collect::<Vec<_>>().join(" ");
+    for declaration in lines.split(';').filter(|it| it.contains('(') && !it.contains('{')) {
+        let (head, parameters) = declaration.split_once('(').expect("parameters");
+        let at = head.rfind("nvabi_alloc_").expect("a name");
+        let parameters = parameters.trim_end().trim_end_matches(')');
+        let parameters = parameters.split(',').map(|it| it.trim()).filter(|it| *it != "void");
+        let typed = |parameter: &str| {
+            let name = parameter.rfind([' ', '*']).expect("a name");
+            in_rust(&parameter[..=name])
+        };
+        let parameters = parameters.map(typed).collect();
+        found.insert(head[at..].trim().to_owned(), (parameters, in_rust(&head[..at])));
+    }
+    found
+}
+
+fn of_library(text: &str) -> Prototypes {
+    let mut found = Prototypes::new();
+    for part in text.split("#[unsafe(no_mangle)]").skip(1) {
+        let declaration = part.split(" {\n").next().expect("a head").split_whitespace();
+        let declaration = declaration.collect::<Vec<_>>().join(" ");
+        let (head, rest) = declaration.split_once('(').expect("parameters");
+        let name = head.rsplit(' ').next().expect("a name");
+        let (parameters, result) = rest.rsplit_once(')').expect("an end");
+        let typed = |it: &str| it.split_once(':').map(|(_, typed)| typed.trim().to_owned());
+        let parameters = parameters.split(',').filter_map(typed).collect();
+        let result = result.trim().trim_start_matches("->").trim();
+        let result = if result.is_empty() { "()" } else { result };
+        found.insert(name.to_owned(), (parameters, result.to_owned()));
+    }
+    found
+}
+
+/// The header's structs are locked; a compiler of C does not see what its functions are in Rust.
+#[test]
+fn the_functions_are_those_of_the_header() {
+    let read = |path: &str| std::fs::read_to_string(root().join(path)).expect("a file");
+    let header = of_header(&read("../include/nvabi-alloc.h"));
+    let library = of_library(&read("src/lib.rs"));
+    assert_eq!(header, library);
+    let (parameters, result) = &header["nvabi_alloc_prefer"];
+    assert_eq!(parameters, &["*mut Alloc", "*const *const c_char", "u32"]);
+    assert_eq!((header.len() > 9, result.as_str()), (true, "c_int"));
 }

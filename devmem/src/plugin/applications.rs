@@ -5,6 +5,9 @@ use std::ffi::c_char;
 use super::abi::{Pointer, RawDetail, RawPlane};
 use nvabi::NvProxy;
 
+/// `NVABI_ALLOC_VERSION`.
+pub const VERSION: u32 = super::abi::header::r1::NVABI_ALLOC_VERSION;
+
 /// What one device does with memory.
 #[derive(NvProxy, Debug, Clone, Copy)]
 #[nvproxy(name = "nvabi_alloc_use", crate = "crate::plugin::abi::header")]
@@ -25,6 +28,10 @@ pub struct RawUse {
 #[nvproxy(name = "nvabi_alloc_buffer", crate = "crate::plugin::abi::header")]
 #[repr(C)]
 pub struct RawBuffer {
+    /// The caller's size of this: no more is written.
+    pub struct_size: u32,
+    /// How many planes.
+    pub plane_count: u32,
     /// DRM format modifier.
     pub modifier: u64,
     /// Bytes of all planes.
@@ -33,10 +40,6 @@ pub struct RawBuffer {
     pub planes: [RawPlane; 4],
     /// A file descriptor for each; others are -1.
     pub fds: [i32; 4],
-    /// How many planes.
-    pub plane_count: u32,
-    /// Zero.
-    pub reserved: u32,
     /// The device that made it, up to a zero byte.
     pub allocator: [u8; 64],
 }
